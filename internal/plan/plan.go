@@ -1,0 +1,61 @@
+// Package plan turns a cluster file and the topologies of hosts into a plan:
+// which VM gets which CPUs, memory and devices, and why. It is a pure function:
+// it reads no host and starts nothing. Back ends carry a plan out.
+package plan
+
+// Plan is where and how the VMs of one cluster run.
+type Plan struct {
+	Version int      `json:"version" yaml:"version"`
+	Cluster string   `json:"cluster" yaml:"cluster"`
+	VMs     []VM     `json:"vms" yaml:"vms"`
+	Region  *Region  `json:"region,omitempty" yaml:"region,omitempty"` // nil: no region
+	Reasons []string `json:"reasons,omitempty" yaml:"reasons,omitempty"`
+	// Warnings are what the user should know before the VMs start, one line each.
+	Warnings []string `json:"warnings,omitempty" yaml:"warnings,omitempty"`
+}
+
+// VM is one virtual machine of a plan. vCPU numbers are QEMU's CPU indices.
+type VM struct {
+	Name        string `json:"name" yaml:"name"`
+	Index       int    `json:"index" yaml:"index"` // place in the cluster, from 0
+	Host        string `json:"host" yaml:"host"`
+	VCPUs       int    `json:"vcpus" yaml:"vcpus"`
+	Sockets     int    `json:"sockets" yaml:"sockets"`
+	Dies        int    `json:"dies" yaml:"dies"`       // a socket
+	Cores       int    `json:"cores" yaml:"cores"`     // a die
+	Threads     int    `json:"threads" yaml:"threads"` // a core
+	MemoryBytes uint64 `json:"memoryBytes" yaml:"memoryBytes"`
+	// Nodes are the guest's NUMA nodes; empty: one, not described to the guest.
+	Nodes []Node `json:"nodes,omitempty" yaml:"nodes,omitempty"`
+	// Pins holds, for each vCPU, the host CPUs its thread may run on; empty: anywhere.
+	Pins [][]int `json:"pins,omitempty" yaml:"pins,omitempty"`
+	// EmulatorCPUs are the host CPUs of QEMU's other threads; empty: anywhere.
+	EmulatorCPUs []int    `json:"emulatorCPUs,omitempty" yaml:"emulatorCPUs,omitempty"`
+	Devices      []Device `json:"devices,omitempty" yaml:"devices,omitempty"`
+}
+
+// Node is a NUMA node of a guest.
+type Node struct {
+	ID          int    `json:"id" yaml:"id"`
+	VCPUs       []int  `json:"vcpus" yaml:"vcpus"`
+	MemoryBytes uint64 `json:"memoryBytes" yaml:"memoryBytes"`
+	PageBytes   uint64 `json:"pageBytes,omitempty" yaml:"pageBytes,omitempty"` // 0: ordinary pages
+	HostNodes   []int  `json:"hostNodes,omitempty" yaml:"hostNodes,omitempty"` // empty: any
+	// Distances to the guest's nodes in the order of VM.Nodes (ACPI SLIT, 10 is local); empty: QEMU's defaults.
+	Distances []int `json:"distances,omitempty" yaml:"distances,omitempty"`
+}
+
+// Device is a host device passed through to a VM.
+type Device struct {
+	Kind    string `json:"kind" yaml:"kind"`       // "vfio"
+	Address string `json:"address" yaml:"address"` // 0000:41:10.0
+	Node    int    `json:"node" yaml:"node"`       // guest node it is shown on, -1: none
+}
+
+// Region is the memory shared by the VMs of one host.
+type Region struct {
+	SizeBytes uint64 `json:"sizeBytes" yaml:"sizeBytes"`
+	Backing   string `json:"backing" yaml:"backing"`   // "shm" or "hugetlb"
+	Device    string `json:"device" yaml:"device"`     // "ivshmem" or "devdax"
+	HostNode  int    `json:"hostNode" yaml:"hostNode"` // node its memory is on, -1: any
+}
