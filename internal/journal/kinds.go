@@ -1,0 +1,153 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// kind is a kind of change: how its arguments are checked, how it is undone (did is
+// false where there was nothing left to undo), and how it is said.
+type kind struct {
+	valid func(Change) error
+	undo  func(Change) (did bool, err error)
+	say   func(Change) string
+}
+
+var kinds map[string]kind
+
+func init() {
+	kinds = map[string]kind{
+		"file":    {validPath, undoFile, func(c Change) string { return "file " + c.Args["path"] }},
+		"process": {validProcess, undoProcess, func(c Change) string { return c.Args["name"] + " (process " + c.Args["pid"] + ")" }},
+		"link":    {validLink, undoLink, func(c Change) string { return "network interface " + c.Args["name"] }},
+	}
+}
+
+// File is the making of a file at an absolute path.
+func File(path string) Change {
+	return Change{Kind: "file", Args: map[string]string{"path": path}}
+}
+
+func validPath(c Change) error {
+	p := c.Args["path"]
+	if !filepath.IsAbs(p) || filepath.Clean(p) != p {
+		return fmt.Errorf("%q is not a clean absolute path", p)
+	}
+	return nil
+}
+
+func undoFile(c Change) (bool, error) {
+	// unlink, never rmdir and never a whole tree: a journal names single files.
+	err := unix.Unlink(c.Args["path"])
+	if err == unix.ENOENT {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Process is the start of a process, told from a later one with the same number by its
+// start time in clock ticks since boot (proc(5), stat field 22).
+func Process(name string, pid int) (Change, error) {
+	start, err := startTime(pid)
+	if err != nil {
+		return Change{}, err
+	}
+	return Change{Kind: "process", Args: map[string]string{
+		"name": name, "pid": strconv.Itoa(pid), "start": start}}, nil
+}
+
+func startTime(pid int) (string, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", err
+	}
+	// The command's name, in brackets, may itself hold blanks and brackets.
+	i := strings.LastIndexByte(string(b), ')')
+	if i < 0 {
+		return "", fmt.Errorf("/proc/%d/stat: no command", pid)
+	}
+	f := strings.Fields(string(b[i+1:]))
+	if len(f) < 20 {
+		return "", fmt.Errorf("/proc/%d/stat: %d fields", pid, len(f))
+	}
+	return f[19], nil
+}
+
+func validProcess(c Change) error {
+	pid, err := strconv.Atoi(c.Args["pid"])
+	if err != nil || pid < 2 {
+		return fmt.Errorf("%q is not a process", c.Args["pid"])
+	}
+	if c.Args["start"] == "" {
+		return errors.New("no start time")
+	}
+	return nil
+}
+
+func undoProcess(c Change) (bool, error) {
+	pid, _ := strconv.Atoi(c.Args["pid"])
+	// The pidfd is taken before the start time is read: the signal then goes to the
+	// process that was looked at, or to none.
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(fd)
+	if start, err := startTime(pid); gone(err) || err == nil && start != c.Args["start"] {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err == unix.ESRCH {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, int(time.Until(end).Milliseconds()))
+		if n == 1 {
+			return true, nil
+		}
+		if err != nil && err != unix.EINTR {
+			return false, err
+		}
+	}
+	return false, errors.New("it did not end within 10 s of SIGKILL")
+}
+
+// Link is the making of a network interface (a bridge or a tap) by name.
+func Link(name string) Change {
+	return Change{Kind: "link", Args: map[string]string{"name": name}}
+}
+
+func validLink(c Change) error {
+	n := c.Args["name"]
+	// nm-: only interfaces that nearmetal itself names are ever deleted.
+	if !strings.HasPrefix(n, "nm-") || len(n) >= unix.IFNAMSIZ || strings.ContainsAny(n, "/ ") {
+		return fmt.Errorf("%q is not the name of an interface of ours", n)
+	}
+	return nil
+}
+
+func undoLink(c Change) (bool, error) {
+	name := c.Args["name"]
+	if _, err := net.InterfaceByName(name); err != nil {
+		return false, nil
+	}
+	if err := deleteLink(name); err != nil {
+		return false, err
+	}
+	return true, nil
+}
