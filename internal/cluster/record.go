@@ -1,0 +1,145 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
+)
+
+// State is where a cluster is in its life.
+type State string
+
+// The states, in their order.
+const (
+	Booting State = "booting"
+	Ready   State = "ready"
+	Ending  State = "ending"
+	Dead    State = "dead" // its owner is gone; only List says so
+)
+
+// Record is what a cluster's directory says of it. Only the owner writes it.
+type Record struct {
+	Name    string        `json:"name"`
+	State   State         `json:"state"`
+	Owner   int           `json:"owner"` // process id
+	Command string        `json:"command"`
+	Created time.Time     `json:"created"`
+	Accel   string        `json:"accel"`
+	Spec    *spec.Cluster `json:"spec"`
+	Plan    *plan.Plan    `json:"plan"`
+	VMs     []VMRecord    `json:"vms"`
+}
+
+// VMRecord is one VM of a Record.
+type VMRecord struct {
+	Name        string `json:"name"`
+	VCPUs       int    `json:"vcpus"`
+	MemoryBytes uint64 `json:"memoryBytes"`
+	IP          string `json:"ip,omitempty"`
+	PID         int    `json:"pid,omitempty"` // of QEMU
+	State       State  `json:"state"`
+	ReadyNs     int64  `json:"readyNs,omitempty"` // from QEMU's start to ready, ns
+}
+
+// write puts the record into dir, whole or not at all.
+func (r *Record) write(dir string) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(dir, recordFile+".new")
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(dir, recordFile))
+}
+
+// maxRecord bounds a record, in bytes: 1,024 VMs take about 200 KiB.
+const maxRecord = 8 << 20
+
+func readRecord(dir string) (*Record, error) {
+	path := filepath.Join(dir, recordFile)
+	if fi, err := os.Stat(path); err == nil && fi.Size() > maxRecord {
+		return nil, fmt.Errorf("%s: larger than %d bytes", path, maxRecord)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{}
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+// List gives the records of the user's clusters, by name. One whose owner is gone is
+// given with the state Dead.
+func List() ([]Record, error) {
+	base, err := Base()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return nil, err
+	}
+	var list []Record
+	for _, e := range entries {
+		if CheckName(e.Name()) != nil || !e.IsDir() {
+			continue
+		}
+		dir := filepath.Join(base, e.Name())
+		r, err := readRecord(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // between its making and its first record, or between removal and its end
+		}
+		if err != nil {
+			r = &Record{Name: e.Name()}
+		}
+		if !locked(dir) {
+			r.State = Dead
+		}
+		list = append(list, *r)
+	}
+	return list, nil
+}
+
+// Find gives the record of the cluster called name; with an empty name, of
+// $NEARMETAL_CLUSTER, else of the only cluster that runs.
+func Find(name string) (*Record, error) {
+	if name == "" {
+		name = os.Getenv("NEARMETAL_CLUSTER")
+	}
+	if name != "" {
+		if err := CheckName(name); err != nil {
+			return nil, err
+		}
+	}
+	list, err := List()
+	if err != nil {
+		return nil, err
+	}
+	var live []Record
+	for _, r := range list {
+		if r.State != Dead && (name == "" || r.Name == name) {
+			live = append(live, r)
+		}
+	}
+	switch {
+	case len(live) == 1:
+		return &live[0], nil
+	case len(live) > 1:
+		return nil, fmt.Errorf("%d clusters run: name one of them (nearmetal ps lists them)", len(live))
+	case name != "":
+		return nil, fmt.Errorf("no cluster %q runs (nearmetal ps lists those that do)", name)
+	}
+	return nil, errors.New("no cluster runs: start one with nearmetal up")
+}
