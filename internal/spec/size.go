@@ -1,4 +1,115 @@
 package spec
 
-// Size is a number of bytes. In a file or a flag it is a number with a unit: 512MiB, 2GiB, 1024.
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// Size is a number of bytes. In a file or a flag it is a whole number with a
+// unit, 512MiB or 2GiB, or without one for bytes. It is a flag value (pflag.Value)
+// and reads and writes itself as text, in JSON too.
 type Size uint64
+
+// The units of a Size.
+const (
+	KiB Size = 1 << 10
+	MiB Size = 1 << 20
+	GiB Size = 1 << 30
+	TiB Size = 1 << 40
+)
+
+var sizeUnits = []struct {
+	name  string
+	bytes Size
+}{{"TiB", TiB}, {"GiB", GiB}, {"MiB", MiB}, {"KiB", KiB}}
+
+// ParseSize reads a size. Decimal units (GB) and bare letters (G) mean different
+// things to different programs, so they are refused; the error says what to write.
+func ParseSize(s string) (Size, error) {
+	digits, unit := s, Size(1)
+	for _, u := range sizeUnits {
+		if d, ok := strings.CutSuffix(s, u.name); ok {
+			digits, unit = d, u.bytes
+			break
+		}
+	}
+	if digits == "" || strings.Trim(digits, "0123456789") != "" {
+		return 0, sizeError(s)
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || n > math.MaxUint64/uint64(unit) {
+		return 0, fmt.Errorf("%s is too large for a size", quote(s))
+	}
+	return Size(n) * unit, nil
+}
+
+// sizeError says that s is no size, and what was probably meant.
+func sizeError(s string) error {
+	const plain = "a number with KiB, MiB, GiB or TiB, such as 2GiB"
+	t := strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(s), " ", ""))
+	end := 0
+	for end < len(t) && (t[end] >= '0' && t[end] <= '9' || t[end] == '.') {
+		end++
+	}
+	if end == 0 || end > 20 {
+		return fmt.Errorf("%s is not a size: write %s", quote(s), plain)
+	}
+	number, ok := new(big.Rat).SetString(t[:end])
+	if !ok {
+		return fmt.Errorf("%s is not a size: write %s", quote(s), plain)
+	}
+	unit := int64(0)
+	switch strings.TrimSuffix(strings.TrimSuffix(t[end:], "B"), "I") {
+	case "K":
+		unit = int64(KiB)
+	case "M":
+		unit = int64(MiB)
+	case "G":
+		unit = int64(GiB)
+	case "T":
+		unit = int64(TiB)
+	case "":
+		unit = 1
+	}
+	number.Mul(number, new(big.Rat).SetInt64(unit))
+	if unit == 0 || !number.IsInt() || !number.Num().IsUint64() {
+		return fmt.Errorf("%s is not a size: write %s", quote(s), plain)
+	}
+	return fmt.Errorf("%s is not a size: write %s", quote(s), Size(number.Num().Uint64()))
+}
+
+// String gives the shortest exact form that ParseSize reads.
+func (s Size) String() string {
+	for _, u := range sizeUnits {
+		if s != 0 && s%u.bytes == 0 {
+			return strconv.FormatUint(uint64(s/u.bytes), 10) + u.name
+		}
+	}
+	return strconv.FormatUint(uint64(s), 10)
+}
+
+// Set reads a flag's value.
+func (s *Size) Set(text string) error {
+	n, err := ParseSize(text)
+	if err == nil {
+		*s = n
+	}
+	return err
+}
+
+// Type names the kind of value in a flag's help.
+func (s *Size) Type() string { return "SIZE" }
+
+// MarshalText gives String's form.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads what ParseSize reads.
+func (s *Size) UnmarshalText(text []byte) error { return s.Set(string(text)) }
+
+// UnmarshalJSON reads a string as ParseSize does, or a number of bytes.
+func (s *Size) UnmarshalJSON(data []byte) error {
+	return s.Set(strings.Trim(string(data), `"`))
+}

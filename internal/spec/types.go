@@ -12,17 +12,17 @@ type Cluster struct {
 	// Version of the file's format.
 	Version int `yaml:"version" json:"version" default:"1" enum:"1"`
 	// Name of the cluster: letters, digits and hyphens, at most 40. Unset: a name is made up.
-	Name string `yaml:"name" json:"name"`
+	Name string `yaml:"name" json:"name" format:"cluster-name"`
 	// Accel is how the guest's instructions run. `auto` takes KVM where it works and TCG (emulation, slow) elsewhere.
 	Accel string `yaml:"accel" json:"accel" default:"auto" enum:"auto,kvm,tcg"`
 	// Root is the guests' file system: `host` for this host's own, read-only under an overlay in memory, or a directory.
-	Root string `yaml:"root" json:"root" default:"host"`
+	Root string `yaml:"root" json:"root" default:"host" format:"path"`
 	// Kernel started in the guests. Unset: the newest readable one in /boot that has its modules, the running one first.
-	Kernel string `yaml:"kernel" json:"kernel"`
+	Kernel string `yaml:"kernel" json:"kernel" format:"path"`
 	// KernelArgs are added to the guest's kernel command line.
-	KernelArgs []string `yaml:"kernelArgs" json:"kernelArgs"`
+	KernelArgs []string `yaml:"kernelArgs" json:"kernelArgs" format:"kernel-arg"`
 	// QEMU is the program that runs the VMs. Unset: the first of qemu-system-x86_64 and /usr/libexec/qemu-kvm that is there.
-	QEMU string `yaml:"qemu" json:"qemu"`
+	QEMU string `yaml:"qemu" json:"qemu" format:"path"`
 	// VMs are groups of equal VMs.
 	VMs []Group `yaml:"vms" json:"vms"`
 	// Shares are directories of the host that the guests see at the same path.
@@ -34,7 +34,7 @@ type Cluster struct {
 	// Launcher is where an MPI launcher itself runs: on the host, or in the first VM. `auto`: on the host with `root: host`, else in the first VM.
 	Launcher string `yaml:"launcher" json:"launcher" default:"auto" enum:"auto,host,vm"`
 	// Env is set for every command in the guests.
-	Env map[string]string `yaml:"env" json:"env"`
+	Env map[string]string `yaml:"env" json:"env" format:"variable"`
 	// Placement is how VMs are put onto the host's CPUs, memory and devices.
 	Placement Placement `yaml:"placement" json:"placement"`
 }
@@ -42,13 +42,13 @@ type Cluster struct {
 // Group is a number of equal VMs.
 type Group struct {
 	// Name of the VMs: `vm` with count 2 gives vm0 and vm1.
-	Name string `yaml:"name" json:"name" default:"vm"`
+	Name string `yaml:"name" json:"name" default:"vm" format:"host-name"`
 	// Count of VMs in the group, 1 to 1024.
-	Count int `yaml:"count" json:"count" default:"1"`
+	Count int `yaml:"count" json:"count" default:"1" min:"1" max:"1024"`
 	// VCPUs of each VM. 0: the host's cores shared out among the VMs, at least 1.
-	VCPUs int `yaml:"vcpus" json:"vcpus" default:"0"`
+	VCPUs int `yaml:"vcpus" json:"vcpus" default:"0" min:"0" max:"4096"`
 	// Memory of each VM.
-	Memory Size `yaml:"memory" json:"memory" default:"2GiB"`
+	Memory Size `yaml:"memory" json:"memory" default:"2GiB" min:"128MiB" max:"64TiB"`
 	// Devices passed through to each VM.
 	Devices []Device `yaml:"devices" json:"devices"`
 }
@@ -56,9 +56,9 @@ type Group struct {
 // Share is a directory of the host in the guests.
 type Share struct {
 	// Path of the directory on the host; `.` is the working directory of the command that starts the cluster.
-	Path string `yaml:"path" json:"path"`
+	Path string `yaml:"path" json:"path" format:"path" required:"true"`
 	// Target is the path in the guests. Unset: the same.
-	Target string `yaml:"target" json:"target"`
+	Target string `yaml:"target" json:"target" format:"target"`
 	// Mode is read-write or read-only.
 	Mode string `yaml:"mode" json:"mode" default:"rw" enum:"rw,ro"`
 }
@@ -68,11 +68,11 @@ type Network struct {
 	// Type: `auto` is a direct link for two VMs and a frame switch for more, neither needs privileges; `bridge` is tap devices on a bridge (root); `none` is no network.
 	Type string `yaml:"type" json:"type" default:"auto" enum:"auto,bridge,none"`
 	// Bridge that taps are put on, with `type: bridge`. Unset: one is made and removed.
-	Bridge string `yaml:"bridge" json:"bridge"`
+	Bridge string `yaml:"bridge" json:"bridge" format:"interface"`
 	// Subnet of the VMs (CIDR, /8 to /28): vm0 has its address number 1.
-	Subnet string `yaml:"subnet" json:"subnet" default:"10.77.0.0/16"`
+	Subnet string `yaml:"subnet" json:"subnet" default:"10.77.0.0/16" format:"cidr"`
 	// MTU in bytes, 1280 to 65521.
-	MTU int `yaml:"mtu" json:"mtu" default:"65521"`
+	MTU int `yaml:"mtu" json:"mtu" default:"65521" min:"1280" max:"65521"`
 	// Uplink lets the guests open connections to the host and beyond, as the user (QEMU's user network): an MPI launcher on the host needs it.
 	Uplink string `yaml:"uplink" json:"uplink" default:"auto" enum:"auto,user,none"`
 }
@@ -80,7 +80,7 @@ type Network struct {
 // Region is the memory that the VMs of one host share.
 type Region struct {
 	// Size: a power of two of at least 1MiB; 0 for none. Unset: 64MiB with more than one VM on a host, else none.
-	Size *Size `yaml:"size" json:"size"`
+	Size *Size `yaml:"size" json:"size" max:"1TiB"`
 	// Backing of the region: /dev/shm, or the huge pages of a hugetlbfs mount.
 	Backing string `yaml:"backing" json:"backing" default:"shm" enum:"shm,hugetlb"`
 	// Device that shows the region in the guest.
@@ -92,11 +92,11 @@ type Device struct {
 	// Type: `vf` is a virtual function of a card, `pci` one PCI function by its address.
 	Type string `yaml:"type" json:"type" default:"vf" enum:"vf,pci"`
 	// PF is the physical function (RDMA, network or PCI name) whose VFs are taken.
-	PF string `yaml:"pf" json:"pf"`
+	PF string `yaml:"pf" json:"pf" format:"device-name"`
 	// Class of card to take VFs from where no PF is named.
 	Class string `yaml:"class" json:"class" enum:",infiniband,ethernet"`
 	// Address of a PCI function, 0000:41:00.0.
-	Address string `yaml:"address" json:"address"`
+	Address string `yaml:"address" json:"address" format:"pci-address"`
 	// Count of devices of this kind for each VM.
-	Count int `yaml:"count" json:"count" default:"1"`
+	Count int `yaml:"count" json:"count" default:"1" min:"1" max:"64"`
 }

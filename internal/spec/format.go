@@ -1,0 +1,143 @@
+package spec
+
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// formats are the rules that a text field's `format` tag names. Each takes a
+// text that is not empty and gives what is wrong with it, or "".
+var formats = map[string]func(string) string{
+	"cluster-name": clusterName,
+	"host-name":    hostName,
+	"path":         path,
+	"target":       target,
+	"cidr":         cidr,
+	"variable":     variable,
+	"kernel-arg":   kernelArg,
+	"interface":    interfaceName,
+	"pci-address":  pciAddress,
+	"device-name":  deviceName,
+}
+
+var (
+	clusterNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,39}$`)
+	hostNames    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,55}$`)
+	variables    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
+	interfaces   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
+	pciAddresses = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+	shortPCI     = regexp.MustCompile(`^[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+	deviceNames  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$`)
+)
+
+func clusterName(s string) string {
+	if !clusterNames.MatchString(s) {
+		return quote(s) + " is not a cluster's name: use at most 40 letters, digits and hyphens, no hyphen first"
+	}
+	return ""
+}
+
+// hostName checks a group's name, to which a number is appended: 56 characters
+// leave room for it in the 63 of a host name's label (RFC 1123).
+func hostName(s string) string {
+	if hostNames.MatchString(s) {
+		return ""
+	}
+	if lower := strings.ToLower(s); hostNames.MatchString(lower) {
+		return quote(s) + " is not a host name in lower case: write " + lower
+	}
+	return quote(s) + " is not a host name: use at most 56 lower-case letters, digits and hyphens, a letter first"
+}
+
+// path checks a path or a program's name.
+func path(s string) string {
+	switch {
+	case len(s) > 4095: // PATH_MAX without its NUL
+		return "is longer than a path can be (4095 bytes)"
+	case hasControl(s):
+		return quote(s) + " has control characters, which a path here may not have"
+	}
+	return ""
+}
+
+// target checks a path in a guest.
+func target(s string) string {
+	if message := path(s); message != "" {
+		return message
+	}
+	if !strings.HasPrefix(s, "/") {
+		return quote(s) + " is not an absolute path in the guests: let it begin with /"
+	}
+	if strings.Contains(s+"/", "/../") {
+		return quote(s) + " goes up with ..: write the path without it"
+	}
+	return reservedTarget(s)
+}
+
+func cidr(s string) string {
+	prefix, err := netip.ParsePrefix(s)
+	switch {
+	case err != nil || !prefix.Addr().Is4():
+		return quote(s) + " is not an IPv4 subnet: write address/length, such as 10.77.0.0/16"
+	case prefix.Bits() < 8 || prefix.Bits() > 28:
+		return quote(s) + " has a length that is not 8 to 28"
+	case prefix.Masked() != prefix:
+		return quote(s) + " is an address in a subnet: write the subnet, " + prefix.Masked().String()
+	}
+	return ""
+}
+
+func variable(s string) string {
+	if !variables.MatchString(s) {
+		return quote(s) + " is not a variable's name: use letters, digits and underscores, no digit first"
+	}
+	return ""
+}
+
+func kernelArg(s string) string {
+	switch {
+	case hasControl(s):
+		return quote(s) + " has control characters"
+	case len(s) > 1024:
+		return "is longer than 1024 bytes"
+	case strings.ContainsRune(s, ' ') && strings.Count(s, `"`) < 2:
+		return quote(s) + " is more than one argument: make each an item of the list"
+	case strings.Count(s, `"`)%2 != 0:
+		return quote(s) + ` has a " without its partner`
+	}
+	return ""
+}
+
+func interfaceName(s string) string {
+	if !interfaces.MatchString(s) {
+		return quote(s) + " is not an interface's name: use at most 15 letters, digits, dots, hyphens and underscores"
+	}
+	return ""
+}
+
+func pciAddress(s string) string {
+	switch {
+	case pciAddresses.MatchString(s):
+		return ""
+	case pciAddresses.MatchString(strings.ToLower(s)):
+		return quote(s) + " is not a PCI address in lower case: write " + strings.ToLower(s)
+	case shortPCI.MatchString(strings.ToLower(s)):
+		return quote(s) + " is a PCI address without its domain: write 0000:" + strings.ToLower(s)
+	}
+	return quote(s) + " is not a PCI address: write it as lspci -D does, such as 0000:41:00.0"
+}
+
+func deviceName(s string) string {
+	if !deviceNames.MatchString(s) {
+		return quote(s) + " is not a device's name, such as mlx5_0, ens1f0 or 0000:41:00.0"
+	}
+	return ""
+}
+
+// hasControl tells whether s has a character that would end a line, or a word of a
+// protocol, in the places where the text goes.
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, unicode.IsControl)
+}

@@ -1,0 +1,45 @@
+package spec
+
+import "strconv"
+
+// MaxVMs is the largest number of VMs in a cluster.
+const MaxVMs = 1024
+
+// VMNames gives the names of a cluster's VMs in their order: group by group, each
+// name its group's with a number from 0, also in a group of one, so that a name
+// does not change when a VM is added. Defaults need not be filled in.
+func VMNames(c *Cluster) []string {
+	names := make([]string, 0, max(0, min(VMCount(c), MaxVMs)))
+	for _, g := range groupsOf(c) {
+		for i := 0; i < g.Count && len(names) < MaxVMs; i++ {
+			names = append(names, g.Name+strconv.Itoa(i))
+		}
+	}
+	return names
+}
+
+// VMCount gives the number of VMs of a cluster. Defaults need not be filled in.
+func VMCount(c *Cluster) int {
+	n := 0
+	for _, g := range groupsOf(c) {
+		n += g.Count
+	}
+	return n
+}
+
+// groupsOf gives the groups with their names and counts filled in.
+func groupsOf(c *Cluster) []Group {
+	groups := append([]Group(nil), c.VMs...)
+	if len(groups) == 0 {
+		groups = make([]Group, 1)
+	}
+	for i := range groups {
+		if groups[i].Name == "" {
+			groups[i].Name = "vm"
+		}
+		if groups[i].Count == 0 {
+			groups[i].Count = 1
+		}
+	}
+	return groups
+}

@@ -1,0 +1,79 @@
+package spec
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxProblems is how many problems of one file are told; more are counted only.
+const maxProblems = 20
+
+// Problem is one mistake in a cluster file or in a Cluster put together from flags.
+type Problem struct {
+	File    string // "" where there is no file
+	Line    int    // from 1; 0: not known
+	Column  int    // from 1; 0: not known
+	Key     string // vms[0].memory; "" for the file as a whole
+	Message string // what is wrong and what to do, one line
+}
+
+// Error gives "cluster.yaml:12:7: vms[0].memory: MESSAGE", without the parts that are not known.
+func (p Problem) Error() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(p.File)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, ":%d", p.Line)
+			if p.Column > 0 {
+				fmt.Fprintf(&b, ":%d", p.Column)
+			}
+		}
+		b.WriteString(": ")
+	}
+	if p.Key != "" {
+		b.WriteString(p.Key + ": ")
+	}
+	b.WriteString(p.Message)
+	return b.String()
+}
+
+// Problems are the mistakes of one file in the order of its lines, at most 20.
+type Problems struct {
+	List []Problem
+	More int // mistakes beyond those in List
+}
+
+// Error gives one line for each problem.
+func (p *Problems) Error() string {
+	lines := make([]string, 0, len(p.List)+1)
+	for _, problem := range p.List {
+		lines = append(lines, problem.Error())
+	}
+	if p.More > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", p.More))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (p *Problems) add(problem Problem) {
+	if len(p.List) >= maxProblems {
+		p.More++
+		return
+	}
+	p.List = append(p.List, problem)
+}
+
+// quote shows a user's text in a message: one line, printable, not long.
+func quote(s string) string {
+	const limit = 60
+	if len(s) > limit {
+		cut := limit
+		for cut > 0 && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		return strconv.Quote(s[:cut]) + "..."
+	}
+	return strconv.Quote(s)
+}

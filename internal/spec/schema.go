@@ -1,0 +1,157 @@
+package spec
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+)
+
+// The types of types.go and placement.go are the schema. A field's tags say the rest:
+//
+//	yaml     the key
+//	default  the value of a key that is not there, as in a file
+//	enum     the allowed values, with commas; an empty one allows ""
+//	min, max the bounds of a number or Size, as in a file
+//	format   a rule of formats (format.go) for each string in the value
+//	required "true": the key must be there
+//
+// A field may be a bool, an int or uint of any width, a float, a string, a Size,
+// another type that reads and writes itself as text, a struct, a pointer to one
+// of these (nil: unset), a list of them or a map of them with string keys.
+
+// Kind is what stands at a place of the cluster file.
+type Kind string
+
+// The kinds of values.
+const (
+	Bool   Kind = "true or false"
+	Int    Kind = "whole number"
+	Float  Kind = "number"
+	String Kind = "text"
+	Bytes  Kind = "size"
+	Text   Kind = "word" // a type that reads itself: encoding.TextUnmarshaler
+	List   Kind = "list"
+	Map    Kind = "map"
+	Object Kind = "object"
+)
+
+// Type is the shape of a value in the cluster file.
+type Type struct {
+	Kind    Kind
+	Elem    *Type   // of the values of a List or Map
+	Fields  []Field // of an Object
+	Name    string  // Go's name of an Object's type
+	Pointer bool    // nil means unset
+}
+
+// Field is one key of an Object.
+type Field struct {
+	Key      string
+	GoName   string
+	Type     *Type
+	Default  string // "" for none
+	Enum     []string
+	Min, Max string // "" for no bound
+	Format   string // a key of formats, "" for none
+	Required bool
+
+	index int
+}
+
+// Scalar tells whether values of the type are written on one line.
+func (t *Type) Scalar() bool { return t.Kind != List && t.Kind != Map && t.Kind != Object }
+
+// field gives the field of an Object with the given key, or nil.
+func (t *Type) field(key string) *Field {
+	for i := range t.Fields {
+		if t.Fields[i].Key == key {
+			return &t.Fields[i]
+		}
+	}
+	return nil
+}
+
+// keys gives the keys of an Object.
+func (t *Type) keys() []string {
+	keys := make([]string, len(t.Fields))
+	for i, f := range t.Fields {
+		keys[i] = f.Key
+	}
+	return keys
+}
+
+// Schema gives the shape of the cluster file, read from the Go types.
+var Schema = sync.OnceValue(func() *Type { return typeOf(reflect.TypeOf(Cluster{})) })
+
+var (
+	sizeType        = reflect.TypeOf(Size(0))
+	textUnmarshaler = reflect.TypeOf((*encoding.TextUnmarshaler)(nil)).Elem()
+	textMarshaler   = reflect.TypeOf((*encoding.TextMarshaler)(nil)).Elem()
+)
+
+// typeOf describes a Go type. It panics for one that the cluster file cannot hold:
+// a mistake in types.go, which every test of this package meets.
+func typeOf(t reflect.Type) *Type {
+	switch {
+	case t == sizeType:
+		return &Type{Kind: Bytes}
+	case t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(textUnmarshaler) && t.Implements(textMarshaler):
+		return &Type{Kind: Text}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		elem := *typeOf(t.Elem())
+		elem.Pointer = true
+		return &elem
+	case reflect.Bool:
+		return &Type{Kind: Bool}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return &Type{Kind: Int}
+	case reflect.Float32, reflect.Float64:
+		return &Type{Kind: Float}
+	case reflect.String:
+		return &Type{Kind: String}
+	case reflect.Slice:
+		return &Type{Kind: List, Elem: typeOf(t.Elem())}
+	case reflect.Map:
+		if t.Key().Kind() == reflect.String {
+			return &Type{Kind: Map, Elem: typeOf(t.Elem())}
+		}
+	case reflect.Struct:
+		object := &Type{Kind: Object, Name: t.Name()}
+		for i := 0; i < t.NumField(); i++ {
+			if f := fieldOf(t.Field(i)); f != nil {
+				f.index = i
+				object.Fields = append(object.Fields, *f)
+			}
+		}
+		return object
+	}
+	panic(fmt.Sprintf("spec: the cluster file cannot hold a %s", t))
+}
+
+// fieldOf describes a struct's field; nil: it is not in the file.
+func fieldOf(f reflect.StructField) *Field {
+	key, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	if key == "-" || !f.IsExported() {
+		return nil
+	}
+	if key == "" || option == "inline" {
+		panic(fmt.Sprintf("spec: field %s needs a yaml tag with a key of its own", f.Name))
+	}
+	field := &Field{
+		Key: key, GoName: f.Name, Type: typeOf(f.Type),
+		Default: f.Tag.Get("default"), Min: f.Tag.Get("min"), Max: f.Tag.Get("max"),
+		Format: f.Tag.Get("format"), Required: f.Tag.Get("required") == "true",
+	}
+	if enum, ok := f.Tag.Lookup("enum"); ok {
+		field.Enum = strings.Split(enum, ",")
+	}
+	if field.Format != "" && formats[field.Format] == nil {
+		panic(fmt.Sprintf("spec: field %s has the unknown format %s", f.Name, field.Format))
+	}
+	return field
+}

@@ -1,0 +1,188 @@
+package spec
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"reflect"
+	"sort"
+)
+
+// Validate checks a Cluster that was put together otherwise than by Parse. A zero
+// field means its default and is right. The error is a *Problems without places.
+func Validate(c *Cluster) error {
+	var problems Problems
+	walk(reflect.ValueOf(c).Elem(), Schema(), nil, "", &problems)
+	if len(problems.List) == 0 {
+		for _, p := range conflicts(c) {
+			problems.add(p)
+		}
+	}
+	if len(problems.List) > 0 {
+		return &problems
+	}
+	return nil
+}
+
+// walk holds v and what is in it against the rules of the fields.
+func walk(v reflect.Value, t *Type, f *Field, key string, problems *Problems) {
+	if t.Pointer {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
+	}
+	switch t.Kind {
+	case Object:
+		for i := range t.Fields {
+			f := &t.Fields[i]
+			walk(v.Field(f.index), f.Type, f, join(key, f.Key), problems)
+		}
+	case List:
+		if v.Len() > maxItems {
+			problems.add(Problem{Key: key, Message: fmt.Sprintf("has %d items, more than %d", v.Len(), maxItems)})
+			return
+		}
+		for i := 0; i < v.Len(); i++ {
+			walk(v.Index(i), t.Elem, f, fmt.Sprintf("%s[%d]", key, i), problems)
+		}
+	case Map:
+		names := v.MapKeys()
+		sort.Slice(names, func(i, j int) bool { return names[i].String() < names[j].String() })
+		for _, name := range names {
+			if message := f.checkMapKey(name.String()); message != "" {
+				problems.add(Problem{Key: key, Message: message})
+				continue
+			}
+			walk(v.MapIndex(name), t.Elem, f, join(key, name.String()), problems)
+		}
+	default:
+		if v.IsZero() && !t.Pointer && !f.Required {
+			return
+		}
+		if message := f.check(t, v); message != "" {
+			problems.add(Problem{Key: key, Message: message})
+		}
+	}
+}
+
+// conflicts gives the problems between the values of c, each of which is right by
+// itself. c keeps its zero fields.
+func conflicts(c *Cluster) []Problem {
+	c = c.Clone()
+	Defaults(c)
+	var problems []Problem
+	add := func(key, format string, args ...any) {
+		problems = append(problems, Problem{Key: key, Message: fmt.Sprintf(format, args...)})
+	}
+	if n := VMCount(c); n > MaxVMs {
+		add("vms", "%d VMs are more than a cluster can have (%d)", n, MaxVMs)
+		return problems
+	}
+	nameConflicts(c, add)
+	shareConflicts(c, add)
+	networkConflicts(c, add)
+	regionConflicts(c, add)
+	for i, g := range c.VMs {
+		for j, d := range g.Devices {
+			deviceConflicts(fmt.Sprintf("vms[%d].devices[%d]", i, j), d, g.Count, add)
+		}
+	}
+	return problems
+}
+
+type adder func(key, format string, args ...any)
+
+// nameConflicts finds two VMs of one name, also those such as the 10th of vm and the first of vm1.
+func nameConflicts(c *Cluster, add adder) {
+	owner := map[string]int{}
+	for i, g := range c.VMs {
+		for n := 0; n < g.Count; n++ {
+			name := fmt.Sprintf("%s%d", g.Name, n)
+			if other, ok := owner[name]; ok && other != i {
+				add(fmt.Sprintf("vms[%d].name", i), "group %s has a VM %s, and so has group %s (vms[%d]): give one of them another name",
+					g.Name, name, c.VMs[other].Name, other)
+				break
+			}
+			owner[name] = i
+		}
+	}
+}
+
+func shareConflicts(c *Cluster, add adder) {
+	targets := map[string]int{}
+	for i, s := range c.Shares {
+		at := s.Target
+		if at == "" {
+			at = s.Path
+			if filepath.IsAbs(at) {
+				if message := reservedTarget(at); message != "" {
+					add(fmt.Sprintf("shares[%d].path", i), "%s", message)
+					continue
+				}
+			}
+		}
+		at = filepath.Clean(at)
+		if other, ok := targets[at]; ok {
+			add(fmt.Sprintf("shares[%d]", i), "%s is the target of shares[%d] already", clip(at), other)
+			continue
+		}
+		targets[at] = i
+	}
+}
+
+// uplinkSubnet is the network of QEMU's user network in every guest.
+var uplinkSubnet = netip.MustParsePrefix("10.0.2.0/24")
+
+func networkConflicts(c *Cluster, add adder) {
+	n := c.Network
+	if n.Bridge != "" && n.Type != "bridge" {
+		add("network.bridge", "is used only with type: bridge")
+	}
+	if n.Type == "none" {
+		return
+	}
+	subnet, err := netip.ParsePrefix(n.Subnet)
+	if err != nil {
+		return // the default is right, and anything else was checked
+	}
+	// The first address is the subnet's own, the last one its broadcast's.
+	if room := 1<<(32-subnet.Bits()) - 2; VMCount(c) > room {
+		add("network.subnet", "%s has %d addresses, too few for %d VMs: write a shorter prefix length", n.Subnet, room, VMCount(c))
+	}
+	if n.Uplink != "none" && subnet.Overlaps(uplinkSubnet) {
+		add("network.subnet", "%s overlaps %s, the network of the guests' uplink: choose another, or uplink: none", n.Subnet, uplinkSubnet)
+	}
+}
+
+func regionConflicts(c *Cluster, add adder) {
+	if c.Region.Size == nil || *c.Region.Size == 0 {
+		return
+	}
+	if size := *c.Region.Size; size&(size-1) != 0 || size < MiB {
+		power := MiB
+		for power < size && power < TiB {
+			power *= 2
+		}
+		add("region.size", "%s is not a power of two of at least 1MiB: write %s, or 0 for none", size, power)
+	}
+}
+
+func deviceConflicts(key string, d Device, vms int, add adder) {
+	switch d.Type {
+	case "pci":
+		if d.Address == "" {
+			add(key, "type: pci needs an address, such as 0000:41:00.0")
+		}
+		if d.PF != "" || d.Class != "" {
+			add(key, "pf and class choose a card's virtual functions: use them with type: vf")
+		}
+		if d.Address != "" && d.Count*vms > 1 {
+			add(key, "%s is one function and cannot be in %d places: use count: 1 in a group of one VM", d.Address, d.Count*vms)
+		}
+	default:
+		if d.Address != "" {
+			add(key, "address chooses one PCI function: use it with type: pci")
+		}
+	}
+}
