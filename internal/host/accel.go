@@ -1,5 +1,14 @@
 package host
 
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
 // Accel is how a VM's instructions run.
 type Accel string
 
@@ -7,6 +16,9 @@ const (
 	KVM Accel = "kvm" // hardware virtualization
 	TCG Accel = "tcg" // QEMU's emulation: works everywhere, timings mean nothing
 )
+
+// probeTimeout bounds the run of the KVM probe's few instructions.
+const probeTimeout = 2 * time.Second
 
 // DetectAccel gives the accelerator for want, which is "auto" (or empty), "kvm" or "tcg".
 // reason is one line for the user, and is empty where there is nothing to say (KVM works, or TCG was asked for).
@@ -17,15 +29,78 @@ func DetectAccel(want string) (accel Accel, reason string, err error) {
 
 // DetectAccel is the function of that name, below h.Root.
 func (h Host) DetectAccel(want string) (accel Accel, reason string, err error) {
-	return TCG, "", nil
+	switch want {
+	case "tcg":
+		return TCG, "", nil
+	case "", "auto", "kvm":
+	default:
+		return "", "", fmt.Errorf("accel %q: not one of auto, kvm, tcg", want)
+	}
+	why := h.kvmBroken()
+	if why == nil {
+		return KVM, "", nil
+	}
+	if want == "kvm" {
+		return "", "", fmt.Errorf("accel kvm: %w", why)
+	}
+	return TCG, why.Error() + ": using TCG (emulation): timings are not meaningful", nil
 }
 
-// TSCKHz measures the rate of this machine's time-stamp counter in kHz, once.
-// ok is false where it could not be measured to 50 ppm or better, or is not constant.
-func TSCKHz() (khz int, ok bool) { return 0, false }
+// kvmBroken says why KVM cannot run a VM here, or gives nil. /dev/kvm alone proves
+// nothing: it exists on machines where only paravirtual guests run.
+func (h Host) kvmBroken() error {
+	if ok, err := h.hardwareVirt(); err != nil {
+		return err
+	} else if !ok {
+		return errors.New("no vmx or svm in /proc/cpuinfo")
+	}
+	dev, err := os.OpenFile(h.path("/dev/kvm"), os.O_RDWR, 0)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return errors.New("no /dev/kvm (load the module kvm_intel or kvm_amd, or switch virtualization on in the firmware)")
+	case errors.Is(err, os.ErrPermission):
+		return errors.New("/dev/kvm: permission denied (be a member of the group kvm)")
+	case err != nil:
+		return fmt.Errorf("/dev/kvm: %w", errors.Unwrap(err))
+	}
+	defer dev.Close()
+	if err := probeKVM(dev, probeTimeout); err != nil {
+		return fmt.Errorf("/dev/kvm is there but runs no VM (%w)", err)
+	}
+	return nil
+}
 
-// AvailableMemory is what new processes can take without swapping, in bytes: MemAvailable, and the cgroups' limits.
-func AvailableMemory() (uint64, error) { return 0, nil }
+// hardwareVirt says whether the CPU shows VT-x or AMD-V.
+func (h Host) hardwareVirt() (bool, error) {
+	flags, err := h.cpuFlags()
+	if err != nil {
+		return false, err
+	}
+	return flags["vmx"] || flags["svm"], nil
+}
 
-// UsableCPUs are the CPUs that this process may use, ascending: its affinity and its cgroup's set.
-func UsableCPUs() ([]int, error) { return nil, nil }
+// cpuFlags are the first CPU's flags in /proc/cpuinfo.
+func (h Host) cpuFlags() (map[string]bool, error) {
+	f, err := os.Open(h.path("/proc/cpuinfo"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	set := map[string]bool{}
+	sc := bufio.NewScanner(f)
+	sc.Buffer(make([]byte, 0, 16<<10), 1<<20)
+	for sc.Scan() {
+		key, val, ok := strings.Cut(sc.Text(), ":")
+		if !ok || strings.TrimSpace(key) != "flags" {
+			continue
+		}
+		for _, name := range strings.Fields(val) {
+			set[name] = true
+		}
+		break
+	}
+	if err := sc.Err(); err != nil {
+		return nil, fmt.Errorf("/proc/cpuinfo: %w", err)
+	}
+	return set, nil
+}

@@ -1,0 +1,16 @@
+//go:build !amd64
+
+package host
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// TSCKHz measures the rate of this machine's time-stamp counter in kHz: there is none here.
+func TSCKHz() (khz int, ok bool) { return 0, false }
+
+func probeKVM(dev *os.File, limit time.Duration) error {
+	return errors.New("nearmetal runs VMs on x86-64 only")
+}
