@@ -1,0 +1,78 @@
+// Package network joins the VMs of a cluster: their addresses, a direct link for two, a
+// frame switch for more, and, for root, taps on a bridge.
+package network
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// Limits of an interface's MTU in bytes: IPv6 needs the lower one, a frame of at most
+// 65535 bytes the upper.
+const (
+	MinMTU = 1280
+	MaxMTU = 65521
+)
+
+// Address is what one VM's interface is called by.
+type Address struct {
+	Name   string           // of the VM
+	MAC    net.HardwareAddr // 6 bytes
+	IP     netip.Addr       // IPv4
+	Prefix netip.Prefix     // the subnet
+}
+
+// Addresses gives the VMs called names their addresses: VM number i the subnet's address
+// number i+1, and a MAC made of the cluster's random id and the number, so that two
+// clusters on one bridge do not meet. The subnet is IPv4, /8 to /28.
+func Addresses(cluster [16]byte, subnet netip.Prefix, names []string) ([]Address, error) {
+	if !subnet.IsValid() || !subnet.Addr().Is4() || subnet.Bits() < 8 || subnet.Bits() > 28 {
+		return nil, fmt.Errorf("network: the subnet %s is not IPv4 with a prefix of /8 to /28", subnet)
+	}
+	subnet = subnet.Masked()
+	// The first address is the subnet's own, the last its broadcast.
+	if room := 1<<(32-subnet.Bits()) - 2; len(names) > room {
+		return nil, fmt.Errorf("network: %s has room for %d VMs, not %d; take a shorter prefix", subnet, room, len(names))
+	}
+	if len(names) > 1<<16 {
+		return nil, fmt.Errorf("network: %d VMs are too many", len(names))
+	}
+	base := subnet.Addr().As4()
+	first := uint32(base[0])<<24 | uint32(base[1])<<16 | uint32(base[2])<<8 | uint32(base[3])
+	out := make([]Address, len(names))
+	for i, name := range names {
+		n := first + uint32(i) + 1
+		out[i] = Address{
+			Name:   name,
+			MAC:    mac(cluster, i),
+			IP:     netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}),
+			Prefix: subnet,
+		}
+	}
+	return out, nil
+}
+
+// mac is a locally administered unicast address (IEEE 802c): bit 1 of the first byte is
+// set, bit 0 clear. 0x52 is what QEMU's own addresses start with.
+func mac(cluster [16]byte, i int) net.HardwareAddr {
+	return net.HardwareAddr{0x52, cluster[0], cluster[1], cluster[2], byte(i >> 8), byte(i)}
+}
+
+// Hosts gives the lines of /etc/hosts for the addresses.
+func Hosts(addrs []Address) string {
+	var b strings.Builder
+	for _, a := range addrs {
+		fmt.Fprintf(&b, "%s %s\n", a.IP, a.Name)
+	}
+	return b.String()
+}
+
+// CheckMTU says what is wrong with an MTU in bytes.
+func CheckMTU(mtu int) error {
+	if mtu < MinMTU || mtu > MaxMTU {
+		return fmt.Errorf("network: an MTU of %d is not in %d to %d", mtu, MinMTU, MaxMTU)
+	}
+	return nil
+}
