@@ -1,0 +1,285 @@
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Times of progress. What takes less than patience is not announced in a log.
+const (
+	patience = 2 * time.Second
+	hold     = 300 * time.Millisecond // before a live line appears: it must not flicker
+	beat     = 120 * time.Millisecond // between two pictures of a live line
+	maxLines = 8                      // live lines at once
+)
+
+// Progress tells on standard error what takes long. On a terminal each step has
+// a live line with the time that it has taken; elsewhere a step that takes over two
+// seconds is told by a plain line when that is clear, and another at its end.
+// Its methods may be called at once from several goroutines, and on nil, which is silent.
+type Progress struct {
+	mu     sync.Mutex
+	w      io.Writer
+	quiet  bool
+	live   bool
+	colour bool
+	steps  []*Step
+	drawn  int  // live lines on the screen now
+	open   bool // other output has begun a line and not ended it
+	wake   chan struct{}
+
+	columns func() int
+	now     func() time.Time
+	ticks   func() (<-chan time.Time, func()) // beats, and how to end them
+}
+
+// Step is one thing that takes time. Its methods may be called on nil.
+type Step struct {
+	p      *Progress
+	name   string
+	detail string
+	began  time.Time
+	told   bool // a plain line has announced it
+	ended  bool
+}
+
+// NewProgress gives progress on w, which is standard error. quiet shows none of
+// it, and leaves only messages.
+func NewProgress(w io.Writer, quiet bool) *Progress {
+	return &Progress{
+		w: w, quiet: quiet, live: Live(w), colour: Coloured(w),
+		columns: func() int { return width(w) },
+		now:     time.Now,
+		ticks: func() (<-chan time.Time, func()) {
+			t := time.NewTicker(beat)
+			return t.C, t.Stop
+		},
+	}
+}
+
+// Start begins a step; name says what is done, such as "booting 2 VMs".
+func (p *Progress) Start(name string) *Step {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := &Step{p: p, name: Clean(name), began: p.now()}
+	p.steps = append(p.steps, s)
+	if p.wake == nil && !p.quiet {
+		p.wake = make(chan struct{})
+		go p.run(p.wake)
+	}
+	return s
+}
+
+// run draws until there are no steps any more.
+func (p *Progress) run(stop <-chan struct{}) {
+	ticks, end := p.ticks()
+	defer end()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ticks:
+			p.tick()
+		}
+	}
+}
+
+func (p *Progress) tick() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.quiet {
+		return
+	}
+	if p.live {
+		p.redraw()
+		return
+	}
+	for _, s := range p.steps {
+		if !s.told && p.now().Sub(s.began) >= patience {
+			s.told = true
+			fmt.Fprintf(p.w, "nearmetal: %s...\n", s.name)
+		}
+	}
+}
+
+// Detail says how far the step is, such as "1 of 2 ready".
+func (s *Step) Detail(format string, args ...any) {
+	if s == nil {
+		return
+	}
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	s.detail = Clean(fmt.Sprintf(format, args...))
+}
+
+// Done ends the step and takes its live line away. What was told in a plain
+// line gets a second one with the time that it took. A second call does nothing.
+func (s *Step) Done() { s.end("done") }
+
+// Fail ends the step as Done does, for one that did not succeed. The error itself
+// is the caller's to show.
+func (s *Step) Fail() { s.end("failed") }
+
+func (s *Step) end(how string) {
+	if s == nil {
+		return
+	}
+	p := s.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.ended = true
+	for i := range p.steps {
+		if p.steps[i] == s {
+			p.steps = append(p.steps[:i], p.steps[i+1:]...)
+			break
+		}
+	}
+	if s.told {
+		fmt.Fprintf(p.w, "nearmetal: %s: %s after %s\n", s.name, how, seconds(p.now().Sub(s.began)))
+	}
+	if len(p.steps) == 0 && p.wake != nil {
+		close(p.wake)
+		p.wake = nil
+	}
+	if p.drawn > 0 {
+		p.redraw()
+	}
+}
+
+// Close takes every live line away and ends all steps.
+func (p *Progress) Close() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.steps {
+		s.ended = true
+	}
+	p.steps = nil
+	p.clear()
+	if p.wake != nil {
+		close(p.wake)
+		p.wake = nil
+	}
+}
+
+// Printf shows a message, one line, which --quiet does not silence: a warning,
+// or something that the user has to know.
+func (p *Progress) Printf(format string, args ...any) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	fmt.Fprintf(p.w, "nearmetal: %s\n", Clean(fmt.Sprintf(format, args...)))
+}
+
+// Notef shows a message, one line, unless quiet.
+func (p *Progress) Notef(format string, args ...any) {
+	if p != nil && !p.quiet {
+		p.Printf(format, args...)
+	}
+}
+
+// Writer gives a writer to w, for output that may be shown on the same terminal:
+// live lines are taken away before it, and do not come back within a line of it.
+func (p *Progress) Writer(w io.Writer) io.Writer {
+	if p == nil || p.quiet || !p.live {
+		return w
+	}
+	return &overWriter{p, w}
+}
+
+type overWriter struct {
+	p *Progress
+	w io.Writer
+}
+
+func (o *overWriter) Write(data []byte) (int, error) {
+	o.p.mu.Lock()
+	defer o.p.mu.Unlock()
+	o.p.clear()
+	if len(data) > 0 {
+		o.p.open = data[len(data)-1] != '\n'
+	}
+	return o.w.Write(data)
+}
+
+// redraw draws the steps over the picture before.
+func (p *Progress) redraw() {
+	if p.open {
+		return
+	}
+	var picture strings.Builder
+	picture.WriteString(erase(p.drawn))
+	p.drawn = 0
+	now, columns := p.now(), p.columns()
+	hidden := 0
+	for _, s := range p.steps {
+		if now.Sub(s.began) < hold {
+			continue
+		}
+		if p.drawn >= maxLines {
+			hidden++
+			continue
+		}
+		picture.WriteString(p.line(s, now, columns) + "\n")
+		p.drawn++
+	}
+	if hidden > 0 {
+		fmt.Fprintf(&picture, "  and %d more\n", hidden)
+		p.drawn++
+	}
+	if picture.Len() > 0 {
+		io.WriteString(p.w, picture.String())
+	}
+}
+
+// line gives a step's live line, shorter than the terminal is wide.
+func (p *Progress) line(s *Step, now time.Time, columns int) string {
+	const spinner = `|/-\`
+	elapsed := now.Sub(s.began)
+	sign := string(spinner[int(elapsed/beat)%len(spinner)])
+	words := s.name
+	if s.detail != "" {
+		words += ": " + s.detail
+	}
+	taken := seconds(elapsed)
+	words = cut(words, columns-len(taken)-4)
+	return Paint(sign, Bold, p.colour) + " " + words + " " + Paint(taken, Dim, p.colour)
+}
+
+// clear takes the live lines away.
+func (p *Progress) clear() {
+	if p.drawn > 0 {
+		io.WriteString(p.w, erase(p.drawn))
+		p.drawn = 0
+	}
+}
+
+// erase gives what takes n lines above the cursor away.
+func erase(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\r\x1b[%dA\x1b[J", n)
+}
+
+// seconds gives a time as people read it: 3.4 s, 2 min 5 s.
+func seconds(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+}

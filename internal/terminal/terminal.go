@@ -1,0 +1,90 @@
+// Package terminal is how nearmetal shows things to a person: progress and
+// colours on standard error, tables, and the output of several VMs side by side.
+// What goes to standard output is the programs' own and is never decorated.
+package terminal
+
+import (
+	"io"
+	"os"
+	"strings"
+	"unicode"
+
+	"golang.org/x/term"
+)
+
+// IsTerminal tells whether w is a terminal.
+func IsTerminal(w any) bool {
+	f, ok := w.(interface{ Fd() uintptr })
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Live tells whether lines on w can be drawn over: it is a terminal that is not dumb.
+func Live(w io.Writer) bool {
+	kind := os.Getenv("TERM")
+	return IsTerminal(w) && kind != "dumb" && kind != ""
+}
+
+// Coloured tells whether w shows colours and the user has not refused them
+// (NO_COLOR, see no-color.org).
+func Coloured(w io.Writer) bool {
+	return Live(w) && os.Getenv("NO_COLOR") == ""
+}
+
+// width gives the columns of the terminal w, 80 where they are not known.
+func width(w io.Writer) int {
+	if f, ok := w.(interface{ Fd() uintptr }); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+			return columns
+		}
+	}
+	return 80
+}
+
+// Colour is how text looks on a terminal: the digits of a select-graphic-rendition sequence.
+type Colour string
+
+// The colours in use. Those of VMs are told apart on dark and on light ground.
+const (
+	Plain  Colour = ""
+	Bold   Colour = "1"
+	Dim    Colour = "2"
+	Red    Colour = "31"
+	Green  Colour = "32"
+	Yellow Colour = "33"
+)
+
+var vmColours = []Colour{"36", "33", "35", "32", "34", "96", "93", "95", "92", "94"}
+
+// Paint gives s in a colour, or as it is if on is false.
+func Paint(s string, c Colour, on bool) string {
+	if !on || c == Plain {
+		return s
+	}
+	return "\x1b[" + string(c) + "m" + s + "\x1b[0m"
+}
+
+// Clean makes text that a VM or a user chose harmless in a message of ours: one
+// line without control characters.
+func Clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}
+
+// cut shortens s to at most columns characters.
+func cut(s string, columns int) string {
+	runes := []rune(s)
+	if len(runes) <= columns {
+		return s
+	}
+	if columns < 4 {
+		return string(runes[:max(0, columns)])
+	}
+	return string(runes[:columns-3]) + "..."
+}
