@@ -27,11 +27,17 @@ func Load(path string) (*Cluster, error) {
 		return nil, fmt.Errorf("cannot read the cluster file: %w", err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	return Read(path, f)
+}
+
+// Read is Load for a file that is open: name stands for it in errors. It reads no
+// more than 1 MiB.
+func Read(name string, r io.Reader) (*Cluster, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the cluster file: %w", err)
 	}
-	return Parse(path, data)
+	return Parse(name, data)
 }
 
 // Parse reads a cluster file's text, where name stands for it in errors, and
