@@ -80,7 +80,7 @@ func report(stderr io.Writer, ran *cobra.Command, err error) int {
 	}
 	lines := linesOf(err)
 	if status == exitUsage && exit == nil {
-		lines[len(lines)-1] += "; see " + ran.CommandPath() + " --help"
+		lines[len(lines)-1] += " (see " + ran.CommandPath() + " --help)"
 	}
 	for _, line := range lines {
 		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Clean(line))
@@ -110,6 +110,9 @@ func flagError(cmd *cobra.Command, err error) error {
 			if _, long, ok := strings.Cut(name, ", "); ok {
 				name = long
 			}
+			if strings.HasPrefix(what, "strconv.ParseBool") {
+				what = "is neither true nor false"
+			}
 			return usagef("%s: %s", name, what)
 		}
 	}
@@ -119,8 +122,28 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		return usagef("unknown flag --%s", name)
 	}
+	if name, ok := strings.CutPrefix(message, "unknown shorthand flag: "); ok {
+		return usagef("unknown flag %s", shorthand(name))
+	}
 	if name, ok := strings.CutPrefix(message, "flag needs an argument: "); ok {
-		return usagef("%s needs a value", name)
+		return usagef("%s needs a value", shorthand(name))
 	}
 	return &usageError{err}
+}
+
+// shorthand gives the flag that pflag names as "'x' in -xyz", and other names as they are.
+func shorthand(name string) string {
+	if letter, _, ok := strings.Cut(name, " in "); ok {
+		return "-" + strings.Trim(letter, "'")
+	}
+	return name
+}
+
+// plainProblem gives a check's error without the key of the cluster file, for a flag that names it.
+func plainProblem(err error) error {
+	var problems *spec.Problems
+	if errors.As(err, &problems) {
+		return errors.New(problems.List[0].Message)
+	}
+	return err
 }

@@ -213,7 +213,7 @@ func parseShare(text string) (spec.Share, error) {
 	case len(rest) == 1:
 		s.Target = rest[0]
 	}
-	return s, spec.Validate(&spec.Cluster{Shares: []spec.Share{s}})
+	return s, plainProblem(spec.Validate(&spec.Cluster{Shares: []spec.Share{s}}))
 }
 
 // envList is the value of --env.
@@ -225,7 +225,7 @@ func (l *envList) Type() string   { return "NAME[=VALUE]" }
 func (l *envList) Set(text string) error {
 	name, value, given := strings.Cut(text, "=")
 	if err := spec.Validate(&spec.Cluster{Env: map[string]string{name: value}}); err != nil {
-		return err
+		return plainProblem(err)
 	}
 	if !given {
 		if value, given = os.LookupEnv(name); !given {

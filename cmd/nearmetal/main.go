@@ -43,7 +43,7 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) (status i
 func reportPanic(stderr io.Writer, cause any) int {
 	fmt.Fprintf(stderr, "nearmetal: internal error: %s; please report it with the output of the same command under NEARMETAL_DEBUG=1\n",
 		terminal.Clean(fmt.Sprint(cause)))
-	if os.Getenv("NEARMETAL_DEBUG") == "1" {
+	if debugging() {
 		stderr.Write(debug.Stack())
 	}
 	return exitFailure

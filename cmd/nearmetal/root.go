@@ -54,6 +54,9 @@ natively and in VMs.`,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
+	root.Version = version
+	root.SetVersionTemplate("nearmetal {{.Version}}\n")
+	root.Flags().Bool("version", false, "show the version of nearmetal")
 	root.PersistentFlags().BoolP("quiet", "q", false, "show no progress, only warnings and errors")
 	used := map[string]bool{groupSelf: true}
 	var list []*cobra.Command
@@ -68,8 +71,9 @@ natively and in VMs.`,
 		}
 	}
 	root.AddCommand(list...)
-	root.SetHelpCommandGroupID(groupSelf)
-	root.InitDefaultHelpCmd()
+	help := newHelpCommand()
+	root.SetHelpCommand(help)
+	root.AddCommand(help)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
 	frame(root)

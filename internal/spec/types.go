@@ -80,7 +80,7 @@ type Network struct {
 // Region is the memory that the VMs of one host share.
 type Region struct {
 	// Size: a power of two of at least 1MiB; 0 for none. Unset: 64MiB with more than one VM on a host, else none.
-	Size *Size `yaml:"size" json:"size" max:"1TiB"`
+	Size *Size `yaml:"size" json:"size" max:"1TiB" format:"power-of-two"`
 	// Backing of the region: /dev/shm, or the huge pages of a hugetlbfs mount.
 	Backing string `yaml:"backing" json:"backing" default:"shm" enum:"shm,hugetlb"`
 	// Device that shows the region in the guest.
