@@ -101,7 +101,7 @@ func TestSwitchRefuses(t *testing.T) {
 		frame([]byte{0x52, 0, 0, 0, 0, 9}, a[0].MAC, 60, 0), // to nobody
 		frame(a[0].MAC, a[0].MAC, 60, 0),                    // to itself
 		{0, 0, 0, 0},                                        // empty
-		append([]byte{0, 0, 0, 13}, make([]byte, 13)...),    // shorter than its header
+		frame(a[1].MAC, a[0].MAC, 13, 0),                    // shorter than its header
 	} {
 		write(t, ends[0], b)
 	}
