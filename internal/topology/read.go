@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"nearmetal/internal/topology/machine"
 )
 
 // Read reads a host from the sysfs and proc below root: "/" is this host, any
@@ -20,8 +22,9 @@ func Read(root string) (*Host, error) {
 }
 
 // Open reads a host from a directory (as Read), from an archive that `nearmetal
-// topology gather` made (.tar, .tar.gz, .tgz), or from hwloc's XML (.xml). A
-// host that does not say its name gets the file's.
+// topology gather` made (.tar, .tar.gz, .tgz), from hwloc's XML (.xml), or from
+// a description (.machine, package machine). A host that does not say its name
+// gets the file's.
 func Open(name string) (*Host, error) {
 	st, err := os.Stat(name)
 	if err != nil {
@@ -33,14 +36,23 @@ func Open(name string) (*Host, error) {
 	if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("topology: %s: neither a directory nor a file", name)
 	}
+	base := filepath.Base(name)
+	if strings.HasSuffix(base, ".xml") {
+		return ReadHwloc(name)
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
 	defer f.Close()
-	base := filepath.Base(name)
 	r := bufio.NewReader(f)
 	switch {
+	case strings.HasSuffix(base, ".machine"):
+		m, err := machine.Parse(r)
+		if err != nil {
+			return nil, fmt.Errorf("topology: %s: %w", name, err)
+		}
+		return FromMachine(m)
 	case strings.HasSuffix(base, ".tar.gz"), strings.HasSuffix(base, ".tgz"), strings.HasSuffix(base, ".tar"):
 		t, err := readTar(r)
 		if err != nil {
@@ -48,7 +60,21 @@ func Open(name string) (*Host, error) {
 		}
 		return readTree(t, strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(base, ".gz"), ".tgz"), ".tar"))
 	}
-	return nil, fmt.Errorf("topology: %s: not a directory, .tar, .tar.gz or .xml", name)
+	return nil, fmt.Errorf("topology: %s: not a directory, .tar, .tar.gz, .xml or .machine", name)
+}
+
+// FromMachine gives the host that a description stands for, read from the
+// files that it makes.
+func FromMachine(m *machine.Machine) (*Host, error) {
+	t := newMemTree()
+	for _, f := range m.Files() {
+		if f.Link != "" {
+			t.link(f.Path, f.Link)
+		} else {
+			t.add(f.Path, f.Content)
+		}
+	}
+	return readTree(t, m.Name)
 }
 
 // readTree reads a host from a tree; name is said where the tree says none, and in errors.

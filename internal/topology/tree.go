@@ -31,7 +31,10 @@ type tree interface {
 const fileMax = 64 << 10
 
 // dirTree is a directory, "/" for the running host.
-type dirTree struct{ root string }
+type dirTree struct {
+	root string
+	dirs map[string]string // folders already resolved
+}
 
 func openDir(root string) (*dirTree, error) {
 	st, err := os.Stat(root)
@@ -46,7 +49,7 @@ func openDir(root string) (*dirTree, error) {
 		return nil, err
 	}
 	real, err = filepath.Abs(real)
-	return &dirTree{real}, err
+	return &dirTree{real, map[string]string{}}, err
 }
 
 func (t *dirTree) resolve(name string) (string, error) {
@@ -65,6 +68,22 @@ func (t *dirTree) resolve(name string) (string, error) {
 func (t *dirTree) real(name string) (string, error) {
 	if t.root == "/" {
 		return "/" + name, nil
+	}
+	dir, base := path.Split(name)
+	at, ok := t.dirs[dir]
+	if !ok {
+		rel, err := t.resolve(dir)
+		if err != nil {
+			return "", err
+		}
+		at = filepath.Join(t.root, rel)
+		if len(t.dirs) < 1<<16 {
+			t.dirs[dir] = at
+		}
+	}
+	p := filepath.Join(at, base)
+	if st, err := os.Lstat(p); err != nil || st.Mode()&os.ModeSymlink == 0 {
+		return p, err
 	}
 	rel, err := t.resolve(name)
 	return filepath.Join(t.root, rel), err
@@ -210,6 +229,11 @@ func (t *memTree) list(name string) ([]string, error) {
 	return names, nil
 }
 
+// inTree says whether a path is one of those that are read.
+func inTree(name string) bool {
+	return strings.HasPrefix(name, "sys/") || strings.HasPrefix(name, "proc/")
+}
+
 // What an archive may hold: a tree of a machine with 1,000 CPUs has 60,000
 // small files.
 const (
@@ -250,15 +274,11 @@ func readTar(r io.Reader) (*memTree, error) {
 			return nil, fmt.Errorf("tar: %w", err)
 		}
 		name := path.Clean("/" + h.Name)[1:]
-		// An archive may have one folder above the tree.
-		for _, top := range []string{"sys/", "proc/"} {
-			if i := strings.Index(name+"/", "/"+top); i >= 0 && !strings.Contains(name[:i], "/") {
-				name = name[i+1:]
-				break
+		if !inTree(name) {
+			// An archive may have one folder above the tree.
+			if _, name, _ = strings.Cut(name, "/"); !inTree(name) {
+				continue
 			}
-		}
-		if !strings.HasPrefix(name, "sys/") && !strings.HasPrefix(name, "proc/") {
-			continue
 		}
 		if len(name) > 1024 || len(h.Linkname) > 1024 {
 			return nil, fmt.Errorf("tar: a name of more than 1024 bytes: %s", clip(name))
