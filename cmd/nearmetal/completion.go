@@ -10,7 +10,8 @@ func newCompletionCommand() *cobra.Command {
 		GroupID: groupSelf,
 		Short:   "Print the script that completes commands in a shell",
 		Long: `Prints a script that lets a shell complete nearmetal's commands, flags and
-values. make install puts the scripts where the shells look for them.`,
+values. make install puts the scripts where the shells look for them; that for
+bash needs the package bash-completion.`,
 		Example: `  source <(nearmetal completion bash)
   nearmetal completion zsh >"${fpath[1]}/_nearmetal"
   nearmetal completion fish >~/.config/fish/completions/nearmetal.fish`,

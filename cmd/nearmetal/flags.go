@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -67,7 +68,8 @@ func (v *keyValue) Type() string {
 // after the flags were read; what is wrong with the flags is a usage error.
 func addClusterFlags(cmd *cobra.Command) func() (*spec.Cluster, error) {
 	flags := cmd.Flags()
-	file := flags.StringP("file", "f", "", "cluster `FILE`, YAML (see docs/reference/cluster.md); the flags below override it")
+	var file fileName
+	flags.VarP(&file, "file", "f", "cluster file, which the flags below override (see docs/reference/cluster.md)")
 	var keys []*keyValue
 	for _, f := range clusterFlags {
 		v := &keyValue{flag: f}
@@ -89,9 +91,9 @@ func addClusterFlags(cmd *cobra.Command) func() (*spec.Cluster, error) {
 
 	return func() (*spec.Cluster, error) {
 		c := &spec.Cluster{}
-		if flags.Changed("file") {
+		if file != "" {
 			var err error
-			if c, err = loadCluster(cmd, *file); err != nil {
+			if c, err = loadCluster(cmd, string(file)); err != nil {
 				return nil, err
 			}
 		}
@@ -100,7 +102,7 @@ func addClusterFlags(cmd *cobra.Command) func() (*spec.Cluster, error) {
 				continue
 			}
 			if v.flag.name == "vms" && len(c.VMs) > 1 {
-				return nil, usagef("--vms: %s has %d groups of VMs: write their counts there", *file, len(c.VMs))
+				return nil, usagef("--vms: %s has %d groups of VMs: write their counts there", file, len(c.VMs))
 			}
 			if err := spec.Set(c, v.flag.key, v.text); err != nil {
 				return nil, usagef("--%s: %w", v.flag.name, err)
@@ -150,6 +152,9 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) error {
 	c.Resolve(cwd)
 	given := &spec.Cluster{Root: "host", Shares: shares}
 	given.Resolve(cwd)
+	if err := spec.Validate(given); err != nil {
+		return usagef("--share: %w", plainProblem(err))
+	}
 	for _, s := range given.Shares {
 		c.Shares = putShare(c.Shares, s)
 	}
@@ -173,6 +178,20 @@ func loadCluster(cmd *cobra.Command, path string) (*spec.Cluster, error) {
 		return spec.Read("standard input", cmd.InOrStdin())
 	}
 	return spec.Load(path)
+}
+
+// fileName is the value of a flag that names a file.
+type fileName string
+
+func (f *fileName) String() string { return string(*f) }
+func (f *fileName) Type() string   { return "FILE" }
+
+func (f *fileName) Set(text string) error {
+	if text == "" {
+		return errors.New("is empty")
+	}
+	*f = fileName(text)
+	return nil
 }
 
 // shareList is the value of --share.

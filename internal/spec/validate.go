@@ -123,7 +123,7 @@ func shareConflicts(c *Cluster, add adder) {
 		}
 		at = filepath.Clean(at)
 		if other, ok := targets[at]; ok {
-			add(fmt.Sprintf("shares[%d]", i), "%s is the target of shares[%d] already", clip(at), other)
+			add(fmt.Sprintf("shares[%d]", i), "%s is already where %s is shared", clip(at), clip(c.Shares[other].Path))
 			continue
 		}
 		targets[at] = i
