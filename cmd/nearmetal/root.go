@@ -15,6 +15,18 @@ import (
 // commands makes nearmetal's commands, in the order of its help. Each has a file
 // of its own with the function that makes it.
 var commands = []func() *cobra.Command{
+	newRunCommand,
+	newUpCommand,
+	newPsCommand,
+	newExecCommand,
+	newShellCommand,
+	newCpCommand,
+	newLogsCommand,
+	newDownCommand,
+	newEnvCommand,
+	newHostfileCommand,
+	newRshCommand,
+	newSuperviseCommand,
 	newSpecCommand,
 	newVersionCommand,
 	newCompletionCommand,

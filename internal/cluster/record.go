@@ -43,7 +43,9 @@ type VMRecord struct {
 	VCPUs       int    `json:"vcpus"`
 	MemoryBytes uint64 `json:"memoryBytes"`
 	IP          string `json:"ip,omitempty"`
-	PID         int    `json:"pid,omitempty"` // of QEMU
+	Subnet      string `json:"subnet,omitempty"` // of IP
+	Uplink      bool   `json:"uplink,omitempty"` // it reaches the host
+	PID         int    `json:"pid,omitempty"`    // of QEMU
 	State       State  `json:"state"`
 	ReadyNs     int64  `json:"readyNs,omitempty"` // from QEMU's start to ready, ns
 }

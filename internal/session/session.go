@@ -154,3 +154,6 @@ func Terminal(ctx context.Context, c *guest.Client, e guest.Exec, tty *os.File, 
 		}
 	}
 }
+
+// Discard are streams without input whose output goes nowhere.
+var Discard = Streams{Out: io.Discard, Err: io.Discard}
