@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 func newManCommand() *cobra.Command {
@@ -24,10 +26,37 @@ func newManCommand() *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
-			// The date is left to the package: the same source gives the same pages.
-			date := time.Unix(0, 0).UTC()
-			header := &doc.GenManHeader{Section: "1", Source: "nearmetal " + version, Manual: "nearmetal", Date: &date}
+			nameValues(root)
+			header := &doc.GenManHeader{Section: "1", Source: "nearmetal " + version, Manual: "nearmetal", Date: sourceDate()}
 			return doc.GenManTree(root, header, args[0])
 		},
 	}
+}
+
+// nameValues makes the pages show what a flag takes (--memory=SIZE) where cobra
+// shows its default, which the texts tell.
+func nameValues(c *cobra.Command) {
+	name := func(f *pflag.Flag) {
+		if f.Value.Type() != "bool" {
+			f.DefValue, _ = pflag.UnquoteUsage(f)
+		}
+	}
+	c.Flags().VisitAll(name)
+	c.PersistentFlags().VisitAll(name)
+	for _, sub := range c.Commands() {
+		nameValues(sub)
+	}
+}
+
+// sourceDate gives the time of the commit, so that the same source gives the same
+// pages; nil, which is today, where it is not known.
+func sourceDate() *time.Time {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if date, err := time.Parse(time.RFC3339, s.Value); s.Key == "vcs.time" && err == nil {
+				return &date
+			}
+		}
+	}
+	return nil
 }
