@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -75,8 +76,10 @@ func report(stderr io.Writer, ran *cobra.Command, err error) int {
 			return exit.Code
 		}
 		status = exit.Code
-	case errors.As(err, &usage) || !errors.As(err, &begun):
+	case errors.As(err, &usage):
 		status = exitUsage
+	case !errors.As(err, &begun):
+		status, err = exitUsage, groupError(err)
 	}
 	lines := linesOf(err)
 	if status == exitUsage && exit == nil {
@@ -129,6 +132,16 @@ func flagError(cmd *cobra.Command, err error) error {
 		return usagef("%s needs a value", shorthand(name))
 	}
 	return &usageError{err}
+}
+
+var exclusive = regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`)
+
+// groupError says in our words which flags cobra found to exclude each other.
+func groupError(err error) error {
+	if m := exclusive.FindStringSubmatch(err.Error()); m != nil {
+		return usagef("--%s cannot be given together", strings.Join(strings.Fields(m[1]), " and --"))
+	}
+	return err
 }
 
 // shorthand gives the flag that pflag names as "'x' in -xyz", and other names as they are.

@@ -77,6 +77,13 @@ func enter(t *testing.T, files string) {
 	t.Cleanup(func() { os.Chdir(home) })
 	t.Setenv("NEARMETAL_TEST", "from the caller")
 	t.Setenv("NEARMETAL_DEBUG", "")
+	// No cluster of the person who runs the tests is seen, and none runs here.
+	t.Setenv("NEARMETAL_CLUSTER", "")
+	runtime := filepath.Join(t.TempDir(), "run")
+	if err := os.Mkdir(runtime, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_RUNTIME_DIR", runtime)
 }
 
 // morePlacement is what spec show shows of the placement after its first key: its
