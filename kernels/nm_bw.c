@@ -39,7 +39,13 @@ static const char help[] =
 "Example:\n"
 "  mpirun -n 2 nm_bw --sizes 4KiB:4MiB --json\n";
 
-static void windows(const struct p2p *p, int bytes, long n, MPI_Request *requests, double *seconds)
+/* A window's requests, and their statuses, which OSU's program asks for as well. */
+struct window {
+	MPI_Request *requests;
+	MPI_Status *statuses;
+};
+
+static void windows(const struct p2p *p, int bytes, long n, const struct window *q, double *seconds)
 {
 	int window = (int)p->window, ack = 0;
 
@@ -48,11 +54,11 @@ static void windows(const struct p2p *p, int bytes, long n, MPI_Request *request
 
 		for (int w = 0; w < window; w++) {
 			if (p->rank == 0)
-				MPI_Isend(p->send, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &requests[w]);
+				MPI_Isend(p->send, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &q->requests[w]);
 			else
-				MPI_Irecv(p->receive, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &requests[w]);
+				MPI_Irecv(p->receive, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &q->requests[w]);
 		}
-		MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
+		MPI_Waitall(window, q->requests, q->statuses);
 		if (p->rank == 0)
 			MPI_Recv(&ack, 1, MPI_INT, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 		else
@@ -63,7 +69,7 @@ static void windows(const struct p2p *p, int bytes, long n, MPI_Request *request
 }
 
 /* False: a message was damaged. */
-static bool measure(struct p2p *p, size_t bytes, MPI_Request *requests)
+static bool measure(struct p2p *p, size_t bytes, const struct window *q)
 {
 	long warmup = p2p_warmup(p, bytes), n;
 	double start, total, mb = (double)bytes * (double)p->window / 1e6, *seconds;
@@ -72,7 +78,7 @@ static bool measure(struct p2p *p, size_t bytes, MPI_Request *requests)
 	p2p_fill(p, bytes);
 	MPI_Barrier(MPI_COMM_WORLD);
 	start = now();
-	windows(p, (int)bytes, warmup, requests, NULL);
+	windows(p, (int)bytes, warmup, q, NULL);
 	n = p2p_iterations(p, bytes, warmup, now() - start, 1);
 	seconds = malloc((size_t)n * sizeof(*seconds));
 	if (!seconds)
@@ -80,7 +86,7 @@ static bool measure(struct p2p *p, size_t bytes, MPI_Request *requests)
 
 	MPI_Barrier(MPI_COMM_WORLD);
 	start = now();
-	windows(p, (int)bytes, n, requests, seconds);
+	windows(p, (int)bytes, n, q, seconds);
 	total = now() - start;
 	s = summarize(seconds, (size_t)n);
 	free(seconds);
@@ -110,14 +116,18 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	status = p2p_start(&p);
 	if (status < 0) {
-		MPI_Request *requests = malloc((size_t)p.window * sizeof(*requests));
+		struct window q = {
+			.requests = malloc((size_t)p.window * sizeof(*q.requests)),
+			.statuses = malloc((size_t)p.window * sizeof(*q.statuses)),
+		};
 
-		if (!requests)
+		if (!q.requests || !q.statuses)
 			MPI_Abort(MPI_COMM_WORLD, 1);
 		status = 0;
 		for (size_t b = p.min_bytes; b <= p.max_bytes && !status; b = next_size(b))
-			status = !measure(&p, b, requests);
-		free(requests);
+			status = !measure(&p, b, &q);
+		free(q.requests);
+		free(q.statuses);
 		p2p_end(&p);
 	}
 	MPI_Finalize();
