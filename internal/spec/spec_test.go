@@ -275,6 +275,14 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
+// TestSyntaxOfLargeFile has a mistake in a file in which its place is not searched.
+func TestSyntaxOfLargeFile(t *testing.T) {
+	_, err := Parse("f", []byte(strings.Repeat("# comment\n", 20000)+"name: a: b\n"))
+	if err == nil || err.Error() != "f:20001:1: is not YAML: mapping values are not allowed in this context" {
+		t.Error(err)
+	}
+}
+
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"regexp"
 	"sort"
+	"strconv"
 
 	"gopkg.in/yaml.v3"
 )
@@ -31,7 +32,7 @@ func documents(data []byte) (first, second *yaml.Node, err error) {
 	return first, second, nil
 }
 
-var yamlPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
+var yamlPrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // syntax tells a mistake in the YAML itself. The library gives no column, and for
 // some mistakes the line where the structure around them begins; so the place is
@@ -40,7 +41,10 @@ var yamlPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
 func (r *reader) syntax(data []byte, err error) {
 	const searched = 128 << 10 // bytes; some twenty readings of more would take too long
 	message := yamlPrefix.ReplaceAllString(err.Error(), "")
-	at := place{}
+	at := place{column: 1}
+	if m := yamlPrefix.FindStringSubmatch(err.Error()); m != nil {
+		at.line, _ = strconv.Atoi(m[1])
+	}
 	if len(data) <= searched {
 		lines := bytes.SplitAfter(data, []byte("\n"))
 		ends := make([]int, len(lines)) // of each line, in data
