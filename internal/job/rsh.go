@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"nearmetal/internal/cluster"
-	"nearmetal/internal/guest"
 	"nearmetal/internal/launch"
 	"nearmetal/internal/session"
 )
@@ -33,16 +33,46 @@ func Rsh(args []string, s session.Streams) (int, error) {
 	if vm == "" {
 		return 0, fmt.Errorf("rsh: cluster %s has no VM %q", c.Record.Name, host)
 	}
-	st, err := setup(&c.Record, launch.OnHost, false)
+	there, err := inVM(&c.Record)
 	if err != nil {
 		return 0, err
 	}
-	words = launch.CallBack(words, cluster.UplinkHost, st.Interface)
-	env := session.Environment(launch.AgentEnv(os.Environ()), session.Pairs(c.Record.Spec.Env))
+	words = there.words(launch.CallBack(words, cluster.UplinkHost, there.iface))
+	env := session.Environment(there.words(launch.AgentEnv(os.Environ())), session.Pairs(c.Record.Spec.Env))
 	e := session.Caller(launch.RshCommand(words, os.Getenv("SHELL")), env)
 	sigs, stop := session.Signals()
 	defer stop()
-	var status guest.Status
-	status, err = session.Run(ctx, c.VM(vm), e, s, sigs)
+	status, err := session.Run(ctx, c.VM(vm), e, s, sigs)
 	return ended(status, err, s.Err)
+}
+
+// translation is of what a launcher on the host says to its daemon: in the VM, the remote
+// shell and the host files have other paths. The daemon looks at them though it needs
+// neither (Open MPI 4's ends when its remote shell is not there).
+type translation struct {
+	*strings.Replacer
+	iface string // the VMs' own network interface
+}
+
+func inVM(r *cluster.Record) (*translation, error) {
+	here, err := setup(r, launch.OnHost, false)
+	if err != nil {
+		return nil, err
+	}
+	there, err := setup(r, launch.InVM, false)
+	if err != nil {
+		return nil, err
+	}
+	return &translation{strings.NewReplacer(
+		here.Agent, there.Agent, here.OpenMPIHosts, there.OpenMPIHosts, here.MPICHHosts, there.MPICHHosts,
+	), there.Interface}, nil
+}
+
+// words translates each of a list.
+func (t *translation) words(list []string) []string {
+	out := make([]string, len(list))
+	for i, w := range list {
+		out[i] = t.Replace(w)
+	}
+	return out
 }
