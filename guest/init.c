@@ -174,8 +174,8 @@ static void mount_9p(const struct mount_config *m, const char *at, bool is_root)
 	snprintf(options, sizeof options, "trans=virtio,version=9p2000.L,msize=%u,cache=%s",
 		 m->msize, is_root ? "loose" : "mmap");
 	if (mount(m->tag, at, "9p", MS_NODEV | MS_NOATIME | (m->read_only || is_root ? MS_RDONLY : 0), options))
-		die("cannot mount the %s %s (9p tag %s): %s", is_root ? "root" : "share",
-		    is_root ? "" : m->target, m->tag, strerror(errno));
+		die("cannot mount %s (9p tag %s): %s", is_root ? "the root" : m->target, m->tag,
+		    errno == ENOENT ? "the VM has no such device" : strerror(errno));
 }
 
 /* The root, under an overlay in memory, at /new. */
@@ -208,9 +208,9 @@ static void switch_root(void)
 		mount_at(from, to, NULL, MS_MOVE, NULL);
 	}
 	mkdir("/new/run", 0755);
+	/* /tmp is the root's own, under the overlay: programs and inputs are there too. */
 	mkdir("/new/tmp", 01777);
 	mount_at("run", "/new/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755");
-	mount_at("tmp", "/new/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777");
 	make_dir("/new/run/nearmetal", 0755);
 	make_dir("/new/run/nearmetal/bin", 0755);
 	/* This program is nearmetal-rsh too; a bind mount costs no copy. */
@@ -304,13 +304,12 @@ void init_boot(struct config *c)
 	write_config();
 }
 
-int init_hello(const struct config *c)
+int init_hello(void)
 {
 	struct frame f = {.type = T_HELLO};
 	struct buf b = {0}, h = {0};
 	struct utsname u;
 
-	(void)c;
 	channel = port_open(PORT, PORT_TIMEOUT);
 	if (channel < 0)
 		die("there is no virtio-serial port %s", PORT);

@@ -106,6 +106,13 @@ func Connect(ctx context.Context, name string) (*Client, error) {
 	return &Client{g, *r}, nil
 }
 
+// Runs tells whether the cluster is still meant to run: its owner lives and has not begun
+// to end it.
+func (c *Client) Runs() bool {
+	r, err := Find(c.Record.Name)
+	return err == nil && r.State != Ending
+}
+
 // Down asks the owner to end the cluster and waits until it has.
 func (c *Client) Down(ctx context.Context) error {
 	s, err := c.Mux().Open("down", nil)

@@ -43,8 +43,14 @@ func Rsh(args []string, s session.Streams) (int, error) {
 	sigs, stop := session.Signals()
 	defer stop()
 	status, err := session.Run(ctx, c.VM(vm), e, s, sigs)
+	if err != nil && !c.Runs() {
+		return lostShell, nil // the launcher has ended, and the cluster with it: no news
+	}
 	return ended(status, err, s.Err)
 }
+
+// lostShell is the exit status of a remote shell that lost its connection, as ssh's.
+const lostShell = 255
 
 // translation is of what a launcher on the host says to its daemon: in the VM, the remote
 // shell and the host files have other paths. The daemon looks at them though it needs
