@@ -8,7 +8,7 @@
 /* Boots; the configuration stays in *c. Dies with a line on the console and on the channel. */
 void init_boot(struct config *c);
 /* Opens the channel and says HELLO; the descriptor. */
-int init_hello(const struct config *c);
+int init_hello(void);
 /* Powers the VM off, after the shares were written back if sync is set. */
 void power_off(bool sync) __attribute__((noreturn));
 

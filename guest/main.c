@@ -137,7 +137,7 @@ static void init_main(void)
 	is_init = true;
 	init_boot(&c);
 	vm_name = c.name;
-	agent_run(init_hello(&c), true, RELAY_SOCKET);
+	agent_run(init_hello(), true, RELAY_SOCKET);
 }
 
 static int serve_main(int argc, char **argv)
