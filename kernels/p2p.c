@@ -74,18 +74,24 @@ int p2p_options(struct p2p *p, int argc, char **argv)
 	return ok ? -1 : 2;
 }
 
-/* The library's name and version: the first line of what it says, up to a comma. */
+/* The library's name and version: the first line of what it says, up to a comma, blanks squeezed. */
 static void library(char *out, size_t size)
 {
 	static char text[MPI_MAX_LIBRARY_VERSION_STRING + 1];
+	size_t used = 0;
 	int len = 0;
 
 	MPI_Get_library_version(text, &len);
 	text[strcspn(text, "\n,")] = '\0';
-	for (char *t = text; *t; t++)
-		if (*t == '\t')
-			*t = ' ';
-	snprintf(out, size, "%.*s", (int)size - 1, text);
+	for (const char *t = text; *t && used < size - 1; t++) {
+		bool blank = *t == ' ' || *t == '\t';
+
+		if (!blank)
+			out[used++] = *t;
+		else if (used && out[used - 1] != ' ')
+			out[used++] = ' ';
+	}
+	out[used] = '\0';
 }
 
 struct place {

@@ -31,10 +31,11 @@ static const char help[] =
 "how many of a's operations met one of b's (the word had changed since a's last one).\n"
 "Only the region's scratch area is used, by one pair of these programs at a time.\n"
 "\n"
-"Options (the counts are side a's; b follows):\n"
+"Options:\n"
 "      --operations N        additions a side (default 1000000)\n"
 "      --rounds N            rounds of the fence test (default 20000)\n"
 PEER_HELP
+"The counts are side a's to say; b follows it.\n"
 "\n"
 "Output: a line for each test: its name, what was lost or violated, of how many, and how\n"
 "many met.\n"
@@ -44,8 +45,8 @@ PEER_HELP
 "\n"
 "Example:\n"
 "  region_atomics --fork\n"
-"  nearmetal exec NAME vm1 -- region_atomics --role b &\n"
-"  nearmetal exec NAME vm0 -- region_atomics --role a\n";
+"  nearmetal exec --vm vm1 region_atomics --role b &\n"
+"  nearmetal exec --vm vm0 region_atomics --role a\n";
 
 /* The words of the tests, each in a line of its own. a alone resets the shared ones. */
 struct words {

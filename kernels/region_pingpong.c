@@ -30,15 +30,16 @@ static const char help[] =
 "At the start the time of a read is measured; a region that is not cached is refused.\n"
 "The content is checked once for each size.\n"
 "\n"
-"Options (those for the measuring are side a's; b follows):\n"
-"      --latency A:B         sizes for latency in bytes, doubling (default 0:4KiB; at\n"
-"                            most 64KiB and half of what the scratch area has a side)\n"
+"Options:\n"
+"      --latency A:B         sizes for latency in bytes, doubling (default 0:4KiB, at most\n"
+"                            64KiB and what fits into half of the scratch area)\n"
 "      --bandwidth A:B       sizes for bandwidth (default 4KiB:8MiB, at most 64MiB)\n"
 "      --only latency|bandwidth\n"
 "      --iterations N[:M]    round trips, and windows of the bandwidth (default\n"
 "                            10000:20; N alone leaves M)\n"
 "      --warmup N[:M]        before those (default 1000:2)\n"
 PEER_HELP
+"What is measured, the options above --region, is side a's to say; b follows it.\n"
 "\n"
 "Output: lines that start with # and a table for each measurement: bytes, iterations,\n"
 "mean, min, median, p99 (of bandwidth: what 99 % of the iterations reached).\n"
@@ -48,8 +49,8 @@ PEER_HELP
 "\n"
 "Example:\n"
 "  region_pingpong --fork --cpus 0,1\n"
-"  nearmetal exec NAME vm1 -- region_pingpong --role b &\n"
-"  nearmetal exec NAME vm0 -- region_pingpong --role a\n";
+"  nearmetal exec --vm vm1 region_pingpong --role b &\n"
+"  nearmetal exec --vm vm0 region_pingpong --role a\n";
 
 #define LINE_PAYLOAD	(CACHE_LINE - sizeof(uint64_t))
 #define MAX_LATENCY	(64ULL << 10)
