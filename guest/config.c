@@ -176,9 +176,18 @@ static bool take_share(struct config *c, char *rest)
 	return true;
 }
 
+static bool take_peer(struct config *c, const char *name)
+{
+	if (c->npeers == HOSTS_MAX || !name_valid(name, NAME_SIZE))
+		return false;
+	c->peers = grow(c->peers, c->npeers, sizeof *c->peers);
+	c->peers[c->npeers++] = name;
+	return true;
+}
+
 static bool take_line(struct config *c, const char *key, char *rest)
 {
-	char *w[6], name[NAME_SIZE];
+	char *w[6];
 	uint64_t n;
 
 	if (!strcmp(key, "version"))
@@ -188,7 +197,7 @@ static bool take_line(struct config *c, const char *key, char *rest)
 	if (!strcmp(key, "hostname"))
 		return take_name(c->host_name, sizeof c->host_name, rest);
 	if (!strcmp(key, "peer"))
-		return take_name(name, sizeof name, rest) && ++c->npeers;
+		return take_peer(c, rest);
 	if (!strcmp(key, "index")) {
 		bool ok = parse_number(rest, 1 << 20, &n);
 
@@ -251,5 +260,36 @@ void config_free(struct config *c)
 	free(c->shares);
 	free(c->links);
 	free(c->hosts);
+	free(c->peers);
 	*c = (struct config){0};
+}
+
+void config_print(const struct config *c)
+{
+	char addr[INET_ADDRSTRLEN], gateway[INET_ADDRSTRLEN];
+
+	printf("version 1\nname %s\nindex %u\nroot %s %u\n", c->name, c->index, c->root.tag,
+	       c->root.msize);
+	for (size_t i = 0; i < c->nshares; i++)
+		printf("share %s %u %s %s\n", c->shares[i].tag, c->shares[i].msize,
+		       c->shares[i].read_only ? "ro" : "rw", c->shares[i].target);
+	for (size_t i = 0; i < c->nlinks; i++) {
+		const struct link_config *l = &c->links[i];
+		const uint8_t *m = l->mac;
+
+		inet_ntop(AF_INET, &l->addr, addr, sizeof addr);
+		inet_ntop(AF_INET, &l->gateway, gateway, sizeof gateway);
+		printf("link %s %02x:%02x:%02x:%02x:%02x:%02x %s/%d %u %s\n", l->name, m[0], m[1],
+		       m[2], m[3], m[4], m[5], addr, __builtin_popcount(l->mask), l->mtu,
+		       l->gateway ? gateway : "-");
+	}
+	for (size_t i = 0; i < c->nhosts; i++)
+		printf("host %s\n", c->hosts[i]);
+	if (*c->host_name)
+		printf("hostname %s\n", c->host_name);
+	if (c->region)
+		printf("region %s %llu %u %u\n", c->region_kind, (unsigned long long)c->region_size,
+		       c->region_uid, c->region_gid);
+	for (size_t i = 0; i < c->npeers; i++)
+		printf("peer %s\n", c->peers[i]);
 }

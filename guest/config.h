@@ -38,6 +38,7 @@ struct config {
 	char region_kind[16];
 	uint64_t region_size;	/* bytes */
 	uint32_t region_uid, region_gid;
+	const char **peers;
 	size_t npeers;
 };
 
@@ -45,5 +46,7 @@ struct config {
    in why (of why_size bytes) that says what is wrong where. */
 bool config_parse(struct config *c, char *text, size_t n, char *why, size_t why_size);
 void config_free(struct config *c);
+/* Writes the configuration as lines again, to standard output. */
+void config_print(const struct config *c);
 
 #endif

@@ -158,6 +158,17 @@ void free_later(void *p)
 	garbage = g;
 }
 
+void loop_forget(void)
+{
+	while (garbage) {
+		struct garbage *g = garbage;
+
+		garbage = g->next;
+		free(g->p);
+		free(g);
+	}
+}
+
 static void run_tasks(void)
 {
 	struct task *t;
@@ -185,13 +196,7 @@ void loop_run(void)
 {
 	for (;;) {
 		run_tasks();
-		while (garbage) {
-			struct garbage *g = garbage;
-
-			garbage = g->next;
-			free(g->p);
-			free(g);
-		}
+		loop_forget();
 		nevents = epoll_wait(epfd, events, ROUND, wait_ms());
 		if (nevents < 0) {
 			nevents = 0;

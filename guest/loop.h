@@ -38,6 +38,8 @@ void task_queue(struct task *t);
 void task_cancel(struct task *t);
 /* Frees p once no event of this round can refer to it. */
 void free_later(void *p);
+/* Frees what free_later was given; the loop does it once a round. */
+void loop_forget(void);
 void loop_run(void) __attribute__((noreturn));
 uint64_t now_ns(void);
 

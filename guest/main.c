@@ -165,6 +165,23 @@ static int serve_main(int argc, char **argv)
 	agent_run(fd, false, socket_path);
 }
 
+/* Reads a configuration from standard input and prints what was understood. */
+static int check_config(void)
+{
+	static char text[CONFIG_MAX];
+	struct config c;
+	char why[256];
+	size_t n = fread(text, 1, sizeof text, stdin);
+
+	if (!config_parse(&c, text, n, why, sizeof why)) {
+		fprintf(stderr, "%s\n", why);
+		return 1;
+	}
+	config_print(&c);
+	config_free(&c);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc && strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argc ? argv[0] : "";
@@ -177,12 +194,15 @@ int main(int argc, char **argv)
 		return rsh_main(argc - 1, argv + 1);
 	if (argc > 2 && !strcmp(argv[1], "--serve"))
 		return serve_main(argc, argv);
+	if (argc == 2 && !strcmp(argv[1], "--check-config"))
+		return check_config();
 	if (argc == 2 && !strcmp(argv[1], "--version")) {
 		puts("nearmetal-agent " NM_VERSION);
 		return 0;
 	}
 	fputs("usage: nearmetal-agent --serve FD [--no-init] [--name VM] [--socket PATH]\n"
 	      "       nearmetal-agent rsh VM COMMAND...\n"
+	      "       nearmetal-agent --check-config <FILE\n"
 	      "As process 1 it is the init of a nearmetal VM.\n", stderr);
 	return 2;
 }
