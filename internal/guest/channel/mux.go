@@ -531,10 +531,18 @@ func (m *Mux) takeOpen(h FrameHeader, p []byte, in *incoming) error {
 	if full {
 		return m.refuse(h.Stream, errors.New("too many streams are open"))
 	}
-	release := func() {
+	place := 1
+	release := func() { // more than once does no harm
 		m.mu.Lock()
-		m.remote--
+		m.remote -= place
 		m.headers -= size
+		place, size = 0, 0
+		m.mu.Unlock()
+	}
+	passed := func() { // a relay keeps no header
+		m.mu.Lock()
+		m.headers -= size
+		size = 0
 		m.mu.Unlock()
 	}
 	var route Route
@@ -551,6 +559,7 @@ func (m *Mux) takeOpen(h FrameHeader, p []byte, in *incoming) error {
 			release()
 			return m.refuse(h.Stream, err)
 		}
+		passed()
 	default:
 		s := newStream(m, kind, header)
 		s.id = h.Stream
