@@ -124,8 +124,15 @@ func Supervise() error {
 	signal.Ignore(unix.SIGHUP, unix.SIGPIPE)
 	ask := make(chan os.Signal, 1)
 	signal.Notify(ask, unix.SIGTERM, unix.SIGINT)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go func() {
+		select {
+		case s := <-ask:
+			cancel(fmt.Errorf("the supervisor was told to end: %v", s))
+		case <-ctx.Done():
+		}
+	}()
 	ready := make(chan struct{})
 	go func() { // the end of input before we are ready: the caller is gone, or wants no cluster
 		var b [1]byte
@@ -133,7 +140,7 @@ func Supervise() error {
 		select {
 		case <-ready:
 		default:
-			cancel()
+			cancel(errors.New("nearmetal up has gone"))
 		}
 	}()
 	c, err := Up(ctx, o)
@@ -148,12 +155,14 @@ func Supervise() error {
 	}
 	close(ready)
 	detach(c)
-	out.Encode(message{Ready: c.Name()})
+	if err := out.Encode(message{Ready: c.Name()}); err != nil {
+		cancel(err) // nobody has learnt the cluster's name
+	}
 	conn.Close()
 	select {
 	case <-c.Asked():
 	case <-c.Died():
-	case <-ask:
+	case <-ctx.Done():
 	}
 	return c.Down(context.Background())
 }

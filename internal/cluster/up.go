@@ -53,7 +53,8 @@ type vm struct {
 	channel *os.File  // our end, until the agent has it
 	began   time.Time // start of QEMU's process
 	timings Timings
-	mu      sync.Mutex
+	mu      sync.Mutex // of qemu and why
+	why     error      // why we ended it, where its channel failed
 }
 
 // Name of the cluster.
@@ -189,6 +190,8 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.BootTimeout,
 		fmt.Errorf("the VMs were not ready after %v", o.BootTimeout))
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	var starts []func() error
 	for _, v := range c.vms {
 		starts = append(starts, func() error { return c.start(ctx, v, o.Spec, p, reg, names, uplink) })
@@ -198,7 +201,7 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	}
 	c.wiring.handedOver()
 	c.lost = make(chan error, len(c.vms))
-	go c.watch()
+	go c.watch(giveUp)
 
 	ready := make(chan error)
 	for _, v := range c.vms {
@@ -214,7 +217,10 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return c.write(func(r *Record) { r.State = Ready })
+	if err := c.write(func(r *Record) { r.State = Ready }); err != nil {
+		return err
+	}
+	return context.Cause(ctx) // a VM may have ended after it was ready and before the last was
 }
 
 // firstLine keeps the first of several joined errors: the others tend to follow from it.
@@ -331,25 +337,13 @@ func (c *Cluster) config(v *vm, s *spec.Cluster, p *prepared, reg *region.Region
 
 // await waits until the agent of v is ready.
 func (c *Cluster) await(ctx context.Context, v *vm) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() { // a QEMU that ends also ends the channel; its own error says more
-		select {
-		case <-v.qemu.Done():
-			cancel(fmt.Errorf("%s ended while it booted%s", v.plan.Name, because(v.qemu.Err())))
-		case <-ctx.Done():
-		}
-	}()
 	a, err := guest.NewAgent(ctx, v.channel, guest.AgentOptions{
 		Name:    v.plan.Name,
 		Explain: func() string { return lastLines(v.qemu) },
 		Accept:  c.board.FromVM(v.plan.Name),
 	})
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return &VMError{Err: err, Console: v.qemu.LastLines(12)}
+		return v.unready(ctx, err)
 	}
 	v.timings.Ready = time.Since(v.began)
 	for _, ph := range a.Info.Phases {
@@ -360,9 +354,73 @@ func (c *Cluster) await(ctx context.Context, v *vm) error {
 		return fmt.Errorf("%s: %w", v.plan.Name, err)
 	}
 	v.agent = a
+	go v.follow(a)
 	c.board.AddVM(v.plan.Name, a.Mux())
 	c.setVM(v.index, func(r *VMRecord) { r.State = Ready; r.ReadyNs = int64(v.timings.Ready) })
 	return nil
+}
+
+// unready says why v did not become ready, given what its channel says of that.
+func (v *vm) unready(ctx context.Context, err error) error {
+	// A QEMU that ends takes the channel along, and watch says more of it: let that come
+	// first. What the agent itself says at its end says most.
+	var breach *channel.ProtocolError
+	said := channel.IsReset(err) || errors.As(err, &breach)
+	if !said {
+		t := time.NewTimer(endGrace)
+		defer t.Stop()
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+	}
+	var ended *VMError
+	cause := context.Cause(ctx)
+	if errors.As(cause, &ended) && !said {
+		return ended
+	}
+	if cause != nil && ended == nil {
+		err = cause
+	}
+	return &VMError{Err: err, Console: v.qemu.LastLines(12)}
+}
+
+// endGrace is how long a VM whose channel has ended may take to end itself.
+const endGrace = 5 * time.Second
+
+// follow ends v when its channel fails: what is left could not be reached any more, and
+// an agent that lives powers its VM off then.
+func (v *vm) follow(a *guest.Agent) {
+	<-a.Mux().Done()
+	err := a.Mux().Err()
+	if errors.Is(err, channel.ErrClosed) {
+		return // by us
+	}
+	t := time.NewTimer(endGrace)
+	defer t.Stop()
+	select {
+	case <-v.qemu.Done():
+	case <-t.C:
+		v.mu.Lock()
+		v.why = err
+		v.mu.Unlock()
+		v.qemu.Kill()
+	}
+}
+
+// ended says that v, whose QEMU is gone, has ended, and why.
+func (v *vm) ended(when string) *VMError {
+	v.mu.Lock()
+	why := v.why
+	v.mu.Unlock()
+	var broken *channel.CarrierError
+	switch {
+	case errors.As(why, &broken): // its text has the console's end already
+		why = fmt.Errorf("its channel failed: %w", broken.Cause)
+	case why == nil:
+		why = v.qemu.Err()
+	}
+	return &VMError{Err: fmt.Errorf("%s ended%s%s", v.plan.Name, when, because(why)), Console: v.qemu.LastLines(12)}
 }
 
 func because(err error) string {
@@ -381,8 +439,9 @@ func lastLines(q *qemu.VM) string {
 	return "its console's last lines: " + strings.Join(lines, " | ")
 }
 
-// watch marks VMs that end, and tells when the last has.
-func (c *Cluster) watch() {
+// watch marks VMs that end, and tells when the last has. One that ends before the cluster
+// is ready ends the start.
+func (c *Cluster) watch(giveUp context.CancelCauseFunc) {
 	var wg sync.WaitGroup
 	for _, v := range c.vms {
 		wg.Add(1)
@@ -390,20 +449,19 @@ func (c *Cluster) watch() {
 			defer wg.Done()
 			<-v.qemu.Done()
 			c.board.RemoveVM(v.plan.Name)
-			if c.state() == Ready {
-				c.lost <- &VMError{Err: fmt.Errorf("%s ended%s", v.plan.Name, because(v.qemu.Err())), Console: v.qemu.LastLines(12)}
-			}
-			c.setVM(v.index, func(r *VMRecord) { r.State = Dead; r.PID = 0 })
+			c.write(func(r *Record) {
+				r.VMs[v.index].State, r.VMs[v.index].PID = Dead, 0
+				switch r.State {
+				case Booting: // under the record's lock: Up looks after it has written Ready
+					giveUp(v.ended(" while the cluster booted"))
+				case Ready:
+					c.lost <- v.ended("")
+				}
+			})
 		}()
 	}
 	wg.Wait()
 	close(c.died)
-}
-
-func (c *Cluster) state() State {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.rec.State
 }
 
 func (c *Cluster) setVM(i int, f func(*VMRecord)) {

@@ -63,11 +63,29 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	command, relayed := j.relay(sigs)
 	code, err = j.command(command, launcher, isLauncher)
 	relayed()
+	if j.why == nil {
+		select {
+		case j.why = <-c.Lost(): // a launcher on the host may have noticed first
+		default:
+		}
+	}
 	if j.why != nil { // the command was given up: what it says of that says less
 		code, err = 0, j.why
 	}
 	end, hurry := context.WithCancel(context.Background())
 	defer hurry()
+	go func() { // whoever is impatient now does not wait for the VMs
+		for {
+			select {
+			case sig := <-sigs:
+				if ends(sig) {
+					hurry()
+				}
+			case <-end.Done():
+				return
+			}
+		}
+	}()
 	var interrupted *Interrupted
 	if errors.As(err, &interrupted) { // no waiting for the VMs either
 		hurry()
