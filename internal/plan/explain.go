@@ -17,7 +17,7 @@ func (m *maker) explain(vm *VM, r *room, a *attempt, ch *chosen, s *solution, g 
 	list := topology.FormatList(ids)
 	page := m.pages[sh.class]
 	m.explainNodes(vm, r, a, sh, g, list, page)
-	m.explainDevices(vm, r, ch, g)
+	m.explainDevices(vm, r, ch, sh)
 	m.explainCaches(vm, r, ch, sh)
 	if len(ids) > 1 && len(r.nodes) > len(ids) {
 		far, near := 0, 255
@@ -74,6 +74,7 @@ func (m *maker) explainNodes(vm *VM, r *room, a *attempt, sh *shape, g *group, l
 		what = fmt.Sprintf("%d vCPUs (%d cores)", g.vcpus, cores)
 	}
 	k := sh.hostNodes
+	needCores, needMem := (cores+best-1)/max(1, best), int((g.memory+mem-1)/max(1, mem))
 	switch {
 	case len(r.nodes) == 1:
 		if sh.guestNodes > 1 {
@@ -90,13 +91,21 @@ func (m *maker) explainNodes(vm *VM, r *room, a *attempt, sh *shape, g *group, l
 		vm.reason("one node, %s: %s and %s fit it", list, what, size(g.memory))
 	case m.policy == spread:
 		vm.reason("spread over nodes %s: %d memory controllers and caches serve %s (policy spread%s)", list, k, what, m.hinted())
-	case cores > best:
-		vm.reason("spans nodes %s: %s > %d free cores of any node (most on node %d); ask for %d or fewer to keep it on one", list, what, best, bestNode, best*sh.threads)
-	case g.memory > mem:
-		vm.reason("spans nodes %s: %s > %s free in %s of any node (most on node %d); ask for %s or less to keep it on one", list, size(g.memory), size(mem), pageName(page), memNode, size(mem>>30<<30))
+	case needMem > needCores:
+		vm.reason("spans nodes %s: %s > %s free in %s of any node (most on node %d); ask for %s or less to keep it on one%s", list, size(g.memory), size(mem), pageName(page), memNode, size(mem>>30<<30), uneven(needMem, k))
+	case needCores > 1:
+		vm.reason("spans nodes %s: %s > %d free cores of any node (most on node %d); ask for %d or fewer to keep it on one%s", list, what, best, bestNode, best*sh.threads, uneven(needCores, k))
 	default:
 		vm.reason("spans nodes %s: not all %s of its group fit one node each, and equal VMs get equal shapes", list, plural(g.count, "VM", fmt.Sprintf("%d VMs", g.count)))
 	}
+}
+
+// uneven says why more nodes than the fewest.
+func uneven(least, k int) string {
+	if k > least {
+		return fmt.Sprintf("; %d nodes would do, but not in equal parts, or not for all VMs alike", least)
+	}
+	return ""
 }
 
 func (m *maker) hinted() string {
@@ -107,7 +116,7 @@ func (m *maker) hinted() string {
 }
 
 // explainDevices says how near the devices are, and what stood in the way of nearer.
-func (m *maker) explainDevices(vm *VM, r *room, ch *chosen, g *group) {
+func (m *maker) explainDevices(vm *VM, r *room, ch *chosen, sh *shape) {
 	for u, k := range ch.spot.units {
 		p := &r.pools[k]
 		d := vm.Devices[u]
@@ -131,11 +140,16 @@ func (m *maker) explainDevices(vm *VM, r *room, ch *chosen, g *group) {
 			continue
 		}
 		n := &r.nodes[p.node]
-		why := fmt.Sprintf("node %d has %d free cores, %d are needed", d.HostNode, n.count(1), (g.vcpus+len(ch.spot.nodes)-1)/len(ch.spot.nodes))
-		if !n.open {
+		var why string
+		switch {
+		case !n.open:
 			why = fmt.Sprintf("node %d is not among placement.hostNodes", d.HostNode)
-		} else if n.count(1) >= g.vcpus/len(ch.spot.nodes) {
-			why = fmt.Sprintf("node %d is full with other VMs, or lacks memory", d.HostNode)
+		case n.count(sh.threads) < sh.cores:
+			why = fmt.Sprintf("node %d has %d free cores, %d are needed", d.HostNode, n.count(sh.threads), sh.cores)
+		case n.free[sh.class] < sh.bytes:
+			why = fmt.Sprintf("node %d has %s free in %s, %s are needed", d.HostNode, size(n.free[sh.class]), pageName(m.pages[sh.class]), size(sh.bytes))
+		default:
+			why = fmt.Sprintf("node %d is full with other VMs of the cluster", d.HostNode)
 		}
 		vm.reason("%s is on node %d, distance %d: %s", kind, d.HostNode, near, why)
 	}

@@ -5,11 +5,13 @@ package plan
 
 // Plan is where and how the VMs of one cluster run.
 type Plan struct {
-	Version int      `json:"version" yaml:"version"`
-	Cluster string   `json:"cluster" yaml:"cluster"`
-	VMs     []VM     `json:"vms" yaml:"vms"`
-	Region  *Region  `json:"region,omitempty" yaml:"region,omitempty"` // nil: no region
-	Reasons []string `json:"reasons,omitempty" yaml:"reasons,omitempty"`
+	Version int     `json:"version" yaml:"version"`
+	Cluster string  `json:"cluster" yaml:"cluster"`
+	VMs     []VM    `json:"vms" yaml:"vms"`
+	Region  *Region `json:"region,omitempty" yaml:"region,omitempty"` // nil: no region
+	// Reserved are the CPUs kept for the hosts (placement.reserve).
+	Reserved []Reserved `json:"reserved,omitempty" yaml:"reserved,omitempty"`
+	Reasons  []string   `json:"reasons,omitempty" yaml:"reasons,omitempty"`
 	// Warnings are what the user should know before the VMs start, one line each.
 	Warnings []string `json:"warnings,omitempty" yaml:"warnings,omitempty"`
 }
@@ -44,6 +46,12 @@ type VM struct {
 	IOMMU bool `json:"iommu,omitempty" yaml:"iommu,omitempty"`
 	// Reasons say why it is so, and what was turned down, one sentence each.
 	Reasons []string `json:"reasons,omitempty" yaml:"reasons,omitempty"`
+}
+
+// Reserved are CPUs of a host that no VM gets.
+type Reserved struct {
+	Host string `json:"host" yaml:"host"`
+	CPUs []int  `json:"cpus" yaml:"cpus"`
 }
 
 // Expander is a PCIe expander bridge of a VM with the root ports below it.

@@ -24,6 +24,11 @@ func (m *maker) realise(a *attempt, s *solution, region *Region) (*Plan, error) 
 			continue
 		}
 		r := a.rooms[h]
+		if len(r.reserved) > 0 {
+			cpus := append([]int(nil), r.reserved...)
+			sort.Ints(cpus)
+			p.Reserved = append(p.Reserved, Reserved{r.host.Name, cpus})
+		}
 		list := chooseCores(r, s.placed[h].spots, s.shapes, m.policy, m.wide, a.threads)
 		var here []*VM
 		var lists [][]core
@@ -115,7 +120,6 @@ func chooseCores(r *room, spots []spot, shapes []shape, pol policy, wide bool, t
 
 // build fills in a VM: its CPUs, nodes, memory and devices.
 func (m *maker) build(vm *VM, r *room, ch *chosen, s *shape, g *group, pools [][]string) {
-	h := r.host
 	vm.VCPUs, vm.MemoryBytes = g.vcpus, g.memory
 	perHost, perGuest := g.vcpus/s.hostNodes, g.vcpus/s.guestNodes
 	order := hostOrder(r, ch.spot.nodes, s)
@@ -138,11 +142,11 @@ func (m *maker) build(vm *VM, r *room, ch *chosen, s *shape, g *group, pools [][
 				v := len(vm.Pins)
 				pins[v] = c.cpus[t]
 				vm.Pins = append(vm.Pins, pins[v:v+1:v+1])
-				if cpu := h.CPU(c.cpus[t]); cpu != nil && cpu.L3 >= 0 {
-					if l3[cpu.L3] == nil {
-						l3Order = append(l3Order, cpu.L3)
+				if k := r.cache(c.cpus[t]); k >= 0 {
+					if l3[k] == nil {
+						l3Order = append(l3Order, k)
 					}
-					l3[cpu.L3] = append(l3[cpu.L3], v)
+					l3[k] = append(l3[k], v)
 				}
 				n++
 			}
@@ -176,6 +180,26 @@ func hostOrder(r *room, nodes []int, s *shape) []int {
 		sort.Ints(left)
 	}
 	return out
+}
+
+// cache is the last-level cache of a CPU: its place in the host's caches, -1: not known.
+func (r *room) cache(cpu int) int {
+	if r.caches == nil {
+		r.caches = map[int]int{}
+		level := map[int]int{}
+		for i := range r.host.Caches {
+			c := &r.host.Caches[i]
+			for _, id := range c.CPUs {
+				if c.Level >= 3 && c.Level > level[id] {
+					r.caches[id], level[id] = i, c.Level
+				}
+			}
+		}
+	}
+	if k, ok := r.caches[cpu]; ok {
+		return k
+	}
+	return -1
 }
 
 // sockets gives how many the guest sees: as many as the packages under the VM

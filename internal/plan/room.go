@@ -19,6 +19,7 @@ type room struct {
 	cpus     int    // usable CPUs, held or not
 	cores    int    // usable cores, held or not
 	heldCPUs int
+	caches   map[int]int // last-level cache by CPU; made when first asked for
 }
 
 // roomNode is a host node.
