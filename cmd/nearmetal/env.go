@@ -24,7 +24,13 @@ into the VMs of the cluster. --unset prints what takes the variables back.`,
 	}
 	unset := cmd.Flags().Bool("unset", false, "print the commands that unset the variables")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		lines, err := job.EnvCommands(firstArg(args), *unset)
+		var lines []string
+		var err error
+		if *unset { // the cluster may have ended
+			lines = job.UnsetCommands()
+		} else {
+			lines, err = job.EnvCommands(firstArg(args))
+		}
 		for _, l := range lines {
 			fmt.Fprintln(cmd.OutOrStdout(), l)
 		}

@@ -65,8 +65,9 @@ func (v *keyValue) Type() string {
 // addClusterFlags adds -f and the flags that override a cluster file. The
 // function that it gives reads the file, if there is one, puts the flags over it,
 // fills in the defaults, makes paths absolute and checks the whole. It is called
-// after the flags were read; what is wrong with the flags is a usage error.
-func addClusterFlags(cmd *cobra.Command) func() (*spec.Cluster, error) {
+// after the flags were read; what is wrong with the flags is a usage error. The notice is
+// a line that somebody who boots the cluster should read, or "".
+func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string, err error) {
 	flags := cmd.Flags()
 	var file fileName
 	flags.VarP(&file, "file", "f", "cluster file, which the flags below override (see docs/reference/cluster.md)")
@@ -89,12 +90,12 @@ func addClusterFlags(cmd *cobra.Command) func() (*spec.Cluster, error) {
 	strict := flags.Bool("strict", false, "refuse more vCPUs than there are CPUs, instead of warning")
 	completeClusterFlags(cmd)
 
-	return func() (*spec.Cluster, error) {
+	return func() (*spec.Cluster, string, error) {
 		c := &spec.Cluster{}
 		if file != "" {
 			var err error
 			if c, err = loadCluster(cmd, string(file)); err != nil {
-				return nil, err
+				return nil, "", err
 			}
 		}
 		for _, v := range keys {
@@ -102,10 +103,10 @@ func addClusterFlags(cmd *cobra.Command) func() (*spec.Cluster, error) {
 				continue
 			}
 			if v.flag.name == "vms" && len(c.VMs) > 1 {
-				return nil, usagef("--vms: %s has %d groups of VMs: write their counts there", file, len(c.VMs))
+				return nil, "", usagef("--vms: %s has %d groups of VMs: write their counts there", file, len(c.VMs))
 			}
 			if err := spec.Set(c, v.flag.key, v.text); err != nil {
-				return nil, usagef("--%s: %w", v.flag.name, err)
+				return nil, "", usagef("--%s: %w", v.flag.name, err)
 			}
 		}
 		if flags.Changed("strict") {
@@ -117,20 +118,22 @@ func addClusterFlags(cmd *cobra.Command) func() (*spec.Cluster, error) {
 			}
 			c.Env[name] = value
 		}
-		if err := addShares(c, shares, *noShare); err != nil {
-			return nil, err
+		notice, err := addShares(c, shares, *noShare)
+		if err != nil {
+			return nil, "", err
 		}
 		if err := spec.Validate(c); err != nil {
-			return nil, &usageError{err}
+			return nil, "", &usageError{err}
 		}
 		spec.Defaults(c)
-		return c, nil
+		return c, notice, nil
 	}
 }
 
 // addShares puts the shares of flags over those of the file, or over the default
-// one, and makes all paths of c absolute.
-func addShares(c *spec.Cluster, shares []spec.Share, none bool) error {
+// one, and makes all paths of c absolute. The notice is for somebody who may expect the
+// working directory to be shared, and it is not.
+func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, err error) {
 	// The working directory is taken without symbolic links: the guests have the
 	// links of the host's root, and so reach it by every name that it has here.
 	cwd, err := os.Getwd()
@@ -138,7 +141,7 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) error {
 		cwd, err = filepath.EvalSymlinks(cwd)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot find the working directory: %w", err)
+		return "", fmt.Errorf("cannot find the working directory: %w", err)
 	}
 	switch {
 	case none:
@@ -147,18 +150,20 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) error {
 		c.Shares = []spec.Share{}
 		if share, ok := spec.DefaultShare(cwd); ok {
 			c.Shares = append(c.Shares, share)
+		} else if len(shares) == 0 {
+			notice = fmt.Sprintf("%s is not shared with the VMs: what they write stays in their memory (see --share, --no-share)", cwd)
 		}
 	}
 	c.Resolve(cwd)
 	given := &spec.Cluster{Root: "host", Shares: shares}
 	given.Resolve(cwd)
 	if err := spec.Validate(given); err != nil {
-		return usagef("--share: %w", plainProblem(err))
+		return "", usagef("--share: %w", plainProblem(err))
 	}
 	for _, s := range given.Shares {
 		c.Shares = putShare(c.Shares, s)
 	}
-	return nil
+	return notice, nil
 }
 
 // putShare adds a share in the place of one with the same target.

@@ -19,7 +19,7 @@ func newHostfileCommand() *cobra.Command {
 		Args:              rangeArgs(0, "NAME"),
 		ValidArgsFunction: completeCluster,
 	}
-	format := cmd.Flags().String("format", "openmpi", strings.Join(launch.Formats, ", "))
+	format := cmd.Flags().String("format", "openmpi", "`FORMAT`: "+strings.Join(launch.Formats, ", "))
 	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(launch.Formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/job"
+	"nearmetal/internal/launch"
 )
 
 func newRshCommand() *cobra.Command {
@@ -20,6 +21,9 @@ their daemons (see nearmetal env); the cluster is $NEARMETAL_CLUSTER.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
 				return cmd.Help()
+			}
+			if _, _, err := launch.RshArgs(args); err != nil {
+				return &usageError{err}
 			}
 			code, err := job.Rsh(args, streams(cmd))
 			if err != nil {

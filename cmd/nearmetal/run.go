@@ -35,14 +35,17 @@ written in the working directory is kept (see --share).`,
 	cmd.Flags().SetInterspersed(false)
 	read := addClusterFlags(cmd)
 	noPrefix := cmd.Flags().Bool("no-prefix", false, "lines of output without the VM's name")
-	timeout := cmd.Flags().Duration("boot-timeout", 5*time.Minute, "how long the VMs may take to be ready")
+	timeout := cmd.Flags().Duration("boot-timeout", 5*time.Minute, "the `TIME` that the VMs may take to be ready")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := read()
+		c, notice, err := read()
 		if err != nil {
 			return err
 		}
 		p := progress(cmd)
 		defer p.Close()
+		if notice != "" {
+			p.Printf("%s", notice)
+		}
 		if err := sweep(p); err != nil {
 			return err
 		}

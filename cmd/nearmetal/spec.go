@@ -76,7 +76,7 @@ file and flags: a cluster file with every key that has a value.`,
 				return err
 			}
 		}
-		c, err := cluster()
+		c, _, err := cluster()
 		if err != nil {
 			return err
 		}

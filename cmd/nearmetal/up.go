@@ -26,12 +26,15 @@ output; nearmetal down ends it.`,
 	}
 	read := addClusterFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := read()
+		c, notice, err := read()
 		if err != nil {
 			return err
 		}
 		p := progress(cmd)
 		defer p.Close()
+		if notice != "" {
+			p.Printf("%s", notice)
+		}
 		if err := sweep(p); err != nil {
 			return err
 		}

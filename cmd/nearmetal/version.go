@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/backend/qemu"
+	"nearmetal/internal/host"
 	"nearmetal/internal/terminal"
 )
 
@@ -26,7 +27,7 @@ var (
 type fact struct{ name, value string }
 
 // versionFacts are lines about what nearmetal finds on this host.
-var versionFacts = []func(context.Context) fact{qemuFact}
+var versionFacts = []func(context.Context) fact{qemuFact, accelFact}
 
 func newVersionCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -34,7 +35,7 @@ func newVersionCommand() *cobra.Command {
 		GroupID: groupSelf,
 		Short:   "Show the version of nearmetal and of what it uses",
 		Long: `Shows the version of nearmetal, the commit and the Go that it was built from
-and with, and the QEMU that it finds on this host.`,
+and with, the QEMU that it finds on this host, and whether VMs run on KVM here.`,
 		Example: "  nearmetal version\n  nearmetal version --json",
 		Args:    noArgs,
 	}
@@ -94,4 +95,12 @@ func qemuFact(ctx context.Context) fact {
 	}
 	line, _, _ := strings.Cut(string(out), "\n")
 	return fact{"qemu", fmt.Sprintf("%s (%s)", line, path)}
+}
+
+// accelFact says whether VMs run on KVM here, and why not where they do not.
+func accelFact(context.Context) fact {
+	if _, _, err := host.DetectAccel("kvm"); err != nil {
+		return fact{"accel", "tcg (" + strings.TrimPrefix(err.Error(), "accel kvm: ") + ")"}
+	}
+	return fact{"accel", "kvm"}
 }

@@ -95,7 +95,7 @@ func List() ([]Record, error) {
 	}
 	var list []Record
 	for _, e := range entries {
-		if CheckName(e.Name()) != nil || !e.IsDir() {
+		if spec.CheckName(e.Name()) != nil || !e.IsDir() {
 			continue
 		}
 		dir := filepath.Join(base, e.Name())
@@ -121,7 +121,7 @@ func Find(name string) (*Record, error) {
 		name = os.Getenv("NEARMETAL_CLUSTER")
 	}
 	if name != "" {
-		if err := CheckName(name); err != nil {
+		if err := spec.CheckName(name); err != nil {
 			return nil, err
 		}
 	}

@@ -112,7 +112,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		name = makeName()
 		o.Spec.Name = name
 	}
-	if err := CheckName(name); err != nil {
+	if err := spec.CheckName(name); err != nil {
 		return nil, err
 	}
 	dir, l, err := create(base, name)

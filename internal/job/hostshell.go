@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/launch"
 	"nearmetal/internal/session"
 )
 
@@ -32,9 +33,19 @@ func HostShell(o ExecOptions, s session.Streams) (int, error) {
 	return runHere(context.Background(), nil, []string{sh}, env, s)
 }
 
-// EnvCommands gives the commands by which a shell of the user gets, or with unset loses,
-// the variables of HostShell.
-func EnvCommands(name string, unset bool) ([]string, error) {
+// UnsetCommands gives the commands by which a shell of the user loses the variables of
+// EnvCommands: those that it has.
+func UnsetCommands() []string {
+	var lines []string
+	for _, name := range launch.Ours(os.Environ()) {
+		lines = append(lines, "unset "+name+";")
+	}
+	return lines
+}
+
+// EnvCommands gives the commands by which a shell of the user gets the variables of
+// HostShell.
+func EnvCommands(name string) ([]string, error) {
 	r, err := cluster.Find(name)
 	if err != nil {
 		return nil, err
@@ -47,12 +58,8 @@ func EnvCommands(name string, unset bool) ([]string, error) {
 	var lines []string
 	for _, v := range vars {
 		name, value, _ := strings.Cut(v, "=")
-		if unset {
-			lines = append(lines, "unset "+name+";")
-		} else {
-			// With a semicolon: `eval $(…)` without quotes makes one line of them all.
-			lines = append(lines, fmt.Sprintf("export %s=%s;", name, shellQuote(value)))
-		}
+		// With a semicolon: `eval $(…)` without quotes makes one line of them all.
+		lines = append(lines, fmt.Sprintf("export %s=%s;", name, shellQuote(value)))
 	}
 	return lines, nil
 }
