@@ -3,6 +3,7 @@ package qemu
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/guest/image"
 	"nearmetal/internal/host"
@@ -59,7 +62,7 @@ func testImage(t *testing.T) *image.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := image.Open(image.Request{Kernel: k, Agent: agent, Notice: func(s string) { t.Log(s) }})
+	img, err := image.Open(image.Request{Kernel: k, Agent: agent, Devdax: true, Notice: func(s string) { t.Log(s) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,11 +96,16 @@ func (r *rig) start(vm plan.VM, f Files, o Options) (*VM, net.Conn) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return r.startMachine(m, f, o)
+}
+
+func (r *rig) startMachine(m *Machine, f Files, o Options) (*VM, net.Conn) {
+	r.t.Helper()
 	ours, theirs, err := socketPair("channel")
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	initrd, err := r.img.WithConfig([]byte("name " + vm.Name + "\n"))
+	initrd, err := r.img.WithConfig([]byte("name " + m.Name + "\n"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -144,14 +152,14 @@ func TestBoot(t *testing.T) {
 	r.set.Links = []Link{{Kind: LinkUser, MAC: "52:54:00:00:00:01"}}
 	log := filepath.Join(dir, "console.log")
 	v, port := r.start(onePlan(), Files{}, Options{ConsoleLog: log})
-	await(t, v, "TEST ready")
+	await(t, v, "TEST up")
 	t.Logf("init after %s s, ready after %s s, %v after the start", line(v, "init"), line(v, "ready"), time.Since(v.Started()))
 	for mark, want := range map[string]string{
 		"config":   "name vm0",
 		"online":   "0",
 		"possible": "0-1",
 		"shared":   "over 9p",
-		"net eth0": "TEST  52:54:00:00:00:01",
+		"mac eth0": "52:54:00:00:00:01",
 	} {
 		if got := line(v, mark); got != want {
 			t.Errorf("%s: %q, want %q", mark, got, want)
@@ -161,6 +169,7 @@ func TestBoot(t *testing.T) {
 		t.Errorf("a module did not load:\n%s", strings.Join(v.LastLines(500), "\n"))
 	}
 	echo(t, port)
+	r.img.Close() // takes the kernel's image out of QEMU's memory
 	use, err := MemoryUse(v.PID(), []uint64{256 * mib}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -234,6 +243,111 @@ func checkConfined(t *testing.T, v *VM) {
 	}
 }
 
+// TestBootTwo boots two VMs at once with a link between them and a region, as a cluster does.
+func TestBootTwo(t *testing.T) {
+	r := newRig(t)
+	r.set.Region = &plan.Region{SizeBytes: 4 * mib, Backing: "shm", Device: "ivshmem", HostNode: -1}
+	fd, err := unix.MemfdCreate("region", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := os.NewFile(uintptr(fd), "region")
+	defer reg.Close()
+	if err := reg.Truncate(4 * mib); err != nil {
+		t.Fatal(err)
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vms []*VM
+	for i := range pair {
+		end := os.NewFile(uintptr(pair[i]), "link")
+		vm := onePlan()
+		vm.Name, vm.Index = fmt.Sprintf("vm%d", i), i
+		r.set.Links = []Link{{Kind: LinkStream, MAC: fmt.Sprintf("52:54:00:00:00:%02x", i), MTU: 65521}}
+		v, _ := r.start(vm, Files{Region: reg, Links: []*os.File{end}}, Options{})
+		end.Close()
+		vms = append(vms, v)
+	}
+	for i, v := range vms {
+		await(t, v, "TEST up")
+		if got := line(v, "config"); got != fmt.Sprintf("name vm%d", i) {
+			t.Errorf("config %q", got)
+		}
+		if got := line(v, "mtu eth0"); got != "65521" {
+			t.Errorf("MTU %q", got)
+		}
+		if !strings.Contains(strings.Join(v.LastLines(500), "\n"), "pci:v00001AF4d00001110") {
+			t.Error("no ivshmem device in the VM")
+		}
+	}
+}
+
+// TestBootNodes has the VM's kernel say what NUMA nodes it sees, memory-only ones too.
+func TestBootNodes(t *testing.T) {
+	r := newRig(t)
+	vm := onePlan()
+	vm.VCPUs, vm.Cores, vm.MemoryBytes = 2, 2, 384*mib
+	for i, cpus := range [][]int{{0}, {1}, nil} {
+		d := []int{17, 17, 17}
+		d[i] = 10
+		vm.Nodes = append(vm.Nodes, plan.Node{ID: i, VCPUs: cpus, MemoryBytes: 128 * mib, HostNodes: []int{0}, Distances: d})
+	}
+	v, _ := r.start(vm, Files{}, Options{})
+	await(t, v, "TEST up")
+	if online, dist := line(v, "online"), line(v, "distance"); online != "0-2" || dist != "10 17 17" {
+		t.Errorf("nodes %q, distances of the first %q", online, dist)
+	}
+}
+
+// TestBootDevdax shows the region as an NVDIMM: the VM's kernel finds a namespace of it.
+func TestBootDevdax(t *testing.T) {
+	r := newRig(t)
+	const regionBytes = 128 * mib
+	r.set.Region = &plan.Region{SizeBytes: regionBytes, Backing: "shm", Device: "devdax", HostNode: -1}
+	fd, err := unix.MemfdCreate("region", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := os.NewFile(uintptr(fd), "region")
+	defer reg.Close()
+	if err := reg.Truncate(regionBytes); err != nil {
+		t.Fatal(err)
+	}
+	v, _ := r.start(onePlan(), Files{Region: reg}, Options{})
+	await(t, v, "TEST up")
+	if got := line(v, "nd namespace0.0"); got != strconv.Itoa(regionBytes) {
+		t.Errorf("namespace of %q bytes:\n%s", got, strings.Join(v.LastLines(100), "\n"))
+	}
+}
+
+// raw is a device that only this test has.
+type raw []string
+
+func (raw) Valid() error     { return nil }
+func (r raw) Args() []string { return r }
+
+// TestBootExpander puts a device below a PCIe expander of the second node, as a plan does with a host's
+// device, under the firmware that such VMs start with; the VM's kernel must see it on that node.
+func TestBootExpander(t *testing.T) {
+	r := newRig(t)
+	r.caps.Qboot = "" // as Build does with devices
+	vm := onePlan()
+	vm.VCPUs, vm.Cores = 2, 2
+	vm.Nodes = []plan.Node{{ID: 0, VCPUs: []int{0}, MemoryBytes: 128 * mib}, {ID: 1, VCPUs: []int{1}, MemoryBytes: 128 * mib}}
+	m, err := Build(vm, r.set, r.caps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.use(expander{"pxb1", 128, 1}, rootPort{"port0", "pxb1", 1}, raw{"-device", "virtio-rng-pci,bus=port0"})
+	v, _ := r.startMachine(m, Files{}, Options{})
+	await(t, v, "TEST up")
+	if got := line(v, "pcinode 0000:82:00.0") + line(v, "pcinode 0000:81:00.0"); got != "1" {
+		t.Errorf("node %q:\n%s", got, strings.Join(v.LastLines(100), "\n"))
+	}
+}
+
 const canaryPath = "/etc/passwd"
 
 // TestMain leaves a file open that is not close-on-exec, as a careless parent process may: QEMU must not get it.
@@ -248,7 +362,7 @@ func TestMain(m *testing.M) {
 func TestPanic(t *testing.T) {
 	r := newRig(t)
 	v, port := r.start(onePlan(), Files{}, Options{})
-	await(t, v, "TEST ready")
+	await(t, v, "TEST up")
 	port.Write([]byte("p"))
 	awaitEnd(t, v)
 	if !errors.Is(v.Err(), ErrReset) {

@@ -61,7 +61,7 @@ const maxVCPUs = 288
 // withSpare gives room for a second CPU to a VM of one. With a single possible CPU, QEMU's TCG does atomic
 // operations and fences that other VMs on the same region do not see as such.
 func (s smp) withSpare() smp {
-	if s.max() == 1 {
+	if s.CPUs == 1 && s.max() == 1 {
 		s.Sockets = 2
 	}
 	return s
@@ -78,10 +78,10 @@ func (s smp) Valid() error {
 	switch {
 	case s.max() > maxVCPUs:
 		return fmt.Errorf("%d vCPUs: at most %d", s.max(), maxVCPUs)
-	case s.max() < 2:
-		return errors.New("one possible vCPU: at least two, or atomic operations between VMs go wrong")
 	case s.CPUs != s.max() && !(s.CPUs == 1 && s.max() == 2):
 		return fmt.Errorf("%d vCPUs are not %d sockets × %d dies × %d cores × %d threads", s.CPUs, s.Sockets, s.Dies, s.Cores, s.Threads)
+	case s.max() < 2:
+		return errors.New("one possible vCPU: at least two, or atomic operations between VMs go wrong")
 	}
 	return nil
 }

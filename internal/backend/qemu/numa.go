@@ -117,8 +117,12 @@ func (n numa) backend(id string, node plan.Node) []string {
 	for _, r := range ranges(node.HostNodes) {
 		opts = append(opts, "host-nodes="+r)
 	}
-	if len(node.HostNodes) > 0 {
+	switch len(node.HostNodes) {
+	case 0:
+	case 1:
 		opts = append(opts, "policy=bind")
+	default:
+		opts = append(opts, "policy=interleave") // over these, and no other
 	}
 	if node.PageBytes > 4096 {
 		// A pool that is too small must be found out now, not by a SIGBUS in the middle of a job.

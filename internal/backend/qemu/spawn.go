@@ -192,11 +192,14 @@ func (w *tailWriter) String() string {
 // complaint picks out of what QEMU wrote the line that says why it ended: the last that it
 // wrote under its own name and that is no mere warning, or else the last at all.
 func complaint(path, said string) string {
-	name := path[strings.LastIndexByte(path, '/')+1:] + ": "
+	name := path[strings.LastIndexByte(path, '/')+1:]
 	last := ""
 	for _, line := range bytes.Split([]byte(said), []byte("\n")) {
 		text := strings.TrimSpace(string(line))
-		own, isOwn := strings.CutPrefix(text, name)
+		own, isOwn := strings.CutPrefix(text, name+": ")
+		if !isOwn { // some of its older parts
+			own, isOwn = strings.CutPrefix(text, "qemu: ")
+		}
 		switch {
 		case text == "" || strings.HasPrefix(own, "warning: ") || strings.HasPrefix(own, "info: "):
 		case isOwn:

@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"compress/gzip"
+	"debug/elf"
 	"encoding/binary"
 	"io"
 	"os"
@@ -136,6 +137,7 @@ func FuzzVmlinux(f *testing.F) {
 			t.Fatalf("%d bytes", len(out))
 		}
 		hasPVH(p)
+		compactELF(p)
 	})
 }
 
@@ -162,4 +164,92 @@ func TestVersion(t *testing.T) {
 	if v, err := bzVersion(p); err != nil || v != "6.9.0-test" {
 		t.Errorf("%q, %v", v, err)
 	}
+}
+
+// TestCompact compares what is loaded of the real kernel's image before and after.
+func TestCompact(t *testing.T) {
+	k := kernels(t)[0]
+	bz, err := os.ReadFile(k.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := vmlinux(bz)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := compactELF(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d MiB of %d", len(small)>>20, len(image)>>20)
+	if !hasPVH(small) {
+		t.Error("the PVH note is gone")
+	}
+	was, now := loaded(t, image), loaded(t, small)
+	if len(was) == 0 || len(was) != len(now) {
+		t.Fatalf("%d segments, then %d", len(was), len(now))
+	}
+	for addr, mem := range was {
+		if !bytes.Equal(mem, now[addr]) {
+			t.Errorf("what is loaded at %#x differs", addr)
+		}
+	}
+}
+
+// loaded gives the memory that an image fills, by physical address.
+func loaded(t *testing.T, image []byte) map[uint64][]byte {
+	f, err := elf.NewFile(bytes.NewReader(image))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[uint64][]byte{}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD {
+			mem := make([]byte, p.Memsz)
+			if _, err := io.ReadFull(p.Open(), mem[:p.Filesz]); err != nil {
+				t.Fatal(err)
+			}
+			m[p.Paddr] = mem
+		}
+	}
+	return m
+}
+
+// elfOf builds an image with one segment.
+func elfOf(p elf.ProgHeader, data []byte) []byte {
+	b := append(elfHeaders(0x1000, []elf.ProgHeader{p}, elfHeader+progHeader), data...)
+	return b
+}
+
+func TestBadELF(t *testing.T) {
+	const at = elfHeader + progHeader
+	for _, tt := range []struct {
+		name string
+		b    []byte
+		want string
+	}{
+		{"cut", []byte("\x7fELF\x02\x01\x01"), "EOF"},
+		{"outside", elfOf(elf.ProgHeader{Type: elf.PT_LOAD, Off: at, Filesz: 5000, Memsz: 5000}, make([]byte, 10)), "outside of the file"},
+		{"memory smaller", elfOf(elf.ProgHeader{Type: elf.PT_LOAD, Off: at, Filesz: 5, Memsz: 4}, make([]byte, 10)), "outside of the file"},
+		{"nothing loaded", elfOf(elf.ProgHeader{Type: elf.PT_NULL}, nil), "0 segments"},
+	} {
+		if _, err := compactELF(tt.b); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v; want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+func FuzzCompactELF(f *testing.F) {
+	const at = elfHeader + progHeader
+	f.Add(elfOf(elf.ProgHeader{Type: elf.PT_LOAD, Off: at, Filesz: 4, Memsz: 8}, []byte("abc\x00")))
+	f.Add(elfOf(elf.ProgHeader{Type: elf.PT_NOTE, Off: at, Filesz: 1 << 40, Memsz: 1 << 41}, []byte("abc\x00")))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		small, err := compactELF(b)
+		if err != nil {
+			return
+		}
+		if _, err := compactELF(small); err != nil {
+			t.Fatalf("what it made is no image to it: %v", err)
+		}
+	})
 }

@@ -30,7 +30,7 @@ type Request struct {
 
 // Image is a kernel and a base initramfs, open and verified. It can be used for any number of VMs.
 type Image struct {
-	kernel *os.File
+	kernel *os.File // with pvh in memory, so that Close can take it away from the VMs
 	base   *os.File
 	size   int64 // of base, without the cache's trailer
 	pvh    bool
@@ -42,7 +42,7 @@ var keep = map[string]int{"vmlinux": 3, "initramfs": 6}
 
 // Format of the cached files; a new one makes the old entries unused.
 const (
-	vmlinuxFormat   = "1"
+	vmlinuxFormat   = "2"
 	initramfsFormat = "1"
 )
 
@@ -113,17 +113,21 @@ func (i *Image) openKernel(k Kernel, s *store) error {
 		if !hasPVH(image) {
 			return []byte{}, nil // remembered: start the bzImage itself
 		}
+		if image, err = compactELF(image); err != nil {
+			return nil, fmt.Errorf("kernel %s: %w", k.Path, err)
+		}
 		return image, nil
 	})
 	if err != nil {
 		return err
 	}
-	if size > 0 {
-		i.kernel, i.pvh = f, true
-		return nil
+	defer f.Close()
+	if size == 0 {
+		i.kernel, err = os.Open(k.Path)
+		return err
 	}
-	f.Close()
-	i.kernel, err = os.Open(k.Path)
+	i.kernel, err = memCopy("nearmetal-kernel", f, size)
+	i.pvh = true
 	return err
 }
 
@@ -183,16 +187,30 @@ func (i *Image) WithConfig(config []byte) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := memFile("nearmetal-initrd")
+	f, err := memCopy("nearmetal-initrd", i.base, i.size)
 	if err != nil {
 		return nil, err
 	}
-	if _, err = io.Copy(f, io.NewSectionReader(i.base, 0, i.size)); err == nil {
-		_, err = f.Write(tail)
+	if _, err := f.WriteAt(tail, i.size); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("initramfs in memory: %w", err)
+	}
+	return f, nil
+}
+
+// memCopy gives a file in memory with the first n bytes of another.
+func memCopy(name string, from *os.File, n int64) (*os.File, error) {
+	f, err := memFile(name)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(f, io.NewSectionReader(from, 0, n))
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("initramfs in memory: %w", err)
+		return nil, fmt.Errorf("%s in memory: %w", name, err)
 	}
 	return f, nil
 }
@@ -206,9 +224,15 @@ func memFile(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Close releases the files. VMs that were started keep what they have open.
+// Close releases the files, and the memory of the kernel's image. Every VM that was started with it must be past
+// the start of its QEMU (qemu.Start has returned): QEMU keeps the image mapped to the VM's end, but reads it no more.
 func (i *Image) Close() error {
 	var err error
+	if i.pvh && i.kernel != nil {
+		if st, serr := i.kernel.Stat(); serr == nil {
+			err = unix.Fallocate(int(i.kernel.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, st.Size())
+		}
+	}
 	for _, f := range []*os.File{i.kernel, i.base} {
 		if f != nil {
 			err = errors.Join(err, f.Close())

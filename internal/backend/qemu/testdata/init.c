@@ -51,17 +51,18 @@ static void show(const char *mark, const char *path)
 	printf("TEST %s %s\n", mark, f ? line : "(none)");
 }
 
-static void show_dir(const char *mark, const char *path)
+/* show_dir prints, for each entry of a directory, one file of it. */
+static void show_dir(const char *mark, const char *path, const char *name)
 {
 	DIR *d = opendir(path);
 	struct dirent *e;
-	char file[600];
+	char file[600], what[600];
 
 	while (d && (e = readdir(d)))
 		if (e->d_name[0] != '.') {
-			snprintf(file, sizeof(file), "%s/%s/address", path, e->d_name);
-			printf("TEST %s %s ", mark, e->d_name);
-			show("", file);
+			snprintf(file, sizeof(file), "%s/%s/%s", path, e->d_name, name);
+			snprintf(what, sizeof(what), "%s %s", mark, e->d_name);
+			show(what, file);
 		}
 }
 
@@ -80,11 +81,16 @@ int main(void)
 	show("possible", "/sys/devices/system/cpu/possible");
 	show("distance", "/sys/devices/system/node/node0/distance");
 	show("cmdline", "/proc/cmdline");
-	show_dir("net", "/sys/class/net");
+	show_dir("mac", "/sys/class/net", "address");
+	show_dir("mtu", "/sys/class/net", "mtu");
+	show_dir("nd", "/sys/bus/nd/devices", "size");
+	show_dir("pci", "/sys/bus/pci/devices", "modalias");
+	show_dir("pcinode", "/sys/bus/pci/devices", "numa_node");
 	mkdir("/mnt", 0755);
 	if (mount("root", "/mnt", "9p", MS_RDONLY, "trans=virtio,version=9p2000.L") == 0)
 		show("shared", "/mnt/hello");
 	printf("TEST ready %.2f\n", uptime());
+	printf("TEST up\n");
 	int fd = open("/dev/vport0p1", O_RDWR);
 	if (fd >= 0)
 		while (read(fd, &c, 1) == 1) {
