@@ -59,7 +59,7 @@ know, become on the host of --to, and how far from ideal that is.`,
 		if (*move == "") != (*to == "") {
 			return usagef("--move PLAN and --to HOST go together")
 		}
-		c, err := cluster()
+		c, _, err := cluster()
 		if err != nil {
 			return err
 		}
