@@ -136,7 +136,12 @@ static bool meet(struct peer *p)
 
 		if (theirs) {
 			atomic_store(&p->mine->echo, theirs);
-			if (atomic_load(&p->theirs->echo) == nonce)
+			/*
+			 * The number may be that of an earlier run, and the other side may have
+			 * come between: it writes its number before it repeats ours, so that
+			 * its number is looked at again.
+			 */
+			if (atomic_load(&p->theirs->echo) == nonce && atomic_load(&p->theirs->nonce) == theirs)
 				return true;
 		}
 		if (!peer_waiting(p, &w))
@@ -192,7 +197,7 @@ bool peer_start(struct peer *p, struct region *r, struct read_times *t, const st
 
 	atomic_store(&p->mine->nonce, 0);
 	atomic_store(&p->mine->echo, 0);
-	atomic_store(&p->mine->phase, 0);
+	atomic_store(&p->mine->base, atomic_load(&p->mine->phase));
 	for (int i = 0; i < PEER_PARAMETERS; i++)
 		atomic_store(&p->mine->parameters[i], p->role == 'a' ? parameters[i] : 0);
 	prepare(p);
@@ -225,6 +230,6 @@ uint64_t peer_parameter(const struct peer *p, int i)
 bool peer_barrier(struct peer *p)
 {
 	p->phase++;
-	atomic_store_explicit(&p->mine->phase, p->phase, memory_order_release);
-	return peer_await(p, &p->theirs->phase, p->phase);
+	atomic_store_explicit(&p->mine->phase, atomic_load(&p->mine->base) + p->phase, memory_order_release);
+	return peer_await(p, &p->theirs->phase, atomic_load(&p->theirs->base) + p->phase);
 }

@@ -24,7 +24,12 @@ struct peer_words {
 	_Alignas(CACHE_LINE) _Atomic uint64_t nonce;	/* not 0 when the side is there */
 	_Atomic uint64_t echo;				/* the other's nonce */
 	_Atomic uint64_t parameters[PEER_PARAMETERS];	/* of side a, for b to follow */
-	_Alignas(CACHE_LINE) _Atomic uint64_t phase;	/* steps that the side is through with */
+	_Atomic uint64_t base;				/* phase at the start */
+	/*
+	 * Steps that the side is through with. It goes on from what an earlier run left:
+	 * if it fell, a side that still waits in that run's last step would wait for ever.
+	 */
+	_Alignas(CACHE_LINE) _Atomic uint64_t phase;
 };
 
 struct peer {
@@ -34,7 +39,7 @@ struct peer {
 	struct peer_words *mine, *theirs;
 	unsigned char *area;	/* for the test itself, on a page */
 	size_t area_bytes;
-	uint64_t phase;
+	uint64_t phase;	/* steps of this run */
 };
 
 /* The options that the programs over a region have in common. */
@@ -111,12 +116,15 @@ static inline bool peer_waiting(const struct peer *p, struct peer_wait *w)
 	return ++w->spins % 4096 || peer_waiting_slow(p, w);
 }
 
-/* Waits until *word is at least value; the other side may hold anything in it. */
+/*
+ * Waits until *word is value or behind it, in the sense of sequence numbers that wrap;
+ * the other side may hold anything in it.
+ */
 static inline bool peer_await(const struct peer *p, const _Atomic uint64_t *word, uint64_t value)
 {
 	struct peer_wait w = { 0 };
 
-	while (atomic_load_explicit(word, memory_order_acquire) < value)
+	while ((int64_t)(atomic_load_explicit(word, memory_order_acquire) - value) < 0)
 		if (!peer_waiting(p, &w))
 			return peer_lost(p);
 	return true;

@@ -73,6 +73,12 @@ func TestPingpongTwoProcesses(t *testing.T) {
 			a().want(t, 0, "# bandwidth", " 1048576 ")
 			b().want(t, 0)
 		}
+		for range 30 { // in quick succession: each meets what the one before left
+			a := finish(t, program("region_atomics"), "--region", path, "--role", "a", "--operations", "10", "--rounds", "10")
+			b := finish(t, program("region_atomics"), "--region", path, "--role", "b")
+			a().want(t, 0)
+			b().want(t, 0)
+		}
 		a := finish(t, program("region_atomics"), "--region", path, "--role", "a", "--operations", "20000", "--rounds", "200")
 		b := finish(t, program("region_atomics"), "--region", path, "--role", "b")
 		a().want(t, 0, "add              0        40000")
