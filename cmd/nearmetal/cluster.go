@@ -74,20 +74,6 @@ func vmNames(r *cluster.Record) []string {
 	return names
 }
 
-// vmOf gives the VM that a user named, or the first.
-func vmOf(r *cluster.Record, name string) (string, error) {
-	names := vmNames(r)
-	for _, n := range names {
-		if n == name {
-			return n, nil
-		}
-	}
-	if name == "" && len(names) > 0 {
-		return names[0], nil
-	}
-	return "", usagef("cluster %s has no VM %q: it has %s", r.Name, name, strings.Join(names, ", "))
-}
-
 // firstArg gives the first argument, "" where there is none.
 func firstArg(args []string) string {
 	if len(args) > 0 {

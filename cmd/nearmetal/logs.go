@@ -24,7 +24,7 @@ messages. Control characters are made harmless.`,
 		if err != nil {
 			return err
 		}
-		name, err := vmOf(r, *vm)
+		name, err := r.FindVM(*vm)
 		if err != nil {
 			return err
 		}

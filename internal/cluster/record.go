@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"nearmetal/internal/plan"
@@ -48,6 +49,22 @@ type VMRecord struct {
 	PID         int    `json:"pid,omitempty"`    // of QEMU
 	State       State  `json:"state"`
 	ReadyNs     int64  `json:"readyNs,omitempty"` // from QEMU's start to ready, ns
+}
+
+// FindVM gives the name of the VM that a user named, or of the first where name is "".
+func (r *Record) FindVM(name string) (string, error) {
+	var names []string
+	for _, v := range r.VMs {
+		if v.Name == name || name == "" {
+			return v.Name, nil
+		}
+		names = append(names, v.Name)
+	}
+	const shown = 8
+	if len(names) > shown {
+		names = append(names[:shown], "…")
+	}
+	return "", fmt.Errorf("cluster %s has no VM %q: it has %s", r.Name, name, strings.Join(names, ", "))
 }
 
 // write puts the record into dir, whole or not at all.

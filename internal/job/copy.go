@@ -37,7 +37,7 @@ func Copy(ctx context.Context, name string, from, to Place) error {
 	if to.VM != "" {
 		remote = &to
 	}
-	if remote.VM, err = find(&c.Record, remote.VM); err != nil {
+	if remote.VM, err = c.Record.FindVM(remote.VM); err != nil {
 		return err
 	}
 	if !path.IsAbs(remote.Path) {

@@ -49,7 +49,7 @@ func Exec(o ExecOptions, s session.Streams) (int, error) {
 	if o.All {
 		return everywhere(ctx, c, e, o.NoPrefix, s, sigs)
 	}
-	vm, err := find(&c.Record, o.VM)
+	vm, err := c.Record.FindVM(o.VM)
 	if err != nil {
 		return 0, err
 	}
@@ -123,16 +123,6 @@ func everywhere(ctx context.Context, c *cluster.Client, e guest.Exec, noPrefix b
 type open struct{ io.Writer }
 
 func (open) Close() error { return nil }
-
-// find gives the VM called name, or the first.
-func find(r *cluster.Record, name string) (string, error) {
-	for _, v := range r.VMs {
-		if v.Name == name || name == "" {
-			return v.Name, nil
-		}
-	}
-	return "", fmt.Errorf("cluster %s has no VM %q (nearmetal ps %s lists them)", r.Name, name, r.Name)
-}
 
 // command is o's command as the caller would run it, in the environment of a VM.
 func command(r *cluster.Record, o ExecOptions) (guest.Exec, error) {
