@@ -181,12 +181,10 @@ func (b *brute) cost() *cost {
 	for j := range b.r.nodes {
 		n := &b.r.nodes[j]
 		var items []int
-		used := 0
 		for i, nodes := range b.at {
 			for _, k := range nodes {
 				if k == j {
 					items = append(items, b.shapes[b.vms[i]].cores)
-					used += b.shapes[b.vms[i]].cores
 				}
 			}
 		}
@@ -204,13 +202,6 @@ func (b *brute) cost() *cost {
 		var bins []int
 		for g := range n.groups {
 			bins = append(bins, n.groups[g].count(b.t))
-		}
-		free := n.count(b.t)
-		if pol == spread {
-			before := n.total - free
-			c[termHoles] += int64((before+used)*(before+used) - before*before)
-		} else {
-			c[termHoles] += int64(free*free - (free-used)*(free-used))
 		}
 		c[termCaches] += int64(b.caches(items, bins))
 	}

@@ -84,7 +84,7 @@ func (m *maker) explainNodes(vm *VM, r *room, a *attempt, sh *shape, g *group, l
 	case m.place.Nodes > 0 && sh.guestNodes != k && sh.guestNodes > k:
 		vm.reason("%d guest nodes as placement.nodes asks, %d on each of %s %s", sh.guestNodes, sh.guestNodes/k, plural(k, "node", "nodes"), list)
 	case m.place.Nodes > 0 && sh.guestNodes != k:
-		vm.reason("%d guest nodes as placement.nodes asks, each over %d of nodes %s with its memory interleaved over them", sh.guestNodes, k/sh.guestNodes, list)
+		vm.reason("%d guest %s as placement.nodes asks, each over %d of nodes %s with its memory interleaved over them", sh.guestNodes, plural(sh.guestNodes, "node", "nodes"), k/sh.guestNodes, list)
 	case m.place.Nodes > 0:
 		vm.reason("%d guest %s as placement.nodes asks, on %s %s", k, plural(k, "node", "nodes"), plural(k, "node", "nodes"), list)
 	case k == 1:

@@ -66,6 +66,7 @@ func (m *maker) float(a *attempt, region *Region, why shortage) (*Plan, error) {
 				}
 			}
 			m.devices(&vm, r, &sp, s.pools)
+			vm.PhysBits = physBits(vm.MemoryBytes, vm.MMIOBytes)
 			vm.IOMMU = maxAPIC(&vm) > 254
 			vm.reason("vCPUs are not pinned and memory is not bound: %s", why.text)
 			p.VMs = append(p.VMs, vm)

@@ -346,7 +346,7 @@ func (m *maker) share(a *attempt) int {
 	for _, r := range a.rooms {
 		n := 0
 		for j := range r.nodes {
-			if r.nodes[j].open {
+			if r.nodes[j].open && r.nodes[j].memory() > 0 {
 				n += r.nodes[j].count(1)
 			}
 		}

@@ -49,9 +49,14 @@ func (m *maker) realise(a *attempt, s *solution, region *Region) (*Plan, error) 
 				lists = append(lists, c)
 			}
 		}
-		m.emulators(r, here, lists, a)
+		if m.pin {
+			m.emulators(r, here, lists, a)
+		}
 		if err := m.memoryNodes(r, here); err != nil {
 			return nil, err
+		}
+		for _, vm := range here {
+			vm.PhysBits = physBits(vm.MemoryBytes, vm.MMIOBytes)
 		}
 		if err := m.placeRegion(r, a, here, p); err != nil {
 			return nil, err
@@ -185,21 +190,21 @@ func hostOrder(r *room, nodes []int, s *shape) []int {
 // cache is the last-level cache of a CPU: its place in the host's caches, -1: not known.
 func (r *room) cache(cpu int) int {
 	if r.caches == nil {
-		r.caches = map[int]int{}
-		level := map[int]int{}
+		r.caches = make([]int32, len(r.nodeOf))
+		level := make([]int, len(r.nodeOf))
+		for i := range r.caches {
+			r.caches[i] = -1
+		}
 		for i := range r.host.Caches {
 			c := &r.host.Caches[i]
 			for _, id := range c.CPUs {
-				if c.Level >= 3 && c.Level > level[id] {
-					r.caches[id], level[id] = i, c.Level
+				if c.Level >= 3 && id < len(level) && c.Level > level[id] {
+					r.caches[id], level[id] = int32(i), c.Level
 				}
 			}
 		}
 	}
-	if k, ok := r.caches[cpu]; ok {
-		return k
-	}
-	return -1
+	return int(r.caches[cpu])
 }
 
 // sockets gives how many the guest sees: as many as the packages under the VM
@@ -301,8 +306,8 @@ func guestDistance(r *room, a, b []int, same bool) int {
 	return min(max((sum+len(a)*len(b)/2)/(len(a)*len(b)), 11), 254)
 }
 
-// maxAPIC is the largest x2APIC ID that QEMU gives: each level's number is
-// rounded up to a power of two.
+// maxAPIC is the largest x2APIC ID that QEMU gives: each level below the socket
+// gets as many bits as its number needs.
 func maxAPIC(vm *VM) int {
 	width := func(n int) int {
 		w := 0
@@ -311,7 +316,11 @@ func maxAPIC(vm *VM) int {
 		}
 		return w
 	}
-	return (vm.Sockets << (width(vm.Dies) + width(vm.Cores) + width(vm.Threads))) - 1
+	id := vm.Sockets - 1
+	for _, n := range []int{vm.Dies, vm.Cores, vm.Threads} {
+		id = id<<width(n) + n - 1
+	}
+	return id
 }
 
 // devices gives a VM its functions, and shows each on the guest node whose host
@@ -354,7 +363,6 @@ func (m *maker) devices(vm *VM, r *room, sp *spot, pools [][]string) {
 		return
 	}
 	vm.MMIOBytes = mmioWindow(bars)
-	vm.PhysBits = physBits(vm.MemoryBytes, vm.MMIOBytes)
 	if len(vm.Nodes) < 2 {
 		return // one node: the root complex itself is on it
 	}
@@ -421,7 +429,11 @@ func (m *maker) emulators(r *room, vms []*VM, pinned [][]core, a *attempt) {
 		}
 	}
 	var spare []int
+	usable := 0
 	for j := range r.nodes {
+		if r.nodes[j].open && r.nodes[j].total > 0 {
+			usable++
+		}
 		for g := range r.nodes[j].groups {
 			for _, c := range r.nodes[j].groups[g].cores {
 				if !taken[c.id] {
@@ -438,48 +450,36 @@ func (m *maker) emulators(r *room, vms []*VM, pinned [][]core, a *attempt) {
 			}
 		}
 	}
+	set, from := spare, "which no VM has"
+	switch {
+	case len(r.reserved) > 0:
+		set, from = r.reserved, "reserved for the host"
+	case a.isolated:
+		from = "which are not isolated"
+	}
+	set = append([]int(nil), set...)
+	sort.Ints(set)
+	on := make([]bool, len(r.nodes))
 	for _, vm := range vms {
-		nodes := map[int]bool{}
+		for j := range on {
+			on[j] = false
+		}
 		for _, pin := range vm.Pins {
-			for _, id := range pin {
-				if c := r.host.CPU(id); c != nil {
-					nodes[c.Node] = true
-				}
+			on[r.node(pin[0])] = true
+		}
+		for _, id := range set {
+			if on[r.node(id)] {
+				vm.EmulatorCPUs = append(vm.EmulatorCPUs, id)
 			}
 		}
-		near := func(list []int) []int {
-			var out []int
-			for _, id := range list {
-				if c := r.host.CPU(id); c != nil && nodes[c.Node] {
-					out = append(out, id)
-				}
-			}
-			return out
-		}
-		from := "reserved for the host"
-		set := near(r.reserved)
-		if len(set) == 0 {
-			set = r.reserved
-		}
-		if len(set) == 0 {
-			if set = near(spare); len(set) == 0 {
-				set = spare
-			}
-			from = "which no VM has"
-			if a.isolated {
-				from = "which are not isolated"
-			}
-		}
-		if !m.pin {
+		switch {
+		case len(set) == 0:
+			vm.reason("QEMU's own threads run where the host's scheduler puts them, also on the vCPUs' CPUs: no core is left; reserve: %d would keep one%s", usable, map[bool]string{true: " on each node"}[usable > 1])
 			continue
+		case len(vm.EmulatorCPUs) == 0:
+			vm.EmulatorCPUs = append([]int(nil), set...)
 		}
-		if len(set) == 0 {
-			vm.reason("QEMU's own threads run where the host's scheduler puts them, also on the vCPUs' CPUs: no core is left; reserve: %d would keep one on each node", len(r.nodes))
-			continue
-		}
-		vm.EmulatorCPUs = append([]int(nil), set...)
-		sort.Ints(vm.EmulatorCPUs)
-		vm.reason("QEMU's own threads on %s %s, %s", plural(len(set), "CPU", "CPUs"), topology.FormatList(vm.EmulatorCPUs), from)
+		vm.reason("QEMU's own threads on %s %s, %s", plural(len(vm.EmulatorCPUs), "CPU", "CPUs"), topology.FormatList(vm.EmulatorCPUs), from)
 	}
 }
 
@@ -604,11 +604,7 @@ func (m *maker) placeRegion(r *room, a *attempt, vms []*VM, p *Plan) error {
 			var d int64
 			for _, vm := range vms {
 				for _, pin := range vm.Pins {
-					for _, id := range pin {
-						if c := r.host.CPU(id); c != nil {
-							d += int64(r.dist[j][r.host.NodeIndex(c.Node)])
-						}
-					}
+					d += int64(r.dist[j][r.node(pin[0])])
 				}
 			}
 			if best < 0 || d < bestD {
@@ -645,6 +641,15 @@ func (m *maker) placeRegion(r *room, a *attempt, vms []*VM, p *Plan) error {
 // hostWarnings says what of the host will disturb the VMs.
 func (m *maker) hostWarnings(r *room, vms []*VM) {
 	h := r.host
+	var bare []int
+	for j := range r.nodes {
+		if n := &r.nodes[j]; n.open && n.count(1) > 0 && h.Nodes[j].MemoryBytes == 0 {
+			bare = append(bare, n.id)
+		}
+	}
+	if len(bare) > 0 {
+		m.notes = append(m.notes, fmt.Sprintf("%s %s of %s %s cores and no memory: no VM is put there, as all its memory would be remote", plural(len(bare), "node", "nodes"), topology.FormatList(bare), h.Name, plural(len(bare), "has", "have")))
+	}
 	need := 0
 	for _, vm := range vms {
 		need += vm.VCPUs

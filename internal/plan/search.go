@@ -163,14 +163,131 @@ func (s *search) prepare() {
 		for j := 1; j < n; j++ {
 			s.minReach[g] = min(s.minReach[g], s.reach(w, j))
 		}
-		sort.SliceStable(s.order[g], func(a, b int) bool {
-			x, y := s.order[g][a], s.order[g][b]
-			if dx, dy := s.reach(w, x), s.reach(w, y); dx != dy {
-				return dx < dy
-			}
-			return s.people[x] < s.people[y]
-		})
+		s.arrange(g)
 	}
+}
+
+// arrange orders the nodes that group g tries: nearest to its devices, with the
+// fewest VMs, then (policy spread) the emptiest or (others) the fullest that it
+// fits, so that large holes stay whole, then the lowest. Where a VM needs three
+// nodes or more, a set of near ones that is found by exchange comes first: the
+// better the first try, the more the bounds cut.
+func (s *search) arrange(g int) {
+	w := &s.wants[g]
+	order := s.order[g]
+	sort.SliceStable(order, func(a, b int) bool {
+		x, y := order[a], order[b]
+		if dx, dy := s.reach(w, x), s.reach(w, y); dx != dy {
+			return dx < dy
+		}
+		if s.people[x] != s.people[y] {
+			return s.people[x] < s.people[y]
+		}
+		if fx, fy := s.fits(w, x), s.fits(w, y); fx != fy {
+			return fx
+		}
+		if s.p == spread {
+			return s.free[x] > s.free[y]
+		}
+		return s.free[x] < s.free[y]
+	})
+	if w.hostNodes < 3 {
+		return
+	}
+	first := s.gather(w, order)
+	if first == nil {
+		return
+	}
+	in := map[int]bool{}
+	for _, j := range first {
+		in[j] = true
+	}
+	out := append(make([]int, 0, len(order)), first...)
+	for _, j := range order {
+		if !in[j] {
+			out = append(out, j)
+		}
+	}
+	s.order[g] = out
+}
+
+// gather finds a good set of nodes for one VM: from each node the nearest ones
+// in turn, then exchanges while they help. nil: too few have room.
+func (s *search) gather(w *want, order []int) []int {
+	var able []int
+	for _, j := range order {
+		if s.fits(w, j) {
+			able = append(able, j)
+		}
+	}
+	k := w.hostNodes
+	if len(able) < k {
+		return nil
+	}
+	const far = 1 << 20 // above any sum of distances in a VM
+	reach := make([]int64, len(s.r.nodes))
+	for _, j := range able {
+		reach[j] = s.reach(w, j) * far
+	}
+	var best []int
+	var bestCost int64
+	for _, start := range able {
+		set, rest := []int{start}, []int(nil)
+		for _, j := range able {
+			if j != start {
+				rest = append(rest, j)
+			}
+		}
+		to := make([]int64, len(s.r.nodes)) // distance to the set
+		total := reach[start]
+		for {
+			for _, j := range rest {
+				to[j] += int64(s.r.dist[set[len(set)-1]][j])
+			}
+			if len(set) == k {
+				break
+			}
+			at := 0
+			for i, j := range rest {
+				if reach[j]+to[j] < reach[rest[at]]+to[rest[at]] {
+					at = i
+				}
+			}
+			total += reach[rest[at]] + to[rest[at]]
+			set = append(set, rest[at])
+			rest = append(rest[:at], rest[at+1:]...)
+		}
+		for improved := true; improved; {
+			improved = false
+			for i, out := range set {
+				var own int64
+				for _, j := range set {
+					if j != out {
+						own += int64(s.r.dist[out][j])
+					}
+				}
+				for x, in := range rest {
+					gain := reach[out] + own - reach[in] - (to[in] - int64(s.r.dist[out][in]))
+					if gain <= 0 {
+						continue
+					}
+					for _, j := range rest {
+						to[j] += int64(s.r.dist[in][j]) - int64(s.r.dist[out][j])
+					}
+					to[out] = own + int64(s.r.dist[in][out])
+					set[i], rest[x] = in, out
+					total -= gain
+					improved = true
+					break
+				}
+			}
+		}
+		if best == nil || total < bestCost {
+			best, bestCost = set, total
+		}
+	}
+	sort.Ints(best)
+	return best
 }
 
 func abs(n int) int {
@@ -323,7 +440,6 @@ func (s *search) node(i, k int, c, rest cost, apart []int64, sum int64) {
 		before := s.pack(j)
 		s.items[j] = append(s.items[j], w.cores)
 		d[termCaches] += int64(s.pack(j) - before)
-		d[termHoles] += s.hole(j, w.cores)
 		s.free[j] -= w.cores
 		s.mem[j][w.class] -= w.bytes
 		s.people[j]++
@@ -378,16 +494,6 @@ func (s *search) bound(w *want, order []int, need int, apart []int64) (low int64
 		low += v
 	}
 	return (low + 1) / 2, true
-}
-
-// hole is what placing cores on node j costs in termHoles.
-func (s *search) hole(j, cores int) int64 {
-	f := int64(s.free[j])
-	if s.p == spread {
-		used := int64(s.r.nodes[j].total) - f
-		return (used+int64(cores))*(used+int64(cores)) - used*used
-	}
-	return f*f - (f-int64(cores))*(f-int64(cores))
 }
 
 // pack gives the cost of the items on node j over its caches.

@@ -139,11 +139,10 @@ func (v *VM) text(b *strings.Builder, explain bool) {
 		b.WriteByte('\n')
 	}
 	if v.MMIOBytes > 0 {
-		fmt.Fprintf(b, "  64-bit device window %s", size(v.MMIOBytes))
-		if v.PhysBits > 0 {
-			fmt.Fprintf(b, ", %d bits of physical addresses", v.PhysBits)
-		}
-		b.WriteByte('\n')
+		fmt.Fprintf(b, "  64-bit device window %s\n", size(v.MMIOBytes))
+	}
+	if v.PhysBits > 0 {
+		fmt.Fprintf(b, "  %d bits of physical addresses\n", v.PhysBits)
 	}
 	if v.IOMMU {
 		b.WriteString("  a virtual IOMMU with interrupt remapping: x2APIC IDs above 254\n")
