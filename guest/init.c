@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -178,6 +179,34 @@ static void mount_9p(const struct mount_config *m, const char *at, bool is_root)
 		    errno == ENOENT ? "the VM has no such device" : strerror(errno));
 }
 
+/* Mounts and interfaces that come up wait for RCU; hurried, they wait some ms less each. */
+static void hurry(bool on)
+{
+	int fd = open("/sys/kernel/rcu_expedited", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;		/* only slower */
+	if (write(fd, on ? "1" : "0", 1) < 0)
+		say("rcu_expedited: %s", strerror(errno));
+	close(fd);
+}
+
+/* Directories of the new root that are mounted over: opaque, so that the
+   overlay need not ask the host for what they hide. */
+static void make_hidden(void)
+{
+	static const char *const hidden[] = {"dev", "proc", "sys", "run"};
+
+	for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++) {
+		char path[64];
+
+		snprintf(path, sizeof path, "/memory/upper/%s", hidden[i]);
+		make_dir(path, 0755);
+		if (setxattr(path, "trusted.overlay.opaque", "y", 1, 0))
+			return;	/* only slower */
+	}
+}
+
 /* The root, under an overlay in memory, at /new. */
 static void mount_root(const struct config *c)
 {
@@ -191,6 +220,7 @@ static void mount_root(const struct config *c)
 	make_dir("/memory/upper/etc", 0755);
 	/* Put below the overlay before it is mounted: nothing to copy up. */
 	hosts_write(c, "/lower/etc/hosts", "/memory/upper/etc/hosts");
+	make_hidden();
 	mount_at("root", "/new", "overlay", 0, "lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work");
 }
 
@@ -209,7 +239,8 @@ static void switch_root(void)
 	}
 	mkdir("/new/run", 0755);
 	/* /tmp is the root's own, under the overlay: programs and inputs are there too. */
-	mkdir("/new/tmp", 01777);
+	if (!mkdir("/new/tmp", 01777))
+		chmod("/new/tmp", 01777);	/* mkdir minds the umask */
 	mount_at("run", "/new/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755");
 	make_dir("/new/run/nearmetal", 0755);
 	make_dir("/new/run/nearmetal/bin", 0755);
@@ -285,6 +316,7 @@ void init_boot(struct config *c)
 	on_die = boot_failed;
 	phase("init");
 	early_mounts();
+	hurry(true);
 	read_config(c);
 	modules_load(MODULES);
 	phase("modules");
@@ -300,6 +332,7 @@ void init_boot(struct config *c)
 	phase("network");
 	region_show(c);
 	phase("region");
+	hurry(false);
 	limits();
 	write_config();
 }

@@ -189,7 +189,7 @@ func TestReceiveHostile(t *testing.T) {
 }
 
 func FuzzReceiveTree(f *testing.F) {
-	for _, b := range hostileRecords("/tmp") {
+	for _, b := range hostileRecords("/nowhere") {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -203,7 +203,9 @@ func FuzzReceiveTree(f *testing.F) {
 			t.Fatalf("%v in the box", e)
 		}
 		filepath.WalkDir(in, func(p string, d fs.DirEntry, err error) error {
-			os.Chmod(p, 0o700)
+			if err == nil && d.IsDir() { // a link would be followed
+				os.Chmod(p, 0o700)
+			}
 			return nil
 		})
 	})
