@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -339,7 +338,7 @@ func (c *Cluster) config(v *vm, s *spec.Cluster, p *prepared, reg *region.Region
 func (c *Cluster) await(ctx context.Context, v *vm) error {
 	a, err := guest.NewAgent(ctx, v.channel, guest.AgentOptions{
 		Name:    v.plan.Name,
-		Explain: func() string { return lastLines(v.qemu) },
+		Explain: func() string { return explain(v.qemu) },
 		Accept:  c.board.FromVM(v.plan.Name),
 	})
 	if err != nil {
@@ -382,7 +381,7 @@ func (v *vm) unready(ctx context.Context, err error) error {
 	if cause != nil && ended == nil {
 		err = cause
 	}
-	return &VMError{Err: err, Console: v.qemu.LastLines(12)}
+	return &VMError{Err: err, Console: lastLines(v.qemu, 12)}
 }
 
 // endGrace is how long a VM whose channel has ended may take to end itself.
@@ -420,7 +419,7 @@ func (v *vm) ended(when string) *VMError {
 	case why == nil:
 		why = v.qemu.Err()
 	}
-	return &VMError{Err: fmt.Errorf("%s ended%s%s", v.plan.Name, when, because(why)), Console: v.qemu.LastLines(12)}
+	return &VMError{Err: fmt.Errorf("%s ended%s%s", v.plan.Name, when, because(why)), Console: lastLines(v.qemu, 12)}
 }
 
 func because(err error) string {
@@ -428,15 +427,6 @@ func because(err error) string {
 		return ""
 	}
 	return ": " + err.Error()
-}
-
-// lastLines are what the console of q said last, for the error that ends its streams.
-func lastLines(q *qemu.VM) string {
-	lines := q.LastLines(4)
-	if len(lines) == 0 {
-		return ""
-	}
-	return "its console's last lines: " + strings.Join(lines, " | ")
 }
 
 // watch marks VMs that end, and tells when the last has. One that ends before the cluster
