@@ -130,7 +130,8 @@ static void child(const struct job *j, int in, int out, int err, int failed, boo
 	if (j->dir && chdir(j->dir) && !(j->dir_optional && !chdir("/")))
 		fail(failed, AT_DIR);
 	if (j->builtin) {
-		close(failed);
+		/* No exec closes these: our own copy of the pipe's end would hide its EOF. */
+		close_range(3, ~0U, 0);
 		_exit(j->builtin(j->path));
 	}
 	exec_program(j->argv, j->envp);
