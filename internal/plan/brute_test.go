@@ -390,6 +390,29 @@ func TestNeverWorseThanExhaustive(t *testing.T) {
 	t.Logf("%d of %d requests placed, each at the cost of exhaustive search", placed, n)
 }
 
+// With so few steps that the search finds nothing, equal VMs are still placed
+// whenever counting says that they fit.
+func TestEven(t *testing.T) {
+	h := []topology.Host{machine(t, "epyc-nps4")}
+	for _, g := range []spec.Group{{Count: 9, VCPUs: 14}, {Count: 21, VCPUs: 6}, {Count: 3, VCPUs: 40}, {Count: 7, VCPUs: 18}} {
+		g.Memory = 4 << 30
+		m, err := newMaker(clusterOf(spec.Placement{Strict: true, SMT: "isolate"}, g), h, Ledger{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := attempt{threads: 1}
+		m.fill(&a)
+		m.steps = 3
+		s := m.solve(&a)
+		if fits := m.roomFor(&a); (s != nil) != fits {
+			t.Errorf("%d VMs of %d vCPUs: placed %v, room %v", g.Count, g.VCPUs, s != nil, fits)
+		}
+		if s != nil {
+			check(t, m, &a, s)
+		}
+	}
+}
+
 // check holds a realised plan against what it must not break.
 func check(t *testing.T, m *maker, a *attempt, s *solution) {
 	t.Helper()

@@ -47,6 +47,7 @@ type maker struct {
 	policy   policy
 	wide     bool // hint: cache
 	pin      bool
+	steps    int      // bound of each search
 	notes    []string // reasons that concern all
 	warnings []string
 }
@@ -56,6 +57,7 @@ func newMaker(c *spec.Cluster, hosts []topology.Host, l Ledger) (*maker, error) 
 		return nil, errors.New("no host to put VMs on")
 	}
 	m := &maker{c: c, place: &c.Placement, hosts: hosts, pages: classes(hosts)}
+	m.steps = m.budget()
 	index := make(map[string]int, len(hosts))
 	for i := range hosts {
 		if _, ok := index[hosts[i].Name]; ok {
@@ -111,6 +113,9 @@ func newMaker(c *spec.Cluster, hosts []topology.Host, l Ledger) (*maker, error) 
 	m.pin = m.place.Pin == "always" || m.place.Pin != "never" && c.Accel != "tcg"
 	return m, m.checkNodes()
 }
+
+// budget is the bound of the search on each host.
+func (m *maker) budget() int { return min(searchSteps, max(leastSteps, fleetSteps/len(m.hosts))) }
 
 // checkNodes says of nodes that the file names and no host has.
 func (m *maker) checkNodes() error {

@@ -62,7 +62,7 @@ func (m *maker) realise(a *attempt, s *solution, region *Region) (*Plan, error) 
 			return nil, err
 		}
 		if !s.placed[h].proof {
-			m.notes = append(m.notes, fmt.Sprintf("%s: the search for the best nodes was stopped after %d steps; what is shown is the best found", r.host.Name, searchSteps))
+			m.notes = append(m.notes, fmt.Sprintf("%s: the search for the best nodes was stopped after %d steps; what is shown is the best found", r.host.Name, m.steps))
 		}
 		m.hostWarnings(r, here)
 		if !m.pin {

@@ -42,9 +42,15 @@ type placed struct {
 	proof bool   // the search was exhaustive
 }
 
-// searchSteps bounds the search on one host; with it the best found so far is
-// taken and said not to be proved.
-const searchSteps = 400_000
+// Bounds of the search on one host: beyond them the best found so far is taken,
+// and said not to be proved; and in the search for requests that would fit,
+// where not to find one is no harm.
+const (
+	searchSteps  = 400_000
+	nearestSteps = 4_000
+	fleetSteps   = 4_000_000 // over all hosts together
+	leastSteps   = 1_000
+)
 
 // search looks for the cheapest placement of groups of VMs on one host by
 // branch and bound: VM by VM, node by node.
@@ -75,12 +81,14 @@ type search struct {
 	spots []spot
 	best  *placed
 	steps int
+	limit int
+	even  bool // no search: each VM on the emptiest nodes
 }
 
-// solve gives the cheapest placement, or nil if there is none. below is a cost
-// that is of no use to reach; nil: any.
-func solve(r *room, p policy, wide bool, threads int, wants []want, below *cost) *placed {
-	s := &search{r: r, p: p, wide: wide, threads: threads, wants: wants}
+// solve gives the cheapest placement, or nil if there is none, or none was found
+// in limit steps.
+func solve(r *room, p policy, wide bool, threads int, wants []want, limit int) *placed {
+	s := &search{r: r, p: p, wide: wide, threads: threads, wants: wants, limit: limit}
 	n := len(r.nodes)
 	s.free, s.people, s.items = make([]int, n), make([]int, n), make([][]int, n)
 	s.mem, s.bins, s.packs = make([][]uint64, n), make([][]int, n), make([]map[string]int, n)
@@ -100,17 +108,17 @@ func solve(r *room, p policy, wide bool, threads int, wants []want, below *cost)
 	s.zero = make([]int64, n)
 	s.devWorst, s.distWorst = make([]int64, len(wants)), make([]int64, len(wants))
 	s.prepare()
-	if below != nil && !s.static.less(below) {
-		return nil
-	}
-	if below != nil {
-		s.best = &placed{cost: *below}
-	}
 	s.vm(0, s.static, s.rest(0))
-	if s.best == nil || s.best.spots == nil {
+	proof := s.steps < limit
+	if s.best == nil && !proof {
+		s.even = true
+		s.steps = 0
+		s.vm(0, s.static, s.rest(0))
+	}
+	if s.best == nil {
 		return nil
 	}
-	s.best.proof = s.steps < searchSteps
+	s.best.proof = proof
 	return s.best
 }
 
@@ -356,13 +364,31 @@ func (s *search) vm(i int, c cost, rest cost) {
 	// Of the rest, this VM's own share is bounded more sharply node by node.
 	rest[termApart] -= s.minApart[g]
 	start := 0
-	if i > 0 && s.vms[i-1] == g {
+	if s.even {
+		s.order[g] = s.emptiest(w)
+	} else if i > 0 && s.vms[i-1] == g {
 		// Equal VMs are interchangeable: the places of their first nodes ascend.
 		start = s.position(g, s.spots[i-1].nodes[0])
 	}
 	s.spots = append(s.spots, spot{group: g, nodes: make([]int, 0, w.hostNodes)})
 	s.node(i, start, c, rest, s.zero, 0)
 	s.spots = s.spots[:i]
+}
+
+// emptiest gives the nodes with room for the most VMs of a group, as many as one
+// takes: putting VM after VM there finds a placement of equal VMs whenever
+// there is one.
+func (s *search) emptiest(w *want) []int {
+	places := make([]int, len(s.r.nodes))
+	var order []int
+	for j := range s.r.nodes {
+		if s.fits(w, j) {
+			places[j] = min(s.free[j]/w.cores, int(min(s.mem[j][w.class]/max(1, w.bytes), 1<<20)))
+			order = append(order, j)
+		}
+	}
+	sort.SliceStable(order, func(a, b int) bool { return places[order[a]] > places[order[b]] })
+	return order[:min(len(order), w.hostNodes)]
 }
 
 func (s *search) position(g, node int) int {
@@ -382,7 +408,7 @@ func (s *search) fits(w *want, j int) bool {
 // node chooses one more node for VM i, from the k-th of its order on. apart is
 // for each node its distance to those chosen, sum the distances among these.
 func (s *search) node(i, k int, c, rest cost, apart []int64, sum int64) {
-	if s.steps++; s.steps > searchSteps && s.best != nil && s.best.spots != nil || s.steps > 4*searchSteps {
+	if s.steps++; s.steps > s.limit {
 		return
 	}
 	g := s.vms[i]
