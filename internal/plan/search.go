@@ -408,7 +408,7 @@ func (s *search) fits(w *want, j int) bool {
 // node chooses one more node for VM i, from the k-th of its order on. apart is
 // for each node its distance to those chosen, sum the distances among these.
 func (s *search) node(i, k int, c, rest cost, apart []int64, sum int64) {
-	if s.steps++; s.steps > s.limit {
+	if s.steps++; s.steps > s.limit && !s.even {
 		return
 	}
 	g := s.vms[i]
