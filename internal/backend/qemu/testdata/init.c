@@ -78,7 +78,6 @@ int main(void)
 	load_modules();
 	show("config", "/nearmetal/config");
 	show("online", "/sys/devices/system/node/online");
-	show("possible", "/sys/devices/system/cpu/possible");
 	show("distance", "/sys/devices/system/node/node0/distance");
 	show("cmdline", "/proc/cmdline");
 	show_dir("mac", "/sys/class/net", "address");
