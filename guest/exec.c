@@ -276,8 +276,11 @@ static void on_data(struct stream *s, int lane, const uint8_t *b, size_t n)
 		return;
 	v = fields_get(&f, "signal");
 	if (v && parse_number(v, 64, &sig) && sig && !p->exited) {
-		if (p->master < 0 || !pty_signal(p->master, sig))
-			kill(-p->group.pid, sig);
+		if (p->master < 0 || !pty_signal(p->master, sig)) {
+			/* A child that has only just been born has no group of its own yet. */
+			if (kill(-p->group.pid, sig) && errno == ESRCH)
+				kill(p->group.pid, sig);
+		}
 	}
 	v = fields_get(&f, "size");
 	if (v && p->master >= 0)

@@ -37,8 +37,9 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	booted := make(chan struct{})
+	booted, listened := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(listened)
 		for {
 			select {
 			case sig := <-sigs:
@@ -53,11 +54,18 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	}()
 	c, err := cluster.Up(ctx, o.Cluster)
 	close(booted)
+	<-listened
 	if o.Booted != nil {
 		o.Booted()
 	}
 	if err != nil {
 		return 0, err
+	}
+	if cause := context.Cause(ctx); cause != nil { // it came at the last moment
+		hurry, cancel := context.WithCancel(context.Background())
+		cancel()
+		c.Down(hurry)
+		return 0, cause
 	}
 	j := &running{o: o, c: c, s: s, gone: make(chan struct{})}
 	command, relayed := j.relay(sigs)
