@@ -56,9 +56,13 @@ func addVMFlag(cmd *cobra.Command) *string {
 	return vm
 }
 
-// completeVMs completes the names of a cluster's VMs.
-func completeVMs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	name, _ := cmd.Flags().GetString("cluster")
+// completeVMs completes the names of a cluster's VMs. Commands name the cluster by
+// --cluster or, where they run nothing, by their argument.
+func completeVMs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	name := firstArg(args)
+	if cmd.Flags().Lookup("cluster") != nil {
+		name, _ = cmd.Flags().GetString("cluster")
+	}
 	var names []string
 	if r, err := cluster.Find(name); err == nil {
 		names = vmNames(r)
