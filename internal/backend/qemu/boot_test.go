@@ -154,7 +154,9 @@ func TestBoot(t *testing.T) {
 	shared := filepath.Join(dir, "a,b") // a comma, which QEMU's options are separated by
 	os.Mkdir(shared, 0o755)
 	os.WriteFile(filepath.Join(shared, "hello"), []byte("over 9p\n"), 0o644)
-	r.set.Exports = []Export{{Tag: "root", Path: shared, ReadOnly: true}}
+	rw := filepath.Join(dir, "rw")
+	os.Mkdir(rw, 0o755)
+	r.set.Exports = []Export{{Tag: "root", Path: shared, ReadOnly: true}, {Tag: "share0", Path: rw}}
 	r.set.Links = []Link{{Kind: LinkUser, MAC: "52:54:00:00:00:01"}}
 	log := filepath.Join(dir, "console.log")
 	v, port := r.start(onePlan(), Files{}, Options{ConsoleLog: log})
@@ -174,6 +176,15 @@ func TestBoot(t *testing.T) {
 		t.Errorf("a module did not load:\n%s", strings.Join(v.LastLines(500), "\n"))
 	}
 	echo(t, port)
+	// What the VM writes belongs to whom it says, as far as QEMU's user may say so.
+	var st unix.Stat_t
+	owner := uint32(1234)
+	if os.Geteuid() != 0 {
+		owner = uint32(os.Geteuid())
+	}
+	if err := unix.Stat(filepath.Join(rw, "written"), &st); err != nil || st.Size != 10 || st.Uid != owner || st.Mode&0o777 != 0o640 {
+		t.Errorf("the file that the VM wrote: %v, %d bytes of user %d, mode %o\n%s", err, st.Size, st.Uid, st.Mode, strings.Join(v.LastLines(10), "\n"))
+	}
 	r.img.Close() // takes the kernel's image out of QEMU's memory
 	use, err := MemoryUse(v.PID(), []uint64{256 * mib}, 0)
 	if err != nil {

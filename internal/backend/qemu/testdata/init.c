@@ -88,6 +88,15 @@ int main(void)
 	mkdir("/mnt", 0755);
 	if (mount("root", "/mnt", "9p", MS_RDONLY, "trans=virtio,version=9p2000.L") == 0)
 		show("shared", "/mnt/hello");
+	mkdir("/rw", 0755);
+	if (mount("share0", "/rw", "9p", 0, "trans=virtio,version=9p2000.L") == 0) {
+		int fd = open("/rw/written", O_CREAT | O_WRONLY, 0640);
+		if (fd < 0 || write(fd, "by the VM\n", 10) != 10)
+			printf("TEST written: %m\n");
+		close(fd);
+		if (chown("/rw/written", 1234, 1234) != 0)
+			printf("TEST chown: %m\n");
+	}
 	printf("TEST ready %.2f\n", uptime());
 	printf("TEST up\n");
 	int fd = open("/dev/vport0p1", O_RDWR);
