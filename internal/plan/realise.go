@@ -619,6 +619,22 @@ func (m *maker) placeRegion(r *room, a *attempt, vms []*VM, p *Plan) error {
 		return fmt.Errorf("region: no node of %s has %s of free huge pages beside the VMs, the best has %s: %s short; ask for a smaller region, or backing: shm",
 			r.host.Name, size(g.SizeBytes), size(most), size(g.SizeBytes-min(most, g.SizeBytes)))
 	}
+	if best < 0 {
+		// It may lie on several nodes, if they have room together.
+		var left uint64
+		for j := range r.nodes {
+			left += r.nodes[j].free[len(m.pages)-1]
+		}
+		for _, vm := range vms {
+			if len(vm.Nodes) == 0 || vm.Nodes[0].PageBytes == 0 {
+				left -= min(left, vm.MemoryBytes)
+			}
+		}
+		if left < g.SizeBytes {
+			return fmt.Errorf("region: %s has %s of memory left beside the VMs for %s: %s short; ask for a smaller region or less memory for the VMs",
+				r.host.Name, size(left), size(g.SizeBytes), size(g.SizeBytes-left))
+		}
+	}
 	node := -1
 	if best >= 0 && len(r.nodes) > 1 {
 		node = r.nodes[best].id

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math/rand"
 	"runtime"
+	"syscall"
 	"testing"
+	"time"
 
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
@@ -97,6 +99,7 @@ func benchFleet(b *testing.B, n int, differ bool) {
 	runtime.GC()
 	b.ReportAllocs()
 	b.ResetTimer()
+	began := cpuTime()
 	for i := 0; i < b.N; i++ {
 		p, err := plan.Make(c, hosts, l)
 		if err != nil {
@@ -107,10 +110,20 @@ func benchFleet(b *testing.B, n int, differ bool) {
 		}
 	}
 	b.StopTimer()
+	b.ReportMetric((cpuTime()-began).Seconds()/float64(b.N), "cpu-s/op")
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	b.ReportMetric(float64(m.Sys)/(1<<20), "MiB-from-OS")
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/host")
+}
+
+// cpuTime is what this process has used, so that a busy machine does not falsify the figures.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func BenchmarkFleet(b *testing.B) {
