@@ -108,18 +108,45 @@ static void make_dir(const char *path, mode_t mode)
 		die("%s: %s", path, strerror(errno));
 }
 
+/*
+ * Put an empty directory over one in which no name can be looked up. QEMU's 9p server opens
+ * a directory for reading to look a name up in it: where its user may search but not read
+ * (mode 0711, as /home has at some sites) nothing is found, so that nothing is hidden here.
+ */
+static void cover(const char *path)
+{
+	char options[64];
+	struct stat st;
+
+	if (stat(path, &st))
+		die("%s: %s", path, strerror(errno));
+	snprintf(options, sizeof options, "mode=%04o,uid=%u,gid=%u", st.st_mode & 07777, st.st_uid, st.st_gid);
+	mount_at("covered", path, "tmpfs", MS_NOSUID | MS_NODEV, options);
+}
+
 /* mkdir -p */
 static void make_dirs(const char *path)
 {
 	char b[4096];
+	size_t parent = 0;	/* the length of its path, 0 for / */
 
 	snprintf(b, sizeof b, "%s", path);
-	for (char *p = b + 1; *p; p++) {
-		if (*p != '/')
+	for (char *p = b + 1; ; p++) {
+		char end = *p;
+
+		if (end && end != '/')
 			continue;
 		*p = 0;
-		mkdir(b, 0755);
+		if (mkdir(b, 0755) && errno == EACCES && parent) {
+			b[parent] = 0;
+			cover(b);
+			b[parent] = '/';
+			make_dir(b, 0755);
+		}
+		if (!end)
+			break;
 		*p = '/';
+		parent = p - b;
 	}
 	make_dir(b, 0755);
 }

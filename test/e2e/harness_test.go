@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(top)
 		runtime = filepath.Join(top, "run")
-		if err := errors.Join(os.Chmod(top, 0o755), os.Mkdir(runtime, 0o700)); err != nil {
+		if err := errors.Join(os.Chmod(top, 0o711), os.Mkdir(runtime, 0o700)); err != nil {
 			panic(err)
 		}
 		os.Setenv("NEARMETAL_RUNTIME_DIR", runtime)
