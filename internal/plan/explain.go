@@ -228,7 +228,7 @@ func (m *maker) explainThreads(vm *VM, r *room, a *attempt, sh *shape, g *group)
 	}
 	switch {
 	case !m.pin:
-		vm.reason("vCPUs are not pinned: %s", map[bool]string{true: "instructions are emulated (pin: always would)", false: "pin: never"}[m.place.Pin != "never"])
+		vm.reason("vCPUs are not pinned: %s", map[bool]string{true: "instructions are not known to run by KVM (pin: always would)", false: "pin: never"}[m.place.Pin != "never"])
 	case a.isolated:
 		vm.reason("vCPUs on isolated CPUs, which the host's scheduler leaves alone")
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 // Make decides where the VMs of a cluster file run. The file has its defaults
-// filled in; hosts is at least one, each with a name of its own; the ledger is
+// filled in, and accel says what was found to work (kvm or tcg; with auto vCPUs
+// are pinned only if placement.pin says always); hosts is at least one, each with a name of its own; the ledger is
 // what runs already. It reads nothing else and changes nothing. The same input
 // gives the same plan. An error says which resource is short, where and by how
 // much, and the nearest request that would fit.
@@ -110,7 +111,7 @@ func newMaker(c *spec.Cluster, hosts []topology.Host, l Ledger) (*maker, error) 
 		}
 	}
 	m.wide = m.place.Hint == "cache"
-	m.pin = m.place.Pin == "always" || m.place.Pin != "never" && c.Accel != "tcg"
+	m.pin = m.place.Pin == "always" || m.place.Pin != "never" && c.Accel == "kvm"
 	return m, m.checkNodes()
 }
 

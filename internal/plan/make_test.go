@@ -116,7 +116,7 @@ func TestFloat(t *testing.T) {
 
 // Emulated VMs are not pinned unless asked.
 func TestPin(t *testing.T) {
-	for accel, want := range map[string]bool{"tcg": false, "kvm": true, "auto": true} {
+	for accel, want := range map[string]bool{"tcg": false, "kvm": true, "auto": false} {
 		c := clusterOf(spec.Placement{}, spec.Group{Count: 1, VCPUs: 2, Memory: 1 << 30})
 		c.Accel = accel
 		p, err := Make(c, []topology.Host{machine(t, "laptop")}, Ledger{})

@@ -381,9 +381,11 @@ func (m *maker) devices(vm *VM, r *room, sp *spot, pools [][]string) {
 		d.Expander = k
 		vm.Expanders[k].Ports++
 	}
-	// Bus numbers of the expanders: room for each one's root ports and what is behind them.
+	// Bus numbers of the expanders, in equal shares of those above the machine's
+	// own: room for each one's root ports and what is behind them.
+	const first = 64
 	for k := range vm.Expanders {
-		vm.Expanders[k].Bus = 256 / (len(vm.Expanders) + 1) * (k + 1)
+		vm.Expanders[k].Bus = first + (256-first)/len(vm.Expanders)*k
 	}
 }
 
