@@ -34,7 +34,7 @@ one it is this host, with the VMs that run on it now.
 --move says what the VMs of an earlier plan, with the topology that their guests
 know, become on the host of --to, and how far from ideal that is.`,
 		Example: `  nearmetal plan -f cluster.yaml --explain
-  nearmetal plan --vms 2 --vcpus 22 --memory 72GiB --host node17.tar.gz --svg plan.svg
+  nearmetal plan --vms 2 --vcpus 22 --host node17.tar.gz --svg plan.svg
   nearmetal plan -f cluster.yaml --format yaml >plan.yaml
   nearmetal plan --move plan.yaml --to node18.xml`,
 		Args: noArgs,
