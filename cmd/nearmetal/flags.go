@@ -87,7 +87,7 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 	noShare := flags.Bool("no-share", false, "share neither the working directory nor the file's shares")
 	var env envList
 	flags.Var(&env, "env", "a variable for the programs in the VMs, with the caller's value if none is given; repeatable")
-	strict := flags.Bool("strict", false, "refuse more vCPUs than there are CPUs, instead of warning")
+	strict := flags.Bool("strict", false, "refuse more vCPUs than there are CPUs, and VMs that differ from their plan, instead of warning")
 	completeClusterFlags(cmd)
 
 	return func() (*spec.Cluster, string, error) {

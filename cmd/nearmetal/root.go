@@ -18,6 +18,7 @@ var commands = []func() *cobra.Command{
 	newRunCommand,
 	newUpCommand,
 	newPsCommand,
+	newVerifyCommand,
 	newExecCommand,
 	newShellCommand,
 	newCpCommand,

@@ -34,6 +34,7 @@ written in the working directory is kept (see --share).`,
 	}
 	cmd.Flags().SetInterspersed(false)
 	read := addClusterFlags(cmd)
+	noVerify := addNoVerifyFlag(cmd)
 	noPrefix := cmd.Flags().Bool("no-prefix", false, "lines of output without the VM's name")
 	timeout := cmd.Flags().Duration("boot-timeout", 5*time.Minute, "the `TIME` that the VMs may take to be ready")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -52,7 +53,7 @@ written in the working directory is kept (see --share).`,
 		events, booted := bootEvents(p)
 		code, err := job.Run(job.RunOptions{
 			Cluster: cluster.Options{
-				Spec: c, Command: strings.Join(os.Args, " "), Events: events, BootTimeout: *timeout},
+				Spec: c, Command: strings.Join(os.Args, " "), Events: events, BootTimeout: *timeout, NoVerify: *noVerify},
 			Args: args, NoPrefix: *noPrefix,
 			Booted: booted,
 			Notice: func(line string) { p.Printf("%s", line) },

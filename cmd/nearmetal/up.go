@@ -25,6 +25,7 @@ output; nearmetal down ends it.`,
 		Args: noArgs,
 	}
 	read := addClusterFlags(cmd)
+	noVerify := addNoVerifyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, notice, err := read()
 		if err != nil {
@@ -42,7 +43,7 @@ output; nearmetal down ends it.`,
 		defer stop()
 		events, done := bootEvents(p)
 		name, err := cluster.Supervised(ctx, cluster.Options{
-			Spec: c, Command: strings.Join(os.Args, " "), Events: events})
+			Spec: c, Command: strings.Join(os.Args, " "), Events: events, NoVerify: *noVerify})
 		done()
 		if err != nil {
 			return err

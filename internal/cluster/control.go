@@ -18,8 +18,8 @@ import (
 // the host holds one for each VM.
 const maxClients = 4096
 
-// serve opens the control socket. Clients run programs in VMs through it, and ask for
-// the cluster's end.
+// serve opens the control socket. Clients run programs in VMs through it, have them
+// held against the plan, and ask for the cluster's end.
 func (c *Cluster) serve() error {
 	path := filepath.Join(c.dir, controlFile)
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -32,6 +32,7 @@ func (c *Cluster) serve() error {
 		c.askOne.Do(func() { close(c.asked) })
 		<-s.Gone() // the client waits for the owner's end
 	})
+	c.board.Handle("verify", c.serveVerify)
 	var clients atomic.Int32
 	go func() {
 		for {

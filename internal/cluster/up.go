@@ -216,6 +216,11 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if !o.NoVerify {
+		if err := c.verifyStart(ctx, o, p.accel); err != nil {
+			return err
+		}
+	}
 	if err := c.write(func(r *Record) { r.State = Ready }); err != nil {
 		return err
 	}
