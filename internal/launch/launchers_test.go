@@ -136,6 +136,9 @@ func testLauncher(t *testing.T, l *theLab, m mpi) {
 		"SLURM_TASKS_PER_NODE=1(x2)", "SLURM_NPROCS=2", "SLURM_NTASKS=2", "SLURM_STEP_NODELIST=n[1-2]", "SLURM_NODEID=0", "SLURM_PROCID=0",
 	}, both, "-n", "4")
 	spread("in the VM", InVM, nil, both, "-n", "4")
+	if m.name == "mpich5" {
+		spread("libfabric", OnHost, []string{"MPIR_CVAR_CH4_NETMOD=ofi"}, both, "-n", "4")
+	}
 	if m.library == OpenMPI {
 		spread("by node", OnHost, nil, map[string]int{"vm0": 1, "vm1": 1}, "--map-by", "node", "-n", "2")
 		spread("by host", OnHost, nil, map[string]int{"vm1": 2}, "--host", "vm1:2", "-n", "2")
