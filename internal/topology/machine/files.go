@@ -86,18 +86,16 @@ func (m *Machine) Files() []File {
 	for _, c := range all {
 		d := fmt.Sprintf("%s/cpu%d", dir, c.id)
 		on := slices.Contains(online, c.id)
-		if c.id > 0 {
-			w.put(d+"/online", "%d", map[bool]int{true: 1}[on])
-		}
 		if !on {
+			w.put(d+"/online", "0")
 			continue
 		}
 		core := with(func(o cpu) bool { return o.core == c.core })
 		pkg := with(func(o cpu) bool { return o.pkg == c.pkg })
-		w.set(d+"/topology/core_cpus", d+"/topology/core_cpus_list", core, n)
-		w.set(d+"/topology/package_cpus", d+"/topology/package_cpus_list", pkg, n)
+		w.put(d+"/topology/core_cpus", "%s", formatMask(core, n))
+		w.put(d+"/topology/package_cpus", "%s", formatMask(pkg, n))
 		if m.DiesPer > 1 {
-			w.set(d+"/topology/die_cpus", d+"/topology/die_cpus_list", with(func(o cpu) bool { return o.pkg == c.pkg && o.die == c.die }), n)
+			w.put(d+"/topology/die_cpus", "%s", formatMask(with(func(o cpu) bool { return o.pkg == c.pkg && o.die == c.die }), n))
 			w.put(d+"/topology/die_id", "%d", c.die)
 		}
 		w.put(d+"/topology/core_id", "%d", c.coreInPkg)
