@@ -36,7 +36,7 @@ written in the working directory is kept (see --share).`,
 	read := addClusterFlags(cmd)
 	noVerify := addNoVerifyFlag(cmd)
 	noPrefix := cmd.Flags().Bool("no-prefix", false, "lines of output without the VM's name")
-	timeout := cmd.Flags().Duration("boot-timeout", 5*time.Minute, "the `TIME` that the VMs may take to be ready")
+	timeout := addBootTimeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, notice, err := read()
 		if err != nil {
@@ -53,7 +53,7 @@ written in the working directory is kept (see --share).`,
 		events, booted := bootEvents(p)
 		code, err := job.Run(job.RunOptions{
 			Cluster: cluster.Options{
-				Spec: c, Command: strings.Join(os.Args, " "), Events: events, BootTimeout: *timeout, NoVerify: *noVerify},
+				Spec: c, Command: strings.Join(os.Args, " "), Events: events, BootTimeout: time.Duration(*timeout), NoVerify: *noVerify},
 			Args: args, NoPrefix: *noPrefix,
 			Booted: booted,
 			Notice: func(line string) { p.Printf("%s", line) },

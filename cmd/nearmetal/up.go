@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,7 @@ output; nearmetal down ends it.`,
 	}
 	read := addClusterFlags(cmd)
 	noVerify := addNoVerifyFlag(cmd)
+	timeout := addBootTimeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, notice, err := read()
 		if err != nil {
@@ -43,7 +45,7 @@ output; nearmetal down ends it.`,
 		defer stop()
 		events, done := bootEvents(p)
 		name, err := cluster.Supervised(ctx, cluster.Options{
-			Spec: c, Command: strings.Join(os.Args, " "), Events: events, NoVerify: *noVerify})
+			Spec: c, Command: strings.Join(os.Args, " "), Events: events, BootTimeout: time.Duration(*timeout), NoVerify: *noVerify})
 		done()
 		if err != nil {
 			return err

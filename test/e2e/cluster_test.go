@@ -116,6 +116,21 @@ func TestUnsetWithoutCluster(t *testing.T) {
 	}
 }
 
+// version says what VMs run on here: the same that a cluster does.
+func TestVersion(t *testing.T) {
+	c := shared(t)
+	var facts, rec struct{ Version, QEMU, Accel string }
+	if err := json.Unmarshal([]byte(nm(t, "version", "--json").want(t, 0).out), &facts); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(nm(t, "ps", c, "--json").want(t, 0).out), &rec); err != nil {
+		t.Fatal(err)
+	}
+	if facts.Version == "" || facts.QEMU == "" || rec.Accel == "" || strings.Fields(facts.Accel)[0] != rec.Accel {
+		t.Errorf("%+v, and the cluster's is %q", facts, rec.Accel)
+	}
+}
+
 // Two clusters: which one is meant has to be said; logs follow until their end; down ends
 // one, and all.
 func TestTwoClusters(t *testing.T) {

@@ -51,6 +51,11 @@ func TestRunEverywhere(t *testing.T) {
 		touch /usr/nearmetal-e2e && echo the root can be written
 		test $(hostname) = vm0 || exit 5`)
 	cmd.Env = append(cmd.Environ(), "MINE=mine", "OTHER=other", "A=mine")
+	// QEMU's options, launchers and shells have a use for each of these characters.
+	cmd.Dir = filepath.Join(cmd.Dir, "a,b c=d:e%f")
+	if err := os.Mkdir(cmd.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	write(t, cmd.Dir, "input", "words")
 	r := finish(t, cmd, "typed\n").want(t, 5, "nearmetal: vm1: exit status 5\n")
 	for i, vm := range []string{"vm0", "vm1"} {

@@ -148,6 +148,28 @@ func TestShell(t *testing.T) {
 	}
 }
 
+// The shell on the host has the terminal to itself, and nearmetal waits for it.
+func TestHostShellTerminal(t *testing.T) {
+	needs(t, "bash")
+	c := shared(t)
+	s := inTerminal(t, 24, 80, []string{"SHELL=/bin/bash", "HOME=" + t.TempDir(), "TERM=xterm"}, "shell", c, "--host")
+	if got := s.do("echo in-$NEARMETAL_CLUSTER; tty"); !strings.Contains(got, "in-shared\r\n") || !strings.Contains(got, s.tty.Name()+"\r\n") {
+		t.Errorf("%q", got)
+	}
+	s.keys("sh -c 'echo star''ted; exec sleep 1000'\r")
+	s.screen.await(t, "started\r\n")
+	s.keys("\x1a")
+	s.screen.await(t, "Stopped")
+	s.do("kill -KILL %1; wait 2>/dev/null")
+	if got := s.do("jobs"); strings.Contains(got, "Stopped") {
+		t.Errorf("%q", got)
+	}
+	s.keys("exit 5\r")
+	if code := s.end(); code != 5 {
+		t.Errorf("exit status %d", code)
+	}
+}
+
 // A shell whose input is no terminal runs what it reads.
 func TestShellScript(t *testing.T) {
 	c := shared(t)
