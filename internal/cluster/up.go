@@ -158,6 +158,9 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := c.place(p, o.Spec, notice); err != nil {
+		return err
+	}
 	var id region.ID
 	if _, err := rand.Read(id[:]); err != nil {
 		return err
@@ -243,8 +246,6 @@ func firstLine(err error) error {
 // fill makes the VMs of the plan and writes them into the record.
 func (c *Cluster) fill(p *prepared, uplink bool) {
 	c.mu.Lock()
-	c.rec.Accel = string(p.accel)
-	c.rec.Plan = p.plan
 	for i, v := range p.plan.VMs {
 		c.vms = append(c.vms, &vm{plan: v, index: i, timings: Timings{VM: v.Name}})
 		c.rec.VMs = append(c.rec.VMs, VMRecord{
