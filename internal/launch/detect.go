@@ -27,6 +27,10 @@ const (
 // told of on its own.
 var launcherName = regexp.MustCompile(`^(?:mpirun|mpiexec|orterun|prterun)(?:[.\-].*|[0-9][0-9.]*)?$`)
 
+// Named tells whether a program has a launcher's name, which is all there is to go by where
+// it cannot be run: in a VM's root that is not the host's.
+func Named(program string) bool { return launcherName.MatchString(filepath.Base(program)) }
+
 // UnknownError is a program that has a launcher's name and is none that is known.
 type UnknownError struct {
 	Program string // as it was found
