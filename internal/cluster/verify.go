@@ -67,19 +67,24 @@ func (c *Cluster) verifyStart(ctx context.Context, o Options, accel host.Accel) 
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
+	return tell(r, o.Spec.Placement.Strict, o.Events.notice)
+}
+
+// tell gives the differences of a start to notice; strict makes an error of them.
+func tell(r *verify.Report, strict bool, notice func(string)) error {
 	diff := r.Differences()
 	if len(diff) == 0 {
 		return nil
 	}
-	if o.Spec.Placement.Strict {
+	if strict {
 		return fmt.Errorf("not as planned, in %d of %d points: %s (leave out --strict to start nevertheless)", len(diff), len(r.Rows), diff[0])
 	}
 	for i, d := range diff {
 		if i == shownDifferences {
-			o.Events.notice(fmt.Sprintf("not as planned in %d more points (nearmetal verify %s lists them)", len(diff)-i, c.Name()))
+			notice(fmt.Sprintf("not as planned in %d more points (nearmetal verify %s lists them)", len(diff)-i, r.Cluster))
 			break
 		}
-		o.Events.notice("not as planned: " + d.String())
+		notice("not as planned: " + d.String())
 	}
 	return nil
 }

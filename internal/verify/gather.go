@@ -181,7 +181,7 @@ const (
 // hostAddress asks where in QEMU's address space a block is that begins at an offset in
 // the VM's memory of total bytes. QEMU names the block at an address, so that a guess
 // about the map that is wrong is seen.
-func hostAddress(ctx context.Context, q *qemu.QMP, block string, offset, total uint64) (uint64, error) {
+func hostAddress(ctx context.Context, q Monitor, block string, offset, total uint64) (uint64, error) {
 	guesses := []uint64{offset}
 	if total >= lowMemoryFrom && offset >= lowMemory {
 		guesses = []uint64{offset - lowMemory + 4<<30, offset - lowMemory + 1<<40}
@@ -255,7 +255,7 @@ func fileBytes(pid int, inode, want uint64) uint64 {
 }
 
 // devicesOf lists the devices of a type with the root port and the expander above each.
-func devicesOf(ctx context.Context, q *qemu.QMP, kind string) ([]Device, error) {
+func devicesOf(ctx context.Context, q Monitor, kind string) ([]Device, error) {
 	var devices []Device
 	for _, dir := range []string{"/machine/peripheral", "/machine/peripheral-anon"} {
 		var list []struct {
@@ -284,7 +284,7 @@ func devicesOf(ctx context.Context, q *qemu.QMP, kind string) ([]Device, error) 
 
 const maxDevices = 4096
 
-func deviceAt(ctx context.Context, q *qemu.QMP, path string) (Device, error) {
+func deviceAt(ctx context.Context, q Monitor, path string) (Device, error) {
 	d := Device{Node: -1, Bus: -1}
 	get := func(path, property string, to any) error {
 		return q.Execute(ctx, "qom-get", map[string]string{"path": path, "property": property}, to)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"sync"
 
-	"nearmetal/internal/backend/qemu"
 	"nearmetal/internal/plan"
 )
 
@@ -71,9 +70,14 @@ func (r *Report) Differences() []Row {
 // VM is a running VM to be looked at.
 type VM struct {
 	Plan plan.VM
-	PID  int       // of QEMU
-	QMP  *qemu.QMP // nil: it does not run
-	Run  Run       // nil: the guest is not asked
+	PID  int     // of QEMU
+	QMP  Monitor // nil: it does not run
+	Run  Run     // nil: the guest is not asked
+}
+
+// Monitor is QEMU's, as *qemu.QMP has it: a command that is refused gives a *qemu.QMPError.
+type Monitor interface {
+	Execute(ctx context.Context, command string, args, result any) error
 }
 
 // together bounds how many VMs are looked at at a time: it is mostly waiting.
