@@ -82,7 +82,11 @@ func (r *rows) cpus(p *plan.VM, f *Facts) {
 		r.add(equal(planned, c.CPUs), fmt.Sprintf("CPUs of vCPU %d", c.Index), text, list(c.CPUs))
 	}
 	if len(free) > 0 {
-		r.add(true, "CPUs of vCPUs "+list(free), anywhere, anywhere)
+		what := "CPUs of vCPUs "
+		if len(free) == 1 {
+			what = "CPUs of vCPU "
+		}
+		r.add(true, what+list(free), anywhere, anywhere)
 	}
 }
 

@@ -18,7 +18,7 @@ func CompareGuest(p *plan.VM, region *plan.Region, g *Guest) []Row {
 		return r.list
 	}
 	r.guestTopology(p, g.Host)
-	r.guestNodes(p, g.Host)
+	r.guestNodes(p, region, g.Host)
 	r.guestCaches(p, g.Host)
 	r.guestDevices(p, g.Host)
 	if region != nil {
@@ -80,12 +80,13 @@ func (r *rows) guestTopology(p *plan.VM, h *topology.Host) {
 // kernelShare is how much less than its memory a node may show in the guest: the kernel
 // counts out the pages that hold its descriptions of pages (1/64 of the memory) and other
 // tables by the size of memory (as much again), and on the first node itself, the initramfs,
-// the firmware's tables, and above 3 GiB the 64 MiB of its bounce buffers.
-func kernelShare(node int, bytes, all uint64) uint64 {
+// the firmware's tables, and the 64 MiB of its bounce buffers if there can be memory above
+// 4 GiB: in a VM of more than 3 GiB, or one that has an NVDIMM.
+func kernelShare(node int, bytes uint64, high bool) uint64 {
 	share := bytes/32 + 8<<20
 	if node == 0 {
 		share += 64 << 20
-		if all > 3<<30 {
+		if high {
 			share += 64 << 20
 		}
 	}
@@ -93,7 +94,8 @@ func kernelShare(node int, bytes, all uint64) uint64 {
 }
 
 // guestNodes holds the guest's nodes against the plan.
-func (r *rows) guestNodes(p *plan.VM, h *topology.Host) {
+func (r *rows) guestNodes(p *plan.VM, region *plan.Region, h *topology.Host) {
+	high := p.MemoryBytes > 3<<30 || region != nil && region.Device == "devdax"
 	nodes := p.Nodes
 	if len(nodes) == 0 {
 		nodes = []plan.Node{{VCPUs: seq(p.VCPUs), MemoryBytes: p.MemoryBytes}}
@@ -115,7 +117,7 @@ func (r *rows) guestNodes(p *plan.VM, h *topology.Host) {
 		of := fmt.Sprintf("of node %d in the guest", n.ID)
 		r.add(equal(n.VCPUs, has.CPUs), "vCPUs "+of, list(n.VCPUs), list(has.CPUs))
 		least := uint64(0)
-		if share := kernelShare(i, n.MemoryBytes, p.MemoryBytes); n.MemoryBytes > share {
+		if share := kernelShare(i, n.MemoryBytes, high); n.MemoryBytes > share {
 			least = n.MemoryBytes - share
 		}
 		r.add(has.MemoryBytes <= n.MemoryBytes && has.MemoryBytes >= least && (has.MemoryBytes > 0 || n.MemoryBytes == 0),

@@ -144,7 +144,7 @@ func TestRealQEMU(t *testing.T) {
 		"-numa", "node,nodeid=0,cpus=0-1,memdev=mem0",
 		"-object", "memory-backend-memfd,id=mem1,size=64M,share=on,prealloc=on",
 		"-numa", "node,nodeid=1,cpus=2-3,memdev=mem1",
-		"-object", "memory-backend-file,id=region,mem-path=/proc/self/fd/3,size=4M,share=on", "-device", "ivshmem-plain,memdev=region",
+		"-object", "memory-backend-file,id=region,mem-path=/proc/self/fd/3,size=4M,share=on,host-nodes=0,policy=bind,prealloc=on", "-device", "ivshmem-plain,memdev=region",
 		"-device", "pxb-pcie,id=pxb1,bus=pcie.0,bus_nr=192,numa_node=1", "-device", "pcie-root-port,id=port0,bus=pxb1,chassis=1",
 		"-device", "virtio-rng-pci,bus=port0",
 		"-device", "pcie-root-port,id=port1,bus=pcie.0,chassis=2", "-device", "virtio-rng-pci,bus=port1,id=rng1",
@@ -158,7 +158,7 @@ func TestRealQEMU(t *testing.T) {
 		Pins: [][]int{{cpu}, {cpu}, {cpu}, {cpu}}, EmulatorCPUs: []int{cpu},
 	}
 	v.Plan = p
-	region := &plan.Region{SizeBytes: 4 * mib, Backing: "shm", Device: "ivshmem", HostNode: -1}
+	region := &plan.Region{SizeBytes: 4 * mib, Backing: "shm", Device: "ivshmem", HostNode: 0}
 	threads, err := threadIDs(v.PID)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestRealQEMU(t *testing.T) {
 		t.Errorf("node 1 was allocated at the start; found %+v", m)
 	}
 	// Inode numbers are the kernel's; the size says that it is the right file.
-	if f.Region.FileBytes != 4*mib {
+	if f.Region.FileBytes != 4*mib || f.Region.OnNode[0] == 0 {
 		t.Errorf("region: %+v", f.Region)
 	}
 	var st unix.Stat_t

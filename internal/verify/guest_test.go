@@ -115,11 +115,12 @@ func TestGuestDevices(t *testing.T) {
 // The kernel takes more of the first node, and of a large VM's.
 func TestKernelShare(t *testing.T) {
 	for _, c := range []struct {
-		node       int
-		bytes, all uint64
-		mib        uint64
-	}{{0, 256 * mib, 512 * mib, 80}, {1, 256 * mib, 512 * mib, 16}, {0, 64 << 30, 128 << 30, 2184}, {1, 64 << 30, 128 << 30, 2056}} {
-		if got := kernelShare(c.node, c.bytes, c.all); got != c.mib*mib {
+		node  int
+		bytes uint64
+		high  bool
+		mib   uint64
+	}{{0, 256 * mib, false, 80}, {1, 256 * mib, false, 16}, {0, 512 * mib, true, 152}, {0, 64 << 30, true, 2184}, {1, 64 << 30, true, 2056}} {
+		if got := kernelShare(c.node, c.bytes, c.high); got != c.mib*mib {
 			t.Errorf("node %d of %s: %s, want %d MiB", c.node, topology.Bytes(c.bytes), topology.Bytes(got), c.mib)
 		}
 	}
