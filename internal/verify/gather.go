@@ -53,6 +53,8 @@ func Gather(ctx context.Context, v *VM, region *plan.Region) *Facts {
 	}
 	if len(f.Unread) == 0 {
 		f.Unread = nil
+	} else if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", v.PID)); errors.Is(err, os.ErrNotExist) {
+		f.Ended = true // meanwhile; a process that waits to be reaped has no program either
 	}
 	return f
 }

@@ -231,4 +231,15 @@ func TestRealQEMUWithoutNodes(t *testing.T) {
 	if !strings.Contains(d, "memory of node 0: planned 128 MiB, found none") {
 		t.Error(d)
 	}
+
+	// One that ends while it is looked at is told as such.
+	if err := unix.Kill(v.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for v.QMP.Execute(ctx, "query-status", nil, nil) == nil {
+	}
+	d = differing(Compare(&v.Plan, nil, Gather(ctx, v, nil), ""))
+	if d != "differs vm0: QEMU: planned runs, found has ended\n" {
+		t.Error(d)
+	}
 }
