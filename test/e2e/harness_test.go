@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"sort"
@@ -54,6 +55,14 @@ func TestMain(m *testing.M) {
 		}
 		os.Setenv("NEARMETAL_RUNTIME_DIR", runtime)
 		os.Unsetenv("NEARMETAL_CLUSTER")
+		stop := make(chan os.Signal, 1)
+		signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
+		go func() {
+			<-stop
+			endShared()
+			os.RemoveAll(top)
+			os.Exit(1)
+		}()
 		code := m.Run()
 		endShared()
 		if left := leftovers(); code == 0 && left != "" {
