@@ -120,7 +120,7 @@ func TestFaultHostileRoot(t *testing.T) {
 		return p.start("exec", "-c", "x", "--vm", vm, "--as-root", "--", program, mode)
 	}
 	con := attack("vm1", "console")
-	attack("vm3", "garbage").wantStatus(1, "vm3: the channel failed: the other side sent ")
+	attack("vm3", "frozen").wantStatus(1, "vm3: the channel failed: the other side sent ")
 	if code := attack("vm2", "flood").wait(); code != 0 && code != 1 {
 		t.Errorf("flood: status %d", code)
 	}

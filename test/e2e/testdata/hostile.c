@@ -4,6 +4,7 @@
  * agent's open port out of process 1. Modes:
  *
  *   garbage  random bytes on the channel, for ever
+ *   frozen   the same, after process 1 was stopped, which then cannot end its VM
  *   flood    well-formed frames that ask for much (streams to vm0, with long headers, and
  *            PINGs), none of whose answers is read
  *   console  text and control sequences on the console, for ever
@@ -102,6 +103,26 @@ static void put(int fd, const void *b, size_t n)
 	}
 }
 
+static void tell(const char *path, const char *word)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, word, strlen(word)) < 0)
+		die(path);
+	close(fd);
+}
+
+/* freeze stops process 1, which takes no signal that would, by a cgroup of its own. */
+static void freeze(void)
+{
+	mkdir("/run/hostile", 0700);
+	if (mount("cgroup2", "/run/hostile", "cgroup2", 0, ""))
+		die("cgroup2");
+	mkdir("/run/hostile/frozen", 0700);
+	tell("/run/hostile/frozen/cgroup.procs", "1");
+	tell("/run/hostile/frozen/cgroup.freeze", "1");
+}
+
 static void garbage(int fd)
 {
 	static uint64_t b[8192], x = 0x9e3779b97f4a7c15;
@@ -170,7 +191,9 @@ int main(int argc, char **argv)
 		fd = own_port();
 	else
 		fd = strcmp(mode, "console") ? stolen_port() : -1;
-	if (mode && !strcmp(mode, "garbage"))
+	if (mode && !strcmp(mode, "frozen"))
+		freeze();
+	if (mode && (!strcmp(mode, "garbage") || !strcmp(mode, "frozen")))
 		garbage(fd);
 	if (mode && !strcmp(mode, "flood"))
 		flood(fd, getpid() == 1 ? -1 : 300);
