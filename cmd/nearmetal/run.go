@@ -21,8 +21,8 @@ func newRunCommand() *cobra.Command {
 is the command's. If COMMAND is an MPI launcher (mpirun, mpiexec,
 mpiexec.hydra, orterun, prterun), its ranks land in the VMs, spread as it is
 asked to spread them. Any other COMMAND runs once in every VM, each line of
-output behind the name of its VM where there are several; its standard input
-goes to the first VM, and the highest status counts.
+output behind the name of its VM; its standard input goes to the first VM, and
+the highest status counts.
 
 The VMs see this host's files, read-only below an overlay in memory; what is
 written in the working directory is kept (see --share).`,

@@ -125,7 +125,11 @@ func (c *Client) Down(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The owner frees the lock last. Waiting for the lock is waiting for that.
+	owner, err := unix.PidfdOpen(c.Record.Owner, 0)
+	if err != nil {
+		owner = -1 // it has ended already
+	}
+	// The owner frees the lock when nothing of the cluster is left, and ends.
 	done := make(chan error, 1)
 	go func() {
 		f, err := lockPath(filepath.Join(base, c.Record.Name, lockFile), unix.F_OFD_SETLKW)
@@ -133,6 +137,10 @@ func (c *Client) Down(ctx context.Context) error {
 			f.Close()
 		} else if os.IsNotExist(err) {
 			err = nil
+		}
+		if owner >= 0 {
+			unix.Poll([]unix.PollFd{{Fd: int32(owner), Events: unix.POLLIN}}, 1000)
+			unix.Close(owner)
 		}
 		done <- err
 	}()

@@ -201,7 +201,7 @@ func (j *running) command(sigs <-chan os.Signal, l launch.Launcher, isLauncher b
 	if err != nil {
 		return 0, err
 	}
-	if isLauncher || len(r.VMs) == 1 {
+	if isLauncher {
 		var st guest.Status
 		st, err = session.Run(ctx, cl.VM(r.VMs[0].Name), e, j.s, sigs)
 		return ended(st, err, j.s.Err)
