@@ -190,7 +190,7 @@ func TestNothingShared(t *testing.T) {
 	}
 	cmd = run(t, "--", "sh", "-c", "pwd; echo lost >nearmetal-e2e && cat nearmetal-e2e")
 	cmd.Dir = "/tmp"
-	r = finish(t, cmd, "").want(t, 0, "/tmp\nlost\n")
+	r = finish(t, cmd, "").want(t, 0, "vm0: /tmp\nvm0: lost\n")
 	if strings.Count(r.err, "nearmetal: /tmp "+notice) != 1 {
 		t.Errorf("not said once: %q", r.err)
 	}
@@ -205,7 +205,7 @@ func TestRunOutputClosed(t *testing.T) {
 	cmd := exec.Command("sh", "-c", `"$0" run --memory 512MiB -- sh -c 'while echo y; do :; done' | head -1`, nearmetal)
 	cmd.Dir = t.TempDir()
 	out, err := cmd.Output()
-	if err != nil || string(out) != "y\n" {
+	if err != nil || string(out) != "vm0: y\n" {
 		t.Errorf("%q, %v", out, err)
 	}
 	until(t, "the end of what was run", func() bool { return len(mine(cmd.Dir)) == 0 })
