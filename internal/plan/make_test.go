@@ -114,6 +114,85 @@ func TestFloat(t *testing.T) {
 	}
 }
 
+// Guest nodes that are asked for have distances also where vCPUs float: two on
+// one host node 11, on two host nodes these nodes'.
+func TestFloatDistances(t *testing.T) {
+	for name, want := range map[string]string{"laptop": "[10 11]", "dl380g8": "[10 20]"} {
+		h := machine(t, name)
+		want := want
+		if name != "laptop" {
+			want = fmt.Sprintf("[10 %d]", h.Distance(0, 1))
+		}
+		p, err := Make(clusterOf(spec.Placement{Nodes: 2}, spec.Group{Count: 1, VCPUs: 64, Memory: 1 << 30}), []topology.Host{h}, Ledger{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := p.VMs[0].Nodes
+		if p.VMs[0].Pins != nil || len(n) != 2 || fmt.Sprint(n[0].Distances) != want || n[1].Distances[1] != 10 || n[1].Distances[0] != n[0].Distances[1] {
+			t.Errorf("%s: %+v", name, n)
+		}
+	}
+}
+
+// A die for each last-level cache, where the caches hold equal numbers of vCPUs, of
+// every VM of the group.
+func TestDies(t *testing.T) {
+	for _, c := range []struct {
+		name, machine      string
+		place              spec.Placement
+		count, vcpus       int
+		sockets, dies, l3s int
+		reason             string
+	}{
+		{"one cache", "epyc-nps4", spec.Placement{}, 1, 8, 1, 1, 1, ""},
+		{"two caches", "epyc-nps4", spec.Placement{}, 1, 16, 1, 2, 2, ""},
+		{"two sockets", "epyc-nps4", spec.Placement{}, 1, 32, 2, 2, 4, ""},
+		{"threads", "epyc-nps4", spec.Placement{SMT: "prefer"}, 1, 32, 1, 2, 2, ""},
+		{"unequal", "epyc-nps4", spec.Placement{}, 1, 12, 1, 1, 2, "do not hold equal numbers"},
+		{"unpinned", "epyc-nps4", spec.Placement{Pin: "never"}, 1, 16, 1, 1, 0, ""},
+		{"one cache for several nodes", "spr-snc4", spec.Placement{Nodes: 4}, 1, 16, 1, 1, 1, ""},
+	} {
+		p, err := Make(clusterOf(c.place, spec.Group{Count: c.count, VCPUs: c.vcpus, Memory: 4 << 30}), []topology.Host{machine(t, c.machine)}, Ledger{})
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		for _, v := range p.VMs {
+			if v.Sockets != c.sockets || v.Dies != c.dies || len(v.L3) != c.l3s || v.Sockets*v.Dies*v.Cores*v.Threads != c.vcpus {
+				t.Errorf("%s: %d sockets x %d dies x %d cores x %d threads, caches %v", c.name, v.Sockets, v.Dies, v.Cores, v.Threads, v.L3)
+			}
+			if text := strings.Join(v.Reasons, "\n"); !strings.Contains(text, c.reason) || c.reason == "" && strings.Contains(text, "cache a socket") {
+				t.Errorf("%s: reasons:\n%s", c.name, text)
+			}
+		}
+	}
+	m := &maker{groups: []group{{count: 2}, {first: 2, count: 1}}}
+	vms := []VM{{Sockets: 1, Dies: 2, Cores: 4, Threads: 1}, {Sockets: 1, Dies: 1, Cores: 8, Threads: 1}, {Sockets: 1, Dies: 2, Cores: 2, Threads: 1}}
+	m.equalDies(vms)
+	if vms[0].Dies != 1 || vms[0].Cores != 8 || len(vms[0].Reasons) != 1 || vms[1].Cores != 8 || vms[2].Dies != 2 {
+		t.Errorf("unequal VMs of a group: %+v", vms)
+	}
+}
+
+// A device is behind an expander where the guest is told of several nodes, those of
+// memory only too, and on the VM's own root where it is not.
+func TestExpand(t *testing.T) {
+	device := []spec.Device{{PF: "mlx5_0"}}
+	for nodes, expanders := range map[int]int{1: 0, 2: 1} {
+		p, err := Make(clusterOf(spec.Placement{Nodes: nodes}, spec.Group{Count: 1, VCPUs: 8, Memory: 4 << 30, Devices: device}), []topology.Host{machine(t, "epyc-nps4")}, Ledger{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := p.VMs[0]; len(v.Nodes) != nodes || len(v.Expanders) != expanders || v.Devices[0].Expander != expanders-1 {
+			t.Errorf("%d nodes: %+v, %+v", nodes, v.Devices, v.Expanders)
+		}
+	}
+	v := VM{Nodes: []Node{{ID: 0}, {ID: 1}}, Devices: []Device{{Node: 0, Expander: -1}, {Node: -1, Expander: -1}}}
+	v.expand()
+	if len(v.Expanders) != 1 || v.Devices[0].Expander != 0 || v.Devices[1].Expander != -1 {
+		t.Errorf("a memory-only node: %+v", v)
+	}
+}
+
 // Emulated VMs are not pinned unless asked.
 func TestPin(t *testing.T) {
 	for accel, want := range map[string]bool{"tcg": false, "kvm": true, "auto": false} {

@@ -56,6 +56,7 @@ func (m *maker) realise(a *attempt, s *solution, region *Region) (*Plan, error) 
 			return nil, err
 		}
 		for _, vm := range here {
+			vm.expand()
 			vm.PhysBits = physBits(vm.MemoryBytes, vm.MMIOBytes)
 		}
 		if err := m.placeRegion(r, a, here, p); err != nil {
@@ -67,10 +68,11 @@ func (m *maker) realise(a *attempt, s *solution, region *Region) (*Plan, error) 
 		m.hostWarnings(r, here)
 		if !m.pin {
 			for _, vm := range here {
-				vm.Pins, vm.EmulatorCPUs = nil, nil
+				vm.Pins, vm.EmulatorCPUs, vm.L3 = nil, nil, nil
 			}
 		}
 	}
+	m.equalDies(vms)
 	p.VMs = vms
 	if m.place.SMT == "auto" && a.threads > 1 {
 		m.notes = append(m.notes, fmt.Sprintf("vCPUs share cores, %d threads on each: there are not enough cores for one each", a.threads))
@@ -160,9 +162,10 @@ func (m *maker) build(vm *VM, r *room, ch *chosen, s *shape, g *group, pools [][
 	for _, k := range l3Order {
 		vm.L3 = append(vm.L3, l3[k])
 	}
-	vm.Threads, vm.Dies = threads, 1
+	vm.Threads = threads
 	vm.Sockets = m.sockets(r, ch, s)
-	vm.Cores = g.vcpus / vm.Sockets / threads
+	vm.Dies = m.dies(vm)
+	vm.Cores = g.vcpus / vm.Sockets / vm.Dies / threads
 	m.nodes(vm, r, order, s, g)
 	m.devices(vm, r, ch.spot, pools)
 	vm.IOMMU = maxAPIC(vm) > 254
@@ -244,6 +247,46 @@ func (m *maker) sockets(r *room, ch *chosen, s *shape) int {
 		return s.guestNodes
 	}
 	return len(per)
+}
+
+// dies gives how many a socket of the guest has: one for each last-level cache under
+// it, for QEMU shows each die with one such cache. Dies are equal in size, so where
+// the caches hold unequal numbers of vCPUs, or not whole cores, there is one.
+func (m *maker) dies(vm *VM) int {
+	if !m.pin || len(vm.L3) <= vm.Sockets {
+		return 1
+	}
+	per := vm.VCPUs / len(vm.L3)
+	ok := len(vm.L3)%vm.Sockets == 0 && per%vm.Threads == 0
+	for i, g := range vm.L3 {
+		ok = ok && len(g) == per && g[0] == i*per && g[per-1] == g[0]+per-1
+	}
+	if !ok {
+		vm.reason("the guest sees one last-level cache a socket: the %d under its vCPUs do not hold equal numbers of them, or lie over two sockets", len(vm.L3))
+		return 1
+	}
+	return len(vm.L3) / vm.Sockets
+}
+
+// equalDies keeps the VMs of a group alike: where they got different numbers of
+// dies, all have one a socket.
+func (m *maker) equalDies(vms []VM) {
+	for _, g := range m.groups {
+		list := vms[g.first : g.first+g.count]
+		same := true
+		for i := range list {
+			same = same && list[i].Dies == list[0].Dies
+		}
+		for i := range list {
+			vm := &list[i]
+			if same || vm.Dies == 1 {
+				continue
+			}
+			vm.reason("the guest sees one last-level cache a socket, not %d: other VMs of its group lie otherwise over caches, and equal VMs get equal shapes", vm.Dies)
+			vm.Cores, vm.Dies = vm.Cores*vm.Dies, 1
+			vm.IOMMU = maxAPIC(vm) > 254
+		}
+	}
 }
 
 // nodes describes the guest's NUMA nodes.
@@ -359,14 +402,16 @@ func (m *maker) devices(vm *VM, r *room, sp *spot, pools [][]string) {
 		}
 		vm.Devices = append(vm.Devices, d)
 	}
-	if len(vm.Devices) == 0 {
-		return
-	}
 	vm.MMIOBytes = mmioWindow(bars)
+}
+
+// expand puts the devices behind expander bridges on their nodes, once the VM's
+// nodes are known, those of memory only too.
+func (vm *VM) expand() {
 	if len(vm.Nodes) < 2 {
 		return // one node: the root complex itself is on it
 	}
-	at := map[int]int{}
+	at := map[int]int{} // node → place in Expanders
 	for i := range vm.Devices {
 		d := &vm.Devices[i]
 		if d.Node < 0 {

@@ -86,7 +86,7 @@ func pagesOrShm(r *Region) string {
 func (v *VM) text(b *strings.Builder, explain bool) {
 	shape := fmt.Sprintf("%d %s x %d %s", v.Sockets, plural(v.Sockets, "socket", "sockets"), v.Cores, plural(v.Cores, "core", "cores"))
 	if v.Dies > 1 {
-		shape = fmt.Sprintf("%d sockets x %d dies x %d cores", v.Sockets, v.Dies, v.Cores)
+		shape = fmt.Sprintf("%d %s x %d dies x %d %s", v.Sockets, plural(v.Sockets, "socket", "sockets"), v.Dies, v.Cores, plural(v.Cores, "core", "cores"))
 	}
 	if v.Threads > 1 {
 		shape += fmt.Sprintf(" x %d threads", v.Threads)
