@@ -317,6 +317,28 @@ func TestBootNodes(t *testing.T) {
 	}
 }
 
+// TestBootDies has the VM's kernel say which vCPUs share a die and a last-level cache: each die has one.
+func TestBootDies(t *testing.T) {
+	r := newRig(t)
+	if !showsDies(r.set.Accel, firmware(onePlan(), r.set, r.caps)) {
+		needs(t, errors.New("no dies are shown without qboot, or with a kernel that has no PVH entry"))
+	}
+	vm := onePlan()
+	vm.VCPUs, vm.Dies, vm.Cores = 4, 2, 2
+	v, _ := r.start(vm, Files{}, Options{})
+	await(t, v, "TEST up")
+	for i := 0; i < vm.VCPUs; i++ {
+		got := fmt.Sprintf("package %s die %s l3 %s", line(v, fmt.Sprintf("package cpu%d", i)), line(v, fmt.Sprintf("die cpu%d", i)), line(v, fmt.Sprintf("l3 cpu%d", i)))
+		want := "package 0 die 0 l3 0-1"
+		if i >= 2 {
+			want = "package 0 die 1 l3 2-3"
+		}
+		if got != want {
+			t.Errorf("vCPU %d: %s, want %s", i, got, want)
+		}
+	}
+}
+
 // TestBootDevdax shows the region as an NVDIMM: the VM's kernel finds a namespace of it.
 func TestBootDevdax(t *testing.T) {
 	r := rigOf(t, testImage(t, true))

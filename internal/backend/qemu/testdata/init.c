@@ -66,6 +66,19 @@ static void show_dir(const char *mark, const char *path, const char *name)
 		}
 }
 
+/* show_cpus prints one file of each CPU, with the mark and the CPU's number. */
+static void show_cpus(const char *mark, const char *name)
+{
+	char file[256], what[64];
+
+	for (int i = 0; i < 64; i++) {
+		snprintf(file, sizeof(file), "/sys/devices/system/cpu/cpu%d/%s", i, name);
+		snprintf(what, sizeof(what), "%s cpu%d", mark, i);
+		if (access(file, F_OK) == 0)
+			show(what, file);
+	}
+}
+
 int main(void)
 {
 	char c;
@@ -79,6 +92,9 @@ int main(void)
 	show("config", "/nearmetal/config");
 	show("online", "/sys/devices/system/node/online");
 	show("distance", "/sys/devices/system/node/node0/distance");
+	show_cpus("package", "topology/physical_package_id");
+	show_cpus("die", "topology/die_id");
+	show_cpus("l3", "cache/index3/shared_cpu_list");
 	show("cmdline", "/proc/cmdline");
 	show_dir("mac", "/sys/class/net", "address");
 	show_dir("mtu", "/sys/class/net", "mtu");
