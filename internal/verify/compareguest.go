@@ -74,7 +74,12 @@ func (r *rows) guestTopology(p *plan.VM, h *topology.Host) {
 			}
 		}
 	}
-	r.add(ok, "topology in the guest", planned, found)
+	const what = "topology in the guest"
+	if !ok && p.Dies > 1 && found == shape(p.Sockets, 1, p.Dies*p.Cores, p.Threads) {
+		r.note(what, planned, found+": this QEMU or the guest's kernel does not show dies")
+		return
+	}
+	r.add(ok, what, planned, found)
 }
 
 // kernelShare is how much less than its memory a node may show in the guest: the kernel
@@ -168,6 +173,10 @@ func (r *rows) guestCaches(p *plan.VM, h *topology.Host) {
 		}
 	}
 	const what = "last-level caches in the guest"
+	why := "this QEMU or the guest's kernel does not show dies"
+	if p.Dies == 1 {
+		why = "QEMU shows one a die, and equal dies only"
+	}
 	planned, text := groupText(p.L3), groupText(found)
 	if len(found) == 0 {
 		r.note(what, planned, "the guest is told of none")
@@ -182,7 +191,7 @@ func (r *rows) guestCaches(p *plan.VM, h *topology.Host) {
 	for _, g := range found {
 		for _, v := range g {
 			if cache[v] != cache[g[0]] {
-				r.note(what, planned, text+": this QEMU cannot show them as they are")
+				r.note(what, planned, text+": "+why)
 				return
 			}
 		}

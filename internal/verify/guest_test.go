@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,36 @@ func TestGuestDiffers(t *testing.T) {
 		g := AskGuest(context.Background(), "vm0", says(strings.Replace(text, c.from, c.to, 1), nil))
 		if d := differing(CompareGuest(p, region, g)); !strings.Contains(d, "differs vm0: "+c.want) {
 			t.Errorf("%s: %q is missing in\n%s%s", c.name, c.want, d, g.Error)
+		}
+	}
+}
+
+// A guest that sees the planned dies, and one that is shown none: a note.
+func TestGuestDies(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		replaced []string // in the answer
+		dies     Status
+		caches   Status
+	}{
+		{"shown", nil, OK, OK},
+		{"not shown", []string{"cpu1/topology/die_id 1", "cpu1/topology/die_id 0"}, Note, Note},
+		{"otherwise", []string{"0\n1\n0\n1\n", "0-1\n0-1\n0\n1\n"}, Differs, OK},
+	} {
+		p, region := twoNodes()
+		p.Sockets, p.Dies, p.L3 = 1, 2, [][]int{{0}, {1}}
+		text := strings.Replace(answer(t), "cpu1/topology/physical_package_id 1", "cpu1/topology/physical_package_id 0", 1)
+		text = strings.NewReplacer(c.replaced...).Replace(text)
+		g := AskGuest(context.Background(), "vm0", says(text, nil))
+		if c.caches == Note {
+			g.Host.CPUs[1].L3 = g.Host.CPUs[0].L3 // both on one cache
+		}
+		rows := CompareGuest(p, region, g)
+		for what, want := range map[string]Status{"topology in the guest": c.dies, "last-level caches in the guest": c.caches} {
+			k := slices.IndexFunc(rows, func(r Row) bool { return r.What == what })
+			if k < 0 || rows[k].Status != want {
+				t.Errorf("%s: %s: want %s in\n%s", c.name, what, want, table(rows))
+			}
 		}
 	}
 }
