@@ -103,6 +103,32 @@ func interruptible() (context.Context, func()) {
 	return ctx, func() { signal.Stop(c); cancel(nil) }
 }
 
+// addBootFlags adds the flags of a command that boots a cluster. The function that it gives
+// reads them, tells on p what the user should know, removes what dead clusters left, and
+// gives the options of the start, which is shown on p until booted is called.
+func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Options, booted func(), err error) {
+	read := addClusterFlags(cmd)
+	noVerify := addNoVerifyFlag(cmd)
+	timeout := addBootTimeoutFlag(cmd)
+	return func(p *terminal.Progress) (o cluster.Options, booted func(), err error) {
+		c, notice, err := read()
+		if err != nil {
+			return o, nil, err
+		}
+		if notice != "" {
+			p.Printf("%s", notice)
+		}
+		if err := sweep(p); err != nil {
+			return o, nil, err
+		}
+		events, booted := bootEvents(p)
+		return cluster.Options{
+			Spec: c, Command: strings.Join(os.Args, " "), Events: events,
+			BootTimeout: time.Duration(*timeout), NoVerify: *noVerify,
+		}, booted, nil
+	}
+}
+
 // sweep removes what dead clusters left, and says so.
 func sweep(p *terminal.Progress) error {
 	lines, err := cluster.Sweep()
