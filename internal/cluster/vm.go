@@ -133,8 +133,10 @@ func (c *Cluster) await(ctx context.Context, v *vm) error {
 		v.timings.Phases = append(v.timings.Phases, PhaseAt{ph.Name, ph.At})
 	}
 	if err := c.putHostfiles(ctx, a); err != nil {
+		// The verdict first: closing the channel is what the agent powers off at.
+		err = v.unready(ctx, fmt.Errorf("%s: %w", v.plan.Name, err))
 		a.Close()
-		return fmt.Errorf("%s: %w", v.plan.Name, err)
+		return err
 	}
 	v.agent = a
 	go v.follow(a)
