@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"nearmetal/internal/plan"
@@ -43,9 +44,27 @@ type VMRecord struct {
 	VCPUs       int    `json:"vcpus"`
 	MemoryBytes uint64 `json:"memoryBytes"`
 	IP          string `json:"ip,omitempty"`
-	PID         int    `json:"pid,omitempty"` // of QEMU
+	Subnet      string `json:"subnet,omitempty"` // of IP
+	Uplink      bool   `json:"uplink,omitempty"` // it reaches the host
+	PID         int    `json:"pid,omitempty"`    // of QEMU
 	State       State  `json:"state"`
 	ReadyNs     int64  `json:"readyNs,omitempty"` // from QEMU's start to ready, ns
+}
+
+// FindVM gives the name of the VM that a user named, or of the first where name is "".
+func (r *Record) FindVM(name string) (string, error) {
+	var names []string
+	for _, v := range r.VMs {
+		if v.Name == name || name == "" {
+			return v.Name, nil
+		}
+		names = append(names, v.Name)
+	}
+	const shown = 8
+	if len(names) > shown {
+		names = append(names[:shown], "…")
+	}
+	return "", fmt.Errorf("cluster %s has no VM %q: it has %s", r.Name, name, strings.Join(names, ", "))
 }
 
 // write puts the record into dir, whole or not at all.
@@ -93,7 +112,7 @@ func List() ([]Record, error) {
 	}
 	var list []Record
 	for _, e := range entries {
-		if CheckName(e.Name()) != nil || !e.IsDir() {
+		if spec.CheckName(e.Name()) != nil || !e.IsDir() {
 			continue
 		}
 		dir := filepath.Join(base, e.Name())
@@ -119,7 +138,7 @@ func Find(name string) (*Record, error) {
 		name = os.Getenv("NEARMETAL_CLUSTER")
 	}
 	if name != "" {
-		if err := CheckName(name); err != nil {
+		if err := spec.CheckName(name); err != nil {
 			return nil, err
 		}
 	}

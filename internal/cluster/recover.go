@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/journal"
+	"nearmetal/internal/spec"
 )
 
 // Sweep removes what clusters without an owner left: it undoes their journals and
@@ -29,7 +30,7 @@ func Sweep() (lines []string, err error) {
 	}
 	var errs []error
 	for _, e := range entries {
-		if CheckName(e.Name()) != nil || !e.IsDir() {
+		if spec.CheckName(e.Name()) != nil || !e.IsDir() {
 			continue
 		}
 		line, err := sweepOne(filepath.Join(base, e.Name()), e.Name())

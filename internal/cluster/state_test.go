@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nearmetal/internal/journal"
+	"nearmetal/internal/spec"
 )
 
 func base(t *testing.T) string {
@@ -88,12 +89,12 @@ func TestSweep(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for _, bad := range []string{"", "..", "a/b", "-a", "ä", "a b", strings.Repeat("a", 41)} {
-		if CheckName(bad) == nil {
+		if spec.CheckName(bad) == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}
 	for range 100 {
-		if n := makeName(); CheckName(n) != nil {
+		if n := makeName(); spec.CheckName(n) != nil {
 			t.Errorf("made-up name %q is bad", n)
 		}
 	}

@@ -305,6 +305,8 @@ func (p *port) send() {
 		p.mu.Lock()
 		if err != nil {
 			p.endLocked(err)
+		}
+		if p.err != nil {
 			return
 		}
 		p.head = (p.head + len(b)) % len(p.queue)

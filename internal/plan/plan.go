@@ -5,11 +5,13 @@ package plan
 
 // Plan is where and how the VMs of one cluster run.
 type Plan struct {
-	Version int      `json:"version" yaml:"version"`
-	Cluster string   `json:"cluster" yaml:"cluster"`
-	VMs     []VM     `json:"vms" yaml:"vms"`
-	Region  *Region  `json:"region,omitempty" yaml:"region,omitempty"` // nil: no region
-	Reasons []string `json:"reasons,omitempty" yaml:"reasons,omitempty"`
+	Version int     `json:"version" yaml:"version"`
+	Cluster string  `json:"cluster" yaml:"cluster"`
+	VMs     []VM    `json:"vms" yaml:"vms"`
+	Region  *Region `json:"region,omitempty" yaml:"region,omitempty"` // nil: no region
+	// Reserved are the CPUs kept for the hosts (placement.reserve).
+	Reserved []Reserved `json:"reserved,omitempty" yaml:"reserved,omitempty"`
+	Reasons  []string   `json:"reasons,omitempty" yaml:"reasons,omitempty"`
 	// Warnings are what the user should know before the VMs start, one line each.
 	Warnings []string `json:"warnings,omitempty" yaml:"warnings,omitempty"`
 }
@@ -32,6 +34,31 @@ type VM struct {
 	// EmulatorCPUs are the host CPUs of QEMU's other threads; empty: anywhere.
 	EmulatorCPUs []int    `json:"emulatorCPUs,omitempty" yaml:"emulatorCPUs,omitempty"`
 	Devices      []Device `json:"devices,omitempty" yaml:"devices,omitempty"`
+	// L3 are the sets of vCPUs whose host CPUs share a last-level cache; empty: not known.
+	L3 [][]int `json:"l3,omitempty" yaml:"l3,omitempty"`
+	// Expanders are the PCIe expander bridges (pxb-pcie) that put devices on guest nodes.
+	Expanders []Expander `json:"expanders,omitempty" yaml:"expanders,omitempty"`
+	// MMIOBytes is the window for the 64-bit BARs of the devices; 0: the default.
+	MMIOBytes uint64 `json:"mmioBytes,omitempty" yaml:"mmioBytes,omitempty"`
+	// PhysBits is the width of physical addresses that memory and MMIO need, or 0: the default is enough.
+	PhysBits int `json:"physBits,omitempty" yaml:"physBits,omitempty"`
+	// IOMMU says that the VM needs a virtual IOMMU with interrupt remapping: x2APIC IDs above 255.
+	IOMMU bool `json:"iommu,omitempty" yaml:"iommu,omitempty"`
+	// Reasons say why it is so, and what was turned down, one sentence each.
+	Reasons []string `json:"reasons,omitempty" yaml:"reasons,omitempty"`
+}
+
+// Reserved are CPUs of a host that no VM gets.
+type Reserved struct {
+	Host string `json:"host" yaml:"host"`
+	CPUs []int  `json:"cpus" yaml:"cpus"`
+}
+
+// Expander is a PCIe expander bridge of a VM with the root ports below it.
+type Expander struct {
+	Node  int `json:"node" yaml:"node"`   // guest node
+	Bus   int `json:"bus" yaml:"bus"`     // its bus number
+	Ports int `json:"ports" yaml:"ports"` // root ports, one for each device
 }
 
 // Node is a NUMA node of a guest.
@@ -40,7 +67,8 @@ type Node struct {
 	VCPUs       []int  `json:"vcpus" yaml:"vcpus"`
 	MemoryBytes uint64 `json:"memoryBytes" yaml:"memoryBytes"`
 	PageBytes   uint64 `json:"pageBytes,omitempty" yaml:"pageBytes,omitempty"` // 0: ordinary pages
-	HostNodes   []int  `json:"hostNodes,omitempty" yaml:"hostNodes,omitempty"` // empty: any
+	// HostNodes its memory is bound to, interleaved if they are several; empty: any.
+	HostNodes []int `json:"hostNodes,omitempty" yaml:"hostNodes,omitempty"`
 	// Distances to the guest's nodes in the order of VM.Nodes (ACPI SLIT, 10 is local); empty: QEMU's defaults.
 	Distances []int `json:"distances,omitempty" yaml:"distances,omitempty"`
 }
@@ -50,6 +78,11 @@ type Device struct {
 	Kind    string `json:"kind" yaml:"kind"`       // "vfio"
 	Address string `json:"address" yaml:"address"` // 0000:41:10.0
 	Node    int    `json:"node" yaml:"node"`       // guest node it is shown on, -1: none
+	// Expander is its place in VM.Expanders; -1: on the VM's own root.
+	Expander int    `json:"expander" yaml:"expander"`
+	HostNode int    `json:"hostNode" yaml:"hostNode"`         // that it is attached to, -1: not known
+	PF       string `json:"pf,omitempty" yaml:"pf,omitempty"` // whose virtual function it is
+	Name     string `json:"name,omitempty" yaml:"name,omitempty"`
 }
 
 // Region is the memory shared by the VMs of one host.
@@ -57,5 +90,15 @@ type Region struct {
 	SizeBytes uint64 `json:"sizeBytes" yaml:"sizeBytes"`
 	Backing   string `json:"backing" yaml:"backing"`   // "shm" or "hugetlb"
 	Device    string `json:"device" yaml:"device"`     // "ivshmem" or "devdax"
-	HostNode  int    `json:"hostNode" yaml:"hostNode"` // node its memory is on, -1: any
+	HostNode  int    `json:"hostNode" yaml:"hostNode"` // node its memory is on (of the first host), -1: any
+	// PageBytes of its memory; 0: ordinary pages.
+	PageBytes uint64 `json:"pageBytes,omitempty" yaml:"pageBytes,omitempty"`
+	// Hosts are the nodes host by host, where there are several hosts.
+	Hosts []RegionHost `json:"hosts,omitempty" yaml:"hosts,omitempty"`
+}
+
+// RegionHost is where the region is on one host.
+type RegionHost struct {
+	Host     string `json:"host" yaml:"host"`
+	HostNode int    `json:"hostNode" yaml:"hostNode"`
 }

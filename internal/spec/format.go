@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// formats are the rules that a text field's `format` tag names. Each takes a
-// text that is not empty and gives what is wrong with it, or "".
+// formats are the rules that a field's `format` tag names. Each takes the text of
+// a value, which is not empty, and gives what is wrong with it, or "".
 var formats = map[string]func(string) string{
 	"cluster-name": clusterName,
 	"host-name":    hostName,
@@ -20,6 +20,7 @@ var formats = map[string]func(string) string{
 	"interface":    interfaceName,
 	"pci-address":  pciAddress,
 	"device-name":  deviceName,
+	"power-of-two": powerOfTwo,
 }
 
 var (
@@ -134,6 +135,22 @@ func deviceName(s string) string {
 		return quote(s) + " is not a device's name, such as mlx5_0, ens1f0 or 0000:41:00.0"
 	}
 	return ""
+}
+
+// powerOfTwo checks a size that is none or a PCI BAR's.
+func powerOfTwo(s string) string {
+	size, err := ParseSize(s)
+	if err != nil {
+		return err.Error()
+	}
+	if size == 0 || size >= MiB && size&(size-1) == 0 {
+		return ""
+	}
+	power := MiB
+	for power < size && power < TiB {
+		power *= 2
+	}
+	return size.String() + " is not a power of two of at least 1MiB: write " + power.String() + ", or 0 for none"
 }
 
 // hasControl tells whether s has a character that would end a line, or a word of a

@@ -1,9 +1,20 @@
 package spec
 
-import "strconv"
+import (
+	"errors"
+	"strconv"
+)
 
 // MaxVMs is the largest number of VMs in a cluster.
 const MaxVMs = 1024
+
+// CheckName says what is wrong with the name of a cluster.
+func CheckName(name string) error {
+	if message := clusterName(name); message != "" {
+		return errors.New(message)
+	}
+	return nil
+}
 
 // VMNames gives the names of a cluster's VMs in their order: group by group, each
 // name its group's with a number from 0, also in a group of one, so that a name

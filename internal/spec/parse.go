@@ -1,8 +1,6 @@
 package spec
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,11 +25,17 @@ func Load(path string) (*Cluster, error) {
 		return nil, fmt.Errorf("cannot read the cluster file: %w", err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	return Read(path, f)
+}
+
+// Read is Load for a file that is open: name stands for it in errors. It reads no
+// more than 1 MiB.
+func Read(name string, r io.Reader) (*Cluster, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the cluster file: %w", err)
 	}
-	return Parse(path, data)
+	return Parse(name, data)
 }
 
 // Parse reads a cluster file's text, where name stands for it in errors, and
@@ -87,40 +91,26 @@ func (r *reader) placeOf(key string) place {
 }
 
 // document gives the one YAML document in data, nil if it is empty or wrong.
-func (r *reader) document(data []byte) (root *yaml.Node) {
+func (r *reader) document(data []byte) *yaml.Node {
 	if len(data) > maxFile {
 		r.problems.add(Problem{File: r.file, Message: "is larger than 1MiB, which no cluster file needs to be"})
 		return nil
 	}
-	feed := &byteFeed{data: data}
-	// The library has panicked on malformed text before; that must not end the program.
-	defer func() {
-		if recover() != nil {
-			root = nil
-			r.syntax(feed, errors.New("not YAML"))
-		}
-	}()
-	decoder := yaml.NewDecoder(feed)
-	var first, second yaml.Node
-	switch err := decoder.Decode(&first); {
-	case err == io.EOF:
-		return nil
+	first, second, err := documents(data)
+	switch {
 	case err != nil:
-		r.syntax(feed, err)
+		r.syntax(data, err)
 		return nil
-	}
-	switch err := decoder.Decode(&second); {
-	case err == nil:
-		r.fail(&second, "", "a second document begins here: a cluster file has one")
+	case first == nil:
 		return nil
-	case err != io.EOF:
-		r.syntax(feed, err)
+	case second != nil:
+		r.fail(second, "", "a second document begins here: a cluster file has one")
 		return nil
 	}
 	if len(first.Content) != 1 {
 		return nil
 	}
-	root = first.Content[0]
+	root := first.Content[0]
 	if root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" && root.Value == "" {
 		return nil // comments only
 	}
@@ -192,6 +182,7 @@ func mismatch(n *yaml.Node, t *Type, key string) string {
 
 func (r *reader) object(n *yaml.Node, t *Type, v reflect.Value, key string) {
 	seen := map[string]int{}
+	told := false // which keys there are
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, value := n.Content[i], n.Content[i+1]
 		name, ok := r.key(k, key, seen)
@@ -200,7 +191,8 @@ func (r *reader) object(n *yaml.Node, t *Type, v reflect.Value, key string) {
 		}
 		f := t.field(name)
 		if f == nil {
-			r.fail(k, key, "%s", unknownKey(name, t))
+			r.fail(k, key, "%s", unknownKey(name, t, !told))
+			told = true
 			continue
 		}
 		r.value(value, f.Type, f, v.Field(f.index), join(key, name))
@@ -266,8 +258,8 @@ func (r *reader) key(k *yaml.Node, parent string, seen map[string]int) (string, 
 }
 
 // unknownKey says that name is no key of the object t, and what was meant:
-// another key of it, or a key of another object.
-func unknownKey(name string, t *Type) string {
+// another key of it, or a key of another object; or, if list is set, which keys there are.
+func unknownKey(name string, t *Type, list bool) string {
 	message := "unknown key " + clip(name)
 	if near := Nearest(name, t.keys()); near != "" {
 		return message + ": did you mean " + near + "?"
@@ -278,7 +270,10 @@ func unknownKey(name string, t *Type) string {
 		}
 		return message + " here: it belongs to " + home
 	}
-	return message + ": the keys here are " + strings.Join(t.keys(), ", ")
+	if list {
+		message += ": the keys here are " + strings.Join(t.keys(), ", ")
+	}
+	return message
 }
 
 // homeOf finds the object that has a key of that name; at is the path of t.
@@ -312,36 +307,4 @@ func clip(s string) string {
 		return s
 	}
 	return quote(s)
-}
-
-// byteFeed gives the YAML library one byte at a time, so that after an error it is
-// known how far the library had come.
-type byteFeed struct {
-	data []byte
-	next int
-}
-
-func (f *byteFeed) Read(p []byte) (int, error) {
-	if f.next == len(f.data) {
-		return 0, io.EOF
-	}
-	if len(p) == 0 {
-		return 0, nil
-	}
-	p[0] = f.data[f.next]
-	f.next++
-	return 1, nil
-}
-
-// syntax tells a mistake in the YAML itself.
-func (r *reader) syntax(feed *byteFeed, err error) {
-	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 0
-	if n, _ := fmt.Sscanf(message, "line %d:", &line); n == 1 {
-		_, message, _ = strings.Cut(message, ": ")
-	}
-	// A parser's error names the line where the structure around the mistake began
-	// (and counts it from 0); how far the text was read tells the line of the mistake.
-	line = 1 + bytes.Count(feed.data[:feed.next], []byte("\n"))
-	r.problems.add(Problem{File: r.file, Line: line, Column: 1, Message: "not YAML: " + message})
 }

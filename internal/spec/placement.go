@@ -2,6 +2,30 @@ package spec
 
 // Placement is how VMs are put onto the host.
 type Placement struct {
-	// Strict refuses a cluster with more vCPUs than there are CPUs, instead of a warning.
+	// Strict refuses a cluster whose VMs cannot each have CPUs of their own, instead of a warning.
 	Strict bool `yaml:"strict" json:"strict" default:"false"`
+	// Policy: `consolidate` puts VMs on as few NUMA nodes as can be, `spread` on as many, `auto` each VM on as few nodes as can be and different VMs on different nodes.
+	Policy string `yaml:"policy" json:"policy" default:"auto" enum:"auto,consolidate,spread"`
+	// Hint says what the program is bound by, for `policy: auto`: memory `bandwidth` spreads over nodes, `latency` between its ranks consolidates, `cache` spreads over last-level caches.
+	Hint string `yaml:"hint" json:"hint" enum:",bandwidth,latency,cache"`
+	// SMT: `isolate` gives each vCPU a core and leaves the core's other threads idle, `prefer` puts vCPUs on all threads of a core, `require` refuses hosts without SMT, `auto` isolates where there are cores enough and else prefers.
+	SMT string `yaml:"smt" json:"smt" default:"auto" enum:"auto,isolate,prefer,require"`
+	// Pin vCPUs to CPUs: `auto` does unless instructions are emulated (`accel: tcg`).
+	Pin string `yaml:"pin" json:"pin" default:"auto" enum:"auto,always,never"`
+	// Reserve keeps this many cores of each host for the host and QEMU's own threads, in turn from its nodes.
+	Reserve int `yaml:"reserve" json:"reserve" default:"0" min:"0" max:"4096"`
+	// Pages is the size of the host's pages under the VMs' memory: `auto` takes the largest huge pages that all of the VMs can have, `huge` demands huge pages of any size.
+	Pages string `yaml:"pages" json:"pages" default:"auto" enum:"auto,huge,1GiB,512MiB,2MiB,ordinary"`
+	// Nodes is the number of NUMA nodes of each VM. 0: one if the VM fits a node of the host, else the fewest equal ones.
+	Nodes int `yaml:"nodes" json:"nodes" default:"0" min:"0" max:"128"`
+	// HostNodes are the host's NUMA nodes that VMs may be put on, by number. Unset: all.
+	HostNodes []int `yaml:"hostNodes" json:"hostNodes" min:"0" max:"1023"`
+	// MemoryNodes are host nodes without CPUs (HBM, CXL) of which VMs get `memoryNodeSize`, as NUMA nodes without vCPUs.
+	MemoryNodes []int `yaml:"memoryNodes" json:"memoryNodes" min:"0" max:"1023"`
+	// MemoryNodeSize is what each VM gets of the memory nodes, beside its memory.
+	MemoryNodeSize Size `yaml:"memoryNodeSize" json:"memoryNodeSize"`
+	// Hosts are descriptions of the hosts to plan for: folders with captured sysfs, archives of `nearmetal topology gather`, hwloc's XML. Unset: this host.
+	Hosts []string `yaml:"hosts" json:"hosts"`
+	// HostPolicy over several hosts: `pack` uses as few as can be, `spread` gives all about as many VMs.
+	HostPolicy string `yaml:"hostPolicy" json:"hostPolicy" default:"pack" enum:"pack,spread"`
 }

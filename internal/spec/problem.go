@@ -45,8 +45,11 @@ type Problems struct {
 	More int // mistakes beyond those in List
 }
 
-// Error gives one line for each problem.
-func (p *Problems) Error() string {
+// Error gives Lines as one text.
+func (p *Problems) Error() string { return strings.Join(p.Lines(), "\n") }
+
+// Lines gives one line for each problem.
+func (p *Problems) Lines() []string {
 	lines := make([]string, 0, len(p.List)+1)
 	for _, problem := range p.List {
 		lines = append(lines, problem.Error())
@@ -54,7 +57,7 @@ func (p *Problems) Error() string {
 	if p.More > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", p.More))
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 func (p *Problems) add(problem Problem) {

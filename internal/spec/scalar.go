@@ -124,12 +124,14 @@ func (f *Field) check(t *Type, v reflect.Value) string {
 		if f.Required && s == "" {
 			return "is empty"
 		}
-		// The names of a map are what its format is about, not the values.
-		if f.Format != "" && s != "" && f.Type.Kind != Map {
-			return formats[f.Format](s)
-		}
 	case Int, Float, Bytes:
-		return f.checkRange(t, v)
+		if message := f.checkRange(t, v); message != "" {
+			return message
+		}
+	}
+	// The names of a map are what its format is about, not the values.
+	if s := text(v, t); f.Format != "" && s != "" && f.Type.Kind != Map {
+		return formats[f.Format](s)
 	}
 	return ""
 }

@@ -155,3 +155,25 @@ func fieldOf(f reflect.StructField) *Field {
 	}
 	return field
 }
+
+// FieldAt gives the field at a key's path, such as region.size or vms[].memory,
+// or nil.
+func FieldAt(key string) *Field {
+	t, f := Schema(), (*Field)(nil)
+	for _, part := range strings.Split(key, ".") {
+		name, list := strings.CutSuffix(part, "[]")
+		if t.Kind != Object {
+			return nil
+		}
+		if f = t.field(name); f == nil {
+			return nil
+		}
+		if t = f.Type; list {
+			if t.Kind != List {
+				return nil
+			}
+			t = t.Elem
+		}
+	}
+	return f
+}

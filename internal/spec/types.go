@@ -33,7 +33,7 @@ type Cluster struct {
 	Region Region `yaml:"region" json:"region"`
 	// Launcher is where an MPI launcher itself runs: on the host, or in the first VM. `auto`: on the host with `root: host`, else in the first VM.
 	Launcher string `yaml:"launcher" json:"launcher" default:"auto" enum:"auto,host,vm"`
-	// Env is set for every command in the guests.
+	// Env holds variables for every command in the guests.
 	Env map[string]string `yaml:"env" json:"env" format:"variable"`
 	// Placement is how VMs are put onto the host's CPUs, memory and devices.
 	Placement Placement `yaml:"placement" json:"placement"`
@@ -43,7 +43,7 @@ type Cluster struct {
 type Group struct {
 	// Name of the VMs: `vm` with count 2 gives vm0 and vm1.
 	Name string `yaml:"name" json:"name" default:"vm" format:"host-name"`
-	// Count of VMs in the group, 1 to 1024.
+	// Count of VMs in the group.
 	Count int `yaml:"count" json:"count" default:"1" min:"1" max:"1024"`
 	// VCPUs of each VM. 0: the host's cores shared out among the VMs, at least 1.
 	VCPUs int `yaml:"vcpus" json:"vcpus" default:"0" min:"0" max:"4096"`
@@ -71,7 +71,7 @@ type Network struct {
 	Bridge string `yaml:"bridge" json:"bridge" format:"interface"`
 	// Subnet of the VMs (CIDR, /8 to /28): vm0 has its address number 1.
 	Subnet string `yaml:"subnet" json:"subnet" default:"10.77.0.0/16" format:"cidr"`
-	// MTU in bytes, 1280 to 65521.
+	// MTU of the network in bytes.
 	MTU int `yaml:"mtu" json:"mtu" default:"65521" min:"1280" max:"65521"`
 	// Uplink lets the guests open connections to the host and beyond, as the user (QEMU's user network): an MPI launcher on the host needs it.
 	Uplink string `yaml:"uplink" json:"uplink" default:"auto" enum:"auto,user,none"`
@@ -80,7 +80,7 @@ type Network struct {
 // Region is the memory that the VMs of one host share.
 type Region struct {
 	// Size: a power of two of at least 1MiB; 0 for none. Unset: 64MiB with more than one VM on a host, else none.
-	Size *Size `yaml:"size" json:"size" max:"1TiB"`
+	Size *Size `yaml:"size" json:"size" max:"1TiB" format:"power-of-two"`
 	// Backing of the region: /dev/shm, or the huge pages of a hugetlbfs mount.
 	Backing string `yaml:"backing" json:"backing" default:"shm" enum:"shm,hugetlb"`
 	// Device that shows the region in the guest.

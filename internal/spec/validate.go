@@ -82,7 +82,6 @@ func conflicts(c *Cluster) []Problem {
 	nameConflicts(c, add)
 	shareConflicts(c, add)
 	networkConflicts(c, add)
-	regionConflicts(c, add)
 	for i, g := range c.VMs {
 		for j, d := range g.Devices {
 			deviceConflicts(fmt.Sprintf("vms[%d].devices[%d]", i, j), d, g.Count, add)
@@ -124,7 +123,7 @@ func shareConflicts(c *Cluster, add adder) {
 		}
 		at = filepath.Clean(at)
 		if other, ok := targets[at]; ok {
-			add(fmt.Sprintf("shares[%d]", i), "%s is the target of shares[%d] already", clip(at), other)
+			add(fmt.Sprintf("shares[%d]", i), "%s is already where %s is shared", clip(at), clip(c.Shares[other].Path))
 			continue
 		}
 		targets[at] = i
@@ -152,19 +151,6 @@ func networkConflicts(c *Cluster, add adder) {
 	}
 	if n.Uplink != "none" && subnet.Overlaps(uplinkSubnet) {
 		add("network.subnet", "%s overlaps %s, the network of the guests' uplink: choose another, or uplink: none", n.Subnet, uplinkSubnet)
-	}
-}
-
-func regionConflicts(c *Cluster, add adder) {
-	if c.Region.Size == nil || *c.Region.Size == 0 {
-		return
-	}
-	if size := *c.Region.Size; size&(size-1) != 0 || size < MiB {
-		power := MiB
-		for power < size && power < TiB {
-			power *= 2
-		}
-		add("region.size", "%s is not a power of two of at least 1MiB: write %s, or 0 for none", size, power)
 	}
 }
 

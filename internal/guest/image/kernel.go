@@ -1,5 +1,17 @@
 package image
 
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+)
+
 // Kernel is a kernel of the host with its modules.
 type Kernel struct {
 	Path    string // the bzImage, /boot/vmlinuz-VERSION
@@ -7,7 +19,198 @@ type Kernel struct {
 	Modules string // /lib/modules/VERSION
 }
 
+// Finder looks for kernels below Root; the zero value looks on this machine.
+type Finder struct {
+	Root    string // empty: /
+	Release string // the running kernel's version; empty: uname's
+}
+
 // FindKernel gives the kernel that VMs are started with: want, a bzImage's path, or where it is
 // empty the running kernel's in /boot, else the newest there that has its modules.
 // Its errors say what to do: which package to install, how to make a kernel readable.
-func FindKernel(want string) (Kernel, error) { return Kernel{}, nil }
+func FindKernel(want string) (Kernel, error) { return Finder{}.Find(want) }
+
+// Find is FindKernel below f.Root; want is not below it.
+func (f Finder) Find(want string) (Kernel, error) {
+	if want != "" {
+		return f.named(want)
+	}
+	versions, err := f.versions()
+	if err != nil {
+		return Kernel{}, err
+	}
+	var unreadable, bare []string
+	for _, v := range versions {
+		k := Kernel{Path: f.path("/boot/vmlinuz-" + v), Version: v, Modules: f.modules(v)}
+		switch {
+		case k.Modules == "":
+			bare = append(bare, v)
+		case readable(k.Path) != nil:
+			unreadable = append(unreadable, k.Path)
+		default:
+			return k, nil
+		}
+	}
+	switch {
+	case len(unreadable) > 0:
+		return Kernel{}, unreadableError(unreadable[0])
+	case len(bare) > 0:
+		return Kernel{}, fmt.Errorf("no modules of kernel %s (looked for /lib/modules/%s/modules.dep): %s", bare[0], bare[0], whatToInstall)
+	}
+	return Kernel{}, fmt.Errorf("no kernel to start VMs with (looked for /boot/vmlinuz-*): %s, or name one with --kernel", whatToInstall)
+}
+
+const whatToInstall = "install one with its modules: linux-image-amd64 on Debian, linux-image-generic or linux-image-virtual on Ubuntu, kernel-core on Fedora and Red Hat"
+
+// unreadableError says how to make a kernel readable: Ubuntu installs them 0600.
+func unreadableError(path string) error {
+	return fmt.Errorf("%s cannot be read by you: as root, chmod 0644 %s, and to keep it so on a Debian or Ubuntu system dpkg-statoverride --add root root 0644 %s", path, path, path)
+}
+
+// named gives the kernel whose bzImage is at a path. Its version is in the file's name or else in its header.
+func (f Finder) named(path string) (Kernel, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return Kernel{}, err
+	}
+	if err := readable(abs); err != nil {
+		if errors.Is(err, os.ErrPermission) {
+			return Kernel{}, unreadableError(abs)
+		}
+		return Kernel{}, fmt.Errorf("kernel %w", err)
+	}
+	tried := []string{}
+	for _, v := range f.candidates(abs) {
+		if m := f.modules(v); m != "" {
+			return Kernel{Path: abs, Version: v, Modules: m}, nil
+		}
+		tried = append(tried, v)
+	}
+	if len(tried) == 0 {
+		return Kernel{}, fmt.Errorf("kernel %s: not a Linux bzImage", abs)
+	}
+	return Kernel{}, fmt.Errorf("kernel %s: no modules in /lib/modules/%s: install the package of its modules, or take another kernel", abs, tried[0])
+}
+
+// candidates are the versions that a bzImage may have, likeliest first: what its header says, then its name.
+func (f Finder) candidates(path string) []string {
+	var list []string
+	if v, err := bzVersion(path); err == nil {
+		list = append(list, v)
+	}
+	real := path
+	if r, err := filepath.EvalSymlinks(path); err == nil {
+		real = r
+	}
+	if v, ok := strings.CutPrefix(filepath.Base(real), "vmlinuz-"); ok && versionOK(v) && len(list) > 0 && v != list[0] {
+		list = append(list, v)
+	}
+	return list
+}
+
+// versions are those of /boot's kernels, the running one first, then the newest first.
+func (f Finder) versions() ([]string, error) {
+	dir := f.path("/boot")
+	list, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	running := f.Release
+	if running == "" {
+		var u unix.Utsname
+		if err := unix.Uname(&u); err == nil {
+			running = unix.ByteSliceToString(u.Release[:])
+		}
+	}
+	var versions []string
+	for _, e := range list {
+		if v, ok := strings.CutPrefix(e.Name(), "vmlinuz-"); ok && versionOK(v) && !strings.HasSuffix(v, ".old") {
+			versions = append(versions, v)
+		}
+	}
+	sort.SliceStable(versions, func(i, j int) bool {
+		a, b := versions[i], versions[j]
+		if (a == running) != (b == running) {
+			return a == running
+		}
+		return newer(a, b)
+	})
+	return versions, nil
+}
+
+// modules gives the directory of a kernel's modules, or "".
+func (f Finder) modules(version string) string {
+	for _, base := range []string{"/lib/modules/", "/usr/lib/modules/"} {
+		dir := f.path(base + version)
+		if st, err := os.Stat(filepath.Join(dir, "modules.dep")); err == nil && st.Mode().IsRegular() {
+			return dir
+		}
+	}
+	return ""
+}
+
+func (f Finder) path(p string) string {
+	if f.Root == "" {
+		return p
+	}
+	return filepath.Join(f.Root, p)
+}
+
+// readable says why a file cannot be read.
+func readable(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		return fmt.Errorf("%s: not a regular file", path)
+	}
+	return err
+}
+
+// versionOK bounds what is taken for a kernel's version: it becomes part of paths.
+func versionOK(v string) bool {
+	if v == "" || len(v) > 100 || v[0] == '.' {
+		return false
+	}
+	for _, c := range v {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._+-~", c)) {
+			return false
+		}
+	}
+	return true
+}
+
+// newer compares versions as people count: runs of digits as numbers, the rest as text.
+func newer(a, b string) bool {
+	for a != "" && b != "" {
+		x, y := chunk(a), chunk(b)
+		a, b = a[len(x):], b[len(y):]
+		if x == y {
+			continue
+		}
+		if unicode.IsDigit(rune(x[0])) && unicode.IsDigit(rune(y[0])) {
+			x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+			if len(x) != len(y) {
+				return len(x) > len(y)
+			}
+		}
+		if x != y {
+			return x > y
+		}
+	}
+	return len(a) > len(b)
+}
+
+// chunk gives the leading run of digits, or of anything else.
+func chunk(s string) string {
+	digit := unicode.IsDigit(rune(s[0]))
+	for i, c := range s {
+		if unicode.IsDigit(c) != digit {
+			return s[:i]
+		}
+	}
+	return s
+}

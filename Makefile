@@ -1,0 +1,84 @@
+# nearmetal: one Makefile in front of Go and Meson.
+#
+#   make demo         an MPI program natively and in two VMs, side by side
+#   make test         everything that CI runs
+#   make              build/nearmetal and build/c/kernels/*
+#   make bench-boot   boot times, phase by phase, beside a bare QEMU line
+#   make fuzz         every fuzz target for FUZZ_SECONDS (10)
+#   make docs         the generated pages: docs/reference, man pages
+#   make install      below PREFIX (/usr/local)
+
+SHELL   := /bin/sh
+PREFIX  ?= /usr/local
+VERSION := $(shell cat VERSION)
+COMMIT  := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+
+export CGO_ENABLED := 0
+AGENT   := internal/guest/image/payload/agent-x86_64
+GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
+
+.PHONY: all deps c agent go test unit e2e lint demo bench-boot bench-plan fuzz docs install clean
+
+all: go
+
+deps:
+	@sh scripts/deps.sh
+
+build/c/build.ninja: | deps
+	@meson setup --buildtype=release build/c . >build-c.log 2>&1 || { cat build-c.log; rm -f build-c.log; exit 1; }
+	@rm -f build-c.log
+
+c: deps build/c/build.ninja
+	@ninja --quiet -C build/c
+
+# The agent is embedded in the Go binary, so that one file is all a node needs.
+agent: c
+	@cmp -s build/c/guest/nearmetal-agent $(AGENT) || cp build/c/guest/nearmetal-agent $(AGENT)
+
+go: agent
+	@go build $(GOFLAGS_BUILD) -o build/nearmetal ./cmd/nearmetal
+	@ln -sf nearmetal build/nearmetal-rsh
+
+lint: agent
+	@test -z "$$(gofmt -l cmd internal test)" || { echo "gofmt:"; gofmt -l cmd internal test; exit 1; }
+	@go vet ./...
+
+unit: go lint
+	go test ./cmd/... ./internal/...
+	meson test -C build/c --print-errorlogs --no-rebuild
+
+e2e: go
+	go test -count=1 -timeout 40m ./test/...
+
+test: unit e2e
+
+demo: go
+	@sh scripts/demo.sh
+
+bench-boot: go
+	@go run ./test/bench/boot
+
+bench-plan: go
+	@go run ./test/bench/plan
+
+fuzz: go
+	@sh scripts/fuzz.sh
+
+docs: go
+	@go generate ./...
+	@build/nearmetal man docs/man
+
+install: go
+	install -Dm755 build/nearmetal $(DESTDIR)$(PREFIX)/bin/nearmetal
+	ln -sf nearmetal $(DESTDIR)$(PREFIX)/bin/nearmetal-rsh
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	build/nearmetal man $(DESTDIR)$(PREFIX)/share/man/man1
+	for k in nm_latency nm_bw nm_cg region_pingpong region_atomics; do \
+		install -Dm755 build/c/kernels/$$k $(DESTDIR)$(PREFIX)/libexec/nearmetal/$$k; done
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	build/nearmetal completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nearmetal
+	build/nearmetal completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nearmetal
+	build/nearmetal completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nearmetal.fish
+
+clean:
+	rm -rf build $(AGENT)

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/spec"
+)
+
+// noArgs refuses arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no arguments, but was given %q", cmd.Name(), args[0])
+	}
+	return nil
+}
+
+// exactArgs wants one argument for each name, such as "DIR".
+func exactArgs(names ...string) cobra.PositionalArgs {
+	return rangeArgs(len(names), names...)
+}
+
+// rangeArgs wants at least least arguments and at most one for each name.
+func rangeArgs(least int, names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usagef("%s needs %s", cmd.Name(), strings.Join(names[len(args):least], " and "))
+		case len(args) > len(names):
+			return usagef("%s has one argument too many: %q", cmd.Name(), args[len(names)])
+		}
+		return nil
+	}
+}
+
+// atLeastOne wants one argument or more; name is what they are.
+func atLeastOne(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usagef("%s needs at least one %s", cmd.Name(), name)
+		}
+		return nil
+	}
+}
+
+// oneOf wants one argument, a word of the list; name says what it is.
+func oneOf(name string, words ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usagef("%s needs one %s: %s", cmd.Name(), name, strings.Join(words, ", "))
+		}
+		for _, w := range words {
+			if args[0] == w {
+				return nil
+			}
+		}
+		if near := spec.Nearest(args[0], words); near != "" {
+			return usagef("%q is not a %s: did you mean %s?", args[0], name, near)
+		}
+		return usagef("%q is not a %s: use %s", args[0], name, strings.Join(words, ", "))
+	}
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/session"
+	"nearmetal/internal/terminal"
+)
+
+// What the commands that deal with clusters have in common.
+
+func init() {
+	completeClusters = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		list, _ := cluster.List()
+		for _, r := range list {
+			if r.State != cluster.Dead {
+				names = append(names, r.Name)
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeCluster completes a first argument that is the name of a cluster.
+func completeCluster(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return completeClusters(cmd, args, typed)
+}
+
+// addClusterNameFlag adds -c, the cluster that a command is about.
+func addClusterNameFlag(cmd *cobra.Command) *string {
+	name := cmd.Flags().StringP("cluster", "c", "", "`NAME` of the cluster (default $NEARMETAL_CLUSTER, or the only one that runs)")
+	if err := cmd.RegisterFlagCompletionFunc("cluster", completeClusters); err != nil {
+		panic(err)
+	}
+	return name
+}
+
+// addVMFlag adds --vm.
+func addVMFlag(cmd *cobra.Command) *string {
+	vm := cmd.Flags().String("vm", "", "`VM` to run in (default the first)")
+	if err := cmd.RegisterFlagCompletionFunc("vm", completeVMs); err != nil {
+		panic(err)
+	}
+	return vm
+}
+
+// completeVMs completes the names of a cluster's VMs.
+func completeVMs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	name, _ := cmd.Flags().GetString("cluster")
+	var names []string
+	if r, err := cluster.Find(name); err == nil {
+		names = vmNames(r)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func vmNames(r *cluster.Record) []string {
+	var names []string
+	for _, v := range r.VMs {
+		names = append(names, v.Name)
+	}
+	return names
+}
+
+// firstArg gives the first argument, "" where there is none.
+func firstArg(args []string) string {
+	if len(args) > 0 {
+		return args[0]
+	}
+	return ""
+}
+
+// interruptible gives a context that the first signal to end this process cancels. A
+// second such signal is no longer caught, so that it ends the process at once.
+func interruptible() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	go func() {
+		select {
+		case s := <-c:
+			cancel(exitSignal(s.(unix.Signal)))
+			signal.Stop(c)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { signal.Stop(c); cancel(nil) }
+}
+
+// sweep removes what dead clusters left, and says so.
+func sweep(p *terminal.Progress) error {
+	lines, err := cluster.Sweep()
+	for _, l := range lines {
+		p.Printf("%s", l)
+	}
+	return err
+}
+
+// bootEvents shows a start on p.
+func bootEvents(p *terminal.Progress) (cluster.Events, func()) {
+	var step *terminal.Step
+	stage := ""
+	return cluster.Events{
+			Notice: func(line string) { p.Printf("%s", line) },
+			Stage: func(name string, done, total int) {
+				if name != stage {
+					step.Done()
+					stage, step = name, p.Start(name)
+				}
+				if total > 0 {
+					step.Detail("%d of %d ready", done, total)
+				}
+			},
+		}, func() {
+			step.Done()
+		}
+}
+
+// age is a time span as ps shows it.
+func age(since time.Time) string {
+	d := time.Since(since).Round(time.Second)
+	switch {
+	case d < time.Minute:
+		return d.String()
+	case d < time.Hour:
+		return d.Truncate(time.Second).String()
+	}
+	return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
+}
+
+// streams are the standard streams of the command that runs.
+func streams(cmd *cobra.Command) session.Streams {
+	return session.Streams{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/spec"
+	"nearmetal/internal/terminal"
+)
+
+// Statuses of nearmetal's own; run and exec give those of the programs that they ran.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// ExitError ends nearmetal with a status: that of the program it ran. Err is shown
+// before, unless it is nil.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// exitStatus gives the error for a program that ended with a status, nil for 0.
+func exitStatus(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &ExitError{Code: code}
+}
+
+// exitSignal gives the error for a program that a signal ended: status 128 + its number, as shells do.
+func exitSignal(s syscall.Signal) error { return &ExitError{Code: 128 + int(s)} }
+
+// usageError is a command line that makes no sense: status 2.
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+
+// usagef gives a usage error.
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// runError is an error of a command that had begun, as opposed to one of cobra's,
+// which are all about usage.
+type runError struct{ error }
+
+func (e *runError) Unwrap() error { return e.error }
+
+// report shows err, which came of the command ran, and gives the status to exit with.
+func report(stderr io.Writer, ran *cobra.Command, err error) int {
+	if err == nil {
+		return 0
+	}
+	status := exitFailure
+	var begun *runError
+	var usage *usageError
+	var exit *ExitError
+	switch {
+	case errors.As(err, &exit):
+		if exit.Err == nil {
+			return exit.Code
+		}
+		status = exit.Code
+	case errors.As(err, &usage):
+		status = exitUsage
+	case !errors.As(err, &begun):
+		status, err = exitUsage, groupError(err)
+	}
+	lines := linesOf(err)
+	if status == exitUsage && exit == nil {
+		lines[len(lines)-1] += " (see " + ran.CommandPath() + " --help)"
+	}
+	for _, line := range lines {
+		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Clean(line))
+	}
+	return status
+}
+
+// linesOf gives an error's lines. Most have one; those of cluster files and those
+// with the end of a VM's console (a method Lines) have more.
+func linesOf(err error) []string {
+	var several interface{ Lines() []string }
+	if errors.As(err, &several) {
+		if lines := several.Lines(); len(lines) > 0 {
+			return lines
+		}
+	}
+	return []string{err.Error()}
+}
+
+// flagError makes one line of pflag's errors and adds what was probably meant.
+func flagError(cmd *cobra.Command, err error) error {
+	message := err.Error()
+	if _, rest, ok := strings.Cut(message, "invalid argument "); ok {
+		// invalid argument "x" for "-f, --file" flag: MESSAGE
+		if name, what, ok := strings.Cut(rest, `" flag: `); ok {
+			name = name[strings.LastIndex(name, `"`)+1:]
+			if _, long, ok := strings.Cut(name, ", "); ok {
+				name = long
+			}
+			if strings.HasPrefix(what, "strconv.ParseBool") {
+				what = "is neither true nor false"
+			}
+			return usagef("%s: %s", name, what)
+		}
+	}
+	if name, ok := strings.CutPrefix(message, "unknown flag: --"); ok {
+		if near := spec.Nearest(name, flagNames(cmd)); near != "" {
+			return usagef("unknown flag --%s: did you mean --%s?", name, near)
+		}
+		return usagef("unknown flag --%s", name)
+	}
+	if name, ok := strings.CutPrefix(message, "unknown shorthand flag: "); ok {
+		return usagef("unknown flag %s", shorthand(name))
+	}
+	if name, ok := strings.CutPrefix(message, "flag needs an argument: "); ok {
+		return usagef("%s needs a value", shorthand(name))
+	}
+	return &usageError{err}
+}
+
+var exclusive = regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`)
+
+// groupError says in our words which flags cobra found to exclude each other.
+func groupError(err error) error {
+	if m := exclusive.FindStringSubmatch(err.Error()); m != nil {
+		return usagef("--%s cannot be given together", strings.Join(strings.Fields(m[1]), " and --"))
+	}
+	return err
+}
+
+// shorthand gives the flag that pflag names as "'x' in -xyz", and other names as they are.
+func shorthand(name string) string {
+	if letter, _, ok := strings.Cut(name, " in "); ok {
+		return "-" + strings.Trim(letter, "'")
+	}
+	return name
+}
+
+// plainProblem gives a check's error without the key of the cluster file, for a flag that names it.
+func plainProblem(err error) error {
+	var problems *spec.Problems
+	if errors.As(err, &problems) {
+		return errors.New(problems.List[0].Message)
+	}
+	return err
+}

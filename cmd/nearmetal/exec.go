@@ -1,0 +1,51 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/job"
+)
+
+func newExecCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "exec [flags] [--] COMMAND [ARG...]",
+		GroupID: groupCluster,
+		Short:   "Run a command in a VM of a running cluster",
+		Long: `Runs a command in a VM, or with --all once in every VM, as the caller: the same
+user, working directory, environment and limits. Standard input, output and
+error are the caller's, signals are passed on, and the exit status is the
+command's (128 and the signal's number if a signal ended it, 127 if there is no
+such command). With --all, lines carry the VM's name and the highest status
+counts.`,
+		Example: `  nearmetal exec hostname
+  nearmetal exec --all -- numactl -H
+  nearmetal exec --vm vm1 -t top
+  tar c data | nearmetal exec tar x -C /tmp`,
+		Args: atLeastOne("COMMAND"),
+	}
+	cmd.Flags().SetInterspersed(false)
+	o := job.ExecOptions{}
+	name := addClusterNameFlag(cmd)
+	cmd.Flags().StringVar(&o.VM, "vm", "", "`VM` to run in (default the first)")
+	cmd.Flags().BoolVar(&o.All, "all", false, "run once in every VM")
+	cmd.Flags().BoolVarP(&o.TTY, "tty", "t", false, "give the command a terminal")
+	cmd.Flags().BoolVarP(&o.NoInput, "no-stdin", "n", false, "no standard input")
+	cmd.Flags().BoolVar(&o.NoPrefix, "no-prefix", false, "with --all, lines without the VM's name")
+	cmd.Flags().BoolVar(&o.Root, "as-root", false, "run as root of the VM")
+	var env envList
+	cmd.Flags().Var(&env, "env", "a variable for the command, with the caller's value if none is given; repeatable")
+	if err := cmd.RegisterFlagCompletionFunc("vm", completeVMs); err != nil {
+		panic(err)
+	}
+	cmd.MarkFlagsMutuallyExclusive("vm", "all")
+	cmd.MarkFlagsMutuallyExclusive("tty", "all")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.Cluster, o.Args, o.Env = *name, args, env
+		code, err := job.Exec(o, streams(cmd))
+		if err != nil {
+			return err
+		}
+		return exitStatus(code)
+	}
+	return cmd
+}

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"nearmetal/internal/spec"
+)
+
+// completeClusters completes the names of clusters; it is set where they are known.
+var completeClusters cobra.CompletionFunc = cobra.NoFileCompletions
+
+// addJSONFlag adds --json.
+func addJSONFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("json", false, "print JSON, for programs")
+}
+
+// clusterFlag is a flag that stands for one key of the cluster file.
+type clusterFlag struct {
+	name, key, value, help string
+}
+
+var clusterFlags = []clusterFlag{
+	{"name", "name", "NAME", "name of the cluster (default one that is made up)"},
+	{"vms", "vms[].count", "N", "number of VMs"},
+	{"vcpus", "vms[].vcpus", "N", "vCPUs of each VM (default the host's cores, shared out)"},
+	{"memory", "vms[].memory", "SIZE", "memory of each VM"},
+	{"root", "root", "host|DIR", "root file system: this host's, read-only below an overlay, or a directory"},
+	{"accel", "accel", "", "how the VMs' instructions run; auto is KVM where it works"},
+	{"kernel", "kernel", "FILE", "kernel of the VMs (default the newest in /boot with its modules)"},
+	{"qemu", "qemu", "FILE", "QEMU program (default the one found)"},
+	{"region", "region.size", "SIZE", "memory that the VMs share, a power of two; 0 for none (default 64MiB with more than one VM)"},
+	{"launcher", "launcher", "", "where mpirun and its like run: on the host, or in the first VM"},
+}
+
+// keyValue is the value of such a flag: text that the cluster file would take.
+type keyValue struct {
+	flag clusterFlag
+	text string
+}
+
+func (v *keyValue) String() string { return v.text }
+
+func (v *keyValue) Set(text string) error {
+	if err := spec.Set(&spec.Cluster{}, v.flag.key, text); err != nil {
+		return err
+	}
+	v.text = text
+	return nil
+}
+
+func (v *keyValue) Type() string {
+	if v.flag.value != "" {
+		return v.flag.value
+	}
+	return strings.Join(spec.FieldAt(v.flag.key).Enum, "|")
+}
+
+// addClusterFlags adds -f and the flags that override a cluster file. The
+// function that it gives reads the file, if there is one, puts the flags over it,
+// fills in the defaults, makes paths absolute and checks the whole. It is called
+// after the flags were read; what is wrong with the flags is a usage error. The notice is
+// a line that somebody who boots the cluster should read, or "".
+func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string, err error) {
+	flags := cmd.Flags()
+	var file fileName
+	flags.VarP(&file, "file", "f", "cluster file, which the flags below override (see docs/reference/cluster.md)")
+	var keys []*keyValue
+	for _, f := range clusterFlags {
+		v := &keyValue{flag: f}
+		if f.name == "memory" || f.name == "vms" || f.name == "root" || f.name == "accel" || f.name == "launcher" {
+			f.help += fmt.Sprintf(" (default %s)", spec.FieldAt(f.key).Default)
+		}
+		flags.Var(v, f.name, f.help)
+		keys = append(keys, v)
+	}
+	var shares shareList
+	flags.Var(&shares, "share", "a directory for the VMs besides the working directory; repeatable")
+	flags.Var(&shares, "bind", "the same as --share")
+	flags.Lookup("bind").Hidden = true
+	noShare := flags.Bool("no-share", false, "share neither the working directory nor the file's shares")
+	var env envList
+	flags.Var(&env, "env", "a variable for the programs in the VMs, with the caller's value if none is given; repeatable")
+	strict := flags.Bool("strict", false, "refuse more vCPUs than there are CPUs, instead of warning")
+	completeClusterFlags(cmd)
+
+	return func() (*spec.Cluster, string, error) {
+		c := &spec.Cluster{}
+		if file != "" {
+			var err error
+			if c, err = loadCluster(cmd, string(file)); err != nil {
+				return nil, "", err
+			}
+		}
+		for _, v := range keys {
+			if v.text == "" {
+				continue
+			}
+			if v.flag.name == "vms" && len(c.VMs) > 1 {
+				return nil, "", usagef("--vms: %s has %d groups of VMs: write their counts there", file, len(c.VMs))
+			}
+			if err := spec.Set(c, v.flag.key, v.text); err != nil {
+				return nil, "", usagef("--%s: %w", v.flag.name, err)
+			}
+		}
+		if flags.Changed("strict") {
+			c.Placement.Strict = *strict
+		}
+		for name, value := range env {
+			if c.Env == nil {
+				c.Env = map[string]string{}
+			}
+			c.Env[name] = value
+		}
+		notice, err := addShares(c, shares, *noShare)
+		if err != nil {
+			return nil, "", err
+		}
+		if err := spec.Validate(c); err != nil {
+			return nil, "", &usageError{err}
+		}
+		spec.Defaults(c)
+		return c, notice, nil
+	}
+}
+
+// addShares puts the shares of flags over those of the file, or over the default
+// one, and makes all paths of c absolute. The notice is for somebody who may expect the
+// working directory to be shared, and it is not.
+func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, err error) {
+	// The working directory is taken without symbolic links: the guests have the
+	// links of the host's root, and so reach it by every name that it has here.
+	cwd, err := os.Getwd()
+	if err == nil {
+		cwd, err = filepath.EvalSymlinks(cwd)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot find the working directory: %w", err)
+	}
+	switch {
+	case none:
+		c.Shares = []spec.Share{}
+	case c.Shares == nil:
+		c.Shares = []spec.Share{}
+		if share, ok := spec.DefaultShare(cwd); ok {
+			c.Shares = append(c.Shares, share)
+		} else if len(shares) == 0 {
+			notice = fmt.Sprintf("%s is not shared with the VMs: what they write stays in their memory (see --share, --no-share)", cwd)
+		}
+	}
+	c.Resolve(cwd)
+	given := &spec.Cluster{Root: "host", Shares: shares}
+	given.Resolve(cwd)
+	if err := spec.Validate(given); err != nil {
+		return "", usagef("--share: %w", plainProblem(err))
+	}
+	for _, s := range given.Shares {
+		c.Shares = putShare(c.Shares, s)
+	}
+	return notice, nil
+}
+
+// putShare adds a share in the place of one with the same target.
+func putShare(list []spec.Share, s spec.Share) []spec.Share {
+	for i := range list {
+		if list[i].Target == s.Target {
+			list[i] = s
+			return list
+		}
+	}
+	return append(list, s)
+}
+
+// loadCluster reads the cluster file at path; - is standard input.
+func loadCluster(cmd *cobra.Command, path string) (*spec.Cluster, error) {
+	if path == "-" {
+		return spec.Read("standard input", cmd.InOrStdin())
+	}
+	return spec.Load(path)
+}
+
+// fileName is the value of a flag that names a file.
+type fileName string
+
+func (f *fileName) String() string { return string(*f) }
+func (f *fileName) Type() string   { return "FILE" }
+
+func (f *fileName) Set(text string) error {
+	if text == "" {
+		return errors.New("is empty")
+	}
+	*f = fileName(text)
+	return nil
+}
+
+// shareList is the value of --share.
+type shareList []spec.Share
+
+func (l *shareList) String() string { return "" }
+func (l *shareList) Type() string   { return "PATH[:TARGET][:ro|rw]" }
+
+func (l *shareList) Set(text string) error {
+	s, err := parseShare(text)
+	if err != nil {
+		return err
+	}
+	for _, other := range *l {
+		if other == s {
+			return fmt.Errorf("%q is given twice", text)
+		}
+	}
+	*l = append(*l, s)
+	return nil
+}
+
+// parseShare reads PATH[:TARGET][:ro|rw].
+func parseShare(text string) (spec.Share, error) {
+	parts := strings.Split(text, ":")
+	s := spec.Share{Path: parts[0], Mode: "rw"}
+	rest := parts[1:]
+	if n := len(rest); n > 0 && (rest[n-1] == "ro" || rest[n-1] == "rw") {
+		s.Mode, rest = rest[n-1], rest[:n-1]
+	}
+	switch {
+	case s.Path == "":
+		return s, fmt.Errorf("%q names no directory: write PATH, PATH:TARGET or PATH:TARGET:ro", text)
+	case len(rest) > 1:
+		return s, fmt.Errorf("%q has too many colons: write PATH:TARGET:ro, and a path with colons in a cluster file", text)
+	case len(rest) == 1 && !strings.HasPrefix(rest[0], "/"):
+		return s, fmt.Errorf("%q is neither a mode (ro or rw) nor an absolute path in the VMs", rest[0])
+	case len(rest) == 1:
+		s.Target = rest[0]
+	}
+	return s, plainProblem(spec.Validate(&spec.Cluster{Shares: []spec.Share{s}}))
+}
+
+// envList is the value of --env.
+type envList map[string]string
+
+func (l *envList) String() string { return "" }
+func (l *envList) Type() string   { return "NAME[=VALUE]" }
+
+func (l *envList) Set(text string) error {
+	name, value, given := strings.Cut(text, "=")
+	if err := spec.Validate(&spec.Cluster{Env: map[string]string{name: value}}); err != nil {
+		return plainProblem(err)
+	}
+	if !given {
+		if value, given = os.LookupEnv(name); !given {
+			return fmt.Errorf("%s is not set here: write %s=VALUE", name, name)
+		}
+	}
+	if *l == nil {
+		*l = envList{}
+	}
+	(*l)[name] = value
+	return nil
+}
+
+// completeClusterFlags tells shells what follows the flags of addClusterFlags.
+func completeClusterFlags(cmd *cobra.Command) {
+	complete := func(flag string, f cobra.CompletionFunc) {
+		if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
+			panic(err) // two completions of one flag: a mistake here
+		}
+	}
+	directories := func(words ...string) cobra.CompletionFunc {
+		return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			for _, w := range words {
+				if typed != "" && strings.HasPrefix(w, typed) {
+					return []string{w}, cobra.ShellCompDirectiveNoFileComp
+				}
+			}
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		}
+	}
+	complete("file", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+	})
+	for _, f := range clusterFlags {
+		if enum := spec.FieldAt(f.key).Enum; enum != nil {
+			complete(f.name, cobra.FixedCompletions(enum, cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+	complete("root", directories("host"))
+	complete("share", directories())
+	complete("bind", directories())
+	complete("env", completeEnv)
+	for _, number := range []string{"name", "vms", "vcpus", "memory", "region"} {
+		complete(number, cobra.NoFileCompletions)
+	}
+}
+
+// completeEnv completes the names of the caller's variables.
+func completeEnv(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, typed) {
+			names = append(names, name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+var _ pflag.Value = (*keyValue)(nil)

@@ -1,0 +1,50 @@
+// Command nearmetal runs MPI programs inside virtual machines. Each of its
+// commands has a file here, which reads arguments and shows results; the work is
+// done in the packages below internal.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"nearmetal/internal/terminal"
+)
+
+func main() {
+	args := os.Args[1:]
+	// MPI launchers take the path of one program for their remote shell.
+	if filepath.Base(os.Args[0]) == "nearmetal-rsh" {
+		args = append([]string{"rsh"}, args...)
+	}
+	os.Exit(execute(args, os.Stdin, os.Stdout, os.Stderr))
+}
+
+// execute runs the command line args and gives the status to exit with.
+func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			status = reportPanic(stderr, cause)
+		}
+	}()
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	ran, err := root.ExecuteC()
+	return report(stderr, ran, err)
+}
+
+// reportPanic tells of a mistake in nearmetal itself. What the VMs hold is let go
+// of by the kernel: they are children that die with this process.
+func reportPanic(stderr io.Writer, cause any) int {
+	fmt.Fprintf(stderr, "nearmetal: internal error: %s; please report it with the output of the same command under NEARMETAL_DEBUG=1\n",
+		terminal.Clean(fmt.Sprint(cause)))
+	if debugging() {
+		stderr.Write(debug.Stack())
+	}
+	return exitFailure
+}

@@ -1,0 +1,324 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestSessions runs the command lines in testdata/*.txt, each behind a "$ ", in a
+// directory with the files of testdata/files, and compares what they show and
+// their status. -update writes the answers.
+func TestSessions(t *testing.T) {
+	sessions, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(sessions) == 0 {
+		t.Fatalf("no sessions: %v", err)
+	}
+	home, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, session := range sessions {
+		t.Run(strings.TrimSuffix(filepath.Base(session), ".txt"), func(t *testing.T) {
+			data, err := os.ReadFile(session)
+			if err != nil {
+				t.Fatal(err)
+			}
+			enter(t, filepath.Join(home, "testdata/files"))
+			got := replay(t, string(data))
+			if *update {
+				if err := os.WriteFile(filepath.Join(home, session), []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(data) {
+				t.Errorf("%s: got:\n%s", session, firstDifference(got, string(data)))
+			}
+		})
+	}
+}
+
+// enter makes a directory with copies of files the working directory until the test ends.
+func enter(t *testing.T, files string) {
+	t.Helper()
+	home, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	entries, err := os.ReadDir(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(files, e.Name()))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, e.Name()), data, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chdir(dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chdir(home) })
+	t.Setenv("NEARMETAL_TEST", "from the caller")
+	t.Setenv("NEARMETAL_DEBUG", "")
+	// No cluster of the person who runs the tests is seen, and none runs here.
+	t.Setenv("NEARMETAL_CLUSTER", "")
+	runtime := filepath.Join(t.TempDir(), "run")
+	if err := os.Mkdir(runtime, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_RUNTIME_DIR", runtime)
+}
+
+// morePlacement is what spec show shows of the placement after its first key: its
+// keys are many, and known to tests of their own.
+var morePlacement = regexp.MustCompile(`(?m)^( *"?placement"?: ?{?\n)( +"?strict.*\n)(?:    ".*\n|  [a-z].*\n)*`)
+
+// replay runs the command lines of a session and gives the session anew.
+func replay(t *testing.T, session string) string {
+	dir, err := os.Getwd()
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, line := range strings.Split(session, "\n") {
+		words, ok := strings.CutPrefix(line, "$ nearmetal")
+		if !ok {
+			continue
+		}
+		var stdout, stderr bytes.Buffer
+		status := execute(split(words), strings.NewReader("vms: [{count: 3}]\n"), &stdout, &stderr)
+		shown := morePlacement.ReplaceAllString(strings.ReplaceAll(stdout.String(), dir, "DIR"), "$1$2...\n")
+		fmt.Fprintf(&out, "%s\n%s", line, shown)
+		for _, line := range strings.SplitAfter(strings.ReplaceAll(stderr.String(), dir, "DIR"), "\n") {
+			if line != "" {
+				out.WriteString("! " + line)
+			}
+		}
+		fmt.Fprintf(&out, "= %d\n\n", status)
+	}
+	return out.String()
+}
+
+// split divides a command line at spaces; "..." keeps them, and may be empty.
+func split(line string) []string {
+	words := []string{}
+	for i, part := range strings.Split(line, `"`) {
+		if i%2 == 1 {
+			words = append(words, part)
+			continue
+		}
+		words = append(words, strings.Fields(part)...)
+	}
+	return words
+}
+
+func firstDifference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range g {
+		if i >= len(w) || g[i] != w[i] {
+			was := "the end"
+			if i < len(w) {
+				was = w[i]
+			}
+			return fmt.Sprintf("line %d: %s\nwant: %s", i+1, g[i], was)
+		}
+	}
+	return "an early end"
+}
+
+// everyCommand calls visit with each command.
+func everyCommand(visit func(c *cobra.Command)) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		visit(c)
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRootCommand())
+}
+
+// TestHelp checks what every command's help must have.
+func TestHelp(t *testing.T) {
+	known := map[string]bool{}
+	for _, g := range groups {
+		known[g.ID] = true
+	}
+	everyCommand(func(c *cobra.Command) {
+		path := strings.Fields(c.CommandPath())
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") || c.Example == "" {
+			t.Errorf("%s: needs a short description without a full stop, and examples", c.CommandPath())
+		}
+		if len(path) == 2 && !known[c.GroupID] {
+			t.Errorf("%s: no group %q", c.CommandPath(), c.GroupID)
+		}
+		if len(path) == 1 || c.Hidden {
+			return
+		}
+		var stdout, stderr bytes.Buffer
+		if status := execute(append(path[1:], "--help"), nil, &stdout, &stderr); status != 0 || stderr.Len() > 0 {
+			t.Errorf("%s --help: %d, %s", c.CommandPath(), status, stderr.String())
+		}
+		for _, line := range strings.Split(stdout.String(), "\n") {
+			if len(line) > helpWidth {
+				t.Errorf("%s --help: a line of %d columns: %s", c.CommandPath(), len(line), line)
+			}
+		}
+		for _, line := range strings.Split(c.Example, "\n") {
+			if line != "" && !strings.HasPrefix(line, "  ") {
+				t.Errorf("%s: the example %q is not indented by two spaces", c.CommandPath(), line)
+			}
+		}
+	})
+}
+
+// TestUnknownFlags checks that each command refuses a flag that it does not have.
+func TestUnknownFlags(t *testing.T) {
+	everyCommand(func(c *cobra.Command) {
+		if c.DisableFlagParsing {
+			return
+		}
+		args := append(strings.Fields(c.CommandPath())[1:], "--no-such-flag")
+		var stdout, stderr bytes.Buffer
+		status := execute(args, nil, &stdout, &stderr)
+		if status != exitUsage || stdout.Len() > 0 || strings.Count(stderr.String(), "\n") != 1 ||
+			!strings.HasPrefix(stderr.String(), "nearmetal: unknown flag --no-such-flag") {
+			t.Errorf("%q: status %d, %q, %q", args, status, stdout.String(), stderr.String())
+		}
+	})
+}
+
+// TestReferenceIsFresh fails when a command was changed and the page was not made anew.
+func TestReferenceIsFresh(t *testing.T) {
+	var page bytes.Buffer
+	writeReference(&page, newRootCommand())
+	file := "../../docs/reference/commands.md"
+	old, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(old, page.Bytes()) {
+		t.Errorf("%s is stale: run make docs: %s", file, firstDifference(page.String(), string(old)))
+	}
+}
+
+func TestGenerators(t *testing.T) {
+	dir := t.TempDir()
+	man, page := filepath.Join(dir, "man/man1"), filepath.Join(dir, "commands.md")
+	for _, args := range [][]string{{"man", man}, {"reference", page}} {
+		var stdout, stderr bytes.Buffer
+		if status := execute(args, nil, &stdout, &stderr); status != 0 || stdout.Len()+stderr.Len() > 0 {
+			t.Fatalf("%q: status %d, %s", args, status, stderr.String())
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(man, "nearmetal-spec-validate.1"))
+	if err != nil || !bytes.Contains(text, []byte(`.TH "NEARMETAL-SPEC-VALIDATE" "1"`)) || !bytes.Contains(text, []byte("EXAMPLE")) {
+		t.Errorf("%v: %.300s", err, text)
+	}
+	if _, err := os.Stat(filepath.Join(man, "nearmetal-man.1")); err == nil {
+		t.Error("a hidden command has a manual page")
+	}
+}
+
+func TestCompletionScripts(t *testing.T) {
+	for shell, mark := range map[string]string{"bash": "__start_nearmetal", "zsh": "#compdef nearmetal", "fish": "complete -c nearmetal"} {
+		var stdout, stderr bytes.Buffer
+		if status := execute([]string{"completion", shell}, nil, &stdout, &stderr); status != 0 || !strings.Contains(stdout.String(), mark) {
+			t.Errorf("%s: status %d, %s", shell, status, stderr.String())
+		}
+	}
+}
+
+// TestReport holds errors against what is shown of them, and the status.
+func TestReport(t *testing.T) {
+	ran := &cobra.Command{Use: "nearmetal"}
+	failed := errors.New("it failed\nbadly \x1b[2J")
+	for _, test := range []struct {
+		err    error
+		status int
+		shown  string
+	}{
+		{nil, 0, ""},
+		{exitStatus(0), 0, ""},
+		{&runError{failed}, 1, "nearmetal: it failed badly ?[2J\n"},
+		{failed, 2, "nearmetal: it failed badly ?[2J (see nearmetal --help)\n"},
+		{&runError{usagef("a and b")}, 2, "nearmetal: a and b (see nearmetal --help)\n"},
+		{&runError{exitStatus(7)}, 7, ""},
+		{&runError{fmt.Errorf("in vm0: %w", exitStatus(7))}, 7, ""},
+		{&runError{exitSignal(syscall.SIGTERM)}, 143, ""},
+		{&runError{&ExitError{Code: 127, Err: errors.New("no such command")}}, 127, "nearmetal: no such command\n"},
+		{&runError{errorList{errors.New("a"), errors.New("b")}}, 1, "nearmetal: a\nnearmetal: b\n"},
+	} {
+		var stderr bytes.Buffer
+		if status := report(&stderr, ran, test.err); status != test.status || stderr.String() != test.shown {
+			t.Errorf("%v: status %d, %q", test.err, status, stderr.String())
+		}
+	}
+}
+
+func TestPanicIsNotShownRaw(t *testing.T) {
+	old := commands
+	defer func() { commands = old }()
+	commands = []func() *cobra.Command{func() *cobra.Command {
+		return &cobra.Command{Use: "burst", GroupID: groupSelf, RunE: func(*cobra.Command, []string) error {
+			var none []int
+			_ = none[len(os.Args)+5]
+			return nil
+		}}
+	}}
+	for debug, lines := range map[string]int{"": 1, "1": 10} {
+		t.Setenv("NEARMETAL_DEBUG", debug)
+		var stdout, stderr bytes.Buffer
+		status := execute([]string{"burst"}, nil, &stdout, &stderr)
+		if n := strings.Count(stderr.String(), "\n"); status != 1 || n < lines || debug == "" && n > 1 ||
+			!strings.HasPrefix(stderr.String(), "nearmetal: internal error: runtime error: index out of range") {
+			t.Errorf("NEARMETAL_DEBUG=%s: status %d, %s", debug, status, stderr.String())
+		}
+	}
+}
+
+func TestParseShare(t *testing.T) {
+	for text, want := range map[string]string{
+		"/a": "{/a  rw}", "/a:ro": "{/a  ro}", "a:rw": "{a  rw}", "/a:/b": "{/a /b rw}", "/a:/b:ro": "{/a /b ro}", ".": "{.  rw}", "ro": "{ro  rw}",
+	} {
+		if s, err := parseShare(text); err != nil || fmt.Sprint(s) != want {
+			t.Errorf("%s: %v, %v", text, s, err)
+		}
+	}
+	for _, text := range []string{"", ":", ":/b", "/a:b", "/a:/b:/c", "/a:/b:rx", "/a:/b:ro:ro", "/a:/proc", "/sys", "/a:", "/a\nb", "/a:/"} {
+		if s, err := parseShare(text); err == nil {
+			t.Errorf("%q: %v", text, s)
+		}
+	}
+}
+
+func FuzzParseShare(f *testing.F) {
+	for _, text := range []string{"/a:/b:ro", "a", "::", "/a:rw:ro"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if s, err := parseShare(text); err == nil && (s.Path == "" || s.Mode == "" || strings.ContainsAny(s.Path+s.Target, "\n\x00:")) {
+			t.Errorf("%q: %+v", text, s)
+		}
+	})
+}

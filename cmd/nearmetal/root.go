@@ -1,0 +1,209 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"nearmetal/internal/spec"
+	"nearmetal/internal/terminal"
+)
+
+// commands makes nearmetal's commands, in the order of its help. Each has a file
+// of its own with the function that makes it.
+var commands = []func() *cobra.Command{
+	newRunCommand,
+	newUpCommand,
+	newPsCommand,
+	newExecCommand,
+	newShellCommand,
+	newCpCommand,
+	newLogsCommand,
+	newDownCommand,
+	newEnvCommand,
+	newHostfileCommand,
+	newRshCommand,
+	newSuperviseCommand,
+	newSpecCommand,
+	newVersionCommand,
+	newCompletionCommand,
+	newManCommand,
+	newReferenceCommand,
+}
+
+// The groups of commands in the help: a command's GroupID.
+const (
+	groupRun     = "run"
+	groupCluster = "cluster"
+	groupMPI     = "mpi"
+	groupFile    = "file"
+	groupSelf    = "self"
+)
+
+var groups = []*cobra.Group{
+	{ID: groupRun, Title: "Run a program:"},
+	{ID: groupCluster, Title: "Clusters that stay:"},
+	{ID: groupMPI, Title: "MPI launchers of your own:"},
+	{ID: groupFile, Title: "Cluster files:"},
+	{ID: groupSelf, Title: "About nearmetal:"},
+}
+
+// newRootCommand gives the command nearmetal with all others below it.
+func newRootCommand() *cobra.Command {
+	cobra.EnableCommandSorting = false
+	root := &cobra.Command{
+		Use:   "nearmetal",
+		Short: "Run MPI programs inside virtual machines at the speed of the metal",
+		Long: `nearmetal boots virtual machines as the user, with this host's own files as
+their root, and runs MPI programs in them: the same binary with the same MPI,
+natively and in VMs.`,
+		Example: `  nearmetal run --vms 2 -- mpirun -n 4 ./solver
+  nearmetal run -f cluster.yaml -- hostname`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.Version = version
+	root.SetVersionTemplate("nearmetal {{.Version}}\n")
+	root.Flags().Bool("version", false, "show the version of nearmetal")
+	root.PersistentFlags().BoolP("quiet", "q", false, "show no progress, only warnings and errors")
+	used := map[string]bool{groupSelf: true}
+	var list []*cobra.Command
+	for _, newCommand := range commands {
+		c := newCommand()
+		used[c.GroupID] = true
+		list = append(list, c)
+	}
+	for _, g := range groups {
+		if used[g.ID] {
+			root.AddGroup(g)
+		}
+	}
+	root.AddCommand(list...)
+	help := newHelpCommand()
+	root.SetHelpCommand(help)
+	root.AddCommand(help)
+	root.SetUsageFunc(usage)
+	root.SetFlagErrorFunc(flagError)
+	frame(root)
+	return root
+}
+
+// frame gives c and the commands below it what all have in common: errors that
+// tell usage from failure, and flags in the order in which they were added.
+func frame(c *cobra.Command) {
+	c.Flags().SortFlags = false
+	c.InitDefaultHelpFlag()
+	c.Flags().Lookup("help").Usage = "show this help"
+	c.DisableFlagsInUseLine = true
+	if run := c.RunE; run != nil {
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			if err := run(cmd, args); err != nil {
+				return &runError{err}
+			}
+			return nil
+		}
+	}
+	if c.HasSubCommands() && c.RunE == nil && c.Run == nil {
+		// cobra itself is content with any word after a command that has no work of its own.
+		c.Args = unknownCommand
+		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	for _, sub := range c.Commands() {
+		frame(sub)
+	}
+}
+
+// unknownCommand refuses words after a command that only has others below it.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, append([]string{c.Name()}, c.Aliases...)...)
+		}
+	}
+	if near := spec.Nearest(args[0], names); near != "" {
+		return usagef("unknown command %q: did you mean %s?", args[0], near)
+	}
+	return usagef("unknown command %q", args[0])
+}
+
+// progress gives the progress of a command: silent with --quiet. Close it before
+// the command ends.
+func progress(cmd *cobra.Command) *terminal.Progress {
+	quiet, err := cmd.Flags().GetBool("quiet")
+	return terminal.NewProgress(cmd.ErrOrStderr(), err == nil && quiet)
+}
+
+// debugging tells whether the user wants to see how nearmetal works (NEARMETAL_DEBUG=1).
+func debugging() bool { return os.Getenv("NEARMETAL_DEBUG") == "1" }
+
+// flagNames gives the long names of the flags that a command takes.
+func flagNames(cmd *cobra.Command) []string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
+}
+
+// usage shows how a command is called: cobra's order, but no line over 80 columns.
+func usage(cmd *cobra.Command) error {
+	var b strings.Builder
+	b.WriteString("Usage:\n")
+	if cmd.Runnable() && !cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
+	} else {
+		fmt.Fprintf(&b, "  %s COMMAND\n", cmd.CommandPath())
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
+	}
+	writeCommands(&b, cmd)
+	if cmd.HasAvailableLocalFlags() {
+		fmt.Fprintf(&b, "\nFlags:\n%s", flagUsages(cmd.LocalFlags()))
+	}
+	if cmd.HasAvailableInheritedFlags() {
+		fmt.Fprintf(&b, "\nFlags of every command:\n%s", flagUsages(cmd.InheritedFlags()))
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\n%s COMMAND --help tells more about a command.\n", cmd.CommandPath())
+	}
+	_, err := cmd.OutOrStdout().Write([]byte(b.String()))
+	return err
+}
+
+// helpWidth is the columns that help takes at most.
+const helpWidth = 80
+
+func flagUsages(flags *pflag.FlagSet) string {
+	return flags.FlagUsagesWrapped(helpWidth)
+}
+
+// writeCommands lists the commands below cmd by their groups.
+func writeCommands(b *strings.Builder, cmd *cobra.Command) {
+	if !cmd.HasAvailableSubCommands() {
+		return
+	}
+	list := func(title, group string) {
+		heading := "\n" + title + "\n"
+		for _, c := range cmd.Commands() {
+			if c.GroupID == group && (c.IsAvailableCommand() || c.Name() == "help") {
+				fmt.Fprintf(b, "%s  %-*s  %s\n", heading, cmd.NamePadding(), c.Name(), c.Short)
+				heading = ""
+			}
+		}
+	}
+	for _, g := range cmd.Groups() {
+		list(g.Title, g.ID)
+	}
+	list("Commands:", "")
+}

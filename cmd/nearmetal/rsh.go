@@ -1,0 +1,35 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/job"
+	"nearmetal/internal/launch"
+)
+
+func newRshCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "rsh [OPTION...] VM COMMAND...",
+		GroupID: groupMPI,
+		Short:   "Be the remote shell of an MPI launcher: run a command in a VM",
+		Long: `Takes the command line of ssh, of which it ignores the options, and runs the
+command in a VM by /bin/sh, as the calling user. MPI launchers use it to start
+their daemons (see nearmetal env); the cluster is $NEARMETAL_CLUSTER.`,
+		Example: `  nearmetal rsh vm0 hostname
+  mpirun --mca plm_rsh_agent "nearmetal rsh" --host vm0,vm1 ./app`,
+		DisableFlagParsing: true, // the options are ssh's
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
+				return cmd.Help()
+			}
+			if _, _, err := launch.RshArgs(args); err != nil {
+				return &usageError{err}
+			}
+			code, err := job.Rsh(args, streams(cmd))
+			if err != nil {
+				return err
+			}
+			return exitStatus(code)
+		},
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/job"
+)
+
+func newRunCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "run [flags] -- COMMAND [ARG...]",
+		GroupID: groupRun,
+		Short:   "Boot VMs, run a command in them, and tear them down",
+		Long: `Boots a cluster of VMs, runs COMMAND, and removes the cluster; the exit status
+is the command's. If COMMAND is an MPI launcher (mpirun, mpiexec,
+mpiexec.hydra, orterun, prterun), its ranks land in the VMs, spread as it is
+asked to spread them. Any other COMMAND runs once in every VM, each line of
+output behind the name of its VM; its standard input goes to the first VM, and
+the highest status counts.
+
+The VMs see this host's files, read-only below an overlay in memory; what is
+written in the working directory is kept (see --share).`,
+		Example: `  nearmetal run --vms 2 -- mpirun -n 4 ./solver
+  nearmetal run --vms 4 --vcpus 2 --memory 1GiB -- mpiexec.hydra -n 8 ./app
+  nearmetal run --vms 2 -- hostname
+  nearmetal run -f cluster.yaml --env OMP_NUM_THREADS=4 -- mpirun ./hybrid`,
+		Args: atLeastOne("COMMAND"),
+	}
+	cmd.Flags().SetInterspersed(false)
+	read := addClusterFlags(cmd)
+	noPrefix := cmd.Flags().Bool("no-prefix", false, "lines of output without the VM's name")
+	timeout := cmd.Flags().Duration("boot-timeout", 5*time.Minute, "the `TIME` that the VMs may take to be ready")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, notice, err := read()
+		if err != nil {
+			return err
+		}
+		p := progress(cmd)
+		defer p.Close()
+		if notice != "" {
+			p.Printf("%s", notice)
+		}
+		if err := sweep(p); err != nil {
+			return err
+		}
+		events, booted := bootEvents(p)
+		code, err := job.Run(job.RunOptions{
+			Cluster: cluster.Options{
+				Spec: c, Command: strings.Join(os.Args, " "), Events: events, BootTimeout: *timeout},
+			Args: args, NoPrefix: *noPrefix,
+			Booted: booted,
+			Notice: func(line string) { p.Printf("%s", line) },
+		}, streams(cmd))
+		p.Close()
+		var interrupted *job.Interrupted
+		switch {
+		case errors.As(err, &interrupted):
+			return exitSignal(interrupted.Signal)
+		case err != nil:
+			return err
+		}
+		return exitStatus(code)
+	}
+	return cmd
+}

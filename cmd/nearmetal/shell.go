@@ -1,0 +1,43 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/job"
+)
+
+func newShellCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "shell [NAME] [--vm VM] [--host]",
+		GroupID: groupCluster,
+		Short:   "Open a shell in a VM, or on the host with the VMs behind mpirun",
+		Long: `Opens a login shell in a VM, with a terminal of its own. With --host the shell
+runs on this host, and any mpirun or mpiexec started in it puts its ranks into
+the VMs (see nearmetal env).`,
+		Example: `  nearmetal shell
+  nearmetal shell demo --vm vm1
+  nearmetal shell --host`,
+		Args:              rangeArgs(0, "NAME"),
+		ValidArgsFunction: completeCluster,
+	}
+	vm := addVMFlag(cmd)
+	host := cmd.Flags().Bool("host", false, "a shell on this host, whose MPI launchers reach into the VMs")
+	root := cmd.Flags().Bool("as-root", false, "be root of the VM")
+	cmd.MarkFlagsMutuallyExclusive("vm", "host")
+	cmd.MarkFlagsMutuallyExclusive("as-root", "host")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o := job.ExecOptions{Cluster: firstArg(args), VM: *vm, Root: *root}
+		var code int
+		var err error
+		if *host {
+			code, err = job.HostShell(o, streams(cmd))
+		} else {
+			code, err = job.Shell(o, streams(cmd))
+		}
+		if err != nil {
+			return err
+		}
+		return exitStatus(code)
+	}
+	return cmd
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/spec"
+	"nearmetal/internal/terminal"
+)
+
+func newSpecCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "spec",
+		GroupID: groupFile,
+		Short:   "Check a cluster file, or show it with all defaults",
+		Example: "  nearmetal spec validate cluster.yaml\n  nearmetal spec show --vms 4",
+	}
+	cmd.AddCommand(newSpecValidateCommand(), newSpecShowCommand())
+	return cmd
+}
+
+func newSpecValidateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate FILE...",
+		Short: "Check cluster files",
+		Long: `Checks cluster files (- is standard input) and shows every mistake with its line
+and column. The exit status is 0 if all files are right, 1 if one is not, or
+cannot be read.`,
+		Example: "  nearmetal spec validate cluster.yaml\n  nearmetal spec validate clusters/*.yaml",
+		Args:    atLeastOne("FILE"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var failed errorList
+			for _, path := range args {
+				if _, err := loadCluster(cmd, path); err != nil {
+					failed = append(failed, err)
+					continue
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", terminal.Clean(path))
+			}
+			if failed != nil {
+				return failed
+			}
+			return nil
+		},
+	}
+}
+
+func newSpecShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show [FILE] [flags]",
+		Short: "Show a cluster file with all defaults filled in",
+		Long: `Shows the cluster that nearmetal run or nearmetal up would start with the same
+file and flags: a cluster file with every key that has a value.`,
+		Example: "  nearmetal spec show\n  nearmetal spec show cluster.yaml --vms 4 >four.yaml\n  nearmetal spec show --json | jq .vms",
+		Args:    rangeArgs(0, "FILE"),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+	}
+	cluster := addClusterFlags(cmd)
+	asJSON := addJSONFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			if cmd.Flags().Changed("file") {
+				return usagef("a cluster file is given twice: %q and --file", args[0])
+			}
+			if err := cmd.Flags().Set("file", args[0]); err != nil {
+				return err
+			}
+		}
+		c, _, err := cluster()
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return terminal.PrintJSON(cmd.OutOrStdout(), c)
+		}
+		text, err := c.YAML()
+		if err == nil {
+			_, err = cmd.OutOrStdout().Write(text)
+		}
+		return err
+	}
+	return cmd
+}
+
+// errorList is several errors, each with lines of its own.
+type errorList []error
+
+func (l errorList) Error() string { return errors.Join(l...).Error() }
+
+// Lines gives the lines of all errors.
+func (l errorList) Lines() []string {
+	var lines []string
+	for _, err := range l {
+		lines = append(lines, linesOf(err)...)
+	}
+	return lines
+}
+
+var _ error = (*spec.Problems)(nil)

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/cluster"
+)
+
+func newUpCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "up [flags]",
+		GroupID: groupCluster,
+		Short:   "Start a cluster and leave it running",
+		Long: `Starts the VMs of a cluster, waits until all are ready, and leaves them to a
+supervisor in the background. The name of the cluster is printed on standard
+output; nearmetal down ends it.`,
+		Example: `  nearmetal up --vms 2
+  nearmetal up -f cluster.yaml --name demo
+  nearmetal up --vms 4 --vcpus 2 --memory 1GiB
+  eval $(nearmetal env) && mpirun -n 8 ./app`,
+		Args: noArgs,
+	}
+	read := addClusterFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, notice, err := read()
+		if err != nil {
+			return err
+		}
+		p := progress(cmd)
+		defer p.Close()
+		if notice != "" {
+			p.Printf("%s", notice)
+		}
+		if err := sweep(p); err != nil {
+			return err
+		}
+		ctx, stop := interruptible()
+		defer stop()
+		events, done := bootEvents(p)
+		name, err := cluster.Supervised(ctx, cluster.Options{
+			Spec: c, Command: strings.Join(os.Args, " "), Events: events})
+		done()
+		if err != nil {
+			return err
+		}
+		p.Close()
+		fmt.Fprintln(cmd.OutOrStdout(), name)
+		return nil
+	}
+	return cmd
+}

@@ -1,0 +1,52 @@
+/* What the VM is told: /nearmetal/config of the initramfs, lines `key value…`. */
+#ifndef NM_CONFIG_H
+#define NM_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { NAME_SIZE = 64, TAG_SIZE = 64, CONFIG_MAX = 4 << 20 };
+
+struct mount_config {
+	char tag[TAG_SIZE];
+	unsigned msize;		/* bytes */
+	bool read_only;
+	const char *target;	/* NULL for the root */
+};
+
+struct link_config {
+	char name[16];
+	uint8_t mac[6];
+	uint32_t addr, mask;	/* network byte order */
+	unsigned mtu;		/* 0: as it is */
+	uint32_t gateway;	/* network byte order, 0: none */
+};
+
+struct config {
+	char name[NAME_SIZE];
+	unsigned index;
+	struct mount_config root;
+	struct mount_config *shares;
+	size_t nshares;
+	struct link_config *links;
+	size_t nlinks;
+	const char **hosts;	/* lines of /etc/hosts */
+	size_t nhosts;
+	char host_name[NAME_SIZE];	/* "": none */
+	bool region;
+	char region_kind[16];
+	uint64_t region_size;	/* bytes */
+	uint32_t region_uid, region_gid;
+	const char **peers;
+	size_t npeers;
+};
+
+/* Reads text of n bytes, which it changes and keeps using. False after a line
+   in why (of why_size bytes) that says what is wrong where. */
+bool config_parse(struct config *c, char *text, size_t n, char *why, size_t why_size);
+void config_free(struct config *c);
+/* Writes the configuration as lines again, to standard output. */
+void config_print(const struct config *c);
+
+#endif

@@ -1,0 +1,30 @@
+/* As whom, and with which limits, a child runs. */
+#ifndef NM_IDENTITY_H
+#define NM_IDENTITY_H
+
+#include "fields.h"
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+enum { GROUPS_MAX = 1024, LIMITS_MAX = 16 };
+
+struct identity {
+	uid_t uid;
+	gid_t gid;
+	size_t ngroups;
+	gid_t groups[GROUPS_MAX];
+	mode_t umask;
+	size_t nlimits;
+	struct {
+		int what;
+		struct rlimit to;
+	} limits[LIMITS_MAX];
+};
+
+/* Reads a header; NULL, or what is wrong with it. */
+const char *identity_read(struct identity *i, const struct fields *h);
+/* Takes it on, in a child; false with errno. */
+bool identity_take(const struct identity *i);
+
+#endif

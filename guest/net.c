@@ -1,0 +1,125 @@
+#define _GNU_SOURCE
+#include "init.h"
+#include "log.h"
+#include "uevent.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <net/route.h>
+#include <string.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int sock;
+
+static struct ifreq request(const char *name)
+{
+	struct ifreq r = {0};
+
+	strncpy(r.ifr_name, name, IFNAMSIZ - 1);
+	return r;
+}
+
+struct nic {
+	const uint8_t *mac;
+	char name[IFNAMSIZ];
+};
+
+/* Finds an interface by its MAC address. */
+static bool find(void *what)
+{
+	struct nic *n = what;
+
+	/* The kernel numbers interfaces from 1 (lo). */
+	for (int i = 1; i < 64; i++) {
+		struct ifreq r = {.ifr_ifindex = i};
+
+		if (ioctl(sock, SIOCGIFNAME, &r) || ioctl(sock, SIOCGIFHWADDR, &r))
+			continue;
+		if (r.ifr_hwaddr.sa_family == ARPHRD_ETHER && !memcmp(r.ifr_hwaddr.sa_data, n->mac, 6)) {
+			memcpy(n->name, r.ifr_name, IFNAMSIZ);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void set_addr(struct sockaddr *a, uint32_t addr)
+{
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr.s_addr = addr};
+
+	memcpy(a, &v4, sizeof v4);
+}
+
+static void up(const char *name)
+{
+	struct ifreq r = request(name);
+
+	if (ioctl(sock, SIOCGIFFLAGS, &r))
+		die("%s: %s", name, strerror(errno));
+	r.ifr_flags |= IFF_UP;
+	if (ioctl(sock, SIOCSIFFLAGS, &r))
+		die("%s: cannot be brought up: %s", name, strerror(errno));
+}
+
+/* Gives an interface its name; one that has it already gets the other's. */
+static void rename_to(const char *from, const char *to)
+{
+	struct ifreq r = request(from), away = request(to);
+
+	strcpy(away.ifr_newname, "nm-swap");
+	if (ioctl(sock, SIOCSIFNAME, &away) && errno != ENODEV)
+		die("%s: cannot be renamed: %s", to, strerror(errno));
+	strcpy(r.ifr_newname, to);
+	if (ioctl(sock, SIOCSIFNAME, &r))
+		die("%s: cannot be renamed to %s: %s", from, to, strerror(errno));
+	away = request("nm-swap");
+	strcpy(away.ifr_newname, from);
+	ioctl(sock, SIOCSIFNAME, &away);
+}
+
+static void configure(const struct link_config *l)
+{
+	struct nic n = {.mac = l->mac};
+	struct ifreq r = request(l->name);
+
+	if (!uevent_wait(find, &n, 10000))
+		die("%s: no network interface has the address %02x:%02x:%02x:%02x:%02x:%02x; is its driver in the initramfs?",
+		    l->name, l->mac[0], l->mac[1], l->mac[2], l->mac[3], l->mac[4], l->mac[5]);
+	if (strcmp(n.name, l->name))
+		rename_to(n.name, l->name);
+	r.ifr_mtu = l->mtu;
+	if (l->mtu && ioctl(sock, SIOCSIFMTU, &r))
+		die("%s: MTU %u: %s", l->name, l->mtu, strerror(errno));
+	set_addr(&r.ifr_addr, l->addr);
+	if (ioctl(sock, SIOCSIFADDR, &r))
+		die("%s: cannot be given its address: %s", l->name, strerror(errno));
+	set_addr(&r.ifr_netmask, l->mask);
+	if (ioctl(sock, SIOCSIFNETMASK, &r))
+		die("%s: cannot be given its netmask: %s", l->name, strerror(errno));
+	up(l->name);
+	if (l->gateway) {
+		struct rtentry t = {.rt_flags = RTF_UP | RTF_GATEWAY, .rt_dev = (char *)l->name};
+
+		set_addr(&t.rt_dst, 0);
+		set_addr(&t.rt_genmask, 0);
+		set_addr(&t.rt_gateway, l->gateway);
+		if (ioctl(sock, SIOCADDRT, &t) && errno != EEXIST)
+			die("%s: no route by its gateway: %s", l->name, strerror(errno));
+	}
+}
+
+void net_up(const struct config *c)
+{
+	sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (sock < 0)
+		die("no IPv4: %s", strerror(errno));
+	up("lo");
+	for (size_t i = 0; i < c->nlinks; i++)
+		configure(&c->links[i]);
+	close(sock);
+}

@@ -1,0 +1,11 @@
+/* TCP for the host: streams of kind tcp, listen and accept. */
+#ifndef NM_TCP_H
+#define NM_TCP_H
+
+#include "mux.h"
+
+void tcp_open(struct mux *m, uint32_t id, const struct fields *h);
+void listen_open(struct mux *m, uint32_t id, const struct fields *h);
+void accept_open(struct mux *m, uint32_t id, const struct fields *h);
+
+#endif

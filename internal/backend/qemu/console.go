@@ -1,0 +1,195 @@
+package qemu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	consoleRing = 64 << 10 // bytes kept in memory
+	// ConsoleLogMax bounds the log file, in bytes. When it is reached the file starts again with the last consoleRing bytes.
+	ConsoleLogMax = 1 << 20
+	lineMax       = 400 // characters of a line as LastLines gives it
+)
+
+// console keeps the end of what a VM writes to its serial port. A VM that floods
+// it is read as fast as it writes, and costs neither memory nor disk.
+type console struct {
+	mu      sync.Mutex
+	ring    []byte // the last bytes: consoleRing, and up to as many again before they are cut
+	total   uint64 // bytes read so far
+	changed chan struct{}
+	log     *os.File
+	logged  int64
+	closed  bool
+}
+
+// newConsole makes a console with a log file, made or emptied; without one if path is empty.
+func newConsole(path string) (*console, error) {
+	c := &console{changed: make(chan struct{})}
+	if path == "" {
+		return c, nil
+	}
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("console log: %w", &os.PathError{Op: "open", Path: path, Err: err})
+	}
+	c.log = os.NewFile(uintptr(fd), path)
+	return c, nil
+}
+
+// read takes the VM's output until there is no more, and closes both ends of its own.
+func (c *console) read(r io.ReadCloser) {
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := r.Read(buf)
+		c.add(buf[:n])
+		if err != nil {
+			break
+		}
+	}
+	r.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	close(c.changed)
+	if c.log != nil {
+		c.log.Close()
+	}
+}
+
+func (c *console) add(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total += uint64(len(b))
+	c.ring = append(c.ring, b...)
+	if len(c.ring) > 2*consoleRing {
+		c.ring = append(c.ring[:0], c.ring[len(c.ring)-consoleRing:]...)
+	}
+	c.toLog(b)
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// toLog writes to the log file; a disk that is full must not stop the VM.
+func (c *console) toLog(b []byte) {
+	if c.log == nil {
+		return
+	}
+	if c.logged+int64(len(b)) > ConsoleLogMax {
+		c.log.Truncate(0)
+		c.log.Seek(0, io.SeekStart)
+		last := c.ring[max(0, len(c.ring)-consoleRing):] // b is its end
+		n, _ := fmt.Fprintf(c.log, "[nearmetal: %d bytes before this are left out]\n", c.total-uint64(len(last)))
+		k, _ := c.log.Write(last)
+		c.logged = int64(n + k)
+		return
+	}
+	n, _ := c.log.Write(b)
+	c.logged += int64(n)
+}
+
+// lastLines gives the last n lines that have anything in them, each harmless to print.
+func (c *console) lastLines(n int) []string {
+	c.mu.Lock()
+	text := bytes.Clone(c.ring)
+	c.mu.Unlock()
+	var lines []string
+	for len(text) > 0 && len(lines) < n {
+		i := bytes.LastIndexByte(text, '\n')
+		if s := strings.TrimSpace(harmless(string(text[i+1:]), lineMax)); s != "" {
+			lines = append(lines, s)
+		}
+		text = text[:max(i, 0)]
+	}
+	for i, j := 0, len(lines)-1; i < j; i, j = i+1, j-1 {
+		lines[i], lines[j] = lines[j], lines[i]
+	}
+	return lines
+}
+
+// errConsoleEnd is for text that can no longer come.
+var errConsoleEnd = errors.New("the console ended")
+
+// await waits until the console has shown text (within its last consoleRing bytes).
+func (c *console) await(ctx context.Context, text string) error {
+	for {
+		c.mu.Lock()
+		found := bytes.Contains(c.ring, []byte(text))
+		changed, closed := c.changed, c.closed
+		c.mu.Unlock()
+		if found {
+			return nil
+		}
+		if closed {
+			return fmt.Errorf("waiting for %q: %w", text, errConsoleEnd)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %q on the console: %w", text, ctx.Err())
+		}
+	}
+}
+
+// harmless gives text that a VM wrote in a form that a terminal shows and does not obey: no escape
+// sequences, control characters or broken UTF-8; at most limit characters.
+func harmless(s string, limit int) string {
+	var b strings.Builder
+	n := 0
+	for i := 0; i < len(s); {
+		if k := escapeLen(s[i:]); k > 0 {
+			i += k
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if n++; n > limit {
+			b.WriteString("…")
+			break
+		}
+		switch {
+		case r == '\r':
+		case r == '\t':
+			b.WriteByte(' ')
+		case r == utf8.RuneError && size == 1:
+			b.WriteString(`\x` + strconv.FormatUint(uint64(s[i]), 16))
+		case !unicode.IsPrint(r):
+			q := strconv.QuoteRuneToASCII(r)
+			b.WriteString(q[1 : len(q)-1])
+		default:
+			b.WriteRune(r)
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// escapeLen is the length of the terminal control sequence (ESC [ parameters final) at the start of s, or 0.
+func escapeLen(s string) int {
+	if !strings.HasPrefix(s, "\x1b[") {
+		return 0
+	}
+	for i := 2; i < len(s) && i < 32; i++ {
+		if s[i] >= 0x40 && s[i] <= 0x7e {
+			return i + 1
+		}
+		if s[i] < 0x20 || s[i] > 0x3f {
+			break
+		}
+	}
+	return 0
+}

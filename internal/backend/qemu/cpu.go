@@ -1,0 +1,92 @@
+package qemu
+
+import (
+	"errors"
+	"fmt"
+
+	"nearmetal/internal/host"
+)
+
+// accelerator is how the VM's instructions run, and the CPU model that goes with it.
+type accelerator struct {
+	Accel     host.Accel
+	Dedicated bool // every vCPU has a host CPU to itself: the guest may spin
+	PhysBits  int  // width of physical addresses, 0: the default
+}
+
+// tcgCode is the size of TCG's buffer of translated code, in MiB. Left alone it takes up to 1 GiB.
+const tcgCode = 64
+
+func (a accelerator) Valid() error {
+	if a.Accel != host.KVM && a.Accel != host.TCG {
+		return fmt.Errorf("accelerator %q: neither kvm nor tcg", a.Accel)
+	}
+	if a.PhysBits != 0 && (a.PhysBits < 36 || a.PhysBits > 52) {
+		return fmt.Errorf("physical addresses of %d bits: 36 to 52", a.PhysBits)
+	}
+	return nil
+}
+
+func (a accelerator) Args() []string {
+	physBits := ""
+	if a.PhysBits != 0 {
+		physBits = fmt.Sprintf("phys-bits=%d", a.PhysBits)
+	}
+	if a.Accel == host.TCG {
+		// Without rep movsb and stosb: TCG runs them byte by byte, six to eight times slower than any other copy.
+		return []string{"-accel", option("tcg", fmt.Sprintf("tb-size=%d", tcgCode)), "-cpu", option("max", "-erms", "-fsrm", physBits)}
+	}
+	cpu := []string{"migratable=off"}
+	if a.Dedicated {
+		cpu = append(cpu, "kvm-hint-dedicated=on")
+	}
+	if physBits != "" {
+		cpu = append(cpu, "host-phys-bits=off", physBits)
+	}
+	return []string{"-accel", "kvm", "-cpu", option("host", cpu...)}
+}
+
+// smp is the number of vCPUs and their topology. Sockets × Dies × Cores × Threads are the CPUs that there can be.
+type smp struct {
+	CPUs    int // present at the start
+	Sockets int
+	Dies    int // a socket
+	Cores   int // a die
+	Threads int // a core
+}
+
+// maxVCPUs is what q35 takes in every QEMU that nearmetal runs with.
+const maxVCPUs = 288
+
+// withSpare gives room for a second CPU to a VM of one. With a single possible CPU, QEMU's TCG does atomic
+// operations and fences that other VMs on the same region do not see as such.
+func (s smp) withSpare() smp {
+	if s.CPUs == 1 && s.max() == 1 {
+		s.Sockets = 2
+	}
+	return s
+}
+
+func (s smp) max() int { return s.Sockets * s.Dies * s.Cores * s.Threads }
+
+func (s smp) Valid() error {
+	for _, n := range []int{s.CPUs, s.Sockets, s.Dies, s.Cores, s.Threads} {
+		if n < 1 || n > maxVCPUs {
+			return fmt.Errorf("%d vCPUs as %d sockets × %d dies × %d cores × %d threads: each from 1 to %d", s.CPUs, s.Sockets, s.Dies, s.Cores, s.Threads, maxVCPUs)
+		}
+	}
+	switch {
+	case s.max() > maxVCPUs:
+		return fmt.Errorf("%d vCPUs: at most %d", s.max(), maxVCPUs)
+	case s.CPUs != s.max() && !(s.CPUs == 1 && s.max() == 2):
+		return fmt.Errorf("%d vCPUs are not %d sockets × %d dies × %d cores × %d threads", s.CPUs, s.Sockets, s.Dies, s.Cores, s.Threads)
+	case s.max() < 2:
+		return errors.New("one possible vCPU: at least two, or atomic operations between VMs go wrong")
+	}
+	return nil
+}
+
+func (s smp) Args() []string {
+	return []string{"-smp", fmt.Sprintf("cpus=%d,maxcpus=%d,sockets=%d,dies=%d,cores=%d,threads=%d",
+		s.CPUs, s.max(), s.Sockets, s.Dies, s.Cores, s.Threads)}
+}

@@ -1,0 +1,40 @@
+package qemu
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// export is a directory of the host that the VM can mount by 9p.
+type export struct {
+	Export
+	Index int
+}
+
+// maxTag is the length of a mount tag that the guest's driver takes, in bytes.
+const maxTag = 31
+
+func (e export) Valid() error {
+	if err := validID("mount tag", e.Tag, maxTag); err != nil {
+		return err
+	}
+	if !filepath.IsAbs(e.Path) || filepath.Clean(e.Path) != e.Path || strings.ContainsAny(e.Path, "\x00\n") {
+		return fmt.Errorf("export %s: %.80q is no clean absolute path", e.Tag, e.Path)
+	}
+	return nil
+}
+
+func (e export) Args() []string {
+	id := fmt.Sprintf("fs%d", e.Index)
+	fs := []string{"id=" + id, "path=" + e.Path}
+	if e.ReadOnly {
+		fs = append(fs, "security_model=passthrough", "readonly=on")
+	} else {
+		// As passthrough, but a QEMU that is not root may fail to give a new file to its owner.
+		fs = append(fs, "security_model=none")
+	}
+	// Files of several of the host's file systems may have equal inode numbers.
+	fs = append(fs, "multidevs=remap")
+	return []string{"-fsdev", option("local", fs...), "-device", option("virtio-9p-pci", "fsdev="+id, "mount_tag="+e.Tag)}
+}

@@ -1,0 +1,137 @@
+package qemu
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nearmetal/internal/host"
+	"nearmetal/internal/plan"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// case_ is a VM whose command line is kept in testdata/golden.
+type goldenCase struct {
+	name string
+	caps string
+	vm   plan.VM
+	set  Settings
+}
+
+func goldenCases() []goldenCase {
+	twoVMs := Settings{
+		Accel: host.TCG, TSCKHz: 2500000, PVH: true,
+		KernelArgs: []string{"loglevel=7"},
+		Exports:    []Export{{Tag: "root", Path: "/", ReadOnly: true}, {Tag: "share0", Path: "/home/ann,bob"}},
+		Links: []Link{
+			{Kind: LinkStream, MAC: "52:54:00:4d:00:01", MTU: 65521},
+			{Kind: LinkUser, MAC: "52:54:00:4d:01:01"},
+		},
+		Region: &plan.Region{SizeBytes: 64 * mib, Backing: "shm", Device: "ivshmem", HostNode: -1},
+	}
+	vm := func(name string, vcpus int) plan.VM {
+		return plan.VM{Name: name, VCPUs: vcpus, Sockets: 1, Dies: 1, Cores: vcpus, Threads: 1, MemoryBytes: 2048 * mib}
+	}
+	kvm := twoVMs
+	kvm.Accel = host.KVM
+	pinned := vm("vm0", 2)
+	pinned.Pins = [][]int{{2}, {3}}
+
+	nodes := plan.VM{
+		Name: "big", VCPUs: 8, Sockets: 2, Dies: 1, Cores: 2, Threads: 2, MemoryBytes: 12288 * mib,
+		Nodes: []plan.Node{
+			{ID: 0, VCPUs: []int{0, 1, 2, 3}, MemoryBytes: 4096 * mib, PageBytes: 2 << 20, HostNodes: []int{0}, Distances: []int{10, 21, 31}},
+			{ID: 1, VCPUs: []int{4, 5, 6, 7}, MemoryBytes: 4096 * mib, PageBytes: 1 << 30, HostNodes: []int{2, 3}, Distances: []int{21, 10, 31}},
+			{ID: 2, MemoryBytes: 4096 * mib, HostNodes: []int{4}, Distances: []int{31, 31, 10}}, // memory only
+		},
+		Devices: []plan.Device{
+			{Kind: "vfio", Address: "0000:41:10.0", Node: 1},
+			{Kind: "vfio", Address: "0000:41:10.1", Node: 1},
+			{Kind: "vfio", Address: "0000:01:00.0", Node: -1},
+		},
+	}
+	expanders := nodes
+	expanders.Expanders = []plan.Expander{{Node: 1, Bus: 192, Ports: 2}}
+	expanders.MMIOBytes, expanders.PhysBits = 64<<30, 46
+
+	devdax := twoVMs
+	devdax.Region = &plan.Region{SizeBytes: 256 * mib, Backing: "hugetlb", Device: "devdax", HostNode: 1}
+	tap := Settings{Accel: host.TCG, Links: []Link{{Kind: LinkTap, MAC: "52:54:00:4d:00:02", MTU: 9000}}}
+	huge := vm("vm0", 288)
+	huge.Sockets, huge.Cores, huge.Threads, huge.IOMMU = 2, 72, 2, true
+
+	return []goldenCase{
+		{"tcg-vm0", qemu72, vm("vm0", 1), twoVMs},
+		{"tcg-vm1", qemu72, vm("vm1", 1), func() Settings {
+			s := twoVMs
+			s.Links = []Link{{Kind: LinkStream, MAC: "52:54:00:4d:00:02", MTU: 65521}, {Kind: LinkUser, MAC: "52:54:00:4d:01:02"}}
+			return s
+		}()},
+		{"tcg-qemu10", qemu10, vm("vm0", 2), twoVMs},
+		{"tcg-bzimage", qemu72, vm("vm0", 2), func() Settings { s := twoVMs; s.PVH, s.TSCKHz = false, 0; return s }()},
+		{"tcg-tap", qemu72, vm("vm0", 4), tap},
+		{"tcg-devdax", qemu72, vm("vm0", 1), devdax},
+		{"kvm", qemu72, vm("vm0", 1), kvm},
+		{"kvm-pinned", qemu72, pinned, kvm},
+		{"kvm-nodes", qemu72, nodes, kvm},
+		{"kvm-expanders", qemu10, expanders, kvm},
+		{"kvm-288", qemu10, huge, Settings{Accel: host.KVM, PVH: true}},
+		{"tcg-nodes", qemu72, nodes, twoVMs},
+	}
+}
+
+// TestGolden compares every case's command line, one option a line, with the file that a person has read.
+func TestGolden(t *testing.T) {
+	for _, c := range goldenCases() {
+		t.Run(c.name, func(t *testing.T) {
+			m, err := Build(c.vm, c.set, capturedCaps(t, c.caps))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := byOption(m.Args())
+			file := filepath.Join("testdata/golden", c.name+".args")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("%s (go test -update writes it anew):\n got:\n%s\nwant:\n%s", file, got, want)
+			}
+		})
+	}
+}
+
+// byOption writes a command line one option a line, with its value.
+func byOption(args []string) string {
+	var b strings.Builder
+	for i, a := range args {
+		switch {
+		case i == 0:
+		case strings.HasPrefix(a, "-"):
+			b.WriteByte('\n')
+		default:
+			b.WriteByte(' ')
+		}
+		b.WriteString(a)
+	}
+	return b.String() + "\n"
+}
+
+func TestBareArgs(t *testing.T) {
+	got := byOption(BareArgs(capturedCaps(t, qemu72), "vmlinux", "initramfs", "/tmp/serial", 512, 2500000))
+	file := "testdata/golden/bare.args"
+	if *update {
+		os.WriteFile(file, []byte(got), 0o644)
+	}
+	if want, err := os.ReadFile(file); err != nil || got != string(want) {
+		t.Errorf("%v\n got:\n%s\nwant:\n%s", err, got, want)
+	}
+}

@@ -1,0 +1,227 @@
+package qemu
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// firstFD is the number of the first file that a child inherits, after its standard ones.
+const firstFD = 3
+
+// child is a QEMU process.
+type child struct {
+	cmd    *exec.Cmd
+	stderr *tailWriter
+	done   chan struct{} // closed when it has ended and is reaped
+	err    error         // of Wait, valid then
+}
+
+// spawn starts a program as a child that the kernel kills when this process dies, in its own process
+// group (the terminal's Ctrl-C is not for it), with the given files as descriptors from firstFD on and
+// no other file of ours, whoever opened it.
+func spawn(args []string, files []*os.File) (*child, error) {
+	c := &child{stderr: &tailWriter{}, done: make(chan struct{})}
+	c.cmd = &exec.Cmd{
+		Path: args[0], Args: args, Dir: "/", ExtraFiles: files, Stdout: c.stderr, Stderr: c.stderr,
+		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
+	}
+	if err := onSpawner(c.cmd.Start); err != nil {
+		return nil, fmt.Errorf("%s: %w", args[0], plainError(err))
+	}
+	go func() {
+		c.err = c.cmd.Wait()
+		close(c.done)
+	}()
+	return c, nil
+}
+
+// The death signal comes when the thread that started the child ends, not the process. So one
+// thread starts all children, and never ends.
+var spawner struct {
+	once sync.Once
+	work chan func()
+}
+
+// onSpawner runs a start function on the spawner's thread.
+func onSpawner(start func() error) error {
+	spawner.once.Do(func() {
+		spawner.work = make(chan func())
+		go func() {
+			runtime.LockOSThread()
+			for f := range spawner.work {
+				f()
+			}
+		}()
+	})
+	result := make(chan error)
+	spawner.work <- func() {
+		// Go opens files close-on-exec; what this process inherited may not be.
+		closeInherited()
+		result <- start()
+	}
+	return <-result
+}
+
+// closeInherited marks all files but the standard ones close-on-exec.
+func closeInherited() {
+	err := unix.CloseRange(firstFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	if err == nil {
+		return
+	}
+	// Before Linux 5.11.
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range list {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= firstFD {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
+
+// kill ends the process at once. It is safe at any time: a reaped child is not signalled.
+func (c *child) kill() { c.cmd.Process.Kill() }
+
+// state says how the process ended, once done is closed.
+func (c *child) state() string {
+	var ee *exec.ExitError
+	if errors.As(c.err, &ee) {
+		if ws, ok := ee.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			return fmt.Sprintf("killed by signal %d, %s", int(ws.Signal()), ws.Signal())
+		}
+		return ee.Error()
+	}
+	if c.err != nil {
+		return c.err.Error()
+	}
+	return "exit status 0"
+}
+
+// signalled gives the signal that ended the process, or 0.
+func (c *child) signalled() syscall.Signal {
+	var ee *exec.ExitError
+	if errors.As(c.err, &ee) {
+		if ws, ok := ee.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			return ws.Signal()
+		}
+	}
+	return 0
+}
+
+// spawnWithSocket starts a program whose first inherited file is one end of a stream socket, and gives the other.
+func spawnWithSocket(args []string) (*child, net.Conn, error) {
+	ours, theirs, err := socketPair("qmp")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer theirs.Close()
+	c, err := spawn(args, []*os.File{theirs})
+	if err != nil {
+		ours.Close()
+		return nil, nil, err
+	}
+	return c, ours, nil
+}
+
+// socketPair gives a connected pair of stream sockets: ours to read and write, theirs for a child.
+func socketPair(name string) (ours net.Conn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	mine := os.NewFile(uintptr(fds[0]), name)
+	defer mine.Close()
+	theirs = os.NewFile(uintptr(fds[1]), name)
+	if ours, err = net.FileConn(mine); err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return ours, theirs, nil
+}
+
+// tailWriter keeps the first and the last bytes that are written to it.
+type tailWriter struct {
+	mu         sync.Mutex
+	head, tail []byte
+	dropped    bool
+}
+
+const tailPart = 4 << 10 // bytes of each
+
+// Write never fails.
+func (w *tailWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(b)
+	if room := tailPart - len(w.head); room > 0 {
+		k := min(room, len(b))
+		w.head, b = append(w.head, b[:k]...), b[k:]
+	}
+	w.tail = append(w.tail, b...)
+	if over := len(w.tail) - tailPart; over > 0 {
+		w.tail = append(w.tail[:0], w.tail[over:]...)
+		w.dropped = true
+	}
+	return n, nil
+}
+
+func (w *tailWriter) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mid := ""
+	if w.dropped {
+		mid = "\n…\n"
+	}
+	return string(w.head) + mid + string(w.tail)
+}
+
+// complaint picks out of what QEMU wrote the line that says why it ended: the last that it
+// wrote under its own name and that is no mere warning, or else the last at all.
+func complaint(path, said string) string {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	last := ""
+	for _, line := range bytes.Split([]byte(said), []byte("\n")) {
+		text := strings.TrimSpace(string(line))
+		own, isOwn := strings.CutPrefix(text, name+": ")
+		if !isOwn { // some of its older parts
+			own, isOwn = strings.CutPrefix(text, "qemu: ")
+		}
+		switch {
+		case text == "" || strings.HasPrefix(own, "warning: ") || strings.HasPrefix(own, "info: "):
+		case isOwn:
+			last = own
+		case last == "":
+			last = text
+		}
+	}
+	return oneLine(last)
+}
+
+// grace is how long a process whose monitor is closed may take to end and have its say.
+const grace = 5 * time.Second
+
+// finish ends a process after err: at once, or if its monitor closed by itself after it has had its say.
+func (c *child) finish(err error) {
+	if errors.Is(err, errQMPClosed) {
+		select {
+		case <-c.done:
+			return
+		case <-time.After(grace):
+		}
+	}
+	c.kill()
+}

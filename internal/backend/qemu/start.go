@@ -1,0 +1,161 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options of Start.
+type Options struct {
+	ConsoleLog string // file that gets the console's output (0600, at most ConsoleLogMax bytes); empty: none
+}
+
+// VM is a running QEMU process.
+type VM struct {
+	name    string
+	path    string // of QEMU
+	bytes   uint64 // of memory
+	child   *child
+	qmp     *QMP
+	console *console
+	started time.Time
+	done    chan struct{}
+
+	mu    sync.Mutex
+	ended bool   // by Kill or Quit
+	why   string // reason of the SHUTDOWN event
+	err   error  // valid when done is closed
+}
+
+// Start runs m as a child that is killed when this process dies, and waits until QEMU answers on QMP
+// (the VM runs by then). When QEMU refuses, the error is its own complaint in one line. When ctx is done
+// first, the child is killed; afterwards ctx has no effect on the VM.
+func Start(ctx context.Context, m *Machine, f Files, o Options) (*VM, error) {
+	v, err := start(ctx, m, f, o)
+	if err != nil {
+		return nil, fmt.Errorf("VM %s: %w", m.Name, err)
+	}
+	return v, nil
+}
+
+func start(ctx context.Context, m *Machine, f Files, o Options) (*VM, error) {
+	files, err := m.files(f)
+	if err != nil {
+		return nil, err
+	}
+	con, err := newConsole(o.ConsoleLog)
+	if err != nil {
+		return nil, err
+	}
+	conOurs, conTheirs, err := socketPair("console")
+	if err != nil {
+		return nil, err
+	}
+	go con.read(conOurs) // ends when conTheirs has no holder
+	defer conTheirs.Close()
+	qmpOurs, qmpTheirs, err := socketPair("qmp")
+	if err != nil {
+		return nil, err
+	}
+	defer qmpTheirs.Close()
+	for i, s := range m.slots {
+		switch s.kind {
+		case slotQMP:
+			files[i] = qmpTheirs
+		case slotConsole:
+			files[i] = conTheirs
+		}
+	}
+	v := &VM{name: m.Name, path: m.path, bytes: m.bytes, console: con, started: time.Now(), done: make(chan struct{})}
+	if v.child, err = spawn(m.Args(), files); err != nil {
+		qmpOurs.Close()
+		return nil, err
+	}
+	// From here on QEMU alone holds its ends: their end is its end.
+	qmpTheirs.Close()
+	conTheirs.Close()
+	return v, v.connect(ctx, qmpOurs)
+}
+
+// files puts what the caller gave in the order of the descriptors; QMP and console stay empty.
+func (m *Machine) files(f Files) ([]*os.File, error) {
+	files := make([]*os.File, len(m.slots))
+	links := 0
+	for i, s := range m.slots {
+		what := ""
+		switch s.kind {
+		case slotQMP, slotConsole:
+			continue
+		case slotChannel:
+			files[i], what = f.Channel, "channel"
+		case slotKernel:
+			files[i], what = f.Kernel, "kernel"
+		case slotInitrd:
+			files[i], what = f.Initrd, "initramfs"
+		case slotRegion:
+			files[i], what = f.Region, "region"
+		case slotLink:
+			what, links = fmt.Sprintf("network link %d", s.index), links+1
+			if s.index < len(f.Links) {
+				files[i] = f.Links[s.index]
+			}
+		}
+		if files[i] == nil {
+			return nil, fmt.Errorf("no file for the %s", what)
+		}
+	}
+	if links != len(f.Links) {
+		return nil, fmt.Errorf("%d files for %d network links", len(f.Links), links)
+	}
+	return files, nil
+}
+
+// connect waits for QMP, and has the end of the process watched.
+func (v *VM) connect(ctx context.Context, conn io.ReadWriteCloser) error {
+	q, err := newQMP(ctx, conn)
+	if err != nil {
+		v.child.finish(err)
+		<-v.child.done
+		if errors.Is(err, errQMPClosed) {
+			return v.refused()
+		}
+		return fmt.Errorf("QEMU did not come up: %w", err)
+	}
+	v.qmp = q
+	go v.watch()
+	return nil
+}
+
+// refused says why QEMU ended before it was up.
+func (v *VM) refused() error {
+	said := complaint(v.path, v.child.stderr.String())
+	switch {
+	case said == "":
+		return fmt.Errorf("QEMU ended at its start without a word (%s)", v.child.state())
+	case strings.Contains(said, "Cannot allocate memory"):
+		return fmt.Errorf("not enough memory for its %s: ask for less, or for fewer VMs (QEMU: %s)", size(v.bytes), said)
+	}
+	return fmt.Errorf("QEMU refused to start: %s", said)
+}
+
+// watch follows the process to its end.
+func (v *VM) watch() {
+	for e := range v.qmp.Events() {
+		if e.Name == "SHUTDOWN" {
+			v.mu.Lock()
+			v.why = shutdownReason(e.Data)
+			v.mu.Unlock()
+		}
+	}
+	<-v.child.done
+	v.mu.Lock()
+	v.err = v.verdict()
+	v.mu.Unlock()
+	close(v.done)
+}

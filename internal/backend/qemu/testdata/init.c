@@ -1,0 +1,110 @@
+/*
+ * The /init of the boot tests: it loads the modules, shows on the console what
+ * it finds, echoes on the agent's port, and powers off when that says so.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static double uptime(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void load_modules(void)
+{
+	char path[256];
+	FILE *f = fopen("/nearmetal/modules", "r");
+
+	while (f && fgets(path, sizeof(path), f)) {
+		path[strcspn(path, "\n")] = 0;
+		int fd = open(path, O_RDONLY);
+		if (fd < 0 || syscall(SYS_finit_module, fd, "", 0) != 0)
+			printf("TEST module %s: %m\n", path);
+		close(fd);
+	}
+}
+
+/* show prints a file's first line with a mark that a test looks for. */
+static void show(const char *mark, const char *path)
+{
+	char line[512] = "";
+	FILE *f = fopen(path, "r");
+
+	if (f) {
+		if (!fgets(line, sizeof(line), f))
+			line[0] = 0;
+		fclose(f);
+	}
+	line[strcspn(line, "\n")] = 0;
+	printf("TEST %s %s\n", mark, f ? line : "(none)");
+}
+
+/* show_dir prints, for each entry of a directory, one file of it. */
+static void show_dir(const char *mark, const char *path, const char *name)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+	char file[600], what[600];
+
+	while (d && (e = readdir(d)))
+		if (e->d_name[0] != '.') {
+			snprintf(file, sizeof(file), "%s/%s/%s", path, e->d_name, name);
+			snprintf(what, sizeof(what), "%s %s", mark, e->d_name);
+			show(what, file);
+		}
+}
+
+int main(void)
+{
+	char c;
+
+	mount("proc", "/proc", "proc", 0, "");
+	mount("sysfs", "/sys", "sysfs", 0, "");
+	mount("devtmpfs", "/dev", "devtmpfs", 0, "");
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	printf("TEST init %.2f\n", uptime());
+	load_modules();
+	show("config", "/nearmetal/config");
+	show("online", "/sys/devices/system/node/online");
+	show("possible", "/sys/devices/system/cpu/possible");
+	show("distance", "/sys/devices/system/node/node0/distance");
+	show("cmdline", "/proc/cmdline");
+	show_dir("mac", "/sys/class/net", "address");
+	show_dir("mtu", "/sys/class/net", "mtu");
+	show_dir("nd", "/sys/bus/nd/devices", "size");
+	show_dir("pci", "/sys/bus/pci/devices", "modalias");
+	show_dir("pcinode", "/sys/bus/pci/devices", "numa_node");
+	mkdir("/mnt", 0755);
+	if (mount("root", "/mnt", "9p", MS_RDONLY, "trans=virtio,version=9p2000.L") == 0)
+		show("shared", "/mnt/hello");
+	printf("TEST ready %.2f\n", uptime());
+	printf("TEST up\n");
+	int fd = open("/dev/vport0p1", O_RDWR);
+	if (fd >= 0)
+		while (read(fd, &c, 1) == 1) {
+			if (c == 'q')
+				reboot(RB_POWER_OFF);
+			if (c == 'p') {
+				int s = open("/proc/sysrq-trigger", O_WRONLY);
+				if (write(s, "c", 1) != 1)
+					printf("TEST no sysrq\n");
+			}
+			if (write(fd, &c, 1) != 1)
+				break;
+		}
+	printf("TEST port: %m\n");
+	reboot(RB_POWER_OFF);
+	return 0;
+}

@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/spec"
+)
+
+// `nearmetal up` starts the supervisor: the same program in a session of its own, which
+// owns the cluster from then on. Until the cluster is ready the two are joined by a
+// socket pair: the supervisor tells how far it is, a JSON object a line; and when the
+// other end closes before (Ctrl-C, kill -9), the supervisor gives up and cleans up.
+
+// SupervisorFD is the descriptor of the supervisor's end of that socket pair.
+const SupervisorFD = 3
+
+// order is what the supervisor is told first.
+type order struct {
+	Spec        *spec.Cluster `json:"spec"`
+	Command     string        `json:"command"`
+	BootTimeout time.Duration `json:"bootTimeoutNs"`
+}
+
+// message is what the supervisor tells.
+type message struct {
+	Notice string `json:"notice,omitempty"`
+	Stage  string `json:"stage,omitempty"`
+	Done   int    `json:"done,omitempty"`
+	Total  int    `json:"total,omitempty"`
+	Error  string `json:"error,omitempty"`
+	// Console goes with Error: see VMError.
+	Console []string `json:"console,omitempty"`
+	Ready   string   `json:"ready,omitempty"` // the cluster's name
+}
+
+// maxOrder bounds a line on the socket pair, in bytes: a cluster file is at most 1 MiB.
+const maxOrder = 8 << 20
+
+// Supervised starts a cluster under a supervisor and waits until it is ready; it gives
+// its name. When it fails or ctx ends, nothing is left of the cluster.
+func Supervised(ctx context.Context, o Options) (name string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return "", err
+	}
+	defer ours.Close()
+	cmd := exec.Command(self, "supervise")
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Dir = "/" // it must not hold the caller's file system
+	err = cmd.Start()
+	theirs.Close()
+	if err != nil {
+		return "", fmt.Errorf("supervisor: %w", err)
+	}
+	go cmd.Wait() // it is not ours any more once the cluster is ready; until then no zombie
+	if err := json.NewEncoder(ours).Encode(order{o.Spec, o.Command, o.BootTimeout}); err != nil {
+		return "", fmt.Errorf("supervisor: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { unix.Shutdown(int(ours.Fd()), unix.SHUT_WR) })
+	defer stop()
+	sc := bufio.NewScanner(ours)
+	sc.Buffer(nil, maxOrder)
+	for sc.Scan() {
+		var m message
+		if err := json.Unmarshal(sc.Bytes(), &m); err != nil {
+			return "", fmt.Errorf("supervisor: %w", err)
+		}
+		switch {
+		case m.Error != "":
+			if cause := context.Cause(ctx); cause != nil {
+				return "", cause
+			}
+			return "", &VMError{errors.New(m.Error), m.Console}
+		case m.Ready != "":
+			return m.Ready, nil
+		case m.Notice != "":
+			o.Events.notice(m.Notice)
+		default:
+			o.Events.stage(m.Stage, m.Done, m.Total)
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return "", cause
+	}
+	return "", errors.New("the supervisor ended before the cluster was ready")
+}
+
+// Supervise is the supervisor: it reads its order from SupervisorFD, owns the cluster, and
+// returns when the cluster has ended.
+func Supervise() error {
+	const misuse = "supervise: this command is only for nearmetal up"
+	if err := unix.SetNonblock(SupervisorFD, true); err != nil {
+		return errors.New(misuse)
+	}
+	unix.CloseOnExec(SupervisorFD)
+	conn := os.NewFile(SupervisorFD, "nearmetal up")
+	var od order
+	if err := json.NewDecoder(io.LimitReader(conn, maxOrder)).Decode(&od); err != nil || od.Spec == nil {
+		return errors.New(misuse)
+	}
+	out := json.NewEncoder(conn)
+	o := Options{Spec: od.Spec, Command: od.Command, BootTimeout: od.BootTimeout, Events: Events{
+		Notice: func(line string) { out.Encode(message{Notice: line}) },
+		Stage:  func(name string, done, total int) { out.Encode(message{Stage: name, Done: done, Total: total}) },
+	}}
+	signal.Ignore(unix.SIGHUP, unix.SIGPIPE)
+	ask := make(chan os.Signal, 1)
+	signal.Notify(ask, unix.SIGTERM, unix.SIGINT)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go func() {
+		select {
+		case s := <-ask:
+			cancel(fmt.Errorf("the supervisor was told to end: %v", s))
+		case <-ctx.Done():
+		}
+	}()
+	ready := make(chan struct{})
+	go func() { // the end of input before we are ready: the caller is gone, or wants no cluster
+		var b [1]byte
+		conn.Read(b[:])
+		select {
+		case <-ready:
+		default:
+			cancel(errors.New("nearmetal up has gone"))
+		}
+	}()
+	c, err := Up(ctx, o)
+	if err != nil {
+		m := message{Error: err.Error()}
+		var boot *VMError
+		if errors.As(err, &boot) {
+			m.Console = boot.Console
+		}
+		out.Encode(m)
+		return nil // it has been said
+	}
+	close(ready)
+	detach(c)
+	if err := out.Encode(message{Ready: c.Name()}); err != nil {
+		cancel(err) // nobody has learnt the cluster's name
+	}
+	conn.Close()
+	select {
+	case <-c.Asked():
+	case <-c.Died():
+	case <-ctx.Done():
+	}
+	return c.Down(context.Background())
+}
+
+// detach sends what is left to say (a panic, at worst) into the cluster's directory.
+func detach(c *Cluster) {
+	log, err := os.OpenFile(filepath.Join(c.dir, supervisor), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return
+	}
+	defer log.Close()
+	unix.Dup3(int(log.Fd()), 1, 0)
+	unix.Dup3(int(log.Fd()), 2, 0)
+}

@@ -1,0 +1,62 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+)
+
+// ErrClosed is what the streams of a Mux that was closed on this side give.
+var ErrClosed = errors.New("the channel is closed")
+
+// CarrierError is the error of every stream whose carrier ended.
+type CarrierError struct {
+	Name   string // of the Mux: whose end it is
+	Cause  error
+	Detail string // what Options.Explain said
+}
+
+func (e *CarrierError) Error() string {
+	what := "the channel failed: " + e.Cause.Error()
+	if errors.Is(e.Cause, io.EOF) || errors.Is(e.Cause, io.ErrUnexpectedEOF) {
+		what = "has ended"
+	}
+	s := e.Name + ": " + what
+	if e.Name == "" {
+		s = what
+	}
+	if e.Detail != "" {
+		s += "\n" + e.Detail
+	}
+	return s
+}
+
+func (e *CarrierError) Unwrap() error { return e.Cause }
+
+// ProtocolError says how the other side broke the protocol.
+type ProtocolError struct{ What string }
+
+func (e *ProtocolError) Error() string { return "the other side sent " + e.What }
+
+func protocolError(format string, a ...any) error {
+	return &ProtocolError{fmt.Sprintf(format, a...)}
+}
+
+// ResetError is the error of a stream that the other side reset. Text is
+// clean: one or more lines of printable text.
+type ResetError struct{ Text string }
+
+func (e *ResetError) Error() string { return e.Text }
+
+// Clean makes text from the other side fit for a terminal: control characters
+// but line ends and tabs become '?'.
+func Clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, strings.ToValidUTF8(s, "?"))
+}

@@ -1,0 +1,95 @@
+package channel
+
+import (
+	"fmt"
+	"io"
+	"sync"
+)
+
+// KeyVM is the header field that names the VM a stream is for.
+const KeyVM = "vm"
+
+// Switchboard joins the streams that clients and VMs open to the Muxes of a
+// cluster's VMs, and answers streams of registered kinds itself.
+type Switchboard struct {
+	// Policy, if set, sees every stream before it goes to a VM, and returns the
+	// header it goes with, or why it may not go. From is "" for a client, else
+	// the VM that opened it: then the header is hostile, and only kind "exec"
+	// comes here. Set it before the first stream.
+	Policy func(from, to, kind string, header Fields) (Fields, error)
+
+	mu       sync.Mutex
+	vms      map[string]*Mux
+	handlers map[string]func(*Stream)
+}
+
+// NewSwitchboard returns a Switchboard without VMs.
+func NewSwitchboard() *Switchboard {
+	return &Switchboard{vms: map[string]*Mux{}, handlers: map[string]func(*Stream){}}
+}
+
+// AddVM makes the VM behind m reachable by its name, until m ends.
+func (b *Switchboard) AddVM(name string, m *Mux) {
+	b.mu.Lock()
+	b.vms[name] = m
+	b.mu.Unlock()
+}
+
+// RemoveVM makes a VM unreachable; its open streams stay.
+func (b *Switchboard) RemoveVM(name string) {
+	b.mu.Lock()
+	delete(b.vms, name)
+	b.mu.Unlock()
+}
+
+// Handle registers f for streams of a kind that clients open without naming a
+// VM. It runs in a goroutine for each stream, which is closed when f returns.
+// VMs never reach it.
+func (b *Switchboard) Handle(kind string, f func(*Stream)) {
+	b.mu.Lock()
+	b.handlers[kind] = f
+	b.mu.Unlock()
+}
+
+// Client serves a client's connection, the control socket of a cluster, until it ends.
+func (b *Switchboard) Client(conn io.ReadWriteCloser, hello Fields) (*Mux, error) {
+	return New(conn, Options{Name: "the client", Hello: hello, Accept: b.accept("")})
+}
+
+// FromVM returns what Options.Accept of the VM's Mux must be for the VM to
+// reach others of its cluster.
+func (b *Switchboard) FromVM(name string) func(kind string, header Fields) (Route, error) {
+	return b.accept(name)
+}
+
+func (b *Switchboard) accept(from string) func(string, Fields) (Route, error) {
+	return func(kind string, h Fields) (Route, error) {
+		to := h.Get(KeyVM)
+		if from != "" && kind != "exec" {
+			return Route{}, fmt.Errorf("a VM may not open streams of kind %s", kind)
+		}
+		b.mu.Lock()
+		m, f := b.vms[to], b.handlers[kind]
+		b.mu.Unlock()
+		if to == "" {
+			if from != "" || f == nil {
+				return Route{}, fmt.Errorf("kind %s: no VM is named", kind)
+			}
+			return Route{Handle: f}, nil
+		}
+		if m == nil {
+			return Route{}, fmt.Errorf("no VM %q in this cluster", Clean(to))
+		}
+		if err := m.Err(); err != nil {
+			return Route{}, err
+		}
+		h = h.Without(KeyVM)
+		if b.Policy != nil {
+			var err error
+			if h, err = b.Policy(from, to, kind, h); err != nil {
+				return Route{}, err
+			}
+		}
+		return Route{Mux: m, Header: h}, nil
+	}
+}

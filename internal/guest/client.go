@@ -1,0 +1,141 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"nearmetal/internal/guest/channel"
+)
+
+// Client opens streams to agents over a Mux: that of one VM, or that of a
+// cluster's owner, where VM names whose agent is meant.
+type Client struct {
+	mux *channel.Mux
+	vm  string
+}
+
+// NewClient returns a client over a Mux that leads to one agent.
+func NewClient(m *channel.Mux) *Client { return &Client{mux: m} }
+
+// Dial makes a Mux of a connection to a cluster's owner and waits for its
+// HELLO. The name ("cluster demo") is the one errors carry.
+func Dial(ctx context.Context, conn io.ReadWriteCloser, name string) (*Client, error) {
+	m, err := channel.New(conn, channel.Options{Name: name, Initiator: true})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := m.Hello(ctx); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return &Client{mux: m}, nil
+}
+
+// VM returns a client for one VM behind a cluster's owner.
+func (c *Client) VM(name string) *Client { return &Client{c.mux, name} }
+
+// Mux that carries the client's streams.
+func (c *Client) Mux() *channel.Mux { return c.mux }
+
+// Close ends the Mux, and with it every stream of it.
+func (c *Client) Close() error { return c.mux.Close() }
+
+// Ping returns how long the other side of the Mux took to answer.
+func (c *Client) Ping(ctx context.Context) (time.Duration, error) { return c.mux.Ping(ctx) }
+
+// Poweroff asks the VM to write back what its shares hold and to power off. It
+// returns once the agent has begun to; the end of the VM is the Mux's end.
+func (c *Client) Poweroff(ctx context.Context) error {
+	s, err := c.open("poweroff", "", nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	_, err = s.Receive(ctx)
+	if err == nil || channel.IsReset(err) || ctx.Err() != nil {
+		return err
+	}
+	return nil // the VM went before it said so
+}
+
+// open opens a stream to the agent of vm, or of the client's own VM if vm is "".
+func (c *Client) open(kind, vm string, h channel.Fields) (*channel.Stream, error) {
+	if vm == "" {
+		vm = c.vm
+	}
+	if vm != "" {
+		h = append(channel.Fields{{Key: channel.KeyVM, Value: vm}}, h...)
+	}
+	return c.mux.Open(kind, h)
+}
+
+// Agent is the client of one VM's agent that has said HELLO.
+type Agent struct {
+	*Client
+	Info Info
+}
+
+// AgentOptions are what NewAgent needs to know beside the connection.
+type AgentOptions struct {
+	// Name of the VM, in errors.
+	Name string
+	// Explain returns text for the error when the VM ends: its console's last lines.
+	Explain func() string
+	// Accept decides about streams that the VM opens: Switchboard.FromVM. Nil: none.
+	Accept func(kind string, header channel.Fields) (channel.Route, error)
+}
+
+// NewAgent takes over the host's end of a VM's channel and waits until the
+// agent says that the VM is ready. On an error the connection is closed.
+func NewAgent(ctx context.Context, conn io.ReadWriteCloser, o AgentOptions) (*Agent, error) {
+	m, err := channel.New(conn, channel.Options{
+		Name: o.Name, Initiator: true, Explain: o.Explain, Accept: o.Accept,
+		MaxStreams: 256, MaxHeaders: 4 << 20,
+	})
+	if err != nil {
+		return nil, err
+	}
+	f, err := m.Hello(ctx)
+	if err == nil {
+		var info Info
+		if info, err = parseInfo(f); err == nil {
+			return &Agent{Client: NewClient(m), Info: info}, nil
+		}
+		err = fmt.Errorf("%s: %w", o.Name, err)
+	}
+	m.Close()
+	return nil, err
+}
+
+// Info is what an agent says of its VM when it is ready.
+type Info struct {
+	Agent  string  // version of the agent
+	Kernel string  // release of the VM's kernel
+	Phases []Phase // of the boot, in their order
+}
+
+// Phase is a point of a VM's boot.
+type Phase struct {
+	Name string        // init, modules, root, shares, network, region, ready
+	At   time.Duration // since the VM's kernel started (CLOCK_BOOTTIME, ns)
+}
+
+// parseInfo reads a HELLO of an agent.
+func parseInfo(f channel.Fields) (Info, error) {
+	i := Info{Agent: channel.Clean(f.Get("agent")), Kernel: channel.Clean(f.Get("kernel"))}
+	if i.Agent == "" {
+		return i, fmt.Errorf("the other side of the channel is not an agent")
+	}
+	for _, p := range f.All("phase") {
+		name, ns, _ := strings.Cut(p, " ")
+		n, err := channel.Fields{{Key: "ns", Value: ns}}.Uint("ns", 1<<62)
+		if err != nil || len(i.Phases) == 32 {
+			return i, fmt.Errorf("the agent sent a phase %q of its boot", channel.Clean(p))
+		}
+		i.Phases = append(i.Phases, Phase{channel.Clean(name), time.Duration(n)})
+	}
+	return i, nil
+}

@@ -1,0 +1,199 @@
+package guest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"path"
+	"strings"
+)
+
+// ConfigPath is where the agent looks for its configuration in the initramfs.
+const ConfigPath = "/nearmetal/config"
+
+// ModulesPath is where the agent finds the list of the kernel modules to load:
+// paths in the initramfs, one a line, in the order of loading.
+const ModulesPath = "/nearmetal/modules"
+
+// PortName is the virtio-serial port that is the channel.
+const PortName = "org.nearmetal.agent"
+
+// RegionPath is the region in a VM: a file to mmap.
+const RegionPath = "/dev/nearmetal/region"
+
+// Config is what a VM's init is told.
+type Config struct {
+	Name   string // of the VM, its host name
+	Index  int    // place in the cluster, from 0
+	Root   Mount  // Target and ReadOnly are not used
+	Shares []Mount
+	Links  []Link
+	Hosts  []HostEntry
+	// HostName is the host's own name: lines of its /etc/hosts that give it a
+	// loopback address are left out. "": none.
+	HostName string
+	Region   *ConfigRegion // nil: none
+	Peers    []string      // names of all VMs of the cluster
+}
+
+// Mount is a 9p export of the host.
+type Mount struct {
+	Tag      string // mount_tag of the device
+	MSize    int    // greatest message in bytes; 0: 262144
+	Target   string // absolute path in the VM
+	ReadOnly bool
+}
+
+// Link is a network interface of the VM.
+type Link struct {
+	Name    string // what it shall be called: eth0
+	MAC     string // by which it is found
+	Address netip.Prefix
+	MTU     int        // bytes; 0: as it is
+	Gateway netip.Addr // of the default route; not valid: none
+}
+
+// HostEntry is a line of /etc/hosts.
+type HostEntry struct {
+	Addr  netip.Addr
+	Names []string
+}
+
+// ConfigRegion is the region as the VM shall show it.
+type ConfigRegion struct {
+	Kind     string // "ivshmem" or "devdax"
+	Size     uint64 // bytes
+	UID, GID uint32 // owner of the device file, mode 0600
+}
+
+const configVersion = 1
+
+// Encode checks the configuration and returns it as the lines of ConfigPath.
+func (c *Config) Encode() ([]byte, error) {
+	var b bytes.Buffer
+	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
+	if err := checkName("name of a VM", c.Name); err != nil {
+		return nil, err
+	}
+	line("version %d", configVersion)
+	line("name %s", c.Name)
+	line("index %d", c.Index)
+	msize := func(m Mount) int {
+		if m.MSize == 0 {
+			return 262144
+		}
+		return m.MSize
+	}
+	checkMount := func(m Mount) error {
+		if err := checkName("mount tag", m.Tag); err != nil {
+			return err
+		}
+		if n := msize(m); n < 4096 || n > 1<<24 {
+			return fmt.Errorf("msize %d of mount tag %s: not 4096 to 16777216", n, m.Tag)
+		}
+		return nil
+	}
+	if err := checkMount(c.Root); err != nil {
+		return nil, err
+	}
+	line("root %s %d", c.Root.Tag, msize(c.Root))
+	for _, m := range c.Shares {
+		if err := checkMount(m); err != nil {
+			return nil, err
+		}
+		if err := checkTarget(m.Target); err != nil {
+			return nil, err
+		}
+		mode := "rw"
+		if m.ReadOnly {
+			mode = "ro"
+		}
+		line("share %s %d %s %s", m.Tag, msize(m), mode, m.Target)
+	}
+	for _, l := range c.Links {
+		if err := checkName("name of an interface", l.Name); err != nil || len(l.Name) > 15 {
+			return nil, fmt.Errorf("%q cannot be the name of an interface", l.Name)
+		}
+		mac, err := net.ParseMAC(l.MAC)
+		if err != nil || len(mac) != 6 {
+			return nil, fmt.Errorf("%s: %q is not a MAC address", l.Name, l.MAC)
+		}
+		if !l.Address.IsValid() || !l.Address.Addr().Is4() {
+			return nil, fmt.Errorf("%s: %v is not an IPv4 address with a prefix", l.Name, l.Address)
+		}
+		if l.MTU != 0 && (l.MTU < 576 || l.MTU > 65535) {
+			return nil, fmt.Errorf("%s: MTU %d is not 576 to 65535", l.Name, l.MTU)
+		}
+		gw := "-"
+		if l.Gateway.IsValid() {
+			if !l.Gateway.Is4() {
+				return nil, fmt.Errorf("%s: gateway %v is not an IPv4 address", l.Name, l.Gateway)
+			}
+			gw = l.Gateway.String()
+		}
+		line("link %s %s %s %d %s", l.Name, mac, l.Address, l.MTU, gw)
+	}
+	for _, h := range c.Hosts {
+		if !h.Addr.IsValid() || h.Addr.Zone() != "" || len(h.Names) == 0 {
+			return nil, fmt.Errorf("%v %v cannot be a line of /etc/hosts", h.Addr, h.Names)
+		}
+		for _, n := range h.Names {
+			if err := checkName("host name", n); err != nil {
+				return nil, err
+			}
+		}
+		line("host %s %s", h.Addr, strings.Join(h.Names, " "))
+	}
+	if c.HostName != "" {
+		if err := checkName("host name", c.HostName); err != nil {
+			return nil, err
+		}
+		line("hostname %s", c.HostName)
+	}
+	if r := c.Region; r != nil {
+		if r.Kind != "ivshmem" && r.Kind != "devdax" {
+			return nil, fmt.Errorf("%q is no kind of region", r.Kind)
+		}
+		line("region %s %d %d %d", r.Kind, r.Size, r.UID, r.GID)
+	}
+	for _, p := range c.Peers {
+		if err := checkName("name of a VM", p); err != nil {
+			return nil, err
+		}
+		line("peer %s", p)
+	}
+	return b.Bytes(), nil
+}
+
+// checkName admits letters, digits, and . _ - after the first, up to 63.
+func checkName(what, s string) error {
+	ok := s != "" && len(s) <= 63
+	for i, c := range []byte(s) {
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		ok = ok && (alnum || i > 0 && strings.IndexByte("._-", c) >= 0)
+	}
+	if !ok {
+		return fmt.Errorf("%q cannot be a %s", s, what)
+	}
+	return nil
+}
+
+// checkTarget admits absolute clean paths that do not hide what the agent mounts itself.
+func checkTarget(p string) error {
+	if !path.IsAbs(p) || path.Clean(p) != p || p == "/" || len(p) > 4000 {
+		return fmt.Errorf("%q cannot be where a share is mounted", p)
+	}
+	if strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return fmt.Errorf("%q cannot be where a share is mounted: a control character", p)
+	}
+	if p == "/run" {
+		return fmt.Errorf("%q cannot be where a share is mounted: it is the VM's own", p)
+	}
+	for _, own := range []string{"/proc", "/sys", "/dev", "/run/nearmetal"} {
+		if p == own || strings.HasPrefix(p, own+"/") {
+			return fmt.Errorf("%q cannot be where a share is mounted: it is the VM's own", p)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"nearmetal/internal/guest/channel"
+)
+
+// tree describes a directory: names, types, modes, contents.
+func tree(t *testing.T, root string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		st, err := os.Lstat(p)
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, p)
+		fmt.Fprintf(&b, "%s %v", rel, st.Mode())
+		switch {
+		case st.Mode()&os.ModeSymlink != 0:
+			l, _ := os.Readlink(p)
+			fmt.Fprintf(&b, " -> %s", l)
+		case st.Mode().IsRegular():
+			c, _ := os.ReadFile(p)
+			fmt.Fprintf(&b, " %d %x %d", len(c), c[:min(8, len(c))], st.ModTime().Unix())
+		}
+		b.WriteByte('\n')
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func makeTree(t *testing.T) string {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "tree")
+	for _, d := range []string{"", "sub", "sub/deep er", "closed"} {
+		if err := os.Mkdir(filepath.Join(root, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range map[string]string{"a": "alpha", "sub/empty": "", "sub/deep er/b\nc": "line", "closed/x": "x"} {
+		p := filepath.Join(root, name)
+		if err := os.WriteFile(p, []byte(content), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		os.Chtimes(p, time.Unix(1e9, 0), time.Unix(1e9, 0))
+	}
+	os.WriteFile(filepath.Join(root, "big"), bytes.Repeat([]byte("0123456789abcdef"), 200000), 0o755)
+	os.Symlink("../../outside", filepath.Join(root, "link"))
+	os.Chmod(filepath.Join(root, "closed"), 0o555)
+	t.Cleanup(func() { os.Chmod(filepath.Join(root, "closed"), 0o755) })
+	return root
+}
+
+func TestCopy(t *testing.T) {
+	a := startAgent(t, "vm0", AgentOptions{})
+	ctx := context.Background()
+	src := makeTree(t)
+	dst := t.TempDir()
+	me := Copy{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
+	push, pull := me, me
+	push.Local, push.Remote = src, filepath.Join(dst, "pushed")
+	if err := a.Push(ctx, push); err != nil {
+		t.Fatal(err)
+	}
+	pull.Remote, pull.Local = push.Remote, filepath.Join(dst, "pulled")
+	if err := a.Pull(ctx, pull); err != nil {
+		t.Fatal(err)
+	}
+	want := tree(t, src)
+	for _, p := range []string{push.Remote, pull.Local} {
+		os.Chmod(filepath.Join(p, "closed"), 0o555)
+		if got := tree(t, p); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", p, got, want)
+		}
+	}
+	// Once more over what is there, then one file.
+	os.Chmod(filepath.Join(push.Remote, "closed"), 0o755)
+	if err := a.Push(ctx, push); err != nil {
+		t.Error(err)
+	}
+	one := me
+	one.Remote, one.Local = filepath.Join(src, "a"), filepath.Join(dst, "one")
+	if err := a.Pull(ctx, one); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(one.Local); string(b) != "alpha" {
+		t.Errorf("%q", b)
+	}
+}
+
+func TestCopyErrors(t *testing.T) {
+	a := startAgent(t, "vm0", AgentOptions{})
+	ctx := context.Background()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	os.WriteFile(file, []byte("x"), 0o600)
+	os.Symlink(dir, filepath.Join(dir, "self"))
+	k := func(local, remote string) Copy {
+		return Copy{Local: local, Remote: remote, UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
+	}
+	for _, c := range []struct {
+		f    func(context.Context, Copy) error
+		k    Copy
+		want string
+	}{
+		{a.Push, k(file, "/no/such/dir/x"), "/no/such/dir: No such file or directory"},
+		{a.Push, k("/no/such", dir+"/x"), "lstat /no/such: no such file or directory"},
+		{a.Push, k(file, "/"), "/: not a name that a copy can have"},
+		{a.Push, k(file, dir+"/self"), "self: Too many levels of symbolic links"},
+		{a.Push, k(file, "relative"), "relative: a path in the VM must be absolute"},
+		{a.Push, k("/dev/null", dir+"/x"), "/dev/null: neither a file, a directory nor a symbolic link"},
+		{a.Pull, k(dir+"/x", "/no/such"), "/no/such: No such file or directory"},
+		{a.Pull, k("/no/such/dir/x", file), "open /no/such/dir: no such file or directory"},
+		{a.Pull, k(dir+"/x", "/dev/null"), "/dev/null: neither a file, a directory nor a symbolic link"},
+	} {
+		if err := c.f(ctx, c.k); err == nil || err.Error() != c.want {
+			t.Errorf("%+v: got %v, want %s", c.k, err, c.want)
+		}
+	}
+}
+
+// records encodes what a hostile VM might send.
+func records(fields ...channel.Fields) []byte {
+	var b []byte
+	for _, f := range fields {
+		e, _ := f.Encode()
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(e)))
+		b = append(b, e...)
+		if f.Get("type") == "file" {
+			b = append(b, "evil"...)
+		}
+	}
+	return b
+}
+
+func hostileRecords(outside string) map[string][]byte {
+	file := func(path string) channel.Fields {
+		return channel.Fields{{Key: "type", Value: "file"}, {Key: "path", Value: path}, {Key: "mode", Value: "4777"}, {Key: "size", Value: "4"}, {Key: "mtime", Value: "0"}}
+	}
+	dir := channel.Fields{{Key: "type", Value: "dir"}, {Key: "path", Value: "."}, {Key: "mode", Value: "755"}}
+	link := channel.Fields{{Key: "type", Value: "link"}, {Key: "path", Value: "l"}, {Key: "target", Value: outside}, {Key: "mode", Value: "777"}}
+	return map[string][]byte{
+		"dots":            records(dir, file("../evil")),
+		"dots within":     records(dir, file("a/../../evil")),
+		"absolute":        records(dir, file(outside+"/evil")),
+		"through a link":  records(dir, link, file("l/evil")),
+		"link as the top": records(channel.Fields{{Key: "type", Value: "link"}, {Key: "path", Value: "."}, {Key: "target", Value: outside}}, file("evil")),
+		"empty component": records(dir, file("a//evil")),
+		"no end":          records(dir),
+		"huge record":     {0xff, 0xff, 0xff, 0x7f},
+		"odd type":        records(channel.Fields{{Key: "type", Value: "device"}, {Key: "path", Value: "x"}}),
+	}
+}
+
+func TestReceiveHostile(t *testing.T) {
+	for name, b := range hostileRecords("") {
+		_ = b
+		t.Run(name, func(t *testing.T) {
+			outside, in := t.TempDir(), t.TempDir()
+			b := hostileRecords(outside)[name]
+			if err := receiveTree(bytes.NewReader(b), filepath.Join(in, "copy")); err == nil {
+				t.Error("taken")
+			}
+			if got := tree(t, outside); strings.Count(got, "\n") != 1 {
+				t.Errorf("written outside: %s", got)
+			}
+			if _, err := os.Lstat(filepath.Join(in, "evil")); err == nil {
+				t.Error("written beside the copy")
+			}
+		})
+	}
+}
+
+func FuzzReceiveTree(f *testing.F) {
+	for _, b := range hostileRecords("/tmp") {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		in := t.TempDir()
+		os.Mkdir(filepath.Join(in, "box"), 0o755)
+		receiveTree(bytes.NewReader(b), filepath.Join(in, "box", "copy"))
+		if e, _ := os.ReadDir(in); len(e) != 1 {
+			t.Fatalf("%v beside the box", e)
+		}
+		if e, _ := os.ReadDir(filepath.Join(in, "box")); len(e) > 1 {
+			t.Fatalf("%v in the box", e)
+		}
+		filepath.WalkDir(in, func(p string, d fs.DirEntry, err error) error {
+			os.Chmod(p, 0o700)
+			return nil
+		})
+	})
+}

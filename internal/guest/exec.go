@@ -1,0 +1,230 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"nearmetal/internal/guest/channel"
+)
+
+// Exec is a program to run in a VM.
+type Exec struct {
+	VM   string   // "" for the client's own
+	Args []string // Args[0] is looked up in Env's PATH if it has no slash
+	Env  []string // KEY=value, the whole environment
+	// Dir is the working directory. With DirOptional, / is taken where Dir is not in the VM.
+	Dir         string
+	DirOptional bool
+	UID, GID    uint32
+	Groups      []uint32 // supplementary
+	// TTY gives the program a terminal of Rows by Cols as its standard
+	// streams; then all output comes on Stdout.
+	TTY        bool
+	Rows, Cols uint16
+	NoStdin    bool // standard input is /dev/null
+	Umask      *uint32
+	Rlimits    []Rlimit
+}
+
+// Unlimited is a Rlimit without a limit.
+const Unlimited = ^uint64(0)
+
+// Rlimit is one resource limit. Name is that of setrlimit(2) in lower case:
+// as, core, cpu, data, fsize, memlock, nofile, nproc, rss, rtprio, nice,
+// sigpending, msgqueue, stack.
+type Rlimit struct {
+	Name       string
+	Soft, Hard uint64 // in the limit's own unit, or Unlimited
+}
+
+// Status is how a program ended.
+type Status struct {
+	Code   int            // exit code; 127: no such program, 126: it cannot be run
+	Signal syscall.Signal // that killed it, or 0
+	// Message says what went wrong where the program could not be started; one line.
+	Message string
+}
+
+// String is the status as a shell would tell it.
+func (s Status) String() string {
+	switch {
+	case s.Message != "":
+		return s.Message
+	case s.Signal != 0:
+		return "killed by signal " + strconv.Itoa(int(s.Signal))
+	}
+	return "exit status " + strconv.Itoa(s.Code)
+}
+
+// ExitCode is Code, or 128 and the signal's number.
+func (s Status) ExitCode() int {
+	if s.Signal != 0 {
+		return 128 + int(s.Signal)
+	}
+	return s.Code
+}
+
+// Process is a program in a VM.
+type Process struct {
+	Stdin  io.WriteCloser // Close is end of file for the program
+	Stdout io.Reader      // to be read, or the program waits
+	Stderr io.Reader      // the same; at its end at once with a TTY
+
+	s    *channel.Stream
+	done chan struct{}
+
+	mu     sync.Mutex
+	pid    int
+	status Status
+	err    error
+}
+
+// header of the stream that runs e.
+func (e *Exec) header() (channel.Fields, error) {
+	if len(e.Args) == 0 || e.Args[0] == "" {
+		return nil, errors.New("no program is named")
+	}
+	var h channel.Fields
+	for _, a := range e.Args {
+		h.Add("arg", a)
+	}
+	for _, v := range e.Env {
+		h.Add("env", v)
+	}
+	if e.Dir != "" {
+		h.Add("dir", e.Dir)
+		if e.DirOptional {
+			h.Add("dir-optional", "1")
+		}
+	}
+	h = append(h, identity(e.UID, e.GID, e.Groups)...)
+	if e.TTY {
+		h.Add("tty", "1")
+		h.Add("size", fmt.Sprintf("%d %d", e.Rows, e.Cols))
+	}
+	if e.NoStdin {
+		h.Add("no-stdin", "1")
+	}
+	if e.Umask != nil {
+		h.Add("umask", strconv.FormatUint(uint64(*e.Umask&0o777), 8))
+	}
+	for _, r := range e.Rlimits {
+		h.Add("rlimit", r.Name+" "+limitText(r.Soft)+" "+limitText(r.Hard))
+	}
+	return h, nil
+}
+
+// identity is the fields that say as whom the agent works.
+func identity(uid, gid uint32, groups []uint32) channel.Fields {
+	var h channel.Fields
+	h.AddInt("uid", int64(uid))
+	h.AddInt("gid", int64(gid))
+	for _, g := range groups {
+		h.AddInt("group", int64(g))
+	}
+	return h
+}
+
+func limitText(n uint64) string {
+	if n == Unlimited {
+		return "unlimited"
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// Start runs a program. It returns before the program has started: a program
+// that cannot be started ends with Code 126 or 127 and a Message. When the
+// Process is closed, its client dies or the Mux ends, the agent kills the
+// program and everything it has started.
+func (c *Client) Start(e Exec) (*Process, error) {
+	h, err := e.header()
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.open("exec", e.VM, h)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{
+		Stdin: s.Lane(channel.LaneData), Stdout: s.Lane(channel.LaneData), Stderr: s.Lane(channel.LaneError),
+		s: s, done: make(chan struct{}),
+	}
+	go p.follow()
+	return p, nil
+}
+
+// follow takes the agent's messages until it tells how the program ended.
+func (p *Process) follow() {
+	defer close(p.done)
+	for {
+		f, err := p.s.Receive(context.Background())
+		p.mu.Lock()
+		switch {
+		case err == io.EOF:
+			p.err = errors.New("the agent ended the program without a status")
+		case err != nil:
+			p.err = err
+		case f.Get("pid") != "":
+			n, _ := f.Uint("pid", 1<<30)
+			p.pid = int(n)
+			p.mu.Unlock()
+			continue
+		case f.Get("signal") != "":
+			n, err := f.Uint("signal", 64)
+			p.status.Signal, p.err = syscall.Signal(n), err
+		case f.Get("exit") != "":
+			n, err := f.Uint("exit", 255)
+			p.status.Code, p.err = int(n), err
+			p.status.Message = channel.Clean(f.Get("error"))
+		default:
+			p.mu.Unlock()
+			continue
+		}
+		p.mu.Unlock()
+		return
+	}
+}
+
+// Wait waits until the program has ended. Its output may still be on the way:
+// read Stdout and Stderr to their ends, then Close. An error is a lost VM or a
+// refusal; a program that failed is a Status.
+func (p *Process) Wait() (Status, error) {
+	<-p.done
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status, p.err
+}
+
+// Done is closed when Wait would return at once.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// PID of the program in the VM, 0 while it is not known.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pid
+}
+
+// Signal sends a signal to the program's process group; with a TTY to the
+// terminal's foreground group.
+func (p *Process) Signal(s syscall.Signal) error {
+	return p.s.Send(channel.Fields{{Key: "signal", Value: strconv.Itoa(int(s))}})
+}
+
+// Resize tells the size of the terminal; the foreground group gets SIGWINCH.
+func (p *Process) Resize(rows, cols uint16) error {
+	return p.s.Send(channel.Fields{{Key: "size", Value: fmt.Sprintf("%d %d", rows, cols)}})
+}
+
+// Close lets go of the program. One that still runs is killed, with all that
+// it has started: SIGHUP and SIGTERM, then SIGKILL.
+func (p *Process) Close() error {
+	p.s.Close()
+	<-p.done
+	return nil
+}

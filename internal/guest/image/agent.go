@@ -1,0 +1,24 @@
+package image
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+)
+
+// The agent is built from guest/ and put into payload/ by make before the program is built.
+//
+//go:embed payload
+var files embed.FS
+
+// agent gives the guest agent's program, a static x86-64 ELF.
+func agent() ([]byte, error) {
+	b, err := files.ReadFile("payload/agent-x86_64")
+	if err != nil {
+		return nil, errors.New("this nearmetal was built without the guest agent: run make in its source directory")
+	}
+	if !bytes.HasPrefix(b, []byte("\x7fELF")) {
+		return nil, errors.New("the guest agent in this nearmetal is no ELF program: run make in its source directory")
+	}
+	return b, nil
+}

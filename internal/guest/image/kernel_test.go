@@ -1,0 +1,127 @@
+package image
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// boot makes a root directory with kernels; those whose version starts with + have modules, too.
+func boot(t *testing.T, versions ...string) string {
+	t.Helper()
+	root := t.TempDir()
+	os.MkdirAll(filepath.Join(root, "boot"), 0o755)
+	for _, v := range versions {
+		name, with := strings.CutPrefix(v, "+")
+		if err := os.WriteFile(filepath.Join(root, "boot/vmlinuz-"+name), bzImageOf(nil), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if with {
+			dir := filepath.Join(root, "lib/modules", name)
+			os.MkdirAll(dir, 0o755)
+			os.WriteFile(filepath.Join(dir, "modules.dep"), nil, 0o644)
+		}
+	}
+	return root
+}
+
+func TestFind(t *testing.T) {
+	tests := []struct {
+		name     string
+		versions []string
+		running  string
+		want     string // version
+		err      string
+	}{
+		{"newest", []string{"+6.1.0-9-amd64", "+6.1.0-10-amd64", "+5.10.0-30-amd64"}, "x", "6.1.0-10-amd64", ""},
+		{"running first", []string{"+6.1.0-9-amd64", "+6.1.0-10-amd64"}, "6.1.0-9-amd64", "6.1.0-9-amd64", ""},
+		{"running has no modules", []string{"6.1.0-9-amd64", "+6.1.0-10-amd64"}, "6.1.0-9-amd64", "6.1.0-10-amd64", ""},
+		{"newest has no modules", []string{"+6.1.0-9-amd64", "6.1.0-10-amd64"}, "x", "6.1.0-9-amd64", ""},
+		{"none", nil, "x", "", "no kernel to start VMs with"},
+		{"no modules at all", []string{"6.1.0-9-amd64"}, "x", "", "no modules of kernel 6.1.0-9-amd64"},
+		{"strange names", []string{"+6.1.0 evil", "+6.1.0-9.old"}, "x", "", "linux-image-amd64 on Debian"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			k, err := Finder{Root: boot(t, tt.versions...), Release: tt.running}.Find("")
+			if k.Version != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("got %+v, %v", k, err)
+			}
+		})
+	}
+}
+
+func TestFindNamed(t *testing.T) {
+	root := boot(t, "+6.9.0-test", "5.5.5-other")
+	f := Finder{Root: root}
+	k, err := f.Find(filepath.Join(root, "boot/vmlinuz-5.5.5-other")) // its header says 6.9.0-test
+	if err != nil || k.Version != "6.9.0-test" {
+		t.Errorf("%+v, %v", k, err)
+	}
+	text := filepath.Join(root, "text")
+	os.WriteFile(text, []byte("no kernel"), 0o644)
+	for path, want := range map[string]string{
+		"/no/such/kernel": "no such file",
+		text:              "not a Linux bzImage",
+		root:              "not a regular file",
+	} {
+		if _, err := f.Find(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	os.RemoveAll(filepath.Join(root, "lib"))
+	if _, err := f.Find(filepath.Join(root, "boot/vmlinuz-6.9.0-test")); err == nil || !strings.Contains(err.Error(), "no modules in /lib/modules/6.9.0-test") {
+		t.Errorf("no modules: %v", err)
+	}
+}
+
+// unreadableRoot is the environment variable by which TestUnreadable tells its child what to look at.
+const unreadableRoot = "NEARMETAL_TEST_UNREADABLE"
+
+// TestUnreadable is Ubuntu's case: a kernel of mode 0600. Root reads it all the same, so as root the
+// test runs itself again as another user.
+func TestUnreadable(t *testing.T) {
+	root := os.Getenv(unreadableRoot)
+	if root == "" && os.Geteuid() == 0 {
+		root = boot(t, "+6.8.0-generic")
+		os.Chmod(filepath.Join(root, "boot/vmlinuz-6.8.0-generic"), 0o600)
+		os.Chmod(root, 0o755) // and the directory that all of the test's are in
+		os.Chmod(filepath.Dir(root), 0o755)
+		exe := filepath.Join(root, "image.test")
+		if b, err := os.ReadFile(os.Args[0]); err != nil || os.WriteFile(exe, b, 0o755) != nil {
+			t.Fatal("the test program cannot be copied")
+		}
+		cmd := exec.Command(exe, "-test.run=^TestUnreadable$", "-test.v")
+		cmd.Dir = root
+		cmd.Env = append(os.Environ(), unreadableRoot+"="+root)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
+			t.Errorf("as another user: %v\n%s", err, out)
+		}
+		return
+	}
+	if root == "" {
+		root = boot(t, "+6.8.0-generic")
+		os.Chmod(filepath.Join(root, "boot/vmlinuz-6.8.0-generic"), 0)
+	}
+	for _, want := range []string{"", filepath.Join(root, "boot/vmlinuz-6.8.0-generic")} {
+		_, err := Finder{Root: root, Release: "x"}.Find(want)
+		if err == nil || !strings.Contains(err.Error(), "chmod 0644") || !strings.Contains(err.Error(), "dpkg-statoverride") {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
+
+func TestNewer(t *testing.T) {
+	order := []string{"6.12.0-1", "6.2.0", "6.1.0-10-amd64", "6.1.0-9-cloud-amd64", "6.1.0-9-amd64", "6.1.0-09", "5.19"}
+	for i := range order {
+		for j := range order {
+			if got := newer(order[i], order[j]); got && i >= j || !got && i < j && order[i] != "6.1.0-9-amd64" {
+				t.Errorf("newer(%s, %s) = %v", order[i], order[j], got)
+			}
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"nearmetal/internal/guest/channel"
+)
+
+// DialTCP opens a TCP connection from inside a VM ("" for the client's own) to
+// an IPv4 or IPv6 address and port, "127.0.0.1:80", as seen in the VM.
+func (c *Client) DialTCP(ctx context.Context, vm, addr string) (net.Conn, error) {
+	s, err := c.open("tcp", vm, channel.Fields{{Key: "addr", Value: addr}})
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.Receive(ctx)
+	if err == nil && f.Get("error") != "" {
+		err = errors.New(channel.Clean(f.Get("error")))
+	}
+	if err != nil {
+		s.Close()
+		return nil, noEOF(err)
+	}
+	return newStreamConn(s, f.Get("local"), f.Get("peer")), nil
+}
+
+// Listener is a TCP port inside a VM.
+type Listener struct {
+	Addr string // address and port in the VM
+	s    *channel.Stream
+	done chan struct{}
+}
+
+// ListenTCP listens on an address inside a VM ("127.0.0.1:0" for any free
+// port) and calls serve in a goroutine with each connection made to it.
+func (c *Client) ListenTCP(ctx context.Context, vm, addr string, serve func(net.Conn)) (*Listener, error) {
+	s, err := c.open("listen", vm, channel.Fields{{Key: "addr", Value: addr}})
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.Receive(ctx)
+	if err == nil && f.Get("error") != "" {
+		err = errors.New(channel.Clean(f.Get("error")))
+	}
+	if err != nil {
+		s.Close()
+		return nil, noEOF(err)
+	}
+	l := &Listener{Addr: channel.Clean(f.Get("local")), s: s, done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		defer s.Close()
+		for {
+			a, err := c.open("accept", vm, channel.Fields{{Key: "listener", Value: f.Get("listener")}})
+			if err != nil {
+				return
+			}
+			// The next connection may be long in coming; the listener's end ends it.
+			ctx, cancel := context.WithCancel(context.Background())
+			go func() {
+				select {
+				case <-s.Gone():
+				case <-ctx.Done():
+				}
+				cancel()
+			}()
+			g, err := a.Receive(ctx)
+			cancel()
+			if err != nil {
+				a.Close()
+				return
+			}
+			conn := newStreamConn(a, g.Get("local"), g.Get("peer"))
+			go func() {
+				defer conn.Close()
+				serve(conn)
+			}()
+		}
+	}()
+	return l, nil
+}
+
+// Close ends the listener; connections that were made stay.
+func (l *Listener) Close() error {
+	l.s.Close()
+	<-l.done
+	return nil
+}
+
+func noEOF(err error) error {
+	if err == io.EOF {
+		return errors.New("the agent refused the connection without a reason")
+	}
+	return err
+}
+
+// streamConn is a stream as a net.Conn.
+type streamConn struct {
+	s           *channel.Stream
+	local, peer tcpAddr
+	mu          sync.Mutex
+	timers      [2]*time.Timer
+	late        [2]bool
+}
+
+type tcpAddr string
+
+func (a tcpAddr) Network() string { return "tcp" }
+func (a tcpAddr) String() string  { return string(a) }
+
+func newStreamConn(s *channel.Stream, local, peer string) *streamConn {
+	return &streamConn{s: s, local: tcpAddr(channel.Clean(local)), peer: tcpAddr(channel.Clean(peer))}
+}
+
+func (c *streamConn) LocalAddr() net.Addr  { return c.local }
+func (c *streamConn) RemoteAddr() net.Addr { return c.peer }
+func (c *streamConn) Close() error         { return c.s.Close() }
+
+// CloseWrite sends the end of the connection's one direction.
+func (c *streamConn) CloseWrite() error { return c.s.CloseWrite(channel.LaneData) }
+
+func (c *streamConn) Read(p []byte) (int, error) {
+	n, err := c.s.Read(p)
+	return n, c.deadline(0, err)
+}
+
+func (c *streamConn) Write(p []byte) (int, error) {
+	n, err := c.s.Write(p)
+	return n, c.deadline(1, err)
+}
+
+func (c *streamConn) deadline(dir int, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil && c.late[dir] {
+		return os.ErrDeadlineExceeded
+	}
+	return err
+}
+
+// A deadline that passes ends the connection: a stream cannot be continued
+// after a read was given up in the middle.
+func (c *streamConn) set(dir int, t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timers[dir] != nil {
+		c.timers[dir].Stop()
+		c.timers[dir] = nil
+	}
+	if t.IsZero() {
+		return
+	}
+	c.timers[dir] = time.AfterFunc(time.Until(t), func() {
+		c.mu.Lock()
+		c.late[dir] = true
+		c.mu.Unlock()
+		c.s.Close()
+	})
+}
+
+func (c *streamConn) SetDeadline(t time.Time) error {
+	c.set(0, t)
+	c.set(1, t)
+	return nil
+}
+func (c *streamConn) SetReadDeadline(t time.Time) error  { c.set(0, t); return nil }
+func (c *streamConn) SetWriteDeadline(t time.Time) error { c.set(1, t); return nil }

@@ -1,0 +1,400 @@
+package guest
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/guest/channel"
+)
+
+// A tree travels as records. A record is the length of its fields (4 bytes,
+// little endian, at most maxRecord), the fields, and for a file `size` bytes.
+// Fields: type (dir, file, link, end), path (relative to the copy's root, "."
+// for the root itself), mode (octal permission bits), mtime (ns since 1970),
+// size, target. A directory comes before what is in it. `end` is the last one.
+
+const (
+	maxRecord = 16 << 10
+	maxDepth  = 128
+)
+
+// localError is an error of this side's files, as against the stream's.
+type localError struct{ err error }
+
+func (e *localError) Error() string { return e.err.Error() }
+func (e *localError) Unwrap() error { return e.err }
+
+// sendTree writes the records of a file or directory.
+func sendTree(w io.Writer, root string) error {
+	bw := bufio.NewWriterSize(w, channel.MaxPayload)
+	err := filepath.WalkDir(root, func(p string, d os.DirEntry, err error) error {
+		if err != nil {
+			return &localError{err}
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return &localError{err}
+		}
+		return sendEntry(bw, p, rel)
+	})
+	if err != nil {
+		return err
+	}
+	if err := sendRecord(bw, channel.Fields{{Key: "type", Value: "end"}}); err != nil {
+		return err
+	}
+	return bw.Flush()
+}
+
+func sendRecord(w io.Writer, f channel.Fields) error {
+	b, err := f.Encode()
+	if err != nil {
+		return &localError{err}
+	}
+	if len(b) > maxRecord {
+		return &localError{fmt.Errorf("%s: the name is too long to copy", f.Get("path"))}
+	}
+	if _, err := w.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(b)))); err != nil {
+		return err
+	}
+	_, err = w.Write(b)
+	return err
+}
+
+func sendEntry(w io.Writer, p, rel string) error {
+	st, err := os.Lstat(p)
+	if err != nil {
+		return &localError{err}
+	}
+	f := channel.Fields{{Key: "path", Value: rel}}
+	f.Add("mode", fmt.Sprintf("%o", unixMode(st.Mode())))
+	f.AddInt("mtime", st.ModTime().UnixNano())
+	switch {
+	case st.IsDir():
+		f.Add("type", "dir")
+		return sendRecord(w, f)
+	case st.Mode()&os.ModeSymlink != 0:
+		t, err := os.Readlink(p)
+		if err != nil {
+			return &localError{err}
+		}
+		f.Add("type", "link")
+		f.Add("target", t)
+		return sendRecord(w, f)
+	case !st.Mode().IsRegular():
+		return &localError{fmt.Errorf("%s: neither a file, a directory nor a symbolic link", p)}
+	}
+	file, err := os.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return &localError{err}
+	}
+	defer file.Close()
+	if st, err = file.Stat(); err != nil {
+		return &localError{err}
+	}
+	if !st.Mode().IsRegular() {
+		return &localError{fmt.Errorf("%s: is no longer a regular file", p)}
+	}
+	f.Add("type", "file")
+	f.AddInt("size", st.Size())
+	if err := sendRecord(w, f); err != nil {
+		return err
+	}
+	src := &countReader{r: io.LimitReader(file, st.Size())}
+	if _, err := io.Copy(w, src); err != nil {
+		if src.err != nil {
+			return &localError{src.err}
+		}
+		return err
+	}
+	if src.n != st.Size() {
+		return &localError{fmt.Errorf("%s: became shorter while it was copied", p)}
+	}
+	return nil
+}
+
+// countReader counts what was read and keeps the reader's own error.
+type countReader struct {
+	r   io.Reader
+	n   int64
+	err error
+}
+
+func (c *countReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	if err != nil && err != io.EOF {
+		c.err = err
+	}
+	return n, err
+}
+
+// unixMode is the permission bits of m. The set-ID bits do not travel.
+func unixMode(m os.FileMode) uint32 {
+	n := uint32(m.Perm())
+	if m&os.ModeSticky != 0 {
+		n |= unix.S_ISVTX
+	}
+	return n
+}
+
+// record is one checked record of the other side.
+type record struct {
+	kind   string
+	path   []string // components; none for the root itself
+	name   string   // path as it came, for errors
+	mode   uint32
+	mtime  int64
+	size   int64
+	target string
+}
+
+// readRecord reads the next record's fields.
+func readRecord(r io.Reader) (record, error) {
+	var n [4]byte
+	if _, err := io.ReadFull(r, n[:]); err != nil {
+		return record{}, cutShort(err)
+	}
+	size := binary.LittleEndian.Uint32(n[:])
+	if size > maxRecord {
+		return record{}, fmt.Errorf("the VM sent a record of %d bytes", size)
+	}
+	b := make([]byte, size)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return record{}, cutShort(err)
+	}
+	f, err := channel.DecodeFields(b)
+	if err != nil {
+		return record{}, err
+	}
+	return parseRecord(f)
+}
+
+func cutShort(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return errors.New("the copy was cut short")
+	}
+	return err
+}
+
+func parseRecord(f channel.Fields) (record, error) {
+	bad := func(what string) (record, error) {
+		return record{}, fmt.Errorf("the VM sent a record with %s", what)
+	}
+	k := record{kind: f.Get("type"), name: channel.Clean(f.Get("path")), target: f.Get("target")}
+	if k.kind == "end" {
+		return k, nil
+	}
+	if k.kind != "dir" && k.kind != "file" && k.kind != "link" {
+		return bad(fmt.Sprintf("the type %q", channel.Clean(k.kind)))
+	}
+	var err error
+	if k.path, err = splitPath(f.Get("path")); err != nil {
+		return record{}, err
+	}
+	mode := uint64(0)
+	for _, c := range f.Get("mode") {
+		if c < '0' || c > '7' || mode > 0o7777 {
+			return bad("a mode that is none")
+		}
+		mode = mode<<3 | uint64(c-'0')
+	}
+	k.mode = uint32(mode) & 0o1777
+	mtime, err := f.Uint("mtime", 1<<62)
+	if err != nil && f.Get("mtime") != "" && f.Get("mtime")[0] != '-' {
+		return bad("a time that is none")
+	}
+	k.mtime = int64(mtime)
+	if k.kind == "file" {
+		n, err := f.Uint("size", 1<<60)
+		if err != nil {
+			return bad("a size that is none")
+		}
+		k.size = int64(n)
+	}
+	if k.kind == "link" && k.target == "" {
+		return bad("a symbolic link to nothing")
+	}
+	return k, nil
+}
+
+// splitPath splits a relative path from the other side: no empty, "." or ".."
+// component, so that it leads nowhere but below the root. "." alone is the root.
+func splitPath(p string) ([]string, error) {
+	if p == "." {
+		return nil, nil
+	}
+	parts := strings.Split(p, "/")
+	if len(parts) > maxDepth {
+		return nil, fmt.Errorf("the VM sent a path of %d components", len(parts))
+	}
+	for _, c := range parts {
+		if c == "" || c == "." || c == ".." || len(c) > 255 {
+			return nil, fmt.Errorf("the VM sent %q, which is no path below the copy", channel.Clean(p))
+		}
+	}
+	return parts, nil
+}
+
+// receiveTree reads records and makes them at root, whose directory exists.
+// No symbolic link is followed below that directory.
+func receiveTree(r io.Reader, root string) error {
+	root = filepath.Clean(root)
+	name := filepath.Base(root)
+	if name == "/" || name == "." || name == ".." {
+		return &localError{fmt.Errorf("%s: not a name that a copy can have", root)}
+	}
+	top, err := unix.Open(filepath.Dir(root), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &localError{&os.PathError{Op: "open", Path: filepath.Dir(root), Err: err}}
+	}
+	defer unix.Close(top)
+	br := bufio.NewReaderSize(r, channel.MaxPayload)
+	var dirs []record // whose modes and times are set at the end
+	for {
+		k, err := readRecord(br)
+		if err != nil {
+			return err
+		}
+		if k.kind == "end" {
+			break
+		}
+		if len(dirs) == 1<<20 {
+			return errors.New("the VM sent too many directories")
+		}
+		k.path = append([]string{name}, k.path...)
+		if err := receiveEntry(br, top, &k); err != nil {
+			var path *os.PathError
+			if errors.As(err, &path) {
+				path.Path = filepath.Join(filepath.Dir(root), channel.Clean(strings.Join(k.path, "/")))
+				return &localError{err}
+			}
+			return err
+		}
+		if k.kind == "dir" {
+			dirs = append(dirs, k)
+		}
+	}
+	for i := len(dirs) - 1; i >= 0; i-- {
+		if err := finishDir(top, &dirs[i]); err != nil {
+			return &localError{err}
+		}
+	}
+	return nil
+}
+
+// parent opens the directory of a path, component by component, without
+// following links. The caller closes it.
+func parent(top int, path []string) (int, error) {
+	fd, err := unix.Dup(top)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Err: err}
+	}
+	unix.CloseOnExec(fd)
+	for _, c := range path[:len(path)-1] {
+		next, err := unix.Openat(fd, c, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		unix.Close(fd)
+		if err != nil {
+			return -1, &os.PathError{Op: "open", Err: err}
+		}
+		fd = next
+	}
+	return fd, nil
+}
+
+func receiveEntry(r io.Reader, top int, k *record) error {
+	dir, err := parent(top, k.path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	name := k.path[len(k.path)-1]
+	switch k.kind {
+	case "dir":
+		// Writable for us until its content is there.
+		err := unix.Mkdirat(dir, name, 0o700)
+		if err == unix.EEXIST {
+			var st unix.Stat_t
+			if err = unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+				err = unix.ENOTDIR
+			}
+		}
+		if err != nil {
+			return &os.PathError{Op: "mkdir", Err: err}
+		}
+		return nil
+	case "link":
+		err := unix.Symlinkat(k.target, dir, name)
+		if err == unix.EEXIST && unix.Unlinkat(dir, name, 0) == nil {
+			err = unix.Symlinkat(k.target, dir, name)
+		}
+		if err != nil {
+			return &os.PathError{Op: "symlink", Err: err}
+		}
+		return nil
+	}
+	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return &os.PathError{Op: "create", Err: err}
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return &os.PathError{Op: "stat", Err: err}
+	}
+	if !st.Mode().IsRegular() {
+		return &os.PathError{Op: "create", Err: errors.New("is there and is no regular file")}
+	}
+	if err := f.Truncate(0); err != nil {
+		return &os.PathError{Op: "truncate", Err: err}
+	}
+	src := &countReader{r: io.LimitReader(r, k.size)}
+	if _, err := io.Copy(f, src); err != nil {
+		if src.err != nil {
+			return src.err
+		}
+		return &os.PathError{Op: "write", Err: err}
+	}
+	if src.n != k.size {
+		return errors.New("the copy was cut short")
+	}
+	if err := unix.Fchmod(fd, k.mode); err != nil {
+		return &os.PathError{Op: "chmod", Err: err}
+	}
+	t := time.Unix(0, k.mtime)
+	unix.Futimes(fd, []unix.Timeval{unix.NsecToTimeval(t.UnixNano()), unix.NsecToTimeval(t.UnixNano())})
+	if err := f.Close(); err != nil {
+		return &os.PathError{Op: "close", Err: err}
+	}
+	return nil
+}
+
+// finishDir gives a directory its mode and time.
+func finishDir(top int, k *record) error {
+	dir, err := parent(top, k.path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	fd, err := unix.Openat(dir, k.path[len(k.path)-1], unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: k.name, Err: err}
+	}
+	defer unix.Close(fd)
+	if err := unix.Fchmod(fd, k.mode); err != nil {
+		return &os.PathError{Op: "chmod", Path: k.name, Err: err}
+	}
+	t := unix.NsecToTimeval(k.mtime)
+	unix.Futimes(fd, []unix.Timeval{t, t})
+	return nil
+}

@@ -1,0 +1,223 @@
+// Package cache keeps files that can be made again at any time, in the user's
+// cache directory. Every entry carries its length and checksum, which are
+// verified at each use; an entry that does not match is made anew. Entries are
+// written beside their place and renamed, so that processes need no locks.
+package cache
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// An entry is the data, padded to trailerAlign, then the trailer: magic, length of the data, CRC32C of the data and of the trailer's first 20 bytes.
+const (
+	magic        = "nmcache1"
+	trailerSize  = 24
+	trailerAlign = 8
+	maxEntry     = 1 << 30 // bytes: no entry of ours comes near
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// ErrCorrupt is what Open gives for an entry that is damaged.
+var ErrCorrupt = errors.New("corrupted cache entry")
+
+// Dir is a cache directory.
+type Dir struct {
+	path string
+}
+
+// Open gives the user's cache directory, made if need be: $XDG_CACHE_HOME/nearmetal, else
+// ~/.cache/nearmetal, else (no home, or not writable) /var/tmp/nearmetal-UID, which must be this user's own.
+func Open() (*Dir, error) {
+	var tried error
+	for _, p := range homes() {
+		d, err := At(p)
+		if err == nil {
+			return d, nil
+		}
+		tried = errors.Join(tried, err)
+	}
+	own := "/var/tmp/nearmetal-" + strconv.Itoa(os.Getuid())
+	d, err := At(own)
+	if err != nil {
+		return nil, fmt.Errorf("no cache directory (set XDG_CACHE_HOME to one that you can write): %w", errors.Join(tried, err))
+	}
+	return d, nil
+}
+
+// homes are the cache directories that the environment names.
+func homes() []string {
+	if x := os.Getenv("XDG_CACHE_HOME"); filepath.IsAbs(x) {
+		return []string{filepath.Join(x, "nearmetal")}
+	}
+	if h := os.Getenv("HOME"); filepath.IsAbs(h) {
+		return []string{filepath.Join(h, ".cache", "nearmetal")}
+	}
+	return nil
+}
+
+// At gives the cache in a directory, made (0700) if need be. It fails unless the directory is this
+// user's own and nobody else can write to it: what is in it gets started.
+func At(path string) (*Dir, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return nil, fmt.Errorf("%s: not a directory", path)
+	case int(st.Uid) != os.Geteuid():
+		return nil, fmt.Errorf("%s: belongs to user %d, not to you", path, st.Uid)
+	case st.Mode&0o022 != 0:
+		return nil, fmt.Errorf("%s: others can write to it (chmod go-w %s)", path, path)
+	}
+	if err := unix.Access(path, unix.W_OK); err != nil {
+		return nil, &os.PathError{Op: "write", Path: path, Err: err}
+	}
+	return &Dir{path: path}, nil
+}
+
+// Path of the directory.
+func (d *Dir) Path() string { return d.path }
+
+// Open gives an entry, read-only, verified, and its length in bytes without the trailer. The error is
+// os.ErrNotExist where there is none and ErrCorrupt where it is damaged (it is removed then).
+// Reading on after the data gives padding and the trailer; readers of ELF and bzImage do not mind.
+func (d *Dir) Open(name string) (*os.File, int64, error) {
+	p, err := d.file(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, err := os.Open(p)
+	if err != nil {
+		return nil, 0, err
+	}
+	n, err := verify(f)
+	if err != nil {
+		f.Close()
+		if errors.Is(err, ErrCorrupt) {
+			os.Remove(p)
+		}
+		return nil, 0, fmt.Errorf("%s: %w", p, err)
+	}
+	// The time of use decides what Trim drops. It is only a hint: no error.
+	now := time.Now()
+	os.Chtimes(p, now, now)
+	return f, n, nil
+}
+
+// verify checks the trailer and the data's checksum, and gives the data's length.
+func verify(f *os.File) (int64, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	size := st.Size()
+	if !st.Mode().IsRegular() || size < trailerSize || size > maxEntry+2*trailerSize {
+		return 0, ErrCorrupt
+	}
+	var t [trailerSize]byte
+	if _, err := f.ReadAt(t[:], size-trailerSize); err != nil {
+		return 0, err
+	}
+	n := int64(binary.LittleEndian.Uint64(t[8:]))
+	if string(t[:8]) != magic || n < 0 || n > size-trailerSize || padded(n)+trailerSize != size ||
+		binary.LittleEndian.Uint32(t[20:]) != crc32.Checksum(t[:20], castagnoli) {
+		return 0, ErrCorrupt
+	}
+	sum, err := checksum(f, n)
+	if err != nil {
+		return 0, err
+	}
+	if sum != binary.LittleEndian.Uint32(t[16:]) {
+		return 0, ErrCorrupt
+	}
+	return n, nil
+}
+
+// checksum of the first n bytes of a file, in place in the page cache: a read would cost twice as much.
+func checksum(f *os.File, n int64) (uint32, error) {
+	if n == 0 {
+		return 0, nil
+	}
+	// A file of ours is never truncated, only replaced; a read, unlike a fault in a mapping, fails cleanly if one is.
+	buf := make([]byte, min(n, 1<<20))
+	sum := uint32(0)
+	for at := int64(0); at < n; {
+		k, err := f.ReadAt(buf[:min(int64(len(buf)), n-at)], at)
+		sum = crc32.Update(sum, castagnoli, buf[:k])
+		at += int64(k)
+		if err == io.EOF && at < n {
+			return 0, ErrCorrupt
+		}
+		if err != nil && err != io.EOF {
+			return 0, err
+		}
+	}
+	return sum, nil
+}
+
+func padded(n int64) int64 { return (n + trailerAlign - 1) &^ (trailerAlign - 1) }
+
+// Put writes an entry, in place of one of that name, and gives it open as Open does.
+func (d *Dir) Put(name string, data []byte) (*os.File, error) {
+	p, err := d.file(name)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxEntry {
+		return nil, fmt.Errorf("%s: %d bytes are more than a cache entry holds", p, len(data))
+	}
+	f, err := os.CreateTemp(d.path, tmpPrefix+"*")
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) (*os.File, error) {
+		f.Close()
+		os.Remove(f.Name())
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	tail := make([]byte, padded(int64(len(data)))-int64(len(data))+trailerSize)
+	t := tail[len(tail)-trailerSize:]
+	copy(t, magic)
+	binary.LittleEndian.PutUint64(t[8:], uint64(len(data)))
+	binary.LittleEndian.PutUint32(t[16:], crc32.Checksum(data, castagnoli))
+	binary.LittleEndian.PutUint32(t[20:], crc32.Checksum(t[:20], castagnoli))
+	for _, b := range [][]byte{data, tail} {
+		if _, err := f.Write(b); err != nil {
+			return fail(err)
+		}
+	}
+	if err := os.Rename(f.Name(), p); err != nil {
+		return fail(err)
+	}
+	// Opened anew, read-only: nobody who is handed it can write the cache.
+	ro, err := os.Open(p)
+	f.Close()
+	if err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	return ro, nil
+}
+
+// file gives the path of an entry. Names are ours: letters, digits, - _ . and no leading dot.
+func (d *Dir) file(name string) (string, error) {
+	if name == "" || name[0] == '.' || strings.ContainsAny(name, "/\x00") || len(name) > 200 {
+		return "", fmt.Errorf("cache: bad entry name %q", name)
+	}
+	return filepath.Join(d.path, name), nil
+}

@@ -1,0 +1,67 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/guest"
+	"nearmetal/internal/session"
+)
+
+// Place is a file on this host (VM is "") or in a VM.
+type Place struct{ VM, Path string }
+
+// ParsePlace reads VM:PATH or a path of this host. As with scp, a path of this host that
+// has a colon is written with a slash before it: ./a:b.
+func ParsePlace(s string) Place {
+	if vm, p, ok := strings.Cut(s, ":"); ok && vm != "" && !strings.Contains(vm, "/") {
+		return Place{vm, p}
+	}
+	return Place{"", s}
+}
+
+// Copy copies a file or a directory between this host and a VM, exactly one of from and
+// to, as the caller.
+func Copy(ctx context.Context, name string, from, to Place) error {
+	c, err := cluster.Connect(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	remote := &from
+	if to.VM != "" {
+		remote = &to
+	}
+	if remote.VM, err = c.Record.FindVM(remote.VM); err != nil {
+		return err
+	}
+	if !path.IsAbs(remote.Path) {
+		return fmt.Errorf("%s:%s: a path in a VM must be absolute", remote.VM, remote.Path)
+	}
+	e := session.Caller(nil, nil)
+	k := guest.Copy{VM: remote.VM, UID: e.UID, GID: e.GID, Groups: e.Groups}
+	if to.VM != "" {
+		k.Local, k.Remote = from.Path, to.Path
+		if strings.HasSuffix(to.Path, "/") || isDirIn(ctx, c, e, remote.VM, to.Path) {
+			k.Remote = path.Join(to.Path, filepath.Base(filepath.Clean(from.Path)))
+		}
+		return c.Push(ctx, k)
+	}
+	k.Local, k.Remote = to.Path, path.Clean(from.Path)
+	if fi, err := os.Stat(to.Path); err == nil && fi.IsDir() || strings.HasSuffix(to.Path, "/") {
+		k.Local = filepath.Join(to.Path, path.Base(k.Remote))
+	}
+	return c.Pull(ctx, k)
+}
+
+// isDirIn tells whether a path in a VM is a directory.
+func isDirIn(ctx context.Context, c *cluster.Client, e guest.Exec, vm, p string) bool {
+	e.Args, e.Env = []string{"test", "-d", p}, []string{"PATH=/usr/bin:/bin"}
+	st, err := session.Run(ctx, c.VM(vm), e, session.Discard, nil)
+	return err == nil && st.ExitCode() == 0
+}

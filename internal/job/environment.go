@@ -1,0 +1,99 @@
+// Package job runs commands in clusters: with a cluster of their own (`nearmetal run`), in
+// one that runs (exec, shell), or by way of an MPI launcher on the host.
+package job
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/launch"
+	"nearmetal/internal/session"
+)
+
+// onHost tells whether an MPI launcher for the cluster runs on this host.
+func onHost(r *cluster.Record) bool {
+	switch r.Spec.Launcher {
+	case "host":
+		return true
+	case "vm":
+		return false
+	}
+	// auto: the launcher must be the VMs' own MPI, and the VMs must be able to call back.
+	return r.Spec.Root == "host" && uplink(r)
+}
+
+func uplink(r *cluster.Record) bool { return len(r.VMs) > 0 && r.VMs[0].Uplink }
+
+// setup is what launchers are told of the cluster.
+func setup(r *cluster.Record, side launch.Side, root bool) (launch.Setup, error) {
+	s := launch.Setup{Side: side, Cluster: r.Name, Interface: "eth0", Root: root}
+	if len(r.VMs) == 0 {
+		return s, fmt.Errorf("cluster %s has no VMs", r.Name)
+	}
+	var err error
+	if sub := r.VMs[0].Subnet; sub == "" {
+		s.Interface, s.Subnet = "lo", netip.MustParsePrefix("127.0.0.0/8")
+	} else if s.Subnet, err = netip.ParsePrefix(sub); err != nil {
+		return s, err
+	} else if s.Subnet == cluster.UplinkHost.Masked() {
+		s.Interface = "eth1"
+	}
+	dir := cluster.VMDir
+	s.Agent = cluster.VMAgent
+	if side == launch.OnHost {
+		if dir, err = r.Dir(); err != nil {
+			return s, err
+		}
+		s.Agent = filepath.Join(dir, launch.AgentName)
+	}
+	s.OpenMPIHosts = filepath.Join(dir, cluster.HostsDir, cluster.OpenMPIHosts)
+	s.MPICHHosts = filepath.Join(dir, cluster.HostsDir, cluster.MPICHHosts)
+	return s, nil
+}
+
+// launchVariables are what makes any known launcher on this host put its ranks into the
+// VMs, over the environment environ.
+func launchVariables(r *cluster.Record, environ []string) ([]string, error) {
+	if !uplink(r) {
+		return nil, fmt.Errorf("the VMs of cluster %s have no uplink to this host, which an MPI launcher on it needs: "+
+			"start the launcher in a VM (nearmetal exec mpirun …), or the cluster with a QEMU that has the user network", r.Name)
+	}
+	name, _ := os.Hostname()
+	if err := launch.CheckHosts(r.Hosts(), name); err != nil {
+		return nil, err
+	}
+	s, err := setup(r, launch.OnHost, os.Geteuid() == 0)
+	if err != nil {
+		return nil, err
+	}
+	return launch.Env(s, environ)
+}
+
+// hostEnvironment is the whole environment of a launcher on this host.
+func hostEnvironment(r *cluster.Record) ([]string, error) {
+	own := append(os.Environ(), session.Pairs(r.Spec.Env)...)
+	vars, err := launchVariables(r, own)
+	if err != nil {
+		return nil, err
+	}
+	return append(own, vars...), nil // of two of a name, the last counts (os/exec)
+}
+
+// vmEnvironment is the environment of a command in a VM: the caller's as far as it makes
+// sense there, the cluster file's, what over says, and what lets an MPI launcher that is
+// started there reach the other VMs.
+func vmEnvironment(r *cluster.Record, over []string) ([]string, error) {
+	env := session.Environment(os.Environ(), session.Pairs(r.Spec.Env), over)
+	s, err := setup(r, launch.InVM, os.Geteuid() == 0)
+	if err != nil {
+		return nil, err
+	}
+	vars, err := launch.Env(s, env)
+	if err != nil {
+		return nil, err
+	}
+	return session.Environment(env, vars), nil
+}

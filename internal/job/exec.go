@@ -1,0 +1,149 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strconv"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/guest"
+	"nearmetal/internal/session"
+	"nearmetal/internal/terminal"
+)
+
+// ExecOptions say what to run in a cluster that runs, and where.
+type ExecOptions struct {
+	Cluster string            // see cluster.Find for ""
+	VM      string            // "": the first
+	All     bool              // once in every VM
+	Args    []string          // the command; none: a login shell
+	Env     map[string]string // over the caller's
+	TTY     bool              // a terminal for the command
+	NoInput bool
+	Root    bool // as root of the VM
+	// NoPrefix leaves out the VM's name before lines, with All.
+	NoPrefix bool
+}
+
+// Exec runs a command in a VM, or in all, and gives its exit status.
+func Exec(o ExecOptions, s session.Streams) (int, error) {
+	ctx := context.Background()
+	c, err := cluster.Connect(ctx, o.Cluster)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	e, err := command(&c.Record, o)
+	if err != nil {
+		return 0, err
+	}
+	if o.NoInput {
+		s.In = nil
+	}
+	sigs, stop := session.Signals()
+	defer stop()
+	if o.All {
+		return everywhere(ctx, c, e, o.NoPrefix, s, sigs)
+	}
+	vm, err := c.Record.FindVM(o.VM)
+	if err != nil {
+		return 0, err
+	}
+	var st guest.Status
+	if o.TTY {
+		tty, ok := s.In.(*os.File)
+		if !ok || !terminal.IsTerminal(tty) {
+			return 0, errors.New("standard input is not a terminal: leave out --tty")
+		}
+		if os.Getenv("TERM") != "" {
+			e.Env = session.Environment(e.Env, []string{"TERM=" + os.Getenv("TERM")})
+		}
+		st, err = session.Terminal(ctx, c.VM(vm), e, tty, sigs)
+	} else {
+		st, err = session.Run(ctx, c.VM(vm), e, s, sigs)
+	}
+	return ended(st, err, s.Err)
+}
+
+// Shell opens a login shell in a VM.
+func Shell(o ExecOptions, s session.Streams) (int, error) {
+	if in, ok := s.In.(*os.File); ok && terminal.IsTerminal(in) {
+		o.TTY = true
+	}
+	sh := os.Getenv("SHELL")
+	if sh == "" {
+		sh = "/bin/sh"
+	}
+	// A root that is not the host's may lack the user's shell.
+	o.Args = []string{"/bin/sh", "-c", `[ -x "$1" ] && exec "$1" -l; exec /bin/sh -l`, "sh", sh}
+	return Exec(o, s)
+}
+
+// ended is how the status of a command in one VM is told: what kept it from starting on
+// standard error, the rest by the exit status.
+func ended(st guest.Status, err error, w io.Writer) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	if st.Message != "" {
+		fmt.Fprintf(w, "nearmetal: %s\n", terminal.Clean(st.Message))
+	}
+	return st.ExitCode(), nil
+}
+
+// everywhere runs e in every VM of the cluster.
+func everywhere(ctx context.Context, c *cluster.Client, e guest.Exec, noPrefix bool, s session.Streams, sigs <-chan os.Signal) (int, error) {
+	var vms []string
+	for _, v := range c.Record.VMs {
+		vms = append(vms, v.Name)
+	}
+	out := terminal.NewPrefixer(s.Out, vms, terminal.Coloured(s.Out))
+	errs := terminal.NewPrefixer(s.Err, vms, terminal.Coloured(s.Err))
+	res := session.Everywhere(ctx, c.Client, vms, e, s.In, func(vm string) (io.WriteCloser, io.WriteCloser) {
+		if noPrefix {
+			return open{s.Out}, open{s.Err}
+		}
+		return out.Writer(vm), errs.Writer(vm)
+	}, sigs)
+	for _, r := range res {
+		if r.Err == nil && r.Status.Message != "" {
+			fmt.Fprintf(s.Err, "nearmetal: %s: %s\n", r.VM, terminal.Clean(r.Status.Message))
+		} else if r.Err == nil && r.Status.ExitCode() != 0 && len(res) > 1 {
+			fmt.Fprintf(s.Err, "nearmetal: %s: %s\n", r.VM, r.Status)
+		}
+	}
+	return session.Worst(res)
+}
+
+// open is a writer that stays open: the process's own streams.
+type open struct{ io.Writer }
+
+func (open) Close() error { return nil }
+
+// command is o's command as the caller would run it, in the environment of a VM.
+func command(r *cluster.Record, o ExecOptions) (guest.Exec, error) {
+	env, err := vmEnvironment(r, session.Pairs(o.Env))
+	if err != nil {
+		return guest.Exec{}, err
+	}
+	e := session.Caller(o.Args, env)
+	if o.Root {
+		e.UID, e.GID, e.Groups = 0, 0, nil
+		e.Env = session.Environment(e.Env, identity("0"))
+	}
+	return e, nil
+}
+
+// identity are the variables that name the user with the number uid.
+func identity(uid string) []string {
+	u, err := user.LookupId(uid)
+	if err != nil {
+		n, _ := strconv.Atoi(uid)
+		return []string{fmt.Sprintf("USER=%d", n), fmt.Sprintf("LOGNAME=%d", n), "HOME=/"}
+	}
+	return []string{"USER=" + u.Username, "LOGNAME=" + u.Username, "HOME=" + u.HomeDir}
+}

@@ -1,0 +1,89 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/session"
+	"nearmetal/internal/terminal"
+)
+
+// patience is how long a command that is given up may take to end after SIGTERM.
+const patience = 3 * time.Second
+
+// runHere runs a command on this host and gives its exit status. Signals from sigs are
+// passed on; when ctx ends, the command is ended. It dies with this process.
+func runHere(ctx context.Context, sigs <-chan os.Signal, args, env []string, s session.Streams) (int, error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, s.Out, s.Err
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	cmd.WaitDelay = time.Second // a grandchild may hold the outputs
+	started, ended := make(chan error), make(chan error, 1)
+	go func() {
+		// PDEATHSIG is about the thread that started the child: this one has to stay.
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			ended <- cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return 0, fmt.Errorf("cannot start %s: %w", args[0], unwrap(err))
+	}
+	given := ctx.Done()
+	var kill <-chan time.Time
+	for {
+		select {
+		case sig := <-sigs:
+			// Ctrl-C at a terminal has reached the command already, which is in our process
+			// group; twice would make an MPI launcher give up at once.
+			if !(sig == unix.SIGINT && terminal.Foreground()) {
+				cmd.Process.Signal(sig)
+			}
+		case <-given:
+			given = nil
+			cmd.Process.Signal(unix.SIGTERM)
+			t := time.NewTimer(patience)
+			defer t.Stop()
+			kill = t.C
+		case <-kill:
+			cmd.Process.Kill()
+		case err := <-ended:
+			return exitCode(cmd.ProcessState, err)
+		}
+	}
+}
+
+// unwrap takes the path off an error that is told with one already.
+func unwrap(err error) error {
+	var e *exec.Error
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// exitCode gives a child's status as a shell would.
+func exitCode(st *os.ProcessState, err error) (int, error) {
+	if st == nil {
+		return 0, err
+	}
+	if ws, ok := st.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal()), nil
+	}
+	return st.ExitCode(), nil
+}

@@ -1,0 +1,74 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/launch"
+	"nearmetal/internal/session"
+)
+
+// HostShell opens a shell on this host in which MPI launchers put their ranks into the
+// VMs of a cluster.
+func HostShell(o ExecOptions, s session.Streams) (int, error) {
+	r, err := cluster.Find(o.Cluster)
+	if err != nil {
+		return 0, err
+	}
+	env, err := hostEnvironment(r)
+	if err != nil {
+		return 0, err
+	}
+	sh := os.Getenv("SHELL")
+	if sh == "" {
+		sh = "/bin/sh"
+	}
+	// Signals of the terminal are the shell's; this process only waits for it.
+	_, stop := session.Signals()
+	defer stop()
+	return runHere(context.Background(), nil, []string{sh}, env, s)
+}
+
+// UnsetCommands gives the commands by which a shell of the user loses the variables of
+// EnvCommands: those that it has.
+func UnsetCommands() []string {
+	var lines []string
+	for _, name := range launch.Ours(os.Environ()) {
+		lines = append(lines, "unset "+name+";")
+	}
+	return lines
+}
+
+// EnvCommands gives the commands by which a shell of the user gets the variables of
+// HostShell.
+func EnvCommands(name string) ([]string, error) {
+	r, err := cluster.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	vars, err := launchVariables(r, os.Environ())
+	if err != nil {
+		return nil, err
+	}
+	sort.Strings(vars)
+	var lines []string
+	for _, v := range vars {
+		name, value, _ := strings.Cut(v, "=")
+		// With a semicolon: `eval $(…)` without quotes makes one line of them all.
+		lines = append(lines, fmt.Sprintf("export %s=%s;", name, shellQuote(value)))
+	}
+	return lines, nil
+}
+
+// shellQuote gives s as one word of a POSIX shell. It has no blanks outside quotes, but
+// `eval $(…)` without quotes folds runs of blanks inside them: none of the values has any.
+func shellQuote(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,=+@%-") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,122 @@
+package job
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/session"
+	"nearmetal/internal/spec"
+)
+
+// record is a cluster of two VMs as a client reads it.
+func record(t *testing.T) *cluster.Record {
+	t.Helper()
+	t.Setenv("NEARMETAL_RUNTIME_DIR", filepath.Join(t.TempDir(), "run"))
+	s := &spec.Cluster{}
+	spec.Defaults(s)
+	return &cluster.Record{Name: "demo", Spec: s, VMs: []cluster.VMRecord{
+		{Name: "vm0", VCPUs: 2, IP: "10.77.0.1", Subnet: "10.77.0.0/16", Uplink: true},
+		{Name: "vm1", VCPUs: 2, IP: "10.77.0.2", Subnet: "10.77.0.0/16", Uplink: true},
+	}}
+}
+
+func TestShellQuote(t *testing.T) {
+	for _, s := range []string{"plain", "", "a b", "it's", "$HOME `id` \"x\"", "^slurm,tm", "a;b"} {
+		out, err := exec.Command("/bin/sh", "-c", "printf %s "+shellQuote(s)).Output()
+		if err != nil || string(out) != s {
+			t.Errorf("%q came back as %q, %v", s, out, err)
+		}
+	}
+}
+
+// What `eval $(nearmetal env)` gets, without quotes, sets every variable.
+func TestEnvCommandsSurviveEval(t *testing.T) {
+	r := record(t)
+	vars, err := launchVariables(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range vars {
+		if strings.ContainsAny(v, " \t\n*?[") {
+			t.Errorf("%q would not survive eval $(…)", v)
+		}
+	}
+}
+
+func TestLauncherSide(t *testing.T) {
+	r := record(t)
+	for _, c := range []struct {
+		launcher, root string
+		uplink, want   bool
+	}{
+		{"auto", "host", true, true},
+		{"auto", "/srv/rocky9", true, false}, // its MPI is not the host's
+		{"auto", "host", false, false},       // no way back to the host
+		{"vm", "host", true, false},
+		{"host", "/srv/rocky9", true, true},
+	} {
+		r.Spec.Launcher, r.Spec.Root, r.VMs[0].Uplink = c.launcher, c.root, c.uplink
+		if got := onHost(r); got != c.want {
+			t.Errorf("launcher %s, root %s, uplink %v: on the host %v, want %v", c.launcher, c.root, c.uplink, got, c.want)
+		}
+	}
+}
+
+// A daemon in a VM is told of the VM's own remote shell and host files.
+func TestTranslation(t *testing.T) {
+	r := record(t)
+	tr, err := inVM(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, _ := r.Dir()
+	got := tr.words([]string{"orted", "-mca", "plm_rsh_agent", dir + "/nearmetal-rsh", "A=" + dir + "/hosts/openmpi"})
+	want := "orted -mca plm_rsh_agent /run/nearmetal/bin/nearmetal-rsh A=/run/nearmetal/hosts/openmpi"
+	if s := strings.Join(got, " "); s != want {
+		t.Errorf("got  %s\nwant %s", s, want)
+	}
+}
+
+func TestParsePlace(t *testing.T) {
+	for in, want := range map[string]Place{
+		"vm0:/tmp/a": {"vm0", "/tmp/a"}, "a": {"", "a"}, "./a:b": {"", "./a:b"},
+		"/x/a:b": {"", "/x/a:b"}, ":a": {"", ":a"}, "vm1:": {"vm1", ""},
+	} {
+		if got := ParsePlace(in); got != want {
+			t.Errorf("%q: %v, want %v", in, got, want)
+		}
+	}
+}
+
+func TestRunHere(t *testing.T) {
+	ctx := context.Background()
+	run := func(args ...string) int {
+		code, err := runHere(ctx, nil, args, os.Environ(), session.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return code
+	}
+	if code := run("sh", "-c", "exit 5"); code != 5 {
+		t.Errorf("exit status %d, want 5", code)
+	}
+	if code := run("sh", "-c", "kill -KILL $$"); code != 128+9 {
+		t.Errorf("exit status %d, want 137", code)
+	}
+	if _, err := runHere(ctx, nil, []string{"/no/such"}, nil, session.Discard); err == nil || strings.Count(err.Error(), "/no/such") != 1 {
+		t.Errorf("a program that is not there: %v", err)
+	}
+	// Given up: SIGTERM first, which a shell that waits for a builtin read dies of.
+	ctx2, cancel := context.WithCancel(ctx)
+	cancel()
+	code, err := runHere(ctx2, nil, []string{"sleep", "1000"}, os.Environ(), session.Discard)
+	if err != nil || code != 128+int(syscall.SIGTERM) {
+		t.Errorf("given up: %d, %v", code, err)
+	}
+}

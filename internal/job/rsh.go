@@ -1,0 +1,84 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/launch"
+	"nearmetal/internal/session"
+)
+
+// Rsh is the remote shell of an MPI launcher on this host: args are those of ssh. It runs
+// the command in the VM that they name, by name or address, and gives its exit status.
+func Rsh(args []string, s session.Streams) (int, error) {
+	host, words, err := launch.RshArgs(args)
+	if err != nil {
+		return 0, err
+	}
+	ctx := context.Background()
+	c, err := cluster.Connect(ctx, "")
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	vm := ""
+	for _, v := range c.Record.VMs {
+		if v.Name == host || v.IP == host {
+			vm = v.Name
+		}
+	}
+	if vm == "" {
+		return 0, fmt.Errorf("rsh: cluster %s has no VM %q", c.Record.Name, host)
+	}
+	there, err := inVM(&c.Record)
+	if err != nil {
+		return 0, err
+	}
+	words = there.words(launch.CallBack(words, cluster.UplinkHost, there.iface))
+	env := session.Environment(there.words(launch.AgentEnv(os.Environ())), session.Pairs(c.Record.Spec.Env))
+	e := session.Caller(launch.RshCommand(words, os.Getenv("SHELL")), env)
+	sigs, stop := session.Signals()
+	defer stop()
+	status, err := session.Run(ctx, c.VM(vm), e, s, sigs)
+	if err != nil && !c.Runs() {
+		return lostShell, nil // the launcher has ended, and the cluster with it: no news
+	}
+	return ended(status, err, s.Err)
+}
+
+// lostShell is the exit status of a remote shell that lost its connection, as ssh's.
+const lostShell = 255
+
+// translation is of what a launcher on the host says to its daemon: in the VM, the remote
+// shell and the host files have other paths. The daemon looks at them though it needs
+// neither (Open MPI 4's ends when its remote shell is not there).
+type translation struct {
+	*strings.Replacer
+	iface string // the VMs' own network interface
+}
+
+func inVM(r *cluster.Record) (*translation, error) {
+	here, err := setup(r, launch.OnHost, false)
+	if err != nil {
+		return nil, err
+	}
+	there, err := setup(r, launch.InVM, false)
+	if err != nil {
+		return nil, err
+	}
+	return &translation{strings.NewReplacer(
+		here.Agent, there.Agent, here.OpenMPIHosts, there.OpenMPIHosts, here.MPICHHosts, there.MPICHHosts,
+	), there.Interface}, nil
+}
+
+// words translates each of a list.
+func (t *translation) words(list []string) []string {
+	out := make([]string, len(list))
+	for i, w := range list {
+		out[i] = t.Replace(w)
+	}
+	return out
+}

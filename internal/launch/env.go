@@ -1,0 +1,248 @@
+package launch
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// Side is where a launcher runs.
+type Side int
+
+const (
+	// OnHost: beside nearmetal. Its agent asks the cluster's owner; its daemons in the VMs
+	// call back over the uplink.
+	OnHost Side = iota
+	// InVM: in the first VM. Everything runs over the VMs' network.
+	InVM
+)
+
+// Setup is what a launcher has to know of a cluster.
+type Setup struct {
+	Side         Side
+	Cluster      string       // its name: the agent on the host reads it from NEARMETAL_CLUSTER
+	Agent        string       // absolute path of the remote shell, see Link
+	OpenMPIHosts string       // absolute path of a host file: names, format openmpi
+	MPICHHosts   string       // absolute path of a host file, format mpich: on the host with addresses, see AddressHostfile
+	Subnet       netip.Prefix // of the VMs' network
+	Interface    string       // of the VMs' network in every VM: "eth0"
+	Root         bool         // ranks run as uid 0
+}
+
+// marker names the variables that nearmetal set, so that a cluster started from within
+// the environment of another does not take the other's for the user's own.
+const marker = "NEARMETAL_LAUNCH"
+
+// variable of a launcher's environment. One that is forced says where the VMs are and how
+// they are reached: with another value ranks would run elsewhere without a word, so it is
+// set whatever the user has (a batch system's module may set it). The others are a choice:
+// the user's own value stays.
+type variable struct {
+	name, value string
+	forced      bool
+}
+
+// Env gives the variables (NAME=value, in the order of their names) that make any known
+// launcher start its ranks in the VMs. environ is what the launcher would otherwise have:
+// variables of choice that are set there are left out. It is an error when a path or the
+// interface has a character that a launcher would break it at.
+//
+// The variables of all libraries are set at once: which mpirun it will be is not known
+// when a shell is opened, and none minds another's.
+func Env(s Setup, environ []string) ([]string, error) {
+	for _, p := range []string{s.Agent, s.OpenMPIHosts, s.MPICHHosts} {
+		if err := CheckPath(p); err != nil {
+			return nil, err
+		}
+	}
+	if !interfaceName.MatchString(s.Interface) {
+		return nil, fmt.Errorf("launch: %q is no name of an interface", s.Interface)
+	}
+	vars := hydra(s)
+	vars = append(vars, openmpi4(s)...)
+	vars = append(vars, prrte(s)...)
+	vars = append(vars, transports(s)...)
+	if s.Side == OnHost {
+		vars = append(vars, variable{"NEARMETAL_CLUSTER", s.Cluster, true})
+	}
+
+	users := map[string]bool{}
+	var ours string
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		users[name] = true
+		if name == marker {
+			ours = value
+		}
+	}
+	for _, name := range strings.Split(ours, ":") {
+		delete(users, name)
+	}
+
+	var out, set []string
+	for _, v := range vars {
+		if v.forced || !users[v.name] {
+			out = append(out, v.name+"="+v.value)
+			set = append(set, v.name)
+		}
+	}
+	sort.Strings(set)
+	out = append(out, marker+"="+strings.Join(set, ":"))
+	sort.Strings(out)
+	return out, nil
+}
+
+var interfaceName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,15}$`)
+
+// hydra is the launcher of MPICH (all versions), MVAPICH and Intel MPI.
+func hydra(s Setup) []variable {
+	return []variable{
+		// "ssh": the agent is called as `AGENT -x HOST "PROXY" …`.
+		{"HYDRA_LAUNCHER", "ssh", true},
+		{"HYDRA_LAUNCHER_EXEC", s.Agent, true},
+		{"HYDRA_HOST_FILE", s.MPICHHosts, true},
+		// No batch system is asked for hosts.
+		{"HYDRA_RMK", "user", true},
+		{"I_MPI_HYDRA_BOOTSTRAP", "ssh", true},
+		{"I_MPI_HYDRA_BOOTSTRAP_EXEC", s.Agent, true},
+		{"I_MPI_HYDRA_HOST_FILE", s.MPICHHosts, true},
+		{"I_MPI_HYDRA_RMK", "user", true},
+	}
+}
+
+// batchSystems are the resource managers that Open MPI would ask for hosts when it is
+// started in a job of theirs.
+const batchSystems = "^slurm,tm,lsf,gridengine,loadleveler,alps"
+
+// openmpi4 is Open MPI 4's launcher (ORTE).
+//
+// plm_rsh_no_tree_spawn is not among them: with it the daemons leave the remote shell and
+// would outlive it. A wide routing tree does as well: every daemon is started by and
+// talks to the launcher only, never to another over the wrong interface.
+func openmpi4(s Setup) []variable {
+	vars := []variable{
+		{"OMPI_MCA_plm", "rsh", true},
+		{"OMPI_MCA_plm_rsh_agent", s.Agent, true},
+		{"OMPI_MCA_orte_default_hostfile", s.OpenMPIHosts, true},
+		{"OMPI_MCA_ras", batchSystems, true},
+		{"OMPI_MCA_routed_radix", treeWidth, true},
+		// More ranks than vCPUs: allowed.
+		{"OMPI_MCA_rmaps_base_oversubscribe", "1", false},
+	}
+	if s.Side == OnHost {
+		// The VMs' names are not known here: asking a name server for them takes half a
+		// minute where it does not answer.
+		vars = append(vars, variable{"OMPI_MCA_if_base_do_not_resolve", "1", true})
+	} else {
+		vars = append(vars, variable{"OMPI_MCA_oob_tcp_if_include", s.Subnet.Masked().String(), false})
+	}
+	if s.Root {
+		vars = append(vars, variable{"OMPI_ALLOW_RUN_AS_ROOT", "1", false}, variable{"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", false})
+	}
+	return vars
+}
+
+// treeWidth is more than the VMs of any cluster.
+const treeWidth = "4096"
+
+// prrte is Open MPI 5's launcher.
+func prrte(s Setup) []variable {
+	vars := []variable{
+		{"PRTE_MCA_plm", "ssh", true},
+		{"PRTE_MCA_plm_ssh_agent", s.Agent, true},
+		{"PRTE_MCA_prte_default_hostfile", s.OpenMPIHosts, true},
+		{"PRTE_MCA_ras", batchSystems, true},
+		{"PRTE_MCA_rml_base_radix", treeWidth, true},
+		// With ":oversubscribe" alone all ranks would go to the first VM.
+		{"PRTE_MCA_rmaps_default_mapping_policy", "slot:oversubscribe", false},
+	}
+	if s.Side == OnHost {
+		vars = append(vars, variable{"PRTE_MCA_prte_do_not_resolve", "1", true})
+	} else {
+		vars = append(vars, variable{"PRTE_MCA_prte_if_include", s.Subnet.Masked().String(), false})
+	}
+	if s.Root {
+		vars = append(vars, variable{"PRTE_ALLOW_RUN_AS_ROOT", "1", false}, variable{"PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1", false})
+	}
+	return vars
+}
+
+// transports keep the ranks' messages on the VMs' network: the uplink's address is the
+// same in every VM and would be taken for a way to the others. UCX_TLS is left alone: UCX
+// finds shared memory within a VM by itself, and MPICH 4.0 hangs at its end when tcp is
+// forced between ranks of one VM.
+func transports(s Setup) []variable {
+	return []variable{
+		{"OMPI_MCA_btl_tcp_if_include", s.Subnet.Masked().String(), false},
+		{"UCX_NET_DEVICES", s.Interface, false},
+		{"FI_TCP_IFACE", s.Interface, false},
+		{"FI_SOCKETS_IFACE", s.Interface, false},
+	}
+}
+
+// pathCharacters are those that no launcher breaks a path at: Open MPI splits its agent at
+// blanks and colons, hydra hands it to a shell unquoted.
+var pathCharacters = regexp.MustCompile(`^/[A-Za-z0-9_./+@%=,-]*$`)
+
+// CheckPath says whether launchers can be given path, which must be absolute.
+func CheckPath(path string) error {
+	if !pathCharacters.MatchString(path) {
+		return fmt.Errorf("the path %q has a character that MPI launchers break it at; set NEARMETAL_RUNTIME_DIR to a directory with letters, digits and ._+-/ only", path)
+	}
+	return nil
+}
+
+// AgentName is the name by which nearmetal is a remote shell.
+const AgentName = "nearmetal-rsh"
+
+// Link makes the remote shell's name for the program exe in directory dir, and gives its
+// path. Launchers take one word without blanks for it, wherever exe is.
+func Link(dir, exe string) (string, error) {
+	path := filepath.Join(dir, AgentName)
+	if err := CheckPath(path); err != nil {
+		return "", err
+	}
+	if to, err := os.Readlink(path); err == nil && to == exe {
+		return path, nil
+	}
+	// Made aside and renamed: a launcher that is starting finds the one or the other.
+	aside := path + "." + strconv.Itoa(os.Getpid())
+	if err := os.Symlink(exe, aside); err != nil {
+		return "", fmt.Errorf("launch: %w", err)
+	}
+	if err := os.Rename(aside, path); err != nil {
+		os.Remove(aside)
+		return "", fmt.Errorf("launch: %w", err)
+	}
+	return path, nil
+}
+
+// inAgentOnly are variables that a launcher sets for itself and its agent inherits: in a
+// VM they would be taken for the user's.
+var inAgentOnly = []string{
+	"PMI_", "PMIX_", "HYDI_", "OMPI_COMM_WORLD_", "OMPI_TOOL_NAME", "OMPI_VERSION", "OMPI_LIBDIR_LOC", "OMPI_MCA_PREFIXES",
+	"HFI_NO_BACKTRACE", "IPATH_NO_BACKTRACE",
+}
+
+// AgentEnv gives the part of a remote shell's environment that its command in a VM gets.
+// sshd would give a fresh login's; we give the launcher's own, so that modules and
+// variables of the shell that started it hold in the VMs, without what the launcher
+// keeps there for itself.
+func AgentEnv(environ []string) []string {
+	var out []string
+next:
+	for _, v := range environ {
+		for _, p := range inAgentOnly {
+			if strings.HasPrefix(v, p) {
+				continue next
+			}
+		}
+		out = append(out, v)
+	}
+	return out
+}

@@ -1,0 +1,54 @@
+package launch
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+)
+
+// A launcher on the host tells its daemons where to call back: hydra by its host's name,
+// Open MPI by the addresses of all interfaces. Neither need mean anything in a VM. What is
+// always right is the uplink's address of the host; a listener on any address, as all
+// launchers open one, is reached by it, also on a host that has only a loopback. So the
+// remote shell writes it into the daemon's command line. Open MPI 5 needs this even where
+// the host's own address is routed: it holds a private and a public address for
+// unreachable from each other, and takes the interface to bind by the netmask.
+
+// hostAndPort is the value of hydra's --control-port.
+var hostAndPort = regexp.MustCompile(`^("?)[^":\s]+:([0-9]{1,5})("?)$`)
+
+// contact is the value of Open MPI's …_hnp_uri and …_parent_uri: "JOB.0;tcp://A,B:PORT",
+// with ":BITS,BITS" behind it from Open MPI 5 on, then other ways (tcp6).
+var contact = regexp.MustCompile(`^("?)([^;"\s]+);tcp://[0-9.,]+:([0-9]{1,5})(:[0-9,]+)?((?:;[^"\s]*)?)("?)$`)
+
+// CallBack gives the words of a daemon's command with the launcher's addresses in them
+// replaced by uplink: the host's address in the uplink's subnet, with its length
+// (10.0.2.2/24). An interface of the host's that hydra hands on (HYDRA_IFACE) becomes iface,
+// the VMs' own. Other words, and a form that is not known, stay as they are.
+func CallBack(words []string, uplink netip.Prefix, iface string) []string {
+	out := make([]string, len(words))
+	copy(out, words)
+	addr := uplink.Addr().String()
+	for i := 1; i < len(out); i++ {
+		switch strings.Trim(out[i-1], `"`) {
+		case "--control-port", "-control-port":
+			if m := hostAndPort.FindStringSubmatch(out[i]); m != nil {
+				out[i] = fmt.Sprintf("%s%s:%s%s", m[1], addr, m[2], m[3])
+			}
+		case "--iface", "-iface":
+			out[i] = iface
+		case "--upstream-host", "-upstream-host": // Intel MPI
+			out[i] = addr
+		case "orte_hnp_uri", "orte_parent_uri", "prte_hnp_uri", "prte_parent_uri":
+			if m := contact.FindStringSubmatch(out[i]); m != nil {
+				bits := ""
+				if m[4] != "" {
+					bits = fmt.Sprintf(":%d", uplink.Bits())
+				}
+				out[i] = fmt.Sprintf("%s%s;tcp://%s:%s%s%s", m[1], m[2], addr, m[3], bits, m[6])
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Bounds of a remote shell's command line. Linux itself takes 2 MiB for all arguments.
+const (
+	rshWords = 1 << 16
+	rshBytes = 2 << 20
+)
+
+// ssh's options that take a value, and those that do not (ssh(1) of OpenSSH 9; rsh has
+// a part of them).
+const (
+	sshValues = "BbcDEeFIiJLlmOoPpQRSWw"
+	sshFlags  = "46AaCfGgKkMNnqsTtVvXxYy"
+)
+
+var targetName = regexp.MustCompile(`^[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,253}[A-Za-z0-9_])?$`)
+
+// RshArgs reads the arguments of a remote shell as launchers give them (`-x HOST "PROXY"
+// --control-port …`, `HOST orted …`), without the program's name: which host, and the
+// words of the command, to be joined by RshCommand. ssh's options are read over, before
+// the host and directly after it; a user before an @ too: commands run as the caller.
+// Errors are one line for the user.
+func RshArgs(args []string) (host string, command []string, err error) {
+	if len(args) > rshWords {
+		return "", nil, fmt.Errorf("rsh: %d arguments are too many", len(args))
+	}
+	size := 0
+	for _, a := range args {
+		if strings.IndexByte(a, 0) >= 0 {
+			return "", nil, errors.New("rsh: an argument has a zero byte")
+		}
+		size += len(a) + 1
+	}
+	if size > rshBytes {
+		return "", nil, fmt.Errorf("rsh: %d bytes of arguments are too many", size)
+	}
+	if args, err = skipOptions(args); err != nil {
+		return "", nil, err
+	}
+	if len(args) == 0 {
+		return "", nil, errors.New("rsh: no host: nearmetal rsh [ssh's options] HOST COMMAND")
+	}
+	host = args[0]
+	if _, after, ok := strings.Cut(host, "@"); ok {
+		host = after
+	}
+	if !targetName.MatchString(host) {
+		return "", nil, fmt.Errorf("rsh: %q is no host", args[0])
+	}
+	if args, err = skipOptions(args[1:]); err != nil {
+		return "", nil, err
+	}
+	if len(args) == 0 {
+		return "", nil, fmt.Errorf("rsh: no command for %s", host)
+	}
+	return host, args, nil
+}
+
+// skipOptions gives args from the first that is no option on. Flags may stand together and
+// a value in the same word, as getopt has it: -xl USER, -oBatchMode=yes.
+func skipOptions(args []string) ([]string, error) {
+	for len(args) > 0 {
+		a := args[0]
+		if len(a) < 2 || a[0] != '-' {
+			return args, nil
+		}
+		args = args[1:]
+		if a == "--" {
+			return args, nil
+		}
+		for i := 1; i < len(a); i++ {
+			if strings.IndexByte(sshFlags, a[i]) >= 0 {
+				continue
+			}
+			if strings.IndexByte(sshValues, a[i]) < 0 {
+				return nil, fmt.Errorf("rsh: unknown option %q", a)
+			}
+			if i == len(a)-1 {
+				if len(args) == 0 {
+					return nil, fmt.Errorf("rsh: option -%c wants a value", a[i])
+				}
+				args = args[1:]
+			}
+			break
+		}
+	}
+	return args, nil
+}
+
+// RshCommand gives what is run in the VM for the words of a remote shell's command: the
+// words joined by blanks, run by a shell, as sshd does. The shell is sh, or the C shell
+// where that is the user's own (loginShell, from the password file): Open MPI writes its
+// commands for it then.
+func RshCommand(words []string, loginShell string) []string {
+	shell := "/bin/sh"
+	if base := filepath.Base(loginShell); filepath.IsAbs(loginShell) && (base == "csh" || base == "tcsh") {
+		shell = loginShell
+	}
+	return []string{shell, "-c", strings.Join(words, " ")}
+}

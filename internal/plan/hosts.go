@@ -1,0 +1,268 @@
+package plan
+
+import (
+	"container/heap"
+	"sort"
+)
+
+// crowd puts VMs onto hosts: how many of each group, then on each host where.
+type crowd struct {
+	m      *maker
+	a      *attempt
+	shapes []shape
+	units  [][][]int // by host class and group: for each device the pools
+	cache  map[string]*placed
+	room   []*room // one of each class
+}
+
+func newCrowd(m *maker, a *attempt, shapes []shape) *crowd {
+	c := &crowd{m: m, a: a, shapes: shapes, cache: map[string]*placed{}, room: make([]*room, a.classes)}
+	for i, k := range a.class {
+		if c.room[k] == nil {
+			c.room[k] = a.rooms[i]
+		}
+	}
+	return c
+}
+
+// wants gives what to solve for on a host with so many VMs of each group; nil:
+// a device is not there.
+func (c *crowd) wants(r *room, counts []int) []want {
+	var out []want
+	for g, n := range counts {
+		if n == 0 {
+			out = append(out, want{shape: c.shapes[g]})
+			continue
+		}
+		w := want{shape: c.shapes[g], count: n}
+		devices := c.m.groups[g].spec.Devices
+		for i := range devices {
+			pools := r.eligible(&devices[i])
+			for k := 0; k < max(1, devices[i].Count); k++ {
+				if len(pools) == 0 {
+					return nil
+				}
+				w.units = append(w.units, pools)
+			}
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// on solves one class of host with so many VMs of each group; nil: no room.
+func (c *crowd) on(class int, counts []int) *placed {
+	key := make([]byte, 0, 16)
+	key = append(key, byte(class), byte(class>>8), byte(class>>16))
+	for _, n := range counts {
+		key = append(key, byte(n), byte(n>>8))
+	}
+	if p, ok := c.cache[string(key)]; ok {
+		return p
+	}
+	var p *placed
+	r := c.room[class]
+	if c.within(r, counts) {
+		if w := c.wants(r, counts); w != nil {
+			p = solve(r, c.m.policy, c.m.wide, c.a.threads, w, nil)
+		}
+	}
+	c.cache[string(key)] = p
+	return p
+}
+
+// within holds the VMs' ordinary memory against the cgroup's limit.
+func (c *crowd) within(r *room, counts []int) bool {
+	if r.limit == 0 {
+		return true
+	}
+	var sum uint64
+	for g, n := range counts {
+		if c.m.pages[c.shapes[g].class] == 0 {
+			sum += uint64(n) * c.m.groups[g].memory
+		}
+	}
+	return sum <= r.limit
+}
+
+// most gives how many VMs of a group alone a class of host can have. Without
+// devices that is exact: m VMs of k nodes each fit if and only if the nodes'
+// numbers of places, none counted above m, come to m*k.
+func (c *crowd) most(class, g int) int {
+	r := c.room[class]
+	s := &c.shapes[g]
+	count := c.m.groups[g].count
+	places := make([]int, 0, len(r.nodes))
+	for j := range r.nodes {
+		n := &r.nodes[j]
+		if !n.open {
+			continue
+		}
+		places = append(places, min(n.count(c.a.threads)/s.cores, int(min(n.free[s.class]/max(1, s.bytes), 1<<20))))
+	}
+	fits := func(k int) bool {
+		sum := 0
+		for _, p := range places {
+			sum += min(p, k)
+		}
+		return sum >= k*s.hostNodes
+	}
+	n := sort.Search(count, func(k int) bool { return !fits(k + 1) })
+	counts := make([]int, len(c.shapes))
+	for ; n > 0; n-- {
+		counts[g] = n
+		if len(c.m.groups[g].spec.Devices) == 0 {
+			if c.within(r, counts) {
+				break
+			}
+		} else if c.on(class, counts) != nil {
+			break
+		}
+	}
+	return n
+}
+
+// spreadOut gives all hosts their VMs, or nil if the shapes do not fit.
+func (m *maker) spreadOut(a *attempt, shapes []shape) *solution {
+	c := newCrowd(m, a, shapes)
+	counts := make([][]int, len(m.hosts))
+	// The groups with the largest VMs first: the small ones fill the gaps.
+	order := make([]int, len(m.groups))
+	for i := range order {
+		order[i] = i
+	}
+	sort.SliceStable(order, func(x, y int) bool {
+		a, b := &shapes[order[x]], &shapes[order[y]]
+		return a.cores*a.hostNodes > b.cores*b.hostNodes
+	})
+	if len(m.hosts) == 1 {
+		counts[0] = make([]int, len(m.groups))
+		for g := range m.groups {
+			counts[0][g] = m.groups[g].count
+		}
+	} else {
+		for _, g := range order {
+			if !c.distribute(g, counts) {
+				return nil
+			}
+		}
+	}
+	s := &solution{shapes: shapes, counts: counts, placed: make([]*placed, len(m.hosts))}
+	for h := range counts {
+		if counts[h] == nil {
+			continue
+		}
+		p := c.on(a.class[h], counts[h])
+		if p == nil {
+			return nil
+		}
+		s.placed[h] = p
+		s.cost.add(&p.cost)
+	}
+	return s
+}
+
+// hostQueue orders hosts by how many VMs they have, then by their place.
+type hostQueue struct{ hosts, load []int }
+
+func (q *hostQueue) Len() int { return len(q.hosts) }
+func (q *hostQueue) Less(i, j int) bool {
+	a, b := q.hosts[i], q.hosts[j]
+	return q.load[a] < q.load[b] || q.load[a] == q.load[b] && a < b
+}
+func (q *hostQueue) Swap(i, j int) { q.hosts[i], q.hosts[j] = q.hosts[j], q.hosts[i] }
+func (q *hostQueue) Push(x any)    { q.hosts = append(q.hosts, x.(int)) }
+func (q *hostQueue) Pop() any {
+	n := len(q.hosts) - 1
+	h := q.hosts[n]
+	q.hosts = q.hosts[:n]
+	return h
+}
+
+// distribute gives the VMs of one group to hosts, beside those that counts has.
+func (c *crowd) distribute(g int, counts [][]int) bool {
+	groups := len(c.m.groups)
+	left := c.m.groups[g].count
+	caps := make([]int, c.a.classes)
+	for k := range caps {
+		caps[k] = -1
+	}
+	// room says whether one more VM fits on a host.
+	room := func(h int) bool {
+		class := c.a.class[h]
+		if counts[h] == nil || alone(counts[h], g) {
+			if caps[class] < 0 {
+				caps[class] = c.most(class, g)
+			}
+			return counts[h] == nil && caps[class] > 0 || counts[h] != nil && counts[h][g] < caps[class]
+		}
+		more := append([]int(nil), counts[h]...)
+		more[g]++
+		return c.on(class, more) != nil
+	}
+	give := func(h int) {
+		if counts[h] == nil {
+			counts[h] = make([]int, groups)
+		}
+		counts[h][g]++
+		left--
+	}
+	load := make([]int, len(counts))
+	for h := range counts {
+		for _, n := range counts[h] {
+			load[h] += n
+		}
+	}
+	if c.m.place.HostPolicy == "spread" {
+		q := &hostQueue{load: load}
+		for h := range counts {
+			q.hosts = append(q.hosts, h)
+		}
+		heap.Init(q)
+		for left > 0 && q.Len() > 0 {
+			h := q.hosts[0]
+			if !room(h) {
+				heap.Pop(q)
+				continue
+			}
+			give(h)
+			load[h]++
+			heap.Fix(q, 0)
+		}
+		return left == 0
+	}
+	// Pack: hosts that have VMs already, then those with room for the most.
+	order := make([]int, len(counts))
+	for h := range order {
+		order[h] = h
+		if k := c.a.class[h]; caps[k] < 0 {
+			caps[k] = c.most(k, g)
+		}
+	}
+	sort.SliceStable(order, func(x, y int) bool {
+		a, b := order[x], order[y]
+		if (load[a] > 0) != (load[b] > 0) {
+			return load[a] > 0
+		}
+		return caps[c.a.class[a]] > caps[c.a.class[b]]
+	})
+	for _, h := range order {
+		for left > 0 && room(h) {
+			give(h)
+		}
+		if left == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// alone says whether a host has VMs of no group but g.
+func alone(counts []int, g int) bool {
+	for k, n := range counts {
+		if k != g && n > 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,554 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strconv"
+
+	"nearmetal/internal/spec"
+	"nearmetal/internal/topology"
+)
+
+// Make decides where the VMs of a cluster file run. The file has its defaults
+// filled in; hosts is at least one, each with a name of its own; the ledger is
+// what runs already. It reads nothing else and changes nothing. The same input
+// gives the same plan. An error says which resource is short, where and by how
+// much, and the nearest request that would fit.
+//
+// VMs that find no CPUs of their own share those that there are, with a
+// warning; with placement.strict or pin: always that is an error.
+func Make(c *spec.Cluster, hosts []topology.Host, l Ledger) (*Plan, error) {
+	m, err := newMaker(c, hosts, l)
+	if err != nil {
+		return nil, err
+	}
+	return m.make()
+}
+
+// group is a group of equal VMs of the cluster file.
+type group struct {
+	spec   *spec.Group
+	name   string
+	count  int
+	vcpus  int
+	memory uint64 // bytes
+	first  int    // index of its first VM in the cluster
+}
+
+// maker holds what Make works with.
+type maker struct {
+	c        *spec.Cluster
+	place    *spec.Placement
+	hosts    []topology.Host
+	held     [][]Held // by host
+	groups   []group
+	pages    []uint64 // page sizes by class
+	policy   policy
+	wide     bool // hint: cache
+	pin      bool
+	notes    []string // reasons that concern all
+	warnings []string
+}
+
+func newMaker(c *spec.Cluster, hosts []topology.Host, l Ledger) (*maker, error) {
+	if len(hosts) == 0 {
+		return nil, errors.New("no host to put VMs on")
+	}
+	m := &maker{c: c, place: &c.Placement, hosts: hosts, pages: classes(hosts)}
+	index := make(map[string]int, len(hosts))
+	for i := range hosts {
+		if _, ok := index[hosts[i].Name]; ok {
+			return nil, fmt.Errorf("two hosts are named %s", hosts[i].Name)
+		}
+		index[hosts[i].Name] = i
+		if len(hosts[i].Nodes) == 0 || len(hosts[i].CPUs) == 0 {
+			return nil, fmt.Errorf("host %s has no CPUs or no nodes", hosts[i].Name)
+		}
+	}
+	m.held = make([][]Held, len(hosts))
+	for _, h := range l.Held {
+		if i, ok := index[h.Host]; ok {
+			m.held[i] = append(m.held[i], h)
+		}
+	}
+	n := 0
+	for i := range c.VMs {
+		g := &c.VMs[i]
+		name := g.Name
+		if name == "" {
+			name = "vm"
+		}
+		if g.Count < 0 || g.VCPUs < 0 {
+			return nil, fmt.Errorf("group %s: a count of %d and %d vCPUs", name, g.Count, g.VCPUs)
+		}
+		if g.Count == 0 {
+			continue
+		}
+		if g.Memory == 0 {
+			return nil, fmt.Errorf("group %s: VMs without memory: give `memory`, such as 2GiB", name)
+		}
+		m.groups = append(m.groups, group{g, name, g.Count, g.VCPUs, uint64(g.Memory), n})
+		n += g.Count
+	}
+	if n == 0 {
+		return nil, errors.New("the cluster file asks for no VM: give `vms` a group with a count")
+	}
+	switch m.place.Policy {
+	case "consolidate":
+		m.policy = consolidate
+	case "spread":
+		m.policy = spread
+	default:
+		switch m.place.Hint {
+		case "bandwidth":
+			m.policy = spread
+		case "latency":
+			m.policy = consolidate
+		}
+	}
+	m.wide = m.place.Hint == "cache"
+	m.pin = m.place.Pin == "always" || m.place.Pin != "never" && c.Accel != "tcg"
+	return m, m.checkNodes()
+}
+
+// checkNodes says of nodes that the file names and no host has.
+func (m *maker) checkNodes() error {
+	for what, ids := range map[string][]int{"hostNodes": m.place.HostNodes, "memoryNodes": m.place.MemoryNodes} {
+		for _, id := range ids {
+			for i := range m.hosts {
+				h := &m.hosts[i]
+				n := h.NodeIndex(id)
+				if n < 0 {
+					return fmt.Errorf("placement.%s: host %s has no node %d; it has %s", what, h.Name, id, nodeList(h))
+				}
+				if what == "memoryNodes" && len(h.Nodes[n].CPUs) > 0 {
+					return fmt.Errorf("placement.memoryNodes: node %d of %s has CPUs: name nodes with memory only", id, h.Name)
+				}
+			}
+		}
+	}
+	if len(m.place.MemoryNodes) > 0 && m.place.MemoryNodeSize == 0 {
+		return errors.New("placement.memoryNodes: give memoryNodeSize, what each VM gets of them")
+	}
+	return nil
+}
+
+func nodeList(h *topology.Host) string {
+	ids := make([]int, len(h.Nodes))
+	for i := range h.Nodes {
+		ids[i] = h.Nodes[i].ID
+	}
+	return plural(len(ids), "node", "nodes") + " " + topology.FormatList(ids)
+}
+
+// attempt is one way of taking CPUs: threads on a core, and whether hosts with
+// isolated CPUs give only these.
+type attempt struct {
+	threads  int
+	isolated bool
+	rooms    []*room
+	class    []int // hosts of one class have equal room
+	classes  int
+}
+
+// attempts gives the ways to be tried, the preferred one first.
+func (m *maker) attempts() ([]attempt, error) {
+	smt, isolated := 1<<30, false
+	for i := range m.hosts {
+		per := map[int]int{}
+		most := 1
+		for k := range m.hosts[i].CPUs {
+			c := &m.hosts[i].CPUs[k]
+			if c.Usable() {
+				per[c.Core]++
+				most = max(most, per[c.Core])
+				isolated = isolated || c.Isolated
+			}
+		}
+		smt = min(smt, most)
+	}
+	var threads []int
+	switch m.place.SMT {
+	case "isolate":
+		threads = []int{1}
+	case "prefer":
+		threads = []int{smt, 1}
+	case "require":
+		if smt < 2 {
+			return nil, errors.New("placement.smt: require, and a host has no core with two usable threads: leave it out, or switch SMT on in the firmware")
+		}
+		threads = []int{smt}
+	default:
+		threads = []int{1, smt}
+	}
+	if smt == 1 {
+		threads = threads[:1]
+	}
+	var out []attempt
+	for _, t := range threads {
+		if isolated {
+			out = append(out, attempt{threads: t, isolated: true})
+		}
+		out = append(out, attempt{threads: t})
+	}
+	return out, nil
+}
+
+// fill makes the rooms of an attempt.
+func (m *maker) fill(a *attempt) {
+	a.rooms = make([]*room, len(m.hosts))
+	a.class = make([]int, len(m.hosts))
+	seen := map[string]int{}
+	for i := range m.hosts {
+		h := &m.hosts[i]
+		only := a.isolated && hasIsolated(h)
+		a.rooms[i] = newRoom(h, m.place, m.pages, m.held[i], only)
+		for g := range m.groups {
+			for d := range m.groups[g].spec.Devices {
+				a.rooms[i].eligible(&m.groups[g].spec.Devices[d]) // functions by address become pools of their own
+			}
+		}
+		key := a.rooms[i].key(a.threads)
+		id, ok := seen[key]
+		if !ok {
+			id = len(seen)
+			seen[key] = id
+		}
+		a.class[i] = id
+	}
+	a.classes = len(seen)
+}
+
+func hasIsolated(h *topology.Host) bool {
+	for i := range h.CPUs {
+		if c := &h.CPUs[i]; c.Usable() && c.Isolated {
+			return true
+		}
+	}
+	return false
+}
+
+// key is all of a room that a search sees.
+func (r *room) key(threads int) string {
+	b := make([]byte, 0, 64*len(r.nodes))
+	put := func(v uint64) { b = strconv.AppendUint(append(b, ' '), v, 36) }
+	put(r.limit)
+	for j := range r.nodes {
+		n := &r.nodes[j]
+		b = append(b, '|')
+		if n.open {
+			put(uint64(n.residents)<<1 | 1)
+		} else {
+			put(0)
+		}
+		put(uint64(n.total))
+		for k := range n.free {
+			put(n.free[k])
+		}
+		for g := range n.groups {
+			put(uint64(n.groups[g].count(threads)))
+		}
+		b = append(b, '/')
+		for _, d := range r.dist[j] {
+			put(uint64(d))
+		}
+	}
+	for i := range r.pools {
+		p := &r.pools[i]
+		b = append(b, '&')
+		put(uint64(p.node + 1))
+		put(uint64(p.class))
+		put(uint64(len(p.free)))
+		b = append(append(b, ' '), p.pf...)
+		for _, n := range p.names {
+			b = append(append(b, ' '), n...)
+		}
+	}
+	return string(b)
+}
+
+// make tries the ways of taking CPUs, then does without.
+func (m *maker) make() (*Plan, error) {
+	region, err := regionOf(m.c, m.total(), len(m.hosts))
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := m.attempts()
+	if err != nil {
+		return nil, err
+	}
+	asked := make([]int, len(m.groups))
+	for g := range m.groups {
+		asked[g] = m.groups[g].vcpus
+	}
+	for i := range attempts {
+		a := &attempts[i]
+		m.fill(a)
+		if s := m.sized(a, asked); s != nil {
+			return m.realise(a, s, region)
+		}
+	}
+	// Why not? With as many cores as one likes it either fits, and cores are
+	// short, or something else is.
+	a := &attempts[len(attempts)-1]
+	for g := range m.groups {
+		m.groups[g].vcpus = asked[g]
+	}
+	m.share(a)
+	short := m.diagnose(a, region)
+	if short.cpusOnly && !m.place.Strict && m.place.Pin != "always" {
+		return m.float(a, region, short)
+	}
+	return nil, errors.New(short.text)
+}
+
+func (m *maker) total() int {
+	n := 0
+	for i := range m.groups {
+		n += m.groups[i].count
+	}
+	return n
+}
+
+// sized solves with the vCPUs asked for; where a group leaves them open it gets
+// its share of the cores, or the next smaller number for which there is a plan.
+func (m *maker) sized(a *attempt, asked []int) *solution {
+	open := false
+	for g := range m.groups {
+		m.groups[g].vcpus = asked[g]
+		open = open || asked[g] == 0
+	}
+	if !open {
+		return m.solve(a)
+	}
+	fair := m.share(a)
+	for v := fair; v >= 1 && v >= fair/2; v-- {
+		for g := range m.groups {
+			if asked[g] == 0 {
+				m.groups[g].vcpus = v
+			}
+		}
+		if s := m.solve(a); s != nil {
+			if v < fair {
+				m.notes = append(m.notes, fmt.Sprintf("%d vCPUs a VM, not the %d that its share of the cores comes to: %d cannot be laid out equally", v, fair, fair))
+			}
+			return s
+		}
+	}
+	return nil
+}
+
+// share gives VMs of which the file says no number of vCPUs the fair share of a
+// host's cores, at least 1, and says what it is.
+func (m *maker) share(a *attempt) int {
+	cores := 1 << 30
+	for _, r := range a.rooms {
+		n := 0
+		for j := range r.nodes {
+			if r.nodes[j].open {
+				n += r.nodes[j].count(1)
+			}
+		}
+		cores = min(cores, n)
+	}
+	count, fixed := 0, 0
+	for i := range m.groups {
+		g := &m.groups[i]
+		if g.spec.VCPUs == 0 {
+			count += g.count
+		} else {
+			fixed += g.count * g.vcpus
+		}
+	}
+	if count == 0 {
+		return 0
+	}
+	per := (count + len(m.hosts) - 1) / len(m.hosts)
+	v := max(1, (cores-(fixed+len(m.hosts)-1)/len(m.hosts))/per)
+	for i := range m.groups {
+		if m.groups[i].spec.VCPUs == 0 {
+			m.groups[i].vcpus = v
+		}
+	}
+	return v
+}
+
+// align is what the memory of a node is a multiple of, in bytes: its pages, or
+// 2 MiB, so that transparent huge pages fit.
+func align(page uint64) uint64 {
+	if page == 0 {
+		return 2 << 20
+	}
+	return page
+}
+
+// shapes gives the ways in which a group's VMs can lie on a host of n nodes.
+func (m *maker) shapes(g *group, n, threads int) []shape {
+	var out []shape
+	for h := 1; h <= n; h++ {
+		if g.vcpus%h != 0 {
+			continue
+		}
+		guest := h
+		if k := m.place.Nodes; k > 0 {
+			if g.vcpus%k != 0 || k%h != 0 && h%k != 0 {
+				continue
+			}
+			guest = k
+		}
+		for class, page := range m.pages {
+			if !m.pageAllowed(page) || page > 0 && g.memory%page != 0 {
+				continue
+			}
+			if page > 0 && g.memory/page < uint64(guest) {
+				continue
+			}
+			unit := align(page)
+			units := (g.memory + unit - 1) / unit
+			perGuest := (units + uint64(guest) - 1) / uint64(guest)
+			bytes := perGuest * unit
+			if h < guest {
+				bytes *= uint64(guest / h)
+			} else if h > guest {
+				k := uint64(h / guest)
+				bytes = (perGuest + k - 1) / k * unit
+			}
+			if page == 0 && h == 1 {
+				bytes = g.memory
+			}
+			out = append(out, shape{h, guest, threads, class, (g.vcpus/h + threads - 1) / threads, bytes})
+		}
+	}
+	return out
+}
+
+func (m *maker) pageAllowed(page uint64) bool {
+	switch m.place.Pages {
+	case "huge":
+		return page > 0
+	case "1GiB":
+		return page == 1<<30
+	case "512MiB":
+		return page == 512<<20
+	case "2MiB":
+		return page == 2<<20
+	case "ordinary":
+		return page == 0
+	}
+	return true
+}
+
+// solution is the placement on all hosts.
+type solution struct {
+	cost   cost
+	shapes []shape // by group
+	counts [][]int // by host, by group; nil: none
+	placed []*placed
+}
+
+// combination is a shape for each group.
+type combination struct {
+	shapes []shape
+	low    cost // that it cannot be below
+}
+
+// combinations gives the shapes of all groups together, those with the lowest
+// bound first.
+func (m *maker) combinations(threads int) []combination {
+	most, least := 0, 1<<30
+	for i := range m.hosts {
+		most, least = max(most, len(m.hosts[i].Nodes)), min(least, len(m.hosts[i].Nodes))
+	}
+	out := []combination{{}}
+	const limit = 5000
+	for g := range m.groups {
+		list := m.shapes(&m.groups[g], most, threads)
+		for len(out)*len(list) > limit && len(list) > 1 {
+			list = list[:len(list)-1]
+		}
+		var next []combination
+		for _, c := range out {
+			for _, s := range list {
+				d := combination{append(append([]shape(nil), c.shapes...), s), c.low}
+				n := int64(m.groups[g].count)
+				d.low[termMismatch] += n * int64(abs(s.hostNodes-s.guestNodes))
+				if m.policy == spread {
+					d.low[termNodes] += n * int64(max(0, least-s.hostNodes))
+				} else {
+					d.low[termNodes] += n * int64(s.hostNodes)
+				}
+				d.low[termPages] += n * int64(s.class)
+				next = append(next, d)
+			}
+		}
+		out = next
+	}
+	sort.SliceStable(out, func(i, j int) bool { return out[i].low.less(&out[j].low) })
+	return out
+}
+
+// solve gives the cheapest placement with an attempt's rooms, or nil.
+func (m *maker) solve(a *attempt) *solution {
+	var best *solution
+	for _, c := range m.combinations(a.threads) {
+		if best != nil && !c.low.less(&best.cost) {
+			if m.policy == spread {
+				continue // the order is not that of the whole cost: overlap comes first
+			}
+			break
+		}
+		if s := m.spreadOut(a, c.shapes); s != nil && (best == nil || s.cost.less(&best.cost)) {
+			best = s
+		}
+	}
+	return best
+}
+
+// regionOf gives the region that a cluster file asks for; nil is none. count is
+// the VMs of the cluster.
+func regionOf(c *spec.Cluster, count, hosts int) (*Region, error) {
+	const auto = 64 << 20
+	r := &Region{SizeBytes: auto, Backing: c.Region.Backing, Device: c.Region.Device, HostNode: -1}
+	switch {
+	case c.Region.Size != nil:
+		r.SizeBytes = uint64(*c.Region.Size)
+	case count < 2:
+		r.SizeBytes = 0
+	}
+	if r.SizeBytes == 0 {
+		return nil, nil
+	}
+	if r.SizeBytes < 1<<20 || r.SizeBytes&(r.SizeBytes-1) != 0 {
+		return nil, fmt.Errorf("region.size %s: a PCI memory window is a power of two of at least 1MiB", size(r.SizeBytes))
+	}
+	if r.Backing == "" {
+		r.Backing = "shm"
+	}
+	if r.Device == "" || r.Device == "auto" {
+		r.Device = "ivshmem"
+	}
+	return r, nil
+}
+
+// size writes bytes with the unit that fits.
+func size(b uint64) string {
+	switch {
+	case b >= 1<<30 && b%(1<<30) == 0:
+		return fmt.Sprintf("%d GiB", b>>30)
+	case b >= 10<<30:
+		return fmt.Sprintf("%.1f GiB", float64(b)/(1<<30))
+	case b >= 1<<20:
+		return fmt.Sprintf("%d MiB", b>>20)
+	case b >= 1<<10:
+		return fmt.Sprintf("%d KiB", b>>10)
+	}
+	return fmt.Sprintf("%d bytes", b)
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}

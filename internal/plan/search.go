@@ -1,0 +1,494 @@
+package plan
+
+import "sort"
+
+// policy is what placement.policy and hint come to.
+type policy int
+
+const (
+	auto policy = iota
+	consolidate
+	spread
+)
+
+// shape is how each VM of a group lies on a host, the same for all of them.
+type shape struct {
+	hostNodes  int    // under the VM
+	guestNodes int    // that the guest sees
+	threads    int    // vCPUs on a core
+	class      int    // index of its page size
+	cores      int    // on each host node
+	bytes      uint64 // on each host node, rounded up to pages
+}
+
+// want is a group of equal VMs to be placed on one host.
+type want struct {
+	shape
+	count int
+	units [][]int // for each device of a VM: the pools that can serve it
+}
+
+// spot is where one VM of the search is.
+type spot struct {
+	group int
+	nodes []int // dense indices, ascending
+	units []int // pool of each device
+}
+
+// placed is a solution for one host.
+type placed struct {
+	cost  cost
+	spots []spot // group by group
+	proof bool   // the search was exhaustive
+}
+
+// searchSteps bounds the search on one host; with it the best found so far is
+// taken and said not to be proved.
+const searchSteps = 400_000
+
+// search looks for the cheapest placement of groups of VMs on one host by
+// branch and bound: VM by VM, node by node.
+type search struct {
+	r       *room
+	p       policy
+	wide    bool // hint: cache
+	threads int
+	wants   []want
+	vms     []int // group of each VM, in order
+	static  cost  // terms that the shapes alone decide
+
+	free      []int      // cores by node
+	mem       [][]uint64 // bytes by node and class
+	bins      [][]int    // cores by node and cache
+	items     [][]int    // cores of the VMs on each node, in order
+	packs     []map[string]int
+	people    []int // VMs on each node, with those of the ledger
+	vfs       []int
+	order     [][]int   // nodes for each group, the likely ones first
+	near      [][]int64 // for each node the sums of its k smallest distances to others
+	devWorst  []int64
+	distWorst []int64
+	minApart  []int64 // for each group: no VM's nodes are nearer to each other
+	minReach  []int64 // for each group: no node is nearer to the devices
+
+	zero  []int64 // never written
+	spots []spot
+	best  *placed
+	steps int
+}
+
+// solve gives the cheapest placement, or nil if there is none. below is a cost
+// that is of no use to reach; nil: any.
+func solve(r *room, p policy, wide bool, threads int, wants []want, below *cost) *placed {
+	s := &search{r: r, p: p, wide: wide, threads: threads, wants: wants}
+	n := len(r.nodes)
+	s.free, s.people, s.items = make([]int, n), make([]int, n), make([][]int, n)
+	s.mem, s.bins, s.packs = make([][]uint64, n), make([][]int, n), make([]map[string]int, n)
+	for j := range r.nodes {
+		node := &r.nodes[j]
+		s.people[j] = node.residents
+		s.mem[j] = append([]uint64(nil), node.free...)
+		for g := range node.groups {
+			c := node.groups[g].count(threads)
+			s.bins[j] = append(s.bins[j], c)
+			s.free[j] += c
+		}
+	}
+	for i := range r.pools {
+		s.vfs = append(s.vfs, len(r.pools[i].free))
+	}
+	s.zero = make([]int64, n)
+	s.devWorst, s.distWorst = make([]int64, len(wants)), make([]int64, len(wants))
+	s.prepare()
+	if below != nil && !s.static.less(below) {
+		return nil
+	}
+	if below != nil {
+		s.best = &placed{cost: *below}
+	}
+	s.vm(0, s.static, s.rest(0))
+	if s.best == nil || s.best.spots == nil {
+		return nil
+	}
+	s.best.proof = s.steps < searchSteps
+	return s.best
+}
+
+// prepare orders the VMs and nodes and makes the tables of bounds.
+func (s *search) prepare() {
+	r := s.r
+	n := len(r.nodes)
+	s.near = make([][]int64, n)
+	for i := range s.near {
+		d := make([]int, 0, n)
+		for j := range r.nodes {
+			if i != j {
+				d = append(d, int(r.dist[i][j]))
+			}
+		}
+		sort.Ints(d)
+		s.near[i] = make([]int64, n)
+		for k, v := range d {
+			s.near[i][k+1] = s.near[i][k] + int64(v)
+		}
+	}
+	s.minApart, s.minReach = make([]int64, len(s.wants)), make([]int64, len(s.wants))
+	s.order = make([][]int, len(s.wants))
+	for g := range s.wants {
+		w := &s.wants[g]
+		if w.count == 0 {
+			continue
+		}
+		for k := 0; k < w.count; k++ {
+			s.vms = append(s.vms, g)
+		}
+		s.static[termMismatch] += int64(w.count * abs(w.hostNodes-w.guestNodes))
+		if s.p == spread {
+			s.static[termNodes] += int64(w.count * (len(r.nodes) - w.hostNodes))
+		} else {
+			s.static[termNodes] += int64(w.count * w.hostNodes)
+		}
+		s.static[termPages] += int64(w.count * w.class)
+		var low []int
+		for j := range r.nodes {
+			s.order[g] = append(s.order[g], j)
+			low = append(low, int(s.near[j][min(w.hostNodes, n)-1]))
+		}
+		sort.Ints(low)
+		for k := 0; k < w.hostNodes && k < n; k++ {
+			s.minApart[g] += int64(low[k])
+		}
+		s.minApart[g] = (s.minApart[g] + 1) / 2
+		s.minReach[g] = s.reach(w, 0)
+		for j := 1; j < n; j++ {
+			s.minReach[g] = min(s.minReach[g], s.reach(w, j))
+		}
+		sort.SliceStable(s.order[g], func(a, b int) bool {
+			x, y := s.order[g][a], s.order[g][b]
+			if dx, dy := s.reach(w, x), s.reach(w, y); dx != dy {
+				return dx < dy
+			}
+			return s.people[x] < s.people[y]
+		})
+	}
+}
+
+func abs(n int) int {
+	if n < 0 {
+		return -n
+	}
+	return n
+}
+
+// reach is the least that a VM pays for its devices on a node.
+func (s *search) reach(w *want, node int) int64 {
+	var sum int64
+	for _, pools := range w.units {
+		best := int64(-1)
+		for _, p := range pools {
+			if d := s.deviceDistance(p, node); best < 0 || d < best {
+				best = d
+			}
+		}
+		sum += max(best, 0)
+	}
+	return sum
+}
+
+func (s *search) deviceDistance(pool, node int) int64 {
+	if j := s.r.pools[pool].node; j >= 0 {
+		return int64(s.r.dist[j][node])
+	}
+	return unknownDistance
+}
+
+// rest is a lower bound of what VMs from the i-th on will add.
+func (s *search) rest(i int) cost {
+	var c cost
+	seen := make([]bool, len(s.wants))
+	for _, g := range s.vms[i:] {
+		w := &s.wants[g]
+		c[termApart] += s.minApart[g]
+		if !seen[g] {
+			seen[g] = true
+			if s.minApart[g] > s.distWorst[g] {
+				c[termApartWorst] += s.minApart[g] - s.distWorst[g]
+			}
+		}
+		c[termDevice] += s.minReach[g] * int64(w.hostNodes)
+	}
+	return c
+}
+
+// vm places the i-th VM and those after it.
+func (s *search) vm(i int, c cost, rest cost) {
+	if i == len(s.vms) {
+		if s.best == nil || c.less(&s.best.cost) {
+			out := &placed{cost: c}
+			for _, sp := range s.spots {
+				nodes := append([]int(nil), sp.nodes...)
+				sort.Ints(nodes)
+				out.spots = append(out.spots, spot{sp.group, nodes, append([]int(nil), sp.units...)})
+			}
+			s.best = out
+		}
+		return
+	}
+	g := s.vms[i]
+	w := &s.wants[g]
+	// Of the rest, this VM's own share is bounded more sharply node by node.
+	rest[termApart] -= s.minApart[g]
+	start := 0
+	if i > 0 && s.vms[i-1] == g {
+		// Equal VMs are interchangeable: the places of their first nodes ascend.
+		start = s.position(g, s.spots[i-1].nodes[0])
+	}
+	s.spots = append(s.spots, spot{group: g, nodes: make([]int, 0, w.hostNodes)})
+	s.node(i, start, c, rest, s.zero, 0)
+	s.spots = s.spots[:i]
+}
+
+func (s *search) position(g, node int) int {
+	for k, j := range s.order[g] {
+		if j == node {
+			return k
+		}
+	}
+	return 0
+}
+
+// fits says whether one more VM of the group has room on a node.
+func (s *search) fits(w *want, j int) bool {
+	return s.r.nodes[j].open && s.free[j] >= w.cores && s.mem[j][w.class] >= w.bytes
+}
+
+// node chooses one more node for VM i, from the k-th of its order on. apart is
+// for each node its distance to those chosen, sum the distances among these.
+func (s *search) node(i, k int, c, rest cost, apart []int64, sum int64) {
+	if s.steps++; s.steps > searchSteps && s.best != nil && s.best.spots != nil || s.steps > 4*searchSteps {
+		return
+	}
+	g := s.vms[i]
+	w := &s.wants[g]
+	sp := &s.spots[i]
+	have := len(sp.nodes)
+	if have == w.hostNodes {
+		s.devices(i, 0, c, rest, sum)
+		return
+	}
+	need := w.hostNodes - have
+	order := s.order[g]
+	if s.best != nil && w.hostNodes > 1 {
+		bound := c
+		bound.add(&rest)
+		low, ok := s.bound(w, order[k:], need, apart)
+		if !ok {
+			return
+		}
+		bound[termApart] += sum + low
+		bound[termApartWorst] += max(0, sum+low-max(s.distWorst[g], s.minApart[g]))
+		if !bound.less(&s.best.cost) {
+			return
+		}
+	} else if s.best != nil {
+		bound := c
+		bound.add(&rest)
+		if !bound.less(&s.best.cost) {
+			return
+		}
+	}
+	var next []int64
+	if w.hostNodes > 1 {
+		next = make([]int64, len(apart))
+	}
+	for ; k+need <= len(order); k++ {
+		j := order[k]
+		if !s.fits(w, j) {
+			continue
+		}
+		d := c
+		add := int64(0)
+		if s.p == consolidate {
+			if s.people[j] == 0 {
+				add = 1
+			}
+			d[termOverlap] += add
+		} else {
+			if s.p == spread {
+				d[termOverlapFirst] += int64(s.people[j])
+			} else {
+				d[termOverlap] += int64(s.people[j])
+			}
+		}
+		before := s.pack(j)
+		s.items[j] = append(s.items[j], w.cores)
+		d[termCaches] += int64(s.pack(j) - before)
+		d[termHoles] += s.hole(j, w.cores)
+		s.free[j] -= w.cores
+		s.mem[j][w.class] -= w.bytes
+		s.people[j]++
+		sp = &s.spots[i]
+		sp.nodes = append(sp.nodes, j)
+		for x := range next {
+			next[x] = apart[x] + int64(s.r.dist[j][x])
+		}
+		s.node(i, k+1, d, rest, next, sum+apart[j])
+		sp = &s.spots[i]
+		sp.nodes = sp.nodes[:have]
+		s.people[j]--
+		s.mem[j][w.class] += w.bytes
+		s.free[j] += w.cores
+		s.items[j] = s.items[j][:len(s.items[j])-1]
+	}
+}
+
+// bound is the least that choosing need more nodes of order adds to the
+// distances within the VM: to those chosen, and half of each one's need-1
+// smallest to any. ok is false if there are too few with room.
+func (s *search) bound(w *want, order []int, need int, apart []int64) (low int64, ok bool) {
+	var small [64]int64 // doubled bounds, ascending
+	list := small[:0]
+	if need > len(small) {
+		list = make([]int64, 0, need)
+	}
+	for _, j := range order {
+		if !s.fits(w, j) {
+			continue
+		}
+		v := 2*apart[j] + s.near[j][min(need-1, len(s.near[j])-1)]
+		at := len(list)
+		if at == need {
+			if v >= list[at-1] {
+				continue
+			}
+			at--
+		} else {
+			list = append(list, 0)
+		}
+		for at > 0 && list[at-1] > v {
+			list[at] = list[at-1]
+			at--
+		}
+		list[at] = v
+	}
+	if len(list) < need {
+		return 0, false
+	}
+	for _, v := range list {
+		low += v
+	}
+	return (low + 1) / 2, true
+}
+
+// hole is what placing cores on node j costs in termHoles.
+func (s *search) hole(j, cores int) int64 {
+	f := int64(s.free[j])
+	if s.p == spread {
+		used := int64(s.r.nodes[j].total) - f
+		return (used+int64(cores))*(used+int64(cores)) - used*used
+	}
+	return f*f - (f-int64(cores))*(f-int64(cores))
+}
+
+// pack gives the cost of the items on node j over its caches.
+func (s *search) pack(j int) int {
+	if len(s.bins[j]) < 2 || len(s.items[j]) == 0 {
+		return 0
+	}
+	key := make([]byte, 0, 32)
+	for _, c := range s.items[j] {
+		key = append(key, byte(c), byte(c>>8))
+	}
+	if v, ok := s.packs[j][string(key)]; ok {
+		return v
+	}
+	if s.packs[j] == nil {
+		s.packs[j] = map[string]int{}
+	}
+	v := packFor(s.items[j], s.bins[j], s.p, s.wide).cost
+	s.packs[j][string(key)] = v
+	return v
+}
+
+// packFor packs as the policy asks.
+func packFor(items, bins []int, p policy, wide bool) packing {
+	if wide {
+		return packWide(items, bins)
+	}
+	return packCaches(items, bins, p == consolidate)
+}
+
+// devices chooses the pool of device u of VM i, then goes to the next VM.
+func (s *search) devices(i, u int, c, rest cost, sum int64) {
+	g := s.vms[i]
+	w := &s.wants[g]
+	sp := &s.spots[i]
+	if u < len(w.units) {
+		pools := w.units[u]
+		if len(pools) > 1 {
+			pools = append([]int(nil), pools...)
+			sort.SliceStable(pools, func(a, b int) bool {
+				x, y := s.unit(sp, pools[a]), s.unit(sp, pools[b])
+				if x != y {
+					return x < y
+				}
+				// As near: not a card that the VM has already, then the one with the most left.
+				if ax, ay := s.hasPool(sp, pools[a]), s.hasPool(sp, pools[b]); ax != ay {
+					return !ax
+				}
+				return s.vfs[pools[a]] > s.vfs[pools[b]]
+			})
+		}
+		for _, p := range pools {
+			if s.vfs[p] == 0 {
+				continue
+			}
+			s.vfs[p]--
+			sp.units = append(sp.units, p)
+			s.devices(i, u+1, c, rest, sum)
+			sp = &s.spots[i]
+			sp.units = sp.units[:u]
+			s.vfs[p]++
+		}
+		return
+	}
+	var dev int64
+	for _, p := range sp.units {
+		dev += s.unit(sp, p)
+	}
+	wasDev, wasDist := s.devWorst[g], s.distWorst[g]
+	c[termDevice] += dev
+	c[termDeviceWorst] += max(0, dev-wasDev)
+	c[termApart] += sum
+	c[termApartWorst] += max(0, sum-wasDist)
+	s.devWorst[g], s.distWorst[g] = max(dev, wasDev), max(sum, wasDist)
+	left := s.rest(i + 1)
+	ok := s.best == nil
+	if !ok {
+		b := c
+		b.add(&left)
+		ok = b.less(&s.best.cost)
+	}
+	if ok {
+		s.vm(i+1, c, left)
+	}
+	s.devWorst[g], s.distWorst[g] = wasDev, wasDist
+}
+
+func (s *search) hasPool(sp *spot, pool int) bool {
+	for _, p := range sp.units {
+		if p == pool {
+			return true
+		}
+	}
+	return false
+}
+
+// unit is the distance of a VM's nodes to one device of a pool.
+func (s *search) unit(sp *spot, pool int) int64 {
+	var d int64
+	for _, j := range sp.nodes {
+		d += s.deviceDistance(pool, j)
+	}
+	return d
+}

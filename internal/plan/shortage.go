@@ -1,0 +1,322 @@
+package plan
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"nearmetal/internal/topology"
+)
+
+// shortage is why there is no plan.
+type shortage struct {
+	text     string
+	cpusOnly bool // with more cores there would be one
+}
+
+// diagnose says which resource is short, where, by how much, and the nearest
+// requests that would fit. It is asked only when there is no plan.
+func (m *maker) diagnose(a *attempt, region *Region) shortage {
+	var have, need uint64
+	for _, r := range a.rooms {
+		have += r.ordinary(m.pages)
+	}
+	for i := range m.groups {
+		need += uint64(m.groups[i].count) * m.groups[i].memory
+	}
+	huge := m.place.Pages != "auto" && m.place.Pages != "" && m.place.Pages != "ordinary"
+	if huge {
+		have = 0
+		for _, r := range a.rooms {
+			for j := range r.nodes {
+				for k, p := range m.pages {
+					if r.nodes[j].open && p > 0 && m.pageAllowed(p) {
+						have += r.nodes[j].free[k]
+					}
+				}
+			}
+		}
+	} else {
+		for k, p := range m.pages { // the VMs could lie in huge pages instead
+			var sum uint64
+			for _, r := range a.rooms {
+				for j := range r.nodes {
+					if p > 0 && r.nodes[j].open {
+						sum += r.nodes[j].free[k]
+					}
+				}
+			}
+			have = max(have, sum)
+		}
+	}
+	if s := m.devicesShort(a); s != "" {
+		return shortage{text: s}
+	}
+	if need > have {
+		return shortage{text: m.memoryShort(a, have, need, region)}
+	}
+	cores, wanted := 0, 0
+	for _, r := range a.rooms {
+		for j := range r.nodes {
+			if r.nodes[j].open {
+				cores += r.nodes[j].count(a.threads)
+			}
+		}
+	}
+	vcpus := 0
+	for i := range m.groups {
+		g := &m.groups[i]
+		wanted += g.count * ((g.vcpus + a.threads - 1) / a.threads)
+		vcpus += g.count * g.vcpus
+	}
+	where := m.hosts[0].Name
+	if len(m.hosts) > 1 {
+		where = fmt.Sprintf("the %d hosts", len(m.hosts))
+	}
+	var b strings.Builder
+	if wanted > cores {
+		fmt.Fprintf(&b, "%d vCPUs need %d cores, and %s %s %d free%s: %d short", vcpus, wanted, where, plural(len(m.hosts), "has", "have"), cores, m.keptBack(a), wanted-cores)
+		b.WriteString(m.nearest(a))
+		return shortage{b.String(), !huge && m.place.SMT != "require"}
+	}
+	// Enough of everything in sum: it is cut into pieces that are too small.
+	g := m.largest()
+	var nodes []string
+	for _, r := range a.rooms[:min(len(a.rooms), 2)] {
+		for j := range r.nodes {
+			n := &r.nodes[j]
+			if n.pkg < 0 || len(nodes) == 16 {
+				continue
+			}
+			nodes = append(nodes, fmt.Sprintf("node %d %d cores and %s", n.id, n.count(a.threads), size(m.roomiest(n))))
+		}
+	}
+	if k := m.place.Nodes; k > 0 && g.vcpus%k != 0 {
+		fmt.Fprintf(&b, "%s: %d vCPUs cannot be split into %d equal nodes (placement.nodes)", g.name, g.vcpus, k)
+	} else {
+		fmt.Fprintf(&b, "%s: %d vCPUs and %s cannot be split into equal parts that fit the nodes of %s (free: %s)", g.name, g.vcpus, size(g.memory), where, strings.Join(nodes, ", "))
+	}
+	b.WriteString(m.nearest(a))
+	return shortage{b.String(), !huge}
+}
+
+// roomiest is the most memory of any one page size on a node.
+func (m *maker) roomiest(n *roomNode) uint64 {
+	var most uint64
+	for k, p := range m.pages {
+		if m.pageAllowed(p) {
+			most = max(most, n.free[k])
+		}
+	}
+	return most
+}
+
+// largest is the group with the largest VMs.
+func (m *maker) largest() *group {
+	best := &m.groups[0]
+	for i := range m.groups {
+		if m.groups[i].vcpus > best.vcpus {
+			best = &m.groups[i]
+		}
+	}
+	return best
+}
+
+// keptBack says of cores that are there but not free.
+func (m *maker) keptBack(a *attempt) string {
+	all, held, closed, reserved := 0, 0, 0, 0
+	for _, r := range a.rooms {
+		all += r.cores
+		held += r.heldCPUs
+		for _, id := range r.reserved {
+			if c := r.host.CPU(id); c != nil && firstOf(r.host, c) == id {
+				reserved++
+			}
+		}
+		for j := range r.nodes {
+			if !r.nodes[j].open {
+				closed += r.nodes[j].count(a.threads)
+			}
+		}
+	}
+	var parts []string
+	if reserved > 0 {
+		parts = append(parts, fmt.Sprintf("%d reserved", reserved))
+	}
+	if held > 0 {
+		parts = append(parts, fmt.Sprintf("running VMs hold %d CPUs", held))
+	}
+	if closed > 0 {
+		parts = append(parts, fmt.Sprintf("%d on nodes not in placement.hostNodes", closed))
+	}
+	if a.isolated {
+		parts = append(parts, "only isolated CPUs counted")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" of %d (%s)", all, strings.Join(parts, ", "))
+}
+
+// firstOf is the lowest usable CPU of a CPU's core.
+func firstOf(h *topology.Host, c *topology.CPU) int {
+	for i := range h.CPUs {
+		if o := &h.CPUs[i]; o.Core == c.Core && o.Usable() {
+			return o.ID
+		}
+	}
+	return -1
+}
+
+// memoryShort says how much memory is missing.
+func (m *maker) memoryShort(a *attempt, have, need uint64, region *Region) string {
+	where := m.hosts[0].Name
+	if len(m.hosts) > 1 {
+		where = fmt.Sprintf("the %d hosts together", len(m.hosts))
+	}
+	what := "memory available"
+	if p := m.place.Pages; p != "" && p != "auto" && p != "ordinary" {
+		what = "free huge pages"
+		if p != "huge" {
+			what = "free pages of " + p
+		}
+	}
+	s := fmt.Sprintf("%s: %s of %s for VMs of %s: %s short", where, size(have), what, size(need), size(need-min(have, need)))
+	if need <= have {
+		s = fmt.Sprintf("%s: %s of %s, but no host has %s for one more VM beside the others", where, size(have), what, size(m.groups[0].memory))
+	}
+	for _, r := range a.rooms {
+		if r.limit > 0 {
+			s += fmt.Sprintf(" (the job's cgroup allows %s more on %s)", size(r.limit), r.host.Name)
+			break
+		}
+	}
+	for _, r := range a.rooms {
+		if len(r.nodes) > 1 && len(m.hosts) == 1 {
+			var parts []string
+			for j := range r.nodes {
+				if len(parts) < 16 {
+					parts = append(parts, fmt.Sprintf("node %d %s", r.nodes[j].id, size(m.roomiest(&r.nodes[j]))))
+				}
+			}
+			s += "; free: " + strings.Join(parts, ", ")
+		}
+	}
+	return s + m.nearest(a)
+}
+
+// devicesShort says which device there are too few of.
+func (m *maker) devicesShort(a *attempt) string {
+	for gi := range m.groups {
+		g := &m.groups[gi]
+		for d := range g.spec.Devices {
+			dev := &g.spec.Devices[d]
+			per := max(1, dev.Count)
+			need, free, cards, possible := g.count*per, 0, 0, 0
+			for _, r := range a.rooms {
+				for _, k := range r.eligible(dev) {
+					free += len(r.pools[k].free)
+					cards++
+				}
+				for i := range r.host.Devices {
+					h := &r.host.Devices[i]
+					p := devicePool{pf: h.Address, class: h.Class, names: append(append([]string(nil), h.RDMA...), h.Net...)}
+					if h.TotalVFs > len(h.VFs) && matches(&p, dev.PF, dev.Class) {
+						possible += h.TotalVFs - len(h.VFs)
+					}
+				}
+			}
+			if free >= need {
+				continue
+			}
+			name := "VFs"
+			switch {
+			case dev.Address != "":
+				name = "device " + dev.Address
+			case dev.PF != "":
+				name = "VFs of " + dev.PF
+			case dev.Class != "":
+				name = dev.Class + " VFs"
+			}
+			s := fmt.Sprintf("%s: %d VMs need %d %s, and %d are free on %d %s: %d short", g.name, g.count, need, name, free, len(m.hosts), plural(len(m.hosts), "host", "hosts"), need-free)
+			if dev.Address != "" {
+				s = fmt.Sprintf("%s: %d VMs need %s, and the host has it once or not at all, or a running VM holds it", g.name, g.count, name)
+			}
+			if possible > 0 && dev.Address == "" {
+				s += fmt.Sprintf("; the cards can have %d more: make VFs on the host", possible)
+			}
+			if fit := free / per; fit > 0 && dev.Address == "" {
+				s += fmt.Sprintf("; %d %s would fit", fit, plural(fit, "VM", "VMs"))
+			}
+			return s
+		}
+	}
+	return ""
+}
+
+func matches(p *devicePool, pf, class string) bool {
+	switch {
+	case pf != "":
+		return p.pf == pf || contains(p.names, pf)
+	case class == "infiniband":
+		return infiniband(p)
+	case class == "ethernet":
+		return ethernet(p)
+	}
+	return true
+}
+
+// nearest gives the nearest requests that fit, as the end of a sentence: fewer
+// vCPUs, fewer VMs, less memory, each with the rest as it is.
+func (m *maker) nearest(a *attempt) string {
+	saved := append([]group(nil), m.groups...)
+	defer func() { copy(m.groups, saved) }()
+	fits := func() bool { return m.solve(a) != nil }
+	var out []string
+	g := m.largest()
+	gi := 0
+	for i := range m.groups {
+		if &m.groups[i] == g {
+			gi = i
+		}
+	}
+	others := ""
+	if len(m.groups) > 1 {
+		others = " of group " + g.name
+	}
+	tries := 0
+	for v := g.vcpus - 1; v >= 1 && tries < 256; v-- {
+		tries++
+		m.groups[gi].vcpus = v
+		if fits() {
+			out = append(out, fmt.Sprintf("%d %s%s of %d vCPUs", g.count, plural(g.count, "VM", "VMs"), others, v))
+			break
+		}
+	}
+	copy(m.groups, saved)
+	n := sort.Search(g.count, func(k int) bool {
+		m.groups[gi].count = k + 1
+		return !fits()
+	})
+	if n > 0 && n < saved[gi].count {
+		out = append(out, fmt.Sprintf("%d %s%s of %d vCPUs and %s", n, plural(n, "VM", "VMs"), others, saved[gi].vcpus, size(saved[gi].memory)))
+	}
+	copy(m.groups, saved)
+	// Memory in steps of 64 MiB, up to 512 MiB less; beyond that in GiB.
+	step := uint64(64 << 20)
+	if saved[gi].memory > 8<<30 {
+		step = 1 << 30
+	}
+	k := sort.Search(int(min((saved[gi].memory-1)/step, 1<<16)), func(k int) bool {
+		m.groups[gi].memory = saved[gi].memory/step*step - uint64(k)*step
+		return m.groups[gi].memory == 0 || fits()
+	})
+	m.groups[gi].memory = saved[gi].memory/step*step - uint64(k)*step
+	if m.groups[gi].memory > 0 && m.groups[gi].memory < saved[gi].memory && fits() {
+		out = append(out, fmt.Sprintf("%d %s%s of %s", g.count, plural(g.count, "VM", "VMs"), others, size(m.groups[gi].memory)))
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "; fits: " + strings.Join(out, ", or ")
+}

@@ -1,0 +1,95 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+
+	"nearmetal/internal/topology"
+)
+
+// SVG draws a plan on the hosts that it is for: each VM in its colour on the
+// CPUs, memory and devices that it holds. What the ledger holds is grey.
+func (p *Plan) SVG(w io.Writer, hosts []topology.Host, l Ledger) error {
+	pic := topology.Picture{Title: "plan"}
+	if p.Cluster != "" {
+		pic.Title = "plan of " + p.Cluster
+	}
+	byHost := map[string][]int{}
+	for i := range p.VMs {
+		v := &p.VMs[i]
+		byHost[v.Host] = append(byHost[v.Host], i)
+		pic.Owners = append(pic.Owners, fmt.Sprintf("%s: %d %s, %s", v.Name, v.VCPUs, plural(v.VCPUs, "vCPU", "vCPUs"), size(v.MemoryBytes)))
+	}
+	for i := range hosts {
+		h := &hosts[i]
+		if len(byHost[h.Name]) == 0 && len(hosts) > 1 {
+			continue
+		}
+		pic.Hosts = append(pic.Hosts, h)
+		pic.Paints = append(pic.Paints, p.paint(h, byHost[h.Name], l))
+	}
+	if r := p.Region; r != nil {
+		s := "region: " + size(r.SizeBytes)
+		if r.HostNode >= 0 {
+			s += fmt.Sprintf(" on node %d", r.HostNode)
+		}
+		pic.Notes = append(pic.Notes, s)
+	}
+	return pic.SVG(w)
+}
+
+// paint marks what the VMs of a host have.
+func (p *Plan) paint(h *topology.Host, vms []int, l Ledger) topology.Paint {
+	out := topology.Paint{CPUs: map[int]topology.Mark{}, Memory: map[int][]topology.Share{}, Devices: map[string][]int{}}
+	owner := map[int]int{} // core → VM
+	for _, i := range vms {
+		for _, pin := range p.VMs[i].Pins {
+			for _, id := range pin {
+				out.CPUs[id] = topology.Mark{Owner: i}
+				if c := h.CPU(id); c != nil {
+					owner[c.Core] = i
+				}
+			}
+		}
+		for _, n := range p.VMs[i].Nodes {
+			for _, id := range n.HostNodes {
+				out.Memory[id] = append(out.Memory[id], topology.Share{Owner: i, Bytes: n.MemoryBytes / uint64(len(n.HostNodes))})
+			}
+		}
+		if len(p.VMs[i].Nodes) == 0 && len(h.Nodes) == 1 {
+			out.Memory[h.Nodes[0].ID] = append(out.Memory[h.Nodes[0].ID], topology.Share{Owner: i, Bytes: p.VMs[i].MemoryBytes})
+		}
+		for _, d := range p.VMs[i].Devices {
+			at := d.Address
+			if d.PF != "" {
+				at = d.PF
+			}
+			out.Devices[at] = append(out.Devices[at], i)
+		}
+	}
+	for i := range h.CPUs {
+		c := &h.CPUs[i]
+		if _, ok := out.CPUs[c.ID]; ok {
+			continue
+		}
+		if o, ok := owner[c.Core]; ok && c.Online {
+			out.CPUs[c.ID] = topology.Mark{Owner: o, Kind: topology.Idle}
+		}
+	}
+	for _, r := range p.Reserved {
+		for _, id := range r.CPUs {
+			if r.Host == h.Name {
+				out.CPUs[id] = topology.Mark{Owner: -1, Kind: topology.Reserved}
+			}
+		}
+	}
+	for _, held := range l.Held {
+		if held.Host != h.Name {
+			continue
+		}
+		for _, id := range held.CPUs {
+			out.CPUs[id] = topology.Mark{Owner: -1, Kind: topology.Held}
+		}
+	}
+	return out
+}

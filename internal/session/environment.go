@@ -1,0 +1,51 @@
+package session
+
+import (
+	"sort"
+	"strings"
+)
+
+// notInVM are variables of a session on the host that mean nothing in a VM, or that name
+// files and sockets which are not there.
+var notInVM = map[string]bool{
+	"TMPDIR": true, "TMP": true, "TEMP": true, "XDG_RUNTIME_DIR": true,
+	"DBUS_SESSION_BUS_ADDRESS": true, "DISPLAY": true, "WAYLAND_DISPLAY": true, "XAUTHORITY": true,
+	"SSH_AUTH_SOCK": true, "SSH_AGENT_PID": true, "SSH_CLIENT": true, "SSH_CONNECTION": true, "SSH_TTY": true,
+	"NEARMETAL_CLUSTER": true, "NEARMETAL_RUNTIME_DIR": true, "NEARMETAL_DEBUG": true,
+	"TMUX": true, "STY": true, "NOTIFY_SOCKET": true, "INVOCATION_ID": true,
+}
+
+// Environment makes the environment of a command in a VM: the caller's, without what only
+// means something on the host, then each further list over it. Lists hold NAME=value. It
+// gives the variables in the order of their names.
+func Environment(caller []string, over ...[]string) []string {
+	m := map[string]string{}
+	for _, v := range caller {
+		if name, value, ok := strings.Cut(v, "="); ok && name != "" && !notInVM[name] {
+			m[name] = value
+		}
+	}
+	for _, list := range over {
+		for _, v := range list {
+			if name, value, ok := strings.Cut(v, "="); ok && name != "" {
+				m[name] = value
+			}
+		}
+	}
+	env := make([]string, 0, len(m))
+	for name, value := range m {
+		env = append(env, name+"="+value)
+	}
+	sort.Strings(env)
+	return env
+}
+
+// Pairs gives a map of variables as NAME=value, in the order of the names.
+func Pairs(m map[string]string) []string {
+	list := make([]string, 0, len(m))
+	for k, v := range m {
+		list = append(list, k+"="+v)
+	}
+	sort.Strings(list)
+	return list
+}

@@ -1,0 +1,72 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+
+	"nearmetal/internal/guest"
+)
+
+// Result is how a command ended in one VM.
+type Result struct {
+	VM     string
+	Status guest.Status
+	Err    error
+}
+
+// Everywhere runs e once in every one of the VMs, side by side, and gives the results in
+// their order. Input goes to the first VM only, as mpirun gives it to rank 0; streams
+// gives each VM's outputs. A signal goes to all.
+func Everywhere(ctx context.Context, c *guest.Client, vms []string, e guest.Exec, in io.Reader, streams func(vm string) (out, err io.WriteCloser), sigs <-chan os.Signal) []Result {
+	res := make([]Result, len(vms))
+	each := make([]chan os.Signal, len(vms))
+	var wg sync.WaitGroup
+	for i, vm := range vms {
+		each[i] = make(chan os.Signal, 16)
+		s := Streams{}
+		if i == 0 {
+			s.In = in
+		}
+		out, errw := streams(vm)
+		s.Out, s.Err = out, errw
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			st, err := Run(ctx, c.VM(vm), e, s, each[i])
+			out.Close()
+			errw.Close()
+			res[i] = Result{vm, st, err}
+		}()
+	}
+	ended := make(chan struct{})
+	go func() { wg.Wait(); close(ended) }()
+	for {
+		select {
+		case s := <-sigs:
+			for _, c := range each {
+				select {
+				case c <- s:
+				default: // its command does not take signals any more
+				}
+			}
+		case <-ended:
+			return res
+		}
+	}
+}
+
+// Worst gives the exit status for several results: the highest, as srun does; the errors
+// of VMs that were lost are joined.
+func Worst(res []Result) (code int, err error) {
+	var errs []error
+	for _, r := range res {
+		errs = append(errs, r.Err)
+		if r.Err == nil {
+			code = max(code, r.Status.ExitCode())
+		}
+	}
+	return code, errors.Join(errs...)
+}

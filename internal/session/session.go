@@ -1,0 +1,159 @@
+// Package session runs a command in VMs as its user sees it: standard streams, signals,
+// a terminal, and the exit status.
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"nearmetal/internal/guest"
+)
+
+// Streams are a command's standard streams on this side. A nil In is no input.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// forwarded are the signals that go on to the command in the VM.
+var forwarded = []os.Signal{
+	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
+	unix.SIGCONT, unix.SIGALRM, unix.SIGXCPU, unix.SIGURG,
+}
+
+// Signals gives the signals that this process gets from now on, for Run to pass on, and
+// the function that ends that. SIGPIPE is taken too, so that a closed standard output is
+// an error of Run and not the sudden end of a process that owns a cluster.
+func Signals() (<-chan os.Signal, func()) {
+	c := make(chan os.Signal, 16)
+	signal.Notify(c, forwarded...)
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, unix.SIGPIPE)
+	return c, func() { signal.Stop(c); signal.Stop(pipe) }
+}
+
+// Run runs e by way of c and waits until it has ended and its output is written. The
+// signals that come from sigs are passed on; when ctx ends, the command is killed. Its
+// errors are a lost VM or output that could not be written; a command that fails is a
+// Status.
+func Run(ctx context.Context, c *guest.Client, e guest.Exec, s Streams, sigs <-chan os.Signal) (guest.Status, error) {
+	e.NoStdin = s.In == nil
+	p, err := c.Start(e)
+	if err != nil {
+		return guest.Status{}, err
+	}
+	defer p.Close()
+	if s.In != nil {
+		go func() {
+			// The end of input is passed on. A read that still waits when the command
+			// ends is left behind: nothing can interrupt it but the input's end.
+			io.Copy(p.Stdin, s.In)
+			p.Stdin.Close()
+		}()
+	}
+	var wg sync.WaitGroup
+	var outErr, errErr error
+	wg.Add(2)
+	copyOut := func(w io.Writer, r io.Reader, err *error) {
+		defer wg.Done()
+		k := &sink{Writer: w}
+		io.Copy(k, r)
+		if *err = k.err; k.err != nil {
+			p.Close() // nobody reads any more: the command would wait for ever
+		}
+	}
+	go copyOut(s.Out, p.Stdout, &outErr)
+	go copyOut(s.Err, p.Stderr, &errErr)
+
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		wg.Wait()
+		<-p.Done()
+	}()
+	for {
+		select {
+		case sig := <-sigs:
+			p.Signal(sig.(syscall.Signal))
+		case <-ctx.Done():
+			return guest.Status{}, context.Cause(ctx)
+		case <-ended:
+			if err := errors.Join(outErr, errErr); err != nil {
+				return guest.Status{}, err
+			}
+			return p.Wait()
+		}
+	}
+}
+
+// sink remembers why a write failed: io.Copy does not tell it from a failed read.
+type sink struct {
+	io.Writer
+	err error
+}
+
+func (s *sink) Write(b []byte) (int, error) {
+	n, err := s.Writer.Write(b)
+	if err != nil {
+		s.err = err
+	}
+	return n, err
+}
+
+// Terminal runs e in a terminal of its own in the VM, joined to the one that tty is: raw
+// mode here, and the size followed. The local terminal is as it was when it returns.
+func Terminal(ctx context.Context, c *guest.Client, e guest.Exec, tty *os.File, sigs <-chan os.Signal) (guest.Status, error) {
+	fd := int(tty.Fd())
+	cols, rows, err := term.GetSize(fd)
+	if err != nil {
+		cols, rows = 80, 24
+	}
+	e.TTY, e.Rows, e.Cols = true, uint16(rows), uint16(cols)
+	old, err := term.MakeRaw(fd)
+	if err != nil {
+		return guest.Status{}, err
+	}
+	defer term.Restore(fd, old)
+	p, err := c.Start(e)
+	if err != nil {
+		return guest.Status{}, err
+	}
+	defer p.Close()
+	winch := make(chan os.Signal, 1)
+	signal.Notify(winch, unix.SIGWINCH)
+	defer signal.Stop(winch)
+	go func() { io.Copy(p.Stdin, tty); p.Stdin.Close() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		io.Copy(os.Stdout, p.Stdout)
+		<-p.Done()
+	}()
+	for {
+		select {
+		case <-winch:
+			if cols, rows, err := term.GetSize(fd); err == nil {
+				p.Resize(uint16(rows), uint16(cols))
+			}
+		case sig := <-sigs:
+			// In raw mode Ctrl-C is a byte, not a signal; what comes here was sent by
+			// somebody else.
+			p.Signal(sig.(syscall.Signal))
+		case <-ctx.Done():
+			return guest.Status{}, context.Cause(ctx)
+		case <-ended:
+			return p.Wait()
+		}
+	}
+}
+
+// Discard are streams without input whose output goes nowhere.
+var Discard = Streams{Out: io.Discard, Err: io.Discard}

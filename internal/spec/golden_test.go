@@ -1,0 +1,85 @@
+package spec
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares got with a file, which -update writes.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s:\ngot:\n%s\nwant:\n%s", path, got, want)
+	}
+}
+
+// files gives the cluster files of a folder of testdata by name.
+func files(t testing.TB, folder string) map[string][]byte {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", folder, "*.yaml"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no files in testdata/%s: %v", folder, err)
+	}
+	found := map[string][]byte{}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[strings.TrimSuffix(filepath.Base(path), ".yaml")] = data
+	}
+	return found
+}
+
+// TestBadFiles holds the messages for wrong files against golden ones, which a person has read.
+func TestBadFiles(t *testing.T) {
+	for name, data := range files(t, "bad") {
+		c, err := Parse("cluster.yaml", data)
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		if c != nil {
+			t.Errorf("%s: a cluster besides an error", name)
+		}
+		golden(t, filepath.Join("testdata", "bad", name+".err"), err.Error()+"\n")
+	}
+}
+
+// TestGoodFiles compares files with all defaults filled in, and reads those back.
+func TestGoodFiles(t *testing.T) {
+	for name, data := range files(t, "good") {
+		c, err := Parse("cluster.yaml", data)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		Defaults(c)
+		if err := Validate(c); err != nil {
+			t.Errorf("%s: with its defaults: %v", name, err)
+		}
+		text, err := c.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The placement has more and more keys, which its own tests know.
+		before, _, _ := strings.Cut(string(text), "\nplacement:")
+		golden(t, filepath.Join("testdata", "good", name+".full"), before+"\n")
+		sameAgain(t, c, text)
+	}
+}

@@ -1,0 +1,67 @@
+package spec
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"sort"
+	"strconv"
+
+	"gopkg.in/yaml.v3"
+)
+
+// documents gives the first two documents in data, nil where there are fewer.
+func documents(data []byte) (first, second *yaml.Node, err error) {
+	// The library has panicked on malformed text before; that must not end the program.
+	defer func() {
+		if recover() != nil {
+			first, second, err = nil, nil, errors.New("the text cannot be read")
+		}
+	}()
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for _, document := range []**yaml.Node{&first, &second} {
+		var n yaml.Node
+		if err := decoder.Decode(&n); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, nil, err
+		}
+		*document = &n
+	}
+	return first, second, nil
+}
+
+var yamlPrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+// syntax tells a mistake in the YAML itself. The library gives no column, and for
+// some mistakes the line where the structure around them begins; so the place is
+// searched: the shortest beginning of the file that has the same mistake ends
+// with the line that makes it.
+func (r *reader) syntax(data []byte, err error) {
+	const searched = 128 << 10 // bytes; some twenty readings of more would take too long
+	message := yamlPrefix.ReplaceAllString(err.Error(), "")
+	at := place{column: 1}
+	if m := yamlPrefix.FindStringSubmatch(err.Error()); m != nil {
+		at.line, _ = strconv.Atoi(m[1])
+	}
+	if len(data) <= searched {
+		lines := bytes.SplitAfter(data, []byte("\n"))
+		ends := make([]int, len(lines)) // of each line, in data
+		end := 0
+		for i, line := range lines {
+			end += len(line)
+			ends[i] = end
+		}
+		i := sort.Search(len(lines)-1, func(i int) bool {
+			_, _, err := documents(data[:ends[i]])
+			return err != nil && yamlPrefix.ReplaceAllString(err.Error(), "") == message
+		})
+		indent := len(lines[i]) - len(bytes.TrimLeft(lines[i], " "))
+		at = place{i + 1, indent + 1}
+		if bytes.HasPrefix(lines[i][indent:], []byte("\t")) {
+			message = "a line is indented with a tab: use spaces"
+		}
+	}
+	r.problems.add(Problem{File: r.file, Line: at.line, Column: at.column, Message: "is not YAML: " + message})
+}

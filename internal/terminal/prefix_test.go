@@ -1,0 +1,173 @@
+package terminal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestPrefixer(t *testing.T) {
+	var out bytes.Buffer
+	p := NewPrefixer(&out, []string{"vm0", "vm1"}, false)
+	a, b := p.Writer("vm0"), p.Writer("vm1")
+	for _, w := range []struct {
+		to   io.Writer
+		text string
+	}{
+		{a, "one\ntw"}, {b, "eins\n\nzw"}, {a, "o"}, {a, "\n"}, {b, ""}, {a, "three"}, {b, "ei"},
+	} {
+		if n, err := io.WriteString(w.to, w.text); n != len(w.text) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	a.Close()
+	b.Close()
+	b.Close()
+	want := "vm0: one\nvm1: eins\nvm1: \nvm0: two\nvm0: three\nvm1: zwei\n"
+	if out.String() != want {
+		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
+	}
+}
+
+func TestPrefixColours(t *testing.T) {
+	var out bytes.Buffer
+	var names []string
+	for i := 0; i < 12; i++ {
+		names = append(names, fmt.Sprint("vm", i))
+	}
+	p := NewPrefixer(&out, names, true)
+	for _, name := range []string{"vm0", "vm1", "vm10", "stranger\x1b"} {
+		fmt.Fprintln(p.Writer(name), "x")
+	}
+	want := "\x1b[36mvm0:\x1b[0m x\n\x1b[33mvm1:\x1b[0m x\n\x1b[36mvm10:\x1b[0m x\nstranger?: x\n"
+	if out.String() != want {
+		t.Errorf("%q", out.String())
+	}
+}
+
+// TestLongLines checks that memory is bounded and no byte is lost.
+func TestLongLines(t *testing.T) {
+	var out bytes.Buffer
+	w := NewPrefixer(&out, nil, false).Writer("v").(*prefixWriter)
+	long := strings.Repeat("x", 3*maxLine+5) + "\nshort\n"
+	for i := 0; i < len(long); i += 1000 {
+		io.WriteString(w, long[i:min(i+1000, len(long))])
+		if len(w.rest) > maxLine || cap(w.rest) > 2*maxLine {
+			t.Fatalf("%d bytes are kept", cap(w.rest))
+		}
+	}
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	var sizes []int
+	for _, line := range lines {
+		if !strings.HasPrefix(line, "v: ") {
+			t.Fatalf("no prefix: %.20q", line)
+		}
+		sizes = append(sizes, len(line)-3)
+	}
+	if fmt.Sprint(sizes) != fmt.Sprint([]int{maxLine, maxLine, maxLine, 5, 5}) {
+		t.Errorf("pieces of %v", sizes)
+	}
+	// A line of exactly the limit is whole.
+	out.Reset()
+	io.WriteString(w, strings.Repeat("y", maxLine)+"\n")
+	if out.Len() != maxLine+4 {
+		t.Errorf("%d bytes", out.Len())
+	}
+}
+
+// lineChecker fails on a write that is not whole lines of one VM each.
+type lineChecker struct {
+	t     *testing.T
+	lines map[string]int
+}
+
+func (c *lineChecker) Write(p []byte) (int, error) {
+	for _, line := range strings.SplitAfter(string(p), "\n") {
+		if line == "" {
+			continue
+		}
+		name, text, _ := strings.Cut(line, ": ")
+		if text != name+" says hello to "+name+"\n" {
+			c.t.Errorf("mixed line %q", line)
+		}
+		c.lines[name]++
+	}
+	return len(p), nil
+}
+
+func TestPrefixerOfManyGoroutines(t *testing.T) {
+	check := &lineChecker{t, map[string]int{}}
+	p := NewPrefixer(check, nil, false)
+	var wg sync.WaitGroup
+	for i := 0; i < 8; i++ {
+		wg.Add(1)
+		go func(name string) {
+			defer wg.Done()
+			w := p.Writer(name)
+			defer w.Close()
+			text := strings.Repeat(name+" says hello to "+name+"\n", 50)
+			for i := 0; i < len(text); i += 7 {
+				io.WriteString(w, text[i:min(i+7, len(text))])
+			}
+		}(fmt.Sprint("vm", i))
+	}
+	wg.Wait()
+	for name, n := range check.lines {
+		if n != 50 {
+			t.Errorf("%s: %d lines", name, n)
+		}
+	}
+	if len(check.lines) != 8 {
+		t.Errorf("%v", check.lines)
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("broken") }
+
+func TestPrefixerErrorStays(t *testing.T) {
+	w := NewPrefixer(broken{}, nil, false).Writer("v")
+	if n, err := io.WriteString(w, "x"); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	for i := 0; i < 2; i++ {
+		if _, err := io.WriteString(w, "y\n"); err == nil {
+			t.Error("no error")
+		}
+	}
+	if w.Close() == nil {
+		t.Error("no error on closing")
+	}
+}
+
+func FuzzPrefixer(f *testing.F) {
+	f.Add("a\nb", 2)
+	f.Add("\n\n", 1)
+	f.Add(strings.Repeat("x", maxLine+1), maxLine)
+	f.Fuzz(func(t *testing.T, text string, size int) {
+		if size < 1 {
+			return
+		}
+		var out bytes.Buffer
+		w := NewPrefixer(&out, nil, false).Writer("v")
+		for rest := text; rest != ""; {
+			n := min(size, len(rest))
+			io.WriteString(w, rest[:n])
+			rest = rest[n:]
+		}
+		w.Close()
+		got := strings.ReplaceAll("\n"+out.String(), "\nv: ", "\n")[1:]
+		want := text
+		if want != "" && !strings.HasSuffix(want, "\n") {
+			want += "\n"
+		}
+		if len(text) <= maxLine && !strings.Contains(text, "v: ") && got != want {
+			t.Errorf("%q became %q", text, got)
+		}
+	})
+}

@@ -1,0 +1,186 @@
+// Package topology describes what a host has: NUMA nodes and their distances,
+// packages, dies, last-level caches, cores, threads, memory and huge-page
+// pools, PCI devices and where they sit, and which of it this job may use.
+// It reads Linux's sysfs below a root directory, so that a captured tree
+// stands for any machine, and hwloc's XML.
+package topology
+
+import (
+	"fmt"
+	"sort"
+)
+
+// Limits of what a reader accepts. They are far above any machine built and
+// keep a hostile tree or file from taking memory without bound.
+const (
+	MaxCPUs    = 16384
+	MaxNodes   = 1024
+	MaxDevices = 16384
+)
+
+// Host is one machine. Slices are sorted by ID (or address); IDs are the
+// kernel's and may have gaps, indices are dense.
+type Host struct {
+	Name   string `json:"name"`
+	Arch   string `json:"arch,omitempty"`   // as uname -m says, where known
+	Vendor string `json:"vendor,omitempty"` // GenuineIntel, AuthenticAMD, …
+	Model  string `json:"model,omitempty"`  // CPU model, in its maker's words
+	// PhysBits is the width of the CPU's physical addresses in bits; 0: not known.
+	PhysBits int      `json:"physBits,omitempty"`
+	CPUs     []CPU    `json:"cpus"`
+	Nodes    []Node   `json:"nodes"`
+	Caches   []Cache  `json:"caches,omitempty"`
+	Devices  []Device `json:"devices,omitempty"`
+	Limits   Limits   `json:"limits"`
+	// Repairs are what was wrong or missing in the source and what was put in its place.
+	Repairs []string `json:"repairs,omitempty"`
+}
+
+// CPU is one hardware thread.
+type CPU struct {
+	ID      int `json:"id"`
+	Node    int `json:"node"`    // ID of its NUMA node
+	Package int `json:"package"` // socket, numbered from 0 host-wide
+	Die     int `json:"die"`     // numbered from 0 host-wide
+	L3      int `json:"l3"`      // group of CPUs that share a last-level cache of level 3 or above and a node, numbered from 0 host-wide; -1: none
+	Core    int `json:"core"`    // numbered from 0 host-wide
+	// Online CPUs run; a CPU that is not online has Core, Die and Package -1.
+	Online bool `json:"online"`
+	// Isolated CPUs are kept from the scheduler (isolcpus).
+	Isolated bool `json:"isolated,omitempty"`
+	// Allowed says that this job's cgroup and affinity include the CPU.
+	Allowed bool `json:"allowed"`
+}
+
+// Usable reports whether a job may run threads on the CPU.
+func (c *CPU) Usable() bool { return c.Online && c.Allowed }
+
+// Node is a NUMA node. A node may have no CPUs (HBM, CXL memory), or no memory.
+type Node struct {
+	ID          int    `json:"id"`
+	CPUs        []int  `json:"cpus,omitempty"` // IDs, online ones
+	MemoryBytes uint64 `json:"memoryBytes"`
+	// AvailableBytes is memory in ordinary pages that can be had now: free, or
+	// file cache that can be dropped. Huge-page pools are not in it.
+	AvailableBytes uint64 `json:"availableBytes"`
+	// Pools are the huge-page pools, largest page first.
+	Pools []Pool `json:"pools,omitempty"`
+	// Distances are to the host's nodes in the order of Host.Nodes (ACPI SLIT: 10 is local).
+	Distances []int `json:"distances"`
+	// ReadMBps and ReadNs are the firmware's bandwidth (MB/s) and latency (ns) from the nearest CPUs (HMAT); 0: not said.
+	ReadMBps int `json:"readMBps,omitempty"`
+	ReadNs   int `json:"readNs,omitempty"`
+	// Allowed says that this job's cgroup lets it take memory here.
+	Allowed bool `json:"allowed"`
+}
+
+// Pool is one size of huge pages on a node.
+type Pool struct {
+	PageBytes uint64 `json:"pageBytes"`
+	Total     int    `json:"total"` // pages
+	Free      int    `json:"free"`  // pages
+}
+
+// Cache is one cache and the online CPUs that share it.
+type Cache struct {
+	Level     int    `json:"level"`
+	Type      string `json:"type"` // Data, Instruction or Unified
+	SizeBytes uint64 `json:"sizeBytes"`
+	CPUs      []int  `json:"cpus"`
+}
+
+// Device is one PCI function.
+type Device struct {
+	Address  string   `json:"address"`           // 0000:41:00.0
+	Class    int      `json:"class"`             // 24 bits, as in config space
+	VendorID int      `json:"vendorID"`          // 16 bits
+	DeviceID int      `json:"deviceID"`          // 16 bits
+	Driver   string   `json:"driver,omitempty"`  // bound to it now
+	Node     int      `json:"node"`              // ID of its NUMA node; -1: not said
+	Root     string   `json:"root,omitempty"`    // root complex: pci0000:40
+	Bridges  []string `json:"bridges,omitempty"` // bridges from the root complex down to it
+	// Group is the IOMMU group; -1: none (no IOMMU).
+	Group int `json:"group"`
+	// PF is the physical function's address if this is a virtual function.
+	PF string `json:"pf,omitempty"`
+	// VFs are addresses of this function's virtual functions, in their order.
+	VFs      []string `json:"vfs,omitempty"`
+	TotalVFs int      `json:"totalVFs,omitempty"` // that the card could have
+	Net      []string `json:"net,omitempty"`      // network names
+	RDMA     []string `json:"rdma,omitempty"`     // RDMA names
+	// BARs are the sizes in bytes of its memory windows, for MMIO space.
+	BARs []uint64 `json:"bars,omitempty"`
+}
+
+// IsVF reports whether the function is an SR-IOV virtual function.
+func (d *Device) IsVF() bool { return d.PF != "" }
+
+// Limits are what a job's cgroup gives it beside CPUs and nodes.
+type Limits struct {
+	// CPUs and Memory are what was found, in words, for people: "cgroup v2 /job_7: CPUs 0-7".
+	From []string `json:"from,omitempty"`
+	// MemoryBytes is how much more memory the cgroup may take; 0: no limit.
+	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
+	// CPUQuota is CPU time in CPUs (2.5 is two CPUs and a half); 0: no limit.
+	CPUQuota float64 `json:"cpuQuota,omitempty"`
+}
+
+// NodeIndex gives the place in h.Nodes of the node with an ID, or -1.
+func (h *Host) NodeIndex(id int) int {
+	i := sort.Search(len(h.Nodes), func(i int) bool { return h.Nodes[i].ID >= id })
+	if i < len(h.Nodes) && h.Nodes[i].ID == id {
+		return i
+	}
+	return -1
+}
+
+// CPU gives the CPU with an ID, or nil.
+func (h *Host) CPU(id int) *CPU {
+	i := sort.Search(len(h.CPUs), func(i int) bool { return h.CPUs[i].ID >= id })
+	if i < len(h.CPUs) && h.CPUs[i].ID == id {
+		return &h.CPUs[i]
+	}
+	return nil
+}
+
+// Device gives the PCI function with an address, or nil.
+func (h *Host) Device(address string) *Device {
+	i := sort.Search(len(h.Devices), func(i int) bool { return h.Devices[i].Address >= address })
+	if i < len(h.Devices) && h.Devices[i].Address == address {
+		return &h.Devices[i]
+	}
+	return nil
+}
+
+// Distance gives the distance between two nodes by their IDs: 10 is local.
+// Unknown nodes are taken to be remote (20).
+func (h *Host) Distance(from, to int) int {
+	i, j := h.NodeIndex(from), h.NodeIndex(to)
+	if i < 0 || j < 0 || j >= len(h.Nodes[i].Distances) {
+		if from == to {
+			return 10
+		}
+		return 20
+	}
+	return h.Nodes[i].Distances[j]
+}
+
+// Counts gives how many packages, cores and CPUs are online.
+func (h *Host) Counts() (packages, cores, cpus int) {
+	p, c := map[int]bool{}, map[int]bool{}
+	for i := range h.CPUs {
+		if h.CPUs[i].Online {
+			p[h.CPUs[i].Package], c[h.CPUs[i].Core] = true, true
+			cpus++
+		}
+	}
+	return len(p), len(c), cpus
+}
+
+// repair notes what was mended.
+func (h *Host) repair(format string, a ...any) {
+	const most = 100 // a hostile tree must not fill memory with notes
+	if len(h.Repairs) < most {
+		h.Repairs = append(h.Repairs, fmt.Sprintf(format, a...))
+	}
+}

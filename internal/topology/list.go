@@ -1,0 +1,89 @@
+package topology
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ParseList reads the kernel's list format ("0-3,8,10-11"; empty is the empty
+// list) into ascending numbers below max. Strides ("0-7:2/4") as
+// Documentation/admin-guide/kernel-parameters.rst has them are accepted.
+func ParseList(s string, max int) ([]int, error) {
+	s = strings.TrimSpace(s)
+	if s == "" || s == "(null)" {
+		return nil, nil
+	}
+	set := make(map[int]bool)
+	top := -1
+	for _, part := range strings.Split(s, ",") {
+		part = strings.TrimSpace(part)
+		used, group := 1, 1
+		if r, stride, ok := strings.Cut(part, ":"); ok {
+			u, g, ok := strings.Cut(stride, "/")
+			var err1, err2 error
+			used, err1 = strconv.Atoi(u)
+			group, err2 = strconv.Atoi(g)
+			if !ok || err1 != nil || err2 != nil || used < 1 || group < used {
+				return nil, fmt.Errorf("list %q: bad stride %q", clip(s), clip(part))
+			}
+			part = r
+		}
+		lo, hi, ranged := strings.Cut(part, "-")
+		a, err := strconv.Atoi(lo)
+		b := a
+		if err == nil && ranged {
+			b, err = strconv.Atoi(hi)
+		}
+		if err != nil || a < 0 || b < a {
+			return nil, fmt.Errorf("list %q: %q is not a number or range", clip(s), clip(part))
+		}
+		if b >= max {
+			return nil, fmt.Errorf("list %q: %d is above the most this program takes (%d)", clip(s), b, max-1)
+		}
+		for i := a; i <= b; i++ {
+			if (i-a)%group < used {
+				set[i] = true
+			}
+		}
+		if b > top {
+			top = b
+		}
+	}
+	out := make([]int, 0, len(set))
+	for i := 0; i <= top; i++ {
+		if set[i] {
+			out = append(out, i)
+		}
+	}
+	return out, nil
+}
+
+// FormatList writes ascending numbers in the kernel's list format.
+func FormatList(n []int) string {
+	var b strings.Builder
+	for i := 0; i < len(n); {
+		j := i
+		for j+1 < len(n) && n[j+1] == n[j]+1 {
+			j++
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(n[i]))
+		if j > i {
+			b.WriteByte('-')
+			b.WriteString(strconv.Itoa(n[j]))
+		}
+		i = j + 1
+	}
+	return b.String()
+}
+
+// clip shortens text from a file for a message.
+func clip(s string) string {
+	if len(s) > 60 {
+		return s[:57] + "..."
+	}
+	return s
+}

@@ -1,0 +1,114 @@
+package topology
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"nearmetal/internal/topology/machine"
+)
+
+// Read reads a host from the sysfs and proc below root: "/" is this host, any
+// other directory a captured tree. What is missing or contradicts itself is
+// mended where there is one sensible way (Host.Repairs says so), else an error.
+func Read(root string) (*Host, error) {
+	t, err := openDir(root)
+	if err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	return readTree(t, root)
+}
+
+// Open reads a host from a directory (as Read), from an archive that `nearmetal
+// topology gather` made (.tar, .tar.gz, .tgz), from hwloc's XML (.xml), or from
+// a description (.machine, package machine). A host that does not say its name
+// gets the file's.
+func Open(name string) (*Host, error) {
+	st, err := os.Stat(name)
+	if err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	if st.IsDir() {
+		return Read(name)
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("topology: %s: neither a directory nor a file", name)
+	}
+	base := filepath.Base(name)
+	if strings.HasSuffix(base, ".xml") {
+		return ReadHwloc(name)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	defer f.Close()
+	r := bufio.NewReader(f)
+	switch {
+	case strings.HasSuffix(base, ".machine"):
+		m, err := machine.Parse(r)
+		if err != nil {
+			return nil, fmt.Errorf("topology: %s: %w", name, err)
+		}
+		return FromMachine(m)
+	case strings.HasSuffix(base, ".tar.gz"), strings.HasSuffix(base, ".tgz"), strings.HasSuffix(base, ".tar"):
+		t, err := readTar(r)
+		if err != nil {
+			return nil, fmt.Errorf("topology: %s: %w", name, err)
+		}
+		return readTree(t, strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(base, ".gz"), ".tgz"), ".tar"))
+	}
+	return nil, fmt.Errorf("topology: %s: not a directory, .tar, .tar.gz, .xml or .machine", name)
+}
+
+// FromMachine gives the host that a description stands for, read from the
+// files that it makes.
+func FromMachine(m *machine.Machine) (*Host, error) {
+	t := newMemTree()
+	for _, f := range m.Files() {
+		if f.Link != "" {
+			t.link(f.Path, f.Link)
+		} else {
+			t.add(f.Path, f.Content)
+		}
+	}
+	return readTree(t, m.Name)
+}
+
+// readTree reads a host from a tree; name is said where the tree says none, and in errors.
+func readTree(t tree, name string) (*Host, error) {
+	h := &Host{}
+	if s, err := t.read("proc/sys/kernel/hostname", 256); err == nil && validName(strings.TrimSpace(s)) {
+		h.Name = strings.TrimSpace(s)
+	} else if base := filepath.Base(name); validName(base) {
+		h.Name = base
+	} else {
+		h.Name = "host"
+	}
+	readModel(t, h)
+	if err := readCPUs(t, h); err != nil {
+		return nil, fmt.Errorf("topology: %s: %w", name, err)
+	}
+	if err := readNodes(t, h); err != nil {
+		return nil, fmt.Errorf("topology: %s: %w", name, err)
+	}
+	readCaches(t, h)
+	readLimits(t, h)
+	readPCI(t, h)
+	return h, nil
+}
+
+// validName says whether s can name a host in a plan and on a terminal.
+func validName(s string) bool {
+	if s == "" || len(s) > 253 {
+		return false
+	}
+	for _, c := range s {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_') {
+			return false
+		}
+	}
+	return s != "." && s != ".."
+}

@@ -1,0 +1,521 @@
+package topology
+
+import (
+	"fmt"
+	"math/bits"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+const (
+	cpuDir  = "sys/devices/system/cpu"
+	nodeDir = "sys/devices/system/node"
+)
+
+// number reads an attribute that is one decimal number.
+func number(t tree, name string) (int, bool) {
+	s, err := t.read(name, 64)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(s))
+	return n, err == nil
+}
+
+// listOf reads an attribute in list format; ok is false if it is not there.
+func listOf(t tree, name string, max int) (ids []int, ok bool, err error) {
+	s, err := t.read(name, fileMax)
+	if err != nil {
+		return nil, false, nil
+	}
+	if ids, err = ParseList(s, max); err != nil {
+		return nil, true, fmt.Errorf("%s: %w", name, err)
+	}
+	return ids, true, nil
+}
+
+// cpuSet reads a set of CPUs from the first of the attributes that is there:
+// names that end in _list or list are lists, the others masks.
+func cpuSet(t tree, names ...string) ([]int, bool) {
+	for _, name := range names {
+		s, err := t.read(name, fileMax)
+		if err != nil {
+			continue
+		}
+		var set []int
+		if strings.HasSuffix(name, "list") {
+			set, err = ParseList(s, MaxCPUs)
+		} else {
+			set, err = parseMask(s, MaxCPUs)
+		}
+		if err == nil {
+			return set, true
+		}
+	}
+	return nil, false
+}
+
+// parseMask reads the kernel's mask format: hexadecimal words of 32 bits,
+// highest first, separated by commas.
+func parseMask(s string, max int) ([]int, error) {
+	words := strings.Split(strings.TrimSpace(s), ",")
+	if len(words) > max/32+1 {
+		return nil, fmt.Errorf("mask of more than %d bits", max)
+	}
+	var out []int
+	for i := len(words) - 1; i >= 0; i-- {
+		w, err := strconv.ParseUint(words[i], 16, 32)
+		if err != nil {
+			return nil, fmt.Errorf("mask %q: %q is not hexadecimal", clip(s), clip(words[i]))
+		}
+		base := (len(words) - 1 - i) * 32
+		for w != 0 {
+			b := bits.TrailingZeros64(w)
+			if base+b >= max {
+				return nil, fmt.Errorf("mask of more than %d bits", max)
+			}
+			out = append(out, base+b)
+			w &^= 1 << b
+		}
+	}
+	return out, nil
+}
+
+// readModel takes the processor's names and address width from /proc/cpuinfo.
+func readModel(t tree, h *Host) {
+	s, _ := t.read("proc/cpuinfo", fileMax)
+	for _, line := range strings.Split(s, "\n") {
+		key, val, ok := strings.Cut(line, ":")
+		if !ok {
+			if strings.TrimSpace(line) == "" && h.Vendor != "" {
+				break // the first processor is enough
+			}
+			continue
+		}
+		val = printable(strings.TrimSpace(val))
+		switch strings.TrimSpace(key) {
+		case "vendor_id":
+			h.Vendor, h.Arch = val, "x86_64"
+		case "model name":
+			h.Model = val
+		case "CPU implementer":
+			h.Vendor, h.Arch = "ARM", "aarch64"
+			if val == "0x4e" {
+				h.Vendor = "NVIDIA"
+			}
+		case "address sizes": // "46 bits physical, 57 bits virtual"
+			if n, err := strconv.Atoi(strings.Fields(val + " x")[0]); err == nil && n >= 32 && n <= 64 {
+				h.PhysBits = n
+			}
+		}
+	}
+}
+
+// printable drops what could disturb a terminal and bounds the length.
+func printable(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r > 0x7e {
+			return -1
+		}
+		return r
+	}, s)
+	return clip(s)
+}
+
+// readCPUs reads which CPUs there are, and their packages, dies and cores.
+func readCPUs(t tree, h *Host) error {
+	online, okOnline, err := listOf(t, cpuDir+"/online", MaxCPUs)
+	if err != nil {
+		return err
+	}
+	present, ok, err := listOf(t, cpuDir+"/present", MaxCPUs)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		// Old or partial captures: the folders say which CPUs there are.
+		names, err := t.list(cpuDir)
+		if err != nil {
+			return fmt.Errorf("%s cannot be read (is this the root of a tree with sys/ in it?): %w", cpuDir, err)
+		}
+		for _, n := range names {
+			if id, err := strconv.Atoi(strings.TrimPrefix(n, "cpu")); err == nil && strings.HasPrefix(n, "cpu") && id >= 0 && id < MaxCPUs {
+				present = append(present, id)
+			}
+		}
+		sort.Ints(present)
+	}
+	if len(present) == 0 {
+		return fmt.Errorf("%s says of no CPU that it is present", cpuDir)
+	}
+	on := map[int]bool{}
+	for _, id := range online {
+		on[id] = true
+	}
+	isolated := map[int]bool{}
+	ids, _, err := listOf(t, cpuDir+"/isolated", MaxCPUs)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		isolated[id] = true
+	}
+
+	type key struct{ pkg, die, core int }
+	packages, dies, cores := map[int]int{}, map[key]int{}, map[int]int{}
+	for _, id := range present {
+		c := CPU{ID: id, Node: -1, Package: -1, Die: -1, L3: -1, Core: -1, Isolated: isolated[id], Allowed: true}
+		dir := fmt.Sprintf("%s/cpu%d", cpuDir, id)
+		c.Online = on[id]
+		if !okOnline {
+			v, there := number(t, dir+"/online")
+			c.Online = !there || v == 1
+		}
+		if c.Online {
+			pkg, okp := number(t, dir+"/topology/physical_package_id")
+			if !okp || pkg < 0 {
+				// Some Arm and virtual machines say -1: one package.
+				pkg = 0
+			}
+			die, okd := number(t, dir+"/topology/die_id")
+			if !okd || die < 0 {
+				die = 0
+			}
+			c.Package = dense(packages, pkg)
+			c.Die = dense(dies, key{pkg, die, 0})
+			sib, oks := cpuSet(t, dir+"/topology/core_cpus_list", dir+"/topology/thread_siblings_list",
+				dir+"/topology/core_cpus", dir+"/topology/thread_siblings")
+			first := id
+			if oks && contains(sib, id) {
+				first = sib[0]
+				for _, s := range sib { // the lowest that is online names the core
+					if on[s] || !okOnline {
+						first = s
+						break
+					}
+				}
+			} else if oks {
+				h.repair("cpu%d is not among its own thread siblings (%s): taken as a core of its own", id, FormatList(sib))
+			}
+			c.Core = dense(cores, first)
+		}
+		h.CPUs = append(h.CPUs, c)
+	}
+	if len(cores) == 0 {
+		return fmt.Errorf("%s says of no CPU that it is online", cpuDir)
+	}
+	return nil
+}
+
+// dense numbers keys from 0 in the order in which they are first seen.
+func dense[K comparable](m map[K]int, k K) int {
+	n, ok := m[k]
+	if !ok {
+		n = len(m)
+		m[k] = n
+	}
+	return n
+}
+
+func contains(sorted []int, n int) bool {
+	i := sort.SearchInts(sorted, n)
+	return i < len(sorted) && sorted[i] == n
+}
+
+// readNodes reads the NUMA nodes, their memory and distances.
+func readNodes(t tree, h *Host) error {
+	ids, ok, err := listOf(t, nodeDir+"/online", MaxNodes)
+	if err != nil {
+		return err
+	}
+	if names, err := t.list(nodeDir); !ok && err == nil {
+		for _, n := range names {
+			if id, err := strconv.Atoi(strings.TrimPrefix(n, "node")); err == nil && strings.HasPrefix(n, "node") && id >= 0 && id < MaxNodes {
+				ids = append(ids, id)
+			}
+		}
+		sort.Ints(ids)
+	}
+	if len(ids) == 0 {
+		// A kernel without NUMA has no such folder: everything is one node.
+		ids = []int{0}
+	}
+	for _, id := range ids {
+		dir := fmt.Sprintf("%s/node%d", nodeDir, id)
+		n := Node{ID: id, Allowed: true}
+		cpus, ok := cpuSet(t, dir+"/cpulist", dir+"/cpumap")
+		if !ok && len(ids) == 1 {
+			for i := range h.CPUs {
+				cpus = append(cpus, h.CPUs[i].ID)
+			}
+		} else if !ok {
+			h.repair("node%d has no cpulist: taken as a node without CPUs", id)
+		}
+		for _, c := range cpus {
+			cpu := h.CPU(c)
+			switch {
+			case cpu == nil:
+				h.repair("node%d lists cpu%d, which is not present: left out", id, c)
+			case cpu.Node >= 0:
+				h.repair("cpu%d is in node%d and node%d: kept in node%d", c, cpu.Node, id, cpu.Node)
+			default:
+				cpu.Node = id
+				if cpu.Online {
+					n.CPUs = append(n.CPUs, c)
+				}
+			}
+		}
+		readNodeMemory(t, h, &n, dir, len(ids) == 1)
+		if v, ok := number(t, dir+"/access0/initiators/read_bandwidth"); ok && v > 0 {
+			n.ReadMBps = v
+		}
+		if v, ok := number(t, dir+"/access0/initiators/read_latency"); ok && v > 0 {
+			n.ReadNs = v
+		}
+		h.Nodes = append(h.Nodes, n)
+	}
+	adopt(h)
+	rows := make([][]int, len(h.Nodes))
+	for i := range h.Nodes {
+		s, err := t.read(fmt.Sprintf("%s/node%d/distance", nodeDir, h.Nodes[i].ID), fileMax)
+		if err != nil {
+			continue
+		}
+		for _, f := range strings.Fields(s) {
+			v, err := strconv.Atoi(f)
+			if err != nil || len(rows[i]) >= MaxNodes {
+				return fmt.Errorf("%s/node%d/distance: %q is not a list of numbers", nodeDir, h.Nodes[i].ID, clip(s))
+			}
+			rows[i] = append(rows[i], v)
+		}
+	}
+	setDistances(h, rows)
+	return nil
+}
+
+// adopt gives online CPUs that no node lists a node: that of a CPU of the same
+// core or package, else the first.
+func adopt(h *Host) {
+	home := map[int]int{} // package → node
+	for i := range h.CPUs {
+		if c := &h.CPUs[i]; c.Node >= 0 && c.Online {
+			if _, ok := home[c.Package]; !ok {
+				home[c.Package] = c.Node
+			}
+		}
+	}
+	var stray []int
+	for i := range h.CPUs {
+		c := &h.CPUs[i]
+		if c.Node >= 0 || !c.Online {
+			continue
+		}
+		node, ok := home[c.Package]
+		if !ok {
+			node = h.Nodes[0].ID
+		}
+		c.Node = node
+		n := &h.Nodes[h.NodeIndex(node)]
+		n.CPUs = append(n.CPUs, c.ID)
+		sort.Ints(n.CPUs)
+		stray = append(stray, c.ID)
+	}
+	if len(stray) > 0 && len(h.Nodes) > 1 {
+		h.repair("CPUs %s are in no node: taken to be on the node of their package", clip(FormatList(stray)))
+	}
+}
+
+// setDistances checks the rows and puts them into the nodes. Missing rows get
+// the other direction's values, else 10 and 20; values out of range 10 to 254
+// likewise. Asymmetric distances are real on some machines and kept.
+func setDistances(h *Host, rows [][]int) {
+	n := len(h.Nodes)
+	for i, r := range rows {
+		if r != nil && len(r) != n {
+			h.repair("node%d has %d distances for %d nodes: left out", h.Nodes[i].ID, len(r), n)
+			rows[i] = nil
+		}
+	}
+	valid := func(i, j int) bool {
+		return rows[i] != nil && (i == j && rows[i][j] == 10 || i != j && rows[i][j] >= 10 && rows[i][j] <= 254)
+	}
+	for i := range h.Nodes {
+		d := make([]int, n)
+		missing := 0
+		for j := range d {
+			switch {
+			case valid(i, j):
+				d[j] = rows[i][j]
+			case i == j:
+				d[j] = 10
+			case valid(j, i):
+				d[j] = rows[j][i]
+				missing++
+			default:
+				d[j] = 20
+				missing++
+			}
+			if valid(i, j) && valid(j, i) && rows[i][j] != rows[j][i] && i < j {
+				h.repair("distance %d from node%d to node%d but %d back: kept; the plan takes the larger", rows[i][j], h.Nodes[i].ID, h.Nodes[j].ID, rows[j][i])
+			}
+		}
+		if missing > 0 && n > 1 {
+			h.repair("node%d lacks %d of %d distances, or they are out of range: the other direction's, else 20, put in", h.Nodes[i].ID, missing, n)
+		}
+		h.Nodes[i].Distances = d
+	}
+}
+
+// readNodeMemory reads meminfo and the huge-page pools of a node.
+func readNodeMemory(t tree, h *Host, n *Node, dir string, only bool) {
+	s, err := t.read(dir+"/meminfo", fileMax)
+	if only {
+		// Of a single node /proc says the same, and more where memory was added
+		// while the machine ran (a virtual machine's node0 was seen to say 5.6 of 24 GiB).
+		if p, perr := t.read("proc/meminfo", fileMax); perr == nil && (err != nil || meminfo(p)["MemTotal"] > meminfo(s)["MemTotal"]) {
+			s, err = p, nil
+		}
+	}
+	if err != nil {
+		h.repair("node%d has no meminfo: taken as a node without memory", n.ID)
+	}
+	v := meminfo(s)
+	n.MemoryBytes = v["MemTotal"]
+	// The kernel's MemAvailable, which meminfo of a node does not have: free
+	// memory and what can be dropped (mm/page_alloc.c, si_mem_available, without
+	// its allowance for watermarks).
+	n.AvailableBytes = v["MemFree"] + v["Active(file)"] + v["Inactive(file)"] + v["SReclaimable"]
+	if n.AvailableBytes > n.MemoryBytes {
+		n.AvailableBytes = n.MemoryBytes
+	}
+	base := dir + "/hugepages"
+	names, err := t.list(base)
+	if err != nil && only {
+		base = "sys/kernel/mm/hugepages"
+		names, _ = t.list(base)
+	}
+	for _, name := range names {
+		kb, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimPrefix(name, "hugepages-"), "kB"), 10, 40)
+		if err != nil || kb == 0 || kb&(kb-1) != 0 || len(n.Pools) >= 16 {
+			continue
+		}
+		total, ok1 := number(t, base+"/"+name+"/nr_hugepages")
+		free, ok2 := number(t, base+"/"+name+"/free_hugepages")
+		if !ok1 || !ok2 || total < 0 || free < 0 || uint64(total) > (1<<56)/(kb<<10) {
+			h.repair("node%d: %s cannot be read: left out", n.ID, printable(name))
+			continue
+		}
+		n.Pools = append(n.Pools, Pool{kb << 10, total, min(free, total)})
+	}
+	sort.Slice(n.Pools, func(i, j int) bool { return n.Pools[i].PageBytes > n.Pools[j].PageBytes })
+}
+
+// meminfo reads "Key: number kB" lines, with or without "Node N " before them, into bytes.
+func meminfo(s string) map[string]uint64 {
+	m := map[string]uint64{}
+	for _, line := range strings.Split(s, "\n") {
+		f := strings.Fields(line)
+		if len(f) > 2 && f[0] == "Node" {
+			f = f[2:]
+		}
+		if len(f) < 2 {
+			continue
+		}
+		if kb, err := strconv.ParseUint(f[1], 10, 48); err == nil {
+			m[strings.TrimSuffix(f[0], ":")] = kb << 10
+		}
+	}
+	return m
+}
+
+// readCaches reads the caches and numbers the last-level groups. A cache that
+// covers several nodes (sub-NUMA clustering) makes one group in each.
+func readCaches(t tree, h *Host) {
+	type key struct {
+		level int
+		kind  string
+		first int
+	}
+	seen := map[key]bool{}
+	for i := range h.CPUs {
+		c := &h.CPUs[i]
+		if !c.Online {
+			continue
+		}
+		for x := 0; x < 16; x++ {
+			dir := fmt.Sprintf("%s/cpu%d/cache/index%d", cpuDir, c.ID, x)
+			level, ok := number(t, dir+"/level")
+			if !ok {
+				break
+			}
+			if level < 1 || level > 8 {
+				h.repair("cpu%d: cache of level %d: left out", c.ID, level)
+				continue
+			}
+			kind, _ := t.read(dir+"/type", 32)
+			kind = strings.TrimSpace(kind)
+			if kind != "Data" && kind != "Instruction" {
+				kind = "Unified"
+			}
+			shared, ok := cpuSet(t, dir+"/shared_cpu_list", dir+"/shared_cpu_map")
+			if !ok || !contains(shared, c.ID) {
+				shared = []int{c.ID}
+			}
+			var cpus []int
+			for _, id := range shared {
+				if o := h.CPU(id); o != nil && o.Online {
+					cpus = append(cpus, id)
+				}
+			}
+			k := key{level, kind, cpus[0]}
+			if seen[k] {
+				continue
+			}
+			seen[k] = true
+			size, _ := t.read(dir+"/size", 32)
+			h.Caches = append(h.Caches, Cache{level, kind, cacheSize(size), cpus})
+		}
+	}
+	groupL3(h)
+}
+
+// cacheSize reads "32768K".
+func cacheSize(s string) uint64 {
+	s = strings.TrimSpace(s)
+	shift := 0
+	switch {
+	case strings.HasSuffix(s, "K"):
+		s, shift = s[:len(s)-1], 10
+	case strings.HasSuffix(s, "M"):
+		s, shift = s[:len(s)-1], 20
+	}
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		return 0
+	}
+	return n << shift
+}
+
+// groupL3 numbers the groups of CPUs that share their highest cache (level 3 or
+// above) and a node.
+func groupL3(h *Host) {
+	best := map[int]int{} // CPU → index of its highest cache
+	for i, c := range h.Caches {
+		if c.Level < 3 || c.Type != "Unified" {
+			continue
+		}
+		for _, id := range c.CPUs {
+			if j, ok := best[id]; !ok || h.Caches[j].Level < c.Level {
+				best[id] = i
+			}
+		}
+	}
+	groups := map[[2]int]int{}
+	for i := range h.CPUs {
+		c := &h.CPUs[i]
+		if j, ok := best[c.ID]; ok && c.Online {
+			c.L3 = dense(groups, [2]int{j, c.Node})
+		}
+	}
+}

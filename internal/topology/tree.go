@@ -1,0 +1,297 @@
+package topology
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sort"
+	"strings"
+)
+
+// tree is a file system that sysfs and proc are read from: a directory, or an
+// archive held in memory. Paths are relative to its root, without a leading
+// slash. Links are followed and never lead out of the tree.
+type tree interface {
+	// read gives a regular file's first max bytes.
+	read(name string, max int) (string, error)
+	// list gives the names in a directory, sorted.
+	list(name string) ([]string, error)
+	// resolve gives the path without links.
+	resolve(name string) (string, error)
+}
+
+// fileMax is as much of one attribute as is read: the longest are the lists of
+// CPUs of machines with thousands.
+const fileMax = 64 << 10
+
+// dirTree is a directory, "/" for the running host.
+type dirTree struct {
+	root string
+	dirs map[string]string // folders already resolved
+}
+
+func openDir(root string) (*dirTree, error) {
+	st, err := os.Stat(root)
+	if err != nil {
+		return nil, err
+	}
+	if !st.IsDir() {
+		return nil, fmt.Errorf("%s: not a directory", root)
+	}
+	real, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return nil, err
+	}
+	real, err = filepath.Abs(real)
+	return &dirTree{real, map[string]string{}}, err
+}
+
+func (t *dirTree) resolve(name string) (string, error) {
+	p, err := filepath.EvalSymlinks(filepath.Join(t.root, name))
+	if err != nil {
+		return "", err
+	}
+	rel, err := filepath.Rel(t.root, p)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+		return "", fmt.Errorf("%s: a link that leads out of %s", name, t.root)
+	}
+	return rel, nil
+}
+
+// real gives the path to open: links cannot lead anywhere new from "/".
+func (t *dirTree) real(name string) (string, error) {
+	if t.root == "/" {
+		return "/" + name, nil
+	}
+	dir, base := path.Split(name)
+	at, ok := t.dirs[dir]
+	if !ok {
+		rel, err := t.resolve(dir)
+		if err != nil {
+			return "", err
+		}
+		at = filepath.Join(t.root, rel)
+		if len(t.dirs) < 1<<16 {
+			t.dirs[dir] = at
+		}
+	}
+	p := filepath.Join(at, base)
+	if st, err := os.Lstat(p); err != nil || st.Mode()&os.ModeSymlink == 0 {
+		return p, err
+	}
+	rel, err := t.resolve(name)
+	return filepath.Join(t.root, rel), err
+}
+
+func (t *dirTree) read(name string, max int) (string, error) {
+	p, err := t.real(name)
+	if err != nil {
+		return "", err
+	}
+	// A captured tree could hold a FIFO or a device: opening it would hang.
+	if st, err := os.Stat(p); err != nil {
+		return "", err
+	} else if !st.Mode().IsRegular() {
+		return "", fmt.Errorf("%s: not a regular file", name)
+	}
+	f, err := os.Open(p)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, int64(max)))
+	return string(b), err
+}
+
+func (t *dirTree) list(name string) ([]string, error) {
+	p, err := t.real(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(4 * MaxDevices)
+	if err == io.EOF {
+		err = nil
+	}
+	sort.Strings(names)
+	return names, err
+}
+
+// memTree is an archive in memory: path to content, or to a link's target.
+type memTree struct {
+	files map[string]string
+	links map[string]string
+	dirs  map[string]map[string]bool
+}
+
+func newMemTree() *memTree {
+	return &memTree{map[string]string{}, map[string]string{}, map[string]map[string]bool{}}
+}
+
+// add puts a file in, and the directories above it.
+func (t *memTree) add(name, content string) {
+	name = path.Clean(name)
+	t.files[name] = content
+	t.parents(name)
+}
+
+// link puts a symbolic link in.
+func (t *memTree) link(name, target string) {
+	name = path.Clean(name)
+	t.links[name] = target
+	t.parents(name)
+}
+
+func (t *memTree) parents(name string) {
+	for name != "." && name != "/" {
+		dir := path.Dir(name)
+		if t.dirs[dir] == nil {
+			t.dirs[dir] = map[string]bool{}
+		} else if t.dirs[dir][path.Base(name)] {
+			return
+		}
+		t.dirs[dir][path.Base(name)] = true
+		name = dir
+	}
+}
+
+func (t *memTree) resolve(name string) (string, error) {
+	const mostLinks = 40 // as Linux
+	rest := strings.Split(path.Clean("/" + name)[1:], "/")
+	at := "."
+	for n := 0; len(rest) > 0; {
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			at = path.Dir(at)
+			continue
+		}
+		next := path.Join(at, part)
+		if target, ok := t.links[next]; ok {
+			if n++; n > mostLinks {
+				return "", fmt.Errorf("%s: too many links", name)
+			}
+			if strings.HasPrefix(target, "/") {
+				at = "."
+			}
+			rest = append(strings.Split(target, "/"), rest...)
+			if len(rest) > 1000 {
+				return "", fmt.Errorf("%s: path too long", name)
+			}
+			continue
+		}
+		at = next
+	}
+	if _, ok := t.files[at]; !ok && t.dirs[at] == nil {
+		return "", fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
+	return at, nil
+}
+
+func (t *memTree) read(name string, max int) (string, error) {
+	p, err := t.resolve(name)
+	if err != nil {
+		return "", err
+	}
+	s, ok := t.files[p]
+	if !ok {
+		return "", fmt.Errorf("%s: not a regular file", name)
+	}
+	if len(s) > max {
+		s = s[:max]
+	}
+	return s, nil
+}
+
+func (t *memTree) list(name string) ([]string, error) {
+	p, err := t.resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(t.dirs[p]))
+	for n := range t.dirs[p] {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return names, nil
+}
+
+// inTree says whether a path is one of those that are read.
+func inTree(name string) bool {
+	return strings.HasPrefix(name, "sys/") || strings.HasPrefix(name, "proc/")
+}
+
+// What an archive may hold: a tree of a machine with 1,000 CPUs has 60,000
+// small files.
+const (
+	tarEntries = 2 << 20
+	tarBytes   = 256 << 20
+)
+
+var errTarSize = errors.New("the archive is larger than any captured tree")
+
+// readTar takes a tar archive, gzip or not, into memory, bounded. Only the
+// files below sys/ and proc/ are kept.
+func readTar(r io.Reader) (*memTree, error) {
+	t := newMemTree()
+	var magic [2]byte
+	n, err := io.ReadFull(r, magic[:])
+	if err != nil {
+		return nil, errors.New("not a tar archive: too short")
+	}
+	r = io.MultiReader(strings.NewReader(string(magic[:n])), r)
+	if magic == [2]byte{0x1f, 0x8b} {
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return nil, fmt.Errorf("gzip: %w", err)
+		}
+		r = z
+	}
+	in := &io.LimitedReader{R: r, N: tarBytes + 1}
+	tr := tar.NewReader(in)
+	for entries := 0; ; entries++ {
+		h, err := tr.Next()
+		if in.N <= 0 || entries > tarEntries {
+			return nil, errTarSize
+		}
+		if err == io.EOF {
+			return t, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("tar: %w", err)
+		}
+		name := path.Clean("/" + h.Name)[1:]
+		if !inTree(name) {
+			// An archive may have one folder above the tree.
+			if _, name, _ = strings.Cut(name, "/"); !inTree(name) {
+				continue
+			}
+		}
+		if len(name) > 1024 || len(h.Linkname) > 1024 {
+			return nil, fmt.Errorf("tar: a name of more than 1024 bytes: %s", clip(name))
+		}
+		switch h.Typeflag {
+		case tar.TypeReg:
+			b, err := io.ReadAll(io.LimitReader(tr, fileMax))
+			if err != nil {
+				return nil, fmt.Errorf("tar: %s: %w", clip(name), err)
+			}
+			t.add(name, string(b))
+		case tar.TypeSymlink:
+			t.link(name, h.Linkname)
+		}
+	}
+}
