@@ -1,5 +1,4 @@
 /* Reading and writing the memory of another process of the same VM. */
-#define _GNU_SOURCE
 #include <sys/uio.h>
 
 #include "proto.h"

@@ -65,19 +65,17 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
 	struct ivs_cntr *cntr = ivs_entry(fid, struct ivs_cntr, fid);
 	uint64_t errors = __atomic_load_n(&cntr->errors, __ATOMIC_ACQUIRE);
+	uint64_t deadline = ivs_deadline(timeout);
 	unsigned int round = 0;
 
-	if (cntr->wait_obj == FI_WAIT_NONE)
-		return -FI_EINVAL;
 	for (;;) {
 		progress(cntr);
 		if (__atomic_load_n(&cntr->value, __ATOMIC_ACQUIRE) >= threshold)
 			return 0;
 		if (__atomic_load_n(&cntr->errors, __ATOMIC_ACQUIRE) != errors)
 			return -FI_EAVAIL;
-		if (!timeout)
+		if (!timeout || !ivs_wait_nap(&cntr->wait, deadline, &round))
 			return -FI_ETIMEDOUT;
-		timeout = ivs_wait_nap(&cntr->wait, timeout, &round);
 	}
 }
 

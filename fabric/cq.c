@@ -144,6 +144,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 			    const void *cond, int timeout)
 {
 	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
+	uint64_t deadline = ivs_deadline(timeout);
 	unsigned int round = 0;
 	ssize_t ret;
 
@@ -156,9 +157,8 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 			return ret;
 		if (__atomic_exchange_n(&cq->signaled, false, __ATOMIC_ACQ_REL))
 			return -FI_EAGAIN;
-		if (!timeout)
+		if (!timeout || !ivs_wait_nap(&cq->wait, deadline, &round))
 			return -FI_EAGAIN;
-		timeout = ivs_wait_nap(&cq->wait, timeout, &round);
 	}
 }
 

@@ -79,6 +79,7 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *number, void *buf, size_t 
 			int timeout, uint64_t flags)
 {
 	struct ivs_eq *eq = ivs_entry(fid, struct ivs_eq, fid);
+	uint64_t deadline = ivs_deadline(timeout);
 	unsigned int round = 1U << 30;
 	ssize_t ret;
 
@@ -86,9 +87,8 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *number, void *buf, size_t 
 		return -FI_EINVAL;
 	for (;;) {
 		ret = eq_read(fid, number, buf, len, flags);
-		if (ret != -FI_EAGAIN || !timeout)
+		if (ret != -FI_EAGAIN || !timeout || !ivs_wait_nap(&eq->wait, deadline, &round))
 			return ret;
-		timeout = ivs_wait_nap(&eq->wait, timeout, &round);
 	}
 }
 

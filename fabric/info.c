@@ -7,7 +7,7 @@
 
 #define TX_CAPS (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE)
 #define RX_CAPS (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ | \
-		 FI_REMOTE_WRITE | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE)
+		 FI_REMOTE_WRITE | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_RMA_EVENT)
 #define DOMAIN_CAPS (FI_LOCAL_COMM | FI_REMOTE_COMM)
 #define PRIMARY_CAPS (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC)
 #define RMA_DIRECTIONS (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
@@ -281,6 +281,11 @@ static int addresses(const char *node, const char *service, uint64_t flags,
 		ret = set_addr(&info->src_addr, &info->src_addrlen, h->src_addr);
 	if (!ret && h && h->dest_addr && h->dest_addrlen == sizeof(a))
 		ret = set_addr(&info->dest_addr, &info->dest_addrlen, h->dest_addr);
+	if (!ret && !info->src_addr) {
+		memset(&a, 0, sizeof(a));
+		a.kind = IVS_ADDR_ANY;
+		ret = set_addr(&info->src_addr, &info->src_addrlen, &a);
+	}
 	if (ret || (!node && !service))
 		return ret;
 	/* A service is a name within the region; the host it runs on does not matter. */
@@ -304,6 +309,9 @@ int ivs_getinfo(uint32_t version, const char *node, const char *service, uint64_
 	info = all_we_have();
 	if (!info)
 		return -FI_ENOMEM;
+	/* Costs every direct write a message: only who asks for it gets it. */
+	if (!hints || !hints->caps)
+		info->caps &= ~FI_RMA_EVENT;
 	ret = hints ? check_hints(version, hints, info) : 0;
 	if (!ret && hints)
 		apply_hints(version, hints, info);

@@ -57,6 +57,7 @@ _Static_assert(sizeof(struct ivs_addr) == 64, "MPICH takes no longer ones");
 #define IVS_ADDR_SLOT	1	/* a slot of the region id */
 #define IVS_ADDR_NAME	2	/* whoever in this region has the name id */
 #define IVS_ADDR_INNER	3	/* only the inner address counts */
+#define IVS_ADDR_ANY	4	/* whatever the endpoint will get; not of a peer */
 
 struct ivs_fabric {
 	struct fid_fabric fid;
@@ -102,7 +103,7 @@ struct ivs_mr {
 	uint64_t	origin;		/* what peers call the first byte */
 	uint64_t	access;
 	uint64_t	flags;
-	struct ivs_cntr	*cntr;
+	struct ivs_cntr	*cntr[2];	/* FI_REMOTE_READ, FI_REMOTE_WRITE */
 	int		shown;		/* index in the slots' tables, -1: not there */
 };
 
@@ -247,10 +248,8 @@ struct ivs_tx {
 struct ivs_ctl {
 	struct ivs_ctl	*next;
 	uint64_t	tag;
+	uint64_t	len;		/* IVS_OP_EVENT: bytes written */
 	uint8_t		op;
-	uint8_t		flags;
-	uint16_t	len;
-	uint8_t		ext[NM_LINE_FIRST_BYTES];
 };
 
 enum ivs_channel {
@@ -450,8 +449,10 @@ void ivs_wait_close(struct ivs_wait *wait);
 /* Makes the wait's descriptor readable now, or not until something may happen. */
 void ivs_wait_signal(struct ivs_wait *wait);
 void ivs_wait_arm(struct ivs_wait *wait);
-/* Sleeps at most timeout ms (-1: for ever), in short naps. Gives the ms left. */
-int ivs_wait_nap(struct ivs_wait *wait, int timeout, unsigned int *round);
+/* The time at which timeout ms from now are over; -1: never. */
+uint64_t ivs_deadline(int timeout);
+/* A look's worth of waiting, a nap after many of them. false: the deadline is over. */
+bool ivs_wait_nap(struct ivs_wait *wait, uint64_t deadline, unsigned int *round);
 
 /* cntr.c */
 int ivs_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
@@ -476,6 +477,9 @@ static inline void ivs_cntr_fail(struct ivs_cntr *cntr)
 	if (cntr->wait.epoll >= 0)
 		ivs_cntr_wake(cntr);
 }
+
+/* receive.c: ends what peers are doing to this memory, with an error for them. */
+void ivs_stop_access(struct ivs_domain *domain, const struct iovec *memory);
 
 /* peer.c */
 struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err);

@@ -103,7 +103,9 @@ static void show(struct ivs_mr *mr)
 	int i;
 
 	mr->shown = -1;
-	if (!d->region || mr->count != 1 || !(mr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
+	/* Who counts what peers do must be told of it by them. */
+	if (!d->region || mr->count != 1 || mr->flags & FI_RMA_EVENT ||
+	    d->caps & FI_RMA_EVENT || !(mr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
 		return;
 	for (i = 0; i < NM_LAYOUT_MR_COUNT && d->mr_shown[i]; i++)
 		;
@@ -138,6 +140,7 @@ static void hide(struct ivs_mr *mr)
 		m->valid = 0;
 		end(m, state);
 	}
+	mr->shown = -1;
 }
 
 void ivs_mr_show_all(struct ivs_ep *ep)
@@ -156,6 +159,8 @@ static int mr_close(struct fid *fid)
 
 	ivs_lock(d);
 	hide(mr);
+	for (size_t i = 0; i < mr->count; i++)
+		ivs_stop_access(d, &mr->iov[i]);
 	for (at = &d->mr_hash[hash(mr->fid.key)]; *at; at = &(*at)->next)
 		if (*at == mr) {
 			*at = mr->next;
@@ -163,6 +168,9 @@ static int mr_close(struct fid *fid)
 		}
 	d->mr_count--;
 	d->refs--;
+	for (int dir = 0; dir < 2; dir++)
+		if (mr->cntr[dir])
+			mr->cntr[dir]->refs--;
 	ivs_unlock(d);
 	free(mr);
 	return 0;
@@ -170,10 +178,26 @@ static int mr_close(struct fid *fid)
 
 static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-	(void) fid;
-	(void) flags;
-	/* Every endpoint of the domain reaches it; counters count at the endpoint. */
-	return bfid->fclass == FI_CLASS_EP ? 0 : -FI_ENOSYS;
+	struct ivs_mr *mr = ivs_entry(fid, struct ivs_mr, fid.fid);
+	struct ivs_cntr *cntr;
+	int dir;
+
+	/* Every endpoint of the domain reaches it anyway. */
+	if (bfid->fclass == FI_CLASS_EP)
+		return 0;
+	if (bfid->fclass != FI_CLASS_CNTR || !(flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
+		return -FI_EINVAL;
+	cntr = ivs_entry(bfid, struct ivs_cntr, fid.fid);
+	for (dir = 0; dir < 2; dir++)
+		if (flags & (dir ? FI_REMOTE_WRITE : FI_REMOTE_READ) && !mr->cntr[dir]) {
+			mr->cntr[dir] = cntr;
+			cntr->refs++;
+		}
+	/* Peers have to say what they do: they must not do it by themselves. */
+	ivs_lock(mr->domain);
+	hide(mr);
+	ivs_unlock(mr->domain);
+	return 0;
 }
 
 static int mr_control(struct fid *fid, int command, void *arg)

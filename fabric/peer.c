@@ -1,5 +1,4 @@
 /* Peers: who they are, how they are reached, and whether they live. */
-#define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -23,7 +23,7 @@ enum ivs_op {
 	IVS_OP_READ,		/* struct ivs_rma */
 	IVS_OP_RESULT,		/* of a read or fetch: struct ivs_part, tag is the offset */
 	IVS_OP_ATOMIC,		/* struct ivs_atomic, then operands */
-	IVS_OP_EVENT,		/* remote CQ data of a direct write: tag is the data */
+	IVS_OP_EVENT,		/* a direct write with remote CQ data, the tag: 8 bytes of length */
 	IVS_OP_COUNT
 };
 
@@ -107,6 +107,8 @@ static inline size_t ivs_fixed_bytes(uint8_t op, uint8_t flags)
 		return sizeof(struct ivs_rma);
 	case IVS_OP_ATOMIC:
 		return sizeof(struct ivs_atomic);
+	case IVS_OP_EVENT:
+		return sizeof(uint64_t);
 	default:
 		return 0;
 	}
@@ -126,6 +128,7 @@ struct ivs_packet {
 int ivs_packet_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
 /* Sends a message without payload, now or as soon as there is room. */
 void ivs_ctl_send(struct ivs_peer *peer, uint8_t op, uint64_t tag);
+void ivs_event_send(struct ivs_peer *peer, uint64_t data, uint64_t len);
 struct ivs_tx *ivs_tx_get(struct ivs_ep *ep, struct ivs_peer *peer);
 void ivs_tx_put(struct ivs_ep *ep, struct ivs_tx *tx);
 struct ivs_tx *ivs_tx_find(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t id);

@@ -172,20 +172,26 @@ static void ack(struct ivs_peer *peer, uint32_t id, int err)
 }
 
 /* A write or atomic of a peer's is in its place. */
-static void target_event(struct ivs_ep *ep, struct ivs_peer *peer, bool has_data, uint64_t data,
-			 size_t len, uint64_t flags)
+static void target_event(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_mr *mr,
+			 bool has_data, uint64_t data, size_t len, uint64_t flags)
 {
+	int dir = flags & FI_REMOTE_READ ? 0 : 1;
+
 	if (has_data)
 		ivs_cq_add(ep->rx_cq, NULL, flags | FI_REMOTE_CQ_DATA, len, NULL, data, 0,
 			   peer->fi_addr);
-	ivs_cntr_inc(ep->rma_cntr[flags & FI_REMOTE_READ ? 0 : 1], len);
+	ivs_cntr_inc(ep->rma_cntr[dir], len);
+	if (mr && mr->cntr[dir] != ep->rma_cntr[dir])
+		ivs_cntr_inc(mr->cntr[dir], len);
 }
 
 /* Checks what a peer wants to reach; gives pieces in iov, or a negative error. */
 static int target_pieces(struct ivs_ep *ep, const struct ivs_rma *rma, uint64_t access,
-			 struct iovec *iov, uint32_t *count)
+			 struct iovec *iov, uint32_t *count, struct ivs_mr **first)
 {
 	size_t i, n = 0, sum = 0, k;
+
+	*first = NULL;
 
 	if (rma->count > IVS_IOV_MAX || rma->total > IVS_MSG_MAX)
 		return -FI_EINVAL;
@@ -195,6 +201,8 @@ static int target_pieces(struct ivs_ep *ep, const struct ivs_rma *rma, uint64_t 
 
 		if (!mr)
 			return -FI_EKEYREJECTED;
+		if (!i)
+			*first = mr;
 		if (rma->rma[i].len > IVS_MSG_MAX)
 			return -FI_EINVAL;
 		if (!rma->rma[i].len)
@@ -218,6 +226,7 @@ static bool rma_write(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags,
 	struct iovec iov[IVS_PIECES_MAX];
 	struct ivs_rma rma;
 	struct ivs_msg *msg;
+	struct ivs_mr *mr;
 	uint32_t count = 0;
 	int ret;
 
@@ -226,10 +235,10 @@ static bool rma_write(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags,
 		nonsense(peer, "a write of a wrong length");
 		return true;
 	}
-	ret = target_pieces(ep, &rma, FI_REMOTE_WRITE, iov, &count);
+	ret = target_pieces(ep, &rma, FI_REMOTE_WRITE, iov, &count, &mr);
 	if (!ret && rma.total == len) {
 		ivs_iov_scatter(iov, count, 0, payload, len);
-		target_event(ep, peer, flags & IVS_F_DATA, rma.data, len,
+		target_event(ep, peer, mr, flags & IVS_F_DATA, rma.data, len,
 			     FI_REMOTE_WRITE | FI_RMA);
 		if (flags & IVS_F_ACK)
 			ack(peer, rma.id, 0);
@@ -249,6 +258,7 @@ static bool rma_write(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags,
 	msg->data = rma.data;
 	msg->id = rma.id;
 	msg->error = ret;
+	msg->mr = mr;
 	msg->niov = count;
 	memcpy(msg->iov, iov, count * sizeof(*iov));
 	msg->streaming = true;
@@ -263,6 +273,7 @@ static bool rma_read(struct ivs_ep *ep, struct ivs_peer *peer, const void *fixed
 {
 	struct ivs_tx *tx = ivs_tx_get(ep, peer);
 	struct ivs_rma rma;
+	struct ivs_mr *mr;
 	uint32_t count = 0;
 
 	if (!tx)
@@ -271,11 +282,11 @@ static bool rma_read(struct ivs_ep *ep, struct ivs_peer *peer, const void *fixed
 	tx->op = IVS_OP_RESULT;
 	tx->response = true;
 	tx->remote = rma.id;
-	tx->error = target_pieces(ep, &rma, FI_REMOTE_READ, tx->iov, &count);
+	tx->error = target_pieces(ep, &rma, FI_REMOTE_READ, tx->iov, &count, &mr);
 	tx->count = count;
 	if (!tx->error) {
 		tx->total = rma.total;
-		target_event(ep, peer, false, 0, rma.total, FI_REMOTE_READ | FI_RMA);
+		target_event(ep, peer, mr, false, 0, rma.total, FI_REMOTE_READ | FI_RMA);
 	}
 	ivs_tx_start(peer, tx);
 	return true;
@@ -288,6 +299,7 @@ static bool atomic(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, cons
 	uint64_t operand[2 * IVS_ATOMIC_MAX / 8];
 	struct ivs_tx *tx = NULL;
 	struct ivs_atomic a;
+	struct ivs_mr *mr;
 	uint32_t count = 0, i;
 	size_t at = 0, size, want;
 	uint64_t access;
@@ -319,7 +331,7 @@ static bool atomic(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, cons
 			return false;
 		}
 	}
-	ret = target_pieces(ep, &a.rma, access, iov, &count);
+	ret = target_pieces(ep, &a.rma, access, iov, &count, &mr);
 	for (i = 0; !ret && i < count; i++)
 		if (iov[i].iov_len % size)
 			ret = -FI_EINVAL;
@@ -333,7 +345,7 @@ static bool atomic(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, cons
 		at += iov[i].iov_len;
 	}
 	if (!ret)
-		target_event(ep, peer, flags & IVS_F_DATA, a.rma.data, a.rma.total,
+		target_event(ep, peer, mr, flags & IVS_F_DATA, a.rma.data, a.rma.total,
 			     (a.op == FI_ATOMIC_READ ? FI_REMOTE_READ : FI_REMOTE_WRITE) |
 			     FI_ATOMIC);
 	if (tx) {
@@ -378,8 +390,8 @@ static bool part(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, cons
 		if (msg->got < msg->total)
 			return true;
 		if (!msg->error)
-			target_event(ep, peer, msg->flags & IVS_F_DATA, msg->data, msg->total,
-				     FI_REMOTE_WRITE | FI_RMA);
+			target_event(ep, peer, msg->mr, msg->flags & IVS_F_DATA, msg->data,
+				     msg->total, FI_REMOTE_WRITE | FI_RMA);
 		if (msg->flags & IVS_F_ACK)
 			ack(peer, msg->id, -msg->error);
 		ivs_msg_free(ep, msg);
@@ -413,6 +425,49 @@ static bool part(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, cons
 	return true;
 }
 
+static bool overlap(const struct iovec *iov, size_t count, const struct iovec *memory)
+{
+	uintptr_t start = (uintptr_t) memory->iov_base, at;
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		at = (uintptr_t) iov[i].iov_base;
+		if (at >= start ? at - start < memory->iov_len : start - at < iov[i].iov_len)
+			return true;
+	}
+	return false;
+}
+
+void ivs_stop_access(struct ivs_domain *domain, const struct iovec *memory)
+{
+	struct ivs_list *e, *p, *s;
+
+	ivs_list_each(e, &domain->eps) {
+		struct ivs_ep *ep = ivs_entry(e, struct ivs_ep, domain_link);
+
+		ivs_list_each(p, &ep->peers_all) {
+			struct ivs_peer *peer = ivs_entry(p, struct ivs_peer, all);
+
+			ivs_list_each(s, &peer->streams) {
+				struct ivs_msg *msg = ivs_entry(s, struct ivs_msg, stream);
+
+				if (msg->op == IVS_OP_WRITE && !msg->error &&
+				    overlap(msg->iov, msg->niov, memory)) {
+					msg->error = -FI_EKEYREJECTED;
+					msg->mr = NULL;
+				}
+			}
+			ivs_list_each(s, &peer->sending) {
+				struct ivs_tx *tx = ivs_entry(s, struct ivs_tx, link);
+
+				if (tx->response && !tx->own && !tx->error &&
+				    overlap(tx->iov, tx->count, memory))
+					tx->error = -FI_EKEYREJECTED;
+			}
+		}
+	}
+}
+
 /* What we asked for with a read or a fetching atomic. */
 static void result(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, const void *fixed,
 		   const uint8_t *payload, size_t len)
@@ -442,6 +497,7 @@ bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t f
 		 uint64_t tag, const void *fixed, const uint8_t *payload, size_t len)
 {
 	struct ivs_tx *tx;
+	uint64_t bytes;
 
 	switch (op) {
 	case IVS_OP_TAGGED:
@@ -485,7 +541,8 @@ bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t f
 	case IVS_OP_ATOMIC:
 		return atomic(ep, peer, flags, fixed, payload, len);
 	case IVS_OP_EVENT:
-		target_event(ep, peer, true, tag, 0, FI_REMOTE_WRITE | FI_RMA);
+		memcpy(&bytes, fixed, sizeof(bytes));
+		target_event(ep, peer, NULL, true, tag, bytes, FI_REMOTE_WRITE | FI_RMA);
 		return true;
 	default:
 		nonsense(peer, "a message of no kind");

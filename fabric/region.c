@@ -1,5 +1,4 @@
 /* Finding a region, making one, and mapping it. */
-#define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>

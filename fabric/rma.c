@@ -109,7 +109,7 @@ static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_
 		return -FI_EAGAIN;
 	if (direct(peer, write, iov, count, riov, rcount, total)) {
 		if (flags & FI_REMOTE_CQ_DATA)
-			ivs_ctl_send(peer, IVS_OP_EVENT, data);
+			ivs_event_send(peer, data, total);
 		if (flags & FI_COMPLETION)
 			ivs_cq_add(ep->tx_cq, context, kind, total, NULL, 0, 0,
 				   FI_ADDR_NOTAVAIL);

@@ -27,22 +27,26 @@ void ivs_peer_activate(struct ivs_peer *peer)
 	}
 }
 
-static int send_ctl(struct ivs_peer *peer, uint8_t op, uint64_t tag)
+static int send_ctl(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint64_t *len)
 {
 	struct ivs_packet pkt = { .op = op, .tag = tag };
 
+	if (op == IVS_OP_EVENT) {
+		pkt.fixed = len;
+		pkt.fixed_len = sizeof(*len);
+	}
 	return ivs_packet_send(peer, &pkt);
 }
 
-void ivs_ctl_send(struct ivs_peer *peer, uint8_t op, uint64_t tag)
+static void ctl(struct ivs_peer *peer, uint8_t op, uint64_t tag, uint64_t len)
 {
 	struct ivs_ctl *c;
 
 	if (peer->channel == IVS_CHAN_DEAD)
 		return;
-	if (peer->channel == IVS_CHAN_NONE && ivs_peer_connect(peer))
-		return;
-	if (!peer->ctl_head && send_ctl(peer, op, tag) != -FI_EAGAIN)
+	if (peer->channel == IVS_CHAN_NONE)
+		ivs_peer_connect(peer);
+	if (!peer->ctl_head && send_ctl(peer, op, tag, &len) != -FI_EAGAIN)
 		return;
 	c = calloc(1, sizeof(*c));
 	if (!c) {
@@ -51,9 +55,20 @@ void ivs_ctl_send(struct ivs_peer *peer, uint8_t op, uint64_t tag)
 	}
 	c->op = op;
 	c->tag = tag;
+	c->len = len;
 	*peer->ctl_tail = c;
 	peer->ctl_tail = &c->next;
 	ivs_peer_activate(peer);
+}
+
+void ivs_ctl_send(struct ivs_peer *peer, uint8_t op, uint64_t tag)
+{
+	ctl(peer, op, tag, 0);
+}
+
+void ivs_event_send(struct ivs_peer *peer, uint64_t data, uint64_t len)
+{
+	ctl(peer, IVS_OP_EVENT, data, len);
 }
 
 static bool flush_ctl(struct ivs_peer *peer)
@@ -61,7 +76,7 @@ static bool flush_ctl(struct ivs_peer *peer)
 	struct ivs_ctl *c;
 
 	while ((c = peer->ctl_head)) {
-		if (send_ctl(peer, c->op, c->tag) == -FI_EAGAIN)
+		if (send_ctl(peer, c->op, c->tag, &c->len) == -FI_EAGAIN)
 			return false;
 		peer->ctl_head = c->next;
 		if (!c->next)
@@ -180,7 +195,7 @@ static bool pump(struct ivs_peer *peer, struct ivs_tx *tx, int *budget)
 			return true;
 		if (!*budget)
 			return false;
-		pkt.len = tx->total - tx->sent;
+		pkt.len = tx->error ? 0 : tx->total - tx->sent;
 		if (pkt.len > peer->piece)
 			pkt.len = peer->piece;
 		pkt.tag = tx->sent;
@@ -194,7 +209,8 @@ static bool pump(struct ivs_peer *peer, struct ivs_tx *tx, int *budget)
 		}
 		tx->sent += pkt.len;
 		(*budget)--;
-		once = false;
+		if (once || tx->error)
+			break;
 	}
 	if (tx->ack)
 		ivs_ack_later(peer, tx);

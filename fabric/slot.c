@@ -1,5 +1,4 @@
 /* Slots: claiming and releasing them, heartbeats, and telling the living from the dead. */
-#define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

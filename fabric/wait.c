@@ -68,33 +68,27 @@ void ivs_wait_arm(struct ivs_wait *w)
 	timerfd_settime(w->timer, 0, &soon, NULL);
 }
 
-int ivs_wait_nap(struct ivs_wait *w, int timeout, unsigned int *round)
+uint64_t ivs_deadline(int timeout)
+{
+	return timeout < 0 ? UINT64_MAX : ivs_now_ms() + (uint64_t) timeout;
+}
+
+bool ivs_wait_nap(struct ivs_wait *w, uint64_t deadline, unsigned int *round)
 {
 	struct pollfd pfd = { .fd = w->epoll, .events = POLLIN };
-	uint64_t count, start;
-	int spent;
 
 	if (++*round < SPIN_ROUNDS) {
-		if (!(*round % 64))
-			sched_yield();
-		/* A clock costs more than a look: every look counts as nothing. */
-		if (*round % 256 || timeout < 0)
-			return timeout;
+		/* The clock costs more than a look: not each time. */
+		if (*round % 64)
+			return true;
+		sched_yield();
+		return deadline == UINT64_MAX || ivs_now_ms() < deadline;
 	}
-	start = ivs_now_ms();
 	if (w->epoll >= 0) {
 		ivs_wait_arm(w);
 		poll(&pfd, 1, 1);
-		if (read(w->event, &count, sizeof(count)) < 0)
-			count = 0;
 	} else {
 		usleep(NAP_US);
 	}
-	if (timeout < 0)
-		return timeout;
-	spent = (int) (ivs_now_ms() - start);
-	/* Naps shorter than the clock's tick add up all the same. */
-	if (!spent && !(*round & 1))
-		spent = 1;
-	return timeout > spent ? timeout - spent : 0;
+	return deadline == UINT64_MAX || ivs_now_ms() < deadline;
 }
