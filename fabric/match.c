@@ -178,7 +178,6 @@ static void pull(struct ivs_ep *ep, struct ivs_msg *msg)
 						    r->base + (uintptr_t) msg->iov[i].iov_base,
 						    msg->iov[i].iov_len);
 	} else {
-		ivs_peer_locate(msg->peer);
 		err = ivs_cma(msg->peer, false, rx->iov, rx->count, msg->iov, msg->niov, len);
 	}
 	if (err) {

@@ -1,5 +1,4 @@
 /* Peers: who they are, how they are reached, and whether they live. */
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "inner.h"
@@ -20,7 +19,6 @@ static struct ivs_peer *new_peer(struct ivs_ep *ep, const struct ivs_addr *addr)
 	p->piece = IVS_CHUNK;
 	p->fi_addr = FI_ADDR_NOTAVAIL;
 	p->inner_addr = FI_ADDR_NOTAVAIL;
-	p->alive.pidfd = -1;
 	p->ctl_tail = &p->ctl_head;
 	ivs_list_init(&p->sending);
 	ivs_list_init(&p->waiting);
@@ -72,6 +70,8 @@ struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epo
 	p->epoch = epoch;
 	p->fi_addr = find_slot_addr(ep, slot, epoch);
 	ep->by_slot[slot] = p;
+	/* Now, while it lives: a proof that fails later tells that it has ended. */
+	ivs_peer_locate(p);
 	return p;
 }
 
@@ -194,12 +194,11 @@ void ivs_peer_locate(struct ivs_peer *p)
 	if (p->looked || p->slot == IVS_NO_SLOT)
 		return;
 	p->looked = true;
-	if (!ivs_param.cma)
-		return;
 	p->pid = ivs_slot_neighbour(r, p->slot, p->epoch);
+	p->alive.proven = p->pid != 0;
+	if (!ivs_param.cma)
+		p->pid = 0;
 	p->self = p->pid == getpid();
-	if (p->pid && !p->self && p->alive.pidfd < 0)
-		p->alive.pidfd = (int) syscall(SYS_pidfd_open, p->pid, 0);
 }
 
 static void unhot(struct ivs_peer *p)
@@ -274,9 +273,6 @@ void ivs_peer_dead(struct ivs_peer *p, int err)
 		ivs_list_del(&p->active);
 	}
 	ivs_ring_close(p);
-	if (p->alive.pidfd >= 0)
-		close(p->alive.pidfd);
-	p->alive.pidfd = -1;
 }
 
 void ivs_peer_free(struct ivs_peer *p)
@@ -297,8 +293,6 @@ void ivs_peer_free(struct ivs_peer *p)
 		free(c);
 	}
 	free(p->tx_chunk);
-	if (p->alive.pidfd >= 0)
-		close(p->alive.pidfd);
 	ivs_list_del(&p->all);
 	free(p);
 }
@@ -366,7 +360,6 @@ void ivs_peer_check(struct ivs_ep *ep)
 			p->alive.seen_ms = 0;
 			continue;
 		}
-		ivs_peer_locate(p);
 		if (ivs_slot_alive(ep->domain->region, p->slot, p->epoch, &p->alive))
 			continue;
 		/* What it sent before it left still counts. */

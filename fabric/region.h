@@ -57,7 +57,7 @@ int ivs_slot_find(struct ivs_region *region, uint64_t name, uint32_t *epoch);
 
 /* What is known of another rank's process. */
 struct ivs_alive {
-	int		pidfd;		/* -1: not of this kernel, or not known */
+	bool		proven;		/* it is a neighbour: see ivs_slot_neighbour() */
 	uint64_t	beat;
 	uint64_t	seen_ms;	/* when beat last changed, 0: never looked */
 };

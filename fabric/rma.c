@@ -56,7 +56,6 @@ static bool direct(struct ivs_peer *peer, bool write, const struct iovec *iov, s
 
 	if (peer->channel != IVS_CHAN_RING)
 		return false;
-	ivs_peer_locate(peer);
 	for (i = 0; i < rma_count; i++) {
 		if (!find_remote(peer, rma[i].addr, rma[i].len, rma[i].key,
 				 write ? NM_MR_WRITE : NM_MR_READ, &region, &remote[i]))

@@ -290,7 +290,6 @@ static bool pullable(struct ivs_ep *ep, struct ivs_peer *peer, const struct iove
 	*flags = 0;
 	if (len < ivs_param.cma_min || len > ivs_param.cma_max)
 		return false;
-	ivs_peer_locate(peer);
 	return peer->pid != 0;
 }
 

@@ -1,11 +1,9 @@
 /* Slots: claiming and releasing them, heartbeats, and telling the living from the dead. */
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -256,7 +254,6 @@ bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch,
 	struct nm_slot *s = &r->slots[slot];
 	uint64_t owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);
 	uint64_t now = ivs_now_ms(), b = __atomic_load_n(&s->beat, __ATOMIC_RELAXED);
-	struct pollfd pfd = { alive->pidfd, POLLIN, 0 };
 
 	if (owner != NM_SLOT_OWNER(epoch, NM_SLOT_LIVE))
 		return false;
@@ -264,8 +261,8 @@ bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch,
 		alive->beat = b;
 		alive->seen_ms = now;
 	}
-	/* A PID that ended is dead at once; elsewhere only silence tells. */
-	if (alive->pidfd >= 0 && poll(&pfd, 1, 0) == 1)
+	/* A process that could prove itself and cannot any more has ended. */
+	if (alive->proven && !ivs_slot_neighbour(r, slot, epoch))
 		return false;
 	return now - alive->seen_ms < ivs_param.timeout;
 }
