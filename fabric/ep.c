@@ -373,8 +373,7 @@ static int enable(struct ivs_ep *ep)
 			ivs_slot_release(r, ep->slot, ep->epoch);
 			return -FI_ENOMEM;
 		}
-		/* The first chunk on top: few messages touch few pages. */
-		for (i = r->geo.chunks; i-- > 0;)
+		for (i = 0; i < r->geo.chunks; i++)
 			ep->chunk_free[ep->chunk_count++] = (uint16_t) i;
 		ep->area = ivs_area(r, ep->slot);
 		ep->me = &r->slots[ep->slot];

@@ -355,8 +355,8 @@ struct ivs_ep {
 	uint32_t	tx_gen;
 
 	uint8_t		*area;
-	uint16_t	*chunk_free;	/* a stack */
-	uint32_t	chunk_count;
+	uint16_t	*chunk_free;	/* a queue: chunk_count from chunk_next on */
+	uint32_t	chunk_count, chunk_next;
 	uint64_t	heap_used;	/* bytes of rings, from below */
 	uint64_t	heap_top;	/* bytes given to the application, from above */
 	struct ivs_block *blocks;	/* of those */

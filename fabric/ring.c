@@ -27,6 +27,16 @@ static inline uint32_t lines_for(size_t len)
 			       NM_LINE_MORE_BYTES);
 }
 
+/*
+ * The chunk that was free for longest is used first: one that was just read is still
+ * in the reader's cache, and costs more to write.
+ */
+static void put_chunk(struct ivs_ep *ep, uint16_t chunk)
+{
+	ep->chunk_free[(ep->chunk_next + ep->chunk_count++) % ep->domain->region->geo.chunks] =
+		chunk;
+}
+
 /* Takes back the chunks of the messages that were read. */
 static void reap(struct ivs_peer *p)
 {
@@ -40,7 +50,7 @@ static void reap(struct ivs_peer *p)
 		uint16_t *c = &p->tx_chunk[p->tx_reaped & p->tx_mask];
 
 		if (*c) {
-			ep->chunk_free[ep->chunk_count++] = (uint16_t) (*c - 1);
+			put_chunk(ep, (uint16_t) (*c - 1));
 			*c = 0;
 		}
 	}
@@ -76,6 +86,7 @@ static uint32_t take_chunk(struct ivs_peer *p)
 {
 	struct ivs_ep *ep = p->ep;
 	struct ivs_list *pos;
+	uint16_t chunk;
 
 	if (unlikely(!ep->chunk_count)) {
 		/* Others may have read theirs. */
@@ -88,7 +99,10 @@ static uint32_t take_chunk(struct ivs_peer *p)
 		if (!ep->chunk_count)
 			return UINT32_MAX;
 	}
-	return ep->chunk_free[--ep->chunk_count];
+	chunk = ep->chunk_free[ep->chunk_next];
+	ep->chunk_next = (ep->chunk_next + 1) % ep->domain->region->geo.chunks;
+	ep->chunk_count--;
+	return chunk;
 }
 
 /* Writes bytes from byte at of a message's payload on; at is any. */
@@ -260,8 +274,11 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		uint32_t lines;
 		struct ivs_rx *rx;
 
-		if ((uint32_t) word != lap_of(p->rx_head, p->rx_shift, p->rx_lap0))
+		if ((uint32_t) word != lap_of(p->rx_head, p->rx_shift, p->rx_lap0)) {
+			/* A longer message's second line comes before its first. */
+			__builtin_prefetch(line_at(p->rx_ring, p->rx_head + 1, p->rx_mask));
 			break;
+		}
 		/* Whoever does not read completions gets no more of them. */
 		if (unlikely(ivs_cq_count(ep->rx_cq) >= ep->rx_cq->size))
 			break;
@@ -449,7 +466,7 @@ void ivs_ring_close(struct ivs_peer *p)
 		return;
 	for (i = 0; i <= p->tx_mask; i++)
 		if (p->tx_chunk[i])
-			ep->chunk_free[ep->chunk_count++] = (uint16_t) (p->tx_chunk[i] - 1);
+			put_chunk(ep, (uint16_t) (p->tx_chunk[i] - 1));
 	free(p->tx_chunk);
 	p->tx_chunk = NULL;
 	f = malloc(sizeof(*f));

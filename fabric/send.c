@@ -5,6 +5,9 @@
 /* Pieces sent in one go before something else gets its turn. */
 #define PUMP_MAX	16
 
+/* Bytes from which reading a peer's memory is faster even while others are on the way. */
+#define CMA_ALONE	(64 << 10)
+
 int ivs_packet_send(struct ivs_peer *peer, const struct ivs_packet *pkt)
 {
 	switch (peer->channel) {
@@ -289,6 +292,9 @@ static bool pullable(struct ivs_ep *ep, struct ivs_peer *peer, const struct iove
 	}
 	*flags = 0;
 	if (len < ivs_param.cma_min || len > ivs_param.cma_max)
+		return false;
+	/* Of many in a row two copies, one on each core, are faster up to some size. */
+	if (len < CMA_ALONE && !ivs_list_empty(&peer->waiting))
 		return false;
 	return peer->pid != 0;
 }
