@@ -145,6 +145,12 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
 		 uint64_t flags);
 
 /* ring.c */
+/*
+ * A whole message that fits the ring: the shortest way there is. data: 8 bytes of
+ * remote CQ data, or NULL. false: there is no room now.
+ */
+bool ivs_ring_put(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint64_t *data,
+		  const void *buf, size_t len);
 int ivs_ring_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
 /* Handles what has arrived. Gives how many messages. */
 int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *peer);

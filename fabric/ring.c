@@ -136,6 +136,29 @@ static void put_bytes(struct ivs_peer *p, size_t at, const uint8_t *src, size_t 
 	}
 }
 
+bool ivs_ring_put(struct ivs_peer *p, uint8_t op, uint64_t tag, const uint64_t *data,
+		  const void *buf, size_t len)
+{
+	uint32_t lines = lines_for(len + (data ? 8 : 0));
+	size_t at = 0;
+	struct nm_line *l;
+
+	if (unlikely(!room(p, lines)))
+		return false;
+	l = line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	l->tag = tag;
+	if (data) {
+		memcpy(l->payload, data, 8);
+		at = 8;
+	}
+	if (likely(lines == 1))
+		ivs_copy_small(l->payload + at, buf, len);
+	else
+		put_bytes(p, at, buf, len);
+	publish(p, l, lines, op, data ? IVS_F_DATA : 0, len + at);
+	return true;
+}
+
 int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 {
 	size_t len = pkt->fixed_len + pkt->len, at = 0, i, n, left, off;
@@ -291,26 +314,32 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 			break;
 		}
 		lines = lines_for(len);
-		if (likely(op <= IVS_OP_MSG && !flags && op)) {
+		if (likely(op <= IVS_OP_MSG && op && !(flags & ~IVS_F_DATA) &&
+			   (!flags || len >= 8))) {
 			bool tagged = op == IVS_OP_TAGGED;
+			size_t skip = flags ? 8 : 0, bytes = len - skip;
 
 			rx = ivs_match_posted(ep, tagged ? &ep->tagged : &ep->msg, tagged, p,
-					      tag, len);
+					      tag, bytes);
 			if (likely(rx != NULL)) {
-				if (likely(rx->len >= len && rx->count == 1)) {
+				uint64_t data = 0;
+
+				if (flags)
+					memcpy(&data, l->payload, 8);
+				if (likely(rx->len >= bytes && rx->count == 1)) {
 					uint8_t *dst = rx->iov[0].iov_base;
 
 					if (likely(len <= NM_LINE_FIRST_BYTES))
-						ivs_copy_small(dst, l->payload, len);
+						ivs_copy_small(dst, l->payload + skip, bytes);
 					else
-						get_bytes(p, 0, dst, len);
+						get_bytes(p, skip, dst, bytes);
 				} else {
 					uint8_t tmp[IVS_INLINE_MAX];
 
-					get_bytes(p, 0, tmp, len);
-					ivs_iov_scatter(rx->iov, rx->count, 0, tmp, len);
+					get_bytes(p, skip, tmp, bytes);
+					ivs_iov_scatter(rx->iov, rx->count, 0, tmp, bytes);
 				}
-				ivs_rx_complete(ep, rx, tagged, p, len, tag, false, 0, 0);
+				ivs_rx_complete(ep, rx, tagged, p, bytes, tag, flags, data, 0);
 			} else if (!complex_message(ep, p, op, flags, tag, len)) {
 				p->stalled = true;
 				break;

@@ -400,8 +400,18 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
 	peer = ivs_peer_get(ep, dest, &ret);
 	if (unlikely(!peer))
 		return ret;
-	len = ivs_iov_bytes(iov, count);
 	flags |= FI_SEND | (op == IVS_OP_TAGGED ? FI_TAGGED : FI_MSG);
+	if (likely(count == 1 && iov->iov_len + 8 <= ivs_param.inline_max &&
+		   peer->channel == IVS_CHAN_RING &&
+		   (!(flags & FI_DELIVERY_COMPLETE) || flags & FI_INJECT))) {
+		len = iov->iov_len;
+		if (unlikely(!ivs_ring_put(peer, op, tag,
+					   flags & FI_REMOTE_CQ_DATA ? &data : NULL,
+					   iov->iov_base, len)))
+			return -FI_EAGAIN;
+		goto sent;
+	}
+	len = ivs_iov_bytes(iov, count);
 	if (unlikely(len > peer->piece ||
 		     (len >= ivs_param.cma_min && !(flags & FI_INJECT)))) {
 		if (flags & FI_INJECT)
@@ -451,6 +461,7 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
 		ivs_ack_later(peer, tx);
 		return 0;
 	}
+sent:
 	if (flags & FI_COMPLETION)
 		ivs_cq_add(ep->tx_cq, context, flags & (FI_SEND | FI_MSG | FI_TAGGED), len,
 			   NULL, 0, tag, FI_ADDR_NOTAVAIL);
