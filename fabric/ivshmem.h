@@ -304,6 +304,10 @@ struct ivs_peer {
 	bool		is_active;
 	struct ivs_list	all;		/* in ep->peers_all */
 	fi_addr_t	inner_addr;	/* in the inner provider's AV */
+	uint64_t	inner_uid;	/* what it calls itself there, 0: not heard of */
+	struct ivs_peer	*inner_next;
+	uint32_t	inner_sent;	/* messages to it */
+	uint32_t	inner_seen;	/* messages from it */
 };
 
 #define IVS_NO_SLOT	UINT32_MAX
@@ -509,6 +513,8 @@ static inline struct ivs_peer *ivs_peer_get(struct ivs_ep *ep, fi_addr_t addr, i
 }
 
 struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epoch);
+/* The peer with this address, made if it is not known. */
+struct ivs_peer *ivs_peer_by_addr(struct ivs_ep *ep, const struct ivs_addr *addr);
 void ivs_peer_dead(struct ivs_peer *peer, int err);
 void ivs_peer_inserted(struct ivs_ep *ep, fi_addr_t addr);
 void ivs_peer_removed(struct ivs_ep *ep, fi_addr_t addr);

@@ -23,7 +23,7 @@ void ivs_param_init(void)
 	DEFINE("region", FI_PARAM_STRING,
 	       "Path of the region: a device, a PCI resource or a file (default: "
 	       "$NEARMETAL_REGION, else " NM_REGION_DEVICE ", else a file of the job's "
-	       "own in /dev/shm)");
+	       "own in /dev/shm); \"none\": everything goes over the inner provider");
 	DEFINE("region_size", FI_PARAM_SIZE_T,
 	       "Bytes of a region made in /dev/shm; only what is touched takes memory "
 	       "(default: %zu)", ivs_param.region_size);
@@ -55,8 +55,9 @@ void ivs_param_init(void)
 	       "Milliseconds without a heartbeat after which a rank is taken for dead "
 	       "(default: %zu)", ivs_param.timeout);
 	DEFINE("inner", FI_PARAM_STRING,
-	       "Provider for ranks on other hosts, \"none\" for none "
-	       "(default: the first of verbs;ofi_rxm, efa, tcp;ofi_rxm, tcp that is there)");
+	       "Provider for ranks on other hosts, \"none\" for none, \"auto\" for the first of "
+	       "verbs;ofi_rxm, efa, tcp, tcp;ofi_rxm (default: auto if the launcher says that "
+	       "there are other hosts, or there is no region)");
 	DEFINE("uncached", FI_PARAM_BOOL,
 	       "Use a region that the kernel maps uncached, at a hundredth of the speed "
 	       "(default: no)");

@@ -75,6 +75,27 @@ struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epo
 	return p;
 }
 
+struct ivs_peer *ivs_peer_by_addr(struct ivs_ep *ep, const struct ivs_addr *addr)
+{
+	struct ivs_list *pos;
+	struct ivs_peer *p;
+	size_t i;
+
+	ivs_list_each(pos, &ep->peers_all) {
+		p = ivs_entry(pos, struct ivs_peer, all);
+		if (p->slot == IVS_NO_SLOT && p->channel != IVS_CHAN_DEAD &&
+		    !memcmp(&p->addr, addr, sizeof(*addr)))
+			return p;
+	}
+	p = new_peer(ep, addr);
+	for (i = 0; p && ep->av && i < ep->av->count; i++)
+		if (ep->av->used[i] && !memcmp(&ep->av->addr[i], addr, sizeof(*addr))) {
+			p->fi_addr = i;
+			break;
+		}
+	return p;
+}
+
 static bool grow_peers(struct ivs_ep *ep, fi_addr_t addr)
 {
 	size_t size = ep->peers_size ? ep->peers_size : 64;
@@ -147,7 +168,7 @@ struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err)
 			}
 		}
 	} else {
-		p = new_peer(ep, a);
+		p = ivs_peer_by_addr(ep, a);
 	}
 	if (!p) {
 		*err = -FI_ENOMEM;
@@ -279,7 +300,6 @@ void ivs_peer_free(struct ivs_peer *p)
 {
 	struct ivs_list *pos, *tmp;
 
-	p->channel = p->channel == IVS_CHAN_DEAD ? IVS_CHAN_DEAD : p->channel;
 	ivs_list_each_safe(pos, tmp, &p->sending)
 		ivs_tx_put(p->ep, ivs_entry(pos, struct ivs_tx, link));
 	ivs_list_each_safe(pos, tmp, &p->waiting)
@@ -302,8 +322,17 @@ void ivs_peer_inserted(struct ivs_ep *ep, fi_addr_t addr)
 	const struct ivs_addr *a = &ep->av->addr[addr];
 	struct ivs_peer *p;
 
-	if (!here(ep, a))
+	if (!here(ep, a)) {
+		struct ivs_list *pos;
+
+		ivs_list_each(pos, &ep->peers_all) {
+			p = ivs_entry(pos, struct ivs_peer, all);
+			if (p->slot == IVS_NO_SLOT && p->fi_addr == FI_ADDR_NOTAVAIL &&
+			    !memcmp(&p->addr, a, sizeof(*a)))
+				p->fi_addr = addr;
+		}
 		return;
+	}
 	/* Somebody who has written to us already gets its address now. */
 	p = ep->by_slot ? ep->by_slot[a->slot] : NULL;
 	if (p && p->epoch == a->epoch && p->fi_addr == FI_ADDR_NOTAVAIL)

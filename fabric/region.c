@@ -54,6 +54,8 @@ bool ivs_region_likely(void)
 {
 	const char *path = given_path();
 
+	if (path && !strcmp(path, "none"))
+		return false;
 	if (!path)
 		return access("/dev/shm", W_OK) == 0;
 	/* A path that is not there yet is made, as a file of the job's own. */
@@ -412,6 +414,8 @@ int ivs_region_get(struct ivs_region **region)
 {
 	int ret = 0;
 
+	if (ivs_param.region && !strcmp(ivs_param.region, "none"))
+		return -FI_ENODATA;
 	pthread_mutex_lock(&ivs_region_lock);
 	if (ivs_forked()) {
 		/* The parent's mapping is not ours; a child starts afresh. */

@@ -366,6 +366,9 @@ const struct test test_memory[] = {
 	  .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "atomics", 2, atomics },
 	{ "concurrent_atomics", 3, concurrent },
+	{ "rma_network", 2, rma, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto" } },
+	{ "atomics_network", 2, atomics,
+	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto" } },
 	{ "send_from_region", 2, send_from_region, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ 0 }
 };

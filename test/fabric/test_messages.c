@@ -424,6 +424,50 @@ static void selective(struct ctx *c)
 	barrier(c);
 }
 
+/*
+ * As if on hosts of two ranks each: within a pair by the region and by reading
+ * memory, between pairs over the network; one matching above all three.
+ */
+static void two_hosts(struct ctx *c)
+{
+	static const struct setup plain;
+	static char region[128];
+	struct fi_cq_tagged_entry e;
+	fi_addr_t src;
+	int in, i, k;
+
+	snprintf(region, sizeof(region), "%s-%d", getenv("FI_IVSHMEM_REGION"), c->rank / 2);
+	setenv("FI_IVSHMEM_REGION", region, 1);
+	open_all(c, &plain);
+	exchange(c);
+	tagged_ring(c);
+	barrier(c);
+	/* From anybody, whichever way it comes. */
+	for (i = 0; i < 50; i++)
+		for (k = 0; k < c->procs; k++)
+			RETRY(c, fi_tinject(c->ep, &i, sizeof(i), c->peer[k], (uint64_t) c->rank));
+	for (i = 0; i < 50 * c->procs; i++) {
+		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, FI_ADDR_UNSPEC, 0, UINT64_MAX, NULL));
+		e = wait_comp_src(c, c->rxcq, &src);
+		CHECK(e.tag < (uint64_t) c->procs && src == c->peer[e.tag] && in < 50);
+	}
+	barrier(c);
+	close_all(c);
+}
+
+/* No region anywhere. */
+static void network_only(struct ctx *c)
+{
+	tagged_ring(c);
+	tagged_calls(c);
+	barrier(c);
+	msg_calls(c);
+	barrier(c);
+	order(c);
+	barrier(c);
+	truncate_some(c);
+}
+
 const struct test test_messages[] = {
 	{ "tagged_ring", 2, tagged_ring },
 	{ "tagged_ring_3", 3, tagged_ring },
@@ -446,6 +490,9 @@ const struct test test_messages[] = {
 	{ "flood_small_cq", 4, flood, .setup = { .cq_size = 16 } },
 	{ "self", 1, self },
 	{ "self_no_cma", 1, self, .env = { "FI_IVSHMEM_CMA=0" } },
+	{ "two_hosts", 4, two_hosts, .bare = true, .env = { "FI_IVSHMEM_INNER=auto" } },
+	{ "network_only", 2, network_only,
+	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto" } },
 	{ "selective", 2, selective, .setup = { .selective = true } },
 	{ 0 }
 };
