@@ -104,6 +104,11 @@ static int try_info(const char *name, struct fi_info **info)
 {
 	struct fi_info *hints = ivs_lib.dupinfo(NULL);
 	uint32_t version = ivs_lib.version < FI_VERSION(1, 9) ? ivs_lib.version : FI_VERSION(1, 9);
+	/*
+	 * FI_PROVIDER=ivshmem hides all the others from ordinary calls. A core provider is
+	 * asked for by itself, or a utility provider would come on top of it.
+	 */
+	uint64_t flags = IVS_HIDDEN | (strchr(name, ';') ? 0 : IVS_CORE_ONLY);
 	int ret;
 
 	if (!hints)
@@ -118,13 +123,32 @@ static int try_info(const char *name, struct fi_info **info)
 				      FI_MR_PROV_KEY;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-	/* FI_PROVIDER=ivshmem hides all the others from ordinary calls. */
-	ret = ivs_lib.getinfo(version, NULL, NULL, IVS_HIDDEN, hints, info);
+	ret = ivs_lib.getinfo(version, NULL, NULL, flags, hints, info);
 	ivs_lib.freeinfo(hints);
 	if (!ret && (*info)->ep_attr->max_msg_size < sizeof(((struct buffer *) 0)->data)) {
 		ivs_lib.freeinfo(*info);
 		ret = -FI_ENODATA;
 	}
+	return ret;
+}
+
+static int try_open(const char *name, struct ivs_inner *in)
+{
+	int ret = try_info(name, &in->info);
+
+	if (ret)
+		return ret;
+	ret = ivs_lib.fabric(in->info->fabric_attr, &in->fabric, NULL);
+	if (!ret)
+		ret = fi_domain(in->fabric, in->info, &in->domain, NULL);
+	if (!ret)
+		return 0;
+	IVS_INFO(FI_LOG_DOMAIN, "provider %s cannot be used: %s\n", name,
+		 ivs_lib.strerror(-ret));
+	if (in->fabric)
+		fi_close(&in->fabric->fid);
+	ivs_lib.freeinfo(in->info);
+	memset(in, 0, sizeof(*in));
 	return ret;
 }
 
@@ -142,24 +166,15 @@ int ivs_inner_open(struct ivs_domain *domain, struct ivs_inner **out)
 	if (!in)
 		return -FI_ENOMEM;
 	if (named())
-		ret = try_info(ivs_param.inner, &in->info);
+		ret = try_open(ivs_param.inner, in);
 	else
 		for (i = 0; ret && i < sizeof(candidates) / sizeof(candidates[0]); i++)
-			ret = try_info(candidates[i], &in->info);
+			ret = try_open(candidates[i], in);
 	if (ret) {
 		IVS_WARN(FI_LOG_DOMAIN, "no provider for ranks on other hosts%s%s: %s\n",
 			 named() ? " named " : "", named() ? ivs_param.inner : "",
 			 ivs_lib.strerror(-ret));
 		free(in);
-		return ret;
-	}
-	ret = ivs_lib.fabric(in->info->fabric_attr, &in->fabric, NULL);
-	if (!ret)
-		ret = fi_domain(in->fabric, in->info, &in->domain, NULL);
-	if (ret) {
-		IVS_WARN(FI_LOG_DOMAIN, "provider %s cannot be used: %s\n",
-			 in->info->fabric_attr->prov_name, ivs_lib.strerror(-ret));
-		ivs_inner_close(in);
 		return ret;
 	}
 	IVS_INFO(FI_LOG_DOMAIN, "ranks on other hosts are reached over %s\n",
@@ -170,10 +185,8 @@ int ivs_inner_open(struct ivs_domain *domain, struct ivs_inner **out)
 
 void ivs_inner_close(struct ivs_inner *in)
 {
-	if (in->domain)
-		fi_close(&in->domain->fid);
-	if (in->fabric)
-		fi_close(&in->fabric->fid);
+	fi_close(&in->domain->fid);
+	fi_close(&in->fabric->fid);
 	ivs_lib.freeinfo(in->info);
 	free(in);
 }
