@@ -4,6 +4,8 @@
 #   make test         everything that CI runs
 #   make              build/nearmetal and build/c/kernels/*
 #   make bench-boot   boot times, phase by phase, beside a bare QEMU line
+#   make bench-plan   how long planning takes, on described machines
+#   make soak         the fault tests in every combination
 #   make fuzz         every fuzz target for FUZZ_SECONDS (10)
 #   make docs         the generated pages: docs/reference, man pages
 #   make install      below PREFIX (/usr/local)
@@ -17,7 +19,7 @@ export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
 GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
-.PHONY: all deps c agent go test unit e2e lint demo bench-boot bench-plan fuzz docs install clean
+.PHONY: all deps c agent go wheels test unit e2e lint demo bench-boot bench-plan soak fuzz docs install clean
 
 all: go
 
@@ -43,11 +45,15 @@ lint: agent
 	@test -z "$$(gofmt -l cmd internal test)" || { echo "gofmt:"; gofmt -l cmd internal test; exit 1; }
 	@go vet ./...
 
-unit: go lint
+# Open MPI 5 and MPICH 5, for the tests of launchers.
+wheels: deps
+	@sh scripts/wheels.sh
+
+unit: go lint wheels
 	go test ./cmd/... ./internal/...
 	meson test -C build/c --print-errorlogs --no-rebuild
 
-e2e: go
+e2e: go wheels
 	go test -count=1 -timeout 40m ./test/...
 
 test: unit e2e
@@ -60,6 +66,10 @@ bench-boot: go
 
 bench-plan: go
 	@go run ./test/bench/plan
+
+# Kills and faults at every step, in all combinations: half an hour and more.
+soak: go wheels
+	NEARMETAL_SOAK=1 go test -count=1 -timeout 3h -run 'TestFault' ./test/e2e
 
 fuzz: go
 	@sh scripts/fuzz.sh

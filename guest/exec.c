@@ -110,9 +110,21 @@ static void exec_program(char **argv, char **envp)
 	errno = denied ? EACCES : ENOENT;
 }
 
+/*
+ * By the system call: the library's sigaction refuses the signals that it keeps for itself,
+ * and one of them (32) is ignored in what posix_spawn of glibc started.
+ */
+static void default_signals(void)
+{
+	/* struct sigaction as the kernel has it: handler, flags, restorer, mask; all 0. */
+	static const unsigned long dfl[4];
+
+	for (int i = 1; i < 65; i++)
+		syscall(SYS_rt_sigaction, i, dfl, NULL, 8);
+}
+
 static void child(const struct job *j, int in, int out, int err, int failed, bool tty)
 {
-	struct sigaction dfl = {.sa_handler = SIG_DFL};
 	sigset_t none;
 
 	setsid();
@@ -121,8 +133,7 @@ static void child(const struct job *j, int in, int out, int err, int failed, boo
 	if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
 		fail(failed, AT_EXEC);
 	close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
-	for (int i = 1; i < 65; i++)
-		sigaction(i, &dfl, NULL);
+	default_signals();
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (!identity_take(&j->id))
@@ -130,7 +141,8 @@ static void child(const struct job *j, int in, int out, int err, int failed, boo
 	if (j->dir && chdir(j->dir) && !(j->dir_optional && !chdir("/")))
 		fail(failed, AT_DIR);
 	if (j->builtin) {
-		close(failed);
+		/* No exec closes these: our own copy of the pipe's end would hide its EOF. */
+		close_range(3, ~0U, 0);
 		_exit(j->builtin(j->path));
 	}
 	exec_program(j->argv, j->envp);
@@ -275,8 +287,11 @@ static void on_data(struct stream *s, int lane, const uint8_t *b, size_t n)
 		return;
 	v = fields_get(&f, "signal");
 	if (v && parse_number(v, 64, &sig) && sig && !p->exited) {
-		if (p->master < 0 || !pty_signal(p->master, sig))
-			kill(-p->group.pid, sig);
+		if (p->master < 0 || !pty_signal(p->master, sig)) {
+			/* A child that has only just been born has no group of its own yet. */
+			if (kill(-p->group.pid, sig) && errno == ESRCH)
+				kill(p->group.pid, sig);
+		}
 	}
 	v = fields_get(&f, "size");
 	if (v && p->master >= 0)

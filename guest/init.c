@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -107,18 +108,45 @@ static void make_dir(const char *path, mode_t mode)
 		die("%s: %s", path, strerror(errno));
 }
 
+/*
+ * Put an empty directory over one in which no name can be looked up. QEMU's 9p server opens
+ * a directory for reading to look a name up in it: where its user may search but not read
+ * (mode 0711, as /home has at some sites) nothing is found, so that nothing is hidden here.
+ */
+static void cover(const char *path)
+{
+	char options[64];
+	struct stat st;
+
+	if (stat(path, &st))
+		die("%s: %s", path, strerror(errno));
+	snprintf(options, sizeof options, "mode=%04o,uid=%u,gid=%u", st.st_mode & 07777, st.st_uid, st.st_gid);
+	mount_at("covered", path, "tmpfs", MS_NOSUID | MS_NODEV, options);
+}
+
 /* mkdir -p */
 static void make_dirs(const char *path)
 {
 	char b[4096];
+	size_t parent = 0;	/* the length of its path, 0 for / */
 
 	snprintf(b, sizeof b, "%s", path);
-	for (char *p = b + 1; *p; p++) {
-		if (*p != '/')
+	for (char *p = b + 1; ; p++) {
+		char end = *p;
+
+		if (end && end != '/')
 			continue;
 		*p = 0;
-		mkdir(b, 0755);
+		if (mkdir(b, 0755) && errno == EACCES && parent) {
+			b[parent] = 0;
+			cover(b);
+			b[parent] = '/';
+			make_dir(b, 0755);
+		}
+		if (!end)
+			break;
 		*p = '/';
+		parent = p - b;
 	}
 	make_dir(b, 0755);
 }
@@ -178,6 +206,34 @@ static void mount_9p(const struct mount_config *m, const char *at, bool is_root)
 		    errno == ENOENT ? "the VM has no such device" : strerror(errno));
 }
 
+/* Mounts and interfaces that come up wait for RCU; hurried, they wait some ms less each. */
+static void hurry(bool on)
+{
+	int fd = open("/sys/kernel/rcu_expedited", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;		/* only slower */
+	if (write(fd, on ? "1" : "0", 1) < 0)
+		say("rcu_expedited: %s", strerror(errno));
+	close(fd);
+}
+
+/* Directories of the new root that are mounted over: opaque, so that the
+   overlay need not ask the host for what they hide. */
+static void make_hidden(void)
+{
+	static const char *const hidden[] = {"dev", "proc", "sys", "run"};
+
+	for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++) {
+		char path[64];
+
+		snprintf(path, sizeof path, "/memory/upper/%s", hidden[i]);
+		make_dir(path, 0755);
+		if (setxattr(path, "trusted.overlay.opaque", "y", 1, 0))
+			return;	/* only slower */
+	}
+}
+
 /* The root, under an overlay in memory, at /new. */
 static void mount_root(const struct config *c)
 {
@@ -191,6 +247,7 @@ static void mount_root(const struct config *c)
 	make_dir("/memory/upper/etc", 0755);
 	/* Put below the overlay before it is mounted: nothing to copy up. */
 	hosts_write(c, "/lower/etc/hosts", "/memory/upper/etc/hosts");
+	make_hidden();
 	mount_at("root", "/new", "overlay", 0, "lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work");
 }
 
@@ -209,7 +266,8 @@ static void switch_root(void)
 	}
 	mkdir("/new/run", 0755);
 	/* /tmp is the root's own, under the overlay: programs and inputs are there too. */
-	mkdir("/new/tmp", 01777);
+	if (!mkdir("/new/tmp", 01777))
+		chmod("/new/tmp", 01777);	/* mkdir minds the umask */
 	mount_at("run", "/new/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755");
 	make_dir("/new/run/nearmetal", 0755);
 	make_dir("/new/run/nearmetal/bin", 0755);
@@ -285,6 +343,7 @@ void init_boot(struct config *c)
 	on_die = boot_failed;
 	phase("init");
 	early_mounts();
+	hurry(true);
 	read_config(c);
 	modules_load(MODULES);
 	phase("modules");
@@ -300,6 +359,7 @@ void init_boot(struct config *c)
 	phase("network");
 	region_show(c);
 	phase("region");
+	hurry(false);
 	limits();
 	write_config();
 }

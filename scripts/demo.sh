@@ -25,9 +25,9 @@ show() {
 
 cd "$work"
 title "A solver, natively"
-show "$mpirun" -n 2 --oversubscribe "$kernels/nm_cg" | tee native.txt
+show "$mpirun" -n 2 --oversubscribe "$kernels/nm_cg" --grid 128 | tee native.txt
 title "The same binary in two VMs: boot, solve, tear down"
-show "$nearmetal" run --vms 2 --memory 1GiB -- "$mpirun" -n 2 "$kernels/nm_cg" | tee vms.txt
+show "$nearmetal" run --vms 2 --memory 1GiB -- "$mpirun" -n 2 "$kernels/nm_cg" --grid 128 | tee vms.txt
 # Everything but where and how fast must be the same, to the last bit.
 result() { grep -E '^(iterations|residual|error|checksum) ' "$1"; }
 result native.txt >native.result

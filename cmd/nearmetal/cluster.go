@@ -56,9 +56,13 @@ func addVMFlag(cmd *cobra.Command) *string {
 	return vm
 }
 
-// completeVMs completes the names of a cluster's VMs.
-func completeVMs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	name, _ := cmd.Flags().GetString("cluster")
+// completeVMs completes the names of a cluster's VMs. Commands name the cluster by
+// --cluster or, where they run nothing, by their argument.
+func completeVMs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	name := firstArg(args)
+	if cmd.Flags().Lookup("cluster") != nil {
+		name, _ = cmd.Flags().GetString("cluster")
+	}
 	var names []string
 	if r, err := cluster.Find(name); err == nil {
 		names = vmNames(r)
@@ -97,6 +101,32 @@ func interruptible() (context.Context, func()) {
 		}
 	}()
 	return ctx, func() { signal.Stop(c); cancel(nil) }
+}
+
+// addBootFlags adds the flags of a command that boots a cluster. The function that it gives
+// reads them, tells on p what the user should know, removes what dead clusters left, and
+// gives the options of the start, which is shown on p until booted is called.
+func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Options, booted func(), err error) {
+	read := addClusterFlags(cmd)
+	noVerify := addNoVerifyFlag(cmd)
+	timeout := addBootTimeoutFlag(cmd)
+	return func(p *terminal.Progress) (o cluster.Options, booted func(), err error) {
+		c, notice, err := read()
+		if err != nil {
+			return o, nil, err
+		}
+		if notice != "" {
+			p.Printf("%s", notice)
+		}
+		if err := sweep(p); err != nil {
+			return o, nil, err
+		}
+		events, booted := bootEvents(p)
+		return cluster.Options{
+			Spec: c, Command: strings.Join(os.Args, " "), Events: events,
+			BootTimeout: time.Duration(*timeout), NoVerify: *noVerify,
+		}, booted, nil
+	}
 }
 
 // sweep removes what dead clusters left, and says so.

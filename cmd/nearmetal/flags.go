@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -87,7 +88,7 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 	noShare := flags.Bool("no-share", false, "share neither the working directory nor the file's shares")
 	var env envList
 	flags.Var(&env, "env", "a variable for the programs in the VMs, with the caller's value if none is given; repeatable")
-	strict := flags.Bool("strict", false, "refuse more vCPUs than there are CPUs, instead of warning")
+	strict := flags.Bool("strict", false, "refuse more vCPUs than there are CPUs, and VMs that differ from their plan, instead of warning")
 	completeClusterFlags(cmd)
 
 	return func() (*spec.Cluster, string, error) {
@@ -183,6 +184,28 @@ func loadCluster(cmd *cobra.Command, path string) (*spec.Cluster, error) {
 		return spec.Read("standard input", cmd.InOrStdin())
 	}
 	return spec.Load(path)
+}
+
+// span is the value of a flag that takes a positive time.
+type span time.Duration
+
+func (s *span) String() string { return time.Duration(*s).String() }
+func (s *span) Type() string   { return "TIME" }
+
+func (s *span) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return fmt.Errorf("%q is not a time: write a number with s, m or h, such as 90s", text)
+	}
+	*s = span(d)
+	return nil
+}
+
+// addBootTimeoutFlag adds --boot-timeout.
+func addBootTimeoutFlag(cmd *cobra.Command) *span {
+	s := span(5 * time.Minute)
+	cmd.Flags().Var(&s, "boot-timeout", "how long the VMs may take to be ready")
+	return &s
 }
 
 // fileName is the value of a flag that names a file.

@@ -1,25 +1,22 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"nearmetal/internal/backend/qemu"
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/topology"
 )
-
-// renderQEMU writes the QEMU command lines of a plan; it is set where the back
-// end is known.
-var renderQEMU func(w io.Writer, c *spec.Cluster, p *plan.Plan) error
-
-// readLedger gives what runs already on this host; it is set where clusters are known.
-var readLedger func() (plan.Ledger, error)
 
 func newPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -37,12 +34,12 @@ one it is this host, with the VMs that run on it now.
 --move says what the VMs of an earlier plan, with the topology that their guests
 know, become on the host of --to, and how far from ideal that is.`,
 		Example: `  nearmetal plan -f cluster.yaml --explain
-  nearmetal plan --vms 2 --vcpus 22 --memory 72GiB --host node17.tar.gz --svg plan.svg
+  nearmetal plan --vms 2 --vcpus 22 --host node17.tar.gz --svg plan.svg
   nearmetal plan -f cluster.yaml --format yaml >plan.yaml
   nearmetal plan --move plan.yaml --to node18.xml`,
 		Args: noArgs,
 	}
-	cluster := addClusterFlags(cmd)
+	read := addClusterFlags(cmd)
 	hosts := cmd.Flags().StringArray("host", nil, "a host to plan for: folder, archive, hwloc's XML or description; repeatable")
 	explain := cmd.Flags().Bool("explain", false, "say why, and what was turned down")
 	format := cmd.Flags().String("format", "text", "text, yaml, json, or qemu for command lines")
@@ -59,7 +56,7 @@ know, become on the host of --to, and how far from ideal that is.`,
 		if (*move == "") != (*to == "") {
 			return usagef("--move PLAN and --to HOST go together")
 		}
-		c, _, err := cluster()
+		c, _, err := read()
 		if err != nil {
 			return err
 		}
@@ -69,9 +66,6 @@ know, become on the host of --to, and how far from ideal that is.`,
 		list, ledger, err := planHosts(*hosts, c)
 		if err != nil {
 			return err
-		}
-		if c.Accel == "auto" && len(*hosts)+len(c.Placement.Hosts) > 0 {
-			c.Accel = "kvm" // what another host has is not known; a plan for it is made to run well
 		}
 		p, err := plan.Make(c, list, ledger)
 		if err != nil {
@@ -83,17 +77,16 @@ know, become on the host of --to, and how far from ideal that is.`,
 			}
 		}
 		if *format == "qemu" {
-			if renderQEMU == nil {
-				return errors.New("this build has no QEMU back end")
-			}
-			return renderQEMU(cmd.OutOrStdout(), c, p)
+			return writeQEMU(cmd.Context(), cmd.OutOrStdout(), c, p)
 		}
 		return p.Write(cmd.OutOrStdout(), *format, *explain)
 	}
 	return cmd
 }
 
-// planHosts reads the hosts that flags or file name, or this one with what runs on it.
+// planHosts reads the hosts that flags or file name, or this one with what runs
+// on it, and settles how instructions run: what another host has is not known,
+// and a plan for it is made to run well.
 func planHosts(names []string, c *spec.Cluster) ([]topology.Host, plan.Ledger, error) {
 	if len(names) == 0 {
 		names = c.Placement.Hosts
@@ -101,13 +94,27 @@ func planHosts(names []string, c *spec.Cluster) ([]topology.Host, plan.Ledger, e
 	var ledger plan.Ledger
 	if len(names) == 0 {
 		h, err := topology.Read("/")
-		if err == nil && readLedger != nil {
-			ledger, err = readLedger()
-		}
 		if err != nil {
 			return nil, ledger, err
 		}
+		accel, _, err := host.DetectAccel(c.Accel)
+		if err != nil {
+			return nil, ledger, err
+		}
+		c.Accel = string(accel)
+		running, err := cluster.List()
+		if err != nil {
+			return nil, ledger, err
+		}
+		for i := range running {
+			if p := running[i].Plan; p != nil && running[i].State != cluster.Dead {
+				ledger.Hold(p)
+			}
+		}
 		return []topology.Host{*h}, ledger, nil
+	}
+	if c.Accel == "auto" {
+		c.Accel = "kvm"
 	}
 	var list []topology.Host
 	seen := map[string]int{}
@@ -123,6 +130,46 @@ func planHosts(names []string, c *spec.Cluster) ([]topology.Host, plan.Ledger, e
 		list = append(list, *h)
 	}
 	return list, ledger, nil
+}
+
+// writeQEMU writes each VM's QEMU command line, as this machine's QEMU takes it,
+// without what only a running cluster has: exports and network.
+func writeQEMU(ctx context.Context, w io.Writer, c *spec.Cluster, p *plan.Plan) error {
+	path, err := qemu.Find(c.QEMU)
+	if err != nil {
+		return err
+	}
+	caps, err := qemu.Probe(ctx, path)
+	if err != nil {
+		return err
+	}
+	for i := range p.VMs {
+		m, err := qemu.Build(p.VMs[i], qemu.Settings{Accel: host.Accel(c.Accel), KernelArgs: c.KernelArgs, Region: p.Region}, caps)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "# %s on %s\n", p.VMs[i].Name, p.VMs[i].Host)
+		for k, arg := range m.Args() {
+			switch {
+			case k == 0:
+			case strings.HasPrefix(arg, "-"):
+				io.WriteString(w, " \\\n  ")
+			default:
+				io.WriteString(w, " ")
+			}
+			io.WriteString(w, shellQuote(arg))
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+// shellQuote quotes an argument for a shell where it needs to be.
+func shellQuote(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func showMove(w io.Writer, file, to, format string, c *spec.Cluster) error {

@@ -2,13 +2,9 @@ package main
 
 import (
 	"errors"
-	"os"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/cluster"
 	"nearmetal/internal/job"
 )
 
@@ -33,27 +29,17 @@ written in the working directory is kept (see --share).`,
 		Args: atLeastOne("COMMAND"),
 	}
 	cmd.Flags().SetInterspersed(false)
-	read := addClusterFlags(cmd)
+	boot := addBootFlags(cmd)
 	noPrefix := cmd.Flags().Bool("no-prefix", false, "lines of output without the VM's name")
-	timeout := cmd.Flags().Duration("boot-timeout", 5*time.Minute, "the `TIME` that the VMs may take to be ready")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, notice, err := read()
+		p := progress(cmd)
+		defer p.Close()
+		o, booted, err := boot(p)
 		if err != nil {
 			return err
 		}
-		p := progress(cmd)
-		defer p.Close()
-		if notice != "" {
-			p.Printf("%s", notice)
-		}
-		if err := sweep(p); err != nil {
-			return err
-		}
-		events, booted := bootEvents(p)
 		code, err := job.Run(job.RunOptions{
-			Cluster: cluster.Options{
-				Spec: c, Command: strings.Join(os.Args, " "), Events: events, BootTimeout: *timeout},
-			Args: args, NoPrefix: *noPrefix,
+			Cluster: o, Args: args, NoPrefix: *noPrefix,
 			Booted: booted,
 			Notice: func(line string) { p.Printf("%s", line) },
 		}, streams(cmd))

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,26 +22,18 @@ output; nearmetal down ends it.`,
   eval $(nearmetal env) && mpirun -n 8 ./app`,
 		Args: noArgs,
 	}
-	read := addClusterFlags(cmd)
+	boot := addBootFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, notice, err := read()
-		if err != nil {
-			return err
-		}
 		p := progress(cmd)
 		defer p.Close()
-		if notice != "" {
-			p.Printf("%s", notice)
-		}
-		if err := sweep(p); err != nil {
+		o, booted, err := boot(p)
+		if err != nil {
 			return err
 		}
 		ctx, stop := interruptible()
 		defer stop()
-		events, done := bootEvents(p)
-		name, err := cluster.Supervised(ctx, cluster.Options{
-			Spec: c, Command: strings.Join(os.Args, " "), Events: events})
-		done()
+		name, err := cluster.Supervised(ctx, o)
+		booted()
 		if err != nil {
 			return err
 		}

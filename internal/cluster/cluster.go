@@ -7,3 +7,90 @@
 // supervisor behind that does. Every other command reaches the owner through the
 // cluster's control socket.
 package cluster
+
+import (
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"nearmetal/internal/backend/qemu"
+	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/journal"
+)
+
+// Cluster is a cluster that this process owns.
+type Cluster struct {
+	dir     string
+	lock    *os.File
+	journal *journal.Journal
+	board   *channel.Switchboard
+	ln      *net.UnixListener
+	wiring  *wiring
+	started time.Time
+	vms     []*vm
+
+	mu     sync.Mutex // of rec
+	rec    Record
+	down   sync.Once
+	asked  chan struct{} // closed when somebody asks for the cluster's end
+	askOne sync.Once
+	died   chan struct{} // closed when no VM runs any more
+	lost   chan error    // gets an error for each VM that ended by itself
+}
+
+// Name of the cluster.
+func (c *Cluster) Name() string { return c.rec.Name }
+
+// Record is a copy of what the cluster's record says now.
+func (c *Cluster) Record() Record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.rec
+	r.VMs = append([]VMRecord(nil), r.VMs...)
+	return r
+}
+
+// Asked is closed when a client asked for the cluster's end (`nearmetal down`).
+func (c *Cluster) Asked() <-chan struct{} { return c.asked }
+
+// Died is closed when the last VM has ended.
+func (c *Cluster) Died() <-chan struct{} { return c.died }
+
+// Lost gets an error for each VM that ends before Down; it names the VM.
+func (c *Cluster) Lost() <-chan error { return c.lost }
+
+// Timings of the start, a VM each.
+func (c *Cluster) Timings() []Timings {
+	var t []Timings
+	for _, v := range c.vms {
+		t = append(t, v.timings)
+	}
+	return t
+}
+
+// QEMU gives the QEMU process of each VM, for `nearmetal verify` and the benchmarks.
+func (c *Cluster) QEMU() []*qemu.VM {
+	var q []*qemu.VM
+	for _, v := range c.vms {
+		q = append(q, v.qemu)
+	}
+	return q
+}
+
+func (c *Cluster) setVM(i int, f func(*VMRecord)) {
+	c.write(func(r *Record) { f(&r.VMs[i]) })
+}
+
+// write changes the record and puts it into the cluster's directory.
+func (c *Cluster) write(f func(*Record)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f != nil {
+		f(&c.rec)
+	}
+	if c.dir == "" {
+		return nil // the cluster has ended
+	}
+	return c.rec.write(c.dir)
+}

@@ -18,8 +18,8 @@ import (
 // the host holds one for each VM.
 const maxClients = 4096
 
-// serve opens the control socket. Clients run programs in VMs through it, and ask for
-// the cluster's end.
+// serve opens the control socket. Clients run programs in VMs through it, have them
+// held against the plan, and ask for the cluster's end.
 func (c *Cluster) serve() error {
 	path := filepath.Join(c.dir, controlFile)
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -32,6 +32,7 @@ func (c *Cluster) serve() error {
 		c.askOne.Do(func() { close(c.asked) })
 		<-s.Gone() // the client waits for the owner's end
 	})
+	c.board.Handle("verify", c.serveVerify)
 	var clients atomic.Int32
 	go func() {
 		for {
@@ -124,7 +125,11 @@ func (c *Client) Down(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The owner frees the lock last. Waiting for the lock is waiting for that.
+	owner, err := unix.PidfdOpen(c.Record.Owner, 0)
+	if err != nil {
+		owner = -1 // it has ended already
+	}
+	// The owner frees the lock when nothing of the cluster is left, and ends.
 	done := make(chan error, 1)
 	go func() {
 		f, err := lockPath(filepath.Join(base, c.Record.Name, lockFile), unix.F_OFD_SETLKW)
@@ -132,6 +137,10 @@ func (c *Client) Down(ctx context.Context) error {
 			f.Close()
 		} else if os.IsNotExist(err) {
 			err = nil
+		}
+		if owner >= 0 {
+			unix.Poll([]unix.PollFd{{Fd: int32(owner), Events: unix.POLLIN}}, 1000)
+			unix.Close(owner)
 		}
 		done <- err
 	}()

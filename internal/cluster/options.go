@@ -16,6 +16,8 @@ type Options struct {
 	Events Events
 	// BootTimeout bounds the time from QEMU's start to ready, per cluster; 0: 5 minutes.
 	BootTimeout time.Duration
+	// NoVerify leaves out that the VMs are held against the plan once they are ready.
+	NoVerify bool
 }
 
 // Events are functions that are told what happens while a cluster starts. They are

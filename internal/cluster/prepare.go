@@ -1,13 +1,13 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
-
-	"context"
 
 	"golang.org/x/sys/unix"
 
@@ -26,15 +26,15 @@ type prepared struct {
 	accel host.Accel
 	tsc   int // kHz, 0 where it is not used
 	image *image.Image
-	plan  *plan.Plan
+	host  *topology.Host
+	plan  *plan.Plan // made by place
 }
 
-// prepare finds out what the host has and makes the plan. Its parts do not depend on one
+// prepare finds out what the host has. Its parts do not depend on one
 // another and take some 0.1 s each when they are not cached: they run side by side.
 func prepare(ctx context.Context, o Options, notice func(string)) (*prepared, error) {
 	p := &prepared{}
 	s := o.Spec
-	var host0 *topology.Host
 	var reason string
 	if err := checkExports(s); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func prepare(ctx context.Context, o Options, notice func(string)) (*prepared, er
 			return err
 		},
 		func() (err error) {
-			host0, err = topology.Read("/")
+			p.host, err = topology.Read("/")
 			return err
 		},
 		func() error {
@@ -76,17 +76,39 @@ func prepare(ctx context.Context, o Options, notice func(string)) (*prepared, er
 	if s.Region.Device == "auto" {
 		s.Region.Device = regionDevice(s)
 	}
-	if p.plan, err = plan.Make(s, []topology.Host{*host0}, plan.Ledger{}); err == nil {
-		err = checkMemory(p.plan)
-	}
+	// What the plan does with CPUs depends on it: pinning means something under KVM only.
+	s.Accel = string(p.accel)
+	return p, nil
+}
+
+// place makes the plan of the cluster and writes it into the record, where the planning of
+// the next cluster finds it: two that are planned at the same time wait for each other.
+func (c *Cluster) place(p *prepared, s *spec.Cluster, notice func(string)) error {
+	b, err := lockBase(filepath.Dir(c.dir))
 	if err != nil {
-		p.close()
-		return nil, err
+		return err
+	}
+	defer b.Close()
+	var ledger plan.Ledger
+	running, err := List()
+	if err != nil {
+		return err
+	}
+	for i := range running {
+		if r := &running[i]; r.Plan != nil && r.State != Dead {
+			ledger.Hold(r.Plan)
+		}
+	}
+	if p.plan, err = plan.Make(s, []topology.Host{*p.host}, ledger); err != nil {
+		return err
+	}
+	if err := checkMemory(p.plan); err != nil {
+		return err
 	}
 	for _, w := range p.plan.Warnings {
 		notice(w)
 	}
-	return p, nil
+	return c.write(func(r *Record) { r.Accel, r.Plan = string(p.accel), p.plan })
 }
 
 func (p *prepared) close() {

@@ -1,5 +1,12 @@
 package cluster
 
+import (
+	"strings"
+	"time"
+
+	"nearmetal/internal/backend/qemu"
+)
+
 // VMError is the end of a VM that nobody asked for, or its failure to become ready.
 type VMError struct {
 	Err     error
@@ -20,4 +27,38 @@ func (e *VMError) Lines() []string {
 		lines = append(lines, "  "+l)
 	}
 	return lines
+}
+
+// lastLines are the last n lines of a VM's console; of one whose kernel panicked, the n
+// lines from there on, for what follows it are only registers.
+func lastLines(q *qemu.VM, n int) []string {
+	return fromPanic(q.LastLines(100), n)
+}
+
+func fromPanic(lines []string, n int) []string {
+	from := max(0, len(lines)-n)
+	for i := len(lines) - 1; i >= 0; i-- {
+		if strings.Contains(lines[i], "Kernel panic") {
+			from = min(from, i)
+			break
+		}
+	}
+	return lines[from:min(from+n, len(lines))]
+}
+
+// explain gives the end of the console of a VM whose channel has ended, for the error that
+// ends its streams (which holds 1,024 bytes at most). QEMU's own end is awaited for a
+// moment: what the VM said last may still be on the way.
+func explain(q *qemu.VM) string {
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
+	select {
+	case <-q.Done():
+	case <-t.C:
+	}
+	lines := lastLines(q, 6)
+	if len(lines) == 0 {
+		return ""
+	}
+	return "its console's last lines:\n  " + strings.Join(lines, "\n  ")
 }

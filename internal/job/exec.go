@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/guest"
@@ -87,7 +88,7 @@ func Shell(o ExecOptions, s session.Streams) (int, error) {
 // standard error, the rest by the exit status.
 func ended(st guest.Status, err error, w io.Writer) (int, error) {
 	if err != nil {
-		return 0, err
+		return 0, &lines{err}
 	}
 	if st.Message != "" {
 		fmt.Fprintf(w, "nearmetal: %s\n", terminal.Clean(st.Message))
@@ -116,8 +117,21 @@ func everywhere(ctx context.Context, c *cluster.Client, e guest.Exec, noPrefix b
 			fmt.Fprintf(s.Err, "nearmetal: %s: %s\n", r.VM, r.Status)
 		}
 	}
-	return session.Worst(res)
+	code, err := session.Worst(res)
+	if err != nil {
+		err = &lines{err}
+	}
+	return code, err
 }
+
+// lines is an error whose text has more than one line: that of a VM which was lost, with
+// the end of its console.
+type lines struct{ error }
+
+// Lines are what a person is shown, one by one.
+func (l *lines) Lines() []string { return strings.Split(l.Error(), "\n") }
+
+func (l *lines) Unwrap() error { return l.error }
 
 // open is a writer that stays open: the process's own streams.
 type open struct{ io.Writer }

@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"syscall"
@@ -31,14 +32,15 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	sigs, stop := session.Signals()
 	defer stop()
 	// Before anything boots: a command that cannot work should say so at once.
-	launcher, isLauncher, err := launch.Detect(context.Background(), o.Args, exec.LookPath)
+	launcher, isLauncher, err := detect(o)
 	if err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	booted := make(chan struct{})
+	booted, listened := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(listened)
 		for {
 			select {
 			case sig := <-sigs:
@@ -53,11 +55,18 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	}()
 	c, err := cluster.Up(ctx, o.Cluster)
 	close(booted)
+	<-listened
 	if o.Booted != nil {
 		o.Booted()
 	}
 	if err != nil {
 		return 0, err
+	}
+	if cause := context.Cause(ctx); cause != nil { // it came at the last moment
+		hurry, cancel := context.WithCancel(context.Background())
+		cancel()
+		c.Down(hurry)
+		return 0, cause
 	}
 	j := &running{o: o, c: c, s: s, gone: make(chan struct{})}
 	command, relayed := j.relay(sigs)
@@ -94,6 +103,15 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 		err = e
 	}
 	return code, err
+}
+
+// detect tells whether the command is an MPI launcher. In a root that is not the host's only
+// its name can be looked at: it cannot be asked for its version before the VMs run.
+func detect(o RunOptions) (launch.Launcher, bool, error) {
+	if o.Cluster.Spec.Root != "host" {
+		return launch.Launcher{}, launch.Named(o.Args[0]), nil
+	}
+	return launch.Detect(context.Background(), o.Args, exec.LookPath)
 }
 
 // Interrupted is the end of a run by a signal: before its command had started, or by a
@@ -166,7 +184,11 @@ func (j *running) command(sigs <-chan os.Signal, l launch.Launcher, isLauncher b
 	r := j.c.Record()
 	if isLauncher {
 		j.hint(l, &r)
-		if onHost(&r) {
+		switch why := needsVM(l); {
+		case !onHost(&r):
+		case why != "" && r.Spec.Launcher == "auto":
+			j.o.Notice("the launcher runs in " + r.VMs[0].Name + ": " + why)
+		default:
 			return j.onHost(ctx, sigs, &r)
 		}
 	}
@@ -179,7 +201,7 @@ func (j *running) command(sigs <-chan os.Signal, l launch.Launcher, isLauncher b
 	if err != nil {
 		return 0, err
 	}
-	if isLauncher || len(r.VMs) == 1 {
+	if isLauncher {
 		var st guest.Status
 		st, err = session.Run(ctx, cl.VM(r.VMs[0].Name), e, j.s, sigs)
 		return ended(st, err, j.s.Err)
@@ -195,6 +217,15 @@ func (j *running) onHost(ctx context.Context, sigs <-chan os.Signal, r *cluster.
 		return 0, err
 	}
 	return runHere(ctx, sigs, j.o.Args, env, j.s)
+}
+
+// needsVM gives the reason for which a launcher cannot run on this host.
+func needsVM(l launch.Launcher) string {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return ""
+	}
+	return launch.NeedsVM(l, addrs)
 }
 
 // hint warns of what will surprise the user of a launcher.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +26,10 @@ const (
 // mpiexec-mpich-mp, orterun, prterun. mpirun_rsh (MVAPICH) is not like the others and is
 // told of on its own.
 var launcherName = regexp.MustCompile(`^(?:mpirun|mpiexec|orterun|prterun)(?:[.\-].*|[0-9][0-9.]*)?$`)
+
+// Named tells whether a program has a launcher's name, which is all there is to go by where
+// it cannot be run: in a VM's root that is not the host's.
+func Named(program string) bool { return launcherName.MatchString(filepath.Base(program)) }
 
 // UnknownError is a program that has a launcher's name and is none that is known.
 type UnknownError struct {
@@ -150,15 +155,16 @@ func version(ctx context.Context, path string) (string, error) {
 	if ctx.Err() != nil {
 		err = fmt.Errorf("no answer in %v", versionTime)
 	}
-	return out.String(), err
+	return out.kept.String(), err
 }
 
-// limited keeps the first versionBytes of what is written to it.
-type limited struct{ bytes.Buffer }
+// limited takes versionBytes and refuses the rest, which closes the program's output. The
+// buffer is not embedded: its ReadFrom would take everything.
+type limited struct{ kept bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {
-	if room := versionBytes - l.Len(); room > 0 {
-		l.Buffer.Write(p[:min(room, len(p))])
+	if len(p) > versionBytes-l.kept.Len() {
+		return 0, io.ErrShortWrite
 	}
-	return len(p), nil
+	return l.kept.Write(p)
 }

@@ -112,6 +112,7 @@ func hydra(s Setup) []variable {
 		{"I_MPI_HYDRA_BOOTSTRAP_EXEC", s.Agent, true},
 		{"I_MPI_HYDRA_HOST_FILE", s.MPICHHosts, true},
 		{"I_MPI_HYDRA_RMK", "user", true},
+		{"I_MPI_HYDRA_BRANCH_COUNT", treeWidth, true},
 	}
 }
 
@@ -173,7 +174,8 @@ func prrte(s Setup) []variable {
 }
 
 // transports keep the ranks' messages on the VMs' network: the uplink's address is the
-// same in every VM and would be taken for a way to the others. UCX_TLS is left alone: UCX
+// same in every VM and would be taken for a way to the others (MPICH gives each rank of a VM
+// another interface, if libfabric offers more than one). UCX_TLS is left alone: UCX
 // finds shared memory within a VM by itself, and MPICH 4.0 hangs at its end when tcp is
 // forced between ranks of one VM.
 func transports(s Setup) []variable {
@@ -182,6 +184,7 @@ func transports(s Setup) []variable {
 		{"UCX_NET_DEVICES", s.Interface, false},
 		{"FI_TCP_IFACE", s.Interface, false},
 		{"FI_SOCKETS_IFACE", s.Interface, false},
+		{"FI_UDP_IFACE", s.Interface, false},
 	}
 }
 

@@ -2,10 +2,12 @@ package plan
 
 import (
 	"fmt"
+	"io"
 	"math/rand"
 	"os"
 	"sort"
 	"strconv"
+	"strings"
 	"testing"
 
 	"nearmetal/internal/spec"
@@ -181,12 +183,10 @@ func (b *brute) cost() *cost {
 	for j := range b.r.nodes {
 		n := &b.r.nodes[j]
 		var items []int
-		used := 0
 		for i, nodes := range b.at {
 			for _, k := range nodes {
 				if k == j {
 					items = append(items, b.shapes[b.vms[i]].cores)
-					used += b.shapes[b.vms[i]].cores
 				}
 			}
 		}
@@ -204,13 +204,6 @@ func (b *brute) cost() *cost {
 		var bins []int
 		for g := range n.groups {
 			bins = append(bins, n.groups[g].count(b.t))
-		}
-		free := n.count(b.t)
-		if pol == spread {
-			before := n.total - free
-			c[termHoles] += int64((before+used)*(before+used) - before*before)
-		} else {
-			c[termHoles] += int64(free*free - (free-used)*(free-used))
 		}
 		c[termCaches] += int64(b.caches(items, bins))
 	}
@@ -399,6 +392,81 @@ func TestNeverWorseThanExhaustive(t *testing.T) {
 	t.Logf("%d of %d requests placed, each at the cost of exhaustive search", placed, n)
 }
 
+// Whatever is asked of whatever host, there is a plan that holds or one line that says why not.
+func TestRandomRequests(t *testing.T) {
+	planned := 0
+	for seed := 0; seed < 4000; seed++ {
+		r := rand.New(rand.NewSource(int64(seed)))
+		c := randomCluster(r)
+		c.Accel = []string{"kvm", "tcg"}[r.Intn(2)]
+		c.Placement.SMT = []string{"auto", "isolate", "prefer", "require"}[r.Intn(4)]
+		c.Placement.Strict, c.Placement.Pin = r.Intn(2) == 0, []string{"auto", "always", "never"}[r.Intn(3)]
+		c.Placement.HostPolicy = []string{"pack", "spread"}[r.Intn(2)]
+		for g := range c.VMs {
+			c.VMs[g].VCPUs *= r.Intn(2)
+		}
+		if r.Intn(3) == 0 {
+			n := spec.Size(1<<20) << r.Intn(14)
+			c.Region = spec.Region{Size: &n, Backing: []string{"shm", "hugetlb"}[r.Intn(2)]}
+		}
+		hosts := []topology.Host{randomHost(r)}
+		for k := r.Intn(3); k > 0; k-- {
+			h := randomHost(r)
+			h.Name = fmt.Sprint("h", k)
+			hosts = append(hosts, h)
+		}
+		p, err := Make(c, hosts, Ledger{})
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") || len(err.Error()) < 10 {
+				t.Fatalf("seed %d: error %q", seed, err)
+			}
+			continue
+		}
+		planned++
+		if err := p.SVG(io.Discard, hosts, Ledger{}); err != nil {
+			t.Fatal(err)
+		}
+		p.text(true)
+		index := map[string]*topology.Host{}
+		for i := range hosts {
+			index[hosts[i].Name] = &hosts[i]
+		}
+		for i := range p.VMs {
+			if v := &p.VMs[i]; v.Index != i || v.check() != nil || index[v.Host] == nil {
+				t.Fatalf("seed %d: %+v: %v", seed, v, v.check())
+			}
+		}
+		holds(t, p, index)
+	}
+	if planned < 500 {
+		t.Errorf("only %d plans", planned)
+	}
+	t.Logf("%d plans", planned)
+}
+
+// With so few steps that the search finds nothing, equal VMs are still placed
+// whenever counting says that they fit.
+func TestEven(t *testing.T) {
+	h := []topology.Host{machine(t, "epyc-nps4")}
+	for _, g := range []spec.Group{{Count: 9, VCPUs: 14}, {Count: 21, VCPUs: 6}, {Count: 3, VCPUs: 40}, {Count: 7, VCPUs: 18}} {
+		g.Memory = 4 << 30
+		m, err := newMaker(clusterOf(spec.Placement{Strict: true, SMT: "isolate"}, g), h, Ledger{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := attempt{threads: 1}
+		m.fill(&a)
+		m.steps = 3
+		s := m.solve(&a)
+		if fits := m.roomFor(&a); (s != nil) != fits {
+			t.Errorf("%d VMs of %d vCPUs: placed %v, room %v", g.Count, g.VCPUs, s != nil, fits)
+		}
+		if s != nil {
+			check(t, m, &a, s)
+		}
+	}
+}
+
 // check holds a realised plan against what it must not break.
 func check(t *testing.T, m *maker, a *attempt, s *solution) {
 	t.Helper()
@@ -406,54 +474,81 @@ func check(t *testing.T, m *maker, a *attempt, s *solution) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used, dev := map[int]string{}, map[string]string{}
+	for i := range p.VMs {
+		if err := p.VMs[i].check(); err != nil {
+			t.Fatalf("%s: %v", p.VMs[i].Name, err)
+		}
+		if len(p.VMs[i].Pins) != p.VMs[i].VCPUs {
+			t.Fatalf("%s: %d pins for %d vCPUs", p.VMs[i].Name, len(p.VMs[i].Pins), p.VMs[i].VCPUs)
+		}
+	}
+	holds(t, p, map[string]*topology.Host{m.hosts[0].Name: &m.hosts[0]})
+}
+
+// holds says whether a plan keeps what it must: CPUs, cores and devices have one
+// VM, memory is there, QEMU's threads stay off the VMs' cores.
+func holds(t *testing.T, p *Plan, hosts map[string]*topology.Host) {
+	t.Helper()
+	type place struct {
+		host string
+		id   int
+	}
+	cores, vcpus, dev := map[place]string{}, map[place]string{}, map[string]string{}
+	memory := map[place]map[uint64]uint64{} // by page size
 	for i := range p.VMs {
 		v := &p.VMs[i]
-		if v.Sockets*v.Dies*v.Cores*v.Threads != v.VCPUs || len(v.Pins) != v.VCPUs {
-			t.Fatalf("%s: %d x %d x %d x %d for %d vCPUs, %d pins", v.Name, v.Sockets, v.Dies, v.Cores, v.Threads, v.VCPUs, len(v.Pins))
-		}
-		h := &m.hosts[0]
-		own := map[int]bool{}
+		h := hosts[v.Host]
 		for _, pin := range v.Pins {
 			c := h.CPU(pin[0])
-			if len(pin) != 1 || c == nil || !c.Usable() || used[c.ID] != "" {
+			if len(pin) != 1 || c == nil || !c.Usable() || vcpus[place{v.Host, c.ID}] != "" {
 				t.Fatalf("%s: pinned to %v", v.Name, pin)
 			}
-			used[c.ID] = v.Name
-			own[c.Core] = true
+			vcpus[place{v.Host, c.ID}] = v.Name
+			at := place{v.Host, c.Core}
+			if cores[at] != "" && cores[at] != v.Name {
+				t.Fatalf("%s and %s share core %d", cores[at], v.Name, c.Core)
+			}
+			cores[at] = v.Name
 		}
-		var mem uint64
-		seen := 0
 		for _, n := range v.Nodes {
-			mem += n.MemoryBytes
-			seen += len(n.VCPUs)
 			if n.PageBytes > 0 && n.MemoryBytes%n.PageBytes != 0 {
 				t.Fatalf("%s: node of %d bytes in pages of %d", v.Name, n.MemoryBytes, n.PageBytes)
 			}
-		}
-		if len(v.Nodes) > 0 && (mem != v.MemoryBytes || seen != v.VCPUs) {
-			t.Fatalf("%s: nodes have %d bytes of %d and %d vCPUs of %d", v.Name, mem, v.MemoryBytes, seen, v.VCPUs)
+			for _, id := range n.HostNodes {
+				at := place{v.Host, id}
+				if memory[at] == nil {
+					memory[at] = map[uint64]uint64{}
+				}
+				memory[at][n.PageBytes] += n.MemoryBytes / uint64(len(n.HostNodes))
+			}
 		}
 		for _, d := range v.Devices {
-			if dev[d.Address] != "" {
-				t.Fatalf("%s and %s both have %s", v.Name, dev[d.Address], d.Address)
+			if who := dev[v.Host+d.Address]; who != "" {
+				t.Fatalf("%s and %s both have %s", v.Name, who, d.Address)
 			}
-			dev[d.Address] = v.Name
+			dev[v.Host+d.Address] = v.Name
 		}
 	}
-	// No core serves two VMs, and no thread of QEMU's sits beside a vCPU.
-	cores := map[int]string{}
-	for id, name := range used {
-		c := m.hosts[0].CPU(id).Core
-		if cores[c] != "" && cores[c] != name {
-			t.Fatalf("%s and %s share core %d", name, cores[c], c)
+	for at, sizes := range memory {
+		n := &hosts[at.host].Nodes[hosts[at.host].NodeIndex(at.id)]
+		for page, bytes := range sizes {
+			have := n.AvailableBytes
+			for _, pool := range n.Pools {
+				if pool.PageBytes == page {
+					have = uint64(pool.Free) * page
+				}
+			}
+			// Memory that is no multiple of a page is rounded within one VM's nodes.
+			if bytes > have+2<<20 || !n.Allowed {
+				t.Fatalf("node %d of %s: %d bytes in pages of %d, it has %d", at.id, at.host, bytes, page, have)
+			}
 		}
-		cores[c] = name
 	}
 	for i := range p.VMs {
-		for _, id := range p.VMs[i].EmulatorCPUs {
-			if o := cores[m.hosts[0].CPU(id).Core]; o != "" {
-				t.Fatalf("%s: emulator on CPU %d, whose core is %s's", p.VMs[i].Name, id, o)
+		v := &p.VMs[i]
+		for _, id := range v.EmulatorCPUs {
+			if o := cores[place{v.Host, hosts[v.Host].CPU(id).Core}]; o != "" {
+				t.Fatalf("%s: emulator on CPU %d, whose core is %s's", v.Name, id, o)
 			}
 		}
 	}

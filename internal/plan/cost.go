@@ -3,7 +3,8 @@ package plan
 // The cost of a placement is a list of terms, compared in order: the first
 // term that differs decides. Each is a sum over the VMs of one host, or over
 // its nodes, and never falls as VMs are added, so that the search can stop
-// early. docs/plan.md states them for users.
+// early. docs/plan.md states them for users. Among placements of equal cost the
+// first found is taken, and nodes are tried in an order (search.arrange).
 const (
 	termMismatch     = iota // guest nodes more or fewer than the host nodes under them (only with placement.nodes)
 	termOverlapFirst        // policy spread: as termOverlap, but before all else

@@ -84,7 +84,7 @@ func (m *maker) explainNodes(vm *VM, r *room, a *attempt, sh *shape, g *group, l
 	case m.place.Nodes > 0 && sh.guestNodes != k && sh.guestNodes > k:
 		vm.reason("%d guest nodes as placement.nodes asks, %d on each of %s %s", sh.guestNodes, sh.guestNodes/k, plural(k, "node", "nodes"), list)
 	case m.place.Nodes > 0 && sh.guestNodes != k:
-		vm.reason("%d guest nodes as placement.nodes asks, each over %d of nodes %s with its memory interleaved over them", sh.guestNodes, k/sh.guestNodes, list)
+		vm.reason("%d guest %s as placement.nodes asks, each over %d of nodes %s with its memory interleaved over them", sh.guestNodes, plural(sh.guestNodes, "node", "nodes"), k/sh.guestNodes, list)
 	case m.place.Nodes > 0:
 		vm.reason("%d guest %s as placement.nodes asks, on %s %s", k, plural(k, "node", "nodes"), plural(k, "node", "nodes"), list)
 	case k == 1:
@@ -228,7 +228,7 @@ func (m *maker) explainThreads(vm *VM, r *room, a *attempt, sh *shape, g *group)
 	}
 	switch {
 	case !m.pin:
-		vm.reason("vCPUs are not pinned: %s", map[bool]string{true: "instructions are emulated (pin: always would)", false: "pin: never"}[m.place.Pin != "never"])
+		vm.reason("vCPUs are not pinned: %s", map[bool]string{true: "instructions are not known to run by KVM (pin: always would)", false: "pin: never"}[m.place.Pin != "never"])
 	case a.isolated:
 		vm.reason("vCPUs on isolated CPUs, which the host's scheduler leaves alone")
 	}

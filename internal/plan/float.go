@@ -53,7 +53,7 @@ func (m *maker) float(a *attempt, region *Region, why shortage) (*Plan, error) {
 			s.mem -= g.memory
 			s.vcpus += g.vcpus
 			s.vms++
-			m.floatNodes(&vm, g)
+			m.floatNodes(&vm, g, r)
 			sp := spot{}
 			for d := range g.spec.Devices {
 				for k := 0; k < max(1, g.spec.Devices[d].Count); k++ {
@@ -66,6 +66,8 @@ func (m *maker) float(a *attempt, region *Region, why shortage) (*Plan, error) {
 				}
 			}
 			m.devices(&vm, r, &sp, s.pools)
+			vm.expand()
+			vm.PhysBits = physBits(vm.MemoryBytes, vm.MMIOBytes)
 			vm.IOMMU = maxAPIC(&vm) > 254
 			vm.reason("vCPUs are not pinned and memory is not bound: %s", why.text)
 			p.VMs = append(p.VMs, vm)
@@ -113,13 +115,25 @@ func devicesLeft(r *room, pools [][]string, g *group) bool {
 	return true
 }
 
-// floatNodes gives a VM the guest nodes that the file demands, on no host node.
-func (m *maker) floatNodes(vm *VM, g *group) {
+// floatNodes gives a VM the guest nodes that the file demands, bound to no host node.
+// Their distances are those that they would have on the host's first usable nodes,
+// on as many of these as divide them equally.
+func (m *maker) floatNodes(vm *VM, g *group, r *room) {
 	k := m.place.Nodes
 	if k < 2 || g.vcpus%k != 0 {
 		return
 	}
 	vm.Sockets, vm.Cores = k, g.vcpus/k
+	var on []int
+	for j := range r.nodes {
+		if r.nodes[j].open && r.nodes[j].total > 0 {
+			on = append(on, j)
+		}
+	}
+	hosts := max(1, min(k, len(on)))
+	for k%hosts != 0 {
+		hosts--
+	}
 	per := g.memory / uint64(k) >> 21 << 21
 	for i := 0; i < k; i++ {
 		n := Node{ID: i, MemoryBytes: per}
@@ -128,6 +142,10 @@ func (m *maker) floatNodes(vm *VM, g *group) {
 		}
 		for v := i * g.vcpus / k; v < (i+1)*g.vcpus/k; v++ {
 			n.VCPUs = append(n.VCPUs, v)
+		}
+		for o := 0; o < k && len(on) > 0; o++ {
+			a, b := i*hosts/k, o*hosts/k
+			n.Distances = append(n.Distances, guestDistance(r, on[a:a+1], on[b:b+1], i == o))
 		}
 		vm.Nodes = append(vm.Nodes, n)
 	}

@@ -62,9 +62,14 @@ func (c *crowd) on(class int, counts []int) *placed {
 	}
 	var p *placed
 	r := c.room[class]
-	if c.within(r, counts) {
+	ok := c.within(r, counts)
+	for g, n := range counts {
+		// A search that cannot succeed is long: what is sure not to fit is not tried.
+		ok = ok && (n == 0 || n <= c.places(class, g))
+	}
+	if ok {
 		if w := c.wants(r, counts); w != nil {
-			p = solve(r, c.m.policy, c.m.wide, c.a.threads, w, nil)
+			p = solve(r, c.m.policy, c.m.wide, c.a.threads, w, c.m.steps)
 		}
 	}
 	c.cache[string(key)] = p
@@ -85,29 +90,32 @@ func (c *crowd) within(r *room, counts []int) bool {
 	return sum <= r.limit
 }
 
-// most gives how many VMs of a group alone a class of host can have. Without
-// devices that is exact: m VMs of k nodes each fit if and only if the nodes'
+// places gives how many VMs of a group a class of host has room for, devices
+// and other groups apart: m VMs of k nodes each fit if and only if the nodes'
 // numbers of places, none counted above m, come to m*k.
-func (c *crowd) most(class, g int) int {
+func (c *crowd) places(class, g int) int {
 	r := c.room[class]
 	s := &c.shapes[g]
-	count := c.m.groups[g].count
 	places := make([]int, 0, len(r.nodes))
 	for j := range r.nodes {
 		n := &r.nodes[j]
-		if !n.open {
-			continue
+		if n.open {
+			places = append(places, min(n.count(c.a.threads)/s.cores, int(min(n.free[s.class]/max(1, s.bytes), 1<<20))))
 		}
-		places = append(places, min(n.count(c.a.threads)/s.cores, int(min(n.free[s.class]/max(1, s.bytes), 1<<20))))
 	}
-	fits := func(k int) bool {
+	return sort.Search(c.m.groups[g].count, func(k int) bool {
 		sum := 0
 		for _, p := range places {
-			sum += min(p, k)
+			sum += min(p, k+1)
 		}
-		return sum >= k*s.hostNodes
-	}
-	n := sort.Search(count, func(k int) bool { return !fits(k + 1) })
+		return sum < (k+1)*s.hostNodes
+	})
+}
+
+// most gives how many VMs of a group alone a class of host can have.
+func (c *crowd) most(class, g int) int {
+	r := c.room[class]
+	n := c.places(class, g)
 	counts := make([]int, len(c.shapes))
 	for ; n > 0; n-- {
 		counts[g] = n

@@ -11,7 +11,8 @@ import (
 )
 
 // Make decides where the VMs of a cluster file run. The file has its defaults
-// filled in; hosts is at least one, each with a name of its own; the ledger is
+// filled in, and accel says what was found to work (kvm or tcg; with auto vCPUs
+// are pinned only if placement.pin says always); hosts is at least one, each with a name of its own; the ledger is
 // what runs already. It reads nothing else and changes nothing. The same input
 // gives the same plan. An error says which resource is short, where and by how
 // much, and the nearest request that would fit.
@@ -47,6 +48,7 @@ type maker struct {
 	policy   policy
 	wide     bool // hint: cache
 	pin      bool
+	steps    int      // bound of each search
 	notes    []string // reasons that concern all
 	warnings []string
 }
@@ -56,6 +58,7 @@ func newMaker(c *spec.Cluster, hosts []topology.Host, l Ledger) (*maker, error) 
 		return nil, errors.New("no host to put VMs on")
 	}
 	m := &maker{c: c, place: &c.Placement, hosts: hosts, pages: classes(hosts)}
+	m.steps = m.budget()
 	index := make(map[string]int, len(hosts))
 	for i := range hosts {
 		if _, ok := index[hosts[i].Name]; ok {
@@ -108,9 +111,12 @@ func newMaker(c *spec.Cluster, hosts []topology.Host, l Ledger) (*maker, error) 
 		}
 	}
 	m.wide = m.place.Hint == "cache"
-	m.pin = m.place.Pin == "always" || m.place.Pin != "never" && c.Accel != "tcg"
+	m.pin = m.place.Pin == "always" || m.place.Pin != "never" && c.Accel == "kvm"
 	return m, m.checkNodes()
 }
+
+// budget is the bound of the search on each host.
+func (m *maker) budget() int { return min(searchSteps, max(leastSteps, fleetSteps/len(m.hosts))) }
 
 // checkNodes says of nodes that the file names and no host has.
 func (m *maker) checkNodes() error {
@@ -346,7 +352,7 @@ func (m *maker) share(a *attempt) int {
 	for _, r := range a.rooms {
 		n := 0
 		for j := range r.nodes {
-			if r.nodes[j].open {
+			if r.nodes[j].open && r.nodes[j].memory() > 0 {
 				n += r.nodes[j].count(1)
 			}
 		}

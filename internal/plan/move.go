@@ -68,7 +68,6 @@ func moveOne(c *spec.Cluster, v *VM, need spec.Group, to topology.Host, l Ledger
 	free := *c
 	free.VMs = []spec.Group{need}
 	free.Placement.Strict = true
-	free.Placement.SMT = "auto"
 	if v.Threads > 1 {
 		free.Placement.SMT = "prefer"
 	}

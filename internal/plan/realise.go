@@ -49,23 +49,30 @@ func (m *maker) realise(a *attempt, s *solution, region *Region) (*Plan, error) 
 				lists = append(lists, c)
 			}
 		}
-		m.emulators(r, here, lists, a)
+		if m.pin {
+			m.emulators(r, here, lists, a)
+		}
 		if err := m.memoryNodes(r, here); err != nil {
 			return nil, err
+		}
+		for _, vm := range here {
+			vm.expand()
+			vm.PhysBits = physBits(vm.MemoryBytes, vm.MMIOBytes)
 		}
 		if err := m.placeRegion(r, a, here, p); err != nil {
 			return nil, err
 		}
 		if !s.placed[h].proof {
-			m.notes = append(m.notes, fmt.Sprintf("%s: the search for the best nodes was stopped after %d steps; what is shown is the best found", r.host.Name, searchSteps))
+			m.notes = append(m.notes, fmt.Sprintf("%s: the search for the best nodes was stopped after %d steps; what is shown is the best found", r.host.Name, m.steps))
 		}
 		m.hostWarnings(r, here)
 		if !m.pin {
 			for _, vm := range here {
-				vm.Pins, vm.EmulatorCPUs = nil, nil
+				vm.Pins, vm.EmulatorCPUs, vm.L3 = nil, nil, nil
 			}
 		}
 	}
+	m.equalDies(vms)
 	p.VMs = vms
 	if m.place.SMT == "auto" && a.threads > 1 {
 		m.notes = append(m.notes, fmt.Sprintf("vCPUs share cores, %d threads on each: there are not enough cores for one each", a.threads))
@@ -155,9 +162,10 @@ func (m *maker) build(vm *VM, r *room, ch *chosen, s *shape, g *group, pools [][
 	for _, k := range l3Order {
 		vm.L3 = append(vm.L3, l3[k])
 	}
-	vm.Threads, vm.Dies = threads, 1
+	vm.Threads = threads
 	vm.Sockets = m.sockets(r, ch, s)
-	vm.Cores = g.vcpus / vm.Sockets / threads
+	vm.Dies = m.dies(vm)
+	vm.Cores = g.vcpus / vm.Sockets / vm.Dies / threads
 	m.nodes(vm, r, order, s, g)
 	m.devices(vm, r, ch.spot, pools)
 	vm.IOMMU = maxAPIC(vm) > 254
@@ -185,21 +193,21 @@ func hostOrder(r *room, nodes []int, s *shape) []int {
 // cache is the last-level cache of a CPU: its place in the host's caches, -1: not known.
 func (r *room) cache(cpu int) int {
 	if r.caches == nil {
-		r.caches = map[int]int{}
-		level := map[int]int{}
+		r.caches = make([]int32, len(r.nodeOf))
+		level := make([]int, len(r.nodeOf))
+		for i := range r.caches {
+			r.caches[i] = -1
+		}
 		for i := range r.host.Caches {
 			c := &r.host.Caches[i]
 			for _, id := range c.CPUs {
-				if c.Level >= 3 && c.Level > level[id] {
-					r.caches[id], level[id] = i, c.Level
+				if c.Level >= 3 && id < len(level) && c.Level > level[id] {
+					r.caches[id], level[id] = int32(i), c.Level
 				}
 			}
 		}
 	}
-	if k, ok := r.caches[cpu]; ok {
-		return k
-	}
-	return -1
+	return int(r.caches[cpu])
 }
 
 // sockets gives how many the guest sees: as many as the packages under the VM
@@ -239,6 +247,46 @@ func (m *maker) sockets(r *room, ch *chosen, s *shape) int {
 		return s.guestNodes
 	}
 	return len(per)
+}
+
+// dies gives how many a socket of the guest has: one for each last-level cache under
+// it, for QEMU shows each die with one such cache. Dies are equal in size, so where
+// the caches hold unequal numbers of vCPUs, or not whole cores, there is one.
+func (m *maker) dies(vm *VM) int {
+	if !m.pin || len(vm.L3) <= vm.Sockets {
+		return 1
+	}
+	per := vm.VCPUs / len(vm.L3)
+	ok := len(vm.L3)%vm.Sockets == 0 && per%vm.Threads == 0
+	for i, g := range vm.L3 {
+		ok = ok && len(g) == per && g[0] == i*per && g[per-1] == g[0]+per-1
+	}
+	if !ok {
+		vm.reason("the guest sees one last-level cache a socket: the %d under its vCPUs do not hold equal numbers of them, or lie over two sockets", len(vm.L3))
+		return 1
+	}
+	return len(vm.L3) / vm.Sockets
+}
+
+// equalDies keeps the VMs of a group alike: where they got different numbers of
+// dies, all have one a socket.
+func (m *maker) equalDies(vms []VM) {
+	for _, g := range m.groups {
+		list := vms[g.first : g.first+g.count]
+		same := true
+		for i := range list {
+			same = same && list[i].Dies == list[0].Dies
+		}
+		for i := range list {
+			vm := &list[i]
+			if same || vm.Dies == 1 {
+				continue
+			}
+			vm.reason("the guest sees one last-level cache a socket, not %d: other VMs of its group lie otherwise over caches, and equal VMs get equal shapes", vm.Dies)
+			vm.Cores, vm.Dies = vm.Cores*vm.Dies, 1
+			vm.IOMMU = maxAPIC(vm) > 254
+		}
+	}
 }
 
 // nodes describes the guest's NUMA nodes.
@@ -301,8 +349,8 @@ func guestDistance(r *room, a, b []int, same bool) int {
 	return min(max((sum+len(a)*len(b)/2)/(len(a)*len(b)), 11), 254)
 }
 
-// maxAPIC is the largest x2APIC ID that QEMU gives: each level's number is
-// rounded up to a power of two.
+// maxAPIC is the largest x2APIC ID that QEMU gives: each level below the socket
+// gets as many bits as its number needs.
 func maxAPIC(vm *VM) int {
 	width := func(n int) int {
 		w := 0
@@ -311,7 +359,11 @@ func maxAPIC(vm *VM) int {
 		}
 		return w
 	}
-	return (vm.Sockets << (width(vm.Dies) + width(vm.Cores) + width(vm.Threads))) - 1
+	id := vm.Sockets - 1
+	for _, n := range []int{vm.Dies, vm.Cores, vm.Threads} {
+		id = id<<width(n) + n - 1
+	}
+	return id
 }
 
 // devices gives a VM its functions, and shows each on the guest node whose host
@@ -350,15 +402,16 @@ func (m *maker) devices(vm *VM, r *room, sp *spot, pools [][]string) {
 		}
 		vm.Devices = append(vm.Devices, d)
 	}
-	if len(vm.Devices) == 0 {
-		return
-	}
 	vm.MMIOBytes = mmioWindow(bars)
-	vm.PhysBits = physBits(vm.MemoryBytes, vm.MMIOBytes)
+}
+
+// expand puts the devices behind expander bridges on their nodes, once the VM's
+// nodes are known, those of memory only too.
+func (vm *VM) expand() {
 	if len(vm.Nodes) < 2 {
 		return // one node: the root complex itself is on it
 	}
-	at := map[int]int{}
+	at := map[int]int{} // node → place in Expanders
 	for i := range vm.Devices {
 		d := &vm.Devices[i]
 		if d.Node < 0 {
@@ -373,9 +426,11 @@ func (m *maker) devices(vm *VM, r *room, sp *spot, pools [][]string) {
 		d.Expander = k
 		vm.Expanders[k].Ports++
 	}
-	// Bus numbers of the expanders: room for each one's root ports and what is behind them.
+	// Bus numbers of the expanders, in equal shares of those above the machine's
+	// own: room for each one's root ports and what is behind them.
+	const first = 64
 	for k := range vm.Expanders {
-		vm.Expanders[k].Bus = 256 / (len(vm.Expanders) + 1) * (k + 1)
+		vm.Expanders[k].Bus = first + (256-first)/len(vm.Expanders)*k
 	}
 }
 
@@ -421,7 +476,11 @@ func (m *maker) emulators(r *room, vms []*VM, pinned [][]core, a *attempt) {
 		}
 	}
 	var spare []int
+	usable := 0
 	for j := range r.nodes {
+		if r.nodes[j].open && r.nodes[j].total > 0 {
+			usable++
+		}
 		for g := range r.nodes[j].groups {
 			for _, c := range r.nodes[j].groups[g].cores {
 				if !taken[c.id] {
@@ -438,48 +497,36 @@ func (m *maker) emulators(r *room, vms []*VM, pinned [][]core, a *attempt) {
 			}
 		}
 	}
+	set, from := spare, "which no VM has"
+	switch {
+	case len(r.reserved) > 0:
+		set, from = r.reserved, "reserved for the host"
+	case a.isolated:
+		from = "which are not isolated"
+	}
+	set = append([]int(nil), set...)
+	sort.Ints(set)
+	on := make([]bool, len(r.nodes))
 	for _, vm := range vms {
-		nodes := map[int]bool{}
+		for j := range on {
+			on[j] = false
+		}
 		for _, pin := range vm.Pins {
-			for _, id := range pin {
-				if c := r.host.CPU(id); c != nil {
-					nodes[c.Node] = true
-				}
+			on[r.node(pin[0])] = true
+		}
+		for _, id := range set {
+			if on[r.node(id)] {
+				vm.EmulatorCPUs = append(vm.EmulatorCPUs, id)
 			}
 		}
-		near := func(list []int) []int {
-			var out []int
-			for _, id := range list {
-				if c := r.host.CPU(id); c != nil && nodes[c.Node] {
-					out = append(out, id)
-				}
-			}
-			return out
-		}
-		from := "reserved for the host"
-		set := near(r.reserved)
-		if len(set) == 0 {
-			set = r.reserved
-		}
-		if len(set) == 0 {
-			if set = near(spare); len(set) == 0 {
-				set = spare
-			}
-			from = "which no VM has"
-			if a.isolated {
-				from = "which are not isolated"
-			}
-		}
-		if !m.pin {
+		switch {
+		case len(set) == 0:
+			vm.reason("QEMU's own threads run where the host's scheduler puts them, also on the vCPUs' CPUs: no core is left; reserve: %d would keep one%s", usable, map[bool]string{true: " on each node"}[usable > 1])
 			continue
+		case len(vm.EmulatorCPUs) == 0:
+			vm.EmulatorCPUs = append([]int(nil), set...)
 		}
-		if len(set) == 0 {
-			vm.reason("QEMU's own threads run where the host's scheduler puts them, also on the vCPUs' CPUs: no core is left; reserve: %d would keep one on each node", len(r.nodes))
-			continue
-		}
-		vm.EmulatorCPUs = append([]int(nil), set...)
-		sort.Ints(vm.EmulatorCPUs)
-		vm.reason("QEMU's own threads on %s %s, %s", plural(len(set), "CPU", "CPUs"), topology.FormatList(vm.EmulatorCPUs), from)
+		vm.reason("QEMU's own threads on %s %s, %s", plural(len(vm.EmulatorCPUs), "CPU", "CPUs"), topology.FormatList(vm.EmulatorCPUs), from)
 	}
 }
 
@@ -604,11 +651,7 @@ func (m *maker) placeRegion(r *room, a *attempt, vms []*VM, p *Plan) error {
 			var d int64
 			for _, vm := range vms {
 				for _, pin := range vm.Pins {
-					for _, id := range pin {
-						if c := r.host.CPU(id); c != nil {
-							d += int64(r.dist[j][r.host.NodeIndex(c.Node)])
-						}
-					}
+					d += int64(r.dist[j][r.node(pin[0])])
 				}
 			}
 			if best < 0 || d < bestD {
@@ -622,6 +665,22 @@ func (m *maker) placeRegion(r *room, a *attempt, vms []*VM, p *Plan) error {
 	if best < 0 && g.Backing == "hugetlb" {
 		return fmt.Errorf("region: no node of %s has %s of free huge pages beside the VMs, the best has %s: %s short; ask for a smaller region, or backing: shm",
 			r.host.Name, size(g.SizeBytes), size(most), size(g.SizeBytes-min(most, g.SizeBytes)))
+	}
+	if best < 0 {
+		// It may lie on several nodes, if they have room together.
+		var left uint64
+		for j := range r.nodes {
+			left += r.nodes[j].free[len(m.pages)-1]
+		}
+		for _, vm := range vms {
+			if len(vm.Nodes) == 0 || vm.Nodes[0].PageBytes == 0 {
+				left -= min(left, vm.MemoryBytes)
+			}
+		}
+		if left < g.SizeBytes {
+			return fmt.Errorf("region: %s has %s of memory left beside the VMs for %s: %s short; ask for a smaller region or less memory for the VMs",
+				r.host.Name, size(left), size(g.SizeBytes), size(g.SizeBytes-left))
+		}
 	}
 	node := -1
 	if best >= 0 && len(r.nodes) > 1 {
@@ -645,6 +704,15 @@ func (m *maker) placeRegion(r *room, a *attempt, vms []*VM, p *Plan) error {
 // hostWarnings says what of the host will disturb the VMs.
 func (m *maker) hostWarnings(r *room, vms []*VM) {
 	h := r.host
+	var bare []int
+	for j := range r.nodes {
+		if n := &r.nodes[j]; n.open && n.count(1) > 0 && h.Nodes[j].MemoryBytes == 0 {
+			bare = append(bare, n.id)
+		}
+	}
+	if len(bare) > 0 {
+		m.notes = append(m.notes, fmt.Sprintf("%s %s of %s %s cores and no memory: no VM is put there, as all its memory would be remote", plural(len(bare), "node", "nodes"), topology.FormatList(bare), h.Name, plural(len(bare), "has", "have")))
+	}
 	need := 0
 	for _, vm := range vms {
 		need += vm.VCPUs

@@ -19,7 +19,16 @@ type room struct {
 	cpus     int    // usable CPUs, held or not
 	cores    int    // usable cores, held or not
 	heldCPUs int
-	caches   map[int]int // last-level cache by CPU; made when first asked for
+	nodeOf   []int32 // node of each CPU by its ID; -1: none
+	caches   []int32 // last-level cache of each CPU by its ID, -1: none; made when first asked for
+}
+
+// node gives the dense node of a CPU by its ID, or -1.
+func (r *room) node(cpu int) int {
+	if cpu < 0 || cpu >= len(r.nodeOf) {
+		return -1
+	}
+	return int(r.nodeOf[cpu])
 }
 
 // roomNode is a host node.
@@ -62,6 +71,15 @@ func (n *roomNode) count(t int) int {
 		c += n.groups[i].count(t)
 	}
 	return c
+}
+
+// memory is what the node has free, in pages of any size.
+func (n *roomNode) memory() uint64 {
+	var sum uint64
+	for _, b := range n.free {
+		sum += b
+	}
+	return sum
 }
 
 // devicePool is functions that are as good as each other: a card's VFs, or one function.
@@ -193,10 +211,20 @@ func (r *room) takeHeld(held []Held, pages []uint64) {
 func (r *room) takeCores(p *spec.Placement, held []Held, isolated bool) {
 	h := r.host
 	max := 0
+	r.nodeOf = make([]int32, h.CPUs[len(h.CPUs)-1].ID+1)
+	for i := range r.nodeOf {
+		r.nodeOf[i] = -1
+	}
+	id, dense := -1, -1
 	for i := range h.CPUs {
-		if c := h.CPUs[i].Core; c >= max {
-			max = c + 1
+		c := &h.CPUs[i]
+		if c.Core >= max {
+			max = c.Core + 1
 		}
+		if i == 0 || c.Node != id { // neighbours are mostly of one node
+			id, dense = c.Node, h.NodeIndex(c.Node)
+		}
+		r.nodeOf[c.ID] = int32(dense)
 	}
 	taken := make([]bool, max) // a core with any thread held is wholly held
 	holds := make([]map[int]bool, len(held))
@@ -208,7 +236,7 @@ func (r *room) takeCores(p *spec.Placement, held []Held, isolated bool) {
 				if holds[i] == nil {
 					holds[i] = map[int]bool{}
 				}
-				if n := h.NodeIndex(c.Node); n >= 0 && !holds[i][n] {
+				if n := r.node(id); n >= 0 && !holds[i][n] {
 					holds[i][n] = true
 					r.nodes[n].residents++
 				}
@@ -230,11 +258,11 @@ func (r *room) takeCores(p *spec.Placement, held []Held, isolated bool) {
 		if !coreSeen[c.Core] {
 			coreSeen[c.Core] = true
 			r.cores++
-			if n := h.NodeIndex(c.Node); n >= 0 {
+			if n := r.node(c.ID); n >= 0 {
 				r.nodes[n].total++
 			}
 		}
-		n := h.NodeIndex(c.Node)
+		n := r.node(c.ID)
 		if n < 0 {
 			continue
 		}

@@ -42,9 +42,15 @@ type placed struct {
 	proof bool   // the search was exhaustive
 }
 
-// searchSteps bounds the search on one host; with it the best found so far is
-// taken and said not to be proved.
-const searchSteps = 400_000
+// Bounds of the search on one host: beyond them the best found so far is taken,
+// and said not to be proved; and in the search for requests that would fit,
+// where not to find one is no harm.
+const (
+	searchSteps  = 400_000
+	nearestSteps = 4_000
+	fleetSteps   = 4_000_000 // over all hosts together
+	leastSteps   = 1_000
+)
 
 // search looks for the cheapest placement of groups of VMs on one host by
 // branch and bound: VM by VM, node by node.
@@ -75,12 +81,14 @@ type search struct {
 	spots []spot
 	best  *placed
 	steps int
+	limit int
+	even  bool // no search: each VM on the emptiest nodes
 }
 
-// solve gives the cheapest placement, or nil if there is none. below is a cost
-// that is of no use to reach; nil: any.
-func solve(r *room, p policy, wide bool, threads int, wants []want, below *cost) *placed {
-	s := &search{r: r, p: p, wide: wide, threads: threads, wants: wants}
+// solve gives the cheapest placement, or nil if there is none, or none was found
+// in limit steps.
+func solve(r *room, p policy, wide bool, threads int, wants []want, limit int) *placed {
+	s := &search{r: r, p: p, wide: wide, threads: threads, wants: wants, limit: limit}
 	n := len(r.nodes)
 	s.free, s.people, s.items = make([]int, n), make([]int, n), make([][]int, n)
 	s.mem, s.bins, s.packs = make([][]uint64, n), make([][]int, n), make([]map[string]int, n)
@@ -100,17 +108,17 @@ func solve(r *room, p policy, wide bool, threads int, wants []want, below *cost)
 	s.zero = make([]int64, n)
 	s.devWorst, s.distWorst = make([]int64, len(wants)), make([]int64, len(wants))
 	s.prepare()
-	if below != nil && !s.static.less(below) {
-		return nil
-	}
-	if below != nil {
-		s.best = &placed{cost: *below}
-	}
 	s.vm(0, s.static, s.rest(0))
-	if s.best == nil || s.best.spots == nil {
+	proof := s.steps < limit
+	if s.best == nil && !proof {
+		s.even = true
+		s.steps = 0
+		s.vm(0, s.static, s.rest(0))
+	}
+	if s.best == nil {
 		return nil
 	}
-	s.best.proof = s.steps < searchSteps
+	s.best.proof = proof
 	return s.best
 }
 
@@ -163,14 +171,131 @@ func (s *search) prepare() {
 		for j := 1; j < n; j++ {
 			s.minReach[g] = min(s.minReach[g], s.reach(w, j))
 		}
-		sort.SliceStable(s.order[g], func(a, b int) bool {
-			x, y := s.order[g][a], s.order[g][b]
-			if dx, dy := s.reach(w, x), s.reach(w, y); dx != dy {
-				return dx < dy
-			}
-			return s.people[x] < s.people[y]
-		})
+		s.arrange(g)
 	}
+}
+
+// arrange orders the nodes that group g tries: nearest to its devices, with the
+// fewest VMs, then (policy spread) the emptiest or (others) the fullest that it
+// fits, so that large holes stay whole, then the lowest. Where a VM needs three
+// nodes or more, a set of near ones that is found by exchange comes first: the
+// better the first try, the more the bounds cut.
+func (s *search) arrange(g int) {
+	w := &s.wants[g]
+	order := s.order[g]
+	sort.SliceStable(order, func(a, b int) bool {
+		x, y := order[a], order[b]
+		if dx, dy := s.reach(w, x), s.reach(w, y); dx != dy {
+			return dx < dy
+		}
+		if s.people[x] != s.people[y] {
+			return s.people[x] < s.people[y]
+		}
+		if fx, fy := s.fits(w, x), s.fits(w, y); fx != fy {
+			return fx
+		}
+		if s.p == spread {
+			return s.free[x] > s.free[y]
+		}
+		return s.free[x] < s.free[y]
+	})
+	if w.hostNodes < 3 {
+		return
+	}
+	first := s.gather(w, order)
+	if first == nil {
+		return
+	}
+	in := map[int]bool{}
+	for _, j := range first {
+		in[j] = true
+	}
+	out := append(make([]int, 0, len(order)), first...)
+	for _, j := range order {
+		if !in[j] {
+			out = append(out, j)
+		}
+	}
+	s.order[g] = out
+}
+
+// gather finds a good set of nodes for one VM: from each node the nearest ones
+// in turn, then exchanges while they help. nil: too few have room.
+func (s *search) gather(w *want, order []int) []int {
+	var able []int
+	for _, j := range order {
+		if s.fits(w, j) {
+			able = append(able, j)
+		}
+	}
+	k := w.hostNodes
+	if len(able) < k {
+		return nil
+	}
+	const far = 1 << 20 // above any sum of distances in a VM
+	reach := make([]int64, len(s.r.nodes))
+	for _, j := range able {
+		reach[j] = s.reach(w, j) * far
+	}
+	var best []int
+	var bestCost int64
+	for _, start := range able {
+		set, rest := []int{start}, []int(nil)
+		for _, j := range able {
+			if j != start {
+				rest = append(rest, j)
+			}
+		}
+		to := make([]int64, len(s.r.nodes)) // distance to the set
+		total := reach[start]
+		for {
+			for _, j := range rest {
+				to[j] += int64(s.r.dist[set[len(set)-1]][j])
+			}
+			if len(set) == k {
+				break
+			}
+			at := 0
+			for i, j := range rest {
+				if reach[j]+to[j] < reach[rest[at]]+to[rest[at]] {
+					at = i
+				}
+			}
+			total += reach[rest[at]] + to[rest[at]]
+			set = append(set, rest[at])
+			rest = append(rest[:at], rest[at+1:]...)
+		}
+		for improved := true; improved; {
+			improved = false
+			for i, out := range set {
+				var own int64
+				for _, j := range set {
+					if j != out {
+						own += int64(s.r.dist[out][j])
+					}
+				}
+				for x, in := range rest {
+					gain := reach[out] + own - reach[in] - (to[in] - int64(s.r.dist[out][in]))
+					if gain <= 0 {
+						continue
+					}
+					for _, j := range rest {
+						to[j] += int64(s.r.dist[in][j]) - int64(s.r.dist[out][j])
+					}
+					to[out] = own + int64(s.r.dist[in][out])
+					set[i], rest[x] = in, out
+					total -= gain
+					improved = true
+					break
+				}
+			}
+		}
+		if best == nil || total < bestCost {
+			best, bestCost = set, total
+		}
+	}
+	sort.Ints(best)
+	return best
 }
 
 func abs(n int) int {
@@ -239,13 +364,31 @@ func (s *search) vm(i int, c cost, rest cost) {
 	// Of the rest, this VM's own share is bounded more sharply node by node.
 	rest[termApart] -= s.minApart[g]
 	start := 0
-	if i > 0 && s.vms[i-1] == g {
+	if s.even {
+		s.order[g] = s.emptiest(w)
+	} else if i > 0 && s.vms[i-1] == g {
 		// Equal VMs are interchangeable: the places of their first nodes ascend.
 		start = s.position(g, s.spots[i-1].nodes[0])
 	}
 	s.spots = append(s.spots, spot{group: g, nodes: make([]int, 0, w.hostNodes)})
 	s.node(i, start, c, rest, s.zero, 0)
 	s.spots = s.spots[:i]
+}
+
+// emptiest gives the nodes with room for the most VMs of a group, as many as one
+// takes: putting VM after VM there finds a placement of equal VMs whenever
+// there is one.
+func (s *search) emptiest(w *want) []int {
+	places := make([]int, len(s.r.nodes))
+	var order []int
+	for j := range s.r.nodes {
+		if s.fits(w, j) {
+			places[j] = min(s.free[j]/w.cores, int(min(s.mem[j][w.class]/max(1, w.bytes), 1<<20)))
+			order = append(order, j)
+		}
+	}
+	sort.SliceStable(order, func(a, b int) bool { return places[order[a]] > places[order[b]] })
+	return order[:min(len(order), w.hostNodes)]
 }
 
 func (s *search) position(g, node int) int {
@@ -265,7 +408,7 @@ func (s *search) fits(w *want, j int) bool {
 // node chooses one more node for VM i, from the k-th of its order on. apart is
 // for each node its distance to those chosen, sum the distances among these.
 func (s *search) node(i, k int, c, rest cost, apart []int64, sum int64) {
-	if s.steps++; s.steps > searchSteps && s.best != nil && s.best.spots != nil || s.steps > 4*searchSteps {
+	if s.steps++; s.steps > s.limit && !s.even {
 		return
 	}
 	g := s.vms[i]
@@ -323,7 +466,6 @@ func (s *search) node(i, k int, c, rest cost, apart []int64, sum int64) {
 		before := s.pack(j)
 		s.items[j] = append(s.items[j], w.cores)
 		d[termCaches] += int64(s.pack(j) - before)
-		d[termHoles] += s.hole(j, w.cores)
 		s.free[j] -= w.cores
 		s.mem[j][w.class] -= w.bytes
 		s.people[j]++
@@ -378,16 +520,6 @@ func (s *search) bound(w *want, order []int, need int, apart []int64) (low int64
 		low += v
 	}
 	return (low + 1) / 2, true
-}
-
-// hole is what placing cores on node j costs in termHoles.
-func (s *search) hole(j, cores int) int64 {
-	f := int64(s.free[j])
-	if s.p == spread {
-		used := int64(s.r.nodes[j].total) - f
-		return (used+int64(cores))*(used+int64(cores)) - used*used
-	}
-	return f*f - (f-int64(cores))*(f-int64(cores))
 }
 
 // pack gives the cost of the items on node j over its caches.

@@ -229,18 +229,18 @@ func (m *maker) devicesShort(a *attempt) string {
 			if free >= need {
 				continue
 			}
-			name := "VFs"
+			name := plural(need, "VF", "VFs")
 			switch {
 			case dev.Address != "":
 				name = "device " + dev.Address
 			case dev.PF != "":
-				name = "VFs of " + dev.PF
+				name += " of " + dev.PF
 			case dev.Class != "":
-				name = dev.Class + " VFs"
+				name = dev.Class + " " + name
 			}
-			s := fmt.Sprintf("%s: %d VMs need %d %s, and %d are free on %d %s: %d short", g.name, g.count, need, name, free, len(m.hosts), plural(len(m.hosts), "host", "hosts"), need-free)
+			s := fmt.Sprintf("%s: %d %s %d %s, and %d are free on %d %s: %d short", g.name, g.count, plural(g.count, "VM needs", "VMs need"), need, name, free, len(m.hosts), plural(len(m.hosts), "host", "hosts"), need-free)
 			if dev.Address != "" {
-				s = fmt.Sprintf("%s: %d VMs need %s, and the host has it once or not at all, or a running VM holds it", g.name, g.count, name)
+				s = fmt.Sprintf("%s: %d %s %s, and the host has it once or not at all, or a running VM holds it", g.name, g.count, plural(g.count, "VM needs", "VMs need"), name)
 			}
 			if possible > 0 && dev.Address == "" {
 				s += fmt.Sprintf("; the cards can have %d more: make VFs on the host", possible)
@@ -266,12 +266,41 @@ func matches(p *devicePool, pf, class string) bool {
 	return true
 }
 
+// roomFor says whether the VMs of the only group, without devices, fit in some
+// shape: by counting, without a search.
+func (m *maker) roomFor(a *attempt) bool {
+	for _, c := range m.combinations(a.threads) {
+		crowd := newCrowd(m, a, c.shapes)
+		most := make([]int, a.classes)
+		for k := range most {
+			most[k] = crowd.most(k, 0)
+		}
+		n := 0
+		for _, k := range a.class {
+			n += most[k]
+		}
+		if n >= m.groups[0].count {
+			return true
+		}
+	}
+	return false
+}
+
 // nearest gives the nearest requests that fit, as the end of a sentence: fewer
 // vCPUs, fewer VMs, less memory, each with the rest as it is.
 func (m *maker) nearest(a *attempt) string {
 	saved := append([]group(nil), m.groups...)
-	defer func() { copy(m.groups, saved) }()
-	fits := func() bool { return m.solve(a) != nil }
+	m.steps = nearestSteps
+	defer func() {
+		copy(m.groups, saved)
+		m.steps = m.budget()
+	}()
+	fits := func() bool {
+		if len(m.groups) == 1 && len(m.groups[0].spec.Devices) == 0 {
+			return m.roomFor(a)
+		}
+		return m.solve(a) != nil
+	}
 	var out []string
 	g := m.largest()
 	gi := 0

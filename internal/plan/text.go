@@ -86,7 +86,7 @@ func pagesOrShm(r *Region) string {
 func (v *VM) text(b *strings.Builder, explain bool) {
 	shape := fmt.Sprintf("%d %s x %d %s", v.Sockets, plural(v.Sockets, "socket", "sockets"), v.Cores, plural(v.Cores, "core", "cores"))
 	if v.Dies > 1 {
-		shape = fmt.Sprintf("%d sockets x %d dies x %d cores", v.Sockets, v.Dies, v.Cores)
+		shape = fmt.Sprintf("%d %s x %d dies x %d %s", v.Sockets, plural(v.Sockets, "socket", "sockets"), v.Dies, v.Cores, plural(v.Cores, "core", "cores"))
 	}
 	if v.Threads > 1 {
 		shape += fmt.Sprintf(" x %d threads", v.Threads)
@@ -139,11 +139,10 @@ func (v *VM) text(b *strings.Builder, explain bool) {
 		b.WriteByte('\n')
 	}
 	if v.MMIOBytes > 0 {
-		fmt.Fprintf(b, "  64-bit device window %s", size(v.MMIOBytes))
-		if v.PhysBits > 0 {
-			fmt.Fprintf(b, ", %d bits of physical addresses", v.PhysBits)
-		}
-		b.WriteByte('\n')
+		fmt.Fprintf(b, "  64-bit device window %s\n", size(v.MMIOBytes))
+	}
+	if v.PhysBits > 0 {
+		fmt.Fprintf(b, "  %d bits of physical addresses\n", v.PhysBits)
 	}
 	if v.IOMMU {
 		b.WriteString("  a virtual IOMMU with interrupt remapping: x2APIC IDs above 254\n")

@@ -23,10 +23,12 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// forwarded are the signals that go on to the command in the VM.
+// forwarded are the signals that go on to the command in the VM. SIGURG is none of them:
+// Go's runtime sends it to its own threads, to preempt goroutines, and it would be seen
+// here at any time.
 var forwarded = []os.Signal{
 	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
-	unix.SIGCONT, unix.SIGALRM, unix.SIGXCPU, unix.SIGURG,
+	unix.SIGCONT, unix.SIGALRM, unix.SIGXCPU,
 }
 
 // Signals gives the signals that this process gets from now on, for Run to pass on, and

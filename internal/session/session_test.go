@@ -42,3 +42,16 @@ func TestUmaskIsOnlyRead(t *testing.T) {
 		t.Errorf("umask %o, then %o; want 027", *e.Umask, umask())
 	}
 }
+
+// What Go's runtime sends to itself is not taken for a signal to pass on.
+func TestRuntimeSignals(t *testing.T) {
+	sigs, stop := Signals()
+	defer stop()
+	for range 10 {
+		syscall.Kill(syscall.Getpid(), syscall.SIGURG)
+	}
+	syscall.Kill(syscall.Getpid(), syscall.SIGXCPU) // a higher number: of several that wait, the lowest comes first
+	if s := <-sigs; s != syscall.SIGXCPU {
+		t.Errorf("got %v", s)
+	}
+}

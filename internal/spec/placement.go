@@ -10,7 +10,7 @@ type Placement struct {
 	Hint string `yaml:"hint" json:"hint" enum:",bandwidth,latency,cache"`
 	// SMT: `isolate` gives each vCPU a core and leaves the core's other threads idle, `prefer` puts vCPUs on all threads of a core, `require` refuses hosts without SMT, `auto` isolates where there are cores enough and else prefers.
 	SMT string `yaml:"smt" json:"smt" default:"auto" enum:"auto,isolate,prefer,require"`
-	// Pin vCPUs to CPUs: `auto` does unless instructions are emulated (`accel: tcg`).
+	// Pin vCPUs to CPUs: `auto` does where KVM runs them, not where instructions are emulated.
 	Pin string `yaml:"pin" json:"pin" default:"auto" enum:"auto,always,never"`
 	// Reserve keeps this many cores of each host for the host and QEMU's own threads, in turn from its nodes.
 	Reserve int `yaml:"reserve" json:"reserve" default:"0" min:"0" max:"4096"`

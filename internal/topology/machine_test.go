@@ -77,6 +77,10 @@ func TestMachines(t *testing.T) {
 		if len(h.Repairs) > 0 {
 			t.Errorf("repaired: %q", h.Repairs)
 		}
+		if len(h.CPUs) > 128 && os.Getenv("CI") != "true" {
+			t.Log("not held against hwloc outside CI: thousands of small files take seconds")
+			return
+		}
 		dir := unpack(t, m)
 		if len(h.CPUs) <= 64 { // larger trees take seconds to read where system calls are slow, and show nothing new
 			readBack(t, h, dir)

@@ -227,11 +227,8 @@ func hostBox(h *Host, p *Paint) *box {
 	for _, b := range packages {
 		width = max(width, b.w)
 	}
-	perLine := min(len(packages), max(1, 1700/(width+svgGap)))
-	switch {
-	case perLine >= 4:
-		perLine = 4
-	case perLine == 3 && len(packages) == 4:
+	perLine := min(len(packages), 4, max(1, 2150/(width+svgGap)))
+	if perLine == 3 && len(packages)%3 != 0 {
 		perLine = 2
 	}
 	kids := packages
@@ -284,6 +281,9 @@ func nodeBox(h *Host, n *Node, p *Paint) *box {
 	sort.Ints(l3s)
 	total := n.MemoryBytes
 	text := fmt.Sprintf("node %d: %s", n.ID, Bytes(total))
+	if total == 0 {
+		text = fmt.Sprintf("node %d: no memory", n.ID)
+	}
 	for _, pool := range n.Pools {
 		if pool.Total > 0 {
 			text += fmt.Sprintf(", %d x %s", pool.Total, Bytes(pool.PageBytes))

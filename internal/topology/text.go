@@ -79,9 +79,10 @@ func (h *Host) Text() string {
 
 // nodeText writes a node, its packages, caches and cores.
 func (h *Host) nodeText(b *strings.Builder, n *Node) {
-	fmt.Fprintf(b, "\nnode %d: %s", n.ID, Bytes(n.MemoryBytes))
 	if n.MemoryBytes > 0 {
-		fmt.Fprintf(b, ", %s available", Bytes(n.AvailableBytes))
+		fmt.Fprintf(b, "\nnode %d: %s, %s available", n.ID, Bytes(n.MemoryBytes), Bytes(n.AvailableBytes))
+	} else {
+		fmt.Fprintf(b, "\nnode %d: no memory", n.ID)
 	}
 	for _, p := range n.Pools {
 		if p.Total > 0 {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -106,4 +107,31 @@ func TestCopy(t *testing.T) {
 	}
 	nm(t, "cp", "-c", c, "vm1:/nonexistent", "x").want(t, 1, "/nonexistent")
 	nm(t, "cp", "-c", c, "a", "b").want(t, 2)
+}
+
+// A directory goes there and back with its modes, links and empty files; what cannot be
+// copied is said before anything is.
+func TestCopyDirectory(t *testing.T) {
+	c := shared(t)
+	dir := t.TempDir()
+	if out, err := exec.Command("sh", "-c", `cd "$0" && mkdir -p d/e "d/ x" && echo text >d/e/f && chmod 751 d/e/f && ln -s nowhere d/l && : >d/empty`, dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	nm(t, "cp", "-c", c, filepath.Join(dir, "d"), "vm1:/tmp/").want(t, 0)
+	nm(t, "cp", "-c", c, "vm1:/tmp/d", filepath.Join(dir, "back")).want(t, 0)
+	list := func(d string) string {
+		out, err := exec.Command("sh", "-c", `cd "$0" && find . -printf '%p %y %m %U %l\n' | sort && cat e/f`, filepath.Join(dir, d)).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	if d, back := list("d"), list("back"); d != back {
+		t.Errorf("%s\nbecame\n%s", d, back)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "d/fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	oneLine(t, nm(t, "cp", "-c", c, filepath.Join(dir, "d"), "vm1:/tmp/fifo").want(t, 1, "d/fifo"))
+	nm(t, "exec", "-c", c, "--vm", "vm1", "--", "test", "-e", "/tmp/fifo").want(t, 1)
 }

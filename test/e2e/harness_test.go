@@ -5,12 +5,15 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strings"
 	"sync"
@@ -26,7 +29,8 @@ const bound = 4 * time.Minute
 var (
 	nearmetal string // the program
 	kernels   string // the directory of build/c/kernels
-	runtime   string // $NEARMETAL_RUNTIME_DIR of all tests
+	top       string // a directory of ours, which every user may look for a path in
+	runtime   string // $NEARMETAL_RUNTIME_DIR of all tests but those of other users
 )
 
 func TestMain(m *testing.M) {
@@ -41,15 +45,32 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "no build/nearmetal: run make first (make e2e does)")
 			return 1
 		}
-		if runtime, err = os.MkdirTemp("/tmp", "nm-e2e-"); err != nil {
+		if top, err = os.MkdirTemp("/tmp", "nm-e2e-"); err != nil {
 			panic(err)
 		}
-		defer os.RemoveAll(runtime)
+		defer os.RemoveAll(top)
+		runtime = filepath.Join(top, "run")
+		if err := errors.Join(os.Chmod(top, 0o711), os.Mkdir(runtime, 0o700)); err != nil {
+			panic(err)
+		}
 		os.Setenv("NEARMETAL_RUNTIME_DIR", runtime)
 		os.Unsetenv("NEARMETAL_CLUSTER")
+		stop := make(chan os.Signal, 1)
+		signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
+		go func() {
+			<-stop
+			endShared()
+			os.RemoveAll(top)
+			os.Exit(1)
+		}()
 		code := m.Run()
 		endShared()
-		if left := leftovers(); code == 0 && left != "" {
+		left := leftovers()
+		// An owner gives its lock back, and down returns, a moment before its process ends.
+		for end := time.Now().Add(10 * time.Second); left != "" && time.Now().Before(end); left = leftovers() {
+			time.Sleep(20 * time.Millisecond)
+		}
+		if code == 0 && left != "" {
 			fmt.Fprintln(os.Stderr, "FAIL: the tests left something behind:", left)
 			code = 1
 		}
@@ -87,6 +108,70 @@ func finish(t *testing.T, cmd *exec.Cmd, input string) result {
 	}
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
+
+// missing ends a test that needs something which is not here: in CI (CI=true) it fails,
+// elsewhere it is skipped.
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal("this test needs ", what)
+	}
+	t.Skip("this test needs ", what)
+}
+
+// needs looks for programs of this host that a test uses.
+func needs(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			missing(t, p)
+		}
+	}
+}
+
+// needsRoot is for tests that change the host, in a namespace of their own.
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		missing(t, "root")
+	}
+}
+
+// within runs a shell command, and then nearmetal, in namespaces of their own ("-m" for
+// mounts, "-n" for the network), as root.
+func within(t *testing.T, namespace, prepare string, args ...string) *exec.Cmd {
+	t.Helper()
+	needsRoot(t)
+	needs(t, "unshare")
+	cmd := command(t, args...)
+	cmd.Args = append([]string{"unshare", namespace, "sh", "-c", "set -e; " + prepare + "\nexec \"$@\"", "sh"}, cmd.Args...)
+	path, err := exec.LookPath("unshare")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Path = path
+	return cmd
+}
+
+// notice matches what is said besides: how VMs run, and what takes over two seconds.
+var notice = regexp.MustCompile(`timings are not meaningful$|^nearmetal: [^:]*(\.\.\.|: done after [0-9.]+ s)$`)
+
+// oneLine fails unless what the user was told is one line, but for notices.
+func oneLine(t *testing.T, r result) {
+	t.Helper()
+	var lines []string
+	for _, l := range strings.Split(strings.TrimSuffix(r.err, "\n"), "\n") {
+		if !notice.MatchString(l) {
+			lines = append(lines, l)
+		}
+	}
+	if len(lines) != 1 || !strings.HasPrefix(lines[0], "nearmetal: ") || len(lines[0]) > 400 {
+		t.Errorf("not one line: %q", r.err)
+	}
+}
+
+// small are flags of a cluster that boots as fast as one can.
+var small = []string{"--memory", "512MiB"}
 
 // nm runs nearmetal with no input.
 func nm(t *testing.T, args ...string) result {
@@ -152,10 +237,13 @@ func endShared() {
 // files in /dev/shm. Empty: nothing.
 func leftovers() string {
 	var left []string
-	entries, _ := os.ReadDir(runtime)
-	for _, e := range entries {
-		if e.IsDir() {
-			left = append(left, "directory "+e.Name())
+	runtimes, _ := filepath.Glob(filepath.Join(top, "run*"))
+	for _, r := range runtimes {
+		entries, _ := os.ReadDir(r)
+		for _, e := range entries {
+			if e.IsDir() {
+				left = append(left, "directory "+filepath.Join(r, e.Name()))
+			}
 		}
 	}
 	for _, pid := range ours() {
@@ -168,13 +256,14 @@ func leftovers() string {
 			left = append(left, "interface "+i.Name)
 		}
 	}
-	shm, _ := filepath.Glob("/dev/shm/*nearmetal*")
+	// Regions, where they need a name for a moment: it ends in 32 hexadecimal digits.
+	shm, _ := filepath.Glob("/dev/shm/nearmetal-" + strings.Repeat("[0-9a-f]", 32))
 	left = append(left, shm...)
 	sort.Strings(left)
 	return strings.Join(left, "; ")
 }
 
-// ours are the processes that were started with our runtime directory, this one not.
+// ours are the processes that were started with a runtime directory of ours, this one not.
 func ours() []string {
 	var pids []string
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -184,7 +273,7 @@ func ours() []string {
 			continue
 		}
 		env, err := os.ReadFile(filepath.Join(d, "environ"))
-		if err == nil && bytes.Contains(env, []byte("NEARMETAL_RUNTIME_DIR="+runtime+"\x00")) {
+		if err == nil && bytes.Contains(env, []byte("NEARMETAL_RUNTIME_DIR="+runtime)) {
 			pids = append(pids, pid)
 		}
 	}

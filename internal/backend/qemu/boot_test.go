@@ -47,10 +47,11 @@ func testCaps(t *testing.T) Caps {
 	return caps
 }
 
-// testImage is this machine's kernel with testdata/init.c as /init.
-func testImage(t *testing.T) *image.Image {
+// testImage is this machine's kernel with testdata/init.c as /init; or another distribution's, from its
+// packages unpacked below NEARMETAL_TEST_ROOT (with depmod run there).
+func testImage(t *testing.T, devdax bool) *image.Image {
 	t.Helper()
-	k, err := image.FindKernel("")
+	k, err := image.Finder{Root: os.Getenv("NEARMETAL_TEST_ROOT")}.Find("")
 	needs(t, err)
 	cc, err := exec.LookPath("gcc")
 	needs(t, err)
@@ -62,7 +63,7 @@ func testImage(t *testing.T) *image.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := image.Open(image.Request{Kernel: k, Agent: agent, Devdax: true, Notice: func(s string) { t.Log(s) }})
+	img, err := image.Open(image.Request{Kernel: k, Agent: agent, Devdax: devdax, Notice: func(s string) { t.Log(s) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,12 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	caps, img := testCaps(t), testImage(t)
+	return rigOf(t, testImage(t, false))
+}
+
+func rigOf(t *testing.T, img *image.Image) *rig {
+	t.Helper()
+	caps := testCaps(t)
 	khz, _ := host.TSCKHz()
 	return &rig{t, caps, img, Settings{Accel: host.TCG, TSCKHz: khz, PVH: img.PVH()}}
 }
@@ -148,7 +154,9 @@ func TestBoot(t *testing.T) {
 	shared := filepath.Join(dir, "a,b") // a comma, which QEMU's options are separated by
 	os.Mkdir(shared, 0o755)
 	os.WriteFile(filepath.Join(shared, "hello"), []byte("over 9p\n"), 0o644)
-	r.set.Exports = []Export{{Tag: "root", Path: shared, ReadOnly: true}}
+	rw := filepath.Join(dir, "rw")
+	os.Mkdir(rw, 0o755)
+	r.set.Exports = []Export{{Tag: "root", Path: shared, ReadOnly: true}, {Tag: "share0", Path: rw}}
 	r.set.Links = []Link{{Kind: LinkUser, MAC: "52:54:00:00:00:01"}}
 	log := filepath.Join(dir, "console.log")
 	v, port := r.start(onePlan(), Files{}, Options{ConsoleLog: log})
@@ -157,7 +165,6 @@ func TestBoot(t *testing.T) {
 	for mark, want := range map[string]string{
 		"config":   "name vm0",
 		"online":   "0",
-		"possible": "0-1",
 		"shared":   "over 9p",
 		"mac eth0": "52:54:00:00:00:01",
 	} {
@@ -169,6 +176,15 @@ func TestBoot(t *testing.T) {
 		t.Errorf("a module did not load:\n%s", strings.Join(v.LastLines(500), "\n"))
 	}
 	echo(t, port)
+	// What the VM writes belongs to whom it says, as far as QEMU's user may say so.
+	var st unix.Stat_t
+	owner := uint32(1234)
+	if os.Geteuid() != 0 {
+		owner = uint32(os.Geteuid())
+	}
+	if err := unix.Stat(filepath.Join(rw, "written"), &st); err != nil || st.Size != 10 || st.Uid != owner || st.Mode&0o777 != 0o640 {
+		t.Errorf("the file that the VM wrote: %v, %d bytes of user %d, mode %o\n%s", err, st.Size, st.Uid, st.Mode, strings.Join(v.LastLines(10), "\n"))
+	}
 	r.img.Close() // takes the kernel's image out of QEMU's memory
 	use, err := MemoryUse(v.PID(), []uint64{256 * mib}, 0)
 	if err != nil {
@@ -301,9 +317,31 @@ func TestBootNodes(t *testing.T) {
 	}
 }
 
+// TestBootDies has the VM's kernel say which vCPUs share a die and a last-level cache: each die has one.
+func TestBootDies(t *testing.T) {
+	r := newRig(t)
+	if !showsDies(r.set.Accel, firmware(onePlan(), r.set, r.caps)) {
+		needs(t, errors.New("no dies are shown without qboot, or with a kernel that has no PVH entry"))
+	}
+	vm := onePlan()
+	vm.VCPUs, vm.Dies, vm.Cores = 4, 2, 2
+	v, _ := r.start(vm, Files{}, Options{})
+	await(t, v, "TEST up")
+	for i := 0; i < vm.VCPUs; i++ {
+		got := fmt.Sprintf("package %s die %s l3 %s", line(v, fmt.Sprintf("package cpu%d", i)), line(v, fmt.Sprintf("die cpu%d", i)), line(v, fmt.Sprintf("l3 cpu%d", i)))
+		want := "package 0 die 0 l3 0-1"
+		if i >= 2 {
+			want = "package 0 die 1 l3 2-3"
+		}
+		if got != want {
+			t.Errorf("vCPU %d: %s, want %s", i, got, want)
+		}
+	}
+}
+
 // TestBootDevdax shows the region as an NVDIMM: the VM's kernel finds a namespace of it.
 func TestBootDevdax(t *testing.T) {
-	r := newRig(t)
+	r := rigOf(t, testImage(t, true))
 	const regionBytes = 128 * mib
 	r.set.Region = &plan.Region{SizeBytes: regionBytes, Backing: "shm", Device: "devdax", HostNode: -1}
 	fd, err := unix.MemfdCreate("region", unix.MFD_CLOEXEC)
@@ -352,7 +390,12 @@ const canaryPath = "/etc/passwd"
 
 // TestMain leaves a file open that is not close-on-exec, as a careless parent process may: QEMU must not get it.
 func TestMain(m *testing.M) {
-	if _, err := syscall.Open(canaryPath, syscall.O_RDONLY, 0); err != nil {
+	fd, err := unix.Open(canaryPath, unix.O_RDONLY, 0)
+	if err == nil {
+		// A high number: QEMU's own files take the low ones.
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD, 100)
+	}
+	if err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())

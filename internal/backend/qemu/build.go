@@ -91,7 +91,7 @@ func checkCaps(vm plan.VM, s Settings, caps Caps) error {
 		need("vfio-pci", "the devices", whatToInstall)
 		need("pcie-root-port", "the devices", whatToInstall)
 		for _, d := range vm.Devices {
-			if d.Node >= 0 {
+			if shownOn(vm, d) >= 0 {
 				need("pxb-pcie", "devices on a node", whatToInstall)
 			}
 		}
@@ -115,6 +115,8 @@ func (m *Machine) assemble(vm plan.VM, s Settings, caps Caps) error {
 	if tcg {
 		machine.Off = caps.MachineProps
 	}
+	bios := firmware(vm, s, caps)
+	machine.DieCache = vm.Dies > 1 && caps.SMPCache
 	mem := memory{Bytes: vm.MemoryBytes}
 	if s.Region != nil && s.Region.Device == "devdax" {
 		machine.NVDIMM, mem.Slots, mem.Extra = true, 1, s.Region.SizeBytes
@@ -124,7 +126,7 @@ func (m *Machine) assemble(vm plan.VM, s Settings, caps Caps) error {
 		m.use(sandbox{})
 	}
 	m.use(machine,
-		accelerator{s.Accel, dedicated(vm.Pins), vm.PhysBits},
+		accelerator{s.Accel, dedicated(vm.Pins), vm.PhysBits, vm.Dies > 1 && showsDies(s.Accel, bios)},
 		vcpus,
 		mem,
 		numa{Nodes: vm.Nodes, Bytes: vm.MemoryBytes, CPUs: vm.VCPUs, Max: vcpus.max()})
@@ -138,7 +140,7 @@ func (m *Machine) assemble(vm plan.VM, s Settings, caps Caps) error {
 	}
 	m.use(agentPort{chardev{"agent", m.add(slotChannel, 0)}, AgentPort})
 	m.use(kernel{
-		FD: m.add(slotKernel, 0), InitrdFD: m.add(slotInitrd, 0), Firmware: firmware(vm, s, caps),
+		FD: m.add(slotKernel, 0), InitrdFD: m.add(slotInitrd, 0), Firmware: bios,
 		Line: kernelArgs{s.Accel, s.TSCKHz, s.KernelArgs},
 	})
 	if err := m.useExports(s.Exports); err != nil {
@@ -163,6 +165,10 @@ func firmware(vm plan.VM, s Settings, caps Caps) string {
 	}
 	return ""
 }
+
+// showsDies says whether the guest may be told of dies. QEMU 10.0.2 ends by a failed assertion when SeaBIOS
+// reads the CPUID leaf that tells of them under TCG; with qboot, which does not, and with KVM it cannot.
+func showsDies(accel host.Accel, bios string) bool { return accel == host.KVM || bios != "" }
 
 // dedicated says whether each vCPU has one host CPU, and no other has it.
 func dedicated(pins [][]int) bool {
@@ -200,6 +206,15 @@ func (m *Machine) useLinks(links []Link) {
 	}
 }
 
+// shownOn is the node whose expander a device is behind, -1: the VM's own root, which is on the node of a VM
+// that has one.
+func shownOn(vm plan.VM, d plan.Device) int {
+	if len(vm.Nodes) < 2 {
+		return -1
+	}
+	return d.Node
+}
+
 // useDevices puts each device of the host into a root port, on the node that the plan shows it on.
 func (m *Machine) useDevices(vm plan.VM) error {
 	below := map[int][]int{} // node → devices
@@ -210,7 +225,8 @@ func (m *Machine) useDevices(vm plan.VM) error {
 		case d.Node < -1 || d.Node >= len(vm.Nodes) && d.Node >= 0:
 			return fmt.Errorf("device %s: there is no node %d", d.Address, d.Node)
 		}
-		below[d.Node] = append(below[d.Node], i)
+		node := shownOn(vm, d)
+		below[node] = append(below[node], i)
 	}
 	buses, err := expanderBuses(vm, below)
 	if err != nil {

@@ -32,6 +32,7 @@ type Caps struct {
 	Netdevs      []string `json:"netdevs"`      // stream, tap, user, …
 	MachineProps []string `json:"machineProps"` // those of probedProps that q35 has
 	Sandbox      bool     `json:"sandbox"`      // built with seccomp
+	SMPCache     bool     `json:"smpCache"`     // q35 has smp-cache, from QEMU 9.2 on
 	Qboot        string   `json:"qboot"`        // path of the small firmware, or ""
 	Q35          bool     `json:"q35"`
 }
@@ -44,6 +45,9 @@ var probedDevices = []string{
 
 // probedProps are the properties of the machine type that save time where they are there.
 var probedProps = []string{"i8042", "sata", "smbus"}
+
+// smpCache is the machine type's property that says which CPUs share a cache.
+const smpCache = "smp-cache"
 
 // need fails unless the device is there; why says what it is for, and cure what to do without it.
 func (c Caps) need(device, why, cure string) error {

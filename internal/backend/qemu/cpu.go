@@ -12,6 +12,7 @@ type accelerator struct {
 	Accel     host.Accel
 	Dedicated bool // every vCPU has a host CPU to itself: the guest may spin
 	PhysBits  int  // width of physical addresses, 0: the default
+	Dies      bool // a socket has several dies, which the guest's kernel is to see
 }
 
 // tcgCode is the size of TCG's buffer of translated code, in MiB. Left alone it takes up to 1 GiB.
@@ -33,10 +34,19 @@ func (a accelerator) Args() []string {
 		physBits = fmt.Sprintf("phys-bits=%d", a.PhysBits)
 	}
 	if a.Accel == host.TCG {
+		vendor := ""
+		if a.Dies {
+			// TCG's own model is an AMD processor without the leaves that tell of dies and caches there.
+			vendor = "vendor=GenuineIntel"
+		}
 		// Without rep movsb and stosb: TCG runs them byte by byte, six to eight times slower than any other copy.
-		return []string{"-accel", option("tcg", fmt.Sprintf("tb-size=%d", tcgCode)), "-cpu", option("max", "-erms", "-fsrm", physBits)}
+		return []string{"-accel", option("tcg", fmt.Sprintf("tb-size=%d", tcgCode)), "-cpu", option("max", "-erms", "-fsrm", vendor, physBits)}
 	}
 	cpu := []string{"migratable=off"}
+	if a.Dies {
+		// On AMD hosts these leaves are on request; on Intel's, QEMU leaves it out with a warning.
+		cpu = append(cpu, "topoext=on")
+	}
 	if a.Dedicated {
 		cpu = append(cpu, "kvm-hint-dedicated=on")
 	}
@@ -59,7 +69,8 @@ type smp struct {
 const maxVCPUs = 288
 
 // withSpare gives room for a second CPU to a VM of one. With a single possible CPU, QEMU's TCG does atomic
-// operations and fences that other VMs on the same region do not see as such.
+// operations and fences that other VMs on the same region do not see as such. What counts is QEMU's
+// maximum: kernels from 6.9 on do not count a CPU that is not there, and need not.
 func (s smp) withSpare() smp {
 	if s.CPUs == 1 && s.max() == 1 {
 		s.Sockets = 2

@@ -60,6 +60,13 @@ func goldenCases() []goldenCase {
 	devdax := twoVMs
 	devdax.Region = &plan.Region{SizeBytes: 256 * mib, Backing: "hugetlb", Device: "devdax", HostNode: 1}
 	tap := Settings{Accel: host.TCG, Links: []Link{{Kind: LinkTap, MAC: "52:54:00:4d:00:02", MTU: 9000}}}
+	dies := vm("vm0", 8)
+	dies.Dies, dies.Cores = 2, 4
+	oneNode := vm("vm0", 2) // its device is on the VM's own root
+	oneNode.Nodes = []plan.Node{{VCPUs: []int{0, 1}, MemoryBytes: 2048 * mib, HostNodes: []int{1}}}
+	oneNode.Devices = []plan.Device{{Kind: "vfio", Address: "0000:41:10.0", Node: 0, Expander: -1, HostNode: 1}}
+	seabios := twoVMs
+	seabios.PVH = false
 	huge := vm("vm0", 288)
 	huge.Sockets, huge.Cores, huge.Threads, huge.IOMMU = 2, 72, 2, true
 
@@ -80,6 +87,11 @@ func goldenCases() []goldenCase {
 		{"kvm-expanders", qemu10, expanders, kvm},
 		{"kvm-288", qemu10, huge, Settings{Accel: host.KVM, PVH: true}},
 		{"tcg-nodes", qemu72, nodes, twoVMs},
+		{"kvm-dies", qemu72, dies, kvm},
+		{"kvm-dies-qemu10", qemu10, dies, kvm},
+		{"tcg-dies", qemu72, dies, twoVMs},
+		{"tcg-dies-seabios", qemu10, dies, seabios},
+		{"kvm-one-node", qemu72, oneNode, kvm},
 	}
 }
 

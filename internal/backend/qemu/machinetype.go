@@ -4,6 +4,7 @@ package qemu
 type machineType struct {
 	Off      []string // properties: i8042, sata, smbus
 	NVDIMM   bool
+	DieCache bool // say that a die is what shares a last-level cache; by itself, QEMU means that too
 	SplitIRQ bool // an IOMMU's interrupt remapping needs it, with KVM
 }
 
@@ -25,6 +26,9 @@ func (m machineType) Args() []string {
 	opts = append(opts, "dump-guest-core=off", "mem-merge=off")
 	if m.NVDIMM {
 		opts = append(opts, "nvdimm=on")
+	}
+	if m.DieCache {
+		opts = append(opts, smpCache+".0.cache=l3", smpCache+".0.topology=die")
 	}
 	if m.SplitIRQ {
 		opts = append(opts, "kernel-irqchip=split")

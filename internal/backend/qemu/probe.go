@@ -20,7 +20,7 @@ import (
 
 const (
 	probeTimeout = 60 * time.Second // 0.1 s on an idle machine
-	probeFormat  = "1"              // of what is cached
+	probeFormat  = "2"              // of what is cached
 	keepProbes   = 4                // in the cache
 )
 
@@ -198,7 +198,7 @@ func (c *Caps) askNetdevs(ctx context.Context, q *QMP) error {
 	return nil
 }
 
-// askMachine finds what q35 is called in full, and which of probedProps it has.
+// askMachine finds what q35 is called in full, which of probedProps it has, and smp-cache.
 func (c *Caps) askMachine(ctx context.Context, q *QMP) error {
 	var machines []struct {
 		Name  string `json:"name"`
@@ -222,6 +222,7 @@ func (c *Caps) askMachine(ctx context.Context, q *QMP) error {
 			if slices.Contains(probedProps, p.Name) {
 				c.MachineProps = append(c.MachineProps, p.Name)
 			}
+			c.SMPCache = c.SMPCache || p.Name == smpCache
 		}
 	}
 	slices.Sort(c.MachineProps)

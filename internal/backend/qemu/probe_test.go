@@ -134,7 +134,7 @@ func TestProbeCaptured(t *testing.T) {
 		}
 		if caps.Version != version || !caps.Q35 || !caps.Sandbox || !caps.UserNet() || !caps.Ivshmem() ||
 			!slices.Equal(caps.Accels, []string{"kvm", "tcg"}) || !slices.Equal(caps.Devices, probedDevices) ||
-			!slices.Equal(caps.MachineProps, probedProps) || !slices.Contains(caps.Netdevs, "stream") {
+			!slices.Equal(caps.MachineProps, probedProps) || caps.SMPCache != (name == qemu10) || !slices.Contains(caps.Netdevs, "stream") {
 			t.Errorf("%s: %+v", name, caps)
 		}
 	}

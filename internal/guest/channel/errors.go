@@ -20,7 +20,7 @@ type CarrierError struct {
 
 func (e *CarrierError) Error() string {
 	what := "the channel failed: " + e.Cause.Error()
-	if errors.Is(e.Cause, io.EOF) || errors.Is(e.Cause, io.ErrUnexpectedEOF) {
+	if errors.Is(e.Cause, io.EOF) || errors.Is(e.Cause, io.ErrUnexpectedEOF) || errors.Is(e.Cause, io.ErrClosedPipe) {
 		what = "has ended"
 	}
 	s := e.Name + ": " + what

@@ -463,7 +463,7 @@ func TestSwitchboardLosesVM(t *testing.T) {
 
 // TestSwitchboardForgets opens and ends many streams: nothing of them stays.
 func TestSwitchboardForgets(t *testing.T) {
-	_, client, guests := board(t, func(s *Stream) { s.Write([]byte("x")) })
+	sb, client, guests := board(t, func(s *Stream) { s.Write([]byte("x")) })
 	for _, m := range []*Mux{client, guests[0]} {
 		for range 300 {
 			s, err := m.Open("exec", Fields{{KeyVM, "vm1"}})
@@ -476,7 +476,7 @@ func TestSwitchboardForgets(t *testing.T) {
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		n := 0
-		for _, m := range []*Mux{client, guests[0], guests[1]} {
+		for _, m := range []*Mux{client, guests[0], guests[1], sb.vms["vm0"], sb.vms["vm1"]} {
 			m.mu.Lock()
 			n += len(m.streams) + m.remote + m.headers
 			m.mu.Unlock()
@@ -488,6 +488,36 @@ func TestSwitchboardForgets(t *testing.T) {
 			t.Fatalf("%d are left", n)
 		}
 		runtime.Gosched()
+	}
+}
+
+// TestRelayedBreaches sends what is wrong only within a relayed stream.
+func TestRelayedBreaches(t *testing.T) {
+	open := AppendFrame(nil, Open, 0, 2, []byte("exec\x00vm=vm1\x00"))
+	for want, frames := range map[string][]byte{
+		"with a credit of": AppendFrame(AppendFrame(AppendFrame(nil, Data, 0, 2, make([]byte, 60000)),
+			Data, 0, 2, make([]byte, 60000)), Data, 0, 2, make([]byte, 60000)),
+		"after EOF":   AppendFrame(AppendFrame(nil, EOF, 0, 2, nil), Data, 0, 2, []byte("x")),
+		"a credit of": AppendFrame(nil, Credit, 0, 2, []byte{0, 0, 0, 1}),
+	} {
+		sb := NewSwitchboard()
+		h, g := pair(t, Options{Name: "vm1"}, Options{Accept: handle(func(s *Stream) { <-s.Gone() })})
+		sb.AddVM("vm1", h)
+		m, far := raw(t, Options{Name: "vm0", Initiator: true, Accept: sb.FromVM("vm0")})
+		far.Write(hello)
+		far.Write(open)
+		go far.Write(frames)
+		select {
+		case <-m.Done():
+			if !strings.Contains(m.Err().Error(), want) {
+				t.Errorf("%s: %v", want, m.Err())
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s: was taken", want)
+		}
+		if _, err := g.Ping(context.Background()); err != nil {
+			t.Errorf("%s: the other VM: %v", want, err)
+		}
 	}
 }
 

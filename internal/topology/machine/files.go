@@ -86,21 +86,19 @@ func (m *Machine) Files() []File {
 	for _, c := range all {
 		d := fmt.Sprintf("%s/cpu%d", dir, c.id)
 		on := slices.Contains(online, c.id)
-		if c.id > 0 {
-			w.put(d+"/online", "%d", map[bool]int{true: 1}[on])
-		}
 		if !on {
+			w.put(d+"/online", "0")
 			continue
 		}
 		core := with(func(o cpu) bool { return o.core == c.core })
 		pkg := with(func(o cpu) bool { return o.pkg == c.pkg })
-		w.set(d+"/topology/thread_siblings", d+"/topology/thread_siblings_list", core, n)
-		w.set(d+"/topology/core_cpus", d+"/topology/core_cpus_list", core, n)
-		w.set(d+"/topology/core_siblings", d+"/topology/core_siblings_list", pkg, n)
-		w.set(d+"/topology/package_cpus", d+"/topology/package_cpus_list", pkg, n)
-		w.set(d+"/topology/die_cpus", d+"/topology/die_cpus_list", with(func(o cpu) bool { return o.pkg == c.pkg && o.die == c.die }), n)
+		w.put(d+"/topology/core_cpus", "%s", formatMask(core, n))
+		w.put(d+"/topology/package_cpus", "%s", formatMask(pkg, n))
+		if m.DiesPer > 1 {
+			w.put(d+"/topology/die_cpus", "%s", formatMask(with(func(o cpu) bool { return o.pkg == c.pkg && o.die == c.die }), n))
+			w.put(d+"/topology/die_id", "%d", c.die)
+		}
 		w.put(d+"/topology/core_id", "%d", c.coreInPkg)
-		w.put(d+"/topology/die_id", "%d", c.die)
 		w.put(d+"/topology/physical_package_id", "%d", c.pkg)
 		index := 0
 		cache := func(level int, kind string, kib int, ids []int) {
@@ -112,10 +110,7 @@ func (m *Machine) Files() []File {
 			w.put(x+"/level", "%d", level)
 			w.put(x+"/type", "%s", kind)
 			w.put(x+"/size", "%dK", kib)
-			w.put(x+"/coherency_line_size", "64")
-			w.put(x+"/ways_of_associativity", "16")
-			w.put(x+"/number_of_sets", "%d", kib)
-			w.set(x+"/shared_cpu_map", x+"/shared_cpu_list", ids, n)
+			w.put(x+"/shared_cpu_map", "%s", formatMask(ids, n))
 		}
 		cache(1, "Data", m.L1, core)
 		cache(1, "Instruction", m.L1, core)

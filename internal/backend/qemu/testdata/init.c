@@ -66,6 +66,19 @@ static void show_dir(const char *mark, const char *path, const char *name)
 		}
 }
 
+/* show_cpus prints one file of each CPU, with the mark and the CPU's number. */
+static void show_cpus(const char *mark, const char *name)
+{
+	char file[256], what[64];
+
+	for (int i = 0; i < 64; i++) {
+		snprintf(file, sizeof(file), "/sys/devices/system/cpu/cpu%d/%s", i, name);
+		snprintf(what, sizeof(what), "%s cpu%d", mark, i);
+		if (access(file, F_OK) == 0)
+			show(what, file);
+	}
+}
+
 int main(void)
 {
 	char c;
@@ -78,8 +91,10 @@ int main(void)
 	load_modules();
 	show("config", "/nearmetal/config");
 	show("online", "/sys/devices/system/node/online");
-	show("possible", "/sys/devices/system/cpu/possible");
 	show("distance", "/sys/devices/system/node/node0/distance");
+	show_cpus("package", "topology/physical_package_id");
+	show_cpus("die", "topology/die_id");
+	show_cpus("l3", "cache/index3/shared_cpu_list");
 	show("cmdline", "/proc/cmdline");
 	show_dir("mac", "/sys/class/net", "address");
 	show_dir("mtu", "/sys/class/net", "mtu");
@@ -89,6 +104,15 @@ int main(void)
 	mkdir("/mnt", 0755);
 	if (mount("root", "/mnt", "9p", MS_RDONLY, "trans=virtio,version=9p2000.L") == 0)
 		show("shared", "/mnt/hello");
+	mkdir("/rw", 0755);
+	if (mount("share0", "/rw", "9p", 0, "trans=virtio,version=9p2000.L") == 0) {
+		int fd = open("/rw/written", O_CREAT | O_WRONLY, 0640);
+		if (fd < 0 || write(fd, "by the VM\n", 10) != 10)
+			printf("TEST written: %m\n");
+		close(fd);
+		if (chown("/rw/written", 1234, 1234) != 0)
+			printf("TEST chown: %m\n");
+	}
 	printf("TEST ready %.2f\n", uptime());
 	printf("TEST up\n");
 	int fd = open("/dev/vport0p1", O_RDWR);

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// command runs one command by itself and gives what it printed.
+func command(t *testing.T, make func() *cobra.Command, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := make()
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.ExecuteContext(context.Background())
+	return out.String(), err
+}
+
+const aMachine = "../../test/topology/r740.machine"
+
+func TestTopologyCommand(t *testing.T) {
+	dir := t.TempDir()
+	svg := filepath.Join(dir, "t.svg")
+	if out, err := command(t, newTopologyCommand, "--root", aMachine, "--svg", svg); err != nil || out != "" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if b, err := os.ReadFile(svg); err != nil || !bytes.HasPrefix(b, []byte("<svg ")) {
+		t.Errorf("%v, %.40q", err, b)
+	}
+	if out, err := command(t, newTopologyCommand, "--root", aMachine, "--json"); err != nil || !strings.Contains(out, `"name": "r740"`) {
+		t.Errorf("%.100q, %v", out, err)
+	}
+	if out, err := command(t, newTopologyCommand, "--root", aMachine); err != nil || !strings.Contains(out, "48 cores, 96 CPUs") {
+		t.Errorf("%.100q, %v", out, err)
+	}
+	if _, err := command(t, newTopologyCommand, "--root", "a", "--hwloc", "b"); err == nil || !strings.Contains(err.Error(), "one host") {
+		t.Error(err)
+	}
+	if _, err := command(t, newTopologyCommand, "--root", filepath.Join(dir, "none")); err == nil {
+		t.Error("read a folder that is not there")
+	}
+	// What is gathered here is this host's topology, twice the same.
+	one, two := filepath.Join(dir, "one.tar.gz"), filepath.Join(dir, "two.tar.gz")
+	for _, f := range []string{one, two} {
+		if out, err := command(t, newTopologyCommand, "gather", f, "--name", "here"); err != nil {
+			t.Fatalf("%q, %v", out, err)
+		}
+	}
+	out, err := command(t, newTopologyCommand, "--root", one)
+	if err != nil || !strings.HasPrefix(out, "here") {
+		t.Errorf("%.100q, %v", out, err)
+	}
+	if _, err := command(t, newTopologyCommand, "gather", filepath.Join(dir, "no", "x.tar.gz")); err == nil {
+		t.Error("wrote into a folder that is not there")
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+func TestPlanCommand(t *testing.T) {
+	dir := t.TempDir()
+	base := []string{"--vms", "1", "--vcpus", "40", "--memory", "96GiB", "--host", aMachine}
+	run := func(more ...string) string {
+		out, err := command(t, newPlanCommand, append(base[:len(base):len(base)], more...)...)
+		if err != nil {
+			t.Fatalf("%q: %v", more, err)
+		}
+		return out
+	}
+	if out := run(); !strings.Contains(out, "vm0 on r740: 40 vCPUs (2 sockets x 20 cores), 96 GiB") || strings.Contains(out, "spans nodes") {
+		t.Error(out)
+	}
+	if out := run("--explain"); !strings.Contains(out, "spans nodes 0-1: 40 vCPUs > 24 free cores of any node") {
+		t.Error(out)
+	}
+	svg := filepath.Join(dir, "p.svg")
+	file := filepath.Join(dir, "plan.yaml")
+	if err := os.WriteFile(file, []byte(run("--format", "yaml", "--svg", svg)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(svg); err != nil || !bytes.Contains(b, []byte("vm0: 40 vCPUs")) {
+		t.Errorf("%v, %d bytes", err, len(b))
+	}
+	out, err := command(t, newPlanCommand, "--move", file, "--to", "../../test/topology/epyc-nps4.machine")
+	if err != nil || !strings.Contains(out, "move to epyc-nps4") || !strings.Contains(out, "vm0: mean distance to memory") {
+		t.Errorf("%q, %v", out, err)
+	}
+	// Two hosts of one name are told apart; a host is needed; formats are checked.
+	if out := run("--host", aMachine, "--format", "json"); !strings.Contains(out, `"host": "r740"`) {
+		t.Error(out)
+	}
+	for _, c := range [][]string{{"--format", "xml"}, {"--move", file}, {"--host", filepath.Join(dir, "none")}, {"--vms", "1", "--vcpus", "4000", "--strict", "--host", aMachine}} {
+		if out, err := command(t, newPlanCommand, c...); err == nil {
+			t.Errorf("%q: no error, %q", c, out)
+		}
+	}
+}

@@ -1,0 +1,369 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"nearmetal/internal/plan"
+	"nearmetal/internal/topology"
+)
+
+// Compare holds the facts of a VM against its plan. region is the plan's (nil: none) and
+// shared the file that the cluster's VMs have mapped for it (see regionFile).
+func Compare(p *plan.VM, region *plan.Region, f *Facts, shared string) []Row {
+	r := &rows{vm: p.Name}
+	if f.Ended {
+		r.add(false, "QEMU", "runs", "has ended")
+		return r.list
+	}
+	r.cpus(p, f)
+	r.threads(p, f)
+	r.topology(p, f)
+	r.memory(p, f)
+	r.devices(p, f)
+	if region != nil {
+		r.region(p, region, f, shared)
+	}
+	return r.list
+}
+
+// unread adds a row if a part could not be read, and says whether it did.
+func (r *rows) unread(f *Facts, p Part, planned string) bool {
+	why, ok := f.Unread[p]
+	if ok {
+		r.note(string(p), planned, "cannot be read: "+why)
+	}
+	return ok
+}
+
+// list writes numbers for people.
+func list(ids []int) string {
+	if len(ids) == 0 {
+		return "none"
+	}
+	return topology.FormatList(ids)
+}
+
+// equal compares sets.
+func equal(a, b []int) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(slices.Compact(a), slices.Compact(b))
+}
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// cpus holds the vCPUs' threads against the pins. Without pins each may run wherever
+// nearmetal itself may: one row says so of all that do.
+func (r *rows) cpus(p *plan.VM, f *Facts) {
+	if r.unread(f, PartCPUs, plural(p.VCPUs, "vCPU")) {
+		return
+	}
+	r.add(len(f.VCPUs) == p.VCPUs, "vCPUs", fmt.Sprint(p.VCPUs), fmt.Sprint(len(f.VCPUs)))
+	anywhere := "any of " + list(f.Own)
+	var free []int
+	for _, c := range f.VCPUs {
+		planned := f.Own
+		text := anywhere
+		if c.Index >= 0 && c.Index < len(p.Pins) && len(p.Pins[c.Index]) > 0 {
+			planned = p.Pins[c.Index]
+			text = list(planned)
+		} else if equal(c.CPUs, f.Own) {
+			free = append(free, c.Index)
+			continue
+		}
+		r.add(equal(planned, c.CPUs), fmt.Sprintf("CPUs of vCPU %d", c.Index), text, list(c.CPUs))
+	}
+	if len(free) > 0 {
+		what := "CPUs of vCPUs "
+		if len(free) == 1 {
+			what = "CPUs of vCPU "
+		}
+		r.add(true, what+list(free), anywhere, anywhere)
+	}
+}
+
+// threads holds QEMU's other threads (emulator, I/O, workers) against the plan.
+func (r *rows) threads(p *plan.VM, f *Facts) {
+	planned, text := p.EmulatorCPUs, list(p.EmulatorCPUs)
+	if len(planned) == 0 {
+		planned, text = f.Own, "any of "+list(f.Own)
+	}
+	const what = "CPUs of QEMU's other threads"
+	if r.unread(f, PartThreads, text) {
+		return
+	}
+	ok, as := true, 0
+	var others []string
+	for _, t := range f.Threads {
+		if equal(t.CPUs, planned) {
+			as++
+			continue
+		}
+		ok = false
+		if len(others) < 4 {
+			others = append(others, fmt.Sprintf("%s of %q", list(t.CPUs), t.Name))
+		} else {
+			others[3] = "others"
+		}
+	}
+	found := fmt.Sprintf("%s (%s)", text, plural(as, "thread"))
+	if as == 0 {
+		found = ""
+	}
+	if !ok {
+		found = strings.TrimPrefix(found+", "+strings.Join(others, ", "), ", ")
+	}
+	r.add(ok && as > 0, what, text, found)
+}
+
+// shape writes a topology.
+func shape(sockets, dies, cores, threads int) string {
+	return fmt.Sprintf("%s x %s x %s x %s", plural(sockets, "socket"), plural(dies, "die"), plural(cores, "core"), plural(threads, "thread"))
+}
+
+// topology holds what QEMU has of sockets and nodes against the plan.
+func (r *rows) topology(p *plan.VM, f *Facts) {
+	if _, bad := f.Unread[PartCPUs]; bad {
+		return
+	}
+	var wrong []string
+	nodes := map[int][]int{}
+	sockets, dies, cores, threads := 0, 0, 0, 0
+	for _, c := range f.VCPUs {
+		sockets, dies, cores, threads = max(sockets, c.Socket+1), max(dies, c.Die+1), max(cores, c.Core+1), max(threads, c.Thread+1)
+		nodes[c.Node] = append(nodes[c.Node], c.Index)
+		i := c.Index
+		want := VCPU{Thread: i % p.Threads, Core: i / p.Threads % p.Cores, Die: i / p.Threads / p.Cores % p.Dies, Socket: i / p.Threads / p.Cores / p.Dies}
+		if c.Socket != want.Socket || c.Die != want.Die || c.Core != want.Core || c.Thread != want.Thread {
+			wrong = append(wrong, fmt.Sprintf("vCPU %d is socket %d, die %d, core %d, thread %d", i, c.Socket, c.Die, c.Core, c.Thread))
+		}
+	}
+	planned, found := shape(p.Sockets, p.Dies, p.Cores, p.Threads), shape(sockets, dies, cores, threads)
+	if len(wrong) > 0 && planned == found {
+		found += ", and " + wrong[0]
+	}
+	r.add(len(wrong) == 0 && planned == found, "topology in QEMU", planned, found)
+	for _, n := range p.Nodes {
+		r.add(equal(n.VCPUs, nodes[n.ID]), fmt.Sprintf("vCPUs of node %d in QEMU", n.ID), list(n.VCPUs), list(nodes[n.ID]))
+	}
+}
+
+// memory holds the memory of each node against the plan.
+func (r *rows) memory(p *plan.VM, f *Facts) {
+	if r.unread(f, PartMemory, topology.Bytes(p.MemoryBytes)) {
+		return
+	}
+	nodes := p.Nodes
+	if len(nodes) == 0 {
+		nodes = []plan.Node{{ID: -1, MemoryBytes: p.MemoryBytes}}
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		if n.MemoryBytes == 0 {
+			continue
+		}
+		k := slices.IndexFunc(f.Blocks, func(b Block) bool { return b.Node == n.ID })
+		of := ""
+		if n.ID >= 0 {
+			of = fmt.Sprintf(" of node %d", n.ID)
+		}
+		if k < 0 || f.Blocks[k].Mapping == nil {
+			r.add(false, "memory"+of, topology.Bytes(n.MemoryBytes), "none")
+			continue
+		}
+		b := &f.Blocks[k]
+		r.add(b.Bytes == n.MemoryBytes, "memory"+of, topology.Bytes(n.MemoryBytes), topology.Bytes(b.Bytes))
+		r.placed(b.Mapping, of, n.HostNodes, memoryPolicy(n.HostNodes))
+		r.pages(b.Mapping, of, n.PageBytes, b.Bytes)
+	}
+}
+
+// memoryPolicy is the policy, as numa_maps writes it, of memory bound to host nodes.
+func memoryPolicy(nodes []int) string {
+	switch len(nodes) {
+	case 0:
+		return "default"
+	case 1:
+		return fmt.Sprintf("bind:%d", nodes[0])
+	}
+	return "interleave:" + topology.FormatList(nodes)
+}
+
+// placed holds the policy and the pages of a mapping against the host nodes that they
+// belong on. What is not bound may lie anywhere.
+func (r *rows) placed(m *Mapping, of string, nodes []int, policy string) {
+	if m.Policy == "" {
+		r.note("host nodes of the memory"+of, policy, "this kernel tells of no nodes")
+		return
+	}
+	// Flags stand behind the mode: bind=static:0.
+	mode, at, _ := strings.Cut(m.Policy, ":")
+	mode, _, _ = strings.Cut(mode, "=")
+	found := mode
+	if at != "" {
+		found += ":" + at
+	}
+	r.add(found == policy, "policy of the memory"+of, policy, m.Policy)
+	planned, ok := "any host node", true
+	if len(nodes) > 0 {
+		planned = "host " + nodeList(nodes)
+	}
+	var on []int
+	for node := range m.OnNode {
+		on = append(on, node)
+	}
+	slices.Sort(on)
+	var parts []string
+	for _, node := range on {
+		parts = append(parts, fmt.Sprintf("%s on host node %d", topology.Bytes(m.OnNode[node]), node))
+		ok = ok && (len(nodes) == 0 || slices.Contains(nodes, node))
+	}
+	if parts == nil {
+		parts = []string{"no page in use"}
+	}
+	r.add(ok, "pages"+of, planned, strings.Join(parts, ", "))
+}
+
+func nodeList(nodes []int) string {
+	if len(nodes) == 1 {
+		return fmt.Sprintf("node %d", nodes[0])
+	}
+	return "nodes " + list(nodes)
+}
+
+// ordinaryMax is the largest page that is not a huge page, in bytes: 64 KiB on some Arm kernels.
+const ordinaryMax = 64 << 10
+
+// pages holds the size of pages against the plan: 0 is ordinary ones. Huge pages are all
+// taken at the start (want bytes of them), or a job would end in the middle for want of one.
+func (r *rows) pages(m *Mapping, of string, page, want uint64) {
+	found := topology.Bytes(m.PageBytes)
+	if page == 0 || page <= ordinaryMax {
+		if m.HugeBytes > 0 {
+			found += fmt.Sprintf(", %s of %s in transparent huge pages", topology.Bytes(m.HugeBytes), topology.Bytes(m.Present()))
+		}
+		r.add(m.PageBytes <= ordinaryMax, "page size"+of, "ordinary", found)
+		return
+	}
+	planned := topology.Bytes(page) + ", all taken"
+	ok := m.PageBytes == page
+	if have := m.Present(); m.Policy == "" || have >= want {
+		found += ", all taken"
+	} else {
+		found += fmt.Sprintf(", %s of %s taken", topology.Bytes(have), topology.Bytes(want))
+		ok = false
+	}
+	r.add(ok, "page size"+of, planned, found)
+}
+
+// devices holds the functions of the host, and where the guest sees them, against the plan.
+func (r *rows) devices(p *plan.VM, f *Facts) {
+	if len(p.Devices) == 0 || r.unread(f, PartDevices, plural(len(p.Devices), "device")) {
+		return
+	}
+	for i := range p.Devices {
+		d := &p.Devices[i]
+		what, planned := "device "+d.Address, place(d.Node, -1)
+		if d.Expander >= 0 && d.Expander < len(p.Expanders) {
+			planned = place(d.Node, p.Expanders[d.Expander].Bus)
+		} else if len(p.Nodes) < 2 {
+			planned = place(-1, -1) // one node: all is on it
+		}
+		k := slices.IndexFunc(f.Devices, func(x Device) bool { return x.Host == d.Address })
+		if k < 0 {
+			r.add(false, what, planned, "not in the VM")
+			continue
+		}
+		x := f.Devices[k]
+		bus := -1
+		if d.Expander >= 0 {
+			bus = x.Bus
+		}
+		node := x.Node
+		if len(p.Nodes) < 2 {
+			node = -1
+		}
+		found := place(node, bus)
+		r.add(found == planned, what, planned, found+", port "+x.Port)
+	}
+}
+
+// place says where a device is: on a guest node by an expander, or on the VM's own root.
+func place(node, bus int) string {
+	switch {
+	case node < 0:
+		return "the VM's own PCI root"
+	case bus < 0:
+		return fmt.Sprintf("node %d", node)
+	}
+	return fmt.Sprintf("node %d, expander on bus %d", node, bus)
+}
+
+// regionFile is the file that most VMs have mapped as their region.
+func regionFile(facts []*Facts) string {
+	count := map[string]int{}
+	best := ""
+	for _, f := range facts {
+		if f.Region == nil {
+			continue
+		}
+		s := f.Region.File
+		if count[s]++; best == "" || count[s] > count[best] {
+			best = s
+		}
+	}
+	return best
+}
+
+// region holds the mapping of the region against the plan, and against the other VMs'.
+func (r *rows) region(p *plan.VM, reg *plan.Region, f *Facts, shared string) {
+	planned := topology.Bytes(reg.SizeBytes) + ", shared, one file for all VMs"
+	if r.unread(f, PartRegion, planned) {
+		return
+	}
+	m := f.Region
+	if m == nil {
+		r.add(false, "region", planned, "not mapped")
+		return
+	}
+	found := topology.Bytes(m.FileBytes)
+	if m.Shared {
+		found += ", shared"
+	}
+	if m.File == shared {
+		found += ", one file for all VMs"
+	} else {
+		found += ", a file of its own"
+	}
+	r.add(found == planned, "region", planned, found)
+	// The region is made and bound before QEMU has it: its pages tell, not QEMU's policy.
+	node := reg.HostNode
+	for _, h := range reg.Hosts {
+		if h.Host == p.Host {
+			node = h.HostNode
+		}
+	}
+	var nodes []int
+	policy := m.Policy
+	if node >= 0 {
+		nodes, policy = []int{node}, memoryPolicy([]int{node})
+	}
+	r.placed(m, " of the region", nodes, policy)
+	if reg.Backing == "hugetlb" {
+		page := reg.PageBytes
+		if page == 0 { // any that is huge
+			page = max(m.PageBytes, 2<<20)
+		}
+		r.pages(m, " of the region", page, 0)
+	} else {
+		r.pages(m, " of the region", 0, 0)
+	}
+}

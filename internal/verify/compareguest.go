@@ -1,0 +1,277 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"nearmetal/internal/plan"
+	"nearmetal/internal/topology"
+)
+
+// CompareGuest holds what a guest's kernel says of itself against the plan of its VM.
+// region is the plan's, nil: none.
+func CompareGuest(p *plan.VM, region *plan.Region, g *Guest) []Row {
+	r := &rows{vm: p.Name}
+	if g.Host == nil {
+		r.note("guest", "its own view", "cannot be read: "+g.Error)
+		return r.list
+	}
+	r.guestTopology(p, g.Host)
+	r.guestNodes(p, region, g.Host)
+	r.guestCaches(p, g.Host)
+	r.guestDevices(p, g.Host)
+	if region != nil {
+		r.guestRegion(region, g)
+	}
+	return r.list
+}
+
+// online are the CPUs that run in the guest.
+func online(h *topology.Host) []topology.CPU {
+	var cpus []topology.CPU
+	for _, c := range h.CPUs {
+		if c.Online {
+			cpus = append(cpus, c)
+		}
+	}
+	return cpus
+}
+
+// guestTopology holds the guest's sockets, dies, cores and threads against the plan: their
+// number, and which vCPUs are in each.
+func (r *rows) guestTopology(p *plan.VM, h *topology.Host) {
+	cpus := online(h)
+	ids := func(of func(c *topology.CPU) int) (map[int][]int, int) {
+		m := map[int][]int{}
+		for i := range cpus {
+			m[of(&cpus[i])] = append(m[of(&cpus[i])], cpus[i].ID)
+		}
+		return m, len(m)
+	}
+	sockets, s := ids(func(c *topology.CPU) int { return c.Package })
+	dies, d := ids(func(c *topology.CPU) int { return c.Die })
+	cores, c := ids(func(c *topology.CPU) int { return c.Core })
+	planned := shape(p.Sockets, p.Dies, p.Cores, p.Threads)
+	found := fmt.Sprintf("%s, %s, %s, %s in all", plural(s, "socket"), plural(d, "die"), plural(c, "core"), plural(len(cpus), "thread"))
+	ok := false
+	if s > 0 && d%s == 0 && c%d == 0 && len(cpus)%c == 0 {
+		found = shape(s, d/s, c/d, len(cpus)/c)
+		ok = found == planned
+	}
+	// The vCPUs of a core, die or socket follow each other.
+	per := p.Threads
+	for _, level := range []struct {
+		name   string
+		groups map[int][]int
+		of     int
+	}{{"core", cores, 1}, {"die", dies, p.Cores}, {"socket", sockets, p.Dies}} {
+		per *= level.of
+		for _, ids := range level.groups {
+			if ok && (ids[0]%per != 0 || len(ids) != per || ids[per-1] != ids[0]+per-1) {
+				ok = false
+				found += fmt.Sprintf(", and vCPUs %s on one %s", list(ids), level.name)
+			}
+		}
+	}
+	const what = "topology in the guest"
+	if !ok && p.Dies > 1 && found == shape(p.Sockets, 1, p.Dies*p.Cores, p.Threads) {
+		r.note(what, planned, found+": this QEMU or the guest's kernel does not show dies")
+		return
+	}
+	r.add(ok, what, planned, found)
+}
+
+// kernelShare is how much less than its memory a node may show in the guest: the kernel
+// counts out the pages that hold its descriptions of pages (1/64 of the memory) and other
+// tables by the size of memory (as much again), and on the first node itself, the initramfs,
+// the firmware's tables, and the 64 MiB of its bounce buffers if there can be memory above
+// 4 GiB: in a VM of more than 3 GiB, or one that has an NVDIMM.
+func kernelShare(node int, bytes uint64, high bool) uint64 {
+	share := bytes/32 + 8<<20
+	if node == 0 {
+		share += 64 << 20
+		if high {
+			share += 64 << 20
+		}
+	}
+	return share
+}
+
+// guestNodes holds the guest's nodes against the plan.
+func (r *rows) guestNodes(p *plan.VM, region *plan.Region, h *topology.Host) {
+	high := p.MemoryBytes > 3<<30 || region != nil && region.Device == "devdax"
+	nodes := p.Nodes
+	if len(nodes) == 0 {
+		nodes = []plan.Node{{VCPUs: seq(p.VCPUs), MemoryBytes: p.MemoryBytes}}
+	}
+	var planned, found []int
+	for _, n := range nodes {
+		planned = append(planned, n.ID)
+	}
+	for i := range h.Nodes {
+		found = append(found, h.Nodes[i].ID)
+	}
+	r.add(slices.Equal(planned, found), "nodes in the guest", list(planned), list(found))
+	for i, n := range nodes {
+		k := h.NodeIndex(n.ID)
+		if k < 0 {
+			continue // said already
+		}
+		has := &h.Nodes[k]
+		of := fmt.Sprintf("of node %d in the guest", n.ID)
+		r.add(equal(n.VCPUs, has.CPUs), "vCPUs "+of, list(n.VCPUs), list(has.CPUs))
+		least := uint64(0)
+		if share := kernelShare(i, n.MemoryBytes, high); n.MemoryBytes > share {
+			least = n.MemoryBytes - share
+		}
+		r.add(has.MemoryBytes <= n.MemoryBytes && has.MemoryBytes >= least && (has.MemoryBytes > 0 || n.MemoryBytes == 0),
+			"memory "+of, topology.Bytes(n.MemoryBytes)+" less the kernel's share", topology.Bytes(has.MemoryBytes))
+		if len(nodes) == 1 || len(nodes) != len(h.Nodes) {
+			continue
+		}
+		want := n.Distances
+		if len(want) == 0 {
+			want = make([]int, len(nodes))
+			for j := range want {
+				if want[j] = 20; j == i { // what ACPI says where nobody does
+					want[j] = 10
+				}
+			}
+		}
+		r.add(slices.Equal(want, has.Distances), "distances "+of, numbers(want), numbers(has.Distances))
+	}
+}
+
+func seq(n int) []int {
+	s := make([]int, n)
+	for i := range s {
+		s[i] = i
+	}
+	return s
+}
+
+func numbers(n []int) string { return strings.Trim(fmt.Sprint(n), "[]") }
+
+// guestCaches holds the last-level caches that the guest sees against those below its
+// vCPUs. QEMU gives each die one: a cache that the guest sees as smaller than it is does no
+// harm, and of vCPUs that the guest believes to share one and do not only a note can be made.
+func (r *rows) guestCaches(p *plan.VM, h *topology.Host) {
+	if len(p.L3) == 0 {
+		return
+	}
+	groups := map[int][]int{}
+	for _, c := range online(h) {
+		if c.L3 >= 0 {
+			groups[c.L3] = append(groups[c.L3], c.ID)
+		}
+	}
+	var found [][]int
+	for i := 0; i < len(h.CPUs); i++ {
+		if groups[i] != nil {
+			found = append(found, groups[i])
+		}
+	}
+	const what = "last-level caches in the guest"
+	why := "this QEMU or the guest's kernel does not show dies"
+	if p.Dies == 1 {
+		why = "QEMU shows one a die, and equal dies only"
+	}
+	planned, text := groupText(p.L3), groupText(found)
+	if len(found) == 0 {
+		r.note(what, planned, "the guest is told of none")
+		return
+	}
+	cache := map[int]int{}
+	for i, g := range p.L3 {
+		for _, v := range g {
+			cache[v] = i
+		}
+	}
+	for _, g := range found {
+		for _, v := range g {
+			if cache[v] != cache[g[0]] {
+				r.note(what, planned, text+": "+why)
+				return
+			}
+		}
+	}
+	r.add(true, what, planned, text)
+}
+
+func groupText(groups [][]int) string {
+	var parts []string
+	for _, g := range groups {
+		parts = append(parts, list(g))
+	}
+	return strings.Join(parts, " | ")
+}
+
+// guestDevices holds the number of functions that the guest sees below each expander, and
+// the node that it has them on, against the plan.
+func (r *rows) guestDevices(p *plan.VM, h *topology.Host) {
+	for k, e := range p.Expanders {
+		want, have := 0, 0
+		for i := range p.Devices {
+			if p.Devices[i].Expander == k {
+				want++
+			}
+		}
+		root := fmt.Sprintf("pci0000:%02x", e.Bus)
+		var on []int
+		for i := range h.Devices {
+			if d := &h.Devices[i]; d.Root == root && len(d.Bridges) > 0 {
+				have++
+				on = append(on, d.Node)
+			}
+		}
+		slices.Sort(on)
+		on = slices.Compact(on)
+		planned := fmt.Sprintf("%d on node %d", want, e.Node)
+		found := fmt.Sprint(have)
+		if have > 0 {
+			found = fmt.Sprintf("%d on node %s", have, strings.ReplaceAll(numbers(on), "-1", "none"))
+		}
+		r.add(found == planned, fmt.Sprintf("devices below bus %d in the guest", e.Bus), planned, found)
+	}
+}
+
+// The region's PCI device (docs/specs/ivshmem-spec.rst of QEMU).
+const (
+	ivshmemVendor = 0x1af4
+	ivshmemDevice = 0x1110
+)
+
+// daxStart is what a dax device lacks of its region's file, at its start.
+const daxStart = 2 << 20
+
+// guestRegion holds the device that shows the region against the plan.
+func (r *rows) guestRegion(reg *plan.Region, g *Guest) {
+	planned := fmt.Sprintf("%s, %s", reg.Device, topology.Bytes(reg.SizeBytes))
+	if reg.Device == "devdax" {
+		found := "no dax device"
+		ok := g.Dax > 0 && g.Dax <= reg.SizeBytes && g.Dax+daxStart >= reg.SizeBytes
+		if g.Dax > 0 {
+			found = "devdax, " + topology.Bytes(g.Dax)
+			if ok {
+				found += " behind its label"
+			}
+		}
+		r.add(ok, "region in the guest", planned, found)
+		return
+	}
+	found, ok := "no ivshmem device", false
+	for i := range g.Host.Devices {
+		d := &g.Host.Devices[i]
+		if d.VendorID != ivshmemVendor || d.DeviceID != ivshmemDevice {
+			continue
+		}
+		found = "ivshmem, no memory"
+		for _, b := range d.BARs {
+			if b >= 1<<20 { // the others are registers
+				found, ok = "ivshmem, "+topology.Bytes(b), b == reg.SizeBytes
+			}
+		}
+	}
+	r.add(ok, "region in the guest", planned, found)
+}

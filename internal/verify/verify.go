@@ -1,0 +1,139 @@
+// Package verify reads running VMs back and holds what it finds against their plan,
+// row by row: threads on their CPUs, memory on its nodes and in its pages, the topology,
+// devices and region that QEMU shows, and what the guest's own kernel makes of them.
+package verify
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"nearmetal/internal/plan"
+)
+
+// Status is how a row came out.
+type Status string
+
+// The statuses of a row.
+const (
+	OK      Status = "ok"
+	Differs Status = "differs"
+	// Note marks what could not be read, or what no QEMU could have rendered: no fault of
+	// the running VM, and no difference.
+	Note Status = "note"
+)
+
+// Row is one line of plan against fact.
+type Row struct {
+	VM      string `json:"vm"`
+	What    string `json:"what"`
+	Planned string `json:"planned"`
+	Found   string `json:"found"`
+	Status  Status `json:"status"`
+}
+
+// String is the row as a sentence, for a warning.
+func (r Row) String() string {
+	return fmt.Sprintf("%s: %s: planned %s, found %s", r.VM, r.What, r.Planned, r.Found)
+}
+
+// Report is what Check found.
+type Report struct {
+	Cluster string `json:"cluster"`
+	// Guest says whether the guests' own view was read too.
+	Guest bool  `json:"guest"`
+	Rows  []Row `json:"rows"`
+}
+
+// Count gives the number of rows with a status.
+func (r *Report) Count(s Status) int {
+	n := 0
+	for i := range r.Rows {
+		if r.Rows[i].Status == s {
+			n++
+		}
+	}
+	return n
+}
+
+// Differences are the rows that differ.
+func (r *Report) Differences() []Row {
+	var rows []Row
+	for _, row := range r.Rows {
+		if row.Status == Differs {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// VM is a running VM to be looked at.
+type VM struct {
+	Plan plan.VM
+	PID  int     // of QEMU
+	QMP  Monitor // nil: it does not run
+	Run  Run     // nil: the guest is not asked
+}
+
+// Monitor is QEMU's, as *qemu.QMP has it: a command that is refused gives a *qemu.QMPError.
+type Monitor interface {
+	Execute(ctx context.Context, command string, args, result any) error
+}
+
+// together bounds how many VMs are looked at at a time: it is mostly waiting.
+const together = 16
+
+// Check looks at the VMs of a cluster whose plan has the region (nil: none), and gives
+// their rows in the VMs' order. What cannot be read is a row of its own. ctx bounds it.
+func Check(ctx context.Context, cluster string, region *plan.Region, vms []VM) *Report {
+	r := &Report{Cluster: cluster}
+	facts := make([]*Facts, len(vms))
+	guests := make([]*Guest, len(vms))
+	slots := make(chan struct{}, together)
+	var wg sync.WaitGroup
+	for i := range vms {
+		if vms[i].Run != nil {
+			r.Guest = true
+		}
+		wg.Add(1)
+		go func(i int) {
+			defer wg.Done()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			v := &vms[i]
+			facts[i] = Gather(ctx, v, region)
+			if v.Run != nil && v.QMP != nil {
+				guests[i] = AskGuest(ctx, v.Plan.Name, v.Run)
+			}
+		}(i)
+	}
+	wg.Wait()
+	shared := regionFile(facts)
+	for i := range vms {
+		r.Rows = append(r.Rows, Compare(&vms[i].Plan, region, facts[i], shared)...)
+		if guests[i] != nil {
+			r.Rows = append(r.Rows, CompareGuest(&vms[i].Plan, region, guests[i])...)
+		}
+	}
+	return r
+}
+
+// rows collects the rows of one VM.
+type rows struct {
+	vm   string
+	list []Row
+}
+
+// add adds a row; ok says whether what was found is as planned.
+func (r *rows) add(ok bool, what, planned, found string) {
+	s := OK
+	if !ok {
+		s = Differs
+	}
+	r.list = append(r.list, Row{r.vm, what, planned, found, s})
+}
+
+// note adds a row that says why there is nothing to hold against the plan.
+func (r *rows) note(what, planned, found string) {
+	r.list = append(r.list, Row{r.vm, what, planned, found, Note})
+}

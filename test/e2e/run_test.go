@@ -1,0 +1,223 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// run prepares `nearmetal run` of a small cluster.
+func run(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	return command(t, append([]string{"run"}, append(small, args...)...)...)
+}
+
+// write makes a file in dir.
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// writeProgram makes a script that can be run.
+func writeProgram(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read gives a file's text, "" where there is none.
+func read(path string) string {
+	b, _ := os.ReadFile(path)
+	return string(b)
+}
+
+// A command that is no launcher runs once in every VM: in the caller's directory, which
+// is shared, as the caller, with input for the first.
+func TestRunEverywhere(t *testing.T) {
+	cmd := run(t, "--vms", "2", "--env", "A=given", "--env", "MINE", "--", "sh", "-c", `
+		echo "$(hostname) $(id -u) $(pwd) $A-$MINE-$OTHER $(cat input)"
+		cat
+		echo to standard error >&2
+		echo made in $(hostname) >file-$(hostname)
+		touch /usr/nearmetal-e2e && echo the root can be written
+		test $(hostname) = vm0 || exit 5`)
+	cmd.Env = append(cmd.Environ(), "MINE=mine", "OTHER=other", "A=mine")
+	// QEMU's options, launchers and shells have a use for each of these characters.
+	cmd.Dir = filepath.Join(cmd.Dir, "a,b c=d:e%f")
+	if err := os.Mkdir(cmd.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, cmd.Dir, "input", "words")
+	r := finish(t, cmd, "typed\n").want(t, 5, "nearmetal: vm1: exit status 5\n")
+	for i, vm := range []string{"vm0", "vm1"} {
+		line := fmt.Sprintf("%s: %s %d %s given-mine-other words\n", vm, vm, os.Getuid(), cmd.Dir)
+		if strings.Count(r.out, line) != 1 {
+			t.Errorf("not once: %q in %q", line, r.out)
+		}
+		if n := strings.Count(r.out, vm+": typed\n"); n != 1-i {
+			t.Errorf("%s was given the input %d times", vm, n)
+		}
+		for _, want := range []string{vm + ": the root can be written\n", vm + ": to standard error\n"} {
+			if !strings.Contains(r.out+r.err, want) {
+				t.Errorf("%q is missing: %q, %q", want, r.out, r.err)
+			}
+		}
+		file := filepath.Join(cmd.Dir, "file-"+vm)
+		if got := read(file); got != "made in "+vm+"\n" {
+			t.Errorf("%s: %q", file, got)
+		}
+		if fi, err := os.Stat(file); err == nil && int(fi.Sys().(*syscall.Stat_t).Uid) != os.Getuid() {
+			t.Errorf("%s: not the caller's", file)
+		}
+	}
+	for _, line := range strings.SplitAfter(r.out, "\n") {
+		if line != "" && !strings.HasPrefix(line, "vm0: ") && !strings.HasPrefix(line, "vm1: ") {
+			t.Errorf("a line without its VM: %q", line)
+		}
+	}
+	if strings.Contains(r.out, "standard error") {
+		t.Errorf("standard error is among the output: %q", r.out)
+	}
+	if _, err := os.Stat("/usr/nearmetal-e2e"); err == nil {
+		os.Remove("/usr/nearmetal-e2e")
+		t.Error("a VM wrote to the host's /usr")
+	}
+}
+
+// A cluster file with groups, a network, variables and shares; flags go over it.
+func TestRunFile(t *testing.T) {
+	data := t.TempDir()
+	write(t, data, "x", "of the host\n")
+	cmd := run(t, "-f", "cluster.yaml", "--env", "B=flag", "--region", "0", "--no-prefix", "--", "sh", "-c", `
+		echo $(hostname) $A $B $(cat /sys/class/net/eth0/mtu) $(ip -o -4 addr show eth0 | awk '{print $4}') $(cat /data/x)
+		echo written >/data/y && echo BAD: a read-only share was written
+		test -e /dev/nearmetal/region && echo BAD: a region
+		touch here || echo BAD: $(pwd) cannot be written`)
+	write(t, cmd.Dir, "cluster.yaml", fmt.Sprintf(`version: 1
+vms:
+  - name: head
+  - name: work
+network: {mtu: 9000, subnet: 10.99.8.0/24}
+region: {size: 4MiB}
+env: {A: file, B: file}
+shares:
+  - {path: %s, target: /data, mode: ro}
+  - path: .
+`, data))
+	r := finish(t, cmd, "").want(t, 0,
+		"head0 file flag 9000 10.99.8.1/24 of the host\n", "work0 file flag 9000 10.99.8.2/24 of the host\n")
+	if strings.Contains(r.out, "BAD") || strings.Contains(r.out, ": head0") {
+		t.Errorf("%q", r.out)
+	}
+	if read(filepath.Join(data, "y")) != "" {
+		t.Error("the host's file was written")
+	}
+}
+
+// The exit status of run is the command's, as a shell gives it.
+func TestRunStatus(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		says   string
+		args   []string
+	}{
+		{128 + int(syscall.SIGTERM), "", []string{"sh", "-c", "kill -TERM $$"}},
+		{127, "no-such-command", []string{"no-such-command"}},
+	} {
+		t.Run(c.args[0], func(t *testing.T) {
+			finish(t, run(t, append([]string{"--"}, c.args...)...), "").want(t, c.status, c.says)
+		})
+	}
+}
+
+// A directory can be the root: here one with nothing but busybox.
+func TestRunRoot(t *testing.T) {
+	needs(t, "busybox")
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(busybox)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(root, "bin/busybox"), text, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"sh", "ls", "cat", "touch", "hostname"} {
+		if err := os.Symlink("busybox", filepath.Join(root, "bin", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := run(t, "--root", root, "--", "sh", "-c", "ls /; ls /bin; hostname; touch /bin/x /here && echo both written; echo kept >kept")
+	r := finish(t, cmd, "").want(t, 0, "busybox\n", "vm0\n", "both written\n")
+	if strings.Contains(r.out, "usr\n") {
+		t.Errorf("the host's root shows: %q", r.out)
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the root was changed: %v, %v", entries, err)
+	}
+	if read(filepath.Join(cmd.Dir, "kept")) != "kept\n" {
+		t.Error("what was written in the working directory is not there")
+	}
+}
+
+// Nothing is shared where the user wants it so, or where a VM must not write; that is said.
+func TestNothingShared(t *testing.T) {
+	const notice = "is not shared with the VMs"
+	cmd := run(t, "--no-share", "--", "sh", "-c", "pwd; echo lost >lost; cat lost; cat input")
+	write(t, cmd.Dir, "input", "seen\n")
+	r := finish(t, cmd, "").want(t, 0, cmd.Dir+"\n", "lost\n", "seen\n")
+	if read(filepath.Join(cmd.Dir, "lost")) != "" {
+		t.Error("the working directory was written")
+	}
+	if strings.Contains(r.err, notice) {
+		t.Errorf("a notice of what was asked for: %q", r.err)
+	}
+	cmd = run(t, "--", "sh", "-c", "pwd; echo lost >nearmetal-e2e && cat nearmetal-e2e")
+	cmd.Dir = "/tmp"
+	r = finish(t, cmd, "").want(t, 0, "vm0: /tmp\nvm0: lost\n")
+	if strings.Count(r.err, "nearmetal: /tmp "+notice) != 1 {
+		t.Errorf("not said once: %q", r.err)
+	}
+	if read("/tmp/nearmetal-e2e") != "" {
+		os.Remove("/tmp/nearmetal-e2e")
+		t.Error("the host's /tmp was written")
+	}
+}
+
+// Terminals of ssh-like tools often close standard output early.
+func TestRunOutputClosed(t *testing.T) {
+	cmd := exec.Command("sh", "-c", `"$0" run --memory 512MiB -- sh -c 'while echo y; do :; done' | head -1`, nearmetal)
+	cmd.Dir = t.TempDir()
+	out, err := cmd.Output()
+	if err != nil || string(out) != "vm0: y\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	until(t, "the end of what was run", func() bool { return len(mine(cmd.Dir)) == 0 })
+}
+
+// mine are our processes whose working directory is dir.
+func mine(dir string) []string {
+	var list []string
+	for _, pid := range ours() {
+		if cwd, err := os.Readlink("/proc/" + pid + "/cwd"); err == nil && cwd == dir {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
