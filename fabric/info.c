@@ -310,8 +310,10 @@ int ivs_getinfo(uint32_t version, const char *node, const char *service, uint64_
 	if (!info)
 		return -FI_ENOMEM;
 	/* Costs every direct write a message: only who asks for it gets it. */
-	if (!hints || !hints->caps)
+	if (!hints || !hints->caps) {
 		info->caps &= ~FI_RMA_EVENT;
+		info->rx_attr->caps &= ~FI_RMA_EVENT;
+	}
 	ret = hints ? check_hints(version, hints, info) : 0;
 	if (!ret && hints)
 		apply_hints(version, hints, info);

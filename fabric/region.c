@@ -158,11 +158,11 @@ static int map_region(struct ivs_region *r, const char *path)
 		IVS_WARN(FI_LOG_DOMAIN, "region %s: %s\n", path, wrong);
 		return -FI_EINVAL;
 	}
-	if (r->header.layout_type > 1 || r->header.layout_version > NM_LAYOUT_VERSION) {
+	if (r->header.layout_type > NM_LAYOUT_TYPE || r->header.layout_version > NM_LAYOUT_VERSION) {
 		IVS_WARN(FI_LOG_DOMAIN, "region %s: its layout is of type %u version %u, "
-			 "this provider knows type 1 version %d; use the same nearmetal "
+			 "this provider knows type %d version %d; use the same nearmetal "
 			 "everywhere\n", path, r->header.layout_type,
-			 r->header.layout_version, NM_LAYOUT_VERSION);
+			 r->header.layout_version, NM_LAYOUT_TYPE, NM_LAYOUT_VERSION);
 		return -FI_EINVAL;
 	}
 	if (!cached(r->base, &ns, &ref) && !ivs_param.uncached) {
@@ -235,6 +235,8 @@ static int format_file(int fd, size_t bytes)
 		ret = -FI_EOTHER;
 	h->scratch_offset = NM_REGION_HEADER_BYTES;
 	h->layout_offset = NM_REGION_HEADER_BYTES;
+	h->layout_type = NM_LAYOUT_TYPE;
+	h->layout_version = NM_LAYOUT_VERSION;
 	h->layout_bytes = (bytes - NM_REGION_HEADER_BYTES) & ~4095ULL;
 	h->crc = nm_region_crc32c(h, offsetof(struct nm_region_header, crc));
 	if (!ret && pwrite(fd, h, sizeof(*h), 0) != sizeof(*h))
@@ -269,6 +271,16 @@ static void sweep(const char *dir, const char *prefix)
 	closedir(d);
 }
 
+/* Did a provider like this one make the file, rather than nearmetal? */
+static bool made_here(int fd)
+{
+	struct nm_region_header h;
+
+	return pread(fd, &h, sizeof(h), 0) == sizeof(h) &&
+	       !memcmp(h.magic, NM_REGION_MAGIC, sizeof(h.magic)) &&
+	       h.layout_type == NM_LAYOUT_TYPE;
+}
+
 /*
  * Opens the file region at path, making it if it is not there. Each user holds a
  * shared lock for as long as it lives; who gets an exclusive one is alone.
@@ -280,7 +292,7 @@ static int open_file(struct ivs_region *r, const char *path, bool make)
 	int fd, ret, tries;
 
 	for (tries = 0; tries < 100; tries++) {
-		fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+		fd = open(path, O_RDWR | O_CLOEXEC | (make ? O_NOFOLLOW : 0));
 		if (fd < 0 && errno != ENOENT) {
 			IVS_WARN(FI_LOG_DOMAIN, "region %s: cannot open it: %s\n", path,
 				 ivs_lib.strerror(errno));
@@ -324,18 +336,16 @@ static int open_file(struct ivs_region *r, const char *path, bool make)
 			r->fd = fd;
 			return 0;
 		}
-		if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-			r->fd = fd;	/* a device: nothing to lock */
+		if (!make || fstat(fd, &st) || !S_ISREG(st.st_mode) || !made_here(fd)) {
+			r->fd = fd;	/* a device, or somebody's: not ours to remove */
 			r->file = false;
 			return 0;
 		}
 		/* Alone: what an earlier run left must not be taken for peers. */
-		if (!flock(fd, LOCK_EX | LOCK_NB)) {
-			if (make && st.st_nlink && st.st_uid == geteuid()) {
-				unlink(path);
-				close(fd);
-				continue;
-			}
+		if (!flock(fd, LOCK_EX | LOCK_NB) && st.st_nlink && st.st_uid == geteuid()) {
+			unlink(path);
+			close(fd);
+			continue;
 		}
 		if (flock(fd, LOCK_SH)) {
 			close(fd);

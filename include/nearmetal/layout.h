@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define NM_LAYOUT_TYPE		1	/* in the region's header: made by a provider itself */
 #define NM_LAYOUT_VERSION	1
 #define NM_LAYOUT_MAX_SLOTS	1024
 #define NM_LAYOUT_MIN_SLOTS	4
