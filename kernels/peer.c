@@ -113,10 +113,14 @@ bool peer_waiting_slow(const struct peer *p, struct peer_wait *w)
 	if (p->child) {
 		siginfo_t info = { 0 };
 
-		/* A child that has ended may have answered before. */
-		if (!waitid(P_PID, (id_t)p->child, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid &&
-		    w->spins > 8192)
+		/*
+		 * A child that has ended may have answered before: the caller looks once more
+		 * after the end was seen, however long it has waited.
+		 */
+		if (w->gone)
 			return false;
+		if (!waitid(P_PID, (id_t)p->child, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid)
+			w->gone = true;
 	}
 	return t < w->end;
 }

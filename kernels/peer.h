@@ -106,6 +106,7 @@ bool peer_lost(const struct peer *p);
 struct peer_wait {
 	uint64_t spins;
 	double end;
+	bool gone;	/* the child was seen to have ended */
 };
 
 bool peer_waiting_slow(const struct peer *p, struct peer_wait *w);
