@@ -1,0 +1,297 @@
+/* Completion queues. */
+#include <poll.h>
+
+#include "ivshmem.h"
+
+static const size_t entry_bytes[] = {
+	[FI_CQ_FORMAT_CONTEXT]	= sizeof(struct fi_cq_entry),
+	[FI_CQ_FORMAT_MSG]	= sizeof(struct fi_cq_msg_entry),
+	[FI_CQ_FORMAT_DATA]	= sizeof(struct fi_cq_data_entry),
+	[FI_CQ_FORMAT_TAGGED]	= sizeof(struct fi_cq_tagged_entry),
+};
+
+/* Twice the room; what cannot be kept is lost, and said so. */
+void ivs_cq_grow(struct ivs_cq *cq)
+{
+	size_t size = 2 * (cq->mask + 1), i;
+	struct ivs_comp *ring = malloc(size * sizeof(*ring));
+
+	if (!ring) {
+		IVS_WARN(FI_LOG_CQ, "no memory for %zu completions: the oldest is lost\n", size);
+		cq->head++;
+		return;
+	}
+	for (i = cq->head; i != cq->tail; i++)
+		ring[i & (size - 1)] = cq->ring[i & cq->mask];
+	free(cq->ring);
+	cq->ring = ring;
+	cq->mask = size - 1;
+}
+
+void ivs_cq_wake(struct ivs_cq *cq)
+{
+	ivs_wait_signal(&cq->wait);
+}
+
+void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf,
+		  uint64_t data, uint64_t tag, size_t olen, int err)
+{
+	struct ivs_cq_err *e;
+
+	if (!cq)
+		return;
+	e = malloc(sizeof(*e));
+	ivs_cq_add(cq, context, flags, len, buf, data, tag, FI_ADDR_NOTAVAIL);
+	if (!e)
+		return;
+	e->olen = olen;
+	e->err = err;
+	e->prov_errno = err;
+	cq->ring[(cq->tail - 1) & cq->mask].err = e;
+}
+
+static inline void fill(struct ivs_cq *cq, void *buf, const struct ivs_comp *c)
+{
+	struct fi_cq_tagged_entry *e = buf;
+
+	e->op_context = c->context;
+	if (cq->format == FI_CQ_FORMAT_CONTEXT)
+		return;
+	e->flags = c->flags;
+	e->len = c->len;
+	if (cq->format == FI_CQ_FORMAT_MSG)
+		return;
+	e->buf = c->buf;
+	e->data = c->data;
+	if (cq->format == FI_CQ_FORMAT_TAGGED)
+		e->tag = c->tag;
+}
+
+static inline ssize_t read_locked(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
+{
+	size_t n;
+
+	if (cq->head == cq->tail) {
+		ivs_domain_progress(cq->domain);
+		if (cq->head == cq->tail)
+			return -FI_EAGAIN;
+	}
+	for (n = 0; n < count && cq->head != cq->tail; n++) {
+		struct ivs_comp *c = &cq->ring[cq->head & cq->mask];
+
+		if (unlikely(c->err != NULL))
+			return n ? (ssize_t) n : -FI_EAVAIL;
+		fill(cq, buf, c);
+		buf += cq->entry_bytes;
+		if (src)
+			src[n] = c->src;
+		cq->head++;
+	}
+	return (ssize_t) n;
+}
+
+static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
+{
+	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
+	ssize_t ret;
+
+	ivs_lock(cq->domain);
+	if (unlikely(!count)) {
+		ivs_domain_progress(cq->domain);
+		ret = cq->head == cq->tail ? -FI_EAGAIN : 0;
+	} else {
+		ret = read_locked(cq, buf, count, src);
+	}
+	ivs_unlock(cq->domain);
+	return ret;
+}
+
+static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
+{
+	return cq_readfrom(fid, buf, count, NULL);
+}
+
+static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint64_t flags)
+{
+	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
+	struct ivs_comp *c;
+	ssize_t ret = -FI_EAGAIN;
+
+	(void) flags;
+	ivs_lock(cq->domain);
+	c = &cq->ring[cq->head & cq->mask];
+	if (cq->head != cq->tail && c->err) {
+		buf->op_context = c->context;
+		buf->flags = c->flags;
+		buf->len = c->len;
+		buf->buf = c->buf;
+		buf->data = c->data;
+		buf->tag = c->tag;
+		buf->olen = c->err->olen;
+		buf->err = c->err->err;
+		buf->prov_errno = c->err->prov_errno;
+		/* What comes after depends on the caller's version; nothing is there. */
+		buf->err_data_size = 0;
+		free(c->err);
+		cq->head++;
+		ret = 1;
+	}
+	ivs_unlock(cq->domain);
+	return ret;
+}
+
+static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src,
+			    const void *cond, int timeout)
+{
+	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
+	uint64_t deadline = ivs_deadline(timeout);
+	unsigned int round = 0;
+	ssize_t ret;
+
+	(void) cond;
+	if (cq->wait_obj == FI_WAIT_NONE)
+		return -FI_EINVAL;
+	for (;;) {
+		ret = cq_readfrom(fid, buf, count, src);
+		if (ret != -FI_EAGAIN)
+			return ret;
+		if (__atomic_exchange_n(&cq->signaled, false, __ATOMIC_ACQ_REL))
+			return -FI_EAGAIN;
+		if (!timeout || !ivs_wait_nap(&cq->wait, deadline, &round))
+			return -FI_EAGAIN;
+	}
+}
+
+static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void *cond,
+			int timeout)
+{
+	return cq_sreadfrom(fid, buf, count, NULL, cond, timeout);
+}
+
+static int cq_signal(struct fid_cq *fid)
+{
+	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
+
+	__atomic_store_n(&cq->signaled, true, __ATOMIC_RELEASE);
+	ivs_wait_signal(&cq->wait);
+	return 0;
+}
+
+static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data,
+			       char *buf, size_t len)
+{
+	const char *text = ivs_lib.strerror(prov_errno < 0 ? -prov_errno : prov_errno);
+
+	(void) fid;
+	(void) err_data;
+	if (buf && len) {
+		strncpy(buf, text, len - 1);
+		buf[len - 1] = 0;
+	}
+	return text;
+}
+
+static struct fi_ops_cq cq_ops = {
+	.size = sizeof(struct fi_ops_cq),
+	.read = cq_read,
+	.readfrom = cq_readfrom,
+	.readerr = cq_readerr,
+	.sread = cq_sread,
+	.sreadfrom = cq_sreadfrom,
+	.signal = cq_signal,
+	.strerror = cq_strerror,
+};
+
+static int cq_close(struct fid *fid)
+{
+	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid.fid);
+
+	if (cq->refs)
+		return -FI_EBUSY;
+	for (; cq->head != cq->tail; cq->head++)
+		free(cq->ring[cq->head & cq->mask].err);
+	ivs_wait_close(&cq->wait);
+	free(cq->ring);
+	cq->domain->refs--;
+	free(cq);
+	return 0;
+}
+
+static int cq_control(struct fid *fid, int command, void *arg)
+{
+	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid.fid);
+
+	switch (command) {
+	case FI_GETWAIT:
+		if (cq->wait.epoll < 0)
+			return -FI_ENODATA;
+		*(int *) arg = cq->wait.epoll;
+		return 0;
+	case FI_GETWAITOBJ:
+		*(enum fi_wait_obj *) arg = cq->wait_obj;
+		return 0;
+	default:
+		return -FI_ENOSYS;
+	}
+}
+
+static struct fi_ops cq_fi_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = cq_close,
+	.bind = ivs_no_bind,
+	.control = cq_control,
+	.ops_open = ivs_no_ops_open,
+};
+
+int ivs_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **out,
+		void *context)
+{
+	struct ivs_domain *domain = ivs_entry(fid, struct ivs_domain, fid);
+	struct ivs_cq *cq;
+	size_t ring = 64;
+	int ret;
+
+	if (attr->format > FI_CQ_FORMAT_TAGGED || attr->wait_cond != FI_CQ_COND_NONE)
+		return -FI_ENOSYS;
+	switch (attr->wait_obj) {
+	case FI_WAIT_NONE:
+	case FI_WAIT_UNSPEC:
+	case FI_WAIT_FD:
+	case FI_WAIT_YIELD:
+		break;
+	default:
+		return -FI_ENOSYS;
+	}
+	cq = calloc(1, sizeof(*cq));
+	if (!cq)
+		return -FI_ENOMEM;
+	cq->domain = domain;
+	cq->format = attr->format ? attr->format : FI_CQ_FORMAT_CONTEXT;
+	cq->entry_bytes = entry_bytes[cq->format];
+	cq->wait_obj = attr->wait_obj;
+	cq->size = attr->size ? attr->size : IVS_CQ_SIZE;
+	while (ring < cq->size && ring < IVS_CQ_SIZE)
+		ring *= 2;
+	cq->ring = malloc(ring * sizeof(*cq->ring));
+	cq->mask = ring - 1;
+	cq->wait.epoll = -1;
+	if (!cq->ring) {
+		free(cq);
+		return -FI_ENOMEM;
+	}
+	if (cq->wait_obj == FI_WAIT_UNSPEC || cq->wait_obj == FI_WAIT_FD) {
+		ret = ivs_wait_open(&cq->wait);
+		if (ret) {
+			free(cq->ring);
+			free(cq);
+			return ret;
+		}
+	}
+	cq->fid.fid.fclass = FI_CLASS_CQ;
+	cq->fid.fid.context = context;
+	cq->fid.fid.ops = &cq_fi_ops;
+	cq->fid.ops = &cq_ops;
+	domain->refs++;
+	*out = &cq->fid;
+	return 0;
+}

@@ -1,0 +1,510 @@
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "inner.h"
+
+#define BUFFERS		64	/* each for sending and for receiving, an endpoint */
+#define PIECE		32768	/* bytes of payload in one message */
+#define UIDS		1024	/* buckets; a power of two */
+#define IDLE_TICKS	1024	/* calls between two looks while nobody is far away */
+#define BUSY_TICKS	8	/* and while somebody is, and the region is used, too */
+
+struct ivs_inner {
+	struct fi_info	*info;
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+};
+
+/* What comes before the fixed part and the payload on the wire. */
+struct wire {
+	uint64_t	uid;		/* of the sending endpoint, random */
+	uint64_t	tag;
+	uint8_t		op;		/* IVS_OP_*, or OP_HELLO */
+	uint8_t		flags;
+	uint16_t	fixed_len;
+	uint32_t	len;		/* bytes of payload */
+	uint32_t	seq;		/* a large one may arrive after the next small one */
+	uint32_t	pad;
+};
+
+#define OP_HELLO 255	/* the payload is the sender's struct ivs_addr */
+
+struct buffer {
+	struct fi_context2 context;	/* first: completions point to it */
+	struct buffer	*next;
+	struct ivs_peer	*peer;		/* who it goes to */
+	size_t		got;
+	uint8_t		data[sizeof(struct wire) + IVS_INLINE_MAX + PIECE];
+};
+
+struct inner_ep {
+	struct ivs_inner *inner;
+	struct fid_ep	*ep;
+	struct fid_av	*av;
+	struct fid_cq	*tx_cq, *rx_cq;
+	struct fid_mr	*mr;
+	struct buffer	*buffers;
+	struct buffer	*free;		/* for sending */
+	struct buffer	*held;		/* arrived before their turn, or without room */
+	struct ivs_peer	*by_uid[UIDS];
+	uint64_t	uid;
+	uint32_t	ticks;
+	bool		busy;
+};
+
+static const char *const candidates[] = { "verbs;ofi_rxm", "efa", "tcp", "tcp;ofi_rxm" };
+
+static bool is_number(const char *name, long *value)
+{
+	const char *s = getenv(name);
+
+	if (!s || !*s)
+		return false;
+	*value = strtol(s, NULL, 10);
+	return true;
+}
+
+/* Does the launcher say that the job has ranks elsewhere? */
+static bool several_nodes(void)
+{
+	long here, all;
+
+	if (is_number("OMPI_COMM_WORLD_LOCAL_SIZE", &here) &&
+	    is_number("OMPI_COMM_WORLD_SIZE", &all))
+		return here < all;
+	if (is_number("MPI_LOCALNRANKS", &here) && is_number("PMI_SIZE", &all))
+		return here < all;
+	if (is_number("SLURM_STEP_NUM_NODES", &all) || is_number("SLURM_NNODES", &all))
+		return all > 1;
+	return false;
+}
+
+/* Is one asked for at all events, be it by "auto"? */
+static bool asked(void)
+{
+	return ivs_param.inner && *ivs_param.inner;
+}
+
+static bool named(void)
+{
+	return asked() && strcmp(ivs_param.inner, "auto");
+}
+
+static bool refused(void)
+{
+	return named() && !strcmp(ivs_param.inner, "none");
+}
+
+bool ivs_inner_wanted(void)
+{
+	return !refused();
+}
+
+static int try_info(const char *name, struct fi_info **info)
+{
+	struct fi_info *hints = ivs_lib.dupinfo(NULL);
+	uint32_t version = ivs_lib.version < FI_VERSION(1, 9) ? ivs_lib.version : FI_VERSION(1, 9);
+	/*
+	 * FI_PROVIDER=ivshmem hides all the others from ordinary calls. A core provider is
+	 * asked for by itself, or a utility provider would come on top of it.
+	 */
+	uint64_t flags = IVS_HIDDEN | (strchr(name, ';') ? 0 : IVS_CORE_ONLY);
+	int ret;
+
+	if (!hints)
+		return -FI_ENOMEM;
+	hints->fabric_attr->prov_name = strdup(name);
+	hints->caps = FI_MSG;
+	hints->mode = FI_CONTEXT | FI_CONTEXT2;
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->tx_attr->msg_order = FI_ORDER_SAS;
+	hints->rx_attr->msg_order = FI_ORDER_SAS;
+	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
+				      FI_MR_PROV_KEY;
+	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+	ret = ivs_lib.getinfo(version, NULL, NULL, flags, hints, info);
+	ivs_lib.freeinfo(hints);
+	if (!ret && (*info)->ep_attr->max_msg_size < sizeof(((struct buffer *) 0)->data)) {
+		ivs_lib.freeinfo(*info);
+		ret = -FI_ENODATA;
+	}
+	return ret;
+}
+
+static int try_open(const char *name, struct ivs_inner *in)
+{
+	int ret = try_info(name, &in->info);
+
+	if (ret)
+		return ret;
+	ret = ivs_lib.fabric(in->info->fabric_attr, &in->fabric, NULL);
+	if (!ret)
+		ret = fi_domain(in->fabric, in->info, &in->domain, NULL);
+	if (!ret)
+		return 0;
+	IVS_INFO(FI_LOG_DOMAIN, "provider %s cannot be used: %s\n", name,
+		 ivs_lib.strerror(-ret));
+	if (in->fabric)
+		fi_close(&in->fabric->fid);
+	ivs_lib.freeinfo(in->info);
+	memset(in, 0, sizeof(*in));
+	return ret;
+}
+
+int ivs_inner_open(struct ivs_domain *domain, struct ivs_inner **out)
+{
+	struct ivs_inner *in;
+	int ret = -FI_ENODATA;
+	size_t i;
+
+	*out = NULL;
+	/* Alone on this host, with a region: there is nobody to reach. */
+	if (refused() || (domain->region && !asked() && !several_nodes()))
+		return -FI_ENODATA;
+	in = calloc(1, sizeof(*in));
+	if (!in)
+		return -FI_ENOMEM;
+	if (named())
+		ret = try_open(ivs_param.inner, in);
+	else
+		for (i = 0; ret && i < sizeof(candidates) / sizeof(candidates[0]); i++)
+			ret = try_open(candidates[i], in);
+	if (ret) {
+		IVS_WARN(FI_LOG_DOMAIN, "no provider for ranks on other hosts%s%s: %s\n",
+			 named() ? " named " : "", named() ? ivs_param.inner : "",
+			 ivs_lib.strerror(-ret));
+		free(in);
+		return ret;
+	}
+	IVS_INFO(FI_LOG_DOMAIN, "ranks on other hosts are reached over %s\n",
+		 in->info->fabric_attr->prov_name);
+	*out = in;
+	return 0;
+}
+
+void ivs_inner_close(struct ivs_inner *in)
+{
+	fi_close(&in->domain->fid);
+	fi_close(&in->fabric->fid);
+	ivs_lib.freeinfo(in->info);
+	free(in);
+}
+
+static int post(struct inner_ep *ie, struct buffer *b)
+{
+	return (int) fi_recv(ie->ep, b->data, sizeof(b->data), ie->mr ? fi_mr_desc(ie->mr) : NULL,
+			     FI_ADDR_UNSPEC, &b->context);
+}
+
+int ivs_inner_enable(struct ivs_ep *ep)
+{
+	struct ivs_inner *in = ep->domain->inner;
+	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_MSG, .size = 4 * BUFFERS };
+	struct fi_av_attr av = { .type = in->info->domain_attr->av_type };
+	struct inner_ep *ie = calloc(1, sizeof(*ie));
+	size_t len = sizeof(ep->addr.inner);
+	int ret, i;
+
+	if (!ie)
+		return -FI_ENOMEM;
+	ep->inner = ie;
+	ie->inner = in;
+	if (getrandom(&ie->uid, sizeof(ie->uid), 0) != sizeof(ie->uid))
+		ie->uid = (uintptr_t) ie ^ ivs_now_ms() << 20;
+	ie->buffers = calloc(2 * BUFFERS, sizeof(*ie->buffers));
+	ret = ie->buffers ? 0 : -FI_ENOMEM;
+	if (!ret)
+		ret = fi_av_open(in->domain, &av, &ie->av, NULL);
+	if (!ret)
+		ret = fi_cq_open(in->domain, &cq, &ie->tx_cq, NULL);
+	if (!ret)
+		ret = fi_cq_open(in->domain, &cq, &ie->rx_cq, NULL);
+	if (!ret)
+		ret = fi_endpoint(in->domain, in->info, &ie->ep, NULL);
+	if (!ret)
+		ret = fi_ep_bind(ie->ep, &ie->av->fid, 0);
+	if (!ret)
+		ret = fi_ep_bind(ie->ep, &ie->tx_cq->fid, FI_TRANSMIT);
+	if (!ret)
+		ret = fi_ep_bind(ie->ep, &ie->rx_cq->fid, FI_RECV);
+	if (!ret)
+		ret = fi_enable(ie->ep);
+	if (!ret && in->info->domain_attr->mr_mode & FI_MR_LOCAL)
+		ret = fi_mr_reg(in->domain, ie->buffers, 2 * BUFFERS * sizeof(*ie->buffers),
+				FI_SEND | FI_RECV, 0, 0, 0, &ie->mr, NULL);
+	if (!ret)
+		ret = fi_getname(&ie->ep->fid, ep->addr.inner, &len);
+	for (i = 0; !ret && i < BUFFERS; i++) {
+		ret = post(ie, &ie->buffers[i]);
+		ie->buffers[BUFFERS + i].next = ie->free;
+		ie->free = &ie->buffers[BUFFERS + i];
+	}
+	if (ret) {
+		IVS_WARN(FI_LOG_EP_CTRL, "provider %s: %s\n", in->info->fabric_attr->prov_name,
+			 ivs_lib.strerror(-ret));
+		ivs_inner_disable(ep);
+		return ret;
+	}
+	ep->addr.inner_len = (uint8_t) len;
+	return 0;
+}
+
+void ivs_inner_disable(struct ivs_ep *ep)
+{
+	struct inner_ep *ie = ep->inner;
+
+	if (!ie)
+		return;
+	if (ie->ep) {
+		uint64_t start = ivs_now_ms();
+		struct buffer *b;
+		int sent;
+
+		/* What was accepted for sending is on its way before the end. */
+		do {
+			struct fi_cq_msg_entry e[16];
+			ssize_t n = ie->tx_cq ? fi_cq_read(ie->tx_cq, e, 16) : 0, i;
+
+			for (i = 0; i < n; i++) {
+				b = e[i].op_context;
+				b->next = ie->free;
+				ie->free = b;
+			}
+			for (sent = BUFFERS, b = ie->free; b; b = b->next)
+				sent--;
+		} while (sent && ivs_now_ms() - start < 1000);
+		fi_close(&ie->ep->fid);
+	}
+	if (ie->mr)
+		fi_close(&ie->mr->fid);
+	if (ie->tx_cq)
+		fi_close(&ie->tx_cq->fid);
+	if (ie->rx_cq)
+		fi_close(&ie->rx_cq->fid);
+	if (ie->av)
+		fi_close(&ie->av->fid);
+	free(ie->buffers);
+	free(ie);
+	ep->inner = NULL;
+}
+
+static int put(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed,
+	       uint16_t fixed_len, const struct iovec *iov, size_t count, size_t offset,
+	       size_t len)
+{
+	struct inner_ep *ie = peer->ep->inner;
+	struct buffer *b = ie->free;
+	struct wire w = { .uid = ie->uid, .tag = tag, .op = op, .flags = flags,
+			  .fixed_len = fixed_len, .len = (uint32_t) len,
+			  .seq = peer->inner_sent };
+	size_t bytes = sizeof(w) + fixed_len + len;
+	ssize_t ret;
+
+	if (!b || bytes > sizeof(b->data))
+		return b ? -FI_EMSGSIZE : -FI_EAGAIN;
+	memcpy(b->data, &w, sizeof(w));
+	if (fixed_len)
+		memcpy(b->data + sizeof(w), fixed, fixed_len);
+	ivs_iov_gather(b->data + sizeof(w) + fixed_len, len, iov, count, offset);
+	b->peer = peer;
+	ret = fi_send(ie->ep, b->data, bytes, ie->mr ? fi_mr_desc(ie->mr) : NULL,
+		      peer->inner_addr, &b->context);
+	if (ret)
+		return ret == -FI_EAGAIN ? -FI_EAGAIN : -FI_EIO;
+	ie->free = b->next;
+	if (op != OP_HELLO)
+		peer->inner_sent++;
+	return 0;
+}
+
+int ivs_inner_send(struct ivs_peer *peer, const struct ivs_packet *pkt)
+{
+	return put(peer, pkt->op, pkt->flags, pkt->tag, pkt->fixed, pkt->fixed_len, pkt->iov,
+		   pkt->count, pkt->offset, pkt->len);
+}
+
+int ivs_inner_connect(struct ivs_peer *peer)
+{
+	struct inner_ep *ie = peer->ep->inner;
+	struct iovec iov = { &peer->ep->addr, sizeof(peer->ep->addr) };
+
+	if (!ie || !peer->addr.inner_len) {
+		IVS_WARN(FI_LOG_EP_CTRL, "a rank is on another host, and there is no provider to "
+			 "reach it; set FI_IVSHMEM_INNER, or give the VMs a region\n");
+		return -FI_EHOSTUNREACH;
+	}
+	if (peer->inner_addr == FI_ADDR_NOTAVAIL &&
+	    fi_av_insert(ie->av, peer->addr.inner, 1, &peer->inner_addr, 0, NULL) != 1) {
+		peer->inner_addr = FI_ADDR_NOTAVAIL;
+		return -FI_EHOSTUNREACH;
+	}
+	ie->busy = true;
+	peer->piece = PIECE;
+	/* Who we are, before anything else. */
+	return put(peer, OP_HELLO, 0, 0, NULL, 0, &iov, 1, 0, sizeof(peer->ep->addr));
+}
+
+static struct ivs_peer *find_uid(struct inner_ep *ie, uint64_t uid)
+{
+	struct ivs_peer *p = ie->by_uid[uid & (UIDS - 1)];
+
+	while (p && p->inner_uid != uid)
+		p = p->inner_next;
+	return p;
+}
+
+static void hello(struct ivs_ep *ep, uint64_t uid, const uint8_t *payload, size_t len)
+{
+	struct inner_ep *ie = ep->inner;
+	struct ivs_addr addr;
+	struct ivs_peer *p;
+
+	if (len != sizeof(addr) || find_uid(ie, uid))
+		return;
+	memcpy(&addr, payload, sizeof(addr));
+	if (addr.inner_len > sizeof(addr.inner))
+		return;
+	p = ivs_peer_by_addr(ep, &addr);
+	if (!p || p->inner_uid)
+		return;
+	p->inner_uid = uid;
+	p->inner_next = ie->by_uid[uid & (UIDS - 1)];
+	ie->by_uid[uid & (UIDS - 1)] = p;
+}
+
+/* Gives false if the message has to wait for another, or for room. */
+static bool handle(struct ivs_ep *ep, struct buffer *b)
+{
+	struct inner_ep *ie = ep->inner;
+	const uint8_t *fixed = b->data + sizeof(struct wire);
+	struct ivs_peer *peer;
+	struct wire w;
+
+	if (b->got < sizeof(w))
+		return true;
+	memcpy(&w, b->data, sizeof(w));
+	if (w.len > b->got || sizeof(w) + w.fixed_len + w.len != b->got) {
+		IVS_WARN(FI_LOG_EP_DATA, "a malformed message came over the network\n");
+		return true;
+	}
+	if (w.op == OP_HELLO) {
+		hello(ep, w.uid, fixed + w.fixed_len, w.len);
+		return true;
+	}
+	peer = find_uid(ie, w.uid);
+	if (!peer)
+		return false;
+	if (peer->broken || peer->channel == IVS_CHAN_DEAD)
+		return true;
+	/* Not more ahead than there are buffers, and never one of the past. */
+	if (w.seq != peer->inner_seen)
+		return w.seq - peer->inner_seen > BUFFERS;
+	if (w.op >= IVS_OP_COUNT || w.flags & (IVS_F_CHUNK | IVS_F_REGION) ||
+	    w.op == IVS_OP_TAGGED_PULL || w.op == IVS_OP_MSG_PULL ||
+	    w.fixed_len != ivs_fixed_bytes(w.op, w.flags)) {
+		IVS_WARN(FI_LOG_EP_DATA, "a message of no kind came over the network\n");
+		peer->inner_seen++;
+		return true;
+	}
+	if (!ivs_receive(ep, peer, w.op, w.flags, w.tag, fixed, fixed + w.fixed_len, w.len))
+		return false;
+	peer->inner_seen++;
+	return true;
+}
+
+/* Those whose turn has come. */
+static int handle_held(struct ivs_ep *ep)
+{
+	struct inner_ep *ie = ep->inner;
+	struct buffer **at = &ie->held, *b;
+	int done = 0;
+
+	while ((b = *at) && ivs_cq_count(ep->rx_cq) < ep->rx_cq->size) {
+		if (!handle(ep, b)) {
+			at = &b->next;
+			continue;
+		}
+		*at = b->next;
+		post(ie, b);
+		done++;
+		/* It may have been what others were waiting for. */
+		at = &ie->held;
+	}
+	return done;
+}
+
+static void failed(struct ivs_ep *ep, struct fid_cq *cq)
+{
+	struct inner_ep *ie = ep->inner;
+	union {
+		struct fi_cq_err_entry e;
+		char room[256];
+	} err;
+	struct buffer *b;
+
+	memset(&err, 0, sizeof(err));
+	if (fi_cq_readerr(cq, &err.e, 0) != 1)
+		return;
+	b = err.e.op_context;
+	if (cq == ie->rx_cq) {
+		if (b && err.e.err != FI_ECANCELED)
+			post(ie, b);
+		return;
+	}
+	if (!b)
+		return;
+	b->next = ie->free;
+	ie->free = b;
+	IVS_INFO(FI_LOG_EP_DATA, "a rank on another host is gone: %s\n",
+		 ivs_lib.strerror(err.e.err));
+	ivs_peer_dead(b->peer, FI_EIO);
+}
+
+int ivs_inner_poll(struct ivs_ep *ep)
+{
+	struct inner_ep *ie = ep->inner;
+	struct fi_cq_msg_entry e[16];
+	int done = 0;
+	ssize_t n, i;
+
+	if (!ie)
+		return 0;
+	/* A look costs a system call or more: seldom while nobody is far away. */
+	if (ep->me && ++ie->ticks % (ie->busy ? BUSY_TICKS : IDLE_TICKS))
+		return 0;
+	n = fi_cq_read(ie->tx_cq, e, 16);
+	for (i = 0; i < n; i++) {
+		struct buffer *b = e[i].op_context;
+
+		b->next = ie->free;
+		ie->free = b;
+	}
+	if (n == -FI_EAVAIL)
+		failed(ep, ie->tx_cq);
+	if (ie->held)
+		done += handle_held(ep);
+	if (ivs_cq_count(ep->rx_cq) >= ep->rx_cq->size)
+		return done;
+	n = fi_cq_read(ie->rx_cq, e, 16);
+	if (n == -FI_EAVAIL)
+		failed(ep, ie->rx_cq);
+	for (i = 0; i < n; i++) {
+		struct buffer *b = e[i].op_context, **end;
+
+		ie->busy = true;
+		b->got = e[i].len;
+		if (handle(ep, b)) {
+			post(ie, b);
+			done++;
+			if (ie->held)
+				done += handle_held(ep);
+			continue;
+		}
+		b->next = NULL;
+		for (end = &ie->held; *end; end = &(*end)->next)
+			;
+		*end = b;
+	}
+	return done;
+}

@@ -1,0 +1,88 @@
+#include <stdint.h>
+
+#include "layout.h"
+#include "lib.h"
+#include "param.h"
+
+struct ivs_param ivs_param = {
+	.region_size	= 4UL << 30,
+	.cma		= 1,
+	.cma_min	= 12 << 10,
+	.cma_max	= 2 << 20,
+	.inline_max	= IVS_INLINE_MAX,
+	.window		= 64 << 10,
+	.unexpected	= 1UL << 30,
+	.timeout	= 20000,
+};
+
+#define DEFINE(name, type, ...) \
+	ivs_lib.param_define(&ivs_prov, name, type, __VA_ARGS__)
+
+void ivs_param_init(void)
+{
+	DEFINE("region", FI_PARAM_STRING,
+	       "Path of the region: a device, a PCI resource or a file (default: "
+	       "$NEARMETAL_REGION, else " NM_REGION_DEVICE ", else a file of the job's "
+	       "own in /dev/shm); \"none\": everything goes over the inner provider");
+	DEFINE("region_size", FI_PARAM_SIZE_T,
+	       "Bytes of a region made in /dev/shm; only what is touched takes memory "
+	       "(default: %zu)", ivs_param.region_size);
+	DEFINE("ranks", FI_PARAM_SIZE_T,
+	       "Most ranks in a region that nobody has used yet, up to %d "
+	       "(default: as many as fit well)", NM_LAYOUT_MAX_SLOTS);
+	DEFINE("job", FI_PARAM_STRING,
+	       "Name of the job: ranks of different jobs never share a region "
+	       "(default: what the launcher or Slurm says)");
+	DEFINE("cma", FI_PARAM_BOOL,
+	       "Read large messages directly from a peer's memory within a VM "
+	       "(default: yes, where the kernel allows it)");
+	DEFINE("cma_min", FI_PARAM_SIZE_T,
+	       "Smallest message in bytes that is read directly (default: %zu)",
+	       ivs_param.cma_min);
+	DEFINE("cma_max", FI_PARAM_SIZE_T,
+	       "Largest message in bytes that is read directly (default: %zu)",
+	       ivs_param.cma_max);
+	DEFINE("inline_max", FI_PARAM_SIZE_T,
+	       "Largest message in bytes that is put into the ring itself, up to %d "
+	       "(default: %zu)", IVS_INLINE_MAX, ivs_param.inline_max);
+	DEFINE("window", FI_PARAM_SIZE_T,
+	       "Bytes of a message that are sent before its receive is posted "
+	       "(default: %zu)", ivs_param.window);
+	DEFINE("unexpected", FI_PARAM_SIZE_T,
+	       "Most bytes held for receives that are not posted yet; beyond, senders "
+	       "have to wait (default: %zu)", ivs_param.unexpected);
+	DEFINE("timeout", FI_PARAM_SIZE_T,
+	       "Milliseconds without a heartbeat after which a rank is taken for dead "
+	       "(default: %zu)", ivs_param.timeout);
+	DEFINE("inner", FI_PARAM_STRING,
+	       "Provider for ranks on other hosts, \"none\" for none, \"auto\" for the first of "
+	       "verbs;ofi_rxm, efa, tcp, tcp;ofi_rxm (default: auto if the launcher says that "
+	       "there are other hosts, or there is no region)");
+	DEFINE("uncached", FI_PARAM_BOOL,
+	       "Use a region that the kernel maps uncached, at a hundredth of the speed "
+	       "(default: no)");
+
+#define GET(name, field) ivs_lib.param_get(&ivs_prov, name, &ivs_param.field)
+	GET("region", region);
+	GET("region_size", region_size);
+	GET("ranks", ranks);
+	GET("job", job);
+	GET("cma", cma);
+	GET("cma_min", cma_min);
+	GET("cma_max", cma_max);
+	GET("inline_max", inline_max);
+	GET("window", window);
+	GET("unexpected", unexpected);
+	GET("timeout", timeout);
+	GET("inner", inner);
+	GET("uncached", uncached);
+#undef GET
+	if (ivs_param.inline_max > IVS_INLINE_MAX)
+		ivs_param.inline_max = IVS_INLINE_MAX;
+	if (ivs_param.ranks > NM_LAYOUT_MAX_SLOTS)
+		ivs_param.ranks = NM_LAYOUT_MAX_SLOTS;
+	if (ivs_param.timeout < 1000)
+		ivs_param.timeout = 1000;
+	if (ivs_param.window < NM_LAYOUT_CHUNK_BYTES)
+		ivs_param.window = NM_LAYOUT_CHUNK_BYTES;
+}

@@ -1,0 +1,577 @@
+/* Rings: one from each rank to each other that it talks to. */
+#include <sys/random.h>
+
+#include "proto.h"
+
+/* A ring in our area whose receiver is gone. */
+struct ivs_ring_free {
+	struct ivs_ring_free *next;
+	uint64_t	offset;		/* in our area, bytes */
+	uint32_t	shift;
+};
+
+static inline uint32_t lap_of(uint64_t head, uint32_t shift, uint32_t lap0)
+{
+	return 0x80000000U | ((uint32_t) (head >> shift) + lap0);
+}
+
+static inline struct nm_line *line_at(uint8_t *ring, uint64_t pos, uint32_t mask)
+{
+	return (struct nm_line *) (void *) (ring + (pos & mask) * NM_LAYOUT_LINE);
+}
+
+static inline uint32_t lines_for(size_t len)
+{
+	return len <= NM_LINE_FIRST_BYTES ? 1 :
+	       1 + (uint32_t) ((len - NM_LINE_FIRST_BYTES + NM_LINE_MORE_BYTES - 1) /
+			       NM_LINE_MORE_BYTES);
+}
+
+/*
+ * The chunk that was free for longest is used first: one that was just read is still
+ * in the reader's cache, and costs more to write.
+ */
+static void put_chunk(struct ivs_ep *ep, uint16_t chunk)
+{
+	ep->chunk_free[(ep->chunk_next + ep->chunk_count++) % ep->domain->region->geo.chunks] =
+		chunk;
+}
+
+/* Takes back the chunks of the messages that were read. */
+static void reap(struct ivs_peer *p)
+{
+	uint64_t tail = __atomic_load_n(&p->tx_ctl->tail, __ATOMIC_ACQUIRE);
+	struct ivs_ep *ep = p->ep;
+
+	/* A receiver that counts beyond what was sent, or backwards, gains nothing. */
+	if (tail - p->tx_tail > p->tx_head - p->tx_tail)
+		return;
+	for (; p->tx_reaped != tail; p->tx_reaped++) {
+		uint16_t *c = &p->tx_chunk[p->tx_reaped & p->tx_mask];
+
+		if (*c) {
+			put_chunk(ep, (uint16_t) (*c - 1));
+			*c = 0;
+		}
+	}
+	p->tx_tail = tail;
+}
+
+static inline bool room(struct ivs_peer *p, uint32_t lines)
+{
+	if (likely(p->tx_head + lines - p->tx_tail <= p->tx_mask + 1))
+		return true;
+	reap(p);
+	return p->tx_head + lines - p->tx_tail <= p->tx_mask + 1;
+}
+
+static inline void publish(struct ivs_peer *p, struct nm_line *l, uint32_t lines,
+			   uint8_t op, uint8_t flags, size_t len)
+{
+	uint64_t word = (uint64_t) lap_of(p->tx_head, p->tx_shift, p->tx_lap0) |
+			(uint64_t) op << 32 | (uint64_t) flags << 40 |
+			(uint64_t) len << 48;
+
+	__atomic_store_n((uint64_t *) (void *) l, word, __ATOMIC_RELEASE);
+	p->tx_head += lines;
+	/*
+	 * A receiver that does not look at this ring by itself sees its activity
+	 * byte. No fence: what is missed between the two is found in turn.
+	 */
+	if (unlikely(!__atomic_load_n(&p->tx_ctl->polled, __ATOMIC_RELAXED)))
+		__atomic_store_n(p->activity, 1, __ATOMIC_RELEASE);
+}
+
+static uint32_t take_chunk(struct ivs_peer *p)
+{
+	struct ivs_ep *ep = p->ep;
+	struct ivs_list *pos;
+	uint16_t chunk;
+
+	if (unlikely(!ep->chunk_count)) {
+		/* Others may have read theirs. */
+		ivs_list_each(pos, &ep->peers_all) {
+			struct ivs_peer *q = ivs_entry(pos, struct ivs_peer, all);
+
+			if (q->channel == IVS_CHAN_RING)
+				reap(q);
+		}
+		if (!ep->chunk_count)
+			return UINT32_MAX;
+	}
+	chunk = ep->chunk_free[ep->chunk_next];
+	ep->chunk_next = (ep->chunk_next + 1) % ep->domain->region->geo.chunks;
+	ep->chunk_count--;
+	return chunk;
+}
+
+/* Writes bytes from byte at of a message's payload on; at is any. */
+static void put_bytes(struct ivs_peer *p, size_t at, const uint8_t *src, size_t len)
+{
+	uint64_t pos = p->tx_head;
+	size_t n, in;
+
+	if (at < NM_LINE_FIRST_BYTES) {
+		n = NM_LINE_FIRST_BYTES - at;
+		if (n > len)
+			n = len;
+		ivs_copy_small(line_at(p->tx_ring, pos, p->tx_mask)->payload + at, src, n);
+		src += n;
+		len -= n;
+		at += n;
+	}
+	while (len) {
+		uint64_t *l = (uint64_t *) (void *) line_at(p->tx_ring, pos + 1 +
+				(at - NM_LINE_FIRST_BYTES) / NM_LINE_MORE_BYTES, p->tx_mask);
+
+		in = (at - NM_LINE_FIRST_BYTES) % NM_LINE_MORE_BYTES;
+		n = NM_LINE_MORE_BYTES - in;
+		if (n > len)
+			n = len;
+		__atomic_store_n(l, 0, __ATOMIC_RELAXED);
+		ivs_copy_small((uint8_t *) (l + 1) + in, src, n);
+		src += n;
+		len -= n;
+		at += n;
+	}
+}
+
+bool ivs_ring_put(struct ivs_peer *p, uint8_t op, uint64_t tag, const uint64_t *data,
+		  const void *buf, size_t len)
+{
+	uint32_t lines = lines_for(len + (data ? 8 : 0));
+	size_t at = 0;
+	struct nm_line *l;
+
+	if (unlikely(!room(p, lines)))
+		return false;
+	l = line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	l->tag = tag;
+	if (data) {
+		memcpy(l->payload, data, 8);
+		at = 8;
+	}
+	if (likely(lines == 1))
+		ivs_copy_small(l->payload + at, buf, len);
+	else
+		put_bytes(p, at, buf, len);
+	publish(p, l, lines, op, data ? IVS_F_DATA : 0, len + at);
+	return true;
+}
+
+int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
+{
+	size_t len = pkt->fixed_len + pkt->len, at = 0, i, n, left, off;
+	uint8_t flags = pkt->flags;
+	struct ivs_chunk ref;
+	struct nm_line *l;
+	uint32_t lines;
+
+	if (len <= ivs_param.inline_max) {
+		lines = lines_for(len);
+		if (unlikely(!room(p, lines)))
+			return -FI_EAGAIN;
+	} else {
+		len = sizeof(ref) + pkt->fixed_len;
+		lines = lines_for(len);
+		if (unlikely(!room(p, lines)))
+			return -FI_EAGAIN;
+		ref.index = take_chunk(p);
+		if (unlikely(ref.index == UINT32_MAX))
+			return -FI_EAGAIN;
+		ref.len = (uint32_t) pkt->len;
+		ivs_iov_gather(p->ep->area + (size_t) ref.index * IVS_CHUNK, pkt->len,
+			       pkt->iov, pkt->count, pkt->offset);
+		/* The chunk comes back with the message's last line. */
+		p->tx_chunk[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (ref.index + 1);
+		flags |= IVS_F_CHUNK;
+		put_bytes(p, 0, (uint8_t *) &ref, sizeof(ref));
+		at = sizeof(ref);
+	}
+	l = line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	l->tag = pkt->tag;
+	if (pkt->fixed_len) {
+		put_bytes(p, at, pkt->fixed, pkt->fixed_len);
+		at += pkt->fixed_len;
+	}
+	if (!(flags & IVS_F_CHUNK)) {
+		off = pkt->offset;
+		left = pkt->len;
+		for (i = 0; i < pkt->count && left; i++) {
+			if (off >= pkt->iov[i].iov_len) {
+				off -= pkt->iov[i].iov_len;
+				continue;
+			}
+			n = pkt->iov[i].iov_len - off;
+			if (n > left)
+				n = left;
+			put_bytes(p, at, (uint8_t *) pkt->iov[i].iov_base + off, n);
+			at += n;
+			left -= n;
+			off = 0;
+		}
+	}
+	publish(p, l, lines, pkt->op, flags, len);
+	return 0;
+}
+
+/* Copies len bytes of a message's payload, from byte at on. */
+static void get_bytes(struct ivs_peer *p, size_t at, uint8_t *dst, size_t len)
+{
+	size_t n, in;
+
+	if (at < NM_LINE_FIRST_BYTES) {
+		n = NM_LINE_FIRST_BYTES - at;
+		if (n > len)
+			n = len;
+		ivs_copy_small(dst, line_at(p->rx_ring, p->rx_head, p->rx_mask)->payload + at, n);
+		dst += n;
+		len -= n;
+		at += n;
+	}
+	while (len) {
+		uint8_t *l = (uint8_t *) line_at(p->rx_ring, p->rx_head + 1 +
+				(at - NM_LINE_FIRST_BYTES) / NM_LINE_MORE_BYTES, p->rx_mask);
+
+		in = (at - NM_LINE_FIRST_BYTES) % NM_LINE_MORE_BYTES;
+		n = NM_LINE_MORE_BYTES - in;
+		if (n > len)
+			n = len;
+		ivs_copy_small(dst, l + 8 + in, n);
+		dst += n;
+		len -= n;
+		at += n;
+	}
+}
+
+static void broken(struct ivs_peer *p, const char *what)
+{
+	IVS_WARN(FI_LOG_EP_DATA, "rank in slot %u sent %s; its messages are ignored from now on\n",
+		 p->slot, what);
+	p->broken = true;
+	ivs_peer_dead(p, FI_EIO);
+}
+
+/* A message that is not the simplest kind. Gives false if it has to wait. */
+static bool __attribute__((noinline))
+complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags,
+		uint64_t tag, size_t len)
+{
+	uint64_t buf[(IVS_INLINE_MAX + 7) / 8];
+	uint8_t *b = (uint8_t *) buf;
+	const uint8_t *payload;
+	struct ivs_chunk ref;
+	size_t fixed = ivs_fixed_bytes(op, flags), skip = 0;
+
+	get_bytes(p, 0, b, len);
+	if (flags & IVS_F_CHUNK)
+		skip = sizeof(ref);
+	if (!op || op >= IVS_OP_COUNT || flags & ~IVS_F_ALL || len < skip + fixed) {
+		broken(p, "a malformed message");
+		return true;
+	}
+	payload = b + skip + fixed;
+	len -= skip + fixed;
+	if (skip) {
+		memcpy(&ref, b, sizeof(ref));
+		if (ref.index >= ep->domain->region->geo.chunks || ref.len > IVS_CHUNK || len) {
+			broken(p, "a message with a wrong chunk");
+			return true;
+		}
+		payload = ivs_area(ep->domain->region, p->slot) + (size_t) ref.index * IVS_CHUNK;
+		len = ref.len;
+	}
+	return ivs_receive(ep, p, op, flags & (uint8_t) ~IVS_F_CHUNK, tag, b + skip, payload, len);
+}
+
+int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
+{
+	int done = 0;
+
+	while (done < 64) {
+		struct nm_line *l = line_at(p->rx_ring, p->rx_head, p->rx_mask);
+		uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
+		uint8_t op, flags;
+		uint16_t len;
+		uint64_t tag;
+		uint32_t lines;
+		struct ivs_rx *rx;
+
+		if ((uint32_t) word != lap_of(p->rx_head, p->rx_shift, p->rx_lap0)) {
+			/* A longer message's second line comes before its first. */
+			__builtin_prefetch(line_at(p->rx_ring, p->rx_head + 1, p->rx_mask));
+			break;
+		}
+		/* Whoever does not read completions gets no more of them. */
+		if (unlikely(ivs_cq_count(ep->rx_cq) >= ep->rx_cq->size))
+			break;
+		op = (uint8_t) (word >> 32);
+		flags = (uint8_t) (word >> 40);
+		len = (uint16_t) (word >> 48);
+		tag = *(volatile uint64_t *) &l->tag;
+		if (unlikely(len > IVS_INLINE_MAX)) {
+			broken(p, "a message longer than a ring's");
+			break;
+		}
+		lines = lines_for(len);
+		if (likely(op <= IVS_OP_MSG && op && !(flags & ~IVS_F_DATA) &&
+			   (!flags || len >= 8))) {
+			bool tagged = op == IVS_OP_TAGGED;
+			size_t skip = flags ? 8 : 0, bytes = len - skip;
+
+			rx = ivs_match_posted(ep, tagged ? &ep->tagged : &ep->msg, tagged, p,
+					      tag, bytes);
+			if (likely(rx != NULL)) {
+				uint64_t data = 0;
+
+				if (flags)
+					memcpy(&data, l->payload, 8);
+				if (likely(rx->len >= bytes && rx->count == 1)) {
+					uint8_t *dst = rx->iov[0].iov_base;
+
+					if (likely(len <= NM_LINE_FIRST_BYTES))
+						ivs_copy_small(dst, l->payload + skip, bytes);
+					else
+						get_bytes(p, skip, dst, bytes);
+				} else {
+					uint8_t tmp[IVS_INLINE_MAX];
+
+					get_bytes(p, skip, tmp, bytes);
+					ivs_iov_scatter(rx->iov, rx->count, 0, tmp, bytes);
+				}
+				ivs_rx_complete(ep, rx, tagged, p, bytes, tag, flags, data, 0);
+			} else if (!complex_message(ep, p, op, flags, tag, len)) {
+				p->stalled = true;
+				break;
+			}
+		} else if (!complex_message(ep, p, op, flags, tag, len)) {
+			p->stalled = true;
+			break;
+		}
+		if (unlikely(p->broken || !p->rx_ring))
+			break;
+		p->rx_head += lines;
+		done++;
+		/* Lines in batches; a chunk at once, others wait for it. */
+		if (p->rx_head - p->rx_shown > p->rx_mask / 4 || flags & IVS_F_CHUNK) {
+			p->rx_shown = p->rx_head;
+			__atomic_store_n(&p->rx_ctl->tail, p->rx_head, __ATOMIC_RELEASE);
+		}
+	}
+	return done;
+}
+
+bool ivs_ring_pending(const struct ivs_peer *p)
+{
+	return p->rx_ring &&
+	       __atomic_load_n(&line_at(p->rx_ring, p->rx_head, p->rx_mask)->lap,
+			       __ATOMIC_RELAXED) == lap_of(p->rx_head, p->rx_shift, p->rx_lap0);
+}
+
+/* Finds room for a ring in our area: its offset, or 0. The wish is for many lines. */
+static uint64_t ring_alloc(struct ivs_ep *ep, uint32_t *shift)
+{
+	const struct nm_layout_geometry *g = &ep->domain->region->geo;
+	uint64_t least = NM_LAYOUT_RING_CTL + NM_LAYOUT_RING_MIN * NM_LAYOUT_LINE;
+	uint64_t heap = g->area_bytes - g->heap, kept, offset;
+	struct ivs_ring_free *f = ep->ring_free;
+	uint32_t s;
+
+	if (f) {
+		ep->ring_free = f->next;
+		offset = f->offset;
+		*shift = f->shift;
+		free(f);
+		return offset;
+	}
+	/* A smallest ring must remain for everybody else. */
+	kept = ep->rings_made < g->slots ? (g->slots - ep->rings_made - 1) * least : 0;
+	for (s = 8; s >= 3; s--) {
+		uint64_t bytes = NM_LAYOUT_RING_CTL + ((uint64_t) NM_LAYOUT_LINE << s);
+
+		if (ep->heap_used + ep->heap_top + bytes + (s > 3 ? kept : 0) > heap)
+			continue;
+		offset = g->heap + ep->heap_used;
+		ep->heap_used += bytes;
+		ep->rings_made++;
+		*shift = s;
+		return offset;
+	}
+	return 0;
+}
+
+int ivs_ring_open(struct ivs_peer *p)
+{
+	struct ivs_ep *ep = p->ep;
+	struct ivs_region *r = ep->domain->region;
+	struct nm_conn c, *conn = ivs_conn(r, p->slot, ep->slot);
+	uint64_t offset, words[2];
+	uint32_t shift;
+
+	offset = ring_alloc(ep, &shift);
+	if (!offset) {
+		IVS_WARN(FI_LOG_EP_CTRL, "no room for a ring to slot %u; make the region larger\n",
+			 p->slot);
+		return -FI_ENOSPC;
+	}
+	p->tx_chunk = calloc((size_t) 1 << shift, sizeof(*p->tx_chunk));
+	if (!p->tx_chunk)
+		return -FI_ENOMEM;
+	memset(ep->area + offset, 0, NM_LAYOUT_RING_CTL + ((size_t) NM_LAYOUT_LINE << shift));
+	p->tx_ctl = (struct nm_ring_ctl *) (void *) (ep->area + offset);
+	p->tx_ring = ep->area + offset + NM_LAYOUT_RING_CTL;
+	p->tx_shift = shift;
+	p->tx_mask = (1U << shift) - 1;
+	p->tx_head = p->tx_tail = p->tx_reaped = 0;
+	/* Not foreseeable: an old reader of this memory takes nothing for its own. */
+	if (getrandom(&p->tx_lap0, sizeof(p->tx_lap0), 0) != sizeof(p->tx_lap0))
+		p->tx_lap0 = (uint32_t) ivs_now_ms();
+	p->activity = &r->slots[p->slot].activity[ep->slot % 64];
+
+	memset(&c, 0, sizeof(c));
+	c.ring = (uint32_t) (offset / NM_LAYOUT_LINE) + 1;
+	c.lines_log2 = (uint8_t) shift;
+	c.check = (uint16_t) p->epoch;
+	c.lap0 = p->tx_lap0;
+	c.epoch = ep->epoch;
+	memcpy(words, &c, sizeof(c));
+	__atomic_store_n((uint64_t *) (void *) conn + 1, words[1], __ATOMIC_RELAXED);
+	__atomic_store_n((uint64_t *) (void *) conn, words[0], __ATOMIC_RELEASE);
+	__atomic_store_n(p->activity, 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+struct ivs_peer *ivs_ring_attach(struct ivs_ep *ep, uint32_t slot)
+{
+	struct ivs_region *r = ep->domain->region;
+	struct nm_conn c, *conn = ivs_conn(r, ep->slot, slot);
+	struct ivs_peer *p;
+	uint64_t words[2], owner, offset;
+
+	words[0] = __atomic_load_n((uint64_t *) (void *) conn, __ATOMIC_ACQUIRE);
+	if (likely(!words[0]))
+		return NULL;
+	words[1] = __atomic_load_n((uint64_t *) (void *) conn + 1, __ATOMIC_RELAXED);
+	memcpy(&c, words, sizeof(c));
+	p = ep->by_slot[slot];
+	if (p && p->rx_ring && p->epoch == c.epoch)
+		return p;
+	owner = __atomic_load_n(&r->slots[slot].owner, __ATOMIC_ACQUIRE);
+	if (c.check != (uint16_t) ep->epoch || c.epoch != (uint32_t) (owner >> 2) || !c.ring)
+		return NULL;
+	offset = (uint64_t) (c.ring - 1) * NM_LAYOUT_LINE;
+	if (c.lines_log2 < 3 || c.lines_log2 > 8 || offset < r->geo.heap ||
+	    offset + NM_LAYOUT_RING_CTL + ((uint64_t) NM_LAYOUT_LINE << c.lines_log2) >
+	    r->geo.area_bytes) {
+		IVS_WARN(FI_LOG_EP_CTRL, "rank in slot %u: its ring is not in its area\n", slot);
+		/* Once: not each time we come by. */
+		__atomic_store_n((uint64_t *) (void *) conn, 0, __ATOMIC_RELAXED);
+		return NULL;
+	}
+	p = ivs_peer_by_slot(ep, slot, c.epoch);
+	if (!p || p->broken || p->channel == IVS_CHAN_DEAD)
+		return NULL;
+	p->rx_ctl = (struct nm_ring_ctl *) (void *) (ivs_area(r, slot) + offset);
+	p->rx_ring = (uint8_t *) p->rx_ctl + NM_LAYOUT_RING_CTL;
+	p->rx_shift = c.lines_log2;
+	p->rx_mask = (1U << c.lines_log2) - 1;
+	p->rx_lap0 = c.lap0;
+	p->rx_head = p->rx_shown = 0;
+	ep->attached++;
+	return p;
+}
+
+void ivs_ring_close(struct ivs_peer *p)
+{
+	struct ivs_ep *ep = p->ep;
+	struct ivs_ring_free *f;
+	uint32_t i;
+
+	if (p->rx_ring) {
+		p->rx_ring = NULL;
+		ep->attached--;
+	}
+	if (!p->tx_ring)
+		return;
+	for (i = 0; i <= p->tx_mask; i++)
+		if (p->tx_chunk[i])
+			put_chunk(ep, (uint16_t) (p->tx_chunk[i] - 1));
+	free(p->tx_chunk);
+	p->tx_chunk = NULL;
+	f = malloc(sizeof(*f));
+	if (f) {
+		f->offset = (uint64_t) ((uint8_t *) p->tx_ctl - ep->area);
+		f->shift = p->tx_shift;
+		f->next = ep->ring_free;
+		ep->ring_free = f;
+	}
+	p->tx_ring = NULL;
+}
+
+/* A piece of our area that the application has, or had. */
+struct ivs_block {
+	struct ivs_block *next;
+	uint64_t	offset;		/* in our area, bytes */
+	uint64_t	len;
+	bool		used;
+};
+
+void *ivs_area_alloc(struct ivs_ep *ep, size_t len)
+{
+	const struct nm_layout_geometry *g = &ep->domain->region->geo;
+	uint64_t least = NM_LAYOUT_RING_CTL + NM_LAYOUT_RING_MIN * NM_LAYOUT_LINE;
+	uint64_t kept = ep->rings_made < g->slots ? (g->slots - ep->rings_made) * least : 0;
+	struct ivs_block *b;
+
+	if (!len || len > g->area_bytes)
+		return NULL;
+	len = (len + NM_LAYOUT_PAGE - 1) / NM_LAYOUT_PAGE * NM_LAYOUT_PAGE;
+	for (b = ep->blocks; b; b = b->next)
+		if (!b->used && b->len >= len) {
+			b->used = true;
+			return ep->area + b->offset;
+		}
+	if (g->heap + ep->heap_used + kept + ep->heap_top + len > g->area_bytes)
+		return NULL;
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return NULL;
+	ep->heap_top += len;
+	b->offset = g->area_bytes - ep->heap_top;
+	b->len = len;
+	b->used = true;
+	b->next = ep->blocks;
+	ep->blocks = b;
+	return ep->area + b->offset;
+}
+
+void ivs_area_free(struct ivs_ep *ep, void *memory)
+{
+	struct ivs_block *b;
+
+	for (b = ep->blocks; b; b = b->next)
+		if (ep->area + b->offset == (uint8_t *) memory)
+			b->used = false;
+	/* The lowest ones go back to the heap. */
+	while ((b = ep->blocks) && !b->used) {
+		ep->heap_top -= b->len;
+		ep->blocks = b->next;
+		free(b);
+	}
+}
+
+void ivs_ring_free_all(struct ivs_ep *ep)
+{
+	while (ep->ring_free) {
+		struct ivs_ring_free *f = ep->ring_free;
+
+		ep->ring_free = f->next;
+		free(f);
+	}
+	while (ep->blocks) {
+		struct ivs_block *b = ep->blocks;
+
+		ep->blocks = b->next;
+		free(b);
+	}
+}

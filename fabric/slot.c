@@ -1,0 +1,268 @@
+/* Slots: claiming and releasing them, heartbeats, and telling the living from the dead. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib.h"
+#include "param.h"
+#include "region.h"
+#include "siphash.h"
+
+#define BEAT_MS		250	/* between two heartbeats */
+#define SAME_KERNEL_MS	2000	/* without a beat, before a missing PID counts */
+
+/* Read by neighbours as a proof of who we are; see ivs_slot_neighbour(). */
+static uint8_t secret[16];
+static uint64_t kernel_id;
+
+static void identify(void)
+{
+	static const uint8_t zeros[16];
+	char text[128] = "";
+	struct stat st;
+	ssize_t n;
+	int fd;
+
+	if (kernel_id)
+		return;
+	if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
+		IVS_WARN(FI_LOG_DOMAIN, "no random numbers: %s\n", ivs_lib.strerror(errno));
+	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, text, 64);
+		if (n < 0)
+			n = 0;
+		text[n] = 0;
+		close(fd);
+	}
+	if (!stat("/proc/self/ns/pid", &st))
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%ju",
+			 (uintmax_t) st.st_ino);
+	kernel_id = ivs_siphash(zeros, text, strlen(text)) | 1;
+}
+
+static uint64_t prove(const uint8_t *key, uint32_t slot, uint32_t epoch)
+{
+	uint32_t data[2] = { slot, epoch };
+
+	return ivs_siphash(key, data, sizeof(data)) | 1;
+}
+
+/* One thread a process keeps its slots alive while the program computes. */
+static void *beat(void *arg)
+{
+	struct ivs_region *r = arg;
+	struct timespec ts;
+	uint32_t i;
+
+	pthread_mutex_lock(&r->beat_lock);
+	while (!r->beat_stop) {
+		for (i = 0; i < r->geo.slots; i++)
+			if (r->beat_mask[i / 64] >> (i % 64) & 1) {
+				uint64_t *b = &r->slots[i].beat;
+
+				__atomic_store_n(b, __atomic_load_n(b, __ATOMIC_RELAXED) + 1,
+						 __ATOMIC_RELAXED);
+			}
+		clock_gettime(CLOCK_REALTIME, &ts);
+		ts.tv_nsec += BEAT_MS * 1000000L;
+		if (ts.tv_nsec >= 1000000000L) {
+			ts.tv_nsec -= 1000000000L;
+			ts.tv_sec++;
+		}
+		pthread_cond_timedwait(&r->beat_cond, &r->beat_lock, &ts);
+	}
+	pthread_mutex_unlock(&r->beat_lock);
+	return NULL;
+}
+
+static int beat_start(struct ivs_region *r)
+{
+	sigset_t all, old;
+	int ret = 0;
+
+	/* The program's signals are for the program's threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	if (!r->beat_on) {
+		ret = pthread_create(&r->beat_thread, NULL, beat, r);
+		r->beat_on = !ret;
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -ret;
+}
+
+/* May an owner that has not released its slot be put out of it? */
+static bool expired(struct ivs_region *r, uint32_t slot, uint64_t owner, uint64_t *seen,
+		    uint64_t waited_ms)
+{
+	struct nm_slot *s = &r->slots[slot];
+	uint64_t pid = s->pid;
+
+	if (__atomic_load_n(&s->beat, __ATOMIC_RELAXED) != seen[slot])
+		return false;
+	if (waited_ms >= ivs_param.timeout)
+		return true;
+	/* The kernel id alone proves nothing: VMs from one template may share it. */
+	return waited_ms >= SAME_KERNEL_MS && (owner & 3) == NM_SLOT_LIVE &&
+	       s->kernel == kernel_id && pid && pid <= INT32_MAX &&
+	       kill((pid_t) pid, 0) && errno == ESRCH;
+}
+
+static bool try_claim(struct ivs_region *r, uint32_t slot, uint64_t owner, uint32_t *epoch)
+{
+	uint32_t next = (uint32_t) (owner >> 2) + 1;
+
+	if (!next)
+		next = 1;
+	if (!__atomic_compare_exchange_n(&r->slots[slot].owner, &owner,
+					 NM_SLOT_OWNER(next, NM_SLOT_CLAIMED), false,
+					 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return false;
+	*epoch = next;
+	return true;
+}
+
+static int find_slot(struct ivs_region *r, uint32_t *slot, uint32_t *epoch)
+{
+	uint64_t seen[NM_LAYOUT_MAX_SLOTS], start = ivs_now_ms(), owner;
+	uint32_t i, n, first;
+	struct timespec nap = { 0, 50000000 };
+
+	for (i = 0; i < r->geo.slots; i++)
+		seen[i] = __atomic_load_n(&r->slots[i].beat, __ATOMIC_RELAXED);
+	do {
+		/*
+		 * From the last claim on: a slot just released is used last, so that its
+		 * peers can read what its owner sent before it left.
+		 */
+		first = __atomic_load_n(&r->head->next, __ATOMIC_RELAXED) % r->geo.slots;
+		for (n = 0; n < r->geo.slots; n++) {
+			i = (first + n) % r->geo.slots;
+			owner = __atomic_load_n(&r->slots[i].owner, __ATOMIC_ACQUIRE);
+			if ((owner & 3) != NM_SLOT_FREE &&
+			    !expired(r, i, owner, seen, ivs_now_ms() - start))
+				continue;
+			if (try_claim(r, i, owner, epoch)) {
+				__atomic_store_n(&r->head->next, i + 1, __ATOMIC_RELAXED);
+				*slot = i;
+				return 0;
+			}
+		}
+		nanosleep(&nap, NULL);
+	} while (ivs_now_ms() - start < ivs_param.timeout + 1000);
+	IVS_WARN(FI_LOG_DOMAIN, "region %s: all %u slots are taken; make the region larger, "
+		 "or set FI_IVSHMEM_RANKS before its first use\n", r->path, r->geo.slots);
+	return -FI_ENOSPC;
+}
+
+int ivs_slot_claim(struct ivs_region *r, uint64_t name, uint32_t *slot, uint32_t *epoch)
+{
+	struct nm_slot *s;
+	int ret;
+
+	identify();
+	ret = find_slot(r, slot, epoch);
+	if (ret)
+		return ret;
+	s = &r->slots[*slot];
+	s->kernel = kernel_id;
+	s->pid = (uint64_t) getpid();
+	s->secret = (uintptr_t) secret;
+	s->proof = prove(secret, *slot, *epoch);
+	s->name = name;
+	__atomic_store_n(&s->asleep, 0, __ATOMIC_RELAXED);
+	memset(s->activity, 0, sizeof(s->activity));
+	/* Connections of earlier owners stay: their epochs tell that they are old. */
+	memset(ivs_mrs(r, *slot), 0, NM_LAYOUT_MR_COUNT * sizeof(struct nm_mr));
+	pthread_mutex_lock(&r->beat_lock);
+	r->beat_mask[*slot / 64] |= 1ULL << (*slot % 64);
+	ret = beat_start(r);
+	pthread_mutex_unlock(&r->beat_lock);
+	return ret;
+}
+
+void ivs_slot_live(struct ivs_region *r, uint32_t slot, uint32_t epoch)
+{
+	__atomic_store_n(&r->slots[slot].owner, NM_SLOT_OWNER(epoch, NM_SLOT_LIVE),
+			 __ATOMIC_RELEASE);
+}
+
+void ivs_slot_release(struct ivs_region *r, uint32_t slot, uint32_t epoch)
+{
+	struct nm_slot *s = &r->slots[slot];
+	uint64_t owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);
+
+	if (ivs_forked())
+		return;
+	pthread_mutex_lock(&r->beat_lock);
+	r->beat_mask[slot / 64] &= ~(1ULL << (slot % 64));
+	pthread_mutex_unlock(&r->beat_lock);
+	s->name = 0;
+	/* Somebody may have taken us for dead and hold the slot by now. */
+	if (owner >> 2 == epoch)
+		__atomic_compare_exchange_n(&s->owner, &owner,
+					    NM_SLOT_OWNER(epoch, NM_SLOT_FREE), false,
+					    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+int ivs_slot_find(struct ivs_region *r, uint64_t name, uint32_t *epoch)
+{
+	uint64_t owner, found = 0;
+	uint32_t i;
+	int best = -1;
+
+	for (i = 0; i < r->geo.slots; i++) {
+		owner = __atomic_load_n(&r->slots[i].owner, __ATOMIC_ACQUIRE);
+		if ((owner & 3) != NM_SLOT_LIVE || r->slots[i].name != name)
+			continue;
+		/* Of the dead with this name none beats any more: ask the kernel. */
+		if (r->slots[i].kernel == kernel_id && r->slots[i].pid <= INT32_MAX &&
+		    kill((pid_t) r->slots[i].pid, 0) && errno == ESRCH)
+			continue;
+		found = owner;
+		best = (int) i;
+	}
+	*epoch = (uint32_t) (found >> 2);
+	return best;
+}
+
+int ivs_slot_neighbour(struct ivs_region *r, uint32_t slot, uint32_t epoch)
+{
+	struct nm_slot *s = &r->slots[slot];
+	uint64_t pid = s->pid, proof = s->proof;
+	uint8_t key[16];
+	struct iovec local = { key, sizeof(key) };
+	struct iovec remote = { (void *) (uintptr_t) s->secret, sizeof(key) };
+
+	identify();
+	if (!pid || pid > INT32_MAX)
+		return 0;
+	if (process_vm_readv((pid_t) pid, &local, 1, &remote, 1, 0) != sizeof(key))
+		return 0;
+	return prove(key, slot, epoch) == proof ? (int) pid : 0;
+}
+
+bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch,
+		    struct ivs_alive *alive)
+{
+	struct nm_slot *s = &r->slots[slot];
+	uint64_t owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);
+	uint64_t now = ivs_now_ms(), b = __atomic_load_n(&s->beat, __ATOMIC_RELAXED);
+
+	if (owner != NM_SLOT_OWNER(epoch, NM_SLOT_LIVE))
+		return false;
+	if (!alive->seen_ms || b != alive->beat) {
+		alive->beat = b;
+		alive->seen_ms = now;
+	}
+	/* A process that could prove itself and cannot any more has ended. */
+	if (alive->proven && !ivs_slot_neighbour(r, slot, epoch))
+		return false;
+	return now - alive->seen_ms < ivs_param.timeout;
+}

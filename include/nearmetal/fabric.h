@@ -1,0 +1,29 @@
+/*
+ * What the provider ivshmem offers beyond libfabric's own interface, through
+ * fi_open_ops(&domain->fid, NM_FABRIC_MEMORY, 0, &ops, NULL).
+ */
+#ifndef NEARMETAL_FABRIC_H
+#define NEARMETAL_FABRIC_H
+
+#include <stddef.h>
+
+struct fid_domain;
+
+#define NM_FABRIC_MEMORY "nearmetal_memory"
+
+struct nm_fabric_memory {
+	size_t	size;	/* of this structure */
+	/*
+	 * Gives len bytes in the region, aligned to a page, or NULL: there is no
+	 * region, or no room in this rank's part of it. Sends from there are copied
+	 * once; registered with fi_mr_reg, peers read and write it with plain loads
+	 * and stores. Its contents are not defined.
+	 */
+	void	*(*alloc)(struct fid_domain *domain, size_t len);
+	/* Gives back what alloc gave. */
+	void	(*free)(struct fid_domain *domain, void *memory);
+	/* Is [memory, memory + len) in the region? */
+	int	(*inside)(struct fid_domain *domain, const void *memory, size_t len);
+};
+
+#endif /* NEARMETAL_FABRIC_H */

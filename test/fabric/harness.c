@@ -1,0 +1,307 @@
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "harness.h"
+
+static struct {
+	_Alignas(64) uint32_t arrived;
+	_Alignas(64) uint32_t phase;
+	uint8_t addr[MAX_PROCS][64];
+	_Alignas(4096) uint8_t memory[SHARED_BYTES];
+} *common;
+
+static const char *test_name;
+static int test_rank;
+
+void fail(const char *file, int line, const char *what, long long err)
+{
+	fprintf(stderr, "%s:%d: test %s, process %d: %s", file, line, test_name, test_rank, what);
+	if (err)
+		fprintf(stderr, ": %lld (%s)", err, fi_strerror((int) (err < 0 ? -err : err)));
+	fputc('\n', stderr);
+	_exit(1);
+}
+
+void *shared(void)
+{
+	return common->memory;
+}
+
+void progress(struct ctx *c)
+{
+	struct fi_cq_tagged_entry e;
+
+	if (c->rxcq)
+		fi_cq_read(c->rxcq, &e, 0);
+	sched_yield();
+}
+
+void barrier(struct ctx *c)
+{
+	uint32_t phase = __atomic_load_n(&common->phase, __ATOMIC_ACQUIRE);
+
+	if (__atomic_add_fetch(&common->arrived, 1, __ATOMIC_ACQ_REL) == (uint32_t) c->procs) {
+		__atomic_store_n(&common->arrived, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&common->phase, phase + 1, __ATOMIC_RELEASE);
+		return;
+	}
+	while (__atomic_load_n(&common->phase, __ATOMIC_ACQUIRE) == phase)
+		progress(c);
+}
+
+struct fi_cq_tagged_entry wait_comp_src(struct ctx *c, struct fid_cq *cq, fi_addr_t *src)
+{
+	struct fi_cq_tagged_entry e;
+	ssize_t n;
+
+	memset(&e, 0, sizeof(e));
+	while ((n = fi_cq_readfrom(cq, &e, 1, src)) == -FI_EAGAIN)
+		progress(c);
+	if (n == -FI_EAVAIL) {
+		struct fi_cq_err_entry err = { 0 };
+
+		fi_cq_readerr(cq, &err, 0);
+		fail(__FILE__, __LINE__, "a completion without error", err.err);
+	}
+	CHECK(n == 1);
+	return e;
+}
+
+struct fi_cq_tagged_entry wait_comp(struct ctx *c, struct fid_cq *cq)
+{
+	return wait_comp_src(c, cq, NULL);
+}
+
+struct fi_cq_err_entry wait_err(struct ctx *c, struct fid_cq *cq)
+{
+	/* Room for what newer versions of libfabric write behind it. */
+	union {
+		struct fi_cq_err_entry e;
+		char room[256];
+	} err;
+	struct fi_cq_tagged_entry e;
+	ssize_t n;
+
+	while ((n = fi_cq_read(cq, &e, 1)) == -FI_EAGAIN)
+		progress(c);
+	CHECK(n == -FI_EAVAIL);
+	memset(&err, 0, sizeof(err));
+	CHECK(fi_cq_readerr(cq, &err.e, 0) == 1);
+	return err.e;
+}
+
+void fill(void *buf, size_t len, unsigned int seed)
+{
+	uint8_t *p = buf;
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		p[i] = (uint8_t) (seed * 37 + i * 7 + (i >> 8) * 13);
+}
+
+bool filled(const void *buf, size_t len, unsigned int seed)
+{
+	const uint8_t *p = buf;
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		if (p[i] != (uint8_t) (seed * 37 + i * 7 + (i >> 8) * 13))
+			return false;
+	return true;
+}
+
+struct fi_info *get_info(const struct setup *s)
+{
+	struct fi_info *hints = fi_allocinfo(), *info;
+
+	CHECK(hints);
+	hints->fabric_attr->prov_name = strdup("ivshmem");
+	hints->caps = s->caps ? s->caps : FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC |
+		      FI_DIRECTED_RECV | FI_SOURCE | FI_MULTI_RECV;
+	hints->mode = FI_CONTEXT;
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->domain_attr->threading = s->threading ? s->threading : FI_THREAD_DOMAIN;
+	hints->domain_attr->av_type = s->av_type ? s->av_type : FI_AV_TABLE;
+	hints->tx_attr->op_flags = s->tx_op_flags;
+	OK(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info));
+	fi_freeinfo(hints);
+	return info;
+}
+
+static struct fid_cntr *cntr(struct ctx *c, uint64_t flags)
+{
+	struct fi_cntr_attr attr = { .events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC };
+	struct fid_cntr *cntr;
+
+	OK(fi_cntr_open(c->domain, &attr, &cntr, NULL));
+	OK(fi_ep_bind(c->ep, &cntr->fid, flags));
+	return cntr;
+}
+
+void open_all(struct ctx *c, const struct setup *s)
+{
+	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = s->wait_obj,
+				 .size = s->cq_size };
+	struct fi_av_attr av = { .type = s->av_type ? s->av_type : FI_AV_TABLE };
+	uint64_t selective = s->selective ? FI_SELECTIVE_COMPLETION : 0;
+
+	c->info = get_info(s);
+	OK(fi_fabric(c->info->fabric_attr, &c->fabric, NULL));
+	OK(fi_domain(c->fabric, c->info, &c->domain, NULL));
+	OK(fi_av_open(c->domain, &av, &c->av, NULL));
+	OK(fi_cq_open(c->domain, &cq, &c->txcq, NULL));
+	OK(fi_cq_open(c->domain, &cq, &c->rxcq, NULL));
+	OK(fi_endpoint(c->domain, c->info, &c->ep, NULL));
+	OK(fi_ep_bind(c->ep, &c->av->fid, 0));
+	OK(fi_ep_bind(c->ep, &c->txcq->fid, FI_TRANSMIT | selective));
+	OK(fi_ep_bind(c->ep, &c->rxcq->fid, FI_RECV | selective));
+	if (s->counters) {
+		c->tx_cntr = cntr(c, FI_SEND);
+		c->rx_cntr = cntr(c, FI_RECV);
+		c->rd_cntr = cntr(c, FI_READ);
+		c->wr_cntr = cntr(c, FI_WRITE);
+	}
+	OK(fi_enable(c->ep));
+}
+
+void exchange(struct ctx *c)
+{
+	size_t len = sizeof(common->addr[0]);
+	int i;
+
+	OK(fi_getname(&c->ep->fid, common->addr[c->rank], &len));
+	CHECK(len == 64);
+	barrier(c);
+	for (i = 0; i < c->procs; i++)
+		CHECK(fi_av_insert(c->av, common->addr[i], 1, &c->peer[i], 0, NULL) == 1);
+	barrier(c);
+}
+
+void close_all(struct ctx *c)
+{
+	OK(fi_close(&c->ep->fid));
+	OK(fi_close(&c->av->fid));
+	OK(fi_close(&c->txcq->fid));
+	OK(fi_close(&c->rxcq->fid));
+	if (c->tx_cntr) {
+		OK(fi_close(&c->tx_cntr->fid));
+		OK(fi_close(&c->rx_cntr->fid));
+		OK(fi_close(&c->rd_cntr->fid));
+		OK(fi_close(&c->wr_cntr->fid));
+	}
+	OK(fi_close(&c->domain->fid));
+	OK(fi_close(&c->fabric->fid));
+	fi_freeinfo(c->info);
+}
+
+static void child(const struct test *t, int rank)
+{
+	struct ctx c = { .rank = rank, .procs = t->procs };
+	size_t i;
+
+	test_rank = rank;
+	alarm(LIMIT_S);
+	for (i = 0; i < sizeof(t->env) / sizeof(t->env[0]) && t->env[i]; i++)
+		putenv((char *) (uintptr_t) t->env[i]);
+	if (!t->bare) {
+		open_all(&c, &t->setup);
+		exchange(&c);
+	}
+	t->run(&c);
+	if (!t->bare) {
+		/* Nobody leaves while another still waits for its messages. */
+		if (!t->killed)
+			barrier(&c);
+		close_all(&c);
+	}
+	exit(0);
+}
+
+static int run(const struct test *t, const char *region)
+{
+	struct timespec a, b;
+	pid_t pids[MAX_PROCS];
+	int i, status, bad = 0, killed = 0;
+
+	test_name = t->name;
+	memset(common, 0, sizeof(*common));
+	unlink(region);
+	fflush(NULL);
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	for (i = 0; i < t->procs; i++) {
+		pids[i] = fork();
+		if (pids[i] < 0) {
+			perror("fork");
+			return 1;
+		}
+		if (!pids[i])
+			child(t, i);
+	}
+	for (i = 0; i < t->procs; i++) {
+		/* One that fails leaves the others waiting: they are ended. */
+		pid_t pid = waitpid(-1, &status, 0);
+		int k;
+
+		if (pid < 0)
+			break;
+		if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && killed < t->killed) {
+			killed++;
+			continue;
+		}
+		if (WIFEXITED(status) && !WEXITSTATUS(status))
+			continue;
+		if (!bad && WIFSIGNALED(status))
+			fprintf(stderr, "test %s: a process ended by signal %d (%s)\n", t->name,
+				WTERMSIG(status), strsignal(WTERMSIG(status)));
+		bad = 1;
+		for (k = 0; k < t->procs; k++)
+			kill(pids[k], SIGKILL);
+	}
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	if (!access(region, F_OK) && !t->killed) {
+		fprintf(stderr, "test %s: %s was left behind\n", t->name, region);
+		bad = 1;
+	}
+	unlink(region);
+	printf("%-24s %s  %.2f s\n", t->name, bad ? "FAILED" : "ok",
+	       (double) (b.tv_sec - a.tv_sec) + (double) (b.tv_nsec - a.tv_nsec) / 1e9);
+	return bad;
+}
+
+int main(int argc, char **argv)
+{
+	const struct test *t;
+	char region[64], env[128];
+	int bad = 0, ran = 0;
+	size_t i;
+
+	common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (common == MAP_FAILED) {
+		perror("mmap");
+		return 1;
+	}
+	snprintf(region, sizeof(region), "/dev/shm/nearmetal-test-%d", (int) getpid());
+	snprintf(env, sizeof(env), "FI_IVSHMEM_REGION=%s", region);
+	putenv(env);
+	setenv("FI_IVSHMEM_REGION_SIZE", "268435456", 0);
+	setenv("FI_IVSHMEM_INNER", "none", 0);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (i = 0; test_lists[i]; i++)
+		for (t = test_lists[i]; t->name; t++) {
+			if (argc > 1 && !strstr(t->name, argv[1]))
+				continue;
+			bad |= run(t, region);
+			ran++;
+		}
+	if (!ran) {
+		fprintf(stderr, "there is no test named like %s\n", argc > 1 ? argv[1] : "");
+		return 1;
+	}
+	return bad;
+}

@@ -1,0 +1,9 @@
+/* The lists of tests, one a file. */
+#ifndef LISTS_H
+#define LISTS_H
+
+#include "harness.h"
+
+extern const struct test test_messages[], test_memory[], test_objects[], test_faults[];
+
+#endif

@@ -1,0 +1,302 @@
+/* Ranks that die, leave or write nonsense; forks; more ranks than there is room for. */
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <nearmetal/layout.h>
+#include <nearmetal/region.h>
+
+#include "lists.h"
+
+/* One is killed: what the others wait for from it fails, and only that. */
+static void killed(struct ctx *c)
+{
+	static char big[3000000];
+	int in, i;
+
+	if (c->rank == 2) {
+		RETRY(c, fi_tinject(c->ep, &c->rank, sizeof(c->rank), c->peer[0], 1));
+		barrier(c);
+		raise(SIGKILL);
+	}
+	if (c->rank == 0) {
+		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[2], 1, 0, NULL));
+		wait_comp(c, c->rxcq);
+	}
+	barrier(c);
+	/* A receive that only it could have answered, and a send that it does not take. */
+	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[2], 2, 0, &in));
+	CHECK(wait_err(c, c->rxcq).err == FI_EIO);
+	for (i = 0; i < 100; i++) {
+		ssize_t n = fi_tsend(c->ep, big, sizeof(big), NULL, c->peer[2], 2, big);
+
+		if (n == -FI_EIO)
+			break;
+		CHECK(!n || n == -FI_EAGAIN);
+		if (!n) {
+			CHECK(wait_err(c, c->txcq).err == FI_EIO);
+			break;
+		}
+	}
+	CHECK(fi_tinject(c->ep, &in, sizeof(in), c->peer[2], 2) == -FI_EIO);
+	/* The living go on. */
+	for (i = 0; i < 100; i++) {
+		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[!c->rank], 3, 0, NULL));
+		RETRY(c, fi_tinject(c->ep, &i, sizeof(i), c->peer[!c->rank], 3));
+		wait_comp(c, c->rxcq);
+		CHECK(in == i);
+	}
+	/* Until both are done with each other. */
+	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[!c->rank], 4, 0, NULL));
+	RETRY(c, fi_tsend(c->ep, &i, sizeof(i), NULL, c->peer[!c->rank], 4, NULL));
+	wait_comp(c, c->rxcq);
+}
+
+/* Killed while a large message to it, or from it, is on its way. */
+static void killed_midway(struct ctx *c)
+{
+	enum { LEN = 64 << 20 };
+	uint32_t *flag = shared();
+	char *buf = malloc(LEN);
+
+	memset(buf, 1, LEN);
+	if (c->rank == 1) {
+		OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[0], 1, 0, buf));
+		barrier(c);
+		/* Until some of it is there. */
+		while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE))
+			progress(c);
+		raise(SIGKILL);
+	}
+	barrier(c);
+	RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[1], 1, buf));
+	__atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+	CHECK(wait_err(c, c->txcq).err == FI_EIO);
+	free(buf);
+}
+
+/* Its slot is taken again, with a new epoch; the old address is dead. */
+static void reborn(struct ctx *c)
+{
+	static const struct setup plain;
+	unsigned char old[64], now[64];
+	size_t len = 64;
+	fi_addr_t before, after;
+	struct ctx d = { .rank = 0, .procs = 1 };
+	int in, i;
+
+	open_all(&d, &plain);
+	OK(fi_getname(&d.ep->fid, old, &len));
+	/* All slots in turn, so that ours comes back. */
+	for (i = 0; i < 2000; i++) {
+		OK(fi_close(&d.ep->fid));
+		OK(fi_endpoint(d.domain, d.info, &d.ep, NULL));
+		OK(fi_ep_bind(d.ep, &d.av->fid, 0));
+		OK(fi_ep_bind(d.ep, &d.txcq->fid, FI_TRANSMIT));
+		OK(fi_ep_bind(d.ep, &d.rxcq->fid, FI_RECV));
+		OK(fi_enable(d.ep));
+		OK(fi_getname(&d.ep->fid, now, &len));
+		if (!memcmp(old, now, 4))
+			break;
+	}
+	CHECK(!memcmp(old, now, 4) && memcmp(old, now, 8));
+	CHECK(fi_av_insert(d.av, old, 1, &before, 0, NULL) == 1);
+	CHECK(fi_av_insert(d.av, now, 1, &after, 0, NULL) == 1);
+	CHECK(fi_tinject(d.ep, &i, sizeof(i), before, 1) == -FI_EIO);
+	OK(fi_trecv(d.ep, &in, sizeof(in), NULL, after, 1, 0, NULL));
+	RETRY(&d, fi_tinject(d.ep, &i, sizeof(i), after, 1));
+	wait_comp(&d, d.rxcq);
+	CHECK(in == i);
+	close_all(&d);
+	(void) c;
+}
+
+/* What was sent before the sender left is received. */
+static void last_words(struct ctx *c)
+{
+	static char buf[50000];
+	uint32_t *left = shared();
+	int i;
+
+	if (c->rank) {
+		fill(buf, sizeof(buf), 3);
+		RETRY(c, fi_tsend(c->ep, buf, sizeof(buf), NULL, c->peer[0], 1, NULL));
+		wait_comp(c, c->txcq);
+		for (i = 0; i < 50; i++)
+			RETRY(c, fi_tinject(c->ep, &i, sizeof(i), c->peer[0], 2));
+		close_all(c);
+		__atomic_store_n(left, 1, __ATOMIC_RELEASE);
+		exit(0);
+	}
+	while (!__atomic_load_n(left, __ATOMIC_ACQUIRE))
+		usleep(100);
+	for (i = 0; i < 50; i++) {
+		int in;
+
+		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[1], 2, 0, NULL));
+		wait_comp(c, c->rxcq);
+		CHECK(in == i);
+	}
+	OK(fi_trecv(c->ep, buf, sizeof(buf), NULL, c->peer[1], 1, 0, NULL));
+	wait_comp(c, c->rxcq);
+	CHECK(filled(buf, sizeof(buf), 3));
+	close_all(c);
+	exit(0);
+}
+
+/* A child of the application's does no harm, whatever it closes. */
+static void forks(struct ctx *c)
+{
+	int in, i, status;
+	pid_t pid;
+
+	for (i = 0; i < 20; i++) {
+		if (i % 5 == 0) {
+			fflush(NULL);
+			pid = fork();
+			if (!pid) {
+				fi_close(&c->ep->fid);
+				_exit(0);
+			}
+			CHECK(waitpid(pid, &status, 0) == pid);
+			CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+		}
+		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[!c->rank], 1, 0, NULL));
+		RETRY(c, fi_tinject(c->ep, &i, sizeof(i), c->peer[!c->rank], 1));
+		wait_comp(c, c->rxcq);
+		CHECK(in == i);
+	}
+}
+
+/* One more than there are slots. */
+static void full(struct ctx *c)
+{
+	struct fid_ep *eps[8], *ep;
+	int i, n = NM_LAYOUT_MIN_SLOTS - 1;
+
+	for (i = 0; i <= n; i++) {
+		OK(fi_endpoint(c->domain, c->info, &ep, NULL));
+		OK(fi_ep_bind(ep, &c->av->fid, 0));
+		OK(fi_ep_bind(ep, &c->txcq->fid, FI_TRANSMIT | FI_RECV));
+		if (i < n)
+			OK(fi_enable(ep));
+		else
+			CHECK(fi_enable(ep) == -FI_ENOSPC);
+		eps[i] = ep;
+	}
+	for (i = 0; i <= n; i++)
+		OK(fi_close(&eps[i]->fid));
+}
+
+/* Is this a file of the region's format, of the size and mode that it should have? */
+static void file_region(struct ctx *c)
+{
+	const char *path = getenv("FI_IVSHMEM_REGION");
+	struct nm_region_header h;
+	struct stat st;
+	int fd = open(path, O_RDONLY);
+	void *map;
+
+	CHECK(fd >= 0 && !fstat(fd, &st));
+	CHECK((st.st_mode & 0777) == 0600);
+	map = mmap(NULL, (size_t) st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	CHECK(map != MAP_FAILED && !nm_region_read(map, (uint64_t) st.st_size, &h));
+	munmap(map, (size_t) st.st_size);
+	close(fd);
+	(void) c;
+}
+
+/*
+ * Two exchange messages while a third writes at random into the first one's part of
+ * the region, then into everybody's. Nobody may crash or hang; errors are expected.
+ */
+static void vandal(struct ctx *c)
+{
+	const char *path = getenv("FI_IVSHMEM_REGION");
+	uint32_t *stop = shared();
+	unsigned int seed = (unsigned int) getpid(), i, rounds = 0;
+	struct fi_cq_tagged_entry e;
+	static char buf[2][100000];
+	char room[256];
+
+	if (c->rank == 2) {
+		struct nm_layout_geometry g;
+		struct nm_region_header h;
+		struct stat st;
+		uint8_t *map, *layout;
+		int fd = open(path, O_RDWR);
+
+		CHECK(fd >= 0 && !fstat(fd, &st));
+		map = mmap(NULL, (size_t) st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		CHECK(map != MAP_FAILED && !nm_region_read(map, (uint64_t) st.st_size, &h));
+		layout = map + h.layout_offset;
+		CHECK(!nm_layout_geometry(((struct nm_layout_head *) (void *) layout)->geometry,
+					  h.layout_bytes, &g));
+		for (i = 0; i < 300000; i++) {
+			/* The rings and the tables, of the first few slots. */
+			uint64_t at, what = (uint64_t) rand_r(&seed) << (rand_r(&seed) % 33);
+
+			switch (rand_r(&seed) % 4) {
+			case 0:
+				at = g.areas + (uint64_t) rand_r(&seed) % 4 * g.area_bytes + g.heap +
+				     (uint64_t) rand_r(&seed) % 65536;
+				break;
+			case 1:
+				at = g.conn_table + (uint64_t) rand_r(&seed) % 4 * g.slots * 16 +
+				     (uint64_t) rand_r(&seed) % 64;
+				break;
+			case 2:
+				at = g.mr_table + (uint64_t) rand_r(&seed) % 16384;
+				break;
+			default:
+				at = g.slot_table + (uint64_t) rand_r(&seed) % 1024;
+				break;
+			}
+			at &= ~7ULL;
+			/* Often what is nearly right: a bit of what is there. */
+			if (rand_r(&seed) % 2)
+				what = *(uint64_t *) (void *) (layout + at) ^
+				       1ULL << (rand_r(&seed) % 64);
+			*(volatile uint64_t *) (void *) (layout + at) = what;
+			if (i % 64 == 0)
+				sched_yield();
+		}
+		__atomic_store_n(stop, 1, __ATOMIC_RELEASE);
+		_exit(0);
+	}
+	while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE)) {
+		size_t len = (size_t) rand_r(&seed) % 3 ? 8 : (size_t) rand_r(&seed) % sizeof(buf[0]);
+
+		fi_trecv(c->ep, buf[0], sizeof(buf[0]), NULL, FI_ADDR_UNSPEC, 1, 0, NULL);
+		fi_tsend(c->ep, buf[1], len, NULL, c->peer[!c->rank], 1, NULL);
+		for (i = 0; i < 20; i++) {
+			memset(room, 0, sizeof(room));
+			if (fi_cq_read(c->rxcq, &e, 1) == -FI_EAVAIL)
+				fi_cq_readerr(c->rxcq, (void *) room, 0);
+			if (fi_cq_read(c->txcq, &e, 1) == -FI_EAVAIL)
+				fi_cq_readerr(c->txcq, (void *) room, 0);
+		}
+		if (++rounds % 16 == 0)
+			sched_yield();
+	}
+	_exit(0);
+}
+
+const struct test test_faults[] = {
+	{ "file_region", 1, file_region },
+	{ "killed", 3, killed, .killed = 1, .env = { "FI_IVSHMEM_TIMEOUT=2000" } },
+	{ "killed_no_cma", 3, killed, .killed = 1,
+	  .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_TIMEOUT=2000" } },
+	{ "killed_midway", 2, killed_midway, .killed = 1 },
+	{ "killed_midway_no_cma", 2, killed_midway, .killed = 1,
+	  .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_TIMEOUT=2000" } },
+	{ "reborn", 1, reborn, .bare = true },
+	{ "last_words", 2, last_words, .env = { "FI_IVSHMEM_CMA=0" } },
+	{ "forks", 2, forks },
+	{ "full", 1, full, .env = { "FI_IVSHMEM_RANKS=4", "FI_IVSHMEM_TIMEOUT=1000" } },
+	{ "vandal", 3, vandal, .killed = 1 },
+	{ 0 }
+};

@@ -1,0 +1,374 @@
+/* Reading, writing and changing another's memory. */
+#include <nearmetal/fabric.h>
+
+#include "lists.h"
+
+#define BYTES (4 << 20)
+
+struct target {
+	uint64_t addr, key;
+};
+
+static struct fid_mr *mr;
+static uint8_t *memory;
+
+/* Everybody shows BYTES of memory; where, is known to all. */
+static const struct target *show(struct ctx *c, bool in_region)
+{
+	struct target *t = shared();
+	struct nm_fabric_memory *ops;
+
+	if (in_region) {
+		OK(fi_open_ops(&c->domain->fid, NM_FABRIC_MEMORY, 0, (void **) &ops, NULL));
+		memory = ops->alloc(c->domain, 256 << 10);
+		CHECK(memory && ops->inside(c->domain, memory, 256 << 10));
+		CHECK(!ops->inside(c->domain, &ops, 1));
+	} else {
+		memory = malloc(BYTES);
+	}
+	CHECK(memory);
+	memset(memory, 0, in_region ? 256 << 10 : BYTES);
+	OK(fi_mr_reg(c->domain, memory, in_region ? 256 << 10 : BYTES,
+		     FI_REMOTE_READ | FI_REMOTE_WRITE, 0, (uint64_t) c->rank + 1, 0, &mr, NULL));
+	t[c->rank].addr = 0;
+	t[c->rank].key = fi_mr_key(mr);
+	barrier(c);
+	return t;
+}
+
+static void hide(struct ctx *c, bool in_region)
+{
+	struct nm_fabric_memory *ops;
+
+	barrier(c);
+	OK(fi_close(&mr->fid));
+	if (in_region) {
+		OK(fi_open_ops(&c->domain->fid, NM_FABRIC_MEMORY, 0, (void **) &ops, NULL));
+		ops->free(c->domain, memory);
+	} else {
+		free(memory);
+	}
+}
+
+static void rma_sizes(struct ctx *c, bool in_region)
+{
+	static const size_t sizes[] = { 1, 8, 48, 200, 8192, 8193, 100000, 2000000 };
+	const struct target *t = show(c, in_region);
+	uint8_t *buf = malloc(BYTES);
+	struct fi_cq_tagged_entry e;
+	size_t i;
+
+	for (i = 0; i < 8 && (!in_region || sizes[i] < 200000); i++) {
+		if (c->rank == 0) {
+			fill(buf, sizes[i], (unsigned int) i);
+			RETRY(c, fi_write(c->ep, buf, sizes[i], NULL, c->peer[1], t[1].addr + 11,
+					  t[1].key, buf));
+			e = wait_comp(c, c->txcq);
+			CHECK(e.op_context == buf && e.flags == (FI_RMA | FI_WRITE));
+			memset(buf, 0, sizes[i]);
+			RETRY(c, fi_read(c->ep, buf, sizes[i], NULL, c->peer[1], t[1].addr + 11,
+					 t[1].key, buf));
+			e = wait_comp(c, c->txcq);
+			CHECK(e.flags == (FI_RMA | FI_READ) && filled(buf, sizes[i], (unsigned int) i));
+		}
+		barrier(c);
+		if (c->rank == 1)
+			CHECK(filled(memory + 11, sizes[i], (unsigned int) i));
+		barrier(c);
+	}
+	free(buf);
+	hide(c, in_region);
+}
+
+static void rma(struct ctx *c)
+{
+	rma_sizes(c, false);
+}
+
+static void rma_region(struct ctx *c)
+{
+	rma_sizes(c, true);
+}
+
+static void rma_calls(struct ctx *c)
+{
+	const struct target *t = show(c, false);
+	char buf[400];
+	struct iovec iov[2] = { { buf, 150 }, { buf + 150, 250 } };
+	struct fi_rma_iov rma[2] = { { 1000, 300, t[1].key }, { 5000, 100, t[1].key } };
+	struct fi_msg_rma msg = { .msg_iov = iov, .iov_count = 2, .addr = c->peer[1],
+				  .rma_iov = rma, .rma_iov_count = 2, .data = 31 };
+	struct fi_cq_tagged_entry e;
+
+	fill(buf, sizeof(buf), 4);
+	if (c->rank == 0) {
+		RETRY(c, fi_writev(c->ep, iov, NULL, 2, c->peer[1], 0, t[1].key, NULL));
+		wait_comp(c, c->txcq);
+		RETRY(c, fi_writemsg(c->ep, &msg, FI_REMOTE_CQ_DATA | FI_COMPLETION));
+		wait_comp(c, c->txcq);
+		RETRY(c, fi_writedata(c->ep, buf, 400, NULL, 32, c->peer[1], 10000, t[1].key, NULL));
+		wait_comp(c, c->txcq);
+		RETRY(c, fi_inject_write(c->ep, buf, 400, c->peer[1], 20000, t[1].key));
+		RETRY(c, fi_inject_writedata(c->ep, buf, 400, 33, c->peer[1], 30000, t[1].key));
+		memset(buf, 0, sizeof(buf));
+		RETRY(c, fi_readmsg(c->ep, &msg, FI_COMPLETION));
+		wait_comp(c, c->txcq);
+		CHECK(filled(buf, sizeof(buf), 4));
+		memset(buf, 0, sizeof(buf));
+		RETRY(c, fi_readv(c->ep, iov, NULL, 2, c->peer[1], 20000, t[1].key, NULL));
+		wait_comp(c, c->txcq);
+		CHECK(filled(buf, sizeof(buf), 4));
+	} else {
+		uint64_t k;
+
+		for (k = 31; k <= 33; k++) {
+			e = wait_comp(c, c->rxcq);
+			CHECK(e.flags == (FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA));
+			CHECK(e.data == k && e.len == 400);
+		}
+		CHECK(filled(memory, 400, 4) && filled(memory + 30000, 400, 4));
+		CHECK(!memcmp(memory + 1000, buf, 300) && !memcmp(memory + 5000, buf + 300, 100));
+	}
+	hide(c, false);
+}
+
+/* What was not shown, or not in that way, is refused, and the sender is told. */
+static void refused(struct ctx *c)
+{
+	const struct target *t = show(c, false);
+	static char buf[100000];
+	struct fid_mr *ro;
+
+	OK(fi_mr_reg(c->domain, memory, 100, FI_REMOTE_READ, 0, 77, 0, &ro, NULL));
+	barrier(c);
+	if (c->rank == 0) {
+		RETRY(c, fi_write(c->ep, buf, 8, NULL, c->peer[1], 0, 12345, NULL));
+		CHECK(wait_err(c, c->txcq).err == FI_EKEYREJECTED);
+		RETRY(c, fi_write(c->ep, buf, sizeof(buf), NULL, c->peer[1], BYTES - 5, t[1].key, NULL));
+		CHECK(wait_err(c, c->txcq).err == FI_EKEYREJECTED);
+		RETRY(c, fi_read(c->ep, buf, 8, NULL, c->peer[1], UINT64_MAX - 3, t[1].key, NULL));
+		CHECK(wait_err(c, c->txcq).err == FI_EKEYREJECTED);
+		RETRY(c, fi_write(c->ep, buf, 8, NULL, c->peer[1], 0, 77, NULL));
+		CHECK(wait_err(c, c->txcq).err == FI_EKEYREJECTED);
+		RETRY(c, fi_read(c->ep, buf, 8, NULL, c->peer[1], 0, 77, NULL));
+		wait_comp(c, c->txcq);
+	}
+	barrier(c);
+	OK(fi_close(&ro->fid));
+	barrier(c);
+	if (c->rank == 0) {
+		RETRY(c, fi_read(c->ep, buf, 8, NULL, c->peer[1], 0, 77, NULL));
+		CHECK(wait_err(c, c->txcq).err == FI_EKEYREJECTED);
+	}
+	hide(c, false);
+}
+
+static void rma_counters(struct ctx *c)
+{
+	const struct target *t = show(c, false);
+	uint64_t v = 5, w = 0;
+
+	if (c->rank == 0) {
+		RETRY(c, fi_write(c->ep, &v, 8, NULL, c->peer[1], 0, t[1].key, NULL));
+		OK(fi_cntr_wait(c->wr_cntr, 1, -1));
+		RETRY(c, fi_inject_write(c->ep, &v, 8, c->peer[1], 8, t[1].key));
+		OK(fi_cntr_wait(c->wr_cntr, 2, -1));
+		RETRY(c, fi_read(c->ep, &w, 8, NULL, c->peer[1], 0, t[1].key, NULL));
+		OK(fi_cntr_wait(c->rd_cntr, 1, -1));
+		CHECK(w == 5);
+	}
+	hide(c, false);
+}
+
+/* The same operation here, in the plainest way. */
+#define REFERENCE(name, type) \
+static type ref_##name(enum fi_op op, type d, type s) \
+{ \
+	switch (op) { \
+	case FI_MIN: return s < d ? s : d; \
+	case FI_MAX: return s > d ? s : d; \
+	case FI_SUM: return (type) (d + s); \
+	case FI_PROD: return (type) (d * s); \
+	case FI_LOR: return d || s; \
+	case FI_LAND: return d && s; \
+	case FI_LXOR: return !d != !s; \
+	case FI_ATOMIC_WRITE: return s; \
+	default: return d; \
+	} \
+}
+REFERENCE(i32, int32_t)
+REFERENCE(u64, uint64_t)
+REFERENCE(dbl, double)
+
+#define ATOMICS(name, type, fitype) \
+static void atomics_##name(struct ctx *c, const struct target *t) \
+{ \
+	static const enum fi_op ops[] = { FI_MIN, FI_MAX, FI_SUM, FI_PROD, FI_LOR, FI_LAND, \
+					  FI_LXOR, FI_ATOMIC_WRITE }; \
+	type start[5] = { 1, 0, 7, 3, 100 }, with[5] = { 2, 1, 7, 0, 50 }, was[5], now[5]; \
+	size_t o, i; \
+	for (o = 0; o < sizeof(ops) / sizeof(ops[0]); o++) { \
+		RETRY(c, fi_write(c->ep, start, sizeof(start), NULL, c->peer[1], 64, t[1].key, NULL)); \
+		wait_comp(c, c->txcq); \
+		RETRY(c, fi_fetch_atomic(c->ep, with, 5, NULL, was, NULL, c->peer[1], 64, \
+					 t[1].key, fitype, ops[o], NULL)); \
+		CHECK(wait_comp(c, c->txcq).flags == (FI_ATOMIC | FI_READ)); \
+		RETRY(c, fi_fetch_atomic(c->ep, with, 5, NULL, now, NULL, c->peer[1], 64, \
+					 t[1].key, fitype, FI_ATOMIC_READ, NULL)); \
+		wait_comp(c, c->txcq); \
+		for (i = 0; i < 5; i++) \
+			CHECK(was[i] == start[i]); \
+		for (i = 0; i < 5; i++) \
+			CHECK(now[i] == ref_##name(ops[o], start[i], with[i])); \
+	} \
+}
+ATOMICS(i32, int32_t, FI_INT32)
+ATOMICS(u64, uint64_t, FI_UINT64)
+ATOMICS(dbl, double, FI_DOUBLE)
+
+static void compare_swap(struct ctx *c, const struct target *t)
+{
+	static const enum fi_op ops[] = { FI_CSWAP, FI_CSWAP_NE, FI_CSWAP_LE, FI_CSWAP_LT,
+					  FI_CSWAP_GE, FI_CSWAP_GT, FI_MSWAP };
+	uint32_t start[3] = { 5, 6, 7 }, cmp[3] = { 6, 6, 6 }, with[3] = { 15, 16, 17 };
+	uint32_t was[3], now[3], want;
+	size_t o, i;
+
+	for (o = 0; o < 7; o++) {
+		RETRY(c, fi_write(c->ep, start, sizeof(start), NULL, c->peer[1], 0, t[1].key, NULL));
+		wait_comp(c, c->txcq);
+		RETRY(c, fi_compare_atomic(c->ep, with, 3, NULL, cmp, NULL, was, NULL, c->peer[1], 0,
+					   t[1].key, FI_UINT32, ops[o], NULL));
+		wait_comp(c, c->txcq);
+		RETRY(c, fi_read(c->ep, now, sizeof(now), NULL, c->peer[1], 0, t[1].key, NULL));
+		wait_comp(c, c->txcq);
+		for (i = 0; i < 3; i++) {
+			bool swap = ops[o] == FI_CSWAP ? cmp[i] == start[i] :
+				    ops[o] == FI_CSWAP_NE ? cmp[i] != start[i] :
+				    ops[o] == FI_CSWAP_LE ? cmp[i] <= start[i] :
+				    ops[o] == FI_CSWAP_LT ? cmp[i] < start[i] :
+				    ops[o] == FI_CSWAP_GE ? cmp[i] >= start[i] :
+				    cmp[i] > start[i];
+
+			want = ops[o] == FI_MSWAP ? (with[i] & cmp[i]) | (start[i] & ~cmp[i]) :
+			       swap ? with[i] : start[i];
+			CHECK(was[i] == start[i] && now[i] == want);
+		}
+	}
+}
+
+/* Every type with every operation is either done or refused by the same answer. */
+static void every_type(struct ctx *c, const struct target *t)
+{
+	char a[4096], r[4096];
+	size_t count, type, op;
+
+	memset(a, 0, sizeof(a));
+	for (type = FI_INT8; type <= FI_UINT128; type++)
+		for (op = FI_MIN; op <= FI_MSWAP; op++) {
+			int w = fi_atomicvalid(c->ep, (enum fi_datatype) type, (enum fi_op) op, &count);
+			ssize_t n;
+
+			if (op == FI_ATOMIC_READ || op >= FI_CSWAP) {
+				CHECK(w == -FI_EOPNOTSUPP);
+				continue;
+			}
+			n = fi_atomic(c->ep, a, 1, NULL, c->peer[1], 4096, t[1].key,
+				      (enum fi_datatype) type, (enum fi_op) op, NULL);
+			CHECK(!w == !n);
+			if (!n)
+				CHECK(wait_comp(c, c->txcq).flags == (FI_ATOMIC | FI_WRITE));
+			n = fi_fetch_atomic(c->ep, a, 1, NULL, r, NULL, c->peer[1], 4096, t[1].key,
+					    (enum fi_datatype) type, (enum fi_op) op, NULL);
+			CHECK(!w == !n);
+			if (!n)
+				wait_comp(c, c->txcq);
+		}
+	OK(fi_atomicvalid(c->ep, FI_INT64, FI_SUM, &count));
+	CHECK(count == 512);
+	CHECK(fi_atomic(c->ep, a, count + 1, NULL, c->peer[1], 0, t[1].key, FI_INT64, FI_SUM,
+			NULL) == -FI_EINVAL);
+	/* As large as they get. */
+	RETRY(c, fi_fetch_atomic(c->ep, a, count, NULL, r, NULL, c->peer[1], 0, t[1].key, FI_INT64,
+				 FI_SUM, NULL));
+	wait_comp(c, c->txcq);
+	RETRY(c, fi_inject_atomic(c->ep, a, count, c->peer[1], 0, t[1].key, FI_INT64, FI_SUM));
+	RETRY(c, fi_atomic(c->ep, a, 1, NULL, c->peer[1], BYTES - 4, t[1].key, FI_INT64, FI_SUM,
+			   NULL));
+	CHECK(wait_err(c, c->txcq).err == FI_EKEYREJECTED);
+}
+
+static void atomics(struct ctx *c)
+{
+	const struct target *t = show(c, false);
+
+	if (c->rank == 0) {
+		atomics_i32(c, t);
+		atomics_u64(c, t);
+		atomics_dbl(c, t);
+		compare_swap(c, t);
+		every_type(c, t);
+	}
+	hide(c, false);
+}
+
+/* Three add to one number; none is lost. */
+static void concurrent(struct ctx *c)
+{
+	enum { COUNT = 2000 };
+	const struct target *t = show(c, false);
+	uint64_t one = 1, total;
+	int i;
+
+	for (i = 0; i < COUNT; i++) {
+		RETRY(c, fi_atomic(c->ep, &one, 1, NULL, c->peer[0], 8, t[0].key, FI_UINT64, FI_SUM,
+				   NULL));
+		wait_comp(c, c->txcq);
+	}
+	barrier(c);
+	memcpy(&total, memory + 8, 8);
+	CHECK(c->rank || total == (uint64_t) (COUNT * c->procs));
+	hide(c, false);
+}
+
+/* A message whose bytes lie in the region is copied once, by its receiver. */
+static void send_from_region(struct ctx *c)
+{
+	struct nm_fabric_memory *ops;
+	uint8_t *p, *in = malloc(200000);
+
+	OK(fi_open_ops(&c->domain->fid, NM_FABRIC_MEMORY, 0, (void **) &ops, NULL));
+	p = ops->alloc(c->domain, 200000);
+	CHECK(p);
+	CHECK(!ops->alloc(c->domain, (size_t) 1 << 40));
+	fill(p, 200000, 6);
+	OK(fi_trecv(c->ep, in, 200000, NULL, c->peer[!c->rank], 1, 0, NULL));
+	RETRY(c, fi_tsend(c->ep, p, 200000, NULL, c->peer[!c->rank], 1, NULL));
+	wait_comp(c, c->txcq);
+	wait_comp(c, c->rxcq);
+	CHECK(filled(in, 200000, 6));
+	barrier(c);
+	ops->free(c->domain, p);
+	CHECK(ops->alloc(c->domain, 100000) != NULL);
+	free(in);
+}
+
+const struct test test_memory[] = {
+	{ "rma", 2, rma },
+	{ "rma_no_cma", 2, rma, .env = { "FI_IVSHMEM_CMA=0" } },
+	{ "rma_region", 2, rma_region, .env = { "FI_IVSHMEM_CMA=0" } },
+	{ "rma_calls", 2, rma_calls },
+	{ "rma_calls_no_cma", 2, rma_calls, .env = { "FI_IVSHMEM_CMA=0" } },
+	{ "refused", 2, refused },
+	{ "refused_no_cma", 2, refused, .env = { "FI_IVSHMEM_CMA=0" } },
+	{ "rma_counters", 2, rma_counters, .setup = { .counters = true } },
+	{ "rma_counters_no_cma", 2, rma_counters, .setup = { .counters = true },
+	  .env = { "FI_IVSHMEM_CMA=0" } },
+	{ "atomics", 2, atomics },
+	{ "concurrent_atomics", 3, concurrent },
+	{ "rma_network", 2, rma, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto" } },
+	{ "atomics_network", 2, atomics,
+	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto" } },
+	{ "send_from_region", 2, send_from_region, .env = { "FI_IVSHMEM_CMA=0" } },
+	{ 0 }
+};
