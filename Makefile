@@ -5,6 +5,7 @@
 #   make              build/nearmetal and build/c/kernels/*
 #   make bench-boot   boot times, phase by phase, beside a bare QEMU line
 #   make bench-plan   how long planning takes, on described machines
+#   make test-fabric, bench-fabric   the libfabric provider, which is in progress
 #   make soak         the fault tests in every combination
 #   make fuzz         every fuzz target for FUZZ_SECONDS (10)
 #   make docs         the generated pages: docs/reference, man pages
@@ -19,7 +20,7 @@ export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
 GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
-.PHONY: all deps c agent go wheels test unit e2e lint demo bench-boot bench-plan soak fuzz docs install clean
+.PHONY: all deps c agent go wheels test unit e2e lint demo bench-boot bench-plan test-fabric bench-fabric soak fuzz docs install clean
 
 all: go
 
@@ -51,7 +52,7 @@ wheels: deps
 
 unit: go lint wheels
 	go test ./cmd/... ./internal/...
-	meson test -C build/c --print-errorlogs --no-rebuild
+	meson test -C build/c --print-errorlogs --no-rebuild region_pingpong region_atomics units
 
 e2e: go wheels
 	go test -count=1 -timeout 40m ./test/...
@@ -66,6 +67,14 @@ bench-boot: go
 
 bench-plan: go
 	@go run ./test/bench/plan
+
+# The libfabric provider's own tests and its bench, where libfabric's headers are
+# (apt-get install libfabric-dev libfabric-bin).
+test-fabric: c
+	meson test -C build/c --print-errorlogs --no-rebuild fabric
+
+bench-fabric: c wheels
+	@go run ./test/bench/fabric
 
 # Kills and faults at every step, in all combinations: half an hour and more.
 soak: go wheels
