@@ -1,0 +1,85 @@
+// Package record holds what a run of benchmarks leaves behind: a folder with run.json (what
+// was run, on what) and samples.jsonl (one measured value a line, in the order measured).
+// internal/bench writes it, internal/report reads it, and users may read it with anything.
+package record
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Version is the format's version; a reader refuses a larger one.
+const Version = 1
+
+// Run describes one run; it is run.json. The folder's name is its ID.
+type Run struct {
+	Version   int               `json:"version"`
+	ID        string            `json:"id"`              // like 20261122-004500-demo
+	Nearmetal string            `json:"nearmetal"`       // version and commit of the program
+	Started   time.Time         `json:"started"`         // UTC
+	Ended     time.Time         `json:"ended,omitempty"` // UTC; zero while it runs or if it was cut short
+	Command   []string          `json:"command"`         // the command line as typed
+	Host      Host              `json:"host"`
+	Variants  []Variant         `json:"variants"` // in the order asked for; the first is the baseline
+	Cases     []Case            `json:"cases"`
+	Checks    json.RawMessage   `json:"checks,omitempty"` // output of `nearmetal check --json`, as it was
+	Plan      json.RawMessage   `json:"plan,omitempty"`   // the plan of the VMs (JSON), if there were any
+	Slurm     map[string]string `json:"slurm,omitempty"`  // job id, nodes, partition
+}
+
+// Host is the machine's state.
+type Host struct {
+	Name         string            `json:"name"`
+	CPU          string            `json:"cpu"`          // model name
+	Cores        int               `json:"cores"`        // cores the run could use
+	Threads      int               `json:"threads"`      // hardware threads
+	Nodes        int               `json:"nodes"`        // NUMA nodes
+	MemoryBytes  int64             `json:"memory_bytes"` // of the host
+	Kernel       string            `json:"kernel"`       // uname -r
+	Acceleration string            `json:"acceleration"` // "kvm", "tcg"
+	Topology     string            `json:"topology_svg,omitempty"`
+	Versions     map[string]string `json:"versions,omitempty"` // program → what it says of its version
+}
+
+// Variant is one side of a comparison.
+type Variant struct {
+	Label       string   `json:"label"`               // unique in the run; like "native.48" or "VM.44.144.RoCE.VF"
+	Kind        string   `json:"kind"`                // "native" or "vm"
+	Cores       int      `json:"cores,omitempty"`     // cores a host that it may use
+	KeptBack    int      `json:"kept_back,omitempty"` // cores a host kept from the program (seed 002's gauge is KeptBack over the host's cores)
+	Ablated     []string `json:"ablated,omitempty"`   // switches taken away: hugepages, pinning, vnuma, locality, region, vf
+	Emulated    bool     `json:"emulated"`            // guest under TCG: its times mean nothing and enter no ratio
+	Description string   `json:"description"`
+}
+
+// Case is one experiment: a program with one setting of what is not swept.
+type Case struct {
+	Name    string   `json:"name"`  // unique: suite/experiment, like "osu/latency"
+	Title   string   `json:"title"` // for people
+	Suite   string   `json:"suite"`
+	Program string   `json:"program"` // what really ran, like "kernels/nm_latency (OSU's method)"
+	Command []string `json:"command"` // as run natively, parameters filled in for the first point
+	Metric  string   `json:"metric"`  // like "latency"
+	Unit    string   `json:"unit"`    // like "us", "GB/s", "s"
+	Better  string   `json:"better"`  // "up" or "down"
+	// Kind tells how it is drawn: "size" (metric over message size in bytes, both axes
+	// logarithmic), "scaling" (strong scaling over nodes or ranks), "sweep" (over any other
+	// parameter), "bar" (one value a variant).
+	Kind string `json:"kind"`
+	X    string `json:"x,omitempty"`    // the parameter on the x axis, a key of Sample.Point
+	Seed string `json:"seed,omitempty"` // the seed's figure that it repeats, like "002 fig 12"
+}
+
+// Sample is one measured value; it is a line of samples.jsonl.
+type Sample struct {
+	Case    string            `json:"case"`            // Case.Name
+	Variant string            `json:"variant"`         // Variant.Label
+	Point   map[string]string `json:"point,omitempty"` // swept parameters, like size=8 ranks=2
+	Rep     int               `json:"rep"`             // 0, 1, …; warm-ups are negative and enter nothing
+	Value   float64           `json:"value"`           // in Case.Unit
+	OK      bool              `json:"ok"`              // false: failed, wrong answer or killed; Value is meaningless
+	Error   string            `json:"error,omitempty"` // why not OK
+	At      time.Time         `json:"at"`              // when the repetition began, UTC
+	Seconds float64           `json:"seconds"`         // wall clock of the whole repetition
+	Log     string            `json:"log,omitempty"`   // the program's output, relative to the run's folder
+}
