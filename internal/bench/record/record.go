@@ -22,9 +22,10 @@ type Run struct {
 	Host      Host              `json:"host"`
 	Variants  []Variant         `json:"variants"` // in the order asked for; the first is the baseline
 	Cases     []Case            `json:"cases"`
-	Checks    json.RawMessage   `json:"checks,omitempty"` // output of `nearmetal check --json`, as it was
-	Plan      json.RawMessage   `json:"plan,omitempty"`   // the plan of the VMs (JSON), if there were any
-	Slurm     map[string]string `json:"slurm,omitempty"`  // job id, nodes, partition
+	Checks    json.RawMessage   `json:"checks,omitempty"`   // output of `nearmetal check --json`, as it was
+	Plan      json.RawMessage   `json:"plan,omitempty"`     // the plan of the VMs (JSON), if there were any
+	PlanSVG   string            `json:"plan_svg,omitempty"` // picture of that plan on its hosts (plan.SVG)
+	Slurm     map[string]string `json:"slurm,omitempty"`    // job id, nodes, partition
 }
 
 // Host is the machine's state.

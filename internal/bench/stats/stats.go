@@ -1,0 +1,161 @@
+// Package stats holds the few statistics that benchmarks are judged by: the median, its
+// bootstrap confidence interval, and that of a ratio of two medians.
+package stats
+
+import (
+	"math"
+	"math/rand"
+	"slices"
+)
+
+// Interval is a median with the bounds of its confidence interval, in the values' unit.
+type Interval struct {
+	Median, Low, High float64
+}
+
+// resamples is how often a bootstrap draws where it is not computed exactly.
+const resamples = 2000
+
+// mostExact is the number of values up to which the bootstrap of a median is computed
+// exactly: the sum over all resamples instead of a draw of some.
+const mostExact = 25
+
+// Median gives the median of values, NaN if there are none. values is left as it is.
+func Median(values []float64) float64 {
+	return median(sorted(values))
+}
+
+// BootstrapCI gives the median of values and its percentile bootstrap interval at the
+// given level (like 0.95). Few odd-numbered values are resampled exactly: the resample's
+// median is at most the k-th smallest of n values with the probability that a binomial of n
+// and k/n is above n/2 (Efron, "Bootstrap Methods", Annals of Statistics 7, 1979, section 3).
+// Otherwise seed makes the draw repeatable. One value is its own interval; none give NaN.
+func BootstrapCI(values []float64, level float64, seed int64) Interval {
+	s := sorted(values)
+	m := median(s)
+	if len(s) == 0 {
+		return Interval{m, m, m}
+	}
+	dist := medians(s, seed)
+	return Interval{m, quantile(dist, (1-level)/2), quantile(dist, (1+level)/2)}
+}
+
+// RatioCI gives the median of a over the median of b with the percentile bootstrap
+// interval of that ratio, a and b resampled independently. It is NaN where either is empty or b's
+// median is 0.
+func RatioCI(a, b []float64, level float64, seed int64) Interval {
+	sa, sb := sorted(a), sorted(b)
+	m := median(sa) / median(sb)
+	if len(sa) == 0 || len(sb) == 0 || median(sb) == 0 {
+		return Interval{math.NaN(), math.NaN(), math.NaN()}
+	}
+	da, db := medians(sa, seed), medians(sb, seed+1)
+	var ratios []weighted
+	if len(da)*len(db) <= resamples {
+		ratios = make([]weighted, 0, len(da)*len(db))
+		for _, x := range da {
+			for _, y := range db {
+				ratios = append(ratios, weighted{x.value / y.value, x.weight * y.weight})
+			}
+		}
+	} else {
+		draw := rand.New(rand.NewSource(seed))
+		for range resamples {
+			x, y := quantile(da, draw.Float64()), quantile(db, draw.Float64())
+			ratios = append(ratios, weighted{x / y, 1.0 / resamples})
+		}
+	}
+	slices.SortFunc(ratios, byValue)
+	return Interval{m, quantile(ratios, (1-level)/2), quantile(ratios, (1+level)/2)}
+}
+
+// GeoMean gives the geometric mean of positive values, NaN if there are none or one is not positive.
+func GeoMean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += math.Log(v)
+	}
+	return math.Exp(sum / float64(len(values)))
+}
+
+type weighted struct{ value, weight float64 }
+
+func byValue(a, b weighted) int {
+	switch {
+	case a.value < b.value:
+		return -1
+	case a.value > b.value:
+		return 1
+	}
+	return 0
+}
+
+// medians gives the bootstrap distribution of the median of sorted values, ascending.
+func medians(s []float64, seed int64) []weighted {
+	n := len(s)
+	if n%2 == 1 && n <= mostExact {
+		out := make([]weighted, n)
+		below := 0.0
+		for k := 1; k <= n; k++ {
+			p := above(n, float64(k)/float64(n))
+			out[k-1] = weighted{s[k-1], p - below}
+			below = p
+		}
+		return out
+	}
+	draw := rand.New(rand.NewSource(seed))
+	out := make([]weighted, resamples)
+	again := make([]float64, n)
+	for i := range out {
+		for j := range again {
+			again[j] = s[draw.Intn(n)]
+		}
+		slices.Sort(again)
+		out[i] = weighted{median(again), 1.0 / resamples}
+	}
+	slices.SortFunc(out, byValue)
+	return out
+}
+
+// above gives the probability that a binomial of odd n and p is above n/2.
+func above(n int, p float64) float64 {
+	if p >= 1 {
+		return 1
+	}
+	sum, term := 0.0, math.Pow(1-p, float64(n)) // term is P(i of n)
+	for i := 0; i <= n; i++ {
+		if 2*i > n {
+			sum += term
+		}
+		term *= float64(n-i) / float64(i+1) * p / (1 - p)
+	}
+	return sum
+}
+
+// quantile gives the smallest value at or below which a share q of the weight lies.
+func quantile(d []weighted, q float64) float64 {
+	sum := 0.0
+	for _, w := range d {
+		if sum += w.weight; sum >= q-1e-12 {
+			return w.value
+		}
+	}
+	return d[len(d)-1].value
+}
+
+func sorted(values []float64) []float64 {
+	s := slices.Clone(values)
+	slices.Sort(s)
+	return s
+}
+
+func median(s []float64) float64 {
+	n := len(s)
+	switch {
+	case n == 0:
+		return math.NaN()
+	case n%2 == 1:
+		return s[n/2]
+	}
+	return s[n/2-1]/2 + s[n/2]/2
+}
