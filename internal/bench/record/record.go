@@ -51,6 +51,13 @@ type Variant struct {
 	Ablated     []string `json:"ablated,omitempty"`   // switches taken away: hugepages, pinning, vnuma, locality, region, vf
 	Emulated    bool     `json:"emulated"`            // guest under TCG: its times mean nothing and enter no ratio
 	Description string   `json:"description"`
+	// Baseline is the label of the variant that this one is held against; "": the first one
+	// (which itself is held against nothing).
+	Baseline string `json:"baseline,omitempty"`
+	MPI      string `json:"mpi,omitempty"` // MPI library and channel, like "openmpi", "mpich", "ivshmem"
+	// MemoryBytes a VM, and VMs a host; 0: native.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	VMs         int   `json:"vms,omitempty"`
 }
 
 // Case is one experiment: a program with one setting of what is not swept.
