@@ -31,6 +31,7 @@ var commands = []func() *cobra.Command{
 	newPlanCommand,
 	newTopologyCommand,
 	newSpecCommand,
+	newSlurmCommand,
 	newVersionCommand,
 	newCompletionCommand,
 	newManCommand,
@@ -43,6 +44,7 @@ const (
 	groupCluster = "cluster"
 	groupMPI     = "mpi"
 	groupFile    = "file"
+	groupSlurm   = "slurm"
 	groupSelf    = "self"
 )
 
@@ -51,6 +53,7 @@ var groups = []*cobra.Group{
 	{ID: groupCluster, Title: "Clusters that stay:"},
 	{ID: groupMPI, Title: "MPI launchers of your own:"},
 	{ID: groupFile, Title: "Cluster files:"},
+	{ID: groupSlurm, Title: "Under Slurm:"},
 	{ID: groupSelf, Title: "About nearmetal:"},
 }
 

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/slurm"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/terminal"
+	"nearmetal/internal/topology"
+)
+
+func newSlurmCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "slurm COMMAND",
+		GroupID: groupSlurm,
+		Short:   "Set up Slurm for srun --vm: GRES, an example, a doctor",
+		Example: `  nearmetal slurm doctor
+  nearmetal slurm gres >>/etc/slurm/gres.conf
+  nearmetal slurm example --dir /etc/slurm`,
+	}
+	cmd.AddCommand(newSlurmDoctorCommand(), newSlurmGresCommand(), newSlurmExampleCommand())
+	return cmd
+}
+
+// offerFlags are those by which a command learns what a host offers.
+type offerFlags struct {
+	root, node string
+	region     spec.Size
+}
+
+func addOfferFlags(cmd *cobra.Command) *offerFlags {
+	f := &offerFlags{}
+	cmd.Flags().StringVar(&f.root, "root", "", "a captured tree, an archive or a description, instead of this host")
+	cmd.Flags().StringVar(&f.node, "node", "", "Slurm's NodeName of the host (default: its name)")
+	cmd.Flags().Var(&f.region, "region", "memory for the regions of all jobs together, like 8GiB (default: a quarter)")
+	return f
+}
+
+// offer reads the host and gives what it offers.
+func (f *offerFlags) offer() (*topology.Host, *slurm.Gres, error) {
+	host, err := openHost(f.root, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	node := f.node
+	if node == "" {
+		if node = host.Name; f.root == "" {
+			if node, err = os.Hostname(); err != nil {
+				return nil, nil, err
+			}
+		}
+		node, _, _ = strings.Cut(node, ".")
+	}
+	if node == "" || strings.ContainsAny(node, " \t\n=#\"\\[],") {
+		return nil, nil, usagef("--node %q is not the name of a node", node)
+	}
+	return host, slurm.NewGres(host, node, uint64(f.region)), nil
+}
+
+func newSlurmGresCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "gres [flags]",
+		Short: "Print this host's lines of gres.conf: VFs and region",
+		Long: `Prints what this host offers to jobs, as lines of gres.conf: each VF that is bound
+to vfio-pci and alone in its IOMMU group, with the cores of its NUMA node, and the
+memory for regions. What belongs in slurm.conf, and what keeps VFs from being
+offered, is told on standard error.`,
+		Example: "  nearmetal slurm gres >>/etc/slurm/gres.conf\n  nearmetal slurm gres --region 32GiB --node n07",
+		Args:    noArgs,
+	}
+	flags := addOfferFlags(cmd)
+	asJSON := addJSONFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		_, gres, err := flags.offer()
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return terminal.PrintJSON(cmd.OutOrStdout(), map[string]any{
+				"node": gres.Node, "gresTypes": gres.Types(), "gres": gres.Value(), "lines": gres.Lines(), "notes": gres.Notes,
+			})
+		}
+		p := progress(cmd)
+		defer p.Close()
+		p.Notef("slurm.conf: GresTypes=%s, NodeName=%s … Gres=%s", gres.Types(), gres.Node, gres.Value())
+		for _, n := range gres.Notes {
+			p.Printf("%s", n)
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(gres.Lines(), "\n"))
+		return err
+	}
+	return cmd
+}
+
+func newSlurmExampleCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "example [flags]",
+		Short: "Print a working Slurm configuration for this host",
+		Long: `Prints slurm.conf, gres.conf, cgroup.conf, plugstack.conf and job_submit.lua that work
+together on this host as they are; --dir writes them into a folder instead, where
+none of them may be yet.`,
+		Example: "  nearmetal slurm example\n  nearmetal slurm example --file job_submit.lua\n  nearmetal slurm example --dir /etc/slurm",
+		Args:    noArgs,
+	}
+	flags := addOfferFlags(cmd)
+	dir := cmd.Flags().String("dir", "", "write the files into this folder")
+	file := cmd.Flags().String("file", "", "only this file, without a heading")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		host, gres, err := flags.offer()
+		if err != nil {
+			return err
+		}
+		hostname, err := os.Hostname()
+		if err != nil {
+			return err
+		}
+		if flags.root != "" {
+			hostname = gres.Node
+		}
+		files := slurm.Example(host, gres, hostname)
+		switch {
+		case *file != "" && *dir != "":
+			return usagef("--file and --dir are both given: one file is printed, or all are written")
+		case *file != "":
+			var names []string
+			for _, f := range files {
+				if f.Name == *file {
+					_, err := io.WriteString(cmd.OutOrStdout(), f.Text)
+					return err
+				}
+				names = append(names, f.Name)
+			}
+			return usagef("--file %q is none of %s", *file, strings.Join(names, ", "))
+		case *dir != "":
+			return writeExample(cmd, *dir, files)
+		}
+		for i, f := range files {
+			if i > 0 {
+				fmt.Fprintln(cmd.OutOrStdout())
+			}
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "==> %s <==\n%s", f.Name, f.Text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// writeExample writes all files or, if one of them is there already, none.
+func writeExample(cmd *cobra.Command, dir string, files []slurm.File) error {
+	for _, f := range files {
+		if _, err := os.Lstat(filepath.Join(dir, f.Name)); err == nil {
+			return fmt.Errorf("%s is there already: nothing was written (nearmetal slurm example prints the files)", filepath.Join(dir, f.Name))
+		}
+	}
+	p := progress(cmd)
+	defer p.Close()
+	var written []string
+	for _, f := range files {
+		name := filepath.Join(dir, f.Name)
+		if err := writeFile(name, func(w io.Writer) error { _, err := io.WriteString(w, f.Text); return err }); err != nil {
+			for _, w := range written {
+				os.Remove(w)
+			}
+			return err
+		}
+		// slurmctld and every user's srun read them.
+		if err := os.Chmod(name, 0o644); err != nil {
+			return err
+		}
+		written = append(written, name)
+	}
+	p.Notef("wrote %s", strings.Join(written, ", "))
+	return nil
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/slurm"
+	"nearmetal/internal/terminal"
+)
+
+func newSlurmDoctorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor [flags]",
+		Short: "Say what Slurm's configuration lacks for srun --vm, with the lines to add",
+		Long: `Reads slurm.conf, plugstack.conf, gres.conf and cgroup.conf, and looks at this host,
+and says what keeps srun --vm from working or from being safe, with the lines to
+add. It changes nothing. The exit status is 1 if something fails.`,
+		Example: "  nearmetal slurm doctor\n  nearmetal slurm doctor --conf ./slurm.conf --json",
+		Args:    noArgs,
+	}
+	file := cmd.Flags().String("conf", "", "slurm.conf to read (default: $SLURM_CONF, else /etc/slurm/slurm.conf)")
+	flags := addOfferFlags(cmd)
+	asJSON := addJSONFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		_, gres, err := flags.offer()
+		if err != nil {
+			return err
+		}
+		site, err := slurm.NewSite(cmd.Context(), slurm.Options{Conf: *file, Node: flags.node, Offer: gres, Ask: true})
+		if err != nil {
+			return err
+		}
+		if site.Node != "" {
+			gres.Node = site.Node
+		}
+		findings := site.Doctor()
+		if *asJSON {
+			err = terminal.PrintJSON(cmd.OutOrStdout(), findings)
+		} else {
+			err = printFindings(cmd.OutOrStdout(), findings)
+		}
+		if err == nil && slurm.Count(findings, slurm.StatusFail) > 0 {
+			return exitStatus(exitFailure)
+		}
+		return err
+	}
+	return cmd
+}
+
+// statusColours are those of a row's outcome.
+var statusColours = map[string]terminal.Colour{
+	slurm.StatusOK: terminal.Green, slurm.StatusWarn: terminal.Yellow,
+	slurm.StatusFail: terminal.Red, slurm.StatusUnknown: terminal.Plain,
+}
+
+// printFindings shows each finding on a line, and below it why it matters and the lines to add.
+func printFindings(w io.Writer, findings []slurm.Finding) error {
+	colour := terminal.Coloured(w)
+	var b strings.Builder
+	for _, f := range findings {
+		status := terminal.Paint(fmt.Sprintf("%-7s", f.Status), statusColours[f.Status], colour)
+		where := ""
+		if f.Where != "" {
+			where = " (" + terminal.Clean(f.Where) + ")"
+		}
+		fmt.Fprintf(&b, "%s  %-12s  %s%s\n", status, f.ID, terminal.Clean(f.Found), where)
+		if f.Why != "" {
+			fmt.Fprintf(&b, "%-23s%s\n", "", f.Why)
+		}
+		file := ""
+		for _, m := range f.Mend {
+			switch {
+			case m.File == "":
+				fmt.Fprintf(&b, "%-23s$ %s\n", "", terminal.Clean(m.Line))
+			case m.File != file:
+				fmt.Fprintf(&b, "%-23sin %s:\n", "", terminal.Clean(m.File))
+				fallthrough
+			default:
+				fmt.Fprintf(&b, "%-25s%s\n", "", terminal.Clean(m.Line))
+			}
+			file = m.File
+		}
+	}
+	fmt.Fprintf(&b, "%d fail, %d warn, %d ok, %d unknown\n", slurm.Count(findings, slurm.StatusFail),
+		slurm.Count(findings, slurm.StatusWarn), slurm.Count(findings, slurm.StatusOK), slurm.Count(findings, slurm.StatusUnknown))
+	_, err := io.WriteString(w, b.String())
+	return err
+}

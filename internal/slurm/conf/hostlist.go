@@ -1,0 +1,100 @@
+package conf
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// maxHosts bounds what one expression may stand for.
+const maxHosts = 1 << 16
+
+// Expand gives the names that Slurm's host list stands for: "n[1-3,07],login" is n1 n2 n3 n07
+// login (slurm.conf(5), NodeName). Several brackets in a name multiply.
+func Expand(list string) ([]string, error) {
+	var out []string
+	for _, part := range splitOutside(list) {
+		names, err := expandOne(part)
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, names...); len(out) > maxHosts {
+			return nil, fmt.Errorf("%q stands for more than %d names", cut(list), maxHosts)
+		}
+	}
+	return out, nil
+}
+
+// splitOutside splits at the commas that are not within brackets.
+func splitOutside(list string) []string {
+	var parts []string
+	depth, start := 0, 0
+	for i := 0; i < len(list); i++ {
+		switch list[i] {
+		case '[':
+			depth++
+		case ']':
+			depth--
+		case ',':
+			if depth == 0 {
+				parts = append(parts, list[start:i])
+				start = i + 1
+			}
+		}
+	}
+	return append(parts, list[start:])
+}
+
+func expandOne(name string) ([]string, error) {
+	open := strings.IndexByte(name, '[')
+	if open < 0 {
+		if name == "" || strings.ContainsRune(name, ']') {
+			return nil, fmt.Errorf("%q is not a list of hosts", cut(name))
+		}
+		return []string{name}, nil
+	}
+	length := strings.IndexByte(name[open:], ']')
+	if length < 0 {
+		return nil, fmt.Errorf("the bracket of %q is not closed", cut(name))
+	}
+	tails := []string{""}
+	if rest := name[open+length+1:]; rest != "" {
+		var err error
+		if tails, err = expandOne(rest); err != nil {
+			return nil, err
+		}
+	}
+	var out []string
+	for _, r := range strings.Split(name[open+1:open+length], ",") {
+		low, high, isRange := strings.Cut(r, "-")
+		if !isRange {
+			high = low
+		}
+		a, err1 := strconv.ParseUint(low, 10, 31)
+		b, err2 := strconv.ParseUint(high, 10, 31)
+		if err1 != nil || err2 != nil || a > b || len(low) > 10 {
+			return nil, fmt.Errorf("%q of %q is not a range of numbers", cut(r), cut(name))
+		}
+		if (b-a+1)*uint64(len(tails)) > maxHosts {
+			return nil, fmt.Errorf("%q stands for more than %d names", cut(name), maxHosts)
+		}
+		for n := a; n <= b; n++ {
+			for _, tail := range tails {
+				// The width of the first number is that of all: n[001-100].
+				out = append(out, fmt.Sprintf("%s%0*d%s", name[:open], len(low), n, tail))
+			}
+		}
+		if len(out) > maxHosts {
+			return nil, fmt.Errorf("%q stands for more than %d names", cut(name), maxHosts)
+		}
+	}
+	return out, nil
+}
+
+// cut shortens what is quoted in an error.
+func cut(s string) string {
+	if len(s) > 60 {
+		return s[:57] + "..."
+	}
+	return s
+}

@@ -1,0 +1,107 @@
+package slurm
+
+import "fmt"
+
+// The outcomes of a row.
+const (
+	StatusOK      = "ok"
+	StatusWarn    = "warn"
+	StatusFail    = "fail"
+	StatusUnknown = "unknown"
+)
+
+// Finding is what the doctor says about one row.
+type Finding struct {
+	ID     string `json:"id"`
+	Status string `json:"status"`
+	Found  string `json:"found"`           // what there is, in one line
+	Where  string `json:"where,omitempty"` // file:line, if a line says it
+	Why    string `json:"why,omitempty"`   // what goes wrong without; not given when all is well
+	Mend   []Mend `json:"mend,omitempty"`
+}
+
+// Mend is a line to add or to change in a file, or (without File) a command.
+type Mend struct {
+	File string `json:"file,omitempty"`
+	Line string `json:"line"`
+}
+
+// row is one thing that the doctor looks at.
+type row struct {
+	id, why string
+	look    func(*Site) Finding
+}
+
+// rows are in the order in which they are shown: what nothing works without comes first.
+var rows = []row{
+	{"version", "the plugin is made and tested for Slurm 22.05 and later", lookVersion},
+	{"plugin", "without the plugin there is no --vm", lookPlugin},
+	{"prolog-flags", "VMs boot in the job's extern step, and steps wait for them: Contain makes the step, Alloc and DeferBatch make the wait", lookPrologFlags},
+	{"select", "memory and cores are what a plan may use, so both have to be allocated; GRES with types need cons_tres", lookSelect},
+	{"gres-types", "VFs and the region are generic resources, so that no two jobs get the same", lookGresTypes},
+	{"gres-node", "what the node offers stands in slurm.conf too", lookGresNode},
+	{"gres-conf", "gres.conf says which files the VFs are, and which cores are near them", lookGresConf},
+	{"job-submit", "--vm-vf and --vm-region add their GRES at submission by job_submit.lua; without it users add --gres themselves", lookJobSubmit},
+	{"proctrack", "the job's processes are found and ended by its cgroup", lookProctrack},
+	{"task", "ranks and VMs keep to the cores of the job", lookTask},
+	{"cgroup", "a job's VMs must not take cores, memory or VFs of others", lookCgroup},
+	{"memlock", "a VM with a VF locks all its memory: a limit lower than that is a VM that does not start", lookMemlock},
+	{"mpi", "an MPI program started by srun finds its ranks by PMI", lookMpi},
+	{"accounting", "sstat and sacct show what the VMs took", lookAccounting},
+	{"kvm", "without KVM the VMs are emulated: good for tests, useless for speed", lookKVM},
+}
+
+// Doctor looks at every row.
+func (s *Site) Doctor() []Finding {
+	var out []Finding
+	for _, r := range rows {
+		f := r.look(s)
+		f.ID = r.id
+		if f.Status != StatusOK {
+			f.Why = r.why
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// Count gives how many findings have a status.
+func Count(findings []Finding, status string) int {
+	n := 0
+	for _, f := range findings {
+		if f.Status == status {
+			n++
+		}
+	}
+	return n
+}
+
+func okf(format string, args ...any) Finding {
+	return Finding{Status: StatusOK, Found: fmt.Sprintf(format, args...)}
+}
+
+func warnf(format string, args ...any) Finding {
+	return Finding{Status: StatusWarn, Found: fmt.Sprintf(format, args...)}
+}
+
+func failf(format string, args ...any) Finding {
+	return Finding{Status: StatusFail, Found: fmt.Sprintf(format, args...)}
+}
+
+func unknownf(format string, args ...any) Finding {
+	return Finding{Status: StatusUnknown, Found: fmt.Sprintf(format, args...)}
+}
+
+// at says where a finding was read.
+func (f Finding) at(where string) Finding { f.Where = where; return f }
+
+// add says which lines of a file mend it.
+func (f Finding) add(file string, lines ...string) Finding {
+	for _, l := range lines {
+		f.Mend = append(f.Mend, Mend{file, l})
+	}
+	return f
+}
+
+// run says which commands mend it.
+func (f Finding) run(commands ...string) Finding { return f.add("", commands...) }

@@ -1,0 +1,125 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// text writes findings as a golden file holds them; dir, a temporary folder, is left out.
+func text(findings []Finding, dir string) string {
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintf(&b, "%s %s: %s", f.Status, f.ID, f.Found)
+		if f.Where != "" {
+			fmt.Fprintf(&b, " (%s)", f.Where)
+		}
+		b.WriteByte('\n')
+		for _, m := range f.Mend {
+			fmt.Fprintf(&b, "\t%s: %s\n", m.File, m.Line)
+		}
+	}
+	return strings.ReplaceAll(b.String(), dir, "DIR")
+}
+
+// tree writes files below a temporary folder that stands for a host.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range files {
+		name = filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		// The mode counts (kvm), whatever the umask is.
+		if err := os.Chmod(name, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func doctor(t *testing.T, root, host string) string {
+	t.Helper()
+	offer := NewGres(machine(t, host), "n1", 8<<30)
+	s, err := NewSite(context.Background(), Options{Root: root, Hostname: "n1.cluster", Offer: offer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text(s.Doctor(), root)
+}
+
+// What distributions ship, more or less: everything that is ours is missing.
+func TestDoctorBare(t *testing.T) {
+	root := tree(t, map[string]string{
+		"etc/slurm/slurm.conf": "ClusterName=c\nSlurmctldHost=n1\nProctrackType=proctrack/linuxproc\nNodeName=n[1-4] CPUs=48 RealMemory=380000\nPartitionName=all Nodes=ALL\n",
+	})
+	golden(t, "doctor-bare.txt", doctor(t, root, "r740.machine"))
+}
+
+// Our own example has nothing that fails on the host that it was made for.
+func TestDoctorExample(t *testing.T) {
+	host := machine(t, "r740.machine")
+	gres := NewGres(host, "n1", 8<<30)
+	files := map[string]string{
+		"dev/kvm": "", "dev/vfio/31": "", "dev/vfio/32": "",
+		"proc/cpuinfo":     "flags\t\t: fpu vmx\n",
+		"proc/4711/comm":   "slurmd\n",
+		"proc/4711/limits": "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         unlimited            unlimited            bytes\n",
+		"usr/lib/x86_64-linux-gnu/slurm-wlm/" + Plugin: "",
+	}
+	for _, f := range Example(host, gres, "n1") {
+		files["etc/slurm/"+f.Name] = f.Text
+	}
+	got := doctor(t, tree(t, files), "r740.machine")
+	golden(t, "doctor-example.txt", got)
+	if strings.Contains(got, "fail ") || strings.Contains(got, "warn ") {
+		t.Error("our own example is not well")
+	}
+}
+
+// Each break of the example is found, by the row that is about it.
+func TestDoctorFinds(t *testing.T) {
+	host := machine(t, "r740.machine")
+	for id, edit := range map[string][2]string{
+		"prolog-flags": {"PrologFlags=Alloc,Contain,DeferBatch", "PrologFlags=Alloc"},
+		"gres-types":   {"GresTypes=vf,region", "GresTypes=gpu"},
+		"gres-node":    {"vf:mlx5:2,region:8G", "gpu:2"},
+		"select":       {"select/cons_tres", "select/linear"},
+		"memlock":      {"PropagateResourceLimitsExcept=MEMLOCK", ""},
+		"proctrack":    {"proctrack/cgroup", "proctrack/pgid"},
+		"plugin":       {"required " + Plugin, "required other.so"},
+		"gres-conf":    {"/dev/vfio/[31-32]", "/dev/vfio/[31-33]"},
+	} {
+		files := map[string]string{"dev/vfio/31": "", "dev/vfio/32": "", "usr/lib/x86_64-linux-gnu/slurm-wlm/" + Plugin: ""}
+		done := false
+		for _, f := range Example(host, NewGres(host, "n1", 8<<30), "n1") {
+			broken := strings.ReplaceAll(f.Text, edit[0], edit[1])
+			done = done || broken != f.Text
+			files["etc/slurm/"+f.Name] = broken
+		}
+		if got := doctor(t, tree(t, files), "r740.machine"); !done || !strings.Contains(got, "fail "+id+": ") {
+			t.Errorf("%s (edited: %v) is not found:\n%s", id, done, got)
+		}
+	}
+}
+
+func TestSiteErrors(t *testing.T) {
+	for want, files := range map[string]map[string]string{
+		"no slurm.conf in":                       {},
+		"slurm.conf:1: \"nonsense\" is not":      {"etc/slurm/slurm.conf": "nonsense\n"},
+		"plugstack.conf:2: \"needed\" is none":   {"etc/slurm/slurm.conf": "A=1\n", "etc/slurm/plugstack.conf": "# x\nneeded a.so\n"},
+		"slurm.conf:1: NodeName: the bracket of": {"etc/slurm/slurm.conf": "NodeName=n[1 CPUs=2\n"},
+	} {
+		_, err := NewSite(context.Background(), Options{Root: tree(t, files), Hostname: "n1"})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}

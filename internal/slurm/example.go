@@ -1,0 +1,74 @@
+package slurm
+
+import (
+	"fmt"
+	"strings"
+
+	"nearmetal/internal/topology"
+	"nearmetal/slurm/examples"
+)
+
+// File is one file of a configuration.
+type File struct {
+	Name string // without a folder: slurm.conf
+	Text string
+}
+
+// Example gives a set of files that work on a host as they are: one host that is controller and
+// node. gres is what it offers; hostname is its name.
+func Example(host *topology.Host, gres *Gres, hostname string) []File {
+	return []File{
+		{"slurm.conf", slurmConf(host, gres, hostname)},
+		{"gres.conf", strings.Join(gres.Lines(), "\n") + "\n"},
+		{"cgroup.conf", examples.Cgroup},
+		{"plugstack.conf", "required " + Plugin + "\n"},
+		{"job_submit.lua", examples.JobSubmit},
+	}
+}
+
+func slurmConf(host *topology.Host, gres *Gres, hostname string) string {
+	packages, cores, cpus := host.Counts()
+	var memory uint64
+	for _, n := range host.Nodes {
+		memory += n.MemoryBytes
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Slurm on one host, with nearmetal. Further nodes: nearmetal slurm example, there,
+# and its NodeName line here.
+ClusterName=nearmetal
+SlurmctldHost=%s
+SlurmUser=slurm
+StateSaveLocation=/var/lib/slurm/slurmctld
+SlurmdSpoolDir=/var/lib/slurm/slurmd
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+ReturnToService=2
+
+# VMs boot in the job's extern step, and its other steps wait for them.
+PrologFlags=Alloc,Contain,DeferBatch
+
+# Cores, memory, VFs and regions are given to one job each.
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+GresTypes=%s
+JobSubmitPlugins=lua
+ProctrackType=proctrack/cgroup
+TaskPlugin=task/affinity,task/cgroup
+JobAcctGatherType=jobacct_gather/cgroup
+
+# A VM with a VF locks its memory.
+PropagateResourceLimitsExcept=MEMLOCK
+
+# Open MPI; MPICH and Intel MPI want --mpi=pmi2.
+MpiDefault=pmix
+
+`, hostname, gres.Types())
+	fmt.Fprintf(&b, "NodeName=%s CPUs=%d", gres.Node, cpus)
+	// Slurm wants all sockets alike; where they are not, the number of CPUs has to do.
+	if packages > 0 && cores%packages == 0 && cores > 0 && cpus%cores == 0 {
+		fmt.Fprintf(&b, " Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d", packages, cores/packages, cpus/cores)
+	}
+	fmt.Fprintf(&b, " RealMemory=%d Gres=%s\n", memory>>20, gres.Value())
+	fmt.Fprintf(&b, "PartitionName=all Nodes=%s Default=YES\n", gres.Node)
+	return b.String()
+}

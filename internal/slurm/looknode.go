@@ -1,0 +1,99 @@
+package slurm
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// lookMemlock looks at what a job's processes may lock: slurmd's own limit, unless the limit of
+// the shell that submitted goes with the job (PropagateResourceLimits, slurm.conf(5)).
+func lookMemlock(s *Site) Finding {
+	except, where := s.value("PropagateResourceLimitsExcept", "")
+	only, onlyWhere := s.value("PropagateResourceLimits", "")
+	propagated := !has(except, "MEMLOCK") && !has(except, "ALL")
+	if only != "" {
+		propagated, where = has(only, "ALL") || has(only, "MEMLOCK"), onlyWhere
+	}
+	if propagated {
+		return failf("the submitting shell's limit goes with the job").at(where).
+			add(s.Conf.File, "PropagateResourceLimitsExcept="+with(except, "MEMLOCK")).
+			run("systemctl edit slurmd    # [Service] LimitMEMLOCK=infinity")
+	}
+	limit, ok := s.slurmdMemlock()
+	switch {
+	case !ok:
+		return unknownf("not propagated; slurmd does not run here, so its own limit is not known").at(where)
+	case limit != "unlimited":
+		return failf("slurmd may lock %s bytes", limit).at(where).run("systemctl edit slurmd    # [Service] LimitMEMLOCK=infinity")
+	}
+	return okf("slurmd's, unlimited").at(where)
+}
+
+// slurmdMemlock gives the limit (bytes, or "unlimited") of a slurmd that runs here.
+func (s *Site) slurmdMemlock() (string, bool) {
+	dirs, _ := filepath.Glob(s.path("/proc") + "/[0-9]*")
+	for _, dir := range dirs {
+		if _, err := strconv.Atoi(filepath.Base(dir)); err != nil {
+			continue
+		}
+		if comm, err := os.ReadFile(dir + "/comm"); err != nil || strings.TrimSpace(string(comm)) != "slurmd" {
+			continue
+		}
+		text, err := os.ReadFile(dir + "/limits")
+		if err != nil {
+			continue
+		}
+		for _, line := range strings.Split(string(text), "\n") {
+			if rest, ok := strings.CutPrefix(line, "Max locked memory"); ok {
+				if words := strings.Fields(rest); len(words) > 0 {
+					return words[0], true
+				}
+			}
+		}
+	}
+	return "", false
+}
+
+func lookMpi(s *Site) Finding {
+	v, where := s.value("MpiDefault", "none")
+	if strings.EqualFold(v, "none") {
+		return warnf("MpiDefault=none: each srun has to say --mpi=pmi2 (MPICH, Intel MPI) or --mpi=pmix (Open MPI)").at(where).
+			add(s.Conf.File, "MpiDefault=pmix")
+	}
+	return okf("%s", v).at(where)
+}
+
+func lookAccounting(s *Site) Finding {
+	v, where := s.value("JobAcctGatherType", "jobacct_gather/none")
+	if strings.HasSuffix(strings.ToLower(v), "/none") {
+		return warnf("JobAcctGatherType=%s", v).at(where).add(s.Conf.File, "JobAcctGatherType=jobacct_gather/cgroup")
+	}
+	return okf("%s", v).at(where)
+}
+
+func lookKVM(s *Site) Finding {
+	st, err := os.Stat(s.path("/dev/kvm"))
+	if err != nil {
+		return warnf("there is no /dev/kvm here").run("modprobe kvm_intel    # or kvm_amd; nearmetal check says more")
+	}
+	text, _ := os.ReadFile(s.path("/proc/cpuinfo"))
+	virtual := false
+	for _, line := range strings.Split(string(text), "\n") {
+		if strings.HasPrefix(line, "flags") {
+			for _, flag := range strings.Fields(line) {
+				virtual = virtual || flag == "vmx" || flag == "svm"
+			}
+			break
+		}
+	}
+	if !virtual {
+		return warnf("the CPU has neither vmx nor svm: VMs are emulated").run("nearmetal check --only kvm")
+	}
+	if st.Mode().Perm()&0o006 != 0o006 {
+		return warnf("/dev/kvm is mode %04o: users who are not in its group cannot start VMs", st.Mode().Perm()).
+			run(`echo 'KERNEL=="kvm", MODE="0666"' >/etc/udev/rules.d/65-kvm.rules && udevadm trigger /dev/kvm`)
+	}
+	return okf("/dev/kvm, for every user")
+}
