@@ -67,10 +67,10 @@ func newSlurmGresCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gres [flags]",
 		Short: "Print this host's lines of gres.conf: VFs and region",
-		Long: `Prints what this host offers to jobs, as lines of gres.conf: each VF that is bound
-to vfio-pci and alone in its IOMMU group, with the cores of its NUMA node, and the
-memory for regions. What belongs in slurm.conf, and what keeps VFs from being
-offered, is told on standard error.`,
+		Long: `Prints what this host offers to jobs, as lines of gres.conf: each VF that is
+bound to vfio-pci and alone in its IOMMU group, with the cores of its NUMA node,
+and the memory for regions. What belongs in slurm.conf, and what keeps VFs from
+being offered, is told on standard error.`,
 		Example: "  nearmetal slurm gres >>/etc/slurm/gres.conf\n  nearmetal slurm gres --region 32GiB --node n07",
 		Args:    noArgs,
 	}
@@ -102,9 +102,9 @@ func newSlurmExampleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "example [flags]",
 		Short: "Print a working Slurm configuration for this host",
-		Long: `Prints slurm.conf, gres.conf, cgroup.conf, plugstack.conf and job_submit.lua that work
-together on this host as they are; --dir writes them into a folder instead, where
-none of them may be yet.`,
+		Long: `Prints slurm.conf, gres.conf, cgroup.conf, plugstack.conf and job_submit.lua
+that work together on this host as they are. --dir writes them into a folder
+instead, where none of them may be yet.`,
 		Example: "  nearmetal slurm example\n  nearmetal slurm example --file job_submit.lua\n  nearmetal slurm example --dir /etc/slurm",
 		Args:    noArgs,
 	}
