@@ -157,7 +157,7 @@ func TestTicks(t *testing.T) {
 	}{
 		{Axis{Scale: Log}, 0.4, 2000, "1 10 100 1000"},
 		{Axis{Scale: Log}, 0.9, 11, "1 2 5 10"},
-		{Axis{Scale: Log}, 1.5, 2.1, "1.6 1.8 2"},
+		{Axis{Scale: Log}, 1.5, 2.1, "1.5 1.6 1.7 1.8 1.9 2 2.1"},
 		{Axis{Scale: Log2, Bytes: true}, 1, 1 << 22, "1 B 16 B 256 B 4 KiB 64 KiB 1 MiB"},
 		{Axis{}, 0, 1.1, "0 0.2 0.4 0.6 0.8 1"},
 		{Axis{Percent: true}, 0.8, 1.1, "80 % 85 % 90 % 95 % 100 % 105 % 110 %"},

@@ -57,7 +57,7 @@ func (f *Figure) Scene() *Scene {
 	yTicks := f.Y.ticks(y.low, y.hi, 6, nil)
 	left := 22.0
 	for _, t := range yTicks {
-		left = math.Max(left, textWidth(t.label, fontSize)+20)
+		left = math.Min(math.Max(left, textWidth(t.label, fontSize)+20), s.Width/2)
 	}
 	y.from, y.to = s.Height-44, top+fontSize+10
 	x.from, x.to = left, s.Width-right

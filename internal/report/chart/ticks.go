@@ -98,7 +98,7 @@ func (a *Axis) ticks(low, hi float64, n int, occur []float64) []tick {
 			}
 		}
 		return out
-	case a.Bytes || a.Scale == Log2:
+	case a.Scale == Log2:
 		return a.powersOf2(low, hi, n)
 	case a.Scale == Log:
 		return a.decades(low, hi, n)
@@ -195,6 +195,9 @@ func (a *Axis) name(v float64) string {
 
 // Bytes writes a size in bytes in the largest binary unit that it reaches: "4 KiB".
 func Bytes(v float64) string {
+	if math.Abs(v) >= 1<<60 || math.IsNaN(v) {
+		return Number(v) + " B"
+	}
 	for _, u := range []struct {
 		size float64
 		name string
