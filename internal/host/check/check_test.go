@@ -1,0 +1,93 @@
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// Every row says all that a person needs, and its ID is its own.
+func TestRowsAreWhole(t *testing.T) {
+	seen := map[string]bool{}
+	words := map[string]Group{}
+	for _, r := range Rows() {
+		word, what, ok := strings.Cut(r.ID, ".")
+		if !ok || what == "" || strings.ToLower(r.ID) != r.ID || strings.ContainsAny(r.ID, " _/*") {
+			t.Errorf("%q is not GROUP.WHAT", r.ID)
+		}
+		if seen[r.ID] {
+			t.Errorf("%s twice", r.ID)
+		}
+		seen[r.ID] = true
+		if g, ok := words[word]; ok && g != r.Group {
+			t.Errorf("%s is in %q, others of %s in %q", r.ID, r.Group, word, g)
+		}
+		words[word] = r.Group
+		for what, text := range map[string]string{"title": r.Title, "reads": r.Reads, "wants": r.Wants, "why": r.Why,
+			"source": r.Source, "costs": r.Costs, "mend": r.Mend, "needs": string(r.Needs)} {
+			if text == "" {
+				t.Errorf("%s: no %s", r.ID, what)
+			}
+		}
+		if r.look == nil || len(r.Profiles) == 0 {
+			t.Errorf("%s: looks nowhere, or for nobody", r.ID)
+		}
+	}
+}
+
+// Whatever this host is, Run says something of each row, and its JSON can be read back.
+func TestThisHost(t *testing.T) {
+	for _, p := range []Profile{VMHost, Guest, SlurmNode, ""} {
+		r, err := Run(context.Background(), Options{Profile: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := 0
+		for _, n := range r.Summary {
+			sum += n
+		}
+		if len(r.Rows) == 0 || sum != len(r.Rows) || r.Host == "" {
+			t.Errorf("%q: %d rows, %v", p, len(r.Rows), r.Summary)
+		}
+		for _, row := range r.Rows {
+			if row.Found == "" || row.Status == "" {
+				t.Errorf("%s: %q, found %q", row.ID, row.Status, row.Found)
+			}
+		}
+		b, err := json.Marshal(r)
+		var back Report
+		if err == nil {
+			err = json.Unmarshal(b, &back)
+		}
+		if err != nil || len(back.Rows) != len(r.Rows) {
+			t.Errorf("%v, %d rows of %d", err, len(back.Rows), len(r.Rows))
+		}
+	}
+}
+
+func TestOnly(t *testing.T) {
+	r, err := Run(context.Background(), Options{Only: []string{"memory.ksm", "power"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range r.Rows {
+		if row.ID != "memory.ksm" && !strings.HasPrefix(row.ID, "power.") {
+			t.Errorf("%s was not asked for", row.ID)
+		}
+	}
+	if len(r.Rows) < 3 {
+		t.Errorf("%d rows", len(r.Rows))
+	}
+	_, err = Run(context.Background(), Options{Only: []string{"memory.kms"}})
+	var no *ErrNoRow
+	if !errors.As(err, &no) || no.ID != "memory.kms" {
+		t.Errorf("%v", err)
+	}
+	for _, root := range []string{"/nonexistent", t.TempDir(), "/etc/passwd"} {
+		if _, err := Run(context.Background(), Options{Root: root}); err == nil {
+			t.Errorf("%s was read", root)
+		}
+	}
+}

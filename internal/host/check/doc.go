@@ -1,0 +1,291 @@
+// Package check tells what keeps a host, or a VM from the inside, from native speed. Its rows
+// are data: what is read, what is wanted and why, what it costs, how to mend it. Run reads,
+// changes nothing, and gives a Report; what a row can mend while the kernel runs is a list of
+// writes (Fixes), which package change makes and undoes.
+//
+// Everything is read below a root directory, so that a captured tree stands for any machine.
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sort"
+	"strings"
+	"time"
+)
+
+// Status is what a row says of a host.
+type Status string
+
+const (
+	OK            Status = "ok"
+	Warn          Status = "warn"           // it costs something, or may
+	Fail          Status = "fail"           // VMs do not run, or not at native speed
+	Unknown       Status = "unknown"        // it could not be read
+	NotApplicable Status = "not applicable" // this host has no such part
+)
+
+// Profile is what a host is for: it chooses rows, and what some of them want.
+type Profile string
+
+const (
+	VMHost    Profile = "vm-host"
+	Guest     Profile = "guest"
+	SlurmNode Profile = "slurm-node"
+	RoCE      Profile = "roce"
+)
+
+// Profiles are all profiles, in the order in which they are told.
+var Profiles = []Profile{VMHost, Guest, SlurmNode, RoCE}
+
+// Group is a part of a host.
+type Group string
+
+const (
+	Firmware Group = "firmware"
+	Cmdline  Group = "kernel command line"
+	Power    Group = "CPU and power"
+	Memory   Group = "memory"
+	IOMMU    Group = "IOMMU and VFIO"
+	RDMA     Group = "RDMA device and link"
+	KVM      Group = "KVM"
+	QEMU     Group = "QEMU"
+	Limits   Group = "limits"
+	Slurm    Group = "Slurm"
+	InVM     Group = "in the VM"
+)
+
+// Needs is what has to happen before a remedy is in force.
+type Needs string
+
+const (
+	Nothing Needs = "nothing"  // a write to a running kernel
+	Restart Needs = "restart"  // of a service
+	Reload  Needs = "reload"   // of a kernel module, with no VM running
+	Reboot  Needs = "reboot"   // the kernel's command line, or a module that is built in
+	Setup   Needs = "firmware" // the machine's or the card's firmware settings, and a reboot
+	Other   Needs = "other"    // hardware, a package, another program's settings
+)
+
+// Row is one thing that is checked. All but the functions is text for people; every sentence
+// stands alone.
+type Row struct {
+	ID       string // GROUP.WHAT; the part before the dot is the same for all rows of a group
+	Group    Group
+	Title    string
+	Reads    string // the files or the command that are read
+	Wants    string
+	Why      string
+	Source   string // the document that says so
+	Costs    string // what it costs where it is not so
+	Mend     string // commands, where there are such
+	Needs    Needs
+	Profiles []Profile
+	// Conflict names advice that says otherwise.
+	Conflict string
+
+	look func(*facts) finding
+	// fix gives the writes that mend the row on a running kernel; nil: there are none.
+	fix func(*facts) []Write
+}
+
+// In tells whether the row belongs to a profile; every row but those that are for VMs only
+// belongs to the profile "".
+func (r *Row) In(p Profile) bool {
+	for _, q := range r.Profiles {
+		if q == p || p == "" && q != Guest {
+			return true
+		}
+	}
+	return false
+}
+
+// Fixable tells whether check --fix can mend the row on some host.
+func (r *Row) Fixable() bool { return r.fix != nil }
+
+// finding is what looking at a host for a row gave.
+type finding struct {
+	status Status
+	found  string // one line
+	items  []Item // the parts of it, where there are several
+	mend   string // over the row's own, where the remedy is this host's
+}
+
+// Item is one of several things that a row looked at: a CPU list, a node, a device.
+type Item struct {
+	Name   string `json:"name"`
+	Status Status `json:"status"`
+	Found  string `json:"found"`
+}
+
+// Result is a row and what was found. Its JSON form is stable: fields are added, never changed.
+type Result struct {
+	ID       string `json:"id"`
+	Group    Group  `json:"group"`
+	Title    string `json:"title"`
+	Status   Status `json:"status"`
+	Found    string `json:"found"`
+	Wanted   string `json:"wanted"`
+	Items    []Item `json:"items,omitempty"`
+	Reads    string `json:"reads"`
+	Why      string `json:"why"`
+	Source   string `json:"source"`
+	Cost     string `json:"cost"`
+	Mend     string `json:"mend"`
+	Needs    Needs  `json:"needs"`
+	Fixable  bool   `json:"fixable"` // check --fix would change something here
+	Conflict string `json:"conflict,omitempty"`
+}
+
+// Version is that of Report's JSON form.
+const Version = 1
+
+// Report is what Run found, the rows in their fixed order. It has no times and nothing
+// that changes from one run to the next on an idle host but free memory.
+type Report struct {
+	Version int            `json:"version"`
+	Host    string         `json:"host"`
+	Kernel  string         `json:"kernel,omitempty"`
+	CPU     string         `json:"cpu,omitempty"`  // model
+	Root    string         `json:"root,omitempty"` // the captured tree that was read, "" for this host
+	Profile Profile        `json:"profile,omitempty"`
+	Summary map[Status]int `json:"summary"` // rows of each status
+	Rows    []Result       `json:"rows"`
+}
+
+// Count gives the number of rows with a status.
+func (r *Report) Count(s Status) int { return r.Summary[s] }
+
+// Failed tells whether a row failed.
+func (r *Report) Failed() bool { return r.Summary[Fail] > 0 }
+
+// Options say what to check.
+type Options struct {
+	Root    string  // a directory with sys/ and proc/ in it; "" or "/": this host
+	Profile Profile // "": all rows but those for the inside of a VM
+	// Only are row IDs, or the words before the dot; empty: all.
+	Only []string
+	// Command runs a program and gives its standard output. nil: programs are run on this
+	// host, and none where Root is a captured tree.
+	Command func(ctx context.Context, name string, args ...string) ([]byte, error)
+	// HugePageBytes is what Fixes makes of huge pages on each node, in bytes; 0: half of
+	// what the node has available.
+	HugePageBytes uint64
+}
+
+// ErrNoRow is the error for an ID in Only that no row has.
+type ErrNoRow struct {
+	ID   string
+	Near []string // all IDs and groups
+}
+
+func (e *ErrNoRow) Error() string { return fmt.Sprintf("no check is called %q", e.ID) }
+
+// Rows gives all rows in their order. The slice is the caller's.
+func Rows() []Row { return append([]Row(nil), rows...) }
+
+// Names gives the IDs of all rows and the words before their dots, sorted.
+func Names() []string {
+	seen := map[string]bool{}
+	for i := range rows {
+		word, _, _ := strings.Cut(rows[i].ID, ".")
+		seen[rows[i].ID], seen[word] = true, true
+	}
+	var names []string
+	for n := range seen {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// Select gives the rows of a profile that only names; see Options.
+func Select(p Profile, only []string) ([]Row, error) {
+	names := map[string]bool{}
+	for _, n := range Names() {
+		names[n] = true
+	}
+	for _, o := range only {
+		if !names[o] {
+			return nil, &ErrNoRow{o, Names()}
+		}
+	}
+	var list []Row
+	for _, r := range rows {
+		word, _, _ := strings.Cut(r.ID, ".")
+		chosen := len(only) == 0 && r.In(p)
+		for _, o := range only {
+			chosen = chosen || o == r.ID || o == word && r.In(p)
+		}
+		if chosen {
+			list = append(list, r)
+		}
+	}
+	return list, nil
+}
+
+// Run checks a host. Its errors are a root that is no directory and a name in o.Only that no
+// row has; what cannot be read is a row's status.
+func Run(ctx context.Context, o Options) (Report, error) {
+	list, err := Select(o.Profile, o.Only)
+	if err != nil {
+		return Report{}, err
+	}
+	f, err := newFacts(ctx, o)
+	if err != nil {
+		return Report{}, err
+	}
+	defer f.close()
+	r := Report{
+		Version: Version, Profile: o.Profile, Summary: map[Status]int{},
+		Host: f.line("/proc/sys/kernel/hostname"), Kernel: f.line("/proc/sys/kernel/osrelease"), CPU: f.cpuField("model name"),
+	}
+	if !f.live {
+		r.Root = o.Root
+	}
+	for _, s := range []Status{OK, Warn, Fail, Unknown, NotApplicable} {
+		r.Summary[s] = 0
+	}
+	f.startCommands(list)
+	for i := range list {
+		row := &list[i]
+		found := row.look(f)
+		res := Result{
+			ID: row.ID, Group: row.Group, Title: row.Title, Status: found.status, Found: found.found, Wanted: row.Wants,
+			Items: found.items, Reads: row.Reads, Why: row.Why, Source: row.Source, Cost: row.Costs, Mend: row.Mend, Needs: row.Needs,
+			Conflict: row.Conflict,
+		}
+		if found.mend != "" {
+			res.Mend = found.mend
+		}
+		if row.fix != nil && (res.Status == Warn || res.Status == Fail) {
+			if res.Fixable = len(row.fix(f)) > 0; res.Fixable {
+				res.Needs = Nothing
+			}
+		}
+		r.Summary[res.Status]++
+		r.Rows = append(r.Rows, res)
+	}
+	return r, ctx.Err()
+}
+
+// commandTimeout bounds each program that a row asks.
+const commandTimeout = 10 * time.Second
+
+// runCommand is Options.Command for this host.
+func runCommand(ctx context.Context, name string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, errNoProgram
+	}
+	return out, err
+}
+
+var errNoProgram = errors.New("not installed")
+

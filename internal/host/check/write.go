@@ -1,0 +1,60 @@
+package check
+
+import (
+	"context"
+	"fmt"
+)
+
+// Write is one write that mends a row on a running kernel.
+type Write struct {
+	File  string `json:"file,omitempty"`  // absolute, below /sys or /proc/sys
+	Value string `json:"value,omitempty"` // what is written, without a line's end
+	// Before is what stood there when Fixes looked.
+	Before string `json:"before,omitempty"`
+	// PID: the write is of a process's limit on locked memory, to unlimited, not of a file.
+	PID  int    `json:"pid,omitempty"`
+	Name string `json:"name,omitempty"` // of the process
+}
+
+// String is the write as a shell would do it.
+func (w Write) String() string {
+	if w.PID != 0 {
+		return fmt.Sprintf("prlimit --pid %d --memlock=unlimited:unlimited  # %s", w.PID, w.Name)
+	}
+	return fmt.Sprintf("echo %s >%s", w.Value, w.File)
+}
+
+// Fix is what mends a row here.
+type Fix struct {
+	Row    Result
+	Writes []Write // none: it takes a reboot, firmware or another program, as Row.Mend says
+}
+
+// Fixes gives what mends the rows of a report that warn or fail, in their order.
+func Fixes(ctx context.Context, o Options, r *Report) ([]Fix, error) {
+	f, err := newFacts(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	byID := map[string]*Row{}
+	for i := range rows {
+		byID[rows[i].ID] = &rows[i]
+	}
+	var fixes []Fix
+	for _, res := range r.Rows {
+		row := byID[res.ID]
+		if row == nil || res.Status != Warn && res.Status != Fail {
+			continue
+		}
+		fix := Fix{Row: res}
+		if row.fix != nil {
+			for _, w := range row.fix(f) {
+				w.Before = f.line(w.File)
+				fix.Writes = append(fix.Writes, w)
+			}
+		}
+		fixes = append(fixes, fix)
+	}
+	return fixes, nil
+}
