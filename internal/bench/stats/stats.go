@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand"
 	"slices"
+	"sort"
 )
 
 // Interval is a median with the bounds of its confidence interval, in the values' unit.
@@ -15,6 +16,9 @@ type Interval struct {
 
 // resamples is how often a bootstrap draws where it is not computed exactly.
 const resamples = 2000
+
+// mostPairs is the number of pairs of medians up to which all ratios are formed.
+const mostPairs = 4096
 
 // mostExact is the number of values up to which the bootstrap of a median is computed
 // exactly: the sum over all resamples instead of a draw of some.
@@ -26,9 +30,9 @@ func Median(values []float64) float64 {
 }
 
 // BootstrapCI gives the median of values and its percentile bootstrap interval at the
-// given level (like 0.95). Few odd-numbered values are resampled exactly: the resample's
-// median is at most the k-th smallest of n values with the probability that a binomial of n
-// and k/n is above n/2 (Efron, "Bootstrap Methods", Annals of Statistics 7, 1979, section 3).
+// given level (like 0.95). Few values are resampled exactly: the resample's k-th smallest is at
+// most the i-th smallest of n values with the probability that a binomial of n and i/n is k or
+// more (Efron, "Bootstrap Methods", Annals of Statistics 7, 1979, section 3).
 // Otherwise seed makes the draw repeatable. One value is its own interval; none give NaN.
 func BootstrapCI(values []float64, level float64, seed int64) Interval {
 	s := sorted(values)
@@ -51,7 +55,7 @@ func RatioCI(a, b []float64, level float64, seed int64) Interval {
 	}
 	da, db := medians(sa, seed), medians(sb, seed+1)
 	var ratios []weighted
-	if len(da)*len(db) <= resamples {
+	if len(da)*len(db) <= mostPairs {
 		ratios = make([]weighted, 0, len(da)*len(db))
 		for _, x := range da {
 			for _, y := range db {
@@ -60,8 +64,9 @@ func RatioCI(a, b []float64, level float64, seed int64) Interval {
 		}
 	} else {
 		draw := rand.New(rand.NewSource(seed))
+		ca, cb := cumulated(da), cumulated(db)
 		for range resamples {
-			x, y := quantile(da, draw.Float64()), quantile(db, draw.Float64())
+			x, y := ca.quantile(draw.Float64()), cb.quantile(draw.Float64())
 			ratios = append(ratios, weighted{x / y, 1.0 / resamples})
 		}
 	}
@@ -93,15 +98,8 @@ func byValue(a, b weighted) int {
 // medians gives the bootstrap distribution of the median of sorted values, ascending.
 func medians(s []float64, seed int64) []weighted {
 	n := len(s)
-	if n%2 == 1 && n <= mostExact {
-		out := make([]weighted, n)
-		below := 0.0
-		for k := 1; k <= n; k++ {
-			p := above(n, float64(k)/float64(n))
-			out[k-1] = weighted{s[k-1], p - below}
-			below = p
-		}
-		return out
+	if n <= mostExact {
+		return exact(s)
 	}
 	draw := rand.New(rand.NewSource(seed))
 	out := make([]weighted, resamples)
@@ -117,21 +115,6 @@ func medians(s []float64, seed int64) []weighted {
 	return out
 }
 
-// above gives the probability that a binomial of odd n and p is above n/2.
-func above(n int, p float64) float64 {
-	if p >= 1 {
-		return 1
-	}
-	sum, term := 0.0, math.Pow(1-p, float64(n)) // term is P(i of n)
-	for i := 0; i <= n; i++ {
-		if 2*i > n {
-			sum += term
-		}
-		term *= float64(n-i) / float64(i+1) * p / (1 - p)
-	}
-	return sum
-}
-
 // quantile gives the smallest value at or below which a share q of the weight lies.
 func quantile(d []weighted, q float64) float64 {
 	sum := 0.0
@@ -141,6 +124,24 @@ func quantile(d []weighted, q float64) float64 {
 		}
 	}
 	return d[len(d)-1].value
+}
+
+// cumulative is a distribution whose weights are the sums up to each value.
+type cumulative []weighted
+
+func cumulated(d []weighted) cumulative {
+	out := make(cumulative, len(d))
+	sum := 0.0
+	for i, w := range d {
+		sum += w.weight
+		out[i] = weighted{w.value, sum}
+	}
+	return out
+}
+
+func (c cumulative) quantile(q float64) float64 {
+	i := sort.Search(len(c)-1, func(i int) bool { return c[i].weight >= q-1e-12 })
+	return c[i].value
 }
 
 func sorted(values []float64) []float64 {
