@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS_MAX = 32, SHARES_MAX = 256, LINKS_MAX = 16, HOSTS_MAX = 8192 };
+enum { WORDS_MAX = 32, SHARES_MAX = 256, LINKS_MAX = 16, HOSTS_MAX = 8192, RDMAS_MAX = 16,
+       FUNCTIONS_MAX = 64 };
 
 static bool name_valid(const char *s, size_t size)
 {
@@ -83,19 +84,29 @@ static bool take_mac(uint8_t *mac, const char *s)
 	return true;
 }
 
+/* ADDRESS/LENGTH, which it changes, into network byte order. */
+static bool take_prefix(uint32_t *addr, uint32_t *mask, char *s)
+{
+	char *slash = strchr(s, '/');
+	uint64_t n;
+
+	if (!slash)
+		return false;
+	*slash = 0;
+	if (inet_pton(AF_INET, s, addr) != 1 || !parse_number(slash + 1, 32, &n))
+		return false;
+	*mask = n ? htonl(~0u << (32 - n)) : 0;
+	return true;
+}
+
 static bool take_link(struct config *c, char **w)
 {
 	struct link_config l = {0};
-	char *slash = strchr(w[2], '/');
 	uint64_t n;
 
 	if (c->nlinks == LINKS_MAX || !take_name(l.name, sizeof l.name, w[0]) ||
-	    !take_mac(l.mac, w[1]) || !slash)
+	    !take_mac(l.mac, w[1]) || !take_prefix(&l.addr, &l.mask, w[2]))
 		return false;
-	*slash = 0;
-	if (inet_pton(AF_INET, w[2], &l.addr) != 1 || !parse_number(slash + 1, 32, &n))
-		return false;
-	l.mask = n ? htonl(~0u << (32 - n)) : 0;
 	if (!parse_number(w[3], 65535, &n) || (n && n < 576))
 		return false;
 	l.mtu = n;
@@ -144,6 +155,43 @@ static bool take_region(struct config *c, char **w)
 	c->region_size = size;
 	c->region_uid = uid;
 	c->region_gid = gid;
+	return true;
+}
+
+static bool take_rdma(struct config *c, char **w)
+{
+	struct rdma_config r = {0};
+
+	if (c->nrdmas == RDMAS_MAX || !take_name(r.name, sizeof r.name, w[0]) ||
+	    !take_name(r.net, sizeof r.net, w[1]))
+		return false;
+	c->rdmas = grow(c->rdmas, c->nrdmas, sizeof *c->rdmas);
+	c->rdmas[c->nrdmas++] = r;
+	return true;
+}
+
+/* Four lower-case hexadecimal digits. */
+static bool take_id(unsigned *to, const char *s)
+{
+	if (strlen(s) != 4 || strspn(s, "0123456789abcdef") != 4)
+		return false;
+	*to = strtoul(s, NULL, 16);
+	return true;
+}
+
+static bool take_function(struct config *c, char **w)
+{
+	struct function_config f = {0};
+
+	if (c->nfunctions == FUNCTIONS_MAX || !take_id(&f.vendor, w[0]) || !take_id(&f.device, w[1]) ||
+	    (strcmp(w[2], "-") && !take_prefix(&f.addr, &f.mask, w[2])))
+		return false;
+	f.net = !strcmp(w[3], "net") || !strcmp(w[3], "both");
+	f.rdma = !strcmp(w[3], "rdma") || !strcmp(w[3], "both");
+	if (!f.net && !f.rdma && strcmp(w[3], "none"))
+		return false;
+	c->functions = grow(c->functions, c->nfunctions, sizeof *c->functions);
+	c->functions[c->nfunctions++] = f;
 	return true;
 }
 
@@ -214,6 +262,10 @@ static bool take_line(struct config *c, const char *key, char *rest)
 		return take_host(c, rest);
 	if (!strcmp(key, "region"))
 		return split(rest, w, 4) == 4 && take_region(c, w);
+	if (!strcmp(key, "rdma"))
+		return split(rest, w, 2) == 2 && take_rdma(c, w);
+	if (!strcmp(key, "function"))
+		return split(rest, w, 4) == 4 && take_function(c, w);
 	return false;
 }
 
@@ -261,6 +313,8 @@ void config_free(struct config *c)
 	free(c->links);
 	free(c->hosts);
 	free(c->peers);
+	free(c->rdmas);
+	free(c->functions);
 	*c = (struct config){0};
 }
 
@@ -290,6 +344,18 @@ void config_print(const struct config *c)
 	if (c->region)
 		printf("region %s %llu %u %u\n", c->region_kind, (unsigned long long)c->region_size,
 		       c->region_uid, c->region_gid);
+	for (size_t i = 0; i < c->nrdmas; i++)
+		printf("rdma %s %s\n", c->rdmas[i].name, c->rdmas[i].net);
+	for (size_t i = 0; i < c->nfunctions; i++) {
+		const struct function_config *f = &c->functions[i];
+
+		printf("function %04x %04x ", f->vendor, f->device);
+		if (f->addr)
+			printf("%s/%d", inet_ntop(AF_INET, &f->addr, addr, sizeof addr), __builtin_popcount(f->mask));
+		else
+			printf("-");
+		printf(" %s\n", f->net && f->rdma ? "both" : f->net ? "net" : f->rdma ? "rdma" : "none");
+	}
 	for (size_t i = 0; i < c->npeers; i++)
 		printf("peer %s\n", c->peers[i]);
 }

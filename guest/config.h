@@ -23,6 +23,18 @@ struct link_config {
 	uint32_t gateway;	/* network byte order, 0: none */
 };
 
+/* Soft RoCE on a network interface. */
+struct rdma_config {
+	char name[16], net[16];
+};
+
+/* A PCI function of the host that was passed through. */
+struct function_config {
+	unsigned vendor, device;	/* 16 bits each */
+	uint32_t addr, mask;		/* of its network interface; network byte order, 0: none */
+	bool net, rdma;			/* its driver makes a network interface, an RDMA device */
+};
+
 struct config {
 	char name[NAME_SIZE];
 	unsigned index;
@@ -38,6 +50,10 @@ struct config {
 	char region_kind[16];
 	uint64_t region_size;	/* bytes */
 	uint32_t region_uid, region_gid;
+	struct rdma_config *rdmas;
+	size_t nrdmas;
+	struct function_config *functions;
+	size_t nfunctions;
 	const char **peers;
 	size_t npeers;
 };

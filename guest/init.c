@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "init.h"
+#include "devices.h"
 #include "exec.h"
 #include "frame.h"
 #include "fields.h"
@@ -357,6 +358,9 @@ void init_boot(struct config *c)
 		say("host name: %s", strerror(errno));
 	net_up(c);
 	phase("network");
+	devices_up(c);
+	if (c->nrdmas || c->nfunctions)
+		phase("devices");
 	region_show(c);
 	phase("region");
 	hurry(false);
@@ -379,6 +383,7 @@ int init_hello(void)
 	fields_add(&h, "agent", NM_VERSION);
 	fields_add(&h, "kernel", u.release);
 	add_phases(&h);
+	devices_add(&h);
 	f.len = h.len;
 	frame_put(buf_reserve(&b, FRAME_HEADER), &f);
 	buf_added(&b, FRAME_HEADER);

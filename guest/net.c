@@ -82,6 +82,18 @@ static void rename_to(const char *from, const char *to)
 	ioctl(sock, SIOCSIFNAME, &away);
 }
 
+static void give(const char *name, uint32_t addr, uint32_t mask)
+{
+	struct ifreq r = request(name);
+
+	set_addr(&r.ifr_addr, addr);
+	if (ioctl(sock, SIOCSIFADDR, &r))
+		die("%s: cannot be given its address: %s", name, strerror(errno));
+	set_addr(&r.ifr_netmask, mask);
+	if (ioctl(sock, SIOCSIFNETMASK, &r))
+		die("%s: cannot be given its netmask: %s", name, strerror(errno));
+}
+
 static void configure(const struct link_config *l)
 {
 	struct nic n = {.mac = l->mac};
@@ -95,12 +107,7 @@ static void configure(const struct link_config *l)
 	r.ifr_mtu = l->mtu;
 	if (l->mtu && ioctl(sock, SIOCSIFMTU, &r))
 		die("%s: MTU %u: %s", l->name, l->mtu, strerror(errno));
-	set_addr(&r.ifr_addr, l->addr);
-	if (ioctl(sock, SIOCSIFADDR, &r))
-		die("%s: cannot be given its address: %s", l->name, strerror(errno));
-	set_addr(&r.ifr_netmask, l->mask);
-	if (ioctl(sock, SIOCSIFNETMASK, &r))
-		die("%s: cannot be given its netmask: %s", l->name, strerror(errno));
+	give(l->name, l->addr, l->mask);
 	up(l->name);
 	if (l->gateway) {
 		struct rtentry t = {.rt_flags = RTF_UP | RTF_GATEWAY, .rt_dev = (char *)l->name};
@@ -113,11 +120,25 @@ static void configure(const struct link_config *l)
 	}
 }
 
-void net_up(const struct config *c)
+static void open_sock(void)
 {
 	sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (sock < 0)
 		die("no IPv4: %s", strerror(errno));
+}
+
+void net_address(const char *name, uint32_t addr, uint32_t mask)
+{
+	open_sock();
+	if (addr)
+		give(name, addr, mask);
+	up(name);
+	close(sock);
+}
+
+void net_up(const struct config *c)
+{
+	open_sock();
 	up("lo");
 	for (size_t i = 0; i < c->nlinks; i++)
 		configure(&c->links[i]);

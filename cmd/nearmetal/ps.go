@@ -12,15 +12,17 @@ import (
 
 func newPsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "ps [NAME] [--json]",
+		Use:     "ps [NAME] [--devices] [--json]",
 		GroupID: groupCluster,
 		Short:   "List clusters, or the VMs of one",
-		Long: `Lists the user's clusters; with a name, the VMs of that one. --json prints the
-whole record of each, with its plan.`,
-		Example:           "  nearmetal ps\n  nearmetal ps demo\n  nearmetal ps --json",
+		Long: `Lists the user's clusters; with a name, the VMs of that one; with --devices the
+VMs' devices as they see them: functions of the host passed through, and soft
+RoCE. --json prints the whole record of each, with its plan.`,
+		Example:           "  nearmetal ps\n  nearmetal ps demo\n  nearmetal ps --devices\n  nearmetal ps --json",
 		Args:              rangeArgs(0, "NAME"),
 		ValidArgsFunction: completeCluster,
 	}
+	devices := cmd.Flags().Bool("devices", false, "show the VMs' devices: driver, addresses, state")
 	asJSON := addJSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := progress(cmd)
@@ -36,6 +38,9 @@ whole record of each, with its plan.`,
 			if *asJSON {
 				return terminal.PrintJSON(cmd.OutOrStdout(), r)
 			}
+			if *devices {
+				return deviceTable([]cluster.Record{*r}).Print(cmd.OutOrStdout())
+			}
 			return vmTable(r).Print(cmd.OutOrStdout())
 		}
 		list, err := cluster.List()
@@ -47,6 +52,9 @@ whole record of each, with its plan.`,
 				list = []cluster.Record{}
 			}
 			return terminal.PrintJSON(cmd.OutOrStdout(), list)
+		}
+		if *devices {
+			return deviceTable(list).Print(cmd.OutOrStdout())
 		}
 		t := terminal.NewTable("name", "state", "vms", "vcpus", "memory", "accel", "age", "command")
 		for _, r := range list {
@@ -73,6 +81,23 @@ func vmTable(r *cluster.Record) *terminal.Table {
 			boot = time.Duration(v.ReadyNs).Round(10 * time.Millisecond).String()
 		}
 		t.Row(v.Name, v.State, v.VCPUs, spec.Size(v.MemoryBytes), v.IP, pid, boot)
+	}
+	return t
+}
+
+// deviceTable shows the devices that the VMs' agents told of.
+func deviceTable(list []cluster.Record) *terminal.Table {
+	t := terminal.NewTable("cluster", "vm", "device", "driver", "interface", "mac", "rdma", "guid", "state", "ip")
+	for _, r := range list {
+		for _, v := range r.VMs {
+			for _, d := range v.Devices {
+				name := d.PCI
+				if name == "" {
+					name = d.Kind
+				}
+				t.Row(r.Name, v.Name, name, d.Driver, d.Net, d.MAC, d.RDMA, d.GUID, d.State, d.IP)
+			}
+		}
 	}
 	return t
 }

@@ -63,7 +63,7 @@ func prepare(ctx context.Context, o Options, notice func(string)) (*prepared, er
 		func() error {
 			k, err := image.FindKernel(s.Kernel)
 			if err == nil {
-				p.image, err = image.Open(image.Request{Kernel: k, Devdax: wantsDevdax(s), Notice: notice})
+				p.image, err = image.Open(image.Request{Kernel: k, Devdax: wantsDevdax(s), Modules: rdmaModules(s), Notice: notice})
 			}
 			return err
 		},
@@ -130,6 +130,14 @@ func together(fs ...func() error) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// rdmaModules are the modules of a guest with soft RoCE: the device, and what programs open.
+func rdmaModules(s *spec.Cluster) []string {
+	if s.Network.Type != "rxe" {
+		return nil
+	}
+	return []string{"rdma_rxe", "ib_uverbs", "rdma_ucm"}
 }
 
 // wantsDevdax tells whether the guests need the modules of a devdax region.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"nearmetal/internal/guest"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
 )
@@ -49,6 +50,8 @@ type VMRecord struct {
 	PID         int    `json:"pid,omitempty"`    // of QEMU
 	State       State  `json:"state"`
 	ReadyNs     int64  `json:"readyNs,omitempty"` // from QEMU's start to ready, ns
+	// Devices as the VM's agent told of them when it was ready.
+	Devices []guest.Device `json:"devices,omitempty"`
 }
 
 // FindVM gives the name of the VM that a user named, or of the first where name is "".

@@ -110,6 +110,9 @@ func (c *Cluster) config(v *vm, s *spec.Cluster, p *prepared, reg *region.Region
 		exports = append(exports, qemu.Export{Tag: tag, Path: sh.Path, ReadOnly: ro})
 		g.Shares = append(g.Shares, guest.Mount{Tag: tag, Target: sh.Target, ReadOnly: ro})
 	}
+	if s.Network.Type == "rxe" && len(g.Links) > 0 {
+		g.SoftRoCE = []string{g.Links[0].Name}
+	}
 	if reg != nil {
 		g.Region = &guest.ConfigRegion{Kind: p.plan.Region.Device, Size: p.plan.Region.SizeBytes,
 			UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
@@ -141,7 +144,9 @@ func (c *Cluster) await(ctx context.Context, v *vm) error {
 	v.agent = a
 	go v.follow(a)
 	c.board.AddVM(v.plan.Name, a.Mux())
-	c.setVM(v.index, func(r *VMRecord) { r.State = Ready; r.ReadyNs = int64(v.timings.Ready) })
+	c.setVM(v.index, func(r *VMRecord) {
+		r.State, r.ReadyNs, r.Devices = Ready, int64(v.timings.Ready), a.Info.Devices
+	})
 	return nil
 }
 

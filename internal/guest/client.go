@@ -115,6 +115,21 @@ type Info struct {
 	Agent  string  // version of the agent
 	Kernel string  // release of the VM's kernel
 	Phases []Phase // of the boot, in their order
+	// Devices of the VM: those passed through, and soft RoCE.
+	Devices []Device
+}
+
+// Device is a device as the VM has it. What it has not is "".
+type Device struct {
+	Kind   string `json:"kind"`             // "pci" (passed through) or "rxe" (soft RoCE)
+	PCI    string `json:"pci,omitempty"`    // its address in the VM
+	Driver string `json:"driver,omitempty"` // in the VM
+	Net    string `json:"net,omitempty"`    // network interface
+	MAC    string `json:"mac,omitempty"`
+	RDMA   string `json:"rdma,omitempty"` // RDMA device
+	GUID   string `json:"guid,omitempty"` // node GUID of it
+	State  string `json:"state,omitempty"`
+	IP     string `json:"ip,omitempty"`
 }
 
 // Phase is a point of a VM's boot.
@@ -136,6 +151,18 @@ func parseInfo(f channel.Fields) (Info, error) {
 			return i, fmt.Errorf("the agent sent a phase %q of its boot", channel.Clean(p))
 		}
 		i.Phases = append(i.Phases, Phase{channel.Clean(name), time.Duration(n)})
+	}
+	for _, d := range f.All("device") {
+		w := strings.Split(channel.Clean(d), " ")
+		if len(w) != 9 || len(i.Devices) == maxFunctions+16 || len(d) > 400 {
+			return i, fmt.Errorf("the agent sent a device %q", channel.Clean(d))
+		}
+		for k := range w {
+			if w[k] == "-" {
+				w[k] = ""
+			}
+		}
+		i.Devices = append(i.Devices, Device{w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8]})
 	}
 	return i, nil
 }

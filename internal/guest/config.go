@@ -35,6 +35,17 @@ type Config struct {
 	HostName string
 	Region   *ConfigRegion // nil: none
 	Peers    []string      // names of all VMs of the cluster
+	// SoftRoCE are network interfaces of Links that get an RDMA device (rdma_rxe): rxe0, rxe1, … in their order.
+	SoftRoCE  []string
+	Functions []Function // of the host, passed through
+}
+
+// Function is a PCI function of the host as the VM sees it. Those with the same IDs are
+// told apart by their order on the VM's PCI bus, which is that of QEMU's root ports.
+type Function struct {
+	Vendor, Device int          // 16 bits each
+	Address        netip.Prefix // of its network interface; not valid: none
+	Net, RDMA      bool         // its driver makes a network interface, an RDMA device: the boot waits for them
 }
 
 // Mount is a 9p export of the host.
@@ -157,6 +168,9 @@ func (c *Config) Encode() ([]byte, error) {
 		}
 		line("region %s %d %d %d", r.Kind, r.Size, r.UID, r.GID)
 	}
+	if err := c.encodeDevices(line); err != nil {
+		return nil, err
+	}
 	for _, p := range c.Peers {
 		if err := checkName("name of a VM", p); err != nil {
 			return nil, err
@@ -164,6 +178,45 @@ func (c *Config) Encode() ([]byte, error) {
 		line("peer %s", p)
 	}
 	return b.Bytes(), nil
+}
+
+// maxFunctions is how many functions a VM can have: its root ports have 5 bits of slot number on two buses.
+const maxFunctions = 64
+
+// encodeDevices writes the lines of the devices.
+func (c *Config) encodeDevices(line func(string, ...any)) error {
+	for i, n := range c.SoftRoCE {
+		if err := checkName("name of an interface", n); err != nil || len(n) > 15 || i >= 16 {
+			return fmt.Errorf("%q cannot be the name of an interface with soft RoCE", n)
+		}
+		line("rdma rxe%d %s", i, n)
+	}
+	if len(c.Functions) > maxFunctions {
+		return fmt.Errorf("%d devices are more than a VM can have (%d)", len(c.Functions), maxFunctions)
+	}
+	for _, f := range c.Functions {
+		address := "-"
+		if f.Address.IsValid() {
+			if !f.Address.Addr().Is4() || f.Address.Addr().IsUnspecified() {
+				return fmt.Errorf("device %04x:%04x: %v is not an IPv4 address with a prefix", f.Vendor, f.Device, f.Address)
+			}
+			address = f.Address.String()
+		}
+		if f.Vendor < 0 || f.Vendor > 0xffff || f.Device < 0 || f.Device > 0xffff {
+			return fmt.Errorf("%x:%x is not the ID of a PCI device", f.Vendor, f.Device)
+		}
+		makes := "none"
+		switch {
+		case f.Net && f.RDMA:
+			makes = "both"
+		case f.Net:
+			makes = "net"
+		case f.RDMA:
+			makes = "rdma"
+		}
+		line("function %04x %04x %s %s", f.Vendor, f.Device, address, makes)
+	}
+	return nil
 }
 
 // checkName admits letters, digits, and . _ - after the first, up to 63.

@@ -28,6 +28,13 @@ func fullConfig() *Config {
 		HostName: "node-7",
 		Region:   &ConfigRegion{Kind: "ivshmem", Size: 64 << 20, UID: 1000, GID: 100},
 		Peers:    []string{"vm0", "vm1"},
+		SoftRoCE: []string{"eth0"},
+		Functions: []Function{
+			{Vendor: 0x8086, Device: 0x10ca, Address: netip.MustParsePrefix("10.78.0.2/16"), Net: true},
+			{Vendor: 0x15b3, Device: 0x101a, Net: true, RDMA: true},
+			{Vendor: 0x15b3, Device: 0x1014, RDMA: true},
+			{Vendor: 0x10de, Device: 0x20b0},
+		},
 	}
 }
 
@@ -83,6 +90,9 @@ func TestConfigRefused(t *testing.T) {
 		`10.77.0.1 [] cannot be a line of /etc/hosts`:                             func(c *Config) { c.Hosts[0].Names = nil },
 		`"a b" cannot be a host name`:                                             func(c *Config) { c.Hosts[0].Names = []string{"a b"} },
 		`"tape" is no kind of region`:                                             func(c *Config) { c.Region.Kind = "tape" },
+		`"eth 0" cannot be the name of an interface with soft RoCE`:               func(c *Config) { c.SoftRoCE[0] = "eth 0" },
+		`device 8086:10ca: ::1/64 is not an IPv4 address with a prefix`:           func(c *Config) { c.Functions[0].Address = netip.MustParsePrefix("::1/64") },
+		`18086:10ca is not the ID of a PCI device`:                                func(c *Config) { c.Functions[0].Vendor = 0x18086 },
 		`"-x" cannot be a name of a VM`:                                           func(c *Config) { c.Peers[0] = "-x" },
 		`"` + strings.Repeat("n", 64) + `" cannot be a name of a VM`:              func(c *Config) { c.Name = strings.Repeat("n", 64) },
 	} {
@@ -97,24 +107,29 @@ func TestConfigRefused(t *testing.T) {
 func TestConfigRefusedByTheAgent(t *testing.T) {
 	head := "version 1\nname vm0\nroot r 4096\n"
 	for text, want := range map[string]string{
-		"":                               "no name",
-		"version 2\n":                    `line 1: a wrong "version"`,
-		"name vm0\n":                     `line 1: a wrong "name"`,
-		"version 1\nname vm0\n":          "no root",
-		head + "name":                    "line 4 has no end",
-		head + "name\n":                  `line 4: "name" has no value`,
-		head + "shape round\n":           `line 4: a wrong "shape"`,
-		head + "version 1\n":             `line 4: a wrong "version"`,
-		head + "root r 99999999\n":       `line 4: a wrong "root"`,
-		head + "share s 4096 rw a\n":     `line 4: a wrong "share"`,
-		head + "share s 4096 rw /a/..\n": `line 4: a wrong "share"`,
-		head + "share s 4096 wr /a\n":    `line 4: a wrong "share"`,
-		head + "link e 1 2 3 4\n":        `line 4: a wrong "link"`,
-		head + "host 10.0.0.1\n":         `line 4: a wrong "host"`,
-		head + "region tape 1 2 3\n":     `line 4: a wrong "region"`,
-		head + "region ivshmem -1 2 3\n": `line 4: a wrong "region"`,
-		head + "peer \x01\n":             `line 4: a wrong "peer"`,
-		head + "a\x00b\n":                "a NUL byte",
+		"":                                  "no name",
+		"version 2\n":                       `line 1: a wrong "version"`,
+		"name vm0\n":                        `line 1: a wrong "name"`,
+		"version 1\nname vm0\n":             "no root",
+		head + "name":                       "line 4 has no end",
+		head + "name\n":                     `line 4: "name" has no value`,
+		head + "shape round\n":              `line 4: a wrong "shape"`,
+		head + "version 1\n":                `line 4: a wrong "version"`,
+		head + "root r 99999999\n":          `line 4: a wrong "root"`,
+		head + "share s 4096 rw a\n":        `line 4: a wrong "share"`,
+		head + "share s 4096 rw /a/..\n":    `line 4: a wrong "share"`,
+		head + "share s 4096 wr /a\n":       `line 4: a wrong "share"`,
+		head + "link e 1 2 3 4\n":           `line 4: a wrong "link"`,
+		head + "host 10.0.0.1\n":            `line 4: a wrong "host"`,
+		head + "region tape 1 2 3\n":        `line 4: a wrong "region"`,
+		head + "region ivshmem -1 2 3\n":    `line 4: a wrong "region"`,
+		head + "rdma rxe0\n":                `line 4: a wrong "rdma"`,
+		head + "rdma rxe0 ../x\n":           `line 4: a wrong "rdma"`,
+		head + "function 8086 1 - net\n":    `line 4: a wrong "function"`,
+		head + "function 8086 10ca - x\n":   `line 4: a wrong "function"`,
+		head + "function 8086 10ca 1 net\n": `line 4: a wrong "function"`,
+		head + "peer \x01\n":                `line 4: a wrong "peer"`,
+		head + "a\x00b\n":                   "a NUL byte",
 	} {
 		if out, er := understood(t, []byte(text)); er != want {
 			t.Errorf("%q: got %q %q, want %q", text, out, er, want)

@@ -142,6 +142,9 @@ func (r *reader) value(n *yaml.Node, t *Type, f *Field, v reflect.Value, key str
 	switch {
 	case t.Kind == Object && n.Kind == yaml.MappingNode:
 		r.object(n, t, v, key)
+	case t.Kind == Object && n.Kind == yaml.ScalarNode && f != nil && f.Short != "" && f.Type == t:
+		word := t.field(f.Short)
+		r.value(n, word.Type, word, v.Field(word.index), join(key, f.Short))
 	case t.Kind == List && n.Kind == yaml.SequenceNode:
 		r.list(n, t, f, v, key)
 	case t.Kind == Map && n.Kind == yaml.MappingNode:

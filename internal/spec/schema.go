@@ -16,6 +16,7 @@ import (
 //	min, max the bounds of a number or Size, as in a file
 //	format   a rule of formats (format.go) for each string in the value
 //	required "true": the key must be there
+//	short    the key that a plain word in place of the object stands for
 //
 // A field may be a bool, an int or uint of any width, a float, a string, a Size,
 // another type that reads and writes itself as text, a struct, a pointer to one
@@ -56,6 +57,7 @@ type Field struct {
 	Min, Max string // "" for no bound
 	Format   string // a key of formats, "" for none
 	Required bool
+	Short    string // of an Object: the key that a plain word stands for; "": none
 
 	index int
 }
@@ -146,9 +148,13 @@ func fieldOf(f reflect.StructField) *Field {
 		Key: key, GoName: f.Name, Type: typeOf(f.Type),
 		Default: f.Tag.Get("default"), Min: f.Tag.Get("min"), Max: f.Tag.Get("max"),
 		Format: f.Tag.Get("format"), Required: f.Tag.Get("required") == "true",
+		Short: f.Tag.Get("short"),
 	}
 	if enum, ok := f.Tag.Lookup("enum"); ok {
 		field.Enum = strings.Split(enum, ",")
+	}
+	if field.Short != "" && (field.Type.Kind != Object || field.Type.field(field.Short) == nil) {
+		panic(fmt.Sprintf("spec: field %s has no key %s for a plain word", f.Name, field.Short))
 	}
 	if field.Format != "" && formats[field.Format] == nil {
 		panic(fmt.Sprintf("spec: field %s has the unknown format %s", f.Name, field.Format))

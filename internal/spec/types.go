@@ -27,8 +27,8 @@ type Cluster struct {
 	VMs []Group `yaml:"vms" json:"vms"`
 	// Shares are directories of the host that the guests see at the same path.
 	Shares []Share `yaml:"shares" json:"shares"`
-	// Network joins the VMs.
-	Network Network `yaml:"network" json:"network"`
+	// Network joins the VMs. A word is its type: `network: rxe`.
+	Network Network `yaml:"network" json:"network" short:"type"`
 	// Region is the memory that the VMs of one host share.
 	Region Region `yaml:"region" json:"region"`
 	// Launcher is where an MPI launcher itself runs: on the host, or in the first VM. `auto`: on the host with `root: host`, else in the first VM.
@@ -65,8 +65,8 @@ type Share struct {
 
 // Network joins the VMs of a cluster.
 type Network struct {
-	// Type: `auto` is a direct link for two VMs and a frame switch for more, neither needs privileges; `bridge` is tap devices on a bridge (root); `none` is no network.
-	Type string `yaml:"type" json:"type" default:"auto" enum:"auto,bridge,none"`
+	// Type: `auto` is a direct link for two VMs and a frame switch for more, neither needs privileges; `rxe` is the same with soft RoCE on it, an RDMA device in each VM; `bridge` is tap devices on a bridge (root); `none` is no network.
+	Type string `yaml:"type" json:"type" default:"auto" enum:"auto,rxe,bridge,none"`
 	// Bridge that taps are put on, with `type: bridge`. Unset: one is made and removed.
 	Bridge string `yaml:"bridge" json:"bridge" format:"interface"`
 	// Subnet of the VMs (CIDR, /8 to /28): vm0 has its address number 1.

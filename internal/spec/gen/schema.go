@@ -51,6 +51,13 @@ func schemaOf(c comments, t *spec.Type, f *spec.Field) (map[string]any, error) {
 		if len(required) > 0 {
 			object["required"] = required
 		}
+		if f != nil && f.Short != "" && f.Type == t {
+			for i := range t.Fields {
+				if word := &t.Fields[i]; word.Key == f.Short {
+					return map[string]any{"anyOf": []any{object, scalarSchema(word.Type, word)}}, nil
+				}
+			}
+		}
 		return object, nil
 	case spec.List:
 		items, err := schemaOf(c, t.Elem, f)

@@ -1,0 +1,17 @@
+/* The devices of the VM: functions of the host passed through, and soft RoCE. */
+#ifndef NM_DEVICES_H
+#define NM_DEVICES_H
+
+#include "buf.h"
+#include "config.h"
+
+/* Waits for the drivers, brings the links up, gives them addresses. Dies with a line that says what is missing. */
+void devices_up(const struct config *c);
+/* Adds a field `device` for each: kind, PCI address, driver, interface, MAC, RDMA name,
+   node GUID, state and IP, "-" for what there is not. */
+void devices_add(struct buf *b);
+
+/* Makes an RDMA device called name, of a type ("rxe", "siw"), on a network interface. 0 or errno. */
+int rdma_add_link(const char *name, const char *type, const char *net);
+
+#endif
