@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// With `network: rxe` each VM has an RDMA device, so that the whole verbs path runs where
+// there is no card: the verbs library sees it, perftest measures over it, and an MPI program
+// runs over libfabric's verbs;ofi_rxm with the native result.
+func TestSoftRoCE(t *testing.T) {
+	needs(t, "ibv_devinfo", "ib_send_lat", "mpirun.openmpi")
+	// FI_UNIVERSE_SIZE: without it ofi_rxm asks for larger queues than rdma_rxe has.
+	c := up(t, "--vms", "2", "--network", "rxe", "--no-share", "--env", "FI_UNIVERSE_SIZE=8",
+		"--env", "OMPI_MCA_pml=cm", "--env", "OMPI_MCA_mtl=ofi", "--env", "OMPI_MCA_mtl_ofi_provider_include=verbs;ofi_rxm",
+		"--env", "OMPI_MCA_mtl_base_verbose=1")
+
+	r := nm(t, "ps", c, "--devices").want(t, 0, "rdma_rxe", "10.77.0.1", "10.77.0.2")
+	if strings.Count(r.out, "ACTIVE") != 2 {
+		t.Errorf("not two active devices:\n%s", r.out)
+	}
+	r = nm(t, "exec", "-c", c, "--all", "--", "ibv_devinfo").want(t, 0)
+	if strings.Count(r.out, "hca_id:\trxe0") != 2 || strings.Count(r.out, "PORT_ACTIVE") != 2 {
+		t.Errorf("not two active ports:\n%s", r.out)
+	}
+
+	server := command(t, "exec", "-c", c, "--vm", "vm0", "--", "ib_send_lat", "-d", "rxe0", "-x", "1", "-F", "-n", "100")
+	said := newReader()
+	var out bytes.Buffer
+	server.Stdout, server.Stderr = said, &out
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Process.Signal(os.Interrupt)
+	// It listens a moment after its first line at the latest; a client that comes before is refused.
+	var client result
+	for end := time.Now().Add(bound); ; time.Sleep(100 * time.Millisecond) {
+		client = nm(t, "exec", "-c", c, "--vm", "vm1", "--", "ib_send_lat", "-d", "rxe0", "-x", "1", "-F", "-n", "100", "vm0")
+		if client.code == 0 || time.Now().After(end) {
+			break
+		}
+	}
+	client.want(t, 0, "Send Latency Test", "rxe0", "10:77:00:01")
+	if err := server.Wait(); err != nil {
+		t.Errorf("the server: %v\n%s%s", err, said, &out)
+	}
+
+	build := t.TempDir()
+	os.Chmod(build, 0o755)
+	if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC=mpicc.openmpi", "BUILD="+build, build+"/nm_cg").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	args := []string{"mpirun.openmpi", "-n", "2", build + "/nm_cg", "--grid", "32"}
+	native := exec.Command(args[0], args[1:]...)
+	native.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1")
+	want, err := native.Output()
+	if err != nil {
+		t.Fatalf("natively: %v", err)
+	}
+	r = inVMs(t, c, false, args...)
+	r.places(t)
+	got := strings.Join(found.FindAllString(r.out, -1), "\n")
+	if got == "" || got != strings.Join(found.FindAllString(string(want), -1), "\n") {
+		t.Errorf("found\n%s\nnatively\n%s", got, want)
+	}
+	if n := strings.Count(r.out+r.err, "mtl:ofi:provider: rxe0"); n != 2 {
+		t.Errorf("%d ranks took the provider of rxe0, want 2:\n%s", n, r.err)
+	}
+}
