@@ -1,7 +1,16 @@
 /* Completion queues. */
 #include <poll.h>
+#include <sched.h>
 
 #include "ivshmem.h"
+
+/*
+ * Programs read in a loop. With more of them than CPUs the one that is to send may be
+ * waiting for ours: after some 50 us of nothing it gets it now and then, which costs
+ * nobody anything where there is a CPU for each.
+ */
+#define YIELD_AFTER	1024	/* reads without success */
+#define YIELD_EACH	64
 
 static const size_t entry_bytes[] = {
 	[FI_CQ_FORMAT_CONTEXT]	= sizeof(struct fi_cq_entry),
@@ -93,6 +102,7 @@ static inline ssize_t read_locked(struct ivs_cq *cq, char *buf, size_t count, fi
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
 {
 	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
+	uint32_t idle = 0;
 	ssize_t ret;
 
 	ivs_lock(cq->domain);
@@ -102,7 +112,13 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	} else {
 		ret = read_locked(cq, buf, count, src);
 	}
+	if (ret == -FI_EAGAIN)
+		idle = ++cq->idle;
+	else
+		cq->idle = 0;
 	ivs_unlock(cq->domain);
+	if (unlikely(idle >= YIELD_AFTER && !(idle % YIELD_EACH)))
+		sched_yield();
 	return ret;
 }
 

@@ -157,6 +157,7 @@ struct ivs_cq {
 	size_t		head;		/* next to read */
 	size_t		tail;		/* next to write */
 	size_t		size;		/* from here on nothing more is received */
+	uint32_t	idle;		/* reads in a row that found nothing */
 	bool		signaled;
 };
 
