@@ -17,7 +17,7 @@
 set -u
 
 here=$(cd "$(dirname "$0")/.." && pwd)
-dir=${1:-}
+dir=$(cd "${1:-/nonexistent}" 2>/dev/null && pwd)
 if [ ! -x "$dir/bin/runfabtests.sh" ]; then
 	echo "usage: fabtests.sh DIR [SET...]: there is no $dir/bin/runfabtests.sh; install fabtests to DIR first" >&2
 	exit 2
@@ -31,6 +31,8 @@ if [ ! -e "$provider/libivshmem-fi.so" ]; then
 fi
 log=${FABTESTS_LOG:-$here/build/fabtests}
 mkdir -p "$log"
+log=$(cd "$log" && pwd)
+cd "$log" || exit 1	# the suite leaves its files where it runs
 
 export PATH="$dir/bin:$PATH"
 [ -d "$dir/lib" ] && export LD_LIBRARY_PATH="$dir/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
