@@ -5,7 +5,7 @@
 #   make              build/nearmetal and build/c/kernels/*
 #   make bench-boot   boot times, phase by phase, beside a bare QEMU line
 #   make bench-plan   how long planning takes, on described machines
-#   make test-fabric, bench-fabric   the libfabric provider, which is in progress
+#   make bench-fabric   the libfabric provider beside its peers
 #   make soak         the fault tests in every combination
 #   make fuzz         every fuzz target for FUZZ_SECONDS (10)
 #   make docs         the generated pages: docs/reference, man pages
@@ -52,7 +52,7 @@ wheels: deps
 
 unit: go lint wheels
 	go test ./cmd/... ./internal/...
-	meson test -C build/c --print-errorlogs --no-rebuild region_pingpong region_atomics units
+	meson test -C build/c --print-errorlogs --no-rebuild region_pingpong region_atomics units fabric
 
 e2e: go wheels
 	go test -count=1 -timeout 40m ./test/...
@@ -68,8 +68,7 @@ bench-boot: go
 bench-plan: go
 	@go run ./test/bench/plan
 
-# The libfabric provider's own tests and its bench, where libfabric's headers are
-# (apt-get install libfabric-dev libfabric-bin).
+# The libfabric provider's own tests, which unit runs too, and its bench.
 test-fabric: c
 	meson test -C build/c --print-errorlogs --no-rebuild fabric
 
@@ -94,6 +93,13 @@ install: go
 	build/nearmetal man $(DESTDIR)$(PREFIX)/share/man/man1
 	for k in nm_latency nm_bw nm_cg region_pingpong region_atomics; do \
 		install -Dm755 build/c/kernels/$$k $(DESTDIR)$(PREFIX)/libexec/nearmetal/$$k; done
+	install -Dm755 build/c/fabric/libivshmem-fi.so $(DESTDIR)$(PREFIX)/lib/nearmetal/libfabric/libivshmem-fi.so
+	install -Dm644 docs/man/fi_ivshmem.7 $(DESTDIR)$(PREFIX)/share/man/man7/fi_ivshmem.7
+	for h in region layout fabric; do \
+		install -Dm644 include/nearmetal/$$h.h $(DESTDIR)$(PREFIX)/include/nearmetal/$$h.h; done
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' fabric/nearmetal-fabric.pc.in \
+		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/nearmetal-fabric.pc
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	build/nearmetal completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nearmetal
 	build/nearmetal completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nearmetal

@@ -8,7 +8,7 @@ export DEBIAN_FRONTEND=noninteractive
 # What runs a VM; what compiles; what MPI programs are tried with.
 packages="qemu-system-x86 qemu-utils
 gcc libc6-dev meson ninja-build pkg-config make git ca-certificates
-openmpi-bin libopenmpi-dev mpich libmpich-dev
+openmpi-bin libopenmpi-dev mpich libmpich-dev libfabric-dev libfabric-bin
 python3 python3-venv numactl hwloc-nox iproute2 procps busybox-static tmux
 ibverbs-utils ibverbs-providers perftest"
 

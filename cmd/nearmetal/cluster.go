@@ -110,6 +110,7 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Opti
 	read := addClusterFlags(cmd)
 	noVerify := addNoVerifyFlag(cmd)
 	timeout := addBootTimeoutFlag(cmd)
+	verbose := cmd.Flags().BoolP("verbose", "v", false, "say how MPI messages between the VMs go")
 	return func(p *terminal.Progress) (o cluster.Options, booted func(), err error) {
 		c, notice, err := read()
 		if err != nil {
@@ -124,7 +125,7 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Opti
 		events, booted := bootEvents(p)
 		return cluster.Options{
 			Spec: c, Command: strings.Join(os.Args, " "), Events: events,
-			BootTimeout: time.Duration(*timeout), NoVerify: *noVerify,
+			BootTimeout: time.Duration(*timeout), NoVerify: *noVerify, Verbose: *verbose,
 		}, booted, nil
 	}
 }

@@ -36,9 +36,10 @@ var clusterFlags = []clusterFlag{
 	{"accel", "accel", "", "how the VMs' instructions run; auto is KVM where it works"},
 	{"kernel", "kernel", "FILE", "kernel of the VMs (default the newest in /boot with its modules)"},
 	{"qemu", "qemu", "FILE", "QEMU program (default the one found)"},
-	{"region", "region.size", "SIZE", "memory that the VMs share, a power of two; 0 for none (default 64MiB with more than one VM)"},
+	{"region", "region.size", "SIZE", "memory that the VMs share, a power of two; 0 for none (default 4MiB a vCPU, at least 64MiB, with more than one VM)"},
 	{"network", "network.type", "", "how the VMs are joined; rxe is auto with soft RoCE, an RDMA device in each VM"},
 	{"launcher", "launcher", "", "where mpirun and its like run: on the host, or in the first VM"},
+	{"fabric", "fabric", "", "whether MPI messages take the libfabric provider over the region; none leaves the MPI as it is"},
 }
 
 // keyValue is the value of such a flag: text that the cluster file would take.
@@ -76,7 +77,7 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 	var keys []*keyValue
 	for _, f := range clusterFlags {
 		v := &keyValue{flag: f}
-		if f.name == "memory" || f.name == "vms" || f.name == "root" || f.name == "accel" || f.name == "network" || f.name == "launcher" {
+		if f.name == "memory" || f.name == "vms" || f.name == "root" || f.name == "accel" || f.name == "network" || f.name == "launcher" || f.name == "fabric" {
 			f.help += fmt.Sprintf(" (default %s)", spec.FieldAt(f.key).Default)
 		}
 		flags.Var(v, f.name, f.help)

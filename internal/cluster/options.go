@@ -18,6 +18,8 @@ type Options struct {
 	BootTimeout time.Duration
 	// NoVerify leaves out that the VMs are held against the plan once they are ready.
 	NoVerify bool
+	// Verbose tells of what went well, too.
+	Verbose bool
 }
 
 // Events are functions that are told what happens while a cluster starts. They are

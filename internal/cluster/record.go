@@ -37,6 +37,8 @@ type Record struct {
 	Spec    *spec.Cluster `json:"spec"`
 	Plan    *plan.Plan    `json:"plan"`
 	VMs     []VMRecord    `json:"vms"`
+	// Fabric is the libfabric provider on this host of which the VMs have a copy; empty: none.
+	Fabric string `json:"fabric,omitempty"`
 }
 
 // VMRecord is one VM of a Record.

@@ -105,6 +105,9 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	if err := c.linkLauncher(); err != nil {
 		return err
 	}
+	if err := c.prepareFabric(o, p.plan.Region, notice); err != nil {
+		return err
+	}
 	if err := c.serve(); err != nil {
 		return err
 	}

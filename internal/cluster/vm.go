@@ -135,7 +135,7 @@ func (c *Cluster) await(ctx context.Context, v *vm) error {
 	for _, ph := range a.Info.Phases {
 		v.timings.Phases = append(v.timings.Phases, PhaseAt{ph.Name, ph.At})
 	}
-	if err := c.putHostfiles(ctx, a); err != nil {
+	if err := errors.Join(c.putHostfiles(ctx, a), c.putFabric(ctx, a)); err != nil {
 		// The verdict first: closing the channel is what the agent powers off at.
 		err = v.unready(ctx, fmt.Errorf("%s: %w", v.plan.Name, err))
 		a.Close()

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/launch"
@@ -49,9 +51,32 @@ func setup(r *cluster.Record, side launch.Side, root bool) (launch.Setup, error)
 		}
 		s.Agent = filepath.Join(dir, launch.AgentName)
 	}
+	if r.Fabric != "" {
+		s.Fabric = cluster.FabricDir + "/" + cluster.FabricFile
+		s.Providers = providers(r)
+	}
 	s.OpenMPIHosts = filepath.Join(dir, cluster.HostsDir, cluster.OpenMPIHosts)
 	s.MPICHHosts = filepath.Join(dir, cluster.HostsDir, cluster.MPICHHosts)
 	return s, nil
+}
+
+// providers are the folders with further libfabric providers of the MPI libraries that the
+// caller's mpirun and mpiexec belong to, as far as the VMs have the same files.
+func providers(r *cluster.Record) []string {
+	var folders []string
+	if r.Spec.Root != "host" {
+		return nil
+	}
+	for _, name := range []string{"mpirun", "mpiexec"} {
+		if path, err := exec.LookPath(name); err == nil {
+			for _, f := range launch.ProviderFolders(path) {
+				if !slices.Contains(folders, f) {
+					folders = append(folders, f)
+				}
+			}
+		}
+	}
+	return folders
 }
 
 // launchVariables are what makes any known launcher on this host put its ranks into the

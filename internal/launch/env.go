@@ -32,6 +32,8 @@ type Setup struct {
 	Subnet       netip.Prefix // of the VMs' network
 	Interface    string       // of the VMs' network in every VM: "eth0"
 	Root         bool         // ranks run as uid 0
+	Fabric       string       // absolute path of the libfabric provider in the VMs; "": not used
+	Providers    []string     // folders of other libfabric providers, see ProviderFolders
 }
 
 // marker names the variables that nearmetal set, so that a cluster started from within
@@ -55,7 +57,11 @@ type variable struct {
 // The variables of all libraries are set at once: which mpirun it will be is not known
 // when a shell is opened, and none minds another's.
 func Env(s Setup, environ []string) ([]string, error) {
-	for _, p := range []string{s.Agent, s.OpenMPIHosts, s.MPICHHosts} {
+	paths := []string{s.Agent, s.OpenMPIHosts, s.MPICHHosts}
+	if s.Fabric != "" {
+		paths = append(paths, s.Fabric)
+	}
+	for _, p := range paths {
 		if err := CheckPath(p); err != nil {
 			return nil, err
 		}
@@ -67,6 +73,7 @@ func Env(s Setup, environ []string) ([]string, error) {
 	vars = append(vars, openmpi4(s)...)
 	vars = append(vars, prrte(s)...)
 	vars = append(vars, transports(s)...)
+	vars = append(vars, fabric(s, usersPath(environ))...)
 	if s.Side == OnHost {
 		vars = append(vars, variable{"NEARMETAL_CLUSTER", s.Cluster, true})
 	}

@@ -19,8 +19,11 @@ func setup(side Side) Setup {
 
 // TestEnvGolden: UPDATE=1 go test writes the files anew.
 func TestEnvGolden(t *testing.T) {
-	for name, s := range map[string]Setup{"host": setup(OnHost), "vm": setup(InVM), "root": setup(OnHost)} {
+	for name, s := range map[string]Setup{"host": setup(OnHost), "vm": setup(InVM), "root": setup(OnHost), "fabric": setup(OnHost)} {
 		s.Root = name == "root"
+		if name == "fabric" {
+			s.Fabric = providerFile
+		}
 		vars, err := Env(s, nil)
 		if err != nil {
 			t.Fatal(err)

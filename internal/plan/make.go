@@ -292,6 +292,7 @@ func (m *maker) make() (*Plan, error) {
 		a := &attempts[i]
 		m.fill(a)
 		if s := m.sized(a, asked); s != nil {
+			m.growRegion(region)
 			return m.realise(a, s, region)
 		}
 	}
@@ -302,6 +303,7 @@ func (m *maker) make() (*Plan, error) {
 		m.groups[g].vcpus = asked[g]
 	}
 	m.share(a)
+	m.growRegion(region)
 	short := m.diagnose(a, region)
 	if short.cpusOnly && !m.place.Strict && m.place.Pin != "always" {
 		return m.float(a, region, short)
@@ -511,11 +513,32 @@ func (m *maker) solve(a *attempt) *solution {
 	return best
 }
 
+// Bounds of a region whose size the cluster file leaves open, in bytes.
+const (
+	regionLeast = 64 << 20
+	regionMost  = 4 << 30
+	regionVCPU  = 4 << 20 // twice as many ranks as vCPUs have room for their buffers (docs/fabric.md)
+)
+
+// growRegion sizes a region whose size the cluster file leaves open, by the vCPUs of the
+// plan: to a power of two with room for all of them.
+func (m *maker) growRegion(r *Region) {
+	if r == nil || m.c.Region.Size != nil {
+		return
+	}
+	vcpus := 0
+	for i := range m.groups {
+		vcpus += m.groups[i].count * m.groups[i].vcpus
+	}
+	for r.SizeBytes = regionLeast; r.SizeBytes < regionMost && r.SizeBytes < uint64(vcpus)*regionVCPU; {
+		r.SizeBytes *= 2
+	}
+}
+
 // regionOf gives the region that a cluster file asks for; nil is none. count is
 // the VMs of the cluster.
 func regionOf(c *spec.Cluster, count, hosts int) (*Region, error) {
-	const auto = 64 << 20
-	r := &Region{SizeBytes: auto, Backing: c.Region.Backing, Device: c.Region.Device, HostNode: -1}
+	r := &Region{SizeBytes: regionLeast, Backing: c.Region.Backing, Device: c.Region.Device, HostNode: -1}
 	switch {
 	case c.Region.Size != nil:
 		r.SizeBytes = uint64(*c.Region.Size)

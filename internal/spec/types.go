@@ -33,6 +33,8 @@ type Cluster struct {
 	Region Region `yaml:"region" json:"region"`
 	// Launcher is where an MPI launcher itself runs: on the host, or in the first VM. `auto`: on the host with `root: host`, else in the first VM.
 	Launcher string `yaml:"launcher" json:"launcher" default:"auto" enum:"auto,host,vm"`
+	// Fabric is how MPI libraries on libfabric send between ranks: `auto` loads nearmetal's provider, which uses the region, where there is one; `none` leaves them as they are.
+	Fabric string `yaml:"fabric" json:"fabric" default:"auto" enum:"auto,none"`
 	// Env holds variables for every command in the guests.
 	Env map[string]string `yaml:"env" json:"env" format:"variable"`
 	// Placement is how VMs are put onto the host's CPUs, memory and devices.
@@ -79,7 +81,7 @@ type Network struct {
 
 // Region is the memory that the VMs of one host share.
 type Region struct {
-	// Size: a power of two of at least 1MiB; 0 for none. Unset: 64MiB with more than one VM on a host, else none.
+	// Size: a power of two of at least 1MiB; 0 for none. Unset: with more than one VM on a host 4MiB for each vCPU, at least 64MiB and at most 4GiB, else none.
 	Size *Size `yaml:"size" json:"size" max:"1TiB" format:"power-of-two"`
 	// Backing of the region: /dev/shm, or the huge pages of a hugetlbfs mount.
 	Backing string `yaml:"backing" json:"backing" default:"shm" enum:"shm,hugetlb"`

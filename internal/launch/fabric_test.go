@@ -1,0 +1,68 @@
+package launch
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const providerFile = "/run/nm/libfabric/libivshmem-fi.so"
+
+func fabricEnv(t *testing.T, environ ...string) []string {
+	t.Helper()
+	s := setup(OnHost)
+	s.Fabric = providerFile
+	s.Providers = []string{"/opt/mpi/lib/libfabric"}
+	vars, err := Env(s, environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vars
+}
+
+func TestFabricUsersValues(t *testing.T) {
+	const ours = "FI_PROVIDER_PATH=+" + providerFile + ":/run/nm/libfabric:"
+	vars := fabricEnv(t)
+	for _, want := range []string{"FI_PROVIDER=ivshmem", "OMPI_MCA_mtl=^psm", "MPIR_CVAR_CH4_NETMOD=ofi", "FI_IVSHMEM_INNER=none",
+		ours + "/opt/mpi/lib/libfabric:" + strings.Join(distributionProviders, ":")} {
+		if !slices.Contains(vars, want) {
+			t.Errorf("no %s in %q", want, vars)
+		}
+	}
+
+	// The user's folders stay, behind ours, and so do the user's choices.
+	user := []string{"FI_PROVIDER_PATH=/site/libfabric", "FI_PROVIDER=tcp", "OMPI_MCA_mtl=^ofi"}
+	vars = fabricEnv(t, user...)
+	if !slices.Contains(vars, ours+"/site/libfabric") {
+		t.Errorf("%q", vars)
+	}
+	for _, v := range vars {
+		if strings.HasPrefix(v, "FI_PROVIDER=") || strings.HasPrefix(v, "OMPI_MCA_mtl=") {
+			t.Errorf("a choice of the user's was overridden: %s", v)
+		}
+	}
+
+	// Within the environment that an earlier call made, nothing doubles.
+	if again := fabricEnv(t, append(user, vars...)...); !slices.Contains(again, ours+"/site/libfabric") {
+		t.Errorf("%q", again)
+	}
+}
+
+func TestProviderFolders(t *testing.T) {
+	prefix := t.TempDir()
+	for _, d := range []string{"bin", "lib/libfabric", "lib/openmpi/libfabric", "lib/other/lib"} {
+		if err := os.MkdirAll(filepath.Join(prefix, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := ProviderFolders(script(t, filepath.Join(prefix, "bin"), "mpirun", ""))
+	want := []string{filepath.Join(prefix, "lib/libfabric"), filepath.Join(prefix, "lib/openmpi/libfabric")}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if got := ProviderFolders("/usr/bin/no-such-mpirun"); got != nil {
+		t.Errorf("%q", got)
+	}
+}
