@@ -3,7 +3,7 @@
 // power cut, by the next nearmetal that starts.
 //
 // A journal is a file of JSON lines. A line is either a change ("do") or the note
-// that a change was undone ("undone"). Each line is on disk before Record returns.
+// that a change was undone ("undone"). A change is on disk before Record returns.
 // What is read back is the user's own file, but it is checked all the same: a change
 // is undone only if its kind is known and its arguments are sound.
 package journal
@@ -23,7 +23,7 @@ import (
 // is larger was not written by nearmetal.
 const (
 	maxLine    = 16 << 10
-	maxEntries = 4096
+	maxEntries = 65536 // a host of 1,000 CPUs has some ten values a CPU
 )
 
 // Change is one change to a host. Kind names its undo function; Args are that
@@ -112,19 +112,20 @@ func (j *Journal) load(r io.Reader) (int64, error) {
 	}
 }
 
-func (j *Journal) write(e entry) error {
-	b, err := json.Marshal(e)
-	if err != nil {
-		return err
+// write appends entries.
+func (j *Journal) write(list ...entry) error {
+	var lines []byte
+	for _, e := range list {
+		b, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		if len(b) >= maxLine {
+			return errors.New("journal: entry too long")
+		}
+		lines = append(append(lines, b...), '\n')
 	}
-	if len(b) >= maxLine {
-		return errors.New("journal: entry too long")
-	}
-	if _, err := j.f.Write(append(b, '\n')); err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	// Reason for the sync: the change that follows may outlive a crash of the machine.
-	if err := j.f.Sync(); err != nil {
+	if _, err := j.f.Write(lines); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
@@ -132,25 +133,52 @@ func (j *Journal) write(e entry) error {
 
 // Record writes c down. It is called before the change is made; when it fails, the
 // change must not be made. The number it gives is the one that Undo takes.
-func (j *Journal) Record(c Change) (int, error) {
-	k, ok := kinds[c.Kind]
-	if !ok {
-		return 0, fmt.Errorf("journal: no such kind of change: %q", c.Kind)
-	}
-	if err := k.valid(c); err != nil {
-		return 0, fmt.Errorf("journal: %s: %w", c.Kind, err)
+func (j *Journal) Record(c Change) (int, error) { return j.RecordAll([]Change{c}) }
+
+// RecordAll is Record for several changes at once, which are on disk together when it
+// returns. It gives the number of the first; the others follow it.
+func (j *Journal) RecordAll(list []Change) (int, error) {
+	var entries []entry
+	for i := range list {
+		k, ok := kinds[list[i].Kind]
+		if !ok {
+			return 0, fmt.Errorf("journal: no such kind of change: %q", list[i].Kind)
+		}
+		if err := k.valid(list[i]); err != nil {
+			return 0, fmt.Errorf("journal: %s: %w", list[i].Kind, err)
+		}
+		entries = append(entries, entry{Do: &list[i]})
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.changes) >= maxEntries {
+	first := len(j.changes)
+	if first+len(list) > maxEntries {
 		return 0, fmt.Errorf("journal: more than %d changes", maxEntries)
 	}
-	if err := j.write(entry{Do: &c}); err != nil {
+	if err := j.write(entries...); err != nil {
 		return 0, err
 	}
-	j.changes = append(j.changes, c)
-	j.undone = append(j.undone, false)
-	return len(j.changes) - 1, nil
+	// Reason for the sync: the change that follows may outlive a crash of the machine. That
+	// a change was undone needs none: undoing it again does nothing.
+	if err := j.f.Sync(); err != nil {
+		return 0, fmt.Errorf("journal: %w", err)
+	}
+	j.changes = append(j.changes, list...)
+	j.undone = append(j.undone, make([]bool, len(list))...)
+	return first, nil
+}
+
+// Changes gives the changes that are not undone yet, in their order.
+func (j *Journal) Changes() []Change {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var list []Change
+	for n, c := range j.changes {
+		if !j.undone[n] {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // Undo undoes change number n; a second call does nothing.

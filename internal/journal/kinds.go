@@ -25,9 +25,12 @@ var kinds map[string]kind
 
 func init() {
 	kinds = map[string]kind{
-		"file":    {validPath, undoFile, func(c Change) string { return "file " + c.Args["path"] }},
-		"process": {validProcess, undoProcess, func(c Change) string { return c.Args["name"] + " (process " + c.Args["pid"] + ")" }},
-		"link":    {validLink, undoLink, func(c Change) string { return "network interface " + c.Args["name"] }},
+		"file":      {validPath, undoFile, func(c Change) string { return "file " + c.Args["path"] }},
+		"process":   {validProcess, undoProcess, func(c Change) string { return c.Args["name"] + " (process " + c.Args["pid"] + ")" }},
+		"link":      {validLink, undoLink, func(c Change) string { return "network interface " + c.Args["name"] }},
+		"value":     {validValue, undoValue, sayValue},
+		"memlock":   {validMemlock, undoMemlock, sayMemlock},
+		"directory": {validPath, undoDirectory, func(c Change) string { return "directory " + c.Args["path"] }},
 	}
 }
 

@@ -288,4 +288,3 @@ func runCommand(ctx context.Context, name string, args ...string) ([]byte, error
 }
 
 var errNoProgram = errors.New("not installed")
-

@@ -1,0 +1,417 @@
+// Package change makes changes to a host that can be undone. They are made in transactions:
+// each has a journal in a directory of the host (Dir), written before every change. A
+// transaction that was committed stays in force until Undo; one whose process ended before,
+// by kill -9 or a power cut, is undone by the next Recover.
+//
+// A journal's file is NUMBER-NAME.open until its transaction is committed, then
+// NUMBER-NAME.done. The process that works on it holds a lock on it.
+package change
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/journal"
+)
+
+// Dir is where the host's journals are, root's own.
+const Dir = "/var/lib/nearmetal"
+
+var (
+	validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.:_-]{0,99}$`)
+	fileName  = regexp.MustCompile(`^([0-9]{6})-([A-Za-z0-9][A-Za-z0-9.:_-]{0,99})\.(open|done)$`)
+)
+
+const (
+	stateOpen = "open"
+	stateDone = "done"
+	mostFiles = 100000 // journals in a directory
+)
+
+// step is called between the steps of a transaction; tests end the process there.
+var step = func() {}
+
+// Transaction is a set of changes that is made as a whole or not at all. It is for one
+// goroutine.
+type Transaction struct {
+	dir  string
+	name string // of the file
+	root string // captured tree, "" for this host
+	j    *journal.Journal
+	lock *os.File
+}
+
+// Begin starts a transaction, called name in List and to Undo: letters, digits, '.', ':', '_'
+// and '-'. dir is Dir but in tests; it is made if it is not there.
+func Begin(dir, name string) (*Transaction, error) {
+	if !validName.MatchString(name) {
+		return nil, fmt.Errorf("change: %q cannot name a transaction", name)
+	}
+	if err := prepare(dir); err != nil {
+		return nil, err
+	}
+	unlock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	list, err := list(dir)
+	if err != nil {
+		return nil, err
+	}
+	n := 1
+	for _, i := range list {
+		n = max(n, i.Number+1)
+	}
+	if n > 999999 {
+		return nil, fmt.Errorf("change: %s: no numbers left: undo or remove what is there", dir)
+	}
+	t := &Transaction{dir: dir, name: fmt.Sprintf("%06d-%s.%s", n, name, stateOpen)}
+	if t.j, err = journal.Open(filepath.Join(dir, t.name)); err != nil {
+		return nil, err
+	}
+	if t.lock, err = tryLock(filepath.Join(dir, t.name)); err != nil {
+		t.j.Close()
+		return nil, err
+	}
+	return t, syncDir(dir)
+}
+
+// Under makes the transaction's values those of a captured tree, for tests.
+func (t *Transaction) Under(root string) { t.root = root }
+
+// Value is an attribute of the kernel and what it is to be.
+type Value struct {
+	Path  string // below /sys or /proc/sys
+	Value string // one line, without its end
+	// Lasting says that something sets the value at each boot from now on: undoing it makes
+	// sense after a boot as well.
+	Lasting bool
+}
+
+// WriteError is an attribute that did not take its value.
+type WriteError struct {
+	Value
+	Now string // what stands there
+	Err error  // nil: the kernel took the write, and made something else of it
+}
+
+func (e *WriteError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("%s: the kernel made %s of %s", e.Path, e.Now, e.Value.Value)
+	}
+	return fmt.Sprintf("%s: cannot write %s: %v", e.Path, e.Value.Value, plain(e.Err))
+}
+
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// Write sets values of the kernel. What stood there is on disk before the first is written;
+// values that are right already are left alone. It tries all, and gives the WriteErrors joined.
+func (t *Transaction) Write(values ...Value) error {
+	var todo []Value
+	var before []journal.Change
+	var errs []error
+	for _, v := range values {
+		now, err := journal.ReadValue(t.path(v.Path))
+		switch {
+		case err != nil:
+			errs = append(errs, &WriteError{Value: v, Err: err})
+		case now != v.Value || v.Lasting:
+			todo = append(todo, v)
+			before = append(before, journal.Value(t.root, v.Path, now, v.Lasting))
+		}
+	}
+	if len(todo) == 0 {
+		return errors.Join(errs...)
+	}
+	step()
+	if _, err := t.j.RecordAll(before); err != nil {
+		return err
+	}
+	for _, v := range todo {
+		step()
+		if err := journal.WriteValue(t.path(v.Path), v.Value); err != nil {
+			errs = append(errs, &WriteError{Value: v, Err: err})
+		} else if now, err := journal.ReadValue(t.path(v.Path)); err == nil && !same(now, v.Value) {
+			errs = append(errs, &WriteError{Value: v, Now: now})
+		}
+	}
+	step()
+	return errors.Join(errs...)
+}
+
+// same tells whether an attribute reads as it was written: numbers may have lost zeros, lists
+// of CPUs blanks.
+func same(now, value string) bool {
+	a, err1 := strconv.ParseUint(now, 0, 64)
+	b, err2 := strconv.ParseUint(value, 0, 64)
+	return now == value || err1 == nil && err2 == nil && a == b ||
+		strings.TrimLeft(strings.ReplaceAll(now, ",", ""), "0") == strings.TrimLeft(strings.ReplaceAll(value, ",", ""), "0")
+}
+
+// Unlock raises a process's limit on locked memory to unlimited.
+func (t *Transaction) Unlock(name string, pid int) error {
+	c, err := journal.Memlock(name, pid)
+	if err == nil {
+		_, err = t.j.Record(c)
+	}
+	if err != nil {
+		return fmt.Errorf("process %d (%s): %w", pid, name, err)
+	}
+	step()
+	all := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	if err := unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, &all, nil); err != nil {
+		return fmt.Errorf("process %d (%s): cannot raise its limit on locked memory: %w", pid, name, err)
+	}
+	step()
+	return nil
+}
+
+// Make makes a file with a content, and the directories above it that are not there. It
+// refuses a path where something is.
+func (t *Transaction) Make(path, content string, mode fs.FileMode) error {
+	if err := t.mkdirs(filepath.Dir(path)); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%s is there already, and not nearmetal's: move it away first", path)
+	}
+	if _, err := t.j.Record(journal.File(path)); err != nil {
+		return err
+	}
+	step()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if bad := f.Close(); err == nil {
+		err = bad
+	}
+	step()
+	return err
+}
+
+// Link makes a symbolic link at path to target.
+func (t *Transaction) Link(target, path string) error {
+	if err := t.mkdirs(filepath.Dir(path)); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%s is there already, and not nearmetal's: move it away first", path)
+	}
+	if _, err := t.j.Record(journal.File(path)); err != nil {
+		return err
+	}
+	step()
+	return os.Symlink(target, path)
+}
+
+// mkdirs makes a directory and those above it.
+func (t *Transaction) mkdirs(path string) error {
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		return nil
+	}
+	if err := t.mkdirs(filepath.Dir(path)); err != nil {
+		return err
+	}
+	if _, err := t.j.Record(journal.Directory(path)); err != nil {
+		return err
+	}
+	step()
+	return os.Mkdir(path, 0o755)
+}
+
+// Record writes down a change that the caller makes itself, right after.
+func (t *Transaction) Record(c journal.Change) error {
+	_, err := t.j.Record(c)
+	step()
+	return err
+}
+
+// Changes gives what was changed so far.
+func (t *Transaction) Changes() []journal.Change { return t.j.Changes() }
+
+// Commit leaves the changes in force until Undo. A transaction without changes leaves no file.
+func (t *Transaction) Commit() error {
+	defer t.close()
+	step()
+	from := filepath.Join(t.dir, t.name)
+	var err error
+	if len(t.j.Changes()) == 0 {
+		err = os.Remove(from)
+	} else {
+		err = os.Rename(from, strings.TrimSuffix(from, stateOpen)+stateDone)
+	}
+	step()
+	if err != nil {
+		return err
+	}
+	return syncDir(t.dir)
+}
+
+// Rollback undoes the changes, last first, and ends the transaction. It gives what it undid.
+// If something cannot be undone the journal stays, for Recover.
+func (t *Transaction) Rollback() ([]journal.Change, error) {
+	defer t.close()
+	did, err := t.j.UndoAll()
+	if err != nil {
+		return did, err
+	}
+	return did, os.Remove(filepath.Join(t.dir, t.name))
+}
+
+func (t *Transaction) close() {
+	t.j.Close()
+	t.lock.Close()
+}
+
+func (t *Transaction) path(p string) string { return filepath.Join(t.root, p) }
+
+// plain takes the path off an error that is told with one already.
+func plain(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// Info is a transaction on disk.
+type Info struct {
+	Number  int
+	Name    string
+	Open    bool // not committed: its process works on it, or was killed
+	Changes []journal.Change
+	file    string
+}
+
+// List gives the transactions of a directory, oldest first, with the changes that are in
+// force. A directory that is not there has none.
+func List(dir string) ([]Info, error) {
+	infos, err := list(dir)
+	if err != nil {
+		return nil, err
+	}
+	for i := range infos {
+		j, err := journal.Open(filepath.Join(dir, infos[i].file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		infos[i].Changes = j.Changes()
+		j.Close()
+	}
+	return infos, nil
+}
+
+func list(dir string) ([]Info, error) {
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(mostFiles)
+	if err != nil && len(names) > 0 {
+		return nil, err
+	}
+	var infos []Info
+	for _, name := range names {
+		if m := fileName.FindStringSubmatch(name); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			infos = append(infos, Info{Number: n, Name: m[2], Open: m[3] == stateOpen, file: name})
+		}
+	}
+	sort.Slice(infos, func(i, j int) bool { return infos[i].Number < infos[j].Number })
+	return infos, nil
+}
+
+// Recover undoes what a process that was killed left half done, last first. It gives what it
+// undid. Call it before other changes; it is quick where there is nothing to do.
+func Recover(dir string) ([]journal.Change, error) {
+	return undo(dir, func(i Info) bool { return i.Open })
+}
+
+// Undo undoes the committed transactions that match, by their names, last first, after what
+// Recover would undo. It gives what it undid. It goes on after an error, and what could
+// not be undone is tried again by the next call.
+func Undo(dir string, match func(name string) bool) ([]journal.Change, error) {
+	did, err := Recover(dir)
+	more, bad := undo(dir, func(i Info) bool { return !i.Open && match(i.Name) })
+	return append(did, more...), errors.Join(err, bad)
+}
+
+func undo(dir string, match func(Info) bool) ([]journal.Change, error) {
+	infos, err := list(dir)
+	if err != nil || len(infos) == 0 {
+		return nil, err
+	}
+	unlock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if infos, err = list(dir); err != nil { // again, now that nobody begins or commits
+		return nil, err
+	}
+	var did []journal.Change
+	var errs []error
+	for n := len(infos) - 1; n >= 0; n-- {
+		if !match(infos[n]) {
+			continue
+		}
+		some, err := undoOne(dir, infos[n])
+		did = append(did, some...)
+		errs = append(errs, err)
+	}
+	return did, errors.Join(errs...)
+}
+
+func undoOne(dir string, i Info) ([]journal.Change, error) {
+	path := filepath.Join(dir, i.file)
+	lock, err := tryLock(path)
+	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // its process works on it, or has just committed
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	if !i.Open {
+		// From here on a kill leaves a transaction that Recover ends.
+		open := strings.TrimSuffix(path, stateDone) + stateOpen
+		if err := os.Rename(path, open); err != nil {
+			return nil, err
+		}
+		path = open
+	}
+	step()
+	j, err := journal.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer j.Close()
+	did, err := j.UndoAll()
+	step()
+	if err != nil {
+		return did, err
+	}
+	return did, os.Remove(path)
+}
