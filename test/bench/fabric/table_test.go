@@ -3,34 +3,43 @@ package main
 import "testing"
 
 func TestRatio(t *testing.T) {
-	tab := newTable("raw", "ivshmem", "ivshmem-nocma", "sm", "sm-nocma", "ucx")
+	tab := newTable("", &way{name: "ivshmem"}, &way{name: "sm"}, &way{name: "ucx"})
 	lat, bw := key{"latency", 8}, key{"bandwidth", 4096}
-	for _, v := range []float64{9, 1, 2} { // median 2
+	for _, v := range []float64{9, 1, 2} {
 		tab.add("ivshmem", lat, v)
+		tab.add("sm", lat, 1.5*v)
+		tab.add("ucx", lat, v/2)
 	}
-	tab.add("ivshmem-nocma", lat, 4)
-	tab.add("sm", lat, 3)
-	tab.add("ucx", lat, 1)
-	tab.add("sm-nocma", lat, 8)
-	tab.add("raw", lat, 0.1)
 	tab.add("ivshmem", bw, 10)
 	tab.add("sm", bw, 5)
 	tab.add("ucx", bw, 20)
 	for _, c := range []struct {
 		k    key
-		ours string
+		to   []string
 		want float64
 		peer string
 	}{
-		{lat, "ivshmem", 0.5, "ucx"},          // the lowest latency is the best peer's
-		{lat, "ivshmem-nocma", 2, "sm-nocma"}, // and only those without CMA count here
-		{bw, "ivshmem", 0.5, "ucx"},
+		{lat, []string{"sm", "ucx"}, 0.5, "ucx"}, // the lowest latency is the best peer's
+		{lat, []string{"sm"}, 1.5, "sm"},
+		{bw, []string{"sm", "ucx"}, 0.5, "ucx"},
 	} {
-		if r, peer, ok := tab.ratio(c.k, c.ours); !ok || r != c.want || peer != c.peer {
-			t.Errorf("%v %s: %v to %s (%v), want %v to %s", c.k, c.ours, r, peer, ok, c.want, c.peer)
+		if r, peer, ok := tab.ratio(c.k, ratio{"ivshmem", c.to}); !ok || r != c.want || peer != c.peer {
+			t.Errorf("%v to %v: %v to %s (%v), want %v to %s", c.k, c.to, r, peer, ok, c.want, c.peer)
 		}
 	}
-	if _, _, ok := tab.ratio(bw, "ivshmem-nocma"); ok {
+	if _, _, ok := tab.ratio(bw, ratio{"ivshmem", []string{"none"}}); ok {
 		t.Error("a ratio without samples")
+	}
+}
+
+func TestWorst(t *testing.T) {
+	tab := newTable("", &way{name: "ivshmem"}, &way{name: "sm"})
+	for bytes, v := range map[int]float64{4096: 5, 8192: 12, 16384: 9} {
+		tab.add("ivshmem", key{"bandwidth", bytes}, v)
+		tab.add("sm", key{"bandwidth", bytes}, 10)
+	}
+	least, at, n := worst(tab, ratio{"ivshmem", []string{"sm"}}, "bandwidth", 8192, 16384)
+	if least != 0.9 || at != 16384 || n != 2 {
+		t.Errorf("worst: %v at %d of %d sizes, want 0.9 at 16384 of 2", least, at, n)
 	}
 }

@@ -1,0 +1,37 @@
+/* Two processes, and what they share: fabric_bench's parts. */
+#ifndef PAIR_H
+#define PAIR_H
+
+#include <stdint.h>
+
+#include "meter.h"
+
+#define PAIR_MAX	1100	/* addresses */
+
+struct common {
+	_Alignas(64) uint32_t	arrived[2];
+	_Alignas(64) uint64_t	ball[2][32];
+	_Alignas(64) uint64_t	chunks[2][8];	/* written, read */
+	_Alignas(64) uint64_t	word, key, offset;
+	_Alignas(64) uint8_t	addr[PAIR_MAX][128];
+	_Alignas(4096) uint8_t	bounce[1 << 20];
+};
+
+extern struct common *common;
+extern int rank;		/* 0 or 1 */
+
+void die(const char *what, long err);
+void check(const char *what, long err);
+/* Both have come here. */
+void meet(void);
+
+/* limits.c: what the machine can do at most. */
+void limits(void);
+/* over.c: messages and puts over a provider. */
+void over(const char *provider);
+void over_puts(const char *provider);
+/* many.c: latency with and without a crowd of idle peers; start of count processes, in ms. */
+void idle(const char *provider);
+int start(const char *provider, int count);
+
+#endif /* PAIR_H */

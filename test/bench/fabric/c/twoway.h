@@ -1,0 +1,90 @@
+/*
+ * Latency, bandwidth and message rate between ranks 0 and 1, by OSU's method. Whoever
+ * includes this defines, all static:
+ *
+ *	int rank;				0 or 1
+ *	void tw_send(const void *, size_t);	and when it returns, the buffer is free
+ *	void tw_recv(void *, size_t);
+ *	void tw_send_window(const void *, size_t, int count);	as many in a row
+ *	void tw_recv_window(void *, size_t, int count);
+ *	void tw_meet(void);			both have come here
+ *	long tw_agree(long);			gives rank 0's value to both
+ */
+#include "meter.h"
+
+static void tw_pingpongs(uint8_t *out, uint8_t *in, size_t len, long count)
+{
+	for (long i = 0; i < count; i++) {
+		if (rank == 0) {
+			tw_send(out, len);
+			tw_recv(in, len);
+		} else {
+			tw_recv(in, len);
+			tw_send(out, len);
+		}
+	}
+}
+
+static void tw_windows(uint8_t *out, uint8_t *in, size_t len, long count)
+{
+	int window = meter_window(len);
+
+	for (long i = 0; i < count; i++) {
+		if (rank == 0) {
+			tw_send_window(out, len, window);
+			tw_recv(in, 4);
+		} else {
+			tw_recv_window(in, len, window);
+			tw_send(out, 4);
+		}
+	}
+}
+
+/* Time in us of one turn: the median of the slices. */
+static double tw_measure(void (*turn)(uint8_t *, uint8_t *, size_t, long), uint8_t *out,
+			 uint8_t *in, size_t len, long first, double slice_us)
+{
+	double t, each[METER_SLICES];
+	long count;
+
+	tw_meet();
+	turn(out, in, len, first);
+	tw_meet();
+	t = meter_now();
+	turn(out, in, len, first);
+	count = tw_agree(meter_count(meter_now() - t, first, slice_us, 1));
+	for (int s = 0; s < METER_SLICES; s++) {
+		tw_meet();
+		t = meter_now();
+		turn(out, in, len, count);
+		each[s] = (meter_now() - t) / (double) count;
+	}
+	return meter_median(each, METER_SLICES);
+}
+
+/* Half a round trip in us. */
+static void tw_latency(const char *what, uint8_t *out, uint8_t *in, size_t len)
+{
+	double t = tw_measure(tw_pingpongs, out, in, len, len <= 65536 ? 50 : 5, 3000) / 2;
+
+	if (rank == 0)
+		meter_print(what, len, t);
+}
+
+/* GB/s; of rate: million messages/s. */
+static void tw_stream(const char *what, uint8_t *out, uint8_t *in, size_t len, bool rate)
+{
+	double t = tw_measure(tw_windows, out, in, len, 1, 6000);
+
+	if (rank == 0)
+		meter_print(what, len, meter_window(len) * (rate ? 1 : (double) len / 1e3) / t);
+}
+
+static inline void tw_all(uint8_t *out, uint8_t *in)
+{
+	for (int i = 0; i < meter_latency_count; i++)
+		tw_latency("latency", out, in, meter_latency_sizes[i]);
+	tw_stream("rate", out, in, 8, true);
+	for (int i = 0; i < meter_bandwidth_count; i++)
+		tw_stream("bandwidth", out, in, meter_bandwidth_sizes[i], false);
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"text/tabwriter"
+)
+
+// worst gives the least ratio of the sizes from and to bytes, at which size that is, and
+// of how many sizes.
+func worst(t *table, r ratio, what string, from, to int) (least float64, at, n int) {
+	for _, k := range t.keys() {
+		if k.what != what || k.bytes < from || k.bytes > to {
+			continue
+		}
+		v, _, ok := t.ratio(k, r)
+		if !ok {
+			continue
+		}
+		if n == 0 || v < least {
+			least, at = v, k.bytes
+		}
+		n++
+	}
+	return least, at, n
+}
+
+// verdict prints the goals, what was measured, and whether they are reached.
+type verdict struct{ w *tabwriter.Writer }
+
+func (v verdict) say(goal, figure string, reached bool) {
+	word := "yes"
+	if !reached {
+		word = "NO"
+	}
+	fmt.Fprintf(v.w, "%s\t%s\t%s\n", goal, figure, word)
+}
+
+// ratio says that the worst of a column's ratios is bar at least.
+func (v verdict) ratio(t *table, goal string, bar float64, r ratio, what string, from, to int) {
+	least, at, n := worst(t, r, what, from, to)
+	if n == 0 {
+		return
+	}
+	figure := fmt.Sprintf("%.2f", least)
+	if n > 1 {
+		figure += fmt.Sprintf(" at worst, at %d B of %d sizes", at, n)
+	}
+	v.say(goal, figure, least >= bar)
+}
+
+func verdicts(tables []*table) {
+	v := verdict{tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)}
+	fmt.Println()
+	fmt.Fprintln(v.w, "to reach\tmeasured\treached")
+	for _, t := range tables {
+		switch t.name {
+		case "libfabric":
+			v.ratio(t, "libfabric: 8 B latency at most 1.5 times a cache line's ping-pong (1/1.5 = 0.67)", 1/1.5,
+				ratio{"ivshmem", []string{"2copies"}}, "latency", 8, 8)
+			v.peers(t, ratio{"ivshmem", []string{"shm"}}, ratio{"ivshmem-nocma", []string{"shm-nocma"}})
+		case "openmpi":
+			v.ratio(t, "Open MPI: 0 to 256 B latency at most half of libfabric shm's (ratio 2)", 2,
+				ratio{"ivshmem", []string{"shm"}}, "latency", 0, 256)
+			v.ratio(t, "Open MPI: 0 to 256 B latency no slower than sm", 1, ratio{"ivshmem", []string{"sm"}}, "latency", 0, 256)
+			v.ratio(t, "Open MPI: 0 to 256 B latency no slower than UCX (next goal)", 1, ratio{"ivshmem", []string{"ucx"}}, "latency", 0, 256)
+			v.ratio(t, "Open MPI: message rate of 8 B, window 64, against UCX posix", 1, ratio{"ivshmem", []string{"ucx"}}, "rate", 8, 8)
+			v.ratio(t, "Open MPI: MPI_Put of 8 B no slower than with sm", 1, ratio{"ivshmem", []string{"sm"}}, "put", 8, 8)
+			v.peers(t, ratio{"ivshmem", []string{"shm", "sm", "ucx"}}, ratio{"ivshmem-nocma", []string{"sm-nocma", "ucx-nocma"}})
+		case "mpich", "intel":
+			v.ratio(t, t.name+": 0 to 256 B latency no slower than its own", 1, ratio{"ivshmem", []string{"own"}}, "latency", 0, 256)
+			v.ratio(t, t.name+": message rate of 8 B against its own", 1, ratio{"ivshmem", []string{"own"}}, "rate", 8, 8)
+			v.peers(t, ratio{"ivshmem", []string{"own"}}, ratio{"ivshmem-nocma", []string{"own-nocma"}})
+		case "puts":
+			v.puts(t)
+		case "inner":
+			v.inner(t)
+		case "scale":
+			v.scale(t)
+		}
+	}
+	v.w.Flush()
+}
+
+// peers says how the bandwidths compare.
+func (v verdict) peers(t *table, with, without ratio) {
+	v.ratio(t, t.name+": bandwidth 4 KiB to 8 MiB with CMA, to the best peer with it", 1, with, "bandwidth", 4096, 8<<20)
+	v.ratio(t, t.name+": bandwidth 4 KiB to 8 MiB without CMA, to the best peer without", 1, without, "bandwidth", 4096, 8<<20)
+}
+
+func (v verdict) puts(t *table) {
+	least, at, n := 0.0, 0, 0
+	for _, k := range t.keys() {
+		if k.what != "put-bandwidth" {
+			continue
+		}
+		c := t.samples["ivshmem"][key{"put-memcpy", k.bytes}]
+		var each []float64
+		for i, p := range t.samples["ivshmem"][k] {
+			if i < len(c) {
+				each = append(each, p/c[i])
+			}
+		}
+		if m, ok := median(each); ok {
+			if n == 0 || m < least {
+				least, at = m, k.bytes
+			}
+			n++
+		}
+	}
+	if n > 0 {
+		v.say("put to memory in the region: within 10 % of memcpy (ratio 0.9)",
+			fmt.Sprintf("%.2f at worst, at %d B of %d sizes", least, at, n), least >= 0.9)
+	}
+	if m, ok := t.median("ivshmem", key{"put", 8}); ok {
+		v.say("libfabric: put of 8 B to memory in the region in at most 0.11 us", fmt.Sprintf("%.3f us", m), m <= 0.11)
+	}
+}
+
+// inner: within 5 % or 100 ns of the inner provider used directly.
+func (v verdict) inner(t *table) {
+	n, bad, least, at := 0, 0, 0.0, ""
+	for _, k := range t.keys() {
+		ours, ok := t.median("ivshmem", k)
+		theirs, ok2 := t.median("tcp", k)
+		r, _, ok3 := t.ratio(k, ratio{"ivshmem", []string{"tcp"}})
+		if !ok || !ok2 || !ok3 {
+			continue
+		}
+		n++
+		if r >= 0.95 || (k.what == "latency" && ours-theirs <= 0.1) {
+			continue
+		}
+		bad++
+		if least == 0 || r < least {
+			least, at = r, fmt.Sprintf("; %.2f at worst: %s %d B", r, k.what, k.bytes)
+		}
+	}
+	if n > 0 {
+		v.say("inner provider alone: within 5 % or 100 ns of it used directly", fmt.Sprintf("%d of %d figures%s", n-bad, n, at), bad == 0)
+	}
+}
+
+func (v verdict) scale(t *table) {
+	if m, ok := t.median("ivshmem", key{"choice", 0}); ok {
+		v.say("a channel's choice: under 5 ns", fmt.Sprintf("%.1f ns", m), m < 5)
+	}
+	difference := func(a, b []float64, unit float64) (float64, bool) {
+		var each []float64
+		for i := 0; i < len(a) && i < len(b); i++ {
+			each = append(each, (a[i]-b[i])*unit)
+		}
+		return median(each)
+	}
+	s := t.samples["ivshmem"]
+	if m, ok := difference(s[key{"latency-crowd", 8}], s[key{"latency-alone", 8}], 1e3); ok {
+		v.say("1,022 idle peers: under 10 ns more at 8 B", fmt.Sprintf("%.1f ns", m), m < 10)
+	}
+	if m, ok := difference(s[key{"start", 64}], t.samples["shm"][key{"start", 64}], 1); ok {
+		v.say("64 processes of libfabric: under 100 ms more than with shm", fmt.Sprintf("%.0f ms", m), m < 100)
+	}
+	if m, ok := difference(t.samples["mpi-ivshmem"][key{"start", 0}], t.samples["mpi-sm"][key{"start", 0}], 1); ok {
+		v.say("64 ranks of Open MPI: under 100 ms more than without", fmt.Sprintf("%.0f ms", m), m < 100)
+	}
+}
