@@ -39,7 +39,7 @@ func TestRowsAreWhole(t *testing.T) {
 
 // Whatever this host is, Run says something of each row, and its JSON can be read back.
 func TestThisHost(t *testing.T) {
-	for _, p := range []Profile{VMHost, Guest, SlurmNode, ""} {
+	for _, p := range append(Profiles, "") {
 		r, err := Run(context.Background(), Options{Profile: p})
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 )
 
 // rows are all rows, group by group.
-var rows = join(firmwareRows, cmdlineRows, powerRows, noiseRows, memoryRows)
+var rows = join(firmwareRows, cmdlineRows, powerRows, noiseRows, memoryRows, iommuRows, rdmaRows, roceRows, kvmRows, qemuRows, limitRows, slurmRows, guestRows)
 
 func join(lists ...[]Row) []Row {
 	var all []Row

@@ -1,0 +1,165 @@
+package check
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+var limitRows = []Row{
+	{
+		ID: "limits.memlock", Group: Limits, Title: "locked memory",
+		Reads: "Max locked memory in /proc/PID/limits of this process, slurmd, libvirtd and sshd", Wants: "unlimited, soft and hard",
+		Why:    "RDMA locks its buffers, and a VM with a VF all of its memory; jobs inherit the limit of the daemon that starts them.",
+		Source: "NASA AT5 report, section 4.1 step 6 and section 4.1.1 step 4 (limits.conf: memlock unlimited)",
+		Costs:  "VMs with a VF do not start, ibv_reg_mr fails",
+		Mend:   "/etc/security/limits.d: '* soft memlock unlimited' and '* hard memlock unlimited'; LimitMEMLOCK=infinity in the daemons' units",
+		Needs:  Restart, Profiles: withRDMA,
+		look: func(f *facts) finding {
+			var items []Item
+			for _, p := range f.lockers() {
+				item := Item{p.name, OK, p.limit}
+				if p.limit != "unlimited" {
+					item.Status = Warn
+				}
+				items = append(items, item)
+			}
+			return worst(items, found(Unknown, "no limits in the tree"))
+		},
+		fix: func(f *facts) []Write {
+			if !f.live {
+				return nil
+			}
+			var list []Write
+			for _, p := range f.lockers() {
+				if p.limit != "unlimited" && p.pid != 0 {
+					list = append(list, Write{PID: p.pid, Name: p.name})
+				}
+			}
+			return list
+		},
+	},
+	{
+		ID: "limits.shm", Group: Limits, Title: "room for regions in shared memory",
+		Reads: "size of the file system on /dev/shm in /proc/mounts", Wants: "1 GiB or more",
+		Why:    "The region that the VMs of a host share is a file without a name in /dev/shm; Open MPI's own shared memory is there, too.",
+		Source: "docs/region.md",
+		Costs:  "clusters with a large region do not start",
+		Mend:   "mount -o remount,size=50% /dev/shm",
+		Needs:  Other, Profiles: onVMHosts,
+		look: func(f *facts) finding {
+			s, err := f.read("/proc/mounts")
+			if err != nil {
+				return found(Unknown, "/proc/mounts cannot be read")
+			}
+			room, there := parseShm(s)
+			switch {
+			case !there:
+				return found(Fail, "no tmpfs on /dev/shm")
+			case room == 0:
+				return found(OK, "half of memory (the default)")
+			case room < 1<<30:
+				return found(Warn, "%s", size(room))
+			}
+			return found(OK, "%s", size(room))
+		},
+	},
+	{
+		ID: "limits.cgroup", Group: Limits, Title: "what a cgroup leaves of this host",
+		Reads: "/proc/self/cgroup and the cgroup's CPUs, memory and CPU quota", Wants: "no CPU quota",
+		Why:    "A quota stops vCPUs in the middle of an exchange, for milliseconds.",
+		Source: "kernel documentation: admin-guide/cgroup-v2 (cpu.max)",
+		Costs:  "stalls of up to 100 ms when the quota is used up",
+		Mend:   "give jobs CPUs (cpuset), not shares of them: cpu.max = max",
+		Needs:  Other, Profiles: anywhere,
+		look: func(f *facts) finding {
+			h := f.host()
+			if h == nil {
+				return found(Unknown, "%v", f.topoErr)
+			}
+			if h.Limits.CPUQuota > 0 {
+				return found(Warn, "quota of %.1f CPUs", h.Limits.CPUQuota)
+			}
+			if len(h.Limits.From) > 0 {
+				return found(OK, "%s", printable(strings.Join(h.Limits.From, "; ")))
+			}
+			return found(OK, "no limits")
+		},
+	},
+}
+
+// locker is a process whose limit on locked memory jobs inherit.
+type locker struct {
+	name  string
+	pid   int    // 0: this process
+	limit string // unlimited, or the soft limit in words
+}
+
+// lockers gives this process and the daemons that start jobs.
+func (f *facts) lockers() []locker {
+	var list []locker
+	add := func(name, path string, pid int) {
+		s, err := f.read(path)
+		if err != nil {
+			return
+		}
+		if soft, hard, ok := parseMemlock(s); ok {
+			limit := soft
+			if soft == "unlimited" && hard != "unlimited" {
+				limit = "hard limit " + hard
+			}
+			if n, err := strconv.ParseUint(limit, 10, 64); err == nil {
+				limit = size(n)
+			}
+			list = append(list, locker{name, pid, limit})
+		}
+	}
+	add("this process", "/proc/self/limits", 0)
+	for _, name := range []string{"slurmd", "slurmstepd", "libvirtd", "virtqemud", "sshd"} {
+		for i, pid := range f.processes(name) {
+			if i > 0 {
+				break // the first is the daemon, others are its children
+			}
+			add(name, fmt.Sprintf("/proc/%d/limits", pid), pid)
+		}
+	}
+	return list
+}
+
+// parseMemlock reads the soft and the hard limit on locked memory of a process's limits
+// (proc(5), /proc/PID/limits).
+func parseMemlock(s string) (soft, hard string, ok bool) {
+	for _, line := range strings.Split(s, "\n") {
+		rest, found := strings.CutPrefix(line, "Max locked memory")
+		if !found {
+			continue
+		}
+		f := strings.Fields(printable(rest))
+		if len(f) < 2 {
+			return "", "", false
+		}
+		return f[0], f[1], true
+	}
+	return "", "", false
+}
+
+// parseShm finds the tmpfs on /dev/shm in /proc/mounts and its size in bytes, 0 where none is set.
+func parseShm(mounts string) (size uint64, ok bool) {
+	for _, line := range strings.Split(mounts, "\n") {
+		f := strings.Fields(line)
+		if len(f) < 4 || f[1] != "/dev/shm" || f[2] != "tmpfs" {
+			continue
+		}
+		size, ok = 0, true // the last mount is on top
+		for _, o := range strings.Split(f[3], ",") {
+			if v, found := strings.CutPrefix(o, "size="); found {
+				if kib, found := strings.CutSuffix(v, "k"); found {
+					if n, err := strconv.ParseUint(kib, 10, 52); err == nil {
+						size = n << 10
+					}
+				}
+			}
+		}
+	}
+	return size, ok
+}

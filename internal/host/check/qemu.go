@@ -1,0 +1,98 @@
+package check
+
+import (
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// qemuProgram is QEMU's name; nearmetal runs VMs on x86-64 only.
+const qemuProgram = "qemu-system-x86_64"
+
+// qemuLeast is the oldest QEMU that nearmetal's VMs are tested with: major, minor.
+const qemuLeast = 7
+
+var errCaptured = errors.New("a captured tree runs no programs")
+
+var qemuRows = []Row{
+	{
+		ID: "qemu.version", Group: QEMU, Title: "QEMU",
+		Reads: qemuProgram + " -version", Wants: "7.0 or later",
+		Why:    "It carries the VMs out; older ones lack options that the VMs' command lines have.",
+		Source: "docs/architecture.md (QEMU 7.2 and 10.0 are tested)",
+		Costs:  "no VMs",
+		Mend:   "apt-get install qemu-system-x86, dnf install qemu-kvm; or name another with qemu: in the cluster file",
+		Needs:  Other, Profiles: onVMHosts,
+		look: func(f *facts) finding {
+			out, err := f.ask(qemuProgram, "-version")
+			if err != nil {
+				return qemuMissing(err)
+			}
+			major, version, ok := parseQEMUVersion(out)
+			switch {
+			case !ok:
+				return found(Unknown, "its version is not understood")
+			case major < qemuLeast:
+				return found(Fail, "%s", version)
+			}
+			return found(OK, "%s", version)
+		},
+	},
+	qemuDevice("qemu.region", "ivshmem-plain", "the region that VMs of one host share",
+		"MPI between VMs of one host goes over the network instead of shared memory", Fail,
+		"Red Hat's qemu-kvm leaves ivshmem out: install Debian's, Fedora's or upstream QEMU beside it; nearmetal then gives the region as persistent memory where it can"),
+	qemuDevice("qemu.expander", "pxb-pcie", "root complexes of several nodes in a VM",
+		"a VM over several nodes cannot see which node its VF is on", Warn,
+		"a QEMU with PCI expander bridges (upstream has them)"),
+	qemuDevice("qemu.vfio", "vfio-pci", "VFs and cards in VMs",
+		"no VF in a VM", Fail, "a QEMU that was built with VFIO (upstream is)"),
+}
+
+// qemuDevice gives the row of a device that QEMU has to offer.
+func qemuDevice(id, device, title, costs string, bad Status, mend string) Row {
+	return Row{
+		ID: id, Group: QEMU, Title: title,
+		Reads: device + " in " + qemuProgram + " -device help", Wants: "it is there",
+		Why:    "nearmetal's command lines use it for: " + title + ".",
+		Source: "docs/region.md, docs/plan.md",
+		Costs:  costs, Mend: mend, Needs: Other, Profiles: onVMHosts,
+		look: func(f *facts) finding {
+			out, err := f.ask(qemuProgram, "-device", "help")
+			if err != nil {
+				return qemuMissing(err)
+			}
+			if !hasDevice(out, device) {
+				return found(bad, "%s is not among its devices", device)
+			}
+			return found(OK, "%s", device)
+		},
+	}
+}
+
+// hasDevice looks a device up in -device help, whose lines are: name "NAME", bus …
+func hasDevice(help, device string) bool {
+	return strings.Contains(help, `name "`+device+`"`)
+}
+
+func qemuMissing(err error) finding {
+	switch {
+	case errors.Is(err, errNoProgram):
+		return found(Fail, "%s is not installed", qemuProgram)
+	case errors.Is(err, errCaptured):
+		return found(Unknown, "a captured tree runs no programs")
+	}
+	return found(Unknown, "%s: %s", qemuProgram, printable(err.Error()))
+}
+
+var qemuVersion = regexp.MustCompile(`^QEMU emulator version (([0-9]{1,3})\.[0-9.]{1,20})`)
+
+// parseQEMUVersion reads the first line of -version.
+func parseQEMUVersion(s string) (major int, version string, ok bool) {
+	m := qemuVersion.FindStringSubmatch(s)
+	if m == nil {
+		return 0, "", false
+	}
+	major, err := strconv.Atoi(m[2])
+	return major, m[1], err == nil
+}
