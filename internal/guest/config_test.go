@@ -2,16 +2,13 @@ package guest
 
 import (
 	"bytes"
-	"flag"
 	"net/netip"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the golden files")
+	"nearmetal/test/golden"
+)
 
 func fullConfig() *Config {
 	return &Config{
@@ -53,15 +50,7 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden := filepath.Join("testdata", "config", "full")
-	if *update {
-		os.MkdirAll(filepath.Dir(golden), 0o755)
-		os.WriteFile(golden, got, 0o644)
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s (%v)", got, want, err)
-	}
+	golden.Check(t, "testdata/config/full", string(got))
 	if out, er := understood(t, got); out != string(got) {
 		t.Errorf("the agent understands\n%s%s", out, er)
 	}

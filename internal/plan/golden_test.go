@@ -2,7 +2,6 @@ package plan
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,9 +9,8 @@ import (
 
 	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
+	"nearmetal/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 const machines = "../../test/topology/"
 
@@ -73,19 +71,7 @@ func TestGolden(t *testing.T) {
 			if err := p.Write(&got, "text", true); err != nil {
 				t.Fatal(err)
 			}
-			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
-			if *update {
-				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("got\n%s\nwant\n%s", got.Bytes(), want)
-			}
+			golden.Check(t, strings.TrimSuffix(file, ".yaml")+".golden", got.String())
 			// What was written can be read again, the same.
 			for _, format := range []string{"yaml", "json"} {
 				var b, again bytes.Buffer

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"nearmetal/test/golden"
 )
 
 // text writes findings as a golden file holds them; dir, a temporary folder, is left out.
@@ -60,7 +62,7 @@ func TestDoctorBare(t *testing.T) {
 	root := tree(t, map[string]string{
 		"etc/slurm/slurm.conf": "ClusterName=c\nSlurmctldHost=n1\nProctrackType=proctrack/linuxproc\nNodeName=n[1-4] CPUs=48 RealMemory=380000\nPartitionName=all Nodes=ALL\n",
 	})
-	golden(t, "doctor-bare.txt", doctor(t, root, "r740.machine"))
+	golden.Check(t, "testdata/doctor-bare.txt", doctor(t, root, "r740.machine"))
 }
 
 // Our own example has nothing that fails on the host that it was made for.
@@ -78,7 +80,7 @@ func TestDoctorExample(t *testing.T) {
 		files["etc/slurm/"+f.Name] = f.Text
 	}
 	got := doctor(t, tree(t, files), "r740.machine")
-	golden(t, "doctor-example.txt", got)
+	golden.Check(t, "testdata/doctor-example.txt", got)
 	if strings.Contains(got, "fail ") || strings.Contains(got, "warn ") {
 		t.Error("our own example is not well")
 	}

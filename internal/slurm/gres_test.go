@@ -1,34 +1,13 @@
 package slurm
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"nearmetal/internal/topology"
+	"nearmetal/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares got with a file of testdata, or writes it with -update.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	name = filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
-	}
-}
 
 // machine opens one of the described or captured machines of test/topology.
 func machine(t *testing.T, name string) *topology.Host {
@@ -47,7 +26,7 @@ func TestGres(t *testing.T) {
 		for _, n := range g.Notes {
 			text += "note: " + n + "\n"
 		}
-		golden(t, "gres-"+strings.SplitN(name, ".", 2)[0]+".txt", text)
+		golden.Check(t, "testdata/gres-"+strings.SplitN(name, ".", 2)[0]+".txt", text)
 	}
 }
 

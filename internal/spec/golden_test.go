@@ -1,32 +1,13 @@
 package spec
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"nearmetal/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares got with a file, which -update writes.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s:\ngot:\n%s\nwant:\n%s", path, got, want)
-	}
-}
 
 // files gives the cluster files of a folder of testdata by name.
 func files(t testing.TB, folder string) map[string][]byte {
@@ -57,7 +38,7 @@ func TestBadFiles(t *testing.T) {
 		if c != nil {
 			t.Errorf("%s: a cluster besides an error", name)
 		}
-		golden(t, filepath.Join("testdata", "bad", name+".err"), err.Error()+"\n")
+		golden.Check(t, filepath.Join("testdata", "bad", name+".err"), err.Error()+"\n")
 	}
 }
 
@@ -79,7 +60,7 @@ func TestGoodFiles(t *testing.T) {
 		}
 		// The placement has more and more keys, which its own tests know.
 		before, _, _ := strings.Cut(string(text), "\nplacement:")
-		golden(t, filepath.Join("testdata", "good", name+".full"), before+"\n")
+		golden.Check(t, filepath.Join("testdata", "good", name+".full"), before+"\n")
 		sameAgain(t, c, text)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"nearmetal/test/golden"
 )
 
 // sameAgain checks that text, c's YAML, reads back as c.
@@ -248,7 +250,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	golden(t, "testdata/validate.err", err.Error()+"\n")
+	golden.Check(t, "testdata/validate.err", err.Error()+"\n")
 	if err := Validate(&Cluster{}); err != nil {
 		t.Errorf("the zero value: %v", err)
 	}
@@ -351,5 +353,5 @@ func TestOtherTypes(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	_, err = read("pins: [[1, 12], 3]\nunit: {ratio: .inf}\ncounts: {a: 6}\non: 1\nsmall: 256\nsizes: {x: 2}\n")
-	golden(t, "testdata/other.err", fmt.Sprint(err)+"\n")
+	golden.Check(t, "testdata/other.err", fmt.Sprint(err)+"\n")
 }

@@ -1,10 +1,11 @@
 package topology
 
 import (
-	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"nearmetal/test/golden"
 )
 
 // A tree captured on a real kernel with an SR-IOV card, two VFs of it bound to vfio-pci.
@@ -35,16 +36,6 @@ func TestText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		file := filepath.Join("testdata", name+".golden")
-		if *update {
-			os.MkdirAll("testdata", 0o755)
-			if err := os.WriteFile(file, []byte(h.Text()), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil || string(want) != h.Text() {
-			t.Errorf("%s: %v\n%s", name, err, h.Text())
-		}
+		golden.Check(t, filepath.Join("testdata", name+".golden"), h.Text())
 	}
 }

@@ -3,7 +3,6 @@ package topology
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,8 +13,6 @@ import (
 
 	"nearmetal/internal/topology/machine"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 const machines = "../../test/topology"
 

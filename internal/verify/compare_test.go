@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nearmetal/internal/plan"
+	"nearmetal/test/golden"
 )
 
 // captured gives the facts that TestRealQEMU gathered once, with a device as vfio-pci has it,
@@ -29,7 +30,7 @@ func captured(t *testing.T) (*plan.VM, *plan.Region, *Facts) {
 
 func TestCompare(t *testing.T) {
 	p, region, f := captured(t)
-	golden(t, "real.rows", table(Compare(p, region, f, f.Region.File)))
+	golden.Check(t, "testdata/real.rows", table(Compare(p, region, f, f.Region.File)))
 }
 
 // TestDiffers changes one fact, or the plan, and wants the one row that tells.

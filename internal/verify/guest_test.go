@@ -11,6 +11,7 @@ import (
 
 	"nearmetal/internal/plan"
 	"nearmetal/internal/topology"
+	"nearmetal/test/golden"
 )
 
 const mib = 1 << 20
@@ -49,7 +50,7 @@ func says(text string, err error) Run {
 func TestGuest(t *testing.T) {
 	p, region := twoNodes()
 	g := AskGuest(context.Background(), "vm0", says(answer(t), nil))
-	golden(t, "two-nodes.guest", table(CompareGuest(p, region, g)))
+	golden.Check(t, "testdata/two-nodes.guest", table(CompareGuest(p, region, g)))
 }
 
 // TestGuestDiffers changes what a guest says, or the plan, and wants the row that tells.

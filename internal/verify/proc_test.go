@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"nearmetal/test/golden"
 )
 
 func open(t *testing.T, path string) *os.File {
@@ -37,7 +39,7 @@ func TestMappings(t *testing.T) {
 			fmt.Fprintf(&b, "%x-%x shared %v file %q %s %d pages of %d, %d huge, %s %v\n",
 				v.start, v.end, v.shared, v.path, v.dev, v.inode, v.pageBytes, v.hugeBytes, v.policy, v.onNode)
 		}
-		golden(t, name+".mappings", b.String())
+		golden.Check(t, "testdata/"+name+".mappings", b.String())
 	}
 }
 

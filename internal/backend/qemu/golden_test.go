@@ -1,17 +1,14 @@
 package qemu
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
+	"nearmetal/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // case_ is a VM whose command line is kept in testdata/golden.
 type goldenCase struct {
@@ -105,18 +102,7 @@ func TestGolden(t *testing.T) {
 			}
 			got := byOption(m.Args())
 			file := filepath.Join("testdata/golden", c.name+".args")
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("%s (go test -update writes it anew):\n got:\n%s\nwant:\n%s", file, got, want)
-			}
+			golden.Check(t, file, got)
 		})
 	}
 }
@@ -140,10 +126,5 @@ func byOption(args []string) string {
 func TestBareArgs(t *testing.T) {
 	got := byOption(BareArgs(capturedCaps(t, qemu72), "vmlinux", "initramfs", "/tmp/serial", 512, 2500000))
 	file := "testdata/golden/bare.args"
-	if *update {
-		os.WriteFile(file, []byte(got), 0o644)
-	}
-	if want, err := os.ReadFile(file); err != nil || got != string(want) {
-		t.Errorf("%v\n got:\n%s\nwant:\n%s", err, got, want)
-	}
+	golden.Check(t, file, got)
 }
