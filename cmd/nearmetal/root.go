@@ -31,6 +31,7 @@ var commands = []func() *cobra.Command{
 	newPlanCommand,
 	newTopologyCommand,
 	newSpecCommand,
+	newBenchCommand,
 	newSlurmCommand,
 	newVersionCommand,
 	newCompletionCommand,
@@ -45,6 +46,7 @@ const (
 	groupMPI     = "mpi"
 	groupFile    = "file"
 	groupSlurm   = "slurm"
+	groupProve   = "prove"
 	groupSelf    = "self"
 )
 
@@ -54,6 +56,7 @@ var groups = []*cobra.Group{
 	{ID: groupMPI, Title: "MPI launchers of your own:"},
 	{ID: groupFile, Title: "Cluster files:"},
 	{ID: groupSlurm, Title: "Under Slurm:"},
+	{ID: groupProve, Title: "How close to native:"},
 	{ID: groupSelf, Title: "About nearmetal:"},
 }
 

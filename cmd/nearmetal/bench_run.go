@@ -1,0 +1,351 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/bench/machine"
+	"nearmetal/internal/bench/mpi"
+	"nearmetal/internal/bench/record"
+	"nearmetal/internal/bench/run"
+	"nearmetal/internal/bench/suite"
+	"nearmetal/internal/host"
+	"nearmetal/internal/host/check"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/terminal"
+)
+
+// benchFlags are the flags of bench run besides those of the VMs.
+type benchFlags struct {
+	variants, ablate, mpis, set []string
+	cores                       []int
+	repetitions, warmup         int
+	quick, wait                 bool
+	skipMissing, keepWork       bool
+	peak                        float64
+	out, resume                 string
+}
+
+func newBenchRunCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run SUITE[/EXPERIMENT]... [flags]",
+		Short: "Run benchmarks, variants in turns",
+		Long: `Runs benchmarks natively and in VMs and keeps the results in a folder, by
+default below nearmetal-bench in the working directory. The variants take turns
+(A B A B); warm-ups are thrown away; a repetition with a wrong answer is no
+result. VMs are stopped while a native program runs. A run that was cut short
+goes on with --resume. What is measured in emulated VMs is marked and never
+enters a ratio.
+
+The exit status is 1 if a repetition failed.`,
+		Example: `  nearmetal bench run osu stream
+  nearmetal bench run osu/latency --ablate region,pinning
+  nearmetal bench run hpl --cores 44 --vms 1 --vcpus 44 --memory 144GiB
+  nearmetal bench run osu --variants native --mpi openmpi,mpich,ivshmem
+  nearmetal bench run --resume nearmetal-bench/20261122-004500-osu`,
+		ValidArgsFunction: completeSuites,
+	}
+	var f benchFlags
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.variants, "variants", []string{"native", "vm"}, "what is compared; the first native one is the baseline")
+	flags.IntSliceVar(&f.cores, "cores", nil, "also natively with so many cores, the equal of VMs that leave some to the host; repeatable")
+	flags.StringSliceVar(&f.ablate, "ablate", nil, "also VMs without a switch, one at a time: "+strings.Join(run.Switches, ", "))
+	flags.StringSliceVar(&f.mpis, "mpi", nil, "MPI libraries: "+strings.Join(mpi.Names, ", ")+", or a launcher's path (default the first found)")
+	flags.IntVar(&f.repetitions, "repetitions", 0, "repetitions of each point (default 5; fewer only with --quick)")
+	flags.IntVar(&f.warmup, "warmup", 1, "repetitions before those, which enter nothing")
+	flags.BoolVar(&f.quick, "quick", false, "small sizes, and 3 repetitions: a look, no result to publish")
+	flags.StringArrayVar(&f.set, "set", nil, "values in place of a suite's, `PARAMETER=VALUES`, for one experiment EXPERIMENT.PARAMETER=VALUES; repeatable")
+	flags.BoolVar(&f.skipMissing, "skip-missing", false, "leave out experiments whose program is not here")
+	flags.Float64Var(&f.peak, "peak-gflops", 0, "theoretical peak of a core in GFLOP/s (default computed from its vectors and frequency)")
+	flags.StringVar(&f.out, "out", "", "folder of the results (default nearmetal-bench/DATE-SUITES)")
+	flags.StringVar(&f.resume, "resume", "", "go on with the run in this folder")
+	flags.BoolVar(&f.wait, "wait", false, "wait for another benchmark on this machine to end, instead of refusing")
+	flags.BoolVar(&f.keepWork, "keep-work", false, "leave the programs' working directories")
+	suites := addSuiteFlag(cmd)
+	vms := addClusterFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		p := progress(cmd)
+		defer p.Close()
+		ctx, stop := interruptible()
+		defer stop()
+		if f.resume != "" {
+			if len(args) > 0 {
+				return usagef("--resume goes on with what was asked for then: leave out %q", args[0])
+			}
+			return carryOut(ctx, cmd, p, f.wait, func(ev run.Events) (run.Outcome, error) {
+				return run.Resume(ctx, runFolder(f.resume), ev)
+			})
+		}
+		if len(args) == 0 {
+			return usagef("run needs at least one SUITE")
+		}
+		list, err := suites()
+		if err != nil {
+			return err
+		}
+		picked, err := suite.Select(list, args)
+		if err != nil {
+			return &usageError{err}
+		}
+		o, r, err := f.order(ctx, cmd, p, vms)
+		if err != nil {
+			return err
+		}
+		o.Suites = picked
+		dir, err := f.folder(r, args)
+		if err != nil {
+			return err
+		}
+		return carryOut(ctx, cmd, p, f.wait, func(ev run.Events) (run.Outcome, error) {
+			return run.Start(ctx, dir, o, r, ev)
+		})
+	}
+	return cmd
+}
+
+// order makes the order and the record of a run from the flags.
+func (f *benchFlags) order(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, string, error)) (o run.Order, r *record.Run, err error) {
+	facts, cpus := machine.Facts()
+	w := run.Wish{Cores: f.cores, Ablate: f.ablate, Host: facts, CPUs: cpus}
+	for _, v := range f.variants {
+		switch v {
+		case "native":
+			w.Native = true
+		case "vm":
+			w.VM = true
+		default:
+			return o, nil, usagef("--variants: %q is neither native nor vm (see also --cores and --ablate)", v)
+		}
+	}
+	if w.MPI, err = flavours(ctx, f.mpis); err != nil {
+		return o, nil, err
+	}
+	if w.VM || len(f.ablate) > 0 {
+		if w.Spec, err = f.machines(cmd, p, vms); err != nil {
+			return o, nil, err
+		}
+		accel, why, err := host.DetectAccel(w.Spec.Accel)
+		if err != nil {
+			return o, nil, err
+		}
+		if w.Emulated = accel == host.TCG; w.Emulated {
+			p.Printf("%s", strings.TrimSpace(why+" Times in the VMs are emulated: they are marked, and no ratio is made of them."))
+		}
+		facts.Acceleration = string(accel)
+	}
+	if o.Variants, err = run.Variants(w); err != nil {
+		return o, nil, &usageError{err}
+	}
+	if o.Set, err = settings(f.set); err != nil {
+		return o, nil, err
+	}
+	o.Repetitions, o.Warmup, o.Quick = f.repetitions, f.warmup, f.quick
+	if o.Repetitions == 0 {
+		o.Repetitions = run.MinRepetitions
+		if f.quick {
+			o.Repetitions = 3
+		}
+	}
+	switch {
+	case o.Repetitions < run.MinRepetitions && !f.quick:
+		return o, nil, usagef("--repetitions: %d are too few for an interval: take at least %d, or --quick", o.Repetitions, run.MinRepetitions)
+	case o.Repetitions < 1 || o.Repetitions > 1000 || o.Warmup < 0 || o.Warmup > 1000:
+		return o, nil, usagef("--repetitions and --warmup: between 0 and 1000")
+	}
+	o.KernelDirs, o.SkipMissing, o.KeepWork = kernelFolders(), f.skipMissing, f.keepWork
+	if o.PeakPerCore = f.peak; o.PeakPerCore == 0 {
+		o.PeakPerCore = machine.PeakPerCore()
+	}
+	for _, fl := range w.MPI {
+		facts.Versions[fl.Name] = fl.Launcher.String()
+	}
+	facts.Versions["nearmetal"] = versionText()
+	r = &record.Run{
+		Version: record.Version, Nearmetal: versionText(), Started: time.Now().UTC(),
+		Command: append([]string{"nearmetal"}, os.Args[1:]...), Host: facts,
+	}
+	for _, v := range o.Variants {
+		r.Variants = append(r.Variants, v.Variant)
+	}
+	r.Checks = checks(ctx)
+	return o, r, nil
+}
+
+func versionText() string { return strings.TrimSpace(version + " " + commit) }
+
+// checks gives the host's state by `nearmetal check`, nil where it cannot be had.
+func checks(ctx context.Context) json.RawMessage {
+	rep, err := check.Run(ctx, check.Options{})
+	if err != nil {
+		return nil
+	}
+	text, err := json.Marshal(rep)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// machines gives the VMs: those of the flags, and two where nothing says how many, for one
+// has nobody to talk to.
+func (f *benchFlags) machines(cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, string, error)) (*spec.Cluster, error) {
+	if !cmd.Flags().Changed("vms") && !cmd.Flags().Changed("file") {
+		if err := cmd.Flags().Set("vms", "2"); err != nil {
+			return nil, err
+		}
+	}
+	c, _, err := vms()
+	if err != nil {
+		return nil, err
+	}
+	return c, sweep(p)
+}
+
+// flavours gives the MPI libraries of --mpi, or the first that is there.
+func flavours(ctx context.Context, names []string) ([]mpi.Flavour, error) {
+	if len(names) == 0 {
+		for _, name := range []string{"openmpi", "mpich"} {
+			if f, err := mpi.Find(ctx, name, ""); err == nil {
+				return []mpi.Flavour{f}, nil
+			}
+		}
+		return []mpi.Flavour{{Name: "none"}}, nil
+	}
+	var out []mpi.Flavour
+	for _, name := range names {
+		f, err := mpi.Find(ctx, name, providerFolder())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// settings reads the values of --set.
+func settings(list []string) (map[string][]string, error) {
+	out := map[string][]string{}
+	for _, s := range list {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok || name == "" || value == "" {
+			return nil, usagef("--set: %q is not PARAMETER=VALUE", s)
+		}
+		out[name] = strings.Split(value, ",")
+	}
+	return out, nil
+}
+
+// folder gives the folder of a new run and puts its name into the record.
+func (f *benchFlags) folder(r *record.Run, args []string) (string, error) {
+	dir := f.out
+	if dir == "" {
+		name := strings.ReplaceAll(strings.Join(args, "-"), "/", "-")
+		dir = filepath.Join(benchFolder, r.Started.Local().Format("20060102-150405")+"-"+name[:min(len(name), 60)])
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if exists(filepath.Join(dir, record.RunFile)) {
+		return "", fmt.Errorf("%s holds a run already: give another --out, or go on with --resume", dir)
+	}
+	r.ID = filepath.Base(dir)
+	return dir, nil
+}
+
+// carryOut runs start alone on this machine, shows how far it is, and tells how it ended.
+func carryOut(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, wait bool, start func(run.Events) (run.Outcome, error)) error {
+	lock, err := run.TakeLock(ctx, wait, func(line string) { p.Printf("%s", line) })
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	st := p.Start("measuring")
+	out, err := start(run.Events{
+		Step: func(at run.Progress) {
+			left := ""
+			if at.Left > 0 {
+				left = ", about " + at.Left.Round(time.Second).String() + " left"
+			}
+			st.Detail("%d of %d%s: %s", at.Done, at.Total, left, at.What)
+		},
+		Notice: func(line string) { p.Printf("%s", line) },
+	})
+	if err != nil {
+		st.Fail()
+	} else {
+		st.Done()
+	}
+	p.Close()
+	if out.Dir != "" {
+		fmt.Fprintln(cmd.OutOrStdout(), shown(out.Dir))
+	}
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: interrupted: go on with nearmetal bench run --resume %s\n", shown(out.Dir))
+		return cause
+	}
+	if err != nil {
+		return err
+	}
+	return failures(out)
+}
+
+// shown is a path as a user reads it: relative where that is shorter.
+func shown(path string) string {
+	if cwd, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(cwd, path); err == nil && len(rel) < len(path) {
+			return rel
+		}
+	}
+	return path
+}
+
+// failures makes an error of the repetitions that failed: the first of each case and
+// variant with the lines that say why.
+func failures(out run.Outcome) error {
+	var list errorList
+	seen := map[string]bool{}
+	for _, f := range out.Failed {
+		if key := f.Case + " " + f.Variant; seen[key] {
+			continue
+		} else {
+			seen[key] = true
+		}
+		what := f.Case + " " + f.Variant
+		if f.Point != "" {
+			what += " " + f.Point
+		}
+		lines := linesOf(f.Err)
+		lines[0] = what + ": " + lines[0]
+		if f.Log != "" {
+			lines[0] += " (all of it: " + shown(f.Log) + ")"
+		}
+		list = append(list, &failed{lines})
+	}
+	if list == nil {
+		return nil
+	}
+	return append(list, fmt.Errorf("%s of the run failed; what was measured is kept", count(len(out.Failed), "repetition")))
+}
+
+func count(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return strconv.Itoa(n) + " " + word + "s"
+}
+
+// failed is an error of several lines.
+type failed struct{ lines []string }
+
+func (f *failed) Error() string   { return strings.Join(f.lines, "\n") }
+func (f *failed) Lines() []string { return f.lines }

@@ -1,0 +1,202 @@
+// Package mpi is the MPI libraries that benchmarks run over: their launchers, how ranks are
+// put where they belong, and which of nearmetal's kernels are built for them.
+package mpi
+
+import (
+	"context"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"nearmetal/internal/launch"
+	"nearmetal/internal/spec"
+)
+
+// Flavour is one MPI library with one way for its messages.
+type Flavour struct {
+	Name     string // "openmpi", "mpich", "ivshmem", "mpich-ivshmem", or a launcher's path
+	Launcher launch.Launcher
+	Word     string   // the launcher as it is called: a path
+	Env      []string // variables that choose the channel
+}
+
+// Names are the flavours that can be asked for by name.
+var Names = []string{"openmpi", "mpich", "ivshmem", "mpich-ivshmem"}
+
+// launchers that a flavour is looked for by, in PATH, and its library.
+var launchers = map[string]struct {
+	library launch.Library
+	words   []string
+}{
+	"openmpi": {launch.OpenMPI, []string{"mpirun.openmpi", "mpirun", "mpiexec", "prterun"}},
+	"mpich":   {launch.MPICH, []string{"mpiexec.mpich", "mpirun.mpich", "mpiexec.hydra", "mpiexec", "mpirun"}},
+}
+
+// Find gives a flavour by its name, or by the path of a launcher. provider is the folder of
+// nearmetal's libfabric provider, "" if there is none.
+func Find(ctx context.Context, name, provider string) (Flavour, error) {
+	f := Flavour{Name: name}
+	if strings.Contains(name, "/") {
+		l, ok, err := launch.Detect(ctx, []string{name}, exec.LookPath)
+		if err == nil && !ok {
+			err = fmt.Errorf("%s is no MPI launcher that is known", name)
+		}
+		f.Launcher, f.Word, f.Name = l, name, strings.ToLower(strings.ReplaceAll(string(l.Library), " ", ""))
+		return f, err
+	}
+	base := name
+	switch name {
+	case "ivshmem":
+		base = "openmpi"
+	case "mpich-ivshmem":
+		base = "mpich"
+	}
+	known, ok := launchers[base]
+	if !ok {
+		if near := spec.Nearest(name, Names); near != "" {
+			return f, fmt.Errorf("there is no MPI called %q: did you mean %s?", name, near)
+		}
+		return f, fmt.Errorf("there is no MPI called %q: use %s, or the path of a launcher", name, strings.Join(Names, ", "))
+	}
+	for _, word := range known.words {
+		l, ok, err := launch.Detect(ctx, []string{word}, exec.LookPath)
+		if err != nil || !ok || l.Library != known.library {
+			continue
+		}
+		if f.Word, err = exec.LookPath(word); err != nil {
+			continue
+		}
+		f.Launcher = l
+		return f, f.channel(provider)
+	}
+	return f, fmt.Errorf("no launcher of %s is found in PATH: install it (Debian: apt-get install %s)", known.library,
+		map[string]string{"openmpi": "openmpi-bin", "mpich": "mpich"}[base])
+}
+
+// channel sets the variables that take messages over nearmetal's provider (docs/fabric.md).
+func (f *Flavour) channel(provider string) error {
+	if !strings.HasSuffix(f.Name, "ivshmem") {
+		return nil
+	}
+	if provider == "" {
+		return fmt.Errorf("--mpi %s: nearmetal's libfabric provider (libivshmem-fi.so) is not found: install libfabric-dev and run make", f.Name)
+	}
+	f.Env = []string{"FI_PROVIDER_PATH=" + provider}
+	switch f.Launcher.Library {
+	case launch.OpenMPI:
+		include := "OMPI_MCA_mtl_ofi_provider_include"
+		if f.Launcher.Major() >= 5 {
+			include = "OMPI_MCA_opal_common_ofi_provider_include"
+		}
+		// Asked for by name: an Open MPI without it then fails instead of taking another way.
+		f.Env = append(f.Env, "OMPI_MCA_pml=cm", "OMPI_MCA_mtl=ofi", include+"=ivshmem")
+	default:
+		f.Env = append(f.Env, "FI_PROVIDER=ivshmem", "MPIR_CVAR_CH4_NETMOD=ofi", "MPIR_CVAR_NOLOCAL=1")
+	}
+	return nil
+}
+
+// Launch says how ranks are started.
+type Launch struct {
+	Ranks, Threads int   // a rank's threads
+	Slots          int   // cores there are for all ranks
+	Spread         bool  // neighbouring ranks on different VMs or hosts
+	CPUs           []int // of this host that ranks may use; none: all
+	Export         []string
+}
+
+// Words gives the launcher's words, to be followed by the program's.
+func (f Flavour) Words(l Launch) []string {
+	w := []string{f.Word, "-n", strconv.Itoa(l.Ranks)}
+	crowded := l.Ranks*max(1, l.Threads) > l.Slots
+	if f.Launcher.Library != launch.OpenMPI {
+		if l.Spread {
+			w = append(w, "-ppn", "1")
+		}
+		if !crowded && l.Threads <= 1 && !l.Spread {
+			w = append(w, "-bind-to", "core")
+		}
+		return w
+	}
+	switch {
+	case l.Spread:
+		w = append(w, "--map-by", "node")
+	case l.Threads > 1 && !crowded:
+		w = append(w, "--map-by", "slot:PE="+strconv.Itoa(l.Threads))
+	}
+	if crowded {
+		w = append(w, "--oversubscribe", "--bind-to", "none")
+	} else {
+		w = append(w, "--bind-to", "core")
+		if len(l.CPUs) > 0 {
+			w = append(w, "--cpu-set", list(l.CPUs))
+		}
+	}
+	for _, name := range l.Export {
+		w = append(w, "-x", name)
+	}
+	return w
+}
+
+func list(cpus []int) string {
+	var words []string
+	for _, c := range cpus {
+		words = append(words, strconv.Itoa(c))
+	}
+	return strings.Join(words, ",")
+}
+
+// Kernel gives the path of one of nearmetal's MPI programs that is built for f, in one of dirs.
+func (f Flavour) Kernel(name string, dirs []string) (string, error) {
+	var others []string
+	for _, dir := range dirs {
+		path := filepath.Join(dir, name)
+		library, err := Library(path)
+		switch {
+		case err != nil:
+		case library == "" || library == string(f.Family()):
+			return path, nil
+		default:
+			others = append(others, path+" is built for "+library)
+		}
+	}
+	if others != nil {
+		return "", fmt.Errorf("%s for %s is not found (%s): build it with make -C kernels MPICC=…", name, f.Launcher.Library, strings.Join(others, ", "))
+	}
+	return "", fmt.Errorf("%s is not found in %s: run make", name, strings.Join(dirs, ", "))
+}
+
+// Family is the library whose binary interface f's programs have: Open MPI's or MPICH's.
+func (f Flavour) Family() launch.Library {
+	if f.Launcher.Library == launch.OpenMPI {
+		return launch.OpenMPI
+	}
+	return launch.MPICH
+}
+
+// Library gives the MPI library that a program is linked with: "Open MPI", "MPICH" (whose
+// interface Intel's and MVAPICH share), or "" for none.
+func Library(path string) (string, error) {
+	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is no program", path)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	libs, err := f.ImportedLibraries()
+	for _, lib := range libs {
+		switch {
+		case strings.HasPrefix(lib, "libmpi.so.12"), strings.HasPrefix(lib, "libmpich.so"):
+			return string(launch.MPICH), nil
+		case strings.HasPrefix(lib, "libmpi.so"):
+			return string(launch.OpenMPI), nil
+		}
+	}
+	return "", err
+}

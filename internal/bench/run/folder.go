@@ -1,0 +1,191 @@
+package run
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/bench/record"
+)
+
+// The files of a run's folder besides those of package record.
+const (
+	orderFile    = "order.json"     // the Order
+	progressFile = "progress.jsonl" // a line for each step that is over
+	logsDir      = "logs"
+	workDir      = "work"
+)
+
+// folder is a run's folder, open for writing.
+type folder struct {
+	dir      string
+	samples  *os.File
+	end      int64 // of the samples that belong to steps which are over
+	progress *os.File
+	over     map[string]bool // steps
+}
+
+// progressLine says that a step is over and how long the samples file was then.
+type progressLine struct {
+	Step string `json:"step"`
+	End  int64  `json:"end"`
+}
+
+// create makes a run's folder with its order in it.
+func create(dir string, o *Order) (*folder, error) {
+	if err := os.MkdirAll(filepath.Join(dir, logsDir), 0o755); err != nil {
+		return nil, fmt.Errorf("cannot make the run's folder: %w", err)
+	}
+	text, err := json.MarshalIndent(o, "", " ")
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, orderFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("cannot begin a run: %w", err)
+	}
+	_, err = f.Write(append(text, '\n'))
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return nil, explain(err, dir)
+	}
+	return open(dir)
+}
+
+// open opens a run's folder to go on: what a step that was cut short has written is taken back.
+func open(dir string) (*folder, error) {
+	f := &folder{dir: dir, over: map[string]bool{}}
+	var err error
+	if f.samples, err = os.OpenFile(filepath.Join(dir, record.SamplesFile), os.O_CREATE|os.O_RDWR, 0o644); err != nil {
+		return nil, fmt.Errorf("cannot open the results: %w", err)
+	}
+	if f.progress, err = os.OpenFile(filepath.Join(dir, progressFile), os.O_CREATE|os.O_RDWR, 0o644); err != nil {
+		f.samples.Close()
+		return nil, fmt.Errorf("cannot open the run's progress: %w", err)
+	}
+	if err = f.recover(); err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// recover reads which steps are over, and cuts both files after the last whole one.
+func (f *folder) recover() error {
+	size, err := f.samples.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	s := bufio.NewScanner(f.progress)
+	s.Buffer(nil, 1<<16)
+	var kept int64
+	for s.Scan() {
+		var l progressLine
+		if json.Unmarshal(s.Bytes(), &l) != nil || l.Step == "" || l.End < f.end || l.End > size {
+			break
+		}
+		f.over[l.Step], f.end = true, l.End
+		kept += int64(len(s.Bytes())) + 1
+	}
+	if st, err := f.progress.Stat(); err == nil && kept > st.Size() { // the last line has no end
+		kept = st.Size()
+	}
+	for file, end := range map[*os.File]int64{f.samples: f.end, f.progress: kept} {
+		if err := file.Truncate(end); err != nil {
+			return fmt.Errorf("cannot go on in %s: %w", file.Name(), err)
+		}
+		if _, err := file.Seek(end, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add writes a step's samples, then that it is over.
+func (f *folder) add(s step, samples []record.Sample) error {
+	lines, err := record.Lines(samples)
+	if err != nil {
+		return err
+	}
+	if err := appendWhole(f.samples, f.end, lines); err != nil {
+		return explain(err, f.dir)
+	}
+	f.end += int64(len(lines))
+	line, err := json.Marshal(progressLine{s.key(), f.end})
+	if err != nil {
+		return err
+	}
+	if _, err := f.progress.Write(append(line, '\n')); err != nil {
+		return explain(err, f.dir)
+	}
+	f.over[s.key()] = true
+	return nil
+}
+
+// appendWhole writes text at the end of a file, all of it or, as far as it goes, nothing.
+func appendWhole(file *os.File, end int64, text []byte) error {
+	if _, err := file.Write(text); err != nil {
+		file.Truncate(end)
+		file.Seek(end, io.SeekStart)
+		return err
+	}
+	return nil
+}
+
+// explain says what to do when the disk is full.
+func explain(err error, dir string) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return fmt.Errorf("%w: what was measured is kept; make room and go on with nearmetal bench run --resume %s", err, dir)
+	}
+	return err
+}
+
+// log keeps what a step printed and gives its path in the folder.
+func (f *folder) log(name string, out, errs []byte) (string, error) {
+	name = filepath.Join(logsDir, strings.Map(func(r rune) rune {
+		if r == '/' || r < ' ' {
+			return '-'
+		}
+		return r
+	}, name)+".log")
+	text := out
+	if len(errs) > 0 {
+		text = append(append(text[:len(text):len(text)], "\n--- standard error\n"...), errs...)
+	}
+	if err := os.WriteFile(filepath.Join(f.dir, name), text, 0o644); err != nil {
+		return "", explain(err, f.dir)
+	}
+	return name, nil
+}
+
+func (f *folder) close() error {
+	return errors.Join(f.samples.Close(), f.progress.Close())
+}
+
+// LoadOrder reads the order of a run that is to go on.
+func LoadOrder(dir string) (*Order, error) {
+	path := filepath.Join(dir, orderFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s is no folder of a run that can go on: it has no %s", dir, orderFile)
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot read the run's order: %w", err)
+	}
+	var o Order
+	if err := json.Unmarshal(text, &o); err != nil {
+		return nil, fmt.Errorf("%s is damaged (%v): begin a new run", path, err)
+	}
+	if len(o.Suites) == 0 || len(o.Variants) == 0 || o.Repetitions < 1 {
+		return nil, fmt.Errorf("%s is damaged: begin a new run", path)
+	}
+	return &o, nil
+}

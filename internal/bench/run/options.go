@@ -1,0 +1,71 @@
+// Package run carries benchmarks out: variants in turns, natively and in VMs, every result
+// checked, and everything written down as it comes.
+package run
+
+import (
+	"time"
+
+	"nearmetal/internal/bench/mpi"
+	"nearmetal/internal/bench/record"
+	"nearmetal/internal/bench/suite"
+	"nearmetal/internal/spec"
+)
+
+// MinRepetitions is how many a run has at least unless it is asked for a quick look: fewer
+// give no interval worth the name.
+const MinRepetitions = 5
+
+// Variant is one side of a comparison, with what it takes to run it.
+type Variant struct {
+	record.Variant
+	CPUs []int         // of this host, for a native variant that is not given all; else none
+	Spec *spec.Cluster // of the VMs; nil: native
+	// MPI its programs run over. Its Name is not empty.
+	MPI mpi.Flavour
+	// FirstMPI: programs that use no MPI run for this variant, not for its kin with another one.
+	FirstMPI bool
+}
+
+// Order is what is to be run. It is kept in the run's folder, so that a run that was cut
+// short can go on.
+type Order struct {
+	Suites      []*suite.Suite
+	Variants    []Variant
+	Repetitions int
+	Warmup      int
+	Quick       bool
+	Set         map[string][]string // values of parameters, over those of the suites; "NAME" or "EXPERIMENT.NAME"
+	KernelDirs  []string
+	PeakPerCore float64 // GFLOP/s
+	SkipMissing bool    // leave out what has no program here, instead of refusing
+	KeepWork    bool    // leave the working directories
+}
+
+// Events are told what happens; any of them may be nil.
+type Events struct {
+	Step   func(p Progress)
+	Notice func(line string)
+}
+
+// Progress is where a run is.
+type Progress struct {
+	Done, Total int // repetitions, warm-ups among them
+	What        string
+	Left        time.Duration // about how long the rest takes; 0: not known
+}
+
+// Outcome is how a run ended.
+type Outcome struct {
+	Dir     string
+	Samples int // values measured
+	Failed  []Failure
+}
+
+// Failure is a repetition that gave no result.
+type Failure struct {
+	Case, Variant string
+	Point         string // "size=8 ranks=2"
+	Rep           int
+	Err           error
+	Log           string // path of what the program printed
+}

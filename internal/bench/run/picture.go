@@ -1,0 +1,24 @@
+package run
+
+import (
+	"bytes"
+
+	"nearmetal/internal/plan"
+	"nearmetal/internal/topology"
+)
+
+// maxPicture is the largest drawing that a record keeps, in bytes.
+const maxPicture = 4 << 20
+
+// planPicture draws a plan on this host; "" where it cannot be drawn.
+func planPicture(p *plan.Plan) string {
+	h, err := topology.Read("/")
+	if err != nil {
+		return ""
+	}
+	var b bytes.Buffer
+	if p.SVG(&b, []topology.Host{*h}, plan.Ledger{}) != nil || b.Len() > maxPicture {
+		return ""
+	}
+	return b.String()
+}

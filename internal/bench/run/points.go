@@ -1,0 +1,131 @@
+package run
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+
+	"nearmetal/internal/bench/suite"
+)
+
+// point is one combination of the swept parameters.
+type point map[string]string
+
+func (p point) String() string {
+	var words []string
+	for k, v := range p {
+		words = append(words, k+"="+v)
+	}
+	sort.Strings(words)
+	return strings.Join(words, " ")
+}
+
+// maxPoints of an experiment.
+const maxPoints = 10_000
+
+// choose gives a parameter's values as the order asks for them.
+func (o *Order) choose(e *suite.Experiment, p suite.Parameter) []string {
+	for _, key := range []string{e.Name + "." + p.Name, p.Name} {
+		if v, ok := o.Set[key]; ok {
+			return v
+		}
+	}
+	if o.Quick && p.Quick != nil {
+		return p.Quick
+	}
+	return p.Values
+}
+
+// points gives every combination of an experiment's swept parameters, the last one varying
+// fastest. least is the fewest cores of a variant, same that all have as many.
+func (o *Order) points(e *suite.Experiment, least int, same bool) ([]point, error) {
+	out := []point{{}}
+	for _, p := range e.Sweep {
+		values, err := suite.Spread(o.choose(e, p), least, same)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", e.Name, p.Name, err)
+		}
+		seen := map[string]bool{}
+		var next []point
+		for _, have := range out {
+			clear(seen)
+			for _, v := range values {
+				if seen[v] {
+					continue
+				}
+				seen[v] = true
+				more := point{p.Name: v}
+				for k, v := range have {
+					more[k] = v
+				}
+				next = append(next, more)
+			}
+		}
+		if out = next; len(out) > maxPoints {
+			return nil, fmt.Errorf("%s: more than %d combinations of its parameters", e.Name, maxPoints)
+		}
+	}
+	return out, nil
+}
+
+// values gives what the names in braces stand for, for one variant at one point.
+func (o *Order) values(e *suite.Experiment, p point, v *Variant) (map[string]string, error) {
+	out := map[string]string{}
+	for _, par := range e.Parameters {
+		if list := o.choose(e, par); len(list) > 0 {
+			out[par.Name] = list[0]
+		}
+		if v.Emulated && par.Emulated != nil {
+			out[par.Name] = par.Emulated[0]
+		}
+	}
+	for name, value := range p {
+		if strings.HasPrefix(value, "all") {
+			n, err := suite.Count(value, v.total())
+			if err != nil {
+				return nil, err
+			}
+			value = strconv.Itoa(n)
+		}
+		out[name] = value
+	}
+	out["cores"] = strconv.Itoa(v.total())
+	if _, ok := out["nodes"]; !ok {
+		out["nodes"] = "1"
+	}
+	for name, expression := range map[string]string{"ranks": e.Ranks, "threads": e.Threads} {
+		if expression == "" {
+			expression = "1"
+		}
+		text, err := suite.Expand(expression, out)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", e.Name, name, err)
+		}
+		n, err := suite.Count(text, v.total())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", e.Name, name, err)
+		}
+		if _, taken := out[name]; !taken || !strings.Contains(expression, "{"+name+"}") {
+			out[name] = strconv.Itoa(n)
+		} else {
+			out[name] = text
+		}
+	}
+	return out, nil
+}
+
+// total is how many cores a variant's programs have, on all hosts.
+func (v *Variant) total() int { return max(1, v.Cores) }
+
+// fits tells whether a variant has the cores that a point of an MPI program asks for; VMs and
+// hosts with fewer cores than another variant leave its largest points out.
+func fits(e *suite.Experiment, values map[string]string, v *Variant, most int) bool {
+	ranks, err1 := suite.Count(values["ranks"], v.total())
+	threads, err2 := suite.Count(values["threads"], v.total())
+	if err1 != nil || err2 != nil {
+		return true // the step itself will say it
+	}
+	need := ranks * threads
+	return need <= v.total() || need > most
+}

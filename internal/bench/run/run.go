@@ -1,0 +1,250 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"nearmetal/internal/bench/record"
+	"nearmetal/internal/bench/suite"
+)
+
+// runner is a run under way.
+type runner struct {
+	order   Order
+	events  Events
+	exps    []experiment
+	record  *record.Run
+	folder  *folder
+	vms     vms
+	failed  []Failure
+	count   int            // values measured
+	streak  map[string]int // failures in a row of a variant at a point
+	ready   map[string]bool
+	seconds pace
+}
+
+// giveUpAfter failures in a row of a variant at one point, the rest of them is not tried.
+const giveUpAfter = 2
+
+// Start begins a run in dir, which is made, and carries it out. What it gives is the record
+// of all that was measured even where the error says that it was cut short.
+func Start(ctx context.Context, dir string, o Order, r *record.Run, ev Events) (Outcome, error) {
+	x := &runner{order: o, events: ev, record: r}
+	if err := x.prepare(); err != nil {
+		return Outcome{}, err
+	}
+	f, err := create(dir, &x.order)
+	if err != nil {
+		return Outcome{}, err
+	}
+	x.folder = f
+	if err := record.SaveRun(dir, r); err != nil {
+		f.close()
+		return Outcome{}, explain(err, dir)
+	}
+	return x.all(ctx)
+}
+
+// Resume goes on with the run in dir.
+func Resume(ctx context.Context, dir string, ev Events) (Outcome, error) {
+	o, err := LoadOrder(dir)
+	if err != nil {
+		return Outcome{}, err
+	}
+	r, err := record.LoadRun(dir)
+	if err != nil {
+		return Outcome{}, err
+	}
+	r.Ended = time.Time{}
+	x := &runner{order: *o, events: ev, record: r}
+	if err := x.prepare(); err != nil {
+		return Outcome{}, err
+	}
+	if x.folder, err = open(dir); err != nil {
+		return Outcome{}, err
+	}
+	return x.all(ctx)
+}
+
+// prepare finds the programs of all experiments and fills in the record's cases.
+func (r *runner) prepare() error {
+	r.streak, r.ready = map[string]int{}, map[string]bool{}
+	least, same := r.cores()
+	r.record.Cases = nil
+	var missing error
+	for _, s := range r.order.Suites {
+		for i := range s.Experiments {
+			e := s.Experiments[i]
+			points, err := r.order.points(&e, least, same)
+			if err != nil {
+				return fmt.Errorf("%s/%w", s.Name, err)
+			}
+			p, paths, err := r.find(&e)
+			if err != nil {
+				err = fmt.Errorf("%s/%s: %w", s.Name, e.Name, err)
+				if !r.order.SkipMissing {
+					missing = errors.Join(missing, err)
+				} else {
+					r.notice("left out: " + err.Error())
+				}
+				continue
+			}
+			x := experiment{suite: s, def: e, prog: p, paths: paths, points: points}
+			cases, names := x.cases()
+			x.names = names
+			for c := range cases {
+				cases[c].Command = r.shown(&x)
+			}
+			r.record.Cases = append(r.record.Cases, cases...)
+			r.exps = append(r.exps, x)
+		}
+	}
+	if missing == nil && len(r.exps) == 0 {
+		return errors.New("there is nothing to run: no program of what was asked for is here (nearmetal bench show tells how to install them)")
+	}
+	return missing
+}
+
+// cores gives the fewest cores of a variant, and whether all have as many.
+func (r *runner) cores() (least int, same bool) {
+	least, same = r.order.Variants[0].total(), true
+	for i := range r.order.Variants {
+		n := r.order.Variants[i].total()
+		same = same && n == least
+		least = min(least, n)
+	}
+	return least, same
+}
+
+// shown is the command of an experiment's first point, as the first variant runs it.
+func (r *runner) shown(x *experiment) []string {
+	for v := range r.order.Variants {
+		if _, ok := x.paths[v]; !ok || len(x.points) == 0 {
+			continue
+		}
+		if c, err := r.command(x, 0, v); err == nil {
+			return c.words
+		}
+	}
+	return nil
+}
+
+// all carries the steps out that are not over yet.
+func (r *runner) all(ctx context.Context) (out Outcome, err error) {
+	defer func() { err = errors.Join(err, r.folder.close()) }()
+	defer r.vms.down()
+	r.vms.notice = r.notice
+	out.Dir = r.folder.dir
+	steps := r.schedule()
+	for i, s := range steps {
+		if r.folder.over[s.key()] {
+			continue
+		}
+		if err = ctx.Err(); err != nil {
+			break
+		}
+		if r.events.Step != nil {
+			r.events.Step(Progress{Done: i, Total: len(steps), What: r.describe(s), Left: r.seconds.left(steps[i:])})
+		}
+		if err = r.one(ctx, s); err != nil {
+			break
+		}
+	}
+	out.Samples, out.Failed = r.count, r.failed
+	if err != nil {
+		return out, err
+	}
+	if !r.order.KeepWork {
+		os.RemoveAll(filepath.Join(r.folder.dir, workDir))
+	}
+	r.record.Ended = time.Now().UTC()
+	return out, explain(record.SaveRun(r.folder.dir, r.record), r.folder.dir)
+}
+
+func (r *runner) describe(s step) string {
+	x := &r.exps[s.exp]
+	text := x.names[0] + " " + r.order.Variants[s.variant].Label
+	if p := x.points[s.point].String(); p != "" {
+		text += " " + p
+	}
+	if s.rep < 0 {
+		return text + ", warming up"
+	}
+	return fmt.Sprintf("%s, repetition %d", text, s.rep+1)
+}
+
+func (r *runner) notice(line string) {
+	if r.events.Notice != nil {
+		r.events.Notice(line)
+	}
+}
+
+// one carries a step out and writes down what came of it. Its error ends the run; a
+// repetition that failed does not.
+func (r *runner) one(ctx context.Context, s step) error {
+	x, v := &r.exps[s.exp], &r.order.Variants[s.variant]
+	tries := fmt.Sprintf("%d/%d/%d", s.exp, s.point, s.variant)
+	if r.streak[tries] >= giveUpAfter {
+		return r.folder.add(s, nil)
+	}
+	at := time.Now().UTC()
+	res, err := r.measure(ctx, s)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.seconds.add(s, time.Since(at).Seconds())
+	log := ""
+	if len(res.out)+len(res.errs) > 0 {
+		name := fmt.Sprintf("%s-%s-p%d-r%d", x.names[0], v.Label, s.point, s.rep)
+		var e error
+		if log, e = r.folder.log(name, res.out, res.errs); e != nil {
+			return e
+		}
+	}
+	sample := record.Sample{Case: x.names[0], Variant: v.Label, Rep: s.rep, At: at, Seconds: res.seconds, Log: log}
+	if err != nil {
+		r.streak[tries]++
+		sample.Point, sample.Error = x.points[s.point], err.Error()
+		r.failed = append(r.failed, Failure{Case: x.names[0], Variant: v.Label, Point: x.points[s.point].String(), Rep: s.rep, Err: err, Log: filepath.Join(r.folder.dir, log)})
+		return r.folder.add(s, []record.Sample{sample})
+	}
+	r.streak[tries] = 0
+	var list []record.Sample
+	for _, value := range res.values {
+		sample := sample
+		sample.Case, sample.Value, sample.OK = x.names[value.Output], value.Value, true
+		sample.Point = merged(x.points[s.point], value.Point)
+		list = append(list, sample)
+	}
+	if s.rep >= 0 {
+		r.count += len(list)
+	}
+	return r.folder.add(s, list)
+}
+
+func merged(a point, b map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range a {
+		out[k] = v
+	}
+	for k, v := range b {
+		out[k] = v
+	}
+	return out
+}
+
+// expandAll puts values into each of the words.
+func expandAll(words []string, values map[string]string) ([]string, error) {
+	out := make([]string, len(words))
+	for i, w := range words {
+		var err error
+		if out[i], err = suite.Expand(w, values); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

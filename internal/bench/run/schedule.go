@@ -1,0 +1,137 @@
+package run
+
+import (
+	"fmt"
+	"strings"
+
+	"nearmetal/internal/bench/record"
+	"nearmetal/internal/bench/suite"
+)
+
+// experiment is one of the order's, with the programs that were found for it.
+type experiment struct {
+	suite  *suite.Suite
+	def    suite.Experiment
+	prog   suite.Program
+	paths  map[int]string // of the program, by variant
+	points []point
+	names  []string // of its cases, by output
+}
+
+// step is one repetition.
+type step struct {
+	exp, point, variant int
+	rep                 int // below 0: a warm-up
+}
+
+func (s step) key() string {
+	return fmt.Sprintf("%d/%d/%d/%d", s.exp, s.point, s.variant, s.rep)
+}
+
+// schedule gives all steps in their order: at each point the variants take turns, A B A B, as
+// long as all of them can be up at once. VMs of two variants cannot (they would share the
+// CPUs that each is pinned to), so with more than one, the turns are rounds: in each, every
+// variant's VMs are booted once and go through all points.
+func (r *runner) schedule() []step {
+	vms := 0
+	for _, v := range r.order.Variants {
+		if v.Spec != nil {
+			vms++
+		}
+	}
+	var out []step
+	if vms <= 1 {
+		for e := range r.exps {
+			for p := range r.exps[e].points {
+				out = append(out, r.turns(e, p)...)
+			}
+		}
+		return out
+	}
+	most, warm := 0, 0
+	for e := range r.exps {
+		n, w := r.repetitions(e)
+		most, warm = max(most, n), max(warm, w)
+	}
+	for rep := -warm; rep < most; rep++ {
+		for v := range r.order.Variants {
+			for e := range r.exps {
+				n, w := r.repetitions(e)
+				for p := range r.exps[e].points {
+					if rep >= -w && rep < n && r.takes(e, p, v) {
+						out = append(out, step{e, p, v, rep})
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// turns are the steps of one point: every variant's warm-ups, then repetitions in turns.
+func (r *runner) turns(e, p int) []step {
+	n, warm := r.repetitions(e)
+	var out []step
+	for rep := -warm; rep < n; rep++ {
+		for v := range r.order.Variants {
+			if r.takes(e, p, v) {
+				out = append(out, step{e, p, v, rep})
+			}
+		}
+	}
+	return out
+}
+
+func (r *runner) repetitions(e int) (n, warmup int) {
+	n, warmup = r.order.Repetitions, r.order.Warmup
+	d := r.exps[e].def
+	if d.Repetitions > 0 && !r.order.Quick {
+		n = d.Repetitions
+	}
+	if d.Warmup != nil {
+		warmup = *d.Warmup
+	}
+	return n, warmup
+}
+
+// takes tells whether a variant runs a point of an experiment.
+func (r *runner) takes(e, p, v int) bool {
+	x, variant := &r.exps[e], &r.order.Variants[v]
+	if _, ok := x.paths[v]; !ok {
+		return false
+	}
+	values, err := r.order.values(&x.def, x.points[p], variant)
+	return err != nil || fits(&x.def, values, variant, r.most())
+}
+
+// most are the cores of the largest variant.
+func (r *runner) most() int {
+	most := 0
+	for i := range r.order.Variants {
+		most = max(most, r.order.Variants[i].total())
+	}
+	return most
+}
+
+// cases gives the record's cases of an experiment, and their names by output.
+func (x *experiment) cases() (list []record.Case, names []string) {
+	for i, o := range x.prog.Output {
+		name := x.suite.Name + "/" + x.def.Name
+		if i > 0 {
+			name += "." + strings.ReplaceAll(o.Metric, " ", "-")
+		}
+		title := o.Title
+		if title == "" {
+			title = x.def.Title
+			if i > 0 {
+				title += ": " + o.Metric
+			}
+		}
+		list = append(list, record.Case{
+			Name: name, Title: title, Suite: x.suite.Name, Program: x.prog.Name,
+			Metric: o.Metric, Unit: o.Unit, Better: o.Better, Kind: o.Kind, X: o.X, Seed: x.def.Seed,
+		})
+		names = append(names, name)
+	}
+	return list, names
+}

@@ -1,0 +1,204 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/bench/extract"
+	"nearmetal/internal/bench/mpi"
+	"nearmetal/internal/bench/process"
+	"nearmetal/internal/bench/suite"
+	"nearmetal/internal/host"
+)
+
+// emulatedPatience is how many times a repetition's bound is in emulated VMs.
+const emulatedPatience = 10
+
+// measured is what a repetition gave.
+type measured struct {
+	out, errs []byte // what the program printed
+	seconds   float64
+	values    []extract.Value
+}
+
+// invocation is a program as a variant runs it at a point.
+type invocation struct {
+	words   []string // with the launcher's before the program's
+	env     []string // over the caller's
+	cpus    []int
+	dir     string // working directory
+	values  map[string]string
+	timeout time.Duration
+}
+
+// command makes the invocation of a step; it touches no file.
+func (r *runner) command(x *experiment, p, v int) (invocation, error) {
+	variant := &r.order.Variants[v]
+	values, err := r.order.values(&x.def, x.points[p], variant)
+	if err != nil {
+		return invocation{}, err
+	}
+	c := invocation{values: values, cpus: variant.CPUs, timeout: x.def.Timeout}
+	if variant.Emulated {
+		c.timeout *= emulatedPatience
+	}
+	if r.folder != nil {
+		c.dir = filepath.Join(r.folder.dir, workDir, fmt.Sprintf("%s-%s-%d-%d", x.suite.Name, x.def.Name, v, p))
+	}
+	values["program"], values["dir"] = x.paths[v], c.dir
+	values["memory-mb"] = memoryMB()
+	words, err := expandAll(x.prog.Command, values)
+	if err != nil {
+		return c, err
+	}
+	ranks, _ := suite.Count(values["ranks"], variant.total())
+	threads, _ := suite.Count(values["threads"], variant.total())
+	values["ranks"], values["threads"] = strconv.Itoa(ranks), strconv.Itoa(threads)
+	c.env = append(c.env, variant.MPI.Env...)
+	export := []string{}
+	if x.def.Threads != "" {
+		c.env, export = append(c.env, "OMP_NUM_THREADS="+values["threads"]), append(export, "OMP_NUM_THREADS")
+	}
+	for name, text := range x.def.Env {
+		text, err := suite.Expand(text, values)
+		if err != nil {
+			return c, err
+		}
+		c.env, export = append(c.env, name+"="+text), append(export, name)
+	}
+	if x.def.Launch == "mpi" {
+		if os.Geteuid() == 0 { // Open MPI otherwise refuses
+			c.env = append(c.env, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+		}
+		l := mpi.Launch{Ranks: ranks, Threads: threads, Slots: variant.total(), CPUs: variant.CPUs, Export: export}
+		l.Spread = x.def.Spread && variant.Spec != nil
+		words = append(variant.MPI.Words(l), words...)
+	}
+	c.words = words
+	return c, nil
+}
+
+func memoryMB() string {
+	n, err := host.AvailableMemory()
+	if err != nil {
+		return "1024"
+	}
+	return strconv.FormatUint(n>>20, 10)
+}
+
+// measure carries one repetition out and reads its values.
+func (r *runner) measure(ctx context.Context, s step) (measured, error) {
+	x, v := &r.exps[s.exp], &r.order.Variants[s.variant]
+	c, err := r.command(x, s.point, s.variant)
+	if err != nil {
+		return measured{}, err
+	}
+	if err := r.directory(ctx, x, c, s); err != nil {
+		return measured{}, err
+	}
+	if err := r.vms.want(ctx, v, x, r); err != nil {
+		return measured{}, err
+	}
+	var res process.Result
+	if v.Spec == nil {
+		res, err = process.Run(ctx, process.Command{Args: c.words, Env: process.Environment(c.env...), Dir: c.dir, CPUs: c.cpus, Timeout: c.timeout})
+	} else {
+		res, err = r.vms.run(ctx, x, v, c)
+	}
+	m := measured{out: res.Out, errs: res.Err, seconds: res.Seconds}
+	switch {
+	case err != nil:
+		return m, err
+	case res.TimedOut:
+		r.vms.down() // whatever hangs there goes with its VMs
+		return m, &extract.Error{What: res.Status, Near: tail(res)}
+	case res.Status != "":
+		return m, &extract.Error{What: filepath.Base(x.paths[s.variant]) + " failed: " + res.Status, Near: tail(res)}
+	case res.Cut:
+		return m, fmt.Errorf("it printed more than %d MiB", process.MaxOutput>>20)
+	}
+	text := res.Out
+	if x.prog.Read != "" {
+		if text, err = readBounded(filepath.Join(c.dir, x.prog.Read)); err != nil {
+			return m, err
+		}
+		m.out = append(append(append([]byte(nil), res.Out...), "\n--- "+x.prog.Read+"\n"...), text...)
+	}
+	if err := extract.Check(text, x.prog.Check); err != nil {
+		return m, err
+	}
+	ranks, _ := strconv.Atoi(c.values["ranks"])
+	threads, _ := strconv.Atoi(c.values["threads"])
+	used := min(max(1, ranks*threads), v.total())
+	m.values, err = extract.Values(text, x.prog.Output, extract.Context{Seconds: res.Seconds, Peak: r.order.PeakPerCore * float64(used)})
+	return m, err
+}
+
+// tail gives the last lines of what a program that failed printed: its errors if there are any.
+func tail(r process.Result) []string {
+	if len(r.Err) > 0 {
+		return extract.Ends(r.Err)
+	}
+	return extract.Ends(r.Out)
+}
+
+// directory makes a step's working directory with its files, and prepares it the first time.
+func (r *runner) directory(ctx context.Context, x *experiment, c invocation, s step) error {
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return explain(err, r.folder.dir)
+	}
+	for name, text := range x.def.Files {
+		text, err := suite.Expand(text, c.values)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o644); err != nil {
+			return explain(err, r.folder.dir)
+		}
+	}
+	if x.prog.Read != "" { // a result of the repetition before must not be read again
+		if err := os.Remove(filepath.Join(c.dir, x.prog.Read)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if r.ready[c.dir] {
+		return nil
+	}
+	for _, words := range x.def.Prepare {
+		words, err := expandAll(words, c.values)
+		if err != nil {
+			return err
+		}
+		res, err := process.Run(ctx, process.Command{Args: words, Env: process.Environment(c.env...), Dir: c.dir, Timeout: c.timeout})
+		if err != nil {
+			return err
+		}
+		if res.Status != "" {
+			return &extract.Error{What: "preparing it failed: " + words[0] + ": " + res.Status, Near: tail(res)}
+		}
+	}
+	r.ready[c.dir] = true
+	return nil
+}
+
+// readBounded reads a plain file that a program has written.
+func readBounded(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("the program has not written its results: %w", err)
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a plain file", path)
+	}
+	return io.ReadAll(io.LimitReader(f, process.MaxOutput))
+}

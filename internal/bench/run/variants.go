@@ -1,0 +1,225 @@
+package run
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+
+	"nearmetal/internal/bench/mpi"
+	"nearmetal/internal/bench/record"
+	"nearmetal/internal/spec"
+)
+
+// Switches are what can be taken away from VMs, one at a time, in the order of the help.
+var Switches = []string{"hugepages", "pinning", "vnuma", "locality", "region", "vf"}
+
+// switchOff is what taking a switch away changes in a cluster file, and its words; an error
+// says that there is nothing to take away.
+var switchOff = map[string]struct {
+	words string
+	off   func(c *spec.Cluster) error
+}{
+	"hugepages": {"ordinary pages instead of huge ones", func(c *spec.Cluster) error {
+		return change(&c.Placement.Pages, "ordinary", "the VMs' memory has ordinary pages already (placement.pages)")
+	}},
+	"pinning": {"vCPUs that float instead of being pinned", func(c *spec.Cluster) error {
+		return change(&c.Placement.Pin, "never", "the VMs' vCPUs are not pinned (placement.pin)")
+	}},
+	"vnuma": {"one NUMA node in the VM, its memory interleaved over the host's", func(c *spec.Cluster) error {
+		if c.Placement.Nodes == 1 {
+			return fmt.Errorf("the VMs have one NUMA node already (placement.nodes)")
+		}
+		c.Placement.Nodes = 1
+		return nil
+	}},
+	"locality": {"VMs spread over the host's NUMA nodes, far from their devices and each other", func(c *spec.Cluster) error {
+		return change(&c.Placement.Policy, "spread", "the VMs are spread already (placement.policy)")
+	}},
+	"region": {"no memory shared between VMs: their messages take the network", func(c *spec.Cluster) error {
+		if c.Region.Size != nil && *c.Region.Size == 0 {
+			return fmt.Errorf("the VMs share no region (region.size)")
+		}
+		none := spec.Size(0)
+		c.Region.Size = &none
+		return nil
+	}},
+	"vf": {"no device passed through", func(c *spec.Cluster) error {
+		found := false
+		for i := range c.VMs {
+			found = found || len(c.VMs[i].Devices) > 0
+			c.VMs[i].Devices = nil
+		}
+		if !found {
+			return fmt.Errorf("the VMs have no device passed through (vms[].devices)")
+		}
+		return nil
+	}},
+}
+
+func change(field *string, to, already string) error {
+	if *field == to {
+		return fmt.Errorf("%s", already)
+	}
+	*field = to
+	return nil
+}
+
+// Wish is which variants are asked for.
+type Wish struct {
+	Native bool  // all cores of the host
+	Cores  []int // and native ones with so many
+	VM     bool
+	Ablate []string // and VMs without these, one at a time
+	MPI    []mpi.Flavour
+	// Spec of the VMs, defaults filled in. Emulated says that its instructions will be.
+	Spec     *spec.Cluster
+	Emulated bool
+	// Host, and a CPU of each of its cores.
+	Host record.Host
+	CPUs []int
+}
+
+// Variants gives the variants of a wish in their order: of each MPI, the native ones first,
+// which the others of that MPI are held against.
+func Variants(w Wish) ([]Variant, error) {
+	var plain []Variant
+	if w.Native {
+		plain = append(plain, native(&w, len(w.CPUs)))
+	}
+	cores := append([]int(nil), w.Cores...)
+	sort.Sort(sort.Reverse(sort.IntSlice(cores)))
+	for _, n := range cores {
+		if n < 1 || n > len(w.CPUs) {
+			return nil, fmt.Errorf("--cores %d: this run may use %d cores of this host", n, len(w.CPUs))
+		}
+		if n != len(w.CPUs) || !w.Native {
+			plain = append(plain, native(&w, n))
+		}
+	}
+	if w.VM {
+		plain = append(plain, virtual(&w, w.Spec, ""))
+	}
+	for _, name := range w.Ablate {
+		c, err := spec.Clone(w.Spec)
+		if err != nil {
+			return nil, err
+		}
+		s, ok := switchOff[name]
+		if !ok {
+			if near := spec.Nearest(name, Switches); near != "" {
+				return nil, fmt.Errorf("--ablate: there is no switch %q: did you mean %s?", name, near)
+			}
+			return nil, fmt.Errorf("--ablate: there is no switch %q: there are %s", name, strings.Join(Switches, ", "))
+		}
+		if err := s.off(c); err != nil {
+			return nil, fmt.Errorf("--ablate %s: %w", name, err)
+		}
+		plain = append(plain, virtual(&w, c, name))
+	}
+	if len(plain) == 0 {
+		return nil, fmt.Errorf("no variant is asked for: give --variants native, vm or both")
+	}
+	return withMPI(plain, w.MPI), distinct(plain)
+}
+
+// withMPI crosses variants with MPI flavours.
+func withMPI(plain []Variant, flavours []mpi.Flavour) []Variant {
+	var out []Variant
+	for i, f := range flavours {
+		base := ""
+		for _, v := range plain {
+			v.MPI, v.FirstMPI = f, i == 0
+			v.Variant.MPI = f.Name
+			if len(flavours) > 1 {
+				v.Label += "." + f.Name
+			}
+			v.Description += ", " + f.Launcher.String()
+			if strings.HasSuffix(f.Name, "ivshmem") {
+				v.Description += " over the provider ivshmem"
+			}
+			if base == "" {
+				base = v.Label
+				if i > 0 && v.Kind == "native" { // MPIs are compared natively
+					v.Baseline = out[0].Label
+				}
+			} else {
+				v.Baseline = base
+			}
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func distinct(list []Variant) error {
+	seen := map[string]bool{}
+	for _, v := range list {
+		if seen[v.Label] {
+			return fmt.Errorf("the variant %s is asked for twice", v.Label)
+		}
+		seen[v.Label] = true
+	}
+	return nil
+}
+
+func native(w *Wish, cores int) Variant {
+	v := Variant{Variant: record.Variant{
+		Label: "native." + strconv.Itoa(cores), Kind: "native", Cores: cores,
+		Description: fmt.Sprintf("natively on %s", plural(cores, "core")),
+	}}
+	if cores < len(w.CPUs) {
+		v.CPUs = w.CPUs[:cores]
+		v.KeptBack = len(w.CPUs) - cores
+	}
+	return v
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// virtual gives the VM variant of a cluster file. Its label is that of seed 002: VM.CORES.GIB
+// with the card's kind, then what was taken away.
+func virtual(w *Wish, c *spec.Cluster, without string) Variant {
+	vms, cores, memory := 0, 0, spec.Size(0)
+	net := ""
+	for _, g := range c.VMs {
+		vms += g.Count
+		cores += g.Count * g.VCPUs
+		memory += spec.Size(g.Count) * g.Memory
+		for _, d := range g.Devices {
+			switch d.Class {
+			case "infiniband":
+				net = ".IB"
+			case "ethernet":
+				net = ".RoCE"
+			}
+			if d.Type == "vf" {
+				net += ".VF"
+			} else {
+				net += ".Passthru"
+			}
+			break
+		}
+	}
+	room := max(1, len(w.CPUs)-c.Placement.Reserve)
+	if cores == 0 { // shared out
+		cores = max(vms, room/max(1, vms)*vms)
+	}
+	v := Variant{Spec: c, Variant: record.Variant{
+		Kind: "vm", Cores: cores, KeptBack: max(0, len(w.CPUs)-cores), Emulated: w.Emulated,
+		MemoryBytes: int64(memory), VMs: vms,
+		Label:       fmt.Sprintf("VM.%d.%d%s", cores, memory>>30, net),
+		Description: fmt.Sprintf("in %s with %s and %d MiB in all", plural(vms, "VM"), plural(cores, "vCPU"), memory>>20),
+	}}
+	if without != "" {
+		v.Label += ".no-" + without
+		v.Ablated = []string{without}
+		v.Description += ", " + switchOff[without].words
+	}
+	return v
+}

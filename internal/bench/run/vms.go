@@ -1,0 +1,190 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"nearmetal/internal/bench/process"
+	"nearmetal/internal/bench/record"
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/job"
+	"nearmetal/internal/session"
+	"nearmetal/internal/spec"
+)
+
+// vms is the one cluster that is up, and for what.
+type vms struct {
+	c      *cluster.Cluster
+	key    string // variant and shape
+	paused bool
+	notice func(line string)
+}
+
+// want has the VMs up that a variant needs for an experiment, and running; for a native
+// variant the VMs that are up are stopped, so that they take nothing from it.
+func (m *vms) want(ctx context.Context, v *Variant, x *experiment, r *runner) error {
+	if v.Spec == nil {
+		return m.pause(ctx)
+	}
+	shape := "several"
+	if x.def.Launch != "mpi" {
+		shape = "one"
+	}
+	// Variants that differ by their MPI alone share their VMs.
+	text, err := json.Marshal(v.Spec)
+	if err != nil {
+		return err
+	}
+	key := shape + string(text)
+	if m.c != nil && m.key == key && m.lives() {
+		return m.resume(ctx)
+	}
+	m.down()
+	c := copySpec(text)
+	if shape == "one" {
+		oneVM(c)
+	}
+	c.Shares = append(c.Shares, spec.Share{Path: r.folder.dir, Target: r.folder.dir, Mode: "rw"})
+	c.Name = ""
+	m.c, err = cluster.Up(ctx, cluster.Options{Spec: c, Command: "nearmetal bench run", Events: cluster.Events{Notice: m.notice}})
+	if err != nil {
+		return fmt.Errorf("the VMs of %s did not come up: %w", v.Label, err)
+	}
+	m.key = key
+	return m.note(r)
+}
+
+// note keeps the plan of the first VMs in the record.
+func (m *vms) note(r *runner) error {
+	if r.record.Plan != nil {
+		return nil
+	}
+	rec := m.c.Record()
+	text, err := json.Marshal(rec.Plan)
+	if err != nil {
+		return err
+	}
+	r.record.Plan, r.record.Host.Acceleration = text, rec.Accel
+	r.record.PlanSVG = planPicture(rec.Plan)
+	return record.SaveRun(r.folder.dir, r.record)
+}
+
+func copySpec(text []byte) *spec.Cluster {
+	var c spec.Cluster
+	json.Unmarshal(text, &c) // it was marshalled above
+	return &c
+}
+
+// oneVM puts the vCPUs and the memory of all VMs into one: programs that are not MPI's run
+// in a single VM.
+func oneVM(c *spec.Cluster) {
+	if len(c.VMs) == 0 {
+		return
+	}
+	g := c.VMs[0]
+	cpus, memory := 0, spec.Size(0)
+	for _, o := range c.VMs {
+		cpus += o.VCPUs * o.Count
+		memory += o.Memory * spec.Size(o.Count)
+	}
+	g.Count, g.VCPUs, g.Memory = 1, cpus, memory
+	c.VMs = []spec.Group{g}
+}
+
+// lives tells whether no VM has been lost.
+func (m *vms) lives() bool {
+	select {
+	case <-m.c.Lost():
+		return false
+	case <-m.c.Died():
+		return false
+	default:
+		return true
+	}
+}
+
+func (m *vms) pause(ctx context.Context) error {
+	if m.c == nil || m.paused {
+		return nil
+	}
+	for _, q := range m.c.QEMU() {
+		if err := q.QMP().Stop(ctx); err != nil {
+			return fmt.Errorf("cannot stop %s while a native program runs: %w", q.Name(), err)
+		}
+	}
+	m.paused = true
+	return nil
+}
+
+func (m *vms) resume(ctx context.Context) error {
+	if !m.paused {
+		return nil
+	}
+	for _, q := range m.c.QEMU() {
+		if err := q.QMP().Cont(ctx); err != nil {
+			return fmt.Errorf("cannot start %s again: %w", q.Name(), err)
+		}
+	}
+	m.paused = false
+	return nil
+}
+
+// down ends the VMs that are up.
+func (m *vms) down() {
+	if m.c == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := m.resume(ctx); err != nil {
+		cancel() // a VM that cannot go on is killed
+	}
+	if err := m.c.Down(ctx); err != nil {
+		m.notice(err.Error())
+	}
+	m.c, m.key, m.paused = nil, "", false
+}
+
+// run runs an invocation in the VMs that are up.
+func (m *vms) run(ctx context.Context, x *experiment, v *Variant, c invocation) (process.Result, error) {
+	rec := m.c.Record()
+	if x.def.Launch == "mpi" {
+		env, here, err := job.LauncherHere(&rec, v.MPI.Launcher, c.env)
+		if err != nil {
+			return process.Result{}, err
+		}
+		if here {
+			return process.Run(ctx, process.Command{Args: c.words, Env: env, Dir: c.dir, Timeout: c.timeout})
+		}
+	}
+	return m.inside(ctx, &rec, c)
+}
+
+// inside runs a command in the first VM.
+func (m *vms) inside(ctx context.Context, rec *cluster.Record, c invocation) (process.Result, error) {
+	var r process.Result
+	limit, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	out, text := process.Limited()
+	errs, errText := process.Limited()
+	begin := time.Now()
+	st, err := job.InVM(limit, rec, c.words, filepath.Clean(c.dir), c.env, session.Streams{Out: out, Err: errs})
+	r.Seconds, r.Out, r.Err = time.Since(begin).Seconds(), text(), errText()
+	switch {
+	case ctx.Err() != nil:
+		return r, ctx.Err()
+	case errors.Is(limit.Err(), context.DeadlineExceeded):
+		r.TimedOut = true
+		r.Status = fmt.Sprintf("killed after %v, which is this experiment's bound", c.timeout)
+		return r, nil
+	case err != nil:
+		return r, err
+	case st.ExitCode() != 0:
+		r.Status = st.String()
+	}
+	return r, nil
+}

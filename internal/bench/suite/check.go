@@ -1,0 +1,279 @@
+package suite
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"nearmetal/internal/spec"
+)
+
+// DefaultTimeout of a repetition.
+const DefaultTimeout = 10 * time.Minute
+
+// Builtin are the words that stand in braces in commands, files and variables besides the
+// parameters.
+var Builtin = []string{"program", "ranks", "threads", "cores", "nodes", "dir", "memory-mb"}
+
+var names = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
+
+// check says what is wrong with a suite beyond its form, and fills in the defaults.
+func (r *reader) check(s *Suite) {
+	if s.Version != Version {
+		r.failKey("version", "is %d: this nearmetal reads version %d", s.Version, Version)
+	}
+	if !names.MatchString(s.Name) {
+		r.failKey("suite", "%s is no name: use small letters, digits and hyphens, at most 40", quote(s.Name))
+	}
+	if s.Title == "" {
+		s.Title = s.Name
+	}
+	if len(s.Experiments) == 0 {
+		r.failKey("experiments", "there is none")
+	}
+	seen := map[string]bool{}
+	for i := range s.Experiments {
+		e, key := &s.Experiments[i], fmt.Sprintf("experiments[%d]", i)
+		if !names.MatchString(e.Name) {
+			r.failKey(key+".name", "%s is no name: use small letters, digits and hyphens, at most 40", quote(e.Name))
+		}
+		if seen[e.Name] {
+			r.failKey(key+".name", "%s is the name of another experiment of this suite", quote(e.Name))
+		}
+		seen[e.Name] = true
+		r.experiment(e, key)
+	}
+}
+
+func (r *reader) experiment(e *Experiment, key string) {
+	if e.Title == "" {
+		e.Title = e.Name
+	}
+	if e.Timeout == 0 {
+		e.Timeout = DefaultTimeout
+	}
+	if e.Launch == "" {
+		e.Launch = "plain"
+	}
+	if e.Launch != "mpi" && e.Launch != "plain" {
+		r.failKey(key+".launch", "%s is neither mpi nor plain", quote(e.Launch))
+	}
+	if e.Launch == "mpi" && e.Ranks == "" {
+		r.failKey(key, "the key ranks is missing: how many ranks the MPI program has")
+	}
+	if e.Launch == "plain" && e.Ranks != "" {
+		r.failKey(key+".ranks", "is for launch: mpi")
+	}
+	if len(e.Programs) == 0 {
+		r.failKey(key, "the key programs is missing: what is run")
+	}
+	if e.Repetitions > 1000 {
+		r.failKey(key+".repetitions", "is more than 1000")
+	}
+	known := append([]string{}, Builtin...)
+	for _, p := range append(slices.Clone(e.Parameters), e.Sweep...) {
+		at := key + ".parameters." + p.Name
+		if !parameterNames.MatchString(p.Name) {
+			r.failKey(at, "%s is no name of a parameter: use small letters, digits and hyphens", quote(p.Name))
+		}
+		if slices.Contains(known, p.Name) && !(p.Name == "ranks" || p.Name == "threads" || p.Name == "nodes") {
+			r.failKey(at, "there are two parameters of this name, or it is one of nearmetal's own: %s", strings.Join(Builtin, ", "))
+		}
+		known = append(known, p.Name)
+		if len(p.Values) == 0 {
+			r.failKey(at, "has no values")
+		}
+	}
+	for _, p := range e.Parameters {
+		if len(p.Values) > 1 || len(p.Quick) > 1 || len(p.Emulated) > 1 {
+			r.failKey(key+".parameters."+p.Name, "has several values: put it under sweep")
+		}
+	}
+	r.texts(e, key, known)
+	r.outputs(e.Output, key+".output")
+	r.checks(e.Check, key+".check")
+	r.programs(e, key, known)
+}
+
+// texts looks at everything that has parameters in braces.
+func (r *reader) texts(e *Experiment, key string, known []string) {
+	r.template(key+".ranks", e.Ranks, known)
+	r.template(key+".threads", e.Threads, known)
+	for name, value := range e.Env {
+		if !variableNames.MatchString(name) {
+			r.failKey(key+".env."+name, "is no name of a variable")
+		}
+		r.template(key+".env."+name, value, known)
+	}
+	for name, text := range e.Files {
+		if !plainFile(name) {
+			r.failKey(key+".files."+name, "is no file name: write one without a slash")
+		}
+		r.template(key+".files."+name, text, known)
+	}
+	for i, words := range e.Prepare {
+		if len(words) == 0 {
+			r.failKey(fmt.Sprintf("%s.prepare[%d]", key, i), "is empty")
+		}
+		r.template(fmt.Sprintf("%s.prepare[%d]", key, i), strings.Join(words, " "), known)
+	}
+	r.template(key+".command", strings.Join(e.Command, " "), known)
+	if e.Read != "" && !plainFile(e.Read) {
+		r.failKey(key+".read", "%s is no file name: write one without a slash", quote(e.Read))
+	}
+}
+
+// plainFile tells whether name is one of a file in the working directory.
+func plainFile(name string) bool {
+	return name != "" && name == filepath.Base(name) && !strings.HasPrefix(name, ".") && len(name) < 200
+}
+
+func (r *reader) programs(e *Experiment, key string, known []string) {
+	for i := range e.Programs {
+		p, at := &e.Programs[i], fmt.Sprintf("%s.programs[%d]", key, i)
+		switch {
+		case p.Name == "":
+			r.failKey(at, "the key name is missing")
+		case (p.Kernel == "") == (len(p.Find) == 0):
+			r.failKey(at, "has to have one of find and kernel")
+		case p.Kernel != "" && !names.MatchString(p.Kernel):
+			r.failKey(at+".kernel", "%s is no name", quote(p.Kernel))
+		}
+		if slices.Contains(p.Find, "") {
+			r.failKey(at+".find", "a name is empty")
+		}
+		r.template(at+".command", strings.Join(p.Command, " "), known)
+		r.outputs(p.Output, at+".output")
+		r.checks(p.Check, at+".check")
+		inherit(p, e)
+		if len(p.Command) == 0 {
+			r.failKey(at, "has no command, nor has the experiment")
+		}
+		if len(p.Output) == 0 {
+			r.failKey(at, "has no output, nor has the experiment: what is measured")
+		}
+		if p.Read != "" && !plainFile(p.Read) {
+			r.failKey(at+".read", "%s is no file name: write one without a slash", quote(p.Read))
+		}
+	}
+}
+
+// inherit gives a program what it does not have itself of its experiment.
+func inherit(p *Program, e *Experiment) {
+	if p.Command == nil {
+		p.Command = e.Command
+	}
+	if p.Read == "" {
+		p.Read = e.Read
+	}
+	if p.Output == nil {
+		p.Output = e.Output
+	}
+	if p.Check == nil {
+		p.Check = e.Check
+	}
+}
+
+func (r *reader) outputs(list []Output, key string) {
+	seen := map[string]bool{}
+	for i := range list {
+		o, at := &list[i], fmt.Sprintf("%s[%d]", key, i)
+		if o.Metric == "" || seen[o.Metric] {
+			r.failKey(at, "has no metric of its own")
+		}
+		seen[o.Metric] = true
+		if o.Unit == "" {
+			r.failKey(at, "the key unit is missing")
+		}
+		if o.Better != "up" && o.Better != "down" {
+			r.failKey(at+".better", "%s is neither up nor down", quote(o.Better))
+		}
+		if o.Kind == "" {
+			o.Kind = "bar"
+		}
+		if !slices.Contains([]string{"size", "scaling", "sweep", "bar"}, o.Kind) {
+			r.failKey(at+".kind", "%s is none of size, scaling, sweep, bar", quote(o.Kind))
+		}
+		if o.Kind == "size" && o.X == "" {
+			o.X = "size"
+		}
+		if o.Kind != "bar" && o.X == "" {
+			r.failKey(at, "the key x is missing: the parameter on the x axis")
+		}
+		sources := 0
+		for _, is := range []bool{o.Match != "", o.JSON != "", o.Wall} {
+			if is {
+				sources++
+			}
+		}
+		if sources != 1 {
+			r.failKey(at, "has to have one of match, json and wall: where the value is")
+		}
+		if o.JSON != "" && o.Value == "" {
+			r.failKey(at, "the key value is missing: the key of the value in the JSON objects")
+		}
+		r.pattern(at+".match", o.Match, o.Match != "")
+	}
+}
+
+func (r *reader) checks(list []Check, key string) {
+	for i, c := range list {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		if (c.Match == "") == (c.Absent == "") {
+			r.failKey(at, "has to have one of match and absent")
+		}
+		bounds := c.Min != nil || c.Max != nil
+		if bounds && c.Match == "" {
+			r.failKey(at, "min and max are for match")
+		}
+		r.pattern(at+".match", c.Match, bounds)
+		r.pattern(at+".absent", c.Absent, false)
+	}
+}
+
+// pattern checks a regular expression; with value it must have a group of that name.
+func (r *reader) pattern(key, text string, value bool) {
+	if text == "" {
+		return
+	}
+	re, err := Regexp(text)
+	if err != nil {
+		r.failKey(key, "is no regular expression: %v", err)
+	} else if value && re.SubexpIndex("value") < 0 {
+		r.failKey(key, "has no group (?P<value>…) around the value")
+	}
+}
+
+// Regexp compiles an expression of a suite: ^ and $ are at the beginning and end of lines.
+func Regexp(text string) (*regexp.Regexp, error) {
+	if len(text) > 2000 {
+		return nil, fmt.Errorf("it is longer than 2000 characters")
+	}
+	return regexp.Compile("(?m)" + text)
+}
+
+// template checks the names in braces of a text.
+func (r *reader) template(key, text string, known []string) {
+	if err := eachName(text, func(name string) error {
+		base, _, _ := strings.Cut(name, ".")
+		if slices.Contains(known, base) {
+			return nil
+		}
+		if near := spec.Nearest(base, known); near != "" {
+			return fmt.Errorf("there is no parameter {%s}: did you mean {%s}?", clip(name), near)
+		}
+		return fmt.Errorf("there is no parameter {%s}: write {{ for a brace", clip(name))
+	}); err != nil {
+		r.failKey(key, "%v", err)
+	}
+}
+
+func clip(s string) string {
+	if len(s) > 40 {
+		return s[:40] + "…"
+	}
+	return s
+}

@@ -1,0 +1,122 @@
+// Package suite is the definition of benchmarks: what is run, what is swept, what is read
+// from the output, and which results are right. Definitions are YAML files (docs/bench.md);
+// those that nearmetal comes with are embedded.
+package suite
+
+import "time"
+
+// Version is the only version of the suite file there is so far.
+const Version = 1
+
+// Suite is one suite file.
+type Suite struct {
+	Version     int          `yaml:"version"`
+	Name        string       `yaml:"suite"` // letters, digits, hyphens
+	Title       string       `yaml:"title"`
+	About       string       `yaml:"about"`
+	Experiments []Experiment `yaml:"experiments"`
+	File        string       `yaml:"-"` // where it was read; "" for an embedded one
+}
+
+// Experiment is one program with what is varied and what is measured.
+type Experiment struct {
+	Name  string `yaml:"name"` // unique in the suite
+	Title string `yaml:"title"`
+	About string `yaml:"about"`
+	Seed  string `yaml:"seed"` // the figure of a paper that it repeats
+	// Programs are tried in their order: the first that is found is run.
+	Programs []Program `yaml:"programs"`
+	// Install says how to get a program where none is found.
+	Install string `yaml:"install"`
+	// Launch is "mpi" (ranks are started by the MPI's launcher) or "plain" (the default): once, in
+	// the first VM.
+	Launch string `yaml:"launch"`
+	// Ranks is how many an MPI program has: a number, "{PARAMETER}", or "all", a rank a core of
+	// the variant. A value such as 2x4 counts as its product.
+	Ranks string `yaml:"ranks"`
+	// Threads a rank has: OMP_NUM_THREADS. A number, "{PARAMETER}" or "all".
+	Threads string `yaml:"threads"`
+	// Spread puts neighbouring ranks on different VMs or hosts.
+	Spread bool              `yaml:"spread"`
+	Env    map[string]string `yaml:"env"`
+	// Parameters have one value; Sweep are those of which each combination is a point.
+	Parameters []Parameter `yaml:"parameters"`
+	Sweep      []Parameter `yaml:"sweep"`
+	// Files are written into the working directory before a repetition.
+	Files map[string]string `yaml:"files"`
+	// Prepare are commands that run once for each point and variant, in the working directory,
+	// natively and unmeasured.
+	Prepare [][]string `yaml:"prepare"`
+	// Command is the program's words; {program} is the program that was found.
+	Command []string `yaml:"command"`
+	// Read is a file in the working directory to read instead of what the program prints.
+	Read    string        `yaml:"read"`
+	Output  []Output      `yaml:"output"`
+	Check   []Check       `yaml:"check"`
+	Timeout time.Duration `yaml:"timeout"` // of a repetition; default 10 minutes
+	// Repetitions and Warmup, where this experiment wants others than the run's; 0 and nil: the run's.
+	Repetitions int  `yaml:"repetitions"`
+	Warmup      *int `yaml:"warmup"`
+	// Hosts is how many machines it needs at least: 2 for what speaks over a network card.
+	Hosts int `yaml:"hosts"`
+}
+
+// Program is a way to have an experiment's program.
+type Program struct {
+	Name string `yaml:"name"` // as reports call it
+	// Find are file names looked for in PATH, or paths, which may have *, ~ and $VARIABLES.
+	Find []string `yaml:"find"`
+	// Kernel is one of nearmetal's own programs (kernels/), built for each MPI.
+	Kernel string `yaml:"kernel"`
+	// Version is a command that prints the program's version; {program} stands for it.
+	Version []string `yaml:"version"`
+	// The experiment's, where this program differs.
+	Command []string `yaml:"command"`
+	Read    string   `yaml:"read"`
+	Output  []Output `yaml:"output"`
+	Check   []Check  `yaml:"check"`
+}
+
+// Parameter is a named value. Values that depend on the variant: "all" (its cores), "all/2"
+// and the like, and ranges that double, such as "1..all" or "1..64".
+type Parameter struct {
+	Name     string   `yaml:"-"`
+	Values   []string `yaml:"values"`
+	Quick    []string `yaml:"quick"`    // with --quick
+	Emulated []string `yaml:"emulated"` // in emulated VMs, whose times mean nothing: a smaller one
+}
+
+// Output is one metric and where its values are.
+type Output struct {
+	Metric string `yaml:"metric"`
+	Title  string `yaml:"title"` // of its case; default the experiment's
+	Unit   string `yaml:"unit"`
+	Better string `yaml:"better"` // up or down
+	Kind   string `yaml:"kind"`   // size, scaling, sweep or bar
+	X      string `yaml:"x"`      // the parameter on the x axis
+	// Match is a regular expression (Go's, ^ and $ at lines): each match gives a value, its
+	// group "value"; other groups are parameters of the value's point.
+	Match string `yaml:"match"`
+	// Last takes the last match alone, for programs that print a value again and again.
+	Last bool `yaml:"last"`
+	// JSON is the path of objects in JSON output, such as "results[]" or "." for the whole;
+	// Value is the key of the value in them, Point of parameters: {size: bytes}.
+	JSON  string            `yaml:"json"`
+	Value string            `yaml:"value"`
+	Point map[string]string `yaml:"point"`
+	// Wall takes the repetition's wall clock, in s.
+	Wall bool `yaml:"wall"`
+	// Scale multiplies the value; 0 is 1.
+	Scale float64 `yaml:"scale"`
+	// Peak makes it per cent of the cores' theoretical peak, the value being GFLOP/s.
+	Peak bool `yaml:"percent-of-peak"`
+}
+
+// Check is what a right output has.
+type Check struct {
+	Match  string   `yaml:"match"`  // this must be found
+	Absent string   `yaml:"absent"` // this must not be found
+	Min    *float64 `yaml:"min"`    // of the group "value" in every match
+	Max    *float64 `yaml:"max"`
+	Says   string   `yaml:"says"` // what it means if the check fails
+}

@@ -1,0 +1,42 @@
+package job
+
+import (
+	"context"
+	"path/filepath"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/guest"
+	"nearmetal/internal/launch"
+	"nearmetal/internal/session"
+)
+
+// LauncherHere gives the whole environment (NAME=value) of an MPI launcher on this host that
+// puts its ranks into the VMs of the cluster r, with over beside the caller's variables. ok
+// is false where the launcher has to run in the first VM (see InVM).
+func LauncherHere(r *cluster.Record, l launch.Launcher, over []string) (env []string, ok bool, err error) {
+	if !onHost(r) || needsVM(l) != "" && r.Spec.Launcher == "auto" {
+		return nil, false, nil
+	}
+	env, err = hostEnvironment(r)
+	return append(env, over...), true, err
+}
+
+// InVM runs a command in the first VM of the cluster r, as the caller, in the directory dir
+// with over beside the caller's variables. When ctx ends, it is killed.
+func InVM(ctx context.Context, r *cluster.Record, args []string, dir string, over []string, s session.Streams) (guest.Status, error) {
+	c, err := cluster.Connect(ctx, r.Name)
+	if err != nil {
+		return guest.Status{}, err
+	}
+	defer c.Close()
+	env, err := vmEnvironment(&c.Record, over)
+	if err != nil {
+		return guest.Status{}, err
+	}
+	e := session.Caller(args, env)
+	if e.Dir, err = filepath.Abs(dir); err != nil {
+		return guest.Status{}, err
+	}
+	e.NoStdin = true
+	return session.Run(ctx, c.VM(c.Record.VMs[0].Name), e, s, nil)
+}
