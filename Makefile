@@ -91,7 +91,7 @@ install: go
 	ln -sf nearmetal $(DESTDIR)$(PREFIX)/bin/nearmetal-rsh
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	build/nearmetal man $(DESTDIR)$(PREFIX)/share/man/man1
-	for k in nm_latency nm_bw nm_cg region_pingpong region_atomics; do \
+	for k in nm_latency nm_bw nm_cg nm_onesided region_pingpong region_atomics; do \
 		install -Dm755 build/c/kernels/$$k $(DESTDIR)$(PREFIX)/libexec/nearmetal/$$k; done
 	install -Dm755 build/c/fabric/libivshmem-fi.so $(DESTDIR)$(PREFIX)/lib/nearmetal/libfabric/libivshmem-fi.so
 	install -Dm644 docs/man/fi_ivshmem.7 $(DESTDIR)$(PREFIX)/share/man/man7/fi_ivshmem.7

@@ -46,6 +46,7 @@ int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t
 			local_copy(local, nlocal, remote, nremote, total);
 		return 0;
 	}
+	peer->direct++;
 	memcpy(l, local, nlocal * sizeof(*l));
 	memcpy(r, remote, nremote * sizeof(*r));
 	/* The kernel moves what fits both sides; no more than was asked for. */

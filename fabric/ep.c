@@ -478,6 +478,7 @@ static int ep_close(struct fid *fid)
 
 		while (!ivs_list_empty(&ep->active) && ivs_now_ms() - start < 100)
 			ivs_ep_progress(ep);
+		ivs_report_use(ep);
 		if (d->region)
 			ivs_slot_release(d->region, ep->slot, ep->epoch);
 		if (d->inner)

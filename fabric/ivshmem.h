@@ -307,6 +307,7 @@ struct ivs_peer {
 	fi_addr_t	inner_addr;	/* in the inner provider's AV */
 	uint64_t	inner_uid;	/* what it calls itself there, 0: not heard of */
 	struct ivs_peer	*inner_next;
+	uint64_t	direct;		/* copies from or to its memory (CMA) */
 	uint32_t	inner_sent;	/* messages to it */
 	uint32_t	inner_seen;	/* messages from it */
 };
@@ -458,6 +459,9 @@ void ivs_wait_arm(struct ivs_wait *wait);
 uint64_t ivs_deadline(int timeout);
 /* A look's worth of waiting, a nap after many of them. false: the deadline is over. */
 bool ivs_wait_nap(struct ivs_wait *wait, uint64_t deadline, unsigned int *round);
+
+/* report.c */
+void ivs_report_use(struct ivs_ep *ep);
 
 /* cntr.c */
 int ivs_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
