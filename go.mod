@@ -19,6 +19,8 @@ require (
 	github.com/spf13/cobra v1.9.1 // indirect
 	github.com/spf13/pflag v1.0.6 // indirect
 	github.com/therootcompany/xz v1.0.1 // indirect
+	github.com/vishvananda/netlink v1.3.0
+	github.com/vishvananda/netns v0.0.4 // indirect
 	golang.org/x/image v0.11.0 // indirect
 	golang.org/x/sys v0.28.0 // indirect
 	golang.org/x/term v0.27.0 // indirect

@@ -34,6 +34,13 @@ func init() {
 	}
 }
 
+// Register adds a kind of change, for a package that can undo it: valid checks a change that
+// was read back, undo undoes it (did is false where there was nothing left to undo), and say
+// is it in words. It is called from init functions.
+func Register(name string, valid func(Change) error, undo func(Change) (did bool, err error), say func(Change) string) {
+	kinds[name] = kind{valid, undo, say}
+}
+
 // File is the making of a file at an absolute path.
 func File(path string) Change {
 	return Change{Kind: "file", Args: map[string]string{"path": path}}

@@ -27,13 +27,13 @@ func Value(root, path, before string, lasting bool) Change {
 	if root != "" {
 		args["root"] = root
 	} else {
-		args["boot"] = bootID()
+		args["boot"] = BootID()
 	}
 	return Change{Kind: "value", Args: args}
 }
 
-// bootID is this boot's identity (proc(5), random/boot_id).
-func bootID() string {
+// BootID is this boot's identity (proc(5), random/boot_id).
+func BootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
@@ -63,7 +63,7 @@ func sayValue(c Change) string {
 }
 
 func undoValue(c Change) (bool, error) {
-	if boot := c.Args["boot"]; boot != "" && boot != bootID() && c.Args["lasting"] == "" {
+	if boot := c.Args["boot"]; boot != "" && boot != BootID() && c.Args["lasting"] == "" {
 		return false, nil
 	}
 	path, before := filepath.Join(c.Args["root"], c.Args["path"]), c.Args["before"]

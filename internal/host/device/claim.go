@@ -1,0 +1,123 @@
+package device
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Claims say which cluster uses a function that was handed to a user. A claim is a lock on the
+// function's file in claimDir, which Bind makes and gives to that user; the kernel frees it
+// when the owner of the cluster ends, by kill -9 too. Two clusters that want the last VF ask
+// for the same lock, and one gets it.
+const claimDir = "/run/nearmetal/devices"
+
+// Claim is a function taken for a cluster, until Close or the end of the process.
+type Claim struct{ f *os.File }
+
+// Close gives the function back.
+func (c *Claim) Close() error { return c.f.Close() }
+
+// claimText is what stands in a claim's file.
+type claimText struct {
+	Cluster string `json:"cluster"`
+	PID     int    `json:"pid"`
+}
+
+// ClaimedError says that a function is another cluster's.
+type ClaimedError struct{ Address, Holder string }
+
+func (e *ClaimedError) Error() string {
+	return fmt.Sprintf("device %s is held by %s", e.Address, e.Holder)
+}
+
+func (h *Host) claimPath(at string) string { return h.path(claimDir, at) }
+
+// makeClaimFile makes the file of a function's claims, the user's own.
+func (h *Host) makeClaimFile(at string, uid, gid int) error {
+	if err := os.MkdirAll(h.path(claimDir), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(h.claimPath(at), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
+	return f.Chown(uid, gid)
+}
+
+// Claim takes a function for a cluster. A *ClaimedError says that another has it.
+func (h *Host) Claim(at, cluster string) (*Claim, error) {
+	if !address.MatchString(at) {
+		return nil, fmt.Errorf("%.40q is not a PCI address", at)
+	}
+	if os.Geteuid() == 0 {
+		if _, err := os.Lstat(h.claimPath(at)); errors.Is(err, fs.ErrNotExist) {
+			if err := h.makeClaimFile(at, 0, 0); err != nil {
+				return nil, fmt.Errorf("device %s: %w", at, err)
+			}
+		}
+	}
+	f, err := os.OpenFile(h.claimPath(at), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("device %s is not handed to you: ask root for nearmetal device bind %s --user %s", at, at, userName(os.Geteuid()))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("device %s: %w", at, reason(err))
+	}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+		f.Close()
+		if err == unix.EAGAIN || err == unix.EACCES {
+			return nil, &ClaimedError{at, h.claimant(at)}
+		}
+		return nil, fmt.Errorf("device %s: %w", at, err)
+	}
+	b, err := json.Marshal(claimText{cluster, os.Getpid()})
+	if err == nil {
+		if err = f.Truncate(0); err == nil {
+			_, err = f.WriteAt(b, 0)
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("device %s: %w", at, err)
+	}
+	return &Claim{f}, nil
+}
+
+// claimant says which cluster has claimed a function, "" for none. The text is the holder's
+// own and believed only as text.
+func (h *Host) claimant(at string) string {
+	f, err := os.OpenFile(h.claimPath(at), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	if unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock) != nil || lock.Type == unix.F_UNLCK {
+		return ""
+	}
+	who := "another cluster"
+	var text claimText
+	b, _ := io.ReadAll(io.LimitReader(f, 400))
+	if json.Unmarshal(b, &text) == nil && text.Cluster != "" && len(text.Cluster) <= 63 {
+		who = "cluster " + printable(text.Cluster)
+	}
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) == nil {
+		who += " of " + userName(int(st.Uid))
+	}
+	return who
+}
+
+// removeClaimFile removes the file of a function's claims.
+func (h *Host) removeClaimFile(at string) { os.Remove(filepath.Clean(h.claimPath(at))) }

@@ -1,0 +1,140 @@
+package device
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"nearmetal/internal/host/change"
+)
+
+// helper is how the test's program is told to be the one that is killed.
+const helper = "NEARMETAL_TEST_DEVICE"
+
+func TestMain(m *testing.M) {
+	words := strings.Fields(os.Getenv(helper))
+	if len(words) != 2 {
+		os.Exit(m.Run())
+	}
+	h, err := Open(words[1], 0)
+	if err == nil {
+		err = operate(h, words[0])
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+const oneVF = "0000:41:10.0"
+
+func operate(h *Host, op string) error {
+	var err error
+	switch op {
+	case "enable":
+		err = h.EnableVFs(ctx, thePF, 2)
+	case "disable":
+		_, err = h.DisableVFs(ctx, thePF)
+	case "bind":
+		err = h.Bind(ctx, oneVF, os.Getuid(), os.Getgid())
+	case "release":
+		_, err = h.Release(oneVF)
+	case "set":
+		err = h.Set(ctx, oneVF, map[string]string{"mac": "02:00:00:00:00:01", "vlan": "7", "rate": "10"})
+	}
+	return err
+}
+
+// Each operation is killed at each of its writes, before the kernel acts on it; recovery then
+// gives the host as it was, or finishes what was being undone.
+func TestKill(t *testing.T) {
+	for _, tt := range []struct {
+		op, tree string
+		prepare  func(*Host) error
+		end      string // the operation whose end is wanted: "" for as before op and prepare
+	}{
+		{"enable", "s0", nil, ""},
+		{"bind", "s1", nil, ""},
+		{"release", "s1", func(h *Host) error { return operate(h, "bind") }, ""},
+		{"disable", "s0", func(h *Host) error { return operate(h, "enable") }, ""},
+	} {
+		t.Run(tt.op, func(t *testing.T) {
+			for n := 1; ; n++ {
+				if !killedAt(t, tt.op, tt.tree, n, tt.prepare) {
+					if n < 3 {
+						t.Errorf("the operation writes %d times only", n-1)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// killedAt runs an operation that is killed at write n; false: it has fewer.
+func killedAt(t *testing.T, op, tree string, n int, prepare func(*Host) error) bool {
+	t.Helper()
+	root := capture(t, tree)
+	k := emulate(t, root)
+	h := open(t, root)
+	before := k.state()
+	if prepare != nil {
+		if err := prepare(h); err != nil {
+			t.Fatal(err)
+		}
+		k.settle()
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), helper+"="+op+" "+root)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	k.mu.Lock()
+	k.writes = 0
+	k.before = func(i int, _, _ string) {
+		if i == n {
+			cmd.Process.Kill()
+			cmd.Process.Wait()
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	k.mu.Unlock()
+	err := cmd.Wait()
+	k.settle()
+	k.mu.Lock()
+	k.before = nil
+	killed := k.writes >= n
+	k.mu.Unlock()
+	if !killed {
+		if err != nil {
+			t.Errorf("%s: %v %s", op, err, &out)
+		}
+		return false
+	}
+	if _, err := change.Recover(h.State()); err != nil {
+		t.Errorf("%s killed at write %d: recover: %v", op, n, err)
+	}
+	k.settle()
+	if after := k.state(); after != before {
+		list, _ := change.List(h.State())
+		if len(list) == 1 && !list[0].Open {
+			// Killed after the last write, when all was done: it stays, and can be undone.
+			if _, err := change.Undo(h.State(), func(string) bool { return true }); err != nil {
+				t.Error(err)
+			}
+			k.settle()
+			after = k.state()
+		}
+		if after != before {
+			t.Errorf("%s killed at write %d: before\n%safter\n%s", op, n, before, after)
+		}
+	}
+	if list, _ := change.List(h.State()); len(list) != 0 {
+		t.Errorf("%s killed at write %d: left in the journals: %+v", op, n, list)
+	}
+	return true
+}

@@ -1,0 +1,137 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	pciDevices = "/sys/bus/pci/devices"
+	pciDrivers = "/sys/bus/pci/drivers"
+	attrMax    = 4096  // bytes of an attribute
+	namesMax   = 65536 // names in a directory
+)
+
+// path joins parts below the host's root.
+func (h *Host) path(parts ...string) string {
+	return filepath.Join(append([]string{h.root + "/"}, parts...)...)
+}
+
+// dev is a path below a function's directory.
+func (h *Host) dev(address string, parts ...string) string {
+	return h.path(append([]string{pciDevices, address}, parts...)...)
+}
+
+// there tells whether a function is.
+func (h *Host) there(address string) bool {
+	_, err := os.Stat(h.dev(address))
+	return err == nil
+}
+
+// attr reads an attribute's first line; "" if it cannot be read.
+func (h *Host) attr(path string) string {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(io.LimitReader(f, attrMax))
+	s, _, _ := strings.Cut(string(b), "\n")
+	return printable(strings.TrimSpace(s))
+}
+
+// number reads an attribute as a number, decimal or 0x.
+func (h *Host) number(path string) (int, bool) {
+	n, err := strconv.ParseInt(h.attr(path), 0, 64)
+	return int(n), err == nil
+}
+
+// target gives the last part of a link's target, "" if it is none.
+func (h *Host) target(path string) string {
+	p, err := os.Readlink(path)
+	if err != nil {
+		return ""
+	}
+	return printable(filepath.Base(p))
+}
+
+// names gives what is in a directory, sorted.
+func (h *Host) names(path string) ([]string, error) {
+	f, err := os.Open(h.path(strings.TrimPrefix(path, h.root)))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(namesMax)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	sort.Strings(names)
+	return names, err
+}
+
+// printable leaves out what is no plain text: what a card's firmware says is not ours.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// poll is how long to wait between two looks at what no event tells of.
+const poll = 5 * time.Millisecond
+
+// until waits for the kernel to do something, at most h.wait. f gives false as long as it is
+// not done, and an error when it never will be.
+func (h *Host) until(ctx context.Context, what string, f func() (bool, error)) error {
+	end := time.Now().Add(h.wait)
+	for {
+		ok, err := f()
+		if ok || err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s did not come within %v", what, h.wait)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(poll):
+		}
+	}
+}
+
+// write writes an attribute in one write, as the kernel wants it.
+func (h *Host) write(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value + "\n")
+	if bad := f.Close(); err == nil {
+		err = bad
+	}
+	return err
+}
+
+// reason takes the path off a file's error.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
