@@ -63,6 +63,8 @@ static ssize_t atomic(struct ivs_ep *ep, uint8_t kind, const struct fi_msg_atomi
 		if (n != total)
 			return -FI_EINVAL;
 	}
+	if (ivs_cq_count(ep->tx_cq) >= IVS_CQ_UNREAD)
+		return -FI_EAGAIN;
 	peer = ivs_peer_get(ep, m->addr, &err);
 	if (!peer)
 		return err;

@@ -3,18 +3,6 @@
 
 #include "proto.h"
 
-/* Copies between pieces of our own memory. */
-static void local_copy(const struct iovec *dst, size_t ndst, const struct iovec *src,
-		       size_t nsrc, size_t total)
-{
-	size_t at = 0, i, n;
-
-	for (i = 0; i < nsrc && at < total; i++) {
-		n = src[i].iov_len < total - at ? src[i].iov_len : total - at;
-		at += ivs_iov_scatter(dst, ndst, at, src[i].iov_base, n);
-	}
-}
-
 /* Takes the first bytes off count pieces. */
 static void advance(struct iovec *iov, size_t count, size_t bytes)
 {
@@ -39,13 +27,10 @@ int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t
 		return -FI_EPERM;
 	if (nlocal > IVS_PIECES_MAX || nremote > IVS_PIECES_MAX)
 		return -FI_EINVAL;
-	if (peer->self) {
-		if (write)
-			local_copy(remote, nremote, local, nlocal, total);
-		else
-			local_copy(local, nlocal, remote, nremote, total);
-		return 0;
-	}
+	/*
+	 * Our own memory, too: its addresses came through the region, and the kernel
+	 * refuses those that are none.
+	 */
 	peer->direct++;
 	memcpy(l, local, nlocal * sizeof(*l));
 	memcpy(r, remote, nremote * sizeof(*r));

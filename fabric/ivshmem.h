@@ -31,6 +31,7 @@
 #define IVS_ATOMIC_MAX		4096	/* bytes of operand */
 #define IVS_MSG_MAX		((size_t) 1 << 46)
 #define IVS_CQ_SIZE		4096
+#define IVS_CQ_UNREAD		65536	/* with so many completions unread nothing more is sent */
 #define IVS_TX_SIZE		1024
 #define IVS_RX_SIZE		4096
 #define IVS_MR_BASIC		1	/* libfabric's, deprecated there */
@@ -285,6 +286,7 @@ struct ivs_peer {
 	bool		hot;
 	bool		stalled;	/* has sent more than we can hold */
 	bool		broken;		/* sent nonsense */
+	bool		handling;	/* a message of its is being looked at */
 
 	struct ivs_ep	*ep;
 	fi_addr_t	fi_addr;	/* FI_ADDR_NOTAVAIL: not in the AV */
@@ -292,6 +294,7 @@ struct ivs_peer {
 	uint32_t	slot;		/* NONE: of no slot */
 	uint32_t	epoch;
 	int		pid;		/* whose memory we can read, or 0 */
+	uint8_t		key[16];	/* its secret; pid != 0 */
 	bool		self;		/* of this very process */
 	bool		looked;		/* pid was determined */
 	struct ivs_alive alive;
@@ -407,6 +410,11 @@ struct ivs_mr *ivs_mr_find(struct ivs_domain *domain, uint64_t key, uint64_t add
 /* Turns a checked piece of mr into pieces of memory; gives how many, 0: too many. */
 size_t ivs_mr_pieces(const struct ivs_mr *mr, uint64_t addr, size_t len,
 		     struct iovec *iov, size_t max);
+
+/* What makes a line of a slot's table its owner's: key is the owner's, 16 bytes. */
+uint64_t ivs_mr_check(const uint8_t *key, const struct nm_mr *m, uint32_t slot, uint32_t epoch);
+/* Copies a line that its owner may be changing. Gives its state before the copy. */
+uint64_t ivs_mr_copy(const struct nm_mr *from, struct nm_mr *to);
 
 /* Shows all the domain's memory regions to the endpoint's peers. */
 void ivs_mr_show_all(struct ivs_ep *ep);

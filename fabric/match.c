@@ -140,9 +140,9 @@ static bool is_tagged(const struct ivs_msg *msg)
 
 void ivs_msg_free(struct ivs_ep *ep, struct ivs_msg *msg)
 {
-	if (msg->queued) {
+	if (msg->queued || msg->claimed) {
 		ivs_list_del(&msg->link);
-		msg->queued = false;
+		msg->queued = msg->claimed = false;
 	}
 	if (msg->streaming)
 		ivs_list_del(&msg->stream);
@@ -172,6 +172,11 @@ static void pull(struct ivs_ep *ep, struct ivs_msg *msg)
 	struct ivs_region *r = ep->domain->region;
 	int err = 0;
 
+	if (msg->peer->channel == IVS_CHAN_DEAD) {
+		/* Its memory may be somebody else's by now. */
+		finish(ep, msg, FI_EIO);
+		return;
+	}
 	if (msg->flags & IVS_F_REGION) {
 		for (i = 0; i < msg->niov && msg->got < len; i++)
 			msg->got += ivs_iov_scatter(rx->iov, rx->count, msg->got,
@@ -194,9 +199,9 @@ static void pull(struct ivs_ep *ep, struct ivs_msg *msg)
 
 void ivs_msg_attach(struct ivs_ep *ep, struct ivs_msg *msg, struct ivs_rx *rx)
 {
-	if (msg->queued) {
+	if (msg->queued || msg->claimed) {
 		ivs_list_del(&msg->link);
-		msg->queued = false;
+		msg->queued = msg->claimed = false;
 	}
 	if (unlikely(rx->flags & FI_MULTI_RECV && !rx->parent)) {
 		/* Posted for many; this message gets its part of it. */

@@ -1,5 +1,6 @@
 /* Memory that peers may reach. */
 #include "ivshmem.h"
+#include "siphash.h"
 
 #define HASH_SIZE 1024	/* a power of two */
 
@@ -70,24 +71,54 @@ static void end(struct nm_mr *m, uint64_t state)
 	__atomic_store_n(&m->state, state + 1, __ATOMIC_RELEASE);
 }
 
+#define MR_WORDS (sizeof(struct nm_mr) / sizeof(uint64_t))
+
+uint64_t ivs_mr_copy(const struct nm_mr *from, struct nm_mr *to)
+{
+	const uint64_t *f = (const uint64_t *) (const void *) from;
+	uint64_t *t = (uint64_t *) (void *) to;
+	size_t i;
+
+	t[0] = __atomic_load_n(&f[0], __ATOMIC_ACQUIRE);
+	for (i = 1; i < MR_WORDS; i++)
+		t[i] = __atomic_load_n(&f[i], __ATOMIC_RELAXED);
+	return t[0];
+}
+
+uint64_t ivs_mr_check(const uint8_t *key, const struct nm_mr *m, uint32_t slot, uint32_t epoch)
+{
+	uint64_t data[6] = { m->key, m->base, m->len, m->origin,
+			     (uint64_t) m->access << 32 | m->valid,
+			     (uint64_t) slot << 32 | epoch };
+
+	return ivs_siphash(key, data, sizeof(data));
+}
+
 /* Writes mr's line into a slot's table. */
 static void write_line(struct ivs_ep *ep, const struct ivs_mr *mr)
 {
 	struct ivs_region *r = ep->domain->region;
-	struct nm_mr *table = ivs_mrs(r, ep->slot), *m = &table[mr->shown];
+	struct nm_mr *table = ivs_mrs(r, ep->slot), *m = &table[mr->shown], line;
+	uint64_t *words = (uint64_t *) (void *) &line;
 	uintptr_t base = (uintptr_t) mr->iov[0].iov_base, start = (uintptr_t) r->base;
 	bool in_region = base >= start && base - start < r->header.size_bytes &&
 			 mr->len <= r->header.size_bytes - (base - start);
-	uint64_t state = begin(m);
+	uint64_t state;
+	size_t i;
 
-	m->key = mr->fid.key;
-	m->len = mr->len;
-	m->origin = mr->origin;
-	m->base = in_region ? base - start : base;
-	m->access = (mr->access & FI_REMOTE_READ ? NM_MR_READ : 0) |
-		    (mr->access & FI_REMOTE_WRITE ? NM_MR_WRITE : 0) |
-		    (in_region ? NM_MR_REGION : 0);
-	m->valid = 1;
+	memset(&line, 0, sizeof(line));
+	line.key = mr->fid.key;
+	line.len = mr->len;
+	line.origin = mr->origin;
+	line.base = in_region ? base - start : base;
+	line.access = (mr->access & FI_REMOTE_READ ? NM_MR_READ : 0) |
+		      (mr->access & FI_REMOTE_WRITE ? NM_MR_WRITE : 0) |
+		      (in_region ? NM_MR_REGION : 0);
+	line.valid = 1;
+	line.check = ivs_mr_check(ivs_slot_key(), &line, ep->slot, ep->epoch);
+	state = begin(m);
+	for (i = 1; i < MR_WORDS; i++)
+		__atomic_store_n((uint64_t *) (void *) m + i, words[i], __ATOMIC_RELAXED);
 	end(m, state);
 	/* One past the last that was ever used: readers look no further. */
 	if ((uint64_t) mr->shown >= table[NM_LAYOUT_MR_COUNT].key)
@@ -137,7 +168,7 @@ static void hide(struct ivs_mr *mr)
 			continue;
 		m = &ivs_mrs(mr->domain->region, ep->slot)[mr->shown];
 		state = begin(m);
-		m->valid = 0;
+		__atomic_store_n(&m->valid, 0, __ATOMIC_RELAXED);
 		end(m, state);
 	}
 	mr->shown = -1;

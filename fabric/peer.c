@@ -120,6 +120,20 @@ static bool here(const struct ivs_ep *ep, const struct ivs_addr *a)
 	       a->id == ep->domain->region->id && a->slot < ep->domain->region->geo.slots;
 }
 
+/* What it sent before it left still counts. Gives false if some of it has to wait. */
+static bool read_rest(struct ivs_peer *p)
+{
+	struct ivs_ep *ep = p->ep;
+
+	if (p->handling)
+		return false;
+	if (ep->by_slot[p->slot] == p && !p->rx_ring)
+		ivs_ring_attach(ep, p->slot);
+	while (p->rx_ring && ivs_ring_poll(ep, p))
+		;
+	return !p->rx_ring || !ivs_ring_pending(p);
+}
+
 struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err)
 {
 	struct ivs_region *r = ep->domain->region;
@@ -159,12 +173,16 @@ struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err)
 			p = ivs_peer_by_slot(ep, a->slot, a->epoch);
 		} else {
 			p = ep->by_slot[a->slot];
-			if (!p || p->epoch != a->epoch)
+			if (p && p->epoch == a->epoch) {
+				if (read_rest(p))
+					ivs_peer_dead(p, FI_EIO);
+			} else {
 				p = new_peer(ep, a);
-			if (p) {
-				p->slot = a->slot;
-				p->epoch = a->epoch;
-				p->channel = IVS_CHAN_DEAD;
+				if (p) {
+					p->slot = a->slot;
+					p->epoch = a->epoch;
+					p->channel = IVS_CHAN_DEAD;
+				}
 			}
 		}
 	} else {
@@ -198,7 +216,8 @@ int ivs_peer_connect(struct ivs_peer *p)
 	if (owner == NM_SLOT_OWNER(p->epoch, NM_SLOT_CLAIMED))
 		return -FI_EAGAIN;
 	if (owner != NM_SLOT_OWNER(p->epoch, NM_SLOT_LIVE)) {
-		ivs_peer_dead(p, FI_EIO);
+		if (read_rest(p))
+			ivs_peer_dead(p, FI_EIO);
 		return -FI_EIO;
 	}
 	ret = ivs_ring_open(p);
@@ -215,7 +234,7 @@ void ivs_peer_locate(struct ivs_peer *p)
 	if (p->looked || p->slot == IVS_NO_SLOT)
 		return;
 	p->looked = true;
-	p->pid = ivs_slot_neighbour(r, p->slot, p->epoch);
+	p->pid = ivs_slot_neighbour(r, p->slot, p->epoch, p->key);
 	p->alive.proven = p->pid != 0;
 	if (!ivs_param.cma)
 		p->pid = 0;
@@ -391,11 +410,8 @@ void ivs_peer_check(struct ivs_ep *ep)
 		}
 		if (ivs_slot_alive(ep->domain->region, p->slot, p->epoch, &p->alive))
 			continue;
-		/* What it sent before it left still counts. */
-		if (ep->by_slot[p->slot] == p)
-			ivs_ring_attach(ep, p->slot);
-		if (p->rx_ring && ivs_ring_poll(ep, p))
-			continue;
-		ivs_peer_dead(p, FI_EIO);
+		/* What does not fit has to wait, but only for those who read completions. */
+		if (read_rest(p) || ivs_cq_count(ep->rx_cq) < ep->rx_cq->size)
+			ivs_peer_dead(p, FI_EIO);
 	}
 }

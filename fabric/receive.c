@@ -511,7 +511,8 @@ bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t f
 		return part(ep, peer, tag, fixed, payload, len);
 	case IVS_OP_CLEAR:
 		tx = ivs_tx_find(ep, peer, tag);
-		if (!tx || tx->cleared || tx->response) {
+		if (!tx || tx->cleared || tx->response || tx->op < IVS_OP_TAGGED_LONG ||
+		    tx->op > IVS_OP_MSG_PULL) {
 			nonsense(peer, "leave to send nothing");
 			return true;
 		}

@@ -9,9 +9,11 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "find.h"
 #include "job.h"
 #include "lib.h"
 #include "param.h"
@@ -219,6 +221,7 @@ static int read_geometry(struct ivs_region *r)
 static int format_file(int fd, size_t bytes)
 {
 	struct nm_region_header *h;
+	void *map;
 	int ret = 0;
 
 	if (ftruncate(fd, (off_t) bytes))
@@ -239,10 +242,43 @@ static int format_file(int fd, size_t bytes)
 	h->layout_version = NM_LAYOUT_VERSION;
 	h->layout_bytes = (bytes - NM_REGION_HEADER_BYTES) & ~4095ULL;
 	h->crc = nm_region_crc32c(h, offsetof(struct nm_region_header, crc));
-	if (!ret && pwrite(fd, h, sizeof(*h), 0) != sizeof(*h))
-		ret = -FI_EIO;
+	if (!ret) {
+		/* Not by write(), which hugetlbfs does not have. */
+		map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (map == MAP_FAILED) {
+			ret = -errno;
+		} else {
+			memcpy(map, h, sizeof(*h));
+			munmap(map, bytes);
+		}
+	}
 	free(h);
 	return ret;
+}
+
+/*
+ * How large a new region on the file system of fd gets: as large as it may be, but at
+ * most half of what is free, since what does not fit ends a rank with SIGBUS. Huge
+ * pages are set aside at once, so all of them can be had.
+ */
+static size_t new_bytes(int fd)
+{
+	size_t bytes = ivs_param.region_size, page = 4096;
+	struct statfs fs;
+	uint64_t room;
+
+	if (!fstatfs(fd, &fs) && fs.f_bsize > 0 && fs.f_blocks) {
+		room = (uint64_t) fs.f_bavail * (uint64_t) fs.f_bsize;
+		if ((uint32_t) fs.f_type == 0x958458f6)		/* HUGETLBFS_MAGIC */
+			page = (size_t) fs.f_bsize;
+		else
+			room /= 2;
+		if (room < bytes)
+			bytes = room;
+	} else if (fs.f_bsize > 0) {
+		page = (size_t) fs.f_bsize;
+	}
+	return bytes / page * page;
 }
 
 /* Removes files that runs which were killed have left in dir: nobody holds them. */
@@ -288,8 +324,9 @@ static bool made_here(int fd)
 static int open_file(struct ivs_region *r, const char *path, bool make)
 {
 	struct stat st;
-	char dir[256], proc[64], *slash;
+	char dir[sizeof(r->path)], proc[64], *slash;
 	int fd, ret, tries;
+	size_t bytes;
 
 	for (tries = 0; tries < 100; tries++) {
 		fd = open(path, O_RDWR | O_CLOEXEC | (make ? O_NOFOLLOW : 0));
@@ -311,11 +348,12 @@ static int open_file(struct ivs_region *r, const char *path, bool make)
 					 ivs_lib.strerror(errno));
 				return -errno;
 			}
-			ret = format_file(fd, ivs_param.region_size & ~4095UL);
+			bytes = new_bytes(fd);
+			ret = format_file(fd, bytes);
 			if (ret) {
 				IVS_WARN(FI_LOG_DOMAIN, "region %s: cannot make a file of %zu "
 					 "bytes: %s; set FI_IVSHMEM_REGION_SIZE\n", path,
-					 ivs_param.region_size, ivs_lib.strerror(-ret));
+					 bytes, ivs_lib.strerror(-ret));
 				close(fd);
 				return ret;
 			}
@@ -384,9 +422,10 @@ static void unmap_region(struct ivs_region *r)
 
 static int open_region(struct ivs_region **region)
 {
-	char own[256], prefix[64];
+	char own[256], prefix[64], found[320];
 	const char *path = given_path();
 	struct ivs_region *r;
+	struct stat st;
 	int ret;
 
 	r = calloc(1, sizeof(*r));
@@ -395,6 +434,8 @@ static int open_region(struct ivs_region **region)
 	r->fd = -1;
 	pthread_mutex_init(&r->beat_lock, NULL);
 	pthread_cond_init(&r->beat_cond, NULL);
+	if (!path && ivs_region_find(found, sizeof(found)))
+		path = found;
 	if (!path) {
 		snprintf(prefix, sizeof(prefix), "nearmetal-%u-", (unsigned int) geteuid());
 		snprintf(own, sizeof(own), "/dev/shm/%s%016jx", prefix,
@@ -404,7 +445,8 @@ static int open_region(struct ivs_region **region)
 		path = own;
 	}
 	snprintf(r->path, sizeof(r->path), "%s", path);
-	r->file = path == own || !strncmp(path, "/dev/shm/", 9) || access(path, F_OK);
+	/* Ours to make and to remove; what somebody else has made is found out later. */
+	r->file = lstat(path, &st) || S_ISREG(st.st_mode);
 	ret = open_file(r, path, r->file);
 	if (!ret)
 		ret = map_region(r, path);

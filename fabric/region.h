@@ -14,7 +14,7 @@ struct ivs_region {
 	void		*map;
 	int		fd;
 	bool		file;		/* a file of ours: locked, and removed by the last */
-	char		path[256];
+	char		path[320];
 	struct nm_region_header header;	/* the copy that was checked */
 	uint64_t	id;		/* what makes two ranks neighbours */
 	struct nm_layout_geometry geo;
@@ -70,10 +70,15 @@ bool ivs_slot_alive(struct ivs_region *region, uint32_t slot, uint32_t epoch,
 uint64_t ivs_now_ms(void);
 
 /*
- * Proves that a slot's owner is a process whose memory we can read: the 16 secret
- * bytes it names must give the proof it shows. Gives its PID, or 0.
+ * Proves that a slot's owner is a process whose memory we can read: the struct nm_proof
+ * it names must be the slot's, and give the proof it shows. Gives its PID, or 0, and
+ * the 16 bytes of its key.
  */
-int ivs_slot_neighbour(struct ivs_region *region, uint32_t slot, uint32_t epoch);
+int ivs_slot_neighbour(struct ivs_region *region, uint32_t slot, uint32_t epoch,
+		       uint8_t *key);
+
+/* This process's own key. */
+const uint8_t *ivs_slot_key(void);
 
 static inline struct nm_conn *ivs_conn(struct ivs_region *r, uint32_t to, uint32_t from)
 {

@@ -262,6 +262,7 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 	const uint8_t *payload;
 	struct ivs_chunk ref;
 	size_t fixed = ivs_fixed_bytes(op, flags), skip = 0;
+	bool done;
 
 	get_bytes(p, 0, b, len);
 	if (flags & IVS_F_CHUNK)
@@ -281,7 +282,10 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 		payload = ivs_area(ep->domain->region, p->slot) + (size_t) ref.index * IVS_CHUNK;
 		len = ref.len;
 	}
-	return ivs_receive(ep, p, op, flags & (uint8_t) ~IVS_F_CHUNK, tag, b + skip, payload, len);
+	p->handling = true;
+	done = ivs_receive(ep, p, op, flags & (uint8_t) ~IVS_F_CHUNK, tag, b + skip, payload, len);
+	p->handling = false;
+	return done;
 }
 
 int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)

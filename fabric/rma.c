@@ -21,7 +21,8 @@ static bool find_remote(struct ivs_peer *peer, uint64_t addr, size_t len, uint64
 		state = __atomic_load_n(&table[i].state, __ATOMIC_ACQUIRE);
 		if (state & 1 || __atomic_load_n(&table[i].key, __ATOMIC_RELAXED) != key)
 			continue;
-		m = *(const volatile struct nm_mr *) &table[i];
+		if (ivs_mr_copy(&table[i], &m) != state)
+			return false;
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (__atomic_load_n(&table[i].state, __ATOMIC_RELAXED) != state)
 			return false;
@@ -38,6 +39,10 @@ static bool find_remote(struct ivs_peer *peer, uint64_t addr, size_t len, uint64
 				return false;
 			out->iov_base = r->base + m.base + (addr - m.origin);
 		} else {
+			/* Its own memory: only as its owner wrote it, nobody else. */
+			if (!peer->pid ||
+			    m.check != ivs_mr_check(peer->key, &m, peer->slot, peer->epoch))
+				return false;
 			out->iov_base = (void *) (uintptr_t) (m.base + (addr - m.origin));
 		}
 		out->iov_len = len;
@@ -76,7 +81,8 @@ static bool direct(struct ivs_peer *peer, bool write, const struct iovec *iov, s
 		__atomic_thread_fence(__ATOMIC_RELEASE);
 		return true;
 	}
-	if (any || !peer->pid)
+	/* What the table says of our own memory is not believed: we know better. */
+	if (any || !peer->pid || peer->self)
 		return false;
 	return !ivs_cma(peer, write, iov, count, remote, rma_count, total);
 }
@@ -101,6 +107,8 @@ static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_
 		rtotal += riov[i].len;
 	if (rtotal != total)
 		return -FI_EINVAL;
+	if (ivs_cq_count(ep->tx_cq) >= IVS_CQ_UNREAD)
+		return -FI_EAGAIN;
 	peer = ivs_peer_get(ep, dest, &err);
 	if (!peer)
 		return err;

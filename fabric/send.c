@@ -397,6 +397,8 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
 	uint8_t pull;
 	int ret = 0;
 
+	if (unlikely(ivs_cq_count(ep->tx_cq) >= IVS_CQ_UNREAD))
+		return -FI_EAGAIN;
 	peer = ivs_peer_get(ep, dest, &ret);
 	if (unlikely(!peer))
 		return ret;

@@ -17,6 +17,7 @@
 #define SAME_KERNEL_MS	2000	/* without a beat, before a missing PID counts */
 
 /* Read by neighbours as a proof of who we are; see ivs_slot_neighbour(). */
+static struct nm_proof proofs[NM_LAYOUT_MAX_SLOTS];
 static uint8_t secret[16];
 static uint64_t kernel_id;
 
@@ -44,6 +45,11 @@ static void identify(void)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%ju",
 			 (uintmax_t) st.st_ino);
 	kernel_id = ivs_siphash(zeros, text, strlen(text)) | 1;
+}
+
+const uint8_t *ivs_slot_key(void)
+{
+	return secret;
 }
 
 static uint64_t prove(const uint8_t *key, uint32_t slot, uint32_t epoch)
@@ -173,7 +179,11 @@ int ivs_slot_claim(struct ivs_region *r, uint64_t name, uint32_t *slot, uint32_t
 	s = &r->slots[*slot];
 	s->kernel = kernel_id;
 	s->pid = (uint64_t) getpid();
-	s->secret = (uintptr_t) secret;
+	proofs[*slot].magic = NM_PROOF_MAGIC;
+	proofs[*slot].slot = *slot;
+	proofs[*slot].epoch = *epoch;
+	memcpy(proofs[*slot].key, secret, sizeof(secret));
+	s->secret = (uintptr_t) &proofs[*slot];
 	s->proof = prove(secret, *slot, *epoch);
 	s->name = name;
 	__atomic_store_n(&s->asleep, 0, __ATOMIC_RELAXED);
@@ -232,20 +242,25 @@ int ivs_slot_find(struct ivs_region *r, uint64_t name, uint32_t *epoch)
 	return best;
 }
 
-int ivs_slot_neighbour(struct ivs_region *r, uint32_t slot, uint32_t epoch)
+int ivs_slot_neighbour(struct ivs_region *r, uint32_t slot, uint32_t epoch, uint8_t *key)
 {
 	struct nm_slot *s = &r->slots[slot];
 	uint64_t pid = s->pid, proof = s->proof;
-	uint8_t key[16];
-	struct iovec local = { key, sizeof(key) };
-	struct iovec remote = { (void *) (uintptr_t) s->secret, sizeof(key) };
+	struct nm_proof p;
+	struct iovec local = { &p, sizeof(p) };
+	struct iovec remote = { (void *) (uintptr_t) s->secret, sizeof(p) };
 
 	identify();
 	if (!pid || pid > INT32_MAX)
 		return 0;
-	if (process_vm_readv((pid_t) pid, &local, 1, &remote, 1, 0) != sizeof(key))
+	if (process_vm_readv((pid_t) pid, &local, 1, &remote, 1, 0) != sizeof(p))
 		return 0;
-	return prove(key, slot, epoch) == proof ? (int) pid : 0;
+	/* Any 16 bytes that somebody knows would prove nothing. */
+	if (p.magic != NM_PROOF_MAGIC || p.slot != slot || p.epoch != epoch ||
+	    prove(p.key, slot, epoch) != proof)
+		return 0;
+	memcpy(key, p.key, sizeof(p.key));
+	return (int) pid;
 }
 
 bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch,
@@ -254,6 +269,7 @@ bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch,
 	struct nm_slot *s = &r->slots[slot];
 	uint64_t owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);
 	uint64_t now = ivs_now_ms(), b = __atomic_load_n(&s->beat, __ATOMIC_RELAXED);
+	uint8_t key[16];
 
 	if (owner != NM_SLOT_OWNER(epoch, NM_SLOT_LIVE))
 		return false;
@@ -262,7 +278,7 @@ bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch,
 		alive->seen_ms = now;
 	}
 	/* A process that could prove itself and cannot any more has ended. */
-	if (alive->proven && !ivs_slot_neighbour(r, slot, epoch))
+	if (alive->proven && !ivs_slot_neighbour(r, slot, epoch, key))
 		return false;
 	return now - alive->seen_ms < ivs_param.timeout;
 }

@@ -137,8 +137,6 @@ static ssize_t claim(struct ivs_ep *ep, const struct fi_msg_tagged *m, uint64_t 
 			found = msg;
 	if (!found)
 		return -FI_EINVAL;
-	ivs_list_del(&msg->link);
-	msg->claimed = false;
 	if (flags & FI_DISCARD)
 		return discard(ep, msg, m->context, flags | ep->rx_comp);
 	rx = ivs_rx_get(ep);

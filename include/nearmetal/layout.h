@@ -58,8 +58,8 @@ struct nm_slot {
 	uint64_t	owner;		/* NM_SLOT_OWNER */
 	uint64_t	kernel;		/* hash of boot id and PID namespace */
 	uint64_t	pid;		/* in that namespace */
-	uint64_t	secret;		/* address of 16 secret bytes in the process */
-	uint64_t	proof;		/* SipHash of slot and epoch under the secret */
+	uint64_t	secret;		/* address of a struct nm_proof in the process */
+	uint64_t	proof;		/* SipHash of slot and epoch under its key */
 	uint64_t	name;		/* hash of a service name, 0: none */
 	uint64_t	pad0[2];
 	/* written by the owner's heart */
@@ -73,6 +73,19 @@ struct nm_slot {
 };
 
 _Static_assert(sizeof(struct nm_slot) == 256, "four lines");
+
+/*
+ * In the owner's own memory: who can read it is in the same VM. Only the owner of a
+ * slot writes one with its number and epoch.
+ */
+struct nm_proof {
+	uint64_t	magic;
+	uint32_t	slot;
+	uint32_t	epoch;
+	uint8_t		key[16];	/* random */
+};
+
+#define NM_PROOF_MAGIC	0x7f0a9e3d52c8b641ULL
 
 /*
  * conn[receiver][sender], written by the sender: where its ring to the receiver
@@ -129,7 +142,8 @@ struct nm_mr {
 	uint64_t	origin;		/* what the owner calls the first byte: 0 or its address */
 	uint32_t	access;		/* NM_MR_* */
 	uint32_t	valid;
-	uint64_t	pad[2];
+	uint64_t	check;		/* SipHash of the above, slot and epoch under the key */
+	uint64_t	pad;
 };
 
 _Static_assert(sizeof(struct nm_mr) == NM_LAYOUT_LINE, "one line");
