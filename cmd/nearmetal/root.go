@@ -33,6 +33,8 @@ var commands = []func() *cobra.Command{
 	newSpecCommand,
 	newBenchCommand,
 	newSlurmCommand,
+	newDeviceCommand,
+	newHostCommand,
 	newVersionCommand,
 	newCompletionCommand,
 	newManCommand,
@@ -47,6 +49,7 @@ const (
 	groupFile    = "file"
 	groupSlurm   = "slurm"
 	groupProve   = "prove"
+	groupHost    = "host"
 	groupSelf    = "self"
 )
 
@@ -57,6 +60,7 @@ var groups = []*cobra.Group{
 	{ID: groupFile, Title: "Cluster files:"},
 	{ID: groupSlurm, Title: "Under Slurm:"},
 	{ID: groupProve, Title: "How close to native:"},
+	{ID: groupHost, Title: "This host:"},
 	{ID: groupSelf, Title: "About nearmetal:"},
 }
 

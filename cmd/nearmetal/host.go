@@ -1,0 +1,40 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/host/change"
+	_ "nearmetal/internal/host/device" // its kinds of changes
+)
+
+func newHostCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "host COMMAND",
+		GroupID: groupHost,
+		Short:   "Look after what nearmetal changed of this host",
+		Long: `nearmetal writes each change to a host down in /var/lib/nearmetal before it is
+made. recover undoes what a kill, a crash or a reboot left half done.`,
+		Example: "  nearmetal host recover",
+	}
+	cmd.AddCommand(newHostRecoverCommand())
+	return cmd
+}
+
+func newHostRecoverCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "recover",
+		Short: "Undo what was left half done",
+		Long: `Undoes the changes of commands that were killed before their end. What ended
+well (VFs that were made, devices handed to users) stays; a reboot takes that
+along. Run it at boot and in the epilog of jobs: where nothing is to be done it
+is quick.`,
+		Example: "  nearmetal host recover",
+		Args:    noArgs,
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		did, err := change.Recover(change.Dir)
+		sayUndone(cmd, did)
+		return err
+	}
+	return cmd
+}
