@@ -151,7 +151,7 @@ func newDeviceShowCommand(open opener) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show DEVICE [--json]",
 		Short:             "Show all that is known of a function",
-		Long:              "Shows all that is known of a function, with a VF's attributes, and the firmware's\nsettings where mstconfig is installed. DEVICE is a PCI address, a network\ninterface or an RDMA device.",
+		Long:              "Shows all that is known of a function, with a VF's attributes, and the\nfirmware's settings where mstconfig is installed. DEVICE is a PCI address, a network\ninterface or an RDMA device.",
 		Example:           "  nearmetal device show mlx5_0\n  nearmetal device show 41:00.1 --json",
 		Args:              exactArgs("DEVICE"),
 		ValidArgsFunction: completeDevices(open, device.PF, device.VF, device.Plain),
@@ -303,8 +303,8 @@ func newDeviceBindCommand(open opener) *cobra.Command {
 		Short: "Hand a function to a user, for a VM",
 		Long: `Binds a VF, or a whole function, to vfio-pci and gives its IOMMU group's file to
 a user, who may then pass it through to a VM of a cluster. Functions that the
-host itself uses, or whose IOMMU group holds others, are refused. Nothing else is
-given to the user.`,
+host itself uses, or whose IOMMU group holds others, are refused. Nothing else
+is given to the user.`,
 		Example:           "  nearmetal device bind 0000:41:00.1 --user ann",
 		Args:              exactArgs("DEVICE"),
 		ValidArgsFunction: completeDevices(open, device.VF, device.Plain),
