@@ -151,7 +151,7 @@ func newDeviceShowCommand(open opener) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show DEVICE [--json]",
 		Short:             "Show all that is known of a function",
-		Long:              "Shows all that is known of a function, with a VF's attributes, and the\nfirmware's settings where mstconfig is installed. DEVICE is a PCI address, a network\ninterface or an RDMA device.",
+		Long:              "Shows all that is known of a function, with a VF's attributes, and the\nfirmware's settings where mstconfig is installed. DEVICE is a PCI\naddress, a network interface or an RDMA device.",
 		Example:           "  nearmetal device show mlx5_0\n  nearmetal device show 41:00.1 --json",
 		Args:              exactArgs("DEVICE"),
 		ValidArgsFunction: completeDevices(open, device.PF, device.VF, device.Plain),
