@@ -6,6 +6,8 @@
 #   make bench-boot   boot times, phase by phase, beside a bare QEMU line
 #   make bench-plan   how long planning takes, on described machines
 #   make bench-fabric   the libfabric provider beside its peers
+#   make test-slurm   srun --vm on a real Slurm on this machine (root)
+#   make slurm-shell  a shell beside such a Slurm
 #   make soak         the fault tests in every combination
 #   make fuzz         every fuzz target for FUZZ_SECONDS (10)
 #   make docs         the generated pages: docs/reference, man pages
@@ -20,7 +22,7 @@ export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
 GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
-.PHONY: all deps c agent go wheels test unit e2e lint demo bench-boot bench-plan test-fabric bench-fabric soak fuzz docs install clean
+.PHONY: all deps c agent go wheels test unit e2e lint demo bench-boot bench-plan test-fabric bench-fabric slurm test-slurm slurm-shell soak fuzz docs install clean
 
 all: go
 
@@ -41,6 +43,7 @@ agent: c
 go: agent
 	@go build $(GOFLAGS_BUILD) -o build/nearmetal ./cmd/nearmetal
 	@ln -sf nearmetal build/nearmetal-rsh
+	@ln -sf nearmetal build/nearmetal-task
 
 lint: agent
 	@test -z "$$(gofmt -l cmd internal test)" || { echo "gofmt:"; gofmt -l cmd internal test; exit 1; }
@@ -54,7 +57,18 @@ unit: go lint wheels
 	go test ./cmd/... ./internal/...
 	meson test -C build/c --print-errorlogs --no-rebuild region_pingpong region_atomics units fabric
 
-e2e: go wheels
+# The SPANK plugin: Slurm's own packages, and a build that knows of them.
+slurm: go
+	@sh scripts/deps-slurm.sh
+	@test -e build/c/slurm/spank_nearmetal.so || { meson setup --reconfigure build/c >/dev/null && ninja --quiet -C build/c; }
+
+test-slurm: slurm wheels
+	go test -count=1 -timeout 20m ./test/slurm
+
+slurm-shell: slurm
+	@go run ./test/slurm/bed/shell
+
+e2e: go wheels slurm
 	go test -count=1 -timeout 40m ./test/...
 
 test: unit e2e
@@ -89,6 +103,7 @@ docs: go
 install: go
 	install -Dm755 build/nearmetal $(DESTDIR)$(PREFIX)/bin/nearmetal
 	ln -sf nearmetal $(DESTDIR)$(PREFIX)/bin/nearmetal-rsh
+	ln -sf nearmetal $(DESTDIR)$(PREFIX)/bin/nearmetal-task
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	build/nearmetal man $(DESTDIR)$(PREFIX)/share/man/man1
 	for k in nm_latency nm_bw nm_cg nm_onesided region_pingpong region_atomics; do \

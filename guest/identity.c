@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static const struct {
@@ -78,6 +79,15 @@ const char *identity_read(struct identity *i, const struct fields *h)
 	while ((s = fields_next(h, "rlimit", &at)))
 		if (!read_rlimit(i, s))
 			return "a resource limit that cannot be";
+	at = 0;
+	i->bound = false;
+	memset(i->cpus, 0, sizeof i->cpus);
+	while ((s = fields_next(h, "cpu", &at))) {
+		if (!parse_number(s, CPUS_MAX - 1, &n))
+			return "a CPU that cannot be";
+		i->cpus[n / (8 * sizeof *i->cpus)] |= 1ul << n % (8 * sizeof *i->cpus);
+		i->bound = true;
+	}
 	s = fields_get(h, "umask");
 	if (s) {
 		if (strlen(s) > 4 || strspn(s, "01234567") != strlen(s) || !*s)
@@ -109,6 +119,8 @@ bool identity_take(const struct identity *i)
 			return false;
 	}
 	umask(i->umask);
+	if (i->bound && syscall(SYS_sched_setaffinity, 0, sizeof i->cpus, i->cpus))
+		return false;
 	if (!root && i->uid == getuid() && i->gid == getgid())
 		return true;
 	return !setgroups(i->ngroups, i->groups) && !setresgid(i->gid, i->gid, i->gid) &&

@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-enum { GROUPS_MAX = 1024, LIMITS_MAX = 16 };
+enum { GROUPS_MAX = 1024, LIMITS_MAX = 16, CPUS_MAX = 4096 };
 
 struct identity {
 	uid_t uid;
@@ -15,6 +15,8 @@ struct identity {
 	size_t ngroups;
 	gid_t groups[GROUPS_MAX];
 	mode_t umask;
+	bool bound;		/* to cpus */
+	unsigned long cpus[CPUS_MAX / (8 * sizeof(unsigned long))];
 	size_t nlimits;
 	struct {
 		int what;

@@ -28,6 +28,8 @@ var commands = []func() *cobra.Command{
 	newHostfileCommand,
 	newRshCommand,
 	newSuperviseCommand,
+	newSlurmBootCommand,
+	newSlurmTaskCommand,
 	newPlanCommand,
 	newTopologyCommand,
 	newSpecCommand,

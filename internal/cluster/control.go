@@ -33,6 +33,7 @@ func (c *Cluster) serve() error {
 		<-s.Gone() // the client waits for the owner's end
 	})
 	c.board.Handle("verify", c.serveVerify)
+	c.board.Handle("pause", c.servePause)
 	var clients atomic.Int32
 	go func() {
 		for {

@@ -20,6 +20,8 @@ type Options struct {
 	NoVerify bool
 	// Verbose tells of what went well, too.
 	Verbose bool
+	// Until is a process, by its id, whose end ends a cluster of Supervised; 0: none.
+	Until int
 }
 
 // Events are functions that are told what happens while a cluster starts. They are

@@ -34,6 +34,7 @@ type order struct {
 	BootTimeout time.Duration `json:"bootTimeoutNs"`
 	NoVerify    bool          `json:"noVerify,omitempty"`
 	Verbose     bool          `json:"verbose,omitempty"`
+	Until       int           `json:"until,omitempty"`
 }
 
 // message is what the supervisor tells.
@@ -73,7 +74,7 @@ func Supervised(ctx context.Context, o Options) (name string, err error) {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
 	go cmd.Wait() // it is not ours any more once the cluster is ready; until then no zombie
-	if err := json.NewEncoder(ours).Encode(order{o.Spec, o.Command, o.BootTimeout, o.NoVerify, o.Verbose}); err != nil {
+	if err := json.NewEncoder(ours).Encode(order{o.Spec, o.Command, o.BootTimeout, o.NoVerify, o.Verbose, o.Until}); err != nil {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { unix.Shutdown(int(ours.Fd()), unix.SHUT_WR) })
@@ -135,6 +136,12 @@ func Supervise() error {
 		case <-ctx.Done():
 		}
 	}()
+	if od.Until > 0 {
+		if err := endWith(od.Until, func() { cancel(errors.New("the process that the cluster was for has ended")) }); err != nil {
+			out.Encode(message{Error: err.Error()})
+			return nil
+		}
+	}
 	ready := make(chan struct{})
 	go func() { // the end of input before we are ready: the caller is gone, or wants no cluster
 		var b [1]byte
@@ -167,6 +174,25 @@ func Supervise() error {
 	case <-ctx.Done():
 	}
 	return c.Down(context.Background())
+}
+
+// endWith calls f when the process pid has ended.
+func endWith(pid int, f func()) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fmt.Errorf("process %d, which the cluster is for: %w", pid, err)
+	}
+	go func() {
+		defer unix.Close(fd)
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			if n > 0 || err != nil && err != unix.EINTR {
+				f()
+				return
+			}
+		}
+	}()
+	return nil
 }
 
 // detach sends what is left to say (a panic, at worst) into the cluster's directory.

@@ -31,6 +31,7 @@ type vm struct {
 	timings Timings
 	mu      sync.Mutex // of qemu and why
 	why     error      // why we ended it, where its channel failed
+	pauses  pauses
 }
 
 // start starts the QEMU of v.

@@ -29,6 +29,7 @@ type Exec struct {
 	NoStdin    bool // standard input is /dev/null
 	Umask      *uint32
 	Rlimits    []Rlimit
+	CPUs       []int // of the VM that the program may run on; none: all
 }
 
 // Unlimited is a Rlimit without a limit.
@@ -115,6 +116,9 @@ func (e *Exec) header() (channel.Fields, error) {
 	}
 	for _, r := range e.Rlimits {
 		h.Add("rlimit", r.Name+" "+limitText(r.Soft)+" "+limitText(r.Hard))
+	}
+	for _, n := range e.CPUs {
+		h.AddInt("cpu", int64(n))
 	}
 	return h, nil
 }

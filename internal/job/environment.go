@@ -79,9 +79,9 @@ func providers(r *cluster.Record) []string {
 	return folders
 }
 
-// launchVariables are what makes any known launcher on this host put its ranks into the
+// LaunchVariables are what makes any known launcher on this host put its ranks into the
 // VMs, over the environment environ.
-func launchVariables(r *cluster.Record, environ []string) ([]string, error) {
+func LaunchVariables(r *cluster.Record, environ []string) ([]string, error) {
 	if !uplink(r) {
 		return nil, fmt.Errorf("the VMs of cluster %s have no uplink to this host, which an MPI launcher on it needs: "+
 			"start the launcher in a VM (nearmetal exec mpirun …), or the cluster with a QEMU that has the user network", r.Name)
@@ -100,17 +100,17 @@ func launchVariables(r *cluster.Record, environ []string) ([]string, error) {
 // hostEnvironment is the whole environment of a launcher on this host.
 func hostEnvironment(r *cluster.Record) ([]string, error) {
 	own := append(os.Environ(), session.Pairs(r.Spec.Env)...)
-	vars, err := launchVariables(r, own)
+	vars, err := LaunchVariables(r, own)
 	if err != nil {
 		return nil, err
 	}
 	return append(own, vars...), nil // of two of a name, the last counts (os/exec)
 }
 
-// vmEnvironment is the environment of a command in a VM: the caller's as far as it makes
+// VMEnvironment is the environment of a command in a VM: the caller's as far as it makes
 // sense there, the cluster file's, what over says, and what lets an MPI launcher that is
 // started there reach the other VMs.
-func vmEnvironment(r *cluster.Record, over []string) ([]string, error) {
+func VMEnvironment(r *cluster.Record, over []string) ([]string, error) {
 	env := session.Environment(os.Environ(), session.Pairs(r.Spec.Env), over)
 	s, err := setup(r, launch.InVM, os.Geteuid() == 0)
 	if err != nil {

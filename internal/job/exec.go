@@ -140,7 +140,7 @@ func (open) Close() error { return nil }
 
 // command is o's command as the caller would run it, in the environment of a VM.
 func command(r *cluster.Record, o ExecOptions) (guest.Exec, error) {
-	env, err := vmEnvironment(r, session.Pairs(o.Env))
+	env, err := VMEnvironment(r, session.Pairs(o.Env))
 	if err != nil {
 		return guest.Exec{}, err
 	}

@@ -50,7 +50,7 @@ func EnvCommands(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	vars, err := launchVariables(r, os.Environ())
+	vars, err := LaunchVariables(r, os.Environ())
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func TestShellQuote(t *testing.T) {
 // What `eval $(nearmetal env)` gets, without quotes, sets every variable.
 func TestEnvCommandsSurviveEval(t *testing.T) {
 	r := record(t)
-	vars, err := launchVariables(r, nil)
+	vars, err := LaunchVariables(r, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func InVM(ctx context.Context, r *cluster.Record, args []string, dir string, ove
 		return guest.Status{}, err
 	}
 	defer c.Close()
-	env, err := vmEnvironment(&c.Record, over)
+	env, err := VMEnvironment(&c.Record, over)
 	if err != nil {
 		return guest.Status{}, err
 	}

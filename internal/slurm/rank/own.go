@@ -1,0 +1,95 @@
+package rank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/slurm/node"
+	"nearmetal/internal/spec"
+)
+
+// ownCluster gives the name of the step's own cluster on this node. The first of the step's
+// tasks here to come boots it, under a supervisor that ends with the step's slurmstepd; the
+// others wait.
+func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, w io.Writer) (string, error) {
+	name := "step-" + t.job + "-" + t.step
+	if err := spec.CheckName(name); err != nil {
+		return "", err
+	}
+	base, err := cluster.Base()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		for {
+			select {
+			case s := <-sigs:
+				if s != unix.SIGCONT {
+					cancel(fmt.Errorf("interrupted: %v", s))
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	lock, err := os.OpenFile(filepath.Join(base, name+".lock"), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := flock(ctx, lock); err != nil {
+		return "", err
+	}
+	if r, err := cluster.Find(name); err == nil && r.State == cluster.Ready {
+		return name, nil
+	}
+	failed := filepath.Join(base, name+".failed")
+	if _, err := os.Lstat(failed); err == nil {
+		return "", errors.New("the step's VMs did not boot (another of its tasks says why)")
+	}
+	r, err := node.ParseRequest(os.Getenv(varRequest))
+	if err != nil {
+		return "", err
+	}
+	a := node.Allocation{
+		Node: os.Getenv("SLURMD_NODENAME"), Cores: os.Getenv(varCores), Dir: os.Getenv(varDir), Accel: "auto",
+		Name: name, Until: t.parent, Limit: 5 * time.Minute,
+	}
+	var bytes spec.Size
+	if text := os.Getenv(varMemory); text != "" {
+		if err := bytes.Set(text); err != nil {
+			return "", fmt.Errorf("%s: %w", varMemory, err)
+		}
+	}
+	a.Bytes = uint64(bytes)
+	if _, err := node.Boot(ctx, r, a); err != nil {
+		os.WriteFile(failed, nil, 0o600)
+		return "", err
+	}
+	return name, nil
+}
+
+// flock takes the lock, and gives up when ctx ends.
+func flock(ctx context.Context, f *os.File) error {
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err != unix.EWOULDBLOCK {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package rank
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"nearmetal/internal/guest"
+	"nearmetal/internal/session"
+)
+
+// relayPMI makes the process manager's end that Slurm gave to this task reachable in the VM, and
+// gives the environment that leads a rank to it. close ends it.
+func relayPMI(ctx context.Context, vm *guest.Client, t *task, vms int, env []string) (out []string, close func(), err error) {
+	switch {
+	case os.Getenv("PMI_FD") != "":
+		return relayPMI1(ctx, vm, t, vms, env)
+	case os.Getenv("PMIX_RANK") != "":
+		return relayPMIx(ctx, vm, vms, env)
+	}
+	return env, func() {}, nil
+}
+
+// relayPMI1 relays PMI-1, which MPICH and what is made of it speak over srun's --mpi=pmi2. The
+// rank gets a port in the VM (PMI_PORT, as under mpiexec -pmi-port); what the port wants said at first
+// is said here, and the rest is passed on to PMI_FD.
+func relayPMI1(ctx context.Context, vm *guest.Client, t *task, vms int, env []string) ([]string, func(), error) {
+	fd, err := strconv.ParseUint(os.Getenv("PMI_FD"), 10, 16)
+	if err != nil {
+		return nil, nil, fmt.Errorf("PMI_FD=%q is not a descriptor", os.Getenv("PMI_FD"))
+	}
+	pm := os.NewFile(uintptr(fd), "PMI of slurmstepd")
+	if pm == nil {
+		return nil, nil, errors.New("slurmstepd gave no PMI descriptor")
+	}
+	var once sync.Once
+	l, err := vm.ListenTCP(ctx, "", "127.0.0.1:0", func(c net.Conn) {
+		once.Do(func() { // a second connection is not the rank's
+			pmiSession(c, pm, t.rank, t.size, vms)
+		})
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("PMI: %w", err)
+	}
+	env = session.Environment(without(env, "PMI_FD="), []string{"PMI_PORT=" + l.Addr, "PMI_ID=" + strconv.Itoa(t.rank)})
+	return env, func() {
+		l.Close()
+		pm.Close() // whole: slurmd takes a half for an endless message
+	}, nil
+}
+
+// maxPMILine bounds a line of PMI-1, in bytes: MPICH's own bound is 64 KiB (PMIU_MAXLINE and what a value may be).
+const maxPMILine = 128 << 10
+
+// pmiSession answers the greeting of a rank that has come by a port, then relays until either
+// side ends.
+func pmiSession(rank net.Conn, pm io.ReadWriteCloser, id, size, vms int) {
+	in := bufio.NewReaderSize(rank, maxPMILine)
+	first, err := in.ReadSlice('\n')
+	if err != nil {
+		return
+	}
+	if strings.HasPrefix(string(first), "cmd=initack") {
+		_, err = fmt.Fprintf(rank, "cmd=initack\ncmd=set size=%d\ncmd=set rank=%d\ncmd=set debug=0\n", size, id)
+	} else {
+		_, err = pm.Write(first)
+	}
+	if err != nil {
+		return
+	}
+	done := make(chan struct{}, 2)
+	go func() {
+		io.Copy(pm, in)
+		pm.Close()
+		done <- struct{}{}
+	}()
+	go func() {
+		answers(rank, pm, size, vms)
+		rank.Close()
+		done <- struct{}{}
+	}()
+	<-done
+	<-done
+}
+
+// answers passes the lines of the process manager on to the rank, with the mapping of ranks
+// to nodes rewritten where a node has several VMs.
+func answers(rank io.Writer, pm io.Reader, size, vms int) {
+	out := bufio.NewReaderSize(pm, maxPMILine)
+	for {
+		line, err := out.ReadString('\n')
+		if vms > 1 && strings.Contains(line, "(vector,") {
+			if changed, err := rewriteMapping(line, size, vms); err == nil {
+				line = changed
+			}
+		}
+		if len(line) > 0 {
+			if _, err := io.WriteString(rank, line); err != nil {
+				return
+			}
+		}
+		if err != nil || len(line) > maxPMILine {
+			return
+		}
+	}
+}
+
+// pmixPort finds the port of a PMIx server in a URI, "NS.RANK;tcp4://127.0.0.1:PORT".
+var pmixPort = regexp.MustCompile(`tcp4://127\.0\.0\.1:(\d{1,5})`)
+
+// relayPMIx makes slurmstepd's PMIx server, which listens on the node's loopback, reachable on the
+// VM's: a port in the VM for each port of the server.
+func relayPMIx(ctx context.Context, vm *guest.Client, vms int, env []string) ([]string, func(), error) {
+	ports := map[string]*guest.Listener{}
+	stop := func() {
+		for _, l := range ports {
+			l.Close()
+		}
+	}
+	var over []string
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		if !strings.HasPrefix(name, "PMIX_SERVER_URI") {
+			continue
+		}
+		m := pmixPort.FindStringSubmatchIndex(value)
+		if m == nil {
+			continue
+		}
+		port := value[m[2]:m[3]]
+		if ports[port] == nil {
+			l, err := vm.ListenTCP(ctx, "", "127.0.0.1:0", func(c net.Conn) { forward(c, "127.0.0.1:"+port) })
+			if err != nil {
+				stop()
+				return nil, nil, fmt.Errorf("PMIx: %w", err)
+			}
+			ports[port] = l
+		}
+		over = append(over, name+"="+value[:m[0]]+"tcp4://"+ports[port].Addr+value[m[1]:])
+	}
+	if len(ports) == 0 {
+		return nil, nil, errors.New("PMIx: slurmstepd's server has no TCP port on the loopback")
+	}
+	// The server's shared memory is not in the VM.
+	over = append(over, "PMIX_GDS_MODULE=hash", "PMIX_MCA_gds=hash")
+	if vms > 1 {
+		// The server takes a node's VMs for one: what shares memory between its ranks must not.
+		over = append(over, "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=tcp,self", "OMPI_MCA_osc=^sm", "OMPI_MCA_coll=^sm,han,xhc,smcuda")
+	}
+	return session.Environment(env, over), stop, nil
+}
+
+// forward joins a connection from the VM to one on this host.
+func forward(c net.Conn, addr string) {
+	h, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	defer h.Close()
+	done := make(chan struct{}, 2)
+	copyHalf := func(to, from net.Conn) {
+		io.Copy(to, from)
+		if w, ok := to.(interface{ CloseWrite() error }); ok {
+			w.CloseWrite()
+		}
+		done <- struct{}{}
+	}
+	go copyHalf(h, c)
+	go copyHalf(c, h)
+	<-done
+	<-done
+}

@@ -1,0 +1,131 @@
+package rank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/guest"
+	"nearmetal/internal/job"
+	"nearmetal/internal/session"
+	"nearmetal/internal/terminal"
+)
+
+// Variables by which the SPANK plugin speaks to the wrapper (slurm/step.c).
+const (
+	varCommand = "NEARMETAL_SLURM_COMMAND" // the command, whose place the wrapper has taken (Slurm before 23.11)
+	varJob     = "NEARMETAL_SLURM_JOB"     // JOB.NODE, of a step with VMs of its own
+	varRequest = "NEARMETAL_SLURM_REQUEST" // the same step's request
+	varDir     = "NEARMETAL_SLURM_DIR"     // working directory of the job
+	varCores   = "NEARMETAL_SLURM_CORES"
+	varMemory  = "NEARMETAL_SLURM_MEMORY"
+)
+
+// Run runs the task whose words are args: the wrapper's own path and what followed. It
+// gives how the command ended.
+func Run(args []string, s session.Streams) (guest.Status, error) {
+	words, err := command(args, os.Getenv(varCommand))
+	if err != nil {
+		return guest.Status{}, err
+	}
+	sigs, stop := session.Signals()
+	defer stop()
+	ctx := context.Background()
+	t, err := readTask(os.Getenv)
+	if err != nil {
+		return guest.Status{}, err
+	}
+	name := os.Getenv("NEARMETAL_CLUSTER")
+	if os.Getenv(varRequest) != "" {
+		if name, err = ownCluster(ctx, sigs, t, s.Err); err != nil {
+			return guest.Status{}, err
+		}
+	}
+	c, err := cluster.Connect(ctx, name)
+	if err != nil {
+		return guest.Status{}, err
+	}
+	defer c.Close()
+	vm := c.Record.VMs[t.vm(len(c.Record.VMs))].Name
+	env, err := job.VMEnvironment(&c.Record, nil)
+	if err != nil {
+		return guest.Status{}, err
+	}
+	env, closePMI, err := relayPMI(ctx, c.VM(vm), t, len(c.Record.VMs), env)
+	if err != nil {
+		return guest.Status{}, fmt.Errorf("%s: %w", vm, err)
+	}
+	defer closePMI()
+	e := session.Caller(words, without(env, "NEARMETAL_"))
+	e.CPUs = vcpus(&c.Record, vm, t)
+	defer suspend(c, vm)()
+	if tty, ok := s.In.(*os.File); ok && terminal.IsTerminal(tty) {
+		return session.Terminal(ctx, c.VM(vm), e, tty, sigs)
+	}
+	return session.Run(ctx, c.VM(vm), e, s, sigs)
+}
+
+// command gives the task's words. Before Slurm 23.11 the wrapper's path stands where the
+// command's was, and the plugin has put that into a variable; later it is put before them.
+func command(args []string, first string) ([]string, error) {
+	if first != "" {
+		return append([]string{first}, args[1:]...), nil
+	}
+	if len(args) < 2 {
+		return nil, errors.New("nearmetal-task is for the SPANK plugin of nearmetal, which starts it: use srun --vm")
+	}
+	return args[1:], nil
+}
+
+// without leaves out variables whose names start with prefix.
+func without(env []string, prefix string) []string {
+	var kept []string
+	for _, v := range env {
+		if !strings.HasPrefix(v, prefix) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// suspend passes `scontrol suspend` on: on SIGTSTP the VM asks to stop, which it does
+// when all of its ranks have asked, and on SIGCONT to go on. Its function ends that.
+func suspend(c *cluster.Client, vm string) func() {
+	p, err := c.Pauser(vm)
+	if err != nil {
+		return func() {} // an owner that cannot: the VM runs on
+	}
+	sigs := make(chan os.Signal, 16)
+	signal.Notify(sigs, unix.SIGTSTP, unix.SIGCONT)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case s := <-sigs:
+				p.Pause(s == unix.SIGTSTP)
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(sigs)
+		close(done)
+		p.Close()
+	}
+}
+
+// Die ends this process by the signal that ended the command, without a core file, so
+// that Slurm sees what it would natively. It returns where that fails.
+func Die(sig syscall.Signal) {
+	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+	// Go's runtime catches what a fault raises: another program in our place does not.
+	unix.Exec("/bin/sh", []string{"sh", "-c", `kill -s "$1" $$`, "sh", fmt.Sprint(int(sig))}, nil)
+}

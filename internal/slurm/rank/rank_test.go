@@ -1,0 +1,107 @@
+package rank
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+)
+
+func TestCommand(t *testing.T) {
+	old, err := command([]string{"/opt/nearmetal-task", "-n", "3"}, "/bin/app")
+	if err != nil || strings.Join(old, " ") != "/bin/app -n 3" {
+		t.Errorf("%q, %v", old, err)
+	}
+	now, err := command([]string{"/opt/nearmetal-task", "/bin/app", "-n"}, "")
+	if err != nil || strings.Join(now, " ") != "/bin/app -n" {
+		t.Errorf("%q, %v", now, err)
+	}
+	if _, err := command([]string{"nearmetal-task"}, ""); err == nil {
+		t.Error("no command was taken")
+	}
+}
+
+func TestTask(t *testing.T) {
+	env := map[string]string{"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NODEID": "2", "SLURM_STEP_NUM_TASKS": "7", "SLURM_STEP_TASKS_PER_NODE": "2(x3),1"}
+	task, err := readTask(func(n string) string { return env[n] })
+	if err != nil || task.rank != 5 || task.size != 7 || fmt.Sprint(task.tasks) != "[2 2 2 1]" || task.vm(2) != 1 || task.vm(1) != 0 {
+		t.Errorf("%+v, %v", task, err)
+	}
+	env["SLURM_NODEID"] = "4"
+	if _, err := readTask(func(n string) string { return env[n] }); err == nil {
+		t.Error("a node that is not the step's was taken")
+	}
+	for _, bad := range []string{"", "2(x", "2(x0)", "x", "1(x99999999)", "-1"} {
+		if l, err := tasksPerNode(bad); err == nil {
+			t.Errorf("%q gives %v", bad, l)
+		}
+	}
+}
+
+func TestVMOf(t *testing.T) {
+	got := ""
+	for i := range 5 {
+		got += fmt.Sprint(vmOf(i, 5, 2))
+	}
+	if got != "00011" {
+		t.Error(got)
+	}
+	if vmOf(0, 1, 4) != 0 {
+		t.Error("one task is not in the first VM")
+	}
+}
+
+func TestRewriteMapping(t *testing.T) {
+	for _, c := range []struct {
+		in        string
+		size, vms int
+		want      string
+	}{
+		{"(vector,(0,2,4))", 8, 2, "(vector,(0,4,2))"},                                                         // blocks
+		{"(vector,(0,2,1))", 8, 2, "(vector,(0,1,1),(2,1,1),(0,1,1),(2,1,1),(1,1,1),(3,1,1),(1,1,1),(3,1,1))"}, // in turn
+		{"(vector,(0,1,3),(1,1,1))", 4, 2, "(vector,(0,1,2),(1,2,1))"},
+		{"cmd=get_result rc=0 value=(vector,(0,1,2))", 2, 2, "cmd=get_result rc=0 value=(vector,(0,2,1))"},
+		{"cmd=get_result rc=0 value=other", 2, 2, "cmd=get_result rc=0 value=other"},
+	} {
+		if got, err := rewriteMapping(c.in, c.size, c.vms); err != nil || got != c.want {
+			t.Errorf("%s: %s, %v; want %s", c.in, got, err, c.want)
+		}
+	}
+	if got, err := rewriteMapping("(vector,(0,0,1))", 2, 2); err == nil {
+		t.Error("no nodes give", got)
+	}
+}
+
+func FuzzRewriteMapping(f *testing.F) {
+	f.Add("(vector,(0,2,4))", 8, 2)
+	f.Fuzz(func(t *testing.T, text string, size, vms int) {
+		rewriteMapping(text, size&1023, vms&15)
+	})
+}
+
+// A rank that comes by a port is greeted, and then speaks with the process manager.
+func TestPMISession(t *testing.T) {
+	rank, ours := net.Pipe()
+	pmOurs, pm := net.Pipe()
+	go pmiSession(ours, pmOurs, 3, 4, 2)
+	r, p := bufio.NewReader(rank), bufio.NewReader(pm)
+	expect := func(from *bufio.Reader, want string) {
+		t.Helper()
+		if line, err := from.ReadString('\n'); err != nil || line != want+"\n" {
+			t.Fatalf("%q, %v; want %q", line, err, want)
+		}
+	}
+	go fmt.Fprintln(rank, "cmd=initack pmiid=3")
+	for _, l := range []string{"cmd=initack", "cmd=set size=4", "cmd=set rank=3", "cmd=set debug=0"} {
+		expect(r, l)
+	}
+	go fmt.Fprintln(rank, "cmd=init pmi_version=1 pmi_subversion=1")
+	expect(p, "cmd=init pmi_version=1 pmi_subversion=1")
+	go fmt.Fprintln(pm, "cmd=get_result rc=0 value=(vector,(0,1,4))")
+	expect(r, "cmd=get_result rc=0 value=(vector,(0,2,2))")
+	rank.Close()
+	if _, err := p.ReadString('\n'); err == nil {
+		t.Error("the end of the rank did not end the process manager's connection")
+	}
+}

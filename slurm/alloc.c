@@ -1,0 +1,116 @@
+/*
+ * srun, sbatch and salloc: what is wrong is said here, where it was typed; what is right goes
+ * into the job.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "contexts.h"
+#include "multiprog.h"
+#include "options.h"
+#include "request.h"
+#include "settings.h"
+
+extern char **environ;
+
+/* How long the check of a request may take, seconds. */
+#define CHECK_TIMEOUT 20
+
+static const char *own_variable(const char *name, void *arg)
+{
+	(void)arg;
+	return getenv(name);
+}
+
+static bool has_multiprog(void)
+{
+	char line[16384];
+	ssize_t n;
+	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return false;
+	n = read(fd, line, sizeof(line));
+	close(fd);
+	return n > 0 && nm_multiprog(line, (size_t)n);
+}
+
+/* Let nearmetal itself look at the request and the cluster file, where it is installed. */
+static int check(const struct nm_settings *s, const char *request)
+{
+	char out[4096], accel[64];
+	char *argv[] = { (char *)s->nearmetal, "slurm-boot", "--check", accel, "--", (char *)request, NULL };
+	struct nm_child c = { .path = s->nearmetal, .argv = argv, .envp = environ, .timeout = CHECK_TIMEOUT };
+	int status;
+
+	if (access(s->nearmetal, X_OK))
+		return 0; /* a submit host without nearmetal: the job's host will look */
+	snprintf(accel, sizeof(accel), "--accel=%.40s", s->accel);
+	status = nm_child_run(&c, out, sizeof(out));
+	if (status == 0)
+		return 0;
+	if (status < 0) {
+		slurm_error("nearmetal: cannot check the request: %s", strerror(errno));
+		return -1;
+	}
+	for (char *rest = out, *line; (line = strsep(&rest, "\n")); )
+		if (*line)
+			slurm_error("%s", line);
+	return -1;
+}
+
+/* The request of the options; what a step of a job says for itself is not one. */
+static int submit(spank_t sp, const struct nm_settings *s)
+{
+	char request[NM_REQUEST_MAX];
+
+	if (nm_options.origin[NM_FILE] != NM_UNSET && access(nm_options.text[NM_FILE], R_OK)) {
+		slurm_error("nearmetal: cluster file %s: %s", nm_options.text[NM_FILE], strerror(errno));
+		return -1;
+	}
+	if (nm_request_write(&nm_options, request)) {
+		slurm_error("nearmetal: the options of the VMs are too long together: write a cluster file");
+		return -1;
+	}
+	if (check(s, request))
+		return -1;
+	if (spank_context() == S_CTX_LOCAL && getenv("SLURM_JOB_ID"))
+		return 0;
+	if (spank_job_control_setenv(sp, NM_REQUEST_NAME, request, 1) != ESPANK_SUCCESS) {
+		slurm_error("nearmetal: cannot put the request for VMs into the job");
+		return -1;
+	}
+	return 0;
+}
+
+int nm_alloc_post_opt(spank_t sp, int ac, char **av)
+{
+	struct nm_settings s;
+	const char *idle;
+
+	if (nm_options_complete(own_variable, NULL, ac, av)) {
+		slurm_error("nearmetal: %s", nm_options_mistake);
+		return -1;
+	}
+	if (!nm_values_wanted(&nm_options)) {
+		idle = nm_options.origin[NM_VM] == NM_UNSET && !getenv("SLURM_JOB_ID") ? nm_options_idle() : NULL;
+		if (!idle)
+			return 0;
+		slurm_error("nearmetal: --%s says something about VMs that are not asked for: add --vm", idle);
+		return -1;
+	}
+	nm_settings_read(&s, ac, av);
+	if (spank_context() == S_CTX_LOCAL && !spank_symbol_supported("spank_prepend_task_argv") && has_multiprog()) {
+		slurm_error("nearmetal: --multi-prog with --vm needs Slurm 23.11 or newer: start the programs by a script that "
+			    "looks at SLURM_PROCID");
+		return -1;
+	}
+	return submit(sp, &s);
+}

@@ -1,0 +1,141 @@
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "boot.h"
+#include "child.h"
+#include "node.h"
+
+/* Exit status of nearmetal slurm-boot where the host is at fault (cmd/nearmetal/slurmboot.go). */
+#define HOST_FAULT 3
+
+/* More than nearmetal's own time limit, which says more, seconds. */
+#define SLACK 30
+
+#define GROUPS_MAX 1024
+#define CGROUPS_MAX 16
+
+/* Words of a command: they are kept in one place. */
+struct words {
+	char text[16384];
+	size_t used;
+	char *list[64];
+	size_t n;
+};
+
+static void add(struct words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void add(struct words *w, const char *format, ...)
+{
+	size_t room = sizeof(w->text) - w->used;
+	va_list args;
+	int len;
+
+	va_start(args, format);
+	len = vsnprintf(w->text + w->used, room, format, args);
+	va_end(args);
+	if (len < 0 || (size_t)len >= room || w->n + 1 >= sizeof(w->list) / sizeof(*w->list))
+		return; /* cannot be: all parts are bounded */
+	w->list[w->n++] = w->text + w->used;
+	w->list[w->n] = NULL;
+	w->used += (size_t)len + 1;
+}
+
+static bool adopted_outlives(spank_t sp)
+{
+	char *major = NULL, *minor = NULL;
+	int y, m;
+
+	if (spank_get_item(sp, S_SLURM_VERSION_MAJOR, &major) != ESPANK_SUCCESS ||
+	    spank_get_item(sp, S_SLURM_VERSION_MINOR, &minor) != ESPANK_SUCCESS || !major || !minor)
+		return false;
+	y = atoi(major);
+	m = atoi(minor);
+	/* Before 24.05 the extern step gets SIGTERM together with the application. */
+	return y > 24 || (y == 24 && m >= 5);
+}
+
+/* The first line of text, without its newline. */
+static void first_line(const char *text, char *out, size_t size)
+{
+	size_t n = strcspn(text, "\n");
+
+	snprintf(out, size, "%.*s", (int)(n < size ? n : size - 1), text);
+}
+
+void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, char result[NM_RESULT_MAX])
+{
+	static char cgroups[CGROUPS_MAX][512];
+	static struct words argv, envp;
+	static gid_t groups[GROUPS_MAX];
+	char buf[16384], run[512], out[NM_RESULT_MAX - 64], line[256];
+	struct passwd pw, *user = NULL;
+	int ngroups = GROUPS_MAX, status;
+	uint64_t memory = 0;
+	uint32_t nodes = 1, index = 0;
+	char *cores = NULL;
+	pid_t pid = -1;
+	struct nm_child c = {
+		.path = s->nearmetal, .argv = argv.list, .envp = envp.list, .drop = true, .uid = job->uid, .gid = job->gid,
+		.groups = groups, .cgroups = cgroups, .timeout = s->boot_timeout + SLACK,
+	};
+
+	if (getpwuid_r(job->uid, &pw, buf, sizeof(buf), &user) || !user) {
+		snprintf(result, NM_RESULT_MAX, "failed host\nuser %u is not known on this host\n", (unsigned int)job->uid);
+		return;
+	}
+	if (nm_state_run_dir(s->state, job, run, sizeof(run))) {
+		snprintf(result, NM_RESULT_MAX, "failed host\nthe path of state=%.200s is too long\n", s->state);
+		return;
+	}
+	if (getgrouplist(user->pw_name, job->gid, groups, &ngroups) < 0)
+		ngroups = GROUPS_MAX;
+	c.ngroups = (size_t)ngroups;
+	spank_get_item(sp, S_JOB_ALLOC_CORES, &cores);
+	spank_get_item(sp, S_JOB_ALLOC_MEM, &memory);
+	spank_get_item(sp, S_JOB_NNODES, &nodes);
+	spank_get_item(sp, S_JOB_NODEID, &index);
+	if (spank_get_item(sp, S_TASK_PID, &pid) == ESPANK_SUCCESS && pid > 0)
+		c.ncgroups = nm_node_cgroups(job->id, pid, adopted_outlives(sp), cgroups, CGROUPS_MAX);
+
+	memset(&argv, 0, sizeof(argv));
+	add(&argv, "%s", s->nearmetal);
+	add(&argv, "slurm-boot");
+	add(&argv, "--node=%s", job->node);
+	add(&argv, "--cores=%.4000s", cores ? cores : "");
+	add(&argv, "--memory-limit=%lluMiB", (unsigned long long)memory);
+	add(&argv, "--workdir=%s", job->dir);
+	add(&argv, "--accel=%.40s", s->accel);
+	add(&argv, "--boot-timeout=%us", s->boot_timeout);
+	add(&argv, "--");
+	add(&argv, "%s", job->request);
+	memset(&envp, 0, sizeof(envp));
+	add(&envp, "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin");
+	add(&envp, "HOME=%.400s", user->pw_dir);
+	add(&envp, "USER=%.200s", user->pw_name);
+	add(&envp, "LOGNAME=%.200s", user->pw_name);
+	add(&envp, "LANG=C.UTF-8");
+	add(&envp, "NEARMETAL_RUNTIME_DIR=%s", run);
+	add(&envp, "NEARMETAL_SLURM_JOB=%u.%s", job->id, job->node);
+
+	status = nm_child_run(&c, out, sizeof(out));
+	if (status >= 0 && WIFEXITED(status) && !WEXITSTATUS(status)) {
+		first_line(out, line, sizeof(line));
+		snprintf(result, NM_RESULT_MAX, "ready %s\n%s", line, strchr(out, '\n') ? strchr(out, '\n') + 1 : "");
+		return;
+	}
+	if (status < 0)
+		snprintf(result, NM_RESULT_MAX, "failed %s\n%s: %s\n", errno == ETIME ? "user" : "host", s->nearmetal, strerror(errno));
+	else if (WIFEXITED(status) && (WEXITSTATUS(status) == 127 || WEXITSTATUS(status) == 126))
+		snprintf(result, NM_RESULT_MAX, "failed host\n%s cannot be run\n", s->nearmetal);
+	else
+		snprintf(result, NM_RESULT_MAX, "failed %s\n%s",
+			 WIFEXITED(status) && WEXITSTATUS(status) == HOST_FAULT ? "host" : "user",
+			 *out ? out : "nearmetal slurm-boot was killed\n");
+}

@@ -1,0 +1,16 @@
+/* Starting a job's VMs. */
+#ifndef NM_BOOT_H_
+#define NM_BOOT_H_
+
+#include <slurm/spank.h>
+
+#include "settings.h"
+#include "state.h"
+
+/*
+ * Start the job's VMs as its user and wait until they are ready, or until it is known that they
+ * will not be. result gets the text for nm_state_write_result.
+ */
+void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, char result[NM_RESULT_MAX]);
+
+#endif /* NM_BOOT_H_ */

@@ -1,0 +1,134 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "child.h"
+
+static long long now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+}
+
+static void close_from(int fd)
+{
+#ifdef SYS_close_range
+	if (!syscall(SYS_close_range, (unsigned int)fd, ~0U, 0))
+		return;
+#endif
+	for (long last = sysconf(_SC_OPEN_MAX); fd < last; fd++)
+		close(fd);
+}
+
+/* In the child: only what is safe between fork and exec in a process with threads. */
+static void become(const struct nm_child *c, int out)
+{
+	sigset_t none;
+	int null = open("/dev/null", O_RDONLY);
+
+	setsid();
+	for (size_t i = 0; i < c->ncgroups; i++) {
+		int fd = open(c->cgroups[i], O_WRONLY | O_CLOEXEC);
+
+		if (fd >= 0) {
+			/* A controller that refuses leaves it in the step's own group. */
+			if (write(fd, "0", 1) < 0)
+				errno = 0;
+			close(fd);
+		}
+	}
+	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+		_exit(126);
+	close_from(3);
+	for (int s = 1; s < 65; s++)
+		signal(s, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (c->drop) {
+		if (setgroups(c->ngroups, c->groups) || setresgid(c->gid, c->gid, c->gid) ||
+		    setresuid(c->uid, c->uid, c->uid))
+			_exit(126);
+		if (c->uid && (!setuid(0) || chdir("/")))
+			_exit(126);
+	}
+	execve(c->path, c->argv, c->envp);
+	_exit(127);
+}
+
+/* Read fd until its end, and at most until the deadline. */
+static int read_all(int fd, char *out, size_t size, long long deadline)
+{
+	char drop[4096];
+	size_t n = 0;
+
+	for (;;) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		long long left = deadline - now_ms();
+		ssize_t got;
+		int rc = left > 0 ? poll(&p, 1, (int)(left < 3600000 ? left : 3600000)) : 0;
+
+		if (rc < 0 && errno == EINTR)
+			continue;
+		if (rc <= 0) {
+			errno = rc ? errno : ETIME;
+			return -1;
+		}
+		if (n + 1 < size)
+			got = read(fd, out + n, size - n - 1);
+		else
+			got = read(fd, drop, sizeof(drop));
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return (int)got;
+		if (n + 1 < size) {
+			n += (size_t)got;
+			out[n] = 0;
+		}
+	}
+}
+
+int nm_child_run(const struct nm_child *c, char *out, size_t size)
+{
+	long long deadline = now_ms() + c->timeout * 1000LL;
+	int fds[2], status, rc;
+	pid_t pid;
+
+	out[0] = 0;
+	if (pipe2(fds, O_CLOEXEC))
+		return -1;
+	pid = fork();
+	if (pid < 0) {
+		close(fds[0]);
+		close(fds[1]);
+		return -1;
+	}
+	if (!pid)
+		become(c, fds[1]);
+	close(fds[1]);
+	rc = read_all(fds[0], out, size, deadline);
+	close(fds[0]);
+	if (rc) {
+		int e = errno;
+
+		kill(pid, SIGKILL);
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+		errno = e;
+		return -1;
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -1;
+	return status;
+}

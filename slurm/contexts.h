@@ -1,0 +1,36 @@
+/*
+ * The contexts in which Slurm loads the plugin, a file each. All functions take and give
+ * what the callbacks of spank(8) do.
+ */
+#ifndef NM_CONTEXTS_H_
+#define NM_CONTEXTS_H_
+
+#include <slurm/spank.h>
+
+/* Step ids of <slurm/slurm.h>, which older ones lack. */
+#ifndef SLURM_EXTERN_CONT
+# define SLURM_EXTERN_CONT (0xfffffffc)
+#endif
+#ifndef SLURM_BATCH_SCRIPT
+# define SLURM_BATCH_SCRIPT (0xfffffffb)
+#endif
+#ifndef SLURM_INTERACTIVE_STEP
+# define SLURM_INTERACTIVE_STEP (0xfffffffa)
+#endif
+
+/* srun, sbatch, salloc: as the user, where the command was typed. */
+int nm_alloc_post_opt(spank_t sp, int ac, char **av);
+
+/* Before and after a job on each of its hosts: as root. */
+int nm_prolog(spank_t sp, int ac, char **av);
+int nm_epilog(spank_t sp, int ac, char **av);
+
+/* The extern step, which starts the job's VMs: as root. */
+int nm_extern_task_post_fork(spank_t sp, int ac, char **av);
+
+/* A step of the job: its slurmstepd as root, then as the user, then each task. */
+int nm_step_post_opt(spank_t sp, int ac, char **av);
+int nm_step_user_init(spank_t sp, int ac, char **av);
+int nm_step_task_init(spank_t sp, int ac, char **av);
+
+#endif /* NM_CONTEXTS_H_ */

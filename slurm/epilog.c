@@ -1,0 +1,34 @@
+/*
+ * After a job, on each of its hosts, as root, whatever became of it: nothing of its VMs
+ * remains. Safe to run twice, and for jobs without VMs.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "contexts.h"
+#include "node.h"
+#include "settings.h"
+#include "state.h"
+
+int nm_epilog(spank_t sp, int ac, char **av)
+{
+	const char *id = getenv("SLURM_JOB_ID");
+	struct nm_settings s;
+	struct nm_job job;
+	int rc;
+
+	(void)sp;
+	nm_settings_read(&s, ac, av);
+	rc = id ? nm_state_read(s.state, (uint32_t)strtoul(id, NULL, 10), &job) : 0;
+	if (rc < 0)
+		slurm_error("nearmetal: epilog: request of job %s: %s", id, strerror(errno));
+	if (!rc)
+		return 0;
+	nm_node_end_job(&s, &job);
+	if (nm_state_remove(s.state, job.id, job.node)) {
+		slurm_error("nearmetal: epilog: cannot remove what is kept of job %u: %s", job.id, strerror(errno));
+		return -1;
+	}
+	return 0;
+}

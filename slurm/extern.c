@@ -1,0 +1,45 @@
+/*
+ * The extern step, as root, beside its one process: Slurm waits for this callback on each host
+ * before any other step of the job starts.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "boot.h"
+#include "contexts.h"
+#include "node.h"
+#include "settings.h"
+#include "state.h"
+
+int nm_extern_task_post_fork(spank_t sp, int ac, char **av)
+{
+	static char result[NM_RESULT_MAX];
+	char message[NM_MESSAGE_MAX];
+	struct nm_settings s;
+	struct nm_values v;
+	struct nm_job job;
+	uint32_t id = 0;
+	int rc;
+
+	nm_settings_read(&s, ac, av);
+	if (spank_get_item(sp, S_JOB_ID, &id) != ESPANK_SUCCESS)
+		return 0;
+	rc = nm_state_read(s.state, id, &job);
+	if (rc < 0)
+		slurm_error("nearmetal: request of job %u: %s", id, strerror(errno));
+	if (rc <= 0 || nm_state_read_result(s.state, &job, result) > 0)
+		return 0;
+	if (nm_request_read(job.request, &v, message) || !strcmp(v.text[NM_KEEP], "step"))
+		return 0;
+	nm_boot(sp, &s, &job, result);
+	if (nm_state_write_result(s.state, &job, result))
+		slurm_error("nearmetal: result of job %u: %s", id, strerror(errno));
+	if (!strncmp(result, "failed host\n", 12)) {
+		char *reason = result + 12;
+
+		reason[strcspn(reason, "\n")] = 0;
+		nm_node_drain(&job, reason);
+	}
+	return 0;
+}

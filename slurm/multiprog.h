@@ -1,0 +1,15 @@
+/* srun's own command line. */
+#ifndef NM_MULTIPROG_H_
+#define NM_MULTIPROG_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * Whether a command line (as in /proc/self/cmdline: words that end with a zero byte) has
+ * srun's --multi-prog: before Slurm 23.11 a plugin cannot put its wrapper before the
+ * programs of such a step, and they would run on the host without a word.
+ */
+bool nm_multiprog(const char *cmdline, size_t len);
+
+#endif /* NM_MULTIPROG_H_ */

@@ -1,0 +1,238 @@
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <slurm/spank.h>
+
+#include "node.h"
+
+/* How long supervisors may take to end their VMs in order, and the kernel to end what is killed, ms. */
+#define GRACE_MS 5000
+#define KILLED_MS 2000
+
+int nm_node_group(uid_t uid, gid_t *gid)
+{
+	struct passwd pw, *found = NULL;
+	char buf[16384];
+
+	if (getpwuid_r(uid, &pw, buf, sizeof(buf), &found) || !found)
+		return -1;
+	*gid = found->pw_gid;
+	return 0;
+}
+
+/* Bytes that a GRES text, "vf:cx:1(IDX:0),ivshmem(CNT:536870912)", gives of a GRES. */
+static uint64_t gres_count(const char *text, const char *name)
+{
+	size_t n = strlen(name);
+
+	while (text && *text) {
+		size_t len = strcspn(text, ",");
+		const char *open = memchr(text, '(', len);
+
+		if (len > n && !strncmp(text, name, n) && (text[n] == ':' || text[n] == '(')) {
+			if (open && !strncmp(open, "(CNT:", 5))
+				return strtoull(open + 5, NULL, 10);
+		}
+		text += len;
+		if (*text == ',')
+			text++;
+	}
+	return 0;
+}
+
+/* The number of this host among a job's, or -1. */
+static int node_index(const char *nodes, const char *node)
+{
+	hostlist_t list = slurm_hostlist_create(nodes);
+	int i = list ? slurm_hostlist_find(list, node) : -1;
+
+	if (list)
+		slurm_hostlist_destroy(list);
+	return i;
+}
+
+int nm_node_region_allowed(const struct nm_settings *s, const struct nm_job *job, const struct nm_values *v,
+			   char message[NM_MESSAGE_MAX])
+{
+	uint64_t want = nm_values_number(v, NM_REGION, 0), have = 0;
+	job_info_msg_t *m = NULL;
+
+	if (!want || !s->region_gres)
+		return 0;
+	slurm_init(NULL); /* without it the library of 24.11 ends the prolog */
+	if (slurm_load_job(&m, job->id, SHOW_DETAIL)) {
+		snprintf(message, NM_MESSAGE_MAX, "cannot ask slurmctld for the job's GRES: %.200s", slurm_strerror(errno));
+		return -1;
+	}
+	if (m->record_count) {
+		job_info_t *j = &m->job_array[0];
+		int i = j->nodes ? node_index(j->nodes, job->node) : -1;
+
+		if (i >= 0 && (uint32_t)i < j->gres_detail_cnt)
+			have = gres_count(j->gres_detail_str[i], s->region_gres);
+	}
+	slurm_free_job_info_msg(m);
+	if (have >= want)
+		return 0;
+	snprintf(message, NM_MESSAGE_MAX, "a region of %llu MiB is not among the job's GRES (%llu MiB are): add --gres=%.64s:%lluM",
+		 (unsigned long long)(want >> 20), (unsigned long long)(have >> 20), s->region_gres,
+		 (unsigned long long)(want >> 20));
+	return -1;
+}
+
+/* Whether the process called pid (a name in /proc) is the job's, and which of ours it is. */
+static bool is_ours(int proc, const char *pid, uid_t uid, const char *mark, bool *supervisor)
+{
+	char path[64], buf[65536], *end;
+	struct stat st;
+	ssize_t n, len = 0;
+	int fd;
+
+	if (fstatat(proc, pid, &st, 0) || st.st_uid != uid)
+		return false;
+	snprintf(path, sizeof(path), "%.20s/environ", pid);
+	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	while ((n = read(fd, buf + len, sizeof(buf) - 1 - (size_t)len)) > 0)
+		len += n;
+	close(fd);
+	buf[len] = 0;
+	end = buf + len;
+	for (char *p = buf; p < end; p += strlen(p) + 1)
+		if (!strcmp(p, mark))
+			goto marked;
+	return false;
+marked:
+	snprintf(path, sizeof(path), "%.20s/cmdline", pid);
+	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+	*supervisor = false;
+	if (fd < 0)
+		return true;
+	n = read(fd, buf, sizeof(buf) - 1);
+	close(fd);
+	buf[n > 0 ? n : 0] = 0;
+	*supervisor = n > 0 && (size_t)n > strlen(buf) + 1 && !strcmp(buf + strlen(buf) + 1, "supervise");
+	return true;
+}
+
+/* Send sig (0: none) to the job's processes, or to its supervisors only. Gives how many there are. */
+static int signal_job(uid_t uid, const char *mark, int sig, bool supervisors)
+{
+	struct dirent *e;
+	DIR *d = opendir("/proc");
+	int found = 0;
+
+	if (!d)
+		return 0;
+	while ((e = readdir(d))) {
+		bool supervisor;
+		int fd;
+
+		if (!isdigit((unsigned char)e->d_name[0]))
+			continue;
+		/* The descriptor first: it stays this process whatever becomes of its number. */
+		fd = (int)syscall(SYS_pidfd_open, atoi(e->d_name), 0);
+		if (fd < 0 && errno != ENOSYS)
+			continue;
+		if (is_ours(dirfd(d), e->d_name, uid, mark, &supervisor) && (supervisor || !supervisors)) {
+			found++;
+			if (sig && fd >= 0)
+				syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0);
+			else if (sig)
+				kill(atoi(e->d_name), sig);
+		}
+		if (fd >= 0)
+			close(fd);
+	}
+	closedir(d);
+	return found;
+}
+
+/* Wait until none is left, for at most ms. */
+static bool wait_gone(uid_t uid, const char *mark, bool supervisors, int ms)
+{
+	const struct timespec step = { .tv_nsec = 20 * 1000000 };
+
+	for (; ms > 0; ms -= 20) {
+		if (!signal_job(uid, mark, 0, supervisors))
+			return true;
+		nanosleep(&step, NULL);
+	}
+	return false;
+}
+
+void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job)
+{
+	char mark[200];
+
+	(void)s;
+	snprintf(mark, sizeof(mark), "NEARMETAL_SLURM_JOB=%u.%s", job->id, job->node);
+	if (signal_job(job->uid, mark, SIGTERM, true))
+		wait_gone(job->uid, mark, true, GRACE_MS);
+	for (int i = 0; i < 3 && signal_job(job->uid, mark, SIGKILL, false); i++)
+		if (wait_gone(job->uid, mark, false, KILLED_MS))
+			break;
+}
+
+void nm_node_drain(const struct nm_job *job, const char *reason)
+{
+	update_node_msg_t m;
+	char text[256];
+
+	snprintf(text, sizeof(text), "nearmetal: %.200s", reason);
+	slurm_init_update_node_msg(&m);
+	m.node_names = (char *)job->node;
+	m.node_state = NODE_STATE_DRAIN;
+	m.reason = text;
+	m.reason_uid = geteuid();
+	if (slurm_update_node(&m))
+		slurm_error("nearmetal: cannot drain %s: %s", job->node, slurm_strerror(errno));
+}
+
+size_t nm_node_cgroups(uint32_t job, pid_t pid, bool step, char files[][512], size_t max)
+{
+	char path[64], line[1024], mark[32];
+	size_t n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	snprintf(mark, sizeof(mark), "/job_%u/", job);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	while (n < max && fgets(line, sizeof(line), f)) {
+		char *controllers = strchr(line, ':'), *dir, *at;
+		bool unified;
+
+		line[strcspn(line, "\n")] = 0;
+		if (!controllers || !(dir = strchr(++controllers, ':')))
+			continue;
+		*dir++ = 0;
+		unified = !*controllers;
+		at = strstr(dir, mark);
+		if (!at)
+			continue;
+		/* In the unified hierarchy only a leaf may have processes. */
+		if (!step && !unified)
+			at[strlen(mark) - 1] = 0;
+		if (!strncmp(controllers, "name=", 5))
+			controllers += 5;
+		snprintf(files[n++], 512, "/sys/fs/cgroup%s%.100s%.300s/cgroup.procs", unified ? "" : "/", controllers, dir);
+	}
+	fclose(f);
+	return n;
+}

@@ -1,0 +1,34 @@
+/* What root does on a host for a job and its VMs. */
+#ifndef NM_NODE_H_
+#define NM_NODE_H_
+
+#include "settings.h"
+#include "state.h"
+
+/* The primary group of a user. Returns 0, or -1. */
+int nm_node_group(uid_t uid, gid_t *gid);
+
+/*
+ * Whether the job has the region bytes that its request asks for among its GRES, where regions are
+ * counted (region_gres=). Returns 0, or -1 and a message for the user.
+ */
+int nm_node_region_allowed(const struct nm_settings *s, const struct nm_job *job, const struct nm_values *v,
+			   char message[NM_MESSAGE_MAX]);
+
+/*
+ * End what runs of the job's VMs: its supervisors get SIGTERM, in order to end their VMs, and all
+ * that is left after some seconds SIGKILL. A process is the job's if it belongs to its user and
+ * its environment says so (NEARMETAL_SLURM_JOB=JOB.NODE).
+ */
+void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job);
+
+/* Drain this host: the reason is for its administrator. */
+void nm_node_drain(const struct nm_job *job, const char *reason);
+
+/*
+ * The cgroup.procs files of the job's cgroups, found by those of its extern step's process: where VMs
+ * belong so that the job owns them and pays for them. Gives their number.
+ */
+size_t nm_node_cgroups(uint32_t job, pid_t pid, bool step, char files[][512], size_t max);
+
+#endif /* NM_NODE_H_ */

@@ -1,0 +1,85 @@
+/*
+ * Before a job, on each of its hosts, as root: the request that srun put into the job is checked
+ * and written down for the extern step, which starts the VMs. It does nothing for the user
+ * and follows no path of the user's. A prolog that fails drains its host: a bad
+ * request is not the host's fault, so it becomes a result that fails the job.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+
+#include "contexts.h"
+#include "node.h"
+#include "request.h"
+#include "settings.h"
+#include "state.h"
+
+/* A number of the environment. Returns 0, or -1. */
+static int variable(const char *name, unsigned long *out)
+{
+	const char *text = getenv(name);
+	char *end;
+
+	if (!text || *text < '0' || *text > '9')
+		return -1;
+	errno = 0;
+	*out = strtoul(text, &end, 10);
+	return *end || errno || *out > UINT32_MAX ? -1 : 0;
+}
+
+/* The working directory, if it can be written down. */
+static void working_dir(struct nm_job *job)
+{
+	const char *dir = getenv("SLURM_JOB_WORK_DIR");
+
+	if (dir && dir[0] == '/' && strlen(dir) < sizeof(job->dir) && !strchr(dir, '\n'))
+		strcpy(job->dir, dir);
+}
+
+int nm_prolog(spank_t sp, int ac, char **av)
+{
+	const char *text = getenv("SPANK_" NM_REQUEST_NAME);
+	char message[NM_MESSAGE_MAX], result[NM_RESULT_MAX];
+	struct nm_settings s;
+	struct nm_values v;
+	struct nm_job job = { 0 };
+	unsigned long id, uid, gid;
+	bool ok;
+
+	(void)sp;
+	if (!text)
+		return 0;
+	nm_settings_read(&s, ac, av);
+	if (variable("SLURM_JOB_ID", &id) || variable("SLURM_JOB_UID", &uid) || nm_state_node(job.node)) {
+		slurm_error("nearmetal: prolog: Slurm says neither job, user nor host");
+		return -1;
+	}
+	job.id = (uint32_t)id;
+	job.uid = (uid_t)uid;
+	job.gid = variable("SLURM_JOB_GID", &gid) ? (gid_t)-1 : (gid_t)gid;
+	working_dir(&job);
+	if (job.gid == (gid_t)-1 && nm_node_group(job.uid, &job.gid)) {
+		slurm_error("nearmetal: prolog: user %u has no group", (unsigned int)job.uid);
+		return -1;
+	}
+	ok = !nm_request_read(text, &v, message);
+	if (ok) {
+		nm_request_write(&v, job.request);
+		ok = !nm_node_region_allowed(&s, &job, &v, message);
+	}
+	nm_node_end_job(&s, &job); /* of an earlier job of this number, after a loss of Slurm's state */
+	if (nm_state_create(s.state, &job)) {
+		slurm_error("nearmetal: prolog: %s: %s", s.state, strerror(errno));
+		return -1;
+	}
+	if (!ok) {
+		snprintf(result, sizeof(result), "failed user\n%s\n", message);
+		if (nm_state_write_result(s.state, &job, result))
+			return -1;
+	}
+	return 0;
+}

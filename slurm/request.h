@@ -1,0 +1,25 @@
+/*
+ * A request: what a job wants of its VMs, as one line of text. srun, sbatch and salloc write
+ * it into the job (SPANK_NEARMETAL_REQUEST in the prolog), where any user could write
+ * anything: it is read with the same care as options.
+ *
+ * "1 KEY=VALUE KEY=VALUE ...", 1 being the format; of a value, bytes other than letters, digits and
+ * "-_./:,+@" are written %XX.
+ */
+#ifndef NM_REQUEST_H_
+#define NM_REQUEST_H_
+
+#include "values.h"
+
+#define NM_REQUEST_MAX 4096
+
+/* Name of the variable of the job, without the SPANK_ that Slurm puts before it. */
+#define NM_REQUEST_NAME "NEARMETAL_REQUEST"
+
+/* Write the values that are set to out. Returns 0, or -1 if they are too long. */
+int nm_request_write(const struct nm_values *v, char out[NM_REQUEST_MAX]);
+
+/* Read a request. Returns 0, or -1 and why. */
+int nm_request_read(const char *text, struct nm_values *v, char message[NM_MESSAGE_MAX]);
+
+#endif /* NM_REQUEST_H_ */

@@ -1,0 +1,24 @@
+/*
+ * The administrator's arguments in plugstack.conf, besides the defaults of options:
+ *
+ *   nearmetal=FILE      the program (default: below the prefix of the build)
+ *   state=DIR           root's directory for jobs (default /run/nearmetal-slurm)
+ *   boot_timeout=S      how long VMs may take to be ready (default 300)
+ *   region_gres=NAME    the GRES that counts bytes of regions: a region needs it
+ *   accel=auto|kvm|tcg  how VMs run; kvm: a host without KVM is at fault
+ */
+#ifndef NM_SETTINGS_H_
+#define NM_SETTINGS_H_
+
+struct nm_settings {
+	const char *nearmetal;
+	const char *state;
+	const char *region_gres;	/* NULL: regions are not counted */
+	const char *accel;
+	unsigned int boot_timeout;	/* seconds */
+};
+
+/* Read the arguments; the strings stay those of av. Unknown ones are said in the log. */
+void nm_settings_read(struct nm_settings *s, int ac, char **av);
+
+#endif /* NM_SETTINGS_H_ */

@@ -1,0 +1,212 @@
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "state.h"
+#include "tree.h"
+
+int nm_state_node(char node[128])
+{
+	const char *name = getenv("SLURMD_NODENAME");
+
+	if (!name || !*name || strlen(name) >= 128 || !strcmp(name, ".") || !strcmp(name, ".."))
+		return -1;
+	for (const char *p = name; *p; p++)
+		if (!isalnum((unsigned char)*p) && !strchr("-_.", *p))
+			return -1;
+	strcpy(node, name);
+	return 0;
+}
+
+/* Root's directory; made if need be. Nobody else may write to it. */
+static int open_state(const char *state, int make)
+{
+	struct stat st;
+	int fd;
+
+	if (make && mkdir(state, 0711) && errno != EEXIST)
+		return -1;
+	fd = open(state, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) || st.st_uid != geteuid() || st.st_mode & 022) {
+		close(fd);
+		errno = EPERM;
+		return -1;
+	}
+	return fd;
+}
+
+static void job_name(uint32_t id, const char *node, char out[160])
+{
+	snprintf(out, 160, "%u.%s", id, node);
+}
+
+static int open_job(const char *state, uint32_t id, const char *node)
+{
+	char name[160];
+	int dir = open_state(state, 0), fd;
+
+	if (dir < 0)
+		return -1;
+	job_name(id, node, name);
+	fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	close(dir);
+	return fd;
+}
+
+static int write_file(int dir, const char *name, const char *text)
+{
+	size_t len = strlen(text);
+	int fd, e;
+
+	if (unlinkat(dir, name, 0) && errno != ENOENT)
+		return -1;
+	fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -1;
+	while (len) {
+		ssize_t n = write(fd, text, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			e = errno;
+			close(fd);
+			errno = e;
+			return -1;
+		}
+		text += n;
+		len -= (size_t)n;
+	}
+	return close(fd);
+}
+
+static ssize_t read_file(int dir, const char *name, char *text, size_t size)
+{
+	size_t len = 0;
+	ssize_t n;
+	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return -1;
+	while (len + 1 < size) {
+		n = read(fd, text + len, size - 1 - len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		len += (size_t)n;
+	}
+	close(fd);
+	text[len] = 0;
+	return (ssize_t)len;
+}
+
+int nm_state_create(const char *state, const struct nm_job *job)
+{
+	char name[160], text[sizeof(job->request) + sizeof(job->dir) + 64];
+	int dir, fd = -1, rc = -1, e;
+
+	dir = open_state(state, 1);
+	if (dir < 0)
+		return -1;
+	job_name(job->id, job->node, name);
+	snprintf(text, sizeof(text), "%s\n%u %u\n%s\n", job->request, (unsigned int)job->uid, (unsigned int)job->gid, job->dir);
+	if (nm_tree_remove(dir, name) || mkdirat(dir, name, 0711))
+		goto out;
+	fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || write_file(fd, "request", text) || mkdirat(fd, "run", 0700) ||
+	    fchownat(fd, "run", job->uid, job->gid, AT_SYMLINK_NOFOLLOW))
+		goto out;
+	rc = 0;
+out:
+	e = errno;
+	if (fd >= 0)
+		close(fd);
+	close(dir);
+	errno = e;
+	return rc;
+}
+
+int nm_state_read(const char *state, uint32_t id, struct nm_job *job)
+{
+	char text[sizeof(job->request) + sizeof(job->dir) + 64], *line, *rest = text;
+	unsigned int uid, gid;
+	ssize_t n;
+	int fd;
+
+	memset(job, 0, sizeof(*job));
+	job->id = id;
+	if (nm_state_node(job->node)) {
+		errno = EINVAL;
+		return -1;
+	}
+	fd = open_job(state, id, job->node);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -1;
+	n = read_file(fd, "request", text, sizeof(text));
+	close(fd);
+	if (n < 0)
+		return errno == ENOENT ? 0 : -1;
+	errno = EINVAL;
+	if (!(line = strsep(&rest, "\n")) || strlen(line) >= sizeof(job->request))
+		return -1;
+	strcpy(job->request, line);
+	if (!(line = strsep(&rest, "\n")) || sscanf(line, "%u %u", &uid, &gid) != 2)
+		return -1;
+	job->uid = uid;
+	job->gid = gid;
+	if (!(line = strsep(&rest, "\n")) || strlen(line) >= sizeof(job->dir))
+		return -1;
+	strcpy(job->dir, line);
+	return 1;
+}
+
+int nm_state_write_result(const char *state, const struct nm_job *job, const char *text)
+{
+	int fd = open_job(state, job->id, job->node), rc;
+
+	if (fd < 0)
+		return -1;
+	rc = write_file(fd, "result", text);
+	close(fd);
+	return rc;
+}
+
+ssize_t nm_state_read_result(const char *state, const struct nm_job *job, char text[NM_RESULT_MAX])
+{
+	int fd = open_job(state, job->id, job->node);
+	ssize_t n;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -1;
+	n = read_file(fd, "result", text, NM_RESULT_MAX);
+	close(fd);
+	return n < 0 && errno == ENOENT ? 0 : n;
+}
+
+int nm_state_remove(const char *state, uint32_t id, const char *node)
+{
+	char name[160];
+	int dir = open_state(state, 0), rc;
+
+	if (dir < 0)
+		return errno == ENOENT ? 0 : -1;
+	job_name(id, node, name);
+	rc = nm_tree_remove(dir, name);
+	close(dir);
+	return rc;
+}
+
+int nm_state_run_dir(const char *state, const struct nm_job *job, char *out, size_t size)
+{
+	int n = snprintf(out, size, "%s/%u.%s/run", state, job->id, job->node);
+
+	return n > 0 && (size_t)n < size ? 0 : -1;
+}

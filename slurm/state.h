@@ -1,0 +1,53 @@
+/*
+ * What root keeps of a job on a host, between the prolog and the epilog:
+ *
+ *   STATE/JOB.NODE/request   what the job wants, see struct nm_job   (root, 0600)
+ *   STATE/JOB.NODE/result    how its VMs came up                     (root, 0600)
+ *   STATE/JOB.NODE/run/      the job's clusters ($NEARMETAL_RUNTIME_DIR; the user, 0700)
+ */
+#ifndef NM_STATE_H_
+#define NM_STATE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "request.h"
+
+/* The most bytes of a result. */
+#define NM_RESULT_MAX (16 << 10)
+
+struct nm_job {
+	uint32_t id;
+	char node[128];			/* Slurm's name of this host */
+	uid_t uid;
+	gid_t gid;
+	char request[NM_REQUEST_MAX];	/* checked */
+	char dir[1024];			/* working directory of the job: text of the user's */
+};
+
+/* The name of this host in Slurm, of the environment. Returns 0, or -1 if it has none that is one. */
+int nm_state_node(char node[128]);
+
+/* Make the directory of a job anew, with its request. Returns 0, or -1 with errno. */
+int nm_state_create(const char *state, const struct nm_job *job);
+
+/* Read the request of job on this host. Returns 1, 0 if there is none, or -1 with errno. */
+int nm_state_read(const char *state, uint32_t id, struct nm_job *job);
+
+/*
+ * Write the result: its first line is "ready CLUSTER", "failed user" or "failed host". Returns 0, or -1 with
+ * errno.
+ */
+int nm_state_write_result(const char *state, const struct nm_job *job, const char *text);
+
+/* Read the result. Returns its length, 0 if there is none, or -1 with errno. */
+ssize_t nm_state_read_result(const char *state, const struct nm_job *job, char text[NM_RESULT_MAX]);
+
+/* Remove what is kept of a job. Returns 0 also where nothing is, else -1 with errno. */
+int nm_state_remove(const char *state, uint32_t id, const char *node);
+
+/* $NEARMETAL_RUNTIME_DIR of a job. Returns 0, or -1 if it is too long. */
+int nm_state_run_dir(const char *state, const struct nm_job *job, char *out, size_t size);
+
+#endif /* NM_STATE_H_ */

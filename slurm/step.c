@@ -1,0 +1,231 @@
+/*
+ * A step of a job: its slurmstepd learns as root whether the job has VMs here, then each task
+ * becomes the wrapper that runs it in one of them. What went wrong when the VMs booted is raised
+ * in task_init, which fails the step without draining the host.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "contexts.h"
+#include "options.h"
+#include "request.h"
+#include "settings.h"
+#include "state.h"
+
+/* What post_opt found out, for the tasks that are forked later. */
+static struct {
+	struct nm_settings settings;
+	struct nm_job job;
+	enum { ON_HOST, IN_VM, FAILED } where;
+	bool own;				/* VMs of the step's own */
+	bool batch;
+	char cluster[64];
+	char request[NM_REQUEST_MAX];		/* of the step's own VMs */
+	char text[NM_RESULT_MAX];		/* FAILED: why; else NAME=VALUE lines */
+} step;
+
+static const char *job_variable(const char *name, void *arg)
+{
+	static char value[NM_VALUE_MAX];
+
+	if (spank_getenv((spank_t)arg, name, value, sizeof(value)) != ESPANK_SUCCESS)
+		return NULL;
+	return value;
+}
+
+static void fail(const char *text)
+{
+	step.where = FAILED;
+	snprintf(step.text, sizeof(step.text), "%s", text);
+}
+
+/* The step boots VMs of its own: with the job's values below its own. */
+static void own_vms(const char *job_request)
+{
+	char message[NM_MESSAGE_MAX];
+	struct nm_values v;
+
+	if (!nm_request_read(job_request, &v, message))
+		for (int k = 0; k < NM_KEYS; k++)
+			if (nm_options.origin[k] == NM_UNSET && v.origin[k] != NM_UNSET) {
+				strcpy(nm_options.text[k], v.text[k]);
+				nm_options.origin[k] = NM_FROM_SITE;
+			}
+	if (nm_request_write(&nm_options, step.request)) {
+		fail("the options of the VMs are too long together: write a cluster file");
+		return;
+	}
+	step.where = IN_VM;
+	step.own = true;
+}
+
+/* What the result of the boot says. */
+static void read_result(void)
+{
+	static char text[NM_RESULT_MAX];
+	char *rest = text, *line;
+
+	if (nm_state_read_result(step.settings.state, &step.job, text) <= 0) {
+		/* No extern step (PrologFlags lacks Contain) has booted VMs: each step does. */
+		own_vms(step.job.request);
+		return;
+	}
+	line = strsep(&rest, "\n");
+	if (!strncmp(line, "ready ", 6) && strlen(line + 6) < sizeof(step.cluster)) {
+		strcpy(step.cluster, line + 6);
+		step.where = IN_VM;
+		snprintf(step.text, sizeof(step.text), "%s", rest ? rest : "");
+	} else {
+		fail(rest ? rest : "the VMs did not boot");
+	}
+}
+
+int nm_step_post_opt(spank_t sp, int ac, char **av)
+{
+	uint32_t id = 0, stepid = 0;
+	int have;
+
+	if (spank_get_item(sp, S_JOB_ID, &id) != ESPANK_SUCCESS ||
+	    spank_get_item(sp, S_JOB_STEPID, &stepid) != ESPANK_SUCCESS)
+		return 0;
+	nm_settings_read(&step.settings, ac, av);
+	step.batch = stepid == SLURM_BATCH_SCRIPT || stepid == SLURM_INTERACTIVE_STEP;
+	have = nm_state_read(step.settings.state, id, &step.job);
+	if (!have && nm_options.origin[NM_VM] == NM_UNSET)
+		return 0; /* nothing to do with VMs: this is all it costs */
+	if (have < 0) {
+		fail("root's own directory for the job's VMs cannot be read");
+		slurm_error("nearmetal: request of job %u: %s", id, strerror(errno));
+		return 0;
+	}
+	if (step.batch) {
+		if (have)
+			read_result();
+		return 0;
+	}
+	if (nm_options_complete(job_variable, sp, 0, NULL)) {
+		fail(nm_options_mistake);
+		return 0;
+	}
+	if (nm_options.origin[NM_VM] != NM_UNSET && !nm_values_wanted(&nm_options))
+		return 0;
+	if (!have) {
+		if (nm_values_wanted(&nm_options))
+			fail("this job has no VMs: give --vm to the sbatch or salloc that makes the job, with --vm-keep=step if its "
+			     "steps are to have VMs of their own");
+		return 0;
+	}
+	if (!strcmp(nm_options.text[NM_KEEP], "step"))
+		own_vms(step.job.request);
+	else
+		read_result();
+	return 0;
+}
+
+/* NAME=VALUE lines of the result, for launchers in a batch script. */
+static void set_lines(spank_t sp, char *text)
+{
+	for (char *rest = text, *line; (line = strsep(&rest, "\n")); ) {
+		char *value = strchr(line, '=');
+
+		if (!value)
+			continue;
+		*value++ = 0;
+		spank_setenv(sp, line, value, 1);
+	}
+}
+
+int nm_step_user_init(spank_t sp, int ac, char **av)
+{
+	char run[512], mark[200];
+
+	(void)ac;
+	(void)av;
+	if (step.where != IN_VM || nm_state_run_dir(step.settings.state, &step.job, run, sizeof(run)))
+		return 0;
+	spank_setenv(sp, "NEARMETAL_RUNTIME_DIR", run, 1);
+	if (step.own) {
+		char *cores = NULL;
+		uint64_t memory = 0;
+		char text[32];
+
+		if (step.batch)
+			return 0;
+		snprintf(mark, sizeof(mark), "%u.%s", step.job.id, step.job.node);
+		spank_setenv(sp, "NEARMETAL_SLURM_JOB", mark, 1);
+		spank_setenv(sp, "NEARMETAL_SLURM_REQUEST", step.request, 1);
+		spank_setenv(sp, "NEARMETAL_SLURM_DIR", step.job.dir, 1);
+		if (spank_get_item(sp, S_STEP_ALLOC_CORES, &cores) == ESPANK_SUCCESS && cores)
+			spank_setenv(sp, "NEARMETAL_SLURM_CORES", cores, 1);
+		if (spank_get_item(sp, S_STEP_ALLOC_MEM, &memory) == ESPANK_SUCCESS) {
+			snprintf(text, sizeof(text), "%lluMiB", (unsigned long long)memory);
+			spank_setenv(sp, "NEARMETAL_SLURM_MEMORY", text, 1);
+		}
+		return 0;
+	}
+	spank_setenv(sp, "NEARMETAL_CLUSTER", step.cluster, 1);
+	if (step.batch)
+		set_lines(sp, step.text);
+	return 0;
+}
+
+/* Say why the VMs did not boot, once a host, and fail the task. */
+static int raise_failure(spank_t sp)
+{
+	int task = 0;
+	bool first = true;
+
+	spank_get_item(sp, S_TASK_ID, &task);
+	if (task)
+		return -1;
+	for (char *rest = step.text, *line; (line = strsep(&rest, "\n")); ) {
+		if (!*line)
+			continue;
+		if (first)
+			slurm_spank_log("nearmetal: %s: %s", step.job.node, line);
+		else
+			slurm_spank_log("%s", line);
+		first = false;
+	}
+	return -1;
+}
+
+/* spank_prepend_task_argv of Slurm 23.11 and newer. */
+typedef spank_err_t prepend_fn(spank_t sp, int argc, const char *argv[]);
+extern prepend_fn spank_prepend_task_argv __attribute__((weak));
+
+int nm_step_task_init(spank_t sp, int ac, char **av)
+{
+	static char wrapper[1024];
+	const char *slash;
+	char **argv = NULL;
+	int argc = 0;
+
+	(void)ac;
+	(void)av;
+	if (step.where == FAILED)
+		return step.batch ? 0 : raise_failure(sp);
+	if (step.where == ON_HOST || step.batch)
+		return 0;
+	slash = strrchr(step.settings.nearmetal, '/');
+	snprintf(wrapper, sizeof(wrapper), "%.*s/nearmetal-task",
+		 slash ? (int)(slash - step.settings.nearmetal) : 0, step.settings.nearmetal);
+	if (access(wrapper, X_OK)) {
+		slurm_spank_log("nearmetal: %s: %s: %s", step.job.node, wrapper, strerror(errno));
+		return -1;
+	}
+	if (spank_prepend_task_argv) {
+		const char *before[] = { wrapper };
+
+		return spank_prepend_task_argv(sp, 1, before) == ESPANK_SUCCESS ? 0 : -1;
+	}
+	/* Older ones: the wrapper takes the command's place and finds its name in a variable. */
+	if (spank_get_item(sp, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1 ||
+	    spank_setenv(sp, "NEARMETAL_SLURM_COMMAND", argv[0], 1) != ESPANK_SUCCESS)
+		return -1;
+	argv[0] = wrapper;
+	return 0;
+}

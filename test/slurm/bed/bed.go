@@ -1,0 +1,293 @@
+// Package bed is a Slurm cluster on this machine, for tests and benchmarks: real munged,
+// slurmctld and slurmds, as children of this process, in a temporary directory and on free
+// ports, without systemd. Nothing of it outlives Stop, or this process.
+package bed
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Options of a cluster.
+type Options struct {
+	Nodes       int    // slurmds: n1, n2, …
+	CPUs        int    // of each node, as Slurm counts them
+	MemoryMB    int    // of each node
+	RegionBytes string // GRES ivshmem of each node, "1G"
+	Plugstack   string // contents of plugstack.conf
+	Cgroup      bool   // proctrack/cgroup and task/cgroup instead of proctrack/linuxproc
+	Extra       string // more lines for slurm.conf
+}
+
+// Bed is a cluster that runs.
+type Bed struct {
+	Dir  string // everything is below; every user may look for a path in it
+	o    Options
+	host string
+
+	munged, ctld *daemon
+	nodes        map[string]*daemon
+	port         int
+}
+
+// Programs that a cluster needs; Missing names the first that is not here.
+var programs = []string{"munged", "mungekey", "slurmctld", "slurmd", "srun", "sbatch", "scontrol"}
+
+// Missing names a program that the cluster needs and that is not installed, or gives "".
+func Missing() string {
+	for _, p := range programs {
+		if _, err := find(p); err != nil {
+			return p
+		}
+	}
+	return ""
+}
+
+// find looks for a program as root's PATH would.
+func find(name string) (string, error) {
+	for _, dir := range []string{"/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"} {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no %s is installed: run scripts/deps-slurm.sh", name)
+}
+
+// Start starts a cluster and waits until its nodes are idle. It needs root.
+func Start(o Options) (*Bed, error) {
+	dir, err := os.MkdirTemp("/tmp", "nms")
+	if err != nil {
+		return nil, err
+	}
+	b := &Bed{Dir: dir, o: o, nodes: map[string]*daemon{}}
+	if err := b.start(); err != nil {
+		err = fmt.Errorf("%w\n%s", err, b.Logs())
+		b.Stop()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *Bed) start() error {
+	if err := os.Chmod(b.Dir, 0o711); err != nil {
+		return err
+	}
+	for _, d := range []string{"munge", "state", "spool", "run", "log", "tmpfs"} {
+		if err := os.Mkdir(b.Path(d), 0o755); err != nil {
+			return err
+		}
+	}
+	var err error
+	if b.host, err = os.Hostname(); err != nil {
+		return err
+	}
+	if b.port, err = freePorts(b.o.Nodes + 1); err != nil {
+		return err
+	}
+	if err := b.writeFiles(); err != nil {
+		return err
+	}
+	if err := b.startMunge(); err != nil {
+		return err
+	}
+	if b.ctld, err = b.daemon("slurmctld", "slurmctld", "-D", "-c", "-f", b.Conf()); err != nil {
+		return err
+	}
+	for _, n := range b.Names() {
+		if err := b.StartNode(n); err != nil {
+			return err
+		}
+	}
+	return b.AwaitIdle()
+}
+
+// startMunge starts munged with a key of its own and waits for its socket.
+func (b *Bed) startMunge() error {
+	key := b.Path("munge/munge.key")
+	keygen, err := find("mungekey")
+	if err != nil {
+		return err
+	}
+	if out, err := exec.Command(keygen, "-c", "-k", key).CombinedOutput(); err != nil {
+		return fmt.Errorf("mungekey: %w: %s", err, out)
+	}
+	if b.munged, err = b.daemon("munged", "munged", "--foreground", "--force", "--socket="+b.socket(), "--key-file="+key,
+		"--pid-file="+b.Path("munge/munged.pid"), "--log-file="+b.Path("log/munged.log"), "--seed-file="+b.Path("munge/seed")); err != nil {
+		return err
+	}
+	return Await(10*time.Second, "munged's socket", func() bool {
+		_, err := os.Stat(b.socket())
+		return err == nil
+	})
+}
+
+// Path gives a path below the cluster's directory.
+func (b *Bed) Path(name string) string { return filepath.Join(b.Dir, name) }
+
+// Conf is the cluster's slurm.conf.
+func (b *Bed) Conf() string { return b.Path("slurm.conf") }
+
+func (b *Bed) socket() string { return b.Path("munge/munge.sock") }
+
+// Names are those of the nodes.
+func (b *Bed) Names() []string {
+	var names []string
+	for i := 1; i <= b.o.Nodes; i++ {
+		names = append(names, fmt.Sprint("n", i))
+	}
+	return names
+}
+
+// StartNode starts the slurmd of a node.
+func (b *Bed) StartNode(name string) error {
+	d, err := b.daemon("slurmd."+name, "slurmd", "-D", "-N", name, "-f", b.Conf())
+	if err == nil {
+		b.nodes[name] = d
+	}
+	return err
+}
+
+// StopNode ends the slurmd of a node; its jobs go on.
+func (b *Bed) StopNode(name string) {
+	b.nodes[name].stop(syscall.SIGTERM)
+}
+
+// AwaitIdle waits until every node is idle.
+func (b *Bed) AwaitIdle() error {
+	var gone string
+	err := Await(60*time.Second, "idle nodes", func() bool {
+		for name, d := range b.nodes {
+			select {
+			case <-d.done:
+				gone = name
+				return true
+			default:
+			}
+		}
+		out, err := b.Command("sinfo", "-h", "-o", "%T").Output()
+		return err == nil && strings.TrimSpace(string(out)) == "idle"
+	})
+	if gone != "" {
+		return fmt.Errorf("the slurmd of %s has ended", gone)
+	}
+	return err
+}
+
+// Command prepares a command as root, whose Slurm is this cluster.
+func (b *Bed) Command(name string, args ...string) *exec.Cmd {
+	if path, err := find(name); err == nil {
+		name = path
+	}
+	cmd := exec.Command(name, args...)
+	cmd.Dir = b.Dir
+	cmd.Env = b.Environ("root", "/root")
+	return cmd
+}
+
+// Environ is the environment of a user's commands.
+func (b *Bed) Environ(user, home string) []string {
+	return []string{"SLURM_CONF=" + b.Conf(), "PATH=/usr/local/bin:/usr/bin:/bin", "USER=" + user, "LOGNAME=" + user, "HOME=" + home, "LANG=C.UTF-8"}
+}
+
+// Logs are the last lines of all logs, for somebody who has to find out what went wrong.
+func (b *Bed) Logs() string {
+	var s strings.Builder
+	files, _ := filepath.Glob(b.Path("log/*"))
+	for _, f := range files {
+		text, _ := os.ReadFile(f)
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		if n := len(lines) - 25; n > 0 {
+			lines = lines[n:]
+		}
+		fmt.Fprintf(&s, "== %s\n%s\n", filepath.Base(f), strings.Join(lines, "\n"))
+	}
+	return s.String()
+}
+
+// Stop ends the cluster and removes its directory.
+func (b *Bed) Stop() error {
+	if b.ctld != nil {
+		b.Command("scancel", "--state=RUNNING,PENDING,SUSPENDED", "-u", "root").Run()
+	}
+	for _, d := range b.nodes {
+		d.stop(syscall.SIGTERM)
+	}
+	if b.ctld != nil {
+		b.ctld.stop(syscall.SIGTERM)
+	}
+	if b.munged != nil {
+		b.munged.stop(syscall.SIGTERM)
+	}
+	return os.RemoveAll(b.Dir)
+}
+
+// daemon is a child of ours.
+type daemon struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// daemon starts a program whose output goes to log/NAME.out. It dies with this process.
+func (b *Bed) daemon(name, program string, args ...string) (*daemon, error) {
+	path, err := find(program)
+	if err != nil {
+		return nil, err
+	}
+	out, err := os.OpenFile(b.Path("log/"+name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	d := &daemon{cmd: exec.Command(path, args...), done: make(chan struct{})}
+	d.cmd.Dir, d.cmd.Env = "/", b.Environ("root", "/root")
+	d.cmd.Stdout, d.cmd.Stderr = out, out
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // PDEATHSIG is about the thread: it has to stay
+		err := d.cmd.Start()
+		started <- err
+		if err == nil {
+			d.cmd.Wait()
+			close(d.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// stop ends the daemon: by sig, and by SIGKILL if that does not do within 15 s.
+func (d *daemon) stop(sig syscall.Signal) {
+	d.cmd.Process.Signal(sig)
+	select {
+	case <-d.done:
+	case <-time.After(15 * time.Second):
+		d.cmd.Process.Kill()
+		<-d.done
+	}
+}
+
+// Await polls until f holds; what is named in the error when it does not in time.
+func Await(bound time.Duration, what string, f func() bool) error {
+	for end := time.Now().Add(bound); ; time.Sleep(20 * time.Millisecond) {
+		if f() {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("waited %v for %s", bound, what)
+		}
+	}
+}
+
+// errUsed says that no ports were found.
+var errUsed = errors.New("no free ports")

@@ -1,0 +1,38 @@
+// Command shell runs a command, or a shell, beside a Slurm cluster on this machine (package
+// bed), for somebody who wants to look at it: `make slurm-shell`. It needs root.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"nearmetal/test/slurm/bed"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "slurm-shell:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	build, err := filepath.Abs("build")
+	if err != nil {
+		return err
+	}
+	b, err := bed.Start(bed.Options{Nodes: 2, CPUs: 2, MemoryMB: 4000, RegionBytes: "1G", Plugstack: bed.Plugstack(build, "/tmp/nms-state"), Cgroup: os.Getenv("BED_CGROUP") != ""})
+	if err != nil {
+		return err
+	}
+	defer b.Stop()
+	if len(args) == 0 {
+		args = []string{"bash"}
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "SLURM_CONF="+b.Conf(), "BED="+b.Dir)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd.Run()
+}

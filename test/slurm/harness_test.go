@@ -1,0 +1,206 @@
+// Package slurm runs `srun --vm` on a real Slurm: munged, slurmctld and two slurmds on this
+// machine (package bed), with real VMs, as root and as two ordinary users. `make test-slurm`
+// builds and installs what it needs first.
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"nearmetal/test/slurm/bed"
+)
+
+// bound is how long a single step may take: TCG on a busy machine is ten times slower than
+// on a quiet one.
+const bound = 4 * time.Minute
+
+var (
+	cluster *bed.Bed
+	build   string // the directory build
+	state   string // root's directory of jobs, which the plugin is told
+	bin     string // nearmetal and its links, for every user
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	what := ""
+	if os.Geteuid() != 0 {
+		what = "root"
+	} else if p := bed.Missing(); p != "" {
+		what = p + " (scripts/deps-slurm.sh installs it)"
+	}
+	if what != "" {
+		fmt.Println("these tests need", what)
+		if os.Getenv("CI") == "true" {
+			return 1
+		}
+		return 0
+	}
+	var err error
+	if build, err = filepath.Abs("../../build"); err != nil {
+		panic(err)
+	}
+	for _, f := range []string{"nearmetal", "c/slurm/spank_nearmetal.so"} {
+		if _, err := os.Stat(filepath.Join(build, f)); err != nil {
+			fmt.Fprintln(os.Stderr, err, "- run make slurm first (make test-slurm does)")
+			return 1
+		}
+	}
+	top, err := os.MkdirTemp("/tmp", "nmt")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(top)
+	if err := install(top); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-stop
+		if cluster != nil {
+			cluster.Stop()
+		}
+		removeUsers()
+		os.RemoveAll(top)
+		os.Exit(1)
+	}()
+	cluster, err = bed.Start(bed.Options{Nodes: 2, CPUs: 2, MemoryMB: 6000, RegionBytes: "1G", Plugstack: plugstack()})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer cluster.Stop()
+	defer removeUsers()
+	return m.Run()
+}
+
+// install puts the program and the plugin where every user may use them, and nobody else's build
+// changes them meanwhile.
+func install(top string) error {
+	bin, state = filepath.Join(top, "bin"), filepath.Join(top, "s")
+	if err := errors.Join(os.Chmod(top, 0o711), os.MkdirAll(filepath.Join(bin, "c/slurm"), 0o755)); err != nil {
+		return err
+	}
+	for _, f := range []string{"nearmetal", "c/slurm/spank_nearmetal.so"} {
+		text, err := os.ReadFile(filepath.Join(build, f))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(bin, f), text, 0o755)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.Symlink("nearmetal", filepath.Join(bin, "nearmetal-task")), os.Symlink("nearmetal", filepath.Join(bin, "nearmetal-rsh")))
+}
+
+func plugstack(more ...string) string {
+	return bed.Plugstack(bin, state, append([]string{"region_gres=ivshmem", "boot_timeout=200"}, more...)...)
+}
+
+// result is how a command ended.
+type result struct {
+	out, err string
+	code     int
+}
+
+// command prepares a command of Slurm's, or another beside it, as root in a directory of its own.
+func command(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	t.Cleanup(cancel)
+	base := cluster.Command(name, args...)
+	cmd := exec.CommandContext(ctx, base.Path, args...)
+	cmd.Env, cmd.WaitDelay = base.Env, 10*time.Second
+	cmd.Dir = scratch(t)
+	return cmd
+}
+
+// scratch is a directory that the VMs share: below /tmp as t.TempDir, but with a short name.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "nmd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// finish runs cmd with input and gives how it ended.
+func finish(t *testing.T, cmd *exec.Cmd, input string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
+	err := cmd.Run()
+	if _, ok := err.(*exec.ExitError); err != nil && !ok {
+		t.Fatalf("%v: %v\n%s\n%s", cmd.Args, err, errs.String(), cluster.Logs())
+	}
+	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+}
+
+// slurm runs a command as root and gives how it ended.
+func slurm(t *testing.T, name string, args ...string) result {
+	t.Helper()
+	return finish(t, command(t, name, args...), "")
+}
+
+// must runs a command that has to succeed, and gives its output.
+func must(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	r := slurm(t, name, args...)
+	if r.code != 0 {
+		t.Fatalf("%s %q: status %d\n%s%s\n%s", name, args, r.code, r.out, r.err, cluster.Logs())
+	}
+	return r.out
+}
+
+// await polls until f holds.
+func await(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	if err := bed.Await(bound, what, f); err != nil {
+		t.Fatalf("%v\n%s", err, cluster.Logs())
+	}
+}
+
+// leftovers are processes and files of VMs, of any job.
+func leftovers() string {
+	var left []string
+	dirs, _ := filepath.Glob(filepath.Join(state, "*"))
+	left = append(left, dirs...)
+	procs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, p := range procs {
+		env, _ := os.ReadFile(p)
+		for _, v := range bytes.Split(env, []byte{0}) {
+			if bytes.HasPrefix(v, []byte("NEARMETAL_RUNTIME_DIR="+state)) {
+				name, _ := os.ReadFile(filepath.Join(filepath.Dir(p), "cmdline"))
+				left = append(left, fmt.Sprintf("%s %.80s", filepath.Dir(p), bytes.ReplaceAll(name, []byte{0}, []byte(" "))))
+				break
+			}
+		}
+	}
+	return strings.Join(left, "\n")
+}
+
+// clean asserts that nothing is left of any job's VMs. The epilog runs after srun has returned.
+func clean(t *testing.T) {
+	t.Helper()
+	if err := bed.Await(60*time.Second, "the end of everything", func() bool { return leftovers() == "" }); err != nil {
+		t.Errorf("%v: left are\n%s\n%s", err, leftovers(), cluster.Logs())
+	}
+	if err := cluster.AwaitIdle(); err != nil {
+		t.Errorf("%v\n%s%s", err, must(t, "sinfo", "-R", "-N"), cluster.Logs())
+	}
+}
