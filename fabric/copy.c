@@ -1,3 +1,5 @@
+#include <stdbool.h>
+
 #include "copy.h"
 
 static void copy_libc(void *dst, const void *src, size_t len)
@@ -8,9 +10,12 @@ static void copy_libc(void *dst, const void *src, size_t len)
 void (*ivs_copy_large)(void *dst, const void *src, size_t len) = copy_libc;
 
 #ifdef __x86_64__
+#include <cpuid.h>
 #include <immintrin.h>
 
-/* len is 128 or more: the last piece may overlap the one before. */
+#define STRING_MIN	8192	/* bytes; below, string instructions take too long to start */
+
+/* The last piece may overlap the one before. */
 __attribute__((target("avx")))
 static void copy_avx(void *dst, const void *src, size_t len)
 {
@@ -51,6 +56,48 @@ static void copy_avx(void *dst, const void *src, size_t len)
 			    _mm256_loadu_si256((const void *) (end + 96)));
 	_mm256_zeroupper();
 }
+
+/*
+ * `rep movsb` does not read what it overwrites: faster where that lies in another core's
+ * cache, or in none.
+ */
+static void copy_string(void *dst, const void *src, size_t len)
+{
+	char *d = dst;
+	const char *s = src;
+	size_t head = -(uintptr_t) d & 63;
+
+	if (len < STRING_MIN) {
+		copy_avx(dst, src, len);
+		return;
+	}
+	if (head) {
+		ivs_copy_small(d, s, head);
+		d += head;
+		s += head;
+		len -= head;
+	}
+	__asm__ volatile("rep movsb" : "+D" (d), "+S" (s), "+c" (len) : : "memory");
+}
+
+/* Is this CPU one whose instructions QEMU makes up, where string instructions are slow? */
+static bool emulated(void)
+{
+	unsigned int a, b, c, d;
+
+	__cpuid(1, a, b, c, d);
+	if (!(c & 1U << 31))
+		return false;
+	__cpuid(0x40000000, a, b, c, d);
+	return b == 0x54474354 && c == 0x43544743 && d == 0x47435447;	/* TCGTCGTCGTCG */
+}
+
+static bool fast_string(void)
+{
+	unsigned int a, b, c, d;
+
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & 1U << 9 && !emulated();
+}
 #endif
 
 void ivs_copy_init(void)
@@ -59,6 +106,8 @@ void ivs_copy_init(void)
 	__builtin_cpu_init();
 	if (__builtin_cpu_supports("avx"))
 		ivs_copy_large = copy_avx;
+	if (__builtin_cpu_supports("avx") && fast_string())
+		ivs_copy_large = copy_string;
 #endif
 }
 

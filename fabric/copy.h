@@ -8,8 +8,8 @@
 #include <sys/uio.h>
 
 /*
- * Copies len bytes that do not overlap. The C library's memcpy turns to `rep movsb`
- * at some KiB, which is slower between two cores, and much slower under TCG.
+ * Copies len bytes that do not overlap, as is best between two cores for that length:
+ * the C library's memcpy is slow for some of them, and much slower under TCG.
  */
 extern void (*ivs_copy_large)(void *dst, const void *src, size_t len);
 

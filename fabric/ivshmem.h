@@ -298,7 +298,7 @@ struct ivs_peer {
 	bool		self;		/* of this very process */
 	bool		looked;		/* pid was determined */
 	struct ivs_alive alive;
-	uint64_t	used;		/* clock of the hot list */
+	uint32_t	used;		/* ep->ticks when something came */
 	struct ivs_list	sending;	/* struct ivs_tx with data to send */
 	struct ivs_list	waiting;	/* for a word of the receiver's */
 	struct ivs_list	streams;	/* struct ivs_msg under way to us */
@@ -346,7 +346,6 @@ struct ivs_ep {
 	int		hot_count;
 	uint32_t	turn;		/* next slot to look at in turn */
 	uint32_t	ticks;
-	uint64_t	clock;
 	uint64_t	checked_ms;
 	uint64_t	attached;	/* senders */
 	struct nm_slot	*me;

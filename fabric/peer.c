@@ -16,7 +16,7 @@ static struct ivs_peer *new_peer(struct ivs_ep *ep, const struct ivs_addr *addr)
 	p->ep = ep;
 	p->addr = *addr;
 	p->slot = IVS_NO_SLOT;
-	p->piece = IVS_CHUNK;
+	p->piece = ep->domain->region ? ep->domain->region->geo.chunk_bytes : IVS_CHUNK;
 	p->fi_addr = FI_ADDR_NOTAVAIL;
 	p->inner_addr = FI_ADDR_NOTAVAIL;
 	p->ctl_tail = &p->ctl_head;

@@ -3,7 +3,21 @@
 #include "proto.h"
 
 #define TURN_TICKS	16	/* one slot in turn every so many calls */
+#define COOL_TICKS	512	/* between two looks at which rings are still busy */
+#define IDLE_TICKS	8192	/* calls after which one is not */
 #define CHECK_TICKS	4096
+
+/* From now on p's sender has to tell us that it has sent something. */
+static void cool(struct ivs_ep *ep, int i)
+{
+	struct ivs_peer *p = ep->hot[i];
+
+	p->hot = false;
+	__atomic_store_n(&p->rx_ctl->polled, 0, __ATOMIC_RELAXED);
+	/* Once more, in case its sender has just seen that it was polled. */
+	__atomic_store_n(&ep->me->activity[p->slot % 64], 1, __ATOMIC_RELAXED);
+	ep->hot[i] = ep->hot[--ep->hot_count];
+}
 
 /* Puts p among the rings that are looked at each time. */
 static void heat(struct ivs_ep *ep, struct ivs_peer *p)
@@ -12,22 +26,26 @@ static void heat(struct ivs_ep *ep, struct ivs_peer *p)
 
 	if (p->hot || !p->rx_ring)
 		return;
-	if (ep->hot_count < IVS_HOT_MAX) {
-		oldest = ep->hot_count++;
-	} else {
+	if (ep->hot_count == IVS_HOT_MAX) {
 		for (i = 1; i < IVS_HOT_MAX; i++)
-			if (ep->hot[i]->used < ep->hot[oldest]->used)
+			if (ep->ticks - ep->hot[i]->used > ep->ticks - ep->hot[oldest]->used)
 				oldest = i;
-		ep->hot[oldest]->hot = false;
-		__atomic_store_n(&ep->hot[oldest]->rx_ctl->polled, 0, __ATOMIC_RELAXED);
-		/* Once more, in case its sender has just seen that it was polled. */
-		__atomic_store_n(&ep->me->activity[ep->hot[oldest]->slot % 64], 1,
-				 __ATOMIC_RELAXED);
+		cool(ep, oldest);
 	}
-	ep->hot[oldest] = p;
+	ep->hot[ep->hot_count++] = p;
 	p->hot = true;
-	p->used = ++ep->clock;
+	p->used = ep->ticks;
 	__atomic_store_n(&p->rx_ctl->polled, 1, __ATOMIC_RELAXED);
+}
+
+/* Rings that have become idle cost no more looks; the last one stays. */
+static void __attribute__((noinline)) cool_idle(struct ivs_ep *ep)
+{
+	int i;
+
+	for (i = ep->hot_count - 1; i >= 0 && ep->hot_count > 1; i--)
+		if (ep->ticks - ep->hot[i]->used > IDLE_TICKS)
+			cool(ep, i);
 }
 
 static void look(struct ivs_ep *ep, uint32_t slot)
@@ -64,6 +82,26 @@ static void __attribute__((noinline)) activity(struct ivs_ep *ep)
 	}
 }
 
+/*
+ * One slot in turn: somebody new, or one whose word we have missed. What the next turns
+ * will need is fetched ahead, so that nobody waits for memory here.
+ */
+static void __attribute__((noinline)) turn(struct ivs_ep *ep)
+{
+	uint32_t mask = ep->domain->region->geo.slots - 1;
+	struct ivs_peer *p = ep->by_slot[(ep->turn + 2) & mask];
+
+	if (p) {
+		__builtin_prefetch(p);
+		__builtin_prefetch((char *) p + 64);
+	}
+	p = ep->by_slot[(ep->turn + 1) & mask];
+	if (p)
+		ivs_ring_prefetch(p);
+	look(ep, ep->turn);
+	ep->turn = (ep->turn + 1) & mask;
+}
+
 static inline bool any_activity(const struct nm_slot *me)
 {
 	const uint64_t *w = (const uint64_t *) (const void *) me->activity;
@@ -86,15 +124,15 @@ void ivs_ep_progress(struct ivs_ep *ep)
 
 		n = ivs_ring_poll(ep, p);
 		if (n)
-			p->used = ++ep->clock;
+			p->used = ep->ticks;
 	}
 	if (likely(ep->me != NULL)) {
 		if (unlikely(any_activity(ep->me)))
 			activity(ep);
 		if (unlikely(!(++ep->ticks % TURN_TICKS))) {
-			look(ep, ep->turn);
-			if (++ep->turn == ep->domain->region->geo.slots)
-				ep->turn = 0;
+			turn(ep);
+			if (unlikely(!(ep->ticks % COOL_TICKS)))
+				cool_idle(ep);
 			if (unlikely(!(ep->ticks % CHECK_TICKS)))
 				ivs_peer_check(ep);
 		}

@@ -156,6 +156,7 @@ int ivs_ring_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
 int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *peer);
 /* Is there a message that was not handled? */
 bool ivs_ring_pending(const struct ivs_peer *peer);
+void ivs_ring_prefetch(const struct ivs_peer *peer);
 int ivs_ring_open(struct ivs_peer *peer);
 /* Looks for a ring of slot's to us; gives the peer, or NULL. */
 struct ivs_peer *ivs_ring_attach(struct ivs_ep *ep, uint32_t slot);

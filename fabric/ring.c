@@ -180,7 +180,7 @@ int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 		if (unlikely(ref.index == UINT32_MAX))
 			return -FI_EAGAIN;
 		ref.len = (uint32_t) pkt->len;
-		ivs_iov_gather(p->ep->area + (size_t) ref.index * IVS_CHUNK, pkt->len,
+		ivs_iov_gather(p->ep->area + (size_t) ref.index * p->ep->domain->region->geo.chunk_bytes, pkt->len,
 			       pkt->iov, pkt->count, pkt->offset);
 		/* The chunk comes back with the message's last line. */
 		p->tx_chunk[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (ref.index + 1);
@@ -275,11 +275,11 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 	len -= skip + fixed;
 	if (skip) {
 		memcpy(&ref, b, sizeof(ref));
-		if (ref.index >= ep->domain->region->geo.chunks || ref.len > IVS_CHUNK || len) {
+		if (ref.index >= ep->domain->region->geo.chunks || ref.len > ep->domain->region->geo.chunk_bytes || len) {
 			broken(p, "a message with a wrong chunk");
 			return true;
 		}
-		payload = ivs_area(ep->domain->region, p->slot) + (size_t) ref.index * IVS_CHUNK;
+		payload = ivs_area(ep->domain->region, p->slot) + (size_t) ref.index * ep->domain->region->geo.chunk_bytes;
 		len = ref.len;
 	}
 	p->handling = true;
@@ -363,6 +363,12 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		}
 	}
 	return done;
+}
+
+void ivs_ring_prefetch(const struct ivs_peer *p)
+{
+	if (p->rx_ring)
+		__builtin_prefetch(line_at(p->rx_ring, p->rx_head, p->rx_mask));
 }
 
 bool ivs_ring_pending(const struct ivs_peer *p)

@@ -179,6 +179,18 @@ void ivs_ack_later(struct ivs_peer *peer, struct ivs_tx *tx)
 	ivs_list_add(&peer->waiting, &tx->link);
 }
 
+/*
+ * Bytes of a longer message's pieces: large ones are copied faster, small ones begin to
+ * be copied by the receiver earlier.
+ */
+static inline size_t part_bytes(const struct ivs_peer *peer, size_t total)
+{
+	size_t quarter = total / 4 & ~(size_t) 4095;
+
+	return quarter < peer->piece && peer->channel == IVS_CHAN_RING && quarter >= IVS_CHUNK ?
+	       quarter : peer->piece;
+}
+
 /* Sends what it can of one request. Gives false if there is no room for more. */
 static bool pump(struct ivs_peer *peer, struct ivs_tx *tx, int *budget)
 {
@@ -191,6 +203,7 @@ static bool pump(struct ivs_peer *peer, struct ivs_tx *tx, int *budget)
 		.iov = tx->iov, .count = tx->count,
 	};
 	bool once = tx->response && (!tx->total || tx->error);
+	size_t part_len = part_bytes(peer, tx->total);
 	int ret;
 
 	while (once || tx->sent < tx->total) {
@@ -199,8 +212,8 @@ static bool pump(struct ivs_peer *peer, struct ivs_tx *tx, int *budget)
 		if (!*budget)
 			return false;
 		pkt.len = tx->error ? 0 : tx->total - tx->sent;
-		if (pkt.len > peer->piece)
-			pkt.len = peer->piece;
+		if (pkt.len > part_len)
+			pkt.len = part_len;
 		pkt.tag = tx->sent;
 		pkt.offset = tx->sent;
 		ret = ivs_packet_send(peer, &pkt);
@@ -354,7 +367,7 @@ static ssize_t send_long(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 			 (flags & FI_DELIVERY_COMPLETE ? IVS_F_ACK : 0) |
 			 (len > ivs_param.window ? IVS_F_CLEAR : 0),
 		.tag = tag, .fixed = &head, .fixed_len = sizeof(head),
-		.iov = iov, .count = count, .len = peer->piece,
+		.iov = iov, .count = count, .len = part_bytes(peer, len),
 	};
 	struct ivs_tx *tx = ivs_tx_get(ep, peer);
 	int ret;

@@ -22,8 +22,9 @@
 #define NM_LAYOUT_MAX_SLOTS	1024
 #define NM_LAYOUT_MIN_SLOTS	4
 #define NM_LAYOUT_LINE		64	/* bytes: a cache line, and a ring's slot */
-#define NM_LAYOUT_CHUNK_BYTES	8192	/* a buffer for a piece of a large message */
-#define NM_LAYOUT_MAX_CHUNKS	256	/* a rank */
+#define NM_LAYOUT_CHUNK_BYTES	8192	/* the smallest buffer for a piece of a large message */
+#define NM_LAYOUT_CHUNK_LARGEST	32768
+#define NM_LAYOUT_MAX_CHUNKS	256	/* a rank, of the smallest; fewer of larger ones */
 #define NM_LAYOUT_RING_MIN	8	/* lines in the smallest ring */
 #define NM_LAYOUT_RING_MAX	256	/* lines in the largest */
 #define NM_LAYOUT_RING_CTL	128	/* bytes before a ring's first line */
@@ -156,6 +157,7 @@ _Static_assert(sizeof(struct nm_mr) == NM_LAYOUT_LINE, "one line");
 struct nm_layout_geometry {
 	uint32_t	slots;
 	uint32_t	chunks;		/* a rank */
+	uint32_t	chunk_bytes;
 	uint64_t	slot_table;
 	uint64_t	conn_table;
 	uint64_t	mr_table;
@@ -238,9 +240,14 @@ static inline const char *nm_layout_geometry(uint64_t word, uint64_t bytes,
 	pool = g->area_bytes / 2;
 	if (pool > g->area_bytes - rings)
 		pool = g->area_bytes - rings;
-	pool /= NM_LAYOUT_CHUNK_BYTES;
-	g->chunks = pool > NM_LAYOUT_MAX_CHUNKS ? NM_LAYOUT_MAX_CHUNKS : (uint32_t) pool;
-	g->heap = (uint64_t) g->chunks * NM_LAYOUT_CHUNK_BYTES;
+	if (pool > NM_LAYOUT_MAX_CHUNKS * NM_LAYOUT_CHUNK_BYTES)
+		pool = NM_LAYOUT_MAX_CHUNKS * NM_LAYOUT_CHUNK_BYTES;
+	/* Larger ones are faster, but only if there are many. */
+	g->chunk_bytes = NM_LAYOUT_CHUNK_BYTES;
+	while (g->chunk_bytes < NM_LAYOUT_CHUNK_LARGEST && pool / g->chunk_bytes >= 64)
+		g->chunk_bytes *= 2;
+	g->chunks = (uint32_t) (pool / g->chunk_bytes);
+	g->heap = (uint64_t) g->chunks * g->chunk_bytes;
 	return NULL;
 }
 
