@@ -88,3 +88,16 @@ func FuzzParseRun(f *testing.F) {
 	f.Add([]byte(`{"version":1,"id":"x","variants":[{"label":"a"}],"cases":[{"name":"b"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) { ParseRun(text) })
 }
+
+// A run as `nearmetal bench run osu/latency` wrote it, natively and in two emulated VMs.
+func TestRealRun(t *testing.T) {
+	run, samples, notes, err := Load("testdata/latency")
+	if err != nil || len(notes) > 0 || len(run.Variants) != 2 || len(samples) < 60 {
+		t.Fatalf("%d samples, notes %q, %v", len(samples), notes, err)
+	}
+	for _, s := range samples {
+		if s.Case != run.Cases[0].Name || !s.OK || s.Point["size"] == "" {
+			t.Errorf("%+v", s)
+		}
+	}
+}

@@ -76,7 +76,9 @@ func (o *Order) values(e *suite.Experiment, p point, v *Variant) (map[string]str
 		if list := o.choose(e, par); len(list) > 0 {
 			out[par.Name] = list[0]
 		}
-		if v.Emulated && par.Emulated != nil {
+		_, all := o.Set[par.Name]
+		_, one := o.Set[e.Name+"."+par.Name]
+		if v.Emulated && par.Emulated != nil && !all && !one {
 			out[par.Name] = par.Emulated[0]
 		}
 	}
