@@ -106,7 +106,7 @@ install: go
 	ln -sf nearmetal $(DESTDIR)$(PREFIX)/bin/nearmetal-task
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	build/nearmetal man $(DESTDIR)$(PREFIX)/share/man/man1
-	for k in nm_latency nm_bw nm_cg nm_onesided region_pingpong region_atomics; do \
+	for k in nm_latency nm_bw nm_bibw nm_mbw_mr nm_multi_lat nm_rma nm_coll nm_cg nm_onesided nm_stream region_pingpong region_atomics; do \
 		install -Dm755 build/c/kernels/$$k $(DESTDIR)$(PREFIX)/libexec/nearmetal/$$k; done
 	install -Dm755 build/c/fabric/libivshmem-fi.so $(DESTDIR)$(PREFIX)/lib/nearmetal/libfabric/libivshmem-fi.so
 	install -Dm644 docs/man/fi_ivshmem.7 $(DESTDIR)$(PREFIX)/share/man/man7/fi_ivshmem.7

@@ -31,7 +31,7 @@ int p2p_options(struct p2p *p, int argc, char **argv)
 	while (ok && (c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		switch (c) {
 		case SIZES:
-			ok = value_sizes("sizes", optarg, P2P_MAX_BYTES, &p->min_bytes, &p->max_bytes);
+			ok = value_sizes("sizes", optarg, p->limit ? p->limit : P2P_MAX_BYTES, &p->min_bytes, &p->max_bytes);
 			break;
 		case ITERATIONS:
 			ok = value_counts("iterations", optarg, 1000000000, &p->iterations,
@@ -46,7 +46,7 @@ int p2p_options(struct p2p *p, int argc, char **argv)
 			break;
 		case WINDOW:
 			if (!p->window_used) {
-				complain("--window is an option of nm_bw");
+				complain("--window is an option of the bandwidth programs");
 				ok = false;
 			} else {
 				ok = value_count("window", optarg, 1, 1 << 16, &p->window);
@@ -108,7 +108,7 @@ static void header(const struct p2p *p, const struct place *places)
 		printf("{\"program\":\"%s\",\"unit\":\"%s\",\"mpi\":", p->program, p->unit);
 		json_string(stdout, lib);
 		printf(",\"ranks\":[");
-		for (int i = 0; i < 2; i++) {
+		for (int i = 0; i < p->ranks; i++) {
 			printf("%s{\"rank\":%d,\"host\":", i ? "," : "", i);
 			json_string(stdout, places[i].host);
 			printf(",\"emulated\":%s}", places[i].emulated ? "true" : "false");
@@ -120,36 +120,54 @@ static void header(const struct p2p *p, const struct place *places)
 		return;
 	}
 	printf("# %s: %s\n# MPI: %s\n", p->program, p->what, lib);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < p->ranks; i++)
 		printf("# rank %d: %s%s\n", i, places[i].host,
 		       places[i].emulated ? " (emulated: timings are not meaningful)" : "");
 	printf("# %10s %10s %12s %12s %12s %12s\n", "bytes", "iterations", "mean", "min", "median", "p99");
 }
 
+/* What is wrong with the number of ranks, or NULL. */
+static const char *wrong_ranks(const struct p2p *p)
+{
+	switch (p->takes) {
+	case P2P_TWO:
+		return p->ranks == 2 ? NULL : "it measures between two ranks";
+	case P2P_PAIRS:
+		return p->ranks % 2 == 0 ? NULL : "it measures between pairs of ranks";
+	default:
+		return p->ranks > 1 ? NULL : "it measures among several ranks";
+	}
+}
+
 int p2p_start(struct p2p *p)
 {
-	struct place mine, places[2];
-	int size, len;
+	struct place mine, *places = NULL;
+	const char *wrong;
+	int len;
 
 	MPI_Comm_rank(MPI_COMM_WORLD, &p->rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &size);
-	if (size != 2) {
+	MPI_Comm_size(MPI_COMM_WORLD, &p->ranks);
+	wrong = wrong_ranks(p);
+	if (wrong) {
 		if (p->rank == 0)
-			fprintf(stderr, "%s: it measures between two ranks, and there %s %d; start it with mpirun -n 2\n",
-				p->program, size == 1 ? "is" : "are", size);
+			fprintf(stderr, "%s: %s, and there %s %d; start it with mpirun -n 2\n", p->program,
+				wrong, p->ranks == 1 ? "is" : "are", p->ranks);
 		return 2;
 	}
-	p->peer = 1 - p->rank;
+	p->peer = (p->rank + p->ranks / 2) % p->ranks;
 	memset(&mine, 0, sizeof(mine));
 	MPI_Get_processor_name(mine.host, &len);
 	mine.emulated = emulated();
-	MPI_Gather(&mine, sizeof(mine), MPI_BYTE, places, sizeof(mine), MPI_BYTE, 0, MPI_COMM_WORLD);
 
-	size_t bytes = p->max_bytes ? p->max_bytes : 1;
+	size_t bytes = (p->max_bytes ? p->max_bytes : 1) * (size_t)(p->per_rank ? p->ranks : 1);
 	void *buf[2] = { NULL, NULL };
 	int failed = posix_memalign(&buf[0], 4096, bytes) || posix_memalign(&buf[1], 4096, bytes);
 	int any = 0;
 
+	if (p->rank == 0) {
+		places = calloc((size_t)p->ranks, sizeof(*places));
+		failed |= !places;
+	}
 	MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
 	if (any) {
 		if (p->rank == 0)
@@ -157,8 +175,10 @@ int p2p_start(struct p2p *p)
 				p->program, bytes);
 		free(buf[0]);
 		free(buf[1]);
+		free(places);
 		return 1;
 	}
+	MPI_Gather(&mine, sizeof(mine), MPI_BYTE, places, sizeof(mine), MPI_BYTE, 0, MPI_COMM_WORLD);
 	p->send = buf[0];
 	p->receive = buf[1];
 	memset(p->send, 1, bytes);
@@ -166,6 +186,7 @@ int p2p_start(struct p2p *p)
 	if (p->rank == 0) {
 		header(p, places);
 		fflush(stdout);
+		free(places);
 	}
 	return -1;
 }
@@ -190,7 +211,7 @@ long p2p_iterations(const struct p2p *p, size_t bytes, long warmup, double secon
 }
 
 /* What rank sends at place i of a message of a size. */
-static unsigned char pattern(int rank, size_t bytes, size_t i)
+unsigned char p2p_pattern(int rank, size_t bytes, size_t i)
 {
 	return (unsigned char)(i * 31 + (i >> 8) * 7 + bytes % 251 + 101 * (size_t)rank + 1);
 }
@@ -198,17 +219,24 @@ static unsigned char pattern(int rank, size_t bytes, size_t i)
 void p2p_fill(const struct p2p *p, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i++)
-		p->send[i] = pattern(p->rank, bytes, i);
+		p->send[i] = p2p_pattern(p->rank, bytes, i);
 	memset(p->receive, 0, bytes);
 }
 
 bool p2p_received(const struct p2p *p, size_t bytes, bool receives)
 {
-	int wrong = 0, any = 0;
+	bool wrong = false;
 
 	for (size_t i = 0; receives && i < bytes && !wrong; i++)
-		wrong = p->receive[i] != pattern(p->peer, bytes, i);
-	MPI_Allreduce(&wrong, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+		wrong = p->receive[i] != p2p_pattern(p->peer, bytes, i);
+	return p2p_right(p, bytes, wrong);
+}
+
+bool p2p_right(const struct p2p *p, size_t bytes, bool wrong)
+{
+	int mine = wrong, any = 0;
+
+	MPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
 	if (any && p->rank == 0)
 		fprintf(stderr, "%s: a message of %zu bytes did not arrive as it was sent\n", p->program, bytes);
 	return !any;
@@ -218,12 +246,16 @@ void p2p_row(struct p2p *p, size_t bytes, long iterations, const struct summary 
 {
 	if (p->rank)
 		return;
-	if (p->json)
-		printf("%s\n{\"bytes\":%zu,\"iterations\":%ld,\"mean\":%.6g,\"min\":%.6g,\"median\":%.6g,\"p99\":%.6g}",
+	if (p->json) {
+		printf("%s\n{\"bytes\":%zu,\"iterations\":%ld,\"mean\":%.6g,\"min\":%.6g,\"median\":%.6g,\"p99\":%.6g",
 		       p->rows ? "," : "", bytes, iterations, s->mean, s->min, s->median, s->p99);
-	else
+		if (p->messages > 0)
+			printf(",\"messages\":%.6g", p->messages);
+		printf("}");
+	} else {
 		printf("%12zu %10ld %12.3f %12.3f %12.3f %12.3f\n", bytes, iterations, s->mean, s->min,
 		       s->median, s->p99);
+	}
 	fflush(stdout);
 	p->rows++;
 }
@@ -235,4 +267,46 @@ void p2p_end(struct p2p *p)
 	fflush(stdout);
 	free(p->send);
 	free(p->receive);
+}
+
+int p2p_main(struct p2p *p, int argc, char **argv, bool (*measure)(struct p2p *, size_t))
+{
+	int status = p2p_options(p, argc, argv);
+
+	if (status >= 0)
+		return status;
+	MPI_Init(&argc, &argv);
+	status = p2p_start(p);
+	if (status < 0) {
+		status = 0;
+		for (size_t b = p->min_bytes; b <= p->max_bytes && !status; b = next_size(b))
+			status = !measure(p, b);
+		p2p_end(p);
+	}
+	MPI_Finalize();
+	return status;
+}
+
+double *p2p_samples(long n)
+{
+	double *samples = malloc((size_t)n * sizeof(*samples));
+
+	if (!samples)
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	return samples;
+}
+
+int p2p_words(const char *const *words, int argc, char **argv, const char *help)
+{
+	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+		if (first_rank())
+			fputs(help, stdout);
+		return -1;
+	}
+	for (int i = 0; argc > 1 && words[i]; i++) {
+		if (!strcmp(argv[1], words[i]))
+			return i;
+	}
+	complain("%s: the first word says what is measured; see --help", argc > 1 ? argv[1] : "(nothing)");
+	return -2;
 }

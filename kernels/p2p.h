@@ -1,4 +1,4 @@
-/* What nm_latency and nm_bw share: options, output, and the two ranks. */
+/* What the MPI measurements share: options, output, and the ranks. */
 #ifndef NM_P2P_H
 #define NM_P2P_H
 
@@ -12,9 +12,15 @@
 #define P2P_SMALL_BYTES	8192
 #define P2P_MAX_BYTES	(1ULL << 30)
 
+/* How many ranks a program takes: two, an even number, or any number from two on. */
+enum p2p_ranks { P2P_TWO, P2P_PAIRS, P2P_MANY };
+
 struct p2p {
 	const char *program, *what, *unit, *help;
 	bool window_used;
+	enum p2p_ranks takes;
+	uint64_t limit;		/* of --sizes; 0: P2P_MAX_BYTES */
+	bool per_rank;		/* a buffer holds max_bytes for each rank */
 	uint64_t min_bytes, max_bytes;
 	long iterations, iterations_large;
 	long warmup, warmup_large;
@@ -22,27 +28,47 @@ struct p2p {
 	double time_limit;	/* seconds for a size; 0: none */
 	bool json;
 	/* from here on set by p2p_start() */
-	int rank, peer;
+	int rank, ranks;
+	int peer;		/* the other rank of the pair: the lower half's in the upper half */
+	double messages;	/* a second, of the row to come; 0: not told */
 	long rows;
-	unsigned char *send, *receive;	/* max_bytes each, page-aligned */
+	unsigned char *send, *receive;	/* max_bytes each (for each rank: per_rank), page-aligned */
 };
 
 /* Reads the options. Gives -1 to go on, else the status to exit with. */
 int p2p_options(struct p2p *p, int argc, char **argv);
 
-/* After MPI_Init: checks that there are two ranks, prints the header. As p2p_options(). */
+/* After MPI_Init: checks the number of ranks, prints the header. As p2p_options(). */
 int p2p_start(struct p2p *p);
 
-/* Iterations for a size of which warmup took seconds on rank 0; the same on both ranks. */
+/* Iterations for a size of which warmup took seconds on rank 0; the same on all ranks. */
 long p2p_iterations(const struct p2p *p, size_t bytes, long warmup, double seconds, int loops);
 long p2p_warmup(const struct p2p *p, size_t bytes);
 
-/* Fills the buffers for a size; afterwards tells, on both ranks, whether both got the other's. */
+/* Fills the buffers for a size; afterwards tells, on all ranks, whether all got their peer's. */
 void p2p_fill(const struct p2p *p, size_t bytes);
 bool p2p_received(const struct p2p *p, size_t bytes, bool receives);
+
+/* Byte i of what a rank sends in a message of a size. */
+unsigned char p2p_pattern(int rank, size_t bytes, size_t i);
+
+/* Tells, on all ranks, whether none of them says that something is wrong. */
+bool p2p_right(const struct p2p *p, size_t bytes, bool wrong);
 
 /* Prints a line (rank 0). */
 void p2p_row(struct p2p *p, size_t bytes, long iterations, const struct summary *s);
 void p2p_end(struct p2p *p);
+
+/* A whole program: options, ranks, measure() for each size until it is false, the end. */
+int p2p_main(struct p2p *p, int argc, char **argv, bool (*measure)(struct p2p *, size_t));
+
+/* Room for n samples; without memory the program ends. */
+double *p2p_samples(long n);
+
+/*
+ * The place of the first argument among words, which NULL ends. -1: the help was asked for
+ * and is printed; -2: it is none of them, which is said.
+ */
+int p2p_words(const char *const *words, int argc, char **argv, const char *help);
 
 #endif

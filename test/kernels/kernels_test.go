@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 			return true
 		}
 		regionPrograms = filepath.Join(dir, "region")
-		if !build("region", regionPrograms) {
+		if !build("plain", regionPrograms) {
 			return 1
 		}
 		for _, l := range libraries {
