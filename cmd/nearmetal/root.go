@@ -35,6 +35,7 @@ var commands = []func() *cobra.Command{
 	newSpecCommand,
 	newBenchCommand,
 	newSlurmCommand,
+	newCheckCommand,
 	newDeviceCommand,
 	newHostCommand,
 	newVersionCommand,

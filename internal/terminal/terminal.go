@@ -30,6 +30,9 @@ func Coloured(w io.Writer) bool {
 	return Live(w) && os.Getenv("NO_COLOR") == ""
 }
 
+// Width gives the columns of the terminal w, 80 where they are not known.
+func Width(w io.Writer) int { return width(w) }
+
 // width gives the columns of the terminal w, 80 where they are not known.
 func width(w io.Writer) int {
 	if f, ok := w.(interface{ Fd() uintptr }); ok {

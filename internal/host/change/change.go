@@ -93,9 +93,6 @@ func (t *Transaction) Under(root string) { t.root = root }
 type Value struct {
 	Path  string // below /sys or /proc/sys
 	Value string // one line, without its end
-	// Lasting says that something sets the value at each boot from now on: undoing it makes
-	// sense after a boot as well.
-	Lasting bool
 }
 
 // WriteError is an attribute that did not take its value.
@@ -125,9 +122,9 @@ func (t *Transaction) Write(values ...Value) error {
 		switch {
 		case err != nil:
 			errs = append(errs, &WriteError{Value: v, Err: err})
-		case now != v.Value || v.Lasting:
+		case now != v.Value:
 			todo = append(todo, v)
-			before = append(before, journal.Value(t.root, v.Path, now, v.Lasting))
+			before = append(before, journal.Value(t.root, v.Path, now, false))
 		}
 	}
 	if len(todo) == 0 {
@@ -201,6 +198,24 @@ func (t *Transaction) Make(path, content string, mode fs.FileMode) error {
 		err = bad
 	}
 	step()
+	return err
+}
+
+// Replace gives a file that an earlier transaction made another content, at once. The file
+// is removed when the transaction that made it is undone.
+func (t *Transaction) Replace(path, content string, mode fs.FileMode) error {
+	next := path + ".nearmetal-new"
+	if err := t.Make(next, content, mode); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}
+
+// Last writes down that something (a file in sysctl.d, a unit) sets a value at each boot from
+// now on, so that undoing it makes sense after a boot as well; before is what stood there
+// first.
+func (t *Transaction) Last(path, before string) error {
+	_, err := t.j.Record(journal.Value(t.root, path, before, true))
 	return err
 }
 

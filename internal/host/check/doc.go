@@ -86,9 +86,15 @@ type Row struct {
 	// Conflict names advice that says otherwise.
 	Conflict string
 
+	// Own says that what is found differs from host to host where all is well (GUIDs, free
+	// memory): between hosts only the status is compared.
+	Own bool
+
 	look func(*facts) finding
 	// fix gives the writes that mend the row on a running kernel; nil: there are none.
 	fix func(*facts) []Write
+	// load gives parameters of modules that mend the row when the module is loaded next.
+	load func(*facts) []Write
 }
 
 // In tells whether the row belongs to a profile; every row but those that are for VMs only
@@ -239,14 +245,11 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	defer f.close()
 	r := Report{
-		Version: Version, Profile: o.Profile, Summary: map[Status]int{},
+		Version: Version, Profile: o.Profile,
 		Host: f.line("/proc/sys/kernel/hostname"), Kernel: f.line("/proc/sys/kernel/osrelease"), CPU: f.cpuField("model name"),
 	}
 	if !f.live {
 		r.Root = o.Root
-	}
-	for _, s := range []Status{OK, Warn, Fail, Unknown, NotApplicable} {
-		r.Summary[s] = 0
 	}
 	f.startCommands(list)
 	for i := range list {
@@ -265,9 +268,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 				res.Needs = Nothing
 			}
 		}
-		r.Summary[res.Status]++
 		r.Rows = append(r.Rows, res)
 	}
+	r.count()
 	return r, ctx.Err()
 }
 
@@ -288,3 +291,81 @@ func runCommand(ctx context.Context, name string, args ...string) ([]byte, error
 }
 
 var errNoProgram = errors.New("not installed")
+
+// Add adds rows to a report.
+func (r *Report) Add(list ...Result) {
+	r.Rows = append(r.Rows, list...)
+	r.count()
+}
+
+// Keep leaves the rows that only names; see Options.
+func (r *Report) Keep(only []string) error {
+	list, err := Select("", only)
+	if err != nil {
+		return err
+	}
+	guests, err := Select(Guest, only)
+	if err != nil {
+		return err
+	}
+	wanted := map[string]bool{}
+	for _, row := range append(list, guests...) {
+		wanted[row.ID] = true
+	}
+	var kept []Result
+	for _, row := range r.Rows {
+		if wanted[row.ID] {
+			kept = append(kept, row)
+		}
+	}
+	r.Rows = kept
+	r.count()
+	return nil
+}
+
+// count fills the summary in.
+func (r *Report) count() {
+	r.Summary = map[Status]int{OK: 0, Warn: 0, Fail: 0, Unknown: 0, NotApplicable: 0}
+	for i := range r.Rows {
+		r.Summary[r.Rows[i].Status]++
+	}
+}
+
+// Sane checks a report that came from somewhere else, a file, a host or a VM, and makes its
+// words harmless.
+func (r *Report) Sane() error {
+	const most = 4096 // rows, and items of a row
+	if r.Version < 1 || r.Version > Version {
+		return fmt.Errorf("a report of version %d; this nearmetal reads up to %d", r.Version, Version)
+	}
+	if len(r.Rows) > most {
+		return fmt.Errorf("a report of %d rows", len(r.Rows))
+	}
+	for _, s := range []*string{&r.Host, &r.Kernel, &r.CPU, &r.Root} {
+		*s = printable(*s)
+	}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		row.Items = row.Items[:min(most, len(row.Items))]
+		for _, s := range []*string{&row.ID, (*string)(&row.Group), &row.Title, &row.Found, &row.Wanted, &row.Reads, &row.Why, &row.Source,
+			&row.Cost, &row.Mend, (*string)(&row.Needs), &row.Conflict} {
+			*s = printable(*s)
+		}
+		row.Status = known(row.Status)
+		for k := range row.Items {
+			row.Items[k].Name, row.Items[k].Found = printable(row.Items[k].Name), printable(row.Items[k].Found)
+			row.Items[k].Status = known(row.Items[k].Status)
+		}
+	}
+	r.count()
+	return nil
+}
+
+// known gives a status, or Unknown for a word that is none.
+func known(s Status) Status {
+	switch s {
+	case OK, Warn, Fail, NotApplicable:
+		return s
+	}
+	return Unknown
+}

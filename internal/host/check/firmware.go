@@ -53,6 +53,10 @@ var firmwareRows = []Row{
 			if len(f.list(dir)) == 0 {
 				return found(Unknown, "%s cannot be read", dir)
 			}
+			if f.inVM() {
+				return found(Fail, "no DMAR, IVRS or IORT table: this host is a VM without an emulated IOMMU").mended(
+					"on the machine below give this VM an IOMMU (QEMU: -device intel-iommu,intremap=on with kernel-irqchip=split)")
+			}
 			return found(Fail, "no DMAR, IVRS or IORT table")
 		},
 	},
@@ -112,7 +116,7 @@ var firmwareRows = []Row{
 		},
 	},
 	{
-		ID: "firmware.bars", Group: Firmware, Title: "every PCI window has its address",
+		ID: "firmware.bars", Own: true, Group: Firmware, Title: "every PCI window has its address",
 		Reads: "resource of each PCI device in /sys/bus/pci/devices", Wants: "no window without an address, those for VFs included",
 		Why:    "Firmware without SR-IOV or with too little room above 4 GB leaves windows of cards, or of their VFs, without an address; such VFs cannot be made and such cards do not work.",
 		Source: "VMware ConnectX study, section 2.1 (SR-IOV Global) and its 64-bit MMIO settings; NASA AT5 report, section 4.1 step 1",

@@ -30,7 +30,7 @@ var guestRows = []Row{
 		},
 	},
 	{
-		ID: "vm.nested-paging", Group: InVM, Title: "page tables are the VM's own",
+		ID: "vm.nested-paging", Own: true, Group: InVM, Title: "page tables are the VM's own",
 		Reads: "flag vmmcall or ept in /proc/cpuinfo, DirectMap in /proc/meminfo", Wants: "the kernel maps memory in 2 MiB and 1 GiB pages",
 		Why:    "With nested paging in huge pages a translation takes few steps on both sides.",
 		Source: "NASA AT5 report, section 3.2.2",
@@ -104,7 +104,7 @@ var guestRows = []Row{
 		},
 	},
 	{
-		ID: "vm.steal", Group: InVM, Title: "the vCPUs have their CPUs to themselves",
+		ID: "vm.steal", Own: true, Group: InVM, Title: "the vCPUs have their CPUs to themselves",
 		Reads: "steal time in /proc/stat", Wants: "less than 1 % since boot",
 		Why:    "Time that a vCPU was ready and did not run: something else uses its CPU.",
 		Source: "proc(5), /proc/stat (steal)",

@@ -46,6 +46,7 @@ var kvmRows = []Row{
 		Costs:  "an exit for each page fault and each change of a page table in a VM",
 		Mend:   "modprobe -r kvm_intel && modprobe kvm_intel ept=1 (kvm_amd npt=1); remove options from /etc/modprobe.d",
 		Needs:  Reload, Profiles: onVMHosts,
+		load: parameters("1", kvmIntel+"ept", kvmAMD+"npt"),
 		look: func(f *facts) finding {
 			for _, file := range []string{kvmIntel + "ept", kvmAMD + "npt"} {
 				switch v := f.line(file); v {
@@ -67,6 +68,7 @@ var kvmRows = []Row{
 		Costs:  "exits at each interrupt: the report suspects them behind its 6 to 9 % in runs with many ranks",
 		Mend:   "modprobe -r kvm_intel && modprobe kvm_intel enable_apicv=1 (kvm_amd avic=1)",
 		Needs:  Reload, Profiles: onVMHosts,
+		load: parameters("1", kvmIntel+"enable_apicv", kvmAMD+"avic"),
 		look: func(f *facts) finding {
 			for _, file := range []string{kvmIntel + "enable_apicv", kvmAMD + "avic"} {
 				switch v := f.line(file); v {
@@ -89,6 +91,7 @@ var kvmRows = []Row{
 		Mend:   "modprobe -r kvm_intel && modprobe kvm_intel ple_gap=0 (kvm_amd pause_filter_count=0); lasting: check --fix --persist",
 		Needs:  Reload, Profiles: onVMHosts,
 		Conflict: "hosts that run more vCPUs than CPUs need it: there leave it on",
+		load:     parameters("0", kvmIntel+"ple_gap", kvmAMD+"pause_filter_count"),
 		look: func(f *facts) finding {
 			for _, file := range []string{kvmIntel + "ple_gap", kvmAMD + "pause_filter_count"} {
 				switch v := f.line(file); v {

@@ -65,7 +65,7 @@ var limitRows = []Row{
 		},
 	},
 	{
-		ID: "limits.cgroup", Group: Limits, Title: "what a cgroup leaves of this host",
+		ID: "limits.cgroup", Own: true, Group: Limits, Title: "what a cgroup leaves of this host",
 		Reads: "/proc/self/cgroup and the cgroup's CPUs, memory and CPU quota", Wants: "no CPU quota",
 		Why:    "A quota stops vCPUs in the middle of an exchange, for milliseconds.",
 		Source: "kernel documentation: admin-guide/cgroup-v2 (cpu.max)",

@@ -13,7 +13,7 @@ const (
 
 var memoryRows = []Row{
 	{
-		ID: "memory.hugepages", Group: Memory, Title: "huge pages on every node",
+		ID: "memory.hugepages", Own: true, Group: Memory, Title: "huge pages on every node",
 		Reads: "/sys/devices/system/node/node*/hugepages/hugepages-*/{nr,free}_hugepages", Wants: "a pool of free 2 MiB or 1 GiB pages on each node with memory",
 		Why:    "A VM's memory in huge pages needs fewer translations (two dimensions of page tables in a VM), and the IOMMU gets large pages too.",
 		Source: "NASA AT5 report, section 4.1 step 15 (22 GB of 24 GB) and section 5.1 (STREAM with hugepages at the host's bandwidth); VMware FDR paper, Large Intel VT-d Pages",

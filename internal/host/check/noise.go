@@ -110,7 +110,7 @@ var noiseRows = []Row{
 		},
 	},
 	{
-		ID: "noise.irqbalance", Group: Power, Title: "interrupts do not wander",
+		ID: "noise.irqbalance", Own: true, Group: Power, Title: "interrupts do not wander",
 		Reads: "the processes' names (irqbalance)", Wants: "irqbalance is not running, or leaves isolated CPUs alone",
 		Why:    "irqbalance moves interrupts of devices to CPUs that look idle to it, those of vCPUs among them.",
 		Source: "tuned: cpu-partitioning (IRQBALANCE_BANNED_CPUS); vendors' RDMA tuning guides",

@@ -100,7 +100,7 @@ var rdmaRows = []Row{
 		},
 	},
 	{
-		ID: "rdma.guid", Group: RDMA, Title: "GUIDs are set and unique",
+		ID: "rdma.guid", Own: true, Group: RDMA, Title: "GUIDs are set and unique",
 		Reads: "node_guid of each device below " + ibDir, Wants: "not 0, each another",
 		Why:    "A VF without a GUID is refused by the subnet manager; two with the same one take each other's traffic.",
 		Source: "vendors' SR-IOV guides (ip link set PF vf N node_guid)",

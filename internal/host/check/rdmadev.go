@@ -1,6 +1,11 @@
 package check
 
-import "nearmetal/internal/topology"
+import (
+	"context"
+	"strings"
+
+	"nearmetal/internal/topology"
+)
 
 const ibDir = "/sys/class/infiniband/"
 
@@ -126,3 +131,22 @@ func (d *pciDevice) label() string {
 }
 
 func noCard(f *facts) finding { return found(NotApplicable, "no RDMA device") }
+
+// ActiveRDMA gives this host's RDMA devices with a port that is up.
+func ActiveRDMA() []string {
+	f, err := newFacts(context.Background(), Options{})
+	if err != nil {
+		return nil
+	}
+	defer f.close()
+	var list []string
+	for _, d := range f.rdmaDevices() {
+		for _, p := range d.ports {
+			if strings.HasSuffix(p.state, "ACTIVE") {
+				list = append(list, d.name)
+				break
+			}
+		}
+	}
+	return list
+}

@@ -28,6 +28,8 @@ func (w Write) String() string {
 type Fix struct {
 	Row    Result
 	Writes []Write // none: it takes a reboot, firmware or another program, as Row.Mend says
+	// AtLoad are parameters of modules that are taken when the module is loaded next.
+	AtLoad []Write
 }
 
 // Fixes gives what mends the rows of a report that warn or fail, in their order.
@@ -54,7 +56,24 @@ func Fixes(ctx context.Context, o Options, r *Report) ([]Fix, error) {
 				fix.Writes = append(fix.Writes, w)
 			}
 		}
+		if row.load != nil {
+			fix.AtLoad = row.load(f)
+		}
 		fixes = append(fixes, fix)
 	}
 	return fixes, nil
+}
+
+// parameters gives the load of a row: the files of modules' parameters that are there and have
+// another value.
+func parameters(value string, files ...string) func(*facts) []Write {
+	return func(f *facts) []Write {
+		var list []Write
+		for _, file := range files {
+			if v := f.line(file); v != "" && v != value {
+				list = append(list, Write{File: file, Value: value, Before: v})
+			}
+		}
+		return list
+	}
 }

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/host/change"
+	"nearmetal/internal/host/check"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/terminal"
+)
+
+// checkFlags are the flags of check.
+type checkFlags struct {
+	profile  string
+	only     []string
+	explain  string
+	all      bool
+	json     *bool
+	root     string
+	measure  bool
+	vm       string
+	cluster  *string
+	fix      bool
+	yes      bool
+	persist  bool
+	undo     bool
+	hugePage spec.Size
+	fleet    string
+	via      string
+}
+
+func newCheckCommand() *cobra.Command {
+	f := &checkFlags{}
+	cmd := &cobra.Command{
+		Use:     "check [flags] | check --fix [ID...]",
+		GroupID: groupHost,
+		Short:   "Tell what keeps this host from native speed, and mend it",
+		Long: `Checks firmware, kernel command line, CPU and power, memory, IOMMU and VFIO,
+RDMA devices and links, KVM, QEMU, limits and Slurm: what was found, what is
+wanted, what it costs and how to mend it. Nothing is changed without --fix.
+
+--fix writes what a running kernel takes, after it has shown it and asked, and
+notes every value before; --undo puts them back, also after a kill or a crash.
+--persist has them set at each boot. What takes a reboot or firmware settings is
+printed as commands. See docs/check.md.
+
+The exit status is 1 if a check fails; a warning costs something, or may.`,
+		Example: `  nearmetal check
+  nearmetal check --for vm-host --json >host.json
+  nearmetal check --explain memory.hugepages
+  sudo nearmetal check --fix memory power
+  sudo nearmetal check --undo
+  nearmetal check --vm vm0
+  nearmetal check --measure
+  nearmetal check --fleet hosts.txt`,
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return check.Names(), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.profile, "for", "", "what the host is for, `PROFILE`: vm-host, guest, slurm-node or roce (default all but guest)")
+	flags.StringSliceVar(&f.only, "only", nil, "only these checks, `ID`s, or the word before the dot; repeatable")
+	flags.StringVar(&f.explain, "explain", "", "tell all of the check `ID`")
+	flags.BoolVar(&f.all, "all", false, "show what does not apply to this host, too")
+	f.json = addJSONFlag(cmd)
+	flags.BoolVar(&f.measure, "measure", false, "time cores, memory, system calls and RDMA devices as well, in under a minute")
+	flags.BoolVar(&f.fix, "fix", false, "mend what a running kernel can, of all checks or of those named")
+	flags.BoolVarP(&f.yes, "yes", "y", false, "with --fix: do not ask")
+	flags.BoolVar(&f.persist, "persist", false, "with --fix: set it at each boot as well (sysctl.d, tmpfiles.d, modprobe.d, tuned, systemd)")
+	flags.Var(&f.hugePage, "huge-pages", "with --fix: huge pages on each node (default half of what the node has available)")
+	flags.BoolVar(&f.undo, "undo", false, "put back every value that --fix changed, and remove what --persist wrote")
+	flags.StringVar(&f.vm, "vm", "", "check the running VM `NAME` from the inside")
+	f.cluster = addClusterNameFlag(cmd)
+	flags.StringVar(&f.fleet, "fleet", "", "compare hosts: `FILE` has a host or a .json report a line, or a directory of reports")
+	flags.StringVar(&f.via, "via", "ssh", "with --fleet: how hosts are reached, `ssh|pdsh`")
+	flags.StringVar(&f.root, "root", "", "a captured tree, `DIR` with sys/ and proc/ in it, instead of this host")
+	completeCheckFlags(cmd)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && !f.fix {
+			return usagef("%q: checks are named after --fix, or with --only", args[0])
+		}
+		return f.validate(cmd)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, stop := interruptible()
+		defer stop()
+		return f.run(ctx, cmd, args)
+	}
+	return cmd
+}
+
+// validate refuses flags that do not go together.
+func (f *checkFlags) validate(cmd *cobra.Command) error {
+	modes := []string{}
+	for _, name := range []string{"explain", "fix", "undo", "vm", "fleet"} {
+		if cmd.Flags().Changed(name) {
+			modes = append(modes, "--"+name)
+		}
+	}
+	if len(modes) > 1 {
+		return usagef("%s cannot be given together", strings.Join(modes, " and "))
+	}
+	for _, name := range []string{"yes", "persist", "huge-pages"} {
+		if cmd.Flags().Changed(name) && !f.fix {
+			return usagef("--%s goes with --fix", name)
+		}
+	}
+	if f.root != "" && (f.fix || f.undo || f.vm != "" || f.measure) {
+		return usagef("--root only reads: leave out --fix, --undo, --vm and --measure")
+	}
+	if f.measure && len(modes) > 0 {
+		return usagef("--measure and %s cannot be given together", modes[0])
+	}
+	if f.via != "ssh" && f.via != "pdsh" {
+		return usagef("--via: %q is neither ssh nor pdsh", f.via)
+	}
+	if f.profile == "" {
+		return nil
+	}
+	var words []string
+	for _, p := range check.Profiles {
+		words = append(words, string(p))
+		if string(p) == f.profile {
+			return nil
+		}
+	}
+	if near := spec.Nearest(f.profile, words); near != "" {
+		return usagef("--for: %q is not a profile: did you mean %s?", f.profile, near)
+	}
+	return usagef("--for: %q is not a profile: use %s", f.profile, strings.Join(words, ", "))
+}
+
+func (f *checkFlags) run(ctx context.Context, cmd *cobra.Command, args []string) error {
+	p := progress(cmd)
+	defer p.Close()
+	if os.Geteuid() == 0 && f.root == "" {
+		// What a killed --fix left half done is put back before anything is read.
+		did, err := change.Recover(change.Dir)
+		for _, c := range did {
+			p.Printf("put back after a --fix that was cut short: %s", c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	o := check.Options{Root: f.root, Profile: check.Profile(f.profile), Only: f.only, HugePageBytes: uint64(f.hugePage)}
+	switch {
+	case f.explain != "":
+		return f.runExplain(ctx, cmd, o)
+	case f.fix:
+		o.Only = append(o.Only, args...)
+		return f.runFix(ctx, cmd, p, o)
+	case f.undo:
+		return runUndo(cmd)
+	case f.vm != "":
+		return f.runVM(ctx, cmd, p)
+	case f.fleet != "":
+		return f.runFleet(ctx, cmd, p)
+	case f.measure:
+		return f.runMeasure(ctx, cmd, p, o)
+	}
+	r, err := check.Run(ctx, o)
+	if err != nil {
+		return checkError(err)
+	}
+	return f.show(cmd, &r)
+}
+
+// show prints a report; its error is the exit status for failed checks.
+func (f *checkFlags) show(cmd *cobra.Command, r *check.Report) error {
+	var err error
+	if *f.json {
+		err = terminal.PrintJSON(cmd.OutOrStdout(), r)
+	} else {
+		_, err = io.WriteString(cmd.OutOrStdout(), f.text(cmd).Report(r))
+	}
+	if err == nil && r.Failed() {
+		err = exitStatus(exitFailure)
+	}
+	return err
+}
+
+// text lays reports out for the terminal that standard output is.
+func (f *checkFlags) text(cmd *cobra.Command) check.Text {
+	w := cmd.OutOrStdout()
+	t := check.Text{Columns: terminal.Width(w), All: f.all}
+	if terminal.Coloured(w) {
+		t.Paint = func(s check.Status, word string) string {
+			colours := map[check.Status]terminal.Colour{check.OK: terminal.Green, check.Warn: terminal.Yellow, check.Fail: terminal.Red, check.Unknown: terminal.Dim}
+			return terminal.Paint(word, colours[s], true)
+		}
+	}
+	return t
+}
+
+func (f *checkFlags) runExplain(ctx context.Context, cmd *cobra.Command, o check.Options) error {
+	o.Only = []string{f.explain}
+	rows, err := check.Select(o.Profile, o.Only)
+	if err != nil {
+		return checkError(err)
+	}
+	if !strings.Contains(f.explain, ".") {
+		// A group: what the profile has of it.
+		o.Only = nil
+		for _, r := range rows {
+			o.Only = append(o.Only, r.ID)
+		}
+		if len(rows) == 0 {
+			return usagef("--explain %s: of these checks none is for %s", f.explain, f.profile)
+		}
+	}
+	r, err := check.Run(ctx, o)
+	if err != nil {
+		return checkError(err)
+	}
+	if *f.json {
+		return terminal.PrintJSON(cmd.OutOrStdout(), r.Rows)
+	}
+	t := f.text(cmd)
+	for i := range rows {
+		if i > 0 {
+			fmt.Fprintln(cmd.OutOrStdout())
+		}
+		if _, err := io.WriteString(cmd.OutOrStdout(), t.Explain(&rows[i], &r.Rows[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkError makes a usage error of a check that there is not.
+func checkError(err error) error {
+	var no *check.ErrNoRow
+	if !errors.As(err, &no) {
+		return err
+	}
+	if near := spec.Nearest(no.ID, no.Near); near != "" {
+		return usagef("no check is called %q: did you mean %s?", no.ID, near)
+	}
+	return usagef("no check is called %q: nearmetal check --all shows them", no.ID)
+}
+
+func completeCheckFlags(cmd *cobra.Command) {
+	ids := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return check.Names(), cobra.ShellCompDirectiveNoFileComp
+	}
+	var profiles []string
+	for _, p := range check.Profiles {
+		profiles = append(profiles, string(p))
+	}
+	for name, complete := range map[string]cobra.CompletionFunc{
+		"only": ids, "explain": ids,
+		"for":        cobra.FixedCompletions(profiles, cobra.ShellCompDirectiveNoFileComp),
+		"via":        cobra.FixedCompletions([]string{"ssh", "pdsh"}, cobra.ShellCompDirectiveNoFileComp),
+		"vm":         cobra.NoFileCompletions,
+		"huge-pages": cobra.NoFileCompletions,
+		"root": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+	} {
+		if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+			panic(err) // two completions of one flag: a mistake here
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/host/check"
+	"nearmetal/internal/host/mend"
+	"nearmetal/internal/terminal"
+)
+
+// runFix shows what would be written, asks, writes, and tells what is left to do.
+func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, o check.Options) error {
+	r, err := check.Run(ctx, o)
+	if err != nil {
+		return checkError(err)
+	}
+	fixes, err := check.Fixes(ctx, o, &r)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	var now []check.Fix
+	var load []check.Write
+	memlock := false
+	for _, fix := range fixes {
+		load = append(load, fix.AtLoad...)
+		if len(fix.Writes) == 0 {
+			continue
+		}
+		now = append(now, fix)
+		if len(now) == 1 {
+			fmt.Fprintln(out, "To be written now:")
+		}
+		fmt.Fprintf(out, "  %s (%s)\n", fix.Row.ID, fix.Row.Title)
+		for _, line := range mend.Describe(fix) {
+			fmt.Fprintf(out, "    %s\n", line)
+		}
+		if fix.Row.Conflict != "" {
+			io.WriteString(out, f.text(cmd).Indented("but: "+fix.Row.Conflict))
+		}
+		memlock = memlock || fix.Row.ID == "limits.memlock"
+	}
+	if len(now) == 0 && !f.persist {
+		fmt.Fprintln(out, "Nothing to write: no check that fails or warns can be mended while the kernel runs.")
+	}
+	if len(now) > 0 || f.persist {
+		if os.Geteuid() != 0 {
+			return errors.New("writing takes root: sudo nearmetal check --fix")
+		}
+		if ok, err := f.ask(cmd); err != nil || !ok {
+			return err
+		}
+	}
+	var failed []mend.Failure
+	if len(now) > 0 {
+		step := p.Start("writing")
+		done, bad, err := mend.Fix(ctx, mend.Options{}, now)
+		step.Done()
+		if err != nil {
+			return err
+		}
+		failed = bad
+		fmt.Fprintf(out, "%s written; nearmetal check --undo puts them back.\n", counted(done, "value", "values"))
+	}
+	if f.persist {
+		files, err := mend.Persist(mend.Options{}, load, memlock)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "Set at each boot by:")
+		for _, file := range files {
+			fmt.Fprintf(out, "  %s\n", file.Path)
+		}
+		fmt.Fprintln(out, "Where tuned runs, it has the last word: tuned-adm profile nearmetal")
+	}
+	f.printRest(cmd, fixes)
+	if len(failed) > 0 {
+		var list errorList
+		for _, b := range failed {
+			list = append(list, fmt.Errorf("%s: %w", b.ID, b.Err))
+		}
+		return list
+	}
+	return nil
+}
+
+// printRest tells what cannot be written now, as commands.
+func (f *checkFlags) printRest(cmd *cobra.Command, fixes []check.Fix) {
+	out, t := cmd.OutOrStdout(), f.text(cmd)
+	first := true
+	for _, fix := range fixes {
+		if len(fix.Writes) > 0 {
+			continue
+		}
+		if first {
+			fmt.Fprintln(out, "\nLeft to do by hand:")
+			first = false
+		}
+		fmt.Fprintf(out, "  %s (needs: %s)\n", fix.Row.ID, fix.Row.Needs)
+		io.WriteString(out, t.Indented(fix.Row.Mend))
+	}
+}
+
+// ask asks whether to go on. Without a terminal only --yes is an answer.
+func (f *checkFlags) ask(cmd *cobra.Command) (bool, error) {
+	if f.yes {
+		return true, nil
+	}
+	if !terminal.IsTerminal(cmd.InOrStdin()) {
+		return false, errors.New("standard input is no terminal to ask on: say --yes")
+	}
+	fmt.Fprint(cmd.OutOrStdout(), "Write this? [y/N] ")
+	line, err := bufio.NewReader(io.LimitReader(cmd.InOrStdin(), 1024)).ReadString('\n')
+	if err != nil && line == "" {
+		return false, errors.New("no answer: nothing was written")
+	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return true, nil
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), "Nothing was written.")
+	return false, nil
+}
+
+// runUndo puts back what --fix and --persist changed.
+func runUndo(cmd *cobra.Command) error {
+	if os.Geteuid() != 0 {
+		return errors.New("putting values back takes root: sudo nearmetal check --undo")
+	}
+	did, err := mend.Undo(mend.Options{})
+	out := cmd.OutOrStdout()
+	for _, c := range did {
+		fmt.Fprintf(out, "put back: %s\n", c)
+	}
+	if len(did) == 0 && err == nil {
+		fmt.Fprintln(out, "Nothing to put back.")
+	}
+	return err
+}
+
+// counted gives a number with its noun.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

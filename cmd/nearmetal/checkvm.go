@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/host/check"
+	"nearmetal/internal/job"
+	"nearmetal/internal/terminal"
+)
+
+// runVM checks a running VM from the inside, and of this host what only the host knows of it.
+func (f *checkFlags) runVM(ctx context.Context, cmd *cobra.Command, p *terminal.Progress) error {
+	step := p.Start("checking " + f.vm)
+	defer step.Done()
+	r, err := job.Check(ctx, *f.cluster, f.vm)
+	if err != nil {
+		return err
+	}
+	// Nested paging is KVM's and cannot be seen from the inside.
+	h, err := check.Run(ctx, check.Options{Only: []string{"kvm.nested-paging"}})
+	if err != nil {
+		return err
+	}
+	r.Add(h.Rows...)
+	if len(f.only) > 0 {
+		if err := r.Keep(f.only); err != nil {
+			return checkError(err)
+		}
+	}
+	step.Done()
+	return f.show(cmd, r)
+}

@@ -1,0 +1,187 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Text says how a report is laid out for people.
+type Text struct {
+	Columns int // of the terminal; less than 40 counts as 40
+	All     bool
+	// Paint gives a word of a status its colour; nil: none.
+	Paint func(s Status, word string) string
+}
+
+// statusWidth is the longest status that is shown in the column.
+const statusWidth = len("unknown")
+
+// Report lays out a report: the rows that want something with what they cost and how to mend
+// them, the others in a line each; those that do not apply only with All.
+func (t Text) Report(r *Report) string {
+	var b strings.Builder
+	b.WriteString(t.wrap(heading(r), "", "  "))
+	group := Group("")
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if row.Status == NotApplicable && !t.All {
+			continue
+		}
+		if row.Group != group {
+			group = row.Group
+			fmt.Fprintf(&b, "\n%s\n", group)
+		}
+		b.WriteString(t.row(row))
+	}
+	b.WriteString("\n" + t.wrap(summary(r), "", "  "))
+	return b.String()
+}
+
+func heading(r *Report) string {
+	words := []string{}
+	for _, w := range []string{r.Host, r.CPU} {
+		if w != "" {
+			words = append(words, w)
+		}
+	}
+	if r.Kernel != "" {
+		words = append(words, "kernel "+r.Kernel)
+	}
+	if r.Root != "" {
+		words = append(words, "read from "+printable(r.Root))
+	}
+	s := strings.Join(words, ", ")
+	if r.Profile != "" {
+		s += ", as " + string(r.Profile)
+	}
+	return s
+}
+
+// row lays out one row.
+func (t Text) row(r *Result) string {
+	status := string(r.Status)
+	if r.Status == NotApplicable {
+		status = "-"
+	}
+	word := fmt.Sprintf("%-*s", statusWidth, status)
+	if t.Paint != nil {
+		word = t.Paint(r.Status, word)
+	}
+	indent := strings.Repeat(" ", 2+statusWidth+1)
+	var b strings.Builder
+	line := t.wrap(r.ID+": "+r.Found, indent, indent+"  ")
+	b.WriteString("  " + word + " " + strings.TrimPrefix(line, indent))
+	if r.Status == OK || r.Status == NotApplicable {
+		return b.String()
+	}
+	b.WriteString(t.wrap("wanted: "+r.Wanted, indent, indent+"        "))
+	b.WriteString(t.wrap("cost: "+r.Cost, indent, indent+"      "))
+	mend := "mend: " + r.Mend
+	switch {
+	case r.Fixable:
+		mend = "mend: nearmetal check --fix " + r.ID + " (" + r.Mend + ")"
+	case r.Needs != Nothing && r.Needs != Other:
+		mend += " [needs: " + string(r.Needs) + "]"
+	}
+	b.WriteString(t.wrap(mend, indent, indent+"      "))
+	return b.String()
+}
+
+// summary is the report's last line.
+func summary(r *Report) string {
+	var parts []string
+	for _, s := range []Status{Fail, Warn, Unknown, OK, NotApplicable} {
+		if n := r.Count(s); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	s := strings.Join(parts, ", ")
+	fixable := 0
+	for i := range r.Rows {
+		if r.Rows[i].Fixable {
+			fixable++
+		}
+	}
+	if fixable > 0 {
+		s += fmt.Sprintf("; %d can be mended now: nearmetal check --fix", fixable)
+	}
+	return s
+}
+
+// Explain lays out all that is known of a row, and what was found where r is given.
+func (t Text) Explain(row *Row, r *Result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", row.ID, row.Title)
+	field := func(name, text string) {
+		if text != "" {
+			b.WriteString(t.wrap(text, fmt.Sprintf("  %-10s ", name), "             "))
+		}
+	}
+	if r != nil {
+		field("here", string(r.Status)+": "+r.Found)
+		for n, i := range r.Items {
+			if len(r.Items) == 1 {
+				break // the line above says it
+			}
+			const most = 32
+			if n == most {
+				fmt.Fprintf(&b, "             and %d more\n", len(r.Items)-most)
+				break
+			}
+			b.WriteString(t.wrap(fmt.Sprintf("%s: %s, %s", i.Name, i.Found, i.Status), "             ", "               "))
+		}
+	}
+	field("group", string(row.Group))
+	field("reads", row.Reads)
+	field("wants", row.Wants)
+	field("why", row.Why)
+	field("cost", row.Costs)
+	mend := row.Mend
+	if r != nil && r.Mend != "" {
+		mend = r.Mend
+	}
+	field("mend", mend)
+	needs := string(row.Needs)
+	if row.Fixable() {
+		needs = "nothing: nearmetal check --fix " + row.ID
+	}
+	field("needs", needs)
+	field("conflict", row.Conflict)
+	field("source", row.Source)
+	var profiles []string
+	for _, p := range row.Profiles {
+		profiles = append(profiles, string(p))
+	}
+	field("profiles", strings.Join(profiles, ", "))
+	return b.String()
+}
+
+// wrap breaks text at blanks, the first line after first, the others after rest.
+func (t Text) wrap(text, first, rest string) string {
+	columns := max(t.Columns, 40)
+	text = printable(text)
+	var b strings.Builder
+	line, length := first, utf8.RuneCountInString(first)
+	empty := true
+	for _, w := range strings.Fields(text) {
+		n := utf8.RuneCountInString(w)
+		switch {
+		case empty:
+			line, length, empty = line+w, length+n, false
+		case length+1+n <= columns:
+			line, length = line+" "+w, length+1+n
+		default:
+			b.WriteString(line + "\n")
+			line, length = rest+w, utf8.RuneCountInString(rest)+n
+		}
+	}
+	b.WriteString(line + "\n")
+	return b.String()
+}
+
+// Indented gives text below a heading, with line breaks.
+func (t Text) Indented(text string) string { return t.wrap(text, "    ", "      ") }
+
+// Hanging gives text with line breaks, all lines but the first indented.
+func (t Text) Hanging(text string) string { return t.wrap(text, "", "  ") }
