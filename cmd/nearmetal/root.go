@@ -24,6 +24,7 @@ var commands = []func() *cobra.Command{
 	newCpCommand,
 	newLogsCommand,
 	newDownCommand,
+	newReportCommand,
 	newEnvCommand,
 	newHostfileCommand,
 	newRshCommand,

@@ -116,8 +116,7 @@ func (f *Figure) bars(s *Scene, x, y *span) {
 	if n == 0 || len(f.X.Names) == 0 {
 		return
 	}
-	slot := (x.to - x.from) / float64(len(f.X.Names))
-	w := math.Min(slot*0.8/float64(n), 64)
+	w := f.barWidth(x.to - x.from)
 	zero := y.from
 	if y.axis.Scale == Linear {
 		zero = y.at(math.Max(0, y.low))

@@ -8,10 +8,10 @@ import (
 // Sizes of a picture, in CSS pixels. It is drawn for the width of a telephone and is
 // scaled up elsewhere.
 const (
-	width      = 460
+	width      = 440
 	height     = 290
 	smallWidth = 330
-	fontSize   = 12
+	fontSize   = 13
 	right      = 14
 	mostMarked = 60  // points of a series that get a marker and a whisker each
 	mostDrawn  = 400 // points of a series' line
@@ -48,8 +48,8 @@ func (f *Figure) Scene() *Scene {
 	x, y := &span{axis: &f.X}, &span{axis: &f.Y}
 	x.low, x.hi = f.X.fit(xs, false)
 	y.low, y.hi = f.Y.fit(ys, f.Bars)
-	if f.Bars && f.topLabels() {
-		y.hi = math.Min(y.hi+(y.hi/2-y.low/2)*0.16, math.MaxFloat64)
+	if f.Bars {
+		y.hi = math.Min(y.hi+(y.hi/2-y.low/2)*2*f.overhead(s.Width-60), math.MaxFloat64)
 	}
 
 	// The title of the y axis lies over it, where it needs no turned head.
@@ -61,7 +61,7 @@ func (f *Figure) Scene() *Scene {
 	}
 	y.from, y.to = s.Height-44, top+fontSize+10
 	x.from, x.to = left, s.Width-right
-	n := int((x.to - x.from) / 52)
+	n := int((x.to - x.from) / 58)
 	xTicks := f.X.ticks(x.low, x.hi, max(n, 3), xs)
 
 	f.rules(s, x, y, false)
@@ -111,9 +111,9 @@ func (f *Figure) key(s *Scene, r Series, x, y float64) {
 }
 
 // Key gives the sign of a series alone, for a legend beside the plot.
-func Key(style int, faint bool) *Scene {
+func Key(style int, faint, bars bool) *Scene {
 	s := &Scene{Width: 26, Height: 12}
-	(&Figure{}).key(s, Series{Style: style, Faint: faint}, 2, 6)
+	(&Figure{Bars: bars}).key(s, Series{Style: style, Faint: faint}, 2, 6)
 	return s
 }
 
@@ -170,13 +170,24 @@ func (f *Figure) rules(s *Scene, x, y *span, lines bool) {
 	}
 }
 
-func (f *Figure) topLabels() bool {
+// overhead is the share of the plot's height that what stands on its bars needs.
+func (f *Figure) overhead(plotWidth float64) float64 {
+	widest := 0.0
 	for _, r := range f.Series {
 		for _, p := range r.Points {
-			if p.Top != "" {
-				return true
-			}
+			widest = math.Max(widest, textWidth(p.Top, fontSize-1))
 		}
 	}
-	return false
+	switch w := f.barWidth(plotWidth); {
+	case widest == 0:
+		return 0
+	case widest <= w+8:
+		return 0.1
+	}
+	return 0.38
+}
+
+// barWidth gives the width of a bar in a plot of the given width.
+func (f *Figure) barWidth(plotWidth float64) float64 {
+	return math.Min(plotWidth/float64(max(1, len(f.X.Names)))*0.8/float64(max(1, len(f.Series))), 64)
 }

@@ -123,7 +123,7 @@ func (s *Scene) hatch(style int, x, y, w, h float64) {
 	if kind == 0 || w < 3 || h < 3 {
 		return
 	}
-	step := 5.0
+	step := 6.5
 	if n := (w + h) / step; n > 120 {
 		step = (w + h) / 120
 	}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	reporting "nearmetal/internal/report"
+	"nearmetal/internal/report/paper"
+	"nearmetal/internal/terminal"
+)
+
+func newReportCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "report RUN... [flags]",
+		GroupID: groupProve,
+		Short:   "Make the report of a run of benchmarks: a page, pictures, text",
+		Long: `Reads the folders that nearmetal bench run left and writes what they show: for
+each experiment the verdict (is the VM within the gauge?), the plots and the
+tables. The page is one file that needs no network; pictures are the same plots,
+each in a file. The gauge is the loss that is accepted: the cores kept back for
+the host over all cores, as computed for the run, or what --gauge says.
+Without -o the page is report.html in the folder of the first run, and a
+summary is shown here. Times of emulated VMs are marked and enter no verdict.`,
+		Example: `  nearmetal report runs/20261122-004500-demo
+  nearmetal report runs/20261122-004500-demo -o /srv/www/vms.html --gauge 5%
+  nearmetal report runs/20261122-004500-demo -o figures --format svg,png
+  nearmetal report runs/20261122-004500-demo --paper 002`,
+	}
+	addReportFlags(cmd)
+	return cmd
+}
+
+// addReportFlags makes cmd write reports: its arguments are folders of runs.
+func addReportFlags(cmd *cobra.Command) {
+	output := cmd.Flags().StringP("output", "o", "", "the page's file (FILE.html), or a folder for all that is written")
+	formats := cmd.Flags().StringSlice("format", []string{"html", "text"}, "what is written: "+strings.Join(reporting.Formats, ", "))
+	gauge := cmd.Flags().String("gauge", "", "loss of performance that is accepted, like 5%, 0.05 or 4/48 (default: computed)")
+	name := cmd.Flags().String("paper", "", "lay the run beside what a paper prints: "+strings.Join(paper.Names(), ", "))
+	asJSON := addJSONFlag(cmd)
+	cmd.Args = atLeastOne("RUN")
+	complete(cmd, "format", reporting.Formats)
+	complete(cmd, "paper", paper.Names())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, f := range *formats {
+			if !slices.Contains(reporting.Formats, f) {
+				return usagef("--format %q is none of %s", f, strings.Join(reporting.Formats, ", "))
+			}
+		}
+		g, err := reporting.ParseGauge(*gauge)
+		if err != nil {
+			return usagef("--gauge: %v", err)
+		}
+		if *name != "" && !slices.Contains(paper.Names(), *name) {
+			return usagef("--paper %q is none of %s", *name, strings.Join(paper.Names(), ", "))
+		}
+		p := progress(cmd)
+		defer p.Close()
+		r, err := readReport(p, args, reporting.Options{Gauge: g, Paper: *name, Now: time.Now()})
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return terminal.PrintJSON(cmd.OutOrStdout(), r.View())
+		}
+		return writeReport(cmd, p, r, args[0], *output, *formats)
+	}
+}
+
+// complete offers values for a flag.
+func complete(cmd *cobra.Command, flag string, values []string) {
+	cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return values, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+func readReport(p *terminal.Progress, folders []string, o reporting.Options) (*reporting.Report, error) {
+	step := p.Start("reading the results")
+	var runs []*reporting.Data
+	for _, folder := range folders {
+		step.Detail("%s", folder)
+		d, err := reporting.Read(folder)
+		if err != nil {
+			step.Fail()
+			return nil, err
+		}
+		runs = append(runs, d)
+	}
+	r, err := reporting.Build(runs, o)
+	if err != nil {
+		step.Fail()
+		return nil, err
+	}
+	step.Done()
+	return r, nil
+}
+
+// writeReport writes what the formats name. output is a page's file or a folder; empty: the page
+// goes into the run's folder, and pictures into its folder plots.
+func writeReport(cmd *cobra.Command, p *terminal.Progress, r *reporting.Report, run, output string, formats []string) error {
+	page, folder := output, output
+	info, err := os.Stat(output)
+	switch {
+	case output == "":
+		page, folder = filepath.Join(run, "report.html"), filepath.Join(run, "plots")
+	case err == nil && info.IsDir() || strings.HasSuffix(output, "/") || filepath.Ext(output) == "":
+		if err := os.MkdirAll(output, 0o755); err != nil {
+			return err
+		}
+		page = filepath.Join(output, "report.html")
+	default:
+		if !slices.Contains(formats, "html") {
+			return usagef("-o %s is a file, and of %s there are several: name a folder", output, strings.Join(formats, " and "))
+		}
+		folder = strings.TrimSuffix(output, filepath.Ext(output)) + "-plots"
+	}
+	var written []string
+	for _, f := range formats {
+		switch f {
+		case "html":
+			step := p.Start("writing the page")
+			if err := reporting.WriteFile(page, func(w io.Writer) error { return r.HTML(w, version) }); err != nil {
+				step.Fail()
+				return err
+			}
+			step.Done()
+			written = append(written, page)
+		case "svg", "png":
+			step := p.Start("drawing " + strings.ToUpper(f))
+			n, err := r.WritePlots(folder, f, func(name string) { step.Detail("%s", name) })
+			if err != nil {
+				step.Fail()
+				return err
+			}
+			step.Done()
+			written = append(written, fmt.Sprintf("%s (%d %s)", folder, n, strings.ToUpper(f)))
+		}
+	}
+	p.Close()
+	if slices.Contains(formats, "text") {
+		if err := r.Text(cmd.OutOrStdout(), terminal.Coloured(cmd.OutOrStdout())); err != nil {
+			return err
+		}
+		if len(written) > 0 {
+			fmt.Fprintln(cmd.OutOrStdout())
+		}
+	}
+	for _, w := range written {
+		fmt.Fprintln(cmd.OutOrStdout(), "report: "+terminal.Clean(w))
+	}
+	return nil
+}

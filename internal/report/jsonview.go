@@ -1,0 +1,127 @@
+package report
+
+import (
+	"math"
+
+	"nearmetal/internal/bench/stats"
+)
+
+// View is the report as data: what --json prints. Times and rates are in each experiment's unit.
+type View struct {
+	Runs []RunView `json:"runs"`
+}
+
+// RunView is one run.
+type RunView struct {
+	ID          string           `json:"id"`
+	Notes       []string         `json:"notes,omitempty"`
+	Experiments []ExperimentView `json:"experiments"`
+}
+
+// ExperimentView is one experiment.
+type ExperimentView struct {
+	Case     string        `json:"case"`
+	Title    string        `json:"title"`
+	Program  string        `json:"program"`
+	Metric   string        `json:"metric"`
+	Unit     string        `json:"unit"`
+	Better   string        `json:"better"`
+	Baseline string        `json:"baseline,omitempty"`
+	Noise    *float64      `json:"noise,omitempty"` // half width of an interval over its median
+	Drift    *float64      `json:"drift,omitempty"` // change from the first to the second half of the repetitions
+	Outliers int           `json:"outliers"`
+	Failed   int           `json:"failed"`
+	Verdicts []VerdictView `json:"verdicts"`
+	Points   []PointView   `json:"points"`
+}
+
+// VerdictView is a verdict. Ratios are of performance: below 1 is a loss.
+type VerdictView struct {
+	Variant string   `json:"variant"`
+	State   State    `json:"state"`
+	Gauge   Gauge    `json:"gauge"`
+	Words   string   `json:"words"`
+	Points  int      `json:"points"`
+	Within  int      `json:"within"`
+	Outside int      `json:"outside"`
+	Worst   *float64 `json:"worst,omitempty"`
+	Mean    *float64 `json:"mean,omitempty"`
+	Equal   *float64 `json:"equal_cores,omitempty"`
+}
+
+// PointView is what the variants gave at one point.
+type PointView struct {
+	X      string              `json:"x,omitempty"`
+	Others string              `json:"others,omitempty"` // the other parameters
+	Values map[string]CellView `json:"values"`           // by variant
+}
+
+// CellView is a median with its interval, and the ratio to the baseline with its own.
+type CellView struct {
+	N        int         `json:"n"`
+	Failed   int         `json:"failed,omitempty"`
+	Emulated bool        `json:"emulated,omitempty"`
+	Median   *float64    `json:"median,omitempty"`
+	Interval *[2]float64 `json:"interval,omitempty"`
+	Ratio    *float64    `json:"ratio,omitempty"`
+	RatioOf  *[2]float64 `json:"ratio_interval,omitempty"`
+}
+
+// View gives the report as data.
+func (r *Report) View() View {
+	v := View{Runs: []RunView{}}
+	for _, run := range r.Runs {
+		rv := RunView{ID: run.Run.ID, Notes: run.Notes, Experiments: []ExperimentView{}}
+		for _, e := range run.Experiments {
+			rv.Experiments = append(rv.Experiments, e.view())
+		}
+		v.Runs = append(v.Runs, rv)
+	}
+	return v
+}
+
+func (e *Experiment) view() ExperimentView {
+	v := ExperimentView{Case: e.Case.Name, Title: e.title(), Program: e.Case.Program, Metric: e.Case.Metric, Unit: e.Case.Unit, Better: e.Case.Better,
+		Noise: number(e.Noise), Drift: number(e.Drift), Outliers: e.Outliers, Failed: e.Failed, Verdicts: []VerdictView{}, Points: []PointView{}}
+	if e.Base >= 0 {
+		v.Baseline = e.baseLabel()
+	}
+	for _, d := range e.Verdicts {
+		w := VerdictView{Variant: e.variant(d.Variant).Label, State: d.State, Gauge: d.Gauge, Words: e.Words(d), Points: d.Points, Within: d.Within, Outside: d.Outside,
+			Mean: number(d.Mean), Equal: number(d.Equal)}
+		if d.Worst != nil {
+			w.Worst = number(d.Worst.Cells[d.Variant].Ratio.Median)
+		}
+		v.Verdicts = append(v.Verdicts, w)
+	}
+	for _, p := range e.Panels {
+		for _, row := range p.Rows {
+			pt := PointView{X: row.X, Others: p.Label, Values: map[string]CellView{}}
+			for _, i := range e.Sides {
+				c := &row.Cells[i]
+				cell := CellView{N: c.N, Failed: c.Failed, Emulated: e.variant(i).Emulated}
+				cell.Median, cell.Interval = numbers(c.CI)
+				cell.Ratio, cell.RatioOf = numbers(c.Ratio)
+				pt.Values[e.variant(i).Label] = cell
+			}
+			v.Points = append(v.Points, pt)
+		}
+	}
+	return v
+}
+
+// number gives nil for what JSON cannot write.
+func number(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+func numbers(i stats.Interval) (*float64, *[2]float64) {
+	m := number(i.Median)
+	if m == nil || number(i.Low) == nil || number(i.High) == nil {
+		return m, nil
+	}
+	return m, &[2]float64{i.Low, i.High}
+}

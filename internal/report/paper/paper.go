@@ -1,0 +1,213 @@
+// Package paper holds the numbers that the papers print which nearmetal repeats, each with
+// the figure, table or page it stands on, so that a report can lay them beside a run's.
+// Only numbers that are printed as such are in it; what a plot shows without numbers is not.
+package paper
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Paper is one paper.
+type Paper struct {
+	Name  string `yaml:"paper"` // "000" to "004"
+	Title string `yaml:"title"`
+	By    string `yaml:"by"` // authors or publisher, date
+	On    string `yaml:"on"` // machines, in a line
+	Items []Item `yaml:"items"`
+}
+
+// Item is a figure, table or page with what it prints.
+type Item struct {
+	// Key is how a suite names it: "fig 17", "table 1", "p 24".
+	Key    string   `yaml:"key"`
+	Where  string   `yaml:"where"` // citation: figure, section, page
+	What   string   `yaml:"what"`  // what is measured, in our words
+	Cases  []string `yaml:"cases"` // names of cases that repeat it, beside those that name its key
+	X      string   `yaml:"x"`     // the swept parameter of Series
+	Metric string   `yaml:"metric"`
+	Unit   string   `yaml:"unit"`   // of Series and of claims' values
+	Better string   `yaml:"better"` // "up" or "down"
+	Series []Series `yaml:"series"`
+	Claims []Claim  `yaml:"claims"`
+}
+
+// Series are printed values over a parameter.
+type Series struct {
+	Label  string       `yaml:"label"`
+	Kind   string       `yaml:"kind"`   // "native" or "vm"
+	Points [][2]float64 `yaml:"points"` // parameter, value in the item's unit
+}
+
+// Claim is a number printed in the text.
+type Claim struct {
+	Says string `yaml:"says"` // in our words
+	// Percent is what is printed, one number or a range; signed as Of says.
+	Percent []float64 `yaml:"percent"`
+	// Of tells what the per cent are of: "performance" (change of performance against native),
+	// "time" (change of a time or latency against native), "gain" (of performance by a switch).
+	Of     string            `yaml:"of"`
+	Switch string            `yaml:"switch"` // for "gain": what is taken away in the variant compared with
+	Kind   string            `yaml:"kind"`   // the variant's kind, default "vm"; "native" is the one with fewer cores
+	Point  map[string]string `yaml:"point"`  // where; empty: at worst, or the most for a gain
+	Case   string            `yaml:"case"`   // of several programs in one figure, the one meant
+	Values []float64         `yaml:"values"` // absolute, one number or a range, in the item's unit
+}
+
+//go:embed data/*.yaml
+var files embed.FS
+
+// Names lists the papers.
+func Names() []string {
+	list, err := files.ReadDir("data")
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, f := range list {
+		out = append(out, strings.TrimSuffix(f.Name(), ".yaml"))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Open gives the paper of a name.
+func Open(name string) (*Paper, error) {
+	if !slices.Contains(Names(), name) {
+		return nil, fmt.Errorf("%q is none of the papers %s", name, strings.Join(Names(), ", "))
+	}
+	data, err := files.ReadFile("data/" + name + ".yaml")
+	if err != nil {
+		return nil, err
+	}
+	return Parse(data)
+}
+
+// Parse reads a paper's file and checks it.
+func Parse(data []byte) (*Paper, error) {
+	var p Paper
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	if err := d.Decode(&p); err != nil {
+		return nil, fmt.Errorf("the paper's file: %w", err)
+	}
+	if p.Name == "" || p.Title == "" {
+		return nil, fmt.Errorf("the paper's file has no name or no title")
+	}
+	for i := range p.Items {
+		if err := p.Items[i].check(); err != nil {
+			return nil, fmt.Errorf("paper %s, %s: %w", p.Name, p.Items[i].Key, err)
+		}
+	}
+	return &p, nil
+}
+
+func (it *Item) check() error {
+	if len(Keys("000 "+it.Key)) != 1 || it.Where == "" || it.What == "" {
+		return fmt.Errorf("it needs a key like \"fig 17\", where it stands and what it shows")
+	}
+	if len(it.Series) > 0 && (it.X == "" || it.Unit == "") {
+		return fmt.Errorf("a series needs its parameter and its unit")
+	}
+	for _, s := range it.Series {
+		for _, p := range s.Points {
+			if !finite(p[0]) || !finite(p[1]) {
+				return fmt.Errorf("%s has a value that is no number", s.Label)
+			}
+		}
+	}
+	for _, c := range it.Claims {
+		if c.Says == "" || len(c.Percent) > 2 || len(c.Values) > 2 {
+			return fmt.Errorf("a claim has its words, and one number or two")
+		}
+		if len(c.Percent) > 0 && c.Of != "performance" && c.Of != "time" && c.Of != "gain" {
+			return fmt.Errorf("%q: per cent of what?", c.Says)
+		}
+		if c.Of == "gain" && c.Switch == "" {
+			return fmt.Errorf("%q: a gain by which switch?", c.Says)
+		}
+		for _, v := range slices.Concat(c.Percent, c.Values) {
+			if !finite(v) {
+				return fmt.Errorf("%q has a value that is no number", c.Says)
+			}
+		}
+	}
+	return nil
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// Key is a place in a paper, as suites name it.
+type Key struct{ Paper, Item string }
+
+var (
+	seedPart = regexp.MustCompile(`^\s*(\d{3})\s+(.*)$`)
+	kinds    = regexp.MustCompile(`^(figure|fig|table|page|p|slide|section)\.?\s*`)
+	place    = regexp.MustCompile(`^(\d+)[a-z()]*(?:\s*(?:-|–|to)\s*(\d+))?`)
+)
+
+// Keys reads what a case repeats: "002 fig 17, 19; 003 p 24" names three items.
+func Keys(seed string) []Key {
+	var out []Key
+	for _, part := range strings.Split(seed, ";") {
+		m := seedPart.FindStringSubmatch(part)
+		if m == nil {
+			continue
+		}
+		kind := ""
+		for _, word := range strings.Split(m[2], ",") {
+			word = strings.ToLower(strings.TrimSpace(word))
+			if k := kinds.FindStringSubmatch(word); k != nil {
+				kind = map[string]string{"figure": "fig", "page": "p", "slide": "p"}[k[1]]
+				if kind == "" {
+					kind = k[1]
+				}
+				word = word[len(k[0]):]
+			}
+			n := place.FindStringSubmatch(word)
+			if kind == "" || n == nil {
+				continue
+			}
+			out = append(out, Key{m[1], kind + " " + n[1]})
+			var from, to int
+			fmt.Sscan(n[1], &from)
+			fmt.Sscan(n[2], &to)
+			for i := from + 1; i <= to && i-from < 100; i++ {
+				out = append(out, Key{m[1], fmt.Sprintf("%s %d", kind, i)})
+			}
+		}
+	}
+	return out
+}
+
+// scales are the units that can be turned into each other: of a kind, and how many of the
+// kind's base one is.
+var scales = map[string]struct {
+	kind string
+	size float64
+}{
+	"ns": {"time", 1e-9}, "us": {"time", 1e-6}, "µs": {"time", 1e-6}, "ms": {"time", 1e-3}, "s": {"time", 1},
+	"B/s": {"rate", 1}, "kB/s": {"rate", 1e3}, "MB/s": {"rate", 1e6}, "GB/s": {"rate", 1e9},
+	"MiB/s": {"rate", 1 << 20}, "GiB/s": {"rate", 1 << 30}, "Mb/s": {"rate", 1e6 / 8}, "Gb/s": {"rate", 1e9 / 8},
+	"Mflop/s": {"flops", 1e6}, "Gflop/s": {"flops", 1e9}, "GFLOPS": {"flops", 1e9}, "GFlops": {"flops", 1e9}, "GFlop/s": {"flops", 1e9}, "Tflop/s": {"flops", 1e12},
+}
+
+// Factor gives by how much values in a unit are multiplied to be in another; false if they
+// cannot.
+func Factor(from, to string) (float64, bool) {
+	if from == to {
+		return 1, true
+	}
+	a, b := scales[from], scales[to]
+	if a.kind == "" || a.kind != b.kind {
+		return 0, false
+	}
+	return a.size / b.size, true
+}

@@ -1,0 +1,83 @@
+package report
+
+import (
+	"html"
+	"html/template"
+	"strings"
+
+	"nearmetal/internal/report/chart"
+)
+
+type paperView struct {
+	Name, Title, By, On string
+	Items               []paperItemView
+	Missing             []*PaperItem
+}
+
+type paperItemView struct {
+	What, Where, Repeats, TableName string
+	Plot, Table                     template.HTML
+	Legend                          []keyView
+	Claims                          []PaperClaim
+}
+
+func (r *PaperReport) view() (*paperView, error) {
+	v := &paperView{Name: r.Paper.Name, Title: r.Paper.Title, By: r.Paper.By, On: r.Paper.On}
+	for _, it := range r.Items {
+		if !it.measured() {
+			v.Missing = append(v.Missing, it)
+			continue
+		}
+		item := paperItemView{What: it.What, Where: it.Where, Claims: it.Claims}
+		var names []string
+		for _, e := range it.Experiments {
+			names = append(names, e.Case.Name)
+		}
+		item.Repeats = strings.Join(names, ", ")
+		if it.Figure != nil {
+			var err error
+			if item.Plot, err = inline(it.Figure.Scene()); err != nil {
+				return nil, err
+			}
+			for _, s := range it.Figure.Series {
+				key, err := inline(chart.Key(s.Style, s.Faint, false))
+				if err != nil {
+					return nil, err
+				}
+				item.Legend = append(item.Legend, keyView{key, s.Name})
+			}
+			item.TableName = "Table of " + plural(len(it.Lines), "printed point", "printed points") + ", in " + unit(it.Unit)
+			item.Table = it.table()
+		}
+		v.Items = append(v.Items, item)
+	}
+	return v, nil
+}
+
+func (it *PaperItem) table() template.HTML {
+	var b strings.Builder
+	b.WriteString(`<table class="n"><thead><tr><th>` + html.EscapeString(it.X))
+	names := it.ourNames()
+	for _, s := range it.Series {
+		b.WriteString("<th>" + html.EscapeString(s.Label))
+	}
+	for _, n := range names {
+		b.WriteString("<th>" + html.EscapeString(n))
+	}
+	b.WriteString("</thead><tbody>")
+	for _, l := range it.Lines {
+		x := chart.Number(l.X)
+		if it.X == "size" {
+			x = chart.Bytes(l.X)
+		}
+		b.WriteString("<tr><td>" + x)
+		for _, s := range it.Series {
+			b.WriteString("<td>" + numberOf(l.Printed, s.Label))
+		}
+		for _, n := range names {
+			b.WriteString("<td>" + numberOf(l.Ours, n))
+		}
+	}
+	b.WriteString("</tbody></table>")
+	return template.HTML(b.String())
+}

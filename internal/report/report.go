@@ -1,0 +1,60 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"nearmetal/internal/report/chart"
+	"nearmetal/internal/report/paper"
+)
+
+// Options say what is made of runs.
+type Options struct {
+	Gauge Gauge
+	Paper string // name of the paper to lay them beside; "": none
+	Now   time.Time
+}
+
+// Build makes the report of runs that were read.
+func Build(runs []*Data, o Options) (*Report, error) {
+	r := &Report{Made: o.Now}
+	for _, d := range runs {
+		r.Runs = append(r.Runs, Analyse(d, o.Gauge))
+	}
+	if o.Paper != "" {
+		p, err := paper.Open(o.Paper)
+		if err != nil {
+			return nil, err
+		}
+		r.Paper = besides(p, r.Runs)
+	}
+	return r, nil
+}
+
+// Figures gives all plots of the report, each to stand alone; no two have the same name.
+func (r *Report) Figures() []*chart.Figure {
+	var out []*chart.Figure
+	for _, run := range r.Runs {
+		for _, e := range run.Experiments {
+			if e.Samples > 0 {
+				out = append(out, e.figures()...)
+			}
+		}
+	}
+	if r.Paper != nil {
+		for _, it := range r.Paper.Items {
+			if it.Figure != nil && it.measured() {
+				out = append(out, it.Figure)
+			}
+		}
+	}
+	seen := map[string]int{}
+	for _, f := range out {
+		f.Legend, f.Small = true, false
+		if n := seen[f.Name]; n > 0 {
+			f.Name = fmt.Sprintf("%s-%d", f.Name, n+1)
+		}
+		seen[f.Name]++
+	}
+	return out
+}

@@ -1,0 +1,426 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"nearmetal/internal/bench/record"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestText(t *testing.T) {
+	run, samples := synthetic()
+	r := reportOf(t, writeRun(t, run, samples), "002")
+	var b bytes.Buffer
+	if err := r.Text(&b, false); err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "synthetic.txt")
+	if *update {
+		if err := os.WriteFile(golden, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want, b.Bytes()) {
+		t.Errorf("the text differs from %s; it is now\n%s", golden, b.String())
+	}
+	if strings.Contains(b.String(), "\x1b") {
+		t.Error("colours, though none were asked for")
+	}
+	b.Reset()
+	if err := r.Text(&b, true); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "\x1b[32m") {
+		t.Error("no colour, though they were asked for")
+	}
+}
+
+// htmlOf gives the page of a run.
+func htmlOf(t testing.TB, r *Report) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := r.HTML(&b, "test"); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+var fetched = regexp.MustCompile(`(?i)(?:src|href|url|@import)\s*[=(]\s*["']?\s*([a-z]+:|//)`)
+
+func TestHTML(t *testing.T) {
+	run, samples := synthetic()
+	page := htmlOf(t, reportOf(t, writeRun(t, run, samples), "002"))
+	for _, c := range run.Cases {
+		if !strings.Contains(page, "<h2>"+c.Title+"</h2>") {
+			t.Errorf("%s has no section", c.Name)
+		}
+	}
+	for _, m := range fetched.FindAllStringSubmatch(page, -1) {
+		if m[1] != "data:" {
+			t.Errorf("the page fetches %s", m[0])
+		}
+	}
+	if strings.Contains(page, "<script") || strings.Contains(page, "ZgotmplZ") {
+		t.Error("the page has a script, or something the template refused")
+	}
+	for _, want := range []string{"Performance ÷ native.48 (1), higher is better", "Efficiency of strong scaling (%), higher is better", "gauge: 8.3 %, 4 of 48 cores are kept back for the host",
+		Emulated, "Beside paper 002", "2 checks: 1 ok, 1 warn.", "The plan of the VMs", "prefers-color-scheme:dark", "@media print"} {
+		if !strings.Contains(strings.ReplaceAll(page, "\u00a0", " "), want) {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	run, samples := synthetic()
+	r := reportOf(t, writeRun(t, run, samples), "")
+	e := r.Runs[0].Experiments[0]
+	want := map[string]State{"native.44": Within, "VM.44": Within, "VM.44.untuned": Outside, "VM.2": None}
+	for _, v := range e.Verdicts {
+		label := e.variant(v.Variant).Label
+		if v.State != want[label] {
+			t.Errorf("%s: %s, want %s", label, v.State, want[label])
+		}
+		delete(want, label)
+	}
+	if len(want) > 0 {
+		t.Errorf("no verdict of %v", want)
+	}
+	// A higher bandwidth is better as a lower latency is: the same factors give the same verdicts.
+	for i, v := range r.Runs[0].Experiments[1].Verdicts {
+		if v.State != e.Verdicts[i].State || math.Abs(v.Mean-e.Verdicts[i].Mean) > 0.02 {
+			t.Errorf("bandwidth: %s %.3f, latency: %s %.3f", v.State, v.Mean, e.Verdicts[i].State, e.Verdicts[i].Mean)
+		}
+	}
+}
+
+// verdictOf gives the verdict of a VM whose values are those of a native variant times a factor.
+func verdictOf(t *testing.T, native, vm []float64, gauge Gauge) *Verdict {
+	t.Helper()
+	run := &record.Run{Version: 1, ID: "x", Ended: time.Now(), Host: record.Host{Cores: 48},
+		Variants: []record.Variant{{Label: "n", Kind: "native", Cores: 48}, {Label: "v", Kind: "vm", Cores: 44, KeptBack: 4}},
+		Cases:    []record.Case{{Name: "c", Better: "down", Kind: "bar"}}}
+	var samples []record.Sample
+	for i, list := range [][]float64{native, vm} {
+		for rep, v := range list {
+			samples = append(samples, record.Sample{Case: "c", Variant: run.Variants[i].Label, Rep: rep, Value: v, OK: true})
+		}
+	}
+	d, err := Group("x", run, samples, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Analyse(d, gauge).Experiments[0].Verdicts[0]
+}
+
+func TestGauge(t *testing.T) {
+	base := []float64{100, 100, 100, 100, 100}
+	for _, c := range []struct {
+		vm   []float64
+		want State
+	}{
+		{[]float64{100, 100, 100, 100, 100}, Within},
+		{[]float64{90, 90, 90, 90, 90}, Within},
+		{[]float64{1200. / 11, 1200. / 11, 1200. / 11, 1200. / 11, 1200. / 11}, Within}, // a loss of exactly 4/48
+		{[]float64{110, 110, 110, 110, 110}, Outside},
+		{[]float64{100, 105, 111, 115, 120}, Unclear},
+	} {
+		if v := verdictOf(t, base, c.vm, Gauge{}); v.State != c.want {
+			t.Errorf("%v: %s, want %s (%v)", c.vm, v.State, c.want, v.Worst.Cells[1].Ratio)
+		}
+	}
+	five, err := ParseGauge("5%")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := verdictOf(t, base, []float64{107, 107, 107, 107, 107}, five); v.State != Outside {
+		t.Errorf("7 %% longer is %s of a gauge of 5 %%", v.State)
+	}
+	for in, want := range map[string]float64{"8.3%": 0.083, "0.1": 0.1, "4/48": 4. / 48, "0": 0, "12 %": 0.12} {
+		if g, err := ParseGauge(in); err != nil || math.Abs(g.Share-want) > 1e-12 {
+			t.Errorf("%q is %v, %v", in, g.Share, err)
+		}
+	}
+	for _, in := range []string{"8", "-1%", "x", "100%", "1/0", "1/-4", "NaN", "inf%", "4/2"} {
+		if g, err := ParseGauge(in); err == nil {
+			t.Errorf("%q is taken as %v", in, g.Share)
+		}
+	}
+}
+
+// Emulated times enter no ratio, no interval of noise against a baseline, and no verdict.
+func TestEmulated(t *testing.T) {
+	run, samples := synthetic()
+	run.Variants[0].Emulated = true // not even as the baseline
+	r := reportOf(t, writeRun(t, run, samples), "")
+	for _, e := range r.Runs[0].Experiments {
+		if e.baseLabel() != "native.44" {
+			t.Errorf("%s: the baseline is %s", e.Case.Name, e.baseLabel())
+		}
+		for _, p := range e.Panels {
+			for _, row := range p.Rows {
+				for v, c := range row.Cells {
+					if run.Variants[v].Emulated && !math.IsNaN(c.Ratio.Median) {
+						t.Fatalf("%s: %s has a ratio", e.Case.Name, run.Variants[v].Label)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	run, samples := synthetic()
+	samples[10].Value, samples[11].OK = 1e308, false
+	data, err := json.Marshal(reportOf(t, writeRun(t, run, samples), "").View())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v View
+	if err := json.Unmarshal(data, &v); err != nil || len(v.Runs[0].Experiments) != 5 || len(v.Runs[0].Experiments[0].Points) != 23 {
+		t.Errorf("%v, %d experiments", err, len(v.Runs[0].Experiments))
+	}
+}
+
+func TestPlots(t *testing.T) {
+	run, samples := synthetic()
+	r := reportOf(t, writeRun(t, run, samples), "002")
+	dir := t.TempDir()
+	for _, format := range []string{"svg", "png"} {
+		n, err := r.WritePlots(dir, format, func(string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, _ := filepath.Glob(filepath.Join(dir, "*."+format))
+		if n != len(files) || n < 14 {
+			t.Errorf("%d of %d %s files", len(files), n, format)
+		}
+	}
+}
+
+func TestPaper(t *testing.T) {
+	run, samples := synthetic()
+	dir := writeRun(t, run, samples)
+	for _, name := range []string{"000", "001", "002", "003", "004"} {
+		r := reportOf(t, dir, name)
+		page := htmlOf(t, r)
+		if !strings.Contains(page, "Beside paper "+name) {
+			t.Errorf("paper %s is not in the page", name)
+		}
+	}
+	r := reportOf(t, dir, "002")
+	var item *PaperItem
+	for _, it := range r.Paper.Items {
+		if it.Key == "fig 17" {
+			item = it
+		}
+	}
+	if !item.measured() || item.Experiments[0].Case.Name != "osu/bw" {
+		t.Fatal("figure 17 is not repeated by osu/bw")
+	}
+	// GB/s are laid beside Gb/s.
+	for _, l := range item.Lines {
+		for name, v := range l.Ours {
+			if want := 8 / (1/11.5 + 220/l.X); strings.HasPrefix(name, "osu/bw native.48") && math.Abs(v/want-1) > 0.1 {
+				t.Errorf("%v bytes: %v Gb/s, want about %v", l.X, v, want)
+			}
+		}
+	}
+	// A claim at a point is answered at that point; gains compare with what lacks the switch.
+	for _, it := range r.Paper.Items {
+		if it.Key == "fig 31" && !strings.Contains(strings.Join(it.Claims[0].Ours, ";"), "at nodes = 1") {
+			t.Errorf("figure 31: %v", it.Claims[0].Ours)
+		}
+	}
+	if _, err := Build(nil, Options{Paper: "005"}); err == nil {
+		t.Error("a paper that there is not")
+	}
+}
+
+func TestBadRuns(t *testing.T) {
+	if _, err := Read(t.TempDir()); err == nil || !strings.Contains(err.Error(), "run.json") {
+		t.Errorf("an empty folder: %v", err)
+	}
+	run, samples := synthetic()
+	for name, change := range map[string]func(dir string){
+		"newer": func(dir string) { os.WriteFile(filepath.Join(dir, "run.json"), []byte(`{"version": 99}`), 0o644) },
+		"cut":   func(dir string) { os.Truncate(filepath.Join(dir, "run.json"), 200) },
+		"fifo": func(dir string) {
+			os.Remove(filepath.Join(dir, "run.json"))
+			os.Mkdir(filepath.Join(dir, "run.json"), 0o755)
+		},
+	} {
+		dir := writeRun(t, run, samples)
+		change(dir)
+		if _, err := Read(dir); err == nil {
+			t.Errorf("%s is read", name)
+		} else if strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: more than one line: %v", name, err)
+		}
+	}
+}
+
+// What is whole of a file that was cut short is kept, and the page says so.
+func TestCutShort(t *testing.T) {
+	run, samples := synthetic()
+	dir := writeRun(t, run, samples)
+	name := filepath.Join(dir, "samples.jsonl")
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(name, info.Size()/2+7); err != nil {
+		t.Fatal(err)
+	}
+	r := reportOf(t, dir, "")
+	if len(r.Runs[0].Notes) == 0 || r.Runs[0].Experiments[0].Samples == 0 {
+		t.Fatalf("notes %v, %d samples", r.Runs[0].Notes, r.Runs[0].Experiments[0].Samples)
+	}
+	if page := htmlOf(t, r); !strings.Contains(page, "cut short") {
+		t.Error("the page does not say that the file was cut short")
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	htmlOf(t, reportOf(t, dir, "002"))
+}
+
+// Whatever a data file calls something, it is text in the page.
+func TestHostile(t *testing.T) {
+	run, samples := synthetic()
+	evil := `<script>alert(1)</script><img src=x onerror=alert(1)>"'&\u202e` + "\x1b[2J"
+	run.ID, run.Host.Name, run.Host.CPU, run.Nearmetal = evil, evil, evil, evil
+	run.Host.Versions = map[string]string{evil: evil}
+	run.Slurm = map[string]string{evil: evil}
+	run.Command = []string{evil}
+	run.PlanSVG = `<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`
+	run.Checks = json.RawMessage(`["</pre><script>alert(1)</script>"]`)
+	label := map[string]string{}
+	for i := range run.Variants {
+		label[run.Variants[i].Label] = run.Variants[i].Label + evil
+		run.Variants[i].Label += evil
+		run.Variants[i].Description = evil
+	}
+	names := map[string]string{}
+	for i := range run.Cases {
+		c := &run.Cases[i]
+		names[c.Name] = c.Name + evil
+		c.Name, c.Title, c.Program, c.Metric, c.Unit, c.Seed = c.Name+evil, evil, evil, evil, evil, evil
+		c.Command = []string{evil}
+	}
+	for i := range samples {
+		s := &samples[i]
+		s.Case, s.Variant = names[s.Case], label[s.Variant]
+		point := map[string]string{evil: evil}
+		for k, v := range s.Point {
+			point[k] = v
+		}
+		s.Point = point
+		if i%50 == 0 {
+			s.OK, s.Error = false, evil
+		}
+	}
+	d, err := Group("hostile", run, samples, []string{evil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Build([]*Data{d}, Options{Paper: "002"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := htmlOf(t, r)
+	if strings.Contains(page, "<script>") || strings.Contains(page, "<img src=x") {
+		t.Error("a name became markup")
+	}
+	var text bytes.Buffer
+	r.Text(&text, false)
+	if strings.Contains(text.String(), "\x1b") {
+		t.Error("a name controls the terminal")
+	}
+	dir := t.TempDir()
+	if _, err := r.WritePlots(dir, "svg", func(name string) {
+		if filepath.Base(name) != name || strings.HasPrefix(name, ".") {
+			t.Errorf("a file is called %q", name)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOddValues(t *testing.T) {
+	for _, v := range []float64{0, -1, 1e308, 5e-324, math.NaN(), math.Inf(1)} {
+		run, samples := synthetic()
+		for i := range samples {
+			if i%3 == 0 {
+				samples[i].Value = v
+			}
+		}
+		d, err := Group("odd", run, samples, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Build([]*Data{d}, Options{Paper: "002"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := htmlOf(t, r)
+		for _, bad := range []string{"NaN", "Inf ", ">+Inf"} {
+			if strings.Contains(page, bad) {
+				i := strings.Index(page, bad)
+				t.Errorf("%v: %s is in the page: %s", v, bad, page[max(0, i-100):i+20])
+			}
+		}
+		r.Text(io.Discard, true)
+		for _, f := range r.Figures() {
+			f.Scene().SVG(io.Discard)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	run, samples := synthetic()
+	data, _ := json.Marshal(run)
+	var lines bytes.Buffer
+	e := json.NewEncoder(&lines)
+	for i := 0; i < len(samples); i += 40 {
+		e.Encode(&samples[i])
+	}
+	f.Add(data, lines.Bytes())
+	f.Add([]byte(`{"version":1,"variants":[{"label":"a"}],"cases":[{"name":"c","kind":"size","x":"size"}]}`), []byte(`{"case":"c","variant":"a","point":{"size":"1e999"},"value":1e308,"ok":true}`))
+	f.Add([]byte(`{"version":1}`), []byte("{\n"))
+	f.Fuzz(func(t *testing.T, runJSON, samples []byte) {
+		dir := t.TempDir()
+		os.WriteFile(filepath.Join(dir, "run.json"), runJSON, 0o644)
+		os.WriteFile(filepath.Join(dir, "samples.jsonl"), samples, 0o644)
+		d, err := Read(dir)
+		if err != nil {
+			return
+		}
+		r, err := Build([]*Data{d}, Options{Paper: "002"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.HTML(io.Discard, "fuzz"); err != nil {
+			t.Fatal(err)
+		}
+		r.Text(io.Discard, false)
+		if _, err := json.Marshal(r.View()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"nearmetal/internal/bench/record"
+)
+
+// Words writes the verdict as a sentence, what was found first.
+func (e *Experiment) Words(v *Verdict) string {
+	found, detail := e.words(v)
+	if detail == "" {
+		return found
+	}
+	return found + ": " + detail
+}
+
+// words gives what was found and the numbers behind it.
+func (e *Experiment) words(v *Verdict) (found, detail string) {
+	label := e.variant(v.Variant).Label
+	if v.State == None {
+		return label + ": no verdict, " + v.Why, ""
+	}
+	var b strings.Builder
+	switch {
+	case v.State == Within && v.Points == 1:
+		fmt.Fprintf(&b, "%s is within the gauge of %s", label, v.Gauge.Percent())
+	case v.State == Within:
+		fmt.Fprintf(&b, "%s is within the gauge of %s at all %d points", label, v.Gauge.Percent(), v.Points)
+	case v.State == Outside && v.Points == 1:
+		fmt.Fprintf(&b, "%s is outside the gauge of %s", label, v.Gauge.Percent())
+	case v.State == Outside:
+		fmt.Fprintf(&b, "%s is outside the gauge of %s at %d of %d points", label, v.Gauge.Percent(), v.Outside, v.Points)
+	case v.Points == 1:
+		fmt.Fprintf(&b, "%s is not decided: it is below the gauge of %s, but its interval lies across", label, v.Gauge.Percent())
+	default:
+		fmt.Fprintf(&b, "%s is not decided: at %d of %d points it is below the gauge of %s, but the interval lies across", label, v.Points-v.Within, v.Points, v.Gauge.Percent())
+	}
+	found = b.String()
+	b.Reset()
+	c := &v.Worst.Cells[v.Variant]
+	if v.Points == 1 {
+		fmt.Fprintf(&b, "%s against %s", Delta(c.Ratio.Median), e.baseLabel())
+	} else {
+		fmt.Fprintf(&b, "at worst %s against %s", Delta(c.Ratio.Median), e.baseLabel())
+	}
+	if c.Ratio.Low != c.Ratio.High {
+		fmt.Fprintf(&b, " (%s to %s)", Delta(c.Ratio.Low), Delta(c.Ratio.High))
+	}
+	if x := e.xText(v.Worst); x != "" && v.Points > 1 {
+		b.WriteString(", at " + x)
+	}
+	if v.Points > 1 {
+		fmt.Fprintf(&b, "; %s on the whole", Delta(v.Mean))
+	}
+	if v.Across > 0 && v.State == Within {
+		if v.Points == 1 {
+			b.WriteString("; its interval reaches beyond the gauge")
+		} else {
+			fmt.Fprintf(&b, "; at %s the interval reaches beyond the gauge", plural(v.Across, "point", "points"))
+		}
+	}
+	if !math.IsNaN(v.Equal) {
+		fmt.Fprintf(&b, "; %s against as many cores natively (%s)", Delta(v.Equal), v.EqualTo)
+	}
+	return found, b.String()
+}
+
+// Badge is the verdict in a word or two.
+func (v *Verdict) Badge() string {
+	switch v.State {
+	case Within:
+		return "within"
+	case Outside:
+		return "outside"
+	case Unclear:
+		return "not decided"
+	}
+	return "no verdict"
+}
+
+// Compared says what is compared, on what.
+func (e *Experiment) Compared() string {
+	var labels []string
+	for _, v := range e.Sides {
+		labels = append(labels, e.variant(v).Label)
+	}
+	h := &e.Run.Run.Host
+	on := h.CPU
+	if on == "" {
+		on = "an unknown CPU"
+	}
+	if h.Name != "" {
+		on = h.Name + ": " + on
+	}
+	switch len(labels) {
+	case 0:
+		return "Nothing was measured."
+	case 1:
+		return labels[0] + " alone, on " + on + "."
+	}
+	return strings.Join(labels[:len(labels)-1], ", ") + " and " + labels[len(labels)-1] + ", on " + on + "."
+}
+
+// Method says how it was measured: repetitions, noise, drift, what failed.
+func (e *Experiment) Method() string {
+	if e.Samples == 0 {
+		return fmt.Sprintf("No value: %s.", plural(e.Failed, "repetition failed", "repetitions failed"))
+	}
+	var parts []string
+	reps := fmt.Sprintf("%d", e.LeastReps)
+	if e.MostReps > e.LeastReps {
+		reps += fmt.Sprintf(" to %d", e.MostReps)
+	}
+	parts = append(parts, "median of "+reps+" repetitions with its 95 % bootstrap interval")
+	if e.MostReps == 1 {
+		parts[0] = "one repetition: no interval"
+	} else if e.LeastReps < 5 {
+		parts[0] += " (fewer than five: wide)"
+	}
+	if e.Noise < 1e6 { // not where values are beyond measure, or NaN
+		parts = append(parts, fmt.Sprintf("noise ±%.1f %%", e.Noise*100))
+	}
+	if math.Abs(e.Drift) < 1e6 {
+		parts = append(parts, "drift "+Delta(1+e.Drift))
+	}
+	if e.Outliers > 0 {
+		parts = append(parts, plural(e.Outliers, "outlier", "outliers")+", kept")
+	}
+	if e.Failed > 0 {
+		parts = append(parts, plural(e.Failed, "repetition", "repetitions")+" failed and are left out")
+	}
+	return capital(strings.Join(parts, "; ")) + "."
+}
+
+// describe says what a variant is.
+func describe(v *record.Variant) string {
+	parts := []string{}
+	if v.Description != "" {
+		parts = append(parts, v.Description)
+	}
+	if v.Cores > 0 {
+		parts = append(parts, plural(v.Cores, "core a host", "cores a host"))
+	}
+	if v.KeptBack > 0 {
+		parts = append(parts, plural(v.KeptBack, "core", "cores")+" kept back")
+	}
+	if len(v.Ablated) > 0 {
+		parts = append(parts, "without "+strings.Join(v.Ablated, ", "))
+	}
+	if v.Emulated {
+		parts = append(parts, Emulated)
+	}
+	if len(parts) == 0 {
+		return v.Kind
+	}
+	return strings.Join(parts, "; ")
+}
