@@ -45,6 +45,7 @@ func fabric(s Setup, theirs string) []variable {
 		{"OMPI_MCA_mtl", "^psm", false},
 		{"OMPI_MCA_mtl_ofi_priority", "100", false},
 		{"MPIR_CVAR_CH4_NETMOD", "ofi", false},
+		{"I_MPI_FABRICS", "ofi", false}, // not shm:ofi, which is slower within a VM
 	}
 }
 
