@@ -1,0 +1,213 @@
+// Package importer reads results that other programs measured: the output of the OSU
+// micro-benchmarks and the raw result files of SPEC MPI and OMP.
+package importer
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+
+	"nearmetal/internal/bench/record"
+)
+
+// Result is what a file holds: cases, and their values in the order of repetitions, 0, 1, …
+type Result struct {
+	Cases   []record.Case
+	Samples []record.Sample // without a variant
+}
+
+// MaxFile is the size up to which a file is read, in bytes.
+const MaxFile = 64 << 20
+
+// maxValues of a file.
+const maxValues = 100_000
+
+// Read reads a file's text; name stands for it in errors. Which of the formats it is follows
+// from the text.
+func Read(name string, text []byte) (*Result, error) {
+	if len(text) > MaxFile {
+		return nil, fmt.Errorf("%s is larger than %d MiB, which no result is", name, MaxFile>>20)
+	}
+	var r *Result
+	var err error
+	switch {
+	case specLine.Match(text):
+		r, err = spec(text)
+	case osuHead.Match(text):
+		r, err = osu(text)
+	default:
+		return nil, fmt.Errorf("%s is neither an output of the OSU micro-benchmarks (a line \"# OSU MPI … Test\") nor a raw result file of SPEC MPI or OMP (.rsf)", name)
+	}
+	if err == nil && len(r.Samples) > maxValues {
+		err = fmt.Errorf("there are more than %d values", maxValues)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return r, nil
+}
+
+// osuHead is the first line of an OSU program's output: "# OSU MPI Latency Test v5.9".
+var osuHead = regexp.MustCompile(`(?m)^# OSU (?:MPI|UPC|OpenSHMEM)[^\n]{0,100}?(?: Test| Tests)?(?: v[\d.]+\w*)?\s*$`)
+
+// osuKinds tells, by words of the head in small letters, which experiment of the suite osu it is.
+var osuKinds = []struct{ words, name string }{
+	{"multi latency", "multi_lat"}, {"multi-threaded latency", "latency_mt"}, {"multi-pair", "multi_lat"},
+	{"put latency", "put_latency"}, {"get latency", "get_latency"}, {"put bandwidth", "put_bw"}, {"get bandwidth", "get_bw"},
+	{"put bi-directional bandwidth", "put_bibw"},
+	{"multiple bandwidth", "mbw_mr"}, {"message rate", "mbw_mr"}, {"bi-directional bandwidth", "bibw"}, {"bidirectional bandwidth", "bibw"},
+	{"all-to-all personalized", "alltoall"}, {"alltoall", "alltoall"}, {"allreduce", "allreduce"}, {"allgather", "allgather"}, {"broadcast", "bcast"},
+	{"reduce", "reduce"}, {"gather", "gather"}, {"scatter", "scatter"}, {"barrier", "barrier"},
+	{"bandwidth", "bw"}, {"latency", "latency"},
+}
+
+// osu reads outputs of OSU programs, one after another: a repetition each.
+func osu(text []byte) (*Result, error) {
+	r := &Result{}
+	reps := map[string]int{}
+	heads := osuHead.FindAllIndex(text, -1)
+	for i, at := range heads {
+		end := len(text)
+		if i+1 < len(heads) {
+			end = heads[i+1][0]
+		}
+		head := strings.ToLower(string(text[at[0]:at[1]]))
+		name := ""
+		for _, k := range osuKinds {
+			if strings.Contains(head, k.words) {
+				name = k.name
+				break
+			}
+		}
+		if name == "" {
+			return nil, fmt.Errorf("%q is a test that is not known", strings.TrimSpace(head))
+		}
+		n, err := r.osuTable(name, reps[name], bytes.Split(text[at[1]:end], []byte("\n")))
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			return nil, fmt.Errorf("%q has no lines of results", strings.TrimSpace(head))
+		}
+		reps[name]++
+	}
+	return r, nil
+}
+
+// osuTable reads the lines of one table.
+func (r *Result) osuTable(name string, rep int, lines [][]byte) (n int, err error) {
+	c := record.Case{Name: "osu/" + name, Title: "OSU osu_" + name, Suite: "osu", Program: "OSU osu_" + name, Metric: "latency", Unit: "us", Better: "down", Kind: "size", X: "size"}
+	if strings.Contains(name, "bw") {
+		c.Metric, c.Unit, c.Better = "bandwidth", "MB/s", "up"
+	}
+	if name == "barrier" {
+		c.Kind, c.X = "bar", ""
+	}
+	r.add(c)
+	for _, line := range lines {
+		f := strings.Fields(string(line))
+		if len(f) == 0 || strings.HasPrefix(f[0], "#") {
+			continue
+		}
+		values := f
+		point := map[string]string{}
+		if name != "barrier" {
+			if _, err := strconv.ParseUint(f[0], 10, 62); err != nil || len(f) < 2 {
+				continue // a message of the MPI library between the lines
+			}
+			point["size"], values = f[0], f[1:]
+		}
+		v, err := strconv.ParseFloat(values[0], 64)
+		if err != nil || v-v != 0 {
+			continue
+		}
+		if n++; n > maxValues {
+			return n, fmt.Errorf("there are more than %d values", maxValues)
+		}
+		r.Samples = append(r.Samples, record.Sample{Case: c.Name, Point: point, Rep: rep, Value: v, OK: true})
+	}
+	return n, nil
+}
+
+func (r *Result) add(c record.Case) {
+	for _, have := range r.Cases {
+		if have.Name == c.Name {
+			return
+		}
+	}
+	r.Cases = append(r.Cases, c)
+}
+
+// specLine is a line of SPEC's raw result format:
+// spec.mpi2007.results.104_milc.base.000.reported_time: 123.4
+var specLine = regexp.MustCompile(`(?m)^spec\.([a-z0-9]{1,20})\.results\.(\d{1,4}_\w{1,40})\.(base|peak)\.(\d{1,4})\.(reported_time|valid):[ \t]*(\S{0,40})[ \t]*\r?$`)
+
+// specRun is one benchmark's run in a raw file.
+type specRun struct {
+	suite, name, tune string
+	rep               int
+}
+
+func spec(text []byte) (*Result, error) {
+	times, valid := map[specRun]float64{}, map[specRun]string{}
+	for _, m := range specLine.FindAllSubmatch(text, maxValues) {
+		rep, err := strconv.Atoi(string(m[4]))
+		if err != nil {
+			return nil, err
+		}
+		k := specRun{string(m[1]), string(m[2]), string(m[3]), rep}
+		if string(m[5]) == "valid" {
+			valid[k] = string(m[6])
+			continue
+		}
+		if t, err := strconv.ParseFloat(string(m[6]), 64); err == nil && t > 0 && t-t == 0 {
+			times[k] = t
+		}
+	}
+	if len(valid)+len(times) == 0 {
+		return nil, fmt.Errorf("has no time and no verdict of a run")
+	}
+	var all []specRun
+	for k := range valid {
+		all = append(all, k)
+	}
+	for k := range times {
+		if _, ok := valid[k]; !ok {
+			all = append(all, k)
+		}
+	}
+	sort.Slice(all, func(i, j int) bool {
+		a, b := all[i], all[j]
+		if a.name != b.name {
+			return a.name < b.name
+		}
+		if a.tune != b.tune {
+			return a.tune < b.tune
+		}
+		return a.rep < b.rep
+	})
+	r := &Result{}
+	for _, k := range all {
+		name := k.suite + "/" + k.name
+		if k.tune != "base" {
+			name += "." + k.tune
+		}
+		seed := "001 fig 1, 2, 3"
+		if strings.HasPrefix(k.suite, "omp") {
+			seed = "001 fig 3, 4"
+		}
+		r.add(record.Case{Name: name, Title: strings.ToUpper(k.suite) + " " + k.name, Suite: k.suite, Program: "SPEC " + strings.ToUpper(k.suite), Metric: "time", Unit: "s", Better: "down", Kind: "bar", Seed: seed})
+		s := record.Sample{Case: name, Rep: k.rep, Value: times[k], OK: true}
+		// SPEC marks a run that verified with S, for success.
+		if v, ok := valid[k]; ok && v != "S" {
+			s.OK, s.Error = false, "SPEC says that the run is not valid: "+v
+		} else if times[k] == 0 {
+			s.OK, s.Error = false, "the file has no time of it"
+		}
+		r.Samples = append(r.Samples, s)
+	}
+	return r, nil
+}

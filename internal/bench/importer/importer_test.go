@@ -1,0 +1,69 @@
+package importer
+
+import (
+	"strings"
+	"testing"
+)
+
+const latency = `# OSU MPI Latency Test v5.9
+# Size          Latency (us)
+0                       0.98
+1                       1.02
+`
+
+const rsf = `spec.mpi2007.hw_vendor: somebody
+spec.mpi2007.results.104_milc.base.000.reported_time: 171.5
+spec.mpi2007.results.104_milc.base.000.valid: S
+spec.mpi2007.results.104_milc.base.001.reported_time: 170.25
+spec.mpi2007.results.104_milc.base.001.valid: S
+spec.mpi2007.results.137_lu.base.000.valid: VE
+`
+
+func TestOSU(t *testing.T) {
+	r, err := Read("x", []byte(latency+strings.ReplaceAll(latency, "0.98", "1.98")+"# OSU MPI Multiple Bandwidth / Message Rate Test v5.9\n# [ pairs: 4 ] [ window size: 64 ]\n# Size MB/s Messages/s\n8 55.1 6887500.0\n"))
+	if err != nil || len(r.Cases) != 2 || len(r.Samples) != 5 {
+		t.Fatalf("%+v %v", r, err)
+	}
+	if s := r.Samples[2]; s.Case != "osu/latency" || s.Rep != 1 || s.Value != 1.98 || s.Point["size"] != "0" {
+		t.Errorf("%+v", s)
+	}
+	if c := r.Cases[1]; c.Name != "osu/mbw_mr" || c.Better != "up" || c.Unit != "MB/s" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestSPEC(t *testing.T) {
+	r, err := Read("x.rsf", []byte(rsf))
+	if err != nil || len(r.Cases) != 2 || len(r.Samples) != 3 {
+		t.Fatalf("%+v %v", r, err)
+	}
+	if s := r.Samples[1]; s.Case != "mpi2007/104_milc" || s.Rep != 1 || s.Value != 170.25 || !s.OK {
+		t.Errorf("%+v", s)
+	}
+	if s := r.Samples[2]; s.OK || !strings.Contains(s.Error, "VE") {
+		t.Errorf("an invalid run is a result: %+v", s)
+	}
+}
+
+func TestBad(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                             "is neither an output of the OSU",
+		"# OSU MPI Latency Test v5.9":  "has no lines of results",
+		"# OSU MPI Frobnication Test ": "is a test that is not known",
+	} {
+		if _, err := Read("x", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(latency))
+	f.Add([]byte(rsf))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := Read("x", text)
+		if err == nil && len(r.Samples) == 0 {
+			t.Error("no samples and no error")
+		}
+	})
+}
