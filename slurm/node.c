@@ -33,7 +33,7 @@ int nm_node_group(uid_t uid, gid_t *gid)
 	return 0;
 }
 
-/* Bytes that a GRES text, "vf:cx:1(IDX:0),ivshmem(CNT:536870912)", gives of a GRES. */
+/* Bytes that a GRES text, "vf:cx:1(IDX:0),region(CNT:536870912)", gives of a GRES. */
 static uint64_t gres_count(const char *text, const char *name)
 {
 	size_t n = strlen(name);

@@ -76,7 +76,7 @@ func lookPlugin(s *Site) Finding {
 		}
 		return okf("%s", path).at(where)
 	}
-	return failf("%s does not name %s", s.StackFile, Plugin).add(s.StackFile, "required "+Plugin)
+	return failf("%s does not name %s", s.StackFile, Plugin).add(s.StackFile, "required "+Plugin+" region_gres="+GresRegion)
 }
 
 func lookPrologFlags(s *Site) Finding {

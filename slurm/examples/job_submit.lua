@@ -1,35 +1,56 @@
 -- nearmetal: adds the GRES that a job's --vm-vf and --vm-region ask for, so that Slurm keeps
--- VFs and memory for it. The plugin says what they are in the job's SPANK environment
--- (NEARMETAL_GRES=vf:mlx5:1,region:512M). A site that has a job_submit.lua of its own copies
--- the function and calls it from its slurm_job_submit.
+-- VFs and memory for it. What a job asks of its VMs stands in its SPANK environment
+-- (NEARMETAL_REQUEST, slurm/request.h). A site with a job_submit.lua of its own copies the two
+-- functions and calls nearmetal_add_gres from its slurm_job_submit.
 
-local function nearmetal_add_gres(job_desc)
+-- The names of the GRES in slurm.conf.
+local nearmetal_gres = { vf = "vf", region = "region" }
+
+-- What a job asks for, as { vf = "mlx5:1", region = "536870912" }; nil if it asks for no VMs.
+local function nearmetal_request(job_desc)
 	for _, entry in pairs(job_desc.spank_job_env or {}) do
-		-- Written by a user's environment in the end: nothing but names and numbers is taken.
-		local list = string.match(entry, "NEARMETAL_GRES=([%w_:,.]+)$")
-		if list ~= nil and #list < 256 then
-			local tres = job_desc.tres_per_node or ""
-			for item in string.gmatch(list, "[^,]+") do
-				local name = string.match(item, "^(%a+):")
-				if name ~= "vf" and name ~= "region" then
-					slurm.log_user("nearmetal: %s is not a resource of VMs", item)
-					return slurm.ERROR
-				end
-				-- What the user asked for by --gres himself stays as it is.
-				if not string.find("," .. tres, "[,:/]" .. name .. ":") then
-					tres = tres .. (tres ~= "" and "," or "") .. "gres:" .. item
+		local request = string.match(entry, "NEARMETAL_REQUEST=1 (.*)$")
+		if request ~= nil and #request < 4096 then
+			local values = {}
+			-- A user can write anything there: only these two keys in this form are taken.
+			for key, value in string.gmatch(request, "(%a+)=(%S+)") do
+				if key == "vf" and string.match(value, "^[%w_.-]*:?%d+$") then
+					values.vf = value
+				elseif key == "region" and string.match(value, "^%d+$") and value ~= "0" then
+					values.region = value
 				end
 			end
-			job_desc.tres_per_node = tres
+			return values
 		end
 	end
-	return slurm.SUCCESS
+	return nil
+end
+
+local function nearmetal_add_gres(job_desc)
+	local values = nearmetal_request(job_desc)
+	if values == nil then
+		return
+	end
+	local tres = job_desc.tres_per_node or ""
+	for key, value in pairs(values) do
+		local name = nearmetal_gres[key]
+		-- What the user himself asked for by --gres stays as it is.
+		if not string.find("," .. tres .. ",", "[,:/]" .. name .. "[:,=]") then
+			tres = tres .. (tres ~= "" and "," or "") .. "gres:" .. name .. ":" .. value
+		end
+	end
+	if tres ~= "" then
+		job_desc.tres_per_node = tres
+	end
 end
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
-	return nearmetal_add_gres(job_desc)
+	nearmetal_add_gres(job_desc)
+	return slurm.SUCCESS
 end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
 	return slurm.SUCCESS
 end
+
+return slurm.SUCCESS

@@ -107,7 +107,7 @@ func install(top string) error {
 }
 
 func plugstack(more ...string) string {
-	return bed.Plugstack(bin, state, append([]string{"region_gres=ivshmem", "boot_timeout=200"}, more...)...)
+	return bed.Plugstack(bin, state, append([]string{"region_gres=region", "boot_timeout=200"}, more...)...)
 }
 
 // result is how a command ended.

@@ -20,10 +20,13 @@ type Options struct {
 	Nodes       int    // slurmds: n1, n2, …
 	CPUs        int    // of each node, as Slurm counts them
 	MemoryMB    int    // of each node
-	RegionBytes string // GRES ivshmem of each node, "1G"
+	RegionBytes string // GRES region of each node, "1G"
 	Plugstack   string // contents of plugstack.conf
 	Cgroup      bool   // proctrack/cgroup and task/cgroup instead of proctrack/linuxproc
 	Extra       string // more lines for slurm.conf
+	// Files are written beside slurm.conf, by their names; those of the same name as ours
+	// replace them.
+	Files map[string]string
 }
 
 // Bed is a cluster that runs.

@@ -32,7 +32,7 @@ func (b *Bed) writeFiles() error {
 	}
 	gres, nodeGres := "", ""
 	if b.o.RegionBytes != "" {
-		gres, nodeGres = "GresTypes=ivshmem\n", " Gres=ivshmem:"+b.o.RegionBytes
+		gres, nodeGres = "GresTypes=region\n", " Gres=region:"+b.o.RegionBytes
 	}
 	conf := fmt.Sprintf(`ClusterName=nearmetal
 SlurmctldHost=%[1]s(127.0.0.1)
@@ -66,10 +66,13 @@ PartitionName=all Nodes=ALL Default=YES OverSubscribe=YES MaxTime=30
 `, b.host, b.port, b.socket(), b.Dir, proctrack, task, gres, b.o.Extra, b.o.Nodes, b.port+1, b.port+b.o.Nodes, b.o.CPUs, b.o.MemoryMB, nodeGres)
 	files := map[string]string{"slurm.conf": conf, "plugstack.conf": b.o.Plugstack}
 	if b.o.RegionBytes != "" {
-		files["gres.conf"] = fmt.Sprintf("Name=ivshmem Count=%s\n", b.o.RegionBytes)
+		files["gres.conf"] = fmt.Sprintf("Name=region Count=%s\n", b.o.RegionBytes)
 	}
 	if b.o.Cgroup {
 		files["cgroup.conf"] = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nCgroupAutomount=no\nConstrainRAMSpace=yes\n"
+	}
+	for name, text := range b.o.Files {
+		files[name] = text
 	}
 	for name, text := range files {
 		if err := os.WriteFile(b.Path(name), []byte(text), 0o644); err != nil {
