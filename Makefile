@@ -4,6 +4,8 @@
 #   make test         everything that CI runs
 #   make              build/nearmetal and build/c/kernels/*
 #   make bench-boot   boot times, phase by phase, beside a bare QEMU line
+#   make bench-report how long a report of a hundred thousand points takes, and its size
+#   make test-report-browser   the report's page in Chromium, which it installs
 #   make bench-plan   how long planning takes, on described machines
 #   make bench-fabric   the libfabric provider beside its peers
 #   make test-slurm   srun --vm on a real Slurm on this machine (root)
@@ -22,7 +24,7 @@ export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
 GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
-.PHONY: all deps c agent go wheels test unit e2e lint demo bench-boot bench-plan test-fabric bench-fabric slurm test-slurm slurm-shell soak fuzz docs install clean
+.PHONY: bench-report test-report-browser all deps c agent go wheels test unit e2e lint demo bench-boot bench-plan test-fabric bench-fabric slurm test-slurm slurm-shell soak fuzz docs install clean
 
 all: go
 
@@ -81,6 +83,14 @@ bench-boot: go
 
 bench-plan: go
 	@go run ./test/bench/plan
+
+bench-report:
+	@go run ./test/bench/report
+
+# The report's page at three widths, light, dark and printed. NEARMETAL_SHOTS=DIR keeps pictures.
+test-report-browser:
+	@sh scripts/browser.sh
+	go test -tags browser -count=1 -run TestBrowser ./internal/report
 
 # The libfabric provider's own tests, which unit runs too, and its bench.
 test-fabric: c

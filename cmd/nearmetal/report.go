@@ -37,6 +37,15 @@ summary is shown here. Times of emulated VMs are marked and enter no verdict.`,
 	return cmd
 }
 
+// newBenchReportCommand gives nearmetal bench report, which is nearmetal report.
+func newBenchReportCommand() *cobra.Command {
+	cmd := newReportCommand()
+	cmd.GroupID = ""
+	cmd.Short = "The same as nearmetal report"
+	cmd.Example = strings.ReplaceAll(cmd.Example, "nearmetal report", "nearmetal bench report")
+	return cmd
+}
+
 // addReportFlags makes cmd write reports: its arguments are folders of runs.
 func addReportFlags(cmd *cobra.Command) {
 	output := cmd.Flags().StringP("output", "o", "", "the page's file (FILE.html), or a folder for all that is written")

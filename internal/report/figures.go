@@ -216,7 +216,7 @@ func (e *Experiment) tip(r *Row, v int) string {
 
 // xText writes a row's place.
 func (e *Experiment) xText(r *Row) string {
-	if e.Case.Kind == "size" && r.Value > 0 {
+	if e.Case.Kind == "size" && r.Value >= 0 {
 		return chart.Bytes(r.Value)
 	}
 	if math.IsNaN(r.Value) || e.Case.X == "" {

@@ -337,7 +337,7 @@ func (it *PaperItem) textLines(out *strings.Builder) {
 	}
 	names := it.ourNames()
 	for _, n := range names {
-		n, _, _ = strings.Cut(n, " (") // what is in parentheses stands with the experiment
+		n = strings.TrimSuffix(strings.Replace(n, "("+Emulated+")", "(emulated)", 1), " (baseline)")
 		columns = append(columns, terminal.Clean(n))
 	}
 	fmt.Fprintf(out, "  %s (%s), %s\n", capital(it.Metric), unit(it.Unit), better(it.Better))
