@@ -28,10 +28,10 @@ each in a file. The gauge is the loss that is accepted: the cores kept back for
 the host over all cores, as computed for the run, or what --gauge says.
 Without -o the page is report.html in the folder of the first run, and a
 summary is shown here. Times of emulated VMs are marked and enter no verdict.`,
-		Example: `  nearmetal report runs/20261122-004500-demo
-  nearmetal report runs/20261122-004500-demo -o /srv/www/vms.html --gauge 5%
-  nearmetal report runs/20261122-004500-demo -o figures --format svg,png
-  nearmetal report runs/20261122-004500-demo --paper 002`,
+		Example: `  nearmetal report nearmetal-bench/demo
+  nearmetal report nearmetal-bench/demo -o vms.html --gauge 5%
+  nearmetal report nearmetal-bench/demo -o figures --format svg,png
+  nearmetal report nearmetal-bench/demo --paper 002`,
 	}
 	addReportFlags(cmd)
 	return cmd
