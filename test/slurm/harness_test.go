@@ -176,15 +176,18 @@ func await(t *testing.T, what string, f func() bool) {
 }
 
 // leftovers are processes and files of VMs, of any job.
-func leftovers() string {
+func leftovers() string { return leftoversOf("*") }
+
+// leftoversOf are those of one job.
+func leftoversOf(job string) string {
 	var left []string
-	dirs, _ := filepath.Glob(filepath.Join(state, "*"))
+	dirs, _ := filepath.Glob(filepath.Join(state, job+".*"))
 	left = append(left, dirs...)
 	procs, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, p := range procs {
 		env, _ := os.ReadFile(p)
 		for _, v := range bytes.Split(env, []byte{0}) {
-			if bytes.HasPrefix(v, []byte("NEARMETAL_RUNTIME_DIR="+state)) {
+			if bytes.HasPrefix(v, []byte("NEARMETAL_RUNTIME_DIR="+state)) && (job == "*" || bytes.HasPrefix(v, []byte("NEARMETAL_RUNTIME_DIR="+state+"/"+job+"."))) {
 				name, _ := os.ReadFile(filepath.Join(filepath.Dir(p), "cmdline"))
 				left = append(left, fmt.Sprintf("%s %.80s", filepath.Dir(p), bytes.ReplaceAll(name, []byte{0}, []byte(" "))))
 				break

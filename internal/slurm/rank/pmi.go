@@ -13,9 +13,21 @@ import (
 	"strings"
 	"sync"
 
+	"nearmetal/internal/cluster"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/session"
 )
+
+// joined says why the ranks of an MPI step could not reach each other: the VMs of each node have a
+// network of their own, unless the site's bridge joins them.
+func (t *task) joined(r *cluster.Record) error {
+	mpi := os.Getenv("PMI_FD") != "" || os.Getenv("PMIX_RANK") != ""
+	if !mpi || len(t.tasks) < 2 || r.Spec.Network.Type == "bridge" {
+		return nil
+	}
+	return fmt.Errorf("the VMs of %d nodes have no network between them for MPI: give --vm a cluster file with network.type: bridge and "+
+		"the site's bridge, or use one node with --vms-per-node", len(t.tasks))
+}
 
 // relayPMI makes the process manager's end that Slurm gave to this task reachable in the VM, and
 // gives the environment that leads a rank to it. close ends it.

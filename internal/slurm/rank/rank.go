@@ -58,6 +58,9 @@ func Run(args []string, s session.Streams) (guest.Status, error) {
 	if err != nil {
 		return guest.Status{}, err
 	}
+	if err := t.joined(&c.Record); err != nil {
+		return guest.Status{}, err
+	}
 	env, closePMI, err := relayPMI(ctx, c.VM(vm), t, len(c.Record.VMs), env)
 	if err != nil {
 		return guest.Status{}, fmt.Errorf("%s: %w", vm, err)

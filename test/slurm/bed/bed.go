@@ -83,7 +83,11 @@ func (b *Bed) start() error {
 	if err := os.Chmod(b.Dir, 0o711); err != nil {
 		return err
 	}
-	for _, d := range []string{"munge", "state", "spool", "run", "log", "tmpfs"} {
+	dirs := []string{"munge", "state", "spool", "run", "log", "tmpfs"}
+	for _, n := range b.Names() {
+		dirs = append(dirs, "tmpfs/"+n) // of PMIx, which is per node
+	}
+	for _, d := range dirs {
 		if err := os.Mkdir(b.Path(d), 0o755); err != nil {
 			return err
 		}

@@ -1,0 +1,185 @@
+package slurm
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A boot that fails fails the job, with the reason and the host's name, and the host stays.
+func TestBootFailsByUser(t *testing.T) {
+	defer clean(t)
+	a := newAccount(t, 1)
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"--vm-root=/etc"}, []string{"nearmetal: n1: ", "root /etc has no /bin/sh"}},
+		{[]string{"--vm=memory=3GiB", "--mem=1000"}, []string{"n1: ", "add --mem=3264M"}},
+		{[]string{"--vm=region=64MiB"}, []string{"n1: a region of 64 MiB is not among the job's GRES (0 MiB are): add --gres=ivshmem:64M"}},
+	} {
+		r := a.run(t, "srun", append([]string{"--vm", "-w", "n1"}, append(c.args, "hostname")...)...)
+		for _, w := range c.want {
+			if r.code == 0 || r.out != "" || !strings.Contains(r.err, w) {
+				t.Errorf("%q: %+v\nwant %q", c.args, r, w)
+			}
+		}
+	}
+	// clean waits for idle hosts: one that is drained never is.
+}
+
+// A kernel that panics is shown by the end of its console.
+func TestBootPanics(t *testing.T) {
+	defer clean(t)
+	a := newAccount(t, 1)
+	file := filepath.Join(a.home, "panic.yaml")
+	if err := os.WriteFile(file, []byte("version: 1\nkernelArgs: [rdinit=/no/such/init, root=/dev/none]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := a.run(t, "srun", "--mem=700", "--vm="+file, "--vm-memory=256M", "hostname")
+	if r.code == 0 || !strings.Contains(r.err, "nearmetal: n1: ") || !strings.Contains(r.err, "its console's last lines:") ||
+		!strings.Contains(r.err, "Kernel panic") {
+		t.Errorf("%+v\n%s", r, cluster.Logs())
+	}
+}
+
+// A fault of the host drains it, with the reason.
+func TestBootFailsByHost(t *testing.T) {
+	conf := cluster.Path("plugstack.conf")
+	if err := os.WriteFile(conf, []byte(strings.Replace(plugstack(), "nearmetal="+bin+"/nearmetal", "nearmetal="+bin+"/gone", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := slurm(t, "srun", "-w", "n2", "--vm", "hostname")
+	if err := os.WriteFile(conf, []byte(plugstack()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r.code == 0 || !strings.Contains(r.err, "nearmetal: n2: "+bin+"/gone cannot be run") {
+		t.Errorf("%+v", r)
+	}
+	if out := must(t, "sinfo", "-R", "-h", "-o", "%N %E"); out != "n2 nearmetal: "+bin+"/gone cannot be run\n" {
+		t.Errorf("drained: %q", out)
+	}
+	must(t, "scontrol", "update", "nodename=n2", "state=resume")
+	clean(t)
+}
+
+// held starts a job whose VMs run a step that waits, and gives its number.
+func held(t *testing.T, a *account, more ...string) string {
+	t.Helper()
+	os.Remove(filepath.Join(a.home, "up"))
+	r := a.run(t, "sbatch", append(append([]string{"--parsable", "-w", "n1", "-n1", "--mem=1000", "--vm=" + small, "-o", a.home + "/out"}, more...),
+		"--wrap", "srun sh -c 'trap \"echo ended by TERM; sleep 0.2; echo and then\" TERM; : >up; while :; do sleep 0.1; done'")...)
+	if r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	await(t, "the step", func() bool { _, err := os.Stat(a.home + "/up"); return err == nil })
+	return strings.TrimSpace(r.out)
+}
+
+// The end of a job in every way there is: nothing of its VMs is left.
+func TestKills(t *testing.T) {
+	a := newAccount(t, 1)
+	gone := func(t *testing.T, id string) {
+		t.Helper()
+		await(t, "the end of job "+id, func() bool {
+			r := slurm(t, "squeue", "-h", "-j", id, "-o", "%T")
+			return r.code != 0 || strings.TrimSpace(r.out) == ""
+		})
+		await(t, "the end of its VMs", func() bool { return leftoversOf(id) == "" })
+	}
+	defer clean(t)
+	// A minute is the least that Slurm counts: this one runs out beside the others.
+	late := held(t, newAccount(t, 2), "-w", "n2", "-t", "1")
+	t.Run("scancel", func(t *testing.T) {
+		id := held(t, a)
+		must(t, "scancel", id)
+		gone(t, id)
+	})
+	// The VMs are there for as long as the application handles its signal.
+	t.Run("scancel TERM", func(t *testing.T) {
+		id := held(t, a)
+		must(t, "scancel", "-s", "TERM", id)
+		await(t, "the handler", func() bool {
+			text, _ := os.ReadFile(a.home + "/out")
+			return strings.Contains(string(text), "ended by TERM\nand then\n")
+		})
+		must(t, "scancel", id)
+		gone(t, id)
+	})
+	t.Run("slurmstepds killed", func(t *testing.T) {
+		id := held(t, a)
+		for _, p := range stepds(id) {
+			syscall.Kill(p, syscall.SIGKILL)
+		}
+		must(t, "scancel", id) // Slurm itself would take minutes to notice
+		gone(t, id)
+	})
+	t.Run("slurmd restarted", func(t *testing.T) {
+		id := held(t, a)
+		cluster.StopNode("n1")
+		if err := cluster.StartNode("n1"); err != nil {
+			t.Fatal(err)
+		}
+		// The job has not noticed: a further step runs in the same VM.
+		var r result
+		await(t, "a step on the node whose slurmd is new", func() bool {
+			r = a.run(t, "srun", "--overlap", "--jobid="+id, "hostname")
+			return r.code == 0
+		})
+		if r.out != "n1-vm0\n" {
+			t.Errorf("%+v", r)
+		}
+		must(t, "scancel", id)
+		gone(t, id)
+	})
+	t.Run("node rebooted", func(t *testing.T) {
+		id := held(t, a)
+		cluster.StopNode("n1")
+		var pids []int
+		for _, p := range vmProcesses(id + ".n1") {
+			n, _ := strconv.Atoi(filepath.Base(p))
+			pids = append(pids, n)
+		}
+		for _, p := range append(pids, stepds(id)...) {
+			syscall.Kill(p, syscall.SIGKILL)
+		}
+		dirs, _ := filepath.Glob(state + "/*.n1")
+		for _, d := range dirs {
+			os.RemoveAll(d)
+		}
+		if err := cluster.StartNode("n1"); err != nil {
+			t.Fatal(err)
+		}
+		must(t, "scancel", id)
+		gone(t, id)
+		if r := a.run(t, "srun", "-w", "n1", "--mem=1000", "--vm="+small, "hostname"); r.out != "n1-vm0\n" {
+			t.Errorf("%+v\n%s", r, cluster.Logs())
+		}
+	})
+	t.Run("time limit", func(t *testing.T) {
+		await(t, "the time limit", func() bool {
+			r := slurm(t, "scontrol", "show", "job", late, "-o")
+			return r.code != 0 || strings.Contains(r.out, "JobState=TIMEOUT")
+		})
+		gone(t, late)
+	})
+}
+
+// stepds are the slurmstepds of a job.
+func stepds(job string) []int {
+	var list []int
+	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range procs {
+		text, _ := os.ReadFile(p)
+		if strings.HasPrefix(string(text), "slurmstepd: ["+job+".") {
+			n, _ := strconv.Atoi(filepath.Base(filepath.Dir(p)))
+			if env, _ := os.ReadFile(filepath.Join(filepath.Dir(p), "environ")); strings.Contains(string(env), cluster.Conf()) {
+				list = append(list, n)
+			}
+		}
+	}
+	return list
+}

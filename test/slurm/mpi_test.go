@@ -1,0 +1,59 @@
+package slurm
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// ranksProgram compiles the test program of internal/launch by an MPI library's mpicc, or skips.
+func ranksProgram(t *testing.T, mpicc, to string) {
+	t.Helper()
+	path, err := exec.LookPath(mpicc)
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("this test needs ", mpicc)
+		}
+		t.Skip("this test needs ", mpicc)
+	}
+	if out, err := exec.Command(path, "-o", to, "../../internal/launch/testdata/ranks.c").CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", mpicc, err, out)
+	}
+	if err := os.Chmod(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// MPI programs, started by srun over PMI-2 (MPICH) and PMIx (Open MPI) and by mpirun in a batch
+// script: in two VMs of a node, which MPI takes for two hosts, with two ranks in each.
+func TestMPI(t *testing.T) {
+	defer clean(t)
+	a := newAccount(t, 1)
+	ranksProgram(t, "mpicc.mpich", filepath.Join(a.home, "mpich"))
+	ranksProgram(t, "mpicc.openmpi", filepath.Join(a.home, "openmpi"))
+	r := a.run(t, "sbatch", "-W", "-w", "n1", "-n2", "--mem=4000", "--gres=ivshmem:64M",
+		"--vm=vms=2,vcpus=2,region=64MiB,memory=512MiB", "-o", a.home+"/log", "--wrap", `
+srun -n3 --overcommit --mpi=pmi2 ./mpich >pmi2 || echo pmi2: status $?
+srun -n2 --mpi=pmix ./openmpi >pmix || echo pmix: status $?
+mpirun.openmpi -n 2 --map-by node ./openmpi >mpirun || echo mpirun: status $?
+`)
+	log, _ := os.ReadFile(a.home + "/log")
+	if r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+	for name, ranks := range map[string][]string{
+		"pmi2":   {"rank 0 of 3 on n1-vm0: right", "rank 1 of 3 on n1-vm0: right", "rank 2 of 3 on n1-vm1: right"},
+		"pmix":   {"rank 0 of 2 on n1-vm0: right", "rank 1 of 2 on n1-vm1: right"},
+		"mpirun": {"rank 0 of 2 on n1-vm0: right", "rank 1 of 2 on n1-vm1: right"},
+	} {
+		text, _ := os.ReadFile(filepath.Join(a.home, name))
+		for _, want := range ranks {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s: no %q in\n%s\n%s", name, want, text, log)
+				break
+			}
+		}
+	}
+}
