@@ -71,6 +71,9 @@ func addReportFlags(cmd *cobra.Command) {
 		}
 		p := progress(cmd)
 		defer p.Close()
+		for i := range args {
+			args[i] = runFolder(args[i])
+		}
 		r, err := readReport(p, args, reporting.Options{Gauge: g, Paper: *name, Now: time.Now()})
 		if err != nil {
 			return err
