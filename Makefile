@@ -7,6 +7,7 @@
 #   make bench-report how long a report of a hundred thousand points takes, and its size
 #   make test-report-browser   the report's page in Chromium, which it installs
 #   make bench-plan   how long planning takes, on described machines
+#   make bench-check  how long nearmetal check takes, on a described host of 512 CPUs
 #   make bench-fabric   the libfabric provider beside its peers
 #   make test-slurm   srun --vm on a real Slurm on this machine (root)
 #   make slurm-shell  a shell beside such a Slurm
@@ -24,7 +25,7 @@ export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
 GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
-.PHONY: bench-report test-report-browser all deps c agent go wheels test unit e2e lint demo bench-boot bench-plan test-fabric bench-fabric slurm test-slurm slurm-shell soak fuzz docs install clean
+.PHONY: bench-report test-report-browser all deps c agent go wheels test unit e2e lint demo bench-boot bench-plan bench-check test-fabric bench-fabric slurm test-slurm slurm-shell soak fuzz docs install clean
 
 all: go
 
@@ -91,6 +92,8 @@ bench-report:
 test-report-browser:
 	@sh scripts/browser.sh
 	go test -tags browser -count=1 -run TestBrowser ./internal/report
+bench-check:
+	@go run ./test/bench/check
 
 # The libfabric provider's own tests, which unit runs too, and its bench.
 test-fabric: c

@@ -59,7 +59,7 @@ func validValue(c Change) error {
 }
 
 func sayValue(c Change) string {
-	return fmt.Sprintf("%s (was %s)", c.Args["path"], c.Args["before"])
+	return fmt.Sprintf("%s = %s", c.Args["path"], c.Args["before"])
 }
 
 func undoValue(c Change) (bool, error) {

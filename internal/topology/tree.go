@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // tree is a file system that sysfs and proc are read from: a directory, or an
@@ -34,6 +36,7 @@ const fileMax = 64 << 10
 type dirTree struct {
 	root string
 	dirs map[string]string // folders already resolved
+	fd   *os.File          // the root, for openat2; nil: the kernel does not have it
 }
 
 func openDir(root string) (*dirTree, error) {
@@ -49,7 +52,55 @@ func openDir(root string) (*dirTree, error) {
 		return nil, err
 	}
 	real, err = filepath.Abs(real)
-	return &dirTree{real, map[string]string{}}, err
+	if err != nil {
+		return nil, err
+	}
+	t := &dirTree{root: real, dirs: map[string]string{}}
+	if f, err := os.Open(real); err == nil {
+		if fd, err := unix.Openat2(int(f.Fd()), ".", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT}); err == nil {
+			unix.Close(fd)
+			t.fd = f
+		} else {
+			f.Close()
+		}
+	}
+	return t, nil
+}
+
+// quick reads as read does, with four system calls: links are followed as if the root were
+// "/" (openat2(2), RESOLVE_IN_ROOT), so that none leads out. A machine with hundreds of CPUs
+// has tens of thousands of attributes.
+func (t *dirTree) quick(name string, max int) (string, error) {
+	fd, err := unix.Openat2(int(t.fd.Fd()), name, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return "", fmt.Errorf("%s: not a regular file", name)
+	}
+	b := make([]byte, min(max, 4096))
+	n := 0
+	for {
+		m, err := unix.Read(fd, b[n:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return "", &os.PathError{Op: "read", Path: name, Err: err}
+		}
+		n += m
+		if m == 0 || n == max {
+			return string(b[:n]), nil
+		}
+		if n == len(b) {
+			b = append(b, make([]byte, min(len(b), max-len(b)))...)
+		}
+	}
 }
 
 func (t *dirTree) resolve(name string) (string, error) {
@@ -90,6 +141,9 @@ func (t *dirTree) real(name string) (string, error) {
 }
 
 func (t *dirTree) read(name string, max int) (string, error) {
+	if t.fd != nil {
+		return t.quick(name, max)
+	}
 	p, err := t.real(name)
 	if err != nil {
 		return "", err

@@ -251,7 +251,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if !f.live {
 		r.Root = o.Root
 	}
-	f.startCommands(list)
+	f.startSlow(list)
 	for i := range list {
 		row := &list[i]
 		found := row.look(f)

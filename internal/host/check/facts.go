@@ -27,7 +27,7 @@ type facts struct {
 	args     map[string][]string
 	topo     *topology.Host
 	topoErr  error
-	topoDone bool
+	topoDone chan struct{} // closed when topo is read; nil: nobody has begun
 	procs    map[string][]int
 	pci      []*pciDevice
 	pciDone  bool
@@ -208,12 +208,22 @@ func (f *facts) argHas(name, value string) bool {
 	return false
 }
 
+// startHost begins to read the topology, beside what else is read.
+func (f *facts) startHost() {
+	if f.topoDone != nil {
+		return
+	}
+	f.topoDone = make(chan struct{})
+	go func() {
+		defer close(f.topoDone)
+		f.topo, f.topoErr = topology.Read(f.path)
+	}()
+}
+
 // host gives the topology, or nil where it cannot be read.
 func (f *facts) host() *topology.Host {
-	if !f.topoDone {
-		f.topoDone = true
-		f.topo, f.topoErr = topology.Read(f.path)
-	}
+	f.startHost()
+	<-f.topoDone
 	return f.topo
 }
 
@@ -271,9 +281,13 @@ func (f *facts) start(name string, args ...string) *answer {
 	return a
 }
 
-// startCommands starts the slow programs that rows of the list ask, so that they run while
-// files are read.
-func (f *facts) startCommands(list []Row) {
+// startSlow starts what takes long and rows of the list want, so that it runs while files are
+// read: the topology, and QEMU.
+func (f *facts) startSlow(list []Row) {
+	const few = 8
+	if len(list) > few {
+		f.startHost()
+	}
 	for i := range list {
 		if list[i].Group == QEMU {
 			f.start(qemuProgram, "-device", "help")

@@ -115,7 +115,7 @@ func (f *facts) lockers() []locker {
 		}
 	}
 	add("this process", "/proc/self/limits", 0)
-	for _, name := range []string{"slurmd", "slurmstepd", "libvirtd", "virtqemud", "sshd"} {
+	for _, name := range []string{"slurmd", "libvirtd", "virtqemud", "sshd"} {
 		for i, pid := range f.processes(name) {
 			if i > 0 {
 				break // the first is the daemon, others are its children

@@ -167,9 +167,6 @@ var rdmaRows = []Row{
 		Mend:   "reseat the card, take a slot with all its lanes; firmware setup: link speed Auto",
 		Needs:  Other, Profiles: withRDMA,
 		look: perCard(func(f *facts, d *pciDevice) Item {
-			if d.vf {
-				return Item{} // a VF's link is its PF's
-			}
 			speed, most := f.line(d.dir()+"current_link_speed"), f.line(d.dir()+"max_link_speed")
 			width, widest := f.line(d.dir()+"current_link_width"), f.line(d.dir()+"max_link_width")
 			text := speed + " x" + width
@@ -195,9 +192,6 @@ var rdmaRows = []Row{
 		Mend:   "setpci -s BDF CAP_EXP+8.w=5000:7000 (4096 bytes; 2000:7000 is 512)",
 		Needs:  Other, Profiles: onHosts,
 		look: perCard(func(f *facts, d *pciDevice) Item {
-			if d.vf {
-				return Item{}
-			}
 			config, err := f.read(d.dir() + "config")
 			p, ok := parsePCIe(config)
 			switch {
@@ -245,7 +239,7 @@ var rdmaRows = []Row{
 		look: func(f *facts) finding {
 			var items []Item
 			for _, d := range f.cards() {
-				if d.vf || d.virtual() {
+				if d.virtual() {
 					continue
 				}
 				n, _ := f.number(d.dir() + "sriov_numvfs")
@@ -268,7 +262,7 @@ var rdmaRows = []Row{
 			var list []Write
 			for _, d := range f.cards() {
 				const most = 8 // as many as the report makes
-				if n, ok := f.number(d.dir() + "sriov_numvfs"); ok && n == 0 && d.total > 0 && !d.vf {
+				if n, ok := f.number(d.dir() + "sriov_numvfs"); ok && n == 0 && d.total > 0 {
 					list = append(list, Write{File: d.dir() + "sriov_numvfs", Value: strconv.Itoa(min(most, d.total))})
 				}
 			}
@@ -286,7 +280,7 @@ var rdmaRows = []Row{
 		look: func(f *facts) finding {
 			var items []Item
 			for _, d := range f.cards() {
-				if d.vf || d.vendor != "0x15b3" {
+				if d.vendor != "0x15b3" {
 					continue
 				}
 				out, err := f.ask("mstconfig", "-d", d.address, "query")

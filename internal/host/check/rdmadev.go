@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"nearmetal/internal/topology"
@@ -43,6 +44,11 @@ func (f *facts) rdmaDevices() []*rdmaDevice {
 		if a := f.link(d.dir() + "device"); topology.ValidAddress(a) {
 			d.pci = a
 		}
+		for _, p := range f.devices() {
+			if d.pci == "" && slices.Contains(p.rdma, name) {
+				d.pci = p.address
+			}
+		}
 		for _, n := range f.numbered(d.dir()+"ports", "") {
 			p := rdmaPort{dir: d.dir() + "ports/" + n + "/", name: name + "/" + n}
 			p.state, p.rate, p.layer = f.line(p.dir+"state"), f.line(p.dir+"rate"), f.line(p.dir+"link_layer")
@@ -74,7 +80,8 @@ func (f *facts) rocePorts() []rdmaPort {
 }
 
 // cards gives the PCI functions that MPI's network may run over: those with an RDMA device,
-// and network cards that could have VFs.
+// and network cards that could have VFs. VFs themselves are not among them, but in a VM, where
+// nothing tells a VF from a card.
 func (f *facts) cards() []*pciDevice {
 	var list []*pciDevice
 	rdma := map[string]bool{}
@@ -82,7 +89,7 @@ func (f *facts) cards() []*pciDevice {
 		rdma[d.pci] = true
 	}
 	for _, d := range f.devices() {
-		if rdma[d.address] || d.network() && (d.total > 0 || d.class>>8 == 0x0207) {
+		if !d.vf && (rdma[d.address] || len(d.rdma) > 0 || d.network() && (d.total > 0 || d.class>>8 == 0x0207)) {
 			list = append(list, d)
 		}
 	}

@@ -199,7 +199,7 @@ func (f *facts) slurmConf() *slurmConfig {
 // read: lines of nodes and partitions have several. The last of equal keys counts.
 func parseSlurm(s string) map[string]string {
 	conf := map[string]string{}
-	s = strings.ReplaceAll(s, "\\\n", " ")
+	s = strings.ReplaceAll(s, "\\\n", "")
 	for _, line := range strings.Split(s, "\n") {
 		line, _, _ = strings.Cut(line, "#")
 		words := strings.Fields(printable(line))

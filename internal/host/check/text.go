@@ -72,7 +72,7 @@ func (t Text) row(r *Result) string {
 	var b strings.Builder
 	line := t.wrap(r.ID+": "+r.Found, indent, indent+"  ")
 	b.WriteString("  " + word + " " + strings.TrimPrefix(line, indent))
-	if r.Status == OK || r.Status == NotApplicable {
+	if r.Status != Warn && r.Status != Fail {
 		return b.String()
 	}
 	b.WriteString(t.wrap("wanted: "+r.Wanted, indent, indent+"        "))

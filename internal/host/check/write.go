@@ -52,7 +52,7 @@ func Fixes(ctx context.Context, o Options, r *Report) ([]Fix, error) {
 		fix := Fix{Row: res}
 		if row.fix != nil {
 			for _, w := range row.fix(f) {
-				w.Before = f.line(w.File)
+				w.Before = chosen(f.line(w.File))
 				fix.Writes = append(fix.Writes, w)
 			}
 		}
