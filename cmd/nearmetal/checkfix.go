@@ -28,10 +28,7 @@ func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal
 	}
 	out := cmd.OutOrStdout()
 	var now []check.Fix
-	var load []check.Write
-	memlock := false
 	for _, fix := range fixes {
-		load = append(load, fix.AtLoad...)
 		if len(fix.Writes) == 0 {
 			continue
 		}
@@ -46,7 +43,6 @@ func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal
 		if fix.Row.Conflict != "" {
 			io.WriteString(out, f.text(cmd).Indented("but: "+fix.Row.Conflict))
 		}
-		memlock = memlock || fix.Row.ID == "limits.memlock"
 	}
 	if len(now) == 0 && !f.persist {
 		fmt.Fprintln(out, "Nothing to write: no check that fails or warns can be mended while the kernel runs.")
@@ -71,7 +67,7 @@ func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal
 		fmt.Fprintf(out, "%s written; nearmetal check --undo puts them back.\n", counted(done, "value", "values"))
 	}
 	if f.persist {
-		files, err := mend.Persist(mend.Options{}, load, memlock)
+		files, err := mend.Persist(mend.Options{}, fixes)
 		if err != nil {
 			return err
 		}

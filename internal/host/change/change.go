@@ -37,8 +37,12 @@ const (
 	mostFiles = 100000 // journals in a directory
 )
 
-// step is called between the steps of a transaction; tests end the process there.
+// step is called between the steps of a transaction.
 var step = func() {}
+
+// OnStep has f called between the steps of every transaction and of its undoing: tests, of
+// this package and of those that use it, end the process there.
+func OnStep(f func()) { step = f }
 
 // Transaction is a set of changes that is made as a whole or not at all. It is for one
 // goroutine.

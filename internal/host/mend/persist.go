@@ -43,8 +43,9 @@ var (
 // Files gives the files that set settings at each boot: sysctls in sysctl.d, parameters of
 // modules in modprobe.d, what belongs to a device that appears late (VFs, MTU) in a systemd
 // unit, all else of /sys in tmpfiles.d; and a tuned profile that does not contradict them.
-// memlock says that the limit on locked memory was raised, too.
-func Files(list []Setting, memlock bool) []File {
+// memlock says that users are to lock as much memory as they like, daemons are those whose
+// children inherit their limit.
+func Files(list []Setting, memlock bool, daemons []string) []File {
 	var sysctl, tmpfiles, unit, tuned []string
 	modules := map[string][]string{}
 	for _, s := range list {
@@ -91,8 +92,12 @@ func Files(list []Setting, memlock bool) []File {
 	}
 	if memlock {
 		add(limitsFile, []string{"* soft memlock unlimited", "* hard memlock unlimited"}, "", "")
-		files = append(files, File{Path: "/etc/systemd/system/slurmd.service.d/nearmetal.conf",
-			Content: header + "[Service]\nLimitMEMLOCK=infinity\n"})
+		for _, d := range daemons {
+			if d == "slurmd" || d == "libvirtd" || d == "virtqemud" { // sshd's sessions follow limits.d
+				files = append(files, File{Path: "/etc/systemd/system/" + d + ".service.d/90-nearmetal.conf",
+					Content: header + "[Service]\nLimitMEMLOCK=infinity\n"})
+			}
+		}
 	}
 	return files
 }
@@ -124,18 +129,28 @@ func tunedProfile(list []Setting, sysctl []string) File {
 }
 
 // Persist has all that Fix set, now and before, set at each boot, and the parameters that
-// modules take when they are loaded next. It gives the files that it wrote. memlock is as in
-// Files.
-func Persist(o Options, atLoad []check.Write, memlock bool) ([]File, error) {
+// modules take when they are loaded next. It gives the files that it wrote. fixes are those
+// that Fix made or was offered.
+func Persist(o Options, fixes []check.Fix) ([]File, error) {
 	list, err := settings(o)
 	if err != nil {
 		return nil, err
 	}
-	all := list
-	for _, w := range atLoad {
-		all = append(all, Setting{w.File, w.Value, w.Before})
+	all := append([]Setting(nil), list...)
+	memlock := false
+	var daemons []string
+	for _, f := range fixes {
+		for _, w := range f.AtLoad {
+			all = append(all, Setting{w.File, w.Value, w.Before})
+		}
+		memlock = memlock || f.Row.ID == "limits.memlock"
+		for _, w := range f.Writes {
+			if w.PID != 0 {
+				daemons = append(daemons, w.Name)
+			}
+		}
 	}
-	files := Files(all, memlock)
+	files := Files(all, memlock, daemons)
 	if len(files) == 0 {
 		return nil, errors.New("nothing that --fix has set is in force: there is nothing to set at boot")
 	}
