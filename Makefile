@@ -92,6 +92,7 @@ bench-report:
 test-report-browser:
 	@sh scripts/browser.sh
 	go test -tags browser -count=1 -run TestBrowser ./internal/report
+
 bench-check:
 	@go run ./test/bench/check
 
