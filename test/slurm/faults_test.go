@@ -19,7 +19,7 @@ func TestBootFailsByUser(t *testing.T) {
 	}{
 		{[]string{"--vm-root=/etc"}, []string{"nearmetal: n1: ", "root /etc has no /bin/sh"}},
 		{[]string{"--vm=memory=3GiB", "--mem=1000"}, []string{"n1: ", "add --mem=3264M"}},
-		{[]string{"--vm=region=64MiB"}, []string{"n1: a region of 64 MiB is not among the job's GRES (0 MiB are): add --gres=ivshmem:64M"}},
+		{[]string{"--vm=region=64MiB"}, []string{"n1: a region of 64 MiB is not among the job's GRES (0 MiB are): add --gres=region:64M"}},
 	} {
 		r := a.run(t, "srun", append([]string{"--vm", "-w", "n1"}, append(c.args, "hostname")...)...)
 		for _, w := range c.want {

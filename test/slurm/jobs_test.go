@@ -43,7 +43,7 @@ func (a *account) script(t *testing.T, options []string, lines string) (r result
 func TestExclusiveSequential(t *testing.T) {
 	defer clean(t)
 	a := newAccount(t, 1)
-	r, read := a.script(t, []string{"-N1", "-n2", "--exclusive", "--mem=3000", "--gres=ivshmem:64M", "--vm=vms=2,region=64MiB," + small}, `
+	r, read := a.script(t, []string{"-N1", "-n2", "--exclusive", "--mem=3000", "--gres=region:64M", "--vm=vms=2,region=64MiB," + small}, `
 srun -l hostname >label
 srun -n1 sh -c 'exit 7' 2>exit.err; echo $? >exit
 srun -n1 sh -c 'kill -SEGV $$' 2>segv.err; echo $? >segv
@@ -113,7 +113,7 @@ wait $!; echo $? >signal.code
 func TestExclusiveConcurrent(t *testing.T) {
 	defer clean(t)
 	a := newAccount(t, 1)
-	r, read := a.script(t, []string{"-N1", "-n2", "--exclusive", "--mem=4000", "--gres=ivshmem:128M", "--vm=region=16MiB," + small, "--vm-keep=step"}, `
+	r, read := a.script(t, []string{"-N1", "-n2", "--exclusive", "--mem=4000", "--gres=region:128M", "--vm=region=16MiB," + small, "--vm-keep=step"}, `
 step() {
 	srun --exact -n1 --mem=1500 sh -c 'cat /proc/sys/kernel/random/boot_id; hostname; ls /dev/nearmetal/region
 		: >here-'$1'; while ! test -e here-'$2'; do sleep 0.1; done' >$1
@@ -140,7 +140,7 @@ func TestShared(t *testing.T) {
 	defer clean(t)
 	a, b := newAccount(t, 1), newAccount(t, 2)
 	hold := func(u *account) (id string) {
-		r := u.run(t, "sbatch", "--parsable", "-w", "n1", "-n1", "--mem=1000", "--gres=ivshmem:16M", "--vm=region=16MiB,"+small,
+		r := u.run(t, "sbatch", "--parsable", "-w", "n1", "-n1", "--mem=1000", "--gres=region:16M", "--vm=region=16MiB,"+small,
 			"-o", u.home+"/out", "--wrap", "srun sh -c 'hostname; echo secret; : >up; sleep 600'")
 		if r.code != 0 {
 			t.Fatalf("%+v", r)

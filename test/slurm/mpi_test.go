@@ -33,7 +33,7 @@ func TestMPI(t *testing.T) {
 	a := newAccount(t, 1)
 	ranksProgram(t, "mpicc.mpich", filepath.Join(a.home, "mpich"))
 	ranksProgram(t, "mpicc.openmpi", filepath.Join(a.home, "openmpi"))
-	r := a.run(t, "sbatch", "-W", "-w", "n1", "-n2", "--mem=4000", "--gres=ivshmem:64M",
+	r := a.run(t, "sbatch", "-W", "-w", "n1", "-n2", "--mem=4000", "--gres=region:64M",
 		"--vm=vms=2,vcpus=2,region=64MiB,memory=512MiB", "-o", a.home+"/log", "--wrap", `
 srun -n3 --overcommit --mpi=pmi2 ./mpich >pmi2 || echo pmi2: status $?
 srun -n2 --mpi=pmix ./openmpi >pmix || echo pmix: status $?
