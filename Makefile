@@ -18,6 +18,8 @@
 
 SHELL   := /bin/sh
 PREFIX  ?= /usr/local
+# Slurm's folder of plugins: Debian's, RHEL's, upstream's.
+SLURM_PLUGINS ?= $(firstword $(wildcard /usr/lib/*/slurm-wlm /usr/lib64/slurm) /usr/local/lib/slurm)
 VERSION := $(shell cat VERSION)
 COMMIT  := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
@@ -133,6 +135,8 @@ install: go
 	build/nearmetal completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nearmetal
 	build/nearmetal completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nearmetal
 	build/nearmetal completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nearmetal.fish
+	test ! -e build/c/slurm/spank_nearmetal.so || \
+		install -Dm755 build/c/slurm/spank_nearmetal.so $(DESTDIR)$(SLURM_PLUGINS)/spank_nearmetal.so
 
 clean:
 	rm -rf build $(AGENT)

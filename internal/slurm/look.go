@@ -61,12 +61,11 @@ func lookPlugin(s *Site) Finding {
 		where := fmt.Sprintf("%s:%d", l.File, l.Number)
 		path := l.Path
 		if !filepath.IsAbs(path) {
-			dir, _ := s.value("PluginDir", "/usr/lib/x86_64-linux-gnu/slurm-wlm")
-			path = filepath.Join(dir, path)
+			path = filepath.Join(s.pluginDir(), path)
 		}
 		st, err := os.Stat(s.path(path))
 		if err != nil {
-			return failf("%s is named, but is not there", path).at(where).run("make install-slurm, or copy the file there on every node")
+			return failf("%s is named, but is not there", path).at(where).run("make install    # on every node, from a tree that was built where libslurm-dev is")
 		}
 		if owner, ok := st.Sys().(*syscall.Stat_t); ok && s.root == "/" && (owner.Uid != 0 || st.Mode()&0o022 != 0) {
 			return failf("%s can be written by others than root", path).at(where).run("chown root:root " + path + " && chmod 755 " + path)
@@ -77,6 +76,20 @@ func lookPlugin(s *Site) Finding {
 		return okf("%s", path).at(where)
 	}
 	return failf("%s does not name %s", s.StackFile, Plugin).add(s.StackFile, "required "+Plugin+" region_gres="+GresRegion)
+}
+
+// pluginDir gives Slurm's folder of plugins: as slurm.conf says, else Debian's, RHEL's or upstream's,
+// whichever is there.
+func (s *Site) pluginDir() string {
+	if dir, _, ok := s.Conf.Last("PluginDir"); ok {
+		return dir
+	}
+	for _, pattern := range []string{"/usr/lib/*/slurm-wlm", "/usr/lib64/slurm"} {
+		if dirs, _ := filepath.Glob(s.path(pattern)); len(dirs) > 0 {
+			return "/" + strings.TrimPrefix(strings.TrimPrefix(dirs[0], s.root), "/")
+		}
+	}
+	return "/usr/local/lib/slurm"
 }
 
 func lookPrologFlags(s *Site) Finding {
