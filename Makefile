@@ -11,6 +11,8 @@
 #   make bench-fabric   the libfabric provider beside its peers
 #   make test-slurm   srun --vm on a real Slurm on this machine (root)
 #   make slurm-shell  a shell beside such a Slurm
+#   make bench        our suites natively over each MPI, and in VMs; their report
+#   make bench-harness   what the benchmarks' harness adds to what it measures
 #   make soak         the fault tests in every combination
 #   make fuzz         every fuzz target for FUZZ_SECONDS (10)
 #   make docs         the generated pages: docs/reference, man pages
@@ -27,7 +29,7 @@ export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
 GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
-.PHONY: bench-report test-report-browser all deps c agent go wheels test unit e2e lint demo bench-boot bench-plan bench-check test-fabric bench-fabric slurm test-slurm slurm-shell soak fuzz docs install clean
+.PHONY: bench-report test-report-browser all deps c agent go wheels test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric bench-fabric slurm test-slurm slurm-shell soak fuzz docs install clean
 
 all: go
 
@@ -83,6 +85,12 @@ demo: go
 
 bench-boot: go
 	@go run ./test/bench/boot
+
+bench: go
+	@sh scripts/bench.sh
+
+bench-harness: go
+	@go run ./test/bench/harness
 
 bench-plan: go
 	@go run ./test/bench/plan
