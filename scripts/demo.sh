@@ -2,7 +2,8 @@
 # `make demo`: one MPI program and two benchmarks, compiled once, natively and in two VMs.
 set -eu
 cd "$(dirname "$0")/.."
-nearmetal=$PWD/build/nearmetal
+repository=$PWD
+nearmetal=$repository/build/nearmetal
 kernels=$PWD/build/c/kernels
 work=$(mktemp -d)
 NEARMETAL_RUNTIME_DIR=$work/run
@@ -59,3 +60,10 @@ echo "In two VMs$mark:"
 show "$nearmetal" exec -n --vm vm0 "$kernels/region_pingpong" --role a
 wait
 show "$nearmetal" down demo
+
+title "Native beside VMs, in turns, and its report"
+results=$repository/build/demo
+rm -rf "$results"
+show "$nearmetal" -q bench run osu/latency --quick --repetitions 3 --warmup 0 --memory 1GiB --set sizes=8:4096 --set iterations=200 --out "$results"
+show "$nearmetal" -q report "$results"
+echo "The report: $results/report.html"
