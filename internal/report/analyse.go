@@ -122,6 +122,10 @@ func (e *Experiment) row(p *PointValues, x string, seed int64, noise, drift *[]f
 			e.LeastReps = cell.N
 		}
 		e.MostReps = max(e.MostReps, cell.N)
+		variant := &e.Run.Run.Variants[v]
+		if variant.Emulated {
+			continue // not even its noise means anything
+		}
 		e.Outliers += outliers(side.Values)
 		if cell.N >= 3 && cell.CI.Median != 0 {
 			*noise = append(*noise, math.Abs((cell.CI.High/2-cell.CI.Low/2)/cell.CI.Median))
@@ -131,8 +135,7 @@ func (e *Experiment) row(p *PointValues, x string, seed int64, noise, drift *[]f
 				*drift = append(*drift, stats.Median(side.Values[cell.N-half:])/first-1)
 			}
 		}
-		variant := &e.Run.Run.Variants[v]
-		if variant.Emulated || e.Base < 0 {
+		if e.Base < 0 {
 			continue
 		}
 		if v != e.Base {

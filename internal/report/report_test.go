@@ -184,6 +184,24 @@ func TestEmulated(t *testing.T) {
 	}
 }
 
+// A run that was measured: natively, and in emulated VMs.
+func TestMeasured(t *testing.T) {
+	r := reportOf(t, filepath.Join("..", "bench", "record", "testdata", "latency"), "000")
+	e := r.Runs[0].Experiments[0]
+	if len(e.Verdicts) != 1 || e.Verdicts[0].State != None || e.Verdicts[0].Why != Emulated {
+		t.Errorf("the verdict is %+v", e.Verdicts)
+	}
+	page := htmlOf(t, r)
+	for _, want := range []string{"No verdict: " + Emulated, "The plan of the VMs", "data:image/svg&#43;xml;base64,", "Checks of the machine"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+	if strings.Contains(page, "ratio<th>") {
+		t.Error("there is a ratio")
+	}
+}
+
 func TestJSON(t *testing.T) {
 	run, samples := synthetic()
 	samples[10].Value, samples[11].OK = 1e308, false
