@@ -27,6 +27,7 @@ type Cluster struct {
 	board   *channel.Switchboard
 	ln      *net.UnixListener
 	wiring  *wiring
+	devices *devices // nil: none are wanted
 	started time.Time
 	vms     []*vm
 

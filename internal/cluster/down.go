@@ -41,6 +41,7 @@ func (c *Cluster) end(ctx context.Context) (err error) {
 			_, err = c.journal.UndoAll()
 			c.journal.Close()
 		}
+		c.devices.close()
 		c.mu.Lock()
 		dir := c.dir
 		c.dir = ""

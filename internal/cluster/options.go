@@ -49,6 +49,7 @@ func (e Events) stage(name string, done, total int) {
 // The stages of a start.
 const (
 	StagePrepare = "preparing kernel and initramfs"
+	StageDevices = "handing devices over"
 	StageBoot    = "booting VMs"
 	StageDown    = "ending VMs"
 )

@@ -22,12 +22,13 @@ import (
 
 // prepared is what is known and made before the first VM starts.
 type prepared struct {
-	caps  qemu.Caps
-	accel host.Accel
-	tsc   int // kHz, 0 where it is not used
-	image *image.Image
-	host  *topology.Host
-	plan  *plan.Plan // made by place
+	caps   qemu.Caps
+	accel  host.Accel
+	tsc    int // kHz, 0 where it is not used
+	kernel image.Kernel
+	image  *image.Image
+	host   *topology.Host
+	plan   *plan.Plan // made by place
 }
 
 // prepare finds out what the host has. Its parts do not depend on one
@@ -63,6 +64,7 @@ func prepare(ctx context.Context, o Options, notice func(string)) (*prepared, er
 		func() error {
 			k, err := image.FindKernel(s.Kernel)
 			if err == nil {
+				p.kernel = k
 				p.image, err = image.Open(image.Request{Kernel: k, Devdax: wantsDevdax(s), Modules: rdmaModules(s), Notice: notice})
 			}
 			return err
@@ -99,10 +101,16 @@ func (c *Cluster) place(p *prepared, s *spec.Cluster, notice func(string)) error
 			ledger.Hold(r.Plan)
 		}
 	}
-	if p.plan, err = plan.Make(s, []topology.Host{*p.host}, ledger); err != nil {
+	if c.devices, err = findDevices(s); err != nil {
+		return err
+	}
+	if p.plan, err = c.devices.planned(s, p.host, ledger); err != nil {
 		return err
 	}
 	if err := checkMemory(p.plan); err != nil {
+		return err
+	}
+	if err := checkLocked(p.plan); err != nil {
 		return err
 	}
 	for _, w := range p.plan.Warnings {

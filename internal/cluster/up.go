@@ -82,6 +82,15 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	if err := c.place(p, o.Spec, notice); err != nil {
 		return err
 	}
+	if c.devices != nil {
+		o.Events.stage(StageDevices, 0, 0)
+		if err := c.bind(ctx, p.plan); err != nil {
+			return err
+		}
+		if err := p.withDrivers(o.Spec, c.devices.host, notice); err != nil {
+			return err
+		}
+	}
 	var id region.ID
 	if _, err := rand.Read(id[:]); err != nil {
 		return err

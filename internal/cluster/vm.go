@@ -111,6 +111,12 @@ func (c *Cluster) config(v *vm, s *spec.Cluster, p *prepared, reg *region.Region
 		exports = append(exports, qemu.Export{Tag: tag, Path: sh.Path, ReadOnly: ro})
 		g.Shares = append(g.Shares, guest.Mount{Tag: tag, Target: sh.Target, ReadOnly: ro})
 	}
+	if len(v.plan.Devices) > 0 {
+		var err error
+		if g.Functions, err = functions(p.host, s, p.plan, v.index); err != nil {
+			return nil, nil, err
+		}
+	}
 	if s.Network.Type == "rxe" && len(g.Links) > 0 {
 		g.SoftRoCE = []string{g.Links[0].Name}
 	}

@@ -73,6 +73,8 @@ type Network struct {
 	Bridge string `yaml:"bridge" json:"bridge" format:"interface"`
 	// Subnet of the VMs (CIDR, /8 to /28): vm0 has its address number 1.
 	Subnet string `yaml:"subnet" json:"subnet" default:"10.77.0.0/16" format:"cidr"`
+	// DeviceSubnet is that of the VMs' devices with a network interface (CIDR): the first device of the first VM has its address number 1.
+	DeviceSubnet string `yaml:"deviceSubnet" json:"deviceSubnet" default:"10.78.0.0/16" format:"cidr"`
 	// MTU of the network in bytes.
 	MTU int `yaml:"mtu" json:"mtu" default:"65521" min:"1280" max:"65521"`
 	// Uplink lets the guests open connections to the host and beyond, as the user (QEMU's user network): an MPI launcher on the host needs it.

@@ -22,6 +22,8 @@ type Request struct {
 	Kernel  Kernel
 	Devdax  bool     // the region is shown as a devdax device: its modules are needed too
 	Modules []string // more modules, by name
+	// Aliases are devices whose drivers are needed, as the kernel names them (modalias of sysfs).
+	Aliases []string
 	// Notice is told what the user should know, a line at a time (a cache entry was corrupted and rebuilt). May be nil.
 	Notice func(line string)
 
@@ -141,7 +143,11 @@ func (i *Image) openBase(r Request, prog []byte, s *store) error {
 	if r.Devdax {
 		want = append(want, devdaxModules...)
 	}
-	mods, err := ix.resolve(append(want, r.Modules...))
+	drivers, err := ix.drivers(r.Aliases)
+	if err != nil {
+		return err
+	}
+	mods, err := ix.resolve(append(append(want, r.Modules...), drivers...))
 	if err != nil {
 		return err
 	}

@@ -173,10 +173,16 @@ func oneLine(said string, err error) string {
 
 // Release undoes everything that nearmetal changed of a function: its driver, its group's
 // owner, its attributes. It gives what it undid. A function that a VM uses is left as it is.
-func (h *Host) Release(at string) ([]journal.Change, error) {
+func (h *Host) Release(at string) ([]journal.Change, error) { return h.release(at, -1) }
+
+// release is Release where claims of process own do not count.
+func (h *Host) release(at string, own int) ([]journal.Change, error) {
 	if f := h.read(at); h.there(at) {
-		if who := h.holder(f, h.openGroups([]*Function{f})); who != "" {
-			return nil, fmt.Errorf("device %s is in use by %s: end that first", at, who)
+		if who, pid := h.claim(at); who != "" && pid != own {
+			return nil, &ClaimedError{at, who}
+		}
+		if h.held(f) {
+			return nil, fmt.Errorf("device %s is in use by %s: end that first", at, h.whoHolds(at))
 		}
 	}
 	return change.Undo(h.State(), func(name string) bool {

@@ -34,7 +34,7 @@ type claimText struct {
 type ClaimedError struct{ Address, Holder string }
 
 func (e *ClaimedError) Error() string {
-	return fmt.Sprintf("device %s is held by %s", e.Address, e.Holder)
+	return fmt.Sprintf("device %s is in use by %s", e.Address, e.Holder)
 }
 
 func (h *Host) claimPath(at string) string { return h.path(claimDir, at) }
@@ -94,19 +94,25 @@ func (h *Host) Claim(at, cluster string) (*Claim, error) {
 	return &Claim{f}, nil
 }
 
-// claimant says which cluster has claimed a function, "" for none. The text is the holder's
-// own and believed only as text.
+// claimant says which cluster has claimed a function, "" for none.
 func (h *Host) claimant(at string) string {
+	who, _ := h.claim(at)
+	return who
+}
+
+// claim gives who has claimed a function, "" for nobody, and by which process. Both are the
+// holder's own words.
+func (h *Host) claim(at string) (who string, pid int) {
 	f, err := os.OpenFile(h.claimPath(at), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return ""
+		return "", 0
 	}
 	defer f.Close()
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
 	if unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock) != nil || lock.Type == unix.F_UNLCK {
-		return ""
+		return "", 0
 	}
-	who := "another cluster"
+	who = "another cluster"
 	var text claimText
 	b, _ := io.ReadAll(io.LimitReader(f, 400))
 	if json.Unmarshal(b, &text) == nil && text.Cluster != "" && len(text.Cluster) <= 63 {
@@ -116,7 +122,7 @@ func (h *Host) claimant(at string) string {
 	if unix.Fstat(int(f.Fd()), &st) == nil {
 		who += " of " + userName(int(st.Uid))
 	}
-	return who
+	return who, text.PID
 }
 
 // removeClaimFile removes the file of a function's claims.

@@ -80,17 +80,17 @@ type Function struct {
 	Group   int    `json:"group"` // IOMMU group, -1: no IOMMU
 	// Others are the other functions of the group, bridges left out.
 	Others   []string `json:"others,omitempty"`
-	PF       string   `json:"pf,omitempty"`      // of a VF: its physical function
-	Index    int      `json:"index"`             // of a VF: its number, from 0; else -1
-	TotalVFs int      `json:"totalVFs"`          // of a PF: how many it can have
-	VFs      []string `json:"vfs,omitempty"`     // of a PF: those it has, by their numbers
-	Net      []string `json:"net,omitempty"`     // network interfaces
-	MAC      string   `json:"mac,omitempty"`     // of the first interface
-	RDMA     []string `json:"rdma,omitempty"`    // RDMA devices
-	GUID     string   `json:"guid,omitempty"`    // node GUID of the first RDMA device
-	Link     string   `json:"link,omitempty"`    // "infiniband" or "ethernet"
-	Mbps     int      `json:"mbps,omitempty"`    // rate of the link, Mbit/s; 0: not known or down
-	Up       bool     `json:"up"`                // the link carries data
+	PF       string   `json:"pf,omitempty"`   // of a VF: its physical function
+	Index    int      `json:"index"`          // of a VF: its number, from 0; else -1
+	TotalVFs int      `json:"totalVFs"`       // of a PF: how many it can have
+	VFs      []string `json:"vfs,omitempty"`  // of a PF: those it has, by their numbers
+	Net      []string `json:"net,omitempty"`  // network interfaces
+	MAC      string   `json:"mac,omitempty"`  // of the first interface
+	RDMA     []string `json:"rdma,omitempty"` // RDMA devices
+	GUID     string   `json:"guid,omitempty"` // node GUID of the first RDMA device
+	Link     string   `json:"link,omitempty"` // "infiniband" or "ethernet"
+	Mbps     int      `json:"mbps,omitempty"` // rate of the link, Mbit/s; 0: not known or down
+	Up       bool     `json:"up"`             // the link carries data
 	Firmware string   `json:"firmware,omitempty"`
 	PSID     string   `json:"psid,omitempty"` // the board's ID (Mellanox)
 	VFIO     string   `json:"vfio,omitempty"` // /dev/vfio/8, of a function bound to vfio-pci

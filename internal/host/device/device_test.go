@@ -250,14 +250,14 @@ func TestClaimRace(t *testing.T) {
 		case r.err == nil:
 			winner = r.c
 		default:
-			wantErr(t, r.err, vf, "is held by")
+			wantErr(t, r.err, vf, "is in use by")
 		}
 	}
 	if winner == nil {
 		t.Fatal("nobody got it")
 	}
 	_, err := h.Claim(vf, "late")
-	wantErr(t, err, "is held by cluster job")
+	wantErr(t, err, "is in use by cluster job")
 	winner.Close()
 	if c, err := h.Claim(vf, "next"); err != nil {
 		t.Error(err)
