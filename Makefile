@@ -10,6 +10,7 @@
 #   make bench-check  how long nearmetal check takes, on a described host of 512 CPUs
 #   make bench-fabric   the libfabric provider beside its peers
 #   make test-slurm   srun --vm on a real Slurm on this machine (root)
+#   make bench-slurm  what srun --vm costs, beside plain srun
 #   make slurm-shell  a shell beside such a Slurm
 #   make bench        our suites natively over each MPI, and in VMs; their report
 #   make bench-harness   what the benchmarks' harness adds to what it measures
@@ -29,7 +30,7 @@ export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
 GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
-.PHONY: bench-report test-report-browser all deps c agent go wheels test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric bench-fabric slurm test-slurm slurm-shell soak fuzz docs install clean
+.PHONY: bench-report test-report-browser all deps c agent go wheels test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric bench-fabric slurm test-slurm bench-slurm slurm-shell soak fuzz docs install clean
 
 all: go
 
@@ -62,7 +63,7 @@ wheels: deps
 
 unit: go lint wheels
 	go test ./cmd/... ./internal/...
-	meson test -C build/c --print-errorlogs --no-rebuild region_pingpong region_atomics units fabric
+	meson test -C build/c --print-errorlogs --no-rebuild region_pingpong region_atomics units fabric slurm
 
 # The SPANK plugin: Slurm's own packages, and a build that knows of them.
 slurm: go
@@ -71,6 +72,9 @@ slurm: go
 
 test-slurm: slurm wheels
 	go test -count=1 -timeout 20m ./test/slurm
+
+bench-slurm: slurm
+	@go run ./test/bench/slurm
 
 slurm-shell: slurm
 	@go run ./test/slurm/bed/shell

@@ -25,3 +25,8 @@ for target in config mux; do
 		buf.c config.c fields.c frame.c log.c loop.c mux.c
 	"$work/$target" -max_total_time="$seconds" -print_final_stats=0 2>&1 | tail -2
 done
+cd ../slurm
+echo "== slurm/fuzz/fuzz_options.c"
+clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -o "$work/options" fuzz/fuzz_options.c \
+	multiprog.c request.c values.c
+"$work/options" -max_total_time="$seconds" -print_final_stats=0 2>&1 | tail -2

@@ -1,0 +1,154 @@
+/* Tests of the readers of options and requests. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "multiprog.h"
+#include "request.h"
+#include "state.h"
+#include "tree.h"
+
+static int failures;
+
+#define CHECK(condition) \
+	do { \
+		if (!(condition)) { \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+			failures++; \
+		} \
+	} while (0)
+
+static bool reads(enum nm_key key, const char *text, const char *want)
+{
+	char out[NM_VALUE_MAX], message[NM_MESSAGE_MAX] = "";
+	int rc = nm_value_read(key, text, out, message);
+
+	if (!want)
+		return rc == -1 && *message && !strchr(message, '\n');
+	return !rc && !strcmp(out, want);
+}
+
+static void test_values(void)
+{
+	CHECK(reads(NM_MEMORY, "2GiB", "2147483648"));
+	CHECK(reads(NM_MEMORY, "2g", "2147483648"));
+	CHECK(reads(NM_MEMORY, "256M", "268435456"));
+	CHECK(reads(NM_MEMORY, "127MiB", NULL));
+	CHECK(reads(NM_MEMORY, "99999999999999999999G", NULL));
+	CHECK(reads(NM_MEMORY, "9223372036854775807T", NULL));
+	CHECK(reads(NM_MEMORY, "1G2", NULL));
+	CHECK(reads(NM_MEMORY, "-1", NULL));
+	CHECK(reads(NM_MEMORY, "", NULL));
+	CHECK(reads(NM_REGION, "0", "0"));
+	CHECK(reads(NM_REGION, "64MiB", "67108864"));
+	CHECK(reads(NM_REGION, "48MiB", NULL));
+	CHECK(reads(NM_VMS, "1024", "1024"));
+	CHECK(reads(NM_VMS, "1025", NULL));
+	CHECK(reads(NM_VMS, "1 ", NULL));
+	CHECK(reads(NM_ROOT, "host", "host"));
+	CHECK(reads(NM_ROOT, "/a\nb", NULL));
+	CHECK(reads(NM_ROOT, "a", NULL));
+	CHECK(reads(NM_VF, "cx:2", "cx:2"));
+	CHECK(reads(NM_VF, "2", "2"));
+	CHECK(reads(NM_VF, "c x:2", NULL));
+	CHECK(reads(NM_VF, "cx:", NULL));
+	CHECK(reads(NM_KEEP, "step", "step"));
+	CHECK(reads(NM_KEEP, "x\n\033[31m", NULL));
+	CHECK(nm_key_find("vms", 3) == NM_VMS && nm_key_find("vmsx", 4) == NM_KEYS && nm_key_find("", 0) == NM_KEYS);
+}
+
+static void test_spec(void)
+{
+	static struct nm_values v;
+	char message[NM_MESSAGE_MAX];
+
+	CHECK(!nm_values_spec(&v, "vms=2,memory=1GiB", NM_FROM_SPEC, message));
+	CHECK(nm_values_number(&v, NM_VMS, 0) == 2 && nm_values_number(&v, NM_MEMORY, 0) == 1 << 30);
+	CHECK(!nm_values_set(&v, NM_VMS, "3", NM_FROM_OPTION, message) && nm_values_number(&v, NM_VMS, 0) == 3);
+	CHECK(!nm_values_set(&v, NM_VMS, "4", NM_FROM_ENV, message) && nm_values_number(&v, NM_VMS, 0) == 3);
+	CHECK(nm_values_spec(&v, "vms=2,,", NM_FROM_SPEC, message) == -1);
+	CHECK(nm_values_spec(&v, "vm=1", NM_FROM_SPEC, message) == -1);
+	CHECK(nm_values_spec(&v, "file=/etc/shadow", NM_FROM_SPEC, message) == -1);
+	CHECK(nm_values_spec(&v, "=", NM_FROM_SPEC, message) == -1);
+	CHECK(!nm_values_spec(&v, "/a/b=c.yaml", NM_FROM_SPEC, message) && !strcmp(v.text[NM_FILE], "/a/b=c.yaml"));
+}
+
+static void test_request(void)
+{
+	static struct nm_values v, w;
+	char text[NM_REQUEST_MAX], message[NM_MESSAGE_MAX];
+
+	CHECK(!nm_values_set(&v, NM_VM, "1", NM_FROM_OPTION, message));
+	CHECK(!nm_values_set(&v, NM_FILE, "/home/u/a b%.yaml", NM_FROM_OPTION, message));
+	CHECK(!nm_request_write(&v, text) && !strcmp(text, "1 vm=1 file=/home/u/a%20b%25.yaml"));
+	CHECK(!nm_request_read(text, &w, message) && !strcmp(w.text[NM_FILE], "/home/u/a b%.yaml") && nm_values_wanted(&w));
+	CHECK(nm_request_read("", &w, message) == -1);
+	CHECK(nm_request_read("2 vm=1", &w, message) == -1);
+	CHECK(nm_request_read("1 vm=1 vm=1", &w, message) == -1);
+	CHECK(nm_request_read("1 file=/a%00b", &w, message) == -1);
+	CHECK(nm_request_read("1 file=/a%2", &w, message) == -1);
+	CHECK(nm_request_read("1 file=/a%", &w, message) == -1);
+	CHECK(nm_request_read("1 file=/a\tb", &w, message) == -1);
+	CHECK(nm_request_read("1 file=etc", &w, message) == -1);
+	CHECK(nm_request_read("1 what=1", &w, message) == -1);
+}
+
+static void test_multiprog(void)
+{
+	static const char with[] = "srun\0-n2\0--multi-prog\0conf";
+	static const char later[] = "srun\0--\0app\0--multi-prog";
+	static const char without[] = "srun\0--mpi=pmi2\0app";
+
+	CHECK(nm_multiprog(with, sizeof(with)));
+	CHECK(!nm_multiprog(later, sizeof(later)));
+	CHECK(!nm_multiprog(without, sizeof(without)));
+	CHECK(!nm_multiprog("", 0));
+}
+
+/* What a user leaves in the job's directory is removed, and what it points to stays. */
+static void test_state(void)
+{
+	struct nm_job job = { .id = 7, .node = "n1", .uid = getuid(), .gid = getgid(), .request = "1 vm=1", .dir = "/home" }, got;
+	char top[] = "/tmp/nm-state-XXXXXX", state[64], path[256], text[NM_RESULT_MAX];
+	int fd;
+
+	CHECK(mkdtemp(top) != NULL);
+	snprintf(state, sizeof(state), "%s/s", top);
+	setenv("SLURMD_NODENAME", "n1", 1);
+	CHECK(nm_state_read(state, 7, &got) == 0);
+	CHECK(!nm_state_create(state, &job));
+	CHECK(!nm_state_create(state, &job)); /* twice */
+	CHECK(nm_state_read(state, 7, &got) == 1 && !strcmp(got.request, "1 vm=1") && !strcmp(got.dir, "/home") && got.uid == getuid());
+	CHECK(nm_state_read_result(state, &job, text) == 0);
+	CHECK(!nm_state_write_result(state, &job, "ready job\n") && nm_state_read_result(state, &job, text) == 10);
+	snprintf(path, sizeof(path), "%s/keep", top);
+	fd = open(path, O_CREAT | O_WRONLY, 0600);
+	CHECK(fd >= 0);
+	close(fd);
+	snprintf(path, sizeof(path), "%s/7.n1/run/link", state);
+	CHECK(!symlink(top, path));
+	CHECK(!nm_state_remove(state, 7, "n1") && !nm_state_remove(state, 7, "n1"));
+	CHECK(nm_state_read(state, 7, &got) == 0);
+	snprintf(path, sizeof(path), "%s/keep", top);
+	CHECK(!access(path, F_OK));
+	/* A directory that others may write to is not root's. */
+	CHECK(!chmod(state, 0777) && nm_state_create(state, &job) == -1);
+	setenv("SLURMD_NODENAME", "../n1", 1);
+	CHECK(nm_state_node(text) == -1);
+	fd = open("/tmp", O_RDONLY | O_DIRECTORY);
+	CHECK(!nm_tree_remove(fd, top + 5));
+	close(fd);
+}
+
+int main(void)
+{
+	test_values();
+	test_spec();
+	test_request();
+	test_multiprog();
+	test_state();
+	return failures != 0;
+}
