@@ -205,7 +205,7 @@ static void child(const struct test *t, int rank)
 	size_t i;
 
 	test_rank = rank;
-	alarm(LIMIT_S);
+	alarm(t->procs > 16 ? 4 * LIMIT_S : LIMIT_S);
 	for (i = 0; i < sizeof(t->env) / sizeof(t->env[0]) && t->env[i]; i++)
 		putenv((char *) (uintptr_t) t->env[i]);
 	if (!t->bare) {

@@ -4,6 +4,7 @@
 
 #include "harness.h"
 
-extern const struct test test_messages[], test_memory[], test_objects[], test_faults[];
+extern const struct test test_messages[], test_memory[], test_objects[], test_faults[],
+	test_stress[];
 
 #endif
