@@ -149,8 +149,8 @@ static void turn(struct stress *s)
 	}
 }
 
-/* Posts a receive if one is free; of any kind, or of one that takes all. */
-static void post(struct stress *s, bool all)
+/* Posts a receive if one is free, of any kind, or one that takes all. false: none is. */
+static bool post(struct stress *s, bool all)
 {
 	fi_addr_t src = FI_ADDR_UNSPEC;
 	uint64_t tag = rnd(s, TAGS), ignore = 0;
@@ -161,7 +161,7 @@ static void post(struct stress *s, bool all)
 		if (!s->rx[i].used)
 			r = &s->rx[i];
 	if (!r)
-		return;
+		return false;
 	if (all || rnd(s, 3) == 0)
 		ignore = MASK_ANY;
 	if (!all && rnd(s, 2))
@@ -172,6 +172,7 @@ static void post(struct stress *s, bool all)
 	r->index = s->posts++;
 	r->used = true;
 	RETRY(s->c, fi_trecv(s->c->ep, r->buf, r->len, NULL, src, tag, ignore, r));
+	return true;
 }
 
 static void cancel(struct stress *s)
@@ -185,7 +186,9 @@ static void cancel(struct stress *s)
 /* While something has to wait, what others sent must find its place. */
 static void wait_turn(struct stress *s)
 {
-	post(s, true);
+	/* All may be posted for what never comes. */
+	if (!post(s, true) && rnd(s, 100) == 0)
+		cancel(s);
 	turn(s);
 }
 
