@@ -1,5 +1,6 @@
 #include "lists.h"
 
 const struct test *const test_lists[] = {
-	test_objects, test_messages, test_memory, test_faults, test_stress, NULL
+	test_objects, test_messages, test_memory, test_faults, test_stress,
+	test_chaos, NULL
 };

@@ -1,0 +1,71 @@
+#!/bin/sh
+# fabric-sanitizers.sh [TOOL...]: the provider's own tests under sanitizers.
+#
+#   TOOL   address (with undefined), thread, valgrind (default: all three)
+#
+# FABRIC_TESTS lists parts of the names of the tests to run, "all" for every test
+# (default: a choice of half a minute). Builds are kept in build/san-TOOL.
+# Ends with 1 at the first report of a tool, or failed test.
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+[ $# -gt 0 ] || set -- address thread valgrind
+tests=${FABRIC_TESTS:-tagged_ring_safe tagged_calls peek_claim multi_recv truncate threads rma_calls atomics killed_midway vandal stress_2 stress_4_safe stress_4_small}
+[ "$tests" = all ] && tests=""
+
+# build TOOL SANITIZE: the provider and its tests in build/san-TOOL.
+build() {
+	if [ ! -e "build/san-$1/build.ninja" ]; then
+		meson setup --buildtype=debugoptimized -Db_sanitize="$2" -Db_lundef=false \
+			-Dmpicc=none "build/san-$1" . >"build/san-$1.log" 2>&1 ||
+			{ cat "build/san-$1.log"; exit 1; }
+	fi
+	ninja --quiet -C "build/san-$1" fabric/libivshmem-fi.so test/fabric/fabric_tests \
+		>"build/san-$1.log" 2>&1 || { cat "build/san-$1.log"; exit 1; }
+}
+
+# run TOOL [PROGRAM...]: the tests, with PROGRAM in front.
+run() {
+	tool=$1
+	shift
+	out=build/san-$tool.out
+	bad=0
+	: >"$out"
+	for t in ${tests:-""}; do
+		FI_PROVIDER_PATH="$PWD/build/san-$tool/fabric" \
+			"$@" "build/san-$tool/test/fabric/fabric_tests" $t >>"$out" 2>&1 || bad=1
+	done
+	ran=$(grep -c ' ok  ' "$out")
+	if [ $bad != 0 ] || grep -Eq 'ERROR: |WARNING: Thread|runtime error' "$out"; then
+		grep -v ' ok  ' "$out" | head -n 60
+		echo "$tool: failed ($out)"
+		exit 1
+	fi
+	echo "$tool: $ran tests, no reports"
+}
+
+suppressions=$PWD/test/fabric/sanitizers.supp
+for tool in "$@"; do
+	case $tool in
+	address)
+		build address address,undefined
+		ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+			run address env
+		;;
+	thread)
+		build thread thread
+		TSAN_OPTIONS="exitcode=66 suppressions=$suppressions.tsan" run thread env
+		;;
+	valgrind)
+		command -v valgrind >/dev/null || { echo "no valgrind: apt-get install valgrind" >&2; exit 2; }
+		build valgrind none
+		FABRIC_MESSAGES=50 run valgrind valgrind --quiet --error-exitcode=66 \
+			--leak-check=full --errors-for-leak-kinds=definite \
+			--suppressions="$suppressions.valgrind"
+		;;
+	*)
+		echo "fabric-sanitizers.sh: there is no tool $tool: address, thread or valgrind" >&2
+		exit 2
+		;;
+	esac
+done

@@ -1,0 +1,239 @@
+/*
+ * Ranks that are killed at any moment and started again, for FABRIC_CHAOS seconds (4):
+ * whatever the others do with them ends in bounded time, what arrives is right, and
+ * slots are found again. The test's one process watches; its children are the ranks.
+ */
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "lists.h"
+
+#define RANKS		6
+#define LARGEST_BYTES	200000
+#define STUCK_S		40	/* without an operation ended: it hangs */
+
+struct rank {
+	uint8_t		addr[64];
+	uint32_t	life;		/* odd: addr is being written */
+	uint64_t	ended;		/* operations, of all lives */
+	uint64_t	failed;		/* of them, with an error */
+};
+
+struct message {
+	uint32_t	len, seed;
+};
+
+struct chaos {
+	struct ctx	c;
+	struct rank	*ranks;
+	int		me;
+	unsigned int	seed;
+	fi_addr_t	addr[RANKS];
+	uint32_t	life[RANKS];
+	uint8_t		*in, *out;
+	bool		sending, receiving;
+	int		directed;	/* the receive is for this rank only, -1: for all */
+};
+
+static unsigned int some(struct chaos *h, unsigned int n)
+{
+	return (unsigned int) rand_r(&h->seed) / 7 % n;
+}
+
+/* Where rank i is now, or FI_ADDR_NOTAVAIL. */
+static fi_addr_t where(struct chaos *h, int i)
+{
+	struct rank *r = &h->ranks[i];
+	uint32_t life = __atomic_load_n(&r->life, __ATOMIC_ACQUIRE);
+	uint8_t addr[64];
+
+	if (!life || life & 1)
+		return FI_ADDR_NOTAVAIL;
+	if (h->life[i] == life)
+		return h->addr[i];
+	memcpy(addr, r->addr, sizeof(addr));
+	if (__atomic_load_n(&r->life, __ATOMIC_ACQUIRE) != life)
+		return FI_ADDR_NOTAVAIL;
+	if (h->life[i] && !h->receiving)
+		OK(fi_av_remove(h->c.av, &h->addr[i], 1, 0));
+	CHECK(fi_av_insert(h->c.av, addr, 1, &h->addr[i], 0, NULL) == 1);
+	h->life[i] = life;
+	return h->addr[i];
+}
+
+static void over(struct chaos *h, bool failed)
+{
+	struct rank *r = &h->ranks[h->me];
+
+	__atomic_add_fetch(&r->ended, 1, __ATOMIC_RELAXED);
+	if (failed)
+		__atomic_add_fetch(&r->failed, 1, __ATOMIC_RELAXED);
+}
+
+/* Reads a queue: an end of the send or the receive, good or bad. */
+static void look(struct chaos *h, struct fid_cq *cq, bool *pending)
+{
+	union {
+		struct fi_cq_err_entry e;
+		char room[256];
+	} err;
+	struct fi_cq_tagged_entry e;
+	ssize_t n = fi_cq_read(cq, &e, 1);
+
+	if (n == 1) {
+		struct message m;
+
+		*pending = false;
+		if (cq == h->c.rxcq) {
+			CHECK(e.len >= sizeof(m));
+			memcpy(&m, h->in, sizeof(m));
+			CHECK(m.len == e.len);
+			CHECK(filled(h->in + sizeof(m), m.len - sizeof(m), m.seed));
+		}
+		over(h, false);
+	} else if (n == -FI_EAVAIL) {
+		memset(&err, 0, sizeof(err));
+		CHECK(fi_cq_readerr(cq, &err.e, 0) == 1);
+		CHECK(err.e.err == FI_EIO || err.e.err == FI_ECANCELED);
+		*pending = false;
+		over(h, true);
+	} else {
+		CHECK(n == -FI_EAGAIN);
+	}
+}
+
+static void step(struct chaos *h)
+{
+	int to = (int) some(h, RANKS);
+	fi_addr_t addr = where(h, to);
+	ssize_t n;
+
+	if (!h->receiving) {
+		h->directed = addr != FI_ADDR_NOTAVAIL && some(h, 3) == 0 ? to : -1;
+		n = fi_trecv(h->c.ep, h->in, LARGEST_BYTES, NULL,
+			     h->directed < 0 ? FI_ADDR_UNSPEC : addr, 1, 0, h);
+		if (n != -FI_EIO && n != -FI_EAGAIN)
+			OK(n);
+		h->receiving = !n;
+	} else if (some(h, 20000) == 0) {
+		OK(fi_cancel(&h->c.ep->fid, h));
+	}
+	if (!h->sending && addr != FI_ADDR_NOTAVAIL) {
+		size_t len = sizeof(struct message) + (some(h, 4) ? some(h, 500) :
+						       some(h, LARGEST_BYTES - 100));
+		struct message m = { (uint32_t) len, some(h, 1000) };
+
+		memcpy(h->out, &m, sizeof(m));
+		fill(h->out + sizeof(m), len - sizeof(m), m.seed);
+		n = fi_tsend(h->c.ep, h->out, len, NULL, addr, 1, h);
+		if (n != -FI_EIO && n != -FI_EAGAIN)
+			OK(n);
+		h->sending = !n;
+		if (n == -FI_EIO)
+			over(h, true);
+	}
+	look(h, h->c.rxcq, &h->receiving);
+	look(h, h->c.txcq, &h->sending);
+}
+
+_Noreturn static void live(struct rank *ranks, int me, unsigned int seed)
+{
+	static const struct setup plain;
+	struct chaos h = { .ranks = ranks, .me = me, .seed = seed };
+	size_t len = 64;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	open_all(&h.c, &plain);
+	h.in = malloc(LARGEST_BYTES);
+	h.out = malloc(LARGEST_BYTES);
+	__atomic_store_n(&ranks[me].life, ranks[me].life | 1, __ATOMIC_RELEASE);
+	OK(fi_getname(&h.c.ep->fid, ranks[me].addr, &len));
+	__atomic_store_n(&ranks[me].life, ranks[me].life + 1, __ATOMIC_RELEASE);
+	for (unsigned int i = 1;; i++) {
+		step(&h);
+		if (i % 16 == 0)
+			sched_yield();
+	}
+}
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double) ts.tv_sec + (double) ts.tv_nsec / 1e9;
+}
+
+static void chaos(struct ctx *c)
+{
+	const char *seconds = getenv("FABRIC_CHAOS"), *text = getenv("FABRIC_SEED");
+	double end = now() + (seconds ? atof(seconds) : 4), moved[RANKS];
+	unsigned int seed = text ? (unsigned int) atoi(text) : 1, kills = 0;
+	struct rank *ranks = shared();
+	uint64_t seen[RANKS] = { 0 }, ended = 0, failed = 0, sum, next = 100;
+	pid_t pids[RANKS];
+	int i, status;
+
+	(void) c;
+	alarm(0);
+	for (i = 0; i < RANKS; i++) {
+		moved[i] = now();
+		fflush(NULL);
+		pids[i] = fork();
+		CHECK(pids[i] >= 0);
+		if (!pids[i])
+			live(ranks, i, seed * 100 + (unsigned int) i);
+	}
+	while (now() < end || !kills) {
+		usleep(1000);
+		for (i = 0, sum = 0; i < RANKS; i++) {
+			uint64_t n = __atomic_load_n(&ranks[i].ended, __ATOMIC_RELAXED);
+
+			sum += n;
+			CHECK(waitpid(pids[i], &status, WNOHANG) == 0);
+			if (n != seen[i])
+				moved[i] = now();
+			seen[i] = n;
+			if (now() - moved[i] > STUCK_S) {
+				fprintf(stderr, "rank %d (process %d) hangs\n", i, (int) pids[i]);
+				CHECK(!"every operation ends");
+			}
+		}
+		/* The next one dies when the others have got on. */
+		if (sum < next)
+			continue;
+		next = sum + (unsigned int) rand_r(&seed) / 7 % 500;
+		i = (int) ((unsigned int) rand_r(&seed) / 7 % RANKS);
+		CHECK(!kill(pids[i], SIGKILL) && waitpid(pids[i], &status, 0) == pids[i]);
+		kills++;
+		moved[i] = now();
+		fflush(NULL);
+		pids[i] = fork();
+		CHECK(pids[i] >= 0);
+		if (!pids[i])
+			live(ranks, i, ++seed);
+	}
+	for (i = 0; i < RANKS; i++) {
+		CHECK(waitpid(pids[i], &status, WNOHANG) == 0);
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], &status, 0);
+		ended += ranks[i].ended;
+		failed += ranks[i].failed;
+	}
+	printf("  %u kills, %ju operations, %ju of them failed\n", kills, (uintmax_t) ended,
+	       (uintmax_t) failed);
+	CHECK(ended > failed);
+	/* Nobody was left to remove it. */
+	unlink(getenv("FI_IVSHMEM_REGION"));
+}
+
+const struct test test_chaos[] = {
+	{ "chaos", 1, chaos, .bare = true,
+	  .env = { "FI_IVSHMEM_RANKS=16", "FI_IVSHMEM_TIMEOUT=3000" } },
+	{ "chaos_no_cma", 1, chaos, .bare = true,
+	  .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_RANKS=16", "FI_IVSHMEM_TIMEOUT=3000" } },
+	{ 0 }
+};
