@@ -14,7 +14,8 @@
 #   make slurm-shell  a shell beside such a Slurm
 #   make bench        our suites natively over each MPI, and in VMs; their report
 #   make bench-harness   what the benchmarks' harness adds to what it measures
-#   make soak         the fault tests in every combination
+#   make soak         the fault tests in every combination; ranks killed for an hour
+#   make check-fabric-sanitizers   the provider under ASan, UBSan, TSan and valgrind
 #   make fuzz         every fuzz target for FUZZ_SECONDS (10)
 #   make docs         the generated pages: docs/reference, man pages
 #   make install      below PREFIX (/usr/local)
@@ -30,7 +31,7 @@ export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
 GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
-.PHONY: bench-report test-report-browser all deps c agent go wheels test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric bench-fabric slurm test-slurm bench-slurm slurm-shell soak fuzz docs install clean
+.PHONY: bench-report test-report-browser all deps c agent go wheels test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric check-fabric-sanitizers bench-fabric slurm test-slurm bench-slurm slurm-shell soak fuzz docs install clean
 
 all: go
 
@@ -114,12 +115,16 @@ bench-check:
 test-fabric: c
 	meson test -C build/c --print-errorlogs --no-rebuild fabric
 
+check-fabric-sanitizers: deps
+	@sh scripts/fabric-sanitizers.sh
+
 bench-fabric: c wheels
 	@go run ./test/bench/fabric
 
 # Kills and faults at every step, in all combinations: half an hour and more.
 soak: go wheels
 	NEARMETAL_SOAK=1 go test -count=1 -timeout 3h -run 'TestFault' ./test/e2e
+	@sh scripts/fabric-soak.sh
 
 fuzz: go
 	@sh scripts/fuzz.sh

@@ -30,3 +30,16 @@ echo "== slurm/fuzz/fuzz_options.c"
 clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -o "$work/options" fuzz/fuzz_options.c \
 	multiprog.c request.c values.c
 "$work/options" -max_total_time="$seconds" -print_final_stats=0 2>&1 | tail -2
+
+# The provider over a region that is spoiled while two endpoints talk.
+if [ ! -e /usr/include/rdma/fabric.h ]; then
+	echo "no headers of libfabric: the provider's fuzz target is left out (apt-get install libfabric-dev)"
+	exit 0
+fi
+cd ../fabric
+echo "== fabric/fuzz/fuzz_region.c"
+clang -std=gnu11 -g -O1 -D_GNU_SOURCE -fno-strict-aliasing -fsanitize=fuzzer,address,undefined \
+	-fno-sanitize-recover=undefined -I../include -o "$work/region" fuzz/fuzz_region.c ./*.c \
+	-lfabric -lpthread -ldl
+"$work/region" -max_total_time="$seconds" -max_len=600 -len_control=0 -timeout=30 \
+	-print_final_stats=0 2>&1 | tail -2

@@ -276,7 +276,7 @@ static int run(const struct test *t, const char *region)
 int main(int argc, char **argv)
 {
 	const struct test *t;
-	char region[64], env[128];
+	static char region[64], env[128];	/* env outlives main */
 	int bad = 0, ran = 0;
 	size_t i;
 
