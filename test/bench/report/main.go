@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"nearmetal/internal/bench/record"
@@ -31,7 +32,7 @@ func main() {
 }
 
 func run() error {
-	fmt.Printf("%-12s %-10s %-10s %-10s %-10s %-10s %s\n", "repetitions", "samples", "read", "compute", "page", "together", "size (bars: 5 s, 10 MB)")
+	fmt.Printf("%-12s %-10s %-10s %-10s %-10s %-10s %-10s %s\n", "repetitions", "samples", "read", "compute", "page", "together", "CPU", "size (bars: 5 s, 10 MB)")
 	for _, repetitions := range []int{1, 5} {
 		dir, err := os.MkdirTemp("", "nearmetal-bench-report-")
 		if err != nil {
@@ -42,7 +43,7 @@ func run() error {
 		if err != nil {
 			return err
 		}
-		var times [4][]time.Duration
+		var times [5][]time.Duration
 		var size int64
 		for range rounds {
 			t, s, err := measure(dir)
@@ -64,9 +65,10 @@ func run() error {
 	return nil
 }
 
-// measure makes the page once: the times of reading, computing and writing it, and all together.
-func measure(dir string) (t [4]time.Duration, size int64, err error) {
-	start := time.Now()
+// measure makes the page once: the times of reading, computing and writing it, all
+// together, and of the processor.
+func measure(dir string) (t [5]time.Duration, size int64, err error) {
+	start, used := time.Now(), cpu()
 	d, err := report.Read(dir)
 	if err != nil {
 		return t, 0, err
@@ -85,11 +87,22 @@ func measure(dir string) (t [4]time.Duration, size int64, err error) {
 	}
 	t[2] = time.Since(begin)
 	t[3] = time.Since(start)
+	t[4] = cpu() - used
 	info, err := os.Stat(name)
 	if err != nil {
 		return t, 0, err
 	}
 	return t, info.Size(), nil
+}
+
+// cpu gives the processor time that this process has used: on a machine that others use too, it tells
+// more than the clock.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // write makes a run's folder and gives the number of its samples.
