@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 )
@@ -89,5 +90,13 @@ func TestOnly(t *testing.T) {
 		if _, err := Run(context.Background(), Options{Root: root}); err == nil {
 			t.Errorf("%s was read", root)
 		}
+	}
+}
+
+// The page of all checks is what go generate makes.
+func TestPage(t *testing.T) {
+	b, err := os.ReadFile("../../../docs/reference/checks.md")
+	if err != nil || string(b) != Markdown() {
+		t.Errorf("docs/reference/checks.md is not what go generate ./internal/host/check makes (%v)", err)
 	}
 }

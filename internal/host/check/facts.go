@@ -174,8 +174,9 @@ func parseCmdline(s string) map[string][]string {
 		}
 		if w != "" {
 			name, value, _ := strings.Cut(w, "=")
-			name = strings.ReplaceAll(name, "-", "_")
-			args[name] = append(args[name], value)
+			if name = strings.ReplaceAll(name, "-", "_"); name != "" {
+				args[name] = append(args[name], value)
+			}
 		}
 		return true
 	}
