@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "job.h"
@@ -15,6 +16,25 @@ static const char *const launcher_names[] = {
 	"FLUX_JOB_ID",
 	"PMI_JOBID",
 };
+
+/*
+ * What the processes of MPI_Comm_spawn have in common with their parents, which must be
+ * in the same region: PRRTE writes NAME@NUMBER, Open MPI 4 a number of 16 bits for the
+ * launcher and 16 for the job.
+ */
+static void family(char *namespace)
+{
+	char *end, *at = strrchr(namespace, '@');
+	unsigned long number;
+
+	if (at) {
+		*at = 0;
+		return;
+	}
+	number = strtoul(namespace, &end, 10);
+	if (!*end && end - namespace >= 5)
+		snprintf(namespace, 24, "%lu", number >> 16);
+}
 
 bool ivs_job_strict(void)
 {
@@ -32,7 +52,9 @@ uint64_t ivs_job_hash(void)
 	for (i = 0; i < sizeof(launcher_names) / sizeof(launcher_names[0]); i++) {
 		value = getenv(launcher_names[i]);
 		if (value && *value) {
-			snprintf(name, sizeof(name), "%s=%s", launcher_names[i], value);
+			snprintf(name, sizeof(name), "%s", value);
+			if (!i)
+				family(name);
 			return ivs_name_hash(name);
 		}
 	}

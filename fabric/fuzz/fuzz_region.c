@@ -150,7 +150,7 @@ static void one(struct input *in)
 	struct side *s = &f.side[side];
 	fi_addr_t to = f.addr[!side];
 	size_t len = lens[op >> 4 & 7];
-	uint64_t x = 5, y = 7, z;
+	static uint64_t x = 5, y = 7, z;	/* used until the operation ends */
 
 	switch (op & 15) {
 	case 0:
