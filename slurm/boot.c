@@ -122,7 +122,7 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	add(&envp, "LOGNAME=%.200s", user->pw_name);
 	add(&envp, "LANG=C.UTF-8");
 	add(&envp, "NEARMETAL_RUNTIME_DIR=%s", run);
-	add(&envp, "NEARMETAL_SLURM_JOB=%u.%s", job->id, job->node);
+	add(&envp, "NEARMETAL_SLURM_JOB=%s/%u.%s", s->state, job->id, job->node);
 
 	status = nm_child_run(&c, out, sizeof(out));
 	if (status >= 0 && WIFEXITED(status) && !WEXITSTATUS(status)) {

@@ -177,10 +177,9 @@ static bool wait_gone(uid_t uid, const char *mark, bool supervisors, int ms)
 
 void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job)
 {
-	char mark[200];
+	char mark[1024];
 
-	(void)s;
-	snprintf(mark, sizeof(mark), "NEARMETAL_SLURM_JOB=%u.%s", job->id, job->node);
+	snprintf(mark, sizeof(mark), "NEARMETAL_SLURM_JOB=%.700s/%u.%s", s->state, job->id, job->node);
 	if (signal_job(job->uid, mark, SIGTERM, true))
 		wait_gone(job->uid, mark, true, GRACE_MS);
 	for (int i = 0; i < 3 && signal_job(job->uid, mark, SIGKILL, false); i++)

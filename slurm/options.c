@@ -1,4 +1,5 @@
 #include <ctype.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,14 +61,27 @@ static const struct spank_option *option_of(int val)
 	return NULL;
 }
 
+/* A relative path of --vm reaches the job's hosts as it was typed; its absolute form goes with the environment. */
+#define FILE_VARIABLE "NEARMETAL_VM_FILE"
+
+static bool relative_file;
+
 /* The argument of --vm: a relative path becomes an absolute one, where it was typed. */
 static int vm_given(const char *arg, int remote, enum nm_origin from, char *why)
 {
 	char resolved[PATH_MAX];
 
-	if (!remote && arg[0] != '/' && !strchr(arg, '=')) {
+	if (arg[0] != '/' && !strchr(arg, '=')) {
+		if (remote) {
+			relative_file = true;
+			return 0;
+		}
 		if (!realpath(arg, resolved)) {
 			snprintf(why, NM_MESSAGE_MAX, "\"%.200s\" is neither KEY=VALUE,... nor a cluster file that can be found", arg);
+			return -1;
+		}
+		if (setenv(FILE_VARIABLE, resolved, 1)) {
+			snprintf(why, NM_MESSAGE_MAX, "%s", strerror(errno));
 			return -1;
 		}
 		arg = resolved;
@@ -157,6 +171,12 @@ int nm_options_complete(const char *(*get)(const char *name, void *arg), void *a
 
 	if (*nm_options_mistake)
 		return -1;
+	if (relative_file) {
+		const char *path = get(FILE_VARIABLE, arg);
+
+		if (path && nm_values_set(&nm_options, NM_FILE, path, NM_FROM_SPEC, nm_options_mistake))
+			return -1;
+	}
 	for (size_t i = 0; i < TABLE_LEN; i++) {
 		const char *text;
 

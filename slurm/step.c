@@ -140,7 +140,7 @@ static void set_lines(spank_t sp, char *text)
 
 int nm_step_user_init(spank_t sp, int ac, char **av)
 {
-	char run[512], mark[200];
+	char run[512], mark[1024];
 
 	(void)ac;
 	(void)av;
@@ -154,7 +154,7 @@ int nm_step_user_init(spank_t sp, int ac, char **av)
 
 		if (step.batch)
 			return 0;
-		snprintf(mark, sizeof(mark), "%u.%s", step.job.id, step.job.node);
+		snprintf(mark, sizeof(mark), "%.700s/%u.%s", step.settings.state, step.job.id, step.job.node);
 		spank_setenv(sp, "NEARMETAL_SLURM_JOB", mark, 1);
 		spank_setenv(sp, "NEARMETAL_SLURM_REQUEST", step.request, 1);
 		spank_setenv(sp, "NEARMETAL_SLURM_DIR", step.job.dir, 1);

@@ -195,7 +195,7 @@ func vmProcesses(mark string) []string {
 	var list []string
 	procs, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, p := range procs {
-		if env, _ := os.ReadFile(p); strings.Contains("\x00"+string(env), "\x00NEARMETAL_SLURM_JOB="+mark+"\x00") {
+		if env, _ := os.ReadFile(p); strings.Contains("\x00"+string(env), "\x00NEARMETAL_SLURM_JOB="+state+"/"+mark+"\x00") {
 			list = append(list, filepath.Dir(p))
 		}
 	}
