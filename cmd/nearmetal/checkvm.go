@@ -18,6 +18,9 @@ func (f *checkFlags) runVM(ctx context.Context, cmd *cobra.Command, p *terminal.
 	if err != nil {
 		return err
 	}
+	for i := range r.Rows {
+		r.Rows[i].Fixable = false // --fix is for this host; in a VM the commands do
+	}
 	// Nested paging is KVM's and cannot be seen from the inside.
 	h, err := check.Run(ctx, check.Options{Only: []string{"kvm.nested-paging"}})
 	if err != nil {
