@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"nearmetal/internal/bench/batch"
 	"nearmetal/internal/bench/machine"
 	"nearmetal/internal/bench/mpi"
 	"nearmetal/internal/bench/record"
@@ -33,6 +35,9 @@ type benchFlags struct {
 	skipMissing, keepWork       bool
 	peak                        float64
 	out, resume                 string
+	nodes                       []int
+	sbatch                      []string
+	inJob                       int
 }
 
 func newBenchRunCommand() *cobra.Command {
@@ -70,6 +75,10 @@ The exit status is 1 if a repetition failed.`,
 	flags.StringVar(&f.resume, "resume", "", "go on with the run in this folder")
 	flags.BoolVar(&f.wait, "wait", false, "wait for another benchmark on this machine to end, instead of refusing")
 	flags.BoolVar(&f.keepWork, "keep-work", false, "leave the programs' working directories")
+	flags.IntSliceVar(&f.nodes, "nodes", nil, "submit a Slurm job for each of these numbers of nodes, wait, and make one run of them")
+	flags.StringArrayVar(&f.sbatch, "sbatch", nil, "an option of sbatch for those jobs, such as --partition=long; repeatable")
+	flags.IntVar(&f.inJob, "in-job", 0, "run as steps of the Slurm job around, which has this number of nodes")
+	flags.Lookup("in-job").Hidden = true
 	suites := addSuiteFlag(cmd)
 	vms := addClusterFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -101,15 +110,68 @@ The exit status is 1 if a repetition failed.`,
 			return err
 		}
 		o.Suites = picked
+		if f.inJob > 0 {
+			o.Variants = run.InJob(o.Variants, f.inJob)
+		}
 		dir, err := f.folder(r, args)
 		if err != nil {
 			return err
+		}
+		if len(f.nodes) > 0 {
+			return f.submit(ctx, cmd, p, dir, o)
 		}
 		return carryOut(ctx, cmd, p, f.wait, func(ev run.Events) (run.Outcome, error) {
 			return run.Start(ctx, dir, o, r, ev)
 		})
 	}
 	return cmd
+}
+
+// submit has Slurm run the order on each number of nodes.
+func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, dir string, o run.Order) error {
+	if len(f.ablate) > 0 {
+		return usagef("--ablate cannot be given with --nodes: a job has one kind of VMs")
+	}
+	for _, n := range f.nodes {
+		if n < 1 {
+			return usagef("--nodes: %d is below 1", n)
+		}
+	}
+	b := batch.Order{Dir: dir, Nodes: f.nodes, Words: withoutFlags(os.Args[1:], "--nodes", "--out", "--sbatch", "--wait"), Args: f.sbatch}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	b.Words = append([]string{exe}, b.Words...)
+	for _, v := range o.Variants {
+		if v.Spec != nil && b.VM == "" {
+			b.VM = fmt.Sprintf("vms=%d,memory=%dMiB", v.VMs, v.MemoryBytes>>20/int64(max(1, v.VMs)))
+		}
+	}
+	st := p.Start(fmt.Sprintf("waiting for %s", count(len(f.nodes), "job")))
+	err = batch.Run(ctx, b, func(line string) { p.Printf("%s", line) })
+	if err != nil {
+		st.Fail()
+		return err
+	}
+	st.Done()
+	p.Close()
+	fmt.Fprintln(cmd.OutOrStdout(), shown(dir))
+	return nil
+}
+
+// withoutFlags leaves flags out of a command line, with their values; --wait has none.
+func withoutFlags(words []string, names ...string) []string {
+	var out []string
+	for i := 0; i < len(words); i++ {
+		name, _, has := strings.Cut(words[i], "=")
+		if !slices.Contains(names, name) {
+			out = append(out, words[i])
+		} else if !has && name != "--wait" {
+			i++
+		}
+	}
+	return out
 }
 
 // order makes the order and the record of a run from the flags.

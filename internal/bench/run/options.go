@@ -22,8 +22,17 @@ type Variant struct {
 	Spec *spec.Cluster // of the VMs; nil: native
 	// MPI its programs run over. Its Name is not empty.
 	MPI mpi.Flavour
+	// Step says that it runs as steps of a Slurm job, in VMs or not; nil: on this host.
+	Step *Step
 	// FirstMPI: programs that use no MPI run for this variant, not for its kin with another one.
 	FirstMPI bool
+}
+
+// Step is how a variant's programs are started in a Slurm job.
+type Step struct {
+	Nodes int  // of the job
+	VM    bool // the job's VMs; else, where it has some, around them
+	HasVM bool // the job has VMs
 }
 
 // Order is what is to be run. It is kept in the run's folder, so that a run that was cut

@@ -41,7 +41,14 @@ func (o *Order) choose(e *suite.Experiment, p suite.Parameter) []string {
 // fastest. least is the fewest cores of a variant, same that all have as many.
 func (o *Order) points(e *suite.Experiment, least int, same bool) ([]point, error) {
 	out := []point{{}}
+	job := o.Variants[0].Step
+	if job != nil {
+		out = []point{{"nodes": strconv.Itoa(job.Nodes)}}
+	}
 	for _, p := range e.Sweep {
+		if job != nil && (p.Name == "ranks" || p.Name == "nodes") {
+			continue // a rank a core of all the job's nodes
+		}
 		values, err := suite.Spread(o.choose(e, p), least, same)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", e.Name, p.Name, err)
@@ -93,8 +100,11 @@ func (o *Order) values(e *suite.Experiment, p point, v *Variant) (map[string]str
 		out[name] = value
 	}
 	out["cores"] = strconv.Itoa(v.total())
-	if _, ok := out["nodes"]; !ok {
-		out["nodes"] = "1"
+	if _, ok := out["nodes"]; !ok || v.Step != nil {
+		out["nodes"] = strconv.Itoa(v.nodes())
+	}
+	if v.Step != nil {
+		out["ranks"] = strconv.Itoa(v.total())
 	}
 	for name, expression := range map[string]string{"ranks": e.Ranks, "threads": e.Threads} {
 		if expression == "" {
@@ -118,7 +128,14 @@ func (o *Order) values(e *suite.Experiment, p point, v *Variant) (map[string]str
 }
 
 // total is how many cores a variant's programs have, on all hosts.
-func (v *Variant) total() int { return max(1, v.Cores) }
+func (v *Variant) total() int { return max(1, v.Cores) * v.nodes() }
+
+func (v *Variant) nodes() int {
+	if v.Step != nil {
+		return v.Step.Nodes
+	}
+	return 1
+}
 
 // fits tells whether a variant has the cores that a point of an MPI program asks for; VMs and
 // hosts with fewer cores than another variant leave its largest points out.

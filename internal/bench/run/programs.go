@@ -1,6 +1,7 @@
 package run
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,9 @@ import (
 // has, with its path for each.
 func (r *runner) find(e *suite.Experiment) (suite.Program, map[int]string, error) {
 	var why []string
+	if e.Launch != "mpi" && r.order.Variants[0].Step != nil {
+		return suite.Program{}, nil, errors.New("it uses no MPI: there is nothing to run on several nodes")
+	}
 	for _, p := range e.Programs {
 		paths, err := r.pathsOf(e, &p)
 		if err == nil {
@@ -34,7 +38,7 @@ func (r *runner) pathsOf(e *suite.Experiment, p *suite.Program) (map[int]string,
 	out := map[int]string{}
 	for i := range r.order.Variants {
 		v := &r.order.Variants[i]
-		if e.Launch != "mpi" && !v.FirstMPI {
+		if e.Launch != "mpi" && (!v.FirstMPI || v.Step != nil) {
 			continue
 		}
 		path, err := r.pathOf(e, p, v)

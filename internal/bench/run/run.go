@@ -94,7 +94,7 @@ func (r *runner) prepare() error {
 				continue
 			}
 			x := experiment{suite: s, def: e, prog: p, paths: paths, points: points}
-			cases, names := x.cases()
+			cases, names := x.cases(r.order.Variants[0].Step != nil)
 			x.names = names
 			for c := range cases {
 				cases[c].Command = r.shown(&x)

@@ -113,8 +113,9 @@ func (r *runner) most() int {
 	return most
 }
 
-// cases gives the record's cases of an experiment, and their names by output.
-func (x *experiment) cases() (list []record.Case, names []string) {
+// cases gives the record's cases of an experiment, and their names by output. In a Slurm job
+// what scales does so over nodes.
+func (x *experiment) cases(job bool) (list []record.Case, names []string) {
 	for i, o := range x.prog.Output {
 		name := x.suite.Name + "/" + x.def.Name
 		if i > 0 {
@@ -126,6 +127,9 @@ func (x *experiment) cases() (list []record.Case, names []string) {
 			if i > 0 {
 				title += ": " + o.Metric
 			}
+		}
+		if job && (o.Kind == "scaling" || o.X == "ranks") {
+			o.Kind, o.X = "scaling", "nodes"
 		}
 		list = append(list, record.Case{
 			Name: name, Title: title, Suite: x.suite.Name, Program: x.prog.Name,

@@ -81,7 +81,11 @@ func (r *runner) command(x *experiment, p, v int) (invocation, error) {
 		}
 		l := mpi.Launch{Ranks: ranks, Threads: threads, Slots: variant.total(), CPUs: variant.CPUs, Export: export}
 		l.Spread = x.def.Spread && variant.Spec != nil
-		words = append(variant.MPI.Words(l), words...)
+		if variant.Step != nil {
+			words = append(variant.Step.words(&variant.MPI, ranks, threads), words...)
+		} else {
+			words = append(variant.MPI.Words(l), words...)
+		}
 	}
 	c.words = words
 	return c, nil

@@ -1,0 +1,190 @@
+// Package batch runs benchmarks on numbers of nodes as Slurm jobs, and makes one run of what
+// they leave.
+package batch
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"nearmetal/internal/bench/record"
+)
+
+// Order is what is submitted: a job for each number of nodes.
+type Order struct {
+	Dir   string   // of the whole run; the jobs' are below it
+	Nodes []int    // 2, 4, 8 …
+	Words []string // nearmetal's own, to which --in-job and --out are added
+	VM    string   // --vm's value, such as vms=2,memory=4GiB; "": no VMs
+	Args  []string // of sbatch besides, such as --partition=long
+}
+
+// job is one of them.
+type job struct {
+	nodes int
+	dir   string
+	id    string
+	err   error
+}
+
+// Run submits the jobs, waits for them, and writes the run that they make together. tell is
+// called with a line whenever one was submitted or has ended. When ctx ends, the jobs are
+// cancelled. What jobs have measured is kept even where others failed.
+func Run(ctx context.Context, o Order, tell func(line string)) error {
+	if _, err := exec.LookPath("sbatch"); err != nil {
+		return errors.New("--nodes needs Slurm, and sbatch is not found in PATH")
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return fmt.Errorf("cannot make the run's folder: %w", err)
+	}
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	say := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		tell(fmt.Sprintf(format, args...))
+	}
+	jobs := make([]job, len(o.Nodes))
+	for i, n := range o.Nodes {
+		j := &jobs[i]
+		j.nodes, j.dir = n, filepath.Join(o.Dir, "nodes-"+strconv.Itoa(n))
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			if j.err = j.run(ctx, &o, say); j.err != nil {
+				j.err = fmt.Errorf("the job on %d nodes: %w", j.nodes, j.err)
+			}
+		}()
+	}
+	wait.Wait()
+	var failed error
+	for _, j := range jobs {
+		failed = errors.Join(failed, j.err)
+	}
+	return errors.Join(merge(o.Dir, jobs), failed)
+}
+
+// run submits a job and waits until it has ended.
+func (j *job) run(ctx context.Context, o *Order, say func(string, ...any)) error {
+	script := j.dir + ".sh"
+	words := append(append([]string{}, o.Words...), "--in-job", strconv.Itoa(j.nodes), "--out", j.dir, "--wait")
+	text := "#!/bin/sh\nexec " + quote(words) + "\n"
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		return err
+	}
+	args := []string{"--wait", "--parsable", "--exclusive", "--nodes=" + strconv.Itoa(j.nodes),
+		"--job-name=nearmetal-bench", "--output=" + j.dir + ".out"}
+	if o.VM != "" {
+		args = append(args, "--vm="+o.VM)
+	}
+	cmd := exec.Command("sbatch", append(append(args, o.Args...), script)...)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	j.id, _, _ = strings.Cut(strings.TrimSpace(line), ";") // JOB;CLUSTER
+	if j.id != "" {
+		say("job %s on %d nodes is submitted", j.id, j.nodes)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		if j.id != "" {
+			exec.Command("scancel", j.id).Run()
+		}
+		cmd.Process.Kill()
+		<-ended
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%v%s", err, lastLine(errs.String(), j.dir+".out"))
+	}
+	say("job %s on %d nodes has ended", j.id, j.nodes)
+	return nil
+}
+
+// quote writes words for a shell.
+func quote(words []string) string {
+	var out []string
+	for _, w := range words {
+		out = append(out, "'"+strings.ReplaceAll(w, "'", `'\''`)+"'")
+	}
+	return strings.Join(out, " ")
+}
+
+// lastLine gives ": LINE", the last of what sbatch or the job itself said.
+func lastLine(said, file string) string {
+	if text, err := os.ReadFile(file); err == nil && len(text) < 1<<20 {
+		said += string(text)
+	}
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		return ": " + last
+	}
+	return ""
+}
+
+// merge makes one run of the jobs' in dir.
+func merge(dir string, jobs []job) error {
+	var whole *record.Run
+	var samples []record.Sample
+	var ids, nodes []string
+	for _, j := range jobs {
+		run, part, _, err := record.Load(j.dir)
+		if err != nil {
+			continue // its error is told by the job
+		}
+		if whole == nil {
+			whole = run
+		}
+		if run.Started.Before(whole.Started) {
+			whole.Started = run.Started
+		}
+		have := map[string]bool{}
+		for _, c := range whole.Cases {
+			have[c.Name] = true
+		}
+		for _, c := range run.Cases {
+			if !have[c.Name] {
+				whole.Cases = append(whole.Cases, c)
+			}
+		}
+		ids, nodes = append(ids, j.id), append(nodes, strconv.Itoa(j.nodes))
+		for i := range part {
+			if part[i].Log != "" {
+				part[i].Log = filepath.Join(filepath.Base(j.dir), part[i].Log)
+			}
+		}
+		samples = append(samples, part...)
+	}
+	if whole == nil {
+		return nil
+	}
+	whole.ID, whole.Ended = filepath.Base(dir), time.Now().UTC()
+	whole.Command = append([]string{"nearmetal"}, os.Args[1:]...)
+	whole.Slurm = map[string]string{"jobs": strings.Join(ids, ","), "nodes": strings.Join(nodes, ",")}
+	lines, err := record.Lines(samples)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, record.SamplesFile), lines, 0o644); err != nil {
+		return fmt.Errorf("cannot write the results: %w", err)
+	}
+	return record.SaveRun(dir, whole)
+}
