@@ -1,0 +1,62 @@
+package extract_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nearmetal/internal/bench/extract"
+	"nearmetal/internal/bench/suite"
+)
+
+// Outputs of runs of our own (testdata/SUITE-EXPERIMENT.log) are read and found right by the
+// shipped suites: by the last of the programs for those of our kernels, by the first else.
+func TestRealOutputs(t *testing.T) {
+	list, err := suite.Shipped()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("testdata/*.log")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no outputs", err)
+	}
+	want := map[string]struct {
+		values int
+		first  float64
+	}{
+		"lammps/eam": {2, 2.415}, "gromacs/water": {1, 0}, "stream/triad": {4, 0}, "osu/latency": {8, 0}, "osu/bw": {7, 0},
+		"osu/mbw_mr": {14, 0}, "osu/barrier": {1, 0}, "osu/allreduce": {5, 0},
+	}
+	for _, file := range files {
+		name, experiment, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".log"), "-")
+		picked, err := suite.Select(list, []string{name + "/" + experiment})
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		e := picked[0].Experiments[0]
+		p := e.Programs[len(e.Programs)-1]
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := extract.Check(text, p.Check); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		values, err := extract.Values(text, p.Output, extract.Context{Peak: 100})
+		if err != nil || len(values) == 0 {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		if w, ok := want[name+"/"+experiment]; ok && (len(values) != w.values || w.first != 0 && values[0].Value != w.first) {
+			t.Errorf("%s: %+v, want %+v", file, values, w)
+		}
+		// A result that is cut off is none.
+		if half := text[:len(text)/3]; extract.Check(half, p.Check) == nil {
+			if v, err := extract.Values(half, p.Output, extract.Context{Peak: 100}); err == nil && len(v) >= len(values) {
+				t.Errorf("%s: a third of the output gives as many values", file)
+			}
+		}
+	}
+}
