@@ -17,9 +17,17 @@ func TestBenchOnNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(scratch(t), "run")
-	must(t, filepath.Join(bin, "nearmetal"), "-q", "bench", "run", "osu/latency", "--nodes", "1,2", "--quick",
+	r := slurm(t, filepath.Join(bin, "nearmetal"), "-q", "bench", "run", "osu/latency", "--nodes", "1,2", "--quick",
 		"--repetitions", "1", "--warmup", "0", "--vms", "1", "--memory", "768MiB",
 		"--set", "sizes=8:16", "--set", "iterations=20", "--out", dir)
+	if r.code != 0 {
+		logs, _ := filepath.Glob(filepath.Join(dir, "*.out"))
+		for _, log := range logs {
+			text, _ := os.ReadFile(log)
+			t.Logf("%s:\n%s", log, text)
+		}
+		t.Errorf("status %d\n%s", r.code, r.err)
+	}
 	run, samples, notes, err := record.Load(dir)
 	if err != nil || len(notes) > 0 {
 		t.Fatal(err, notes)
