@@ -148,6 +148,11 @@ func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal
 			b.VM = fmt.Sprintf("vms=%d,memory=%dMiB", v.VMs, v.MemoryBytes>>20/int64(max(1, v.VMs)))
 		}
 	}
+	if file := cmd.Flags().Lookup("file").Value.String(); file != "" && b.VM != "" {
+		if b.VM, err = filepath.Abs(file); err != nil {
+			return err
+		}
+	}
 	st := p.Start(fmt.Sprintf("waiting for %s", count(len(f.nodes), "job")))
 	err = batch.Run(ctx, b, func(line string) { p.Printf("%s", line) })
 	if err != nil {
