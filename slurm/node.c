@@ -175,6 +175,36 @@ static bool wait_gone(uid_t uid, const char *mark, bool supervisors, int ms)
 	return false;
 }
 
+/*
+ * Remove the job's cgroups of the old hierarchy: Slurm has tried to before the VMs in them ended. One
+ * with processes stays, for rmdir refuses.
+ */
+static void remove_cgroups(const struct nm_job *job)
+{
+	static const char *const tops[] = { "slurm_%s/uid_%u", "slurm%.0s/uid_%u" };
+	struct dirent *e;
+	DIR *d = opendir("/sys/fs/cgroup");
+
+	if (!d)
+		return;
+	while ((e = readdir(d))) {
+		if (e->d_name[0] == '.')
+			continue;
+		for (size_t i = 0; i < sizeof(tops) / sizeof(*tops); i++) {
+			char user[600], dir[700];
+			int n = snprintf(user, sizeof(user), "%.200s/", e->d_name);
+
+			snprintf(user + n, sizeof(user) - (size_t)n, tops[i], job->node, (unsigned int)job->uid);
+			snprintf(dir, sizeof(dir), "%s/job_%u/step_extern", user, job->id);
+			unlinkat(dirfd(d), dir, AT_REMOVEDIR);
+			*strrchr(dir, '/') = 0;
+			if (!unlinkat(dirfd(d), dir, AT_REMOVEDIR))
+				unlinkat(dirfd(d), user, AT_REMOVEDIR);
+		}
+	}
+	closedir(d);
+}
+
 void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job)
 {
 	char mark[1024];
@@ -185,6 +215,7 @@ void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job)
 	for (int i = 0; i < 3 && signal_job(job->uid, mark, SIGKILL, false); i++)
 		if (wait_gone(job->uid, mark, false, KILLED_MS))
 			break;
+	remove_cgroups(job);
 }
 
 void nm_node_drain(const struct nm_job *job, const char *reason)

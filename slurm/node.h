@@ -19,7 +19,7 @@ int nm_node_region_allowed(const struct nm_settings *s, const struct nm_job *job
  * End what runs of the job's VMs: its supervisors get SIGTERM, in order to end their VMs, and all
  * that is left after some seconds SIGKILL. A process is the job's if it belongs to its user and
  * its environment says so (NEARMETAL_SLURM_JOB=STATE/JOB.NODE: another
- * Slurm on the same host has a state of its own).
+ * Slurm on the same host has a state of its own). Its cgroups go then.
  */
 void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job);
 

@@ -36,7 +36,7 @@ func relayPMI(ctx context.Context, vm *guest.Client, t *task, vms int, env []str
 	case os.Getenv("PMI_FD") != "":
 		return relayPMI1(ctx, vm, t, vms, env)
 	case os.Getenv("PMIX_RANK") != "":
-		return relayPMIx(ctx, vm, vms, env)
+		return relayPMIx(ctx, vm, t, vms, env)
 	}
 	return env, func() {}, nil
 }
@@ -130,7 +130,7 @@ var pmixPort = regexp.MustCompile(`tcp4://127\.0\.0\.1:(\d{1,5})`)
 
 // relayPMIx makes slurmstepd's PMIx server, which listens on the node's loopback, reachable on the
 // VM's: a port in the VM for each port of the server.
-func relayPMIx(ctx context.Context, vm *guest.Client, vms int, env []string) ([]string, func(), error) {
+func relayPMIx(ctx context.Context, vm *guest.Client, t *task, vms int, env []string) ([]string, func(), error) {
 	ports := map[string]*guest.Listener{}
 	stop := func() {
 		for _, l := range ports {
@@ -160,6 +160,10 @@ func relayPMIx(ctx context.Context, vm *guest.Client, vms int, env []string) ([]
 	}
 	if len(ports) == 0 {
 		return nil, nil, errors.New("PMIx: slurmstepd's server has no TCP port on the loopback")
+	}
+	if err := makeSessionDir(ctx, vm, t); err != nil {
+		stop()
+		return nil, nil, err
 	}
 	// The server's shared memory is not in the VM.
 	over = append(over, "PMIX_GDS_MODULE=hash", "PMIX_MCA_gds=hash")

@@ -31,7 +31,7 @@ type Options struct {
 
 // Bed is a cluster that runs.
 type Bed struct {
-	Dir  string // everything is below; every user may look for a path in it
+	Dir  string // everything is below; every user may read it (what is secret has modes of its own)
 	o    Options
 	host string
 
@@ -80,7 +80,7 @@ func Start(o Options) (*Bed, error) {
 }
 
 func (b *Bed) start() error {
-	if err := os.Chmod(b.Dir, 0o711); err != nil {
+	if err := os.Chmod(b.Dir, 0o755); err != nil {
 		return err
 	}
 	dirs := []string{"munge", "state", "spool", "run", "log", "tmpfs"}
