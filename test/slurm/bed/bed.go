@@ -222,7 +222,7 @@ func (b *Bed) Logs() string {
 // Stop ends the cluster and removes its directory.
 func (b *Bed) Stop() error {
 	if b.ctld != nil {
-		b.Command("scancel", "--state=RUNNING,PENDING,SUSPENDED", "-u", "root").Run()
+		b.endJobs()
 	}
 	for _, d := range b.nodes {
 		d.stop(syscall.SIGTERM)
@@ -234,6 +234,18 @@ func (b *Bed) Stop() error {
 		b.munged.stop(syscall.SIGTERM)
 	}
 	return os.RemoveAll(b.Dir)
+}
+
+// endJobs cancels all jobs and waits a while for their epilogs.
+func (b *Bed) endJobs() {
+	queue := func() []string {
+		out, _ := b.Command("squeue", "-h", "-o", "%A").Output()
+		return strings.Fields(string(out))
+	}
+	if jobs := queue(); len(jobs) > 0 {
+		b.Command("scancel", jobs...).Run()
+		Await(30*time.Second, "the end of all jobs", func() bool { return len(queue()) == 0 })
+	}
 }
 
 // daemon is a child of ours.
