@@ -14,6 +14,8 @@
 #   make slurm-shell  a shell beside such a Slurm
 #   make bench        our suites natively over each MPI, and in VMs; their report
 #   make bench-harness   what the benchmarks' harness adds to what it measures
+#   make test-sriov   devices on an emulated host with an IOMMU and an SR-IOV card, and a VM with a VF
+#   make bench-device handing 8 VFs over
 #   make soak         the fault tests in every combination; ranks killed for an hour
 #   make check-fabric-sanitizers   the provider under ASan, UBSan, TSan and valgrind
 #   make fuzz         every fuzz target for FUZZ_SECONDS (10)
@@ -31,7 +33,7 @@ export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
 GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
-.PHONY: bench-report test-report-browser all deps c agent go wheels test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric check-fabric-sanitizers bench-fabric slurm test-slurm bench-slurm slurm-shell soak fuzz docs install clean
+.PHONY: bench-report test-report-browser all deps c agent go wheels test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric check-fabric-sanitizers bench-fabric slurm test-slurm bench-slurm slurm-shell test-sriov bench-device soak fuzz docs install clean
 
 all: go
 
@@ -120,6 +122,13 @@ check-fabric-sanitizers: deps
 
 bench-fabric: c wheels
 	@go run ./test/bench/fabric
+
+# VFs for real: an outer host under TCG with an emulated card, in it a VM with a VF. Minutes.
+test-sriov: go
+	NEARMETAL_SRIOV=1 go test -count=1 -v -timeout 40m ./test/sriov
+
+bench-device:
+	go test -run '^$$' -bench HandOver -benchtime 5x ./internal/host/device
 
 # Kills and faults at every step, in all combinations: half an hour and more.
 soak: go wheels

@@ -51,6 +51,9 @@ func findDevices(s *spec.Cluster) (*devices, error) {
 		return nil, fmt.Errorf("devices: %w", err)
 	}
 	for _, f := range list {
+		if len(f.VFs) > 0 {
+			continue // a card that is held takes its VFs along in a plan; and Bind refuses it as a whole
+		}
 		if why := h.Usable(f); why != "" {
 			d.taken[f.Address] = why
 		}

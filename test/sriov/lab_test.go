@@ -129,9 +129,9 @@ func tryBoot(t *testing.T, state string) (*lab, error) {
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "file:"+l.log,
 		// The host: two nodes, an IOMMU that remaps interrupts, AMD's SVM (TCG emulates it).
 		"-machine", "q35,kernel-irqchip=split", "-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max,-erms,-fsrm",
-		"-smp", "2", "-m", "3G", "-device", "intel-iommu,intremap=on",
+		"-smp", "4", "-m", "3G", "-device", "intel-iommu,intremap=on",
 		"-object", "memory-backend-ram,id=m0,size=1536M", "-object", "memory-backend-ram,id=m1,size=1536M",
-		"-numa", "node,cpus=0,memdev=m0", "-numa", "node,cpus=1,memdev=m1",
+		"-numa", "node,cpus=0-1,memdev=m0", "-numa", "node,cpus=2-3,memdev=m1",
 		// The card, on the second node.
 		"-device", "pxb-pcie,id=pxb1,bus_nr=64,numa_node=1,bus=pcie.0",
 		"-device", "pcie-root-port,id=rp1,bus=pxb1,chassis=1,slot=1",
@@ -141,7 +141,7 @@ func tryBoot(t *testing.T, state string) (*lab, error) {
 		"-device", "virtio-serial-pci,bus=pcie.0,id=serial0,max_ports=2", "-chardev", "socket,id=agent,fd=5",
 		"-device", "virtserialport,bus=serial0.0,nr=1,chardev=agent,name="+guest.PortName,
 		"-kernel", "/proc/self/fd/3", "-initrd", "/proc/self/fd/4",
-		"-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off cryptomgr.notests no_timer_check random.trust_cpu=on audit=0 intel_iommu=on")...)
+		"-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off cryptomgr.notests no_timer_check random.trust_cpu=on audit=0 intel_iommu=on iommu=nopt")...)
 	l.qemu.ExtraFiles = []*os.File{img.KernelFile(), initrd, far}
 	l.qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var said bytes.Buffer

@@ -132,7 +132,7 @@ func (m *Machine) assemble(vm plan.VM, s Settings, caps Caps) error {
 		numa{Nodes: vm.Nodes, Bytes: vm.MemoryBytes, CPUs: vm.VCPUs, Max: vcpus.max()})
 	m.use(monitor{chardev{"qmp", m.add(slotQMP, 0)}},
 		serialConsole{chardev{"console", m.add(slotConsole, 0)}})
-	if vm.MMIOBytes > 0 {
+	if vm.MMIOBytes > defaultWindow {
 		m.use(mmioWindow{vm.MMIOBytes})
 	}
 	if needsIOMMU(vm) {

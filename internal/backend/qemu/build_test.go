@@ -69,7 +69,7 @@ func TestBuildErrors(t *testing.T) {
 			v.Expanders = []plan.Expander{{Node: 1, Bus: 100}}
 		})), "0 ports for 1 devices"},
 		{"address width", vmEdit(func(v *plan.VM) { v.PhysBits = 64 }), "physical addresses of 64 bits"},
-		{"MMIO", vmEdit(func(v *plan.VM) { v.MMIOBytes = 5 }), "MMIO window"},
+		{"MMIO", vmEdit(func(v *plan.VM) { v.MMIOBytes = 64<<30 + 5 }), "MMIO window"},
 
 		{"accelerator", setEdit(func(s *Settings) { s.Accel = "xen" }), "is built without xen"},
 		{"tag", setEdit(func(s *Settings) { s.Exports = []Export{{Tag: "a,b", Path: "/"}} }), "mount tag"},

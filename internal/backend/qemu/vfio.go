@@ -29,6 +29,9 @@ func (e expander) Args() []string {
 // minExpanderBus leaves bus numbers to the machine's own root complex.
 const minExpanderBus = 64
 
+// defaultWindow is QEMU's own window of a q35 machine, in bytes: a smaller one need not be asked for.
+const defaultWindow = 32 << 30
+
 // mmioWindow is the room for the devices' 64-bit BARs.
 type mmioWindow struct{ Bytes uint64 }
 

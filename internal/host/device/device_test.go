@@ -113,6 +113,17 @@ func TestWhole(t *testing.T) {
 		_, err = h.DisableVFs(ctx, thePF)
 		wantErr(t, err, vf, "in use by cluster demo")
 		c.Close()
+		// A cluster of root's claims before it binds, and another process's claim is minded.
+		if c, err = h.Claim(pf.VFs[0], "demo"); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.mayBind(h.read(pf.VFs[0])); err != nil {
+			t.Error(err)
+		}
+		os.WriteFile(h.claimPath(pf.VFs[0]), []byte(`{"cluster":"demo","pid":1}`), 0o600)
+		wantErr(t, h.mayBind(h.read(pf.VFs[0])), "in use by cluster demo")
+		c.Close()
+		os.Remove(h.claimPath(pf.VFs[0]))
 		if did, err := h.Release(vf); err != nil || len(did) != 3 {
 			t.Errorf("%v, %v", did, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -84,6 +85,7 @@ type kernel struct {
 	fd   int
 	wds  map[int32]string
 	stop chan struct{}
+	idle atomic.Int64 // how often there was nothing to do
 	done chan struct{}
 
 	mu     sync.Mutex
@@ -147,7 +149,8 @@ func (k *kernel) run() {
 		default:
 		}
 		p := []unix.PollFd{{Fd: int32(k.fd), Events: unix.POLLIN}}
-		if n, _ := unix.Poll(p, 10); n < 1 {
+		if n, _ := unix.Poll(p, 5); n < 1 {
+			k.idle.Add(1)
 			continue
 		}
 		n, err := unix.Read(k.fd, buf)
@@ -349,14 +352,10 @@ func (k *kernel) state() string {
 	return b.String()
 }
 
-// settle waits until the kernel has nothing to do any more.
+// settle waits until the kernel has nothing to do any more. What was written before is in its
+// queue already.
 func (k *kernel) settle() {
-	for last, same := k.state(), 0; same < 3; {
-		time.Sleep(15 * time.Millisecond)
-		if now := k.state(); now == last {
-			same++
-		} else {
-			last, same = now, 0
-		}
+	for n := k.idle.Load(); k.idle.Load() < n+2; {
+		time.Sleep(time.Millisecond)
 	}
 }

@@ -13,8 +13,12 @@ func (h *Host) mayBind(f *Function) error {
 	if !h.there(f.Address) {
 		return fmt.Errorf("device %s: %w", f.Address, errGone)
 	}
-	if who := h.holder(f, h.openGroups([]*Function{f})); who != "" {
-		return fmt.Errorf("device %s is in use by %s", f.Address, who)
+	// A cluster claims a function before it binds it.
+	if who, pid := h.claim(f.Address); who != "" && pid != os.Getpid() {
+		return &ClaimedError{f.Address, who}
+	}
+	if h.held(f) {
+		return fmt.Errorf("device %s is in use by %s", f.Address, h.whoHolds(f.Address))
 	}
 	if bridge(f.Class) {
 		return fmt.Errorf("device %s is a bridge: it cannot be passed through", f.Address)

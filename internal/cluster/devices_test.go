@@ -1,0 +1,49 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/topology"
+)
+
+func TestFunctions(t *testing.T) {
+	h := &topology.Host{Devices: []topology.Device{
+		{Address: "0000:41:10.0", Class: 0x020000, VendorID: 0x8086, DeviceID: 0x10ca},
+		{Address: "0000:41:10.2", Class: 0x020000, VendorID: 0x15b3, DeviceID: 0x101a},
+		{Address: "0000:81:00.1", Class: 0x020700, VendorID: 0x15b3, DeviceID: 0x101a},
+		{Address: "0000:a1:00.0", Class: 0x030200, VendorID: 0x10de, DeviceID: 0x20b0},
+	}}
+	dev := func(a ...string) (list []plan.Device) {
+		for _, at := range a {
+			list = append(list, plan.Device{Address: at})
+		}
+		return list
+	}
+	p := &plan.Plan{VMs: []plan.VM{{Devices: dev("0000:41:10.0")}, {Devices: dev("0000:41:10.2", "0000:81:00.1", "0000:a1:00.0")}}}
+	s := &spec.Cluster{Network: spec.Network{DeviceSubnet: "10.78.0.0/16"}}
+	got, err := functions(h, s, p, 1)
+	if err != nil || len(got) != 3 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if f := got[0]; !f.Net || !f.RDMA || f.Address.String() != "10.78.0.2/16" || f.Device != 0x101a {
+		t.Errorf("%+v", f)
+	}
+	if f := got[1]; f.Net || !f.RDMA || f.Address.IsValid() {
+		t.Errorf("%+v", f)
+	}
+	if f := got[2]; f.Net || f.RDMA || f.Address.IsValid() {
+		t.Errorf("%+v", f)
+	}
+	s.Network.DeviceSubnet = "10.78.0.0/31"
+	if _, err := functions(h, s, p, 1); err == nil || !strings.Contains(err.Error(), "too few addresses") {
+		t.Errorf("%v", err)
+	}
+	p.VMs[0].Devices[0].Address = "0000:ff:00.0"
+	s.Network.DeviceSubnet = "10.78.0.0/16"
+	if _, err := functions(h, s, p, 0); err == nil || !strings.Contains(err.Error(), "has gone") {
+		t.Errorf("%v", err)
+	}
+}
