@@ -7,6 +7,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"nearmetal/test/slurm/bed"
 )
 
 // A boot that fails fails the job, with the reason and the host's name, and the host stays.
@@ -166,6 +169,34 @@ func TestKills(t *testing.T) {
 		})
 		gone(t, late)
 	})
+}
+
+// scontrol suspend stops the VM, and what runs in it; resume lets it go on.
+func TestSuspend(t *testing.T) {
+	defer clean(t)
+	a := newAccount(t, 1)
+	r := a.run(t, "sbatch", "--parsable", "-w", "n1", "-n1", "--mem=1000", "--vm="+small, "-o", a.home+"/out",
+		"--wrap", "srun sh -c 'i=0; while :; do i=$((i+1)); echo $i >count; sleep 0.05; done'")
+	if r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	id := strings.TrimSpace(r.out)
+	defer slurm(t, "scancel", id)
+	count := func() int {
+		text, _ := os.ReadFile(a.home + "/count")
+		n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		return n
+	}
+	// moves tells whether the count changes within some time, which is far more than a round takes.
+	moves := func() bool {
+		from := count()
+		return bed.Await(2*time.Second, "", func() bool { n := count(); return n != 0 && n != from }) == nil
+	}
+	await(t, "the step", moves)
+	must(t, "scontrol", "suspend", id)
+	await(t, "a VM that stands still", func() bool { return !moves() })
+	must(t, "scontrol", "resume", id)
+	await(t, "a VM that goes on", moves)
 }
 
 // stepds are the slurmstepds of a job.

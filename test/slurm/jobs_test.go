@@ -58,6 +58,7 @@ srun -n2 -K sh -c 'test $SLURM_PROCID = 0 && exit 5; exec sleep 600' 2>kill.err;
 srun --no-vm -n2 -K sh -c 'test $SLURM_PROCID = 0 && exit 5; exec sleep 600' 2>/dev/null; echo $? >kill.native
 srun -n2 ls /dev/nearmetal/region >region
 srun -n1 sh -c 'echo to stderr >&2' 2>stderr
+script -qec 'srun --pty -n1 tty' /dev/null </dev/null >pty
 srun -n1 sh -c 'trap "echo got it; exit 3" USR1; : >ready; while :; do sleep 0.1; done' >signal &
 while ! test -e ready; do sleep 0.1; done
 scancel -s USR1 $SLURM_JOB_ID
@@ -104,6 +105,7 @@ wait $!; echo $? >signal.code
 	contains("kill.err", "task 0: Exited with exit code 5")
 	expect("region", "/dev/nearmetal/region\n/dev/nearmetal/region\n")
 	expect("stderr", "to stderr\n")
+	contains("pty", "/dev/pts/")
 	expect("signal", "got it\n")
 	expect("signal.code", "3\n")
 }
