@@ -181,6 +181,7 @@ func withoutFlags(words []string, names ...string) []string {
 
 // order makes the order and the record of a run from the flags.
 func (f *benchFlags) order(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, string, error)) (o run.Order, r *record.Run, err error) {
+	notice := ""
 	facts, cpus := machine.Facts()
 	w := run.Wish{Cores: f.cores, Ablate: f.ablate, Host: facts, CPUs: cpus}
 	for _, v := range f.variants {
@@ -204,9 +205,10 @@ func (f *benchFlags) order(ctx context.Context, cmd *cobra.Command, p *terminal.
 		if err != nil {
 			return o, nil, err
 		}
-		if w.Emulated = accel == host.TCG; w.Emulated {
-			p.Printf("%s", strings.TrimSpace(why+" Times in the VMs are emulated: they are marked, and no ratio is made of them."))
+		if w.Emulated = accel == host.TCG; w.Emulated && why != "" {
+			notice = why + ": they are marked, and no ratio is made of them"
 		}
+		w.Spec.Accel = string(accel) // it need not be found out, and told, at each boot
 		facts.Acceleration = string(accel)
 	}
 	if o.Variants, err = run.Variants(w); err != nil {
@@ -244,6 +246,9 @@ func (f *benchFlags) order(ctx context.Context, cmd *cobra.Command, p *terminal.
 		r.Variants = append(r.Variants, v.Variant)
 	}
 	r.Checks = checks(ctx)
+	if notice != "" {
+		p.Printf("%s", notice)
+	}
 	return o, r, nil
 }
 

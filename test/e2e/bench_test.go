@@ -87,7 +87,7 @@ func TestBenchHang(t *testing.T) {
 func TestBenchAgain(t *testing.T) {
 	dir := t.TempDir()
 	flag := filepath.Join(dir, "begun")
-	file := suiteFile(t, "echo value 1; test -e "+flag+" || { touch "+flag+"; exec sleep 1000; }", "")
+	file := suiteFile(t, "echo value 1; test -e "+flag+" && exit; touch "+flag+"; exec sleep 1000", "")
 	out := filepath.Join(dir, "results")
 	first := command(t, "-q", "bench", "run", "own", "--suite", file, "--variants", "native", "--warmup", "0", "--out", out, "--wait")
 	if err := first.Start(); err != nil {

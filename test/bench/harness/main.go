@@ -26,8 +26,8 @@ const (
 )
 
 var (
-	rounds      = flag.Int("rounds", 5, "rounds, each with and without")
-	repetitions = flag.Int("repetitions", 5, "repetitions in a round")
+	rounds      = flag.Int("rounds", 25, "rounds, each with and without")
+	repetitions = flag.Int("repetitions", 1, "repetitions in a round")
 	kernels     = flag.String("kernels", "build/c/kernels", "folder of nearmetal's MPI programs")
 )
 
