@@ -64,6 +64,17 @@ static inline void ivs_copy_small(void *dst, const void *src, size_t len)
 }
 #endif
 
+/* Fetches a line that is going to be written. */
+static inline void ivs_prefetch_own(void *line)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+	/* The compiler's own would only read it, for CPUs that were made before this one. */
+	__asm__ volatile("prefetchw %0" : : "m" (*(char *) line));
+#else
+	__builtin_prefetch(line, 1);
+#endif
+}
+
 static inline void ivs_copy(void *dst, const void *src, size_t len)
 {
 	if (len <= 256)

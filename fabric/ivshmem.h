@@ -283,6 +283,7 @@ struct ivs_peer {
 	uint32_t	rx_mask;
 	uint32_t	rx_shift;
 	uint32_t	rx_lap0;
+	uint64_t	row_rx, row_tx;	/* rx_head, and tx_head when it last changed */
 	bool		hot;
 	bool		stalled;	/* has sent more than we can hold */
 	bool		broken;		/* sent nonsense */
@@ -299,6 +300,9 @@ struct ivs_peer {
 	bool		looked;		/* pid was determined */
 	struct ivs_alive alive;
 	uint32_t	used;		/* ep->ticks when something came */
+	uint32_t	run;		/* messages in a row, with none from us in between */
+	uint64_t	run_head;	/* tx_head when it began */
+	uint64_t	quiet_until;	/* ivs_cycles() before which we do not look */
 	struct ivs_list	sending;	/* struct ivs_tx with data to send */
 	struct ivs_list	waiting;	/* for a word of the receiver's */
 	struct ivs_list	streams;	/* struct ivs_msg under way to us */

@@ -66,6 +66,16 @@ struct ivs_alive {
 bool ivs_slot_alive(struct ivs_region *region, uint32_t slot, uint32_t epoch,
 		    struct ivs_alive *alive);
 
+/* A count that goes on with some GHz; 0 where there is none. */
+static inline uint64_t ivs_cycles(void)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+	return __builtin_ia32_rdtsc();
+#else
+	return 0;
+#endif
+}
+
 /* Milliseconds of a clock that never jumps. */
 uint64_t ivs_now_ms(void);
 
