@@ -27,8 +27,8 @@ import (
 
 // Bounds of single steps: the emulated host is ten times slower on a busy machine.
 const (
-	bootTimeout = 2 * time.Minute
-	stepTimeout = 4 * time.Minute
+	bootTimeout = 4 * time.Minute
+	stepTimeout = 8 * time.Minute
 )
 
 // lab is the outer host.
@@ -48,6 +48,14 @@ func missing(t *testing.T, what string) {
 		t.Fatal("this test needs ", what)
 	}
 	t.Skip("this test needs ", what)
+}
+
+// onDemand is for tests that take minutes on a quiet machine.
+func onDemand(t *testing.T) {
+	t.Helper()
+	if os.Getenv("NEARMETAL_SRIOV") == "" {
+		t.Skip("minutes on a quiet machine: make test-sriov runs it")
+	}
 }
 
 // nearmetal is the program under test, at the same path in the lab as here.

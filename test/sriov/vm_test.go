@@ -1,7 +1,6 @@
 package sriov
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -10,9 +9,7 @@ import (
 // An inner VM has a VF by a cluster file, by nested KVM: it pings the card over it and has
 // soft RoCE on it; two clusters that want the last VF; a power cut half way.
 func TestVM(t *testing.T) {
-	if os.Getenv("NEARMETAL_SRIOV") == "" {
-		t.Skip("minutes on a quiet machine: make test-sriov runs it")
-	}
+	onDemand(t)
 	state := t.TempDir()
 	if !inVM(t, state) {
 		// About one outer host in seven has timers that misbehave: a fresh one, once.
@@ -40,7 +37,7 @@ func inVM(t *testing.T, state string) bool {
 	l.step("two VFs")
 	cluster := "vms: [{memory: 512MiB, vcpus: 1, devices: [{pf: eth0, count: 1}]}]\nregion: {size: 0}\n"
 	began := time.Now()
-	out, err := l.try("cat >/tmp/c.yaml <<'E'\n" + cluster + "E\n" + nm + " run -f /tmp/c.yaml --no-share --boot-timeout 4m -- sh -c 'cat /run/nearmetal/devices; busybox ping -c 3 -W 30 10.78.1.1'")
+	out, err := l.try("cat >/tmp/c.yaml <<'E'\n" + cluster + "E\n" + nm + " run -f /tmp/c.yaml --no-share --boot-timeout 6m -- sh -c 'cat /run/nearmetal/devices; busybox ping -c 3 -W 30 10.78.1.1'")
 	t.Logf("run with a VF, %.1f s:\n%s", time.Since(began).Seconds(), out)
 	if err != nil {
 		t.Logf("%v\n%s", err, l.console())
