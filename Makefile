@@ -9,6 +9,7 @@
 #   make bench-plan   how long planning takes, on described machines
 #   make bench-check  how long nearmetal check takes, on a described host of 512 CPUs
 #   make bench-fabric   the libfabric provider beside its peers
+#   make bench-fabric-vm   its latency between VMs beside TCP's
 #   make test-slurm   srun --vm on a real Slurm on this machine (root)
 #   make bench-slurm  what srun --vm costs, beside plain srun
 #   make slurm-shell  a shell beside such a Slurm
@@ -33,7 +34,7 @@ export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
 GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
-.PHONY: bench-report test-report-browser all deps c agent go wheels test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric check-fabric-sanitizers bench-fabric slurm test-slurm bench-slurm slurm-shell test-sriov bench-device soak fuzz docs install clean
+.PHONY: bench-report test-report-browser all deps c agent go wheels extras test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric check-fabric-sanitizers bench-fabric bench-fabric-vm slurm test-slurm bench-slurm slurm-shell test-sriov bench-device soak fuzz docs install clean
 
 all: go
 
@@ -82,7 +83,11 @@ bench-slurm: slurm
 slurm-shell: slurm
 	@go run ./test/slurm/bed/shell
 
-e2e: go wheels slurm
+# LAMMPS and Intel MPI, for the tests of MPI libraries over the provider.
+extras: wheels
+	@sh scripts/extras.sh
+
+e2e: go wheels slurm extras
 	go test -count=1 -timeout 40m ./test/...
 
 test: unit e2e
@@ -129,6 +134,10 @@ test-sriov: go
 
 bench-device:
 	go test -run '^$$' -bench HandOver -benchtime 5x ./internal/host/device
+
+# Its latency between VMs beside TCP's over their network.
+bench-fabric-vm: go wheels
+	@go run ./test/bench/fabricvm
 
 # Kills and faults at every step, in all combinations: half an hour and more.
 soak: go wheels

@@ -58,7 +58,8 @@ func TestMPI(t *testing.T) {
 			args := []string{l.mpirun, "-n", "2", build + "/nm_cg", "--grid", "32"}
 			native := exec.Command(args[0], args[1:]...)
 			native.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-				"OMPI_MCA_rmaps_base_oversubscribe=1", "PRTE_ALLOW_RUN_AS_ROOT=1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+				"OMPI_MCA_rmaps_base_oversubscribe=1", "PRTE_ALLOW_RUN_AS_ROOT=1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+				"PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe")
 			out, err := native.Output()
 			if err != nil {
 				t.Fatalf("natively: %v: %s", err, out)
@@ -67,6 +68,10 @@ func TestMPI(t *testing.T) {
 			for _, launcherInVM := range []bool{false, true} {
 				r := inVMs(t, c, launcherInVM, args...)
 				r.places(t)
+				// Each rank sent over the region, and none over the network.
+				if u := channels(r); len(u) != 2 || u.count(overRegion) != 2 || u.count(overInner) != 0 {
+					t.Errorf("launcher in a VM: %v: channels: %q", launcherInVM, u)
+				}
 				if got := strings.Join(found.FindAllString(r.out, -1), "\n"); got != want || got == "" {
 					t.Errorf("launcher in a VM: %v: found\n%s\nnatively\n%s", launcherInVM, got, want)
 				}
@@ -80,12 +85,15 @@ func TestMPI(t *testing.T) {
 func inVMs(t *testing.T, cluster string, launcherInVM bool, args ...string) result {
 	t.Helper()
 	if launcherInVM {
-		return nm(t, append([]string{"exec", "-c", cluster, "-n", "--"}, args...)...).want(t, 0)
+		cmd := command(t, append([]string{"exec", "-c", cluster, "-n", "--"}, args...)...)
+		cmd.Env = append(os.Environ(), logChannels...)
+		return finish(t, cmd, "").want(t, 0)
 	}
 	cmd := command(t)
 	script := `eval "$($NEARMETAL env "$CLUSTER")" && exec "$@"`
 	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", script, "sh"}, args...)
 	cmd.Env = append(os.Environ(), "NEARMETAL="+nearmetal, "CLUSTER="+cluster)
+	cmd.Env = append(cmd.Env, logChannels...)
 	return finish(t, cmd, "").want(t, 0)
 }
 

@@ -1,0 +1,118 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// logChannels make the libfabric provider say at each rank's end which channels it used.
+var logChannels = []string{"FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=ep_ctrl"}
+
+var (
+	channelsUsed = regexp.MustCompile(`channels used: (.*)`)
+	// What one of those lines says of a channel that carried something.
+	overVM     = regexp.MustCompile(`[1-9]\d* ranks of this VM, [1-9]\d* lines`)
+	overRegion = regexp.MustCompile(`[1-9]\d* ranks of other VMs, [1-9]\d* lines`)
+	overInner  = regexp.MustCompile(`[1-9]\d* ranks over the inner provider, [1-9]\d* messages`)
+)
+
+// used are the ranks' lines about their channels.
+type used []string
+
+func channels(r result) used {
+	var u used
+	for _, m := range channelsUsed.FindAllStringSubmatch(r.out+r.err, -1) {
+		// An endpoint that a library opened beside the one that it uses says zeros.
+		if overVM.MatchString(m[1]) || overRegion.MatchString(m[1]) || overInner.MatchString(m[1]) {
+			u = append(u, m[1])
+		}
+	}
+	return u
+}
+
+// count is how many ranks used a channel.
+func (u used) count(channel *regexp.Regexp) int {
+	n := 0
+	for _, line := range u {
+		if channel.MatchString(line) {
+			n++
+		}
+	}
+	return n
+}
+
+// Three VMs with two ranks each, one of them without the region: every rank sends to its
+// neighbour in the VM, and over the region or the network to the others, in one job.
+func TestFabricThreeChannels(t *testing.T) {
+	c := up(t, "--vms", "3", "--vcpus", "1", "--no-share")
+	dir := t.TempDir()
+	os.Chmod(dir, 0o755)
+	// vm2 does as if it were on another host.
+	away := filepath.Join(dir, "away")
+	writeProgram(t, away, "#!/bin/sh\n[ $(hostname) = vm2 ] && export FI_IVSHMEM_REGION=none\nexec \"$@\"\n")
+	t.Setenv("FI_IVSHMEM_INNER", "auto")
+	// libfabric 1.17's ofi_rxm asks for its own core provider behind the filter.
+	t.Setenv("FI_PROVIDER", "ivshmem,tcp,ofi_rxm")
+	t.Setenv("OMPI_MCA_opal_common_ofi_provider_include", "ivshmem")
+	// MPICH would use its own shared memory within a VM.
+	t.Setenv("MPIR_CVAR_NOLOCAL", "1")
+	for _, l := range libraries(t) {
+		if l.finalizeHangs {
+			continue // it is built without libfabric
+		}
+		t.Run(l.name, func(t *testing.T) {
+			needs(t, l.mpirun)
+			build := filepath.Join(dir, strings.ReplaceAll(l.name, " ", ""))
+			if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC="+l.mpicc, "BUILD="+build, build+"/nm_cg").CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			// grid 64's checksum is the same wherever it runs (test/kernels).
+			if l.name != "Open MPI 4" {
+				t.Setenv("FI_PROVIDER", "ivshmem")
+			}
+			args := []string{l.mpirun, "-n", "6"}
+			if l.name == "MPICH 5" {
+				args = append(args, "-ppn", "2") // neighbours of the solver's in one VM
+			}
+			r := inVMs(t, c, false, append(args, away, build+"/nm_cg", "--grid", "64", "--expect", "93dddb21bf702903")...)
+			r.places(t)
+			if u := channels(r); len(u) != 6 || u.count(overVM) < 4 || u.count(overRegion) != 4 || u.count(overInner) != 6 {
+				t.Errorf("channels: %q", u)
+			}
+		})
+	}
+}
+
+// One-sided communication between VMs leaves what it must, over the region.
+func TestFabricOneSided(t *testing.T) {
+	c := shared(t)
+	l := libraries(t)[3]
+	needs(t, l.mpirun)
+	build := t.TempDir()
+	os.Chmod(build, 0o755)
+	if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC="+l.mpicc, "BUILD="+build, build+"/nm_onesided").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	r := inVMs(t, c, false, l.mpirun, "-n", "2", build+"/nm_onesided", "--bytes", "40000", "--rounds", "5")
+	if n := strings.Count(r.out, " ok\n"); n != 14 {
+		t.Errorf("%d of 14 checks: %s", n, r.out)
+	}
+	if u := channels(r); u.count(overRegion) != 2 {
+		t.Errorf("channels: %q", u)
+	}
+}
+
+// With fabric: none, and where there is no region, libraries are left as they are.
+func TestFabricNone(t *testing.T) {
+	for _, flags := range [][]string{{"--fabric", "none"}, {"--region", "0"}} {
+		args := append(append([]string{"run", "--vms", "2", "--vcpus", "1", "--no-share", "-v"}, small...), flags...)
+		r := nm(t, append(args, "--", "sh", "-c", "echo provider: $FI_PROVIDER")...).want(t, 0, "over their network")
+		if strings.Contains(r.out, "ivshmem") || strings.Count(r.out, "provider:") != 2 {
+			t.Errorf("%q: %s", flags, r.out)
+		}
+	}
+}
