@@ -99,6 +99,7 @@ bench-boot: go
 	@go run ./test/bench/boot
 
 bench: go
+	@sh scripts/deps-bench.sh
 	@sh scripts/bench.sh
 
 bench-harness: go
