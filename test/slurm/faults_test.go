@@ -142,7 +142,7 @@ func TestKills(t *testing.T) {
 		id := held(t, a)
 		cluster.StopNode("n1")
 		var pids []int
-		for _, p := range vmProcesses(id + ".n1") {
+		for _, p := range processes("NEARMETAL_RUNTIME_DIR=" + state + "/" + id + ".n1/run") {
 			n, _ := strconv.Atoi(filepath.Base(p))
 			pids = append(pids, n)
 		}

@@ -142,6 +142,7 @@ func TestShared(t *testing.T) {
 	defer clean(t)
 	a, b := newAccount(t, 1), newAccount(t, 2)
 	hold := func(u *account) (id string) {
+		os.Remove(u.home + "/up")
 		r := u.run(t, "sbatch", "--parsable", "-w", "n1", "-n1", "--mem=1000", "--gres=region:16M", "--vm=region=16MiB,"+small,
 			"-o", u.home+"/out", "--wrap", "srun sh -c 'hostname; echo secret; : >up; sleep 600'")
 		if r.code != 0 {
@@ -193,11 +194,14 @@ func TestShared(t *testing.T) {
 }
 
 // vmProcesses are the folders in /proc of what runs for a job's VMs.
-func vmProcesses(mark string) []string {
+func vmProcesses(mark string) []string { return processes("NEARMETAL_SLURM_JOB=" + state + "/" + mark) }
+
+// processes are the folders in /proc of the processes with a variable in their environment.
+func processes(variable string) []string {
 	var list []string
 	procs, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, p := range procs {
-		if env, _ := os.ReadFile(p); strings.Contains("\x00"+string(env), "\x00NEARMETAL_SLURM_JOB="+state+"/"+mark+"\x00") {
+		if env, _ := os.ReadFile(p); strings.Contains("\x00"+string(env), "\x00"+variable+"\x00") {
 			list = append(list, filepath.Dir(p))
 		}
 	}
