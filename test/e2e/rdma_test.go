@@ -71,3 +71,24 @@ func TestSoftRoCE(t *testing.T) {
 		t.Errorf("%d ranks took the provider of rxe0, want 2:\n%s", n, r.err)
 	}
 }
+
+// What a cluster file wants of devices and this host has not is said in one line, before
+// anything is started.
+func TestDevicesRefused(t *testing.T) {
+	for file, words := range map[string]string{
+		"vms: [{devices: [{pf: mlx5_77}]}]\n":                             "1 VF of mlx5_77, and 0 are free",
+		"vms: [{devices: [{class: infiniband, count: 60}]}]\n":            "60 infiniband VFs",
+		"vms: [{devices: [{type: pci, address: \"fffe:ff:1f.7\"}]}]\n":    "fffe:ff:1f.7",
+		"vms: [{devices: [{pf: \"../../etc/passwd\"}]}]\n":                "is not a device's name",
+		"vms: [{devices: [{type: pci, address: \"0000:00:03.0\\n\"}]}]\n": "is not a PCI address",
+	} {
+		cmd := command(t, "run", "-f", "cluster.yaml", "--no-share", "--", "true")
+		write(t, cmd.Dir, "cluster.yaml", file)
+		r := finish(t, cmd, "")
+		if r.code != 1 && r.code != 2 {
+			t.Errorf("%s: exit status %d: %s", file, r.code, r.err)
+		}
+		r.want(t, r.code, words)
+		oneLine(t, r)
+	}
+}
