@@ -5,7 +5,7 @@
 #define TURN_TICKS	16	/* one slot in turn every so many calls */
 #define COOL_TICKS	512	/* between two looks at which rings are still busy */
 #define IDLE_TICKS	8192	/* calls after which one is not */
-#define CHECK_TICKS	4096
+#define CHECK_TICKS	256	/* calls: some ns each, or ms where each gives its CPU away */
 #define RUN_LENGTH	4	/* messages in a row that make a stream */
 #define QUIET_CYCLES	600	/* a fifth to a third of a microsecond */
 
