@@ -275,7 +275,7 @@ static void stress(struct ctx *c)
 {
 	const char *seed = getenv("FABRIC_SEED"), *count = getenv("FABRIC_MESSAGES");
 	struct stress s = { .c = c, .largest = c->procs > 8 ? 20000 : 400000 };
-	int messages = count ? atoi(count) : 1200 / c->procs + (c->procs > 16 ? 0 : 40), i, k;
+	int messages = count ? atoi(count) : 400 / c->procs + 10, i, k;
 	size_t window = sizeof(uint64_t) + (size_t) c->procs * SLICE;
 	struct board *b = shared();
 	struct fid_mr *mr;
