@@ -7,7 +7,7 @@
 struct ivs_param ivs_param = {
 	.region_size	= 4UL << 30,
 	.cma		= 1,
-	.cma_min	= 12 << 10,
+	.cma_min	= 8 << 10,
 	.cma_max	= 2 << 20,
 	.inline_max	= IVS_INLINE_MAX,
 	.window		= 64 << 10,

@@ -111,6 +111,22 @@ static bool start(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t 
 		ivs_rx_complete(ep, rx, tagged, peer, total, tag, flags & IVS_F_DATA, data, 0);
 		return true;
 	}
+	if (rx && where.count && !(flags & IVS_F_REGION) && peer->channel != IVS_CHAN_DEAD) {
+		struct iovec remote[IVS_IOV_MAX];
+
+		for (i = 0; i < where.count; i++) {
+			remote[i].iov_base = (void *) (uintptr_t) where.iov[i].addr;
+			remote[i].iov_len = where.iov[i].len;
+		}
+		/* Where that cannot be, it is asked for in pieces below. */
+		if (!ivs_cma(peer, false, rx->iov, rx->count, remote, where.count,
+			     total < rx->len ? total : rx->len)) {
+			ivs_ctl_send(peer, IVS_OP_ACK, (uint32_t) id);
+			ivs_rx_complete(ep, rx, tagged, peer, total, tag, flags & IVS_F_DATA,
+					data, 0);
+			return true;
+		}
+	}
 	if (!rx && ep->ux_bytes > ivs_param.unexpected)
 		return false;
 	msg = new_msg(peer, op, flags, tag);

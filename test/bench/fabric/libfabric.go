@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 )
@@ -23,7 +24,8 @@ func tableNames() []string {
 // fabric is a way at the level of libfabric, with the newest libfabric that is here: the
 // one that MPICH's wheel carries, else the system's.
 func (b *bench) fabric(name string, args []string, env ...string) *way {
-	env = append(env, "FI_PROVIDER_PATH="+b.provider)
+	// A job of its own: what else runs in this session has another region.
+	env = append(env, "FI_PROVIDER_PATH="+b.provider, fmt.Sprintf("FI_IVSHMEM_JOB=bench-%d", os.Getpid()))
 	lib := filepath.Join(b.wheels, "mpich/lib/mpich")
 	if _, err := os.Stat(filepath.Join(lib, "libfabric.so.1")); err == nil {
 		env = append(env, "LD_LIBRARY_PATH="+lib)

@@ -78,7 +78,7 @@ int main(int argc, char **argv)
 			_exit(1);
 	}
 	meter_pin(rank);
-	alarm(60);
+	alarm(30);
 	if (!strcmp(what, "limits"))
 		limits();
 	else if (!strcmp(what, "messages"))
