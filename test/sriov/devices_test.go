@@ -119,8 +119,8 @@ func TestDevices(t *testing.T) {
 }
 
 // Both VFs in use by the host, igbvf in two network namespaces: ping between them, soft RoCE on
-// one, and they are not taken from the host meanwhile. On demand: an outer host that is short
-// of CPU time misses the VFs' messages to their card, which igbvf takes for a card that is down.
+// one, and they are not taken from the host meanwhile. On demand: the emulated
+// card does not always answer the VFs' messages, which igbvf takes for a card that is down.
 func TestNamespaces(t *testing.T) {
 	onDemand(t)
 	nm := nearmetal(t)
