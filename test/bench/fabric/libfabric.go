@@ -95,13 +95,13 @@ func scale(b *bench) (*table, error) {
 		return t, nil
 	}
 	for _, w := range m.ways() {
-		if w.name == "ivshmem" || w.name == "sm" {
+		if w.name == "ivshmem" || w.name == "shm" || w.name == "sm" {
 			n := m.start(w)
 			n.name = "mpi-" + w.name
 			t.ways = append(t.ways, n)
 			t.columns = append(t.columns, n.name)
 		}
 	}
-	t.compare("mpi-ivshmem", "mpi-sm")
+	t.compare("mpi-ivshmem", "mpi-shm", "mpi-sm")
 	return t, nil
 }
