@@ -8,12 +8,14 @@ static void copy_libc(void *dst, const void *src, size_t len)
 }
 
 void (*ivs_copy_large)(void *dst, const void *src, size_t len) = copy_libc;
+void (*ivs_copy_put)(void *dst, const void *src, size_t len) = copy_libc;
 
 #ifdef __x86_64__
 #include <cpuid.h>
 #include <immintrin.h>
 
 #define STRING_MIN	8192	/* bytes; below, string instructions take too long to start */
+#define PUT_MIN		4096	/* where nobody waits for the copy */
 
 /* The last piece may overlap the one before. */
 __attribute__((target("avx")))
@@ -61,16 +63,12 @@ static void copy_avx(void *dst, const void *src, size_t len)
  * `rep movsb` does not read what it overwrites: faster where that lies in another core's
  * cache, or in none.
  */
-static void copy_string(void *dst, const void *src, size_t len)
+static void string(void *dst, const void *src, size_t len)
 {
 	char *d = dst;
 	const char *s = src;
 	size_t head = -(uintptr_t) d & 63;
 
-	if (len < STRING_MIN) {
-		copy_avx(dst, src, len);
-		return;
-	}
 	if (head) {
 		ivs_copy_small(d, s, head);
 		d += head;
@@ -78,6 +76,22 @@ static void copy_string(void *dst, const void *src, size_t len)
 		len -= head;
 	}
 	__asm__ volatile("rep movsb" : "+D" (d), "+S" (s), "+c" (len) : : "memory");
+}
+
+static void copy_string(void *dst, const void *src, size_t len)
+{
+	if (len < STRING_MIN)
+		copy_avx(dst, src, len);
+	else
+		string(dst, src, len);
+}
+
+static void put_string(void *dst, const void *src, size_t len)
+{
+	if (len < PUT_MIN)
+		copy_avx(dst, src, len);
+	else
+		string(dst, src, len);
 }
 
 /* Is this CPU one whose instructions QEMU makes up, where string instructions are slow? */
@@ -104,10 +118,13 @@ void ivs_copy_init(void)
 {
 #ifdef __x86_64__
 	__builtin_cpu_init();
-	if (__builtin_cpu_supports("avx"))
-		ivs_copy_large = copy_avx;
-	if (__builtin_cpu_supports("avx") && fast_string())
+	if (!__builtin_cpu_supports("avx"))
+		return;
+	ivs_copy_large = ivs_copy_put = copy_avx;
+	if (fast_string()) {
 		ivs_copy_large = copy_string;
+		ivs_copy_put = put_string;
+	}
 #endif
 }
 

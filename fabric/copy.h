@@ -12,8 +12,10 @@
  * the C library's memcpy is slow for some of them, and much slower under TCG.
  */
 extern void (*ivs_copy_large)(void *dst, const void *src, size_t len);
+/* Likewise, for memory that the other side reads at some later time. */
+extern void (*ivs_copy_put)(void *dst, const void *src, size_t len);
 
-/* Chooses ivs_copy_large for this CPU. */
+/* Chooses them for this CPU. */
 void ivs_copy_init(void);
 
 #if defined(__x86_64__) && defined(__GNUC__)

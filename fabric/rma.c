@@ -70,7 +70,9 @@ static bool direct(struct ivs_peer *peer, bool write, const struct iovec *iov, s
 	}
 	if (all) {
 		for (i = 0; i < rma_count; i++) {
-			if (write)
+			if (write && count == 1 && rma_count == 1 && remote[0].iov_len > 256)
+				ivs_copy_put(remote[0].iov_base, iov[0].iov_base, remote[0].iov_len);
+			else if (write)
 				ivs_iov_gather(remote[i].iov_base, remote[i].iov_len, iov, count, at);
 			else
 				ivs_iov_scatter(iov, count, at, remote[i].iov_base,
