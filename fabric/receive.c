@@ -341,7 +341,7 @@ static bool atomic(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, cons
 		tx->op = IVS_OP_RESULT;
 		tx->response = true;
 		tx->remote = a.rma.id;
-		tx->own = malloc(a.rma.total ? a.rma.total : 1);
+		tx->own = calloc(1, a.rma.total ? a.rma.total : 1);
 		if (!tx->own) {
 			ivs_tx_put(ep, tx);
 			return false;
