@@ -238,8 +238,27 @@ const lockedSlack = 64 << 20
 // all of it, and counts it against the limit of each QEMU (RLIMIT_MEMLOCK; kernel,
 // drivers/vfio/vfio_iommu_type1.c). A soft limit that is too low is raised.
 func checkLocked(p *plan.Plan) error {
-	var need, all uint64 // of one VM, of all
-	var who string
+	need, all, who := lockedBytes(p)
+	if need == 0 || mayLockAll() {
+		return nil
+	}
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
+		return err
+	}
+	switch cur := lockedLimit(l, need); {
+	case cur == l.Cur && cur >= need:
+		return nil
+	case cur >= need:
+		l.Cur = cur
+		return unix.Setrlimit(unix.RLIMIT_MEMLOCK, &l)
+	}
+	return fmt.Errorf("the limit on locked memory is %s, and VFIO locks all memory of a VM with devices: %s for %s, %s for all VMs; raise it (in /etc/security/limits.d: * hard memlock unlimited; LimitMEMLOCK=infinity for a service such as slurmd) and log in again",
+		spec.Size(l.Max), spec.Size(need), who, spec.Size(all))
+}
+
+// lockedBytes gives what VFIO locks: of the VM that has most, called who, and of all.
+func lockedBytes(p *plan.Plan) (need, all uint64, who string) {
 	for i := range p.VMs {
 		v := &p.VMs[i]
 		if len(v.Devices) == 0 {
@@ -254,22 +273,16 @@ func checkLocked(p *plan.Plan) error {
 			need, who = n, v.Name
 		}
 	}
-	if need == 0 || mayLockAll() {
-		return nil
+	return need, all, who
+}
+
+// lockedLimit gives the soft limit with which need bytes can be locked, or the one that is
+// there when the hard limit allows no more.
+func lockedLimit(l unix.Rlimit, need uint64) uint64 {
+	if l.Cur < need && l.Max >= need {
+		return l.Max
 	}
-	var l unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
-		return err
-	}
-	if l.Cur >= need {
-		return nil
-	}
-	if l.Max >= need {
-		l.Cur = l.Max
-		return unix.Setrlimit(unix.RLIMIT_MEMLOCK, &l)
-	}
-	return fmt.Errorf("the limit on locked memory is %s, and VFIO locks all memory of a VM with devices: %s for %s, %s for all VMs; raise it (in /etc/security/limits.d: * hard memlock unlimited; LimitMEMLOCK=infinity for a service such as slurmd) and log in again",
-		roundSize(l.Max), spec.Size(need), who, spec.Size(all))
+	return l.Cur
 }
 
 // mayLockAll tells whether limits on locked memory do not bind this process: CAP_IPC_LOCK,

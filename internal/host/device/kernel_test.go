@@ -1,11 +1,8 @@
 package device
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,6 +17,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/test/hosttree"
 )
 
 // read matches what the tests read of a captured tree: a tenth of its files.
@@ -28,47 +27,14 @@ var read = regexp.MustCompile(`^(\./)?(dev/|sys/bus/pci|sys/class/(net|infiniban
 // capture unpacks a captured tree with its links and modes.
 func capture(t testing.TB, name string) string {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", name+".tar.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err == nil {
+		err = hosttree.Unpack(root, filepath.Join("testdata", name+".tar.gz"), read.MatchString)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for r := tar.NewReader(z); ; {
-		e, err := r.Next()
-		if err == io.EOF {
-			return root
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := filepath.Join(root, filepath.Clean("/"+e.Name))
-		if !read.MatchString(e.Name) {
-			continue
-		}
-		os.MkdirAll(filepath.Dir(at), 0o755)
-		switch e.Typeflag {
-		case tar.TypeDir:
-			err = os.MkdirAll(at, 0o755)
-		case tar.TypeSymlink:
-			err = os.Symlink(e.Linkname, at)
-		case tar.TypeReg:
-			var b []byte
-			if b, err = io.ReadAll(r); err == nil {
-				err = os.WriteFile(at, b, fs.FileMode(e.Mode)&0o777|0o200)
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	return root
 }
 
 const (
