@@ -119,10 +119,8 @@ func TestDevices(t *testing.T) {
 }
 
 // Both VFs in use by the host, igbvf in two network namespaces: ping between them, soft RoCE on
-// one, and they are not taken from the host meanwhile. On demand: the emulated
-// card does not always answer the VFs' messages, which igbvf takes for a card that is down.
+// one, and they are not taken from the host meanwhile.
 func TestNamespaces(t *testing.T) {
-	onDemand(t)
 	nm := nearmetal(t)
 	state := t.TempDir()
 	l := boot(t, state)

@@ -27,8 +27,8 @@ import (
 
 // Bounds of single steps: the emulated host is ten times slower on a busy machine.
 const (
-	bootTimeout = 4 * time.Minute
-	stepTimeout = 8 * time.Minute
+	bootTimeout = 2 * time.Minute
+	stepTimeout = 4 * time.Minute
 )
 
 // lab is the outer host.
@@ -93,7 +93,11 @@ func boot(t *testing.T, state string) *lab {
 	t.Helper()
 	l, err := tryBoot(t, state)
 	if err != nil {
-		t.Fatal(err)
+		// About one outer host in seven has timers that misbehave: a fresh one, once.
+		t.Log(err)
+		if l, err = tryBoot(t, state); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return l
 }
@@ -137,13 +141,17 @@ func tryBoot(t *testing.T, state string) (*lab, error) {
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "file:"+l.log,
 		// The host: two nodes, an IOMMU that remaps interrupts, AMD's SVM (TCG emulates it).
 		"-machine", "q35,kernel-irqchip=split", "-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max,-erms,-fsrm",
-		"-smp", "4", "-m", "3G", "-device", "intel-iommu,intremap=on",
-		"-object", "memory-backend-ram,id=m0,size=1536M", "-object", "memory-backend-ram,id=m1,size=1536M",
+		// Memory below 2.75 GiB: with more, q35 has some of it above 4 GiB, the firmware puts the
+		// root port's prefetchable window there, and QEMU 10.0 maps the VFs' BARs by the lower 32 bits of
+		// their address only: igbvf then reads no register ("PF still in reset state").
+		"-smp", "4", "-m", "2560M", "-device", "intel-iommu,intremap=on",
+		"-object", "memory-backend-ram,id=m0,size=1280M", "-object", "memory-backend-ram,id=m1,size=1280M",
 		"-numa", "node,cpus=0-1,memdev=m0", "-numa", "node,cpus=2-3,memdev=m1",
 		// The card, on the second node.
 		"-device", "pxb-pcie,id=pxb1,bus_nr=64,numa_node=1,bus=pcie.0",
 		"-device", "pcie-root-port,id=rp1,bus=pxb1,chassis=1,slot=1",
-		"-netdev", "user,id=n0,restrict=on", "-device", "igb,id=igb0,netdev=n0,mac=52:54:00:06:01:00,bus=rp1",
+		// Its network: without IPv6, whose router advertisements make a default route over a VF.
+		"-netdev", "user,id=n0,restrict=on,ipv6=off", "-device", "igb,id=igb0,netdev=n0,mac=52:54:00:06:01:00,bus=rp1",
 		"-fsdev", "local,id=root,path=/,security_model=passthrough,readonly=on,multidevs=remap", "-device", "virtio-9p-pci,bus=pcie.0,fsdev=root,mount_tag=root",
 		"-fsdev", "local,id=state,path="+state+",security_model=none,multidevs=remap", "-device", "virtio-9p-pci,bus=pcie.0,fsdev=state,mount_tag=state",
 		"-device", "virtio-serial-pci,bus=pcie.0,id=serial0,max_ports=2", "-chardev", "socket,id=agent,fd=5",

@@ -37,7 +37,7 @@ func inVM(t *testing.T, state string) bool {
 	l.step("two VFs")
 	cluster := "vms: [{memory: 512MiB, vcpus: 1, devices: [{pf: eth0, count: 1}]}]\nregion: {size: 0}\n"
 	began := time.Now()
-	out, err := l.try("cat >/tmp/c.yaml <<'E'\n" + cluster + "E\n" + nm + " run -f /tmp/c.yaml --no-share --boot-timeout 6m -- sh -c 'cat /run/nearmetal/devices; busybox ping -c 3 -W 30 10.78.1.1'")
+	out, err := l.try("cat >/tmp/c.yaml <<'E'\n" + cluster + "E\n" + nm + " run -f /tmp/c.yaml --no-share --boot-timeout 3m -- sh -c 'cat /run/nearmetal/devices; busybox ping -c 3 -W 30 10.78.1.1'")
 	t.Logf("run with a VF, %.1f s:\n%s", time.Since(began).Seconds(), out)
 	if err != nil {
 		t.Logf("%v\n%s", err, l.console())
