@@ -25,7 +25,7 @@ import (
 type Host struct {
 	root string // of sys, proc, dev, var and run; "" for this host
 	wait time.Duration
-	// Links are the VFs' attributes; tests of captured trees have their own.
+	// Links are the VFs' attributes and the eswitch.
 	Links Links
 }
 
@@ -38,7 +38,7 @@ func Open(root string, wait time.Duration) (*Host, error) {
 	if wait <= 0 {
 		wait = waitFor
 	}
-	h := &Host{wait: wait, Links: netlinkLinks{}}
+	h := &Host{wait: wait}
 	if root != "" && root != "/" {
 		abs, err := filepath.Abs(root)
 		if err == nil {
@@ -47,8 +47,9 @@ func Open(root string, wait time.Duration) (*Host, error) {
 		if err != nil {
 			return nil, err
 		}
-		h.root, h.Links = abs, noLinks{}
+		h.root = abs
 	}
+	h.Links = linksOf(h.root)
 	if _, err := os.Stat(h.path(pciDevices)); err != nil {
 		return nil, fmt.Errorf("%s: no PCI devices to be seen: %w", h.path(pciDevices), errors.Unwrap(err))
 	}

@@ -308,6 +308,10 @@ func (k *kernel) state() string {
 		fmt.Fprintf(&b, "%s driver %s override %s vfs %s autoprobe %s\n", a, filepath.Base("/"+d), k.get(dir+"/driver_override"),
 			k.get(dir+"/sriov_numvfs"), k.get(dir+"/sriov_drivers_autoprobe"))
 	}
+	links, _ := filepath.Glob(k.root + "/links/*")
+	for _, f := range links {
+		fmt.Fprintf(&b, "%s %s\n", filepath.Base(f), k.get(strings.TrimPrefix(f, k.root)))
+	}
 	files, _ := filepath.Glob(k.root + "/dev/vfio/*")
 	sort.Strings(files)
 	for _, f := range files {

@@ -44,27 +44,41 @@ func operate(h *Host, op string) error {
 		_, err = h.Release(oneVF)
 	case "set":
 		err = h.Set(ctx, oneVF, map[string]string{"mac": "02:00:00:00:00:01", "vlan": "7", "rate": "10"})
+	case "set-guids":
+		err = h.Set(ctx, oneVF, map[string]string{"node-guid": "02:00:00:00:00:00:00:01", "port-guid": "02:00:00:00:00:00:00:02", "policy": "up"})
+	case "eswitch":
+		err = h.SetEswitch(ctx, thePF, "switchdev")
+	case "release-card":
+		_, err = h.Release(thePF)
 	}
 	return err
 }
 
-// Each operation is killed at each of its writes, before the kernel acts on it; recovery then
+// Each operation is killed at each of its writes, before the kernel acts on it (and, where it
+// acts at once, before and after it); recovery then
 // gives the host as it was, or finishes what was being undone.
 func TestKill(t *testing.T) {
 	for _, tt := range []struct {
 		op, tree string
-		prepare  func(*Host) error
-		end      string // the operation whose end is wanted: "" for as before op and prepare
+		with     func(*kernel) // changes the tree; may be nil
+		prepare  string        // the operation before op, "" for none
+		least    int           // writes
 	}{
-		{"enable", "s0", nil, ""},
-		{"bind", "s1", nil, ""},
-		{"release", "s1", func(h *Host) error { return operate(h, "bind") }, ""},
-		{"disable", "s0", func(h *Host) error { return operate(h, "enable") }, ""},
+		{"enable", "s0", nil, "", 2},
+		{"bind", "s1", nil, "", 2},
+		{"release", "s1", nil, "bind", 2},
+		{"disable", "s0", nil, "enable", 2},
+		{"set", "s1", ethernetLinks, "", 6},
+		{"release", "s1", ethernetLinks, "set", 6},
+		{"set-guids", "s1", infinibandLinks, "", 6},
+		{"release", "s1", infinibandLinks, "set-guids", 6},
+		{"eswitch", "s1", ethernetLinks, "", 2},
+		{"release-card", "s1", ethernetLinks, "eswitch", 2},
 	} {
-		t.Run(tt.op, func(t *testing.T) {
+		t.Run(tt.prepare+">"+tt.op, func(t *testing.T) {
 			for n := 1; ; n++ {
-				if !killedAt(t, tt.op, tt.tree, n, tt.prepare) {
-					if n < 3 {
+				if !killedAt(t, tt.op, tt.tree, n, tt.with, tt.prepare) {
+					if n <= tt.least {
 						t.Errorf("the operation writes %d times only", n-1)
 					}
 					return
@@ -75,26 +89,33 @@ func TestKill(t *testing.T) {
 }
 
 // killedAt runs an operation that is killed at write n; false: it has fewer.
-func killedAt(t *testing.T, op, tree string, n int, prepare func(*Host) error) bool {
+func killedAt(t *testing.T, op, tree string, n int, with func(*kernel), prepare string) bool {
 	t.Helper()
 	root := capture(t, tree)
 	k := emulate(t, root)
+	if with != nil {
+		with(k)
+		k.settle()
+	}
 	h := open(t, root)
 	before := k.state()
-	if prepare != nil {
-		if err := prepare(h); err != nil {
+	if prepare != "" {
+		if err := operate(h, prepare); err != nil {
 			t.Fatal(err)
 		}
 		k.settle()
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), helper+"="+op+" "+root)
+	if with != nil {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", die, n))
+	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	k.mu.Lock()
 	k.writes = 0
 	k.before = func(i int, _, _ string) {
-		if i == n {
+		if i == n && with == nil {
 			cmd.Process.Kill()
 			cmd.Process.Wait()
 		}
@@ -109,6 +130,9 @@ func killedAt(t *testing.T, op, tree string, n int, prepare func(*Host) error) b
 	k.before = nil
 	killed := k.writes >= n
 	k.mu.Unlock()
+	if with != nil {
+		killed = cmd.ProcessState.ExitCode() < 0 // by a signal
+	}
 	if !killed {
 		if err != nil {
 			t.Errorf("%s: %v %s", op, err, &out)

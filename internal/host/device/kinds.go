@@ -56,11 +56,7 @@ func host(c journal.Change) *Host {
 	if boot := c.Args["boot"]; boot != "" && boot != journal.BootID() {
 		return nil
 	}
-	h := &Host{root: c.Args["root"], wait: waitFor, Links: netlinkLinks{}}
-	if h.root != "" {
-		h.Links = noLinks{}
-	}
-	return h
+	return &Host{root: c.Args["root"], wait: waitFor, Links: linksOf(c.Args["root"])}
 }
 
 func validRoot(c journal.Change) error {
@@ -207,7 +203,7 @@ func validVF(c journal.Change) error {
 	if a == nil {
 		return fmt.Errorf("%.40q is not an attribute of a VF", c.Args["key"])
 	}
-	if b := c.Args["before"]; b != "" {
+	if b := c.Args["before"]; b != "" && !unset(c.Args["key"], b) {
 		if _, err := a.check(b); err != nil {
 			return err
 		}
@@ -226,5 +222,8 @@ func undoVF(c journal.Change) (bool, error) {
 		return false, nil
 	}
 	err := h.setVF(c.Args["pf"], n, c.Args["key"], c.Args["before"])
+	if errors.Is(err, syscall.EINVAL) && unset(c.Args["key"], c.Args["before"]) {
+		return false, nil // the card takes none away; it goes with the VF
+	}
 	return err == nil, err
 }

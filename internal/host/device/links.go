@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,12 +17,23 @@ type Links interface {
 	// Get and Set are an attribute of VF number index of the PF's interface.
 	Get(pf string, index int, key string) (string, error)
 	Set(pf string, index int, key, value string) error
+	// Eswitch and SetEswitch are the mode of a card's eswitch, by its PCI address.
+	Eswitch(address string) (string, error)
+	SetEswitch(address, mode string) error
 	// Addresses of an interface, without link-local ones.
 	Addresses(name string) ([]string, error)
 }
 
 // netlinkLinks is the running kernel (rtnetlink(7)).
 type netlinkLinks struct{}
+
+// linksOf gives the links of the host below a root. Tests have links for captured trees.
+var linksOf = func(root string) Links {
+	if root != "" {
+		return noLinks{}
+	}
+	return netlinkLinks{}
+}
 
 func (netlinkLinks) There() bool { return true }
 
@@ -47,6 +59,12 @@ func (netlinkLinks) Get(pf string, index int, key string) (string, error) {
 	link, err := netlink.LinkByName(pf)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", pf, err)
+	}
+	switch key {
+	case "node-guid":
+		return netlinkGUID(link, index, nl.IFLA_VF_IB_NODE_GUID)
+	case "port-guid":
+		return netlinkGUID(link, index, nl.IFLA_VF_IB_PORT_GUID)
 	}
 	for _, vf := range link.Attrs().Vfs {
 		if vf.ID != index {
@@ -140,6 +158,13 @@ func (noLinks) Get(string, int, string) (string, error) {
 }
 func (noLinks) Set(string, int, string, string) error {
 	return errors.New("a captured tree has no VF attributes")
+}
+
+func (noLinks) Eswitch(string) (string, error) {
+	return "", errors.New("a captured tree has no eswitch")
+}
+func (noLinks) SetEswitch(string, string) error {
+	return errors.New("a captured tree has no eswitch")
 }
 
 // driverFirmware is the firmware's version as the driver of an interface tells it

@@ -183,6 +183,9 @@ func (h *Host) getVF(pf string, index int, key string) (string, error) {
 		v := strings.ToLower(h.attr(p))
 		// "up (follow)": some releases add how it came about
 		v, _, _ = strings.Cut(v, " ")
+		if unset(key, v) {
+			return v, nil
+		}
 		if _, err := attributes[key].check(v); err != nil {
 			return "", nil
 		}
@@ -193,6 +196,11 @@ func (h *Host) getVF(pf string, index int, key string) (string, error) {
 		return "", errors.New("its physical function has no network interface to set it by")
 	}
 	return h.Links.Get(n[0], index, key)
+}
+
+// unset tells the value of a GUID that nobody has set.
+func unset(key, value string) bool {
+	return value == noGUID && (key == "node-guid" || key == "port-guid")
 }
 
 // setVF writes an attribute of a VF.

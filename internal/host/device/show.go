@@ -13,6 +13,8 @@ type Details struct {
 	*Function
 	// Attributes of a VF that the kernel tells (Attributes).
 	Attributes map[string]string `json:"attributes,omitempty"`
+	// Eswitch is the mode of a PF's eswitch, "legacy" or "switchdev"; "" where its driver has none.
+	Eswitch string `json:"eswitch,omitempty"`
 	// Firmware are the settings of a Mellanox card that bear on VMs, by mstconfig's names.
 	FirmwareSettings map[string]string `json:"firmwareSettings,omitempty"`
 }
@@ -27,6 +29,9 @@ func (h *Host) Show(ctx context.Context, name string) (*Details, error) {
 	d := &Details{Function: f}
 	if f.Kind == VF && f.Index >= 0 {
 		d.Attributes = h.VFAttributes(f)
+	}
+	if f.Kind == PF {
+		d.Eswitch, _ = h.Links.Eswitch(f.Address)
 	}
 	if f.Kind != VF && f.Vendor == Mellanox && h.root == "" {
 		d.FirmwareSettings = mstconfig(ctx, f.Address)

@@ -1,0 +1,171 @@
+package device
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// fileLinks are links of a captured tree: each attribute is a file below its folder links/.
+type fileLinks struct{ root string }
+
+func init() {
+	linksOf = func(root string) Links {
+		if _, err := os.Stat(filepath.Join(root, "links")); root != "" && err == nil {
+			return fileLinks{root}
+		}
+		if root != "" {
+			return noLinks{}
+		}
+		return netlinkLinks{}
+	}
+}
+
+func (l fileLinks) There() bool                        { return true }
+func (l fileLinks) Addresses(string) ([]string, error) { return nil, nil }
+
+func (l fileLinks) read(name string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(l.root, "links", name))
+	return strings.TrimSpace(string(b)), err
+}
+
+func (l fileLinks) write(name, value string) error {
+	f, err := os.OpenFile(filepath.Join(l.root, "links", name), os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return unix.EOPNOTSUPP
+	}
+	defer f.Close()
+	dieAt()
+	_, err = f.WriteString(value)
+	dieAt()
+	return err
+}
+
+// die tells the test's program before or after which write (2n-1, 2n) it is killed.
+const die = "NEARMETAL_TEST_DEVICE_DIE"
+
+var toDie, _ = strconv.Atoi(os.Getenv(die))
+
+func dieAt() {
+	if toDie--; toDie == 0 {
+		unix.Kill(os.Getpid(), unix.SIGKILL)
+		select {}
+	}
+}
+
+func (l fileLinks) Get(pf string, index int, key string) (string, error) {
+	return l.read(key + "." + strconv.Itoa(index))
+}
+
+func (l fileLinks) Set(pf string, index int, key, value string) error {
+	if value == noGUID {
+		return fmt.Errorf("%s: %w", key, unix.EINVAL) // as a card that takes no GUID away
+	}
+	return l.write(key+"."+strconv.Itoa(index), value)
+}
+
+func (l fileLinks) Eswitch(at string) (string, error) {
+	v, err := l.read("eswitch")
+	if err != nil {
+		return "", errNoEswitch
+	}
+	return v, nil
+}
+
+func (l fileLinks) SetEswitch(at, mode string) error { return l.write("eswitch", mode) }
+
+// putLinks makes the tree one with links, of which these are some.
+func putLinks(k *kernel, values map[string]string) {
+	for n, v := range values {
+		k.put("/links/"+n, v)
+	}
+}
+
+// infiniband makes the captured card an InfiniBand card, by its class.
+func infiniband(k *kernel) {
+	for _, a := range k.devices() {
+		if strings.HasPrefix(a, "0000:41:") {
+			k.put(pciDevices+"/"+a+"/class", "0x020700\n")
+		}
+	}
+	k.put(slot+"/"+thePF+"/net/eth0/type", "32\n")
+}
+
+// GUIDs that were set over netlink are read before, and set back by Release.
+func TestSetGUIDs(t *testing.T) {
+	root := capture(t, "s1")
+	k := emulate(t, root)
+	infiniband(k)
+	before := map[string]string{"node-guid.1": "02:c9:03:00:00:10:20:30", "port-guid.1": noGUID, "policy.1": "down"}
+	putLinks(k, before)
+	h := open(t, root)
+	const vf = "0000:41:10.2"
+	if err := h.Set(ctx, vf, map[string]string{"node-guid": "02c9030000aa0001", "port-guid": "02c9030000aa0002", "policy": "follow"}); err != nil {
+		t.Fatal(err)
+	}
+	f, _ := h.Find(vf)
+	if a := h.VFAttributes(f); a["node-guid"] != "02:c9:03:00:00:aa:00:01" || a["port-guid"] != "02:c9:03:00:00:aa:00:02" || a["policy"] != "follow" {
+		t.Errorf("%v", a)
+	}
+	did, err := h.Release(vf)
+	if err != nil || len(did) != 2 {
+		t.Errorf("%v, %v", did, err)
+	}
+	// The card takes no GUID away: that is no reason to fail for ever.
+	before["port-guid.1"] = "02:c9:03:00:00:aa:00:02"
+	for n, v := range before {
+		if got := k.get("/links/" + n); got != v {
+			t.Errorf("%s is %s after release, want %s", n, got, v)
+		}
+	}
+}
+
+func TestEswitch(t *testing.T) {
+	root := capture(t, "s1")
+	k := emulate(t, root)
+	h := open(t, root)
+	wantErr(t, h.SetEswitch(ctx, thePF, "switchdev"), thePF, "no eswitch")
+	putLinks(k, map[string]string{"eswitch": "legacy"})
+	h = open(t, root)
+	wantErr(t, h.SetEswitch(ctx, "0000:41:10.0", "switchdev"), "is a VF", thePF)
+	wantErr(t, h.SetEswitch(ctx, thePF, "switchdev\n"), "legacy, switchdev")
+	if d, err := h.Show(ctx, thePF); err != nil || d.Eswitch != "legacy" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	c, err := h.Claim("0000:41:10.0", "mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, h.SetEswitch(ctx, thePF, "switchdev"), "0000:41:10.0 is in use by cluster mine")
+	c.Close()
+	k.put("/proc/net/route", "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\neth0 00000000 0100000A 0003 0 0 0 00000000 0 0 0\n")
+	wantErr(t, h.SetEswitch(ctx, thePF, "switchdev"), "default route goes over eth0")
+	os.Remove(root + "/proc/net/route")
+	if err := h.SetEswitch(ctx, thePF, "switchdev"); err != nil || k.get("/links/eswitch") != "switchdev" {
+		t.Errorf("%v, and it is %s", err, k.get("/links/eswitch"))
+	}
+	if did, err := h.Release(thePF); err != nil || len(did) != 1 || k.get("/links/eswitch") != "legacy" {
+		t.Errorf("%v, %v, and it is %s", did, err, k.get("/links/eswitch"))
+	}
+}
+
+// A function without a devlink device, on the running kernel.
+func TestNoEswitch(t *testing.T) {
+	if m, err := (netlinkLinks{}).Eswitch("ffff:ff:1f.7"); err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%q, %v", m, err)
+	}
+}
+
+func ethernetLinks(k *kernel) {
+	putLinks(k, map[string]string{"mac.0": "02:00:00:00:00:09", "vlan.0": "5", "rate.0": "0", "eswitch": "legacy"})
+}
+
+func infinibandLinks(k *kernel) {
+	infiniband(k)
+	putLinks(k, map[string]string{"node-guid.0": "02:c9:03:00:00:10:20:30", "port-guid.0": "02:c9:03:00:00:10:20:31", "policy.0": "down"})
+}
