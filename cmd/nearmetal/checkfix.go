@@ -51,7 +51,7 @@ func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal
 		if os.Geteuid() != 0 {
 			return errors.New("writing takes root: sudo nearmetal check --fix")
 		}
-		if ok, err := f.ask(cmd); err != nil || !ok {
+		if ok, err := confirm(cmd, f.yes); err != nil || !ok {
 			return err
 		}
 	}
@@ -105,9 +105,9 @@ func (f *checkFlags) printRest(cmd *cobra.Command, fixes []check.Fix) {
 	}
 }
 
-// ask asks whether to go on. Without a terminal only --yes is an answer.
-func (f *checkFlags) ask(cmd *cobra.Command) (bool, error) {
-	if f.yes {
+// confirm asks whether to go on. Without a terminal only --yes is an answer.
+func confirm(cmd *cobra.Command, yes bool) (bool, error) {
+	if yes {
 		return true, nil
 	}
 	if !terminal.IsTerminal(cmd.InOrStdin()) {

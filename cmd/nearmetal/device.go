@@ -151,7 +151,7 @@ func newDeviceShowCommand(open opener) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show DEVICE [--json]",
 		Short:             "Show all that is known of a function",
-		Long:              "Shows all that is known of a function, with a VF's attributes, and the\nfirmware's settings where mstconfig is installed. DEVICE is a PCI\naddress, a network interface or an RDMA device.",
+		Long:              "Shows all that is known of a function, with a VF's attributes, a card's eswitch\nmode, and its firmware's settings where mstconfig is installed. DEVICE is a PCI\naddress, a network interface or an RDMA device.",
 		Example:           "  nearmetal device show mlx5_0\n  nearmetal device show 41:00.1 --json",
 		Args:              exactArgs("DEVICE"),
 		ValidArgsFunction: completeDevices(open, device.PF, device.VF, device.Plain),
@@ -182,6 +182,9 @@ func newDeviceShowCommand(open opener) *cobra.Command {
 			if r[1] != "" {
 				t.Row(r[0], r[1])
 			}
+		}
+		if d.Eswitch != "" {
+			t.Row("eswitch mode", d.Eswitch)
 		}
 		for _, kv := range d.Settings() {
 			t.Row(kv[0], kv[1])
@@ -253,46 +256,6 @@ func newDeviceDisableCommand(open opener) *cobra.Command {
 		defer stop()
 		_, err = h.DisableVFs(ctx, f.Address)
 		return finishStep(step, err)
-	}
-	return cmd
-}
-
-func newDeviceSetCommand(open opener) *cobra.Command {
-	names, help := device.Attributes()
-	cmd := &cobra.Command{
-		Use:   "set VF --ATTRIBUTE VALUE...",
-		Short: "Set attributes of a VF",
-		Long: `Sets attributes of a VF through its physical function, all of them or none:
-MAC address, VLAN, trust, spoof check and rate on Ethernet; node and port GUID
-and policy on InfiniBand; the link's state on both. nearmetal device release
-sets them back.`,
-		Example:           "  nearmetal device set 41:00.1 --vlan 100 --trust on\n  nearmetal device set 41:00.1 --node-guid 02:c9:03:00:00:10:20:30",
-		Args:              exactArgs("VF"),
-		ValidArgsFunction: completeDevices(open, device.VF),
-	}
-	values := map[string]*string{}
-	for _, n := range names {
-		values[n] = cmd.Flags().String(n, "", help[n])
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		set := map[string]string{}
-		for n, v := range values {
-			if !cmd.Flags().Changed(n) {
-				continue
-			}
-			if err := device.CheckAttribute(n, *v); err != nil {
-				return usagef("--%s: %w", n, err)
-			}
-			set[n] = *v
-		}
-		if len(set) == 0 {
-			return usagef("no attribute is given")
-		}
-		h, f, err := openDevice(open, args[0])
-		if err != nil {
-			return err
-		}
-		return h.Set(cmd.Context(), f.Address, set)
 	}
 	return cmd
 }

@@ -101,7 +101,7 @@ func (h *Host) whyNoVFs(f *Function, err error) error {
 // noSRIOV says what may be missing.
 func (h *Host) noSRIOV(f *Function) string {
 	if f.Vendor == Mellanox {
-		return fmt.Sprintf("turn it on in the card's firmware: mstconfig -d %s set SRIOV_EN=1 NUM_OF_VFS=8, then a cold boot", f.Address)
+		return fmt.Sprintf("turn it on in the card's firmware: nearmetal device set %s --firmware-vfs 8, then a cold boot", f.Address)
 	}
 	return "the card has none, or it is off in the card's or the host's firmware"
 }
@@ -110,7 +110,7 @@ func moreVFs(f *Function, n int) string {
 	if f.Vendor != Mellanox {
 		return ""
 	}
-	return fmt.Sprintf("; its firmware can be set to more: mstconfig -d %s set NUM_OF_VFS=%d, then a cold boot", f.Address, n)
+	return fmt.Sprintf("; its firmware can be set to more: nearmetal device set %s --firmware-vfs %d, then a cold boot", f.Address, n)
 }
 
 // DisableVFs takes a PF's VFs away, after undoing what was changed of them. It gives what it
