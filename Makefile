@@ -88,7 +88,7 @@ extras: wheels
 	@sh scripts/extras.sh
 
 e2e: go wheels slurm extras
-	go test -count=1 -timeout 40m ./test/...
+	go test -count=1 -p 1 -timeout 40m ./test/...
 
 test: unit e2e
 

@@ -49,11 +49,13 @@ show "$nearmetal" ps demo
 accel=$("$nearmetal" ps demo --json | sed -n 's/.*"accel": "\(tcg\|kvm\)".*/\1/p' | head -1)
 mark=
 if [ "$accel" = tcg ]; then mark=' (emulated: timings are not meaningful)'; fi
+(
 eval "$("$nearmetal" env demo)"
 echo "In two VMs$mark:"
 show "$mpirun" -n 2 "$kernels/nm_latency" --sizes 0:4096 --iterations 200 --warmup 20
 echo "In two VMs$mark:"
 show "$mpirun" -n 2 "$kernels/nm_bw" --sizes 4096:1048576 --iterations 5 --warmup 1
+)
 title "The memory that the VMs share"
 echo "In two VMs$mark:"
 "$nearmetal" exec -n --vm vm1 "$kernels/region_pingpong" --role b >/dev/null &

@@ -15,7 +15,7 @@ import (
 func TestSoftRoCE(t *testing.T) {
 	needs(t, "ibv_devinfo", "ib_send_lat", "mpirun.openmpi")
 	// FI_UNIVERSE_SIZE: without it ofi_rxm asks for larger queues than rdma_rxe has.
-	c := up(t, "--vms", "2", "--network", "rxe", "--no-share", "--env", "FI_UNIVERSE_SIZE=8",
+	c := up(t, "--vms", "2", "--network", "rxe", "--no-share", "--fabric", "none", "--env", "FI_UNIVERSE_SIZE=8",
 		"--env", "OMPI_MCA_pml=cm", "--env", "OMPI_MCA_mtl=ofi", "--env", "OMPI_MCA_mtl_ofi_provider_include=verbs;ofi_rxm",
 		"--env", "OMPI_MCA_mtl_base_verbose=1")
 

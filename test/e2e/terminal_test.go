@@ -160,7 +160,7 @@ func TestHostShellTerminal(t *testing.T) {
 	s.screen.await(t, "started\r\n")
 	s.keys("\x1a")
 	s.screen.await(t, "Stopped")
-	s.do("kill -KILL %1; wait 2>/dev/null")
+	s.do("kill -KILL %1; wait -f %1 2>/dev/null")
 	if got := s.do("jobs"); strings.Contains(got, "Stopped") {
 		t.Errorf("%q", got)
 	}
