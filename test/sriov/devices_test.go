@@ -52,10 +52,10 @@ const (
 
 // The kernel's own paths, without an inner VM: VFs made, handed over, given back, their
 // attributes set and set back, taken away; and a kill in the middle.
-func TestDevices(t *testing.T) {
-	nm := nearmetal(t)
-	state := t.TempDir()
-	l := boot(t, state)
+func TestDevices(t *testing.T) { fresh(t, devices) }
+
+func devices(l *lab, state string) {
+	t, nm := l.t, nearmetal(l.t)
 	l.sh("modprobe igb && ip link set eth0 up")
 	pf, vfs := l.list(nm)
 	if pf.TotalVFs != 7 || len(vfs) != 0 || pf.Driver != "igb" || pf.Node != 1 || pf.Group < 0 || pf.Link != "ethernet" {
@@ -120,10 +120,10 @@ func TestDevices(t *testing.T) {
 
 // Both VFs in use by the host, igbvf in two network namespaces: ping between them, soft RoCE on
 // one, and they are not taken from the host meanwhile.
-func TestNamespaces(t *testing.T) {
-	nm := nearmetal(t)
-	state := t.TempDir()
-	l := boot(t, state)
+func TestNamespaces(t *testing.T) { fresh(t, namespaces) }
+
+func namespaces(l *lab, state string) {
+	t, nm := l.t, nearmetal(l.t)
 	l.sh("modprobe igb && ip link set eth0 up && " + nm + " device enable-vfs eth0 2")
 	mac := l.sh("ip link show eth0 | grep 'vf 0'")
 
