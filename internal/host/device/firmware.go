@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"sort"
 	"strconv"
 	"strings"
@@ -232,7 +233,10 @@ func (h *Host) mstconfig(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, prog, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	// A group of its own: the terminal's Ctrl-C is for nearmetal, and what it started ends with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A kill -9 of nearmetal ends it too, so that it writes nothing after recovery has looked.
+	runtime.LockOSThread() // the signal comes at the end of the thread
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	out := &bounded{most: answerMax}

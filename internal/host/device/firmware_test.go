@@ -1,11 +1,15 @@
 package device
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+
+	"nearmetal/internal/host/change"
 )
 
 // theCard is a program that answers as mstconfig 4.21 for a card with two ports; the values are
@@ -39,7 +43,9 @@ set)
 	for s; do
 		[ "$s" = NUM_OF_VFS=1000 ] && { echo "-E- Failed to set configuration: the value is too large"; exit 3; }
 	done
+	[ "$NEARMETAL_TEST_DEVICE_DIE" = 1 ] && kill -9 $PPID && sleep 60 # ends with its parent
 	for s; do sed -i "s/^${s%%=*}=.*/$s/" "$db"; done
+	[ "$NEARMETAL_TEST_DEVICE_DIE" = 2 ] && kill -9 $PPID
 	printf ' Apply new Configuration? (y/n) [n] : y\nApplying... Done!\n-I- Please reboot machine to load new configurations.\n'
 	;;
 esac
@@ -109,6 +115,31 @@ func TestFirmware(t *testing.T) {
 	os.WriteFile(h.path(slot, thePF, "device"), []byte("0x1017\n"), 0o644)
 	if did, err := h.Release(thePF); err != nil || len(did) != 0 {
 		t.Errorf("%v, %v", did, err)
+	}
+}
+
+// Killed before and after mstconfig writes: recovery gives the firmware as it was.
+func TestKillFirmware(t *testing.T) {
+	for n := 1; n <= 2; n++ {
+		h, values := withMstconfig(t, theCard)
+		before, _ := os.ReadFile(values)
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), helper+"=firmware "+h.root, fmt.Sprintf("%s=%d", die, n))
+		if out, err := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() >= 0 {
+			t.Fatalf("not killed: %v %s", err, out)
+		}
+		if now, _ := os.ReadFile(values); (string(now) != string(before)) != (n == 2) {
+			t.Errorf("killed at %d: %s", n, now)
+		}
+		if _, err := change.Recover(h.State()); err != nil {
+			t.Error(err)
+		}
+		if now, _ := os.ReadFile(values); string(now) != string(before) {
+			t.Errorf("killed at %d, after recovery: %s", n, now)
+		}
+		if list, _ := change.List(h.State()); len(list) != 0 {
+			t.Errorf("left in the journals: %+v", list)
+		}
 	}
 }
 

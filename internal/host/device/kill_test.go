@@ -46,6 +46,12 @@ func operate(h *Host, op string) error {
 		err = h.Set(ctx, oneVF, map[string]string{"mac": "02:00:00:00:00:01", "vlan": "7", "rate": "10"})
 	case "set-guids":
 		err = h.Set(ctx, oneVF, map[string]string{"node-guid": "02:00:00:00:00:00:00:01", "port-guid": "02:00:00:00:00:00:00:02", "policy": "up"})
+	case "firmware":
+		runsPrograms = func(string) bool { return true }
+		var list []FirmwareChange
+		if list, err = h.PlanFirmware(ctx, thePF, FirmwareWant{"ib", 8}); err == nil {
+			err = h.SetFirmware(ctx, thePF, list)
+		}
 	case "eswitch":
 		err = h.SetEswitch(ctx, thePF, "switchdev")
 	case "release-card":
