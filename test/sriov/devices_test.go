@@ -137,6 +137,8 @@ func namespaces(l *lab, state string) {
 	if got := l.sh("ip -n n1 link show v0 | grep -o 'ether [0-9a-f:]*'"); !strings.Contains(mac, strings.TrimSpace(strings.TrimPrefix(got, "ether "))) {
 		t.Errorf("igbvf has %s, the card knows %s", got, mac)
 	}
+	// igbvf asks for the link now and then: its answer is awaited.
+	l.sh("for n in n1 n2; do until ip -n $n link show v0 | grep -q LOWER_UP; do :; done; done")
 	l.sh("ip netns exec n1 busybox ping -c 3 -W 20 10.9.0.2")
 	l.step("ping between the VFs")
 	l.sh("ip netns del n1; ip netns del n2")
