@@ -91,7 +91,12 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, nearmetal, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
+	cmd.Cancel = func() error {
+		if ctx.Err() == context.DeadlineExceeded {
+			t.Logf("%v did not end within %v\n%s", args, bound, autopsy())
+		}
+		return cmd.Process.Signal(syscall.SIGQUIT)
+	}
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Dir = t.TempDir()
 	return cmd
