@@ -50,10 +50,13 @@ fi
 if ! go_ok; then
 	# Debian 12 itself has 1.19; its backports have one that is new enough.
 	if [ "$ID-$VERSION_ID" = debian-12 ]; then
-		grep -rqs bookworm-backports /etc/apt/ || {
-			sed -n 's/^deb \(\S*\) bookworm main.*/deb \1 bookworm-backports main/p' /etc/apt/sources.list 2>/dev/null
-			sed -n 's/^URIs: \(\S*debian\/\?\)$/deb \1 bookworm-backports main/p' /etc/apt/sources.list.d/debian.sources 2>/dev/null | head -1
-		} >/etc/apt/sources.list.d/nearmetal-backports.list
+		if ! grep -rqs bookworm-backports /etc/apt/; then
+			# A machine has the one kind of list or the other.
+			{
+				sed -n 's/^deb \(\[.*\] \)\?\(\S*\) bookworm main.*/deb \1\2 bookworm-backports main/p' /etc/apt/sources.list 2>/dev/null || true
+				sed -n 's/^URIs: \(\S*debian\/\?\)$/deb \1 bookworm-backports main/p' /etc/apt/sources.list.d/debian.sources 2>/dev/null || true
+			} | head -1 >/etc/apt/sources.list.d/nearmetal-backports.list
+		fi
 		apt-get update -qq
 		apt-get install -y -qq --no-install-recommends -t bookworm-backports golang-go >/dev/null
 	else
