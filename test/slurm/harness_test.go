@@ -57,7 +57,7 @@ func run(m *testing.M) int {
 			return 1
 		}
 	}
-	top, err := os.MkdirTemp("/tmp", "nmt")
+	top, err := bed.Own("nmt")
 	if err != nil {
 		panic(err)
 	}

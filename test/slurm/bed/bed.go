@@ -1,6 +1,7 @@
 // Package bed is a Slurm cluster on this machine, for tests and benchmarks: real munged,
 // slurmctld and slurmds, as children of this process, in a temporary directory and on free
-// ports, without systemd. Nothing of it outlives Stop, or this process.
+// ports, without systemd. Nothing of it outlives Stop; what is left where this process is killed, the
+// next Start reaps.
 package bed
 
 import (
@@ -66,7 +67,7 @@ func find(name string) (string, error) {
 
 // Start starts a cluster and waits until its nodes are idle. It needs root.
 func Start(o Options) (*Bed, error) {
-	dir, err := os.MkdirTemp("/tmp", "nms")
+	dir, err := Own("nms")
 	if err != nil {
 		return nil, err
 	}

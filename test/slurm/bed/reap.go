@@ -1,0 +1,100 @@
+package bed
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockName is the file by whose lock a directory has an owner: the kernel frees it with the
+// owner's end, by kill -9 too.
+const lockName = "owner.lock"
+
+// Own makes a directory below /tmp whose name starts with prefix, this process's own. What an
+// owner that was killed left of earlier ones is reaped first: the processes that have a
+// path below such a directory in their environment, users whose home is there, and the directory.
+func Own(prefix string) (string, error) {
+	if err := reap(prefix); err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("/tmp", prefix)
+	if err != nil {
+		return "", err
+	}
+	// It stays open, so that the lock lasts as long as this process.
+	fd, err := unix.Open(filepath.Join(dir, lockName), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		err = unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+	}
+	return dir, err
+}
+
+// reap removes the directories of dead owners, with what belongs to them.
+func reap(prefix string) error {
+	locks, err := filepath.Glob("/tmp/" + prefix + "*/" + lockName)
+	if err != nil {
+		return err
+	}
+	for _, name := range locks {
+		f, err := os.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // its owner was quicker
+		}
+		if err != nil {
+			return err
+		}
+		if unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}) == nil {
+			err = remove(filepath.Dir(name))
+		}
+		f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove ends everything that belongs to a directory, and removes it.
+func remove(dir string) error {
+	err := Await(10*time.Second, "the end of what ran below "+dir, func() bool {
+		list := Processes(dir + "/")
+		for _, pid := range list {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+		return len(list) == 0
+	})
+	if err != nil {
+		return err
+	}
+	passwd, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		return err
+	}
+	for _, line := range strings.Split(string(passwd), "\n") {
+		if f := strings.Split(line, ":"); len(f) == 7 && strings.HasPrefix(f[5], dir+"/") {
+			exec.Command("userdel", "-r", f[0]).Run()
+		}
+	}
+	return os.RemoveAll(dir)
+}
+
+// Processes are those with a text in their environment; zombies have none.
+func Processes(text string) []int {
+	var list []int
+	procs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, p := range procs {
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(p)))
+		if env, _ := os.ReadFile(p); pid != os.Getpid() && bytes.Contains(env, []byte(text)) {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
