@@ -25,7 +25,7 @@
 struct words {
 	char text[16384];
 	size_t used;
-	char *list[64];
+	char *list[128];		/* 64 VFs at the most (values.c) */
 	size_t n;
 };
 
@@ -74,7 +74,7 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	static char cgroups[CGROUPS_MAX][512];
 	static struct words argv, envp;
 	static gid_t groups[GROUPS_MAX];
-	char buf[16384], run[512], out[NM_RESULT_MAX - 64], line[256];
+	char devices[NM_DEVICES_MAX], buf[16384], run[512], out[NM_RESULT_MAX - 64], line[256];
 	struct passwd pw, *user = NULL;
 	int ngroups = GROUPS_MAX, status;
 	uint64_t memory = 0;
@@ -113,6 +113,10 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	add(&argv, "--workdir=%s", job->dir);
 	add(&argv, "--accel=%.40s", s->accel);
 	add(&argv, "--boot-timeout=%us", s->boot_timeout);
+	if (nm_state_read_devices(s->state, job, devices) > 0)
+		for (char *rest = devices, *at; (at = strsep(&rest, "\n")); )
+			if (*at)
+				add(&argv, "--device=%.40s", at);
 	add(&argv, "--");
 	add(&argv, "%s", job->request);
 	memset(&envp, 0, sizeof(envp));
@@ -137,5 +141,5 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	else
 		snprintf(result, NM_RESULT_MAX, "failed %s\n%s",
 			 WIFEXITED(status) && WEXITSTATUS(status) == HOST_FAULT ? "host" : "user",
-			 *out ? out : "nearmetal slurm-boot was killed\n");
+			 *out ? nm_child_said(out) : "nearmetal slurm-boot was killed\n");
 }

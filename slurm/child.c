@@ -98,6 +98,13 @@ static int read_all(int fd, char *out, size_t size, long long deadline)
 	}
 }
 
+const char *nm_child_said(const char *out)
+{
+	static const char name[] = "nearmetal: ";
+
+	return strncmp(out, name, sizeof(name) - 1) ? out : out + sizeof(name) - 1;
+}
+
 int nm_child_run(const struct nm_child *c, char *out, size_t size)
 {
 	long long deadline = now_ms() + c->timeout * 1000LL;

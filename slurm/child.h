@@ -30,4 +30,7 @@ struct nm_child {
  */
 int nm_child_run(const struct nm_child *c, char *out, size_t size);
 
+/* What nearmetal said, without its own name before it: it is said behind another. */
+const char *nm_child_said(const char *out);
+
 #endif /* NM_CHILD_H_ */

@@ -21,6 +21,9 @@
 /* srun, sbatch, salloc: as the user, where the command was typed. */
 int nm_alloc_post_opt(spank_t sp, int ac, char **av);
 
+/* slurmd's start: what a reboot left is taken back. As root. */
+int nm_slurmd_init(int ac, char **av);
+
 /* Before and after a job on each of its hosts: as root. */
 int nm_prolog(spank_t sp, int ac, char **av);
 int nm_epilog(spank_t sp, int ac, char **av);

@@ -21,13 +21,13 @@ static uint32_t step_id(spank_t sp)
 
 int slurm_spank_init(spank_t sp, int ac, char **av)
 {
-	(void)ac;
-	(void)av;
 	switch (spank_context()) {
 	case S_CTX_LOCAL:
 	case S_CTX_ALLOCATOR:
 	case S_CTX_REMOTE:
 		return nm_options_register(sp);
+	case S_CTX_SLURMD:
+		return nm_slurmd_init(ac, av);
 	default:
 		return 0;
 	}

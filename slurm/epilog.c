@@ -10,9 +10,20 @@
 #include "node.h"
 #include "settings.h"
 #include "state.h"
+#include "vf.h"
+
+int nm_slurmd_init(int ac, char **av)
+{
+	struct nm_settings s;
+
+	nm_settings_read(&s, ac, av);
+	nm_vf_sweep(&s);
+	return 0;
+}
 
 int nm_epilog(spank_t sp, int ac, char **av)
 {
+	char message[NM_MESSAGE_MAX];
 	const char *id = getenv("SLURM_JOB_ID");
 	struct nm_settings s;
 	struct nm_job job;
@@ -26,6 +37,8 @@ int nm_epilog(spank_t sp, int ac, char **av)
 	if (!rc)
 		return 0;
 	nm_node_end_job(&s, &job);
+	if (nm_vf_return(&s, &job, message))
+		slurm_error("nearmetal: epilog: VFs of job %u: %s", job.id, message);
 	if (nm_state_remove(s.state, job.id, job.node)) {
 		slurm_error("nearmetal: epilog: cannot remove what is kept of job %u: %s", job.id, strerror(errno));
 		return -1;

@@ -64,14 +64,11 @@ static int node_index(const char *nodes, const char *node)
 	return i;
 }
 
-int nm_node_region_allowed(const struct nm_settings *s, const struct nm_job *job, const struct nm_values *v,
-			   char message[NM_MESSAGE_MAX])
+int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[NM_MESSAGE_MAX])
 {
-	uint64_t want = nm_values_number(v, NM_REGION, 0), have = 0;
 	job_info_msg_t *m = NULL;
 
-	if (!want || !s->region_gres)
-		return 0;
+	*gres = 0;
 	slurm_init(NULL); /* without it the library of 24.11 ends the prolog */
 	if (slurm_load_job(&m, job->id, SHOW_DETAIL)) {
 		snprintf(message, NM_MESSAGE_MAX, "cannot ask slurmctld for the job's GRES: %.200s", slurm_strerror(errno));
@@ -81,10 +78,21 @@ int nm_node_region_allowed(const struct nm_settings *s, const struct nm_job *job
 		job_info_t *j = &m->job_array[0];
 		int i = j->nodes ? node_index(j->nodes, job->node) : -1;
 
-		if (i >= 0 && (uint32_t)i < j->gres_detail_cnt)
-			have = gres_count(j->gres_detail_str[i], s->region_gres);
+		if (i >= 0 && (uint32_t)i < j->gres_detail_cnt && j->gres_detail_str[i])
+			snprintf(gres, NM_GRES_MAX, "%s", j->gres_detail_str[i]);
 	}
 	slurm_free_job_info_msg(m);
+	return 0;
+}
+
+int nm_node_region_allowed(const struct nm_settings *s, const struct nm_values *v, const char *gres,
+			   char message[NM_MESSAGE_MAX])
+{
+	uint64_t want = nm_values_number(v, NM_REGION, 0), have;
+
+	if (!want || !s->region_gres)
+		return 0;
+	have = gres_count(gres, s->region_gres);
 	if (have >= want)
 		return 0;
 	snprintf(message, NM_MESSAGE_MAX, "a region of %llu MiB is not among the job's GRES (%llu MiB are): add --gres=%.64s:%lluM",

@@ -8,11 +8,20 @@
 /* The primary group of a user. Returns 0, or -1. */
 int nm_node_group(uid_t uid, gid_t *gid);
 
+/* The most bytes of what Slurm says of a job's GRES on a host. */
+#define NM_GRES_MAX 8192
+
+/*
+ * Ask slurmctld for the job's GRES on this host: "vf:igb:1(IDX:0),region(CNT:536870912)", "" for
+ * none. Returns 0, or -1 and a message for the user.
+ */
+int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[NM_MESSAGE_MAX]);
+
 /*
  * Whether the job has the region bytes that its request asks for among its GRES, where regions are
  * counted (region_gres=). Returns 0, or -1 and a message for the user.
  */
-int nm_node_region_allowed(const struct nm_settings *s, const struct nm_job *job, const struct nm_values *v,
+int nm_node_region_allowed(const struct nm_settings *s, const struct nm_values *v, const char *gres,
 			   char message[NM_MESSAGE_MAX]);
 
 /*

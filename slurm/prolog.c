@@ -17,6 +17,7 @@
 #include "request.h"
 #include "settings.h"
 #include "state.h"
+#include "vf.h"
 
 /* A number of the environment. Returns 0, or -1. */
 static int variable(const char *name, unsigned long *out)
@@ -43,7 +44,7 @@ static void working_dir(struct nm_job *job)
 int nm_prolog(spank_t sp, int ac, char **av)
 {
 	const char *text = getenv("SPANK_" NM_REQUEST_NAME);
-	char message[NM_MESSAGE_MAX], result[NM_RESULT_MAX];
+	char gres[NM_GRES_MAX] = "", message[NM_MESSAGE_MAX], result[NM_RESULT_MAX];
 	struct nm_settings s;
 	struct nm_values v;
 	struct nm_job job = { 0 };
@@ -69,7 +70,8 @@ int nm_prolog(spank_t sp, int ac, char **av)
 	ok = !nm_request_read(text, &v, message);
 	if (ok) {
 		nm_request_write(&v, job.request);
-		ok = !nm_node_region_allowed(&s, &job, &v, message);
+		if (v.origin[NM_VF] != NM_UNSET || (v.origin[NM_REGION] != NM_UNSET && s.region_gres))
+			ok = !nm_node_gres(&job, gres, message) && !nm_node_region_allowed(&s, &v, gres, message);
 	}
 	nm_node_end_job(&s, &job); /* of an earlier job of this number, after a loss of Slurm's state */
 	if (nm_state_create(s.state, &job)) {
@@ -78,8 +80,12 @@ int nm_prolog(spank_t sp, int ac, char **av)
 	}
 	if (!ok) {
 		snprintf(result, sizeof(result), "failed user\n%s\n", message);
-		if (nm_state_write_result(s.state, &job, result))
-			return -1;
+		return nm_state_write_result(s.state, &job, result);
+	}
+	if (v.origin[NM_VF] != NM_UNSET && nm_vf_lend(&s, &job, gres, message)) {
+		snprintf(result, sizeof(result), "failed host\n%s\n", message);
+		nm_node_drain(&job, message);
+		return nm_state_write_result(s.state, &job, result);
 	}
 	return 0;
 }

@@ -5,6 +5,7 @@
  *   state=DIR           root's directory for jobs (default /run/nearmetal-slurm)
  *   boot_timeout=S      how long VMs may take to be ready (default 300)
  *   region_gres=NAME    the GRES that counts bytes of regions: a region needs it
+ *   sysroot=DIR         below it are sys, dev, run and var, instead of this host's, for tests
  *   accel=auto|kvm|tcg  how VMs run; kvm: a host without KVM is at fault
  */
 #ifndef NM_SETTINGS_H_
@@ -14,6 +15,7 @@ struct nm_settings {
 	const char *nearmetal;
 	const char *state;
 	const char *region_gres;	/* NULL: regions are not counted */
+	const char *sysroot;		/* NULL: this host */
 	const char *accel;
 	unsigned int boot_timeout;	/* seconds */
 };

@@ -168,27 +168,48 @@ int nm_state_read(const char *state, uint32_t id, struct nm_job *job)
 	return 1;
 }
 
-int nm_state_write_result(const char *state, const struct nm_job *job, const char *text)
+static int write_job_file(const char *state, const struct nm_job *job, const char *name, const char *text)
 {
 	int fd = open_job(state, job->id, job->node), rc;
 
 	if (fd < 0)
 		return -1;
-	rc = write_file(fd, "result", text);
+	rc = write_file(fd, name, text);
 	close(fd);
 	return rc;
 }
 
-ssize_t nm_state_read_result(const char *state, const struct nm_job *job, char text[NM_RESULT_MAX])
+static ssize_t read_job_file(const char *state, const struct nm_job *job, const char *name, char *text, size_t size)
 {
 	int fd = open_job(state, job->id, job->node);
 	ssize_t n;
 
+	*text = 0;
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -1;
-	n = read_file(fd, "result", text, NM_RESULT_MAX);
+	n = read_file(fd, name, text, size);
 	close(fd);
 	return n < 0 && errno == ENOENT ? 0 : n;
+}
+
+int nm_state_write_result(const char *state, const struct nm_job *job, const char *text)
+{
+	return write_job_file(state, job, "result", text);
+}
+
+ssize_t nm_state_read_result(const char *state, const struct nm_job *job, char text[NM_RESULT_MAX])
+{
+	return read_job_file(state, job, "result", text, NM_RESULT_MAX);
+}
+
+int nm_state_write_devices(const char *state, const struct nm_job *job, const char *text)
+{
+	return write_job_file(state, job, "devices", text);
+}
+
+ssize_t nm_state_read_devices(const char *state, const struct nm_job *job, char text[NM_DEVICES_MAX])
+{
+	return read_job_file(state, job, "devices", text, NM_DEVICES_MAX);
 }
 
 int nm_state_remove(const char *state, uint32_t id, const char *node)

@@ -3,6 +3,7 @@
  *
  *   STATE/JOB.NODE/request   what the job wants, see struct nm_job   (root, 0600)
  *   STATE/JOB.NODE/result    how its VMs came up                     (root, 0600)
+ *   STATE/JOB.NODE/devices   PCI addresses of the VFs that it has, a line each (root, 0600)
  *   STATE/JOB.NODE/run/      the job's clusters ($NEARMETAL_RUNTIME_DIR; the user, 0700)
  */
 #ifndef NM_STATE_H_
@@ -14,8 +15,9 @@
 
 #include "request.h"
 
-/* The most bytes of a result. */
+/* The most bytes of a result, and of the list of devices. */
 #define NM_RESULT_MAX (16 << 10)
+#define NM_DEVICES_MAX 4096
 
 struct nm_job {
 	uint32_t id;
@@ -43,6 +45,10 @@ int nm_state_write_result(const char *state, const struct nm_job *job, const cha
 
 /* Read the result. Returns its length, 0 if there is none, or -1 with errno. */
 ssize_t nm_state_read_result(const char *state, const struct nm_job *job, char text[NM_RESULT_MAX]);
+
+/* Write and read the list of devices, "" for none. As for results. */
+int nm_state_write_devices(const char *state, const struct nm_job *job, const char *text);
+ssize_t nm_state_read_devices(const char *state, const struct nm_job *job, char text[NM_DEVICES_MAX]);
 
 /* Remove what is kept of a job. Returns 0 also where nothing is, else -1 with errno. */
 int nm_state_remove(const char *state, uint32_t id, const char *node);

@@ -24,6 +24,7 @@ static struct {
 	bool batch;
 	char cluster[64];
 	char request[NM_REQUEST_MAX];		/* of the step's own VMs */
+	char devices[NM_DEVICES_MAX];		/* what they may have */
 	char text[NM_RESULT_MAX];		/* FAILED: why; else NAME=VALUE lines */
 } step;
 
@@ -58,6 +59,10 @@ static void own_vms(const char *job_request)
 		fail("the options of the VMs are too long together: write a cluster file");
 		return;
 	}
+	if (nm_state_read_devices(step.settings.state, &step.job, step.devices) > 0)
+		for (char *p = step.devices; *p; p++)
+			if (*p == '\n')
+				*p = ' ';
 	step.where = IN_VM;
 	step.own = true;
 }
@@ -154,6 +159,8 @@ int nm_step_user_init(spank_t sp, int ac, char **av)
 
 		if (step.batch)
 			return 0;
+		if (*step.devices)
+			spank_setenv(sp, "NEARMETAL_SLURM_DEVICES", step.devices, 1);
 		snprintf(mark, sizeof(mark), "%.700s/%u.%s", step.settings.state, step.job.id, step.job.node);
 		spank_setenv(sp, "NEARMETAL_SLURM_JOB", mark, 1);
 		spank_setenv(sp, "NEARMETAL_SLURM_REQUEST", step.request, 1);

@@ -31,6 +31,7 @@ var commands = []func() *cobra.Command{
 	newSuperviseCommand,
 	newSlurmBootCommand,
 	newSlurmTaskCommand,
+	newSlurmVFCommand,
 	newPlanCommand,
 	newTopologyCommand,
 	newSpecCommand,

@@ -33,6 +33,7 @@ func newSlurmBootCommand() *cobra.Command {
 	f.Var(&limit, "memory-limit", "the job's memory on this node; 0: not limited")
 	f.StringVar(&a.Dir, "workdir", "/", "the job's working `DIR`ectory")
 	f.StringVar(&a.Accel, "accel", "auto", "the site's choice of auto, kvm or tcg")
+	f.StringSliceVar(&a.Devices, "device", nil, "the PCI `ADDRESS` of a VF of the job's")
 	timeout := addBootTimeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := node.ParseRequest(args[0])

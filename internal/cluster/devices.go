@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 
@@ -36,8 +37,9 @@ func wantsDevices(s *spec.Cluster) bool {
 	return false
 }
 
-// findDevices looks at which functions this user may have; nil where no VM wants one.
-func findDevices(s *spec.Cluster) (*devices, error) {
+// findDevices looks at which functions this user may have, of those in only where it is not nil;
+// it gives nil where no VM wants one.
+func findDevices(s *spec.Cluster, only []string) (*devices, error) {
 	if !wantsDevices(s) {
 		return nil, nil
 	}
@@ -53,6 +55,10 @@ func findDevices(s *spec.Cluster) (*devices, error) {
 	for _, f := range list {
 		if len(f.VFs) > 0 {
 			continue // a card that is held takes its VFs along in a plan; and Bind refuses it as a whole
+		}
+		if only != nil && !slices.Contains(only, f.Address) {
+			d.taken[f.Address] = "is not the job's"
+			continue
 		}
 		if why := h.Usable(f); why != "" {
 			d.taken[f.Address] = why

@@ -22,6 +22,9 @@ type Options struct {
 	Verbose bool
 	// Until is a process, by its id, whose end ends a cluster of Supervised; 0: none.
 	Until int
+	// Devices are the PCI addresses of the host's functions that the VMs may have; nil: all that
+	// the user may.
+	Devices []string
 }
 
 // Events are functions that are told what happens while a cluster starts. They are

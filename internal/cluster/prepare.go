@@ -85,7 +85,8 @@ func prepare(ctx context.Context, o Options, notice func(string)) (*prepared, er
 
 // place makes the plan of the cluster and writes it into the record, where the planning of
 // the next cluster finds it: two that are planned at the same time wait for each other.
-func (c *Cluster) place(p *prepared, s *spec.Cluster, notice func(string)) error {
+func (c *Cluster) place(p *prepared, o Options, notice func(string)) error {
+	s := o.Spec
 	b, err := lockBase(filepath.Dir(c.dir))
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func (c *Cluster) place(p *prepared, s *spec.Cluster, notice func(string)) error
 			ledger.Hold(r.Plan)
 		}
 	}
-	if c.devices, err = findDevices(s); err != nil {
+	if c.devices, err = findDevices(s, o.Devices); err != nil {
 		return err
 	}
 	if p.plan, err = c.devices.planned(s, p.host, ledger); err != nil {

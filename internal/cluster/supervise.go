@@ -35,6 +35,7 @@ type order struct {
 	NoVerify    bool          `json:"noVerify,omitempty"`
 	Verbose     bool          `json:"verbose,omitempty"`
 	Until       int           `json:"until,omitempty"`
+	Devices     []string      `json:"devices"`
 }
 
 // message is what the supervisor tells.
@@ -74,7 +75,7 @@ func Supervised(ctx context.Context, o Options) (name string, err error) {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
 	go cmd.Wait() // it is not ours any more once the cluster is ready; until then no zombie
-	if err := json.NewEncoder(ours).Encode(order{o.Spec, o.Command, o.BootTimeout, o.NoVerify, o.Verbose, o.Until}); err != nil {
+	if err := json.NewEncoder(ours).Encode(order{o.Spec, o.Command, o.BootTimeout, o.NoVerify, o.Verbose, o.Until, o.Devices}); err != nil {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { unix.Shutdown(int(ours.Fd()), unix.SHUT_WR) })
@@ -120,7 +121,7 @@ func Supervise() error {
 		return errors.New(misuse)
 	}
 	out := json.NewEncoder(conn)
-	o := Options{Spec: od.Spec, Command: od.Command, BootTimeout: od.BootTimeout, NoVerify: od.NoVerify, Verbose: od.Verbose, Events: Events{
+	o := Options{Spec: od.Spec, Command: od.Command, BootTimeout: od.BootTimeout, NoVerify: od.NoVerify, Verbose: od.Verbose, Devices: od.Devices, Events: Events{
 		Notice: func(line string) { out.Encode(message{Notice: line}) },
 		Stage:  func(name string, done, total int) { out.Encode(message{Stage: name, Done: done, Total: total}) },
 	}}

@@ -79,7 +79,7 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := c.place(p, o.Spec, notice); err != nil {
+	if err := c.place(p, o, notice); err != nil {
 		return err
 	}
 	if c.devices != nil {

@@ -202,14 +202,17 @@ func TestSuspend(t *testing.T) {
 }
 
 // stepds are the slurmstepds of a job.
-func stepds(job string) []int {
+func stepds(job string) []int { return stepdsOf(cluster, job) }
+
+// stepdsOf are those of a job of another cluster.
+func stepdsOf(b *bed.Bed, job string) []int {
 	var list []int
 	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, p := range procs {
 		text, _ := os.ReadFile(p)
 		if strings.HasPrefix(string(text), "slurmstepd: ["+job+".") {
 			n, _ := strconv.Atoi(filepath.Base(filepath.Dir(p)))
-			if env, _ := os.ReadFile(filepath.Join(filepath.Dir(p), "environ")); strings.Contains(string(env), cluster.Conf()) {
+			if env, _ := os.ReadFile(filepath.Join(filepath.Dir(p), "environ")); strings.Contains(string(env), b.Conf()) {
 				list = append(list, n)
 			}
 		}

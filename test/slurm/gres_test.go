@@ -14,7 +14,7 @@ import (
 func TestJobSubmit(t *testing.T) {
 	b, err := bed.Start(bed.Options{
 		Nodes: 1, CPUs: 2, MemoryMB: 4000, Plugstack: plugstack(),
-		Extra: "JobSubmitPlugins=lua\nGresTypes=vf,region\nNodeName=other NodeHostname=nowhere Gres=vf:mlx5:2,vf:igb:1,region:1G\n",
+		Extra: "JobSubmitPlugins=lua\nGresTypes=vf,region\nNodeName=other NodeHostname=nowhere NodeAddr=127.0.0.1 Gres=vf:mlx5:2,vf:igb:1,region:1G\n",
 		Files: map[string]string{
 			"job_submit.lua": examples.JobSubmit,
 			"gres.conf":      "NodeName=other Name=vf Type=mlx5 Count=2\nNodeName=other Name=vf Type=igb Count=1\nNodeName=other Name=region Count=1G\n",

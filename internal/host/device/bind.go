@@ -19,7 +19,12 @@ const vfioDriver = "vfio-pci"
 // Bind hands a function to a user: to vfio-pci by its driver_override, and its group's file,
 // nothing else, to the user. When it fails or ctx ends, all is as it was. A function that is
 // bound already is given to the user.
-func (h *Host) Bind(ctx context.Context, at string, uid, gid int) (err error) {
+func (h *Host) Bind(ctx context.Context, at string, uid, gid int) error {
+	return h.bind(ctx, "bind:"+at, at, uid, gid)
+}
+
+// bind is Bind in a transaction called name.
+func (h *Host) bind(ctx context.Context, name, at string, uid, gid int) (err error) {
 	if _, err := change.Recover(h.State()); err != nil {
 		return err
 	}
@@ -30,7 +35,7 @@ func (h *Host) Bind(ctx context.Context, at string, uid, gid int) (err error) {
 	if err := h.loadVFIO(ctx); err != nil {
 		return err
 	}
-	t, err := h.begin("bind:" + at)
+	t, err := h.begin(name)
 	if err != nil {
 		return err
 	}
@@ -187,6 +192,7 @@ func (h *Host) release(at string, own int) ([]journal.Change, error) {
 	}
 	return change.Undo(h.State(), func(name string) bool {
 		op, of, _ := strings.Cut(name, ":")
-		return of == at && (op == "bind" || op == "set")
+		_, lent, ok := lending(name)
+		return of == at && (op == "bind" || op == "set") || ok && lent == at
 	})
 }

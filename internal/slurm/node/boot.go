@@ -31,6 +31,8 @@ type Allocation struct {
 	Name  string        // of the cluster
 	Until int           // process id; the cluster ends when that process has; 0: it ends by itself
 	Limit time.Duration // for the VMs to be ready
+	// Devices are the PCI addresses of the VFs that the job has on this node.
+	Devices []string
 }
 
 // HostFault is an error that is the host's and not the user's: the table of docs/slurm.md. The
@@ -47,9 +49,6 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 	if err != nil {
 		return nil, err
 	}
-	if r.VF != "" {
-		return nil, fmt.Errorf("--vm-vf: the plugin of this version gives no VFs to VMs")
-	}
 	if c.Accel == "" || c.Accel == "auto" {
 		c.Accel = a.Accel
 	}
@@ -65,6 +64,9 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 	}
 	c.Name = name
 	spec.Defaults(c)
+	if err := share(c, r.VF, a); err != nil {
+		return nil, err
+	}
 	for i := range c.VMs {
 		c.VMs[i].Name = hostPrefix(a.Node) + c.VMs[i].Name
 	}
@@ -77,7 +79,7 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 	if err := bind(a.Cores); err != nil {
 		return nil, err
 	}
-	got, err := cluster.Supervised(ctx, cluster.Options{Spec: c, Command: "srun --vm", BootTimeout: a.Limit, Until: a.Until})
+	got, err := cluster.Supervised(ctx, cluster.Options{Spec: c, Command: "srun --vm", BootTimeout: a.Limit, Until: a.Until, Devices: append([]string{}, a.Devices...)})
 	if err != nil {
 		return nil, err
 	}

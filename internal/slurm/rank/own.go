@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,6 +73,7 @@ func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, w io.Writer
 		}
 	}
 	a.Bytes = uint64(bytes)
+	a.Devices = strings.Fields(os.Getenv(varDevices))
 	if _, err := node.Boot(ctx, r, a); err != nil {
 		os.WriteFile(failed, nil, 0o600)
 		return "", err

@@ -26,6 +26,7 @@ const (
 	varDir     = "NEARMETAL_SLURM_DIR"     // working directory of the job
 	varCores   = "NEARMETAL_SLURM_CORES"
 	varMemory  = "NEARMETAL_SLURM_MEMORY"
+	varDevices = "NEARMETAL_SLURM_DEVICES" // PCI addresses of the job's VFs on this node
 )
 
 // Run runs the task whose words are args: the wrapper's own path and what followed. It

@@ -22,6 +22,7 @@ type Options struct {
 	CPUs        int    // of each node, as Slurm counts them
 	MemoryMB    int    // of each node
 	RegionBytes string // GRES region of each node, "1G"
+	Gres        string // all GRES of each node instead, "vf:igb:2,region:1G": gres.conf is among Files then
 	Plugstack   string // contents of plugstack.conf
 	Cgroup      bool   // proctrack/cgroup and task/cgroup instead of proctrack/linuxproc
 	Extra       string // more lines for slurm.conf

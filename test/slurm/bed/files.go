@@ -31,7 +31,10 @@ func (b *Bed) writeFiles() error {
 		proctrack, task = "proctrack/cgroup", "task/cgroup,task/affinity"
 	}
 	gres, nodeGres := "", ""
-	if b.o.RegionBytes != "" {
+	switch {
+	case b.o.Gres != "":
+		gres, nodeGres = "GresTypes=vf,region\n", " Gres="+b.o.Gres
+	case b.o.RegionBytes != "":
 		gres, nodeGres = "GresTypes=region\n", " Gres=region:"+b.o.RegionBytes
 	}
 	conf := fmt.Sprintf(`ClusterName=nearmetal

@@ -1,0 +1,20 @@
+/* Handing a job's VFs to its user, and back: `nearmetal slurm-vf`, run as root. */
+#ifndef NM_VF_H_
+#define NM_VF_H_
+
+#include "settings.h"
+#include "state.h"
+
+/*
+ * Hand the VFs that gres (of nm_node_gres) gives to the job to its user and write them down for
+ * the boot. Returns 0, or -1 and a message: the host is at fault.
+ */
+int nm_vf_lend(const struct nm_settings *s, const struct nm_job *job, const char *gres, char message[NM_MESSAGE_MAX]);
+
+/* Take the job's VFs back. Returns 0 also where it has none, else -1 and a message. */
+int nm_vf_return(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX]);
+
+/* Take back what jobs have that this host no longer knows, after a boot. */
+void nm_vf_sweep(const struct nm_settings *s);
+
+#endif /* NM_VF_H_ */
