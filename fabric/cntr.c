@@ -3,6 +3,7 @@
 
 void ivs_cntr_wake(struct ivs_cntr *cntr)
 {
+	cntr->wait.armed = false;
 	ivs_wait_signal(&cntr->wait);
 }
 
@@ -13,20 +14,36 @@ static void progress(struct ivs_cntr *cntr)
 	ivs_unlock(cntr->domain);
 }
 
+bool ivs_cntr_quiet(void *arg, uint64_t *mark)
+{
+	const struct ivs_cntr *cntr = arg;
+
+	*mark = cntr->value + cntr->errors;
+	return cntr->value == cntr->seen && cntr->errors == cntr->seen_errors;
+}
+
 static uint64_t cntr_read(struct fid_cntr *fid)
 {
 	struct ivs_cntr *cntr = ivs_entry(fid, struct ivs_cntr, fid);
+	uint64_t value;
 
-	progress(cntr);
-	return __atomic_load_n(&cntr->value, __ATOMIC_ACQUIRE);
+	ivs_lock(cntr->domain);
+	ivs_domain_progress(cntr->domain);
+	value = cntr->seen = cntr->value;
+	ivs_unlock(cntr->domain);
+	return value;
 }
 
 static uint64_t cntr_readerr(struct fid_cntr *fid)
 {
 	struct ivs_cntr *cntr = ivs_entry(fid, struct ivs_cntr, fid);
+	uint64_t errors;
 
-	progress(cntr);
-	return __atomic_load_n(&cntr->errors, __ATOMIC_ACQUIRE);
+	ivs_lock(cntr->domain);
+	ivs_domain_progress(cntr->domain);
+	errors = cntr->seen_errors = cntr->errors;
+	ivs_unlock(cntr->domain);
+	return errors;
 }
 
 static int change(struct fid_cntr *fid, uint64_t value, bool add, bool err)
@@ -61,12 +78,28 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 	return change(fid, value, false, true);
 }
 
+/* Somebody who waits for a counter. */
+struct waiter {
+	const struct ivs_cntr *cntr;
+	uint64_t	threshold, errors;
+};
+
+static bool waits(void *arg, uint64_t *mark)
+{
+	const struct waiter *w = arg;
+
+	*mark = w->cntr->value + w->cntr->errors;
+	return w->cntr->value < w->threshold && w->cntr->errors == w->errors;
+}
+
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
 	struct ivs_cntr *cntr = ivs_entry(fid, struct ivs_cntr, fid);
 	uint64_t errors = __atomic_load_n(&cntr->errors, __ATOMIC_ACQUIRE);
+	struct waiter w = { cntr, threshold, errors };
 	uint64_t deadline = ivs_deadline(timeout);
 	unsigned int round = 0;
+	bool over;
 
 	for (;;) {
 		progress(cntr);
@@ -74,7 +107,14 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 			return 0;
 		if (__atomic_load_n(&cntr->errors, __ATOMIC_ACQUIRE) != errors)
 			return -FI_EAVAIL;
-		if (!timeout || !ivs_wait_nap(&cntr->wait, deadline, &round))
+		if (!timeout)
+			return -FI_ETIMEDOUT;
+		if (ivs_wait_spin(deadline, &round, &over)) {
+			if (over)
+				return -FI_ETIMEDOUT;
+			continue;
+		}
+		if (!ivs_wait_sleep(cntr->domain, &cntr->wait, waits, &w, deadline))
 			return -FI_ETIMEDOUT;
 	}
 }
@@ -148,8 +188,8 @@ int ivs_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct fid_
 	cntr->wait_obj = attr->wait_obj;
 	cntr->bytes = (int) attr->events != FI_CNTR_EVENTS_COMP;
 	cntr->wait.epoll = -1;
-	if (cntr->wait_obj == FI_WAIT_FD) {
-		ret = ivs_wait_open(&cntr->wait);
+	if (cntr->wait_obj == FI_WAIT_FD || cntr->wait_obj == FI_WAIT_UNSPEC) {
+		ret = ivs_wait_open(domain, &cntr->wait);
 		if (ret) {
 			free(cntr);
 			return ret;

@@ -39,6 +39,7 @@ void ivs_cq_grow(struct ivs_cq *cq)
 
 void ivs_cq_wake(struct ivs_cq *cq)
 {
+	cq->wait.armed = false;
 	ivs_wait_signal(&cq->wait);
 }
 
@@ -156,12 +157,21 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint6
 	return ret;
 }
 
+bool ivs_cq_quiet(void *arg, uint64_t *mark)
+{
+	const struct ivs_cq *cq = arg;
+
+	*mark = cq->tail;
+	return cq->head == cq->tail;
+}
+
 static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src,
 			    const void *cond, int timeout)
 {
 	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
 	uint64_t deadline = ivs_deadline(timeout);
 	unsigned int round = 0;
+	bool over;
 	ssize_t ret;
 
 	(void) cond;
@@ -173,7 +183,14 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 			return ret;
 		if (__atomic_exchange_n(&cq->signaled, false, __ATOMIC_ACQ_REL))
 			return -FI_EAGAIN;
-		if (!timeout || !ivs_wait_nap(&cq->wait, deadline, &round))
+		if (!timeout)
+			return -FI_EAGAIN;
+		if (ivs_wait_spin(deadline, &round, &over)) {
+			if (over)
+				return -FI_EAGAIN;
+			continue;
+		}
+		if (!ivs_wait_sleep(cq->domain, &cq->wait, ivs_cq_quiet, cq, deadline))
 			return -FI_EAGAIN;
 	}
 }
@@ -296,7 +313,7 @@ int ivs_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq *
 		return -FI_ENOMEM;
 	}
 	if (cq->wait_obj == FI_WAIT_UNSPEC || cq->wait_obj == FI_WAIT_FD) {
-		ret = ivs_wait_open(&cq->wait);
+		ret = ivs_wait_open(domain, &cq->wait);
 		if (ret) {
 			free(cq->ring);
 			free(cq);

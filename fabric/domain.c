@@ -1,4 +1,6 @@
 /* Domains. */
+#include <unistd.h>
+
 #include "inner.h"
 #include "ivshmem.h"
 #include "memory.h"
@@ -11,6 +13,8 @@ static int domain_close(struct fid *fid)
 		return -FI_EBUSY;
 	if (d->inner)
 		ivs_inner_close(d->inner);
+	if (d->wake >= 0)
+		close(d->wake);
 	if (d->region)
 		ivs_region_put(d->region);
 	__atomic_sub_fetch(&d->fabric->refs, 1, __ATOMIC_ACQ_REL);
@@ -95,6 +99,7 @@ int ivs_domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_dom
 	d->fabric = f;
 	d->caps = info->caps;
 	d->locking = true;
+	d->wake = -1;
 	if (info->domain_attr) {
 		d->mr_mode = info->domain_attr->mr_mode;
 		d->locking = info->domain_attr->threading != FI_THREAD_DOMAIN;

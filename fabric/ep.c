@@ -1,4 +1,5 @@
 /* Endpoints. */
+#include "bell.h"
 #include "inner.h"
 #include "proto.h"
 
@@ -479,6 +480,7 @@ static int ep_close(struct fid *fid)
 		while (!ivs_list_empty(&ep->active) && ivs_now_ms() - start < 100)
 			ivs_ep_progress(ep);
 		ivs_report_use(ep);
+		ivs_bell_close(ep);
 		if (d->region)
 			ivs_slot_release(d->region, ep->slot, ep->epoch);
 		if (d->inner)
@@ -540,6 +542,7 @@ int ivs_ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **ou
 	ep->rx_flags = info->rx_attr ? info->rx_attr->op_flags : 0;
 	ep->inject_max = IVS_INJECT_MAX;
 	ep->min_multi_recv = 1;
+	ep->bell = -1;
 	if (info->src_addr && info->src_addrlen == sizeof(ep->want))
 		memcpy(&ep->want, info->src_addr, sizeof(ep->want));
 	ep->tagged.tail = &ep->tagged.head;

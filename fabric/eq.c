@@ -1,6 +1,8 @@
 /* Event queues: what an application writes is what it reads; we report nothing there. */
 #include "ivshmem.h"
 
+#define YIELD_NS 100000	/* between two looks without a descriptor */
+
 struct event {
 	struct ivs_list	link;
 	uint32_t	number;
@@ -80,15 +82,19 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *number, void *buf, size_t 
 {
 	struct ivs_eq *eq = ivs_entry(fid, struct ivs_eq, fid);
 	uint64_t deadline = ivs_deadline(timeout);
-	unsigned int round = 1U << 30;
 	ssize_t ret;
 
 	if (eq->wait_obj == FI_WAIT_NONE)
 		return -FI_EINVAL;
 	for (;;) {
 		ret = eq_read(fid, number, buf, len, flags);
-		if (ret != -FI_EAGAIN || !timeout || !ivs_wait_nap(&eq->wait, deadline, &round))
+		if (ret != -FI_EAGAIN || !timeout)
 			return ret;
+		/* Only what is written here ends it: no need to look at anything else. */
+		if (!ivs_wait_block(&eq->wait, eq->wait.epoll >= 0 ? UINT64_MAX : YIELD_NS,
+				    deadline))
+			return ret;
+		ivs_wait_clear(&eq->wait);
 	}
 }
 
@@ -164,7 +170,7 @@ int ivs_eq_trywait(struct fid *fid)
 	int ret;
 
 	pthread_mutex_lock(&eq->lock);
-	ivs_wait_arm(&eq->wait);
+	ivs_wait_clear(&eq->wait);
 	ret = ivs_list_empty(&eq->events) ? 0 : -FI_EAGAIN;
 	pthread_mutex_unlock(&eq->lock);
 	return ret;
@@ -188,7 +194,7 @@ int ivs_eq_open(struct fid_fabric *fid, struct fi_eq_attr *attr, struct fid_eq *
 	eq->wait_obj = attr->wait_obj;
 	eq->wait.epoll = -1;
 	if (attr->wait_obj == FI_WAIT_UNSPEC || attr->wait_obj == FI_WAIT_FD) {
-		ret = ivs_wait_open(&eq->wait);
+		ret = ivs_wait_open(NULL, &eq->wait);
 		if (ret) {
 			free(eq);
 			return ret;

@@ -30,45 +30,35 @@ static int no_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr,
 	return -FI_ENOSYS;
 }
 
-static int trywait_cq(struct ivs_cq *cq)
+/* May the caller sleep on the wait's descriptor? */
+static int may_sleep(struct ivs_domain *d, struct ivs_wait *w, ivs_quiet_fn *quiet, void *arg)
 {
-	int ret = 0;
+	uint64_t ns;
 
-	ivs_lock(cq->domain);
-	ivs_wait_arm(&cq->wait);
-	if (cq->head == cq->tail)
-		ivs_domain_progress(cq->domain);
-	if (cq->head != cq->tail)
-		ret = -FI_EAGAIN;
-	ivs_unlock(cq->domain);
-	return ret;
-}
-
-static int trywait_cntr(struct ivs_cntr *cntr)
-{
-	uint64_t before = cntr->value + cntr->errors;
-	int ret;
-
-	ivs_lock(cntr->domain);
-	ivs_wait_arm(&cntr->wait);
-	ivs_domain_progress(cntr->domain);
-	ret = cntr->value + cntr->errors != before ? -FI_EAGAIN : 0;
-	ivs_unlock(cntr->domain);
-	return ret;
+	ivs_lock(d);
+	ns = ivs_wait_arm(d, w, quiet, arg);
+	if (ns)
+		ivs_wait_timer(w, ns);
+	ivs_unlock(d);
+	return ns ? 0 : -FI_EAGAIN;
 }
 
 static int trywait(struct fid_fabric *fabric, struct fid **fids, int count)
 {
+	struct ivs_cntr *cntr;
+	struct ivs_cq *cq;
 	int i, ret;
 
 	(void) fabric;
 	for (i = 0; i < count; i++) {
 		switch (fids[i]->fclass) {
 		case FI_CLASS_CQ:
-			ret = trywait_cq(ivs_entry(fids[i], struct ivs_cq, fid.fid));
+			cq = ivs_entry(fids[i], struct ivs_cq, fid.fid);
+			ret = may_sleep(cq->domain, &cq->wait, ivs_cq_quiet, cq);
 			break;
 		case FI_CLASS_CNTR:
-			ret = trywait_cntr(ivs_entry(fids[i], struct ivs_cntr, fid.fid));
+			cntr = ivs_entry(fids[i], struct ivs_cntr, fid.fid);
+			ret = may_sleep(cntr->domain, &cntr->wait, ivs_cntr_quiet, cntr);
 			break;
 		case FI_CLASS_EQ:
 			ret = ivs_eq_trywait(fids[i]);

@@ -508,3 +508,16 @@ int ivs_inner_poll(struct ivs_ep *ep)
 	}
 	return done;
 }
+
+bool ivs_inner_sleep(struct ivs_ep *ep)
+{
+	struct inner_ep *ie = ep->inner;
+	int i;
+
+	for (i = 0; ie && i < 16; i++) {
+		ie->ticks = UINT32_MAX;
+		if (!ivs_inner_poll(ep))
+			break;
+	}
+	return !ie;
+}

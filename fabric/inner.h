@@ -21,5 +21,7 @@ int ivs_inner_connect(struct ivs_peer *peer);
 int ivs_inner_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
 /* Handles what has arrived. Gives how many messages. */
 int ivs_inner_poll(struct ivs_ep *ep);
+/* Before sleeping: handles what is there. Gives true if what comes next wakes us. */
+bool ivs_inner_sleep(struct ivs_ep *ep);
 
 #endif /* IVS_INNER_H */

@@ -80,6 +80,8 @@ struct ivs_domain {
 	struct ivs_mr	**mr_hash;
 	size_t		mr_count;
 	uint64_t	mr_next;	/* next key of FI_MR_PROV_KEY */
+	int		wake;		/* an epoll of what can wake us, -1: nobody has waited */
+	uint32_t	sleepers;	/* while there are, senders have to say that they send */
 };
 
 static inline void ivs_lock(struct ivs_domain *d)
@@ -126,6 +128,10 @@ struct ivs_wait {
 	int		epoll;		/* -1: none */
 	int		timer;
 	int		event;
+	bool		armed;		/* somebody sleeps, or will: signal what comes */
+	uint64_t	since;		/* when this wait began, ns; 0: none has */
+	uint64_t	mark;		/* how much had come then */
+	uint64_t	nap;		/* the last one, ns */
 };
 
 struct ivs_comp {
@@ -152,7 +158,6 @@ struct ivs_cq {
 	enum fi_cq_format format;
 	size_t		entry_bytes;
 	enum fi_wait_obj wait_obj;
-	struct ivs_wait	wait;
 	struct ivs_comp	*ring;		/* mask + 1 of them */
 	size_t		mask;
 	size_t		head;		/* next to read */
@@ -160,6 +165,7 @@ struct ivs_cq {
 	size_t		size;		/* from here on nothing more is received */
 	uint32_t	idle;		/* reads in a row that found nothing */
 	bool		signaled;
+	struct ivs_wait	wait;
 };
 
 struct ivs_cntr {
@@ -170,6 +176,7 @@ struct ivs_cntr {
 	struct ivs_wait	wait;
 	uint64_t	value;
 	uint64_t	errors;
+	uint64_t	seen, seen_errors;	/* as they were last read */
 	bool		bytes;		/* FI_CNTR_EVENTS_BYTES */
 };
 
@@ -288,6 +295,7 @@ struct ivs_peer {
 	bool		stalled;	/* has sent more than we can hold */
 	bool		broken;		/* sent nonsense */
 	bool		handling;	/* a message of its is being looked at */
+	bool		deaf;		/* we cannot wake it */
 
 	struct ivs_ep	*ep;
 	fi_addr_t	fi_addr;	/* FI_ADDR_NOTAVAIL: not in the AV */
@@ -320,6 +328,7 @@ struct ivs_peer {
 };
 
 #define IVS_NO_SLOT	UINT32_MAX
+#define IVS_NO_BELL	(-2)	/* it cannot be opened */
 #define IVS_HOT_MAX	8	/* rings looked at each time */
 
 struct ivs_ep {
@@ -376,6 +385,7 @@ struct ivs_ep {
 	struct ivs_ring_free *ring_free;	/* rings of peers that are gone */
 	struct ivs_cq	*sink;		/* for what has no queue */
 	void		*inner;		/* inner.c's */
+	int		bell;		/* what neighbours ring while we sleep, -1: not open yet */
 };
 
 enum { IVS_CNTR_SEND, IVS_CNTR_RECV, IVS_CNTR_READ, IVS_CNTR_WRITE };
@@ -431,6 +441,7 @@ int ivs_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_c
 		void *context);
 void ivs_cq_grow(struct ivs_cq *cq);
 void ivs_cq_wake(struct ivs_cq *cq);
+bool ivs_cq_quiet(void *cq, uint64_t *mark);	/* ivs_quiet_fn */
 void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf,
 		  uint64_t data, uint64_t tag, size_t olen, int err);
 
@@ -456,20 +467,36 @@ static inline void ivs_cq_add(struct ivs_cq *cq, void *context, uint64_t flags, 
 	c->src = src;
 	c->err = NULL;
 	cq->tail++;
-	if (unlikely(cq->wait.epoll >= 0))
+	if (unlikely(cq->wait.armed))
 		ivs_cq_wake(cq);
 }
 
 /* wait.c */
-int ivs_wait_open(struct ivs_wait *wait);
+/* Opens a wait; domain: what may wake it, or NULL if only ivs_wait_signal() does. */
+int ivs_wait_open(struct ivs_domain *domain, struct ivs_wait *wait);
 void ivs_wait_close(struct ivs_wait *wait);
-/* Makes the wait's descriptor readable now, or not until something may happen. */
+/* Makes the wait's descriptor readable, or takes that back. */
 void ivs_wait_signal(struct ivs_wait *wait);
-void ivs_wait_arm(struct ivs_wait *wait);
+void ivs_wait_clear(struct ivs_wait *wait);
+/* Has nothing come for arg? Then *mark is how much has come so far. Under the lock. */
+typedef bool ivs_quiet_fn(void *arg, uint64_t *mark);
+/*
+ * Before sleeping, under the domain's lock: shows that we do, and looks once more. Gives
+ * for how many ns at most, 0: something has come.
+ */
+uint64_t ivs_wait_arm(struct ivs_domain *domain, struct ivs_wait *wait, ivs_quiet_fn *quiet,
+		      void *arg);
+/* Makes the descriptor readable in ns. */
+void ivs_wait_timer(struct ivs_wait *wait, uint64_t ns);
 /* The time at which timeout ms from now are over; -1: never. */
 uint64_t ivs_deadline(int timeout);
-/* A look's worth of waiting, a nap after many of them. false: the deadline is over. */
-bool ivs_wait_nap(struct ivs_wait *wait, uint64_t deadline, unsigned int *round);
+/* One more look before sleeping? *over: the deadline is. */
+bool ivs_wait_spin(uint64_t deadline, unsigned int *round, bool *over);
+/* Sleeps until the wait is signaled, or ns or the deadline are over: then it gives false. */
+bool ivs_wait_block(struct ivs_wait *wait, uint64_t ns, uint64_t deadline);
+/* Sleeps, not under the lock, until something may have come. false: the deadline is over. */
+bool ivs_wait_sleep(struct ivs_domain *domain, struct ivs_wait *wait, ivs_quiet_fn *quiet,
+		    void *arg, uint64_t deadline);
 
 /* report.c */
 void ivs_report_use(struct ivs_ep *ep);
@@ -478,6 +505,7 @@ void ivs_report_use(struct ivs_ep *ep);
 int ivs_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 		  struct fid_cntr **cntr, void *context);
 void ivs_cntr_wake(struct ivs_cntr *cntr);
+bool ivs_cntr_quiet(void *cntr, uint64_t *mark);	/* ivs_quiet_fn: since it was read */
 
 static inline void ivs_cntr_inc(struct ivs_cntr *cntr, size_t bytes)
 {
@@ -485,7 +513,7 @@ static inline void ivs_cntr_inc(struct ivs_cntr *cntr, size_t bytes)
 		return;
 	__atomic_store_n(&cntr->value, cntr->value + (cntr->bytes ? bytes : 1),
 			 __ATOMIC_RELEASE);
-	if (cntr->wait.epoll >= 0)
+	if (unlikely(cntr->wait.armed))
 		ivs_cntr_wake(cntr);
 }
 
@@ -494,7 +522,7 @@ static inline void ivs_cntr_fail(struct ivs_cntr *cntr)
 	if (!cntr)
 		return;
 	__atomic_store_n(&cntr->errors, cntr->errors + 1, __ATOMIC_RELEASE);
-	if (cntr->wait.epoll >= 0)
+	if (unlikely(cntr->wait.armed))
 		ivs_cntr_wake(cntr);
 }
 
@@ -545,6 +573,9 @@ void ivs_area_free(struct ivs_ep *ep, void *memory);
 
 /* progress.c */
 void ivs_ep_progress(struct ivs_ep *ep);
+/* Before sleeping: senders have to tell us from now on; then a look at everybody. */
+void ivs_ep_cool(struct ivs_ep *ep);
+void ivs_ep_look(struct ivs_ep *ep);
 void ivs_domain_progress(struct ivs_domain *domain);
 
 /* msg.c, tagged.c, rma.c, atomic.c */

@@ -4,6 +4,8 @@
 #include "lib.h"
 #include "param.h"
 
+#define MAX_NAP 3600000	/* ms */
+
 struct ivs_param ivs_param = {
 	.region_size	= 4UL << 30,
 	.cma		= 1,
@@ -13,6 +15,7 @@ struct ivs_param ivs_param = {
 	.window		= 64 << 10,
 	.unexpected	= 1UL << 30,
 	.timeout	= 20000,
+	.nap		= 50,
 };
 
 #define DEFINE(name, type, ...) \
@@ -54,6 +57,9 @@ void ivs_param_init(void)
 	DEFINE("timeout", FI_PARAM_SIZE_T,
 	       "Milliseconds without a heartbeat after which a rank is taken for dead "
 	       "(default: %zu)", ivs_param.timeout);
+	DEFINE("nap", FI_PARAM_SIZE_T,
+	       "Milliseconds after which a rank that sleeps until a neighbour wakes it looks "
+	       "around all the same (default: %zu)", ivs_param.nap);
 	DEFINE("inner", FI_PARAM_STRING,
 	       "Provider for ranks on other hosts, \"none\" for none, \"auto\" for the first of "
 	       "verbs;ofi_rxm, efa, tcp, tcp;ofi_rxm (default: auto if the launcher says that "
@@ -74,6 +80,7 @@ void ivs_param_init(void)
 	GET("window", window);
 	GET("unexpected", unexpected);
 	GET("timeout", timeout);
+	GET("nap", nap);
 	GET("inner", inner);
 	GET("uncached", uncached);
 #undef GET
@@ -81,6 +88,10 @@ void ivs_param_init(void)
 		ivs_param.inline_max = IVS_INLINE_MAX;
 	if (ivs_param.ranks > NM_LAYOUT_MAX_SLOTS)
 		ivs_param.ranks = NM_LAYOUT_MAX_SLOTS;
+	if (ivs_param.nap < 1)
+		ivs_param.nap = 1;
+	if (ivs_param.nap > MAX_NAP)
+		ivs_param.nap = MAX_NAP;
 	if (ivs_param.timeout < 1000)
 		ivs_param.timeout = 1000;
 	if (ivs_param.window < NM_LAYOUT_CHUNK_BYTES)

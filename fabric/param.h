@@ -17,6 +17,7 @@ struct ivs_param {
 	size_t	unexpected;	/* bytes held for receives not yet posted */
 	size_t	timeout;	/* ms without a heartbeat after which a rank is dead */
 	char	*inner;		/* provider for other hosts, or "none" */
+	size_t	nap;		/* ms: the longest sleep of who can be woken */
 	int	uncached;	/* use an uncached region all the same */
 };
 

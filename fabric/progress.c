@@ -28,6 +28,11 @@ static void heat(struct ivs_ep *ep, struct ivs_peer *p)
 
 	if (p->hot || !p->rx_ring)
 		return;
+	if (unlikely(ep->domain->sleepers)) {
+		/* Its sender goes on saying that it sends; there may be more already. */
+		__atomic_store_n(&ep->me->activity[p->slot % 64], 1, __ATOMIC_RELAXED);
+		return;
+	}
 	if (ep->hot_count == IVS_HOT_MAX) {
 		for (i = 1; i < IVS_HOT_MAX; i++)
 			if (ep->ticks - ep->hot[i]->used > ep->ticks - ep->hot[oldest]->used)
@@ -174,6 +179,29 @@ void ivs_ep_progress(struct ivs_ep *ep)
 	if (unlikely(!ivs_list_empty(&ep->active)))
 		ivs_list_each_safe(pos, tmp, &ep->active)
 			ivs_peer_pump(ivs_entry(pos, struct ivs_peer, active));
+}
+
+void ivs_ep_cool(struct ivs_ep *ep)
+{
+	while (ep->hot_count)
+		cool(ep, ep->hot_count - 1);
+}
+
+void ivs_ep_look(struct ivs_ep *ep)
+{
+	struct ivs_list *pos;
+
+	ivs_ep_progress(ep);
+	if (!ep->enabled || !ep->me)
+		return;
+	/* Words of senders that just saw that they were looked at may be missing. */
+	ivs_list_each(pos, &ep->peers_all) {
+		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
+
+		if (p->rx_ring && p->channel != IVS_CHAN_DEAD && ep->by_slot[p->slot] == p)
+			look(ep, p->slot);
+	}
+	ivs_peer_check(ep);
 }
 
 void ivs_domain_progress(struct ivs_domain *domain)

@@ -1,6 +1,7 @@
 /* Rings: one from each rank to each other that it talks to. */
 #include <sys/random.h>
 
+#include "bell.h"
 #include "proto.h"
 
 #define ROW_LINES	8	/* sent without an answer: there will be more */
@@ -90,6 +91,13 @@ static inline void own_ahead(struct ivs_peer *p, uint32_t lines)
 	}
 }
 
+/* To a receiver that does not look at this ring by itself, and may sleep. */
+static void __attribute__((noinline)) tell(struct ivs_peer *p)
+{
+	__atomic_store_n(p->activity, 1, __ATOMIC_RELEASE);
+	ivs_bell_look(p);
+}
+
 static inline void publish(struct ivs_peer *p, struct nm_line *l, uint32_t lines,
 			   uint8_t op, uint8_t flags, size_t len)
 {
@@ -105,7 +113,7 @@ static inline void publish(struct ivs_peer *p, struct nm_line *l, uint32_t lines
 	 * byte. No fence: what is missed between the two is found in turn.
 	 */
 	if (unlikely(!__atomic_load_n(&p->tx_ctl->polled, __ATOMIC_RELAXED)))
-		__atomic_store_n(p->activity, 1, __ATOMIC_RELEASE);
+		tell(p);
 }
 
 static uint32_t take_chunk(struct ivs_peer *p)

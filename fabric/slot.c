@@ -187,6 +187,7 @@ int ivs_slot_claim(struct ivs_region *r, uint64_t name, uint32_t *slot, uint32_t
 	s->proof = prove(secret, *slot, *epoch);
 	s->name = name;
 	__atomic_store_n(&s->asleep, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->unwoken, 0, __ATOMIC_RELAXED);
 	memset(s->activity, 0, sizeof(s->activity));
 	/* Connections of earlier owners stay: their epochs tell that they are old. */
 	memset(ivs_mrs(r, *slot), 0, NM_LAYOUT_MR_COUNT * sizeof(struct nm_mr));

@@ -68,9 +68,9 @@ struct nm_slot {
 	uint64_t	pad1[7];
 	/* written by anybody who has sent something: byte (sender % 64) */
 	uint8_t		activity[64];
-	/* written by the owner when it goes to sleep and wakes */
-	uint32_t	asleep;
-	uint32_t	pad2[15];
+	uint32_t	asleep;		/* 1: written by the owner; 0: by who wakes it */
+	uint32_t	unwoken;	/* 1: written by a sender that cannot wake it */
+	uint32_t	pad2[14];
 };
 
 _Static_assert(sizeof(struct nm_slot) == 256, "four lines");
