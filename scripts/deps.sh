@@ -9,7 +9,7 @@ export DEBIAN_FRONTEND=noninteractive
 packages="qemu-system-x86 qemu-utils
 gcc libc6-dev meson ninja-build pkg-config make git ca-certificates
 openmpi-bin libopenmpi-dev mpich libmpich-dev libfabric-dev libfabric-bin
-python3 python3-venv numactl hwloc-nox iproute2 procps busybox-static tmux
+python3 python3-venv numactl hwloc-nox iproute2 procps busybox-static tmux xz-utils
 ibverbs-utils ibverbs-providers perftest"
 
 kernel=linux-image-amd64
