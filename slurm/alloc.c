@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,10 +66,21 @@ static int check(const struct nm_settings *s, const char *request)
 	return -1;
 }
 
+static int draw_secret(char secret[NM_SECRET_LEN + 1])
+{
+	unsigned char bytes[NM_SECRET_LEN / 2];
+
+	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+		return -1;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		sprintf(secret + 2 * i, "%02x", bytes[i]);
+	return 0;
+}
+
 /* The request of the options; what a step of a job says for itself is not one. */
 static int submit(spank_t sp, const struct nm_settings *s)
 {
-	char request[NM_REQUEST_MAX];
+	char request[NM_REQUEST_MAX], secret[NM_SECRET_LEN + 1];
 
 	if (nm_options.origin[NM_FILE] != NM_UNSET && access(nm_options.text[NM_FILE], R_OK)) {
 		slurm_error("nearmetal: cluster file %s: %s", nm_options.text[NM_FILE], strerror(errno));
@@ -83,7 +94,12 @@ static int submit(spank_t sp, const struct nm_settings *s)
 		return -1;
 	if (spank_context() == S_CTX_LOCAL && getenv("SLURM_JOB_ID"))
 		return 0;
-	if (spank_job_control_setenv(sp, NM_REQUEST_NAME, request, 1) != ESPANK_SUCCESS) {
+	if (draw_secret(secret)) {
+		slurm_error("nearmetal: no random numbers: %s", strerror(errno));
+		return -1;
+	}
+	if (spank_job_control_setenv(sp, NM_REQUEST_NAME, request, 1) != ESPANK_SUCCESS ||
+	    spank_job_control_setenv(sp, NM_SECRET_NAME, secret, 1) != ESPANK_SUCCESS) {
 		slurm_error("nearmetal: cannot put the request for VMs into the job");
 		return -1;
 	}

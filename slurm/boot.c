@@ -23,7 +23,7 @@
 
 /* Words of a command: they are kept in one place. */
 struct words {
-	char text[16384];
+	char text[96 << 10];
 	size_t used;
 	char *list[128];		/* 64 VFs at the most (values.c) */
 	size_t n;
@@ -74,6 +74,7 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	static char cgroups[CGROUPS_MAX][512];
 	static struct words argv, envp;
 	static gid_t groups[GROUPS_MAX];
+	static char hosts[NM_HOSTS_MAX];
 	char devices[NM_DEVICES_MAX], buf[16384], run[512], out[NM_RESULT_MAX - 64], line[256];
 	struct passwd pw, *user = NULL;
 	int ngroups = GROUPS_MAX, status;
@@ -112,6 +113,8 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	add(&argv, "--memory-limit=%lluMiB", (unsigned long long)memory);
 	add(&argv, "--workdir=%s", job->dir);
 	add(&argv, "--accel=%.40s", s->accel);
+	if (s->ports)
+		add(&argv, "--ports=%.40s", s->ports);
 	add(&argv, "--boot-timeout=%us", s->boot_timeout);
 	if (nm_state_read_devices(s->state, job, devices) > 0)
 		for (char *rest = devices, *at; (at = strsep(&rest, "\n")); )
@@ -127,6 +130,11 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	add(&envp, "LANG=C.UTF-8");
 	add(&envp, "NEARMETAL_RUNTIME_DIR=%s", run);
 	add(&envp, "NEARMETAL_SLURM_JOB=%s/%u.%s", s->state, job->id, job->node);
+	/* Others may read a command line, but not another user's environment. */
+	if (nm_state_read_hosts(s->state, job, hosts) > NM_SECRET_LEN) {
+		add(&envp, "NEARMETAL_SLURM_SECRET=%.*s", NM_SECRET_LEN, hosts);
+		add(&envp, "NEARMETAL_SLURM_HOSTS=%s", hosts + NM_SECRET_LEN + 1);
+	}
 
 	status = nm_child_run(&c, out, sizeof(out));
 	if (status >= 0 && WIFEXITED(status) && !WEXITSTATUS(status)) {

@@ -85,6 +85,51 @@ int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[
 	return 0;
 }
 
+/* The address of a node as slurmctld has it. */
+static const char *address(const node_info_msg_t *m, const char *node)
+{
+	for (uint32_t i = 0; i < m->record_count; i++)
+		if (m->node_array[i].name && !strcmp(m->node_array[i].name, node))
+			return m->node_array[i].node_addr;
+	return NULL;
+}
+
+int nm_node_hosts(const char *nodes, char *out, size_t size, char message[NM_MESSAGE_MAX])
+{
+	hostlist_t list = slurm_hostlist_create(nodes);
+	node_info_msg_t *m = NULL;
+	size_t used = 0;
+	char *name;
+	int rc = 0;
+
+	*out = 0;
+	if (!list || slurm_hostlist_count(list) < 2)
+		goto out;
+	slurm_init(NULL);
+	if (slurm_load_node(0, &m, SHOW_ALL)) {
+		snprintf(message, NM_MESSAGE_MAX, "cannot ask slurmctld for the nodes' addresses: %.200s", slurm_strerror(errno));
+		rc = -1;
+		goto out;
+	}
+	while (!rc && (name = slurm_hostlist_shift(list))) {
+		const char *addr = address(m, name);
+		int n = snprintf(out + used, size - used, "%s%s=%s", used ? " " : "", name, addr ? addr : name);
+
+		if (n < 0 || (size_t)n >= size - used) {
+			snprintf(message, NM_MESSAGE_MAX, "the job has too many nodes for VMs that reach each other");
+			rc = -1;
+		} else {
+			used += (size_t)n;
+		}
+		free(name);
+	}
+	slurm_free_node_info_msg(m);
+out:
+	if (list)
+		slurm_hostlist_destroy(list);
+	return rc;
+}
+
 int nm_node_region_allowed(const struct nm_settings *s, const struct nm_values *v, const char *gres,
 			   char message[NM_MESSAGE_MAX])
 {

@@ -18,6 +18,12 @@ int nm_node_group(uid_t uid, gid_t *gid);
 int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[NM_MESSAGE_MAX]);
 
 /*
+ * Write "NAME=ADDR NAME=ADDR ..." of a list of nodes to out, in their order; "" for a single one.
+ * Returns 0, or -1 and why.
+ */
+int nm_node_hosts(const char *nodes, char *out, size_t size, char message[NM_MESSAGE_MAX]);
+
+/*
  * Whether the job has the region bytes that its request asks for among its GRES, where regions are
  * counted (region_gres=). Returns 0, or -1 and a message for the user.
  */

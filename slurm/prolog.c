@@ -41,6 +41,28 @@ static void working_dir(struct nm_job *job)
 		strcpy(job->dir, dir);
 }
 
+/*
+ * What joins the job's nodes. Without it each node's VMs are alone, which is said where a step needs
+ * them together.
+ */
+static void join(const struct nm_settings *s, const struct nm_job *job)
+{
+	static char text[NM_HOSTS_MAX];
+	const char *secret = getenv("SPANK_" NM_SECRET_NAME), *nodes = getenv("SLURM_JOB_NODELIST");
+	char message[NM_MESSAGE_MAX];
+
+	if (!nodes)
+		nodes = getenv("SLURM_NODELIST");
+	if (!secret || strlen(secret) != NM_SECRET_LEN || strspn(secret, "0123456789abcdef") != NM_SECRET_LEN || !nodes)
+		return;
+	memcpy(text, secret, NM_SECRET_LEN);
+	text[NM_SECRET_LEN] = ' ';
+	if (nm_node_hosts(nodes, text + NM_SECRET_LEN + 1, sizeof(text) - NM_SECRET_LEN - 1, message))
+		slurm_error("nearmetal: prolog: job %u: %s", job->id, message);
+	else if (text[NM_SECRET_LEN + 1] && nm_state_write_hosts(s->state, job, text))
+		slurm_error("nearmetal: prolog: the nodes of job %u: %s", job->id, strerror(errno));
+}
+
 int nm_prolog(spank_t sp, int ac, char **av)
 {
 	const char *text = getenv("SPANK_" NM_REQUEST_NAME);
@@ -82,6 +104,7 @@ int nm_prolog(spank_t sp, int ac, char **av)
 		snprintf(result, sizeof(result), "failed user\n%s\n", message);
 		return nm_state_write_result(s.state, &job, result);
 	}
+	join(&s, &job);
 	if (v.origin[NM_VF] != NM_UNSET && nm_vf_lend(&s, &job, gres, message)) {
 		snprintf(result, sizeof(result), "failed host\n%s\n", message);
 		nm_node_drain(&job, message);

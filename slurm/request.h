@@ -16,6 +16,13 @@
 /* Name of the variable of the job, without the SPANK_ that Slurm puts before it. */
 #define NM_REQUEST_NAME "NEARMETAL_REQUEST"
 
+/*
+ * Likewise that of the secret that joins the job's nodes: hexadecimal digits, drawn where the job
+ * was submitted. Only the prolog and epilog see it, and the job's own supervisors.
+ */
+#define NM_SECRET_NAME "NEARMETAL_SECRET"
+#define NM_SECRET_LEN 64
+
 /* Write the values that are set to out. Returns 0, or -1 if they are too long. */
 int nm_request_write(const struct nm_values *v, char out[NM_REQUEST_MAX]);
 

@@ -24,6 +24,8 @@ void nm_settings_read(struct nm_settings *s, int ac, char **av)
 			s->state = value + 1;
 		else if (IS("region_gres"))
 			s->region_gres = value[1] ? value + 1 : NULL;
+		else if (IS("ports"))
+			s->ports = value + 1;
 		else if (IS("sysroot"))
 			s->sysroot = value + 1;
 		else if (IS("accel"))

@@ -5,6 +5,7 @@
  *   state=DIR           root's directory for jobs (default /run/nearmetal-slurm)
  *   boot_timeout=S      how long VMs may take to be ready (default 300)
  *   region_gres=NAME    the GRES that counts bytes of regions: a region needs it
+ *   ports=LOW-HIGH      that the hosts of a job listen on for each other (default 61000-65535)
  *   sysroot=DIR         below it are sys, dev, run and var, instead of this host's, for tests
  *   accel=auto|kvm|tcg  how VMs run; kvm: a host without KVM is at fault
  */
@@ -15,6 +16,7 @@ struct nm_settings {
 	const char *nearmetal;
 	const char *state;
 	const char *region_gres;	/* NULL: regions are not counted */
+	const char *ports;		/* NULL: nearmetal's own default */
 	const char *sysroot;		/* NULL: this host */
 	const char *accel;
 	unsigned int boot_timeout;	/* seconds */

@@ -212,6 +212,16 @@ ssize_t nm_state_read_devices(const char *state, const struct nm_job *job, char 
 	return read_job_file(state, job, "devices", text, NM_DEVICES_MAX);
 }
 
+int nm_state_write_hosts(const char *state, const struct nm_job *job, const char *text)
+{
+	return write_job_file(state, job, "hosts", text);
+}
+
+ssize_t nm_state_read_hosts(const char *state, const struct nm_job *job, char text[NM_HOSTS_MAX])
+{
+	return read_job_file(state, job, "hosts", text, NM_HOSTS_MAX);
+}
+
 int nm_state_remove(const char *state, uint32_t id, const char *node)
 {
 	char name[160];

@@ -4,6 +4,8 @@
  *   STATE/JOB.NODE/request   what the job wants, see struct nm_job   (root, 0600)
  *   STATE/JOB.NODE/result    how its VMs came up                     (root, 0600)
  *   STATE/JOB.NODE/devices   PCI addresses of the VFs that it has, a line each (root, 0600)
+ *   STATE/JOB.NODE/hosts     its secret, and behind it its nodes, NAME=ADDR, with blanks
+ *                            between; missing on a job of one node  (root, 0600)
  *   STATE/JOB.NODE/run/      the job's clusters ($NEARMETAL_RUNTIME_DIR; the user, 0700)
  */
 #ifndef NM_STATE_H_
@@ -18,6 +20,7 @@
 /* The most bytes of a result, and of the list of devices. */
 #define NM_RESULT_MAX (16 << 10)
 #define NM_DEVICES_MAX 4096
+#define NM_HOSTS_MAX (64 << 10)
 
 struct nm_job {
 	uint32_t id;
@@ -49,6 +52,10 @@ ssize_t nm_state_read_result(const char *state, const struct nm_job *job, char t
 /* Write and read the list of devices, "" for none. As for results. */
 int nm_state_write_devices(const char *state, const struct nm_job *job, const char *text);
 ssize_t nm_state_read_devices(const char *state, const struct nm_job *job, char text[NM_DEVICES_MAX]);
+
+/* Write and read the secret and the nodes. As for results. */
+int nm_state_write_hosts(const char *state, const struct nm_job *job, const char *text);
+ssize_t nm_state_read_hosts(const char *state, const struct nm_job *job, char text[NM_HOSTS_MAX]);
 
 /* Remove what is kept of a job. Returns 0 also where nothing is, else -1 with errno. */
 int nm_state_remove(const char *state, uint32_t id, const char *node);

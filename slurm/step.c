@@ -25,6 +25,7 @@ static struct {
 	char cluster[64];
 	char request[NM_REQUEST_MAX];		/* of the step's own VMs */
 	char devices[NM_DEVICES_MAX];		/* what they may have */
+	char hosts[NM_HOSTS_MAX];		/* what joins them over the nodes */
 	char text[NM_RESULT_MAX];		/* FAILED: why; else NAME=VALUE lines */
 } step;
 
@@ -63,6 +64,7 @@ static void own_vms(const char *job_request)
 		for (char *p = step.devices; *p; p++)
 			if (*p == '\n')
 				*p = ' ';
+	nm_state_read_hosts(step.settings.state, &step.job, step.hosts);
 	step.where = IN_VM;
 	step.own = true;
 }
@@ -159,6 +161,13 @@ int nm_step_user_init(spank_t sp, int ac, char **av)
 
 		if (step.batch)
 			return 0;
+		if (strlen(step.hosts) > NM_SECRET_LEN) {
+			spank_setenv(sp, "NEARMETAL_SLURM_HOSTS", step.hosts + NM_SECRET_LEN + 1, 1);
+			step.hosts[NM_SECRET_LEN] = 0;
+			spank_setenv(sp, "NEARMETAL_SLURM_SECRET", step.hosts, 1);
+			if (step.settings.ports)
+				spank_setenv(sp, "NEARMETAL_SLURM_PORTS", step.settings.ports, 1);
+		}
 		if (*step.devices)
 			spank_setenv(sp, "NEARMETAL_SLURM_DEVICES", step.devices, 1);
 		snprintf(mark, sizeof(mark), "%.700s/%u.%s", step.settings.state, step.job.id, step.job.node);

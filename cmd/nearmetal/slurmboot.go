@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,7 @@ func newSlurmBootCommand() *cobra.Command {
 	f.Var(&limit, "memory-limit", "the job's memory on this node; 0: not limited")
 	f.StringVar(&a.Dir, "workdir", "/", "the job's working `DIR`ectory")
 	f.StringVar(&a.Accel, "accel", "auto", "the site's choice of auto, kvm or tcg")
+	f.StringVar(&a.Trunk.Ports, "ports", "", "`LOW-HIGH`: ports for other nodes of the job")
 	f.StringSliceVar(&a.Devices, "device", nil, "the PCI `ADDRESS` of a VF of the job's")
 	timeout := addBootTimeoutFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -44,6 +46,7 @@ func newSlurmBootCommand() *cobra.Command {
 			_, err := r.Cluster(a.Dir)
 			return err
 		}
+		a.Trunk.Secret, a.Trunk.Hosts, a.Trunk.Use = os.Getenv(node.VarSecret), os.Getenv(node.VarHosts), "job"
 		a.Bytes, a.Limit = uint64(limit), time.Duration(*timeout)
 		ctx, stop := interruptible()
 		defer stop()

@@ -139,11 +139,13 @@ func openBelow(root, path string) (*os.File, error) {
 // into the cluster's directory.
 func (c *Cluster) prepareFabric(o Options, region *plan.Region, notice func(string)) error {
 	s := o.Spec
-	if s.Fabric == "none" || region == nil {
+	if s.Fabric == "none" || region == nil || c.wiring.trunk != nil {
 		if o.Verbose && len(c.vms) > 1 {
 			why := "fabric: none"
 			if region == nil {
 				why = "no region"
+			} else if c.wiring.trunk != nil {
+				why = "the job has VMs on other hosts, which do not share the region"
 			}
 			notice("MPI messages between VMs go over their network: " + why)
 		}

@@ -34,7 +34,7 @@ func (r *Record) Dir() (string, error) {
 // Hosts are the VMs as MPI launchers see them: a slot for each vCPU.
 func (r *Record) Hosts() []launch.Host {
 	var hosts []launch.Host
-	for _, v := range r.VMs {
+	for _, v := range r.Everywhere() {
 		ip, _ := netip.ParseAddr(v.IP)
 		hosts = append(hosts, launch.Host{Name: v.Name, IP: ip, Slots: v.VCPUs})
 	}

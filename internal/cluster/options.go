@@ -25,6 +25,8 @@ type Options struct {
 	// Devices are the PCI addresses of the host's functions that the VMs may have; nil: all that
 	// the user may.
 	Devices []string
+	// Trunk joins the VMs to those of other hosts; nil: they are alone.
+	Trunk *Trunk
 }
 
 // Events are functions that are told what happens while a cluster starts. They are

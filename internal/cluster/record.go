@@ -39,6 +39,8 @@ type Record struct {
 	VMs     []VMRecord    `json:"vms"`
 	// Fabric is the libfabric provider on this host of which the VMs have a copy; empty: none.
 	Fabric string `json:"fabric,omitempty"`
+	// Trunk are the hosts whose VMs are one network with these; none: this host alone.
+	Trunk []RecordHost `json:"trunk,omitempty"`
 }
 
 // VMRecord is one VM of a Record.

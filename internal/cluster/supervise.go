@@ -36,6 +36,7 @@ type order struct {
 	Verbose     bool          `json:"verbose,omitempty"`
 	Until       int           `json:"until,omitempty"`
 	Devices     []string      `json:"devices"`
+	Trunk       *Trunk        `json:"trunk,omitempty"`
 }
 
 // message is what the supervisor tells.
@@ -75,7 +76,7 @@ func Supervised(ctx context.Context, o Options) (name string, err error) {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
 	go cmd.Wait() // it is not ours any more once the cluster is ready; until then no zombie
-	if err := json.NewEncoder(ours).Encode(order{o.Spec, o.Command, o.BootTimeout, o.NoVerify, o.Verbose, o.Until, o.Devices}); err != nil {
+	if err := json.NewEncoder(ours).Encode(order{o.Spec, o.Command, o.BootTimeout, o.NoVerify, o.Verbose, o.Until, o.Devices, o.Trunk}); err != nil {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { unix.Shutdown(int(ours.Fd()), unix.SHUT_WR) })
@@ -121,7 +122,7 @@ func Supervise() error {
 		return errors.New(misuse)
 	}
 	out := json.NewEncoder(conn)
-	o := Options{Spec: od.Spec, Command: od.Command, BootTimeout: od.BootTimeout, NoVerify: od.NoVerify, Verbose: od.Verbose, Devices: od.Devices, Events: Events{
+	o := Options{Spec: od.Spec, Command: od.Command, BootTimeout: od.BootTimeout, NoVerify: od.NoVerify, Verbose: od.Verbose, Devices: od.Devices, Trunk: od.Trunk, Events: Events{
 		Notice: func(line string) { out.Encode(message{Notice: line}) },
 		Stage:  func(name string, done, total int) { out.Encode(message{Stage: name, Done: done, Total: total}) },
 	}}

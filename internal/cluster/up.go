@@ -100,7 +100,7 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	for i, v := range p.plan.VMs {
 		names[i] = v.Name
 	}
-	if c.wiring, err = wire(o.Spec.Network, id, names, uplink, c.journal); err != nil {
+	if c.wiring, err = wire(o.Spec.Network, id, names, uplink, c.journal, o.Trunk); err != nil {
 		return err
 	}
 	reg, err := makeRegion(p.plan.Region, id)
@@ -111,6 +111,9 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 		defer reg.Close()
 	}
 	c.fill(p, uplink)
+	if err := c.joinHosts(); err != nil {
+		return err
+	}
 	if err := c.linkLauncher(); err != nil {
 		return err
 	}

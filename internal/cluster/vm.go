@@ -98,7 +98,7 @@ func (c *Cluster) config(v *vm, s *spec.Cluster, p *prepared, reg *region.Region
 	g := guest.Config{
 		Name: v.plan.Name, Index: v.index, Root: guest.Mount{Tag: "root"},
 		Links: c.wiring.config[v.index], Hosts: c.wiring.hosts(names, hostName, uplink),
-		HostName: hostName, Peers: names,
+		HostName: hostName, Peers: c.wiring.peers(names),
 	}
 	root := s.Root
 	if root == "host" {

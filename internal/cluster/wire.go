@@ -30,22 +30,41 @@ type wiring struct {
 	config [][]guest.Link
 	files  [][]*os.File
 	sw     *network.Switch // nil: no switch
+	trunk  *trunked        // nil: this host alone
 }
 
 // wire makes the network of the VMs called names.
-func wire(n spec.Network, id [16]byte, names []string, uplink bool, j *journal.Journal) (*wiring, error) {
+func wire(n spec.Network, id [16]byte, names []string, uplink bool, j *journal.Journal, trunk *Trunk) (*wiring, error) {
 	w := &wiring{
 		links:  make([][]qemu.Link, len(names)),
 		config: make([][]guest.Link, len(names)),
 		files:  make([][]*os.File, len(names)),
 	}
-	if n.Type != "none" && (len(names) > 1 || n.Type == "bridge") {
+	if n.Type == "none" || n.Type == "bridge" {
+		trunk = nil // the site's bridge is the way between the hosts
+	}
+	if n.Type != "none" && (len(names) > 1 || n.Type == "bridge" || trunk != nil) {
 		subnet, err := netip.ParsePrefix(n.Subnet)
 		if err != nil {
 			return nil, fmt.Errorf("network.subnet: %w", err)
 		}
-		if w.addrs, err = network.Addresses(id, subnet, names); err != nil {
+		all, first, macs := names, 0, id
+		if trunk != nil {
+			all, first = trunk.names()
+			macs = [16]byte(network.Derive(trunk.Secret, "network")[:16])
+			w.trunk = &trunked{Trunk: trunk}
+		}
+		addrs, err := network.Addresses(macs, subnet, all)
+		if err != nil {
 			return nil, err
+		}
+		w.addrs = addrs[first : first+len(names)]
+		if trunk != nil {
+			at := 0
+			for _, h := range trunk.Hosts {
+				w.trunk.addrs = append(w.trunk.addrs, addrs[at:at+len(h.VMs)])
+				at += len(h.VMs)
+			}
 		}
 		if err := w.join(n, id, j); err != nil {
 			w.close()
@@ -84,6 +103,10 @@ func (w *wiring) join(n spec.Network, id [16]byte, j *journal.Journal) error {
 			}
 			ends = append(ends, f)
 		}
+	case w.trunk != nil:
+		if err := w.trunk.wire(w, &ends); err != nil {
+			return err
+		}
 	case len(w.addrs) == 2:
 		a, b, err := network.Pair()
 		if err != nil {
@@ -121,6 +144,14 @@ func (w *wiring) subnet(i int) string {
 // hosts are the lines of the VMs' /etc/hosts: the VMs, and the host by its own name.
 func (w *wiring) hosts(vms []string, hostName string, uplink bool) []guest.HostEntry {
 	var list []guest.HostEntry
+	if w.trunk != nil {
+		for _, h := range w.trunk.addrs {
+			for _, a := range h {
+				list = append(list, guest.HostEntry{Addr: a.IP, Names: []string{a.Name}})
+			}
+		}
+		vms = nil
+	}
 	for i, name := range vms {
 		list = append(list, guest.HostEntry{Addr: w.ip(i), Names: []string{name}})
 	}
@@ -132,6 +163,15 @@ func (w *wiring) hosts(vms []string, hostName string, uplink bool) []guest.HostE
 		list = append(list, guest.HostEntry{Addr: uplinkHost, Names: names})
 	}
 	return list
+}
+
+// peers are the names of all VMs that a VM may reach; names are those of this host.
+func (w *wiring) peers(names []string) []string {
+	if w.trunk == nil {
+		return names
+	}
+	all, _ := w.trunk.names()
+	return all
 }
 
 // ip gives the address of VM number i: on the VMs' network; of a VM that is alone, that on
@@ -156,6 +196,7 @@ func (w *wiring) handedOver() {
 
 func (w *wiring) close() {
 	w.handedOver()
+	w.trunk.close()
 	if w.sw != nil {
 		w.sw.Close()
 	}

@@ -26,7 +26,7 @@ func TestWire(t *testing.T) {
 		{[]string{"vm0", "vm1"}, "none", true, 0, 1, "10.0.2.15", "10.0.2.0/24", false},
 	} {
 		n.Type = c.typ
-		w, err := wire(n, [16]byte{1, 2, 3, 4, 5, 6}, c.names, c.uplink, nil)
+		w, err := wire(n, [16]byte{1, 2, 3, 4, 5, 6}, c.names, c.uplink, nil, nil)
 		if err != nil {
 			t.Errorf("%v: %v", c, err)
 			continue

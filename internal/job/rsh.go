@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/launch"
@@ -24,10 +25,10 @@ func Rsh(args []string, s session.Streams) (int, error) {
 		return 0, err
 	}
 	defer c.Close()
-	vm := ""
-	for _, v := range c.Record.VMs {
+	vm, away := "", false
+	for i, v := range c.Record.Everywhere() {
 		if v.Name == host || v.IP == host {
-			vm = v.Name
+			vm, away = v.Name, !c.Record.Here(i)
 		}
 	}
 	if vm == "" {
@@ -37,7 +38,16 @@ func Rsh(args []string, s session.Streams) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	words = there.words(launch.CallBack(words, cluster.UplinkHost, there.iface))
+	back := cluster.UplinkHost
+	if away {
+		joining, cancel := context.WithTimeout(ctx, joinBound)
+		defer cancel()
+		if _, err := cluster.AwaitJoined(joining, c.Record.Name); err != nil {
+			return 0, err
+		}
+		back = c.Record.HostAddress()
+	}
+	words = there.words(launch.CallBack(words, back, there.iface))
 	env := session.Environment(there.words(launch.AgentEnv(os.Environ())), session.Pairs(c.Record.Spec.Env))
 	e := session.Caller(launch.RshCommand(words, os.Getenv("SHELL")), env)
 	sigs, stop := session.Signals()
@@ -48,6 +58,9 @@ func Rsh(args []string, s session.Streams) (int, error) {
 	}
 	return ended(status, err, s.Err)
 }
+
+// joinBound is how long the VMs of other hosts may take until they can be reached.
+const joinBound = 2 * time.Minute
 
 // lostShell is the exit status of a remote shell that lost its connection, as ssh's.
 const lostShell = 255

@@ -32,6 +32,9 @@ var ErrFrameLength = errors.New("announced a frame that is too long")
 // one MAC, fixed when the switch is made: there is nothing to learn, a frame from any
 // other MAC is refused, and so is one to a MAC that no port has. A VM that does not read
 // loses frames once its queue is full and holds up nobody else.
+//
+// A port may also lead to another host's switch, and be that of all VMs there. What comes
+// from such a host goes to this one's VMs only: the hosts of a job are all joined to each other.
 type Switch struct {
 	ports []*port
 	byMAC map[[6]byte]*port
@@ -50,7 +53,7 @@ type PortStats struct {
 
 type port struct {
 	name string
-	mac  [6]byte
+	host bool // it leads to another host
 	file *os.File
 	raw  interface {
 		Write(f func(fd uintptr) bool) error
@@ -70,8 +73,9 @@ type port struct {
 }
 
 // NewSwitch starts a switch with a port for each address and gives, in their order, the
-// ends that the QEMUs get (as with Pair); the caller closes them once they have them.
-func NewSwitch(addrs []Address) (*Switch, []*os.File, error) {
+// ends that the QEMUs get (as with Pair); the caller closes them once they have them. Behind
+// them come the ends for the other hosts, of which each has the VMs of one list of addresses.
+func NewSwitch(addrs []Address, hosts ...[]Address) (*Switch, []*os.File, error) {
 	s := &Switch{byMAC: make(map[[6]byte]*port, len(addrs))}
 	var ends []*os.File
 	fail := func(err error) (*Switch, []*os.File, error) {
@@ -83,26 +87,40 @@ func NewSwitch(addrs []Address) (*Switch, []*os.File, error) {
 		}
 		return nil, nil, err
 	}
-	for _, a := range addrs {
-		if len(a.MAC) != 6 {
-			return fail(fmt.Errorf("network: %s has no MAC", a.Name))
-		}
-		m := [6]byte(a.MAC)
-		if m[0]&1 != 0 || s.byMAC[m] != nil {
-			return fail(fmt.Errorf("network: the MAC %s of %s is a multicast one or not the only one", a.MAC, a.Name))
-		}
+	add := func(name string, host bool, of []Address) error {
 		ours, theirs, err := Pair()
 		if err != nil {
-			return fail(err)
+			return err
 		}
 		ends = append(ends, theirs)
-		p, err := newPort(a.Name, m, ours)
+		p, err := newPort(name, ours)
 		if err != nil {
 			ours.Close()
+			return err
+		}
+		p.host = host
+		s.ports = append(s.ports, p)
+		for _, a := range of {
+			if len(a.MAC) != 6 {
+				return fmt.Errorf("network: %s has no MAC", a.Name)
+			}
+			m := [6]byte(a.MAC)
+			if m[0]&1 != 0 || s.byMAC[m] != nil {
+				return fmt.Errorf("network: the MAC %s of %s is a multicast one or not the only one", a.MAC, a.Name)
+			}
+			s.byMAC[m] = p
+		}
+		return nil
+	}
+	for i := range addrs {
+		if err := add(addrs[i].Name, false, addrs[i:i+1]); err != nil {
 			return fail(err)
 		}
-		s.ports = append(s.ports, p)
-		s.byMAC[m] = p
+	}
+	for i, of := range hosts {
+		if err := add(fmt.Sprint("host ", i), true, of); err != nil {
+			return fail(err)
+		}
 	}
 	for _, p := range s.ports {
 		s.wg.Add(2)
@@ -112,7 +130,7 @@ func NewSwitch(addrs []Address) (*Switch, []*os.File, error) {
 	return s, ends, nil
 }
 
-func newPort(name string, mac [6]byte, f *os.File) (*port, error) {
+func newPort(name string, f *os.File) (*port, error) {
 	// A copy of the descriptor that does not block, which the runtime can wait for.
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err == nil {
@@ -122,7 +140,7 @@ func newPort(name string, mac [6]byte, f *os.File) (*port, error) {
 		return nil, fmt.Errorf("network: %w", err)
 	}
 	f.Close()
-	p := &port{name: name, mac: mac, file: os.NewFile(uintptr(fd), "port of "+name), queue: make([]byte, queueBytes)}
+	p := &port{name: name, file: os.NewFile(uintptr(fd), "port of "+name), queue: make([]byte, queueBytes)}
 	p.wake = sync.NewCond(&p.mu)
 	if p.raw, err = p.file.SyscallConn(); err != nil {
 		p.file.Close()
@@ -209,11 +227,11 @@ func (s *Switch) forward(from *port, b []byte) ([]byte, error) {
 		frame := whole[lengthLen:]
 		var dst *port
 		multicast := false
-		ok := n >= ethernetHeader && [6]byte(frame[6:12]) == from.mac
+		ok := n >= ethernetHeader && s.byMAC[[6]byte(frame[6:12])] == from
 		if ok {
 			multicast = frame[0]&1 != 0
 			dst = s.byMAC[[6]byte(frame[:6])]
-			ok = multicast || dst != nil && dst != from
+			ok = multicast || dst != nil && dst != from && !(from.host && dst.host)
 		}
 		if ok {
 			from.framesIn.Add(1)
@@ -229,7 +247,7 @@ func (s *Switch) forward(from *port, b []byte) ([]byte, error) {
 		flush()
 		if ok && multicast {
 			for _, p := range s.ports {
-				if p != from {
+				if p != from && !(from.host && p.host) {
 					p.put(whole)
 				}
 			}

@@ -80,3 +80,34 @@ mpirun.openmpi -n 2 --map-by node ./openmpi >mpirun || echo mpirun: status $?
 		}
 	}
 }
+
+// The same over two nodes: their VMs are one network, whose secret no program of the job's sees.
+func TestMPIOverNodes(t *testing.T) {
+	defer clean(t)
+	a := newAccount(t, 2)
+	mpich5(t, a.home)
+	ranksProgram(t, "mpicc.openmpi", filepath.Join(a.home, "openmpi"))
+	r := a.run(t, "sbatch", "-W", "-N2", "-n2", "--mem=2000", "--vm=vcpus=1,memory=512MiB", "-o", a.home+"/log", "--wrap", `
+srun sh -c 'getent hosts n1-vm0 n2-vm0; test -z "$NEARMETAL_SLURM_SECRET$SPANK_NEARMETAL_SECRET"' >names || echo names: status $?
+srun --mpi=pmi2 ./mpich >pmi2 || echo pmi2: status $?
+srun --mpi=pmix ./openmpi >pmix || echo pmix: status $?
+mpirun.openmpi -n 2 --map-by node ./openmpi >mpirun || echo mpirun: status $?
+`)
+	log, _ := os.ReadFile(a.home + "/log")
+	if r.code != 0 || len(log) > 0 {
+		t.Errorf("%+v\n%s", r, log)
+	}
+	for _, name := range []string{"pmi2", "pmix", "mpirun"} {
+		text, _ := os.ReadFile(filepath.Join(a.home, name))
+		for _, want := range []string{"rank 0 of 2 on n1-vm0: right", "rank 1 of 2 on n2-vm0: right"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s: no %q in\n%s\n%s", name, want, text, log)
+				break
+			}
+		}
+	}
+	text, _ := os.ReadFile(filepath.Join(a.home, "names"))
+	if n := strings.Count(string(text), "n1-vm0\n"); n != 2 || strings.Count(string(text), "n2-vm0\n") != 2 {
+		t.Errorf("names of all VMs in each: %q", text)
+	}
+}

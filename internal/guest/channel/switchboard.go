@@ -20,18 +20,27 @@ type Switchboard struct {
 
 	mu       sync.Mutex
 	vms      map[string]*Mux
+	remote   map[string]bool // the VM is behind another Switchboard
 	handlers map[string]func(*Stream)
 }
 
 // NewSwitchboard returns a Switchboard without VMs.
 func NewSwitchboard() *Switchboard {
-	return &Switchboard{vms: map[string]*Mux{}, handlers: map[string]func(*Stream){}}
+	return &Switchboard{vms: map[string]*Mux{}, remote: map[string]bool{}, handlers: map[string]func(*Stream){}}
 }
 
 // AddVM makes the VM behind m reachable by its name, until m ends.
 func (b *Switchboard) AddVM(name string, m *Mux) {
 	b.mu.Lock()
 	b.vms[name] = m
+	b.mu.Unlock()
+}
+
+// AddRemote makes a VM reachable by its name that is behind another Switchboard, of which m is a
+// client, until m ends.
+func (b *Switchboard) AddRemote(name string, m *Mux) {
+	b.mu.Lock()
+	b.vms[name], b.remote[name] = m, true
 	b.mu.Unlock()
 }
 
@@ -69,7 +78,7 @@ func (b *Switchboard) accept(from string) func(string, Fields) (Route, error) {
 			return Route{}, fmt.Errorf("a VM may not open streams of kind %s", kind)
 		}
 		b.mu.Lock()
-		m, f := b.vms[to], b.handlers[kind]
+		m, f, remote := b.vms[to], b.handlers[kind], b.remote[to]
 		b.mu.Unlock()
 		if to == "" {
 			if from != "" || f == nil {
@@ -83,7 +92,9 @@ func (b *Switchboard) accept(from string) func(string, Fields) (Route, error) {
 		if err := m.Err(); err != nil {
 			return Route{}, err
 		}
-		h = h.Without(KeyVM)
+		if !remote {
+			h = h.Without(KeyVM)
+		}
 		if b.Policy != nil {
 			var err error
 			if h, err = b.Policy(from, to, kind, h); err != nil {

@@ -33,6 +33,7 @@ type Allocation struct {
 	Limit time.Duration // for the VMs to be ready
 	// Devices are the PCI addresses of the VFs that the job has on this node.
 	Devices []string
+	Trunk   Trunk
 }
 
 // HostFault is an error that is the host's and not the user's: the table of docs/slurm.md. The
@@ -67,6 +68,10 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 	if err := share(c, r.VF, a); err != nil {
 		return nil, err
 	}
+	trunk, err := a.Trunk.trunk(c, a.Node)
+	if err != nil {
+		return nil, err
+	}
 	for i := range c.VMs {
 		c.VMs[i].Name = hostPrefix(a.Node) + c.VMs[i].Name
 	}
@@ -79,7 +84,7 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 	if err := bind(a.Cores); err != nil {
 		return nil, err
 	}
-	got, err := cluster.Supervised(ctx, cluster.Options{Spec: c, Command: "srun --vm", BootTimeout: a.Limit, Until: a.Until, Devices: append([]string{}, a.Devices...)})
+	got, err := cluster.Supervised(ctx, cluster.Options{Spec: c, Command: "srun --vm", BootTimeout: a.Limit, Until: a.Until, Devices: append([]string{}, a.Devices...), Trunk: trunk})
 	if err != nil {
 		return nil, err
 	}

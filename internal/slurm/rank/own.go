@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/slurm/conf"
 	"nearmetal/internal/slurm/node"
 	"nearmetal/internal/spec"
 )
@@ -73,12 +75,35 @@ func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, w io.Writer
 		}
 	}
 	a.Bytes = uint64(bytes)
+	if a.Trunk, err = stepTrunk(t); err != nil {
+		return "", err
+	}
 	a.Devices = strings.Fields(os.Getenv(varDevices))
 	if _, err := node.Boot(ctx, r, a); err != nil {
 		os.WriteFile(failed, nil, 0o600)
 		return "", err
 	}
 	return name, nil
+}
+
+// stepTrunk joins the step's nodes: those of the job that are the step's, under a secret of the step's.
+func stepTrunk(t *task) (node.Trunk, error) {
+	all := node.Trunk{Secret: os.Getenv(varSecret), Hosts: os.Getenv(varHosts), Ports: os.Getenv(varPorts), Use: "step " + t.step}
+	if all.Hosts == "" {
+		return node.Trunk{}, nil
+	}
+	names, err := conf.Expand(os.Getenv("SLURM_STEP_NODELIST"))
+	if err != nil {
+		return node.Trunk{}, fmt.Errorf("SLURM_STEP_NODELIST: %w", err)
+	}
+	var kept []string
+	for _, h := range strings.Fields(all.Hosts) {
+		if name, _, _ := strings.Cut(h, "="); slices.Contains(names, name) {
+			kept = append(kept, h)
+		}
+	}
+	all.Hosts = strings.Join(kept, " ")
+	return all, nil
 }
 
 // flock takes the lock, and gives up when ctx ends.

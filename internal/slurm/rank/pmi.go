@@ -12,21 +12,31 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/session"
 )
 
-// joined says why the ranks of an MPI step could not reach each other: the VMs of each node have a
-// network of their own, unless the site's bridge joins them.
-func (t *task) joined(r *cluster.Record) error {
+// joinBound is how long the VMs of a step's nodes may take to reach each other once they run.
+const joinBound = 2 * time.Minute
+
+// joined waits until the ranks of an MPI step over several nodes can reach each other: by the job's
+// trunk, or by the site's bridge.
+func (t *task) joined(ctx context.Context, r *cluster.Record) error {
 	mpi := os.Getenv("PMI_FD") != "" || os.Getenv("PMIX_RANK") != ""
 	if !mpi || len(t.tasks) < 2 || r.Spec.Network.Type == "bridge" {
 		return nil
 	}
-	return fmt.Errorf("the VMs of %d nodes have no network between them for MPI: give --vm a cluster file with network.type: bridge and "+
-		"the site's bridge, or use one node with --vms-per-node", len(t.tasks))
+	if len(r.Trunk) == 0 {
+		return fmt.Errorf("the VMs of %d nodes have no network between them for MPI: network.type of the cluster file is none, or slurmctld "+
+			"did not tell the nodes of each other (slurmd's log says why)", len(t.tasks))
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinBound)
+	defer cancel()
+	_, err := cluster.AwaitJoined(ctx, r.Name)
+	return err
 }
 
 // relayPMI makes the process manager's end that Slurm gave to this task reachable in the VM, and

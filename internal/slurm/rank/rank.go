@@ -15,6 +15,7 @@ import (
 	"nearmetal/internal/guest"
 	"nearmetal/internal/job"
 	"nearmetal/internal/session"
+	"nearmetal/internal/slurm/node"
 	"nearmetal/internal/terminal"
 )
 
@@ -26,6 +27,9 @@ const (
 	varDir     = "NEARMETAL_SLURM_DIR"     // working directory of the job
 	varCores   = "NEARMETAL_SLURM_CORES"
 	varMemory  = "NEARMETAL_SLURM_MEMORY"
+	varSecret  = node.VarSecret
+	varHosts   = node.VarHosts
+	varPorts   = "NEARMETAL_SLURM_PORTS"
 	varDevices = "NEARMETAL_SLURM_DEVICES" // PCI addresses of the job's VFs on this node
 )
 
@@ -59,7 +63,7 @@ func Run(args []string, s session.Streams) (guest.Status, error) {
 	if err != nil {
 		return guest.Status{}, err
 	}
-	if err := t.joined(&c.Record); err != nil {
+	if err := t.joined(ctx, &c.Record); err != nil {
 		return guest.Status{}, err
 	}
 	env, closePMI, err := relayPMI(ctx, c.VM(vm), t, len(c.Record.VMs), env)

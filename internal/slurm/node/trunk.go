@@ -1,0 +1,75 @@
+package node
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/network"
+	"nearmetal/internal/spec"
+)
+
+// Variables by which slurm-boot learns what must not stand on a command line, or may be long for
+// one (slurm/boot.c).
+const (
+	VarSecret = "NEARMETAL_SLURM_SECRET"
+	VarHosts  = "NEARMETAL_SLURM_HOSTS"
+)
+
+// DefaultPorts are those that hosts listen on for each other: above those that Linux gives out
+// by itself (net.ipv4.ip_local_port_range).
+const DefaultPorts = "61000-65535"
+
+// Trunk is what joins a job's VMs over its nodes.
+type Trunk struct {
+	Secret string // 64 hexadecimal digits, the job's own
+	Hosts  string // NAME=ADDR of each node, blanks between, in the job's order; "": one node alone
+	Ports  string // LOW-HIGH; "": DefaultPorts
+	Use    string // of the secret: clusters of one job with the same use are joined
+}
+
+var (
+	hostForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,127}$`)
+	addrForm = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,255}$`)
+)
+
+// trunk is what the cluster on node is told; nil where it is alone.
+func (t Trunk) trunk(c *spec.Cluster, node string) (*cluster.Trunk, error) {
+	hosts := strings.Fields(t.Hosts)
+	if len(hosts) < 2 || c.Network.Type == "none" || c.Network.Type == "bridge" {
+		return nil, nil
+	}
+	secret, err := hex.DecodeString(t.Secret)
+	if err != nil || len(secret) != 32 {
+		return nil, errors.New("the job has no secret that joins its nodes: submit it with this version's srun or sbatch")
+	}
+	out := &cluster.Trunk{Secret: network.Derive(secret, t.Use), Self: -1}
+	if t.Ports == "" {
+		t.Ports = DefaultPorts
+	}
+	if n, err := fmt.Sscanf(t.Ports, "%d-%d", &out.Ports[0], &out.Ports[1]); n != 2 || err != nil {
+		return nil, fmt.Errorf("plugstack.conf: ports=%.40q is not LOW-HIGH", t.Ports)
+	}
+	names := spec.VMNames(c)
+	for i, h := range hosts {
+		name, addr, _ := strings.Cut(h, "=")
+		if !hostForm.MatchString(name) || !addrForm.MatchString(addr) {
+			return nil, fmt.Errorf("%.80q is not a node and its address", h)
+		}
+		host := cluster.TrunkHost{Name: name, Addr: addr}
+		for _, vm := range names {
+			host.VMs = append(host.VMs, hostPrefix(name)+vm)
+		}
+		out.Hosts = append(out.Hosts, host)
+		if name == node {
+			out.Self = i
+		}
+	}
+	if out.Self < 0 {
+		return nil, fmt.Errorf("node %s is not among the job's own", node)
+	}
+	return out, nil
+}

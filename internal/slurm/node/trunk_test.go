@@ -1,0 +1,42 @@
+package node
+
+import (
+	"strings"
+	"testing"
+
+	"nearmetal/internal/spec"
+)
+
+// All nodes of a job come to the same names and secret; steps have secrets of their own.
+func TestTrunk(t *testing.T) {
+	c := &spec.Cluster{VMs: []spec.Group{{Count: 2}}}
+	job := Trunk{Secret: strings.Repeat("5a", 32), Hosts: "n1=10.0.0.1 N2.site=fe80::1", Use: "job"}
+	one, err := job.trunk(c, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := job.trunk(c, "N2.site")
+	if err != nil || string(two.Secret) != string(one.Secret) || one.Self != 0 || two.Self != 1 || one.Ports != [2]int{61000, 65535} {
+		t.Errorf("%v: %+v and %+v", err, one, two)
+	}
+	if got := strings.Join(append(one.Hosts[0].VMs, two.Hosts[1].VMs...), " "); got != "n1-vm0 n1-vm1 n2-site-vm0 n2-site-vm1" {
+		t.Errorf("names: %s", got)
+	}
+	step := job
+	step.Use = "step 3"
+	if other, err := step.trunk(c, "n1"); err != nil || string(other.Secret) == string(one.Secret) {
+		t.Errorf("%v: a step has its job's secret", err)
+	}
+	for _, bad := range []Trunk{
+		{Secret: "", Hosts: job.Hosts}, {Secret: job.Secret, Hosts: "n1=a n2=b;c"}, {Secret: job.Secret, Hosts: "n3=a n2=b"},
+		{Secret: job.Secret, Hosts: job.Hosts, Ports: "x"},
+	} {
+		if got, err := bad.trunk(c, "n1"); err == nil {
+			t.Errorf("%+v gives %+v", bad, got)
+		}
+	}
+	c.Network.Type = "none"
+	if got, err := job.trunk(c, "n1"); got != nil || err != nil {
+		t.Errorf("without a network: %+v, %v", got, err)
+	}
+}
