@@ -10,8 +10,9 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
-// Outputs of runs of our own (testdata/SUITE-EXPERIMENT.log) are read and found right by the
-// shipped suites: by the last of the programs for those of our kernels, by the first else.
+// Outputs of runs of our own are read and found right by the shipped suites: those of the
+// last of an experiment's programs (testdata/SUITE-EXPERIMENT.log), and those of the first,
+// which users have (SUITE-EXPERIMENT.user.log), where there are several.
 func TestRealOutputs(t *testing.T) {
 	list, err := suite.Shipped()
 	if err != nil {
@@ -27,9 +28,17 @@ func TestRealOutputs(t *testing.T) {
 	}{
 		"lammps/eam": {2, 2.415}, "gromacs/water": {1, 0}, "stream/triad": {4, 0}, "osu/latency": {8, 0}, "osu/bw": {7, 0},
 		"osu/mbw_mr": {14, 0}, "osu/barrier": {1, 0}, "osu/allreduce": {5, 0},
+		"osu/latency.user": {24, 0.39}, "osu/mbw_mr.user": {46, 5.94}, "npb/cg": {2, 0}, "npb/bt-omp": {2, 0.48},
+		"gromacs/benchpep": {1, 17.457}, "perftest/send_lat": {23, 0}, "perftest/read_bw": {23, 0},
+		"graph500/bfs": {2, 0}, "openfoam/motorbike": {1, 1.83},
 	}
 	for _, file := range files {
 		name, experiment, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".log"), "-")
+		experiment, first := strings.CutSuffix(experiment, ".user")
+		key := name + "/" + experiment
+		if first {
+			key += ".user"
+		}
 		picked, err := suite.Select(list, []string{name + "/" + experiment})
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
@@ -37,6 +46,9 @@ func TestRealOutputs(t *testing.T) {
 		}
 		e := picked[0].Experiments[0]
 		p := e.Programs[len(e.Programs)-1]
+		if first {
+			p = e.Programs[0]
+		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +61,7 @@ func TestRealOutputs(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		if w, ok := want[name+"/"+experiment]; ok && (len(values) != w.values || w.first != 0 && values[0].Value != w.first) {
+		if w, ok := want[key]; ok && (len(values) != w.values || w.first != 0 && values[0].Value != w.first) {
 			t.Errorf("%s: %+v, want %+v", file, values, w)
 		}
 		// A result that is cut off is none.

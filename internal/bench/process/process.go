@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"runtime"
 	"time"
@@ -140,6 +139,3 @@ func Limited() (w io.Writer, text func() []byte) {
 	l := &limited{}
 	return l, l.kept.Bytes
 }
-
-// Environment is the caller's environment with variables over it.
-func Environment(over ...string) []string { return append(os.Environ(), over...) }

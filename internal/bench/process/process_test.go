@@ -11,7 +11,7 @@ import (
 )
 
 func sh(script string) Command {
-	return Command{Args: []string{"sh", "-c", script}, Env: Environment()}
+	return Command{Args: []string{"sh", "-c", script}, Env: os.Environ()}
 }
 
 func TestRun(t *testing.T) {
@@ -68,7 +68,7 @@ func TestOutputIsBounded(t *testing.T) {
 }
 
 func TestCPUs(t *testing.T) {
-	r, err := Run(context.Background(), Command{Args: []string{"nproc"}, Env: Environment(), CPUs: []int{0}})
+	r, err := Run(context.Background(), Command{Args: []string{"nproc"}, Env: os.Environ(), CPUs: []int{0}})
 	if err != nil || strings.TrimSpace(string(r.Out)) != "1" {
 		t.Errorf("%q %v", r.Out, err)
 	}

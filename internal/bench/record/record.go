@@ -25,6 +25,7 @@ type Run struct {
 	Checks    json.RawMessage   `json:"checks,omitempty"`   // output of `nearmetal check --json`, as it was
 	Plan      json.RawMessage   `json:"plan,omitempty"`     // the plan of the VMs (JSON), if there were any
 	PlanSVG   string            `json:"plan_svg,omitempty"` // picture of that plan on its hosts (plan.SVG)
+	Channels  []Channels        `json:"channels,omitempty"` // of variants over nearmetal's provider, a line for each case
 	Slurm     map[string]string `json:"slurm,omitempty"`    // job id, nodes, partition
 }
 
@@ -40,6 +41,18 @@ type Host struct {
 	Acceleration string            `json:"acceleration"` // "kvm", "tcg"
 	Topology     string            `json:"topology_svg,omitempty"`
 	Versions     map[string]string `json:"versions,omitempty"` // program → what it says of its version
+}
+
+// Channels are those that a case's ranks used over nearmetal's provider, the last time it ran:
+// peers, counted at each rank, that it reached in its own VM, in other VMs of its host over
+// the region, and over the network.
+type Channels struct {
+	Case     string `json:"case"`
+	Variant  string `json:"variant"`
+	Ranks    int    `json:"ranks"` // that told of it
+	SameVM   int    `json:"same_vm"`
+	OtherVMs int    `json:"other_vms"`
+	Network  int    `json:"network"`
 }
 
 // Variant is one side of a comparison.

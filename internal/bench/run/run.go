@@ -46,6 +46,7 @@ func Start(ctx context.Context, dir string, o Order, r *record.Run, ev Events) (
 		f.close()
 		return Outcome{}, explain(err, dir)
 	}
+	x.versions(ctx)
 	return x.all(ctx)
 }
 

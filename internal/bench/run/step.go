@@ -76,6 +76,9 @@ func (r *runner) command(x *experiment, p, v int) (invocation, error) {
 		c.env, export = append(c.env, name+"="+text), append(export, name)
 	}
 	if x.def.Launch == "mpi" {
+		if variant.overProvider() || variant.Kind == "vm" {
+			c.env = append(c.env, channelsLog...)
+		}
 		if os.Geteuid() == 0 { // Open MPI otherwise refuses
 			c.env = append(c.env, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 		}
@@ -114,7 +117,7 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 	}
 	var res process.Result
 	if v.Spec == nil {
-		res, err = process.Run(ctx, process.Command{Args: c.words, Env: process.Environment(c.env...), Dir: c.dir, CPUs: c.cpus, Timeout: c.timeout})
+		res, err = process.Run(ctx, process.Command{Args: c.words, Env: natively(c.env), Dir: c.dir, CPUs: c.cpus, Timeout: c.timeout})
 	} else {
 		res, err = r.vms.run(ctx, x, v, c)
 	}
@@ -140,6 +143,10 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 	if err := extract.Check(text, x.prog.Check); err != nil {
 		return m, err
 	}
+	if err := r.noteChannels(x, v, res.Err); err != nil {
+		return m, err
+	}
+	r.versionIn(x, append(append([]byte(nil), res.Out...), text...))
 	ranks, _ := strconv.Atoi(c.values["ranks"])
 	threads, _ := strconv.Atoi(c.values["threads"])
 	used := min(max(1, ranks*threads), v.total())
@@ -182,7 +189,7 @@ func (r *runner) directory(ctx context.Context, x *experiment, c invocation, s s
 		if err != nil {
 			return err
 		}
-		res, err := process.Run(ctx, process.Command{Args: words, Env: process.Environment(c.env...), Dir: c.dir, Timeout: c.timeout})
+		res, err := process.Run(ctx, process.Command{Args: words, Env: natively(c.env), Dir: c.dir, Timeout: c.timeout})
 		if err != nil {
 			return err
 		}

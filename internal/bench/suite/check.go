@@ -146,6 +146,8 @@ func (r *reader) programs(e *Experiment, key string, known []string) {
 			r.failKey(at+".find", "a name is empty")
 		}
 		r.template(at+".command", strings.Join(p.Command, " "), known)
+		r.template(at+".version", strings.Join(p.Version, " "), []string{"program"})
+		r.pattern(at+".version-match", p.VersionMatch, true)
 		r.outputs(p.Output, at+".output")
 		r.checks(p.Check, at+".check")
 		inherit(p, e)

@@ -70,6 +70,9 @@ type Program struct {
 	Kernel string `yaml:"kernel"`
 	// Version is a command that prints the program's version; {program} stands for it.
 	Version []string `yaml:"version"`
+	// VersionMatch is a regular expression whose group "value" is the version, in what that
+	// command prints or, without one, in what the program itself does.
+	VersionMatch string `yaml:"version-match"`
 	// The experiment's, where this program differs.
 	Command []string `yaml:"command"`
 	Read    string   `yaml:"read"`

@@ -1,0 +1,93 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+
+	"nearmetal/internal/bench/process"
+	"nearmetal/internal/bench/suite"
+)
+
+// versionBound is how long a program may take to say its version.
+const versionBound = 20 * time.Second
+
+// versions asks the programs of all experiments for their versions, each once, where a suite
+// says how (programs[].version), and keeps them in the record. A program that does not tell
+// is none the worse for it.
+func (r *runner) versions(ctx context.Context) {
+	asked := map[string]bool{}
+	for i := range r.exps {
+		x := &r.exps[i]
+		for v := range r.order.Variants {
+			path, ok := x.paths[v]
+			if !ok || len(x.prog.Version) == 0 || asked[path] {
+				continue
+			}
+			asked[path] = true
+			words, err := expandAll(x.prog.Version, map[string]string{"program": path})
+			if err != nil {
+				continue
+			}
+			res, err := process.Run(ctx, process.Command{Args: words, Env: natively(nil), Dir: r.folder.dir, Timeout: versionBound})
+			if err != nil {
+				continue // it cannot be started: its repetitions will say it
+			}
+			r.versionIn(x, append(append(res.Out, '\n'), res.Err...))
+			break
+		}
+	}
+}
+
+// versionIn keeps the version that a program's text names, once a program.
+func (r *runner) versionIn(x *experiment, text []byte) {
+	name := strings.TrimPrefix(x.prog.Name, "kernels/")
+	if r.record.Host.Versions[name] != "" || x.prog.Kernel != "" { // kernels have nearmetal's
+		return
+	}
+	if found := findVersion(&x.prog, text); found != "" {
+		if r.record.Host.Versions == nil {
+			r.record.Host.Versions = map[string]string{}
+		}
+		r.record.Host.Versions[name] = found
+	}
+}
+
+// maxVersion is what is kept of a version, in bytes.
+const maxVersion = 100
+
+// findVersion gives the version that a text names: the group "value" of the program's
+// expression, or without one, where the text is a command's answer, its first line with a digit.
+func findVersion(p *suite.Program, text []byte) string {
+	if p.VersionMatch != "" {
+		re, err := suite.Regexp(p.VersionMatch)
+		if err != nil {
+			return ""
+		}
+		if m := re.FindSubmatch(text); m != nil {
+			return plainText(m[re.SubexpIndex("value")])
+		}
+		return ""
+	}
+	if len(p.Version) == 0 {
+		return ""
+	}
+	for _, line := range bytes.Split(text, []byte("\n")) {
+		if bytes.ContainsAny(line, "0123456789") {
+			return plainText(line)
+		}
+	}
+	return ""
+}
+
+// plainText gives a program's words on one line, without control characters, and not long.
+func plainText(b []byte) string {
+	s := strings.Join(strings.Fields(strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f {
+			return ' '
+		}
+		return c
+	}, strings.ToValidUTF8(string(b), ""))), " ")
+	return strings.ToValidUTF8(s[:min(len(s), maxVersion)], "")
+}
