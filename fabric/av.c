@@ -8,7 +8,7 @@
 static bool valid(const struct ivs_addr *a)
 {
 	return (a->kind == IVS_ADDR_SLOT || a->kind == IVS_ADDR_NAME ||
-		(a->kind == IVS_ADDR_INNER && a->inner_len)) &&
+		((a->kind == IVS_ADDR_INNER || a->kind == IVS_ADDR_TAGGED) && a->inner_len)) &&
 	       a->inner_len <= sizeof(a->inner) && a->slot < NM_LAYOUT_MAX_SLOTS;
 }
 

@@ -2,6 +2,7 @@
 #include "bell.h"
 #include "inner.h"
 #include "proto.h"
+#include "through.h"
 
 static ssize_t cancel_in(struct ivs_ep *ep, struct ivs_queue *q, bool tagged, void *context)
 {
@@ -30,7 +31,9 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid.fid);
 
 	ivs_lock(ep->domain);
-	if (cancel_in(ep, &ep->tagged, true, context))
+	if (ep->through && !ivs_through_cancel(ep, context))
+		;
+	else if (cancel_in(ep, &ep->tagged, true, context))
 		cancel_in(ep, &ep->msg, false, context);
 	ivs_unlock(ep->domain);
 	return 0;
@@ -395,6 +398,9 @@ static int enable(struct ivs_ep *ep)
 		}
 	}
 	ep->enabled = true;
+	for (i = 0; ep->through && i < ep->av->count; i++)
+		if (ep->av->used[i])
+			ivs_through_inserted(ep, i);
 	if (r) {
 		ivs_mr_show_all(ep);
 		ivs_slot_live(r, ep->slot, ep->epoch);

@@ -1,56 +1,12 @@
 #include <stdio.h>
 #include <sys/random.h>
 
-#include "inner.h"
+#include <sys/epoll.h>
 
-#define BUFFERS		64	/* each for sending and for receiving, an endpoint */
-#define PIECE		32768	/* bytes of payload in one message */
-#define UIDS		1024	/* buckets; a power of two */
+#include "inner_ep.h"
+
 #define IDLE_TICKS	1024	/* calls between two looks while nobody is far away */
 #define BUSY_TICKS	8	/* and while somebody is, and the region is used, too */
-
-struct ivs_inner {
-	struct fi_info	*info;
-	struct fid_fabric *fabric;
-	struct fid_domain *domain;
-};
-
-/* What comes before the fixed part and the payload on the wire. */
-struct wire {
-	uint64_t	uid;		/* of the sending endpoint, random */
-	uint64_t	tag;
-	uint8_t		op;		/* IVS_OP_*, or OP_HELLO */
-	uint8_t		flags;
-	uint16_t	fixed_len;
-	uint32_t	len;		/* bytes of payload */
-	uint32_t	seq;		/* a large one may arrive after the next small one */
-	uint32_t	pad;
-};
-
-#define OP_HELLO 255	/* the payload is the sender's struct ivs_addr */
-
-struct buffer {
-	struct fi_context2 context;	/* first: completions point to it */
-	struct buffer	*next;
-	struct ivs_peer	*peer;		/* who it goes to */
-	size_t		got;
-	uint8_t		data[sizeof(struct wire) + IVS_INLINE_MAX + PIECE];
-};
-
-struct inner_ep {
-	struct ivs_inner *inner;
-	struct fid_ep	*ep;
-	struct fid_av	*av;
-	struct fid_cq	*tx_cq, *rx_cq;
-	struct fid_mr	*mr;
-	struct buffer	*buffers;
-	struct buffer	*free;		/* for sending */
-	struct buffer	*held;		/* arrived before their turn, or without room */
-	struct ivs_peer	*by_uid[UIDS];
-	uint64_t	uid;
-	uint32_t	ticks;
-	bool		busy;
-};
 
 static const char *const candidates[] = { "verbs;ofi_rxm", "efa", "tcp", "tcp;ofi_rxm" };
 
@@ -100,7 +56,7 @@ bool ivs_inner_wanted(void)
 	return !refused();
 }
 
-static int try_info(const char *name, struct fi_info **info)
+static int try_info(const char *name, uint64_t caps, struct fi_info **info)
 {
 	struct fi_info *hints = ivs_lib.dupinfo(NULL);
 	uint32_t version = ivs_lib.version < FI_VERSION(1, 9) ? ivs_lib.version : FI_VERSION(1, 9);
@@ -114,13 +70,19 @@ static int try_info(const char *name, struct fi_info **info)
 	if (!hints)
 		return -FI_ENOMEM;
 	hints->fabric_attr->prov_name = strdup(name);
-	hints->caps = FI_MSG;
+	hints->caps = caps;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->tx_attr->msg_order = FI_ORDER_SAS;
 	hints->rx_attr->msg_order = FI_ORDER_SAS;
-	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
-				      FI_MR_PROV_KEY;
+	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	if (caps & FI_TAGGED) {
+		/* The application's memory as it is, and its CQ data. */
+		hints->domain_attr->av_type = FI_AV_TABLE;
+		hints->domain_attr->cq_data_size = sizeof(uint64_t);
+	} else {
+		hints->domain_attr->mr_mode |= FI_MR_LOCAL;
+	}
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	ret = ivs_lib.getinfo(version, NULL, NULL, flags, hints, info);
@@ -132,10 +94,19 @@ static int try_info(const char *name, struct fi_info **info)
 	return ret;
 }
 
-static int try_open(const char *name, struct ivs_inner *in)
+static int try_open(const char *name, uint64_t caps, struct ivs_inner *in)
 {
-	int ret = try_info(name, &in->info);
+	int ret = try_info(name, FI_MSG | FI_TAGGED | caps, &in->info);
 
+	/* ofi_rxm over tcp (seen: 1.17) drops the connection when a message is cut short. */
+	in->tagged = !ret && strcmp(name, "tcp;ofi_rxm") &&
+		     in->info->ep_attr->mem_tag_format >> 63 &&
+		     in->info->tx_attr->iov_limit >= IVS_IOV_MAX &&
+		     in->info->rx_attr->iov_limit >= IVS_IOV_MAX;
+	if (!ret && !in->tagged)
+		ivs_lib.freeinfo(in->info);
+	if (!in->tagged)
+		ret = try_info(name, FI_MSG, &in->info);
 	if (ret)
 		return ret;
 	ret = ivs_lib.fabric(in->info->fabric_attr, &in->fabric, NULL);
@@ -154,6 +125,7 @@ static int try_open(const char *name, struct ivs_inner *in)
 
 int ivs_inner_open(struct ivs_domain *domain, struct ivs_inner **out)
 {
+	uint64_t caps = domain->caps & (FI_DIRECTED_RECV | FI_SOURCE);
 	struct ivs_inner *in;
 	int ret = -FI_ENODATA;
 	size_t i;
@@ -166,10 +138,10 @@ int ivs_inner_open(struct ivs_domain *domain, struct ivs_inner **out)
 	if (!in)
 		return -FI_ENOMEM;
 	if (named())
-		ret = try_open(ivs_param.inner, in);
+		ret = try_open(ivs_param.inner, caps, in);
 	else
 		for (i = 0; ret && i < sizeof(candidates) / sizeof(candidates[0]); i++)
-			ret = try_open(candidates[i], in);
+			ret = try_open(candidates[i], caps, in);
 	if (ret) {
 		IVS_WARN(FI_LOG_DOMAIN, "no provider for ranks on other hosts%s%s: %s\n",
 			 named() ? " named " : "", named() ? ivs_param.inner : "",
@@ -194,13 +166,25 @@ void ivs_inner_close(struct ivs_inner *in)
 static int post(struct inner_ep *ie, struct buffer *b)
 {
 	return (int) fi_recv(ie->ep, b->data, sizeof(b->data), ie->mr ? fi_mr_desc(ie->mr) : NULL,
-			     FI_ADDR_UNSPEC, &b->context);
+			     FI_ADDR_UNSPEC, &b->op.context);
+}
+
+/* What the inner provider has to say ends a sleep, too. */
+static void wakes(struct ivs_ep *ep, struct inner_ep *ie)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	if (fi_control(&ie->cq->fid, FI_GETWAIT, &ie->wait_fd) ||
+	    epoll_ctl(ep->domain->wake, EPOLL_CTL_ADD, ie->wait_fd, &ev))
+		ie->wait_fd = -1;
 }
 
 int ivs_inner_enable(struct ivs_ep *ep)
 {
 	struct ivs_inner *in = ep->domain->inner;
-	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_MSG, .size = 4 * BUFFERS };
+	bool waits = ep->tx_cq->wait.epoll >= 0 || ep->rx_cq->wait.epoll >= 0;
+	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .size = IVS_CQ_SIZE,
+				 .wait_obj = waits ? FI_WAIT_FD : FI_WAIT_NONE };
 	struct fi_av_attr av = { .type = in->info->domain_attr->av_type };
 	struct inner_ep *ie = calloc(1, sizeof(*ie));
 	size_t len = sizeof(ep->addr.inner);
@@ -210,24 +194,27 @@ int ivs_inner_enable(struct ivs_ep *ep)
 		return -FI_ENOMEM;
 	ep->inner = ie;
 	ie->inner = in;
+	ie->wait_fd = -1;
+	ivs_list_init(&ie->receives);
 	if (getrandom(&ie->uid, sizeof(ie->uid), 0) != sizeof(ie->uid))
 		ie->uid = (uintptr_t) ie ^ ivs_now_ms() << 20;
 	ie->buffers = calloc(2 * BUFFERS, sizeof(*ie->buffers));
 	ret = ie->buffers ? 0 : -FI_ENOMEM;
 	if (!ret)
 		ret = fi_av_open(in->domain, &av, &ie->av, NULL);
-	if (!ret)
-		ret = fi_cq_open(in->domain, &cq, &ie->tx_cq, NULL);
-	if (!ret)
-		ret = fi_cq_open(in->domain, &cq, &ie->rx_cq, NULL);
+	if (!ret) {
+		ret = fi_cq_open(in->domain, &cq, &ie->cq, NULL);
+		if (ret && waits) {
+			cq.wait_obj = FI_WAIT_NONE;
+			ret = fi_cq_open(in->domain, &cq, &ie->cq, NULL);
+		}
+	}
 	if (!ret)
 		ret = fi_endpoint(in->domain, in->info, &ie->ep, NULL);
 	if (!ret)
 		ret = fi_ep_bind(ie->ep, &ie->av->fid, 0);
 	if (!ret)
-		ret = fi_ep_bind(ie->ep, &ie->tx_cq->fid, FI_TRANSMIT);
-	if (!ret)
-		ret = fi_ep_bind(ie->ep, &ie->rx_cq->fid, FI_RECV);
+		ret = fi_ep_bind(ie->ep, &ie->cq->fid, FI_TRANSMIT | FI_RECV);
 	if (!ret)
 		ret = fi_enable(ie->ep);
 	if (!ret && in->info->domain_attr->mr_mode & FI_MR_LOCAL)
@@ -236,7 +223,9 @@ int ivs_inner_enable(struct ivs_ep *ep)
 	if (!ret)
 		ret = fi_getname(&ie->ep->fid, ep->addr.inner, &len);
 	for (i = 0; !ret && i < BUFFERS; i++) {
+		ie->buffers[i].op.kind = OP_RECEIVED;
 		ret = post(ie, &ie->buffers[i]);
+		ie->buffers[BUFFERS + i].op.kind = OP_SENT;
 		ie->buffers[BUFFERS + i].next = ie->free;
 		ie->free = &ie->buffers[BUFFERS + i];
 	}
@@ -247,6 +236,12 @@ int ivs_inner_enable(struct ivs_ep *ep)
 		return ret;
 	}
 	ep->addr.inner_len = (uint8_t) len;
+	ep->through = !ep->domain->region && in->tagged;
+	ie->sources = ep->through && ep->caps & FI_SOURCE;
+	if (ep->through)
+		ep->addr.kind = IVS_ADDR_TAGGED;
+	if (cq.wait_obj == FI_WAIT_FD)
+		wakes(ep, ie);
 	return 0;
 }
 
@@ -258,32 +253,32 @@ void ivs_inner_disable(struct ivs_ep *ep)
 		return;
 	if (ie->ep) {
 		uint64_t start = ivs_now_ms();
-		struct buffer *b;
-		int sent;
 
 		/* What was accepted for sending is on its way before the end. */
-		do {
-			struct fi_cq_msg_entry e[16];
-			ssize_t n = ie->tx_cq ? fi_cq_read(ie->tx_cq, e, 16) : 0, i;
+		while (ie->sending && ivs_now_ms() - start < 1000) {
+			struct fi_cq_tagged_entry e[16];
+			ssize_t n = fi_cq_read(ie->cq, e, 16), i;
 
 			for (i = 0; i < n; i++) {
-				b = e[i].op_context;
-				b->next = ie->free;
-				ie->free = b;
+				const struct op *op = e[i].op_context;
+
+				if (op->kind == OP_SENT || op->kind == OP_THROUGH_SEND)
+					ie->sending--;
 			}
-			for (sent = BUFFERS, b = ie->free; b; b = b->next)
-				sent--;
-		} while (sent && ivs_now_ms() - start < 1000);
+			if (n < 0 && n != -FI_EAGAIN)
+				break;
+		}
+		if (ie->wait_fd >= 0)
+			epoll_ctl(ep->domain->wake, EPOLL_CTL_DEL, ie->wait_fd, NULL);
 		fi_close(&ie->ep->fid);
 	}
 	if (ie->mr)
 		fi_close(&ie->mr->fid);
-	if (ie->tx_cq)
-		fi_close(&ie->tx_cq->fid);
-	if (ie->rx_cq)
-		fi_close(&ie->rx_cq->fid);
+	if (ie->cq)
+		fi_close(&ie->cq->fid);
 	if (ie->av)
 		fi_close(&ie->av->fid);
+	ivs_through_free(ie);
 	free(ie->buffers);
 	free(ie);
 	ep->inner = NULL;
@@ -309,9 +304,10 @@ static int put(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag, c
 	ivs_iov_gather(b->data + sizeof(w) + fixed_len, len, iov, count, offset);
 	b->peer = peer;
 	ret = fi_send(ie->ep, b->data, bytes, ie->mr ? fi_mr_desc(ie->mr) : NULL,
-		      peer->inner_addr, &b->context);
+		      peer->inner_addr, &b->op.context);
 	if (ret)
 		return ret == -FI_EAGAIN ? -FI_EAGAIN : -FI_EIO;
+	ie->sending++;
 	ie->free = b->next;
 	if (op != OP_HELLO)
 		peer->inner_sent++;
@@ -324,6 +320,21 @@ int ivs_inner_send(struct ivs_peer *peer, const struct ivs_packet *pkt)
 		   pkt->count, pkt->offset, pkt->len);
 }
 
+bool ivs_inner_address(struct ivs_peer *peer)
+{
+	struct inner_ep *ie = peer->ep->inner;
+
+	if (peer->inner_addr != FI_ADDR_NOTAVAIL)
+		return true;
+	if (!peer->addr.inner_len ||
+	    fi_av_insert(ie->av, peer->addr.inner, 1, &peer->inner_addr, 0, NULL) != 1) {
+		peer->inner_addr = FI_ADDR_NOTAVAIL;
+		return false;
+	}
+	ivs_through_known(ie, peer);
+	return true;
+}
+
 int ivs_inner_connect(struct ivs_peer *peer)
 {
 	struct inner_ep *ie = peer->ep->inner;
@@ -334,11 +345,13 @@ int ivs_inner_connect(struct ivs_peer *peer)
 			 "reach it; set FI_IVSHMEM_INNER, or give the VMs a region\n");
 		return -FI_EHOSTUNREACH;
 	}
-	if (peer->inner_addr == FI_ADDR_NOTAVAIL &&
-	    fi_av_insert(ie->av, peer->addr.inner, 1, &peer->inner_addr, 0, NULL) != 1) {
-		peer->inner_addr = FI_ADDR_NOTAVAIL;
+	if (peer->addr.kind == IVS_ADDR_TAGGED && !ie->inner->tagged) {
+		IVS_WARN(FI_LOG_EP_CTRL, "a rank without a region needs tagged messages, which "
+			 "%s does not have here\n", ie->inner->info->fabric_attr->prov_name);
 		return -FI_EHOSTUNREACH;
 	}
+	if (!ivs_inner_address(peer))
+		return -FI_EHOSTUNREACH;
 	ie->busy = true;
 	peer->piece = PIECE;
 	/* Who we are, before anything else. */
@@ -434,7 +447,14 @@ static int handle_held(struct ivs_ep *ep)
 	return done;
 }
 
-static void failed(struct ivs_ep *ep, struct fid_cq *cq)
+static void sent(struct inner_ep *ie, struct buffer *b)
+{
+	ie->sending--;
+	b->next = ie->free;
+	ie->free = b;
+}
+
+static void failed(struct ivs_ep *ep)
 {
 	struct inner_ep *ie = ep->inner;
 	union {
@@ -442,29 +462,58 @@ static void failed(struct ivs_ep *ep, struct fid_cq *cq)
 		char room[256];
 	} err;
 	struct buffer *b;
+	struct op *op;
 
 	memset(&err, 0, sizeof(err));
-	if (fi_cq_readerr(cq, &err.e, 0) != 1)
+	if (fi_cq_readerr(ie->cq, &err.e, 0) != 1)
 		return;
-	b = err.e.op_context;
-	if (cq == ie->rx_cq) {
-		if (b && err.e.err != FI_ECANCELED)
-			post(ie, b);
+	op = err.e.op_context;
+	if (!op)
 		return;
+	switch (op->kind) {
+	case OP_RECEIVED:
+		if (err.e.err != FI_ECANCELED)
+			post(ie, ivs_entry(op, struct buffer, op));
+		return;
+	case OP_SENT:
+		b = ivs_entry(op, struct buffer, op);
+		sent(ie, b);
+		IVS_INFO(FI_LOG_EP_DATA, "a rank on another host is gone: %s\n",
+			 ivs_lib.strerror(err.e.err));
+		ivs_peer_dead(b->peer, FI_EIO);
+		return;
+	default:
+		ivs_through_failed(ep, op, &err.e);
 	}
-	if (!b)
-		return;
-	b->next = ie->free;
-	ie->free = b;
-	IVS_INFO(FI_LOG_EP_DATA, "a rank on another host is gone: %s\n",
-		 ivs_lib.strerror(err.e.err));
-	ivs_peer_dead(b->peer, FI_EIO);
+}
+
+/* A message to us: handled now, or kept until its turn has come. */
+static int received(struct ivs_ep *ep, struct buffer *b)
+{
+	struct inner_ep *ie = ep->inner;
+	struct buffer **end;
+	int done = 0;
+
+	ie->busy = true;
+	if (ivs_cq_count(ep->rx_cq) < ep->rx_cq->size && handle(ep, b)) {
+		post(ie, b);
+		done++;
+		if (ie->held)
+			done += handle_held(ep);
+		return done;
+	}
+	b->next = NULL;
+	for (end = &ie->held; *end; end = &(*end)->next)
+		;
+	*end = b;
+	return done;
 }
 
 int ivs_inner_poll(struct ivs_ep *ep)
 {
 	struct inner_ep *ie = ep->inner;
-	struct fi_cq_msg_entry e[16];
+	struct fi_cq_tagged_entry e[16];
+	fi_addr_t src[16];
 	int done = 0;
 	ssize_t n, i;
 
@@ -473,38 +522,27 @@ int ivs_inner_poll(struct ivs_ep *ep)
 	/* A look costs a system call or more: seldom while nobody is far away. */
 	if (ep->me && ++ie->ticks % (ie->busy ? BUSY_TICKS : IDLE_TICKS))
 		return 0;
-	n = fi_cq_read(ie->tx_cq, e, 16);
-	for (i = 0; i < n; i++) {
-		struct buffer *b = e[i].op_context;
-
-		b->next = ie->free;
-		ie->free = b;
-	}
-	if (n == -FI_EAVAIL)
-		failed(ep, ie->tx_cq);
-	if (ie->held)
+	if (unlikely(ie->held != NULL))
 		done += handle_held(ep);
-	if (ivs_cq_count(ep->rx_cq) >= ep->rx_cq->size)
-		return done;
-	n = fi_cq_read(ie->rx_cq, e, 16);
-	if (n == -FI_EAVAIL)
-		failed(ep, ie->rx_cq);
+	n = ie->sources ? fi_cq_readfrom(ie->cq, e, 16, src) : fi_cq_read(ie->cq, e, 16);
+	if (unlikely(n == -FI_EAVAIL)) {
+		failed(ep);
+		return done + 1;
+	}
 	for (i = 0; i < n; i++) {
-		struct buffer *b = e[i].op_context, **end;
+		struct op *op = e[i].op_context;
 
-		ie->busy = true;
-		b->got = e[i].len;
-		if (handle(ep, b)) {
-			post(ie, b);
+		if (op->kind == OP_RECEIVED) {
+			struct buffer *b = ivs_entry(op, struct buffer, op);
+
+			b->got = e[i].len;
+			done += received(ep, b);
+		} else if (op->kind == OP_SENT) {
+			sent(ie, ivs_entry(op, struct buffer, op));
+		} else {
+			ivs_through_done(ep, op, &e[i], ie->sources ? src[i] : FI_ADDR_NOTAVAIL);
 			done++;
-			if (ie->held)
-				done += handle_held(ep);
-			continue;
 		}
-		b->next = NULL;
-		for (end = &ie->held; *end; end = &(*end)->next)
-			;
-		*end = b;
 	}
 	return done;
 }
@@ -512,6 +550,7 @@ int ivs_inner_poll(struct ivs_ep *ep)
 bool ivs_inner_sleep(struct ivs_ep *ep)
 {
 	struct inner_ep *ie = ep->inner;
+	struct fid *fids[1];
 	int i;
 
 	for (i = 0; ie && i < 16; i++) {
@@ -519,5 +558,10 @@ bool ivs_inner_sleep(struct ivs_ep *ep)
 		if (!ivs_inner_poll(ep))
 			break;
 	}
-	return !ie;
+	if (!ie)
+		return true;
+	if (ie->wait_fd < 0 || ie->held)
+		return false;
+	fids[0] = &ie->cq->fid;
+	return !fi_trywait(ie->inner->fabric, fids, 1);
 }

@@ -58,6 +58,7 @@ _Static_assert(sizeof(struct ivs_addr) == 64, "MPICH takes no longer ones");
 #define IVS_ADDR_SLOT	1	/* a slot of the region id */
 #define IVS_ADDR_NAME	2	/* whoever in this region has the name id */
 #define IVS_ADDR_INNER	3	/* only the inner address counts */
+#define IVS_ADDR_TAGGED	5	/* as that, and tagged messages are sent there as they are */
 #define IVS_ADDR_ANY	4	/* whatever the endpoint will get; not of a peer */
 
 struct ivs_fabric {
@@ -346,6 +347,7 @@ struct ivs_ep {
 	size_t		inject_max;
 	size_t		min_multi_recv;
 	bool		enabled;
+	bool		through;	/* the inner provider receives tagged messages */
 	struct ivs_addr	addr;
 	struct ivs_addr	want;		/* address asked for, kind 0: any */
 	uint32_t	slot, epoch;

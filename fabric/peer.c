@@ -3,6 +3,7 @@
 
 #include "inner.h"
 #include "proto.h"
+#include "through.h"
 
 #define CHECK_MS	100	/* between two looks at who lives */
 
@@ -303,6 +304,8 @@ void ivs_peer_dead(struct ivs_peer *p, int err)
 		fail_receives(p, &ep->tagged, true, err);
 		fail_receives(p, &ep->msg, false, err);
 	}
+	if (ep->through)
+		ivs_through_dead(p, err);
 	while ((c = p->ctl_head)) {
 		p->ctl_head = c->next;
 		free(c);
@@ -350,6 +353,8 @@ void ivs_peer_inserted(struct ivs_ep *ep, fi_addr_t addr)
 			    !memcmp(&p->addr, a, sizeof(*a)))
 				p->fi_addr = addr;
 		}
+		if (ep->through)
+			ivs_through_inserted(ep, addr);
 		return;
 	}
 	/* Somebody who has written to us already gets its address now. */

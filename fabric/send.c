@@ -1,6 +1,7 @@
 /* Sending: requests, what is left of them to send, and words to their senders. */
 #include "inner.h"
 #include "proto.h"
+#include "through.h"
 
 /* Pieces sent in one go before something else gets its turn. */
 #define PUMP_MAX	16
@@ -427,6 +428,8 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
 		goto sent;
 	}
 	len = ivs_iov_bytes(iov, count);
+	if (peer->addr.kind == IVS_ADDR_TAGGED && op == IVS_OP_TAGGED)
+		return ivs_through_send(peer, iov, count, len, tag, data, context, flags);
 	if (unlikely(len > peer->piece ||
 		     (len >= ivs_param.cma_min && !(flags & FI_INJECT)))) {
 		if (flags & FI_INJECT)

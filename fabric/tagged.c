@@ -1,5 +1,6 @@
 /* The calls of fi_tagged. */
 #include "proto.h"
+#include "through.h"
 
 static inline ssize_t post(struct ivs_ep *ep, const struct iovec *iov, size_t count,
 			   fi_addr_t src, uint64_t tag, uint64_t ignore, void *context,
@@ -9,6 +10,8 @@ static inline ssize_t post(struct ivs_ep *ep, const struct iovec *iov, size_t co
 	struct ivs_rx *rx;
 	int err;
 
+	if (unlikely(ep->through))
+		return ivs_through_recv(ep, iov, count, src, tag, ignore, context, flags);
 	if (src != FI_ADDR_UNSPEC && ep->caps & FI_DIRECTED_RECV) {
 		peer = src < ep->peers_size ? ep->peers[src] : NULL;
 		if (unlikely(!peer)) {
@@ -163,7 +166,10 @@ static ssize_t tagged_recvmsg(struct fid_ep *fid, const struct fi_msg_tagged *ms
 	if (unlikely(msg->iov_count > IVS_IOV_MAX))
 		return -FI_EINVAL;
 	ivs_lock(ep->domain);
-	if (flags & FI_PEEK)
+	if (ep->through)
+		ret = ivs_through_recv(ep, msg->msg_iov, msg->iov_count, msg->addr, msg->tag,
+				       msg->ignore, msg->context, flags | ep->rx_comp);
+	else if (flags & FI_PEEK)
 		ret = peek(ep, msg, flags);
 	else if (flags & FI_CLAIM)
 		ret = claim(ep, msg, flags);

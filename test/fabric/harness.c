@@ -288,7 +288,9 @@ int main(int argc, char **argv)
 	}
 	snprintf(region, sizeof(region), "/dev/shm/nearmetal-test-%d", (int) getpid());
 	snprintf(env, sizeof(env), "FI_IVSHMEM_REGION=%s", region);
-	putenv(env);
+	/* FI_IVSHMEM_REGION=none: what can be is run over the inner provider alone. */
+	if (!getenv("FI_IVSHMEM_REGION") || strcmp(getenv("FI_IVSHMEM_REGION"), "none"))
+		putenv(env);
 	setenv("FI_IVSHMEM_REGION_SIZE", "268435456", 0);
 	setenv("FI_IVSHMEM_INNER", "none", 0);
 	setvbuf(stdout, NULL, _IOLBF, 0);

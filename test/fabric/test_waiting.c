@@ -240,6 +240,8 @@ const struct test test_waiting[] = {
 	  .env = { "FI_IVSHMEM_NAP=100000" } },
 	{ "woken_sender_no_cma", 2, woken_sender, .setup = { .wait_obj = FI_WAIT_UNSPEC },
 	  .env = { "FI_IVSHMEM_NAP=3000", "FI_IVSHMEM_CMA=0" } },
+	{ "alone_woken", 2, woken, .setup = { .wait_obj = FI_WAIT_FD },
+	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto", "FI_IVSHMEM_NAP=100000" } },
 	{ "woken_apart", 2, apart, .bare = true, .env = { "FI_IVSHMEM_NAP=1600" } },
 	{ "idle", 1, idle, .setup = { .wait_obj = FI_WAIT_FD } },
 	{ "killed_asleep", 2, killed_asleep, .setup = { .wait_obj = FI_WAIT_UNSPEC }, .killed = 1 },

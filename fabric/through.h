@@ -1,0 +1,23 @@
+/*
+ * Tagged messages to and from ranks without a region: there is one channel only, so the
+ * inner provider's own matching is as good as ours, and nothing is copied on the way.
+ */
+#ifndef IVS_THROUGH_H
+#define IVS_THROUGH_H
+
+#include "ivshmem.h"
+
+/* A tagged send to a peer whose address says that it takes them so. */
+ssize_t ivs_through_send(struct ivs_peer *peer, const struct iovec *iov, size_t count, size_t len,
+			 uint64_t tag, uint64_t data, void *context, uint64_t flags);
+/* A tagged receive of an endpoint with ep->through; FI_PEEK, FI_CLAIM and FI_DISCARD, too. */
+ssize_t ivs_through_recv(struct ivs_ep *ep, const struct iovec *iov, size_t count, fi_addr_t src,
+			 uint64_t tag, uint64_t ignore, void *context, uint64_t flags);
+/* Ends the receive with this context. -FI_ENOENT: there is none. */
+ssize_t ivs_through_cancel(struct ivs_ep *ep, void *context);
+/* Ends the receives that only this peer could have answered. */
+void ivs_through_dead(struct ivs_peer *peer, int err);
+/* An address was inserted: it has to be known before its messages come. */
+void ivs_through_inserted(struct ivs_ep *ep, fi_addr_t addr);
+
+#endif /* IVS_THROUGH_H */
