@@ -94,8 +94,20 @@ func (f *Flavour) channel(provider string) error {
 		}
 		// Asked for by name: an Open MPI without it then fails instead of taking another way.
 		f.Env = append(f.Env, "OMPI_MCA_pml=cm", "OMPI_MCA_mtl=ofi", include+"=ivshmem")
+		if f.Launcher.Major() < 5 { // windows would else take Open MPI's own shared memory
+			f.Env = append(f.Env, "OMPI_MCA_osc=pt2pt")
+		}
 	default:
 		f.Env = append(f.Env, "FI_PROVIDER=ivshmem", "MPIR_CVAR_CH4_NETMOD=ofi", "MPIR_CVAR_NOLOCAL=1")
+	}
+	return nil
+}
+
+// InVMs gives the variables besides that ranks in VMs need: Open MPI 4's one-sided
+// communication over RDMA finds no window between VMs ("invalid window"), that on messages does.
+func (f *Flavour) InVMs() []string {
+	if f.Launcher.Library == launch.OpenMPI && f.Launcher.Major() < 5 {
+		return []string{"OMPI_MCA_osc=pt2pt"}
 	}
 	return nil
 }

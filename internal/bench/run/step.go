@@ -79,6 +79,9 @@ func (r *runner) command(x *experiment, p, v int) (invocation, error) {
 		if variant.overProvider() || variant.Kind == "vm" {
 			c.env = append(c.env, channelsLog...)
 		}
+		if variant.Kind == "vm" {
+			c.env = append(c.env, variant.MPI.InVMs()...)
+		}
 		if os.Geteuid() == 0 { // Open MPI otherwise refuses
 			c.env = append(c.env, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 		}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"nearmetal/internal/bench/mpi"
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/run"
@@ -26,7 +28,7 @@ const (
 )
 
 var (
-	rounds      = flag.Int("rounds", 25, "rounds, each with and without")
+	rounds      = flag.Int("rounds", 15, "rounds, each with and without")
 	repetitions = flag.Int("repetitions", 1, "repetitions in a round")
 	kernels     = flag.String("kernels", "build/c/kernels", "folder of nearmetal's MPI programs")
 )
@@ -68,18 +70,18 @@ func all() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%-8s %14s %14s %10s %18s\n", "program", "alone, s", "as recorded, s", "share", "besides, ms a rep")
+	fmt.Printf("%-8s %10s %12s %9s %18s %15s\n", "program", "alone, s", "recorded, ms", "share", "besides, ms a rep", "of those CPU, ms")
 	late := false
 	for i := range s.Experiments {
 		one := *s
 		one.Experiments = s.Experiments[i : i+1]
-		alone, recorded, besides, err := measure(&one, flavour, dir)
+		r, err := measure(&one, flavour, dir)
 		if err != nil {
 			return err
 		}
-		share := recorded/alone - 1
-		fmt.Printf("%-8s %14.4f %14.4f %+9.2f%% %18.1f\n", one.Experiments[0].Name, alone, recorded, 100*share, 1000*besides)
-		late = late || share > mostShare || besides > mostSeconds
+		share := r.more / r.alone
+		fmt.Printf("%-8s %10.4f %+12.2f %+8.2f%% %18.1f %15.1f\n", one.Experiments[0].Name, r.alone, 1000*r.more, 100*share, 1000*r.besides, 1000*r.cpu)
+		late = late || share > mostShare || r.besides > mostSeconds
 	}
 	verdict := "within"
 	if late {
@@ -89,48 +91,85 @@ func all() error {
 	return nil
 }
 
-// measure gives medians in s: of the program alone, of its time as the harness records it,
-// and of the time that a repetition takes besides.
-func measure(s *suite.Suite, f mpi.Flavour, dir string) (alone, recorded, besides float64, err error) {
-	var a, r, b []float64
+// result is what a program takes alone and by the harness: medians over the rounds.
+type result struct {
+	alone   float64 // s
+	more    float64 // s, of the time that the harness records over the program's alone, paired by rounds
+	besides float64 // s a repetition that is not the program's
+	cpu     float64 // s of the harness's own processor time a repetition
+}
+
+// measure times a program in rounds: alone and by the harness, whichever is first in turns, so
+// that what disturbs the machine meets both.
+func measure(s *suite.Suite, f mpi.Flavour, dir string) (result, error) {
+	var alone, more, besides, cpu []float64
 	for i := 0; i < *rounds; i++ {
-		tmp, err := os.MkdirTemp("", "bench-harness")
+		h, err := byHarness(s, f, dir)
 		if err != nil {
-			return 0, 0, 0, err
+			return result{}, err
 		}
-		defer os.RemoveAll(tmp)
-		o := run.Order{
-			Suites: []*suite.Suite{s}, Repetitions: *repetitions, KernelDirs: []string{dir},
-			Variants: []run.Variant{{Variant: record.Variant{Label: "native", Kind: "native", Cores: 2}, MPI: f, FirstMPI: true}},
-		}
-		rec := &record.Run{Version: record.Version, ID: "harness"}
-		begin := time.Now()
-		out, err := run.Start(context.Background(), filepath.Join(tmp, "run"), o, rec, run.Events{})
-		wall := time.Since(begin).Seconds()
-		if err == nil && len(out.Failed) > 0 {
-			err = out.Failed[0].Err
-		}
+		t, err := direct(h.command)
 		if err != nil {
-			return 0, 0, 0, err
+			return result{}, err
 		}
-		_, samples, _, err := record.Load(filepath.Join(tmp, "run"))
-		if err != nil {
-			return 0, 0, 0, err
-		}
-		for _, x := range samples {
-			r = append(r, x.Value)
-			wall -= x.Value
-		}
-		b = append(b, wall/float64(len(samples)))
-		for k := 0; k < *repetitions; k++ {
-			t, err := direct(rec.Cases[0].Command)
-			if err != nil {
-				return 0, 0, 0, err
+		if i%2 == 1 { // this round's harness comes second
+			if h, err = byHarness(s, f, dir); err != nil {
+				return result{}, err
 			}
-			a = append(a, t)
 		}
+		alone, more = append(alone, t), append(more, h.recorded-t)
+		besides, cpu = append(besides, h.besides), append(cpu, h.cpu)
 	}
-	return stats.Median(a), stats.Median(r), stats.Median(b), nil
+	return result{stats.Median(alone), stats.Median(more), stats.Median(besides), stats.Median(cpu)}, nil
+}
+
+// harnessed is one run by the harness; times are in s, a repetition.
+type harnessed struct {
+	recorded, besides, cpu float64
+	command                []string
+}
+
+func byHarness(s *suite.Suite, f mpi.Flavour, dir string) (h harnessed, err error) {
+	tmp, err := os.MkdirTemp("", "bench-harness")
+	if err != nil {
+		return h, err
+	}
+	defer os.RemoveAll(tmp)
+	o := run.Order{
+		Suites: []*suite.Suite{s}, Repetitions: *repetitions, KernelDirs: []string{dir},
+		Variants: []run.Variant{{Variant: record.Variant{Label: "native", Kind: "native", Cores: 2}, MPI: f, FirstMPI: true}},
+	}
+	rec := &record.Run{Version: record.Version, ID: "harness"}
+	begin, used := time.Now(), ownTime()
+	out, err := run.Start(context.Background(), filepath.Join(tmp, "run"), o, rec, run.Events{})
+	wall := time.Since(begin).Seconds()
+	used = ownTime() - used
+	if err == nil && len(out.Failed) > 0 {
+		err = out.Failed[0].Err
+	}
+	if err != nil {
+		return h, err
+	}
+	_, samples, _, err := record.Load(filepath.Join(tmp, "run"))
+	if err != nil {
+		return h, err
+	}
+	n := float64(len(samples))
+	for _, x := range samples {
+		h.recorded += x.Value / n
+		wall -= x.Value
+	}
+	h.besides, h.cpu, h.command = wall/n, used/n, rec.Cases[0].Command
+	return h, nil
+}
+
+// ownTime is the processor time that this process has used, without its children, in s.
+func ownTime() float64 {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
 // direct runs a command as anybody would and gives its wall clock in s.

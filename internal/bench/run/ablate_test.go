@@ -1,0 +1,66 @@
+package run
+
+import (
+	"testing"
+
+	"nearmetal/internal/bench/mpi"
+	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/topology"
+)
+
+// ablatable are two VMs on a host of eight NUMA nodes with two InfiniBand cards, each larger
+// than a node, tuned in every way.
+const ablatable = `version: 1
+accel: kvm
+vms: [{count: 2, vcpus: 24, memory: 48GiB, devices: [{type: vf, class: infiniband}]}]
+placement: {pages: 1GiB}
+`
+
+// Each switch that --ablate takes away changes the plan of the VMs as it says, and that alone.
+func TestAblatedPlans(t *testing.T) {
+	host, err := topology.Open("../../../test/topology/epyc-nps4.machine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := spec.Parse("ablatable.yaml", []byte(ablatable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Defaults(c)
+	list, err := Variants(Wish{VM: true, Ablate: Switches, Spec: c, CPUs: make([]int, 64), MPI: []mpi.Flavour{{Name: "openmpi"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := []string{"VM.48.96.IB.VF", "VM.48.96.IB.VF.no-hugepages", "VM.48.96.IB.VF.no-pinning", "VM.48.96.IB.VF.no-vnuma",
+		"VM.48.96.IB.VF.no-locality", "VM.48.96.IB.VF.no-region", "VM.48.96.no-vf"}
+	// What a plan has of each switch.
+	has := map[string]func(p *plan.Plan) bool{
+		"hugepages": func(p *plan.Plan) bool { return p.VMs[0].Nodes[0].PageBytes == 1<<30 },
+		"pinning":   func(p *plan.Plan) bool { return len(p.VMs[0].Pins) == 24 && len(p.VMs[0].Pins[0]) == 1 },
+		"vnuma":     func(p *plan.Plan) bool { return len(p.VMs[0].Nodes) > 1 },
+		"region":    func(p *plan.Plan) bool { return p.Region != nil },
+		"vf":        func(p *plan.Plan) bool { return len(p.VMs[0].Devices) == 1 && len(p.VMs[1].Devices) == 1 },
+	}
+	nodes := 0 // of a VM with everything
+	for i, v := range list {
+		if v.Label != labels[i] {
+			t.Errorf("%s, want %s", v.Label, labels[i])
+		}
+		p, err := plan.Make(v.Spec, []topology.Host{*host}, plan.Ledger{})
+		if err != nil {
+			t.Errorf("%s: %v", v.Label, err)
+			continue
+		}
+		for name, is := range has {
+			if want := i == 0 || v.Ablated[0] != name; is(p) != want {
+				t.Errorf("%s: %s is %v", v.Label, name, !want)
+			}
+		}
+		if i == 0 {
+			nodes = len(p.VMs[0].Nodes)
+		} else if v.Ablated[0] == "locality" && len(p.VMs[0].Nodes) <= nodes {
+			t.Errorf("%s: a VM is on %d nodes, as with locality", v.Label, len(p.VMs[0].Nodes))
+		}
+	}
+}
