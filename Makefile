@@ -90,7 +90,7 @@ extras: wheels
 e2e: go wheels slurm extras
 	go test -count=1 -p 1 -timeout 40m ./test/...
 
-test: unit e2e
+test: unit e2e test-report-browser
 
 demo: go
 	@sh scripts/demo.sh
