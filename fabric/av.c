@@ -181,9 +181,9 @@ static int av_close(struct fid *fid)
 {
 	struct ivs_av *av = ivs_entry(fid, struct ivs_av, fid.fid);
 
-	if (av->refs)
+	if (ivs_refs(&av->refs))
 		return -FI_EBUSY;
-	av->domain->refs--;
+	ivs_unref(&av->domain->refs);
 	free(av->addr);
 	free(av->used);
 	free(av);
@@ -217,7 +217,7 @@ int ivs_av_open(struct fid_domain *fid, struct fi_av_attr *attr, struct fid_av *
 	av->fid.fid.context = context;
 	av->fid.fid.ops = &av_fi_ops;
 	av->fid.ops = &av_ops;
-	domain->refs++;
+	ivs_ref(&domain->refs);
 	*out = &av->fid;
 	return 0;
 }

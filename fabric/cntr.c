@@ -134,10 +134,10 @@ static int cntr_close(struct fid *fid)
 {
 	struct ivs_cntr *cntr = ivs_entry(fid, struct ivs_cntr, fid.fid);
 
-	if (cntr->refs)
+	if (ivs_refs(&cntr->refs))
 		return -FI_EBUSY;
 	ivs_wait_close(&cntr->wait);
-	cntr->domain->refs--;
+	ivs_unref(&cntr->domain->refs);
 	free(cntr);
 	return 0;
 }
@@ -199,7 +199,7 @@ int ivs_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct fid_
 	cntr->fid.fid.context = context;
 	cntr->fid.fid.ops = &cntr_fi_ops;
 	cntr->fid.ops = &cntr_ops;
-	domain->refs++;
+	ivs_ref(&domain->refs);
 	*out = &cntr->fid;
 	return 0;
 }

@@ -239,13 +239,13 @@ static int cq_close(struct fid *fid)
 {
 	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid.fid);
 
-	if (cq->refs)
+	if (ivs_refs(&cq->refs))
 		return -FI_EBUSY;
 	for (; cq->head != cq->tail; cq->head++)
 		free(cq->ring[cq->head & cq->mask].err);
 	ivs_wait_close(&cq->wait);
 	free(cq->ring);
-	cq->domain->refs--;
+	ivs_unref(&cq->domain->refs);
 	free(cq);
 	return 0;
 }
@@ -324,7 +324,7 @@ int ivs_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq *
 	cq->fid.fid.context = context;
 	cq->fid.fid.ops = &cq_fi_ops;
 	cq->fid.ops = &cq_ops;
-	domain->refs++;
+	ivs_ref(&domain->refs);
 	*out = &cq->fid;
 	return 0;
 }

@@ -9,15 +9,15 @@ static int domain_close(struct fid *fid)
 {
 	struct ivs_domain *d = ivs_entry(fid, struct ivs_domain, fid.fid);
 
-	if (d->refs)
+	if (ivs_refs(&d->refs))
 		return -FI_EBUSY;
-	if (d->inner)
+	if (d->inner && !ivs_forked(d->pid))
 		ivs_inner_close(d->inner);
 	if (d->wake >= 0)
 		close(d->wake);
 	if (d->region)
 		ivs_region_put(d->region);
-	__atomic_sub_fetch(&d->fabric->refs, 1, __ATOMIC_ACQ_REL);
+	ivs_unref(&d->fabric->refs);
 	pthread_mutex_destroy(&d->lock);
 	free(d->mr_hash);
 	free(d);
@@ -100,6 +100,7 @@ int ivs_domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_dom
 	d->caps = info->caps;
 	d->locking = true;
 	d->wake = -1;
+	d->pid = getpid();
 	if (info->domain_attr) {
 		d->mr_mode = info->domain_attr->mr_mode;
 		d->locking = info->domain_attr->threading != FI_THREAD_DOMAIN;
@@ -127,7 +128,7 @@ int ivs_domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_dom
 	d->fid.fid.ops = &domain_fi_ops;
 	d->fid.ops = &domain_ops;
 	d->fid.mr = &ivs_mr_ops;
-	__atomic_add_fetch(&f->refs, 1, __ATOMIC_ACQ_REL);
+	ivs_ref(&f->refs);
 	*out = &d->fid;
 	return 0;
 }

@@ -271,15 +271,15 @@ static int bind_cntr(struct ivs_ep *ep, struct ivs_cntr *cntr, uint64_t flags)
 			if (ep->cntr[kinds[i].index])
 				return -FI_EINVAL;
 			ep->cntr[kinds[i].index] = cntr;
-			cntr->refs++;
+			ivs_ref(&cntr->refs);
 		}
 	if (flags & FI_REMOTE_READ) {
 		ep->rma_cntr[0] = cntr;
-		cntr->refs++;
+		ivs_ref(&cntr->refs);
 	}
 	if (flags & FI_REMOTE_WRITE) {
 		ep->rma_cntr[1] = cntr;
-		cntr->refs++;
+		ivs_ref(&cntr->refs);
 	}
 	return 0;
 }
@@ -296,7 +296,7 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		if (ep->av || av->domain != ep->domain)
 			return -FI_EINVAL;
 		ep->av = av;
-		av->refs++;
+		ivs_ref(&av->refs);
 		ivs_list_add(&av->eps, &ep->av_link);
 		return 0;
 	case FI_CLASS_CQ:
@@ -310,12 +310,12 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		if (flags & FI_TRANSMIT) {
 			ep->tx_cq = cq;
 			ep->tx_comp = flags & FI_SELECTIVE_COMPLETION ? 0 : FI_COMPLETION;
-			cq->refs++;
+			ivs_ref(&cq->refs);
 		}
 		if (flags & FI_RECV) {
 			ep->rx_cq = cq;
 			ep->rx_comp = flags & FI_SELECTIVE_COMPLETION ? 0 : FI_COMPLETION;
-			cq->refs++;
+			ivs_ref(&cq->refs);
 		}
 		return 0;
 	case FI_CLASS_CNTR:
@@ -455,19 +455,19 @@ static void unbind(struct ivs_ep *ep)
 	int i;
 
 	if (ep->av) {
-		ep->av->refs--;
+		ivs_unref(&ep->av->refs);
 		ivs_list_del(&ep->av_link);
 	}
 	if (ep->tx_cq && ep->tx_cq != ep->sink)
-		ep->tx_cq->refs--;
+		ivs_unref(&ep->tx_cq->refs);
 	if (ep->rx_cq && ep->rx_cq != ep->sink)
-		ep->rx_cq->refs--;
+		ivs_unref(&ep->rx_cq->refs);
 	for (i = 0; i < 4; i++)
 		if (ep->cntr[i])
-			ep->cntr[i]->refs--;
+			ivs_unref(&ep->cntr[i]->refs);
 	for (i = 0; i < 2; i++)
 		if (ep->rma_cntr[i])
-			ep->rma_cntr[i]->refs--;
+			ivs_unref(&ep->rma_cntr[i]->refs);
 	if (ep->sink)
 		fi_close(&ep->sink->fid.fid);
 }
@@ -479,7 +479,7 @@ static int ep_close(struct fid *fid)
 	size_t i;
 
 	ivs_lock(d);
-	if (ep->enabled && !ivs_forked()) {
+	if (ep->enabled && !ivs_forked(d->pid)) {
 		/* What was accepted for sending is sent, if the peers take it soon. */
 		uint64_t start = ivs_now_ms();
 
@@ -508,7 +508,7 @@ static int ep_close(struct fid *fid)
 		free(ep->tx_table[i]);
 	ivs_ring_free_all(ep);
 	unbind(ep);
-	d->refs--;
+	ivs_unref(&d->refs);
 	ivs_unlock(d);
 	free(ep->tx_table);
 	free(ep->tx_free_ids);
@@ -570,7 +570,7 @@ int ivs_ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **ou
 	ep->fid.atomic = &ivs_atomic_ops;
 	ivs_lock(d);
 	ivs_list_add(&d->eps, &ep->domain_link);
-	d->refs++;
+	ivs_ref(&d->refs);
 	ivs_unlock(d);
 	*out = &ep->fid;
 	return 0;

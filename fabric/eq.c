@@ -133,7 +133,7 @@ static int eq_close(struct fid *fid)
 	}
 	ivs_wait_close(&eq->wait);
 	pthread_mutex_destroy(&eq->lock);
-	__atomic_sub_fetch(&eq->fabric->refs, 1, __ATOMIC_ACQ_REL);
+	ivs_unref(&eq->fabric->refs);
 	free(eq);
 	return 0;
 }
@@ -206,7 +206,7 @@ int ivs_eq_open(struct fid_fabric *fid, struct fi_eq_attr *attr, struct fid_eq *
 	eq->fid.fid.context = context;
 	eq->fid.fid.ops = &eq_fi_ops;
 	eq->fid.ops = &eq_ops;
-	__atomic_add_fetch(&f->refs, 1, __ATOMIC_ACQ_REL);
+	ivs_ref(&f->refs);
 	*out = &eq->fid;
 	return 0;
 }

@@ -5,7 +5,7 @@ static int fabric_close(struct fid *fid)
 {
 	struct ivs_fabric *f = ivs_entry(fid, struct ivs_fabric, fid.fid);
 
-	if (__atomic_load_n(&f->refs, __ATOMIC_ACQUIRE))
+	if (ivs_refs(&f->refs))
 		return -FI_EBUSY;
 	free(f);
 	return 0;

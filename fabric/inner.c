@@ -84,6 +84,9 @@ static int try_info(const char *name, uint64_t caps, struct fi_info **info)
 		hints->domain_attr->mr_mode |= FI_MR_LOCAL;
 	}
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	/* No thread of its own: we look often enough. */
+	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	ret = ivs_lib.getinfo(version, NULL, NULL, flags, hints, info);
 	ivs_lib.freeinfo(hints);
@@ -183,7 +186,7 @@ int ivs_inner_enable(struct ivs_ep *ep)
 {
 	struct ivs_inner *in = ep->domain->inner;
 	bool waits = ep->tx_cq->wait.epoll >= 0 || ep->rx_cq->wait.epoll >= 0;
-	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .size = IVS_CQ_SIZE,
+	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .size = 1024,
 				 .wait_obj = waits ? FI_WAIT_FD : FI_WAIT_NONE };
 	struct fi_av_attr av = { .type = in->info->domain_attr->av_type };
 	struct inner_ep *ie = calloc(1, sizeof(*ie));

@@ -61,6 +61,22 @@ _Static_assert(sizeof(struct ivs_addr) == 64, "MPICH takes no longer ones");
 #define IVS_ADDR_TAGGED	5	/* as that, and tagged messages are sent there as they are */
 #define IVS_ADDR_ANY	4	/* whatever the endpoint will get; not of a peer */
 
+/* How many objects use another: threads open and close them at the same time. */
+static inline void ivs_ref(int *refs)
+{
+	__atomic_add_fetch(refs, 1, __ATOMIC_ACQ_REL);
+}
+
+static inline void ivs_unref(int *refs)
+{
+	__atomic_sub_fetch(refs, 1, __ATOMIC_ACQ_REL);
+}
+
+static inline bool ivs_refs(const int *refs)
+{
+	return __atomic_load_n(refs, __ATOMIC_ACQUIRE) != 0;
+}
+
 struct ivs_fabric {
 	struct fid_fabric fid;
 	int refs;
@@ -81,6 +97,7 @@ struct ivs_domain {
 	struct ivs_mr	**mr_hash;
 	size_t		mr_count;
 	uint64_t	mr_next;	/* next key of FI_MR_PROV_KEY */
+	pid_t		pid;		/* of who opened it */
 	int		wake;		/* an epoll of what can wake us, -1: nobody has waited */
 	uint32_t	sleepers;	/* while there are, senders have to say that they send */
 };

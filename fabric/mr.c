@@ -198,10 +198,10 @@ static int mr_close(struct fid *fid)
 			break;
 		}
 	d->mr_count--;
-	d->refs--;
+	ivs_unref(&d->refs);
 	for (int dir = 0; dir < 2; dir++)
 		if (mr->cntr[dir])
-			mr->cntr[dir]->refs--;
+			ivs_unref(&mr->cntr[dir]->refs);
 	ivs_unlock(d);
 	free(mr);
 	return 0;
@@ -222,7 +222,7 @@ static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	for (dir = 0; dir < 2; dir++)
 		if (flags & (dir ? FI_REMOTE_WRITE : FI_REMOTE_READ) && !mr->cntr[dir]) {
 			mr->cntr[dir] = cntr;
-			cntr->refs++;
+			ivs_ref(&cntr->refs);
 		}
 	/* Peers have to say what they do: they must not do it by themselves. */
 	ivs_lock(mr->domain);
@@ -300,7 +300,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	mr->next = d->mr_hash[hash(mr->fid.key)];
 	d->mr_hash[hash(mr->fid.key)] = mr;
 	d->mr_count++;
-	d->refs++;
+	ivs_ref(&d->refs);
 	show(mr);
 	ivs_unlock(d);
 	*out = &mr->fid;

@@ -61,11 +61,11 @@ static int poll_add(struct fid_poll *fid, struct fid *event, uint64_t flags)
 		return -FI_ENOMEM;
 	m->fid = event;
 	if (event->fclass == FI_CLASS_CQ) {
-		ivs_entry(event, struct ivs_cq, fid.fid)->refs++;
+		ivs_ref(&ivs_entry(event, struct ivs_cq, fid.fid)->refs);
 	} else {
 		struct ivs_cntr *cntr = ivs_entry(event, struct ivs_cntr, fid.fid);
 
-		cntr->refs++;
+		ivs_ref(&cntr->refs);
 		m->seen = counted(cntr);
 	}
 	ivs_list_add(&set->members, &m->link);
@@ -75,9 +75,9 @@ static int poll_add(struct fid_poll *fid, struct fid *event, uint64_t flags)
 static void drop(struct member *m)
 {
 	if (m->fid->fclass == FI_CLASS_CQ)
-		ivs_entry(m->fid, struct ivs_cq, fid.fid)->refs--;
+		ivs_unref(&ivs_entry(m->fid, struct ivs_cq, fid.fid)->refs);
 	else
-		ivs_entry(m->fid, struct ivs_cntr, fid.fid)->refs--;
+		ivs_unref(&ivs_entry(m->fid, struct ivs_cntr, fid.fid)->refs);
 	ivs_list_del(&m->link);
 	free(m);
 }
@@ -113,7 +113,7 @@ static int poll_close(struct fid *fid)
 
 	while (!ivs_list_empty(&set->members))
 		drop(ivs_entry(set->members.next, struct member, link));
-	set->domain->refs--;
+	ivs_unref(&set->domain->refs);
 	free(set);
 	return 0;
 }
@@ -141,7 +141,7 @@ int ivs_poll_open(struct fid_domain *fid, struct fi_poll_attr *attr, struct fid_
 	set->fid.fid.fclass = FI_CLASS_POLL;
 	set->fid.fid.ops = &poll_fi_ops;
 	set->fid.ops = &poll_ops;
-	domain->refs++;
+	ivs_ref(&domain->refs);
 	*out = &set->fid;
 	return 0;
 }

@@ -22,11 +22,10 @@
 
 static pthread_mutex_t ivs_region_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ivs_region *the_region;
-static pid_t owner_pid;
 
-bool ivs_forked(void)
+bool ivs_forked(pid_t pid)
 {
-	return owner_pid && owner_pid != getpid();
+	return pid != getpid();
 }
 
 uint64_t ivs_now_ms(void)
@@ -469,14 +468,14 @@ int ivs_region_get(struct ivs_region **region)
 	if (ivs_param.region && !strcmp(ivs_param.region, "none"))
 		return -FI_ENODATA;
 	pthread_mutex_lock(&ivs_region_lock);
-	if (ivs_forked()) {
+	if (the_region && ivs_forked(the_region->pid)) {
 		/* The parent's mapping is not ours; a child starts afresh. */
 		the_region = NULL;
 	}
 	if (!the_region) {
 		ret = open_region(&the_region);
 		if (!ret)
-			owner_pid = getpid();
+			the_region->pid = getpid();
 	}
 	if (!ret) {
 		the_region->users++;
@@ -489,7 +488,7 @@ int ivs_region_get(struct ivs_region **region)
 void ivs_region_put(struct ivs_region *region)
 {
 	pthread_mutex_lock(&ivs_region_lock);
-	if (region == the_region && !ivs_forked() && !--region->users) {
+	if (region == the_region && !ivs_forked(region->pid) && !--region->users) {
 		the_region = NULL;
 		pthread_mutex_lock(&region->beat_lock);
 		region->beat_stop = true;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "layout.h"
 
@@ -22,6 +23,7 @@ struct ivs_region {
 	struct nm_layout_head *head;
 	struct nm_slot	*slots;
 	int		users;		/* domains; under ivs_region_lock */
+	pid_t		pid;		/* of who mapped it */
 	pthread_mutex_t	beat_lock;
 	pthread_cond_t	beat_cond;
 	pthread_t	beat_thread;
@@ -40,8 +42,8 @@ void ivs_region_put(struct ivs_region *region);
 /* Could ivs_region_get() succeed? Looks, but opens and makes nothing. */
 bool ivs_region_likely(void);
 
-/* Is this a forked child of the process that mapped the region? */
-bool ivs_forked(void);
+/* Is this a child of the process pid, with what pid opened? It must leave that alone. */
+bool ivs_forked(pid_t pid);
 
 /*
  * Claims a slot and fills it in; name is a hash or 0. Gives the slot's number and

@@ -20,6 +20,7 @@
 static struct nm_proof proofs[NM_LAYOUT_MAX_SLOTS];
 static uint8_t secret[16];
 static uint64_t kernel_id;
+static pid_t identified;
 
 static void identify(void)
 {
@@ -29,8 +30,10 @@ static void identify(void)
 	ssize_t n;
 	int fd;
 
-	if (kernel_id)
+	/* A child of fork is somebody else. */
+	if (kernel_id && !ivs_forked(identified))
 		return;
+	identified = getpid();
 	if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
 		IVS_WARN(FI_LOG_DOMAIN, "no random numbers: %s\n", ivs_lib.strerror(errno));
 	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -209,7 +212,7 @@ void ivs_slot_release(struct ivs_region *r, uint32_t slot, uint32_t epoch)
 	struct nm_slot *s = &r->slots[slot];
 	uint64_t owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);
 
-	if (ivs_forked())
+	if (ivs_forked(r->pid))
 		return;
 	pthread_mutex_lock(&r->beat_lock);
 	r->beat_mask[slot / 64] &= ~(1ULL << (slot % 64));

@@ -147,6 +147,51 @@ static void last_words(struct ctx *c)
 	exit(0);
 }
 
+/* A child with an endpoint of its own, which sends to its parent's and to itself. */
+static void own_child(struct ctx *c)
+{
+	static const struct setup plain;
+	struct ctx own = { .rank = 0, .procs = 1 };
+	unsigned char name[64];
+	size_t len = sizeof(name);
+	int in, out = 4711;
+
+	open_all(&own, &plain);
+	OK(fi_getname(&own.ep->fid, name, &len));
+	CHECK(fi_av_insert(own.av, name, 1, &own.peer[0], 0, NULL) == 1);
+	OK(fi_trecv(own.ep, &in, sizeof(in), NULL, FI_ADDR_UNSPEC, 1, 0, NULL));
+	RETRY(&own, fi_tinject(own.ep, &out, sizeof(out), own.peer[0], 1));
+	wait_comp(&own, own.rxcq);
+	CHECK(in == out);
+	/* Its parent's, which is not the child's to take away. */
+	fi_close(&c->ep->fid);
+	CHECK(fi_av_insert(own.av, shared(), 1, &own.peer[1], 0, NULL) == 1);
+	RETRY(&own, fi_tinject(own.ep, &out, sizeof(out), own.peer[1], 2));
+	close_all(&own);
+	_exit(0);
+}
+
+static void fork_opens(struct ctx *c)
+{
+	size_t len = 64;
+	int in, i, status;
+	pid_t pid;
+
+	OK(fi_getname(&c->ep->fid, shared(), &len));
+	for (i = 0; i < 5; i++) {
+		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, FI_ADDR_UNSPEC, 2, 0, NULL));
+		fflush(NULL);
+		pid = fork();
+		if (!pid)
+			own_child(c);
+		in = 0;
+		wait_comp(c, c->rxcq);
+		CHECK(in == 4711);
+		CHECK(waitpid(pid, &status, 0) == pid);
+		CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+	}
+}
+
 /* A child of the application's does no harm, whatever it closes. */
 static void forks(struct ctx *c)
 {
@@ -296,6 +341,7 @@ const struct test test_faults[] = {
 	{ "reborn", 1, reborn, .bare = true },
 	{ "last_words", 2, last_words, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "forks", 2, forks },
+	{ "fork_opens", 1, fork_opens },
 	{ "full", 1, full, .env = { "FI_IVSHMEM_RANKS=4", "FI_IVSHMEM_TIMEOUT=1000" } },
 	{ "vandal", 3, vandal, .killed = 1 },
 	{ 0 }

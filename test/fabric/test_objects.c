@@ -351,6 +351,35 @@ static void threads(struct ctx *c)
 		OK(pthread_join(t[i], NULL));
 }
 
+static void *opener(void *arg)
+{
+	struct job *j = arg;
+	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_TAGGED };
+	struct fid_cq *cq;
+	int i;
+
+	for (i = 0; i < 20000; i++) {
+		OK(fi_cq_open(j->c->domain, &attr, &cq, NULL));
+		OK(fi_close(&cq->fid));
+	}
+	return NULL;
+}
+
+/* Threads that open and close objects of one domain: it knows when nobody uses it. */
+static void opened_by_threads(struct ctx *c)
+{
+	pthread_t t[THREADS];
+	struct job jobs[THREADS];
+	int i;
+
+	for (i = 0; i < THREADS; i++) {
+		jobs[i] = (struct job) { c, i };
+		OK(pthread_create(&t[i], NULL, opener, &jobs[i]));
+	}
+	for (i = 0; i < THREADS; i++)
+		OK(pthread_join(t[i], NULL));
+}
+
 const struct test test_objects[] = {
 	{ "info", 1, info, .bare = true },
 	{ "not_offered", 1, not_offered },
@@ -364,5 +393,6 @@ const struct test test_objects[] = {
 	{ "waiting", 2, waiting, .setup = { .wait_obj = FI_WAIT_FD } },
 	{ "cq_formats", 1, cq_formats },
 	{ "threads", 2, threads, .setup = { .threading = FI_THREAD_SAFE } },
+	{ "opened_by_threads", 1, opened_by_threads, .setup = { .threading = FI_THREAD_SAFE } },
 	{ 0 }
 };
