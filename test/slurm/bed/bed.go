@@ -26,6 +26,9 @@ type Options struct {
 	Plugstack   string // contents of plugstack.conf
 	Cgroup      bool   // proctrack/cgroup and task/cgroup instead of proctrack/linuxproc
 	Extra       string // more lines for slurm.conf
+	// Site is a slurm.conf of one node, called Node, instead of ours: of it only what tells this
+	// cluster from others on the machine is changed, by lines behind it.
+	Site, Node string
 	// Files are written beside slurm.conf, by their names; those of the same name as ours
 	// replace them.
 	Files map[string]string
@@ -98,11 +101,16 @@ func (b *Bed) start() error {
 	if b.host, err = os.Hostname(); err != nil {
 		return err
 	}
-	if b.port, err = freePorts(b.o.Nodes + 1); err != nil {
+	if b.port, err = freePorts(max(b.o.Nodes, 1) + 1); err != nil {
 		return err
 	}
 	if err := b.writeFiles(); err != nil {
 		return err
+	}
+	if b.o.Site != "" {
+		if err := b.giveToSlurm("state", "run", "log"); err != nil {
+			return err
+		}
 	}
 	if err := b.startMunge(); err != nil {
 		return err
@@ -148,6 +156,9 @@ func (b *Bed) socket() string { return b.Path("munge/munge.sock") }
 
 // Names are those of the nodes.
 func (b *Bed) Names() []string {
+	if b.o.Site != "" {
+		return []string{b.o.Node}
+	}
 	var names []string
 	for i := 1; i <= b.o.Nodes; i++ {
 		names = append(names, fmt.Sprint("n", i))

@@ -1,15 +1,19 @@
 package bed
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/user"
+	"strconv"
 )
 
 // freePorts finds n free TCP ports in a row, which slurmctld and the slurmds get. It looks
-// below the range that the kernel gives out by itself.
+// below the range that the kernel gives out by itself, and begins where another process that
+// looks at the same time does not.
 func freePorts(n int) (int, error) {
-	for base := 17800; base < 30000; base += n + 3 {
+	for base := 10000 + os.Getpid()%1000*16; base < 30000; base += n + 3 {
 		free := true
 		for i := 0; i < n && free; i++ {
 			ln, err := net.Listen("tcp", fmt.Sprint("0.0.0.0:", base+i))
@@ -67,6 +71,9 @@ MpiDefault=none
 %[7]s%[8]sNodeName=n[1-%[9]d] NodeHostname=%[1]s NodeAddr=127.0.0.1 Port=[%[10]d-%[11]d] Sockets=1 CoresPerSocket=%[12]d ThreadsPerCore=1 RealMemory=%[13]d%[14]s
 PartitionName=all Nodes=ALL Default=YES OverSubscribe=YES MaxTime=30
 `, b.host, b.port, b.socket(), b.Dir, proctrack, task, gres, b.o.Extra, b.o.Nodes, b.port+1, b.port+b.o.Nodes, b.o.CPUs, b.o.MemoryMB, nodeGres)
+	if b.o.Site != "" {
+		conf = b.siteConf()
+	}
 	files := map[string]string{"slurm.conf": conf, "plugstack.conf": b.o.Plugstack}
 	if b.o.RegionBytes != "" {
 		files["gres.conf"] = fmt.Sprintf("Name=region Count=%s\n", b.o.RegionBytes)
@@ -96,4 +103,34 @@ func Plugstack(build, state string, more ...string) string {
 		line += " " + m
 	}
 	return line + "\n"
+}
+
+// siteConf is the site's slurm.conf with this cluster's own places: of a key that stands twice, the last holds.
+func (b *Bed) siteConf() string {
+	return b.o.Site + fmt.Sprintf(`SlurmctldPort=%[1]d
+SlurmdPort=%[2]d
+AuthInfo=socket=%[3]s
+StateSaveLocation=%[4]s/state
+SlurmdSpoolDir=%[4]s/spool
+SlurmctldPidFile=%[4]s/run/slurmctld.pid
+SlurmdPidFile=%[4]s/run/slurmd.pid
+SlurmctldLogFile=%[4]s/log/slurmctld.log
+SlurmdLogFile=%[4]s/log/slurmd.log
+PlugStackConfig=%[4]s/plugstack.conf
+`, b.port, b.port+1, b.socket(), b.Dir)
+}
+
+// giveToSlurm gives directories to the user slurm, who slurmctld becomes.
+func (b *Bed) giveToSlurm(dirs ...string) error {
+	u, err := user.Lookup("slurm")
+	if err != nil {
+		return err
+	}
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	errs := []error{err1, err2}
+	for _, d := range dirs {
+		errs = append(errs, os.Chown(b.Path(d), uid, gid))
+	}
+	return errors.Join(errs...)
 }
