@@ -20,6 +20,7 @@ int nm_extern_task_post_fork(spank_t sp, int ac, char **av)
 	struct nm_values v;
 	struct nm_job job;
 	uint32_t id = 0;
+	pid_t pid = -1;
 	int rc;
 
 	nm_settings_read(&s, ac, av);
@@ -28,6 +29,9 @@ int nm_extern_task_post_fork(spank_t sp, int ac, char **av)
 	rc = nm_state_read(s.state, id, &job);
 	if (rc < 0)
 		slurm_error("nearmetal: request of job %u: %s", id, strerror(errno));
+	if (rc > 0 && spank_get_item(sp, S_TASK_PID, &pid) == ESPANK_SUCCESS && pid > 1 &&
+	    nm_state_write_extern(s.state, &job, pid, nm_node_started(pid)))
+		slurm_error("nearmetal: extern step of job %u: %s", id, strerror(errno));
 	if (rc <= 0 || nm_state_read_result(s.state, &job, result) > 0)
 		return 0;
 	if (nm_request_read(job.request, &v, message) || !strcmp(v.text[NM_KEEP], "step"))

@@ -228,18 +228,57 @@ static bool wait_gone(uid_t uid, const char *mark, bool supervisors, int ms)
 	return false;
 }
 
+unsigned long long nm_node_started(pid_t pid)
+{
+	char path[64], line[2048], *p;
+	unsigned long long start = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	/* The name, in parentheses, may hold anything; field 3 follows it. */
+	if (fgets(line, sizeof(line), f) && (p = strrchr(line, ')')))
+		for (int field = 2; *p; p++)
+			if (*p == ' ' && ++field == 22) {
+				start = strtoull(p, NULL, 10);
+				break;
+			}
+	fclose(f);
+	return start;
+}
+
+/* End the extern step's own process: an orphan where its slurmstepd was killed. */
+static void end_extern(const struct nm_settings *s, const struct nm_job *job)
+{
+	unsigned long long start;
+	pid_t pid;
+	int fd;
+
+	if (!nm_state_read_extern(s->state, job, &pid, &start))
+		return;
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (fd < 0)
+		return;
+	if (nm_node_started(pid) == start)
+		syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+	close(fd);
+}
+
 /*
  * Remove the job's cgroups of the old hierarchy: Slurm has tried to before the VMs in them ended. One
- * with processes stays, for rmdir refuses.
+ * with processes stays, for rmdir refuses. Returns whether one of them did.
  */
-static void remove_cgroups(const struct nm_job *job)
+static bool remove_cgroups(const struct nm_job *job)
 {
+	bool busy = false;
 	static const char *const tops[] = { "slurm_%s/uid_%u", "slurm%.0s/uid_%u" };
 	struct dirent *e;
 	DIR *d = opendir("/sys/fs/cgroup");
 
 	if (!d)
-		return;
+		return false;
 	while ((e = readdir(d))) {
 		if (e->d_name[0] == '.')
 			continue;
@@ -249,13 +288,17 @@ static void remove_cgroups(const struct nm_job *job)
 
 			snprintf(user + n, sizeof(user) - (size_t)n, tops[i], job->node, (unsigned int)job->uid);
 			snprintf(dir, sizeof(dir), "%s/job_%u/step_extern", user, job->id);
-			unlinkat(dirfd(d), dir, AT_REMOVEDIR);
+			if (unlinkat(dirfd(d), dir, AT_REMOVEDIR) && errno == EBUSY)
+				busy = true;
 			*strrchr(dir, '/') = 0;
 			if (!unlinkat(dirfd(d), dir, AT_REMOVEDIR))
 				unlinkat(dirfd(d), user, AT_REMOVEDIR);
+			else if (errno == EBUSY)
+				busy = true;
 		}
 	}
 	closedir(d);
+	return busy;
 }
 
 void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job)
@@ -268,7 +311,10 @@ void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job)
 	for (int i = 0; i < 3 && signal_job(job->uid, mark, SIGKILL, false); i++)
 		if (wait_gone(job->uid, mark, false, KILLED_MS))
 			break;
-	remove_cgroups(job);
+	end_extern(s, job);
+	/* A process that has ended leaves its cgroup a moment after it has left /proc. */
+	for (int ms = 0; remove_cgroups(job) && ms < KILLED_MS; ms += 20)
+		nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000000 }, NULL);
 }
 
 void nm_node_drain(const struct nm_job *job, const char *reason)

@@ -30,11 +30,15 @@ int nm_node_hosts(const char *nodes, char *out, size_t size, char message[NM_MES
 int nm_node_region_allowed(const struct nm_settings *s, const struct nm_values *v, const char *gres,
 			   char message[NM_MESSAGE_MAX]);
 
+/* When a process started, as /proc/PID/stat has it; 0 if it is not there. */
+unsigned long long nm_node_started(pid_t pid);
+
 /*
  * End what runs of the job's VMs: its supervisors get SIGTERM, in order to end their VMs, and all
  * that is left after some seconds SIGKILL. A process is the job's if it belongs to its user and
  * its environment says so (NEARMETAL_SLURM_JOB=STATE/JOB.NODE: another
- * Slurm on the same host has a state of its own). Its cgroups go then.
+ * Slurm on the same host has a state of its own). The extern step's own process, which stays where its
+ * slurmstepd was killed, ends with them, and the job's cgroups go then.
  */
 void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job);
 

@@ -222,6 +222,25 @@ ssize_t nm_state_read_hosts(const char *state, const struct nm_job *job, char te
 	return read_job_file(state, job, "hosts", text, NM_HOSTS_MAX);
 }
 
+int nm_state_write_extern(const char *state, const struct nm_job *job, pid_t pid, unsigned long long start)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%d %llu\n", (int)pid, start);
+	return write_job_file(state, job, "extern", text);
+}
+
+int nm_state_read_extern(const char *state, const struct nm_job *job, pid_t *pid, unsigned long long *start)
+{
+	char text[64];
+	int n;
+
+	if (read_job_file(state, job, "extern", text, sizeof(text)) <= 0 || sscanf(text, "%d %llu", &n, start) != 2 || n <= 1)
+		return 0;
+	*pid = n;
+	return 1;
+}
+
 int nm_state_remove(const char *state, uint32_t id, const char *node)
 {
 	char name[160];

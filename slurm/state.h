@@ -6,6 +6,8 @@
  *   STATE/JOB.NODE/devices   PCI addresses of the VFs that it has, a line each (root, 0600)
  *   STATE/JOB.NODE/hosts     its secret, and behind it its nodes, NAME=ADDR, with blanks
  *                            between; missing on a job of one node  (root, 0600)
+ *   STATE/JOB.NODE/extern    process id of the extern step's own process, and when it started
+ *                            (/proc/PID/stat, field 22)              (root, 0600)
  *   STATE/JOB.NODE/run/      the job's clusters ($NEARMETAL_RUNTIME_DIR; the user, 0700)
  */
 #ifndef NM_STATE_H_
@@ -56,6 +58,10 @@ ssize_t nm_state_read_devices(const char *state, const struct nm_job *job, char 
 /* Write and read the secret and the nodes. As for results. */
 int nm_state_write_hosts(const char *state, const struct nm_job *job, const char *text);
 ssize_t nm_state_read_hosts(const char *state, const struct nm_job *job, char text[NM_HOSTS_MAX]);
+
+/* Write and read the extern step's process. As for results; reading gives 1 where it is known. */
+int nm_state_write_extern(const char *state, const struct nm_job *job, pid_t pid, unsigned long long start);
+int nm_state_read_extern(const char *state, const struct nm_job *job, pid_t *pid, unsigned long long *start);
 
 /* Remove what is kept of a job. Returns 0 also where nothing is, else -1 with errno. */
 int nm_state_remove(const char *state, uint32_t id, const char *node);

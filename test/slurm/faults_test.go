@@ -1,8 +1,10 @@
 package slurm
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -148,7 +150,8 @@ func TestKills(t *testing.T) {
 			n, _ := strconv.Atoi(filepath.Base(p))
 			pids = append(pids, n)
 		}
-		for _, p := range append(pids, stepds(id)...) {
+		pids = append(pids, stepds(id)...)
+		for _, p := range append(pids, externs(pids)...) {
 			syscall.Kill(p, syscall.SIGKILL)
 		}
 		dirs, _ := filepath.Glob(state + "/*.n1")
@@ -171,6 +174,29 @@ func TestKills(t *testing.T) {
 		})
 		gone(t, late)
 	})
+	if err := bed.Await(30*time.Second, "the end of what Slurm itself runs for a job", func() bool { return len(externs(nil)) == 0 }); err != nil {
+		for _, p := range externs(nil) {
+			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p))
+			t.Errorf("%v: process %d: %q", err, p, text)
+		}
+	}
+}
+
+// externs are the processes of extern steps: children of parents, or all of this cluster's where it is nil.
+func externs(parents []int) (list []int) {
+	for _, p := range bed.Processes(cluster.Conf()) {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p))
+		if string(line) != "sleep\x00100000000\x00" {
+			continue
+		}
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p))
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		f := strings.Fields(rest)
+		if parent, _ := strconv.Atoi(append(f, "", "")[1]); parents == nil || slices.Contains(parents, parent) {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // scontrol suspend stops the VM, and what runs in it; resume lets it go on.

@@ -36,9 +36,12 @@ type Allocation struct {
 	Trunk   Trunk
 }
 
-// HostFault is an error that is the host's and not the user's: the table of docs/slurm.md. The
-// plugin drains the host.
-type HostFault struct{ error }
+// HostFault is an error that is the host's and not the user's: one of Faults. The plugin drains
+// the host.
+type HostFault struct {
+	error
+	Fault
+}
 
 func (h *HostFault) Unwrap() error { return h.error }
 
@@ -94,27 +97,27 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 // checkHost looks at what a host must have for any VM; what it lacks is its own fault, unless the
 // user's own choice is what is missing.
 func checkHost(ctx context.Context, c *spec.Cluster, a Allocation) error {
-	blame := func(own bool, err error) error {
+	blame := func(own bool, f Fault, err error) error {
 		if err == nil || own {
 			return err
 		}
-		return &HostFault{err}
+		return &HostFault{err, f}
 	}
 	path, err := qemu.Find(c.QEMU)
 	if err == nil {
 		_, err = qemu.Probe(ctx, path)
 	}
 	if err != nil {
-		return blame(c.QEMU != "", err)
+		return blame(c.QEMU != "", faultParts, err)
 	}
 	if _, err := image.FindKernel(c.Kernel); err != nil {
-		return blame(c.Kernel != "", err)
+		return blame(c.Kernel != "", faultParts, err)
 	}
 	if _, _, err := host.DetectAccel(c.Accel); err != nil {
-		return blame(a.Accel == "" || a.Accel == "auto", err)
+		return blame(a.Accel == "" || a.Accel == "auto", faultAccel, err)
 	}
 	_, err = cluster.Base()
-	return blame(false, err)
+	return blame(false, faultParts, err)
 }
 
 // What a QEMU takes besides its VM's memory, and the least that a VM gets where the job's memory is shared

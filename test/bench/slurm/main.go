@@ -98,6 +98,18 @@ func inVMs(b *bed.Bed, n int) error {
 		fmt.Printf("a step of %2d ranks          on the host %s   in a VM that runs %s   ratio %.2f   added %.1f ms, %.2f ms a rank\n",
 			ranks, ms(native), ms(virtual), float64(virtual)/float64(native), diff(native, virtual), diff(native, virtual)/float64(ranks))
 	}
+	// What of 64 ranks is the VM's own work: as many processes that a shell starts there, in one step.
+	shell := func(more ...string) func() *exec.Cmd {
+		args := append([]string{"--jobid=" + job, "--overlap", "-n1"}, more...)
+		return func() *exec.Cmd {
+			return b.Command("srun", append(args, "sh", "-c", "for i in $(seq 64); do /bin/true & done; wait")...)
+		}
+	}
+	native, virtual, err := pair(n, side{nil, shell("--no-vm")}, side{nil, shell()})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("64 processes of one rank    on the host %s   in a VM that runs %s   ratio %.2f\n", ms(native), ms(virtual), float64(virtual)/float64(native))
 	return nil
 }
 

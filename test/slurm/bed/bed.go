@@ -246,7 +246,7 @@ func (b *Bed) Stop() error {
 	if b.munged != nil {
 		b.munged.stop(syscall.SIGTERM)
 	}
-	return os.RemoveAll(b.Dir)
+	return remove(b.Dir)
 }
 
 // endJobs cancels all jobs and waits a while for their epilogs.

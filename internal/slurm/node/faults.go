@@ -1,0 +1,25 @@
+package node
+
+// Fault is something that keeps a job's VMs from booting.
+type Fault struct {
+	What   string // as docs/slurm.md has it
+	Drains bool   // the next job on the host would fail too
+}
+
+// Faults are all of them: the table of docs/slurm.md is held against it by a test. Those that are said
+// in this package have names; the plugin itself says the others (slurm/boot.c, slurm/prolog.c).
+var Faults = []Fault{
+	{"options, cluster file, or what they ask for does not fit the allocation", false},
+	{"a kernel, QEMU or root of the user's own choice is missing", false},
+	{"the VMs are not ready in time, or panic", false},
+	{"a region or VFs that are not among the job's GRES, VFs that cannot be shared out evenly", false},
+	faultParts,
+	faultAccel,
+	{"a VF of the job's that gres.conf has wrong, or that cannot be handed to its user", true},
+	{"the host does not know the user, or `nearmetal` cannot be run", true},
+}
+
+var (
+	faultParts = Fault{"the host has no QEMU or kernel that works, or no folder for what runs", true}
+	faultAccel = Fault{"`accel=kvm` in plugstack.conf, and the host has no KVM", true}
+)
