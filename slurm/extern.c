@@ -29,7 +29,10 @@ int nm_extern_task_post_fork(spank_t sp, int ac, char **av)
 	rc = nm_state_read(s.state, id, &job);
 	if (rc < 0)
 		slurm_error("nearmetal: request of job %u: %s", id, strerror(errno));
-	if (rc > 0 && spank_get_item(sp, S_TASK_PID, &pid) == ESPANK_SUCCESS && pid > 1 &&
+	/* Slurm 22.05 has no task for the extern step, but it is this process's only child. */
+	if (rc > 0 && (spank_get_item(sp, S_TASK_PID, &pid) != ESPANK_SUCCESS || pid <= 1))
+		pid = nm_node_child();
+	if (rc > 0 && pid > 1 &&
 	    nm_state_write_extern(s.state, &job, pid, nm_node_started(pid)))
 		slurm_error("nearmetal: extern step of job %u: %s", id, strerror(errno));
 	if (rc <= 0 || nm_state_read_result(s.state, &job, result) > 0)

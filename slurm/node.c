@@ -228,10 +228,11 @@ static bool wait_gone(uid_t uid, const char *mark, bool supervisors, int ms)
 	return false;
 }
 
-unsigned long long nm_node_started(pid_t pid)
+/* A field of /proc/PID/stat by its number in proc(5), from 4 on; 0 if it cannot be read. */
+static unsigned long long stat_field(pid_t pid, int wanted)
 {
 	char path[64], line[2048], *p;
-	unsigned long long start = 0;
+	unsigned long long value = 0;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
@@ -241,12 +242,32 @@ unsigned long long nm_node_started(pid_t pid)
 	/* The name, in parentheses, may hold anything; field 3 follows it. */
 	if (fgets(line, sizeof(line), f) && (p = strrchr(line, ')')))
 		for (int field = 2; *p; p++)
-			if (*p == ' ' && ++field == 22) {
-				start = strtoull(p, NULL, 10);
+			if (*p == ' ' && ++field == wanted) {
+				value = strtoull(p, NULL, 10);
 				break;
 			}
 	fclose(f);
-	return start;
+	return value;
+}
+
+unsigned long long nm_node_started(pid_t pid)
+{
+	return stat_field(pid, 22);
+}
+
+pid_t nm_node_child(void)
+{
+	DIR *d = opendir("/proc");
+	pid_t found = -1;
+	struct dirent *e;
+
+	if (!d)
+		return -1;
+	while (found < 0 && (e = readdir(d)))
+		if (isdigit((unsigned char)e->d_name[0]) && stat_field(atoi(e->d_name), 4) == (unsigned long long)getpid())
+			found = atoi(e->d_name);
+	closedir(d);
+	return found;
 }
 
 /* End the extern step's own process: an orphan where its slurmstepd was killed. */

@@ -33,6 +33,9 @@ int nm_node_region_allowed(const struct nm_settings *s, const struct nm_values *
 /* When a process started, as /proc/PID/stat has it; 0 if it is not there. */
 unsigned long long nm_node_started(pid_t pid);
 
+/* A child of this process; -1 if it has none. */
+pid_t nm_node_child(void);
+
 /*
  * End what runs of the job's VMs: its supervisors get SIGTERM, in order to end their VMs, and all
  * that is left after some seconds SIGKILL. A process is the job's if it belongs to its user and
