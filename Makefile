@@ -67,7 +67,7 @@ wheels: deps
 
 unit: go lint wheels
 	go test ./cmd/... ./internal/...
-	meson test -C build/c --print-errorlogs --no-rebuild region_pingpong region_atomics units fabric slurm
+	meson test -C build/c --print-errorlogs --no-rebuild region_pingpong region_atomics units fabric fabric_fuzz slurm
 
 # The SPANK plugin: Slurm's own packages, and a build that knows of them.
 slurm: go
@@ -121,7 +121,7 @@ bench-check:
 
 # The libfabric provider's own tests, which unit runs too, and its bench.
 test-fabric: c
-	meson test -C build/c --print-errorlogs --no-rebuild fabric
+	meson test -C build/c --print-errorlogs --no-rebuild fabric fabric_fuzz
 
 check-fabric-sanitizers: deps
 	@sh scripts/fabric-sanitizers.sh

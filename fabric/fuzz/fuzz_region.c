@@ -53,7 +53,7 @@ static struct {
 
 static void open_side(struct side *s, fi_addr_t *addr)
 {
-	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_TAGGED };
+	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD };
 	unsigned char name[64];
 	size_t len = sizeof(name);
 
@@ -185,7 +185,14 @@ static void one(struct input *in)
 		read_queue(s);
 		break;
 	case 10:
-		fi_cancel(&s->ep->fid, NULL);
+		if (len > 100) {
+			fi_cancel(&s->ep->fid, NULL);
+		} else {
+			/* Going to sleep, and being woken by what the other side sends next. */
+			struct fid *fid = &s->cq->fid;
+
+			fi_trywait(f.fabric, &fid, 1);
+		}
 		break;
 	default:
 		spoil(in, r);

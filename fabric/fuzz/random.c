@@ -1,0 +1,38 @@
+/*
+ * random.c SECONDS [SEED]: the fuzz target with random inputs, where there is no libFuzzer.
+ * The same seed gives the same inputs, as many as the time allows.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static uint64_t next(uint64_t *x)
+{
+	/* xorshift64*: Marsaglia, Xorshift RNGs, Journal of Statistical Software 8 (2003). */
+	*x ^= *x >> 12;
+	*x ^= *x << 25;
+	*x ^= *x >> 27;
+	return *x * 2685821657736338717ULL;
+}
+
+int main(int argc, char **argv)
+{
+	time_t end = time(NULL) + (argc > 1 ? atol(argv[1]) : 10);
+	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1, x, inputs = 0;
+	uint8_t data[600];
+
+	while (time(NULL) < end) {
+		size_t len, i;
+
+		x = (seed + ++inputs) * 0x9e3779b97f4a7c15ULL | 1;
+		len = next(&x) % sizeof(data);
+		for (i = 0; i < len; i++)
+			data[i] = (uint8_t) (next(&x) >> 32);
+		LLVMFuzzerTestOneInput(data, len);
+	}
+	printf("%llu inputs, seed %llu\n", (unsigned long long) inputs, (unsigned long long) seed);
+	return 0;
+}
