@@ -64,7 +64,7 @@ The exit status is 1 if a repetition failed.`,
 	flags.StringSliceVar(&f.variants, "variants", []string{"native", "vm"}, "what is compared; the first native one is the baseline")
 	flags.IntSliceVar(&f.cores, "cores", nil, "also natively with so many cores, the equal of VMs that leave some to the host; repeatable")
 	flags.StringSliceVar(&f.ablate, "ablate", nil, "also VMs without a switch, one at a time: "+strings.Join(run.Switches, ", "))
-	flags.StringSliceVar(&f.mpis, "mpi", nil, "MPI libraries: "+strings.Join(mpi.Names, ", ")+", or a launcher's path (default the first found)")
+	flags.StringSliceVar(&f.mpis, "mpi", nil, "MPI libraries: "+strings.Join(mpi.Names, ", ")+", or a launcher's path, with +ivshmem behind it for the provider (default the first found)")
 	flags.IntVar(&f.repetitions, "repetitions", 0, "repetitions of each point (default 5; fewer only with --quick)")
 	flags.IntVar(&f.warmup, "warmup", 1, "repetitions before those, which enter nothing")
 	flags.BoolVar(&f.quick, "quick", false, "small sizes, and 3 repetitions: a look, no result to publish")

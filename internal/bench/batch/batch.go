@@ -81,6 +81,7 @@ func (j *job) run(ctx context.Context, o *Order, say func(string, ...any)) error
 		return err
 	}
 	args := []string{"--wait", "--parsable", "--exclusive", "--nodes=" + strconv.Itoa(j.nodes),
+		"--mem=0", // all of it, as of the cores
 		"--job-name=nearmetal-bench", "--output=" + j.dir + ".out"}
 	if o.VM != "" {
 		args = append(args, "--vm="+o.VM)

@@ -36,17 +36,25 @@ var launchers = map[string]struct {
 	"mpich":   {launch.MPICH, []string{"mpiexec.mpich", "mpirun.mpich", "mpiexec.hydra", "mpiexec", "mpirun"}},
 }
 
-// Find gives a flavour by its name, or by the path of a launcher. provider is the folder of
+// Find gives a flavour by its name, or by the path of a launcher, with +ivshmem behind it for
+// one over nearmetal's provider. provider is the folder of
 // nearmetal's libfabric provider, "" if there is none.
 func Find(ctx context.Context, name, provider string) (Flavour, error) {
 	f := Flavour{Name: name}
 	if strings.Contains(name, "/") {
-		l, ok, err := launch.Detect(ctx, []string{name}, exec.LookPath)
+		path, over := strings.CutSuffix(name, "+ivshmem")
+		l, ok, err := launch.Detect(ctx, []string{path}, exec.LookPath)
 		if err == nil && !ok {
-			err = fmt.Errorf("%s is no MPI launcher that is known", name)
+			err = fmt.Errorf("%s is no MPI launcher that is known", path)
 		}
-		f.Launcher, f.Word, f.Name = l, name, strings.ToLower(strings.ReplaceAll(string(l.Library), " ", ""))
-		return f, err
+		if err != nil {
+			return f, err
+		}
+		f.Launcher, f.Word, f.Name = l, path, strings.ToLower(strings.ReplaceAll(string(l.Library), " ", ""))
+		if over {
+			f.Name += "-ivshmem"
+		}
+		return f, f.channel(provider)
 	}
 	base := name
 	switch name {

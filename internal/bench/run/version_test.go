@@ -4,7 +4,10 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"nearmetal/internal/bench/mpi"
 	"nearmetal/internal/bench/record"
@@ -77,4 +80,20 @@ func TestNatively(t *testing.T) {
 	if slices.Contains(env, "FI_PROVIDER=ivshmem") || !slices.Contains(env, "OMP_NUM_THREADS=2") || !slices.Contains(env, "NEARMETAL_LAUNCH_TEST=x") {
 		t.Errorf("%q", env)
 	}
+}
+
+// What programs print is anybody's: neither version nor channels may come of it unbounded.
+func FuzzProgramText(f *testing.F) {
+	f.Add([]byte(said))
+	f.Add([]byte("# OSU MPI Latency Test v5.3\n\xff\x1b[2J"))
+	p := suite.Program{VersionMatch: `(?P<value>.*\d.*)`}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		v := findVersion(&p, text)
+		if len(v) > maxVersion || !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
+			t.Errorf("%q", v)
+		}
+		if c := channelsOf(text); c != nil && (c.Ranks < 1 || c.SameVM < 0 || c.OtherVMs < 0 || c.Network < 0) {
+			t.Errorf("%+v", c)
+		}
+	})
 }
