@@ -157,6 +157,9 @@ func merge(dir string, jobs []job) error {
 		if run.Started.Before(whole.Started) {
 			whole.Started = run.Started
 		}
+		if run != whole {
+			whole.Channels = append(whole.Channels, run.Channels...)
+		}
 		have := map[string]bool{}
 		for _, c := range whole.Cases {
 			have[c.Name] = true
