@@ -54,7 +54,7 @@ for tool in "$@"; do
 		;;
 	thread)
 		build thread thread
-		TSAN_OPTIONS="exitcode=66 suppressions=$suppressions.tsan" run thread env
+		TSAN_OPTIONS="exitcode=66 die_after_fork=0 suppressions=$suppressions.tsan" run thread env
 		;;
 	valgrind)
 		command -v valgrind >/dev/null || { echo "no valgrind: apt-get install valgrind" >&2; exit 2; }
