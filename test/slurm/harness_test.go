@@ -82,8 +82,8 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	defer removeUsers() // once nothing of theirs runs any more
 	defer cluster.Stop()
-	defer removeUsers()
 	return m.Run()
 }
 
