@@ -11,10 +11,12 @@ out=${BENCH_OUT:-nearmetal-bench/$(date +%Y%m%d-%H%M%S)}
 if command -v mpicc.mpich >/dev/null 2>&1; then
 	make -s -C kernels MPICC=mpicc.mpich BUILD="$PWD/build/kernels/mpich" mpi
 fi
+try=$(mktemp -d)
+trap 'rm -rf "$try"' EXIT
 mpis=
 for name in openmpi mpich ivshmem; do
 	if "$nearmetal" bench run osu/barrier --quick --repetitions 1 --warmup 0 --variants native --mpi "$name" \
-		--out "$(mktemp -d)/try" -q >/dev/null 2>&1; then
+		--out "$try/$name" -q >/dev/null 2>&1; then
 		mpis=${mpis:+$mpis,}$name
 	else
 		echo "left out: $name, which does not run here" >&2

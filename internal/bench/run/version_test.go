@@ -19,6 +19,7 @@ func TestFindVersion(t *testing.T) {
 		p          suite.Program
 		text, want string
 	}{
+		{suite.Program{VersionMatch: `^Build *:.*OPENFOAM=(?P<value>[\w.]+)`}, "| Version:    |\nBuild  : OPENFOAM=1912 patch=200626\n", "1912"},
 		{suite.Program{VersionMatch: `^# OSU.* v(?P<value>[\d.]+)`}, "\n# OSU MPI Latency Test v5.3\n# Size\n", "5.3"},
 		{suite.Program{Version: []string{"x"}}, "Welcome\n solver\t 2.1 \x1b[m\n7\n", "solver 2.1 [m"},
 		{suite.Program{Version: []string{"x"}}, "no number\n", ""},

@@ -12,37 +12,39 @@
 
 static uint8_t src[METER_LARGEST], dst[METER_LARGEST];
 
-static void balls(uint64_t from, uint64_t to)
+static void balls(uint64_t (*ball)[16], uint64_t from, uint64_t to)
 {
 	for (uint64_t i = from; i < to; i++) {
 		if (rank == 0) {
-			__atomic_store_n(&common->ball[0][0], i, __ATOMIC_RELEASE);
-			while (__atomic_load_n(&common->ball[1][0], __ATOMIC_ACQUIRE) != i)
+			__atomic_store_n(&ball[0][0], i, __ATOMIC_RELEASE);
+			while (__atomic_load_n(&ball[1][0], __ATOMIC_ACQUIRE) != i)
 				;
 		} else {
-			while (__atomic_load_n(&common->ball[0][0], __ATOMIC_ACQUIRE) != i)
+			while (__atomic_load_n(&ball[0][0], __ATOMIC_ACQUIRE) != i)
 				;
-			__atomic_store_n(&common->ball[1][0], i, __ATOMIC_RELEASE);
+			__atomic_store_n(&ball[1][0], i, __ATOMIC_RELEASE);
 		}
 	}
 }
 
-/* A word that goes back and forth in one cache line each way. */
+/*
+ * A word that goes back and forth in one cache line each way: the median over lines, since
+ * how long one takes depends on where in the cache it has its place.
+ */
 static void pingpong(void)
 {
-	double each[METER_SLICES], t;
-	uint64_t n = 20000, at = 1;
+	double each[PAIR_LINES], t;
+	uint64_t n = 4000;
 
-	for (int s = -1; s < METER_SLICES; s++) {
+	for (int l = 0; l < PAIR_LINES; l++) {
+		balls(common->ball[l], 1, n / 8);
 		meet();
 		t = meter_now();
-		balls(at, at + n);
-		at += n;
-		if (s >= 0)
-			each[s] = (meter_now() - t) / (double) n / 2;
+		balls(common->ball[l], n / 8, n / 8 + n);
+		each[l] = (meter_now() - t) / (double) n / 2;
 	}
 	if (rank == 0)
-		meter_print("latency", 8, meter_median(each, METER_SLICES));
+		meter_print("latency", 8, meter_median(each, PAIR_LINES));
 }
 
 static double one_copy(size_t len, long count)

@@ -7,10 +7,11 @@
 #include "meter.h"
 
 #define PAIR_MAX	1100	/* addresses */
+#define PAIR_LINES	33
 
 struct common {
 	_Alignas(64) uint32_t	arrived[2];
-	_Alignas(64) uint64_t	ball[2][32];
+	_Alignas(128) uint64_t	ball[PAIR_LINES][2][16];	/* each alone in a pair of lines */
 	_Alignas(64) uint64_t	chunks[2][8];	/* written, read */
 	_Alignas(64) uint64_t	word, key, offset;
 	_Alignas(64) uint8_t	addr[PAIR_MAX][128];
