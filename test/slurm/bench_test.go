@@ -17,7 +17,7 @@ func TestBenchOnNodes(t *testing.T) {
 	}
 	dir := filepath.Join(scratch(t), "run")
 	r := slurm(t, filepath.Join(bin, "nearmetal"), "-q", "bench", "run", "osu/latency", "--nodes", "1,2", "--quick",
-		"--repetitions", "1", "--warmup", "0", "--variants", "native",
+		"--repetitions", "1", "--warmup", "0", "--variants", "native,vm",
 		"--set", "sizes=8:16", "--set", "iterations=20", "--out", dir)
 	if r.code != 0 {
 		logs, _ := filepath.Glob(filepath.Join(dir, "*.out"))
@@ -31,7 +31,7 @@ func TestBenchOnNodes(t *testing.T) {
 	if err != nil || len(notes) > 0 {
 		t.Fatal(err, notes)
 	}
-	if run.Slurm["nodes"] != "1,2" || run.Slurm["jobs"] == "" || len(run.Variants) != 1 {
+	if run.Slurm["nodes"] != "1,2" || run.Slurm["jobs"] == "" || len(run.Variants) != 2 {
 		t.Errorf("%+v %+v", run.Slurm, run.Variants)
 	}
 	seen := map[string]int{}
