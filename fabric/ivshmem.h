@@ -343,6 +343,7 @@ struct ivs_peer {
 	uint64_t	direct;		/* copies from or to its memory (CMA) */
 	uint32_t	inner_sent;	/* messages to it */
 	uint32_t	inner_seen;	/* messages from it */
+	uint32_t	through_sent;	/* to it, which the inner provider matches */
 };
 
 #define IVS_NO_SLOT	UINT32_MAX

@@ -17,9 +17,9 @@ void ivs_report_use(struct ivs_ep *ep)
 		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
 
 		direct += p->direct;
-		if (p->inner_sent || p->inner_seen) {
+		if (p->inner_sent || p->inner_seen || p->through_sent) {
 			inner.ranks++;
-			inner.sent += p->inner_sent;
+			inner.sent += p->inner_sent + p->through_sent;
 		} else if (p->tx_head || p->rx_head) {
 			u = p->pid ? &near : &region;
 			u->ranks++;

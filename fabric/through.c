@@ -90,8 +90,10 @@ ssize_t ivs_through_send(struct ivs_peer *peer, const struct iovec *iov, size_t 
 		ret = how & FI_REMOTE_CQ_DATA ?
 		      fi_tinjectdata(ie->ep, buf, len, data, peer->inner_addr, tag) :
 		      fi_tinject(ie->ep, buf, len, peer->inner_addr, tag);
-		if (!ret)
+		if (!ret) {
+			peer->through_sent++;
 			send_done(ep, context, flags, tag, len);
+		}
 		return ret == 0 || ret == -FI_EAGAIN ? ret : -FI_EIO;
 	}
 	if (copy && len > IVS_INJECT_MAX)
@@ -127,6 +129,7 @@ ssize_t ivs_through_send(struct ivs_peer *peer, const struct iovec *iov, size_t 
 		return ret == -FI_EAGAIN ? -FI_EAGAIN : -FI_EIO;
 	}
 	ie->sending++;
+	peer->through_sent++;
 	return 0;
 }
 
