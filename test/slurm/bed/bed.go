@@ -180,7 +180,7 @@ func (b *Bed) StopNode(name string) {
 	b.nodes[name].stop(syscall.SIGTERM)
 }
 
-// AwaitIdle waits until every node is idle.
+// AwaitIdle waits until every node that has a slurmd of ours is idle.
 func (b *Bed) AwaitIdle() error {
 	var gone string
 	err := Await(60*time.Second, "idle nodes", func() bool {
@@ -192,7 +192,7 @@ func (b *Bed) AwaitIdle() error {
 			default:
 			}
 		}
-		out, err := b.Command("sinfo", "-h", "-o", "%T").Output()
+		out, err := b.Command("sinfo", "-h", "-n", strings.Join(b.Names(), ","), "-o", "%T").Output()
 		return err == nil && strings.TrimSpace(string(out)) == "idle"
 	})
 	if gone != "" {
