@@ -134,3 +134,34 @@ func TestBenchBadInput(t *testing.T) {
 		oneLine(t, nm(t, append([]string{"bench"}, c.args...)...).want(t, c.code, c.want))
 	}
 }
+
+// A program that is built for one of two MPIs runs over that one, and a line says so; for
+// neither, the run is refused.
+func TestBenchOtherMPI(t *testing.T) {
+	needs(t, "mpirun.openmpi", "mpirun.mpich")
+	library := "openmpi" // that of build/c/kernels
+	path := filepath.Join(t.TempDir(), "own.yaml")
+	text := `version: 1
+suite: own
+experiments:
+  - name: one
+    programs: [{name: theirs, find: ["` + filepath.Join(kernels, "nm_latency") + `"]}]
+    launch: mpi
+    ranks: 2
+    command: ["{program}", --sizes, "8:8", --iterations, "20"]
+    output: [{metric: latency, unit: us, better: down, match: '^8\s+(?P<value>[\d.]+)'}]
+`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"own", "--suite", path, "--quick", "--repetitions", "1", "--warmup", "0", "--variants", "native", "--mpi"}
+	r, run, samples := benchRun(t, 0, append(args, library+",mpich")...)
+	if want := "own/one: left out: " + filepath.Join(kernels, "nm_latency") + " is built for Open MPI, not for MPICH"; !strings.Contains(r.err, want) {
+		t.Errorf("%q is missing in %q", want, r.err)
+	}
+	if len(run.Variants) != 2 || len(samples) != 1 || !samples[0].OK {
+		t.Errorf("%+v\n%+v", run.Variants, samples)
+	}
+	nm(t, append([]string{"-q", "bench", "run"}, append(args, "mpich", "--out", filepath.Join(t.TempDir(), "results"))...)...).
+		want(t, 1, "none of its programs is there")
+}

@@ -14,58 +14,82 @@ import (
 )
 
 // find gives the first of an experiment's programs that every variant which would run it
-// has, with its path for each.
-func (r *runner) find(e *suite.Experiment) (suite.Program, map[int]string, error) {
+// has, with its path for each. If there is none it is the first that is built for the MPI of some
+// variants; partly says of which it is not.
+func (r *runner) find(e *suite.Experiment) (p suite.Program, paths map[int]string, partly error, err error) {
 	var why []string
 	if e.Launch != "mpi" && r.order.Variants[0].Step != nil {
-		return suite.Program{}, nil, errors.New("it uses no MPI: there is nothing to run on several nodes")
+		return suite.Program{}, nil, nil, errors.New("it uses no MPI: there is nothing to run on several nodes")
 	}
-	for _, p := range e.Programs {
-		paths, err := r.pathsOf(e, &p)
-		if err == nil {
-			return p, paths, nil
+	for _, c := range e.Programs {
+		some, other, err := r.pathsOf(e, &c)
+		if err == nil && other == nil {
+			return c, some, nil, nil
 		}
-		why = append(why, err.Error())
+		if err == nil && paths == nil {
+			p, paths, partly = c, some, other
+		}
+		why = append(why, errors.Join(err, other).Error())
+	}
+	if paths != nil {
+		return p, paths, partly, nil
 	}
 	hint := ""
 	if e.Install != "" {
 		hint = ": " + e.Install
 	}
-	return suite.Program{}, nil, fmt.Errorf("%s; none of its programs is there%s", strings.Join(why, "; "), hint)
+	return suite.Program{}, nil, nil, fmt.Errorf("%s; none of its programs is there%s", strings.Join(why, "; "), hint)
 }
 
-func (r *runner) pathsOf(e *suite.Experiment, p *suite.Program) (map[int]string, error) {
-	out := map[int]string{}
+// otherMPI is a program that is here, but for another MPI than a variant's.
+type otherMPI struct{ path, library, wanted string }
+
+func (o *otherMPI) Error() string {
+	return fmt.Sprintf("%s is built for %s, not for %s", o.path, o.library, o.wanted)
+}
+
+// pathsOf gives a program's path for each variant that would run it; other says why there are variants
+// without: all of them are an error.
+func (r *runner) pathsOf(e *suite.Experiment, p *suite.Program) (paths map[int]string, other, err error) {
+	paths = map[int]string{}
 	for i := range r.order.Variants {
 		v := &r.order.Variants[i]
 		if e.Launch != "mpi" && (!v.FirstMPI || v.Step != nil) {
 			continue
 		}
 		path, err := r.pathOf(e, p, v)
-		if err != nil {
-			return nil, err
+		var not *otherMPI
+		switch {
+		case err == nil:
+			paths[i] = path
+		case !errors.As(err, &not):
+			return nil, nil, err
+		case other == nil:
+			other = err
 		}
-		out[i] = path
 	}
-	return out, nil
+	if len(paths) == 0 && other != nil {
+		return nil, nil, other
+	}
+	return paths, other, nil
 }
 
 func (r *runner) pathOf(e *suite.Experiment, p *suite.Program, v *Variant) (string, error) {
 	if p.Kernel != "" {
 		return v.MPI.Kernel(p.Kernel, r.order.KernelDirs)
 	}
-	other := ""
+	var other error
 	for _, name := range p.Find {
 		for _, path := range candidates(name) {
 			library, _ := mpi.Library(path)
 			if e.Launch != "mpi" || library == "" || library == string(v.MPI.Family()) {
 				return path, nil
 			}
-			other = fmt.Sprintf("%s is built for %s, not for %s", path, library, v.MPI.Launcher.Library)
+			other = &otherMPI{path, library, string(v.MPI.Launcher.Library)}
 		}
 	}
-	if other != "" {
-		return "", fmt.Errorf("%s", other)
+	if other != nil {
+		return "", other
 	}
 	return "", fmt.Errorf("%s is not found", p.Name)
 }
@@ -123,7 +147,7 @@ type Need struct {
 // Look tells which program an experiment would run over an MPI flavour.
 func Look(e *suite.Experiment, f mpi.Flavour, kernelDirs []string) Need {
 	r := &runner{order: Order{Variants: []Variant{{MPI: f, FirstMPI: true}}, KernelDirs: kernelDirs}}
-	p, paths, err := r.find(e)
+	p, paths, _, err := r.find(e)
 	if err != nil {
 		return Need{Missing: err.Error()}
 	}

@@ -84,7 +84,7 @@ func (r *runner) prepare() error {
 			if err != nil {
 				return fmt.Errorf("%s/%w", s.Name, err)
 			}
-			p, paths, err := r.find(&e)
+			p, paths, partly, err := r.find(&e)
 			if err != nil {
 				err = fmt.Errorf("%s/%s: %w", s.Name, e.Name, err)
 				if !r.order.SkipMissing {
@@ -93,6 +93,9 @@ func (r *runner) prepare() error {
 					r.notice("left out: " + err.Error())
 				}
 				continue
+			}
+			if partly != nil {
+				r.notice(fmt.Sprintf("%s/%s: left out: %v", s.Name, e.Name, partly))
 			}
 			x := experiment{suite: s, def: e, prog: p, paths: paths, points: points}
 			cases, names := x.cases(r.order.Variants[0].Step != nil)
