@@ -31,11 +31,11 @@ for name in hpl/single lammps/eam; do
 	fi
 done
 # shellcheck disable=SC2086
-"$nearmetal" bench run $suites --quick --repetitions 5 --variants native ${mpis:+--mpi "$mpis"} --out "$out/native"
+"$nearmetal" bench run $suites --wait --quick --repetitions 5 --variants native ${mpis:+--mpi "$mpis"} --out "$out/native"
 if [ "${BENCH_VM:-1}" != 0 ]; then
 	# In VMs Open MPI takes the provider by itself; run.json has the channels that it used.
 	# shellcheck disable=SC2086
-	"$nearmetal" bench run $suites --quick --repetitions 1 --warmup 0 --memory 1GiB --variants native,vm --out "$out/vm"
+	"$nearmetal" bench run $suites --wait --quick --repetitions 1 --warmup 0 --memory 1GiB --variants native,vm --out "$out/vm"
 fi
 if "$nearmetal" report --help >/dev/null 2>&1; then
 	for run in "$out"/native "$out"/vm; do

@@ -147,9 +147,9 @@ experiments:
   - name: one
     programs: [{name: theirs, find: ["` + filepath.Join(kernels, "nm_latency") + `"]}]
     launch: mpi
-    ranks: 2
+    ranks: "2"
     command: ["{program}", --sizes, "8:8", --iterations, "20"]
-    output: [{metric: latency, unit: us, better: down, match: '^8\s+(?P<value>[\d.]+)'}]
+    output: [{metric: latency, unit: us, better: down, match: '^\s*8\s+\d+\s+(?P<value>[\d.]+)'}]
 `
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
