@@ -214,6 +214,9 @@ func (e *Experiment) judge(given Gauge) {
 		e.Verdicts = append(e.Verdicts, verdict)
 		if variant.Emulated {
 			verdict.Why = Emulated
+			if e.Case.Smaller != "" {
+				verdict.Why += "; a smaller problem: " + e.Case.Smaller
+			}
 			continue
 		}
 		if e.Base < 0 {

@@ -76,6 +76,33 @@ func (o *Order) points(e *suite.Experiment, least int, same bool) ([]point, erro
 	return out, nil
 }
 
+// emulated gives the value that a parameter has in emulated VMs, if that is one of its own.
+func (o *Order) emulated(e *suite.Experiment, p suite.Parameter) (value string, ok bool) {
+	_, all := o.Set[p.Name]
+	_, one := o.Set[e.Name+"."+p.Name]
+	if p.Emulated == nil || all || one {
+		return "", false
+	}
+	return p.Emulated[0], true
+}
+
+// smaller says what emulated VMs run instead, like "cells 4 instead of 64"; "": there are none, or
+// they run the same.
+func (o *Order) smaller(e *suite.Experiment) string {
+	some := false
+	for i := range o.Variants {
+		some = some || o.Variants[i].Emulated
+	}
+	var words []string
+	for _, p := range e.Parameters {
+		value, ok := o.emulated(e, p)
+		if list := o.choose(e, p); some && ok && len(list) > 0 && list[0] != value {
+			words = append(words, fmt.Sprintf("%s %s instead of %s", p.Name, value, list[0]))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
 // values gives what the names in braces stand for, for one variant at one point.
 func (o *Order) values(e *suite.Experiment, p point, v *Variant) (map[string]string, error) {
 	out := map[string]string{}
@@ -83,10 +110,8 @@ func (o *Order) values(e *suite.Experiment, p point, v *Variant) (map[string]str
 		if list := o.choose(e, par); len(list) > 0 {
 			out[par.Name] = list[0]
 		}
-		_, all := o.Set[par.Name]
-		_, one := o.Set[e.Name+"."+par.Name]
-		if v.Emulated && par.Emulated != nil && !all && !one {
-			out[par.Name] = par.Emulated[0]
+		if value, ok := o.emulated(e, par); ok && v.Emulated {
+			out[par.Name] = value
 		}
 	}
 	for name, value := range p {

@@ -102,6 +102,7 @@ func (r *runner) prepare() error {
 			x.names = names
 			for c := range cases {
 				cases[c].Command = r.shown(&x)
+				cases[c].Smaller = r.order.smaller(&e)
 			}
 			r.record.Cases = append(r.record.Cases, cases...)
 			r.exps = append(r.exps, x)

@@ -260,3 +260,27 @@ func TestVariants(t *testing.T) {
 		t.Error("9 cores of 1")
 	}
 }
+
+// What emulated VMs run instead is said, unless the user chose the value or none is emulated.
+func TestSmaller(t *testing.T) {
+	e := &suite.Experiment{Name: "one", Parameters: []suite.Parameter{
+		{Name: "cells", Values: []string{"64"}, Quick: []string{"10"}, Emulated: []string{"4"}},
+		{Name: "steps", Values: []string{"10"}, Emulated: []string{"10"}},
+		{Name: "size", Values: []string{"8"}},
+	}}
+	native, vm := Variant{}, Variant{Variant: record.Variant{Emulated: true}}
+	for _, c := range []struct {
+		o    Order
+		want string
+	}{
+		{Order{Variants: []Variant{native, vm}}, "cells 4 instead of 64"},
+		{Order{Variants: []Variant{native, vm}, Quick: true}, "cells 4 instead of 10"},
+		{Order{Variants: []Variant{native}}, ""},
+		{Order{Variants: []Variant{vm}, Set: map[string][]string{"cells": {"7"}}}, ""},
+		{Order{Variants: []Variant{vm}, Set: map[string][]string{"one.cells": {"7"}}}, ""},
+	} {
+		if got := c.o.smaller(e); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.o.Set, got, c.want)
+		}
+	}
+}
