@@ -53,9 +53,9 @@ agent: c
 	@cmp -s build/c/guest/nearmetal-agent $(AGENT) || cp build/c/guest/nearmetal-agent $(AGENT)
 
 go: agent
-	@go build $(GOFLAGS_BUILD) -o build/nearmetal ./cmd/nearmetal
+	@test ! -L build/nearmetal-task || rm build/nearmetal-task
+	@go build $(GOFLAGS_BUILD) -o build/ ./cmd/nearmetal ./cmd/nearmetal-task
 	@ln -sf nearmetal build/nearmetal-rsh
-	@ln -sf nearmetal build/nearmetal-task
 
 lint: agent
 	@test -z "$$(gofmt -l cmd internal test)" || { echo "gofmt:"; gofmt -l cmd internal test; exit 1; }
@@ -154,8 +154,9 @@ docs: go
 
 install: go
 	install -Dm755 build/nearmetal $(DESTDIR)$(PREFIX)/bin/nearmetal
+	rm -f $(DESTDIR)$(PREFIX)/bin/nearmetal-task
+	install -Dm755 build/nearmetal-task $(DESTDIR)$(PREFIX)/bin/nearmetal-task
 	ln -sf nearmetal $(DESTDIR)$(PREFIX)/bin/nearmetal-rsh
-	ln -sf nearmetal $(DESTDIR)$(PREFIX)/bin/nearmetal-task
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	build/nearmetal man $(DESTDIR)$(PREFIX)/share/man/man1
 	for k in nm_latency nm_bw nm_bibw nm_mbw_mr nm_multi_lat nm_rma nm_coll nm_cg nm_onesided nm_stream region_pingpong region_atomics; do \

@@ -396,7 +396,7 @@ func failures(out run.Outcome) error {
 		if f.Point != "" {
 			what += " " + f.Point
 		}
-		lines := linesOf(f.Err)
+		lines := terminal.ErrorLines(f.Err)
 		lines[0] = what + ": " + lines[0]
 		if f.Log != "" {
 			lines[0] += " (all of it: " + shown(f.Log) + ")"

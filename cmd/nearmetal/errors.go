@@ -81,7 +81,7 @@ func report(stderr io.Writer, ran *cobra.Command, err error) int {
 	case !errors.As(err, &begun):
 		status, err = exitUsage, groupError(err)
 	}
-	lines := linesOf(err)
+	lines := terminal.ErrorLines(err)
 	if status == exitUsage && exit == nil {
 		lines[len(lines)-1] += " (see " + ran.CommandPath() + " --help)"
 	}
@@ -89,18 +89,6 @@ func report(stderr io.Writer, ran *cobra.Command, err error) int {
 		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Clean(line))
 	}
 	return status
-}
-
-// linesOf gives an error's lines. Most have one; those of cluster files and those
-// with the end of a VM's console (a method Lines) have more.
-func linesOf(err error) []string {
-	var several interface{ Lines() []string }
-	if errors.As(err, &several) {
-		if lines := several.Lines(); len(lines) > 0 {
-			return lines
-		}
-	}
-	return []string{err.Error()}
 }
 
 // flagError makes one line of pflag's errors and adds what was probably meant.

@@ -16,11 +16,8 @@ import (
 func main() {
 	args := os.Args[1:]
 	// MPI launchers take the path of one program for their remote shell.
-	switch filepath.Base(os.Args[0]) {
-	case "nearmetal-rsh":
+	if filepath.Base(os.Args[0]) == "nearmetal-rsh" {
 		args = append([]string{"rsh"}, args...)
-	case "nearmetal-task": // before Slurm 23.11 in the place of a task's command
-		args = append([]string{"slurm-task"}, args...)
 	}
 	os.Exit(execute(args, os.Stdin, os.Stdout, os.Stderr))
 }

@@ -30,7 +30,6 @@ var commands = []func() *cobra.Command{
 	newRshCommand,
 	newSuperviseCommand,
 	newSlurmBootCommand,
-	newSlurmTaskCommand,
 	newSlurmVFCommand,
 	newPlanCommand,
 	newTopologyCommand,

@@ -101,7 +101,7 @@ func (l errorList) Error() string { return errors.Join(l...).Error() }
 func (l errorList) Lines() []string {
 	var lines []string
 	for _, err := range l {
-		lines = append(lines, linesOf(err)...)
+		lines = append(lines, terminal.ErrorLines(err)...)
 	}
 	return lines
 }

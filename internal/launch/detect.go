@@ -9,11 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"nearmetal/internal/pattern"
 )
 
 // Bounds of asking a program for its version.
@@ -25,11 +26,11 @@ const (
 // launcherName is what launchers are called: mpirun, mpiexec.hydra, mpirun.openmpi,
 // mpiexec-mpich-mp, orterun, prterun. mpirun_rsh (MVAPICH) is not like the others and is
 // told of on its own.
-var launcherName = regexp.MustCompile(`^(?:mpirun|mpiexec|orterun|prterun)(?:[.\-].*|[0-9][0-9.]*)?$`)
+var launcherName = pattern.Lazy(`^(?:mpirun|mpiexec|orterun|prterun)(?:[.\-].*|[0-9][0-9.]*)?$`)
 
 // Named tells whether a program has a launcher's name, which is all there is to go by where
 // it cannot be run: in a VM's root that is not the host's.
-func Named(program string) bool { return launcherName.MatchString(filepath.Base(program)) }
+func Named(program string) bool { return launcherName().MatchString(filepath.Base(program)) }
 
 // UnknownError is a program that has a launcher's name and is none that is known.
 type UnknownError struct {
@@ -85,7 +86,7 @@ func follow(path string) (final string, named bool) {
 	final = path
 	// As many links as Linux follows (MAXSYMLINKS).
 	for i := 0; i < 40; i++ {
-		named = named || launcherName.MatchString(filepath.Base(final))
+		named = named || launcherName().MatchString(filepath.Base(final))
 		to, err := os.Readlink(final)
 		if err != nil {
 			break

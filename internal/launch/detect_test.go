@@ -95,12 +95,12 @@ func TestDetectHangs(t *testing.T) {
 
 func TestLauncherName(t *testing.T) {
 	for _, s := range []string{"mpirun", "mpiexec", "mpiexec.hydra", "mpirun.openmpi", "mpiexec-mpich-mp", "orterun", "prterun", "mpirun.mpich", "mpirun-4.1", "mpiexec4.2"} {
-		if !launcherName.MatchString(s) {
+		if !launcherName().MatchString(s) {
 			t.Errorf("%s is a launcher's name", s)
 		}
 	}
 	for _, s := range []string{"mpirunner", "mympirun", "mpi", "run", "srun", "mpiexecutor", "env"} {
-		if launcherName.MatchString(s) {
+		if launcherName().MatchString(s) {
 			t.Errorf("%s is no launcher's name", s)
 		}
 	}

@@ -5,10 +5,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sort"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/pattern"
 )
 
 // Side is where a launcher runs.
@@ -66,7 +67,7 @@ func Env(s Setup, environ []string) ([]string, error) {
 			return nil, err
 		}
 	}
-	if !interfaceName.MatchString(s.Interface) {
+	if !interfaceName().MatchString(s.Interface) {
 		return nil, fmt.Errorf("launch: %q is no name of an interface", s.Interface)
 	}
 	vars := hydra(s)
@@ -104,7 +105,7 @@ func Env(s Setup, environ []string) ([]string, error) {
 	return out, nil
 }
 
-var interfaceName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,15}$`)
+var interfaceName = pattern.Lazy(`^[A-Za-z0-9_.-]{1,15}$`)
 
 // hydra is the launcher of MPICH (all versions), MVAPICH and Intel MPI.
 func hydra(s Setup) []variable {
@@ -197,11 +198,11 @@ func transports(s Setup) []variable {
 
 // pathCharacters are those that no launcher breaks a path at: Open MPI splits its agent at
 // blanks and colons, hydra hands it to a shell unquoted.
-var pathCharacters = regexp.MustCompile(`^/[A-Za-z0-9_./+@%=,-]*$`)
+var pathCharacters = pattern.Lazy(`^/[A-Za-z0-9_./+@%=,-]*$`)
 
 // CheckPath says whether launchers can be given path, which must be absolute.
 func CheckPath(path string) error {
-	if !pathCharacters.MatchString(path) {
+	if !pathCharacters().MatchString(path) {
 		return fmt.Errorf("the path %q has a character that MPI launchers break it at; set NEARMETAL_RUNTIME_DIR to a directory with letters, digits and ._+-/ only", path)
 	}
 	return nil

@@ -3,8 +3,9 @@ package launch
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"strings"
+
+	"nearmetal/internal/pattern"
 )
 
 // Host is one VM as a launcher sees it.
@@ -17,7 +18,7 @@ type Host struct {
 // Formats are what Hostfile can write.
 var Formats = []string{"openmpi", "mpich", "slurm", "pdsh"}
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+var hostName = pattern.Lazy(`^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 
 // CheckHosts says what is wrong with the hosts of a launcher that runs on the host called
 // hostname. Launchers start what belongs to "their own host" without a remote shell: a VM
@@ -25,7 +26,7 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])
 func CheckHosts(hosts []Host, hostname string) error {
 	own, _, _ := strings.Cut(hostname, ".")
 	for _, h := range hosts {
-		if !hostName.MatchString(h.Name) {
+		if !hostName().MatchString(h.Name) {
 			return fmt.Errorf("VM name %q: letters, digits and hyphens, at most 63", h.Name)
 		}
 		if strings.EqualFold(h.Name, own) || strings.EqualFold(h.Name, "localhost") {

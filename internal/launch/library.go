@@ -1,9 +1,10 @@
 package launch
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/pattern"
 )
 
 // Library is an MPI library, as far as its launcher differs from others'.
@@ -55,26 +56,26 @@ func (l Launcher) String() string {
 // What launchers answer to --version.
 var (
 	// "mpirun (Open MPI) 5.0.11", "mpirun.openmpi (OpenRTE) 4.1.4", "mpirun (IBM Spectrum MPI) 10.3".
-	openMPIVersion = regexp.MustCompile(`(?m)^\S+ \((?:Open MPI|OpenRTE|IBM Spectrum MPI)\) (\d[\w.+-]*)`)
+	openMPIVersion = pattern.Lazy(`(?m)^\S+ \((?:Open MPI|OpenRTE|IBM Spectrum MPI)\) (\d[\w.+-]*)`)
 	// "prterun (PRRTE) 3.0.14": PRRTE 3 and later belong to Open MPI 5 and later.
-	prrteVersion = regexp.MustCompile(`(?m)^\S+ \((?:PRRTE|PRTE|PMIx Reference RunTime Environment)\) (\d[\w.+-]*)`)
-	hydraVersion = regexp.MustCompile(`(?m)^HYDRA build details:\s*\n\s*Version:\s+(\S+)`)
-	intelVersion = regexp.MustCompile(`(?m)^Intel\(R\) MPI Library for Linux\S* OS, Version (\d+(?:\.\d+)*)`)
+	prrteVersion = pattern.Lazy(`(?m)^\S+ \((?:PRRTE|PRTE|PMIx Reference RunTime Environment)\) (\d[\w.+-]*)`)
+	hydraVersion = pattern.Lazy(`(?m)^HYDRA build details:\s*\n\s*Version:\s+(\S+)`)
+	intelVersion = pattern.Lazy(`(?m)^Intel\(R\) MPI Library for Linux\S* OS, Version (\d+(?:\.\d+)*)`)
 )
 
 // classify tells a launcher's library and version by what it answered to --version.
 // The path tells MVAPICH from MPICH where its hydra does not.
 func classify(path, output string) (lib Library, version string, ok bool) {
-	if m := intelVersion.FindStringSubmatch(output); m != nil {
+	if m := intelVersion().FindStringSubmatch(output); m != nil {
 		return Intel, m[1], true
 	}
-	if m := openMPIVersion.FindStringSubmatch(output); m != nil {
+	if m := openMPIVersion().FindStringSubmatch(output); m != nil {
 		return OpenMPI, m[1], true
 	}
-	if prrteVersion.MatchString(output) {
+	if prrteVersion().MatchString(output) {
 		return OpenMPI, "5", true
 	}
-	if m := hydraVersion.FindStringSubmatch(output); m != nil {
+	if m := hydraVersion().FindStringSubmatch(output); m != nil {
 		if strings.Contains(strings.ToLower(path+output), "mvapich") {
 			return MVAPICH, m[1], true
 		}

@@ -1,11 +1,12 @@
 package launch
 
 import (
-	"regexp"
 	"strings"
+
+	"nearmetal/internal/pattern"
 )
 
-var ourVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+var ourVariable = pattern.Lazy(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
 // Ours gives the names of the variables in environ (NAME=value) that Env's have been put
 // there as, the marker among them; none where there are none. It asks no cluster: the one
@@ -18,7 +19,7 @@ func Ours(environ []string) []string {
 		}
 		names := []string{marker}
 		for _, name := range strings.Split(list, ":") {
-			if ourVariable.MatchString(name) {
+			if ourVariable().MatchString(name) {
 				names = append(names, name)
 			}
 		}

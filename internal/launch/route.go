@@ -3,8 +3,9 @@ package launch
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"strings"
+
+	"nearmetal/internal/pattern"
 )
 
 // A launcher on the host tells its daemons where to call back: hydra by its host's name,
@@ -16,11 +17,11 @@ import (
 // unreachable from each other, and takes the interface to bind by the netmask.
 
 // hostAndPort is the value of hydra's --control-port.
-var hostAndPort = regexp.MustCompile(`^("?)[^":\s]+:([0-9]{1,5})("?)$`)
+var hostAndPort = pattern.Lazy(`^("?)[^":\s]+:([0-9]{1,5})("?)$`)
 
 // contact is the value of Open MPI's …_hnp_uri and …_parent_uri: "JOB.0;tcp://A,B:PORT",
 // with ":BITS,BITS" behind it from Open MPI 5 on, then other ways (tcp6).
-var contact = regexp.MustCompile(`^("?)([^;"\s]+);tcp://[0-9.,]+:([0-9]{1,5})(:[0-9,]+)?((?:;[^"\s]*)?)("?)$`)
+var contact = pattern.Lazy(`^("?)([^;"\s]+);tcp://[0-9.,]+:([0-9]{1,5})(:[0-9,]+)?((?:;[^"\s]*)?)("?)$`)
 
 // CallBack gives the words of a daemon's command with the launcher's addresses in them
 // replaced by uplink: the host's address in the uplink's subnet, with its length
@@ -33,7 +34,7 @@ func CallBack(words []string, uplink netip.Prefix, iface string) []string {
 	for i := 1; i < len(out); i++ {
 		switch strings.Trim(out[i-1], `"`) {
 		case "--control-port", "-control-port":
-			if m := hostAndPort.FindStringSubmatch(out[i]); m != nil {
+			if m := hostAndPort().FindStringSubmatch(out[i]); m != nil {
 				out[i] = fmt.Sprintf("%s%s:%s%s", m[1], addr, m[2], m[3])
 			}
 		case "--iface", "-iface":
@@ -41,7 +42,7 @@ func CallBack(words []string, uplink netip.Prefix, iface string) []string {
 		case "--upstream-host", "-upstream-host": // Intel MPI
 			out[i] = addr
 		case "orte_hnp_uri", "orte_parent_uri", "prte_hnp_uri", "prte_parent_uri":
-			if m := contact.FindStringSubmatch(out[i]); m != nil {
+			if m := contact().FindStringSubmatch(out[i]); m != nil {
 				bits := ""
 				if m[4] != "" {
 					bits = fmt.Sprintf(":%d", uplink.Bits())

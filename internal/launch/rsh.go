@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
+
+	"nearmetal/internal/pattern"
 )
 
 // Bounds of a remote shell's command line. Linux itself takes 2 MiB for all arguments.
@@ -21,7 +22,7 @@ const (
 	sshFlags  = "46AaCfGgKkMNnqsTtVvXxYy"
 )
 
-var targetName = regexp.MustCompile(`^[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,253}[A-Za-z0-9_])?$`)
+var targetName = pattern.Lazy(`^[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,253}[A-Za-z0-9_])?$`)
 
 // RshArgs reads the arguments of a remote shell as launchers give them (`-x HOST "PROXY"
 // --control-port …`, `HOST orted …`), without the program's name: which host, and the
@@ -52,7 +53,7 @@ func RshArgs(args []string) (host string, command []string, err error) {
 	if _, after, ok := strings.Cut(host, "@"); ok {
 		host = after
 	}
-	if !targetName.MatchString(host) {
+	if !targetName().MatchString(host) {
 		return "", nil, fmt.Errorf("rsh: %q is no host", args[0])
 	}
 	if args, err = skipOptions(args[1:]); err != nil {

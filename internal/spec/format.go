@@ -2,9 +2,10 @@ package spec
 
 import (
 	"net/netip"
-	"regexp"
 	"strings"
 	"unicode"
+
+	"nearmetal/internal/pattern"
 )
 
 // formats are the rules that a field's `format` tag names. Each takes the text of
@@ -24,17 +25,17 @@ var formats = map[string]func(string) string{
 }
 
 var (
-	clusterNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,39}$`)
-	hostNames    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,55}$`)
-	variables    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
-	interfaces   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
-	pciAddresses = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
-	shortPCI     = regexp.MustCompile(`^[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
-	deviceNames  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$`)
+	clusterNames = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9-]{0,39}$`)
+	hostNames    = pattern.Lazy(`^[a-z][a-z0-9-]{0,55}$`)
+	variables    = pattern.Lazy(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
+	interfaces   = pattern.Lazy(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
+	pciAddresses = pattern.Lazy(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+	shortPCI     = pattern.Lazy(`^[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+	deviceNames  = pattern.Lazy(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$`)
 )
 
 func clusterName(s string) string {
-	if !clusterNames.MatchString(s) {
+	if !clusterNames().MatchString(s) {
 		return quote(s) + " is not a cluster's name: use at most 40 letters, digits and hyphens, no hyphen first"
 	}
 	return ""
@@ -43,10 +44,10 @@ func clusterName(s string) string {
 // hostName checks a group's name, to which a number is appended: 56 characters
 // leave room for it in the 63 of a host name's label (RFC 1123).
 func hostName(s string) string {
-	if hostNames.MatchString(s) {
+	if hostNames().MatchString(s) {
 		return ""
 	}
-	if lower := strings.ToLower(s); hostNames.MatchString(lower) {
+	if lower := strings.ToLower(s); hostNames().MatchString(lower) {
 		return quote(s) + " is not a host name in lower case: write " + lower
 	}
 	return quote(s) + " is not a host name: use at most 56 lower-case letters, digits and hyphens, a letter first"
@@ -91,7 +92,7 @@ func cidr(s string) string {
 }
 
 func variable(s string) string {
-	if !variables.MatchString(s) {
+	if !variables().MatchString(s) {
 		return quote(s) + " is not a variable's name: use letters, digits and underscores, no digit first"
 	}
 	return ""
@@ -112,7 +113,7 @@ func kernelArg(s string) string {
 }
 
 func interfaceName(s string) string {
-	if !interfaces.MatchString(s) {
+	if !interfaces().MatchString(s) {
 		return quote(s) + " is not an interface's name: use at most 15 letters, digits, dots, hyphens and underscores"
 	}
 	return ""
@@ -120,18 +121,18 @@ func interfaceName(s string) string {
 
 func pciAddress(s string) string {
 	switch {
-	case pciAddresses.MatchString(s):
+	case pciAddresses().MatchString(s):
 		return ""
-	case pciAddresses.MatchString(strings.ToLower(s)):
+	case pciAddresses().MatchString(strings.ToLower(s)):
 		return quote(s) + " is not a PCI address in lower case: write " + strings.ToLower(s)
-	case shortPCI.MatchString(strings.ToLower(s)):
+	case shortPCI().MatchString(strings.ToLower(s)):
 		return quote(s) + " is a PCI address without its domain: write 0000:" + strings.ToLower(s)
 	}
 	return quote(s) + " is not a PCI address: write it as lspci -D does, such as 0000:41:00.0"
 }
 
 func deviceName(s string) string {
-	if !deviceNames.MatchString(s) {
+	if !deviceNames().MatchString(s) {
 		return quote(s) + " is not a device's name, such as mlx5_0, ens1f0 or 0000:41:00.0"
 	}
 	return ""

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"regexp"
 	"sort"
 	"strconv"
 
 	"gopkg.in/yaml.v3"
+
+	"nearmetal/internal/pattern"
 )
 
 // documents gives the first two documents in data, nil where there are fewer.
@@ -32,7 +33,7 @@ func documents(data []byte) (first, second *yaml.Node, err error) {
 	return first, second, nil
 }
 
-var yamlPrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+var yamlPrefix = pattern.Lazy(`^yaml: (?:line (\d+): )?`)
 
 // syntax tells a mistake in the YAML itself. The library gives no column, and for
 // some mistakes the line where the structure around them begins; so the place is
@@ -40,9 +41,9 @@ var yamlPrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 // with the line that makes it.
 func (r *reader) syntax(data []byte, err error) {
 	const searched = 128 << 10 // bytes; some twenty readings of more would take too long
-	message := yamlPrefix.ReplaceAllString(err.Error(), "")
+	message := yamlPrefix().ReplaceAllString(err.Error(), "")
 	at := place{column: 1}
-	if m := yamlPrefix.FindStringSubmatch(err.Error()); m != nil {
+	if m := yamlPrefix().FindStringSubmatch(err.Error()); m != nil {
 		at.line, _ = strconv.Atoi(m[1])
 	}
 	if len(data) <= searched {
@@ -55,7 +56,7 @@ func (r *reader) syntax(data []byte, err error) {
 		}
 		i := sort.Search(len(lines)-1, func(i int) bool {
 			_, _, err := documents(data[:ends[i]])
-			return err != nil && yamlPrefix.ReplaceAllString(err.Error(), "") == message
+			return err != nil && yamlPrefix().ReplaceAllString(err.Error(), "") == message
 		})
 		indent := len(lines[i]) - len(bytes.TrimLeft(lines[i], " "))
 		at = place{i + 1, indent + 1}

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"regexp"
 	"sort"
 	"strconv"
 	"strings"
 	"time"
+
+	"nearmetal/internal/pattern"
 )
 
 // gathered are the attributes that a captured tree has, each with the folder
@@ -132,7 +133,7 @@ func expand(t tree, pattern string) []string {
 	return out
 }
 
-var virtfn = regexp.MustCompile(`^virtfn[0-9]+$`)
+var virtfn = pattern.Lazy(`^virtfn[0-9]+$`)
 
 // gatherPCI takes the PCI functions, at the places where sysfs has them.
 func gatherPCI(t tree, files, links map[string]string) {
@@ -148,7 +149,7 @@ func gatherPCI(t tree, files, links map[string]string) {
 		entries, _ := t.list(at)
 		for _, e := range entries {
 			switch {
-			case e == "driver" || e == "iommu_group" || e == "physfn" || virtfn.MatchString(e):
+			case e == "driver" || e == "iommu_group" || e == "physfn" || virtfn().MatchString(e):
 				if to, err := t.resolve(at + "/" + e); err == nil {
 					links[at+"/"+e] = relative(at, to)
 					if e == "driver" || e == "iommu_group" {

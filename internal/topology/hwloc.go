@@ -295,7 +295,7 @@ func (x *xmlReader) object(a map[string]string) error {
 			o.bridges = append(o.bridges[:len(o.bridges):len(o.bridges)], b)
 		} else if r := a["bridge_pci"]; r != "" { // host bridge: "0000:[3a-3b]"
 			if dom, rest, ok := strings.Cut(r, ":["); ok && len(rest) >= 2 {
-				if root := "pci" + dom + ":" + rest[:2]; pciRoot.MatchString(root) {
+				if root := "pci" + dom + ":" + rest[:2]; pciRoot().MatchString(root) {
 					o.root = root
 				}
 			}

@@ -2,19 +2,20 @@ package topology
 
 import (
 	"path"
-	"regexp"
 	"sort"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/pattern"
 )
 
 var (
-	pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
-	pciRoot    = regexp.MustCompile(`^pci[0-9a-f]{4,8}:[0-9a-f]{2}$`)
+	pciAddress = pattern.Lazy(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+	pciRoot    = pattern.Lazy(`^pci[0-9a-f]{4,8}:[0-9a-f]{2}$`)
 )
 
 // ValidAddress says whether s is the address of a PCI function: 0000:41:00.0.
-func ValidAddress(s string) bool { return pciAddress.MatchString(s) }
+func ValidAddress(s string) bool { return pciAddress().MatchString(s) }
 
 // readPCI reads the PCI functions. No PCI at all is no error.
 func readPCI(t tree, h *Host) {
@@ -76,7 +77,7 @@ func readDevice(t tree, h *Host, dir, address string) Device {
 	if p, err := t.resolve(dir); err == nil {
 		for _, part := range strings.Split(path.Dir(p), "/") {
 			switch {
-			case pciRoot.MatchString(part):
+			case pciRoot().MatchString(part):
 				d.Root = part
 			case d.Root != "" && ValidAddress(part):
 				d.Bridges = append(d.Bridges, part)

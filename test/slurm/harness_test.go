@@ -94,7 +94,7 @@ func install(top string) error {
 	if err := errors.Join(os.Chmod(top, 0o711), os.MkdirAll(filepath.Join(bin, "c/slurm"), 0o755)); err != nil {
 		return err
 	}
-	for _, f := range []string{"nearmetal", "c/slurm/spank_nearmetal.so"} {
+	for _, f := range []string{"nearmetal", "nearmetal-task", "c/slurm/spank_nearmetal.so"} {
 		text, err := os.ReadFile(filepath.Join(build, f))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(bin, f), text, 0o755)
@@ -103,7 +103,7 @@ func install(top string) error {
 			return err
 		}
 	}
-	return errors.Join(os.Symlink("nearmetal", filepath.Join(bin, "nearmetal-task")), os.Symlink("nearmetal", filepath.Join(bin, "nearmetal-rsh")))
+	return os.Symlink("nearmetal", filepath.Join(bin, "nearmetal-rsh"))
 }
 
 func plugstack(more ...string) string {

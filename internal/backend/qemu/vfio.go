@@ -2,11 +2,12 @@ package qemu
 
 import (
 	"fmt"
-	"regexp"
+
+	"nearmetal/internal/pattern"
 )
 
 // pciAddress is a function's address in full.
-var pciAddress = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+var pciAddress = pattern.Lazy(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
 
 // expander is a PCIe host bridge of its own (pxb-pcie), so that what is below it is on a guest node.
 type expander struct {
@@ -71,7 +72,7 @@ type hostDevice struct {
 }
 
 func (d hostDevice) Valid() error {
-	if !pciAddress.MatchString(d.Address) {
+	if !pciAddress().MatchString(d.Address) {
 		return fmt.Errorf("device %.40q: not a PCI address like 0000:41:10.0", d.Address)
 	}
 	return validID("root port", d.Port, 40)

@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -21,14 +20,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/journal"
+	"nearmetal/internal/pattern"
 )
 
 // Dir is where the host's journals are, root's own.
 const Dir = "/var/lib/nearmetal"
 
 var (
-	validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.:_-]{0,99}$`)
-	fileName  = regexp.MustCompile(`^([0-9]{6})-([A-Za-z0-9][A-Za-z0-9.:_-]{0,99})\.(open|done)$`)
+	validName = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9.:_-]{0,99}$`)
+	fileName  = pattern.Lazy(`^([0-9]{6})-([A-Za-z0-9][A-Za-z0-9.:_-]{0,99})\.(open|done)$`)
 )
 
 const (
@@ -57,7 +57,7 @@ type Transaction struct {
 // Begin starts a transaction, called name in List and to Undo: letters, digits, '.', ':', '_'
 // and '-'. dir is Dir but in tests; it is made if it is not there.
 func Begin(dir, name string) (*Transaction, error) {
-	if !validName.MatchString(name) {
+	if !validName().MatchString(name) {
 		return nil, fmt.Errorf("change: %q cannot name a transaction", name)
 	}
 	if err := prepare(dir); err != nil {
@@ -353,7 +353,7 @@ func list(dir string) ([]Info, error) {
 	}
 	var infos []Info
 	for _, name := range names {
-		if m := fileName.FindStringSubmatch(name); m != nil {
+		if m := fileName().FindStringSubmatch(name); m != nil {
 			n, _ := strconv.Atoi(m[1])
 			infos = append(infos, Info{Number: n, Name: m[2], Open: m[3] == stateOpen, file: name})
 		}

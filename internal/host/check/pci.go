@@ -1,8 +1,7 @@
 package check
 
 import (
-	"regexp"
-
+	"nearmetal/internal/pattern"
 	"nearmetal/internal/topology"
 )
 
@@ -69,13 +68,13 @@ func (f *facts) devices() []*pciDevice {
 	return f.pci
 }
 
-var deviceName = regexp.MustCompile(`^[A-Za-z0-9_.:@-]{1,64}$`)
+var deviceName = pattern.Lazy(`^[A-Za-z0-9_.:@-]{1,64}$`)
 
 // names keeps the names that a device can have: they go into paths and commands.
 func names(list []string) []string {
 	var good []string
 	for _, n := range list {
-		if deviceName.MatchString(n) && n != "." && n != ".." && n[0] != '-' {
+		if deviceName().MatchString(n) && n != "." && n != ".." && n[0] != '-' {
 			good = append(good, n)
 		}
 	}

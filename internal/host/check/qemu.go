@@ -2,9 +2,10 @@ package check
 
 import (
 	"errors"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/pattern"
 )
 
 // qemuProgram is QEMU's name; nearmetal runs VMs on x86-64 only.
@@ -85,11 +86,11 @@ func qemuMissing(err error) finding {
 	return found(Unknown, "%s: %s", qemuProgram, printable(err.Error()))
 }
 
-var qemuVersion = regexp.MustCompile(`^QEMU emulator version (([0-9]{1,3})\.[0-9.]{1,20})`)
+var qemuVersion = pattern.Lazy(`^QEMU emulator version (([0-9]{1,3})\.[0-9.]{1,20})`)
 
 // parseQEMUVersion reads the first line of -version.
 func parseQEMUVersion(s string) (major int, version string, ok bool) {
-	m := qemuVersion.FindStringSubmatch(s)
+	m := qemuVersion().FindStringSubmatch(s)
 	if m == nil {
 		return 0, "", false
 	}

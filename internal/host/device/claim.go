@@ -57,7 +57,7 @@ func (h *Host) makeClaimFile(at string, uid, gid int) error {
 
 // Claim takes a function for a cluster. A *ClaimedError says that another has it.
 func (h *Host) Claim(at, cluster string) (*Claim, error) {
-	if !address.MatchString(at) {
+	if !address().MatchString(at) {
 		return nil, fmt.Errorf("%.40q is not a PCI address", at)
 	}
 	if os.Geteuid() == 0 {

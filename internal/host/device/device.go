@@ -14,11 +14,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"nearmetal/internal/host/change"
+	"nearmetal/internal/pattern"
 )
 
 // Host is the host whose devices are read and changed.
@@ -101,26 +101,26 @@ type Function struct {
 }
 
 // address is a PCI address in full.
-var address = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+var address = pattern.Lazy(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
 
 // name is a name that a user may give: an address with or without its domain, a network
 // interface or an RDMA device.
-var name = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$`)
+var name = pattern.Lazy(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$`)
 
 // Find gives the function with an address (the domain 0000 may be left out), a network
 // interface or an RDMA device of that name.
 func (h *Host) Find(given string) (*Function, error) {
-	if !name.MatchString(given) || strings.Contains(given, "..") {
+	if !name().MatchString(given) || strings.Contains(given, "..") {
 		return nil, fmt.Errorf("%.70q is not a device's name, such as mlx5_0, ens1f0 or 0000:41:00.0", given)
 	}
 	at := strings.ToLower(given)
-	if !address.MatchString(at) {
+	if !address().MatchString(at) {
 		at = "0000:" + at
 	}
-	if !address.MatchString(at) {
+	if !address().MatchString(at) {
 		at = ""
 		for _, class := range []string{"net", "infiniband"} {
-			if p, err := filepath.EvalSymlinks(h.path("sys/class", class, given, "device")); err == nil && address.MatchString(filepath.Base(p)) {
+			if p, err := filepath.EvalSymlinks(h.path("sys/class", class, given, "device")); err == nil && address().MatchString(filepath.Base(p)) {
 				at = filepath.Base(p)
 			}
 		}
@@ -140,7 +140,7 @@ func (h *Host) List(all bool) ([]*Function, error) {
 	}
 	var list []*Function
 	for _, n := range names {
-		if !address.MatchString(n) {
+		if !address().MatchString(n) {
 			continue
 		}
 		f := h.read(n)

@@ -20,7 +20,7 @@ var checkEswitch = checkWord("legacy", "switchdev")
 
 func init() {
 	journal.Register(kindEswitch, func(c journal.Change) error {
-		if !address.MatchString(c.Args["address"]) {
+		if !address().MatchString(c.Args["address"]) {
 			return fmt.Errorf("%.40q is not a PCI address", c.Args["address"])
 		}
 		if _, err := checkEswitch(c.Args["before"]); err != nil {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"regexp"
 	"runtime"
 	"sort"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 
 	"nearmetal/internal/host/change"
 	"nearmetal/internal/journal"
+	"nearmetal/internal/pattern"
 )
 
 // kindFirmware is a setting in a card's firmware. It outlives the boot.
@@ -131,7 +131,7 @@ func init() {
 }
 
 func validFirmware(c journal.Change) error {
-	if !address.MatchString(c.Args["address"]) {
+	if !address().MatchString(c.Args["address"]) {
 		return fmt.Errorf("%.40q is not a PCI address", c.Args["address"])
 	}
 	if !firmwareNames[c.Args["name"]] {
@@ -181,11 +181,11 @@ func firmwareSettings(text string) map[string]string {
 	return found
 }
 
-var numbered = regexp.MustCompile(`^(?:[A-Za-z_]+\(([0-9]{1,6})\)|([0-9]{1,6}))$`)
+var numbered = pattern.Lazy(`^(?:[A-Za-z_]+\(([0-9]{1,6})\)|([0-9]{1,6}))$`)
 
 // numeric gives the number of a value: of "IB(1)", "True(1)" or "8".
 func numeric(v string) (string, bool) {
-	m := numbered.FindStringSubmatch(v)
+	m := numbered().FindStringSubmatch(v)
 	if m == nil {
 		return "", false
 	}

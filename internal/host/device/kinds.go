@@ -7,12 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"nearmetal/internal/journal"
+	"nearmetal/internal/pattern"
 )
 
 // The kinds of changes that this package writes down, beside attributes' values: the driver
@@ -66,7 +66,7 @@ func validRoot(c journal.Change) error {
 	return nil
 }
 
-var driverName = regexp.MustCompile(`^[A-Za-z0-9_.-]{0,64}$`)
+var driverName = pattern.Lazy(`^[A-Za-z0-9_.-]{0,64}$`)
 
 func (h *Host) driverChange(f *Function) journal.Change {
 	override := h.attr(h.dev(f.Address, "driver_override"))
@@ -78,11 +78,11 @@ func (h *Host) driverChange(f *Function) journal.Change {
 }
 
 func validDriver(c journal.Change) error {
-	if !address.MatchString(c.Args["address"]) {
+	if !address().MatchString(c.Args["address"]) {
 		return fmt.Errorf("%.40q is not a PCI address", c.Args["address"])
 	}
 	for _, k := range []string{"driver", "override"} {
-		if !driverName.MatchString(c.Args[k]) || strings.Contains(c.Args[k], "..") {
+		if !driverName().MatchString(c.Args[k]) || strings.Contains(c.Args[k], "..") {
 			return fmt.Errorf("%.70q is not a driver", c.Args[k])
 		}
 	}
@@ -136,10 +136,10 @@ func (h *Host) ownerChange(path string) (journal.Change, error) {
 		"mode": strconv.FormatUint(uint64(st.Mode().Perm()), 8)})}, nil
 }
 
-var groupPath = regexp.MustCompile(`^/dev/vfio/[0-9]{1,9}$`)
+var groupPath = pattern.Lazy(`^/dev/vfio/[0-9]{1,9}$`)
 
 func validOwner(c journal.Change) error {
-	if !groupPath.MatchString(c.Args["path"]) {
+	if !groupPath().MatchString(c.Args["path"]) {
 		return fmt.Errorf("%.40q is not the file of an IOMMU group", c.Args["path"])
 	}
 	if _, _, _, err := ownerOf(c); err != nil {
@@ -193,7 +193,7 @@ func (h *Host) vfChange(pf string, index int, key, before string) journal.Change
 }
 
 func validVF(c journal.Change) error {
-	if !address.MatchString(c.Args["pf"]) {
+	if !address().MatchString(c.Args["pf"]) {
 		return fmt.Errorf("%.40q is not a PCI address", c.Args["pf"])
 	}
 	if n, err := strconv.ParseUint(c.Args["index"], 10, 16); err != nil || n > 65535 {

@@ -3,12 +3,12 @@ package device
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
 	"nearmetal/internal/host/change"
 	"nearmetal/internal/journal"
+	"nearmetal/internal/pattern"
 )
 
 // A function is lent to a job of a batch system: as by Bind, in a transaction that names the
@@ -18,13 +18,13 @@ import (
 // lentTo is the name of a job's transactions, without the function.
 const lentTo = "lent-"
 
-var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$`)
+var jobName = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$`)
 
 // Lend hands a function to a user for a job, called by letters, digits, '.', '_' and '-'. What an
 // earlier job did not give back of it is undone first: whoever lends knows that it has ended.
 // When it fails or ctx ends, all is as it was.
 func (h *Host) Lend(ctx context.Context, job, at string, uid, gid int) error {
-	if !jobName.MatchString(job) {
+	if !jobName().MatchString(job) {
 		return fmt.Errorf("%.70q cannot name a job", job)
 	}
 	if _, err := h.giveBack(func(j, of string) bool { return of == at }); err != nil {
@@ -77,5 +77,5 @@ func lending(name string) (job, at string, ok bool) {
 		return "", "", false
 	}
 	job, at, ok = strings.Cut(rest, ":")
-	return job, at, ok && address.MatchString(at)
+	return job, at, ok && address().MatchString(at)
 }

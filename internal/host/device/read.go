@@ -19,7 +19,7 @@ func (h *Host) read(at string) *Function {
 		f.Node = n
 	}
 	h.readGroup(f)
-	if pf := h.target(h.dev(at, "physfn")); address.MatchString(pf) {
+	if pf := h.target(h.dev(at, "physfn")); address().MatchString(pf) {
 		f.Kind, f.PF = VF, pf
 		f.Index = h.index(pf, at)
 	} else if n, ok := h.number(h.dev(at, "sriov_totalvfs")); ok && n > 0 && n <= 65535 {
@@ -37,7 +37,7 @@ func (h *Host) vfs(pf string) []string {
 	made, _ := h.number(h.dev(pf, "sriov_numvfs"))
 	var list []string
 	for i := 0; i < made && i < 65536; i++ {
-		if vf := h.target(h.dev(pf, "virtfn"+strconv.Itoa(i))); address.MatchString(vf) {
+		if vf := h.target(h.dev(pf, "virtfn"+strconv.Itoa(i))); address().MatchString(vf) {
 			list = append(list, vf)
 		}
 	}
@@ -62,7 +62,7 @@ func (h *Host) interfaces(at, class string) []string {
 	names, _ := h.names(h.dev(at, class))
 	var list []string
 	for _, n := range names {
-		if name.MatchString(n) && len(list) < 64 {
+		if name().MatchString(n) && len(list) < 64 {
 			list = append(list, n)
 		}
 	}
@@ -77,7 +77,7 @@ func (h *Host) readGroup(f *Function) {
 	f.Group = g
 	names, _ := h.names(h.dev(f.Address, "iommu_group", "devices"))
 	for _, n := range names {
-		if n == f.Address || !address.MatchString(n) {
+		if n == f.Address || !address().MatchString(n) {
 			continue
 		}
 		if class, ok := h.number(h.dev(n, "class")); ok && !bridge(class) {

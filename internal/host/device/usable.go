@@ -39,7 +39,7 @@ const kindBound = "device"
 
 func init() {
 	journal.Register(kindBound, func(c journal.Change) error {
-		if !address.MatchString(c.Args["address"]) {
+		if !address().MatchString(c.Args["address"]) {
 			return fmt.Errorf("%.40q is not a PCI address", c.Args["address"])
 		}
 		return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"runtime"
 	"sort"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/guest/image"
 	"nearmetal/internal/host"
+	"nearmetal/internal/pattern"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
 )
@@ -190,11 +190,11 @@ func count(groups []spec.Group) (n int) {
 	return n
 }
 
-var notHostName = regexp.MustCompile(`[^a-z0-9-]+`)
+var notHostName = pattern.Lazy(`[^a-z0-9-]+`)
 
 // hostPrefix is what the names of a node's VMs start with, so that each VM of a job has a name of its own.
 func hostPrefix(node string) string {
-	p := strings.Trim(notHostName.ReplaceAllString(strings.ToLower(node), "-"), "-")
+	p := strings.Trim(notHostName().ReplaceAllString(strings.ToLower(node), "-"), "-")
 	if len(p) > 30 {
 		p = p[:30]
 	}

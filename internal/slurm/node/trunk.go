@@ -4,11 +4,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/network"
+	"nearmetal/internal/pattern"
 	"nearmetal/internal/spec"
 )
 
@@ -32,8 +32,8 @@ type Trunk struct {
 }
 
 var (
-	hostForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,127}$`)
-	addrForm = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,255}$`)
+	hostForm = pattern.Lazy(`^[A-Za-z0-9_.-]{1,127}$`)
+	addrForm = pattern.Lazy(`^[A-Za-z0-9_.:-]{1,255}$`)
 )
 
 // trunk is what the cluster on node is told; nil where it is alone.
@@ -56,7 +56,7 @@ func (t Trunk) trunk(c *spec.Cluster, node string) (*cluster.Trunk, error) {
 	names := spec.VMNames(c)
 	for i, h := range hosts {
 		name, addr, _ := strings.Cut(h, "=")
-		if !hostForm.MatchString(name) || !addrForm.MatchString(addr) {
+		if !hostForm().MatchString(name) || !addrForm().MatchString(addr) {
 			return nil, fmt.Errorf("%.80q is not a node and its address", h)
 		}
 		host := cluster.TrunkHost{Name: name, Addr: addr}

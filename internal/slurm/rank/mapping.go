@@ -3,9 +3,10 @@ package rank
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/pattern"
 )
 
 // PMI_process_mapping tells MPICH which ranks share a node: "(vector,(first,nodes,ranks),…)",
@@ -13,7 +14,7 @@ import (
 // src/pmi/src/pmi_util.c and Slurm's mpi/pmi2). With several VMs on a node MPICH would
 // take them for one, and share memory that they do not: the VMs are told instead.
 
-var mappingForm = regexp.MustCompile(`\(vector((?:,\(\d+,\d+,\d+\))+)\)`)
+var mappingForm = pattern.Lazy(`\(vector((?:,\(\d+,\d+,\d+\))+)\)`)
 
 // errMapping is a mapping that is not understood.
 var errMapping = errors.New("Slurm's PMI_process_mapping is not a vector")
@@ -22,7 +23,7 @@ type block struct{ first, nodes, ranks int }
 
 // parseMapping reads the blocks of a mapping.
 func parseMapping(text string) ([]block, error) {
-	m := mappingForm.FindStringSubmatch(text)
+	m := mappingForm().FindStringSubmatch(text)
 	if m == nil {
 		return nil, errMapping
 	}
@@ -63,7 +64,7 @@ func nodesOf(blocks []block, size int) ([]int, error) {
 // rewriteMapping replaces the mapping in a line by one whose nodes are VMs, vms on each node,
 // filled as task.vm fills them. size is the number of ranks.
 func rewriteMapping(line string, size, vms int) (string, error) {
-	at := mappingForm.FindStringIndex(line)
+	at := mappingForm().FindStringIndex(line)
 	if at == nil {
 		return line, nil
 	}

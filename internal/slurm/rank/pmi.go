@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/guest"
+	"nearmetal/internal/pattern"
 	"nearmetal/internal/session"
 )
 
@@ -136,7 +136,7 @@ func answers(rank io.Writer, pm io.Reader, size, vms int) {
 }
 
 // pmixPort finds the port of a PMIx server in a URI, "NS.RANK;tcp4://127.0.0.1:PORT".
-var pmixPort = regexp.MustCompile(`tcp4://127\.0\.0\.1:(\d{1,5})`)
+var pmixPort = pattern.Lazy(`tcp4://127\.0\.0\.1:(\d{1,5})`)
 
 // relayPMIx makes slurmstepd's PMIx server, which listens on the node's loopback, reachable on the
 // VM's: a port in the VM for each port of the server.
@@ -153,7 +153,7 @@ func relayPMIx(ctx context.Context, vm *guest.Client, t *task, vms int, env []st
 		if !strings.HasPrefix(name, "PMIX_SERVER_URI") {
 			continue
 		}
-		m := pmixPort.FindStringSubmatchIndex(value)
+		m := pmixPort().FindStringSubmatchIndex(value)
 		if m == nil {
 			continue
 		}

@@ -1,0 +1,47 @@
+// Command nearmetal-task stands in the place of a task of a Slurm step and runs the task's command
+// in a VM of the job; the SPANK plugin starts it, once for each rank. It is a program of its own, of
+// little else than package rank: the start of nearmetal itself costs four times as
+// much, and 64 ranks on a node pay it at the same moment.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"nearmetal/internal/session"
+	"nearmetal/internal/slurm/rank"
+	"nearmetal/internal/terminal"
+)
+
+func main() {
+	os.Exit(run(os.Args, session.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+}
+
+// run runs the task and gives the status to exit with. Where a signal ended the command it
+// does not return: this process ends by the same.
+func run(args []string, s session.Streams) (status int) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			say(s.Err, fmt.Sprintf("internal error: %v; please report it", cause))
+			status = 1
+		}
+	}()
+	st, err := rank.Run(args, s)
+	if err != nil {
+		for _, line := range terminal.ErrorLines(err) {
+			say(s.Err, line)
+		}
+		return 1
+	}
+	if st.Message != "" {
+		say(s.Err, st.Message)
+	}
+	if st.Signal != 0 {
+		rank.Die(st.Signal)
+		return 128 + int(st.Signal)
+	}
+	return st.Code
+}
+
+func say(w io.Writer, line string) { fmt.Fprintf(w, "nearmetal: %s\n", terminal.Clean(line)) }
