@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/report/paper"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -264,6 +265,17 @@ func TestPaper(t *testing.T) {
 		if it.Key == "fig 31" && !strings.Contains(strings.Join(it.Claims[0].Ours, ";"), "at nodes = 1") {
 			t.Errorf("figure 31: %v", it.Claims[0].Ours)
 		}
+	}
+	// A printed value has the run's best in that unit beside it, and a difference its difference.
+	if ours := strings.Join(item.Claims[0].Ours, ";"); !strings.Contains(ours, "VM.44: ") || !strings.Contains(ours, " Gb/s at most, at ") || !strings.Contains(ours, "VM.2: "+Emulated) {
+		t.Errorf("figure 17: %q", ours)
+	}
+	one := &paper.Claim{Says: "more", Values: []float64{0.4}, Measure: "difference"}
+	if ours := strings.Join(item.Experiments[0].values(one, "Gb/s"), ";"); !strings.Contains(ours, " Gb/s more than native.48 at least") {
+		t.Errorf("a difference: %q", ours)
+	}
+	if ours := item.Experiments[0].values(one, "us"); len(ours) != 0 {
+		t.Errorf("a bandwidth as a time: %q", ours)
 	}
 	if _, err := Build(nil, Options{Paper: "005"}); err == nil {
 		t.Error("a paper that there is not")

@@ -153,6 +153,7 @@ func (f *Figure) over(s *Scene, label string, x, y, w float64) {
 		return
 	}
 	if w >= 10 {
-		s.label(ink, size, x+4, y, "start", label).rotate = true
+		// Its minus sign is not to look like the whisker going on.
+		s.label(ink, size, x+4, y-4, "start", label).rotate = true
 	}
 }

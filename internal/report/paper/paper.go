@@ -59,6 +59,9 @@ type Claim struct {
 	Point  map[string]string `yaml:"point"`  // where; empty: at worst, or the most for a gain
 	Case   string            `yaml:"case"`   // of several programs in one figure, the one meant
 	Values []float64         `yaml:"values"` // absolute, one number or a range, in the item's unit
+	// Measure is what a run has to hold against Values: "" the best of a variant's points,
+	// "difference" the variant's value less the baseline's where that is smallest, "none" nothing.
+	Measure string `yaml:"measure"`
 }
 
 //go:embed data/*.yaml
@@ -132,6 +135,9 @@ func (it *Item) check() error {
 		}
 		if c.Of == "gain" && c.Switch == "" {
 			return fmt.Errorf("%q: a gain by which switch?", c.Says)
+		}
+		if c.Measure != "" && c.Measure != "difference" && c.Measure != "none" {
+			return fmt.Errorf("%q: %q is no way to measure", c.Says, c.Measure)
 		}
 		for _, v := range slices.Concat(c.Percent, c.Values) {
 			if !finite(v) {
