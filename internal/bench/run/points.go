@@ -47,7 +47,7 @@ func (o *Order) points(e *suite.Experiment, least int, same bool) ([]point, erro
 	}
 	for _, p := range e.Sweep {
 		if job != nil && (p.Name == "ranks" || p.Name == "nodes") {
-			continue // a rank a core of all the job's nodes
+			continue // a rank a core of all the job's nodes, or for the cores that its threads take
 		}
 		values, err := suite.Spread(o.choose(e, p), least, same)
 		if err != nil {
@@ -128,28 +128,36 @@ func (o *Order) values(e *suite.Experiment, p point, v *Variant) (map[string]str
 	if _, ok := out["nodes"]; !ok || v.Step != nil {
 		out["nodes"] = strconv.Itoa(v.nodes())
 	}
+	threads, err := count(e, "threads", e.Threads, out, v)
+	if err != nil {
+		return nil, err
+	}
 	if v.Step != nil {
-		out["ranks"] = strconv.Itoa(v.total())
+		out["ranks"] = strconv.Itoa(max(1, v.total()/threads))
 	}
-	for name, expression := range map[string]string{"ranks": e.Ranks, "threads": e.Threads} {
-		if expression == "" {
-			expression = "1"
-		}
-		text, err := suite.Expand(expression, out)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", e.Name, name, err)
-		}
-		n, err := suite.Count(text, v.total())
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", e.Name, name, err)
-		}
-		if _, taken := out[name]; !taken || !strings.Contains(expression, "{"+name+"}") {
-			out[name] = strconv.Itoa(n)
-		} else {
-			out[name] = text
-		}
+	_, err = count(e, "ranks", e.Ranks, out, v)
+	return out, err
+}
+
+// count evaluates an experiment's ranks or threads, puts them among the values and gives them.
+func count(e *suite.Experiment, name, expression string, out map[string]string, v *Variant) (int, error) {
+	if expression == "" {
+		expression = "1"
 	}
-	return out, nil
+	text, err := suite.Expand(expression, out)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %s: %w", e.Name, name, err)
+	}
+	n, err := suite.Count(text, v.total())
+	if err != nil {
+		return 0, fmt.Errorf("%s: %s: %w", e.Name, name, err)
+	}
+	if _, taken := out[name]; !taken || !strings.Contains(expression, "{"+name+"}") {
+		out[name] = strconv.Itoa(n)
+	} else {
+		out[name] = text
+	}
+	return n, nil
 }
 
 // total is how many cores a variant's programs have, on all hosts.
