@@ -56,10 +56,24 @@ func create(dir string, o *Order) (*folder, error) {
 		err = e
 	}
 	if err != nil {
-		return nil, explain(err, dir)
+		return nil, abandon(dir, err)
 	}
 	return open(dir)
 }
+
+// abandon takes back what create made of a run that could not begin.
+func abandon(dir string, err error) error {
+	for _, name := range []string{orderFile, progressFile, record.SamplesFile, logsDir} {
+		os.Remove(filepath.Join(dir, name))
+	}
+	os.Remove(dir) // unless it has something else
+	if noRoom(err) {
+		return fmt.Errorf("%w: nothing was measured; make room and begin again", err)
+	}
+	return err
+}
+
+func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // open opens a run's folder to go on: what a step that was cut short has written is taken back.
 func open(dir string) (*folder, error) {
@@ -143,7 +157,7 @@ func appendWhole(file *os.File, end int64, text []byte) error {
 
 // explain says what to do when the disk is full.
 func explain(err error, dir string) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if noRoom(err) {
 		return fmt.Errorf("%w: what was measured is kept; make room and go on with nearmetal bench run --resume %s", err, dir)
 	}
 	return err

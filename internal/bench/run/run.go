@@ -44,7 +44,7 @@ func Start(ctx context.Context, dir string, o Order, r *record.Run, ev Events) (
 	x.folder = f
 	if err := record.SaveRun(dir, r); err != nil {
 		f.close()
-		return Outcome{}, explain(err, dir)
+		return Outcome{}, abandon(dir, err)
 	}
 	x.versions(ctx)
 	return x.all(ctx)

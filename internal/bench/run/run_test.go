@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"nearmetal/internal/bench/mpi"
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/suite"
@@ -223,6 +225,22 @@ func TestDiskFull(t *testing.T) {
 	err = f.add(step{}, []record.Sample{{Case: "a", Variant: "b"}})
 	if err == nil || !strings.Contains(err.Error(), "make room and go on with nearmetal bench run --resume x") || f.over[step{}.key()] {
 		t.Errorf("%v", err)
+	}
+}
+
+// A run that could not begin leaves nothing behind that looks like one.
+func TestAbandon(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "r")
+	f, err := create(dir, &Order{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+	if err := abandon(dir, unix.ENOSPC); err == nil || !strings.Contains(err.Error(), "begin again") {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+		t.Errorf("the folder is left: %v", err)
 	}
 }
 
