@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -164,4 +165,42 @@ experiments:
 	}
 	nm(t, append([]string{"-q", "bench", "run"}, append(args, "mpich", "--out", filepath.Join(t.TempDir(), "results"))...)...).
 		want(t, 1, "none of its programs is there")
+}
+
+// MPICH over the provider, by its launcher's path: natively the ranks share memory of their
+// host, in VMs the region, and the run keeps that.
+func TestBenchMPICHProvider(t *testing.T) {
+	l := libraries(t)[3]
+	needs(t, l.mpirun)
+	build := t.TempDir()
+	os.Chmod(build, 0o755)
+	if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC="+l.mpicc, "BUILD="+build, build+"/nm_latency").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	path := filepath.Join(t.TempDir(), "own.yaml")
+	text := `version: 1
+suite: own
+experiments:
+  - name: one
+    programs: [{name: theirs, find: ["` + build + `/nm_latency"]}]
+    launch: mpi
+    ranks: "2"
+    spread: true
+    command: ["{program}", --sizes, "8:8", --iterations, "20"]
+    output: [{metric: latency, unit: us, better: down, match: '^\s*8\s+\d+\s+(?P<value>[\d.]+)'}]
+`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, run, samples := benchRun(t, 0, "own", "--suite", path, "--quick", "--repetitions", "1", "--warmup", "0",
+		"--memory", "768MiB", "--accel", "tcg", "--mpi", l.mpirun+"+ivshmem")
+	if len(samples) != 2 || !samples[0].OK || !samples[1].OK || len(run.Channels) != 2 {
+		t.Fatalf("%+v\n%+v", samples, run.Channels)
+	}
+	for i, c := range run.Channels {
+		vm := run.Variants[i].Kind == "vm"
+		if c.Ranks != 2 || c.OtherVMs == 2 != vm || c.SameVM == 2 == vm || c.Network != 0 {
+			t.Errorf("%s: %+v", run.Variants[i].Label, c)
+		}
+	}
 }

@@ -27,13 +27,14 @@ type Flavour struct {
 // Names are the flavours that can be asked for by name.
 var Names = []string{"openmpi", "mpich", "ivshmem", "mpich-ivshmem"}
 
-// launchers that a flavour is looked for by, in PATH, and its library.
+// launchers that a flavour is looked for by, in PATH, and its library. The plain names come
+// first: of several libraries of a kind that is the one which a user's PATH or module chose.
 var launchers = map[string]struct {
 	library launch.Library
 	words   []string
 }{
-	"openmpi": {launch.OpenMPI, []string{"mpirun.openmpi", "mpirun", "mpiexec", "prterun"}},
-	"mpich":   {launch.MPICH, []string{"mpiexec.mpich", "mpirun.mpich", "mpiexec.hydra", "mpiexec", "mpirun"}},
+	"openmpi": {launch.OpenMPI, []string{"mpirun", "mpiexec", "mpirun.openmpi", "prterun"}},
+	"mpich":   {launch.MPICH, []string{"mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"}},
 }
 
 // Find gives a flavour by its name, or by the path of a launcher, with +ivshmem behind it for
