@@ -106,6 +106,9 @@ func (e *Experiment) Compared() string {
 
 // Method says how it was measured: repetitions, noise, drift, what failed.
 func (e *Experiment) Method() string {
+	if e.Samples == 0 && e.Failed == 0 {
+		return "No value: nothing but warm-ups was measured."
+	}
 	if e.Samples == 0 {
 		return fmt.Sprintf("No value: %s.", plural(e.Failed, "repetition failed", "repetitions failed"))
 	}

@@ -52,6 +52,10 @@ func Start(ctx context.Context, dir string, o Order, r *record.Run, ev Events) (
 
 // Resume goes on with the run in dir.
 func Resume(ctx context.Context, dir string, ev Events) (Outcome, error) {
+	dir, err := filepath.Abs(dir) // VMs mount it where it is
+	if err != nil {
+		return Outcome{}, err
+	}
 	o, err := LoadOrder(dir)
 	if err != nil {
 		return Outcome{}, err

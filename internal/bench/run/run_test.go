@@ -163,8 +163,17 @@ func TestResume(t *testing.T) {
 	}
 	f.WriteString(`{"case":"t/one","variant":"b","rep":1,"value":7,"ok":true}` + "\n" + `{"case":"t/o`)
 	f.Close()
-	if _, err = Resume(context.Background(), dir, Events{}); err != nil {
+	here, err := os.Getwd()
+	if err != nil {
 		t.Fatal(err)
+	}
+	near, err := filepath.Rel(here, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// VMs mount the folder by its path, so a relative one is made whole.
+	if out, err = Resume(context.Background(), near, Events{}); err != nil || out.Dir != dir {
+		t.Fatalf("%+v %v", out, err)
 	}
 	run, samples, notes, err := record.Load(dir)
 	if err != nil || len(notes) > 0 || len(samples) != 2*2*4*2 || run.Ended.IsZero() {
