@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,14 +17,15 @@ import (
 )
 
 func main() {
-	rounds := flag.Int("n", 7, "rounds of each measurement, of which the median counts")
-	boots := flag.Int("boots", 5, "boots of VMs")
+	rounds := flag.Int("n", 11, "rounds of each measurement, of which the median counts")
+	many := flag.Int("many", 5, "rounds of what takes long: 64 ranks, boots of VMs")
+	only := flag.String("only", "", "one `part`: plain, step, ranks, shell, boot")
 	flag.Parse()
-	if *rounds < 5 || *boots < 5 {
+	if *rounds < 5 || *many < 5 {
 		fmt.Fprintln(os.Stderr, "bench-slurm: fewer than 5 rounds give no median worth the name")
 		os.Exit(2)
 	}
-	if err := run(*rounds, *boots); err != nil {
+	if err := run(*only, *rounds, *many); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-slurm:", err)
 		os.Exit(1)
 	}
@@ -33,7 +33,18 @@ func main() {
 
 const vms = "--vm=memory=256MiB,vcpus=2"
 
-func run(rounds, boots int) error {
+// parts are what is measured, by their names.
+func parts(b *bed.Bed, build, plugin string, rounds, many int) map[string]func() error {
+	return map[string]func() error{
+		"plain": func() error { return withoutVMs(b, plugin, rounds) },
+		"step":  func() error { return inVMs(b, func(job string) error { return step(b, job, 1, rounds) }) },
+		"ranks": func() error { return inVMs(b, func(job string) error { return step(b, job, 64, many) }) },
+		"shell": func() error { return inVMs(b, func(job string) error { return shell(b, job, many) }) },
+		"boot":  func() error { return boot(b, build, many) },
+	}
+}
+
+func run(only string, rounds, many int) error {
 	if p := bed.Missing(); p != "" {
 		return fmt.Errorf("no %s is installed: run scripts/deps-slurm.sh", p)
 	}
@@ -52,7 +63,19 @@ func run(rounds, boots int) error {
 		return err
 	}
 	defer b.Stop()
-	return errors.Join(withoutVMs(b, plugin, rounds), inVMs(b, rounds), boot(b, build, boots))
+	all := parts(b, build, plugin, rounds, many)
+	if only != "" {
+		if all[only] == nil {
+			return fmt.Errorf("-only %q: there are plain, step, ranks, shell and boot", only)
+		}
+		return all[only]()
+	}
+	for _, name := range []string{"plain", "step", "ranks", "shell", "boot"} {
+		if err := all[name](); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // withoutVMs compares a job that wants no VMs with the plugin loaded and without it.
@@ -74,38 +97,47 @@ func withoutVMs(b *bed.Bed, plugin string, n int) error {
 	return nil
 }
 
-// inVMs compares steps in VMs that run with steps on the host, in one allocation.
-func inVMs(b *bed.Bed, n int) error {
-	hold := b.Command("sbatch", "--parsable", "-n2", "--mem=1500", vms, "-o", b.Path("out"), "--wrap", "srun true; touch "+b.Path("up")+"; sleep 600")
+// inVMs measures in a job whose VMs run.
+func inVMs(b *bed.Bed, measure func(job string) error) error {
+	up := b.Path("up")
+	os.Remove(up)
+	hold := b.Command("sbatch", "--parsable", "-n2", "--mem=1500", vms, "-o", b.Path("out"), "--wrap", "srun true; touch "+up+"; sleep 600")
 	id, err := hold.Output()
 	if err != nil {
 		return fmt.Errorf("sbatch: %w", err)
 	}
 	job := strings.TrimSpace(string(id))
 	defer func() { b.Command("scancel", job).Run(); b.AwaitIdle() }()
-	if err := bed.Await(3*time.Minute, "VMs", func() bool { _, err := os.Stat(b.Path("up")); return err == nil }); err != nil {
+	if err := bed.Await(3*time.Minute, "VMs", func() bool { _, err := os.Stat(up); return err == nil }); err != nil {
 		return err
 	}
-	step := func(ranks int, more ...string) func() *exec.Cmd {
+	return measure(job)
+}
+
+// step compares a step of so many ranks in the job's VM with one on the host.
+func step(b *bed.Bed, job string, ranks, n int) error {
+	srun := func(more ...string) func() *exec.Cmd {
 		args := append([]string{"--jobid=" + job, "--overlap", "--overcommit", fmt.Sprint("-n", ranks)}, more...)
 		return func() *exec.Cmd { return b.Command("srun", append(args, "true")...) }
 	}
-	for _, ranks := range []int{1, 64} {
-		native, virtual, err := pair(n, side{nil, step(ranks, "--no-vm")}, side{nil, step(ranks)})
-		if err != nil {
-			return err
-		}
-		fmt.Printf("a step of %2d ranks          on the host %s   in a VM that runs %s   ratio %.2f   added %.1f ms, %.2f ms a rank\n",
-			ranks, ms(native), ms(virtual), float64(virtual)/float64(native), diff(native, virtual), diff(native, virtual)/float64(ranks))
+	native, virtual, err := pair(n, side{nil, srun("--no-vm")}, side{nil, srun()})
+	if err != nil {
+		return err
 	}
-	// What of 64 ranks is the VM's own work: as many processes that a shell starts there, in one step.
-	shell := func(more ...string) func() *exec.Cmd {
+	fmt.Printf("a step of %2d ranks          on the host %s   in a VM that runs %s   ratio %.2f   added %.1f ms, %.2f ms a rank\n",
+		ranks, ms(native), ms(virtual), float64(virtual)/float64(native), diff(native, virtual), diff(native, virtual)/float64(ranks))
+	return nil
+}
+
+// shell tells what of 64 ranks is the VM's own work: as many processes that a shell starts there, in one step.
+func shell(b *bed.Bed, job string, n int) error {
+	srun := func(more ...string) func() *exec.Cmd {
 		args := append([]string{"--jobid=" + job, "--overlap", "-n1"}, more...)
 		return func() *exec.Cmd {
 			return b.Command("srun", append(args, "sh", "-c", "for i in $(seq 64); do /bin/true & done; wait")...)
 		}
 	}
-	native, virtual, err := pair(n, side{nil, shell("--no-vm")}, side{nil, shell()})
+	native, virtual, err := pair(n, side{nil, srun("--no-vm")}, side{nil, srun()})
 	if err != nil {
 		return err
 	}
