@@ -139,13 +139,11 @@ func openBelow(root, path string) (*os.File, error) {
 // into the cluster's directory.
 func (c *Cluster) prepareFabric(o Options, region *plan.Region, notice func(string)) error {
 	s := o.Spec
-	if s.Fabric == "none" || region == nil || c.wiring.trunk != nil {
+	if s.Fabric == "none" || region == nil {
 		if o.Verbose && len(c.vms) > 1 {
 			why := "fabric: none"
 			if region == nil {
 				why = "no region"
-			} else if c.wiring.trunk != nil {
-				why = "the job has VMs on other hosts, which do not share the region"
 			}
 			notice("MPI messages between VMs go over their network: " + why)
 		}
@@ -172,8 +170,12 @@ func (c *Cluster) prepareFabric(o Options, region *plan.Region, notice func(stri
 		return err
 	}
 	if o.Verbose {
-		notice(fmt.Sprintf("MPI libraries on libfabric send between VMs over the region of %s: %s",
-			roundSize(region.SizeBytes), path))
+		which := "VMs"
+		if c.wiring.trunk != nil {
+			which = "VMs of one host"
+		}
+		notice(fmt.Sprintf("MPI libraries on libfabric send between %s over the region of %s: %s",
+			which, roundSize(region.SizeBytes), path))
 	}
 	return c.write(func(r *Record) { r.Fabric = path })
 }

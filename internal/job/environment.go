@@ -54,6 +54,7 @@ func setup(r *cluster.Record, side launch.Side, root bool) (launch.Setup, error)
 	if r.Fabric != "" {
 		s.Fabric = cluster.FabricDir + "/" + cluster.FabricFile
 		s.Providers = providers(r)
+		s.OtherHosts = len(r.Trunk) > 0
 	}
 	s.OpenMPIHosts = filepath.Join(dir, cluster.HostsDir, cluster.OpenMPIHosts)
 	s.MPICHHosts = filepath.Join(dir, cluster.HostsDir, cluster.MPICHHosts)

@@ -35,6 +35,7 @@ type Setup struct {
 	Root         bool         // ranks run as uid 0
 	Fabric       string       // absolute path of the libfabric provider in the VMs; "": not used
 	Providers    []string     // folders of other libfabric providers, see ProviderFolders
+	OtherHosts   bool         // the job has VMs on further hosts, which the provider's region does not reach
 }
 
 // marker names the variables that nearmetal set, so that a cluster started from within

@@ -34,19 +34,23 @@ func fabric(s Setup, theirs string) []variable {
 		path = append(path, s.Providers...)
 		path = append(path, distributionProviders...)
 	}
-	return []variable{
+	// The first one that fits is taken, and unknown ones come last: only a filter helps.
+	choice := []variable{{"FI_PROVIDER", Provider, false}, {"FI_IVSHMEM_INNER", "none", false}}
+	if s.OtherHosts {
+		// libfabric 1.17 looks for the parts of what reaches them behind the filter. Open MPI 4.1 on it
+		// waits at its end for ranks of other hosts now and then: its own TCP does not.
+		choice = []variable{{"FI_PROVIDER", Provider + ",verbs,tcp,ofi_rxm", false}, {"FI_IVSHMEM_INNER", "auto", false},
+			{"OMPI_MCA_pml", "^cm", false}}
+	}
+	return append(choice, []variable{
 		{"FI_PROVIDER_PATH", strings.Join(path, ":"), true},
-		// The first one that fits is taken, and unknown ones come last: only a filter helps.
-		{"FI_PROVIDER", Provider, false},
-		// All VMs are on this host.
-		{"FI_IVSHMEM_INNER", "none", false},
 		// Debian's Open MPI 4.1 turns mtl ofi off (mtl = ^ofi); excluding what nobody has turns
 		// it on without demanding it. The priority lifts pml cm above ob1 and ucx.
 		{"OMPI_MCA_mtl", "^psm", false},
 		{"OMPI_MCA_mtl_ofi_priority", "100", false},
 		{"MPIR_CVAR_CH4_NETMOD", "ofi", false},
 		{"I_MPI_FABRICS", "ofi", false}, // not shm:ofi, which is slower within a VM
-	}
+	}...)
 }
 
 // usersPath gives the FI_PROVIDER_PATH in environ, of several the last, "" where it is what

@@ -50,6 +50,21 @@ func TestFabricUsersValues(t *testing.T) {
 	}
 }
 
+// With VMs on other hosts the provider gets one behind it.
+func TestFabricOtherHosts(t *testing.T) {
+	s := setup(OnHost)
+	s.Fabric, s.OtherHosts = providerFile, true
+	vars, err := Env(s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []string{"FI_PROVIDER=ivshmem,verbs,tcp,ofi_rxm", "FI_IVSHMEM_INNER=auto", "OMPI_MCA_pml=^cm"} {
+		if !slices.Contains(vars, w) {
+			t.Errorf("no %s in %q", w, vars)
+		}
+	}
+}
+
 func TestProviderFolders(t *testing.T) {
 	prefix := t.TempDir()
 	for _, d := range []string{"bin", "lib/libfabric", "lib/openmpi/libfabric", "lib/other/lib"} {

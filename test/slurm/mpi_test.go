@@ -4,12 +4,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// ranksProgram compiles the test program of internal/launch by an MPI library's mpicc, or skips.
-func ranksProgram(t *testing.T, mpicc, to string, flags ...string) {
+// Test programs: of internal/launch, and one in which every rank sends to every other.
+const (
+	ranks = "../../internal/launch/testdata/ranks.c"
+	pairs = "testdata/pairs.c"
+)
+
+// compile compiles a test program by an MPI library's mpicc, or skips.
+func compile(t *testing.T, program, mpicc, to string, flags ...string) {
 	t.Helper()
 	path, err := exec.LookPath(mpicc)
 	if err != nil {
@@ -18,7 +25,7 @@ func ranksProgram(t *testing.T, mpicc, to string, flags ...string) {
 		}
 		t.Skip("this test needs ", mpicc)
 	}
-	if out, err := exec.Command(path, append(flags, "-o", to, "../../internal/launch/testdata/ranks.c")...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(path, append(flags, "-o", to, program)...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", mpicc, err, out)
 	}
 	if err := os.Chmod(to, 0o755); err != nil {
@@ -28,13 +35,13 @@ func ranksProgram(t *testing.T, mpicc, to string, flags ...string) {
 
 // mpich5 compiles the program for the wheel's MPICH 5, with a copy of its libraries that the user may
 // read: Debian's MPICH 4.0 hangs in MPI_Finalize now and then (docs/mpi.md).
-func mpich5(t *testing.T, home string) {
+func mpich5(t *testing.T, program, home string) {
 	t.Helper()
 	venv, err := filepath.Abs("../../build/venv/mpich")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ranksProgram(t, venv+"/bin/mpicc", filepath.Join(home, "mpich"), "-Wl,-rpath,$ORIGIN/lib")
+	compile(t, program, venv+"/bin/mpicc", filepath.Join(home, "mpich"), "-Wl,-rpath,$ORIGIN/lib")
 	if err := os.MkdirAll(filepath.Join(home, "lib/mpich"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +61,8 @@ func mpich5(t *testing.T, home string) {
 func TestMPI(t *testing.T) {
 	defer clean(t)
 	a := newAccount(t, 1)
-	mpich5(t, a.home)
-	ranksProgram(t, "mpicc.openmpi", filepath.Join(a.home, "openmpi"))
+	mpich5(t, ranks, a.home)
+	compile(t, ranks, "mpicc.openmpi", filepath.Join(a.home, "openmpi"))
 	r := a.run(t, "sbatch", "-W", "-w", "n1", "-n2", "--mem=4000", "--gres=region:64M",
 		"--vm=vms=2,vcpus=2,region=64MiB,memory=512MiB", "-o", a.home+"/log", "--wrap", `
 srun -n3 --overcommit --mpi=pmi2 ./mpich >pmi2 || echo pmi2: status $?
@@ -81,17 +88,19 @@ mpirun.openmpi -n 2 --map-by node ./openmpi >mpirun || echo mpirun: status $?
 	}
 }
 
-// The same over two nodes: their VMs are one network, whose secret no program of the job's sees.
+// The same over two nodes with two VMs each: MPICH reaches VMs of a node by the region, those of
+// other nodes by their one network, whose secret no program of the job's sees.
 func TestMPIOverNodes(t *testing.T) {
 	defer clean(t)
 	a := newAccount(t, 2)
-	mpich5(t, a.home)
-	ranksProgram(t, "mpicc.openmpi", filepath.Join(a.home, "openmpi"))
-	r := a.run(t, "sbatch", "-W", "-N2", "-n2", "--mem=2000", "--vm=vcpus=1,memory=512MiB", "-o", a.home+"/log", "--wrap", `
-srun sh -c 'getent hosts n1-vm0 n2-vm0; test -z "$NEARMETAL_SLURM_SECRET$SPANK_NEARMETAL_SECRET"' >names || echo names: status $?
-srun --mpi=pmi2 ./mpich >pmi2 || echo pmi2: status $?
+	mpich5(t, pairs, a.home)
+	compile(t, pairs, "mpicc.openmpi", filepath.Join(a.home, "openmpi"))
+	r := a.run(t, "sbatch", "-W", "-N2", "-n4", "--mem=2500", "--gres=region:64M", "--vm=vms=2,vcpus=1,region=64MiB,memory=384MiB", "-o", a.home+"/log", "--wrap", `
+srun sh -c 'getent hosts n1-vm0 n1-vm1 n2-vm0 n2-vm1; test -z "$NEARMETAL_SLURM_SECRET$SPANK_NEARMETAL_SECRET"' >names || echo names: status $?
+export FI_LOG_LEVEL=info FI_LOG_PROV=ivshmem FI_LOG_SUBSYS=ep_ctrl
+srun --mpi=pmi2 ./mpich >pmi2 2>channels || echo pmi2: status $?
 srun --mpi=pmix ./openmpi >pmix || echo pmix: status $?
-mpirun.openmpi -n 2 --map-by node ./openmpi >mpirun || echo mpirun: status $?
+mpirun.openmpi -n 4 --map-by node ./openmpi >mpirun || echo mpirun: status $?
 `)
 	log, _ := os.ReadFile(a.home + "/log")
 	if r.code != 0 || len(log) > 0 {
@@ -99,15 +108,25 @@ mpirun.openmpi -n 2 --map-by node ./openmpi >mpirun || echo mpirun: status $?
 	}
 	for _, name := range []string{"pmi2", "pmix", "mpirun"} {
 		text, _ := os.ReadFile(filepath.Join(a.home, name))
-		for _, want := range []string{"rank 0 of 2 on n1-vm0: right", "rank 1 of 2 on n2-vm0: right"} {
+		for _, want := range []string{"on n1-vm0: right", "on n1-vm1: right", "on n2-vm0: right", "on n2-vm1: right"} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%s: no %q in\n%s\n%s", name, want, text, log)
 				break
 			}
 		}
 	}
+	used, _ := os.ReadFile(filepath.Join(a.home, "channels"))
+	if n := len(channels.FindAll(used, -1)); n != 4 {
+		t.Errorf("%d ranks of MPICH used the region and the network, want 4:\n%s", n, used)
+	}
 	text, _ := os.ReadFile(filepath.Join(a.home, "names"))
-	if n := strings.Count(string(text), "n1-vm0\n"); n != 2 || strings.Count(string(text), "n2-vm0\n") != 2 {
-		t.Errorf("names of all VMs in each: %q", text)
+	for _, vm := range []string{"n1-vm0", "n1-vm1", "n2-vm0", "n2-vm1"} {
+		if n := strings.Count(string(text), vm+"\n"); n != 4 {
+			t.Errorf("%d VMs know %s: %q", n, vm, text)
+		}
 	}
 }
+
+// channels is what the provider says at the end of a rank (docs/fabric.md), of one that has sent to one VM of its
+// node by the region, and to two of the other by the network.
+var channels = regexp.MustCompile(`; 1 ranks of other VMs, [1-9]\d* lines; 2 ranks over the inner provider, [1-9]\d* messages`)

@@ -179,7 +179,11 @@ func relayPMIx(ctx context.Context, vm *guest.Client, t *task, vms int, env []st
 	over = append(over, "PMIX_GDS_MODULE=hash", "PMIX_MCA_gds=hash")
 	if vms > 1 {
 		// The server takes a node's VMs for one: what shares memory between its ranks must not.
-		over = append(over, "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=tcp,self", "OMPI_MCA_osc=^sm", "OMPI_MCA_coll=^sm,han,xhc,smcuda")
+		pml := "cm,ob1" // cm: over the region (internal/launch: fabric)
+		if len(t.tasks) > 1 {
+			pml = "ob1"
+		}
+		over = append(over, "OMPI_MCA_pml="+pml, "OMPI_MCA_btl=tcp,self", "OMPI_MCA_osc=^sm", "OMPI_MCA_coll=^sm,han,xhc,smcuda")
 	}
 	return session.Environment(env, over), stop, nil
 }
