@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "boot.h"
+#include "cgroup.h"
 #include "child.h"
 #include "node.h"
 
@@ -19,7 +21,6 @@
 #define SLACK 30
 
 #define GROUPS_MAX 1024
-#define CGROUPS_MAX 16
 
 /* Words of a command: they are kept in one place. */
 struct words {
@@ -69,9 +70,26 @@ static void first_line(const char *text, char *out, size_t size)
 	snprintf(out, size, "%.*s", (int)(n < size ? n : size - 1), text);
 }
 
-void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, char result[NM_RESULT_MAX])
+/* Those in which the VMs of a job belong whose extern step's process is task. */
+static size_t cgroups_of(pid_t task, uint32_t job, bool signalled, char files[][512])
 {
-	static char cgroups[CGROUPS_MAX][512];
+	char path[64], text[16384];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)task);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = 0;
+	return nm_cgroup_files(text, job, signalled, files, NM_CGROUPS_MAX);
+}
+
+void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, pid_t task, char result[NM_RESULT_MAX])
+{
+	static char cgroups[NM_CGROUPS_MAX][512];
 	static struct words argv, envp;
 	static gid_t groups[GROUPS_MAX];
 	static char hosts[NM_HOSTS_MAX];
@@ -81,7 +99,6 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	uint64_t memory = 0;
 	uint32_t nodes = 1, index = 0;
 	char *cores = NULL;
-	pid_t pid = -1;
 	struct nm_child c = {
 		.path = s->nearmetal, .argv = argv.list, .envp = envp.list, .drop = true, .uid = job->uid, .gid = job->gid,
 		.groups = groups, .cgroups = cgroups, .timeout = s->boot_timeout + SLACK,
@@ -102,8 +119,8 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	spank_get_item(sp, S_JOB_ALLOC_MEM, &memory);
 	spank_get_item(sp, S_JOB_NNODES, &nodes);
 	spank_get_item(sp, S_JOB_NODEID, &index);
-	if (spank_get_item(sp, S_TASK_PID, &pid) == ESPANK_SUCCESS && pid > 0)
-		c.ncgroups = nm_node_cgroups(job->id, pid, adopted_outlives(sp), cgroups, CGROUPS_MAX);
+	if (task > 1)
+		c.ncgroups = cgroups_of(task, job->id, adopted_outlives(sp), cgroups);
 
 	memset(&argv, 0, sizeof(argv));
 	add(&argv, "%s", s->nearmetal);

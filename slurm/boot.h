@@ -9,8 +9,8 @@
 
 /*
  * Start the job's VMs as its user and wait until they are ready, or until it is known that they
- * will not be. result gets the text for nm_state_write_result.
+ * will not be. task is the extern step's own process, or -1. result gets the text for nm_state_write_result.
  */
-void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, char result[NM_RESULT_MAX]);
+void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, pid_t task, char result[NM_RESULT_MAX]);
 
 #endif /* NM_BOOT_H_ */

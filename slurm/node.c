@@ -16,6 +16,7 @@
 #include <slurm/slurm_errno.h>
 #include <slurm/spank.h>
 
+#include "cgroup.h"
 #include "node.h"
 
 /* How long supervisors may take to end their VMs in order, and the kernel to end what is killed, ms. */
@@ -287,41 +288,6 @@ static void end_extern(const struct nm_settings *s, const struct nm_job *job)
 	close(fd);
 }
 
-/*
- * Remove the job's cgroups of the old hierarchy: Slurm has tried to before the VMs in them ended. One
- * with processes stays, for rmdir refuses. Returns whether one of them did.
- */
-static bool remove_cgroups(const struct nm_job *job)
-{
-	bool busy = false;
-	static const char *const tops[] = { "slurm_%s/uid_%u", "slurm%.0s/uid_%u" };
-	struct dirent *e;
-	DIR *d = opendir("/sys/fs/cgroup");
-
-	if (!d)
-		return false;
-	while ((e = readdir(d))) {
-		if (e->d_name[0] == '.')
-			continue;
-		for (size_t i = 0; i < sizeof(tops) / sizeof(*tops); i++) {
-			char user[600], dir[700];
-			int n = snprintf(user, sizeof(user), "%.200s/", e->d_name);
-
-			snprintf(user + n, sizeof(user) - (size_t)n, tops[i], job->node, (unsigned int)job->uid);
-			snprintf(dir, sizeof(dir), "%s/job_%u/step_extern", user, job->id);
-			if (unlinkat(dirfd(d), dir, AT_REMOVEDIR) && errno == EBUSY)
-				busy = true;
-			*strrchr(dir, '/') = 0;
-			if (!unlinkat(dirfd(d), dir, AT_REMOVEDIR))
-				unlinkat(dirfd(d), user, AT_REMOVEDIR);
-			else if (errno == EBUSY)
-				busy = true;
-		}
-	}
-	closedir(d);
-	return busy;
-}
-
 void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job)
 {
 	char mark[1024];
@@ -334,7 +300,7 @@ void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job)
 			break;
 	end_extern(s, job);
 	/* A process that has ended leaves its cgroup a moment after it has left /proc. */
-	for (int ms = 0; remove_cgroups(job) && ms < KILLED_MS; ms += 20)
+	for (int ms = 0; nm_cgroup_remove("/sys/fs/cgroup", job) && ms < KILLED_MS; ms += 20)
 		nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000000 }, NULL);
 }
 
@@ -351,38 +317,4 @@ void nm_node_drain(const struct nm_job *job, const char *reason)
 	m.reason_uid = geteuid();
 	if (slurm_update_node(&m))
 		slurm_error("nearmetal: cannot drain %s: %s", job->node, slurm_strerror(errno));
-}
-
-size_t nm_node_cgroups(uint32_t job, pid_t pid, bool step, char files[][512], size_t max)
-{
-	char path[64], line[1024], mark[32];
-	size_t n = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	snprintf(mark, sizeof(mark), "/job_%u/", job);
-	f = fopen(path, "re");
-	if (!f)
-		return 0;
-	while (n < max && fgets(line, sizeof(line), f)) {
-		char *controllers = strchr(line, ':'), *dir, *at;
-		bool unified;
-
-		line[strcspn(line, "\n")] = 0;
-		if (!controllers || !(dir = strchr(++controllers, ':')))
-			continue;
-		*dir++ = 0;
-		unified = !*controllers;
-		at = strstr(dir, mark);
-		if (!at)
-			continue;
-		/* In the unified hierarchy only a leaf may have processes. */
-		if (!step && !unified)
-			at[strlen(mark) - 1] = 0;
-		if (!strncmp(controllers, "name=", 5))
-			controllers += 5;
-		snprintf(files[n++], 512, "/sys/fs/cgroup%s%.100s%.300s/cgroup.procs", unified ? "" : "/", controllers, dir);
-	}
-	fclose(f);
-	return n;
 }

@@ -48,10 +48,4 @@ void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job);
 /* Drain this host: the reason is for its administrator. */
 void nm_node_drain(const struct nm_job *job, const char *reason);
 
-/*
- * The cgroup.procs files of the job's cgroups, found by those of its extern step's process: where VMs
- * belong so that the job owns them and pays for them. Gives their number.
- */
-size_t nm_node_cgroups(uint32_t job, pid_t pid, bool step, char files[][512], size_t max);
-
 #endif /* NM_NODE_H_ */

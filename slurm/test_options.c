@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "cgroup.h"
 #include "multiprog.h"
 #include "request.h"
 #include "state.h"
@@ -143,8 +144,72 @@ static void test_state(void)
 	close(fd);
 }
 
+/* What /proc/PID/cgroup says of the extern step's process: old hierarchies, the unified one, another job's. */
+static void test_cgroups(void)
+{
+	static const char old[] =
+		"11:memory:/slurm_n1/uid_1000/job_17/step_extern/task_0\n"
+		"9:cpuacct:/slurm_n1/uid_1000/job_17/step_extern/task_0\n"
+		"8:freezer:/slurm_n1/uid_1000/job_17/step_extern\n"
+		"2:pids:/\n"
+		"1:name=systemd:/user.slice\n"
+		"0::/\n";
+	static const char unified[] = "0::/system.slice/slurmstepd.scope/job_17/step_extern/user/task_special\n";
+	char files[NM_CGROUPS_MAX][512];
+
+	CHECK(nm_cgroup_files(old, 17, false, files, NM_CGROUPS_MAX) == 3);
+	CHECK(!strcmp(files[0], "/sys/fs/cgroup/memory/slurm_n1/uid_1000/job_17/step_extern/task_0/cgroup.procs"));
+	CHECK(!strcmp(files[1], "/sys/fs/cgroup/cpuacct/slurm_n1/uid_1000/job_17/step_extern/task_0/cgroup.procs"));
+	CHECK(!strcmp(files[2], "/sys/fs/cgroup/freezer/slurm_n1/uid_1000/job_17/cgroup.procs"));
+	CHECK(nm_cgroup_files(old, 17, true, files, NM_CGROUPS_MAX) == 3);
+	CHECK(!strcmp(files[2], "/sys/fs/cgroup/freezer/slurm_n1/uid_1000/job_17/step_extern/cgroup.procs"));
+	CHECK(nm_cgroup_files(unified, 17, false, files, NM_CGROUPS_MAX) == 1);
+	CHECK(!strcmp(files[0], "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_17/step_extern/user/task_special/cgroup.procs"));
+	CHECK(nm_cgroup_files(old, 1, false, files, NM_CGROUPS_MAX) == 0);
+	CHECK(nm_cgroup_files(old, 17, false, files, 1) == 1);
+	CHECK(nm_cgroup_files("", 17, false, files, NM_CGROUPS_MAX) == 0);
+	CHECK(nm_cgroup_files("8:freezer", 17, false, files, NM_CGROUPS_MAX) == 0);
+}
+
+static int exists(int dir, const char *name)
+{
+	return !faccessat(dir, name, F_OK, 0);
+}
+
+/* A job's cgroups go, with those of its steps; another job of the user's, and the user's own then, stay. */
+static void test_cgroup_remove(void)
+{
+	static const char *const made[] = {
+		"memory", "memory/slurm_n1", "memory/slurm_n1/uid_1000", "memory/slurm_n1/uid_1000/job_17",
+		"memory/slurm_n1/uid_1000/job_17/step_extern", "memory/slurm_n1/uid_1000/job_17/step_extern/task_0",
+		"memory/slurm_n1/uid_1000/job_18", "freezer", "freezer/slurm", "freezer/slurm/uid_1000",
+		"freezer/slurm/uid_1000/job_17",
+	};
+	char root[] = "/tmp/nm_cgroup_XXXXXX";
+	struct nm_job job = { .id = 17, .node = "n1", .uid = 1000 };
+	int dir;
+
+	CHECK(mkdtemp(root));
+	dir = open(root, O_RDONLY | O_DIRECTORY);
+	CHECK(dir >= 0);
+	for (size_t i = 0; i < sizeof(made) / sizeof(*made); i++)
+		CHECK(!mkdirat(dir, made[i], 0755));
+	CHECK(!nm_cgroup_remove(root, &job));
+	CHECK(!exists(dir, "memory/slurm_n1/uid_1000/job_17"));
+	CHECK(exists(dir, "memory/slurm_n1/uid_1000/job_18"));
+	CHECK(!exists(dir, "freezer/slurm/uid_1000"));
+	CHECK(exists(dir, "freezer/slurm"));
+	CHECK(!nm_cgroup_remove(root, &job));
+	close(dir);
+	dir = open("/tmp", O_RDONLY | O_DIRECTORY);
+	CHECK(!nm_tree_remove(dir, strrchr(root, '/') + 1));
+	close(dir);
+}
+
 int main(void)
 {
+	test_cgroups();
+	test_cgroup_remove();
 	test_values();
 	test_spec();
 	test_request();

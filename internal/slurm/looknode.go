@@ -67,7 +67,8 @@ func lookMpi(s *Site) Finding {
 
 func lookAccounting(s *Site) Finding {
 	v, where := s.value("JobAcctGatherType", "jobacct_gather/none")
-	if strings.HasSuffix(strings.ToLower(v), "/none") {
+	// jobacct_gather/linux looks at what descends from the step's own process: VMs do not.
+	if !strings.HasSuffix(strings.ToLower(v), "/cgroup") {
 		return warnf("JobAcctGatherType=%s", v).at(where).add(s.Conf.File, "JobAcctGatherType=jobacct_gather/cgroup")
 	}
 	return okf("%s", v).at(where)

@@ -18,15 +18,21 @@ func cgroupsOf(job string) []string {
 	return append(list, more...)
 }
 
-// With cgroups the VMs are in the job's own, so that its memory is theirs, and no cgroup is left: not
-// by its end, nor by scancel, nor where its slurmstepds are killed.
-func TestCgroups(t *testing.T) {
+// needCgroups skips a test, outside CI, where Slurm's cgroups of the first version are not.
+func needCgroups(t *testing.T) {
+	t.Helper()
 	if _, err := os.Stat("/sys/fs/cgroup/freezer"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("this test needs cgroups of the first version: ", err)
 		}
 		t.Skip("this test needs cgroups of the first version: ", err)
 	}
+}
+
+// With cgroups the VMs are in the job's own, so that its memory is theirs, and no cgroup is left: not
+// by its end, nor by scancel, nor where its slurmstepds are killed.
+func TestCgroups(t *testing.T) {
+	needCgroups(t)
 	b, err := bed.Start(bed.Options{Nodes: 1, CPUs: 2, MemoryMB: 4000, RegionBytes: "1G", Plugstack: plugstack(), Cgroup: true,
 		// Slurm calls a cgroup by node and job, also where another cluster has both.
 		Extra: fmt.Sprintf("FirstJobId=%d\n", 1000+os.Getpid())})

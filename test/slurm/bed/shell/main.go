@@ -1,5 +1,6 @@
 // Command shell runs a command, or a shell, beside a Slurm cluster on this machine (package
-// bed), for somebody who wants to look at it: `make slurm-shell`. It needs root.
+// bed), for somebody who wants to look at it: `make slurm-shell`. It needs root. BED_CGROUP=1: with cgroups;
+// BED_EXTRA: more lines of slurm.conf.
 package main
 
 import (
@@ -23,7 +24,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	b, err := bed.Start(bed.Options{Nodes: 2, CPUs: 2, MemoryMB: 4000, RegionBytes: "1G", Plugstack: bed.Plugstack(build, "/tmp/nms-state"), Cgroup: os.Getenv("BED_CGROUP") != ""})
+	b, err := bed.Start(bed.Options{Nodes: 2, CPUs: 2, MemoryMB: 4000, RegionBytes: "1G", Plugstack: bed.Plugstack(build, "/tmp/nms-state"), Cgroup: os.Getenv("BED_CGROUP") != "", Extra: os.Getenv("BED_EXTRA")})
 	if err != nil {
 		return err
 	}

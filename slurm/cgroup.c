@@ -1,0 +1,118 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cgroup.h"
+
+/* Levels below a job's cgroup: steps, their tasks. */
+#define DEPTH 4
+
+size_t nm_cgroup_files(const char *text, uint32_t job, bool signalled, char files[][512], size_t max)
+{
+	char mark[32], line[1024];
+	size_t n = 0;
+
+	snprintf(mark, sizeof(mark), "/job_%u/", job);
+	while (n < max && *text) {
+		size_t len = strcspn(text, "\n");
+		char *controllers, *dir, *at;
+		bool unified;
+
+		snprintf(line, sizeof(line), "%.*s", (int)(len < sizeof(line) ? len : sizeof(line) - 1), text);
+		text += len + (text[len] == '\n');
+		controllers = strchr(line, ':');
+		if (!controllers || !(dir = strchr(++controllers, ':')))
+			continue;
+		*dir++ = 0;
+		unified = !*controllers;
+		at = strstr(dir, mark);
+		if (!at || strlen(dir) > 300 || strlen(controllers) > 100)
+			continue;
+		/* In the unified hierarchy only a leaf may have processes. */
+		if (!signalled && !strcmp(controllers, "freezer"))
+			at[strlen(mark) - 1] = 0;
+		if (!strncmp(controllers, "name=", 5))
+			controllers += 5;
+		snprintf(files[n++], 512, "/sys/fs/cgroup%s%s%s/cgroup.procs", unified ? "" : "/", controllers, dir);
+	}
+	return n;
+}
+
+/* End the user's processes in a cgroup: those of a step whose slurmstepd was killed are nobody's else. */
+static void end_below(int cgroup, uid_t uid)
+{
+	int fd = openat(cgroup, "cgroup.procs", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+	int pid;
+
+	if (!f)
+		return;
+	while (fscanf(f, "%d", &pid) == 1) {
+		int process = pid > 1 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+		char path[32];
+		struct stat st;
+
+		snprintf(path, sizeof(path), "/proc/%d", pid);
+		if (process >= 0 && !stat(path, &st) && st.st_uid == uid)
+			syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
+		if (process >= 0)
+			close(process);
+	}
+	fclose(f);
+}
+
+/* Remove the cgroup called name and those in it; the kernel's files in them go with them. */
+static void remove_below(int dir, const char *name, int depth, uid_t uid, bool *busy)
+{
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct dirent *e;
+	DIR *d;
+
+	if (fd < 0)
+		return;
+	d = fdopendir(fd);
+	if (!d) {
+		close(fd);
+		return;
+	}
+	while (depth > 0 && (e = readdir(d)))
+		if (e->d_type == DT_DIR && e->d_name[0] != '.')
+			remove_below(fd, e->d_name, depth - 1, uid, busy);
+	end_below(fd, uid);
+	closedir(d);
+	if (unlinkat(dir, name, AT_REMOVEDIR) && errno == EBUSY)
+		*busy = true;
+}
+
+bool nm_cgroup_remove(const char *root, const struct nm_job *job)
+{
+	static const char *const tops[] = { "slurm_%s/uid_%u", "slurm%.0s/uid_%u" };
+	bool busy = false;
+	struct dirent *e;
+	DIR *d = opendir(root);
+
+	if (!d)
+		return false;
+	while ((e = readdir(d))) {
+		if (e->d_name[0] == '.')
+			continue;
+		for (size_t i = 0; i < sizeof(tops) / sizeof(*tops); i++) {
+			char user[600], dir[700];
+			int n = snprintf(user, sizeof(user), "%.200s/", e->d_name);
+
+			snprintf(user + n, sizeof(user) - (size_t)n, tops[i], job->node, (unsigned int)job->uid);
+			snprintf(dir, sizeof(dir), "%s/job_%u", user, job->id);
+			remove_below(dirfd(d), dir, DEPTH, job->uid, &busy);
+			if (faccessat(dirfd(d), dir, F_OK, AT_SYMLINK_NOFOLLOW))
+				unlinkat(dirfd(d), user, AT_REMOVEDIR); /* refused where the user has other jobs */
+		}
+	}
+	closedir(d);
+	return busy;
+}
