@@ -9,26 +9,42 @@ import (
 
 // vcpus are the vCPUs that the task may run on, so that --cpu-bind means in the VM what it
 // means outside: nil for all. Slurm has bound this process already (task/affinity,
-// task/cgroup). Of vCPUs that are pinned those count whose CPUs are in its set; else the
-// task's n-th share of the node's CPUs is its share of the VM's vCPUs.
-func vcpus(r *cluster.Record, name string, t *task) []int {
+// task/cgroup); cpus is how many CPUs the step has on this node. Of vCPUs that are pinned those count
+// whose CPUs are in its set; else a task that is bound gets its share of the VM's.
+func vcpus(r *cluster.Record, name string, t *task, cpus int) []int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil || r.Plan == nil {
 		return nil
 	}
 	for i := range r.Plan.VMs {
 		if v := &r.Plan.VMs[i]; v.Name == name {
-			return boundVCPUs(v, set.IsSet, set.Count())
+			if pinned(v) {
+				return boundVCPUs(v, set.IsSet)
+			}
+			if set.Count() >= cpus {
+				return nil // not bound to fewer than the job has
+			}
+			return shareVCPUs(t, i, len(r.Plan.VMs), v.VCPUs)
 		}
 	}
 	return nil
 }
 
-// boundVCPUs gives the vCPUs of v for a task that is bound to count CPUs, those for which bound holds.
-func boundVCPUs(v *plan.VM, bound func(cpu int) bool, count int) []int {
+// pinned tells whether each vCPU of v has a CPU of its own.
+func pinned(v *plan.VM) bool {
+	for _, cpus := range v.Pins {
+		if len(cpus) != 1 {
+			return false
+		}
+	}
+	return len(v.Pins) > 0
+}
+
+// boundVCPUs gives the vCPUs of v, which are pinned, for a task: those on CPUs for which bound holds.
+func boundVCPUs(v *plan.VM, bound func(cpu int) bool) []int {
 	var list []int
 	for vcpu, cpus := range v.Pins {
-		if len(cpus) == 1 && bound(cpus[0]) {
+		if bound(cpus[0]) {
 			list = append(list, vcpu)
 		}
 	}
@@ -36,4 +52,31 @@ func boundVCPUs(v *plan.VM, bound func(cpu int) bool, count int) []int {
 		return list
 	}
 	return nil
+}
+
+// shareVCPUs gives a task its share of n vCPUs that are not pinned, in VM number vm of vms: the tasks of
+// a VM take them in their order, and in turns where they are more.
+func shareVCPUs(t *task, vm, vms, n int) []int {
+	tasks := t.tasks[t.node]
+	index, all := 0, 0
+	for local := 0; local < tasks; local++ {
+		if vmOf(local, tasks, vms) != vm {
+			continue
+		}
+		if local == t.local {
+			index = all
+		}
+		all++
+	}
+	if all < 2 {
+		return nil
+	}
+	if all > n {
+		return []int{index % n}
+	}
+	var list []int
+	for v := index * n / all; v < (index+1)*n/all; v++ {
+		list = append(list, v)
+	}
+	return list
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -72,7 +73,8 @@ func Run(args []string, s session.Streams) (guest.Status, error) {
 	}
 	defer closePMI()
 	e := session.Caller(words, without(env, "NEARMETAL_"))
-	e.CPUs = vcpus(&c.Record, vm, t)
+	cpus, _ := strconv.Atoi(os.Getenv("SLURM_CPUS_ON_NODE"))
+	e.CPUs = vcpus(&c.Record, vm, t, cpus)
 	defer suspend(c, vm)()
 	if tty, ok := s.In.(*os.File); ok && terminal.IsTerminal(tty) {
 		return session.Terminal(ctx, c.VM(vm), e, tty, sigs)

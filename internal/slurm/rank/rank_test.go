@@ -4,8 +4,11 @@ import (
 	"bufio"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
+
+	"nearmetal/internal/plan"
 )
 
 func TestCommand(t *testing.T) {
@@ -103,5 +106,35 @@ func TestPMISession(t *testing.T) {
 	rank.Close()
 	if _, err := p.ReadString('\n'); err == nil {
 		t.Error("the end of the rank did not end the process manager's connection")
+	}
+}
+
+func TestVCPUs(t *testing.T) {
+	v := &plan.VM{VCPUs: 4, Pins: [][]int{{2}, {3}, {6}, {7}}}
+	if !pinned(v) || pinned(&plan.VM{VCPUs: 1, Pins: [][]int{{2, 3}}}) || pinned(&plan.VM{VCPUs: 1}) {
+		t.Error("what is pinned")
+	}
+	on := func(cpus ...int) func(int) bool {
+		return func(c int) bool { return slices.Contains(cpus, c) }
+	}
+	for _, c := range []struct {
+		bound func(int) bool
+		want  []int
+	}{{on(3, 6), []int{1, 2}}, {on(2, 3, 6, 7), nil}, {on(0), nil}} {
+		if got := boundVCPUs(v, c.bound); !slices.Equal(got, c.want) {
+			t.Errorf("%v, want %v", got, c.want)
+		}
+	}
+	// Not pinned: shares in the order of the VM's tasks.
+	for _, c := range []struct {
+		local, tasks, vm, vms, n int
+		want                     []int
+	}{
+		{0, 2, 0, 1, 4, []int{0, 1}}, {1, 2, 0, 1, 4, []int{2, 3}}, {0, 1, 0, 1, 4, nil},
+		{3, 4, 1, 2, 2, []int{1}}, {2, 4, 1, 2, 2, []int{0}}, {5, 6, 0, 1, 4, []int{1}}, {1, 3, 0, 1, 4, []int{1}},
+	} {
+		if got := shareVCPUs(&task{local: c.local, tasks: []int{c.tasks}}, c.vm, c.vms, c.n); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %v", c, got)
+		}
 	}
 }
