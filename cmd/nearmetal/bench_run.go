@@ -81,6 +81,7 @@ The exit status is 1 if a repetition failed.`,
 	flags.Lookup("in-job").Hidden = true
 	suites := addSuiteFlag(cmd)
 	vms := addClusterFlags(cmd)
+	flags.Lookup("vms").Usage = "number of VMs (default 2)"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := progress(cmd)
 		defer p.Close()
