@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -216,6 +217,25 @@ func TestTwoNodes(t *testing.T) {
 	if r.code != 0 || !strings.Contains(r.out, "0: n1-vm0\n") || !strings.Contains(r.out, "1: n2-vm0\n") {
 		t.Errorf("%+v\n%s", r, cluster.Logs())
 	}
+}
+
+// Steps with VMs of their own have them on each of their nodes, and these know of each other.
+func TestTwoNodesOwnVMs(t *testing.T) {
+	defer clean(t)
+	a := newAccount(t, 2)
+	r := a.run(t, "srun", "-N2", "-l", "--mem=700", "--vm="+small, "--vm-keep=step", "sh", "-c", "hostname; getent hosts n1-vm0 n2-vm0 | wc -l")
+	lines := strings.Split(strings.TrimSpace(r.out), "\n")
+	slices.Sort(lines)
+	if got := strings.Join(lines, ", "); r.code != 0 || got != "0: 2, 0: n1-vm0, 1: 2, 1: n2-vm0" {
+		t.Errorf("%+v\n%s", r, cluster.Logs())
+	}
+}
+
+// affinities reads "RANK: Cpus_allowed_list: LIST" lines and gives "RANK: LIST, …" in the ranks' order.
+func affinities(text string) string {
+	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(text, "Cpus_allowed_list: ", "")), "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, ", ")
 }
 
 // A step cannot have VMs in a job without them; and a job without --vm in its steps is not asked twice.

@@ -68,7 +68,15 @@ func TestMPI(t *testing.T) {
 srun -n3 --overcommit --mpi=pmi2 ./mpich >pmi2 || echo pmi2: status $?
 srun -n2 --mpi=pmix ./openmpi >pmix || echo pmix: status $?
 mpirun.openmpi -n 2 --map-by node ./openmpi >mpirun || echo mpirun: status $?
+srun -n4 --overcommit --cpu-bind=map_cpu:0,1,0,1 sh -c 'echo $SLURM_PROCID: $(grep Cpus_allowed_list /proc/self/status)' >bound
+srun -n2 --cpu-bind=none sh -c 'echo $SLURM_PROCID: $(grep Cpus_allowed_list /proc/self/status)' >free
 `)
+	// More vCPUs than CPUs: none is pinned, and each task has its share of its VM's.
+	for name, want := range map[string]string{"bound": "0: 0, 1: 1, 2: 0, 3: 1", "free": "0: 0-1, 1: 0-1"} {
+		if text, _ := os.ReadFile(filepath.Join(a.home, name)); affinities(string(text)) != want {
+			t.Errorf("--cpu-bind, %s: %q", name, text)
+		}
+	}
 	log, _ := os.ReadFile(a.home + "/log")
 	if r.code != 0 {
 		t.Errorf("%+v", r)

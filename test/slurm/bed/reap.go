@@ -29,10 +29,15 @@ func Own(prefix string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// It stays open, so that the lock lasts as long as this process.
-	fd, err := unix.Open(filepath.Join(dir, lockName), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	// It stays open, so that the lock lasts as long as this process; and it has its name only once it is
+	// locked, so that nobody finds it without an owner.
+	name := filepath.Join(dir, lockName)
+	fd, err := unix.Open(name+".new", unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
 	if err == nil {
 		err = unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+	}
+	if err == nil {
+		err = os.Rename(name+".new", name)
 	}
 	return dir, err
 }
