@@ -2,7 +2,7 @@
 #include <poll.h>
 #include <sched.h>
 
-#include "ivshmem.h"
+#include "proto.h"
 
 /*
  * Programs read in a loop. With more of them than CPUs the one that is to send may be
@@ -82,6 +82,8 @@ static inline ssize_t read_locked(struct ivs_cq *cq, char *buf, size_t count, fi
 	size_t n;
 
 	if (cq->head == cq->tail) {
+		if (ivs_take(cq, (struct fi_cq_tagged_entry *) (void *) buf, src))
+			return 1;
 		ivs_domain_progress(cq->domain);
 		if (cq->head == cq->tail)
 			return -FI_EAGAIN;

@@ -310,7 +310,6 @@ struct ivs_peer {
 	uint32_t	rx_lap0;
 	uint64_t	row_rx, row_tx;	/* rx_head, and tx_head when it last changed */
 	bool		hot;
-	bool		stalled;	/* has sent more than we can hold */
 	bool		broken;		/* sent nonsense */
 	bool		handling;	/* a message of its is being looked at */
 	bool		deaf;		/* we cannot wake it */

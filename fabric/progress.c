@@ -1,13 +1,11 @@
 /* Looking for what has arrived. */
 #include "inner.h"
 #include "proto.h"
+#include "ring.h"
 
-#define TURN_TICKS	16	/* one slot in turn every so many calls */
 #define COOL_TICKS	512	/* between two looks at which rings are still busy */
 #define IDLE_TICKS	8192	/* calls after which one is not */
 #define CHECK_TICKS	256	/* calls: some ns each, or ms where each gives its CPU away */
-#define RUN_LENGTH	4	/* messages in a row that make a stream */
-#define QUIET_CYCLES	600	/* a fifth to a third of a microsecond */
 
 /* From now on p's sender has to tell us that it has sent something. */
 static void cool(struct ivs_ep *ep, int i)
@@ -119,24 +117,6 @@ static inline bool any_activity(const struct nm_slot *me)
 	       __atomic_load_n(&w[6], __ATOMIC_RELAXED) | __atomic_load_n(&w[7], __ATOMIC_RELAXED);
 }
 
-/*
- * A sender of many messages in a row is slowed down by somebody who looks at each line
- * while it is being written: after some of them, the next look waits for more to come.
- */
-static inline void pace(struct ivs_peer *p, int n)
-{
-	if (p->tx_head != p->run_head) {
-		p->run_head = p->tx_head;
-		p->run = 0;
-		return;
-	}
-	p->run += (uint32_t) n;
-	if (p->run >= RUN_LENGTH) {
-		p->run = RUN_LENGTH;
-		p->quiet_until = ivs_cycles() + QUIET_CYCLES;
-	}
-}
-
 void ivs_ep_progress(struct ivs_ep *ep)
 {
 	struct ivs_list *pos, *tmp;
@@ -157,16 +137,16 @@ void ivs_ep_progress(struct ivs_ep *ep)
 		if (n) {
 			came += n;
 			p->used = ep->ticks;
-			pace(p, n);
+			ivs_pace(p, n);
 		}
 	}
 	/* Who has something to do now looks around another time. */
-	if (came && ep->ticks % TURN_TICKS && ivs_list_empty(&ep->active))
+	if (came && ep->ticks % IVS_TURN_TICKS && ivs_list_empty(&ep->active))
 		return;
 	if (likely(ep->me != NULL)) {
 		if (unlikely(any_activity(ep->me)))
 			activity(ep);
-		if (unlikely(!(ep->ticks % TURN_TICKS))) {
+		if (unlikely(!(ep->ticks % IVS_TURN_TICKS))) {
 			turn(ep);
 			if (unlikely(!(ep->ticks % COOL_TICKS)))
 				cool_idle(ep);

@@ -3,6 +3,7 @@
 
 #include "bell.h"
 #include "proto.h"
+#include "ring.h"
 
 #define ROW_LINES	8	/* sent without an answer: there will be more */
 #define OWN_LINES	8	/* how far ahead they are made ours */
@@ -13,27 +14,6 @@ struct ivs_ring_free {
 	uint64_t	offset;		/* in our area, bytes */
 	uint32_t	shift;
 };
-
-static inline uint32_t lap_of(uint64_t head, uint32_t shift, uint32_t lap0)
-{
-	return 0x80000000U | ((uint32_t) (head >> shift) + lap0);
-}
-
-static inline struct nm_line *line_at(uint8_t *ring, uint64_t pos, uint32_t mask)
-{
-	return (struct nm_line *) (void *) (ring + (pos & mask) * NM_LAYOUT_LINE);
-}
-
-/*
- * Lines of a message, in pairs: a core that looks for the next message fetches the other
- * line of its pair as well, from under the sender's hands.
- */
-static inline uint32_t lines_for(size_t len)
-{
-	return len <= NM_LINE_FIRST_BYTES ? 2 :
-	       (2 + (uint32_t) ((len - NM_LINE_FIRST_BYTES + NM_LINE_MORE_BYTES - 1) /
-				NM_LINE_MORE_BYTES)) & ~1U;
-}
 
 /*
  * The chunk that was free for longest is used first: one that was just read is still
@@ -87,7 +67,7 @@ static inline void own_ahead(struct ivs_peer *p, uint32_t lines)
 		p->row_tx = p->tx_head;
 	} else if (p->tx_head - p->row_tx >= ROW_LINES) {
 		for (i = 0; i < lines; i++)
-			ivs_prefetch_own(line_at(p->tx_ring, p->tx_head + OWN_LINES + i, p->tx_mask));
+			ivs_prefetch_own(ivs_line_at(p->tx_ring, p->tx_head + OWN_LINES + i, p->tx_mask));
 	}
 }
 
@@ -101,7 +81,7 @@ static void __attribute__((noinline)) tell(struct ivs_peer *p)
 static inline void publish(struct ivs_peer *p, struct nm_line *l, uint32_t lines,
 			   uint8_t op, uint8_t flags, size_t len)
 {
-	uint64_t word = (uint64_t) lap_of(p->tx_head, p->tx_shift, p->tx_lap0) |
+	uint64_t word = (uint64_t) ivs_lap_of(p->tx_head, p->tx_shift, p->tx_lap0) |
 			(uint64_t) op << 32 | (uint64_t) flags << 40 |
 			(uint64_t) len << 48;
 
@@ -149,13 +129,13 @@ static void put_bytes(struct ivs_peer *p, size_t at, const uint8_t *src, size_t 
 		n = NM_LINE_FIRST_BYTES - at;
 		if (n > len)
 			n = len;
-		ivs_copy_small(line_at(p->tx_ring, pos, p->tx_mask)->payload + at, src, n);
+		ivs_copy_small(ivs_line_at(p->tx_ring, pos, p->tx_mask)->payload + at, src, n);
 		src += n;
 		len -= n;
 		at += n;
 	}
 	while (len) {
-		uint64_t *l = (uint64_t *) (void *) line_at(p->tx_ring, pos + 1 +
+		uint64_t *l = (uint64_t *) (void *) ivs_line_at(p->tx_ring, pos + 1 +
 				(at - NM_LINE_FIRST_BYTES) / NM_LINE_MORE_BYTES, p->tx_mask);
 
 		in = (at - NM_LINE_FIRST_BYTES) % NM_LINE_MORE_BYTES;
@@ -173,13 +153,13 @@ static void put_bytes(struct ivs_peer *p, size_t at, const uint8_t *src, size_t 
 bool ivs_ring_put(struct ivs_peer *p, uint8_t op, uint64_t tag, const uint64_t *data,
 		  const void *buf, size_t len)
 {
-	uint32_t lines = lines_for(len + (data ? 8 : 0));
+	uint32_t lines = ivs_lines_for(len + (data ? 8 : 0));
 	size_t at = 0;
 	struct nm_line *l;
 
 	if (unlikely(!room(p, lines)))
 		return false;
-	l = line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
 	l->tag = tag;
 	if (data) {
 		memcpy(l->payload, data, 8);
@@ -202,12 +182,12 @@ int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 	uint32_t lines;
 
 	if (len <= ivs_param.inline_max) {
-		lines = lines_for(len);
+		lines = ivs_lines_for(len);
 		if (unlikely(!room(p, lines)))
 			return -FI_EAGAIN;
 	} else {
 		len = sizeof(ref) + pkt->fixed_len;
-		lines = lines_for(len);
+		lines = ivs_lines_for(len);
 		if (unlikely(!room(p, lines)))
 			return -FI_EAGAIN;
 		ref.index = take_chunk(p);
@@ -222,7 +202,7 @@ int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 		put_bytes(p, 0, (uint8_t *) &ref, sizeof(ref));
 		at = sizeof(ref);
 	}
-	l = line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
 	l->tag = pkt->tag;
 	if (pkt->fixed_len) {
 		put_bytes(p, at, pkt->fixed, pkt->fixed_len);
@@ -249,35 +229,6 @@ int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 	return 0;
 }
 
-/* Copies len bytes of a message's payload, from byte at on. */
-static void get_bytes(struct ivs_peer *p, size_t at, uint8_t *dst, size_t len)
-{
-	size_t n, in;
-
-	if (at < NM_LINE_FIRST_BYTES) {
-		n = NM_LINE_FIRST_BYTES - at;
-		if (n > len)
-			n = len;
-		ivs_copy_small(dst, line_at(p->rx_ring, p->rx_head, p->rx_mask)->payload + at, n);
-		dst += n;
-		len -= n;
-		at += n;
-	}
-	while (len) {
-		uint8_t *l = (uint8_t *) line_at(p->rx_ring, p->rx_head + 1 +
-				(at - NM_LINE_FIRST_BYTES) / NM_LINE_MORE_BYTES, p->rx_mask);
-
-		in = (at - NM_LINE_FIRST_BYTES) % NM_LINE_MORE_BYTES;
-		n = NM_LINE_MORE_BYTES - in;
-		if (n > len)
-			n = len;
-		ivs_copy_small(dst, l + 8 + in, n);
-		dst += n;
-		len -= n;
-		at += n;
-	}
-}
-
 static void broken(struct ivs_peer *p, const char *what)
 {
 	IVS_WARN(FI_LOG_EP_DATA, "rank in slot %u sent %s; its messages are ignored from now on\n",
@@ -298,7 +249,7 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 	size_t fixed = ivs_fixed_bytes(op, flags), skip = 0;
 	bool done;
 
-	get_bytes(p, 0, b, len);
+	ivs_ring_get(p, 0, b, len);
 	if (flags & IVS_F_CHUNK)
 		skip = sizeof(ref);
 	if (!op || op >= IVS_OP_COUNT || flags & ~IVS_F_ALL || len < skip + fixed) {
@@ -327,7 +278,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 	int done = 0;
 
 	while (done < 64) {
-		struct nm_line *l = line_at(p->rx_ring, p->rx_head, p->rx_mask);
+		struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
 		uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
 		uint8_t op, flags;
 		uint16_t len;
@@ -335,9 +286,9 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		uint32_t lines;
 		struct ivs_rx *rx;
 
-		if ((uint32_t) word != lap_of(p->rx_head, p->rx_shift, p->rx_lap0)) {
+		if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0)) {
 			/* A longer message's second line comes before its first. */
-			__builtin_prefetch(line_at(p->rx_ring, p->rx_head + 1, p->rx_mask));
+			__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 1, p->rx_mask));
 			break;
 		}
 		/* Whoever does not read completions gets no more of them. */
@@ -351,7 +302,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 			broken(p, "a message longer than a ring's");
 			break;
 		}
-		lines = lines_for(len);
+		lines = ivs_lines_for(len);
 		if (likely(op <= IVS_OP_MSG && op && !(flags & ~IVS_F_DATA) &&
 			   (!flags || len >= 8))) {
 			bool tagged = op == IVS_OP_TAGGED;
@@ -370,20 +321,18 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 					if (likely(len <= NM_LINE_FIRST_BYTES))
 						ivs_copy_small(dst, l->payload + skip, bytes);
 					else
-						get_bytes(p, skip, dst, bytes);
+						ivs_ring_get(p, skip, dst, bytes);
 				} else {
 					uint8_t tmp[IVS_INLINE_MAX];
 
-					get_bytes(p, skip, tmp, bytes);
+					ivs_ring_get(p, skip, tmp, bytes);
 					ivs_iov_scatter(rx->iov, rx->count, 0, tmp, bytes);
 				}
 				ivs_rx_complete(ep, rx, tagged, p, bytes, tag, flags, data, 0);
 			} else if (!complex_message(ep, p, op, flags, tag, len)) {
-				p->stalled = true;
 				break;
 			}
 		} else if (!complex_message(ep, p, op, flags, tag, len)) {
-			p->stalled = true;
 			break;
 		}
 		if (unlikely(p->broken || !p->rx_ring))
@@ -391,10 +340,9 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		p->rx_head += lines;
 		done++;
 		/* Lines in batches; a chunk at once, others wait for it. */
-		if (p->rx_head - p->rx_shown > p->rx_mask / 4 || flags & IVS_F_CHUNK) {
-			p->rx_shown = p->rx_head;
-			__atomic_store_n(&p->rx_ctl->tail, p->rx_head, __ATOMIC_RELEASE);
-		}
+		if (flags & IVS_F_CHUNK)
+			p->rx_shown = p->rx_head - p->rx_mask - 1;
+		ivs_ring_show(p);
 	}
 	return done;
 }
@@ -402,14 +350,14 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 void ivs_ring_prefetch(const struct ivs_peer *p)
 {
 	if (p->rx_ring)
-		__builtin_prefetch(line_at(p->rx_ring, p->rx_head, p->rx_mask));
+		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask));
 }
 
 bool ivs_ring_pending(const struct ivs_peer *p)
 {
 	return p->rx_ring &&
-	       __atomic_load_n(&line_at(p->rx_ring, p->rx_head, p->rx_mask)->lap,
-			       __ATOMIC_RELAXED) == lap_of(p->rx_head, p->rx_shift, p->rx_lap0);
+	       __atomic_load_n(&ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask)->lap,
+			       __ATOMIC_RELAXED) == ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0);
 }
 
 /* Finds room for a ring in our area: its offset, or 0. The wish is for many lines. */

@@ -2,32 +2,50 @@
 #include "proto.h"
 #include "through.h"
 
-static inline ssize_t post(struct ivs_ep *ep, const struct iovec *iov, size_t count,
-			   fi_addr_t src, uint64_t tag, uint64_t ignore, void *context,
-			   uint64_t flags)
+/* A receive that is to be posted, all but its buffers. NULL: *ret says why. */
+static inline struct ivs_rx *prepare(struct ivs_ep *ep, fi_addr_t src, uint64_t tag,
+				     uint64_t ignore, void *context, uint64_t flags, ssize_t *ret)
 {
 	struct ivs_peer *peer = NULL;
 	struct ivs_rx *rx;
 	int err;
 
-	if (unlikely(ep->through))
-		return ivs_through_recv(ep, iov, count, src, tag, ignore, context, flags);
 	if (src != FI_ADDR_UNSPEC && ep->caps & FI_DIRECTED_RECV) {
 		peer = src < ep->peers_size ? ep->peers[src] : NULL;
 		if (unlikely(!peer)) {
 			peer = ivs_peer_lookup(ep, src, &err);
-			if (!peer)
-				return err;
+			if (!peer) {
+				*ret = err;
+				return NULL;
+			}
 		}
 	}
 	rx = ivs_rx_get(ep);
-	if (unlikely(!rx))
-		return -FI_ENOMEM;
+	if (unlikely(!rx)) {
+		*ret = -FI_ENOMEM;
+		return NULL;
+	}
 	rx->tag = tag;
 	rx->ignore = ignore;
 	rx->peer = peer;
 	rx->context = context;
 	rx->flags = flags & ~FI_MULTI_RECV;
+	rx->parent = NULL;
+	rx->busy = 0;
+	return rx;
+}
+
+static ssize_t post(struct ivs_ep *ep, const struct iovec *iov, size_t count, fi_addr_t src,
+		    uint64_t tag, uint64_t ignore, void *context, uint64_t flags)
+{
+	struct ivs_rx *rx;
+	ssize_t ret;
+
+	if (unlikely(ep->through))
+		return ivs_through_recv(ep, iov, count, src, tag, ignore, context, flags);
+	rx = prepare(ep, src, tag, ignore, context, flags, &ret);
+	if (unlikely(!rx))
+		return ret;
 	rx->count = count;
 	rx->len = 0;
 	rx->iov[0].iov_base = NULL;
@@ -35,8 +53,6 @@ static inline ssize_t post(struct ivs_ep *ep, const struct iovec *iov, size_t co
 		rx->iov[i] = iov[i];
 		rx->len += iov[i].iov_len;
 	}
-	rx->parent = NULL;
-	rx->busy = 0;
 	ivs_rx_post(ep, rx, true);
 	return 0;
 }
@@ -61,12 +77,28 @@ static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len, void *desc
 			   fi_addr_t src, uint64_t tag, uint64_t ignore, void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
-	struct iovec iov = { buf, len };
-	ssize_t ret;
+	uint64_t flags = ep->rx_comp | ep->rx_flags;
+	struct iovec iov;
+	struct ivs_rx *rx;
+	ssize_t ret = 0;
 
 	(void) desc;
 	ivs_lock(ep->domain);
-	ret = post(ep, &iov, 1, src, tag, ignore, context, ep->rx_comp | ep->rx_flags);
+	if (unlikely(ep->through)) {
+		iov.iov_base = buf;
+		iov.iov_len = len;
+		ret = post(ep, &iov, 1, src, tag, ignore, context, flags);
+	} else {
+		/* Not by way of an iov: its copy would wait until both halves are stored. */
+		rx = prepare(ep, src, tag, ignore, context, flags, &ret);
+		if (likely(rx != NULL)) {
+			rx->count = 1;
+			rx->len = len;
+			rx->iov[0].iov_base = buf;
+			rx->iov[0].iov_len = len;
+			ivs_rx_post(ep, rx, true);
+		}
+	}
 	ivs_unlock(ep->domain);
 	return ret;
 }

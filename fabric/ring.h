@@ -1,0 +1,90 @@
+/* Lines of a ring (docs/region.md), as its sender and its receiver see them. */
+#ifndef IVS_RING_H
+#define IVS_RING_H
+
+#include "copy.h"
+#include "ivshmem.h"
+
+#define IVS_TURN_TICKS	16	/* one slot in turn every so many calls */
+#define IVS_RUN_LENGTH	4	/* messages in a row that make a stream */
+#define IVS_QUIET_CYCLES 600	/* a fifth to a third of a microsecond */
+
+/* The word that the line at head carries once it is written. */
+static inline uint32_t ivs_lap_of(uint64_t head, uint32_t shift, uint32_t lap0)
+{
+	return 0x80000000U | ((uint32_t) (head >> shift) + lap0);
+}
+
+static inline struct nm_line *ivs_line_at(uint8_t *ring, uint64_t pos, uint32_t mask)
+{
+	return (struct nm_line *) (void *) (ring + (pos & mask) * NM_LAYOUT_LINE);
+}
+
+/*
+ * Lines of a message, in pairs: a core that looks for the next message fetches the other
+ * line of its pair as well, from under the sender's hands.
+ */
+static inline uint32_t ivs_lines_for(size_t len)
+{
+	return len <= NM_LINE_FIRST_BYTES ? 2 :
+	       (2 + (uint32_t) ((len - NM_LINE_FIRST_BYTES + NM_LINE_MORE_BYTES - 1) /
+				NM_LINE_MORE_BYTES)) & ~1U;
+}
+
+/* Copies len bytes of a message's payload, from byte at on. */
+static inline void ivs_ring_get(struct ivs_peer *p, size_t at, uint8_t *dst, size_t len)
+{
+	size_t n, in;
+
+	if (at < NM_LINE_FIRST_BYTES) {
+		n = NM_LINE_FIRST_BYTES - at;
+		if (n > len)
+			n = len;
+		ivs_copy_small(dst, ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask)->payload + at, n);
+		dst += n;
+		len -= n;
+		at += n;
+	}
+	while (len) {
+		uint8_t *l = (uint8_t *) ivs_line_at(p->rx_ring, p->rx_head + 1 +
+				(at - NM_LINE_FIRST_BYTES) / NM_LINE_MORE_BYTES, p->rx_mask);
+
+		in = (at - NM_LINE_FIRST_BYTES) % NM_LINE_MORE_BYTES;
+		n = NM_LINE_MORE_BYTES - in;
+		if (n > len)
+			n = len;
+		ivs_copy_small(dst, l + 8 + in, n);
+		dst += n;
+		len -= n;
+		at += n;
+	}
+}
+
+/* Tells a sender, once a quarter of its ring, what of it was read. */
+static inline void ivs_ring_show(struct ivs_peer *p)
+{
+	if (p->rx_head - p->rx_shown > p->rx_mask / 4) {
+		p->rx_shown = p->rx_head;
+		__atomic_store_n(&p->rx_ctl->tail, p->rx_head, __ATOMIC_RELEASE);
+	}
+}
+
+/*
+ * A sender of many messages in a row is slowed down by somebody who looks at each line
+ * while it is being written: after some of them, the next look waits for more to come.
+ */
+static inline void ivs_pace(struct ivs_peer *p, int n)
+{
+	if (p->tx_head != p->run_head) {
+		p->run_head = p->tx_head;
+		p->run = 0;
+		return;
+	}
+	p->run += (uint32_t) n;
+	if (p->run >= IVS_RUN_LENGTH) {
+		p->run = IVS_RUN_LENGTH;
+		p->quiet_until = ivs_cycles() + IVS_QUIET_CYCLES;
+	}
+}
+
+#endif /* IVS_RING_H */
