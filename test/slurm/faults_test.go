@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"nearmetal/internal/host"
 	"nearmetal/test/slurm/bed"
 )
 
@@ -68,6 +70,33 @@ func TestBootFailsByHost(t *testing.T) {
 		t.Errorf("drained: %q", out)
 	}
 	must(t, "scontrol", "update", "nodename=n2", "state=resume")
+	clean(t)
+}
+
+// KVM that is demanded of a host without it: by the site, which drains the host, or by the user, whose job fails.
+func TestNoKVM(t *testing.T) {
+	if _, _, err := host.DetectAccel("kvm"); err == nil {
+		t.Skip("KVM works here")
+	}
+	file := filepath.Join(scratch(t), "kvm.yaml")
+	conf := cluster.Path("plugstack.conf")
+	if err := errors.Join(os.WriteFile(file, []byte("version: 1\naccel: kvm\n"), 0o644), os.WriteFile(conf, []byte(plugstack("accel=kvm")), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	site := slurm(t, "srun", "-w", "n2", "--vm", "hostname")
+	if err := os.WriteFile(conf, []byte(plugstack()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if site.code == 0 || !strings.Contains(site.err, "nearmetal: n2: ") || !strings.Contains(site.err, "accel kvm: ") {
+		t.Errorf("%+v", site)
+	}
+	if out := must(t, "sinfo", "-R", "-h", "-o", "%N %E"); !strings.HasPrefix(out, "n2 nearmetal: ") {
+		t.Errorf("drained: %q", out)
+	}
+	must(t, "scontrol", "update", "nodename=n2", "state=resume")
+	if r := slurm(t, "srun", "-w", "n1", "--vm="+file, "hostname"); r.code == 0 || !strings.Contains(r.err, "nearmetal: n1: accel kvm: ") {
+		t.Errorf("%+v", r)
+	}
 	clean(t)
 }
 
