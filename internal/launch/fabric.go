@@ -38,7 +38,7 @@ func fabric(s Setup, theirs string) []variable {
 	choice := []variable{{"FI_PROVIDER", Provider, false}, {"FI_IVSHMEM_INNER", "none", false}}
 	if s.OtherHosts {
 		// libfabric 1.17 looks for the parts of what reaches them behind the filter. Open MPI 4.1 on it
-		// waits at its end for ranks of other hosts now and then: its own TCP does not.
+		// once waited for ever for ranks of other hosts (seen in one of three runs): its own TCP has not.
 		choice = []variable{{"FI_PROVIDER", Provider + ",verbs,tcp,ofi_rxm", false}, {"FI_IVSHMEM_INNER", "auto", false},
 			{"OMPI_MCA_pml", "^cm", false}}
 	}
