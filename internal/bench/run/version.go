@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"unicode"
 	"time"
 
 	"nearmetal/internal/bench/process"
@@ -84,7 +85,7 @@ func findVersion(p *suite.Program, text []byte) string {
 // plainText gives a program's words on one line, without control characters, and not long.
 func plainText(b []byte) string {
 	s := strings.Join(strings.Fields(strings.Map(func(c rune) rune {
-		if c < ' ' || c == 0x7f {
+		if unicode.IsControl(c) { // C1 ones too: some terminals obey them
 			return ' '
 		}
 		return c
