@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"strings"
-	"unicode"
 	"time"
+	"unicode"
 
 	"nearmetal/internal/bench/process"
 	"nearmetal/internal/bench/suite"
