@@ -436,6 +436,9 @@ void ivs_name_addr(struct ivs_addr *addr, const char *service);
 
 /* mr.c */
 extern struct fi_ops_mr ivs_mr_ops;
+/* Does registered memory with all of this access hold each of the pieces? */
+bool ivs_mr_covers(const struct ivs_domain *domain, const struct iovec *iov, size_t count,
+		   uint64_t access);
 /* The region under key that holds [addr, addr + len) with access, or NULL. */
 struct ivs_mr *ivs_mr_find(struct ivs_domain *domain, uint64_t key, uint64_t addr,
 			   size_t len, uint64_t access);
@@ -545,8 +548,11 @@ static inline void ivs_cntr_fail(struct ivs_cntr *cntr)
 		ivs_cntr_wake(cntr);
 }
 
-/* receive.c: ends what peers are doing to this memory, with an error for them. */
-void ivs_stop_access(struct ivs_domain *domain, const struct iovec *memory);
+/*
+ * receive.c: ends what peers are doing to the memory of mr, which is closed, with an error for them;
+ * unless other regions hold the memory, too: an MPI registers a buffer once for each who reads it.
+ */
+void ivs_stop_access(struct ivs_domain *domain, const struct ivs_mr *mr);
 
 /* peer.c */
 struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err);

@@ -32,6 +32,37 @@ struct ivs_mr *ivs_mr_find(struct ivs_domain *domain, uint64_t key, uint64_t add
 	return mr;
 }
 
+static bool holds(const struct ivs_mr *mr, const struct iovec *piece)
+{
+	size_t i;
+
+	for (i = 0; i < mr->count; i++) {
+		uintptr_t at = (uintptr_t) piece->iov_base - (uintptr_t) mr->iov[i].iov_base;
+
+		if (at <= mr->iov[i].iov_len && piece->iov_len <= mr->iov[i].iov_len - at)
+			return true;
+	}
+	return false;
+}
+
+bool ivs_mr_covers(const struct ivs_domain *domain, const struct iovec *iov, size_t count,
+		   uint64_t access)
+{
+	size_t done = 0, bucket;
+
+	for (; done < count; done++) {
+		const struct ivs_mr *mr = NULL;
+
+		for (bucket = 0; !mr && bucket < HASH_SIZE; bucket++)
+			for (mr = domain->mr_hash[bucket]; mr; mr = mr->next)
+				if (mr->access & access && holds(mr, &iov[done]))
+					break;
+		if (!mr)
+			return false;
+	}
+	return true;
+}
+
 size_t ivs_mr_pieces(const struct ivs_mr *mr, uint64_t addr, size_t len, struct iovec *iov,
 		     size_t max)
 {
@@ -190,13 +221,12 @@ static int mr_close(struct fid *fid)
 
 	ivs_lock(d);
 	hide(mr);
-	for (size_t i = 0; i < mr->count; i++)
-		ivs_stop_access(d, &mr->iov[i]);
 	for (at = &d->mr_hash[hash(mr->fid.key)]; *at; at = &(*at)->next)
 		if (*at == mr) {
 			*at = mr->next;
 			break;
 		}
+	ivs_stop_access(d, mr);
 	d->mr_count--;
 	ivs_unref(&d->refs);
 	for (int dir = 0; dir < 2; dir++)

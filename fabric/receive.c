@@ -454,9 +454,10 @@ static bool overlap(const struct iovec *iov, size_t count, const struct iovec *m
 	return false;
 }
 
-void ivs_stop_access(struct ivs_domain *domain, const struct iovec *memory)
+void ivs_stop_access(struct ivs_domain *domain, const struct ivs_mr *mr)
 {
 	struct ivs_list *e, *p, *s;
+	size_t i;
 
 	ivs_list_each(e, &domain->eps) {
 		struct ivs_ep *ep = ivs_entry(e, struct ivs_ep, domain_link);
@@ -467,18 +468,24 @@ void ivs_stop_access(struct ivs_domain *domain, const struct iovec *memory)
 			ivs_list_each(s, &peer->streams) {
 				struct ivs_msg *msg = ivs_entry(s, struct ivs_msg, stream);
 
-				if (msg->op == IVS_OP_WRITE && !msg->error &&
-				    overlap(msg->iov, msg->niov, memory)) {
-					msg->error = -FI_EKEYREJECTED;
+				if (msg->mr == mr)
 					msg->mr = NULL;
-				}
+				for (i = 0; i < mr->count; i++)
+					if (msg->op == IVS_OP_WRITE && !msg->error &&
+					    overlap(msg->iov, msg->niov, &mr->iov[i]) &&
+					    !ivs_mr_covers(domain, msg->iov, msg->niov, FI_REMOTE_WRITE)) {
+						msg->error = -FI_EKEYREJECTED;
+						msg->mr = NULL;
+					}
 			}
 			ivs_list_each(s, &peer->sending) {
 				struct ivs_tx *tx = ivs_entry(s, struct ivs_tx, link);
 
-				if (tx->response && !tx->own && !tx->error &&
-				    overlap(tx->iov, tx->count, memory))
-					tx->error = -FI_EKEYREJECTED;
+				for (i = 0; i < mr->count; i++)
+					if (tx->response && !tx->own && !tx->error &&
+					    overlap(tx->iov, tx->count, &mr->iov[i]) &&
+					    !ivs_mr_covers(domain, tx->iov, tx->count, FI_REMOTE_READ))
+						tx->error = -FI_EKEYREJECTED;
 			}
 		}
 	}
