@@ -1,4 +1,6 @@
 /* Reading, writing and changing another's memory. */
+#include <sched.h>
+
 #include <nearmetal/fabric.h>
 
 #include "lists.h"
@@ -312,6 +314,52 @@ static void atomics(struct ctx *c)
 	hide(c, false);
 }
 
+/*
+ * Memory is registered twice, and one of the two ends while it is being read: by the other's key
+ * the read goes on, by its own it fails. More is read than there is room for on the way, so it is
+ * still under way.
+ */
+static void two_keys(struct ctx *c)
+{
+	struct target *t = shared();
+	uint64_t key[2] = { 11, 12 };
+	uint8_t *buf = malloc(BYTES);
+	struct fid_mr *second[2];
+	int i;
+
+	fill(buf, BYTES, 7);
+	for (i = 0; i < 2; i++)
+		OK(fi_mr_reg(c->domain, buf, BYTES, FI_REMOTE_READ, 0, key[i], 0, &second[i], NULL));
+	t[0].key = t[1].key = 0;
+	barrier(c);
+	for (i = 0; i < 2; i++) {
+		if (c->rank == 0) {
+			memset(buf, 0, BYTES);
+			RETRY(c, fi_read(c->ep, buf, BYTES, NULL, c->peer[1], 0, key[1], buf));
+			__atomic_store_n(&t[i].key, 1, __ATOMIC_RELEASE);
+			while (__atomic_load_n(&t[i].key, __ATOMIC_ACQUIRE) != 2)
+				sched_yield();
+			if (i == 0) {
+				wait_comp(c, c->txcq);
+				CHECK(filled(buf, BYTES, 7));
+			} else {
+				CHECK(wait_err(c, c->txcq).err == FI_EKEYREJECTED);
+			}
+		} else {
+			while (__atomic_load_n(&t[i].key, __ATOMIC_ACQUIRE) != 1)
+				sched_yield();
+			progress(c);
+			OK(fi_close(&second[i]->fid));
+			__atomic_store_n(&t[i].key, 2, __ATOMIC_RELEASE);
+		}
+		barrier(c);
+	}
+	if (c->rank == 0)
+		for (i = 0; i < 2; i++)
+			OK(fi_close(&second[i]->fid));
+	free(buf);
+}
+
 /* Three add to one number; none is lost. */
 static void concurrent(struct ctx *c)
 {
@@ -357,6 +405,7 @@ const struct test test_memory[] = {
 	{ "rma", 2, rma },
 	{ "rma_no_cma", 2, rma, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "rma_region", 2, rma_region, .env = { "FI_IVSHMEM_CMA=0" } },
+	{ "rma_two_keys", 2, two_keys, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "rma_calls", 2, rma_calls },
 	{ "rma_calls_no_cma", 2, rma_calls, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "refused", 2, refused },
