@@ -15,7 +15,8 @@ void (*ivs_copy_put)(void *dst, const void *src, size_t len) = copy_libc;
 #include <immintrin.h>
 
 #define STRING_MIN	8192	/* bytes; below, string instructions take too long to start */
-#define PUT_MIN		4096	/* where nobody waits for the copy */
+#define PUT_MIN		16384	/* where nobody waits for the copy */
+#define OWN_MAX		8192	/* of a copy, asked for before it: a sixth of a core's own cache */
 
 /* The last piece may overlap the one before. */
 __attribute__((target("avx")))
@@ -86,12 +87,21 @@ static void copy_string(void *dst, const void *src, size_t len)
 		string(dst, src, len);
 }
 
+/*
+ * Of one copy after another, each with some work between, a core overlaps less than of one
+ * long one: the work's stores wait in the same row. So all lines are asked for before.
+ */
 static void put_string(void *dst, const void *src, size_t len)
 {
-	if (len < PUT_MIN)
-		copy_avx(dst, src, len);
-	else
+	size_t i;
+
+	if (len >= PUT_MIN) {
 		string(dst, src, len);
+		return;
+	}
+	for (i = 0; i < len && i < OWN_MAX; i += 64)
+		ivs_prefetch_own((char *) dst + i);
+	memcpy(dst, src, len);
 }
 
 /* Is this CPU one whose instructions QEMU makes up, where string instructions are slow? */
