@@ -123,7 +123,7 @@ int nm_alloc_post_opt(spank_t sp, int ac, char **av)
 		return -1;
 	}
 	nm_settings_read(&s, ac, av);
-	if (spank_context() == S_CTX_LOCAL && !spank_symbol_supported("spank_prepend_task_argv") && has_multiprog()) {
+	if (spank_context() == S_CTX_LOCAL && !spank_prepend_task_argv && has_multiprog()) {
 		slurm_error("nearmetal: --multi-prog with --vm needs Slurm 23.11 or newer: start the programs by a script that "
 			    "looks at SLURM_PROCID");
 		return -1;

@@ -70,21 +70,39 @@ static void first_line(const char *text, char *out, size_t size)
 	snprintf(out, size, "%.*s", (int)(n < size ? n : size - 1), text);
 }
 
-/* Those in which the VMs of a job belong whose extern step's process is task. */
-static size_t cgroups_of(pid_t task, uint32_t job, bool signalled, char files[][512])
+#define CGROUP_TEXT_MAX 16384
+
+/* What /proc/PID/cgroup says; "" if it cannot be read. */
+static void read_cgroup(pid_t pid, char text[CGROUP_TEXT_MAX])
 {
-	char path[64], text[16384];
+	char path[64];
 	ssize_t n;
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)task);
+	*text = 0;
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text) - 1);
+		return;
+	n = read(fd, text, CGROUP_TEXT_MAX - 1);
 	close(fd);
 	text[n > 0 ? n : 0] = 0;
-	return nm_cgroup_files(text, job, signalled, files, NM_CGROUPS_MAX);
+}
+
+/*
+ * Slurm's own way into the cgroups of this step: of src/interfaces/cgroup.h, in what slurmstepd is
+ * linked to. From 25.05 on the extern step has no process whose cgroups could be taken.
+ */
+extern int cgroup_g_step_addto(int controller, pid_t *pids, int npids) __attribute__((weak));
+
+/* The last of the controllers that Slurm counts from 0: freezer, cpuset, memory, devices, cpuacct. */
+#define LAST_CONTROLLER 4
+
+static void place(pid_t pid)
+{
+	/* It refuses those that this site does not use. */
+	for (int controller = 0; controller <= LAST_CONTROLLER; controller++)
+		cgroup_g_step_addto(controller, &pid, 1);
 }
 
 void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, pid_t task, char result[NM_RESULT_MAX])
@@ -92,7 +110,7 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	static char cgroups[NM_CGROUPS_MAX][512];
 	static struct words argv, envp;
 	static gid_t groups[GROUPS_MAX];
-	static char hosts[NM_HOSTS_MAX];
+	static char hosts[NM_HOSTS_MAX], cgroup[CGROUP_TEXT_MAX];
 	char devices[NM_DEVICES_MAX], buf[16384], run[512], out[NM_RESULT_MAX - 64], line[256];
 	struct passwd pw, *user = NULL;
 	int ngroups = GROUPS_MAX, status;
@@ -119,8 +137,11 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	spank_get_item(sp, S_JOB_ALLOC_MEM, &memory);
 	spank_get_item(sp, S_JOB_NNODES, &nodes);
 	spank_get_item(sp, S_JOB_NODEID, &index);
+	read_cgroup(task > 1 ? task : getpid(), cgroup);
 	if (task > 1)
-		c.ncgroups = cgroups_of(task, job->id, adopted_outlives(sp), cgroups);
+		c.ncgroups = nm_cgroup_files(cgroup, job->id, adopted_outlives(sp), cgroups, NM_CGROUPS_MAX);
+	else if (cgroup_g_step_addto && nm_cgroup_of_job(cgroup, job->id))
+		c.place = place;
 
 	memset(&argv, 0, sizeof(argv));
 	add(&argv, "%s", s->nearmetal);

@@ -1,3 +1,4 @@
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -42,6 +43,19 @@ size_t nm_cgroup_files(const char *text, uint32_t job, bool signalled, char file
 		snprintf(files[n++], 512, "/sys/fs/cgroup%s%s%s/cgroup.procs", unified ? "" : "/", controllers, dir);
 	}
 	return n;
+}
+
+bool nm_cgroup_of_job(const char *text, uint32_t job)
+{
+	char mark[32];
+	const char *at;
+
+	/* From 26.05 on the unified hierarchy has another name of the job's. */
+	if (strstr(text, "/step_extern"))
+		return true;
+	snprintf(mark, sizeof(mark), "/job_%u", job);
+	at = strstr(text, mark);
+	return at && !isdigit((unsigned char)at[strlen(mark)]);
 }
 
 /* End the user's processes in a cgroup: those of a step whose slurmstepd was killed are nobody's else. */

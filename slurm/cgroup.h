@@ -19,6 +19,9 @@
  */
 size_t nm_cgroup_files(const char *text, uint32_t job, bool signalled, char files[][512], size_t max);
 
+/* Whether text, what /proc/PID/cgroup says of a slurmstepd of the job, has a cgroup of Slurm's. */
+bool nm_cgroup_of_job(const char *text, uint32_t job);
+
 /*
  * Remove the job's cgroups of the old hierarchies below root (/sys/fs/cgroup): Slurm has tried to before the
  * VMs in them ended. What runs in them of the job's user gets SIGKILL first. One with processes stays, for rmdir

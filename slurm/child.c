@@ -31,11 +31,17 @@ static void close_from(int fd)
 }
 
 /* In the child: only what is safe between fork and exec in a process with threads. */
-static void become(const struct nm_child *c, int out)
+static void become(const struct nm_child *c, int out, const int placed[2])
 {
 	sigset_t none;
 	int null = open("/dev/null", O_RDONLY);
+	char end;
 
+	if (c->place) {
+		close(placed[1]);
+		while (read(placed[0], &end, 1) < 0 && errno == EINTR)
+			;
+	}
 	setsid();
 	for (size_t i = 0; i < c->ncgroups; i++) {
 		int fd = open(c->cgroups[i], O_WRONLY | O_CLOEXEC);
@@ -108,21 +114,29 @@ const char *nm_child_said(const char *out)
 int nm_child_run(const struct nm_child *c, char *out, size_t size)
 {
 	long long deadline = now_ms() + c->timeout * 1000LL;
-	int fds[2], status, rc;
+	int fds[2], placed[2], status, rc;
 	pid_t pid;
 
 	out[0] = 0;
 	if (pipe2(fds, O_CLOEXEC))
 		return -1;
-	pid = fork();
-	if (pid < 0) {
+	if (pipe2(placed, O_CLOEXEC)) {
 		close(fds[0]);
 		close(fds[1]);
 		return -1;
 	}
+	pid = fork();
 	if (!pid)
-		become(c, fds[1]);
+		become(c, fds[1], placed);
+	if (pid > 0 && c->place)
+		c->place(pid);
+	close(placed[0]);
+	close(placed[1]);
 	close(fds[1]);
+	if (pid < 0) {
+		close(fds[0]);
+		return -1;
+	}
 	rc = read_all(fds[0], out, size, deadline);
 	close(fds[0]);
 	if (rc) {

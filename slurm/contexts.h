@@ -18,6 +18,10 @@
 # define SLURM_INTERACTIVE_STEP (0xfffffffa)
 #endif
 
+/* Of Slurm 23.11 and newer; spank_symbol_supported knows a plugin's functions only. */
+typedef spank_err_t nm_prepend_fn(spank_t sp, int argc, const char *argv[]);
+extern nm_prepend_fn spank_prepend_task_argv __attribute__((weak));
+
 /* srun, sbatch, salloc: as the user, where the command was typed. */
 int nm_alloc_post_opt(spank_t sp, int ac, char **av);
 

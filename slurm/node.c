@@ -12,12 +12,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#define SLURM_BACKWARD_COMPAT	/* from 26.05 on a job is named otherwise (slurm.h) */
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <slurm/spank.h>
 
 #include "cgroup.h"
 #include "node.h"
+
+/* Of nodes' names: hostlist_t before Slurm 23.11, hostlist_t * from then on. */
+typedef __typeof__(slurm_hostlist_create(NULL)) node_list;
 
 /* How long supervisors may take to end their VMs in order, and the kernel to end what is killed, ms. */
 #define GRACE_MS 5000
@@ -57,7 +61,7 @@ static uint64_t gres_count(const char *text, const char *name)
 /* The number of this host among a job's, or -1. */
 static int node_index(const char *nodes, const char *node)
 {
-	hostlist_t list = slurm_hostlist_create(nodes);
+	node_list list = slurm_hostlist_create(nodes);
 	int i = list ? slurm_hostlist_find(list, node) : -1;
 
 	if (list)
@@ -97,7 +101,7 @@ static const char *address(const node_info_msg_t *m, const char *node)
 
 int nm_node_hosts(const char *nodes, char *out, size_t size, char message[NM_MESSAGE_MAX])
 {
-	hostlist_t list = slurm_hostlist_create(nodes);
+	node_list list = slurm_hostlist_create(nodes);
 	node_info_msg_t *m = NULL;
 	size_t used = 0;
 	char *name;

@@ -209,10 +209,6 @@ static int raise_failure(spank_t sp)
 	return -1;
 }
 
-/* spank_prepend_task_argv of Slurm 23.11 and newer. */
-typedef spank_err_t prepend_fn(spank_t sp, int argc, const char *argv[]);
-extern prepend_fn spank_prepend_task_argv __attribute__((weak));
-
 int nm_step_task_init(spank_t sp, int ac, char **av)
 {
 	static char wrapper[1024];

@@ -168,6 +168,9 @@ static void test_cgroups(void)
 	CHECK(nm_cgroup_files(old, 1, false, files, NM_CGROUPS_MAX) == 0);
 	CHECK(nm_cgroup_files(old, 17, false, files, 1) == 1);
 	CHECK(nm_cgroup_files("", 17, false, files, NM_CGROUPS_MAX) == 0);
+	CHECK(nm_cgroup_of_job(old, 17) && nm_cgroup_of_job("8:freezer:/slurm_n1/uid_0/job_17\n", 17));
+	CHECK(nm_cgroup_of_job("0::/system.slice/n1_slurmstepd.scope/sABC/step_extern/slurm\n", 17));
+	CHECK(!nm_cgroup_of_job("8:freezer:/slurm_n1/uid_0/job_170\n0::/\n", 17) && !nm_cgroup_of_job("", 17));
 	CHECK(nm_cgroup_files("8:freezer", 17, false, files, NM_CGROUPS_MAX) == 0);
 }
 

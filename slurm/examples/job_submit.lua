@@ -1,7 +1,7 @@
 -- nearmetal: adds the GRES that a job's --vm-vf and --vm-region ask for, so that Slurm keeps
 -- VFs and memory for it. What a job asks of its VMs stands in its SPANK environment
--- (NEARMETAL_REQUEST, slurm/request.h). A site with a job_submit.lua of its own copies the two
--- functions and calls nearmetal_add_gres from its slurm_job_submit.
+-- (NEARMETAL_REQUEST, slurm/request.h). A site with a job_submit.lua of its own copies what
+-- is called nearmetal_* and calls nearmetal_add_gres from its slurm_job_submit.
 
 -- The names of the GRES in slurm.conf.
 local nearmetal_gres = { vf = "vf", region = "region" }
@@ -26,6 +26,9 @@ local function nearmetal_request(job_desc)
 	return nil
 end
 
+-- How GRES are written: gres:NAME before Slurm 23.11, gres/NAME from then on, which has this error.
+local nearmetal_prefix = slurm.ESLURM_PLUGIN_NOTFOUND and "gres/" or "gres:"
+
 local function nearmetal_add_gres(job_desc)
 	local values = nearmetal_request(job_desc)
 	if values == nil then
@@ -36,7 +39,7 @@ local function nearmetal_add_gres(job_desc)
 		local name = nearmetal_gres[key]
 		-- What the user himself asked for by --gres stays as it is.
 		if not string.find("," .. tres .. ",", "[,:/]" .. name .. "[:,=]") then
-			tres = tres .. (tres ~= "" and "," or "") .. "gres:" .. name .. ":" .. value
+			tres = tres .. (tres ~= "" and "," or "") .. nearmetal_prefix .. name .. ":" .. value
 		end
 	end
 	if tres ~= "" then
