@@ -33,7 +33,7 @@ func TestExample(t *testing.T) {
 	site := files["slurm.conf"]
 	delete(files, "slurm.conf")
 	if _, err := os.Stat("/sys/fs/cgroup/freezer"); err == nil {
-		files["cgroup.conf"] += "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nCgroupAutomount=no\n"
+		files["cgroup.conf"] += "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n"
 	}
 	// The plugin and the program are not installed here.
 	files["plugstack.conf"] = strings.Replace(files["plugstack.conf"], "spank_nearmetal.so", bin+"/c/slurm/spank_nearmetal.so nearmetal="+bin+"/nearmetal state="+state, 1)

@@ -30,17 +30,21 @@ func TestJobSubmit(t *testing.T) {
 	}
 	jobID := regexp.MustCompile(`Submitted batch job (\d+)`)
 	gres := regexp.MustCompile(`TresPerNode=(\S+)`)
+	prefix := "gres:"
+	if atLeast(t, 23, 11) {
+		prefix = "gres/"
+	}
 	for _, c := range []struct {
 		args string
-		want string // TresPerNode
+		want string // TresPerNode, each with the prefix of the Slurm that runs
 	}{
 		{"", ""},
 		{"--vm", ""},
-		{"--vm --vm-region=512M", "gres:region:536870912"},
-		{"--vm=region=512M,vf=mlx5:2", "gres:region:536870912 gres:vf:mlx5:2"},
-		{"--vm --vm-vf=1", "gres:vf:1"},
-		{"--vm --vm-region=512M --gres=region:768M", "gres:region:768M"},
-		{"--vm --vm-vf=igb:1 --gres=region:768M", "gres:region:768M gres:vf:igb:1"},
+		{"--vm --vm-region=512M", "region:536870912"},
+		{"--vm=region=512M,vf=mlx5:2", "region:536870912 vf:mlx5:2"},
+		{"--vm --vm-vf=1", "vf:1"},
+		{"--vm --vm-region=512M --gres=region:768M", "region:768M"},
+		{"--vm --vm-vf=igb:1 --gres=region:768M", "region:768M vf:igb:1"},
 		{"--vm --vm-region=0", ""},
 	} {
 		args := append([]string{"--hold", "--nodelist=other", "--wrap", "true"}, strings.Fields(c.args)...)
@@ -60,7 +64,7 @@ func TestJobSubmit(t *testing.T) {
 			got = m[1]
 		}
 		for _, w := range strings.Fields(c.want) {
-			if !strings.Contains(","+got+",", ","+w+",") {
+			if !strings.Contains(","+got+",", ","+prefix+w+",") {
 				t.Errorf("sbatch %s: TresPerNode=%s, want %s", c.args, got, c.want)
 			}
 		}

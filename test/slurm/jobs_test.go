@@ -224,16 +224,19 @@ func TestTwoNodesOwnVMs(t *testing.T) {
 	defer clean(t)
 	a := newAccount(t, 2)
 	r := a.run(t, "srun", "-N2", "-l", "--mem=700", "--vm="+small, "--vm-keep=step", "sh", "-c", "hostname; getent hosts n1-vm0 n2-vm0 | wc -l")
-	lines := strings.Split(strings.TrimSpace(r.out), "\n")
-	slices.Sort(lines)
-	if got := strings.Join(lines, ", "); r.code != 0 || got != "0: 2, 0: n1-vm0, 1: 2, 1: n2-vm0" {
+	if got := sorted(r.out); r.code != 0 || got != "0: 2, 0: n1-vm0, 1: 2, 1: n2-vm0" {
 		t.Errorf("%+v\n%s", r, cluster.Logs())
 	}
 }
 
 // affinities reads "RANK: Cpus_allowed_list: LIST" lines and gives "RANK: LIST, …" in the ranks' order.
 func affinities(text string) string {
-	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(text, "Cpus_allowed_list: ", "")), "\n")
+	return sorted(strings.ReplaceAll(text, "Cpus_allowed_list: ", ""))
+}
+
+// sorted gives the lines of a text in order, ", " between them.
+func sorted(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
 	slices.Sort(lines)
 	return strings.Join(lines, ", ")
 }

@@ -114,6 +114,8 @@ srun --mpi=pmix ./openmpi >pmix || echo pmix: status $?
 mpirun.openmpi -n 4 --map-by node ./openmpi >mpirun || echo mpirun: status $?
 `)
 	log, _ := os.ReadFile(a.home + "/log")
+	// A word of Open MPI 5's own mpirun, whose shell for a host may be too quick for it.
+	log = regexp.MustCompile(`(?m)^.*plm:ssh: Warning: setpgid\(.*\n`).ReplaceAll(log, nil)
 	if r.code != 0 || len(log) > 0 {
 		t.Errorf("%+v\n%s", r, log)
 	}

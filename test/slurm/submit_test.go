@@ -37,7 +37,6 @@ func TestWrongOptions(t *testing.T) {
 		{[]string{"--vm", "--vm-policy=best"}, `--vm-policy: "best" is not a policy`},
 		{[]string{"--vm", "--no-vm"}, "--vm and --no-vm cannot be given together"},
 		{[]string{"--vm-memory=1G"}, "--vm-memory says something about VMs that are not asked for: add --vm"},
-		{[]string{"--vm", "--multi-prog", file("prog", "0 hostname\n")}, "--multi-prog with --vm needs Slurm 23.11 or newer"},
 	} {
 		r := slurm(t, "srun", append(c.args, "hostname")...)
 		ours := 0

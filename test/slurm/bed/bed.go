@@ -214,7 +214,10 @@ func (b *Bed) Command(name string, args ...string) *exec.Cmd {
 
 // Environ is the environment of a user's commands.
 func (b *Bed) Environ(user, home string) []string {
-	return []string{"SLURM_CONF=" + b.Conf(), "PATH=/usr/local/bin:/usr/bin:/bin", "USER=" + user, "LOGNAME=" + user, "HOME=" + home, "LANG=C.UTF-8"}
+	return []string{"SLURM_CONF=" + b.Conf(), "PATH=/usr/local/bin:/usr/bin:/bin", "USER=" + user, "LOGNAME=" + user, "HOME=" + home, "LANG=C.UTF-8",
+		// Natively all nodes have one address: the kernel's route to it is over lo, and Open MPI 5 takes none that
+		// is not over the address's own interface unless it leaves routes alone.
+		"OMPI_MCA_reachable=weighted"}
 }
 
 // Logs are the last lines of all logs, for somebody who has to find out what went wrong.

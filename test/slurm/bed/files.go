@@ -79,7 +79,7 @@ PartitionName=all Nodes=ALL Default=YES OverSubscribe=YES MaxTime=30
 		files["gres.conf"] = fmt.Sprintf("Name=region Count=%s\n", b.o.RegionBytes)
 	}
 	if b.o.Cgroup {
-		files["cgroup.conf"] = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nCgroupAutomount=no\nConstrainRAMSpace=yes\n"
+		files["cgroup.conf"] = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainRAMSpace=yes\n"
 	}
 	for name, text := range b.o.Files {
 		files[name] = text

@@ -1,0 +1,44 @@
+package slurm
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nearmetal/test/slurm/bed"
+)
+
+// atLeast tells whether the Slurm that runs is YEAR.MONTH or newer: what it can do differs.
+func atLeast(t *testing.T, year, month int) bool {
+	t.Helper()
+	y, m, err := bed.Version()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return y > year || y == year && m >= month
+}
+
+// Each task of a --multi-prog step runs its own program in its VM, from Slurm 23.11 on; before, where the
+// plugin could not tell which program is whose, such a step is refused.
+func TestMultiProg(t *testing.T) {
+	defer clean(t)
+	a := newAccount(t, 1)
+	const programs = `0 sh -c 'echo $(hostname): the first, %t of %o'
+1-2 echo others: %t of %o
+* sh -c 'hostname; exit 3'
+`
+	if err := os.WriteFile(filepath.Join(a.home, "programs"), []byte(programs), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := a.run(t, "srun", "-l", "-N1", "-n4", "--overcommit", "-c1", "--mem=3000", "--vm=vms=2,"+small, "--multi-prog", "programs")
+	if !atLeast(t, 23, 11) {
+		if r.code == 0 || r.out != "" || !strings.Contains(r.err, "--multi-prog with --vm needs Slurm 23.11 or newer") {
+			t.Errorf("%+v", r)
+		}
+		return
+	}
+	if got, want := sorted(r.out), "0: n1-vm0: the first, 0 of 0, 1: others: 1 of 0, 2: others: 2 of 1, 3: n1-vm1"; got != want || r.code != 3 {
+		t.Errorf("%+v\n%q, want %q", r, got, want)
+	}
+}
