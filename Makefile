@@ -13,6 +13,7 @@
 #   make test-slurm   srun --vm on a real Slurm on this machine (root)
 #   make bench-slurm  what srun --vm costs, beside plain srun
 #   make slurm-shell  a shell beside such a Slurm
+#   make test-debian13   unit, demo and test-slurm in a Debian 13, which it makes (root; 5 GB below build/)
 #   make bench        our suites natively over each MPI, and in VMs; their report
 #   make bench-harness   what the benchmarks' harness adds to what it measures
 #   make test-sriov   devices on an emulated host with an IOMMU and an SR-IOV card, and a VM with a VF
@@ -34,7 +35,7 @@ export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
 GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
-.PHONY: bench-report test-report-browser all deps c agent go wheels extras test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric check-fabric-sanitizers bench-fabric bench-fabric-vm slurm test-slurm bench-slurm slurm-shell test-sriov bench-device soak fuzz docs install clean
+.PHONY: bench-report test-report-browser all deps c agent go wheels extras test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric check-fabric-sanitizers bench-fabric bench-fabric-vm slurm test-slurm test-debian13 bench-slurm slurm-shell test-sriov bench-device soak fuzz docs install clean
 
 all: go
 
@@ -76,6 +77,11 @@ slurm: go
 
 test-slurm: slurm wheels
 	go test -count=1 -timeout 20m ./test/slurm
+
+# The same, and more, with the compilers, MPI libraries, QEMU and Slurm of Debian 13.
+DEBIAN13_PARTS ?= unit demo test-slurm
+test-debian13:
+	@sh scripts/debian13.sh make $(DEBIAN13_PARTS)
 
 bench-slurm: slurm
 	@go run ./test/bench/slurm
