@@ -30,12 +30,14 @@ func needCgroups(t *testing.T) {
 }
 
 // With cgroups the VMs are in the job's own, so that its memory is theirs, and no cgroup is left: not
-// by its end, nor by scancel, nor where its slurmstepds are killed.
+// by its end, nor by scancel, which they outlive for as long as the application handles it, nor where its
+// slurmstepds are killed.
 func TestCgroups(t *testing.T) {
 	needCgroups(t)
 	b, err := bed.Start(bed.Options{Nodes: 1, CPUs: 2, MemoryMB: 4000, RegionBytes: "1G", Plugstack: plugstack(), Cgroup: true,
-		// Slurm calls a cgroup by node and job, also where another cluster has both.
-		Extra: fmt.Sprintf("FirstJobId=%d\n", 1000+os.Getpid())})
+		// Slurm calls a cgroup by node and job, also where another cluster has both. A handler in a slow VM has the
+		// time that it takes.
+		Extra: fmt.Sprintf("FirstJobId=%d\nKillWait=100\n", 1000+os.Getpid())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +48,7 @@ func TestCgroups(t *testing.T) {
 		os.Remove(filepath.Join(a.home, "up"))
 		os.Remove(filepath.Join(a.home, "go-on"))
 		cmd := a.command(t, "sbatch", "--parsable", "-n1", "--mem=1000", "--vm="+small, "-o", a.home+"/out",
-			"--wrap", "srun sh -c ': >up; while ! test -e go-on; do sleep 0.1; done'")
+			"--wrap", "srun sh -c 'trap \"sleep 0.3; : >handled; exit\" TERM; : >up; while ! test -e go-on; do sleep 0.1; done'")
 		cmd.Env = b.Environ(a.name, a.home)
 		r := finish(t, cmd, "")
 		id := strings.TrimSpace(r.out)
@@ -95,6 +97,9 @@ func TestCgroups(t *testing.T) {
 		err := bed.Await(bound, "the end of the job", func() bool { return len(cgroupsOf(id)) == 0 && leftoversOf(id) == "" })
 		if err != nil {
 			t.Errorf("%s: %v: left are %v\n%s\n%s", end, err, cgroupsOf(id), leftoversOf(id), b.Logs())
+		}
+		if _, err := os.Stat(filepath.Join(a.home, "handled")); end == "scancel" && err != nil {
+			t.Errorf("the application did not handle scancel: %v\n%s", err, b.Logs())
 		}
 		if err := b.AwaitIdle(); err != nil {
 			t.Errorf("%s: %v", end, err)

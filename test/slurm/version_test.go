@@ -31,14 +31,19 @@ func TestMultiProg(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(a.home, "programs"), []byte(programs), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r := a.run(t, "srun", "-l", "-N1", "-n4", "--overcommit", "-c1", "--mem=3000", "--vm=vms=2,"+small, "--multi-prog", "programs")
+	r, read := a.script(t, []string{"-N1", "-n2", "--mem=3000", "--vm=vms=2," + small},
+		"srun -l -n4 --overcommit --multi-prog ../programs >out 2>err; echo $? >code\n")
+	out, said, code := sorted(read("out")), read("err"), strings.TrimSpace(read("code"))
+	if r.code != 0 {
+		t.Errorf("%+v", r)
+	}
 	if !atLeast(t, 23, 11) {
-		if r.code == 0 || r.out != "" || !strings.Contains(r.err, "--multi-prog with --vm needs Slurm 23.11 or newer") {
-			t.Errorf("%+v", r)
+		if code == "0" || out != "" || !strings.Contains(said, "--multi-prog with --vm needs Slurm 23.11 or newer") {
+			t.Errorf("status %s, %q\n%s", code, out, said)
 		}
 		return
 	}
-	if got, want := sorted(r.out), "0: n1-vm0: the first, 0 of 0, 1: others: 1 of 0, 2: others: 2 of 1, 3: n1-vm1"; got != want || r.code != 3 {
-		t.Errorf("%+v\n%q, want %q", r, got, want)
+	if want := "0: n1-vm0: the first, 0 of 0, 1: others: 1 of 0, 2: others: 2 of 1, 3: n1-vm1"; out != want || code != "3" {
+		t.Errorf("status %s, %q, want 3, %q\n%s", code, out, want, said)
 	}
 }
