@@ -168,6 +168,7 @@ install: go
 	for k in nm_latency nm_bw nm_bibw nm_mbw_mr nm_multi_lat nm_rma nm_coll nm_cg nm_onesided nm_stream region_pingpong region_atomics; do \
 		install -Dm755 build/c/kernels/$$k $(DESTDIR)$(PREFIX)/libexec/nearmetal/$$k; done
 	install -Dm755 build/c/fabric/libivshmem-fi.so $(DESTDIR)$(PREFIX)/lib/nearmetal/libfabric/libivshmem-fi.so
+	install -Dm755 build/c/fabric/mpi/libivshmem-mpi.so $(DESTDIR)$(PREFIX)/lib/nearmetal/libivshmem-mpi.so
 	install -Dm644 docs/man/fi_ivshmem.7 $(DESTDIR)$(PREFIX)/share/man/man7/fi_ivshmem.7
 	for h in region layout fabric; do \
 		install -Dm644 include/nearmetal/$$h.h $(DESTDIR)$(PREFIX)/include/nearmetal/$$h.h; done

@@ -1,5 +1,6 @@
 /* Endpoints. */
 #include "bell.h"
+#include "heap.h"
 #include "inner.h"
 #include "proto.h"
 #include "through.h"
@@ -373,7 +374,8 @@ static int enable(struct ivs_ep *ep)
 			return ret;
 		ep->by_slot = calloc(r->geo.slots, sizeof(*ep->by_slot));
 		ep->chunk_free = calloc(r->geo.chunks, sizeof(*ep->chunk_free));
-		if (!ep->by_slot || !ep->chunk_free) {
+		if (!ep->by_slot || !ep->chunk_free ||
+		    ivs_heap_open(ep->slot, ep->epoch, &ep->heap)) {
 			ivs_slot_release(r, ep->slot, ep->epoch);
 			return -FI_ENOMEM;
 		}
@@ -392,8 +394,8 @@ static int enable(struct ivs_ep *ep)
 	if (d->inner) {
 		ret = ivs_inner_enable(ep);
 		if (ret) {
-			if (r)
-				ivs_slot_release(r, ep->slot, ep->epoch);
+			ivs_heap_close(ep->heap);
+			ep->heap = NULL;
 			return ret;
 		}
 	}
@@ -487,8 +489,8 @@ static int ep_close(struct fid *fid)
 			ivs_ep_progress(ep);
 		ivs_report_use(ep);
 		ivs_bell_close(ep);
-		if (d->region)
-			ivs_slot_release(d->region, ep->slot, ep->epoch);
+		ivs_heap_close(ep->heap);
+		ep->heap = NULL;
 		if (d->inner)
 			ivs_inner_disable(ep);
 	}

@@ -397,10 +397,7 @@ struct ivs_ep {
 	uint8_t		*area;
 	uint16_t	*chunk_free;	/* a queue: chunk_count from chunk_next on */
 	uint32_t	chunk_count, chunk_next;
-	uint64_t	heap_used;	/* bytes of rings, from below */
-	uint64_t	heap_top;	/* bytes given to the application, from above */
-	struct ivs_block *blocks;	/* of those */
-	uint32_t	rings_made;
+	struct ivs_heap	*heap;		/* what is left of the area; NULL: there is no region */
 	struct ivs_ring_free *ring_free;	/* rings of peers that are gone */
 	struct ivs_cq	*sink;		/* for what has no queue */
 	void		*inner;		/* inner.c's */
@@ -591,10 +588,6 @@ void ivs_peer_free(struct ivs_peer *peer);
 void ivs_peer_locate(struct ivs_peer *peer);
 /* Looks now and then whether those who owe us something still live. */
 void ivs_peer_check(struct ivs_ep *ep);
-
-/* ring.c: memory of our area for the application. */
-void *ivs_area_alloc(struct ivs_ep *ep, size_t len);
-void ivs_area_free(struct ivs_ep *ep, void *memory);
 
 /* progress.c */
 void ivs_ep_progress(struct ivs_ep *ep);

@@ -1,5 +1,6 @@
 #include <nearmetal/fabric.h>
 
+#include "heap.h"
 #include "memory.h"
 
 static int inside(struct fid_domain *fid, const void *memory, size_t len)
@@ -21,7 +22,7 @@ static struct ivs_ep *first_ep(struct ivs_domain *d)
 	if (ivs_list_empty(&d->eps))
 		return NULL;
 	ep = ivs_entry(d->eps.next, struct ivs_ep, domain_link);
-	return ep->enabled && ep->area ? ep : NULL;
+	return ep->heap ? ep : NULL;
 }
 
 /* From the top of the rank's area down; rings come from below. */
@@ -34,7 +35,7 @@ static void *alloc(struct fid_domain *fid, size_t len)
 	ivs_lock(d);
 	ep = first_ep(d);
 	if (ep)
-		p = ivs_area_alloc(ep, len);
+		p = ivs_heap_alloc(ep->heap, len);
 	ivs_unlock(d);
 	return p;
 }
@@ -47,7 +48,7 @@ static void give_back(struct fid_domain *fid, void *memory)
 	ivs_lock(d);
 	ep = first_ep(d);
 	if (ep)
-		ivs_area_free(ep, memory);
+		ivs_heap_free(ep->heap, memory);
 	ivs_unlock(d);
 }
 

@@ -401,7 +401,7 @@ static int open_file(struct ivs_region *r, const char *path, bool make)
 
 static void unmap_region(struct ivs_region *r)
 {
-	if (r->map)
+	if (r->map && !r->keep)
 		munmap(r->map, r->map_bytes);
 	if (r->fd >= 0) {
 		/* The last one out removes the file. */

@@ -29,6 +29,7 @@ struct ivs_region {
 	pthread_t	beat_thread;
 	bool		beat_on;
 	bool		beat_stop;
+	bool		keep;		/* it stays mapped */
 	uint64_t	beat_mask[NM_LAYOUT_MAX_SLOTS / 64];
 };
 

@@ -2,6 +2,7 @@
 #include <sys/random.h>
 
 #include "bell.h"
+#include "heap.h"
 #include "proto.h"
 #include "ring.h"
 
@@ -360,36 +361,19 @@ bool ivs_ring_pending(const struct ivs_peer *p)
 			       __ATOMIC_RELAXED) == ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0);
 }
 
-/* Finds room for a ring in our area: its offset, or 0. The wish is for many lines. */
+/* Finds room for a ring in our area: its offset, or 0. */
 static uint64_t ring_alloc(struct ivs_ep *ep, uint32_t *shift)
 {
-	const struct nm_layout_geometry *g = &ep->domain->region->geo;
-	uint64_t least = NM_LAYOUT_RING_CTL + NM_LAYOUT_RING_MIN * NM_LAYOUT_LINE;
-	uint64_t heap = g->area_bytes - g->heap, kept, offset;
 	struct ivs_ring_free *f = ep->ring_free;
-	uint32_t s;
+	uint64_t offset;
 
-	if (f) {
-		ep->ring_free = f->next;
-		offset = f->offset;
-		*shift = f->shift;
-		free(f);
-		return offset;
-	}
-	/* A smallest ring must remain for everybody else. */
-	kept = ep->rings_made < g->slots ? (g->slots - ep->rings_made - 1) * least : 0;
-	for (s = 8; s >= 3; s--) {
-		uint64_t bytes = NM_LAYOUT_RING_CTL + ((uint64_t) NM_LAYOUT_LINE << s);
-
-		if (ep->heap_used + ep->heap_top + bytes + (s > 3 ? kept : 0) > heap)
-			continue;
-		offset = g->heap + ep->heap_used;
-		ep->heap_used += bytes;
-		ep->rings_made++;
-		*shift = s;
-		return offset;
-	}
-	return 0;
+	if (!f)
+		return ivs_heap_ring(ep->heap, shift);
+	ep->ring_free = f->next;
+	offset = f->offset;
+	*shift = f->shift;
+	free(f);
+	return offset;
 }
 
 int ivs_ring_open(struct ivs_peer *p)
@@ -500,58 +484,6 @@ void ivs_ring_close(struct ivs_peer *p)
 	p->tx_ring = NULL;
 }
 
-/* A piece of our area that the application has, or had. */
-struct ivs_block {
-	struct ivs_block *next;
-	uint64_t	offset;		/* in our area, bytes */
-	uint64_t	len;
-	bool		used;
-};
-
-void *ivs_area_alloc(struct ivs_ep *ep, size_t len)
-{
-	const struct nm_layout_geometry *g = &ep->domain->region->geo;
-	uint64_t least = NM_LAYOUT_RING_CTL + NM_LAYOUT_RING_MIN * NM_LAYOUT_LINE;
-	uint64_t kept = ep->rings_made < g->slots ? (g->slots - ep->rings_made) * least : 0;
-	struct ivs_block *b;
-
-	if (!len || len > g->area_bytes)
-		return NULL;
-	len = (len + NM_LAYOUT_PAGE - 1) / NM_LAYOUT_PAGE * NM_LAYOUT_PAGE;
-	for (b = ep->blocks; b; b = b->next)
-		if (!b->used && b->len >= len) {
-			b->used = true;
-			return ep->area + b->offset;
-		}
-	if (g->heap + ep->heap_used + kept + ep->heap_top + len > g->area_bytes)
-		return NULL;
-	b = calloc(1, sizeof(*b));
-	if (!b)
-		return NULL;
-	ep->heap_top += len;
-	b->offset = g->area_bytes - ep->heap_top;
-	b->len = len;
-	b->used = true;
-	b->next = ep->blocks;
-	ep->blocks = b;
-	return ep->area + b->offset;
-}
-
-void ivs_area_free(struct ivs_ep *ep, void *memory)
-{
-	struct ivs_block *b;
-
-	for (b = ep->blocks; b; b = b->next)
-		if (ep->area + b->offset == (uint8_t *) memory)
-			b->used = false;
-	/* The lowest ones go back to the heap. */
-	while ((b = ep->blocks) && !b->used) {
-		ep->heap_top -= b->len;
-		ep->blocks = b->next;
-		free(b);
-	}
-}
-
 void ivs_ring_free_all(struct ivs_ep *ep)
 {
 	while (ep->ring_free) {
@@ -559,11 +491,5 @@ void ivs_ring_free_all(struct ivs_ep *ep)
 
 		ep->ring_free = f->next;
 		free(f);
-	}
-	while (ep->blocks) {
-		struct ivs_block *b = ep->blocks;
-
-		ep->blocks = b->next;
-		free(b);
 	}
 }

@@ -26,4 +26,14 @@ struct nm_fabric_memory {
 	int	(*inside)(struct fid_domain *domain, const void *memory, size_t len);
 };
 
+/*
+ * The same for a library that is told of no domain, as symbols of the provider's file: in
+ * the part of any of the process's ranks. What was not given back stays as it is until the
+ * process ends, whatever is closed. Room for full rings to everybody is kept, though not
+ * more than half of a rank's part.
+ */
+__attribute__((visibility("default"))) void *nm_fabric_alloc(size_t len);
+/* 0, or -1: memory is not of nm_fabric_alloc(). */
+__attribute__((visibility("default"))) int nm_fabric_free(void *memory);
+
 #endif /* NEARMETAL_FABRIC_H */

@@ -1,4 +1,5 @@
 /* Reading, writing and changing another's memory. */
+#include <dlfcn.h>
 #include <sched.h>
 
 #include <nearmetal/fabric.h>
@@ -401,6 +402,111 @@ static void send_from_region(struct ctx *c)
 	free(in);
 }
 
+/* A function of the provider's file, as a library finds it that is told of no domain. */
+static void *provider(const char *name)
+{
+	const char *folder = getenv("FI_PROVIDER_PATH");
+	char path[4096];
+	void *file, *p;
+
+	CHECK(folder);
+	folder += *folder == '+';
+	snprintf(path, sizeof(path), "%s%s", folder,
+		 strstr(folder, "-fi.so") ? "" : "/libivshmem-fi.so");
+	file = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+	CHECK(file);
+	p = dlsym(file, name);
+	CHECK(p);
+	return p;
+}
+
+/*
+ * Memory for a program that knows of no endpoint: peers reach it as any in the region, it
+ * is given out again when it was given back, in parts and together, and it is the
+ * program's until then, though the endpoint is closed: so is the slot.
+ */
+static void process_memory(struct ctx *c)
+{
+	static const struct setup plain;
+	void *(*alloc)(size_t);
+	int (*give)(void *);
+	struct target *t = shared();
+	uint8_t *p[3], buf[100];
+	struct nm_fabric_memory *ops;
+	static uint8_t no;
+	void *all, *other;
+	int i;
+
+	open_all(c, &plain);
+	exchange(c);
+	alloc = (void *(*)(size_t)) provider("nm_fabric_alloc");
+	give = (int (*)(void *)) provider("nm_fabric_free");
+	OK(fi_open_ops(&c->domain->fid, NM_FABRIC_MEMORY, 0, (void **) &ops, NULL));
+	CHECK(!alloc(0) && !alloc((size_t) 1 << 40) && !alloc(SIZE_MAX));
+	CHECK(give(&no) && give(NULL));
+	all = alloc(40960);
+	CHECK(all && ops->inside(c->domain, all, 40960));
+	OK(give(all));
+	CHECK(give(all));
+	for (i = 0; i < 3; i++) {
+		p[i] = alloc(10000);
+		CHECK(p[i] && ops->inside(c->domain, p[i], 10000));
+		memset(p[i], i, 10000);
+	}
+	/* The hole in the middle takes what fits, and no more. */
+	OK(give(p[1]));
+	other = alloc(4096);
+	CHECK((uint8_t *) other == p[1] && (p[1] = alloc(4097)) && p[1] == (uint8_t *) other + 4096);
+	CHECK(p[0][9999] == 0 && p[2][9999] == 2);
+	for (i = 0; i < 3; i++)
+		OK(give(p[i]));
+	OK(give(other));
+	memory = alloc(40960);
+	CHECK(memory == all);
+
+	OK(fi_mr_reg(c->domain, memory, 40960, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL));
+	t[c->rank].addr = 0;
+	t[c->rank].key = fi_mr_key(mr);
+	barrier(c);
+	fill(buf, sizeof(buf), (unsigned int) c->rank);
+	RETRY(c, fi_write(c->ep, buf, sizeof(buf), NULL, c->peer[!c->rank], 40860,
+			  t[!c->rank].key, NULL));
+	wait_comp(c, c->txcq);
+	barrier(c);
+	CHECK(filled(memory + 40860, 100, (unsigned int) !c->rank));
+	barrier(c);
+	OK(fi_close(&mr->fid));
+	/* One of the two gives it back when all is closed, the other keeps it. */
+	close_all(c);
+	CHECK(filled(memory + 40860, 100, (unsigned int) !c->rank));
+	memset(memory, 0xaa, 40960);
+	if (c->rank == 0)
+		OK(give(memory));
+}
+
+/* Who asks for all there is does not get it: a ring to everybody has room beside it. */
+static void greedy(struct ctx *c)
+{
+	void *(*alloc)(size_t) = (void *(*)(size_t)) provider("nm_fabric_alloc");
+	int (*give)(void *) = (int (*)(void *)) provider("nm_fabric_free");
+	struct nm_fabric_memory *ops;
+	size_t bytes = 0, more = 0;
+	void *first = NULL, *p;
+
+	OK(fi_open_ops(&c->domain->fid, NM_FABRIC_MEMORY, 0, (void **) &ops, NULL));
+	while ((p = alloc(65536))) {
+		first = first ? first : p;
+		memset(p, 1, 65536);
+		bytes += 65536;
+	}
+	while (ops->alloc(c->domain, 65536))
+		more += 65536;
+	CHECK(bytes && more);
+	barrier(c);
+	OK(give(first));
+	CHECK(alloc(65536) == first);
+}
+
 const struct test test_memory[] = {
 	{ "rma", 2, rma },
 	{ "rma_no_cma", 2, rma, .env = { "FI_IVSHMEM_CMA=0" } },
@@ -418,6 +524,8 @@ const struct test test_memory[] = {
 	{ "rma_network", 2, rma, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto" } },
 	{ "atomics_network", 2, atomics,
 	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto" } },
+	{ "process_memory", 2, process_memory, .bare = true },
+	{ "greedy", 4, greedy },
 	{ "send_from_region", 2, send_from_region, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ 0 }
 };

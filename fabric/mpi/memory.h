@@ -1,0 +1,12 @@
+/* Memory of the region for programs. */
+#ifndef IVM_MEMORY_H
+#define IVM_MEMORY_H
+
+#include "abi.h"
+
+/* bytes in the region, or NULL: no provider, no region, no room. */
+void *ivm_alloc(ivm_aint bytes);
+/* Gives back what ivm_alloc() gave; false: memory is not of it. */
+bool ivm_free(void *memory);
+
+#endif /* IVM_MEMORY_H */

@@ -1,0 +1,161 @@
+/*
+ * MPI_Win_allocate out of the region: a window over memory of ours, if every rank of the
+ * communicator has room, else one of the MPI's own. MPI sees MPI_Win_create; the program
+ * does not see a difference.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+
+struct window {
+	struct window	*next;
+	ivm_handle	handle;
+	void		*memory;	/* NULL: of no bytes */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct window *windows;
+
+static ivm_handle handle_at(const void *win)
+{
+	ivm_handle h = 0;
+
+	memcpy(&h, win, ivm_abi()->handle_bytes);	/* little-endian */
+	return h;
+}
+
+static ivm_handle handle_of(ivm_handle win)
+{
+	return handle_at(&win);
+}
+
+/* Takes the window out of the list, or only says whether it is there. */
+static struct window *find(ivm_handle handle, bool take)
+{
+	struct window **at, *w;
+
+	pthread_mutex_lock(&lock);
+	for (at = &windows; (w = *at) && w->handle != handle; at = &w->next)
+		;
+	if (w && take)
+		*at = w->next;
+	pthread_mutex_unlock(&lock);
+	return w;
+}
+
+/* Do all ranks of comm say yes? A failed call is a no, too: MPI has said why. */
+static bool all(bool yes, ivm_handle comm)
+{
+	int (*allreduce)(const void *, void *, int, ivm_handle, ivm_handle, ivm_handle);
+	int mine = yes, least = 0;
+
+	*(void **) &allreduce = ivm_next("PMPI_Allreduce");
+	return allreduce && !allreduce(&mine, &least, 1, ivm_abi()->type_int, ivm_abi()->op_min,
+				       comm) && least;
+}
+
+/* disp_unit is an int or, in the calls that end in _c, an MPI_Aint. */
+typedef int create(void *base, ivm_aint size, ivm_aint disp_unit, ivm_handle info,
+		   ivm_handle comm, void *win);
+typedef int allocate(ivm_aint size, ivm_aint disp_unit, ivm_handle info, ivm_handle comm,
+		     void *baseptr, void *win);
+
+static int window(const char *name, const char *by, ivm_aint size, ivm_aint disp_unit,
+		  ivm_handle info, ivm_handle comm, void *baseptr, void *win)
+{
+	allocate *next = (allocate *) ivm_next(name);
+	create *make = (create *) ivm_next(by);
+	struct window *w = NULL;
+	void *memory = NULL;
+	int ret;
+
+	if (!next)
+		return -1;
+	if (!make || !ivm_abi()->known)
+		return next(size, disp_unit, info, comm, baseptr, win);
+	w = calloc(1, sizeof(*w));
+	memory = ivm_alloc(size);
+	if (!all(w && (memory || !size), comm)) {
+		ivm_free(memory);
+		free(w);
+		return next(size, disp_unit, info, comm, baseptr, win);
+	}
+	ret = make(memory, size, disp_unit, info, comm, win);
+	if (ret) {
+		ivm_free(memory);
+		free(w);
+		return ret;
+	}
+	w->handle = handle_at(win);
+	w->memory = memory;
+	pthread_mutex_lock(&lock);
+	w->next = windows;
+	windows = w;
+	pthread_mutex_unlock(&lock);
+	*(void **) baseptr = memory;
+	return ret;
+}
+
+typedef int win_free(void *win);
+typedef int get_attr(ivm_handle win, int key, void *value, int *flag);
+
+static int end(const char *name, void *win)
+{
+	win_free *next = (win_free *) ivm_next(name);
+	struct window *w;
+	int ret;
+
+	if (!next)
+		return -1;
+	/* The handle is gone after the call; nobody else can get the same one before it. */
+	w = ivm_abi()->known ? find(handle_at(win), true) : NULL;
+	ret = next(win);
+	if (w) {
+		ivm_free(w->memory);
+		free(w);
+	}
+	return ret;
+}
+
+IVM_EXPORT allocate MPI_Win_allocate, PMPI_Win_allocate, MPI_Win_allocate_c, PMPI_Win_allocate_c;
+IVM_EXPORT win_free MPI_Win_free, PMPI_Win_free;
+IVM_EXPORT get_attr MPI_Win_get_attr;
+
+#define ALLOCATE(prefix, suffix) \
+	int prefix##MPI_Win_allocate##suffix(ivm_aint size, ivm_aint disp_unit, ivm_handle info, \
+					     ivm_handle comm, void *baseptr, void *win) \
+	{ \
+		return window(#prefix "MPI_Win_allocate" #suffix, "PMPI_Win_create" #suffix, \
+			      size, disp_unit, info, comm, baseptr, win); \
+	}
+
+ALLOCATE(, )
+ALLOCATE(P, )
+ALLOCATE(, _c)
+ALLOCATE(P, _c)
+
+int MPI_Win_free(void *win)
+{
+	return end("MPI_Win_free", win);
+}
+
+int PMPI_Win_free(void *win)
+{
+	return end("PMPI_Win_free", win);
+}
+
+int MPI_Win_get_attr(ivm_handle win, int key, void *value, int *flag)
+{
+	get_attr *next = (get_attr *) ivm_next("MPI_Win_get_attr");
+	static int flavor;
+
+	if (ivm_abi()->known && key == ivm_abi()->key_flavor && find(handle_of(win), false)) {
+		flavor = ivm_abi()->flavor_allocate;
+		*(int **) value = &flavor;
+		*flag = 1;
+		return IVM_SUCCESS;
+	}
+	return next ? next(win, key, value, flag) : -1;
+}
