@@ -55,7 +55,7 @@ for set in "$@"; do
 			config="-u $log/complex-$p.test"
 		fi
 		# shellcheck disable=SC2086
-		runfabtests.sh -T "${FABTESTS_TIMEOUT:-120}" -t "$set" -N -f "$exclude" \
+		runfabtests.sh -T "${FABTESTS_TIMEOUT:-120}" -t "$set" -N -v -f "$exclude" \
 			-p "$dir/bin/" $config "$p" >"$out" 2>&1
 		pass=$(sed -n 's/^# Total Pass *//p' "$out")
 		fail=$(sed -n 's/^# Total Fail *//p' "$out")
@@ -65,7 +65,8 @@ for set in "$@"; do
 			shm=$pass
 			continue
 		fi
-		grep -E 'Fail$' "$out"
+		# With -v the log says what a test that failed printed.
+		grep -B 3 -E 'result: *Fail' "$out" | sed -n 's/^ *- name: */  /p'
 		if [ "${fail:-1}" != 0 ] || [ "${pass:-0}" -lt "${shm:-0}" ]; then
 			bad=1
 		fi
