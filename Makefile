@@ -19,6 +19,7 @@
 #   make test-sriov   devices on an emulated host with an IOMMU and an SR-IOV card, and a VM with a VF
 #   make bench-device handing 8 VFs over
 #   make soak         the fault tests in every combination; ranks killed for an hour
+#   make test-mpi4py  all of mpi4py's test suite over the provider: a quarter of an hour
 #   make check-fabric-sanitizers   the provider under ASan, UBSan, TSan and valgrind
 #   make fuzz         every fuzz target for FUZZ_SECONDS (10)
 #   make docs         the generated pages: docs/reference, man pages
@@ -35,7 +36,7 @@ export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
 GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
-.PHONY: bench-report test-report-browser all deps c agent go wheels extras test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric check-fabric-sanitizers bench-fabric bench-fabric-vm slurm test-slurm test-debian13 bench-slurm slurm-shell test-sriov bench-device soak fuzz docs install clean
+.PHONY: bench-report test-report-browser all deps c agent go wheels extras test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric test-mpi4py check-fabric-sanitizers bench-fabric bench-fabric-vm slurm test-slurm test-debian13 bench-slurm slurm-shell test-sriov bench-device soak fuzz docs install clean
 
 all: go
 
@@ -128,6 +129,10 @@ bench-check:
 # The libfabric provider's own tests, which unit runs too, and its bench.
 test-fabric: c
 	meson test -C build/c --print-errorlogs --no-rebuild fabric fabric_fuzz
+
+# CI runs a part of it (test/mpi).
+test-mpi4py: c wheels
+	@sh scripts/mpi4py-tests.sh
 
 check-fabric-sanitizers: deps
 	@sh scripts/fabric-sanitizers.sh
