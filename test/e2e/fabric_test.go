@@ -104,6 +104,27 @@ func TestFabricOneSided(t *testing.T) {
 	if u := channels(r); u.count(overRegion) != 2 {
 		t.Errorf("channels: %q", u)
 	}
+	// With the library preloaded, windows lie in the region that both VMs have.
+	preload, err := filepath.Abs("../../build/c/fabric/mpi/libivshmem-mpi.so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib := filepath.Join(build, filepath.Base(preload))
+	data, err := os.ReadFile(preload)
+	if err != nil {
+		t.Fatal("run make first: ", err)
+	}
+	writeProgram(t, lib, string(data))
+	program := filepath.Join(build, "memory")
+	if out, err := exec.Command(l.mpicc, "-o", program, "../mpi/testdata/memory.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	r = inVMs(t, c, false, l.mpirun, "-n", "2", "env", "LD_PRELOAD="+lib, program, "/dev/nearmetal/region", "8192")
+	for _, line := range []string{"memory in the region", "a window over it works", "a window in the region", "it works", "what was not freed is as it was"} {
+		if !strings.Contains(r.out, "\n"+line+": yes\n") && !strings.HasPrefix(r.out, line+": yes\n") {
+			t.Errorf("not %q: %s", line, r.out)
+		}
+	}
 }
 
 // With fabric: none, and where there is no region, libraries are left as they are.

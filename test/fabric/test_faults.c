@@ -254,6 +254,29 @@ static void file_region(struct ctx *c)
 	(void) c;
 }
 
+/* Of two jobs with names of their own the second cannot have the first one's region. */
+static void other_job(struct ctx *c)
+{
+	static const struct setup plain;
+	uint32_t *step = shared();
+
+	setenv("FI_IVSHMEM_JOB", c->rank ? "second" : "first", 1);
+	while (c->rank && __atomic_load_n(step, __ATOMIC_ACQUIRE) != 1)
+		usleep(1000);
+	c->info = get_info(&plain);
+	OK(fi_fabric(c->info->fabric_attr, &c->fabric, NULL));
+	if (c->rank) {
+		CHECK(fi_domain(c->fabric, c->info, &c->domain, NULL) == -FI_EBUSY);
+		__atomic_store_n(step, 2, __ATOMIC_RELEASE);
+		return;
+	}
+	OK(fi_domain(c->fabric, c->info, &c->domain, NULL));
+	__atomic_store_n(step, 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(step, __ATOMIC_ACQUIRE) != 2)
+		usleep(1000);
+	OK(fi_close(&c->domain->fid));
+}
+
 /*
  * Two exchange messages while a third writes at random into the first one's part of
  * the region, then into everybody's. Nobody may crash or hang; errors are expected.
@@ -332,6 +355,7 @@ static void vandal(struct ctx *c)
 
 const struct test test_faults[] = {
 	{ "file_region", 1, file_region },
+	{ "other_job", 2, other_job, .bare = true },
 	{ "killed", 3, killed, .killed = 1, .env = { "FI_IVSHMEM_TIMEOUT=2000" } },
 	{ "killed_no_cma", 3, killed, .killed = 1,
 	  .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_TIMEOUT=2000" } },
