@@ -77,20 +77,23 @@ find "$root/src/nearmetal" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {}
 (cd "$top" && git ls-files -z --cached --others --exclude-standard | xargs -0 sh -c 'for f; do [ ! -e "$f" ] || printf "%s\0" "$f"; done' sh |
 	tar --null --no-recursion -T - -cf -) | tar -C "$root/src/nearmetal" -xf -
 
+find "$root/tmp" -mindepth 1 -delete
+mount --bind "$root" "$root"
 mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"
 mount -t proc proc "$root/proc"
 mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
-find "$root/tmp" -mindepth 1 -delete
 
 # Of the environment, what says how mirrors are reached, and whether this is CI.
 for v in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY GOPROXY GOSUMDB PIP_INDEX_URL CI NO_COLOR TERM; do
 	eval "[ -z \"\${$v+set}\" ] || set -- \"$v=\$$v\" \"\$@\""
 done
-inside='update-ca-certificates >/dev/null 2>&1; cd /src/nearmetal && exec "$@"'
+inside='umount -l /mnt; update-ca-certificates >/dev/null 2>&1; cd /src/nearmetal && exec "$@"'
+cd "$root"
+pivot_root . mnt # not chroot alone, in which there are no namespaces of users
 # Not exec: this shell is the namespace's first process, and has to reap what others leave.
 status=0
-chroot "$root" env -i HOME=/root USER=root LANG=C.UTF-8 GOFLAGS=-buildvcs=false \
+chroot . env -i HOME=/root USER=root LANG=C.UTF-8 \
 	PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin sh -c "$inside" sh env "$@" 9>&- || status=$?
 exit $status

@@ -318,7 +318,9 @@ void nm_node_drain(const struct nm_job *job, const char *reason)
 	m.node_names = (char *)job->node;
 	m.node_state = NODE_STATE_DRAIN;
 	m.reason = text;
-	m.reason_uid = geteuid();
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(26, 5, 0)
+	m.reason_uid = geteuid(); /* later slurmctld itself knows who asks */
+#endif
 	if (slurm_update_node(&m))
 		slurm_error("nearmetal: cannot drain %s: %s", job->node, slurm_strerror(errno));
 }

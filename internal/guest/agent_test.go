@@ -268,7 +268,8 @@ func TestManyAtOnce(t *testing.T) {
 
 func TestSignalsGoToTheGroup(t *testing.T) {
 	a := startAgent(t, "vm0", AgentOptions{})
-	p, err := a.Start(me("sh", "-c", `trap 'echo caught; exit 9' USR1; echo ready; while :; do sleep 1000; done`))
+	// What the shell waits for says ready: a signal that came before it had been started would wait for its end.
+	p, err := a.Start(me("sh", "-c", `trap 'echo caught; exit 9' USR1; sh -c 'echo ready; exec sleep 1000'; exit 1`))
 	if err != nil {
 		t.Fatal(err)
 	}
