@@ -90,6 +90,7 @@ static void note(struct stress *s, const struct head *h, uint64_t tag, uint64_t 
 	seen->count++;
 }
 
+/* full is what was sent; 0 where that is not said. */
 static void arrived(struct stress *s, struct receive *r, size_t len, size_t full, uint64_t tag,
 		    fi_addr_t src)
 {
@@ -97,12 +98,20 @@ static void arrived(struct stress *s, struct receive *r, size_t len, size_t full
 
 	CHECK(len >= sizeof(h) && tag < TAGS);
 	memcpy(&h, r->buf, sizeof(h));
-	CHECK(h.src < (uint32_t) s->c->procs && h.len == full && len <= r->len);
+	CHECK(h.src < (uint32_t) s->c->procs && len <= r->len && h.len == (full ? full : h.len));
 	CHECK(src == FI_ADDR_NOTAVAIL || src == s->c->peer[h.src]);
 	CHECK(filled(r->buf + sizeof(h), len - sizeof(h), h.seed));
 	note(s, &h, tag, r->index);
 	s->received++;
 	r->used = false;
+}
+
+/* Without a region? */
+static bool network(void)
+{
+	const char *region = getenv("FI_IVSHMEM_REGION");
+
+	return region && !strcmp(region, "none");
 }
 
 /* Reads both queues once. */
@@ -130,8 +139,10 @@ static void turn(struct stress *s)
 			r->used = false;
 		} else {
 			CHECK(err.e.err == FI_ETRUNC && err.e.len == r->len);
+			/* tcp of libfabric 2 does not say how much it has cut off. */
+			CHECK(err.e.olen || network());
 			s->truncated++;
-			arrived(s, r, err.e.len, err.e.len + err.e.olen, err.e.tag,
+			arrived(s, r, err.e.len, err.e.olen ? err.e.len + err.e.olen : 0, err.e.tag,
 				FI_ADDR_NOTAVAIL);
 		}
 	} else {
