@@ -77,7 +77,7 @@ slurm: go
 	@test -e build/c/slurm/spank_nearmetal.so || { meson setup --reconfigure build/c >/dev/null && ninja --quiet -C build/c; }
 
 test-slurm: slurm wheels
-	go test -count=1 -timeout 20m ./test/slurm
+	go test -count=1 -timeout 40m ./test/slurm
 
 # The same, and more, with the compilers, MPI libraries, QEMU and Slurm of Debian 13.
 DEBIAN13_PARTS ?= unit demo test-slurm

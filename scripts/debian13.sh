@@ -33,10 +33,9 @@ fi
 shift
 mount -t proc proc /proc
 
-# The mirror that apt has for main, of whatever release.
+# The mirror that apt has of Debian's own, of whatever release.
 mirror() {
-	apt-get indextargets --no-release-info --format '$(REPO_URI) $(COMPONENT)' 'Created-By: Packages' |
-		sed -n 's|^\(.*/debian/\{0,1\}\) main$|\1|p' | head -1
+	apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Component: main' | head -1
 }
 
 mkdir -p "$dir"
@@ -50,7 +49,7 @@ flock -n 9 || {
 if [ ! -e "$root/etc/debian_version" ]; then
 	mirror=${DEBIAN13_MIRROR:-$(mirror)}
 	[ -n "$mirror" ] || {
-		echo "apt has no mirror of Debian here: name one in DEBIAN13_MIRROR" >&2
+		echo "apt knows no mirror of Debian here: apt-get update, or name one in DEBIAN13_MIRROR" >&2
 		exit 1
 	}
 	echo "making $root"
