@@ -24,14 +24,14 @@ func atLeast(t *testing.T, year, month int) bool {
 func TestMultiProg(t *testing.T) {
 	defer clean(t)
 	a := newAccount(t, 1)
-	const programs = `0 sh -c 'echo $(hostname): the first, %t of %o'
+	const programs = `0 sh -c 'echo $(hostname): task $SLURM_PROCID'
 1-2 echo others: %t of %o
 * sh -c 'hostname; exit 3'
 `
 	if err := os.WriteFile(filepath.Join(a.home, "programs"), []byte(programs), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r, read := a.script(t, []string{"-N1", "-n2", "--mem=3000", "--vm=vms=2," + small},
+	r, read := a.script(t, []string{"-w", "n1", "-n2", "--mem=3000", "--vm=vms=2," + small},
 		"srun -l -n4 --overcommit --multi-prog ../programs >out 2>err; echo $? >code\n")
 	out, said, code := sorted(read("out")), read("err"), strings.TrimSpace(read("code"))
 	if r.code != 0 {
@@ -43,7 +43,7 @@ func TestMultiProg(t *testing.T) {
 		}
 		return
 	}
-	if want := "0: n1-vm0: the first, 0 of 0, 1: others: 1 of 0, 2: others: 2 of 1, 3: n1-vm1"; out != want || code != "3" {
+	if want := "0: n1-vm0: task 0, 1: others: 1 of 0, 2: others: 2 of 1, 3: n1-vm1"; out != want || code != "3" {
 		t.Errorf("status %s, %q, want 3, %q\n%s", code, out, want, said)
 	}
 }
