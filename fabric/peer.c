@@ -410,7 +410,7 @@ void ivs_peer_check(struct ivs_ep *ep)
 		if (p->slot == IVS_NO_SLOT || p->channel == IVS_CHAN_DEAD)
 			continue;
 		if (!owes(p)) {
-			p->alive.seen_ms = 0;
+			p->alive.seen = 0;
 			continue;
 		}
 		if (ivs_slot_alive(ep->domain->region, p->slot, p->epoch, &p->alive))

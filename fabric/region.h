@@ -28,6 +28,7 @@ struct ivs_region {
 	pthread_cond_t	beat_cond;
 	pthread_t	beat_thread;
 	bool		beat_on;
+	uint64_t	beats;		/* of this process, from 1 on */
 	bool		beat_stop;
 	bool		keep;		/* it stays mapped */
 	uint64_t	beat_mask[NM_LAYOUT_MAX_SLOTS / 64];
@@ -62,7 +63,7 @@ int ivs_slot_find(struct ivs_region *region, uint64_t name, uint32_t *epoch);
 struct ivs_alive {
 	bool		proven;		/* it is a neighbour: see ivs_slot_neighbour() */
 	uint64_t	beat;
-	uint64_t	seen_ms;	/* when beat last changed, 0: never looked */
+	uint64_t	seen;		/* our own beats when it last changed, 0: never looked */
 };
 
 /* Does the owner of slot in that epoch live? */

@@ -14,6 +14,7 @@
 #include "siphash.h"
 
 #define BEAT_MS		250	/* between two heartbeats */
+#define NAP_MS		50	/* between two looks for a slot */
 #define SAME_KERNEL_MS	2000	/* without a beat, before a missing PID counts */
 
 /* Read by neighbours as a proof of who we are; see ivs_slot_neighbour(). */
@@ -71,6 +72,7 @@ static void *beat(void *arg)
 
 	pthread_mutex_lock(&r->beat_lock);
 	while (!r->beat_stop) {
+		__atomic_store_n(&r->beats, r->beats + 1, __ATOMIC_RELAXED);
 		for (i = 0; i < r->geo.slots; i++)
 			if (r->beat_mask[i / 64] >> (i % 64) & 1) {
 				uint64_t *b = &r->slots[i].beat;
@@ -139,9 +141,9 @@ static bool try_claim(struct ivs_region *r, uint32_t slot, uint64_t owner, uint3
 
 static int find_slot(struct ivs_region *r, uint32_t *slot, uint32_t *epoch)
 {
-	uint64_t seen[NM_LAYOUT_MAX_SLOTS], start = ivs_now_ms(), owner;
+	uint64_t seen[NM_LAYOUT_MAX_SLOTS], waited = 0, owner;
 	uint32_t i, n, first;
-	struct timespec nap = { 0, 50000000 };
+	struct timespec nap = { 0, NAP_MS * 1000000 };
 
 	for (i = 0; i < r->geo.slots; i++)
 		seen[i] = __atomic_load_n(&r->slots[i].beat, __ATOMIC_RELAXED);
@@ -155,7 +157,7 @@ static int find_slot(struct ivs_region *r, uint32_t *slot, uint32_t *epoch)
 			i = (first + n) % r->geo.slots;
 			owner = __atomic_load_n(&r->slots[i].owner, __ATOMIC_ACQUIRE);
 			if ((owner & 3) != NM_SLOT_FREE &&
-			    !expired(r, i, owner, seen, ivs_now_ms() - start))
+			    !expired(r, i, owner, seen, waited))
 				continue;
 			if (try_claim(r, i, owner, epoch)) {
 				__atomic_store_n(&r->head->next, i + 1, __ATOMIC_RELAXED);
@@ -163,8 +165,10 @@ static int find_slot(struct ivs_region *r, uint32_t *slot, uint32_t *epoch)
 				return 0;
 			}
 		}
+		/* Naps are counted, not the clock: who was stopped has not waited. */
 		nanosleep(&nap, NULL);
-	} while (ivs_now_ms() - start < ivs_param.timeout + 1000);
+		waited += NAP_MS;
+	} while (waited < ivs_param.timeout + 1000);
 	IVS_WARN(FI_LOG_DOMAIN, "region %s: all %u slots are taken; make the region larger, "
 		 "or set FI_IVSHMEM_RANKS before its first use\n", r->path, r->geo.slots);
 	return -FI_ENOSPC;
@@ -272,17 +276,22 @@ bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch,
 {
 	struct nm_slot *s = &r->slots[slot];
 	uint64_t owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);
-	uint64_t now = ivs_now_ms(), b = __atomic_load_n(&s->beat, __ATOMIC_RELAXED);
+	uint64_t now = __atomic_load_n(&r->beats, __ATOMIC_RELAXED);
+	uint64_t b = __atomic_load_n(&s->beat, __ATOMIC_RELAXED);
 	uint8_t key[16];
 
 	if (owner != NM_SLOT_OWNER(epoch, NM_SLOT_LIVE))
 		return false;
-	if (!alive->seen_ms || b != alive->beat) {
+	/*
+	 * By our own heart, not by the clock: when all were stopped (a VM that is paused, a
+	 * suspended job) we must not take others for dead before they had a chance to beat.
+	 */
+	if (!alive->seen || b != alive->beat) {
 		alive->beat = b;
-		alive->seen_ms = now;
+		alive->seen = now;
 	}
 	/* A process that could prove itself and cannot any more has ended. */
 	if (alive->proven && !ivs_slot_neighbour(r, slot, epoch, key))
 		return false;
-	return now - alive->seen_ms < ivs_param.timeout;
+	return (now - alive->seen) * BEAT_MS < ivs_param.timeout;
 }

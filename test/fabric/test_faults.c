@@ -254,6 +254,61 @@ static void file_region(struct ctx *c)
 	(void) c;
 }
 
+/* So many calls, in 200 ms. */
+static void look(struct ctx *c, int calls)
+{
+	int i;
+
+	for (i = 0; i < calls; i++) {
+		progress(c);
+		usleep(200000 / (unsigned int) calls);
+	}
+}
+
+/*
+ * A job that was stopped, all of it and for longer than the timeout, goes on: who is
+ * waited for had no chance to say that it lives. The third process stops the two.
+ */
+static void stopped(struct ctx *c)
+{
+	struct { pid_t pid[2]; uint32_t waiting, back, looked; } *s = shared();
+	static uint8_t buf[1 << 20];
+	int i;
+
+	if (c->rank < 2)
+		s->pid[c->rank] = getpid();
+	barrier(c);
+	if (c->rank == 2) {
+		while (!__atomic_load_n(&s->waiting, __ATOMIC_ACQUIRE))
+			usleep(1000);
+		for (i = 0; i < 2; i++)
+			kill(s->pid[i], SIGSTOP);
+		usleep(2500000);	/* more than FI_IVSHMEM_TIMEOUT */
+		__atomic_store_n(&s->back, 1, __ATOMIC_RELEASE);
+		kill(s->pid[0], SIGCONT);
+		while (!__atomic_load_n(&s->looked, __ATOMIC_ACQUIRE))
+			usleep(1000);
+		kill(s->pid[1], SIGCONT);
+	} else if (c->rank == 0) {
+		fill(buf, sizeof(buf), 3);
+		RETRY(c, fi_tsend(c->ep, buf, sizeof(buf), NULL, c->peer[1], 1, NULL));
+		/* It looks after the other, each 256 calls and 100 ms at most. */
+		look(c, 600);
+		__atomic_store_n(&s->waiting, 1, __ATOMIC_RELEASE);
+		while (!__atomic_load_n(&s->back, __ATOMIC_ACQUIRE))
+			sched_yield();
+		look(c, 600);
+		__atomic_store_n(&s->looked, 1, __ATOMIC_RELEASE);
+		wait_comp(c, c->txcq);
+	} else {
+		while (!__atomic_load_n(&s->back, __ATOMIC_ACQUIRE))
+			sched_yield();
+		OK(fi_trecv(c->ep, buf, sizeof(buf), NULL, c->peer[0], 1, 0, NULL));
+		wait_comp(c, c->rxcq);
+		CHECK(filled(buf, sizeof(buf), 3));
+	}
+}
+
 /* Of two jobs with names of their own the second cannot have the first one's region. */
 static void other_job(struct ctx *c)
 {
@@ -355,6 +410,7 @@ static void vandal(struct ctx *c)
 
 const struct test test_faults[] = {
 	{ "file_region", 1, file_region },
+	{ "stopped", 3, stopped, .env = { "FI_IVSHMEM_TIMEOUT=2000" } },
 	{ "other_job", 2, other_job, .bare = true },
 	{ "killed", 3, killed, .killed = 1, .env = { "FI_IVSHMEM_TIMEOUT=2000" } },
 	{ "killed_no_cma", 3, killed, .killed = 1,
