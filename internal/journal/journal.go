@@ -229,6 +229,24 @@ func (j *Journal) UndoAll() ([]Change, error) {
 	return did, errors.Join(errs...)
 }
 
+// Forget takes changes off the journal that are not to be undone: others have taken their place. It is
+// on disk when it returns.
+func (j *Journal) Forget(match func(Change) bool) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var entries []entry
+	for n := range j.changes {
+		if !j.undone[n] && match(j.changes[n]) {
+			j.undone[n] = true
+			entries = append(entries, entry{Undone: &n})
+		}
+	}
+	if err := j.write(entries...); err != nil {
+		return err
+	}
+	return j.f.Sync()
+}
+
 // Close closes the file. The journal stays where it is.
 func (j *Journal) Close() error { return j.f.Close() }
 

@@ -60,7 +60,7 @@ func Begin(dir, name string) (*Transaction, error) {
 	if !validName().MatchString(name) {
 		return nil, fmt.Errorf("change: %q cannot name a transaction", name)
 	}
-	if err := prepare(dir); err != nil {
+	if err := Prepare(dir); err != nil {
 		return nil, err
 	}
 	unlock, err := lockDir(dir)
@@ -260,6 +260,9 @@ func (t *Transaction) Record(c journal.Change) error {
 	return err
 }
 
+// Step is between two steps of the caller's own.
+func (t *Transaction) Step() { step() }
+
 // Changes gives what was changed so far.
 func (t *Transaction) Changes() []journal.Change { return t.j.Changes() }
 
@@ -365,19 +368,26 @@ func list(dir string) ([]Info, error) {
 // Recover undoes what a process that was killed left half done, last first. It gives what it
 // undid. Call it before other changes; it is quick where there is nothing to do.
 func Recover(dir string) ([]journal.Change, error) {
-	return undo(dir, func(i Info) bool { return i.Open })
+	return undo(dir, func(i Info) bool { return i.Open }, nil)
 }
 
 // Undo undoes the committed transactions that match, by their names, last first, after what
 // Recover would undo. It gives what it undid. It goes on after an error, and what could
 // not be undone is tried again by the next call.
 func Undo(dir string, match func(name string) bool) ([]journal.Change, error) {
+	return UndoSettled(dir, match, nil)
+}
+
+// UndoSettled is Undo for transactions whose changes are not put back as they were, since others changed
+// the same after them: settle writes into each one's journal what is to be instead, before anything
+// is undone. It may be called again for one whose undoing was cut short.
+func UndoSettled(dir string, match func(name string) bool, settle func(*journal.Journal) error) ([]journal.Change, error) {
 	did, err := Recover(dir)
-	more, bad := undo(dir, func(i Info) bool { return !i.Open && match(i.Name) })
+	more, bad := undo(dir, func(i Info) bool { return !i.Open && match(i.Name) }, settle)
 	return append(did, more...), errors.Join(err, bad)
 }
 
-func undo(dir string, match func(Info) bool) ([]journal.Change, error) {
+func undo(dir string, match func(Info) bool, settle func(*journal.Journal) error) ([]journal.Change, error) {
 	infos, err := list(dir)
 	if err != nil || len(infos) == 0 {
 		return nil, err
@@ -396,14 +406,14 @@ func undo(dir string, match func(Info) bool) ([]journal.Change, error) {
 		if !match(infos[n]) {
 			continue
 		}
-		some, err := undoOne(dir, infos[n])
+		some, err := undoOne(dir, infos[n], settle)
 		did = append(did, some...)
 		errs = append(errs, err)
 	}
 	return did, errors.Join(errs...)
 }
 
-func undoOne(dir string, i Info) ([]journal.Change, error) {
+func undoOne(dir string, i Info, settle func(*journal.Journal) error) ([]journal.Change, error) {
 	path := filepath.Join(dir, i.file)
 	lock, err := tryLock(path)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
@@ -413,6 +423,11 @@ func undoOne(dir string, i Info) ([]journal.Change, error) {
 		return nil, err
 	}
 	defer lock.Close()
+	if settle != nil {
+		if err := settleOne(path, settle); err != nil {
+			return nil, err
+		}
+	}
 	if !i.Open {
 		// From here on a kill leaves a transaction that Recover ends.
 		open := strings.TrimSuffix(path, stateDone) + stateOpen
@@ -433,4 +448,16 @@ func undoOne(dir string, i Info) ([]journal.Change, error) {
 		return did, err
 	}
 	return did, os.Remove(path)
+}
+
+func settleOne(path string, settle func(*journal.Journal) error) error {
+	j, err := journal.Open(path)
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	step()
+	err = settle(j)
+	step()
+	return err
 }

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prepare makes the directory, and refuses one that others could write to: a journal is
+// Prepare makes the directory, and refuses one that others could write to: a journal is
 // obeyed by root.
-func prepare(dir string) error {
+func Prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

@@ -1,0 +1,189 @@
+// Package hugepage keeps huge pages of a host's NUMA nodes for the jobs of a batch system: made
+// before a job, given back after it. It takes what is free of the administrator's own first
+// and makes the rest (Linux, Documentation/admin-guide/mm/hugetlbpage.rst, nr_hugepages of each
+// node); what it gives back is exactly what it made, so that the administrator's stay,
+// whatever he makes of them meanwhile. Each job is a transaction of package change.
+package hugepage
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/host/change"
+	"nearmetal/internal/journal"
+	"nearmetal/internal/pattern"
+)
+
+// Need is huge pages of one size on one NUMA node.
+type Need struct {
+	Node      int    // the kernel's number of it
+	PageBytes uint64 // 2 MiB, 1 GiB
+	Pages     int
+}
+
+// Job is who pages are kept for.
+type Job struct {
+	Name string // letters, digits, '.', '_' and '-'
+	// State is the folder in which the batch system's plugin has one of the job's name for as long as the
+	// job is there. Two batch systems on a host give the same names to their jobs.
+	State string
+}
+
+// keptFor is the name of a job's transaction, without the job.
+const keptFor = "pages-"
+
+var jobName = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._-]{0,69}$`)
+
+// transaction is the name of the job's transaction.
+func (j Job) transaction() string {
+	h := fnv.New32a()
+	h.Write([]byte(filepath.Clean(j.State)))
+	return fmt.Sprintf("%s%s:%08x", keptFor, j.Name, h.Sum32())
+}
+
+// kind of a change: the count of a pool was before (pages) and became before + made; pages of it
+// are the job's. While its transaction is open undoing it writes before. Once it is committed
+// others change the pool too: Return says then what the count is to be.
+const kind = "huge-pages"
+
+func init() {
+	journal.Register(kind, valid, undo, func(c journal.Change) string {
+		return fmt.Sprintf("%s huge pages of %s (%s made)", c.Args["pages"], filepath.Dir(c.Args["path"]), c.Args["made"])
+	})
+}
+
+var poolPath = pattern.Lazy(`^/sys/(devices/system/node/node[0-9]{1,4}|kernel/mm)/hugepages/hugepages-[0-9]{1,9}kB/nr_hugepages$`)
+
+func valid(c journal.Change) error {
+	if !poolPath().MatchString(c.Args["path"]) {
+		return fmt.Errorf("%.80q is not a count of huge pages", c.Args["path"])
+	}
+	if r := c.Args["root"]; r != "" && (!filepath.IsAbs(r) || filepath.Clean(r) != r) {
+		return fmt.Errorf("%q is not a clean absolute path", r)
+	}
+	if s := c.Args["state"]; !filepath.IsAbs(s) || !jobName().MatchString(c.Args["job"]) {
+		return fmt.Errorf("%.70q in %.200q is not a job", c.Args["job"], s)
+	}
+	for _, name := range []string{"before", "pages", "made"} {
+		if _, err := strconv.ParseUint(c.Args[name], 10, 31); err != nil {
+			return fmt.Errorf("%s: %.40q is not a number of pages", name, c.Args[name])
+		}
+	}
+	return nil
+}
+
+func undo(c journal.Change) (bool, error) {
+	if !current(c) {
+		return false, nil
+	}
+	p := pool{c.Args["root"], filepath.Dir(c.Args["path"])}
+	now, err := p.standing()
+	if os.IsNotExist(err) {
+		return false, nil
+	}
+	if err != nil || now == number(c, "before") {
+		return false, err
+	}
+	return true, journal.WriteValue(p.file("nr_hugepages"), c.Args["before"])
+}
+
+// current tells whether a change is of this boot: pages end with theirs.
+func current(c journal.Change) bool {
+	return c.Args["boot"] == "" || c.Args["boot"] == journal.BootID()
+}
+
+func number(c journal.Change, name string) int {
+	n, _ := strconv.Atoi(c.Args[name])
+	return n
+}
+
+// pool is the huge pages of one size on a node.
+type pool struct{ root, dir string }
+
+// poolOf gives the pool of a need. A kernel without NUMA has one for the host.
+func poolOf(root string, n Need) pool {
+	name := fmt.Sprintf("hugepages-%dkB", n.PageBytes>>10)
+	node := pool{root, fmt.Sprintf("/sys/devices/system/node/node%d/hugepages/%s", n.Node, name)}
+	if _, err := os.Stat(node.file("nr_hugepages")); err != nil && n.Node == 0 {
+		if _, err := os.Stat(filepath.Join(root, "/sys/devices/system/node/node0")); err != nil {
+			return pool{root, "/sys/kernel/mm/hugepages/" + name}
+		}
+	}
+	return node
+}
+
+func (p pool) file(name string) string { return filepath.Join(p.root, p.dir, name) }
+
+func (p pool) path() string { return p.dir + "/nr_hugepages" }
+
+func (p pool) count(name string) (int, error) {
+	text, err := journal.ReadValue(p.file(name))
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n > math.MaxInt32 {
+		return 0, fmt.Errorf("%s: %.40q is not a number of pages", p.file(name), text)
+	}
+	return int(n), nil
+}
+
+// standing gives the pages that were asked for of the kernel: those on demand (surplus) count in
+// nr_hugepages of a node, and go by themselves.
+func (p pool) standing() (int, error) {
+	all, err := p.count("nr_hugepages")
+	if err != nil {
+		return 0, err
+	}
+	surplus, err := p.count("surplus_hugepages")
+	if os.IsNotExist(err) {
+		surplus, err = 0, nil
+	}
+	return all - min(all, surplus), err
+}
+
+// promised gives what the jobs have of a pool, and what of it was made for them.
+func (p pool) promised(list []change.Info) (pages, made int) {
+	for _, i := range list {
+		for _, c := range i.Changes {
+			if c.Kind == kind && current(c) && c.Args["path"] == p.path() && c.Args["root"] == p.root {
+				pages += number(c, "pages")
+				made += number(c, "made")
+			}
+		}
+	}
+	return pages, made
+}
+
+func (p pool) change(job Job, before, pages, made int) journal.Change {
+	args := map[string]string{"path": p.path(), "job": job.Name, "state": filepath.Clean(job.State),
+		"before": strconv.Itoa(before), "pages": strconv.Itoa(pages), "made": strconv.Itoa(made)}
+	if p.root != "" {
+		args["root"] = p.root
+	} else {
+		args["boot"] = journal.BootID()
+	}
+	return journal.Change{Kind: kind, Args: args}
+}
+
+// lock is held while counts are read and written: of two jobs, the second sees what the first made.
+func lock(dir string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(dir, "hugepages.lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return func() { f.Close() }, nil
+}
