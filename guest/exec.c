@@ -6,6 +6,7 @@
 #include "log.h"
 #include "pty.h"
 #include "pump.h"
+#include "tcp.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +42,7 @@ struct proc {
 
 static struct proc *procs;
 
-enum stage { AT_EXEC, AT_DIR, AT_IDENTITY, AT_TERMINAL };
+enum stage { AT_EXEC, AT_DIR, AT_IDENTITY, AT_TERMINAL, AT_CONNECT };
 
 struct failure {
 	int stage, err;
@@ -49,7 +50,8 @@ struct failure {
 
 struct job {			/* what a child shall do */
 	struct identity id;
-	char **argv, **envp;
+	char **argv, **envp;	/* of envp the last place but one is free */
+	const char *connect;	/* "NAME ADDR": a connection whose descriptor is the value of variable NAME */
 	const char *dir;
 	bool dir_optional;
 	int (*builtin)(const char *path);	/* instead of argv */
@@ -123,6 +125,28 @@ static void default_signals(void)
 		syscall(SYS_rt_sigaction, i, dfl, NULL, 8);
 }
 
+/* A connection for the program: see struct job. */
+static bool connect_for(const struct job *j)
+{
+	static char var[64];
+	const char *blank = strchr(j->connect, ' ');
+	size_t n = 0;
+	int fd;
+
+	if (!blank || blank - j->connect > 32) {
+		errno = EINVAL;
+		return false;
+	}
+	fd = tcp_dial(blank + 1);
+	if (fd < 0)
+		return false;
+	snprintf(var, sizeof var, "%.*s=%d", (int)(blank - j->connect), j->connect, fd);
+	while (j->envp[n])
+		n++;
+	j->envp[n] = var;
+	return true;
+}
+
 static void child(const struct job *j, int in, int out, int err, int failed, bool tty)
 {
 	sigset_t none;
@@ -136,6 +160,8 @@ static void child(const struct job *j, int in, int out, int err, int failed, boo
 	default_signals();
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (j->connect && !connect_for(j))
+		fail(failed, AT_CONNECT);
 	if (!identity_take(&j->id))
 		fail(failed, AT_IDENTITY);
 	if (j->dir && chdir(j->dir) && !(j->dir_optional && !chdir("/")))
@@ -179,6 +205,9 @@ static int explain(const struct proc *p, const struct failure *f, char *b, size_
 		return 126;
 	case AT_IDENTITY:
 		snprintf(b, n, "%s%scannot take on the user's identity and limits: %s", vm_name, colon, why);
+		return 126;
+	case AT_CONNECT:
+		snprintf(b, n, "%s%scannot connect the program to the host: %s", vm_name, colon, why);
 		return 126;
 	case AT_TERMINAL:
 		snprintf(b, n, "%s%scannot control the terminal: %s", vm_name, colon, why);
@@ -417,11 +446,11 @@ static void start(struct mux *m, uint32_t id, const struct fields *h, struct job
 	source_start(&p->err, err[0], p->s, LANE_ERROR, err_ended, p);
 }
 
-/* The values of key as a list that ends with NULL; the caller frees the list. */
+/* The values of key as a list that ends with two NULLs; the caller frees the list. */
 static char **list(const struct fields *h, const char *key)
 {
 	size_t n = 0, at = 0;
-	char **v = must_alloc((fields_count(h, key) + 1) * sizeof *v);
+	char **v = must_alloc((fields_count(h, key) + 2) * sizeof *v);
 	const char *s;
 
 	while ((s = fields_next(h, key, &at)))
@@ -434,7 +463,8 @@ void exec_open(struct mux *m, uint32_t id, const struct fields *h)
 	static struct job j;
 	const char *wrong;
 
-	j = (struct job){.dir = fields_get(h, "dir"), .dir_optional = fields_get(h, "dir-optional")};
+	j = (struct job){.dir = fields_get(h, "dir"), .dir_optional = fields_get(h, "dir-optional"),
+		.connect = fields_get(h, "connect")};
 	wrong = identity_read(&j.id, h);
 	if (!wrong && !fields_get(h, "arg"))
 		wrong = "no program is named";

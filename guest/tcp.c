@@ -70,6 +70,23 @@ static socklen_t parse_addr(const char *s, struct sockaddr_storage *a)
 	return 0;
 }
 
+int tcp_dial(const char *addr)
+{
+	struct sockaddr_storage a;
+	socklen_t n = parse_addr(addr, &a);
+	int one = 1, fd;
+
+	if (!n) {
+		errno = EINVAL;
+		return -1;
+	}
+	fd = socket(a.ss_family, SOCK_STREAM, 0);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&a, n))
+		return -1;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+	return fd;
+}
+
 static void add_addr(struct buf *b, const char *key, int fd, int (*name)(int, struct sockaddr *, socklen_t *))
 {
 	struct sockaddr_storage a;

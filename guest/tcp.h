@@ -4,6 +4,9 @@
 
 #include "mux.h"
 
+/* A connection to A.B.C.D:PORT or [V6]:PORT that programs may inherit, -1 with errno. It may wait. */
+int tcp_dial(const char *addr);
+
 void tcp_open(struct mux *m, uint32_t id, const struct fields *h);
 void listen_open(struct mux *m, uint32_t id, const struct fields *h);
 void accept_open(struct mux *m, uint32_t id, const struct fields *h);

@@ -30,6 +30,9 @@ type Exec struct {
 	Umask      *uint32
 	Rlimits    []Rlimit
 	CPUs       []int // of the VM that the program may run on; none: all
+	// Connect is "NAME ADDR": the program inherits a TCP connection to an address as seen from the VM, whose
+	// descriptor the variable NAME says; "": none.
+	Connect string
 }
 
 // Unlimited is a Rlimit without a limit.
@@ -116,6 +119,9 @@ func (e *Exec) header() (channel.Fields, error) {
 	}
 	for _, r := range e.Rlimits {
 		h.Add("rlimit", r.Name+" "+limitText(r.Soft)+" "+limitText(r.Hard))
+	}
+	if e.Connect != "" {
+		h.Add("connect", e.Connect)
 	}
 	for _, n := range e.CPUs {
 		h.AddInt("cpu", int64(n))

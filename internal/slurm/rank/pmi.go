@@ -40,40 +40,46 @@ func (t *task) joined(ctx context.Context, r *cluster.Record) error {
 }
 
 // relayPMI makes the process manager's end that Slurm gave to this task reachable in the VM, and
-// gives the environment that leads a rank to it. close ends it.
-func relayPMI(ctx context.Context, vm *guest.Client, t *task, vms int, env []string) (out []string, close func(), err error) {
+// gives the environment, or the connection (guest.Exec), that leads a rank to it. close ends it.
+func relayPMI(ctx context.Context, vm *guest.Client, t *task, vms int, env []string) (out []string, connect string, close func(), err error) {
 	switch {
 	case os.Getenv("PMI_FD") != "":
-		return relayPMI1(ctx, vm, t, vms, env)
+		connect, close, err = relayPMI1(ctx, vm, t, vms)
+		env = without(env, "PMI_FD=")
+		if vms > 1 {
+			// Intel MPI counts Slurm's nodes instead, which are not its VMs.
+			env = session.Environment(env, []string{"I_MPI_NODEMAP_ALGORITHM=pmi_process_mapping"})
+		}
+		return env, connect, close, err
 	case os.Getenv("PMIX_RANK") != "":
-		return relayPMIx(ctx, vm, t, vms, env)
+		out, close, err = relayPMIx(ctx, vm, t, vms, env)
+		return out, "", close, err
 	}
-	return env, func() {}, nil
+	return env, "", func() {}, nil
 }
 
 // relayPMI1 relays PMI-1, which MPICH and what is made of it speak over srun's --mpi=pmi2. The
-// rank gets a port in the VM (PMI_PORT, as under mpiexec -pmi-port); what the port wants said at first
-// is said here, and the rest is passed on to PMI_FD.
-func relayPMI1(ctx context.Context, vm *guest.Client, t *task, vms int, env []string) ([]string, func(), error) {
+// rank gets what it would have natively: an open descriptor (PMI_FD), of a connection to a port in the
+// VM whose other end is passed on to slurmstepd's descriptor. connect is for guest.Exec.
+func relayPMI1(ctx context.Context, vm *guest.Client, t *task, vms int) (connect string, close func(), err error) {
 	fd, err := strconv.ParseUint(os.Getenv("PMI_FD"), 10, 16)
 	if err != nil {
-		return nil, nil, fmt.Errorf("PMI_FD=%q is not a descriptor", os.Getenv("PMI_FD"))
+		return "", nil, fmt.Errorf("PMI_FD=%q is not a descriptor", os.Getenv("PMI_FD"))
 	}
 	pm := os.NewFile(uintptr(fd), "PMI of slurmstepd")
 	if pm == nil {
-		return nil, nil, errors.New("slurmstepd gave no PMI descriptor")
+		return "", nil, errors.New("slurmstepd gave no PMI descriptor")
 	}
 	var once sync.Once
 	l, err := vm.ListenTCP(ctx, "", "127.0.0.1:0", func(c net.Conn) {
 		once.Do(func() { // a second connection is not the rank's
-			pmiSession(c, pm, t.rank, t.size, vms)
+			pmiSession(c, pm, t.size, vms)
 		})
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("PMI: %w", err)
+		return "", nil, fmt.Errorf("PMI: %w", err)
 	}
-	env = session.Environment(without(env, "PMI_FD="), []string{"PMI_PORT=" + l.Addr, "PMI_ID=" + strconv.Itoa(t.rank)})
-	return env, func() {
+	return "PMI_FD " + l.Addr, func() {
 		l.Close()
 		pm.Close() // whole: slurmd takes a half for an endless message
 	}, nil
@@ -82,25 +88,11 @@ func relayPMI1(ctx context.Context, vm *guest.Client, t *task, vms int, env []st
 // maxPMILine bounds a line of PMI-1, in bytes: MPICH's own bound is 64 KiB (PMIU_MAXLINE and what a value may be).
 const maxPMILine = 128 << 10
 
-// pmiSession answers the greeting of a rank that has come by a port, then relays until either
-// side ends.
-func pmiSession(rank net.Conn, pm io.ReadWriteCloser, id, size, vms int) {
-	in := bufio.NewReaderSize(rank, maxPMILine)
-	first, err := in.ReadSlice('\n')
-	if err != nil {
-		return
-	}
-	if strings.HasPrefix(string(first), "cmd=initack") {
-		_, err = fmt.Fprintf(rank, "cmd=initack\ncmd=set size=%d\ncmd=set rank=%d\ncmd=set debug=0\n", size, id)
-	} else {
-		_, err = pm.Write(first)
-	}
-	if err != nil {
-		return
-	}
+// pmiSession relays between a rank and its process manager until either side ends.
+func pmiSession(rank net.Conn, pm io.ReadWriteCloser, size, vms int) {
 	done := make(chan struct{}, 2)
 	go func() {
-		io.Copy(pm, in)
+		io.Copy(pm, rank)
 		pm.Close()
 		done <- struct{}{}
 	}()

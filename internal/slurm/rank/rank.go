@@ -67,7 +67,7 @@ func Run(args []string, s session.Streams) (guest.Status, error) {
 	if err := t.joined(ctx, &c.Record); err != nil {
 		return guest.Status{}, err
 	}
-	env, closePMI, err := relayPMI(ctx, c.VM(vm), t, len(c.Record.VMs), env)
+	env, connect, closePMI, err := relayPMI(ctx, c.VM(vm), t, len(c.Record.VMs), env)
 	if err != nil {
 		return guest.Status{}, fmt.Errorf("%s: %w", vm, err)
 	}
@@ -75,6 +75,7 @@ func Run(args []string, s session.Streams) (guest.Status, error) {
 	e := session.Caller(words, without(env, "NEARMETAL_"))
 	cpus, _ := strconv.Atoi(os.Getenv("SLURM_CPUS_ON_NODE"))
 	e.CPUs = vcpus(&c.Record, vm, t, cpus)
+	e.Connect = connect
 	defer suspend(c, vm)()
 	if tty, ok := s.In.(*os.File); ok && terminal.IsTerminal(tty) {
 		return session.Terminal(ctx, c.VM(vm), e, tty, sigs)
