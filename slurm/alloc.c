@@ -86,6 +86,15 @@ static int submit(spank_t sp, const struct nm_settings *s)
 		slurm_error("nearmetal: cluster file %s: %s", nm_options.text[NM_FILE], strerror(errno));
 		return -1;
 	}
+	if (nm_options.origin[NM_FILE] != NM_UNSET && nm_options.origin[NM_PAGES] == NM_FROM_SITE) {
+		nm_options.origin[NM_PAGES] = NM_UNSET; /* the file says what its VMs lie in */
+	} else if (nm_options.origin[NM_FILE] != NM_UNSET && nm_options.origin[NM_PAGES] != NM_UNSET &&
+		   strcmp(nm_options.text[NM_PAGES], "ordinary") &&
+		   (nm_options.origin[NM_VMS] == NM_UNSET || nm_options.origin[NM_MEMORY] == NM_UNSET)) {
+		slurm_error("nearmetal: --vm-pages with a cluster file needs --vms-per-node and --vm-memory: root, who keeps the pages "
+			    "for the job, does not read the file");
+		return -1;
+	}
 	if (nm_request_write(&nm_options, request)) {
 		slurm_error("nearmetal: the options of the VMs are too long together: write a cluster file");
 		return -1;

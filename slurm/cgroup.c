@@ -107,12 +107,20 @@ static void remove_below(int dir, const char *name, int depth, uid_t uid, bool *
 bool nm_cgroup_remove(const char *root, const struct nm_job *job)
 {
 	static const char *const tops[] = { "slurm_%s/uid_%u", "slurm%.0s/uid_%u" };
+	/* The unified hierarchy; the former where several slurmds share a host. */
+	static const char *const scopes[] = { "system.slice/%s_slurmstepd.scope/job_%u", "system.slice/slurmstepd%.0s.scope/job_%u" };
 	bool busy = false;
 	struct dirent *e;
 	DIR *d = opendir(root);
 
 	if (!d)
 		return false;
+	for (size_t i = 0; i < sizeof(scopes) / sizeof(*scopes); i++) {
+		char dir[300];
+
+		snprintf(dir, sizeof(dir), scopes[i], job->node, job->id);
+		remove_below(dirfd(d), dir, DEPTH, job->uid, &busy);
+	}
 	while ((e = readdir(d))) {
 		if (e->d_name[0] == '.')
 			continue;

@@ -23,7 +23,7 @@ size_t nm_cgroup_files(const char *text, uint32_t job, bool signalled, char file
 bool nm_cgroup_of_job(const char *text, uint32_t job);
 
 /*
- * Remove the job's cgroups of the old hierarchies below root (/sys/fs/cgroup): Slurm has tried to before the
+ * Remove the job's cgroups of the old hierarchies, and of the unified one, below root (/sys/fs/cgroup): Slurm has tried to before the
  * VMs in them ended. What runs in them of the job's user gets SIGKILL first. One with processes stays, for rmdir
  * refuses. Returns whether one of them did.
  */

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "asroot.h"
 #include "contexts.h"
 #include "node.h"
+#include "pages.h"
 #include "settings.h"
 #include "state.h"
 #include "vf.h"
@@ -17,7 +19,8 @@ int nm_slurmd_init(int ac, char **av)
 	struct nm_settings s;
 
 	nm_settings_read(&s, ac, av);
-	nm_vf_sweep(&s);
+	nm_asroot_sweep(&s, "slurm-vf");
+	nm_asroot_sweep(&s, "slurm-pages");
 	return 0;
 }
 
@@ -39,6 +42,8 @@ int nm_epilog(spank_t sp, int ac, char **av)
 	nm_node_end_job(&s, &job);
 	if (nm_vf_return(&s, &job, message))
 		slurm_error("nearmetal: epilog: VFs of job %u: %s", job.id, message);
+	if (nm_pages_return(&s, &job, message))
+		slurm_error("nearmetal: epilog: huge pages of job %u: %s", job.id, message);
 	if (nm_state_remove(s.state, job.id, job.node)) {
 		slurm_error("nearmetal: epilog: cannot remove what is kept of job %u: %s", job.id, strerror(errno));
 		return -1;

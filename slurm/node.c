@@ -90,6 +90,38 @@ int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[
 	return 0;
 }
 
+int nm_node_given(const struct nm_job *job, struct nm_given *given, char message[NM_MESSAGE_MAX])
+{
+	job_info_msg_t *m = NULL;
+	node_info_msg_t *n = NULL;
+	int rc = -1;
+
+	memset(given, 0, sizeof(*given));
+	slurm_init(NULL);
+	if (slurm_load_job(&m, job->id, SHOW_DETAIL) || slurm_load_node_single(&n, (char *)job->node, SHOW_ALL)) {
+		snprintf(message, NM_MESSAGE_MAX, "cannot ask slurmctld for what the job has: %.200s", slurm_strerror(errno));
+	} else if (m->record_count && n->record_count) {
+		job_info_t *j = &m->job_array[0];
+		int count = j->job_resrcs ? slurm_job_cpus_allocated_on_node(j->job_resrcs, job->node) : 0;
+
+		given->threads = n->node_array[0].threads ? n->node_array[0].threads : 1;
+		given->memory = j->pn_min_memory;
+		if (given->memory & MEM_PER_CPU)
+			given->memory = (given->memory & ~MEM_PER_CPU) * (uint64_t)(count > 0 ? count : 0);
+		if (count > 0 && !slurm_job_cpus_allocated_str_on_node(given->cpus, sizeof(given->cpus), j->job_resrcs, job->node))
+			rc = 0;
+		else
+			snprintf(message, NM_MESSAGE_MAX, "slurmctld does not say which CPUs the job has");
+	} else {
+		snprintf(message, NM_MESSAGE_MAX, "slurmctld does not know the job");
+	}
+	if (m)
+		slurm_free_job_info_msg(m);
+	if (n)
+		slurm_free_node_info_msg(n);
+	return rc;
+}
+
 /* The address of a node as slurmctld has it. */
 static const char *address(const node_info_msg_t *m, const char *node)
 {

@@ -17,6 +17,19 @@ int nm_node_group(uid_t uid, gid_t *gid);
  */
 int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[NM_MESSAGE_MAX]);
 
+/* The most bytes of a list of CPUs. */
+#define NM_CPUS_MAX 4096
+
+/* What Slurm has given to a job on a host. */
+struct nm_given {
+	char cpus[NM_CPUS_MAX];		/* Slurm's own numbers, "0-3,8" */
+	unsigned int threads;		/* of each core, as Slurm counts CPUs */
+	uint64_t memory;		/* MiB; 0: not limited */
+};
+
+/* Ask slurmctld for it. Returns 0, or -1 and a message for the user. */
+int nm_node_given(const struct nm_job *job, struct nm_given *given, char message[NM_MESSAGE_MAX]);
+
 /*
  * Write "NAME=ADDR NAME=ADDR ..." of a list of nodes to out, in their order; "" for a single one.
  * Returns 0, or -1 and why.

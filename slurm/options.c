@@ -24,7 +24,7 @@ static int option_given(int val, const char *optarg, int remote);
 static struct spank_option table[] = {
 	{ "vm", "SPEC|FILE",
 	  "[nearmetal] run the job in virtual machines. SPEC is KEY=VALUE,... with the keys vms, vcpus, memory, root, vf, "
-	  "region, policy, keep; FILE is a cluster file.", MAY_HAVE_ARGUMENT, NM_VM, option_given },
+	  "region, policy, pages, keep; FILE is a cluster file.", MAY_HAVE_ARGUMENT, NM_VM, option_given },
 	{ "vms-per-node", "N", "[nearmetal] VMs on each node (default 1)", ARGUMENT, NM_VMS, option_given },
 	{ "vm-vcpus", "N", "[nearmetal] vCPUs of each VM (default the job's CPUs, shared out)", ARGUMENT, NM_VCPUS, option_given },
 	{ "vm-memory", "SIZE", "[nearmetal] memory of each VM (default the job's memory, shared out)", ARGUMENT, NM_MEMORY,
@@ -34,6 +34,8 @@ static struct spank_option table[] = {
 	{ "vm-region", "SIZE", "[nearmetal] memory that the VMs of a node share, a power of two; 0 for none", ARGUMENT, NM_REGION,
 	  option_given },
 	{ "vm-policy", "POLICY", "[nearmetal] placement of the VMs: auto, consolidate or spread", ARGUMENT, NM_POLICY, option_given },
+	{ "vm-pages", "SIZE", "[nearmetal] huge pages under the VMs' memory, 2MiB or 1GiB, kept for the job; ordinary for none", ARGUMENT,
+	  NM_PAGES, option_given },
 	{ "vm-keep", "job|step", "[nearmetal] keep the VMs until the job ends (default), or boot VMs of its own for each step",
 	  MAY_HAVE_ARGUMENT, NM_KEEP, option_given },
 	{ "no-vm", NULL, "[nearmetal] run this step, or job, on the hosts themselves", NO_ARGUMENT, NO_VM, option_given },
@@ -112,6 +114,10 @@ static int option_given(int val, const char *arg, int remote)
 {
 	static bool vm_said, no_vm_said;
 	char why[NM_MESSAGE_MAX];
+
+	/* What sbatch and salloc hand on to an inner srun of an option without an argument. */
+	if (arg && !strcmp(arg, "(null)"))
+		arg = NULL;
 
 	vm_said |= val == NM_VM;
 	no_vm_said |= val == NO_VM;

@@ -14,6 +14,7 @@
 
 #include "contexts.h"
 #include "node.h"
+#include "pages.h"
 #include "request.h"
 #include "settings.h"
 #include "state.h"
@@ -108,6 +109,11 @@ int nm_prolog(spank_t sp, int ac, char **av)
 	if (v.origin[NM_VF] != NM_UNSET && nm_vf_lend(&s, &job, gres, message)) {
 		snprintf(result, sizeof(result), "failed host\n%s\n", message);
 		nm_node_drain(&job, message);
+		return nm_state_write_result(s.state, &job, result);
+	}
+	/* Memory that is in pieces is no fault of a host that other jobs may use. */
+	if (nm_pages_wanted(&v) && nm_pages_keep(&s, &job, message)) {
+		snprintf(result, sizeof(result), "failed user\n%s\n", message);
 		return nm_state_write_result(s.state, &job, result);
 	}
 	return 0;

@@ -69,11 +69,12 @@ static void own_vms(const char *job_request)
 	step.own = true;
 }
 
-/* What the result of the boot says. */
-static void read_result(void)
+/* What the result of the prolog and the boot says; own: the step is to have VMs of its own, if none failed. */
+static void read_result(bool own)
 {
 	static char text[NM_RESULT_MAX];
 	char *rest = text, *line;
+	bool ready;
 
 	if (nm_state_read_result(step.settings.state, &step.job, text) <= 0) {
 		/* No extern step (PrologFlags lacks Contain) has booted VMs: each step does. */
@@ -81,7 +82,10 @@ static void read_result(void)
 		return;
 	}
 	line = strsep(&rest, "\n");
-	if (!strncmp(line, "ready ", 6) && strlen(line + 6) < sizeof(step.cluster)) {
+	ready = !strncmp(line, "ready ", 6) && strlen(line + 6) < sizeof(step.cluster);
+	if (ready && own) {
+		own_vms(step.job.request);
+	} else if (ready) {
 		strcpy(step.cluster, line + 6);
 		step.where = IN_VM;
 		snprintf(step.text, sizeof(step.text), "%s", rest ? rest : "");
@@ -110,7 +114,7 @@ int nm_step_post_opt(spank_t sp, int ac, char **av)
 	}
 	if (step.batch) {
 		if (have)
-			read_result();
+			read_result(false);
 		return 0;
 	}
 	if (nm_options_complete(job_variable, sp, 0, NULL)) {
@@ -125,10 +129,7 @@ int nm_step_post_opt(spank_t sp, int ac, char **av)
 			     "steps are to have VMs of their own");
 		return 0;
 	}
-	if (!strcmp(nm_options.text[NM_KEEP], "step"))
-		own_vms(step.job.request);
-	else
-		read_result();
+	read_result(!strcmp(nm_options.text[NM_KEEP], "step"));
 	return 0;
 }
 

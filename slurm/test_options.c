@@ -56,6 +56,11 @@ static void test_values(void)
 	CHECK(reads(NM_VF, "2", "2"));
 	CHECK(reads(NM_VF, "c x:2", NULL));
 	CHECK(reads(NM_VF, "cx:", NULL));
+	CHECK(reads(NM_PAGES, "2M", "2MiB"));
+	CHECK(reads(NM_PAGES, "1GiB", "1GiB"));
+	CHECK(reads(NM_PAGES, "ordinary", "ordinary"));
+	CHECK(reads(NM_PAGES, "4KiB", NULL));
+	CHECK(reads(NM_PAGES, "", NULL));
 	CHECK(reads(NM_KEEP, "step", "step"));
 	CHECK(reads(NM_KEEP, "x\n\033[31m", NULL));
 	CHECK(nm_key_find("vms", 3) == NM_VMS && nm_key_find("vmsx", 4) == NM_KEYS && nm_key_find("", 0) == NM_KEYS);
@@ -187,6 +192,12 @@ static void test_cgroup_remove(void)
 		"memory/slurm_n1/uid_1000/job_17/step_extern", "memory/slurm_n1/uid_1000/job_17/step_extern/task_0",
 		"memory/slurm_n1/uid_1000/job_18", "freezer", "freezer/slurm", "freezer/slurm/uid_1000",
 		"freezer/slurm/uid_1000/job_17",
+		/* As Slurm 22.05 makes them with cgroup/v2. */
+		"system.slice", "system.slice/n1_slurmstepd.scope", "system.slice/n1_slurmstepd.scope/system",
+		"system.slice/n1_slurmstepd.scope/job_17", "system.slice/n1_slurmstepd.scope/job_17/step_extern",
+		"system.slice/n1_slurmstepd.scope/job_17/step_extern/slurm", "system.slice/n1_slurmstepd.scope/job_17/step_extern/user",
+		"system.slice/n1_slurmstepd.scope/job_17/step_extern/user/task_special", "system.slice/n1_slurmstepd.scope/job_18",
+		"system.slice/slurmstepd.scope", "system.slice/slurmstepd.scope/job_17",
 	};
 	char root[] = "/tmp/nm_cgroup_XXXXXX";
 	struct nm_job job = { .id = 17, .node = "n1", .uid = 1000 };
@@ -202,6 +213,9 @@ static void test_cgroup_remove(void)
 	CHECK(exists(dir, "memory/slurm_n1/uid_1000/job_18"));
 	CHECK(!exists(dir, "freezer/slurm/uid_1000"));
 	CHECK(exists(dir, "freezer/slurm"));
+	CHECK(!exists(dir, "system.slice/n1_slurmstepd.scope/job_17"));
+	CHECK(exists(dir, "system.slice/n1_slurmstepd.scope/job_18") && exists(dir, "system.slice/n1_slurmstepd.scope/system"));
+	CHECK(!exists(dir, "system.slice/slurmstepd.scope/job_17") && exists(dir, "system.slice/slurmstepd.scope"));
 	CHECK(!nm_cgroup_remove(root, &job));
 	close(dir);
 	dir = open("/tmp", O_RDONLY | O_DIRECTORY);

@@ -8,7 +8,7 @@
 static const char *const key_names[NM_KEYS] = {
 	[NM_VM] = "vm", [NM_FILE] = "file", [NM_VMS] = "vms", [NM_VCPUS] = "vcpus",
 	[NM_MEMORY] = "memory", [NM_ROOT] = "root", [NM_VF] = "vf", [NM_REGION] = "region",
-	[NM_POLICY] = "policy", [NM_KEEP] = "keep",
+	[NM_POLICY] = "policy", [NM_PAGES] = "pages", [NM_KEEP] = "keep",
 };
 
 /* The largest VM, and the largest region: those of the cluster file (docs/reference/cluster.md). */
@@ -183,6 +183,16 @@ int nm_value_read(enum nm_key key, const char *text, char out[NM_VALUE_MAX], cha
 			return WRONG("\"%s\" is not a policy: write auto, consolidate or spread", shown(text, buf));
 		strcpy(out, text);
 		return 0;
+	case NM_PAGES:
+		if (!strcmp(text, "ordinary"))
+			strcpy(out, text);
+		else if (!size(text, &n) && n == UINT64_C(2) << 20)
+			strcpy(out, "2MiB");
+		else if (!size(text, &n) && n == UINT64_C(1) << 30)
+			strcpy(out, "1GiB");
+		else
+			return WRONG("\"%s\" is not a size of pages: write 2MiB, 1GiB or ordinary", shown(text, buf));
+		return 0;
 	case NM_KEEP:
 		if (strcmp(text, "job") && strcmp(text, "step"))
 			return WRONG("\"%s\" is neither job nor step", shown(text, buf));
@@ -232,7 +242,7 @@ int nm_values_spec(struct nm_values *v, const char *text, enum nm_origin from, c
 			char buf[SHOWN + 4];
 
 			snprintf(message, NM_MESSAGE_MAX, "\"%s\" is not KEY=VALUE with a KEY of vms, vcpus, memory, root, vf, "
-				 "region, policy or keep", shown(item, buf));
+				 "region, policy, pages or keep", shown(item, buf));
 			return -1;
 		}
 		memcpy(item, text + name + 1, len - name - 1);

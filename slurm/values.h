@@ -23,6 +23,7 @@ enum nm_key {
 	NM_VF,		/* [TYPE:]N */
 	NM_REGION,	/* bytes, a power of two or 0 */
 	NM_POLICY,	/* of placement */
+	NM_PAGES,	/* "2MiB", "1GiB" or "ordinary": what the VMs' memory lies in */
 	NM_KEEP,	/* "job" or "step" */
 	NM_KEYS
 };

@@ -14,7 +14,4 @@ int nm_vf_lend(const struct nm_settings *s, const struct nm_job *job, const char
 /* Take the job's VFs back. Returns 0 also where it has none, else -1 and a message. */
 int nm_vf_return(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX]);
 
-/* Take back what jobs have that this host no longer knows, after a boot. */
-void nm_vf_sweep(const struct nm_settings *s);
-
 #endif /* NM_VF_H_ */

@@ -31,6 +31,7 @@ var commands = []func() *cobra.Command{
 	newSuperviseCommand,
 	newSlurmBootCommand,
 	newSlurmVFCommand,
+	newSlurmPagesCommand,
 	newPlanCommand,
 	newTopologyCommand,
 	newSpecCommand,

@@ -67,6 +67,9 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 		name = "job"
 	}
 	c.Name = name
+	if c.Placement.Pages == "" || c.Placement.Pages == "auto" {
+		c.Placement.Pages = "ordinary" // huge pages that happen to be free are other jobs'
+	}
 	spec.Defaults(c)
 	if err := share(c, r.VF, a); err != nil {
 		return nil, err

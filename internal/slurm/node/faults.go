@@ -12,6 +12,7 @@ var Faults = []Fault{
 	{"options, cluster file, or what they ask for does not fit the allocation", false},
 	{"a kernel, QEMU or root of the user's own choice is missing", false},
 	{"the VMs are not ready in time, or panic", false},
+	{"huge pages that the kernel cannot make now", false},
 	{"a region or VFs that are not among the job's GRES, VFs that cannot be shared out evenly", false},
 	faultParts,
 	faultAccel,

@@ -20,8 +20,9 @@ type Request struct {
 	VF            string  // [TYPE:]N
 	Region        *uint64 // bytes; nil: not said
 	Policy        string
-	KeepForStep   bool // VMs end with their step, not with the job
-	WithoutValues bool // nothing but --vm was said
+	Pages         string // "2MiB", "1GiB" or "ordinary"; "": not said
+	KeepForStep   bool   // VMs end with their step, not with the job
+	WithoutValues bool   // nothing but --vm was said
 }
 
 // maxRequest bounds a request, in bytes: NM_REQUEST_MAX.
@@ -86,6 +87,11 @@ func (r *Request) set(key, value string) error {
 		r.VF = value
 	case "policy":
 		r.Policy = value
+	case "pages":
+		if _, ok := pageSizes[value]; !ok {
+			return errRequest
+		}
+		r.Pages = value
 	case "keep":
 		r.KeepForStep = value == "step"
 	default:
@@ -144,6 +150,7 @@ func (r *Request) Cluster(dir string) (*spec.Cluster, error) {
 	for _, v := range [][3]string{
 		{"vms-per-node", "vms[].count", strconv.Itoa(r.VMs)}, {"vm-vcpus", "vms[].vcpus", strconv.Itoa(r.VCPUs)},
 		{"vm-memory", "vms[].memory", memory}, {"vm-root", "root", r.Root}, {"vm-policy", "placement.policy", r.Policy},
+		{"vm-pages", "placement.pages", r.Pages},
 	} {
 		if err := set(v[0], v[1], v[2]); err != nil {
 			return nil, err

@@ -6,19 +6,19 @@ import (
 )
 
 func TestParseRequest(t *testing.T) {
-	r, err := ParseRequest("1 vm=1 file=/home/u/a%20b.yaml vms=2 vcpus=3 memory=1073741824 region=0 policy=spread keep=step")
+	r, err := ParseRequest("1 vm=1 file=/home/u/a%20b.yaml vms=2 vcpus=3 memory=1073741824 region=0 policy=spread pages=2MiB keep=step")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.File != "/home/u/a b.yaml" || r.VMs != 2 || r.VCPUs != 3 || r.Memory != 1<<30 || r.Region == nil || *r.Region != 0 ||
-		r.Policy != "spread" || !r.KeepForStep || r.WithoutValues {
+		r.Policy != "spread" || r.Pages != "2MiB" || !r.KeepForStep || r.WithoutValues {
 		t.Errorf("%+v", r)
 	}
 	if r, err := ParseRequest("1 vm=1"); err != nil || !r.WithoutValues {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for _, bad := range []string{"", "2 vm=1", "1 vm=2", "1 vm", "1 vms=-1", "1 vms=1 vms=1", "1 file=a", "1 file=/a%0", "1 file=/a%00",
-		"1 file=/a%zz", "1 what=1", "1 memory=1e9", "1 " + strings.Repeat("x", 5000)} {
+		"1 file=/a%zz", "1 what=1", "1 memory=1e9", "1 pages=auto", "1 pages=3MiB", "1 " + strings.Repeat("x", 5000)} {
 		if r, err := ParseRequest(bad); err == nil {
 			t.Errorf("%.60q gives %+v", bad, r)
 		}

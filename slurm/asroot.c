@@ -1,0 +1,63 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <slurm/spank.h>
+
+#include "asroot.h"
+#include "child.h"
+
+/* How long the kernel and its drivers may take, seconds: igb takes 19 for two VFs when emulated. */
+#define TIMEOUT 120
+
+#define WORDS_MAX 12
+
+int nm_asroot(const struct nm_settings *s, const char *command, char *const *words, char *out, size_t size,
+	      char message[NM_MESSAGE_MAX])
+{
+	char root[1024], conf[1024];
+	char *argv[WORDS_MAX + 4] = { (char *)s->nearmetal, (char *)command };
+	char *envp[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", conf, NULL };
+	struct nm_child c = { .path = s->nearmetal, .argv = argv, .envp = envp, .timeout = TIMEOUT };
+	const char *file = getenv("SLURM_CONF"), *said;
+	size_t n = 2;
+	int status;
+
+	/* The words of a command first, then its flags, then what it takes. */
+	argv[n++] = *words++;
+	if (s->sysroot) {
+		snprintf(root, sizeof(root), "--root=%.1000s", s->sysroot);
+		argv[n++] = root;
+	}
+	for (; *words && n < WORDS_MAX + 3; words++)
+		argv[n++] = *words;
+	snprintf(conf, sizeof(conf), "SLURM_CONF=%.1000s", file ? file : "");
+	status = nm_child_run(&c, out, size);
+	if (status == 0)
+		return 0;
+	if (status < 0) {
+		snprintf(message, NM_MESSAGE_MAX, "%.200s: %s", s->nearmetal, strerror(errno));
+		return -1;
+	}
+	said = nm_child_said(out);
+	if (*said)
+		snprintf(message, NM_MESSAGE_MAX, "%.*s", (int)(strcspn(said, "\n") % NM_MESSAGE_MAX), said);
+	else
+		snprintf(message, NM_MESSAGE_MAX, "nearmetal %s was killed", command);
+	return -1;
+}
+
+void nm_asroot_sweep(const struct nm_settings *s, const char *command)
+{
+	char journals[1024], state[1024], out[1024], message[NM_MESSAGE_MAX];
+	char *words[] = { "return", state, NULL };
+
+	snprintf(journals, sizeof(journals), "%.1000s/var/lib/nearmetal", s->sysroot ? s->sysroot : "");
+	if (access(journals, F_OK))
+		return;
+	snprintf(state, sizeof(state), "--state=%.1000s", s->state);
+	if (nm_asroot(s, command, words, out, sizeof(out), message))
+		slurm_error("nearmetal: what jobs had that have ended: %s", message);
+}

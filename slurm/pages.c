@@ -1,0 +1,42 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "asroot.h"
+#include "node.h"
+#include "pages.h"
+
+bool nm_pages_wanted(const struct nm_values *v)
+{
+	return v->origin[NM_PAGES] != NM_UNSET && strcmp(v->text[NM_PAGES], "ordinary");
+}
+
+int nm_pages_keep(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX])
+{
+	char name[256], state[1024], cpus[NM_CPUS_MAX + 16], threads[32], memory[48], accel[64], request[NM_REQUEST_MAX], out[1024];
+	char *words[] = { "keep", name, state, cpus, threads, memory, accel, "--", request, NULL };
+	struct nm_given given;
+
+	if (nm_node_given(job, &given, message))
+		return -1;
+	snprintf(name, sizeof(name), "--job=%u.%s", job->id, job->node);
+	snprintf(state, sizeof(state), "--state=%.1000s", s->state);
+	snprintf(cpus, sizeof(cpus), "--cpus=%s", given.cpus);
+	snprintf(threads, sizeof(threads), "--threads=%u", given.threads);
+	snprintf(memory, sizeof(memory), "--memory-limit=%lluMiB", (unsigned long long)given.memory);
+	snprintf(accel, sizeof(accel), "--accel=%.40s", s->accel);
+	strcpy(request, job->request);
+	return nm_asroot(s, "slurm-pages", words, out, sizeof(out), message);
+}
+
+int nm_pages_return(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX])
+{
+	char name[256], state[1024], out[1024];
+	char *words[] = { "return", name, state, NULL };
+	struct nm_values v;
+
+	if (nm_request_read(job->request, &v, message) || !nm_pages_wanted(&v))
+		return 0;
+	snprintf(name, sizeof(name), "--job=%u.%s", job->id, job->node);
+	snprintf(state, sizeof(state), "--state=%.1000s", s->state);
+	return nm_asroot(s, "slurm-pages", words, out, sizeof(out), message);
+}
