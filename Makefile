@@ -11,6 +11,8 @@
 #   make bench-fabric   the libfabric provider beside its peers
 #   make bench-fabric-vm   its latency between VMs beside TCP's
 #   make test-slurm   srun --vm on a real Slurm on this machine (root)
+#   make test-slurm-sacct  what sacct says of such jobs (installs MariaDB)
+#   make test-slurm-unified  where Slurm has the VMs with cgroups of the second version
 #   make bench-slurm  what srun --vm costs, beside plain srun
 #   make slurm-shell  a shell beside such a Slurm
 #   make test-debian13   unit, demo and test-slurm in a Debian 13, which it makes (root; 5 GB below build/)
@@ -36,7 +38,7 @@ export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
 GOFLAGS_BUILD := -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
-.PHONY: bench-report test-report-browser all deps c agent go wheels extras test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric test-mpi4py check-fabric-sanitizers bench-fabric bench-fabric-vm slurm test-slurm test-debian13 bench-slurm slurm-shell test-sriov bench-device soak fuzz docs install clean
+.PHONY: bench-report test-report-browser all deps c agent go wheels extras test unit e2e lint demo bench bench-harness bench-boot bench-plan bench-check test-fabric test-mpi4py check-fabric-sanitizers bench-fabric bench-fabric-vm slurm test-slurm test-debian13 test-slurm-sacct test-slurm-unified bench-slurm slurm-shell test-sriov bench-device soak fuzz docs install clean
 
 all: go
 
@@ -76,13 +78,22 @@ slurm: go
 	@sh scripts/deps-slurm.sh
 	@test -e build/c/slurm/spank_nearmetal.so || { meson setup --reconfigure build/c >/dev/null && ninja --quiet -C build/c; }
 
-test-slurm: slurm wheels
+test-slurm: slurm extras
 	go test -count=1 -timeout 40m ./test/slurm
 
 # The same, and more, with the compilers, MPI libraries, QEMU and Slurm of Debian 13.
 DEBIAN13_PARTS ?= unit demo test-slurm
 test-debian13:
 	@sh scripts/debian13.sh make $(DEBIAN13_PARTS)
+
+# With slurmdbd and its database, which take 120 MB.
+test-slurm-sacct: slurm
+	@sh scripts/deps-slurm-sacct.sh
+	go test -count=1 -timeout 20m -tags sacct -run TestSacct ./test/slurm
+
+# On a host in a VM, with the unified cgroups alone.
+test-slurm-unified: slurm
+	go test -count=1 -timeout 20m -tags unified -run TestUnified ./test/slurm
 
 bench-slurm: slurm
 	@go run ./test/bench/slurm

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Installs what the Slurm part is built and tested with (make test-slurm): Debian's or
 # Ubuntu's own Slurm, whose daemons are not started, and munge. As root it runs apt-get; as
-# anybody else it says what to ask root for. Run again it does nothing.
+# anybody else it says what to ask root for. Run again it does nothing. PACKAGES are more of them.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 
-packages="slurmctld slurmd slurm-client slurm-wlm-basic-plugins libslurm-dev munge"
+packages="slurmctld slurmd slurm-client slurm-wlm-basic-plugins libslurm-dev munge ${PACKAGES:-}"
 
 need=
 for p in $packages; do

@@ -113,6 +113,18 @@ func held(t *testing.T, a *account, more ...string) string {
 	return strings.TrimSpace(r.out)
 }
 
+// announced submits a job of a minute to n2, whose end a signal tells of; trap is the batch shell's own. Its
+// step and shell say on its output who the signal came to.
+func announced(t *testing.T, a *account, signal, trap string) string {
+	t.Helper()
+	r := a.run(t, "sbatch", "--parsable", "-w", "n2", "-n1", "--mem=1000", "-t", "1", "--signal="+signal, "--vm="+small, "-o", a.home+"/signal-%j",
+		"--wrap", trap+`srun sh -c 'trap "echo the step in $(hostname)" USR1; while :; do sleep 0.1; done' & wait; wait`)
+	if r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	return strings.TrimSpace(r.out)
+}
+
 // The end of a job in every way there is: nothing of its VMs is left.
 func TestKills(t *testing.T) {
 	a := newAccount(t, 1)
@@ -126,7 +138,9 @@ func TestKills(t *testing.T) {
 	}
 	defer clean(t)
 	// A minute is the least that Slurm counts: this one runs out beside the others.
-	late := held(t, newAccount(t, 2), "-w", "n2", "-t", "1")
+	other := newAccount(t, 2)
+	late := announced(t, other, "USR1@20", "")
+	shell := announced(t, other, "B:USR1@20", `trap "echo the batch shell on $(hostname)" USR1; `)
 	t.Run("scancel", func(t *testing.T) {
 		id := held(t, a)
 		must(t, "scancel", id)
@@ -173,23 +187,7 @@ func TestKills(t *testing.T) {
 	})
 	t.Run("node rebooted", func(t *testing.T) {
 		id := held(t, a)
-		cluster.StopNode("n1")
-		var pids []int
-		for _, p := range processes("NEARMETAL_RUNTIME_DIR=" + state + "/" + id + ".n1/run") {
-			n, _ := strconv.Atoi(filepath.Base(p))
-			pids = append(pids, n)
-		}
-		pids = append(pids, stepds(id)...)
-		for _, p := range append(pids, externs(pids)...) {
-			syscall.Kill(p, syscall.SIGKILL)
-		}
-		dirs, _ := filepath.Glob(state + "/*.n1")
-		for _, d := range dirs {
-			os.RemoveAll(d)
-		}
-		if err := cluster.StartNode("n1"); err != nil {
-			t.Fatal(err)
-		}
+		reboot(t, id)
 		must(t, "scancel", id)
 		gone(t, id)
 		if r := a.run(t, "srun", "-w", "n1", "--mem=1000", "--vm="+small, "hostname"); r.out != "n1-vm0\n" {
@@ -203,11 +201,51 @@ func TestKills(t *testing.T) {
 		})
 		gone(t, late)
 	})
+	// --signal: to the steps, which are in the VM, or to the batch script alone, as natively.
+	t.Run("signal before the time limit", func(t *testing.T) {
+		host, _ := os.Hostname()
+		for id, want := range map[string]string{late: "the step in n2-vm0\n", shell: "the batch shell on " + host + "\n"} {
+			gone(t, id)
+			// The shell's own word of its sleep, which is signalled with it, and Slurm's of the end stand beside it.
+			text, _ := os.ReadFile(fmt.Sprintf("%s/signal-%s", other.home, id))
+			if !strings.Contains("\n"+string(text), "\n"+want) || strings.Count(string(text), "the ") != strings.Count(want, "the ") {
+				t.Errorf("job %s: %q, want %q", id, text, want)
+			}
+		}
+	})
 	if err := bed.Await(30*time.Second, "the end of what Slurm itself runs for a job", func() bool { return len(externs(nil)) == 0 }); err != nil {
 		for _, p := range externs(nil) {
 			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p))
 			t.Errorf("%v: process %d: %q", err, p, text)
 		}
+	}
+}
+
+// reboot is node n1 booted anew while it has a job: its processes have gone, and all state of /run.
+func reboot(t *testing.T, job string) {
+	t.Helper()
+	cluster.StopNode("n1")
+	await(t, "the end of the host's processes", func() bool {
+		var pids []int
+		for _, p := range processes("NEARMETAL_RUNTIME_DIR=" + state + "/" + job + ".n1/run") {
+			n, _ := strconv.Atoi(filepath.Base(p))
+			pids = append(pids, n)
+		}
+		pids = append(pids, stepds(job)...)
+		if len(pids) == 0 {
+			return true
+		}
+		for _, p := range append(pids, externs(pids)...) {
+			syscall.Kill(p, syscall.SIGKILL)
+		}
+		return false
+	})
+	dirs, _ := filepath.Glob(state + "/*.n1")
+	for _, d := range dirs {
+		os.RemoveAll(d)
+	}
+	if err := cluster.StartNode("n1"); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -77,7 +77,7 @@ func run(m *testing.M) int {
 		os.RemoveAll(top)
 		os.Exit(1)
 	}()
-	cluster, err = bed.Start(bed.Options{Nodes: 2, CPUs: 2, MemoryMB: 6000, RegionBytes: "1G", Plugstack: plugstack()})
+	cluster, err = bed.Start(bed.Options{Nodes: 2, CPUs: 2, MemoryMB: 6000, RegionBytes: "1G", Plugstack: plugstack(), Networks: true})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -2,11 +2,13 @@ package slurm
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -171,6 +173,7 @@ func TestShared(t *testing.T) {
 	}
 	// What b may try on a's job.
 	dir := filepath.Join(state, ja+".n1")
+	rootsOwn(t, dir, a.uid)
 	for _, try := range []string{
 		"cat " + dir + "/request", "cat " + dir + "/result", "ls " + dir + "/run",
 		"cat " + dir + "/run/job/console-n1-vm0.log", "cat " + dir + "/run/job/record.json",
@@ -191,6 +194,29 @@ func TestShared(t *testing.T) {
 	// b's own VM has neither a's files nor its region.
 	if r := b.run(t, "srun", "--overlap", "--jobid="+jb, "cat", a.home+"/up"); r.code == 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// rootsOwn holds what is kept of a job of a user's against its modes: root's, and closed to all others but for
+// the folder of the job's own clusters.
+func rootsOwn(t *testing.T, dir string, user int) {
+	t.Helper()
+	for name, want := range map[string]fs.FileMode{"": fs.ModeDir | 0o711, "/request": 0o600, "/result": 0o600, "/extern": 0o600, "/run": fs.ModeDir | 0o700} {
+		st, err := os.Lstat(dir + name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		owner := 0
+		if name == "/run" {
+			owner = user
+		}
+		if got := int(st.Sys().(*syscall.Stat_t).Uid); st.Mode() != want || got != owner {
+			t.Errorf("%s: mode %v of user %d, want %v of %d", dir+name, st.Mode(), got, want, owner)
+		}
+	}
+	if st, err := os.Lstat(filepath.Dir(dir)); err != nil || st.Mode().Perm()&0o022 != 0 || st.Sys().(*syscall.Stat_t).Uid != 0 {
+		t.Errorf("%s: %v, %v", filepath.Dir(dir), st.Mode(), err)
 	}
 }
 
@@ -249,4 +275,16 @@ func TestStepWithoutVMs(t *testing.T) {
 		t.Errorf("%+v: %s", r, read("err"))
 	}
 	clean(t)
+}
+
+// Options without their argument reach the steps of a batch job as they were typed.
+func TestBareOptions(t *testing.T) {
+	defer clean(t)
+	a := newAccount(t, 1)
+	r := a.run(t, "sbatch", "-W", "-w", "n1", "-n1", "--mem=1000", "--vm", "--vm-keep", "--vm-memory=256M", "--vm-vcpus=1", "-o", a.home+"/bare",
+		"--wrap", "srun hostname; srun --no-vm hostname")
+	host, _ := os.Hostname()
+	if text, _ := os.ReadFile(a.home + "/bare"); r.code != 0 || string(text) != "n1-vm0\n"+host+"\n" {
+		t.Errorf("%+v: %s", r, text)
+	}
 }

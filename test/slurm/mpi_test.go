@@ -59,16 +59,45 @@ func mpich5(t *testing.T, program, home string) {
 	}
 }
 
-// MPI programs, started by srun over PMI-2 (MPICH) and PMIx (Open MPI) and by mpirun in a batch
+// intelMPI compiles the program for Intel MPI's run time, a wheel with MPICH's interface, which it copies, too.
+func intelMPI(t *testing.T, program, home string) {
+	t.Helper()
+	venv, err := filepath.Abs("../../build/venv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compile(t, program, venv+"/mpich/bin/mpicc", filepath.Join(home, "intelmpi"))
+	if err := os.MkdirAll(filepath.Join(home, "intel"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, lib := range []string{"libmpi.so.12", "libfabric.so.1"} {
+		text, err := os.ReadFile(filepath.Join(venv, "intel/lib", lib))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(home, "intel", lib), text, 0o755)
+		} else if os.Getenv("CI") != "true" {
+			t.Skip("this test needs Intel MPI (scripts/extras.sh): ", err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// MPI programs, started by srun over PMI-2 (MPICH, Intel MPI, and a client that knows PMI_FD alone) and PMIx (Open MPI) and by mpirun in a batch
 // script: in two VMs of a node, which MPI takes for two hosts, with two ranks in each.
 func TestMPI(t *testing.T) {
 	defer clean(t)
 	a := newAccount(t, 1)
 	mpich5(t, ranks, a.home)
 	compile(t, ranks, "mpicc.openmpi", filepath.Join(a.home, "openmpi"))
+	compile(t, "testdata/pmi1.c", "gcc", filepath.Join(a.home, "client"))
+	intelMPI(t, ranks, a.home)
 	r := a.run(t, "sbatch", "-W", "-w", "n1", "-n2", "--mem=4000", "--gres=region:64M",
 		"--vm=vms=2,vcpus=2,region=64MiB,memory=512MiB", "-o", a.home+"/log", "--wrap", patient+`
 srun -n3 --overcommit --mpi=pmi2 ./mpich >pmi2 || echo pmi2: status $?
+srun -n3 --overcommit --mpi=pmi2 ./client >pmi1 || echo pmi1: status $?
+srun --no-vm -n3 --overcommit --mpi=pmi2 ./client >pmi1.native || echo pmi1 on the host: status $?
+I_MPI_FABRICS=ofi LD_LIBRARY_PATH=$PWD/intel srun -n2 --mpi=pmi2 ./intelmpi >intelmpi.out || echo intelmpi: status $?
 srun -n2 --mpi=pmix ./openmpi >pmix || echo pmix: status $?
 mpirun.openmpi -n 2 --map-by node ./openmpi >mpirun || echo mpirun: status $?
 srun -n4 --overcommit --cpu-bind=map_cpu:0,1,0,1 sh -c 'echo $SLURM_PROCID: $(grep Cpus_allowed_list /proc/self/status)' >bound
@@ -84,10 +113,14 @@ srun -n2 --cpu-bind=none sh -c 'echo $SLURM_PROCID: $(grep Cpus_allowed_list /pr
 	if r.code != 0 {
 		t.Errorf("%+v", r)
 	}
+	host, _ := os.Hostname()
 	for name, ranks := range map[string][]string{
-		"pmi2":   {"rank 0 of 3 on n1-vm0: right", "rank 1 of 3 on n1-vm0: right", "rank 2 of 3 on n1-vm1: right"},
-		"pmix":   {"rank 0 of 2 on n1-vm0: right", "rank 1 of 2 on n1-vm1: right"},
-		"mpirun": {"rank 0 of 2 on n1-vm0: right", "rank 1 of 2 on n1-vm1: right"},
+		"pmi2":         {"rank 0 of 3 on n1-vm0: right", "rank 1 of 3 on n1-vm0: right", "rank 2 of 3 on n1-vm1: right"},
+		"pmi1":         {"rank 0 of 3 is on n1-vm0", "rank 1 of 3 is on n1-vm0", "rank 2 of 3 is on n1-vm1"},
+		"pmi1.native":  {"rank 0 of 3 is on " + host, "rank 2 of 3 is on " + host},
+		"intelmpi.out": {"rank 0 of 2 on n1-vm0: right", "rank 1 of 2 on n1-vm1: right"},
+		"pmix":         {"rank 0 of 2 on n1-vm0: right", "rank 1 of 2 on n1-vm1: right"},
+		"mpirun":       {"rank 0 of 2 on n1-vm0: right", "rank 1 of 2 on n1-vm1: right"},
 	} {
 		text, _ := os.ReadFile(filepath.Join(a.home, name))
 		for _, want := range ranks {

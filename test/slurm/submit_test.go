@@ -34,6 +34,8 @@ func TestWrongOptions(t *testing.T) {
 		{[]string{"--vm", "--vm-keep=forever"}, `--vm-keep: "forever" is neither job nor step`},
 		{[]string{"--vm", "--vm-root=etc"}, `--vm-root: "etc" is neither host nor an absolute directory`},
 		{[]string{"--vm", "--vm-vf=x"}, `--vm-vf: "x" is not a number of VFs`},
+		{[]string{"--vm", "--vm-pages=3M"}, `--vm-pages: "3M" is not a size of pages: write 2MiB, 1GiB or ordinary`},
+		{[]string{"--vm=" + file("good.yaml", "version: 1\n"), "--vm-pages=2M"}, "--vm-pages with a cluster file needs --vms-per-node and --vm-memory"},
 		{[]string{"--vm", "--vm-policy=best"}, `--vm-policy: "best" is not a policy`},
 		{[]string{"--vm", "--no-vm"}, "--vm and --no-vm cannot be given together"},
 		{[]string{"--vm-memory=1G"}, "--vm-memory says something about VMs that are not asked for: add --vm"},

@@ -25,6 +25,9 @@ type Options struct {
 	Gres        string // all GRES of each node instead, "vf:igb:2,region:1G": gres.conf is among Files then
 	Plugstack   string // contents of plugstack.conf
 	Cgroup      bool   // proctrack/cgroup and task/cgroup instead of proctrack/linuxproc
+	CgroupV2    bool   // with Cgroup: the unified hierarchy, without systemd
+	Networks    bool   // each node has a network and an address of its own, instead of the loopback
+	Accounting  bool   // slurmdbd and its database, for sacct
 	Extra       string // more lines for slurm.conf
 	// Site is a slurm.conf of one node, called Node, instead of ours: of it only what tells this
 	// cluster from others on the machine is changed, by lines behind it.
@@ -41,6 +44,7 @@ type Bed struct {
 	host string
 
 	munged, ctld *daemon
+	db, dbd      *daemon // of accounting; nil without
 	nodes        map[string]*daemon
 	port         int
 }
@@ -101,11 +105,16 @@ func (b *Bed) start() error {
 	if b.host, err = os.Hostname(); err != nil {
 		return err
 	}
-	if b.port, err = freePorts(max(b.o.Nodes, 1) + 1); err != nil {
+	if b.port, err = freePorts(max(b.o.Nodes, 1) + 2); err != nil {
 		return err
 	}
 	if err := b.writeFiles(); err != nil {
 		return err
+	}
+	if b.o.Networks {
+		if err := b.startNetworks(); err != nil {
+			return err
+		}
 	}
 	if b.o.Site != "" {
 		if err := b.giveToSlurm("state", "run", "log"); err != nil {
@@ -114,6 +123,11 @@ func (b *Bed) start() error {
 	}
 	if err := b.startMunge(); err != nil {
 		return err
+	}
+	if b.o.Accounting {
+		if err := b.startAccounting(); err != nil {
+			return err
+		}
 	}
 	if b.ctld, err = b.daemon("slurmctld", "slurmctld", "-D", "-c", "-f", b.Conf()); err != nil {
 		return err
@@ -168,7 +182,12 @@ func (b *Bed) Names() []string {
 
 // StartNode starts the slurmd of a node.
 func (b *Bed) StartNode(name string) error {
-	d, err := b.daemon("slurmd."+name, "slurmd", "-D", "-N", name, "-f", b.Conf())
+	program, err := find("slurmd")
+	if err != nil {
+		return err
+	}
+	words := b.inNetwork(name, program, "-D", "-N", name, "-f", b.Conf())
+	d, err := b.daemon("slurmd."+name, words[0], words[1:]...)
 	if err == nil {
 		b.nodes[name] = d
 	}
@@ -217,7 +236,8 @@ func (b *Bed) Environ(user, home string) []string {
 	return []string{"SLURM_CONF=" + b.Conf(), "PATH=/usr/local/bin:/usr/bin:/bin", "USER=" + user, "LOGNAME=" + user, "HOME=" + home, "LANG=C.UTF-8",
 		// Natively all nodes have one address: the kernel's route to it is over lo, and Open MPI 5 takes none that
 		// is not over the address's own interface unless it leaves routes alone.
-		"OMPI_MCA_reachable=weighted"}
+		"OMPI_MCA_reachable=weighted",
+		"MYSQL_UNIX_PORT=" + b.dbSocket()}
 }
 
 // Logs are the last lines of all logs, for somebody who has to find out what went wrong.
@@ -246,6 +266,7 @@ func (b *Bed) Stop() error {
 	if b.ctld != nil {
 		b.ctld.stop(syscall.SIGTERM)
 	}
+	b.stopAccounting()
 	if b.munged != nil {
 		b.munged.stop(syscall.SIGTERM)
 	}
@@ -272,9 +293,12 @@ type daemon struct {
 
 // daemon starts a program whose output goes to log/NAME.out. It dies with this process.
 func (b *Bed) daemon(name, program string, args ...string) (*daemon, error) {
-	path, err := find(program)
-	if err != nil {
-		return nil, err
+	path := program
+	if !filepath.IsAbs(path) {
+		var err error
+		if path, err = find(program); err != nil {
+			return nil, err
+		}
 	}
 	out, err := os.OpenFile(b.Path("log/"+name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

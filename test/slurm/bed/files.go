@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 )
 
 // freePorts finds n free TCP ports in a row, which slurmctld and the slurmds get. It looks
@@ -41,8 +42,12 @@ func (b *Bed) writeFiles() error {
 	case b.o.RegionBytes != "":
 		gres, nodeGres = "GresTypes=region\n", " Gres=region:"+b.o.RegionBytes
 	}
+	addrs := []string{b.address(1)}
+	for i := 2; b.o.Networks && i <= b.o.Nodes; i++ {
+		addrs = append(addrs, b.address(i))
+	}
 	conf := fmt.Sprintf(`ClusterName=nearmetal
-SlurmctldHost=%[1]s(127.0.0.1)
+SlurmctldHost=%[1]s(%[15]s)
 SlurmctldPort=%[2]d
 SlurmUser=root
 AuthType=auth/munge
@@ -68,9 +73,10 @@ PropagateResourceLimitsExcept=MEMLOCK
 TmpFS=%[4]s/tmpfs/%%n
 SchedulerParameters=sched_min_interval=10000,bf_interval=1,batch_sched_delay=0
 MpiDefault=none
-%[7]s%[8]sNodeName=n[1-%[9]d] NodeHostname=%[1]s NodeAddr=127.0.0.1 Port=[%[10]d-%[11]d] Sockets=1 CoresPerSocket=%[12]d ThreadsPerCore=1 RealMemory=%[13]d%[14]s
+%[7]s%[8]sNodeName=n[1-%[9]d] NodeHostname=%[1]s NodeAddr=%[16]s Port=[%[10]d-%[11]d] Sockets=1 CoresPerSocket=%[12]d ThreadsPerCore=1 RealMemory=%[13]d%[14]s
 PartitionName=all Nodes=ALL Default=YES OverSubscribe=YES MaxTime=30
-`, b.host, b.port, b.socket(), b.Dir, proctrack, task, gres, b.o.Extra, b.o.Nodes, b.port+1, b.port+b.o.Nodes, b.o.CPUs, b.o.MemoryMB, nodeGres)
+`, b.host, b.port, b.socket(), b.Dir, proctrack, task, gres, b.accountingConf()+b.o.Extra, b.o.Nodes, b.port+1, b.port+b.o.Nodes, b.o.CPUs, b.o.MemoryMB, nodeGres,
+		b.address(thisHost), strings.Join(addrs, ","))
 	if b.o.Site != "" {
 		conf = b.siteConf()
 	}
@@ -80,6 +86,9 @@ PartitionName=all Nodes=ALL Default=YES OverSubscribe=YES MaxTime=30
 	}
 	if b.o.Cgroup {
 		files["cgroup.conf"] = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainRAMSpace=yes\n"
+	}
+	if b.o.CgroupV2 {
+		files["cgroup.conf"] = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainRAMSpace=yes\n"
 	}
 	for name, text := range b.o.Files {
 		files[name] = text

@@ -79,6 +79,9 @@ func remove(dir string) error {
 	if err != nil {
 		return err
 	}
+	if err := removeNetworks(dir); err != nil {
+		return err
+	}
 	passwd, err := os.ReadFile("/etc/passwd")
 	if err != nil {
 		return err

@@ -1,5 +1,6 @@
 // Command shell runs a command, or a shell, beside a Slurm cluster on this machine (package
-// bed), for somebody who wants to look at it: `make slurm-shell`. It needs root. BED_CGROUP=1: with cgroups;
+// bed), for somebody who wants to look at it: `make slurm-shell`. It needs root. BED_CGROUP=1: with cgroups, 2: the unified hierarchy; BED_NETWORKS=1: each node in a network
+// namespace of its own;
 // BED_EXTRA: more lines of slurm.conf.
 package main
 
@@ -24,7 +25,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	b, err := bed.Start(bed.Options{Nodes: 2, CPUs: 2, MemoryMB: 4000, RegionBytes: "1G", Plugstack: bed.Plugstack(build, "/tmp/nms-state"), Cgroup: os.Getenv("BED_CGROUP") != "", Extra: os.Getenv("BED_EXTRA")})
+	b, err := bed.Start(bed.Options{Nodes: 2, CPUs: 2, MemoryMB: 4000, RegionBytes: "1G", Plugstack: bed.Plugstack(build, "/tmp/nms-state"), Cgroup: os.Getenv("BED_CGROUP") != "", CgroupV2: os.Getenv("BED_CGROUP") == "2", Networks: os.Getenv("BED_NETWORKS") != "", Extra: os.Getenv("BED_EXTRA")})
 	if err != nil {
 		return err
 	}
