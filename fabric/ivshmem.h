@@ -235,6 +235,8 @@ struct ivs_msg {
 	bool		streaming;	/* is in peer->streams */
 	bool		asked;		/* clear to send was sent */
 	bool		claimed;
+	uint32_t	joint;		/* pieces that the sender has taken and not yet told of */
+	uint32_t	piece;		/* joint: bytes of one */
 	uint32_t	id;		/* the sender's */
 	uint64_t	tag;
 	uint64_t	data;
@@ -258,6 +260,7 @@ struct ivs_tx {
 	bool		cleared;	/* clear to send came */
 	bool		ack;		/* completes with the receiver's word */
 	bool		response;	/* answers a read of a peer's */
+	bool		joint;		/* was asked to write a part of it */
 	void		*context;
 	uint64_t	flags;		/* of the completion; FI_COMPLETION if wanted */
 	uint64_t	tag;
@@ -323,6 +326,9 @@ struct ivs_peer {
 	uint8_t		key[16];	/* its secret; pid != 0 */
 	bool		self;		/* of this very process */
 	bool		looked;		/* pid was determined */
+	bool		alone;		/* it cannot write our memory */
+	uint8_t		single;		/* large messages in a row with no other on the way (send.c) */
+	uint32_t	joint_gen;	/* of the last message that both copied */
 	struct ivs_alive alive;
 	uint32_t	used;		/* ep->ticks when something came */
 	uint32_t	run;		/* messages in a row, with none from us in between */

@@ -1,5 +1,5 @@
 /* Receives that wait for messages, and messages that wait for receives. */
-#include "proto.h"
+#include "joint.h"
 
 struct ivs_rx *ivs_rx_get(struct ivs_ep *ep)
 {
@@ -132,7 +132,7 @@ void ivs_rx_complete(struct ivs_ep *ep, struct ivs_rx *rx, bool tagged,
 	ivs_rx_put(ep, rx);
 }
 
-static bool is_tagged(const struct ivs_msg *msg)
+bool ivs_msg_tagged(const struct ivs_msg *msg)
 {
 	return msg->op == IVS_OP_TAGGED || msg->op == IVS_OP_TAGGED_LONG ||
 	       msg->op == IVS_OP_TAGGED_PULL;
@@ -158,10 +158,21 @@ static void finish(struct ivs_ep *ep, struct ivs_msg *msg, int err)
 
 	if (msg->flags & IVS_F_ACK && peer->channel != IVS_CHAN_DEAD)
 		ivs_ctl_send(peer, IVS_OP_ACK, msg->id);
-	ivs_rx_complete(ep, msg->rx, is_tagged(msg), peer, msg->total, msg->tag,
+	ivs_rx_complete(ep, msg->rx, ivs_msg_tagged(msg), peer, msg->total, msg->tag,
 			msg->flags & IVS_F_DATA, msg->data, err);
 	msg->rx = NULL;
 	ivs_msg_free(ep, msg);
+}
+
+/* The kernel does not let us read it: it comes in pieces after all. */
+static void ask(struct ivs_msg *msg)
+{
+	msg->op = ivs_msg_tagged(msg) ? IVS_OP_TAGGED_LONG : IVS_OP_MSG_LONG;
+	msg->error = 0;
+	msg->streaming = true;
+	ivs_list_add(&msg->peer->streams, &msg->stream);
+	msg->asked = true;
+	ivs_ctl_send(msg->peer, IVS_OP_CLEAR, msg->id);
 }
 
 /* Reads a message that its sender only showed us. */
@@ -182,19 +193,44 @@ static void pull(struct ivs_ep *ep, struct ivs_msg *msg)
 			msg->got += ivs_iov_scatter(rx->iov, rx->count, msg->got,
 						    r->base + (uintptr_t) msg->iov[i].iov_base,
 						    msg->iov[i].iov_len);
+	} else if (msg->flags & IVS_F_JOINT && rx->count == 1 && msg->niov == 1 &&
+		   msg->peer->rx_ctl && ivs_joint_fits(msg->peer, len)) {
+		err = ivs_joint_read(msg, len);
+		if (err == -FI_EINPROGRESS) {
+			msg->streaming = true;
+			ivs_list_add(&msg->peer->streams, &msg->stream);
+			return;
+		}
 	} else {
 		err = ivs_cma(msg->peer, false, rx->iov, rx->count, msg->iov, msg->niov, len);
 	}
-	if (err) {
-		/* The kernel does not let us: it comes in pieces after all. */
-		msg->op = is_tagged(msg) ? IVS_OP_TAGGED_LONG : IVS_OP_MSG_LONG;
-		msg->streaming = true;
-		ivs_list_add(&msg->peer->streams, &msg->stream);
-		msg->asked = true;
-		ivs_ctl_send(msg->peer, IVS_OP_CLEAR, msg->id);
-		return;
+	if (err)
+		ask(msg);
+	else
+		finish(ep, msg, 0);
+}
+
+bool ivs_msg_joined(struct ivs_ep *ep, struct ivs_peer *peer, uint32_t id, uint32_t done)
+{
+	struct ivs_list *pos;
+
+	ivs_list_each(pos, &peer->streams) {
+		struct ivs_msg *msg = ivs_entry(pos, struct ivs_msg, stream);
+
+		if (msg->id != id || !msg->joint)
+			continue;
+		if (done > msg->joint)
+			return false;
+		ivs_list_del(&msg->stream);
+		msg->streaming = false;
+		if (ivs_joint_end(msg, msg->total < msg->rx->len ? msg->total : msg->rx->len, done))
+			ask(msg);
+		else
+			finish(ep, msg, 0);
+		return true;
 	}
-	finish(ep, msg, 0);
+	/* It came when all was read. */
+	return !done;
 }
 
 void ivs_msg_attach(struct ivs_ep *ep, struct ivs_msg *msg, struct ivs_rx *rx)

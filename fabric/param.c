@@ -10,7 +10,8 @@ struct ivs_param ivs_param = {
 	.region_size	= 4UL << 30,
 	.cma		= 1,
 	.cma_min	= 8 << 10,
-	.cma_max	= 1 << 20,
+	.cma_max	= SIZE_MAX,
+	.cma_joint	= 64 << 10,
 	.inline_max	= IVS_INLINE_MAX,
 	.window		= 64 << 10,
 	.unexpected	= 1UL << 30,
@@ -43,8 +44,10 @@ void ivs_param_init(void)
 	       "Smallest message in bytes that is read directly (default: %zu)",
 	       ivs_param.cma_min);
 	DEFINE("cma_max", FI_PARAM_SIZE_T,
-	       "Largest message in bytes that is read directly (default: %zu)",
-	       ivs_param.cma_max);
+	       "Largest message in bytes that is read directly (default: of any size)");
+	DEFINE("cma_joint", FI_PARAM_SIZE_T,
+	       "Smallest message in bytes of which sender and receiver copy a part each, "
+	       "0: the receiver always copies all (default: %zu)", ivs_param.cma_joint);
 	DEFINE("inline_max", FI_PARAM_SIZE_T,
 	       "Largest message in bytes that is put into the ring itself, up to %d "
 	       "(default: %zu)", IVS_INLINE_MAX, ivs_param.inline_max);
@@ -76,6 +79,7 @@ void ivs_param_init(void)
 	GET("cma", cma);
 	GET("cma_min", cma_min);
 	GET("cma_max", cma_max);
+	GET("cma_joint", cma_joint);
 	GET("inline_max", inline_max);
 	GET("window", window);
 	GET("unexpected", unexpected);

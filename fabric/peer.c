@@ -294,7 +294,7 @@ void ivs_peer_dead(struct ivs_peer *p, int err)
 		struct ivs_msg *msg = ivs_entry(pos, struct ivs_msg, stream);
 
 		if (msg->rx) {
-			ivs_rx_complete(ep, msg->rx, msg->op == IVS_OP_TAGGED_LONG, p, 0,
+			ivs_rx_complete(ep, msg->rx, ivs_msg_tagged(msg), p, 0,
 					msg->tag, false, 0, err);
 			msg->rx = NULL;
 		}

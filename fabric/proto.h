@@ -24,6 +24,8 @@ enum ivs_op {
 	IVS_OP_RESULT,		/* of a read or fetch: struct ivs_part, tag is the offset */
 	IVS_OP_ATOMIC,		/* struct ivs_atomic, then operands */
 	IVS_OP_EVENT,		/* a direct write with remote CQ data, the tag: 8 bytes of length */
+	IVS_OP_JOINT,		/* write a part of it yourself: struct ivs_joint */
+	IVS_OP_JOINED,		/* that is over: tag is pieces written << 32 | id */
 	IVS_OP_COUNT
 };
 
@@ -32,7 +34,8 @@ enum ivs_op {
 #define IVS_F_ACK	4	/* the sender wants an ACK; 8 bytes with the id */
 #define IVS_F_CLEAR	8	/* the sender waits for a CLEAR */
 #define IVS_F_REGION	16	/* PULL: the addresses are offsets in the region */
-#define IVS_F_ALL	31
+#define IVS_F_JOINT	32	/* PULL: the sender copies a part of it, if it is asked to */
+#define IVS_F_ALL	63
 
 struct ivs_chunk {
 	uint32_t	index;		/* of the sender's chunks */
@@ -79,6 +82,17 @@ struct ivs_atomic {
 	uint8_t		pad[5];
 };
 
+/* What a receiver asks the sender of a PULL to do (joint.c). */
+struct ivs_joint {
+	uint64_t	addr;		/* of the receiver's memory */
+	uint64_t	len;		/* bytes */
+	uint32_t	id;
+	uint32_t	gen;		/* of nm_ring_ctl.joint */
+	uint32_t	piece;		/* bytes */
+	uint32_t	pad;
+	uint64_t	check;		/* SipHash under the receiver's key */
+};
+
 #define IVS_ATOMIC_WRITE	0	/* changes the target */
 #define IVS_ATOMIC_FETCH	1	/* and gives what was there */
 #define IVS_ATOMIC_COMPARE	2	/* if the operand's second half says so */
@@ -109,6 +123,8 @@ static inline size_t ivs_fixed_bytes(uint8_t op, uint8_t flags)
 		return sizeof(struct ivs_atomic);
 	case IVS_OP_EVENT:
 		return sizeof(uint64_t);
+	case IVS_OP_JOINT:
+		return sizeof(struct ivs_joint);
 	default:
 		return 0;
 	}
@@ -194,6 +210,10 @@ void ivs_rx_complete(struct ivs_ep *ep, struct ivs_rx *rx, bool tagged,
 /* Brings a message and its receive together. */
 void ivs_msg_attach(struct ivs_ep *ep, struct ivs_msg *msg, struct ivs_rx *rx);
 void ivs_msg_free(struct ivs_ep *ep, struct ivs_msg *msg);
+/* Is it a tagged message's start? */
+bool ivs_msg_tagged(const struct ivs_msg *msg);
+/* The sender has written done pieces of a message that both copy. false: that is nonsense. */
+bool ivs_msg_joined(struct ivs_ep *ep, struct ivs_peer *peer, uint32_t id, uint32_t done);
 /* Posts a receive, or gives it a message that is there. Consumes rx. */
 void ivs_rx_post(struct ivs_ep *ep, struct ivs_rx *rx, bool tagged);
 

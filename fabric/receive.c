@@ -1,5 +1,5 @@
 /* What is done with a message that has arrived. */
-#include "proto.h"
+#include "joint.h"
 
 #define HELD_MAX	((size_t) 1 << 20)	/* bytes of one message before its receive */
 
@@ -111,7 +111,8 @@ static bool start(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t 
 		ivs_rx_complete(ep, rx, tagged, peer, total, tag, flags & IVS_F_DATA, data, 0);
 		return true;
 	}
-	if (rx && where.count && !(flags & IVS_F_REGION) && peer->channel != IVS_CHAN_DEAD) {
+	if (rx && where.count && !(flags & (IVS_F_REGION | IVS_F_JOINT)) &&
+	    peer->channel != IVS_CHAN_DEAD) {
 		struct iovec remote[IVS_IOV_MAX];
 
 		for (i = 0; i < where.count; i++) {
@@ -395,7 +396,7 @@ static bool part(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, cons
 			break;
 		}
 	}
-	if (!msg || offset != msg->got || len > msg->total - msg->got || !len) {
+	if (!msg || msg->joint || offset != msg->got || len > msg->total - msg->got || !len) {
 		nonsense(peer, "a piece of no message");
 		return true;
 	}
@@ -567,6 +568,14 @@ bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t f
 	case IVS_OP_EVENT:
 		memcpy(&bytes, fixed, sizeof(bytes));
 		target_event(ep, peer, NULL, true, tag, bytes, FI_REMOTE_WRITE | FI_RMA);
+		return true;
+	case IVS_OP_JOINT:
+		if (!ivs_joint_write(ep, peer, fixed))
+			nonsense(peer, "a call to copy nothing");
+		return true;
+	case IVS_OP_JOINED:
+		if (!ivs_msg_joined(ep, peer, (uint32_t) tag, (uint32_t) (tag >> 32)))
+			nonsense(peer, "word of copies that were not asked for");
 		return true;
 	default:
 		nonsense(peer, "a message of no kind");

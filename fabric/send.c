@@ -1,5 +1,6 @@
 /* Sending: requests, what is left of them to send, and words to their senders. */
 #include "inner.h"
+#include "joint.h"
 #include "proto.h"
 #include "through.h"
 
@@ -8,6 +9,14 @@
 
 /* Bytes from which reading a peer's memory is faster even while others are on the way. */
 #define CMA_ALONE	(64 << 10)
+
+/*
+ * Bytes from which both ends copy even where others are on the way: up to there many in a
+ * row are faster out of the receiver's own cache. The first of many is like a single one,
+ * so that one counts as single after another only.
+ */
+#define JOINT_ALWAYS	(1 << 20)
+#define SINGLE		2
 
 int ivs_packet_send(struct ivs_peer *peer, const struct ivs_packet *pkt)
 {
@@ -302,6 +311,7 @@ static int64_t region_offset(const struct ivs_ep *ep, const void *base, size_t l
 static bool pullable(struct ivs_ep *ep, struct ivs_peer *peer, const struct iovec *iov,
 		     size_t count, size_t len, uint8_t *flags)
 {
+	bool alone;
 	size_t i;
 
 	if (peer->channel != IVS_CHAN_RING)
@@ -317,8 +327,14 @@ static bool pullable(struct ivs_ep *ep, struct ivs_peer *peer, const struct iove
 	if (len < ivs_param.cma_min || len > ivs_param.cma_max)
 		return false;
 	/* Of many in a row two copies, one on each core, are faster up to some size. */
-	if (len < CMA_ALONE && !ivs_list_empty(&peer->waiting))
+	alone = ivs_list_empty(&peer->waiting);
+	if (len < CMA_ALONE && !alone)
 		return false;
+	if (ivs_joint_fits(peer, len)) {
+		peer->single = alone ? peer->single + (peer->single < SINGLE) : 0;
+		if (count == 1 && (peer->single == SINGLE || len >= JOINT_ALWAYS))
+			*flags = IVS_F_JOINT;
+	}
 	return peer->pid != 0;
 }
 
@@ -344,7 +360,7 @@ static ssize_t send_pull(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 	head.id = tx->id;
 	head.count = (uint32_t) count;
 	for (i = 0; i < count; i++) {
-		head.iov[i].addr = pull ? (uint64_t) region_offset(ep, iov[i].iov_base,
+		head.iov[i].addr = pull & IVS_F_REGION ? (uint64_t) region_offset(ep, iov[i].iov_base,
 								   iov[i].iov_len) :
 				   (uintptr_t) iov[i].iov_base;
 		head.iov[i].len = iov[i].iov_len;

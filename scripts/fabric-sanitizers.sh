@@ -10,7 +10,7 @@ set -u
 
 cd "$(dirname "$0")/.." || exit 1
 [ $# -gt 0 ] || set -- address thread valgrind
-tests=${FABRIC_TESTS:-tagged_ring_safe tagged_calls peek_claim multi_recv truncate threads rma_calls atomics killed_midway vandal stress_2 stress_4_safe stress_4_small}
+tests=${FABRIC_TESTS:-tagged_ring_safe tagged_calls peek_claim multi_recv truncate threads rma_calls atomics joint killed_midway vandal stress_2 stress_4_safe stress_4_small}
 [ "$tests" = all ] && tests=""
 
 # build TOOL SANITIZE: the provider and its tests in build/san-TOOL.

@@ -104,13 +104,16 @@ struct nm_conn {
 _Static_assert(sizeof(struct nm_conn) == 16, "two words");
 
 /*
- * In front of a ring: two lines, written by the receiver only.
+ * In front of a ring: two lines, written by the receiver only, but for joint.
  */
 struct nm_ring_ctl {
 	uint64_t	tail;		/* lines read so far */
 	uint64_t	pad0[7];
 	uint32_t	polled;		/* 1: the receiver looks at this ring by itself */
-	uint32_t	pad1[15];
+	uint32_t	pad1;
+	uint64_t	joint;		/* of a message that both ends copy: number << 32 |
+					   pieces taken by the receiver << 16 | by the sender */
+	uint64_t	pad2[6];
 };
 
 _Static_assert(sizeof(struct nm_ring_ctl) == NM_LAYOUT_RING_CTL, "two lines");

@@ -1,0 +1,224 @@
+/* Large messages that both ends copy. */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include "lists.h"
+
+#define LARGEST ((size_t) 9 << 20)
+
+static const size_t sizes[] = {
+	(64 << 10) - 1, 64 << 10, (64 << 10) + 1, 100001, (256 << 10) + 4097, (512 << 10) - 1,
+	1 << 20, (1 << 20) + 5, (3 << 20) + 4097, LARGEST - 3,
+};
+#define SIZES (sizeof(sizes) / sizeof(*sizes))
+
+static char *memory(int value)
+{
+	char *m = malloc(LARGEST + 64);
+
+	CHECK(m);
+	memset(m, value, LARGEST + 64);
+	return m;
+}
+
+static void word(struct ctx *c, int to)
+{
+	RETRY(c, fi_tinject(c->ep, &to, sizeof(to), c->peer[to], 77));
+}
+
+static void await_word(struct ctx *c, int from)
+{
+	int in;
+
+	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[from], 77, 0, NULL));
+	wait_comp(c, c->rxcq);
+	CHECK(in == c->rank);
+}
+
+/* One after another, of each size, to receives posted before and after, from odd addresses. */
+static void joint(struct ctx *c)
+{
+	char *out = memory(1), *in = memory(2);
+	unsigned int seed = 0;
+
+	for (int round = 0; round < 3; round++)
+		for (size_t s = 0; s < SIZES; s++) {
+			int from = (int) (s & 1);
+			size_t len = sizes[s] - (size_t) round;
+
+			seed++;
+			if (c->rank == from) {
+				fill(out + round, len, seed);
+				if (round != 1)
+					await_word(c, !from);
+				RETRY(c, fi_tsend(c->ep, out + round, len, NULL, c->peer[!from], s, NULL));
+				wait_comp(c, c->txcq);
+				continue;
+			}
+			memset(in, 0, LARGEST + 64);
+			if (round == 1)
+				usleep(2000);	/* or not: either order is right */
+			OK(fi_trecv(c->ep, in + 3, len, NULL, c->peer[from], s, 0, in));
+			if (round != 1)
+				word(c, from);
+			CHECK(wait_comp(c, c->rxcq).len == len);
+			CHECK(filled(in + 3, len, seed) && !in[2] && !in[3 + len]);
+		}
+	free(out);
+	free(in);
+}
+
+/* Many at once in both directions. */
+static void joint_windows(struct ctx *c)
+{
+	enum { MANY = 6, LEN = (1 << 20) + 12345 };
+	char *out = malloc((size_t) MANY * LEN), *in = malloc((size_t) MANY * LEN);
+
+	CHECK(out && in);
+	for (int round = 0; round < 5; round++) {
+		for (int i = 0; i < MANY; i++) {
+			fill(out + (size_t) i * LEN, LEN, (unsigned int) (c->rank * 1000 + round * 10 + i));
+			OK(fi_trecv(c->ep, in + (size_t) i * LEN, LEN, NULL, c->peer[!c->rank],
+				    (uint64_t) i, 0, NULL));
+		}
+		for (int i = 0; i < MANY; i++)
+			RETRY(c, fi_tsend(c->ep, out + (size_t) i * LEN, LEN, NULL, c->peer[!c->rank],
+					  (uint64_t) i, NULL));
+		for (int i = 0; i < MANY; i++)
+			wait_comp(c, c->txcq);
+		for (int i = 0; i < MANY; i++)
+			wait_comp(c, c->rxcq);
+		for (int i = 0; i < MANY; i++)
+			CHECK(filled(in + (size_t) i * LEN, LEN,
+				     (unsigned int) (!c->rank * 1000 + round * 10 + i)));
+	}
+	free(out);
+	free(in);
+}
+
+/* A receive that is too short gets the message's start, and nothing behind it. */
+static void joint_cut(struct ctx *c)
+{
+	enum { LEN = 3 << 20, CUT = (2 << 20) + 77 };
+	char *buf = memory(3);
+
+	for (int round = 0; round < 4; round++) {
+		if (c->rank) {
+			fill(buf, LEN, (unsigned int) round);
+			RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[0], 1, NULL));
+			wait_comp(c, c->txcq);
+			continue;
+		}
+		memset(buf, 0, LEN);
+		OK(fi_trecv(c->ep, buf, CUT, NULL, c->peer[1], 1, 0, buf));
+		CHECK(wait_err(c, c->rxcq).err == FI_ETRUNC);
+		CHECK(filled(buf, CUT, (unsigned int) round));
+		for (size_t i = CUT; i < LEN; i++)
+			CHECK(!buf[i]);
+	}
+	free(buf);
+}
+
+/* A sender that does something else is not waited for; what it says later is no error. */
+static void joint_busy(struct ctx *c)
+{
+	enum { LEN = 5 << 20 };
+	uint32_t *received = shared();
+	char *buf = memory(4);
+
+	for (uint32_t round = 1; round <= 3; round++) {
+		if (c->rank) {
+			fill(buf, LEN, round);
+			RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[0], 1, NULL));
+			while (__atomic_load_n(received, __ATOMIC_ACQUIRE) != round)
+				usleep(100);
+			wait_comp(c, c->txcq);
+			continue;
+		}
+		OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[1], 1, 0, buf));
+		wait_comp(c, c->rxcq);
+		CHECK(filled(buf, LEN, round));
+		__atomic_store_n(received, round, __ATOMIC_RELEASE);
+	}
+	barrier(c);
+	free(buf);
+}
+
+/* process_vm_writev fails from now on, process_vm_readv does not. */
+static void forbid_writing(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
+
+	OK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	OK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+/* A sender that may not write the receiver's memory: the receiver reads all. */
+static void joint_refused(struct ctx *c)
+{
+	if (c->rank)
+		forbid_writing();
+	barrier(c);
+	joint(c);
+}
+
+/* Killed while it writes: the receive ends, well or with an error. */
+static void joint_killed(struct ctx *c)
+{
+	enum { LEN = 256 << 20 };
+	uint32_t *begun = shared();
+	char *buf = malloc(LEN);
+
+	CHECK(buf);
+	memset(buf, 1, LEN);
+	if (c->rank) {
+		barrier(c);
+		RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[0], 1, NULL));
+		if (!fork()) {
+			usleep(5000);
+			kill(getppid(), SIGKILL);
+			_exit(0);
+		}
+		__atomic_store_n(begun, 1, __ATOMIC_RELEASE);
+		for (;;)
+			progress(c);
+	}
+	OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[1], 1, 0, buf));
+	barrier(c);
+	for (;;) {
+		struct fi_cq_err_entry err = { 0 };
+		struct fi_cq_tagged_entry e;
+		ssize_t n = fi_cq_read(c->rxcq, &e, 1);
+
+		if (n == 1)
+			break;
+		if (n == -FI_EAVAIL) {
+			CHECK(fi_cq_readerr(c->rxcq, &err, 0) == 1 && err.err == FI_EIO);
+			break;
+		}
+		CHECK(n == -FI_EAGAIN);
+	}
+	free(buf);
+}
+
+const struct test test_joint[] = {
+	{ "joint", 2, joint },
+	{ "joint_never", 2, joint, .env = { "FI_IVSHMEM_CMA_JOINT=0" } },
+	{ "joint_windows", 2, joint_windows },
+	{ "joint_cut", 2, joint_cut },
+	{ "joint_busy", 2, joint_busy },
+	{ "joint_refused", 2, joint_refused },
+	{ "joint_killed", 2, joint_killed, .killed = 1 },
+	{ 0 }
+};
