@@ -415,7 +415,7 @@ const struct test test_faults[] = {
 	{ "killed", 3, killed, .killed = 1, .env = { "FI_IVSHMEM_TIMEOUT=2000" } },
 	{ "killed_no_cma", 3, killed, .killed = 1,
 	  .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_TIMEOUT=2000" } },
-	{ "killed_midway", 2, killed_midway, .killed = 1 },
+	{ "killed_midway", 2, killed_midway, .env = { "FI_IVSHMEM_CMA_MAX=1048576" }, .killed = 1 },
 	{ "killed_midway_no_cma", 2, killed_midway, .killed = 1,
 	  .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_TIMEOUT=2000" } },
 	{ "reborn", 1, reborn, .bare = true },

@@ -173,43 +173,47 @@ static void joint_refused(struct ctx *c)
 	joint(c);
 }
 
-/* Killed while it writes: the receive ends, well or with an error. */
-static void joint_killed(struct ctx *c)
+/* One of two is killed while both copy: what the other waits for ends, well or with an error. */
+static void killed_while(struct ctx *c, int dies)
 {
 	enum { LEN = 256 << 20 };
-	uint32_t *begun = shared();
+	struct fid_cq *cq = c->rank ? c->txcq : c->rxcq;
 	char *buf = malloc(LEN);
 
 	CHECK(buf);
 	memset(buf, 1, LEN);
-	if (c->rank) {
-		barrier(c);
-		RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[0], 1, NULL));
-		if (!fork()) {
-			usleep(5000);
-			kill(getppid(), SIGKILL);
-			_exit(0);
-		}
-		__atomic_store_n(begun, 1, __ATOMIC_RELEASE);
-		for (;;)
-			progress(c);
-	}
-	OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[1], 1, 0, buf));
+	if (!c->rank)
+		OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[1], 1, 0, buf));
 	barrier(c);
+	if (c->rank == dies && !fork()) {
+		usleep(5000);
+		kill(getppid(), SIGKILL);
+		_exit(0);
+	}
+	if (c->rank)
+		RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[0], 1, buf));
 	for (;;) {
 		struct fi_cq_err_entry err = { 0 };
 		struct fi_cq_tagged_entry e;
-		ssize_t n = fi_cq_read(c->rxcq, &e, 1);
+		ssize_t n = fi_cq_read(cq, &e, 1);
 
-		if (n == 1)
+		CHECK(n == 1 || n == -FI_EAVAIL || n == -FI_EAGAIN);
+		if (n == -FI_EAVAIL)
+			CHECK(fi_cq_readerr(cq, &err, 0) == 1 && err.err == FI_EIO);
+		if (n != -FI_EAGAIN && c->rank != dies)
 			break;
-		if (n == -FI_EAVAIL) {
-			CHECK(fi_cq_readerr(c->rxcq, &err, 0) == 1 && err.err == FI_EIO);
-			break;
-		}
-		CHECK(n == -FI_EAGAIN);
 	}
 	free(buf);
+}
+
+static void joint_sender_killed(struct ctx *c)
+{
+	killed_while(c, 1);
+}
+
+static void joint_receiver_killed(struct ctx *c)
+{
+	killed_while(c, 0);
 }
 
 const struct test test_joint[] = {
@@ -219,6 +223,7 @@ const struct test test_joint[] = {
 	{ "joint_cut", 2, joint_cut },
 	{ "joint_busy", 2, joint_busy },
 	{ "joint_refused", 2, joint_refused },
-	{ "joint_killed", 2, joint_killed, .killed = 1 },
+	{ "joint_sender_killed", 2, joint_sender_killed, .killed = 1 },
+	{ "joint_receiver_killed", 2, joint_receiver_killed, .killed = 1 },
 	{ 0 }
 };
