@@ -22,7 +22,7 @@ int nm_asroot(const struct nm_settings *s, const char *command, char *const *wor
 	char *envp[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", conf, NULL };
 	struct nm_child c = { .path = s->nearmetal, .argv = argv, .envp = envp, .timeout = TIMEOUT };
 	const char *file = getenv("SLURM_CONF"), *said;
-	size_t n = 2;
+	size_t n = 2, line;
 	int status;
 
 	/* The words of a command first, then its flags, then what it takes. */
@@ -42,8 +42,9 @@ int nm_asroot(const struct nm_settings *s, const char *command, char *const *wor
 		return -1;
 	}
 	said = nm_child_said(out);
-	if (*said)
-		snprintf(message, NM_MESSAGE_MAX, "%.*s", (int)(strcspn(said, "\n") % NM_MESSAGE_MAX), said);
+	line = strcspn(said, "\n");
+	if (line)
+		snprintf(message, NM_MESSAGE_MAX, "%.*s", (int)(line < NM_MESSAGE_MAX ? line : NM_MESSAGE_MAX - 1), said);
 	else
 		snprintf(message, NM_MESSAGE_MAX, "nearmetal %s was killed", command);
 	return -1;
