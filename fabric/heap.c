@@ -253,7 +253,9 @@ __attribute__((destructor)) static void leave(void)
 {
 	struct ivs_heap *h, *next;
 
-	pthread_mutex_lock(&lock);
+	/* A child of fork may have it locked for ever; who holds it here has not ended yet. */
+	if (pthread_mutex_trylock(&lock))
+		return;
 	for (h = heaps; h; h = next) {
 		next = h->next;
 		if (!h->closed || ivs_forked(h->region->pid))
