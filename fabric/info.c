@@ -255,8 +255,9 @@ static void apply_hints(uint32_t version, const struct fi_info *h, struct fi_inf
 		else if (h->domain_attr->mr_mode & IVS_MR_SCALABLE)
 			d->mr_mode = IVS_MR_SCALABLE;
 	}
+	/* Before 1.5 there were these two only: unspecified is answered by one of them. */
 	if (FI_VERSION_LT(version, FI_VERSION(1, 5)) && !d->mr_mode)
-		d->mr_mode = FI_VERSION_LT(version, FI_VERSION(1, 1)) ? 0 : IVS_MR_SCALABLE;
+		d->mr_mode = IVS_MR_SCALABLE;
 	info->mode = 0;
 }
 
@@ -325,8 +326,6 @@ int ivs_getinfo(uint32_t version, const char *node, const char *service, uint64_
 		ivs_lib.freeinfo(info);
 		return ret;
 	}
-	if (!hints && FI_VERSION_LT(version, FI_VERSION(1, 5)))
-		info->domain_attr->mr_mode = 0;
 	info->fabric_attr->api_version = version;
 	*out = info;
 	return 0;

@@ -188,11 +188,14 @@ static void chaos(struct ctx *c)
 			live(ranks, i, seed * 100 + (unsigned int) i);
 	}
 	while (now() < end || !kills) {
+		int present = 0;
+
 		usleep(1000);
 		for (i = 0, sum = 0; i < RANKS; i++) {
 			uint64_t n = __atomic_load_n(&ranks[i].ended, __ATOMIC_RELAXED);
 
 			sum += n;
+			present += __atomic_load_n(&ranks[i].life, __ATOMIC_ACQUIRE) > 1;
 			CHECK(waitpid(pids[i], &status, WNOHANG) == 0);
 			if (n != seen[i])
 				moved[i] = now();
@@ -202,8 +205,11 @@ static void chaos(struct ctx *c)
 				CHECK(!"every operation ends");
 			}
 		}
-		/* The next one dies when the others have got on. */
-		if (sum < next)
+		/*
+		 * The next one dies when the others have got on; the first when all have come: a
+		 * region that none of its ranks lives in is not the next one's.
+		 */
+		if (sum < next || present < RANKS)
 			continue;
 		next = sum + (unsigned int) rand_r(&seed) / 7 % 500;
 		i = (int) ((unsigned int) rand_r(&seed) / 7 % RANKS);

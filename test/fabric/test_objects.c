@@ -19,7 +19,6 @@ static void info(struct ctx *c)
 	CHECK(info->mode == 0);
 	fi_freeinfo(info);
 
-	/* As Intel MPI asks first: the oldest version, and no hints. */
 	free(hints->fabric_attr->prov_name);
 	hints->fabric_attr->prov_name = strdup("ivshmem");
 	hints->ep_attr->type = FI_EP_DGRAM;
@@ -47,6 +46,33 @@ static void info(struct ctx *c)
 	OK(fi_getinfo(FI_VERSION(1, 5), NULL, NULL, FI_PROV_ATTR_ONLY, hints, &info));
 	fi_freeinfo(info);
 	fi_freeinfo(hints);
+}
+
+/* Before API 1.5 memory registration was basic or scalable, and nothing else. */
+static void old_versions(struct ctx *c)
+{
+	static const uint32_t minors[] = { 0, 1, 4 };
+	enum { UNSPEC, BASIC, SCALABLE };	/* fi_mr_mode, deprecated since */
+	struct fi_info *hints = fi_allocinfo(), *info;
+	size_t i;
+	int mode;
+
+	(void) c;
+	hints->fabric_attr->prov_name = strdup("ivshmem");
+	hints->mode = ~0ULL;
+	hints->caps = FI_MSG | FI_RMA;
+	for (i = 0; i < sizeof(minors) / sizeof(minors[0]); i++)
+		for (mode = UNSPEC; mode <= SCALABLE; mode++) {
+			hints->domain_attr->mr_mode = mode;
+			OK(fi_getinfo(FI_VERSION(1, minors[i]), NULL, NULL, 0, hints, &info));
+			CHECK(info->domain_attr->mr_mode == (mode ? mode : SCALABLE));
+			fi_freeinfo(info);
+		}
+	fi_freeinfo(hints);
+	/* As Intel MPI asks first: the oldest version, and no hints. */
+	OK(fi_getinfo(0, NULL, NULL, 0, NULL, &info));
+	CHECK(!strcmp(info->fabric_attr->prov_name, "ivshmem") && !info->domain_attr->mr_mode);
+	fi_freeinfo(info);
 }
 
 /* Optional parts of libfabric say so, instead of pretending. */
@@ -382,6 +408,7 @@ static void opened_by_threads(struct ctx *c)
 
 const struct test test_objects[] = {
 	{ "info", 1, info, .bare = true },
+	{ "old_versions", 1, old_versions, .bare = true, .env = { "FI_PROVIDER=ivshmem" } },
 	{ "not_offered", 1, not_offered },
 	{ "addresses", 1, addresses },
 	{ "addresses_map", 1, addresses, .setup = { .av_type = FI_AV_MAP } },
