@@ -3,7 +3,8 @@
 # and beside it against libfabric's shm.
 #
 #   DIR   where fabtests of the libfabric to test with were installed: DIR/bin/fi_pingpong
-#         or DIR/bin/fi_rdm_pingpong and DIR/bin/runfabtests.sh; DIR/lib if it has one
+#         or DIR/bin/fi_rdm_pingpong and DIR/bin/runfabtests.sh; DIR/lib and DIR/bin/fi_info
+#         if it has a libfabric of its own, else the system's is tested with
 #   SET   quick, standard, complex, threaded, ... (default: quick standard threaded)
 #
 # Nothing is fetched: build fabtests of any libfabric from 1.17 on first, with
@@ -37,7 +38,7 @@ cd "$log" || exit 1	# the suite leaves its files where it runs
 export PATH="$dir/bin:$PATH"
 [ -d "$dir/lib" ] && export LD_LIBRARY_PATH="$dir/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export FI_PROVIDER_PATH="+$provider/libivshmem-fi.so"
-case $("$dir/bin/fi_info" --version 2>/dev/null | sed -n 's/^libfabric: //p') in
+case $(fi_info --version 2>/dev/null | sed -n 's/^libfabric: //p') in
 1.*) export FI_PROVIDER_PATH="$provider" ;;
 esac
 export FI_IVSHMEM_INNER="${FI_IVSHMEM_INNER:-none}"

@@ -1,10 +1,14 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
+
+#include <nearmetal/region.h>
 
 #include "harness.h"
 
@@ -25,6 +29,14 @@ void fail(const char *file, int line, const char *what, long long err)
 		fprintf(stderr, ": %lld (%s)", err, fi_strerror((int) (err < 0 ? -err : err)));
 	fputc('\n', stderr);
 	_exit(1);
+}
+
+int patience(void)
+{
+	const char *text = getenv("FABRIC_PATIENCE");
+	int n = text ? atoi(text) : 1;
+
+	return n > 1 ? n : 1;
 }
 
 void *shared(void)
@@ -93,6 +105,23 @@ struct fi_cq_err_entry wait_err(struct ctx *c, struct fid_cq *cq)
 	memset(&err, 0, sizeof(err));
 	CHECK(fi_cq_readerr(cq, &err.e, 0) == 1);
 	return err.e;
+}
+
+uint8_t *map_layout(struct nm_layout_geometry *geo)
+{
+	int fd = open(getenv("FI_IVSHMEM_REGION"), O_RDWR);
+	struct nm_region_header h;
+	struct stat st;
+	uint8_t *map, *layout;
+
+	CHECK(fd >= 0 && !fstat(fd, &st));
+	map = mmap(NULL, (size_t) st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(map != MAP_FAILED && !nm_region_read(map, (uint64_t) st.st_size, &h));
+	close(fd);
+	layout = map + h.layout_offset;
+	CHECK(!nm_layout_geometry(((struct nm_layout_head *) (void *) layout)->geometry,
+				  h.layout_bytes, geo));
+	return layout;
 }
 
 void fill(void *buf, size_t len, unsigned int seed)
@@ -205,7 +234,7 @@ static void child(const struct test *t, int rank)
 	size_t i;
 
 	test_rank = rank;
-	alarm(t->procs > 16 ? 4 * LIMIT_S : LIMIT_S);
+	alarm((unsigned int) patience() * (t->procs > 16 ? 4 * LIMIT_S : LIMIT_S));
 	for (i = 0; i < sizeof(t->env) / sizeof(t->env[0]) && t->env[i]; i++)
 		putenv((char *) (uintptr_t) t->env[i]);
 	if (!t->bare) {
@@ -273,6 +302,20 @@ static int run(const struct test *t, const char *region)
 	return bad;
 }
 
+/* Is it one of the names in FABRIC_EXCEPT, which spaces divide? */
+static bool excepted(const char *name)
+{
+	const char *list = getenv("FABRIC_EXCEPT"), *at = list;
+	size_t len = strlen(name);
+
+	while (at && (at = strstr(at, name))) {
+		if ((at == list || at[-1] == ' ') && (!at[len] || at[len] == ' '))
+			return true;
+		at += len;
+	}
+	return false;
+}
+
 int main(int argc, char **argv)
 {
 	const struct test *t;
@@ -296,7 +339,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (i = 0; test_lists[i]; i++)
 		for (t = test_lists[i]; t->name; t++) {
-			if (argc > 1 && !strstr(t->name, argv[1]))
+			if ((argc > 1 && !strstr(t->name, argv[1])) || excepted(t->name))
 				continue;
 			bad |= run(t, region);
 			ran++;

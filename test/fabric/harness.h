@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <nearmetal/layout.h>
+
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
@@ -24,7 +26,7 @@
 #include <rdma/fi_tagged.h>
 
 #define MAX_PROCS 64
-#define LIMIT_S 120	/* a test that takes longer hangs */
+#define LIMIT_S 120	/* a test that takes longer hangs, if everything runs at its speed */
 
 /* What a test may ask of its endpoints; the harness fills in the rest. */
 struct setup {
@@ -76,6 +78,9 @@ struct test {
 
 _Noreturn void fail(const char *file, int line, const char *what, long long err);
 
+/* FABRIC_PATIENCE (1): how many times as long things may take, and be done, under a tool. */
+int patience(void);
+
 /* Waits until all processes are here, handling messages meanwhile. */
 void barrier(struct ctx *c);
 /* Memory that all the test's processes share. */
@@ -97,6 +102,9 @@ struct fi_cq_err_entry wait_err(struct ctx *c, struct fid_cq *cq);
 			fail(__FILE__, __LINE__, #x, r_); \
 	} while (0)
 void progress(struct ctx *c);
+
+/* The layout area of the test's file region, for the process's life, and its geometry. */
+uint8_t *map_layout(struct nm_layout_geometry *geo);
 
 /* Bytes that depend on their place and on seed. */
 void fill(void *buf, size_t len, unsigned int seed);

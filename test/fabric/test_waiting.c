@@ -1,16 +1,9 @@
 /* Sleeping until something comes: who is woken by whom, and what an idle one costs. */
-#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stddef.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
-
-#include <nearmetal/layout.h>
-#include <nearmetal/region.h>
 
 #include "lists.h"
 
@@ -160,8 +153,8 @@ static void idle(struct ctx *c)
 			a.ru_stime.tv_usec) / 1e3;
 	printf("idle for 1 s: %.2f ms of CPU time, %ld times awake\n", cpu,
 	       b.ru_nvcsw - a.ru_nvcsw);
-	/* 20 looks around, and 4 heartbeats. */
-	CHECK(b.ru_nvcsw - a.ru_nvcsw < 40);
+	/* 20 looks around, and 4 heartbeats; a tool may have threads of its own. */
+	CHECK(b.ru_nvcsw - a.ru_nvcsw < 40 * patience());
 }
 
 /* Killed while the other sleeps until it sends. */
@@ -196,21 +189,11 @@ static void killed_asleep(struct ctx *c)
 static void false_words(struct ctx *c)
 {
 	struct nm_layout_geometry g;
-	struct nm_region_header *h;
-	struct nm_slot *slots;
-	struct stat st;
-	uint8_t *base;
+	uint8_t *layout = map_layout(&g);
+	struct nm_slot *slots = (struct nm_slot *) (void *) (layout + g.slot_table);
 	uint32_t i;
-	int fd, in, k;
+	int in, k;
 
-	fd = open(getenv("FI_IVSHMEM_REGION"), O_RDWR);
-	CHECK(fd >= 0 && !fstat(fd, &st));
-	base = mmap(NULL, (size_t) st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	CHECK(base != MAP_FAILED);
-	h = (struct nm_region_header *) (void *) base;
-	CHECK(!nm_layout_geometry(*(uint64_t *) (void *) (base + h->layout_offset),
-				  h->layout_bytes, &g));
-	slots = (struct nm_slot *) (void *) (base + h->layout_offset + g.slot_table);
 	for (k = 0; k < 300; k++) {
 		for (i = 0; i < g.slots; i++) {
 			__atomic_store_n(&slots[i].asleep, (uint32_t) k % 3 * 0x55555555, __ATOMIC_RELAXED);
@@ -224,8 +207,6 @@ static void false_words(struct ctx *c)
 		sleep_for(c, k % 2);
 		CHECK(in == k);
 	}
-	munmap(base, (size_t) st.st_size);
-	close(fd);
 }
 
 const struct test test_waiting[] = {
