@@ -173,6 +173,7 @@ static void chaos(struct ctx *c)
 	double end = now() + (seconds ? atof(seconds) : 4);
 	/* Looks are counted, not the clock: all may be stopped together. */
 	int still[RANKS] = { 0 };
+	uint32_t old[RANKS] = { 0 };	/* what a rank's life was when it was started again */
 	unsigned int seed = text ? (unsigned int) atoi(text) : 1, kills = 0;
 	struct rank *ranks = shared();
 	uint64_t seen[RANKS] = { 0 }, ended = 0, failed = 0, sum, next = 100;
@@ -196,7 +197,7 @@ static void chaos(struct ctx *c)
 			uint64_t n = __atomic_load_n(&ranks[i].ended, __ATOMIC_RELAXED);
 
 			sum += n;
-			present += __atomic_load_n(&ranks[i].life, __ATOMIC_ACQUIRE) > 1;
+			present += __atomic_load_n(&ranks[i].life, __ATOMIC_ACQUIRE) > (old[i] | 1);
 			CHECK(waitpid(pids[i], &status, WNOHANG) == 0);
 			still[i] = n == seen[i] ? still[i] + 1 : 0;
 			seen[i] = n;
@@ -206,15 +207,16 @@ static void chaos(struct ctx *c)
 			}
 		}
 		/*
-		 * The next one dies when the others have got on; the first when all have come: a
-		 * region that none of its ranks lives in is not the next one's.
+		 * The next one dies when the others have got on, and leaves one at least: a region
+		 * that nobody lives in is not the next one's, and its ranks' addresses lead nowhere.
 		 */
-		if (sum < next || present < RANKS)
+		if (sum < next || present < 2)
 			continue;
 		next = sum + (unsigned int) rand_r(&seed) / 7 % 500;
 		i = (int) ((unsigned int) rand_r(&seed) / 7 % RANKS);
 		CHECK(!kill(pids[i], SIGKILL) && waitpid(pids[i], &status, 0) == pids[i]);
 		kills++;
+		old[i] = __atomic_load_n(&ranks[i].life, __ATOMIC_ACQUIRE);
 		still[i] = 0;
 		fflush(NULL);
 		pids[i] = fork();
