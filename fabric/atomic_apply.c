@@ -1,5 +1,6 @@
 /* Atomic operations on memory of this process, one element after the other. */
 #include <complex.h>
+#include <float.h>
 
 #include "proto.h"
 
@@ -84,14 +85,34 @@ bool ivs_atomic_valid(uint8_t type, uint8_t op, uint8_t kind)
 	}
 }
 
+/*
+ * Writes a value, but not the bytes behind that of a long double: they are what happened to
+ * be on our stack, which is nobody's business.
+ */
+#define PUT(to, value) \
+	put(to, &(value), sizeof(value), \
+	    _Generic(value, ldouble: true, cldouble: true, default: false))
+
+static inline void put(void *to, const void *value, size_t bytes, bool padded)
+{
+	size_t used = LDBL_MANT_DIG == 64 ? 10 : sizeof(ldouble), at;
+
+	if (!padded) {
+		memcpy(to, value, bytes);
+		return;
+	}
+	for (at = 0; at < bytes; at += sizeof(ldouble))
+		memcpy((char *) to + at, (const char *) value + at, used);
+}
+
 #define EACH(expr) \
 	for (i = 0; i < n; i++) { \
 		memcpy(&d, (char *) dst + i * sizeof(d), sizeof(d)); \
 		memcpy(&s, (const char *) src + i * sizeof(s), sizeof(s)); \
 		if (result) \
-			memcpy((char *) result + i * sizeof(d), &d, sizeof(d)); \
+			PUT((char *) result + i * sizeof(d), d); \
 		d = (expr); \
-		memcpy((char *) dst + i * sizeof(d), &d, sizeof(d)); \
+		PUT((char *) dst + i * sizeof(d), d); \
 	} \
 	return 0
 
@@ -101,10 +122,10 @@ bool ivs_atomic_valid(uint8_t type, uint8_t op, uint8_t kind)
 		memcpy(&s, (const char *) src + i * sizeof(s), sizeof(s)); \
 		memcpy(&c, (const char *) cmp + i * sizeof(c), sizeof(c)); \
 		if (result) \
-			memcpy((char *) result + i * sizeof(d), &d, sizeof(d)); \
+			PUT((char *) result + i * sizeof(d), d); \
 		if (cond) { \
 			d = (expr); \
-			memcpy((char *) dst + i * sizeof(d), &d, sizeof(d)); \
+			PUT((char *) dst + i * sizeof(d), d); \
 		} \
 	} \
 	return 0

@@ -69,7 +69,7 @@ for tool in "$@"; do
 		build valgrind none
 		FABRIC_PATIENCE=${patience:-20}
 		FABRIC_MESSAGES=50 run valgrind valgrind --quiet --error-exitcode=66 \
-			--leak-check=full --errors-for-leak-kinds=definite \
+			--leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
 			--suppressions="$suppressions.valgrind"
 		;;
 	*)

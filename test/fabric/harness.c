@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -234,7 +235,7 @@ static void child(const struct test *t, int rank)
 	size_t i;
 
 	test_rank = rank;
-	alarm((unsigned int) patience() * (t->procs > 16 ? 4 * LIMIT_S : LIMIT_S));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (i = 0; i < sizeof(t->env) / sizeof(t->env[0]) && t->env[i]; i++)
 		putenv((char *) (uintptr_t) t->env[i]);
 	if (!t->bare) {
@@ -251,11 +252,28 @@ static void child(const struct test *t, int rank)
 	exit(0);
 }
 
+/*
+ * The next process that ends; 0 after the test's limit. Looks of 1 ms are counted, not the
+ * clock, so that a test which is stopped as a whole has its time all the same.
+ */
+static pid_t next_end(const struct test *t, int *looks, int *status)
+{
+	int limit = LIMIT_S * 1000 * patience() * (t->procs > 16 ? 4 : 1);
+	pid_t pid;
+
+	while (!(pid = waitpid(-1, status, WNOHANG))) {
+		if (!t->unlimited && ++*looks > limit)
+			break;
+		usleep(1000);
+	}
+	return pid;
+}
+
 static int run(const struct test *t, const char *region)
 {
 	struct timespec a, b;
 	pid_t pids[MAX_PROCS];
-	int i, status, bad = 0, killed = 0;
+	int i, status, bad = 0, killed = 0, looks = 0, left = t->procs;
 
 	test_name = t->name;
 	memset(common, 0, sizeof(*common));
@@ -271,25 +289,28 @@ static int run(const struct test *t, const char *region)
 		if (!pids[i])
 			child(t, i);
 	}
-	for (i = 0; i < t->procs; i++) {
-		/* One that fails leaves the others waiting: they are ended. */
-		pid_t pid = waitpid(-1, &status, 0);
-		int k;
+	while (left) {
+		pid_t pid = next_end(t, &looks, &status);
 
 		if (pid < 0)
 			break;
-		if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && killed < t->killed) {
+		left -= pid != 0;
+		if (pid && WIFEXITED(status) && !WEXITSTATUS(status))
+			continue;
+		if (pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && killed < t->killed) {
 			killed++;
 			continue;
 		}
-		if (WIFEXITED(status) && !WEXITSTATUS(status))
-			continue;
-		if (!bad && WIFSIGNALED(status))
+		if (!pid)
+			fprintf(stderr, "test %s: it hangs\n", t->name);
+		else if (!bad && WIFSIGNALED(status))
 			fprintf(stderr, "test %s: a process ended by signal %d (%s)\n", t->name,
 				WTERMSIG(status), strsignal(WTERMSIG(status)));
+		/* One that fails leaves the others waiting: they are ended. */
 		bad = 1;
-		for (k = 0; k < t->procs; k++)
-			kill(pids[k], SIGKILL);
+		looks = 0;
+		for (i = 0; i < t->procs; i++)
+			kill(pids[i], SIGKILL);
 	}
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	if (!access(region, F_OK) && !t->killed) {

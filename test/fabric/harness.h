@@ -60,6 +60,7 @@ struct test {
 	bool		bare;		/* no endpoint: the test opens what it needs */
 	const char	*env[4];	/* NAME=VALUE for its processes */
 	int		killed;		/* this many processes end by a signal */
+	bool		unlimited;	/* it looks for what hangs by itself */
 };
 
 /* Ends the process with a message unless x holds. */
