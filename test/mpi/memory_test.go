@@ -64,6 +64,36 @@ func TestMemory(t *testing.T) {
 	})
 }
 
+// Programs in Fortran get it, too: their bindings call the MPI's second names in C.
+func TestMemoryFortran(t *testing.T) {
+	l := libraries(t)[0] // the only one here that has bindings and runs over libfabric
+	const mpif90 = "mpif90.openmpi"
+	for _, p := range []string{l.mpirun, mpif90} {
+		if _, err := exec.LookPath(p); err != nil {
+			missing(t, p)
+		}
+	}
+	program := filepath.Join(t.TempDir(), "memory")
+	if out, err := exec.Command(mpif90, "-o", program, "testdata/memory.f90").CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", mpif90, err, out)
+	}
+	region := "/dev/shm/nm-mpi-memory-fortran"
+	defer os.Remove(region)
+	env := append([]string{"FI_PROVIDER=ivshmem", "FI_IVSHMEM_REGION=" + region, "FI_IVSHMEM_REGION_SIZE=67108864",
+		"FI_IVSHMEM_RANKS=16"}, l.onesided...)
+	for _, preloaded := range []string{preload(t), "LD_PRELOAD="} {
+		in := "yes"
+		if preloaded == "LD_PRELOAD=" {
+			in = "no"
+		}
+		out, _ := l.start(t, 3, append([]string{preloaded}, env...), program, region)
+		if want := "memory in the region: " + in + "\nit is freed: yes\na window in the region: " + in +
+			"\nit works: yes\nit begins there: yes\nit is freed: yes\n"; out != want {
+			t.Errorf("%s\n%s", preloaded, out)
+		}
+	}
+}
+
 // Without the provider the MPI's own memory is as it was.
 func TestMemoryWithoutProvider(t *testing.T) {
 	l := libraries(t)[1]
