@@ -42,6 +42,8 @@ case $(fi_info --version 2>/dev/null | sed -n 's/^libfabric: //p') in
 1.*) export FI_PROVIDER_PATH="$provider" ;;
 esac
 export FI_IVSHMEM_INNER="${FI_IVSHMEM_INNER:-none}"
+# A region of its own: endpoints find each other by their ports, and another run has the same.
+export FI_IVSHMEM_JOB="${FI_IVSHMEM_JOB:-fabtests-$$}"
 
 bad=0
 for set in "$@"; do

@@ -146,6 +146,16 @@ static void last_words(struct ctx *c)
 	exit(0);
 }
 
+/*
+ * Ends a child of fork. Not by _exit(): valgrind then looks for leaks all through the region,
+ * which the child does not have any more, with a fault for each page.
+ */
+static _Noreturn void leave(void)
+{
+	execl("/bin/true", "true", (char *) NULL);
+	_exit(1);
+}
+
 /* A child with an endpoint of its own, which sends to its parent's and to itself. */
 static void own_child(struct ctx *c)
 {
@@ -167,7 +177,7 @@ static void own_child(struct ctx *c)
 	CHECK(fi_av_insert(own.av, shared(), 1, &own.peer[1], 0, NULL) == 1);
 	RETRY(&own, fi_tinject(own.ep, &out, sizeof(out), own.peer[1], 2));
 	close_all(&own);
-	_exit(0);
+	leave();
 }
 
 /*
@@ -219,7 +229,7 @@ static void forks(struct ctx *c)
 			pid = fork();
 			if (!pid) {
 				fi_close(&c->ep->fid);
-				_exit(0);
+				leave();
 			}
 			CHECK(waitpid(pid, &status, 0) == pid);
 			CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
