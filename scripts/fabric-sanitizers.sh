@@ -38,7 +38,7 @@ run() {
 			"$@" "build/san-$tool/test/fabric/fabric_tests" $t >>"$out" 2>&1 || bad=1
 	done
 	ran=$(grep -c ' ok  ' "$out")
-	if [ $bad != 0 ] || grep -Eq 'ERROR: |WARNING: Thread|runtime error' "$out"; then
+	if [ $bad != 0 ] || grep -Eq '^==[0-9]+==|ERROR: |WARNING: Thread|runtime error' "$out"; then
 		grep -v ' ok  ' "$out" | head -n 60
 		echo "$tool: failed ($out)"
 		exit 1

@@ -147,7 +147,7 @@ _Noreturn static void live(struct rank *ranks, int me, unsigned int seed)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	open_all(&h.c, &plain);
-	h.in = malloc(LARGEST_BYTES);
+	h.in = calloc(1, LARGEST_BYTES);
 	h.out = malloc(LARGEST_BYTES);
 	__atomic_store_n(&ranks[me].life, ranks[me].life | 1, __ATOMIC_RELEASE);
 	OK(fi_getname(&h.c.ep->fid, ranks[me].addr, &len));

@@ -77,7 +77,7 @@ static void joint(struct ctx *c)
 static void joint_windows(struct ctx *c)
 {
 	enum { MANY = 6, LEN = (1 << 20) + 12345 };
-	char *out = malloc((size_t) MANY * LEN), *in = malloc((size_t) MANY * LEN);
+	char *out = malloc((size_t) MANY * LEN), *in = calloc(MANY, LEN);
 
 	CHECK(out && in);
 	for (int round = 0; round < 5; round++) {

@@ -218,7 +218,7 @@ static void truncate_some(struct ctx *c)
 	static const size_t lens[] = { 40, 300, 5000, 100000, 3000000 };
 	/* Then how much was cut off is for the inner provider to say; tcp does not. */
 	bool alone = !strcmp(getenv("FI_IVSHMEM_REGION"), "none");
-	uint8_t *buf = calloc(3000000, 1);	/* valgrind does not see what the sender writes there */
+	uint8_t *buf = calloc(1, 3000000);	/* valgrind does not see what the sender writes there */
 	struct fi_cq_err_entry err;
 	size_t i;
 
