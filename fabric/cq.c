@@ -82,8 +82,9 @@ static inline ssize_t read_locked(struct ivs_cq *cq, char *buf, size_t count, fi
 	size_t n;
 
 	if (cq->head == cq->tail) {
-		if (ivs_take(cq, (struct fi_cq_tagged_entry *) (void *) buf, src))
-			return 1;
+		n = ivs_take(cq, buf, count, src);
+		if (n)
+			return (ssize_t) n;
 		ivs_domain_progress(cq->domain);
 		if (cq->head == cq->tail)
 			return -FI_EAGAIN;

@@ -308,6 +308,7 @@ struct ivs_peer {
 	struct nm_ring_ctl *rx_ctl;
 	uint64_t	rx_head;
 	uint64_t	rx_shown;	/* tail as the sender knows it */
+	uint32_t	rx_lines;	/* of the last message */
 	uint32_t	rx_mask;
 	uint32_t	rx_shift;
 	uint32_t	rx_lap0;

@@ -169,10 +169,10 @@ bool ivs_ring_put(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint64_
 		  const void *buf, size_t len);
 int ivs_ring_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
 /*
- * take.c: a message that has just come, straight to *e (of the queue's format) and *src.
- * false: ivs_domain_progress() has to look.
+ * take.c: up to count messages that have just come, straight to buf (of the queue's format) and,
+ * if it is not NULL, src. Gives how many; 0: ivs_domain_progress() has to look.
  */
-bool ivs_take(struct ivs_cq *cq, struct fi_cq_tagged_entry *e, fi_addr_t *src);
+size_t ivs_take(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src);
 /* Handles what has arrived. Gives how many messages. */
 int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *peer);
 /* Is there a message that was not handled? */

@@ -8,6 +8,7 @@
 
 #define ROW_LINES	8	/* sent without an answer: there will be more */
 #define OWN_LINES	8	/* how far ahead they are made ours */
+#define FETCHED_LINES	4	/* of a message, fetched by the receiver while it waits */
 
 /* A ring in our area whose receiver is gone. */
 struct ivs_ring_free {
@@ -57,7 +58,8 @@ static inline bool room(struct ivs_peer *p, uint32_t lines)
 /*
  * In a row of messages, the lines of the next but few are made ours beforehand: the store
  * buffer would be full of messages that wait for theirs. In a ping-pong that only disturbs
- * the receiver.
+ * the receiver, which looks at the next message's first lines; of a longer one the others
+ * are made ours while its answer is awaited.
  */
 static inline void own_ahead(struct ivs_peer *p, uint32_t lines)
 {
@@ -66,6 +68,9 @@ static inline void own_ahead(struct ivs_peer *p, uint32_t lines)
 	if (p->rx_head != p->row_rx) {
 		p->row_rx = p->rx_head;
 		p->row_tx = p->tx_head;
+		if (lines > FETCHED_LINES)
+			for (i = 2; i < lines; i++)
+				ivs_prefetch_own(ivs_line_at(p->tx_ring, p->tx_head + i, p->tx_mask));
 	} else if (p->tx_head - p->row_tx >= ROW_LINES) {
 		for (i = 0; i < lines; i++)
 			ivs_prefetch_own(ivs_line_at(p->tx_ring, p->tx_head + OWN_LINES + i, p->tx_mask));
@@ -274,6 +279,20 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 	return done;
 }
 
+/*
+ * While there is no message: what it will be made of is fetched with the look at its first
+ * line, which comes at the same time as that does. A message's second line comes before its
+ * first; the next two are, if it is like the last.
+ */
+static inline void fetch_ahead(const struct ivs_peer *p)
+{
+	__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 1, p->rx_mask));
+	if (p->rx_lines == FETCHED_LINES) {
+		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 2, p->rx_mask));
+		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 3, p->rx_mask));
+	}
+}
+
 int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 {
 	int done = 0;
@@ -288,8 +307,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		struct ivs_rx *rx;
 
 		if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0)) {
-			/* A longer message's second line comes before its first. */
-			__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 1, p->rx_mask));
+			fetch_ahead(p);
 			break;
 		}
 		/* Whoever does not read completions gets no more of them. */
@@ -339,6 +357,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		if (unlikely(p->broken || !p->rx_ring))
 			break;
 		p->rx_head += lines;
+		p->rx_lines = lines;
 		done++;
 		/* Lines in batches; a chunk at once, others wait for it. */
 		if (flags & IVS_F_CHUNK)

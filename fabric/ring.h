@@ -36,6 +36,10 @@ static inline void ivs_ring_get(struct ivs_peer *p, size_t at, uint8_t *dst, siz
 {
 	size_t n, in;
 
+	/* All at once, not one after the other. */
+	for (n = NM_LINE_FIRST_BYTES; n < at + len; n += NM_LINE_MORE_BYTES)
+		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 1 +
+				   (n - NM_LINE_FIRST_BYTES) / NM_LINE_MORE_BYTES, p->rx_mask));
 	if (at < NM_LINE_FIRST_BYTES) {
 		n = NM_LINE_FIRST_BYTES - at;
 		if (n > len)

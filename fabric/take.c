@@ -1,11 +1,13 @@
 /*
- * The shortest way of a message to its receiver: one that lies in its ring when the
+ * The shortest way of messages to their receiver: one that lies in its ring when the
  * receiver looks, that the first receive posted is for, and that is not longer than a ring's,
- * goes straight to the buffer and to the caller's completion. Whatever is not as simple as
- * that is left to the long way (progress.c), which looks at all.
+ * goes straight to the buffer and to the caller's completion, and so do those after it.
+ * Whatever is not as simple as that is left to the long way (progress.c), which looks at all.
  */
 #include "proto.h"
 #include "ring.h"
+
+#define TAKE_MAX	64	/* messages in one call, before others are looked at */
 
 /* The only endpoint of a queue's domain, if it looks at one ring only and has nothing to send. */
 static inline struct ivs_ep *only(struct ivs_cq *cq)
@@ -20,24 +22,16 @@ static inline struct ivs_ep *only(struct ivs_cq *cq)
 	       ep : NULL;
 }
 
-bool ivs_take(struct ivs_cq *cq, struct fi_cq_tagged_entry *e, fi_addr_t *src)
+/* The first message of p's ring to *e, if there is one of that kind. */
+static inline bool take_one(struct ivs_ep *ep, struct ivs_peer *p, enum fi_cq_format format,
+			       struct fi_cq_tagged_entry *e)
 {
-	struct ivs_ep *ep = only(cq);
-	uint64_t word, tag, data = 0, flags = FI_RECV | FI_TAGGED;
-	struct ivs_peer *p;
-	struct nm_line *l;
+	struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
+	uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
+	uint64_t tag, data = 0, flags = FI_RECV | FI_TAGGED;
 	struct ivs_rx *rx;
 	size_t skip, len;
 
-	/* Now and then the long way looks at the others, too. */
-	if (unlikely(!ep || !((ep->ticks + 1) % IVS_TURN_TICKS)))
-		return false;
-	p = ep->hot[0];
-	/* A row of messages is handled in one go. */
-	if (p->quiet_until || p->run >= IVS_RUN_LENGTH)
-		return false;
-	l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
-	word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
 	if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0))
 		return false;
 	len = word >> 48;
@@ -64,24 +58,52 @@ bool ivs_take(struct ivs_cq *cq, struct fi_cq_tagged_entry *e, fi_addr_t *src)
 	else
 		ivs_ring_get(p, skip, rx->iov[0].iov_base, len);
 	e->op_context = rx->context;
-	if (cq->format != FI_CQ_FORMAT_CONTEXT) {
+	if (format != FI_CQ_FORMAT_CONTEXT) {
 		e->flags = flags;
 		e->len = len;
 	}
-	if (cq->format >= FI_CQ_FORMAT_DATA) {
+	if (format >= FI_CQ_FORMAT_DATA) {
 		e->buf = rx->iov[0].iov_base;
 		e->data = data;
 	}
-	if (cq->format == FI_CQ_FORMAT_TAGGED)
+	if (format == FI_CQ_FORMAT_TAGGED)
 		e->tag = tag;
-	if (src)
-		*src = p->fi_addr;
 	ivs_cntr_inc(ep->cntr[IVS_CNTR_RECV], len);
 	rx->next = ep->rx_free;
 	ep->rx_free = rx;
-	p->rx_head += ivs_lines_for(skip + len);
-	ivs_ring_show(p);
-	p->used = ++ep->ticks;
-	ivs_pace(p, 1);
+	p->rx_lines = ivs_lines_for(skip + len);
+	p->rx_head += p->rx_lines;
 	return true;
+}
+
+size_t ivs_take(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
+{
+	struct ivs_ep *ep = only(cq);
+	struct ivs_peer *p;
+	size_t n = 0;
+
+	/* Now and then the long way looks at the others, too. */
+	if (unlikely(!ep || !((ep->ticks + 1) % IVS_TURN_TICKS)))
+		return 0;
+	p = ep->hot[0];
+	if (p->quiet_until) {
+		if ((int64_t) (ivs_cycles() - p->quiet_until) < 0)
+			return 0;
+		p->quiet_until = 0;
+	}
+	if (count > TAKE_MAX)
+		count = TAKE_MAX;
+	for (; n < count; n++) {
+		if (!take_one(ep, p, cq->format, (struct fi_cq_tagged_entry *) (void *) buf))
+			break;
+		if (src)
+			src[n] = p->fi_addr;
+		buf += cq->entry_bytes;
+		ivs_ring_show(p);
+	}
+	if (n) {
+		p->used = ++ep->ticks;
+		ivs_pace(p, (int) n);
+	}
+	return n;
 }

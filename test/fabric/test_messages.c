@@ -471,6 +471,67 @@ static void network_only(struct ctx *c)
 	truncate_some(c);
 }
 
+/*
+ * Messages in a row, of which one read of the queue gives several: each to its receive, also
+ * where one that fits no ring, a message without a tag or a receive cut in two comes between.
+ */
+static void rows(struct ctx *c)
+{
+	enum { ROW = 200, ROUNDS = 20 };
+	static uint8_t out[600], in[ROW][604];
+	struct fi_cq_tagged_entry e[16];
+	fi_addr_t src[16];
+	int round, i, k;
+
+	for (round = 0; round < ROUNDS; round++) {
+		barrier(c);
+		if (c->rank == 0) {
+			for (i = 0; i < ROW; i++) {
+				size_t len = (size_t) (i % 97 ? (i * 7 + round) % 329 : 600);
+
+				fill(out, len, (unsigned int) (round + i));
+				if (i % 50 == 49)
+					RETRY(c, fi_inject(c->ep, out, len, c->peer[1]));
+				else if (i % 3)
+					RETRY(c, fi_tinject(c->ep, out, len, c->peer[1], (uint64_t) i));
+				else
+					RETRY(c, fi_tinjectdata(c->ep, out, len, (uint64_t) i << 40,
+								c->peer[1], (uint64_t) i));
+			}
+			continue;
+		}
+		for (i = 0; i < ROW; i++) {
+			struct iovec two[2] = { { in[i], 5 }, { in[i] + 9, 595 } };
+
+			if (i % 50 == 49)
+				OK(fi_recv(c->ep, in[i], 600, NULL, c->peer[0], in[i]));
+			else if (i % 41)
+				OK(fi_trecv(c->ep, in[i], 600, NULL, c->peer[0], (uint64_t) i, 0, in[i]));
+			else
+				OK(fi_trecvv(c->ep, two, NULL, 2, FI_ADDR_UNSPEC, (uint64_t) i, 0, in[i]));
+		}
+		for (i = 0; i < ROW;) {
+			ssize_t n = fi_cq_readfrom(c->rxcq, e, 1 + (size_t) (i + round) % 16, src);
+
+			CHECK(n == -FI_EAGAIN || (n > 0 && n <= 1 + (i + round) % 16));
+			for (k = 0; k < n; k++, i++) {
+				size_t len = (size_t) (i % 97 ? (i * 7 + round) % 329 : 600);
+				uint64_t kind = i % 50 == 49 ? FI_MSG : FI_TAGGED;
+				bool data = kind == FI_TAGGED && !(i % 3);
+
+				CHECK(e[k].op_context == in[i] && e[k].len == len && src[k] == c->peer[0]);
+				CHECK(e[k].flags == (FI_RECV | kind | (data ? FI_REMOTE_CQ_DATA : 0)));
+				CHECK(kind == FI_MSG || e[k].tag == (uint64_t) i);
+				CHECK(!data || e[k].data == (uint64_t) i << 40);
+				if (kind == FI_TAGGED && !(i % 41))
+					memmove(in[i] + 5, in[i] + 9, 595);
+				CHECK(filled(in[i], len, (unsigned int) (round + i)));
+			}
+		}
+	}
+	barrier(c);
+}
+
 const struct test test_messages[] = {
 	{ "tagged_ring", 2, tagged_ring },
 	{ "tagged_ring_3", 3, tagged_ring },
@@ -481,6 +542,7 @@ const struct test test_messages[] = {
 	  .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE } },
 	{ "tagged_calls", 2, tagged_calls },
 	{ "msg_calls", 2, msg_calls },
+	{ "rows", 2, rows },
 	{ "order", 2, order },
 	{ "order_no_cma", 2, order, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "matching", 3, matching },
