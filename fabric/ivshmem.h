@@ -328,7 +328,7 @@ struct ivs_peer {
 	bool		self;		/* of this very process */
 	bool		looked;		/* pid was determined */
 	bool		alone;		/* it cannot write our memory */
-	uint8_t		single;		/* large messages in a row with no other on the way (send.c) */
+	bool		helped;		/* it copied a part of its last message to us */
 	uint32_t	joint_gen;	/* of the last message that both copied */
 	struct ivs_alive alive;
 	uint32_t	used;		/* ep->ticks when something came */

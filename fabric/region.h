@@ -80,6 +80,14 @@ static inline uint64_t ivs_cycles(void)
 #endif
 }
 
+/* In a loop that waits for another core: leaves this one to its other thread, if it has one. */
+static inline void ivs_pause(void)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+	__builtin_ia32_pause();
+#endif
+}
+
 /* Milliseconds of a clock that never jumps. */
 uint64_t ivs_now_ms(void);
 

@@ -10,14 +10,6 @@
 /* Bytes from which reading a peer's memory is faster even while others are on the way. */
 #define CMA_ALONE	(64 << 10)
 
-/*
- * Bytes from which both ends copy even where others are on the way: up to there many in a
- * row are faster out of the receiver's own cache. The first of many is like a single one,
- * so that one counts as single after another only.
- */
-#define JOINT_ALWAYS	(1 << 20)
-#define SINGLE		2
-
 int ivs_packet_send(struct ivs_peer *peer, const struct ivs_packet *pkt)
 {
 	switch (peer->channel) {
@@ -311,7 +303,6 @@ static int64_t region_offset(const struct ivs_ep *ep, const void *base, size_t l
 static bool pullable(struct ivs_ep *ep, struct ivs_peer *peer, const struct iovec *iov,
 		     size_t count, size_t len, uint8_t *flags)
 {
-	bool alone;
 	size_t i;
 
 	if (peer->channel != IVS_CHAN_RING)
@@ -327,14 +318,10 @@ static bool pullable(struct ivs_ep *ep, struct ivs_peer *peer, const struct iove
 	if (len < ivs_param.cma_min || len > ivs_param.cma_max)
 		return false;
 	/* Of many in a row two copies, one on each core, are faster up to some size. */
-	alone = ivs_list_empty(&peer->waiting);
-	if (len < CMA_ALONE && !alone)
+	if (len < CMA_ALONE && !ivs_list_empty(&peer->waiting))
 		return false;
-	if (ivs_joint_fits(peer, len)) {
-		peer->single = alone ? peer->single + (peer->single < SINGLE) : 0;
-		if (count == 1 && (peer->single == SINGLE || len >= JOINT_ALWAYS))
-			*flags = IVS_F_JOINT;
-	}
+	if (count == 1 && ivs_joint_fits(peer, len))
+		*flags = IVS_F_JOINT;
 	return peer->pid != 0;
 }
 
