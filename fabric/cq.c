@@ -2,14 +2,15 @@
 #include <poll.h>
 #include <sched.h>
 
+#include "inner.h"
 #include "proto.h"
+#include "through.h"
 
 /*
  * Programs read in a loop. With more of them than CPUs the one that is to send may be
- * waiting for ours: after some 50 us of nothing it gets it now and then, which costs
- * nobody anything where there is a CPU for each.
+ * waiting for ours: after IVS_YIELD_AFTER reads of nothing, some 50 us, it gets it now and
+ * then, which costs nobody anything where there is a CPU for each.
  */
-#define YIELD_AFTER	1024	/* reads without success */
 #define YIELD_EACH	64
 
 static const size_t entry_bytes[] = {
@@ -60,21 +61,29 @@ void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, 
 	cq->ring[(cq->tail - 1) & cq->mask].err = e;
 }
 
-static inline void fill(struct ivs_cq *cq, void *buf, const struct ivs_comp *c)
+static inline ssize_t drain(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
 {
-	struct fi_cq_tagged_entry *e = buf;
+	size_t n;
 
-	e->op_context = c->context;
-	if (cq->format == FI_CQ_FORMAT_CONTEXT)
-		return;
-	e->flags = c->flags;
-	e->len = c->len;
-	if (cq->format == FI_CQ_FORMAT_MSG)
-		return;
-	e->buf = c->buf;
-	e->data = c->data;
-	if (cq->format == FI_CQ_FORMAT_TAGGED)
-		e->tag = c->tag;
+	if (cq->head == cq->tail)
+		return -FI_EAGAIN;
+	for (n = 0; n < count && cq->head != cq->tail; n++) {
+		struct ivs_comp *c = &cq->ring[cq->head & cq->mask];
+
+		if (unlikely(c->err != NULL))
+			return n ? (ssize_t) n : -FI_EAVAIL;
+		ivs_cq_fill(cq, buf, c->context, c->flags, c->len, c->buf, c->data, c->tag);
+		buf += cq->entry_bytes;
+		if (src)
+			src[n] = c->src;
+		cq->head++;
+	}
+	return (ssize_t) n;
+}
+
+ssize_t ivs_cq_drain(struct ivs_cq *cq, void *buf, size_t count, fi_addr_t *src)
+{
+	return drain(cq, buf, count, src);
 }
 
 static inline ssize_t read_locked(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
@@ -86,21 +95,14 @@ static inline ssize_t read_locked(struct ivs_cq *cq, char *buf, size_t count, fi
 		if (n)
 			return (ssize_t) n;
 		ivs_domain_progress(cq->domain);
-		if (cq->head == cq->tail)
-			return -FI_EAGAIN;
 	}
-	for (n = 0; n < count && cq->head != cq->tail; n++) {
-		struct ivs_comp *c = &cq->ring[cq->head & cq->mask];
+	return drain(cq, buf, count, src);
+}
 
-		if (unlikely(c->err != NULL))
-			return n ? (ssize_t) n : -FI_EAVAIL;
-		fill(cq, buf, c);
-		buf += cq->entry_bytes;
-		if (src)
-			src[n] = c->src;
-		cq->head++;
-	}
-	return (ssize_t) n;
+void ivs_cq_yield(uint32_t idle)
+{
+	if (idle >= IVS_YIELD_AFTER && !(idle % YIELD_EACH))
+		sched_yield();
 }
 
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
@@ -121,8 +123,8 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	else
 		cq->idle = 0;
 	ivs_unlock(cq->domain);
-	if (unlikely(idle >= YIELD_AFTER && !(idle % YIELD_EACH)))
-		sched_yield();
+	if (unlikely(idle >= IVS_YIELD_AFTER))
+		ivs_cq_yield(idle);
 	return ret;
 }
 
@@ -238,6 +240,18 @@ static struct fi_ops_cq cq_ops = {
 	.strerror = cq_strerror,
 };
 
+/* Of a domain that has nothing but the inner provider. */
+static struct fi_ops_cq through_ops = {
+	.size = sizeof(struct fi_ops_cq),
+	.read = ivs_through_cq_read,
+	.readfrom = ivs_through_cq_readfrom,
+	.readerr = cq_readerr,
+	.sread = cq_sread,
+	.sreadfrom = cq_sreadfrom,
+	.signal = cq_signal,
+	.strerror = cq_strerror,
+};
+
 static int cq_close(struct fid *fid)
 {
 	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid.fid);
@@ -326,7 +340,7 @@ int ivs_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq *
 	cq->fid.fid.fclass = FI_CLASS_CQ;
 	cq->fid.fid.context = context;
 	cq->fid.fid.ops = &cq_fi_ops;
-	cq->fid.ops = &cq_ops;
+	cq->fid.ops = !domain->region && ivs_inner_through(domain) ? &through_ops : &cq_ops;
 	ivs_ref(&domain->refs);
 	*out = &cq->fid;
 	return 0;

@@ -166,6 +166,11 @@ void ivs_inner_close(struct ivs_inner *in)
 	free(in);
 }
 
+bool ivs_inner_through(const struct ivs_domain *domain)
+{
+	return domain->inner && domain->inner->tagged;
+}
+
 static int post(struct inner_ep *ie, struct buffer *b)
 {
 	return (int) fi_recv(ie->ep, b->data, sizeof(b->data), ie->mr ? fi_mr_desc(ie->mr) : NULL,
@@ -189,14 +194,16 @@ int ivs_inner_enable(struct ivs_ep *ep)
 	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .size = 1024,
 				 .wait_obj = waits ? FI_WAIT_FD : FI_WAIT_NONE };
 	struct fi_av_attr av = { .type = in->info->domain_attr->av_type };
-	struct inner_ep *ie = calloc(1, sizeof(*ie));
+	struct inner_ep *ie = aligned_alloc(64, (sizeof(*ie) + 63) & ~(size_t) 63);
 	size_t len = sizeof(ep->addr.inner);
 	int ret, i;
 
 	if (!ie)
 		return -FI_ENOMEM;
+	memset(ie, 0, sizeof(*ie));
 	ep->inner = ie;
 	ie->inner = in;
+	ie->inject = in->info->tx_attr->inject_size;
 	ie->wait_fd = -1;
 	ivs_list_init(&ie->receives);
 	if (getrandom(&ie->uid, sizeof(ie->uid), 0) != sizeof(ie->uid))
@@ -241,8 +248,10 @@ int ivs_inner_enable(struct ivs_ep *ep)
 	ep->addr.inner_len = (uint8_t) len;
 	ep->through = !ep->domain->region && in->tagged;
 	ie->sources = ep->through && ep->caps & FI_SOURCE;
-	if (ep->through)
+	if (ep->through) {
 		ep->addr.kind = IVS_ADDR_TAGGED;
+		ivs_through_plain(ep);
+	}
 	if (cq.wait_obj == FI_WAIT_FD)
 		wakes(ep, ie);
 	return 0;
@@ -281,6 +290,7 @@ void ivs_inner_disable(struct ivs_ep *ep)
 		fi_close(&ie->cq->fid);
 	if (ie->av)
 		fi_close(&ie->av->fid);
+	ep->fid.tagged = &ivs_tagged_ops;
 	ivs_through_free(ie);
 	free(ie->buffers);
 	free(ie);
@@ -515,16 +525,24 @@ static int received(struct ivs_ep *ep, struct buffer *b)
 int ivs_inner_poll(struct ivs_ep *ep)
 {
 	struct inner_ep *ie = ep->inner;
-	struct fi_cq_tagged_entry e[16];
-	fi_addr_t src[16];
-	int done = 0;
-	ssize_t n, i;
+	struct sink nobody = { .cq = NULL };
 
 	if (!ie)
 		return 0;
 	/* A look costs a system call or more: seldom while nobody is far away. */
 	if (ep->me && ++ie->ticks % (ie->busy ? BUSY_TICKS : IDLE_TICKS))
 		return 0;
+	return ivs_inner_read(ep, &nobody);
+}
+
+int ivs_inner_read(struct ivs_ep *ep, struct sink *sink)
+{
+	struct inner_ep *ie = ep->inner;
+	struct fi_cq_tagged_entry e[16];
+	fi_addr_t src[16];
+	int done = 0;
+	ssize_t n, i;
+
 	if (unlikely(ie->held != NULL))
 		done += handle_held(ep);
 	n = ie->sources ? fi_cq_readfrom(ie->cq, e, 16, src) : fi_cq_read(ie->cq, e, 16);
@@ -535,16 +553,17 @@ int ivs_inner_poll(struct ivs_ep *ep)
 	for (i = 0; i < n; i++) {
 		struct op *op = e[i].op_context;
 
-		if (op->kind == OP_RECEIVED) {
+		if (likely(op->kind >= OP_THROUGH_SEND)) {
+			ivs_through_done(ep, op, &e[i], ie->sources ? src[i] : FI_ADDR_NOTAVAIL,
+					 sink);
+			done++;
+		} else if (op->kind == OP_RECEIVED) {
 			struct buffer *b = ivs_entry(op, struct buffer, op);
 
 			b->got = e[i].len;
 			done += received(ep, b);
-		} else if (op->kind == OP_SENT) {
-			sent(ie, ivs_entry(op, struct buffer, op));
 		} else {
-			ivs_through_done(ep, op, &e[i], ie->sources ? src[i] : FI_ADDR_NOTAVAIL);
-			done++;
+			sent(ie, ivs_entry(op, struct buffer, op));
 		}
 	}
 	return done;

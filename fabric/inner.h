@@ -17,6 +17,8 @@ void ivs_inner_close(struct ivs_inner *inner);
 /* An endpoint's part of it: the address goes to ep->addr. */
 int ivs_inner_enable(struct ivs_ep *ep);
 void ivs_inner_disable(struct ivs_ep *ep);
+/* Does it take an application's tagged messages as they are? */
+bool ivs_inner_through(const struct ivs_domain *domain);
 int ivs_inner_connect(struct ivs_peer *peer);
 int ivs_inner_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
 /* Handles what has arrived. Gives how many messages. */

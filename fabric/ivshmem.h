@@ -471,6 +471,31 @@ bool ivs_cq_quiet(void *cq, uint64_t *mark);	/* ivs_quiet_fn */
 void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf,
 		  uint64_t data, uint64_t tag, size_t olen, int err);
 
+/* What is in the queue. -FI_EAGAIN: nothing. */
+ssize_t ivs_cq_drain(struct ivs_cq *cq, void *buf, size_t count, fi_addr_t *src);
+/* After so many reads in a row that found nothing: gives the CPU to others now and then. */
+void ivs_cq_yield(uint32_t idle);
+#define IVS_YIELD_AFTER	1024
+
+/* An entry of the queue's format at buf. */
+static inline void ivs_cq_fill(const struct ivs_cq *cq, void *buf, void *context, uint64_t flags,
+			       size_t len, void *at, uint64_t data, uint64_t tag)
+{
+	struct fi_cq_tagged_entry *e = buf;
+
+	e->op_context = context;
+	if (cq->format == FI_CQ_FORMAT_CONTEXT)
+		return;
+	e->flags = flags;
+	e->len = len;
+	if (cq->format == FI_CQ_FORMAT_MSG)
+		return;
+	e->buf = at;
+	e->data = data;
+	if (cq->format == FI_CQ_FORMAT_TAGGED)
+		e->tag = tag;
+}
+
 static inline size_t ivs_cq_count(const struct ivs_cq *cq)
 {
 	return cq->tail - cq->head;

@@ -367,6 +367,8 @@ void ivs_peer_removed(struct ivs_ep *ep, fi_addr_t addr)
 {
 	struct ivs_peer *p;
 
+	if (ep->through)
+		ivs_through_removed(ep, addr);
 	if (addr >= ep->peers_size)
 		return;
 	p = ep->peers[addr];

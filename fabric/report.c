@@ -1,6 +1,7 @@
 /* What an endpoint's log says at its end: which channels were in use, and how much. */
 #include "inner.h"
 #include "ivshmem.h"
+#include "through.h"
 
 struct use {
 	unsigned int	ranks;
@@ -13,6 +14,7 @@ void ivs_report_use(struct ivs_ep *ep)
 	struct ivs_list *pos;
 	uint64_t direct = 0;
 
+	ivs_through_report(ep);
 	ivs_list_each(pos, &ep->peers_all) {
 		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
 

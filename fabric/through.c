@@ -3,53 +3,23 @@
 
 #define BLOCK		32	/* requests made at once */
 #define PEEK_LOOKS	4
-#define SENT_FLAGS	(FI_SEND | FI_MSG | FI_TAGGED)
 
-struct through {
-	struct op	op;
-	struct ivs_list	link;		/* in ie->receives */
-	struct through	*next;		/* free ones, or all blocks */
-	struct ivs_peer	*peer;
-	void		*user;		/* the application's context */
-	void		*buf;
-	uint64_t	flags;		/* of the completion; FI_COMPLETION if wanted */
-	uint64_t	tag;
-	size_t		len;
-	int		err;		/* why it is cancelled */
-	bool		room;		/* has data */
-	bool		claims;
-	uint8_t		data[];		/* IVS_INJECT_MAX bytes, or none */
-};
-
-static struct through *get(struct inner_ep *ie, bool room)
+bool ivs_through_more(struct inner_ep *ie, bool room)
 {
-	size_t bytes = sizeof(struct through) + (room ? IVS_INJECT_MAX : 0), i;
-	struct through *t = ie->ops_free[room], *block;
+	size_t bytes = (sizeof(struct through) + (room ? IVS_INJECT_MAX : 0) + 63) & ~(size_t) 63, i;
+	struct through *block = aligned_alloc(64, (BLOCK + 1) * bytes), *t;
 
-	bytes = (bytes + 63) & ~(size_t) 63;
-	if (unlikely(!t)) {
-		block = calloc(BLOCK + 1, bytes);
-		if (!block)
-			return NULL;
-		block->next = ie->ops_all;
-		ie->ops_all = block;
-		for (i = 1; i <= BLOCK; i++) {
-			t = (struct through *) (void *) ((char *) block + i * bytes);
-			t->room = room;
-			t->next = ie->ops_free[room];
-			ie->ops_free[room] = t;
-		}
+	if (!block)
+		return false;
+	memset(block, 0, (BLOCK + 1) * bytes);
+	block->next = ie->ops_all;
+	ie->ops_all = block;
+	for (i = 1; i <= BLOCK; i++) {
+		t = (struct through *) (void *) ((char *) block + i * bytes);
+		t->op.room = room;
+		ivs_through_put(ie, t);
 	}
-	ie->ops_free[room] = t->next;
-	t->err = 0;
-	t->claims = false;
-	return t;
-}
-
-static inline void put(struct inner_ep *ie, struct through *t)
-{
-	t->next = ie->ops_free[t->room];
-	ie->ops_free[t->room] = t;
+	return true;
 }
 
 void ivs_through_free(struct inner_ep *ie)
@@ -61,14 +31,61 @@ void ivs_through_free(struct inner_ep *ie)
 		free(block);
 	}
 	free(ie->known);
+	free(ie->to);
 }
 
-static void send_done(struct ivs_ep *ep, void *context, uint64_t flags, uint64_t tag, size_t len)
+/* The next message to or from addr, which is peer, may go the short way. */
+static void learn(struct inner_ep *ie, fi_addr_t addr, struct ivs_peer *peer, bool ready)
 {
-	if (flags & FI_COMPLETION)
-		ivs_cq_add(ep->tx_cq, context, flags & SENT_FLAGS, len, NULL, 0, tag,
-			   FI_ADDR_NOTAVAIL);
-	ivs_cntr_inc(ep->cntr[IVS_CNTR_SEND], len);
+	size_t size = ie->to_size ? ie->to_size : 64;
+	struct through_to *to;
+
+	/* 2^20 are more than any job's. */
+	if (!peer->ep->through || addr >= 1U << 20)
+		return;
+	while (size <= addr)
+		size *= 2;
+	if (size > ie->to_size) {
+		to = realloc(ie->to, size * sizeof(*to));
+		if (!to)
+			return;
+		memset(to + ie->to_size, 0, (size - ie->to_size) * sizeof(*to));
+		ie->to = to;
+		ie->to_size = size;
+	}
+	to = &ie->to[addr];
+	to->inner = peer->inner_addr;
+	to->peer = peer;
+	to->ready |= ready;
+}
+
+static void forget(struct through_to *to)
+{
+	to->peer->through_sent += to->sent;
+	memset(to, 0, sizeof(*to));
+}
+
+void ivs_through_removed(struct ivs_ep *ep, fi_addr_t addr)
+{
+	struct inner_ep *ie = ep->inner;
+
+	if (ie && addr < ie->to_size && ie->to[addr].peer)
+		forget(&ie->to[addr]);
+}
+
+static void forget_peer(struct inner_ep *ie, const struct ivs_peer *peer)
+{
+	size_t i;
+
+	for (i = 0; i < ie->to_size; i++)
+		if (ie->to[i].peer && (!peer || ie->to[i].peer == peer))
+			forget(&ie->to[i]);
+}
+
+void ivs_through_report(struct ivs_ep *ep)
+{
+	if (ep->inner)
+		forget_peer(ep->inner, NULL);
 }
 
 ssize_t ivs_through_send(struct ivs_peer *peer, const struct iovec *iov, size_t count, size_t len,
@@ -83,7 +100,7 @@ ssize_t ivs_through_send(struct ivs_peer *peer, const struct iovec *iov, size_t 
 	struct through *t;
 	ssize_t ret;
 
-	if (count <= 1 && len <= ie->inner->info->tx_attr->inject_size &&
+	if (count <= 1 && len <= ie->inject &&
 	    (copy || !(how & ~FI_REMOTE_CQ_DATA))) {
 		const void *buf = count ? iov->iov_base : NULL;
 
@@ -92,19 +109,23 @@ ssize_t ivs_through_send(struct ivs_peer *peer, const struct iovec *iov, size_t 
 		      fi_tinject(ie->ep, buf, len, peer->inner_addr, tag);
 		if (!ret) {
 			peer->through_sent++;
-			send_done(ep, context, flags, tag, len);
+			learn(ie, peer->fi_addr, peer, true);
+			if (flags & FI_COMPLETION)
+				ivs_cq_add(ep->tx_cq, context, FI_SEND | FI_TAGGED, len, NULL, 0,
+					   tag, FI_ADDR_NOTAVAIL);
+			ivs_cntr_inc(ep->cntr[IVS_CNTR_SEND], len);
 		}
 		return ret == 0 || ret == -FI_EAGAIN ? ret : -FI_EIO;
 	}
 	if (copy && len > IVS_INJECT_MAX)
 		return -FI_EMSGSIZE;
-	t = get(ie, copy);
+	t = ivs_through_get(ie, copy);
 	if (!t)
 		return -FI_EAGAIN;
 	t->op.kind = OP_THROUGH_SEND;
 	t->peer = peer;
 	t->user = context;
-	t->flags = flags & (FI_COMPLETION | SENT_FLAGS);
+	t->op.wanted = flags & FI_COMPLETION;
 	t->tag = tag;
 	t->len = len;
 	if (copy) {
@@ -125,11 +146,12 @@ ssize_t ivs_through_send(struct ivs_peer *peer, const struct iovec *iov, size_t 
 		ret = fi_tsendmsg(ie->ep, &m, how | FI_COMPLETION);
 	}
 	if (unlikely(ret)) {
-		put(ie, t);
+		ivs_through_put(ie, t);
 		return ret == -FI_EAGAIN ? -FI_EAGAIN : -FI_EIO;
 	}
 	ie->sending++;
 	peer->through_sent++;
+	learn(ie, peer->fi_addr, peer, true);
 	return 0;
 }
 
@@ -160,23 +182,27 @@ ssize_t ivs_through_recv(struct ivs_ep *ep, const struct iovec *iov, size_t coun
 			return err;
 		if (!ivs_inner_address(peer))
 			return -FI_EHOSTUNREACH;
+		if (peer->channel != IVS_CHAN_DEAD)
+			learn(ie, src, peer, false);
 	}
 	/* What was claimed is known to the inner provider by the context of the claim. */
 	t = flags & FI_CLAIM && !(flags & FI_PEEK) ?
-	    ((struct fi_context *) context)->internal[0] : get(ie, false);
+	    ((struct fi_context *) context)->internal[0] :
+	    ivs_through_get(ie, false);
 	if (!t)
 		return -FI_ENOMEM;
 	t->op.kind = flags & FI_PEEK ? OP_THROUGH_PEEK : OP_THROUGH_RECV;
-	t->claims = (flags & (FI_PEEK | FI_CLAIM)) == (FI_PEEK | FI_CLAIM);
+	t->op.err = 0;
+	t->op.claims = (flags & (FI_PEEK | FI_CLAIM)) == (FI_PEEK | FI_CLAIM);
 	t->peer = peer;
 	t->user = context;
-	t->flags = flags & FI_COMPLETION;
+	t->op.wanted = flags & FI_COMPLETION;
 	t->tag = tag;
 	t->buf = count ? iov->iov_base : NULL;
 	t->len = ivs_iov_bytes(iov, count);
 	if (peer && peer->channel == IVS_CHAN_DEAD && !(flags & FI_CLAIM)) {
 		refuse(ep, t, FI_RECV | FI_TAGGED, 0, 0, flags & FI_PEEK ? FI_ENOMSG : FI_EIO);
-		put(ie, t);
+		ivs_through_put(ie, t);
 		return 0;
 	}
 	if (likely(count == 1 && !(flags & (FI_PEEK | FI_CLAIM | FI_DISCARD)))) {
@@ -195,7 +221,7 @@ ssize_t ivs_through_recv(struct ivs_ep *ep, const struct iovec *iov, size_t coun
 			refuse(ep, t, FI_RECV | FI_TAGGED, 0, 0, FI_ENOMSG);
 			ret = 0;
 		}
-		put(ie, t);
+		ivs_through_put(ie, t);
 		return ret;
 	}
 	if (t->op.kind == OP_THROUGH_RECV)
@@ -228,12 +254,13 @@ void ivs_through_dead(struct ivs_peer *peer, int err)
 
 	if (!ie)
 		return;
+	forget_peer(ie, peer);
 	ivs_list_each_safe(pos, tmp, &ie->receives) {
 		struct through *t = ivs_entry(pos, struct through, link);
 
 		if (t->peer != peer)
 			continue;
-		t->err = err;
+		t->op.err = (uint16_t) err;
 		fi_cancel(&ie->ep->fid, &t->op.context);
 	}
 }
@@ -276,35 +303,49 @@ static inline fi_addr_t who(const struct inner_ep *ie, fi_addr_t src)
 	return src < ie->known_size && ie->known[src] ? ie->known[src]->fi_addr : FI_ADDR_NOTAVAIL;
 }
 
+static inline void complete(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf,
+			    uint64_t data, uint64_t tag, fi_addr_t src, struct sink *sink)
+{
+	if (sink->cq == cq && sink->count < sink->room && cq->head == cq->tail) {
+		ivs_cq_fill(cq, sink->out, context, flags, len, buf, data, tag);
+		sink->out += cq->entry_bytes;
+		if (sink->src)
+			sink->src[sink->count] = src;
+		sink->count++;
+	} else {
+		ivs_cq_add(cq, context, flags, len, buf, data, tag, src);
+	}
+}
+
 void ivs_through_done(struct ivs_ep *ep, struct op *op, const struct fi_cq_tagged_entry *e,
-		      fi_addr_t src)
+		      fi_addr_t src, struct sink *sink)
 {
 	struct inner_ep *ie = ep->inner;
 	struct through *t = ivs_entry(op, struct through, op);
 	uint64_t flags = FI_RECV | FI_TAGGED | (e->flags & FI_REMOTE_CQ_DATA);
 
-	switch (op->kind) {
-	case OP_THROUGH_SEND:
-		ie->sending--;
-		send_done(ep, t->user, t->flags, t->tag, t->len);
-		break;
-	case OP_THROUGH_RECV:
+	if (likely(op->kind == OP_THROUGH_RECV)) {
 		ivs_list_del(&t->link);
-		if (t->flags & FI_COMPLETION)
-			ivs_cq_add(ep->rx_cq, t->user, flags, e->len, t->buf, e->data, e->tag,
-				   who(ie, src));
+		if (op->wanted)
+			complete(ep->rx_cq, t->user, flags, e->len, t->buf, e->data, e->tag,
+				 who(ie, src), sink);
 		ivs_cntr_inc(ep->cntr[IVS_CNTR_RECV], e->len);
-		break;
-	default:
+	} else if (op->kind == OP_THROUGH_SEND) {
+		ie->sending--;
+		if (op->wanted)
+			complete(ep->tx_cq, t->user, FI_SEND | FI_TAGGED, t->len, NULL, 0, t->tag,
+				 FI_ADDR_NOTAVAIL, sink);
+		ivs_cntr_inc(ep->cntr[IVS_CNTR_SEND], t->len);
+	} else {
 		ivs_cq_add(ep->rx_cq, t->user, flags, e->len, NULL, e->data, e->tag,
 			   who(ie, src));
-		if (t->claims) {
+		if (op->claims) {
 			/* Kept for the receive that takes it. */
 			((struct fi_context *) t->user)->internal[0] = t;
 			return;
 		}
 	}
-	put(ie, t);
+	ivs_through_put(ie, t);
 }
 
 void ivs_through_failed(struct ivs_ep *ep, struct op *op, const struct fi_cq_err_entry *e)
@@ -317,9 +358,9 @@ void ivs_through_failed(struct ivs_ep *ep, struct op *op, const struct fi_cq_err
 		struct ivs_peer *peer = t->peer;
 
 		ie->sending--;
-		ivs_cq_error(ep->tx_cq, t->user, t->flags & SENT_FLAGS, 0, NULL, 0, t->tag, 0, FI_EIO);
+		ivs_cq_error(ep->tx_cq, t->user, FI_SEND | FI_TAGGED, 0, NULL, 0, t->tag, 0, FI_EIO);
 		ivs_cntr_fail(ep->cntr[IVS_CNTR_SEND]);
-		put(ie, t);
+		ivs_through_put(ie, t);
 		IVS_INFO(FI_LOG_EP_DATA, "a rank on another host is gone: %s\n",
 			 ivs_lib.strerror(err));
 		ivs_peer_dead(peer, FI_EIO);
@@ -327,13 +368,13 @@ void ivs_through_failed(struct ivs_ep *ep, struct op *op, const struct fi_cq_err
 	}
 	if (op->kind == OP_THROUGH_RECV)
 		ivs_list_del(&t->link);
-	if (err == FI_ECANCELED && t->err)
-		err = t->err;
+	if (err == FI_ECANCELED && op->err)
+		err = op->err;
 	else if (err != FI_ECANCELED && err != FI_ETRUNC && err != FI_ENOMSG)
 		err = FI_EIO;
 	if (err == FI_ETRUNC)
 		t->tag = e->tag;
 	/* How much was cut off not every provider says. */
 	refuse(ep, t, FI_RECV | FI_TAGGED, err == FI_ETRUNC ? t->len : 0, e->olen, err);
-	put(ie, t);
+	ivs_through_put(ie, t);
 }

@@ -19,5 +19,12 @@ ssize_t ivs_through_cancel(struct ivs_ep *ep, void *context);
 void ivs_through_dead(struct ivs_peer *peer, int err);
 /* An address was inserted: it has to be known before its messages come. */
 void ivs_through_inserted(struct ivs_ep *ep, fi_addr_t addr);
+/* An address was removed. */
+void ivs_through_removed(struct ivs_ep *ep, fi_addr_t addr);
+/* Before the end: adds up what each peer was sent. */
+void ivs_through_report(struct ivs_ep *ep);
+/* Calls of a queue whose domain has the inner provider only: fi_cq_read, fi_cq_readfrom. */
+ssize_t ivs_through_cq_read(struct fid_cq *fid, void *buf, size_t count);
+ssize_t ivs_through_cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src);
 
 #endif /* IVS_THROUGH_H */

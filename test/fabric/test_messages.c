@@ -571,5 +571,9 @@ const struct test test_messages[] = {
 	{ "alone_delivery", 2, tagged_ring, .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE },
 	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto" } },
 	{ "selective", 2, selective, .setup = { .selective = true } },
+	{ "alone_selective", 2, selective, .setup = { .selective = true },
+	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto" } },
+	{ "alone_flood_small_cq", 4, flood, .setup = { .cq_size = 16 },
+	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto" } },
 	{ 0 }
 };
