@@ -22,9 +22,8 @@ static inline struct ivs_ep *only(struct ivs_cq *cq)
 	       ep : NULL;
 }
 
-/* The first message of p's ring to *e, if there is one of that kind. */
-static inline bool take_one(struct ivs_ep *ep, struct ivs_peer *p, enum fi_cq_format format,
-			       struct fi_cq_tagged_entry *e)
+/* The first message of p's ring to buf, as cq has it, if there is one of that kind. */
+static inline bool take_one(struct ivs_ep *ep, struct ivs_peer *p, struct ivs_cq *cq, char *buf)
 {
 	struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
 	uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
@@ -57,17 +56,7 @@ static inline bool take_one(struct ivs_ep *ep, struct ivs_peer *p, enum fi_cq_fo
 		ivs_copy_small(rx->iov[0].iov_base, l->payload + skip, len);
 	else
 		ivs_ring_get(p, skip, rx->iov[0].iov_base, len);
-	e->op_context = rx->context;
-	if (format != FI_CQ_FORMAT_CONTEXT) {
-		e->flags = flags;
-		e->len = len;
-	}
-	if (format >= FI_CQ_FORMAT_DATA) {
-		e->buf = rx->iov[0].iov_base;
-		e->data = data;
-	}
-	if (format == FI_CQ_FORMAT_TAGGED)
-		e->tag = tag;
+	ivs_cq_fill(cq, buf, rx->context, flags, len, rx->iov[0].iov_base, data, tag);
 	ivs_cntr_inc(ep->cntr[IVS_CNTR_RECV], len);
 	rx->next = ep->rx_free;
 	ep->rx_free = rx;
@@ -94,7 +83,7 @@ size_t ivs_take(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
 	if (count > TAKE_MAX)
 		count = TAKE_MAX;
 	for (; n < count; n++) {
-		if (!take_one(ep, p, cq->format, (struct fi_cq_tagged_entry *) (void *) buf))
+		if (!take_one(ep, p, cq, buf))
 			break;
 		if (src)
 			src[n] = p->fi_addr;
