@@ -88,12 +88,12 @@ ssize_t ivs_cq_drain(struct ivs_cq *cq, void *buf, size_t count, fi_addr_t *src)
 
 static inline ssize_t read_locked(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
 {
-	size_t n;
+	ssize_t ret;
 
 	if (cq->head == cq->tail) {
-		n = ivs_take(cq, buf, count, src);
-		if (n)
-			return (ssize_t) n;
+		ret = ivs_take(cq, buf, count, src);
+		if (ret)
+			return ret;
 		ivs_domain_progress(cq->domain);
 	}
 	return drain(cq, buf, count, src);

@@ -107,16 +107,6 @@ static void __attribute__((noinline)) turn(struct ivs_ep *ep)
 	ep->turn = (ep->turn + 1) & mask;
 }
 
-static inline bool any_activity(const struct nm_slot *me)
-{
-	const uint64_t *w = (const uint64_t *) (const void *) me->activity;
-
-	return __atomic_load_n(&w[0], __ATOMIC_RELAXED) | __atomic_load_n(&w[1], __ATOMIC_RELAXED) |
-	       __atomic_load_n(&w[2], __ATOMIC_RELAXED) | __atomic_load_n(&w[3], __ATOMIC_RELAXED) |
-	       __atomic_load_n(&w[4], __ATOMIC_RELAXED) | __atomic_load_n(&w[5], __ATOMIC_RELAXED) |
-	       __atomic_load_n(&w[6], __ATOMIC_RELAXED) | __atomic_load_n(&w[7], __ATOMIC_RELAXED);
-}
-
 void ivs_ep_progress(struct ivs_ep *ep)
 {
 	struct ivs_list *pos, *tmp;
@@ -144,7 +134,7 @@ void ivs_ep_progress(struct ivs_ep *ep)
 	if (came && ep->ticks % IVS_TURN_TICKS && ivs_list_empty(&ep->active))
 		return;
 	if (likely(ep->me != NULL)) {
-		if (unlikely(any_activity(ep->me)))
+		if (unlikely(ivs_any_activity(ep->me)))
 			activity(ep);
 		if (unlikely(!(ep->ticks % IVS_TURN_TICKS))) {
 			turn(ep);

@@ -170,9 +170,10 @@ bool ivs_ring_put(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint64_
 int ivs_ring_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
 /*
  * take.c: up to count messages that have just come, straight to buf (of the queue's format) and,
- * if it is not NULL, src. Gives how many; 0: ivs_domain_progress() has to look.
+ * if it is not NULL, src. Gives how many; 0: ivs_domain_progress() has to look; -FI_EAGAIN: there
+ * is nothing.
  */
-size_t ivs_take(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src);
+ssize_t ivs_take(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src);
 /* Handles what has arrived. Gives how many messages. */
 int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *peer);
 /* Is there a message that was not handled? */

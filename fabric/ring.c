@@ -8,7 +8,6 @@
 
 #define ROW_LINES	8	/* sent without an answer: there will be more */
 #define OWN_LINES	8	/* how far ahead they are made ours */
-#define FETCHED_LINES	4	/* of a message, fetched by the receiver while it waits */
 
 /* A ring in our area whose receiver is gone. */
 struct ivs_ring_free {
@@ -68,7 +67,7 @@ static inline void own_ahead(struct ivs_peer *p, uint32_t lines)
 	if (p->rx_head != p->row_rx) {
 		p->row_rx = p->rx_head;
 		p->row_tx = p->tx_head;
-		if (lines > FETCHED_LINES)
+		if (lines > IVS_FETCHED_LINES)
 			for (i = 2; i < lines; i++)
 				ivs_prefetch_own(ivs_line_at(p->tx_ring, p->tx_head + i, p->tx_mask));
 	} else if (p->tx_head - p->row_tx >= ROW_LINES) {
@@ -279,20 +278,6 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 	return done;
 }
 
-/*
- * While there is no message: what it will be made of is fetched with the look at its first
- * line, which comes at the same time as that does. A message's second line comes before its
- * first; the next two are, if it is like the last.
- */
-static inline void fetch_ahead(const struct ivs_peer *p)
-{
-	__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 1, p->rx_mask));
-	if (p->rx_lines == FETCHED_LINES) {
-		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 2, p->rx_mask));
-		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 3, p->rx_mask));
-	}
-}
-
 int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 {
 	int done = 0;
@@ -307,7 +292,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		struct ivs_rx *rx;
 
 		if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0)) {
-			fetch_ahead(p);
+			ivs_ring_fetch(p);
 			break;
 		}
 		/* Whoever does not read completions gets no more of them. */

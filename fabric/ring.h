@@ -6,6 +6,7 @@
 #include "ivshmem.h"
 
 #define IVS_TURN_TICKS	16	/* one slot in turn every so many calls */
+#define IVS_FETCHED_LINES 4	/* of a message, fetched by the receiver while it waits */
 #define IVS_RUN_LENGTH	4	/* messages in a row that make a stream */
 #define IVS_QUIET_CYCLES 600	/* a fifth to a third of a microsecond */
 
@@ -62,6 +63,31 @@ static inline void ivs_ring_get(struct ivs_peer *p, size_t at, uint8_t *dst, siz
 		len -= n;
 		at += n;
 	}
+}
+
+/*
+ * While there is no message: what it will be made of is fetched with the look at its first
+ * line, which comes at the same time as that does. A message's second line comes before its
+ * first; the next two are, if it is like the last.
+ */
+static inline void ivs_ring_fetch(const struct ivs_peer *p)
+{
+	__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 1, p->rx_mask));
+	if (p->rx_lines == IVS_FETCHED_LINES) {
+		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 2, p->rx_mask));
+		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 3, p->rx_mask));
+	}
+}
+
+/* Has somebody sent something whose ring is not looked at each time? */
+static inline bool ivs_any_activity(const struct nm_slot *me)
+{
+	const uint64_t *w = (const uint64_t *) (const void *) me->activity;
+
+	return __atomic_load_n(&w[0], __ATOMIC_RELAXED) | __atomic_load_n(&w[1], __ATOMIC_RELAXED) |
+	       __atomic_load_n(&w[2], __ATOMIC_RELAXED) | __atomic_load_n(&w[3], __ATOMIC_RELAXED) |
+	       __atomic_load_n(&w[4], __ATOMIC_RELAXED) | __atomic_load_n(&w[5], __ATOMIC_RELAXED) |
+	       __atomic_load_n(&w[6], __ATOMIC_RELAXED) | __atomic_load_n(&w[7], __ATOMIC_RELAXED);
 }
 
 /* Tells a sender, once a quarter of its ring, what of it was read. */

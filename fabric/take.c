@@ -22,8 +22,11 @@ static inline struct ivs_ep *only(struct ivs_cq *cq)
 	       ep : NULL;
 }
 
-/* The first message of p's ring to buf, as cq has it, if there is one of that kind. */
-static inline bool take_one(struct ivs_ep *ep, struct ivs_peer *p, struct ivs_cq *cq, char *buf)
+/*
+ * The first message of p's ring to buf, as cq has it. Gives 1; 0 if there is none, and -1 if it is
+ * of another kind.
+ */
+static inline int take_one(struct ivs_ep *ep, struct ivs_peer *p, struct ivs_cq *cq, char *buf)
 {
 	struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
 	uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
@@ -32,19 +35,19 @@ static inline bool take_one(struct ivs_ep *ep, struct ivs_peer *p, struct ivs_cq
 	size_t skip, len;
 
 	if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0))
-		return false;
+		return 0;
 	len = word >> 48;
 	skip = (word >> 40 & 0xff) ? 8 : 0;
 	if (unlikely((word >> 32 & 0xff) != IVS_OP_TAGGED ||
 		     (word >> 40 & 0xff & ~(uint64_t) IVS_F_DATA) ||
 		     len > IVS_INLINE_MAX || len < skip))
-		return false;
+		return -1;
 	len -= skip;
 	tag = *(volatile uint64_t *) &l->tag;
 	rx = ep->tagged.head;
 	if (unlikely(!rx || (rx->peer && rx->peer != p) || (rx->tag ^ tag) & ~rx->ignore ||
 		     rx->count != 1 || rx->len < len || !(rx->flags & FI_COMPLETION)))
-		return false;
+		return -1;
 	ep->tagged.head = rx->next;
 	if (!rx->next)
 		ep->tagged.tail = &ep->tagged.head;
@@ -62,14 +65,15 @@ static inline bool take_one(struct ivs_ep *ep, struct ivs_peer *p, struct ivs_cq
 	ep->rx_free = rx;
 	p->rx_lines = ivs_lines_for(skip + len);
 	p->rx_head += p->rx_lines;
-	return true;
+	return 1;
 }
 
-size_t ivs_take(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
+ssize_t ivs_take(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
 {
 	struct ivs_ep *ep = only(cq);
 	struct ivs_peer *p;
 	size_t n = 0;
+	int one = 0;
 
 	/* Now and then the long way looks at the others, too. */
 	if (unlikely(!ep || !((ep->ticks + 1) % IVS_TURN_TICKS)))
@@ -83,7 +87,8 @@ size_t ivs_take(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
 	if (count > TAKE_MAX)
 		count = TAKE_MAX;
 	for (; n < count; n++) {
-		if (!take_one(ep, p, cq, buf))
+		one = take_one(ep, p, cq, buf);
+		if (one <= 0)
 			break;
 		if (src)
 			src[n] = p->fi_addr;
@@ -93,6 +98,12 @@ size_t ivs_take(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
 	if (n) {
 		p->used = ++ep->ticks;
 		ivs_pace(p, (int) n);
+		return (ssize_t) n;
 	}
-	return n;
+	if (unlikely(one < 0 || ivs_any_activity(ep->me) || ep->domain->inner))
+		return 0;
+	/* Whoever waits in a loop comes by here most of the time: the sooner it looks again. */
+	ep->ticks++;
+	ivs_ring_fetch(p);
+	return -FI_EAGAIN;
 }

@@ -35,6 +35,7 @@ type bench struct {
 	tools    string // folder of fabric_bench
 	wheels   string
 	tmp      string // for programs that are built, removed in the end
+	floor    string // file that the two ranks over the provider floor make and share
 }
 
 func run() error {
@@ -59,6 +60,8 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(b.tmp)
+	b.floor = filepath.Join("/dev/shm", filepath.Base(b.tmp))
+	defer os.Remove(b.floor)
 
 	var tables []*table
 	for _, name := range tableNames() {

@@ -21,6 +21,7 @@ type kind struct {
 	name string
 	args []string // of mpiexec
 	env  []string
+	what []string // arguments of the program
 }
 
 // compile builds mpi_bench with the library's compiler wrapper, once.
@@ -51,7 +52,7 @@ func (m *mpi) command(k kind, ranks int, bind []string, args ...string) *way {
 func (m *mpi) ways() []*way {
 	var ways []*way
 	for _, k := range m.kinds {
-		ways = append(ways, m.command(k, 2, nil))
+		ways = append(ways, m.command(k, 2, nil, k.what...))
 	}
 	return ways
 }
@@ -77,6 +78,7 @@ func (b *bench) openmpi() (*mpi, error) {
 	cm := []string{"--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "opal_common_ofi_provider_include"}
 	ours := append(append([]string{}, cm...), "ivshmem")
 	shm := append(append([]string{}, cm...), "shmplus") // shmplus.c says why
+	least := append(append([]string{}, cm...), "floor")
 	sm := []string{"--mca", "pml", "ob1", "--mca", "btl", "self,sm"}
 	ucx := []string{"--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices", "any"}
 	return &mpi{b: b, program: program,
@@ -84,13 +86,14 @@ func (b *bench) openmpi() (*mpi, error) {
 		env: []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 			"PRTE_ALLOW_RUN_AS_ROOT=1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1"},
 		kinds: []kind{
-			{"ivshmem", ours, []string{path}},
-			{"ivshmem-nocma", ours, []string{path, "FI_IVSHMEM_CMA=0"}},
-			{"shm", shm, []string{"FI_PROVIDER_PATH=" + b.tools}},
-			{"sm", sm, nil},
-			{"sm-nocma", append(append([]string{}, sm...), "--mca", "smsc", "^cma,knem,xpmem"), nil},
-			{"ucx", ucx, []string{"UCX_TLS=posix,cma,self"}},
-			{"ucx-nocma", ucx, []string{"UCX_TLS=posix,self"}},
+			{"floor", least, []string{"FI_PROVIDER_PATH=" + b.tools, "FLOOR_FILE=" + b.floor}, []string{"short"}},
+			{"ivshmem", ours, []string{path}, nil},
+			{"ivshmem-nocma", ours, []string{path, "FI_IVSHMEM_CMA=0"}, nil},
+			{"shm", shm, []string{"FI_PROVIDER_PATH=" + b.tools}, nil},
+			{"sm", sm, nil, nil},
+			{"sm-nocma", append(append([]string{}, sm...), "--mca", "smsc", "^cma,knem,xpmem"), nil, nil},
+			{"ucx", ucx, []string{"UCX_TLS=posix,cma,self"}, nil},
+			{"ucx-nocma", ucx, []string{"UCX_TLS=posix,self"}, nil},
 		}}, nil
 }
 
@@ -99,9 +102,10 @@ func openmpi(b *bench) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newTable("Open MPI 5"+limitsText, m.ways()...).limited(b).
+	return newTable("Open MPI 5"+limitsText+"; floor: over a provider that does the least that one can, c/floor.c", m.ways()...).limited(b).
 		compare("ivshmem", "shm", "sm", "ucx").
-		compare("ivshmem-nocma", "sm-nocma", "ucx-nocma"), nil
+		compare("ivshmem-nocma", "sm-nocma", "ucx-nocma").
+		compare("ivshmem", "floor"), nil
 }
 
 func mpich(b *bench) (*table, error) {
@@ -112,10 +116,10 @@ func mpich(b *bench) (*table, error) {
 	ours := []string{"FI_PROVIDER_PATH=" + b.provider, "FI_PROVIDER=ivshmem", "MPIR_CVAR_CH4_NETMOD=ofi", "MPIR_CVAR_NOLOCAL=1"}
 	m := &mpi{b: b, program: program, exec: []string{filepath.Join(b.wheels, "mpich/bin/mpiexec")},
 		kinds: []kind{
-			{"ivshmem", nil, ours},
-			{"ivshmem-nocma", nil, append(append([]string{}, ours...), "FI_IVSHMEM_CMA=0")},
-			{"own", nil, nil},
-			{"own-nocma", nil, []string{"MPIR_CVAR_CH4_CMA_ENABLE=0"}},
+			{"ivshmem", nil, ours, nil},
+			{"ivshmem-nocma", nil, append(append([]string{}, ours...), "FI_IVSHMEM_CMA=0"), nil},
+			{"own", nil, nil, nil},
+			{"own-nocma", nil, []string{"MPIR_CVAR_CH4_CMA_ENABLE=0"}, nil},
 		}}
 	return newTable("MPICH 5"+limitsText, m.ways()...).limited(b).
 		compare("ivshmem", "own").compare("ivshmem-nocma", "own-nocma"), nil
@@ -136,9 +140,9 @@ func intel(b *bench) (*table, error) {
 	ours := []string{"FI_PROVIDER_PATH=" + b.provider, "FI_PROVIDER=ivshmem", "I_MPI_FABRICS=ofi"}
 	m := &mpi{b: b, program: program, env: env, exec: []string{filepath.Join(root, "bin/mpiexec")},
 		kinds: []kind{
-			{"ivshmem", nil, ours},
-			{"ivshmem-nocma", nil, append(append([]string{}, ours...), "FI_IVSHMEM_CMA=0")},
-			{"own", nil, []string{"I_MPI_FABRICS=shm"}},
+			{"ivshmem", nil, ours, nil},
+			{"ivshmem-nocma", nil, append(append([]string{}, ours...), "FI_IVSHMEM_CMA=0"), nil},
+			{"own", nil, []string{"I_MPI_FABRICS=shm"}, nil},
 		}}
 	return newTable("Intel MPI"+limitsText, m.ways()...).limited(b).
 		compare("ivshmem", "own"), nil

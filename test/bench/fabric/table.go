@@ -153,6 +153,10 @@ func (t *table) print() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "\tbytes\t%s\t", strings.Join(t.columns, "\t"))
 	for _, r := range t.ratios {
+		if len(r.to) == 1 {
+			fmt.Fprintf(w, "%s/%s\t", r.ours, r.to[0])
+			continue
+		}
 		fmt.Fprintf(w, "%s/best\t", r.ours)
 	}
 	fmt.Fprintln(w)
@@ -167,7 +171,10 @@ func (t *table) print() {
 		}
 		for _, r := range t.ratios {
 			if v, name, ok := t.ratio(k, r); ok {
-				fmt.Fprintf(w, "%.2f %s", v, name)
+				fmt.Fprintf(w, "%.2f", v)
+				if len(r.to) > 1 {
+					fmt.Fprint(w, " ", name)
+				}
 			}
 			fmt.Fprint(w, "\t")
 		}

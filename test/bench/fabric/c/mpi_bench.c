@@ -1,8 +1,9 @@
 /*
- * mpi_bench [start]: latency, bandwidth, message rate and put latency between two ranks
+ * mpi_bench [start|short]: latency, bandwidth, message rate and put latency between two ranks
  * of an MPI, on two cores. One line a figure: NAME BYTES VALUE (twoway.h); put: us until
  * an MPI_Put of 8 bytes to a window of MPI_Win_allocate is flushed.
- * With "start" it only begins and ends, with any number of ranks.
+ * With "start" it only begins and ends, with any number of ranks; with "short" it measures
+ * messages of a cache line only.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -102,6 +103,11 @@ int main(int argc, char **argv)
 	memset(in, 2, METER_LARGEST);
 	meter_pin(rank);
 	meter_realtime();
+	if (argc > 1 && !strcmp(argv[1], "short")) {
+		tw_short(out, in);
+		MPI_Finalize();
+		return 0;
+	}
 	tw_all(out, in);
 	fflush(stdout);
 	put_latency(out);

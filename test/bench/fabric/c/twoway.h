@@ -80,6 +80,14 @@ static void tw_stream(const char *what, uint8_t *out, uint8_t *in, size_t len, b
 		meter_print(what, len, meter_window(len) * (rate ? 1 : (double) len / 1e3) / t);
 }
 
+/* What fits into one cache line. */
+static inline void tw_short(uint8_t *out, uint8_t *in)
+{
+	for (size_t len = 0; len <= 32; len = len ? 4 * len : 8)
+		tw_latency("latency", out, in, len);
+	tw_stream("rate", out, in, 8, true);
+}
+
 static inline void tw_all(uint8_t *out, uint8_t *in)
 {
 	for (int i = 0; i < meter_latency_count; i++)
