@@ -193,7 +193,9 @@ static void killed_while(struct ctx *c, int dies)
 	if (c->rank == dies && !fork()) {
 		usleep(5000);
 		kill(getppid(), SIGKILL);
-		raise(SIGKILL);	/* not to look for leaks in the region, under valgrind */
+		/* Not by its own end: valgrind would look for leaks in the region, for minutes. */
+		execl("/bin/true", "true", (char *) NULL);
+		_exit(1);
 	}
 	if (c->rank)
 		RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[0], 1, buf));
