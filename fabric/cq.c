@@ -101,14 +101,14 @@ static inline ssize_t read_locked(struct ivs_cq *cq, char *buf, size_t count, fi
 
 void ivs_cq_yield(uint32_t idle)
 {
-	if (idle >= IVS_YIELD_AFTER && !(idle % YIELD_EACH))
+	if (!(idle % YIELD_EACH))
 		sched_yield();
 }
 
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
 {
 	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
-	uint32_t idle = 0;
+	uint32_t idle;
 	ssize_t ret;
 
 	ivs_lock(cq->domain);
@@ -118,10 +118,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	} else {
 		ret = read_locked(cq, buf, count, src);
 	}
-	if (ret == -FI_EAGAIN)
-		idle = ++cq->idle;
-	else
-		cq->idle = 0;
+	idle = ivs_cq_idle(cq, ret);
 	ivs_unlock(cq->domain);
 	if (unlikely(idle >= IVS_YIELD_AFTER))
 		ivs_cq_yield(idle);

@@ -473,7 +473,7 @@ void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, 
 
 /* What is in the queue. -FI_EAGAIN: nothing. */
 ssize_t ivs_cq_drain(struct ivs_cq *cq, void *buf, size_t count, fi_addr_t *src);
-/* After so many reads in a row that found nothing: gives the CPU to others now and then. */
+/* After idle reads in a row that found nothing, IVS_YIELD_AFTER at least: gives the CPU away now and then. */
 void ivs_cq_yield(uint32_t idle);
 #define IVS_YIELD_AFTER	1024
 
@@ -494,6 +494,13 @@ static inline void ivs_cq_fill(const struct ivs_cq *cq, void *buf, void *context
 	e->data = data;
 	if (cq->format == FI_CQ_FORMAT_TAGGED)
 		e->tag = tag;
+}
+
+/* Counts reads that found nothing in a row, of which ret is the last; the domain is locked. */
+static inline uint32_t ivs_cq_idle(struct ivs_cq *cq, ssize_t ret)
+{
+	cq->idle = ret == -FI_EAGAIN ? cq->idle + 1 : 0;
+	return cq->idle;
 }
 
 static inline size_t ivs_cq_count(const struct ivs_cq *cq)

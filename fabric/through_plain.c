@@ -219,17 +219,14 @@ ssize_t ivs_through_cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_
 {
 	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
 	struct sink sink = { .cq = cq, .out = buf, .src = src, .room = count };
-	uint32_t idle = 0;
+	uint32_t idle;
 	ssize_t ret;
 
 	ivs_lock(cq->domain);
 	ret = cq->head == cq->tail || !count ? (ssize_t) take(cq, &sink) : 0;
 	if (!ret && (count || cq->head == cq->tail))
 		ret = ivs_cq_drain(cq, buf, count, src);
-	if (ret == -FI_EAGAIN)
-		idle = ++cq->idle;
-	else
-		cq->idle = 0;
+	idle = ivs_cq_idle(cq, ret);
 	ivs_unlock(cq->domain);
 	if (unlikely(idle >= IVS_YIELD_AFTER))
 		ivs_cq_yield(idle);

@@ -156,7 +156,7 @@ static ssize_t t_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_
 static ssize_t cq_read(struct fid_cq *cq, void *to, size_t count)
 {
 	struct fi_cq_tagged_entry *e = to;
-	struct line *l = &in->lines[in_head % LINES];
+	struct line *l;
 	struct rx *r;
 	size_t n = 0;
 
