@@ -369,6 +369,7 @@ struct ivs_ep {
 	uint64_t	tx_comp, rx_comp;	/* FI_COMPLETION unless selective */
 	uint64_t	msg_order;
 	size_t		inject_max;
+	size_t		short_max;	/* bytes in one line, beside remote CQ data */
 	size_t		min_multi_recv;
 	bool		enabled;
 	bool		through;	/* the inner provider receives tagged messages */
@@ -484,16 +485,16 @@ static inline void ivs_cq_fill(const struct ivs_cq *cq, void *buf, void *context
 	struct fi_cq_tagged_entry *e = buf;
 
 	e->op_context = context;
-	if (cq->format == FI_CQ_FORMAT_CONTEXT)
+	if (unlikely(cq->format == FI_CQ_FORMAT_CONTEXT))
 		return;
 	e->flags = flags;
 	e->len = len;
-	if (cq->format == FI_CQ_FORMAT_MSG)
+	if (likely(cq->format == FI_CQ_FORMAT_TAGGED))
+		e->tag = tag;
+	else if (cq->format == FI_CQ_FORMAT_MSG)
 		return;
 	e->buf = at;
 	e->data = data;
-	if (cq->format == FI_CQ_FORMAT_TAGGED)
-		e->tag = tag;
 }
 
 /* Counts reads that found nothing in a row, of which ret is the last; the domain is locked. */

@@ -4,10 +4,7 @@
 #include "bell.h"
 #include "heap.h"
 #include "proto.h"
-#include "ring.h"
-
-#define ROW_LINES	8	/* sent without an answer: there will be more */
-#define OWN_LINES	8	/* how far ahead they are made ours */
+#include "put.h"
 
 /* A ring in our area whose receiver is gone. */
 struct ivs_ring_free {
@@ -54,51 +51,10 @@ static inline bool room(struct ivs_peer *p, uint32_t lines)
 	return p->tx_head + lines - p->tx_tail <= p->tx_mask + 1;
 }
 
-/*
- * In a row of messages, the lines of the next but few are made ours beforehand: the store
- * buffer would be full of messages that wait for theirs. In a ping-pong that only disturbs
- * the receiver, which looks at the next message's first lines; of a longer one the others
- * are made ours while its answer is awaited.
- */
-static inline void own_ahead(struct ivs_peer *p, uint32_t lines)
-{
-	uint32_t i;
-
-	if (p->rx_head != p->row_rx) {
-		p->row_rx = p->rx_head;
-		p->row_tx = p->tx_head;
-		if (lines > IVS_FETCHED_LINES)
-			for (i = 2; i < lines; i++)
-				ivs_prefetch_own(ivs_line_at(p->tx_ring, p->tx_head + i, p->tx_mask));
-	} else if (p->tx_head - p->row_tx >= ROW_LINES) {
-		for (i = 0; i < lines; i++)
-			ivs_prefetch_own(ivs_line_at(p->tx_ring, p->tx_head + OWN_LINES + i, p->tx_mask));
-	}
-}
-
-/* To a receiver that does not look at this ring by itself, and may sleep. */
-static void __attribute__((noinline)) tell(struct ivs_peer *p)
+void ivs_ring_tell(struct ivs_peer *p)
 {
 	__atomic_store_n(p->activity, 1, __ATOMIC_RELEASE);
 	ivs_bell_look(p);
-}
-
-static inline void publish(struct ivs_peer *p, struct nm_line *l, uint32_t lines,
-			   uint8_t op, uint8_t flags, size_t len)
-{
-	uint64_t word = (uint64_t) ivs_lap_of(p->tx_head, p->tx_shift, p->tx_lap0) |
-			(uint64_t) op << 32 | (uint64_t) flags << 40 |
-			(uint64_t) len << 48;
-
-	__atomic_store_n((uint64_t *) (void *) l, word, __ATOMIC_RELEASE);
-	p->tx_head += lines;
-	own_ahead(p, lines);
-	/*
-	 * A receiver that does not look at this ring by itself sees its activity
-	 * byte. No fence: what is missed between the two is found in turn.
-	 */
-	if (unlikely(!__atomic_load_n(&p->tx_ctl->polled, __ATOMIC_RELAXED)))
-		tell(p);
 }
 
 static uint32_t take_chunk(struct ivs_peer *p)
@@ -174,7 +130,7 @@ bool ivs_ring_put(struct ivs_peer *p, uint8_t op, uint64_t tag, const uint64_t *
 		ivs_copy_small(l->payload + at, buf, len);
 	else
 		put_bytes(p, at, buf, len);
-	publish(p, l, lines, op, data ? IVS_F_DATA : 0, len + at);
+	ivs_ring_publish(p, l, lines, op, data ? IVS_F_DATA : 0, len + at);
 	return true;
 }
 
@@ -230,7 +186,7 @@ int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 			off = 0;
 		}
 	}
-	publish(p, l, lines, pkt->op, flags, len);
+	ivs_ring_publish(p, l, lines, pkt->op, flags, len);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* The calls of fi_tagged. */
-#include "proto.h"
+#include "put.h"
 #include "through.h"
 
 /* A receive that is to be posted, all but its buffers. NULL: *ret says why. */
@@ -228,19 +228,37 @@ static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov, void **
 	return ret;
 }
 
+/* Sends one piece of memory; data: 8 bytes of remote CQ data, or NULL. */
+static inline ssize_t send_one(struct ivs_ep *ep, const void *buf, size_t len, fi_addr_t dest,
+			       uint64_t tag, const uint64_t *data, void *context, uint64_t flags)
+{
+	struct iovec iov;
+	ssize_t ret = 0;
+
+	ivs_lock(ep->domain);
+	if (likely(!(flags & FI_DELIVERY_COMPLETE) &&
+		   ivs_cq_count(ep->tx_cq) < IVS_CQ_UNREAD &&
+		   ivs_put_tagged(ep, dest, tag, data, buf, len))) {
+		if (flags & FI_COMPLETION)
+			ivs_cq_add(ep->tx_cq, context, FI_SEND | FI_TAGGED, len, NULL, 0, tag,
+				   FI_ADDR_NOTAVAIL);
+	} else {
+		iov.iov_base = (void *) (uintptr_t) buf;
+		iov.iov_len = len;
+		ret = ivs_send(ep, IVS_OP_TAGGED, &iov, 1, dest, tag, data ? *data : 0, context,
+			       flags | (data ? FI_REMOTE_CQ_DATA : 0));
+	}
+	ivs_unlock(ep->domain);
+	return ret;
+}
+
 static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			   fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
-	struct iovec iov = { (void *) (uintptr_t) buf, len };
-	ssize_t ret;
 
 	(void) desc;
-	ivs_lock(ep->domain);
-	ret = ivs_send(ep, IVS_OP_TAGGED, &iov, 1, dest, tag, 0, context,
-		       ep->tx_comp | ep->tx_flags);
-	ivs_unlock(ep->domain);
-	return ret;
+	return send_one(ep, buf, len, dest, tag, NULL, context, ep->tx_comp | ep->tx_flags);
 }
 
 static ssize_t tagged_sendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
@@ -264,46 +282,29 @@ static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len, fi
 			     uint64_t tag)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
-	struct iovec iov = { (void *) (uintptr_t) buf, len };
-	ssize_t ret;
 
 	if (unlikely(len > ep->inject_max))
 		return -FI_EMSGSIZE;
-	ivs_lock(ep->domain);
-	ret = ivs_send(ep, IVS_OP_TAGGED, &iov, 1, dest, tag, 0, NULL, FI_INJECT);
-	ivs_unlock(ep->domain);
-	return ret;
+	return send_one(ep, buf, len, dest, tag, NULL, NULL, FI_INJECT);
 }
 
 static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			       uint64_t data, fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
-	struct iovec iov = { (void *) (uintptr_t) buf, len };
-	ssize_t ret;
 
 	(void) desc;
-	ivs_lock(ep->domain);
-	ret = ivs_send(ep, IVS_OP_TAGGED, &iov, 1, dest, tag, data, context,
-		       ep->tx_comp | ep->tx_flags | FI_REMOTE_CQ_DATA);
-	ivs_unlock(ep->domain);
-	return ret;
+	return send_one(ep, buf, len, dest, tag, &data, context, ep->tx_comp | ep->tx_flags);
 }
 
 static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
 				 fi_addr_t dest, uint64_t tag)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
-	struct iovec iov = { (void *) (uintptr_t) buf, len };
-	ssize_t ret;
 
 	if (unlikely(len > ep->inject_max))
 		return -FI_EMSGSIZE;
-	ivs_lock(ep->domain);
-	ret = ivs_send(ep, IVS_OP_TAGGED, &iov, 1, dest, tag, data, NULL,
-		       FI_INJECT | FI_REMOTE_CQ_DATA);
-	ivs_unlock(ep->domain);
-	return ret;
+	return send_one(ep, buf, len, dest, tag, &data, NULL, FI_INJECT);
 }
 
 struct fi_ops_tagged ivs_tagged_ops = {

@@ -9,6 +9,11 @@
 
 #define TAKE_MAX	64	/* messages in one call, before others are looked at */
 
+/* Of a line's word (docs/region.md): op and flags; a short tagged message's; that it has data. */
+#define WORD_KIND	0xffff00000000ULL
+#define WORD_TAGGED	((uint64_t) IVS_OP_TAGGED << 32)
+#define WORD_DATA	((uint64_t) IVS_F_DATA << 40)
+
 /* The only endpoint of a queue's domain, if it looks at one ring only and has nothing to send. */
 static inline struct ivs_ep *only(struct ivs_cq *cq)
 {
@@ -30,17 +35,16 @@ static inline int take_one(struct ivs_ep *ep, struct ivs_peer *p, struct ivs_cq 
 {
 	struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
 	uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
-	uint64_t tag, data = 0, flags = FI_RECV | FI_TAGGED;
+	uint64_t tag, data = 0;
 	struct ivs_rx *rx;
 	size_t skip, len;
 
 	if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0))
 		return 0;
 	len = word >> 48;
-	skip = (word >> 40 & 0xff) ? 8 : 0;
-	if (unlikely((word >> 32 & 0xff) != IVS_OP_TAGGED ||
-		     (word >> 40 & 0xff & ~(uint64_t) IVS_F_DATA) ||
-		     len > IVS_INLINE_MAX || len < skip))
+	skip = word & WORD_DATA ? 8 : 0;
+	if (unlikely((word & WORD_KIND & ~WORD_DATA) != WORD_TAGGED || len > IVS_INLINE_MAX ||
+		     len < skip))
 		return -1;
 	len -= skip;
 	tag = *(volatile uint64_t *) &l->tag;
@@ -51,15 +55,14 @@ static inline int take_one(struct ivs_ep *ep, struct ivs_peer *p, struct ivs_cq 
 	ep->tagged.head = rx->next;
 	if (!rx->next)
 		ep->tagged.tail = &ep->tagged.head;
-	if (skip) {
+	if (skip)
 		memcpy(&data, l->payload, 8);
-		flags |= FI_REMOTE_CQ_DATA;
-	}
 	if (likely(skip + len <= NM_LINE_FIRST_BYTES))
 		ivs_copy_small(rx->iov[0].iov_base, l->payload + skip, len);
 	else
 		ivs_ring_get(p, skip, rx->iov[0].iov_base, len);
-	ivs_cq_fill(cq, buf, rx->context, flags, len, rx->iov[0].iov_base, data, tag);
+	ivs_cq_fill(cq, buf, rx->context, FI_RECV | FI_TAGGED | (skip ? FI_REMOTE_CQ_DATA : 0), len,
+		    rx->iov[0].iov_base, data, tag);
 	ivs_cntr_inc(ep->cntr[IVS_CNTR_RECV], len);
 	rx->next = ep->rx_free;
 	ep->rx_free = rx;
@@ -84,7 +87,10 @@ ssize_t ivs_take(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
 			return 0;
 		p->quiet_until = 0;
 	}
-	if (count > TAKE_MAX)
+	/* To what we have just sent there is one answer, for which somebody waits: no look for more. */
+	if (p->tx_head != p->run_head)
+		count = 1;
+	else if (count > TAKE_MAX)
 		count = TAKE_MAX;
 	for (; n < count; n++) {
 		one = take_one(ep, p, cq, buf);
