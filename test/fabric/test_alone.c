@@ -276,6 +276,36 @@ static void mixed(struct ctx *c)
 	barrier(c);
 }
 
+/* While more and more comes, what was put into the queue is read before what comes straight. */
+static void queued_first(struct ctx *c)
+{
+	enum { COUNT = 3000 };
+	static int in[COUNT];
+	struct fi_cq_tagged_entry e;
+	int *sent = shared();
+	int i, was;
+	ssize_t n;
+
+	for (i = 0; c->rank == 0 && i < COUNT; i++)
+		OK(fi_trecv(c->ep, &in[i], sizeof(in[i]), NULL, c->peer[1], 5, 0, &in[i]));
+	barrier(c);
+	for (i = 0; c->rank == 1 && i < COUNT; i++) {
+		RETRY(c, fi_tinject(c->ep, &i, sizeof(i), c->peer[0], 5));
+		__atomic_store_n(sent, i, __ATOMIC_RELEASE);
+	}
+	for (i = 0; c->rank == 0 && i < COUNT; i++) {
+		while ((n = fi_cq_read(c->rxcq, NULL, 0)) == -FI_EAGAIN)
+			;
+		CHECK(n == 0);
+		was = __atomic_load_n(sent, __ATOMIC_ACQUIRE);
+		while (was < COUNT - 1 && __atomic_load_n(sent, __ATOMIC_ACQUIRE) == was)
+			;
+		CHECK(fi_cq_read(c->rxcq, &e, 1) == 1);
+		CHECK(e.op_context == &in[i] && in[i] == i);
+	}
+	barrier(c);
+}
+
 const struct test test_alone[] = {
 	{ "alone_calls", 2, calls, .setup = { .counters = true }, ALONE },
 	{ "alone_calls_safe", 2, calls, .setup = { .counters = true, .threading = FI_THREAD_SAFE },
@@ -285,5 +315,6 @@ const struct test test_alone[] = {
 	{ "alone_injected", 2, injected, ALONE },
 	{ "alone_two_endpoints", 2, two_endpoints, ALONE },
 	{ "alone_mixed", 2, mixed, ALONE },
+	{ "alone_queued_first", 2, queued_first, ALONE },
 	{ 0 }
 };
