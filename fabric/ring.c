@@ -51,7 +51,7 @@ static inline bool room(struct ivs_peer *p, uint32_t lines)
 	return p->tx_head + lines - p->tx_tail <= p->tx_mask + 1;
 }
 
-void ivs_ring_tell(struct ivs_peer *p)
+void __attribute__((noinline)) ivs_ring_tell(struct ivs_peer *p)
 {
 	__atomic_store_n(p->activity, 1, __ATOMIC_RELEASE);
 	ivs_bell_look(p);
