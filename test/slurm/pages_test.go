@@ -68,14 +68,22 @@ func TestHugePages(t *testing.T) {
 	back := func(t *testing.T, what string) {
 		t.Helper()
 		is(t, what, own)
-		if list, err := change.List(change.Dir); err != nil {
-			t.Error(err)
-		} else {
+		// The journal goes after what it undoes.
+		var left []string
+		if err := bed.Await(bound, what, func() bool {
+			left = nil
+			list, err := change.List(change.Dir)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, i := range list {
 				if strings.HasPrefix(i.Name, "pages-") {
-					t.Errorf("%s: the journal has %s", what, i.Name)
+					left = append(left, i.Name)
 				}
 			}
+			return len(left) == 0
+		}); err != nil {
+			t.Errorf("%v: the journal has %q", err, left)
 		}
 	}
 	// More than the job has is refused, and nothing is made for it.
