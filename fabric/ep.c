@@ -1,5 +1,6 @@
 /* Endpoints. */
 #include "bell.h"
+#include "chunk.h"
 #include "heap.h"
 #include "inner.h"
 #include "proto.h"
@@ -373,14 +374,11 @@ static int enable(struct ivs_ep *ep)
 		if (ret)
 			return ret;
 		ep->by_slot = calloc(r->geo.slots, sizeof(*ep->by_slot));
-		ep->chunk_free = calloc(r->geo.chunks, sizeof(*ep->chunk_free));
-		if (!ep->by_slot || !ep->chunk_free ||
+		if (!ep->by_slot || ivs_chunks_open(ep) ||
 		    ivs_heap_open(ep->slot, ep->epoch, &ep->heap)) {
 			ivs_slot_release(r, ep->slot, ep->epoch);
 			return -FI_ENOMEM;
 		}
-		for (i = 0; i < r->geo.chunks; i++)
-			ep->chunk_free[ep->chunk_count++] = (uint16_t) i;
 		ep->area = ivs_area(r, ep->slot);
 		ep->me = &r->slots[ep->slot];
 		ep->turn = ep->slot;
@@ -516,7 +514,7 @@ static int ep_close(struct fid *fid)
 	free(ep->tx_free_ids);
 	free(ep->peers);
 	free(ep->by_slot);
-	free(ep->chunk_free);
+	ivs_chunks_close(ep);
 	free(ep);
 	return 0;
 }

@@ -261,6 +261,7 @@ struct ivs_tx {
 	bool		ack;		/* completes with the receiver's word */
 	bool		response;	/* answers a read of a peer's */
 	bool		joint;		/* was asked to write a part of it */
+	bool		far;		/* its pieces go through far chunks */
 	void		*context;
 	uint64_t	flags;		/* of the completion; FI_COMPLETION if wanted */
 	uint64_t	tag;
@@ -280,6 +281,13 @@ struct ivs_ctl {
 	uint64_t	tag;
 	uint64_t	len;		/* IVS_OP_EVENT: bytes written */
 	uint8_t		op;
+};
+
+/* Free chunks of one kind (chunk.c), of which there are size from first on. */
+struct ivs_chunks {
+	uint16_t	*free;		/* a queue: count from next on */
+	uint32_t	next, count;
+	uint32_t	first, size;
 };
 
 enum ivs_channel {
@@ -403,8 +411,7 @@ struct ivs_ep {
 	uint32_t	tx_gen;
 
 	uint8_t		*area;
-	uint16_t	*chunk_free;	/* a queue: chunk_count from chunk_next on */
-	uint32_t	chunk_count, chunk_next;
+	struct ivs_chunks near, far;	/* chunk.c */
 	struct ivs_heap	*heap;		/* what is left of the area; NULL: there is no region */
 	struct ivs_ring_free *ring_free;	/* rings of peers that are gone */
 	struct ivs_cq	*sink;		/* for what has no queue */

@@ -7,7 +7,7 @@
 #define MAX_NAP 3600000	/* ms */
 
 struct ivs_param ivs_param = {
-	.region_size	= 4UL << 30,
+	.region_size	= 16UL << 30,
 	.cma		= 1,
 	.cma_min	= 8 << 10,
 	.cma_max	= SIZE_MAX,

@@ -138,6 +138,7 @@ struct ivs_packet {
 	const void	*fixed;
 	const struct iovec *iov;	/* payload: len bytes from offset on */
 	size_t		count, offset, len;
+	bool		far;		/* a chunk for it is a far one (chunk.h) */
 };
 
 /* send.c: gives 0, -FI_EAGAIN, or another error when the peer is gone. */
@@ -167,8 +168,6 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
  */
 bool ivs_ring_put(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint64_t *data,
 		  const void *buf, size_t len);
-/* Tells a receiver that does not look at this ring by itself, and may sleep. */
-void ivs_ring_tell(struct ivs_peer *peer);
 int ivs_ring_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
 /*
  * take.c: up to count messages that have just come, straight to buf (of the queue's format) and,

@@ -2,6 +2,7 @@
 #include <sys/random.h>
 
 #include "bell.h"
+#include "chunk.h"
 #include "heap.h"
 #include "proto.h"
 #include "put.h"
@@ -12,16 +13,6 @@ struct ivs_ring_free {
 	uint64_t	offset;		/* in our area, bytes */
 	uint32_t	shift;
 };
-
-/*
- * The chunk that was free for longest is used first: one that was just read is still
- * in the reader's cache, and costs more to write.
- */
-static void put_chunk(struct ivs_ep *ep, uint16_t chunk)
-{
-	ep->chunk_free[(ep->chunk_next + ep->chunk_count++) % ep->domain->region->geo.chunks] =
-		chunk;
-}
 
 /* Takes back the chunks of the messages that were read. */
 static void reap(struct ivs_peer *p)
@@ -36,7 +27,7 @@ static void reap(struct ivs_peer *p)
 		uint16_t *c = &p->tx_chunk[p->tx_reaped & p->tx_mask];
 
 		if (*c) {
-			put_chunk(ep, (uint16_t) (*c - 1));
+			ivs_chunk_put(ep, *c - 1U);
 			*c = 0;
 		}
 	}
@@ -57,27 +48,25 @@ void __attribute__((noinline)) ivs_ring_tell(struct ivs_peer *p)
 	ivs_bell_look(p);
 }
 
-static uint32_t take_chunk(struct ivs_peer *p)
+static uint32_t take_chunk(struct ivs_peer *p, bool far)
 {
 	struct ivs_ep *ep = p->ep;
 	struct ivs_list *pos;
-	uint16_t chunk;
+	uint32_t chunk;
 
-	if (unlikely(!ep->chunk_count)) {
-		/* Others may have read theirs. */
-		ivs_list_each(pos, &ep->peers_all) {
-			struct ivs_peer *q = ivs_entry(pos, struct ivs_peer, all);
+	far = far && ep->far.size;
+	chunk = ivs_chunk_take(ep, far);
+	if (likely(chunk != UINT32_MAX))
+		return chunk;
+	/* Others may have read theirs. */
+	ivs_list_each(pos, &ep->peers_all) {
+		struct ivs_peer *q = ivs_entry(pos, struct ivs_peer, all);
 
-			if (q->channel == IVS_CHAN_RING)
-				reap(q);
-		}
-		if (!ep->chunk_count)
-			return UINT32_MAX;
+		if (q->channel == IVS_CHAN_RING)
+			reap(q);
 	}
-	chunk = ep->chunk_free[ep->chunk_next];
-	ep->chunk_next = (ep->chunk_next + 1) % ep->domain->region->geo.chunks;
-	ep->chunk_count--;
-	return chunk;
+	chunk = ivs_chunk_take(ep, far);
+	return chunk != UINT32_MAX ? chunk : ivs_chunk_take(ep, !far);
 }
 
 /* Writes bytes from byte at of a message's payload on; at is any. */
@@ -151,7 +140,7 @@ int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 		lines = ivs_lines_for(len);
 		if (unlikely(!room(p, lines)))
 			return -FI_EAGAIN;
-		ref.index = take_chunk(p);
+		ref.index = take_chunk(p, pkt->far);
 		if (unlikely(ref.index == UINT32_MAX))
 			return -FI_EAGAIN;
 		ref.len = (uint32_t) pkt->len;
@@ -431,7 +420,7 @@ void ivs_ring_close(struct ivs_peer *p)
 		return;
 	for (i = 0; i <= p->tx_mask; i++)
 		if (p->tx_chunk[i])
-			put_chunk(ep, (uint16_t) (p->tx_chunk[i] - 1));
+			ivs_chunk_put(ep, p->tx_chunk[i] - 1U);
 	free(p->tx_chunk);
 	p->tx_chunk = NULL;
 	f = malloc(sizeof(*f));

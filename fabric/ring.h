@@ -117,4 +117,7 @@ static inline void ivs_pace(struct ivs_peer *p, int n)
 	}
 }
 
+/* ring.c: tells a receiver that does not look at this ring by itself, and may sleep. */
+void ivs_ring_tell(struct ivs_peer *peer);
+
 #endif /* IVS_RING_H */

@@ -1,4 +1,5 @@
 /* Reading and writing peers' memory. */
+#include "chunk.h"
 #include "proto.h"
 
 
@@ -158,6 +159,7 @@ static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_
 	pkt.iov = iov;
 	pkt.count = count;
 	pkt.len = write ? (total < peer->piece ? total : peer->piece) : 0;
+	pkt.far = ivs_chunk_far(peer, total);
 	err = ivs_packet_send(peer, &pkt);
 	if (err) {
 		if (tx)
@@ -168,6 +170,7 @@ static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_
 		return 0;
 	if (write && pkt.len < total) {
 		tx->sent = pkt.len;
+		tx->far = pkt.far;
 		ivs_tx_start(peer, tx);
 	} else {
 		if (!write)

@@ -1,4 +1,5 @@
 /* Sending: requests, what is left of them to send, and words to their senders. */
+#include "chunk.h"
 #include "inner.h"
 #include "joint.h"
 #include "proto.h"
@@ -208,6 +209,7 @@ static bool pump(struct ivs_peer *peer, struct ivs_tx *tx, int *budget, bool *mo
 		.op = tx->response ? IVS_OP_RESULT : IVS_OP_DATA,
 		.fixed = &part, .fixed_len = sizeof(part),
 		.iov = tx->iov, .count = tx->count,
+		.far = tx->far,
 	};
 	bool once = tx->response && (!tx->total || tx->error);
 	size_t part_len = part_bytes(peer, tx->total);
@@ -381,6 +383,7 @@ static ssize_t send_long(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 			 (len > ivs_param.window ? IVS_F_CLEAR : 0),
 		.tag = tag, .fixed = &head, .fixed_len = sizeof(head),
 		.iov = iov, .count = count, .len = part_bytes(peer, len),
+		.far = ivs_chunk_far(peer, len),
 	};
 	struct ivs_tx *tx = ivs_tx_get(ep, peer);
 	int ret;
@@ -408,6 +411,7 @@ static ssize_t send_long(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 	tx->flags = flags & (FI_COMPLETION | FI_SEND | FI_MSG | FI_TAGGED);
 	tx->ack = flags & FI_DELIVERY_COMPLETE;
 	tx->cleared = !(pkt.flags & IVS_F_CLEAR);
+	tx->far = pkt.far;
 	ivs_tx_start(peer, tx);
 	return 0;
 }
@@ -462,6 +466,7 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
 	pkt.count = count;
 	pkt.offset = 0;
 	pkt.len = len;
+	pkt.far = false;
 	if (unlikely(flags & FI_REMOTE_CQ_DATA)) {
 		fixed[0] = data;
 		pkt.fixed_len = 8;

@@ -18,13 +18,14 @@
 #include <stdint.h>
 
 #define NM_LAYOUT_TYPE		1	/* in the region's header: made by a provider itself */
-#define NM_LAYOUT_VERSION	1
+#define NM_LAYOUT_VERSION	2
 #define NM_LAYOUT_MAX_SLOTS	1024
 #define NM_LAYOUT_MIN_SLOTS	4
 #define NM_LAYOUT_LINE		64	/* bytes: a cache line, and a ring's slot */
 #define NM_LAYOUT_CHUNK_BYTES	8192	/* the smallest buffer for a piece of a large message */
 #define NM_LAYOUT_CHUNK_LARGEST	32768
-#define NM_LAYOUT_MAX_CHUNKS	256	/* a rank, of the smallest; fewer of larger ones */
+#define NM_LAYOUT_MAX_CHUNKS	1024	/* a rank, of the smallest; fewer of larger ones */
+#define NM_LAYOUT_HALF_BYTES	(4ULL << 20)	/* of an area this large, half are chunks */
 #define NM_LAYOUT_RING_MIN	8	/* lines in the smallest ring */
 #define NM_LAYOUT_RING_MAX	256	/* lines in the largest */
 #define NM_LAYOUT_RING_CTL	128	/* bytes before a ring's first line */
@@ -224,7 +225,7 @@ static inline const char *nm_layout_geometry(uint64_t word, uint64_t bytes,
 	unsigned int log2 = (word >> 48) & 0xff;
 
 	if (word >> 56 != NM_LAYOUT_VERSION)
-		return "a layout of another version than 1";
+		return "a layout of another version than 2";
 	if (log2 < 2 || log2 > 10)
 		return "the layout's number of slots is out of range";
 	g->slots = 1U << log2;
@@ -240,7 +241,10 @@ static inline const char *nm_layout_geometry(uint64_t word, uint64_t bytes,
 	g->areas = fixed;
 	rings = (uint64_t) g->slots *
 		(NM_LAYOUT_RING_CTL + NM_LAYOUT_RING_MIN * NM_LAYOUT_LINE);
+	/* Half of it, and of what is beyond some MiB three quarters. */
 	pool = g->area_bytes / 2;
+	if (g->area_bytes > NM_LAYOUT_HALF_BYTES)
+		pool += (g->area_bytes - NM_LAYOUT_HALF_BYTES) / 4;
 	if (pool > g->area_bytes - rings)
 		pool = g->area_bytes - rings;
 	if (pool > NM_LAYOUT_MAX_CHUNKS * NM_LAYOUT_CHUNK_BYTES)

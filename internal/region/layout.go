@@ -5,13 +5,13 @@ package region
 // empty layout: scrubbing a region is all the formatting there is.
 const (
 	LayoutFabric     = 1 // a region that a provider made itself, for ranks outside VMs
-	LayoutVersion    = 1
+	LayoutVersion    = 2
 	LayoutMaxSlots   = 1024 // ranks
 	LayoutMinSlots   = 4
 	LayoutLineBytes  = 64
 	LayoutChunkBytes = 8192
-	LayoutMaxChunks  = 256 // a rank
-	LayoutMRCount    = 63  // memory regions a rank shows
+	LayoutMaxChunks  = 1024 // a rank
+	LayoutMRCount    = 63   // memory regions a rank shows
 
 	layoutPage        = 4096
 	layoutSlotBytes   = 256

@@ -537,6 +537,7 @@ const struct test test_messages[] = {
 	{ "tagged_ring_3", 3, tagged_ring },
 	{ "tagged_ring_map", 2, tagged_ring, .setup = { .av_type = FI_AV_MAP } },
 	{ "tagged_ring_no_cma", 2, tagged_ring, .env = { "FI_IVSHMEM_CMA=0" } },
+	{ "tagged_ring_inline", 2, tagged_ring, .env = { "FI_IVSHMEM_INLINE_MAX=20" } },
 	{ "tagged_ring_safe", 2, tagged_ring, .setup = { .threading = FI_THREAD_SAFE } },
 	{ "tagged_ring_delivery", 2, tagged_ring,
 	  .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE } },

@@ -1,0 +1,27 @@
+/* A rank's buffers for pieces of messages. */
+#ifndef IVS_CHUNK_H
+#define IVS_CHUNK_H
+
+#include "ivshmem.h"
+
+/* Bytes of a message from which its pieces go through far chunks: behind others, and alone. */
+#define IVS_FAR_MIN	(128 << 10)
+#define IVS_FAR_ALONE	(4 << 20)
+
+/* Sets up the queues of an endpoint that has an area. Gives 0 or -FI_ENOMEM. */
+int ivs_chunks_open(struct ivs_ep *ep);
+void ivs_chunks_close(struct ivs_ep *ep);
+
+/* Do pieces of a message of len bytes, that is sent to peer now, go through far chunks? */
+static inline bool ivs_chunk_far(const struct ivs_peer *peer, size_t len)
+{
+	return len >= IVS_FAR_ALONE || (len >= IVS_FAR_MIN && !ivs_list_empty(&peer->sending));
+}
+
+/* A free chunk's number, of those that are preferred; UINT32_MAX: of those there is none. */
+uint32_t ivs_chunk_take(struct ivs_ep *ep, bool far);
+
+/* Gives a chunk back. */
+void ivs_chunk_put(struct ivs_ep *ep, uint32_t chunk);
+
+#endif /* IVS_CHUNK_H */
