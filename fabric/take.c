@@ -8,6 +8,7 @@
 #include "ring.h"
 
 #define TAKE_MAX	64	/* messages in one call, before others are looked at */
+#define AHEAD_LINES	16	/* of a row of messages, fetched before their turn comes */
 
 /* Of a line's word (docs/region.md): op and flags; a short tagged message's; that it has data. */
 #define WORD_KIND	0xffff00000000ULL
@@ -93,6 +94,9 @@ ssize_t ivs_take(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
 	else if (count > TAKE_MAX)
 		count = TAKE_MAX;
 	for (; n < count; n++) {
+		/* After some that were there others will be. */
+		if (n >= IVS_RUN_LENGTH - 1)
+			__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + AHEAD_LINES, p->rx_mask));
 		one = take_one(ep, p, cq, buf);
 		if (one <= 0)
 			break;
