@@ -547,9 +547,7 @@ int ivs_ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **ou
 	ep->tx_flags = info->tx_attr ? info->tx_attr->op_flags : 0;
 	ep->rx_flags = info->rx_attr ? info->rx_attr->op_flags : 0;
 	ep->inject_max = IVS_INJECT_MAX;
-	ep->short_max = NM_LINE_FIRST_BYTES - 8;
-	if (ep->short_max + 8 > ivs_param.inline_max)
-		ep->short_max = ivs_param.inline_max < 8 ? 0 : ivs_param.inline_max - 8;
+	ep->short_max = ivs_param.inline_max < 8 ? 0 : ivs_param.inline_max - 8;
 	ep->min_multi_recv = 1;
 	ep->bell = -1;
 	if (info->src_addr && info->src_addrlen == sizeof(ep->want))

@@ -377,7 +377,7 @@ struct ivs_ep {
 	uint64_t	tx_comp, rx_comp;	/* FI_COMPLETION unless selective */
 	uint64_t	msg_order;
 	size_t		inject_max;
-	size_t		short_max;	/* bytes in one line, beside remote CQ data */
+	size_t		short_max;	/* bytes that the ring takes, beside remote CQ data */
 	size_t		min_multi_recv;
 	bool		enabled;
 	bool		through;	/* the inner provider receives tagged messages */

@@ -104,22 +104,10 @@ bool ivs_ring_put(struct ivs_peer *p, uint8_t op, uint64_t tag, const uint64_t *
 		  const void *buf, size_t len)
 {
 	uint32_t lines = ivs_lines_for(len + (data ? 8 : 0));
-	size_t at = 0;
-	struct nm_line *l;
 
 	if (unlikely(!room(p, lines)))
 		return false;
-	l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
-	l->tag = tag;
-	if (data) {
-		memcpy(l->payload, data, 8);
-		at = 8;
-	}
-	if (likely(len + at <= NM_LINE_FIRST_BYTES))
-		ivs_copy_small(l->payload + at, buf, len);
-	else
-		put_bytes(p, at, buf, len);
-	ivs_ring_publish(p, l, lines, op, data ? IVS_F_DATA : 0, len + at);
+	ivs_put_lines(p, lines, op, tag, data, buf, len);
 	return true;
 }
 

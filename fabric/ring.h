@@ -32,36 +32,25 @@ static inline uint32_t ivs_lines_for(size_t len)
 				NM_LINE_MORE_BYTES)) & ~1U;
 }
 
-/* Copies len bytes of a message's payload, from byte at on. */
+/* Copies len bytes of a message's payload, from byte at of its first line on. */
 static inline void ivs_ring_get(struct ivs_peer *p, size_t at, uint8_t *dst, size_t len)
 {
-	size_t n, in;
+	const uint8_t *first = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask)->payload;
+	size_t n = NM_LINE_FIRST_BYTES - at, i;
+	uint64_t pos = p->rx_head + 1;
 
-	/* All at once, not one after the other. */
-	for (n = NM_LINE_FIRST_BYTES; n < at + len; n += NM_LINE_MORE_BYTES)
-		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 1 +
-				   (n - NM_LINE_FIRST_BYTES) / NM_LINE_MORE_BYTES, p->rx_mask));
-	if (at < NM_LINE_FIRST_BYTES) {
-		n = NM_LINE_FIRST_BYTES - at;
-		if (n > len)
-			n = len;
-		ivs_copy_small(dst, ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask)->payload + at, n);
-		dst += n;
-		len -= n;
-		at += n;
+	if (len <= n) {
+		ivs_copy_small(dst, first + at, len);
+		return;
 	}
-	while (len) {
-		uint8_t *l = (uint8_t *) ivs_line_at(p->rx_ring, p->rx_head + 1 +
-				(at - NM_LINE_FIRST_BYTES) / NM_LINE_MORE_BYTES, p->rx_mask);
-
-		in = (at - NM_LINE_FIRST_BYTES) % NM_LINE_MORE_BYTES;
-		n = NM_LINE_MORE_BYTES - in;
-		if (n > len)
-			n = len;
-		ivs_copy_small(dst, l + 8 + in, n);
+	/* All at once, not one after the other. */
+	for (i = n; i < len; i += NM_LINE_MORE_BYTES)
+		__builtin_prefetch(ivs_line_at(p->rx_ring, pos++, p->rx_mask));
+	ivs_copy_small(dst, first + at, n);
+	for (pos = p->rx_head + 1; len -= n; pos++) {
 		dst += n;
-		len -= n;
-		at += n;
+		n = len < NM_LINE_MORE_BYTES ? len : NM_LINE_MORE_BYTES;
+		ivs_copy_small(dst, (uint8_t *) ivs_line_at(p->rx_ring, pos, p->rx_mask) + 8, n);
 	}
 }
 
