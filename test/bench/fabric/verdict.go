@@ -43,6 +43,9 @@ func (v verdict) ratio(t *table, goal string, bar float64, r ratio, what string,
 		return
 	}
 	figure := fmt.Sprintf("%.2f", least)
+	if least < bar && figure == fmt.Sprintf("%.2f", bar) {
+		figure = fmt.Sprintf("%.4f", least) // what is missed is seen
+	}
 	if n > 1 {
 		figure += fmt.Sprintf(" at worst, at %d B of %d sizes", at, n)
 	}
