@@ -3,9 +3,9 @@
  * are. Near ones are few, and stay in the caches of the two cores: best for a message that is read
  * as soon as it is written. Far ones are so many that a chunk has left both cores' caches for the
  * shared one before its turn comes again. Of long messages, where the sender is ahead of the receiver
- * by many pieces, each then finds its lines there, in place of the other core's cache: 1.2 to 1.4 times
- * the bandwidth of near ones from 256 KiB on, 0.9 times for messages of 16 to 64 KiB (measured on cores
- * with 2 MiB of cache each).
+ * by many pieces, each then finds its lines there, in place of the other core's cache: 1.15 to
+ * 1.3 times the bandwidth of near ones from 256 KiB on, 0.9 times for messages of 16 to 64 KiB (measured
+ * on cores with 2 MiB of cache each).
  */
 #include "chunk.h"
 
