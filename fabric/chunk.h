@@ -18,10 +18,10 @@ static inline bool ivs_chunk_far(const struct ivs_peer *peer, size_t len)
 	return len >= IVS_FAR_ALONE || (len >= IVS_FAR_MIN && !ivs_list_empty(&peer->sending));
 }
 
-/* A free chunk's number, of those that are preferred; UINT32_MAX: of those there is none. */
+/* Takes a free chunk, a far one or a near one: its number, or UINT32_MAX if none of that kind is free. */
 uint32_t ivs_chunk_take(struct ivs_ep *ep, bool far);
 
-/* Gives a chunk back. */
+/* Gives a chunk back, which was taken once. */
 void ivs_chunk_put(struct ivs_ep *ep, uint32_t chunk);
 
 #endif /* IVS_CHUNK_H */

@@ -48,6 +48,7 @@ void __attribute__((noinline)) ivs_ring_tell(struct ivs_peer *p)
 	ivs_bell_look(p);
 }
 
+/* A chunk of the kind asked for, else of the other; UINT32_MAX: there is none. */
 static uint32_t take_chunk(struct ivs_peer *p, bool far)
 {
 	struct ivs_ep *ep = p->ep;
