@@ -17,7 +17,7 @@ static int queue_open(struct ivs_chunks *q, uint32_t first, uint32_t size)
 	if (!q->free)
 		return -FI_ENOMEM;
 	q->first = first;
-	q->size = size;
+	q->size = q->fresh = size;
 	while (q->count < size) {
 		q->free[q->count] = (uint16_t) (first + q->count);
 		q->count++;
@@ -57,7 +57,16 @@ uint32_t ivs_chunk_take(struct ivs_ep *ep, bool far)
 	chunk = q->free[q->next];
 	q->next = (q->next + 1) % q->size;
 	q->count--;
+	if (unlikely(q->fresh))
+		q->fresh--;
 	return chunk;
+}
+
+bool ivs_chunk_fresh(const struct ivs_ep *ep, uint32_t chunk)
+{
+	const struct ivs_chunks *q = chunk >= ep->far.first ? &ep->far : &ep->near;
+
+	return q->fresh;
 }
 
 void ivs_chunk_put(struct ivs_ep *ep, uint32_t chunk)

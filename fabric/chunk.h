@@ -21,6 +21,9 @@ static inline bool ivs_chunk_far(const struct ivs_peer *peer, size_t len)
 /* Takes a free chunk, a far one or a near one: its number, or UINT32_MAX if none of that kind is free. */
 uint32_t ivs_chunk_take(struct ivs_ep *ep, bool far);
 
+/* May a chunk of this one's kind be one that was never used? Its memory has to be found by the kernel. */
+bool ivs_chunk_fresh(const struct ivs_ep *ep, uint32_t chunk);
+
 /* Gives a chunk back, which was taken once. */
 void ivs_chunk_put(struct ivs_ep *ep, uint32_t chunk);
 

@@ -14,6 +14,8 @@
 extern void (*ivs_copy_large)(void *dst, const void *src, size_t len);
 /* Likewise, for memory that the other side reads at some later time. */
 extern void (*ivs_copy_put)(void *dst, const void *src, size_t len);
+/* Likewise, past the caches, to memory; past.h says when. NULL: not on this CPU. */
+extern void (*ivs_copy_past)(void *dst, const void *src, size_t len);
 
 /* Chooses them for this CPU. */
 void ivs_copy_init(void);

@@ -18,6 +18,7 @@
 #include "lib.h"
 #include "list.h"
 #include "param.h"
+#include "past.h"
 #include "region.h"
 
 #define IVS_NAME		"ivshmem"
@@ -288,6 +289,7 @@ struct ivs_chunks {
 	uint16_t	*free;		/* a queue: count from next on */
 	uint32_t	next, count;
 	uint32_t	first, size;
+	uint32_t	fresh;		/* that were never taken */
 };
 
 enum ivs_channel {
@@ -355,6 +357,7 @@ struct ivs_peer {
 	uint64_t	inner_uid;	/* what it calls itself there, 0: not heard of */
 	struct ivs_peer	*inner_next;
 	uint64_t	direct;		/* copies from or to its memory (CMA) */
+	struct ivs_past	past;		/* how pieces for it are copied */
 	uint32_t	inner_sent;	/* messages to it */
 	uint32_t	inner_seen;	/* messages from it */
 	uint32_t	through_sent;	/* to it, which the inner provider matches */

@@ -12,6 +12,7 @@ struct ivs_param ivs_param = {
 	.cma_min	= 8 << 10,
 	.cma_max	= SIZE_MAX,
 	.cma_joint	= 64 << 10,
+	.past		= 1,
 	.inline_max	= IVS_INLINE_MAX,
 	.window		= 64 << 10,
 	.unexpected	= 1UL << 30,
@@ -48,6 +49,9 @@ void ivs_param_init(void)
 	DEFINE("cma_joint", FI_PARAM_SIZE_T,
 	       "Smallest message in bytes of which sender and receiver copy a part each, "
 	       "0: the receiver always copies all (default: %zu)", ivs_param.cma_joint);
+	DEFINE("past", FI_PARAM_BOOL,
+	       "Copy large pieces of messages past the caches for ranks where that is measured "
+	       "to be faster, as it is if no cache is shared with them (default: yes)");
 	DEFINE("inline_max", FI_PARAM_SIZE_T,
 	       "Largest message in bytes that is put into the ring itself, up to %d "
 	       "(default: %zu)", IVS_INLINE_MAX, ivs_param.inline_max);
@@ -80,6 +84,7 @@ void ivs_param_init(void)
 	GET("cma_min", cma_min);
 	GET("cma_max", cma_max);
 	GET("cma_joint", cma_joint);
+	GET("past", past);
 	GET("inline_max", inline_max);
 	GET("window", window);
 	GET("unexpected", unexpected);

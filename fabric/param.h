@@ -13,6 +13,7 @@ struct ivs_param {
 	size_t	cma_min;	/* bytes: from here on */
 	size_t	cma_max;	/* bytes: up to here */
 	size_t	cma_joint;	/* bytes: from here on both ends copy, 0: never */
+	int	past;		/* copy past the caches where that is faster */
 	size_t	inline_max;	/* bytes: in the ring itself */
 	size_t	window;		/* bytes of a message sent before it was asked for */
 	size_t	unexpected;	/* bytes held for receives not yet posted */

@@ -35,7 +35,8 @@ enum ivs_op {
 #define IVS_F_CLEAR	8	/* the sender waits for a CLEAR */
 #define IVS_F_REGION	16	/* PULL: the addresses are offsets in the region */
 #define IVS_F_JOINT	32	/* PULL: the sender copies a part of it, if it is asked to */
-#define IVS_F_ALL	63
+#define IVS_F_PAST	64	/* CHUNK: it was written past the caches */
+#define IVS_F_TELL	128	/* CHUNK: nm_ring_ctl.cost is to say what reading it takes */
 
 struct ivs_chunk {
 	uint32_t	index;		/* of the sender's chunks */

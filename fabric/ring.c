@@ -112,6 +112,20 @@ bool ivs_ring_put(struct ivs_peer *p, uint8_t op, uint64_t tag, const uint64_t *
 	return true;
 }
 
+/* Copies a piece of a message into a chunk of ours. Gives the flags that tell how. */
+static uint8_t fill(struct ivs_peer *p, uint32_t chunk, const struct ivs_packet *pkt)
+{
+	struct ivs_ep *ep = p->ep;
+	uint8_t *to = ep->area + (size_t) chunk * ep->domain->region->geo.chunk_bytes;
+
+	if (pkt->count == 1 && pkt->len >= IVS_PAST_MIN)
+		return ivs_past_copy(&p->past, p->tx_ctl, to,
+				     (uint8_t *) pkt->iov->iov_base + pkt->offset, pkt->len,
+				     ivs_chunk_fresh(ep, chunk));
+	ivs_iov_gather(to, pkt->len, pkt->iov, pkt->count, pkt->offset);
+	return 0;
+}
+
 int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 {
 	size_t len = pkt->fixed_len + pkt->len, at = 0, i, n, left, off;
@@ -133,11 +147,9 @@ int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 		if (unlikely(ref.index == UINT32_MAX))
 			return -FI_EAGAIN;
 		ref.len = (uint32_t) pkt->len;
-		ivs_iov_gather(p->ep->area + (size_t) ref.index * p->ep->domain->region->geo.chunk_bytes, pkt->len,
-			       pkt->iov, pkt->count, pkt->offset);
 		/* The chunk comes back with the message's last line. */
 		p->tx_chunk[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (ref.index + 1);
-		flags |= IVS_F_CHUNK;
+		flags |= IVS_F_CHUNK | fill(p, ref.index, pkt);
 		put_bytes(p, 0, (uint8_t *) &ref, sizeof(ref));
 		at = sizeof(ref);
 	}
@@ -186,12 +198,14 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 	const uint8_t *payload;
 	struct ivs_chunk ref;
 	size_t fixed = ivs_fixed_bytes(op, flags), skip = 0;
+	uint64_t begin = 0;
 	bool done;
 
 	ivs_ring_get(p, 0, b, len);
 	if (flags & IVS_F_CHUNK)
 		skip = sizeof(ref);
-	if (!op || op >= IVS_OP_COUNT || flags & ~IVS_F_ALL || len < skip + fixed) {
+	if (!op || op >= IVS_OP_COUNT || len < skip + fixed ||
+	    (flags & (IVS_F_PAST | IVS_F_TELL) && !(flags & IVS_F_CHUNK))) {
 		broken(p, "a malformed message");
 		return true;
 	}
@@ -206,9 +220,15 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 		payload = ivs_area(ep->domain->region, p->slot) + (size_t) ref.index * ep->domain->region->geo.chunk_bytes;
 		len = ref.len;
 	}
+	if (flags & IVS_F_TELL)
+		begin = ivs_cycles();
 	p->handling = true;
-	done = ivs_receive(ep, p, op, flags & (uint8_t) ~IVS_F_CHUNK, tag, b + skip, payload, len);
+	done = ivs_receive(ep, p, op, flags & (uint8_t) ~(IVS_F_CHUNK | IVS_F_PAST | IVS_F_TELL), tag,
+			   b + skip, payload, len);
 	p->handling = false;
+	/* What was refused, or has ended all with its sender, is no reading. */
+	if (flags & IVS_F_TELL && done && p->rx_ring && len >= IVS_PAST_MIN)
+		ivs_past_tell(&p->past, p->rx_ctl, flags, ivs_cycles() - begin, len);
 	return done;
 }
 

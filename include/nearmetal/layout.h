@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define NM_LAYOUT_TYPE		1	/* in the region's header: made by a provider itself */
-#define NM_LAYOUT_VERSION	2
+#define NM_LAYOUT_VERSION	3
 #define NM_LAYOUT_MAX_SLOTS	1024
 #define NM_LAYOUT_MIN_SLOTS	4
 #define NM_LAYOUT_LINE		64	/* bytes: a cache line, and a ring's slot */
@@ -109,7 +109,9 @@ _Static_assert(sizeof(struct nm_conn) == 16, "two words");
  */
 struct nm_ring_ctl {
 	uint64_t	tail;		/* lines read so far */
-	uint64_t	pad0[7];
+	uint32_t	cost[2];	/* cycles for reading 1 KiB of a chunk, a hint: that was written
+					   through the caches, past them; 0: not known */
+	uint64_t	pad0[6];
 	uint32_t	polled;		/* 1: the receiver looks at this ring by itself */
 	uint32_t	pad1;
 	uint64_t	joint;		/* of a message that both ends copy: number << 32 |

@@ -1,0 +1,133 @@
+/* Which way copies into chunks take (fabric/past.c), with copies that take as long as told. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../../fabric/past.h"
+#include "../../fabric/proto.h"
+
+#define CHECK(what) \
+	do { \
+		if (!(what)) { \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what); \
+			exit(1); \
+		} \
+	} while (0)
+
+#define SLOW	40000	/* cycles for 8 KiB */
+#define FAST	4000
+#define ENOUGH	2000	/* copies after which a choice is made */
+
+struct ivs_param ivs_param = { .past = 1 };
+
+static uint64_t takes[2];
+static int made[2];
+
+static void spin(int way)
+{
+	uint64_t end = ivs_cycles() + takes[way];
+
+	made[way]++;
+	while ((int64_t) (ivs_cycles() - end) < 0)
+		;
+}
+
+static void through(void *dst, const void *src, size_t len)
+{
+	(void) dst, (void) src, (void) len;
+	spin(0);
+}
+
+static void beyond(void *dst, const void *src, size_t len)
+{
+	(void) dst, (void) src, (void) len;
+	spin(1);
+}
+
+void (*ivs_copy_large)(void *dst, const void *src, size_t len) = through;
+void (*ivs_copy_past)(void *dst, const void *src, size_t len) = beyond;
+
+static struct nm_ring_ctl ctl;
+static struct ivs_past sender, receiver;
+
+/* Copies count pieces of 8 KiB, of which reading takes so many cycles, through the caches and past them. */
+static void pieces(int count, uint64_t read0, uint64_t read1)
+{
+	static uint8_t memory[2][8192];
+
+	made[0] = made[1] = 0;
+	while (count--) {
+		uint8_t flags = ivs_past_copy(&sender, &ctl, memory[0], memory[1], 8192, false);
+
+		CHECK(!(flags & ~(IVS_F_PAST | IVS_F_TELL)));
+		if (flags & IVS_F_TELL)
+			ivs_past_tell(&receiver, &ctl, flags, flags & IVS_F_PAST ? read1 : read0, 8192);
+	}
+}
+
+static void times(uint64_t t0, uint64_t t1)
+{
+	takes[0] = t0;
+	takes[1] = t1;
+}
+
+/* Almost all copies are made in this way, and some in the other. */
+static void goes(int way)
+{
+	CHECK(made[way] > 20 * made[!way]);
+	CHECK(made[!way] > 0);
+}
+
+int main(void)
+{
+	static uint8_t byte[8192];
+
+	/* Memory that is new tells nothing. */
+	times(FAST, FAST);
+	CHECK(!ivs_past_copy(&sender, &ctl, byte, byte, sizeof(byte), true));
+	CHECK(!sender.turn && made[0] == 1);
+
+	/* Nobody knows anything, or the receiver does not tell: through the caches. */
+	times(SLOW, FAST);
+	for (int i = 0; i < 300; i++)
+		ivs_past_copy(&sender, &ctl, byte, byte, sizeof(byte), false);
+	CHECK(!sender.on);
+
+	/* What saves the sender time, and costs the receiver none. */
+	pieces(ENOUGH, FAST, FAST);
+	CHECK(sender.on);
+	pieces(ENOUGH, FAST, FAST);
+	goes(1);
+	/* The receiver pays for it. */
+	pieces(ENOUGH, FAST, 4 * SLOW);
+	CHECK(!sender.on);
+	pieces(ENOUGH, FAST, 4 * SLOW);
+	goes(0);
+	/* The receiver is who gains. */
+	times(FAST, FAST);
+	pieces(ENOUGH, 4 * SLOW, FAST);
+	CHECK(sender.on);
+	/* As fast, or so: as it is. */
+	pieces(ENOUGH, FAST, FAST);
+	CHECK(sender.on);
+	/* The ranks were moved together. */
+	times(FAST, SLOW);
+	pieces(ENOUGH, FAST, FAST);
+	CHECK(!sender.on);
+	pieces(ENOUGH, FAST, FAST);
+	goes(0);
+
+	/* Whatever a receiver writes there changes at most the way. */
+	ctl.cost[0] = UINT32_MAX;
+	ctl.cost[1] = 1;
+	for (int i = 0; i < 300; i++)
+		ivs_past_copy(&sender, &ctl, byte, byte, sizeof(byte), false);
+	CHECK(sender.on);
+
+	/* Not asked for, or not on this CPU. */
+	ivs_param.past = 0;
+	CHECK(!ivs_past_copy(&sender, &ctl, byte, byte, sizeof(byte), false));
+	ivs_param.past = 1;
+	ivs_copy_past = NULL;
+	CHECK(!ivs_past_copy(&sender, &ctl, byte, byte, sizeof(byte), false));
+	return 0;
+}
