@@ -15,6 +15,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "copy.h"
+#include "direct.h"
 #include "lib.h"
 #include "list.h"
 #include "param.h"
@@ -273,6 +274,7 @@ struct ivs_tx {
 	size_t		count;
 	struct iovec	iov[IVS_PIECES_MAX];
 	uint8_t		*own;		/* buffer to free at the end */
+	uint64_t	begun;		/* PULL: ivs_cycles() when it was shown, 0: is not measured */
 	int		error;
 };
 
@@ -358,6 +360,7 @@ struct ivs_peer {
 	struct ivs_peer	*inner_next;
 	uint64_t	direct;		/* copies from or to its memory (CMA) */
 	struct ivs_past	past;		/* how pieces for it are copied */
+	struct ivs_direct reads;	/* when it reads messages directly */
 	uint32_t	inner_sent;	/* messages to it */
 	uint32_t	inner_seen;	/* messages from it */
 	uint32_t	through_sent;	/* to it, which the inner provider matches */

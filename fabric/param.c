@@ -42,7 +42,8 @@ void ivs_param_init(void)
 	       "Read large messages directly from a peer's memory within a VM "
 	       "(default: yes, where the kernel allows it)");
 	DEFINE("cma_min", FI_PARAM_SIZE_T,
-	       "Smallest message in bytes that is read directly (default: %zu)",
+	       "Smallest message in bytes that is read directly (default: from %zu on where that is "
+	       "measured to be faster)",
 	       ivs_param.cma_min);
 	DEFINE("cma_max", FI_PARAM_SIZE_T,
 	       "Largest message in bytes that is read directly (default: of any size)");
@@ -81,7 +82,8 @@ void ivs_param_init(void)
 	GET("ranks", ranks);
 	GET("job", job);
 	GET("cma", cma);
-	GET("cma_min", cma_min);
+	/* Who says from when on means it. */
+	ivs_param.cma_measure = GET("cma_min", cma_min) != FI_SUCCESS;
 	GET("cma_max", cma_max);
 	GET("cma_joint", cma_joint);
 	GET("past", past);

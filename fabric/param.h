@@ -11,6 +11,7 @@ struct ivs_param {
 	char	*job;		/* name of the job, or NULL */
 	int	cma;		/* read peers' memory directly */
 	size_t	cma_min;	/* bytes: from here on */
+	int	cma_measure;	/* from there on only where that is faster */
 	size_t	cma_max;	/* bytes: up to here */
 	size_t	cma_joint;	/* bytes: from here on both ends copy, 0: never */
 	int	past;		/* copy past the caches where that is faster */

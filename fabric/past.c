@@ -14,24 +14,6 @@
 #define LEARN	16	/* copies, by turns in either way, before others */
 #define PROBE	64	/* then of so many two are measured, one in each way */
 
-/* One more copy took so many cycles. */
-static void add(struct ivs_cost *cost, uint64_t cycles, size_t len)
-{
-	cycles = cycles * 1024 / len + 1;
-	cost->last[cost->next++ % IVS_PAST_LAST] = cycles < UINT32_MAX ? (uint32_t) cycles : UINT32_MAX;
-}
-
-/* The least of the last ones: an interrupt, or memory seen for the first time, does not count. */
-static uint32_t least(const struct ivs_cost *cost)
-{
-	uint32_t i, min = 0;
-
-	for (i = 0; i < IVS_PAST_LAST; i++)
-		if (cost->last[i] && (!min || cost->last[i] < min))
-			min = cost->last[i];
-	return min;
-}
-
 /* The other way has to be an eighth faster, so that they do not alternate. */
 static bool choose(const struct ivs_past *past, const struct nm_ring_ctl *ctl)
 {
@@ -40,7 +22,7 @@ static bool choose(const struct ivs_past *past, const struct nm_ring_ctl *ctl)
 	int way;
 
 	for (way = 0; way < 2; way++) {
-		write = least(&past->write[way]);
+		write = ivs_cost_least(&past->write[way]);
 		read = __atomic_load_n(&ctl->cost[way], __ATOMIC_RELAXED);
 		if (!write || !read)
 			return past->on;
@@ -77,7 +59,7 @@ uint8_t ivs_past_copy(struct ivs_past *past, const struct nm_ring_ctl *ctl, void
 	way = turn < LEARN ? turn % 2 : past->on != !(turn % PROBE);
 	begin = ivs_cycles();
 	copy(way, dst, src, len);
-	add(&past->write[way], ivs_cycles() - begin, len);
+	ivs_cost_add(&past->write[way], ivs_cycles() - begin, len);
 	return (way ? IVS_F_PAST : 0) | IVS_F_TELL;
 }
 
@@ -86,6 +68,17 @@ void ivs_past_tell(struct ivs_past *past, struct nm_ring_ctl *ctl, uint8_t flags
 {
 	int way = flags & IVS_F_PAST ? 1 : 0;
 
-	add(&past->read[way], cycles, len);
-	__atomic_store_n(&ctl->cost[way], least(&past->read[way]), __ATOMIC_RELAXED);
+	ivs_cost_add(&past->read[way], cycles, len);
+	__atomic_store_n(&ctl->cost[way], ivs_cost_least(&past->read[way]), __ATOMIC_RELAXED);
+}
+
+uint64_t ivs_past_cycles(const struct ivs_past *past, const struct nm_ring_ctl *ctl, size_t len,
+			 size_t piece)
+{
+	uint64_t write = ivs_cost_least(&past->write[past->on]);
+	uint64_t read = __atomic_load_n(&ctl->cost[past->on], __ATOMIC_RELAXED);
+	uint64_t more = write > read ? write : read, less = write > read ? read : write;
+
+	/* The slower end sets the pace; a fifth is for what is between the copies. */
+	return write && read ? (more * len + less * (piece < len ? piece : len)) / 1024 * 6 / 5 : 0;
 }

@@ -6,17 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cost.h"
 #include "layout.h"
 
 #define IVS_PAST_MIN	4096	/* bytes, from which it can be the better way */
-
-#define IVS_PAST_LAST	4	/* copies that count, the last ones of a way */
-
-/* What the last copies of one way took: cycles for 1 KiB, 0: there was none yet. */
-struct ivs_cost {
-	uint32_t	last[IVS_PAST_LAST];
-	uint32_t	next;		/* which is the oldest, modulo IVS_PAST_LAST */
-};
 
 /* Pieces of messages to a peer and from it; [0] through the caches, [1] past them. */
 struct ivs_past {
@@ -37,5 +30,12 @@ uint8_t ivs_past_copy(struct ivs_past *past, const struct nm_ring_ctl *ctl, void
 /* Reading len bytes that came with these flags took so many cycles: tells their sender. */
 void ivs_past_tell(struct ivs_past *past, struct nm_ring_ctl *ctl, uint8_t flags, uint64_t cycles,
 		   size_t len);
+
+/*
+ * About how many cycles a message of len bytes, in pieces of so many, is under way in the way that
+ * is taken now, both ends copying at the same time. 0: not known.
+ */
+uint64_t ivs_past_cycles(const struct ivs_past *past, const struct nm_ring_ctl *ctl, size_t len,
+			 size_t piece);
 
 #endif /* IVS_PAST_H */

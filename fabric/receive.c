@@ -545,6 +545,7 @@ bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t f
 		if (tx->op == IVS_OP_TAGGED_PULL || tx->op == IVS_OP_MSG_PULL) {
 			tx->op = tx->op == IVS_OP_TAGGED_PULL ? IVS_OP_TAGGED_LONG :
 				 IVS_OP_MSG_LONG;
+			tx->begun = 0;
 		}
 		ivs_tx_start(peer, tx);
 		return true;
@@ -554,6 +555,8 @@ bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t f
 			nonsense(peer, "word of a message that was not sent");
 			return true;
 		}
+		if (tx->begun)
+			ivs_direct_took(&peer->reads, tx->total, ivs_cycles() - tx->begun);
 		ivs_tx_complete(ep, tx, (int) (tag >> 32 & 0xfff));
 		return true;
 	case IVS_OP_WRITE:

@@ -305,6 +305,7 @@ static int64_t region_offset(const struct ivs_ep *ep, const void *base, size_t l
 static bool pullable(struct ivs_ep *ep, struct ivs_peer *peer, const struct iovec *iov,
 		     size_t count, size_t len, uint8_t *flags)
 {
+	bool alone;
 	size_t i;
 
 	if (peer->channel != IVS_CHAN_RING)
@@ -320,7 +321,13 @@ static bool pullable(struct ivs_ep *ep, struct ivs_peer *peer, const struct iove
 	if (len < ivs_param.cma_min || len > ivs_param.cma_max)
 		return false;
 	/* Of many in a row two copies, one on each core, are faster up to some size. */
-	if (len < CMA_ALONE && !ivs_list_empty(&peer->waiting))
+	alone = ivs_list_empty(&peer->waiting);
+	if (len < CMA_ALONE && !alone)
+		return false;
+	if (len < IVS_DIRECT_SURE && ivs_param.cma_measure && peer->pid && ivs_copy_past &&
+	    !ivs_direct_better(&peer->reads, len,
+			       ivs_past_cycles(&peer->past, peer->tx_ctl, len, part_bytes(peer, len)),
+			       alone))
 		return false;
 	if (count == 1 && ivs_joint_fits(peer, len))
 		*flags = IVS_F_JOINT;
@@ -339,6 +346,7 @@ static ssize_t send_pull(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 	};
 	struct ivs_tx *tx = ivs_tx_get(ep, peer);
 	size_t i;
+	bool alone = ivs_list_empty(&peer->waiting);
 	int ret;
 
 	if (!tx)
@@ -355,6 +363,8 @@ static ssize_t send_pull(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 		head.iov[i].len = iov[i].iov_len;
 		tx->iov[i] = iov[i];
 	}
+	if (alone && !(pull & IVS_F_REGION) && len < IVS_DIRECT_SURE)
+		tx->begun = ivs_cycles();
 	ret = ivs_packet_send(peer, &pkt);
 	if (ret) {
 		ivs_tx_put(ep, tx);
