@@ -3,6 +3,7 @@
  * physical limits beside it.
  *
  *	fabric_bench limits		cache-line ping-pong, one and two copies
+ *	fabric_bench pingpong		the ping-pong alone, in a few ms: where the cores are
  *	fabric_bench messages PROVIDER	tagged messages: latency, rate, bandwidth
  *	fabric_bench puts PROVIDER	fi_write, to memory in the region where there is one
  *	fabric_bench idle PROVIDER	8 B latency alone, and with as many idle peers as
@@ -61,9 +62,10 @@ int main(int argc, char **argv)
 		die("mmap", errno);
 	if (argc == 4 && !strcmp(what, "start"))
 		return start(argv[2], atoi(argv[3]));
-	if ((argc != 2 || strcmp(what, "limits")) &&
+	if ((argc != 2 || (strcmp(what, "limits") && strcmp(what, "pingpong"))) &&
 	    (argc != 3 || (strcmp(what, "messages") && strcmp(what, "puts") && strcmp(what, "idle")))) {
-		fprintf(stderr, "usage: fabric_bench limits | messages|puts|idle PROVIDER | start PROVIDER N\n");
+		fprintf(stderr, "usage: fabric_bench limits|pingpong | messages|puts|idle PROVIDER | "
+				"start PROVIDER N\n");
 		return 2;
 	}
 	memset(common, 0, sizeof(*common));
@@ -79,8 +81,12 @@ int main(int argc, char **argv)
 	}
 	meter_pin(rank);
 	alarm(30);
+	/* Each on its core first: on that of one that spins in real time, the other would starve. */
+	meet();
 	if (!strcmp(what, "limits"))
 		limits();
+	else if (!strcmp(what, "pingpong"))
+		limits_pingpong();
 	else if (!strcmp(what, "messages"))
 		over(argv[2]);
 	else if (!strcmp(what, "puts"))

@@ -26,8 +26,9 @@ void check(const char *what, long err);
 /* Both have come here. */
 void meet(void);
 
-/* limits.c: what the machine can do at most. */
+/* limits.c: what the machine can do at most; of it the ping-pong alone, in a few ms. */
 void limits(void);
+void limits_pingpong(void);
 /* over.c: messages and puts over a provider. */
 void over(const char *provider);
 void over_puts(const char *provider);
