@@ -33,6 +33,12 @@ func (b *bench) fabric(name string, args []string, env ...string) *way {
 	return &way{name: name, command: append([]string{filepath.Join(b.tools, "fabric_bench")}, args...), env: env}
 }
 
+// pingpong takes a cache line's ping-pong between the two cores, in us.
+func (b *bench) pingpong() (float64, error) {
+	figures, err := b.fabric("pingpong", []string{"pingpong"}).run()
+	return figures[key{"latency", 8}], err
+}
+
 // limits gives the columns of what the machine can do at most.
 func (b *bench) limits() *way {
 	w := b.fabric("2copies", []string{"limits"})

@@ -80,6 +80,10 @@ func run() error {
 	if len(tables) == 0 {
 		return fmt.Errorf("nothing to measure: --only is one or more of %s", strings.Join(tableNames(), ", "))
 	}
+	m := &machine{pingpong: b.pingpong}
+	if err := m.look(); err != nil {
+		return fmt.Errorf("%w: run make c", err)
+	}
 	fmt.Printf("load before: %s", loadavg())
 	start := time.Now()
 	// In turns: what changes on the machine meanwhile changes for everybody.
@@ -89,9 +93,12 @@ func run() error {
 				if !*quiet {
 					fmt.Fprintf(os.Stderr, "\rrun %d of %d, %s: %-24s", i+1, *runs, t.name, w.name)
 				}
-				if err := t.measure(w); err != nil {
+				figures, pingpong, err := m.run(w.run)
+				if err != nil {
 					fmt.Fprintf(os.Stderr, "\nbench-fabric: %s, %s, run %d left out: %v\n", t.name, w.name, i+1, err)
+					continue
 				}
+				t.keep(w, i, pingpong, figures)
 			}
 		}
 	}
@@ -103,6 +110,7 @@ func run() error {
 	}
 	verdicts(tables)
 	fmt.Printf("\n%d runs in %s; load after: %s", *runs, time.Since(start).Round(time.Second), loadavg())
+	fmt.Println(m)
 	return nil
 }
 

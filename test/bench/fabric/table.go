@@ -41,8 +41,15 @@ type table struct {
 	name, title string
 	ways        []*way
 	columns     []string // in the order shown; ours are those that start with "ivshmem"
-	samples     map[string]map[key][]float64
+	samples     map[string]map[key][]sample
 	ratios      []ratio
+}
+
+// sample is what one run gave for a figure.
+type sample struct {
+	run      int
+	pingpong float64 // us, which tells the machine's state then
+	value    float64
 }
 
 // ratio is a column with one way over the best of others.
@@ -52,7 +59,7 @@ type ratio struct {
 }
 
 func newTable(title string, ways ...*way) *table {
-	t := &table{title: title, ways: ways, samples: map[string]map[key][]float64{}}
+	t := &table{title: title, ways: ways, samples: map[string]map[key][]sample{}}
 	for _, w := range ways {
 		t.columns = append(t.columns, w.name)
 	}
@@ -65,27 +72,22 @@ func (t *table) compare(ours string, to ...string) *table {
 	return t
 }
 
-func (t *table) add(column string, k key, v float64) {
+func (t *table) add(column string, k key, s sample) {
 	if t.samples[column] == nil {
-		t.samples[column] = map[key][]float64{}
+		t.samples[column] = map[key][]sample{}
 	}
-	t.samples[column][k] = append(t.samples[column][k], v)
+	t.samples[column][k] = append(t.samples[column][k], s)
 }
 
-// measure runs a way once and keeps its figures.
-func (t *table) measure(w *way) error {
-	figures, err := w.run()
-	if err != nil {
-		return err
-	}
+// keep keeps the figures that a way gave in a run.
+func (t *table) keep(w *way, run int, pingpong float64, figures map[key]float64) {
 	for k, v := range figures {
 		column := w.name
 		if c, ok := w.spread[k.what]; ok {
 			column, k.what = c[0], c[1]
 		}
-		t.add(column, k, v)
+		t.add(column, k, sample{run, pingpong, v})
 	}
-	return nil
 }
 
 // median gives the middle of the samples, and whether there are any.
@@ -98,27 +100,102 @@ func median(v []float64) (float64, bool) {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2, true
 }
 
-func (t *table) median(column string, k key) (float64, bool) {
-	return median(t.samples[column][k])
+// states gives the states of the machine in which the table's figures were measured, the
+// one with most figures first.
+func (t *table) states() []state {
+	var pingpongs []float64
+	for _, figures := range t.samples {
+		for _, samples := range figures {
+			for _, s := range samples {
+				pingpongs = append(pingpongs, s.pingpong)
+			}
+		}
+	}
+	return states(pingpongs)
+}
+
+// in gives what was measured in a state, by run, and the median of it, if there is any.
+func (t *table) in(s state, column string, k key) (map[int]float64, float64, bool) {
+	values := map[int]float64{}
+	var all []float64
+	for _, e := range t.samples[column][k] {
+		if e.pingpong >= s.from && e.pingpong <= s.to {
+			values[e.run] = e.value
+			all = append(all, e.value)
+		}
+	}
+	m, ok := median(all)
+	return values, m, ok
+}
+
+// median gives a column's median in one state of the machine: the one that has the most
+// figures of the table, so that columns compare. Only a column without any in that state
+// shows the next one's, and is not usual.
+func (t *table) median(column string, k key) (m float64, usual, ok bool) {
+	for i, s := range t.states() {
+		if _, m, ok := t.in(s, column, k); ok {
+			return m, i == 0, true
+		}
+	}
+	return 0, false, false
+}
+
+// pairs gives a figure of each run beside another, both measured in one state of the
+// machine: the one with the most figures of the table in which there are both, as for
+// medians. Where the run has the other one in another state only, or not at all, its
+// median in this state takes its place. Without a common state there are no pairs.
+func (t *table) pairs(column string, k key, other string, l key) [][2]float64 {
+	for _, s := range t.states() {
+		mine, _, ok := t.in(s, column, k)
+		theirs, rest, ok2 := t.in(s, other, l)
+		if !ok || !ok2 {
+			continue
+		}
+		var each [][2]float64
+		for run, v := range mine {
+			o, ok := theirs[run]
+			if !ok {
+				o = rest
+			}
+			each = append(each, [2]float64{v, o})
+		}
+		return each
+	}
+	return nil
+}
+
+// difference gives the median of how much more a figure is than another.
+func (t *table) difference(column string, k key, other string, l key) (float64, bool) {
+	var each []float64
+	for _, p := range t.pairs(column, k, other, l) {
+		each = append(each, p[0]-p[1])
+	}
+	return median(each)
 }
 
 // ratio gives how much better ours is than the best of others, and which that is: the
 // median of the ratios of each run, since what disturbs a run disturbs both. Above 1
-// ours is the better, whatever is measured.
+// ours is the better, whatever is measured. There is none if one of the others was only
+// measured in other states of the machine: it may be the best.
 func (t *table) ratio(k key, r ratio) (float64, string, bool) {
-	mine := t.samples[r.ours][k]
 	best, name := 0.0, ""
 	for _, other := range r.to {
-		theirs := t.samples[other][k]
+		if len(t.samples[other][k]) == 0 {
+			continue
+		}
 		var each []float64
-		for i := 0; i < len(mine) && i < len(theirs); i++ {
+		for _, p := range t.pairs(r.ours, k, other, k) {
 			if k.moreIsBetter() {
-				each = append(each, mine[i]/theirs[i])
+				each = append(each, p[0]/p[1])
 			} else {
-				each = append(each, theirs[i]/mine[i])
+				each = append(each, p[1]/p[0])
 			}
 		}
-		if m, ok := median(each); ok && (name == "" || m < best) {
+		m, ok := median(each)
+		if !ok {
+			return 0, "", false
+		}
+		if name == "" || m < best {
 			best, name = m, other
 		}
 	}
@@ -160,12 +237,17 @@ func (t *table) print() {
 		fmt.Fprintf(w, "%s/best\t", r.ours)
 	}
 	fmt.Fprintln(w)
+	star := false
 	for _, k := range t.keys() {
 		u, _ := unit(k.what)
 		fmt.Fprintf(w, "%s %s\t%d\t", k.what, u, k.bytes)
 		for _, column := range t.columns {
-			if m, ok := t.median(column, k); ok {
+			if m, usual, ok := t.median(column, k); ok {
 				fmt.Fprintf(w, "%.3g", m)
+				if !usual {
+					fmt.Fprint(w, "*")
+					star = true
+				}
 			}
 			fmt.Fprint(w, "\t")
 		}
@@ -181,4 +263,7 @@ func (t *table) print() {
 		fmt.Fprintln(w)
 	}
 	w.Flush()
+	if star {
+		fmt.Println("* measured only while the cores were elsewhere: not to be compared")
+	}
 }

@@ -5,14 +5,14 @@ import "testing"
 func TestRatio(t *testing.T) {
 	tab := newTable("", &way{name: "ivshmem"}, &way{name: "sm"}, &way{name: "ucx"})
 	lat, bw := key{"latency", 8}, key{"bandwidth", 4096}
-	for _, v := range []float64{9, 1, 2} {
-		tab.add("ivshmem", lat, v)
-		tab.add("sm", lat, 1.5*v)
-		tab.add("ucx", lat, v/2)
+	for run, v := range []float64{9, 1, 2} {
+		tab.add("ivshmem", lat, sample{run, 0.2, v})
+		tab.add("sm", lat, sample{run, 0.2, 1.5 * v})
+		tab.add("ucx", lat, sample{run, 0.2, v / 2})
 	}
-	tab.add("ivshmem", bw, 10)
-	tab.add("sm", bw, 5)
-	tab.add("ucx", bw, 20)
+	tab.add("ivshmem", bw, sample{0, 0.2, 10})
+	tab.add("sm", bw, sample{0, 0.2, 5})
+	tab.add("ucx", bw, sample{0, 0.2, 20})
 	for _, c := range []struct {
 		k    key
 		to   []string
@@ -35,11 +35,12 @@ func TestRatio(t *testing.T) {
 func TestWorst(t *testing.T) {
 	tab := newTable("", &way{name: "ivshmem"}, &way{name: "sm"})
 	for bytes, v := range map[int]float64{4096: 5, 8192: 12, 16384: 9} {
-		tab.add("ivshmem", key{"bandwidth", bytes}, v)
-		tab.add("sm", key{"bandwidth", bytes}, 10)
+		tab.add("ivshmem", key{"bandwidth", bytes}, sample{0, 0.2, v})
+		tab.add("sm", key{"bandwidth", bytes}, sample{0, 0.2, 10})
 	}
-	least, at, n := worst(tab, ratio{"ivshmem", []string{"sm"}}, "bandwidth", 8192, 16384)
-	if least != 0.9 || at != 16384 || n != 2 {
-		t.Errorf("worst: %v at %d of %d sizes, want 0.9 at 16384 of 2", least, at, n)
+	tab.add("ivshmem", key{"bandwidth", 12288}, sample{0, 0.2, 20})
+	least, at, n, blank := worst(tab, ratio{"ivshmem", []string{"sm"}}, "bandwidth", 8192, 16384)
+	if least != 0.9 || at != 16384 || n != 2 || blank != 1 {
+		t.Errorf("worst: %v at %d of %d sizes, %d blank, want 0.9 at 16384 of 2, 1 blank", least, at, n, blank)
 	}
 }

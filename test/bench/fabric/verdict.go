@@ -6,15 +6,16 @@ import (
 	"text/tabwriter"
 )
 
-// worst gives the least ratio of the sizes from and to bytes, at which size that is, and
-// of how many sizes.
-func worst(t *table, r ratio, what string, from, to int) (least float64, at, n int) {
+// worst gives the least ratio of the sizes from and to bytes, at which size that is, of
+// how many sizes, and how many more have no ratio.
+func worst(t *table, r ratio, what string, from, to int) (least float64, at, n, blank int) {
 	for _, k := range t.keys() {
 		if k.what != what || k.bytes < from || k.bytes > to {
 			continue
 		}
 		v, _, ok := t.ratio(k, r)
 		if !ok {
+			blank++
 			continue
 		}
 		if n == 0 || v < least {
@@ -22,7 +23,17 @@ func worst(t *table, r ratio, what string, from, to int) (least float64, at, n i
 		}
 		n++
 	}
-	return least, at, n
+	return least, at, n, blank
+}
+
+// has tells whether a table is to have a ratio, measured or not.
+func (t *table) has(r ratio) bool {
+	for _, other := range r.to {
+		if contains(t.columns, other) {
+			return contains(t.columns, r.ours)
+		}
+	}
+	return false
 }
 
 // verdict prints the goals, what was measured, and whether they are reached.
@@ -36,10 +47,15 @@ func (v verdict) say(goal, figure string, reached bool) {
 	fmt.Fprintf(v.w, "%s\t%s\t%s\n", goal, figure, word)
 }
 
-// ratio says that the worst of a column's ratios is bar at least.
+// ratio says whether the worst of a column's ratios is bar at least. One that is blank does
+// not reach it.
 func (v verdict) ratio(t *table, goal string, bar float64, r ratio, what string, from, to int) {
-	least, at, n := worst(t, r, what, from, to)
+	least, at, n, blank := worst(t, r, what, from, to)
+	if !t.has(r) || n+blank == 0 {
+		return
+	}
 	if n == 0 {
+		v.say(goal, "not measured", false)
 		return
 	}
 	figure := fmt.Sprintf("%.2f", least)
@@ -49,7 +65,10 @@ func (v verdict) ratio(t *table, goal string, bar float64, r ratio, what string,
 	if n > 1 {
 		figure += fmt.Sprintf(" at worst, at %d B of %d sizes", at, n)
 	}
-	v.say(goal, figure, least >= bar)
+	if blank > 0 {
+		figure += fmt.Sprintf(", %d more without a ratio", blank)
+	}
+	v.say(goal, figure, least >= bar && blank == 0)
 }
 
 func verdicts(tables []*table) {
@@ -97,12 +116,9 @@ func (v verdict) puts(t *table) {
 		if k.what != "put-bandwidth" {
 			continue
 		}
-		c := t.samples["ivshmem"][key{"put-memcpy", k.bytes}]
 		var each []float64
-		for i, p := range t.samples["ivshmem"][k] {
-			if i < len(c) {
-				each = append(each, p/c[i])
-			}
+		for _, p := range t.pairs("ivshmem", k, "ivshmem", key{"put-memcpy", k.bytes}) {
+			each = append(each, p[0]/p[1])
 		}
 		if m, ok := median(each); ok {
 			if n == 0 || m < least {
@@ -115,23 +131,24 @@ func (v verdict) puts(t *table) {
 		v.say("put to memory in the region: within 10 % of memcpy (ratio 0.9)",
 			fmt.Sprintf("%.2f at worst, at %d B of %d sizes", least, at, n), least >= 0.9)
 	}
-	if m, ok := t.median("ivshmem", key{"put", 8}); ok {
+	if m, _, ok := t.median("ivshmem", key{"put", 8}); ok {
 		v.say("libfabric: put of 8 B to memory in the region in at most 0.11 us", fmt.Sprintf("%.3f us", m), m <= 0.11)
 	}
 }
 
 // inner: within 5 % or 100 ns of the inner provider used directly.
 func (v verdict) inner(t *table) {
-	n, bad, least, at := 0, 0, 0.0, ""
+	n, bad, blank, least, at := 0, 0, 0, 0.0, ""
 	for _, k := range t.keys() {
-		ours, ok := t.median("ivshmem", k)
-		theirs, ok2 := t.median("tcp", k)
-		r, _, ok3 := t.ratio(k, ratio{"ivshmem", []string{"tcp"}})
-		if !ok || !ok2 || !ok3 {
+		more, _ := t.difference("ivshmem", k, "tcp", k)
+		r, _, ok := t.ratio(k, ratio{"ivshmem", []string{"tcp"}})
+		n++
+		if !ok {
+			bad++
+			blank++
 			continue
 		}
-		n++
-		if r >= 0.95 || (k.what == "latency" && ours-theirs <= 0.1) {
+		if r >= 0.95 || (k.what == "latency" && more <= 0.1) {
 			continue
 		}
 		bad++
@@ -139,32 +156,27 @@ func (v verdict) inner(t *table) {
 			least, at = r, fmt.Sprintf("; %.2f at worst: %s %d B", r, k.what, k.bytes)
 		}
 	}
+	if blank > 0 {
+		at += fmt.Sprintf("; %d without a ratio", blank)
+	}
 	if n > 0 {
 		v.say("inner provider alone: within 5 % or 100 ns of it used directly", fmt.Sprintf("%d of %d figures%s", n-bad, n, at), bad == 0)
 	}
 }
 
 func (v verdict) scale(t *table) {
-	if m, ok := t.median("ivshmem", key{"choice", 0}); ok {
+	if m, _, ok := t.median("ivshmem", key{"choice", 0}); ok {
 		v.say("a channel's choice: under 5 ns", fmt.Sprintf("%.1f ns", m), m < 5)
 	}
-	difference := func(a, b []float64, unit float64) (float64, bool) {
-		var each []float64
-		for i := 0; i < len(a) && i < len(b); i++ {
-			each = append(each, (a[i]-b[i])*unit)
-		}
-		return median(each)
+	if m, ok := t.difference("ivshmem", key{"latency-crowd", 8}, "ivshmem", key{"latency-alone", 8}); ok {
+		v.say("1,022 idle peers: under 10 ns more at 8 B", fmt.Sprintf("%.1f ns", m*1e3), m*1e3 < 10)
 	}
-	s := t.samples["ivshmem"]
-	if m, ok := difference(s[key{"latency-crowd", 8}], s[key{"latency-alone", 8}], 1e3); ok {
-		v.say("1,022 idle peers: under 10 ns more at 8 B", fmt.Sprintf("%.1f ns", m), m < 10)
-	}
-	if m, ok := difference(s[key{"start", 64}], t.samples["shm"][key{"start", 64}], 1); ok {
+	if m, ok := t.difference("ivshmem", key{"start", 64}, "shm", key{"start", 64}); ok {
 		v.say("64 processes of libfabric: under 100 ms more than with shm", fmt.Sprintf("%.0f ms", m), m < 100)
 	}
 	// Over sm libfabric is not there at all: what it costs by itself shows with its shm.
 	for _, other := range []struct{ column, name string }{{"mpi-shm", "libfabric's shm"}, {"mpi-sm", "sm, without libfabric"}} {
-		if m, ok := difference(t.samples["mpi-ivshmem"][key{"start", 0}], t.samples[other.column][key{"start", 0}], 1); ok {
+		if m, ok := t.difference("mpi-ivshmem", key{"start", 0}, other.column, key{"start", 0}); ok {
 			v.say("64 ranks of Open MPI: under 100 ms more than with "+other.name, fmt.Sprintf("%.0f ms", m), m < 100)
 		}
 	}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"strings"
+)
+
+// A virtual machine's two cores are two hyperthreads of one core at one time, and two
+// cores without a common cache at another: its host moves them, for seconds or minutes,
+// and figures differ by up to 4 times. Where they are shows in a cache line's ping-pong,
+// and only what was measured in one state of the machine is compared.
+
+// sameState is the factor within which two ping-pongs are of one state.
+const sameState = 1.5
+
+// tries is how often a way is run until the ping-pongs before and after it are of one state.
+const tries = 3
+
+// machine runs ways, and takes the ping-pong between them.
+type machine struct {
+	pingpong  func() (float64, error) // us
+	last      float64                 // us; 0: there is none
+	all       []float64               // us, in the order taken
+	runs, out int                     // runs that gave figures, and how many of them were left out
+}
+
+// look takes the ping-pong.
+func (m *machine) look() error {
+	v, err := m.pingpong()
+	if err == nil && !(v > 0) {
+		err = fmt.Errorf("%v us", v)
+	}
+	if err != nil {
+		m.last = 0
+		return fmt.Errorf("a cache line's ping-pong: %w", err)
+	}
+	m.last = v
+	m.all = append(m.all, v)
+	return nil
+}
+
+// run runs a way, again if the cores were moved meanwhile, and gives its figures and
+// their ping-pong in us: the geometric mean of the one before and the one after, which is
+// the next way's before.
+func (m *machine) run(way func() (map[key]float64, error)) (map[key]float64, float64, error) {
+	if m.last == 0 {
+		if err := m.look(); err != nil {
+			return nil, 0, err
+		}
+	}
+	for try := 1; ; try++ {
+		before := m.last
+		figures, err := way()
+		lost := m.look()
+		if err != nil {
+			return nil, 0, err
+		}
+		if lost != nil {
+			return nil, 0, lost
+		}
+		after := m.last
+		if before <= sameState*after && after <= sameState*before {
+			m.runs++
+			return figures, math.Sqrt(before * after), nil
+		}
+		if try == tries {
+			m.runs++
+			m.out++
+			return nil, 0, fmt.Errorf("the cores were moved each of %d times, at last from a ping-pong of %.2g us to %.2g", tries, before, after)
+		}
+	}
+}
+
+// String says which states the machine was in.
+func (m *machine) String() string {
+	all := states(m.all)
+	if len(all) == 1 {
+		return fmt.Sprintf("a cache line's ping-pong: %.2g to %.2g us in %d measurements", all[0].from, all[0].to, all[0].n)
+	}
+	var each []string
+	for i, s := range all {
+		word := ""
+		if i == 0 {
+			word = " measurements"
+		}
+		each = append(each, fmt.Sprintf("%.2g us (%d%s)", s.middle, s.n, word))
+	}
+	return fmt.Sprintf("a cache line's ping-pong: %s: the host moved the cores; ratios are only between figures of one state, and %d of %d runs were left out",
+		strings.Join(each, ", "), m.out, m.runs)
+}
+
+// state is a range of ping-pongs in us, of which no two differ by more than sameState.
+type state struct {
+	from, to, middle float64
+	n                int
+}
+
+// states groups ping-pongs: the range that holds the most of them, then the one that holds
+// the most of the rest, and so on. To cut where there is a gap would not do: two or three
+// that were taken while the cores moved would make one state of two.
+func states(pingpongs []float64) []state {
+	rest := append([]float64(nil), pingpongs...)
+	sort.Float64s(rest)
+	var all []state
+	for len(rest) > 0 {
+		at, n := 0, 0
+		for from, to := 0, 0; from < len(rest); from++ {
+			for to < len(rest) && rest[to] <= sameState*rest[from] {
+				to++
+			}
+			if to-from > n {
+				at, n = from, to-from
+			}
+		}
+		middle, _ := median(rest[at : at+n])
+		all = append(all, state{rest[at], rest[at+n-1], middle, n})
+		rest = append(rest[:at], rest[at+n:]...)
+	}
+	return all
+}
