@@ -38,6 +38,12 @@ func TestWorst(t *testing.T) {
 		tab.add("ivshmem", key{"bandwidth", bytes}, sample{0, 0.2, v})
 		tab.add("sm", key{"bandwidth", bytes}, sample{0, 0.2, 10})
 	}
+	// Another figure is not among these, and has units of its own.
+	tab.add("ivshmem", key{"bandwidth+16", 8192}, sample{0, 0.2, 1})
+	tab.add("sm", key{"bandwidth+16", 8192}, sample{0, 0.2, 10})
+	if r, _, ok := tab.ratio(key{"bandwidth+16", 8192}, ratio{"ivshmem", []string{"sm"}}); r != 0.1 || !ok {
+		t.Errorf("ratio of bandwidth+16: %v (%v), want 0.1", r, ok)
+	}
 	tab.add("ivshmem", key{"bandwidth", 12288}, sample{0, 0.2, 20})
 	least, at, n, blank := worst(tab, ratio{"ivshmem", []string{"sm"}}, "bandwidth", 8192, 16384)
 	if least != 0.9 || at != 16384 || n != 2 || blank != 1 {

@@ -9,6 +9,10 @@
  *	void tw_recv_window(void *, size_t, int count);
  *	void tw_meet(void);			both have come here
  *	long tw_agree(long);			gives rank 0's value to both
+ *
+ * Figures: latency (us), rate (million messages/s), bandwidth (GB/s), all with buffers at a
+ * page's start, and bandwidth+16 (GB/s), with both buffers 16 bytes after a page's start, as
+ * malloc hands out large ones.
  */
 #include "meter.h"
 
@@ -95,4 +99,7 @@ static inline void tw_all(uint8_t *out, uint8_t *in)
 	tw_stream("rate", out, in, 8, true);
 	for (int i = 0; i < meter_bandwidth_count; i++)
 		tw_stream("bandwidth", out, in, meter_bandwidth_sizes[i], false);
+	/* The buffers are of METER_LARGEST: there is room for these. */
+	for (size_t len = 8192; len <= 1048576; len = len < 65536 ? 65536 : 16 * len)
+		tw_stream("bandwidth+16", out + 16, in + 16, len, false);
 }
