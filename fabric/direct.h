@@ -8,12 +8,12 @@
 
 #include "cost.h"
 
-#define IVS_DIRECT_SURE		(256 << 10)	/* bytes from which it always does */
-#define IVS_DIRECT_CLASSES	18		/* of sizes: powers of two below that */
+#define IVS_DIRECT_SURE		((size_t) 256 << 10)	/* bytes from which it always does */
+#define IVS_DIRECT_CLASSES	5	/* of sizes: powers of two below that, 8 KiB and less the first */
 
 /* To one peer. */
 struct ivs_direct {
-	struct ivs_cost	cost[IVS_DIRECT_CLASSES];	/* from being shown until it has been read */
+	struct ivs_cost	cost[IVS_DIRECT_CLASSES]; /* from the announcement to the receiver's word */
 	uint32_t	turn[IVS_DIRECT_CLASSES];	/* messages so far */
 };
 
