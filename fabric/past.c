@@ -46,7 +46,7 @@ uint8_t ivs_past_copy(struct ivs_past *past, const struct nm_ring_ctl *ctl, void
 	uint64_t begin;
 	bool way;
 
-	if (fresh || !ivs_copy_past || !ivs_param.past) {
+	if (fresh || !ivs_past_timed()) {
 		ivs_copy(dst, src, len);
 		return 0;
 	}
@@ -56,7 +56,7 @@ uint8_t ivs_past_copy(struct ivs_past *past, const struct nm_ring_ctl *ctl, void
 		return past->on ? IVS_F_PAST : 0;
 	}
 	past->on = choose(past, ctl);
-	way = turn < LEARN ? turn % 2 : past->on != !(turn % PROBE);
+	way = ivs_param.past && (turn < LEARN ? turn % 2 : past->on != !(turn % PROBE));
 	begin = ivs_cycles();
 	copy(way, dst, src, len);
 	ivs_cost_add(&past->write[way], ivs_cycles() - begin, len);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "copy.h"
 #include "cost.h"
 #include "layout.h"
 
@@ -18,6 +19,12 @@ struct ivs_past {
 	uint32_t	turn;		/* copies so far */
 	bool		on;		/* past the caches is the faster one */
 };
+
+/* Are copies timed? Not on a CPU that has one way only. */
+static inline bool ivs_past_timed(void)
+{
+	return ivs_copy_past;
+}
 
 /*
  * Copies len bytes, IVS_PAST_MIN or more, into a chunk, in the way that is the faster one for the

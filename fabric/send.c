@@ -324,7 +324,7 @@ static bool pullable(struct ivs_ep *ep, struct ivs_peer *peer, const struct iove
 	alone = ivs_list_empty(&peer->waiting);
 	if (len < CMA_ALONE && !alone)
 		return false;
-	if (len < IVS_DIRECT_SURE && ivs_param.cma_measure && peer->pid && ivs_copy_past &&
+	if (len < IVS_DIRECT_SURE && ivs_param.cma_measure && peer->pid && ivs_past_timed() &&
 	    !ivs_direct_better(&peer->reads, len,
 			       ivs_past_cycles(&peer->past, peer->tx_ctl, len, part_bytes(peer, len)),
 			       alone))
