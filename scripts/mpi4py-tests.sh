@@ -27,6 +27,7 @@ fetch() {
 			tar -xzf "$work/mpi4py-$version.tar.gz" -C "$work" && return
 		echo "mpi4py-tests.sh: the source of mpi4py $version was not fetched, try $try of 3" >&2
 	done
+	echo "mpi4py-tests.sh: run it again when the registry answers, or name an unpacked source in MPI4PY_DIR" >&2
 	exit 1
 }
 

@@ -1,16 +1,6 @@
 /* Which messages a neighbour reads directly (fabric/direct.c). */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "../../fabric/direct.h"
-
-#define CHECK(what) \
-	do { \
-		if (!(what)) { \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what); \
-			exit(1); \
-		} \
-	} while (0)
+#include "check.h"
 
 #define UNKNOWN	0	/* what copies take */
 

@@ -1,17 +1,7 @@
 /* Which way copies into chunks take (fabric/past.c), with copies that take as long as told. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "../../fabric/past.h"
 #include "../../fabric/proto.h"
-
-#define CHECK(what) \
-	do { \
-		if (!(what)) { \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what); \
-			exit(1); \
-		} \
-	} while (0)
+#include "check.h"
 
 #define SLOW	40000	/* cycles for 8 KiB */
 #define FAST	4000
