@@ -78,6 +78,9 @@ static inline ssize_t drain(struct ivs_cq *cq, char *buf, size_t count, fi_addr_
 			src[n] = c->src;
 		cq->head++;
 	}
+	/* Empty: from the front again. To go around always would take a line from the cache for each. */
+	if (cq->head == cq->tail)
+		cq->head = cq->tail = (cq->tail + cq->mask) & ~(uint64_t) cq->mask;
 	return (ssize_t) n;
 }
 

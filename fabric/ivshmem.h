@@ -366,6 +366,18 @@ struct ivs_peer {
 	uint32_t	through_sent;	/* to it, which the inner provider matches */
 };
 
+/* Registered memory of a peer's in the region, as its table showed it (target.h). */
+struct ivs_target {
+	const struct nm_mr *line;	/* of the table; NULL: nothing is here */
+	uint32_t	slot, epoch;	/* of the peer whose it is */
+	uint64_t	state, key;	/* the line's when it was copied */
+	uint64_t	origin, len;	/* bytes; what its owner calls the first one */
+	uint8_t		*base;		/* where that is mapped here */
+	uint32_t	access;		/* NM_MR_* */
+};
+
+#define IVS_TARGETS	8	/* a power of two */
+
 #define IVS_NO_SLOT	UINT32_MAX
 #define IVS_NO_BELL	(-2)	/* it cannot be opened */
 #define IVS_HOT_MAX	8	/* rings looked at each time */
@@ -421,6 +433,7 @@ struct ivs_ep {
 	struct ivs_heap	*heap;		/* what is left of the area; NULL: there is no region */
 	struct ivs_ring_free *ring_free;	/* rings of peers that are gone */
 	struct ivs_cq	*sink;		/* for what has no queue */
+	struct ivs_target targets[IVS_TARGETS];
 	void		*inner;		/* inner.c's */
 	int		bell;		/* what neighbours ring while we sleep, -1: not open yet */
 };

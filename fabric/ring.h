@@ -5,7 +5,7 @@
 #include "copy.h"
 #include "ivshmem.h"
 
-#define IVS_TURN_TICKS	16	/* one slot in turn every so many calls */
+#define IVS_TURN_TICKS	64	/* one slot in turn every so many calls; a power of two, 256 at most */
 #define IVS_FETCHED_LINES 4	/* of a message, fetched by the receiver while it waits */
 #define IVS_RUN_LENGTH	4	/* messages in a row that make a stream */
 #define IVS_QUIET_CYCLES 600	/* a fifth to a third of a microsecond */

@@ -1,7 +1,7 @@
 /* Reading and writing peers' memory. */
 #include "chunk.h"
 #include "proto.h"
-
+#include "target.h"
 
 /*
  * Looks a target up in the table that its owner shows. false: it is not there, or in
@@ -38,6 +38,8 @@ static bool find_remote(struct ivs_peer *peer, uint64_t addr, size_t len, uint64
 			if (m.base > r->header.size_bytes ||
 			    m.len > r->header.size_bytes - m.base)
 				return false;
+			ivs_target_keep(ivs_target_at(peer->ep, peer->fi_addr, key), peer, &table[i], &m,
+					state, r->base + m.base);
 			out->iov_base = r->base + m.base + (addr - m.origin);
 		} else {
 			/* Its own memory: only as its owner wrote it, nobody else. */
@@ -80,8 +82,6 @@ static bool direct(struct ivs_peer *peer, bool write, const struct iovec *iov, s
 						remote[i].iov_len);
 			at += remote[i].iov_len;
 		}
-		/* Seen by the target before anything that we send it from now on. */
-		__atomic_thread_fence(__ATOMIC_RELEASE);
 		return true;
 	}
 	/* What the table says of our own memory is not believed: we know better. */
@@ -90,12 +90,48 @@ static bool direct(struct ivs_peer *peer, bool write, const struct iovec *iov, s
 	return !ivs_cma(peer, write, iov, count, remote, rma_count, total);
 }
 
+/* Seen by the target before anything that we send it from now on; and done. */
+static inline void done(struct ivs_ep *ep, bool write, size_t len, void *context, uint64_t flags)
+{
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	if (flags & FI_COMPLETION)
+		ivs_cq_add(ep->tx_cq, context, FI_RMA | (write ? FI_WRITE : FI_READ), len, NULL, 0, 0,
+			   FI_ADDR_NOTAVAIL);
+	ivs_cntr_inc(ep->cntr[write ? IVS_CNTR_WRITE : IVS_CNTR_READ], len);
+}
+
+/* From or to one piece of memory that was found before. false: the long way; nothing was done. */
+static inline bool quick(struct ivs_ep *ep, bool write, void *buf, size_t len, fi_addr_t dest,
+			 const struct fi_rma_iov *to, void *context, uint64_t flags)
+{
+	struct ivs_peer *p;
+	uint8_t *at;
+
+	if (unlikely(dest >= ep->peers_size || len != to->len || ivs_cq_count(ep->tx_cq) >= IVS_CQ_UNREAD ||
+		     flags & (FI_FENCE | FI_REMOTE_CQ_DATA) || (flags & FI_INJECT && len > ep->inject_max)))
+		return false;
+	p = ep->peers[dest];
+	if (unlikely(!p || p->channel != IVS_CHAN_RING))
+		return false;
+	at = ivs_target_find(ivs_target_at(ep, dest, to->key), p, to->key, to->addr, len,
+			     write ? NM_MR_WRITE : NM_MR_READ);
+	if (!at)
+		return false;
+	if (len <= 256)
+		ivs_copy_small(write ? at : buf, write ? buf : at, len);
+	else if (write)
+		ivs_copy_put(at, buf, len);
+	else
+		ivs_copy_large(buf, at, len);
+	done(ep, write, len, context, flags);
+	return true;
+}
+
 static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_t count,
 		   fi_addr_t dest, const struct fi_rma_iov *riov, size_t rcount, uint64_t data,
 		   void *context, uint64_t flags)
 {
 	size_t total = ivs_iov_bytes(iov, count), rtotal = 0, i;
-	uint64_t kind = FI_RMA | (write ? FI_WRITE : FI_READ);
 	struct ivs_packet pkt;
 	struct ivs_peer *peer;
 	struct ivs_rma head;
@@ -120,10 +156,7 @@ static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_
 	if (direct(peer, write, iov, count, riov, rcount, total)) {
 		if (flags & FI_REMOTE_CQ_DATA)
 			ivs_event_send(peer, data, total);
-		if (flags & FI_COMPLETION)
-			ivs_cq_add(ep->tx_cq, context, kind, total, NULL, 0, 0,
-				   FI_ADDR_NOTAVAIL);
-		ivs_cntr_inc(ep->cntr[write ? IVS_CNTR_WRITE : IVS_CNTR_READ], total);
+		done(ep, write, total, context, flags);
 		return 0;
 	}
 
@@ -145,7 +178,7 @@ static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_
 		tx->op = write ? IVS_OP_WRITE : IVS_OP_READ;
 		tx->total = total;
 		tx->context = context;
-		tx->flags = kind | (flags & FI_COMPLETION);
+		tx->flags = FI_RMA | (write ? FI_WRITE : FI_READ) | (flags & FI_COMPLETION);
 		tx->count = count;
 		tx->cleared = true;
 		tx->ack = true;
@@ -185,10 +218,12 @@ static ssize_t locked(struct fid_ep *fid, bool write, const struct iovec *iov, s
 		      uint64_t data, void *context, uint64_t flags)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
-	ssize_t ret;
+	ssize_t ret = 0;
 
 	ivs_lock(ep->domain);
-	ret = rma(ep, write, iov, count, dest, riov, rcount, data, context, flags);
+	if (count != 1 || rcount != 1 ||
+	    !quick(ep, write, iov->iov_base, iov->iov_len, dest, riov, context, flags))
+		ret = rma(ep, write, iov, count, dest, riov, rcount, data, context, flags);
 	ivs_unlock(ep->domain);
 	return ret;
 }

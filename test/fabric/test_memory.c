@@ -166,6 +166,75 @@ static void refused(struct ctx *c)
 	hide(c, false);
 }
 
+/* Writes a word to where rank 1 calls at, under key, and reads it back; or is refused both. */
+static void write_and_read(struct ctx *c, uint64_t at, uint64_t key, uint64_t value, bool reads, bool writes)
+{
+	uint64_t got = 0;
+
+	RETRY(c, fi_write(c->ep, &value, 8, NULL, c->peer[1], at, key, NULL));
+	if (writes)
+		wait_comp(c, c->txcq);
+	else
+		CHECK(wait_err(c, c->txcq).err == FI_EKEYREJECTED);
+	RETRY(c, fi_read(c->ep, &got, 8, NULL, c->peer[1], at, key, NULL));
+	if (reads)
+		wait_comp(c, c->txcq);
+	else
+		CHECK(wait_err(c, c->txcq).err == FI_EKEYREJECTED);
+	CHECK(!(reads && writes) || got == value);
+}
+
+/*
+ * Where a target was found once it is not looked for again: but its end still is the end, and what
+ * takes its key is a place of its own, with rights of its own.
+ */
+static void same_key(struct ctx *c)
+{
+	static const struct {
+		size_t offset;
+		uint64_t access;
+	} places[] = {
+		{ 100, FI_REMOTE_READ | FI_REMOTE_WRITE },
+		{ 3000, FI_REMOTE_READ | FI_REMOTE_WRITE },
+		{ 6000, FI_REMOTE_READ },
+		{ 9000, FI_REMOTE_WRITE },
+		{ 12000, FI_REMOTE_READ | FI_REMOTE_WRITE },
+	};
+	const uint64_t key = 4711;
+	uint64_t value;
+	size_t i, turn;
+
+	show(c, true);
+	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		bool reads = places[i].access & FI_REMOTE_READ, writes = places[i].access & FI_REMOTE_WRITE;
+		struct fid_mr *own = NULL;
+
+		if (c->rank == 1)
+			OK(fi_mr_reg(c->domain, memory + places[i].offset, 1000, places[i].access, 0, key, 0,
+				     &own, NULL));
+		barrier(c);
+		for (turn = 0; c->rank == 0 && turn < 3; turn++) {
+			write_and_read(c, 8 * turn, key, 1000 * i + turn + 1, reads, writes);
+			write_and_read(c, 992, key, 1000 * i, reads, writes);
+			write_and_read(c, 993, key, 666, false, false);
+			write_and_read(c, UINT64_MAX - 3, key, 666, false, false);
+			write_and_read(c, 0, key + 8, 666, false, false);	/* as if it were beside it */
+		}
+		barrier(c);
+		for (turn = 0; c->rank == 1 && turn < 3; turn++) {
+			memcpy(&value, memory + places[i].offset + 8 * turn, 8);
+			CHECK(value == (writes ? 1000 * i + turn + 1 : 0));
+		}
+		if (own)
+			OK(fi_close(&own->fid));
+		barrier(c);
+		if (c->rank == 0)
+			write_and_read(c, 0, key, 666, false, false);
+		barrier(c);
+	}
+	hide(c, true);
+}
+
 static void rma_counters(struct ctx *c)
 {
 	const struct target *t = show(c, false);
@@ -516,6 +585,8 @@ const struct test test_memory[] = {
 	{ "rma_calls_no_cma", 2, rma_calls, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "refused", 2, refused },
 	{ "refused_no_cma", 2, refused, .env = { "FI_IVSHMEM_CMA=0" } },
+	{ "rma_same_key", 2, same_key },
+	{ "rma_same_key_no_cma", 2, same_key, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "rma_counters", 2, rma_counters, .setup = { .counters = true } },
 	{ "rma_counters_no_cma", 2, rma_counters, .setup = { .counters = true },
 	  .env = { "FI_IVSHMEM_CMA=0" } },
