@@ -89,7 +89,7 @@ func inner(b *bench) (*table, error) {
 // scale measures what many peers and many processes cost.
 func scale(b *bench) (*table, error) {
 	choice := &way{name: "ivshmem", command: []string{filepath.Join(b.tools, "fabric_choice")}}
-	t := newTable("the choice of a channel, 1,022 idle peers, the start of 64 processes (MPI: of Open MPI's ranks)",
+	t := newTable("the choice of a channel, 1,022 idle peers, the start of 64 processes (MPI: of Open MPI's ranks; run: with what nearmetal run sets, unset: with nothing)",
 		b.fabric("ivshmem", []string{"idle", "ivshmem"}, "FI_IVSHMEM_RANKS=1024"),
 		choice,
 		b.fabric("ivshmem", []string{"start", "ivshmem", "64"}),
@@ -100,14 +100,10 @@ func scale(b *bench) (*table, error) {
 	if err != nil {
 		return t, nil
 	}
-	for _, w := range m.ways() {
-		if w.name == "ivshmem" || w.name == "shm" || w.name == "sm" {
-			n := m.start(w)
-			n.name = "mpi-" + w.name
-			t.ways = append(t.ways, n)
-			t.columns = append(t.columns, n.name)
-		}
+	for _, w := range m.starts() {
+		t.ways = append(t.ways, w)
+		t.columns = append(t.columns, w.name)
 	}
-	t.compare("mpi-ivshmem", "mpi-shm", "mpi-sm")
+	t.compare("mpi-ivshmem", "mpi-shm", "mpi-sm").compare("mpi-run", "mpi-unset")
 	return t, nil
 }

