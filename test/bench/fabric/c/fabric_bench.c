@@ -5,6 +5,9 @@
  *	fabric_bench limits		cache-line ping-pong, one and two copies
  *	fabric_bench pingpong		the ping-pong alone, in a few ms: where the cores are
  *	fabric_bench messages PROVIDER	tagged messages: latency, rate, bandwidth
+ *	fabric_bench beside PROVIDER OTHER N	the same over two providers in turns, with N
+ *					pairs of endpoints, one after another; the other's
+ *					figures are called other-NAME
  *	fabric_bench puts PROVIDER	fi_write, to memory in the region where there is one
  *	fabric_bench idle PROVIDER	8 B latency alone, and with as many idle peers as
  *					there is room for
@@ -62,10 +65,11 @@ int main(int argc, char **argv)
 		die("mmap", errno);
 	if (argc == 4 && !strcmp(what, "start"))
 		return start(argv[2], atoi(argv[3]));
-	if ((argc != 2 || (strcmp(what, "limits") && strcmp(what, "pingpong"))) &&
+	if ((argc != 5 || strcmp(what, "beside") || atoi(argv[4]) < 1 || atoi(argv[4]) > 9) &&
+	    (argc != 2 || (strcmp(what, "limits") && strcmp(what, "pingpong"))) &&
 	    (argc != 3 || (strcmp(what, "messages") && strcmp(what, "puts") && strcmp(what, "idle")))) {
 		fprintf(stderr, "usage: fabric_bench limits|pingpong | messages|puts|idle PROVIDER | "
-				"start PROVIDER N\n");
+				"beside PROVIDER OTHER N | start PROVIDER N\n");
 		return 2;
 	}
 	memset(common, 0, sizeof(*common));
@@ -89,6 +93,8 @@ int main(int argc, char **argv)
 		limits_pingpong();
 	else if (!strcmp(what, "messages"))
 		over(argv[2]);
+	else if (!strcmp(what, "beside"))
+		over_beside(argv[2], argv[3], atoi(argv[4]));
 	else if (!strcmp(what, "puts"))
 		over_puts(argv[2]);
 	else

@@ -1,6 +1,7 @@
 /* Messages and puts over a provider. */
 #include "over.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,6 +133,56 @@ void over(const char *provider)
 	open_pair(provider, FI_TAGGED | FI_DIRECTED_RECV);
 	tw_all(out, in);
 	close_pair();
+	free(out);
+	free(in);
+}
+
+#define PAIRS_MAX	9
+#define FIGURES_MAX	64
+
+void over_beside(const char *provider, const char *other, int pairs)
+{
+	static double values[2][FIGURES_MAX][PAIRS_MAX];
+	static const char *what[FIGURES_MAX];
+	static size_t len[FIGURES_MAX];
+	uint8_t *out = memory(1), *in = memory(2);
+	const char *names[2] = { provider, other };
+	struct side sides[2];
+	fi_addr_t peers[2];
+	char name[64];
+	int figures = 0;
+
+	for (int n = 0; n < pairs; n++) {
+		for (int k = 0; k < 2; k++) {
+			open_pair(names[k], FI_TAGGED | FI_DIRECTED_RECV);
+			sides[k] = side;
+			peers[k] = peer;
+		}
+		for (figures = 0; figures < FIGURES_MAX; figures++) {
+			bool more = true;
+
+			for (int k = 0; more && k < 2; k++) {
+				/* Who comes first changes. */
+				int which = (k + n + figures) % 2;
+
+				side = sides[which];
+				peer = peers[which];
+				more = tw_figure(figures, out, in, &what[figures], &len[figures],
+						 &values[which][figures][n]);
+			}
+			if (!more)
+				break;
+		}
+		for (int k = 0; k < 2; k++) {
+			side = sides[k];
+			close_pair();
+		}
+	}
+	for (int k = 0; rank == 0 && k < 2; k++)
+		for (int i = 0; i < figures; i++) {
+			snprintf(name, sizeof(name), "%s%s", k ? "other-" : "", what[i]);
+			meter_print(name, len[i], meter_median(values[k][i], pairs));
+		}
 	free(out);
 	free(in);
 }

@@ -32,6 +32,12 @@ void limits_pingpong(void);
 /* over.c: messages and puts over a provider. */
 void over(const char *provider);
 void over_puts(const char *provider);
+/*
+ * Messages over a provider and over another in turns, by the same two processes, and that with so
+ * many pairs of endpoints (1 to 9), one after another: connections differ. The other's figures begin
+ * with "other-".
+ */
+void over_beside(const char *provider, const char *other, int pairs);
 /* many.c: latency with and without a crowd of idle peers; start of count processes, in ms. */
 void idle(const char *provider);
 int start(const char *provider, int count);

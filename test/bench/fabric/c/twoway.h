@@ -67,39 +67,79 @@ static double tw_measure(void (*turn)(uint8_t *, uint8_t *, size_t, long), uint8
 }
 
 /* Half a round trip in us. */
+static double tw_latency_us(uint8_t *out, uint8_t *in, size_t len)
+{
+	return tw_measure(tw_pingpongs, out, in, len, len <= 65536 ? 50 : 5, 3000) / 2;
+}
+
+/* Bytes in ns, that is GB/s, or messages in us, that is millions/s, of messages sent in a row. */
+static double tw_stream_of(double each, uint8_t *out, uint8_t *in, size_t len)
+{
+	return meter_window(len) * each / tw_measure(tw_windows, out, in, len, 1, 6000);
+}
+
+/* The i'th of all figures: its name, the messages' bytes and its value. false: there are no more. */
+static inline bool tw_figure(int i, uint8_t *out, uint8_t *in, const char **what, size_t *len, double *value)
+{
+	static const size_t shifted[] = { 8192, 65536, 1048576 };
+
+	if (i < meter_latency_count) {
+		*what = "latency";
+		*len = meter_latency_sizes[i];
+		*value = tw_latency_us(out, in, *len);
+		return true;
+	}
+	i -= meter_latency_count;
+	if (!i) {
+		*what = "rate";
+		*len = 8;
+		*value = tw_stream_of(1, out, in, *len);
+		return true;
+	}
+	if (--i < meter_bandwidth_count) {
+		*what = "bandwidth";
+		*len = meter_bandwidth_sizes[i];
+		*value = tw_stream_of((double) *len / 1e3, out, in, *len);
+		return true;
+	}
+	i -= meter_bandwidth_count;
+	if (i < (int) (sizeof(shifted) / sizeof(shifted[0]))) {
+		*what = "bandwidth+16";
+		*len = shifted[i];
+		/* The buffers are of METER_LARGEST: there is room for these. */
+		*value = tw_stream_of((double) *len / 1e3, out + 16, in + 16, *len);
+		return true;
+	}
+	return false;
+}
+
 static void tw_latency(const char *what, uint8_t *out, uint8_t *in, size_t len)
 {
-	double t = tw_measure(tw_pingpongs, out, in, len, len <= 65536 ? 50 : 5, 3000) / 2;
+	double t = tw_latency_us(out, in, len);
 
 	if (rank == 0)
 		meter_print(what, len, t);
 }
 
-/* GB/s; of rate: million messages/s. */
-static void tw_stream(const char *what, uint8_t *out, uint8_t *in, size_t len, bool rate)
-{
-	double t = tw_measure(tw_windows, out, in, len, 1, 6000);
-
-	if (rank == 0)
-		meter_print(what, len, meter_window(len) * (rate ? 1 : (double) len / 1e3) / t);
-}
-
 /* What fits into one cache line. */
 static inline void tw_short(uint8_t *out, uint8_t *in)
 {
+	double rate;
+
 	for (size_t len = 0; len <= 32; len = len ? 4 * len : 8)
 		tw_latency("latency", out, in, len);
-	tw_stream("rate", out, in, 8, true);
+	rate = tw_stream_of(1, out, in, 8);
+	if (rank == 0)
+		meter_print("rate", 8, rate);
 }
 
 static inline void tw_all(uint8_t *out, uint8_t *in)
 {
-	for (int i = 0; i < meter_latency_count; i++)
-		tw_latency("latency", out, in, meter_latency_sizes[i]);
-	tw_stream("rate", out, in, 8, true);
-	for (int i = 0; i < meter_bandwidth_count; i++)
-		tw_stream("bandwidth", out, in, meter_bandwidth_sizes[i], false);
-	/* The buffers are of METER_LARGEST: there is room for these. */
-	for (size_t len = 8192; len <= 1048576; len = len < 65536 ? 65536 : 16 * len)
-		tw_stream("bandwidth+16", out + 16, in + 16, len, false);
+	const char *what;
+	double value;
+	size_t len;
+
+	for (int i = 0; tw_figure(i, out, in, &what, &len, &value); i++)
+		if (rank == 0)
+			meter_print(what, len, value);
 }
