@@ -71,7 +71,7 @@ wheels: deps
 
 unit: go lint wheels
 	go test ./cmd/... ./internal/...
-	meson test -C build/c --print-errorlogs --no-rebuild region_pingpong region_atomics units fabric_past fabric_direct fabric fabric_fuzz slurm
+	meson test -C build/c --print-errorlogs --no-rebuild region_pingpong region_atomics units fabric_past fabric_direct fabric_await fabric fabric_fuzz slurm
 
 # The SPANK plugin: Slurm's own packages, and a build that knows of them.
 slurm: go

@@ -346,6 +346,10 @@ struct ivs_peer {
 	uint32_t	used;		/* ep->ticks when something came */
 	uint32_t	run;		/* messages in a row, with none from us in between */
 	uint64_t	run_head;	/* tx_head when it began */
+	uint64_t	await_head;	/* tx_head when we began to wait for an answer (await.h) */
+	uint8_t		await_looks;	/* that are left for it */
+	uint8_t		await_misses;	/* in a row that did not come meanwhile */
+	uint8_t		await_skipped;	/* not waited for, modulo 256 */
 	uint64_t	quiet_until;	/* ivs_cycles() before which we do not look */
 	struct ivs_list	sending;	/* struct ivs_tx with data to send */
 	struct ivs_list	waiting;	/* for a word of the receiver's */

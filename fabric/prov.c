@@ -1,5 +1,7 @@
 /* What libfabric loads. */
+#include "copy.h"
 #include "ivshmem.h"
+#include "rest.h"
 
 static void cleanup(void)
 {
@@ -22,6 +24,7 @@ struct fi_provider *fi_prov_ini(void)
 	/* A provider older than the interface that is asked for would be passed over. */
 	ivs_prov.fi_version = ivs_lib.version;
 	ivs_copy_init();
+	ivs_rest_init();
 	ivs_param_init();
 	return &ivs_prov;
 }

@@ -4,6 +4,7 @@
  * goes straight to the buffer and to the caller's completion, and so do those after it.
  * Whatever is not as simple as that is left to the long way (progress.c), which looks at all.
  */
+#include "await.h"
 #include "proto.h"
 #include "ring.h"
 
@@ -93,6 +94,7 @@ ssize_t ivs_take(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
 		count = 1;
 	else if (count > TAKE_MAX)
 		count = TAKE_MAX;
+again:
 	for (; n < count; n++) {
 		/* After some that were there others will be. */
 		if (n >= IVS_RUN_LENGTH - 1)
@@ -115,5 +117,8 @@ ssize_t ivs_take(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
 	/* Whoever waits in a loop comes by here most of the time: the sooner it looks again. */
 	ep->ticks++;
 	ivs_ring_fetch(p);
+	/* Other threads may wait for the domain. */
+	if (!cq->domain->locking && ivs_await(p))
+		goto again;
 	return -FI_EAGAIN;
 }
