@@ -1,5 +1,4 @@
 /* What libfabric loads. */
-#include "copy.h"
 #include "ivshmem.h"
 #include "rest.h"
 

@@ -1,3 +1,4 @@
+/* How long `pause` takes on this CPU. */
 #include "rest.h"
 
 #define PAUSES	8	/* measured at once */
