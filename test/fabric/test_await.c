@@ -13,7 +13,7 @@ static int waits(void)
 	int looks, n = 0;
 
 	peer.tx_head += 2;
-	for (looks = 0; looks < 2 * AWAIT_LOOKS; looks++) {
+	for (looks = 0; looks < 2 * IVS_AWAIT_LOOKS; looks++) {
 		uint8_t before = peer.await_looks;
 		bool fresh = peer.await_head != peer.tx_head;
 
@@ -53,11 +53,11 @@ int main(void)
 			answers();
 		CHECK(!ivs_await(&peer));
 		/* One who does not answer is waited for a bounded time, and soon only now and then. */
-		for (n = 0; n < AWAIT_MISSES; n++)
-			CHECK(waits() == AWAIT_LOOKS / AWAIT_CALL);
-		for (n = 0; n < AWAIT_PROBE; n++)
-			CHECK(waits() == (n == AWAIT_PROBE - 1 ? AWAIT_LOOKS / AWAIT_CALL : 0));
-		for (n = 0; n < AWAIT_PROBE - 1; n++)
+		for (n = 0; n < IVS_AWAIT_MISSES; n++)
+			CHECK(waits() == IVS_AWAIT_LOOKS / IVS_AWAIT_CALL);
+		for (n = 0; n < IVS_AWAIT_PROBE; n++)
+			CHECK(waits() == (n == IVS_AWAIT_PROBE - 1 ? IVS_AWAIT_LOOKS / IVS_AWAIT_CALL : 0));
+		for (n = 0; n < IVS_AWAIT_PROBE - 1; n++)
 			CHECK(!waits());
 		/* Until it answers while it is waited for: the 16th is. */
 		answers();
