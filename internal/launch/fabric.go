@@ -53,6 +53,16 @@ func fabric(s Setup, theirs string) []variable {
 	}...)
 }
 
+// FabricEnv gives, as NAME=VALUE, what the programs of a cluster on one host get so that their MPI
+// libraries take the provider in file: for measuring what that costs.
+func FabricEnv(file string) []string {
+	var env []string
+	for _, v := range fabric(Setup{Fabric: file}, "") {
+		env = append(env, v.name+"="+v.value)
+	}
+	return env
+}
+
 // usersPath gives the FI_PROVIDER_PATH in environ, of several the last, "" where it is what
 // an earlier Env has put there.
 func usersPath(environ []string) string {

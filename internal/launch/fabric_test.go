@@ -81,3 +81,17 @@ func TestProviderFolders(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestFabricEnv(t *testing.T) {
+	env := FabricEnv(providerFile)
+	for _, want := range []string{"FI_PROVIDER=ivshmem", "FI_IVSHMEM_INNER=none", "OMPI_MCA_mtl=^psm"} {
+		if !slices.Contains(env, want) {
+			t.Errorf("%q is not among %q", want, env)
+		}
+	}
+	if i := slices.IndexFunc(env, func(v string) bool {
+		return strings.HasPrefix(v, "FI_PROVIDER_PATH=+"+providerFile+":"+filepath.Dir(providerFile)+":")
+	}); i < 0 {
+		t.Errorf("the provider's file and its folder are not the first of FI_PROVIDER_PATH in %q", env)
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"nearmetal/internal/launch"
 )
 
 // mpi is an MPI library that is here, with the bench's program built for it.
@@ -76,8 +78,7 @@ func (m *mpi) starts() []*way {
 			add(k)
 		}
 	}
-	add(kind{name: "run", env: []string{"FI_PROVIDER_PATH=" + m.b.provider, "FI_PROVIDER=ivshmem",
-		"FI_IVSHMEM_INNER=none", "OMPI_MCA_mtl=^psm", "OMPI_MCA_mtl_ofi_priority=100"}})
+	add(kind{name: "run", env: launch.FabricEnv(filepath.Join(m.b.provider, "libivshmem-fi.so"))})
 	add(kind{name: "unset"})
 	return ways
 }
