@@ -78,15 +78,19 @@ func puts(b *bench) (*table, error) {
 	).compare("ivshmem", "shm").compare("ivshmem-cma", "shm"), nil
 }
 
+// connections are how many inner has each run measure.
+const connections = 3
+
 // inner compares the inner provider alone with itself used directly: in turns by the same
 // processes and over several connections each, since those differ by up to 1.4 times.
 func inner(b *bench) (*table, error) {
-	w := b.fabric("ivshmem", []string{"beside", "ivshmem", "tcp", "3"}, "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=tcp")
+	w := b.fabric("ivshmem", []string{"beside", "ivshmem", "tcp", fmt.Sprint(connections)}, "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=tcp")
 	w.spread = map[string][]string{}
 	for _, u := range units {
 		w.spread["other-"+u.what] = []string{"tcp", u.what}
 	}
-	t := newTable("no region: the inner provider tcp, through ours and directly, over 3 connections each a run", w).compare("ivshmem", "tcp")
+	title := fmt.Sprintf("no region: the inner provider tcp, through ours and directly, over %d connections each a run", connections)
+	t := newTable(title, w).compare("ivshmem", "tcp")
 	t.columns = append(t.columns, "tcp")
 	return t, nil
 }

@@ -65,7 +65,7 @@ int main(int argc, char **argv)
 		die("mmap", errno);
 	if (argc == 4 && !strcmp(what, "start"))
 		return start(argv[2], atoi(argv[3]));
-	if ((argc != 5 || strcmp(what, "beside") || atoi(argv[4]) < 1 || atoi(argv[4]) > 9) &&
+	if ((argc != 5 || strcmp(what, "beside") || atoi(argv[4]) < 1 || atoi(argv[4]) > BESIDE_MAX) &&
 	    (argc != 2 || (strcmp(what, "limits") && strcmp(what, "pingpong"))) &&
 	    (argc != 3 || (strcmp(what, "messages") && strcmp(what, "puts") && strcmp(what, "idle")))) {
 		fprintf(stderr, "usage: fabric_bench limits|pingpong | messages|puts|idle PROVIDER | "
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
 			_exit(1);
 	}
 	meter_pin(rank);
-	alarm(30);
+	alarm(40);
 	/* Each on its core first: on that of one that spins in real time, the other would starve. */
 	meet();
 	if (!strcmp(what, "limits"))

@@ -137,12 +137,11 @@ void over(const char *provider)
 	free(in);
 }
 
-#define PAIRS_MAX	9
 #define FIGURES_MAX	64
 
 void over_beside(const char *provider, const char *other, int pairs)
 {
-	static double values[2][FIGURES_MAX][PAIRS_MAX];
+	static double values[2][FIGURES_MAX][BESIDE_MAX];
 	static const char *what[FIGURES_MAX];
 	static size_t len[FIGURES_MAX];
 	uint8_t *out = memory(1), *in = memory(2);

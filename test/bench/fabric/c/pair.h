@@ -8,6 +8,7 @@
 
 #define PAIR_MAX	1100	/* addresses */
 #define PAIR_LINES	33
+#define BESIDE_MAX	9	/* pairs of endpoints, one after another */
 
 struct common {
 	_Alignas(64) uint32_t	arrived[2];
@@ -34,7 +35,7 @@ void over(const char *provider);
 void over_puts(const char *provider);
 /*
  * Messages over a provider and over another in turns, by the same two processes, and that with so
- * many pairs of endpoints (1 to 9), one after another: connections differ. The other's figures begin
+ * many pairs of endpoints (1 to BESIDE_MAX), one after another: connections differ. The other's figures begin
  * with "other-".
  */
 void over_beside(const char *provider, const char *other, int pairs);
