@@ -43,7 +43,7 @@ fi
 title "Latency and bandwidth, natively"
 show "$mpirun" -n 2 --oversubscribe "$kernels/nm_latency" --sizes 0:4096
 show "$mpirun" -n 2 --oversubscribe "$kernels/nm_bw" --sizes 4096:1048576
-title "Latency and bandwidth between two VMs, over the VMs' network"
+title "Latency and bandwidth between two VMs, over the region that they share"
 show "$nearmetal" up --vms 2 --memory 1GiB --name demo
 show "$nearmetal" ps demo
 accel=$("$nearmetal" ps demo --json | sed -n 's/.*"accel": "\(tcg\|kvm\)".*/\1/p' | head -1)
