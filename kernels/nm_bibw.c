@@ -1,5 +1,4 @@
 /* Bandwidth between two MPI ranks in both directions at once, by OSU's method. */
-#define _GNU_SOURCE
 #include <mpi.h>
 #include <stdlib.h>
 

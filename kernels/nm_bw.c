@@ -1,5 +1,4 @@
 /* Bandwidth from one MPI rank to another, by OSU's method. */
-#define _GNU_SOURCE
 #include <mpi.h>
 #include <stdlib.h>
 

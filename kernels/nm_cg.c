@@ -2,7 +2,6 @@
  * Conjugate gradients on a Poisson problem, whose result is checked and is the same to
  * the last bit for every number of ranks, every MPI library and every processor.
  */
-#define _GNU_SOURCE
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,4 @@
 /* Latency of MPI's collective operations, by OSU's method. */
-#define _GNU_SOURCE
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 /* Latency between two MPI ranks: half a round trip, by OSU's method. */
-#define _GNU_SOURCE
 #include <mpi.h>
 #include <stdlib.h>
 

@@ -1,5 +1,4 @@
 /* Latency of several pairs of MPI ranks at once, by OSU's method. */
-#define _GNU_SOURCE
 #include <mpi.h>
 #include <stdlib.h>
 

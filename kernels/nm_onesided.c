@@ -1,5 +1,4 @@
 /* One-sided communication whose results are checked: put, get, accumulate, locks. */
-#define _GNU_SOURCE
 #include <getopt.h>
 #include <inttypes.h>
 #include <mpi.h>
@@ -106,7 +105,7 @@ static void clear(struct job *j)
 	MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Ends a check: rank 0 tells whether it was right on all ranks. */
+/* Ends a check: rank 0 reports whether it was right on all ranks. */
 static void verdict(struct job *j, const char *check, bool ok)
 {
 	int mine = ok ? j->ranks : j->rank, first;
@@ -318,7 +317,7 @@ static void window(struct job *j, bool create)
 	free(own);
 }
 
-/* Gives -1 to go on, else the status to exit with. */
+/* Returns -1 to go on, else the status to exit with. */
 static int read_options(struct job *j, int argc, char **argv)
 {
 	static const struct option options[] = {

@@ -1,5 +1,4 @@
 /* One-sided MPI between two ranks: put and get, latency and bandwidth, by OSU's method. */
-#define _GNU_SOURCE
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>

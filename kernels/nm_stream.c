@@ -1,5 +1,4 @@
 /* Sustainable memory bandwidth, by the method of McCalpin's STREAM, with a checked result. */
-#define _GNU_SOURCE
 #include <float.h>
 #include <getopt.h>
 #include <math.h>

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "p2p.h"
 
 #include <getopt.h>

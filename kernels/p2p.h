@@ -30,12 +30,12 @@ struct p2p {
 	/* from here on set by p2p_start() */
 	int rank, ranks;
 	int peer;		/* the other rank of the pair: the lower half's in the upper half */
-	double messages;	/* a second, of the row to come; 0: not told */
+	double messages;	/* a second, of the row to come; 0: not known */
 	long rows;
 	unsigned char *send, *receive;	/* max_bytes each (for each rank: per_rank), page-aligned */
 };
 
-/* Reads the options. Gives -1 to go on, else the status to exit with. */
+/* Reads the options. Returns -1 to go on, else the status to exit with. */
 int p2p_options(struct p2p *p, int argc, char **argv);
 
 /* After MPI_Init: checks the number of ranks, prints the header. As p2p_options(). */
@@ -45,14 +45,14 @@ int p2p_start(struct p2p *p);
 long p2p_iterations(const struct p2p *p, size_t bytes, long warmup, double seconds, int loops);
 long p2p_warmup(const struct p2p *p, size_t bytes);
 
-/* Fills the buffers for a size; afterwards tells, on all ranks, whether all got their peer's. */
+/* Fills the buffers for a size; afterwards returns, on all ranks, whether all got their peer's. */
 void p2p_fill(const struct p2p *p, size_t bytes);
 bool p2p_received(const struct p2p *p, size_t bytes, bool receives);
 
 /* Byte i of what a rank sends in a message of a size. */
 unsigned char p2p_pattern(int rank, size_t bytes, size_t i);
 
-/* Tells, on all ranks, whether none of them says that something is wrong. */
+/* Returns, on all ranks, whether none of them says that something is wrong. */
 bool p2p_right(const struct p2p *p, size_t bytes, bool wrong);
 
 /* Prints a line (rank 0). */

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "peer.h"
 
 #include <errno.h>
@@ -114,7 +113,7 @@ bool peer_waiting_slow(const struct peer *p, struct peer_wait *w)
 		siginfo_t info = { 0 };
 
 		/*
-		 * A child that has ended may have answered before: the caller looks once more
+		 * A child that has ended may have answered before: the caller polls once more
 		 * after the end was seen, however long it has waited.
 		 */
 		if (w->gone)
@@ -143,7 +142,7 @@ static bool meet(struct peer *p)
 			/*
 			 * The number may be that of an earlier run, and the other side may have
 			 * come between: it writes its number before it repeats ours, so that
-			 * its number is looked at again.
+			 * its number is read again.
 			 */
 			if (atomic_load(&p->theirs->echo) == nonce && atomic_load(&p->theirs->nonce) == theirs)
 				return true;

@@ -84,16 +84,16 @@ bool peer_options_check(const struct peer_options *o);
 /*
  * Opens the region, checks that it is cached (t says how fast it reads), forks if asked,
  * pins, lets prepare() reset what this side writes in the area, and meets the other side.
- * From then on peer_parameter() gives what side a was started with. Gives false after a
+ * From then on peer_parameter() returns what side a was started with. Returns false after a
  * complaint; nothing is then open.
  */
 bool peer_start(struct peer *p, struct region *r, struct read_times *t, const struct peer_options *o,
 		const uint64_t parameters[PEER_PARAMETERS], void (*prepare)(struct peer *));
 
-/* Ends: in a, waits for a child of --fork. Gives the status to exit with. */
+/* Ends: in a, waits for a child of --fork. Returns the status to exit with. */
 int peer_end(struct peer *p, struct region *r, int status);
 
-/* A parameter that a gave. It is not checked. */
+/* A parameter of side a's. It is not checked. */
 uint64_t peer_parameter(const struct peer *p, int i);
 
 /* Both sides reach a step of their own, "phase"; false after a complaint: a time-out. */
@@ -102,7 +102,7 @@ bool peer_barrier(struct peer *p);
 /* Complains that the other side did not answer. Always false. */
 bool peer_lost(const struct peer *p);
 
-/* A bounded wait: call peer_waiting() in the loop; when it gives false, give up. */
+/* A bounded wait: call peer_waiting() in the loop; when it returns false, stop. */
 struct peer_wait {
 	uint64_t spins;
 	double end;

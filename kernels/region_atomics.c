@@ -1,5 +1,4 @@
 /* Are atomics and fences right between two VMs, or two processes, over a region? */
-#define _GNU_SOURCE
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "region_map.h"
 
 #include <errno.h>

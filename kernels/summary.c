@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "summary.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* Tests of what the programs are made of. */
-#define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

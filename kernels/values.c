@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "values.h"
 
 #include <errno.h>

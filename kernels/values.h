@@ -23,7 +23,7 @@ void program_name(const char *name);
 
 /*
  * An error line, "PROGRAM: ...". In an MPI program it is printed by rank 0 alone, which
- * is told, before MPI_Init, by what launchers put into the environment.
+ * is found, before MPI_Init, in what launchers put into the environment.
  */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool first_rank(void);

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "where.h"
 
 #include <string.h>

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "../ivshmem.h"
+#include "../ofi/open.h"
+#include "../proto/proto.h"
 
 #define REGION_BYTES	(2 << 20)
 #define BUFFER_BYTES	30000
@@ -109,7 +110,7 @@ static void read_queue(struct side *s)
 		}
 }
 
-/* Changes a word: of the tables, the rings or the chunks of the first slots. */
+/* Changes a word: of the tables, the rings or the bounce buffers of the first slots. */
 static void spoil(struct input *in, const struct ivs_region *r)
 {
 	uint64_t what = take(in, 1), at = take(in, 2), value, *word;
@@ -126,7 +127,7 @@ static void spoil(struct input *in, const struct ivs_region *r)
 		at = at % (2 * (NM_LAYOUT_MR_COUNT + 1) * sizeof(struct nm_mr)) + g->mr_table;
 		break;
 	case 3:
-		at = at % (2 * IVS_CHUNK) + g->areas;
+		at = at % (2 * IVS_BOUNCE) + g->areas;
 		break;
 	default:
 		/* The first lines of the first ring of either. */
@@ -214,7 +215,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		f.prov = fi_prov_ini();
 		MUST(!f.prov);
 		ivs_param.region = f.path;
-		ivs_param.inner = (char *) (uintptr_t) "none";
+		ivs_param.core = (char *) (uintptr_t) "none";
 		ivs_param.ranks = 4;
 		MUST(f.prov->getinfo(FI_VERSION(1, 9), NULL, NULL, 0, NULL, &f.info));
 	}

@@ -1,6 +1,7 @@
 /*
- * random.c SECONDS [SEED]: the fuzz target with random inputs, where there is no libFuzzer.
- * The same seed gives the same inputs, as many as the time allows.
+ * random.c SECONDS [SEED [FILE...]]: the fuzz target where there is no libFuzzer, with the files'
+ * contents and then with random inputs. The same seed makes the same inputs, as many as the time
+ * allows.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -23,14 +24,26 @@ int main(int argc, char **argv)
 	time_t end = time(NULL) + (argc > 1 ? atol(argv[1]) : 10);
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1, x, inputs = 0;
 	uint8_t data[600];
+	int i;
 
+	for (i = 3; i < argc; i++) {
+		FILE *file = fopen(argv[i], "rb");
+
+		if (!file) {
+			perror(argv[i]);
+			return 1;
+		}
+		LLVMFuzzerTestOneInput(data, fread(data, 1, sizeof(data), file));
+		fclose(file);
+		inputs++;
+	}
 	while (time(NULL) < end) {
-		size_t len, i;
+		size_t len, k;
 
 		x = (seed + ++inputs) * 0x9e3779b97f4a7c15ULL | 1;
 		len = next(&x) % sizeof(data);
-		for (i = 0; i < len; i++)
-			data[i] = (uint8_t) (next(&x) >> 32);
+		for (k = 0; k < len; k++)
+			data[k] = (uint8_t) (next(&x) >> 32);
 		LLVMFuzzerTestOneInput(data, len);
 	}
 	printf("%llu inputs, seed %llu\n", (unsigned long long) inputs, (unsigned long long) seed);

@@ -10,7 +10,7 @@
 
 struct search {
 	const char	*prefix;	/* of the file's name */
-	int		skip;		/* so many that have it */
+	int		skip;		/* files that have it, to skip */
 	char		path[PATH_MAX];
 };
 
@@ -22,7 +22,7 @@ static const char *base(const char *path)
 }
 
 /* Opening it is for later: the loader's locks are held here. */
-static int look(struct dl_phdr_info *info, size_t size, void *arg)
+static int find_in(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct search *s = arg;
 
@@ -42,7 +42,7 @@ static void *loaded(struct search *s, const char *symbol)
 	void *handle;
 	int n;
 
-	for (n = 0; s->skip = n, dl_iterate_phdr(look, s); n++) {
+	for (n = 0; s->skip = n, dl_iterate_phdr(find_in, s); n++) {
 		handle = dlopen(s->path, RTLD_LAZY | RTLD_NOLOAD);
 		if (handle && dlsym(handle, symbol))
 			return handle;
@@ -58,7 +58,7 @@ static void *mpi_library(struct search *s)
 	return loaded(s, "PMPI_Win_create");
 }
 
-/* This library's own functions are found by looking for MPI's. */
+/* A search for MPI's functions finds this library's own, too. */
 static bool ours(void *function)
 {
 	Dl_info theirs, mine;
@@ -79,14 +79,24 @@ void *ivm_next(const char *name)
 	return p && !ours(p) ? p : NULL;
 }
 
+/* MPICH itself, not one of those that share its ABI. */
+static bool is_mpich(void *library)
+{
+	int (*version)(char *, int *);
+	char text[8192] = "";	/* MPI_MAX_LIBRARY_VERSION_STRING, of MPICH and of the standard */
+	int len = 0;
+
+	*(void **) &version = dlsym(library, "PMPI_Get_library_version");
+	return version && !version(text, &len) && !strncmp(text, "MPICH ", strlen("MPICH "));
+}
+
 static struct ivm_abi find(void)
 {
 	/* Values of mpi.h of MPICH 4.0 to 5.0 and of mpi_abi.h; the latter are the standard's. */
-	static const struct ivm_abi mpich = { true, sizeof(int), 0x4c000405, 0x58000002,
-					      0x66000007, 2 };
-	static const struct ivm_abi standard = { true, sizeof(void *), 0x209, 0x22, 604, 312 };
+	struct ivm_abi mpich = { true, sizeof(int), 0x4c000405, 0x58000002, 0x66000007, 2, 1024, false };
+	struct ivm_abi standard = { true, sizeof(void *), 0x209, 0x22, 604, 312, 1024, false };
 	/* mpi.h of Open MPI 4.1 and 5.0; its handles are addresses of what it exports. */
-	struct ivm_abi openmpi = { true, sizeof(void *), 0, 0, 10, 2 };
+	struct ivm_abi openmpi = { true, sizeof(void *), 0, 0, 10, 2, 1, false };
 	void *library, *type, *op;
 	const char *file;
 	struct search s;
@@ -102,6 +112,7 @@ static struct ivm_abi find(void)
 	openmpi.op_min = (ivm_handle) (op ? op : dlsym(library, "ompi_mpi_op_min"));
 	if (openmpi.type_int && openmpi.op_min)
 		return openmpi;
+	standard.counts_posts = mpich.counts_posts = is_mpich(library);
 	if (!strncmp(file, "libmpi_abi", strlen("libmpi_abi")))
 		return standard;
 	/* MPICH and what shares its ABI: Intel MPI, MVAPICH. */

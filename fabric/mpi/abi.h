@@ -23,6 +23,8 @@ struct ivm_abi {
 	ivm_handle	op_min;		/* MPI_MIN */
 	int		key_flavor;	/* MPI_WIN_CREATE_FLAVOR */
 	int		flavor_allocate; /* MPI_WIN_FLAVOR_ALLOCATE */
+	int		nocheck;	/* MPI_MODE_NOCHECK */
+	bool		counts_posts;	/* it is MPICH: see sync.c */
 };
 
 /* What is different between the MPIs. */

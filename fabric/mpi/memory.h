@@ -6,7 +6,7 @@
 
 /* bytes in the region, or NULL: no provider, no region, no room. */
 void *ivm_alloc(ivm_aint bytes);
-/* Gives back what ivm_alloc() gave; false: memory is not of it. */
+/* Frees what ivm_alloc() returned; false: memory is not of it. */
 bool ivm_free(void *memory);
 
 #endif /* IVM_MEMORY_H */

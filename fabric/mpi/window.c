@@ -1,4 +1,6 @@
 /*
+ * The windows of this process.
+ *
  * MPI_Win_allocate out of the region: a window over memory of ours, if every rank of the
  * communicator has room, else one of the MPI's own. MPI sees MPI_Win_create; the program
  * does not see a difference.
@@ -8,15 +10,10 @@
 #include <string.h>
 
 #include "memory.h"
-
-struct window {
-	struct window	*next;
-	ivm_handle	handle;
-	void		*memory;	/* NULL: of no bytes */
-};
+#include "window.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct window *windows;
+static struct ivm_window *windows;
 
 static ivm_handle handle_at(const void *win)
 {
@@ -26,15 +23,10 @@ static ivm_handle handle_at(const void *win)
 	return h;
 }
 
-static ivm_handle handle_of(ivm_handle win)
-{
-	return handle_at(&win);
-}
-
 /* Takes the window out of the list, or only says whether it is there. */
-static struct window *find(ivm_handle handle, bool take)
+static struct ivm_window *find(ivm_handle handle, bool take)
 {
-	struct window **at, *w;
+	struct ivm_window **at, *w;
 
 	pthread_mutex_lock(&lock);
 	for (at = &windows; (w = *at) && w->handle != handle; at = &w->next)
@@ -43,6 +35,22 @@ static struct window *find(ivm_handle handle, bool take)
 		*at = w->next;
 	pthread_mutex_unlock(&lock);
 	return w;
+}
+
+struct ivm_window *ivm_window(ivm_handle win)
+{
+	return ivm_abi()->known ? find(handle_at(&win), false) : NULL;
+}
+
+/* Adds a window that was made over comm. */
+static void keep(struct ivm_window *w, const void *win, ivm_handle comm)
+{
+	w->handle = handle_at(win);
+	w->posts = ivm_posts_open(comm, &w->comm);
+	pthread_mutex_lock(&lock);
+	w->next = windows;
+	windows = w;
+	pthread_mutex_unlock(&lock);
 }
 
 /* Do all ranks of comm say yes? A failed call is a no, too: MPI has said why. */
@@ -62,12 +70,27 @@ typedef int create(void *base, ivm_aint size, ivm_aint disp_unit, ivm_handle inf
 typedef int allocate(ivm_aint size, ivm_aint disp_unit, ivm_handle info, ivm_handle comm,
 		     void *baseptr, void *win);
 
+typedef int create_dynamic(ivm_handle info, ivm_handle comm, void *win);
+
+/* A window that is the MPI's own: it is kept where its posts are ours. */
+static int made(int ret, ivm_handle comm, const void *win)
+{
+	struct ivm_window *w;
+
+	if (ret || !ivm_abi()->counts_posts)
+		return ret;
+	w = calloc(1, sizeof(*w));
+	if (w)
+		keep(w, win, comm);
+	return ret;
+}
+
 static int window(const char *name, const char *by, ivm_aint size, ivm_aint disp_unit,
 		  ivm_handle info, ivm_handle comm, void *baseptr, void *win)
 {
 	allocate *next = (allocate *) ivm_next(name);
 	create *make = (create *) ivm_next(by);
-	struct window *w = NULL;
+	struct ivm_window *w = NULL;
 	void *memory = NULL;
 	int ret;
 
@@ -80,7 +103,7 @@ static int window(const char *name, const char *by, ivm_aint size, ivm_aint disp
 	if (!all(w && (memory || !size), comm)) {
 		ivm_free(memory);
 		free(w);
-		return next(size, disp_unit, info, comm, baseptr, win);
+		return made(next(size, disp_unit, info, comm, baseptr, win), comm, win);
 	}
 	ret = make(memory, size, disp_unit, info, comm, win);
 	if (ret) {
@@ -88,12 +111,9 @@ static int window(const char *name, const char *by, ivm_aint size, ivm_aint disp
 		free(w);
 		return ret;
 	}
-	w->handle = handle_at(win);
+	w->region = true;
 	w->memory = memory;
-	pthread_mutex_lock(&lock);
-	w->next = windows;
-	windows = w;
-	pthread_mutex_unlock(&lock);
+	keep(w, win, comm);
 	*(void **) baseptr = memory;
 	return ret;
 }
@@ -104,7 +124,7 @@ typedef int get_attr(ivm_handle win, int key, void *value, int *flag);
 static int end(const char *name, void *win)
 {
 	win_free *next = (win_free *) ivm_next(name);
-	struct window *w;
+	struct ivm_window *w;
 	int ret;
 
 	if (!next)
@@ -113,6 +133,8 @@ static int end(const char *name, void *win)
 	w = ivm_abi()->known ? find(handle_at(win), true) : NULL;
 	ret = next(win);
 	if (w) {
+		if (w->posts)
+			ivm_posts_close(&w->comm);
 		ivm_free(w->memory);
 		free(w);
 	}
@@ -120,6 +142,10 @@ static int end(const char *name, void *win)
 }
 
 IVM_EXPORT allocate MPI_Win_allocate, PMPI_Win_allocate, MPI_Win_allocate_c, PMPI_Win_allocate_c;
+IVM_EXPORT allocate MPI_Win_allocate_shared, PMPI_Win_allocate_shared;
+IVM_EXPORT allocate MPI_Win_allocate_shared_c, PMPI_Win_allocate_shared_c;
+IVM_EXPORT create MPI_Win_create, PMPI_Win_create, MPI_Win_create_c, PMPI_Win_create_c;
+IVM_EXPORT create_dynamic MPI_Win_create_dynamic, PMPI_Win_create_dynamic;
 IVM_EXPORT win_free MPI_Win_free, PMPI_Win_free;
 IVM_EXPORT get_attr MPI_Win_get_attr;
 
@@ -136,6 +162,45 @@ ALLOCATE(P, )
 ALLOCATE(, _c)
 ALLOCATE(P, _c)
 
+#define SHARED(prefix, suffix) \
+	int prefix##MPI_Win_allocate_shared##suffix(ivm_aint size, ivm_aint disp_unit, ivm_handle info, \
+						    ivm_handle comm, void *baseptr, void *win) \
+	{ \
+		allocate *next = (allocate *) ivm_next(#prefix "MPI_Win_allocate_shared" #suffix); \
+		\
+		return next ? made(next(size, disp_unit, info, comm, baseptr, win), comm, win) : -1; \
+	}
+
+SHARED(, )
+SHARED(P, )
+SHARED(, _c)
+SHARED(P, _c)
+
+#define CREATE(prefix, suffix) \
+	int prefix##MPI_Win_create##suffix(void *base, ivm_aint size, ivm_aint disp_unit, ivm_handle info, \
+					   ivm_handle comm, void *win) \
+	{ \
+		create *next = (create *) ivm_next(#prefix "MPI_Win_create" #suffix); \
+		\
+		return next ? made(next(base, size, disp_unit, info, comm, win), comm, win) : -1; \
+	}
+
+CREATE(, )
+CREATE(P, )
+CREATE(, _c)
+CREATE(P, _c)
+
+#define DYNAMIC(prefix) \
+	int prefix##MPI_Win_create_dynamic(ivm_handle info, ivm_handle comm, void *win) \
+	{ \
+		create_dynamic *next = (create_dynamic *) ivm_next(#prefix "MPI_Win_create_dynamic"); \
+		\
+		return next ? made(next(info, comm, win), comm, win) : -1; \
+	}
+
+DYNAMIC()
+DYNAMIC(P)
+
 int MPI_Win_free(void *win)
 {
 	return end("MPI_Win_free", win);
@@ -149,9 +214,10 @@ int PMPI_Win_free(void *win)
 int MPI_Win_get_attr(ivm_handle win, int key, void *value, int *flag)
 {
 	get_attr *next = (get_attr *) ivm_next("MPI_Win_get_attr");
+	const struct ivm_window *w = ivm_window(win);
 	static int flavor;
 
-	if (ivm_abi()->known && key == ivm_abi()->key_flavor && find(handle_of(win), false)) {
+	if (w && w->region && key == ivm_abi()->key_flavor) {
 		flavor = ivm_abi()->flavor_allocate;
 		*(int **) value = &flavor;
 		*flag = 1;

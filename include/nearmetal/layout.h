@@ -1,11 +1,11 @@
 /*
  * What the provider ivshmem keeps in a region's layout area: who is there, the
  * rings between every two ranks, and the buffers for large messages.
- * docs/fabric.md describes it; internal/region/layout.go holds the same
+ * docs/fabric-design.md describes it; internal/region/layout.go holds the same
  * constants. All numbers are little-endian.
  *
  * An area of zeros is a valid, empty layout: nobody formats it but the first
- * rank, which chooses the geometry with one compare-and-swap. All the rest
+ * rank, which chooses the geometry with one compare-and-swap. All else
  * follows from the geometry and the area's size.
  *
  * Whatever is read from here was written by somebody else. Nothing in it is
@@ -22,10 +22,10 @@
 #define NM_LAYOUT_MAX_SLOTS	1024
 #define NM_LAYOUT_MIN_SLOTS	4
 #define NM_LAYOUT_LINE		64	/* bytes: a cache line, and a ring's slot */
-#define NM_LAYOUT_CHUNK_BYTES	8192	/* the smallest buffer for a piece of a large message */
-#define NM_LAYOUT_CHUNK_LARGEST	32768
-#define NM_LAYOUT_MAX_CHUNKS	1024	/* a rank, of the smallest; fewer of larger ones */
-#define NM_LAYOUT_HALF_BYTES	(4ULL << 20)	/* of an area this large, half are chunks */
+#define NM_LAYOUT_BOUNCE_BYTES	8192	/* the smallest buffer for a piece of a large message */
+#define NM_LAYOUT_BOUNCE_LARGEST 32768
+#define NM_LAYOUT_MAX_BOUNCES	1024	/* a rank, of the smallest; fewer of larger ones */
+#define NM_LAYOUT_HALF_BYTES	(4ULL << 20)	/* of an area this large, half are bounce buffers */
 #define NM_LAYOUT_RING_MIN	8	/* lines in the smallest ring */
 #define NM_LAYOUT_RING_MAX	256	/* lines in the largest */
 #define NM_LAYOUT_RING_CTL	128	/* bytes before a ring's first line */
@@ -67,9 +67,9 @@ struct nm_slot {
 	/* written by the owner's heart */
 	uint64_t	beat;
 	uint64_t	pad1[7];
-	/* written by anybody who has sent something: byte (sender % 64) */
+	/* written by senders: byte (sender % 64) */
 	uint8_t		activity[64];
-	uint32_t	asleep;		/* 1: written by the owner; 0: by who wakes it */
+	uint32_t	asleep;		/* 1: written by the owner; 0: by the rank that wakes it */
 	uint32_t	unwoken;	/* 1: written by a sender that cannot wake it */
 	uint32_t	pad2[14];
 };
@@ -77,17 +77,20 @@ struct nm_slot {
 _Static_assert(sizeof(struct nm_slot) == 256, "four lines");
 
 /*
- * In the owner's own memory: who can read it is in the same VM. Only the owner of a
- * slot writes one with its number and epoch.
+ * In the owner's own memory. Bytes like these may have come there from another VM, in a
+ * message: they prove nothing until the kernel says who listens at their key's name
+ * (fabric/region/identity.h).
  */
 struct nm_proof {
 	uint64_t	magic;
 	uint32_t	slot;
 	uint32_t	epoch;
 	uint8_t		key[16];	/* random */
+	int32_t		ledger;		/* descriptor of the process's (fabric/region/ledger.h), -1: none */
+	uint32_t	reserved;
 };
 
-#define NM_PROOF_MAGIC	0x7f0a9e3d52c8b641ULL
+#define NM_PROOF_MAGIC	0x7f0a9e3d52c8b642ULL
 
 /*
  * conn[receiver][sender], written by the sender: where its ring to the receiver
@@ -105,16 +108,16 @@ struct nm_conn {
 _Static_assert(sizeof(struct nm_conn) == 16, "two words");
 
 /*
- * In front of a ring: two lines, written by the receiver only, but for joint.
+ * In front of a ring: two lines, written by the receiver only, but for coop.
  */
 struct nm_ring_ctl {
 	uint64_t	tail;		/* lines read so far */
-	uint32_t	cost[2];	/* cycles for reading 1 KiB of a chunk, a hint: that was written
-					   through the caches, past them; 0: not known */
+	uint32_t	cost[2];	/* cycles for reading 1 KiB of a bounce buffer, a hint: [0] if it was
+					   written in the caches, [1] if non-temporally; 0: not known */
 	uint64_t	pad0[6];
-	uint32_t	polled;		/* 1: the receiver looks at this ring by itself */
+	uint32_t	polled;		/* 1: the receiver polls this ring in each call */
 	uint32_t	pad1;
-	uint64_t	joint;		/* of a message that both ends copy: number << 32 |
+	uint64_t	coop;		/* of a message that both ends copy: number << 32 |
 					   pieces taken by the receiver << 16 | by the sender */
 	uint64_t	pad2[6];
 };
@@ -162,13 +165,13 @@ _Static_assert(sizeof(struct nm_mr) == NM_LAYOUT_LINE, "one line");
 /* Where everything is; offsets from the layout area's first byte. */
 struct nm_layout_geometry {
 	uint32_t	slots;
-	uint32_t	chunks;		/* a rank */
-	uint32_t	chunk_bytes;
+	uint32_t	bounces;	/* a rank */
+	uint32_t	bounce_bytes;
 	uint64_t	slot_table;
 	uint64_t	conn_table;
 	uint64_t	mr_table;
 	uint64_t	areas;
-	uint64_t	area_bytes;	/* a rank: its chunks, then its rings */
+	uint64_t	area_bytes;	/* a rank: its bounce buffers, then its rings */
 	uint64_t	heap;		/* offset of the rings in an area */
 };
 
@@ -179,12 +182,12 @@ static inline uint64_t nm_layout_fixed(uint32_t slots)
 	       slots * (uint64_t) (NM_LAYOUT_MR_COUNT + 1) * sizeof(struct nm_mr);
 }
 
-/* The least an area must hold: a smallest ring to each rank, and some chunks. */
+/* The least an area must hold: a smallest ring to each rank, and some bounce buffers. */
 static inline uint64_t nm_layout_least_area(uint32_t slots)
 {
 	uint64_t rings = (uint64_t) slots *
 			 (NM_LAYOUT_RING_CTL + NM_LAYOUT_RING_MIN * NM_LAYOUT_LINE);
-	return rings + 4 * NM_LAYOUT_CHUNK_BYTES;
+	return rings + 4 * NM_LAYOUT_BOUNCE_BYTES;
 }
 
 /*
@@ -217,7 +220,7 @@ static inline uint64_t nm_layout_choose(uint64_t bytes, uint32_t want)
 }
 
 /*
- * Takes a geometry word apart, for a layout area of bytes. Gives NULL, or what is
+ * Takes a geometry word apart, for a layout area of bytes. Returns NULL, or what is
  * wrong with it.
  */
 static inline const char *nm_layout_geometry(uint64_t word, uint64_t bytes,
@@ -249,14 +252,14 @@ static inline const char *nm_layout_geometry(uint64_t word, uint64_t bytes,
 		pool += (g->area_bytes - NM_LAYOUT_HALF_BYTES) / 4;
 	if (pool > g->area_bytes - rings)
 		pool = g->area_bytes - rings;
-	if (pool > NM_LAYOUT_MAX_CHUNKS * NM_LAYOUT_CHUNK_BYTES)
-		pool = NM_LAYOUT_MAX_CHUNKS * NM_LAYOUT_CHUNK_BYTES;
+	if (pool > NM_LAYOUT_MAX_BOUNCES * NM_LAYOUT_BOUNCE_BYTES)
+		pool = NM_LAYOUT_MAX_BOUNCES * NM_LAYOUT_BOUNCE_BYTES;
 	/* Larger ones are faster, but only if there are many. */
-	g->chunk_bytes = NM_LAYOUT_CHUNK_BYTES;
-	while (g->chunk_bytes < NM_LAYOUT_CHUNK_LARGEST && pool / g->chunk_bytes >= 64)
-		g->chunk_bytes *= 2;
-	g->chunks = (uint32_t) (pool / g->chunk_bytes);
-	g->heap = (uint64_t) g->chunks * g->chunk_bytes;
+	g->bounce_bytes = NM_LAYOUT_BOUNCE_BYTES;
+	while (g->bounce_bytes < NM_LAYOUT_BOUNCE_LARGEST && pool / g->bounce_bytes >= 64)
+		g->bounce_bytes *= 2;
+	g->bounces = (uint32_t) (pool / g->bounce_bytes);
+	g->heap = (uint64_t) g->bounces * g->bounce_bytes;
 	return NULL;
 }
 

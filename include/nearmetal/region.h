@@ -86,7 +86,7 @@ static inline int nm_region_area_ok(uint64_t offset, uint64_t len, uint64_t size
 
 /*
  * Copies the header that starts at base into out and checks it. mapped_bytes
- * are mapped from base on. Gives NULL if it is sound, else what is wrong with it,
+ * are mapped from base on. Returns NULL if it is sound, else what is wrong with it,
  * in words.
  */
 static inline const char *nm_region_read(const void *base, uint64_t mapped_bytes,

@@ -253,16 +253,16 @@ static void child(const struct test *t, int rank)
 }
 
 /*
- * The next process that ends; 0 after the test's limit. Looks of 1 ms are counted, not the
+ * The next process that ends; 0 after the test's limit. Polls of 1 ms are counted, not the
  * clock, so that a test which is stopped as a whole has its time all the same.
  */
-static pid_t next_end(const struct test *t, int *looks, int *status)
+static pid_t next_end(const struct test *t, int *polls, int *status)
 {
 	int limit = LIMIT_S * 1000 * patience() * (t->procs > 16 ? 4 : 1);
 	pid_t pid;
 
 	while (!(pid = waitpid(-1, status, WNOHANG))) {
-		if (!t->unlimited && ++*looks > limit)
+		if (!t->unlimited && ++*polls > limit)
 			break;
 		usleep(1000);
 	}
@@ -273,7 +273,7 @@ static int run(const struct test *t, const char *region)
 {
 	struct timespec a, b;
 	pid_t pids[MAX_PROCS];
-	int i, status, bad = 0, killed = 0, looks = 0, left = t->procs;
+	int i, status, bad = 0, killed = 0, polls = 0, left = t->procs;
 
 	test_name = t->name;
 	memset(common, 0, sizeof(*common));
@@ -290,7 +290,7 @@ static int run(const struct test *t, const char *region)
 			child(t, i);
 	}
 	while (left) {
-		pid_t pid = next_end(t, &looks, &status);
+		pid_t pid = next_end(t, &polls, &status);
 
 		if (pid < 0)
 			break;
@@ -308,7 +308,7 @@ static int run(const struct test *t, const char *region)
 				WTERMSIG(status), strsignal(WTERMSIG(status)));
 		/* One that fails leaves the others waiting: they are ended. */
 		bad = 1;
-		looks = 0;
+		polls = 0;
 		for (i = 0; i < t->procs; i++)
 			kill(pids[i], SIGKILL);
 	}
@@ -352,11 +352,12 @@ int main(int argc, char **argv)
 	}
 	snprintf(region, sizeof(region), "/dev/shm/nearmetal-test-%d", (int) getpid());
 	snprintf(env, sizeof(env), "FI_IVSHMEM_REGION=%s", region);
-	/* FI_IVSHMEM_REGION=none: what can be is run over the inner provider alone. */
+	/* FI_IVSHMEM_REGION=none: what can be is run over the core provider alone. */
 	if (!getenv("FI_IVSHMEM_REGION") || strcmp(getenv("FI_IVSHMEM_REGION"), "none"))
 		putenv(env);
 	setenv("FI_IVSHMEM_REGION_SIZE", "268435456", 0);
 	setenv("FI_IVSHMEM_INNER", "none", 0);
+	setenv("FI_IVSHMEM_TEST", "1", 0);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (i = 0; test_lists[i]; i++)
 		for (t = test_lists[i]; t->name; t++) {

@@ -28,7 +28,7 @@
 #define MAX_PROCS 64
 #define LIMIT_S 120	/* a test that takes longer hangs, if everything runs at its speed */
 
-/* What a test may ask of its endpoints; the harness fills in the rest. */
+/* What a test may ask of its endpoints; the harness fills in the other fields. */
 struct setup {
 	uint64_t	caps;		/* 0: everything */
 	enum fi_threading threading;	/* 0: FI_THREAD_DOMAIN */
@@ -60,7 +60,7 @@ struct test {
 	bool		bare;		/* no endpoint: the test opens what it needs */
 	const char	*env[4];	/* NAME=VALUE for its processes */
 	int		killed;		/* this many processes end by a signal */
-	bool		unlimited;	/* it looks for what hangs by itself */
+	bool		unlimited;	/* it finds what hangs by itself */
 };
 
 /* Ends the process with a message unless x holds. */
@@ -93,7 +93,7 @@ struct fi_cq_tagged_entry wait_comp(struct ctx *c, struct fid_cq *cq);
 struct fi_cq_tagged_entry wait_comp_src(struct ctx *c, struct fid_cq *cq, fi_addr_t *src);
 /* The next completion, which must come and be an error. */
 struct fi_cq_err_entry wait_err(struct ctx *c, struct fid_cq *cq);
-/* Calls x again, handling messages, for as long as it gives -FI_EAGAIN. */
+/* Calls x again, handling messages, for as long as it returns -FI_EAGAIN. */
 #define RETRY(c, x) \
 	do { \
 		ssize_t r_; \

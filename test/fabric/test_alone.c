@@ -6,12 +6,12 @@
 
 #define ALONE .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto" }
 
-/* Below and above what the inner provider takes at once, and what ours does. */
+/* Below and above what the core provider takes at once, and what ours does. */
 static const size_t sizes[] = { 0, 1, 100, 1000, 4096, 20000 };
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 #define LARGEST 20000
 
-/* One of the calls that send; gives whether a completion comes. */
+/* One of the calls that send. Returns whether a completion comes. */
 static bool send_by(struct ctx *c, int call, void *out, size_t len, fi_addr_t to, uint64_t tag)
 {
 	switch (call) {
@@ -212,7 +212,7 @@ static void injected(struct ctx *c)
 	barrier(c);
 }
 
-/* Two endpoints of a domain share a queue: each looks for the other, too. */
+/* Two endpoints of a domain share a queue: each polls for the other, too. */
 static void two_endpoints(struct ctx *c)
 {
 	enum { COUNT = 200 };
@@ -309,7 +309,39 @@ static void queued_first(struct ctx *c)
 	barrier(c);
 }
 
+/* Which parameters of the provider libfabric lists: those of tests, and those of users. */
+static void parameters(struct ctx *c, int tests)
+{
+	static const char *const names[] = { "FI_IVSHMEM_WINDOW", "FI_IVSHMEM_NT", "FI_IVSHMEM_INLINE_MAX",
+					     "FI_IVSHMEM_CMA_MAX", "FI_IVSHMEM_CMA_COOP" };
+	int count = 0, i, test = 0, user = 0;
+	struct fi_param *params = NULL;
+
+	(void) c;
+	OK(fi_getparams(&params, &count));
+	for (i = 0; i < count; i++) {
+		user += !strcmp(params[i].name, "FI_IVSHMEM_CMA_MIN");
+		for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
+			test += !strcmp(params[i].name, names[n]);
+	}
+	fi_freeparams(params);
+	CHECK(user == 1);
+	CHECK(test == tests);
+}
+
+static void parameters_user(struct ctx *c)
+{
+	parameters(c, 0);
+}
+
+static void parameters_test(struct ctx *c)
+{
+	parameters(c, 5);
+}
+
 const struct test test_alone[] = {
+	{ "parameters_user", 1, parameters_user, .env = { "FI_IVSHMEM_TEST=0" } },
+	{ "parameters_test", 1, parameters_test },
 	{ "alone_calls", 2, calls, .setup = { .counters = true }, ALONE },
 	{ "alone_calls_safe", 2, calls, .setup = { .counters = true, .threading = FI_THREAD_SAFE },
 	  ALONE },

@@ -74,7 +74,7 @@ static void over(struct chaos *h, bool failed)
 }
 
 /* Reads a queue: an end of the send or the receive, good or bad. */
-static void look(struct chaos *h, struct fid_cq *cq, bool *pending)
+static void poll_queue(struct chaos *h, struct fid_cq *cq, bool *pending)
 {
 	union {
 		struct fi_cq_err_entry e;
@@ -135,8 +135,8 @@ static void step(struct chaos *h)
 		if (n == -FI_EIO)
 			over(h, true);
 	}
-	look(h, h->c.rxcq, &h->receiving);
-	look(h, h->c.txcq, &h->sending);
+	poll_queue(h, h->c.rxcq, &h->receiving);
+	poll_queue(h, h->c.txcq, &h->sending);
 }
 
 _Noreturn static void live(struct rank *ranks, int me, unsigned int seed)
@@ -171,7 +171,7 @@ static void chaos(struct ctx *c)
 {
 	const char *seconds = getenv("FABRIC_CHAOS"), *text = getenv("FABRIC_SEED");
 	double end = now() + (seconds ? atof(seconds) : 4);
-	/* Looks are counted, not the clock: all may be stopped together. */
+	/* Polls are counted, not the clock: all may be stopped together. */
 	int still[RANKS] = { 0 };
 	uint32_t old[RANKS] = { 0 };	/* what a rank's life was when it was started again */
 	unsigned int seed = text ? (unsigned int) atoi(text) : 1, kills = 0;

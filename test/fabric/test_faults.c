@@ -147,7 +147,7 @@ static void last_words(struct ctx *c)
 }
 
 /*
- * Ends a child of fork. Not by _exit(): valgrind then looks for leaks all through the region,
+ * Ends a child of fork. Not by _exit(): valgrind then searches leaks all through the region,
  * which the child does not have any more, with a fault for each page.
  */
 static _Noreturn void leave(void)
@@ -184,7 +184,7 @@ static void own_child(struct ctx *c)
  * Until the provider's thread runs: while it starts it may hold a lock of a tool's, which
  * a child of fork then has for ever (seen: gcc 12's AddressSanitizer).
  */
-static void await_heart(void)
+static void spin_heart(void)
 {
 	struct nm_layout_geometry g;
 	uint8_t *layout = map_layout(&g);
@@ -201,7 +201,7 @@ static void fork_opens(struct ctx *c)
 	int in, i, status;
 	pid_t pid;
 
-	await_heart();
+	spin_heart();
 	OK(fi_getname(&c->ep->fid, shared(), &len));
 	for (i = 0; i < 5; i++) {
 		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, FI_ADDR_UNSPEC, 2, 0, NULL));
@@ -279,8 +279,8 @@ static void file_region(struct ctx *c)
 	(void) c;
 }
 
-/* So many calls, in 200 ms. */
-static void look(struct ctx *c, int calls)
+/* This many calls, in 200 ms. */
+static void poll_times(struct ctx *c, int calls)
 {
 	int i;
 
@@ -296,7 +296,7 @@ static void look(struct ctx *c, int calls)
  */
 static void stopped(struct ctx *c)
 {
-	struct { pid_t pid[2]; uint32_t waiting, back, looked; } *s = shared();
+	struct { pid_t pid[2]; uint32_t waiting, back, polled; } *s = shared();
 	static uint8_t buf[1 << 20];
 	int i;
 
@@ -311,19 +311,19 @@ static void stopped(struct ctx *c)
 		usleep(2500000);	/* more than FI_IVSHMEM_TIMEOUT */
 		__atomic_store_n(&s->back, 1, __ATOMIC_RELEASE);
 		kill(s->pid[0], SIGCONT);
-		while (!__atomic_load_n(&s->looked, __ATOMIC_ACQUIRE))
+		while (!__atomic_load_n(&s->polled, __ATOMIC_ACQUIRE))
 			usleep(1000);
 		kill(s->pid[1], SIGCONT);
 	} else if (c->rank == 0) {
 		fill(buf, sizeof(buf), 3);
 		RETRY(c, fi_tsend(c->ep, buf, sizeof(buf), NULL, c->peer[1], 1, NULL));
-		/* It looks after the other, each 256 calls and 100 ms at most. */
-		look(c, 600);
+		/* It checks the other, each 256 calls and 100 ms at most. */
+		poll_times(c, 600);
 		__atomic_store_n(&s->waiting, 1, __ATOMIC_RELEASE);
 		while (!__atomic_load_n(&s->back, __ATOMIC_ACQUIRE))
 			sched_yield();
-		look(c, 600);
-		__atomic_store_n(&s->looked, 1, __ATOMIC_RELEASE);
+		poll_times(c, 600);
+		__atomic_store_n(&s->polled, 1, __ATOMIC_RELEASE);
 		wait_comp(c, c->txcq);
 	} else {
 		while (!__atomic_load_n(&s->back, __ATOMIC_ACQUIRE))

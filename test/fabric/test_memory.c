@@ -135,7 +135,7 @@ static void rma_calls(struct ctx *c)
 	hide(c, false);
 }
 
-/* What was not shown, or not in that way, is refused, and the sender is told. */
+/* What was not shown, or not in that way, is refused, and the sender learns of it. */
 static void refused(struct ctx *c)
 {
 	const struct target *t = show(c, false);
@@ -185,7 +185,7 @@ static void write_and_read(struct ctx *c, uint64_t at, uint64_t key, uint64_t va
 }
 
 /*
- * Where a target was found once it is not looked for again: but its end still is the end, and what
+ * A target that was found once is not searched again: but its end still is the end, and what
  * takes its key is a place of its own, with rights of its own.
  */
 static void same_key(struct ctx *c)
@@ -471,7 +471,7 @@ static void send_from_region(struct ctx *c)
 	free(in);
 }
 
-/* A function of the provider's file, as a library finds it that is told of no domain. */
+/* A function of the provider's file, as a library that knows of no domain finds it. */
 static void *provider(const char *name)
 {
 	const char *folder = getenv("FI_PROVIDER_PATH");
@@ -545,7 +545,7 @@ static void process_memory(struct ctx *c)
 	CHECK(filled(memory + 40860, 100, (unsigned int) !c->rank));
 	barrier(c);
 	OK(fi_close(&mr->fid));
-	/* One of the two gives it back when all is closed, the other keeps it. */
+	/* One of the two frees it when all is closed, the other keeps it. */
 	close_all(c);
 	CHECK(filled(memory + 40860, 100, (unsigned int) !c->rank));
 	memset(memory, 0xaa, 40960);

@@ -1,7 +1,7 @@
 /* Sending and receiving: each call, each size, each way a message goes. */
 #include "lists.h"
 
-/* In the ring, in a chunk, in pieces, read from memory; and their borders. */
+/* In the ring, in a bounce buffer, in pieces, read from memory; and their borders. */
 static const size_t sizes[] = {
 	0, 1, 7, 8, 40, 48, 49, 104, 105, 328, 329, 4096, 8191, 8192, 8193, 12287, 12288,
 	65536, 65537, 200000, 1048576, 2097153, 5000001,
@@ -216,7 +216,7 @@ static void matching(struct ctx *c)
 static void truncate_some(struct ctx *c)
 {
 	static const size_t lens[] = { 40, 300, 5000, 100000, 3000000 };
-	/* Then how much was cut off is for the inner provider to say; tcp does not. */
+	/* Then how much was cut off is for the core provider to say; tcp does not. */
 	bool alone = !strcmp(getenv("FI_IVSHMEM_REGION"), "none");
 	uint8_t *buf = calloc(1, 3000000);	/* valgrind does not see what the sender writes there */
 	struct fi_cq_err_entry err;
@@ -358,7 +358,7 @@ static void multi_recv(struct ctx *c)
 	fi_cancel(&c->ep->fid, buf[1]);
 }
 
-/* More than the rings and chunks hold, before the first receive is posted. */
+/* More than the rings and bounce buffers hold, before the first receive is posted. */
 static void flood(struct ctx *c)
 {
 	enum { COUNT = 5000 };
@@ -472,7 +472,7 @@ static void network_only(struct ctx *c)
 }
 
 /*
- * Messages in a row, of which one read of the queue gives several: each to its receive, also
+ * Messages in a row, of which one read of the queue returns several: each to its receive, also
  * where one that fits no ring, a message without a tag or a receive cut in two comes between.
  */
 static void rows(struct ctx *c)

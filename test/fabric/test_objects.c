@@ -353,7 +353,7 @@ static void *receiver(void *arg)
 
 		OK(fi_trecv(j->c->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC,
 			    (uint64_t) (j->id * 1000 + i), 0, done));
-		/* Whoever reads a completion tells the thread that it belongs to. */
+		/* The reader of a completion wakes the thread that it belongs to. */
 		while (!__atomic_load_n(done, __ATOMIC_ACQUIRE))
 			if (fi_cq_read(j->c->rxcq, &e, 1) == 1)
 				__atomic_store_n((int *) e.op_context, 1, __ATOMIC_RELEASE);

@@ -347,7 +347,7 @@ const struct test test_stress[] = {
 	{ "stress_2", 2, stress },
 	{ "stress_2_no_cma", 2, stress, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "stress_4_safe", 4, stress, .setup = { .threading = FI_THREAD_SAFE } },
-	/* Little is kept for later: the rest waits in the rings of the senders. */
+	/* Little is kept for later: the others wait in the rings of the senders. */
 	{ "stress_4_small", 4, stress, .setup = { .cq_size = 8 },
 	  .env = { "FI_IVSHMEM_UNEXPECTED=65536", "FI_IVSHMEM_REGION_SIZE=2097152" } },
 	{ "stress_3_delivery", 3, stress, .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE } },

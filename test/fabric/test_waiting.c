@@ -74,7 +74,7 @@ static void now_and_then(struct ctx *c, const char *what, int count)
 	}
 }
 
-/* Looks around by itself only after a time in which the test is taken for hanging. */
+/* Polls by itself only after a time in which the test is taken for hanging. */
 static void woken(struct ctx *c)
 {
 	now_and_then(c, "by a neighbour", 60);
@@ -130,7 +130,7 @@ static void apart(struct ctx *c)
 	}
 	open_all(c, &(struct setup) { .wait_obj = FI_WAIT_FD });
 	exchange(c);
-	/* Were the sleeper not told that it is not woken, each would take its nap of 1.6 s. */
+	/* If the flag that nobody wakes it were not set, each sleep would take the wait timeout of 1.6 s. */
 	now_and_then(c, "by nobody", 100);
 	barrier(c);
 	close_all(c);
@@ -153,7 +153,7 @@ static void idle(struct ctx *c)
 			a.ru_stime.tv_usec) / 1e3;
 	printf("idle for 1 s: %.2f ms of CPU time, %ld times awake\n", cpu,
 	       b.ru_nvcsw - a.ru_nvcsw);
-	/* 20 looks around, and 4 heartbeats; a tool may have threads of its own. */
+	/* 20 polls, and 4 heartbeats; a tool may have threads of its own. */
 	CHECK(b.ru_nvcsw - a.ru_nvcsw < 40 * patience());
 }
 

@@ -29,7 +29,7 @@ func TestAlone(t *testing.T) {
 			t.Errorf("%s: %v\n%s", part, err, out)
 		}
 		if !strings.Contains(string(out), "are reached over tcp\n") {
-			t.Errorf("%s: the inner provider was not tcp:\n%.2000s", part, out)
+			t.Errorf("%s: the core provider was not tcp:\n%.2000s", part, out)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // (test/kernels).
 const checksum = "checksum   93dddb21bf702903"
 
-// all fails unless each of n ranks told that it sent to others over the region.
+// all fails unless each of n ranks reported that it sent to others over the region.
 func (u use) all(t *testing.T, n int) {
 	t.Helper()
 	if u.ranks < n || u.near+u.others == 0 || u.nearLines+u.otherLines == 0 || u.innerRanks != 0 {
@@ -20,7 +20,7 @@ func (u use) all(t *testing.T, n int) {
 	}
 }
 
-// The solver gives the same bits on any number of ranks, of which most wait for a CPU.
+// The solver computes the same bits on any number of ranks, of which most wait for a CPU.
 func TestSolver(t *testing.T) {
 	each(t, func(t *testing.T, l *library, bin string) {
 		for _, n := range []int{3, 16} {
@@ -67,7 +67,7 @@ var thermo = regexp.MustCompile(`(?m)^ +\d+( +-?[0-9.e+-]+){5} *$`)
 // the last digit as over Open MPI's own shared memory.
 func TestLAMMPS(t *testing.T) {
 	if _, err := exec.LookPath("lmp"); err != nil {
-		missing(t, "lmp (scripts/extras.sh)")
+		missing(t, "lmp (make extras)")
 	}
 	l := libraries(t)[0]
 	if _, err := exec.LookPath(l.mpirun); err != nil {

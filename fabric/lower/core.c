@@ -1,0 +1,588 @@
+#include <stdio.h>
+#include <sys/random.h>
+
+#include <sys/epoll.h>
+
+#include "lower/core_ep.h"
+#include "tune.h"
+
+static const char *const candidates[] = { "verbs;ofi_rxm", "efa", "tcp", "tcp;ofi_rxm" };
+
+static bool is_number(const char *name, long *value)
+{
+	const char *s = getenv(name);
+
+	if (!s || !*s)
+		return false;
+	*value = strtol(s, NULL, 10);
+	return true;
+}
+
+/* Does the launcher say that the job has ranks elsewhere? */
+static bool several_nodes(void)
+{
+	long here, all;
+
+	if (is_number("OMPI_COMM_WORLD_LOCAL_SIZE", &here) &&
+	    is_number("OMPI_COMM_WORLD_SIZE", &all))
+		return here < all;
+	if (is_number("MPI_LOCALNRANKS", &here) && is_number("PMI_SIZE", &all))
+		return here < all;
+	if (is_number("SLURM_STEP_NUM_NODES", &all) || is_number("SLURM_NNODES", &all))
+		return all > 1;
+	return false;
+}
+
+/* Is one asked for at all events, be it by "auto"? */
+static bool asked(void)
+{
+	return ivs_param.core && *ivs_param.core;
+}
+
+static bool named(void)
+{
+	return asked() && strcmp(ivs_param.core, "auto");
+}
+
+static bool refused(void)
+{
+	return named() && !strcmp(ivs_param.core, "none");
+}
+
+bool ivs_core_wanted(void)
+{
+	return !refused();
+}
+
+static int try_info(const char *name, uint64_t caps, struct fi_info **info)
+{
+	struct fi_info *hints = ivs_lib.dupinfo(NULL);
+	uint32_t version = ivs_lib.version < FI_VERSION(1, 9) ? ivs_lib.version : FI_VERSION(1, 9);
+	/*
+	 * FI_PROVIDER=ivshmem hides all the others from ordinary calls. A core provider is
+	 * asked for by itself, or a utility provider would come on top of it.
+	 */
+	uint64_t flags = IVS_HIDDEN | (strchr(name, ';') ? 0 : IVS_CORE_ONLY);
+	int ret;
+
+	if (!hints)
+		return -FI_ENOMEM;
+	hints->fabric_attr->prov_name = strdup(name);
+	hints->caps = caps;
+	hints->mode = FI_CONTEXT | FI_CONTEXT2;
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->tx_attr->msg_order = FI_ORDER_SAS;
+	hints->rx_attr->msg_order = FI_ORDER_SAS;
+	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	if (caps & FI_TAGGED) {
+		/* The application's memory as it is, and its CQ data. */
+		hints->domain_attr->av_type = FI_AV_TABLE;
+		hints->domain_attr->cq_data_size = sizeof(uint64_t);
+	} else {
+		hints->domain_attr->mr_mode |= FI_MR_LOCAL;
+	}
+	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	/* No thread of its own: we poll often enough. */
+	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+	ret = ivs_lib.getinfo(version, NULL, NULL, flags, hints, info);
+	ivs_lib.freeinfo(hints);
+	if (!ret && (*info)->ep_attr->max_msg_size < sizeof(((struct buffer *) 0)->data)) {
+		ivs_lib.freeinfo(*info);
+		ret = -FI_ENODATA;
+	}
+	return ret;
+}
+
+static int try_open(const char *name, uint64_t caps, struct ivs_core *in)
+{
+	int ret = try_info(name, FI_MSG | FI_TAGGED | caps, &in->info);
+
+	/* ofi_rxm over tcp (seen: 1.17) drops the connection when a message is cut short. */
+	in->tagged = !ret && strcmp(name, "tcp;ofi_rxm") &&
+		     in->info->ep_attr->mem_tag_format >> 63 &&
+		     in->info->tx_attr->iov_limit >= IVS_IOV_MAX &&
+		     in->info->rx_attr->iov_limit >= IVS_IOV_MAX;
+	if (!ret && !in->tagged)
+		ivs_lib.freeinfo(in->info);
+	if (!in->tagged)
+		ret = try_info(name, FI_MSG, &in->info);
+	if (ret)
+		return ret;
+	ret = ivs_lib.fabric(in->info->fabric_attr, &in->fabric, NULL);
+	if (!ret)
+		ret = fi_domain(in->fabric, in->info, &in->domain, NULL);
+	if (!ret)
+		return 0;
+	IVS_INFO(FI_LOG_DOMAIN, "provider %s cannot be used: %s\n", name,
+		 ivs_lib.strerror(-ret));
+	if (in->fabric)
+		fi_close(&in->fabric->fid);
+	ivs_lib.freeinfo(in->info);
+	memset(in, 0, sizeof(*in));
+	return ret;
+}
+
+int ivs_core_open(struct ivs_domain *domain, struct ivs_core **out)
+{
+	uint64_t caps = domain->caps & (FI_DIRECTED_RECV | FI_SOURCE);
+	struct ivs_core *in;
+	int ret = -FI_ENODATA;
+	size_t i;
+
+	*out = NULL;
+	/* Alone on this host, with a region: there is nobody to reach. */
+	if (refused() || (domain->region && !asked() && !several_nodes()))
+		return -FI_ENODATA;
+	in = calloc(1, sizeof(*in));
+	if (!in)
+		return -FI_ENOMEM;
+	if (named())
+		ret = try_open(ivs_param.core, caps, in);
+	else
+		for (i = 0; ret && i < sizeof(candidates) / sizeof(candidates[0]); i++)
+			ret = try_open(candidates[i], caps, in);
+	if (ret) {
+		IVS_WARN(FI_LOG_DOMAIN, "no provider for ranks on other hosts%s%s: %s\n",
+			 named() ? " named " : "", named() ? ivs_param.core : "",
+			 ivs_lib.strerror(-ret));
+		free(in);
+		return ret;
+	}
+	IVS_INFO(FI_LOG_DOMAIN, "ranks on other hosts are reached over %s\n",
+		 in->info->fabric_attr->prov_name);
+	*out = in;
+	return 0;
+}
+
+void ivs_core_close(struct ivs_core *in)
+{
+	fi_close(&in->domain->fid);
+	fi_close(&in->fabric->fid);
+	ivs_lib.freeinfo(in->info);
+	free(in);
+}
+
+bool ivs_core_passthrough(const struct ivs_domain *domain)
+{
+	return domain->core && domain->core->tagged;
+}
+
+static int post(struct core_ep *ce, struct buffer *b)
+{
+	return (int) fi_recv(ce->ep, b->data, sizeof(b->data), ce->mr ? fi_mr_desc(ce->mr) : NULL,
+			     FI_ADDR_UNSPEC, &b->op.context);
+}
+
+/* The core provider's completions end a sleep, too. */
+static void wakes(struct ivs_ep *ep, struct core_ep *ce)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	if (fi_control(&ce->cq->fid, FI_GETWAIT, &ce->wait_fd) ||
+	    epoll_ctl(ep->domain->wake, EPOLL_CTL_ADD, ce->wait_fd, &ev))
+		ce->wait_fd = -1;
+}
+
+int ivs_core_enable(struct ivs_ep *ep)
+{
+	struct ivs_core *in = ep->domain->core;
+	bool waits = ep->tx_cq->wait.epoll >= 0 || ep->rx_cq->wait.epoll >= 0;
+	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .size = 1024,
+				 .wait_obj = waits ? FI_WAIT_FD : FI_WAIT_NONE };
+	struct fi_av_attr av = { .type = in->info->domain_attr->av_type };
+	struct core_ep *ce = aligned_alloc(64, (sizeof(*ce) + 63) & ~(size_t) 63);
+	size_t len = sizeof(ep->addr.core);
+	int ret, i;
+
+	if (!ce)
+		return -FI_ENOMEM;
+	memset(ce, 0, sizeof(*ce));
+	ep->core = ce;
+	ce->core = in;
+	ce->inject = in->info->tx_attr->inject_size;
+	ce->wait_fd = -1;
+	ivs_list_init(&ce->receives);
+	if (getrandom(&ce->uid, sizeof(ce->uid), 0) != sizeof(ce->uid))
+		ce->uid = (uintptr_t) ce ^ ivs_now_ms() << 20;
+	ce->buffers = calloc(2 * IVS_CORE_BUFFERS, sizeof(*ce->buffers));
+	ret = ce->buffers ? 0 : -FI_ENOMEM;
+	if (!ret)
+		ret = fi_av_open(in->domain, &av, &ce->av, NULL);
+	if (!ret) {
+		ret = fi_cq_open(in->domain, &cq, &ce->cq, NULL);
+		if (ret && waits) {
+			cq.wait_obj = FI_WAIT_NONE;
+			ret = fi_cq_open(in->domain, &cq, &ce->cq, NULL);
+		}
+	}
+	if (!ret)
+		ret = fi_endpoint(in->domain, in->info, &ce->ep, NULL);
+	if (!ret)
+		ret = fi_ep_bind(ce->ep, &ce->av->fid, 0);
+	if (!ret)
+		ret = fi_ep_bind(ce->ep, &ce->cq->fid, FI_TRANSMIT | FI_RECV);
+	if (!ret)
+		ret = fi_enable(ce->ep);
+	if (!ret && in->info->domain_attr->mr_mode & FI_MR_LOCAL)
+		ret = fi_mr_reg(in->domain, ce->buffers, 2 * IVS_CORE_BUFFERS * sizeof(*ce->buffers),
+				FI_SEND | FI_RECV, 0, 0, 0, &ce->mr, NULL);
+	if (!ret)
+		ret = fi_getname(&ce->ep->fid, ep->addr.core, &len);
+	for (i = 0; !ret && i < IVS_CORE_BUFFERS; i++) {
+		ce->buffers[i].op.kind = OP_RECEIVED;
+		ret = post(ce, &ce->buffers[i]);
+		ce->buffers[IVS_CORE_BUFFERS + i].op.kind = OP_SENT;
+		ce->buffers[IVS_CORE_BUFFERS + i].next = ce->free;
+		ce->free = &ce->buffers[IVS_CORE_BUFFERS + i];
+	}
+	if (ret) {
+		IVS_WARN(FI_LOG_EP_CTRL, "provider %s: %s\n", in->info->fabric_attr->prov_name,
+			 ivs_lib.strerror(-ret));
+		ivs_core_disable(ep);
+		return ret;
+	}
+	ep->addr.core_len = (uint8_t) len;
+	ep->passthrough = !ep->domain->region && in->tagged;
+	ce->sources = ep->passthrough && ep->caps & FI_SOURCE;
+	if (ep->passthrough) {
+		ep->addr.kind = IVS_ADDR_TAGGED;
+		ivs_passthrough_plain(ep);
+	}
+	if (cq.wait_obj == FI_WAIT_FD)
+		wakes(ep, ce);
+	return 0;
+}
+
+void ivs_core_disable(struct ivs_ep *ep)
+{
+	struct core_ep *ce = ep->core;
+
+	if (!ce)
+		return;
+	if (ce->ep) {
+		uint64_t start = ivs_now_ms();
+
+		/* What was accepted for sending is on its way before the end. */
+		while (ce->sending && ivs_now_ms() - start < 1000) {
+			struct fi_cq_tagged_entry e[16];
+			ssize_t n = fi_cq_read(ce->cq, e, 16), i;
+
+			for (i = 0; i < n; i++) {
+				const struct op *op = e[i].op_context;
+
+				if (op->kind == OP_SENT || op->kind == OP_PASSTHROUGH_SEND)
+					ce->sending--;
+			}
+			if (n < 0 && n != -FI_EAGAIN)
+				break;
+		}
+		if (ce->wait_fd >= 0)
+			epoll_ctl(ep->domain->wake, EPOLL_CTL_DEL, ce->wait_fd, NULL);
+		fi_close(&ce->ep->fid);
+	}
+	if (ce->mr)
+		fi_close(&ce->mr->fid);
+	if (ce->cq)
+		fi_close(&ce->cq->fid);
+	if (ce->av)
+		fi_close(&ce->av->fid);
+	if (ce->general)
+		ep->fid.tagged = ce->general;
+	ivs_passthrough_free(ce);
+	free(ce->buffers);
+	free(ce);
+	ep->core = NULL;
+}
+
+static int send_wire(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed,
+	       uint16_t fixed_len, const struct iovec *iov, size_t count, size_t offset,
+	       size_t len)
+{
+	struct core_ep *ce = peer->ep->core;
+	struct buffer *b = ce->free;
+	struct wire w = { .uid = ce->uid, .tag = tag, .op = op, .flags = flags,
+			  .fixed_len = fixed_len, .len = (uint32_t) len,
+			  .seq = peer->core_sent };
+	size_t bytes = sizeof(w) + fixed_len + len;
+	ssize_t ret;
+
+	if (!b || bytes > sizeof(b->data))
+		return b ? -FI_EMSGSIZE : -FI_EAGAIN;
+	memcpy(b->data, &w, sizeof(w));
+	if (fixed_len)
+		memcpy(b->data + sizeof(w), fixed, fixed_len);
+	ivs_iov_gather(b->data + sizeof(w) + fixed_len, len, iov, count, offset);
+	b->peer = peer;
+	ret = fi_send(ce->ep, b->data, bytes, ce->mr ? fi_mr_desc(ce->mr) : NULL,
+		      peer->core_addr, &b->op.context);
+	if (ret)
+		return ret == -FI_EAGAIN ? -FI_EAGAIN : -FI_EIO;
+	ce->sending++;
+	ce->free = b->next;
+	if (op != OP_HELLO)
+		peer->core_sent++;
+	return 0;
+}
+
+int ivs_core_send(struct ivs_peer *peer, const struct ivs_packet *pkt)
+{
+	return send_wire(peer, pkt->op, pkt->flags, pkt->tag, pkt->fixed, pkt->fixed_len, pkt->iov,
+		   pkt->count, pkt->offset, pkt->len);
+}
+
+bool ivs_core_address(struct ivs_peer *peer)
+{
+	struct core_ep *ce = peer->ep->core;
+
+	if (peer->core_addr != FI_ADDR_NOTAVAIL)
+		return true;
+	if (!peer->addr.core_len ||
+	    fi_av_insert(ce->av, peer->addr.core, 1, &peer->core_addr, 0, NULL) != 1) {
+		peer->core_addr = FI_ADDR_NOTAVAIL;
+		return false;
+	}
+	ivs_passthrough_known(ce, peer);
+	return true;
+}
+
+int ivs_core_connect(struct ivs_peer *peer)
+{
+	struct core_ep *ce = peer->ep->core;
+	struct iovec iov = { &peer->ep->addr, sizeof(peer->ep->addr) };
+
+	if (!ce || !peer->addr.core_len) {
+		IVS_WARN(FI_LOG_EP_CTRL, "a rank is on another host, and there is no provider to "
+			 "reach it; set FI_IVSHMEM_INNER, or give the VMs a region\n");
+		return -FI_EHOSTUNREACH;
+	}
+	if (peer->addr.kind == IVS_ADDR_TAGGED && !ce->core->tagged) {
+		IVS_WARN(FI_LOG_EP_CTRL, "a rank without a region needs tagged messages, which "
+			 "%s does not have here\n", ce->core->info->fabric_attr->prov_name);
+		return -FI_EHOSTUNREACH;
+	}
+	if (!ivs_core_address(peer))
+		return -FI_EHOSTUNREACH;
+	ce->busy = true;
+	peer->piece = PIECE;
+	/* Our address, before anything else. */
+	return send_wire(peer, OP_HELLO, 0, 0, NULL, 0, &iov, 1, 0, sizeof(peer->ep->addr));
+}
+
+static struct ivs_peer *find_uid(struct core_ep *ce, uint64_t uid)
+{
+	struct ivs_peer *p = ce->by_uid[uid & (IVS_CORE_UIDS - 1)];
+
+	while (p && p->core_uid != uid)
+		p = p->core_next;
+	return p;
+}
+
+static void hello(struct ivs_ep *ep, uint64_t uid, const uint8_t *payload, size_t len)
+{
+	struct core_ep *ce = ep->core;
+	struct ivs_addr addr;
+	struct ivs_peer *p;
+
+	if (len != sizeof(addr) || find_uid(ce, uid))
+		return;
+	memcpy(&addr, payload, sizeof(addr));
+	if (addr.core_len > sizeof(addr.core))
+		return;
+	p = ivs_peer_by_addr(ep, &addr);
+	if (!p || p->core_uid)
+		return;
+	p->core_uid = uid;
+	p->core_next = ce->by_uid[uid & (IVS_CORE_UIDS - 1)];
+	ce->by_uid[uid & (IVS_CORE_UIDS - 1)] = p;
+}
+
+/* Returns false if the message has to wait for another, or for room. */
+static bool handle(struct ivs_ep *ep, struct buffer *b)
+{
+	struct core_ep *ce = ep->core;
+	const uint8_t *fixed = b->data + sizeof(struct wire);
+	struct ivs_peer *peer;
+	struct wire w;
+
+	if (b->got < sizeof(w))
+		return true;
+	memcpy(&w, b->data, sizeof(w));
+	if (w.len > b->got || sizeof(w) + w.fixed_len + w.len != b->got) {
+		IVS_WARN(FI_LOG_EP_DATA, "a malformed message came over the network\n");
+		return true;
+	}
+	if (w.op == OP_HELLO) {
+		hello(ep, w.uid, fixed + w.fixed_len, w.len);
+		return true;
+	}
+	peer = find_uid(ce, w.uid);
+	if (!peer)
+		return false;
+	if (peer->broken || peer->channel == IVS_CHAN_DEAD)
+		return true;
+	/* Not more ahead than there are buffers, and never an old one. */
+	if (w.seq != peer->core_seen)
+		return w.seq - peer->core_seen > IVS_CORE_BUFFERS;
+	if (w.op >= IVS_OP_COUNT || w.flags & (IVS_F_BOUNCE | IVS_F_REGION) ||
+	    w.op == IVS_OP_TAGGED_RTS || w.op == IVS_OP_MSG_RTS ||
+	    w.fixed_len != ivs_fixed_bytes(w.op, w.flags)) {
+		IVS_WARN(FI_LOG_EP_DATA, "a message of no kind came over the network\n");
+		peer->core_seen++;
+		return true;
+	}
+	if (!ivs_receive(ep, peer, w.op, w.flags, w.tag, fixed, fixed + w.fixed_len, w.len))
+		return false;
+	peer->core_seen++;
+	return true;
+}
+
+/* Those whose turn has come. */
+static int handle_held(struct ivs_ep *ep)
+{
+	struct core_ep *ce = ep->core;
+	struct buffer **at = &ce->held, *b;
+	int done = 0;
+
+	while ((b = *at) && ivs_cq_count(ep->rx_cq) < ep->rx_cq->size) {
+		if (!handle(ep, b)) {
+			at = &b->next;
+			continue;
+		}
+		*at = b->next;
+		post(ce, b);
+		done++;
+		/* It may have been what others were waiting for. */
+		at = &ce->held;
+	}
+	return done;
+}
+
+static void sent(struct core_ep *ce, struct buffer *b)
+{
+	ce->sending--;
+	b->next = ce->free;
+	ce->free = b;
+}
+
+static void failed(struct ivs_ep *ep)
+{
+	struct core_ep *ce = ep->core;
+	union {
+		struct fi_cq_err_entry e;
+		char room[256];
+	} err;
+	struct buffer *b;
+	struct op *op;
+
+	memset(&err, 0, sizeof(err));
+	if (fi_cq_readerr(ce->cq, &err.e, 0) != 1)
+		return;
+	op = err.e.op_context;
+	if (!op)
+		return;
+	switch (op->kind) {
+	case OP_RECEIVED:
+		if (err.e.err != FI_ECANCELED)
+			post(ce, ivs_entry(op, struct buffer, op));
+		return;
+	case OP_SENT:
+		b = ivs_entry(op, struct buffer, op);
+		sent(ce, b);
+		IVS_INFO(FI_LOG_EP_DATA, "a rank on another host is gone: %s\n",
+			 ivs_lib.strerror(err.e.err));
+		ivs_peer_dead(b->peer, FI_EIO);
+		return;
+	default:
+		ivs_passthrough_failed(ep, op, &err.e);
+	}
+}
+
+/* A message to us: handled now, or kept until its turn has come. */
+static int received(struct ivs_ep *ep, struct buffer *b)
+{
+	struct core_ep *ce = ep->core;
+	struct buffer **end;
+	int done = 0;
+
+	ce->busy = true;
+	if (ivs_cq_count(ep->rx_cq) < ep->rx_cq->size && handle(ep, b)) {
+		post(ce, b);
+		done++;
+		if (ce->held)
+			done += handle_held(ep);
+		return done;
+	}
+	b->next = NULL;
+	for (end = &ce->held; *end; end = &(*end)->next)
+		;
+	*end = b;
+	return done;
+}
+
+int ivs_core_poll(struct ivs_ep *ep)
+{
+	struct core_ep *ce = ep->core;
+	struct sink nobody = { .cq = NULL };
+
+	if (!ce)
+		return 0;
+	/* A poll costs a system call or more: seldom while no peer is on another host. */
+	if (ep->me && ++ce->ticks % (ce->busy ? IVS_CORE_BUSY_TICKS : IVS_CORE_IDLE_TICKS))
+		return 0;
+	return ivs_core_read(ep, &nobody);
+}
+
+int ivs_core_read(struct ivs_ep *ep, struct sink *sink)
+{
+	struct core_ep *ce = ep->core;
+	struct fi_cq_tagged_entry e[16];
+	fi_addr_t src[16];
+	int done = 0;
+	ssize_t n, i;
+
+	if (unlikely(ce->held != NULL))
+		done += handle_held(ep);
+	n = ce->sources ? fi_cq_readfrom(ce->cq, e, 16, src) : fi_cq_read(ce->cq, e, 16);
+	if (unlikely(n == -FI_EAVAIL)) {
+		failed(ep);
+		return done + 1;
+	}
+	for (i = 0; i < n; i++) {
+		struct op *op = e[i].op_context;
+
+		if (likely(op->kind >= OP_PASSTHROUGH_SEND)) {
+			ivs_passthrough_done(ep, op, &e[i], ce->sources ? src[i] : FI_ADDR_NOTAVAIL,
+					 sink);
+			done++;
+		} else if (op->kind == OP_RECEIVED) {
+			struct buffer *b = ivs_entry(op, struct buffer, op);
+
+			b->got = e[i].len;
+			done += received(ep, b);
+		} else {
+			sent(ce, ivs_entry(op, struct buffer, op));
+		}
+	}
+	return done;
+}
+
+bool ivs_core_sleep(struct ivs_ep *ep)
+{
+	struct core_ep *ce = ep->core;
+	struct fid *fids[1];
+	int i;
+
+	for (i = 0; ce && i < 16; i++) {
+		ce->ticks = UINT32_MAX;
+		if (!ivs_core_poll(ep))
+			break;
+	}
+	if (!ce)
+		return true;
+	if (ce->wait_fd < 0 || ce->held)
+		return false;
+	fids[0] = &ce->cq->fid;
+	return !fi_trywait(ce->core->fabric, fids, 1);
+}

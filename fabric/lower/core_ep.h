@@ -1,0 +1,166 @@
+/* An endpoint's part of the core provider: core.c, and passthrough.c. */
+#ifndef IVS_CORE_EP_H
+#define IVS_CORE_EP_H
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_tagged.h>
+
+#include "lower/core.h"
+#include "object/upcall.h"
+#include "ring/copy.h"
+#include "tune.h"
+
+#define PIECE		32768	/* bytes of payload in one message */
+
+struct ivs_core {
+	struct fi_info	*info;
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	bool		tagged;		/* it takes an application's tagged messages as they are */
+};
+
+/* What comes before the fixed part and the payload on the wire. */
+struct wire {
+	uint64_t	uid;		/* of the sending endpoint, random */
+	uint64_t	tag;
+	uint8_t		op;		/* IVS_OP_*, or OP_HELLO */
+	uint8_t		flags;
+	uint16_t	fixed_len;
+	uint32_t	len;		/* bytes of payload */
+	uint32_t	seq;		/* a large one may arrive after the next small one */
+	uint32_t	pad;
+};
+
+#define OP_HELLO 255	/* the payload is the sender's struct ivs_addr */
+
+/* An operation of ours in the core provider. Its completion points to it. */
+struct op {
+	struct fi_context2 context;	/* first: completions point to it */
+	uint8_t		kind;		/* OP_* */
+	/* of a struct passthrough, in its second line */
+	bool		wanted;		/* its completion is */
+	bool		room;		/* has data */
+	bool		claims;
+	uint16_t	err;		/* why it is cancelled */
+};
+
+enum {
+	OP_RECEIVED,		/* struct buffer */
+	OP_SENT,
+	OP_PASSTHROUGH_SEND,	/* struct passthrough */
+	OP_PASSTHROUGH_RECV,
+	OP_PASSTHROUGH_PEEK,
+};
+
+/*
+ * A tagged message that the core provider matches: one line for that provider, one for
+ * us. System calls in between take most of the first-level cache: each line counts.
+ */
+struct passthrough {
+	struct op	op;
+	union {
+		struct ivs_list	link;	/* in ce->receives */
+		struct passthrough *next;	/* free ones, or all blocks */
+	};
+	struct ivs_peer	*peer;
+	void		*user;		/* the application's context */
+	void		*buf;
+	uint64_t	tag;
+	size_t		len;
+	uint8_t		data[];		/* IVS_INJECT_MAX bytes, or none */
+};
+
+_Static_assert(sizeof(struct passthrough) == 128, "two lines");
+
+/* A peer that takes tagged messages as they are; by the application's address. */
+struct passthrough_to {
+	fi_addr_t	addr;		/* its address there */
+	struct ivs_peer	*peer;		/* NULL: not found yet, or removed */
+	uint64_t	sent;		/* messages to it that peer->passthrough_sent does not count */
+	bool		ready;		/* it knows of us: messages may be sent */
+};
+
+/* The reader of a queue. Completions go straight to it while the queue is empty. */
+struct sink {
+	struct ivs_cq	*cq;		/* NULL: nobody */
+	char		*out;
+	fi_addr_t	*src;		/* NULL: not asked for */
+	size_t		room, count;	/* completions */
+};
+
+struct buffer {
+	struct op	op;
+	struct buffer	*next;
+	struct ivs_peer	*peer;		/* its receiver */
+	size_t		got;
+	uint8_t		data[sizeof(struct wire) + IVS_INLINE_MAX + PIECE];
+};
+
+struct core_ep {
+	/* first what every message needs */
+	struct fid_ep	*ep;
+	struct fid_cq	*cq;
+	size_t		inject;		/* bytes that it takes at once */
+	struct passthrough_to *to;
+	size_t		to_size;
+	struct passthrough *ops_free[2];	/* without and with room for data */
+	size_t		sending;	/* that have not completed */
+	struct ivs_list	receives;	/* struct passthrough: posted, not completed */
+	struct buffer	*held;		/* arrived before their turn, or without room */
+	bool		sources;	/* the source of a message has to be reported */
+	struct fi_ops_tagged tagged;	/* passthrough_plain.c's calls */
+	struct fi_ops_tagged *general;	/* the endpoint's own, which take what is not plain; NULL: tagged is not in use */
+
+	struct ivs_core *core;
+	struct fid_av	*av;
+	struct fid_mr	*mr;
+	int		wait_fd;	/* readable when cq has something, -1: none */
+	struct buffer	*buffers;
+	struct buffer	*free;		/* for sending */
+	struct ivs_peer	*by_uid[IVS_CORE_UIDS];
+	uint64_t	uid;
+	uint32_t	ticks;
+	bool		busy;
+	/* passthrough.c */
+	struct passthrough *ops_all;
+	struct ivs_peer	**known;	/* by the core provider's address */
+	size_t		known_size;
+};
+
+/* The peer's address in the core provider's AV; false: there is none. */
+bool ivs_core_address(struct ivs_peer *peer);
+
+/* Handles what has arrived, as ivs_core_poll() does. */
+int ivs_core_read(struct ivs_ep *ep, struct sink *sink);
+
+/* passthrough.c: makes more of the free ones. Returns false if there is no memory. */
+bool ivs_passthrough_more(struct core_ep *ce, bool room);
+/* What the core provider says of tagged messages. */
+void ivs_passthrough_done(struct ivs_ep *ep, struct op *op, const struct fi_cq_tagged_entry *e,
+		      fi_addr_t src, struct sink *sink);
+void ivs_passthrough_failed(struct ivs_ep *ep, struct op *op, const struct fi_cq_err_entry *e);
+void ivs_passthrough_known(struct core_ep *ce, struct ivs_peer *peer);
+void ivs_passthrough_free(struct core_ep *ce);
+/* passthrough_plain.c: from now on the endpoint's plain calls take the short way. */
+void ivs_passthrough_plain(struct ivs_ep *ep);
+
+static inline struct passthrough *ivs_passthrough_get(struct core_ep *ce, bool room)
+{
+	struct passthrough *t = ce->ops_free[room];
+
+	if (unlikely(!t)) {
+		if (!ivs_passthrough_more(ce, room))
+			return NULL;
+		t = ce->ops_free[room];
+	}
+	ce->ops_free[room] = t->next;
+	return t;
+}
+
+static inline void ivs_passthrough_put(struct core_ep *ce, struct passthrough *t)
+{
+	t->next = ce->ops_free[t->op.room];
+	ce->ops_free[t->op.room] = t;
+}
+
+#endif /* IVS_CORE_EP_H */

@@ -1,0 +1,23 @@
+/* Address vectors. */
+#ifndef IVS_AV_H
+#define IVS_AV_H
+
+#include <rdma/fi_domain.h>
+
+#include "base/addr.h"
+#include "object/domain.h"
+
+struct ivs_av {
+	struct fid_av	fid;
+	struct ivs_domain *domain;
+	enum fi_av_type	type;
+	int		refs;
+	struct ivs_addr	*addr;
+	bool		*used;
+	size_t		count;		/* entries in use or freed below this */
+	size_t		removed;	/* of them */
+	size_t		size;
+	struct ivs_list	eps;		/* struct ivs_ep.av_link */
+};
+
+#endif /* IVS_AV_H */

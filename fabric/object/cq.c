@@ -1,0 +1,60 @@
+/* What a completion queue holds. */
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/lib.h"
+#include "object/cq.h"
+#include "tune.h"
+
+/* Twice the room; what cannot be kept is lost, and said so. */
+void ivs_cq_grow(struct ivs_cq *cq)
+{
+	size_t size = 2 * (cq->mask + 1), i;
+	struct ivs_comp *ring = malloc(size * sizeof(*ring));
+
+	if (!ring) {
+		IVS_WARN(FI_LOG_CQ, "no memory for %zu completions: the oldest is lost\n", size);
+		cq->head++;
+		return;
+	}
+	for (i = cq->head; i != cq->tail; i++)
+		ring[i & (size - 1)] = cq->ring[i & cq->mask];
+	free(cq->ring);
+	cq->ring = ring;
+	cq->mask = size - 1;
+}
+
+void ivs_cq_wake(struct ivs_cq *cq)
+{
+	cq->wait.armed = false;
+	ivs_wait_signal(&cq->wait);
+}
+
+void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf,
+		  uint64_t data, uint64_t tag, size_t olen, int err)
+{
+	struct ivs_cq_err *e;
+
+	if (!cq)
+		return;
+	e = malloc(sizeof(*e));
+	ivs_cq_add(cq, context, flags, len, buf, data, tag, FI_ADDR_NOTAVAIL);
+	if (!e)
+		return;
+	e->olen = olen;
+	e->err = err;
+	e->prov_errno = err;
+	cq->ring[(cq->tail - 1) & cq->mask].err = e;
+}
+
+/*
+ * Programs read in a loop. With more of them than CPUs the one that is to send may be
+ * waiting for ours: after IVS_YIELD_AFTER reads of nothing, some 50 us, it gets it now and
+ * then, which costs nobody anything where there is a CPU for each.
+ */
+
+void ivs_cq_yield(uint32_t idle)
+{
+	if (!(idle % IVS_YIELD_EACH))
+		sched_yield();
+}

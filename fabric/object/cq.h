@@ -1,0 +1,140 @@
+/* Completion queues. */
+#ifndef IVS_CQ_H
+#define IVS_CQ_H
+
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+
+#include "object/domain.h"
+#include "object/wait.h"
+#include "tune.h"
+
+struct ivs_comp {
+	void		*context;
+	uint64_t	flags;
+	size_t		len;
+	void		*buf;
+	uint64_t	data;
+	uint64_t	tag;
+	fi_addr_t	src;
+	struct ivs_cq_err *err;		/* not NULL: an error */
+};
+
+struct ivs_cq_err {
+	size_t		olen;
+	int		err;
+	int		prov_errno;
+};
+
+struct ivs_cq {
+	struct fid_cq	fid;
+	struct ivs_domain *domain;
+	int		refs;
+	enum fi_cq_format format;
+	size_t		entry_bytes;
+	enum fi_wait_obj wait_obj;
+	struct ivs_comp	*ring;		/* mask + 1 of them */
+	size_t		mask;
+	size_t		head;		/* next to read */
+	size_t		tail;		/* next to write */
+	size_t		size;		/* from here on nothing more is received */
+	uint32_t	idle;		/* reads in a row that found nothing */
+	bool		signaled;
+	struct ivs_wait	wait;
+};
+
+/* A completion needs one line. */
+IVS_IN_LINE(struct ivs_cq, ring, 1);
+IVS_IN_LINE(struct ivs_cq, mask, 1);
+IVS_IN_LINE(struct ivs_cq, head, 1);
+IVS_IN_LINE(struct ivs_cq, tail, 1);
+IVS_IN_LINE(struct ivs_cq, size, 1);
+IVS_IN_LINE(struct ivs_cq, idle, 1);
+_Static_assert(sizeof(struct ivs_comp) == 64, "a completion is one cache line");
+
+/* cq.c */
+void ivs_cq_grow(struct ivs_cq *cq);
+void ivs_cq_wake(struct ivs_cq *cq);
+void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf,
+		  uint64_t data, uint64_t tag, size_t olen, int err);
+
+/* After idle reads in a row that found nothing, IVS_YIELD_AFTER at least: yields the CPU now and then. */
+void ivs_cq_yield(uint32_t idle);
+
+/* An entry of the queue's format at buf. */
+static inline void ivs_cq_fill(const struct ivs_cq *cq, void *buf, void *context, uint64_t flags,
+			       size_t len, void *at, uint64_t data, uint64_t tag)
+{
+	struct fi_cq_tagged_entry *e = buf;
+
+	e->op_context = context;
+	if (unlikely(cq->format == FI_CQ_FORMAT_CONTEXT))
+		return;
+	e->flags = flags;
+	e->len = len;
+	if (likely(cq->format == FI_CQ_FORMAT_TAGGED))
+		e->tag = tag;
+	else if (cq->format == FI_CQ_FORMAT_MSG)
+		return;
+	e->buf = at;
+	e->data = data;
+}
+
+/* Reads up to count completions out of the queue to buf. Returns their number, or -FI_EAGAIN: there are none. */
+static inline ssize_t ivs_cq_drain(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
+{
+	size_t n;
+
+	if (cq->head == cq->tail)
+		return -FI_EAGAIN;
+	for (n = 0; n < count && cq->head != cq->tail; n++) {
+		struct ivs_comp *c = &cq->ring[cq->head & cq->mask];
+
+		if (unlikely(c->err != NULL))
+			return n ? (ssize_t) n : -FI_EAVAIL;
+		ivs_cq_fill(cq, buf, c->context, c->flags, c->len, c->buf, c->data, c->tag);
+		buf += cq->entry_bytes;
+		if (src)
+			src[n] = c->src;
+		cq->head++;
+	}
+	/* Empty: from the front again. To go around always would take a line from the cache for each. */
+	if (cq->head == cq->tail)
+		cq->head = cq->tail = (cq->tail + cq->mask) & ~(uint64_t) cq->mask;
+	return (ssize_t) n;
+}
+
+/* Counts reads that found nothing in a row, of which ret is the last; the domain is locked. */
+static inline uint32_t ivs_cq_idle(struct ivs_cq *cq, ssize_t ret)
+{
+	cq->idle = ret == -FI_EAGAIN ? cq->idle + 1 : 0;
+	return cq->idle;
+}
+
+static inline size_t ivs_cq_count(const struct ivs_cq *cq)
+{
+	return cq->tail - cq->head;
+}
+
+static inline void ivs_cq_add(struct ivs_cq *cq, void *context, uint64_t flags, size_t len,
+			      void *buf, uint64_t data, uint64_t tag, fi_addr_t src)
+{
+	struct ivs_comp *c;
+
+	if (unlikely(cq->tail - cq->head > cq->mask))
+		ivs_cq_grow(cq);
+	c = &cq->ring[cq->tail & cq->mask];
+	c->context = context;
+	c->flags = flags;
+	c->len = len;
+	c->buf = buf;
+	c->data = data;
+	c->tag = tag;
+	c->src = src;
+	c->err = NULL;
+	cq->tail++;
+	if (unlikely(cq->wait.armed))
+		ivs_cq_wake(cq);
+}
+
+#endif /* IVS_CQ_H */

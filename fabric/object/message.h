@@ -1,0 +1,151 @@
+/*
+ * The messages between two ranks, alike in a ring and over a core provider: a
+ * head (op, flags, tag), a fixed part that depends on op, then payload. Their senders
+ * may be hostile: each field is checked before it is used.
+ */
+#ifndef IVS_MESSAGE_H
+#define IVS_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/layout.h"
+#include "base/limits.h"
+
+enum ivs_op {
+	IVS_OP_NONE,
+	IVS_OP_TAGGED,		/* a whole message */
+	IVS_OP_MSG,
+	IVS_OP_TAGGED_LONG,	/* the start of one: struct ivs_long */
+	IVS_OP_MSG_LONG,
+	IVS_OP_TAGGED_RTS,	/* one that can be read where it is: struct ivs_rendezvous_read */
+	IVS_OP_MSG_RTS,
+	IVS_OP_DATA,		/* more of one: struct ivs_part, tag is the offset */
+	IVS_OP_CTS,		/* send its other pieces: tag is the id */
+	IVS_OP_ACK,		/* it has been received: tag is status << 32 | id */
+	IVS_OP_WRITE,		/* struct ivs_rma, then data */
+	IVS_OP_READ,		/* struct ivs_rma */
+	IVS_OP_RESULT,		/* of a read or fetch: struct ivs_part, tag is the offset */
+	IVS_OP_ATOMIC,		/* struct ivs_atomic, then operands */
+	IVS_OP_EVENT,		/* a direct write with remote CQ data, the tag: 8 bytes of length */
+	IVS_OP_COOP,		/* write a part of it yourself: struct ivs_coop */
+	IVS_OP_COOP_END,	/* that is over: tag is pieces written << 32 | id */
+	IVS_OP_COUNT
+};
+
+#define IVS_F_BOUNCE	1	/* the payload is in a bounce buffer: struct ivs_bounce comes first */
+#define IVS_F_DATA	2	/* 8 bytes of remote CQ data */
+#define IVS_F_ACK	4	/* the sender wants an ACK; 8 bytes with the id */
+#define IVS_F_CTS	8	/* the sender waits for a CTS */
+#define IVS_F_REGION	16	/* RTS: the addresses are offsets in the region */
+#define IVS_F_COOP	32	/* RTS: the sender copies a part of it, if it is asked to */
+#define IVS_F_NT	64	/* BOUNCE: it was written non-temporally */
+#define IVS_F_TIME	128	/* BOUNCE: nm_ring_ctl.cost is to say what reading it takes */
+
+struct ivs_bounce {
+	uint32_t	index;		/* of the sender's bounce buffers */
+	uint32_t	len;		/* bytes */
+};
+
+struct ivs_long {
+	uint64_t	total;		/* bytes */
+	uint64_t	data;
+	uint32_t	id;
+	uint32_t	pad;
+};
+
+struct ivs_rendezvous_read {
+	uint64_t	total;
+	uint64_t	data;
+	uint32_t	id;
+	uint32_t	count;		/* pieces in the region; 0: it is in the sender's memory (proto/shown.h) */
+	struct {
+		uint64_t addr, len;
+	}		iov[IVS_IOV_MAX];
+};
+
+struct ivs_part {
+	uint32_t	id;
+	int32_t		status;		/* RESULT: 0 or a negative error */
+};
+
+struct ivs_rma {
+	uint64_t	total;
+	uint64_t	data;
+	uint32_t	id;
+	uint32_t	count;
+	struct {
+		uint64_t addr, len, key;
+	}		rma[IVS_IOV_MAX];
+};
+
+struct ivs_atomic {
+	struct ivs_rma	rma;		/* lens in bytes; total: of one operand */
+	uint8_t		type;		/* enum fi_datatype */
+	uint8_t		op;		/* enum fi_op */
+	uint8_t		kind;		/* IVS_ATOMIC_* */
+	uint8_t		pad[5];
+};
+
+/* What a receiver asks the sender of an RTS to do (coop_copy.c). */
+struct ivs_coop {
+	uint64_t	addr;		/* of the receiver's memory */
+	uint64_t	len;		/* bytes */
+	uint32_t	id;
+	uint32_t	gen;		/* of nm_ring_ctl.coop */
+	uint32_t	piece;		/* bytes */
+	uint32_t	pad;
+	uint64_t	check;		/* SipHash under the receiver's key */
+};
+
+#define IVS_ATOMIC_WRITE	0	/* changes the target */
+#define IVS_ATOMIC_FETCH	1	/* and returns what was there */
+#define IVS_ATOMIC_COMPARE	2	/* if the operand's second half says so */
+
+_Static_assert(sizeof(struct ivs_atomic) + sizeof(struct ivs_bounce) <= IVS_INLINE_MAX,
+	       "every fixed part fits a ring");
+
+/* Bytes of the fixed part of op. */
+static inline size_t ivs_fixed_bytes(uint8_t op, uint8_t flags)
+{
+	switch (op) {
+	case IVS_OP_TAGGED:
+	case IVS_OP_MSG:
+		return (flags & IVS_F_DATA ? 8 : 0) + (flags & IVS_F_ACK ? 8 : 0);
+	case IVS_OP_TAGGED_LONG:
+	case IVS_OP_MSG_LONG:
+		return sizeof(struct ivs_long);
+	case IVS_OP_TAGGED_RTS:
+	case IVS_OP_MSG_RTS:
+		return sizeof(struct ivs_rendezvous_read);
+	case IVS_OP_DATA:
+	case IVS_OP_RESULT:
+		return sizeof(struct ivs_part);
+	case IVS_OP_WRITE:
+	case IVS_OP_READ:
+		return sizeof(struct ivs_rma);
+	case IVS_OP_ATOMIC:
+		return sizeof(struct ivs_atomic);
+	case IVS_OP_EVENT:
+		return sizeof(uint64_t);
+	case IVS_OP_COOP:
+		return sizeof(struct ivs_coop);
+	default:
+		return 0;
+	}
+}
+
+/* A message on its way out. */
+struct ivs_packet {
+	uint8_t		op, flags;
+	uint16_t	fixed_len;
+	uint64_t	tag;
+	const void	*fixed;
+	const struct iovec *iov;	/* payload: len bytes from offset on */
+	size_t		count, offset, len;
+	bool		far;		/* a bounce buffer for it is a far one (bounce.h) */
+};
+
+#endif /* IVS_MESSAGE_H */

@@ -1,0 +1,134 @@
+/* Receives, messages and sends under way. */
+#ifndef IVS_REQUEST_H
+#define IVS_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include <rdma/fi_domain.h>
+
+#include "base/common.h"
+#include "base/limits.h"
+#include "base/list.h"
+
+struct ivs_mr;
+struct ivs_peer;
+
+/* A receive that was posted. */
+struct ivs_rx {
+	struct ivs_rx	*next;
+	uint64_t	tag;
+	uint64_t	ignore;
+	struct ivs_peer	*peer;		/* NULL: from anybody */
+	void		*context;
+	uint64_t	flags;		/* FI_COMPLETION, FI_MULTI_RECV */
+	size_t		len;
+	size_t		count;
+	struct iovec	iov[IVS_IOV_MAX];
+	/* multi-receive */
+	size_t		used;		/* bytes given away */
+	int		busy;		/* messages still arriving in it */
+	bool		done;		/* no more messages fit */
+	struct ivs_rx	*parent;	/* the buffer that this message lies in */
+};
+
+/* To match a receive and to complete it takes one line, before its first piece of memory. */
+IVS_IN_LINE(struct ivs_rx, tag, 0);
+IVS_IN_LINE(struct ivs_rx, peer, 0);
+IVS_IN_LINE(struct ivs_rx, flags, 0);
+IVS_IN_LINE(struct ivs_rx, len, 0);
+IVS_IN_LINE(struct ivs_rx, count, 0);
+IVS_IN_LINE(struct ivs_rx, iov, 1);
+
+struct ivs_queue {
+	struct ivs_rx	*head;
+	struct ivs_rx	**tail;
+};
+
+/* A message that has arrived in part, or has no receive yet. */
+struct ivs_msg {
+	struct ivs_list	link;		/* in the unexpected messages */
+	struct ivs_list	stream;		/* in peer->streams */
+	struct ivs_peer	*peer;
+	struct ivs_rx	*rx;		/* its receive, when known */
+	struct ivs_mr	*mr;		/* RMA write: where it goes */
+	struct ivs_tx	*result;	/* RMA read or fetch: our request */
+	uint8_t		op;		/* IVS_OP_* that began it */
+	uint8_t		flags;		/* of its header */
+	bool		queued;		/* is unexpected */
+	bool		streaming;	/* is in peer->streams */
+	bool		asked;		/* clear to send was sent */
+	bool		claimed;
+	uint32_t	coop;		/* pieces that the sender has taken and not yet reported */
+	uint32_t	piece;		/* coop: bytes of one */
+	uint32_t	id;		/* the sender's */
+	uint64_t	tag;
+	uint64_t	data;
+	size_t		total;
+	size_t		got;
+	size_t		held;		/* bytes that fit in buf */
+	size_t		charged;	/* to ep->ux_bytes and peer->held */
+	uint8_t		*buf;
+	int		error;
+	uint32_t	niov;
+	struct iovec	iov[IVS_PIECES_MAX];	/* the sender's memory, or the target's */
+};
+
+/* A send, RMA or atomic operation under way. */
+struct ivs_tx {
+	struct ivs_list	link;		/* in peer->sending or peer->waiting */
+	struct ivs_peer	*peer;
+	uint32_t	id;
+	uint8_t		op;
+	bool		queued;		/* is in a list */
+	bool		header;		/* the header was sent */
+	bool		cts;		/* clear to send came */
+	bool		ack;		/* completes with the receiver's ACK */
+	bool		response;	/* answers a read of a peer's */
+	bool		coop;		/* was asked to write a part of it */
+	bool		shown;		/* its receiver may read it from our memory (proto/shown.h) */
+	bool		far;		/* its pieces go through far bounce buffers */
+	uint8_t		open;		/* IVS_OPEN_*: counted in peer->open_out, or open_in of a response */
+	void		*context;
+	uint64_t	flags;		/* of the completion; FI_COMPLETION if wanted */
+	uint64_t	tag;
+	uint64_t	data;
+	uint32_t	remote;		/* response: the peer's id */
+	size_t		total;
+	size_t		sent;
+	size_t		count;
+	struct iovec	iov[IVS_PIECES_MAX];
+	uint8_t		*own;		/* buffer to free at the end */
+	uint64_t	begun;		/* RTS: ivs_cycles() when it was shown, 0: is not measured */
+	int		error;
+};
+
+/* A header without payload that could not be sent at once. */
+struct ivs_ctl {
+	struct ivs_ctl	*next;
+	uint64_t	tag;
+	uint64_t	len;		/* IVS_OP_EVENT: bytes written */
+	uint8_t		op;
+};
+
+/*
+ * Operations that take memory of the target's until they end. Of each kind one rank has at most
+ * IVS_OPEN_MAX at another at a time. A rank that sends more is not listened to any more.
+ */
+enum ivs_open {
+	IVS_OPEN_NONE,
+	IVS_OPEN_WRITE,		/* a write of several pieces */
+	IVS_OPEN_READ,		/* a read, or an atomic operation with a result */
+	IVS_OPEN_KINDS
+};
+#define IVS_OPEN_MAX	1024
+
+/*
+ * Control messages that wait for room in a peer's ring. Each of the IVS_TX_MAX operations that a peer can
+ * have under way causes three at most.
+ */
+#define IVS_TX_MAX	65536
+#define IVS_CTL_MAX	(4 * IVS_TX_MAX)
+
+#endif /* IVS_REQUEST_H */

@@ -1,0 +1,57 @@
+/* Reading and writing the memory of another process of the same VM. */
+#include <sys/uio.h>
+
+#include "proto/proto.h"
+
+/* Takes the first bytes off count pieces. */
+static void advance(struct iovec *iov, size_t count, size_t bytes)
+{
+	size_t i, n;
+
+	for (i = 0; i < count && bytes; i++) {
+		n = iov[i].iov_len < bytes ? iov[i].iov_len : bytes;
+		iov[i].iov_base = (char *) iov[i].iov_base + n;
+		iov[i].iov_len -= n;
+		bytes -= n;
+	}
+}
+
+int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t nlocal,
+	    const struct iovec *remote, size_t nremote, size_t total)
+{
+	struct iovec l[IVS_PIECES_MAX], r[IVS_PIECES_MAX];
+	size_t left = total;
+	ssize_t n;
+
+	if (!peer->pid)
+		return -FI_EPERM;
+	if (nlocal > IVS_PIECES_MAX || nremote > IVS_PIECES_MAX)
+		return -FI_EINVAL;
+	/*
+	 * Our own memory, too: its addresses came through the region, and the kernel
+	 * refuses those that are none.
+	 */
+	peer->cma_copies++;
+	memcpy(l, local, nlocal * sizeof(*l));
+	memcpy(r, remote, nremote * sizeof(*r));
+	/* The kernel moves what fits both sides; no more than was asked for. */
+	for (size_t i = 0, sum = 0; i < nlocal; i++) {
+		if (l[i].iov_len > total - sum)
+			l[i].iov_len = total - sum;
+		sum += l[i].iov_len;
+	}
+	while (left) {
+		n = write ? process_vm_writev(peer->pid, l, nlocal, r, nremote, 0) :
+		    process_vm_readv(peer->pid, l, nlocal, r, nremote, 0);
+		if (n <= 0 || (size_t) n > left) {
+			IVS_INFO(FI_LOG_EP_DATA, "memory of process %d cannot be reached: %s\n",
+				 peer->pid, n < 0 ? ivs_lib.strerror(errno) : "short");
+			peer->pid = 0;
+			return n < 0 ? -errno : -FI_EIO;
+		}
+		left -= (size_t) n;
+		advance(l, nlocal, (size_t) n);
+		advance(r, nremote, (size_t) n);
+	}
+	return 0;
+}

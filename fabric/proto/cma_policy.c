@@ -1,0 +1,43 @@
+/*
+ * A rendezvous read makes one copy in place of two. But it begins with a system call, which takes as long
+ * as some KiB do, and the kernel copies no faster than a core does. From which size on it is faster depends on
+ * the kernel, the CPU and the caches between the two cores: from 8 KiB (a Xeon with 2 MiB of cache for each
+ * core), or hardly below 256 KiB (Zen 3: 8 KiB take 1.4 us by two copies, 3.5 us so). So it is measured, for
+ * each peer and size.
+ */
+#include "proto/cma_policy.h"
+#include "tune.h"
+
+static const struct ivs_adapt_rate rate = {
+	.learn = IVS_CMA_POLICY_LEARN, .unknown = IVS_CMA_POLICY_UNKNOWN, .probe = IVS_CMA_POLICY_PROBE,
+	.margin = IVS_CMA_POLICY_MARGIN,
+};
+
+/* The class of a message of len bytes. */
+static int class_of(size_t len)
+{
+	int i = 0;
+
+	while (i < IVS_CMA_POLICY_CLASSES - 1 && len >= IVS_CMA_POLICY_SURE >> (IVS_CMA_POLICY_CLASSES - 1 - i))
+		i++;
+	return i;
+}
+
+bool ivs_cma_policy_better(struct ivs_cma_policy *policy, size_t len, uint64_t copies, bool alone)
+{
+	int class = class_of(len);
+	struct ivs_adapt *way = &policy->way[class];
+	uint32_t cost = ivs_cost_least(&policy->cost[class]);
+	bool known = copies && cost;
+
+	if (known)
+		ivs_adapt_compare(way, &rate, copies, (uint64_t) cost * len / 1024);
+	else
+		way->on = true;
+	return alone ? ivs_adapt_next(way, &rate, known) : way->on;
+}
+
+void ivs_cma_policy_took(struct ivs_cma_policy *policy, size_t len, uint64_t cycles)
+{
+	ivs_cost_add(&policy->cost[class_of(len)], cycles, len ? len : 1);
+}

@@ -1,0 +1,23 @@
+/* Large messages that both ends copy. */
+#ifndef IVS_COOP_COPY_H
+#define IVS_COOP_COPY_H
+
+#include "proto/proto.h"
+
+/* Is a message of len bytes worth it that both ends copy, and can this end reach the peer's memory? */
+bool ivs_coop_fits(const struct ivs_peer *peer, size_t len);
+
+/*
+ * Receiver: reads the first len bytes of a message that its sender showed, together with it.
+ * Returns 0, a negative error, or -FI_EINPROGRESS: the sender still writes, and will send an
+ * IVS_OP_COOP_END, also if an error is kept in msg->error.
+ */
+int ivs_coop_read(struct ivs_msg *msg, size_t len);
+
+/* Receiver: the sender wrote the last done of the pieces that it took. Returns 0 or a negative error. */
+int ivs_coop_end(struct ivs_msg *msg, size_t len, uint32_t done);
+
+/* Sender: writes what it can take of a message that it has shown. false: that was nonsense. */
+bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, const void *fixed);
+
+#endif /* IVS_COOP_COPY_H */

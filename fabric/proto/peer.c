@@ -1,0 +1,493 @@
+/* Peers: who they are, how they are reached, and whether they live. */
+#include <unistd.h>
+
+#include "lower/core.h"
+#include "lower/passthrough.h"
+#include "proto/proto.h"
+#include "region/ledger.h"
+#include "ring/ring.h"
+#include "tune.h"
+
+static struct ivs_peer *new_peer(struct ivs_ep *ep, const struct ivs_addr *addr)
+{
+	struct ivs_peer *p;
+
+	if (posix_memalign((void **) &p, 64, sizeof(*p)))
+		return NULL;
+	memset(p, 0, sizeof(*p));
+	p->ep = ep;
+	p->addr = *addr;
+	p->slot = IVS_NO_SLOT;
+	p->piece = ep->domain->region ? ep->domain->region->geo.bounce_bytes : IVS_BOUNCE;
+	p->fi_addr = FI_ADDR_NOTAVAIL;
+	p->core_addr = FI_ADDR_NOTAVAIL;
+	p->held = &p->held_core;
+	p->ctl_tail = &p->ctl_head;
+	ivs_list_init(&p->sending);
+	ivs_list_init(&p->waiting);
+	ivs_list_init(&p->streams);
+	ivs_list_init(&p->active);
+	ivs_list_add(&ep->peers_all, &p->all);
+	return p;
+}
+
+/* The AV's first entry for a slot, or FI_ADDR_NOTAVAIL. */
+static fi_addr_t find_slot_addr(struct ivs_ep *ep, uint32_t slot, uint32_t epoch)
+{
+	const struct ivs_av *av = ep->av;
+	size_t i;
+
+	if (!av || !ep->domain->region)
+		return FI_ADDR_NOTAVAIL;
+	for (i = 0; i < av->count; i++) {
+		const struct ivs_addr *a = &av->addr[i];
+
+		if (av->used[i] && a->kind == IVS_ADDR_SLOT && a->slot == slot &&
+		    a->epoch == epoch && a->id == ep->domain->region->id)
+			return i;
+	}
+	return FI_ADDR_NOTAVAIL;
+}
+
+struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epoch)
+{
+	struct ivs_peer *p = ep->by_slot[slot];
+	struct ivs_addr addr;
+
+	if (p && p->epoch == epoch)
+		return p;
+	if (p) {
+		/* The slot has another owner now. */
+		ivs_peer_dead(p, FI_EIO);
+		ep->by_slot[slot] = NULL;
+	}
+	ep->newcomers++;
+	memset(&addr, 0, sizeof(addr));
+	addr.kind = IVS_ADDR_SLOT;
+	addr.slot = (uint16_t) slot;
+	addr.epoch = epoch;
+	addr.id = ep->domain->region->id;
+	p = new_peer(ep, &addr);
+	if (!p)
+		return NULL;
+	p->slot = slot;
+	p->epoch = epoch;
+	p->held = &ep->held_by_slot[slot];
+	p->fi_addr = find_slot_addr(ep, slot, epoch);
+	ep->by_slot[slot] = p;
+	/* Now, while it lives: if the proof fails later, it has ended. */
+	ivs_peer_locate(p);
+	return p;
+}
+
+struct ivs_peer *ivs_peer_by_addr(struct ivs_ep *ep, const struct ivs_addr *addr)
+{
+	struct ivs_list *pos;
+	struct ivs_peer *p;
+	size_t i;
+
+	ivs_list_each(pos, &ep->peers_all) {
+		p = ivs_entry(pos, struct ivs_peer, all);
+		if (p->slot == IVS_NO_SLOT && p->channel != IVS_CHAN_DEAD &&
+		    !memcmp(&p->addr, addr, sizeof(*addr)))
+			return p;
+	}
+	p = new_peer(ep, addr);
+	ep->core_peers += p != NULL;
+	for (i = 0; p && ep->av && i < ep->av->count; i++)
+		if (ep->av->used[i] && !memcmp(&ep->av->addr[i], addr, sizeof(*addr))) {
+			p->fi_addr = i;
+			break;
+		}
+	return p;
+}
+
+static bool grow_peers(struct ivs_ep *ep, fi_addr_t addr)
+{
+	size_t size = ep->peers_size ? ep->peers_size : 64;
+	struct ivs_peer **peers;
+
+	if (addr < ep->peers_size)
+		return true;
+	while (size <= addr)
+		size *= 2;
+	peers = realloc(ep->peers, size * sizeof(*peers));
+	if (!peers)
+		return false;
+	memset(peers + ep->peers_size, 0, (size - ep->peers_size) * sizeof(*peers));
+	ep->peers = peers;
+	ep->peers_size = size;
+	return true;
+}
+
+static bool here(const struct ivs_ep *ep, const struct ivs_addr *a)
+{
+	return ep->domain->region && a->kind == IVS_ADDR_SLOT &&
+	       a->id == ep->domain->region->id && a->slot < ep->domain->region->geo.slots;
+}
+
+/* What it sent before it left still counts. Returns false if some of it has to wait. */
+static bool drain(struct ivs_peer *p)
+{
+	struct ivs_ep *ep = p->ep;
+	uint64_t begin;
+
+	if (p->handling)
+		return false;
+	if (ep->by_slot[p->slot] == p && !p->rx_ring)
+		ivs_ring_attach(ep, p->slot);
+	/* No more than there was room for: it may not have left, and go on for ever. */
+	for (begin = p->rx_head; p->rx_ring && p->rx_head - begin <= p->rx_mask && ivs_ring_poll(ep, p);)
+		;
+	return !p->rx_ring || !ivs_ring_pending(p);
+}
+
+struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err)
+{
+	struct ivs_region *r = ep->domain->region;
+	struct ivs_av *av = ep->av;
+	struct ivs_addr *a;
+	struct ivs_peer *p;
+	uint64_t owner;
+	uint32_t epoch;
+	int slot;
+
+	*err = 0;
+	if (addr < ep->peers_size && ep->peers[addr])
+		return ep->peers[addr];
+	if (!av || addr >= av->count || !av->used[addr]) {
+		*err = -FI_EINVAL;
+		return NULL;
+	}
+	if (!grow_peers(ep, addr)) {
+		*err = -FI_ENOMEM;
+		return NULL;
+	}
+	a = &av->addr[addr];
+	if (a->kind == IVS_ADDR_NAME) {
+		slot = r ? ivs_slot_find(r, a->id, &epoch) : -1;
+		if (slot < 0) {
+			*err = -FI_EAGAIN;
+			return NULL;
+		}
+		a->kind = IVS_ADDR_SLOT;
+		a->slot = (uint16_t) slot;
+		a->epoch = epoch;
+		a->id = r->id;
+	}
+	if (here(ep, a)) {
+		owner = __atomic_load_n(&r->slots[a->slot].owner, __ATOMIC_ACQUIRE);
+		if (owner >> 2 == a->epoch) {
+			p = ivs_peer_by_slot(ep, a->slot, a->epoch);
+		} else {
+			p = ep->by_slot[a->slot];
+			if (p && p->epoch == a->epoch) {
+				if (drain(p))
+					ivs_peer_dead(p, FI_EIO);
+			} else {
+				p = new_peer(ep, a);
+				if (p) {
+					p->slot = a->slot;
+					p->epoch = a->epoch;
+					p->channel = IVS_CHAN_DEAD;
+				}
+			}
+		}
+	} else {
+		p = ivs_peer_by_addr(ep, a);
+	}
+	if (!p) {
+		*err = -FI_ENOMEM;
+		return NULL;
+	}
+	if (p->fi_addr == FI_ADDR_NOTAVAIL)
+		p->fi_addr = addr;
+	ep->peers[addr] = p;
+	return p;
+}
+
+int ivs_peer_connect(struct ivs_peer *p)
+{
+	struct ivs_region *r = p->ep->domain->region;
+	uint64_t owner;
+	int ret;
+
+	if (p->slot == IVS_NO_SLOT) {
+		ret = ivs_core_connect(p);
+		if (!ret)
+			p->channel = IVS_CHAN_CORE;
+		else if (ret != -FI_EAGAIN)
+			p->channel = IVS_CHAN_DEAD;
+		return ret;
+	}
+	owner = __atomic_load_n(&r->slots[p->slot].owner, __ATOMIC_ACQUIRE);
+	if (owner == NM_SLOT_OWNER(p->epoch, NM_SLOT_CLAIMED))
+		return -FI_EAGAIN;
+	if (owner != NM_SLOT_OWNER(p->epoch, NM_SLOT_LIVE)) {
+		if (drain(p))
+			ivs_peer_dead(p, FI_EIO);
+		return -FI_EIO;
+	}
+	ret = ivs_ring_open(p);
+	if (ret)
+		return ret;
+	p->channel = IVS_CHAN_RING;
+	return 0;
+}
+
+void ivs_peer_locate(struct ivs_peer *p)
+{
+	struct ivs_region *r = p->ep->domain->region;
+
+	if (p->located || p->slot == IVS_NO_SLOT)
+		return;
+	p->located = true;
+	if (ivs_slot_neighbour(r, p->slot, p->epoch, &p->alive) && ivs_param.cma) {
+		p->pid = p->alive.pid;
+		memcpy(p->key, p->alive.key, sizeof(p->key));
+	}
+	p->self = p->pid == getpid();
+}
+
+const struct ivs_ledger *ivs_peer_ledger(struct ivs_peer *p)
+{
+	if (!p->ledger_asked) {
+		p->ledger_asked = true;
+		if (p->pid)
+			p->ledger = ivs_ledger_map(p->pid, p->alive.ledger);
+	}
+	return p->ledger;
+}
+
+static void unhot(struct ivs_peer *p)
+{
+	struct ivs_ep *ep = p->ep;
+	int i;
+
+	for (i = 0; i < ep->hot_count; i++)
+		if (ep->hot[i] == p) {
+			ep->hot[i] = ep->hot[--ep->hot_count];
+			break;
+		}
+	p->hot = false;
+}
+
+/* Ends the posted receives that only this peer could have answered. */
+static void fail_receives(struct ivs_peer *p, struct ivs_queue *q, bool tagged, int err)
+{
+	struct ivs_rx **at = &q->head, *rx;
+
+	while ((rx = *at)) {
+		if (rx->peer != p) {
+			at = &rx->next;
+			continue;
+		}
+		*at = rx->next;
+		if (!rx->next)
+			q->tail = at;
+		ivs_cq_error(p->ep->rx_cq, rx->context, FI_RECV | (tagged ? FI_TAGGED : FI_MSG),
+			     0, rx->iov[0].iov_base, 0, rx->tag, 0, err);
+		ivs_cntr_fail(p->ep->cntr[IVS_CNTR_RECV]);
+		ivs_rx_put(p->ep, rx);
+	}
+}
+
+void ivs_peer_dead(struct ivs_peer *p, int err)
+{
+	struct ivs_ep *ep = p->ep;
+	struct ivs_list *pos, *tmp;
+	struct ivs_ctl *c;
+
+	if (p->channel == IVS_CHAN_DEAD)
+		return;
+	p->channel = IVS_CHAN_DEAD;
+	IVS_INFO(FI_LOG_EP_CTRL, "peer in slot %u is gone\n", p->slot);
+	unhot(p);
+	ivs_list_each_safe(pos, tmp, &p->sending)
+		ivs_tx_complete(ep, ivs_entry(pos, struct ivs_tx, link), err);
+	ivs_list_each_safe(pos, tmp, &p->waiting)
+		ivs_tx_complete(ep, ivs_entry(pos, struct ivs_tx, link), err);
+	ivs_list_each_safe(pos, tmp, &p->streams) {
+		struct ivs_msg *msg = ivs_entry(pos, struct ivs_msg, stream);
+
+		if (msg->rx) {
+			ivs_rx_complete(ep, msg->rx, ivs_msg_tagged(msg), p, 0,
+					msg->tag, false, 0, err);
+			msg->rx = NULL;
+		}
+		ivs_msg_free(ep, msg);
+	}
+	if (ep->rx_cq) {
+		fail_receives(p, &ep->tagged, true, err);
+		fail_receives(p, &ep->msg, false, err);
+	}
+	if (ep->passthrough)
+		ivs_passthrough_dead(p, err);
+	while ((c = p->ctl_head)) {
+		p->ctl_head = c->next;
+		free(c);
+	}
+	p->ctl_tail = &p->ctl_head;
+	p->ctl_count = 0;
+	if (p->is_active) {
+		p->is_active = false;
+		ivs_list_del(&p->active);
+	}
+	ivs_ring_close(p);
+}
+
+void ivs_peer_free(struct ivs_peer *p)
+{
+	struct ivs_list *pos, *tmp;
+
+	ivs_list_each_safe(pos, tmp, &p->sending)
+		ivs_tx_put(p->ep, ivs_entry(pos, struct ivs_tx, link));
+	ivs_list_each_safe(pos, tmp, &p->waiting)
+		ivs_tx_put(p->ep, ivs_entry(pos, struct ivs_tx, link));
+	ivs_list_each_safe(pos, tmp, &p->streams)
+		ivs_msg_free(p->ep, ivs_entry(pos, struct ivs_msg, stream));
+	while (p->ctl_head) {
+		struct ivs_ctl *c = p->ctl_head;
+
+		p->ctl_head = c->next;
+		free(c);
+	}
+	free(p->tx_bounce);
+	ivs_ledger_unmap(p->ledger);
+	ivs_list_del(&p->all);
+	free(p);
+}
+
+void ivs_peer_inserted(struct ivs_ep *ep, fi_addr_t addr)
+{
+	const struct ivs_addr *a = &ep->av->addr[addr];
+	struct ivs_peer *p;
+
+	if (!here(ep, a)) {
+		struct ivs_list *pos;
+
+		ivs_list_each(pos, &ep->peers_all) {
+			p = ivs_entry(pos, struct ivs_peer, all);
+			if (p->slot == IVS_NO_SLOT && p->fi_addr == FI_ADDR_NOTAVAIL &&
+			    !memcmp(&p->addr, a, sizeof(*a)))
+				p->fi_addr = addr;
+		}
+		if (ep->passthrough)
+			ivs_passthrough_inserted(ep, addr);
+		return;
+	}
+	/* A peer that has written to us already gets its address now. */
+	p = ep->by_slot ? ep->by_slot[a->slot] : NULL;
+	if (p && p->epoch == a->epoch && p->fi_addr == FI_ADDR_NOTAVAIL)
+		p->fi_addr = addr;
+}
+
+void ivs_peer_removed(struct ivs_ep *ep, fi_addr_t addr)
+{
+	struct ivs_peer *p;
+
+	if (ep->passthrough)
+		ivs_passthrough_removed(ep, addr);
+	if (addr >= ep->peers_size)
+		return;
+	p = ep->peers[addr];
+	ep->peers[addr] = NULL;
+	if (p && p->fi_addr == addr) {
+		p->fi_addr = FI_ADDR_NOTAVAIL;
+		if (p->slot != IVS_NO_SLOT)
+			p->fi_addr = find_slot_addr(ep, p->slot, p->epoch);
+	}
+}
+
+/* Does anything wait for this peer? */
+static bool owes(const struct ivs_peer *p)
+{
+	const struct ivs_rx *rx;
+
+	if (!ivs_list_empty(&p->sending) || !ivs_list_empty(&p->waiting) ||
+	    !ivs_list_empty(&p->streams) || p->ctl_head ||
+	    (p->tx_ring && p->tx_head != p->tx_tail))
+		return true;
+	for (rx = p->ep->tagged.head; rx; rx = rx->next)
+		if (rx->peer == p)
+			return true;
+	for (rx = p->ep->msg.head; rx; rx = rx->next)
+		if (rx->peer == p)
+			return true;
+	return false;
+}
+
+/* Marks the peers that a receive, or a message that waits for one, names. */
+static void mark_used(struct ivs_ep *ep)
+{
+	struct ivs_list *lists[] = { &ep->ux_tagged, &ep->ux_msg, &ep->claimed }, *pos;
+	struct ivs_rx *rx;
+	size_t i;
+
+	for (rx = ep->tagged.head; rx; rx = rx->next)
+		if (rx->peer)
+			rx->peer->marked = true;
+	for (rx = ep->msg.head; rx; rx = rx->next)
+		if (rx->peer)
+			rx->peer->marked = true;
+	for (i = 0; i < sizeof(lists) / sizeof(*lists); i++)
+		ivs_list_each(pos, lists[i])
+			ivs_entry(pos, struct ivs_msg, link)->peer->marked = true;
+	for (i = 0; i < ep->peers_size; i++)
+		if (ep->peers[i])
+			ep->peers[i]->marked = true;
+}
+
+/*
+ * Frees earlier owners of slots that nothing names any more. Another VM can say at any time
+ * that a slot has a new one.
+ */
+static void free_gone(struct ivs_ep *ep)
+{
+	struct ivs_list *pos, *tmp;
+	bool any = false;
+
+	ivs_list_each(pos, &ep->peers_all) {
+		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
+
+		p->marked = p->channel != IVS_CHAN_DEAD || p->slot == IVS_NO_SLOT || p->handling ||
+			    p->fi_addr != FI_ADDR_NOTAVAIL || ep->by_slot[p->slot] == p;
+		any = any || !p->marked;
+	}
+	if (!any)
+		return;
+	mark_used(ep);
+	ivs_list_each_safe(pos, tmp, &ep->peers_all) {
+		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
+
+		if (!p->marked)
+			ivs_peer_free(p);
+	}
+}
+
+void ivs_peer_check(struct ivs_ep *ep)
+{
+	uint64_t now = ivs_now_ms();
+	struct ivs_list *pos, *tmp;
+
+	if (now - ep->checked_ms < IVS_CHECK_MS)
+		return;
+	ep->checked_ms = now;
+	ep->newcomers = 0;
+	free_gone(ep);
+	ivs_list_each_safe(pos, tmp, &ep->peers_all) {
+		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
+
+		if (p->slot == IVS_NO_SLOT || p->channel == IVS_CHAN_DEAD)
+			continue;
+		if (!owes(p)) {
+			p->alive.seen = 0;
+			continue;
+		}
+		if (ivs_slot_alive(ep->domain->region, p->slot, p->epoch, &p->alive))
+			continue;
+		/* Messages that do not fit have to wait, but only if the program reads completions. */
+		if (drain(p) || ivs_cq_count(ep->rx_cq) < ep->rx_cq->size)
+			ivs_peer_dead(p, FI_EIO);
+	}
+}

@@ -1,0 +1,180 @@
+/* Progress: polling the rings, and handling what has arrived. */
+#include "lower/core.h"
+#include "proto/proto.h"
+#include "ring/ring.h"
+#include "tune.h"
+
+/* From now on p's sender has to tell us that it has sent something. */
+static void cool(struct ivs_ep *ep, int i)
+{
+	struct ivs_peer *p = ep->hot[i];
+
+	p->hot = false;
+	__atomic_store_n(&p->rx_ctl->polled, 0, __ATOMIC_RELAXED);
+	/* Once more, in case its sender has just seen that it was polled. */
+	__atomic_store_n(&ep->me->activity[p->slot % 64], 1, __ATOMIC_RELAXED);
+	ep->hot[i] = ep->hot[--ep->hot_count];
+}
+
+/* Puts p's ring among those that are polled in each call. */
+static void heat(struct ivs_ep *ep, struct ivs_peer *p)
+{
+	int i, oldest = 0;
+
+	if (p->hot || !p->rx_ring)
+		return;
+	if (unlikely(ep->domain->sleepers)) {
+		/* Its sender goes on saying that it sends; there may be more already. */
+		__atomic_store_n(&ep->me->activity[p->slot % 64], 1, __ATOMIC_RELAXED);
+		return;
+	}
+	if (ep->hot_count == IVS_HOT_MAX) {
+		for (i = 1; i < IVS_HOT_MAX; i++)
+			if (ep->ticks - ep->hot[i]->used > ep->ticks - ep->hot[oldest]->used)
+				oldest = i;
+		cool(ep, oldest);
+	}
+	ep->hot[ep->hot_count++] = p;
+	p->hot = true;
+	p->used = ep->ticks;
+	__atomic_store_n(&p->rx_ctl->polled, 1, __ATOMIC_RELAXED);
+}
+
+/* Rings that have become idle are not polled in each call any more; the last one stays. */
+static void __attribute__((noinline)) cool_idle(struct ivs_ep *ep)
+{
+	int i;
+
+	for (i = ep->hot_count - 1; i >= 0 && ep->hot_count > 1; i--)
+		if (ep->ticks - ep->hot[i]->used > IVS_IDLE_TICKS)
+			cool(ep, i);
+}
+
+static void poll_slot(struct ivs_ep *ep, uint32_t slot)
+{
+	struct ivs_peer *p = ep->by_slot[slot];
+
+	if (!p || !p->rx_ring)
+		p = ivs_ring_attach(ep, slot);
+	if (p && p->rx_ring && !p->hot &&
+	    (ivs_ring_poll(ep, p) || ivs_ring_pending(p)) && p->rx_ring)
+		heat(ep, p);
+}
+
+/* A peer whose ring is not polled in each call has sent something. */
+static void __attribute__((noinline)) activity(struct ivs_ep *ep)
+{
+	uint32_t group, slot, slots = ep->domain->region->geo.slots;
+
+	for (group = 0; group < 64; group++) {
+		if (!__atomic_load_n(&ep->me->activity[group], __ATOMIC_RELAXED))
+			continue;
+		__atomic_store_n(&ep->me->activity[group], 0, __ATOMIC_RELAXED);
+		/* Before the rings are read: what comes later sets it again. */
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		for (slot = group; slot < slots; slot += 64) {
+			struct ivs_peer *p = ep->by_slot[slot];
+
+			/* The ring may be that of the slot's next owner. */
+			if (p && p->rx_ring && !p->hot && p->channel != IVS_CHAN_DEAD)
+				poll_slot(ep, slot);
+			else if (!p || !p->rx_ring)
+				poll_slot(ep, slot);
+		}
+	}
+}
+
+/*
+ * One slot in turn: somebody new, or one whose word we have missed. What the next turns
+ * will need is fetched ahead, so that nobody waits for memory here.
+ */
+static void __attribute__((noinline)) turn(struct ivs_ep *ep)
+{
+	uint32_t mask = ep->domain->region->geo.slots - 1;
+	struct ivs_peer *p = ep->by_slot[(ep->turn + 2) & mask];
+
+	if (p) {
+		__builtin_prefetch(p);
+		__builtin_prefetch((char *) p + 64);
+	}
+	p = ep->by_slot[(ep->turn + 1) & mask];
+	if (p)
+		ivs_ring_prefetch(p);
+	poll_slot(ep, ep->turn);
+	ep->turn = (ep->turn + 1) & mask;
+}
+
+void ivs_ep_progress(struct ivs_ep *ep)
+{
+	struct ivs_list *pos, *tmp;
+	int i, n, came = 0;
+
+	if (unlikely(!ep->enabled))
+		return;
+	ep->ticks++;
+	for (i = 0; i < ep->hot_count; i++) {
+		struct ivs_peer *p = ep->hot[i];
+
+		if (unlikely(p->quiet_until)) {
+			if ((int64_t) (ivs_cycles() - p->quiet_until) < 0)
+				continue;
+			p->quiet_until = 0;
+		}
+		n = ivs_ring_poll(ep, p);
+		if (n) {
+			came += n;
+			p->used = ep->ticks;
+			ivs_pace(p, n);
+		}
+	}
+	/* There is something to do now: the other slots are polled in a later call. */
+	if (came && ep->ticks % IVS_TURN_TICKS && ivs_list_empty(&ep->active))
+		return;
+	if (likely(ep->me != NULL)) {
+		if (unlikely(ivs_any_activity(ep->me)))
+			activity(ep);
+		if (unlikely(!(ep->ticks % IVS_TURN_TICKS))) {
+			turn(ep);
+			if (unlikely(!(ep->ticks % IVS_COOL_TICKS)))
+				cool_idle(ep);
+			if (unlikely(!(ep->ticks % IVS_CHECK_TICKS)))
+				ivs_peer_check(ep);
+		}
+	}
+	if (unlikely(ep->domain->core != NULL))
+		ivs_core_poll(ep);
+	if (unlikely(!ivs_list_empty(&ep->active)))
+		ivs_list_each_safe(pos, tmp, &ep->active)
+			ivs_peer_pump(ivs_entry(pos, struct ivs_peer, active));
+}
+
+void ivs_ep_cool(struct ivs_ep *ep)
+{
+	while (ep->hot_count)
+		cool(ep, ep->hot_count - 1);
+}
+
+void ivs_ep_poll_all(struct ivs_ep *ep)
+{
+	struct ivs_list *pos;
+
+	ivs_ep_progress(ep);
+	if (!ep->enabled || !ep->me)
+		return;
+	/* Activity bytes may be missing of senders that have just seen their ring polled. */
+	ivs_list_each(pos, &ep->peers_all) {
+		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
+
+		if (p->rx_ring && p->channel != IVS_CHAN_DEAD && ep->by_slot[p->slot] == p)
+			poll_slot(ep, p->slot);
+	}
+	ivs_peer_check(ep);
+}
+
+void ivs_domain_progress(struct ivs_domain *domain)
+{
+	struct ivs_list *pos;
+
+	ivs_list_each(pos, &domain->eps)
+		ivs_ep_progress(ivs_entry(pos, struct ivs_ep, domain_link));
+}

@@ -1,0 +1,195 @@
+/* Messages that have met their receive: read from their sender, asked for, and completed. */
+#include "proto/coop_copy.h"
+#include "proto/select.h"
+#include "proto/shown.h"
+#include "ring/copy.h"
+
+void ivs_msg_free(struct ivs_ep *ep, struct ivs_msg *msg)
+{
+	if (msg->queued || msg->claimed) {
+		ivs_list_del(&msg->link);
+		msg->queued = msg->claimed = false;
+	}
+	if (msg->streaming)
+		ivs_list_del(&msg->stream);
+	if (msg->op == IVS_OP_WRITE)
+		msg->peer->open_in[IVS_OPEN_WRITE]--;
+	ep->ux_bytes -= msg->charged;
+	*msg->peer->held -= msg->charged;
+	free(msg->buf);
+	free(msg);
+}
+
+/* The whole of a message has come and its receive is known. */
+static void finish(struct ivs_ep *ep, struct ivs_msg *msg, int err)
+{
+	struct ivs_peer *peer = msg->peer;
+
+	if (msg->flags & IVS_F_ACK && peer->channel != IVS_CHAN_DEAD)
+		ivs_ctl_send(peer, IVS_OP_ACK, msg->id);
+	ivs_rx_complete(ep, msg->rx, ivs_msg_tagged(msg), peer, msg->total, msg->tag,
+			msg->flags & IVS_F_DATA, msg->data, err);
+	msg->rx = NULL;
+	ivs_msg_free(ep, msg);
+}
+
+/* The kernel does not let us read it: it comes in pieces after all. */
+static void send_cts(struct ivs_msg *msg)
+{
+	msg->op = ivs_msg_tagged(msg) ? IVS_OP_TAGGED_LONG : IVS_OP_MSG_LONG;
+	msg->error = 0;
+	msg->streaming = true;
+	ivs_list_add(&msg->peer->streams, &msg->stream);
+	msg->asked = true;
+	ivs_ctl_send(msg->peer, IVS_OP_CTS, msg->id);
+}
+
+/* Reads a message that its sender only showed us. */
+static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
+{
+	struct ivs_rx *rx = msg->rx;
+	size_t len = msg->total < rx->len ? msg->total : rx->len, i;
+	struct ivs_region *r = ep->domain->region;
+	int err = 0, count;
+
+	/* It may have been queued since it was found first: its sender may have ended it. */
+	if (!(msg->flags & IVS_F_REGION) && msg->peer->channel != IVS_CHAN_DEAD) {
+		count = ivs_shown_find(msg->peer, msg->id, msg->total, msg->iov);
+		msg->niov = count > 0 ? (uint32_t) count : 0;
+		if (count < 0)
+			ivs_peer_dead(msg->peer, FI_EIO);
+	}
+	switch (ivs_select_read(msg->peer, msg->flags, msg->niov, rx, len)) {
+	case IVS_READ_FAILS:
+		/* Its memory may be somebody else's by now. */
+		finish(ep, msg, FI_EIO);
+		return;
+	case IVS_READ_REGION:
+		for (i = 0; i < msg->niov && msg->got < len; i++)
+			msg->got += ivs_iov_scatter(rx->iov, rx->count, msg->got,
+						    r->base + (uintptr_t) msg->iov[i].iov_base,
+						    msg->iov[i].iov_len);
+		break;
+	case IVS_READ_COOP:
+		err = ivs_coop_read(msg, len);
+		if (err == -FI_EINPROGRESS) {
+			msg->streaming = true;
+			ivs_list_add(&msg->peer->streams, &msg->stream);
+			return;
+		}
+		break;
+	case IVS_READ_CTS:
+		err = -FI_EPERM;
+		break;
+	case IVS_READ_CMA:
+		err = ivs_cma(msg->peer, false, rx->iov, rx->count, msg->iov, msg->niov, len);
+	}
+	if (err)
+		send_cts(msg);
+	else
+		finish(ep, msg, 0);
+}
+
+void ivs_msg_coop_end(struct ivs_ep *ep, struct ivs_peer *peer, uint32_t id, uint32_t done)
+{
+	struct ivs_list *pos;
+
+	ivs_list_each(pos, &peer->streams) {
+		struct ivs_msg *msg = ivs_entry(pos, struct ivs_msg, stream);
+
+		if (msg->id != id || !msg->coop)
+			continue;
+		ivs_list_del(&msg->stream);
+		msg->streaming = false;
+		if (ivs_coop_end(msg, msg->total < msg->rx->len ? msg->total : msg->rx->len, done))
+			send_cts(msg);
+		else
+			finish(ep, msg, 0);
+		return;
+	}
+	/* It came when all was read, and says nothing that is still needed. */
+}
+
+void ivs_msg_attach(struct ivs_ep *ep, struct ivs_msg *msg, struct ivs_rx *rx)
+{
+	if (msg->queued || msg->claimed) {
+		ivs_list_del(&msg->link);
+		msg->queued = msg->claimed = false;
+	}
+	if (unlikely(rx->flags & FI_MULTI_RECV && !rx->parent)) {
+		/* Posted for many; this message gets its part of it. */
+		struct ivs_queue one = { rx, &rx->next };
+
+		rx = ivs_match_posted(ep, &one, false, msg->peer, 0, msg->total);
+		if (!rx) {
+			ivs_msg_free(ep, msg);
+			return;
+		}
+	}
+	msg->rx = rx;
+	if (msg->op == IVS_OP_TAGGED_RTS || msg->op == IVS_OP_MSG_RTS) {
+		rendezvous_read(ep, msg);
+		return;
+	}
+	ep->ux_bytes -= msg->charged;
+	*msg->peer->held -= msg->charged;
+	msg->charged = 0;
+	if (msg->got) {
+		ivs_iov_scatter(rx->iov, rx->count, 0, msg->buf, msg->got);
+		msg->held = 0;
+		free(msg->buf);
+		msg->buf = NULL;
+	}
+	if (msg->got == msg->total) {
+		finish(ep, msg, msg->error);
+		return;
+	}
+	if (msg->flags & IVS_F_CTS && !msg->asked) {
+		msg->asked = true;
+		ivs_ctl_send(msg->peer, IVS_OP_CTS, msg->id);
+	}
+}
+
+void ivs_rx_post(struct ivs_ep *ep, struct ivs_rx *rx, bool tagged)
+{
+	struct ivs_queue *q = tagged ? &ep->tagged : &ep->msg;
+	struct ivs_list *ux = tagged ? &ep->ux_tagged : &ep->ux_msg;
+	struct ivs_msg *msg;
+
+	while (unlikely(!ivs_list_empty(ux))) {
+		msg = ivs_match_unexpected(ux, tagged, rx->peer, rx->tag, rx->ignore);
+		if (!msg)
+			break;
+		if (rx->flags & FI_MULTI_RECV) {
+			bool last;
+
+			/* Kept meanwhile: parts may complete at once. */
+			rx->busy++;
+			ivs_msg_attach(ep, msg, rx);
+			rx->busy--;
+			last = rx->done;
+			if (last) {
+				if (!rx->busy) {
+					/* The last part has completed; say that the buffer is free. */
+					ivs_cq_add(ep->rx_cq, rx->context, FI_MULTI_RECV | FI_RECV |
+						   FI_MSG, 0, NULL, 0, 0, FI_ADDR_NOTAVAIL);
+					ivs_rx_put(ep, rx);
+				}
+				return;
+			}
+			continue;
+		}
+		ivs_msg_attach(ep, msg, rx);
+		return;
+	}
+	if (unlikely(rx->peer && rx->peer->channel == IVS_CHAN_DEAD)) {
+		ivs_cq_error(ep->rx_cq, rx->context, FI_RECV | (tagged ? FI_TAGGED : FI_MSG), 0,
+			     rx->iov[0].iov_base, 0, rx->tag, 0, FI_EIO);
+		ivs_cntr_fail(ep->cntr[IVS_CNTR_RECV]);
+		ivs_rx_put(ep, rx);
+		return;
+	}
+	rx->next = NULL;
+	*q->tail = rx;
+	q->tail = &rx->next;
+}

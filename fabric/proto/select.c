@@ -1,0 +1,87 @@
+#include "proto/cma_policy.h"
+#include "proto/coop_copy.h"
+#include "proto/select.h"
+#include "ring/nontemporal.h"
+
+int64_t ivs_region_offset(const struct ivs_ep *ep, const void *base, size_t len)
+{
+	const struct ivs_region *r = ep->domain->region;
+	uintptr_t at = (uintptr_t) base, start;
+
+	if (!r)
+		return -1;
+	start = (uintptr_t) r->base;
+	if (at < start || at - start > r->header.size_bytes ||
+	    len > r->header.size_bytes - (at - start))
+		return -1;
+	return (int64_t) (at - start);
+}
+
+/*
+ * May the receiver read the message from where it is? In the region always; from our
+ * memory if it is a neighbour's, and if that is faster.
+ */
+static bool readable(struct ivs_peer *peer, const struct iovec *iov, size_t count, size_t len, uint8_t *rts)
+{
+	bool alone;
+	size_t i;
+
+	if (peer->channel != IVS_CHAN_RING)
+		return false;
+	for (i = 0; i < count; i++)
+		if (ivs_region_offset(peer->ep, iov[i].iov_base, iov[i].iov_len) < 0)
+			break;
+	if (i == count) {
+		*rts = IVS_F_REGION;
+		return true;
+	}
+	*rts = 0;
+	if (len < ivs_param.cma_min || len > ivs_param.cma_max)
+		return false;
+	/* If others are on their way, two copies, one on each core, are faster up to some size. */
+	alone = ivs_list_empty(&peer->waiting);
+	if (len < IVS_CMA_BUSY_MIN && !alone)
+		return false;
+	if (len < IVS_CMA_POLICY_SURE && ivs_param.cma_measure && peer->pid && ivs_nt_timed() &&
+	    !ivs_cma_policy_better(&peer->reads, len,
+				   ivs_nt_cycles(&peer->nt, peer->tx_ctl, len, ivs_select_piece(peer, len)),
+				   alone))
+		return false;
+	if (count == 1 && ivs_coop_fits(peer, len))
+		*rts = IVS_F_COOP;
+	return peer->pid != 0;
+}
+
+enum ivs_send_way ivs_select_send(struct ivs_peer *peer, uint8_t op, const struct iovec *iov, size_t count,
+				  size_t len, uint64_t flags, uint8_t *rts)
+{
+	if (peer->addr.kind == IVS_ADDR_TAGGED && op == IVS_OP_TAGGED)
+		return IVS_SEND_PASSTHROUGH;
+	if (flags & FI_INJECT)
+		return len > peer->piece ? IVS_SEND_TOO_LONG : IVS_SEND_WHOLE;
+	if ((len > peer->piece || len >= ivs_param.cma_min) && readable(peer, iov, count, len, rts))
+		return IVS_SEND_READ;
+	return len > peer->piece ? IVS_SEND_PIECES : IVS_SEND_WHOLE;
+}
+
+enum ivs_read_way ivs_select_read(const struct ivs_peer *peer, uint8_t flags, size_t niov,
+				  const struct ivs_rx *rx, size_t len)
+{
+	if (peer->channel == IVS_CHAN_DEAD)
+		return IVS_READ_FAILS;
+	if (flags & IVS_F_REGION)
+		return IVS_READ_REGION;
+	if (!niov)
+		return IVS_READ_CTS;
+	if (flags & IVS_F_COOP && rx->count == 1 && niov == 1 && peer->rx_ctl && ivs_coop_fits(peer, len))
+		return IVS_READ_COOP;
+	return IVS_READ_CMA;
+}
+
+enum ivs_rma_way ivs_select_rma(const struct ivs_peer *peer, bool all, bool any)
+{
+	if (all)
+		return IVS_RMA_REGION;
+	/* What the table says of our own memory is not believed: we know better. */
+	return any || !peer->pid || peer->self ? IVS_RMA_MESSAGE : IVS_RMA_CMA;
+}

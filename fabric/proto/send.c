@@ -1,0 +1,496 @@
+/* Sending: messages, their pieces in turns, and control messages. */
+#include "lower/core.h"
+#include "lower/passthrough.h"
+#include "proto/proto.h"
+#include "proto/select.h"
+#include "proto/shown.h"
+#include "ring/ring.h"
+#include "tune.h"
+
+int ivs_packet_send(struct ivs_peer *peer, const struct ivs_packet *pkt)
+{
+	switch (peer->channel) {
+	case IVS_CHAN_RING:
+		return ivs_ring_send(peer, pkt);
+	case IVS_CHAN_CORE:
+		return ivs_core_send(peer, pkt);
+	case IVS_CHAN_NONE:
+		return -FI_EAGAIN;
+	default:
+		return -FI_EIO;
+	}
+}
+
+void ivs_peer_activate(struct ivs_peer *peer)
+{
+	if (!peer->is_active) {
+		peer->is_active = true;
+		ivs_list_add(&peer->ep->active, &peer->active);
+	}
+}
+
+static int send_ctl(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint64_t *len)
+{
+	struct ivs_packet pkt = { .op = op, .tag = tag };
+
+	if (op == IVS_OP_EVENT) {
+		pkt.fixed = len;
+		pkt.fixed_len = sizeof(*len);
+	}
+	return ivs_packet_send(peer, &pkt);
+}
+
+static void ctl(struct ivs_peer *peer, uint8_t op, uint64_t tag, uint64_t len)
+{
+	struct ivs_ctl *c;
+
+	if (peer->channel == IVS_CHAN_DEAD)
+		return;
+	if (peer->channel == IVS_CHAN_NONE)
+		ivs_peer_connect(peer);
+	if (!peer->ctl_head && send_ctl(peer, op, tag, &len) != -FI_EAGAIN)
+		return;
+	/* Not ended here, where a message of its may be in hand: ivs_receive() sees it. */
+	c = peer->ctl_count <= IVS_CTL_MAX ? calloc(1, sizeof(*c)) : NULL;
+	if (!c) {
+		peer->ctl_count = IVS_CTL_MAX + 1;
+		return;
+	}
+	peer->ctl_count++;
+	c->op = op;
+	c->tag = tag;
+	c->len = len;
+	*peer->ctl_tail = c;
+	peer->ctl_tail = &c->next;
+	ivs_peer_activate(peer);
+}
+
+void ivs_ctl_send(struct ivs_peer *peer, uint8_t op, uint64_t tag)
+{
+	ctl(peer, op, tag, 0);
+}
+
+void ivs_event_send(struct ivs_peer *peer, uint64_t data, uint64_t len)
+{
+	ctl(peer, IVS_OP_EVENT, data, len);
+}
+
+static bool flush_ctl(struct ivs_peer *peer)
+{
+	struct ivs_ctl *c;
+
+	while ((c = peer->ctl_head)) {
+		if (send_ctl(peer, c->op, c->tag, &c->len) == -FI_EAGAIN)
+			return false;
+		peer->ctl_head = c->next;
+		if (!c->next)
+			peer->ctl_tail = &peer->ctl_head;
+		free(c);
+		if (peer->ctl_count <= IVS_CTL_MAX)
+			peer->ctl_count--;
+	}
+	return true;
+}
+
+struct ivs_tx *ivs_tx_get(struct ivs_ep *ep, struct ivs_peer *peer)
+{
+	struct ivs_tx *tx;
+	uint32_t index;
+
+	if (!ep->tx_free_count) {
+		size_t old = ep->tx_table_size, size = old ? 2 * old : 64, i;
+		struct ivs_tx **table;
+		uint32_t *ids;
+
+		if (size > IVS_TX_MAX)
+			return NULL;
+		table = realloc(ep->tx_table, size * sizeof(*table));
+		if (!table)
+			return NULL;
+		ep->tx_table = table;
+		ids = realloc(ep->tx_free_ids, size * sizeof(*ids));
+		if (!ids)
+			return NULL;
+		ep->tx_free_ids = ids;
+		for (i = size; i-- > old;) {
+			table[i] = NULL;
+			ids[ep->tx_free_count++] = (uint32_t) i;
+		}
+		ep->tx_table_size = size;
+	}
+	index = ep->tx_free_ids[ep->tx_free_count - 1];
+	tx = ep->tx_table[index];
+	if (!tx) {
+		tx = malloc(sizeof(*tx));
+		if (!tx)
+			return NULL;
+		ep->tx_table[index] = tx;
+	}
+	ep->tx_free_count--;
+	memset(tx, 0, sizeof(*tx));
+	tx->id = ++ep->tx_gen << 16 | index;
+	tx->peer = peer;
+	ivs_list_init(&tx->link);
+	return tx;
+}
+
+struct ivs_tx *ivs_response_get(struct ivs_peer *peer)
+{
+	struct ivs_tx *tx = calloc(1, sizeof(*tx));
+
+	if (!tx)
+		return NULL;
+	tx->peer = peer;
+	tx->op = IVS_OP_RESULT;
+	tx->response = true;
+	tx->open = IVS_OPEN_READ;
+	peer->open_in[IVS_OPEN_READ]++;
+	ivs_list_init(&tx->link);
+	return tx;
+}
+
+void ivs_tx_put(struct ivs_ep *ep, struct ivs_tx *tx)
+{
+	if (tx->queued)
+		ivs_list_del(&tx->link);
+	if (tx->shown)
+		ivs_shown_end(ep, tx);
+	free(tx->own);
+	if (tx->response) {
+		tx->peer->open_in[tx->open]--;
+		free(tx);
+		return;
+	}
+	if (tx->open)
+		tx->peer->open_out[tx->open]--;
+	tx->own = NULL;
+	tx->peer = NULL;
+	ep->tx_free_ids[ep->tx_free_count++] = tx->id & 0xffff;
+}
+
+struct ivs_tx *ivs_tx_find(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t id)
+{
+	struct ivs_tx *tx;
+
+	if (id > UINT32_MAX || (id & 0xffff) >= ep->tx_table_size)
+		return NULL;
+	tx = ep->tx_table[id & 0xffff];
+	return tx && tx->peer == peer && tx->id == id ? tx : NULL;
+}
+
+void ivs_tx_complete(struct ivs_ep *ep, struct ivs_tx *tx, int err)
+{
+	struct ivs_cntr *cntr = ep->cntr[tx->flags & FI_READ ? IVS_CNTR_READ :
+					 tx->flags & FI_WRITE ? IVS_CNTR_WRITE : IVS_CNTR_SEND];
+
+	if (!tx->response) {
+		if (err) {
+			ivs_cq_error(ep->tx_cq, tx->context, tx->flags & ~FI_COMPLETION, 0, NULL,
+				     0, tx->tag, 0, err);
+			ivs_cntr_fail(cntr);
+		} else {
+			if (tx->flags & FI_COMPLETION)
+				ivs_cq_add(ep->tx_cq, tx->context, tx->flags & ~FI_COMPLETION,
+					   tx->total, NULL, 0, tx->tag, FI_ADDR_NOTAVAIL);
+			ivs_cntr_inc(cntr, tx->total);
+		}
+	}
+	ivs_tx_put(ep, tx);
+}
+
+void ivs_ack_later(struct ivs_peer *peer, struct ivs_tx *tx)
+{
+	if (tx->queued)
+		ivs_list_del(&tx->link);
+	tx->queued = true;
+	ivs_list_add(&peer->waiting, &tx->link);
+}
+
+/*
+ * Sends a piece of one request, if it may be sent. Of several requests each gets its turn:
+ * messages from or to the same memory find more of it in the caches (1.2 times the
+ * bandwidth from 2 MiB on), and a short one need not wait for all of a long one.
+ * Returns false if there is no room; *more: it has more to send.
+ */
+static bool pump(struct ivs_peer *peer, struct ivs_tx *tx, int *budget, bool *more)
+{
+	struct ivs_ep *ep = peer->ep;
+	struct ivs_part part = { .id = tx->response ? tx->remote : tx->id,
+				 .status = tx->error };
+	struct ivs_packet pkt = {
+		.op = tx->response ? IVS_OP_RESULT : IVS_OP_DATA,
+		.fixed = &part, .fixed_len = sizeof(part),
+		.iov = tx->iov, .count = tx->count,
+		.far = tx->far,
+	};
+	bool once = tx->response && (!tx->total || tx->error);
+	size_t piece_len = ivs_select_piece(peer, tx->total);
+	int ret;
+
+	if (once || tx->sent < tx->total) {
+		if (!tx->response && !tx->cts && tx->sent >= ivs_param.window)
+			return true;
+		if (!*budget)
+			return false;
+		pkt.len = tx->error ? 0 : tx->total - tx->sent;
+		if (pkt.len > piece_len)
+			pkt.len = piece_len;
+		pkt.tag = tx->sent;
+		pkt.offset = tx->sent;
+		ret = ivs_packet_send(peer, &pkt);
+		if (ret == -FI_EAGAIN)
+			return false;
+		if (ret) {
+			ivs_tx_complete(ep, tx, -ret);
+			return true;
+		}
+		tx->sent += pkt.len;
+		(*budget)--;
+		if (!once && !tx->error && tx->sent < tx->total) {
+			ivs_list_del(&tx->link);
+			ivs_list_add(&peer->sending, &tx->link);
+			*more = true;
+			return true;
+		}
+	}
+	if (tx->ack)
+		ivs_ack_later(peer, tx);
+	else
+		ivs_tx_complete(ep, tx, 0);
+	return true;
+}
+
+void ivs_peer_pump(struct ivs_peer *peer)
+{
+	struct ivs_list *pos, *tmp;
+	int budget = IVS_PUMP_MAX;
+	bool more = false;
+
+	if (peer->channel == IVS_CHAN_NONE && ivs_peer_connect(peer))
+		return;
+	if (!flush_ctl(peer))
+		return;
+	ivs_list_each_safe(pos, tmp, &peer->sending) {
+		struct ivs_tx *tx = ivs_entry(pos, struct ivs_tx, link);
+
+		if (!pump(peer, tx, &budget, &more)) {
+			more = true;
+			break;
+		}
+	}
+	if (!more && !peer->ctl_head && peer->is_active) {
+		/* Those that wait for a CTS make it active again. */
+		peer->is_active = false;
+		ivs_list_del(&peer->active);
+	}
+}
+
+void ivs_tx_start(struct ivs_peer *peer, struct ivs_tx *tx)
+{
+	if (tx->queued)
+		ivs_list_del(&tx->link);
+	tx->queued = true;
+	ivs_list_add(&peer->sending, &tx->link);
+	ivs_peer_activate(peer);
+	ivs_peer_pump(peer);
+}
+
+/* Announces a message. -FI_ENOSYS: it has to be sent after all. */
+static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
+			 const struct iovec *iov, size_t count, size_t len, uint64_t tag,
+			 uint64_t data, void *context, uint64_t flags, uint8_t rts)
+{
+	struct ivs_rendezvous_read head;
+	struct ivs_packet pkt = {
+		.op = op == IVS_OP_TAGGED ? IVS_OP_TAGGED_RTS : IVS_OP_MSG_RTS,
+		.flags = rts | (flags & FI_REMOTE_CQ_DATA ? IVS_F_DATA : 0),
+		.tag = tag, .fixed = &head, .fixed_len = sizeof(head),
+	};
+	struct ivs_tx *tx = ivs_tx_get(ep, peer);
+	size_t i;
+	bool alone = ivs_list_empty(&peer->waiting);
+	int ret;
+
+	if (!tx)
+		return -FI_EAGAIN;
+	if (!(rts & IVS_F_REGION) && !ivs_shown_begin(ep, peer, tx, iov, count)) {
+		ivs_tx_put(ep, tx);
+		return -FI_ENOSYS;
+	}
+	memset(&head, 0, sizeof(head));
+	head.total = len;
+	head.data = data;
+	head.id = tx->id;
+	for (i = 0; i < count; i++) {
+		/* Addresses are not for the region, which other VMs read. */
+		if (rts & IVS_F_REGION) {
+			head.iov[i].addr = (uint64_t) ivs_region_offset(ep, iov[i].iov_base, iov[i].iov_len);
+			head.iov[i].len = iov[i].iov_len;
+			head.count++;
+		}
+		tx->iov[i] = iov[i];
+	}
+	if (alone && !(rts & IVS_F_REGION) && len < IVS_CMA_POLICY_SURE)
+		tx->begun = ivs_cycles();
+	ret = ivs_packet_send(peer, &pkt);
+	if (ret) {
+		ivs_tx_put(ep, tx);
+		return ret;
+	}
+	tx->op = pkt.op;
+	tx->count = count;
+	tx->total = len;
+	tx->tag = tag;
+	tx->context = context;
+	tx->flags = flags & (FI_COMPLETION | FI_SEND | FI_MSG | FI_TAGGED);
+	tx->ack = true;
+	ivs_ack_later(peer, tx);
+	return 0;
+}
+
+static ssize_t send_pieces(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
+			 const struct iovec *iov, size_t count, size_t len, uint64_t tag,
+			 uint64_t data, void *context, uint64_t flags)
+{
+	struct ivs_long head = { .total = len, .data = data };
+	struct ivs_packet pkt = {
+		.op = op == IVS_OP_TAGGED ? IVS_OP_TAGGED_LONG : IVS_OP_MSG_LONG,
+		.flags = (flags & FI_REMOTE_CQ_DATA ? IVS_F_DATA : 0) |
+			 (flags & FI_DELIVERY_COMPLETE ? IVS_F_ACK : 0) |
+			 (len > ivs_param.window ? IVS_F_CTS : 0),
+		.tag = tag, .fixed = &head, .fixed_len = sizeof(head),
+		.iov = iov, .count = count, .len = ivs_select_piece(peer, len),
+		.far = ivs_select_far(peer, len),
+	};
+	struct ivs_tx *tx = ivs_tx_get(ep, peer);
+	int ret;
+
+	if (!tx)
+		return -FI_EAGAIN;
+	head.id = tx->id;
+	ret = ivs_packet_send(peer, &pkt);
+	if (ret == -FI_EAGAIN) {
+		/* No buffer free: the start alone, the bytes when there is one. */
+		pkt.len = 0;
+		ret = ivs_packet_send(peer, &pkt);
+	}
+	if (ret) {
+		ivs_tx_put(ep, tx);
+		return ret;
+	}
+	tx->op = pkt.op;
+	memcpy(tx->iov, iov, count * sizeof(*iov));
+	tx->count = count;
+	tx->total = len;
+	tx->sent = pkt.len;
+	tx->tag = tag;
+	tx->context = context;
+	tx->flags = flags & (FI_COMPLETION | FI_SEND | FI_MSG | FI_TAGGED);
+	tx->ack = flags & FI_DELIVERY_COMPLETE;
+	tx->cts = !(pkt.flags & IVS_F_CTS);
+	tx->far = pkt.far;
+	ivs_tx_start(peer, tx);
+	return 0;
+}
+
+/* The receiver has it, or will: completes a send of which nothing is left to do. */
+static inline void sent(struct ivs_ep *ep, size_t len, uint64_t tag, void *context, uint64_t flags)
+{
+	if (flags & FI_COMPLETION)
+		ivs_cq_add(ep->tx_cq, context, flags & (FI_SEND | FI_MSG | FI_TAGGED), len,
+			   NULL, 0, tag, FI_ADDR_NOTAVAIL);
+	ivs_cntr_inc(ep->cntr[IVS_CNTR_SEND], len);
+}
+
+static ssize_t send_whole(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
+			  const struct iovec *iov, size_t count, size_t len, uint64_t tag,
+			  uint64_t data, void *context, uint64_t flags)
+{
+	struct ivs_packet pkt;
+	uint64_t fixed[2];
+	struct ivs_tx *tx = NULL;
+	int ret;
+
+	pkt.op = op;
+	pkt.flags = 0;
+	pkt.tag = tag;
+	pkt.fixed = fixed;
+	pkt.fixed_len = 0;
+	pkt.iov = iov;
+	pkt.count = count;
+	pkt.offset = 0;
+	pkt.len = len;
+	pkt.far = false;
+	if (unlikely(flags & FI_REMOTE_CQ_DATA)) {
+		fixed[0] = data;
+		pkt.fixed_len = 8;
+		pkt.flags = IVS_F_DATA;
+	}
+	if (unlikely(flags & FI_DELIVERY_COMPLETE && !(flags & FI_INJECT))) {
+		tx = ivs_tx_get(ep, peer);
+		if (!tx)
+			return -FI_EAGAIN;
+		fixed[pkt.fixed_len / 8] = tx->id;
+		pkt.fixed_len += 8;
+		pkt.flags |= IVS_F_ACK;
+	}
+	ret = ivs_packet_send(peer, &pkt);
+	if (unlikely(ret)) {
+		if (tx)
+			ivs_tx_put(ep, tx);
+		return ret;
+	}
+	if (unlikely(tx)) {
+		tx->op = op;
+		tx->total = len;
+		tx->tag = tag;
+		tx->context = context;
+		tx->flags = flags & (FI_COMPLETION | FI_SEND | FI_MSG | FI_TAGGED);
+		tx->ack = true;
+		ivs_ack_later(peer, tx);
+		return 0;
+	}
+	sent(ep, len, tag, context, flags);
+	return 0;
+}
+
+ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t count,
+		 fi_addr_t dest, uint64_t tag, uint64_t data, void *context, uint64_t flags)
+{
+	struct ivs_peer *peer;
+	ssize_t announced;
+	size_t len;
+	uint8_t rts = 0;
+	int ret = 0;
+
+	if (unlikely(ivs_cq_count(ep->tx_cq) >= IVS_CQ_UNREAD))
+		return -FI_EAGAIN;
+	peer = ivs_peer_get(ep, dest, &ret);
+	if (unlikely(!peer))
+		return ret;
+	flags |= FI_SEND | (op == IVS_OP_TAGGED ? FI_TAGGED : FI_MSG);
+	if (likely(count == 1 && ivs_select_eager(peer, iov->iov_len, flags))) {
+		if (unlikely(!ivs_eager_send(peer, op, tag, flags & FI_REMOTE_CQ_DATA ? &data : NULL,
+					     iov->iov_base, iov->iov_len)))
+			return -FI_EAGAIN;
+		sent(ep, iov->iov_len, tag, context, flags);
+		return 0;
+	}
+	len = ivs_iov_bytes(iov, count);
+	switch (ivs_select_send(peer, op, iov, count, len, flags, &rts)) {
+	case IVS_SEND_PASSTHROUGH:
+		return ivs_passthrough_send(peer, iov, count, len, tag, data, context, flags);
+	case IVS_SEND_READ:
+		announced = send_rts(ep, peer, op, iov, count, len, tag, data, context, flags, rts);
+		if (likely(announced != -FI_ENOSYS))
+			return announced;
+		break;
+	case IVS_SEND_TOO_LONG:
+		return -FI_EMSGSIZE;
+	default:
+		break;
+	}
+	if (len > peer->piece)
+		return send_pieces(ep, peer, op, iov, count, len, tag, data, context, flags);
+	return send_whole(ep, peer, op, iov, count, len, tag, data, context, flags);
+}

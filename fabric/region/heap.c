@@ -1,0 +1,271 @@
+/*
+ * A rank's own part of the region: rings from below, memory of the application's from
+ * above. Both sides meet where they meet; the first that asks has it.
+ */
+#include <stdlib.h>
+
+#include <nearmetal/fabric.h>
+
+#include "base/lib.h"
+#include "region/heap.h"
+
+/* A piece that the application has, or had. */
+struct ivs_block {
+	struct ivs_block *next;		/* in the order of their offsets, without gaps */
+	uint64_t	offset;		/* in the rank's area, bytes */
+	uint64_t	len;
+	bool		used;
+	bool		stays;		/* when the endpoint is closed */
+};
+
+/* All of the process's, and everything in them: threads with domains of their own ask. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ivs_heap *heaps;
+
+#define RING_BYTES(shift) (NM_LAYOUT_RING_CTL + ((uint64_t) NM_LAYOUT_LINE << (shift)))
+#define RING_SHIFT_MAX	8
+
+int ivs_heap_open(uint32_t slot, uint32_t epoch, struct ivs_heap **heap)
+{
+	struct ivs_heap *h = calloc(1, sizeof(*h));
+	int ret;
+
+	if (!h)
+		return -FI_ENOMEM;
+	ret = ivs_region_get(&h->region);
+	if (ret) {
+		free(h);
+		return ret;
+	}
+	h->slot = slot;
+	h->epoch = epoch;
+	h->base = ivs_area(h->region, slot);
+	pthread_mutex_lock(&lock);
+	h->next = heaps;
+	heaps = h;
+	pthread_mutex_unlock(&lock);
+	*heap = h;
+	return 0;
+}
+
+/* Ends a heap of which nothing is in use. */
+static void drop(struct ivs_heap *h)
+{
+	struct ivs_heap **at;
+
+	for (at = &heaps; *at; at = &(*at)->next)
+		if (*at == h) {
+			*at = h->next;
+			break;
+		}
+	while (h->blocks) {
+		struct ivs_block *b = h->blocks;
+
+		h->blocks = b->next;
+		free(b);
+	}
+	ivs_slot_release(h->region, h->slot, h->epoch);
+	ivs_region_put(h->region);
+	free(h);
+}
+
+static bool in_use(const struct ivs_heap *h)
+{
+	const struct ivs_block *b;
+
+	for (b = h->blocks; b; b = b->next)
+		if (b->used && b->stays)
+			return true;
+	return false;
+}
+
+void ivs_heap_close(struct ivs_heap *h)
+{
+	if (!h)
+		return;
+	pthread_mutex_lock(&lock);
+	h->closed = true;
+	if (ivs_forked(h->region->pid) || !in_use(h))
+		drop(h);
+	pthread_mutex_unlock(&lock);
+}
+
+uint64_t ivs_heap_ring(struct ivs_heap *h, uint32_t *shift)
+{
+	const struct nm_layout_geometry *g = &h->region->geo;
+	uint64_t heap = g->area_bytes - g->heap, kept, offset = 0;
+	uint32_t s;
+
+	pthread_mutex_lock(&lock);
+	/* A smallest ring must remain for everybody else. */
+	kept = h->rings_made < g->slots ? (g->slots - h->rings_made - 1) * RING_BYTES(3) : 0;
+	for (s = RING_SHIFT_MAX; s >= 3; s--) {
+		if (h->rings + h->top + RING_BYTES(s) + (s > 3 ? kept : 0) > heap)
+			continue;
+		offset = g->heap + h->rings;
+		h->rings += RING_BYTES(s);
+		h->rings_made++;
+		*shift = s;
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+	return offset;
+}
+
+/* A used block of len bytes, by splitting a free one or from the middle of the heap. */
+static struct ivs_block *find(struct ivs_heap *h, uint64_t len, uint64_t kept)
+{
+	const struct nm_layout_geometry *g = &h->region->geo;
+	struct ivs_block *b, *rest;
+
+	for (b = h->blocks; b && (b->used || b->len < len); b = b->next)
+		;
+	if (b && b->len > len) {
+		rest = calloc(1, sizeof(*rest));
+		if (!rest)
+			return NULL;
+		rest->offset = b->offset + len;
+		rest->len = b->len - len;
+		rest->next = b->next;
+		b->len = len;
+		b->next = rest;
+	}
+	if (b)
+		return b;
+	if (g->heap + h->rings + kept + h->top + len > g->area_bytes)
+		return NULL;
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return NULL;
+	h->top += len;
+	b->offset = g->area_bytes - h->top;
+	b->len = len;
+	b->next = h->blocks;
+	h->blocks = b;
+	return b;
+}
+
+static void *take(struct ivs_heap *h, size_t len, uint64_t kept, bool stays)
+{
+	struct ivs_block *b;
+
+	if (!len || len > h->region->geo.area_bytes)
+		return NULL;
+	b = find(h, (len + NM_LAYOUT_PAGE - 1) / NM_LAYOUT_PAGE * NM_LAYOUT_PAGE, kept);
+	if (!b)
+		return NULL;
+	b->used = true;
+	b->stays = stays;
+	return h->base + b->offset;
+}
+
+/* Bytes that a rank's smallest rings to all that it has none to would take. */
+static uint64_t least(const struct ivs_heap *h)
+{
+	uint32_t slots = h->region->geo.slots;
+
+	return h->rings_made < slots ? (slots - h->rings_made) * RING_BYTES(3) : 0;
+}
+
+void *ivs_heap_alloc(struct ivs_heap *h, size_t len)
+{
+	void *p;
+
+	pthread_mutex_lock(&lock);
+	p = take(h, len, least(h), false);
+	pthread_mutex_unlock(&lock);
+	return p;
+}
+
+/* Frees what is at memory, if it is of h. */
+static bool give(struct ivs_heap *h, const void *memory)
+{
+	struct ivs_block **at = &h->blocks, *b, *n;
+
+	while ((b = *at) && (!b->used || h->base + b->offset != (const uint8_t *) memory))
+		at = &b->next;
+	if (!b)
+		return false;
+	b->used = false;
+	/* Free neighbours become one; the lowest goes back to the heap. */
+	for (b = h->blocks; b; b = b->next)
+		while (!b->used && (n = b->next) && !n->used) {
+			b->len += n->len;
+			b->next = n->next;
+			free(n);
+		}
+	b = h->blocks;
+	if (!b->used) {
+		h->top -= b->len;
+		h->blocks = b->next;
+		free(b);
+	}
+	return true;
+}
+
+void ivs_heap_free(struct ivs_heap *h, void *memory)
+{
+	pthread_mutex_lock(&lock);
+	give(h, memory);
+	pthread_mutex_unlock(&lock);
+}
+
+void *nm_fabric_alloc(size_t len)
+{
+	struct ivs_heap *h;
+	uint64_t full, room, kept;
+	void *p = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (h = heaps; h && !p; h = h->next) {
+		if (h->closed || ivs_forked(h->region->pid))
+			continue;
+		/* Programs ask without knowing of rings: those keep room, half of it at most. */
+		room = (h->region->geo.area_bytes - h->region->geo.heap) / 2;
+		full = h->region->geo.slots * RING_BYTES(RING_SHIFT_MAX);
+		kept = full < room ? full : room;
+		kept = kept > h->rings ? kept - h->rings : 0;
+		p = take(h, len, kept > least(h) ? kept : least(h), true);
+	}
+	pthread_mutex_unlock(&lock);
+	return p;
+}
+
+int nm_fabric_free(void *memory)
+{
+	struct ivs_heap *h;
+	bool found = false;
+
+	pthread_mutex_lock(&lock);
+	for (h = heaps; h && !found; h = h->next) {
+		found = give(h, memory);
+		if (found && h->closed && !in_use(h)) {
+			drop(h);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return found ? 0 : -1;
+}
+
+/*
+ * The end of the process, or of the provider in it: what a program did not give back was
+ * its own until now.
+ */
+__attribute__((destructor)) static void leave(void)
+{
+	struct ivs_heap *h, *next;
+
+	/* A child of fork may have it locked for ever. A thread that holds it here has not ended yet. */
+	if (pthread_mutex_trylock(&lock))
+		return;
+	for (h = heaps; h; h = next) {
+		next = h->next;
+		if (!h->closed || ivs_forked(h->region->pid))
+			continue;
+		/* Threads that end with the process may still read it. */
+		h->region->keep = true;
+		drop(h);
+	}
+	pthread_mutex_unlock(&lock);
+}

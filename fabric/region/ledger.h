@@ -1,0 +1,44 @@
+/*
+ * What a rank says to its neighbours where other VMs cannot change it: memory of its own, which
+ * they map. The region's tables hold everything else.
+ */
+#ifndef IVS_LEDGER_H
+#define IVS_LEDGER_H
+
+#include "base/layout.h"
+#include "base/limits.h"
+
+#define IVS_SHOWN_MAX	4096	/* messages that a rank shows to its neighbours at a time */
+
+/* A message that one neighbour may read from the owner's memory. Owner: it writes number last. */
+struct ivs_shown {
+	uint64_t	number;		/* another one for each message; the low 32 bits are its id. 0: none */
+	uint32_t	slot, epoch;	/* of whom it is for */
+	struct {
+		uint64_t addr, len;	/* bytes; 0 after the last piece */
+	}		iov[IVS_IOV_MAX];
+	uint64_t	pad[6];
+};
+
+_Static_assert(sizeof(struct ivs_shown) == 2 * NM_LAYOUT_LINE, "what two pieces need is in one line");
+
+/* In a file without a name, written by its owner only. Pages that nobody touches take no memory. */
+struct ivs_ledger {
+	/*
+	 * nm_mr.check of the lines that are in force, 0 for others: a line that was withdrawn
+	 * can be put back into the region, but not here.
+	 */
+	uint64_t	check[NM_LAYOUT_MR_COUNT];
+	uint64_t	pad;
+	struct ivs_shown shown[IVS_SHOWN_MAX];	/* by the low 16 bits of the id */
+};
+
+/* Makes one for this process. *fd: by which neighbours find it. NULL: there can be none. */
+struct ivs_ledger *ivs_ledger_make(int *fd);
+void ivs_ledger_free(struct ivs_ledger *ledger, int fd);
+
+/* Maps that of process pid, which has it open as fd. NULL: it cannot be had. */
+const struct ivs_ledger *ivs_ledger_map(int pid, int fd);
+void ivs_ledger_unmap(const struct ivs_ledger *ledger);
+
+#endif /* IVS_LEDGER_H */

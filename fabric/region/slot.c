@@ -1,0 +1,337 @@
+/* Slots: claiming and releasing them, heartbeats, and telling the living from the dead. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/lib.h"
+#include "base/param.h"
+#include "region/identity.h"
+#include "region/ledger.h"
+#include "region/region.h"
+#include "region/siphash.h"
+#include "tune.h"
+
+/* Read by neighbours as a proof of who we are; see ivs_slot_neighbour(). */
+static struct nm_proof proofs[NM_LAYOUT_MAX_SLOTS];
+static struct ivs_ledger *ledgers[NM_LAYOUT_MAX_SLOTS];
+static int doors[NM_LAYOUT_MAX_SLOTS];	/* + 1; 0: closed */
+static uint8_t secret[16];
+static uint64_t kernel_id;
+static pid_t identified;
+
+static void identify(void)
+{
+	static const uint8_t zeros[16];
+	char text[128] = "";
+	struct stat st;
+	ssize_t n;
+	int fd, i;
+
+	/* A child of fork is somebody else. */
+	if (kernel_id && !ivs_forked(identified))
+		return;
+	/* What was open is our parent's, whose ledgers we do not have mapped. */
+	for (i = 0; identified && i < NM_LAYOUT_MAX_SLOTS; i++) {
+		if (doors[i])
+			close(doors[i] - 1);
+		if (ledgers[i])
+			close(proofs[i].ledger);
+		doors[i] = 0;
+		ledgers[i] = NULL;
+	}
+	identified = getpid();
+	if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
+		IVS_WARN(FI_LOG_DOMAIN, "no random numbers: %s\n", ivs_lib.strerror(errno));
+	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, text, 64);
+		if (n < 0)
+			n = 0;
+		text[n] = 0;
+		close(fd);
+	}
+	if (!stat("/proc/self/ns/pid", &st))
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%ju",
+			 (uintmax_t) st.st_ino);
+	kernel_id = ivs_siphash(zeros, text, strlen(text)) | 1;
+}
+
+const uint8_t *ivs_slot_key(void)
+{
+	return secret;
+}
+
+struct ivs_ledger *ivs_slot_ledger(uint32_t slot)
+{
+	return ledgers[slot];
+}
+
+static uint64_t prove(const uint8_t *key, uint32_t slot, uint32_t epoch)
+{
+	uint32_t data[2] = { slot, epoch };
+
+	return ivs_siphash(key, data, sizeof(data)) | 1;
+}
+
+/* One thread a process keeps its slots alive while the program computes. */
+static void *beat(void *arg)
+{
+	struct ivs_region *r = arg;
+	struct timespec ts;
+	uint32_t i;
+
+	pthread_mutex_lock(&r->beat_lock);
+	while (!r->beat_stop) {
+		__atomic_store_n(&r->beats, r->beats + 1, __ATOMIC_RELAXED);
+		for (i = 0; i < r->geo.slots; i++)
+			if (r->beat_mask[i / 64] >> (i % 64) & 1) {
+				uint64_t *b = &r->slots[i].beat;
+
+				__atomic_store_n(b, __atomic_load_n(b, __ATOMIC_RELAXED) + 1,
+						 __ATOMIC_RELAXED);
+				if (doors[i])
+					ivs_identity_clear(doors[i] - 1);
+			}
+		clock_gettime(CLOCK_REALTIME, &ts);
+		ts.tv_nsec += IVS_BEAT_MS * 1000000L;
+		if (ts.tv_nsec >= 1000000000L) {
+			ts.tv_nsec -= 1000000000L;
+			ts.tv_sec++;
+		}
+		pthread_cond_timedwait(&r->beat_cond, &r->beat_lock, &ts);
+	}
+	pthread_mutex_unlock(&r->beat_lock);
+	return NULL;
+}
+
+static int beat_start(struct ivs_region *r)
+{
+	sigset_t all, old;
+	int ret = 0;
+
+	/* The program's signals are for the program's threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	if (!r->beat_on) {
+		ret = pthread_create(&r->beat_thread, NULL, beat, r);
+		r->beat_on = !ret;
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -ret;
+}
+
+/* May an owner that has not released its slot be put out of it? */
+static bool expired(struct ivs_region *r, uint32_t slot, uint64_t owner, uint64_t *seen,
+		    uint64_t waited_ms)
+{
+	struct nm_slot *s = &r->slots[slot];
+	uint64_t pid = s->pid;
+
+	if (__atomic_load_n(&s->beat, __ATOMIC_RELAXED) != seen[slot])
+		return false;
+	if (waited_ms >= ivs_param.timeout)
+		return true;
+	/* The kernel id alone proves nothing: VMs from one template may share it. */
+	return waited_ms >= IVS_SAME_KERNEL_MS && (owner & 3) == NM_SLOT_LIVE &&
+	       s->kernel == kernel_id && pid && pid <= INT32_MAX &&
+	       kill((pid_t) pid, 0) && errno == ESRCH;
+}
+
+static bool try_claim(struct ivs_region *r, uint32_t slot, uint64_t owner, uint32_t *epoch)
+{
+	uint32_t next = (uint32_t) (owner >> 2) + 1;
+
+	if (!next)
+		next = 1;
+	if (!__atomic_compare_exchange_n(&r->slots[slot].owner, &owner,
+					 NM_SLOT_OWNER(next, NM_SLOT_CLAIMED), false,
+					 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return false;
+	*epoch = next;
+	return true;
+}
+
+static int find_slot(struct ivs_region *r, uint32_t *slot, uint32_t *epoch)
+{
+	uint64_t seen[NM_LAYOUT_MAX_SLOTS], waited = 0, owner;
+	uint32_t i, n, first;
+	struct timespec pause = { 0, IVS_CLAIM_MS * 1000000 };
+
+	for (i = 0; i < r->geo.slots; i++)
+		seen[i] = __atomic_load_n(&r->slots[i].beat, __ATOMIC_RELAXED);
+	do {
+		/*
+		 * From the last claim on: a slot just released is used last, so that its
+		 * peers can read what its owner sent before it left.
+		 */
+		first = __atomic_load_n(&r->head->next, __ATOMIC_RELAXED) % r->geo.slots;
+		for (n = 0; n < r->geo.slots; n++) {
+			i = (first + n) % r->geo.slots;
+			owner = __atomic_load_n(&r->slots[i].owner, __ATOMIC_ACQUIRE);
+			if ((owner & 3) != NM_SLOT_FREE &&
+			    !expired(r, i, owner, seen, waited))
+				continue;
+			if (try_claim(r, i, owner, epoch)) {
+				__atomic_store_n(&r->head->next, i + 1, __ATOMIC_RELAXED);
+				*slot = i;
+				return 0;
+			}
+		}
+		/* Pauses are counted, not the clock: a process that was stopped has not waited. */
+		nanosleep(&pause, NULL);
+		waited += IVS_CLAIM_MS;
+	} while (waited < ivs_param.timeout + 1000);
+	IVS_WARN(FI_LOG_DOMAIN, "region %s: all %u slots are taken; make the region larger, "
+		 "or set FI_IVSHMEM_RANKS before its first use\n", r->path, r->geo.slots);
+	return -FI_ENOSPC;
+}
+
+int ivs_slot_claim(struct ivs_region *r, uint64_t name, uint32_t *slot, uint32_t *epoch)
+{
+	struct nm_slot *s;
+	int ret;
+
+	identify();
+	ret = find_slot(r, slot, epoch);
+	if (ret)
+		return ret;
+	s = &r->slots[*slot];
+	s->kernel = kernel_id;
+	s->pid = (uint64_t) getpid();
+	proofs[*slot].magic = NM_PROOF_MAGIC;
+	proofs[*slot].slot = *slot;
+	proofs[*slot].epoch = *epoch;
+	memcpy(proofs[*slot].key, secret, sizeof(secret));
+	ledgers[*slot] = ivs_ledger_make(&proofs[*slot].ledger);
+	pthread_mutex_lock(&r->beat_lock);
+	doors[*slot] = ivs_identity_open(secret, *slot, *epoch) + 1;
+	pthread_mutex_unlock(&r->beat_lock);
+	s->secret = (uintptr_t) &proofs[*slot];
+	s->proof = prove(secret, *slot, *epoch);
+	s->name = name;
+	__atomic_store_n(&s->asleep, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->unwoken, 0, __ATOMIC_RELAXED);
+	memset(s->activity, 0, sizeof(s->activity));
+	/* Connections of earlier owners stay: their epochs tell that they are old. */
+	memset(ivs_mrs(r, *slot), 0, NM_LAYOUT_MR_COUNT * sizeof(struct nm_mr));
+	pthread_mutex_lock(&r->beat_lock);
+	r->beat_mask[*slot / 64] |= 1ULL << (*slot % 64);
+	ret = beat_start(r);
+	pthread_mutex_unlock(&r->beat_lock);
+	return ret;
+}
+
+void ivs_slot_live(struct ivs_region *r, uint32_t slot, uint32_t epoch)
+{
+	__atomic_store_n(&r->slots[slot].owner, NM_SLOT_OWNER(epoch, NM_SLOT_LIVE),
+			 __ATOMIC_RELEASE);
+}
+
+void ivs_slot_release(struct ivs_region *r, uint32_t slot, uint32_t epoch)
+{
+	struct nm_slot *s = &r->slots[slot];
+	uint64_t owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);
+
+	if (ivs_forked(r->pid))
+		return;
+	pthread_mutex_lock(&r->beat_lock);
+	r->beat_mask[slot / 64] &= ~(1ULL << (slot % 64));
+	if (doors[slot])
+		close(doors[slot] - 1);
+	doors[slot] = 0;
+	pthread_mutex_unlock(&r->beat_lock);
+	ivs_ledger_free(ledgers[slot], proofs[slot].ledger);
+	ledgers[slot] = NULL;
+	memset(&proofs[slot], 0, sizeof(proofs[slot]));
+	s->name = 0;
+	/* Somebody may have taken us for dead and hold the slot by now. */
+	if (owner >> 2 == epoch)
+		__atomic_compare_exchange_n(&s->owner, &owner,
+					    NM_SLOT_OWNER(epoch, NM_SLOT_FREE), false,
+					    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+int ivs_slot_find(struct ivs_region *r, uint64_t name, uint32_t *epoch)
+{
+	uint64_t owner, found = 0;
+	uint32_t i;
+	int best = -1;
+
+	for (i = 0; i < r->geo.slots; i++) {
+		owner = __atomic_load_n(&r->slots[i].owner, __ATOMIC_ACQUIRE);
+		if ((owner & 3) != NM_SLOT_LIVE || r->slots[i].name != name)
+			continue;
+		/* Of the dead with this name none beats any more: ask the kernel. */
+		if (r->slots[i].kernel == kernel_id && r->slots[i].pid <= INT32_MAX &&
+		    kill((pid_t) r->slots[i].pid, 0) && errno == ESRCH)
+			continue;
+		found = owner;
+		best = (int) i;
+	}
+	*epoch = (uint32_t) (found >> 2);
+	return best;
+}
+
+/* Reads the nm_proof at an address of a process's; false: there is none for this slot and epoch. */
+static bool read_proof(pid_t pid, uint64_t at, uint32_t slot, uint32_t epoch, struct nm_proof *p)
+{
+	struct iovec local = { p, sizeof(*p) };
+	struct iovec remote = { (void *) (uintptr_t) at, sizeof(*p) };
+
+	return process_vm_readv(pid, &local, 1, &remote, 1, 0) == sizeof(*p) &&
+	       p->magic == NM_PROOF_MAGIC && p->slot == slot && p->epoch == epoch;
+}
+
+bool ivs_slot_neighbour(struct ivs_region *r, uint32_t slot, uint32_t epoch, struct ivs_alive *alive)
+{
+	const volatile struct nm_slot *s = &r->slots[slot];
+	uint64_t pid = s->pid, proof = s->proof, at = s->secret;
+	struct nm_proof p;
+
+	identify();
+	alive->proven = false;
+	if (!pid || pid > INT32_MAX || !read_proof((pid_t) pid, at, slot, epoch, &p) ||
+	    prove(p.key, slot, epoch) != proof)
+		return false;
+	/* Such bytes may have come there in a message. Only the process that made them up listens there. */
+	if (ivs_identity_owner(p.key, slot, epoch) != (pid_t) pid)
+		return false;
+	alive->proven = true;
+	alive->pid = (pid_t) pid;
+	alive->at = at;
+	alive->ledger = p.ledger;
+	memcpy(alive->key, p.key, sizeof(p.key));
+	return true;
+}
+
+bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch,
+		    struct ivs_alive *alive)
+{
+	struct nm_slot *s = &r->slots[slot];
+	uint64_t owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);
+	uint64_t now = __atomic_load_n(&r->beats, __ATOMIC_RELAXED);
+	uint64_t b = __atomic_load_n(&s->beat, __ATOMIC_RELAXED);
+	struct nm_proof p;
+
+	if (owner != NM_SLOT_OWNER(epoch, NM_SLOT_LIVE))
+		return false;
+	/*
+	 * By our own heart, not by the clock: when all were stopped (a VM that is paused, a
+	 * suspended job) we must not take others for dead before they had a chance to beat.
+	 */
+	if (!alive->seen || b != alive->beat) {
+		alive->beat = b;
+		alive->seen = now;
+	}
+	/* A process that could prove itself and cannot any more has ended. */
+	if (alive->proven && (!read_proof(alive->pid, alive->at, slot, epoch, &p) ||
+			      memcmp(p.key, alive->key, sizeof(p.key))))
+		return false;
+	return (now - alive->seen) * IVS_BEAT_MS < ivs_param.timeout;
+}

@@ -1,0 +1,107 @@
+/*
+ * The shortest way of a message to its receiver: written at once into the ring, if it fits
+ * there. eager_receive.c is the other end of it. Whatever is not as simple is left to send.c.
+ */
+#ifndef IVS_EAGER_SEND_H
+#define IVS_EAGER_SEND_H
+
+#include "ring/ring.h"
+#include "tune.h"
+
+/*
+ * In a row of messages, the lines of the next but few are made ours beforehand: the store
+ * buffer would be full of messages that wait for theirs. In a ping-pong that only disturbs
+ * the receiver, which polls the next message's first line. After a longer message the next one's other lines
+ * are made ours while the reply is on its way.
+ */
+static inline void ivs_own_ahead(struct ivs_peer *p, uint32_t lines, size_t len)
+{
+	uint32_t i;
+
+	if (p->rx_head != p->row_rx) {
+		p->row_rx = p->rx_head;
+		p->row_tx = p->tx_head;
+		if (len > NM_LINE_FIRST_BYTES)
+			for (i = 1; i < lines; i++)
+				ivs_prefetch_own(ivs_line_at(p->tx_ring, p->tx_head + i, p->tx_mask));
+	} else if (p->tx_head - p->row_tx >= IVS_ROW_LINES) {
+		for (i = 0; i < lines; i++)
+			ivs_prefetch_own(ivs_line_at(p->tx_ring, p->tx_head + IVS_OWN_LINES + i, p->tx_mask));
+	}
+}
+
+/* Shows a complete message, of this many lines from l on, to its receiver. */
+static inline void ivs_ring_publish(struct ivs_peer *p, struct nm_line *l, uint32_t lines,
+				    uint8_t op, uint8_t flags, size_t len)
+{
+	uint64_t word = (uint64_t) ivs_lap_of(p->tx_head, p->tx_shift, p->tx_lap0) |
+			(uint64_t) op << 32 | (uint64_t) flags << 40 |
+			(uint64_t) len << 48;
+
+	__atomic_store_n((uint64_t *) (void *) l, word, __ATOMIC_RELEASE);
+	p->tx_head += lines;
+	ivs_own_ahead(p, lines, len);
+	/*
+	 * A receiver that does not poll this ring in each call sees its activity
+	 * byte. No fence: what is missed between the two is found in turn.
+	 */
+	if (unlikely(!__atomic_load_n(&p->tx_ctl->polled, __ATOMIC_RELAXED)))
+		ivs_ring_notify(p);
+}
+
+/* What of a message's payload does not fit its first line: len bytes, not 0. */
+static inline void ivs_eager_send_more(struct ivs_peer *p, const uint8_t *src, size_t len)
+{
+	uint64_t pos = p->tx_head + 1;
+	uint64_t *l = (uint64_t *) (void *) ivs_line_at(p->tx_ring, pos, p->tx_mask);
+
+	for (; len > NM_LINE_MORE_BYTES; len -= NM_LINE_MORE_BYTES, src += NM_LINE_MORE_BYTES) {
+		__atomic_store_n(l, 0, __ATOMIC_RELAXED);
+		ivs_copy_small(l + 1, src, NM_LINE_MORE_BYTES);
+		l = (uint64_t *) (void *) ivs_line_at(p->tx_ring, ++pos, p->tx_mask);
+	}
+	__atomic_store_n(l, 0, __ATOMIC_RELAXED);
+	ivs_copy_small(l + 1, src, len);
+}
+
+/*
+ * Writes a message into this many free lines and publishes it. The first line is written
+ * last: its receiver polls it all the time, and would take it back in between.
+ */
+static inline void ivs_eager_send_lines(struct ivs_peer *p, uint32_t lines, uint8_t op, uint64_t tag,
+				 const uint64_t *data, const void *buf, size_t len)
+{
+	size_t at = data ? 8 : 0, first = NM_LINE_FIRST_BYTES - at;
+	struct nm_line *l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
+
+	if (len > first)
+		ivs_eager_send_more(p, (const uint8_t *) buf + first, len - first);
+	l->tag = tag;
+	if (data)
+		memcpy(l->payload, data, 8);
+	ivs_copy_small(l->payload + at, buf, len < first ? len : first);
+	ivs_ring_publish(p, l, lines, op, data ? IVS_F_DATA : 0, len + at);
+}
+
+/*
+ * A tagged message to dest; data: 8 bytes of remote CQ data, or NULL. false: it needs the long
+ * way, and nothing was done.
+ */
+static inline bool ivs_eager_send_tagged(struct ivs_ep *ep, fi_addr_t dest, uint64_t tag,
+				  const uint64_t *data, const void *buf, size_t len)
+{
+	uint32_t lines = ivs_lines_for((data ? 8 : 0) + len);
+	struct ivs_peer *p;
+
+	if (unlikely(dest >= ep->peers_size || len > ep->short_max))
+		return false;
+	p = ep->peers[dest];
+	if (unlikely(!p || p->channel != IVS_CHAN_RING ||
+		     p->tx_head + lines - p->tx_tail > p->tx_mask + 1))
+		return false;
+	ivs_eager_send_lines(p, lines, IVS_OP_TAGGED, tag, data, buf, len);
+	ivs_cntr_inc(ep->cntr[IVS_CNTR_SEND], len);
+	return true;
+}
+
+#endif /* IVS_EAGER_SEND_H */

@@ -1,0 +1,458 @@
+/* Rings: one from each rank to each other that it talks to. */
+#include <sys/random.h>
+
+#include "object/match.h"
+#include "object/upcall.h"
+#include "region/heap.h"
+#include "ring/bounce.h"
+#include "ring/doorbell.h"
+#include "ring/eager_send.h"
+#include "ring/nontemporal.h"
+
+/* A ring in our area whose receiver is gone. */
+struct ivs_ring_free {
+	struct ivs_ring_free *next;
+	uint64_t	offset;		/* in our area, bytes */
+	uint32_t	shift;
+};
+
+/* Takes back the bounce buffers of the messages that were read. */
+static void reap(struct ivs_peer *p)
+{
+	uint64_t tail = __atomic_load_n(&p->tx_ctl->tail, __ATOMIC_ACQUIRE);
+	struct ivs_ep *ep = p->ep;
+
+	/* A receiver that counts beyond what was sent, or backwards, gains nothing. */
+	if (tail - p->tx_tail > p->tx_head - p->tx_tail)
+		return;
+	for (; p->tx_reaped != tail; p->tx_reaped++) {
+		uint16_t *c = &p->tx_bounce[p->tx_reaped & p->tx_mask];
+
+		if (*c) {
+			ivs_bounce_free(ep, *c - 1U);
+			*c = 0;
+		}
+	}
+	p->tx_tail = tail;
+}
+
+static inline bool room(struct ivs_peer *p, uint32_t lines)
+{
+	if (likely(p->tx_head + lines - p->tx_tail <= p->tx_mask + 1))
+		return true;
+	reap(p);
+	return p->tx_head + lines - p->tx_tail <= p->tx_mask + 1;
+}
+
+void __attribute__((noinline)) ivs_ring_notify(struct ivs_peer *p)
+{
+	__atomic_store_n(p->activity, 1, __ATOMIC_RELEASE);
+	ivs_doorbell_check(p);
+}
+
+/* A bounce buffer of the kind asked for, else of the other; UINT32_MAX: there is none. */
+static uint32_t alloc_bounce(struct ivs_peer *p, bool far)
+{
+	struct ivs_ep *ep = p->ep;
+	struct ivs_list *pos;
+	uint32_t bounce;
+
+	far = far && ep->far.size;
+	bounce = ivs_bounce_alloc(ep, far);
+	if (likely(bounce != UINT32_MAX))
+		return bounce;
+	/* Others may have read theirs. */
+	ivs_list_each(pos, &ep->peers_all) {
+		struct ivs_peer *q = ivs_entry(pos, struct ivs_peer, all);
+
+		if (q->channel == IVS_CHAN_RING)
+			reap(q);
+	}
+	bounce = ivs_bounce_alloc(ep, far);
+	return bounce != UINT32_MAX ? bounce : ivs_bounce_alloc(ep, !far);
+}
+
+/* Writes bytes from byte at of a message's payload on; at is any. */
+static void write_bytes(struct ivs_peer *p, size_t at, const uint8_t *src, size_t len)
+{
+	uint64_t pos = p->tx_head;
+	size_t n, in;
+
+	if (at < NM_LINE_FIRST_BYTES) {
+		n = NM_LINE_FIRST_BYTES - at;
+		if (n > len)
+			n = len;
+		ivs_copy_small(ivs_line_at(p->tx_ring, pos, p->tx_mask)->payload + at, src, n);
+		src += n;
+		len -= n;
+		at += n;
+	}
+	while (len) {
+		uint64_t *l = (uint64_t *) (void *) ivs_line_at(p->tx_ring, pos + 1 +
+				(at - NM_LINE_FIRST_BYTES) / NM_LINE_MORE_BYTES, p->tx_mask);
+
+		in = (at - NM_LINE_FIRST_BYTES) % NM_LINE_MORE_BYTES;
+		n = NM_LINE_MORE_BYTES - in;
+		if (n > len)
+			n = len;
+		__atomic_store_n(l, 0, __ATOMIC_RELAXED);
+		ivs_copy_small((uint8_t *) (l + 1) + in, src, n);
+		src += n;
+		len -= n;
+		at += n;
+	}
+}
+
+bool ivs_eager_send(struct ivs_peer *p, uint8_t op, uint64_t tag, const uint64_t *data,
+		  const void *buf, size_t len)
+{
+	uint32_t lines = ivs_lines_for(len + (data ? 8 : 0));
+
+	if (unlikely(!room(p, lines)))
+		return false;
+	ivs_eager_send_lines(p, lines, op, tag, data, buf, len);
+	return true;
+}
+
+/* Copies a piece of a message into a bounce buffer of ours. Returns the flags that say how. */
+static uint8_t fill(struct ivs_peer *p, uint32_t bounce, const struct ivs_packet *pkt)
+{
+	struct ivs_ep *ep = p->ep;
+	uint8_t *to = ep->area + (size_t) bounce * ep->domain->region->geo.bounce_bytes;
+
+	if (pkt->count == 1 && pkt->len >= IVS_NT_MIN)
+		return ivs_nt_copy(&p->nt, p->tx_ctl, to,
+				     (uint8_t *) pkt->iov->iov_base + pkt->offset, pkt->len,
+				     ivs_bounce_fresh(ep, bounce));
+	ivs_iov_gather(to, pkt->len, pkt->iov, pkt->count, pkt->offset);
+	return 0;
+}
+
+int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
+{
+	size_t len = pkt->fixed_len + pkt->len, at = 0, i, n, left, off;
+	uint8_t flags = pkt->flags;
+	struct ivs_bounce ref;
+	struct nm_line *l;
+	uint32_t lines;
+
+	if (len <= ivs_param.inline_max) {
+		lines = ivs_lines_for(len);
+		if (unlikely(!room(p, lines)))
+			return -FI_EAGAIN;
+	} else {
+		len = sizeof(ref) + pkt->fixed_len;
+		lines = ivs_lines_for(len);
+		if (unlikely(!room(p, lines)))
+			return -FI_EAGAIN;
+		ref.index = alloc_bounce(p, pkt->far);
+		if (unlikely(ref.index == UINT32_MAX))
+			return -FI_EAGAIN;
+		ref.len = (uint32_t) pkt->len;
+		/* The bounce buffer comes back with the message's last line. */
+		p->tx_bounce[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (ref.index + 1);
+		flags |= IVS_F_BOUNCE | fill(p, ref.index, pkt);
+		write_bytes(p, 0, (uint8_t *) &ref, sizeof(ref));
+		at = sizeof(ref);
+	}
+	l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	l->tag = pkt->tag;
+	if (pkt->fixed_len) {
+		write_bytes(p, at, pkt->fixed, pkt->fixed_len);
+		at += pkt->fixed_len;
+	}
+	if (!(flags & IVS_F_BOUNCE)) {
+		off = pkt->offset;
+		left = pkt->len;
+		for (i = 0; i < pkt->count && left; i++) {
+			if (off >= pkt->iov[i].iov_len) {
+				off -= pkt->iov[i].iov_len;
+				continue;
+			}
+			n = pkt->iov[i].iov_len - off;
+			if (n > left)
+				n = left;
+			write_bytes(p, at, (uint8_t *) pkt->iov[i].iov_base + off, n);
+			at += n;
+			left -= n;
+			off = 0;
+		}
+	}
+	ivs_ring_publish(p, l, lines, pkt->op, flags, len);
+	return 0;
+}
+
+static void broken(struct ivs_peer *p, const char *what)
+{
+	IVS_WARN(FI_LOG_EP_DATA, "rank in slot %u sent %s; its messages are ignored from now on\n",
+		 p->slot, what);
+	p->broken = true;
+	ivs_peer_dead(p, FI_EIO);
+}
+
+/* A message that is not the simplest kind. Returns false if it has to wait. */
+static bool __attribute__((noinline))
+complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags,
+		uint64_t tag, size_t len)
+{
+	uint64_t buf[(IVS_INLINE_MAX + 7) / 8];
+	uint8_t *b = (uint8_t *) buf;
+	const uint8_t *payload;
+	struct ivs_bounce ref;
+	size_t fixed = ivs_fixed_bytes(op, flags), skip = 0;
+	uint64_t begin = 0;
+	bool done;
+
+	ivs_ring_get(p, 0, b, len);
+	if (flags & IVS_F_BOUNCE)
+		skip = sizeof(ref);
+	if (!op || op >= IVS_OP_COUNT || len < skip + fixed ||
+	    (flags & (IVS_F_NT | IVS_F_TIME) && !(flags & IVS_F_BOUNCE))) {
+		broken(p, "a malformed message");
+		return true;
+	}
+	payload = b + skip + fixed;
+	len -= skip + fixed;
+	if (skip) {
+		memcpy(&ref, b, sizeof(ref));
+		if (ref.index >= ep->domain->region->geo.bounces || ref.len > ep->domain->region->geo.bounce_bytes || len) {
+			broken(p, "a message with a wrong bounce buffer");
+			return true;
+		}
+		payload = ivs_area(ep->domain->region, p->slot) + (size_t) ref.index * ep->domain->region->geo.bounce_bytes;
+		len = ref.len;
+	}
+	if (flags & IVS_F_TIME)
+		begin = ivs_cycles();
+	p->handling = true;
+	done = ivs_receive(ep, p, op, flags & (uint8_t) ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME), tag,
+			   b + skip, payload, len);
+	p->handling = false;
+	/* What was refused, or has ended all with its sender, is no reading. */
+	if (flags & IVS_F_TIME && done && p->rx_ring && len >= IVS_NT_MIN)
+		ivs_nt_report(&p->nt, p->rx_ctl, flags, ivs_cycles() - begin, len);
+	return done;
+}
+
+int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
+{
+	int done = 0;
+
+	while (done < 64) {
+		struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
+		uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
+		uint8_t op, flags;
+		uint16_t len;
+		uint64_t tag;
+		uint32_t lines;
+		struct ivs_rx *rx;
+
+		if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0)) {
+			ivs_ring_fetch(p);
+			break;
+		}
+		/* A program that does not read completions gets no more of them. */
+		if (unlikely(ivs_cq_count(ep->rx_cq) >= ep->rx_cq->size))
+			break;
+		op = (uint8_t) (word >> 32);
+		flags = (uint8_t) (word >> 40);
+		len = (uint16_t) (word >> 48);
+		tag = *(volatile uint64_t *) &l->tag;
+		if (unlikely(len > IVS_INLINE_MAX)) {
+			broken(p, "a message longer than a ring's");
+			break;
+		}
+		lines = ivs_lines_for(len);
+		if (likely(op <= IVS_OP_MSG && op && !(flags & ~IVS_F_DATA) &&
+			   (!flags || len >= 8))) {
+			bool tagged = op == IVS_OP_TAGGED;
+			size_t skip = flags ? 8 : 0, bytes = len - skip;
+
+			rx = ivs_match_posted(ep, tagged ? &ep->tagged : &ep->msg, tagged, p,
+					      tag, bytes);
+			if (likely(rx != NULL)) {
+				uint64_t data = 0;
+
+				if (flags)
+					memcpy(&data, l->payload, 8);
+				if (likely(rx->len >= bytes && rx->count == 1)) {
+					uint8_t *dst = rx->iov[0].iov_base;
+
+					if (likely(len <= NM_LINE_FIRST_BYTES))
+						ivs_copy_small(dst, l->payload + skip, bytes);
+					else
+						ivs_ring_get(p, skip, dst, bytes);
+				} else {
+					uint8_t tmp[IVS_INLINE_MAX];
+
+					ivs_ring_get(p, skip, tmp, bytes);
+					ivs_iov_scatter(rx->iov, rx->count, 0, tmp, bytes);
+				}
+				ivs_rx_complete(ep, rx, tagged, p, bytes, tag, flags, data, 0);
+			} else if (!complex_message(ep, p, op, flags, tag, len)) {
+				break;
+			}
+		} else if (!complex_message(ep, p, op, flags, tag, len)) {
+			break;
+		}
+		if (unlikely(p->broken || !p->rx_ring))
+			break;
+		p->rx_head += lines;
+		p->rx_lines = lines;
+		done++;
+		/* Lines in batches; a bounce buffer at once, others wait for it. */
+		if (flags & IVS_F_BOUNCE)
+			p->rx_shown = p->rx_head - p->rx_mask - 1;
+		ivs_ring_show(p);
+	}
+	return done;
+}
+
+void ivs_ring_prefetch(const struct ivs_peer *p)
+{
+	if (p->rx_ring)
+		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask));
+}
+
+bool ivs_ring_pending(const struct ivs_peer *p)
+{
+	return p->rx_ring &&
+	       __atomic_load_n(&ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask)->lap,
+			       __ATOMIC_RELAXED) == ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0);
+}
+
+/* Finds room for a ring in our area: its offset, or 0. */
+static uint64_t ring_alloc(struct ivs_ep *ep, uint32_t *shift)
+{
+	struct ivs_ring_free *f = ep->ring_free;
+	uint64_t offset;
+
+	if (!f)
+		return ivs_heap_ring(ep->heap, shift);
+	ep->ring_free = f->next;
+	offset = f->offset;
+	*shift = f->shift;
+	free(f);
+	return offset;
+}
+
+int ivs_ring_open(struct ivs_peer *p)
+{
+	struct ivs_ep *ep = p->ep;
+	struct ivs_region *r = ep->domain->region;
+	struct nm_conn c, *conn = ivs_conn(r, p->slot, ep->slot);
+	uint64_t offset, words[2];
+	uint32_t shift;
+
+	offset = ring_alloc(ep, &shift);
+	if (!offset) {
+		IVS_WARN(FI_LOG_EP_CTRL, "no room for a ring to slot %u; make the region larger\n",
+			 p->slot);
+		return -FI_ENOSPC;
+	}
+	p->tx_bounce = calloc((size_t) 1 << shift, sizeof(*p->tx_bounce));
+	if (!p->tx_bounce)
+		return -FI_ENOMEM;
+	memset(ep->area + offset, 0, NM_LAYOUT_RING_CTL + ((size_t) NM_LAYOUT_LINE << shift));
+	p->tx_ctl = (struct nm_ring_ctl *) (void *) (ep->area + offset);
+	p->tx_ring = ep->area + offset + NM_LAYOUT_RING_CTL;
+	p->tx_shift = shift;
+	p->tx_mask = (1U << shift) - 1;
+	p->tx_head = p->tx_tail = p->tx_reaped = 0;
+	/* Not foreseeable: an old reader of this memory takes nothing for its own. */
+	if (getrandom(&p->tx_lap0, sizeof(p->tx_lap0), 0) != sizeof(p->tx_lap0))
+		p->tx_lap0 = (uint32_t) ivs_now_ms();
+	p->activity = &r->slots[p->slot].activity[ep->slot % 64];
+
+	memset(&c, 0, sizeof(c));
+	c.ring = (uint32_t) (offset / NM_LAYOUT_LINE) + 1;
+	c.lines_log2 = (uint8_t) shift;
+	c.check = (uint16_t) p->epoch;
+	c.lap0 = p->tx_lap0;
+	c.epoch = ep->epoch;
+	memcpy(words, &c, sizeof(c));
+	__atomic_store_n((uint64_t *) (void *) conn + 1, words[1], __ATOMIC_RELAXED);
+	__atomic_store_n((uint64_t *) (void *) conn, words[0], __ATOMIC_RELEASE);
+	__atomic_store_n(p->activity, 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+struct ivs_peer *ivs_ring_attach(struct ivs_ep *ep, uint32_t slot)
+{
+	struct ivs_region *r = ep->domain->region;
+	struct nm_conn c, *conn = ivs_conn(r, ep->slot, slot);
+	struct ivs_peer *p;
+	uint64_t words[2], owner, offset;
+
+	words[0] = __atomic_load_n((uint64_t *) (void *) conn, __ATOMIC_ACQUIRE);
+	if (likely(!words[0]))
+		return NULL;
+	words[1] = __atomic_load_n((uint64_t *) (void *) conn + 1, __ATOMIC_RELAXED);
+	memcpy(&c, words, sizeof(c));
+	p = ep->by_slot[slot];
+	if (p && p->rx_ring && p->epoch == c.epoch)
+		return p;
+	owner = __atomic_load_n(&r->slots[slot].owner, __ATOMIC_ACQUIRE);
+	if (c.check != (uint16_t) ep->epoch || c.epoch != (uint32_t) (owner >> 2) || !c.ring)
+		return NULL;
+	offset = (uint64_t) (c.ring - 1) * NM_LAYOUT_LINE;
+	if (c.lines_log2 < 3 || c.lines_log2 > 8 || offset < r->geo.heap ||
+	    offset + NM_LAYOUT_RING_CTL + ((uint64_t) NM_LAYOUT_LINE << c.lines_log2) >
+	    r->geo.area_bytes) {
+		IVS_WARN(FI_LOG_EP_CTRL, "rank in slot %u: its ring is not in its area\n", slot);
+		/* Once: not each time we come by. */
+		__atomic_store_n((uint64_t *) (void *) conn, 0, __ATOMIC_RELAXED);
+		return NULL;
+	}
+	/* More than can have come at once: the others later. */
+	if (ep->newcomers > 2 * r->geo.slots)
+		return NULL;
+	p = ivs_peer_by_slot(ep, slot, c.epoch);
+	if (!p || p->broken || p->channel == IVS_CHAN_DEAD)
+		return NULL;
+	p->rx_ctl = (struct nm_ring_ctl *) (void *) (ivs_area(r, slot) + offset);
+	p->rx_ring = (uint8_t *) p->rx_ctl + NM_LAYOUT_RING_CTL;
+	p->rx_shift = c.lines_log2;
+	p->rx_mask = (1U << c.lines_log2) - 1;
+	p->rx_lap0 = c.lap0;
+	p->rx_head = p->rx_shown = 0;
+	ep->attached++;
+	return p;
+}
+
+void ivs_ring_close(struct ivs_peer *p)
+{
+	struct ivs_ep *ep = p->ep;
+	struct ivs_ring_free *f;
+	uint32_t i;
+
+	if (p->rx_ring) {
+		p->rx_ring = NULL;
+		ep->attached--;
+	}
+	if (!p->tx_ring)
+		return;
+	for (i = 0; i <= p->tx_mask; i++)
+		if (p->tx_bounce[i])
+			ivs_bounce_free(ep, p->tx_bounce[i] - 1U);
+	free(p->tx_bounce);
+	p->tx_bounce = NULL;
+	f = malloc(sizeof(*f));
+	if (f) {
+		f->offset = (uint64_t) ((uint8_t *) p->tx_ctl - ep->area);
+		f->shift = p->tx_shift;
+		f->next = ep->ring_free;
+		ep->ring_free = f;
+	}
+	p->tx_ring = NULL;
+}
+
+void ivs_ring_free_all(struct ivs_ep *ep)
+{
+	while (ep->ring_free) {
+		struct ivs_ring_free *f = ep->ring_free;
+
+		ep->ring_free = f->next;
+		free(f);
+	}
+}

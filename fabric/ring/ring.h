@@ -1,0 +1,126 @@
+/* Lines of a ring (docs/region.md), as its sender and its receiver see them. */
+#ifndef IVS_RING_H
+#define IVS_RING_H
+
+#include "object/ep.h"
+#include "object/message.h"
+#include "ring/copy.h"
+#include "tune.h"
+
+/* The word that the line at head carries once it is written. */
+static inline uint32_t ivs_lap_of(uint64_t head, uint32_t shift, uint32_t lap0)
+{
+	return 0x80000000U | ((uint32_t) (head >> shift) + lap0);
+}
+
+static inline struct nm_line *ivs_line_at(uint8_t *ring, uint64_t pos, uint32_t mask)
+{
+	return (struct nm_line *) (void *) (ring + (pos & mask) * NM_LAYOUT_LINE);
+}
+
+/*
+ * Lines of a message, in pairs: a core that polls for the next message fetches the other
+ * line of its pair as well, from under the sender's hands.
+ */
+static inline uint32_t ivs_lines_for(size_t len)
+{
+	return len <= NM_LINE_FIRST_BYTES ? 2 :
+	       (2 + (uint32_t) ((len - NM_LINE_FIRST_BYTES + NM_LINE_MORE_BYTES - 1) /
+				NM_LINE_MORE_BYTES)) & ~1U;
+}
+
+/* Copies len bytes of a message's payload, from byte at of its first line on. */
+static inline void ivs_ring_get(struct ivs_peer *p, size_t at, uint8_t *dst, size_t len)
+{
+	const uint8_t *first = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask)->payload;
+	size_t n = NM_LINE_FIRST_BYTES - at, i;
+	uint64_t pos = p->rx_head + 1;
+
+	if (len <= n) {
+		ivs_copy_small(dst, first + at, len);
+		return;
+	}
+	/* All at once, not one after the other. */
+	for (i = n; i < len; i += NM_LINE_MORE_BYTES)
+		__builtin_prefetch(ivs_line_at(p->rx_ring, pos++, p->rx_mask));
+	ivs_copy_small(dst, first + at, n);
+	for (pos = p->rx_head + 1; len -= n; pos++) {
+		dst += n;
+		n = len < NM_LINE_MORE_BYTES ? len : NM_LINE_MORE_BYTES;
+		ivs_copy_small(dst, (uint8_t *) ivs_line_at(p->rx_ring, pos, p->rx_mask) + 8, n);
+	}
+}
+
+/*
+ * While there is no message: fetches the lines of the next one with the poll of its first
+ * line, so that they come at the same time. The sender writes a message's second line before its
+ * first. The next two are fetched if the last message had them.
+ */
+static inline void ivs_ring_fetch(const struct ivs_peer *p)
+{
+	__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 1, p->rx_mask));
+	if (p->rx_lines == IVS_FETCHED_LINES) {
+		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 2, p->rx_mask));
+		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 3, p->rx_mask));
+	}
+}
+
+/* Has a peer sent something whose ring is not polled in each call? */
+static inline bool ivs_any_activity(const struct nm_slot *me)
+{
+	const uint64_t *w = (const uint64_t *) (const void *) me->activity;
+
+	return __atomic_load_n(&w[0], __ATOMIC_RELAXED) | __atomic_load_n(&w[1], __ATOMIC_RELAXED) |
+	       __atomic_load_n(&w[2], __ATOMIC_RELAXED) | __atomic_load_n(&w[3], __ATOMIC_RELAXED) |
+	       __atomic_load_n(&w[4], __ATOMIC_RELAXED) | __atomic_load_n(&w[5], __ATOMIC_RELAXED) |
+	       __atomic_load_n(&w[6], __ATOMIC_RELAXED) | __atomic_load_n(&w[7], __ATOMIC_RELAXED);
+}
+
+/* Shows a sender how much of its ring was read, once for each quarter. */
+static inline void ivs_ring_show(struct ivs_peer *p)
+{
+	if (p->rx_head - p->rx_shown > p->rx_mask / 4) {
+		p->rx_shown = p->rx_head;
+		__atomic_store_n(&p->rx_ctl->tail, p->rx_head, __ATOMIC_RELEASE);
+	}
+}
+
+/*
+ * A receiver that polls each line while it is being written slows down a sender of many
+ * messages in a row. So after some of them the next poll waits for more to come.
+ */
+static inline void ivs_pace(struct ivs_peer *p, int n)
+{
+	if (p->tx_head != p->run_head) {
+		p->run_head = p->tx_head;
+		p->run = 0;
+		return;
+	}
+	p->run += (uint32_t) n;
+	if (p->run >= IVS_RUN_LENGTH) {
+		p->run = IVS_RUN_LENGTH;
+		p->quiet_until = ivs_cycles() + IVS_QUIET_CYCLES;
+	}
+}
+
+/* ring.c: notifies a receiver that does not poll this ring in each call, and may sleep. */
+void ivs_ring_notify(struct ivs_peer *peer);
+/*
+ * A whole message that fits the ring: the shortest way there is. data: 8 bytes of
+ * remote CQ data, or NULL. false: there is no room now.
+ */
+bool ivs_eager_send(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint64_t *data,
+		  const void *buf, size_t len);
+int ivs_ring_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
+/* Handles what has arrived. Returns how many messages. */
+int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *peer);
+/* Is there a message that was not handled? */
+bool ivs_ring_pending(const struct ivs_peer *peer);
+void ivs_ring_prefetch(const struct ivs_peer *peer);
+int ivs_ring_open(struct ivs_peer *peer);
+/* Finds a ring from the rank in slot to us. Returns the peer, or NULL. */
+struct ivs_peer *ivs_ring_attach(struct ivs_ep *ep, uint32_t slot);
+void ivs_ring_close(struct ivs_peer *peer);
+void ivs_ring_free_all(struct ivs_ep *ep);
+
+#endif /* IVS_RING_H */

@@ -1,0 +1,46 @@
+/*
+ * Spinning: waiting, within one call of the caller's, for the reply to what was just sent. An MPI's own loop
+ * polls every 30 ns or so. Each poll takes the line from the core that is about to write it. If
+ * the sender is another thread of this core, the loop also takes its cycles. So the first polls after a send
+ * are made here, with a pause before each, at most IVS_SPIN_POLLS for a message sent. After IVS_SPIN_MISSES
+ * timeouts in a row the provider spins only on every IVS_SPIN_PROBE-th message: this peer is busy.
+ */
+#ifndef IVS_SPIN_H
+#define IVS_SPIN_H
+
+#include "ring/cpu_relax.h"
+#include "ring/ring.h"
+#include "tune.h"
+
+/* After a poll that found nothing: has a message come from p while we spun? */
+static inline bool ivs_spin(struct ivs_peer *p)
+{
+	const struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
+	const uint32_t *word = (const uint32_t *) (const void *) l;
+	uint32_t lap = ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0);
+	int i;
+
+	/* It owes us nothing. */
+	if (p->tx_head == p->run_head)
+		return false;
+	if (p->spin_head != p->tx_head) {
+		p->spin_head = p->tx_head;
+		p->spin_polls = p->spin_misses < IVS_SPIN_MISSES ||
+				 !(++p->spin_skipped % IVS_SPIN_PROBE) ? IVS_SPIN_POLLS : 0;
+	}
+	if (!p->spin_polls)
+		return false;
+	for (i = 0; i < IVS_SPIN_CALL; i++) {
+		ivs_cpu_relax();
+		if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == lap) {
+			p->spin_misses = 0;
+			return true;
+		}
+	}
+	p->spin_polls -= IVS_SPIN_CALL;
+	if (!p->spin_polls && p->spin_misses < IVS_SPIN_MISSES)
+		p->spin_misses++;
+	return false;
+}
+
+#endif /* IVS_SPIN_H */

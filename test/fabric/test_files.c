@@ -1,0 +1,236 @@
+/*
+ * The region that a job makes for itself in /dev/shm, where everybody may make files:
+ * one that others could have written is refused, and left as it is.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <nearmetal/region.h>
+
+#include "lists.h"
+
+#define OTHER_USER 65534
+
+static int open_domain(struct ctx *c)
+{
+	static const struct setup plain;
+	int ret;
+
+	c->info = get_info(&plain);
+	OK(fi_fabric(c->info->fabric_attr, &c->fabric, NULL));
+	ret = fi_domain(c->fabric, c->info, &c->domain, NULL);
+	if (ret) {
+		OK(fi_close(&c->fabric->fid));
+		fi_freeinfo(c->info);
+	}
+	return ret;
+}
+
+static void close_domain(struct ctx *c)
+{
+	OK(fi_close(&c->domain->fid));
+	OK(fi_close(&c->fabric->fid));
+	fi_freeinfo(c->info);
+}
+
+/* The name in /dev/shm of the region that this process has mapped. */
+static void own_path(char *path, size_t size)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	unsigned long long inode = 0, of;
+	DIR *d = opendir("/dev/shm");
+	struct dirent *e;
+	char line[512];
+
+	CHECK(f && d);
+	/* A file that was made without a name has none there. */
+	while (fgets(line, sizeof(line), f))
+		if (strstr(line, " /dev/shm/") && sscanf(line, "%*s %*s %*s %*s %llu", &of) == 1)
+			inode = of;
+	fclose(f);
+	*path = 0;
+	while ((e = readdir(d)))
+		if (e->d_ino == inode)
+			snprintf(path, size, "/dev/shm/%s", e->d_name);
+	closedir(d);
+	CHECK(*path);
+}
+
+/* A copy of the region, which is as good as what a rank makes. */
+static void plant(const char *from, const char *to, mode_t mode)
+{
+	int in = open(from, O_RDONLY), out = open(to, O_RDWR | O_CREAT | O_EXCL, 0600);
+	char page[NM_REGION_HEADER_BYTES];
+	struct stat st;
+
+	CHECK(in >= 0 && out >= 0 && !fstat(in, &st));
+	CHECK(read(in, page, sizeof(page)) == sizeof(page) && write(out, page, sizeof(page)) == sizeof(page));
+	OK(ftruncate(out, st.st_size));
+	OK(fchmod(out, mode));
+	close(in);
+	close(out);
+}
+
+/* It is refused, with this inode and as large as it was. */
+static void refused(struct ctx *c, const char *path)
+{
+	struct stat before, after;
+	int ret;
+
+	OK(lstat(path, &before));
+	ret = open_domain(c);
+	if (ret != -FI_EPERM)
+		fail(path, (int) before.st_mode, "it is not refused", ret);
+	OK(lstat(path, &after));
+	CHECK(before.st_ino == after.st_ino && before.st_size == after.st_size &&
+	      before.st_mtim.tv_sec == after.st_mtim.tv_sec && before.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
+	OK(unlink(path));
+}
+
+/* As a job has it to which nobody has given a region. */
+static void no_region(const char *what)
+{
+	char job[64];
+
+	unsetenv("FI_IVSHMEM_REGION");
+	unsetenv("NEARMETAL_REGION");
+	snprintf(job, sizeof(job), "%s-%d", what, (int) getpid());
+	setenv("FI_IVSHMEM_JOB", job, 1);
+}
+
+static void planted(struct ctx *c)
+{
+	char path[300], good[300], other[300];
+	struct stat st;
+
+	no_region("planted");
+	OK(open_domain(c));
+	own_path(path, sizeof(path));
+	OK(stat(path, &st));
+	CHECK((st.st_mode & 07777) == 0600 && st.st_nlink == 1 && st.st_uid == geteuid());
+	snprintf(good, sizeof(good), "/dev/shm/planted-good-%d", (int) getpid());
+	snprintf(other, sizeof(other), "/dev/shm/planted-other-%d", (int) getpid());
+	plant(path, good, 0600);
+	close_domain(c);
+	CHECK(access(path, F_OK));
+
+	/* Others may read or write it. */
+	plant(good, path, 0666);
+	refused(c, path);
+	plant(good, path, 0640);
+	refused(c, path);
+	/* Another name for it, in a place of somebody else's. */
+	plant(good, path, 0600);
+	OK(link(path, other));
+	refused(c, path);
+	/* A way to another file. */
+	OK(symlink(other, path));
+	refused(c, path);
+	OK(unlink(other));
+	/* To a file that is not there: it is not made. */
+	OK(symlink(other, path));
+	refused(c, path);
+	CHECK(access(other, F_OK));
+	/* Opening one waits for nobody. */
+	OK(mkfifo(path, 0600));
+	refused(c, path);
+	if (!geteuid()) {
+		plant(good, path, 0600);
+		OK(chown(path, OTHER_USER, (gid_t) -1));
+		refused(c, path);
+		plant(good, path, 0666);
+		OK(chown(path, OTHER_USER, (gid_t) -1));
+		refused(c, path);
+	}
+	/* What an earlier run of ours has left is replaced, whole or not. */
+	plant(good, path, 0600);
+	OK(truncate(path, 100));
+	OK(open_domain(c));
+	OK(stat(path, &st));
+	CHECK(st.st_size > NM_REGION_HEADER_BYTES);
+	close_domain(c);
+	plant(good, path, 0600);
+	OK(truncate(path, NM_REGION_HEADER_BYTES));
+	OK(open_domain(c));
+	close_domain(c);
+	CHECK(access(path, F_OK));
+	OK(unlink(good));
+}
+
+/* A path from the environment is checked as any other: it is the user's file, or refused. */
+static void given(struct ctx *c)
+{
+	const char *path = getenv("FI_IVSHMEM_REGION");
+	char good[300];
+
+	snprintf(good, sizeof(good), "%s-good", path);
+	OK(open_domain(c));
+	plant(path, good, 0600);
+	close_domain(c);
+	plant(good, path, 0666);
+	refused(c, path);
+	OK(unlink(good));
+}
+
+/*
+ * All of a job's ranks come at the same time, again and again: they have one file, made with its mode whatever
+ * the umask is. left: they find what an earlier run has left. Whoever removes it does not remove what
+ * another has put in its place.
+ */
+static void together(struct ctx *c, bool left)
+{
+	enum { ROUNDS = 50 };
+	struct { ino_t inode[ROUNDS][8]; } *s = shared();
+	char path[300], good[300], job[64];
+	struct stat st;
+
+	unsetenv("FI_IVSHMEM_REGION");
+	unsetenv("NEARMETAL_REGION");
+	snprintf(job, sizeof(job), "together-%d", (int) getppid());
+	setenv("FI_IVSHMEM_JOB", job, 1);
+	snprintf(good, sizeof(good), "/dev/shm/together-good-%d", (int) getppid());
+	umask(0);
+	if (!c->rank && left) {
+		OK(open_domain(c));
+		own_path(path, sizeof(path));
+		plant(path, good, 0600);
+		close_domain(c);
+	}
+	for (int round = 0; round < ROUNDS; round++) {
+		if (!c->rank && left)
+			plant(good, path, 0600);
+		barrier(c);
+		OK(open_domain(c));
+		own_path(path, sizeof(path));
+		OK(stat(path, &st));
+		CHECK((st.st_mode & 07777) == 0600);
+		s->inode[round][c->rank] = st.st_ino;
+		barrier(c);
+		CHECK(s->inode[round][c->rank] == s->inode[round][0]);
+		close_domain(c);
+		barrier(c);
+	}
+	if (!c->rank && left)
+		OK(unlink(good));
+}
+
+static void raced(struct ctx *c)
+{
+	together(c, false);
+}
+
+static void stale(struct ctx *c)
+{
+	together(c, true);
+}
+
+const struct test test_files[] = {
+	{ "files_planted", 1, planted, .bare = true },
+	{ "files_given", 1, given, .bare = true },
+	{ "files_raced", 8, raced, .bare = true },
+	{ "files_stale", 8, stale, .bare = true },
+	{ 0 }
+};

@@ -1,0 +1,68 @@
+/* When a rank spins for a reply within one call (fabric/ring/spin.h). */
+#include "../../fabric/ring/spin.h"
+#include "check.h"
+
+#define LINES	16
+
+static _Alignas(64) uint8_t lines[LINES * NM_LAYOUT_LINE];
+static struct ivs_peer peer = { .rx_ring = lines, .rx_mask = LINES - 1, .rx_shift = 4 };
+
+/* Sends something to it. Returns in how many calls, of as many as one may take, it was waited for. */
+static int waits(void)
+{
+	int polls, n = 0;
+
+	peer.tx_head += 2;
+	for (polls = 0; polls < 2 * IVS_SPIN_POLLS; polls++) {
+		uint8_t before = peer.spin_polls;
+		bool fresh = peer.spin_head != peer.tx_head;
+
+		CHECK(!ivs_spin(&peer));
+		n += fresh ? peer.spin_polls > 0 : peer.spin_polls < before;
+	}
+	return n;
+}
+
+/* The word of the line that its next message begins with. */
+static uint32_t *next(void)
+{
+	return (uint32_t *) (void *) ivs_line_at(lines, peer.rx_head, peer.rx_mask);
+}
+
+/* The peer answers: its message is there at the next poll, and is taken. */
+static void answers(void)
+{
+	peer.tx_head += 2;
+	*next() = ivs_lap_of(peer.rx_head, peer.rx_shift, peer.rx_lap0);
+	CHECK(ivs_spin(&peer));
+	peer.rx_head += 2;
+	ivs_pace(&peer, 1);
+}
+
+int main(void)
+{
+	int i, n;
+
+	ivs_cpu_relax_init();
+	for (i = 0; i < 2; i++) {
+		/* Nothing was sent, nothing is waited for: the next poll finds what has come. */
+		*next() = ivs_lap_of(peer.rx_head, peer.rx_shift, peer.rx_lap0);
+		CHECK(!ivs_spin(&peer));
+		*next() = 0;
+		for (n = 0; n < 100; n++)
+			answers();
+		CHECK(!ivs_spin(&peer));
+		/* One who does not answer is waited for a bounded time, and soon only now and then. */
+		for (n = 0; n < IVS_SPIN_MISSES; n++)
+			CHECK(waits() == IVS_SPIN_POLLS / IVS_SPIN_CALL);
+		for (n = 0; n < IVS_SPIN_PROBE; n++)
+			CHECK(waits() == (n == IVS_SPIN_PROBE - 1 ? IVS_SPIN_POLLS / IVS_SPIN_CALL : 0));
+		for (n = 0; n < IVS_SPIN_PROBE - 1; n++)
+			CHECK(!waits());
+		/* Until it answers while it is waited for: the 16th is. */
+		answers();
+		/* The same with the other kind of pause. */
+		ivs_pause_is_short = !ivs_pause_is_short;
+	}
+	return 0;
+}
