@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static bool has_multiprog(void)
 	return n > 0 && nm_multiprog(line, (size_t)n);
 }
 
-/* Let nearmetal itself look at the request and the cluster file, where it is installed. */
+/* Let nearmetal itself check the request and the cluster file, where it is installed. */
 static int check(const struct nm_settings *s, const char *request)
 {
 	char out[4096], accel[64];
@@ -51,7 +52,7 @@ static int check(const struct nm_settings *s, const char *request)
 	int status;
 
 	if (access(s->nearmetal, X_OK))
-		return 0; /* a submit host without nearmetal: the job's host will look */
+		return 0; /* a submit host without nearmetal: the job's host will check */
 	snprintf(accel, sizeof(accel), "--accel=%.40s", s->accel);
 	status = nm_child_run(&c, out, sizeof(out));
 	if (status == 0)
@@ -75,6 +76,16 @@ static int draw_secret(char secret[NM_SECRET_LEN + 1])
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		sprintf(secret + 2 * i, "%02x", bytes[i]);
 	return 0;
+}
+
+/*
+ * Salloc and srun put what is for the prologs into their own environment too (_set_spank_env), after the last of the
+ * plugin's contexts, and what they start would have the secret. It goes before a fork: slurmctld has
+ * it from elsewhere.
+ */
+static void forget_secret(void)
+{
+	unsetenv("SLURM_SPANK_" NM_SECRET_NAME);
 }
 
 /* The request of the options; what a step of a job says for itself is not one. */
@@ -107,6 +118,11 @@ static int submit(spank_t sp, const struct nm_settings *s)
 		slurm_error("nearmetal: no random numbers: %s", strerror(errno));
 		return -1;
 	}
+	errno = pthread_atfork(forget_secret, NULL, NULL);
+	if (errno) {
+		slurm_error("nearmetal: %s", strerror(errno));
+		return -1;
+	}
 	if (spank_job_control_setenv(sp, NM_REQUEST_NAME, request, 1) != ESPANK_SUCCESS ||
 	    spank_job_control_setenv(sp, NM_SECRET_NAME, secret, 1) != ESPANK_SUCCESS) {
 		slurm_error("nearmetal: cannot put the request for VMs into the job");
@@ -134,7 +150,7 @@ int nm_alloc_post_opt(spank_t sp, int ac, char **av)
 	nm_settings_read(&s, ac, av);
 	if (spank_context() == S_CTX_LOCAL && !spank_prepend_task_argv && has_multiprog()) {
 		slurm_error("nearmetal: --multi-prog with --vm needs Slurm 23.11 or newer: start the programs by a script that "
-			    "looks at SLURM_PROCID");
+			    "reads SLURM_PROCID");
 		return -1;
 	}
 	return submit(sp, &s);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <slurm/spank.h>
@@ -14,12 +15,26 @@
 
 #define WORDS_MAX 12
 
+/* Where programs are: those of Slurm beside the one that this process runs, PREFIX/sbin/slurmd. */
+static void search_path(char *out, size_t size)
+{
+	char exe[1024];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	char *slash;
+
+	exe[n > 0 ? n : 0] = 0;
+	slash = strrchr(exe, '/');
+	if (slash)
+		*slash = 0;
+	snprintf(out, size, "PATH=/usr/sbin:/usr/bin:/sbin:/bin%s%s%s", slash ? ":" : "", slash ? exe : "", slash ? "/../bin" : "");
+}
+
 int nm_asroot(const struct nm_settings *s, const char *command, char *const *words, char *out, size_t size,
 	      char message[NM_MESSAGE_MAX])
 {
-	char root[1024], conf[1024];
+	char root[1024], conf[1024], path[1200];
 	char *argv[WORDS_MAX + 4] = { (char *)s->nearmetal, (char *)command };
-	char *envp[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", conf, NULL };
+	char *envp[] = { path, "LANG=C.UTF-8", conf, NULL };
 	struct nm_child c = { .path = s->nearmetal, .argv = argv, .envp = envp, .timeout = TIMEOUT };
 	const char *file = getenv("SLURM_CONF"), *said;
 	size_t n = 2, line;
@@ -33,6 +48,7 @@ int nm_asroot(const struct nm_settings *s, const char *command, char *const *wor
 	}
 	for (; *words && n < WORDS_MAX + 3; words++)
 		argv[n++] = *words;
+	search_path(path, sizeof(path));
 	snprintf(conf, sizeof(conf), "SLURM_CONF=%.1000s", file ? file : "");
 	status = nm_child_run(&c, out, size);
 	if (status == 0)
@@ -47,18 +63,5 @@ int nm_asroot(const struct nm_settings *s, const char *command, char *const *wor
 		snprintf(message, NM_MESSAGE_MAX, "%.*s", (int)(line < NM_MESSAGE_MAX ? line : NM_MESSAGE_MAX - 1), said);
 	else
 		snprintf(message, NM_MESSAGE_MAX, "nearmetal %s was killed", command);
-	return -1;
-}
-
-void nm_asroot_sweep(const struct nm_settings *s, const char *command)
-{
-	char journals[1024], state[1024], out[1024], message[NM_MESSAGE_MAX];
-	char *words[] = { "return", state, NULL };
-
-	snprintf(journals, sizeof(journals), "%.1000s/var/lib/nearmetal", s->sysroot ? s->sysroot : "");
-	if (access(journals, F_OK))
-		return;
-	snprintf(state, sizeof(state), "--state=%.1000s", s->state);
-	if (nm_asroot(s, command, words, out, sizeof(out), message))
-		slurm_error("nearmetal: what jobs had that have ended: %s", message);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

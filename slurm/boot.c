@@ -14,7 +14,7 @@
 #include "child.h"
 #include "node.h"
 
-/* Exit status of nearmetal slurm-boot where the host is at fault (cmd/nearmetal/slurmboot.go). */
+/* Exit status of nearmetal slurm-boot and slurm-host where the host is at fault (cmd/nearmetal/slurmboot.go). */
 #define HOST_FAULT 3
 
 /* More than nearmetal's own time limit, which says more, seconds. */
@@ -105,13 +105,37 @@ static void place(pid_t pid)
 		cgroup_g_step_addto(controller, &pid, 1);
 }
 
+/*
+ * Whether root finds this host at fault, too. What the user's own process says of it proves nothing: the user may
+ * end it or what it starts, trace it, or be without a right to /dev/kvm, and a job's memory limit kills any.
+ */
+static bool host_at_fault(const struct nm_settings *s)
+{
+	/* Out of the job's memory limit, which slurmstepd and its children are in. */
+	static char root[][512] = { "/sys/fs/cgroup/memory/cgroup.procs", "/sys/fs/cgroup/cgroup.procs" };
+	char accel[64], out[1024];
+	char *argv[] = { (char *)s->nearmetal, "slurm-host", accel, NULL };
+	char *envp[] = { "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", "LANG=C.UTF-8", NULL };
+	struct nm_child c = {
+		.path = s->nearmetal, .argv = argv, .envp = envp, .timeout = s->boot_timeout,
+		.cgroups = root, .ncgroups = sizeof(root) / sizeof(*root),
+	};
+	int status;
+
+	snprintf(accel, sizeof(accel), "--accel=%.40s", s->accel);
+	status = nm_child_run(&c, out, sizeof(out));
+	if (status < 0 || !WIFEXITED(status))
+		return false;
+	return WEXITSTATUS(status) == HOST_FAULT || WEXITSTATUS(status) == 127 || WEXITSTATUS(status) == 126;
+}
+
 void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, pid_t task, char result[NM_RESULT_MAX])
 {
 	static char cgroups[NM_CGROUPS_MAX][512];
 	static struct words argv, envp;
 	static gid_t groups[GROUPS_MAX];
 	static char hosts[NM_HOSTS_MAX], cgroup[CGROUP_TEXT_MAX];
-	char devices[NM_DEVICES_MAX], buf[16384], run[512], out[NM_RESULT_MAX - 64], line[256];
+	char devices[NM_DEVICES_MAX], region[NM_REGION_MAX], buf[16384], run[512], out[NM_RESULT_MAX - 64], line[256];
 	struct passwd pw, *user = NULL;
 	int ngroups = GROUPS_MAX, status;
 	uint64_t memory = 0;
@@ -151,8 +175,13 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	add(&argv, "--memory-limit=%lluMiB", (unsigned long long)memory);
 	add(&argv, "--workdir=%s", job->dir);
 	add(&argv, "--accel=%.40s", s->accel);
+	add(&argv, "--isolation=%.40s", s->isolation);
+	if (s->root_writes)
+		add(&argv, "--root-writes");
 	if (s->ports)
 		add(&argv, "--ports=%.40s", s->ports);
+	if (nm_state_read_region(s->state, job, region) > 0)
+		add(&argv, "--region-limit=%s", region);
 	add(&argv, "--boot-timeout=%us", s->boot_timeout);
 	if (nm_state_read_devices(s->state, job, devices) > 0)
 		for (char *rest = devices, *at; (at = strsep(&rest, "\n")); )
@@ -168,10 +197,11 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	add(&envp, "LANG=C.UTF-8");
 	add(&envp, "NEARMETAL_RUNTIME_DIR=%s", run);
 	add(&envp, "NEARMETAL_SLURM_JOB=%s/%u.%s", s->state, job->id, job->node);
-	/* Others may read a command line, but not another user's environment. */
+	/* The secret goes by a pipe: an environment stands in /proc for all that the user runs, guests too. */
 	if (nm_state_read_hosts(s->state, job, hosts) > NM_SECRET_LEN) {
-		add(&envp, "NEARMETAL_SLURM_SECRET=%.*s", NM_SECRET_LEN, hosts);
 		add(&envp, "NEARMETAL_SLURM_HOSTS=%s", hosts + NM_SECRET_LEN + 1);
+		hosts[NM_SECRET_LEN] = 0;
+		c.input = hosts;
 	}
 
 	status = nm_child_run(&c, out, sizeof(out));
@@ -181,11 +211,11 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 		return;
 	}
 	if (status < 0)
-		snprintf(result, NM_RESULT_MAX, "failed %s\n%s: %s\n", errno == ETIME ? "user" : "host", s->nearmetal, strerror(errno));
+		snprintf(result, NM_RESULT_MAX, "failed user\n%s: %s\n", s->nearmetal, strerror(errno));
 	else if (WIFEXITED(status) && (WEXITSTATUS(status) == 127 || WEXITSTATUS(status) == 126))
-		snprintf(result, NM_RESULT_MAX, "failed host\n%s cannot be run\n", s->nearmetal);
+		snprintf(result, NM_RESULT_MAX, "failed %s\n%s cannot be run\n", host_at_fault(s) ? "host" : "user", s->nearmetal);
 	else
 		snprintf(result, NM_RESULT_MAX, "failed %s\n%s",
-			 WIFEXITED(status) && WEXITSTATUS(status) == HOST_FAULT ? "host" : "user",
+			 WIFEXITED(status) && WEXITSTATUS(status) == HOST_FAULT && host_at_fault(s) ? "host" : "user",
 			 *out ? nm_child_said(out) : "nearmetal slurm-boot was killed\n");
 }

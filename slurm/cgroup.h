@@ -13,9 +13,9 @@
 /*
  * The cgroup.procs files of the cgroups that a job's VMs belong into, so that the job owns them, is
  * limited with them and pays for them: those of its extern step's own process, of which text is what
- * /proc/PID/cgroup says. signalled tells that the VMs may be where Slurm signals the extern step: before
+ * /proc/PID/cgroup says. signalled says that the VMs may be where Slurm signals the extern step: before
  * 24.05 that is together with the application, so that they go to the job's own cgroup there, of
- * the controller by which Slurm finds the processes (freezer). Gives their number.
+ * the controller by which Slurm finds the processes (freezer). Returns their number.
  */
 size_t nm_cgroup_files(const char *text, uint32_t job, bool signalled, char files[][512], size_t max);
 

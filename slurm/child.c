@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -31,11 +32,13 @@ static void close_from(int fd)
 }
 
 /* In the child: only what is safe between fork and exec in a process with threads. */
-static void become(const struct nm_child *c, int out, const int placed[2])
+static void become(const struct nm_child *c, int in, int out, const int placed[2])
 {
 	sigset_t none;
-	int null = open("/dev/null", O_RDONLY);
 	char end;
+
+	if (in < 0)
+		in = open("/dev/null", O_RDONLY);
 
 	if (c->place) {
 		close(placed[1]);
@@ -53,7 +56,7 @@ static void become(const struct nm_child *c, int out, const int placed[2])
 			close(fd);
 		}
 	}
-	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+	if (in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
 		_exit(126);
 	close_from(3);
 	for (int s = 1; s < 65; s++)
@@ -69,6 +72,28 @@ static void become(const struct nm_child *c, int out, const int placed[2])
 	}
 	execve(c->path, c->argv, c->envp);
 	_exit(127);
+}
+
+/* A pipe that holds text and has no writer: its reading end, or -1 with errno. */
+static int pipe_of(const char *text)
+{
+	size_t n = strlen(text);
+	int fds[2];
+	bool ok;
+
+	if (n > PIPE_BUF) {
+		errno = EMSGSIZE;
+		return -1;
+	}
+	if (pipe2(fds, O_CLOEXEC))
+		return -1;
+	ok = write(fds[1], text, n) == (ssize_t)n;
+	close(fds[1]);
+	if (ok)
+		return fds[0];
+	close(fds[0]);
+	errno = EIO;
+	return -1;
 }
 
 /* Read fd until its end, and at most until the deadline. */
@@ -114,20 +139,29 @@ const char *nm_child_said(const char *out)
 int nm_child_run(const struct nm_child *c, char *out, size_t size)
 {
 	long long deadline = now_ms() + c->timeout * 1000LL;
-	int fds[2], placed[2], status, rc;
+	int fds[2], placed[2], in = -1, status, rc;
 	pid_t pid;
 
 	out[0] = 0;
-	if (pipe2(fds, O_CLOEXEC))
+	if (c->input && (in = pipe_of(c->input)) < 0)
 		return -1;
+	if (pipe2(fds, O_CLOEXEC)) {
+		if (in >= 0)
+			close(in);
+		return -1;
+	}
 	if (pipe2(placed, O_CLOEXEC)) {
+		if (in >= 0)
+			close(in);
 		close(fds[0]);
 		close(fds[1]);
 		return -1;
 	}
 	pid = fork();
 	if (!pid)
-		become(c, fds[1], placed);
+		become(c, in, fds[1], placed);
+	if (in >= 0)
+		close(in);
 	if (pid > 0 && c->place)
 		c->place(pid);
 	close(placed[0]);

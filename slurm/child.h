@@ -20,6 +20,7 @@ struct nm_child {
 	size_t ngroups;
 	char (*cgroups)[512];		/* cgroup.procs files to write 0 to before */
 	size_t ncgroups;
+	const char *input;		/* what it finds on its standard input, PIPE_BUF bytes at the most; NULL: nothing */
 	void (*place)(pid_t pid);	/* called here before the child runs anything; or NULL */
 	unsigned int timeout;		/* seconds */
 };

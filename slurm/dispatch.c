@@ -9,7 +9,7 @@
 
 SPANK_PLUGIN(nearmetal, 1)
 
-/* Step of a slurmstepd; an id that no step has where it cannot be told. */
+/* Step of a slurmstepd; an id that no step has where it is not known. */
 static uint32_t step_id(spank_t sp)
 {
 	uint32_t id = UINT32_MAX;

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "asroot.h"
 #include "contexts.h"
 #include "node.h"
 #include "pages.h"
 #include "settings.h"
 #include "state.h"
+#include "sweep.h"
 #include "vf.h"
 
 int nm_slurmd_init(int ac, char **av)
@@ -19,8 +19,7 @@ int nm_slurmd_init(int ac, char **av)
 	struct nm_settings s;
 
 	nm_settings_read(&s, ac, av);
-	nm_asroot_sweep(&s, "slurm-vf");
-	nm_asroot_sweep(&s, "slurm-pages");
+	nm_sweep_all(&s);
 	return 0;
 }
 
@@ -44,9 +43,8 @@ int nm_epilog(spank_t sp, int ac, char **av)
 		slurm_error("nearmetal: epilog: VFs of job %u: %s", job.id, message);
 	if (nm_pages_return(&s, &job, message))
 		slurm_error("nearmetal: epilog: huge pages of job %u: %s", job.id, message);
-	if (nm_state_remove(s.state, job.id, job.node)) {
+	/* What stays is the next sweep's: an epilog that fails drains its host. */
+	if (nm_state_remove(s.state, job.id, job.node))
 		slurm_error("nearmetal: epilog: cannot remove what is kept of job %u: %s", job.id, strerror(errno));
-		return -1;
-	}
 	return 0;
 }

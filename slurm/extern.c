@@ -3,6 +3,7 @@
  * before any other step of the job starts.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,10 @@ int nm_extern_task_post_fork(spank_t sp, int ac, char **av)
 		return 0;
 	if (nm_request_read(job.request, &v, message) || !strcmp(v.text[NM_KEEP], "step"))
 		return 0;
-	nm_boot(sp, &s, &job, pid, result);
+	if (nm_state_run_here(s.state, &job))
+		snprintf(result, sizeof(result), "failed host\nthe folder of the job's VMs cannot be mounted: %s\n", strerror(errno));
+	else
+		nm_boot(sp, &s, &job, pid, result);
 	if (nm_state_write_result(s.state, &job, result))
 		slurm_error("nearmetal: result of job %u: %s", id, strerror(errno));
 	if (!strncmp(result, "failed host\n", 12)) {

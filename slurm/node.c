@@ -38,8 +38,7 @@ int nm_node_group(uid_t uid, gid_t *gid)
 	return 0;
 }
 
-/* Bytes that a GRES text, "vf:cx:1(IDX:0),region(CNT:536870912)", gives of a GRES. */
-static uint64_t gres_count(const char *text, const char *name)
+uint64_t nm_node_gres_count(const char *text, const char *name)
 {
 	size_t n = strlen(name);
 
@@ -90,38 +89,6 @@ int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[
 	return 0;
 }
 
-int nm_node_given(const struct nm_job *job, struct nm_given *given, char message[NM_MESSAGE_MAX])
-{
-	job_info_msg_t *m = NULL;
-	node_info_msg_t *n = NULL;
-	int rc = -1;
-
-	memset(given, 0, sizeof(*given));
-	slurm_init(NULL);
-	if (slurm_load_job(&m, job->id, SHOW_DETAIL) || slurm_load_node_single(&n, (char *)job->node, SHOW_ALL)) {
-		snprintf(message, NM_MESSAGE_MAX, "cannot ask slurmctld for what the job has: %.200s", slurm_strerror(errno));
-	} else if (m->record_count && n->record_count) {
-		job_info_t *j = &m->job_array[0];
-		int count = j->job_resrcs ? slurm_job_cpus_allocated_on_node(j->job_resrcs, job->node) : 0;
-
-		given->threads = n->node_array[0].threads ? n->node_array[0].threads : 1;
-		given->memory = j->pn_min_memory;
-		if (given->memory & MEM_PER_CPU)
-			given->memory = (given->memory & ~MEM_PER_CPU) * (uint64_t)(count > 0 ? count : 0);
-		if (count > 0 && !slurm_job_cpus_allocated_str_on_node(given->cpus, sizeof(given->cpus), j->job_resrcs, job->node))
-			rc = 0;
-		else
-			snprintf(message, NM_MESSAGE_MAX, "slurmctld does not say which CPUs the job has");
-	} else {
-		snprintf(message, NM_MESSAGE_MAX, "slurmctld does not know the job");
-	}
-	if (m)
-		slurm_free_job_info_msg(m);
-	if (n)
-		slurm_free_node_info_msg(n);
-	return rc;
-}
-
 /* The address of a node as slurmctld has it. */
 static const char *address(const node_info_msg_t *m, const char *node)
 {
@@ -167,22 +134,6 @@ out:
 	return rc;
 }
 
-int nm_node_region_allowed(const struct nm_settings *s, const struct nm_values *v, const char *gres,
-			   char message[NM_MESSAGE_MAX])
-{
-	uint64_t want = nm_values_number(v, NM_REGION, 0), have;
-
-	if (!want || !s->region_gres)
-		return 0;
-	have = gres_count(gres, s->region_gres);
-	if (have >= want)
-		return 0;
-	snprintf(message, NM_MESSAGE_MAX, "a region of %llu MiB is not among the job's GRES (%llu MiB are): add --gres=%.64s:%lluM",
-		 (unsigned long long)(want >> 20), (unsigned long long)(have >> 20), s->region_gres,
-		 (unsigned long long)(want >> 20));
-	return -1;
-}
-
 /* Whether the process called pid (a name in /proc) is the job's, and which of ours it is. */
 static bool is_ours(int proc, const char *pid, uid_t uid, const char *mark, bool *supervisor)
 {
@@ -219,7 +170,7 @@ marked:
 	return true;
 }
 
-/* Send sig (0: none) to the job's processes, or to its supervisors only. Gives how many there are. */
+/* Send sig (0: none) to the job's processes, or to its supervisors only. Returns how many there are. */
 static int signal_job(uid_t uid, const char *mark, int sig, bool supervisors)
 {
 	struct dirent *e;
@@ -290,6 +241,21 @@ static unsigned long long stat_field(pid_t pid, int wanted)
 unsigned long long nm_node_started(pid_t pid)
 {
 	return stat_field(pid, 22);
+}
+
+bool nm_node_of_slurmstepd(pid_t pid)
+{
+	char path[64], name[32] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%llu/comm", stat_field(pid, 4));
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	if (!fgets(name, sizeof(name), f))
+		*name = 0;
+	fclose(f);
+	return !strcmp(name, "slurmstepd\n");
 }
 
 pid_t nm_node_child(void)

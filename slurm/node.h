@@ -17,34 +17,20 @@ int nm_node_group(uid_t uid, gid_t *gid);
  */
 int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[NM_MESSAGE_MAX]);
 
-/* The most bytes of a list of CPUs. */
-#define NM_CPUS_MAX 4096
-
-/* What Slurm has given to a job on a host. */
-struct nm_given {
-	char cpus[NM_CPUS_MAX];		/* Slurm's own numbers, "0-3,8" */
-	unsigned int threads;		/* of each core, as Slurm counts CPUs */
-	uint64_t memory;		/* MiB; 0: not limited */
-};
-
-/* Ask slurmctld for it. Returns 0, or -1 and a message for the user. */
-int nm_node_given(const struct nm_job *job, struct nm_given *given, char message[NM_MESSAGE_MAX]);
-
 /*
  * Write "NAME=ADDR NAME=ADDR ..." of a list of nodes to out, in their order; "" for a single one.
  * Returns 0, or -1 and why.
  */
 int nm_node_hosts(const char *nodes, char *out, size_t size, char message[NM_MESSAGE_MAX]);
 
-/*
- * Whether the job has the region bytes that its request asks for among its GRES, where regions are
- * counted (region_gres=). Returns 0, or -1 and a message for the user.
- */
-int nm_node_region_allowed(const struct nm_settings *s, const struct nm_values *v, const char *gres,
-			   char message[NM_MESSAGE_MAX]);
+/* Bytes that a GRES text, "vf:cx:1(IDX:0),region(CNT:536870912)", says of a GRES. */
+uint64_t nm_node_gres_count(const char *gres, const char *name);
 
 /* When a process started, as /proc/PID/stat has it; 0 if it is not there. */
 unsigned long long nm_node_started(pid_t pid);
+
+/* Whether a process is the child of a slurmstepd: an orphan's parent is another. */
+bool nm_node_of_slurmstepd(pid_t pid);
 
 /* A child of this process; -1 if it has none. */
 pid_t nm_node_child(void);

@@ -12,17 +12,11 @@ bool nm_pages_wanted(const struct nm_values *v)
 
 int nm_pages_keep(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX])
 {
-	char name[256], state[1024], cpus[NM_CPUS_MAX + 16], threads[32], memory[48], accel[64], request[NM_REQUEST_MAX], out[1024];
-	char *words[] = { "keep", name, state, cpus, threads, memory, accel, "--", request, NULL };
-	struct nm_given given;
+	char name[256], state[1024], accel[64], request[NM_REQUEST_MAX], out[1024];
+	char *words[] = { "keep", name, state, accel, "--", request, NULL };
 
-	if (nm_node_given(job, &given, message))
-		return -1;
 	snprintf(name, sizeof(name), "--job=%u.%s", job->id, job->node);
 	snprintf(state, sizeof(state), "--state=%.1000s", s->state);
-	snprintf(cpus, sizeof(cpus), "--cpus=%s", given.cpus);
-	snprintf(threads, sizeof(threads), "--threads=%u", given.threads);
-	snprintf(memory, sizeof(memory), "--memory-limit=%lluMiB", (unsigned long long)given.memory);
 	snprintf(accel, sizeof(accel), "--accel=%.40s", s->accel);
 	strcpy(request, job->request);
 	return nm_asroot(s, "slurm-pages", words, out, sizeof(out), message);

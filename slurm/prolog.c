@@ -18,6 +18,7 @@
 #include "request.h"
 #include "settings.h"
 #include "state.h"
+#include "sweep.h"
 #include "vf.h"
 
 /* A number of the environment. Returns 0, or -1. */
@@ -67,17 +68,20 @@ static void join(const struct nm_settings *s, const struct nm_job *job)
 int nm_prolog(spank_t sp, int ac, char **av)
 {
 	const char *text = getenv("SPANK_" NM_REQUEST_NAME);
-	char gres[NM_GRES_MAX] = "", message[NM_MESSAGE_MAX], result[NM_RESULT_MAX];
+	char gres[NM_GRES_MAX] = "", message[NM_MESSAGE_MAX], result[NM_RESULT_MAX], region[NM_REGION_MAX];
 	struct nm_settings s;
 	struct nm_values v;
 	struct nm_job job = { 0 };
 	unsigned long id, uid, gid;
 	bool ok;
+	int rc;
 
 	(void)sp;
+	nm_settings_read(&s, ac, av);
+	if (!variable("SLURM_JOB_ID", &id) && !nm_state_node(job.node))
+		nm_sweep_before(&s, job.node, (uint32_t)id);
 	if (!text)
 		return 0;
-	nm_settings_read(&s, ac, av);
 	if (variable("SLURM_JOB_ID", &id) || variable("SLURM_JOB_UID", &uid) || nm_state_node(job.node)) {
 		slurm_error("nearmetal: prolog: Slurm says neither job, user nor host");
 		return -1;
@@ -93,8 +97,8 @@ int nm_prolog(spank_t sp, int ac, char **av)
 	ok = !nm_request_read(text, &v, message);
 	if (ok) {
 		nm_request_write(&v, job.request);
-		if (v.origin[NM_VF] != NM_UNSET || (v.origin[NM_REGION] != NM_UNSET && s.region_gres))
-			ok = !nm_node_gres(&job, gres, message) && !nm_node_region_allowed(&s, &v, gres, message);
+		if (v.origin[NM_VF] != NM_UNSET || s.region_gres)
+			ok = !nm_node_gres(&job, gres, message);
 	}
 	nm_node_end_job(&s, &job); /* of an earlier job of this number, after a loss of Slurm's state */
 	if (nm_state_create(s.state, &job)) {
@@ -105,10 +109,18 @@ int nm_prolog(spank_t sp, int ac, char **av)
 		snprintf(result, sizeof(result), "failed user\n%s\n", message);
 		return nm_state_write_result(s.state, &job, result);
 	}
+	/* Who boots VMs, and knows their region's size, checks it: a cluster file may say it, or a step. */
+	if (s.region_gres) {
+		snprintf(region, sizeof(region), "%.64s:%llu", s.region_gres, (unsigned long long)nm_node_gres_count(gres, s.region_gres));
+		if (nm_state_write_region(s.state, &job, region))
+			return -1;
+	}
 	join(&s, &job);
-	if (v.origin[NM_VF] != NM_UNSET && nm_vf_lend(&s, &job, gres, message)) {
-		snprintf(result, sizeof(result), "failed host\n%s\n", message);
-		nm_node_drain(&job, message);
+	rc = v.origin[NM_VF] != NM_UNSET ? nm_vf_lease(&s, &job, gres, message) : 0;
+	if (rc) {
+		snprintf(result, sizeof(result), "failed %s\n%s\n", rc == NM_VF_HELD ? "user" : "host", message);
+		if (rc != NM_VF_HELD)
+			nm_node_drain(&job, message);
 		return nm_state_write_result(s.state, &job, result);
 	}
 	/* Memory that is in pieces is no fault of a host that other jobs may use. */

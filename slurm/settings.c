@@ -11,6 +11,7 @@ void nm_settings_read(struct nm_settings *s, int ac, char **av)
 		.nearmetal = NM_BINDIR "/nearmetal",
 		.state = "/run/nearmetal-slurm",
 		.accel = "auto",
+		.isolation = "auto",
 		.boot_timeout = 300,
 	};
 	for (int i = 0; i < ac; i++) {
@@ -30,6 +31,15 @@ void nm_settings_read(struct nm_settings *s, int ac, char **av)
 			s->sysroot = value + 1;
 		else if (IS("accel"))
 			s->accel = value + 1;
+		else if (IS("isolation")) {
+			s->isolation = value[1] ? value + 1 : "(empty)";
+			/* What is not known stays: nearmetal refuses it, where a default would be weaker than meant. */
+			if (strcmp(s->isolation, "auto") && strcmp(s->isolation, "standard") && strcmp(s->isolation, "strict"))
+				slurm_error("nearmetal: plugstack.conf: isolation=%s: auto, standard or strict; no VM will start",
+					    s->isolation);
+		}
+		else if (IS("root_writes"))
+			s->root_writes = !strcmp(value + 1, "yes");
 		else if (IS("boot_timeout") && atoi(value + 1) > 0)
 			s->boot_timeout = (unsigned int)atoi(value + 1);
 		else if (strncmp(av[i], "vm", 2) && strncmp(av[i], "no_vm", 5))

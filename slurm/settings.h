@@ -8,6 +8,8 @@
  *   ports=LOW-HIGH      that the hosts of a job listen on for each other (default 61000-65535)
  *   sysroot=DIR         below it are sys, dev, run and var, instead of this host's, for tests
  *   accel=auto|kvm|tcg  how VMs run; kvm: a host without KVM is at fault
+ *   isolation=auto|standard|strict  the least that VMs are fenced in (docs/security.md)
+ *   root_writes=yes     the VMs of root's jobs may write to what is shared, as root
  */
 #ifndef NM_SETTINGS_H_
 #define NM_SETTINGS_H_
@@ -19,6 +21,8 @@ struct nm_settings {
 	const char *ports;		/* NULL: nearmetal's own default */
 	const char *sysroot;		/* NULL: this host */
 	const char *accel;
+	const char *isolation;
+	int root_writes;
 	unsigned int boot_timeout;	/* seconds */
 };
 

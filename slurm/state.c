@@ -1,14 +1,16 @@
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "run.h"
 #include "state.h"
-#include "tree.h"
 
 int nm_state_node(char node[128])
 {
@@ -108,9 +110,37 @@ static ssize_t read_file(int dir, const char *name, char *text, size_t size)
 	return (ssize_t)len;
 }
 
+/*
+ * Remove a job's directory. All that is in it is root's own, but for what is mounted on run.
+ */
+static int remove_job(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), bad = 0;
+	struct dirent *e;
+	DIR *d;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -1;
+	if (nm_run_remove(fd))
+		bad = errno;
+	d = fdopendir(fd);
+	if (!d) {
+		close(fd);
+		return -1;
+	}
+	while ((e = readdir(d)))
+		if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && strcmp(e->d_name, "run") &&
+		    unlinkat(fd, e->d_name, 0) && errno != ENOENT)
+			bad = errno;
+	closedir(d);
+	errno = bad;
+	return bad || (unlinkat(dir, name, AT_REMOVEDIR) && errno != ENOENT) ? -1 : 0;
+}
+
 int nm_state_create(const char *state, const struct nm_job *job)
 {
 	char name[160], text[sizeof(job->request) + sizeof(job->dir) + 64];
+	const char *conf = getenv("SLURM_CONF");
 	int dir, fd = -1, rc = -1, e;
 
 	dir = open_state(state, 1);
@@ -118,11 +148,14 @@ int nm_state_create(const char *state, const struct nm_job *job)
 		return -1;
 	job_name(job->id, job->node, name);
 	snprintf(text, sizeof(text), "%s\n%u %u\n%s\n", job->request, (unsigned int)job->uid, (unsigned int)job->gid, job->dir);
-	if (nm_tree_remove(dir, name) || mkdirat(dir, name, 0711))
+	/* No sweep decides over a job of this number meanwhile (internal/slurm/sweep.go). */
+	while (flock(dir, LOCK_EX))
+		if (errno != EINTR)
+			goto out;
+	if (remove_job(dir, name) || mkdirat(dir, name, 0711))
 		goto out;
 	fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || write_file(fd, "request", text) || mkdirat(fd, "run", 0700) ||
-	    fchownat(fd, "run", job->uid, job->gid, AT_SYMLINK_NOFOLLOW))
+	if (fd < 0 || write_file(fd, "request", text) || (conf && write_file(fd, "conf", conf)) || nm_run_make(fd, job->uid, job->gid))
 		goto out;
 	rc = 0;
 out:
@@ -212,6 +245,16 @@ ssize_t nm_state_read_devices(const char *state, const struct nm_job *job, char 
 	return read_job_file(state, job, "devices", text, NM_DEVICES_MAX);
 }
 
+int nm_state_write_region(const char *state, const struct nm_job *job, const char *text)
+{
+	return write_job_file(state, job, "region", text);
+}
+
+ssize_t nm_state_read_region(const char *state, const struct nm_job *job, char text[NM_REGION_MAX])
+{
+	return read_job_file(state, job, "region", text, NM_REGION_MAX);
+}
+
 int nm_state_write_hosts(const char *state, const struct nm_job *job, const char *text)
 {
 	return write_job_file(state, job, "hosts", text);
@@ -249,8 +292,21 @@ int nm_state_remove(const char *state, uint32_t id, const char *node)
 	if (dir < 0)
 		return errno == ENOENT ? 0 : -1;
 	job_name(id, node, name);
-	rc = nm_tree_remove(dir, name);
+	rc = remove_job(dir, name);
 	close(dir);
+	return rc;
+}
+
+int nm_state_run_here(const char *state, const struct nm_job *job)
+{
+	int fd = open_job(state, job->id, job->node), rc, e;
+
+	if (fd < 0)
+		return -1;
+	rc = nm_run_here(fd, job->uid, job->gid);
+	e = errno;
+	close(fd);
+	errno = e;
 	return rc;
 }
 

@@ -4,11 +4,14 @@
  *   STATE/JOB.NODE/request   what the job wants, see struct nm_job   (root, 0600)
  *   STATE/JOB.NODE/result    how its VMs came up                     (root, 0600)
  *   STATE/JOB.NODE/devices   PCI addresses of the VFs that it has, a line each (root, 0600)
+ *   STATE/JOB.NODE/region    what the job has of the GRES that counts regions, NAME:BYTES; missing
+ *                            where the site does not count them     (root, 0600)
  *   STATE/JOB.NODE/hosts     its secret, and behind it its nodes, NAME=ADDR, with blanks
  *                            between; missing on a job of one node  (root, 0600)
  *   STATE/JOB.NODE/extern    process id of the extern step's own process, and when it started
  *                            (/proc/PID/stat, field 22)              (root, 0600)
- *   STATE/JOB.NODE/run/      the job's clusters ($NEARMETAL_RUNTIME_DIR; the user, 0700)
+ *   STATE/JOB.NODE/conf      path of the slurm.conf whose job it is         (root, 0600)
+ *   STATE/JOB.NODE/run/      the job's clusters ($NEARMETAL_RUNTIME_DIR; the user, 0700): run.h
  */
 #ifndef NM_STATE_H_
 #define NM_STATE_H_
@@ -55,16 +58,26 @@ ssize_t nm_state_read_result(const char *state, const struct nm_job *job, char t
 int nm_state_write_devices(const char *state, const struct nm_job *job, const char *text);
 ssize_t nm_state_read_devices(const char *state, const struct nm_job *job, char text[NM_DEVICES_MAX]);
 
+/* The most bytes of what is kept of the GRES that counts regions. */
+#define NM_REGION_MAX 96
+
+/* Write and read what the job has of it. As for results. */
+int nm_state_write_region(const char *state, const struct nm_job *job, const char *text);
+ssize_t nm_state_read_region(const char *state, const struct nm_job *job, char text[NM_REGION_MAX]);
+
 /* Write and read the secret and the nodes. As for results. */
 int nm_state_write_hosts(const char *state, const struct nm_job *job, const char *text);
 ssize_t nm_state_read_hosts(const char *state, const struct nm_job *job, char text[NM_HOSTS_MAX]);
 
-/* Write and read the extern step's process. As for results; reading gives 1 where it is known. */
+/* Write and read the extern step's process. As for results; reading returns 1 where it is known. */
 int nm_state_write_extern(const char *state, const struct nm_job *job, pid_t pid, unsigned long long start);
 int nm_state_read_extern(const char *state, const struct nm_job *job, pid_t *pid, unsigned long long *start);
 
 /* Remove what is kept of a job. Returns 0 also where nothing is, else -1 with errno. */
 int nm_state_remove(const char *state, uint32_t id, const char *node);
+
+/* Mount a job's run where this process does not see it (run.h). Returns 0, or -1 with errno. */
+int nm_state_run_here(const char *state, const struct nm_job *job);
 
 /* $NEARMETAL_RUNTIME_DIR of a job. Returns 0, or -1 if it is too long. */
 int nm_state_run_dir(const char *state, const struct nm_job *job, char *out, size_t size);

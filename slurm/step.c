@@ -15,6 +15,9 @@
 #include "settings.h"
 #include "state.h"
 
+/* Starts a line of the result that the user has to see (cmd/nearmetal/slurmboot.go). */
+#define WARNING "! "
+
 /* What post_opt found out, for the tasks that are forked later. */
 static struct {
 	struct nm_settings settings;
@@ -22,9 +25,11 @@ static struct {
 	enum { ON_HOST, IN_VM, FAILED } where;
 	bool own;				/* VMs of the step's own */
 	bool batch;
+	bool first;				/* of the job's steps */
 	char cluster[64];
 	char request[NM_REQUEST_MAX];		/* of the step's own VMs */
 	char devices[NM_DEVICES_MAX];		/* what they may have */
+	char region[NM_REGION_MAX];		/* what they may have of the GRES that counts regions */
 	char hosts[NM_HOSTS_MAX];		/* what joins them over the nodes */
 	char text[NM_RESULT_MAX];		/* FAILED: why; else NAME=VALUE lines */
 } step;
@@ -64,6 +69,7 @@ static void own_vms(const char *job_request)
 		for (char *p = step.devices; *p; p++)
 			if (*p == '\n')
 				*p = ' ';
+	nm_state_read_region(step.settings.state, &step.job, step.region);
 	nm_state_read_hosts(step.settings.state, &step.job, step.hosts);
 	step.where = IN_VM;
 	step.own = true;
@@ -103,6 +109,7 @@ int nm_step_post_opt(spank_t sp, int ac, char **av)
 	    spank_get_item(sp, S_JOB_STEPID, &stepid) != ESPANK_SUCCESS)
 		return 0;
 	nm_settings_read(&step.settings, ac, av);
+	step.first = !stepid;
 	step.batch = stepid == SLURM_BATCH_SCRIPT || stepid == SLURM_INTERACTIVE_STEP;
 	have = nm_state_read(step.settings.state, id, &step.job);
 	if (!have && nm_options.origin[NM_VM] == NM_UNSET)
@@ -130,6 +137,8 @@ int nm_step_post_opt(spank_t sp, int ac, char **av)
 		return 0;
 	}
 	read_result(!strcmp(nm_options.text[NM_KEEP], "step"));
+	if (step.own && nm_state_run_here(step.settings.state, &step.job))
+		fail("the folder of the job's VMs cannot be mounted");
 	return 0;
 }
 
@@ -139,7 +148,7 @@ static void set_lines(spank_t sp, char *text)
 	for (char *rest = text, *line; (line = strsep(&rest, "\n")); ) {
 		char *value = strchr(line, '=');
 
-		if (!value)
+		if (!value || !strncmp(line, WARNING, strlen(WARNING)))
 			continue;
 		*value++ = 0;
 		spank_setenv(sp, line, value, 1);
@@ -152,6 +161,8 @@ int nm_step_user_init(spank_t sp, int ac, char **av)
 
 	(void)ac;
 	(void)av;
+	/* What srun put into the job for the prologs comes back with the environment of its steps. */
+	spank_unsetenv(sp, "SLURM_SPANK_" NM_SECRET_NAME);
 	if (step.where != IN_VM || nm_state_run_dir(step.settings.state, &step.job, run, sizeof(run)))
 		return 0;
 	spank_setenv(sp, "NEARMETAL_RUNTIME_DIR", run, 1);
@@ -164,11 +175,13 @@ int nm_step_user_init(spank_t sp, int ac, char **av)
 			return 0;
 		if (strlen(step.hosts) > NM_SECRET_LEN) {
 			spank_setenv(sp, "NEARMETAL_SLURM_HOSTS", step.hosts + NM_SECRET_LEN + 1, 1);
-			step.hosts[NM_SECRET_LEN] = 0;
-			spank_setenv(sp, "NEARMETAL_SLURM_SECRET", step.hosts, 1);
 			if (step.settings.ports)
 				spank_setenv(sp, "NEARMETAL_SLURM_PORTS", step.settings.ports, 1);
 		}
+		if (*step.region)
+			spank_setenv(sp, "NEARMETAL_SLURM_REGION", step.region, 1);
+		spank_setenv(sp, "NEARMETAL_SLURM_ACCEL", step.settings.accel, 1);
+		spank_setenv(sp, "NEARMETAL_SLURM_ISOLATION", step.settings.isolation, 1);
 		if (*step.devices)
 			spank_setenv(sp, "NEARMETAL_SLURM_DEVICES", step.devices, 1);
 		snprintf(mark, sizeof(mark), "%.700s/%u.%s", step.settings.state, step.job.id, step.job.node);
@@ -189,15 +202,52 @@ int nm_step_user_init(spank_t sp, int ac, char **av)
 	return 0;
 }
 
-/* Say why the VMs did not boot, once a host, and fail the task. */
-static int raise_failure(spank_t sp)
+static bool first_task(spank_t sp)
 {
 	int task = 0;
+
+	return spank_get_item(sp, S_TASK_ID, &task) == ESPANK_SUCCESS && !task;
+}
+
+/* What does not keep the VMs from running: said once a job on each host. */
+static void raise_warnings(void)
+{
+	for (char *p = step.text; p && *p; p = (p = strchr(p, '\n')) ? p + 1 : NULL)
+		if (!strncmp(p, WARNING, strlen(WARNING)))
+			slurm_spank_log("nearmetal: %s: warning: %.*s", step.job.node, (int)strcspn(p, "\n") - (int)strlen(WARNING),
+					p + strlen(WARNING));
+}
+
+/* Let program, an absolute path, run before the task's command or in its place. */
+static int run_instead(spank_t sp, char *program)
+{
+	char **argv = NULL;
+	int argc = 0;
+
+	if (spank_prepend_task_argv) {
+		const char *before[] = { program };
+
+		return spank_prepend_task_argv(sp, 1, before) == ESPANK_SUCCESS ? 0 : -1;
+	}
+	/* Older ones: it takes the command's place and finds its name in a variable. */
+	if (spank_get_item(sp, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1 ||
+	    spank_setenv(sp, "NEARMETAL_SLURM_COMMAND", argv[0], 1) != ESPANK_SUCCESS)
+		return -1;
+	argv[0] = program;
+	return 0;
+}
+
+/*
+ * Say why the VMs did not boot, once a host, and fail the task: by a program that fails, since
+ * Slurm says two lines for each task whose plugin does.
+ */
+static int raise_failure(spank_t sp)
+{
+	static char fails[] = "/bin/false";
 	bool first = true;
 
-	spank_get_item(sp, S_TASK_ID, &task);
-	if (task)
-		return -1;
+	if (!first_task(sp))
+		return run_instead(sp, fails);
 	for (char *rest = step.text, *line; (line = strsep(&rest, "\n")); ) {
 		if (!*line)
 			continue;
@@ -207,15 +257,34 @@ static int raise_failure(spank_t sp)
 			slurm_spank_log("%s", line);
 		first = false;
 	}
-	return -1;
+	return run_instead(sp, fails);
+}
+
+/*
+ * The secret that joins the step's own VMs over the nodes, in a pipe that the wrapper inherits and empties
+ * at its start; its number is in a variable.
+ */
+static int hand_secret(spank_t sp)
+{
+	char text[16];
+	int fds[2];
+	bool ok;
+
+	if (!step.own || strlen(step.hosts) <= NM_SECRET_LEN)
+		return 0;
+	if (pipe(fds))
+		return -1;
+	ok = write(fds[1], step.hosts, NM_SECRET_LEN) == NM_SECRET_LEN;
+	close(fds[1]);
+	explicit_bzero(step.hosts, sizeof(step.hosts));
+	snprintf(text, sizeof(text), "%d", fds[0]);
+	return ok && spank_setenv(sp, "NEARMETAL_SLURM_SECRET_FD", text, 1) == ESPANK_SUCCESS ? 0 : -1;
 }
 
 int nm_step_task_init(spank_t sp, int ac, char **av)
 {
 	static char wrapper[1024];
 	const char *slash;
-	char **argv = NULL;
-	int argc = 0;
 
 	(void)ac;
 	(void)av;
@@ -223,6 +292,8 @@ int nm_step_task_init(spank_t sp, int ac, char **av)
 		return step.batch ? 0 : raise_failure(sp);
 	if (step.where == ON_HOST || step.batch)
 		return 0;
+	if (step.first && first_task(sp))
+		raise_warnings();
 	slash = strrchr(step.settings.nearmetal, '/');
 	snprintf(wrapper, sizeof(wrapper), "%.*s/nearmetal-task",
 		 slash ? (int)(slash - step.settings.nearmetal) : 0, step.settings.nearmetal);
@@ -230,15 +301,9 @@ int nm_step_task_init(spank_t sp, int ac, char **av)
 		slurm_spank_log("nearmetal: %s: %s: %s", step.job.node, wrapper, strerror(errno));
 		return -1;
 	}
-	if (spank_prepend_task_argv) {
-		const char *before[] = { wrapper };
-
-		return spank_prepend_task_argv(sp, 1, before) == ESPANK_SUCCESS ? 0 : -1;
-	}
-	/* Older ones: the wrapper takes the command's place and finds its name in a variable. */
-	if (spank_get_item(sp, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1 ||
-	    spank_setenv(sp, "NEARMETAL_SLURM_COMMAND", argv[0], 1) != ESPANK_SUCCESS)
+	if (hand_secret(sp)) {
+		slurm_spank_log("nearmetal: %s: the secret of the step's VMs: %s", step.job.node, strerror(errno));
 		return -1;
-	argv[0] = wrapper;
-	return 0;
+	}
+	return run_instead(sp, wrapper);
 }

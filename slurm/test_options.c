@@ -1,7 +1,11 @@
 /* Tests of the readers of options and requests. */
+#include <errno.h>
+#include <ftw.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +14,6 @@
 #include "multiprog.h"
 #include "request.h"
 #include "state.h"
-#include "tree.h"
 
 static int failures;
 
@@ -114,16 +117,103 @@ static void test_multiprog(void)
 	CHECK(!nm_multiprog("", 0));
 }
 
+/* A mount namespace of its own, in which this process may mount. */
+static bool own_mounts(void)
+{
+	uid_t uid = getuid();
+	gid_t gid = getgid();
+	char map[64];
+	int fd;
+
+	if (unshare(geteuid() ? CLONE_NEWUSER | CLONE_NEWNS : CLONE_NEWNS))
+		return false;
+	if (uid) {
+		static const char *const files[] = { "/proc/self/setgroups", "/proc/self/uid_map", "/proc/self/gid_map" };
+
+		for (int i = 0; i < 3; i++) {
+			snprintf(map, sizeof(map), i ? "0 %u 1" : "deny", (unsigned int)(i == 1 ? uid : gid));
+			fd = open(files[i], O_WRONLY);
+			if (fd < 0 || write(fd, map, strlen(map)) < 0)
+				return false;
+			close(fd);
+		}
+	}
+	return !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+	(void)st;
+	(void)flag;
+	(void)ftw;
+	return remove(path);
+}
+
+static void remove_all(const char *path)
+{
+	CHECK(!nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS));
+}
+
+/* All that a user does to the folder of his job's clusters: its end is the same. */
+static void attack(const char *run)
+{
+	static char block[1 << 20];
+	char path[300];
+	int fd, deep = 0, files = 0;
+	ssize_t n;
+
+	/* It takes some bytes and some files, and no more: the host's /run stays as it is. */
+	snprintf(path, sizeof(path), "%s/full", run);
+	fd = open(path, O_CREAT | O_WRONLY, 0600);
+	CHECK(fd >= 0);
+	for (int i = 0; i < 1000 && (n = write(fd, block, sizeof(block))) > 0; i++)
+		;
+	CHECK(n < 0 && errno == ENOSPC);
+	close(fd);
+	CHECK(!unlink(path));
+	for (; files < 100000; files++) {
+		snprintf(path, sizeof(path), "%s/f%d", run, files);
+		fd = open(path, O_CREAT | O_WRONLY, 0600);
+		if (fd < 0)
+			break;
+		close(fd);
+	}
+	CHECK(errno == ENOSPC && files > 1000);
+	while (files-- > 0) {
+		snprintf(path, sizeof(path), "%s/f%d", run, files);
+		CHECK(!unlink(path));
+	}
+	/* Deeper than anybody would go down, and closed at the top. */
+	fd = open(run, O_RDONLY | O_DIRECTORY);
+	for (; deep < 2000 && !mkdirat(fd, "d", 0700); deep++) {
+		int below = openat(fd, "d", O_RDONLY | O_DIRECTORY);
+
+		close(fd);
+		fd = below;
+	}
+	CHECK(deep == 2000);
+	close(fd);
+	/* Another file system in it, as a user mounts one by FUSE. */
+	snprintf(path, sizeof(path), "%s/other", run);
+	CHECK(!mkdir(path, 0700) && !mount("other", path, "tmpfs", 0, NULL));
+	CHECK(!mount("other", run, "tmpfs", 0, NULL));
+	CHECK(!chmod(run, 0));
+}
+
 /* What a user leaves in the job's directory is removed, and what it points to stays. */
 static void test_state(void)
 {
-	struct nm_job job = { .id = 7, .node = "n1", .uid = getuid(), .gid = getgid(), .request = "1 vm=1", .dir = "/home" }, got;
+	struct nm_job job = { .id = 7, .node = "n1", .request = "1 vm=1", .dir = "/home" }, got;
 	char top[] = "/tmp/nm-state-XXXXXX", state[64], path[256], text[NM_RESULT_MAX];
-	int fd;
+	struct stat st;
+	int fd, writer;
 
+	job.uid = getuid();
+	job.gid = getgid();
 	CHECK(mkdtemp(top) != NULL);
 	snprintf(state, sizeof(state), "%s/s", top);
 	setenv("SLURMD_NODENAME", "n1", 1);
+	setenv("SLURM_CONF", "/etc/slurm/slurm.conf", 1);
 	CHECK(nm_state_read(state, 7, &got) == 0);
 	CHECK(!nm_state_create(state, &job));
 	CHECK(!nm_state_create(state, &job)); /* twice */
@@ -134,19 +224,35 @@ static void test_state(void)
 	fd = open(path, O_CREAT | O_WRONLY, 0600);
 	CHECK(fd >= 0);
 	close(fd);
+	snprintf(path, sizeof(path), "%s/7.n1/run", state);
+	CHECK(!stat(path, &st) && st.st_uid == getuid() && (st.st_mode & 07777) == 0700);
 	snprintf(path, sizeof(path), "%s/7.n1/run/link", state);
 	CHECK(!symlink(top, path));
+	/* Somebody who still writes. */
+	snprintf(path, sizeof(path), "%s/7.n1/run/open", state);
+	writer = open(path, O_CREAT | O_WRONLY, 0600);
+	CHECK(writer >= 0);
+	snprintf(path, sizeof(path), "%s/7.n1/run", state);
+	attack(path);
 	CHECK(!nm_state_remove(state, 7, "n1") && !nm_state_remove(state, 7, "n1"));
+	CHECK(write(writer, "x", 1) == 1);
+	close(writer);
 	CHECK(nm_state_read(state, 7, &got) == 0);
+	snprintf(path, sizeof(path), "%s/7.n1", state);
+	CHECK(access(path, F_OK) && errno == ENOENT);
 	snprintf(path, sizeof(path), "%s/keep", top);
 	CHECK(!access(path, F_OK));
+	/* One that is not mounted in this namespace is mounted in it. */
+	CHECK(!nm_state_create(state, &job));
+	snprintf(path, sizeof(path), "%s/7.n1/run", state);
+	CHECK(!nm_state_run_here(state, &job) && !umount(path) && umount(path) == -1);
+	CHECK(!nm_state_run_here(state, &job) && !umount(path));
+	CHECK(!nm_state_remove(state, 7, "n1"));
 	/* A directory that others may write to is not root's. */
 	CHECK(!chmod(state, 0777) && nm_state_create(state, &job) == -1);
 	setenv("SLURMD_NODENAME", "../n1", 1);
 	CHECK(nm_state_node(text) == -1);
-	fd = open("/tmp", O_RDONLY | O_DIRECTORY);
-	CHECK(!nm_tree_remove(fd, top + 5));
-	close(fd);
+	remove_all(top);
 }
 
 /* What /proc/PID/cgroup says of the extern step's process: old hierarchies, the unified one, another job's. */
@@ -218,9 +324,7 @@ static void test_cgroup_remove(void)
 	CHECK(!exists(dir, "system.slice/slurmstepd.scope/job_17") && exists(dir, "system.slice/slurmstepd.scope"));
 	CHECK(!nm_cgroup_remove(root, &job));
 	close(dir);
-	dir = open("/tmp", O_RDONLY | O_DIRECTORY);
-	CHECK(!nm_tree_remove(dir, strrchr(root, '/') + 1));
-	close(dir);
+	remove_all(root);
 }
 
 int main(void)
@@ -231,6 +335,9 @@ int main(void)
 	test_spec();
 	test_request();
 	test_multiprog();
-	test_state();
+	if (own_mounts())
+		test_state();
+	else
+		fprintf(stderr, "no test of a job's folder: this process may not make a mount namespace\n");
 	return failures != 0;
 }

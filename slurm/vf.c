@@ -2,23 +2,39 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <slurm/spank.h>
+
 #include "asroot.h"
 #include "node.h"
 #include "vf.h"
 
-int nm_vf_lend(const struct nm_settings *s, const struct nm_job *job, const char *gres, char message[NM_MESSAGE_MAX])
+/* Exit status of nearmetal slurm-vf lease where somebody still has a VF open (cmd/nearmetal/slurmvf.go). */
+#define EXIT_HELD 4
+
+int nm_vf_lease(const struct nm_settings *s, const struct nm_job *job, const char *gres, char message[NM_MESSAGE_MAX])
 {
-	char name[256], node[256], uid[32], gid[32], has[NM_GRES_MAX + 16], out[NM_DEVICES_MAX];
-	char *words[] = { "lend", name, node, uid, gid, has, NULL };
+	char name[256], state[1024], node[256], uid[32], gid[32], has[NM_GRES_MAX + 16], out[NM_DEVICES_MAX], list[NM_DEVICES_MAX] = "";
+	char *words[] = { "lease", name, state, node, uid, gid, has, NULL };
+	int rc;
 
 	snprintf(name, sizeof(name), "--job=%u.%s", job->id, job->node);
+	snprintf(state, sizeof(state), "--state=%.1000s", s->state);
 	snprintf(node, sizeof(node), "--node=%s", job->node);
 	snprintf(uid, sizeof(uid), "--uid=%u", (unsigned int)job->uid);
 	snprintf(gid, sizeof(gid), "--gid=%u", (unsigned int)job->gid);
 	snprintf(has, sizeof(has), "--gres=%s", gres);
-	if (nm_asroot(s, "slurm-vf", words, out, sizeof(out), message))
-		return -1;
-	if (nm_state_write_devices(s->state, job, out)) {
+	rc = nm_asroot(s, "slurm-vf", words, out, sizeof(out), message);
+	if (rc)
+		return rc == EXIT_HELD ? NM_VF_HELD : -1;
+	for (char *rest = out, *line; (line = strsep(&rest, "\n")); ) {
+		size_t used = strlen(list);
+
+		if (*line == '#')
+			slurm_error("nearmetal: prolog: %s", line + 2);
+		else if (*line)
+			snprintf(list + used, sizeof(list) - used, "%s\n", line);
+	}
+	if (nm_state_write_devices(s->state, job, list)) {
 		snprintf(message, NM_MESSAGE_MAX, "the list of the job's VFs cannot be kept: %s", strerror(errno));
 		return -1;
 	}
@@ -27,12 +43,13 @@ int nm_vf_lend(const struct nm_settings *s, const struct nm_job *job, const char
 
 int nm_vf_return(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX])
 {
-	char name[256], out[1024];
-	char *words[] = { "return", name, NULL };
+	char name[256], state[1024], out[1024];
+	char *words[] = { "return", name, state, NULL };
 	struct nm_values v;
 
 	if (nm_request_read(job->request, &v, message) || v.origin[NM_VF] == NM_UNSET)
 		return 0;
 	snprintf(name, sizeof(name), "--job=%u.%s", job->id, job->node);
+	snprintf(state, sizeof(state), "--state=%.1000s", s->state);
 	return nm_asroot(s, "slurm-vf", words, out, sizeof(out), message);
 }

@@ -5,11 +5,14 @@
 #include "settings.h"
 #include "state.h"
 
+/* Somebody outside of the job still has one of its VFs open, and there is no other. */
+#define NM_VF_HELD 1
+
 /*
- * Hand the VFs that gres (of nm_node_gres) gives to the job to its user and write them down for
- * the boot. Returns 0, or -1 and a message: the host is at fault.
+ * Hand the VFs that gres (of nm_node_gres) allocates to the job to its user and write them down for
+ * the boot. Returns 0, or NM_VF_HELD and a message, or -1 and a message: the host is at fault.
  */
-int nm_vf_lend(const struct nm_settings *s, const struct nm_job *job, const char *gres, char message[NM_MESSAGE_MAX]);
+int nm_vf_lease(const struct nm_settings *s, const struct nm_job *job, const char *gres, char message[NM_MESSAGE_MAX]);
 
 /* Take the job's VFs back. Returns 0 also where it has none, else -1 and a message. */
 int nm_vf_return(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX]);

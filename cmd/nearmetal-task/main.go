@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 
+	_ "nearmetal/internal/backend/all"
 	"nearmetal/internal/session"
 	"nearmetal/internal/slurm/rank"
 	"nearmetal/internal/terminal"
@@ -18,7 +19,7 @@ func main() {
 	os.Exit(run(os.Args, session.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
-// run runs the task and gives the status to exit with. Where a signal ended the command it
+// run runs the task and returns the status to exit with. Where a signal ended the command it
 // does not return: this process ends by the same.
 func run(args []string, s session.Streams) (status int) {
 	defer func() {

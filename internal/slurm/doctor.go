@@ -1,6 +1,10 @@
 package slurm
 
-import "fmt"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
 
 // The outcomes of a row.
 const (
@@ -17,13 +21,26 @@ type Finding struct {
 	Found  string `json:"found"`           // what there is, in one line
 	Where  string `json:"where,omitempty"` // file:line, if a line says it
 	Why    string `json:"why,omitempty"`   // what goes wrong without; not given when all is well
-	Mend   []Mend `json:"mend,omitempty"`
+	Fix    []Fix  `json:"fix,omitempty"`
 }
 
-// Mend is a line to add or to change in a file, or (without File) a command.
-type Mend struct {
+// Fix is a line to add or to change in a file, or (without File) a command.
+type Fix struct {
 	File string `json:"file,omitempty"`
 	Line string `json:"line"`
+}
+
+// MarshalJSON writes the fix under its old name, mend, as well, until 0.2.0.
+func (f Finding) MarshalJSON() ([]byte, error) {
+	type plain Finding
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // the outer encoder's choice
+	err := e.Encode(struct {
+		plain
+		Mend []Fix `json:"mend,omitempty"`
+	}{plain(f), f.Fix})
+	return b.Bytes(), err
 }
 
 // row is one thing that the doctor looks at.
@@ -65,7 +82,7 @@ func (s *Site) Doctor() []Finding {
 	return out
 }
 
-// Count gives how many findings have a status.
+// Count returns how many findings have a status.
 func Count(findings []Finding, status string) int {
 	n := 0
 	for _, f := range findings {
@@ -95,13 +112,13 @@ func unknownf(format string, args ...any) Finding {
 // at says where a finding was read.
 func (f Finding) at(where string) Finding { f.Where = where; return f }
 
-// add says which lines of a file mend it.
+// add adds the lines of a file that fix it.
 func (f Finding) add(file string, lines ...string) Finding {
 	for _, l := range lines {
-		f.Mend = append(f.Mend, Mend{file, l})
+		f.Fix = append(f.Fix, Fix{file, l})
 	}
 	return f
 }
 
-// run says which commands mend it.
+// run adds the commands that fix it.
 func (f Finding) run(commands ...string) Finding { return f.add("", commands...) }

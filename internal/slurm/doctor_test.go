@@ -20,7 +20,7 @@ func text(findings []Finding, dir string) string {
 			fmt.Fprintf(&b, " (%s)", f.Where)
 		}
 		b.WriteByte('\n')
-		for _, m := range f.Mend {
+		for _, m := range f.Fix {
 			fmt.Fprintf(&b, "\t%s: %s\n", m.File, m.Line)
 		}
 	}
@@ -108,6 +108,33 @@ func TestDoctorFinds(t *testing.T) {
 		}
 		if got := doctor(t, tree(t, files), "r740.machine"); !done || !strings.Contains(got, "fail "+id+": ") {
 			t.Errorf("%s (edited: %v) is not found:\n%s", id, done, got)
+		}
+	}
+}
+
+// What counts for every VM fails, and what counts for VMs with VFs fails where there are VFs.
+func TestDoctorWeighs(t *testing.T) {
+	files := func(plugin string) map[string]string {
+		return map[string]string{
+			"etc/slurm/slurm.conf":     "ClusterName=c\nPropagateResourceLimitsExcept=MEMLOCK\nNodeName=n1 CPUs=2\n",
+			"etc/slurm/plugstack.conf": "required " + plugin + "\n",
+			"proc/4711/comm":           "slurmd\n",
+			"proc/4711/limits":         "Max locked memory         67108864             67108864             bytes\n",
+		}
+	}
+	for _, c := range []struct {
+		host, plugin string
+		want         []string
+	}{
+		{"laptop.machine", Plugin, []string{"warn memlock: slurmd may lock 64 MiB; this host has no VFs yet", "fail kvm: there is no /dev/kvm here: VMs are emulated"}},
+		{"r740.machine", Plugin, []string{"fail memlock: slurmd may lock 64 MiB"}},
+		{"laptop.machine", Plugin + " accel=tcg", []string{"warn kvm: there is no /dev/kvm here: VMs are emulated"}},
+	} {
+		got := doctor(t, tree(t, files(c.plugin)), c.host)
+		for _, w := range c.want {
+			if !strings.Contains(got, w) {
+				t.Errorf("%s, %s: no %q in\n%s", c.host, c.plugin, w, got)
+			}
 		}
 	}
 }

@@ -14,7 +14,7 @@ type File struct {
 	Text string
 }
 
-// Example gives a set of files that work on a host as they are: one host that is controller and
+// Example returns a set of files that work on a host as they are: one host that is controller and
 // node. gres is what it offers; hostname is its name.
 func Example(host *topology.Host, gres *Gres, hostname string) []File {
 	return []File{

@@ -35,7 +35,7 @@ type VFs struct {
 	Cores  []int  // Slurm's numbers of the cores on that node; none: any
 }
 
-// NewGres gives what a host has to offer: every VF that is bound to vfio-pci and alone in its
+// NewGres returns what a host has to offer: every VF that is bound to vfio-pci and alone in its
 // IOMMU group, and regionBytes of region (0: a quarter of the memory). node is the host's
 // NodeName.
 func NewGres(host *topology.Host, node string, regionBytes uint64) *Gres {
@@ -108,7 +108,7 @@ func typeOf(pf *topology.Device) string {
 	return name
 }
 
-// coresOf gives Slurm's numbers of the cores on each node: cores are counted socket by socket
+// coresOf returns Slurm's numbers of the cores on each node: cores are counted socket by socket
 // (gres.conf(5), Cores).
 func coresOf(host *topology.Host) map[int][]int {
 	type core struct{ pkg, cpu, node int }
@@ -139,7 +139,7 @@ func coresOf(host *topology.Host) map[int][]int {
 	return cores
 }
 
-// Lines gives the host's lines of gres.conf.
+// Lines returns the host's lines of gres.conf.
 func (g *Gres) Lines() []string {
 	var lines []string
 	for _, v := range g.VFs {
@@ -156,7 +156,7 @@ func (g *Gres) Lines() []string {
 	return append(lines, fmt.Sprintf("NodeName=%s Name=%s Count=%s", g.Node, GresRegion, size(g.RegionBytes)))
 }
 
-// Value gives the host's Gres= of slurm.conf: vf:mlx5:4,region:8G.
+// Value returns the host's Gres= of slurm.conf: vf:mlx5:4,region:8G.
 func (g *Gres) Value() string {
 	count := map[string]int{}
 	var kinds, values []string
@@ -172,7 +172,7 @@ func (g *Gres) Value() string {
 	return strings.Join(append(values, GresRegion+":"+size(g.RegionBytes)), ",")
 }
 
-// Types gives GresTypes= of slurm.conf.
+// Types returns GresTypes= of slurm.conf.
 func (g *Gres) Types() string {
 	if len(g.VFs) > 0 {
 		return GresVF + "," + GresRegion

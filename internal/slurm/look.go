@@ -10,7 +10,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// value gives a key of slurm.conf, what Slurm takes if it is not there, and where it stands.
+// value returns a key of slurm.conf, what Slurm takes if it is not there, and where it stands.
 func (s *Site) value(key, unset string) (value, where string) {
 	if v, l, ok := s.Conf.Last(key); ok {
 		return v, l.Where()
@@ -28,7 +28,7 @@ func has(list, word string) bool {
 	return false
 }
 
-// with gives a list with the words that it lacks.
+// with returns a list and the words that it lacks.
 func with(list string, words ...string) string {
 	if strings.EqualFold(list, "none") {
 		list = ""
@@ -78,7 +78,7 @@ func lookPlugin(s *Site) Finding {
 	return failf("%s does not name %s", s.StackFile, Plugin).add(s.StackFile, "required "+Plugin+" region_gres="+GresRegion)
 }
 
-// pluginDir gives Slurm's folder of plugins: as slurm.conf says, else Debian's, RHEL's or upstream's,
+// pluginDir returns Slurm's folder of plugins: as slurm.conf says, else Debian's, RHEL's or upstream's,
 // whichever is there.
 func (s *Site) pluginDir() string {
 	if dir, _, ok := s.Conf.Last("PluginDir"); ok {
@@ -182,7 +182,7 @@ func lookGresConf(s *Site) Finding {
 		}
 		files, ok := l.Get("File")
 		if !ok {
-			return failf("a %s line without File= tells no one which VF a job has", GresVF).at(l.Where()).add(file, lines...)
+			return failf("a %s line without File= does not say which VF a job has", GresVF).at(l.Where()).add(file, lines...)
 		}
 		if missing := s.missing(files); missing != "" {
 			return failf("%s is not there: slurmd does not start without it", missing).at(l.Where()).
@@ -197,7 +197,7 @@ func lookGresConf(s *Site) Finding {
 	return okf("%s", strings.Join(s.wanted(), ", ")).at(found[GresRegion])
 }
 
-// missing gives the first of the files of a File= that is not there, or nothing. Only a path
+// missing returns the first of the files of a File= that is not there, or nothing. Only a path
 // below /dev/vfio is looked at.
 func (s *Site) missing(files string) string {
 	list, ok := strings.CutPrefix(files, "/dev/vfio/")

@@ -3,13 +3,23 @@ package slurm
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/words"
 )
 
 // lookMemlock looks at what a job's processes may lock: slurmd's own limit, unless the limit of
-// the shell that submitted goes with the job (PropagateResourceLimits, slurm.conf(5)).
+// the shell that submitted goes with the job (PropagateResourceLimits, slurm.conf(5)). Without VFs
+// no VM locks its memory, and a limit keeps none from booting.
 func lookMemlock(s *Site) Finding {
+	short := failf
+	if s.Offer == nil || len(s.Offer.VFs) == 0 {
+		short = func(format string, args ...any) Finding {
+			return warnf(format+"; this host has no VFs yet", args...)
+		}
+	}
 	except, where := s.value("PropagateResourceLimitsExcept", "")
 	only, onlyWhere := s.value("PropagateResourceLimits", "")
 	propagated := !has(except, "MEMLOCK") && !has(except, "ALL")
@@ -17,7 +27,7 @@ func lookMemlock(s *Site) Finding {
 		propagated, where = has(only, "ALL") || has(only, "MEMLOCK"), onlyWhere
 	}
 	if propagated {
-		return failf("the submitting shell's limit goes with the job").at(where).
+		return short("the submitting shell's limit goes with the job").at(where).
 			add(s.Conf.File, "PropagateResourceLimitsExcept="+with(except, "MEMLOCK")).
 			run("systemctl edit slurmd    # [Service] LimitMEMLOCK=infinity")
 	}
@@ -26,12 +36,20 @@ func lookMemlock(s *Site) Finding {
 	case !ok:
 		return unknownf("not propagated; slurmd does not run here, so its own limit is not known").at(where)
 	case limit != "unlimited":
-		return failf("slurmd may lock %s bytes", limit).at(where).run("systemctl edit slurmd    # [Service] LimitMEMLOCK=infinity")
+		return short("slurmd may lock %s", bytesOf(limit)).at(where).run("systemctl edit slurmd    # [Service] LimitMEMLOCK=infinity")
 	}
 	return okf("slurmd's, unlimited").at(where)
 }
 
-// slurmdMemlock gives the limit (bytes, or "unlimited") of a slurmd that runs here.
+// bytesOf writes a number of bytes for a person; another text stays.
+func bytesOf(text string) string {
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return words.Bytes(n)
+	}
+	return text
+}
+
+// slurmdMemlock returns the limit (bytes, or "unlimited") of a slurmd that runs here.
 func (s *Site) slurmdMemlock() (string, bool) {
 	dirs, _ := filepath.Glob(s.path("/proc") + "/[0-9]*")
 	for _, dir := range dirs {
@@ -47,8 +65,8 @@ func (s *Site) slurmdMemlock() (string, bool) {
 		}
 		for _, line := range strings.Split(string(text), "\n") {
 			if rest, ok := strings.CutPrefix(line, "Max locked memory"); ok {
-				if words := strings.Fields(rest); len(words) > 0 {
-					return words[0], true
+				if limits := strings.Fields(rest); len(limits) > 0 {
+					return limits[0], true
 				}
 			}
 		}
@@ -75,9 +93,15 @@ func lookAccounting(s *Site) Finding {
 }
 
 func lookKVM(s *Site) Finding {
+	missing := failf
+	for _, l := range s.Stack {
+		if filepath.Base(l.Path) == Plugin && slices.Contains(l.Args, "accel=tcg") {
+			missing = warnf // the site wants emulation
+		}
+	}
 	st, err := os.Stat(s.path("/dev/kvm"))
 	if err != nil {
-		return warnf("there is no /dev/kvm here").run("modprobe kvm_intel    # or kvm_amd; nearmetal check says more")
+		return missing("there is no /dev/kvm here: VMs are emulated").run("modprobe kvm_intel    # or kvm_amd; nearmetal check says more")
 	}
 	text, _ := os.ReadFile(s.path("/proc/cpuinfo"))
 	virtual := false
@@ -90,7 +114,7 @@ func lookKVM(s *Site) Finding {
 		}
 	}
 	if !virtual {
-		return warnf("the CPU has neither vmx nor svm: VMs are emulated").run("nearmetal check --only kvm")
+		return missing("the CPU has neither vmx nor svm: VMs are emulated").run("nearmetal check --only kvm")
 	}
 	if st.Mode().Perm()&0o006 != 0o006 {
 		return warnf("/dev/kvm is mode %04o: users who are not in its group cannot start VMs", st.Mode().Perm()).

@@ -96,7 +96,7 @@ func NewSite(ctx context.Context, o Options) (*Site, error) {
 	return s, s.findNode(o)
 }
 
-// path gives the place of an absolute path below the site's root.
+// path returns the place of an absolute path below the site's root.
 func (s *Site) path(name string) string {
 	if s.root == "/" {
 		return name
@@ -232,4 +232,38 @@ func (s *Site) findNode(o Options) error {
 // taken to be old.
 func (s *Site) AtLeast(major, minor int) bool {
 	return s.Major > major || s.Major == major && s.Minor >= minor
+}
+
+// StateFolder returns the plugin's folder of running jobs, as this host's plugstack.conf names it; "" on a host that
+// has neither the folder nor the plugin.
+func StateFolder() (string, error) {
+	state, loaded := DefaultState, false
+	s := &Site{root: "/"}
+	if file, err := s.findConf(""); err == nil {
+		stackFile := filepath.Join(filepath.Dir(file), "plugstack.conf")
+		if c, err := conf.Read(file); err == nil {
+			if v, _, ok := c.Last("PlugStackConfig"); ok {
+				stackFile = v
+			}
+		}
+		stack, err := readStack(stackFile, 0)
+		if err != nil {
+			return "", err
+		}
+		for _, l := range stack {
+			if filepath.Base(l.Path) != Plugin {
+				continue
+			}
+			loaded = true
+			for _, a := range l.Args {
+				if v, ok := strings.CutPrefix(a, "state="); ok {
+					state = v
+				}
+			}
+		}
+	}
+	if _, err := os.Stat(state); errors.Is(err, os.ErrNotExist) && !loaded {
+		return "", nil
+	}
+	return state, nil
 }

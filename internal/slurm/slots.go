@@ -3,6 +3,7 @@ package slurm
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,10 +14,16 @@ import (
 // maxSlots bounds the files of a GRES on a node.
 const maxSlots = 4096
 
-// Slots gives the files of a GRES on a node in the order in which Slurm numbers them: that of
+// Slot is one of a GRES on a node.
+type Slot struct {
+	File string
+	Type string // "": none
+}
+
+// Slots returns the slots of a GRES on a node in the order in which Slurm numbers them: that of
 // the lines of gres.conf and of File= (gres.conf(5)). A line without NodeName is every node's.
-func Slots(gres *conf.Config, node, name string) ([]string, error) {
-	var files []string
+func Slots(gres *conf.Config, node, name string) ([]Slot, error) {
+	var slots []Slot
 	for _, l := range gres.Lines {
 		if n, _ := l.Get("Name"); !strings.EqualFold(n, name) {
 			continue
@@ -26,7 +33,7 @@ func Slots(gres *conf.Config, node, name string) ([]string, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: NodeName: %w", l.Where(), err)
 			}
-			if !contains(names, node) {
+			if !slices.Contains(names, node) {
 				continue
 			}
 		}
@@ -38,23 +45,18 @@ func Slots(gres *conf.Config, node, name string) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: File: %w", l.Where(), err)
 		}
-		if files = append(files, more...); len(files) > maxSlots {
+		kind, _ := l.Get("Type")
+		for _, file := range more {
+			slots = append(slots, Slot{file, kind})
+		}
+		if len(slots) > maxSlots {
 			return nil, fmt.Errorf("%s: more than %d files", l.Where(), maxSlots)
 		}
 	}
-	return files, nil
+	return slots, nil
 }
 
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
-}
-
-// Indices gives the slots that a job has of a GRES on one node, of Slurm's own words:
+// Indices returns the slots that a job has of a GRES on one node, of Slurm's own words:
 // "vf:mlx5:2(IDX:0,3),region(CNT:536870912)" (scontrol show job -d; src/common/gres.c).
 func Indices(detail, name string) ([]int, error) {
 	var list []int
@@ -100,7 +102,7 @@ func splitGres(text string) []string {
 	return append(parts, text[start:])
 }
 
-// groupOf gives the IOMMU group whose file is called so: /dev/vfio/8 is that of group 8.
+// groupOf returns the IOMMU group whose file is called so: /dev/vfio/8 is that of group 8.
 func groupOf(file string) (int, error) {
 	dir, base := path.Split(path.Clean(file))
 	n, err := strconv.ParseUint(base, 10, 31)

@@ -43,7 +43,7 @@ NodeName=n3 Name=vf Type=igb Count=2
 		t.Fatal(err)
 	}
 	for node, want := range map[string]string{
-		"n1": "[/dev/vfio/20 /dev/vfio/21 /dev/vfio/9]", "n2": "[/dev/vfio/20 /dev/vfio/21]", "n4": "[]", "n3": "error",
+		"n1": "[{/dev/vfio/20 mlx5} {/dev/vfio/21 mlx5} {/dev/vfio/9 igb}]", "n2": "[{/dev/vfio/20 mlx5} {/dev/vfio/21 mlx5}]", "n4": "[]", "n3": "error",
 	} {
 		files, err := Slots(c, node, "vf")
 		got := fmt.Sprint(files)

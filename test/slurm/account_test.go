@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"nearmetal/test/slurm/bed"
 )
@@ -29,11 +28,11 @@ func TestAccounting(t *testing.T) {
 	os.Remove(filepath.Join(a.home, "up"))
 	r := finish(t, cmd, "")
 	id := strings.TrimSpace(r.out)
-	if err := bed.Await(bound, "the step", func() bool { _, err := os.Stat(a.home + "/up"); return err == nil }); err != nil {
+	if err := bed.Await("the step", func() bool { _, err := os.Stat(a.home + "/up"); return err == nil }); err != nil {
 		t.Fatalf("%+v %v\n%s", r, err, b.Logs())
 	}
 	var text string
-	err = bed.Await(30*time.Second, "what the VM takes", func() bool {
+	err = bed.Await("what the VM takes", func() bool {
 		out, _ := b.Command("sstat", "-n", "-P", "--noconvert", "-j", id+".extern", "-o", "AveRSS,MaxRSS,AveCPU").CombinedOutput()
 		text = string(out)
 		f := strings.Split(strings.TrimSpace(text), "|")
@@ -48,7 +47,7 @@ func TestAccounting(t *testing.T) {
 		t.Errorf("%v: sstat has %s\n%s", err, text, b.Logs())
 	}
 	b.Command("scancel", id).Run()
-	if err := bed.Await(bound, "the end of the job", func() bool { return len(cgroupsOf(id)) == 0 && leftoversOf(id) == "" }); err != nil {
+	if err := bed.Await("the end of the job", func() bool { return len(cgroupsOf(id)) == 0 && leftoversOf(id) == "" }); err != nil {
 		t.Errorf("%v: left are %v\n%s\n%s", err, cgroupsOf(id), leftoversOf(id), b.Logs())
 	}
 }

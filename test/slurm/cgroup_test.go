@@ -55,7 +55,7 @@ func TestCgroups(t *testing.T) {
 		if r.code != 0 {
 			t.Fatalf("%+v\n%s", r, b.Logs())
 		}
-		if err := bed.Await(bound, "the step", func() bool { _, err := os.Stat(a.home + "/up"); return err == nil }); err != nil {
+		if err := bed.Await("the step", func() bool { _, err := os.Stat(a.home + "/up"); return err == nil }); err != nil {
 			t.Fatalf("%v\n%s", err, b.Logs())
 		}
 		vms := 0
@@ -94,7 +94,7 @@ func TestCgroups(t *testing.T) {
 		default:
 			b.Command("scancel", id).Run()
 		}
-		err := bed.Await(bound, "the end of the job", func() bool { return len(cgroupsOf(id)) == 0 && leftoversOf(id) == "" })
+		err := bed.Await("the end of the job", func() bool { return len(cgroupsOf(id)) == 0 && leftoversOf(id) == "" })
 		if err != nil {
 			t.Errorf("%s: %v: left are %v\n%s\n%s", end, err, cgroupsOf(id), leftoversOf(id), b.Logs())
 		}

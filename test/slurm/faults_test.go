@@ -1,10 +1,11 @@
 package slurm
 
 import (
-	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,23 +47,74 @@ func TestBootPanics(t *testing.T) {
 	if err := os.WriteFile(file, []byte("version: 1\nkernelArgs: [rdinit=/no/such/init, root=/dev/none]\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r := a.run(t, "srun", "--mem=700", "--vm="+file, "--vm-memory=256M", "hostname")
+	r := a.run(t, "srun", "-n2", "--mem=700", "--vm="+file, "--vm-memory=256M", "hostname")
 	if r.code == 0 || !strings.Contains(r.err, "nearmetal: n1: ") || !strings.Contains(r.err, "its console's last lines:") ||
 		!strings.Contains(r.err, "Kernel panic") {
 		t.Errorf("%+v\n%s", r, cluster.Logs())
+	}
+	// Why stands once, in one piece, and what Slurm says of the tasks in one line behind it.
+	_, after, _ := strings.Cut(r.err, "nearmetal: n1: ")
+	rest := regexp.MustCompile(`(?m)^(srun|slurmstepd)\S* .*$`).FindAllString(after, -1)
+	if strings.Count(r.err, "nearmetal: n1: ") != 1 || strings.Contains(r.err, "spank") || len(rest) != 1 ||
+		!strings.HasSuffix(r.err, rest[0]+"\n") {
+		t.Errorf("%s", r.err)
+	}
+}
+
+// A cluster file whose share is relative to the job's directory, and more vCPUs than the job has CPUs.
+func TestSharesAndCrowd(t *testing.T) {
+	defer clean(t)
+	a := newAccount(t, 1)
+	file := filepath.Join(a.home, "shares.yaml")
+	if err := os.WriteFile(file, []byte("version: 1\nvms: [{vcpus: 2, memory: 256MiB}]\nshares: [{path: .}]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, read := a.script(t, []string{"-w", "n1", "-n1", "-c1", "--mem=700", "--vm=" + file}, "srun sh -c 'echo here >out' 2>one; srun true 2>two")
+	const warning = "nearmetal: n1: warning: the job has 1 CPU on n1 for 2 vCPUs: they take turns"
+	if one, two := read("one"), read("two"); r.code != 0 || read("out") != "here\n" || strings.Count(one, warning) != 1 || two != "" {
+		t.Errorf("%+v\n%s\n%s", r, one, two)
+	}
+	r = a.run(t, "srun", "-w", "n1", "-n1", "-c1", "--mem=700", "--vm=memory=256MiB", "--vm-vcpus=64", "true")
+	if r.code == 0 || !strings.Contains(r.err, "nearmetal: n1: 64 vCPUs on the job's 1 CPU of n1 do not boot in good time: ask for") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What a user has in config.yaml is so in a job, too, but for what the job itself says.
+func TestDefaultsOfUser(t *testing.T) {
+	defer clean(t)
+	a := newAccount(t, 1)
+	defer os.RemoveAll(filepath.Join(a.home, ".config")) // other tests have this account, too
+	put := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(a.home, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("data/words", "read me\n")
+	put(".config/nearmetal/config.yaml", "shares: [{path: "+filepath.Join(a.home, "data")+", target: /mnt/data, mode: ro}]\nvms: [{vcpus: 9, memory: 64GiB}]\n")
+	if out, err := exec.Command("chown", "-R", a.name, a.home).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	r := a.run(t, "srun", "-w", "n1", "-n1", "--mem=700", "--vm="+small, "sh", "-c", "cat /mnt/data/words; nproc; touch /mnt/data/new")
+	if r.out != "read me\n1\n" || r.code == 0 || !strings.Contains(r.err, "Read-only file system") {
+		t.Errorf("%+v\n%s", r, cluster.Logs())
+	}
+	put(".config/nearmetal/config.yaml", "fabric: perhaps\n")
+	if r := a.run(t, "srun", "-w", "n1", "-n1", "--mem=700", "--vm="+small, "true"); r.code == 0 || !strings.Contains(r.err, "config.yaml:1:9") {
+		t.Errorf("%+v", r)
 	}
 }
 
 // A fault of the host drains it, with the reason.
 func TestBootFailsByHost(t *testing.T) {
-	conf := cluster.Path("plugstack.conf")
-	if err := os.WriteFile(conf, []byte(strings.Replace(plugstack(), "nearmetal="+bin+"/nearmetal", "nearmetal="+bin+"/gone", 1)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	stack(t, strings.Replace(plugstack(), "nearmetal="+bin+"/nearmetal", "nearmetal="+bin+"/gone", 1))
 	r := slurm(t, "srun", "-w", "n2", "--vm", "hostname")
-	if err := os.WriteFile(conf, []byte(plugstack()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	stack(t, plugstack())
 	if r.code == 0 || !strings.Contains(r.err, "nearmetal: n2: "+bin+"/gone cannot be run") {
 		t.Errorf("%+v", r)
 	}
@@ -79,14 +131,12 @@ func TestNoKVM(t *testing.T) {
 		t.Skip("KVM works here")
 	}
 	file := filepath.Join(scratch(t), "kvm.yaml")
-	conf := cluster.Path("plugstack.conf")
-	if err := errors.Join(os.WriteFile(file, []byte("version: 1\naccel: kvm\n"), 0o644), os.WriteFile(conf, []byte(plugstack("accel=kvm")), 0o644)); err != nil {
+	if err := os.WriteFile(file, []byte("version: 1\naccel: kvm\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	stack(t, plugstack("accel=kvm"))
 	site := slurm(t, "srun", "-w", "n2", "--vm", "hostname")
-	if err := os.WriteFile(conf, []byte(plugstack()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	stack(t, plugstack())
 	if site.code == 0 || !strings.Contains(site.err, "nearmetal: n2: ") || !strings.Contains(site.err, "accel kvm: ") {
 		t.Errorf("%+v", site)
 	}
@@ -100,7 +150,7 @@ func TestNoKVM(t *testing.T) {
 	clean(t)
 }
 
-// held starts a job whose VMs run a step that waits, and gives its number.
+// held starts a job whose VMs run a step that waits, and returns its number.
 func held(t *testing.T, a *account, more ...string) string {
 	t.Helper()
 	os.Remove(filepath.Join(a.home, "up"))
@@ -113,11 +163,12 @@ func held(t *testing.T, a *account, more ...string) string {
 	return strings.TrimSpace(r.out)
 }
 
-// announced submits a job of a minute to n2, whose end a signal tells of; trap is the batch shell's own. Its
-// step and shell say on its output who the signal came to.
+// announced submits a job of two minutes to n2, whose end a signal announces; trap is the batch shell's own. Its
+// step and shell say on its output who the signal came to. Slurm sends it up to half a minute early, and to nobody
+// if the step is not there yet.
 func announced(t *testing.T, a *account, signal, trap string) string {
 	t.Helper()
-	r := a.run(t, "sbatch", "--parsable", "-w", "n2", "-n1", "--mem=1000", "-t", "1", "--signal="+signal, "--vm="+small, "-o", a.home+"/signal-%j",
+	r := a.run(t, "sbatch", "--parsable", "-w", "n2", "-n1", "--mem=1000", "-t", "2", "--signal="+signal, "--vm="+small, "-o", a.home+"/signal-%j",
 		"--wrap", trap+`srun sh -c 'trap "echo the step in $(hostname)" USR1; while :; do sleep 0.1; done' & wait; wait`)
 	if r.code != 0 {
 		t.Fatalf("%+v", r)
@@ -139,8 +190,8 @@ func TestKills(t *testing.T) {
 	defer clean(t)
 	// A minute is the least that Slurm counts: this one runs out beside the others.
 	other := newAccount(t, 2)
-	late := announced(t, other, "USR1@20", "")
-	shell := announced(t, other, "B:USR1@20", `trap "echo the batch shell on $(hostname)" USR1; `)
+	late := announced(t, other, "USR1@50", "")
+	shell := announced(t, other, "B:USR1@50", `trap "echo the batch shell on $(hostname)" USR1; `)
 	t.Run("scancel", func(t *testing.T) {
 		id := held(t, a)
 		must(t, "scancel", id)
@@ -213,7 +264,7 @@ func TestKills(t *testing.T) {
 			}
 		}
 	})
-	if err := bed.Await(30*time.Second, "the end of what Slurm itself runs for a job", func() bool { return len(externs(nil)) == 0 }); err != nil {
+	if err := bed.Await("the end of what Slurm itself runs for a job", func() bool { return len(externs(nil)) == 0 }); err != nil {
 		for _, p := range externs(nil) {
 			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p))
 			t.Errorf("%v: process %d: %q", err, p, text)
@@ -240,10 +291,7 @@ func reboot(t *testing.T, job string) {
 		}
 		return false
 	})
-	dirs, _ := filepath.Glob(state + "/*.n1")
-	for _, d := range dirs {
-		os.RemoveAll(d)
-	}
+	removeFolders("*.n1")
 	if err := cluster.StartNode("n1"); err != nil {
 		t.Fatal(err)
 	}
@@ -282,10 +330,15 @@ func TestSuspend(t *testing.T) {
 		n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 		return n
 	}
-	// moves tells whether the count changes within some time, which is far more than a round takes.
+	// moves reports whether the count changes within some time, which is far more than a round takes.
 	moves := func() bool {
 		from := count()
-		return bed.Await(2*time.Second, "", func() bool { n := count(); return n != 0 && n != from }) == nil
+		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			if n := count(); n != 0 && n != from {
+				return true
+			}
+		}
+		return false
 	}
 	await(t, "the step", moves)
 	must(t, "scontrol", "suspend", id)

@@ -12,22 +12,20 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"nearmetal/test/slurm/bed"
 )
 
-// bound is how long a single step may take: TCG on a busy machine is ten times slower than
-// on a quiet one.
-const bound = 4 * time.Minute
-
 var (
 	cluster *bed.Bed
 	build   string // the directory build
-	state   string // root's directory of jobs, which the plugin is told
+	state   string // root's directory of jobs, an argument of the plugin
 	bin     string // nearmetal and its links, for every user
 )
 
@@ -38,7 +36,7 @@ func run(m *testing.M) int {
 	if os.Geteuid() != 0 {
 		what = "root"
 	} else if p := bed.Missing(); p != "" {
-		what = p + " (scripts/deps-slurm.sh installs it)"
+		what = p + " (scripts/install.sh slurm installs it)"
 	}
 	if what != "" {
 		fmt.Println("these tests need", what)
@@ -61,7 +59,7 @@ func run(m *testing.M) int {
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(top)
+	defer bed.Remove(top)
 	if err := install(top); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -74,7 +72,7 @@ func run(m *testing.M) int {
 			cluster.Stop()
 		}
 		removeUsers()
-		os.RemoveAll(top)
+		bed.Remove(top)
 		os.Exit(1)
 	}()
 	cluster, err = bed.Start(bed.Options{Nodes: 2, CPUs: 2, MemoryMB: 6000, RegionBytes: "1G", Plugstack: plugstack(), Networks: true})
@@ -120,11 +118,14 @@ type result struct {
 // command prepares a command of Slurm's, or another beside it, as root in a directory of its own.
 func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	if !slices.Contains(since, t.Name()) {
+		since = append(since, t.Name())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bed.Bound)
 	t.Cleanup(cancel)
 	base := cluster.Command(name, args...)
 	cmd := exec.CommandContext(ctx, base.Path, args...)
-	cmd.Env, cmd.WaitDelay = base.Env, 10*time.Second
+	cmd.Env, cmd.WaitDelay = base.Env, bed.Bound
 	cmd.Dir = scratch(t)
 	return cmd
 }
@@ -140,7 +141,7 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// finish runs cmd with input and gives how it ended.
+// finish runs cmd with input and returns how it ended.
 func finish(t *testing.T, cmd *exec.Cmd, input string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -152,13 +153,13 @@ func finish(t *testing.T, cmd *exec.Cmd, input string) result {
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// slurm runs a command as root and gives how it ended.
+// slurm runs a command as root and returns how it ended.
 func slurm(t *testing.T, name string, args ...string) result {
 	t.Helper()
 	return finish(t, command(t, name, args...), "")
 }
 
-// must runs a command that has to succeed, and gives its output.
+// must runs a command that has to succeed, and returns its output.
 func must(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	r := slurm(t, name, args...)
@@ -171,7 +172,7 @@ func must(t *testing.T, name string, args ...string) string {
 // await polls until f holds.
 func await(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	if err := bed.Await(bound, what, f); err != nil {
+	if err := bed.Await(what, f); err != nil {
 		t.Fatalf("%v\n%s", err, cluster.Logs())
 	}
 }
@@ -198,13 +199,57 @@ func leftoversOf(job string) string {
 	return strings.Join(left, "\n")
 }
 
-// clean asserts that nothing is left of any job's VMs. The epilog runs after srun has returned.
+// clean asserts that nothing is left of any job's VMs. The epilog runs after srun has returned. What is left
+// is said, with the tests that may have left it, and removed: the next test begins with nothing.
 func clean(t *testing.T) {
 	t.Helper()
-	if err := bed.Await(60*time.Second, "the end of everything", func() bool { return leftovers() == "" }); err != nil {
-		t.Errorf("%v: left are\n%s\n%s", err, leftovers(), cluster.Logs())
+	if err := bed.Await("the end of everything", func() bool { return leftovers() == "" }); err != nil {
+		t.Errorf("%v: %s left\n%s\n%s", err, strings.Join(since, " or "), leftovers(), cluster.Logs())
+		remove("*")
 	}
+	since = nil
 	if err := cluster.AwaitIdle(); err != nil {
 		t.Errorf("%v\n%s%s", err, must(t, "sinfo", "-R", "-N"), cluster.Logs())
+		for _, n := range cluster.Names() {
+			slurm(t, "scontrol", "update", "nodename="+n, "state=resume") // refused where it is not drained
+		}
+	}
+}
+
+// since are the tests that ran commands since all was clean.
+var since []string
+
+// remove ends what is left of a job's VMs, or of all's, and removes it.
+func remove(job string) {
+	of := state + "/"
+	if job != "*" {
+		of += job + "."
+	}
+	for _, pid := range bed.Processes("NEARMETAL_RUNTIME_DIR=" + of) {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	removeFolders(job + ".*")
+}
+
+// removeFolders removes what root keeps of jobs, as a reboot does.
+func removeFolders(pattern string) {
+	dirs, _ := filepath.Glob(filepath.Join(state, pattern))
+	for _, d := range dirs {
+		syscall.Unmount(filepath.Join(d, "run"), unix.MNT_DETACH)
+		os.RemoveAll(d)
+	}
+}
+
+// stack replaces plugstack.conf at once: Slurm reads it at any time, and takes what has no line yet for a
+// site without plugins.
+func stack(t *testing.T, text string) {
+	t.Helper()
+	name := cluster.Path("plugstack.conf")
+	err := os.WriteFile(name+".new", []byte(text), 0o644)
+	if err == nil {
+		err = os.Rename(name+".new", name)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -41,7 +41,7 @@ func TestSacct(t *testing.T) {
 	}
 	var steps map[string]step
 	var text string
-	err = bed.Await(bound, "sacct's word on all steps", func() bool {
+	err = bed.Await("sacct's word on all steps", func() bool {
 		out, err := b.Command("sacct", "-n", "-P", "--noconvert", "-j", id, "--format=JobID,MaxRSS,AveCPU,State").CombinedOutput()
 		text, steps = string(out), map[string]step{}
 		for _, line := range strings.Split(strings.TrimSpace(text), "\n") {

@@ -30,7 +30,7 @@ BED_CGROUP=2 ./bed sh -c '
 set -e
 job=$(sbatch --parsable -w n1 -n1 --mem=300 --vm -o /run/job.out --wrap "sleep 600")
 n=0
-while ! vm=$(pgrep -x sleep -a | sed -n "s/ sleep 1000$//p" | grep .); do n=$((n+1)); test $n -lt 120 || { cat $BED/log/*; exit 1; }; sleep 1; done
+while ! vm=$(pgrep -x sleep -a | sed -n "s/ sleep 1000$//p" | grep .); do n=$((n+1)); test $n -lt 600 || { cat $BED/log/*; exit 1; }; sleep 1; done
 at=$(cut -d: -f3 /proc/$vm/cgroup)
 echo "in ${at#*scope/job_$job/}"
 echo "limit $(cat /sys/fs/cgroup$at/../memory.max)"
@@ -38,7 +38,7 @@ scontrol listpids $job n1 | grep -q "^$vm " && echo listed
 case $END in kill) for p in $(pgrep -f "^slurmstepd: .$job[.]"); do kill -9 $p; done;; esac
 scancel $job
 n=0
-while squeue -h | grep .; do n=$((n+1)); test $n -lt 120 || { cat $BED/log/*; exit 1; }; sleep 1; done >/dev/null
+while squeue -h | grep .; do n=$((n+1)); test $n -lt 600 || { cat $BED/log/*; exit 1; }; sleep 1; done >/dev/null
 echo "left $(pgrep -a sleep | grep -c " 1000$") processes, $(find /sys/fs/cgroup/system.slice -name "job_*" -type d | wc -l) cgroups"
 '
 `

@@ -23,7 +23,7 @@ var accounts struct {
 	list []*account
 }
 
-// newAccount gives user number n (1 or 2), made if need be.
+// newAccount returns user number n (1 or 2), made if need be.
 func newAccount(t *testing.T, n int) *account {
 	t.Helper()
 	accounts.Lock()

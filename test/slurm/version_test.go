@@ -9,7 +9,7 @@ import (
 	"nearmetal/test/slurm/bed"
 )
 
-// atLeast tells whether the Slurm that runs is YEAR.MONTH or newer: what it can do differs.
+// atLeast reports whether the Slurm that runs is YEAR.MONTH or newer: what it can do differs.
 func atLeast(t *testing.T, year, month int) bool {
 	t.Helper()
 	y, m, err := bed.Version()
@@ -31,7 +31,7 @@ func TestMultiProg(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(a.home, "programs"), []byte(programs), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r, read := a.script(t, []string{"-w", "n1", "-n2", "--mem=3000", "--vm=vms=2," + small},
+	r, read := a.script(t, []string{"-w", "n1", "-n2", "--mem=3000", "--gres=region:64M", "--vm=vms=2," + small},
 		"srun -l -n4 --overcommit --multi-prog ../programs >out 2>err; echo $? >code\n")
 	out, said, code := sorted(read("out")), read("err"), strings.TrimSpace(read("code"))
 	if r.code != 0 {

@@ -129,7 +129,7 @@ func TestVFs(t *testing.T) {
 	for _, p := range stepdsOf(b, third) {
 		syscall.Kill(p, syscall.SIGKILL)
 	}
-	os.RemoveAll(filepath.Join(state, third+".n1"))
+	removeFolders(third + ".n1")
 	if err := b.StartNode("n1"); err != nil {
 		t.Fatal(err)
 	}

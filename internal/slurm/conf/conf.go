@@ -35,7 +35,7 @@ type Line struct {
 // Where says where the line is, as file:line.
 func (l *Line) Where() string { return fmt.Sprintf("%s:%d", l.File, l.Number) }
 
-// Get gives the value of a key in the line; keys are case-insensitive, as slurm.conf(5) says.
+// Get returns the value of a key in the line; keys are case-insensitive, as slurm.conf(5) says.
 func (l *Line) Get(key string) (string, bool) {
 	for _, p := range l.Pairs {
 		if strings.EqualFold(p.Key, key) {
@@ -51,7 +51,7 @@ type Config struct {
 	Lines []*Line
 }
 
-// Last gives the line that sets a key and the value, the last one if there are several: it is
+// Last returns the line that sets a key and the value, the last one if there are several: it is
 // the one that holds. ok is false if no line does.
 func (c *Config) Last(key string) (value string, line *Line, ok bool) {
 	for _, l := range c.Lines {
@@ -62,7 +62,7 @@ func (c *Config) Last(key string) (value string, line *Line, ok bool) {
 	return value, line, ok
 }
 
-// Records gives the lines that begin with a key, such as NodeName or Name.
+// Records returns the lines that begin with a key, such as NodeName or Name.
 func (c *Config) Records(key string) []*Line {
 	var out []*Line
 	for _, l := range c.Lines {

@@ -9,7 +9,7 @@ import (
 // maxHosts bounds what one expression may stand for.
 const maxHosts = 1 << 16
 
-// Expand gives the names that Slurm's host list stands for: "n[1-3,07],login" is n1 n2 n3 n07
+// Expand returns the names that Slurm's host list stands for: "n[1-3,07],login" is n1 n2 n3 n07
 // login (slurm.conf(5), NodeName). Several brackets in a name multiply.
 func Expand(list string) ([]string, error) {
 	var out []string

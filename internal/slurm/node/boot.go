@@ -12,28 +12,30 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/backend/qemu"
+	"nearmetal/internal/backend"
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/guest/image"
-	"nearmetal/internal/host"
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
+	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
 )
 
-// Allocation is what Slurm gave to a job, or to a step, on this node.
+// Allocation is what Slurm allocated to a job, or to a step, on this node.
 type Allocation struct {
-	Node  string        // Slurm's name of it
-	Cores string        // list of Slurm's own core numbers, "0-3,8"; "": all that this process may use
-	Bytes uint64        // of memory; 0: not limited
-	Dir   string        // working directory of the job
-	Accel string        // "auto", or the site's own choice
-	Name  string        // of the cluster
-	Until int           // process id; the cluster ends when that process has; 0: it ends by itself
-	Limit time.Duration // for the VMs to be ready
-	// Devices are the PCI addresses of the VFs that the job has on this node.
-	Devices []string
-	Trunk   Trunk
+	Node      string        // Slurm's name of it
+	Cores     string        // list of Slurm's own core numbers, "0-3,8"; "": all that this process may use
+	Bytes     uint64        // of memory; 0: not limited
+	Dir       string        // working directory of the job
+	Isolation string        // the least that the site asks for: a value of that key; "": auto
+	Accel     string        // "auto", or the site's own choice
+	Name      string        // of the cluster
+	Until     int           // process id; the cluster ends when that process has; 0: it ends by itself
+	Limit     time.Duration // for the VMs to be ready
+	Region    *RegionLimit  // nil: the site does not count regions
+	Devices   []string      // PCI addresses of the VFs that the job has on this node
+	Overlay   Overlay
+	Warn      func(line string) // what does not keep the VMs from booting; not nil
 }
 
 // HostFault is an error that is the host's and not the user's: one of Faults. The plugin drains
@@ -53,10 +55,27 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := c.AtLeastIsolation(a.Isolation); err != nil {
+		return nil, err
+	}
 	if c.Accel == "" || c.Accel == "auto" {
 		c.Accel = a.Accel
 	}
 	if err := checkHost(ctx, c, a); err != nil {
+		return nil, err
+	}
+	if _, err := cluster.Base(); err != nil {
+		return nil, err
+	}
+	cpus, err := a.cpus()
+	if err != nil {
+		return nil, err
+	}
+	warning, err := crowd(c, a.Node, len(cpus))
+	if err != nil {
+		return nil, err
+	}
+	if err := region(c, a, len(cpus)); err != nil {
 		return nil, err
 	}
 	if err := fit(c, a); err != nil {
@@ -74,7 +93,7 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 	if err := share(c, r.VF, a); err != nil {
 		return nil, err
 	}
-	trunk, err := a.Trunk.trunk(c, a.Node)
+	overlay, err := a.Overlay.overlay(c, a.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -87,18 +106,32 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 	// The VMs run on the cores of the allocation: those that this thread hands on.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := bind(a.Cores); err != nil {
+	if err := bind(cpus); err != nil {
 		return nil, err
 	}
-	got, err := cluster.Supervised(ctx, cluster.Options{Spec: c, Command: "srun --vm", BootTimeout: a.Limit, Until: a.Until, Devices: append([]string{}, a.Devices...), Trunk: trunk})
+	if warning != "" {
+		a.Warn(warning)
+	}
+	got, err := cluster.Supervised(ctx, cluster.Options{Spec: c, Command: "srun --vm", Limited: true, BootTimeout: a.Limit, Until: a.Until, Devices: append([]string{}, a.Devices...), Overlay: overlay})
 	if err != nil {
 		return nil, err
 	}
 	return cluster.Find(got)
 }
 
-// checkHost looks at what a host must have for any VM; what it lacks is its own fault, unless the
-// user's own choice is what is missing.
+// CheckHost returns a *HostFault where this host lacks what any VM needs, with accel the site's choice of auto, kvm
+// or tcg. Root runs it after a boot that failed: only what root finds drains the host. What was killed
+// or took too long is no proof.
+func CheckHost(ctx context.Context, accel string) error {
+	err := checkHost(ctx, &spec.Cluster{Accel: accel}, Allocation{Accel: accel})
+	if errors.Is(err, backend.ErrKilled) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		return fmt.Errorf("this host cannot be checked: %v", err)
+	}
+	return err
+}
+
+// checkHost looks at what a host must have for any VM; what it lacks may be its own fault, unless the
+// user's own choice is what is missing. The folder of clusters is the user's own.
 func checkHost(ctx context.Context, c *spec.Cluster, a Allocation) error {
 	blame := func(own bool, f Fault, err error) error {
 		if err == nil || own {
@@ -106,21 +139,90 @@ func checkHost(ctx context.Context, c *spec.Cluster, a Allocation) error {
 		}
 		return &HostFault{err, f}
 	}
-	path, err := qemu.Find(c.QEMU)
-	if err == nil {
-		_, err = qemu.Probe(ctx, path)
-	}
+	d, err := backend.Open("")
 	if err != nil {
+		return err
+	}
+	defer d.Close()
+	var accel *backend.AccelError
+	if _, err := d.Probe(ctx, c); errors.As(err, &accel) {
+		return blame(a.Accel == "" || a.Accel == "auto", faultAccel, err)
+	} else if err != nil {
 		return blame(c.QEMU != "", faultParts, err)
 	}
 	if _, err := image.FindKernel(c.Kernel); err != nil {
 		return blame(c.Kernel != "", faultParts, err)
 	}
-	if _, _, err := host.DetectAccel(c.Accel); err != nil {
-		return blame(a.Accel == "" || a.Accel == "auto", faultAccel, err)
+	return nil
+}
+
+// region settles the size of the VMs' region, whoever said it: the request, a cluster file, a step's own option, or
+// nobody. It has to be among the job's GRES where the site counts regions. cpus are the job's CPUs here.
+func region(c *spec.Cluster, a Allocation, cpus int) error {
+	byDefault := ""
+	if c.Region.Size == nil {
+		var size spec.Size
+		if count(c.VMs) > 1 {
+			vcpus, open := 0, false
+			for _, g := range c.VMs {
+				vcpus += max(g.Count, 1) * g.VCPUs
+				open = open || g.VCPUs == 0
+			}
+			if open { // the job's CPUs are shared out
+				vcpus = max(vcpus, cpus, count(c.VMs))
+			}
+			size = spec.Size(plan.DefaultRegion(vcpus))
+			byDefault = ", the default of these VMs,"
+		}
+		c.Region.Size = &size
 	}
-	_, err = cluster.Base()
-	return blame(false, faultParts, err)
+	size := uint64(*c.Region.Size)
+	if a.Region == nil || size <= a.Region.Bytes {
+		return nil
+	}
+	return fmt.Errorf("a region of %d MiB%s is not among the job's GRES (%d MiB are): add --gres=%s:%dM",
+		size>>20, byDefault, a.Region.Bytes>>20, a.Region.Gres, size>>20)
+}
+
+// RegionLimit is what a job has of the GRES that counts regions.
+type RegionLimit struct {
+	Gres  string // its name
+	Bytes uint64
+}
+
+// ParseRegionLimit reads NAME:BYTES; "" is nil: the site does not count regions.
+func ParseRegionLimit(text string) (*RegionLimit, error) {
+	if text == "" {
+		return nil, nil
+	}
+	name, number, _ := strings.Cut(text, ":")
+	bytes, err := strconv.ParseUint(number, 10, 63)
+	if err != nil || name == "" {
+		return nil, fmt.Errorf("%.80q is not a GRES and its bytes", text)
+	}
+	return &RegionLimit{name, bytes}, nil
+}
+
+// cpus are those of the allocation, by the kernel's numbers.
+func (a Allocation) cpus() ([]int, error) {
+	if a.Cores != "" {
+		h, err := topology.Read("/")
+		if err != nil {
+			return nil, err
+		}
+		return coreCPUs(h, a.Cores)
+	}
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, err
+	}
+	var list []int
+	for c := 0; len(list) < set.Count(); c++ {
+		if set.IsSet(c) {
+			list = append(list, c)
+		}
+	}
+	return list, nil
 }
 
 // What a QEMU takes besides its VM's memory, and the least that a VM gets where the job's memory is shared
@@ -131,7 +233,7 @@ const (
 	grain     = 32 << 20
 )
 
-// fit gives the VMs the job's memory where the user does not say how much, and says by how much it
+// fit assigns the VMs the job's memory where the user does not say how much, and says by how much it
 // falls short otherwise.
 func fit(c *spec.Cluster, a Allocation) error {
 	said := len(c.VMs) > 0 && c.VMs[0].Memory != 0
@@ -154,16 +256,13 @@ func fit(c *spec.Cluster, a Allocation) error {
 		}
 		fixed += n * overhead
 	}
-	var region uint64
-	if c.Region.Size != nil {
-		region = uint64(*c.Region.Size)
-	} else if total := count(groups); total > 1 {
-		region = 64 << 20
-	}
 	if a.Bytes == 0 {
 		return nil
 	}
-	need := fixed + region
+	need := fixed
+	if c.Region.Size != nil {
+		need += uint64(*c.Region.Size)
+	}
 	if vms > 0 {
 		if a.Bytes > need {
 			each := (a.Bytes - need) / vms / grain * grain
@@ -193,7 +292,7 @@ func count(groups []spec.Group) (n int) {
 	return n
 }
 
-var notHostName = pattern.Lazy(`[^a-z0-9-]+`)
+var notHostName = lazyregexp.New(`[^a-z0-9-]+`)
 
 // hostPrefix is what the names of a node's VMs start with, so that each VM of a job has a name of its own.
 func hostPrefix(node string) string {
@@ -207,19 +306,8 @@ func hostPrefix(node string) string {
 	return p + "-"
 }
 
-// bind binds this thread, and what it starts, to the CPUs of Slurm's cores.
-func bind(cores string) error {
-	if cores == "" {
-		return nil
-	}
-	h, err := topology.Read("/")
-	if err != nil {
-		return err
-	}
-	cpus, err := coreCPUs(h, cores)
-	if err != nil {
-		return err
-	}
+// bind binds this thread, and what it starts, to CPUs.
+func bind(cpus []int) error {
 	var set unix.CPUSet
 	for _, c := range cpus {
 		set.Set(c)
@@ -230,9 +318,9 @@ func bind(cores string) error {
 	return nil
 }
 
-// coreCPUs gives the CPUs of a list of Slurm's core numbers: cores counted through the sockets, as
+// coreCPUs returns the CPUs of a list of Slurm's core numbers: cores counted through the sockets, as
 // slurmd numbers them (Slurm, slurmd/common/xcpuinfo). A number that the host does not have is left out: slurmd
-// may be told of more than there are (config_overrides).
+// may be configured with more than there are (config_overrides).
 func coreCPUs(h *topology.Host, list string) ([]int, error) {
 	want, err := topology.ParseList(list, topology.MaxCPUs)
 	if err != nil {

@@ -33,7 +33,7 @@ func TestCoreCPUs(t *testing.T) {
 	}
 	for _, bad := range []string{"8", "x", "3-1"} {
 		if got, err := coreCPUs(twoSockets(), bad); err == nil {
-			t.Errorf("%q gives %v", bad, got)
+			t.Errorf("%q: %v", bad, got)
 		}
 	}
 }

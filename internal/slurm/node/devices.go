@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// share gives the VFs that a request asks for, "[TYPE:]N", to the VMs, the same number to each.
+// share divides the VFs that a request asks for, "[TYPE:]N", among the VMs, the same number to each.
 // A cluster file that says itself which devices its VMs have is left as it is: its VMs get
 // them of the job's.
 func share(c *spec.Cluster, vf string, a Allocation) error {

@@ -6,7 +6,7 @@ type Fault struct {
 	Drains bool   // the next job on the host would fail too
 }
 
-// Faults are all of them: the table of docs/slurm.md is held against it by a test. Those that are said
+// Faults are all of them: the table of docs/slurm.md is compared with it by a test. Those that are said
 // in this package have names; the plugin itself says the others (slurm/boot.c, slurm/prolog.c).
 var Faults = []Fault{
 	{"options, cluster file, or what they ask for does not fit the allocation", false},
@@ -14,6 +14,8 @@ var Faults = []Fault{
 	{"the VMs are not ready in time, or panic", false},
 	{"huge pages that the kernel cannot make now", false},
 	{"a region or VFs that are not among the job's GRES, VFs that cannot be shared out evenly", false},
+	{"a VF of the job's that somebody still has open, where there is no other", false},
+	{"the user may not use /dev/kvm, or keeps VMs from booting: a memory limit, `kill`, `chmod`", false},
 	faultParts,
 	faultAccel,
 	{"a VF of the job's that gres.conf has wrong, or that cannot be handed to its user", true},
@@ -21,6 +23,6 @@ var Faults = []Fault{
 }
 
 var (
-	faultParts = Fault{"the host has no QEMU or kernel that works, or no folder for what runs", true}
-	faultAccel = Fault{"`accel=kvm` in plugstack.conf, and the host has no KVM", true}
+	faultParts = Fault{"the host has no QEMU or kernel that works, and root finds so too", true}
+	faultAccel = Fault{"`accel=kvm` in plugstack.conf, and root has no KVM here", true}
 )

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	_ "nearmetal/internal/backend/qemu"
 	"nearmetal/internal/spec"
 )
 

@@ -17,7 +17,7 @@ import (
 // pageSizes are what --vm-pages asks for, in bytes; 0: ordinary pages.
 var pageSizes = map[string]uint64{"2MiB": 2 << 20, "1GiB": 1 << 30, "ordinary": 0}
 
-// Pages gives the huge pages that the VMs of a request lie in on the nodes of this host, by their
+// Pages returns the huge pages that the VMs of a request lie in on the nodes of this host, by their
 // plan: as if each node could make all its memory into such pages. The VMs are bounded by
 // the allocation, whatever the request says. It is for root: it opens no file that the
 // request names.
@@ -37,9 +37,16 @@ func Pages(r Request, a Allocation) ([]hugepage.Need, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The VMs float or are pinned as they will be: the plan differs.
+	// The VMs are pinned or not as they will be: the plan differs.
 	if accel, _, err := host.DetectAccel(a.Accel); err == nil {
 		c.Accel = string(accel)
+	}
+	cpus, err := a.cpus()
+	if err != nil {
+		return nil, err
+	}
+	if err := region(c, a, len(cpus)); err != nil {
+		return nil, err
 	}
 	if err := fit(c, a); err != nil {
 		return nil, err
@@ -47,7 +54,7 @@ func Pages(r Request, a Allocation) ([]hugepage.Need, error) {
 	spec.Defaults(c)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := bind(a.Cores); err != nil {
+	if err := bind(cpus); err != nil {
 		return nil, err
 	}
 	h, err := topology.Read("/")
@@ -57,7 +64,7 @@ func Pages(r Request, a Allocation) ([]hugepage.Need, error) {
 	return planned(c, h, size)
 }
 
-// planned gives the pages of a size in the plan of c on h, whose nodes may make them of all that is available.
+// planned returns the pages of a size in the plan of c on h, whose nodes may make them of all that is available.
 func planned(c *spec.Cluster, h *topology.Host, size uint64) ([]hugepage.Need, error) {
 	own := *h
 	own.Nodes = append([]topology.Node(nil), h.Nodes...)
@@ -101,7 +108,7 @@ func planned(c *spec.Cluster, h *topology.Host, size uint64) ([]hugepage.Need, e
 	return needs, nil
 }
 
-// CoresOf gives the core numbers of a list of Slurm's CPU numbers, of which each core has threads
+// CoresOf returns the core numbers of a list of Slurm's CPU numbers, of which each core has threads
 // (slurm_job_cpus_allocated_str_on_node(3): the threads of a core follow each other).
 func CoresOf(cpus string, threads int) (string, error) {
 	list, err := topology.ParseList(cpus, topology.MaxCPUs)

@@ -3,10 +3,13 @@ package node
 import (
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/spec"
 )
 
@@ -23,6 +26,7 @@ type Request struct {
 	Pages         string // "2MiB", "1GiB" or "ordinary"; "": not said
 	KeepForStep   bool   // VMs end with their step, not with the job
 	WithoutValues bool   // nothing but --vm was said
+	RootWrites    bool   // the site lets VMs of root write to shares; no user's word
 }
 
 // maxRequest bounds a request, in bytes: NM_REQUEST_MAX.
@@ -160,15 +164,39 @@ func (r *Request) Cluster(dir string) (*spec.Cluster, error) {
 		size := spec.Size(*r.Region)
 		c.Region.Size = &size
 	}
+	if on := backend.Scheme(c.Backend); on != "" && on != backend.Default {
+		return nil, fmt.Errorf("%s: backend: %s: a job's VMs are processes of the job, which %s alone makes: leave the key out", r.File, on, backend.Default)
+	}
+	c.RootWrites = c.RootWrites || r.RootWrites
+	defaults, err := siteDefaults()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range defaults {
+		spec.Under(c, d)
+	}
 	if c.Shares == nil {
 		c.Shares = []spec.Share{}
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			if share, ok := spec.DefaultShare(real); ok {
+				if os.Geteuid() == 0 && !c.RootWrites {
+					share.Mode = "ro"
+				}
 				c.Shares = append(c.Shares, share)
 			}
 		}
 	}
 	c.Resolve(dir)
+	addShares(c, defaults)
+	if c.Home == "share" {
+		u, err := user.Current()
+		if err != nil {
+			return nil, fmt.Errorf("home: share: %w", err)
+		}
+		if err := c.ShareHome(u.HomeDir, os.Geteuid() == 0); err != nil {
+			return nil, err
+		}
+	}
 	if err := spec.Validate(c); err != nil {
 		return nil, err
 	}

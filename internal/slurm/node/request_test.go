@@ -1,8 +1,12 @@
 package node
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"nearmetal/internal/site"
 )
 
 func TestParseRequest(t *testing.T) {
@@ -20,7 +24,7 @@ func TestParseRequest(t *testing.T) {
 	for _, bad := range []string{"", "2 vm=1", "1 vm=2", "1 vm", "1 vms=-1", "1 vms=1 vms=1", "1 file=a", "1 file=/a%0", "1 file=/a%00",
 		"1 file=/a%zz", "1 what=1", "1 memory=1e9", "1 pages=auto", "1 pages=3MiB", "1 " + strings.Repeat("x", 5000)} {
 		if r, err := ParseRequest(bad); err == nil {
-			t.Errorf("%.60q gives %+v", bad, r)
+			t.Errorf("%.60q: %+v", bad, r)
 		}
 	}
 }
@@ -53,8 +57,72 @@ func TestRequestCluster(t *testing.T) {
 	}
 }
 
+// A job takes what is in its VMs from config.yaml where neither its file nor srun says it, and what follows from
+// the job never.
+func TestRequestDefaults(t *testing.T) {
+	dir := t.TempDir()
+	old := site.Etc
+	site.Etc = filepath.Join(dir, "etc")
+	t.Cleanup(func() { site.Etc = old })
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "user"))
+	put := func(path, text string) string {
+		t.Helper()
+		path = filepath.Join(dir, path)
+		os.MkdirAll(filepath.Dir(path), 0o755)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	put("etc/config.yaml", "fabric: none\nroot: /srv/site\nisolation: standard\nshares: [{path: /data, mode: ro}]\nenv: {A: site, B: site}\n"+
+		"vms: [{count: 3, vcpus: 5, memory: 1GiB}]\naccel: kvm\nregion: {size: 128MiB}\nplacement: {pages: 1GiB, policy: spread}\nbackend: other\n")
+	put("user/nearmetal/config.yaml", "env: {A: user}\nkernelArgs: [quiet]\n")
+	work := t.TempDir()
+	c, err := (&Request{VMs: 2}).Cluster(work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Fabric != "none" || c.Root != "/srv/site" || c.Isolation != "standard" || c.Env["A"] != "user" || c.Env["B"] != "site" || len(c.KernelArgs) != 1 {
+		t.Errorf("%+v", c)
+	}
+	if len(c.Shares) != 2 || c.Shares[0].Path == c.Shares[1].Path || c.Shares[0].Path != "/data" && c.Shares[1].Path != "/data" {
+		t.Errorf("shares %+v", c.Shares)
+	}
+	if len(c.VMs) != 1 || c.VMs[0].Count != 2 || c.VMs[0].VCPUs != 0 || c.VMs[0].Memory != 0 || c.Accel != "" || c.Region.Size != nil ||
+		c.Placement.Pages != "" || c.Placement.Policy != "" || c.Backend != "" {
+		t.Errorf("the job's own: %+v", c)
+	}
+	file := put("job.yaml", "root: host\nfabric: auto\nshares: []\n")
+	if c, err = (&Request{File: file}).Cluster(work); err != nil || c.Root != "host" || c.Fabric != "auto" || c.Isolation != "standard" || len(c.Shares) != 1 {
+		t.Errorf("%v, %+v", err, c)
+	}
+	if c, err = (&Request{Root: "/srv/mine"}).Cluster(work); err != nil || c.Root != "/srv/mine" {
+		t.Errorf("%v, %+v", err, c)
+	}
+	put("etc/config.yaml", "fabric: perhaps\n")
+	if _, err := (&Request{}).Cluster(work); err == nil || !strings.Contains(err.Error(), "etc/config.yaml:1:9") {
+		t.Errorf("a fault in the site's file: %v", err)
+	}
+}
+
+// A job's VMs are processes of the job: the cluster file's word for another back end is an error, and
+// nothing of it is asked.
+func TestRequestBackend(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	for text, ok := range map[string]bool{"backend: qemu\n": true, "vms: [{count: 2}]\n": true, "backend: libvirt:///system\n": false} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := (&Request{File: file}).Cluster("/")
+		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "backend: libvirt: a job's VMs are processes of the job, which qemu alone makes") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestFit(t *testing.T) {
-	r := Request{VMs: 2}
+	size := uint64(64 << 20)
+	r := Request{VMs: 2, Region: &size}
 	c, err := r.Cluster("/")
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func vcpus(r *cluster.Record, name string, t *task, cpus int) []int {
 	return nil
 }
 
-// pinned tells whether each vCPU of v has a CPU of its own.
+// pinned reports whether each vCPU of v has a CPU of its own.
 func pinned(v *plan.VM) bool {
 	for _, cpus := range v.Pins {
 		if len(cpus) != 1 {
@@ -40,7 +40,7 @@ func pinned(v *plan.VM) bool {
 	return len(v.Pins) > 0
 }
 
-// boundVCPUs gives the vCPUs of v, which are pinned, for a task: those on CPUs for which bound holds.
+// boundVCPUs returns the vCPUs of v, which are pinned, for a task: those on CPUs for which bound holds.
 func boundVCPUs(v *plan.VM, bound func(cpu int) bool) []int {
 	var list []int
 	for vcpu, cpus := range v.Pins {
@@ -54,7 +54,7 @@ func boundVCPUs(v *plan.VM, bound func(cpu int) bool) []int {
 	return nil
 }
 
-// shareVCPUs gives a task its share of n vCPUs that are not pinned, in VM number vm of vms: the tasks of
+// shareVCPUs assigns a task its share of n vCPUs that are not pinned, in VM number vm of vms: the tasks of
 // a VM take them in their order, and in turns where they are more.
 func shareVCPUs(t *task, vm, vms, n int) []int {
 	tasks := t.tasks[t.node]

@@ -6,15 +6,15 @@ import (
 	"strconv"
 	"strings"
 
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
-// PMI_process_mapping tells MPICH which ranks share a node: "(vector,(first,nodes,ranks),…)",
+// PMI_process_mapping says to MPICH which ranks share a node: "(vector,(first,nodes,ranks),…)",
 // blocks of ranks put onto nodes in turn, the whole repeated until all ranks have their node (MPICH,
 // src/pmi/src/pmi_util.c and Slurm's mpi/pmi2). With several VMs on a node MPICH would
-// take them for one, and share memory that they do not: the VMs are told instead.
+// take them for one, and share memory that they do not: the VMs are named instead.
 
-var mappingForm = pattern.Lazy(`\(vector((?:,\(\d+,\d+,\d+\))+)\)`)
+var mappingForm = lazyregexp.New(`\(vector((?:,\(\d+,\d+,\d+\))+)\)`)
 
 // errMapping is a mapping that is not understood.
 var errMapping = errors.New("Slurm's PMI_process_mapping is not a vector")
@@ -42,7 +42,7 @@ func parseMapping(text string) ([]block, error) {
 	return blocks, nil
 }
 
-// nodesOf gives the node of each of size ranks.
+// nodesOf returns the node of each of size ranks.
 func nodesOf(blocks []block, size int) ([]int, error) {
 	nodes := make([]int, 0, size)
 	for len(nodes) < size {

@@ -19,10 +19,10 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// ownCluster gives the name of the step's own cluster on this node. The first of the step's
+// ownCluster returns the name of the step's own cluster on this node. The first of the step's
 // tasks here to come boots it, under a supervisor that ends with the step's slurmstepd; the
 // others wait.
-func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, w io.Writer) (string, error) {
+func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, secret string, w io.Writer) (string, error) {
 	name := "step-" + t.job + "-" + t.step
 	if err := spec.CheckName(name); err != nil {
 		return "", err
@@ -65,20 +65,16 @@ func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, w io.Writer
 		return "", err
 	}
 	a := node.Allocation{
-		Node: os.Getenv("SLURMD_NODENAME"), Cores: os.Getenv(varCores), Dir: os.Getenv(varDir), Accel: "auto",
+		Node: os.Getenv("SLURMD_NODENAME"), Cores: os.Getenv(varCores), Dir: os.Getenv(varDir),
 		Name: name, Until: t.parent, Limit: 5 * time.Minute,
+		Warn: func(line string) { fmt.Fprintln(w, "nearmetal:", line) },
 	}
-	var bytes spec.Size
-	if text := os.Getenv(varMemory); text != "" {
-		if err := bytes.Set(text); err != nil {
-			return "", fmt.Errorf("%s: %w", varMemory, err)
-		}
-	}
-	a.Bytes = uint64(bytes)
-	if a.Trunk, err = stepTrunk(t); err != nil {
+	if err := fromPlugin(&a); err != nil {
 		return "", err
 	}
-	a.Devices = strings.Fields(os.Getenv(varDevices))
+	if a.Overlay, err = stepOverlay(t, secret); err != nil {
+		return "", err
+	}
 	if _, err := node.Boot(ctx, r, a); err != nil {
 		os.WriteFile(failed, nil, 0o600)
 		return "", err
@@ -86,15 +82,35 @@ func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, w io.Writer
 	return name, nil
 }
 
-// stepTrunk joins the step's nodes: those of the job that are the step's, under a secret of the step's.
-func stepTrunk(t *task) (node.Trunk, error) {
-	all := node.Trunk{Secret: os.Getenv(varSecret), Hosts: os.Getenv(varHosts), Ports: os.Getenv(varPorts), Use: "step " + t.step}
+// fromPlugin reads what the plugin says in variables of the step's allocation and of the site's own choices.
+func fromPlugin(a *node.Allocation) (err error) {
+	var bytes spec.Size
+	if text := os.Getenv(varMemory); text != "" {
+		if err := bytes.Set(text); err != nil {
+			return fmt.Errorf("%s: %w", varMemory, err)
+		}
+	}
+	a.Bytes = uint64(bytes)
+	if a.Region, err = node.ParseRegionLimit(os.Getenv(varRegion)); err != nil {
+		return fmt.Errorf("%s: %w", varRegion, err)
+	}
+	a.Devices = strings.Fields(os.Getenv(varDevices))
+	a.Isolation = os.Getenv(varIsolation)
+	if a.Accel = os.Getenv(varAccel); a.Accel == "" {
+		a.Accel = "auto"
+	}
+	return nil
+}
+
+// stepOverlay joins the step's nodes: those of the job that are the step's, under a secret of the step's.
+func stepOverlay(t *task, secret string) (node.Overlay, error) {
+	all := node.Overlay{Secret: secret, Hosts: os.Getenv(varHosts), Ports: os.Getenv(varPorts), Use: "step " + t.step}
 	if all.Hosts == "" {
-		return node.Trunk{}, nil
+		return node.Overlay{}, nil
 	}
 	names, err := conf.Expand(os.Getenv("SLURM_STEP_NODELIST"))
 	if err != nil {
-		return node.Trunk{}, fmt.Errorf("SLURM_STEP_NODELIST: %w", err)
+		return node.Overlay{}, fmt.Errorf("SLURM_STEP_NODELIST: %w", err)
 	}
 	var kept []string
 	for _, h := range strings.Fields(all.Hosts) {
@@ -106,7 +122,7 @@ func stepTrunk(t *task) (node.Trunk, error) {
 	return all, nil
 }
 
-// flock takes the lock, and gives up when ctx ends.
+// flock takes the lock, and stops waiting when ctx ends.
 func flock(ctx context.Context, f *os.File) error {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

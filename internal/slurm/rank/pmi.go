@@ -15,7 +15,7 @@ import (
 
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/guest"
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/session"
 )
 
@@ -23,24 +23,36 @@ import (
 const joinBound = 2 * time.Minute
 
 // joined waits until the ranks of an MPI step over several nodes can reach each other: by the job's
-// trunk, or by the site's bridge.
-func (t *task) joined(ctx context.Context, r *cluster.Record) error {
+// overlay, or by the site's bridge.
+func (t *task) joined(ctx context.Context, r *cluster.Record, w io.Writer) error {
 	mpi := os.Getenv("PMI_FD") != "" || os.Getenv("PMIX_RANK") != ""
 	if !mpi || len(t.tasks) < 2 || r.Spec.Network.Type == "bridge" {
 		return nil
 	}
-	if len(r.Trunk) == 0 {
+	if len(r.Overlay) == 0 {
 		return fmt.Errorf("the VMs of %d nodes have no network between them for MPI: network.type of the cluster file is none, or slurmctld "+
 			"did not tell the nodes of each other (slurmd's log says why)", len(t.tasks))
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinBound)
 	defer cancel()
-	_, err := cluster.AwaitJoined(ctx, r.Name)
+	if _, err := cluster.AwaitJoined(ctx, r.Name); err != nil {
+		return err
+	}
+	ctx, cancel = context.WithTimeout(ctx, devicesBound)
+	defer cancel()
+	why, err := cluster.AwaitDevices(ctx, r.Name)
+	if why != "" && t.local == 0 {
+		fmt.Fprintln(w, "nearmetal:", why)
+	}
 	return err
 }
 
-// relayPMI makes the process manager's end that Slurm gave to this task reachable in the VM, and
-// gives the environment, or the connection (guest.Exec), that leads a rank to it. close ends it.
+// devicesBound is how long a step waits for the devices of its VMs to reach each other; then it starts
+// nevertheless, and says which do not.
+const devicesBound = 20 * time.Second
+
+// relayPMI makes the process manager's end that Slurm passed to this task reachable in the VM, and
+// returns the environment, or the connection (guest.Exec), that leads a rank to it. close ends it.
 func relayPMI(ctx context.Context, vm *guest.Client, t *task, vms int, env []string) (out []string, connect string, close func(), err error) {
 	switch {
 	case os.Getenv("PMI_FD") != "":
@@ -68,7 +80,7 @@ func relayPMI1(ctx context.Context, vm *guest.Client, t *task, vms int) (connect
 	}
 	pm := os.NewFile(uintptr(fd), "PMI of slurmstepd")
 	if pm == nil {
-		return "", nil, errors.New("slurmstepd gave no PMI descriptor")
+		return "", nil, errors.New("slurmstepd passed no PMI descriptor")
 	}
 	var once sync.Once
 	l, err := vm.ListenTCP(ctx, "", "127.0.0.1:0", func(c net.Conn) {
@@ -128,7 +140,7 @@ func answers(rank io.Writer, pm io.Reader, size, vms int) {
 }
 
 // pmixPort finds the port of a PMIx server in a URI, "NS.RANK;tcp4://127.0.0.1:PORT".
-var pmixPort = pattern.Lazy(`tcp4://127\.0\.0\.1:(\d{1,5})`)
+var pmixPort = lazyregexp.New(`tcp4://127\.0\.0\.1:(\d{1,5})`)
 
 // relayPMIx makes slurmstepd's PMIx server, which listens on the node's loopback, reachable on the
 // VM's: a port in the VM for each port of the server.
@@ -171,11 +183,8 @@ func relayPMIx(ctx context.Context, vm *guest.Client, t *task, vms int, env []st
 	over = append(over, "PMIX_GDS_MODULE=hash", "PMIX_MCA_gds=hash")
 	if vms > 1 {
 		// The server takes a node's VMs for one: what shares memory between its ranks must not.
-		pml := "cm,ob1" // cm: over the region (internal/launch: fabric)
-		if len(t.tasks) > 1 {
-			pml = "ob1"
-		}
-		over = append(over, "OMPI_MCA_pml="+pml, "OMPI_MCA_btl=tcp,self", "OMPI_MCA_osc=^sm", "OMPI_MCA_coll=^sm,han,xhc,smcuda")
+		// pml cm is the region, and devices (internal/launch: fabric).
+		over = append(over, "OMPI_MCA_pml=cm,ob1", "OMPI_MCA_btl=tcp,self", "OMPI_MCA_osc=^sm,ucx", "OMPI_MCA_coll=^sm,han,xhc,smcuda")
 	}
 	return session.Environment(env, over), stop, nil
 }

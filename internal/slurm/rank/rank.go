@@ -22,21 +22,27 @@ import (
 
 // Variables by which the SPANK plugin speaks to the wrapper (slurm/step.c).
 const (
-	varCommand = "NEARMETAL_SLURM_COMMAND" // the command, whose place the wrapper has taken (Slurm before 23.11)
-	varJob     = "NEARMETAL_SLURM_JOB"     // JOB.NODE, of a step with VMs of its own
-	varRequest = "NEARMETAL_SLURM_REQUEST" // the same step's request
-	varDir     = "NEARMETAL_SLURM_DIR"     // working directory of the job
-	varCores   = "NEARMETAL_SLURM_CORES"
-	varMemory  = "NEARMETAL_SLURM_MEMORY"
-	varSecret  = node.VarSecret
-	varHosts   = node.VarHosts
-	varPorts   = "NEARMETAL_SLURM_PORTS"
-	varDevices = "NEARMETAL_SLURM_DEVICES" // PCI addresses of the job's VFs on this node
+	varCommand   = "NEARMETAL_SLURM_COMMAND" // the command, whose place the wrapper has taken (Slurm before 23.11)
+	varJob       = "NEARMETAL_SLURM_JOB"     // JOB.NODE, of a step with VMs of its own
+	varRequest   = "NEARMETAL_SLURM_REQUEST" // the same step's request
+	varDir       = "NEARMETAL_SLURM_DIR"     // working directory of the job
+	varCores     = "NEARMETAL_SLURM_CORES"
+	varMemory    = "NEARMETAL_SLURM_MEMORY"
+	varHosts     = node.VarHosts
+	varPorts     = "NEARMETAL_SLURM_PORTS"
+	varRegion    = "NEARMETAL_SLURM_REGION"    // what the job has of the GRES that counts regions; missing: not counted
+	varAccel     = "NEARMETAL_SLURM_ACCEL"     // the site's choice of auto, kvm or tcg; missing: auto
+	varIsolation = "NEARMETAL_SLURM_ISOLATION" // the least that the site fences VMs in; missing: auto
+	varDevices   = "NEARMETAL_SLURM_DEVICES"   // PCI addresses of the job's VFs on this node
 )
 
 // Run runs the task whose words are args: the wrapper's own path and what followed. It
-// gives how the command ended.
+// returns how the command ended.
 func Run(args []string, s session.Streams) (guest.Status, error) {
+	secret, err := node.InheritedSecret()
+	if err != nil {
+		return guest.Status{}, err
+	}
 	words, err := command(args, os.Getenv(varCommand))
 	if err != nil {
 		return guest.Status{}, err
@@ -50,7 +56,7 @@ func Run(args []string, s session.Streams) (guest.Status, error) {
 	}
 	name := os.Getenv("NEARMETAL_CLUSTER")
 	if os.Getenv(varRequest) != "" {
-		if name, err = ownCluster(ctx, sigs, t, s.Err); err != nil {
+		if name, err = ownCluster(ctx, sigs, t, secret, s.Err); err != nil {
 			return guest.Status{}, err
 		}
 	}
@@ -64,7 +70,7 @@ func Run(args []string, s session.Streams) (guest.Status, error) {
 	if err != nil {
 		return guest.Status{}, err
 	}
-	if err := t.joined(ctx, &c.Record); err != nil {
+	if err := t.joined(ctx, &c.Record, s.Err); err != nil {
 		return guest.Status{}, err
 	}
 	env, connect, closePMI, err := relayPMI(ctx, c.VM(vm), t, len(c.Record.VMs), env)
@@ -83,7 +89,7 @@ func Run(args []string, s session.Streams) (guest.Status, error) {
 	return session.Run(ctx, c.VM(vm), e, s, sigs)
 }
 
-// command gives the task's words. Before Slurm 23.11 the wrapper's path stands where the
+// command returns the task's words. Before Slurm 23.11 the wrapper's path stands where the
 // command's was, and the plugin has put that into a variable; later it is put before them.
 func command(args []string, first string) ([]string, error) {
 	if first != "" {

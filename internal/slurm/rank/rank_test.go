@@ -2,6 +2,7 @@ package rank
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"nearmetal/internal/plan"
+	"nearmetal/internal/slurm/node"
 )
 
 func TestCommand(t *testing.T) {
@@ -37,7 +39,7 @@ func TestTask(t *testing.T) {
 	}
 	for _, bad := range []string{"", "2(x", "2(x0)", "x", "1(x99999999)", "-1"} {
 		if l, err := tasksPerNode(bad); err == nil {
-			t.Errorf("%q gives %v", bad, l)
+			t.Errorf("%q: %v", bad, l)
 		}
 	}
 }
@@ -132,5 +134,31 @@ func TestVCPUs(t *testing.T) {
 		if got := shareVCPUs(&task{local: c.local, tasks: []int{c.tasks}}, c.vm, c.vms, c.n); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+}
+
+// A step's own VMs run and are fenced in as the site says, as the job's are.
+func TestFromPlugin(t *testing.T) {
+	t.Setenv(varIsolation, "strict")
+	t.Setenv(varAccel, "tcg")
+	t.Setenv(varMemory, "2GiB")
+	t.Setenv(varDevices, "0000:41:10.0 0000:41:10.1")
+	var a node.Allocation
+	if err := fromPlugin(&a); err != nil || a.Isolation != "strict" || a.Accel != "tcg" || a.Bytes != 2<<30 || len(a.Devices) != 2 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	// A plugin that does not say it has no choice of its own.
+	t.Setenv(varAccel, "")
+	if err := fromPlugin(&a); err != nil || a.Accel != "auto" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	// A word that is not known starts no VM.
+	a.Isolation = "strickt"
+	r, err := node.ParseRequest("1 vms=1")
+	if err == nil {
+		_, err = node.Boot(context.Background(), r, a)
+	}
+	if err == nil || !strings.Contains(err.Error(), "strickt") {
+		t.Errorf("%v", err)
 	}
 }

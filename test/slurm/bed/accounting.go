@@ -6,13 +6,12 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // Accounting is the database of a cluster's jobs, for sacct: mariadbd on a socket that only root
-// reaches, and slurmdbd. scripts/deps-slurm-sacct.sh installs both.
+// reaches, and slurmdbd. scripts/install.sh sacct installs both.
 
-// startAccounting starts mariadbd and slurmdbd, and tells the latter of the cluster.
+// startAccounting starts mariadbd and slurmdbd, and adds the cluster to the latter.
 func (b *Bed) startAccounting() error {
 	data := b.Path("db/data")
 	if err := os.MkdirAll(data, 0o700); err != nil {
@@ -26,7 +25,7 @@ func (b *Bed) startAccounting() error {
 	for _, f := range []string{"mysql_system_tables.sql", "mysql_system_tables_data.sql"} {
 		text, err := os.ReadFile("/usr/share/mysql/" + f)
 		if err != nil {
-			return fmt.Errorf("%w: run scripts/deps-slurm-sacct.sh", err)
+			return fmt.Errorf("%w: run scripts/install.sh sacct", err)
 		}
 		tables += string(text) + "\n"
 	}
@@ -44,7 +43,7 @@ func (b *Bed) startAccounting() error {
 		"--skip-networking", "--skip-grant-tables")...); err != nil {
 		return err
 	}
-	if err := Await(30*time.Second, "mariadbd's socket", func() bool { _, err := os.Stat(b.dbSocket()); return err == nil }); err != nil {
+	if err := Await("mariadbd's socket", func() bool { _, err := os.Stat(b.dbSocket()); return err == nil }); err != nil {
 		return err
 	}
 	conf := fmt.Sprintf(`AuthType=auth/munge
@@ -66,7 +65,7 @@ LogFile=%[3]s/log/slurmdbd.log
 		return err
 	}
 	var out []byte
-	if err := Await(60*time.Second, "slurmdbd", func() bool {
+	if err := Await("slurmdbd", func() bool {
 		out, err = b.Command("sacctmgr", "-i", "add", "cluster", "nearmetal").CombinedOutput()
 		return err == nil
 	}); err != nil {

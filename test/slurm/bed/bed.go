@@ -29,7 +29,7 @@ type Options struct {
 	Networks    bool   // each node has a network and an address of its own, instead of the loopback
 	Accounting  bool   // slurmdbd and its database, for sacct
 	Extra       string // more lines for slurm.conf
-	// Site is a slurm.conf of one node, called Node, instead of ours: of it only what tells this
+	// Site is a slurm.conf of one node, called Node, instead of ours: of it only what distinguishes this
 	// cluster from others on the machine is changed, by lines behind it.
 	Site, Node string
 	// Files are written beside slurm.conf, by their names; those of the same name as ours
@@ -52,7 +52,7 @@ type Bed struct {
 // Programs that a cluster needs; Missing names the first that is not here.
 var programs = []string{"munged", "mungekey", "slurmctld", "slurmd", "srun", "sbatch", "scontrol"}
 
-// Missing names a program that the cluster needs and that is not installed, or gives "".
+// Missing names a program that the cluster needs and that is not installed, or returns "".
 func Missing() string {
 	for _, p := range programs {
 		if _, err := find(p); err != nil {
@@ -70,7 +70,7 @@ func find(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("no %s is installed: run scripts/deps-slurm.sh", name)
+	return "", fmt.Errorf("no %s is installed: run scripts/install.sh slurm", name)
 }
 
 // Start starts a cluster and waits until its nodes are idle. It needs root.
@@ -154,13 +154,13 @@ func (b *Bed) startMunge() error {
 		"--pid-file="+b.Path("munge/munged.pid"), "--log-file="+b.Path("log/munged.log"), "--seed-file="+b.Path("munge/seed")); err != nil {
 		return err
 	}
-	return Await(10*time.Second, "munged's socket", func() bool {
+	return Await("munged's socket", func() bool {
 		_, err := os.Stat(b.socket())
 		return err == nil
 	})
 }
 
-// Path gives a path below the cluster's directory.
+// Path returns a path below the cluster's directory.
 func (b *Bed) Path(name string) string { return filepath.Join(b.Dir, name) }
 
 // Conf is the cluster's slurm.conf.
@@ -199,10 +199,13 @@ func (b *Bed) StopNode(name string) {
 	b.nodes[name].stop(syscall.SIGTERM)
 }
 
+// NodePID is the process of a node's slurmd.
+func (b *Bed) NodePID(name string) int { return b.nodes[name].cmd.Process.Pid }
+
 // AwaitIdle waits until every node that has a slurmd of ours is idle.
 func (b *Bed) AwaitIdle() error {
-	var gone string
-	err := Await(60*time.Second, "idle nodes", func() bool {
+	var gone, drained string
+	err := Await("idle nodes", func() bool {
 		for name, d := range b.nodes {
 			select {
 			case <-d.done:
@@ -212,8 +215,15 @@ func (b *Bed) AwaitIdle() error {
 			}
 		}
 		out, err := b.Command("sinfo", "-h", "-n", strings.Join(b.Names(), ","), "-o", "%T").Output()
+		if err == nil && strings.Contains(string(out), "drained") {
+			drained = string(out)
+			return true // it stays so
+		}
 		return err == nil && strings.TrimSpace(string(out)) == "idle"
 	})
+	if drained != "" {
+		return fmt.Errorf("a node is drained: %s", strings.ReplaceAll(strings.TrimSpace(drained), "\n", ", "))
+	}
 	if gone != "" {
 		return fmt.Errorf("the slurmd of %s has ended", gone)
 	}
@@ -270,7 +280,7 @@ func (b *Bed) Stop() error {
 	if b.munged != nil {
 		b.munged.stop(syscall.SIGTERM)
 	}
-	return remove(b.Dir)
+	return Remove(b.Dir)
 }
 
 // endJobs cancels all jobs and waits a while for their epilogs.
@@ -281,7 +291,7 @@ func (b *Bed) endJobs() {
 	}
 	if jobs := queue(); len(jobs) > 0 {
 		b.Command("scancel", jobs...).Run()
-		Await(30*time.Second, "the end of all jobs", func() bool { return len(queue()) == 0 })
+		Await("the end of all jobs", func() bool { return len(queue()) == 0 })
 	}
 }
 
@@ -325,25 +335,28 @@ func (b *Bed) daemon(name, program string, args ...string) (*daemon, error) {
 	return d, nil
 }
 
-// stop ends the daemon: by sig, and by SIGKILL if that does not do within 15 s.
+// stop ends the daemon: by sig, and by SIGKILL if that does not do within Bound.
 func (d *daemon) stop(sig syscall.Signal) {
 	d.cmd.Process.Signal(sig)
 	select {
 	case <-d.done:
-	case <-time.After(15 * time.Second):
+	case <-time.After(Bound):
 		d.cmd.Process.Kill()
 		<-d.done
 	}
 }
 
-// Await polls until f holds; what is named in the error when it does not in time.
-func Await(bound time.Duration, what string, f func() bool) error {
-	for end := time.Now().Add(bound); ; time.Sleep(20 * time.Millisecond) {
+// Bound ends a test that hangs. No step takes a third of it on a machine at load 10 (docs/testing.md).
+const Bound = 10 * time.Minute
+
+// Await polls until f holds; what is named in the error when it does not within Bound.
+func Await(what string, f func() bool) error {
+	for end := time.Now().Add(Bound); ; time.Sleep(20 * time.Millisecond) {
 		if f() {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("waited %v for %s", bound, what)
+			return fmt.Errorf("waited %v for %s", Bound, what)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // freePorts finds n free TCP ports in a row, which slurmctld and the slurmds get. It looks
-// below the range that the kernel gives out by itself, and begins where another process that
+// below the range that the kernel assigns by itself, and begins where another process that
 // looks at the same time does not.
 func freePorts(n int) (int, error) {
 	for base := 10000 + os.Getpid()%1000*16; base < 30000; base += n + 3 {
@@ -107,7 +107,8 @@ func Plugstack(build, state string, more ...string) string {
 	if build == "" {
 		return ""
 	}
-	line := fmt.Sprintf("required %s/c/slurm/spank_nearmetal.so nearmetal=%s/nearmetal state=%s", build, build, state)
+	// Most jobs of the tests are root's.
+	line := fmt.Sprintf("required %s/c/slurm/spank_nearmetal.so nearmetal=%s/nearmetal state=%s root_writes=yes", build, build, state)
 	for _, m := range more {
 		line += " " + m
 	}
@@ -129,7 +130,7 @@ PlugStackConfig=%[4]s/plugstack.conf
 `, b.port, b.port+1, b.socket(), b.Dir)
 }
 
-// giveToSlurm gives directories to the user slurm, who slurmctld becomes.
+// giveToSlurm hands directories to the user slurm, who slurmctld becomes.
 func (b *Bed) giveToSlurm(dirs ...string) error {
 	u, err := user.Lookup("slurm")
 	if err != nil {

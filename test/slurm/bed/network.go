@@ -79,7 +79,7 @@ func removeNetworks(dir string) error {
 	return errors.Join(errs...)
 }
 
-// inNetwork gives the words that run a program in a node's network, with /sys as it is: ip-netns(8) would mount
+// inNetwork returns the words that run a program in a node's network, with /sys as it is: ip-netns(8) would mount
 // another.
 func (b *Bed) inNetwork(node string, words ...string) []string {
 	if !b.o.Networks {

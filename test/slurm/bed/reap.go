@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -57,7 +56,7 @@ func reap(prefix string) error {
 			return err
 		}
 		if unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}) == nil {
-			err = remove(filepath.Dir(name))
+			err = Remove(filepath.Dir(name))
 		}
 		f.Close()
 		if err != nil {
@@ -67,9 +66,9 @@ func reap(prefix string) error {
 	return nil
 }
 
-// remove ends everything that belongs to a directory, and removes it.
-func remove(dir string) error {
-	err := Await(10*time.Second, "the end of what ran below "+dir, func() bool {
+// Remove ends everything that belongs to a directory, takes off what is mounted below it, and removes it.
+func Remove(dir string) error {
+	err := Await("the end of what ran below "+dir, func() bool {
 		list := Processes(dir + "/")
 		for _, pid := range list {
 			unix.Kill(pid, unix.SIGKILL)
@@ -91,7 +90,27 @@ func remove(dir string) error {
 			exec.Command("userdel", "-r", f[0]).Run()
 		}
 	}
+	if err := unmount(dir); err != nil {
+		return err
+	}
 	return os.RemoveAll(dir)
+}
+
+// unmount takes off what is mounted below a directory: the folders of jobs.
+func unmount(dir string) error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	lines := strings.Split(string(mounts), "\n")
+	for i := len(lines) - 1; i >= 0; i-- { // what is mounted upon another stands behind it
+		// proc(5): the fifth field is the mount point; no name of ours has a blank.
+		if f := strings.Fields(lines[i]); len(f) > 4 && strings.HasPrefix(f[4], dir+"/") {
+			errs = append(errs, unix.Unmount(f[4], unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Processes are those with a text in their environment; zombies have none.

@@ -30,11 +30,18 @@ func run(args []string) error {
 		return err
 	}
 	defer b.Stop()
+	prompt := ""
 	if len(args) == 0 {
 		args = []string{"bash"}
+		// bash reads its prompt from files: it is marked when it is first shown.
+		prompt = `PROMPT_COMMAND=PS1="(slurm-shell) $PS1"; unset PROMPT_COMMAND`
+		fmt.Fprintln(os.Stderr, "slurm-shell: sinfo, sbatch and srun are a Slurm of two nodes on this machine, with the plugin: try srun --vm hostname; exit ends it")
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "SLURM_CONF="+b.Conf(), "BED="+b.Dir)
+	if prompt != "" {
+		cmd.Env = append(cmd.Env, prompt)
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd.Run()
 }

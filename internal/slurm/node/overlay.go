@@ -7,24 +7,23 @@ import (
 	"strings"
 
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/network"
-	"nearmetal/internal/pattern"
 	"nearmetal/internal/spec"
 )
 
-// Variables by which slurm-boot learns what must not stand on a command line, or may be long for
-// one (slurm/boot.c).
+// Variables of the plugin (slurm/boot.c, slurm/step.c).
 const (
-	VarSecret = "NEARMETAL_SLURM_SECRET"
-	VarHosts  = "NEARMETAL_SLURM_HOSTS"
+	VarHosts    = "NEARMETAL_SLURM_HOSTS"     // may be long for a command line
+	VarSecretFD = "NEARMETAL_SLURM_SECRET_FD" // number of a pipe that holds the job's secret
 )
 
-// DefaultPorts are those that hosts listen on for each other: above those that Linux gives out
+// DefaultPorts are those that hosts listen on for each other: above those that Linux assigns
 // by itself (net.ipv4.ip_local_port_range).
 const DefaultPorts = "61000-65535"
 
-// Trunk is what joins a job's VMs over its nodes.
-type Trunk struct {
+// Overlay is what joins a job's VMs over its nodes.
+type Overlay struct {
 	Secret string // 64 hexadecimal digits, the job's own
 	Hosts  string // NAME=ADDR of each node, blanks between, in the job's order; "": one node alone
 	Ports  string // LOW-HIGH; "": DefaultPorts
@@ -32,12 +31,12 @@ type Trunk struct {
 }
 
 var (
-	hostForm = pattern.Lazy(`^[A-Za-z0-9_.-]{1,127}$`)
-	addrForm = pattern.Lazy(`^[A-Za-z0-9_.:-]{1,255}$`)
+	hostForm = lazyregexp.New(`^[A-Za-z0-9_.-]{1,127}$`)
+	addrForm = lazyregexp.New(`^[A-Za-z0-9_.:-]{1,255}$`)
 )
 
-// trunk is what the cluster on node is told; nil where it is alone.
-func (t Trunk) trunk(c *spec.Cluster, node string) (*cluster.Trunk, error) {
+// overlay returns the job's other hosts, for the cluster on node; nil where it is alone.
+func (t Overlay) overlay(c *spec.Cluster, node string) (*cluster.Overlay, error) {
 	hosts := strings.Fields(t.Hosts)
 	if len(hosts) < 2 || c.Network.Type == "none" || c.Network.Type == "bridge" {
 		return nil, nil
@@ -46,7 +45,7 @@ func (t Trunk) trunk(c *spec.Cluster, node string) (*cluster.Trunk, error) {
 	if err != nil || len(secret) != 32 {
 		return nil, errors.New("the job has no secret that joins its nodes: submit it with this version's srun or sbatch")
 	}
-	out := &cluster.Trunk{Secret: network.Derive(secret, t.Use), Self: -1}
+	out := &cluster.Overlay{Secret: network.Derive(secret, t.Use), Self: -1}
 	if t.Ports == "" {
 		t.Ports = DefaultPorts
 	}
@@ -59,7 +58,7 @@ func (t Trunk) trunk(c *spec.Cluster, node string) (*cluster.Trunk, error) {
 		if !hostForm().MatchString(name) || !addrForm().MatchString(addr) {
 			return nil, fmt.Errorf("%.80q is not a node and its address", h)
 		}
-		host := cluster.TrunkHost{Name: name, Addr: addr}
+		host := cluster.OverlayHost{Name: name, Addr: addr}
 		for _, vm := range names {
 			host.VMs = append(host.VMs, hostPrefix(name)+vm)
 		}

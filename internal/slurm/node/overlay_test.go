@@ -8,14 +8,14 @@ import (
 )
 
 // All nodes of a job come to the same names and secret; steps have secrets of their own.
-func TestTrunk(t *testing.T) {
+func TestOverlay(t *testing.T) {
 	c := &spec.Cluster{VMs: []spec.Group{{Count: 2}}}
-	job := Trunk{Secret: strings.Repeat("5a", 32), Hosts: "n1=10.0.0.1 N2.site=fe80::1", Use: "job"}
-	one, err := job.trunk(c, "n1")
+	job := Overlay{Secret: strings.Repeat("5a", 32), Hosts: "n1=10.0.0.1 N2.site=fe80::1", Use: "job"}
+	one, err := job.overlay(c, "n1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := job.trunk(c, "N2.site")
+	two, err := job.overlay(c, "N2.site")
 	if err != nil || string(two.Secret) != string(one.Secret) || one.Self != 0 || two.Self != 1 || one.Ports != [2]int{61000, 65535} {
 		t.Errorf("%v: %+v and %+v", err, one, two)
 	}
@@ -24,19 +24,19 @@ func TestTrunk(t *testing.T) {
 	}
 	step := job
 	step.Use = "step 3"
-	if other, err := step.trunk(c, "n1"); err != nil || string(other.Secret) == string(one.Secret) {
+	if other, err := step.overlay(c, "n1"); err != nil || string(other.Secret) == string(one.Secret) {
 		t.Errorf("%v: a step has its job's secret", err)
 	}
-	for _, bad := range []Trunk{
+	for _, bad := range []Overlay{
 		{Secret: "", Hosts: job.Hosts}, {Secret: job.Secret, Hosts: "n1=a n2=b;c"}, {Secret: job.Secret, Hosts: "n3=a n2=b"},
 		{Secret: job.Secret, Hosts: job.Hosts, Ports: "x"},
 	} {
-		if got, err := bad.trunk(c, "n1"); err == nil {
-			t.Errorf("%+v gives %+v", bad, got)
+		if got, err := bad.overlay(c, "n1"); err == nil {
+			t.Errorf("%+v: %+v", bad, got)
 		}
 	}
 	c.Network.Type = "none"
-	if got, err := job.trunk(c, "n1"); got != nil || err != nil {
+	if got, err := job.overlay(c, "n1"); got != nil || err != nil {
 		t.Errorf("without a network: %+v, %v", got, err)
 	}
 }

@@ -1,0 +1,108 @@
+package slurm
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// killed bounds how long the kernel may take to end processes that it was asked to kill.
+const killed = 10 * time.Second
+
+// end kills what runs of the job's VMs: processes of its user whose environment has the job's mark (slurm/boot.c).
+func (j jobFolder) end() error {
+	if j.uid < 0 {
+		return nil
+	}
+	mark := fmt.Appendf(nil, "NEARMETAL_SLURM_JOB=%s/%d.%s", j.state, j.id, j.node)
+	for until := time.Now().Add(killed); ; time.Sleep(20 * time.Millisecond) {
+		left := 0
+		for _, p := range processes() {
+			pid, _ := strconv.Atoi(filepath.Base(p))
+			if j.killIf(pid, func() bool {
+				env, _ := os.ReadFile(p + "/environ")
+				return bytes.Contains(append([]byte{0}, env...), append(append([]byte{0}, mark...), 0))
+			}) {
+				left++
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("%d processes of its VMs do not end", left)
+		}
+	}
+}
+
+// killIf kills a process of the job's user that is chosen, and returns whether it did.
+func (j jobFolder) killIf(pid int, chosen func() bool) bool {
+	// The descriptor first: it stays this process whatever becomes of its number.
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if pid <= 1 || unix.Stat(fmt.Sprintf("/proc/%d", pid), &st) != nil || int(st.Uid) != j.uid || !chosen() {
+		return false
+	}
+	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
+}
+
+// removeCgroups removes the job's cgroups, which Slurm could not while VMs were in them. What still runs in
+// them of the job's user is killed first.
+func (j jobFolder) removeCgroups() {
+	if j.uid < 0 {
+		return
+	}
+	user := fmt.Sprintf("uid_%d/job_%d", j.uid, j.id)
+	for _, place := range []string{
+		"*/slurm_" + j.node + "/" + user, "*/slurm/" + user, "slurm_" + j.node + "/" + user, "slurm/" + user,
+		fmt.Sprintf("system.slice/%s_slurmstepd.scope/job_%d", j.node, j.id), fmt.Sprintf("system.slice/slurmstepd.scope/job_%d", j.id),
+	} {
+		dirs, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup", place))
+		for _, dir := range dirs {
+			j.removeCgroup(dir)
+		}
+	}
+}
+
+func (j jobFolder) removeCgroup(dir string) {
+	var all []string
+	filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			all = append(all, p)
+		}
+		return nil
+	})
+	for i := len(all) - 1; i >= 0; i-- {
+		for until := time.Now().Add(killed); unix.Rmdir(all[i]) == unix.EBUSY && time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+			if !j.emptyCgroup(all[i]) {
+				break
+			}
+		}
+	}
+}
+
+// emptyCgroup kills the user's processes in a cgroup. It returns false where others are in it.
+func (j jobFolder) emptyCgroup(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	own := true
+	for scan := bufio.NewScanner(f); scan.Scan(); {
+		pid, _ := strconv.Atoi(scan.Text())
+		own = j.killIf(pid, func() bool { return true }) && own
+	}
+	return own
+}

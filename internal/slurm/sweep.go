@@ -1,0 +1,258 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/host/hugepage"
+	"nearmetal/internal/journal"
+	"nearmetal/internal/lazyregexp"
+	"nearmetal/internal/slurm/conf"
+)
+
+// Sweep removes what jobs have left whose epilog did not run on this host, or did not get to its end: Slurm
+// found plugstack.conf being rewritten, the epilog was killed, slurmd was.
+type Sweep struct {
+	Root   string // below which sys, dev, run and var are; "": this host
+	State  string // the plugin's folder of running jobs (state= in plugstack.conf)
+	Node   string // Slurm's name of a node on this host; "": all that have folders
+	Except uint32 // the number of a job that is left alone; 0: none
+}
+
+// DefaultState is the plugin's folder of running jobs where plugstack.conf names no other.
+const DefaultState = "/run/nearmetal-slurm"
+
+// askLimit bounds how long slurmctld may take to say what it knows of a job.
+const askLimit = time.Minute
+
+// folderName is that of a job's folder: JOB.NODE.
+var folderName = lazyregexp.New(`^([1-9][0-9]{0,9})\.([A-Za-z0-9_.-]{1,127})$`)
+
+// Run ends what runs of such jobs, takes their VFs and huge pages back and removes their folders. It returns
+// a line for each job, and what it undid. A job is swept only if no slurmstepd of it runs here and slurmctld, asked
+// with the job's own slurm.conf, says that it is over on its node. Without an answer it stays, with an error.
+func (s Sweep) Run(ctx context.Context) (jobs []string, undone []journal.Change, err error) {
+	jobs, err = s.folders(ctx)
+	changes, bad := giveBack(s.Root, "", s.State)
+	pages, worse := hugepage.Return(s.Root, hugepage.Job{State: s.State})
+	return jobs, append(changes, pages...), errors.Join(err, bad, worse)
+}
+
+// folders sweeps the folders of jobs. Meanwhile no prolog makes one.
+func (s Sweep) folders(ctx context.Context) (jobs []string, err error) {
+	dir, err := os.OpenFile(s.State, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	if err := ownFolder(dir); err != nil {
+		return nil, err
+	}
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return nil, err
+	}
+	names, err := dir.Readdirnames(-1)
+	silent := map[string]bool{} // slurm.confs whose slurmctld did not answer: asking takes long then
+	for _, name := range names {
+		j, ok := readJob(s.State, name)
+		if !ok || j.id == s.Except || s.Node != "" && j.node != s.Node || silent[j.conf] || j.attended() {
+			continue
+		}
+		over, bad := j.over(ctx)
+		silent[j.conf] = bad != nil
+		if bad == nil && over {
+			if bad = j.remove(); bad == nil {
+				jobs = append(jobs, fmt.Sprintf("job %d on %s, whose epilog did not run", j.id, j.node))
+			}
+		}
+		if bad != nil {
+			err = errors.Join(err, fmt.Errorf("job %d on %s: %w", j.id, j.node, bad))
+		}
+	}
+	return jobs, err
+}
+
+// ownFolder says why a folder is not one that only this user may write to.
+func ownFolder(dir *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return err
+	}
+	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		return fmt.Errorf("%s: others than user %d may write to it", dir.Name(), os.Geteuid())
+	}
+	return nil
+}
+
+// jobFolder is what root keeps of a job on a host (slurm/state.h).
+type jobFolder struct {
+	state, node string
+	id          uint32
+	uid         int    // -1: not known
+	conf        string // slurm.conf of its Slurm; "": not known
+}
+
+func readJob(state, name string) (j jobFolder, ok bool) {
+	m := folderName().FindStringSubmatch(name)
+	if m == nil {
+		return j, false
+	}
+	id, err := strconv.ParseUint(m[1], 10, 32)
+	if err != nil {
+		return j, false
+	}
+	j = jobFolder{state: state, node: m[2], id: uint32(id), uid: -1}
+	// The second line of a request: UID GID.
+	if request, err := os.ReadFile(filepath.Join(j.path(), "request")); err == nil {
+		if lines := strings.Split(string(request), "\n"); len(lines) > 1 {
+			uid, _, _ := strings.Cut(lines[1], " ")
+			if n, err := strconv.ParseUint(uid, 10, 31); err == nil {
+				j.uid = int(n)
+			}
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(j.path(), "conf")); err == nil {
+		j.conf = string(text)
+	}
+	return j, true
+}
+
+func (j jobFolder) path() string { return filepath.Join(j.state, fmt.Sprintf("%d.%s", j.id, j.node)) }
+
+// attended reports whether a slurmstepd of the job runs on this host. Only root's processes count: a user's may
+// have any name.
+func (j jobFolder) attended() bool {
+	name := fmt.Appendf(nil, "slurmstepd: [%d.", j.id)
+	for _, p := range processes() {
+		var st unix.Stat_t
+		if unix.Stat(p, &st) != nil || st.Uid != 0 {
+			continue
+		}
+		if line, _ := os.ReadFile(p + "/cmdline"); bytes.HasPrefix(line, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// processes are the folders of all in /proc.
+func processes() []string {
+	list, _ := filepath.Glob("/proc/[0-9]*")
+	return list
+}
+
+// errNoSlurm says that nobody could be asked.
+var errNoSlurm = errors.New("squeue is not found: is Slurm's bin folder in PATH?")
+
+// over asks slurmctld whether the job is over on its node.
+func (j jobFolder) over(ctx context.Context) (bool, error) {
+	squeue, err := exec.LookPath("squeue")
+	if err != nil {
+		return false, errNoSlurm
+	}
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	// No word of the user's is in these columns.
+	cmd := exec.CommandContext(ctx, squeue, "--noheader", "--states=all", "--jobs="+strconv.FormatUint(uint64(j.id), 10), "--format=%A %T %N")
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "LANG=C"}
+	file := j.conf
+	if file == "" {
+		file = os.Getenv("SLURM_CONF")
+	}
+	if file != "" {
+		if _, err := os.Stat(file); err != nil {
+			return false, fmt.Errorf("whether it runs cannot be asked: %w", err) // squeue waits a minute for it
+		}
+		cmd.Env = append(cmd.Env, "SLURM_CONF="+file)
+	}
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err = cmd.Run()
+	return judge(j.id, j.node, out.String(), said.String(), err)
+}
+
+// judge reads squeue's answer: whether job id is over on a node. Several jobs of an array may answer to one number.
+func judge(id uint32, node, out, said string, failed error) (bool, error) {
+	if failed != nil {
+		// Slurm forgets a job some minutes after its end (MinJobAge).
+		if strings.Contains(said, "Invalid job id specified") {
+			return true, nil
+		}
+		line, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
+		return false, fmt.Errorf("squeue does not say whether it runs: %w: %.200s", failed, line)
+	}
+	for _, line := range strings.Split(out, "\n") {
+		f := strings.Fields(line)
+		if len(f) < 2 || f[0] != strconv.FormatUint(uint64(id), 10) {
+			continue
+		}
+		switch f[1] {
+		case "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY",
+			"LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED", "PENDING":
+			return true, nil
+		}
+		if len(f) < 3 {
+			return true, nil // it has no node
+		}
+		// While it completes its list has the nodes whose epilogs have not ended.
+		nodes, err := conf.Expand(f[2])
+		if err != nil {
+			return false, fmt.Errorf("squeue: its nodes: %w", err)
+		}
+		for _, n := range nodes {
+			if n == node {
+				return false, nil
+			}
+		}
+		return true, nil
+	}
+	return true, nil
+}
+
+// remove ends what runs of the job and removes its cgroups and its folder.
+func (j jobFolder) remove() error {
+	if err := j.end(); err != nil {
+		return err
+	}
+	j.removeCgroups()
+	run := filepath.Join(j.path(), "run")
+	// Ours, and what a user mounted over it by FUSE. It goes when the last who has it open does.
+	for range 64 {
+		if unix.Unmount(run, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) != nil {
+			break
+		}
+	}
+	entries, err := os.ReadDir(j.path())
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if bad := os.Remove(filepath.Join(j.path(), e.Name())); bad != nil && !errors.Is(bad, fs.ErrNotExist) {
+			err = errors.Join(err, bad)
+		}
+	}
+	if err == nil {
+		err = os.Remove(j.path())
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // its epilog has been quicker
+	}
+	return err
+}

@@ -1,0 +1,113 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What squeue answers, as Slurm 22.05 and 24.11 print it, and what becomes of the job's folder.
+func TestJudge(t *testing.T) {
+	failed := errors.New("exit status 1")
+	for _, c := range []struct {
+		name, out, said string
+		failed          error
+		over, unknown   bool
+	}{
+		{name: "runs here", out: "8 RUNNING n[1-3]\n"},
+		{name: "is suspended here", out: "8 SUSPENDED n2\n"},
+		{name: "its nodes boot", out: "8 CONFIGURING n2\n"},
+		{name: "its epilog runs here", out: "8 COMPLETING n2\n"},
+		{name: "its epilog runs elsewhere", out: "8 COMPLETING n[1,3]\n", over: true},
+		{name: "runs elsewhere, anew", out: "8 RUNNING n7\n", over: true},
+		{name: "has ended", out: "8 COMPLETED n2\n", over: true},
+		{name: "has failed", out: "8 NODE_FAIL n2\n", over: true},
+		{name: "waits anew", out: "8 PENDING \n", over: true},
+		{name: "is forgotten", said: "slurm_load_jobs error: Invalid job id specified\n", failed: failed, over: true},
+		{name: "one of an array that runs", out: "9 COMPLETED n2\n8 RUNNING n2\n"},
+		{name: "an array without it", out: "9 RUNNING n2\n", over: true},
+		{name: "no slurmctld", said: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", failed: failed, unknown: true},
+		{name: "a list that is none", out: "8 RUNNING n[2\n", unknown: true},
+		{name: "a state of a later Slurm", out: "8 DREAMING n2\n"},
+	} {
+		over, err := judge(8, "n2", c.out, c.said, c.failed)
+		if over != c.over || (err != nil) != c.unknown {
+			t.Errorf("%s: over %v, %v", c.name, over, err)
+		}
+	}
+}
+
+// Folders whose job nobody can be asked about stay, and what is no folder of a job is not looked at.
+func TestSweepKeeps(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root has folders of jobs")
+	}
+	state := t.TempDir()
+	if err := os.Chmod(state, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"7.n1/run", "x.n1/run", "0.n1/run", "8.n2/run"} {
+		if err := os.MkdirAll(filepath.Join(state, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(state, "7.n1/conf"), []byte("/no/such/slurm.conf"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	jobs, _, err := Sweep{Root: root, State: state, Node: "n1"}.Run(context.Background())
+	if len(jobs) != 0 || err == nil || !strings.HasPrefix(err.Error(), "job 7 on n1: whether it runs cannot be asked: ") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v, %v", jobs, err)
+	}
+	for _, name := range []string{"7.n1/run", "x.n1/run", "0.n1/run", "8.n2/run"} {
+		if _, err := os.Stat(filepath.Join(state, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	// A folder that others may write to says nothing of jobs.
+	if err := os.Chmod(state, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := (Sweep{Root: root, State: state}).Run(context.Background()); err == nil {
+		t.Error("a folder was taken that others may write to")
+	}
+}
+
+// Of the processes on a host those of the job's user with the job's mark end, and no other.
+func TestEndsTheJobsOwn(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root ends a job's processes")
+	}
+	state := t.TempDir()
+	start := func(mark string) *exec.Cmd {
+		t.Helper()
+		cmd := exec.Command("sleep", "600")
+		cmd.Env = []string{"NEARMETAL_SLURM_JOB=" + mark}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		return cmd
+	}
+	own := start(fmt.Sprintf("%s/7.n1", state))
+	other := start(fmt.Sprintf("%s/70.n1", state))
+	j := jobFolder{state: state, node: "n1", id: 7, uid: 0}
+	if err := j.end(); err != nil {
+		t.Fatal(err)
+	}
+	if err := own.Wait(); err == nil || err.Error() != "signal: killed" {
+		t.Errorf("the job's own: %v", err)
+	}
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d", other.Process.Pid)); err != nil {
+		t.Error("another job's process has ended")
+	}
+	j.uid = 65534
+	if err := j.end(); err != nil {
+		t.Error(err)
+	}
+}
