@@ -12,10 +12,10 @@ struct buf {
 
 /* Makes room for n more bytes and returns where they go; aborts without memory. */
 uint8_t *buf_reserve(struct buf *b, size_t n);
-/* Tells that n bytes were put where buf_reserve said. */
+/* Counts n bytes that were put where buf_reserve said. */
 void buf_added(struct buf *b, size_t n);
 void buf_append(struct buf *b, const void *p, size_t n);
-/* Drops n bytes at the start. An empty buffer gives its memory back if it had grown large. */
+/* Drops n bytes at the start. An empty buffer frees its memory if it had grown large. */
 void buf_drop(struct buf *b, size_t n);
 void buf_free(struct buf *b);
 static inline uint8_t *buf_head(const struct buf *b) { return b->p + b->off; }

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "config.h"
 #include "buf.h"
 #include "fields.h"
@@ -182,14 +181,17 @@ static bool take_id(unsigned *to, const char *s)
 static bool take_function(struct config *c, char **w)
 {
 	struct function_config f = {0};
+	uint64_t mtu;
 
 	if (c->nfunctions == FUNCTIONS_MAX || !take_id(&f.vendor, w[0]) || !take_id(&f.device, w[1]) ||
 	    (strcmp(w[2], "-") && !take_prefix(&f.addr, &f.mask, w[2])))
 		return false;
 	f.net = !strcmp(w[3], "net") || !strcmp(w[3], "both");
-	f.rdma = !strcmp(w[3], "rdma") || !strcmp(w[3], "both");
-	if (!f.net && !f.rdma && strcmp(w[3], "none"))
+	f.ipoib = !strcmp(w[3], "ipoib");
+	f.rdma = f.ipoib || !strcmp(w[3], "rdma") || !strcmp(w[3], "both");
+	if ((!f.net && !f.rdma && strcmp(w[3], "none")) || !parse_number(w[4], 65535, &mtu) || (mtu && mtu < 576))
 		return false;
+	f.mtu = mtu;
 	c->functions = grow(c->functions, c->nfunctions, sizeof *c->functions);
 	c->functions[c->nfunctions++] = f;
 	return true;
@@ -265,7 +267,7 @@ static bool take_line(struct config *c, const char *key, char *rest)
 	if (!strcmp(key, "rdma"))
 		return split(rest, w, 2) == 2 && take_rdma(c, w);
 	if (!strcmp(key, "function"))
-		return split(rest, w, 4) == 4 && take_function(c, w);
+		return split(rest, w, 5) == 5 && take_function(c, w);
 	return false;
 }
 
@@ -354,7 +356,8 @@ void config_print(const struct config *c)
 			printf("%s/%d", inet_ntop(AF_INET, &f->addr, addr, sizeof addr), __builtin_popcount(f->mask));
 		else
 			printf("-");
-		printf(" %s\n", f->net && f->rdma ? "both" : f->net ? "net" : f->rdma ? "rdma" : "none");
+		printf(" %s %u\n", f->ipoib ? "ipoib" : f->net && f->rdma ? "both" : f->net ? "net" : f->rdma ? "rdma" : "none",
+		       f->mtu);
 	}
 	for (size_t i = 0; i < c->npeers; i++)
 		printf("peer %s\n", c->peers[i]);

@@ -1,4 +1,4 @@
-/* What the VM is told: /nearmetal/config of the initramfs, lines `key value…`. */
+/* The VM's configuration: /nearmetal/config of the initramfs, lines `key value…`. */
 #ifndef NM_CONFIG_H
 #define NM_CONFIG_H
 
@@ -33,6 +33,8 @@ struct function_config {
 	unsigned vendor, device;	/* 16 bits each */
 	uint32_t addr, mask;		/* of its network interface; network byte order, 0: none */
 	bool net, rdma;			/* its driver makes a network interface, an RDMA device */
+	bool ipoib;			/* InfiniBand: an RDMA device, and a network interface if the kernel has IPoIB */
+	unsigned mtu;			/* of its network interface, bytes; 0: as it is */
 };
 
 struct config {

@@ -1,8 +1,8 @@
-#define _GNU_SOURCE
 #include "devices.h"
 #include "fields.h"
 #include "init.h"
 #include "log.h"
+#include "loop.h"
 #include "uevent.h"
 
 #include <arpa/inet.h>
@@ -20,11 +20,16 @@ enum {
 	SHOWN_MAX = 64 + 16,	/* FUNCTIONS_MAX + RDMAS_MAX of config.c */
 	/* Nested VMs probe slowly: igbvf takes 20 s under emulated SVM. */
 	DRIVER_TIMEOUT = 90000,	/* ms */
+	LINK_TIMEOUT = 10000,	/* ms, for a link or a subnet manager to bring a port up, or IPoIB's interface to come */
+	GID_TIMEOUT = 3000,	/* ms, for the kernel to enter an address as a GID */
+	GIDS_MAX = 256,		/* of a port */
 };
 
-/* What is told of a device, "-" for what it has not. */
+/* What is reported of a device, "-" for what it has not. An IPoIB interface has an address of 20 bytes. */
 struct shown {
-	char kind[8], pci[32], driver[32], net[32], mac[32], rdma[32], guid[32], state[16], ip[INET_ADDRSTRLEN];
+	char kind[8], pci[32], driver[32], net[32], mac[64], rdma[32], guid[32], state[16], ip[INET_ADDRSTRLEN];
+	char port[4], layer[16], gid[8], node[8], mtu[8], pkey[12];
+	uint32_t addr;	/* network byte order, 0: none */
 };
 
 static struct shown list[SHOWN_MAX];
@@ -66,15 +71,86 @@ static bool first_in(char *to, size_t size, const char *dir)
 	return found;
 }
 
-/* Fills in what the RDMA device s->rdma says of itself. */
-static void describe_rdma(struct shown *s)
+/* Waits for something that the kernel announces by no event; false after timeout ms. */
+static bool poll_for(bool (*there)(struct shown *s), struct shown *s, int timeout)
+{
+	uint64_t end = now_ns() + timeout * 1000000ull;
+
+	while (!there(s)) {
+		if (now_ns() >= end)
+			return false;
+		usleep(20000);
+	}
+	return true;
+}
+
+static bool port_active(struct shown *s)
 {
 	char state[32];
 
-	line_of(s->guid, sizeof s->guid, true, "/sys/class/infiniband/%s/%s", s->rdma, "node_guid");
 	/* "4: ACTIVE" */
 	line_of(state, sizeof state, false, "/sys/class/infiniband/%s/%s", s->rdma, "ports/1/state");
 	snprintf(s->state, sizeof s->state, "%.15s", strchr(state, ' ') ? strchr(state, ' ') + 1 : state);
+	return !strcmp(s->state, "ACTIVE");
+}
+
+static bool link_up(struct shown *s)
+{
+	line_of(s->state, sizeof s->state, true, "/sys/class/net/%s/%s", s->net, "operstate");
+	return strcmp(s->state, "down") && strcmp(s->state, "dormant") && strcmp(s->state, "lowerlayerdown");
+}
+
+static bool has_net(struct shown *s)
+{
+	char dir[128];
+
+	snprintf(dir, sizeof dir, "%s/%s/net", pci, s->pci);
+	return first_in(s->net, sizeof s->net, dir);
+}
+
+/* Finds the GID of RoCE v2 that follows from the address. */
+static bool roce_gid(struct shown *s)
+{
+	char want[48], file[64], text[48];
+	const uint8_t *a = (const uint8_t *)&s->addr;
+
+	snprintf(want, sizeof want, "0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x", a[0], a[1], a[2], a[3]);
+	for (unsigned i = 0; i < GIDS_MAX; i++) {
+		snprintf(file, sizeof file, "ports/1/gids/%u", i);
+		line_of(text, sizeof text, true, "/sys/class/infiniband/%s/%s", s->rdma, file);
+		if (strcmp(text, want))
+			continue;
+		snprintf(file, sizeof file, "ports/1/gid_attrs/types/%u", i);
+		line_of(text, sizeof text, false, "/sys/class/infiniband/%s/%s", s->rdma, file);
+		if (!strcmp(text, "RoCE v2")) {
+			snprintf(s->gid, sizeof s->gid, "%u", i);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Fills in what the RDMA device s->rdma says of itself, once its interface has its address. Its first port is
+   the one that is used: a VF has no other. */
+static void describe_rdma(struct shown *s)
+{
+	strcpy(s->port, "1");
+	line_of(s->guid, sizeof s->guid, true, "/sys/class/infiniband/%s/%s", s->rdma, "node_guid");
+	line_of(s->layer, sizeof s->layer, true, "/sys/class/infiniband/%s/%s", s->rdma, "ports/1/link_layer");
+	poll_for(port_active, s, LINK_TIMEOUT);
+	if (!strcmp(s->layer, "InfiniBand"))
+		line_of(s->pkey, sizeof s->pkey, true, "/sys/class/infiniband/%s/%s", s->rdma, "ports/1/pkeys/0");
+	else if (s->addr)
+		poll_for(roce_gid, s, GID_TIMEOUT);
+}
+
+/* Fills in what the network interface s->net says of itself. */
+static void describe_net(struct shown *s)
+{
+	line_of(s->mac, sizeof s->mac, true, "/sys/class/net/%s/%s", s->net, "address");
+	line_of(s->mtu, sizeof s->mtu, true, "/sys/class/net/%s/%s", s->net, "mtu");
+	if (s->addr)
+		inet_ntop(AF_INET, &s->addr, s->ip, sizeof s->ip);
 }
 
 static struct shown *add(const char *kind)
@@ -85,7 +161,8 @@ static struct shown *add(const char *kind)
 		die("more devices than %d", SHOWN_MAX);
 	s = &list[nlist++];
 	*s = (struct shown){.pci = "-", .driver = "-", .net = "-", .mac = "-", .rdma = "-",
-			    .guid = "-", .state = "-", .ip = "-"};
+			    .guid = "-", .state = "-", .ip = "-", .port = "-", .layer = "-", .gid = "-",
+			    .node = "-", .mtu = "-", .pkey = "-"};
 	snprintf(s->kind, sizeof s->kind, "%s", kind);
 	return s;
 }
@@ -101,11 +178,11 @@ static void soft_roce(const struct config *c, const struct rdma_config *r)
 	snprintf(s->rdma, sizeof s->rdma, "%s", r->name);
 	snprintf(s->net, sizeof s->net, "%s", r->net);
 	strcpy(s->driver, "rdma_rxe");
-	describe_rdma(s);
-	line_of(s->mac, sizeof s->mac, true, "/sys/class/net/%s/%s", r->net, "address");
 	for (size_t i = 0; i < c->nlinks; i++)
 		if (!strcmp(c->links[i].name, r->net))
-			inet_ntop(AF_INET, &c->links[i].addr, s->ip, sizeof s->ip);
+			s->addr = c->links[i].addr;
+	describe_net(s);
+	describe_rdma(s);
 }
 
 static int by_name(const void *a, const void *b)
@@ -151,14 +228,13 @@ static bool there(void *what)
 	struct wanted *w = what;
 	char dir[128];
 
-	snprintf(dir, sizeof dir, "%s/%s/net", pci, w->s->pci);
-	if (w->f->net && !first_in(w->s->net, sizeof w->s->net, dir))
+	if (w->f->net && !has_net(w->s))
 		return false;
 	snprintf(dir, sizeof dir, "%s/%s/infiniband", pci, w->s->pci);
 	return !w->f->rdma || first_in(w->s->rdma, sizeof w->s->rdma, dir);
 }
 
-/* Gives a function that was passed through its driver, link and address. */
+/* Sets up a function that was passed through: its driver, link and address. */
 static void function_up(const struct function_config *f, unsigned nth)
 {
 	struct wanted w = {f, add("pci")};
@@ -177,22 +253,26 @@ static void function_up(const struct function_config *f, unsigned nth)
 		target[n] = 0;
 		snprintf(s->driver, sizeof s->driver, "%.31s", strrchr(target, '/') ? strrchr(target, '/') + 1 : target);
 	}
+	line_of(s->node, sizeof s->node, true, "/sys/bus/pci/devices/%s/%s", s->pci, "numa_node");
+	if (f->ipoib)
+		poll_for(has_net, s, LINK_TIMEOUT);
 	if (strcmp(s->net, "-")) {
-		net_address(s->net, f->addr, f->mask);
-		line_of(s->mac, sizeof s->mac, true, "/sys/class/net/%s/%s", s->net, "address");
-		line_of(s->state, sizeof s->state, true, "/sys/class/net/%s/%s", s->net, "operstate");
-		if (f->addr)
-			inet_ntop(AF_INET, &f->addr, s->ip, sizeof s->ip);
+		s->addr = f->addr;
+		net_address(s->net, f->mtu, f->addr, f->mask);
+		describe_net(s);
+		/* An IPoIB interface is up only once its port is, which is waited for next. */
+		if (!f->ipoib)
+			poll_for(link_up, s, LINK_TIMEOUT);
 	}
 	if (strcmp(s->rdma, "-"))
 		describe_rdma(s);
 }
 
-/* The line of a device: kind, PCI address, driver, interface, MAC, RDMA name, GUID, state, IP. */
+/* The line of a device: what devices_add() says. */
 static void print(char *to, size_t size, const struct shown *s)
 {
-	snprintf(to, size, "%s %s %s %s %s %s %s %s %s", s->kind, s->pci, s->driver, s->net, s->mac,
-		 s->rdma, s->guid, s->state, s->ip);
+	snprintf(to, size, "%s %s %s %s %s %s %s %s %s %s %s %s %s %s %s", s->kind, s->pci, s->driver, s->net, s->mac,
+		 s->rdma, s->guid, s->state, s->ip, s->port, s->layer, s->gid, s->node, s->mtu, s->pkey);
 }
 
 void devices_up(const struct config *c)
@@ -215,7 +295,7 @@ void devices_up(const struct config *c)
 	if (!f)
 		die("/run/nearmetal/devices: %s", strerror(errno));
 	for (size_t i = 0; i < nlist; i++) {
-		char line[300];
+		char line[420];
 
 		print(line, sizeof line, &list[i]);
 		fprintf(f, "%s\n", line);
@@ -226,7 +306,7 @@ void devices_up(const struct config *c)
 void devices_add(struct buf *b)
 {
 	for (size_t i = 0; i < nlist; i++) {
-		char line[300];
+		char line[420];
 
 		print(line, sizeof line, &list[i]);
 		fields_add(b, "device", line);

@@ -5,10 +5,11 @@
 #include "buf.h"
 #include "config.h"
 
-/* Waits for the drivers, brings the links up, gives them addresses. Dies with a line that says what is missing. */
+/* Waits for the drivers, brings the links up, sets their addresses. Dies with a line that says what is missing. */
 void devices_up(const struct config *c);
 /* Adds a field `device` for each: kind, PCI address, driver, interface, MAC, RDMA name,
-   node GUID, state and IP, "-" for what there is not. */
+   node GUID, state, IP, RDMA port, its link layer, the index of its GID for RoCE v2, NUMA node, MTU and
+   partition key, "-" for what there is not. */
 void devices_add(struct buf *b);
 
 /* Makes an RDMA device called name, of a type ("rxe", "siw"), on a network interface. 0 or errno. */

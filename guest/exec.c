@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "exec.h"
 #include "files.h"
 #include "group.h"
@@ -7,6 +6,7 @@
 #include "pty.h"
 #include "pump.h"
 #include "tcp.h"
+#include "written.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,6 +56,7 @@ struct job {			/* what a child shall do */
 	bool dir_optional;
 	int (*builtin)(const char *path);	/* instead of argv */
 	const char *path;
+	int top;		/* a directory as the builtin's standard input; 0: none */
 };
 
 static void fail(int fd, int stage)
@@ -154,7 +155,7 @@ static void child(const struct job *j, int in, int out, int err, int failed, boo
 	setsid();
 	if (tty && !pty_control(in))
 		fail(failed, AT_TERMINAL);
-	if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
+	if (dup2(j->top ? j->top : in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
 		fail(failed, AT_EXEC);
 	close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
 	default_signals();
@@ -502,6 +503,31 @@ void push_open(struct mux *m, uint32_t id, const struct fields *h)
 void pull_open(struct mux *m, uint32_t id, const struct fields *h)
 {
 	copy_open(m, id, h, files_send);
+}
+
+static int upper;	/* of the root's overlay; 0: there is none */
+
+void written_upper(const char *path)
+{
+	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd > 0)
+		upper = fd;
+}
+
+void written_stream_open(struct mux *m, uint32_t id, const struct fields *h)
+{
+	static struct job j;
+	const char *wrong, *age = fields_get(h, "age");
+
+	j = (struct job){.builtin = written_list, .path = age ? age : "", .top = upper};
+	wrong = identity_read(&j.id, h);
+	if (!wrong && !upper)
+		wrong = "this VM has no overlay";
+	if (wrong)
+		mux_refuse(m, id, "written: %s", wrong);
+	else
+		start(m, id, h, &j, "written");
 }
 
 void exec_reap(void)

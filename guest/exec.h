@@ -1,4 +1,4 @@
-/* Programs run for the host: streams of kind exec, push and pull. */
+/* Programs run for the host: streams of kind exec, push, pull and written. */
 #ifndef NM_EXEC_H
 #define NM_EXEC_H
 
@@ -10,6 +10,9 @@ extern const char *vm_name;
 void exec_open(struct mux *m, uint32_t id, const struct fields *h);
 void push_open(struct mux *m, uint32_t id, const struct fields *h);
 void pull_open(struct mux *m, uint32_t id, const struct fields *h);
+void written_stream_open(struct mux *m, uint32_t id, const struct fields *h);
+/* Remembers the upper directory of the root's overlay, for streams of kind written. */
+void written_upper(const char *path);
 /* Reaps what has ended; to be called on SIGCHLD. */
 void exec_reap(void);
 /* Kills, at once, all that execs have started. */

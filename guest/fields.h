@@ -11,7 +11,7 @@ struct fields {
 	size_t len;
 };
 
-/* Tells whether p is well formed: every field has a key, a '=', and an end. */
+/* Returns whether p is well formed: every field has a key, a '=', and an end. */
 bool fields_valid(const char *p, size_t len);
 /* The first value of key at or after *at (0 to start), and *at past it; NULL if none. */
 const char *fields_next(const struct fields *f, const char *key, size_t *at);

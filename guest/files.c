@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "files.h"
 #include "buf.h"
 #include "fields.h"
@@ -77,7 +76,7 @@ static bool give(int fd, const void *p, size_t n)
 	return true;
 }
 
-/* Tells whether p is "." or a path without empty, "." and ".." components. */
+/* Returns whether p is "." or a path without empty, "." and ".." components. */
 static bool path_valid(const char *p)
 {
 	size_t depth = 0;

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "group.h"
 #include "buf.h"
 
@@ -115,7 +114,7 @@ static struct process *processes(size_t *n)
 	return all;
 }
 
-/* Signals the session and all descendants; tells how many there were. */
+/* Signals the session and all descendants; returns how many there were. */
 static int signal_tree(pid_t leader, int sig)
 {
 	size_t n;
@@ -199,7 +198,7 @@ void group_kill(const struct group *g)
 			;
 		return;
 	}
-	/* Stopped first, or one forks while another is looked up. */
+	/* Stopped first, or one forks while another is read. */
 	signal_tree(g->pid, SIGSTOP);
 	signal_tree(g->pid, SIGKILL);
 }

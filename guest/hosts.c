@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "init.h"
 #include "log.h"
 
@@ -6,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Tells whether a line of /etc/hosts gives one of the names that are ours to give. */
+/* Returns whether a line of /etc/hosts has one of the names that are ours to set. */
 static bool names_ours(const struct config *c, const char *line)
 {
 	char copy[1024], *save = NULL, *w;

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "identity.h"
 
 #include <errno.h>

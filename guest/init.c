@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "init.h"
 #include "devices.h"
 #include "exec.h"
@@ -74,7 +73,7 @@ void power_off(bool sync_shares)
 		pause();
 }
 
-/* Tells the host why this VM does not come up, then powers off. */
+/* Reports to the host why this VM does not come up, then powers off. */
 static void boot_failed(const char *text)
 {
 	uint8_t b[FRAME_HEADER + TEXT_MAX];
@@ -91,7 +90,7 @@ static void boot_failed(const char *text)
 		/* In blocking mode: returns once the host has it. */
 		fcntl(channel, F_SETFL, fcntl(channel, F_GETFL) & ~O_NONBLOCK);
 		if (write(channel, b, FRAME_HEADER + f.len) < 0)
-			say("nor can the host be told: %s", strerror(errno));
+			say("nor can it be reported to the host: %s", strerror(errno));
 	}
 	power_off(false);
 }
@@ -110,8 +109,8 @@ static void make_dir(const char *path, mode_t mode)
 }
 
 /*
- * Put an empty directory over one in which no name can be looked up. QEMU's 9p server opens
- * a directory for reading to look a name up in it: where its user may search but not read
+ * Put an empty directory over one in which no name can be found. QEMU's 9p server opens
+ * a directory for reading to find a name in it: where its user may search but not read
  * (mode 0711, as /home has at some sites) nothing is found, so that nothing is hidden here.
  */
 static void cover(const char *path)
@@ -245,6 +244,7 @@ static void mount_root(const struct config *c)
 	mount_at("root", "/memory", "tmpfs", MS_NODEV, "mode=0755");
 	make_dir("/memory/upper", 0755);
 	make_dir("/memory/work", 0755);
+	written_upper("/memory/upper");
 	make_dir("/memory/upper/etc", 0755);
 	/* Put below the overlay before it is mounted: nothing to copy up. */
 	hosts_write(c, "/lower/etc/hosts", "/memory/upper/etc/hosts");

@@ -20,8 +20,8 @@ void add_phases(struct buf *b);
 /* The parts, each in its file. */
 void modules_load(const char *list);
 void net_up(const struct config *c);
-/* Gives an interface an address (network byte order; 0: none) and brings it up. */
-void net_address(const char *name, uint32_t addr, uint32_t mask);
+/* Sets an interface's MTU (bytes; 0: as it is) and an address (network byte order; 0: none), and brings it up. */
+void net_address(const char *name, unsigned mtu, uint32_t addr, uint32_t mask);
 void hosts_write(const struct config *c, const char *old, const char *file);
 void region_show(const struct config *c);
 int port_open(const char *name, int timeout_ms);	/* -1 if there is none */

@@ -5,7 +5,7 @@
 /* Writes one line, `nearmetal-agent: …`, to standard error (the console). */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* What die does after its line: tells the host and powers off, or exits. */
+/* What die does after its line: reports to the host and powers off, or exits. */
 extern void (*on_die)(const char *text);
 
 void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));

@@ -1,5 +1,4 @@
 /* nearmetal-agent: init of a VM, its agent, and nearmetal-rsh. */
-#define _GNU_SOURCE
 #include "exec.h"
 #include "init.h"
 #include "log.h"
@@ -64,6 +63,8 @@ static void host_open(struct mux *m, uint32_t id, const char *kind, const struct
 		push_open(m, id, h);
 	else if (!strcmp(kind, "pull"))
 		pull_open(m, id, h);
+	else if (!strcmp(kind, "written"))
+		written_stream_open(m, id, h);
 	else if (!strcmp(kind, "tcp"))
 		tcp_open(m, id, h);
 	else if (!strcmp(kind, "listen"))
@@ -154,6 +155,8 @@ static int serve_main(int argc, char **argv)
 			vm_name = argv[++i];
 		else if (!strcmp(argv[i], "--socket") && i + 1 < argc)
 			socket_path = argv[++i];
+		else if (!strcmp(argv[i], "--upper") && i + 1 < argc)
+			written_upper(argv[++i]);
 		else
 			die("%s: no such option", argv[i]);
 	}
@@ -200,7 +203,7 @@ int main(int argc, char **argv)
 		puts("nearmetal-agent " NM_VERSION);
 		return 0;
 	}
-	fputs("usage: nearmetal-agent --serve FD [--no-init] [--name VM] [--socket PATH]\n"
+	fputs("usage: nearmetal-agent --serve FD [--no-init] [--name VM] [--socket PATH] [--upper DIR]\n"
 	      "       nearmetal-agent rsh VM COMMAND...\n"
 	      "       nearmetal-agent --check-config <FILE\n"
 	      "As process 1 it is the init of a nearmetal VM.\n", stderr);

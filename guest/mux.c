@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "mux.h"
 #include "log.h"
 
@@ -16,7 +15,7 @@ enum {
 	OUT_HIGH = 256 * 1024,	/* bytes in the queue above which data waits */
 	OUT_LOW = 128 * 1024,	/* below which it goes on */
 	READ_SIZE = 64 * 1024,
-	READS = 32,		/* reads a round: a virtio port gives a page at a time */
+	READS = 32,		/* reads a round: a virtio port returns a page at a time */
 };
 
 static void parse(struct mux *m);

@@ -64,7 +64,7 @@ void mux_start(struct mux *m, int fd);
 /* Appends a frame to what goes out at the end of this round. */
 void mux_frame(struct mux *m, int type, int lane, uint32_t id, const void *p, size_t n);
 void mux_hello(struct mux *m, const struct buf *fields);
-/* Tells whether more data should be queued; if not, w is called when it should. */
+/* Returns whether more data should be queued; if not, w is called when it should. */
 bool mux_room(struct mux *m, struct waiter *w);
 void waiter_cancel(struct mux *m, struct waiter *w);
 /* Takes or refuses a stream that was offered. */

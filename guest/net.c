@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "init.h"
 #include "log.h"
 #include "uevent.h"
@@ -66,7 +65,7 @@ static void up(const char *name)
 		die("%s: cannot be brought up: %s", name, strerror(errno));
 }
 
-/* Gives an interface its name; one that has it already gets the other's. */
+/* Renames an interface; one that has it already gets the other's. */
 static void rename_to(const char *from, const char *to)
 {
 	struct ifreq r = request(from), away = request(to);
@@ -127,9 +126,18 @@ static void open_sock(void)
 		die("no IPv4: %s", strerror(errno));
 }
 
-void net_address(const char *name, uint32_t addr, uint32_t mask)
+void net_address(const char *name, unsigned mtu, uint32_t addr, uint32_t mask)
 {
+	struct ifreq r = request(name);
+
 	open_sock();
+	r.ifr_mtu = mtu;
+	if (mtu && ioctl(sock, SIOCSIFMTU, &r))
+		die("%s: network.deviceMTU %u: %s; the card's physical function and its switch port have to have it too",
+		    name, mtu, strerror(errno));
+	r = request(name);
+	if (mtu && (ioctl(sock, SIOCGIFMTU, &r) || r.ifr_mtu != (int)mtu))
+		die("%s: network.deviceMTU %u: it has %d", name, mtu, r.ifr_mtu);
 	if (addr)
 		give(name, addr, mask);
 	up(name);

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "pty.h"
 
 #include <fcntl.h>

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "devices.h"
 
 #include <errno.h>

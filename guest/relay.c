@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "relay.h"
 #include "log.h"
 

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "rsh.h"
 #include "log.h"
 #include "pump.h"

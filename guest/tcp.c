@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "tcp.h"
 #include "pump.h"
 

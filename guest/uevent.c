@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "uevent.h"
 #include "loop.h"
 

@@ -30,9 +30,9 @@ what was measured with everything needed to judge it. See docs/bench.md.`,
 // benchFolder is the folder in the working directory in which runs are kept.
 const benchFolder = "nearmetal-bench"
 
-// addSuiteFlag adds --suite. The function that it gives reads all suites.
+// addSuiteFlag adds --suite. The function that it returns reads all suites.
 func addSuiteFlag(cmd *cobra.Command) func() ([]*suite.Suite, error) {
-	files := cmd.Flags().StringArray("suite", nil, "a suite file besides nearmetal's own and those in ~/.config/nearmetal/suites; repeatable")
+	files := cmd.Flags().StringArray("suite", nil, "a suite `FILE` besides nearmetal's own and those in ~/.config/nearmetal/suites; repeatable")
 	if err := cmd.RegisterFlagCompletionFunc("suite", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 	}); err != nil {
@@ -65,7 +65,7 @@ func completeRuns(*cobra.Command, []string, string) ([]string, cobra.ShellCompDi
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// runFolder gives the folder of the run that a user names: a path, or the name of a run in benchFolder.
+// runFolder returns the folder of the run that a user names: a path, or the name of a run in benchFolder.
 func runFolder(name string) string {
 	if _, err := os.Stat(name); err != nil && !strings.Contains(name, "/") {
 		if in := filepath.Join(benchFolder, name); exists(in) {
@@ -80,7 +80,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// besideProgram gives the folders that hold a part of nearmetal: in the build tree and where
+// besideProgram returns the folders that hold a part of nearmetal: in the build tree and where
 // `make install` puts it.
 func besideProgram(parts ...string) []string {
 	exe, err := os.Executable()

@@ -25,7 +25,7 @@ the exit status 1. What was measured in emulated VMs is left out.`,
 		Args:              exactArgs("A", "B"),
 		ValidArgsFunction: completeRuns,
 	}
-	threshold := cmd.Flags().Float64("threshold", 5, "per cent by which a median may be worse")
+	threshold := cmd.Flags().Float64("threshold", 5, "`PERCENT` by which a median may be worse")
 	junit := cmd.Flags().String("junit", "", "also write JUnit's XML to this `FILE` (- is standard output)")
 	all := cmd.Flags().Bool("all", false, "show the points that are the same, too")
 	asJSON := addJSONFlag(cmd)
@@ -61,7 +61,7 @@ the exit status 1. What was measured in emulated VMs is left out.`,
 	return cmd
 }
 
-// loadRun reads a run and tells what of it was left out.
+// loadRun reads a run and reports what of it was left out.
 func loadRun(cmd *cobra.Command, name string) (gate.Run, error) {
 	r, samples, notes, err := record.Load(runFolder(name))
 	for _, n := range notes {

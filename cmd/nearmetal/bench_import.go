@@ -25,11 +25,11 @@ OMP (.rsf) into the folder of a run, as one variant. Called again with the same
   nearmetal bench import vm/*.rsf --out spec --variant VM.32.128 --kind vm`,
 		Args: atLeastOne("FILE"),
 	}
-	out := cmd.Flags().String("out", "", "folder of the run")
-	label := cmd.Flags().String("variant", "", "label of the variant, such as native.48 or VM.44.144")
-	kind := cmd.Flags().String("kind", "native", "native or vm")
-	cores := cmd.Flags().Int("cores", 0, "cores that it ran on, a host")
-	kept := cmd.Flags().Int("kept-back", 0, "cores of a host that were kept from it")
+	out := cmd.Flags().String("out", "", "`DIR` of the run")
+	label := cmd.Flags().String("variant", "", "`LABEL` of the variant, such as native.48 or VM.44.144")
+	kind := cmd.Flags().String("kind", "native", "where it ran, `native|vm`")
+	cores := cmd.Flags().Int("cores", 0, "`N` cores that it ran on, a host")
+	kept := cmd.Flags().Int("kept-back", 0, "`N` cores of a host that were kept from it")
 	emulated := cmd.Flags().Bool("emulated", false, "measured in emulated VMs: it enters no ratio")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {

@@ -61,22 +61,22 @@ The exit status is 1 if a repetition failed.`,
 	}
 	var f benchFlags
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.variants, "variants", []string{"native", "vm"}, "what is compared; the first native one is the baseline")
-	flags.IntSliceVar(&f.cores, "cores", nil, "also natively with so many cores, the equal of VMs that leave some to the host; repeatable")
-	flags.StringSliceVar(&f.ablate, "ablate", nil, "also VMs without a switch, one at a time: "+strings.Join(run.Switches, ", "))
-	flags.StringSliceVar(&f.mpis, "mpi", nil, "MPI libraries: "+strings.Join(mpi.Names, ", ")+", or a launcher's path, with +ivshmem behind it for the provider (default the first found)")
-	flags.IntVar(&f.repetitions, "repetitions", 0, "repetitions of each point (default 5; fewer only with --quick)")
-	flags.IntVar(&f.warmup, "warmup", 1, "repetitions before those, which enter nothing")
+	flags.StringSliceVar(&f.variants, "variants", []string{"native", "vm"}, "the `VARIANTS` that are compared; the first native one is the baseline")
+	flags.IntSliceVar(&f.cores, "cores", nil, "also natively with `N` cores, the equal of VMs that leave some to the host; repeatable")
+	flags.StringSliceVar(&f.ablate, "ablate", nil, "also VMs without a `SWITCH`, one at a time: "+strings.Join(run.Switches, ", "))
+	flags.StringSliceVar(&f.mpis, "mpi", nil, "`MPI` libraries: "+strings.Join(mpi.Names, ", ")+", or a launcher's path, with +ivshmem behind it for the provider (default the first found)")
+	flags.IntVar(&f.repetitions, "repetitions", 0, "`N` repetitions of each point (default 5; fewer only with --quick)")
+	flags.IntVar(&f.warmup, "warmup", 1, "`N` repetitions before those, which enter nothing")
 	flags.BoolVar(&f.quick, "quick", false, "small sizes, and 3 repetitions: a look, no result to publish")
 	flags.StringArrayVar(&f.set, "set", nil, "values in place of a suite's, `PARAMETER=VALUES`, for one experiment EXPERIMENT.PARAMETER=VALUES; repeatable")
 	flags.BoolVar(&f.skipMissing, "skip-missing", false, "leave out experiments whose program is not here")
-	flags.Float64Var(&f.peak, "peak-gflops", 0, "theoretical peak of a core in GFLOP/s (default computed from its vectors and frequency)")
-	flags.StringVar(&f.out, "out", "", "folder of the results (default nearmetal-bench/DATE-SUITES)")
-	flags.StringVar(&f.resume, "resume", "", "go on with the run in this folder")
+	flags.Float64Var(&f.peak, "peak-gflops", 0, "theoretical peak of a core, `GFLOPS` in 1e9 operations a second (default computed from its vectors and frequency)")
+	flags.StringVar(&f.out, "out", "", "`DIR` of the results (default nearmetal-bench/DATE-SUITES)")
+	flags.StringVar(&f.resume, "resume", "", "go on with the run in `DIR`")
 	flags.BoolVar(&f.wait, "wait", false, "wait for another benchmark on this machine to end, instead of refusing")
 	flags.BoolVar(&f.keepWork, "keep-work", false, "leave the programs' working directories")
-	flags.IntSliceVar(&f.nodes, "nodes", nil, "submit a Slurm job for each of these numbers of nodes, wait, and make one run of them")
-	flags.StringArrayVar(&f.sbatch, "sbatch", nil, "an option of sbatch for those jobs, such as --partition=long; repeatable")
+	flags.IntSliceVar(&f.nodes, "nodes", nil, "submit a Slurm job of `N` nodes for each of these numbers, wait, and make one run of them")
+	flags.StringArrayVar(&f.sbatch, "sbatch", nil, "an `OPTION` of sbatch for those jobs, such as --partition=long; repeatable")
 	flags.IntVar(&f.inJob, "in-job", 0, "run as steps of the Slurm job around, which has this number of nodes")
 	flags.Lookup("in-job").Hidden = true
 	suites := addSuiteFlag(cmd)
@@ -106,30 +106,30 @@ The exit status is 1 if a repetition failed.`,
 		if err != nil {
 			return &usageError{err}
 		}
-		o, r, err := f.order(ctx, cmd, p, vms)
+		q, r, err := f.request(ctx, cmd, p, vms)
 		if err != nil {
 			return err
 		}
-		o.Suites = picked
+		q.Suites = picked
 		if f.inJob > 0 {
-			o.Variants = run.InJob(o.Variants, f.inJob)
+			q.Variants = run.InJob(q.Variants, f.inJob)
 		}
 		dir, err := f.folder(r, args)
 		if err != nil {
 			return err
 		}
 		if len(f.nodes) > 0 {
-			return f.submit(ctx, cmd, p, dir, o)
+			return f.submit(ctx, cmd, p, dir, q)
 		}
 		return carryOut(ctx, cmd, p, f.wait, func(ev run.Events) (run.Outcome, error) {
-			return run.Start(ctx, dir, o, r, ev)
+			return run.Start(ctx, dir, q, r, ev)
 		})
 	}
 	return cmd
 }
 
-// submit has Slurm run the order on each number of nodes.
-func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, dir string, o run.Order) error {
+// submit has Slurm run the request on each number of nodes.
+func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, dir string, q run.Request) error {
 	if len(f.ablate) > 0 {
 		return usagef("--ablate cannot be given with --nodes: a job has one kind of VMs")
 	}
@@ -138,13 +138,13 @@ func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal
 			return usagef("--nodes: %d is below 1", n)
 		}
 	}
-	b := batch.Order{Dir: dir, Nodes: f.nodes, Words: withoutFlags(os.Args[1:], "--nodes", "--out", "--sbatch", "--wait"), Args: f.sbatch}
+	b := batch.Request{Dir: dir, Nodes: f.nodes, Words: withoutFlags(os.Args[1:], "--nodes", "--out", "--sbatch", "--wait"), Args: f.sbatch}
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	b.Words = append([]string{exe}, b.Words...)
-	for _, v := range o.Variants {
+	for _, v := range q.Variants {
 		if v.Spec != nil && b.VM == "" {
 			b.VM = fmt.Sprintf("vms=%d,memory=%dMiB", v.VMs, v.MemoryBytes>>20/int64(max(1, v.VMs)))
 		}
@@ -180,8 +180,8 @@ func withoutFlags(words []string, names ...string) []string {
 	return out
 }
 
-// order makes the order and the record of a run from the flags.
-func (f *benchFlags) order(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, string, error)) (o run.Order, r *record.Run, err error) {
+// request makes the request and the record of a run from the flags.
+func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, string, error)) (q run.Request, r *record.Run, err error) {
 	notice := ""
 	facts, cpus := machine.Facts()
 	w := run.Wish{Cores: f.cores, Ablate: f.ablate, Host: facts, CPUs: cpus}
@@ -192,48 +192,48 @@ func (f *benchFlags) order(ctx context.Context, cmd *cobra.Command, p *terminal.
 		case "vm":
 			w.VM = true
 		default:
-			return o, nil, usagef("--variants: %q is neither native nor vm (see also --cores and --ablate)", v)
+			return q, nil, usagef("--variants: %q is neither native nor vm (see also --cores and --ablate)", v)
 		}
 	}
 	if w.MPI, err = flavours(ctx, f.mpis); err != nil {
-		return o, nil, err
+		return q, nil, err
 	}
 	if w.VM || len(f.ablate) > 0 {
 		if w.Spec, err = f.machines(cmd, p, vms); err != nil {
-			return o, nil, err
+			return q, nil, err
 		}
 		accel, why, err := host.DetectAccel(w.Spec.Accel)
 		if err != nil {
-			return o, nil, err
+			return q, nil, err
 		}
 		if w.Emulated = accel == host.TCG; w.Emulated && why != "" {
 			notice = why + ": they are marked, and no ratio is made of them"
 		}
-		w.Spec.Accel = string(accel) // it need not be found out, and told, at each boot
+		w.Spec.Accel = string(accel) // it need not be found out, and reported, at each boot
 		facts.Acceleration = string(accel)
 	}
-	if o.Variants, err = run.Variants(w); err != nil {
-		return o, nil, &usageError{err}
+	if q.Variants, err = run.Variants(w); err != nil {
+		return q, nil, &usageError{err}
 	}
-	if o.Set, err = settings(f.set); err != nil {
-		return o, nil, err
+	if q.Set, err = settings(f.set); err != nil {
+		return q, nil, err
 	}
-	o.Repetitions, o.Warmup, o.Quick = f.repetitions, f.warmup, f.quick
-	if o.Repetitions == 0 {
-		o.Repetitions = run.MinRepetitions
+	q.Repetitions, q.Warmup, q.Quick = f.repetitions, f.warmup, f.quick
+	if q.Repetitions == 0 {
+		q.Repetitions = run.MinRepetitions
 		if f.quick {
-			o.Repetitions = 3
+			q.Repetitions = 3
 		}
 	}
 	switch {
-	case o.Repetitions < run.MinRepetitions && !f.quick:
-		return o, nil, usagef("--repetitions: %d are too few for an interval: take at least %d, or --quick", o.Repetitions, run.MinRepetitions)
-	case o.Repetitions < 1 || o.Repetitions > 1000 || o.Warmup < 0 || o.Warmup > 1000:
-		return o, nil, usagef("--repetitions and --warmup: between 0 and 1000")
+	case q.Repetitions < run.MinRepetitions && !f.quick:
+		return q, nil, usagef("--repetitions: %d are too few for an interval: take at least %d, or --quick", q.Repetitions, run.MinRepetitions)
+	case q.Repetitions < 1 || q.Repetitions > 1000 || q.Warmup < 0 || q.Warmup > 1000:
+		return q, nil, usagef("--repetitions and --warmup: between 0 and 1000")
 	}
-	o.KernelDirs, o.SkipMissing, o.KeepWork = kernelFolders(), f.skipMissing, f.keepWork
-	if o.PeakPerCore = f.peak; o.PeakPerCore == 0 {
-		o.PeakPerCore = machine.PeakPerCore()
+	q.KernelDirs, q.SkipMissing, q.KeepWork = kernelFolders(), f.skipMissing, f.keepWork
+	if q.PeakPerCore = f.peak; q.PeakPerCore == 0 {
+		q.PeakPerCore = machine.PeakPerCore()
 	}
 	for _, fl := range w.MPI {
 		facts.Versions[fl.Name] = fl.Launcher.String()
@@ -241,21 +241,21 @@ func (f *benchFlags) order(ctx context.Context, cmd *cobra.Command, p *terminal.
 	facts.Versions["nearmetal"] = versionText()
 	r = &record.Run{
 		Version: record.Version, Nearmetal: versionText(), Started: time.Now().UTC(),
-		Command: append([]string{"nearmetal"}, os.Args[1:]...), Host: facts,
+		Command: append([]string{"nearmetal"}, os.Args[1:]...), Quick: q.Quick, Host: facts,
 	}
-	for _, v := range o.Variants {
+	for _, v := range q.Variants {
 		r.Variants = append(r.Variants, v.Variant)
 	}
 	r.Checks = checks(ctx)
 	if notice != "" {
 		p.Printf("%s", notice)
 	}
-	return o, r, nil
+	return q, r, nil
 }
 
 func versionText() string { return strings.TrimSpace(version + " " + commit) }
 
-// checks gives the host's state by `nearmetal check`, nil where it cannot be had.
+// checks returns the host's state by `nearmetal check`, nil where there is none.
 func checks(ctx context.Context) json.RawMessage {
 	rep, err := check.Run(ctx, check.Options{})
 	if err != nil {
@@ -268,7 +268,7 @@ func checks(ctx context.Context) json.RawMessage {
 	return text
 }
 
-// machines gives the VMs: those of the flags, and two where nothing says how many, for one
+// machines returns the VMs: those of the flags, and two where nothing says how many, for one
 // has nobody to talk to.
 func (f *benchFlags) machines(cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, string, error)) (*spec.Cluster, error) {
 	if !cmd.Flags().Changed("vms") && !cmd.Flags().Changed("file") {
@@ -283,7 +283,7 @@ func (f *benchFlags) machines(cmd *cobra.Command, p *terminal.Progress, vms func
 	return c, sweep(p)
 }
 
-// flavours gives the MPI libraries of --mpi, or the first that is there.
+// flavours returns the MPI libraries of --mpi, or the first that is there.
 func flavours(ctx context.Context, names []string) ([]mpi.Flavour, error) {
 	if len(names) == 0 {
 		for _, name := range []string{"openmpi", "mpich"} {
@@ -317,7 +317,7 @@ func settings(list []string) (map[string][]string, error) {
 	return out, nil
 }
 
-// folder gives the folder of a new run and puts its name into the record.
+// folder returns the folder of a new run and puts its name into the record.
 func (f *benchFlags) folder(r *record.Run, args []string) (string, error) {
 	dir := f.out
 	if dir == "" {
@@ -335,7 +335,7 @@ func (f *benchFlags) folder(r *record.Run, args []string) (string, error) {
 	return dir, nil
 }
 
-// carryOut runs start alone on this machine, shows how far it is, and tells how it ended.
+// carryOut runs start alone on this machine, shows how far it is, and reports how it ended.
 func carryOut(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, wait bool, start func(run.Events) (run.Outcome, error)) error {
 	lock, err := run.TakeLock(ctx, wait, func(line string) { p.Printf("%s", line) })
 	if err != nil {

@@ -22,6 +22,8 @@ type checkFlags struct {
 	only     []string
 	explain  string
 	all      bool
+	problems bool
+	dryRun   bool
 	json     *bool
 	root     string
 	measure  bool
@@ -41,10 +43,11 @@ func newCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "check [flags] | check --fix [ID...]",
 		GroupID: groupHost,
-		Short:   "Tell what keeps this host from native speed, and mend it",
+		Short:   "Report what keeps this host from native speed, and fix it",
 		Long: `Checks firmware, kernel command line, CPU and power, memory, IOMMU and VFIO,
 RDMA devices and links, KVM, QEMU, limits and Slurm: what was found, what is
-wanted, what it costs and how to mend it. Nothing is changed without --fix.
+wanted, what it costs and how to fix it. What to fix first is at the top.
+Nothing is changed without --fix.
 
 --fix writes what a running kernel takes, after it has shown it and asked, and
 notes every value before; --undo puts them back, also after a kill or a crash.
@@ -53,11 +56,13 @@ printed as commands. See docs/check.md.
 
 The exit status is 1 if a check fails; a warning costs something, or may.`,
 		Example: `  nearmetal check
+  nearmetal check --problems
+  nearmetal check --fix --dry-run
   nearmetal check --for vm-host --json >host.json
   nearmetal check --explain memory.hugepages
   sudo nearmetal check --fix memory power
   sudo nearmetal check --undo
-  nearmetal check --vm vm0
+  nearmetal check --vm demo/vm0
   nearmetal check --measure
   nearmetal check --fleet hosts.txt`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -67,16 +72,18 @@ The exit status is 1 if a check fails; a warning costs something, or may.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.profile, "for", "", "what the host is for, `PROFILE`: vm-host, guest, slurm-node or roce (default all but guest)")
 	flags.StringSliceVar(&f.only, "only", nil, "only these checks, `ID`s, or the word before the dot; repeatable")
-	flags.StringVar(&f.explain, "explain", "", "tell all of the check `ID`")
+	flags.StringVar(&f.explain, "explain", "", "print all that is known of the check `ID`")
 	flags.BoolVar(&f.all, "all", false, "show what does not apply to this host, too")
+	flags.BoolVar(&f.problems, "problems", false, "show only what fails or warns")
 	f.json = addJSONFlag(cmd)
 	flags.BoolVar(&f.measure, "measure", false, "time cores, memory, system calls and RDMA devices as well, in under a minute")
-	flags.BoolVar(&f.fix, "fix", false, "mend what a running kernel can, of all checks or of those named")
+	flags.BoolVar(&f.fix, "fix", false, "fix what a running kernel can, of all checks or of those named")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "with --fix: show what would be written, and write nothing; takes no root")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "with --fix: do not ask")
 	flags.BoolVar(&f.persist, "persist", false, "with --fix: set it at each boot as well (sysctl.d, tmpfiles.d, modprobe.d, tuned, systemd)")
 	flags.Var(&f.hugePage, "huge-pages", "with --fix: huge pages on each node (default half of what the node has available)")
 	flags.BoolVar(&f.undo, "undo", false, "put back every value that --fix changed, and remove what --persist wrote")
-	flags.StringVar(&f.vm, "vm", "", "check the running VM `NAME` from the inside")
+	flags.StringVar(&f.vm, "vm", "", "check the running VM `NAME/VM` from the inside")
 	f.cluster = addClusterNameFlag(cmd)
 	flags.StringVar(&f.fleet, "fleet", "", "compare hosts: `FILE` has a host or a .json report a line, or a directory of reports")
 	flags.StringVar(&f.via, "via", "ssh", "with --fleet: how hosts are reached, `ssh|pdsh`")
@@ -107,7 +114,7 @@ func (f *checkFlags) validate(cmd *cobra.Command) error {
 	if len(modes) > 1 {
 		return usagef("%s cannot be given together", strings.Join(modes, " and "))
 	}
-	for _, name := range []string{"yes", "persist", "huge-pages"} {
+	for _, name := range []string{"yes", "persist", "huge-pages", "dry-run"} {
 		if cmd.Flags().Changed(name) && !f.fix {
 			return usagef("--%s goes with --fix", name)
 		}
@@ -190,7 +197,7 @@ func (f *checkFlags) show(cmd *cobra.Command, r *check.Report) error {
 // text lays reports out for the terminal that standard output is.
 func (f *checkFlags) text(cmd *cobra.Command) check.Text {
 	w := cmd.OutOrStdout()
-	t := check.Text{Columns: terminal.Width(w), All: f.all}
+	t := check.Text{Columns: terminal.Width(w), All: f.all, Problems: f.problems}
 	if terminal.Coloured(w) {
 		t.Paint = func(s check.Status, word string) string {
 			colours := map[check.Status]terminal.Colour{check.OK: terminal.Green, check.Warn: terminal.Yellow, check.Fail: terminal.Red, check.Unknown: terminal.Dim}
@@ -259,7 +266,7 @@ func completeCheckFlags(cmd *cobra.Command) {
 		"only": ids, "explain": ids,
 		"for":        cobra.FixedCompletions(profiles, cobra.ShellCompDirectiveNoFileComp),
 		"via":        cobra.FixedCompletions([]string{"ssh", "pdsh"}, cobra.ShellCompDirectiveNoFileComp),
-		"vm":         cobra.NoFileCompletions,
+		"vm":         completeOneTarget,
 		"huge-pages": cobra.NoFileCompletions,
 		"root": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs

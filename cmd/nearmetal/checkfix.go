@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/host/check"
-	"nearmetal/internal/host/mend"
+	"nearmetal/internal/host/fix"
 	"nearmetal/internal/terminal"
 )
 
-// runFix shows what would be written, asks, writes, and tells what is left to do.
+// runFix shows what would be written, asks, writes, and prints what is left to do.
 func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, o check.Options) error {
 	r, err := check.Run(ctx, o)
 	if err != nil {
@@ -28,24 +28,32 @@ func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal
 	}
 	out := cmd.OutOrStdout()
 	var now []check.Fix
-	for _, fix := range fixes {
-		if len(fix.Writes) == 0 {
+	for _, one := range fixes {
+		if len(one.Writes) == 0 {
 			continue
 		}
-		now = append(now, fix)
+		now = append(now, one)
 		if len(now) == 1 {
-			fmt.Fprintln(out, "To be written now:")
+			if f.dryRun {
+				fmt.Fprintln(out, "Would be written:")
+			} else {
+				fmt.Fprintln(out, "To be written now:")
+			}
 		}
-		fmt.Fprintf(out, "  %s (%s)\n", fix.Row.ID, fix.Row.Title)
-		for _, line := range mend.Describe(fix) {
+		fmt.Fprintf(out, "  %s (%s)\n", one.Row.ID, one.Row.Title)
+		for _, line := range fix.Describe(one) {
 			fmt.Fprintf(out, "    %s\n", line)
 		}
-		if fix.Row.Conflict != "" {
-			io.WriteString(out, f.text(cmd).Indented("but: "+fix.Row.Conflict))
+		if one.Row.Conflict != "" {
+			io.WriteString(out, f.text(cmd).Indented("but: "+one.Row.Conflict))
 		}
 	}
 	if len(now) == 0 && !f.persist {
-		fmt.Fprintln(out, "Nothing to write: no check that fails or warns can be mended while the kernel runs.")
+		fmt.Fprintln(out, "Nothing to write: no check that fails or warns can be fixed while the kernel runs.")
+	}
+	if f.dryRun {
+		f.printRest(cmd, fixes)
+		return nil
 	}
 	if len(now) > 0 || f.persist {
 		if os.Geteuid() != 0 {
@@ -55,10 +63,10 @@ func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal
 			return err
 		}
 	}
-	var failed []mend.Failure
+	var failed []fix.Failure
 	if len(now) > 0 {
 		step := p.Start("writing")
-		done, bad, err := mend.Fix(ctx, mend.Options{}, now)
+		done, bad, err := fix.Apply(ctx, fix.Options{}, now)
 		step.Done()
 		if err != nil {
 			return err
@@ -67,7 +75,7 @@ func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal
 		fmt.Fprintf(out, "%s written; nearmetal check --undo puts them back.\n", counted(done, "value", "values"))
 	}
 	if f.persist {
-		files, err := mend.Persist(mend.Options{}, fixes)
+		files, err := fix.Persist(fix.Options{}, fixes)
 		if err != nil {
 			return err
 		}
@@ -88,20 +96,20 @@ func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal
 	return nil
 }
 
-// printRest tells what cannot be written now, as commands.
+// printRest prints what cannot be written now, as commands.
 func (f *checkFlags) printRest(cmd *cobra.Command, fixes []check.Fix) {
 	out, t := cmd.OutOrStdout(), f.text(cmd)
 	first := true
-	for _, fix := range fixes {
-		if len(fix.Writes) > 0 {
+	for _, one := range fixes {
+		if len(one.Writes) > 0 {
 			continue
 		}
 		if first {
 			fmt.Fprintln(out, "\nLeft to do by hand:")
 			first = false
 		}
-		fmt.Fprintf(out, "  %s (needs: %s)\n", fix.Row.ID, fix.Row.Needs)
-		io.WriteString(out, t.Indented(fix.Row.Mend))
+		fmt.Fprintf(out, "  %s (needs: %s)\n", one.Row.ID, one.Row.Needs)
+		io.WriteString(out, t.Indented(one.Row.Fix))
 	}
 }
 
@@ -131,7 +139,7 @@ func runUndo(cmd *cobra.Command) error {
 	if os.Geteuid() != 0 {
 		return errors.New("putting values back takes root: sudo nearmetal check --undo")
 	}
-	did, err := mend.Undo(mend.Options{})
+	did, err := fix.Undo(fix.Options{})
 	out := cmd.OutOrStdout()
 	for _, c := range did {
 		fmt.Fprintf(out, "put back: %s\n", c)
@@ -142,7 +150,7 @@ func runUndo(cmd *cobra.Command) error {
 	return err
 }
 
-// counted gives a number with its noun.
+// counted returns a number with its noun.
 func counted(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -13,7 +13,7 @@ import (
 	"nearmetal/internal/terminal"
 )
 
-// runFleet checks many hosts and tells where they differ.
+// runFleet checks many hosts and reports where they differ.
 func (f *checkFlags) runFleet(ctx context.Context, cmd *cobra.Command, p *terminal.Progress) error {
 	profile := check.Profile(f.profile)
 	if _, err := check.Select(profile, f.only); err != nil {
@@ -42,7 +42,7 @@ func (f *checkFlags) runFleet(ctx context.Context, cmd *cobra.Command, p *termin
 	return err
 }
 
-// fleetText lays a comparison out: hosts that gave no report, the odd ones, then check by check.
+// fleetText lays a comparison out: hosts without a report, the odd ones, then check by check.
 func (f *checkFlags) fleetText(cmd *cobra.Command, c *fleet.Comparison) string {
 	t := f.text(cmd)
 	var b strings.Builder

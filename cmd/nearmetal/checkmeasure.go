@@ -17,6 +17,12 @@ import (
 )
 
 // runMeasure checks this host and times it.
+// checkMeasured is what `nearmetal check --measure --json` prints.
+type checkMeasured struct {
+	*check.Report
+	Measured *measure.Result `json:"measured"`
+}
+
 func (f *checkFlags) runMeasure(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, o check.Options) error {
 	r, err := check.Run(ctx, o)
 	if err != nil {
@@ -34,10 +40,7 @@ func (f *checkFlags) runMeasure(ctx context.Context, cmd *cobra.Command, p *term
 	}
 	step.Done()
 	if *f.json {
-		err = terminal.PrintJSON(cmd.OutOrStdout(), struct {
-			*check.Report
-			Measured *measure.Result `json:"measured"`
-		}{&r, m})
+		err = terminal.PrintJSON(cmd.OutOrStdout(), checkMeasured{&r, m})
 		if err == nil && r.Failed() {
 			err = exitStatus(exitFailure)
 		}
@@ -117,7 +120,7 @@ func measuredText(m *measure.Result) string {
 	return b.String()
 }
 
-// spread gives the median of values and their range.
+// spread returns the median of values and their range.
 func spread(v []float64, unit string) string {
 	if len(v) == 0 {
 		return "-"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +15,11 @@ import (
 func (f *checkFlags) runVM(ctx context.Context, cmd *cobra.Command, p *terminal.Progress) error {
 	step := p.Start("checking " + f.vm)
 	defer step.Done()
-	r, err := job.Check(ctx, *f.cluster, f.vm)
+	t := target{*f.cluster, f.vm}
+	if strings.Contains(f.vm, "/") {
+		t = parseTarget(f.vm)
+	}
+	r, err := job.Check(ctx, t.cluster, t.vm)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -23,7 +24,7 @@ func init() {
 		list, _ := cluster.List()
 		for _, r := range list {
 			if r.State != cluster.Dead {
-				names = append(names, r.Name)
+				names = append(names, cobra.CompletionWithDesc(r.Name, fmt.Sprintf("%s, %s", counted(len(r.VMs), "VM", "VMs"), stateOf(&r))))
 			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
@@ -47,9 +48,9 @@ func addClusterNameFlag(cmd *cobra.Command) *string {
 	return name
 }
 
-// addVMFlag adds --vm.
-func addVMFlag(cmd *cobra.Command) *string {
-	vm := cmd.Flags().String("vm", "", "`VM` to run in (default the first)")
+// addVMFlag adds --vm; what says what the command does with the VM.
+func addVMFlag(cmd *cobra.Command, what string) *string {
+	vm := cmd.Flags().String("vm", "", "`VM` "+what+" (the older form of NAME/VM; default the first)")
 	if err := cmd.RegisterFlagCompletionFunc("vm", completeVMs); err != nil {
 		panic(err)
 	}
@@ -59,7 +60,7 @@ func addVMFlag(cmd *cobra.Command) *string {
 // completeVMs completes the names of a cluster's VMs. Commands name the cluster by
 // --cluster or, where they run nothing, by their argument.
 func completeVMs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	name := firstArg(args)
+	name := parseTarget(firstArg(args)).cluster
 	if cmd.Flags().Lookup("cluster") != nil {
 		name, _ = cmd.Flags().GetString("cluster")
 	}
@@ -78,7 +79,7 @@ func vmNames(r *cluster.Record) []string {
 	return names
 }
 
-// firstArg gives the first argument, "" where there is none.
+// firstArg returns the first argument, "" where there is none.
 func firstArg(args []string) string {
 	if len(args) > 0 {
 		return args[0]
@@ -86,7 +87,7 @@ func firstArg(args []string) string {
 	return ""
 }
 
-// interruptible gives a context that the first signal to end this process cancels. A
+// interruptible returns a context that the first signal to end this process cancels. A
 // second such signal is no longer caught, so that it ends the process at once.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -103,9 +104,9 @@ func interruptible() (context.Context, func()) {
 	return ctx, func() { signal.Stop(c); cancel(nil) }
 }
 
-// addBootFlags adds the flags of a command that boots a cluster. The function that it gives
-// reads them, tells on p what the user should know, removes what dead clusters left, and
-// gives the options of the start, which is shown on p until booted is called.
+// addBootFlags adds the flags of a command that boots a cluster. The function that it returns
+// reads them, reports on p what the user should know, removes what dead clusters left, and
+// returns the options of the start, which is shown on p until booted is called.
 func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Options, booted func(), err error) {
 	read := addClusterFlags(cmd)
 	noVerify := addNoVerifyFlag(cmd)
@@ -119,8 +120,11 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Opti
 		if notice != "" {
 			p.Printf("%s", notice)
 		}
+		// What another left and cannot be removed does not keep this one from starting.
 		if err := sweep(p); err != nil {
-			return o, nil, err
+			for _, l := range strings.Split(err.Error(), "\n") {
+				p.Printf("%s", l)
+			}
 		}
 		events, booted := bootEvents(p)
 		return cluster.Options{

@@ -22,7 +22,7 @@ func newDeviceCommand() *cobra.Command {
 		Short:   "Show, make and hand over the functions of cards that VMs are given",
 		Long: `Physical and virtual functions (SR-IOV) of this host's cards: which there are,
 how many VFs a card has, what they are called, and whose they are. A cluster
-file names those that its VMs get (devices:); docs/device.md tells the way.
+file names those that its VMs get (devices:); docs/device.md says how.
 
 Showing needs no privileges, changing does. Each change is written down before
 it is made: release and disable-vfs undo, and nearmetal host recover does after
@@ -32,7 +32,7 @@ a kill.`,
   nearmetal device bind 0000:41:00.1 --user ann
   nearmetal device release 0000:41:00.1`,
 	}
-	root := cmd.PersistentFlags().String("root", "", "a folder with sys/, proc/ and dev/ in it, instead of this host")
+	root := cmd.PersistentFlags().String("root", "", "`DIR` with sys/, proc/ and dev/ in it, instead of this host")
 	open := func() (*device.Host, error) { return device.Open(*root, 0) }
 	for _, sub := range []func(func() (*device.Host, error)) *cobra.Command{
 		newDeviceListCommand, newDeviceShowCommand, newDeviceEnableCommand, newDeviceDisableCommand,
@@ -43,7 +43,7 @@ a kill.`,
 	return cmd
 }
 
-// opener gives the host that the flags name.
+// opener returns the host that the flags name.
 type opener = func() (*device.Host, error)
 
 // completeDevices completes the addresses of functions of a kind.
@@ -198,10 +198,10 @@ func newDeviceEnableCommand(open opener) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "enable-vfs PF N",
 		Short: "Give a card N virtual functions",
-		Long: `Gives a physical function N virtual functions that no driver of the host takes,
-with MAC addresses, or GUIDs on InfiniBand, that are the same each time for this
-host and VF, and waits until all are there. The number of VFs is gone with a
-reboot.`,
+		Long: `Adds N virtual functions, which no driver of the host takes, to a physical
+function. Their MAC addresses, or GUIDs on InfiniBand, are the same each time
+for this host and VF. The command waits until all are there. The number of VFs
+is gone with a reboot.`,
 		Example:           "  nearmetal device enable-vfs mlx5_0 8\n  nearmetal device enable-vfs 0000:41:00.0 2",
 		Args:              exactArgs("PF", "N"),
 		ValidArgsFunction: completeDevices(open, device.PF),
@@ -264,7 +264,7 @@ func newDeviceBindCommand(open opener) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bind VF [--user USER]",
 		Short: "Hand a function to a user, for a VM",
-		Long: `Binds a VF, or a whole function, to vfio-pci and gives its IOMMU group's file to
+		Long: `Binds a VF, or a whole function, to vfio-pci and hands its IOMMU group's file to
 a user, who may then pass it through to a VM of a cluster. Functions that the
 host itself uses, or whose IOMMU group holds others, are refused. Nothing else
 is given to the user.`,
@@ -272,7 +272,7 @@ is given to the user.`,
 		Args:              exactArgs("DEVICE"),
 		ValidArgsFunction: completeDevices(open, device.VF, device.Plain),
 	}
-	name := cmd.Flags().String("user", "", "who gets it: a name or a number (default who calls)")
+	name := cmd.Flags().String("user", "", "the `USER` who gets it: a name or a number (default who calls)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		uid, gid, err := userIDs(*name)
 		if err != nil {
@@ -292,7 +292,7 @@ is given to the user.`,
 	return cmd
 }
 
-// userIDs gives the numbers of a user by name or number; "" is the caller.
+// userIDs returns the numbers of a user by name or number; "" is the caller.
 func userIDs(name string) (uid, gid int, err error) {
 	if name == "" {
 		return os.Getuid(), os.Getgid(), nil
@@ -331,7 +331,7 @@ func newDeviceReleaseCommand(open opener) *cobra.Command {
 	return cmd
 }
 
-// sayUndone tells what was undone, a line a change.
+// sayUndone reports what was undone, a line a change.
 func sayUndone(cmd *cobra.Command, did []journal.Change) {
 	if quiet, err := cmd.Flags().GetBool("quiet"); err == nil && quiet {
 		return

@@ -74,7 +74,7 @@ nearmetal device release sets everything back.`,
 	return cmd
 }
 
-// check reads the flags, and gives the attributes of a VF that are among them.
+// check reads the flags, and returns the attributes of a VF that are among them.
 func (s *deviceSet) check(cmd *cobra.Command) (map[string]string, error) {
 	flags := cmd.Flags()
 	ofVF := map[string]string{}

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/job"
 )
 
 func newDownCommand() *cobra.Command {
@@ -48,8 +49,15 @@ $NEARMETAL_CLUSTER, or the only cluster that runs.`,
 		defer stop()
 		var failed errorList
 		for _, name := range args {
+			name, err := clusterTarget(cmd, name)
+			if err != nil {
+				return err
+			}
 			c, err := cluster.Connect(ctx, name)
 			if err == nil {
+				for _, line := range job.Lost(c) {
+					p.Printf("%s", line)
+				}
 				step := p.Start("ending " + c.Record.Name)
 				err = c.Down(ctx)
 				step.Done()

@@ -29,7 +29,10 @@ into the VMs of the cluster. --unset prints what takes the variables back.`,
 		if *unset { // the cluster may have ended
 			lines = job.UnsetCommands()
 		} else {
-			lines, err = job.EnvCommands(firstArg(args))
+			var name string
+			if name, err = clusterTarget(cmd, firstArg(args)); err == nil {
+				lines, err = job.EnvCommands(name)
+			}
 		}
 		for _, l := range lines {
 			fmt.Fprintln(cmd.OutOrStdout(), l)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"strings"
 	"syscall"
@@ -36,7 +37,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// exitStatus gives the error for a program that ended with a status, nil for 0.
+// exitStatus returns the error for a program that ended with a status, nil for 0.
 func exitStatus(code int) error {
 	if code == 0 {
 		return nil
@@ -44,7 +45,7 @@ func exitStatus(code int) error {
 	return &ExitError{Code: code}
 }
 
-// exitSignal gives the error for a program that a signal ended: status 128 + its number, as shells do.
+// exitSignal returns the error for a program that a signal ended: status 128 + its number, as shells do.
 func exitSignal(s syscall.Signal) error { return &ExitError{Code: 128 + int(s)} }
 
 // usageError is a command line that makes no sense: status 2.
@@ -52,7 +53,7 @@ type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }
 
-// usagef gives a usage error.
+// usagef returns a usage error.
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
 // runError is an error of a command that had begun, as opposed to one of cobra's,
@@ -61,10 +62,14 @@ type runError struct{ error }
 
 func (e *runError) Unwrap() error { return e.error }
 
-// report shows err, which came of the command ran, and gives the status to exit with.
+// report shows err, which came of the command ran, and returns the status to exit with.
 func report(stderr io.Writer, ran *cobra.Command, err error) int {
 	if err == nil {
 		return 0
+	}
+	var write *os.PathError
+	if errors.As(err, &write) && write.Path == os.Stdout.Name() && write.Err == syscall.EPIPE {
+		return 128 + int(syscall.SIGPIPE) // nobody reads any more (nearmetal … | head): no news
 	}
 	status := exitFailure
 	var begun *runError
@@ -132,7 +137,7 @@ func groupError(err error) error {
 	return err
 }
 
-// shorthand gives the flag that pflag names as "'x' in -xyz", and other names as they are.
+// shorthand returns the flag that pflag names as "'x' in -xyz", and other names as they are.
 func shorthand(name string) string {
 	if letter, _, ok := strings.Cut(name, " in "); ok {
 		return "-" + strings.Trim(letter, "'")
@@ -140,7 +145,7 @@ func shorthand(name string) string {
 	return name
 }
 
-// plainProblem gives a check's error without the key of the cluster file, for a flag that names it.
+// plainProblem returns a check's error without the key of the cluster file, for a flag that names it.
 func plainProblem(err error) error {
 	var problems *spec.Problems
 	if errors.As(err, &problems) {

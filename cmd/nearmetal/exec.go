@@ -8,7 +8,7 @@ import (
 
 func newExecCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "exec [flags] [--] COMMAND [ARG...]",
+		Use:     "exec [flags] [NAME[/VM] --] COMMAND [ARG...]",
 		GroupID: groupCluster,
 		Short:   "Run a command in a VM of a running cluster",
 		Long: `Runs a command in a VM, or with --all once in every VM, as the caller: the same
@@ -16,17 +16,19 @@ user, working directory, environment and limits. Standard input, output and
 error are the caller's, signals are passed on, and the exit status is the
 command's (128 and the signal's number if a signal ended it, 127 if there is no
 such command). With --all, lines carry the VM's name and the highest status
-counts.`,
+counts. Files that it wrote in no share, but for those below /tmp and the like,
+are named at its end: they go with the cluster.`,
 		Example: `  nearmetal exec hostname
-  nearmetal exec --all -- numactl -H
-  nearmetal exec --vm vm1 -t top
+  nearmetal exec demo/vm1 -- hostname
+  nearmetal exec --all demo -- numactl -H
+  nearmetal exec -t demo/vm1 -- top
   tar c data | nearmetal exec tar x -C /tmp`,
 		Args: atLeastOne("COMMAND"),
 	}
 	cmd.Flags().SetInterspersed(false)
 	o := job.ExecOptions{}
 	name := addClusterNameFlag(cmd)
-	cmd.Flags().StringVar(&o.VM, "vm", "", "`VM` to run in (default the first)")
+	cmd.Flags().StringVar(&o.VM, "vm", "", "`VM` to run in (the older form of NAME/VM; default the first)")
 	cmd.Flags().BoolVar(&o.All, "all", false, "run once in every VM")
 	cmd.Flags().BoolVarP(&o.TTY, "tty", "t", false, "give the command a terminal")
 	cmd.Flags().BoolVarP(&o.NoInput, "no-stdin", "n", false, "no standard input")
@@ -34,12 +36,27 @@ counts.`,
 	cmd.Flags().BoolVar(&o.Root, "as-root", false, "run as root of the VM")
 	var env envList
 	cmd.Flags().Var(&env, "env", "a variable for the command, with the caller's value if none is given; repeatable")
+	cmd.ValidArgsFunction = completeTarget
 	if err := cmd.RegisterFlagCompletionFunc("vm", completeVMs); err != nil {
 		panic(err)
 	}
 	cmd.MarkFlagsMutuallyExclusive("vm", "all")
 	cmd.MarkFlagsMutuallyExclusive("tty", "all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		t, args, err := beforeCommand(args)
+		switch {
+		case err != nil:
+			return err
+		case t.cluster != "" && *name != "" && t.cluster != *name:
+			return usagef("%s and -c %s name two clusters: leave one out", t.cluster, *name)
+		case t.vm != "" && (o.All || o.VM != "" && o.VM != t.vm):
+			return usagef("the VM is %s: leave out --vm and --all", t.vm)
+		case t.cluster != "":
+			*name = t.cluster
+		}
+		if t.vm != "" {
+			o.VM = t.vm
+		}
 		o.Cluster, o.Args, o.Env = *name, args, env
 		code, err := job.Exec(o, streams(cmd))
 		if err != nil {

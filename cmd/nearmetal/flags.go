@@ -3,15 +3,20 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nearmetal/internal/backend"
+	"nearmetal/internal/site"
 	"nearmetal/internal/spec"
+	"nearmetal/internal/terminal"
 )
 
 // completeClusters completes the names of clusters; it is set where they are known.
@@ -32,15 +37,20 @@ var clusterFlags = []clusterFlag{
 	{"vms", "vms[].count", "N", "number of VMs"},
 	{"vcpus", "vms[].vcpus", "N", "vCPUs of each VM (default the host's cores, shared out)"},
 	{"memory", "vms[].memory", "SIZE", "memory of each VM"},
-	{"root", "root", "host|DIR", "root file system: this host's, read-only below an overlay, or a directory"},
+	{"on", "backend", "BACKEND", "back end that runs the VMs, as nearmetal version lists them"},
+	{"root", "root", "host|DIR|backend", "root file system: this host's, read-only below an overlay; a directory; or the back end's own disk"},
 	{"accel", "accel", "", "how the VMs' instructions run; auto is KVM where it works"},
 	{"kernel", "kernel", "FILE", "kernel of the VMs (default the newest in /boot with its modules)"},
 	{"qemu", "qemu", "FILE", "QEMU program (default the one found)"},
 	{"region", "region.size", "SIZE", "memory that the VMs share, a power of two; 0 for none (default 4MiB a vCPU, at least 64MiB, with more than one VM)"},
 	{"network", "network.type", "", "how the VMs are joined; rxe is auto with soft RoCE, an RDMA device in each VM"},
 	{"launcher", "launcher", "", "where mpirun and its like run: on the host, or in the first VM"},
+	{"isolation", "isolation", "", "how closely the VMs are fenced in on this host (docs/security.md); auto says what cannot be had"},
 	{"fabric", "fabric", "", "whether MPI messages take the libfabric provider over the region; none leaves the MPI as it is"},
 }
+
+// varRootWrites is the variable that stands for --root-writes.
+const varRootWrites = "NEARMETAL_ROOT_WRITES"
 
 // keyValue is the value of such a flag: text that the cluster file would take.
 type keyValue struct {
@@ -54,6 +64,11 @@ func (v *keyValue) Set(text string) error {
 	if err := spec.Set(&spec.Cluster{}, v.flag.key, text); err != nil {
 		return err
 	}
+	if v.flag.key == "backend" {
+		if err := backend.Known(text); err != nil {
+			return err
+		}
+	}
 	v.text = text
 	return nil
 }
@@ -66,18 +81,18 @@ func (v *keyValue) Type() string {
 }
 
 // addClusterFlags adds -f and the flags that override a cluster file. The
-// function that it gives reads the file, if there is one, puts the flags over it,
+// function that it returns reads the file, if there is one, puts the flags over it,
 // fills in the defaults, makes paths absolute and checks the whole. It is called
 // after the flags were read; what is wrong with the flags is a usage error. The notice is
 // a line that somebody who boots the cluster should read, or "".
 func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string, err error) {
 	flags := cmd.Flags()
 	var file fileName
-	flags.VarP(&file, "file", "f", "cluster file, which the flags below override (see docs/reference/cluster.md)")
+	flags.VarP(&file, "file", "f", "cluster file, or the name of a template, which the flags below override (see docs/reference/cluster.md)")
 	var keys []*keyValue
 	for _, f := range clusterFlags {
 		v := &keyValue{flag: f}
-		if f.name == "memory" || f.name == "vms" || f.name == "root" || f.name == "accel" || f.name == "network" || f.name == "launcher" || f.name == "fabric" {
+		if f.name == "memory" || f.name == "vms" || f.name == "on" || f.name == "root" || f.name == "accel" || f.name == "network" || f.name == "launcher" || f.name == "fabric" || f.name == "isolation" {
 			f.help += fmt.Sprintf(" (default %s)", spec.FieldAt(f.key).Default)
 		}
 		flags.Var(v, f.name, f.help)
@@ -87,10 +102,14 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 	flags.Var(&shares, "share", "a directory for the VMs besides the working directory; repeatable")
 	flags.Var(&shares, "bind", "the same as --share")
 	flags.Lookup("bind").Hidden = true
+	shareHome := flags.Bool("share-home", false, "share your home directory, too (home: share)")
+	noHome := flags.Bool("no-home", false, "do not share your home directory, whatever files say")
+	cmd.MarkFlagsMutuallyExclusive("share-home", "no-home")
 	noShare := flags.Bool("no-share", false, "share neither the working directory nor the file's shares")
 	var env envList
 	flags.Var(&env, "env", "a variable for the programs in the VMs, with the caller's value if none is given; repeatable")
-	strict := flags.Bool("strict", false, "refuse more vCPUs than there are CPUs, and VMs that differ from their plan, instead of warning")
+	strict := flags.Bool("strict", false, "refuse more vCPUs than there are CPUs, VMs that differ from their plan, and with --isolation strict what this host cannot add, instead of warning")
+	rootWrites := flags.Bool("root-writes", os.Getenv(varRootWrites) == "1", "as root: let VMs write to what is shared, as root (also "+varRootWrites+"=1)")
 	completeClusterFlags(cmd)
 
 	return func() (*spec.Cluster, string, error) {
@@ -100,6 +119,16 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 			if c, err = loadCluster(cmd, string(file)); err != nil {
 				return nil, "", err
 			}
+		}
+		defaults, err := site.Defaults()
+		if err != nil {
+			return nil, "", err
+		}
+		for _, d := range defaults {
+			spec.Under(c, d)
+		}
+		if err := known(c, "config.yaml"); err != nil {
+			return nil, "", err
 		}
 		for _, v := range keys {
 			if v.text == "" {
@@ -115,15 +144,32 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 		if flags.Changed("strict") {
 			c.Placement.Strict = *strict
 		}
+		c.RootWrites = c.RootWrites || *rootWrites
 		for name, value := range env {
 			if c.Env == nil {
 				c.Env = map[string]string{}
 			}
 			c.Env[name] = value
 		}
+		switch {
+		case *shareHome:
+			c.Home = "share"
+		case *noHome || *noShare:
+			c.Home = "none"
+		}
 		notice, err := addShares(c, shares, *noShare)
 		if err != nil {
 			return nil, "", err
+		}
+		for _, d := range defaults {
+			for _, s := range d.Shares {
+				if !*noShare {
+					c.AddShare(s, os.Geteuid() == 0)
+				}
+			}
+		}
+		if err := c.ShareHome(homeDir(), os.Geteuid() == 0); err != nil {
+			return nil, "", &usageError{err}
 		}
 		if err := spec.Validate(c); err != nil {
 			return nil, "", &usageError{err}
@@ -131,6 +177,16 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 		spec.Defaults(c)
 		return c, notice, nil
 	}
+}
+
+// homeDir is the caller's home directory without symbolic links, as the VMs find it; what $HOME says where it cannot
+// be followed.
+func homeDir() string {
+	home := os.Getenv("HOME")
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		return real
+	}
+	return home
 }
 
 // addShares puts the shares of flags over those of the file, or over the default
@@ -146,13 +202,23 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, 
 	if err != nil {
 		return "", fmt.Errorf("cannot find the working directory: %w", err)
 	}
+	var mine spec.Share // the default one
 	switch {
 	case none:
 		c.Shares = []spec.Share{}
+	case c.Shares == nil && c.Root == spec.RootBackend: // it may have no files of this host's
+		c.Shares = []spec.Share{}
+		if len(shares) == 0 {
+			notice = fmt.Sprintf("%s is not shared with the VMs: with root: backend only what --share names is", cwd)
+		}
 	case c.Shares == nil:
 		c.Shares = []spec.Share{}
 		if share, ok := spec.DefaultShare(cwd); ok {
-			c.Shares = append(c.Shares, share)
+			mine = share
+			if os.Geteuid() == 0 && !c.RootWrites {
+				mine.Mode = "ro"
+			}
+			c.Shares = append(c.Shares, mine)
 		} else if len(shares) == 0 {
 			notice = fmt.Sprintf("%s is not shared with the VMs: what they write stays in their memory (see --share, --no-share)", cwd)
 		}
@@ -165,6 +231,12 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, 
 	}
 	for _, s := range given.Shares {
 		c.Shares = putShare(c.Shares, s)
+	}
+	if mine.Mode == "ro" && slices.Contains(c.Shares, mine) && !slices.Contains(given.Shares, mine) {
+		notice = fmt.Sprintf("you may not write in %s: the VMs have it read-only (--share .:ro or --no-share leaves this line out)", cwd)
+		if os.Geteuid() == 0 && !c.RootWrites {
+			notice = fmt.Sprintf("you are root: the VMs have %s read-only; --root-writes lets them write to it as root (--share .:ro leaves this line out)", cwd)
+		}
 	}
 	return notice, nil
 }
@@ -180,12 +252,38 @@ func putShare(list []spec.Share, s spec.Share) []spec.Share {
 	return append(list, s)
 }
 
-// loadCluster reads the cluster file at path; - is standard input.
-func loadCluster(cmd *cobra.Command, path string) (*spec.Cluster, error) {
+// loadCluster reads the cluster file at path; - is standard input, and a name that is no file here is a
+// template's. Its back end is one of ours.
+func loadCluster(cmd *cobra.Command, path string) (c *spec.Cluster, err error) {
+	name := path
 	if path == "-" {
-		return spec.Read("standard input", cmd.InOrStdin())
+		name = "standard input"
+		c, err = spec.Read(name, cmd.InOrStdin())
+	} else {
+		c, err = spec.Load(path)
 	}
-	return spec.Load(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, e := site.Template(path)
+		if e == nil {
+			defer f.Close()
+			name = f.Name()
+			c, err = spec.Read(name, f)
+		} else if !errors.Is(e, fs.ErrNotExist) {
+			err = e
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, known(c, name)
+}
+
+// known says that c's back end is none of ours; name is the file.
+func known(c *spec.Cluster, name string) error {
+	if err := backend.Known(c.Backend); err != nil {
+		return fmt.Errorf("%s: backend: %w", terminal.Clean(name), err)
+	}
+	return nil
 }
 
 // span is the value of a flag that takes a positive time.
@@ -288,7 +386,7 @@ func (l *envList) Set(text string) error {
 	return nil
 }
 
-// completeClusterFlags tells shells what follows the flags of addClusterFlags.
+// completeClusterFlags adds the completions of the flags of addClusterFlags.
 func completeClusterFlags(cmd *cobra.Command) {
 	complete := func(flag string, f cobra.CompletionFunc) {
 		if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
@@ -313,7 +411,10 @@ func completeClusterFlags(cmd *cobra.Command) {
 			complete(f.name, cobra.FixedCompletions(enum, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
-	complete("root", directories("host"))
+	complete("root", directories("host", spec.RootBackend))
+	complete("on", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return backend.Names(), cobra.ShellCompDirectiveNoFileComp
+	})
 	complete("share", directories())
 	complete("bind", directories())
 	complete("env", completeEnv)

@@ -8,23 +8,29 @@ import (
 
 func newLogsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "logs [NAME] [--vm VM] [--follow]",
+		Use:     "logs [NAME[/VM]] [--follow]",
 		GroupID: groupCluster,
 		Short:   "Show the console of a VM",
 		Long: `Shows what a VM has written on its console: the kernel's and the agent's
 messages. Control characters are made harmless.`,
-		Example:           "  nearmetal logs\n  nearmetal logs demo --vm vm1 --follow",
-		Args:              rangeArgs(0, "NAME"),
-		ValidArgsFunction: completeCluster,
+		Example:           "  nearmetal logs\n  nearmetal logs -f demo/vm1",
+		Args:              rangeArgs(0, "NAME[/VM]"),
+		ValidArgsFunction: completeTarget,
 	}
-	vm := addVMFlag(cmd)
-	follow := cmd.Flags().BoolP("follow", "F", false, "go on as more is written, until the cluster ends")
+	vm := addVMFlag(cmd, "whose console is shown")
+	follow := cmd.Flags().BoolP("follow", "f", false, "go on as more is written, until the cluster ends")
+	cmd.Flags().BoolVarP(follow, "follow-older", "F", false, "the older form of -f")
+	cmd.Flags().Lookup("follow-older").Hidden = true
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := cluster.Find(firstArg(args))
+		t, err := vmTarget(args, *vm)
 		if err != nil {
 			return err
 		}
-		name, err := r.FindVM(*vm)
+		r, err := cluster.Find(t.cluster)
+		if err != nil {
+			return err
+		}
+		name, err := r.FindVM(t.vm)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 
+	_ "nearmetal/internal/backend/all"
 	"nearmetal/internal/terminal"
 )
 
@@ -22,7 +23,7 @@ func main() {
 	os.Exit(execute(args, os.Stdin, os.Stdout, os.Stderr))
 }
 
-// execute runs the command line args and gives the status to exit with.
+// execute runs the command line args and returns the status to exit with.
 func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -38,7 +39,7 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) (status i
 	return report(stderr, ran, err)
 }
 
-// reportPanic tells of a mistake in nearmetal itself. What the VMs hold is let go
+// reportPanic reports a mistake in nearmetal itself. What the VMs hold is let go
 // of by the kernel: they are children that die with this process.
 func reportPanic(stderr io.Writer, cause any) int {
 	fmt.Fprintf(stderr, "nearmetal: internal error: %s; please report it with the output of the same command under NEARMETAL_DEBUG=1\n",

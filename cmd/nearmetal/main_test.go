@@ -13,6 +13,9 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"nearmetal/internal/site"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -29,6 +32,7 @@ func TestSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv(varRootWrites, "1") // the same for root and for users
 	for _, session := range sessions {
 		t.Run(strings.TrimSuffix(filepath.Base(session), ".txt"), func(t *testing.T) {
 			data, err := os.ReadFile(session)
@@ -84,13 +88,17 @@ func enter(t *testing.T, files string) {
 		t.Fatal(err)
 	}
 	t.Setenv("XDG_RUNTIME_DIR", runtime)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(runtime, "config"))
+	etc := site.Etc
+	site.Etc = filepath.Join(runtime, "etc")
+	t.Cleanup(func() { site.Etc = etc })
 }
 
 // morePlacement is what spec show shows of the placement after its first key: its
 // keys are many, and known to tests of their own.
 var morePlacement = regexp.MustCompile(`(?m)^( *"?placement"?: ?{?\n)( +"?strict.*\n)(?:    ".*\n|  [a-z].*\n)*`)
 
-// replay runs the command lines of a session and gives the session anew.
+// replay runs the command lines of a session and returns the session anew.
 func replay(t *testing.T, session string) string {
 	dir, err := os.Getwd()
 	if err == nil {
@@ -192,6 +200,24 @@ func TestHelp(t *testing.T) {
 	})
 }
 
+// TestFlagValues checks that a flag names what it takes, in capitals or as its choices, and no type of
+// Go's.
+func TestFlagValues(t *testing.T) {
+	everyCommand(func(c *cobra.Command) {
+		for p := c; p != nil; p = p.Parent() {
+			if p.Hidden {
+				return
+			}
+		}
+		c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+			name, _ := pflag.UnquoteUsage(f)
+			if f.Value.Type() != "bool" && !f.Hidden && !strings.Contains(name, "|") && !regexp.MustCompile(`^[A-Z]`).MatchString(name) {
+				t.Errorf("%s: --%s takes a %q", c.CommandPath(), f.Name, name)
+			}
+		})
+	})
+}
+
 // TestUnknownFlags checks that each command refuses a flag that it does not have.
 func TestUnknownFlags(t *testing.T) {
 	everyCommand(func(c *cobra.Command) {
@@ -235,6 +261,39 @@ func TestGenerators(t *testing.T) {
 	if err != nil || !bytes.Contains(text, []byte(`.TH "NEARMETAL-SPEC-VALIDATE" "1"`)) || !bytes.Contains(text, []byte("EXAMPLE")) {
 		t.Errorf("%v: %.300s", err, text)
 	}
+	pages, err := filepath.Glob(filepath.Join(man, "*.1"))
+	if err != nil || len(pages) < 40 {
+		t.Fatalf("%d manual pages, %v", len(pages), err)
+	}
+	cited := regexp.MustCompile(`nearmetal[a-z-]*\(1\)`)
+	docs := regexp.MustCompile(`share/doc/nearmetal/([a-z/]+\.md)`)
+	for _, p := range pages {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := -1
+		for _, section := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLE"} {
+			i := bytes.Index(text, []byte("\n.SH "+section+"\n"))
+			if i <= at {
+				t.Errorf("%s: no %s, or not in its place", filepath.Base(p), section)
+			}
+			at = i
+		}
+		if bytes.Contains(text, []byte(" docs/")) || bytes.Contains(text, []byte("(docs/")) {
+			t.Errorf("%s names a page of the source tree", filepath.Base(p))
+		}
+		for _, name := range cited.FindAllString(strings.ReplaceAll(string(text), `\-`, "-"), -1) {
+			if _, err := os.Stat(filepath.Join(man, strings.TrimSuffix(name, "(1)")+".1")); err != nil {
+				t.Errorf("%s cites %s, which is not there", filepath.Base(p), name)
+			}
+		}
+		for _, m := range docs.FindAllSubmatch(text, -1) {
+			if _, err := os.Stat("../../docs/" + string(m[1])); err != nil {
+				t.Errorf("%s cites %s: %v", filepath.Base(p), m[0], err)
+			}
+		}
+	}
 	if _, err := os.Stat(filepath.Join(man, "nearmetal-man.1")); err == nil {
 		t.Error("a hidden command has a manual page")
 	}
@@ -268,6 +327,10 @@ func TestReport(t *testing.T) {
 		{&runError{exitSignal(syscall.SIGTERM)}, 143, ""},
 		{&runError{&ExitError{Code: 127, Err: errors.New("no such command")}}, 127, "nearmetal: no such command\n"},
 		{&runError{errorList{errors.New("a"), errors.New("b")}}, 1, "nearmetal: a\nnearmetal: b\n"},
+		{&runError{errors.Join(errors.New("a"), errors.New("b"), errors.New("a"))}, 1, "nearmetal: a\nnearmetal: b\n"},
+		{&runError{fmt.Errorf("x: %w", errors.Join(errors.New("a"), errors.New("b")))}, 1, "nearmetal: x: a b\n"},
+		{&runError{&os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}}, 141, ""},
+		{&runError{&os.PathError{Op: "write", Path: "/dev/full", Err: syscall.EPIPE}}, 1, "nearmetal: write /dev/full: broken pipe\n"},
 	} {
 		var stderr bytes.Buffer
 		if status := report(&stderr, ran, test.err); status != test.status || stderr.String() != test.shown {

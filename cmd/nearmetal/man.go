@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +16,8 @@ import (
 )
 
 func newManCommand() *cobra.Command {
-	return &cobra.Command{
+	var docs, clusterPage string
+	cmd := &cobra.Command{
 		Use:     "man DIR",
 		Hidden:  true,
 		GroupID: groupSelf,
@@ -24,17 +29,131 @@ func newManCommand() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("cannot make the directory of the manual pages: %w", err)
 			}
+			if clusterPage != "" {
+				return writeFilePage(clusterPage, args[0], docs)
+			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
 			nameValues(root)
 			header := &doc.GenManHeader{Section: "1", Source: "nearmetal " + version, Manual: "nearmetal", Date: sourceDate()}
-			return doc.GenManTree(root, header, args[0])
+			return writeManTree(root, header, args[0], docs)
 		},
 	}
+	cmd.Flags().StringVar(&clusterPage, "cluster", "", "write nearmetal-cluster(5) alone, of `FILE`, docs/reference/cluster.md")
+	cmd.Flags().StringVar(&docs, "docs", "share/doc/nearmetal", "`DIR` that make install puts docs/ into, which pages name")
+	return cmd
 }
 
+// writeManTree writes the page of c, and of each command below it, to dir. Texts that name a page
+// of docs/ name it in the folder docs.
+func writeManTree(c *cobra.Command, header *doc.GenManHeader, dir, docs string) error {
+	for _, sub := range c.Commands() {
+		if !sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
+			continue
+		}
+		if err := writeManTree(sub, header, dir, docs); err != nil {
+			return err
+		}
+	}
+	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
+	h := *header
+	h.Title = strings.ToUpper(name)
+	var page bytes.Buffer
+	if err := doc.GenMan(c, &h, &page); err != nil {
+		return fmt.Errorf("the manual page of %s: %w", c.CommandPath(), err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".1"), []byte(completePage(c, page.String(), docs)), 0o644); err != nil {
+		return fmt.Errorf("cannot write a manual page: %w", err)
+	}
+	return nil
+}
+
+// pageOfDocs is how texts name a page of docs/.
+var pageOfDocs = regexp.MustCompile(`\bdocs/((?:reference/)?[a-z]+\.md)`)
+
+// quotedValue is what a flag takes, which cobra quotes as if it were a default.
+var quotedValue = regexp.MustCompile(`\\fP="([^"\n]+)"`)
+
+// completePage adds what cobra leaves out of a page.
+func completePage(c *cobra.Command, page, docs string) string {
+	page = quotedValue.ReplaceAllString(pageOfDocs.ReplaceAllString(page, docs+"/$1"), `\fP=$1`)
+	var more strings.Builder
+	if c.HasAvailableSubCommands() {
+		line := "\\fB" + c.CommandPath() + "\\fP"
+		page = strings.Replace(page, line+"\n", line+" COMMAND [flags]\n", 1)
+		more.WriteString(".SH COMMANDS\n")
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() {
+				fmt.Fprintf(&more, ".TP\n\\fB%s\\fP\n%s\n", sub.Name(), roff(sub.Short))
+			}
+		}
+		more.WriteString("\n")
+	}
+	more.WriteString(manSections)
+	// Their place is before the examples, as man-pages(7) has it.
+	const examples = ".SH EXAMPLE\n"
+	return strings.Replace(page, examples, more.String()+examples, 1)
+}
+
+// roff makes a line of text one of a page.
+func roff(s string) string {
+	s = strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\e`), "-", `\-`)
+	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
+		s = `\&` + s
+	}
+	return s
+}
+
+// manSections are what every page says alike.
+const manSections = `.SH EXIT STATUS
+.TP
+\fB0\fP
+Success.
+.TP
+\fB1\fP
+A failure; standard error says in one line what failed, where, and what to do.
+.TP
+\fB2\fP
+A command line that makes no sense.
+.PP
+A command that runs a program in a VM (run, exec, shell, rsh) exits with the program's status, with 128
+and the number of the signal that ended it, or with 127 if there is no such program.
+
+.SH ENVIRONMENT
+.TP
+\fBNEARMETAL_CLUSTER\fP
+Name of the cluster where none is given.
+.TP
+\fBNEARMETAL_RUNTIME_DIR\fP
+Directory of the running clusters, in place of the one below.
+.TP
+\fBXDG_CACHE_HOME\fP
+The cache is in the directory nearmetal below it.
+.TP
+\fBNO_COLOR\fP, \fBTERM\fP
+NO_COLOR switches colours off; so does TERM=dumb, which also replaces live progress by plain lines.
+.TP
+\fBNEARMETAL_DEBUG\fP
+With 1, an internal error shows where it arose.
+
+.SH FILES
+.TP
+\fI/etc/nearmetal/config.yaml\fP, \fI~/.config/nearmetal/config.yaml\fP
+Defaults of the site and of the user, and beside them the folder templates: nearmetal\-cluster(5).
+.TP
+\fI$XDG_RUNTIME_DIR/nearmetal/NAME\fP or \fI/tmp/nearmetal\-UID/NAME\fP
+A running cluster: its record, journal, control socket and consoles.
+.TP
+\fI~/.cache/nearmetal\fP
+What can be made again, such as the VMs' initramfs.
+.TP
+\fI/boot/vmlinuz\-*\fP
+Kernels of VMs, with their modules in /lib/modules.
+
+`
+
 // nameValues makes the pages show what a flag takes (--memory=SIZE) where cobra
-// shows its default, which the texts tell.
+// shows its default, which the texts state.
 func nameValues(c *cobra.Command) {
 	name := func(f *pflag.Flag) {
 		if f.Value.Type() != "bool" {
@@ -48,7 +167,7 @@ func nameValues(c *cobra.Command) {
 	}
 }
 
-// sourceDate gives the time of the commit, so that the same source gives the same
+// sourceDate returns the time of the commit, so that the same source makes the same
 // pages; nil, which is today, where it is not known.
 func sourceDate() *time.Time {
 	if info, ok := debug.ReadBuildInfo(); ok {

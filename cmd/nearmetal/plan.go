@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/backend/qemu"
+	"nearmetal/internal/backend"
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/topology"
+	"nearmetal/internal/wholefile"
 )
 
 func newPlanCommand() *cobra.Command {
@@ -40,12 +40,12 @@ know, become on the host of --to, and how far from ideal that is.`,
 		Args: noArgs,
 	}
 	read := addClusterFlags(cmd)
-	hosts := cmd.Flags().StringArray("host", nil, "a host to plan for: folder, archive, hwloc's XML or description; repeatable")
+	hosts := cmd.Flags().StringArray("host", nil, "a `HOST` to plan for: folder, archive, hwloc's XML or description; repeatable")
 	explain := cmd.Flags().Bool("explain", false, "say why, and what was turned down")
-	format := cmd.Flags().String("format", "text", "text, yaml, json, or qemu for command lines")
-	svg := cmd.Flags().String("svg", "", "write a picture to this file")
-	move := cmd.Flags().String("move", "", "plan (YAML or JSON) of running VMs that are to be moved")
-	to := cmd.Flags().String("to", "", "host that --move is to")
+	format := cmd.Flags().String("format", "text", "`FORMAT`: text, yaml, json, or qemu for the plan's part of QEMU's command lines")
+	svg := cmd.Flags().String("svg", "", "write a picture to `FILE`")
+	move := cmd.Flags().String("move", "", "`PLAN` (YAML or JSON) of running VMs that are to be moved")
+	to := cmd.Flags().String("to", "", "`HOST` that --move is to")
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "yaml", "json", "qemu"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch *format {
@@ -71,15 +71,26 @@ know, become on the host of --to, and how far from ideal that is.`,
 		if err != nil {
 			return err
 		}
+		if err := advise(c.Backend, p, list); err != nil {
+			return err
+		}
 		if *svg != "" {
-			if err := writeFile(*svg, func(w io.Writer) error { return p.SVG(w, list, ledger) }); err != nil {
+			if err := wholefile.Write(*svg, func(w io.Writer) error { return p.SVG(w, list, ledger) }); err != nil {
 				return err
 			}
 		}
 		if *format == "qemu" {
-			return writeQEMU(cmd.Context(), cmd.OutOrStdout(), c, p)
+			return render(cmd.Context(), cmd.OutOrStdout(), *format, c, p)
 		}
-		return p.Write(cmd.OutOrStdout(), *format, *explain)
+		if err := p.Write(cmd.OutOrStdout(), *format, *explain); err != nil || *format != "text" {
+			return err
+		}
+		more := ""
+		if !*explain {
+			more = " (--explain says why)"
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "\n%s%s\n", p.Short(c.Accel), more)
+		return err
 	}
 	return cmd
 }
@@ -102,16 +113,8 @@ func planHosts(names []string, c *spec.Cluster) ([]topology.Host, plan.Ledger, e
 			return nil, ledger, err
 		}
 		c.Accel = string(accel)
-		running, err := cluster.List()
-		if err != nil {
-			return nil, ledger, err
-		}
-		for i := range running {
-			if p := running[i].Plan; p != nil && running[i].State != cluster.Dead {
-				ledger.Hold(p)
-			}
-		}
-		return []topology.Host{*h}, ledger, nil
+		ledger, err := cluster.Ledger()
+		return []topology.Host{*h}, ledger, err
 	}
 	if c.Accel == "auto" {
 		c.Accel = "kvm"
@@ -132,44 +135,38 @@ func planHosts(names []string, c *spec.Cluster) ([]topology.Host, plan.Ledger, e
 	return list, ledger, nil
 }
 
-// writeQEMU writes each VM's QEMU command line, as this machine's QEMU takes it,
-// without what only a running cluster has: exports and network.
-func writeQEMU(ctx context.Context, w io.Writer, c *spec.Cluster, p *plan.Plan) error {
-	path, err := qemu.Find(c.QEMU)
+// advise adds what a back end says of a plan to its warnings.
+func advise(name string, p *plan.Plan, hosts []topology.Host) error {
+	d, err := backend.Open(name)
 	if err != nil {
 		return err
 	}
-	caps, err := qemu.Probe(ctx, path)
-	if err != nil {
-		return err
-	}
-	for i := range p.VMs {
-		m, err := qemu.Build(p.VMs[i], qemu.Settings{Accel: host.Accel(c.Accel), KernelArgs: c.KernelArgs, Region: p.Region}, caps)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "# %s on %s\n", p.VMs[i].Name, p.VMs[i].Host)
-		for k, arg := range m.Args() {
-			switch {
-			case k == 0:
-			case strings.HasPrefix(arg, "-"):
-				io.WriteString(w, " \\\n  ")
-			default:
-				io.WriteString(w, " ")
-			}
-			io.WriteString(w, shellQuote(arg))
-		}
-		fmt.Fprintln(w)
+	defer d.Close()
+	if a, ok := d.(backend.Adviser); ok {
+		p.Warnings = append(p.Warnings, a.Advise(p, hosts)...)
 	}
 	return nil
 }
 
-// shellQuote quotes an argument for a shell where it needs to be.
-func shellQuote(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%") == "" {
-		return s
+// render writes what a back end would be asked for, as this machine's takes it, without what only
+// a running cluster has: exports and network.
+func render(ctx context.Context, w io.Writer, name string, c *spec.Cluster, p *plan.Plan) error {
+	d, err := backend.Open(name)
+	if err != nil {
+		return err
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	defer d.Close()
+	r, ok := d.(backend.Renderer)
+	if !ok {
+		return fmt.Errorf("back end %s has nothing to show for a plan", name)
+	}
+	// What the plan was made for may be another host's: its accel is not tried here.
+	ask := *c
+	ask.Accel = string(host.TCG)
+	if _, err := d.Probe(ctx, &ask); err != nil {
+		return err
+	}
+	return r.Render(w, p.VMs, backend.Settings{Accel: host.Accel(c.Accel), KernelArgs: c.KernelArgs, Region: p.Region})
 }
 
 func showMove(w io.Writer, file, to, format string, c *spec.Cluster) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// command runs one command by itself and gives what it printed.
+// command runs one command by itself and returns what it printed.
 func command(t *testing.T, make func() *cobra.Command, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -94,7 +95,7 @@ func TestPlanCommand(t *testing.T) {
 	if err != nil || !strings.Contains(out, "move to epyc-nps4") || !strings.Contains(out, "vm0: mean distance to memory") {
 		t.Errorf("%q, %v", out, err)
 	}
-	// Two hosts of one name are told apart; a host is needed; formats are checked.
+	// Two hosts of one name are distinguished; a host is needed; formats are checked.
 	if out := run("--host", aMachine, "--format", "json"); !strings.Contains(out, `"host": "r740"`) {
 		t.Error(out)
 	}
@@ -102,5 +103,46 @@ func TestPlanCommand(t *testing.T) {
 		if out, err := command(t, newPlanCommand, c...); err == nil {
 			t.Errorf("%q: no error, %q", c, out)
 		}
+	}
+}
+
+// The text of a plan says in its last line how the VMs run.
+func TestPlanShort(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--vms", "2"}, "vCPUs pinned; memory in 1 GiB pages (--explain says why)"},
+		{[]string{"--vms", "2", "--explain"}, "vCPUs pinned; memory in 1 GiB pages"},
+		{[]string{"--vms", "2", "--accel", "tcg"}, "vCPUs not pinned; memory in 1 GiB pages; emulated (TCG): timings are not meaningful (--explain says why)"},
+		{[]string{"--vms", "2", "--vcpus", "200"}, "vCPUs not pinned; memory in ordinary pages (--explain says why)"},
+	} {
+		out, err := command(t, newPlanCommand, append([]string{"--host", aMachine}, c.args...)...)
+		if lines := strings.Split(out, "\n"); err != nil || lines[max(len(lines)-2, 0)] != c.want {
+			t.Errorf("%q: %v\n%s", c.args, err, out)
+		}
+	}
+}
+
+// QEMU's command lines say what is not in them.
+func TestPlanQEMU(t *testing.T) {
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		t.Skip(err)
+	}
+	out, err := command(t, newPlanCommand, "--host", aMachine, "--vms", "2", "--format", "qemu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, commands, ok := strings.Cut(out, "# vm0 on ")
+	if !ok || strings.Count(commands, "qemu-system-x86_64") != 2 {
+		t.Fatalf("%s", out)
+	}
+	for _, part := range []string{"-fsdev", "virtio-9p-pci", "-netdev", "virtio-net-pci"} {
+		if strings.Contains(head, part) == strings.Contains(commands, part) {
+			t.Errorf("%s: neither in the command lines nor named above them, or both:\n%s", part, out)
+		}
+	}
+	if strings.Contains(commands, "/proc/self/fd/") && !strings.Contains(head, "/proc/self/fd/") {
+		t.Errorf("descriptors are not explained:\n%s", head)
 	}
 }

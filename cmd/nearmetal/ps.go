@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,62 +15,128 @@ import (
 
 func newPsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "ps [NAME] [--devices] [--json]",
+		Use:     "ps [NAME[/VM]] [--devices] [--watch] [--json]",
 		GroupID: groupCluster,
 		Short:   "List clusters, or the VMs of one",
-		Long: `Lists the user's clusters; with a name, the VMs of that one; with --devices the
+		Long: `Lists the user's clusters; with a name, the VMs of that one and the way that
+messages take between them; with --devices the
 VMs' devices as they see them: functions of the host passed through, and soft
-RoCE. --json prints the whole record of each, with its plan.`,
-		Example:           "  nearmetal ps\n  nearmetal ps demo\n  nearmetal ps --devices\n  nearmetal ps --json",
-		Args:              rangeArgs(0, "NAME"),
-		ValidArgsFunction: completeCluster,
+RoCE. A cluster is degraded when VMs of it have ended. --json prints the whole
+record of each, with its plan.`,
+		Example:           "  nearmetal ps\n  nearmetal ps demo\n  nearmetal ps --watch\n  nearmetal ps --devices\n  nearmetal ps --json",
+		Args:              rangeArgs(0, "NAME[/VM]"),
+		ValidArgsFunction: completeTarget,
 	}
 	devices := cmd.Flags().Bool("devices", false, "show the VMs' devices: driver, addresses, state")
 	asJSON := addJSONFlag(cmd)
+	again := cmd.Flags().Bool("watch", false, "show it anew each second, until Ctrl-C")
+	cmd.MarkFlagsMutuallyExclusive("watch", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := progress(cmd)
 		defer p.Close()
 		if err := sweep(p); err != nil {
 			return err
 		}
-		if len(args) == 1 {
-			r, err := cluster.Find(args[0])
-			if err != nil {
-				return err
-			}
-			if *asJSON {
-				return terminal.PrintJSON(cmd.OutOrStdout(), r)
-			}
-			if *devices {
-				return deviceTable([]cluster.Record{*r}).Print(cmd.OutOrStdout())
-			}
-			return vmTable(r).Print(cmd.OutOrStdout())
+		show := func(w io.Writer) error { return showClusters(w, args, *devices, *asJSON) }
+		if !*again {
+			return show(cmd.OutOrStdout())
 		}
-		list, err := cluster.List()
+		ctx, stop := interruptible()
+		defer stop()
+		return watch(ctx, cmd.OutOrStdout(), time.Second, 0, show)
+	}
+	return cmd
+}
+
+// showClusters writes what ps shows: all clusters, or the one or the VM that args name.
+func showClusters(w io.Writer, args []string, devices, asJSON bool) error {
+	if len(args) == 1 {
+		t := parseTarget(args[0])
+		r, err := cluster.Find(t.cluster)
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			if list == nil {
-				list = []cluster.Record{}
+		if t.vm != "" {
+			if t.vm, err = r.FindVM(t.vm); err != nil {
+				return err
 			}
-			return terminal.PrintJSON(cmd.OutOrStdout(), list)
+			r.VMs = slices.DeleteFunc(r.VMs, func(v cluster.VMRecord) bool { return v.Name != t.vm })
 		}
-		if *devices {
-			return deviceTable(list).Print(cmd.OutOrStdout())
+		if asJSON {
+			return terminal.PrintJSON(w, r)
 		}
-		t := terminal.NewTable("name", "state", "vms", "vcpus", "memory", "accel", "age", "command")
-		for _, r := range list {
-			vcpus, memory := 0, uint64(0)
-			for _, v := range r.VMs {
+		if devices {
+			return deviceTable([]cluster.Record{*r}).Print(w)
+		}
+		return printVMs(w, r)
+	}
+	list, err := cluster.List()
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		if list == nil {
+			list = []cluster.Record{}
+		}
+		return terminal.PrintJSON(w, list)
+	}
+	if devices {
+		return deviceTable(list).Print(w)
+	}
+	return clusterTable(list).Print(w)
+}
+
+// clusterTable has a row for each cluster. VMs that have ended count as such, and hold neither
+// CPUs nor memory.
+func clusterTable(list []cluster.Record) *terminal.Table {
+	t := terminal.NewTable("name", "state", "vms", "vcpus", "memory", "accel", "backend", "age", "command")
+	for i := range list {
+		r := &list[i]
+		vcpus, memory := 0, uint64(0)
+		for _, v := range r.VMs {
+			if v.State != cluster.Dead {
 				vcpus += v.VCPUs
 				memory += v.MemoryBytes
 			}
-			t.Row(r.Name, r.State, len(r.VMs), vcpus, spec.Size(memory), r.Accel, age(r.Created), r.Command)
 		}
-		return t.Print(cmd.OutOrStdout())
+		vms := fmt.Sprint(len(r.VMs))
+		if n := r.Running(); r.State == cluster.Ready && n < len(r.VMs) {
+			vms = fmt.Sprintf("%d of %d", n, len(r.VMs))
+		}
+		t.Row(r.Name, stateOf(r), vms, vcpus, spec.Size(memory), r.Accel, r.Backend, age(r.Created), r.Command)
 	}
-	return cmd
+	return t
+}
+
+// stateOf is the state of a cluster as people read it: beside its own, degraded and paused.
+func stateOf(r *cluster.Record) string {
+	switch {
+	case r.Paused:
+		return "paused"
+	case r.State == cluster.Ready && r.Running() < len(r.VMs):
+		return "degraded"
+	}
+	return string(r.State)
+}
+
+// printVMs shows the VMs of a cluster, and below them why some have ended.
+func printVMs(w io.Writer, r *cluster.Record) error {
+	if err := vmTable(r).Print(w); err != nil {
+		return err
+	}
+	for _, way := range r.Ways() {
+		if _, err := fmt.Fprintln(w, terminal.Clean(way.String())); err != nil {
+			return err
+		}
+	}
+	for _, v := range r.VMs {
+		if v.Ended != "" {
+			if _, err := fmt.Fprintf(w, "\n%s\nconsole: nearmetal logs %s/%s\n", terminal.Clean(v.Ended), r.Name, v.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func vmTable(r *cluster.Record) *terminal.Table {
@@ -80,14 +149,18 @@ func vmTable(r *cluster.Record) *terminal.Table {
 		if v.ReadyNs != 0 {
 			boot = time.Duration(v.ReadyNs).Round(10 * time.Millisecond).String()
 		}
-		t.Row(v.Name, v.State, v.VCPUs, spec.Size(v.MemoryBytes), v.IP, pid, boot)
+		state := string(v.State)
+		if r.Paused && v.State == cluster.Ready {
+			state = "paused"
+		}
+		t.Row(v.Name, state, v.VCPUs, spec.Size(v.MemoryBytes), v.IP, pid, boot)
 	}
 	return t
 }
 
-// deviceTable shows the devices that the VMs' agents told of.
+// deviceTable shows the devices that the VMs' agents reported.
 func deviceTable(list []cluster.Record) *terminal.Table {
-	t := terminal.NewTable("cluster", "vm", "device", "driver", "interface", "mac", "rdma", "guid", "state", "ip")
+	t := terminal.NewTable("cluster", "vm", "device", "driver", "interface", "mac", "rdma", "guid", "state", "ip", "link", "gid", "node", "mtu")
 	for _, r := range list {
 		for _, v := range r.VMs {
 			for _, d := range v.Devices {
@@ -95,7 +168,7 @@ func deviceTable(list []cluster.Record) *terminal.Table {
 				if name == "" {
 					name = d.Kind
 				}
-				t.Row(r.Name, v.Name, name, d.Driver, d.Net, d.MAC, d.RDMA, d.GUID, d.State, d.IP)
+				t.Row(r.Name, v.Name, name, d.Driver, d.Net, d.MAC, d.RDMA, d.GUID, d.State, d.IP, d.Layer, d.GID, d.Node, d.MTU)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ func newReferenceCommand() *cobra.Command {
 		Hidden:  true,
 		GroupID: groupSelf,
 		Short:   "Write the reference of nearmetal's commands, docs/reference/commands.md",
-		Long:    "Writes a page of Markdown with every command, its flags and its examples.",
+		Long:    "Writes a page of Markdown with every command, its flags and its examples, and the schemas of --json to the folder json beside it.",
 		Example: "  nearmetal reference docs/reference/commands.md",
 		Args:    exactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -27,7 +28,7 @@ func newReferenceCommand() *cobra.Command {
 			if err := os.WriteFile(args[0], page.Bytes(), 0o644); err != nil {
 				return fmt.Errorf("cannot write the reference: %w", err)
 			}
-			return nil
+			return writeForms(filepath.Join(filepath.Dir(args[0]), "json"))
 		},
 	}
 }
@@ -47,6 +48,9 @@ standard error that begins with "nearmetal:".
 Environment: NO_COLOR switches colours off, and so does TERM=dumb, which also
 replaces live progress by plain lines. NEARMETAL_DEBUG=1 shows where an internal
 error arose.
+
+What --json prints has a schema in the folder json beside this page. Fields are added to it; none is removed
+or changed before the next major version.
 
 `, root.Long)
 	var walk func(c *cobra.Command, visit func(*cobra.Command))

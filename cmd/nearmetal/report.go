@@ -14,6 +14,7 @@ import (
 	reporting "nearmetal/internal/report"
 	"nearmetal/internal/report/paper"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/wholefile"
 )
 
 func newReportCommand() *cobra.Command {
@@ -22,14 +23,14 @@ func newReportCommand() *cobra.Command {
 		GroupID: groupProve,
 		Short:   "Make the report of a run of benchmarks: a page, pictures, text",
 		Long: `Reads the folders that nearmetal bench run left and writes what they show: for
-each experiment the verdict (is the VM within the gauge?), the plots and the
+each experiment the verdict (is the VM within the tolerance?), the plots and the
 tables. The page is one file that needs no network; pictures are the same plots,
-each in a file. The gauge is the loss that is accepted: the cores kept back for
-the host over all cores, as computed for the run, or what --gauge says.
+each in a file. The tolerance is the loss that is accepted: the cores kept back
+for the host over all cores, as computed for the run, or what --tolerance says.
 Without -o the page is report.html in the folder of the first run, and a
 summary is shown here. Times of emulated VMs are marked and enter no verdict.`,
 		Example: `  nearmetal report nearmetal-bench/demo
-  nearmetal report nearmetal-bench/demo -o vms.html --gauge 5%
+  nearmetal report nearmetal-bench/demo -o vms.html --tolerance 5%
   nearmetal report nearmetal-bench/demo -o figures --format svg,png
   nearmetal report nearmetal-bench/demo --paper 002`,
 	}
@@ -37,7 +38,7 @@ summary is shown here. Times of emulated VMs are marked and enter no verdict.`,
 	return cmd
 }
 
-// newBenchReportCommand gives nearmetal bench report, which is nearmetal report.
+// newBenchReportCommand returns nearmetal bench report, which is nearmetal report.
 func newBenchReportCommand() *cobra.Command {
 	cmd := newReportCommand()
 	cmd.GroupID = ""
@@ -48,10 +49,14 @@ func newBenchReportCommand() *cobra.Command {
 
 // addReportFlags makes cmd write reports: its arguments are folders of runs.
 func addReportFlags(cmd *cobra.Command) {
-	output := cmd.Flags().StringP("output", "o", "", "the page's file (FILE.html), or a folder for all that is written")
-	formats := cmd.Flags().StringSlice("format", []string{"html", "text"}, "what is written: "+strings.Join(reporting.Formats, ", "))
-	gauge := cmd.Flags().String("gauge", "", "loss of performance that is accepted, like 5%, 0.05 or 4/48 (default: computed)")
-	name := cmd.Flags().String("paper", "", "lay the run beside what a paper prints: "+strings.Join(paper.Names(), ", "))
+	output := cmd.Flags().StringP("output", "o", "", "the page's `FILE.html`, or a folder for all that is written")
+	formats := cmd.Flags().StringSlice("format", []string{"html", "text"}, "the `FORMATS` that are written: "+strings.Join(reporting.Formats, ", "))
+	tolerance := cmd.Flags().String("tolerance", "", "`LOSS` of performance that is accepted, like 5%, 0.05 or 4/48 (default: computed)")
+	cmd.Flags().StringVar(tolerance, "gauge", "", "the old name of --tolerance")
+	if err := cmd.Flags().MarkDeprecated("gauge", "it is called --tolerance"); err != nil { // until 0.2.0
+		panic(err)
+	}
+	name := cmd.Flags().String("paper", "", "lay the run beside what a `PAPER` prints: "+strings.Join(paper.Names(), ", "))
 	asJSON := addJSONFlag(cmd)
 	cmd.Args = atLeastOne("RUN")
 	complete(cmd, "format", reporting.Formats)
@@ -62,9 +67,9 @@ func addReportFlags(cmd *cobra.Command) {
 				return usagef("--format %q is none of %s", f, strings.Join(reporting.Formats, ", "))
 			}
 		}
-		g, err := reporting.ParseGauge(*gauge)
+		g, err := reporting.ParseTolerance(*tolerance)
 		if err != nil {
-			return usagef("--gauge: %v", err)
+			return usagef("--tolerance: %v", err)
 		}
 		if *name != "" && !slices.Contains(paper.Names(), *name) {
 			return usagef("--paper %q is none of %s", *name, strings.Join(paper.Names(), ", "))
@@ -74,7 +79,7 @@ func addReportFlags(cmd *cobra.Command) {
 		for i := range args {
 			args[i] = runFolder(args[i])
 		}
-		r, err := readReport(p, args, reporting.Options{Gauge: g, Paper: *name, Now: time.Now()})
+		r, err := readReport(p, args, reporting.Options{Tolerance: g, Paper: *name, Now: time.Now()})
 		if err != nil {
 			return err
 		}
@@ -126,6 +131,8 @@ func writeReport(cmd *cobra.Command, p *terminal.Progress, r *reporting.Report, 
 			return err
 		}
 		page = filepath.Join(output, "report.html")
+	case !slices.Contains([]string{".html", ".htm"}, strings.ToLower(filepath.Ext(output))):
+		return usagef("-o %s: the page is HTML, so name it FILE.html; a folder that is to be made ends with /", output)
 	default:
 		if !slices.Contains(formats, "html") {
 			return usagef("-o %s is a file, and of %s there are several: name a folder", output, strings.Join(formats, " and "))
@@ -137,7 +144,7 @@ func writeReport(cmd *cobra.Command, p *terminal.Progress, r *reporting.Report, 
 		switch f {
 		case "html":
 			step := p.Start("writing the page")
-			if err := reporting.WriteFile(page, func(w io.Writer) error { return r.HTML(w, version) }); err != nil {
+			if err := wholefile.Write(page, func(w io.Writer) error { return r.HTML(w, version) }); err != nil {
 				step.Fail()
 				return err
 			}

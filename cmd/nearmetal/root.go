@@ -18,11 +18,15 @@ var commands = []func() *cobra.Command{
 	newRunCommand,
 	newUpCommand,
 	newPsCommand,
+	newTopCommand,
 	newVerifyCommand,
 	newExecCommand,
 	newShellCommand,
 	newCpCommand,
 	newLogsCommand,
+	newPauseCommand,
+	newResumeCommand,
+	newRenameCommand,
 	newDownCommand,
 	newReportCommand,
 	newEnvCommand,
@@ -31,6 +35,8 @@ var commands = []func() *cobra.Command{
 	newSuperviseCommand,
 	newSlurmBootCommand,
 	newSlurmVFCommand,
+	newSlurmSweepCommand,
+	newSlurmHostCommand,
 	newSlurmPagesCommand,
 	newPlanCommand,
 	newTopologyCommand,
@@ -69,7 +75,7 @@ var groups = []*cobra.Group{
 	{ID: groupSelf, Title: "About nearmetal:"},
 }
 
-// newRootCommand gives the command nearmetal with all others below it.
+// newRootCommand returns the command nearmetal with all others below it.
 func newRootCommand() *cobra.Command {
 	cobra.EnableCommandSorting = false
 	root := &cobra.Command{
@@ -110,7 +116,7 @@ natively and in VMs.`,
 	return root
 }
 
-// frame gives c and the commands below it what all have in common: errors that
+// frame sets on c and the commands below it what all have in common: errors that
 // tell usage from failure, and flags in the order in which they were added.
 func frame(c *cobra.Command) {
 	c.Flags().SortFlags = false
@@ -152,17 +158,17 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return usagef("unknown command %q", args[0])
 }
 
-// progress gives the progress of a command: silent with --quiet. Close it before
+// progress returns the progress of a command: silent with --quiet. Close it before
 // the command ends.
 func progress(cmd *cobra.Command) *terminal.Progress {
 	quiet, err := cmd.Flags().GetBool("quiet")
 	return terminal.NewProgress(cmd.ErrOrStderr(), err == nil && quiet)
 }
 
-// debugging tells whether the user wants to see how nearmetal works (NEARMETAL_DEBUG=1).
+// debugging reports whether the user wants to see how nearmetal works (NEARMETAL_DEBUG=1).
 func debugging() bool { return os.Getenv("NEARMETAL_DEBUG") == "1" }
 
-// flagNames gives the long names of the flags that a command takes.
+// flagNames returns the long names of the flags that a command takes.
 func flagNames(cmd *cobra.Command) []string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -193,7 +199,7 @@ func usage(cmd *cobra.Command) error {
 		fmt.Fprintf(&b, "\nFlags of every command:\n%s", flagUsages(cmd.InheritedFlags()))
 	}
 	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "\n%s COMMAND --help tells more about a command.\n", cmd.CommandPath())
+		fmt.Fprintf(&b, "\n%s COMMAND --help says more about a command.\n", cmd.CommandPath())
 	}
 	_, err := cmd.OutOrStdout().Write([]byte(b.String()))
 	return err

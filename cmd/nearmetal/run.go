@@ -14,23 +14,35 @@ func newRunCommand() *cobra.Command {
 		GroupID: groupRun,
 		Short:   "Boot VMs, run a command in them, and tear them down",
 		Long: `Boots a cluster of VMs, runs COMMAND, and removes the cluster; the exit status
-is the command's. If COMMAND is an MPI launcher (mpirun, mpiexec,
-mpiexec.hydra, orterun, prterun), its ranks land in the VMs, spread as it is
-asked to spread them. Any other COMMAND runs once in every VM, each line of
-output behind the name of its VM; its standard input goes to the first VM, and
-the highest status counts.
+is the command's. Where COMMAND runs:
+
+  an MPI launcher (mpirun, mpiexec, mpiexec.hydra, orterun, prterun), or a
+  script that calls one: once, on this host; its ranks land in the VMs
+  any other COMMAND: once in every VM
+
+--host and --each say it, whatever COMMAND is. Ranks are spread over the VMs as
+the launcher is asked to spread them. In every VM: each line of output stands
+behind the name of its VM, standard input goes to the first, and the highest
+status counts.
 
 The VMs see this host's files, read-only below an overlay in memory; what is
-written in the working directory is kept (see --share).`,
+written in the working directory is kept (see --share). Files written elsewhere,
+but below /tmp and the like, are named at the end: they go with the VMs.`,
 		Example: `  nearmetal run --vms 2 -- mpirun -n 4 ./solver
   nearmetal run --vms 4 --vcpus 2 --memory 1GiB -- mpiexec.hydra -n 8 ./app
+  nearmetal run --vms 2 -- ./job.sh
   nearmetal run --vms 2 -- hostname
+  nearmetal run --vms 2 --each -- ./setup.sh
   nearmetal run -f cluster.yaml --env OMP_NUM_THREADS=4 -- mpirun ./hybrid`,
 		Args: atLeastOne("COMMAND"),
 	}
 	cmd.Flags().SetInterspersed(false)
 	boot := addBootFlags(cmd)
 	noPrefix := cmd.Flags().Bool("no-prefix", false, "lines of output without the VM's name")
+	noInput := cmd.Flags().Bool("no-stdin", false, "no standard input for COMMAND")
+	onHost := cmd.Flags().Bool("host", false, "run COMMAND once, on this host; the ranks of MPI launchers that it calls land in the VMs")
+	each := cmd.Flags().Bool("each", false, "run COMMAND once in every VM, launcher or not")
+	cmd.MarkFlagsMutuallyExclusive("host", "each")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := progress(cmd)
 		defer p.Close()
@@ -38,8 +50,15 @@ written in the working directory is kept (see --share).`,
 		if err != nil {
 			return err
 		}
+		where := job.Fitting
+		switch {
+		case *onHost:
+			where = job.OnHost
+		case *each:
+			where = job.Each
+		}
 		code, err := job.Run(job.RunOptions{
-			Cluster: o, Args: args, NoPrefix: *noPrefix,
+			Cluster: o, Args: args, Where: where, NoPrefix: *noPrefix, NoInput: *noInput,
 			Booted: booted,
 			Notice: func(line string) { p.Printf("%s", line) },
 		}, streams(cmd))

@@ -8,27 +8,33 @@ import (
 
 func newShellCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "shell [NAME] [--vm VM] [--host]",
+		Use:     "shell [NAME[/VM]] [--host]",
 		GroupID: groupCluster,
 		Short:   "Open a shell in a VM, or on the host with the VMs behind mpirun",
 		Long: `Opens a login shell in a VM, with a terminal of its own. With --host the shell
 runs on this host, and any mpirun or mpiexec started in it puts its ranks into
 the VMs (see nearmetal env).`,
 		Example: `  nearmetal shell
-  nearmetal shell demo --vm vm1
+  nearmetal shell demo/vm1
   nearmetal shell --host`,
-		Args:              rangeArgs(0, "NAME"),
-		ValidArgsFunction: completeCluster,
+		Args:              rangeArgs(0, "NAME[/VM]"),
+		ValidArgsFunction: completeTarget,
 	}
-	vm := addVMFlag(cmd)
+	vm := addVMFlag(cmd, "to run in")
 	host := cmd.Flags().Bool("host", false, "a shell on this host, whose MPI launchers reach into the VMs")
 	root := cmd.Flags().Bool("as-root", false, "be root of the VM")
 	cmd.MarkFlagsMutuallyExclusive("vm", "host")
 	cmd.MarkFlagsMutuallyExclusive("as-root", "host")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o := job.ExecOptions{Cluster: firstArg(args), VM: *vm, Root: *root}
+		t, err := vmTarget(args, *vm)
+		if err != nil {
+			return err
+		}
+		if *host && t.vm != "" {
+			return usagef("--host is a shell on this host: leave out the VM %s", t.vm)
+		}
+		o := job.ExecOptions{Cluster: t.cluster, VM: t.vm, Root: *root}
 		var code int
-		var err error
 		if *host {
 			code, err = job.HostShell(o, streams(cmd))
 		} else {

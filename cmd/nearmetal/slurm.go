@@ -13,6 +13,7 @@ import (
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/topology"
+	"nearmetal/internal/wholefile"
 )
 
 func newSlurmCommand() *cobra.Command {
@@ -36,13 +37,13 @@ type offerFlags struct {
 
 func addOfferFlags(cmd *cobra.Command) *offerFlags {
 	f := &offerFlags{}
-	cmd.Flags().StringVar(&f.root, "root", "", "a captured tree, an archive or a description, instead of this host")
-	cmd.Flags().StringVar(&f.node, "node", "", "Slurm's NodeName of the host (default: its name)")
+	cmd.Flags().StringVar(&f.root, "root", "", "`HOST`: a captured tree, an archive or a description, instead of this host")
+	cmd.Flags().StringVar(&f.node, "node", "", "Slurm's `NODENAME` of the host (default: its name)")
 	cmd.Flags().Var(&f.region, "region", "memory for the regions of all jobs together, like 8GiB (default: a quarter)")
 	return f
 }
 
-// offer reads the host and gives what it offers.
+// offer reads the host and returns what it offers.
 func (f *offerFlags) offer() (*topology.Host, *slurm.Gres, error) {
 	host, err := openHost(f.root, "")
 	if err != nil {
@@ -63,6 +64,15 @@ func (f *offerFlags) offer() (*topology.Host, *slurm.Gres, error) {
 	return host, slurm.NewGres(host, node, uint64(f.region)), nil
 }
 
+// gresOffer is what `nearmetal slurm gres --json` prints. The fields are in the order of their keys.
+type gresOffer struct {
+	Gres  string   `json:"gres"`      // of NodeName= in slurm.conf
+	Types string   `json:"gresTypes"` // of GresTypes= there
+	Lines []string `json:"lines"`     // of gres.conf
+	Node  string   `json:"node"`
+	Notes []string `json:"notes"` // what keeps VFs from being offered
+}
+
 func newSlurmGresCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gres [flags]",
@@ -70,7 +80,7 @@ func newSlurmGresCommand() *cobra.Command {
 		Long: `Prints what this host offers to jobs, as lines of gres.conf: each VF that is
 bound to vfio-pci and alone in its IOMMU group, with the cores of its NUMA node,
 and the memory for regions. What belongs in slurm.conf, and what keeps VFs from
-being offered, is told on standard error.`,
+being offered, is reported on standard error.`,
 		Example: "  nearmetal slurm gres >>/etc/slurm/gres.conf\n  nearmetal slurm gres --region 32GiB --node n07",
 		Args:    noArgs,
 	}
@@ -82,9 +92,7 @@ being offered, is told on standard error.`,
 			return err
 		}
 		if *asJSON {
-			return terminal.PrintJSON(cmd.OutOrStdout(), map[string]any{
-				"node": gres.Node, "gresTypes": gres.Types(), "gres": gres.Value(), "lines": gres.Lines(), "notes": gres.Notes,
-			})
+			return terminal.PrintJSON(cmd.OutOrStdout(), gresOffer{gres.Value(), gres.Types(), gres.Lines(), gres.Node, gres.Notes})
 		}
 		p := progress(cmd)
 		defer p.Close()
@@ -109,8 +117,8 @@ instead, where none of them may be yet.`,
 		Args:    noArgs,
 	}
 	flags := addOfferFlags(cmd)
-	dir := cmd.Flags().String("dir", "", "write the files into this folder")
-	file := cmd.Flags().String("file", "", "only this file, without a heading")
+	dir := cmd.Flags().String("dir", "", "write the files into `DIR`")
+	file := cmd.Flags().String("file", "", "only `FILE`, without a heading")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		host, gres, err := flags.offer()
 		if err != nil {
@@ -165,7 +173,7 @@ func writeExample(cmd *cobra.Command, dir string, files []slurm.File) error {
 	var written []string
 	for _, f := range files {
 		name := filepath.Join(dir, f.Name)
-		if err := writeFile(name, func(w io.Writer) error { _, err := io.WriteString(w, f.Text); return err }); err != nil {
+		if err := wholefile.Write(name, func(w io.Writer) error { _, err := io.WriteString(w, f.Text); return err }); err != nil {
 			for _, w := range written {
 				os.Remove(w)
 			}

@@ -21,7 +21,7 @@ add. It changes nothing. The exit status is 1 if something fails.`,
 		Example: "  nearmetal slurm doctor\n  nearmetal slurm doctor --conf ./slurm.conf --json",
 		Args:    noArgs,
 	}
-	file := cmd.Flags().String("conf", "", "slurm.conf to read (default: $SLURM_CONF, else /etc/slurm/slurm.conf)")
+	file := cmd.Flags().String("conf", "", "the slurm.conf `FILE` to read (default: $SLURM_CONF, else /etc/slurm/slurm.conf)")
 	flags := addOfferFlags(cmd)
 	asJSON := addJSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -71,7 +71,7 @@ func printFindings(w io.Writer, findings []slurm.Finding) error {
 			fmt.Fprintf(&b, "%-23s%s\n", "", f.Why)
 		}
 		file := ""
-		for _, m := range f.Mend {
+		for _, m := range f.Fix {
 			switch {
 			case m.File == "":
 				fmt.Fprintf(&b, "%-23s$ %s\n", "", terminal.Clean(m.Line))

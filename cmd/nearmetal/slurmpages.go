@@ -7,7 +7,6 @@ import (
 
 	"nearmetal/internal/host/hugepage"
 	"nearmetal/internal/slurm/node"
-	"nearmetal/internal/spec"
 )
 
 // newSlurmPagesCommand is what the plugin's prolog and epilog run as root.
@@ -19,10 +18,8 @@ func newSlurmPagesCommand() *cobra.Command {
 		Short:   "Keep huge pages for a Slurm job, and give them back (started by the SPANK plugin)",
 		Example: "  srun --vm --vm-pages=2MiB grep Huge /proc/meminfo",
 	}
-	var root, cpus string
+	var root string
 	var job hugepage.Job
-	var threads int
-	var limit spec.Size
 	var a node.Allocation
 	flags := func(c *cobra.Command) *cobra.Command {
 		c.Flags().StringVar(&root, "root", "", "a folder with sys and var in it, instead of this host")
@@ -33,18 +30,18 @@ func newSlurmPagesCommand() *cobra.Command {
 	keep := flags(&cobra.Command{
 		Use:     "keep [flags] -- REQUEST",
 		Short:   "Keep the huge pages that a job's VMs take",
-		Example: `  nearmetal slurm-pages keep --job 7.n1 --cpus 0-3 -- "1 pages=2MiB"`,
+		Example: `  nearmetal slurm-pages keep --job 7.n1 -- "1 pages=2MiB"`,
 		Args:    rangeArgs(1, "REQUEST"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			r, err := node.ParseRequest(args[0])
 			if err != nil {
 				return err
 			}
-			if a.Cores, err = node.CoresOf(cpus, threads); err != nil {
+			id, host, _ := strings.Cut(job.Name, ".")
+			if a.Cores, a.Bytes, err = node.Given(id, host); err != nil {
 				return err
 			}
-			a.Bytes = uint64(limit)
-			_, a.Node, _ = strings.Cut(job.Name, ".")
+			a.Node = host
 			needs, err := node.Pages(r, a)
 			if err != nil || len(needs) == 0 {
 				return err
@@ -52,9 +49,6 @@ func newSlurmPagesCommand() *cobra.Command {
 			return hugepage.Keep(root, job, needs)
 		},
 	})
-	keep.Flags().StringVar(&cpus, "cpus", "", "Slurm's `LIST` of the job's CPUs on this node")
-	keep.Flags().IntVar(&threads, "threads", 1, "threads of a core, as Slurm counts CPUs")
-	keep.Flags().Var(&limit, "memory-limit", "the job's memory on this node; 0: not limited")
 	keep.Flags().StringVar(&a.Accel, "accel", "auto", "the site's choice of auto, kvm or tcg")
 	back := flags(&cobra.Command{
 		Use:     "return [flags]",

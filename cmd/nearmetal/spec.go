@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nearmetal/internal/site"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
 )
@@ -17,7 +18,7 @@ func newSpecCommand() *cobra.Command {
 		Short:   "Check a cluster file, or show it with all defaults",
 		Example: "  nearmetal spec validate cluster.yaml\n  nearmetal spec show --vms 4",
 	}
-	cmd.AddCommand(newSpecValidateCommand(), newSpecShowCommand())
+	cmd.AddCommand(newSpecValidateCommand(), newSpecShowCommand(), newSpecTemplatesCommand())
 	return cmd
 }
 
@@ -92,12 +93,30 @@ file and flags: a cluster file with every key that has a value.`,
 	return cmd
 }
 
+func newSpecTemplatesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "templates",
+		Short: "List the cluster files that have names",
+		Long: `Lists the cluster files of this site and of yours that -f takes by name: those
+in /etc/nearmetal/templates and in ~/.config/nearmetal/templates.`,
+		Example: "  nearmetal spec templates\n  nearmetal run -f small -- mpirun ./app",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t := terminal.NewTable("name", "file")
+			for _, n := range site.Templates() {
+				t.Row(n.Name, n.Path)
+			}
+			return t.Print(cmd.OutOrStdout())
+		},
+	}
+}
+
 // errorList is several errors, each with lines of its own.
 type errorList []error
 
 func (l errorList) Error() string { return errors.Join(l...).Error() }
 
-// Lines gives the lines of all errors.
+// Lines returns the lines of all errors.
 func (l errorList) Lines() []string {
 	var lines []string
 	for _, err := range l {

@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bufio"
-	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/topology"
+	"nearmetal/internal/wholefile"
 )
 
 func newTopologyCommand() *cobra.Command {
@@ -31,9 +28,9 @@ or from a description (.machine).`,
   lstopo node17.xml && nearmetal topology --hwloc node17.xml`,
 		Args: noArgs,
 	}
-	root := cmd.Flags().String("root", "", "a folder with sys/ and proc/ in it, an archive, hwloc's XML or a description, instead of this host")
-	xml := cmd.Flags().String("hwloc", "", "hwloc's XML (lstopo FILE.xml), instead of this host")
-	svg := cmd.Flags().String("svg", "", "write a picture to this file")
+	root := cmd.Flags().String("root", "", "`HOST`: a folder with sys/ and proc/ in it, an archive, hwloc's XML or a description, instead of this host")
+	xml := cmd.Flags().String("hwloc", "", "hwloc's XML, `FILE`, as lstopo writes it, instead of this host")
+	svg := cmd.Flags().String("svg", "", "write a picture to `FILE`")
 	asJSON := addJSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *root != "" && *xml != "" {
@@ -45,7 +42,7 @@ or from a description (.machine).`,
 		}
 		if *svg != "" {
 			pic := topology.Picture{Title: "topology of " + h.Name, Hosts: []*topology.Host{h}}
-			if err := writeFile(*svg, pic.SVG); err != nil {
+			if err := wholefile.Write(*svg, pic.SVG); err != nil {
 				return err
 			}
 		}
@@ -79,12 +76,12 @@ func newTopologyGatherCommand() *cobra.Command {
 		Long: `Writes the files of /sys and /proc that describe the topology into an archive
 (default NAME.tar.gz; - is standard output). It holds no host name, addresses of
 network cards, serial numbers, users or command lines; NAME stands in it as the
-host's name. The same machine gives the same bytes.`,
+host's name. The bytes are the same each time for the same machine.`,
 		Example: "  nearmetal topology gather --name node17\n  nearmetal topology gather - | ssh admin 'cat >node17.tar.gz'",
 		Args:    rangeArgs(0, "FILE.tar.gz"),
 	}
-	name := cmd.Flags().String("name", "host", "name of the host in the archive")
-	root := cmd.Flags().String("root", "/", "folder with sys/ and proc/ in it")
+	name := cmd.Flags().String("name", "host", "`NAME` of the host in the archive")
+	root := cmd.Flags().String("root", "/", "`DIR` with sys/ and proc/ in it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		file := *name + ".tar.gz"
 		if len(args) == 1 {
@@ -106,34 +103,7 @@ host's name. The same machine gives the same bytes.`,
 		if filepath.Base(file) != file && len(args) == 0 {
 			return usagef("--name %q is not a name", *name)
 		}
-		return writeFile(file, write)
+		return wholefile.Write(file, write)
 	}
 	return cmd
-}
-
-// writeFile writes a file whole or not at all: beside it first, then renamed.
-func writeFile(name string, write func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return fmt.Errorf("%s: %w", terminal.Clean(name), err)
-	}
-	defer os.Remove(f.Name()) // no such file once it is renamed
-	w := bufio.NewWriter(f)
-	err = write(w)
-	if err == nil {
-		err = w.Flush()
-	}
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", terminal.Clean(strings.TrimSpace(name)), err)
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +13,7 @@ import (
 
 func newVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "verify [NAME] [--json]",
+		Use:     "verify [NAME[/VM]] [--json]",
 		GroupID: groupCluster,
 		Short:   "Hold running VMs against their plan",
 		Long: `Reads the VMs of a running cluster back and prints plan against fact, row by
@@ -25,22 +26,35 @@ The exit status is 1 if anything differs. A note is no difference: it says what
 could not be read, or what this QEMU cannot show.`,
 		Example: `  nearmetal verify
   nearmetal verify demo
+  nearmetal verify demo/vm1
   nearmetal verify demo --json`,
-		Args:              rangeArgs(0, "NAME"),
-		ValidArgsFunction: completeCluster,
+		Args:              rangeArgs(0, "NAME[/VM]"),
+		ValidArgsFunction: completeTarget,
 	}
 	asJSON := addJSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, stop := interruptible()
 		defer stop()
-		c, err := cluster.Connect(ctx, firstArg(args))
+		t := parseTarget(firstArg(args))
+		c, err := cluster.Connect(ctx, t.cluster)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
+		if t.vm != "" {
+			if t.vm, err = c.Record.FindVM(t.vm); err != nil {
+				return err
+			}
+		}
+		if err := c.Running(); err != nil {
+			return err
+		}
 		r, err := c.Verify(ctx)
 		if err != nil {
 			return err
+		}
+		if t.vm != "" {
+			r.Rows = slices.DeleteFunc(r.Rows, func(row verify.Row) bool { return row.VM != t.vm })
 		}
 		if *asJSON {
 			err = terminal.PrintJSON(cmd.OutOrStdout(), r)
@@ -55,12 +69,44 @@ could not be read, or what this QEMU cannot show.`,
 	return cmd
 }
 
+// printReport prints the rows, each VM's below a line that counts them, and a summary.
 func printReport(cmd *cobra.Command, r *verify.Report) error {
-	t := terminal.NewTable("vm", "what", "planned", "found", "")
+	out := cmd.OutOrStdout()
+	var vms []string
+	rows := map[string][]verify.Row{}
 	for _, row := range r.Rows {
-		t.Row(row.VM, row.What, row.Planned, row.Found, row.Status)
+		if rows[row.VM] == nil {
+			vms = append(vms, row.VM)
+		}
+		rows[row.VM] = append(rows[row.VM], row)
 	}
-	return t.Print(cmd.OutOrStdout())
+	for _, vm := range vms {
+		one := &verify.Report{Rows: rows[vm]}
+		fmt.Fprintf(out, "%s: %s\n", terminal.Clean(vm), verdict(one))
+		t := terminal.NewTable("what", "planned", "found", "status")
+		for _, row := range one.Rows {
+			t.Row(row.What, row.Planned, row.Found, row.Status)
+		}
+		if err := t.Print(out); err != nil {
+			return err
+		}
+		fmt.Fprintln(out)
+	}
+	_, err := fmt.Fprintf(out, "%s, %s: %s\n", terminal.Clean(r.Cluster), counted(len(vms), "VM", "VMs"), verdict(r))
+	return err
+}
+
+// verdict counts the rows of a report.
+func verdict(r *verify.Report) string {
+	bad, notes := r.Count(verify.Differs), r.Count(verify.Note)
+	s := fmt.Sprintf("as planned (%s)", counted(len(r.Rows), "point", "points"))
+	if bad > 0 {
+		s = fmt.Sprintf("%d of %s differ", bad, counted(len(r.Rows), "point", "points"))
+	}
+	if notes > 0 {
+		s += ", " + counted(notes, "note", "notes")
+	}
+	return s
 }
 
 // addNoVerifyFlag adds --no-verify.

@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"os/exec"
-	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -12,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/backend/qemu"
+	"nearmetal/internal/backend"
 	"nearmetal/internal/host"
 	"nearmetal/internal/terminal"
 )
@@ -26,8 +25,25 @@ var (
 // fact is one line of `nearmetal version`.
 type fact struct{ name, value string }
 
-// versionFacts are lines about what nearmetal finds on this host.
-var versionFacts = []func(context.Context) fact{qemuFact, accelFact}
+// versionFacts is what `nearmetal version --json` prints: these, and each back end's under the name of the back end.
+type versionFacts struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	Backends string `json:"backends"`
+	Accel    string `json:"accel"`
+	list     []fact
+}
+
+// MarshalJSON writes an object of all facts.
+func (v versionFacts) MarshalJSON() ([]byte, error) {
+	object := map[string]string{}
+	for _, f := range v.list {
+		object[f.name] = f.value
+	}
+	return json.Marshal(object)
+}
 
 func newVersionCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -35,7 +51,8 @@ func newVersionCommand() *cobra.Command {
 		GroupID: groupSelf,
 		Short:   "Show the version of nearmetal and of what it uses",
 		Long: `Shows the version of nearmetal, the commit and the Go that it was built from
-and with, the QEMU that it finds on this host, and whether VMs run on KVM here.`,
+and with, the back ends that --on chooses from and what each finds here, and
+whether VMs run on KVM.`,
 		Example: "  nearmetal version\n  nearmetal version --json",
 		Args:    noArgs,
 	}
@@ -44,15 +61,15 @@ and with, the QEMU that it finds on this host, and whether VMs run on KVM here.`
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		facts := []fact{{"version", version}, {"commit", builtFrom()}, {"go", runtime.Version()}, {"platform", runtime.GOOS + "/" + runtime.GOARCH}}
-		for _, f := range versionFacts {
-			facts = append(facts, f(ctx))
-		}
-		if *asJSON {
-			object := map[string]string{}
-			for _, f := range facts {
-				object[f.name] = f.value
+		facts = append(facts, fact{"backends", strings.Join(backend.Names(), ", ")})
+		for _, name := range backend.Names() {
+			if f, ok := backendFact(ctx, name); ok {
+				facts = append(facts, f)
 			}
-			return terminal.PrintJSON(cmd.OutOrStdout(), object)
+		}
+		facts = append(facts, accelFact())
+		if *asJSON {
+			return terminal.PrintJSON(cmd.OutOrStdout(), versionFacts{list: facts})
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "nearmetal %s\n", version)
 		for _, f := range facts[1:] {
@@ -63,7 +80,7 @@ and with, the QEMU that it finds on this host, and whether VMs run on KVM here.`
 	return cmd
 }
 
-// builtFrom gives the commit that the program was built from, by the linker or by Go.
+// builtFrom returns the commit that the program was built from, by the linker or by Go.
 func builtFrom() string {
 	if commit != "" {
 		return commit
@@ -78,27 +95,26 @@ func builtFrom() string {
 	return "unknown"
 }
 
-var qemuVersion = regexp.MustCompile(`version (\S+)`)
-
-// qemuFact gives the version and the path of the QEMU that VMs would run with.
-func qemuFact(ctx context.Context) fact {
-	path, err := qemu.Find("")
+// backendFact returns what a back end finds here; false where it has nothing to say.
+func backendFact(ctx context.Context, name string) (fact, bool) {
+	d, err := backend.Open(name)
 	if err != nil {
-		return fact{"qemu", "none: " + err.Error()}
+		return fact{}, false
 	}
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	defer d.Close()
+	v, ok := d.(backend.Versioner)
+	if !ok {
+		return fact{}, false
+	}
+	text, err := v.Version(ctx)
 	if err != nil {
-		return fact{"qemu", path + ": " + err.Error()}
+		text = "none: " + err.Error()
 	}
-	if m := qemuVersion.FindSubmatch(out); m != nil {
-		return fact{"qemu", fmt.Sprintf("%s (%s)", m[1], path)}
-	}
-	line, _, _ := strings.Cut(string(out), "\n")
-	return fact{"qemu", fmt.Sprintf("%s (%s)", line, path)}
+	return fact{name, text}, true
 }
 
 // accelFact says whether VMs run on KVM here, and why not where they do not.
-func accelFact(context.Context) fact {
+func accelFact() fact {
 	if _, _, err := host.DetectAccel("kvm"); err != nil {
 		return fact{"accel", "tcg (" + strings.TrimPrefix(err.Error(), "accel kvm: ") + ")"}
 	}

@@ -1,6 +1,5 @@
 /* libFuzzer target: a mux whose other side sends arbitrary bytes after its
    HELLO. Its streams are echoed, so that what comes in also goes out. */
-#define _GNU_SOURCE
 #include "../log.h"
 #include "../mux.h"
 

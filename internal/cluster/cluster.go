@@ -1,9 +1,9 @@
 // Package cluster is the life of a cluster: up, ready, exec, down; the record of
 // what runs, and the recovery of what a crash left.
 //
-// The process that starts a cluster owns it: it is the parent of the VMs and holds the
-// cluster's lock, so that its death, however it comes, ends the VMs (PDEATHSIG) and
-// frees the lock. `nearmetal run` owns its cluster itself; `nearmetal up` leaves a small
+// The process that starts a cluster owns it: it starts the VMs by a back end and holds the
+// cluster's lock, so that its death, however it comes, frees the lock, and ends the VMs where the
+// back end says so (backend.Caps.DiesWithOwner); where it does not, the journal leads to them. `nearmetal run` owns its cluster itself; `nearmetal up` leaves a small
 // supervisor behind that does. Every other command reaches the owner through the
 // cluster's control socket.
 package cluster
@@ -14,8 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"nearmetal/internal/backend/qemu"
+	"nearmetal/internal/backend"
 	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/host/isolate"
 	"nearmetal/internal/journal"
 )
 
@@ -26,12 +27,19 @@ type Cluster struct {
 	journal *journal.Journal
 	board   *channel.Switchboard
 	ln      *net.UnixListener
+	driver  backend.Driver
+	caps    backend.Caps
 	wiring  *wiring
-	devices *devices // nil: none are wanted
+	devices *devices      // nil: none are wanted
+	veil    *isolate.Veil // what the VMs see through; nil: nothing
+	groups  groups        // of isolation: strict
 	started time.Time
+	kept    bool // Options.Kept
 	vms     []*vm
 
-	mu     sync.Mutex // of rec
+	holding sync.Mutex // serveHold, one at a time
+
+	mu     sync.Mutex // of rec, and of dir once the cluster is ready
 	rec    Record
 	down   sync.Once
 	asked  chan struct{} // closed when somebody asks for the cluster's end
@@ -41,7 +49,11 @@ type Cluster struct {
 }
 
 // Name of the cluster.
-func (c *Cluster) Name() string { return c.rec.Name }
+func (c *Cluster) Name() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rec.Name
+}
 
 // Record is a copy of what the cluster's record says now.
 func (c *Cluster) Record() Record {
@@ -68,15 +80,6 @@ func (c *Cluster) Timings() []Timings {
 		t = append(t, v.timings)
 	}
 	return t
-}
-
-// QEMU gives the QEMU process of each VM, for `nearmetal verify` and the benchmarks.
-func (c *Cluster) QEMU() []*qemu.VM {
-	var q []*qemu.VM
-	for _, v := range c.vms {
-		q = append(q, v.qemu)
-	}
-	return q
 }
 
 func (c *Cluster) setVM(i int, f func(*VMRecord)) {

@@ -19,7 +19,7 @@ import (
 const maxClients = 4096
 
 // serve opens the control socket. Clients run programs in VMs through it, have them
-// held against the plan, and ask for the cluster's end.
+// compared with the plan, and ask for the cluster's end.
 func (c *Cluster) serve() error {
 	path := filepath.Join(c.dir, controlFile)
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -34,6 +34,8 @@ func (c *Cluster) serve() error {
 	})
 	c.board.Handle("verify", c.serveVerify)
 	c.board.Handle("pause", c.servePause)
+	c.board.Handle("hold", c.serveHold)
+	c.board.Handle("rename", c.serveRename)
 	var clients atomic.Int32
 	go func() {
 		for {
@@ -46,7 +48,7 @@ func (c *Cluster) serve() error {
 				continue
 			}
 			clients.Add(1)
-			m, err := c.board.Client(conn, channel.Fields{{Key: "cluster", Value: c.rec.Name}})
+			m, err := c.board.Client(conn, channel.Fields{{Key: "cluster", Value: c.Name()}})
 			if err != nil {
 				clients.Add(-1)
 				continue
@@ -108,7 +110,15 @@ func Connect(ctx context.Context, name string) (*Client, error) {
 	return &Client{g, *r}, nil
 }
 
-// Runs tells whether the cluster is still meant to run: its owner lives and has not begun
+// Running is an error where the user has paused the cluster: what is started in it would wait.
+func (c *Client) Running() error {
+	if c.Record.Paused {
+		return fmt.Errorf("cluster %s is paused: nearmetal resume %[1]s", c.Record.Name)
+	}
+	return nil
+}
+
+// Runs reports whether the cluster is still meant to run: its owner lives and has not begun
 // to end it.
 func (c *Client) Runs() bool {
 	r, err := Find(c.Record.Name)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,8 +10,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/guest"
 	"nearmetal/internal/guest/image"
@@ -27,7 +26,7 @@ type devices struct {
 	claims []*device.Claim
 }
 
-// wantsDevices tells whether any VM is to have a device.
+// wantsDevices reports whether any VM is to have a device.
 func wantsDevices(s *spec.Cluster) bool {
 	for i := range s.VMs {
 		if len(s.VMs[i].Devices) > 0 {
@@ -38,7 +37,7 @@ func wantsDevices(s *spec.Cluster) bool {
 }
 
 // findDevices looks at which functions this user may have, of those in only where it is not nil;
-// it gives nil where no VM wants one.
+// it returns nil where no VM wants one.
 func findDevices(s *spec.Cluster, only []string) (*devices, error) {
 	if !wantsDevices(s) {
 		return nil, nil
@@ -121,7 +120,7 @@ func (d *devices) claim(p *plan.Plan) error {
 	return nil
 }
 
-// close gives the claims back.
+// close releases the claims.
 func (d *devices) close() {
 	if d == nil {
 		return
@@ -133,15 +132,15 @@ func (d *devices) close() {
 }
 
 // planned makes the plan, and takes its devices: when another cluster takes one in the
-// meantime, the plan is made anew without it.
-func (d *devices) planned(s *spec.Cluster, h *topology.Host, ledger plan.Ledger) (*plan.Plan, error) {
+// meantime, the plan is made anew without it. Devices are those of the first host, which is this one.
+func (d *devices) planned(s *spec.Cluster, hosts []topology.Host, ledger plan.Ledger) (*plan.Plan, error) {
 	for {
 		l := ledger
 		l.Held = append([]plan.Held(nil), ledger.Held...)
-		d.hold(&l, h)
-		p, err := plan.Make(s, []topology.Host{*h}, l)
+		d.hold(&l, &hosts[0])
+		p, err := plan.Make(s, hosts, l)
 		if err != nil {
-			return nil, d.explain(err, h)
+			return nil, d.explain(err, &hosts[0])
 		}
 		err = d.claim(p)
 		var lost *device.ClaimedError
@@ -178,42 +177,65 @@ func (c *Cluster) bind(ctx context.Context, p *plan.Plan) error {
 	return nil
 }
 
-// functions tells a VM which functions it has. address is given the numbers of devices in
-// the cluster, counted from 0.
-func functions(h *topology.Host, s *spec.Cluster, p *plan.Plan, vm int) ([]guest.Function, error) {
+// functions are what VM number vm of this host reads of its functions.
+func (c *Cluster) functions(h *topology.Host, s *spec.Cluster, p *plan.Plan, vm int) ([]guest.Function, error) {
 	subnet, err := netip.ParsePrefix(s.Network.DeviceSubnet)
 	if err != nil {
 		return nil, fmt.Errorf("network.deviceSubnet: %w", err)
 	}
-	addr := subnet.Masked().Addr()
 	var list []guest.Function
-	for i := 0; i <= vm; i++ {
-		for _, d := range p.VMs[i].Devices {
-			addr = addr.Next()
-			if i < vm {
-				continue
-			}
-			if !subnet.Contains(addr) {
-				return nil, fmt.Errorf("network.deviceSubnet: %s has too few addresses", subnet)
-			}
-			f := h.Device(d.Address)
-			if f == nil {
-				return nil, fmt.Errorf("device %s has gone", d.Address)
-			}
-			g := guest.Function{Vendor: f.VendorID, Device: f.DeviceID}
-			switch {
-			case f.Class>>8 == 0x0200:
-				g.Net, g.RDMA = true, f.VendorID == device.Mellanox
-			case f.Class>>8 == 0x0207 || f.Class>>8 == 0x0c06:
-				g.RDMA = true
-			}
-			if g.Net {
-				g.Address = netip.PrefixFrom(addr, subnet.Bits())
-			}
-			list = append(list, g)
+	for i, d := range p.VMs[vm].Devices {
+		addr, err := deviceAddress(subnet, p, c.self(), vm, i)
+		if err != nil {
+			return nil, err
 		}
+		f := h.Device(d.Address)
+		if f == nil {
+			return nil, fmt.Errorf("device %s has gone", d.Address)
+		}
+		g := guest.Function{Vendor: f.VendorID, Device: f.DeviceID}
+		switch {
+		case f.Class>>8 == 0x0200:
+			g.Net, g.RDMA = true, f.VendorID == device.Mellanox
+		case f.Class>>8 == 0x0207 || f.Class>>8 == 0x0c06:
+			g.RDMA = true
+			g.IPoIB = true
+		}
+		if g.Net || g.IPoIB {
+			g.Address, g.MTU = netip.PrefixFrom(addr, subnet.Bits()), s.Network.DeviceMTU
+		}
+		list = append(list, g)
 	}
 	return list, nil
+}
+
+// self is the number of this host among those of the overlay, 0 where it is alone.
+func (c *Cluster) self() int {
+	if t := c.wiring.overlay; t != nil {
+		return t.Self
+	}
+	return 0
+}
+
+// deviceAddress is the address of device number i of VM number vm on a host, all counted from 0. The hosts
+// of a job have VMs of one cluster file, so each has as many devices as the plan of this one.
+func deviceAddress(subnet netip.Prefix, p *plan.Plan, host, vm, i int) (netip.Addr, error) {
+	each, before := 0, 0
+	for k := range p.VMs {
+		if k < vm {
+			before += len(p.VMs[k].Devices)
+		}
+		each += len(p.VMs[k].Devices)
+	}
+	number := host*each + before + i + 1
+	// The last address is the subnet's broadcast.
+	if last := 1<<(32-subnet.Bits()) - 1; number >= last {
+		return netip.Addr{}, fmt.Errorf("network.deviceSubnet: %s has too few addresses for the devices of all VMs: write a shorter prefix length", subnet)
+	}
+	base := subnet.Masked().Addr().As4()
+	n := binary.BigEndian.Uint32(base[:]) + uint32(number)
+	binary.BigEndian.PutUint32(base[:], n)
+	return netip.AddrFrom4(base), nil
 }
 
 // withDrivers opens the image anew with the drivers of the planned functions.
@@ -227,6 +249,9 @@ func (p *prepared) withDrivers(s *spec.Cluster, h *device.Host, notice func(stri
 	if len(aliases) == 0 {
 		return nil
 	}
+	if p.image == nil {
+		return nil // the guest has its own
+	}
 	img, err := image.Open(image.Request{Kernel: p.kernel, Devdax: wantsDevdax(s), Modules: rdmaModules(s), Aliases: aliases, Notice: notice})
 	if err != nil {
 		return err
@@ -234,68 +259,4 @@ func (p *prepared) withDrivers(s *spec.Cluster, h *device.Host, notice func(stri
 	p.image.Close()
 	p.image = img
 	return nil
-}
-
-// lockedSlack is what a VM with devices locks besides its memory and region, in bytes: ROMs,
-// video memory and the like.
-const lockedSlack = 64 << 20
-
-// checkLocked says when this process may not lock the memory of a VM with devices: VFIO pins
-// all of it, and counts it against the limit of each QEMU (RLIMIT_MEMLOCK; kernel,
-// drivers/vfio/vfio_iommu_type1.c). A soft limit that is too low is raised.
-func checkLocked(p *plan.Plan) error {
-	need, all, who := lockedBytes(p)
-	if need == 0 || mayLockAll() {
-		return nil
-	}
-	var l unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
-		return err
-	}
-	switch cur := lockedLimit(l, need); {
-	case cur == l.Cur && cur >= need:
-		return nil
-	case cur >= need:
-		l.Cur = cur
-		return unix.Setrlimit(unix.RLIMIT_MEMLOCK, &l)
-	}
-	return fmt.Errorf("the limit on locked memory is %s, and VFIO locks all memory of a VM with devices: %s for %s, %s for all VMs; raise it (in /etc/security/limits.d: * hard memlock unlimited; LimitMEMLOCK=infinity for a service such as slurmd) and log in again",
-		spec.Size(l.Max), spec.Size(need), who, spec.Size(all))
-}
-
-// lockedBytes gives what VFIO locks: of the VM that has most, called who, and of all.
-func lockedBytes(p *plan.Plan) (need, all uint64, who string) {
-	for i := range p.VMs {
-		v := &p.VMs[i]
-		if len(v.Devices) == 0 {
-			continue
-		}
-		n := v.MemoryBytes + lockedSlack
-		if p.Region != nil {
-			n += p.Region.SizeBytes
-		}
-		all += n
-		if n > need {
-			need, who = n, v.Name
-		}
-	}
-	return need, all, who
-}
-
-// lockedLimit gives the soft limit with which need bytes can be locked, or the one that is
-// there when the hard limit allows no more.
-func lockedLimit(l unix.Rlimit, need uint64) uint64 {
-	if l.Cur < need && l.Max >= need {
-		return l.Max
-	}
-	return l.Cur
-}
-
-// mayLockAll tells whether limits on locked memory do not bind this process: CAP_IPC_LOCK,
-// capability 14 (capabilities(7)), as root has it.
-func mayLockAll() bool {
-	const capIPCLock = 14
-	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	return unix.Capget(&head, &data[0]) == nil && data[0].Effective&(1<<capIPCLock) != 0
 }

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Base gives the directory of the user's clusters and makes it if it is missing:
+// Base returns the directory of the user's clusters and makes it if it is missing:
 // $NEARMETAL_RUNTIME_DIR, else $XDG_RUNTIME_DIR/nearmetal, else /tmp/nearmetal-UID.
 // It is the user's own and closed to others, or an error: another user could have made
 // it in /tmp before.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -13,24 +14,29 @@ import (
 func (c *Cluster) Down(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return c.end(ctx)
+	return c.end(ctx, true)
 }
 
-// end ends the cluster; without a ctx at once.
-func (c *Cluster) end(ctx context.Context) (err error) {
+// end ends the cluster: with the agents' help while ctx lasts, or without it at once.
+func (c *Cluster) end(ctx context.Context, help bool) (err error) {
 	c.down.Do(func() {
-		if ctx != nil {
+		if help {
 			c.write(func(r *Record) { r.State = Ending })
+			c.holding.Lock() // VMs that stand still could not end by themselves
+			c.resume(user{})
+			c.holding.Unlock()
 		}
 		var wg sync.WaitGroup
-		for _, v := range c.vms {
+		errs := make([]error, len(c.vms))
+		for i, v := range c.vms {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
-				v.end(ctx)
+				errs[i] = v.end(ctx, help)
 			}()
 		}
 		wg.Wait()
+		err = errors.Join(errs...)
 		if c.ln != nil {
 			c.ln.Close()
 		}
@@ -38,10 +44,17 @@ func (c *Cluster) end(ctx context.Context) (err error) {
 			c.wiring.close()
 		}
 		if c.journal != nil {
+			// What could not be ended is tried once more by its Ref; what the journal says counts.
 			_, err = c.journal.UndoAll()
 			c.journal.Close()
 		}
+		if c.driver != nil {
+			c.driver.Close()
+		}
 		c.devices.close()
+		if c.veil != nil {
+			c.veil.Close()
+		}
 		c.mu.Lock()
 		dir := c.dir
 		c.dir = ""
@@ -54,25 +67,22 @@ func (c *Cluster) end(ctx context.Context) (err error) {
 	return err
 }
 
-// end ends one VM: by its agent while ctx lasts, else by SIGKILL.
-func (v *vm) end(ctx context.Context) {
-	v.mu.Lock()
-	q := v.qemu
-	v.mu.Unlock()
-	if q != nil && ctx != nil && v.agent != nil {
+// end ends one VM: with help by its agent while ctx lasts, else by its back end.
+func (v *vm) end(ctx context.Context, help bool) (err error) {
+	i := v.instance()
+	if i != nil && help && v.agent != nil {
 		if v.agent.Poweroff(ctx) == nil {
 			select {
-			case <-q.Done():
+			case <-i.Done():
 			case <-ctx.Done():
 			}
 		}
 	}
-	if q != nil {
-		q.Kill()
+	if i != nil {
+		err = v.kill()
 	}
 	if v.agent != nil {
 		v.agent.Close()
-	} else if v.channel != nil {
-		v.channel.Close()
 	}
+	return err
 }

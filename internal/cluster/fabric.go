@@ -20,7 +20,7 @@ import (
 
 // The libfabric provider in a VM: a copy of the host's, whatever the VM's root is.
 const (
-	// FabricDir is the folder that libfabric is told of.
+	// FabricDir is the folder that libfabric looks in.
 	FabricDir = VMDir + "/libfabric"
 	// FabricFile is the provider's name in it.
 	FabricFile = "libivshmem-fi.so"
@@ -29,7 +29,7 @@ const (
 	maxFabricBytes = 16 << 20
 )
 
-// findFabric gives the provider for the VMs of s, beside the program exe: as `make
+// findFabric returns the provider for the VMs of s, beside the program exe: as `make
 // install` puts it, or as `make` leaves it. Where there is none that the VMs can use it
 // says why.
 func findFabric(s *spec.Cluster, exe string) (path, why string) {
@@ -52,6 +52,9 @@ func findFabric(s *spec.Cluster, exe string) (path, why string) {
 	if s.Root == "host" {
 		return path, ""
 	}
+	if s.Root == spec.RootBackend { // what is on that disk cannot be read here
+		return path, ""
+	}
 	needs, err := libcVersions(path)
 	if err != nil {
 		return "", fmt.Sprintf("%s: %v", path, err)
@@ -62,7 +65,7 @@ func findFabric(s *spec.Cluster, exe string) (path, why string) {
 	return path, ""
 }
 
-// libcVersions gives the versions of the C library's interface that a program or library
+// libcVersions returns the versions of the C library's interface that a program or library
 // needs: "GLIBC_2.34".
 func libcVersions(path string) ([]string, error) {
 	f, err := elf.Open(path)
@@ -171,7 +174,7 @@ func (c *Cluster) prepareFabric(o Options, region *plan.Region, notice func(stri
 	}
 	if o.Verbose {
 		which := "VMs"
-		if c.wiring.trunk != nil {
+		if c.wiring.overlay != nil {
 			which = "VMs of one host"
 		}
 		notice(fmt.Sprintf("MPI libraries on libfabric send between %s over the region of %s: %s",

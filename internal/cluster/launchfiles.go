@@ -25,7 +25,7 @@ const (
 	vmHostsDir = "vm-hosts" // what is pushed to the VMs
 )
 
-// Dir gives the directory of a cluster that runs.
+// Dir returns the directory of a cluster that runs.
 func (r *Record) Dir() (string, error) {
 	base, err := Base()
 	return filepath.Join(base, r.Name), err

@@ -42,16 +42,29 @@ func lockPath(path string, cmd int) (*os.File, error) {
 	return f, nil
 }
 
-// locked tells whether the cluster in dir has an owner.
-func locked(dir string) bool {
+// locked says whether the cluster in dir has an owner. A lock that cannot be asked about (a file system that
+// has none) says nothing: that is an error, and no proof that there is no owner.
+func locked(dir string) (bool, error) {
 	f, err := os.Open(filepath.Join(dir, lockFile))
-	if err != nil {
-		return false
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
 	}
-	defer f.Close()
-	l := unix.Flock_t{Type: unix.F_WRLCK}
-	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &l) == nil && l.Type != unix.F_UNLCK
+	if err == nil {
+		defer f.Close()
+		l := unix.Flock_t{Type: unix.F_WRLCK}
+		for err = unix.EINTR; err == unix.EINTR; {
+			err = askLock(f.Fd(), unix.F_OFD_GETLK, &l)
+		}
+		if err == nil {
+			return l.Type != unix.F_UNLCK, nil
+		}
+	}
+	return false, fmt.Errorf("cluster %q: its lock does not say whether it runs (%w): set NEARMETAL_RUNTIME_DIR to a directory of this host's own, such as /run/user/%d",
+		filepath.Base(dir), err, os.Getuid())
 }
+
+// askLock is fcntl(2), but in tests.
+var askLock = unix.FcntlFlock
 
 // lockBase waits for the lock under which clusters' directories are made and swept, so
 // that a sweep never meets a cluster that is half made.

@@ -12,24 +12,28 @@ type Options struct {
 	Spec *spec.Cluster
 	// Command is what the user typed, for `nearmetal ps`.
 	Command string
-	// Events are told how far the start is; any of them may be nil.
+	// Events are called as the start goes on; any of them may be nil.
 	Events Events
-	// BootTimeout bounds the time from QEMU's start to ready, per cluster; 0: 5 minutes.
+	// BootTimeout bounds the time from the VMs' start to ready, per cluster; 0: 5 minutes.
 	BootTimeout time.Duration
-	// NoVerify leaves out that the VMs are held against the plan once they are ready.
+	// NoVerify leaves out that the VMs are compared with the plan once they are ready.
 	NoVerify bool
-	// Verbose tells of what went well, too.
+	// Verbose reports what went well, too.
 	Verbose bool
 	// Until is a process, by its id, whose end ends a cluster of Supervised; 0: none.
 	Until int
 	// Devices are the PCI addresses of the host's functions that the VMs may have; nil: all that
 	// the user may.
 	Devices []string
-	// Trunk joins the VMs to those of other hosts; nil: they are alone.
-	Trunk *Trunk
+	// Kept: the cluster outlives the command that starts it, and may be renamed.
+	Kept bool
+	// Limited: a resource manager limits what the VMs use; isolation: strict adds no cgroups.
+	Limited bool
+	// Overlay joins the VMs to those of other hosts; nil: they are alone.
+	Overlay *Overlay
 }
 
-// Events are functions that are told what happens while a cluster starts. They are
+// Events are functions that are called while a cluster starts. They are
 // called from one goroutine at a time.
 type Events struct {
 	// Notice is a line that the user should read, once.
@@ -60,12 +64,12 @@ const (
 )
 
 // Timings are what the phases of one VM's life took, in ns. The kernel's, root's and
-// agent's are told by the guest and lie between Started and Ready.
+// agent's come from the guest and lie between Started and Ready.
 type Timings struct {
 	VM      string        `json:"vm"`
-	Prepare time.Duration `json:"prepareNs"` // from Up to the start of QEMU
-	Started time.Duration `json:"startedNs"` // from the start of QEMU's process until its monitor answered
-	Ready   time.Duration `json:"readyNs"`   // from the start of QEMU's process until the agent was ready
+	Prepare time.Duration `json:"prepareNs"` // from Up to the start of the VM
+	Started time.Duration `json:"startedNs"` // from the start of the VM until its back end had it running
+	Ready   time.Duration `json:"readyNs"`   // from the start of the VM until the agent was ready
 	Phases  []PhaseAt     `json:"phases"`    // in the guest
 }
 

@@ -2,13 +2,15 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"nearmetal/internal/guest/channel"
 )
 
-// A VM stops (QMP stop: its time stands still) while everything that runs in it is to be
+// A VM stops (its time stands still) while everything that runs in it is to be
 // stopped. Clients that run something in a VM and may be suspended hold a stream of kind
 // "pause" for as long as it runs; a VM stops when all that hold one for it have asked for
 // it, and goes on as soon as one asks for that, or ends.
@@ -16,11 +18,11 @@ import (
 // pauses are the holders of one VM.
 type pauses struct {
 	mu      sync.Mutex
-	holders map[*channel.Stream]bool // wants it stopped
+	holders map[any]bool // wants it stopped; the keys are the holders
 	stopped bool
 }
 
-// pauseTimeout bounds a command to QEMU's monitor.
+// pauseTimeout bounds a command to the back end.
 const pauseTimeout = 10 * time.Second
 
 // servePause serves one holder.
@@ -54,57 +56,150 @@ func (c *Cluster) servePause(s *channel.Stream) {
 	}
 }
 
-func (p *pauses) set(v *vm, s *channel.Stream, stop bool) {
+// set notes whether a holder wants v stopped, and stops it if all do.
+func (p *pauses) set(v *vm, holder any, stop bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.holders == nil {
-		p.holders = map[*channel.Stream]bool{}
+		p.holders = map[any]bool{}
 	}
-	p.holders[s] = stop
-	if !stop {
-		p.apply(v, false)
-		return
-	}
-	p.apply(v, p.all())
+	p.holders[holder] = stop
+	return p.apply(v, p.all())
 }
 
-func (p *pauses) drop(v *vm, s *channel.Stream) {
+// drop forgets a holder. A VM that only it kept running stops with that, one that nobody holds goes on.
+func (p *pauses) drop(v *vm, holder any) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.holders, s)
-	p.apply(v, p.stopped && len(p.holders) > 0 && p.all())
+	delete(p.holders, holder)
+	return p.apply(v, p.stopped && p.all())
 }
 
-// all tells whether every holder wants the VM stopped.
+// all says whether there are holders, and every one wants the VM stopped.
 func (p *pauses) all() bool {
 	for _, stop := range p.holders {
 		if !stop {
 			return false
 		}
 	}
-	return true
+	return len(p.holders) > 0
 }
 
-// apply stops the VM or lets it go on. A VM that is gone does neither.
-func (p *pauses) apply(v *vm, stop bool) {
-	if stop == p.stopped {
-		return
+// apply stops the VM or lets it go on.
+func (p *pauses) apply(v *vm, stop bool) error {
+	i := v.instance()
+	if stop == p.stopped || i == nil {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), pauseTimeout)
 	defer cancel()
-	do := v.qemu.QMP().Cont
+	do := i.Resume
 	if stop {
-		do = v.qemu.QMP().Stop
+		do = i.Pause
 	}
-	if do(ctx) == nil {
-		p.stopped = stop
+	if err := do(ctx); err != nil {
+		return err
 	}
+	p.stopped = stop
+	return nil
+}
+
+// owner is the holder that stands for the process that owns the cluster, user the one that stands for its user.
+type (
+	owner struct{}
+	user  struct{}
+)
+
+// Pause stops all VMs, so that they take nothing from what runs on the host, until Resume. It fails
+// where a VM cannot be stopped, or a client of the cluster keeps it running.
+func (c *Cluster) Pause() error { return c.pause(owner{}) }
+
+// pause stops all VMs for a holder.
+func (c *Cluster) pause(holder any) error {
+	for _, v := range c.vms {
+		err := v.pauses.set(v, holder, true)
+		if err == nil && !v.pauses.held() && v.instance() != nil {
+			err = errors.New("a client keeps it running")
+		}
+		if err != nil {
+			c.resume(holder)
+			return fmt.Errorf("cannot stop %s: %w", v.plan.Name, err)
+		}
+	}
+	return nil
+}
+
+// held says whether the VM is stopped.
+func (p *pauses) held() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stopped
+}
+
+// Resume lets VMs that Pause has stopped go on.
+func (c *Cluster) Resume() error { return c.resume(owner{}) }
+
+// resume lets VMs that are stopped for a holder go on.
+func (c *Cluster) resume(holder any) error {
+	for _, v := range c.vms {
+		if err := v.pauses.drop(v, holder); err != nil {
+			return fmt.Errorf("cannot let %s go on: %w", v.plan.Name, err)
+		}
+	}
+	return nil
+}
+
+// serveHold answers `nearmetal pause` and `nearmetal resume`: the hold stays when the client has gone. A VM that has
+// ended neither stops nor goes on.
+func (c *Cluster) serveHold(s *channel.Stream) {
+	f, err := s.Receive(context.Background())
+	if err != nil {
+		return
+	}
+	stop := f.Get("stop") == "1"
+	c.holding.Lock()
+	defer c.holding.Unlock()
+	switch r := c.Record(); {
+	case r.State != Ready:
+		err = errors.New("the cluster is not ready")
+	case stop:
+		err = c.pause(user{})
+	default:
+		err = c.resume(user{})
+	}
+	if err == nil {
+		err = c.write(func(r *Record) { r.Paused = stop })
+	}
+	if err != nil {
+		s.Reset(err.Error())
+		return
+	}
+	s.Send(channel.Fields{{Key: "done", Value: f.Get("stop")}})
+	<-s.Gone()
+}
+
+// Hold stops the cluster's VMs, or lets them go on, until somebody says otherwise. It returns when they have.
+func (c *Client) Hold(ctx context.Context, stop bool) error {
+	s, err := c.Mux().Open("hold", nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	value := "0"
+	if stop {
+		value = "1"
+	}
+	if err := s.Send(channel.Fields{{Key: "stop", Value: value}}); err != nil {
+		return err
+	}
+	_, err = s.Receive(ctx)
+	return err
 }
 
 // Pauser holds a VM's pauses for something that runs in it.
 type Pauser struct{ s *channel.Stream }
 
-// Pauser gives one for the VM; Close it when what it is for has ended.
+// Pauser returns one for the VM; Close it when what it is for has ended.
 func (c *Client) Pauser(vm string) (*Pauser, error) {
 	s, err := c.Mux().Open("pause", nil)
 	if err != nil {

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/backend/qemu"
+	"nearmetal/internal/backend"
 	"nearmetal/internal/guest/image"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
@@ -22,65 +21,82 @@ import (
 
 // prepared is what is known and made before the first VM starts.
 type prepared struct {
-	caps   qemu.Caps
 	accel  host.Accel
 	tsc    int // kHz, 0 where it is not used
 	kernel image.Kernel
-	image  *image.Image
-	host   *topology.Host
-	plan   *plan.Plan // made by place
+	image  *image.Image    // nil where the VMs start no kernel of this host's
+	hosts  []topology.Host // that the plan may use
+	plan   *plan.Plan      // made by place
 }
 
-// prepare finds out what the host has. Its parts do not depend on one
-// another and take some 0.1 s each when they are not cached: they run side by side.
-func prepare(ctx context.Context, o Options, notice func(string)) (*prepared, error) {
+// prepare finds out what the back end and the host have, and settles what the cluster file leaves
+// open. Its parts take some 0.1 s each when they are not cached: what can runs side by side.
+func (c *Cluster) prepare(ctx context.Context, o Options, notice func(string)) (*prepared, error) {
 	p := &prepared{}
 	s := o.Spec
-	var reason string
 	if err := checkExports(s); err != nil {
 		return nil, err
 	}
+	var here *topology.Host
 	err := together(
-		func() error {
-			path, err := qemu.Find(s.QEMU)
-			if err == nil {
-				p.caps, err = qemu.Probe(ctx, path)
-			}
-			return err
-		},
+		func() error { return c.probe(ctx, o, p, notice) },
 		func() (err error) {
-			p.accel, reason, err = host.DetectAccel(s.Accel)
-			if err == nil && p.accel == host.TCG {
-				if khz, ok := host.TSCKHz(); ok {
-					p.tsc = khz
-				}
-			}
-			return err
-		},
-		func() (err error) {
-			p.host, err = topology.Read("/")
-			return err
-		},
-		func() error {
-			k, err := image.FindKernel(s.Kernel)
-			if err == nil {
-				p.kernel = k
-				p.image, err = image.Open(image.Request{Kernel: k, Devdax: wantsDevdax(s), Modules: rdmaModules(s), Notice: notice})
-			}
+			here, err = topology.Read("/")
 			return err
 		},
 	)
+	if err == nil {
+		p.hosts, err = c.hostsFor(ctx, here)
+	}
 	if err != nil {
 		p.close()
 		return nil, err
 	}
-	notice(reason)
-	if s.Region.Device == "auto" {
-		s.Region.Device = regionDevice(s)
-	}
-	// What the plan does with CPUs depends on it: pinning means something under KVM only.
-	s.Accel = string(p.accel)
 	return p, nil
+}
+
+// hostsFor are the machines that the VMs may run on: this host, or those of the back end.
+func (c *Cluster) hostsFor(ctx context.Context, here *topology.Host) ([]topology.Host, error) {
+	if !c.caps.Remote {
+		return []topology.Host{*here}, nil
+	}
+	d, ok := c.driver.(backend.Locator)
+	if !ok {
+		return nil, fmt.Errorf("back end %s has VMs elsewhere, and does not say on which machines", c.rec.Backend)
+	}
+	return d.Hosts(ctx)
+}
+
+// probe opens the back end, matches the cluster file with what it can do, and opens what the VMs
+// start from.
+func (c *Cluster) probe(ctx context.Context, o Options, p *prepared, notice func(string)) error {
+	s := o.Spec
+	var err error
+	if c.driver, err = backend.Open(s.Backend); err != nil {
+		return err
+	}
+	found, err := c.driver.Probe(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := backend.Fit(s, found); err != nil {
+		return err
+	}
+	c.caps, p.accel, p.tsc = found.Caps, found.Accel, found.TSCKHz
+	notice(found.Notice)
+	return together(
+		func() error { return c.fence(o, notice) },
+		func() (err error) {
+			if !c.caps.DirectKernel || s.Root == spec.RootBackend {
+				return nil
+			}
+			if p.kernel, err = image.FindKernel(s.Kernel); err != nil {
+				return err
+			}
+			p.image, err = image.Open(image.Request{Kernel: p.kernel, Devdax: wantsDevdax(s), Modules: rdmaModules(s), Notice: notice})
+			return err
+		},
+	)
 }
 
 // place makes the plan of the cluster and writes it into the record, where the planning of
@@ -92,32 +108,32 @@ func (c *Cluster) place(p *prepared, o Options, notice func(string)) error {
 		return err
 	}
 	defer b.Close()
-	var ledger plan.Ledger
-	running, err := List()
+	ledger, err := Ledger()
 	if err != nil {
 		return err
 	}
-	for i := range running {
-		if r := &running[i]; r.Plan != nil && r.State != Dead {
-			ledger.Hold(r.Plan)
+	if !c.caps.Remote {
+		if c.devices, err = findDevices(s, o.Devices); err != nil {
+			return err
 		}
 	}
-	if c.devices, err = findDevices(s, o.Devices); err != nil {
+	if p.plan, err = c.devices.planned(s, p.hosts, ledger); err != nil {
 		return err
 	}
-	if p.plan, err = c.devices.planned(s, p.host, ledger); err != nil {
-		return err
+	if !c.caps.Remote {
+		if err := checkMemory(p.plan); err != nil {
+			return err
+		}
 	}
-	if err := checkMemory(p.plan); err != nil {
-		return err
-	}
-	if err := checkLocked(p.plan); err != nil {
-		return err
+	if d, ok := c.driver.(backend.Adviser); ok {
+		p.plan.Warnings = append(p.plan.Warnings, d.Advise(p.plan, p.hosts)...)
 	}
 	for _, w := range p.plan.Warnings {
 		notice(w)
 	}
-	return c.write(func(r *Record) { r.Accel, r.Plan = string(p.accel), p.plan })
+	return c.write(func(r *Record) {
+		r.Accel, r.Plan, r.Survives = string(p.accel), p.plan, !c.caps.DiesWithOwner
+	})
 }
 
 func (p *prepared) close() {
@@ -126,7 +142,7 @@ func (p *prepared) close() {
 	}
 }
 
-// together runs the functions side by side and gives their errors, joined.
+// together runs the functions side by side and returns their errors, joined.
 func together(fs ...func() error) error {
 	errs := make([]error, len(fs))
 	var wg sync.WaitGroup
@@ -149,48 +165,30 @@ func rdmaModules(s *spec.Cluster) []string {
 	return []string{"rdma_rxe", "ib_uverbs", "rdma_ucm"}
 }
 
-// wantsDevdax tells whether the guests need the modules of a devdax region.
-func wantsDevdax(s *spec.Cluster) bool {
-	return s.Region.Device == "devdax" || s.Region.Device == "auto" && regionDevice(s) == "devdax"
-}
-
-// regionDevice chooses how a region is shown where the user leaves it open. On AMD, KVM
-// honours the guest's uncached mapping of a PCI BAR, and the region would be some hundred
-// times slower; a devdax device is mapped write-back everywhere. Elsewhere ivshmem is in
-// effect write-back and costs no time at boot.
-func regionDevice(s *spec.Cluster) string {
-	accel, _, err := host.DetectAccel(s.Accel)
-	if err == nil && accel == host.KVM && cpuVendor() == "AuthenticAMD" {
-		return "devdax"
-	}
-	return "ivshmem"
-}
-
-func cpuVendor() string {
-	b, _ := os.ReadFile("/proc/cpuinfo")
-	for _, line := range strings.SplitN(string(b), "\n", 20) {
-		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "vendor_id" {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
-}
+// wantsDevdax says whether the guests need the modules of a devdax region.
+func wantsDevdax(s *spec.Cluster) bool { return s.Region.Device == "devdax" }
 
 // checkExports says which directory cannot be shown to the VMs, before anything is made.
 func checkExports(s *spec.Cluster) error {
 	check := func(what, path string, mode uint32) error {
+		remedy := ""
+		if what == "share" {
+			remedy = ": leave it out (--no-share for the working directory)"
+		}
 		fi, err := os.Stat(path)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%s %s cannot be shown to the VMs: %w", what, path, errors.Unwrap(err))
 		case !fi.IsDir():
 			return fmt.Errorf("%s %s cannot be shown to the VMs: it is not a directory", what, path)
+		case unix.Access(path, mode&^unix.W_OK) != nil:
+			return fmt.Errorf("%s %s cannot be shown to the VMs: you may not read it (mode %v)%s", what, path, fi.Mode(), remedy)
 		case unix.Access(path, mode) != nil:
-			return fmt.Errorf("%s %s cannot be shown to the VMs: you may not read it, or not write to it (mode %v)", what, path, fi.Mode())
+			return fmt.Errorf("%s %s cannot be shown to the VMs: you may not write to it (mode %v): share it read-only (--share %[2]s:ro, or mode: ro)", what, path, fi.Mode())
 		}
 		return nil
 	}
-	if s.Root != "host" {
+	if s.Root != "host" && s.Root != spec.RootBackend {
 		if err := check("root", s.Root, unix.R_OK|unix.X_OK); err != nil {
 			return err
 		}
@@ -198,6 +196,11 @@ func checkExports(s *spec.Cluster) error {
 			if fi, err := os.Lstat(s.Root + "/bin/sh"); err != nil || fi.Mode()&os.ModeSymlink == 0 {
 				return fmt.Errorf("root %s has no /bin/sh: it is not the root of a system", s.Root)
 			}
+		}
+	}
+	if os.Geteuid() == 0 {
+		if err := s.WritesAsRoot(); err != nil {
+			return err
 		}
 	}
 	for _, sh := range s.Shares {
@@ -223,7 +226,7 @@ func checkMemory(p *plan.Plan) error {
 	}
 	have, err := host.AvailableMemory()
 	if err != nil || have >= need {
-		return nil // what cannot be read is not held against the user
+		return nil // what cannot be read is not compared with the user
 	}
 	each := have / uint64(len(p.VMs)) / (64 << 20) * (64 << 20)
 	return fmt.Errorf("no memory for the VMs: %d VMs need %s together and %s is available; --memory %s would fit",

@@ -15,7 +15,7 @@ import (
 	"nearmetal/test/hosttree"
 )
 
-// twoVFs gives a captured host whose card has two VFs, bound to vfio-pci.
+// twoVFs returns a captured host whose card has two VFs, bound to vfio-pci.
 func twoVFs(t *testing.T) (root string, h *topology.Host) {
 	t.Helper()
 	const archive = "../../test/topology/igb-sriov.tar.gz"
@@ -59,14 +59,14 @@ func oneVF(name string) *spec.Cluster {
 }
 
 // A job that loses the VF that it planned with plans anew with what is left; the one for which
-// nothing is left is told who has what.
+// nothing is left learns who has what.
 func TestPlanAfterLoss(t *testing.T) {
 	root, h := twoVFs(t)
 	got := map[string]bool{}
 	var first *devices
 	for _, job := range []string{"one", "two"} {
 		d := taker(t, root)
-		p, err := d.planned(oneVF(job), h, plan.Ledger{})
+		p, err := d.planned(oneVF(job), []topology.Host{*h}, plan.Ledger{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestPlanAfterLoss(t *testing.T) {
 		t.Errorf("two jobs got %v", got)
 	}
 	d := taker(t, root)
-	_, err := d.planned(oneVF("three"), h, plan.Ledger{})
+	_, err := d.planned(oneVF("three"), []topology.Host{*h}, plan.Ledger{})
 	if err == nil || !strings.Contains(err.Error(), "is held by cluster one") || !strings.Contains(err.Error(), "is held by cluster two") {
 		t.Errorf("%v", err)
 	}
@@ -87,7 +87,7 @@ func TestPlanAfterLoss(t *testing.T) {
 		t.Errorf("%d claims of a job that failed", len(d.claims))
 	}
 	first.close()
-	if _, err := taker(t, root).planned(oneVF("four"), h, plan.Ledger{}); err != nil {
+	if _, err := taker(t, root).planned(oneVF("four"), []topology.Host{*h}, plan.Ledger{}); err != nil {
 		t.Errorf("after the first has ended: %v", err)
 	}
 }
@@ -105,7 +105,7 @@ func TestRaceForVFs(t *testing.T) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			p, err := d.planned(oneVF(job), h, plan.Ledger{})
+			p, err := d.planned(oneVF(job), []topology.Host{*h}, plan.Ledger{})
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {

@@ -28,19 +28,26 @@ const (
 
 // Record is what a cluster's directory says of it. Only the owner writes it.
 type Record struct {
-	Name    string        `json:"name"`
-	State   State         `json:"state"`
-	Owner   int           `json:"owner"` // process id
-	Command string        `json:"command"`
-	Created time.Time     `json:"created"`
-	Accel   string        `json:"accel"`
-	Spec    *spec.Cluster `json:"spec"`
-	Plan    *plan.Plan    `json:"plan"`
-	VMs     []VMRecord    `json:"vms"`
+	Name    string    `json:"name"`
+	State   State     `json:"state"`
+	Owner   int       `json:"owner"` // process id
+	Command string    `json:"command"`
+	Created time.Time `json:"created"`
+	Accel   string    `json:"accel"`
+	Backend string    `json:"backend,omitempty"` // that of Spec
+	// Survives says that the VMs do not end with their owner.
+	Survives bool          `json:"survives,omitempty"`
+	Spec     *spec.Cluster `json:"spec"`
+	Plan     *plan.Plan    `json:"plan"`
+	VMs      []VMRecord    `json:"vms"`
+	// Paused says that the user has stopped the VMs (`nearmetal pause`).
+	Paused bool `json:"paused,omitempty"`
 	// Fabric is the libfabric provider on this host of which the VMs have a copy; empty: none.
 	Fabric string `json:"fabric,omitempty"`
-	// Trunk are the hosts whose VMs are one network with these; none: this host alone.
-	Trunk []RecordHost `json:"trunk,omitempty"`
+	// DeviceFaults say why the VMs' devices are not used, a line each; none: they are, where there are any.
+	DeviceFaults []string `json:"deviceFaults,omitempty"`
+	// Overlay are the hosts whose VMs are one network with these; none: this host alone.
+	Overlay []RecordHost `json:"overlay,omitempty"`
 }
 
 // VMRecord is one VM of a Record.
@@ -51,14 +58,30 @@ type VMRecord struct {
 	IP          string `json:"ip,omitempty"`
 	Subnet      string `json:"subnet,omitempty"` // of IP
 	Uplink      bool   `json:"uplink,omitempty"` // it reaches the host
-	PID         int    `json:"pid,omitempty"`    // of QEMU
+	PID         int    `json:"pid,omitempty"`    // of the VM on this host, 0: none
 	State       State  `json:"state"`
-	ReadyNs     int64  `json:"readyNs,omitempty"` // from QEMU's start to ready, ns
-	// Devices as the VM's agent told of them when it was ready.
+	ReadyNs     int64  `json:"readyNs,omitempty"` // from the VM's start to ready, ns
+	Ended       string `json:"ended,omitempty"`   // why it runs no more, one line
+	// Devices as the VM's agent reported them when it was ready.
 	Devices []guest.Device `json:"devices,omitempty"`
 }
 
-// FindVM gives the name of the VM that a user named, or of the first where name is "".
+// Running is how many of the record's VMs have not ended.
+func (r *Record) Running() int {
+	n := 0
+	for _, v := range r.VMs {
+		if v.State != Dead {
+			n++
+		}
+	}
+	return n
+}
+
+// mayRun says whether the cluster's VMs may be running: its owner lives, or they outlive it. (What
+// ended with its owner and is not swept yet is in the list too.)
+func (r *Record) mayRun() bool { return r.State != Dead || r.Survives }
+
+// FindVM returns the name of the VM that a user named, or of the first where name is "".
 func (r *Record) FindVM(name string) (string, error) {
 	var names []string
 	for _, v := range r.VMs {
@@ -106,7 +129,7 @@ func readRecord(dir string) (*Record, error) {
 	return r, nil
 }
 
-// List gives the records of the user's clusters, by name. One whose owner is gone is
+// List returns the records of the user's clusters, by name. One whose owner is gone is
 // given with the state Dead.
 func List() ([]Record, error) {
 	base, err := Base()
@@ -128,9 +151,11 @@ func List() ([]Record, error) {
 			continue // between its making and its first record, or between removal and its end
 		}
 		if err != nil {
-			r = &Record{Name: e.Name()}
+			r = &Record{}
 		}
-		if !locked(dir) {
+		r.Name = e.Name() // the record of one that is being renamed may have the other
+		// Where the lock does not say it the record is believed.
+		if live, err := locked(dir); !live && err == nil {
 			r.State = Dead
 		}
 		list = append(list, *r)
@@ -138,7 +163,23 @@ func List() ([]Record, error) {
 	return list, nil
 }
 
-// Find gives the record of the cluster called name; with an empty name, of
+// Ledger returns what VMs of the user's clusters hold of the hosts, those included that may have
+// outlived their owner.
+func Ledger() (plan.Ledger, error) {
+	var l plan.Ledger
+	list, err := List()
+	if err != nil {
+		return l, err
+	}
+	for i := range list {
+		if r := &list[i]; r.Plan != nil && r.mayRun() {
+			l.Hold(r.Plan)
+		}
+	}
+	return l, nil
+}
+
+// Find returns the record of the cluster called name; with an empty name, of
 // $NEARMETAL_CLUSTER, else of the only cluster that runs.
 func Find(name string) (*Record, error) {
 	if name == "" {
@@ -165,6 +206,13 @@ func Find(name string) (*Record, error) {
 	case len(live) > 1:
 		return nil, fmt.Errorf("%d clusters run: name one of them (nearmetal ps lists them)", len(live))
 	case name != "":
+		for _, r := range list {
+			for _, v := range r.VMs {
+				if r.State != Dead && v.Name == name {
+					return nil, fmt.Errorf("no cluster %q runs: did you mean the VM %s/%s?", name, r.Name, name)
+				}
+			}
+		}
 		return nil, fmt.Errorf("no cluster %q runs (nearmetal ps lists those that do)", name)
 	}
 	return nil, errors.New("no cluster runs: start one with nearmetal up")

@@ -12,7 +12,7 @@ import (
 )
 
 // Sweep removes what clusters without an owner left: it undoes their journals and
-// removes their directories. It gives a line a cluster that says what was removed.
+// removes their directories. It returns a line a cluster that says what was removed.
 // Every command that starts a cluster or lists them calls it first.
 func Sweep() (lines []string, err error) {
 	base, err := Base()
@@ -44,8 +44,11 @@ func Sweep() (lines []string, err error) {
 
 // sweepOne removes the cluster in dir if it has no owner. The base is locked.
 func sweepOne(dir, name string) (string, error) {
-	if _, err := os.Stat(dir); err != nil || locked(dir) {
+	if _, err := os.Stat(dir); err != nil {
 		return "", nil
+	}
+	if live, err := locked(dir); live || err != nil {
+		return "", err
 	}
 	undone, err := undo(dir)
 	if err != nil {
@@ -61,7 +64,7 @@ func sweepOne(dir, name string) (string, error) {
 	return fmt.Sprintf("removed what cluster %s left when its owner was killed: %s", name, what), nil
 }
 
-// undo undoes the journal in dir and gives what it undid, in words.
+// undo undoes the journal in dir and returns what it undid, in words.
 func undo(dir string) ([]string, error) {
 	path := filepath.Join(dir, journalFile)
 	if _, err := os.Stat(path); err != nil {

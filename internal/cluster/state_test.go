@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/journal"
 	"nearmetal/internal/spec"
@@ -113,4 +116,63 @@ func TestBaseOfOthers(t *testing.T) {
 		t.Error("a path too long for a socket was taken")
 	}
 	os.Remove("/" + strings.Repeat("x", 80))
+}
+
+// A lock that the file system cannot be asked about (NFS) does not say that nobody owns a cluster: nothing of
+// it is removed.
+func TestLockWithoutAnswer(t *testing.T) {
+	b := base(t)
+	live, l, err := create(b, "live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r := Record{Name: "live", State: Ready}
+	if err := r.write(live); err != nil {
+		t.Fatal(err)
+	}
+	defer func(f func(uintptr, int, *unix.Flock_t) error) { askLock = f }(askLock)
+	for _, e := range []error{unix.EOPNOTSUPP, unix.ENOLCK, unix.EIO} {
+		askLock = func(uintptr, int, *unix.Flock_t) error { return e }
+		lines, err := Sweep()
+		if len(lines) > 0 || !errors.Is(err, e) || !strings.Contains(err.Error(), "NEARMETAL_RUNTIME_DIR") {
+			t.Errorf("%v: swept %q, %v", e, lines, err)
+		}
+		if _, err := os.Stat(live); err != nil {
+			t.Fatal(err)
+		}
+		if list, err := List(); err != nil || len(list) != 1 || list[0].State == Dead {
+			t.Errorf("%v: %+v, %v", e, list, err)
+		}
+	}
+	os.Chmod(filepath.Join(live, lockFile), 0)
+	askLock = unix.FcntlFlock
+	if os.Getuid() != 0 {
+		if _, err := Sweep(); err == nil {
+			t.Error("a lock that may not be read is taken for none")
+		}
+	}
+}
+
+// A dead cluster whose journal cannot be read is reported, and the others are swept all the same.
+func TestSweepBadJournal(t *testing.T) {
+	b := base(t)
+	for _, name := range []string{"a", "b", "c"} {
+		dir, l, err := create(b, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		if name == "b" {
+			text = "?\n"
+		}
+		if err := os.WriteFile(filepath.Join(dir, journalFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	}
+	lines, err := Sweep()
+	if len(lines) != 2 || err == nil || !strings.Contains(err.Error(), `"b"`) {
+		t.Errorf("%q, %v", lines, err)
+	}
 }

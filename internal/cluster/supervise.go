@@ -21,14 +21,14 @@ import (
 
 // `nearmetal up` starts the supervisor: the same program in a session of its own, which
 // owns the cluster from then on. Until the cluster is ready the two are joined by a
-// socket pair: the supervisor tells how far it is, a JSON object a line; and when the
-// other end closes before (Ctrl-C, kill -9), the supervisor gives up and cleans up.
+// socket pair: the supervisor reports how far it is, a JSON object a line; and when the
+// other end closes before (Ctrl-C, kill -9), the supervisor cancels the start and cleans up.
 
 // SupervisorFD is the descriptor of the supervisor's end of that socket pair.
 const SupervisorFD = 3
 
-// order is what the supervisor is told first.
-type order struct {
+// request is the first line to the supervisor: the cluster to start.
+type request struct {
 	Spec        *spec.Cluster `json:"spec"`
 	Command     string        `json:"command"`
 	BootTimeout time.Duration `json:"bootTimeoutNs"`
@@ -36,10 +36,11 @@ type order struct {
 	Verbose     bool          `json:"verbose,omitempty"`
 	Until       int           `json:"until,omitempty"`
 	Devices     []string      `json:"devices"`
-	Trunk       *Trunk        `json:"trunk,omitempty"`
+	Limited     bool          `json:"limited,omitempty"`
+	Overlay     *Overlay      `json:"overlay,omitempty"`
 }
 
-// message is what the supervisor tells.
+// message is a line from the supervisor.
 type message struct {
 	Notice string `json:"notice,omitempty"`
 	Stage  string `json:"stage,omitempty"`
@@ -51,10 +52,10 @@ type message struct {
 	Ready   string   `json:"ready,omitempty"` // the cluster's name
 }
 
-// maxOrder bounds a line on the socket pair, in bytes: a cluster file is at most 1 MiB.
-const maxOrder = 8 << 20
+// maxLine bounds a line on the socket pair, in bytes: a cluster file is at most 1 MiB.
+const maxLine = 8 << 20
 
-// Supervised starts a cluster under a supervisor and waits until it is ready; it gives
+// Supervised starts a cluster under a supervisor and waits until it is ready; it returns
 // its name. When it fails or ctx ends, nothing is left of the cluster.
 func Supervised(ctx context.Context, o Options) (name string, err error) {
 	self, err := os.Executable()
@@ -79,13 +80,13 @@ func Supervised(ctx context.Context, o Options) (name string, err error) {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
 	go cmd.Wait() // it is not ours any more once the cluster is ready; until then no zombie
-	if err := json.NewEncoder(ours).Encode(order{o.Spec, o.Command, o.BootTimeout, o.NoVerify, o.Verbose, o.Until, o.Devices, o.Trunk}); err != nil {
+	if err := json.NewEncoder(ours).Encode(request{o.Spec, o.Command, o.BootTimeout, o.NoVerify, o.Verbose, o.Until, o.Devices, o.Limited, o.Overlay}); err != nil {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { unix.Shutdown(int(ours.Fd()), unix.SHUT_WR) })
 	defer stop()
 	sc := bufio.NewScanner(ours)
-	sc.Buffer(nil, maxOrder)
+	sc.Buffer(nil, maxLine)
 	for sc.Scan() {
 		var m message
 		if err := json.Unmarshal(sc.Bytes(), &m); err != nil {
@@ -111,7 +112,18 @@ func Supervised(ctx context.Context, o Options) (name string, err error) {
 	return "", errors.New("the supervisor ended before the cluster was ready")
 }
 
-// Supervise is the supervisor: it reads its order from SupervisorFD, owns the cluster, and
+// socketPair returns two ends of a stream.
+func socketPair() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Ours is non-blocking, so that closing it ends a read that waits.
+	unix.SetNonblock(fds[0], true)
+	return os.NewFile(uintptr(fds[0]), "supervisor"), os.NewFile(uintptr(fds[1]), "nearmetal up"), nil
+}
+
+// Supervise is the supervisor: it reads its request from SupervisorFD, owns the cluster, and
 // returns when the cluster has ended.
 func Supervise() error {
 	const misuse = "supervise: this command is only for nearmetal up"
@@ -120,15 +132,26 @@ func Supervise() error {
 	}
 	unix.CloseOnExec(SupervisorFD)
 	conn := os.NewFile(SupervisorFD, "nearmetal up")
-	var od order
-	if err := json.NewDecoder(io.LimitReader(conn, maxOrder)).Decode(&od); err != nil || od.Spec == nil {
+	// The request may hold the secret of a job's hosts: then no other process of the user, and no guest by
+	// the host's /proc, can read this one's memory and files.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return err
+	}
+	var req request
+	if err := json.NewDecoder(io.LimitReader(conn, maxLine)).Decode(&req); err != nil || req.Spec == nil {
 		return errors.New(misuse)
 	}
+	if req.Overlay == nil {
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
+			return err
+		}
+	}
 	out := json.NewEncoder(conn)
-	o := Options{Spec: od.Spec, Command: od.Command, BootTimeout: od.BootTimeout, NoVerify: od.NoVerify, Verbose: od.Verbose, Devices: od.Devices, Trunk: od.Trunk, Events: Events{
+	o := Options{Spec: req.Spec, Command: req.Command, BootTimeout: req.BootTimeout, NoVerify: req.NoVerify, Verbose: req.Verbose, Devices: req.Devices, Limited: req.Limited, Overlay: req.Overlay, Events: Events{
 		Notice: func(line string) { out.Encode(message{Notice: line}) },
 		Stage:  func(name string, done, total int) { out.Encode(message{Stage: name, Done: done, Total: total}) },
 	}}
+	o.Kept = !o.Limited && req.Until == 0 && o.Overlay == nil // else it is a job's
 	signal.Ignore(unix.SIGHUP, unix.SIGPIPE)
 	ask := make(chan os.Signal, 1)
 	signal.Notify(ask, unix.SIGTERM, unix.SIGINT)
@@ -137,12 +160,12 @@ func Supervise() error {
 	go func() {
 		select {
 		case s := <-ask:
-			cancel(fmt.Errorf("the supervisor was told to end: %v", s))
+			cancel(fmt.Errorf("the supervisor was asked to end: %v", s))
 		case <-ctx.Done():
 		}
 	}()
-	if od.Until > 0 {
-		if err := endWith(od.Until, func() { cancel(errors.New("the process that the cluster was for has ended")) }); err != nil {
+	if req.Until > 0 {
+		if err := endWith(req.Until, func() { cancel(errors.New("the process that the cluster was for has ended")) }); err != nil {
 			out.Encode(message{Error: err.Error()})
 			return nil
 		}

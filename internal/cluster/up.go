@@ -3,17 +3,17 @@ package cluster
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/journal"
 	"nearmetal/internal/region"
 	"nearmetal/internal/spec"
+	"nearmetal/internal/topology"
 )
 
 // Up starts a cluster and waits until every VM is ready. When it fails, or ctx ends
@@ -40,14 +40,15 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{
-		dir: dir, lock: l, started: start,
+		dir: dir, lock: l, started: start, kept: o.Kept,
 		board: channel.NewSwitchboard(),
 		asked: make(chan struct{}), died: make(chan struct{}),
-		rec: Record{Name: name, State: Booting, Owner: os.Getpid(), Command: o.Command,
+		rec: Record{Name: name, State: Booting, Backend: o.Spec.Backend, Owner: os.Getpid(), Command: o.Command,
 			Created: start.UTC().Truncate(time.Second), Spec: o.Spec},
 	}
+	c.board.Policy = c.admit(ownPolicy().Check)
 	if err := c.up(ctx, o); err != nil {
-		c.end(nil)
+		c.end(ctx, false)
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, cause // the failure is only what the interruption broke
 		}
@@ -56,6 +57,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
+// up is the start, concern by concern. What it leaves when it fails, end removes.
 func (c *Cluster) up(ctx context.Context, o Options) error {
 	var err error
 	if c.journal, err = journal.Open(filepath.Join(c.dir, journalFile)); err != nil {
@@ -71,7 +73,7 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 		o.Events.notice(line)
 	}
 	o.Events.stage(StagePrepare, 0, 0)
-	p, err := prepare(ctx, o, notice)
+	p, err := c.prepare(ctx, o, notice)
 	if err != nil {
 		return err
 	}
@@ -79,38 +81,65 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := c.place(p, o, notice); err != nil {
+	if err := c.reserve(ctx, p, o, notice); err != nil {
 		return err
 	}
-	if c.devices != nil {
-		o.Events.stage(StageDevices, 0, 0)
-		if err := c.bind(ctx, p.plan); err != nil {
-			return err
-		}
-		if err := p.withDrivers(o.Spec, c.devices.host, notice); err != nil {
-			return err
-		}
-	}
-	var id region.ID
-	if _, err := rand.Read(id[:]); err != nil {
-		return err
-	}
-	uplink := o.Spec.Network.Uplink == "user" || o.Spec.Network.Uplink == "auto" && p.caps.UserNet()
-	names := make([]string, len(p.plan.VMs))
-	for i, v := range p.plan.VMs {
-		names[i] = v.Name
-	}
-	if c.wiring, err = wire(o.Spec.Network, id, names, uplink, c.journal, o.Trunk); err != nil {
-		return err
-	}
-	reg, err := makeRegion(p.plan.Region, id)
+	reg, err := c.join(ctx, p, o)
 	if err != nil {
 		return err
 	}
 	if reg != nil {
 		defer reg.Close()
 	}
-	c.fill(p, uplink)
+	if err := c.open(p, o, notice); err != nil {
+		return err
+	}
+	return c.boot(ctx, p, o, reg)
+}
+
+// reserve makes the plan, and takes what it needs of the host and the back end.
+func (c *Cluster) reserve(ctx context.Context, p *prepared, o Options, notice func(string)) error {
+	if err := c.place(p, o, notice); err != nil {
+		return err
+	}
+	if d, ok := c.driver.(backend.Preparer); ok {
+		if err := d.Prepare(ctx, p.plan, c.record); err != nil {
+			return err
+		}
+	}
+	if c.devices == nil {
+		return nil
+	}
+	o.Events.stage(StageDevices, 0, 0)
+	if err := c.bind(ctx, p.plan); err != nil {
+		return err
+	}
+	return p.withDrivers(o.Spec, c.devices.host, notice)
+}
+
+// join makes what joins the VMs, their network and their region (nil: none), and has the back end
+// check every VM with it.
+func (c *Cluster) join(ctx context.Context, p *prepared, o Options) (*region.Region, error) {
+	var id region.ID
+	if _, err := rand.Read(id[:]); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.wiring, err = c.network(ctx, p, o, id); err != nil {
+		return nil, err
+	}
+	for i, v := range p.plan.VMs {
+		c.vms = append(c.vms, &vm{plan: v, index: i, timings: Timings{VM: v.Name}})
+		if err := c.driver.Check(v, c.settings(c.vms[i], o.Spec, p)); err != nil {
+			return nil, err
+		}
+	}
+	return makeRegion(p.plan.Region, id)
+}
+
+// open puts what clients and launchers need into the cluster's directory, and serves its socket.
+func (c *Cluster) open(p *prepared, o Options, notice func(string)) error {
+	c.fill(p)
 	if err := c.joinHosts(); err != nil {
 		return err
 	}
@@ -120,73 +149,35 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	if err := c.prepareFabric(o, p.plan.Region, notice); err != nil {
 		return err
 	}
-	if err := c.serve(); err != nil {
-		return err
-	}
-
-	o.Events.stage(StageBoot, 0, len(c.vms))
-	ctx, cancel := context.WithTimeoutCause(ctx, o.BootTimeout,
-		fmt.Errorf("the VMs were not ready after %v", o.BootTimeout))
-	defer cancel()
-	ctx, giveUp := context.WithCancelCause(ctx)
-	defer giveUp(nil)
-	var starts []func() error
-	for _, v := range c.vms {
-		starts = append(starts, func() error { return c.start(ctx, v, o.Spec, p, reg, names, uplink) })
-	}
-	if err := together(starts...); err != nil {
-		return firstLine(err)
-	}
-	c.wiring.handedOver()
-	c.lost = make(chan error, len(c.vms))
-	go c.watch(giveUp)
-
-	ready := make(chan error)
-	for _, v := range c.vms {
-		go func() { ready <- c.await(ctx, v) }()
-	}
-	for n := 1; n <= len(c.vms); n++ {
-		if e := <-ready; e != nil && err == nil {
-			err = e
-			cancel() // one VM less is no cluster: the others need not go on
-		}
-		o.Events.stage(StageBoot, n, len(c.vms))
-	}
-	if err != nil {
-		return err
-	}
-	if !o.NoVerify {
-		if err := c.verifyStart(ctx, o, p.accel); err != nil {
-			return err
-		}
-	}
-	if err := c.write(func(r *Record) { r.State = Ready }); err != nil {
-		return err
-	}
-	return context.Cause(ctx) // a VM may have ended after it was ready and before the last was
+	return c.serve()
 }
 
-// firstLine keeps the first of several joined errors: the others tend to follow from it.
-func firstLine(err error) error {
-	var many interface{ Unwrap() []error }
-	if errors.As(err, &many) {
-		for _, e := range many.Unwrap() {
-			if e != nil {
-				return e
-			}
-		}
-	}
-	return err
-}
-
-// fill makes the VMs of the plan and writes them into the record.
-func (c *Cluster) fill(p *prepared, uplink bool) {
+// fill writes the VMs of the plan into the record.
+func (c *Cluster) fill(p *prepared) {
 	c.mu.Lock()
 	for i, v := range p.plan.VMs {
-		c.vms = append(c.vms, &vm{plan: v, index: i, timings: Timings{VM: v.Name}})
 		c.rec.VMs = append(c.rec.VMs, VMRecord{
-			Name: v.Name, VCPUs: v.VCPUs, Subnet: c.wiring.subnet(i), Uplink: uplink, MemoryBytes: v.MemoryBytes, State: Booting, IP: c.wiring.ip(i).String()})
+			Name: v.Name, VCPUs: v.VCPUs, Subnet: c.wiring.subnet(i), Uplink: c.wiring.uplink, MemoryBytes: v.MemoryBytes, State: Booting, IP: c.wiring.ip(i).String()})
 	}
 	c.mu.Unlock()
 	c.write(nil)
+}
+
+// host is the machine that the plan calls name.
+func (p *prepared) host(name string) *topology.Host {
+	for i := range p.hosts {
+		if p.hosts[i].Name == name {
+			return &p.hosts[i]
+		}
+	}
+	return &p.hosts[0]
+}
+
+// names are those of the planned VMs.
+func (p *prepared) names() []string {
+	names := make([]string, len(p.plan.VMs))
+	for i, v := range p.plan.VMs {
+		names[i] = v.Name
+	}
+	return names
 }

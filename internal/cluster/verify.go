@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/host"
@@ -21,9 +22,10 @@ func (c *Cluster) Verify(ctx context.Context, guests bool) *verify.Report {
 	for _, v := range c.vms {
 		look := verify.VM{Plan: v.plan}
 		select {
-		case <-v.qemu.Done():
+		case <-v.inst.Done():
+			look.Ended = true
 		default:
-			look.PID, look.QMP = v.qemu.PID(), v.qemu.QMP()
+			look.Host, _ = v.inst.(backend.Inspector)
 			if guests {
 				look.Run = runIn(v.agent)
 			}
@@ -56,12 +58,12 @@ func runIn(a *guest.Agent) verify.Run {
 	}
 }
 
-// shownDifferences is how many differences a start tells of one by one.
+// shownDifferences is how many differences a start reports one by one.
 const shownDifferences = 8
 
 // verifyStart holds a cluster that has just become ready against its plan, and warns of
 // what differs; with placement.strict that is an error. Where instructions are emulated
-// the guests are not asked: that would cost more than it tells.
+// the guests are not asked: that would cost more than it is worth.
 func (c *Cluster) verifyStart(ctx context.Context, o Options, accel host.Accel) error {
 	r := c.Verify(ctx, accel == host.KVM)
 	if err := context.Cause(ctx); err != nil {
@@ -70,7 +72,7 @@ func (c *Cluster) verifyStart(ctx context.Context, o Options, accel host.Accel) 
 	return tell(r, o.Spec.Placement.Strict, o.Events.notice)
 }
 
-// tell gives the differences of a start to notice; strict makes an error of them.
+// tell passes the differences found at a start to notice; strict makes an error of them.
 func tell(r *verify.Report, strict bool, notice func(string)) error {
 	diff := r.Differences()
 	if len(diff) == 0 {

@@ -9,12 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"nearmetal/internal/backend/qemu"
+	"nearmetal/internal/backend"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/guest/channel"
-	"nearmetal/internal/journal"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/region"
 	"nearmetal/internal/spec"
@@ -24,97 +21,111 @@ import (
 type vm struct {
 	plan    plan.VM
 	index   int
-	qemu    *qemu.VM
+	inst    backend.Instance
 	agent   *guest.Agent
-	channel *os.File  // our end, until the agent has it
-	began   time.Time // start of QEMU's process
+	began   time.Time // of the VM's start
 	timings Timings
-	mu      sync.Mutex // of qemu and why
+	mu      sync.Mutex // of inst and why
 	why     error      // why we ended it, where its channel failed
 	pauses  pauses
 }
 
-// start starts the QEMU of v.
-func (c *Cluster) start(ctx context.Context, v *vm, s *spec.Cluster, p *prepared, reg *region.Region, names []string, uplink bool) error {
-	cfg, exports, err := c.config(v, s, p, reg, names, uplink)
-	if err != nil {
-		return err
-	}
-	initrd, err := p.image.WithConfig(cfg)
-	if err != nil {
-		return err
-	}
-	defer initrd.Close()
-	ours, theirs, err := socketPair()
-	if err != nil {
-		return err
-	}
-	defer theirs.Close()
-	v.channel = ours
+// instance is v's, nil before it has been started.
+func (v *vm) instance() backend.Instance {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.inst
+}
 
-	files := qemu.Files{
-		Kernel: p.image.KernelFile(), Initrd: initrd, Channel: theirs, Links: c.wiring.files[v.index],
+// settings returns what the back end gets for v beside its plan.
+func (c *Cluster) settings(v *vm, s *spec.Cluster, p *prepared) backend.Settings {
+	return backend.Settings{
+		Accel: p.accel, TSCKHz: p.tsc, PVH: p.image != nil && p.image.PVH(), KernelArgs: s.KernelArgs,
+		Exports: c.veiled(exports(s)), Links: c.wiring.links[v.index], Region: p.plan.Region,
+		Strict: s.Isolation == "strict",
+	}
+}
+
+// start starts v.
+func (c *Cluster) start(ctx context.Context, v *vm, s *spec.Cluster, p *prepared, reg *region.Region) error {
+	cfg, err := c.config(v, s, p, reg)
+	if err != nil {
+		return err
+	}
+	files := backend.Files{Links: c.wiring.files[v.index]}
+	if p.image != nil {
+		files.Kernel = p.image.KernelFile()
+		if files.Initrd, err = p.image.WithConfig(cfg); err != nil {
+			return err
+		}
+		defer files.Initrd.Close()
+	}
+	c.veilFiles(&files)
+	if files.Cgroup, err = c.makeGroup(&v.plan, p); err != nil {
+		return err
+	}
+	if files.Cgroup != nil {
+		defer files.Cgroup.Close()
 	}
 	if reg != nil {
 		files.Region = reg.File
 	}
-	set := qemu.Settings{
-		Accel: p.accel, TSCKHz: p.tsc, PVH: p.image.PVH(), KernelArgs: s.KernelArgs,
-		Exports: exports, Links: c.wiring.links[v.index], Region: p.plan.Region,
-	}
-	m, err := qemu.Build(v.plan, set, p.caps)
-	if err != nil {
-		return err
-	}
 	v.timings.Prepare = time.Since(c.started)
 	began := time.Now()
-	q, err := qemu.Start(ctx, m, files, qemu.Options{ConsoleLog: filepath.Join(c.dir, consoleFile(v.plan.Name))})
+	i, err := c.driver.Start(ctx, backend.Request{
+		VM: v.plan, Settings: c.settings(v, s, p), Files: files, Config: cfg,
+		ConsoleLog: filepath.Join(c.dir, consoleFile(v.plan.Name)), Record: c.record,
+	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", v.plan.Name, err)
+		return err
 	}
 	v.timings.Started = time.Since(began)
 	v.began = began
 	v.mu.Lock()
-	v.qemu = q
+	v.inst = i
 	v.mu.Unlock()
-	// PDEATHSIG ends QEMU with us; the journal is for the case that it did not.
-	if ch, err := journal.Process("QEMU of "+v.plan.Name, q.PID()); err == nil {
-		if _, err := c.journal.Record(ch); err != nil {
-			return err
-		}
-	}
-	if len(v.plan.Pins) > 0 || len(v.plan.EmulatorCPUs) > 0 {
-		if err := q.Pin(ctx, v.plan); err != nil {
-			return fmt.Errorf("%s: %w", v.plan.Name, err)
-		}
-	}
-	c.setVM(v.index, func(r *VMRecord) { r.PID = q.PID() })
+	c.setVM(v.index, func(r *VMRecord) { r.PID = i.PID() })
 	return nil
 }
 
-// config is what the VM's init is told, and the directories that QEMU exports to it.
-func (c *Cluster) config(v *vm, s *spec.Cluster, p *prepared, reg *region.Region, names []string, uplink bool) ([]byte, []qemu.Export, error) {
+// exports are the directories that every VM sees: its root, where that is this host's, and the shares.
+func exports(s *spec.Cluster) []backend.Export {
+	var list []backend.Export
+	switch s.Root {
+	case spec.RootBackend:
+	case "host":
+		list = append(list, backend.Export{Tag: rootTag, Path: "/", ReadOnly: true})
+	default:
+		list = append(list, backend.Export{Tag: rootTag, Path: s.Root, ReadOnly: true})
+	}
+	for i, sh := range s.Shares {
+		list = append(list, backend.Export{Tag: shareTag(i), Path: sh.Path, ReadOnly: sh.Mode == "ro"})
+	}
+	return list
+}
+
+// rootTag is the mount tag of the VMs' root.
+const rootTag = "root"
+
+// shareTag is the mount tag of a cluster file's share.
+func shareTag(i int) string { return fmt.Sprintf("share%d", i) }
+
+// config returns the configuration of the VM's init.
+func (c *Cluster) config(v *vm, s *spec.Cluster, p *prepared, reg *region.Region) ([]byte, error) {
+	names := p.names()
 	hostName, _ := os.Hostname()
 	g := guest.Config{
-		Name: v.plan.Name, Index: v.index, Root: guest.Mount{Tag: "root"},
-		Links: c.wiring.config[v.index], Hosts: c.wiring.hosts(names, hostName, uplink),
+		Name: v.plan.Name, Index: v.index, Root: guest.Mount{Tag: rootTag}, OwnRoot: s.Root == spec.RootBackend,
+		Links: c.wiring.config[v.index], Hosts: c.wiring.hosts(names, hostName),
 		HostName: hostName, Peers: c.wiring.peers(names),
 	}
-	root := s.Root
-	if root == "host" {
-		root = "/"
-	}
-	exports := []qemu.Export{{Tag: "root", Path: root, ReadOnly: true}}
 	for i, sh := range s.Shares {
-		tag := fmt.Sprintf("share%d", i)
-		ro := sh.Mode == "ro"
-		exports = append(exports, qemu.Export{Tag: tag, Path: sh.Path, ReadOnly: ro})
-		g.Shares = append(g.Shares, guest.Mount{Tag: tag, Target: sh.Target, ReadOnly: ro})
+		g.Shares = append(g.Shares, guest.Mount{Tag: shareTag(i), Target: sh.Target, ReadOnly: sh.Mode == "ro"})
 	}
 	if len(v.plan.Devices) > 0 {
 		var err error
-		if g.Functions, err = functions(p.host, s, p.plan, v.index); err != nil {
-			return nil, nil, err
+		if g.Functions, err = c.functions(p.host(v.plan.Host), s, p.plan, v.index); err != nil {
+			return nil, err
 		}
 	}
 	if s.Network.Type == "rxe" && len(g.Links) > 0 {
@@ -124,15 +135,18 @@ func (c *Cluster) config(v *vm, s *spec.Cluster, p *prepared, reg *region.Region
 		g.Region = &guest.ConfigRegion{Kind: p.plan.Region.Device, Size: p.plan.Region.SizeBytes,
 			UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
 	}
-	b, err := g.Encode()
-	return b, exports, err
+	return g.Encode()
 }
 
 // await waits until the agent of v is ready.
 func (c *Cluster) await(ctx context.Context, v *vm) error {
-	a, err := guest.NewAgent(ctx, v.channel, guest.AgentOptions{
+	conn, err := v.inst.Agent(ctx)
+	if err != nil {
+		return v.unready(ctx, fmt.Errorf("%s: the way to its agent: %w", v.plan.Name, err))
+	}
+	a, err := guest.NewAgent(ctx, conn, guest.AgentOptions{
 		Name:    v.plan.Name,
-		Explain: func() string { return explain(v.qemu) },
+		Explain: func() string { return explain(v.inst) },
 		Accept:  c.board.FromVM(v.plan.Name),
 	})
 	if err != nil {
@@ -159,7 +173,7 @@ func (c *Cluster) await(ctx context.Context, v *vm) error {
 
 // unready says why v did not become ready, given what its channel says of that.
 func (v *vm) unready(ctx context.Context, err error) error {
-	// A QEMU that ends takes the channel along, and watch says more of it: let that come
+	// A VM that ends takes the channel along, and watch says more of it: let that come
 	// first. What the agent itself says at its end says most.
 	var breach *channel.ProtocolError
 	said := channel.IsReset(err) || errors.As(err, &breach)
@@ -179,7 +193,7 @@ func (v *vm) unready(ctx context.Context, err error) error {
 	if cause != nil && ended == nil {
 		err = cause
 	}
-	return &VMError{Err: err, Console: lastLines(v.qemu, 12)}
+	return &VMError{Err: err, Console: lastLines(v.inst, 12)}
 }
 
 // endGrace is how long a VM whose channel has ended may take to end itself.
@@ -196,16 +210,29 @@ func (v *vm) follow(a *guest.Agent) {
 	t := time.NewTimer(endGrace)
 	defer t.Stop()
 	select {
-	case <-v.qemu.Done():
+	case <-v.inst.Done():
 	case <-t.C:
 		v.mu.Lock()
 		v.why = err
 		v.mu.Unlock()
-		v.qemu.Kill()
+		v.kill()
 	}
 }
 
-// ended says that v, whose QEMU is gone, has ended, and why.
+// killTimeout bounds the end of a VM by its back end.
+const killTimeout = time.Minute
+
+// kill ends v at once; the error says that it may still run.
+func (v *vm) kill() error {
+	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	defer cancel()
+	if err := v.inst.Kill(ctx); err != nil {
+		return fmt.Errorf("%s cannot be ended: %w", v.plan.Name, err)
+	}
+	return nil
+}
+
+// ended says that v has ended, and why.
 func (v *vm) ended(when string) *VMError {
 	v.mu.Lock()
 	why := v.why
@@ -215,9 +242,9 @@ func (v *vm) ended(when string) *VMError {
 	case errors.As(why, &broken): // its text has the console's end already
 		why = fmt.Errorf("its channel failed: %w", broken.Cause)
 	case why == nil:
-		why = v.qemu.Err()
+		why = v.inst.Err()
 	}
-	return &VMError{Err: fmt.Errorf("%s ended%s%s", v.plan.Name, when, because(why)), Console: lastLines(v.qemu, 12)}
+	return &VMError{Err: fmt.Errorf("%s ended%s%s", v.plan.Name, when, because(why)), Console: lastLines(v.inst, 12)}
 }
 
 func because(err error) string {
@@ -227,7 +254,7 @@ func because(err error) string {
 	return ": " + err.Error()
 }
 
-// watch marks VMs that end, and tells when the last has. One that ends before the cluster
+// watch marks VMs that end, and reports when the last has. One that ends before the cluster
 // is ready ends the start.
 func (c *Cluster) watch(giveUp context.CancelCauseFunc) {
 	var wg sync.WaitGroup
@@ -235,10 +262,11 @@ func (c *Cluster) watch(giveUp context.CancelCauseFunc) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			<-v.qemu.Done()
-			c.board.RemoveVM(v.plan.Name)
+			<-v.inst.Done()
+			end := v.ended("").Error()
+			c.board.EndVM(v.plan.Name, end+" (nearmetal logs "+c.Name()+"/"+v.plan.Name+" shows its console)")
 			c.write(func(r *Record) {
-				r.VMs[v.index].State, r.VMs[v.index].PID = Dead, 0
+				r.VMs[v.index].State, r.VMs[v.index].PID, r.VMs[v.index].Ended = Dead, 0, end
 				switch r.State {
 				case Booting: // under the record's lock: Up looks after it has written Ready
 					giveUp(v.ended(" while the cluster booted"))
@@ -250,15 +278,4 @@ func (c *Cluster) watch(giveUp context.CancelCauseFunc) {
 	}
 	wg.Wait()
 	close(c.died)
-}
-
-// socketPair gives two ends of a stream.
-func socketPair() (ours, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	// Ours is non-blocking, so that closing it ends a read that waits.
-	unix.SetNonblock(fds[0], true)
-	return os.NewFile(uintptr(fds[0]), "channel"), os.NewFile(uintptr(fds[1]), "channel of QEMU"), nil
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"nearmetal/internal/backend/qemu"
+	"nearmetal/internal/backend"
 )
 
 // VMError is the end of a VM that nobody asked for, or its failure to become ready.
@@ -31,8 +31,8 @@ func (e *VMError) Lines() []string {
 
 // lastLines are the last n lines of a VM's console; of one whose kernel panicked, the n
 // lines from there on, for what follows it are only registers.
-func lastLines(q *qemu.VM, n int) []string {
-	return fromPanic(q.LastLines(100), n)
+func lastLines(i backend.Instance, n int) []string {
+	return fromPanic(i.Console(100), n)
 }
 
 func fromPanic(lines []string, n int) []string {
@@ -46,17 +46,17 @@ func fromPanic(lines []string, n int) []string {
 	return lines[from:min(from+n, len(lines))]
 }
 
-// explain gives the end of the console of a VM whose channel has ended, for the error that
-// ends its streams (which holds 1,024 bytes at most). QEMU's own end is awaited for a
+// explain returns the end of the console of a VM whose channel has ended, for the error that
+// ends its streams (which holds 1,024 bytes at most). The VM's own end is awaited for a
 // moment: what the VM said last may still be on the way.
-func explain(q *qemu.VM) string {
+func explain(i backend.Instance) string {
 	t := time.NewTimer(time.Second)
 	defer t.Stop()
 	select {
-	case <-q.Done():
+	case <-i.Done():
 	case <-t.C:
 	}
-	lines := lastLines(q, 6)
+	lines := lastLines(i, 6)
 	if len(lines) == 0 {
 		return ""
 	}

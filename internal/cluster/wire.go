@@ -5,64 +5,76 @@ import (
 	"net/netip"
 	"os"
 
-	"nearmetal/internal/backend/qemu"
+	"nearmetal/internal/backend"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/journal"
 	"nearmetal/internal/network"
 	"nearmetal/internal/spec"
 )
 
-// QEMU's user network (slirp) has these addresses in every VM: VMs do not see one
-// another there, each sees the host.
-var (
-	uplinkAddr = netip.MustParsePrefix("10.0.2.15/24")
-	uplinkHost = netip.MustParseAddr("10.0.2.2")
-)
-
 // UplinkHost is the host's address on a VM's uplink, with the length of its subnet.
-var UplinkHost = netip.PrefixFrom(uplinkHost, uplinkAddr.Bits())
+var UplinkHost = netip.PrefixFrom(backend.UserHost, backend.UserGuest.Bits())
 
-// wiring is the VMs' network: for each VM its cards, and the open files that QEMU
-// inherits for them.
+// wiring is the VMs' network: for each VM its cards, and the open files that the back end
+// gets for them.
 type wiring struct {
-	addrs  []network.Address
-	links  [][]qemu.Link
-	config [][]guest.Link
-	files  [][]*os.File
-	sw     *network.Switch // nil: no switch
-	trunk  *trunked        // nil: this host alone
+	addrs   []network.Address
+	links   [][]backend.Link
+	uplink  bool               // each VM has a card on the user network
+	ports   *network.HostPorts // of this host that the VMs reach there; nil: all
+	filters []*network.Filter  // before each VM's user network
+	config  [][]guest.Link
+	files   [][]*os.File
+	sw      *network.Switch // nil: no switch
+	overlay *overlayLinks   // nil: this host alone
+}
+
+// uplink is the VMs' way to this host and beyond.
+type uplink struct {
+	there bool
+	ports *network.HostPorts // nil: it is not filtered
+}
+
+// uplink returns that of the cluster file s.
+func (c *Cluster) uplink(s *spec.Cluster) uplink {
+	u := uplink{there: s.Network.Uplink == "user"}
+	if u.there && c.caps.Filter {
+		u.ports = network.NewHostPorts(s.Network.HostPorts)
+	}
+	return u
 }
 
 // wire makes the network of the VMs called names.
-func wire(n spec.Network, id [16]byte, names []string, uplink bool, j *journal.Journal, trunk *Trunk) (*wiring, error) {
+func wire(n spec.Network, id [16]byte, names []string, up uplink, j *journal.Journal, overlay *Overlay) (*wiring, error) {
 	w := &wiring{
-		links:  make([][]qemu.Link, len(names)),
+		uplink: up.there, ports: up.ports,
+		links:  make([][]backend.Link, len(names)),
 		config: make([][]guest.Link, len(names)),
 		files:  make([][]*os.File, len(names)),
 	}
 	if n.Type == "none" || n.Type == "bridge" {
-		trunk = nil // the site's bridge is the way between the hosts
+		overlay = nil // the site's bridge is the way between the hosts
 	}
-	if n.Type != "none" && (len(names) > 1 || n.Type == "bridge" || trunk != nil) {
+	if n.Type != "none" && (len(names) > 1 || n.Type == "bridge" || overlay != nil) {
 		subnet, err := netip.ParsePrefix(n.Subnet)
 		if err != nil {
 			return nil, fmt.Errorf("network.subnet: %w", err)
 		}
 		all, first, macs := names, 0, id
-		if trunk != nil {
-			all, first = trunk.names()
-			macs = [16]byte(network.Derive(trunk.Secret, "network")[:16])
-			w.trunk = &trunked{Trunk: trunk}
+		if overlay != nil {
+			all, first = overlay.names()
+			macs = [16]byte(network.Derive(overlay.Secret, "network")[:16])
+			w.overlay = &overlayLinks{Overlay: overlay}
 		}
 		addrs, err := network.Addresses(macs, subnet, all)
 		if err != nil {
 			return nil, err
 		}
 		w.addrs = addrs[first : first+len(names)]
-		if trunk != nil {
+		if overlay != nil {
 			at := 0
-			for _, h := range trunk.Hosts {
-				w.trunk.addrs = append(w.trunk.addrs, addrs[at:at+len(h.VMs)])
+			for _, h := range overlay.Hosts {
+				w.overlay.addrs = append(w.overlay.addrs, addrs[at:at+len(h.VMs)])
 				at += len(h.VMs)
 			}
 		}
@@ -71,11 +83,20 @@ func wire(n spec.Network, id [16]byte, names []string, uplink bool, j *journal.J
 			return nil, err
 		}
 	}
-	if uplink {
+	if up.there {
 		for i := range names {
 			mac := fmt.Sprintf("56:%02x:%02x:%02x:%02x:%02x", id[3], id[4], id[5], byte(i>>8), byte(i))
-			w.links[i] = append(w.links[i], qemu.Link{Kind: qemu.LinkUser, MAC: mac})
-			w.config[i] = append(w.config[i], guest.Link{Name: "eth1", MAC: mac, Address: uplinkAddr, Gateway: uplinkHost})
+			w.links[i] = append(w.links[i], backend.Link{Kind: backend.LinkUser, MAC: mac, Filtered: up.ports != nil})
+			if up.ports != nil {
+				f, card, host, err := network.NewFilter(up.ports, backend.UserGuest)
+				if err != nil {
+					w.close()
+					return nil, err
+				}
+				w.filters = append(w.filters, f)
+				w.files[i] = append(w.files[i], card, host)
+			}
+			w.config[i] = append(w.config[i], guest.Link{Name: "eth1", MAC: mac, Address: backend.UserGuest, Gateway: backend.UserHost})
 		}
 	}
 	return w, nil
@@ -84,10 +105,10 @@ func wire(n spec.Network, id [16]byte, names []string, uplink bool, j *journal.J
 // join makes the way between the VMs: a direct link for two, a switch for more, or taps.
 func (w *wiring) join(n spec.Network, id [16]byte, j *journal.Journal) error {
 	var ends []*os.File
-	kind := qemu.LinkStream
+	kind := backend.LinkStream
 	switch {
 	case n.Type == "bridge":
-		kind = qemu.LinkTap
+		kind = backend.LinkTap
 		bridge := n.Bridge
 		if bridge == "" {
 			var err error
@@ -103,8 +124,8 @@ func (w *wiring) join(n spec.Network, id [16]byte, j *journal.Journal) error {
 			}
 			ends = append(ends, f)
 		}
-	case w.trunk != nil:
-		if err := w.trunk.wire(w, &ends); err != nil {
+	case w.overlay != nil:
+		if err := w.overlay.wire(w, &ends); err != nil {
 			return err
 		}
 	case len(w.addrs) == 2:
@@ -121,7 +142,7 @@ func (w *wiring) join(n spec.Network, id [16]byte, j *journal.Journal) error {
 	}
 	for i, a := range w.addrs {
 		w.files[i] = []*os.File{ends[i]}
-		w.links[i] = []qemu.Link{{Kind: kind, MAC: a.MAC.String(), MTU: n.MTU}}
+		w.links[i] = []backend.Link{{Kind: kind, MAC: a.MAC.String(), MTU: n.MTU}}
 		w.config[i] = []guest.Link{{
 			Name: "eth0", MAC: a.MAC.String(), MTU: n.MTU,
 			Address: netip.PrefixFrom(a.IP, a.Prefix.Bits()),
@@ -136,16 +157,16 @@ func (w *wiring) subnet(i int) string {
 	case i < len(w.addrs):
 		return w.addrs[i].Prefix.String()
 	case len(w.links[i]) > 0:
-		return uplinkAddr.Masked().String()
+		return backend.UserGuest.Masked().String()
 	}
 	return ""
 }
 
 // hosts are the lines of the VMs' /etc/hosts: the VMs, and the host by its own name.
-func (w *wiring) hosts(vms []string, hostName string, uplink bool) []guest.HostEntry {
+func (w *wiring) hosts(vms []string, hostName string) []guest.HostEntry {
 	var list []guest.HostEntry
-	if w.trunk != nil {
-		for _, h := range w.trunk.addrs {
+	if w.overlay != nil {
+		for _, h := range w.overlay.addrs {
 			for _, a := range h {
 				list = append(list, guest.HostEntry{Addr: a.IP, Names: []string{a.Name}})
 			}
@@ -155,38 +176,38 @@ func (w *wiring) hosts(vms []string, hostName string, uplink bool) []guest.HostE
 	for i, name := range vms {
 		list = append(list, guest.HostEntry{Addr: w.ip(i), Names: []string{name}})
 	}
-	if uplink {
+	if w.uplink {
 		names := []string{"nearmetal-host"}
 		if hostName != "" {
 			names = append(names, hostName)
 		}
-		list = append(list, guest.HostEntry{Addr: uplinkHost, Names: names})
+		list = append(list, guest.HostEntry{Addr: backend.UserHost, Names: names})
 	}
 	return list
 }
 
 // peers are the names of all VMs that a VM may reach; names are those of this host.
 func (w *wiring) peers(names []string) []string {
-	if w.trunk == nil {
+	if w.overlay == nil {
 		return names
 	}
-	all, _ := w.trunk.names()
+	all, _ := w.overlay.names()
 	return all
 }
 
-// ip gives the address of VM number i: on the VMs' network; of a VM that is alone, that on
+// ip returns the address of VM number i: on the VMs' network; of a VM that is alone, that on
 // its uplink, or its loopback.
 func (w *wiring) ip(i int) netip.Addr {
 	switch {
 	case i < len(w.addrs):
 		return w.addrs[i].IP
 	case len(w.links[i]) > 0:
-		return uplinkAddr.Addr()
+		return backend.UserGuest.Addr()
 	}
 	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 }
 
-// handedOver drops our copies of what the QEMUs have inherited.
+// handedOver drops our copies of what the VMs have got.
 func (w *wiring) handedOver() {
 	for i := range w.files {
 		closeAll(w.files[i])
@@ -196,9 +217,12 @@ func (w *wiring) handedOver() {
 
 func (w *wiring) close() {
 	w.handedOver()
-	w.trunk.close()
+	w.overlay.close()
 	if w.sw != nil {
 		w.sw.Close()
+	}
+	for _, f := range w.filters {
+		f.Close()
 	}
 }
 

@@ -3,7 +3,7 @@ package cluster
 import (
 	"testing"
 
-	"nearmetal/internal/backend/qemu"
+	"nearmetal/internal/backend"
 	"nearmetal/internal/spec"
 )
 
@@ -26,7 +26,7 @@ func TestWire(t *testing.T) {
 		{[]string{"vm0", "vm1"}, "none", true, 0, 1, "10.0.2.15", "10.0.2.0/24", false},
 	} {
 		n.Type = c.typ
-		w, err := wire(n, [16]byte{1, 2, 3, 4, 5, 6}, c.names, c.uplink, nil, nil)
+		w, err := wire(n, [16]byte{1, 2, 3, 4, 5, 6}, c.names, uplink{there: c.uplink}, nil, nil)
 		if err != nil {
 			t.Errorf("%v: %v", c, err)
 			continue
@@ -41,7 +41,7 @@ func TestWire(t *testing.T) {
 					t.Errorf("%v: MAC %s twice", c, l.MAC)
 				}
 				macs[l.MAC] = true
-				if (l.Kind == qemu.LinkUser) != (l.MTU == 0) {
+				if (l.Kind == backend.LinkUser) != (l.MTU == 0) {
 					t.Errorf("%v: card %+v", c, l)
 				}
 			}

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		defer os.RemoveAll(dir)
 		agentPath = filepath.Join(dir, "nearmetal-agent")
 		src, _ := filepath.Glob("../../guest/*.c")
-		args := append([]string{"-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
+		args := append([]string{"-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
 			"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", agentPath}, src...)
 		cc := os.Getenv("CC")
 		if cc == "" {
@@ -48,6 +48,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "the agent cannot be compiled: %v\n%s", err, out)
 			return 1
 		}
+		os.Setenv("NEARMETAL_TEST_AGENT", agentPath) // for the workers of a fuzz target
 		return m.Run()
 	}())
 }
@@ -60,7 +61,8 @@ type testAgent struct {
 	socket string
 }
 
-func startAgent(t *testing.T, name string, o AgentOptions) *testAgent {
+// startAgent starts an agent; more are further arguments of its program.
+func startAgent(t *testing.T, name string, o AgentOptions, more ...string) *testAgent {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -69,7 +71,7 @@ func startAgent(t *testing.T, name string, o AgentOptions) *testAgent {
 	far := os.NewFile(uintptr(fds[1]), "far")
 	near := os.NewFile(uintptr(fds[0]), "near")
 	a := &testAgent{stderr: &bytes.Buffer{}, socket: filepath.Join(t.TempDir(), "agent.sock")}
-	a.cmd = exec.Command(agentPath, "--serve", "3", "--no-init", "--name", name, "--socket", a.socket)
+	a.cmd = exec.Command(agentPath, append([]string{"--serve", "3", "--no-init", "--name", name, "--socket", a.socket}, more...)...)
 	a.cmd.ExtraFiles = []*os.File{far}
 	a.cmd.Stderr = a.stderr
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -83,7 +85,7 @@ func startAgent(t *testing.T, name string, o AgentOptions) *testAgent {
 		t.Fatal(err)
 	}
 	o.Name = name
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	if a.Agent, err = NewAgent(ctx, conn, o); err != nil {
 		t.Fatal(err)

@@ -130,6 +130,12 @@ type Device struct {
 	GUID   string `json:"guid,omitempty"` // node GUID of it
 	State  string `json:"state,omitempty"`
 	IP     string `json:"ip,omitempty"`
+	Port   string `json:"port,omitempty"`      // of the RDMA device
+	Layer  string `json:"linkLayer,omitempty"` // of the port: InfiniBand or Ethernet
+	GID    string `json:"gidIndex,omitempty"`  // of the port's GID for RoCE v2 that follows from IP
+	Node   string `json:"numaNode,omitempty"`  // in the VM
+	MTU    string `json:"mtu,omitempty"`       // of the network interface, bytes
+	PKey   string `json:"pkey,omitempty"`      // first of the port's, on InfiniBand: 0xffff
 }
 
 // Phase is a point of a VM's boot.
@@ -154,7 +160,7 @@ func parseInfo(f channel.Fields) (Info, error) {
 	}
 	for _, d := range f.All("device") {
 		w := strings.Split(channel.Clean(d), " ")
-		if len(w) != 9 || len(i.Devices) == maxFunctions+16 || len(d) > 400 {
+		if len(w) != 15 || len(i.Devices) == maxFunctions+16 || len(d) > 500 {
 			return i, fmt.Errorf("the agent sent a device %q", channel.Clean(d))
 		}
 		for k := range w {
@@ -162,7 +168,10 @@ func parseInfo(f channel.Fields) (Info, error) {
 				w[k] = ""
 			}
 		}
-		i.Devices = append(i.Devices, Device{w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8]})
+		if w[12] == "-1" {
+			w[12] = ""
+		}
+		i.Devices = append(i.Devices, Device{w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13], w[14]})
 	}
 	return i, nil
 }

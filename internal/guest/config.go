@@ -22,14 +22,16 @@ const PortName = "org.nearmetal.agent"
 // RegionPath is the region in a VM: a file to mmap.
 const RegionPath = "/dev/nearmetal/region"
 
-// Config is what a VM's init is told.
+// Config is the configuration of a VM's init.
 type Config struct {
-	Name   string // of the VM, its host name
-	Index  int    // place in the cluster, from 0
-	Root   Mount  // Target and ReadOnly are not used
-	Shares []Mount
-	Links  []Link
-	Hosts  []HostEntry
+	Name  string // of the VM, its host name
+	Index int    // place in the cluster, from 0
+	Root  Mount  // Target and ReadOnly are not used
+	// OwnRoot: the VM has a root already, the disk that it started from. Root is not used.
+	OwnRoot bool
+	Shares  []Mount
+	Links   []Link
+	Hosts   []HostEntry
 	// HostName is the host's own name: lines of its /etc/hosts that give it a
 	// loopback address are left out. "": none.
 	HostName string
@@ -41,11 +43,13 @@ type Config struct {
 }
 
 // Function is a PCI function of the host as the VM sees it. Those with the same IDs are
-// told apart by their order on the VM's PCI bus, which is that of QEMU's root ports.
+// distinguished by their order on the VM's PCI bus, which is that of QEMU's root ports.
 type Function struct {
 	Vendor, Device int          // 16 bits each
 	Address        netip.Prefix // of its network interface; not valid: none
 	Net, RDMA      bool         // its driver makes a network interface, an RDMA device: the boot waits for them
+	IPoIB          bool         // with RDMA: a network interface as well, if the kernel has IPoIB
+	MTU            int          // of its network interface, bytes; 0: as it is
 }
 
 // Mount is a 9p export of the host.
@@ -105,10 +109,12 @@ func (c *Config) Encode() ([]byte, error) {
 		}
 		return nil
 	}
-	if err := checkMount(c.Root); err != nil {
-		return nil, err
+	if !c.OwnRoot {
+		if err := checkMount(c.Root); err != nil {
+			return nil, err
+		}
+		line("root %s %d", c.Root.Tag, msize(c.Root))
 	}
-	line("root %s %d", c.Root.Tag, msize(c.Root))
 	for _, m := range c.Shares {
 		if err := checkMount(m); err != nil {
 			return nil, err
@@ -207,6 +213,8 @@ func (c *Config) encodeDevices(line func(string, ...any)) error {
 		}
 		makes := "none"
 		switch {
+		case f.IPoIB:
+			makes = "ipoib"
 		case f.Net && f.RDMA:
 			makes = "both"
 		case f.Net:
@@ -214,7 +222,10 @@ func (c *Config) encodeDevices(line func(string, ...any)) error {
 		case f.RDMA:
 			makes = "rdma"
 		}
-		line("function %04x %04x %s %s", f.Vendor, f.Device, address, makes)
+		if f.MTU != 0 && (f.MTU < 576 || f.MTU > 65535) {
+			return fmt.Errorf("device %04x:%04x: MTU %d is not 576 to 65535", f.Vendor, f.Device, f.MTU)
+		}
+		line("function %04x %04x %s %s %d", f.Vendor, f.Device, address, makes, f.MTU)
 	}
 	return nil
 }

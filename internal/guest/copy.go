@@ -35,7 +35,7 @@ func (c *Client) Push(ctx context.Context, k Copy) error {
 		return werr
 	}
 	s.CloseWrite(channel.LaneData)
-	if err := copyStatus(ctx, s); err != nil {
+	if err := copyStatus(ctx, s, k.VM); err != nil {
 		return err
 	}
 	return werr
@@ -56,7 +56,7 @@ func (c *Client) Pull(ctx context.Context, k Copy) error {
 		s.Reset("the receiver failed")
 		return rerr
 	}
-	if err := copyStatus(ctx, s); err != nil {
+	if err := copyStatus(ctx, s, k.VM); err != nil {
 		return err
 	}
 	return rerr
@@ -78,8 +78,18 @@ func (c *Client) openCopy(ctx context.Context, kind string, k Copy) (*channel.St
 	return s, func() { stop(); s.Close() }, nil
 }
 
-// copyStatus waits for the agent's word on a copy.
-func copyStatus(ctx context.Context, s *channel.Stream) error {
+// copyStatus waits for the agent's word on a copy. Its errors name the VM, unless that is "".
+func copyStatus(ctx context.Context, s *channel.Stream, vm string) error {
+	said := func(text string) error {
+		switch {
+		case vm == "":
+		case strings.HasPrefix(text, "/"): // of a file: as a user writes it
+			text = vm + ":" + text
+		default:
+			text = vm + ": " + strings.TrimPrefix(text, vm+": ")
+		}
+		return errors.New(text)
+	}
 	text := make(chan string, 1)
 	go func() {
 		b, _ := io.ReadAll(io.LimitReader(s.Lane(channel.LaneError), 4096))
@@ -97,12 +107,12 @@ func copyStatus(ctx context.Context, s *channel.Stream) error {
 		case f.Get("exit") == "0":
 			return nil
 		case f.Get("error") != "":
-			return errors.New(channel.Clean(f.Get("error")))
+			return said(channel.Clean(f.Get("error")))
 		case f.Get("exit") != "" || f.Get("signal") != "":
 			if t := <-text; t != "" {
-				return errors.New(t)
+				return said(t)
 			}
-			return errors.New("the agent could not finish the copy")
+			return said("the agent could not finish the copy")
 		}
 	}
 }

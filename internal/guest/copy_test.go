@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -121,18 +122,28 @@ func TestCopyErrors(t *testing.T) {
 		want string
 	}{
 		{a.Push, k(file, "/no/such/dir/x"), "/no/such/dir: No such file or directory"},
-		{a.Push, k("/no/such", dir+"/x"), "lstat /no/such: no such file or directory"},
+		{a.Push, k("/no/such", dir+"/x"), "/no/such: no such file or directory"},
 		{a.Push, k(file, "/"), "/: not a name that a copy can have"},
 		{a.Push, k(file, dir+"/self"), "self: Too many levels of symbolic links"},
 		{a.Push, k(file, "relative"), "relative: a path in the VM must be absolute"},
 		{a.Push, k("/dev/null", dir+"/x"), "/dev/null: neither a file, a directory nor a symbolic link"},
 		{a.Pull, k(dir+"/x", "/no/such"), "/no/such: No such file or directory"},
-		{a.Pull, k("/no/such/dir/x", file), "open /no/such/dir: no such file or directory"},
+		{a.Pull, k("/no/such/dir/x", file), "/no/such/dir: no such file or directory"},
 		{a.Pull, k(dir+"/x", "/dev/null"), "/dev/null: neither a file, a directory nor a symbolic link"},
 	} {
 		if err := c.f(ctx, c.k); err == nil || err.Error() != c.want {
 			t.Errorf("%+v: got %v, want %s", c.k, err, c.want)
 		}
+	}
+	// What an agent says of a path in a VM that was named has the name of the VM before it, as a user writes it.
+	there := k(dir+"/x", "/no/such")
+	there.VM = "vm0"
+	if err := a.Pull(ctx, there); err == nil || err.Error() != "vm0:/no/such: No such file or directory" {
+		t.Errorf("%v", err)
+	}
+	there.Local, there.Remote = file, "/"
+	if err := a.Push(ctx, there); err == nil || err.Error() != "vm0:/: not a name that a copy can have" {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -154,7 +165,10 @@ func hostileRecords(outside string) map[string][]byte {
 	file := func(path string) channel.Fields {
 		return channel.Fields{{Key: "type", Value: "file"}, {Key: "path", Value: path}, {Key: "mode", Value: "4777"}, {Key: "size", Value: "4"}, {Key: "mtime", Value: "0"}}
 	}
-	dir := channel.Fields{{Key: "type", Value: "dir"}, {Key: "path", Value: "."}, {Key: "mode", Value: "755"}}
+	sub := func(path string) channel.Fields {
+		return channel.Fields{{Key: "type", Value: "dir"}, {Key: "path", Value: path}, {Key: "mode", Value: "755"}}
+	}
+	dir := sub(".")
 	link := channel.Fields{{Key: "type", Value: "link"}, {Key: "path", Value: "l"}, {Key: "target", Value: outside}, {Key: "mode", Value: "777"}}
 	return map[string][]byte{
 		"dots":            records(dir, file("../evil")),
@@ -164,6 +178,8 @@ func hostileRecords(outside string) map[string][]byte {
 		"link as the top": records(channel.Fields{{Key: "type", Value: "link"}, {Key: "path", Value: "."}, {Key: "target", Value: outside}}, file("evil")),
 		"empty component": records(dir, file("a//evil")),
 		"no end":          records(dir),
+		"no directory":    records(dir, file("a/evil")),
+		"left before":     records(dir, sub("a"), sub("b"), file("a/evil")),
 		"huge record":     {0xff, 0xff, 0xff, 0x7f},
 		"odd type":        records(channel.Fields{{Key: "type", Value: "device"}, {Key: "path", Value: "x"}}),
 	}
@@ -187,7 +203,7 @@ func TestReceiveHostile(t *testing.T) {
 	}
 }
 
-// TestPushHostile gives the agent's receiver the same.
+// TestPushHostile sends the agent's receiver the same.
 func TestPushHostile(t *testing.T) {
 	a := startAgent(t, "vm0", AgentOptions{})
 	ctx := context.Background()
@@ -202,7 +218,7 @@ func TestPushHostile(t *testing.T) {
 			defer stop()
 			s.Write(hostileRecords(outside)[name])
 			s.CloseWrite(channel.LaneData)
-			if err := copyStatus(ctx, s); err == nil {
+			if err := copyStatus(ctx, s, ""); err == nil {
 				t.Error("taken")
 			}
 			if got := tree(t, outside); strings.Count(got, "\n") != 1 {
@@ -236,4 +252,71 @@ func FuzzReceiveTree(f *testing.F) {
 			return nil
 		})
 	})
+}
+
+// endless is a VM that sends a record, made of the number, for as long as the host reads.
+type endless struct {
+	make func(n int) channel.Fields
+	each func(n int)
+	n    int
+	rest []byte
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	if len(e.rest) == 0 {
+		e.each(e.n)
+		e.rest = records(e.make(e.n))
+		e.n++
+	}
+	n := copy(p, e.rest)
+	e.rest = e.rest[n:]
+	return n, nil
+}
+
+// A VM that sends directories without end, new ones or one again and again, with all that a record holds, takes
+// no memory of the host for them, and is stopped.
+func TestReceiveEndless(t *testing.T) {
+	defer func(n int) { maxRecords = n }(maxRecords)
+	maxRecords = 40000
+	long := strings.Repeat("x", maxRecord-200)
+	record := func(path string) channel.Fields {
+		return channel.Fields{{Key: "type", Value: "dir"}, {Key: "path", Value: path}, {Key: "mode", Value: "755"},
+			{Key: "mtime", Value: "0"}, {Key: "target", Value: long}}
+	}
+	for name, path := range map[string]func(n int) string{
+		"one again and again": func(int) string { return "." },
+		"two by turns":        func(n int) string { return []string{".", "a"}[n%2] },
+		"new ones": func(n int) string {
+			if n == 0 {
+				return "."
+			}
+			return fmt.Sprint("d", n)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			heap := func() uint64 {
+				runtime.GC()
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				return m.HeapAlloc
+			}
+			var most uint64
+			before := heap()
+			e := &endless{
+				make: func(n int) channel.Fields { return record(path(n)) },
+				each: func(n int) {
+					if n%10000 == 9999 {
+						most = max(most, heap())
+					}
+				},
+			}
+			err := receiveTree(e, filepath.Join(t.TempDir(), "copy"))
+			if err == nil || err.Error() != "the VM sent more than 40000 files and directories" {
+				t.Error(err)
+			}
+			if most > before+16<<20 {
+				t.Errorf("%d MiB are kept of %d records", (most-before)>>20, e.n)
+			}
+		})
+	}
 }

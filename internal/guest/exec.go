@@ -22,7 +22,7 @@ type Exec struct {
 	DirOptional bool
 	UID, GID    uint32
 	Groups      []uint32 // supplementary
-	// TTY gives the program a terminal of Rows by Cols as its standard
+	// TTY runs the program on a terminal of Rows by Cols as its standard
 	// streams; then all output comes on Stdout.
 	TTY        bool
 	Rows, Cols uint16
@@ -33,7 +33,16 @@ type Exec struct {
 	// Connect is "NAME ADDR": the program inherits a TCP connection to an address as seen from the VM, whose
 	// descriptor the variable NAME says; "": none.
 	Connect string
+	// HostPorts are TCP ports of the cluster's host that programs in the VM may connect to from now on, for
+	// as long as the programs live that listen on them now. With HostPortsOptional it is no error
+	// where nobody does.
+	HostPorts         []uint16
+	HostPortsOptional bool
 }
+
+// KeyHostPort is the header field of Exec.HostPorts. It is for the cluster's owner, and goes no
+// further. "optional" may follow the number.
+const KeyHostPort = "host-port"
 
 // Unlimited is a Rlimit without a limit.
 const Unlimited = ^uint64(0)
@@ -118,13 +127,20 @@ func (e *Exec) header() (channel.Fields, error) {
 		h.Add("umask", strconv.FormatUint(uint64(*e.Umask&0o777), 8))
 	}
 	for _, r := range e.Rlimits {
-		h.Add("rlimit", r.Name+" "+limitText(r.Soft)+" "+limitText(r.Hard))
+		h.Add("rlimit", r.text())
 	}
 	if e.Connect != "" {
 		h.Add("connect", e.Connect)
 	}
 	for _, n := range e.CPUs {
 		h.AddInt("cpu", int64(n))
+	}
+	for _, p := range e.HostPorts {
+		text := strconv.Itoa(int(p))
+		if e.HostPortsOptional {
+			text += " optional"
+		}
+		h.Add(KeyHostPort, text)
 	}
 	return h, nil
 }
@@ -139,6 +155,9 @@ func identity(uid, gid uint32, groups []uint32) channel.Fields {
 	}
 	return h
 }
+
+// text is the limit as a field has it.
+func (r Rlimit) text() string { return r.Name + " " + limitText(r.Soft) + " " + limitText(r.Hard) }
 
 func limitText(n uint64) string {
 	if n == Unlimited {
@@ -168,7 +187,7 @@ func (c *Client) Start(e Exec) (*Process, error) {
 	return p, nil
 }
 
-// follow takes the agent's messages until it tells how the program ended.
+// follow takes the agent's messages until one reports how the program ended.
 func (p *Process) follow() {
 	defer close(p.done)
 	for {
@@ -226,7 +245,7 @@ func (p *Process) Signal(s syscall.Signal) error {
 	return p.s.Send(channel.Fields{{Key: "signal", Value: strconv.Itoa(int(s))}})
 }
 
-// Resize tells the size of the terminal; the foreground group gets SIGWINCH.
+// Resize passes on the size of the terminal; the foreground group gets SIGWINCH.
 func (p *Process) Resize(rows, cols uint16) error {
 	return p.s.Send(channel.Fields{{Key: "size", Value: fmt.Sprintf("%d %d", rows, cols)}})
 }

@@ -30,7 +30,13 @@ const (
 // localError is an error of this side's files, as against the stream's.
 type localError struct{ err error }
 
-func (e *localError) Error() string { return e.err.Error() }
+func (e *localError) Error() string {
+	var path *os.PathError
+	if errors.As(e.err, &path) {
+		return path.Path + ": " + path.Err.Error() // without our system call
+	}
+	return e.err.Error()
+}
 func (e *localError) Unwrap() error { return e.err }
 
 // sendTree writes the records of a file or directory.
@@ -245,6 +251,23 @@ func splitPath(p string) ([]string, error) {
 	return parts, nil
 }
 
+// maxRecords bounds how many records a VM may send for one copy; a variable for tests.
+var maxRecords = 10 << 20
+
+// receiver makes what records say. Of all that came it keeps only the directories that lead to
+// where it is: a directory is finished when a record leaves it.
+type receiver struct {
+	open []openDir // the first is where the copy is made; each other is in the one before it
+}
+
+// openDir is a directory in which entries may still come.
+type openDir struct {
+	fd    int
+	name  string
+	mode  uint32
+	mtime int64
+}
+
 // receiveTree reads records and makes them at root, whose directory exists.
 // No symbolic link is followed below that directory.
 func receiveTree(r io.Reader, root string) error {
@@ -257,22 +280,25 @@ func receiveTree(r io.Reader, root string) error {
 	if err != nil {
 		return &localError{&os.PathError{Op: "open", Path: filepath.Dir(root), Err: err}}
 	}
-	defer unix.Close(top)
+	v := &receiver{open: []openDir{{fd: top}}}
+	defer v.close()
 	br := bufio.NewReaderSize(r, channel.MaxPayload)
-	var dirs []record // whose modes and times are set at the end
-	for {
+	for n := 0; ; n++ {
 		k, err := readRecord(br)
 		if err != nil {
 			return err
 		}
-		if k.kind == "end" {
-			break
+		if n == maxRecords {
+			return fmt.Errorf("the VM sent more than %d files and directories", maxRecords)
 		}
-		if len(dirs) == 1<<20 {
-			return errors.New("the VM sent too many directories")
+		if k.kind == "end" {
+			return v.leave(1, filepath.Dir(root))
 		}
 		k.path = append([]string{name}, k.path...)
-		if err := receiveEntry(br, top, &k); err != nil {
+		if err := v.enter(&k, filepath.Dir(root)); err != nil {
+			return err
+		}
+		if err := v.receive(br, &k); err != nil {
 			var path *os.PathError
 			if errors.As(err, &path) {
 				path.Path = filepath.Join(filepath.Dir(root), channel.Clean(strings.Join(k.path, "/")))
@@ -280,57 +306,63 @@ func receiveTree(r io.Reader, root string) error {
 			}
 			return err
 		}
-		if k.kind == "dir" {
-			dirs = append(dirs, k)
-		}
 	}
-	for i := len(dirs) - 1; i >= 0; i-- {
-		if err := finishDir(top, &dirs[i]); err != nil {
-			return &localError{err}
+}
+
+// enter finishes the directories that a record is not in. It refuses a record whose directory has not
+// come before it.
+func (v *receiver) enter(k *record, base string) error {
+	n := len(k.path) // directories that stay open: the first, and those of the path without its last
+	known := n <= len(v.open)
+	for i := 1; known && i < n; i++ {
+		known = v.open[i].name == k.path[i-1]
+	}
+	if !known {
+		return fmt.Errorf("the VM sent %q before the directory that it is in", k.name)
+	}
+	return v.leave(n, base)
+}
+
+// leave finishes directories until n are open: they get their modes and times.
+func (v *receiver) leave(n int, base string) error {
+	for len(v.open) > n {
+		d := v.open[len(v.open)-1]
+		if err := unix.Fchmod(d.fd, d.mode); err != nil {
+			parts := []string{base}
+			for _, o := range v.open[1:] {
+				parts = append(parts, channel.Clean(o.name))
+			}
+			return &localError{&os.PathError{Op: "chmod", Path: filepath.Join(parts...), Err: err}}
 		}
+		t := unix.NsecToTimeval(d.mtime)
+		unix.Futimes(d.fd, []unix.Timeval{t, t})
+		unix.Close(d.fd)
+		v.open = v.open[:len(v.open)-1]
 	}
 	return nil
 }
 
-// parent opens the directory of a path, component by component, without
-// following links. The caller closes it.
-func parent(top int, path []string) (int, error) {
-	fd, err := unix.Dup(top)
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Err: err}
+func (v *receiver) close() {
+	for _, d := range v.open {
+		unix.Close(d.fd)
 	}
-	unix.CloseOnExec(fd)
-	for _, c := range path[:len(path)-1] {
-		next, err := unix.Openat(fd, c, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		unix.Close(fd)
-		if err != nil {
-			return -1, &os.PathError{Op: "open", Err: err}
-		}
-		fd = next
-	}
-	return fd, nil
 }
 
-func receiveEntry(r io.Reader, top int, k *record) error {
-	dir, err := parent(top, k.path)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(dir)
+// receive makes what a record says in the last of the open directories.
+func (v *receiver) receive(r io.Reader, k *record) error {
+	dir := v.open[len(v.open)-1].fd
 	name := k.path[len(k.path)-1]
 	switch k.kind {
 	case "dir":
 		// Writable for us until its content is there.
-		err := unix.Mkdirat(dir, name, 0o700)
-		if err == unix.EEXIST {
-			var st unix.Stat_t
-			if err = unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
-				err = unix.ENOTDIR
-			}
+		if err := unix.Mkdirat(dir, name, 0o700); err != nil && err != unix.EEXIST {
+			return &os.PathError{Op: "mkdir", Err: err}
 		}
+		fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return &os.PathError{Op: "mkdir", Err: err}
 		}
+		v.open = append(v.open, openDir{fd, strings.Clone(name), k.mode, k.mtime})
 		return nil
 	case "link":
 		err := unix.Symlinkat(k.target, dir, name)
@@ -376,25 +408,5 @@ func receiveEntry(r io.Reader, top int, k *record) error {
 	if err := f.Close(); err != nil {
 		return &os.PathError{Op: "close", Err: err}
 	}
-	return nil
-}
-
-// finishDir gives a directory its mode and time.
-func finishDir(top int, k *record) error {
-	dir, err := parent(top, k.path)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(dir)
-	fd, err := unix.Openat(dir, k.path[len(k.path)-1], unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: k.name, Err: err}
-	}
-	defer unix.Close(fd)
-	if err := unix.Fchmod(fd, k.mode); err != nil {
-		return &os.PathError{Op: "chmod", Path: k.name, Err: err}
-	}
-	t := unix.NsecToTimeval(k.mtime)
-	unix.Futimes(fd, []unix.Timeval{t, t})
 	return nil
 }

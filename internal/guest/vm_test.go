@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/qemu"
 	"nearmetal/internal/guest/image"
 	"nearmetal/internal/host"
@@ -44,6 +45,9 @@ func needs(t *testing.T, err error) {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("short: boots a VM")
+	}
 	path, err := qemu.Find("")
 	needs(t, err)
 	caps, err := qemu.Probe(context.Background(), path)
@@ -56,7 +60,7 @@ func newLab(t *testing.T) *lab {
 	if prog == "" {
 		prog = filepath.Join(t.TempDir(), "init")
 		src, _ := filepath.Glob("../../guest/*.c")
-		args := append([]string{"-std=c11", "-Os", "-static", "-s", "-o", prog}, src...)
+		args := append([]string{"-std=c11", "-D_GNU_SOURCE", "-Os", "-static", "-s", "-o", prog}, src...)
 		if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 			t.Fatalf("gcc: %v\n%s", err, out)
 		}
@@ -79,7 +83,7 @@ type labVM struct {
 }
 
 // start boots a VM; the error is NewAgent's.
-func (l *lab) start(c *Config, set qemu.Settings, f qemu.Files) (*labVM, error) {
+func (l *lab) start(c *Config, set backend.Settings, f qemu.Files) (*labVM, error) {
 	l.t.Helper()
 	khz, _ := host.TSCKHz()
 	set.Accel, set.TSCKHz, set.PVH = host.TCG, khz, l.img.PVH()
@@ -105,7 +109,7 @@ func (l *lab) start(c *Config, set qemu.Settings, f qemu.Files) (*labVM, error) 
 		l.t.Fatal(err)
 	}
 	f.Kernel, f.Channel = l.img.KernelFile(), far
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	v, err := qemu.Start(ctx, m, f, qemu.Options{})
 	f.Initrd.Close()
@@ -158,13 +162,13 @@ func TestVM(t *testing.T) {
 		Region:   &ConfigRegion{Kind: "ivshmem", Size: 1 << 20, UID: 1234, GID: 1234},
 		Peers:    []string{"vm0"},
 	}
-	set := qemu.Settings{
-		Exports: []qemu.Export{{Tag: "root", Path: "/", ReadOnly: true}, {Tag: "s0", Path: share},
+	set := backend.Settings{
+		Exports: []backend.Export{{Tag: "root", Path: "/", ReadOnly: true}, {Tag: "s0", Path: share},
 			{Tag: "s1", Path: share, ReadOnly: true}},
-		Links:  []qemu.Link{{Kind: qemu.LinkUser, MAC: "52:54:00:00:00:09", MTU: 9000}},
+		Links:  []backend.Link{{Kind: backend.LinkUser, MAC: "52:54:00:00:00:09", MTU: 9000}},
 		Region: &plan.Region{SizeBytes: 1 << 20, Backing: "shm", Device: "ivshmem", HostNode: -1},
 	}
-	vm, err := l.start(c, set, qemu.Files{Region: mem})
+	vm, err := l.start(c, set, qemu.Files{Files: backend.Files{Region: mem}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +184,8 @@ func TestVM(t *testing.T) {
 		{"root", "stat -f -c %T /; readlink -f /bin/sh", "overlayfs\n/usr/bin/dash\n"},
 		{"hosts", "grep -c . /etc/hosts >/dev/null; getent ahostsv4 vm0.cluster | head -1; getent ahostsv4 nearmetal-host | head -1",
 			"10.77.0.1       STREAM vm0\n10.0.2.2        STREAM nearmetal-host\n"},
-		{"network", "ip -br -4 addr | tr -s ' '; cat /sys/class/net/eth0/mtu; ip route",
+		// The kernel notes a link's state up to a second after it is up (linkwatch).
+		{"network", "i=0; until [ $(cat /sys/class/net/eth0/operstate) = up ] || [ $((i+=1)) -gt 100 ]; do sleep 0.1; done; ip -br -4 addr | tr -s ' '; cat /sys/class/net/eth0/mtu; ip route",
 			"lo UNKNOWN 127.0.0.1/8 \neth0 UP 10.0.2.15/24 \n9000\ndefault via 10.0.2.2 dev eth0 \n10.0.2.0/24 dev eth0 proto kernel scope link src 10.0.2.15 \n"},
 		{"shares", "cat '" + share + "/from host' '/mnt/new place/from host'; echo back >'" + share + "/from vm' && touch '/mnt/new place/x' 2>&1",
 			"over 9p\nover 9p\ntouch: cannot touch '/mnt/new place/x': Read-only file system\n"},
@@ -284,7 +289,7 @@ func volume(t *testing.T, vm *labVM, size int) {
 
 func TestVMThatCannotBoot(t *testing.T) {
 	l := newLab(t)
-	_, err := l.start(&Config{Name: "vm5", Root: Mount{Tag: "missing"}}, qemu.Settings{}, qemu.Files{})
+	_, err := l.start(&Config{Name: "vm5", Root: Mount{Tag: "missing"}}, backend.Settings{}, qemu.Files{})
 	if err == nil || !strings.HasPrefix(err.Error(), "vm5: the channel failed: cannot mount the root (9p tag missing): the VM has no such device\n") {
 		t.Errorf("got %v", err)
 	}
@@ -297,7 +302,7 @@ func TestVMThatCannotBoot(t *testing.T) {
 func TestVMLosesItsHost(t *testing.T) {
 	l := newLab(t)
 	vm, err := l.start(&Config{Name: "vm0", Root: Mount{Tag: "root"}},
-		qemu.Settings{Exports: []qemu.Export{{Tag: "root", Path: "/", ReadOnly: true}}}, qemu.Files{})
+		backend.Settings{Exports: []backend.Export{{Tag: "root", Path: "/", ReadOnly: true}}}, qemu.Files{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ const (
 // probeTimeout bounds the run of the KVM probe's few instructions.
 const probeTimeout = 2 * time.Second
 
-// DetectAccel gives the accelerator for want, which is "auto" (or empty), "kvm" or "tcg".
+// DetectAccel returns the accelerator for want, which is "auto" (or empty), "kvm" or "tcg".
 // reason is one line for the user, and is empty where there is nothing to say (KVM works, or TCG was asked for).
 // It fails when KVM is asked for and does not work, saying why.
 func DetectAccel(want string) (accel Accel, reason string, err error) {
@@ -46,7 +46,7 @@ func (h Host) DetectAccel(want string) (accel Accel, reason string, err error) {
 	return TCG, why.Error() + ": using TCG (emulation): timings are not meaningful", nil
 }
 
-// kvmBroken says why KVM cannot run a VM here, or gives nil. /dev/kvm alone proves
+// kvmBroken says why KVM cannot run a VM here, or returns nil. /dev/kvm alone proves
 // nothing: it exists on machines where only paravirtual guests run.
 func (h Host) kvmBroken() error {
 	if ok, err := h.hardwareVirt(); err != nil {

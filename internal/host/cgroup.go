@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -21,10 +22,8 @@ func (h Host) cgroupDirs(controller string) (dirs []string, v2 bool) {
 		if f[0] == "0" && f[1] == "" {
 			v2Path, haveV2 = f[2], true
 		}
-		for _, c := range strings.Split(f[1], ",") {
-			if c == controller {
-				v1Path, haveV1 = f[2], true
-			}
+		if slices.Contains(strings.Split(f[1], ","), controller) {
+			v1Path, haveV1 = f[2], true
 		}
 	})
 	// /proc/self/mountinfo: "id parent major:minor root mountpoint options … - fstype source superoptions".
@@ -36,7 +35,7 @@ func (h Host) cgroupDirs(controller string) (dirs []string, v2 bool) {
 		}
 		root, mount := f[3], f[4]
 		switch {
-		case haveV1 && g[0] == "cgroup" && hasOption(g[2], controller):
+		case haveV1 && g[0] == "cgroup" && slices.Contains(strings.Split(g[2], ","), controller):
 			dirs = walkUp(mount, root, v1Path)
 			v2 = false
 		case !haveV1 && haveV2 && g[0] == "cgroup2":
@@ -45,15 +44,6 @@ func (h Host) cgroupDirs(controller string) (dirs []string, v2 bool) {
 		}
 	})
 	return dirs, v2
-}
-
-func hasOption(list, want string) bool {
-	for _, o := range strings.Split(list, ",") {
-		if o == want {
-			return true
-		}
-	}
-	return false
 }
 
 // walkUp lists the directories from a cgroup's own up to its mount point. In a container the mount
@@ -83,3 +73,7 @@ func (h Host) eachLine(path string, f func(line string)) {
 		f(sc.Text())
 	}
 }
+
+// CgroupDirs returns the directories of this process's cgroup for a controller ("memory"), from its own up to the
+// topmost one that is mounted, and whether they are of version 2. There are none where nobody uses the controller.
+func (h Host) CgroupDirs(controller string) (dirs []string, v2 bool) { return h.cgroupDirs(controller) }

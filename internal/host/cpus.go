@@ -82,7 +82,7 @@ func parseCPUList(s string) ([]int, error) {
 	return cpus, nil
 }
 
-// intersect gives the members of both ascending lists.
+// intersect returns the members of both ascending lists.
 func intersect(a, b []int) []int {
 	var both []int
 	for len(a) > 0 && len(b) > 0 {

@@ -10,7 +10,7 @@ type Host struct {
 	Root string // a directory; empty: /
 }
 
-// path gives the place of an absolute path below the root.
+// path returns the place of an absolute path below the root.
 func (h Host) path(p string) string {
 	if h.Root == "" {
 		return p

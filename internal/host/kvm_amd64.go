@@ -65,11 +65,11 @@ type kvmRegs struct {
 }
 
 type kvmSegment struct {
-	base                            uint64
-	limit                           uint32
-	selector                        uint16
-	typ, present, dpl, db, s, l, g_ uint8
-	avl, unusable, pad              uint8
+	base                              uint64
+	limit                             uint32
+	selector                          uint16
+	typ, present, dpl, db, s, l, gran uint8
+	avl, unusable, pad                uint8
 }
 
 type kvmDtable struct {
@@ -160,8 +160,8 @@ func setRegisters(vcpu int) error {
 	if _, err := ioctl(vcpu, kvmGetSregs, uintptr(unsafe.Pointer(&s))); err != nil {
 		return fmt.Errorf("KVM_GET_SREGS: %w", err)
 	}
-	code := kvmSegment{limit: 0xffffffff, selector: 8, typ: 11, present: 1, s: 1, l: 1, g_: 1}
-	data := kvmSegment{limit: 0xffffffff, selector: 16, typ: 3, present: 1, db: 1, s: 1, g_: 1}
+	code := kvmSegment{limit: 0xffffffff, selector: 8, typ: 11, present: 1, s: 1, l: 1, gran: 1}
+	data := kvmSegment{limit: 0xffffffff, selector: 16, typ: 3, present: 1, db: 1, s: 1, gran: 1}
 	s.cs, s.ds, s.es, s.fs, s.gs, s.ss = code, data, data, data, data, data
 	s.cr0, s.cr3, s.cr4 = cr0PE|cr0PG|0x10, 0x1000, cr4PAE
 	s.efer = eferLME | eferLMA

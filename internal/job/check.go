@@ -27,6 +27,9 @@ func Check(ctx context.Context, name, vm string) (*check.Report, error) {
 		return nil, err
 	}
 	defer c.Close()
+	if err := c.Running(); err != nil {
+		return nil, err
+	}
 	if vm, err = c.Record.FindVM(vm); err != nil {
 		return nil, err
 	}
@@ -53,7 +56,7 @@ func Check(ctx context.Context, name, vm string) (*check.Report, error) {
 		if why == "" {
 			why = st.String()
 		}
-		return nil, fmt.Errorf("%s: the check in the VM gave no report: %s", vm, why)
+		return nil, fmt.Errorf("%s: the check in the VM returned no report: %s", vm, why)
 	}
 	r.Host = vm
 	return &r, nil

@@ -11,18 +11,27 @@ import (
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/session"
+	"nearmetal/internal/spec"
 )
 
-// Place is a file on this host (VM is "") or in a VM.
-type Place struct{ VM, Path string }
+// Place is a file on this host (VM is "") or in a VM, of a cluster that may be named.
+type Place struct{ Cluster, VM, Path string }
 
-// ParsePlace reads VM:PATH or a path of this host. As with scp, a path of this host that
-// has a colon is written with a slash before it: ./a:b.
+// ParsePlace reads [CLUSTER/]VM:PATH or a path of this host. As with scp, a path of this host that
+// has a colon begins with a dot or a slash: ./a:b.
 func ParsePlace(s string) Place {
-	if vm, p, ok := strings.Cut(s, ":"); ok && vm != "" && !strings.Contains(vm, "/") {
-		return Place{vm, p}
+	vm, p, ok := strings.Cut(s, ":")
+	if !ok || vm == "" {
+		return Place{Path: s}
 	}
-	return Place{"", s}
+	name, rest, slash := strings.Cut(vm, "/")
+	switch {
+	case !slash:
+		return Place{VM: vm, Path: p}
+	case spec.CheckName(name) == nil && rest != "" && !strings.Contains(rest, "/"):
+		return Place{name, rest, p}
+	}
+	return Place{Path: s}
 }
 
 // Copy copies a file or a directory between this host and a VM, exactly one of from and
@@ -33,6 +42,9 @@ func Copy(ctx context.Context, name string, from, to Place) error {
 		return err
 	}
 	defer c.Close()
+	if err := c.Running(); err != nil {
+		return err
+	}
 	remote := &from
 	if to.VM != "" {
 		remote = &to
@@ -59,7 +71,7 @@ func Copy(ctx context.Context, name string, from, to Place) error {
 	return c.Pull(ctx, k)
 }
 
-// isDirIn tells whether a path in a VM is a directory.
+// isDirIn reports whether a path in a VM is a directory.
 func isDirIn(ctx context.Context, c *cluster.Client, e guest.Exec, vm, p string) bool {
 	e.Args, e.Env = []string{"test", "-d", p}, []string{"PATH=/usr/bin:/bin"}
 	st, err := session.Run(ctx, c.VM(vm), e, session.Discard, nil)

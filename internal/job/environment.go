@@ -15,7 +15,7 @@ import (
 	"nearmetal/internal/session"
 )
 
-// onHost tells whether an MPI launcher for the cluster runs on this host.
+// onHost reports whether an MPI launcher for the cluster runs on this host.
 func onHost(r *cluster.Record) bool {
 	switch r.Spec.Launcher {
 	case "host":
@@ -29,9 +29,12 @@ func onHost(r *cluster.Record) bool {
 
 func uplink(r *cluster.Record) bool { return len(r.VMs) > 0 && r.VMs[0].Uplink }
 
-// setup is what launchers are told of the cluster.
+// setup returns what launchers need to know of the cluster.
 func setup(r *cluster.Record, side launch.Side, root bool) (launch.Setup, error) {
-	s := launch.Setup{Side: side, Cluster: r.Name, Interface: "eth0", Root: root}
+	s := launch.Setup{Side: side, Cluster: r.Name, Interface: "eth0", Root: root, Devices: r.Devices()}
+	for _, h := range r.Hosts() {
+		s.Ranks += h.Slots
+	}
 	if len(r.VMs) == 0 {
 		return s, fmt.Errorf("cluster %s has no VMs", r.Name)
 	}
@@ -54,7 +57,7 @@ func setup(r *cluster.Record, side launch.Side, root bool) (launch.Setup, error)
 	if r.Fabric != "" {
 		s.Fabric = cluster.FabricDir + "/" + cluster.FabricFile
 		s.Providers = providers(r)
-		s.OtherHosts = len(r.Trunk) > 0
+		s.OtherHosts = len(r.Overlay) > 0
 	}
 	s.OpenMPIHosts = filepath.Join(dir, cluster.HostsDir, cluster.OpenMPIHosts)
 	s.MPICHHosts = filepath.Join(dir, cluster.HostsDir, cluster.MPICHHosts)

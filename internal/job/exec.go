@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+	"time"
 
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/guest"
@@ -30,7 +31,7 @@ type ExecOptions struct {
 	NoPrefix bool
 }
 
-// Exec runs a command in a VM, or in all, and gives its exit status.
+// Exec runs a command in a VM, or in all, and returns its exit status.
 func Exec(o ExecOptions, s session.Streams) (int, error) {
 	ctx := context.Background()
 	c, err := cluster.Connect(ctx, o.Cluster)
@@ -38,6 +39,9 @@ func Exec(o ExecOptions, s session.Streams) (int, error) {
 		return 0, err
 	}
 	defer c.Close()
+	if err := c.Running(); err != nil {
+		return 0, err
+	}
 	e, err := command(&c.Record, o)
 	if err != nil {
 		return 0, err
@@ -47,8 +51,11 @@ func Exec(o ExecOptions, s session.Streams) (int, error) {
 	}
 	sigs, stop := session.Signals()
 	defer stop()
+	start := time.Now()
 	if o.All {
-		return everywhere(ctx, c, e, o.NoPrefix, s, sigs)
+		code, err := everywhere(ctx, c, e, o.NoPrefix, patient(s), sigs)
+		warnWritten(s.Err, c, vmNames(&c.Record), start)
+		return code, err
 	}
 	vm, err := c.Record.FindVM(o.VM)
 	if err != nil {
@@ -65,9 +72,21 @@ func Exec(o ExecOptions, s session.Streams) (int, error) {
 		}
 		st, err = session.Terminal(ctx, c.VM(vm), e, tty, sigs)
 	} else {
-		st, err = session.Run(ctx, c.VM(vm), e, s, sigs)
+		st, err = session.Run(ctx, c.VM(vm), e, patient(s), sigs)
+	}
+	if err == nil {
+		warnWritten(s.Err, c, []string{vm}, start)
 	}
 	return ended(st, err, s.Err)
+}
+
+// patient returns s with an input that does not stop this process where it is a terminal and the
+// process is in the background.
+func patient(s session.Streams) session.Streams {
+	if f, ok := s.In.(*os.File); ok && terminal.IsTerminal(f) {
+		s.In = terminal.Input(f)
+	}
+	return s
 }
 
 // Shell opens a login shell in a VM.
@@ -84,7 +103,7 @@ func Shell(o ExecOptions, s session.Streams) (int, error) {
 	return Exec(o, s)
 }
 
-// ended is how the status of a command in one VM is told: what kept it from starting on
+// ended reports the status of a command in one VM: what kept it from starting on
 // standard error, the rest by the exit status.
 func ended(st guest.Status, err error, w io.Writer) (int, error) {
 	if err != nil {
@@ -98,10 +117,7 @@ func ended(st guest.Status, err error, w io.Writer) (int, error) {
 
 // everywhere runs e in every VM of the cluster.
 func everywhere(ctx context.Context, c *cluster.Client, e guest.Exec, noPrefix bool, s session.Streams, sigs <-chan os.Signal) (int, error) {
-	var vms []string
-	for _, v := range c.Record.VMs {
-		vms = append(vms, v.Name)
-	}
+	vms := vmNames(&c.Record)
 	out := terminal.NewPrefixer(s.Out, vms, terminal.Coloured(s.Out))
 	errs := terminal.NewPrefixer(s.Err, vms, terminal.Coloured(s.Err))
 	res := session.Everywhere(ctx, c.Client, vms, e, s.In, func(vm string) (io.WriteCloser, io.WriteCloser) {
@@ -112,7 +128,7 @@ func everywhere(ctx context.Context, c *cluster.Client, e guest.Exec, noPrefix b
 	}, sigs)
 	for _, r := range res {
 		if r.Err == nil && r.Status.Message != "" {
-			fmt.Fprintf(s.Err, "nearmetal: %s: %s\n", r.VM, terminal.Clean(r.Status.Message))
+			fmt.Fprintf(s.Err, "nearmetal: %s: %s\n", r.VM, terminal.Clean(strings.TrimPrefix(r.Status.Message, r.VM+": ")))
 		} else if r.Err == nil && r.Status.ExitCode() != 0 && len(res) > 1 {
 			fmt.Fprintf(s.Err, "nearmetal: %s: %s\n", r.VM, r.Status)
 		}

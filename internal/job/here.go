@@ -19,7 +19,7 @@ import (
 // patience is how long a command that is given up may take to end after SIGTERM.
 const patience = 3 * time.Second
 
-// runHere runs a command on this host and gives its exit status. Signals from sigs are
+// runHere runs a command on this host and returns its exit status. Signals from sigs are
 // passed on; when ctx ends, the command is ended. It dies with this process.
 func runHere(ctx context.Context, sigs <-chan os.Signal, args, env []string, s session.Streams) (int, error) {
 	cmd := exec.Command(args[0], args[1:]...)
@@ -64,7 +64,7 @@ func runHere(ctx context.Context, sigs <-chan os.Signal, args, env []string, s s
 	}
 }
 
-// unwrap takes the path off an error that is told with one already.
+// unwrap takes the path off an error that is reported with one already.
 func unwrap(err error) error {
 	var e *exec.Error
 	if errors.As(err, &e) {
@@ -77,7 +77,7 @@ func unwrap(err error) error {
 	return err
 }
 
-// exitCode gives a child's status as a shell would.
+// exitCode returns a child's status as a shell would.
 func exitCode(st *os.ProcessState, err error) (int, error) {
 	if st == nil {
 		return 0, err

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sort"
 	"strings"
 
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/launch"
 	"nearmetal/internal/session"
+	"nearmetal/internal/terminal"
 )
 
 // HostShell opens a shell on this host in which MPI launchers put their ranks into the
@@ -27,13 +29,30 @@ func HostShell(o ExecOptions, s session.Streams) (int, error) {
 	if sh == "" {
 		sh = "/bin/sh"
 	}
+	if terminal.IsTerminal(s.In) {
+		fmt.Fprintf(s.Err, "nearmetal: mpirun and its like in this shell put their ranks into the VMs of %s; exit leaves it\n", r.Name)
+		env = append(env, prompt(filepath.Base(sh), r.Name)...)
+	}
 	// Signals of the terminal are the shell's; this process only waits for it.
 	_, stop := session.Signals()
 	defer stop()
 	return runHere(context.Background(), nil, []string{sh}, env, s)
 }
 
-// UnsetCommands gives the commands by which a shell of the user loses the variables of
+// prompt are the variables by which a shell shows in its prompt that it is one of a cluster's. bash
+// sets its prompt from files that it reads at its start: it is marked at the first prompt.
+func prompt(shell, cluster string) []string {
+	mark := "(nearmetal " + cluster + ") "
+	switch shell {
+	case "bash":
+		return []string{`PROMPT_COMMAND=PS1="` + mark + `$PS1"; unset PROMPT_COMMAND`}
+	case "sh", "dash", "ksh":
+		return []string{"PS1=" + mark + "$ "}
+	}
+	return nil
+}
+
+// UnsetCommands returns the commands by which a shell of the user loses the variables of
 // EnvCommands: those that it has.
 func UnsetCommands() []string {
 	var lines []string
@@ -43,7 +62,7 @@ func UnsetCommands() []string {
 	return lines
 }
 
-// EnvCommands gives the commands by which a shell of the user gets the variables of
+// EnvCommands returns the commands by which a shell of the user gets the variables of
 // HostShell.
 func EnvCommands(name string) ([]string, error) {
 	r, err := cluster.Find(name)
@@ -64,7 +83,7 @@ func EnvCommands(name string) ([]string, error) {
 	return lines, nil
 }
 
-// shellQuote gives s as one word of a POSIX shell. It has no blanks outside quotes, but
+// shellQuote returns s as one word of a POSIX shell. It has no blanks outside quotes, but
 // `eval $(…)` without quotes folds runs of blanks inside them: none of the values has any.
 func shellQuote(s string) string {
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,=+@%-") == "" {

@@ -68,7 +68,7 @@ func TestLauncherSide(t *testing.T) {
 	}
 }
 
-// A daemon in a VM is told of the VM's own remote shell and host files.
+// A daemon in a VM gets the VM's own remote shell and host files.
 func TestTranslation(t *testing.T) {
 	r := record(t)
 	tr, err := inVM(r)
@@ -85,11 +85,47 @@ func TestTranslation(t *testing.T) {
 
 func TestParsePlace(t *testing.T) {
 	for in, want := range map[string]Place{
-		"vm0:/tmp/a": {"vm0", "/tmp/a"}, "a": {"", "a"}, "./a:b": {"", "./a:b"},
-		"/x/a:b": {"", "/x/a:b"}, ":a": {"", ":a"}, "vm1:": {"vm1", ""},
+		"vm0:/tmp/a": {"", "vm0", "/tmp/a"}, "a": {"", "", "a"}, "./a:b": {"", "", "./a:b"},
+		"/x/a:b": {"", "", "/x/a:b"}, ":a": {"", "", ":a"}, "vm1:": {"", "vm1", ""},
+		"demo/vm1:/a:b": {"demo", "vm1", "/a:b"}, "../x/a:b": {"", "", "../x/a:b"}, "a/b/c:d": {"", "", "a/b/c:d"},
+		"demo/:x": {"", "", "demo/:x"},
 	} {
 		if got := ParsePlace(in); got != want {
 			t.Errorf("%q: %v, want %v", in, got, want)
+		}
+	}
+}
+
+// Where a command runs: what is one, and what the user said.
+func TestLook(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"mpirun": "#!/bin/sh\necho 'mpirun (Open MPI) 4.1.6'\n",
+		"job.sh": "#!/bin/sh\nmpirun -n 2 ./app\n", "plain.sh": "#!/bin/sh\n./app\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	for _, c := range []struct {
+		where        Where
+		root, args   string
+		once, script bool
+		library      string
+	}{
+		{Fitting, "host", "mpirun -n 2 ./app", true, false, "4.1.6"},
+		{Fitting, "host", "job.sh", true, true, "4.1.6"},
+		{Fitting, "host", "sh plain.sh", false, false, ""},
+		{Fitting, "host", "hostname", false, false, ""},
+		{Fitting, "/srv/rocky", "mpirun -n 2 ./app", true, false, ""},
+		{Fitting, "/srv/rocky", "job.sh", true, true, ""},
+		{Each, "host", "mpirun -n 2 ./app", false, false, ""},
+		{Each, "host", "job.sh", false, false, ""},
+		{OnHost, "host", "hostname", true, false, ""},
+		{OnHost, "host", "job.sh", true, false, "4.1.6"}, // no line: it was said
+	} {
+		got, err := look(RunOptions{Where: c.where, Args: strings.Fields(c.args), Cluster: cluster.Options{Spec: &spec.Cluster{Root: c.root}}})
+		if err != nil || got.once != c.once || (got.script != "") != c.script || got.launcher.Version != c.library {
+			t.Errorf("%s, root %s, where %d: %+v, %v", c.args, c.root, c.where, got, err)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"nearmetal/internal/session"
 )
 
-// LauncherHere gives the whole environment (NAME=value) of an MPI launcher on this host that
+// LauncherHere returns the whole environment (NAME=value) of an MPI launcher on this host that
 // puts its ranks into the VMs of the cluster r, with over beside the caller's variables. ok
 // is false where the launcher has to run in the first VM (see InVM).
 func LauncherHere(r *cluster.Record, l launch.Launcher, over []string) (env []string, ok bool, err error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // Rsh is the remote shell of an MPI launcher on this host: args are those of ssh. It runs
-// the command in the VM that they name, by name or address, and gives its exit status.
+// the command in the VM that they name, by name or address, and returns its exit status.
 func Rsh(args []string, s session.Streams) (int, error) {
 	host, words, err := launch.RshArgs(args)
 	if err != nil {
@@ -25,6 +25,9 @@ func Rsh(args []string, s session.Streams) (int, error) {
 		return 0, err
 	}
 	defer c.Close()
+	if err := c.Running(); err != nil {
+		return 0, err
+	}
 	vm, away := "", false
 	for i, v := range c.Record.Everywhere() {
 		if v.Name == host || v.IP == host {
@@ -47,12 +50,21 @@ func Rsh(args []string, s session.Streams) (int, error) {
 		}
 		back = c.Record.HostAddress()
 	}
+	ports := launch.CallBackPorts(words)
 	words = there.words(launch.CallBack(words, back, there.iface))
-	env := session.Environment(there.words(launch.AgentEnv(os.Environ())), session.Pairs(c.Record.Spec.Env))
+	environ := os.Environ()
+	// A launcher may not have been steered by our variables, or by those of a time when its library was not known, as
+	// in a batch script: its ranks need them all the same. A cluster that has none for launchers here can still run a
+	// plain command.
+	if vars, err := LaunchVariables(&c.Record, environ); err == nil {
+		environ = session.Environment(environ, vars)
+	}
+	env := session.Environment(there.words(launch.AgentEnv(environ)), session.Pairs(c.Record.Spec.Env))
 	e := session.Caller(launch.RshCommand(words, os.Getenv("SHELL")), env)
+	e.HostPorts, e.HostPortsOptional = ports, away
 	sigs, stop := session.Signals()
 	defer stop()
-	status, err := session.Run(ctx, c.VM(vm), e, s, sigs)
+	status, err := session.Run(ctx, c.VM(vm), e, patient(s), sigs)
 	if err != nil && !c.Runs() {
 		return lostShell, nil // the launcher has ended, and the cluster with it: no news
 	}

@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -20,21 +21,41 @@ import (
 type RunOptions struct {
 	Cluster  cluster.Options
 	Args     []string
+	Where    Where
 	NoPrefix bool
+	NoInput  bool              // the command has no standard input
 	Booted   func()            // called when the VMs are ready, before the command starts
 	Notice   func(line string) // a line that the user should read
 }
 
-// Run boots a cluster, runs a command in it, and ends it; it gives the command's exit
+// Where is where the command of a Run runs.
+type Where int
+
+// The places.
+const (
+	// Fitting is OnHost for MPI launchers and for scripts that call one, Each for all else.
+	Fitting Where = iota
+	OnHost        // once on this host, where MPI launchers put their ranks into the VMs
+	Each          // once in every VM
+)
+
+// Run boots a cluster, runs a command in it, and ends it; it returns the command's exit
 // status. The first signal ends the boot, or goes on to the command; a second one that
 // asks for the end (SIGINT, SIGTERM, SIGHUP) does not wait for the command any more.
 func Run(o RunOptions, s session.Streams) (code int, err error) {
 	sigs, stop := session.Signals()
 	defer stop()
+	if o.NoInput {
+		s.In = nil
+	}
 	// Before anything boots: a command that cannot work should say so at once.
-	launcher, isLauncher, err := detect(o)
+	what, err := look(o)
 	if err != nil {
 		return 0, err
+	}
+	if what.script != "" {
+		o.Notice(fmt.Sprintf("%s calls %s: it runs once, and %[2]s puts the ranks into the VMs (--host leaves this line out; --each runs it in every VM)",
+			what.script, what.name))
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -70,7 +91,7 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	}
 	j := &running{o: o, c: c, s: s, gone: make(chan struct{})}
 	command, relayed := j.relay(sigs)
-	code, err = j.command(command, launcher, isLauncher)
+	code, err = j.command(command, what)
 	relayed()
 	if j.why == nil {
 		select {
@@ -80,6 +101,9 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	}
 	if j.why != nil { // the command was given up: what it says of that says less
 		code, err = 0, j.why
+	}
+	if j.why == nil && err == nil {
+		j.lost()
 	}
 	end, hurry := context.WithCancel(context.Background())
 	defer hurry()
@@ -105,13 +129,40 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	return code, err
 }
 
-// detect tells whether the command is an MPI launcher. In a root that is not the host's only
-// its name can be looked at: it cannot be asked for its version before the VMs run.
-func detect(o RunOptions) (launch.Launcher, bool, error) {
-	if o.Cluster.Spec.Root != "host" {
-		return launch.Launcher{}, launch.Named(o.Args[0]), nil
+// seen is what the command of a Run is.
+type seen struct {
+	once     bool            // it runs once, and what it launches goes into the VMs
+	launcher launch.Launcher // that it is, or calls; the zero value: not known
+	script   string          // what the script is called that calls a launcher; "": none does
+	name     string          // of the launcher in the script
+}
+
+// look finds out what the command is. In a root that is not the host's only a launcher's name can be
+// looked at: it cannot be asked for its version before the VMs run.
+func look(o RunOptions) (seen, error) {
+	var w seen
+	var err error
+	there := o.Cluster.Spec.Root != "host"
+	switch {
+	case o.Where == Each:
+		return w, nil
+	case there:
+		w.once = launch.Named(o.Args[0])
+	default:
+		w.launcher, w.once, err = launch.Detect(context.Background(), o.Args, exec.LookPath)
 	}
-	return launch.Detect(context.Background(), o.Args, exec.LookPath)
+	if err != nil || w.once {
+		return w, err
+	}
+	name, script := launch.Calls(o.Args, exec.LookPath)
+	if name != "" && !there { // one that is not known is the script's business
+		w.launcher, _, _ = launch.Detect(context.Background(), []string{name}, exec.LookPath)
+	}
+	if o.Where == Fitting && name != "" {
+		w.name, w.script = name, script
+	}
+	w.once = o.Where == OnHost || name != ""
+	return w, nil
 }
 
 // Interrupted is the end of a run by a signal: before its command had started, or by a
@@ -120,7 +171,7 @@ type Interrupted struct{ Signal syscall.Signal }
 
 func (i *Interrupted) Error() string { return "interrupted: " + i.Signal.String() }
 
-// ends tells whether a signal asks for the end.
+// ends reports whether a signal asks for the end.
 func ends(s os.Signal) bool {
 	return s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGHUP || s == unix.SIGQUIT
 }
@@ -134,7 +185,7 @@ type running struct {
 	why  error         // set before that
 }
 
-// relay passes signals on to the command by way of the channel that it gives, and gives
+// relay passes signals on to the command by way of the channel that it returns, and returns
 // the command up after a second one, the loss of a VM, or `nearmetal down`. Its function
 // waits until that has ended.
 func (j *running) relay(sigs <-chan os.Signal) (<-chan os.Signal, func()) {
@@ -171,7 +222,7 @@ func (j *running) relay(sigs <-chan os.Signal) (<-chan os.Signal, func()) {
 }
 
 // command runs the command where it belongs.
-func (j *running) command(sigs <-chan os.Signal, l launch.Launcher, isLauncher bool) (int, error) {
+func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
@@ -182,9 +233,11 @@ func (j *running) command(sigs <-chan os.Signal, l launch.Launcher, isLauncher b
 		}
 	}()
 	r := j.c.Record()
-	if isLauncher {
-		j.hint(l, &r)
-		switch why := needsVM(l); {
+	if what.once {
+		j.hint(what.launcher, &r)
+		switch why := needsVM(what.launcher); {
+		case j.o.Where == OnHost:
+			return j.onHost(ctx, sigs, &r)
 		case !onHost(&r):
 		case why != "" && r.Spec.Launcher == "auto":
 			j.o.Notice("the launcher runs in " + r.VMs[0].Name + ": " + why)
@@ -201,12 +254,25 @@ func (j *running) command(sigs <-chan os.Signal, l launch.Launcher, isLauncher b
 	if err != nil {
 		return 0, err
 	}
-	if isLauncher {
+	s := patient(j.s)
+	if what.once {
 		var st guest.Status
-		st, err = session.Run(ctx, cl.VM(r.VMs[0].Name), e, j.s, sigs)
-		return ended(st, err, j.s.Err)
+		st, err = session.Run(ctx, cl.VM(r.VMs[0].Name), e, s, sigs)
+		return ended(st, err, s.Err)
 	}
-	return everywhere(ctx, cl, e, j.o.NoPrefix, j.s, sigs)
+	return everywhere(ctx, cl, e, j.o.NoPrefix, s, sigs)
+}
+
+// lost warns of files that go with the VMs.
+func (j *running) lost() {
+	cl, err := cluster.Connect(context.Background(), j.c.Name())
+	if err != nil {
+		return
+	}
+	defer cl.Close()
+	for _, line := range Lost(cl) {
+		j.o.Notice(line)
+	}
 }
 
 // onHost runs an MPI launcher on this host, as the user would, in an environment that
@@ -219,7 +285,7 @@ func (j *running) onHost(ctx context.Context, sigs <-chan os.Signal, r *cluster.
 	return runHere(ctx, sigs, j.o.Args, env, j.s)
 }
 
-// needsVM gives the reason for which a launcher cannot run on this host.
+// needsVM returns the reason for which a launcher cannot run on this host.
 func needsVM(l launch.Launcher) string {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -232,5 +298,11 @@ func needsVM(l launch.Launcher) string {
 func (j *running) hint(l launch.Launcher, r *cluster.Record) {
 	if w := launch.CrowdedWarning(j.o.Args, r.Hosts()); w != "" {
 		j.o.Notice(w)
+	}
+	if w := l.HangWarning(len(r.Everywhere())); w != "" {
+		j.o.Notice(w)
+	}
+	if j.o.Cluster.Verbose && r.Fabric != "" && l.WithoutFabric() {
+		j.o.Notice(l.String() + " has no libfabric: its messages between VMs go over their network, not over the region")
 	}
 }

@@ -10,12 +10,14 @@ package journal
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 )
 
@@ -51,27 +53,53 @@ type entry struct {
 // Journal is an open journal. Its methods may be called from several goroutines.
 type Journal struct {
 	mu      sync.Mutex
-	f       *os.File
+	f       Disk
+	end     int64 // bytes of whole lines
+	broken  error // why nothing more can be written; nil: it can
 	changes []Change
 	undone  []bool
 }
 
+// Disk is what a journal needs of its file.
+type Disk interface {
+	io.ReadWriteCloser
+	io.Seeker
+	Sync() error
+	Truncate(size int64) error
+}
+
+// openFile opens the file of a journal.
+var openFile = func(path string) (Disk, error) { return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) }
+
+// OnOpen has the files of all journals that are opened from now on go through f, for tests that have disks
+// fail. Its function ends that.
+func OnOpen(f func(Disk) Disk) (stop func()) {
+	before := openFile
+	openFile = func(path string) (Disk, error) {
+		file, err := before(path)
+		if err != nil {
+			return nil, err
+		}
+		return f(file), nil
+	}
+	return func() { openFile = before }
+}
+
 // Open opens the journal at path, made with mode 0600 if it is not there, and reads
-// what stands in it. A last line cut short (the machine went down while it was
-// written) is dropped: the change that it announces was never made.
+// what stands in it. What a power cut left behind the last whole line is dropped (a line cut short, blocks
+// of zeros that were never written): the change that it announces was never made.
 func Open(path string) (*Journal, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	j := &Journal{f: f}
-	end, err := j.load(f)
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("journal %s: %w", path, err)
+	if j.end, err = j.load(f); err == nil {
+		err = j.cut()
 	}
-	if err := f.Truncate(end); err == nil {
-		_, err = f.Seek(end, io.SeekStart)
+	if err == nil && j.end == 0 {
+		// The name of a new file lasts through a power cut only if its directory is on disk.
+		err = syncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		f.Close()
@@ -80,17 +108,38 @@ func Open(path string) (*Journal, error) {
 	return j, nil
 }
 
-// load reads the entries and gives the offset behind the last whole one, in bytes.
+// cut takes off what stands behind the last whole line.
+func (j *Journal) cut() error {
+	if err := j.f.Truncate(j.end); err != nil {
+		return err
+	}
+	_, err := j.f.Seek(j.end, io.SeekStart)
+	return err
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// load reads the entries and returns the offset behind the last whole one, in bytes.
 func (j *Journal) load(r io.Reader) (int64, error) {
 	var end int64
 	br := bufio.NewReaderSize(r, maxLine)
 	for n := 1; ; n++ {
 		line, err := br.ReadSlice('\n')
-		if err == io.EOF {
-			return end, nil
+		if err == io.EOF || bytes.IndexByte(line, 0) >= 0 {
+			return end, nil // the end, or a block that never came to disk
+		}
+		if err == bufio.ErrBufferFull {
+			return 0, fmt.Errorf("line %d: longer than %d bytes", n, maxLine)
 		}
 		if err != nil {
-			return 0, fmt.Errorf("line %d: longer than %d bytes", n, maxLine)
+			return 0, err
 		}
 		if n > 2*maxEntries {
 			return 0, fmt.Errorf("more than %d lines", 2*maxEntries)
@@ -112,8 +161,12 @@ func (j *Journal) load(r io.Reader) (int64, error) {
 	}
 }
 
-// write appends entries.
-func (j *Journal) write(list ...entry) error {
+// write appends entries. When it fails nothing of them stays; where that cannot be had, nothing more is ever
+// written by this Journal: what Open reads stays whole.
+func (j *Journal) write(sync bool, list ...entry) error {
+	if j.broken != nil {
+		return fmt.Errorf("journal: %w", j.broken)
+	}
 	var lines []byte
 	for _, e := range list {
 		b, err := json.Marshal(e)
@@ -125,29 +178,35 @@ func (j *Journal) write(list ...entry) error {
 		}
 		lines = append(append(lines, b...), '\n')
 	}
-	if _, err := j.f.Write(lines); err != nil {
+	n, err := j.f.Write(lines)
+	if err == nil && n < len(lines) {
+		err = io.ErrShortWrite
+	}
+	if err == nil && sync {
+		if err = j.f.Sync(); err != nil {
+			j.broken = err // the kernel may have dropped what it could not write: no later sync would say so
+		}
+	}
+	if err != nil {
+		if bad := j.cut(); bad != nil {
+			j.broken = bad
+		}
 		return fmt.Errorf("journal: %w", err)
 	}
+	j.end += int64(len(lines))
 	return nil
 }
 
 // Record writes c down. It is called before the change is made; when it fails, the
-// change must not be made. The number it gives is the one that Undo takes.
+// change must not be made. The number it returns is the one that Undo takes.
 func (j *Journal) Record(c Change) (int, error) { return j.RecordAll([]Change{c}) }
 
 // RecordAll is Record for several changes at once, which are on disk together when it
-// returns. It gives the number of the first; the others follow it.
+// returns. It returns the number of the first; the others follow it.
 func (j *Journal) RecordAll(list []Change) (int, error) {
-	var entries []entry
-	for i := range list {
-		k, ok := kinds[list[i].Kind]
-		if !ok {
-			return 0, fmt.Errorf("journal: no such kind of change: %q", list[i].Kind)
-		}
-		if err := k.valid(list[i]); err != nil {
-			return 0, fmt.Errorf("journal: %s: %w", list[i].Kind, err)
-		}
-		entries = append(entries, entry{Do: &list[i]})
+	entries, err := checked(list)
+	if err != nil {
+		return 0, err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -155,20 +214,33 @@ func (j *Journal) RecordAll(list []Change) (int, error) {
 	if first+len(list) > maxEntries {
 		return 0, fmt.Errorf("journal: more than %d changes", maxEntries)
 	}
-	if err := j.write(entries...); err != nil {
-		return 0, err
-	}
 	// Reason for the sync: the change that follows may outlive a crash of the machine. That
 	// a change was undone needs none: undoing it again does nothing.
-	if err := j.f.Sync(); err != nil {
-		return 0, fmt.Errorf("journal: %w", err)
+	if err := j.write(true, entries...); err != nil {
+		return 0, err
 	}
 	j.changes = append(j.changes, list...)
 	j.undone = append(j.undone, make([]bool, len(list))...)
 	return first, nil
 }
 
-// Changes gives the changes that are not undone yet, in their order.
+// checked makes entries of changes that can be undone.
+func checked(list []Change) ([]entry, error) {
+	var entries []entry
+	for i := range list {
+		k, ok := kinds[list[i].Kind]
+		if !ok {
+			return nil, fmt.Errorf("journal: no such kind of change: %q", list[i].Kind)
+		}
+		if err := k.valid(list[i]); err != nil {
+			return nil, fmt.Errorf("journal: %s: %w", list[i].Kind, err)
+		}
+		entries = append(entries, entry{Do: &list[i]})
+	}
+	return entries, nil
+}
+
+// Changes returns the changes that are not undone yet, in their order.
 func (j *Journal) Changes() []Change {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -209,11 +281,13 @@ func (j *Journal) undo(n int) (did bool, err error) {
 		return false, fmt.Errorf("cannot undo %s: %w", c, err)
 	}
 	j.undone[n] = true
-	return did, j.write(entry{Undone: &n})
+	// On a disk that is full the note is not taken: undoing the change again does nothing.
+	j.write(false, entry{Undone: &n})
+	return did, nil
 }
 
 // UndoAll undoes, last first, what is not undone yet. It goes on after an error. It
-// gives the changes that were still in force and are now gone, and the joined errors.
+// returns the changes that were still in force and are now gone, and the joined errors.
 func (j *Journal) UndoAll() ([]Change, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -229,26 +303,43 @@ func (j *Journal) UndoAll() ([]Change, error) {
 	return did, errors.Join(errs...)
 }
 
-// Forget takes changes off the journal that are not to be undone: others have taken their place. It is
-// on disk when it returns.
-func (j *Journal) Forget(match func(Change) bool) error {
+// Settle takes the changes that match off the journal, since others take their place, and records those. It is
+// on disk as a whole when it returns. When it fails the journal is as it was, or where the disk
+// fails altogether may be found settled by the next Open.
+func (j *Journal) Settle(match func(Change) bool, instead []Change) error {
+	entries, err := checked(instead)
+	if err != nil {
+		return err
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var entries []entry
+	if len(j.changes)+len(instead) > maxEntries {
+		return fmt.Errorf("journal: more than %d changes", maxEntries)
+	}
+	// The new ones come first: of a batch that a power cut cuts short a beginning is left.
+	var gone []int
 	for n := range j.changes {
 		if !j.undone[n] && match(j.changes[n]) {
-			j.undone[n] = true
+			gone = append(gone, n)
 			entries = append(entries, entry{Undone: &n})
 		}
 	}
-	if err := j.write(entries...); err != nil {
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := j.write(true, entries...); err != nil {
 		return err
 	}
-	return j.f.Sync()
+	for _, n := range gone {
+		j.undone[n] = true
+	}
+	j.changes = append(j.changes, instead...)
+	j.undone = append(j.undone, make([]bool, len(instead))...)
+	return nil
 }
 
 // Close closes the file. The journal stays where it is.
 func (j *Journal) Close() error { return j.f.Close() }
 
-// gone tells whether err says that there is nothing left to undo.
+// gone reports whether err says that there is nothing left to undo.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) }

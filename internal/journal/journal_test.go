@@ -169,3 +169,12 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// A journal whose torn end cannot be cut off is refused: what is written next would stand
+// behind it. /dev/null is read as empty and cannot be truncated.
+func TestOpenThatCannotCut(t *testing.T) {
+	if j, err := Open("/dev/null"); err == nil {
+		j.Close()
+		t.Error("opened, though it could not be truncated")
+	}
+}

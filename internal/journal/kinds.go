@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/host/process"
 )
 
 // kind is a kind of change: how its arguments are checked, how it is undone (did is
@@ -63,32 +64,15 @@ func undoFile(c Change) (bool, error) {
 	return err == nil, err
 }
 
-// Process is the start of a process, told from a later one with the same number by its
+// Process is the start of a process, distinguished from a later one with the same number by its
 // start time in clock ticks since boot (proc(5), stat field 22).
 func Process(name string, pid int) (Change, error) {
-	start, err := startTime(pid)
+	start, err := process.Start(pid)
 	if err != nil {
 		return Change{}, err
 	}
 	return Change{Kind: "process", Args: map[string]string{
 		"name": name, "pid": strconv.Itoa(pid), "start": start}}, nil
-}
-
-func startTime(pid int) (string, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return "", err
-	}
-	// The command's name, in brackets, may itself hold blanks and brackets.
-	i := strings.LastIndexByte(string(b), ')')
-	if i < 0 {
-		return "", fmt.Errorf("/proc/%d/stat: no command", pid)
-	}
-	f := strings.Fields(string(b[i+1:]))
-	if len(f) < 20 {
-		return "", fmt.Errorf("/proc/%d/stat: %d fields", pid, len(f))
-	}
-	return f[19], nil
 }
 
 func validProcess(c Change) error {
@@ -104,37 +88,15 @@ func validProcess(c Change) error {
 
 func undoProcess(c Change) (bool, error) {
 	pid, _ := strconv.Atoi(c.Args["pid"])
-	// The pidfd is taken before the start time is read: the signal then goes to the
-	// process that was looked at, or to none.
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err == unix.ESRCH {
+	p, err := process.Find(pid, c.Args["start"])
+	if errors.Is(err, process.ErrGone) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer unix.Close(fd)
-	if start, err := startTime(pid); gone(err) || err == nil && start != c.Args["start"] {
-		return false, nil
-	} else if err != nil {
-		return false, err
-	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err == unix.ESRCH {
-		return false, nil
-	} else if err != nil {
-		return false, err
-	}
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(p, int(time.Until(end).Milliseconds()))
-		if n == 1 {
-			return true, nil
-		}
-		if err != nil && err != unix.EINTR {
-			return false, err
-		}
-	}
-	return false, errors.New("it did not end within 10 s of SIGKILL")
+	defer p.Close()
+	return p.Kill(10 * time.Second)
 }
 
 // Link is the making of a network interface (a bridge or a tap) by name.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/host/process"
 )
 
 // valueMax bounds a value of a kernel attribute, in bytes.
@@ -126,7 +128,7 @@ func writeFile(path, value string) error {
 	return err
 }
 
-// Memlock is the raising of a process's limit on locked memory, told from a later process
+// Memlock is the raising of a process's limit on locked memory, distinguished from a later process
 // with the same number as Process does. soft and hard are the limits now, in bytes.
 func Memlock(name string, pid int) (Change, error) {
 	c, err := Process(name, pid)
@@ -157,7 +159,7 @@ func sayMemlock(c Change) string {
 
 func undoMemlock(c Change) (bool, error) {
 	pid, _ := strconv.Atoi(c.Args["pid"])
-	if start, err := startTime(pid); gone(err) || errors.Is(err, unix.ESRCH) || err == nil && start != c.Args["start"] {
+	if start, err := process.Start(pid); gone(err) || errors.Is(err, unix.ESRCH) || err == nil && start != c.Args["start"] {
 		return false, nil
 	} else if err != nil {
 		return false, err

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // Bounds of asking a program for its version.
@@ -24,11 +24,11 @@ const (
 )
 
 // launcherName is what launchers are called: mpirun, mpiexec.hydra, mpirun.openmpi,
-// mpiexec-mpich-mp, orterun, prterun. mpirun_rsh (MVAPICH) is not like the others and is
-// told of on its own.
-var launcherName = pattern.Lazy(`^(?:mpirun|mpiexec|orterun|prterun)(?:[.\-].*|[0-9][0-9.]*)?$`)
+// mpiexec-mpich-mp, orterun, prterun. mpirun_rsh (MVAPICH) is not like the others and has
+// a case of its own.
+var launcherName = lazyregexp.New(`^(?:mpirun|mpiexec|orterun|prterun)(?:[.\-].*|[0-9][0-9.]*)?$`)
 
-// Named tells whether a program has a launcher's name, which is all there is to go by where
+// Named reports whether a program has a launcher's name, which is all there is to go by where
 // it cannot be run: in a VM's root that is not the host's.
 func Named(program string) bool { return launcherName().MatchString(filepath.Base(program)) }
 
@@ -40,7 +40,7 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string {
 	return fmt.Sprintf("%s has the name of an MPI launcher, but %s; nearmetal knows those of Open MPI, MPICH, Intel MPI and MVAPICH"+
-		" (to run it as any other command, once in every VM: env %s)", e.Program, e.Reason, filepath.Base(e.Program))
+		" (to run it as any other command, once in every VM: run --each)", e.Program, e.Reason)
 }
 
 // Detect says whether argv is run by an MPI library's launcher, and whose. The program is
@@ -80,7 +80,7 @@ func Detect(ctx context.Context, argv []string, lookPath func(string) (string, e
 	return l, true, nil
 }
 
-// follow gives the file that path's symbolic links lead to, and whether a name on the way
+// follow returns the file that path's symbolic links lead to, and whether a name on the way
 // is a launcher's.
 func follow(path string) (final string, named bool) {
 	final = path
@@ -136,12 +136,12 @@ func ask(ctx context.Context, path, final string, info os.FileInfo) (Launcher, e
 		}
 		return Launcher{}, &UnknownError{path, reason}
 	}
-	l := Launcher{Program: final, Library: lib, Version: v}
+	l := Launcher{Program: final, Library: lib, Version: v, Device: device(lib, output)}
 	asked.Store(id, l)
 	return l, nil
 }
 
-// version gives what path says to --version, both streams, bounded in time and size.
+// version returns what path says to --version, both streams, bounded in time and size.
 func version(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, versionTime)
 	defer cancel()

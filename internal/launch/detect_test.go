@@ -43,7 +43,7 @@ func TestDetect(t *testing.T) {
 
 	for _, name := range []string{"mpirun", "mpirun.openmpi", "myrun", orterun} {
 		l, ok, err := detect(t, name)
-		if err != nil || !ok || l != (Launcher{orterun, OpenMPI, "4.1.6"}) {
+		if err != nil || !ok || l != (Launcher{Program: orterun, Library: OpenMPI, Version: "4.1.6"}) {
 			t.Errorf("%s: %+v %v %v", name, l, ok, err)
 		}
 	}

@@ -5,11 +5,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // Side is where a launcher runs.
@@ -35,6 +36,8 @@ type Setup struct {
 	Root         bool         // ranks run as uid 0
 	Fabric       string       // absolute path of the libfabric provider in the VMs; "": not used
 	Providers    []string     // folders of other libfabric providers, see ProviderFolders
+	Devices      []Device     // of the VMs, which reach those of other hosts by them; none: over their network
+	Ranks        int          // that the VMs have vCPUs for
 	OtherHosts   bool         // the job has VMs on further hosts, which the provider's region does not reach
 }
 
@@ -51,7 +54,7 @@ type variable struct {
 	forced      bool
 }
 
-// Env gives the variables (NAME=value, in the order of their names) that make any known
+// Env returns the variables (NAME=value, in the order of their names) that make any known
 // launcher start its ranks in the VMs. environ is what the launcher would otherwise have:
 // variables of choice that are set there are left out. It is an error when a path or the
 // interface has a character that a launcher would break it at.
@@ -74,30 +77,29 @@ func Env(s Setup, environ []string) ([]string, error) {
 	vars := hydra(s)
 	vars = append(vars, openmpi4(s)...)
 	vars = append(vars, prrte(s)...)
-	vars = append(vars, transports(s)...)
-	vars = append(vars, fabric(s, usersPath(environ))...)
+	vars = append(vars, ways(s)...)
+	vars = append(vars, fabric(s, usersPath(environ), slices.Contains(Ours(environ), "FI_PROVIDER_PATH"))...)
 	if s.Side == OnHost {
 		vars = append(vars, variable{"NEARMETAL_CLUSTER", s.Cluster, true})
 	}
 
-	users := map[string]bool{}
-	var ours string
+	users := map[string]string{}
 	for _, v := range environ {
 		name, value, _ := strings.Cut(v, "=")
-		users[name] = true
-		if name == marker {
-			ours = value
-		}
+		users[name] = value
 	}
-	for _, name := range strings.Split(ours, ":") {
-		delete(users, name)
+	names, sums := marked(users[marker])
+	for _, name := range names {
+		if s := sums[name]; s == "" || s == sum(users[name]) {
+			delete(users, name)
+		}
 	}
 
 	var out, set []string
 	for _, v := range vars {
-		if v.forced || !users[v.name] {
+		if _, theirs := users[v.name]; v.forced || !theirs {
 			out = append(out, v.name+"="+v.value)
-			set = append(set, v.name)
+			set = append(set, mark(v.name, v.value))
 		}
 	}
 	sort.Strings(set)
@@ -106,7 +108,7 @@ func Env(s Setup, environ []string) ([]string, error) {
 	return out, nil
 }
 
-var interfaceName = pattern.Lazy(`^[A-Za-z0-9_.-]{1,15}$`)
+var interfaceName = lazyregexp.New(`^[A-Za-z0-9_.-]{1,15}$`)
 
 // hydra is the launcher of MPICH (all versions), MVAPICH and Intel MPI.
 func hydra(s Setup) []variable {
@@ -182,24 +184,9 @@ func prrte(s Setup) []variable {
 	return vars
 }
 
-// transports keep the ranks' messages on the VMs' network: the uplink's address is the
-// same in every VM and would be taken for a way to the others (MPICH gives each rank of a VM
-// another interface, if libfabric offers more than one). UCX_TLS is left alone: UCX
-// finds shared memory within a VM by itself, and MPICH 4.0 hangs at its end when tcp is
-// forced between ranks of one VM.
-func transports(s Setup) []variable {
-	return []variable{
-		{"OMPI_MCA_btl_tcp_if_include", s.Subnet.Masked().String(), false},
-		{"UCX_NET_DEVICES", s.Interface, false},
-		{"FI_TCP_IFACE", s.Interface, false},
-		{"FI_SOCKETS_IFACE", s.Interface, false},
-		{"FI_UDP_IFACE", s.Interface, false},
-	}
-}
-
 // pathCharacters are those that no launcher breaks a path at: Open MPI splits its agent at
 // blanks and colons, hydra hands it to a shell unquoted.
-var pathCharacters = pattern.Lazy(`^/[A-Za-z0-9_./+@%=,-]*$`)
+var pathCharacters = lazyregexp.New(`^/[A-Za-z0-9_./+@%=,-]*$`)
 
 // CheckPath says whether launchers can be given path, which must be absolute.
 func CheckPath(path string) error {
@@ -212,7 +199,7 @@ func CheckPath(path string) error {
 // AgentName is the name by which nearmetal is a remote shell.
 const AgentName = "nearmetal-rsh"
 
-// Link makes the remote shell's name for the program exe in directory dir, and gives its
+// Link makes the remote shell's name for the program exe in directory dir, and returns its
 // path. Launchers take one word without blanks for it, wherever exe is.
 func Link(dir, exe string) (string, error) {
 	path := filepath.Join(dir, AgentName)
@@ -241,7 +228,7 @@ var inAgentOnly = []string{
 	"HFI_NO_BACKTRACE", "IPATH_NO_BACKTRACE",
 }
 
-// AgentEnv gives the part of a remote shell's environment that its command in a VM gets.
+// AgentEnv returns the part of a remote shell's environment that its command in a VM gets.
 // sshd would give a fresh login's; we give the launcher's own, so that modules and
 // variables of the shell that started it hold in the VMs, without what the launcher
 // keeps there for itself.

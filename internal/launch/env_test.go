@@ -61,6 +61,12 @@ func TestEnvUsersValues(t *testing.T) {
 		t.Error("the ranks would go elsewhere: HYDRA_LAUNCHER")
 	}
 
+	// What the user sets behind ours, as in a batch script, is the user's.
+	changed := append(slices.Clone(vars), "FI_TCP_IFACE=eth7")
+	if again, err := Env(setup(OnHost), changed); err != nil || has(again, "FI_TCP_IFACE") || !has(again, "FI_UDP_IFACE") {
+		t.Errorf("%q, %v", again, err)
+	}
+
 	// Within the environment of another cluster what that one set is no user's choice.
 	other := setup(OnHost)
 	other.Subnet = netip.MustParsePrefix("10.78.0.0/16")

@@ -3,6 +3,7 @@ package launch
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -17,30 +18,36 @@ var distributionProviders = []string{"/usr/lib/x86_64-linux-gnu/libfabric", "/us
 // fabric makes every MPI library on libfabric use the provider, and leaves those alone that
 // are not: each library takes it where it can be loaded, and what it took before where not.
 //
-// theirs is the user's own FI_PROVIDER_PATH: libfabric looks nowhere else, so it is kept
-// behind ours.
-func fabric(s Setup, theirs string) []variable {
+// theirs is the FI_PROVIDER_PATH that there is: libfabric looks nowhere else, so it is kept
+// behind ours. Where an earlier Env made it (ours), it may lack the folders of the library that is
+// started now.
+func fabric(s Setup, theirs string, ours bool) []variable {
 	if s.Fabric == "" {
 		return nil
 	}
 	// libfabric 2 takes + and a file; 1.17 takes that for a folder which is not there.
 	path := []string{"+" + s.Fabric, filepath.Dir(s.Fabric)}
-	for _, p := range strings.Split(theirs, ":") {
-		if p != "" && p != path[0] && p != path[1] {
+	more := strings.Split(theirs, ":")
+	// The distribution's folders are where there was none of the user's.
+	if theirs == "" || ours && slices.Contains(more, distributionProviders[0]) {
+		more = append(append(more, s.Providers...), distributionProviders...)
+	}
+	for _, p := range more {
+		if p != "" && !slices.Contains(path, p) {
 			path = append(path, p)
 		}
-	}
-	if theirs == "" {
-		path = append(path, s.Providers...)
-		path = append(path, distributionProviders...)
 	}
 	// The first one that fits is taken, and unknown ones come last: only a filter helps.
 	choice := []variable{{"FI_PROVIDER", Provider, false}, {"FI_IVSHMEM_INNER", "none", false}}
 	if s.OtherHosts {
-		// libfabric 1.17 looks for the parts of what reaches them behind the filter. Open MPI 4.1 on it
-		// once waited for ever for ranks of other hosts (seen in one of three runs): its own TCP has not.
-		choice = []variable{{"FI_PROVIDER", Provider + ",verbs,tcp,ofi_rxm", false}, {"FI_IVSHMEM_INNER", "auto", false},
-			{"OMPI_MCA_pml", "^cm", false}}
+		inner := "auto"
+		if len(s.rdma()) > 0 {
+			inner = "verbs;ofi_rxm"
+		}
+		// libfabric 1.17 looks for the parts of what reaches them behind the filter; Open MPI would take the first
+		// of them.
+		choice = []variable{{"FI_PROVIDER", Provider + ",verbs,tcp,ofi_rxm", false}, {"FI_IVSHMEM_INNER", inner, false},
+			{"OMPI_MCA_opal_common_ofi_provider_include", Provider, false}}
 	}
 	return append(choice, []variable{
 		{"FI_PROVIDER_PATH", strings.Join(path, ":"), true},
@@ -48,23 +55,25 @@ func fabric(s Setup, theirs string) []variable {
 		// it on without demanding it. The priority lifts pml cm above ob1 and ucx.
 		{"OMPI_MCA_mtl", "^psm", false},
 		{"OMPI_MCA_mtl_ofi_priority", "100", false},
+		// osc ucx would take a network of its own beside the provider; Open MPI 4.1.4's returns from
+		// MPI_Win_fence before all puts are there, and 5.0.7's may fail to make a window.
+		{"OMPI_MCA_osc", "^ucx", false},
 		{"MPIR_CVAR_CH4_NETMOD", "ofi", false},
 		{"I_MPI_FABRICS", "ofi", false}, // not shm:ofi, which is slower within a VM
 	}...)
 }
 
-// FabricEnv gives, as NAME=VALUE, what the programs of a cluster on one host get so that their MPI
+// FabricEnv returns, as NAME=VALUE, what the programs of a cluster on one host get so that their MPI
 // libraries take the provider in file: for measuring what that costs.
 func FabricEnv(file string) []string {
 	var env []string
-	for _, v := range fabric(Setup{Fabric: file}, "") {
+	for _, v := range fabric(Setup{Fabric: file}, "", false) {
 		env = append(env, v.name+"="+v.value)
 	}
 	return env
 }
 
-// usersPath gives the FI_PROVIDER_PATH in environ, of several the last, "" where it is what
-// an earlier Env has put there.
+// usersPath returns the FI_PROVIDER_PATH in environ, of several the last.
 func usersPath(environ []string) string {
 	value := ""
 	for _, v := range environ {
@@ -75,7 +84,7 @@ func usersPath(environ []string) string {
 	return value
 }
 
-// ProviderFolders gives the folders in which an MPI library keeps the providers of its own
+// ProviderFolders returns the folders in which an MPI library keeps the providers of its own
 // libfabric, for the library that program (an absolute path of its mpirun) belongs to.
 func ProviderFolders(program string) []string {
 	if to, err := filepath.EvalSymlinks(program); err == nil {

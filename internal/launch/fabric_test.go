@@ -44,6 +44,15 @@ func TestFabricUsersValues(t *testing.T) {
 		}
 	}
 
+	// An earlier call knew another MPI library: this one's folder is added.
+	s := setup(OnHost)
+	s.Fabric = providerFile
+	first, _ := Env(s, nil)
+	want := ours + strings.Join(distributionProviders, ":") + ":/opt/mpi/lib/libfabric"
+	if again := fabricEnv(t, first...); !slices.Contains(again, want) {
+		t.Errorf("no %s in %q", want, again)
+	}
+
 	// Within the environment that an earlier call made, nothing doubles.
 	if again := fabricEnv(t, append(user, vars...)...); !slices.Contains(again, ours+"/site/libfabric") {
 		t.Errorf("%q", again)
@@ -58,10 +67,13 @@ func TestFabricOtherHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range []string{"FI_PROVIDER=ivshmem,verbs,tcp,ofi_rxm", "FI_IVSHMEM_INNER=auto", "OMPI_MCA_pml=^cm"} {
+	for _, w := range []string{"FI_PROVIDER=ivshmem,verbs,tcp,ofi_rxm", "FI_IVSHMEM_INNER=auto", "OMPI_MCA_opal_common_ofi_provider_include=ivshmem"} {
 		if !slices.Contains(vars, w) {
 			t.Errorf("no %s in %q", w, vars)
 		}
+	}
+	if i := slices.IndexFunc(vars, func(v string) bool { return strings.HasPrefix(v, "OMPI_MCA_pml=") }); i >= 0 {
+		t.Errorf("%s: Open MPI would leave the region", vars[i])
 	}
 }
 

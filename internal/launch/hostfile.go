@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // Host is one VM as a launcher sees it.
@@ -18,7 +18,7 @@ type Host struct {
 // Formats are what Hostfile can write.
 var Formats = []string{"openmpi", "mpich", "slurm", "pdsh"}
 
-var hostName = pattern.Lazy(`^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+var hostName = lazyregexp.New(`^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 
 // CheckHosts says what is wrong with the hosts of a launcher that runs on the host called
 // hostname. Launchers start what belongs to "their own host" without a remote shell: a VM
@@ -39,7 +39,7 @@ func CheckHosts(hosts []Host, hostname string) error {
 	return nil
 }
 
-// Hostfile gives the hosts as the file that a launcher reads, in one of Formats: openmpi
+// Hostfile returns the hosts as the file that a launcher reads, in one of Formats: openmpi
 // (--hostfile), mpich (-f; Intel MPI and MVAPICH read it too), slurm (SLURM_HOSTFILE for
 // --distribution=arbitrary: one line a task), pdsh (WCOLL, also for anything that wants
 // one name a line).

@@ -64,13 +64,24 @@ func labAgent() error {
 	if err != nil {
 		return err
 	}
+	environ := os.Environ()
+	if Ours(environ) == nil { // as in nearmetal
+		vars, err := Env(labSetup(dir, OnHost), environ)
+		if err != nil {
+			return err
+		}
+		environ = append(environ, vars...)
+	}
 	argv := append([]string{"nsenter", "-t", string(pid), "-n", "-u", "-i", "-m", "--wd=" + cwd, "--"}, RshCommand(words, "/bin/bash")...)
-	return syscall.Exec(nsenter, argv, AgentEnv(os.Environ()))
+	return syscall.Exec(nsenter, argv, AgentEnv(environ))
 }
 
 // lab runs body in a lab: it starts the test anew in namespaces of its own.
 func lab(t *testing.T, body func(t *testing.T, l *theLab)) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("short: needs MPI libraries")
+	}
 	for _, p := range []string{"ip", "nsenter", "mount", "qemu-system-x86_64"} {
 		if _, err := exec.LookPath(p); err != nil {
 			need(t, "the lab needs %s", p)
@@ -154,6 +165,10 @@ func newLab(t *testing.T) *theLab {
 		sh(t, "nsenter -t %[1]d -n sh -c 'ip link set lo up; ip addr add 10.77.0.%[2]d/16 dev eth0; ip link set eth0 up'", pid, i+1)
 		l.uplink(t, pid)
 	}
+	// The kernel notes up to a second late that the link is up, and UCX takes no other interface.
+	for _, pid := range l.pids {
+		sh(t, "nsenter -t %d -n timeout 60 sh -c 'until ip link show eth0 | grep -q \"state UP\"; do sleep 0.02; done'", pid)
+	}
 	if _, err := Link(l.dir, "/proc/self/exe"); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +183,7 @@ func newLab(t *testing.T) *theLab {
 	return l
 }
 
-// vm starts the first process of a "VM", and gives its number.
+// vm starts the first process of a "VM", and returns its number.
 func (l *theLab) vm(t *testing.T, name string, i int) int {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -203,7 +218,7 @@ exec sleep infinity`, l.dir, name, i)
 	return cmd.Process.Pid
 }
 
-// uplink gives a VM an eth1 on the user network of a QEMU that runs in the host's
+// uplink adds to a VM an eth1 on the user network of a QEMU that runs in the host's
 // namespace and has no machine.
 func (l *theLab) uplink(t *testing.T, pid int) {
 	t.Helper()
@@ -288,7 +303,7 @@ func (l *theLab) nameServer(t *testing.T) {
 	}()
 }
 
-// asked gives the names that were looked up since the last call.
+// asked returns the names that were looked up since the last call.
 func (l *theLab) asked() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,15 +312,20 @@ func (l *theLab) asked() []string {
 	return q
 }
 
-// run runs argv where side says, with Env and the further variables, and gives what it
+// labSetup is what launchers need to know of the lab in dir.
+func labSetup(dir string, side Side) Setup {
+	return Setup{
+		Side: side, Cluster: "lab", Agent: filepath.Join(dir, AgentName), Root: true, Interface: "eth0",
+		OpenMPIHosts: filepath.Join(dir, "hosts.openmpi"), MPICHHosts: filepath.Join(dir, "hosts.mpich"),
+		Subnet: netip.MustParsePrefix("10.77.0.0/16"),
+	}
+}
+
+// run runs argv where side says, with Env and the further variables, and returns what it
 // wrote and its status.
 func (l *theLab) run(t *testing.T, side Side, further []string, argv ...string) (string, int) {
 	t.Helper()
-	s := Setup{
-		Side: side, Cluster: "lab", Agent: filepath.Join(l.dir, AgentName), Root: true, Interface: "eth0",
-		OpenMPIHosts: filepath.Join(l.dir, "hosts.openmpi"), MPICHHosts: filepath.Join(l.dir, "hosts.mpich"),
-		Subnet: netip.MustParsePrefix("10.77.0.0/16"),
-	}
+	s := labSetup(l.dir, side)
 	l.write(t, "hosts.openmpi", Hostfile, "openmpi")
 	if side == OnHost {
 		l.write(t, "hosts.mpich", AddressHostfile, "mpich")
@@ -318,7 +338,7 @@ func (l *theLab) run(t *testing.T, side Side, further []string, argv ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(environ, vars...)

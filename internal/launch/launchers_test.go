@@ -75,7 +75,7 @@ func addresses(t *testing.T) []net.Addr {
 
 var rankLine = regexp.MustCompile(`(?m)^rank (\d+) of (\d+) on (\S+): right$`)
 
-// where gives the number of ranks that found everything right, by host.
+// where returns the number of ranks that found everything right, by host.
 func where(output string) map[string]int {
 	n := map[string]int{}
 	for _, m := range rankLine.FindAllStringSubmatch(output, -1) {

@@ -1,10 +1,11 @@
 package launch
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // Library is an MPI library, as far as its launcher differs from others'.
@@ -23,6 +24,7 @@ type Launcher struct {
 	Program string // absolute path, symbolic links followed
 	Library Library
 	Version string // as it says itself, "4.1.4"; empty: it does not say
+	Device  string // of MPICH, "ch4:ucx" or "ch4:ucx,ofi", as it was configured; empty: it does not say
 }
 
 // Major is the first number of the version, 0 when there is none.
@@ -48,6 +50,24 @@ func (l Launcher) Daemon() string {
 	return "hydra_pmi_proxy"
 }
 
+// WithoutFabric reports whether the library is known to have no libfabric, and so none of our provider.
+func (l Launcher) WithoutFabric() bool {
+	return l.Device != "" && !strings.Contains(l.Device, "ofi")
+}
+
+// HangWarning is a line to print for a library that hangs at the end of programs whose ranks are in
+// more than one VM (docs/mpi.md); empty: none.
+func (l Launcher) HangWarning(vms int) string {
+	if l.Library != MPICH || vms < 2 || l.Device != "ch4:ucx" {
+		return ""
+	}
+	minor := 0
+	if _, err := fmt.Sscanf(l.Version, "4.%d", &minor); err != nil || minor > 1 {
+		return ""
+	}
+	return l.String() + " on UCX may hang in MPI_Finalize with ranks in several VMs, when all results are out: use MPICH 4.2 or later, or Open MPI (docs/mpi.md)"
+}
+
 // String is the library and its version: "Open MPI 4.1.4".
 func (l Launcher) String() string {
 	return strings.TrimSpace(string(l.Library) + " " + l.Version)
@@ -56,15 +76,24 @@ func (l Launcher) String() string {
 // What launchers answer to --version.
 var (
 	// "mpirun (Open MPI) 5.0.11", "mpirun.openmpi (OpenRTE) 4.1.4", "mpirun (IBM Spectrum MPI) 10.3".
-	openMPIVersion = pattern.Lazy(`(?m)^\S+ \((?:Open MPI|OpenRTE|IBM Spectrum MPI)\) (\d[\w.+-]*)`)
+	openMPIVersion = lazyregexp.New(`(?m)^\S+ \((?:Open MPI|OpenRTE|IBM Spectrum MPI)\) (\d[\w.+-]*)`)
 	// "prterun (PRRTE) 3.0.14": PRRTE 3 and later belong to Open MPI 5 and later.
-	prrteVersion = pattern.Lazy(`(?m)^\S+ \((?:PRRTE|PRTE|PMIx Reference RunTime Environment)\) (\d[\w.+-]*)`)
-	hydraVersion = pattern.Lazy(`(?m)^HYDRA build details:\s*\n\s*Version:\s+(\S+)`)
-	intelVersion = pattern.Lazy(`(?m)^Intel\(R\) MPI Library for Linux\S* OS, Version (\d+(?:\.\d+)*)`)
+	prrteVersion = lazyregexp.New(`(?m)^\S+ \((?:PRRTE|PRTE|PMIx Reference RunTime Environment)\) (\d[\w.+-]*)`)
+	hydraVersion = lazyregexp.New(`(?m)^HYDRA build details:\s*\n\s*Version:\s+(\S+)`)
+	hydraDevice  = lazyregexp.New(`'--with-device=([^']*)'`)
+	intelVersion = lazyregexp.New(`(?m)^Intel\(R\) MPI Library for Linux\S* OS, Version (\d+(?:\.\d+)*)`)
 )
 
-// classify tells a launcher's library and version by what it answered to --version.
-// The path tells MVAPICH from MPICH where its hydra does not.
+// device is what an MPICH's hydra says that it was configured with.
+func device(lib Library, output string) string {
+	if m := hydraDevice().FindStringSubmatch(output); m != nil && lib == MPICH {
+		return m[1]
+	}
+	return ""
+}
+
+// classify returns a launcher's library and version by what it answered to --version.
+// The path distinguishes MVAPICH from MPICH where its hydra does not.
 func classify(path, output string) (lib Library, version string, ok bool) {
 	if m := intelVersion().FindStringSubmatch(output); m != nil {
 		return Intel, m[1], true

@@ -43,3 +43,20 @@ func TestClassify(t *testing.T) {
 		t.Error("classified without a version")
 	}
 }
+
+// What a run warns of, by what the launchers themselves say.
+func TestLibraryWarnings(t *testing.T) {
+	for file, c := range map[string]struct{ hangs, without bool }{
+		"mpich-4.0.2": {true, true}, "mpich-5.0.2": {}, "openmpi-4.1.4": {}, "openmpi-5.0.11": {}, "intel-2021.18": {}, "mvapich-4.0": {},
+	} {
+		text, err := os.ReadFile("testdata/version/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lib, v, _ := classify("/x/mpirun", string(text))
+		l := Launcher{Library: lib, Version: v, Device: device(lib, string(text))}
+		if hangs := l.HangWarning(2) != ""; hangs != c.hangs || l.WithoutFabric() != c.without || l.HangWarning(1) != "" {
+			t.Errorf("%s: %q, %q; without libfabric: %v", file, l.HangWarning(2), l.HangWarning(1), l.WithoutFabric())
+		}
+	}
+}

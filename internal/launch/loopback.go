@@ -4,7 +4,7 @@ import "net"
 
 // NeedsVM says why launcher l cannot run on this host and has to run in the first VM;
 // empty: it can. addrs are the addresses of the host's interfaces that are up
-// (net.InterfaceAddrs gives them).
+// (net.InterfaceAddrs returns them).
 //
 // Open MPI 5's daemons crash where the launcher's host has no address besides its
 // loopback's (PRRTE 3.0.14: the host then has no aliases, and the list of all nodes'

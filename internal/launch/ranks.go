@@ -33,7 +33,7 @@ func words(s string) map[string]bool {
 	return m
 }
 
-// Ranks gives the number of ranks that a launcher's command line (argv, with the program's
+// Ranks returns the number of ranks that a launcher's command line (argv, with the program's
 // name) asks for; with several programs (":" between them) their sum. ok is false when it
 // does not say: the launcher then decides, mostly by the slots of the host file.
 func Ranks(argv []string) (n int, ok bool) {

@@ -3,12 +3,14 @@ package launch
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
-// A launcher on the host tells its daemons where to call back: hydra by its host's name,
+// A launcher on the host says to its daemons where to call back: hydra by its host's name,
 // Open MPI by the addresses of all interfaces. Neither need mean anything in a VM. What is
 // always right is the uplink's address of the host; a listener on any address, as all
 // launchers open one, is reached by it, also on a host that has only a loopback. So the
@@ -17,13 +19,13 @@ import (
 // unreachable from each other, and takes the interface to bind by the netmask.
 
 // hostAndPort is the value of hydra's --control-port.
-var hostAndPort = pattern.Lazy(`^("?)[^":\s]+:([0-9]{1,5})("?)$`)
+var hostAndPort = lazyregexp.New(`^("?)[^":\s]+:([0-9]{1,5})("?)$`)
 
 // contact is the value of Open MPI's …_hnp_uri and …_parent_uri: "JOB.0;tcp://A,B:PORT",
 // with ":BITS,BITS" behind it from Open MPI 5 on, then other ways (tcp6).
-var contact = pattern.Lazy(`^("?)([^;"\s]+);tcp://[0-9.,]+:([0-9]{1,5})(:[0-9,]+)?((?:;[^"\s]*)?)("?)$`)
+var contact = lazyregexp.New(`^("?)([^;"\s]+);tcp://[0-9.,]+:([0-9]{1,5})(:[0-9,]+)?((?:;[^"\s]*)?)("?)$`)
 
-// CallBack gives the words of a daemon's command with the launcher's addresses in them
+// CallBack returns the words of a daemon's command with the launcher's addresses in them
 // replaced by uplink: the host's address in the uplink's subnet, with its length
 // (10.0.2.2/24). An interface of the host's that hydra hands on (HYDRA_IFACE) becomes iface,
 // the VMs' own. Other words, and a form that is not known, stay as they are.
@@ -52,4 +54,30 @@ func CallBack(words []string, uplink netip.Prefix, iface string) []string {
 		}
 	}
 	return out
+}
+
+// CallBackPorts returns the launcher's ports that a daemon's command names: those at which it will
+// call back. A form that is not known has none.
+func CallBackPorts(words []string) []uint16 {
+	var ports []uint16
+	add := func(text string) {
+		if n, err := strconv.ParseUint(strings.Trim(text, `"`), 10, 16); err == nil && n > 0 && !slices.Contains(ports, uint16(n)) {
+			ports = append(ports, uint16(n))
+		}
+	}
+	for i := 1; i < len(words); i++ {
+		switch strings.Trim(words[i-1], `"`) {
+		case "--control-port", "-control-port":
+			if m := hostAndPort().FindStringSubmatch(words[i]); m != nil {
+				add(m[2])
+			}
+		case "--upstream-port", "-upstream-port": // Intel MPI
+			add(words[i])
+		case "orte_hnp_uri", "orte_parent_uri", "prte_hnp_uri", "prte_parent_uri":
+			if m := contact().FindStringSubmatch(words[i]); m != nil {
+				add(m[3])
+			}
+		}
+	}
+	return ports
 }

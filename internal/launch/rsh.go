@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // Bounds of a remote shell's command line. Linux itself takes 2 MiB for all arguments.
@@ -22,7 +22,7 @@ const (
 	sshFlags  = "46AaCfGgKkMNnqsTtVvXxYy"
 )
 
-var targetName = pattern.Lazy(`^[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,253}[A-Za-z0-9_])?$`)
+var targetName = lazyregexp.New(`^[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,253}[A-Za-z0-9_])?$`)
 
 // RshArgs reads the arguments of a remote shell as launchers give them (`-x HOST "PROXY"
 // --control-port …`, `HOST orted …`), without the program's name: which host, and the
@@ -65,7 +65,7 @@ func RshArgs(args []string) (host string, command []string, err error) {
 	return host, args, nil
 }
 
-// skipOptions gives args from the first that is no option on. Flags may stand together and
+// skipOptions returns args from the first that is no option on. Flags may stand together and
 // a value in the same word, as getopt has it: -xl USER, -oBatchMode=yes.
 func skipOptions(args []string) ([]string, error) {
 	for len(args) > 0 {
@@ -96,7 +96,7 @@ func skipOptions(args []string) ([]string, error) {
 	return args, nil
 }
 
-// RshCommand gives what is run in the VM for the words of a remote shell's command: the
+// RshCommand returns what is run in the VM for the words of a remote shell's command: the
 // words joined by blanks, run by a shell, as sshd does. The shell is sh, or the C shell
 // where that is the user's own (loginShell, from the password file): Open MPI writes its
 // commands for it then.

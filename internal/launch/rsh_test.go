@@ -122,3 +122,19 @@ func FuzzRsh(f *testing.F) {
 		}
 	})
 }
+
+// The ports at which the launchers are called back, and none for what is not known.
+func TestCallBackPorts(t *testing.T) {
+	for name, want := range map[string]uint16{"hydra": 38699, "orte": 56485, "prrte": 57155, "intel": 41225} {
+		if got := CallBackPorts(captured[name]); !slices.Equal(got, []uint16{want}) {
+			t.Errorf("%s: %v, want %d", name, got, want)
+		}
+	}
+	for _, words := range [][]string{
+		{}, {"--control-port"}, {"--control-port", "a:0"}, {"--control-port", "a:99999"}, {"--upstream-port", "-1"}, {"--upstream-port", "x"}, {"echo", "a:22"},
+	} {
+		if got := CallBackPorts(words); len(got) > 0 {
+			t.Errorf("%q: %v", words, got)
+		}
+	}
+}

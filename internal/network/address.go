@@ -24,7 +24,7 @@ type Address struct {
 	Prefix netip.Prefix     // the subnet
 }
 
-// Addresses gives the VMs called names their addresses: VM number i the subnet's address
+// Addresses assigns addresses to the VMs called names: VM number i the subnet's address
 // number i+1, and a MAC made of the cluster's random id and the number, so that two
 // clusters on one bridge do not meet. The subnet is IPv4, /8 to /28.
 func Addresses(cluster [16]byte, subnet netip.Prefix, names []string) ([]Address, error) {
@@ -60,7 +60,7 @@ func mac(cluster [16]byte, i int) net.HardwareAddr {
 	return net.HardwareAddr{0x52, cluster[0], cluster[1], cluster[2], byte(i >> 8), byte(i)}
 }
 
-// Hosts gives the lines of /etc/hosts for the addresses.
+// Hosts returns the lines of /etc/hosts for the addresses.
 func Hosts(addrs []Address) string {
 	var b strings.Builder
 	for _, a := range addrs {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pair gives the two ends of a link between two VMs, each for QEMU's
+// Pair returns the two ends of a link between two VMs, each for QEMU's
 // `-netdev stream,server=off,addr.type=fd,addr.str=N`. The caller closes both once the
 // QEMUs have them; the link then lives as long as the VMs.
 func Pair() (a, b *os.File, err error) {

@@ -12,9 +12,12 @@ import (
 )
 
 // startHub starts a real QEMU, with no machine, that passes frames between the stream
-// link end and datagrams on the socket it gives: what a VM's card would send and get.
+// link end and datagrams on the socket it returns: what a VM's card would send and get.
 func startHub(t *testing.T, end *os.File) *os.File {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("short: needs QEMU")
+	}
 	qemu, err := exec.LookPath("qemu-system-x86_64")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
@@ -94,7 +97,7 @@ func TestQEMUFraming(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b, addrs := link(t)
 			// A QEMU drops what it gets to send before its link is up. A frame that waits
-			// on the link for each of them tells when that is.
+			// on the link for each of them shows when that is.
 			write(t, a, frame(addrs[1].MAC, addrs[0].MAC, 60, 0))
 			write(t, b, frame(addrs[0].MAC, addrs[1].MAC, 60, 0))
 			cardA, cardB := startHub(t, a), startHub(t, b)

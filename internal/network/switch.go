@@ -72,7 +72,7 @@ type port struct {
 	framesIn, bytesIn, framesOut, bytesOut, dropped, refused atomic.Uint64
 }
 
-// NewSwitch starts a switch with a port for each address and gives, in their order, the
+// NewSwitch starts a switch with a port for each address and returns, in their order, the
 // ends that the QEMUs get (as with Pair); the caller closes them once they have them. Behind
 // them come the ends for the other hosts, of which each has the VMs of one list of addresses.
 func NewSwitch(addrs []Address, hosts ...[]Address) (*Switch, []*os.File, error) {
@@ -131,16 +131,11 @@ func NewSwitch(addrs []Address, hosts ...[]Address) (*Switch, []*os.File, error)
 }
 
 func newPort(name string, f *os.File) (*port, error) {
-	// A copy of the descriptor that does not block, which the runtime can wait for.
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err == nil {
-		err = unix.SetNonblock(fd, true)
-	}
+	file, err := pollable(f)
 	if err != nil {
-		return nil, fmt.Errorf("network: %w", err)
+		return nil, err
 	}
-	f.Close()
-	p := &port{name: name, file: os.NewFile(uintptr(fd), "port of "+name), queue: make([]byte, queueBytes)}
+	p := &port{name: name, file: file, queue: make([]byte, queueBytes)}
 	p.wake = sync.NewCond(&p.mu)
 	if p.raw, err = p.file.SyscallConn(); err != nil {
 		p.file.Close()
@@ -156,6 +151,21 @@ func newPort(name string, f *os.File) (*port, error) {
 	return p, nil
 }
 
+// pollable returns a copy of f that does not block, which the runtime can wait for, so that Close
+// wakes who reads it. f is closed where there is no error.
+func pollable(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("network: %w", err)
+	}
+	name := f.Name()
+	f.Close()
+	return os.NewFile(uintptr(fd), name), nil
+}
+
 // Close ends all ports and waits until nothing of the switch runs.
 func (s *Switch) Close() error {
 	for _, p := range s.ports {
@@ -165,7 +175,7 @@ func (s *Switch) Close() error {
 	return nil
 }
 
-// Stats gives the counters of all ports, in the order of the addresses.
+// Stats returns the counters of all ports, in the order of the addresses.
 func (s *Switch) Stats() []PortStats {
 	out := make([]PortStats, len(s.ports))
 	for i, p := range s.ports {
@@ -198,7 +208,7 @@ func (s *Switch) receive(p *port) {
 	}
 }
 
-// forward passes on the whole frames in b and gives what is left. Frames in a row to the
+// forward passes on the whole frames in b and returns what is left. Frames in a row to the
 // same port go as one piece: they stand in b as they must be written.
 func (s *Switch) forward(from *port, b []byte) ([]byte, error) {
 	var to *port // of the frames in run, 0 to runEnd of b

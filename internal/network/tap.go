@@ -19,7 +19,7 @@ type Recorder interface {
 	Record(journal.Change) (int, error)
 }
 
-// CreateBridge makes a bridge for a cluster, up and with no address, and gives its name.
+// CreateBridge makes a bridge for a cluster, up and with no address, and returns its name.
 // It is recorded as journal.Link(name) before: undoing that removes it. Needs root.
 func CreateBridge(cluster [16]byte, rec Recorder) (string, error) {
 	// 48 random bits: the name is nobody else's. journal deletes only nm-… interfaces.
@@ -45,7 +45,7 @@ func CreateBridge(cluster [16]byte, rec Recorder) (string, error) {
 	return name, up(s, name)
 }
 
-// OpenTap makes a tap device on a bridge and gives its descriptor, for QEMU's
+// OpenTap makes a tap device on a bridge and returns its descriptor, for QEMU's
 // `-netdev tap,fd=N`. The device lives as long as the descriptor is open somewhere, so
 // nothing is left behind. mtu is in bytes. Needs root.
 func OpenTap(bridge string, mtu int) (*os.File, error) {
@@ -142,7 +142,7 @@ func up(s int, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := unix.IoctlIfreq(s, unix.SIOCGIFFLAGS, ifr); err == nil {
+	if err = unix.IoctlIfreq(s, unix.SIOCGIFFLAGS, ifr); err == nil {
 		ifr.SetUint16(ifr.Uint16() | unix.IFF_UP)
 		err = unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, ifr)
 	}

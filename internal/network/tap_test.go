@@ -153,3 +153,14 @@ func TestPair(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+func TestUpOfNone(t *testing.T) {
+	s, err := control()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(s)
+	if err := up(s, "nm-none"); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("an interface that is not there was brought up: %v", err)
+	}
+}

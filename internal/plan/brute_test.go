@@ -17,10 +17,10 @@ import (
 // brute finds the cheapest placement on one host by trying everything: every
 // page size and number of nodes for each group, every set of nodes and every
 // device for each VM, every way of laying cores over caches. It shares with the
-// planner the description of the host (room) and the list of terms, no more.
+// planner the description of the host (capacity) and the list of terms, no more.
 type brute struct {
 	m      *maker
-	r      *room
+	r      *capacity
 	t      int
 	shapes []shape
 	vms    []int
@@ -30,7 +30,7 @@ type brute struct {
 	memo   map[string]int
 }
 
-func bruteForce(m *maker, r *room, threads int) *cost {
+func bruteForce(m *maker, r *capacity, threads int) *cost {
 	b := &brute{m: m, r: r, t: threads, memo: map[string]int{}}
 	b.shape(0)
 	return b.best
@@ -73,7 +73,7 @@ func (b *brute) vm(i int) {
 			continue
 		}
 		b.at = append(b.at, nodes)
-		if b.room() {
+		if b.fits() {
 			b.device(i, nil)
 		}
 		b.at = b.at[:i]
@@ -109,8 +109,8 @@ func (b *brute) device(i int, have []int) {
 	}
 }
 
-// room says whether the VMs placed so far fit.
-func (b *brute) room() bool {
+// fits says whether the VMs placed so far fit.
+func (b *brute) fits() bool {
 	for j := range b.r.nodes {
 		n := &b.r.nodes[j]
 		cores := 0
@@ -190,16 +190,16 @@ func (b *brute) cost() *cost {
 				}
 			}
 		}
-		people := n.residents + len(items)
+		all := n.residents + len(items)
 		switch pol {
 		case consolidate:
-			if n.residents == 0 && people > 0 {
+			if n.residents == 0 && all > 0 {
 				c[termOverlap]++
 			}
 		case spread:
-			c[termOverlapFirst] += int64(people*(people-1)/2 - n.residents*(n.residents-1)/2)
+			c[termOverlapFirst] += int64(all*(all-1)/2 - n.residents*(n.residents-1)/2)
 		default:
-			c[termOverlap] += int64(people*(people-1)/2 - n.residents*(n.residents-1)/2)
+			c[termOverlap] += int64(all*(all-1)/2 - n.residents*(n.residents-1)/2)
 		}
 		var bins []int
 		for g := range n.groups {
@@ -369,7 +369,7 @@ func TestNeverWorseThanExhaustive(t *testing.T) {
 			a.threads = 2
 		}
 		m.fill(&a)
-		want := bruteForce(m, a.rooms[0], a.threads)
+		want := bruteForce(m, a.capacities[0], a.threads)
 		got := m.solve(&a)
 		switch {
 		case want == nil && got == nil:
@@ -458,7 +458,7 @@ func TestEven(t *testing.T) {
 		m.fill(&a)
 		m.steps = 3
 		s := m.solve(&a)
-		if fits := m.roomFor(&a); (s != nil) != fits {
+		if fits := m.capacityFor(&a); (s != nil) != fits {
 			t.Errorf("%d VMs of %d vCPUs: placed %v, room %v", g.Count, g.VCPUs, s != nil, fits)
 		}
 		if s != nil {

@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"nearmetal/internal/topology"
+	"nearmetal/internal/words"
 )
 
 // explain says of a VM why it is where it is, and what was turned down.
-func (m *maker) explain(vm *VM, r *room, a *attempt, ch *chosen, s *solution, g *group, p *placed) {
-	sh := &s.shapes[ch.spot.group]
-	ids := make([]int, len(ch.spot.nodes))
-	for i, j := range ch.spot.nodes {
+func (m *maker) explain(vm *VM, r *capacity, a *attempt, ch *chosen, s *solution, g *group, p *placed) {
+	sh := &s.shapes[ch.placement.group]
+	ids := make([]int, len(ch.placement.nodes))
+	for i, j := range ch.placement.nodes {
 		ids[i] = r.nodes[j].id
 	}
 	list := topology.FormatList(ids)
@@ -21,8 +22,8 @@ func (m *maker) explain(vm *VM, r *room, a *attempt, ch *chosen, s *solution, g 
 	m.explainCaches(vm, r, ch, sh)
 	if len(ids) > 1 && len(r.nodes) > len(ids) {
 		far, near := 0, 255
-		for _, i := range ch.spot.nodes {
-			for _, j := range ch.spot.nodes {
+		for _, i := range ch.placement.nodes {
+			for _, j := range ch.placement.nodes {
 				if i != j {
 					far, near = max(far, int(r.dist[i][j])), min(near, int(r.dist[i][j]))
 				}
@@ -51,8 +52,8 @@ func span(a, b int) string {
 	return fmt.Sprintf("%d to %d", a, b)
 }
 
-// explainNodes says why so many nodes.
-func (m *maker) explainNodes(vm *VM, r *room, a *attempt, sh *shape, g *group, list string, page uint64) {
+// explainNodes says why the VM has this number of nodes.
+func (m *maker) explainNodes(vm *VM, r *capacity, a *attempt, sh *shape, g *group, list string, page uint64) {
 	cores := (g.vcpus + sh.threads - 1) / sh.threads
 	best, bestNode := 0, 0
 	var mem uint64
@@ -82,21 +83,21 @@ func (m *maker) explainNodes(vm *VM, r *room, a *attempt, sh *shape, g *group, l
 		}
 		return
 	case m.place.Nodes > 0 && sh.guestNodes != k && sh.guestNodes > k:
-		vm.reason("%d guest nodes as placement.nodes asks, %d on each of %s %s", sh.guestNodes, sh.guestNodes/k, plural(k, "node", "nodes"), list)
+		vm.reason("%d guest nodes as placement.nodes asks, %d on each of %s %s", sh.guestNodes, sh.guestNodes/k, words.Plural(k, "node", "nodes"), list)
 	case m.place.Nodes > 0 && sh.guestNodes != k:
-		vm.reason("%d guest %s as placement.nodes asks, each over %d of nodes %s with its memory interleaved over them", sh.guestNodes, plural(sh.guestNodes, "node", "nodes"), k/sh.guestNodes, list)
+		vm.reason("%d guest %s as placement.nodes asks, each over %d of nodes %s with its memory interleaved over them", sh.guestNodes, words.Plural(sh.guestNodes, "node", "nodes"), k/sh.guestNodes, list)
 	case m.place.Nodes > 0:
-		vm.reason("%d guest %s as placement.nodes asks, on %s %s", k, plural(k, "node", "nodes"), plural(k, "node", "nodes"), list)
+		vm.reason("%d guest %s as placement.nodes asks, on %s %s", k, words.Plural(k, "node", "nodes"), words.Plural(k, "node", "nodes"), list)
 	case k == 1:
-		vm.reason("one node, %s: %s and %s fit it", list, what, size(g.memory))
+		vm.reason("one node, %s: %s and %s fit it", list, what, words.Bytes(g.memory))
 	case m.policy == spread:
 		vm.reason("spread over nodes %s: %d memory controllers and caches serve %s (policy spread%s)", list, k, what, m.hinted())
 	case needMem > needCores:
-		vm.reason("spans nodes %s: %s > %s free in %s of any node (most on node %d); ask for %s or less to keep it on one%s", list, size(g.memory), size(mem), pageName(page), memNode, size(mem>>30<<30), uneven(needMem, k))
+		vm.reason("spans nodes %s: %s > %s free in %s of any node (most on node %d); ask for %s or less to keep it on one%s", list, words.Bytes(g.memory), words.Bytes(mem), pageName(page), memNode, words.Bytes(mem>>30<<30), uneven(needMem, k))
 	case needCores > 1:
 		vm.reason("spans nodes %s: %s > %d free cores of any node (most on node %d); ask for %d or fewer to keep it on one%s", list, what, best, bestNode, best*sh.threads, uneven(needCores, k))
 	default:
-		vm.reason("spans nodes %s: not all %s of its group fit one node each, and equal VMs get equal shapes", list, plural(g.count, "VM", fmt.Sprintf("%d VMs", g.count)))
+		vm.reason("spans nodes %s: not all %s of its group fit one node each, and equal VMs get equal shapes", list, words.Plural(g.count, "VM", fmt.Sprintf("%d VMs", g.count)))
 	}
 }
 
@@ -116,8 +117,8 @@ func (m *maker) hinted() string {
 }
 
 // explainDevices says how near the devices are, and what stood in the way of nearer.
-func (m *maker) explainDevices(vm *VM, r *room, ch *chosen, sh *shape) {
-	for u, k := range ch.spot.units {
+func (m *maker) explainDevices(vm *VM, r *capacity, ch *chosen, sh *shape) {
+	for u, k := range ch.placement.units {
 		p := &r.pools[k]
 		d := vm.Devices[u]
 		kind := "VF " + d.Address + " of " + p.label()
@@ -132,7 +133,7 @@ func (m *maker) explainDevices(vm *VM, r *room, ch *chosen, sh *shape) {
 			continue
 		}
 		near := 255
-		for _, j := range ch.spot.nodes {
+		for _, j := range ch.placement.nodes {
 			near = min(near, int(r.dist[p.node][j]))
 		}
 		if near == 10 {
@@ -147,7 +148,7 @@ func (m *maker) explainDevices(vm *VM, r *room, ch *chosen, sh *shape) {
 		case n.count(sh.threads) < sh.cores:
 			why = fmt.Sprintf("node %d has %d free cores, %d are needed", d.HostNode, n.count(sh.threads), sh.cores)
 		case n.free[sh.class] < sh.bytes:
-			why = fmt.Sprintf("node %d has %s free in %s, %s are needed", d.HostNode, size(n.free[sh.class]), pageName(m.pages[sh.class]), size(sh.bytes))
+			why = fmt.Sprintf("node %d has %s free in %s, %s are needed", d.HostNode, words.Bytes(n.free[sh.class]), pageName(m.pages[sh.class]), words.Bytes(sh.bytes))
 		default:
 			why = fmt.Sprintf("node %d is full with other VMs of the cluster", d.HostNode)
 		}
@@ -156,9 +157,9 @@ func (m *maker) explainDevices(vm *VM, r *room, ch *chosen, sh *shape) {
 }
 
 // explainCaches says of straddled last-level caches.
-func (m *maker) explainCaches(vm *VM, r *room, ch *chosen, sh *shape) {
+func (m *maker) explainCaches(vm *VM, r *capacity, ch *chosen, sh *shape) {
 	for k, n := range ch.cuts {
-		node := &r.nodes[ch.spot.nodes[k]]
+		node := &r.nodes[ch.placement.nodes[k]]
 		if len(node.groups) < 2 {
 			continue
 		}
@@ -178,7 +179,7 @@ func (m *maker) explainCaches(vm *VM, r *room, ch *chosen, sh *shape) {
 }
 
 // explainPages says why these pages.
-func (m *maker) explainPages(vm *VM, r *room, ch *chosen, sh *shape, g *group) {
+func (m *maker) explainPages(vm *VM, r *capacity, ch *chosen, sh *shape, g *group) {
 	page := m.pages[sh.class]
 	var no []string
 	for k := 0; k < sh.class; k++ {
@@ -192,11 +193,11 @@ func (m *maker) explainPages(vm *VM, r *room, ch *chosen, sh *shape, g *group) {
 		}
 		switch {
 		case g.memory%p != 0:
-			no = append(no, fmt.Sprintf("%s is no multiple of %s", size(g.memory), pageName(p)))
+			no = append(no, fmt.Sprintf("%s is no multiple of %s", words.Bytes(g.memory), pageName(p)))
 		case most == 0:
 			no = append(no, "no node has free "+pageName(p))
 		default:
-			no = append(no, fmt.Sprintf("%s a node in %s is more than there is for all VMs (%s free on the best node)", size(sh.bytes), pageName(p), size(most)))
+			no = append(no, fmt.Sprintf("%s a node in %s is more than there is for all VMs (%s free on the best node)", words.Bytes(sh.bytes), pageName(p), words.Bytes(most)))
 		}
 	}
 	switch {
@@ -213,11 +214,11 @@ func pageName(p uint64) string {
 	if p == 0 {
 		return "ordinary pages"
 	}
-	return size(p) + " pages"
+	return words.Bytes(p) + " pages"
 }
 
 // explainThreads says how vCPUs lie on cores.
-func (m *maker) explainThreads(vm *VM, r *room, a *attempt, sh *shape, g *group) {
+func (m *maker) explainThreads(vm *VM, r *capacity, a *attempt, sh *shape, g *group) {
 	smt := 1
 	for j := range r.nodes {
 		for i := range r.nodes[j].groups {

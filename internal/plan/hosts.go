@@ -7,27 +7,26 @@ import (
 
 // crowd puts VMs onto hosts: how many of each group, then on each host where.
 type crowd struct {
-	m      *maker
-	a      *attempt
-	shapes []shape
-	units  [][][]int // by host class and group: for each device the pools
-	cache  map[string]*placed
-	room   []*room // one of each class
+	m        *maker
+	a        *attempt
+	shapes   []shape
+	cache    map[string]*placed
+	capacity []*capacity // one of each class
 }
 
 func newCrowd(m *maker, a *attempt, shapes []shape) *crowd {
-	c := &crowd{m: m, a: a, shapes: shapes, cache: map[string]*placed{}, room: make([]*room, a.classes)}
+	c := &crowd{m: m, a: a, shapes: shapes, cache: map[string]*placed{}, capacity: make([]*capacity, a.classes)}
 	for i, k := range a.class {
-		if c.room[k] == nil {
-			c.room[k] = a.rooms[i]
+		if c.capacity[k] == nil {
+			c.capacity[k] = a.capacities[i]
 		}
 	}
 	return c
 }
 
-// wants gives what to solve for on a host with so many VMs of each group; nil:
+// wants returns what to solve for on a host with the given numbers of VMs of each group; nil:
 // a device is not there.
-func (c *crowd) wants(r *room, counts []int) []want {
+func (c *crowd) wants(r *capacity, counts []int) []want {
 	var out []want
 	for g, n := range counts {
 		if n == 0 {
@@ -50,7 +49,7 @@ func (c *crowd) wants(r *room, counts []int) []want {
 	return out
 }
 
-// on solves one class of host with so many VMs of each group; nil: no room.
+// on solves one class of host with the given numbers of VMs of each group; nil: no room.
 func (c *crowd) on(class int, counts []int) *placed {
 	key := make([]byte, 0, 16)
 	key = append(key, byte(class), byte(class>>8), byte(class>>16))
@@ -61,7 +60,7 @@ func (c *crowd) on(class int, counts []int) *placed {
 		return p
 	}
 	var p *placed
-	r := c.room[class]
+	r := c.capacity[class]
 	ok := c.within(r, counts)
 	for g, n := range counts {
 		// A search that cannot succeed is long: what is sure not to fit is not tried.
@@ -77,7 +76,7 @@ func (c *crowd) on(class int, counts []int) *placed {
 }
 
 // within holds the VMs' ordinary memory against the cgroup's limit.
-func (c *crowd) within(r *room, counts []int) bool {
+func (c *crowd) within(r *capacity, counts []int) bool {
 	if r.limit == 0 {
 		return true
 	}
@@ -90,11 +89,11 @@ func (c *crowd) within(r *room, counts []int) bool {
 	return sum <= r.limit
 }
 
-// places gives how many VMs of a group a class of host has room for, devices
+// places returns how many VMs of a group a class of host has room for, devices
 // and other groups apart: m VMs of k nodes each fit if and only if the nodes'
 // numbers of places, none counted above m, come to m*k.
 func (c *crowd) places(class, g int) int {
-	r := c.room[class]
+	r := c.capacity[class]
 	s := &c.shapes[g]
 	places := make([]int, 0, len(r.nodes))
 	for j := range r.nodes {
@@ -112,9 +111,9 @@ func (c *crowd) places(class, g int) int {
 	})
 }
 
-// most gives how many VMs of a group alone a class of host can have.
+// most returns how many VMs of a group alone a class of host can have.
 func (c *crowd) most(class, g int) int {
-	r := c.room[class]
+	r := c.capacity[class]
 	n := c.places(class, g)
 	counts := make([]int, len(c.shapes))
 	for ; n > 0; n-- {
@@ -130,7 +129,7 @@ func (c *crowd) most(class, g int) int {
 	return n
 }
 
-// spreadOut gives all hosts their VMs, or nil if the shapes do not fit.
+// spreadOut returns the VMs of all hosts, or nil if the shapes do not fit.
 func (m *maker) spreadOut(a *attempt, shapes []shape) *solution {
 	c := newCrowd(m, a, shapes)
 	counts := make([][]int, len(m.hosts))
@@ -187,7 +186,7 @@ func (q *hostQueue) Pop() any {
 	return h
 }
 
-// distribute gives the VMs of one group to hosts, beside those that counts has.
+// distribute assigns the VMs of one group to hosts, beside those that counts has.
 func (c *crowd) distribute(g int, counts [][]int) bool {
 	groups := len(c.m.groups)
 	left := c.m.groups[g].count
@@ -195,8 +194,8 @@ func (c *crowd) distribute(g int, counts [][]int) bool {
 	for k := range caps {
 		caps[k] = -1
 	}
-	// room says whether one more VM fits on a host.
-	room := func(h int) bool {
+	// free says whether one more VM fits on a host.
+	free := func(h int) bool {
 		class := c.a.class[h]
 		if counts[h] == nil || alone(counts[h], g) {
 			if caps[class] < 0 {
@@ -229,7 +228,7 @@ func (c *crowd) distribute(g int, counts [][]int) bool {
 		heap.Init(q)
 		for left > 0 && q.Len() > 0 {
 			h := q.hosts[0]
-			if !room(h) {
+			if !free(h) {
 				heap.Pop(q)
 				continue
 			}
@@ -255,7 +254,7 @@ func (c *crowd) distribute(g int, counts [][]int) bool {
 		return caps[c.a.class[a]] > caps[c.a.class[b]]
 	})
 	for _, h := range order {
-		for left > 0 && room(h) {
+		for left > 0 && free(h) {
 			give(h)
 		}
 		if left == 0 {

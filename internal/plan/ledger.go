@@ -11,7 +11,7 @@ type Held struct {
 	Host    string       `json:"host" yaml:"host"`
 	Cluster string       `json:"cluster" yaml:"cluster"`
 	VM      string       `json:"vm" yaml:"vm"`
-	CPUs    []int        `json:"cpus,omitempty" yaml:"cpus,omitempty"` // its vCPUs are pinned to; empty: it floats
+	CPUs    []int        `json:"cpus,omitempty" yaml:"cpus,omitempty"` // its vCPUs are pinned to; empty: it is not pinned
 	Memory  []HeldMemory `json:"memory,omitempty" yaml:"memory,omitempty"`
 	Devices []string     `json:"devices,omitempty" yaml:"devices,omitempty"` // PCI addresses
 }
@@ -29,7 +29,7 @@ func (l *Ledger) Hold(p *Plan) {
 		v := &p.VMs[i]
 		h := Held{Host: v.Host, Cluster: p.Cluster, VM: v.Name}
 		for _, pin := range v.Pins {
-			if len(pin) == 1 { // more: it floats among them
+			if len(pin) == 1 { // more: it is not pinned to one of them
 				h.CPUs = append(h.CPUs, pin[0])
 			}
 		}

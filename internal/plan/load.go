@@ -91,8 +91,8 @@ func (v *VM) check() error {
 	}
 	for i := range v.Devices {
 		d := &v.Devices[i]
-		if d.Node >= len(v.Nodes) && d.Node > 0 || d.Expander >= len(v.Expanders) {
-			return fmt.Errorf("devices[%d]: node %d, expander %d: there are not so many", i, d.Node, d.Expander)
+		if d.Node >= len(v.Nodes) && d.Node > 0 {
+			return fmt.Errorf("devices[%d]: there is no node %d", i, d.Node)
 		}
 	}
 	return nil

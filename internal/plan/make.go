@@ -8,13 +8,14 @@ import (
 
 	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
+	"nearmetal/internal/words"
 )
 
 // Make decides where the VMs of a cluster file run. The file has its defaults
 // filled in, and accel says what was found to work (kvm or tcg; with auto vCPUs
 // are pinned only if placement.pin says always); hosts is at least one, each with a name of its own; the ledger is
 // what runs already. It reads nothing else and changes nothing. The same input
-// gives the same plan. An error says which resource is short, where and by how
+// produces the same plan. An error says which resource is short, where and by how
 // much, and the nearest request that would fit.
 //
 // VMs that find no CPUs of their own share those that there are, with a
@@ -145,20 +146,20 @@ func nodeList(h *topology.Host) string {
 	for i := range h.Nodes {
 		ids[i] = h.Nodes[i].ID
 	}
-	return plural(len(ids), "node", "nodes") + " " + topology.FormatList(ids)
+	return words.Plural(len(ids), "node", "nodes") + " " + topology.FormatList(ids)
 }
 
 // attempt is one way of taking CPUs: threads on a core, and whether hosts with
 // isolated CPUs give only these.
 type attempt struct {
-	threads  int
-	isolated bool
-	rooms    []*room
-	class    []int // hosts of one class have equal room
-	classes  int
+	threads    int
+	isolated   bool
+	capacities []*capacity
+	class      []int // hosts of one class have equal capacities
+	classes    int
 }
 
-// attempts gives the ways to be tried, the preferred one first.
+// attempts returns the ways to be tried, the preferred one first.
 func (m *maker) attempts() ([]attempt, error) {
 	smt, isolated := 1<<30, false
 	for i := range m.hosts {
@@ -201,21 +202,21 @@ func (m *maker) attempts() ([]attempt, error) {
 	return out, nil
 }
 
-// fill makes the rooms of an attempt.
+// fill makes the capacities of an attempt.
 func (m *maker) fill(a *attempt) {
-	a.rooms = make([]*room, len(m.hosts))
+	a.capacities = make([]*capacity, len(m.hosts))
 	a.class = make([]int, len(m.hosts))
 	seen := map[string]int{}
 	for i := range m.hosts {
 		h := &m.hosts[i]
 		only := a.isolated && hasIsolated(h)
-		a.rooms[i] = newRoom(h, m.place, m.pages, m.held[i], only)
+		a.capacities[i] = newCapacity(h, m.place, m.pages, m.held[i], only)
 		for g := range m.groups {
 			for d := range m.groups[g].spec.Devices {
-				a.rooms[i].eligible(&m.groups[g].spec.Devices[d]) // functions by address become pools of their own
+				a.capacities[i].eligible(&m.groups[g].spec.Devices[d]) // functions by address become pools of their own
 			}
 		}
-		key := a.rooms[i].key(a.threads)
+		key := a.capacities[i].key(a.threads)
 		id, ok := seen[key]
 		if !ok {
 			id = len(seen)
@@ -235,8 +236,8 @@ func hasIsolated(h *topology.Host) bool {
 	return false
 }
 
-// key is all of a room that a search sees.
-func (r *room) key(threads int) string {
+// key is all of a capacity that a search sees.
+func (r *capacity) key(threads int) string {
 	b := make([]byte, 0, 64*len(r.nodes))
 	put := func(v uint64) { b = strconv.AppendUint(append(b, ' '), v, 36) }
 	put(r.limit)
@@ -306,7 +307,7 @@ func (m *maker) make() (*Plan, error) {
 	m.growRegion(region)
 	short := m.diagnose(a, region)
 	if short.cpusOnly && !m.place.Strict && m.place.Pin != "always" {
-		return m.float(a, region, short)
+		return m.unpinned(a, region, short)
 	}
 	return nil, errors.New(short.text)
 }
@@ -347,11 +348,11 @@ func (m *maker) sized(a *attempt, asked []int) *solution {
 	return nil
 }
 
-// share gives VMs of which the file says no number of vCPUs the fair share of a
+// share assigns VMs of which the file says no number of vCPUs the fair share of a
 // host's cores, at least 1, and says what it is.
 func (m *maker) share(a *attempt) int {
 	cores := 1 << 30
-	for _, r := range a.rooms {
+	for _, r := range a.capacities {
 		n := 0
 		for j := range r.nodes {
 			if r.nodes[j].open && r.nodes[j].memory() > 0 {
@@ -391,7 +392,7 @@ func align(page uint64) uint64 {
 	return page
 }
 
-// shapes gives the ways in which a group's VMs can lie on a host of n nodes.
+// shapes returns the ways in which a group's VMs can lie on a host of n nodes.
 func (m *maker) shapes(g *group, n, threads int) []shape {
 	var out []shape
 	for h := 1; h <= n; h++ {
@@ -461,7 +462,7 @@ type combination struct {
 	low    cost // that it cannot be below
 }
 
-// combinations gives the shapes of all groups together, those with the lowest
+// combinations returns the shapes of all groups together, those with the lowest
 // bound first.
 func (m *maker) combinations(threads int) []combination {
 	most, least := 0, 1<<30
@@ -496,7 +497,7 @@ func (m *maker) combinations(threads int) []combination {
 	return out
 }
 
-// solve gives the cheapest placement with an attempt's rooms, or nil.
+// solve returns the cheapest placement with an attempt's capacities, or nil.
 func (m *maker) solve(a *attempt) *solution {
 	var best *solution
 	for _, c := range m.combinations(a.threads) {
@@ -520,8 +521,7 @@ const (
 	regionVCPU  = 4 << 20 // twice as many ranks as vCPUs have room for their buffers (docs/fabric.md)
 )
 
-// growRegion sizes a region whose size the cluster file leaves open, by the vCPUs of the
-// plan: to a power of two with room for all of them.
+// growRegion sizes a region whose size the cluster file leaves open, by the vCPUs of the plan.
 func (m *maker) growRegion(r *Region) {
 	if r == nil || m.c.Region.Size != nil {
 		return
@@ -530,12 +530,20 @@ func (m *maker) growRegion(r *Region) {
 	for i := range m.groups {
 		vcpus += m.groups[i].count * m.groups[i].vcpus
 	}
-	for r.SizeBytes = regionLeast; r.SizeBytes < regionMost && r.SizeBytes < uint64(vcpus)*regionVCPU; {
-		r.SizeBytes *= 2
-	}
+	r.SizeBytes = DefaultRegion(vcpus)
 }
 
-// regionOf gives the region that a cluster file asks for; nil is none. count is
+// DefaultRegion returns the bytes of a region whose size the cluster file leaves open, for VMs that have vcpus
+// vCPUs together: a power of two.
+func DefaultRegion(vcpus int) uint64 {
+	size := uint64(regionLeast)
+	for size < regionMost && size < uint64(max(vcpus, 0))*regionVCPU {
+		size *= 2
+	}
+	return size
+}
+
+// regionOf returns the region that a cluster file asks for; nil is none. count is
 // the VMs of the cluster.
 func regionOf(c *spec.Cluster, count, hosts int) (*Region, error) {
 	r := &Region{SizeBytes: regionLeast, Backing: c.Region.Backing, Device: c.Region.Device, HostNode: -1}
@@ -549,7 +557,7 @@ func regionOf(c *spec.Cluster, count, hosts int) (*Region, error) {
 		return nil, nil
 	}
 	if r.SizeBytes < 1<<20 || r.SizeBytes&(r.SizeBytes-1) != 0 {
-		return nil, fmt.Errorf("region.size %s: a PCI memory window is a power of two of at least 1MiB", size(r.SizeBytes))
+		return nil, fmt.Errorf("region.size %s: a PCI memory window is a power of two of at least 1MiB", words.Bytes(r.SizeBytes))
 	}
 	if r.Backing == "" {
 		r.Backing = "shm"
@@ -558,26 +566,4 @@ func regionOf(c *spec.Cluster, count, hosts int) (*Region, error) {
 		r.Device = "ivshmem"
 	}
 	return r, nil
-}
-
-// size writes bytes with the unit that fits.
-func size(b uint64) string {
-	switch {
-	case b >= 1<<30 && b%(1<<30) == 0:
-		return fmt.Sprintf("%d GiB", b>>30)
-	case b >= 10<<30:
-		return fmt.Sprintf("%.1f GiB", float64(b)/(1<<30))
-	case b >= 1<<20:
-		return fmt.Sprintf("%d MiB", b>>20)
-	case b >= 1<<10:
-		return fmt.Sprintf("%d KiB", b>>10)
-	}
-	return fmt.Sprintf("%d bytes", b)
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
 }

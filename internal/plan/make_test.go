@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -43,7 +45,7 @@ func TestShort(t *testing.T) {
 		{"memory", "dl380g8", spec.Placement{Pages: "ordinary"}, []spec.Group{{Count: 2, VCPUs: 4, Memory: 58 << 30}},
 			[]string{"of memory available for VMs of 116 GiB", "short", "node 0 4 GiB"}},
 		{"huge pages", "c6100", spec.Placement{Pages: "1GiB"}, []spec.Group{{Count: 1, VCPUs: 6, Memory: 4 << 30}},
-			[]string{"0 bytes of free pages of 1GiB for VMs of 4 GiB: 4 GiB short"}},
+			[]string{"0 B of free pages of 1GiB for VMs of 4 GiB: 4 GiB short"}},
 		{"VFs", "r740", strict, []spec.Group{{Count: 3, VCPUs: 4, Memory: 4 << 30, Devices: []spec.Device{{PF: "mlx5_0"}}}},
 			[]string{"3 VMs need 3 VFs of mlx5_0, and 2 are free on 1 host: 1 short", "the cards can have 14 more", "2 VMs would fit"}},
 		{"no such card", "r740", strict, []spec.Group{{Count: 1, VCPUs: 4, Memory: 4 << 30, Devices: []spec.Device{{PF: "mlx5_9"}}}},
@@ -99,6 +101,26 @@ func TestNearestFits(t *testing.T) {
 	}
 }
 
+// Where too few CPUs is a warning, the requests that an error names are those that fit by memory.
+func TestNearestUnpinned(t *testing.T) {
+	h := []topology.Host{machine(t, "laptop")}
+	_, err := Make(clusterOf(spec.Placement{}, spec.Group{Count: 100, VCPUs: 1, Memory: 1 << 30}), h, Ledger{})
+	if err == nil {
+		t.Fatal("100 VMs of 1 GiB fit")
+	}
+	m := regexp.MustCompile(`fits: (\d+) VMs of 1 vCPU and 1 GiB`).FindStringSubmatch(err.Error())
+	if m == nil {
+		t.Fatal(err)
+	}
+	n, _ := strconv.Atoi(m[1])
+	for count, fits := range map[int]bool{n: true, n + 1: false} {
+		_, err := Make(clusterOf(spec.Placement{}, spec.Group{Count: count, VCPUs: 1, Memory: 1 << 30}), h, Ledger{})
+		if (err == nil) != fits {
+			t.Errorf("%d VMs: %v", count, err)
+		}
+	}
+}
+
 // Too few CPUs is a warning unless strict: the VMs share them.
 func TestFloat(t *testing.T) {
 	h := []topology.Host{machine(t, "laptop")}
@@ -114,9 +136,9 @@ func TestFloat(t *testing.T) {
 	}
 }
 
-// Guest nodes that are asked for have distances also where vCPUs float: two on
+// Guest nodes that are asked for have distances also where vCPUs are not pinned: two on
 // one host node 11, on two host nodes these nodes'.
-func TestFloatDistances(t *testing.T) {
+func TestUnpinnedDistances(t *testing.T) {
 	for name, want := range map[string]string{"laptop": "[10 11]", "dl380g8": "[10 20]"} {
 		h := machine(t, name)
 		want := want
@@ -170,26 +192,6 @@ func TestDies(t *testing.T) {
 	m.equalDies(vms)
 	if vms[0].Dies != 1 || vms[0].Cores != 8 || len(vms[0].Reasons) != 1 || vms[1].Cores != 8 || vms[2].Dies != 2 {
 		t.Errorf("unequal VMs of a group: %+v", vms)
-	}
-}
-
-// A device is behind an expander where the guest is told of several nodes, those of
-// memory only too, and on the VM's own root where it is not.
-func TestExpand(t *testing.T) {
-	device := []spec.Device{{PF: "mlx5_0"}}
-	for nodes, expanders := range map[int]int{1: 0, 2: 1} {
-		p, err := Make(clusterOf(spec.Placement{Nodes: nodes}, spec.Group{Count: 1, VCPUs: 8, Memory: 4 << 30, Devices: device}), []topology.Host{machine(t, "epyc-nps4")}, Ledger{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v := p.VMs[0]; len(v.Nodes) != nodes || len(v.Expanders) != expanders || v.Devices[0].Expander != expanders-1 {
-			t.Errorf("%d nodes: %+v, %+v", nodes, v.Devices, v.Expanders)
-		}
-	}
-	v := VM{Nodes: []Node{{ID: 0}, {ID: 1}}, Devices: []Device{{Node: 0, Expander: -1}, {Node: -1, Expander: -1}}}
-	v.expand()
-	if len(v.Expanders) != 1 || v.Devices[0].Expander != 0 || v.Devices[1].Expander != -1 {
-		t.Errorf("a memory-only node: %+v", v)
 	}
 }
 
@@ -299,7 +301,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// The same input gives the same plan.
+// The same input makes the same plan.
 func TestSame(t *testing.T) {
 	h := []topology.Host{machine(t, "spr-snc4")}
 	c := clusterOf(spec.Placement{}, spec.Group{Count: 3, VCPUs: 20, Memory: 24 << 30, Devices: []spec.Device{{Class: "infiniband"}}})
@@ -314,7 +316,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// Seed 001, section 3: what a VM with fixed nodes becomes on other hosts.
+// Paper 001, section 3: what a VM with fixed nodes becomes on other hosts.
 func TestMove(t *testing.T) {
 	p, err := Make(clusterOf(spec.Placement{}, spec.Group{Count: 1, VCPUs: 32, Memory: 64 << 30}), []topology.Host{machine(t, "r910")}, Ledger{})
 	if err != nil {

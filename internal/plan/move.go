@@ -7,6 +7,7 @@ import (
 
 	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
+	"nearmetal/internal/words"
 )
 
 // Move is what the fixed virtual topology of running VMs becomes on another host.
@@ -87,7 +88,7 @@ func moveOne(c *spec.Cluster, v *VM, need spec.Group, to topology.Host, l Ledger
 	m.Distance, m.Local = reality(&n, &to)
 	m.Believed = believed(v)
 	m.differences(v, &n)
-	// The guest keeps what it was told.
+	// The guest keeps what it knows.
 	n.Name, n.Index = v.Name, v.Index
 	n.Sockets, n.Dies, n.Cores, n.Threads = v.Sockets, v.Dies, v.Cores, v.Threads
 	for i := range n.Nodes {
@@ -95,12 +96,12 @@ func moveOne(c *spec.Cluster, v *VM, need spec.Group, to topology.Host, l Ledger
 			n.Nodes[i].Distances = v.Nodes[i].Distances
 		}
 	}
-	n.Devices, n.Expanders, n.MMIOBytes = nil, nil, 0
+	n.Devices = nil
 	m.Plan = n
 	return m, nil
 }
 
-// reality gives the mean distance from vCPUs to the VM's memory as host nodes
+// reality returns the mean distance from vCPUs to the VM's memory as host nodes
 // lie under it, each guest node's memory weighted by its size, and how much of
 // what a vCPU takes for local is on its own host node.
 func reality(v *VM, h *topology.Host) (distance, local float64) {
@@ -232,8 +233,8 @@ func (m *Move) Text(w io.Writer) {
 			v.Name, v.Distance, v.Ideal, 100*(v.Distance/v.Ideal-1), v.Believed, 100*v.Local)
 		for k := range v.Plan.Nodes {
 			n := &v.Plan.Nodes[k]
-			fmt.Fprintf(w, "  node %d: vCPUs %s -> CPUs %s; %s on host %s %s\n", n.ID, idList(n.VCPUs), pinList(v.Plan.Pins, n.VCPUs), size(n.MemoryBytes),
-				plural(len(n.HostNodes), "node", "nodes"), topology.FormatList(n.HostNodes))
+			fmt.Fprintf(w, "  node %d: vCPUs %s -> CPUs %s; %s on host %s %s\n", n.ID, idList(n.VCPUs), pinList(v.Plan.Pins, n.VCPUs), words.Bytes(n.MemoryBytes),
+				words.Plural(len(n.HostNodes), "node", "nodes"), topology.FormatList(n.HostNodes))
 		}
 		if len(v.Differences) == 0 {
 			fmt.Fprintf(w, "  - the guest's picture stays true\n")

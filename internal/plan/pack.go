@@ -37,7 +37,7 @@ func packCaches(items, free []int, together bool) packing {
 	return packSplit(items, free)
 }
 
-// byDecreasing gives the indices of v, the largest first.
+// byDecreasing returns the indices of v, the largest first.
 func byDecreasing(v []int) []int {
 	order := make([]int, len(v))
 	for i := range order {

@@ -36,14 +36,6 @@ type VM struct {
 	Devices      []Device `json:"devices,omitempty" yaml:"devices,omitempty"`
 	// L3 are the sets of vCPUs whose host CPUs share a last-level cache; empty: not known.
 	L3 [][]int `json:"l3,omitempty" yaml:"l3,omitempty"`
-	// Expanders are the PCIe expander bridges (pxb-pcie) that put devices on guest nodes.
-	Expanders []Expander `json:"expanders,omitempty" yaml:"expanders,omitempty"`
-	// MMIOBytes is the window for the 64-bit BARs of the devices; 0: the default.
-	MMIOBytes uint64 `json:"mmioBytes,omitempty" yaml:"mmioBytes,omitempty"`
-	// PhysBits is the width of physical addresses that memory and MMIO need, or 0: the default is enough.
-	PhysBits int `json:"physBits,omitempty" yaml:"physBits,omitempty"`
-	// IOMMU says that the VM needs a virtual IOMMU with interrupt remapping: x2APIC IDs above 255.
-	IOMMU bool `json:"iommu,omitempty" yaml:"iommu,omitempty"`
 	// Reasons say why it is so, and what was turned down, one sentence each.
 	Reasons []string `json:"reasons,omitempty" yaml:"reasons,omitempty"`
 }
@@ -52,13 +44,6 @@ type VM struct {
 type Reserved struct {
 	Host string `json:"host" yaml:"host"`
 	CPUs []int  `json:"cpus" yaml:"cpus"`
-}
-
-// Expander is a PCIe expander bridge of a VM with the root ports below it.
-type Expander struct {
-	Node  int `json:"node" yaml:"node"`   // guest node
-	Bus   int `json:"bus" yaml:"bus"`     // its bus number
-	Ports int `json:"ports" yaml:"ports"` // root ports, one for each device
 }
 
 // Node is a NUMA node of a guest.
@@ -78,8 +63,8 @@ type Device struct {
 	Kind    string `json:"kind" yaml:"kind"`       // "vfio"
 	Address string `json:"address" yaml:"address"` // 0000:41:10.0
 	Node    int    `json:"node" yaml:"node"`       // guest node it is shown on, -1: none
-	// Expander is its place in VM.Expanders; -1: on the VM's own root.
-	Expander int    `json:"expander" yaml:"expander"`
+	// BARBytes are the sizes of its 64-bit BARs together; 0: not known.
+	BARBytes uint64 `json:"barBytes,omitempty" yaml:"barBytes,omitempty"`
 	HostNode int    `json:"hostNode" yaml:"hostNode"`         // that it is attached to, -1: not known
 	PF       string `json:"pf,omitempty" yaml:"pf,omitempty"` // whose virtual function it is
 	Name     string `json:"name,omitempty" yaml:"name,omitempty"`

@@ -28,8 +28,8 @@ type want struct {
 	units [][]int // for each device of a VM: the pools that can serve it
 }
 
-// spot is where one VM of the search is.
-type spot struct {
+// placement is where one VM of the search is.
+type placement struct {
 	group int
 	nodes []int // dense indices, ascending
 	units []int // pool of each device
@@ -37,9 +37,9 @@ type spot struct {
 
 // placed is a solution for one host.
 type placed struct {
-	cost  cost
-	spots []spot // group by group
-	proof bool   // the search was exhaustive
+	cost       cost
+	placements []placement // group by group
+	proof      bool        // the search was exhaustive
 }
 
 // Bounds of the search on one host: beyond them the best found so far is taken,
@@ -55,7 +55,7 @@ const (
 // search looks for the cheapest placement of groups of VMs on one host by
 // branch and bound: VM by VM, node by node.
 type search struct {
-	r       *room
+	r       *capacity
 	p       policy
 	wide    bool // hint: cache
 	threads int
@@ -68,7 +68,7 @@ type search struct {
 	bins      [][]int    // cores by node and cache
 	items     [][]int    // cores of the VMs on each node, in order
 	packs     []map[string]int
-	people    []int // VMs on each node, with those of the ledger
+	residents []int // VMs on each node, with those of the ledger
 	vfs       []int
 	order     [][]int   // nodes for each group, the likely ones first
 	near      [][]int64 // for each node the sums of its k smallest distances to others
@@ -77,24 +77,24 @@ type search struct {
 	minApart  []int64 // for each group: no VM's nodes are nearer to each other
 	minReach  []int64 // for each group: no node is nearer to the devices
 
-	zero  []int64 // never written
-	spots []spot
-	best  *placed
-	steps int
-	limit int
-	even  bool // no search: each VM on the emptiest nodes
+	zero       []int64 // never written
+	placements []placement
+	best       *placed
+	steps      int
+	limit      int
+	even       bool // no search: each VM on the emptiest nodes
 }
 
-// solve gives the cheapest placement, or nil if there is none, or none was found
+// solve returns the cheapest placement, or nil if there is none, or none was found
 // in limit steps.
-func solve(r *room, p policy, wide bool, threads int, wants []want, limit int) *placed {
+func solve(r *capacity, p policy, wide bool, threads int, wants []want, limit int) *placed {
 	s := &search{r: r, p: p, wide: wide, threads: threads, wants: wants, limit: limit}
 	n := len(r.nodes)
-	s.free, s.people, s.items = make([]int, n), make([]int, n), make([][]int, n)
+	s.free, s.residents, s.items = make([]int, n), make([]int, n), make([][]int, n)
 	s.mem, s.bins, s.packs = make([][]uint64, n), make([][]int, n), make([]map[string]int, n)
 	for j := range r.nodes {
 		node := &r.nodes[j]
-		s.people[j] = node.residents
+		s.residents[j] = node.residents
 		s.mem[j] = append([]uint64(nil), node.free...)
 		for g := range node.groups {
 			c := node.groups[g].count(threads)
@@ -188,8 +188,8 @@ func (s *search) arrange(g int) {
 		if dx, dy := s.reach(w, x), s.reach(w, y); dx != dy {
 			return dx < dy
 		}
-		if s.people[x] != s.people[y] {
-			return s.people[x] < s.people[y]
+		if s.residents[x] != s.residents[y] {
+			return s.residents[x] < s.residents[y]
 		}
 		if fx, fy := s.fits(w, x), s.fits(w, y); fx != fy {
 			return fx
@@ -350,10 +350,10 @@ func (s *search) vm(i int, c cost, rest cost) {
 	if i == len(s.vms) {
 		if s.best == nil || c.less(&s.best.cost) {
 			out := &placed{cost: c}
-			for _, sp := range s.spots {
+			for _, sp := range s.placements {
 				nodes := append([]int(nil), sp.nodes...)
 				sort.Ints(nodes)
-				out.spots = append(out.spots, spot{sp.group, nodes, append([]int(nil), sp.units...)})
+				out.placements = append(out.placements, placement{sp.group, nodes, append([]int(nil), sp.units...)})
 			}
 			s.best = out
 		}
@@ -368,14 +368,14 @@ func (s *search) vm(i int, c cost, rest cost) {
 		s.order[g] = s.emptiest(w)
 	} else if i > 0 && s.vms[i-1] == g {
 		// Equal VMs are interchangeable: the places of their first nodes ascend.
-		start = s.position(g, s.spots[i-1].nodes[0])
+		start = s.position(g, s.placements[i-1].nodes[0])
 	}
-	s.spots = append(s.spots, spot{group: g, nodes: make([]int, 0, w.hostNodes)})
+	s.placements = append(s.placements, placement{group: g, nodes: make([]int, 0, w.hostNodes)})
 	s.node(i, start, c, rest, s.zero, 0)
-	s.spots = s.spots[:i]
+	s.placements = s.placements[:i]
 }
 
-// emptiest gives the nodes with room for the most VMs of a group, as many as one
+// emptiest returns the nodes with room for the most VMs of a group, as many as one
 // takes: putting VM after VM there finds a placement of equal VMs whenever
 // there is one.
 func (s *search) emptiest(w *want) []int {
@@ -413,7 +413,7 @@ func (s *search) node(i, k int, c, rest cost, apart []int64, sum int64) {
 	}
 	g := s.vms[i]
 	w := &s.wants[g]
-	sp := &s.spots[i]
+	sp := &s.placements[i]
 	have := len(sp.nodes)
 	if have == w.hostNodes {
 		s.devices(i, 0, c, rest, sum)
@@ -452,15 +452,15 @@ func (s *search) node(i, k int, c, rest cost, apart []int64, sum int64) {
 		d := c
 		add := int64(0)
 		if s.p == consolidate {
-			if s.people[j] == 0 {
+			if s.residents[j] == 0 {
 				add = 1
 			}
 			d[termOverlap] += add
 		} else {
 			if s.p == spread {
-				d[termOverlapFirst] += int64(s.people[j])
+				d[termOverlapFirst] += int64(s.residents[j])
 			} else {
-				d[termOverlap] += int64(s.people[j])
+				d[termOverlap] += int64(s.residents[j])
 			}
 		}
 		before := s.pack(j)
@@ -468,16 +468,16 @@ func (s *search) node(i, k int, c, rest cost, apart []int64, sum int64) {
 		d[termCaches] += int64(s.pack(j) - before)
 		s.free[j] -= w.cores
 		s.mem[j][w.class] -= w.bytes
-		s.people[j]++
-		sp = &s.spots[i]
+		s.residents[j]++
+		sp = &s.placements[i]
 		sp.nodes = append(sp.nodes, j)
 		for x := range next {
 			next[x] = apart[x] + int64(s.r.dist[j][x])
 		}
 		s.node(i, k+1, d, rest, next, sum+apart[j])
-		sp = &s.spots[i]
+		sp = &s.placements[i]
 		sp.nodes = sp.nodes[:have]
-		s.people[j]--
+		s.residents[j]--
 		s.mem[j][w.class] += w.bytes
 		s.free[j] += w.cores
 		s.items[j] = s.items[j][:len(s.items[j])-1]
@@ -522,7 +522,7 @@ func (s *search) bound(w *want, order []int, need int, apart []int64) (low int64
 	return (low + 1) / 2, true
 }
 
-// pack gives the cost of the items on node j over its caches.
+// pack returns the cost of the items on node j over its caches.
 func (s *search) pack(j int) int {
 	if len(s.bins[j]) < 2 || len(s.items[j]) == 0 {
 		return 0
@@ -554,7 +554,7 @@ func packFor(items, bins []int, p policy, wide bool) packing {
 func (s *search) devices(i, u int, c, rest cost, sum int64) {
 	g := s.vms[i]
 	w := &s.wants[g]
-	sp := &s.spots[i]
+	sp := &s.placements[i]
 	if u < len(w.units) {
 		pools := w.units[u]
 		if len(pools) > 1 {
@@ -578,7 +578,7 @@ func (s *search) devices(i, u int, c, rest cost, sum int64) {
 			s.vfs[p]--
 			sp.units = append(sp.units, p)
 			s.devices(i, u+1, c, rest, sum)
-			sp = &s.spots[i]
+			sp = &s.placements[i]
 			sp.units = sp.units[:u]
 			s.vfs[p]++
 		}
@@ -607,7 +607,7 @@ func (s *search) devices(i, u int, c, rest cost, sum int64) {
 	s.devWorst[g], s.distWorst[g] = wasDev, wasDist
 }
 
-func (s *search) hasPool(sp *spot, pool int) bool {
+func (s *search) hasPool(sp *placement, pool int) bool {
 	for _, p := range sp.units {
 		if p == pool {
 			return true
@@ -617,7 +617,7 @@ func (s *search) hasPool(sp *spot, pool int) bool {
 }
 
 // unit is the distance of a VM's nodes to one device of a pool.
-func (s *search) unit(sp *spot, pool int) int64 {
+func (s *search) unit(sp *placement, pool int) int64 {
 	var d int64
 	for _, j := range sp.nodes {
 		d += s.deviceDistance(pool, j)

@@ -2,10 +2,12 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
 	"nearmetal/internal/topology"
+	"nearmetal/internal/words"
 )
 
 // shortage is why there is no plan.
@@ -18,7 +20,7 @@ type shortage struct {
 // requests that would fit. It is asked only when there is no plan.
 func (m *maker) diagnose(a *attempt, region *Region) shortage {
 	var have, need uint64
-	for _, r := range a.rooms {
+	for _, r := range a.capacities {
 		have += r.ordinary(m.pages)
 	}
 	for i := range m.groups {
@@ -27,7 +29,7 @@ func (m *maker) diagnose(a *attempt, region *Region) shortage {
 	huge := m.place.Pages != "auto" && m.place.Pages != "" && m.place.Pages != "ordinary"
 	if huge {
 		have = 0
-		for _, r := range a.rooms {
+		for _, r := range a.capacities {
 			for j := range r.nodes {
 				for k, p := range m.pages {
 					if r.nodes[j].open && p > 0 && m.pageAllowed(p) {
@@ -39,7 +41,7 @@ func (m *maker) diagnose(a *attempt, region *Region) shortage {
 	} else {
 		for k, p := range m.pages { // the VMs could lie in huge pages instead
 			var sum uint64
-			for _, r := range a.rooms {
+			for _, r := range a.capacities {
 				for j := range r.nodes {
 					if p > 0 && r.nodes[j].open {
 						sum += r.nodes[j].free[k]
@@ -56,7 +58,7 @@ func (m *maker) diagnose(a *attempt, region *Region) shortage {
 		return shortage{text: m.memoryShort(a, have, need, region)}
 	}
 	cores, wanted := 0, 0
-	for _, r := range a.rooms {
+	for _, r := range a.capacities {
 		for j := range r.nodes {
 			if r.nodes[j].open {
 				cores += r.nodes[j].count(a.threads)
@@ -75,28 +77,28 @@ func (m *maker) diagnose(a *attempt, region *Region) shortage {
 	}
 	var b strings.Builder
 	if wanted > cores {
-		fmt.Fprintf(&b, "%d vCPUs need %d cores, and %s %s %d free%s: %d short", vcpus, wanted, where, plural(len(m.hosts), "has", "have"), cores, m.keptBack(a), wanted-cores)
-		b.WriteString(m.nearest(a))
+		fmt.Fprintf(&b, "%d vCPUs need %d cores, and %s %s %d free%s: %d short", vcpus, wanted, where, words.Plural(len(m.hosts), "has", "have"), cores, m.keptBack(a), wanted-cores)
+		b.WriteString(m.nearest(a, region))
 		return shortage{b.String(), !huge && m.place.SMT != "require"}
 	}
 	// Enough of everything in sum: it is cut into pieces that are too small.
 	g := m.largest()
 	var nodes []string
-	for _, r := range a.rooms[:min(len(a.rooms), 2)] {
+	for _, r := range a.capacities[:min(len(a.capacities), 2)] {
 		for j := range r.nodes {
 			n := &r.nodes[j]
 			if n.pkg < 0 || len(nodes) == 16 {
 				continue
 			}
-			nodes = append(nodes, fmt.Sprintf("node %d %d cores and %s", n.id, n.count(a.threads), size(m.roomiest(n))))
+			nodes = append(nodes, fmt.Sprintf("node %d %d cores and %s", n.id, n.count(a.threads), words.Bytes(m.roomiest(n))))
 		}
 	}
 	if k := m.place.Nodes; k > 0 && g.vcpus%k != 0 {
 		fmt.Fprintf(&b, "%s: %d vCPUs cannot be split into %d equal nodes (placement.nodes)", g.name, g.vcpus, k)
 	} else {
-		fmt.Fprintf(&b, "%s: %d vCPUs and %s cannot be split into equal parts that fit the nodes of %s (free: %s)", g.name, g.vcpus, size(g.memory), where, strings.Join(nodes, ", "))
+		fmt.Fprintf(&b, "%s: %d vCPUs and %s cannot be split into equal parts that fit the nodes of %s (free: %s)", g.name, g.vcpus, words.Bytes(g.memory), where, strings.Join(nodes, ", "))
 	}
-	b.WriteString(m.nearest(a))
+	b.WriteString(m.nearest(a, region))
 	return shortage{b.String(), !huge}
 }
 
@@ -125,7 +127,7 @@ func (m *maker) largest() *group {
 // keptBack says of cores that are there but not free.
 func (m *maker) keptBack(a *attempt) string {
 	all, held, closed, reserved := 0, 0, 0, 0
-	for _, r := range a.rooms {
+	for _, r := range a.capacities {
 		all += r.cores
 		held += r.heldCPUs
 		for _, id := range r.reserved {
@@ -181,28 +183,28 @@ func (m *maker) memoryShort(a *attempt, have, need uint64, region *Region) strin
 			what = "free pages of " + p
 		}
 	}
-	s := fmt.Sprintf("%s: %s of %s for VMs of %s: %s short", where, size(have), what, size(need), size(need-min(have, need)))
+	s := fmt.Sprintf("%s: %s of %s for VMs of %s: %s short", where, words.Bytes(have), what, words.Bytes(need), words.Bytes(need-min(have, need)))
 	if need <= have {
-		s = fmt.Sprintf("%s: %s of %s, but no host has %s for one more VM beside the others", where, size(have), what, size(m.groups[0].memory))
+		s = fmt.Sprintf("%s: %s of %s, but no host has %s for one more VM beside the others", where, words.Bytes(have), what, words.Bytes(m.groups[0].memory))
 	}
-	for _, r := range a.rooms {
+	for _, r := range a.capacities {
 		if r.limit > 0 {
-			s += fmt.Sprintf(" (the job's cgroup allows %s more on %s)", size(r.limit), r.host.Name)
+			s += fmt.Sprintf(" (the job's cgroup allows %s more on %s)", words.Bytes(r.limit), r.host.Name)
 			break
 		}
 	}
-	for _, r := range a.rooms {
+	for _, r := range a.capacities {
 		if len(r.nodes) > 1 && len(m.hosts) == 1 {
 			var parts []string
 			for j := range r.nodes {
 				if len(parts) < 16 {
-					parts = append(parts, fmt.Sprintf("node %d %s", r.nodes[j].id, size(m.roomiest(&r.nodes[j]))))
+					parts = append(parts, fmt.Sprintf("node %d %s", r.nodes[j].id, words.Bytes(m.roomiest(&r.nodes[j]))))
 				}
 			}
 			s += "; free: " + strings.Join(parts, ", ")
 		}
 	}
-	return s + m.nearest(a)
+	return s + m.nearest(a, region)
 }
 
 // devicesShort says which device there are too few of.
@@ -213,7 +215,7 @@ func (m *maker) devicesShort(a *attempt) string {
 			dev := &g.spec.Devices[d]
 			per := max(1, dev.Count)
 			need, free, cards, possible := g.count*per, 0, 0, 0
-			for _, r := range a.rooms {
+			for _, r := range a.capacities {
 				for _, k := range r.eligible(dev) {
 					free += len(r.pools[k].free)
 					cards++
@@ -229,7 +231,7 @@ func (m *maker) devicesShort(a *attempt) string {
 			if free >= need {
 				continue
 			}
-			name := plural(need, "VF", "VFs")
+			name := words.Plural(need, "VF", "VFs")
 			switch {
 			case dev.Address != "":
 				name = "device " + dev.Address
@@ -238,15 +240,15 @@ func (m *maker) devicesShort(a *attempt) string {
 			case dev.Class != "":
 				name = dev.Class + " " + name
 			}
-			s := fmt.Sprintf("%s: %d %s %d %s, and %d are free on %d %s: %d short", g.name, g.count, plural(g.count, "VM needs", "VMs need"), need, name, free, len(m.hosts), plural(len(m.hosts), "host", "hosts"), need-free)
+			s := fmt.Sprintf("%s: %d %s %d %s, and %d are free on %d %s: %d short", g.name, g.count, words.Plural(g.count, "VM needs", "VMs need"), need, name, free, len(m.hosts), words.Plural(len(m.hosts), "host", "hosts"), need-free)
 			if dev.Address != "" {
-				s = fmt.Sprintf("%s: %d %s %s, and the host has it once or not at all, or a running VM holds it", g.name, g.count, plural(g.count, "VM needs", "VMs need"), name)
+				s = fmt.Sprintf("%s: %d %s %s, and the host has it once or not at all, or a running VM holds it", g.name, g.count, words.Plural(g.count, "VM needs", "VMs need"), name)
 			}
 			if possible > 0 && dev.Address == "" {
 				s += fmt.Sprintf("; the cards can have %d more: make VFs on the host", possible)
 			}
 			if fit := free / per; fit > 0 && dev.Address == "" {
-				s += fmt.Sprintf("; %d %s would fit", fit, plural(fit, "VM", "VMs"))
+				s += fmt.Sprintf("; %d %s would fit", fit, words.Plural(fit, "VM", "VMs"))
 			}
 			return s
 		}
@@ -257,7 +259,7 @@ func (m *maker) devicesShort(a *attempt) string {
 func matches(p *devicePool, pf, class string) bool {
 	switch {
 	case pf != "":
-		return p.pf == pf || contains(p.names, pf)
+		return p.pf == pf || slices.Contains(p.names, pf)
 	case class == "infiniband":
 		return infiniband(p)
 	case class == "ethernet":
@@ -266,9 +268,9 @@ func matches(p *devicePool, pf, class string) bool {
 	return true
 }
 
-// roomFor says whether the VMs of the only group, without devices, fit in some
+// capacityFor says whether the VMs of the only group, without devices, fit in some
 // shape: by counting, without a search.
-func (m *maker) roomFor(a *attempt) bool {
+func (m *maker) capacityFor(a *attempt) bool {
 	for _, c := range m.combinations(a.threads) {
 		crowd := newCrowd(m, a, c.shapes)
 		most := make([]int, a.classes)
@@ -286,9 +288,46 @@ func (m *maker) roomFor(a *attempt) bool {
 	return false
 }
 
-// nearest gives the nearest requests that fit, as the end of a sentence: fewer
+// mayUnpin reports whether VMs without cores of their own are planned all the same, see unpinned.
+func (m *maker) mayUnpin() bool {
+	p := m.place.Pages
+	return !m.place.Strict && m.place.Pin != "always" && m.place.SMT != "require" && (p == "" || p == "auto" || p == "ordinary")
+}
+
+// memoryFor says whether there is memory for the VMs, none of which has devices, whatever CPUs there are.
+func (m *maker) memoryFor(a *attempt, region *Region) bool {
+	var left []uint64
+	for _, r := range a.capacities {
+		free := r.ordinary(m.pages)
+		if region != nil && region.Backing == "shm" {
+			free -= min(free, region.SizeBytes)
+		}
+		left = append(left, free)
+	}
+	for gi := range m.groups {
+		g := &m.groups[gi]
+		if len(g.spec.Devices) > 0 {
+			return false
+		}
+		todo := uint64(g.count)
+		for h := range left {
+			n := todo
+			if g.memory > 0 {
+				n = min(n, left[h]/g.memory)
+			}
+			left[h] -= n * g.memory
+			todo -= n
+		}
+		if todo > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// nearest returns the nearest requests that fit, as the end of a sentence: fewer
 // vCPUs, fewer VMs, less memory, each with the rest as it is.
-func (m *maker) nearest(a *attempt) string {
+func (m *maker) nearest(a *attempt, region *Region) string {
 	saved := append([]group(nil), m.groups...)
 	m.steps = nearestSteps
 	defer func() {
@@ -296,8 +335,11 @@ func (m *maker) nearest(a *attempt) string {
 		m.steps = m.budget()
 	}()
 	fits := func() bool {
+		if m.mayUnpin() && m.memoryFor(a, region) {
+			return true
+		}
 		if len(m.groups) == 1 && len(m.groups[0].spec.Devices) == 0 {
-			return m.roomFor(a)
+			return m.capacityFor(a)
 		}
 		return m.solve(a) != nil
 	}
@@ -318,7 +360,7 @@ func (m *maker) nearest(a *attempt) string {
 		tries++
 		m.groups[gi].vcpus = v
 		if fits() {
-			out = append(out, fmt.Sprintf("%d %s%s of %d vCPUs", g.count, plural(g.count, "VM", "VMs"), others, v))
+			out = append(out, fmt.Sprintf("%d %s%s of %d %s", g.count, words.Plural(g.count, "VM", "VMs"), others, v, words.Plural(v, "vCPU", "vCPUs")))
 			break
 		}
 	}
@@ -328,7 +370,7 @@ func (m *maker) nearest(a *attempt) string {
 		return !fits()
 	})
 	if n > 0 && n < saved[gi].count {
-		out = append(out, fmt.Sprintf("%d %s%s of %d vCPUs and %s", n, plural(n, "VM", "VMs"), others, saved[gi].vcpus, size(saved[gi].memory)))
+		out = append(out, fmt.Sprintf("%d %s%s of %d %s and %s", n, words.Plural(n, "VM", "VMs"), others, saved[gi].vcpus, words.Plural(saved[gi].vcpus, "vCPU", "vCPUs"), words.Bytes(saved[gi].memory)))
 	}
 	copy(m.groups, saved)
 	// Memory in steps of 64 MiB, up to 512 MiB less; beyond that in GiB.
@@ -342,7 +384,7 @@ func (m *maker) nearest(a *attempt) string {
 	})
 	m.groups[gi].memory = saved[gi].memory/step*step - uint64(k)*step
 	if m.groups[gi].memory > 0 && m.groups[gi].memory < saved[gi].memory && fits() {
-		out = append(out, fmt.Sprintf("%d %s%s of %s", g.count, plural(g.count, "VM", "VMs"), others, size(m.groups[gi].memory)))
+		out = append(out, fmt.Sprintf("%d %s%s of %s", g.count, words.Plural(g.count, "VM", "VMs"), others, words.Bytes(m.groups[gi].memory)))
 	}
 	if len(out) == 0 {
 		return ""

@@ -3,8 +3,10 @@ package plan
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"nearmetal/internal/topology"
+	"nearmetal/internal/words"
 )
 
 // SVG draws a plan on the hosts that it is for: each VM in its colour on the
@@ -18,7 +20,7 @@ func (p *Plan) SVG(w io.Writer, hosts []topology.Host, l Ledger) error {
 	for i := range p.VMs {
 		v := &p.VMs[i]
 		byHost[v.Host] = append(byHost[v.Host], i)
-		pic.Owners = append(pic.Owners, fmt.Sprintf("%s: %d %s, %s", v.Name, v.VCPUs, plural(v.VCPUs, "vCPU", "vCPUs"), size(v.MemoryBytes)))
+		pic.Owners = append(pic.Owners, fmt.Sprintf("%s: %d %s, %s", v.Name, v.VCPUs, words.Plural(v.VCPUs, "vCPU", "vCPUs"), words.Bytes(v.MemoryBytes)))
 	}
 	for i := range hosts {
 		h := &hosts[i]
@@ -28,14 +30,57 @@ func (p *Plan) SVG(w io.Writer, hosts []topology.Host, l Ledger) error {
 		pic.Hosts = append(pic.Hosts, h)
 		pic.Paints = append(pic.Paints, p.paint(h, byHost[h.Name], l))
 	}
+	if len(pic.Hosts) == 1 && len(p.VMs) > 0 {
+		pic.Title += fmt.Sprintf(": %s on %s", words.Count(len(p.VMs), "VM", "VMs"), pic.Hosts[0].Name)
+	}
+	pic.Notes = append(pic.Notes, p.notes()...)
 	if r := p.Region; r != nil {
-		s := "region: " + size(r.SizeBytes)
+		s := "region: " + words.Bytes(r.SizeBytes)
 		if r.HostNode >= 0 {
 			s += fmt.Sprintf(" on node %d", r.HostNode)
 		}
 		pic.Notes = append(pic.Notes, s)
 	}
 	return pic.SVG(w)
+}
+
+// notes say what the picture cannot draw: VMs without pins, and where QEMU's other threads run.
+func (p *Plan) notes() []string {
+	var free, names []string
+	threads := map[string][]string{}
+	for i := range p.VMs {
+		v := &p.VMs[i]
+		if len(v.Pins) == 0 {
+			free = append(free, v.Name)
+		}
+		if len(v.EmulatorCPUs) > 0 {
+			at := topology.FormatList(v.EmulatorCPUs)
+			if threads[at] == nil {
+				names = append(names, at)
+			}
+			threads[at] = append(threads[at], v.Name)
+		}
+	}
+	var notes []string
+	if len(free) > 0 {
+		notes = append(notes, "not pinned: "+few(free)+" (the kernel chooses the CPUs)")
+	}
+	for i, at := range names {
+		if i == 8 {
+			notes = append(notes, "…")
+			break
+		}
+		notes = append(notes, "QEMU's other threads of "+few(threads[at])+": CPUs "+at)
+	}
+	return notes
+}
+
+// few joins names, of many only the first and the last.
+func few(names []string) string {
+	if len(names) > 4 {
+		return names[0] + " … " + names[len(names)-1]
+	}
+	return strings.Join(names, ", ")
 }
 
 // paint marks what the VMs of a host have.

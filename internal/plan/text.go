@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"nearmetal/internal/topology"
+	"nearmetal/internal/words"
 )
 
 // Write writes a plan as "text", "yaml" or "json". Text has the reasons only
@@ -45,12 +46,12 @@ func (p *Plan) text(explain bool) string {
 	if p.Cluster != "" {
 		name += " " + p.Cluster
 	}
-	fmt.Fprintf(&b, "%s: %d %s on %d %s\n", name, len(p.VMs), plural(len(p.VMs), "VM", "VMs"), len(hosts), plural(len(hosts), "host", "hosts"))
+	fmt.Fprintf(&b, "%s: %d %s on %d %s\n", name, len(p.VMs), words.Plural(len(p.VMs), "VM", "VMs"), len(hosts), words.Plural(len(hosts), "host", "hosts"))
 	for i := range p.VMs {
 		p.VMs[i].text(&b, explain)
 	}
 	if r := p.Region; r != nil {
-		fmt.Fprintf(&b, "\nregion: %s, %s, in the VMs by %s", size(r.SizeBytes), pagesOrShm(r), r.Device)
+		fmt.Fprintf(&b, "\nregion: %s, %s, in the VMs by %s", words.Bytes(r.SizeBytes), pagesOrShm(r), r.Device)
 		if r.HostNode >= 0 {
 			fmt.Fprintf(&b, ", on node %d", r.HostNode)
 		}
@@ -84,14 +85,14 @@ func pagesOrShm(r *Region) string {
 }
 
 func (v *VM) text(b *strings.Builder, explain bool) {
-	shape := fmt.Sprintf("%d %s x %d %s", v.Sockets, plural(v.Sockets, "socket", "sockets"), v.Cores, plural(v.Cores, "core", "cores"))
+	shape := fmt.Sprintf("%d %s x %d %s", v.Sockets, words.Plural(v.Sockets, "socket", "sockets"), v.Cores, words.Plural(v.Cores, "core", "cores"))
 	if v.Dies > 1 {
-		shape = fmt.Sprintf("%d %s x %d dies x %d %s", v.Sockets, plural(v.Sockets, "socket", "sockets"), v.Dies, v.Cores, plural(v.Cores, "core", "cores"))
+		shape = fmt.Sprintf("%d %s x %d dies x %d %s", v.Sockets, words.Plural(v.Sockets, "socket", "sockets"), v.Dies, v.Cores, words.Plural(v.Cores, "core", "cores"))
 	}
 	if v.Threads > 1 {
 		shape += fmt.Sprintf(" x %d threads", v.Threads)
 	}
-	fmt.Fprintf(b, "\n%s on %s: %d %s (%s), %s\n", v.Name, v.Host, v.VCPUs, plural(v.VCPUs, "vCPU", "vCPUs"), shape, size(v.MemoryBytes))
+	fmt.Fprintf(b, "\n%s on %s: %d %s (%s), %s\n", v.Name, v.Host, v.VCPUs, words.Plural(v.VCPUs, "vCPU", "vCPUs"), shape, words.Bytes(v.MemoryBytes))
 	if len(v.Nodes) == 0 && len(v.Pins) > 0 {
 		fmt.Fprintf(b, "  vCPUs %s -> CPUs %s\n", idList(seq(0, v.VCPUs)), pinList(v.Pins, seq(0, v.VCPUs)))
 	}
@@ -105,7 +106,7 @@ func (v *VM) text(b *strings.Builder, explain bool) {
 			}
 			b.WriteByte(';')
 		}
-		fmt.Fprintf(b, " %s in %s", size(n.MemoryBytes), pageName(n.PageBytes))
+		fmt.Fprintf(b, " %s in %s", words.Bytes(n.MemoryBytes), pageName(n.PageBytes))
 		switch {
 		case len(n.HostNodes) == 1:
 			fmt.Fprintf(b, " on host node %d", n.HostNodes[0])
@@ -133,19 +134,7 @@ func (v *VM) text(b *strings.Builder, explain bool) {
 		if d.Node >= 0 {
 			fmt.Fprintf(b, " on guest node %d", d.Node)
 		}
-		if d.Expander >= 0 {
-			fmt.Fprintf(b, ", behind the expander bridge on bus %d", v.Expanders[d.Expander].Bus)
-		}
 		b.WriteByte('\n')
-	}
-	if v.MMIOBytes > 0 {
-		fmt.Fprintf(b, "  64-bit device window %s\n", size(v.MMIOBytes))
-	}
-	if v.PhysBits > 0 {
-		fmt.Fprintf(b, "  %d bits of physical addresses\n", v.PhysBits)
-	}
-	if v.IOMMU {
-		b.WriteString("  a virtual IOMMU with interrupt remapping: x2APIC IDs above 254\n")
 	}
 	if len(v.EmulatorCPUs) > 0 {
 		fmt.Fprintf(b, "  QEMU's own threads -> CPUs %s\n", topology.FormatList(v.EmulatorCPUs))

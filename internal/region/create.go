@@ -96,7 +96,7 @@ func named(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir+"/(region)"), nil
 }
 
-// fill gives the file its size and its memory.
+// fill sets the file's size and allocates its memory.
 func (r *Region) fill(o Options, dir string) error {
 	// Beyond the limit the kernel sends SIGXFSZ, which would end nearmetal.
 	var lim unix.Rlimit
@@ -273,7 +273,7 @@ func writeMapped(f *os.File, b []byte, off int64) error {
 	return unix.Munmap(mem)
 }
 
-// Scrub gives all the region's memory back, header included: whoever still has the
+// Scrub frees all the region's memory, header included: whoever still has the
 // file mapped, or maps it later, sees zeros. The file keeps its size.
 func (r *Region) Scrub() error {
 	st, err := r.File.Stat()

@@ -44,7 +44,7 @@ func FormatDevdax(f *os.File, fileBytes uint64) error {
 	return writeMapped(f, devdaxInfo(id, fileBytes), infoOffset)
 }
 
-// devdaxInfo gives the info block of a device of deviceBytes.
+// devdaxInfo returns the info block of a device of deviceBytes.
 func devdaxInfo(id ID, deviceBytes uint64) []byte {
 	b := make([]byte, infoBytes)
 	le := binary.LittleEndian

@@ -63,7 +63,7 @@ type Header struct {
 	ScratchBytes  uint64
 }
 
-// marshal gives the header as its page, checksum included.
+// marshal returns the header as its page, checksum included.
 func (h *Header) marshal() []byte {
 	b := make([]byte, HeaderBytes)
 	le := binary.LittleEndian
@@ -88,7 +88,7 @@ func (h *Header) marshal() []byte {
 func crc32c(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
 // ParseHeader reads a header from b, its first HeaderBytes, of a region of which
-// availableBytes can be mapped. It takes b for hostile: what it gives back is sound,
+// availableBytes can be mapped. It takes b for hostile: what it returns is sound,
 // every area inside the region.
 func ParseHeader(b []byte, availableBytes uint64) (Header, error) {
 	if len(b) < HeaderBytes || availableBytes < HeaderBytes {
@@ -141,7 +141,7 @@ func (h *Header) check(availableBytes uint64) error {
 	return nil
 }
 
-// areaOK tells whether [offset, offset+n) lies behind the header, inside a region of
+// areaOK reports whether [offset, offset+n) lies behind the header, inside a region of
 // size bytes, on page boundaries.
 func areaOK(offset, n, size uint64) bool {
 	return offset >= HeaderBytes && offset <= size && n <= size-offset && offset%4096 == 0 && n%4096 == 0

@@ -63,7 +63,7 @@ func hugetlbMount(o Options) (mount, error) {
 	return mount{}, fmt.Errorf("region: no hugetlbfs mount%s that fits %d bytes; as root: mkdir -p /dev/hugepages && mount -t hugetlbfs%s none /dev/hugepages", size, o.SizeBytes, opt)
 }
 
-// hugetlbDirs gives the mount points of hugetlbfs in the text of /proc/mounts.
+// hugetlbDirs returns the mount points of hugetlbfs in the text of /proc/mounts.
 func hugetlbDirs(mounts string) []string {
 	var dirs []string
 	for _, line := range strings.Split(mounts, "\n") {

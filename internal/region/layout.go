@@ -1,17 +1,17 @@
 package region
 
 // What the libfabric provider keeps in the layout area; include/nearmetal/layout.h has
-// the same constants for C, docs/fabric.md describes it. An area of zeros is a valid,
+// the same constants for C, docs/fabric-design.md describes it. An area of zeros is a valid,
 // empty layout: scrubbing a region is all the formatting there is.
 const (
-	LayoutFabric     = 1 // a region that a provider made itself, for ranks outside VMs
-	LayoutVersion    = 3
-	LayoutMaxSlots   = 1024 // ranks
-	LayoutMinSlots   = 4
-	LayoutLineBytes  = 64
-	LayoutChunkBytes = 8192
-	LayoutMaxChunks  = 1024 // a rank
-	LayoutMRCount    = 63   // memory regions a rank shows
+	LayoutFabric      = 1 // a region that a provider made itself, for ranks outside VMs
+	LayoutVersion     = 3
+	LayoutMaxSlots    = 1024 // ranks
+	LayoutMinSlots    = 4
+	LayoutLineBytes   = 64
+	LayoutBounceBytes = 8192
+	LayoutMaxBounces  = 1024 // a rank
+	LayoutMRCount     = 63   // memory regions a rank shows
 
 	layoutPage        = 4096
 	layoutSlotBytes   = 256
@@ -20,7 +20,7 @@ const (
 	layoutRingControl = 128
 )
 
-// LayoutSlots gives how many ranks find room in a layout area of n bytes; 0: none do.
+// LayoutSlots returns how many ranks find room in a layout area of n bytes; 0: none do.
 // It follows nm_layout_choose.
 func LayoutSlots(n uint64) int {
 	for slots := uint64(LayoutMaxSlots); slots >= LayoutMinSlots; slots /= 2 {
@@ -33,7 +33,7 @@ func LayoutSlots(n uint64) int {
 		if slots > 16 && area < 1<<20 {
 			continue
 		}
-		if area >= slots*(layoutRingControl+layoutRingMin*LayoutLineBytes)+4*LayoutChunkBytes {
+		if area >= slots*(layoutRingControl+layoutRingMin*LayoutLineBytes)+4*LayoutBounceBytes {
 			return int(slots)
 		}
 	}

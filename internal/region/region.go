@@ -32,7 +32,7 @@ type Region struct {
 func (r *Region) Close() error { return r.File.Close() }
 
 // Read finds and checks the header in f, of fileBytes: at its start, or where a devdax
-// region has it. It gives the header and its offset in bytes.
+// region has it. It returns the header and its offset in bytes.
 func Read(f io.ReaderAt, fileBytes uint64) (Header, int64, error) {
 	b := make([]byte, HeaderBytes)
 	var first error

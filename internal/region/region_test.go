@@ -145,7 +145,7 @@ func TestHostNode(t *testing.T) {
 
 // inNewMounts runs this test again as root in a mount namespace, after the shell
 // commands setup; without the right to do so it fails in CI and is skipped elsewhere.
-// It tells whether this is that run.
+// It reports whether this is that run.
 func inNewMounts(t *testing.T, setup string) bool {
 	t.Helper()
 	if os.Getenv("NEARMETAL_TEST_MOUNTS") == t.Name() {
@@ -204,7 +204,7 @@ func TestHugetlb(t *testing.T) {
 	n, _ := readCount(pool)
 	os.WriteFile(pool, []byte(itoa(uintptr(n+4))), 0)
 	if got, _ := readCount(pool); got < n+4 {
-		t.Fatalf("the kernel gave %d huge pages of %d", got, n+4)
+		t.Fatalf("the kernel made %d huge pages of %d", got, n+4)
 	}
 	for _, devdax := range []bool{false, true} {
 		o.Devdax = devdax

@@ -18,12 +18,12 @@ const level = 0.95
 var noInterval = stats.Interval{Median: math.NaN(), Low: math.NaN(), High: math.NaN()}
 
 // Analyse computes what is shown of a run.
-func Analyse(d *Data, gauge Gauge) *RunReport {
+func Analyse(d *Data, tolerance Tolerance) *RunReport {
 	r := &RunReport{Data: d}
 	for i := range d.Run.Cases {
 		e := experiment(d, i)
 		e.ID = fmt.Sprintf("x%d", i+1)
-		e.judge(gauge)
+		e.judge(tolerance)
 		r.Experiments = append(r.Experiments, e)
 	}
 	return r
@@ -75,7 +75,7 @@ func experiment(d *Data, index int) *Experiment {
 	return e
 }
 
-// onlyParameter gives the parameter that is swept if there is just one.
+// onlyParameter returns the parameter that is swept if there is just one.
 func onlyParameter(points []*PointValues) string {
 	name := ""
 	for _, p := range points {
@@ -148,7 +148,7 @@ func (e *Experiment) row(p *PointValues, x string, seed int64, noise, drift *[]f
 	return row
 }
 
-// performance gives how much better values are than base's: the ratio itself if more is
+// performance returns how much better values are than base's: the ratio itself if more is
 // better, its inverse if less is. Values that are not positive have none.
 func (e *Experiment) performance(values, base []float64, seed int64) stats.Interval {
 	for _, list := range [][]float64{values, base} {
@@ -170,7 +170,7 @@ func (e *Experiment) performance(values, base []float64, seed int64) stats.Inter
 	return r
 }
 
-// equal gives the native variant with as many cores as the VM variant v, if that is not
+// equal returns the native variant with as many cores as the VM variant v, if that is not
 // the baseline; -1: there is none.
 func (e *Experiment) equal(v int) int {
 	variants := e.Run.Run.Variants
@@ -203,20 +203,24 @@ func outliers(values []float64) int {
 	return n
 }
 
-// judge gives each variant but the baseline its verdict.
-func (e *Experiment) judge(given Gauge) {
+// judge sets the verdict of each variant but the baseline.
+func (e *Experiment) judge(given Tolerance) {
 	for _, v := range e.Sides {
 		if v == e.Base {
 			continue
 		}
 		variant := &e.Run.Run.Variants[v]
-		verdict := &Verdict{Variant: v, State: None, Gauge: gaugeOf(given, &e.Run.Run.Host, variant), Mean: math.NaN(), Equal: math.NaN()}
+		verdict := &Verdict{Variant: v, State: None, Tolerance: toleranceOf(given, &e.Run.Run.Host, variant), Mean: math.NaN(), Equal: math.NaN()}
 		e.Verdicts = append(e.Verdicts, verdict)
 		if variant.Emulated {
 			verdict.Why = Emulated
 			if e.Case.Smaller != "" {
 				verdict.Why += "; a smaller problem: " + e.Case.Smaller
 			}
+			continue
+		}
+		if e.Run.Run.Quick {
+			verdict.Why = Quick
 			continue
 		}
 		if e.Base < 0 {
@@ -233,10 +237,14 @@ func (e *Experiment) judge(given Gauge) {
 // Emulated is what stands wherever a time was measured under emulation.
 const Emulated = "emulated: timings are not meaningful"
 
+// Quick is why a run with --quick has no verdict: with three repetitions an interval is their whole
+// spread.
+const Quick = "a quick run, with too few repetitions for one"
+
 func (e *Experiment) count(verdict *Verdict) {
 	var ratios, equals []float64
 	worst := math.Inf(1)
-	limit := 1 - verdict.Gauge.Share
+	limit := 1 - verdict.Tolerance.Share
 	for _, p := range e.Panels {
 		for _, row := range p.Rows {
 			c := &row.Cells[verdict.Variant]
@@ -279,7 +287,7 @@ func (e *Experiment) count(verdict *Verdict) {
 	}
 }
 
-// hair makes a loss of exactly the gauge be within it.
+// hair makes a loss of exactly the tolerance be within it.
 const hair = 1e-9
 
 // judgeCell holds a cell's ratio against the least that is accepted.
@@ -295,5 +303,5 @@ func judgeCell(c *Cell, limit float64) State {
 	return Unclear
 }
 
-// variant gives the description of a variant.
+// variant returns the description of a variant.
 func (e *Experiment) variant(v int) *record.Variant { return &e.Run.Run.Variants[v] }

@@ -21,7 +21,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// browser starts Chromium, which scripts/browser.sh installs.
+// browser starts Chromium, which scripts/install.sh browser installs.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	var path string
@@ -33,9 +33,9 @@ func browser(t *testing.T) context.Context {
 	}
 	if path == "" {
 		if os.Getenv("CI") == "true" {
-			t.Fatal("no Chromium: sh scripts/browser.sh")
+			t.Fatal("no Chromium: sh scripts/install.sh browser")
 		}
-		t.Skip("no Chromium: sh scripts/browser.sh installs one")
+		t.Skip("no Chromium: sh scripts/install.sh browser installs one")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox)
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
@@ -47,7 +47,7 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
-// look gives what is wrong with a page as it is shown now, one line each.
+// look returns what is wrong with a page as it is shown now, one line each.
 const look = `(() => {
 	const bad = [];
 	const root = document.documentElement;

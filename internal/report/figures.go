@@ -15,7 +15,7 @@ const mostPanels = 24
 // mostBars is how many bars a plot has; more values are drawn as points.
 const mostBars = 48
 
-// figures gives the plots of an experiment: the metric, then what follows of it.
+// figures returns the plots of an experiment: the metric, then what follows of it.
 func (e *Experiment) figures() []*chart.Figure {
 	var metric, derived []*chart.Figure
 	for i, p := range e.Panels {
@@ -107,7 +107,7 @@ func capital(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// xAxis gives the axis of a panel's parameter and the places of the rows on it.
+// xAxis returns the axis of a panel's parameter and the places of the rows on it.
 func (e *Experiment) xAxis(p *Panel, categories bool) (chart.Axis, []float64) {
 	at := make([]float64, len(p.Rows))
 	numbers := len(p.Rows) > 0 && !categories
@@ -132,7 +132,7 @@ func (e *Experiment) xAxis(p *Panel, categories bool) (chart.Axis, []float64) {
 			axis.Names = append(axis.Names, name)
 		}
 	case e.Case.Kind == "size":
-		axis.Scale, axis.Bytes, axis.Whole = chart.Log2, true, false
+		axis.Scale, axis.Bytes, axis.Whole, axis.Zero = chart.Log2, true, false, low == 0
 	case low > 0 && high/low >= 8 && e.Case.Kind == "scaling":
 		axis.Scale = chart.Log2
 	case low > 0 && high/low >= 50:
@@ -239,7 +239,7 @@ func Delta(ratio float64) string {
 	return strings.Replace(fmt.Sprintf("%+.1f %%", d), "-", "−", 1)
 }
 
-// ratioFigure shows performance over the baseline's, with the line at 1.0 and the gauge.
+// ratioFigure shows performance over the baseline's, with the line at 1.0 and the tolerance.
 func (e *Experiment) ratioFigure(p *Panel) *chart.Figure {
 	f := &chart.Figure{Title: e.panelTitle(p, "ratio to "+e.baseLabel()), Y: chart.Axis{Label: "Performance ÷ " + e.baseLabel() + " (1), higher is better", Show: []float64{0.95, 1.05}}}
 	var at []float64
@@ -264,8 +264,8 @@ func (e *Experiment) ratioFigure(p *Panel) *chart.Figure {
 	if !found || len(p.Rows) < 2 && e.Case.Kind == "bar" {
 		return nil
 	}
-	if g := e.gaugeShown(); g.Share > 0 {
-		f.Rules = append(f.Rules, chart.Rule{Low: 1 - g.Share, High: 1, Label: "gauge: " + g.Percent() + ", " + g.Reason})
+	if g := e.toleranceShown(); g.Share > 0 {
+		f.Rules = append(f.Rules, chart.Rule{Low: 1 - g.Share, High: 1, Label: "tolerance: " + g.Percent() + ", " + g.Reason})
 	}
 	f.Rules = append(f.Rules, chart.Rule{Low: 1, High: 1, Label: "as fast as " + e.baseLabel()})
 	return f
@@ -278,19 +278,19 @@ func (e *Experiment) baseLabel() string {
 	return e.variant(e.Base).Label
 }
 
-// gaugeShown is the gauge that a plot has as a band: that of the first VM that is judged.
-func (e *Experiment) gaugeShown() Gauge {
+// toleranceShown is the tolerance that a plot has as a band: that of the first VM that is judged.
+func (e *Experiment) toleranceShown() Tolerance {
 	for _, v := range e.Verdicts {
 		if v.State != None && e.variant(v.Variant).Kind == "vm" {
-			return v.Gauge
+			return v.Tolerance
 		}
 	}
 	for _, v := range e.Verdicts {
 		if v.State != None {
-			return v.Gauge
+			return v.Tolerance
 		}
 	}
-	return Gauge{}
+	return Tolerance{}
 }
 
 // efficiencyFigure shows how well a fixed problem scales: speed a node over that of the first

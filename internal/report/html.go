@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/report/chart"
+	"nearmetal/internal/words"
 )
 
 //go:embed page
@@ -26,7 +27,7 @@ const (
 	darkPage  = "--back:#0e131c;--line:#2b3444;--good:#6fe0ae;--good-back:#12291f;--good-line:#285f47;--bad:#ff9d8a;--bad-back:#331713;--bad-line:#7a3527;--warn:#f0c766;--warn-back:#2c2411;--warn-line:#6e5922;"
 )
 
-// styleSheet gives the page's style; print is always light.
+// styleSheet returns the page's style; print is always light.
 func styleSheet() (template.CSS, error) {
 	css, err := pageFiles.ReadFile("page/style.css")
 	if err != nil {
@@ -39,6 +40,7 @@ func styleSheet() (template.CSS, error) {
 
 type pageView struct {
 	Version, Title, Headline, Lead, Footer string
+	Terms                                  []term
 	CSS                                    template.CSS
 	Notes                                  []string
 	Glance                                 []glanceView
@@ -75,12 +77,12 @@ type factView struct {
 }
 
 type sectionView struct {
-	ID, Title, Sub, Method, Grid, Gauge, TableName string
-	Verdicts                                       []verdictView
-	Legend                                         []keyView
-	Plots                                          []plotView
-	Table                                          template.HTML
-	How                                            []factView
+	ID, Title, Sub, Method, Grid, Tolerance, TableName string
+	Verdicts                                           []verdictView
+	Legend                                             []keyView
+	Plots                                              []plotView
+	Table                                              template.HTML
+	How                                                []factView
 }
 
 // HTML writes the report as one page that needs nothing else. version is nearmetal's own.
@@ -110,6 +112,15 @@ func (r *Report) HTML(w io.Writer, version string) error {
 	}
 	v.Title = "nearmetal report: " + strings.Join(names, ", ")
 	v.Headline, v.Lead = r.headline()
+	seen := map[term]bool{}
+	for _, run := range r.Runs {
+		for _, t := range run.terms() {
+			if !seen[t] {
+				seen[t] = true
+				v.Terms = append(v.Terms, t)
+			}
+		}
+	}
 	v.Footer = fmt.Sprintf("Made by nearmetal %s on %s from %s.", version, r.Made.UTC().Format("2 January 2006, 15:04 UTC"), strings.Join(names, ", "))
 	if r.Paper != nil {
 		if v.Paper, err = r.Paper.view(); err != nil {
@@ -141,24 +152,28 @@ func (r *Report) headline() (string, string) {
 	switch {
 	case total == 0:
 		head = "Measured natively: nothing in VMs to compare"
-	case judged == 0:
+	case judged == 0 && r.allEmulated():
 		head = "No verdict: " + Emulated
-		if !r.allEmulated() {
-			head = "No verdict: nothing could be compared"
-		}
-	case count[Within] == judged:
-		head = fmt.Sprintf("Near the metal: all %d comparisons are within the gauge", judged)
+	case judged == 0 && r.anyQuick():
+		head = "No verdict: " + Quick + " (measure without --quick)"
+	case judged == 0:
+		head = "No verdict: nothing could be compared"
+	case count[Within] == judged && !r.anyQuick():
+		head = fmt.Sprintf("Near the metal: all %d comparisons are within the tolerance", judged)
 		if judged == 1 {
-			head = "Near the metal: the comparison is within the gauge"
+			head = "Near the metal: the comparison is within the tolerance"
 		}
 	default:
-		head = fmt.Sprintf("%d of %d comparisons are within the gauge", count[Within], judged)
+		head = fmt.Sprintf("%d of %d comparisons are within the tolerance", count[Within], judged)
 		var rest []string
 		if n := count[Outside]; n > 0 {
 			rest = append(rest, fmt.Sprintf("%d outside", n))
 		}
 		if n := count[Unclear]; n > 0 {
 			rest = append(rest, fmt.Sprintf("%d not decided", n))
+		}
+		if r.anyQuick() {
+			rest = append(rest, "quick runs not counted")
 		}
 		if len(rest) > 0 {
 			head += ", " + strings.Join(rest, ", ")
@@ -172,7 +187,7 @@ func (r *Report) headline() (string, string) {
 			s = h.Name + ", " + s
 		}
 		if h.Cores > 0 {
-			s += ", " + plural(h.Cores, "core", "cores")
+			s += ", " + words.Count(h.Cores, "core", "cores")
 		}
 		if !run.Run.Started.IsZero() {
 			s += "; measured " + run.Run.Started.UTC().Format("2 January 2006, 15:04 UTC")
@@ -182,6 +197,16 @@ func (r *Report) headline() (string, string) {
 		}
 	}
 	return head, strings.Join(on, " · ")
+}
+
+// anyQuick reports whether a run is one with --quick, which has no verdict.
+func (r *Report) anyQuick() bool {
+	for _, run := range r.Runs {
+		if run.Run.Quick {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *Report) allEmulated() bool {
@@ -195,7 +220,7 @@ func (r *Report) allEmulated() bool {
 	return true
 }
 
-// glance gives the lines of an experiment in the overview.
+// glance returns the lines of an experiment in the overview.
 func (e *Experiment) glance() glanceView {
 	out := glanceView{ID: e.ID, What: e.title()}
 	for _, v := range e.Verdicts {
@@ -228,7 +253,7 @@ func (e *Experiment) glance() glanceView {
 
 // sparkline draws a verdict's ratios over the points.
 func (e *Experiment) sparkline(v *Verdict) template.HTML {
-	f := chart.Figure{Rules: []chart.Rule{{Low: 1 - v.Gauge.Share, High: 1}}}
+	f := chart.Figure{Rules: []chart.Rule{{Low: 1 - v.Tolerance.Share, High: 1}}}
 	s := chart.Series{Style: 1}
 	for _, p := range e.Panels {
 		for _, row := range p.Rows {
@@ -278,7 +303,7 @@ func (e *Experiment) section(budget *int) (sectionView, error) {
 			s.Plots = append(s.Plots, plotView{caption, svg})
 			bars = bars || f.Bars
 			if len(f.Rules) > 1 {
-				s.Gauge = "gauge: " + e.gaugeShown().Percent() + ", " + e.gaugeShown().Reason
+				s.Tolerance = "tolerance: " + e.toleranceShown().Percent() + ", " + e.toleranceShown().Reason
 			}
 		}
 		switch {

@@ -37,19 +37,20 @@ type ExperimentView struct {
 
 // VerdictView is a verdict. Ratios are of performance: below 1 is a loss.
 type VerdictView struct {
-	Variant string   `json:"variant"`
-	State   State    `json:"state"`
-	Gauge   Gauge    `json:"gauge"`
-	Words   string   `json:"words"`
-	Points  int      `json:"points"`
-	Within  int      `json:"within"`
-	Outside int      `json:"outside"`
-	Worst   *float64 `json:"worst,omitempty"`
-	Mean    *float64 `json:"mean,omitempty"`
-	Equal   *float64 `json:"equal_cores,omitempty"`
+	Variant   string    `json:"variant"`
+	State     State     `json:"state"`
+	Tolerance Tolerance `json:"tolerance"`
+	Gauge     Tolerance `json:"gauge" jsonform:"until 0.2.0"` // Tolerance under its old name, until 0.2.0
+	Words     string    `json:"words"`
+	Points    int       `json:"points"`
+	Within    int       `json:"within"`
+	Outside   int       `json:"outside"`
+	Worst     *float64  `json:"worst,omitempty"`
+	Mean      *float64  `json:"mean,omitempty"`
+	Equal     *float64  `json:"equal_cores,omitempty"`
 }
 
-// PointView is what the variants gave at one point.
+// PointView has the variants' results at one point.
 type PointView struct {
 	X      string              `json:"x,omitempty"`
 	Others string              `json:"others,omitempty"` // the other parameters
@@ -67,7 +68,7 @@ type CellView struct {
 	RatioOf  *[2]float64 `json:"ratio_interval,omitempty"`
 }
 
-// View gives the report as data.
+// View returns the report as data.
 func (r *Report) View() View {
 	v := View{Runs: []RunView{}}
 	for _, run := range r.Runs {
@@ -87,7 +88,7 @@ func (e *Experiment) view() ExperimentView {
 		v.Baseline = e.baseLabel()
 	}
 	for _, d := range e.Verdicts {
-		w := VerdictView{Variant: e.variant(d.Variant).Label, State: d.State, Gauge: d.Gauge, Words: e.Words(d), Points: d.Points, Within: d.Within, Outside: d.Outside,
+		w := VerdictView{Variant: e.variant(d.Variant).Label, State: d.State, Tolerance: d.Tolerance, Gauge: d.Tolerance, Words: e.Words(d), Points: d.Points, Within: d.Within, Outside: d.Outside,
 			Mean: number(d.Mean), Equal: number(d.Equal)}
 		if d.Worst != nil {
 			w.Worst = number(d.Worst.Cells[d.Variant].Ratio.Median)
@@ -110,7 +111,7 @@ func (e *Experiment) view() ExperimentView {
 	return v
 }
 
-// number gives nil for what JSON cannot write.
+// number returns nil for what JSON cannot write.
 func number(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/report/chart"
+	"nearmetal/internal/words"
 )
 
 type machineView struct {
@@ -48,9 +49,9 @@ func machine(run *RunReport, index int) machineView {
 		}
 	}
 	add("CPU", h.CPU, false)
-	cores := plural(h.Cores, "core", "cores") + ", " + plural(h.Threads, "hardware thread", "hardware threads")
+	cores := words.Count(h.Cores, "core", "cores") + ", " + words.Count(h.Threads, "hardware thread", "hardware threads")
 	if h.Nodes > 0 {
-		cores += ", " + plural(h.Nodes, "NUMA node", "NUMA nodes")
+		cores += ", " + words.Count(h.Nodes, "NUMA node", "NUMA nodes")
 	}
 	add("Cores", cores, false)
 	if h.MemoryBytes > 0 {
@@ -131,5 +132,5 @@ func (m *machineView) checks(data json.RawMessage) {
 		parts = append(parts, fmt.Sprintf("%d %s", n, status))
 	}
 	sort.Strings(parts)
-	m.CheckSummary = plural(len(all.Rows), "check", "checks") + ": " + strings.Join(parts, ", ") + "."
+	m.CheckSummary = words.Count(len(all.Rows), "check", "checks") + ": " + strings.Join(parts, ", ") + "."
 }

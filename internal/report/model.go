@@ -51,7 +51,7 @@ type Row struct {
 	Cells []Cell  // by variant (index in Run.Variants)
 }
 
-// Cell is what one variant gave at one point.
+// Cell is one variant's result at one point.
 type Cell struct {
 	N, Failed int
 	Errors    []string
@@ -68,24 +68,24 @@ type State string
 
 // The states of a verdict.
 const (
-	Within  State = "within"  // the median is no worse than the gauge allows
+	Within  State = "within"  // the median is no worse than the tolerance allows
 	Outside State = "outside" // worse, with its whole interval
-	Unclear State = "unclear" // worse, but the interval lies across the gauge
+	Unclear State = "unclear" // worse, but the interval lies across the tolerance
 	None    State = "none"    // there is nothing to judge
 )
 
 // Verdict judges one variant in one experiment.
 type Verdict struct {
-	Variant int // index in Run.Variants
-	State   State
-	Gauge   Gauge
-	Points  int // that were compared
-	Within  int
-	Outside int
-	Across  int     // points whose interval lies across the gauge
-	Worst   *Row    // the point with the smallest ratio, nil: none
-	Mean    float64 // geometric mean of the ratios
-	Equal   float64 // the same against the native variant with as many cores; NaN: there is none
-	EqualTo string
-	Why     string // why there is no verdict
+	Variant   int // index in Run.Variants
+	State     State
+	Tolerance Tolerance
+	Points    int // that were compared
+	Within    int
+	Outside   int
+	Across    int     // points whose interval lies across the tolerance
+	Worst     *Row    // the point with the smallest ratio, nil: none
+	Mean      float64 // geometric mean of the ratios
+	Equal     float64 // the same against the native variant with as many cores; NaN: there is none
+	EqualTo   string
+	Why       string // why there is no verdict
 }

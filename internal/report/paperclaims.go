@@ -52,7 +52,7 @@ func printed(c *paper.Claim, u string) string {
 	return "—"
 }
 
-// ours gives what a run has for a claim, one line for each variant that it is about.
+// ours returns what a run has for a claim, one line for each variant that it is about.
 func (e *Experiment) ours(c *paper.Claim) []string {
 	var out []string
 	for _, v := range e.Sides {
@@ -92,7 +92,7 @@ func (e *Experiment) ours(c *paper.Claim) []string {
 	return out
 }
 
-// values gives what a run has for a claim of a value in a unit, one line for each variant
+// values returns what a run has for a claim of a value in a unit, one line for each variant
 // that it is about.
 func (e *Experiment) values(c *paper.Claim, u string) []string {
 	factor, ok := paper.Factor(e.Case.Unit, u)
@@ -151,7 +151,7 @@ func percentOf(of string, q float64) string {
 	return Delta(q)
 }
 
-// ratioAt gives a variant's ratio at a point, at worst if the point is empty; nil: it was not measured.
+// ratioAt returns a variant's ratio at a point, at worst if the point is empty; nil: it was not measured.
 func (e *Experiment) ratioAt(point map[string]string, v int) (float64, *Row) {
 	worst, at := math.Inf(1), (*Row)(nil)
 	for _, p := range e.Panels {
@@ -168,7 +168,7 @@ func (e *Experiment) ratioAt(point map[string]string, v int) (float64, *Row) {
 	return worst, at
 }
 
-// isAt tells whether a row lies at a point: of the parameters that it names.
+// isAt reports whether a row lies at a point: of the parameters that it names.
 func (e *Experiment) isAt(p *Panel, row *Row, point map[string]string) bool {
 	if point == nil {
 		return true

@@ -9,6 +9,7 @@ import (
 	"nearmetal/internal/report/chart"
 	"nearmetal/internal/report/paper"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/words"
 )
 
 // PaperReport is a paper beside what was measured.
@@ -61,7 +62,7 @@ func besides(p *paper.Paper, runs []*RunReport) *PaperReport {
 	return r
 }
 
-// repeats tells whether an experiment repeats an item: its case names the item or is named by it.
+// repeats reports whether an experiment repeats an item: its case names the item or is named by it.
 func repeats(e *Experiment, name string, it *paper.Item) bool {
 	if slices.Contains(paper.Keys(e.Case.Seed), paper.Key{Paper: name, Item: it.Key}) {
 		return true
@@ -135,7 +136,7 @@ func (it *PaperItem) series() {
 	it.Figure = f
 }
 
-// ourNames gives the names of the variants that a series was measured with.
+// ourNames returns the names of the variants that a series was measured with.
 func (it *PaperItem) ourNames() []string {
 	var out []string
 	if it.Figure != nil {
@@ -146,7 +147,7 @@ func (it *PaperItem) ourNames() []string {
 	return out
 }
 
-// measured tells whether any run repeats the item.
+// measured reports whether any run repeats the item.
 func (it *PaperItem) measured() bool { return len(it.Experiments) > 0 }
 
 func (r *PaperReport) text(out *strings.Builder) {
@@ -178,7 +179,7 @@ func (r *PaperReport) text(out *strings.Builder) {
 		}
 	}
 	if missing > 0 {
-		fmt.Fprintf(out, "\n%s of this paper not measured by the run\n", plural(missing, "figure", "figures"))
+		fmt.Fprintf(out, "\n%s of this paper not measured by the run\n", words.Count(missing, "figure", "figures"))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/report/chart"
+	"nearmetal/internal/words"
 )
 
 type paperView struct {
@@ -46,7 +47,7 @@ func (r *PaperReport) view() (*paperView, error) {
 				}
 				item.Legend = append(item.Legend, keyView{key, s.Name})
 			}
-			item.TableName = "Table of " + plural(len(it.Lines), "printed point", "printed points") + ", in " + unit(it.Unit)
+			item.TableName = "Table of " + words.Count(len(it.Lines), "printed point", "printed points") + ", in " + unit(it.Unit)
 			item.Table = it.table()
 		}
 		v.Items = append(v.Items, item)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/words"
 )
 
 // mostVariants is how many variants a report compares: each has columns and a sign of its own.
@@ -36,7 +37,7 @@ type PointValues struct {
 	Failed int          // of all variants
 }
 
-// SideValues are what one variant gave at a point, in the case's unit, by repetition.
+// SideValues are one variant's results at a point, in the case's unit, by repetition.
 type SideValues struct {
 	Values []float64
 	Errors []string // why repetitions failed, at most a few
@@ -81,7 +82,7 @@ func Group(folder string, run *record.Run, samples []record.Sample, notes []stri
 		}
 	}
 	if unknown > 0 {
-		d.Notes = append(d.Notes, fmt.Sprintf("%s left out: run.json does not have the case or the variant", plural(unknown, "sample is", "samples are")))
+		d.Notes = append(d.Notes, fmt.Sprintf("%s left out: run.json does not have the case or the variant", words.Count(unknown, "sample is", "samples are")))
 	}
 	if d.Run.Ended.IsZero() {
 		d.Notes = append(d.Notes, "the run has not ended, or was cut short: this is what it had measured so far")
@@ -139,11 +140,4 @@ func pointKey(p map[string]string) string {
 		b.WriteString(k + "\x00" + p[k] + "\x00")
 	}
 	return b.String()
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

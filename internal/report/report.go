@@ -10,16 +10,16 @@ import (
 
 // Options say what is made of runs.
 type Options struct {
-	Gauge Gauge
-	Paper string // name of the paper to lay them beside; "": none
-	Now   time.Time
+	Tolerance Tolerance
+	Paper     string // name of the paper to lay them beside; "": none
+	Now       time.Time
 }
 
 // Build makes the report of runs that were read.
 func Build(runs []*Data, o Options) (*Report, error) {
 	r := &Report{Made: o.Now}
 	for _, d := range runs {
-		r.Runs = append(r.Runs, Analyse(d, o.Gauge))
+		r.Runs = append(r.Runs, Analyse(d, o.Tolerance))
 	}
 	if o.Paper != "" {
 		p, err := paper.Open(o.Paper)
@@ -31,7 +31,7 @@ func Build(runs []*Data, o Options) (*Report, error) {
 	return r, nil
 }
 
-// Figures gives all plots of the report, each to stand alone; no two have the same name.
+// Figures returns all plots of the report, each to stand alone; no two have the same name.
 func (r *Report) Figures() []*chart.Figure {
 	var out []*chart.Figure
 	for _, run := range r.Runs {

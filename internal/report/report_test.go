@@ -51,7 +51,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// htmlOf gives the page of a run.
+// htmlOf returns the page of a run.
 func htmlOf(t testing.TB, r *Report) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -79,7 +79,7 @@ func TestHTML(t *testing.T) {
 	if strings.Contains(page, "<script") || strings.Contains(page, "ZgotmplZ") {
 		t.Error("the page has a script, or something the template refused")
 	}
-	for _, want := range []string{"Performance ÷ native.48 (1), higher is better", "Efficiency of strong scaling (%), higher is better", "gauge: 8.3 %, 4 of 48 cores are kept back for the host",
+	for _, want := range []string{"Performance ÷ native.48 (1), higher is better", "Efficiency of strong scaling (%), higher is better", "tolerance: 8.3 %, 4 of 48 cores are kept back for the host",
 		Emulated, "Beside paper 002", "2 checks: 1 ok, 1 warn.", "The plan of the VMs", "prefers-color-scheme:dark", "@media print"} {
 		if !strings.Contains(strings.ReplaceAll(page, "\u00a0", " "), want) {
 			t.Errorf("%q is not in the page", want)
@@ -110,8 +110,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// verdictOf gives the verdict of a VM whose values are those of a native variant times a factor.
-func verdictOf(t *testing.T, native, vm []float64, gauge Gauge) *Verdict {
+// verdictOf returns the verdict of a VM whose values are those of a native variant times a factor.
+func verdictOf(t *testing.T, native, vm []float64, tolerance Tolerance) *Verdict {
 	t.Helper()
 	run := &record.Run{Version: 1, ID: "x", Ended: time.Now(), Host: record.Host{Cores: 48},
 		Variants: []record.Variant{{Label: "n", Kind: "native", Cores: 48}, {Label: "v", Kind: "vm", Cores: 44, KeptBack: 4}},
@@ -126,10 +126,10 @@ func verdictOf(t *testing.T, native, vm []float64, gauge Gauge) *Verdict {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Analyse(d, gauge).Experiments[0].Verdicts[0]
+	return Analyse(d, tolerance).Experiments[0].Verdicts[0]
 }
 
-func TestGauge(t *testing.T) {
+func TestTolerance(t *testing.T) {
 	base := []float64{100, 100, 100, 100, 100}
 	for _, c := range []struct {
 		vm   []float64
@@ -141,24 +141,24 @@ func TestGauge(t *testing.T) {
 		{[]float64{110, 110, 110, 110, 110}, Outside},
 		{[]float64{100, 105, 111, 115, 120}, Unclear},
 	} {
-		if v := verdictOf(t, base, c.vm, Gauge{}); v.State != c.want {
+		if v := verdictOf(t, base, c.vm, Tolerance{}); v.State != c.want {
 			t.Errorf("%v: %s, want %s (%v)", c.vm, v.State, c.want, v.Worst.Cells[1].Ratio)
 		}
 	}
-	five, err := ParseGauge("5%")
+	five, err := ParseTolerance("5%")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if v := verdictOf(t, base, []float64{107, 107, 107, 107, 107}, five); v.State != Outside {
-		t.Errorf("7 %% longer is %s of a gauge of 5 %%", v.State)
+		t.Errorf("7 %% longer is %s of a tolerance of 5 %%", v.State)
 	}
 	for in, want := range map[string]float64{"8.3%": 0.083, "0.1": 0.1, "4/48": 4. / 48, "0": 0, "12 %": 0.12} {
-		if g, err := ParseGauge(in); err != nil || math.Abs(g.Share-want) > 1e-12 {
+		if g, err := ParseTolerance(in); err != nil || math.Abs(g.Share-want) > 1e-12 {
 			t.Errorf("%q is %v, %v", in, g.Share, err)
 		}
 	}
 	for _, in := range []string{"8", "-1%", "x", "100%", "1/0", "1/-4", "NaN", "inf%", "4/2"} {
-		if g, err := ParseGauge(in); err == nil {
+		if g, err := ParseTolerance(in); err == nil {
 			t.Errorf("%q is taken as %v", in, g.Share)
 		}
 	}
@@ -182,6 +182,38 @@ func TestEmulated(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A quick run has no verdict, and says so first; its numbers stay.
+func TestQuick(t *testing.T) {
+	run, samples := synthetic()
+	run.Quick = true
+	r := reportOf(t, writeRun(t, run, samples), "")
+	for _, e := range r.Runs[0].Experiments {
+		for _, v := range e.Verdicts {
+			if v.State != None || v.Why != Quick && v.Why != Emulated && !strings.HasPrefix(v.Why, Emulated+";") {
+				t.Errorf("%s: %s: %s, %s", e.Case.Name, e.variant(v.Variant).Label, v.State, v.Why)
+			}
+		}
+	}
+	if q := r.Runs[0].Experiments[0].Panels[0].Rows[0].Cells[2].Ratio.Median; math.IsNaN(q) {
+		t.Error("the ratio is gone")
+	}
+	const head = "No verdict: a quick run, with too few repetitions for one"
+	if got, _ := r.headline(); !strings.HasPrefix(got, head) {
+		t.Errorf("the headline is %q", got)
+	}
+	page := htmlOf(t, r)
+	if !strings.Contains(page, head) || strings.Contains(page, "within the tolerance") || strings.Contains(page, "outside the tolerance") {
+		t.Error("the page has another verdict")
+	}
+
+	// Beside a whole run it does not count.
+	run, samples = synthetic()
+	r.Runs = append(r.Runs, reportOf(t, writeRun(t, run, samples), "").Runs...)
+	if got, _ := r.headline(); !strings.HasSuffix(got, "quick runs not counted") || !strings.Contains(got, " comparisons are within the tolerance") {
+		t.Errorf("the headline is %q", got)
 	}
 }
 

@@ -77,7 +77,7 @@ func synthetic() (*record.Run, []record.Sample) {
 	return run, samples
 }
 
-// writeRun writes a run's folder and gives its name.
+// writeRun writes a run's folder and returns its name.
 func writeRun(t testing.TB, run *record.Run, samples []record.Sample) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), run.ID)

@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"nearmetal/internal/report/chart"
+	"nearmetal/internal/words"
 )
 
 // tableBudget is the size in bytes that all tables of a page have together, so that a page
 // stays below 10 MB. A hundred thousand points need about half of it.
 const tableBudget = 8 << 20
 
-// table gives an experiment's table and its name. A row that budget has no room for is left out,
+// table returns an experiment's table and its name. A row that budget has no room for is left out,
 // and the name says so. Cells have no closing tags, as HTML allows: that halves a large page.
 func (e *Experiment) table(budget *int) (string, template.HTML) {
 	if e.Samples+e.Failed == 0 {
@@ -55,7 +56,7 @@ func (e *Experiment) table(budget *int) (string, template.HTML) {
 	}
 	b.WriteString("</tbody></table>")
 	*budget -= b.Len()
-	name := "Table of " + plural(rows, "point", "points") + ", medians with their 95 % intervals"
+	name := "Table of " + words.Count(rows, "point", "points") + ", medians with their 95 % intervals"
 	if left > 0 {
 		name = fmt.Sprintf("Table of the first %d of %d points, medians with their 95 %% intervals (all are in %s/samples.jsonl)", rows, rows+left, e.Run.Run.ID)
 	}
@@ -69,7 +70,7 @@ func (e *Experiment) xHeading() string {
 	return strings.ReplaceAll(e.Case.X, "_", " ")
 }
 
-// hasRatio tells whether a variant is compared with the baseline.
+// hasRatio reports whether a variant is compared with the baseline.
 func (e *Experiment) hasRatio(v int) bool {
 	return e.Base >= 0 && v != e.Base && !e.variant(v).Emulated
 }

@@ -43,6 +43,9 @@ func (r *RunReport) text(out *strings.Builder, colour bool) {
 	for _, note := range r.Notes {
 		fmt.Fprintln(out, "  "+terminal.Paint("note: "+terminal.Clean(note), terminal.Yellow, colour))
 	}
+	for _, t := range r.terms() {
+		fmt.Fprintln(out, "  "+terminal.Clean(t.Name+": "+t.Means))
+	}
 	for _, e := range r.Experiments {
 		out.WriteByte('\n')
 		e.text(out, colour)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/words"
 )
 
 // Words writes the verdict as a sentence, what was found first.
@@ -17,7 +18,7 @@ func (e *Experiment) Words(v *Verdict) string {
 	return found + ": " + detail
 }
 
-// words gives what was found and the numbers behind it.
+// words returns what was found and the numbers behind it.
 func (e *Experiment) words(v *Verdict) (found, detail string) {
 	label := e.variant(v.Variant).Label
 	if v.State == None {
@@ -26,17 +27,17 @@ func (e *Experiment) words(v *Verdict) (found, detail string) {
 	var b strings.Builder
 	switch {
 	case v.State == Within && v.Points == 1:
-		fmt.Fprintf(&b, "%s is within the gauge of %s", label, v.Gauge.Percent())
+		fmt.Fprintf(&b, "%s is within the tolerance of %s", label, v.Tolerance.Percent())
 	case v.State == Within:
-		fmt.Fprintf(&b, "%s is within the gauge of %s at all %d points", label, v.Gauge.Percent(), v.Points)
+		fmt.Fprintf(&b, "%s is within the tolerance of %s at all %d points", label, v.Tolerance.Percent(), v.Points)
 	case v.State == Outside && v.Points == 1:
-		fmt.Fprintf(&b, "%s is outside the gauge of %s", label, v.Gauge.Percent())
+		fmt.Fprintf(&b, "%s is outside the tolerance of %s", label, v.Tolerance.Percent())
 	case v.State == Outside:
-		fmt.Fprintf(&b, "%s is outside the gauge of %s at %d of %d points", label, v.Gauge.Percent(), v.Outside, v.Points)
+		fmt.Fprintf(&b, "%s is outside the tolerance of %s at %d of %d points", label, v.Tolerance.Percent(), v.Outside, v.Points)
 	case v.Points == 1:
-		fmt.Fprintf(&b, "%s is not decided: it is below the gauge of %s, but its interval lies across", label, v.Gauge.Percent())
+		fmt.Fprintf(&b, "%s is not decided: it is below the tolerance of %s, but its interval lies across", label, v.Tolerance.Percent())
 	default:
-		fmt.Fprintf(&b, "%s is not decided: at %d of %d points it is below the gauge of %s, but the interval lies across", label, v.Points-v.Within, v.Points, v.Gauge.Percent())
+		fmt.Fprintf(&b, "%s is not decided: at %d of %d points it is below the tolerance of %s, but the interval lies across", label, v.Points-v.Within, v.Points, v.Tolerance.Percent())
 	}
 	found = b.String()
 	b.Reset()
@@ -57,9 +58,9 @@ func (e *Experiment) words(v *Verdict) (found, detail string) {
 	}
 	if v.Across > 0 && v.State == Within {
 		if v.Points == 1 {
-			b.WriteString("; its interval reaches beyond the gauge")
+			b.WriteString("; its interval reaches beyond the tolerance")
 		} else {
-			fmt.Fprintf(&b, "; at %s the interval reaches beyond the gauge", plural(v.Across, "point", "points"))
+			fmt.Fprintf(&b, "; at %s the interval reaches beyond the tolerance", words.Count(v.Across, "point", "points"))
 		}
 	}
 	if !math.IsNaN(v.Equal) {
@@ -110,7 +111,7 @@ func (e *Experiment) Method() string {
 		return "No value: nothing but warm-ups was measured."
 	}
 	if e.Samples == 0 {
-		return fmt.Sprintf("No value: %s.", plural(e.Failed, "repetition failed", "repetitions failed"))
+		return fmt.Sprintf("No value: %s.", words.Count(e.Failed, "repetition failed", "repetitions failed"))
 	}
 	var parts []string
 	reps := fmt.Sprintf("%d", e.LeastReps)
@@ -130,10 +131,10 @@ func (e *Experiment) Method() string {
 		parts = append(parts, "drift "+Delta(1+e.Drift))
 	}
 	if e.Outliers > 0 {
-		parts = append(parts, plural(e.Outliers, "outlier", "outliers")+", kept")
+		parts = append(parts, words.Count(e.Outliers, "outlier", "outliers")+", kept")
 	}
 	if e.Failed > 0 {
-		parts = append(parts, plural(e.Failed, "repetition", "repetitions")+" failed and are left out")
+		parts = append(parts, words.Count(e.Failed, "repetition", "repetitions")+" failed and are left out")
 	}
 	return capital(strings.Join(parts, "; ")) + "."
 }
@@ -145,10 +146,10 @@ func describe(v *record.Variant) string {
 		parts = append(parts, v.Description)
 	}
 	if v.Cores > 0 {
-		parts = append(parts, plural(v.Cores, "core a host", "cores a host"))
+		parts = append(parts, words.Count(v.Cores, "core a host", "cores a host"))
 	}
 	if v.KeptBack > 0 {
-		parts = append(parts, plural(v.KeptBack, "core", "cores")+" kept back")
+		parts = append(parts, words.Count(v.KeptBack, "core", "cores")+" kept back")
 	}
 	if len(v.Ablated) > 0 {
 		parts = append(parts, "without "+strings.Join(v.Ablated, ", "))

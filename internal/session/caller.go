@@ -4,8 +4,6 @@ import (
 	"os"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"nearmetal/internal/guest"
 )
 
@@ -21,7 +19,7 @@ func Caller(args, env []string) guest.Exec {
 	}
 	mask := uint32(umask())
 	e.Umask = &mask
-	e.Rlimits = limits()
+	e.Rlimits = guest.Limits()
 	return e
 }
 
@@ -30,25 +28,4 @@ func umask() int {
 	mask := syscall.Umask(0o077)
 	syscall.Umask(mask)
 	return mask
-}
-
-// limits are those that users set and programs feel, as srun passes them on (slurm.conf,
-// PropagateResourceLimits). Locked memory is unlimited in a VM: it is the VM's own, and
-// RDMA needs it.
-func limits() []guest.Rlimit {
-	list := []guest.Rlimit{{Name: "memlock", Soft: guest.Unlimited, Hard: guest.Unlimited}}
-	for _, l := range []struct {
-		name string
-		res  int
-	}{{"stack", unix.RLIMIT_STACK}, {"core", unix.RLIMIT_CORE}, {"nofile", unix.RLIMIT_NOFILE}} {
-		var r unix.Rlimit
-		if unix.Getrlimit(l.res, &r) != nil {
-			continue
-		}
-		if l.res == unix.RLIMIT_NOFILE { // a kernel's own bound, fs.nr_open, is 1 Mi unless raised
-			r.Cur, r.Max = min(r.Cur, 1<<20), min(r.Max, 1<<20)
-		}
-		list = append(list, guest.Rlimit{Name: l.name, Soft: r.Cur, Hard: r.Max})
-	}
-	return list
 }

@@ -17,7 +17,7 @@ var notInVM = map[string]bool{
 
 // Environment makes the environment of a command in a VM: the caller's, without what only
 // means something on the host, then each further list over it. Lists hold NAME=value. It
-// gives the variables in the order of their names.
+// returns the variables in the order of their names.
 func Environment(caller []string, over ...[]string) []string {
 	m := map[string]string{}
 	for _, v := range caller {
@@ -40,7 +40,7 @@ func Environment(caller []string, over ...[]string) []string {
 	return env
 }
 
-// Pairs gives a map of variables as NAME=value, in the order of the names.
+// Pairs returns a map of variables as NAME=value, in the order of the names.
 func Pairs(m map[string]string) []string {
 	list := make([]string, 0, len(m))
 	for k, v := range m {

@@ -17,9 +17,9 @@ type Result struct {
 	Err    error
 }
 
-// Everywhere runs e once in every one of the VMs, side by side, and gives the results in
-// their order. Input goes to the first VM only, as mpirun gives it to rank 0; streams
-// gives each VM's outputs. A signal goes to all.
+// Everywhere runs e once in every one of the VMs, side by side, and returns the results in
+// their order. Input goes to the first VM only, as mpirun passes it to rank 0; streams
+// returns each VM's outputs. A signal goes to all.
 func Everywhere(ctx context.Context, c *guest.Client, vms []string, e guest.Exec, in io.Reader, streams func(vm string) (out, err io.WriteCloser), sigs <-chan os.Signal) []Result {
 	res := make([]Result, len(vms))
 	each := make([]chan os.Signal, len(vms))
@@ -58,7 +58,7 @@ func Everywhere(ctx context.Context, c *guest.Client, vms []string, e guest.Exec
 	}
 }
 
-// Worst gives the exit status for several results: the highest, as srun does; the errors
+// Worst returns the exit status for several results: the highest, as srun does; the errors
 // of VMs that were lost are joined.
 func Worst(res []Result) (code int, err error) {
 	var errs []error

@@ -31,7 +31,7 @@ var forwarded = []os.Signal{
 	unix.SIGCONT, unix.SIGALRM, unix.SIGXCPU,
 }
 
-// Signals gives the signals that this process gets from now on, for Run to pass on, and
+// Signals returns the signals that this process gets from now on, for Run to pass on, and
 // the function that ends that. SIGPIPE is taken too, so that a closed standard output is
 // an error of Run and not the sudden end of a process that owns a cluster.
 func Signals() (<-chan os.Signal, func()) {

@@ -2,7 +2,7 @@ package spec
 
 import "encoding/json"
 
-// Clone gives a copy of c that shares nothing with it.
+// Clone returns a copy of c that shares nothing with it.
 func Clone(c *Cluster) (*Cluster, error) {
 	text, err := json.Marshal(c)
 	if err != nil {

@@ -40,7 +40,7 @@ func fill(v reflect.Value, t *Type, f *Field) {
 	}
 }
 
-// Clone gives a copy of c that shares nothing with it.
+// Clone returns a copy of c that shares nothing with it.
 func (c *Cluster) Clone() *Cluster {
 	out := *c
 	duplicate(reflect.ValueOf(&out).Elem())

@@ -2,15 +2,17 @@ package spec
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 	"unicode"
 
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // formats are the rules that a field's `format` tag names. Each takes the text of
-// a value, which is not empty, and gives what is wrong with it, or "".
+// a value, which is not empty, and returns what is wrong with it, or "".
 var formats = map[string]func(string) string{
+	"backend":      backend,
 	"cluster-name": clusterName,
 	"host-name":    hostName,
 	"path":         path,
@@ -22,17 +24,27 @@ var formats = map[string]func(string) string{
 	"pci-address":  pciAddress,
 	"device-name":  deviceName,
 	"power-of-two": powerOfTwo,
+	"port":         port,
 }
 
 var (
-	clusterNames = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9-]{0,39}$`)
-	hostNames    = pattern.Lazy(`^[a-z][a-z0-9-]{0,55}$`)
-	variables    = pattern.Lazy(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
-	interfaces   = pattern.Lazy(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
-	pciAddresses = pattern.Lazy(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
-	shortPCI     = pattern.Lazy(`^[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
-	deviceNames  = pattern.Lazy(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$`)
+	backends     = lazyregexp.New(`^[a-z][a-z0-9-]{0,31}(:[!-~]{0,999})?$`)
+	clusterNames = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9-]{0,39}$`)
+	hostNames    = lazyregexp.New(`^[a-z][a-z0-9-]{0,55}$`)
+	variables    = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
+	interfaces   = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
+	pciAddresses = lazyregexp.New(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+	shortPCI     = lazyregexp.New(`^[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+	deviceNames  = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$`)
 )
+
+// backend checks the shape of a back end's name. Which ones there are, the program knows.
+func backend(s string) string {
+	if !backends().MatchString(s) {
+		return quote(s) + " is not a back end's name: write one that nearmetal version lists, such as qemu"
+	}
+	return ""
+}
 
 func clusterName(s string) string {
 	if !clusterNames().MatchString(s) {
@@ -51,6 +63,14 @@ func hostName(s string) string {
 		return quote(s) + " is not a host name in lower case: write " + lower
 	}
 	return quote(s) + " is not a host name: use at most 56 lower-case letters, digits and hyphens, a letter first"
+}
+
+// port checks a TCP port's number.
+func port(s string) string {
+	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > 65535 {
+		return quote(s) + " is no TCP port: write 1 to 65535"
+	}
+	return ""
 }
 
 // path checks a path or a program's name.
@@ -154,7 +174,7 @@ func powerOfTwo(s string) string {
 	return size.String() + " is not a power of two of at least 1MiB: write " + power.String() + ", or 0 for none"
 }
 
-// hasControl tells whether s has a character that would end a line, or a word of a
+// hasControl reports whether s has a character that would end a line, or a word of a
 // protocol, in the places where the text goes.
 func hasControl(s string) bool {
 	return strings.ContainsFunc(s, unicode.IsControl)

@@ -9,7 +9,7 @@ import (
 	"nearmetal/test/golden"
 )
 
-// files gives the cluster files of a folder of testdata by name.
+// files returns the cluster files of a folder of testdata by name.
 func files(t testing.TB, folder string) map[string][]byte {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", folder, "*.yaml"))

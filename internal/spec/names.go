@@ -16,7 +16,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// VMNames gives the names of a cluster's VMs in their order: group by group, each
+// VMNames returns the names of a cluster's VMs in their order: group by group, each
 // name its group's with a number from 0, also in a group of one, so that a name
 // does not change when a VM is added. Defaults need not be filled in.
 func VMNames(c *Cluster) []string {
@@ -29,7 +29,7 @@ func VMNames(c *Cluster) []string {
 	return names
 }
 
-// VMCount gives the number of VMs of a cluster. Defaults need not be filled in.
+// VMCount returns the number of VMs of a cluster. Defaults need not be filled in.
 func VMCount(c *Cluster) int {
 	n := 0
 	for _, g := range groupsOf(c) {
@@ -38,7 +38,7 @@ func VMCount(c *Cluster) int {
 	return n
 }
 
-// groupsOf gives the groups with their names and counts filled in.
+// groupsOf returns the groups with their names and counts filled in.
 func groupsOf(c *Cluster) []Group {
 	groups := append([]Group(nil), c.VMs...)
 	if len(groups) == 0 {

@@ -40,7 +40,7 @@ func Read(name string, r io.Reader) (*Cluster, error) {
 
 // Parse reads a cluster file's text, where name stands for it in errors, and
 // checks it. What the file does not say is left zero: Defaults fills it in, after
-// flags have had their say. The error is a *Problems that tells all mistakes at
+// flags have had their say. The error is a *Problems that lists all mistakes at
 // once, each with its line and column.
 func Parse(name string, data []byte) (*Cluster, error) {
 	r := &reader{file: name, places: map[string]place{}}
@@ -79,7 +79,7 @@ func (r *reader) fail(n *yaml.Node, key, format string, args ...any) {
 	r.problems.add(Problem{File: r.file, Line: n.Line, Column: n.Column, Key: key, Message: fmt.Sprintf(format, args...)})
 }
 
-// placeOf gives the place of the value at a key's path, or of the nearest one around it.
+// placeOf returns the place of the value at a key's path, or of the nearest one around it.
 func (r *reader) placeOf(key string) place {
 	for key != "" {
 		if at, ok := r.places[key]; ok {
@@ -90,7 +90,7 @@ func (r *reader) placeOf(key string) place {
 	return place{1, 1}
 }
 
-// document gives the one YAML document in data, nil if it is empty or wrong.
+// document returns the one YAML document in data, nil if it is empty or wrong.
 func (r *reader) document(data []byte) *yaml.Node {
 	if len(data) > maxFile {
 		r.problems.add(Problem{File: r.file, Message: "is larger than 1MiB, which no cluster file needs to be"})
@@ -241,7 +241,7 @@ func (r *reader) mapping(n *yaml.Node, t *Type, f *Field, v reflect.Value, key s
 	}
 }
 
-// key gives the text of a key, which must be new in seen. parent is the path of
+// key returns the text of a key, which must be new in seen. parent is the path of
 // the object that it is in.
 func (r *reader) key(k *yaml.Node, parent string, seen map[string]int) (string, bool) {
 	switch {

@@ -2,13 +2,13 @@ package spec
 
 // Placement is how VMs are put onto the host.
 type Placement struct {
-	// Strict refuses a cluster whose VMs cannot each have CPUs of their own, instead of a warning.
+	// Strict refuses a cluster whose VMs cannot each have CPUs of their own, and with `isolation: strict` a host without Landlock or cgroups for it, instead of a warning.
 	Strict bool `yaml:"strict" json:"strict" default:"false"`
 	// Policy: `consolidate` puts VMs on as few NUMA nodes as can be, `spread` on as many, `auto` each VM on as few nodes as can be and different VMs on different nodes.
 	Policy string `yaml:"policy" json:"policy" default:"auto" enum:"auto,consolidate,spread"`
 	// Hint says what the program is bound by, for `policy: auto`: memory `bandwidth` spreads over nodes, `latency` between its ranks consolidates, `cache` spreads over last-level caches.
 	Hint string `yaml:"hint" json:"hint" enum:",bandwidth,latency,cache"`
-	// SMT: `isolate` gives each vCPU a core and leaves the core's other threads idle, `prefer` puts vCPUs on all threads of a core, `require` refuses hosts without SMT, `auto` isolates where there are cores enough and else prefers.
+	// SMT: `isolate` puts each vCPU on a core and leaves the core's other threads idle, `prefer` puts vCPUs on all threads of a core, `require` refuses hosts without SMT, `auto` isolates where there are cores enough and else prefers.
 	SMT string `yaml:"smt" json:"smt" default:"auto" enum:"auto,isolate,prefer,require"`
 	// Pin vCPUs to CPUs: `auto` does where KVM runs them, not where instructions are emulated.
 	Pin string `yaml:"pin" json:"pin" default:"auto" enum:"auto,always,never"`
@@ -26,6 +26,6 @@ type Placement struct {
 	MemoryNodeSize Size `yaml:"memoryNodeSize" json:"memoryNodeSize"`
 	// Hosts are descriptions of the hosts to plan for: folders with captured sysfs, archives of `nearmetal topology gather`, hwloc's XML. Unset: this host.
 	Hosts []string `yaml:"hosts" json:"hosts"`
-	// HostPolicy over several hosts: `pack` uses as few as can be, `spread` gives all about as many VMs.
+	// HostPolicy over several hosts: `pack` uses as few as can be, `spread` puts about as many VMs on each.
 	HostPolicy string `yaml:"hostPolicy" json:"hostPolicy" default:"pack" enum:"pack,spread"`
 }

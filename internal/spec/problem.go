@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxProblems is how many problems of one file are told; more are counted only.
+// maxProblems is how many problems of one file are reported; more are counted only.
 const maxProblems = 20
 
 // Problem is one mistake in a cluster file or in a Cluster put together from flags.
@@ -19,7 +19,7 @@ type Problem struct {
 	Message string // what is wrong and what to do, one line
 }
 
-// Error gives "cluster.yaml:12:7: vms[0].memory: MESSAGE", without the parts that are not known.
+// Error returns "cluster.yaml:12:7: vms[0].memory: MESSAGE", without the parts that are not known.
 func (p Problem) Error() string {
 	var b strings.Builder
 	if p.File != "" {
@@ -45,10 +45,10 @@ type Problems struct {
 	More int // mistakes beyond those in List
 }
 
-// Error gives Lines as one text.
+// Error returns Lines as one text.
 func (p *Problems) Error() string { return strings.Join(p.Lines(), "\n") }
 
-// Lines gives one line for each problem.
+// Lines returns one line for each problem.
 func (p *Problems) Lines() []string {
 	lines := make([]string, 0, len(p.List)+1)
 	for _, problem := range p.List {

@@ -11,7 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// setScalar reads the scalar n into v, a value of type t, and gives what is wrong
+// setScalar reads the scalar n into v, a value of type t, and returns what is wrong
 // with it or "". literal takes a number or a truth value for a text as it is written.
 func setScalar(v reflect.Value, t *Type, n *yaml.Node, literal bool) string {
 	tag := n.ShortTag()
@@ -50,7 +50,7 @@ func tagName(tag string) string {
 }
 
 // setText sets v, a scalar of type t, from the text of a file, a flag or a tag, and
-// gives what is wrong with it or "".
+// returns what is wrong with it or "".
 func setText(v reflect.Value, t *Type, s string) string {
 	switch t.Kind {
 	case String:
@@ -97,7 +97,7 @@ func wholeNumber(s string) string {
 	return quote(s) + " is not a whole number: write it in decimal digits only"
 }
 
-// text gives the scalar v as it is written in a file.
+// text returns the scalar v as it is written in a file.
 func text(v reflect.Value, t *Type) string {
 	if t.Kind == Text || t.Kind == Bytes {
 		s, err := v.Interface().(encoding.TextMarshaler).MarshalText()
@@ -110,7 +110,7 @@ func text(v reflect.Value, t *Type) string {
 }
 
 // check holds a scalar v of type t against the rules of the field f that it
-// belongs to, and gives what is wrong with it or "".
+// belongs to, and returns what is wrong with it or "".
 func (f *Field) check(t *Type, v reflect.Value) string {
 	if f.Enum != nil && !slices.Contains(f.Enum, text(v, t)) {
 		return f.notOneOf(text(v, t))
@@ -186,7 +186,7 @@ func less(a, b reflect.Value) bool {
 	return a.Float() < b.Float()
 }
 
-// checkMapKey gives what is wrong with a name in a map, or "".
+// checkMapKey returns what is wrong with a name in a map, or "".
 func (f *Field) checkMapKey(name string) string {
 	if f.Format == "" {
 		return ""

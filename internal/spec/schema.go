@@ -62,10 +62,10 @@ type Field struct {
 	index int
 }
 
-// Scalar tells whether values of the type are written on one line.
+// Scalar reports whether values of the type are written on one line.
 func (t *Type) Scalar() bool { return t.Kind != List && t.Kind != Map && t.Kind != Object }
 
-// field gives the field of an Object with the given key, or nil.
+// field returns the field of an Object with the given key, or nil.
 func (t *Type) field(key string) *Field {
 	for i := range t.Fields {
 		if t.Fields[i].Key == key {
@@ -75,7 +75,7 @@ func (t *Type) field(key string) *Field {
 	return nil
 }
 
-// keys gives the keys of an Object.
+// keys returns the keys of an Object.
 func (t *Type) keys() []string {
 	keys := make([]string, len(t.Fields))
 	for i, f := range t.Fields {
@@ -84,7 +84,7 @@ func (t *Type) keys() []string {
 	return keys
 }
 
-// Schema gives the shape of the cluster file, read from the Go types.
+// Schema returns the shape of the cluster file, read from the Go types.
 var Schema = sync.OnceValue(func() *Type { return typeOf(reflect.TypeOf(Cluster{})) })
 
 var (
@@ -162,7 +162,7 @@ func fieldOf(f reflect.StructField) *Field {
 	return field
 }
 
-// FieldAt gives the field at a key's path, such as region.size or vms[].memory,
+// FieldAt returns the field at a key's path, such as region.size or vms[].memory,
 // or nil.
 func FieldAt(key string) *Field {
 	t, f := Schema(), (*Field)(nil)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Set gives the key at a path the value that text is in a file, for flags: region.size,
+// Set sets the key at a path to the value that text is in a file, for flags: region.size,
 // or vms[].memory for every group (one is made where there is none). The error
 // says what is wrong with the text. An empty text is an error.
 func Set(c *Cluster, key, text string) error {

@@ -1,8 +1,12 @@
 package spec
 
 import (
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // systemTrees are not shared by default, nor is anything below them: a guest
@@ -16,14 +20,18 @@ var systemTrees = []string{
 // scratchTrees are below a system tree but hold users' files.
 var scratchTrees = []string{"/var/tmp", "/var/home"}
 
-// DefaultShare gives the share of a cluster whose file has no `shares` key: the
+// DefaultShare returns the share of a cluster whose file has no `shares` key: the
 // working directory cwd (absolute, without symbolic links), read-write, so that
-// what a program writes there is there afterwards. ok is false where cwd is /,
-// a system directory, or a directory that each guest needs for itself (/tmp:
-// MPI libraries keep sockets there, which a share cannot hold).
+// what a program writes there is there afterwards, or read-only where the caller may
+// not write there. ok is false where cwd is /, a system directory, or a directory that
+// each guest needs for itself (/tmp: MPI libraries keep sockets there, which a share
+// cannot hold).
 func DefaultShare(cwd string) (share Share, ok bool) {
 	cwd = filepath.Clean(cwd)
 	share = Share{Path: cwd, Target: cwd, Mode: "rw"}
+	if err := unix.Access(cwd, unix.W_OK); err == unix.EACCES || err == unix.EROFS {
+		share.Mode = "ro"
+	}
 	switch cwd {
 	case "/", "/opt", "/tmp", "/var/tmp":
 		return Share{}, false
@@ -44,12 +52,78 @@ func DefaultShare(cwd string) (share Share, ok bool) {
 	return share, true
 }
 
-// below tells whether the clean path is dir or in it.
+// ShareHome adds the home directory to c's shares, where c has home: share and they have not got it. home is an
+// absolute path. It comes before shares in it, which are mounted over it. asRoot says that root starts the VMs: they
+// may only read it unless c says rootWrites.
+func (c *Cluster) ShareHome(home string, asRoot bool) error {
+	if c.Home != "share" {
+		return nil
+	}
+	share, ok := DefaultShare(home)
+	if !ok {
+		return fmt.Errorf("home directory %s cannot be shared: it is none, or a directory of the system (--no-home, home: none)", clip(home))
+	}
+	c.AddShare(share, asRoot)
+	return nil
+}
+
+// AddShare adds a share whose paths are absolute, unless c has one at its place. It comes before shares in it, which
+// are mounted over it; asRoot is as in ShareHome.
+func (c *Cluster) AddShare(s Share, asRoot bool) {
+	if asRoot && !c.RootWrites {
+		s.Mode = "ro"
+	}
+	at := len(c.Shares)
+	for i, other := range c.Shares {
+		if other.Target == s.Target {
+			return
+		}
+		if at > i && below(other.Target, s.Target) {
+			at = i
+		}
+	}
+	c.Shares = slices.Insert(c.Shares, at, s)
+}
+
+// isolations are in the order of their strictness.
+var isolations = []string{"auto", "standard", "strict"}
+
+// AtLeastIsolation makes c's isolation no less than least, one of the values of that key; "" is auto.
+func (c *Cluster) AtLeastIsolation(least string) error {
+	if least == "" {
+		return nil
+	}
+	want := slices.Index(isolations, least)
+	if want < 0 {
+		return fmt.Errorf("isolation %q: one of %s", clip(least), strings.Join(isolations, ", "))
+	}
+	if slices.Index(isolations, c.Isolation) < want {
+		c.Isolation = least
+	}
+	return nil
+}
+
+// WritesAsRoot says what is wrong with c where root starts its VMs: the first share that they could
+// write to, where c does not ask for that; nil: nothing. What a VM of root's writes on the host, it writes as
+// root: a program that sets the user id is one step from a guest to the host.
+func (c *Cluster) WritesAsRoot() error {
+	if c.RootWrites {
+		return nil
+	}
+	for _, s := range c.Shares {
+		if s.Mode != "ro" {
+			return fmt.Errorf("the VMs of root could write to %s as root: share it read-only (%s:ro), or allow it with --root-writes (rootWrites: true)", s.Path, s.Path)
+		}
+	}
+	return nil
+}
+
+// below reports whether the clean path is dir or in it.
 func below(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, dir+"/")
 }
 
-// reservedTarget gives what is wrong with a share's place in the guests, or "".
+// reservedTarget returns what is wrong with a share's place in the guests, or "".
 func reservedTarget(s string) string {
 	s = filepath.Clean(s)
 	if s == "/" {
@@ -73,7 +147,7 @@ func (c *Cluster) Resolve(cwd string) {
 		}
 		return filepath.Join(cwd, s)
 	}
-	if c.Root != "host" {
+	if c.Root != "host" && c.Root != RootBackend {
 		c.Root = absolute(c.Root)
 	}
 	c.Kernel = absolute(c.Kernel)

@@ -81,7 +81,7 @@ func sizeError(s string) error {
 	return fmt.Errorf("%s is not a size: write %s", quote(s), Size(number.Num().Uint64()))
 }
 
-// String gives the shortest exact form that ParseSize reads.
+// String returns the shortest exact form that ParseSize reads.
 func (s Size) String() string {
 	for _, u := range sizeUnits {
 		if s != 0 && s%u.bytes == 0 {
@@ -103,7 +103,7 @@ func (s *Size) Set(text string) error {
 // Type names the kind of value in a flag's help.
 func (s *Size) Type() string { return "SIZE" }
 
-// MarshalText gives String's form.
+// MarshalText returns String's form.
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads what ParseSize reads.

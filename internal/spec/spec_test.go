@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"nearmetal/test/golden"
+	"nearmetal/test/nobody"
 )
 
 // sameAgain checks that text, c's YAML, reads back as c.
@@ -80,7 +81,7 @@ func FuzzSize(f *testing.F) {
 			if len(err.Error()) > 400 || strings.Contains(err.Error(), "\n") {
 				t.Fatalf("bad message %q", err)
 			}
-			// What a message tells the user to write must be right.
+			// What a message asks the user to write must be right.
 			if _, advice, ok := strings.Cut(err.Error(), ": write "); ok && !strings.Contains(advice, "such as") {
 				if _, err := ParseSize(advice); err != nil {
 					t.Fatalf("%q: bad advice %q", s, advice)
@@ -145,6 +146,16 @@ func TestVMNames(t *testing.T) {
 	if n := len(VMNames(&Cluster{VMs: []Group{{Count: 1 << 40}}})); n != MaxVMs {
 		t.Errorf("%d names", n)
 	}
+}
+
+// A directory that the caller may not write to is shared read-only.
+func TestDefaultShareReadOnly(t *testing.T) {
+	dir := nobody.Dir(t)
+	nobody.Do(t, func() {
+		if s, ok := DefaultShare(dir); !ok || s != (Share{dir, dir, "ro"}) {
+			t.Errorf("%+v, %v", s, ok)
+		}
+	})
 }
 
 func TestDefaultShare(t *testing.T) {

@@ -2,7 +2,7 @@ package spec
 
 import "strings"
 
-// Nearest gives the candidate that word was probably meant to be, or "" if none
+// Nearest returns the candidate that word was probably meant to be, or "" if none
 // is near: at most a third of the letters differ (one at least), the case not counted.
 func Nearest(word string, candidates []string) string {
 	const longest = 64 // no key, flag or value is longer; bounds the work

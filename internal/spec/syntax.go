@@ -9,10 +9,10 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
-// documents gives the first two documents in data, nil where there are fewer.
+// documents returns the first two documents in data, nil where there are fewer.
 func documents(data []byte) (first, second *yaml.Node, err error) {
 	// The library has panicked on malformed text before; that must not end the program.
 	defer func() {
@@ -33,9 +33,9 @@ func documents(data []byte) (first, second *yaml.Node, err error) {
 	return first, second, nil
 }
 
-var yamlPrefix = pattern.Lazy(`^yaml: (?:line (\d+): )?`)
+var yamlPrefix = lazyregexp.New(`^yaml: (?:line (\d+): )?`)
 
-// syntax tells a mistake in the YAML itself. The library gives no column, and for
+// syntax reports a mistake in the YAML itself. The library reports no column, and for
 // some mistakes the line where the structure around them begins; so the place is
 // searched: the shortest beginning of the file that has the same mistake ends
 // with the line that makes it.

@@ -13,9 +13,11 @@ type Cluster struct {
 	Version int `yaml:"version" json:"version" default:"1" enum:"1"`
 	// Name of the cluster: letters, digits and hyphens, at most 40. Unset: a name is made up.
 	Name string `yaml:"name" json:"name" format:"cluster-name"`
+	// Backend is what carries the plan out: a name that `nearmetal version` lists, with a colon and an address behind it where the back end takes one. `qemu` runs the VMs as QEMU processes of this host.
+	Backend string `yaml:"backend" json:"backend" default:"qemu" format:"backend"`
 	// Accel is how the guest's instructions run. `auto` takes KVM where it works and TCG (emulation, slow) elsewhere.
 	Accel string `yaml:"accel" json:"accel" default:"auto" enum:"auto,kvm,tcg"`
-	// Root is the guests' file system: `host` for this host's own, read-only under an overlay in memory, or a directory.
+	// Root is the guests' file system: `host` for this host's own, read-only under an overlay in memory, a directory, or `backend` for a disk that the back end itself has. A directory of that name is `./backend`.
 	Root string `yaml:"root" json:"root" default:"host" format:"path"`
 	// Kernel started in the guests. Unset: the newest readable one in /boot that has its modules, the running one first.
 	Kernel string `yaml:"kernel" json:"kernel" format:"path"`
@@ -27,6 +29,8 @@ type Cluster struct {
 	VMs []Group `yaml:"vms" json:"vms"`
 	// Shares are directories of the host that the guests see at the same path.
 	Shares []Share `yaml:"shares" json:"shares"`
+	// Home is whether your home directory is shared besides: `share` shares it at the same path.
+	Home string `yaml:"home" json:"home" default:"none" enum:"none,share"`
 	// Network joins the VMs. A word is its type: `network: rxe`.
 	Network Network `yaml:"network" json:"network" short:"type"`
 	// Region is the memory that the VMs of one host share.
@@ -35,15 +39,22 @@ type Cluster struct {
 	Launcher string `yaml:"launcher" json:"launcher" default:"auto" enum:"auto,host,vm"`
 	// Fabric is how MPI libraries on libfabric send between ranks: `auto` loads nearmetal's provider, which uses the region, where there is one; `none` leaves them as they are.
 	Fabric string `yaml:"fabric" json:"fabric" default:"auto" enum:"auto,none"`
+	// Isolation is how closely VMs are fenced in on their host: `standard` covers the host's /proc, /sys, /dev and /run, other users' files in /tmp, and the host's loopback, and has QEMU's system calls filtered; `strict` puts each VM's QEMU into namespaces of its own as well, with a file system of what is exported and what QEMU needs; `auto` is `standard` as far as this host can, and says what is missing (see docs/security.md).
+	Isolation string `yaml:"isolation" json:"isolation" default:"auto" enum:"auto,standard,strict"`
+	// RootWrites lets VMs that root starts write to shares: their root is then root in what is shared.
+	RootWrites bool `yaml:"rootWrites" json:"rootWrites" default:"false"`
 	// Env holds variables for every command in the guests.
 	Env map[string]string `yaml:"env" json:"env" format:"variable"`
 	// Placement is how VMs are put onto the host's CPUs, memory and devices.
 	Placement Placement `yaml:"placement" json:"placement"`
 }
 
+// RootBackend is the Root of VMs that start from a disk of their back end's.
+const RootBackend = "backend"
+
 // Group is a number of equal VMs.
 type Group struct {
-	// Name of the VMs: `vm` with count 2 gives vm0 and vm1.
+	// Name of the VMs: `vm` with count 2 makes vm0 and vm1.
 	Name string `yaml:"name" json:"name" default:"vm" format:"host-name"`
 	// Count of VMs in the group.
 	Count int `yaml:"count" json:"count" default:"1" min:"1" max:"1024"`
@@ -75,10 +86,14 @@ type Network struct {
 	Subnet string `yaml:"subnet" json:"subnet" default:"10.77.0.0/16" format:"cidr"`
 	// DeviceSubnet is that of the VMs' devices with a network interface (CIDR): the first device of the first VM has its address number 1.
 	DeviceSubnet string `yaml:"deviceSubnet" json:"deviceSubnet" default:"10.78.0.0/16" format:"cidr"`
+	// DeviceMTU is that of the devices' network interfaces in bytes, set in the guests and read back; 0: as their drivers have it.
+	DeviceMTU int `yaml:"deviceMTU" json:"deviceMTU" default:"0" min:"0" max:"65520"`
 	// MTU of the network in bytes.
 	MTU int `yaml:"mtu" json:"mtu" default:"65521" min:"1280" max:"65521"`
-	// Uplink lets the guests open connections to the host and beyond, as the user (QEMU's user network): an MPI launcher on the host needs it.
+	// Uplink lets the guests open connections to other machines, as the user, and to an MPI launcher on this host (QEMU's user network).
 	Uplink string `yaml:"uplink" json:"uplink" default:"auto" enum:"auto,user,none"`
+	// HostPorts are TCP ports of this host that the guests may reach at 10.0.2.2, besides those of an MPI launcher that you start.
+	HostPorts []int `yaml:"hostPorts" json:"hostPorts" format:"port"`
 }
 
 // Region is the memory that the VMs of one host share.

@@ -66,7 +66,7 @@ func walk(v reflect.Value, t *Type, f *Field, key string, problems *Problems) {
 	}
 }
 
-// conflicts gives the problems between the values of c, each of which is right by
+// conflicts returns the problems between the values of c, each of which is right by
 // itself. c keeps its zero fields.
 func conflicts(c *Cluster) []Problem {
 	c = c.Clone()
@@ -80,6 +80,7 @@ func conflicts(c *Cluster) []Problem {
 		return problems
 	}
 	nameConflicts(c, add)
+	rootConflicts(c, add)
 	shareConflicts(c, add)
 	networkConflicts(c, add)
 	for i, g := range c.VMs {
@@ -105,6 +106,20 @@ func nameConflicts(c *Cluster, add adder) {
 			}
 			owner[name] = i
 		}
+	}
+}
+
+// rootConflicts finds what a VM that starts from a disk of its back end's cannot have.
+func rootConflicts(c *Cluster, add adder) {
+	if c.Root != RootBackend {
+		return
+	}
+	const why = "is not used with root: backend, whose disk has a kernel of its own"
+	if c.Kernel != "" {
+		add("kernel", why)
+	}
+	if len(c.KernelArgs) > 0 {
+		add("kernelArgs", why)
 	}
 }
 
@@ -152,6 +167,18 @@ func networkConflicts(c *Cluster, add adder) {
 	if n.Uplink != "none" && subnet.Overlaps(uplinkSubnet) {
 		add("network.subnet", "%s overlaps %s, the network of the guests' uplink: choose another, or uplink: none", n.Subnet, uplinkSubnet)
 	}
+	if device, err := netip.ParsePrefix(n.DeviceSubnet); err == nil && hasDevices(c) && subnet.Overlaps(device) {
+		add("network.deviceSubnet", "%s overlaps %s, the VMs' network: choose another", n.DeviceSubnet, n.Subnet)
+	}
+}
+
+func hasDevices(c *Cluster) bool {
+	for _, g := range c.VMs {
+		if len(g.Devices) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func deviceConflicts(key string, d Device, vms int, add adder) {

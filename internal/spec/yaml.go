@@ -9,7 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// YAML gives c as a cluster file that Parse reads back to the same value. Unset
+// YAML returns c as a cluster file that Parse reads back to the same value. Unset
 // pointers, lists and maps are left out.
 func (c Cluster) YAML() ([]byte, error) {
 	var out bytes.Buffer
@@ -21,7 +21,7 @@ func (c Cluster) YAML() ([]byte, error) {
 	return out.Bytes(), encoder.Close()
 }
 
-// nodeOf gives v, a value of type t, as YAML; nil: it is unset.
+// nodeOf returns v, a value of type t, as YAML; nil: it is unset.
 func nodeOf(v reflect.Value, t *Type) *yaml.Node {
 	if t.Pointer {
 		if v.IsNil() {
@@ -73,7 +73,7 @@ func nodeOf(v reflect.Value, t *Type) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: text(v, t)}
 }
 
-// word gives a text, which is quoted where it would be read as something else.
+// word returns a text, which is quoted where it would be read as something else.
 func word(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 }

@@ -2,14 +2,21 @@ package terminal
 
 import "golang.org/x/sys/unix"
 
-// Foreground tells whether this process is in the foreground of its terminal: a key such
+// Foreground reports whether this process is in the foreground of its terminal: a key such
 // as Ctrl-C then signals it together with its children.
 func Foreground() bool {
+	group, ok := foregroundGroup()
+	return ok && group == unix.Getpgrp()
+}
+
+// foregroundGroup is the process group in the foreground of this process's terminal; ok is
+// false where it has none.
+func foregroundGroup() (group int, ok bool) {
 	fd, err := unix.Open("/dev/tty", unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
-		return false // no controlling terminal
+		return 0, false
 	}
 	defer unix.Close(fd)
-	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
-	return err == nil && group == unix.Getpgrp()
+	group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	return group, err == nil
 }

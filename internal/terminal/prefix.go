@@ -19,8 +19,8 @@ type Prefixer struct {
 	colour   bool
 }
 
-// NewPrefixer gives a Prefixer on w. names are the VMs in their order, which
-// gives them their colours; colour tells whether there are any (see Coloured).
+// NewPrefixer returns a Prefixer on w. names are the VMs in their order, which
+// decides their colours; colour reports whether there are any (see Coloured).
 func NewPrefixer(w io.Writer, names []string, colour bool) *Prefixer {
 	p := &Prefixer{w: w, prefixes: make(map[string]string, len(names)), colour: colour}
 	for i, name := range names {
@@ -29,7 +29,7 @@ func NewPrefixer(w io.Writer, names []string, colour bool) *Prefixer {
 	return p
 }
 
-// Writer gives a writer for the output of the VM name. Close writes a last line
+// Writer returns a writer for the output of the VM name. Close writes a last line
 // that has no end. Writers of one Prefixer may be used at once, and one writer by
 // several goroutines. A write error stays: later writes give it again.
 func (p *Prefixer) Writer(name string) io.WriteCloser {
@@ -71,7 +71,7 @@ func (w *prefixWriter) add(part []byte) {
 	for len(part) > 0 {
 		line, after, ended := bytes.Cut(part, []byte("\n"))
 		if room := maxLine - len(w.rest); len(line) > room {
-			line, after, ended = part[:room], part[room:], true
+			line, after = part[:room], part[room:]
 		} else if !ended {
 			w.rest = append(w.rest, line...)
 			break

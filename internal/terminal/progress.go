@@ -16,9 +16,9 @@ const (
 	maxLines = 8                      // live lines at once
 )
 
-// Progress tells on standard error what takes long. On a terminal each step has
+// Progress reports on standard error what takes long. On a terminal each step has
 // a live line with the time that it has taken; elsewhere a step that takes over two
-// seconds is told by a plain line when that is clear, and another at its end.
+// seconds is reported by a plain line when that is clear, and another at its end.
 // Its methods may be called at once from several goroutines, and on nil, which is silent.
 type Progress struct {
 	mu     sync.Mutex
@@ -46,7 +46,7 @@ type Step struct {
 	ended  bool
 }
 
-// NewProgress gives progress on w, which is standard error. quiet shows none of
+// NewProgress returns progress on w, which is standard error. quiet shows none of
 // it, and leaves only messages.
 func NewProgress(w io.Writer, quiet bool) *Progress {
 	return &Progress{
@@ -118,7 +118,7 @@ func (s *Step) Detail(format string, args ...any) {
 	s.detail = Clean(fmt.Sprintf(format, args...))
 }
 
-// Done ends the step and takes its live line away. What was told in a plain
+// Done ends the step and takes its live line away. What was reported in a plain
 // line gets a second one with the time that it took. A second call does nothing.
 func (s *Step) Done() { s.end("done") }
 
@@ -192,7 +192,7 @@ func (p *Progress) Notef(format string, args ...any) {
 	}
 }
 
-// Writer gives a writer to w, for output that may be shown on the same terminal:
+// Writer returns a writer to w, for output that may be shown on the same terminal:
 // live lines are taken away before it, and do not come back within a line of it.
 func (p *Progress) Writer(w io.Writer) io.Writer {
 	if p == nil || p.quiet || !p.live {
@@ -246,7 +246,7 @@ func (p *Progress) redraw() {
 	}
 }
 
-// line gives a step's live line, shorter than the terminal is wide.
+// line returns a step's live line, shorter than the terminal is wide.
 func (p *Progress) line(s *Step, now time.Time, columns int) string {
 	const spinner = `|/-\`
 	elapsed := now.Sub(s.began)
@@ -268,7 +268,7 @@ func (p *Progress) clear() {
 	}
 }
 
-// erase gives what takes n lines above the cursor away.
+// erase returns what takes n lines above the cursor away.
 func erase(n int) string {
 	if n == 0 {
 		return ""
@@ -276,7 +276,7 @@ func erase(n int) string {
 	return fmt.Sprintf("\r\x1b[%dA\x1b[J", n)
 }
 
-// seconds gives a time as people read it: 3.4 s, 2 min 5 s.
+// seconds returns a time as people read it: 3.4 s, 2 min 5 s.
 func seconds(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.1f s", d.Seconds())

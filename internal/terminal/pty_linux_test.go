@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal gives the two ends of a real terminal, columns wide.
+// openTerminal returns the two ends of a real terminal, columns wide.
 func openTerminal(t *testing.T, columns int) (keyboard, screen *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -15,7 +15,7 @@ type Table struct {
 	rows    [][]string
 }
 
-// NewTable gives an empty table; the columns' names are shown in capitals.
+// NewTable returns an empty table; the columns' names are shown in capitals.
 func NewTable(columns ...string) *Table {
 	t := &Table{}
 	for _, c := range columns {

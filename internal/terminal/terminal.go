@@ -12,28 +12,28 @@ import (
 	"golang.org/x/term"
 )
 
-// IsTerminal tells whether w is a terminal.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w any) bool {
 	f, ok := w.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Live tells whether lines on w can be drawn over: it is a terminal that is not dumb.
+// Live reports whether lines on w can be drawn over: it is a terminal that is not dumb.
 func Live(w io.Writer) bool {
 	kind := os.Getenv("TERM")
 	return IsTerminal(w) && kind != "dumb" && kind != ""
 }
 
-// Coloured tells whether w shows colours and the user has not refused them
+// Coloured reports whether w shows colours and the user has not refused them
 // (NO_COLOR, see no-color.org).
 func Coloured(w io.Writer) bool {
 	return Live(w) && os.Getenv("NO_COLOR") == ""
 }
 
-// Width gives the columns of the terminal w, 80 where they are not known.
+// Width returns the columns of the terminal w, 80 where they are not known.
 func Width(w io.Writer) int { return width(w) }
 
-// width gives the columns of the terminal w, 80 where they are not known.
+// width returns the columns of the terminal w, 80 where they are not known.
 func width(w io.Writer) int {
 	if f, ok := w.(interface{ Fd() uintptr }); ok {
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
@@ -46,7 +46,7 @@ func width(w io.Writer) int {
 // Colour is how text looks on a terminal: the digits of a select-graphic-rendition sequence.
 type Colour string
 
-// The colours in use. Those of VMs are told apart on dark and on light ground.
+// The colours in use. Those of VMs can be distinguished on dark and on light ground.
 const (
 	Plain  Colour = ""
 	Bold   Colour = "1"
@@ -58,7 +58,7 @@ const (
 
 var vmColours = []Colour{"36", "33", "35", "32", "34", "96", "93", "95", "92", "94"}
 
-// Paint gives s in a colour, or as it is if on is false.
+// Paint returns s in a colour, or as it is if on is false.
 func Paint(s string, c Colour, on bool) string {
 	if !on || c == Plain {
 		return s

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // gathered are the attributes that a captured tree has, each with the folder
@@ -39,7 +39,7 @@ var gatheredPCI = []string{"class", "vendor", "device", "subsystem_vendor", "sub
 
 // Gather writes the files of the tree below root that describe its topology as
 // a tar archive: sorted, with no times, owners or host name (name stands in
-// it), so that the same machine gives the same bytes.
+// it), so that the same machine makes the same bytes.
 func Gather(root string, w io.Writer, name string) error {
 	t, err := openDir(root)
 	if err != nil {
@@ -102,7 +102,7 @@ func take(t tree, files map[string]string, dir string, names []string) {
 	}
 }
 
-// expand gives the folders that a pattern names: "#" stands for digits, a last "*" for any name.
+// expand returns the folders that a pattern names: "#" stands for digits, a last "*" for any name.
 func expand(t tree, pattern string) []string {
 	i := strings.IndexAny(pattern, "#*")
 	if i < 0 {
@@ -133,7 +133,7 @@ func expand(t tree, pattern string) []string {
 	return out
 }
 
-var virtfn = pattern.Lazy(`^virtfn[0-9]+$`)
+var virtfn = lazyregexp.New(`^virtfn[0-9]+$`)
 
 // gatherPCI takes the PCI functions, at the places where sysfs has them.
 func gatherPCI(t tree, files, links map[string]string) {
@@ -165,7 +165,7 @@ func gatherPCI(t tree, files, links map[string]string) {
 	}
 }
 
-// relative gives the link text from a folder to a path of the same tree.
+// relative returns the link text from a folder to a path of the same tree.
 func relative(dir, to string) string {
 	return strings.Repeat("../", strings.Count(path.Clean(dir), "/")+1) + to
 }

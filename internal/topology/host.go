@@ -115,7 +115,7 @@ type Device struct {
 // IsVF reports whether the function is an SR-IOV virtual function.
 func (d *Device) IsVF() bool { return d.PF != "" }
 
-// Limits are what a job's cgroup gives it beside CPUs and nodes.
+// Limits are what a job's cgroup allows it beside CPUs and nodes.
 type Limits struct {
 	// CPUs and Memory are what was found, in words, for people: "cgroup v2 /job_7: CPUs 0-7".
 	From []string `json:"from,omitempty"`
@@ -125,7 +125,7 @@ type Limits struct {
 	CPUQuota float64 `json:"cpuQuota,omitempty"`
 }
 
-// NodeIndex gives the place in h.Nodes of the node with an ID, or -1.
+// NodeIndex returns the place in h.Nodes of the node with an ID, or -1.
 func (h *Host) NodeIndex(id int) int {
 	i := sort.Search(len(h.Nodes), func(i int) bool { return h.Nodes[i].ID >= id })
 	if i < len(h.Nodes) && h.Nodes[i].ID == id {
@@ -134,7 +134,7 @@ func (h *Host) NodeIndex(id int) int {
 	return -1
 }
 
-// CPU gives the CPU with an ID, or nil.
+// CPU returns the CPU with an ID, or nil.
 func (h *Host) CPU(id int) *CPU {
 	i := sort.Search(len(h.CPUs), func(i int) bool { return h.CPUs[i].ID >= id })
 	if i < len(h.CPUs) && h.CPUs[i].ID == id {
@@ -143,7 +143,7 @@ func (h *Host) CPU(id int) *CPU {
 	return nil
 }
 
-// Device gives the PCI function with an address, or nil.
+// Device returns the PCI function with an address, or nil.
 func (h *Host) Device(address string) *Device {
 	i := sort.Search(len(h.Devices), func(i int) bool { return h.Devices[i].Address >= address })
 	if i < len(h.Devices) && h.Devices[i].Address == address {
@@ -152,7 +152,7 @@ func (h *Host) Device(address string) *Device {
 	return nil
 }
 
-// Distance gives the distance between two nodes by their IDs: 10 is local.
+// Distance returns the distance between two nodes by their IDs: 10 is local.
 // Unknown nodes are taken to be remote (20).
 func (h *Host) Distance(from, to int) int {
 	i, j := h.NodeIndex(from), h.NodeIndex(to)
@@ -165,7 +165,7 @@ func (h *Host) Distance(from, to int) int {
 	return h.Nodes[i].Distances[j]
 }
 
-// Counts gives how many packages, cores and CPUs are online.
+// Counts returns how many packages, cores and CPUs are online.
 func (h *Host) Counts() (packages, cores, cpus int) {
 	p, c := map[int]bool{}, map[int]bool{}
 	for i := range h.CPUs {
@@ -177,7 +177,7 @@ func (h *Host) Counts() (packages, cores, cpus int) {
 	return len(p), len(c), cpus
 }
 
-// repair notes what was mended.
+// repair notes what was repaired.
 func (h *Host) repair(format string, a ...any) {
 	const most = 100 // a hostile tree must not fill memory with notes
 	if len(h.Repairs) < most {

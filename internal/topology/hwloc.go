@@ -21,7 +21,7 @@ const (
 // ReadHwloc reads a host from hwloc's XML, version 1 or 2 (`lstopo host.xml`).
 // Such a file does not say how much memory or how many huge pages are free,
 // which CPUs are isolated, nor IOMMU groups and virtual functions: all memory
-// counts as available, and VFs are told by nothing but their own entries.
+// counts as available, and VFs are known by their own entries only.
 func ReadHwloc(name string) (*Host, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -93,7 +93,8 @@ func readXML(r io.Reader) (*Host, error) {
 		}
 		line, _ := d.InputPos()
 		if err != nil {
-			return nil, fmt.Errorf("line %d: not well-formed XML: %w", line, err)
+			// It repeats a name of the file, however long that is.
+			return nil, fmt.Errorf("line %d: not well-formed XML: %.200s", line, err)
 		}
 		switch t := tok.(type) {
 		case xml.StartElement:
@@ -526,7 +527,7 @@ func (x *xmlReader) finish() (*Host, error) {
 	return h, nil
 }
 
-// cpusOfNodes gives CPUs their nodes. A memory-only node has the cpuset of what
+// cpusOfNodes assigns CPUs to their nodes. A memory-only node has the cpuset of what
 // it hangs on in hwloc's tree, so nodes that share a cpuset have it but once:
 // the first of them.
 func (x *xmlReader) cpusOfNodes() {

@@ -31,7 +31,7 @@ func readLimits(t tree, h *Host) {
 	}
 }
 
-// field gives the value of a "Key:\tvalue" line.
+// field returns the value of a "Key:\tvalue" line.
 func field(s, key string) string {
 	for _, line := range strings.Split(s, "\n") {
 		if v, ok := strings.CutPrefix(line, key+":"); ok {
@@ -98,7 +98,7 @@ func limitMemory(h *Host, limit, used uint64, from string) {
 	h.Limits.From = append(h.Limits.From, fmt.Sprintf("%s: memory %d MiB, %d MiB of it in use", from, limit>>20, used>>20))
 }
 
-// ancestors gives a cgroup's folder and those above it below mount, the deepest
+// ancestors returns a cgroup's folder and those above it below mount, the deepest
 // first. In a cgroup namespace the path may lead above the mount: the mount
 // itself is then the group.
 func ancestors(mount, dir string) []string {

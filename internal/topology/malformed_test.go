@@ -41,7 +41,7 @@ func (t *memTree) remove(name string) {
 	delete(t.dirs[strings.TrimSuffix(dir, "/")], base)
 }
 
-// What is wrong in a tree is mended and said, or refused in one line.
+// What is wrong in a tree is repaired and reported, or refused in one line.
 func TestMalformed(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -6,12 +6,12 @@ import (
 	"strconv"
 	"strings"
 
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 var (
-	pciAddress = pattern.Lazy(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
-	pciRoot    = pattern.Lazy(`^pci[0-9a-f]{4,8}:[0-9a-f]{2}$`)
+	pciAddress = lazyregexp.New(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+	pciRoot    = lazyregexp.New(`^pci[0-9a-f]{4,8}:[0-9a-f]{2}$`)
 )
 
 // ValidAddress says whether s is the address of a PCI function: 0000:41:00.0.
@@ -89,7 +89,7 @@ func readDevice(t tree, h *Host, dir, address string) Device {
 	return d
 }
 
-// children gives the names in a folder, bounded; none if it is not there.
+// children returns the names in a folder, bounded; none if it is not there.
 func children(t tree, dir string) []string {
 	names, err := t.list(dir)
 	if err != nil {

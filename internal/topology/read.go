@@ -12,7 +12,7 @@ import (
 
 // Read reads a host from the sysfs and proc below root: "/" is this host, any
 // other directory a captured tree. What is missing or contradicts itself is
-// mended where there is one sensible way (Host.Repairs says so), else an error.
+// repaired where there is one sensible way (Host.Repairs says so), else an error.
 func Read(root string) (*Host, error) {
 	t, err := openDir(root)
 	if err != nil {
@@ -63,7 +63,7 @@ func Open(name string) (*Host, error) {
 	return nil, fmt.Errorf("topology: %s: not a directory, .tar, .tar.gz, .xml or .machine", name)
 }
 
-// FromMachine gives the host that a description stands for, read from the
+// FromMachine returns the host that a description stands for, read from the
 // files that it makes.
 func FromMachine(m *machine.Machine) (*Host, error) {
 	t := newMemTree()

@@ -6,6 +6,8 @@ import (
 	"io"
 	"sort"
 	"strings"
+
+	"nearmetal/internal/words"
 )
 
 // Paint is what a plan adds to the picture of a host. Its zero value adds nothing.
@@ -60,7 +62,7 @@ const (
 // palette are the owners' colours: light, so that black numbers are read on them.
 var palette = []string{"#8ecae6", "#ffb703", "#90be6d", "#f4978e", "#cdb4db", "#e9c46a", "#76c7c0", "#f8a5c2", "#b5c99a", "#a3b3f7", "#d4a373", "#c9cba3"}
 
-// Colour gives an owner's colour.
+// Colour returns an owner's colour.
 func colour(owner int) string { return palette[owner%len(palette)] }
 
 // box is a rectangle with what is in it, laid out from the inside.
@@ -91,6 +93,11 @@ func (p *Picture) SVG(w io.Writer) error {
 		hosts = append(hosts, hostBox(h, &paint))
 	}
 	notes := p.Notes
+	for i, h := range p.Hosts {
+		if line := h.spread(); line != "" && i < mostHosts {
+			notes = append(notes[:len(notes):len(notes)], line)
+		}
+	}
 	if len(p.Hosts) > mostHosts {
 		notes = append(notes[:len(notes):len(notes)], fmt.Sprintf("%d more hosts are not drawn", len(p.Hosts)-mostHosts))
 	}
@@ -280,13 +287,13 @@ func nodeBox(h *Host, n *Node, p *Paint) *box {
 	}
 	sort.Ints(l3s)
 	total := n.MemoryBytes
-	text := fmt.Sprintf("node %d: %s", n.ID, Bytes(total))
+	text := fmt.Sprintf("node %d: %s", n.ID, words.Bytes(total))
 	if total == 0 {
 		text = fmt.Sprintf("node %d: no memory", n.ID)
 	}
 	for _, pool := range n.Pools {
 		if pool.Total > 0 {
-			text += fmt.Sprintf(", %d x %s", pool.Total, Bytes(pool.PageBytes))
+			text += fmt.Sprintf(", %d x %s", pool.Total, words.Bytes(pool.PageBytes))
 		}
 	}
 	var kids []*box
@@ -307,7 +314,7 @@ func nodeBox(h *Host, n *Node, p *Paint) *box {
 		case l3 >= 0:
 			label = "L3"
 			if s := h.l3Size(cores[groups[l3][0]][0].ID); s > 0 {
-				label += " " + Bytes(s)
+				label += " " + words.Bytes(s)
 			}
 			if h.dies() > 1 {
 				label += fmt.Sprintf(", die %d", dies[l3])
@@ -355,12 +362,12 @@ func memoryBar(n *Node, p *Paint, width int) []*box {
 		return nil
 	}
 	w := width - 2*svgPad
-	out := []*box{{x: svgPad, y: svgHead + 2, w: w, h: 11, fill: "#fff", edge: "#888", title: Bytes(n.MemoryBytes)}}
+	out := []*box{{x: svgPad, y: svgHead + 2, w: w, h: 11, fill: "#fff", edge: "#888", title: words.Bytes(n.MemoryBytes)}}
 	x := 0
 	for _, s := range p.Memory[n.ID] {
 		sw := min(int(float64(w)*float64(s.Bytes)/float64(n.MemoryBytes)+0.5), w-x)
 		if sw > 0 {
-			out = append(out, &box{x: svgPad + x, y: svgHead + 2, w: sw, h: 11, fill: colour(s.Owner), edge: "#666", title: Bytes(s.Bytes)})
+			out = append(out, &box{x: svgPad + x, y: svgHead + 2, w: sw, h: 11, fill: colour(s.Owner), edge: "#666", title: words.Bytes(s.Bytes)})
 			x += sw
 		}
 	}
@@ -441,6 +448,29 @@ func strayBox(h *Host, p *Paint) *box {
 	return b
 }
 
+// spread is a line with the distances between the nodes of a host that has several, "" where it has one.
+func (h *Host) spread() string {
+	low, high := 0, 0
+	for i := range h.Nodes {
+		for j, d := range h.Nodes[i].Distances {
+			if i == j {
+				continue
+			}
+			if low == 0 || d < low {
+				low = d
+			}
+			high = max(high, d)
+		}
+	}
+	switch {
+	case high == 0:
+		return ""
+	case low == high:
+		return fmt.Sprintf("%s: distance between nodes %d (10: the same)", h.Name, low)
+	}
+	return fmt.Sprintf("%s: distances between nodes %d to %d (10: the same)", h.Name, low, high)
+}
+
 // legend explains colours and hatching.
 func (p *Picture) legend(width int, notes []string) *box {
 	entry := func(b *box, text string) *box {
@@ -488,8 +518,19 @@ func (p *Picture) legend(width int, notes []string) *box {
 	if offline {
 		kids = append(kids, entry(&box{fill: "#eee", edge: "#777", dash: true}, "offline"))
 	}
+	memory, devices := false, false
+	for _, paint := range p.Paints {
+		memory = memory || len(paint.Memory) > 0
+		devices = devices || len(paint.Devices) > 0
+	}
+	if memory {
+		kids = append(kids, entry(&box{fill: "#fff", edge: "#888"}, "bar: a node's memory, coloured where a VM has it"))
+	}
+	if devices {
+		kids = append(kids, entry(&box{fill: "#fdfdf0", edge: "#6a8"}, "card, with a square for each function that a VM has"))
+	}
 	for _, n := range notes {
-		kids = append(kids, &box{text: n, w: width, h: svgHead})
+		kids = append(kids, &box{text: n, w: max(width, textWidth(n)), h: svgHead})
 	}
 	if len(kids) == 0 {
 		return &box{}

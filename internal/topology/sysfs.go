@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -219,8 +220,8 @@ func dense[K comparable](m map[K]int, k K) int {
 }
 
 func contains(sorted []int, n int) bool {
-	i := sort.SearchInts(sorted, n)
-	return i < len(sorted) && sorted[i] == n
+	_, ok := slices.BinarySearch(sorted, n)
+	return ok
 }
 
 // readNodes reads the NUMA nodes, their memory and distances.
@@ -294,7 +295,7 @@ func readNodes(t tree, h *Host) error {
 	return nil
 }
 
-// adopt gives online CPUs that no node lists a node: that of a CPU of the same
+// adopt returns online CPUs that no node lists a node: that of a CPU of the same
 // core or package, else the first.
 func adopt(h *Host) {
 	home := map[int]int{} // package → node

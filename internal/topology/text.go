@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+
+	"nearmetal/internal/words"
 )
 
 // Text writes a host for people: ASCII, one line for each thing.
@@ -18,7 +20,7 @@ func (h *Host) Text() string {
 	for i := range h.Nodes {
 		mem += h.Nodes[i].MemoryBytes
 	}
-	fmt.Fprintf(&b, "\n%d %s, %d NUMA %s, %d cores, %d CPUs, %s", pkgs, plural(pkgs, "package"), len(h.Nodes), plural(len(h.Nodes), "node"), cores, cpus, Bytes(mem))
+	fmt.Fprintf(&b, "\n%d %s, %d NUMA %s, %d cores, %d CPUs, %s", pkgs, words.Plural(pkgs, "package", "packages"), len(h.Nodes), words.Plural(len(h.Nodes), "node", "nodes"), cores, cpus, words.Bytes(mem))
 	if h.PhysBits > 0 {
 		fmt.Fprintf(&b, ", %d-bit physical addresses", h.PhysBits)
 	}
@@ -69,7 +71,7 @@ func (h *Host) Text() string {
 		}
 	}
 	if len(h.Repairs) > 0 {
-		b.WriteString("\nmended:\n")
+		b.WriteString("\nrepaired:\n")
 		for _, s := range h.Repairs {
 			fmt.Fprintf(&b, "  %s\n", s)
 		}
@@ -80,13 +82,13 @@ func (h *Host) Text() string {
 // nodeText writes a node, its packages, caches and cores.
 func (h *Host) nodeText(b *strings.Builder, n *Node) {
 	if n.MemoryBytes > 0 {
-		fmt.Fprintf(b, "\nnode %d: %s, %s available", n.ID, Bytes(n.MemoryBytes), Bytes(n.AvailableBytes))
+		fmt.Fprintf(b, "\nnode %d: %s, %s available", n.ID, words.Bytes(n.MemoryBytes), words.Bytes(n.AvailableBytes))
 	} else {
 		fmt.Fprintf(b, "\nnode %d: no memory", n.ID)
 	}
 	for _, p := range n.Pools {
 		if p.Total > 0 {
-			fmt.Fprintf(b, ", %d of %d pages of %s free", p.Free, p.Total, Bytes(p.PageBytes))
+			fmt.Fprintf(b, ", %d of %d pages of %s free", p.Free, p.Total, words.Bytes(p.PageBytes))
 		}
 	}
 	if n.ReadMBps > 0 {
@@ -126,17 +128,17 @@ func (h *Host) nodeText(b *strings.Builder, n *Node) {
 			fmt.Fprintf(b, ", die %d", p.die)
 		}
 		if p.l3 >= 0 {
-			fmt.Fprintf(b, ", L3 %d (%s", p.l3, Bytes(h.l3Size(cpus[p][0])))
+			fmt.Fprintf(b, ", L3 %d (%s", p.l3, words.Bytes(h.l3Size(cpus[p][0])))
 			if h.l3Wide(cpus[p][0]) {
 				b.WriteString(", one with other nodes")
 			}
 			b.WriteByte(')')
 		}
-		fmt.Fprintf(b, ": %d %s, CPUs %s\n", len(cores[p]), plural(len(cores[p]), "core"), FormatList(cpus[p]))
+		fmt.Fprintf(b, ": %d %s, CPUs %s\n", len(cores[p]), words.Plural(len(cores[p]), "core", "cores"), FormatList(cpus[p]))
 	}
 }
 
-// dies gives the most dies in one package.
+// dies returns the most dies in one package.
 func (h *Host) dies() int {
 	per := map[int]map[int]bool{}
 	most := 0
@@ -162,7 +164,7 @@ func (h *Host) l3Size(cpu int) uint64 {
 	return 0
 }
 
-// LastCache gives the place in h.Caches of a CPU's last-level cache (level 3 or
+// LastCache returns the place in h.Caches of a CPU's last-level cache (level 3 or
 // above), or -1.
 func (h *Host) LastCache(cpu int) int {
 	best := -1
@@ -189,7 +191,7 @@ func (h *Host) l3Wide(cpu int) bool {
 	return false
 }
 
-// shown gives the devices that people look for: those with a network or RDMA
+// shown returns the devices that people look for: those with a network or RDMA
 // name, with VFs, VFs that are free for VMs, accelerators.
 func (h *Host) shown() []*Device {
 	var out []*Device
@@ -231,27 +233,4 @@ func (d *Device) Text() string {
 		s += fmt.Sprintf(", %d of %d VFs", len(d.VFs), d.TotalVFs)
 	}
 	return s
-}
-
-// Bytes writes a size with the largest unit in which it is short.
-func Bytes(b uint64) string {
-	for _, u := range []struct {
-		shift uint
-		name  string
-	}{{30, "GiB"}, {20, "MiB"}, {10, "KiB"}} {
-		if b >= 1<<u.shift {
-			if b%(1<<u.shift) == 0 {
-				return fmt.Sprintf("%d %s", b>>u.shift, u.name)
-			}
-			return fmt.Sprintf("%.1f %s", float64(b)/float64(uint64(1)<<u.shift), u.name)
-		}
-	}
-	return fmt.Sprintf("%d B", b)
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return word
-	}
-	return word + "s"
 }

@@ -20,11 +20,11 @@ import (
 // archive held in memory. Paths are relative to its root, without a leading
 // slash. Links are followed and never lead out of the tree.
 type tree interface {
-	// read gives a regular file's first max bytes.
+	// read returns a regular file's first max bytes.
 	read(name string, max int) (string, error)
-	// list gives the names in a directory, sorted.
+	// list returns the names in a directory, sorted.
 	list(name string) ([]string, error)
-	// resolve gives the path without links.
+	// resolve returns the path without links.
 	resolve(name string) (string, error)
 }
 
@@ -115,7 +115,7 @@ func (t *dirTree) resolve(name string) (string, error) {
 	return rel, nil
 }
 
-// real gives the path to open: links cannot lead anywhere new from "/".
+// real returns the path to open: links cannot lead anywhere new from "/".
 func (t *dirTree) real(name string) (string, error) {
 	if t.root == "/" {
 		return "/" + name, nil

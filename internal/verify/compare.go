@@ -5,14 +5,21 @@ import (
 	"slices"
 	"strings"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/topology"
+	"nearmetal/internal/words"
 )
 
 // Compare holds the facts of a VM against its plan. region is the plan's (nil: none) and
-// shared the file that the cluster's VMs have mapped for it (see regionFile).
-func Compare(p *plan.VM, region *plan.Region, f *Facts, shared string) []Row {
+// shared the file that the cluster's VMs have mapped for it (see regionFile). A VM that its back end
+// cannot read (nil) has one row that says so.
+func Compare(p *plan.VM, region *plan.Region, f *backend.Facts, shared string) []Row {
 	r := &rows{vm: p.Name}
+	if f == nil {
+		r.note("the host's view", "as planned", "cannot be read: the back end has no way to")
+		return r.list
+	}
 	if f.Ended {
 		r.add(false, "QEMU", "runs", "has ended")
 		return r.list
@@ -29,7 +36,7 @@ func Compare(p *plan.VM, region *plan.Region, f *Facts, shared string) []Row {
 }
 
 // unread adds a row if a part could not be read, and says whether it did.
-func (r *rows) unread(f *Facts, p Part, planned string) bool {
+func (r *rows) unread(f *backend.Facts, p backend.Part, planned string) bool {
 	why, ok := f.Unread[p]
 	if ok {
 		r.note(string(p), planned, "cannot be read: "+why)
@@ -53,17 +60,10 @@ func equal(a, b []int) bool {
 	return slices.Equal(slices.Compact(a), slices.Compact(b))
 }
 
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}
-
 // cpus holds the vCPUs' threads against the pins. Without pins each may run wherever
 // nearmetal itself may: one row says so of all that do.
-func (r *rows) cpus(p *plan.VM, f *Facts) {
-	if r.unread(f, PartCPUs, plural(p.VCPUs, "vCPU")) {
+func (r *rows) cpus(p *plan.VM, f *backend.Facts) {
+	if r.unread(f, backend.PartCPUs, words.Count(p.VCPUs, "vCPU", "vCPUs")) {
 		return
 	}
 	r.add(len(f.VCPUs) == p.VCPUs, "vCPUs", fmt.Sprint(p.VCPUs), fmt.Sprint(len(f.VCPUs)))
@@ -91,13 +91,13 @@ func (r *rows) cpus(p *plan.VM, f *Facts) {
 }
 
 // threads holds QEMU's other threads (emulator, I/O, workers) against the plan.
-func (r *rows) threads(p *plan.VM, f *Facts) {
+func (r *rows) threads(p *plan.VM, f *backend.Facts) {
 	planned, text := p.EmulatorCPUs, list(p.EmulatorCPUs)
 	if len(planned) == 0 {
 		planned, text = f.Own, "any of "+list(f.Own)
 	}
 	const what = "CPUs of QEMU's other threads"
-	if r.unread(f, PartThreads, text) {
+	if r.unread(f, backend.PartThreads, text) {
 		return
 	}
 	ok, as := true, 0
@@ -114,7 +114,7 @@ func (r *rows) threads(p *plan.VM, f *Facts) {
 			others[3] = "others"
 		}
 	}
-	found := fmt.Sprintf("%s (%s)", text, plural(as, "thread"))
+	found := fmt.Sprintf("%s (%s)", text, words.Count(as, "thread", "threads"))
 	if as == 0 {
 		found = ""
 	}
@@ -126,12 +126,12 @@ func (r *rows) threads(p *plan.VM, f *Facts) {
 
 // shape writes a topology.
 func shape(sockets, dies, cores, threads int) string {
-	return fmt.Sprintf("%s x %s x %s x %s", plural(sockets, "socket"), plural(dies, "die"), plural(cores, "core"), plural(threads, "thread"))
+	return fmt.Sprintf("%s x %s x %s x %s", words.Count(sockets, "socket", "sockets"), words.Count(dies, "die", "dies"), words.Count(cores, "core", "cores"), words.Count(threads, "thread", "threads"))
 }
 
 // topology holds what QEMU has of sockets and nodes against the plan.
-func (r *rows) topology(p *plan.VM, f *Facts) {
-	if _, bad := f.Unread[PartCPUs]; bad {
+func (r *rows) topology(p *plan.VM, f *backend.Facts) {
+	if _, bad := f.Unread[backend.PartCPUs]; bad {
 		return
 	}
 	var wrong []string
@@ -141,7 +141,7 @@ func (r *rows) topology(p *plan.VM, f *Facts) {
 		sockets, dies, cores, threads = max(sockets, c.Socket+1), max(dies, c.Die+1), max(cores, c.Core+1), max(threads, c.Thread+1)
 		nodes[c.Node] = append(nodes[c.Node], c.Index)
 		i := c.Index
-		want := VCPU{Thread: i % p.Threads, Core: i / p.Threads % p.Cores, Die: i / p.Threads / p.Cores % p.Dies, Socket: i / p.Threads / p.Cores / p.Dies}
+		want := backend.VCPU{Thread: i % p.Threads, Core: i / p.Threads % p.Cores, Die: i / p.Threads / p.Cores % p.Dies, Socket: i / p.Threads / p.Cores / p.Dies}
 		if c.Socket != want.Socket || c.Die != want.Die || c.Core != want.Core || c.Thread != want.Thread {
 			wrong = append(wrong, fmt.Sprintf("vCPU %d is socket %d, die %d, core %d, thread %d", i, c.Socket, c.Die, c.Core, c.Thread))
 		}
@@ -157,8 +157,8 @@ func (r *rows) topology(p *plan.VM, f *Facts) {
 }
 
 // memory holds the memory of each node against the plan.
-func (r *rows) memory(p *plan.VM, f *Facts) {
-	if r.unread(f, PartMemory, topology.Bytes(p.MemoryBytes)) {
+func (r *rows) memory(p *plan.VM, f *backend.Facts) {
+	if r.unread(f, backend.PartMemory, words.Bytes(p.MemoryBytes)) {
 		return
 	}
 	nodes := p.Nodes
@@ -170,17 +170,17 @@ func (r *rows) memory(p *plan.VM, f *Facts) {
 		if n.MemoryBytes == 0 {
 			continue
 		}
-		k := slices.IndexFunc(f.Blocks, func(b Block) bool { return b.Node == n.ID })
+		k := slices.IndexFunc(f.Blocks, func(b backend.Block) bool { return b.Node == n.ID })
 		of := ""
 		if n.ID >= 0 {
 			of = fmt.Sprintf(" of node %d", n.ID)
 		}
 		if k < 0 || f.Blocks[k].Mapping == nil {
-			r.add(false, "memory"+of, topology.Bytes(n.MemoryBytes), "none")
+			r.add(false, "memory"+of, words.Bytes(n.MemoryBytes), "none")
 			continue
 		}
 		b := &f.Blocks[k]
-		r.add(b.Bytes == n.MemoryBytes, "memory"+of, topology.Bytes(n.MemoryBytes), topology.Bytes(b.Bytes))
+		r.add(b.Bytes == n.MemoryBytes, "memory"+of, words.Bytes(n.MemoryBytes), words.Bytes(b.Bytes))
 		r.placed(b.Mapping, of, n.HostNodes, memoryPolicy(n.HostNodes))
 		r.pages(b.Mapping, of, n.PageBytes, b.Bytes)
 	}
@@ -199,9 +199,9 @@ func memoryPolicy(nodes []int) string {
 
 // placed holds the policy and the pages of a mapping against the host nodes that they
 // belong on. What is not bound may lie anywhere.
-func (r *rows) placed(m *Mapping, of string, nodes []int, policy string) {
+func (r *rows) placed(m *backend.Mapping, of string, nodes []int, policy string) {
 	if m.Policy == "" {
-		r.note("host nodes of the memory"+of, policy, "this kernel tells of no nodes")
+		r.note("host nodes of the memory"+of, policy, "this kernel reports no nodes")
 		return
 	}
 	// Flags stand behind the mode: bind=static:0.
@@ -223,7 +223,7 @@ func (r *rows) placed(m *Mapping, of string, nodes []int, policy string) {
 	slices.Sort(on)
 	var parts []string
 	for _, node := range on {
-		parts = append(parts, fmt.Sprintf("%s on host node %d", topology.Bytes(m.OnNode[node]), node))
+		parts = append(parts, fmt.Sprintf("%s on host node %d", words.Bytes(m.OnNode[node]), node))
 		ok = ok && (len(nodes) == 0 || slices.Contains(nodes, node))
 	}
 	if parts == nil {
@@ -243,76 +243,71 @@ func nodeList(nodes []int) string {
 const ordinaryMax = 64 << 10
 
 // pages holds the size of pages against the plan: 0 is ordinary ones. Huge pages are all
-// taken at the start (want bytes of them), or a job would end in the middle for want of one.
-func (r *rows) pages(m *Mapping, of string, page, want uint64) {
-	found := topology.Bytes(m.PageBytes)
+// taken at the start (want bytes of them), or a job would end in the middle without one.
+func (r *rows) pages(m *backend.Mapping, of string, page, want uint64) {
+	found := words.Bytes(m.PageBytes)
 	if page == 0 || page <= ordinaryMax {
 		if m.HugeBytes > 0 {
-			found += fmt.Sprintf(", %s of %s in transparent huge pages", topology.Bytes(m.HugeBytes), topology.Bytes(m.Present()))
+			found += fmt.Sprintf(", %s of %s in transparent huge pages", words.Bytes(m.HugeBytes), words.Bytes(m.Present()))
 		}
 		r.add(m.PageBytes <= ordinaryMax, "page size"+of, "ordinary", found)
 		return
 	}
-	planned := topology.Bytes(page) + ", all taken"
+	planned := words.Bytes(page) + ", all taken"
 	ok := m.PageBytes == page
 	if have := m.Present(); m.Policy == "" || have >= want {
 		found += ", all taken"
 	} else {
-		found += fmt.Sprintf(", %s of %s taken", topology.Bytes(have), topology.Bytes(want))
+		found += fmt.Sprintf(", %s of %s taken", words.Bytes(have), words.Bytes(want))
 		ok = false
 	}
 	r.add(ok, "page size"+of, planned, found)
 }
 
 // devices holds the functions of the host, and where the guest sees them, against the plan.
-func (r *rows) devices(p *plan.VM, f *Facts) {
-	if len(p.Devices) == 0 || r.unread(f, PartDevices, plural(len(p.Devices), "device")) {
+func (r *rows) devices(p *plan.VM, f *backend.Facts) {
+	if len(p.Devices) == 0 || r.unread(f, backend.PartDevices, words.Count(len(p.Devices), "device", "devices")) {
 		return
 	}
 	for i := range p.Devices {
 		d := &p.Devices[i]
-		what, planned := "device "+d.Address, place(d.Node, -1)
-		if d.Expander >= 0 && d.Expander < len(p.Expanders) {
-			planned = place(d.Node, p.Expanders[d.Expander].Bus)
-		} else if len(p.Nodes) < 2 {
-			planned = place(-1, -1) // one node: all is on it
+		node := d.Node
+		if len(p.Nodes) < 2 {
+			node = -1 // one node: all is on it
 		}
-		k := slices.IndexFunc(f.Devices, func(x Device) bool { return x.Host == d.Address })
+		what, planned := "device "+d.Address, place(node)
+		k := slices.IndexFunc(f.Devices, func(x backend.Device) bool { return x.Host == d.Address })
 		if k < 0 {
 			r.add(false, what, planned, "not in the VM")
 			continue
 		}
 		x := f.Devices[k]
-		bus := -1
-		if d.Expander >= 0 {
-			bus = x.Bus
+		found := place(-1)
+		if len(p.Nodes) > 1 {
+			found = place(x.Node)
 		}
-		node := x.Node
-		if len(p.Nodes) < 2 {
-			node = -1
+		text := found + ", port " + x.Port
+		if x.Bus >= 0 {
+			text += fmt.Sprintf(", expander on bus %d", x.Bus)
 		}
-		found := place(node, bus)
-		r.add(found == planned, what, planned, found+", port "+x.Port)
+		r.add(found == planned, what, planned, text)
 	}
 }
 
-// place says where a device is: on a guest node by an expander, or on the VM's own root.
-func place(node, bus int) string {
-	switch {
-	case node < 0:
+// place says where a device is: on a guest node, or on the VM's own root.
+func place(node int) string {
+	if node < 0 {
 		return "the VM's own PCI root"
-	case bus < 0:
-		return fmt.Sprintf("node %d", node)
 	}
-	return fmt.Sprintf("node %d, expander on bus %d", node, bus)
+	return fmt.Sprintf("node %d", node)
 }
 
 // regionFile is the file that most VMs have mapped as their region.
-func regionFile(facts []*Facts) string {
+func regionFile(facts []*backend.Facts) string {
 	count := map[string]int{}
 	best := ""
 	for _, f := range facts {
-		if f.Region == nil {
+		if f == nil || f.Region == nil {
 			continue
 		}
 		s := f.Region.File
@@ -324,9 +319,9 @@ func regionFile(facts []*Facts) string {
 }
 
 // region holds the mapping of the region against the plan, and against the other VMs'.
-func (r *rows) region(p *plan.VM, reg *plan.Region, f *Facts, shared string) {
-	planned := topology.Bytes(reg.SizeBytes) + ", shared, one file for all VMs"
-	if r.unread(f, PartRegion, planned) {
+func (r *rows) region(p *plan.VM, reg *plan.Region, f *backend.Facts, shared string) {
+	planned := words.Bytes(reg.SizeBytes) + ", shared, one file for all VMs"
+	if r.unread(f, backend.PartRegion, planned) {
 		return
 	}
 	m := f.Region
@@ -334,7 +329,7 @@ func (r *rows) region(p *plan.VM, reg *plan.Region, f *Facts, shared string) {
 		r.add(false, "region", planned, "not mapped")
 		return
 	}
-	found := topology.Bytes(m.FileBytes)
+	found := words.Bytes(m.FileBytes)
 	if m.Shared {
 		found += ", shared"
 	}

@@ -7,6 +7,7 @@ import (
 
 	"nearmetal/internal/plan"
 	"nearmetal/internal/topology"
+	"nearmetal/internal/words"
 )
 
 // CompareGuest holds what a guest's kernel says of itself against the plan of its VM.
@@ -53,7 +54,7 @@ func (r *rows) guestTopology(p *plan.VM, h *topology.Host) {
 	dies, d := ids(func(c *topology.CPU) int { return c.Die })
 	cores, c := ids(func(c *topology.CPU) int { return c.Core })
 	planned := shape(p.Sockets, p.Dies, p.Cores, p.Threads)
-	found := fmt.Sprintf("%s, %s, %s, %s in all", plural(s, "socket"), plural(d, "die"), plural(c, "core"), plural(len(cpus), "thread"))
+	found := fmt.Sprintf("%s, %s, %s, %s in all", words.Count(s, "socket", "sockets"), words.Count(d, "die", "dies"), words.Count(c, "core", "cores"), words.Count(len(cpus), "thread", "threads"))
 	ok := false
 	if s > 0 && d%s == 0 && c%d == 0 && len(cpus)%c == 0 {
 		found = shape(s, d/s, c/d, len(cpus)/c)
@@ -126,7 +127,7 @@ func (r *rows) guestNodes(p *plan.VM, region *plan.Region, h *topology.Host) {
 			least = n.MemoryBytes - share
 		}
 		r.add(has.MemoryBytes <= n.MemoryBytes && has.MemoryBytes >= least && (has.MemoryBytes > 0 || n.MemoryBytes == 0),
-			"memory "+of, topology.Bytes(n.MemoryBytes)+" less the kernel's share", topology.Bytes(has.MemoryBytes))
+			"memory "+of, words.Bytes(n.MemoryBytes)+" less the kernel's share", words.Bytes(has.MemoryBytes))
 		if len(nodes) == 1 || len(nodes) != len(h.Nodes) {
 			continue
 		}
@@ -153,8 +154,8 @@ func seq(n int) []int {
 
 func numbers(n []int) string { return strings.Trim(fmt.Sprint(n), "[]") }
 
-// guestCaches holds the last-level caches that the guest sees against those below its
-// vCPUs. QEMU gives each die one: a cache that the guest sees as smaller than it is does no
+// guestCaches compares the last-level caches that the guest sees with those below its
+// vCPUs. QEMU shows one for each die: a cache that the guest sees as smaller than it is does no
 // harm, and of vCPUs that the guest believes to share one and do not only a note can be made.
 func (r *rows) guestCaches(p *plan.VM, h *topology.Host) {
 	if len(p.L3) == 0 {
@@ -179,7 +180,7 @@ func (r *rows) guestCaches(p *plan.VM, h *topology.Host) {
 	}
 	planned, text := groupText(p.L3), groupText(found)
 	if len(found) == 0 {
-		r.note(what, planned, "the guest is told of none")
+		r.note(what, planned, "the guest knows of none")
 		return
 	}
 	cache := map[int]int{}
@@ -207,34 +208,32 @@ func groupText(groups [][]int) string {
 	return strings.Join(parts, " | ")
 }
 
-// guestDevices holds the number of functions that the guest sees below each expander, and
-// the node that it has them on, against the plan.
+// guestDevices compares the number of functions that the guest sees on each of its nodes, below a
+// root of that node's own, with the plan. A VM of one node has no such roots.
 func (r *rows) guestDevices(p *plan.VM, h *topology.Host) {
-	for k, e := range p.Expanders {
+	if len(p.Nodes) < 2 {
+		return
+	}
+	for _, n := range p.Nodes {
 		want, have := 0, 0
 		for i := range p.Devices {
-			if p.Devices[i].Expander == k {
+			if p.Devices[i].Node == n.ID {
 				want++
 			}
 		}
-		root := fmt.Sprintf("pci0000:%02x", e.Bus)
-		var on []int
 		for i := range h.Devices {
-			if d := &h.Devices[i]; d.Root == root && len(d.Bridges) > 0 {
+			if d := &h.Devices[i]; d.Root != ownRoot && len(d.Bridges) > 0 && d.Node == n.ID {
 				have++
-				on = append(on, d.Node)
 			}
 		}
-		slices.Sort(on)
-		on = slices.Compact(on)
-		planned := fmt.Sprintf("%d on node %d", want, e.Node)
-		found := fmt.Sprint(have)
-		if have > 0 {
-			found = fmt.Sprintf("%d on node %s", have, strings.ReplaceAll(numbers(on), "-1", "none"))
+		if want > 0 || have > 0 {
+			r.add(have == want, fmt.Sprintf("devices on node %d in the guest", n.ID), fmt.Sprint(want), fmt.Sprint(have))
 		}
-		r.add(found == planned, fmt.Sprintf("devices below bus %d in the guest", e.Bus), planned, found)
 	}
 }
+
+// ownRoot is the root that the VM's own devices are below.
+const ownRoot = "pci0000:00"
 
 // The region's PCI device (docs/specs/ivshmem-spec.rst of QEMU).
 const (
@@ -247,12 +246,12 @@ const daxStart = 2 << 20
 
 // guestRegion holds the device that shows the region against the plan.
 func (r *rows) guestRegion(reg *plan.Region, g *Guest) {
-	planned := fmt.Sprintf("%s, %s", reg.Device, topology.Bytes(reg.SizeBytes))
+	planned := fmt.Sprintf("%s, %s", reg.Device, words.Bytes(reg.SizeBytes))
 	if reg.Device == "devdax" {
 		found := "no dax device"
 		ok := g.Dax > 0 && g.Dax <= reg.SizeBytes && g.Dax+daxStart >= reg.SizeBytes
 		if g.Dax > 0 {
-			found = "devdax, " + topology.Bytes(g.Dax)
+			found = "devdax, " + words.Bytes(g.Dax)
 			if ok {
 				found += " behind its label"
 			}
@@ -269,7 +268,7 @@ func (r *rows) guestRegion(reg *plan.Region, g *Guest) {
 		found = "ivshmem, no memory"
 		for _, b := range d.BARs {
 			if b >= 1<<20 { // the others are registers
-				found, ok = "ivshmem, "+topology.Bytes(b), b == reg.SizeBytes
+				found, ok = "ivshmem, "+words.Bytes(b), b == reg.SizeBytes
 			}
 		}
 	}

@@ -33,3 +33,14 @@ func table(rows []Row) string {
 	w.Flush()
 	return b.String()
 }
+
+// differing are the rows that are not ok.
+func differing(rows []Row) string {
+	var b strings.Builder
+	for _, r := range rows {
+		if r.Status != OK {
+			fmt.Fprintln(&b, r.Status, r)
+		}
+	}
+	return b.String()
+}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"nearmetal/internal/plan"
-	"nearmetal/internal/topology"
+	"nearmetal/internal/words"
 	"nearmetal/test/golden"
 )
 
@@ -37,7 +37,7 @@ func answer(t testing.TB) string {
 	return string(b)
 }
 
-// says gives a Run that answers with text.
+// says returns a Run that answers with text.
 func says(text string, err error) Run {
 	return func(_ context.Context, _ []string, w io.Writer) error {
 		if _, err := io.WriteString(w, text); err != nil {
@@ -53,7 +53,7 @@ func TestGuest(t *testing.T) {
 	golden.Check(t, "testdata/two-nodes.guest", table(CompareGuest(p, region, g)))
 }
 
-// TestGuestDiffers changes what a guest says, or the plan, and wants the row that tells.
+// TestGuestDiffers changes what a guest says, or the plan, and wants the row that says so.
 func TestGuestDiffers(t *testing.T) {
 	for _, c := range []struct {
 		name, from, to string // in the answer
@@ -74,9 +74,8 @@ func TestGuestDiffers(t *testing.T) {
 		{"no region", "device 0x1110", "device 0x1111", nil, "region in the guest: planned ivshmem, 16 MiB, found no ivshmem device"},
 		{"no dax", "", "", func(_ *plan.VM, r *plan.Region) { r.Device = "devdax" }, "region in the guest: planned devdax, 16 MiB, found no dax device"},
 		{"no expander", "", "", func(p *plan.VM, _ *plan.Region) {
-			p.Expanders = []plan.Expander{{Node: 1, Bus: 192, Ports: 1}}
-			p.Devices = []plan.Device{{Expander: 0, Node: 1}}
-		}, "devices below bus 192 in the guest: planned 1 on node 1, found 0"},
+			p.Devices = []plan.Device{{Node: 1}}
+		}, "devices on node 1 in the guest: planned 1, found 0"},
 	} {
 		p, region := twoNodes()
 		if c.plan != nil {
@@ -126,8 +125,7 @@ func TestGuestDies(t *testing.T) {
 // A device behind an expander, and a dax device, in the form that sysfs has them.
 func TestGuestDevices(t *testing.T) {
 	p, region := twoNodes()
-	p.Expanders = []plan.Expander{{Node: 1, Bus: 192, Ports: 1}}
-	p.Devices = []plan.Device{{Address: "0000:41:10.0", Expander: 0, Node: 1}}
+	p.Devices = []plan.Device{{Address: "0000:41:10.0", Node: 1}}
 	region.Device = "devdax"
 	more := "l sys/bus/pci/devices/0000:c0:00.0 /sys/devices/pci0000:c0/0000:c0:00.0\n" +
 		"f sys/devices/pci0000:c0/0000:c0:00.0/numa_node 1\n" +
@@ -139,7 +137,7 @@ func TestGuestDevices(t *testing.T) {
 		t.Error(d)
 	}
 	g.Host.Device("0000:c1:00.0").Node = 0
-	if d := differing(CompareGuest(p, region, g)); !strings.Contains(d, "planned 1 on node 1, found 1 on node 0") {
+	if d := differing(CompareGuest(p, region, g)); !strings.Contains(d, "devices on node 0 in the guest: planned 0, found 1") {
 		t.Error(d)
 	}
 }
@@ -153,7 +151,7 @@ func TestKernelShare(t *testing.T) {
 		mib   uint64
 	}{{0, 256 * mib, false, 80}, {1, 256 * mib, false, 16}, {0, 512 * mib, true, 152}, {0, 64 << 30, true, 2184}, {1, 64 << 30, true, 2056}} {
 		if got := kernelShare(c.node, c.bytes, c.high); got != c.mib*mib {
-			t.Errorf("node %d of %s: %s, want %d MiB", c.node, topology.Bytes(c.bytes), topology.Bytes(got), c.mib)
+			t.Errorf("node %d of %s: %s, want %d MiB", c.node, words.Bytes(c.bytes), words.Bytes(got), c.mib)
 		}
 	}
 }

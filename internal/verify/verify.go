@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/plan"
 )
 
@@ -45,7 +46,7 @@ type Report struct {
 	Rows  []Row `json:"rows"`
 }
 
-// Count gives the number of rows with a status.
+// Count returns the number of rows with a status.
 func (r *Report) Count(s Status) int {
 	n := 0
 	for i := range r.Rows {
@@ -67,27 +68,22 @@ func (r *Report) Differences() []Row {
 	return rows
 }
 
-// VM is a running VM to be looked at.
+// VM is a VM to be looked at.
 type VM struct {
-	Plan plan.VM
-	PID  int     // of QEMU
-	QMP  Monitor // nil: it does not run
-	Run  Run     // nil: the guest is not asked
-}
-
-// Monitor is QEMU's, as *qemu.QMP has it: a command that is refused gives a *qemu.QMPError.
-type Monitor interface {
-	Execute(ctx context.Context, command string, args, result any) error
+	Plan  plan.VM
+	Ended bool              // it does not run
+	Host  backend.Inspector // reads it from outside; nil: its back end cannot
+	Run   Run               // nil: the guest is not asked
 }
 
 // together bounds how many VMs are looked at at a time: it is mostly waiting.
 const together = 16
 
-// Check looks at the VMs of a cluster whose plan has the region (nil: none), and gives
+// Check looks at the VMs of a cluster whose plan has the region (nil: none), and returns
 // their rows in the VMs' order. What cannot be read is a row of its own. ctx bounds it.
 func Check(ctx context.Context, cluster string, region *plan.Region, vms []VM) *Report {
 	r := &Report{Cluster: cluster}
-	facts := make([]*Facts, len(vms))
+	facts := make([]*backend.Facts, len(vms))
 	guests := make([]*Guest, len(vms))
 	slots := make(chan struct{}, together)
 	var wg sync.WaitGroup
@@ -101,8 +97,8 @@ func Check(ctx context.Context, cluster string, region *plan.Region, vms []VM) *
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			v := &vms[i]
-			facts[i] = Gather(ctx, v, region)
-			if v.Run != nil && v.QMP != nil {
+			facts[i] = gather(ctx, v, region)
+			if v.Run != nil && !v.Ended {
 				guests[i] = AskGuest(ctx, v.Plan.Name, v.Run)
 			}
 		}(i)
@@ -116,6 +112,17 @@ func Check(ctx context.Context, cluster string, region *plan.Region, vms []VM) *
 		}
 	}
 	return r
+}
+
+// gather reads a VM from outside; nil: its back end cannot.
+func gather(ctx context.Context, v *VM, region *plan.Region) *backend.Facts {
+	switch {
+	case v.Ended:
+		return &backend.Facts{VM: v.Plan.Name, Ended: true}
+	case v.Host == nil:
+		return nil
+	}
+	return v.Host.Inspect(ctx, &v.Plan, region)
 }
 
 // rows collects the rows of one VM.

@@ -16,13 +16,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/guest/image"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 )
 
 // bootTimeout bounds a boot on a busy machine; on an idle one it takes 2 s.
-const bootTimeout = 120 * time.Second
+const bootTimeout = 4 * time.Minute
 
 // needs skips a test outside of CI, and fails it there, when what it needs is not on the machine.
 func needs(t *testing.T, err error) {
@@ -38,6 +39,9 @@ func needs(t *testing.T, err error) {
 
 func testCaps(t *testing.T) Caps {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("short: needs QEMU")
+	}
 	path, err := Find("")
 	needs(t, err)
 	caps, err := Probe(context.Background(), path)
@@ -76,7 +80,7 @@ type rig struct {
 	t    *testing.T
 	caps Caps
 	img  *image.Image
-	set  Settings
+	set  backend.Settings
 }
 
 func newRig(t *testing.T) *rig {
@@ -88,14 +92,14 @@ func rigOf(t *testing.T, img *image.Image) *rig {
 	t.Helper()
 	caps := testCaps(t)
 	khz, _ := host.TSCKHz()
-	return &rig{t, caps, img, Settings{Accel: host.TCG, TSCKHz: khz, PVH: img.PVH()}}
+	return &rig{t, caps, img, backend.Settings{Accel: host.TCG, TSCKHz: khz, PVH: img.PVH()}}
 }
 
 func onePlan() plan.VM {
 	return plan.VM{Name: "vm0", VCPUs: 1, Sockets: 1, Dies: 1, Cores: 1, Threads: 1, MemoryBytes: 256 * mib}
 }
 
-// start boots a VM and gives it with our end of its channel.
+// start boots a VM and returns it with our end of its channel.
 func (r *rig) start(vm plan.VM, f Files, o Options) (*VM, net.Conn) {
 	r.t.Helper()
 	m, err := Build(vm, r.set, r.caps)
@@ -138,7 +142,7 @@ func await(t *testing.T, v *VM, text string) {
 	}
 }
 
-// line gives what the test's init said after a mark.
+// line returns what the test's init said after a mark.
 func line(v *VM, mark string) string {
 	for _, l := range v.LastLines(500) {
 		if _, after, ok := strings.Cut(l, "TEST "+mark+" "); ok {
@@ -156,8 +160,8 @@ func TestBoot(t *testing.T) {
 	os.WriteFile(filepath.Join(shared, "hello"), []byte("over 9p\n"), 0o644)
 	rw := filepath.Join(dir, "rw")
 	os.Mkdir(rw, 0o755)
-	r.set.Exports = []Export{{Tag: "root", Path: shared, ReadOnly: true}, {Tag: "share0", Path: rw}}
-	r.set.Links = []Link{{Kind: LinkUser, MAC: "52:54:00:00:00:01"}}
+	r.set.Exports = []backend.Export{{Tag: "root", Path: shared, ReadOnly: true}, {Tag: "share0", Path: rw}}
+	r.set.Links = []backend.Link{{Kind: backend.LinkUser, MAC: "52:54:00:00:00:01"}}
 	log := filepath.Join(dir, "console.log")
 	v, port := r.start(onePlan(), Files{}, Options{ConsoleLog: log})
 	await(t, v, "TEST up")
@@ -281,8 +285,8 @@ func TestBootTwo(t *testing.T) {
 		end := os.NewFile(uintptr(pair[i]), "link")
 		vm := onePlan()
 		vm.Name, vm.Index = fmt.Sprintf("vm%d", i), i
-		r.set.Links = []Link{{Kind: LinkStream, MAC: fmt.Sprintf("52:54:00:00:00:%02x", i), MTU: 65521}}
-		v, _ := r.start(vm, Files{Region: reg, Links: []*os.File{end}}, Options{})
+		r.set.Links = []backend.Link{{Kind: backend.LinkStream, MAC: fmt.Sprintf("52:54:00:00:00:%02x", i), MTU: 65521}}
+		v, _ := r.start(vm, Files{Files: backend.Files{Region: reg, Links: []*os.File{end}}}, Options{})
 		end.Close()
 		vms = append(vms, v)
 	}
@@ -353,7 +357,7 @@ func TestBootDevdax(t *testing.T) {
 	if err := reg.Truncate(regionBytes); err != nil {
 		t.Fatal(err)
 	}
-	v, _ := r.start(onePlan(), Files{Region: reg}, Options{})
+	v, _ := r.start(onePlan(), Files{Files: backend.Files{Region: reg}}, Options{})
 	await(t, v, "TEST up")
 	if got := line(v, "nd namespace0.0"); got != strconv.Itoa(regionBytes) {
 		t.Errorf("namespace of %q bytes:\n%s", got, strings.Join(v.LastLines(100), "\n"))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 )
@@ -15,7 +16,11 @@ type Machine struct {
 	path  string
 	parts []part
 	slots []slot
-	bytes uint64 // of memory, for messages
+	bytes uint64           // of memory, for messages
+	later []map[string]any // netdevs that are added when it runs
+
+	jailed  *jailing // nil: it runs in this process's namespaces
+	uplinks []int    // the files of links that go to a user network in a process of its own
 }
 
 // slot is a file that QEMU inherits. Their order is the order of their descriptors, from firstFD on.
@@ -34,9 +39,11 @@ const (
 	slotInitrd
 	slotRegion
 	slotLink
+	slotExport
+	slotVeil
 )
 
-// add gives the descriptor of a new slot.
+// add returns the descriptor of a new slot.
 func (m *Machine) add(kind slotKind, index int) int {
 	m.slots = append(m.slots, slot{kind, index})
 	return firstFD + len(m.slots) - 1
@@ -44,12 +51,13 @@ func (m *Machine) add(kind slotKind, index int) int {
 
 // Build renders a VM of a plan. It reads nothing of the host.
 // Errors say which part of the plan or the settings cannot be rendered, or what this QEMU lacks.
-func Build(vm plan.VM, s Settings, caps Caps) (*Machine, error) {
+func Build(vm plan.VM, s backend.Settings, caps Caps) (*Machine, error) {
 	m := &Machine{Name: vm.Name, path: caps.Path, bytes: vm.MemoryBytes}
-	if err := checkCaps(vm, s, caps); err != nil {
+	low := lower(&vm)
+	if err := checkCaps(vm, low, s, caps); err != nil {
 		return nil, fmt.Errorf("VM %s: %w", vm.Name, err)
 	}
-	if err := m.assemble(vm, s, caps); err != nil {
+	if err := m.assemble(vm, low, s, caps); err != nil {
 		return nil, fmt.Errorf("VM %s: %w", vm.Name, err)
 	}
 	for _, p := range m.parts {
@@ -57,11 +65,21 @@ func Build(vm plan.VM, s Settings, caps Caps) (*Machine, error) {
 			return nil, fmt.Errorf("VM %s: %w", vm.Name, err)
 		}
 	}
+	if s.Strict {
+		m.jailed = m.jailing(vm, s, caps)
+	}
 	return m, nil
 }
 
+// What to do about a QEMU without a device.
+const (
+	cureExports = "take a QEMU that is built with virtfs, with --qemu"
+	cureIvshmem = "say region: {device: devdax}, or region: {size: 0} for none, or take another QEMU with --qemu (Red Hat's has no ivshmem)"
+	cureDevdax  = "say region: {device: ivshmem}, or region: {size: 0} for none"
+)
+
 // checkCaps fails for what this QEMU cannot do.
-func checkCaps(vm plan.VM, s Settings, caps Caps) error {
+func checkCaps(vm plan.VM, low lowered, s backend.Settings, caps Caps) error {
 	if !caps.Q35 {
 		return fmt.Errorf("%s has no machine type q35: %s", caps.Path, whatToInstall)
 	}
@@ -73,7 +91,7 @@ func checkCaps(vm plan.VM, s Settings, caps Caps) error {
 	need("virtio-serial-pci", "the guest agent", whatToInstall)
 	need("virtserialport", "the guest agent", whatToInstall)
 	if len(s.Exports) > 0 {
-		need("virtio-9p-pci", "the VMs' root and shares", "take a QEMU that is built with virtfs, with --qemu")
+		need("virtio-9p-pci", "the VMs' root and shares", cureExports)
 	}
 	for _, l := range s.Links {
 		if !slices.Contains(caps.Netdevs, string(l.Kind)) {
@@ -82,21 +100,22 @@ func checkCaps(vm plan.VM, s Settings, caps Caps) error {
 		need("virtio-net-pci", "the network", whatToInstall)
 	}
 	if s.Region != nil && s.Region.Device == "ivshmem" {
-		need("ivshmem-plain", "the region", "say region: {device: devdax}, or region: {size: 0} for none, or take another QEMU with --qemu (Red Hat's has no ivshmem)")
+		need("ivshmem-plain", "the region", cureIvshmem)
 	}
 	if s.Region != nil && s.Region.Device == "devdax" {
-		need("nvdimm", "the region", "say region: {device: ivshmem}, or region: {size: 0} for none")
+		need("nvdimm", "the region", cureDevdax)
 	}
 	if len(vm.Devices) > 0 {
 		need("vfio-pci", "the devices", whatToInstall)
 		need("pcie-root-port", "the devices", whatToInstall)
-		for _, d := range vm.Devices {
-			if shownOn(vm, d) >= 0 {
-				need("pxb-pcie", "devices on a node", whatToInstall)
-			}
+		if len(low.expanders) > 0 {
+			need("pxb-pcie", "devices on a node", whatToInstall)
 		}
 	}
-	if needsIOMMU(vm) {
+	if s.Strict {
+		errs = append(errs, checkStrict(s, caps))
+	}
+	if low.iommu {
 		need("intel-iommu", fmt.Sprintf("APIC IDs above %d", iommuAbove), whatToInstall)
 	}
 	for _, err := range errs {
@@ -107,11 +126,29 @@ func checkCaps(vm plan.VM, s Settings, caps Caps) error {
 	return nil
 }
 
+// checkStrict fails for what would make a jail weaker than it is promised to be.
+func checkStrict(s backend.Settings, caps Caps) error {
+	if !caps.Sandbox {
+		return fmt.Errorf("isolation: strict: %s (%s) is built without seccomp", caps.Path, caps.Version)
+	}
+	for _, e := range s.Exports {
+		if !e.Veiled {
+			return fmt.Errorf("isolation: strict: %s is not veiled", e.Path)
+		}
+	}
+	for _, l := range s.Links {
+		if l.Kind == backend.LinkUser && !l.Filtered {
+			return errors.New("isolation: strict: the user network has no filter")
+		}
+	}
+	return nil
+}
+
 // assemble puts the parts together, in the order in which the guest finds them.
-func (m *Machine) assemble(vm plan.VM, s Settings, caps Caps) error {
+func (m *Machine) assemble(vm plan.VM, low lowered, s backend.Settings, caps Caps) error {
 	tcg := s.Accel == host.TCG
 	vcpus := smp{vm.VCPUs, vm.Sockets, vm.Dies, vm.Cores, vm.Threads}.withSpare()
-	machine := machineType{SplitIRQ: needsIOMMU(vm) && !tcg}
+	machine := machineType{SplitIRQ: low.iommu && !tcg}
 	if tcg {
 		machine.Off = caps.MachineProps
 	}
@@ -126,19 +163,19 @@ func (m *Machine) assemble(vm plan.VM, s Settings, caps Caps) error {
 		m.use(sandbox{})
 	}
 	m.use(machine,
-		accelerator{s.Accel, dedicated(vm.Pins), vm.PhysBits, vm.Dies > 1 && showsDies(s.Accel, bios)},
+		accelerator{s.Accel, dedicated(vm.Pins), low.physBits, vm.Dies > 1 && showsDies(s.Accel, bios)},
 		vcpus,
 		mem,
 		numa{Nodes: vm.Nodes, Bytes: vm.MemoryBytes, CPUs: vm.VCPUs, Max: vcpus.max()})
 	m.use(monitor{chardev{"qmp", m.add(slotQMP, 0)}},
 		serialConsole{chardev{"console", m.add(slotConsole, 0)}})
-	if vm.MMIOBytes > defaultWindow {
-		m.use(mmioWindow{vm.MMIOBytes})
+	if low.mmio > defaultWindow {
+		m.use(mmioWindow{low.mmio})
 	}
-	if needsIOMMU(vm) {
+	if low.iommu {
 		m.use(iommu{}) // before the devices that are behind it
 	}
-	m.use(agentPort{chardev{"agent", m.add(slotChannel, 0)}, AgentPort})
+	m.use(agentPort{chardev{"agent", m.add(slotChannel, 0)}, backend.AgentPort})
 	m.use(kernel{
 		FD: m.add(slotKernel, 0), InitrdFD: m.add(slotInitrd, 0), Firmware: bios,
 		Line: kernelArgs{s.Accel, s.TSCKHz, s.KernelArgs},
@@ -149,25 +186,23 @@ func (m *Machine) assemble(vm plan.VM, s Settings, caps Caps) error {
 	if s.Region != nil {
 		m.use(region{*s.Region, m.add(slotRegion, 0)})
 	}
-	m.useLinks(s.Links)
-	return m.useDevices(vm)
+	m.useLinks(s.Links, s.Strict)
+	return m.useDevices(vm, low)
 }
-
-func needsIOMMU(vm plan.VM) bool { return vm.IOMMU || vm.VCPUs > iommuAbove }
 
 func (m *Machine) use(p ...part) { m.parts = append(m.parts, p...) }
 
 // firmware is qboot's path where it does: it saves 0.8 s under TCG, but leaves memory types to chance
 // (no MTRRs, so no write combining), starts no bzImage and does not number the buses of PCIe expanders.
-func firmware(vm plan.VM, s Settings, caps Caps) string {
+func firmware(vm plan.VM, s backend.Settings, caps Caps) string {
 	if s.Accel == host.TCG && s.PVH && len(vm.Devices) == 0 {
 		return caps.Qboot
 	}
 	return ""
 }
 
-// showsDies says whether the guest may be told of dies. QEMU 10.0.2 ends by a failed assertion when SeaBIOS
-// reads the CPUID leaf that tells of them under TCG; with qboot, which does not, and with KVM it cannot.
+// showsDies says whether the guest may see dies. QEMU 10.0.2 ends by a failed assertion when SeaBIOS
+// reads the CPUID leaf that lists them under TCG; with qboot, which does not, and with KVM it cannot.
 func showsDies(accel host.Accel, bios string) bool { return accel == host.KVM || bios != "" }
 
 // dedicated says whether each vCPU has one host CPU, and no other has it.
@@ -182,98 +217,79 @@ func dedicated(pins [][]int) bool {
 	return len(pins) > 0
 }
 
-func (m *Machine) useExports(exports []Export) error {
+func (m *Machine) useExports(exports []backend.Export) error {
 	tags := map[string]bool{}
+	veiled := 0
 	for i, e := range exports {
 		if tags[e.Tag] {
 			return fmt.Errorf("two exports with the mount tag %s", e.Tag)
 		}
 		tags[e.Tag] = true
-		m.use(export{e, i})
+		fd := 0
+		if e.Veiled {
+			fd = m.add(slotExport, veiled)
+			veiled++
+		}
+		m.use(export{e, i, fd})
+	}
+	if veiled > 0 {
+		m.add(slotVeil, 0) // only held
 	}
 	return nil
 }
 
-func (m *Machine) useLinks(links []Link) {
+// useLinks adds the cards; with apart a user network is in a process of its own, at the other end of its filter.
+func (m *Machine) useLinks(links []backend.Link, apart bool) {
 	files := 0
 	for i, l := range links {
-		fd := 0
-		if l.takesFile() {
-			fd = m.add(slotLink, files)
+		k := link{Link: l, Index: i, Apart: apart && l.Kind == backend.LinkUser}
+		for n := range l.Files() {
+			if k.Apart && n > 0 {
+				m.uplinks = append(m.uplinks, files)
+				files++
+				continue
+			}
+			k.FD[n] = m.add(slotLink, files)
 			files++
 		}
-		m.use(link{l, i, fd})
+		m.use(k)
+		m.later = append(m.later, k.netdevs()...)
 	}
 }
 
-// shownOn is the node whose expander a device is behind, -1: the VM's own root, which is on the node of a VM
-// that has one.
-func shownOn(vm plan.VM, d plan.Device) int {
-	if len(vm.Nodes) < 2 {
-		return -1
-	}
-	return d.Node
-}
-
-// useDevices puts each device of the host into a root port, on the node that the plan shows it on.
-func (m *Machine) useDevices(vm plan.VM) error {
-	below := map[int][]int{} // node → devices
-	for i, d := range vm.Devices {
+// useDevices puts each device of the host into a root port, behind the expander of the node that the
+// plan shows it on, in the order of the nodes; what is on none, on the VM's own root.
+func (m *Machine) useDevices(vm plan.VM, low lowered) error {
+	for _, d := range vm.Devices {
 		switch {
 		case d.Kind != "vfio":
 			return fmt.Errorf("device %s: unknown kind %.40q", d.Address, d.Kind)
 		case d.Node < -1 || d.Node >= len(vm.Nodes) && d.Node >= 0:
 			return fmt.Errorf("device %s: there is no node %d", d.Address, d.Node)
 		}
-		node := shownOn(vm, d)
-		below[node] = append(below[node], i)
 	}
-	buses, err := expanderBuses(vm, below)
-	if err != nil {
-		return err
-	}
-	for node := range vm.Nodes {
-		if len(below[node]) > 0 {
-			id := fmt.Sprintf("pxb%d", node)
-			m.use(expander{id, buses[node], node})
-			m.useSlots(vm, id, below[node])
+	behind := map[int]bool{}
+	list := slices.Clone(low.expanders)
+	slices.SortFunc(list, func(a, b pxb) int { return a.node - b.node })
+	for _, x := range list {
+		if 1+len(x.devices) > (256-minExpanderBus)/len(list) {
+			return errors.New("more devices than there are PCI buses for")
+		}
+		id := fmt.Sprintf("pxb%d", x.node)
+		m.use(expander{id, x.bus, x.node})
+		m.useSlots(vm, id, x.devices)
+		for _, i := range x.devices {
+			behind[i] = true
 		}
 	}
-	m.useSlots(vm, "pcie.0", below[-1])
+	var own []int
+	for i := range vm.Devices {
+		if !behind[i] {
+			own = append(own, i)
+		}
+	}
+	m.useSlots(vm, "pcie.0", own)
 	return nil
-}
-
-// expanderBuses gives the bus number of each node's expander: the plan's, or where the plan has no
-// expanders counted down from the top. An expander takes a bus for itself and one for each of its ports.
-func expanderBuses(vm plan.VM, below map[int][]int) (map[int]int, error) {
-	buses := map[int]int{}
-	for _, e := range vm.Expanders {
-		if _, twice := buses[e.Node]; twice {
-			return nil, fmt.Errorf("two PCIe expanders on node %d", e.Node)
-		}
-		if e.Ports < len(below[e.Node]) {
-			return nil, fmt.Errorf("the PCIe expander on node %d has %d ports for %d devices", e.Node, e.Ports, len(below[e.Node]))
-		}
-		buses[e.Node] = e.Bus
-	}
-	top := 256
-	for node := len(vm.Nodes) - 1; node >= 0; node-- {
-		if len(below[node]) == 0 {
-			continue
-		}
-		if len(vm.Expanders) > 0 {
-			if _, ok := buses[node]; !ok {
-				return nil, fmt.Errorf("devices on node %d, and no PCIe expander there", node)
-			}
-			continue
-		}
-		top -= 1 + len(below[node])
-		buses[node] = top
-	}
-	if top < minExpanderBus {
-		return nil, errors.New("more devices than there are PCI buses for")
-	}
-	return buses, nil
 }
 
 func (m *Machine) useSlots(vm plan.VM, bus string, devices []int) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 )
@@ -12,7 +13,7 @@ import (
 // TestBuildErrors changes a good VM in one place at a time: each is refused, in one line that says where.
 func TestBuildErrors(t *testing.T) {
 	type vmEdit = func(*plan.VM)
-	type setEdit = func(*Settings)
+	type setEdit = func(*backend.Settings)
 	type capsEdit = func(*Caps)
 	twoNodes := func(v *plan.VM) {
 		v.VCPUs, v.Cores, v.MemoryBytes = 2, 2, 1024*mib
@@ -56,34 +57,33 @@ func TestBuildErrors(t *testing.T) {
 		{"device kind", vmEdit(func(v *plan.VM) { v.Devices = []plan.Device{{Kind: "usb", Node: -1}} }), `unknown kind "usb"`},
 		{"device address", vmEdit(func(v *plan.VM) { v.Devices = []plan.Device{{Kind: "vfio", Address: "41:10.0,x=y", Node: -1}} }), "not a PCI address"},
 		{"device node", vmEdit(func(v *plan.VM) { v.Devices = []plan.Device{{Kind: "vfio", Address: "0000:41:10.0", Node: 3}} }), "there is no node 3"},
-		{"no expander", vmEdit(with(twoNodes, func(v *plan.VM) {
-			v.Devices = []plan.Device{{Kind: "vfio", Address: "0000:41:10.0", Node: 1}}
-			v.Expanders = []plan.Expander{{Node: 0, Bus: 100, Ports: 1}}
-		})), "devices on node 1, and no PCIe expander there"},
-		{"expander's bus", vmEdit(with(twoNodes, func(v *plan.VM) {
-			v.Devices = []plan.Device{{Kind: "vfio", Address: "0000:41:10.0", Node: 1}}
-			v.Expanders = []plan.Expander{{Node: 1, Bus: 3, Ports: 1}}
-		})), "PCIe expander pxb1: bus 3"},
-		{"expander's ports", vmEdit(with(twoNodes, func(v *plan.VM) {
-			v.Devices = []plan.Device{{Kind: "vfio", Address: "0000:41:10.0", Node: 1}}
-			v.Expanders = []plan.Expander{{Node: 1, Bus: 100}}
-		})), "0 ports for 1 devices"},
-		{"address width", vmEdit(func(v *plan.VM) { v.PhysBits = 64 }), "physical addresses of 64 bits"},
-		{"MMIO", vmEdit(func(v *plan.VM) { v.MMIOBytes = 64<<30 + 5 }), "MMIO window"},
+		{"too many devices", vmEdit(with(twoNodes, func(v *plan.VM) {
+			v.Devices = make([]plan.Device, 200)
+			for i := range v.Devices {
+				v.Devices[i] = plan.Device{Kind: "vfio", Address: "0000:41:10.0", Node: 1}
+			}
+		})), "more devices than there are PCI buses for"},
+		{"MMIO", vmEdit(func(v *plan.VM) {
+			v.Devices = []plan.Device{{Kind: "vfio", Address: "0000:41:10.0", Node: -1, BARBytes: 1 << 46}}
+		}), "MMIO window"},
 
-		{"accelerator", setEdit(func(s *Settings) { s.Accel = "xen" }), "is built without xen"},
-		{"tag", setEdit(func(s *Settings) { s.Exports = []Export{{Tag: "a,b", Path: "/"}} }), "mount tag"},
-		{"tag twice", setEdit(func(s *Settings) { s.Exports = []Export{{Tag: "a", Path: "/"}, {Tag: "a", Path: "/x"}} }), "two exports"},
-		{"relative export", setEdit(func(s *Settings) { s.Exports = []Export{{Tag: "a", Path: "x"}} }), "no clean absolute path"},
-		{"unclean export", setEdit(func(s *Settings) { s.Exports = []Export{{Tag: "a", Path: "/x/../y"}} }), "no clean absolute path"},
-		{"MAC", setEdit(func(s *Settings) { s.Links = []Link{{Kind: LinkUser, MAC: "52:54:00,x=y"}} }), "no unicast MAC"},
-		{"multicast MAC", setEdit(func(s *Settings) { s.Links = []Link{{Kind: LinkUser, MAC: "01:54:00:00:00:01"}} }), "no unicast MAC"},
-		{"MTU", setEdit(func(s *Settings) { s.Links = []Link{{Kind: LinkUser, MAC: "52:54:00:00:00:01", MTU: 70000}} }), "MTU 70000"},
-		{"link kind", setEdit(func(s *Settings) { s.Links = []Link{{Kind: "pigeon", MAC: "52:54:00:00:00:01"}} }), "no network of the kind pigeon"},
-		{"region size", setEdit(func(s *Settings) { s.Region = &plan.Region{SizeBytes: 3 * mib, Device: "ivshmem"} }), "a power of two"},
-		{"region device", setEdit(func(s *Settings) { s.Region = &plan.Region{SizeBytes: mib, Device: "floppy"} }), `unknown device "floppy"`},
-		{"kernel argument", setEdit(func(s *Settings) { s.KernelArgs = []string{"a\nb"} }), "control characters"},
-		{"long command line", setEdit(func(s *Settings) { s.KernelArgs = []string{strings.Repeat("x", 3000)} }), "at most 2047"},
+		{"accelerator", setEdit(func(s *backend.Settings) { s.Accel = "xen" }), "is built without xen"},
+		{"tag", setEdit(func(s *backend.Settings) { s.Exports = []backend.Export{{Tag: "a,b", Path: "/"}} }), "mount tag"},
+		{"tag twice", setEdit(func(s *backend.Settings) { s.Exports = []backend.Export{{Tag: "a", Path: "/"}, {Tag: "a", Path: "/x"}} }), "two exports"},
+		{"relative export", setEdit(func(s *backend.Settings) { s.Exports = []backend.Export{{Tag: "a", Path: "x"}} }), "no clean absolute path"},
+		{"unclean export", setEdit(func(s *backend.Settings) { s.Exports = []backend.Export{{Tag: "a", Path: "/x/../y"}} }), "no clean absolute path"},
+		{"MAC", setEdit(func(s *backend.Settings) { s.Links = []backend.Link{{Kind: backend.LinkUser, MAC: "52:54:00,x=y"}} }), "no unicast MAC"},
+		{"multicast MAC", setEdit(func(s *backend.Settings) {
+			s.Links = []backend.Link{{Kind: backend.LinkUser, MAC: "01:54:00:00:00:01"}}
+		}), "no unicast MAC"},
+		{"MTU", setEdit(func(s *backend.Settings) {
+			s.Links = []backend.Link{{Kind: backend.LinkUser, MAC: "52:54:00:00:00:01", MTU: 70000}}
+		}), "MTU 70000"},
+		{"link kind", setEdit(func(s *backend.Settings) { s.Links = []backend.Link{{Kind: "pigeon", MAC: "52:54:00:00:00:01"}} }), "no network of the kind pigeon"},
+		{"region size", setEdit(func(s *backend.Settings) { s.Region = &plan.Region{SizeBytes: 3 * mib, Device: "ivshmem"} }), "a power of two"},
+		{"region device", setEdit(func(s *backend.Settings) { s.Region = &plan.Region{SizeBytes: mib, Device: "floppy"} }), `unknown device "floppy"`},
+		{"kernel argument", setEdit(func(s *backend.Settings) { s.KernelArgs = []string{"a\nb"} }), "control characters"},
+		{"long command line", setEdit(func(s *backend.Settings) { s.KernelArgs = []string{strings.Repeat("x", 3000)} }), "at most 2047"},
 
 		{"no q35", capsEdit(func(c *Caps) { c.Q35 = false }), "no machine type q35"},
 		{"no tcg", capsEdit(func(c *Caps) { c.Accels = []string{"kvm"} }), "built without tcg"},
@@ -94,9 +94,9 @@ func TestBuildErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			vm := onePlan()
-			set := Settings{
-				Accel: host.TCG, PVH: true, Exports: []Export{{Tag: "root", Path: "/", ReadOnly: true}},
-				Links:  []Link{{Kind: LinkStream, MAC: "52:54:00:00:00:01"}},
+			set := backend.Settings{
+				Accel: host.TCG, PVH: true, Exports: []backend.Export{{Tag: "root", Path: "/", ReadOnly: true}},
+				Links:  []backend.Link{{Kind: backend.LinkStream, MAC: "52:54:00:00:00:01"}},
 				Region: &plan.Region{SizeBytes: mib, Device: "ivshmem", HostNode: -1},
 			}
 			caps := capturedCaps(t, qemu72)
@@ -122,7 +122,7 @@ func TestBuildErrors(t *testing.T) {
 // TestSpareCPU holds the rule that atomics between VMs depend on.
 func TestSpareCPU(t *testing.T) {
 	for _, accel := range []host.Accel{host.TCG, host.KVM} {
-		m, err := Build(onePlan(), Settings{Accel: accel}, capturedCaps(t, qemu72))
+		m, err := Build(onePlan(), backend.Settings{Accel: accel}, capturedCaps(t, qemu72))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,8 @@ package qemu
 import (
 	"fmt"
 	"slices"
+
+	"nearmetal/internal/backend"
 )
 
 // Version of a QEMU.
@@ -58,7 +60,7 @@ func (c Caps) need(device, why, cure string) error {
 }
 
 // UserNet says whether this QEMU has the user network (slirp), which some builds leave out.
-func (c Caps) UserNet() bool { return slices.Contains(c.Netdevs, string(LinkUser)) }
+func (c Caps) UserNet() bool { return slices.Contains(c.Netdevs, string(backend.LinkUser)) }
 
 // Ivshmem says whether this QEMU can show a region as an ivshmem device; Red Hat's cannot.
 func (c Caps) Ivshmem() bool { return slices.Contains(c.Devices, "ivshmem-plain") }

@@ -20,7 +20,7 @@ const (
 	consoleRing = 64 << 10 // bytes kept in memory
 	// ConsoleLogMax bounds the log file, in bytes. When it is reached the file starts again with the last consoleRing bytes.
 	ConsoleLogMax = 1 << 20
-	lineMax       = 400 // characters of a line as LastLines gives it
+	lineMax       = 400 // characters of a line as LastLines returns it
 )
 
 // console keeps the end of what a VM writes to its serial port. A VM that floods
@@ -103,7 +103,7 @@ func (c *console) toLog(b []byte) {
 	c.logged += int64(n)
 }
 
-// lastLines gives the last n lines that have anything in them, each harmless to print.
+// lastLines returns the last n lines that have anything in them, each harmless to print.
 func (c *console) lastLines(n int) []string {
 	c.mu.Lock()
 	text := bytes.Clone(c.ring)
@@ -146,7 +146,7 @@ func (c *console) await(ctx context.Context, text string) error {
 	}
 }
 
-// harmless gives text that a VM wrote in a form that a terminal shows and does not obey: no escape
+// harmless returns text that a VM wrote in a form that a terminal shows and does not obey: no escape
 // sequences, control characters or broken UTF-8; at most limit characters.
 func harmless(s string, limit int) string {
 	var b strings.Builder

@@ -68,7 +68,7 @@ type smp struct {
 // maxVCPUs is what q35 takes in every QEMU that nearmetal runs with.
 const maxVCPUs = 288
 
-// withSpare gives room for a second CPU to a VM of one. With a single possible CPU, QEMU's TCG does atomic
+// withSpare adds room for a second CPU to a VM with one. With a single possible CPU, QEMU's TCG does atomic
 // operations and fences that other VMs on the same region do not see as such. What counts is QEMU's
 // maximum: kernels from 6.9 on do not count a CPU that is not there, and need not.
 func (s smp) withSpare() smp {

@@ -27,14 +27,6 @@ func option(first string, rest ...string) string {
 
 func comma(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
-// onOff is QEMU's way to write a truth value.
-func onOff(b bool) string {
-	if b {
-		return "on"
-	}
-	return "off"
-}
-
 // validID checks a name that becomes part of an option: what QEMU takes for an id.
 func validID(what, s string, limit int) error {
 	if s == "" || len(s) > limit {

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"nearmetal/internal/backend"
 )
 
 // export is a directory of the host that the VM can mount by 9p.
 type export struct {
-	Export
+	backend.Export
 	Index int
+	FD    int // of the veiled directory; 0: it is opened by its path
 }
 
 // maxTag is the length of a mount tag that the guest's driver takes, in bytes.
@@ -27,7 +30,11 @@ func (e export) Valid() error {
 
 func (e export) Args() []string {
 	id := fmt.Sprintf("fs%d", e.Index)
-	fs := []string{"id=" + id, "path=" + e.Path}
+	path := e.Path
+	if e.FD != 0 {
+		path = fdPath(e.FD)
+	}
+	fs := []string{"id=" + id, "path=" + path}
 	if e.ReadOnly {
 		fs = append(fs, "security_model=passthrough", "readonly=on")
 	} else {

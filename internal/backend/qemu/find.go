@@ -14,7 +14,7 @@ var redHatPath = "/usr/libexec/qemu-kvm"
 
 const whatToInstall = "install qemu-system-x86 (Debian, Ubuntu), qemu-kvm (Red Hat) or qemu-system-x86-core (Fedora)"
 
-// Find gives the absolute path of the QEMU program: want (a path or a name), or where it is empty the
+// Find returns the absolute path of the QEMU program: want (a path or a name), or where it is empty the
 // first of qemu-system-x86_64 in PATH and /usr/libexec/qemu-kvm. Its error names the package to install.
 func Find(want string) (string, error) {
 	if want != "" {

@@ -2,9 +2,11 @@ package qemu
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 	"nearmetal/test/golden"
@@ -15,17 +17,17 @@ type goldenCase struct {
 	name string
 	caps string
 	vm   plan.VM
-	set  Settings
+	set  backend.Settings
 }
 
 func goldenCases() []goldenCase {
-	twoVMs := Settings{
+	twoVMs := backend.Settings{
 		Accel: host.TCG, TSCKHz: 2500000, PVH: true,
 		KernelArgs: []string{"loglevel=7"},
-		Exports:    []Export{{Tag: "root", Path: "/", ReadOnly: true}, {Tag: "share0", Path: "/home/ann,bob"}},
-		Links: []Link{
-			{Kind: LinkStream, MAC: "52:54:00:4d:00:01", MTU: 65521},
-			{Kind: LinkUser, MAC: "52:54:00:4d:01:01"},
+		Exports:    []backend.Export{{Tag: "root", Path: "/", ReadOnly: true}, {Tag: "share0", Path: "/home/ann,bob"}},
+		Links: []backend.Link{
+			{Kind: backend.LinkStream, MAC: "52:54:00:4d:00:01", MTU: 65521},
+			{Kind: backend.LinkUser, MAC: "52:54:00:4d:01:01"},
 		},
 		Region: &plan.Region{SizeBytes: 64 * mib, Backing: "shm", Device: "ivshmem", HostNode: -1},
 	}
@@ -50,39 +52,54 @@ func goldenCases() []goldenCase {
 			{Kind: "vfio", Address: "0000:01:00.0", Node: -1},
 		},
 	}
-	expanders := nodes
-	expanders.Expanders = []plan.Expander{{Node: 1, Bus: 192, Ports: 2}}
-	expanders.MMIOBytes, expanders.PhysBits = 64<<30, 46
+	expanders := nodes // with BARs that need a window, and wide addresses
+	expanders.Devices = slices.Clone(nodes.Devices)
+	for i := range expanders.Devices {
+		expanders.Devices[i].BARBytes = 1 << 40
+	}
 
 	devdax := twoVMs
 	devdax.Region = &plan.Region{SizeBytes: 256 * mib, Backing: "hugetlb", Device: "devdax", HostNode: 1}
-	tap := Settings{Accel: host.TCG, Links: []Link{{Kind: LinkTap, MAC: "52:54:00:4d:00:02", MTU: 9000}}}
+	tap := backend.Settings{Accel: host.TCG, Links: []backend.Link{{Kind: backend.LinkTap, MAC: "52:54:00:4d:00:02", MTU: 9000}}}
 	dies := vm("vm0", 8)
 	dies.Dies, dies.Cores = 2, 4
 	oneNode := vm("vm0", 2) // its device is on the VM's own root
 	oneNode.Nodes = []plan.Node{{VCPUs: []int{0, 1}, MemoryBytes: 2048 * mib, HostNodes: []int{1}}}
-	oneNode.Devices = []plan.Device{{Kind: "vfio", Address: "0000:41:10.0", Node: 0, Expander: -1, HostNode: 1}}
+	oneNode.Devices = []plan.Device{{Kind: "vfio", Address: "0000:41:10.0", Node: 0, HostNode: 1}}
 	seabios := twoVMs
 	seabios.PVH = false
 	huge := vm("vm0", 288)
-	huge.Sockets, huge.Cores, huge.Threads, huge.IOMMU = 2, 72, 2, true
+	huge.Sockets, huge.Cores, huge.Threads = 2, 72, 2
 
 	return []goldenCase{
 		{"tcg-vm0", qemu72, vm("vm0", 1), twoVMs},
-		{"tcg-vm1", qemu72, vm("vm1", 1), func() Settings {
+		{"tcg-vm1", qemu72, vm("vm1", 1), func() backend.Settings {
 			s := twoVMs
-			s.Links = []Link{{Kind: LinkStream, MAC: "52:54:00:4d:00:02", MTU: 65521}, {Kind: LinkUser, MAC: "52:54:00:4d:01:02"}}
+			s.Links = []backend.Link{{Kind: backend.LinkStream, MAC: "52:54:00:4d:00:02", MTU: 65521}, {Kind: backend.LinkUser, MAC: "52:54:00:4d:01:02"}}
 			return s
 		}()},
 		{"tcg-qemu10", qemu10, vm("vm0", 2), twoVMs},
-		{"tcg-bzimage", qemu72, vm("vm0", 2), func() Settings { s := twoVMs; s.PVH, s.TSCKHz = false, 0; return s }()},
+		{"tcg-bzimage", qemu72, vm("vm0", 2), func() backend.Settings { s := twoVMs; s.PVH, s.TSCKHz = false, 0; return s }()},
+		{"tcg-fenced", qemu72, vm("vm0", 1), func() backend.Settings {
+			s := twoVMs
+			s.Exports = []backend.Export{{Tag: "root", Path: "/", ReadOnly: true, Veiled: true}, {Tag: "share0", Path: "/home/ann", Veiled: true}}
+			s.Links = []backend.Link{twoVMs.Links[0], {Kind: backend.LinkUser, MAC: "52:54:00:4d:01:01", Filtered: true}}
+			return s
+		}()},
+		{"tcg-strict", qemu72, vm("vm0", 1), func() backend.Settings {
+			s := twoVMs
+			s.Strict = true
+			s.Exports = []backend.Export{{Tag: "root", Path: "/", ReadOnly: true, Veiled: true}, {Tag: "share0", Path: "/home/ann", Veiled: true}}
+			s.Links = []backend.Link{twoVMs.Links[0], {Kind: backend.LinkUser, MAC: "52:54:00:4d:01:01", Filtered: true}}
+			return s
+		}()},
 		{"tcg-tap", qemu72, vm("vm0", 4), tap},
 		{"tcg-devdax", qemu72, vm("vm0", 1), devdax},
 		{"kvm", qemu72, vm("vm0", 1), kvm},
 		{"kvm-pinned", qemu72, pinned, kvm},
 		{"kvm-nodes", qemu72, nodes, kvm},
 		{"kvm-expanders", qemu10, expanders, kvm},
-		{"kvm-288", qemu10, huge, Settings{Accel: host.KVM, PVH: true}},
+		{"kvm-288", qemu10, huge, backend.Settings{Accel: host.KVM, PVH: true}},
 		{"tcg-nodes", qemu72, nodes, twoVMs},
 		{"kvm-dies", qemu72, dies, kvm},
 		{"kvm-dies-qemu10", qemu10, dies, kvm},

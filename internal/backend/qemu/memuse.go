@@ -32,7 +32,7 @@ func MemoryUse(pid int, ramBytes []uint64, regionBytes uint64) (Memory, error) {
 	return m, nil
 }
 
-// parseSmaps adds up the mappings. RAM is told by its size: an anonymous mapping, or a memfd, as long
+// parseSmaps adds up the mappings. RAM is recognised by its size: an anonymous mapping, or a memfd, as long
 // as one of the backends, or longer by at most 4 MiB (the kernel joins neighbours).
 func parseSmaps(r io.Reader, ramBytes []uint64, regionBytes uint64) (Memory, error) {
 	var m Memory

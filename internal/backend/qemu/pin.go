@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
+	"nearmetal/internal/backend/qemufacts"
 	"nearmetal/internal/plan"
 )
 
@@ -28,47 +27,33 @@ func (v *VM) pin(ctx context.Context, vm plan.VM) error {
 	if err != nil {
 		return err
 	}
-	threads, err := v.threads()
+	threads, err := qemufacts.Threads(v.PID())
 	if err != nil {
 		return err
 	}
 	for _, c := range cpus {
-		if !threads[c.Thread] { // QEMU is not trusted to name other processes' threads
+		thread, ok := threads[c.Thread]
+		if !ok { // QEMU is not trusted to name other processes' threads
 			return fmt.Errorf("vCPU %d: %d is no thread of QEMU's", c.Index, c.Thread)
 		}
 		delete(threads, c.Thread)
 		if c.Index < 0 || c.Index >= len(vm.Pins) || len(vm.Pins[c.Index]) == 0 {
 			continue
 		}
-		if err := setAffinity(c.Thread, vm.Pins[c.Index]); err != nil {
+		if err := setAffinity(thread, vm.Pins[c.Index]); err != nil {
 			return fmt.Errorf("vCPU %d: %w", c.Index, err)
 		}
 	}
 	if len(vm.EmulatorCPUs) == 0 {
 		return nil
 	}
-	for t := range threads {
+	for _, t := range threads {
 		err := setAffinity(t, vm.EmulatorCPUs)
 		if err != nil && !errors.Is(err, unix.ESRCH) { // worker threads come and go
 			return fmt.Errorf("emulator thread: %w", err)
 		}
 	}
 	return nil
-}
-
-// threads are the ids of QEMU's threads.
-func (v *VM) threads() (map[int]bool, error) {
-	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", v.PID()))
-	if err != nil {
-		return nil, err
-	}
-	set := map[int]bool{}
-	for _, e := range list {
-		if id, err := strconv.Atoi(e.Name()); err == nil {
-			set[id] = true
-		}
-	}
-	return set, nil
 }
 
 func setAffinity(thread int, cpus []int) error {

@@ -15,12 +15,13 @@ import (
 	"strings"
 	"time"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/host/cache"
 )
 
 const (
 	probeTimeout = 60 * time.Second // 0.1 s on an idle machine
-	probeFormat  = "2"              // of what is cached
+	probeFormat  = "3"              // of what is cached
 	keepProbes   = 4                // in the cache
 )
 
@@ -59,7 +60,7 @@ func probeKey(path string, st os.FileInfo) string {
 	return "qemu-" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// cachedCaps gives an answer from the cache, unless the firmware it names is gone since.
+// cachedCaps returns an answer from the cache, unless the firmware it names is gone since.
 func cachedCaps(dir *cache.Dir, key string) (Caps, bool) {
 	if dir == nil {
 		return Caps{}, false
@@ -114,6 +115,9 @@ func probeError(path string, c *child, err error) error {
 	<-c.done
 	if said := complaint(path, c.stderr.String()); said != "" {
 		return fmt.Errorf("%s does not work: %s", path, said)
+	}
+	if sig := c.signalled(); sig != 0 {
+		return fmt.Errorf("%s %w (signal %d)", path, backend.ErrKilled, int(sig))
 	}
 	return fmt.Errorf("%s does not work: it ended without a word (%s)", path, c.state())
 }

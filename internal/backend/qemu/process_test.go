@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 )
@@ -23,15 +24,20 @@ import (
 // idle starts a VM whose kernel is no kernel: QEMU comes up all the same, and that is all these tests need.
 func idle(t *testing.T, edit func(*plan.VM)) (*VM, error) {
 	t.Helper()
-	caps := testCaps(t)
 	vm := onePlan()
 	if edit != nil {
 		edit(&vm)
 	}
-	m, err := Build(vm, Settings{Accel: host.TCG}, caps)
+	m, err := Build(vm, backend.Settings{Accel: host.TCG}, testCaps(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startIdle(t, m)
+}
+
+// startIdle starts such a VM.
+func startIdle(t *testing.T, m *Machine, links ...*os.File) (*VM, error) {
+	t.Helper()
 	dir := t.TempDir()
 	open := func(name string, b []byte) *os.File {
 		p := filepath.Join(dir, name)
@@ -53,7 +59,7 @@ func idle(t *testing.T, edit func(*plan.VM)) (*VM, error) {
 	kernel := make([]byte, 8192)
 	copy(kernel[0x202:], "HdrS\x0f\x02")
 	kernel[0x1f1], kernel[0x211], kernel[0x22f] = 4, 1, 0x7f // setup sectors, loaded high, room for the initrd
-	f := Files{Kernel: open("kernel", kernel), Initrd: open("initrd", make([]byte, 512)), Channel: theirs}
+	f := Files{Channel: theirs, Files: backend.Files{Kernel: open("kernel", kernel), Initrd: open("initrd", make([]byte, 512)), Links: links}}
 	ctx, cancel := context.WithTimeout(context.Background(), bootTimeout)
 	defer cancel()
 	v, err := Start(ctx, m, f, Options{})
@@ -128,7 +134,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestFilesMissing(t *testing.T) {
-	m, err := Build(onePlan(), Settings{Accel: host.TCG, Links: []Link{{Kind: LinkStream, MAC: "52:54:00:00:00:01"}}}, capturedCaps(t, qemu72))
+	m, err := Build(onePlan(), backend.Settings{Accel: host.TCG, Links: []backend.Link{{Kind: backend.LinkStream, MAC: "52:54:00:00:00:01"}}}, capturedCaps(t, qemu72))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,9 +146,9 @@ func TestFilesMissing(t *testing.T) {
 	for want, f := range map[string]Files{
 		"no file for the channel":        {},
 		"no file for the kernel":         {Channel: null},
-		"no file for the initramfs":      {Channel: null, Kernel: null},
-		"no file for the network link 0": {Channel: null, Kernel: null, Initrd: null},
-		"2 files for 1 network links":    {Channel: null, Kernel: null, Initrd: null, Links: []*os.File{null, null}},
+		"no file for the initramfs":      {Channel: null, Files: backend.Files{Kernel: null}},
+		"no file for the network link 0": {Channel: null, Files: backend.Files{Kernel: null, Initrd: null}},
+		"2 files for 1 network links":    {Channel: null, Files: backend.Files{Kernel: null, Initrd: null, Links: []*os.File{null, null}}},
 	} {
 		if _, err := Start(context.Background(), m, f, Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)

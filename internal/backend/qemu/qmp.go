@@ -9,6 +9,8 @@ import (
 	"io"
 	"strconv"
 	"sync"
+
+	"nearmetal/internal/backend/qemufacts"
 )
 
 const (
@@ -34,20 +36,14 @@ type QMP struct {
 	pkg     string
 }
 
-// Event is something that QEMU tells by itself.
+// Event is something that QEMU reports by itself.
 type Event struct {
 	Name string          // SHUTDOWN, RESET, …
 	Data json.RawMessage // its arguments, or nil
 }
 
 // QMPError is QEMU's answer to a command that it could not carry out.
-type QMPError struct {
-	Command string
-	Class   string
-	Desc    string
-}
-
-func (e *QMPError) Error() string { return fmt.Sprintf("QEMU: %s: %s", e.Command, e.Desc) }
+type QMPError = qemufacts.Refused
 
 // qmpMessage is any line that QEMU sends.
 type qmpMessage struct {
@@ -92,7 +88,7 @@ func newQMP(ctx context.Context, conn io.ReadWriteCloser) (*QMP, error) {
 }
 
 // Execute runs a command with its arguments (marshalled to a JSON object; nil for none) and
-// unmarshals what it returns into result (nil to ignore it). A command that QEMU refuses gives a *QMPError.
+// unmarshals what it returns into result (nil to ignore it). A command that QEMU refuses returns a *QMPError.
 func (q *QMP) Execute(ctx context.Context, command string, args, result any) error {
 	answer := make(chan qmpMessage, 1)
 	q.mu.Lock()
@@ -127,7 +123,7 @@ func (q *QMP) Execute(ctx context.Context, command string, args, result any) err
 	select {
 	case m := <-answer:
 		if m.Error != nil {
-			return &QMPError{command, m.Error.Class, oneLine(m.Error.Desc)}
+			return &QMPError{Command: command, Class: m.Error.Class, Desc: oneLine(m.Error.Desc)}
 		}
 		if result == nil {
 			return nil
@@ -143,7 +139,7 @@ func (q *QMP) Execute(ctx context.Context, command string, args, result any) err
 	}
 }
 
-// Events are what QEMU tells by itself; closed when QEMU is gone. Who does not read loses the oldest.
+// Events are what QEMU reports by itself; closed when QEMU is gone. Who does not read loses the oldest.
 func (q *QMP) Events() <-chan Event { return q.events }
 
 // Close ends the connection; QEMU goes on.
@@ -210,7 +206,7 @@ func (q *QMP) tell(e Event) {
 	}
 }
 
-// answer gives a message to the call that waits for it, if there is one.
+// answer passes a message to the call that waits for it, if there is one.
 func (q *QMP) answer(m qmpMessage) {
 	var id string
 	if json.Unmarshal(m.ID, &id) != nil {

@@ -157,7 +157,7 @@ func TestQMPFlood(t *testing.T) {
 	}
 }
 
-// scripted is a QEMU that says one thing whatever it is told.
+// scripted is a QEMU that says one thing whatever it is asked.
 type scripted struct {
 	io.Reader
 	once sync.Once

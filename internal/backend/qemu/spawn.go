@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/host/isolate"
 )
 
 // firstFD is the number of the first file that a child inherits, after its standard ones.
@@ -31,14 +33,31 @@ type child struct {
 
 // spawn starts a program as a child that the kernel kills when this process dies, in its own process
 // group (the terminal's Ctrl-C is not for it), with the given files as descriptors from firstFD on and
-// no other file of ours, whoever opened it.
-func spawn(args []string, files []*os.File) (*child, error) {
+// no other file of ours, whoever opened it. With a jail the files are the jail's.
+func spawn(args []string, files []*os.File, jail *isolate.Jail) (*child, error) {
 	c := &child{stderr: &tailWriter{}, done: make(chan struct{})}
-	c.cmd = &exec.Cmd{
-		Path: args[0], Args: args, Dir: "/", ExtraFiles: files, Stdout: c.stderr, Stderr: c.stderr,
-		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
+	enter := func(started error) error { return started }
+	if jail == nil {
+		c.cmd = &exec.Cmd{Path: args[0], Args: args, Dir: "/", ExtraFiles: files, SysProcAttr: &syscall.SysProcAttr{}}
+	} else {
+		jail.Args = args
+		var err error
+		if c.cmd, enter, err = jail.Command(); err != nil {
+			return nil, err
+		}
 	}
-	if err := onSpawner(c.cmd.Start); err != nil {
+	c.cmd.Stdout, c.cmd.Stderr = c.stderr, c.stderr
+	c.cmd.SysProcAttr.Pdeathsig, c.cmd.SysProcAttr.Setpgid = syscall.SIGKILL, true
+	started := onSpawner(c.cmd.Start)
+	err := enter(started)
+	switch {
+	case err != nil && started == nil:
+		c.kill()
+		c.cmd.Wait()
+		return nil, strictError(err)
+	case err != nil && jail != nil:
+		return nil, strictError(err)
+	case err != nil:
 		return nil, fmt.Errorf("%s: %w", args[0], plainError(err))
 	}
 	go func() {
@@ -111,7 +130,7 @@ func (c *child) state() string {
 	return "exit status 0"
 }
 
-// signalled gives the signal that ended the process, or 0.
+// signalled returns the signal that ended the process, or 0.
 func (c *child) signalled() syscall.Signal {
 	var ee *exec.ExitError
 	if errors.As(c.err, &ee) {
@@ -122,14 +141,14 @@ func (c *child) signalled() syscall.Signal {
 	return 0
 }
 
-// spawnWithSocket starts a program whose first inherited file is one end of a stream socket, and gives the other.
+// spawnWithSocket starts a program whose first inherited file is one end of a stream socket, and returns the other.
 func spawnWithSocket(args []string) (*child, net.Conn, error) {
 	ours, theirs, err := socketPair("qmp")
 	if err != nil {
 		return nil, nil, err
 	}
 	defer theirs.Close()
-	c, err := spawn(args, []*os.File{theirs})
+	c, err := spawn(args, []*os.File{theirs}, nil)
 	if err != nil {
 		ours.Close()
 		return nil, nil, err
@@ -137,7 +156,7 @@ func spawnWithSocket(args []string) (*child, net.Conn, error) {
 	return c, ours, nil
 }
 
-// socketPair gives a connected pair of stream sockets: ours to read and write, theirs for a child.
+// socketPair returns a connected pair of stream sockets: ours to read and write, theirs for a child.
 func socketPair(name string) (ours net.Conn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -14,6 +14,9 @@ import (
 // Options of Start.
 type Options struct {
 	ConsoleLog string // file that gets the console's output (0600, at most ConsoleLogMax bytes); empty: none
+	// Record is called with a process's id as soon as it runs, and what of the VM it is ("": the VM); its
+	// error ends it. Nil: nothing.
+	Record func(pid int, part string) error
 }
 
 // VM is a running QEMU process.
@@ -22,6 +25,7 @@ type VM struct {
 	path    string // of QEMU
 	bytes   uint64 // of memory
 	child   *child
+	uplinks []*child // the user networks of a VM in a jail
 	qmp     *QMP
 	console *console
 	started time.Time
@@ -30,6 +34,7 @@ type VM struct {
 	mu    sync.Mutex
 	ended bool   // by Kill or Quit
 	why   string // reason of the SHUTDOWN event
+	lost  error  // of what it cannot do without
 	err   error  // valid when done is closed
 }
 
@@ -72,18 +77,51 @@ func start(ctx context.Context, m *Machine, f Files, o Options) (*VM, error) {
 			files[i] = conTheirs
 		}
 	}
+	jail, err := m.jail(files, f.Cgroup)
+	if err != nil {
+		qmpOurs.Close()
+		return nil, err
+	}
 	v := &VM{name: m.Name, path: m.path, bytes: m.bytes, console: con, started: time.Now(), done: make(chan struct{})}
-	if v.child, err = spawn(m.Args(), files); err != nil {
+	if err := v.startUplinks(m, f, o); err != nil {
+		v.endUplinks()
+		qmpOurs.Close()
+		return nil, err
+	}
+	if v.child, err = spawn(m.Args(), files, jail); err != nil {
+		v.endUplinks()
 		qmpOurs.Close()
 		return nil, err
 	}
 	// From here on QEMU alone holds its ends: their end is its end.
 	qmpTheirs.Close()
 	conTheirs.Close()
-	return v, v.connect(ctx, qmpOurs)
+	if o.Record != nil {
+		if err := o.Record(v.PID(), ""); err != nil {
+			v.child.kill()
+			<-v.child.done
+			v.endUplinks()
+			qmpOurs.Close()
+			return nil, err
+		}
+	}
+	if err := v.connect(ctx, qmpOurs); err != nil {
+		v.endUplinks()
+		return nil, err
+	}
+	for _, c := range v.uplinks {
+		go v.watchUplink(c)
+	}
+	for _, n := range m.later {
+		if err := v.qmp.Execute(ctx, "netdev_add", n, nil); err != nil {
+			v.Kill()
+			return nil, fmt.Errorf("its network: %w", err)
+		}
+	}
+	return v, nil
 }
 
-// files puts what the caller gave in the order of the descriptors; QMP and console stay empty.
+// files puts the caller's files in the order of the descriptors; QMP and console stay empty.
 func (m *Machine) files(f Files) ([]*os.File, error) {
 	files := make([]*os.File, len(m.slots))
 	links := 0
@@ -100,6 +138,13 @@ func (m *Machine) files(f Files) ([]*os.File, error) {
 			files[i], what = f.Initrd, "initramfs"
 		case slotRegion:
 			files[i], what = f.Region, "region"
+		case slotVeil:
+			files[i], what = f.Veil, "veil"
+		case slotExport:
+			what = fmt.Sprintf("veiled export %d", s.index)
+			if s.index < len(f.Exports) {
+				files[i] = f.Exports[s.index]
+			}
 		case slotLink:
 			what, links = fmt.Sprintf("network link %d", s.index), links+1
 			if s.index < len(f.Links) {
@@ -110,7 +155,7 @@ func (m *Machine) files(f Files) ([]*os.File, error) {
 			return nil, fmt.Errorf("no file for the %s", what)
 		}
 	}
-	if links != len(f.Links) {
+	if links += len(m.uplinks); links != len(f.Links) {
 		return nil, fmt.Errorf("%d files for %d network links", len(f.Links), links)
 	}
 	return files, nil
@@ -154,6 +199,7 @@ func (v *VM) watch() {
 		}
 	}
 	<-v.child.done
+	v.endUplinks()
 	v.mu.Lock()
 	v.err = v.verdict()
 	v.mu.Unlock()

@@ -3,11 +3,11 @@ package qemu
 import (
 	"fmt"
 
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // pciAddress is a function's address in full.
-var pciAddress = pattern.Lazy(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+var pciAddress = lazyregexp.New(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
 
 // expander is a PCIe host bridge of its own (pxb-pcie), so that what is below it is on a guest node.
 type expander struct {

@@ -38,8 +38,10 @@ func (v *VM) verdict() error {
 	switch {
 	case v.ended:
 		return nil
+	case v.lost != nil:
+		return v.lost
 	case sig == syscall.SIGKILL:
-		return errors.New("QEMU was killed (signal 9): by hand, or by the kernel for want of memory")
+		return errors.New("QEMU was killed (signal 9): by hand, or by the kernel, which was out of memory")
 	case sig == syscall.SIGBUS:
 		return errors.New("QEMU ended with a bus error (signal 7): /dev/shm or the huge pages behind the VM's memory ran out")
 	case sig == syscall.SIGSYS:

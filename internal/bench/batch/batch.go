@@ -18,8 +18,8 @@ import (
 	"nearmetal/internal/bench/record"
 )
 
-// Order is what is submitted: a job for each number of nodes.
-type Order struct {
+// Request is what is submitted: a job for each number of nodes.
+type Request struct {
 	Dir   string   // of the whole run; the jobs' are below it
 	Nodes []int    // 2, 4, 8 …
 	Words []string // nearmetal's own, to which --in-job and --out are added
@@ -38,11 +38,11 @@ type job struct {
 // Run submits the jobs, waits for them, and writes the run that they make together. tell is
 // called with a line whenever one was submitted or has ended. When ctx ends, the jobs are
 // cancelled. What jobs have measured is kept even where others failed.
-func Run(ctx context.Context, o Order, tell func(line string)) error {
+func Run(ctx context.Context, q Request, tell func(line string)) error {
 	if _, err := exec.LookPath("sbatch"); err != nil {
 		return errors.New("--nodes needs Slurm, and sbatch is not found in PATH")
 	}
-	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(q.Dir, 0o755); err != nil {
 		return fmt.Errorf("cannot make the run's folder: %w", err)
 	}
 	var wait sync.WaitGroup
@@ -52,14 +52,14 @@ func Run(ctx context.Context, o Order, tell func(line string)) error {
 		defer mu.Unlock()
 		tell(fmt.Sprintf(format, args...))
 	}
-	jobs := make([]job, len(o.Nodes))
-	for i, n := range o.Nodes {
+	jobs := make([]job, len(q.Nodes))
+	for i, n := range q.Nodes {
 		j := &jobs[i]
-		j.nodes, j.dir = n, filepath.Join(o.Dir, "nodes-"+strconv.Itoa(n))
+		j.nodes, j.dir = n, filepath.Join(q.Dir, "nodes-"+strconv.Itoa(n))
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			if j.err = j.run(ctx, &o, say); j.err != nil {
+			if j.err = j.run(ctx, &q, say); j.err != nil {
 				j.err = fmt.Errorf("the job on %d nodes: %w", j.nodes, j.err)
 			}
 		}()
@@ -69,13 +69,13 @@ func Run(ctx context.Context, o Order, tell func(line string)) error {
 	for _, j := range jobs {
 		failed = errors.Join(failed, j.err)
 	}
-	return errors.Join(merge(o.Dir, jobs), failed)
+	return errors.Join(merge(q.Dir, jobs), failed)
 }
 
 // run submits a job and waits until it has ended.
-func (j *job) run(ctx context.Context, o *Order, say func(string, ...any)) error {
+func (j *job) run(ctx context.Context, q *Request, say func(string, ...any)) error {
 	script := j.dir + ".sh"
-	words := append(append([]string{}, o.Words...), "--in-job", strconv.Itoa(j.nodes), "--out", j.dir, "--wait")
+	words := append(append([]string{}, q.Words...), "--in-job", strconv.Itoa(j.nodes), "--out", j.dir, "--wait")
 	text := "#!/bin/sh\nexec " + quote(words) + "\n"
 	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
 		return err
@@ -83,10 +83,10 @@ func (j *job) run(ctx context.Context, o *Order, say func(string, ...any)) error
 	args := []string{"--wait", "--parsable", "--exclusive", "--nodes=" + strconv.Itoa(j.nodes),
 		"--mem=0", // all of it, as of the cores
 		"--job-name=nearmetal-bench", "--output=" + j.dir + ".out"}
-	if o.VM != "" {
-		args = append(args, "--vm="+o.VM)
+	if q.VM != "" {
+		args = append(args, "--vm="+q.VM)
 	}
-	cmd := exec.Command("sbatch", append(append(args, o.Args...), script)...)
+	cmd := exec.Command("sbatch", append(append(args, q.Args...), script)...)
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
@@ -129,7 +129,7 @@ func quote(words []string) string {
 	return strings.Join(out, " ")
 }
 
-// lastLine gives ": LINE", the last of what sbatch or the job itself said.
+// lastLine returns ": LINE", the last of what sbatch or the job itself said.
 func lastLine(said, file string) string {
 	if text, err := os.ReadFile(file); err == nil && len(text) < 1<<20 {
 		said += string(text)
@@ -149,7 +149,7 @@ func merge(dir string, jobs []job) error {
 	for _, j := range jobs {
 		run, part, _, err := record.Load(j.dir)
 		if err != nil {
-			continue // its error is told by the job
+			continue // the job reports its error
 		}
 		if whole == nil {
 			whole = run

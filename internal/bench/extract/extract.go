@@ -48,7 +48,7 @@ func (e *Error) Lines() []string {
 	return out
 }
 
-// Values gives the values of all outputs in a program's text. It is an error if an output has none.
+// Values returns the values of all outputs in a program's text. It is an error if an output has none.
 func Values(text []byte, outputs []suite.Output, c Context) ([]Value, error) {
 	var all []Value
 	for i, o := range outputs {
@@ -267,7 +267,7 @@ func checkOne(text []byte, c suite.Check) error {
 	return nil
 }
 
-// Ends gives the last lines of a text, for a person: ten at most, printable, not long.
+// Ends returns the last lines of a text, for a person: ten at most, printable, not long.
 func Ends(text []byte) []string {
 	if len(text) > 8192 {
 		text = text[len(text)-8192:]

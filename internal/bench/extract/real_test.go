@@ -68,7 +68,7 @@ func TestRealOutputs(t *testing.T) {
 		// A result that is cut off is none.
 		if half := text[:len(text)/3]; extract.Check(half, p.Check) == nil {
 			if v, err := extract.Values(half, p.Output, extract.Context{Peak: 100}); err == nil && len(v) >= len(values) {
-				t.Errorf("%s: a third of the output gives as many values", file)
+				t.Errorf("%s: a third of the output has as many values", file)
 			}
 		}
 	}

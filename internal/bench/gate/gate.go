@@ -145,7 +145,7 @@ func values(samples []record.Sample) map[key][]float64 {
 	return out
 }
 
-// PointText gives a point's parameters as "ranks=2 size=8", in the order of their names.
+// PointText returns a point's parameters as "ranks=2 size=8", in the order of their names.
 func PointText(p map[string]string) string {
 	words := make([]string, 0, len(p))
 	for k, v := range p {
@@ -155,7 +155,7 @@ func PointText(p map[string]string) string {
 	return strings.Join(words, " ")
 }
 
-// keys gives the points of both, in the order of their names, numbers by their value.
+// keys returns the points of both, in the order of their names, numbers by their value.
 func keys(a, b map[key][]float64) []key {
 	var out []key
 	for k := range a {

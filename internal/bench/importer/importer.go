@@ -53,7 +53,7 @@ func Read(name string, text []byte) (*Result, error) {
 // osuHead is the first line of an OSU program's output: "# OSU MPI Latency Test v5.9".
 var osuHead = regexp.MustCompile(`(?m)^# OSU (?:MPI|UPC|OpenSHMEM)[^\n]{0,100}?(?: Test| Tests)?(?: v[\d.]+\w*)?\s*$`)
 
-// osuKinds tells, by words of the head in small letters, which experiment of the suite osu it is.
+// osuKinds finds, by words of the head in small letters, which experiment of the suite osu it is.
 var osuKinds = []struct{ words, name string }{
 	{"multi latency", "multi_lat"}, {"multi-threaded latency", "latency_mt"}, {"multi-pair", "multi_lat"},
 	{"put latency", "put_latency"}, {"get latency", "get_latency"}, {"put bandwidth", "put_bw"}, {"get bandwidth", "get_bw"},

@@ -21,7 +21,7 @@ import (
 // Root is below what the host's files are read; tests set it.
 var Root = "/"
 
-// Facts gives the machine as a record keeps it, and one CPU of each core that this process
+// Facts returns the machine as a record keeps it, and one CPU of each core that this process
 // may use, in ascending order.
 func Facts() (record.Host, []int) {
 	h := record.Host{Versions: map[string]string{}}
@@ -46,7 +46,7 @@ func Facts() (record.Host, []int) {
 	return h, cores
 }
 
-// firstThreads gives the first usable CPU of each core.
+// firstThreads returns the first usable CPU of each core.
 func firstThreads(usable []int) []int {
 	var out []int
 	seen := map[string]bool{}
@@ -72,7 +72,7 @@ func read(name string) string {
 	return string(text)
 }
 
-// field gives the value of the first line "NAME : VALUE".
+// field returns the value of the first line "NAME : VALUE".
 func field(text, name string) string {
 	for _, line := range strings.Split(text, "\n") {
 		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
@@ -82,7 +82,7 @@ func field(text, name string) string {
 	return ""
 }
 
-// PeakPerCore gives a core's theoretical peak of double precision in GFLOP/s: operations a
+// PeakPerCore returns a core's theoretical peak of double precision in GFLOP/s: operations a
 // cycle times the greatest frequency. A cycle has two fused multiply-adds of the widest
 // vectors (AVX-512: 32 operations, AVX2 with FMA: 16; AVX without FMA: 8; SSE2: 4), as in
 // Intel's Optimization Reference Manual and AMD's guides for Zen 2 and later; parts with one
@@ -112,7 +112,7 @@ func PeakPerCore() float64 {
 	return perCycle * mhz / 1e3
 }
 
-// Version runs a command that prints a program's version and gives its first line that says
+// Version runs a command that prints a program's version and returns its first line that says
 // something, "" if there is none. It takes two seconds at most.
 func Version(words []string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

@@ -37,7 +37,7 @@ var launchers = map[string]struct {
 	"mpich":   {launch.MPICH, []string{"mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"}},
 }
 
-// Find gives a flavour by its name, or by the path of a launcher, with +ivshmem behind it for
+// Find returns a flavour by its name, or by the path of a launcher, with +ivshmem behind it for
 // one over nearmetal's provider. provider is the folder of
 // nearmetal's libfabric provider, "" if there is none.
 func Find(ctx context.Context, name, provider string) (Flavour, error) {
@@ -112,7 +112,7 @@ func (f *Flavour) channel(provider string) error {
 	return nil
 }
 
-// InVMs gives the variables besides that ranks in VMs need: Open MPI 4's one-sided
+// InVMs returns the variables besides that ranks in VMs need: Open MPI 4's one-sided
 // communication over RDMA finds no window between VMs ("invalid window"), that on messages does.
 func (f *Flavour) InVMs() []string {
 	if f.Launcher.Library == launch.OpenMPI && f.Launcher.Major() < 5 {
@@ -130,7 +130,7 @@ type Launch struct {
 	Export         []string
 }
 
-// Words gives the launcher's words, to be followed by the program's.
+// Words returns the launcher's words, to be followed by the program's.
 func (f Flavour) Words(l Launch) []string {
 	w := []string{f.Word, "-n", strconv.Itoa(l.Ranks)}
 	crowded := l.Ranks*max(1, l.Threads) > l.Slots
@@ -171,7 +171,7 @@ func list(cpus []int) string {
 	return strings.Join(words, ",")
 }
 
-// Kernel gives the path of one of nearmetal's MPI programs that is built for f, in one of dirs.
+// Kernel returns the path of one of nearmetal's MPI programs that is built for f, in one of dirs.
 func (f Flavour) Kernel(name string, dirs []string) (string, error) {
 	var others []string
 	for _, dir := range dirs {
@@ -199,7 +199,7 @@ func (f Flavour) Family() launch.Library {
 	return launch.MPICH
 }
 
-// Library gives the MPI library that a program is linked with: "Open MPI", "MPICH" (whose
+// Library returns the MPI library that a program is linked with: "Open MPI", "MPICH" (whose
 // interface Intel's and MVAPICH share), or "" for none.
 func Library(path string) (string, error) {
 	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {

@@ -26,7 +26,7 @@ func KillSession(session int) {
 	}
 }
 
-// members gives the processes of a session that live.
+// members returns the processes of a session that live.
 func members(session int) []int {
 	proc, err := os.Open("/proc")
 	if err != nil {

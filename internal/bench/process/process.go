@@ -101,7 +101,7 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	return r, nil
 }
 
-// confine puts the calling thread onto CPUs and gives what takes that back.
+// confine puts the calling thread onto CPUs and returns what takes that back.
 func confine(cpus []int) (func(), error) {
 	if len(cpus) == 0 {
 		return func() {}, nil
@@ -134,7 +134,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.kept.Write(p)
 }
 
-// Limited gives a writer that keeps what is written to it, up to MaxOutput, and how to read it.
+// Limited returns a writer that keeps what is written to it, up to MaxOutput, and how to read it.
 func Limited() (w io.Writer, text func() []byte) {
 	l := &limited{}
 	return l, l.kept.Bytes

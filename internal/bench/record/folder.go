@@ -161,7 +161,7 @@ func ReadSamples(name string, in io.Reader) (samples []Sample, notes []string, e
 	return samples, notes, nil
 }
 
-// readLine gives the next line without its end; whole is false at the end of the file.
+// readLine returns the next line without its end; whole is false at the end of the file.
 func readLine(r *bufio.Reader) (line []byte, whole, tooLong bool, err error) {
 	for {
 		part, err := r.ReadSlice('\n')

@@ -19,6 +19,7 @@ type Run struct {
 	Started   time.Time         `json:"started"`         // UTC
 	Ended     time.Time         `json:"ended,omitempty"` // UTC; zero while it runs or if it was cut short
 	Command   []string          `json:"command"`         // the command line as typed
+	Quick     bool              `json:"quick,omitempty"` // --quick: small sizes and few repetitions
 	Host      Host              `json:"host"`
 	Variants  []Variant         `json:"variants"` // in the order asked for; the first is the baseline
 	Cases     []Case            `json:"cases"`
@@ -49,7 +50,7 @@ type Host struct {
 type Channels struct {
 	Case     string `json:"case"`
 	Variant  string `json:"variant"`
-	Ranks    int    `json:"ranks"` // that told of it
+	Ranks    int    `json:"ranks"` // that reported it
 	SameVM   int    `json:"same_vm"`
 	OtherVMs int    `json:"other_vms"`
 	Network  int    `json:"network"`
@@ -60,12 +61,12 @@ type Variant struct {
 	Label       string   `json:"label"`               // unique in the run; like "native.48" or "VM.44.144.RoCE.VF"
 	Kind        string   `json:"kind"`                // "native" or "vm"
 	Cores       int      `json:"cores,omitempty"`     // cores a host that it may use
-	KeptBack    int      `json:"kept_back,omitempty"` // cores a host kept from the program (seed 002's gauge is KeptBack over the host's cores)
+	KeptBack    int      `json:"kept_back,omitempty"` // cores a host kept from the program (paper 002's tolerance is KeptBack over the host's cores)
 	Ablated     []string `json:"ablated,omitempty"`   // switches taken away: hugepages, pinning, vnuma, locality, region, vf
 	Emulated    bool     `json:"emulated"`            // guest under TCG: its times mean nothing and enter no ratio
 	Description string   `json:"description"`
-	// Baseline is the label of the variant that this one is held against; "": the first one
-	// (which itself is held against nothing).
+	// Baseline is the label of the variant that this one is compared with; "": the first one
+	// (which itself is compared with nothing).
 	Baseline string `json:"baseline,omitempty"`
 	MPI      string `json:"mpi,omitempty"` // MPI library and channel, like "openmpi", "mpich", "ivshmem"
 	// MemoryBytes a VM, and VMs a host; 0: native.
@@ -83,7 +84,7 @@ type Case struct {
 	Metric  string   `json:"metric"`  // like "latency"
 	Unit    string   `json:"unit"`    // like "us", "GB/s", "s"
 	Better  string   `json:"better"`  // "up" or "down"
-	// Kind tells how it is drawn: "size" (metric over message size in bytes, both axes
+	// Kind says how it is drawn: "size" (metric over message size in bytes, both axes
 	// logarithmic), "scaling" (strong scaling over nodes or ranks), "sweep" (over any other
 	// parameter), "bar" (one value a variant).
 	Kind string `json:"kind"`

@@ -17,7 +17,7 @@ import (
 var channelsLog = []string{"FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=ep_ctrl"}
 
 // channelsLine is what it says: peers in its own VM, in others, and over the network.
-var channelsLine = regexp.MustCompile(`channels used: (\d{1,9}) ranks of this VM, [^;\n]*; (\d{1,9}) ranks of other VMs, [^;\n]*; (\d{1,9}) ranks over the inner provider`)
+var channelsLine = regexp.MustCompile(`channels used: (\d{1,9}) ranks of this VM, [^;\n]*; (\d{1,9}) ranks of other VMs, [^;\n]*; (\d{1,9}) ranks over the core provider`)
 
 // channelsOf adds up what the ranks of a job said in its errors; nil if none said anything.
 func channelsOf(errs []byte) *record.Channels {
@@ -35,10 +35,10 @@ func channelsOf(errs []byte) *record.Channels {
 	return c
 }
 
-// overProvider tells whether a variant's messages have to go over nearmetal's provider.
+// overProvider reports whether a variant's messages have to go over nearmetal's provider.
 func (v *Variant) overProvider() bool { return strings.HasSuffix(v.MPI.Name, "ivshmem") }
 
-// noteChannels keeps the channels that an MPI program's ranks told of. A variant that is to
+// noteChannels keeps the channels that an MPI program's ranks reported. A variant that is to
 // run over the provider, and has not, has given no result.
 func (r *runner) noteChannels(x *experiment, v *Variant, errs []byte) error {
 	if x.def.Launch != "mpi" {
@@ -61,7 +61,7 @@ func (r *runner) noteChannels(x *experiment, v *Variant, errs []byte) error {
 	return nil
 }
 
-// natively gives the environment of a program on this host: the caller's with variables over
+// natively returns the environment of a program on this host: the caller's with variables over
 // it, without those by which `eval $(nearmetal env)` sends ranks into VMs.
 func natively(over []string) []string {
 	environ := os.Environ()

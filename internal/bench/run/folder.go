@@ -17,10 +17,11 @@ import (
 
 // The files of a run's folder besides those of package record.
 const (
-	orderFile    = "order.json"     // the Order
-	progressFile = "progress.jsonl" // a line for each step that is over
-	logsDir      = "logs"
-	workDir      = "work"
+	requestFile    = "request.json"   // the Request
+	oldRequestFile = "order.json"     // read until 0.2.0
+	progressFile   = "progress.jsonl" // a line for each step that is over
+	logsDir        = "logs"
+	workDir        = "work"
 )
 
 // folder is a run's folder, open for writing.
@@ -38,16 +39,16 @@ type progressLine struct {
 	End  int64  `json:"end"`
 }
 
-// create makes a run's folder with its order in it.
-func create(dir string, o *Order) (*folder, error) {
+// create makes a run's folder with its request in it.
+func create(dir string, q *Request) (*folder, error) {
 	if err := os.MkdirAll(filepath.Join(dir, logsDir), 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the run's folder: %w", err)
 	}
-	text, err := json.MarshalIndent(o, "", " ")
+	text, err := json.MarshalIndent(q, "", " ")
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, orderFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, requestFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin a run: %w", err)
 	}
@@ -63,7 +64,7 @@ func create(dir string, o *Order) (*folder, error) {
 
 // abandon takes back what create made of a run that could not begin.
 func abandon(dir string, err error) error {
-	for _, name := range []string{orderFile, progressFile, record.SamplesFile, logsDir} {
+	for _, name := range []string{requestFile, progressFile, record.SamplesFile, logsDir} {
 		os.Remove(filepath.Join(dir, name))
 	}
 	os.Remove(dir) // unless it has something else
@@ -163,7 +164,7 @@ func explain(err error, dir string) error {
 	return err
 }
 
-// log keeps what a step printed and gives its path in the folder.
+// log keeps what a step printed and returns its path in the folder.
 func (f *folder) log(name string, out, errs []byte) (string, error) {
 	name = filepath.Join(logsDir, strings.Map(func(r rune) rune {
 		if r == '/' || r < ' ' {
@@ -185,21 +186,24 @@ func (f *folder) close() error {
 	return errors.Join(f.samples.Close(), f.progress.Close())
 }
 
-// LoadOrder reads the order of a run that is to go on.
-func LoadOrder(dir string) (*Order, error) {
-	path := filepath.Join(dir, orderFile)
+// LoadRequest reads the request of a run that is to go on.
+func LoadRequest(dir string) (*Request, error) {
+	path := filepath.Join(dir, requestFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s is no folder of a run that can go on: it has no %s", dir, orderFile)
-	} else if err != nil {
-		return nil, fmt.Errorf("cannot read the run's order: %w", err)
+		text, err = os.ReadFile(filepath.Join(dir, oldRequestFile))
 	}
-	var o Order
-	if err := json.Unmarshal(text, &o); err != nil {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s is no folder of a run that can go on: it has no %s", dir, requestFile)
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot read the run's request: %w", err)
+	}
+	var q Request
+	if err := json.Unmarshal(text, &q); err != nil {
 		return nil, fmt.Errorf("%s is damaged (%v): begin a new run", path, err)
 	}
-	if len(o.Suites) == 0 || len(o.Variants) == 0 || o.Repetitions < 1 {
+	if len(q.Suites) == 0 || len(q.Variants) == 0 || q.Repetitions < 1 {
 		return nil, fmt.Errorf("%s is damaged: begin a new run", path)
 	}
-	return &o, nil
+	return &q, nil
 }

@@ -19,7 +19,7 @@ var lockPaths = []string{"/run/lock/nearmetal-bench.lock", "/tmp/nearmetal-bench
 // Lock is this machine's for one run of benchmarks. The kernel frees it with its process.
 type Lock struct{ f *os.File }
 
-// TakeLock takes the machine's lock. With wait it waits for another run to end, and tells
+// TakeLock takes the machine's lock. With wait it waits for another run to end, and reports
 // who that is; without, that is an error.
 func TakeLock(ctx context.Context, wait bool, tell func(line string)) (*Lock, error) {
 	f, err := openLock()
@@ -54,7 +54,7 @@ func TakeLock(ctx context.Context, wait bool, tell func(line string)) (*Lock, er
 	}
 }
 
-// Release gives the lock back.
+// Release frees the lock.
 func (l *Lock) Release() { l.f.Close() }
 
 // openLock opens the lock file without following links. The file stays: its name is the lock.

@@ -35,9 +35,9 @@ type Step struct {
 	HasVM bool // the job has VMs
 }
 
-// Order is what is to be run. It is kept in the run's folder, so that a run that was cut
+// Request is what is to be run. It is kept in the run's folder, so that a run that was cut
 // short can go on.
-type Order struct {
+type Request struct {
 	Suites      []*suite.Suite
 	Variants    []Variant
 	Repetitions int
@@ -50,7 +50,7 @@ type Order struct {
 	KeepWork    bool    // leave the working directories
 }
 
-// Events are told what happens; any of them may be nil.
+// Events are called as things happen; any of them may be nil.
 type Events struct {
 	Step   func(p Progress)
 	Notice func(line string)
@@ -70,7 +70,7 @@ type Outcome struct {
 	Failed  []Failure
 }
 
-// Failure is a repetition that gave no result.
+// Failure is a repetition without a result.
 type Failure struct {
 	Case, Variant string
 	Point         string // "size=8 ranks=2"

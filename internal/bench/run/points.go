@@ -24,24 +24,24 @@ func (p point) String() string {
 // maxPoints of an experiment.
 const maxPoints = 10_000
 
-// choose gives a parameter's values as the order asks for them.
-func (o *Order) choose(e *suite.Experiment, p suite.Parameter) []string {
+// choose returns a parameter's values as the request asks for them.
+func (q *Request) choose(e *suite.Experiment, p suite.Parameter) []string {
 	for _, key := range []string{e.Name + "." + p.Name, p.Name} {
-		if v, ok := o.Set[key]; ok {
+		if v, ok := q.Set[key]; ok {
 			return v
 		}
 	}
-	if o.Quick && p.Quick != nil {
+	if q.Quick && p.Quick != nil {
 		return p.Quick
 	}
 	return p.Values
 }
 
-// points gives every combination of an experiment's swept parameters, the last one varying
+// points returns every combination of an experiment's swept parameters, the last one varying
 // fastest. least is the fewest cores of a variant, same that all have as many.
-func (o *Order) points(e *suite.Experiment, least int, same bool) ([]point, error) {
+func (q *Request) points(e *suite.Experiment, least int, same bool) ([]point, error) {
 	out := []point{{}}
-	job := o.Variants[0].Step
+	job := q.Variants[0].Step
 	if job != nil {
 		out = []point{{"nodes": strconv.Itoa(job.Nodes)}}
 	}
@@ -49,7 +49,7 @@ func (o *Order) points(e *suite.Experiment, least int, same bool) ([]point, erro
 		if job != nil && (p.Name == "ranks" || p.Name == "nodes") {
 			continue // a rank a core of all the job's nodes, or for the cores that its threads take
 		}
-		values, err := suite.Spread(o.choose(e, p), least, same)
+		values, err := suite.Spread(q.choose(e, p), least, same)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", e.Name, p.Name, err)
 		}
@@ -76,10 +76,10 @@ func (o *Order) points(e *suite.Experiment, least int, same bool) ([]point, erro
 	return out, nil
 }
 
-// emulated gives the value that a parameter has in emulated VMs, if that is one of its own.
-func (o *Order) emulated(e *suite.Experiment, p suite.Parameter) (value string, ok bool) {
-	_, all := o.Set[p.Name]
-	_, one := o.Set[e.Name+"."+p.Name]
+// emulated returns the value that a parameter has in emulated VMs, if that is one of its own.
+func (q *Request) emulated(e *suite.Experiment, p suite.Parameter) (value string, ok bool) {
+	_, all := q.Set[p.Name]
+	_, one := q.Set[e.Name+"."+p.Name]
 	if p.Emulated == nil || all || one {
 		return "", false
 	}
@@ -88,29 +88,29 @@ func (o *Order) emulated(e *suite.Experiment, p suite.Parameter) (value string, 
 
 // smaller says what emulated VMs run instead, like "cells 4 instead of 64"; "": there are none, or
 // they run the same.
-func (o *Order) smaller(e *suite.Experiment) string {
+func (q *Request) smaller(e *suite.Experiment) string {
 	some := false
-	for i := range o.Variants {
-		some = some || o.Variants[i].Emulated
+	for i := range q.Variants {
+		some = some || q.Variants[i].Emulated
 	}
 	var words []string
 	for _, p := range e.Parameters {
-		value, ok := o.emulated(e, p)
-		if list := o.choose(e, p); some && ok && len(list) > 0 && list[0] != value {
+		value, ok := q.emulated(e, p)
+		if list := q.choose(e, p); some && ok && len(list) > 0 && list[0] != value {
 			words = append(words, fmt.Sprintf("%s %s instead of %s", p.Name, value, list[0]))
 		}
 	}
 	return strings.Join(words, ", ")
 }
 
-// values gives what the names in braces stand for, for one variant at one point.
-func (o *Order) values(e *suite.Experiment, p point, v *Variant) (map[string]string, error) {
+// values returns what the names in braces stand for, for one variant at one point.
+func (q *Request) values(e *suite.Experiment, p point, v *Variant) (map[string]string, error) {
 	out := map[string]string{}
 	for _, par := range e.Parameters {
-		if list := o.choose(e, par); len(list) > 0 {
+		if list := q.choose(e, par); len(list) > 0 {
 			out[par.Name] = list[0]
 		}
-		if value, ok := o.emulated(e, par); ok && v.Emulated {
+		if value, ok := q.emulated(e, par); ok && v.Emulated {
 			out[par.Name] = value
 		}
 	}
@@ -139,7 +139,7 @@ func (o *Order) values(e *suite.Experiment, p point, v *Variant) (map[string]str
 	return out, err
 }
 
-// count evaluates an experiment's ranks or threads, puts them among the values and gives them.
+// count evaluates an experiment's ranks or threads, puts them among the values and returns them.
 func count(e *suite.Experiment, name, expression string, out map[string]string, v *Variant) (int, error) {
 	if expression == "" {
 		expression = "1"
@@ -170,7 +170,7 @@ func (v *Variant) nodes() int {
 	return 1
 }
 
-// fits tells whether a variant has the cores that a point of an MPI program asks for; VMs and
+// fits reports whether a variant has the cores that a point of an MPI program asks for; VMs and
 // hosts with fewer cores than another variant leave its largest points out.
 func fits(e *suite.Experiment, values map[string]string, v *Variant, most int) bool {
 	ranks, err1 := suite.Count(values["ranks"], v.total())

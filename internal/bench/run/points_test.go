@@ -21,12 +21,12 @@ func TestJobRanks(t *testing.T) {
 	v := &Variant{Step: &Step{Nodes: 4}}
 	v.Cores = 44
 	for threads, ranks := range map[string]string{"1": "176", "22": "8", "44": "4"} {
-		o := &Order{Variants: []Variant{*v}, Set: map[string][]string{"threads": {threads}}}
-		points, err := o.points(e, 44, true)
+		q := &Request{Variants: []Variant{*v}, Set: map[string][]string{"threads": {threads}}}
+		points, err := q.points(e, 44, true)
 		if err != nil || len(points) != 1 {
 			t.Fatal(points, err)
 		}
-		values, err := o.values(e, points[0], v)
+		values, err := q.values(e, points[0], v)
 		if err != nil || values["ranks"] != ranks || values["threads"] != threads || values["nodes"] != "4" {
 			t.Errorf("%s threads: %v, %v", threads, values, err)
 		}

@@ -13,12 +13,12 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
-// find gives the first of an experiment's programs that every variant which would run it
+// find returns the first of an experiment's programs that every variant which would run it
 // has, with its path for each. If there is none it is the first that is built for the MPI of some
 // variants; partly says of which it is not.
 func (r *runner) find(e *suite.Experiment) (p suite.Program, paths map[int]string, partly error, err error) {
 	var why []string
-	if e.Launch != "mpi" && r.order.Variants[0].Step != nil {
+	if e.Launch != "mpi" && r.request.Variants[0].Step != nil {
 		return suite.Program{}, nil, nil, errors.New("it uses no MPI: there is nothing to run on several nodes")
 	}
 	for _, c := range e.Programs {
@@ -48,12 +48,12 @@ func (o *otherMPI) Error() string {
 	return fmt.Sprintf("%s is built for %s, not for %s", o.path, o.library, o.wanted)
 }
 
-// pathsOf gives a program's path for each variant that would run it; other says why there are variants
+// pathsOf returns a program's path for each variant that would run it; other says why there are variants
 // without: all of them are an error.
 func (r *runner) pathsOf(e *suite.Experiment, p *suite.Program) (paths map[int]string, other, err error) {
 	paths = map[int]string{}
-	for i := range r.order.Variants {
-		v := &r.order.Variants[i]
+	for i := range r.request.Variants {
+		v := &r.request.Variants[i]
 		if e.Launch != "mpi" && (!v.FirstMPI || v.Step != nil) {
 			continue
 		}
@@ -76,7 +76,7 @@ func (r *runner) pathsOf(e *suite.Experiment, p *suite.Program) (paths map[int]s
 
 func (r *runner) pathOf(e *suite.Experiment, p *suite.Program, v *Variant) (string, error) {
 	if p.Kernel != "" {
-		return v.MPI.Kernel(p.Kernel, r.order.KernelDirs)
+		return v.MPI.Kernel(p.Kernel, r.request.KernelDirs)
 	}
 	var other error
 	for _, name := range p.Find {
@@ -94,7 +94,7 @@ func (r *runner) pathOf(e *suite.Experiment, p *suite.Program, v *Variant) (stri
 	return "", fmt.Errorf("%s is not found", p.Name)
 }
 
-// candidates gives the programs that a name of a suite's find stands for.
+// candidates returns the programs that a name of a suite's find stands for.
 func candidates(name string) []string {
 	missing := false
 	name = os.Expand(name, func(v string) string {
@@ -144,9 +144,9 @@ type Need struct {
 	Missing string // why none is
 }
 
-// Look tells which program an experiment would run over an MPI flavour.
+// Look reports which program an experiment would run over an MPI flavour.
 func Look(e *suite.Experiment, f mpi.Flavour, kernelDirs []string) Need {
-	r := &runner{order: Order{Variants: []Variant{{MPI: f, FirstMPI: true}}, KernelDirs: kernelDirs}}
+	r := &runner{request: Request{Variants: []Variant{{MPI: f, FirstMPI: true}}, KernelDirs: kernelDirs}}
 	p, paths, _, err := r.find(e)
 	if err != nil {
 		return Need{Missing: err.Error()}

@@ -14,7 +14,7 @@ import (
 
 // runner is a run under way.
 type runner struct {
-	order   Order
+	request Request
 	events  Events
 	exps    []experiment
 	record  *record.Run
@@ -30,14 +30,14 @@ type runner struct {
 // giveUpAfter failures in a row of a variant at one point, the rest of them is not tried.
 const giveUpAfter = 2
 
-// Start begins a run in dir, which is made, and carries it out. What it gives is the record
+// Start begins a run in dir, which is made, and carries it out. What it returns is the record
 // of all that was measured even where the error says that it was cut short.
-func Start(ctx context.Context, dir string, o Order, r *record.Run, ev Events) (Outcome, error) {
-	x := &runner{order: o, events: ev, record: r}
+func Start(ctx context.Context, dir string, q Request, r *record.Run, ev Events) (Outcome, error) {
+	x := &runner{request: q, events: ev, record: r}
 	if err := x.prepare(); err != nil {
 		return Outcome{}, err
 	}
-	f, err := create(dir, &x.order)
+	f, err := create(dir, &x.request)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -56,7 +56,7 @@ func Resume(ctx context.Context, dir string, ev Events) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	o, err := LoadOrder(dir)
+	q, err := LoadRequest(dir)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -65,7 +65,7 @@ func Resume(ctx context.Context, dir string, ev Events) (Outcome, error) {
 		return Outcome{}, err
 	}
 	r.Ended = time.Time{}
-	x := &runner{order: *o, events: ev, record: r}
+	x := &runner{request: *q, events: ev, record: r}
 	if err := x.prepare(); err != nil {
 		return Outcome{}, err
 	}
@@ -81,17 +81,17 @@ func (r *runner) prepare() error {
 	least, same := r.cores()
 	r.record.Cases = nil
 	var missing error
-	for _, s := range r.order.Suites {
+	for _, s := range r.request.Suites {
 		for i := range s.Experiments {
 			e := s.Experiments[i]
-			points, err := r.order.points(&e, least, same)
+			points, err := r.request.points(&e, least, same)
 			if err != nil {
 				return fmt.Errorf("%s/%w", s.Name, err)
 			}
 			p, paths, partly, err := r.find(&e)
 			if err != nil {
 				err = fmt.Errorf("%s/%s: %w", s.Name, e.Name, err)
-				if !r.order.SkipMissing {
+				if !r.request.SkipMissing {
 					missing = errors.Join(missing, err)
 				} else {
 					r.notice("left out: " + err.Error())
@@ -102,27 +102,27 @@ func (r *runner) prepare() error {
 				r.notice(fmt.Sprintf("%s/%s: left out: %v", s.Name, e.Name, partly))
 			}
 			x := experiment{suite: s, def: e, prog: p, paths: paths, points: points}
-			cases, names := x.cases(r.order.Variants[0].Step != nil)
+			cases, names := x.cases(r.request.Variants[0].Step != nil)
 			x.names = names
 			for c := range cases {
 				cases[c].Command = r.shown(&x)
-				cases[c].Smaller = r.order.smaller(&e)
+				cases[c].Smaller = r.request.smaller(&e)
 			}
 			r.record.Cases = append(r.record.Cases, cases...)
 			r.exps = append(r.exps, x)
 		}
 	}
 	if missing == nil && len(r.exps) == 0 {
-		return errors.New("there is nothing to run: no program of what was asked for is here (nearmetal bench show tells how to install them)")
+		return errors.New("there is nothing to run: no program of what was asked for is here (nearmetal bench show says how to install them)")
 	}
 	return missing
 }
 
-// cores gives the fewest cores of a variant, and whether all have as many.
+// cores returns the fewest cores of a variant, and whether all have as many.
 func (r *runner) cores() (least int, same bool) {
-	least, same = r.order.Variants[0].total(), true
-	for i := range r.order.Variants {
-		n := r.order.Variants[i].total()
+	least, same = r.request.Variants[0].total(), true
+	for i := range r.request.Variants {
+		n := r.request.Variants[i].total()
 		same = same && n == least
 		least = min(least, n)
 	}
@@ -131,7 +131,7 @@ func (r *runner) cores() (least int, same bool) {
 
 // shown is the command of an experiment's first point, as the first variant runs it.
 func (r *runner) shown(x *experiment) []string {
-	for v := range r.order.Variants {
+	for v := range r.request.Variants {
 		if _, ok := x.paths[v]; !ok || len(x.points) == 0 {
 			continue
 		}
@@ -167,7 +167,7 @@ func (r *runner) all(ctx context.Context) (out Outcome, err error) {
 	if err != nil {
 		return out, err
 	}
-	if !r.order.KeepWork {
+	if !r.request.KeepWork {
 		os.RemoveAll(filepath.Join(r.folder.dir, workDir))
 	}
 	r.record.Ended = time.Now().UTC()
@@ -176,7 +176,7 @@ func (r *runner) all(ctx context.Context) (out Outcome, err error) {
 
 func (r *runner) describe(s step) string {
 	x := &r.exps[s.exp]
-	text := x.names[0] + " " + r.order.Variants[s.variant].Label
+	text := x.names[0] + " " + r.request.Variants[s.variant].Label
 	if p := x.points[s.point].String(); p != "" {
 		text += " " + p
 	}
@@ -195,7 +195,7 @@ func (r *runner) notice(line string) {
 // one carries a step out and writes down what came of it. Its error ends the run; a
 // repetition that failed does not.
 func (r *runner) one(ctx context.Context, s step) error {
-	x, v := &r.exps[s.exp], &r.order.Variants[s.variant]
+	x, v := &r.exps[s.exp], &r.request.Variants[s.variant]
 	tries := fmt.Sprintf("%d/%d/%d", s.exp, s.point, s.variant)
 	if r.streak[tries] >= giveUpAfter {
 		return r.folder.add(s, nil)

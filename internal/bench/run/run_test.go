@@ -32,7 +32,7 @@ experiments:
     output: [{metric: value, unit: s, better: down, kind: sweep, x: n, match: '^(?P<size>\d+) (?P<value>\S+)$'}]
 `
 
-func order(t *testing.T, script string, labels ...string) Order {
+func request(t *testing.T, script string, labels ...string) Request {
 	t.Helper()
 	quoted, err := json.Marshal(script)
 	if err != nil {
@@ -42,25 +42,25 @@ func order(t *testing.T, script string, labels ...string) Order {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Order{Suites: []*suite.Suite{s}, Repetitions: 3, Warmup: 1}
+	q := Request{Suites: []*suite.Suite{s}, Repetitions: 3, Warmup: 1}
 	for _, l := range labels {
-		o.Variants = append(o.Variants, Variant{Variant: record.Variant{Label: l, Kind: "native", Cores: 1}, MPI: mpi.Flavour{Name: "none"}, FirstMPI: true})
+		q.Variants = append(q.Variants, Variant{Variant: record.Variant{Label: l, Kind: "native", Cores: 1}, MPI: mpi.Flavour{Name: "none"}, FirstMPI: true})
 	}
-	return o
+	return q
 }
 
-func rec(o Order) *record.Run {
+func rec(q Request) *record.Run {
 	r := &record.Run{Version: 1, ID: "t", Started: time.Now()}
-	for _, v := range o.Variants {
+	for _, v := range q.Variants {
 		r.Variants = append(r.Variants, v.Variant)
 	}
 	return r
 }
 
-func start(t *testing.T, o Order) (Outcome, []record.Sample, error) {
+func start(t *testing.T, q Request) (Outcome, []record.Sample, error) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "run")
-	out, err := Start(context.Background(), dir, o, rec(o), Events{})
+	out, err := Start(context.Background(), dir, q, rec(q), Events{})
 	if _, e := os.Stat(dir); e != nil {
 		return out, nil, err
 	}
@@ -72,8 +72,8 @@ func start(t *testing.T, o Order) (Outcome, []record.Sample, error) {
 }
 
 func TestTurns(t *testing.T) {
-	o := order(t, "echo 8 {n}.5; echo 16 3", "a", "b")
-	out, samples, err := start(t, o)
+	q := request(t, "echo 8 {n}.5; echo 16 3", "a", "b")
+	out, samples, err := start(t, q)
 	if err != nil || len(out.Failed) > 0 || out.Samples != 2*2*3*2 || len(samples) != 2*2*4*2 {
 		t.Fatalf("%+v %v: %d samples", out, err, len(samples))
 	}
@@ -92,7 +92,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// What fails is told with its lines and its log, is no result, and does not end the run.
+// What fails is reported with its lines and its log, is no result, and does not end the run.
 func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct{ script, want string }{
 		"status":    {"echo broken >&2; exit 3", "failed: exit status 3"},
@@ -101,7 +101,7 @@ func TestFailures(t *testing.T) {
 		"no number": {"echo 8 x", `has "x" as its value`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, samples, err := start(t, order(t, "if [ {n} = 2 ]; then echo 8 1; exit; fi; "+c.script, "a"))
+			out, samples, err := start(t, request(t, "if [ {n} = 2 ]; then echo 8 1; exit; fi; "+c.script, "a"))
 			if err != nil || len(out.Failed) != giveUpAfter || out.Samples != 3 {
 				t.Fatalf("%+v %v", out, err)
 			}
@@ -122,20 +122,20 @@ func TestFailures(t *testing.T) {
 }
 
 func TestHang(t *testing.T) {
-	o := order(t, "sleep 1000", "a")
-	o.Suites[0].Experiments[0].Timeout = 200 * time.Millisecond
-	out, _, err := start(t, o)
+	q := request(t, "sleep 1000", "a")
+	q.Suites[0].Experiments[0].Timeout = 200 * time.Millisecond
+	out, _, err := start(t, q)
 	if err != nil || len(out.Failed) == 0 || !strings.Contains(out.Failed[0].Err.Error(), "killed after 200ms") {
 		t.Errorf("%+v %v", out, err)
 	}
 }
 
 func TestMissingProgram(t *testing.T) {
-	o := order(t, "echo 8 1", "a")
-	o.Suites[0].Experiments[0].Programs[0].Find = []string{"no-such-program"}
-	o.Suites[0].Experiments[0].Install = "apt-get install it"
+	q := request(t, "echo 8 1", "a")
+	q.Suites[0].Experiments[0].Programs[0].Find = []string{"no-such-program"}
+	q.Suites[0].Experiments[0].Install = "apt-get install it"
 	dir := filepath.Join(t.TempDir(), "run")
-	_, err := Start(context.Background(), dir, o, rec(o), Events{})
+	_, err := Start(context.Background(), dir, q, rec(q), Events{})
 	if err == nil || !strings.Contains(err.Error(), "t/one: ") || !strings.Contains(err.Error(), "apt-get install it") {
 		t.Errorf("%v", err)
 	}
@@ -146,10 +146,10 @@ func TestMissingProgram(t *testing.T) {
 
 // A run that was killed in the middle goes on, and half a step that it left is measured anew.
 func TestResume(t *testing.T) {
-	o := order(t, "echo 8 {n}; echo 16 {n}", "a", "b")
+	q := request(t, "echo 8 {n}; echo 16 {n}", "a", "b")
 	dir := filepath.Join(t.TempDir(), "run")
 	ctx, cancel := context.WithCancel(context.Background())
-	out, err := Start(ctx, dir, o, rec(o), Events{Step: func(p Progress) {
+	out, err := Start(ctx, dir, q, rec(q), Events{Step: func(p Progress) {
 		if p.Done == 5 {
 			cancel()
 		}
@@ -188,7 +188,7 @@ func TestResume(t *testing.T) {
 		seen[k] = true
 	}
 	for _, damage := range []string{"", "{}", "[1"} {
-		if err := os.WriteFile(filepath.Join(dir, orderFile), []byte(damage), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, requestFile), []byte(damage), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Resume(context.Background(), dir, Events{}); err == nil || !strings.Contains(err.Error(), "is damaged") {
@@ -240,7 +240,7 @@ func TestDiskFull(t *testing.T) {
 // A run that could not begin leaves nothing behind that looks like one.
 func TestAbandon(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "r")
-	f, err := create(dir, &Order{})
+	f, err := create(dir, &Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,17 +297,17 @@ func TestSmaller(t *testing.T) {
 	}}
 	native, vm := Variant{}, Variant{Variant: record.Variant{Emulated: true}}
 	for _, c := range []struct {
-		o    Order
+		q    Request
 		want string
 	}{
-		{Order{Variants: []Variant{native, vm}}, "cells 4 instead of 64"},
-		{Order{Variants: []Variant{native, vm}, Quick: true}, "cells 4 instead of 10"},
-		{Order{Variants: []Variant{native}}, ""},
-		{Order{Variants: []Variant{vm}, Set: map[string][]string{"cells": {"7"}}}, ""},
-		{Order{Variants: []Variant{vm}, Set: map[string][]string{"one.cells": {"7"}}}, ""},
+		{Request{Variants: []Variant{native, vm}}, "cells 4 instead of 64"},
+		{Request{Variants: []Variant{native, vm}, Quick: true}, "cells 4 instead of 10"},
+		{Request{Variants: []Variant{native}}, ""},
+		{Request{Variants: []Variant{vm}, Set: map[string][]string{"cells": {"7"}}}, ""},
+		{Request{Variants: []Variant{vm}, Set: map[string][]string{"one.cells": {"7"}}}, ""},
 	} {
-		if got := c.o.smaller(e); got != c.want {
-			t.Errorf("%+v: %q, want %q", c.o.Set, got, c.want)
+		if got := c.q.smaller(e); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.q.Set, got, c.want)
 		}
 	}
 }

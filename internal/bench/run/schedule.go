@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
-// experiment is one of the order's, with the programs that were found for it.
+// experiment is one of the request's, with the programs that were found for it.
 type experiment struct {
 	suite  *suite.Suite
 	def    suite.Experiment
@@ -28,13 +28,13 @@ func (s step) key() string {
 	return fmt.Sprintf("%d/%d/%d/%d", s.exp, s.point, s.variant, s.rep)
 }
 
-// schedule gives all steps in their order: at each point the variants take turns, A B A B, as
+// schedule returns all steps in their order: at each point the variants take turns, A B A B, as
 // long as all of them can be up at once. VMs of two variants cannot (they would share the
 // CPUs that each is pinned to), so with more than one, the turns are rounds: in each, every
 // variant's VMs are booted once and go through all points.
 func (r *runner) schedule() []step {
 	vms := 0
-	for _, v := range r.order.Variants {
+	for _, v := range r.request.Variants {
 		if v.Spec != nil {
 			vms++
 		}
@@ -54,7 +54,7 @@ func (r *runner) schedule() []step {
 		most, warm = max(most, n), max(warm, w)
 	}
 	for rep := -warm; rep < most; rep++ {
-		for v := range r.order.Variants {
+		for v := range r.request.Variants {
 			for e := range r.exps {
 				n, w := r.repetitions(e)
 				for p := range r.exps[e].points {
@@ -73,7 +73,7 @@ func (r *runner) turns(e, p int) []step {
 	n, warm := r.repetitions(e)
 	var out []step
 	for rep := -warm; rep < n; rep++ {
-		for v := range r.order.Variants {
+		for v := range r.request.Variants {
 			if r.takes(e, p, v) {
 				out = append(out, step{e, p, v, rep})
 			}
@@ -83,9 +83,9 @@ func (r *runner) turns(e, p int) []step {
 }
 
 func (r *runner) repetitions(e int) (n, warmup int) {
-	n, warmup = r.order.Repetitions, r.order.Warmup
+	n, warmup = r.request.Repetitions, r.request.Warmup
 	d := r.exps[e].def
-	if d.Repetitions > 0 && !r.order.Quick {
+	if d.Repetitions > 0 && !r.request.Quick {
 		n = d.Repetitions
 	}
 	if d.Warmup != nil {
@@ -94,26 +94,26 @@ func (r *runner) repetitions(e int) (n, warmup int) {
 	return n, warmup
 }
 
-// takes tells whether a variant runs a point of an experiment.
+// takes reports whether a variant runs a point of an experiment.
 func (r *runner) takes(e, p, v int) bool {
-	x, variant := &r.exps[e], &r.order.Variants[v]
+	x, variant := &r.exps[e], &r.request.Variants[v]
 	if _, ok := x.paths[v]; !ok {
 		return false
 	}
-	values, err := r.order.values(&x.def, x.points[p], variant)
+	values, err := r.request.values(&x.def, x.points[p], variant)
 	return err != nil || fits(&x.def, values, variant, r.most())
 }
 
 // most are the cores of the largest variant.
 func (r *runner) most() int {
 	most := 0
-	for i := range r.order.Variants {
-		most = max(most, r.order.Variants[i].total())
+	for i := range r.request.Variants {
+		most = max(most, r.request.Variants[i].total())
 	}
 	return most
 }
 
-// cases gives the record's cases of an experiment, and their names by output. In a Slurm job
+// cases returns the record's cases of an experiment, and their names by output. In a Slurm job
 // what scales does so over nodes.
 func (x *experiment) cases(job bool) (list []record.Case, names []string) {
 	for i, o := range x.prog.Output {

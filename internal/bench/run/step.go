@@ -23,7 +23,7 @@ import (
 // emulatedPatience is how many times a repetition's bound is in emulated VMs.
 const emulatedPatience = 10
 
-// measured is what a repetition gave.
+// measured is the result of a repetition.
 type measured struct {
 	out, errs []byte // what the program printed
 	seconds   float64
@@ -42,8 +42,8 @@ type invocation struct {
 
 // command makes the invocation of a step; it touches no file.
 func (r *runner) command(x *experiment, p, v int) (invocation, error) {
-	variant := &r.order.Variants[v]
-	values, err := r.order.values(&x.def, x.points[p], variant)
+	variant := &r.request.Variants[v]
+	values, err := r.request.values(&x.def, x.points[p], variant)
 	if err != nil {
 		return invocation{}, err
 	}
@@ -107,7 +107,7 @@ func memoryMB() string {
 
 // measure carries one repetition out and reads its values.
 func (r *runner) measure(ctx context.Context, s step) (measured, error) {
-	x, v := &r.exps[s.exp], &r.order.Variants[s.variant]
+	x, v := &r.exps[s.exp], &r.request.Variants[s.variant]
 	c, err := r.command(x, s.point, s.variant)
 	if err != nil {
 		return measured{}, err
@@ -153,11 +153,11 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 	ranks, _ := strconv.Atoi(c.values["ranks"])
 	threads, _ := strconv.Atoi(c.values["threads"])
 	used := min(max(1, ranks*threads), v.total())
-	m.values, err = extract.Values(text, x.prog.Output, extract.Context{Seconds: res.Seconds, Peak: r.order.PeakPerCore * float64(used)})
+	m.values, err = extract.Values(text, x.prog.Output, extract.Context{Seconds: res.Seconds, Peak: r.request.PeakPerCore * float64(used)})
 	return m, err
 }
 
-// tail gives the last lines of what a program that failed printed: its errors if there are any.
+// tail returns the last lines of what a program that failed printed: its errors if there are any.
 func tail(r process.Result) []string {
 	if len(r.Err) > 0 {
 		return extract.Ends(r.Err)

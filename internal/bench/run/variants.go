@@ -9,6 +9,7 @@ import (
 	"nearmetal/internal/bench/mpi"
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/spec"
+	"nearmetal/internal/words"
 )
 
 // Switches are what can be taken away from VMs, one at a time, in the order of the help.
@@ -23,7 +24,7 @@ var switchOff = map[string]struct {
 	"hugepages": {"ordinary pages instead of huge ones", func(c *spec.Cluster) error {
 		return change(&c.Placement.Pages, "ordinary", "the VMs' memory has ordinary pages already (placement.pages)")
 	}},
-	"pinning": {"vCPUs that float instead of being pinned", func(c *spec.Cluster) error {
+	"pinning": {"vCPUs that are not pinned", func(c *spec.Cluster) error {
 		return change(&c.Placement.Pin, "never", "the VMs' vCPUs are not pinned (placement.pin)")
 	}},
 	"vnuma": {"one NUMA node in the VM, its memory interleaved over the host's", func(c *spec.Cluster) error {
@@ -68,7 +69,7 @@ func change(field *string, to, already string) error {
 // Wish is which variants are asked for.
 type Wish struct {
 	Native bool  // all cores of the host
-	Cores  []int // and native ones with so many
+	Cores  []int // and native ones with that many cores
 	VM     bool
 	Ablate []string // and VMs without these, one at a time
 	MPI    []mpi.Flavour
@@ -80,8 +81,8 @@ type Wish struct {
 	CPUs []int
 }
 
-// Variants gives the variants of a wish in their order: of each MPI, the native ones first,
-// which the others of that MPI are held against.
+// Variants returns the variants of a wish in their order: of each MPI, the native ones first,
+// which the others of that MPI are compared with.
 func Variants(w Wish) ([]Variant, error) {
 	var plain []Variant
 	if w.Native {
@@ -166,7 +167,7 @@ func distinct(list []Variant) error {
 func native(w *Wish, cores int) Variant {
 	v := Variant{Variant: record.Variant{
 		Label: "native." + strconv.Itoa(cores), Kind: "native", Cores: cores,
-		Description: fmt.Sprintf("natively on %s", plural(cores, "core")),
+		Description: fmt.Sprintf("natively on %s", words.Count(cores, "core", "cores")),
 	}}
 	if cores < len(w.CPUs) {
 		v.CPUs = w.CPUs[:cores]
@@ -175,14 +176,7 @@ func native(w *Wish, cores int) Variant {
 	return v
 }
 
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}
-
-// virtual gives the VM variant of a cluster file. Its label is that of seed 002: VM.CORES.GIB
+// virtual returns the VM variant of a cluster file. Its label is that of paper 002: VM.CORES.GIB
 // with the card's kind, then what was taken away.
 func virtual(w *Wish, c *spec.Cluster, without string) Variant {
 	vms, cores, memory := 0, 0, spec.Size(0)
@@ -214,7 +208,7 @@ func virtual(w *Wish, c *spec.Cluster, without string) Variant {
 		Kind: "vm", Cores: cores, KeptBack: max(0, len(w.CPUs)-cores), Emulated: w.Emulated,
 		MemoryBytes: int64(memory), VMs: vms,
 		Label:       fmt.Sprintf("VM.%d.%d%s", cores, memory>>30, net),
-		Description: fmt.Sprintf("in %s with %s and %d MiB in all", plural(vms, "VM"), plural(cores, "vCPU"), memory>>20),
+		Description: fmt.Sprintf("in %s with %s and %d MiB in all", words.Count(vms, "VM", "VMs"), words.Count(cores, "vCPU", "vCPUs"), memory>>20),
 	}}
 	if without != "" {
 		v.Label += ".no-" + without

@@ -21,7 +21,7 @@ func (r *runner) versions(ctx context.Context) {
 	asked := map[string]bool{}
 	for i := range r.exps {
 		x := &r.exps[i]
-		for v := range r.order.Variants {
+		for v := range r.request.Variants {
 			path, ok := x.paths[v]
 			if !ok || len(x.prog.Version) == 0 || asked[path] {
 				continue
@@ -58,7 +58,7 @@ func (r *runner) versionIn(x *experiment, text []byte) {
 // maxVersion is what is kept of a version, in bytes.
 const maxVersion = 100
 
-// findVersion gives the version that a text names: the group "value" of the program's
+// findVersion returns the version that a text names: the group "value" of the program's
 // expression, or without one, where the text is a command's answer, its first line with a digit.
 func findVersion(p *suite.Program, text []byte) string {
 	if p.VersionMatch != "" {
@@ -82,7 +82,7 @@ func findVersion(p *suite.Program, text []byte) string {
 	return ""
 }
 
-// plainText gives a program's words on one line, without control characters, and not long.
+// plainText returns a program's words on one line, without control characters, and not long.
 func plainText(b []byte) string {
 	s := strings.Join(strings.Fields(strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) { // C1 ones too: some terminals obey them

@@ -33,21 +33,21 @@ func TestFindVersion(t *testing.T) {
 
 // A program's version is in the record, by its own word or by its output's.
 func TestVersions(t *testing.T) {
-	o := order(t, "echo 8 1; echo release 7.5", "a")
-	p := &o.Suites[0].Experiments[0].Programs[0]
+	q := request(t, "echo 8 1; echo release 7.5", "a")
+	p := &q.Suites[0].Experiments[0].Programs[0]
 	p.VersionMatch = `release (?P<value>\S+)`
 	name := p.Name
 	for _, command := range [][]string{nil, {"echo", "release 7.5"}} {
 		p.Version = command
-		r := rec(o)
-		if _, err := Start(context.Background(), filepath.Join(t.TempDir(), "run"), o, r, Events{}); err != nil || r.Host.Versions[name] != "7.5" {
+		r := rec(q)
+		if _, err := Start(context.Background(), filepath.Join(t.TempDir(), "run"), q, r, Events{}); err != nil || r.Host.Versions[name] != "7.5" {
 			t.Errorf("%v: %v %v", command, r.Host.Versions, err)
 		}
 	}
 }
 
-const said = `libfabric:5:1:ivshmem:ep_ctrl:report():29<info> channels used: 1 ranks of this VM, 654 lines, 0 direct copies; 2 ranks of other VMs, 150 lines; 0 ranks over the inner provider, 0 messages
-libfabric:6:1:ivshmem:ep_ctrl:report():29<info> channels used: 1 ranks of this VM, 10 lines, 3 direct copies; 1 ranks of other VMs, 1 lines; 2 ranks over the inner provider, 28 messages
+const said = `libfabric:5:1:ivshmem:ep_ctrl:report():29<info> channels used: 1 ranks of this VM, 654 lines, 0 direct copies; 2 ranks of other VMs, 150 lines; 0 ranks over the core provider, 0 messages
+libfabric:6:1:ivshmem:ep_ctrl:report():29<info> channels used: 1 ranks of this VM, 10 lines, 3 direct copies; 1 ranks of other VMs, 1 lines; 2 ranks over the core provider, 28 messages
 `
 
 func TestChannels(t *testing.T) {

@@ -28,7 +28,7 @@ type vms struct {
 // variant the VMs that are up are stopped, so that they take nothing from it.
 func (m *vms) want(ctx context.Context, v *Variant, x *experiment, r *runner) error {
 	if v.Spec == nil {
-		return m.pause(ctx)
+		return m.pause()
 	}
 	shape := "several"
 	if x.def.Launch != "mpi" {
@@ -41,7 +41,7 @@ func (m *vms) want(ctx context.Context, v *Variant, x *experiment, r *runner) er
 	}
 	key := shape + string(text)
 	if m.c != nil && m.key == key && m.lives() {
-		return m.resume(ctx)
+		return m.resume()
 	}
 	m.down()
 	c := copySpec(text)
@@ -49,6 +49,7 @@ func (m *vms) want(ctx context.Context, v *Variant, x *experiment, r *runner) er
 		oneVM(c)
 	}
 	c.Shares = append(c.Shares, spec.Share{Path: r.folder.dir, Target: r.folder.dir, Mode: "rw"})
+	c.RootWrites = true // its own folder, for its own programs
 	c.Name = ""
 	m.c, err = cluster.Up(ctx, cluster.Options{Spec: c, Command: "nearmetal bench run", Events: cluster.Events{Notice: m.notice}})
 	if err != nil {
@@ -95,7 +96,7 @@ func oneVM(c *spec.Cluster) {
 	c.VMs = []spec.Group{g}
 }
 
-// lives tells whether no VM has been lost.
+// lives reports whether no VM has been lost.
 func (m *vms) lives() bool {
 	select {
 	case <-m.c.Lost():
@@ -107,27 +108,23 @@ func (m *vms) lives() bool {
 	}
 }
 
-func (m *vms) pause(ctx context.Context) error {
+func (m *vms) pause() error {
 	if m.c == nil || m.paused {
 		return nil
 	}
-	for _, q := range m.c.QEMU() {
-		if err := q.QMP().Stop(ctx); err != nil {
-			return fmt.Errorf("cannot stop %s while a native program runs: %w", q.Name(), err)
-		}
+	if err := m.c.Pause(); err != nil {
+		return fmt.Errorf("a native program is to run alone: %w", err)
 	}
 	m.paused = true
 	return nil
 }
 
-func (m *vms) resume(ctx context.Context) error {
+func (m *vms) resume() error {
 	if !m.paused {
 		return nil
 	}
-	for _, q := range m.c.QEMU() {
-		if err := q.QMP().Cont(ctx); err != nil {
-			return fmt.Errorf("cannot start %s again: %w", q.Name(), err)
-		}
+	if err := m.c.Resume(); err != nil {
+		return err
 	}
 	m.paused = false
 	return nil
@@ -140,7 +137,7 @@ func (m *vms) down() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := m.resume(ctx); err != nil {
+	if err := m.resume(); err != nil {
 		cancel() // a VM that cannot go on is killed
 	}
 	if err := m.c.Down(ctx); err != nil {

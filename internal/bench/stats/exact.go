@@ -23,7 +23,7 @@ func ordersOf(n int) []order {
 	var out []order
 	share := func(k int) float64 { return float64(k) / float64(n) }
 	h := (n + 1) / 2
-	// least gives the probability that at least k of n draws are among the i smallest.
+	// least returns the probability that at least k of n draws are among the i smallest.
 	least := func(i, k int) float64 {
 		sum := 0.0
 		for d := k; d <= n; d++ {
@@ -55,7 +55,7 @@ func choose(n, k int) float64 {
 	return c
 }
 
-// exact gives the bootstrap distribution of the median of at most mostExact sorted values.
+// exact returns the bootstrap distribution of the median of at most mostExact sorted values.
 func exact(s []float64) []weighted {
 	list := orders[len(s)]
 	out := make([]weighted, len(list))

@@ -9,14 +9,14 @@ type Series struct {
 	// where the values are normally distributed. 0 where the median is 0.
 	Noise float64 `json:"noise"`
 	// Drift is how far the value moved from the first to the last repetition, relative to
-	// the median, by the median of all slopes (Theil and Sen). Noise alone gives some.
+	// the median, by the median of all slopes (Theil and Sen). Noise alone makes some.
 	Drift float64 `json:"drift"`
 	// Outliers are the places, from 0, of values whose modified z-score is above 3.5
 	// (Iglewicz and Hoaglin 1993). They are counted like all others: this only shows them.
 	Outliers []int `json:"outliers,omitempty"`
 }
 
-// Describe gives the series of finite values, which it leaves as they are.
+// Describe returns the series of finite values, which it leaves as they are.
 func Describe(values []float64) Series {
 	var s Series
 	n := len(values)

@@ -7,6 +7,7 @@ import (
 	"math/rand"
 	"slices"
 	"sort"
+	"time"
 )
 
 // Interval is a median with the bounds of its confidence interval, in the values' unit.
@@ -24,12 +25,24 @@ const mostPairs = 4096
 // exactly: the sum over all resamples instead of a draw of some.
 const mostExact = 25
 
-// Median gives the median of values, NaN if there are none. values is left as it is.
+// Median returns the median of values, NaN if there are none. values is left as it is.
 func Median(values []float64) float64 {
 	return median(sorted(values))
 }
 
-// BootstrapCI gives the median of values and its percentile bootstrap interval at the
+// MedianDuration returns the median of d, 0 if there are none. d is left as it is.
+func MedianDuration(d []time.Duration) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	values := make([]float64, len(d))
+	for i := range d {
+		values[i] = float64(d[i])
+	}
+	return time.Duration(Median(values))
+}
+
+// BootstrapCI returns the median of values and its percentile bootstrap interval at the
 // given level (like 0.95). Few values are resampled exactly: the resample's k-th smallest is at
 // most the i-th smallest of n values with the probability that a binomial of n and i/n is k or
 // more (Efron, "Bootstrap Methods", Annals of Statistics 7, 1979, section 3).
@@ -44,7 +57,7 @@ func BootstrapCI(values []float64, level float64, seed int64) Interval {
 	return Interval{m, quantile(dist, (1-level)/2), quantile(dist, (1+level)/2)}
 }
 
-// RatioCI gives the median of a over the median of b with the percentile bootstrap
+// RatioCI returns the median of a over the median of b with the percentile bootstrap
 // interval of that ratio, a and b resampled independently. It is NaN where either is empty or b's
 // median is 0.
 func RatioCI(a, b []float64, level float64, seed int64) Interval {
@@ -74,7 +87,7 @@ func RatioCI(a, b []float64, level float64, seed int64) Interval {
 	return Interval{m, quantile(ratios, (1-level)/2), quantile(ratios, (1+level)/2)}
 }
 
-// GeoMean gives the geometric mean of positive values, NaN if there are none or one is not positive.
+// GeoMean returns the geometric mean of positive values, NaN if there are none or one is not positive.
 func GeoMean(values []float64) float64 {
 	sum := 0.0
 	for _, v := range values {
@@ -95,7 +108,7 @@ func byValue(a, b weighted) int {
 	return 0
 }
 
-// medians gives the bootstrap distribution of the median of sorted values, ascending.
+// medians returns the bootstrap distribution of the median of sorted values, ascending.
 func medians(s []float64, seed int64) []weighted {
 	n := len(s)
 	if n <= mostExact {
@@ -115,7 +128,7 @@ func medians(s []float64, seed int64) []weighted {
 	return out
 }
 
-// quantile gives the smallest value at or below which a share q of the weight lies.
+// quantile returns the smallest value at or below which a share q of the weight lies.
 func quantile(d []weighted, q float64) float64 {
 	sum := 0.0
 	for _, w := range d {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand"
 	"testing"
+	"time"
 )
 
 func TestMedian(t *testing.T) {
@@ -87,7 +88,7 @@ func TestCoverage(t *testing.T) {
 func TestSeeded(t *testing.T) {
 	v := []float64{1, 5, 2, 8, 3, 9, 4, 7}
 	if a, b := BootstrapCI(v, 0.95, 3), BootstrapCI(v, 0.95, 3); a != b {
-		t.Errorf("the same seed gives %+v and %+v", a, b)
+		t.Errorf("the same seed: %+v and %+v", a, b)
 	}
 }
 
@@ -128,5 +129,16 @@ func BenchmarkRatioCI(b *testing.B) {
 	x, y := []float64{10, 11, 12, 10.5, 11.5}, []float64{5, 6, 5.5, 5.2, 5.9}
 	for i := range b.N {
 		RatioCI(x, y, 0.95, int64(i))
+	}
+}
+
+func TestMedianDuration(t *testing.T) {
+	for _, tt := range []struct {
+		d    []time.Duration
+		want time.Duration
+	}{{nil, 0}, {[]time.Duration{3}, 3}, {[]time.Duration{9, 1, 2}, 2}, {[]time.Duration{4, 8}, 6}} {
+		if got := MedianDuration(tt.d); got != tt.want {
+			t.Errorf("%v: %v, want %v", tt.d, got, tt.want)
+		}
 	}
 }

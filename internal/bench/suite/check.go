@@ -126,7 +126,7 @@ func (r *reader) texts(e *Experiment, key string, known []string) {
 	}
 }
 
-// plainFile tells whether name is one of a file in the working directory.
+// plainFile reports whether name is one of a file in the working directory.
 func plainFile(name string) bool {
 	return name != "" && name == filepath.Base(name) && !strings.HasPrefix(name, ".") && len(name) < 200
 }
@@ -163,7 +163,7 @@ func (r *reader) programs(e *Experiment, key string, known []string) {
 	}
 }
 
-// inherit gives a program what it does not have itself of its experiment.
+// inherit fills in what a program does not have itself, from its experiment.
 func inherit(p *Program, e *Experiment) {
 	if p.Command == nil {
 		p.Command = e.Command

@@ -81,7 +81,7 @@ func eachName(text string, f func(name string) error) error {
 // maxValues bounds the values of a parameter.
 const maxValues = 4096
 
-// Spread gives the values that a parameter's list stands for: ranges such as "1..all" and
+// Spread returns the values that a parameter's list stands for: ranges such as "1..all" and
 // "4..64" become the doublings in between with the last one. cores is what the variants have
 // at least, and same that they all have that many: only then is "all" a number, and else a
 // word that means each variant's own.
@@ -123,7 +123,7 @@ func Spread(list []string, cores int, same bool) ([]string, error) {
 	return out, nil
 }
 
-// Count gives the number that a value stands for: 8, 2x4 (its product), all (the cores of a
+// Count returns the number that a value stands for: 8, 2x4 (its product), all (the cores of a
 // variant) or all/2, at least 1.
 func Count(value string, cores int) (int, error) {
 	if rest, ok := strings.CutPrefix(value, "all"); ok {

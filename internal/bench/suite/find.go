@@ -14,7 +14,7 @@ import (
 //go:embed suites/*.yaml
 var shipped embed.FS
 
-// Shipped gives the suites that nearmetal comes with, by name.
+// Shipped returns the suites that nearmetal comes with, by name.
 func Shipped() ([]*Suite, error) {
 	files, err := shipped.ReadDir("suites")
 	if err != nil {
@@ -35,7 +35,7 @@ func Shipped() ([]*Suite, error) {
 	return out, nil
 }
 
-// Source gives the text of a suite's file as it is, for users to begin with.
+// Source returns the text of a suite's file as it is, for users to begin with.
 func (s *Suite) Source() ([]byte, error) {
 	if s.File != "" {
 		return os.ReadFile(s.File)
@@ -51,7 +51,7 @@ func UserDir() string {
 	return ""
 }
 
-// All gives every suite: the shipped ones, those in the user's directory, and those of files;
+// All returns every suite: the shipped ones, those in the user's directory, and those of files;
 // a later one of the same name takes the place of an earlier.
 func All(files []string) ([]*Suite, error) {
 	list, err := Shipped()
@@ -87,7 +87,7 @@ func put(list []*Suite, s *Suite) []*Suite {
 	return append(list, s)
 }
 
-// Select gives what arguments name: SUITE for all of its experiments, SUITE/EXPERIMENT for one.
+// Select returns what arguments name: SUITE for all of its experiments, SUITE/EXPERIMENT for one.
 func Select(list []*Suite, args []string) ([]*Suite, error) {
 	var out []*Suite
 	for _, arg := range args {

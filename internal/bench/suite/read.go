@@ -81,7 +81,7 @@ func (r *reader) failAt(line, column int, key, format string, args ...any) {
 	r.problems.List = append(r.problems.List, spec.Problem{File: r.file, Line: line, Column: column, Key: key, Message: fmt.Sprintf(format, args...)})
 }
 
-// failKey tells a mistake at a key, or at the nearest one around it.
+// failKey reports a mistake at a key, or at the nearest one around it.
 func (r *reader) failKey(key, format string, args ...any) {
 	at := [2]int{1, 1}
 	for k := key; k != ""; k = k[:max(0, strings.LastIndexAny(k, ".["))] {

@@ -50,7 +50,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Every mistake is told with its place.
+// Every mistake is reported with its place.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"version: 1", "version: 2", "m.yaml:1:10: version: is 2"},

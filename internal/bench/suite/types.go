@@ -97,7 +97,7 @@ type Output struct {
 	Better string `yaml:"better"` // up or down
 	Kind   string `yaml:"kind"`   // size, scaling, sweep or bar
 	X      string `yaml:"x"`      // the parameter on the x axis
-	// Match is a regular expression (Go's, ^ and $ at lines): each match gives a value, its
+	// Match is a regular expression (Go's, ^ and $ at lines): each match is a value, its
 	// group "value"; other groups are parameters of the value's point.
 	Match string `yaml:"match"`
 	// Last takes the last match alone, for programs that print a value again and again.

@@ -84,11 +84,11 @@ type Mux struct {
 
 // endpoint is one stream's end at a Mux.
 type endpoint interface {
-	// frame takes a frame of the stream; the payload is only lent. An error is
+	// frame takes a frame of the stream; the payload is valid only during the call. An error is
 	// a breach of the protocol and ends the carrier. It may wait for another
 	// carrier, but only in a relay.
 	frame(h FrameHeader, payload []byte) error
-	// lost tells that the carrier ended.
+	// lost reports that the carrier ended.
 	lost(err error)
 }
 
@@ -192,7 +192,7 @@ func (m *Mux) Open(kind string, header Fields) (*Stream, error) {
 	return s, nil
 }
 
-// open gives e an id, which it tells to set before e can be called, and sends OPEN.
+// open assigns e an id, passes it to set before e can be called, and sends OPEN.
 func (m *Mux) open(payload []byte, e endpoint, set func(id uint32)) error {
 	m.openMu.Lock()
 	defer m.openMu.Unlock()

@@ -90,7 +90,7 @@ func (h *relayHalf) frame(f FrameHeader, p []byte) error {
 		h.finish()
 	}
 	if pass {
-		// A carrier that ended tells this side by its own call of lost.
+		// A carrier that ended informs this side by its own call of lost.
 		other.m.sendWait(queueRelay, f.Type, f.Lane, other.id, p)
 		if f.Type == Close || f.Type == Reset {
 			h.r.mu.Lock()

@@ -65,7 +65,7 @@ func (l *Lane) Read(p []byte) (int, error) { return l.s.read(l.lane, p) }
 // Write waits for credit; it fails when the other side has closed or reset the stream.
 func (l *Lane) Write(p []byte) (int, error) { return l.s.write(l.lane, p) }
 
-// Close tells the other side that nothing more is written to the lane.
+// Close says to the other side that nothing more is written to the lane.
 func (l *Lane) Close() error { return l.s.CloseWrite(l.lane) }
 
 // Read reads LaneData.
@@ -97,7 +97,7 @@ func (s *Stream) read(lane int, p []byte) (int, error) {
 	return n, nil
 }
 
-// grant gives the other side the credit that it lacks, once that is worth a
+// grant sends the other side the credit that it lacks, once that is worth a
 // frame. held is what waits to be read.
 func (s *Stream) grant(lane, held int) {
 	n := maxCredit[lane] - s.allow[lane] - held
@@ -160,7 +160,7 @@ func (s *Stream) Send(f Fields) error {
 	return s.m.sendWait(queueRelay, Data, LaneMessage, s.id, b)
 }
 
-// Receive waits for a message. It gives io.EOF when the other side closed the
+// Receive waits for a message. It returns io.EOF when the other side closed the
 // stream, or its lane of messages, in order.
 func (s *Stream) Receive(ctx context.Context) (Fields, error) {
 	stop := context.AfterFunc(ctx, func() {
@@ -195,7 +195,7 @@ func (s *Stream) Receive(ctx context.Context) (Fields, error) {
 	return DecodeFields(b)
 }
 
-// CloseWrite tells the other side that nothing more is written to the lane.
+// CloseWrite says to the other side that nothing more is written to the lane.
 func (s *Stream) CloseWrite(lane int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -306,7 +306,7 @@ func (s *Stream) lost(err error) {
 	s.cond.Broadcast()
 }
 
-// IsReset tells whether err is the other side's own refusal or error.
+// IsReset reports whether err is the other side's own refusal or error.
 func IsReset(err error) bool {
 	var r *ResetError
 	return errors.As(err, &r)

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -20,13 +21,14 @@ type Switchboard struct {
 
 	mu       sync.Mutex
 	vms      map[string]*Mux
-	remote   map[string]bool // the VM is behind another Switchboard
+	ended    map[string]string // why a VM that was here is not any more
+	remote   map[string]bool   // the VM is behind another Switchboard
 	handlers map[string]func(*Stream)
 }
 
 // NewSwitchboard returns a Switchboard without VMs.
 func NewSwitchboard() *Switchboard {
-	return &Switchboard{vms: map[string]*Mux{}, remote: map[string]bool{}, handlers: map[string]func(*Stream){}}
+	return &Switchboard{vms: map[string]*Mux{}, ended: map[string]string{}, remote: map[string]bool{}, handlers: map[string]func(*Stream){}}
 }
 
 // AddVM makes the VM behind m reachable by its name, until m ends.
@@ -44,10 +46,12 @@ func (b *Switchboard) AddRemote(name string, m *Mux) {
 	b.mu.Unlock()
 }
 
-// RemoveVM makes a VM unreachable; its open streams stay.
-func (b *Switchboard) RemoveVM(name string) {
+// EndVM makes a VM unreachable; its open streams stay. why is one line for whoever asks for the VM
+// from now on.
+func (b *Switchboard) EndVM(name, why string) {
 	b.mu.Lock()
 	delete(b.vms, name)
+	b.ended[name] = why
 	b.mu.Unlock()
 }
 
@@ -78,13 +82,16 @@ func (b *Switchboard) accept(from string) func(string, Fields) (Route, error) {
 			return Route{}, fmt.Errorf("a VM may not open streams of kind %s", kind)
 		}
 		b.mu.Lock()
-		m, f, remote := b.vms[to], b.handlers[kind], b.remote[to]
+		m, f, remote, why := b.vms[to], b.handlers[kind], b.remote[to], b.ended[to]
 		b.mu.Unlock()
 		if to == "" {
 			if from != "" || f == nil {
 				return Route{}, fmt.Errorf("kind %s: no VM is named", kind)
 			}
 			return Route{Handle: f}, nil
+		}
+		if m == nil && why != "" {
+			return Route{}, errors.New(why)
 		}
 		if m == nil {
 			return Route{}, fmt.Errorf("no VM %q in this cluster", Clean(to))

@@ -11,8 +11,8 @@ import (
 //go:embed payload
 var files embed.FS
 
-// agent gives the guest agent's program, a static x86-64 ELF.
-func agent() ([]byte, error) {
+// Agent returns the program of the guest's agent, a static x86-64 ELF.
+func Agent() ([]byte, error) {
 	b, err := files.ReadFile("payload/agent-x86_64")
 	if err != nil {
 		return nil, errors.New("this nearmetal was built without the guest agent: run make in its source directory")

@@ -26,7 +26,7 @@ var companions = map[string][]string{
 // maxAlias bounds a modalias, in bytes.
 const maxAlias = 200
 
-// drivers gives the modules that drive devices, with their companions. A device without a
+// drivers returns the modules that drive devices, with their companions. A device without a
 // driver in this kernel is an error: a VM could do nothing with it.
 func (ix *moduleIndex) drivers(aliases []string) ([]string, error) {
 	if len(aliases) == 0 {
@@ -59,7 +59,7 @@ func (ix *moduleIndex) drivers(aliases []string) ([]string, error) {
 	return list, nil
 }
 
-// matchAliases gives for each device the modules whose patterns it matches (modules.alias:
+// matchAliases returns for each device the modules whose patterns it matches (modules.alias:
 // "alias PATTERN MODULE"; patterns as in fnmatch(3), and a modalias has no slash).
 func matchAliases(r io.Reader, aliases []string) (map[string][]string, error) {
 	found := map[string][]string{}

@@ -158,7 +158,7 @@ func vmlinux(bz []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Xen's ELF note that gives the 32-bit entry of the PVH start protocol, which qboot and QEMU use.
+// Xen's ELF note that has the 32-bit entry of the PVH start protocol, which qboot and QEMU use.
 const xenPhys32Entry = 18
 
 // hasPVH says whether an ELF image can be started by the PVH protocol.

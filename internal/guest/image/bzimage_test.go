@@ -196,7 +196,7 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// loaded gives the memory that an image fills, by physical address.
+// loaded returns the memory that an image fills, by physical address.
 func loaded(t *testing.T, image []byte) map[uint64][]byte {
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {

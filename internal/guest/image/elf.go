@@ -15,7 +15,7 @@ const (
 	progHeader  = 56 // bytes of an Elf64_Phdr
 )
 
-// compactELF gives a kernel image with nothing but what is loaded, and without the zeros at the end of
+// compactELF returns a kernel image with nothing but what is loaded, and without the zeros at the end of
 // a segment: a kernel's last one has its .bss in the file, 20 of Debian's 63 MiB. QEMU maps the file
 // for as long as the VM runs, and writes the zeros itself.
 func compactELF(image []byte) ([]byte, error) {
@@ -59,7 +59,7 @@ func compactELF(image []byte) ([]byte, error) {
 	return append(elfHeaders(f.Entry, segments, int(base)), data...), nil
 }
 
-// elfHeaders gives the file's header and the segments', padded to size bytes.
+// elfHeaders returns the file's header and the segments', padded to size bytes.
 func elfHeaders(entry uint64, segments []elf.ProgHeader, size int) []byte {
 	h := elf.Header64{
 		Type: uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT), Entry: entry,

@@ -24,7 +24,7 @@ type Request struct {
 	Modules []string // more modules, by name
 	// Aliases are devices whose drivers are needed, as the kernel names them (modalias of sysfs).
 	Aliases []string
-	// Notice is told what the user should know, a line at a time (a cache entry was corrupted and rebuilt). May be nil.
+	// Notice is called with what the user should know, a line at a time (a cache entry was corrupted and rebuilt). May be nil.
 	Notice func(line string)
 
 	Agent []byte // the program that becomes /init; nil: the guest agent that is built in
@@ -44,17 +44,17 @@ var keep = map[string]int{"vmlinux": 3, "initramfs": 6}
 
 // Format of the cached files; a new one makes the old entries unused.
 const (
-	vmlinuxFormat   = "2"
-	initramfsFormat = "1"
+	vmlinuxFormat   = "3"
+	initramfsFormat = "2"
 )
 
-// Open gives the image for a request, from the cache or made now (1 to 2 s for a new kernel).
+// Open returns the image for a request, from the cache or made now (1 to 2 s for a new kernel).
 // The caller closes it when no more VMs are to be started.
 func Open(r Request) (*Image, error) {
 	prog := r.Agent
 	if prog == nil {
 		var err error
-		if prog, err = agent(); err != nil {
+		if prog, err = Agent(); err != nil {
 			return nil, err
 		}
 	}
@@ -166,7 +166,7 @@ func (i *Image) openBase(r Request, prog []byte, s *store) error {
 	return err
 }
 
-// fileID tells one version of a file from another without reading it.
+// fileID distinguishes one version of a file from another without reading it.
 func fileID(st os.FileInfo) string {
 	return fmt.Sprintf("%d %d", st.Size(), st.ModTime().UnixNano())
 }
@@ -186,7 +186,7 @@ func (i *Image) KernelFile() *os.File { return i.kernel }
 // PVH says whether KernelFile is an ELF image with a PVH entry (that qboot can start); if not, it is the bzImage.
 func (i *Image) PVH() bool { return i.pvh }
 
-// WithConfig gives a new memory file: the base initramfs followed by a cpio archive that
+// WithConfig returns a new memory file: the base initramfs followed by a cpio archive that
 // holds config (at most 1 MiB) as /nearmetal/config. The caller closes it. Safe for concurrent use.
 func (i *Image) WithConfig(config []byte) (*os.File, error) {
 	tail, err := configArchive(config)
@@ -204,7 +204,7 @@ func (i *Image) WithConfig(config []byte) (*os.File, error) {
 	return f, nil
 }
 
-// memCopy gives a file in memory with the first n bytes of another.
+// memCopy returns a file in memory with the first n bytes of another.
 func memCopy(name string, from *os.File, n int64) (*os.File, error) {
 	f, err := memFile(name)
 	if err != nil {
@@ -221,7 +221,7 @@ func memCopy(name string, from *os.File, n int64) (*os.File, error) {
 	return f, nil
 }
 
-// memFile gives an empty file in memory that vanishes with its last descriptor.
+// memFile returns an empty file in memory that vanishes with its last descriptor.
 func memFile(name string) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {

@@ -16,10 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernels gives the kernels to test with: this machine's, and those of the root directories in
+// kernels returns the kernels to test with: this machine's, and those of the root directories in
 // NEARMETAL_TEST_ROOTS (unpacked kernel packages of other distributions, with depmod run in them).
 func kernels(t *testing.T) []Kernel {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("short: needs this machine's kernel")
+	}
 	k, err := FindKernel("")
 	if err != nil {
 		if os.Getenv("CI") == "" {
@@ -38,7 +41,7 @@ func kernels(t *testing.T) []Kernel {
 	return list
 }
 
-// TestMain gives the tests a cache of their own, so that a kernel is unpacked once for most of them.
+// TestMain makes a cache for the tests, so that a kernel is unpacked once for most of them.
 func TestMain(m *testing.M) {
 	if os.Getenv(unreadableRoot) != "" {
 		os.Exit(m.Run()) // TestUnreadable's own child: it may write nowhere, and needs no cache
@@ -323,6 +326,6 @@ func TestKernelAgrees(t *testing.T) {
 	want, _ := cmd.Output() // it complains of the size that follows
 	got, err := vmlinux(bz)
 	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%d bytes, %v; xz gives %d", len(got), err, len(want))
+		t.Errorf("%d bytes, %v; with xz %d", len(got), err, len(want))
 	}
 }

@@ -17,7 +17,7 @@ const (
 // maxConfig bounds /nearmetal/config, in bytes.
 const maxConfig = 1 << 20
 
-// initramfs gives the base archive: the agent as /init, the modules and the devices that init needs first.
+// initramfs returns the base archive: the agent as /init, the modules and the devices that init needs first.
 func initramfs(agent []byte, mods []module) ([]byte, error) {
 	var out bytes.Buffer
 	c := newCpio(&out)
@@ -45,7 +45,7 @@ func initramfs(agent []byte, mods []module) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// configArchive gives the archive that is put behind the base for one VM.
+// configArchive returns the archive that is put behind the base for one VM.
 func configArchive(config []byte) ([]byte, error) {
 	if len(config) > maxConfig {
 		return nil, fmt.Errorf("a VM's configuration of %d bytes: at most %d", len(config), maxConfig)

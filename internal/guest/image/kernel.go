@@ -25,7 +25,7 @@ type Finder struct {
 	Release string // the running kernel's version; empty: uname's
 }
 
-// FindKernel gives the kernel that VMs are started with: want, a bzImage's path, or where it is
+// FindKernel returns the kernel that VMs are started with: want, a bzImage's path, or where it is
 // empty the running kernel's in /boot, else the newest there that has its modules.
 // Its errors say what to do: which package to install, how to make a kernel readable.
 func FindKernel(want string) (Kernel, error) { return Finder{}.Find(want) }
@@ -67,7 +67,7 @@ func unreadableError(path string) error {
 	return fmt.Errorf("%s cannot be read by you: as root, chmod 0644 %s, and to keep it so on a Debian or Ubuntu system dpkg-statoverride --add root root 0644 %s", path, path, path)
 }
 
-// named gives the kernel whose bzImage is at a path. Its version is in the file's name or else in its header.
+// named returns the kernel whose bzImage is at a path. Its version is in the file's name or else in its header.
 func (f Finder) named(path string) (Kernel, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -138,7 +138,7 @@ func (f Finder) versions() ([]string, error) {
 	return versions, nil
 }
 
-// modules gives the directory of a kernel's modules, or "".
+// modules returns the directory of a kernel's modules, or "".
 func (f Finder) modules(version string) string {
 	for _, base := range []string{"/lib/modules/", "/usr/lib/modules/"} {
 		dir := f.path(base + version)
@@ -204,7 +204,7 @@ func newer(a, b string) bool {
 	return len(a) > len(b)
 }
 
-// chunk gives the leading run of digits, or of anything else.
+// chunk returns the leading run of digits, or of anything else.
 func chunk(s string) string {
 	digit := unicode.IsDigit(rune(s[0]))
 	for i, c := range s {

@@ -78,7 +78,7 @@ func TestFindNamed(t *testing.T) {
 	}
 }
 
-// unreadableRoot is the environment variable by which TestUnreadable tells its child what to look at.
+// unreadableRoot is the environment variable by which TestUnreadable passes to its child what to read.
 const unreadableRoot = "NEARMETAL_TEST_UNREADABLE"
 
 // TestUnreadable is Ubuntu's case: a kernel of mode 0600. Root reads it all the same, so as root the

@@ -99,7 +99,7 @@ func (ix *moduleIndex) parseBuiltin(r io.Reader) error {
 	return sc.Err()
 }
 
-// moduleName gives a module's name from its file's path. Paths stay below the modules' directory.
+// moduleName returns a module's name from its file's path. Paths stay below the modules' directory.
 func moduleName(file string) (string, error) {
 	if !filepath.IsLocal(file) {
 		return "", fmt.Errorf("bad module path %.80q", file)
@@ -116,7 +116,7 @@ func moduleName(file string) (string, error) {
 	return name, nil
 }
 
-// resolve gives the modules to load for the wanted ones, in the order to load them in: no module before what it needs.
+// resolve returns the modules to load for the wanted ones, in the order to load them in: no module before what it needs.
 func (ix *moduleIndex) resolve(want []string) ([]module, error) {
 	var order []module
 	done := map[string]bool{}
@@ -162,7 +162,7 @@ func (ix *moduleIndex) missing(name, asked string) error {
 		ix.kernel.Version, what, ix.kernel.Modules, ix.kernel.Version, ix.kernel.Version)
 }
 
-// read gives a module's ELF object, unpacked.
+// read returns a module's ELF object, unpacked.
 func (m module) read() ([]byte, error) {
 	b, err := readFile(m.path, maxModule)
 	if err != nil {

@@ -16,7 +16,7 @@ type store struct {
 }
 
 // get opens an entry, which build makes where it is missing or damaged; what is its name in notices.
-// Where the cache cannot be written the entry is a file in memory. It gives the length of the data too.
+// Where the cache cannot be written the entry is a file in memory. It returns the length of the data too.
 func (s *store) get(key, what string, build func() ([]byte, error)) (*os.File, int64, error) {
 	if s.dir != nil {
 		f, n, err := s.dir.Open(key)

@@ -1,14 +1,15 @@
 // Package cache keeps files that can be made again at any time, in the user's
-// cache directory. Every entry carries its length and checksum, which are
-// verified at each use; an entry that does not match is made anew. Entries are
+// cache directory. Every entry carries its length and SHA-256, which are verified at each use,
+// as are its owner, mode and number of links; an entry that does not match is made anew. Entries are
 // written beside their place and renamed, so that processes need no locks.
 package cache
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -19,17 +20,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An entry is the data, padded to trailerAlign, then the trailer: magic, length of the data, CRC32C of the data and of the trailer's first 20 bytes.
+// An entry is the data, padded to trailerAlign, then the trailer: magic, length of the data, and the SHA-256 of
+// the data followed by the trailer's first 16 bytes.
 const (
-	magic        = "nmcache1"
-	trailerSize  = 24
+	magic        = "nmcache2"
+	trailerHead  = 16
+	trailerSize  = trailerHead + sha256.Size
 	trailerAlign = 8
 	maxEntry     = 1 << 30 // bytes: no entry of ours comes near
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// ErrCorrupt is what Open gives for an entry that is damaged.
+// ErrCorrupt is what Open returns for an entry that is damaged, or that somebody else made or could change.
 var ErrCorrupt = errors.New("corrupted cache entry")
 
 // Dir is a cache directory.
@@ -37,7 +38,7 @@ type Dir struct {
 	path string
 }
 
-// Open gives the user's cache directory, made if need be: $XDG_CACHE_HOME/nearmetal, else
+// Open returns the user's cache directory, made if need be: $XDG_CACHE_HOME/nearmetal, else
 // ~/.cache/nearmetal, else (no home, or not writable) /var/tmp/nearmetal-UID, which must be this user's own.
 func Open() (*Dir, error) {
 	var tried error
@@ -67,7 +68,7 @@ func homes() []string {
 	return nil
 }
 
-// At gives the cache in a directory, made (0700) if need be. It fails unless the directory is this
+// At returns the cache in a directory, made (0700) if need be. It fails unless the directory is this
 // user's own and nobody else can write to it: what is in it gets started.
 func At(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -94,15 +95,20 @@ func At(path string) (*Dir, error) {
 // Path of the directory.
 func (d *Dir) Path() string { return d.path }
 
-// Open gives an entry, read-only, verified, and its length in bytes without the trailer. The error is
-// os.ErrNotExist where there is none and ErrCorrupt where it is damaged (it is removed then).
-// Reading on after the data gives padding and the trailer; readers of ELF and bzImage do not mind.
+// Open returns an entry, read-only, verified, and its length in bytes without the trailer. The error is
+// os.ErrNotExist where there is none and ErrCorrupt where it is damaged or not this user's alone (it is removed then).
+// Reading on after the data reads padding and the trailer; readers of ELF and bzImage do not mind.
 func (d *Dir) Open(name string) (*os.File, int64, error) {
 	p, err := d.file(name)
 	if err != nil {
 		return nil, 0, err
 	}
-	f, err := os.Open(p)
+	// No link is followed, and no pipe is waited for.
+	f, err := os.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		os.Remove(p)
+		return nil, 0, fmt.Errorf("%s: %w: it is a symbolic link", p, ErrCorrupt)
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -120,60 +126,47 @@ func (d *Dir) Open(name string) (*os.File, int64, error) {
 	return f, n, nil
 }
 
-// verify checks the trailer and the data's checksum, and gives the data's length.
+// verify checks whose the file is, the trailer and the data's SHA-256, and returns the data's length.
 func verify(f *os.File) (int64, error) {
-	st, err := f.Stat()
-	if err != nil {
-		return 0, err
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, &os.PathError{Op: "stat", Path: f.Name(), Err: err}
 	}
-	size := st.Size()
-	if !st.Mode().IsRegular() || size < trailerSize || size > maxEntry+2*trailerSize {
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return 0, fmt.Errorf("%w: it is not a file", ErrCorrupt)
+	case int(st.Uid) != os.Geteuid():
+		return 0, fmt.Errorf("%w: it belongs to user %d", ErrCorrupt, st.Uid)
+	case st.Mode&0o022 != 0:
+		return 0, fmt.Errorf("%w: others can write to it (mode %04o)", ErrCorrupt, st.Mode&0o7777)
+	case st.Nlink > 1: // 0: replaced by another writer since it was opened
+		return 0, fmt.Errorf("%w: it has %d names", ErrCorrupt, st.Nlink)
+	case st.Size < trailerSize || st.Size > maxEntry+2*trailerSize:
 		return 0, ErrCorrupt
 	}
 	var t [trailerSize]byte
-	if _, err := f.ReadAt(t[:], size-trailerSize); err != nil {
+	if _, err := f.ReadAt(t[:], st.Size-trailerSize); err != nil {
 		return 0, err
 	}
-	n := int64(binary.LittleEndian.Uint64(t[8:]))
-	if string(t[:8]) != magic || n < 0 || n > size-trailerSize || padded(n)+trailerSize != size ||
-		binary.LittleEndian.Uint32(t[20:]) != crc32.Checksum(t[:20], castagnoli) {
+	n := int64(binary.LittleEndian.Uint64(t[len(magic):]))
+	if string(t[:len(magic)]) != magic || n < 0 || n > st.Size-trailerSize || padded(n)+trailerSize != st.Size {
 		return 0, ErrCorrupt
 	}
-	sum, err := checksum(f, n)
-	if err != nil {
+	sum := sha256.New()
+	// A file of ours is never truncated, only replaced; a read, unlike a fault in a mapping, fails cleanly if one is.
+	if _, err := io.CopyBuffer(sum, io.NewSectionReader(f, 0, n), make([]byte, min(n+1, 1<<20))); err != nil {
 		return 0, err
 	}
-	if sum != binary.LittleEndian.Uint32(t[16:]) {
+	sum.Write(t[:trailerHead])
+	if !bytes.Equal(sum.Sum(nil), t[trailerHead:]) {
 		return 0, ErrCorrupt
 	}
 	return n, nil
 }
 
-// checksum of the first n bytes of a file, in place in the page cache: a read would cost twice as much.
-func checksum(f *os.File, n int64) (uint32, error) {
-	if n == 0 {
-		return 0, nil
-	}
-	// A file of ours is never truncated, only replaced; a read, unlike a fault in a mapping, fails cleanly if one is.
-	buf := make([]byte, min(n, 1<<20))
-	sum := uint32(0)
-	for at := int64(0); at < n; {
-		k, err := f.ReadAt(buf[:min(int64(len(buf)), n-at)], at)
-		sum = crc32.Update(sum, castagnoli, buf[:k])
-		at += int64(k)
-		if err == io.EOF && at < n {
-			return 0, ErrCorrupt
-		}
-		if err != nil && err != io.EOF {
-			return 0, err
-		}
-	}
-	return sum, nil
-}
-
 func padded(n int64) int64 { return (n + trailerAlign - 1) &^ (trailerAlign - 1) }
 
-// Put writes an entry, in place of one of that name, and gives it open as Open does.
+// Put writes an entry, in place of one of that name, and returns it open as Open does.
 func (d *Dir) Put(name string, data []byte) (*os.File, error) {
 	p, err := d.file(name)
 	if err != nil {
@@ -194,9 +187,11 @@ func (d *Dir) Put(name string, data []byte) (*os.File, error) {
 	tail := make([]byte, padded(int64(len(data)))-int64(len(data))+trailerSize)
 	t := tail[len(tail)-trailerSize:]
 	copy(t, magic)
-	binary.LittleEndian.PutUint64(t[8:], uint64(len(data)))
-	binary.LittleEndian.PutUint32(t[16:], crc32.Checksum(data, castagnoli))
-	binary.LittleEndian.PutUint32(t[20:], crc32.Checksum(t[:20], castagnoli))
+	binary.LittleEndian.PutUint64(t[len(magic):], uint64(len(data)))
+	sum := sha256.New()
+	sum.Write(data)
+	sum.Write(t[:trailerHead])
+	copy(t[trailerHead:], sum.Sum(nil))
 	for _, b := range [][]byte{data, tail} {
 		if _, err := f.Write(b); err != nil {
 			return fail(err)
@@ -214,7 +209,7 @@ func (d *Dir) Put(name string, data []byte) (*os.File, error) {
 	return ro, nil
 }
 
-// file gives the path of an entry. Names are ours: letters, digits, - _ . and no leading dot.
+// file returns the path of an entry. Names are ours: letters, digits, - _ . and no leading dot.
 func (d *Dir) file(name string) (string, error) {
 	if name == "" || name[0] == '.' || strings.ContainsAny(name, "/\x00") || len(name) > 200 {
 		return "", fmt.Errorf("cache: bad entry name %q", name)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func at(t *testing.T) *Dir {
@@ -182,5 +184,53 @@ func TestPlaces(t *testing.T) {
 	os.Symlink(home, link)
 	if _, err := At(link); err == nil {
 		t.Error("a symbolic link: no error")
+	}
+}
+
+// An entry with the right bytes that somebody else made, can change or keeps under another name is not used.
+func TestSpoilt(t *testing.T) {
+	whole := func(d *Dir) string {
+		put(t, d, "k-1", []byte("a kernel"))
+		return filepath.Join(d.Path(), "k-1")
+	}
+	attacks := map[string]func(d *Dir) error{
+		"another's file":  func(d *Dir) error { return os.Chown(whole(d), 12345, 12345) },
+		"open to all":     func(d *Dir) error { return os.Chmod(whole(d), 0o606) },
+		"open to a group": func(d *Dir) error { return os.Chmod(whole(d), 0o620) },
+		"two names":       func(d *Dir) error { return os.Link(whole(d), filepath.Join(d.Path(), "k-2")) },
+		"a symbolic link": func(d *Dir) error {
+			p := whole(d)
+			other := filepath.Join(filepath.Dir(d.Path()), "planted")
+			return errors.Join(os.Rename(p, other), os.Symlink(other, p))
+		},
+		"a pipe": func(d *Dir) error {
+			p := whole(d)
+			return errors.Join(os.Remove(p), unix.Mkfifo(p, 0o600))
+		},
+		// A checksum that is no hash can be met by another text of the same length.
+		"another text, its own length": func(d *Dir) error {
+			p := whole(d)
+			b, err := os.ReadFile(p)
+			copy(b, "A KERNEL")
+			return errors.Join(err, os.WriteFile(p, b, 0o600))
+		},
+	}
+	for what, attack := range attacks {
+		t.Run(what, func(t *testing.T) {
+			if what == "another's file" && os.Geteuid() != 0 {
+				t.Skip("needs root, to give a file away")
+			}
+			d := at(t)
+			if err := attack(d); err != nil {
+				t.Fatal(err)
+			}
+			if f, _, err := d.Open("k-1"); !errors.Is(err, ErrCorrupt) {
+				f.Close()
+				t.Errorf("it was taken: %v", err)
+			}
+			if _, err := os.Lstat(filepath.Join(d.Path(), "k-1")); !errors.Is(err, os.ErrNotExist) {
+				t.Error("it is still there")
+			}
+		})
 	}
 }

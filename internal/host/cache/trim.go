@@ -15,7 +15,7 @@ const tmpPrefix = ".new-"
 const tmpAge = time.Hour
 
 // Trim keeps the newest used entries of each kind, and removes the others. The kind is what stands before the
-// first hyphen of an entry's name; keep gives how many of a kind stay, and kinds that it does not name are left alone.
+// first hyphen of an entry's name; keep has how many of a kind stay, and kinds that it does not name are left alone.
 // A process that has a removed entry open keeps it.
 func (d *Dir) Trim(keep map[string]int) {
 	list, err := os.ReadDir(d.path)

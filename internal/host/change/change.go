@@ -20,15 +20,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/journal"
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // Dir is where the host's journals are, root's own.
 const Dir = "/var/lib/nearmetal"
 
 var (
-	validName = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9.:_-]{0,99}$`)
-	fileName  = pattern.Lazy(`^([0-9]{6})-([A-Za-z0-9][A-Za-z0-9.:_-]{0,99})\.(open|done)$`)
+	validName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9.:_-]{0,99}$`)
+	fileName  = lazyregexp.New(`^([0-9]{6})-([A-Za-z0-9][A-Za-z0-9.:_-]{0,99})\.(open|done)$`)
 )
 
 const (
@@ -116,7 +116,7 @@ func (e *WriteError) Error() string {
 func (e *WriteError) Unwrap() error { return e.Err }
 
 // Write sets values of the kernel. What stood there is on disk before the first is written;
-// values that are right already are left alone. It tries all, and gives the WriteErrors joined.
+// values that are right already are left alone. It tries all, and returns the WriteErrors joined.
 func (t *Transaction) Write(values ...Value) error {
 	var todo []Value
 	var before []journal.Change
@@ -150,7 +150,7 @@ func (t *Transaction) Write(values ...Value) error {
 	return errors.Join(errs...)
 }
 
-// same tells whether an attribute reads as it was written: numbers may have lost zeros, lists
+// same reports whether an attribute reads as it was written: numbers may have lost zeros, lists
 // of CPUs blanks.
 func same(now, value string) bool {
 	a, err1 := strconv.ParseUint(now, 0, 64)
@@ -205,7 +205,7 @@ func (t *Transaction) Make(path, content string, mode fs.FileMode) error {
 	return err
 }
 
-// Replace gives a file that an earlier transaction made another content, at once. The file
+// Replace changes at once the content of a file that an earlier transaction made. The file
 // is removed when the transaction that made it is undone.
 func (t *Transaction) Replace(path, content string, mode fs.FileMode) error {
 	next := path + ".nearmetal-new"
@@ -263,7 +263,7 @@ func (t *Transaction) Record(c journal.Change) error {
 // Step is between two steps of the caller's own.
 func (t *Transaction) Step() { step() }
 
-// Changes gives what was changed so far.
+// Changes returns what was changed so far.
 func (t *Transaction) Changes() []journal.Change { return t.j.Changes() }
 
 // Commit leaves the changes in force until Undo. A transaction without changes leaves no file.
@@ -284,7 +284,7 @@ func (t *Transaction) Commit() error {
 	return syncDir(t.dir)
 }
 
-// Rollback undoes the changes, last first, and ends the transaction. It gives what it undid.
+// Rollback undoes the changes, last first, and ends the transaction. It returns what it undid.
 // If something cannot be undone the journal stays, for Recover.
 func (t *Transaction) Rollback() ([]journal.Change, error) {
 	defer t.close()
@@ -292,7 +292,10 @@ func (t *Transaction) Rollback() ([]journal.Change, error) {
 	if err != nil {
 		return did, err
 	}
-	return did, os.Remove(filepath.Join(t.dir, t.name))
+	if err := os.Remove(filepath.Join(t.dir, t.name)); err != nil {
+		return did, err
+	}
+	return did, syncDir(t.dir)
 }
 
 func (t *Transaction) close() {
@@ -302,7 +305,7 @@ func (t *Transaction) close() {
 
 func (t *Transaction) path(p string) string { return filepath.Join(t.root, p) }
 
-// plain takes the path off an error that is told with one already.
+// plain takes the path off an error that is reported with one already.
 func plain(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -317,10 +320,23 @@ type Info struct {
 	Name    string
 	Open    bool // not committed: its process works on it, or was killed
 	Changes []journal.Change
+	Bad     *BadJournal // not nil: what it changed is not known
 	file    string
 }
 
-// List gives the transactions of a directory, oldest first, with the changes that are in
+// BadJournal is a journal that cannot be read. It is left as it is, and stops no other.
+type BadJournal struct {
+	Path string
+	Err  error
+}
+
+func (b *BadJournal) Error() string {
+	return fmt.Sprintf("%v: nothing of it is undone: undo by hand what it says, and remove it", b.Err)
+}
+
+func (b *BadJournal) Unwrap() error { return b.Err }
+
+// List returns the transactions of a directory, oldest first, with the changes that are in
 // force. A directory that is not there has none.
 func List(dir string) ([]Info, error) {
 	infos, err := list(dir)
@@ -333,7 +349,8 @@ func List(dir string) ([]Info, error) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			infos[i].Bad = &BadJournal{filepath.Join(dir, infos[i].file), err}
+			continue
 		}
 		infos[i].Changes = j.Changes()
 		j.Close()
@@ -365,14 +382,35 @@ func list(dir string) ([]Info, error) {
 	return infos, nil
 }
 
-// Recover undoes what a process that was killed left half done, last first. It gives what it
-// undid. Call it before other changes; it is quick where there is nothing to do.
+// Recover undoes what a process that was killed left half done, last first. It returns what it
+// undid. Call it before other changes; it is quick where there is nothing to do. A journal that cannot
+// be read stops neither it nor the caller: Check says which those are.
 func Recover(dir string) ([]journal.Change, error) {
-	return undo(dir, func(i Info) bool { return i.Open }, nil)
+	did, errs := undo(dir, func(i Info) bool { return i.Open }, nil)
+	var kept []error
+	for _, err := range errs {
+		var bad *BadJournal
+		if !errors.As(err, &bad) {
+			kept = append(kept, err)
+		}
+	}
+	return did, errors.Join(kept...)
+}
+
+// Check returns the journals that cannot be read, as BadJournals joined.
+func Check(dir string) error {
+	infos, err := List(dir)
+	errs := []error{err}
+	for _, i := range infos {
+		if i.Bad != nil {
+			errs = append(errs, i.Bad)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Undo undoes the committed transactions that match, by their names, last first, after what
-// Recover would undo. It gives what it undid. It goes on after an error, and what could
+// Recover would undo. It returns what it undid. It goes on after an error, and what could
 // not be undone is tried again by the next call.
 func Undo(dir string, match func(name string) bool) ([]journal.Change, error) {
 	return UndoSettled(dir, match, nil)
@@ -384,21 +422,21 @@ func Undo(dir string, match func(name string) bool) ([]journal.Change, error) {
 func UndoSettled(dir string, match func(name string) bool, settle func(*journal.Journal) error) ([]journal.Change, error) {
 	did, err := Recover(dir)
 	more, bad := undo(dir, func(i Info) bool { return !i.Open && match(i.Name) }, settle)
-	return append(did, more...), errors.Join(err, bad)
+	return append(did, more...), errors.Join(append(bad, err)...)
 }
 
-func undo(dir string, match func(Info) bool, settle func(*journal.Journal) error) ([]journal.Change, error) {
+func undo(dir string, match func(Info) bool, settle func(*journal.Journal) error) ([]journal.Change, []error) {
 	infos, err := list(dir)
 	if err != nil || len(infos) == 0 {
-		return nil, err
+		return nil, []error{err}
 	}
 	unlock, err := lockDir(dir)
 	if err != nil {
-		return nil, err
+		return nil, []error{err}
 	}
 	defer unlock()
 	if infos, err = list(dir); err != nil { // again, now that nobody begins or commits
-		return nil, err
+		return nil, []error{err}
 	}
 	var did []journal.Change
 	var errs []error
@@ -410,7 +448,7 @@ func undo(dir string, match func(Info) bool, settle func(*journal.Journal) error
 		did = append(did, some...)
 		errs = append(errs, err)
 	}
-	return did, errors.Join(errs...)
+	return did, errs
 }
 
 func undoOne(dir string, i Info, settle func(*journal.Journal) error) ([]journal.Change, error) {
@@ -423,10 +461,17 @@ func undoOne(dir string, i Info, settle func(*journal.Journal) error) ([]journal
 		return nil, err
 	}
 	defer lock.Close()
+	j, err := journal.Open(path)
+	if err != nil {
+		return nil, &BadJournal{path, err}
+	}
+	defer j.Close()
 	if settle != nil {
-		if err := settleOne(path, settle); err != nil {
+		step()
+		if err := settle(j); err != nil {
 			return nil, err
 		}
+		step()
 	}
 	if !i.Open {
 		// From here on a kill leaves a transaction that Recover ends.
@@ -437,27 +482,14 @@ func undoOne(dir string, i Info, settle func(*journal.Journal) error) ([]journal
 		path = open
 	}
 	step()
-	j, err := journal.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer j.Close()
 	did, err := j.UndoAll()
 	step()
 	if err != nil {
 		return did, err
 	}
-	return did, os.Remove(path)
-}
-
-func settleOne(path string, settle func(*journal.Journal) error) error {
-	j, err := journal.Open(path)
-	if err != nil {
-		return err
+	if err := os.Remove(path); err != nil {
+		return did, err
 	}
-	defer j.Close()
-	step()
-	err = settle(j)
-	step()
-	return err
+	// A journal that came back after a power cut would be undone again, over what was made since.
+	return did, syncDir(dir)
 }

@@ -63,14 +63,16 @@ func makeChanges(dir, tree string) error {
 		return err
 	}
 	t.Under(tree)
-	if err := t.Write(values...); err != nil {
-		return err
+	err = t.Write(values...)
+	if err == nil {
+		err = t.Make(tree+"/etc/new/sysctl.d/90-nearmetal.conf", "kernel.numa_balancing = 0\n", 0o644)
 	}
-	if err := t.Make(tree+"/etc/new/sysctl.d/90-nearmetal.conf", "kernel.numa_balancing = 0\n", 0o644); err != nil {
-		return err
+	if err == nil {
+		err = t.Link("../90-nearmetal.conf", tree+"/etc/new/link")
 	}
-	if err := t.Link("../90-nearmetal.conf", tree+"/etc/new/link"); err != nil {
-		return err
+	if err != nil {
+		_, bad := t.Rollback()
+		return errors.Join(err, bad)
 	}
 	return t.Commit()
 }
@@ -94,7 +96,7 @@ func newTree(t *testing.T) string {
 	return tree
 }
 
-// snapshot gives every name below a directory with its content.
+// snapshot returns every name below a directory with its content.
 func snapshot(t *testing.T, tree string) string {
 	t.Helper()
 	var b strings.Builder

@@ -27,7 +27,7 @@ func TestRowsAreWhole(t *testing.T) {
 		}
 		words[word] = r.Group
 		for what, text := range map[string]string{"title": r.Title, "reads": r.Reads, "wants": r.Wants, "why": r.Why,
-			"source": r.Source, "costs": r.Costs, "mend": r.Mend, "needs": string(r.Needs)} {
+			"source": r.Source, "costs": r.Costs, "fix": r.Fix, "needs": string(r.Needs)} {
 			if text == "" {
 				t.Errorf("%s: no %s", r.ID, what)
 			}

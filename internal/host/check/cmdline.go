@@ -3,6 +3,8 @@ package check
 import (
 	"sort"
 	"strings"
+
+	"nearmetal/internal/words"
 )
 
 var cmdlineRows = []Row{
@@ -12,7 +14,7 @@ var cmdlineRows = []Row{
 		Why:    "Many distributions leave Intel's IOMMU off until the command line asks for it; without groups vfio binds nothing.",
 		Source: "NASA AT5 report, section 4.1 step 7; kernel-parameters: intel_iommu",
 		Costs:  "no VF and no passed-through card",
-		Mend:   "add intel_iommu=on iommu=pt (Intel) or iommu=pt (AMD) to the kernel's command line: grubby --update-kernel=ALL --args='intel_iommu=on iommu=pt', or GRUB_CMDLINE_LINUX in /etc/default/grub and update-grub",
+		Fix:    "add intel_iommu=on iommu=pt (Intel) or iommu=pt (AMD) to the kernel's command line: grubby --update-kernel=ALL --args='intel_iommu=on iommu=pt', or GRUB_CMDLINE_LINUX in /etc/default/grub and update-grub",
 		Needs:  Reboot, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			groups := len(f.list("/sys/kernel/iommu_groups"))
@@ -20,10 +22,10 @@ var cmdlineRows = []Row{
 				return found(Fail, "switched off on the command line")
 			}
 			if groups > 0 {
-				return found(OK, "%s", plural(groups, "IOMMU group", "IOMMU groups"))
+				return found(OK, "%s", words.Count(groups, "IOMMU group", "IOMMU groups"))
 			}
 			if f.inVM() {
-				return found(Fail, "no IOMMU groups: this host is a VM without an emulated IOMMU").mended(
+				return found(Fail, "no IOMMU groups: this host is a VM without an emulated IOMMU").fixedBy(
 					"on the machine below give this VM an IOMMU (QEMU: -device intel-iommu,intremap=on with kernel-irqchip=split), then intel_iommu=on here")
 			}
 			if f.argHas("intel_iommu", "on") {
@@ -38,7 +40,7 @@ var cmdlineRows = []Row{
 		Why:    "With translation each of the host's own transfers maps and unmaps pages in the IOMMU; native MPI, and the VMs' emulated network, pay for it.",
 		Source: "kernel-parameters: iommu",
 		Costs:  "a mapping, an unmapping and an IOTLB miss for every packet of the host's own network; nothing for VFs in VMs",
-		Mend:   "add iommu=pt to the kernel's command line (grubby --update-kernel=ALL --args=iommu=pt)",
+		Fix:    "add iommu=pt to the kernel's command line (grubby --update-kernel=ALL --args=iommu=pt)",
 		Needs:  Reboot, Profiles: onHosts,
 		look: func(f *facts) finding {
 			kinds := map[string]int{}
@@ -51,7 +53,7 @@ var cmdlineRows = []Row{
 				return found(NotApplicable, "no IOMMU groups")
 			}
 			if kinds["DMA"]+kinds["DMA-FQ"] > 0 {
-				return found(Warn, "%s are translated", plural(kinds["DMA"]+kinds["DMA-FQ"], "group", "groups"))
+				return found(Warn, "%s are translated", words.Count(kinds["DMA"]+kinds["DMA-FQ"], "group", "groups"))
 			}
 			if kinds["identity"] > 0 || f.argHas("iommu", "pt") {
 				return found(OK, "identity")
@@ -65,7 +67,7 @@ var cmdlineRows = []Row{
 		Why:    "The override splits groups that the hardware does not keep apart: a VM's device could reach another's memory.",
 		Source: "kernel documentation: driver-api/vfio (groups)",
 		Costs:  "no speed; isolation between VMs",
-		Mend:   "remove pcie_acs_override from the kernel's command line; take a slot behind a root port with ACS",
+		Fix:    "remove pcie_acs_override from the kernel's command line; take a slot behind a root port with ACS",
 		Needs:  Reboot, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			if _, ok := f.arg("pcie_acs_override"); ok {
@@ -80,7 +82,7 @@ var cmdlineRows = []Row{
 		Why:    "Other tasks and the timer tick interrupt vCPUs; an MPI program waits for its slowest rank.",
 		Source: "tuned profile cpu-partitioning; kernel-parameters: isolcpus, nohz_full",
 		Costs:  "100 to 1000 interruptions a second on each vCPU's CPU (the kernel's CONFIG_HZ), and the tasks that run in them",
-		Mend:   "add isolcpus=managed_irq,domain,LIST nohz_full=LIST rcu_nocbs=LIST for the CPUs of VMs, and leave some to the host",
+		Fix:    "add isolcpus=managed_irq,domain,LIST nohz_full=LIST rcu_nocbs=LIST for the CPUs of VMs, and leave some to the host",
 		Needs:  Reboot, Profiles: onVMHosts,
 		Conflict: "isolated CPUs get no load balancing: what is not pinned piles up on one of them; nearmetal pins every vCPU, " +
 			"but native MPI on the same host must pin as well",
@@ -106,7 +108,7 @@ var cmdlineRows = []Row{
 		Why:    "Small-message latency of MPI lost 20 % to IOTLB misses until 2 MB pages were used in the IOMMU.",
 		Source: "VMware FDR paper, Point-to-Point MPI (Large Intel VT-d Pages)",
 		Costs:  "about 20 % of MPI small-message latency over a passed-through card (VMware FDR paper)",
-		Mend:   "remove sp_off from intel_iommu= on the kernel's command line",
+		Fix:    "remove sp_off from intel_iommu= on the kernel's command line",
 		Needs:  Reboot, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			if f.argHas("intel_iommu", "sp_off") {
@@ -121,7 +123,7 @@ var cmdlineRows = []Row{
 		Why:    "Such words stay from an old search for a fault and are forgotten.",
 		Source: "kernel-parameters",
 		Costs:  "see each word in the kernel's documentation",
-		Mend:   "remove the words from the kernel's command line",
+		Fix:    "remove the words from the kernel's command line",
 		Needs:  Reboot, Profiles: anywhere,
 		look: func(f *facts) finding {
 			var list []string

@@ -1,6 +1,6 @@
-// Package check tells what keeps a host, or a VM from the inside, from native speed. Its rows
-// are data: what is read, what is wanted and why, what it costs, how to mend it. Run reads,
-// changes nothing, and gives a Report; what a row can mend while the kernel runs is a list of
+// Package check reports what keeps a host, or a VM from the inside, from native speed. Its rows
+// are data: what is read, what is wanted and why, what it costs, how to fix it. Run reads,
+// changes nothing, and returns a Report; what a row can fix while the kernel runs is a list of
 // writes (Fixes), which package change makes and undoes.
 //
 // Everything is read below a root directory, so that a captured tree stands for any machine.
@@ -37,7 +37,7 @@ const (
 	RoCE      Profile = "roce"
 )
 
-// Profiles are all profiles, in the order in which they are told.
+// Profiles are all profiles, in the order in which they are shown.
 var Profiles = []Profile{VMHost, Guest, SlurmNode, RoCE}
 
 // Group is a part of a host.
@@ -80,7 +80,7 @@ type Row struct {
 	Why      string
 	Source   string // the document that says so
 	Costs    string // what it costs where it is not so
-	Mend     string // commands, where there are such
+	Fix      string // commands, where there are such
 	Needs    Needs
 	Profiles []Profile
 	// Conflict names advice that says otherwise.
@@ -91,13 +91,13 @@ type Row struct {
 	Own bool
 
 	look func(*facts) finding
-	// fix gives the writes that mend the row on a running kernel; nil: there are none.
-	fix func(*facts) []Write
-	// load gives parameters of modules that mend the row when the module is loaded next.
+	// writes returns the writes that fix the row on a running kernel; nil: there are none.
+	writes func(*facts) []Write
+	// load returns module parameters that fix the row when the module is next loaded.
 	load func(*facts) []Write
 }
 
-// In tells whether the row belongs to a profile; every row but those that are for VMs only
+// In reports whether the row belongs to a profile; every row but those that are for VMs only
 // belongs to the profile "".
 func (r *Row) In(p Profile) bool {
 	for _, q := range r.Profiles {
@@ -108,15 +108,15 @@ func (r *Row) In(p Profile) bool {
 	return false
 }
 
-// Fixable tells whether check --fix can mend the row on some host.
-func (r *Row) Fixable() bool { return r.fix != nil }
+// Fixable reports whether check --fix can fix the row on some host.
+func (r *Row) Fixable() bool { return r.writes != nil }
 
-// finding is what looking at a host for a row gave.
+// finding is what a row found on a host.
 type finding struct {
 	status Status
 	found  string // one line
 	items  []Item // the parts of it, where there are several
-	mend   string // over the row's own, where the remedy is this host's
+	fix    string // over the row's own, where the remedy is this host's
 }
 
 // Item is one of several things that a row looked at: a CPU list, a node, a device.
@@ -139,7 +139,7 @@ type Result struct {
 	Why      string `json:"why"`
 	Source   string `json:"source"`
 	Cost     string `json:"cost"`
-	Mend     string `json:"mend"`
+	Fix      string `json:"fix"`
 	Needs    Needs  `json:"needs"`
 	Fixable  bool   `json:"fixable"` // check --fix would change something here
 	Conflict string `json:"conflict,omitempty"`
@@ -161,10 +161,10 @@ type Report struct {
 	Rows    []Result       `json:"rows"`
 }
 
-// Count gives the number of rows with a status.
+// Count returns the number of rows with a status.
 func (r *Report) Count(s Status) int { return r.Summary[s] }
 
-// Failed tells whether a row failed.
+// Failed reports whether a row failed.
 func (r *Report) Failed() bool { return r.Summary[Fail] > 0 }
 
 // Options say what to check.
@@ -173,7 +173,7 @@ type Options struct {
 	Profile Profile // "": all rows but those for the inside of a VM
 	// Only are row IDs, or the words before the dot; empty: all.
 	Only []string
-	// Command runs a program and gives its standard output. nil: programs are run on this
+	// Command runs a program and returns its standard output. nil: programs are run on this
 	// host, and none where Root is a captured tree.
 	Command func(ctx context.Context, name string, args ...string) ([]byte, error)
 	// HugePageBytes is what Fixes makes of huge pages on each node, in bytes; 0: half of
@@ -189,10 +189,10 @@ type ErrNoRow struct {
 
 func (e *ErrNoRow) Error() string { return fmt.Sprintf("no check is called %q", e.ID) }
 
-// Rows gives all rows in their order. The slice is the caller's.
+// Rows returns all rows in their order. The slice is the caller's.
 func Rows() []Row { return append([]Row(nil), rows...) }
 
-// Names gives the IDs of all rows and the words before their dots, sorted.
+// Names returns the IDs of all rows and the words before their dots, sorted.
 func Names() []string {
 	seen := map[string]bool{}
 	for i := range rows {
@@ -207,7 +207,7 @@ func Names() []string {
 	return names
 }
 
-// Select gives the rows of a profile that only names; see Options.
+// Select returns the rows of a profile that only names; see Options.
 func Select(p Profile, only []string) ([]Row, error) {
 	names := map[string]bool{}
 	for _, n := range Names() {
@@ -257,14 +257,14 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		found := row.look(f)
 		res := Result{
 			ID: row.ID, Group: row.Group, Title: row.Title, Status: found.status, Found: found.found, Wanted: row.Wants,
-			Items: found.items, Reads: row.Reads, Why: row.Why, Source: row.Source, Cost: row.Costs, Mend: row.Mend, Needs: row.Needs,
+			Items: found.items, Reads: row.Reads, Why: row.Why, Source: row.Source, Cost: row.Costs, Fix: row.Fix, Needs: row.Needs,
 			Conflict: row.Conflict,
 		}
-		if found.mend != "" {
-			res.Mend = found.mend
+		if found.fix != "" {
+			res.Fix = found.fix
 		}
-		if row.fix != nil && (res.Status == Warn || res.Status == Fail) {
-			if res.Fixable = len(row.fix(f)) > 0; res.Fixable {
+		if row.writes != nil && (res.Status == Warn || res.Status == Fail) {
+			if res.Fixable = len(row.writes(f)) > 0; res.Fixable {
 				res.Needs = Nothing
 			}
 		}
@@ -348,7 +348,7 @@ func (r *Report) Sane() error {
 		row := &r.Rows[i]
 		row.Items = row.Items[:min(most, len(row.Items))]
 		for _, s := range []*string{&row.ID, (*string)(&row.Group), &row.Title, &row.Found, &row.Wanted, &row.Reads, &row.Why, &row.Source,
-			&row.Cost, &row.Mend, (*string)(&row.Needs), &row.Conflict} {
+			&row.Cost, &row.Fix, (*string)(&row.Needs), &row.Conflict} {
 			*s = printable(*s)
 		}
 		row.Status = known(row.Status)
@@ -361,7 +361,7 @@ func (r *Report) Sane() error {
 	return nil
 }
 
-// known gives a status, or Unknown for a word that is none.
+// known returns a status, or Unknown for a word that is none.
 func known(s Status) Status {
 	switch s {
 	case OK, Warn, Fail, NotApplicable:

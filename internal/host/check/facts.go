@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -18,6 +19,9 @@ type facts struct {
 	profile Profile
 	run     func(ctx context.Context, name string, args ...string) ([]byte, error)
 	huge    uint64 // Options.HugePageBytes
+
+	kvmOnce sync.Once
+	kvmErr  error
 
 	mu       sync.Mutex
 	answers  map[string]*answer
@@ -49,7 +53,7 @@ func newFacts(ctx context.Context, o Options) (*facts, error) {
 	return f, nil
 }
 
-// line gives a file's first line without blanks around it, "" if there is none.
+// line returns a file's first line without blanks around it, "" if there is none.
 func (f *facts) line(name string) string {
 	if s, ok := f.lines[name]; ok {
 		return s
@@ -64,7 +68,7 @@ func (f *facts) line(name string) string {
 	return s
 }
 
-// number gives a file that is one decimal number.
+// number returns a file that is one decimal number.
 func (f *facts) number(name string) (int64, bool) {
 	n, err := strconv.ParseInt(f.line(name), 10, 64)
 	return n, err == nil
@@ -86,7 +90,7 @@ func printable(s string) string {
 	}, strings.ToValidUTF8(s, "?"))
 }
 
-// numbered gives the names in a directory that are prefix and a number, in the order of the numbers.
+// numbered returns the names in a directory that are prefix and a number, in the order of the numbers.
 func (f *facts) numbered(dir, prefix string) []string {
 	type entry struct {
 		n    int
@@ -108,7 +112,7 @@ func (f *facts) numbered(dir, prefix string) []string {
 	return names
 }
 
-// chosen gives the word in brackets of an attribute such as "always [madvise] never".
+// chosen returns the word in brackets of an attribute such as "always [madvise] never".
 func chosen(s string) string {
 	if _, after, ok := strings.Cut(s, "["); ok {
 		word, _, _ := strings.Cut(after, "]")
@@ -140,16 +144,16 @@ func (f *facts) readCPU() {
 
 func (f *facts) cpuField(key string) string { f.readCPU(); return f.cpuinfo[key] }
 
-// cpuFlag tells whether the first CPU has a flag.
+// cpuFlag reports whether the first CPU has a flag.
 func (f *facts) cpuFlag(name string) bool { f.readCPU(); return f.flagSet[name] }
 
 func (f *facts) intel() bool { return f.cpuField("vendor_id") == "GenuineIntel" }
 func (f *facts) amd() bool   { return f.cpuField("vendor_id") == "AuthenticAMD" }
 
-// inVM tells whether this machine is a VM itself.
+// inVM reports whether this machine is a VM itself.
 func (f *facts) inVM() bool { return f.cpuFlag("hypervisor") }
 
-// arg gives the values of a word of the kernel's command line, and whether it is there.
+// arg returns the values of a word of the kernel's command line, and whether it is there.
 func (f *facts) arg(name string) ([]string, bool) {
 	if f.args == nil {
 		s, _ := f.read("/proc/cmdline")
@@ -196,14 +200,12 @@ func parseCmdline(s string) map[string][]string {
 	return args
 }
 
-// argHas tells whether one of the values of a word, split at commas, is value.
+// argHas reports whether one of the values of a word, split at commas, is value.
 func (f *facts) argHas(name, value string) bool {
 	values, _ := f.arg(name)
 	for _, v := range values {
-		for _, part := range strings.Split(v, ",") {
-			if part == value {
-				return true
-			}
+		if slices.Contains(strings.Split(v, ","), value) {
+			return true
 		}
 	}
 	return false
@@ -221,14 +223,14 @@ func (f *facts) startHost() {
 	}()
 }
 
-// host gives the topology, or nil where it cannot be read.
+// host returns the topology, or nil where it cannot be read.
 func (f *facts) host() *topology.Host {
 	f.startHost()
 	<-f.topoDone
 	return f.topo
 }
 
-// processes gives the processes with a name (comm), by ascending number.
+// processes returns the processes with a name (comm), by ascending number.
 func (f *facts) processes(name string) []int {
 	if f.procs == nil {
 		f.procs = map[string][]int{}
@@ -250,7 +252,7 @@ type answer struct {
 	err  error
 }
 
-// ask gives a program's output; the first call starts it.
+// ask returns a program's output; the first call starts it.
 func (f *facts) ask(name string, args ...string) (string, error) {
 	a := f.start(name, args...)
 	<-a.done

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -31,8 +32,8 @@ func found(s Status, format string, args ...any) finding {
 	return finding{status: s, found: fmt.Sprintf(format, args...)}
 }
 
-func (f finding) mended(format string, args ...any) finding {
-	f.mend = fmt.Sprintf(format, args...)
+func (f finding) fixedBy(format string, args ...any) finding {
+	f.fix = fmt.Sprintf(format, args...)
 	return f
 }
 
@@ -51,7 +52,7 @@ func rank(s Status) int {
 	return 4
 }
 
-// worst gives the finding of several items: the worst status, and the items that have it in a
+// worst returns the finding of several items: the worst status, and the items that have it in a
 // line. With no items it is none.
 func worst(items []Item, none finding) finding {
 	if len(items) == 0 {
@@ -63,7 +64,7 @@ func worst(items []Item, none finding) finding {
 			f.status = i.Status
 		}
 	}
-	const most = 3 // items told in the line; all are in the list
+	const most = 3 // items in the line; all are in the list
 	var told []string
 	n := 0
 	for _, i := range items {
@@ -82,7 +83,7 @@ func worst(items []Item, none finding) finding {
 }
 
 // byValue groups numbered things (CPUs, nodes) by what was found for each, as items; good
-// tells a value's status.
+// returns a value's status.
 func byValue(what string, values map[int]string, good func(string) Status) []Item {
 	groups := map[string][]int{}
 	for id, v := range values {
@@ -120,23 +121,21 @@ func (f *facts) absent() finding {
 	return found(Unknown, "not in the tree")
 }
 
-// wants gives the look of a row that reads one file: ok for the values listed, else bad.
+// wants returns the look of a row that reads one file: ok for the values listed, else bad.
 func wants(file string, bad Status, good ...string) func(*facts) finding {
 	return func(f *facts) finding {
 		v := chosen(f.line(file))
 		if v == "" {
 			return f.absent()
 		}
-		for _, g := range good {
-			if v == g {
-				return found(OK, "%s", v)
-			}
+		if slices.Contains(good, v) {
+			return found(OK, "%s", v)
 		}
 		return found(bad, "%s", v)
 	}
 }
 
-// writes gives the fix of a row that writes one file.
+// writes returns the fix of a row that writes one file.
 func writes(file, value string) func(*facts) []Write {
 	return func(f *facts) []Write {
 		if !f.has(file) {
@@ -146,7 +145,7 @@ func writes(file, value string) func(*facts) []Write {
 	}
 }
 
-// cpus gives the numbers of the online CPUs.
+// cpus returns the numbers of the online CPUs.
 func (f *facts) cpus() []int {
 	ids, err := topology.ParseList(f.line("/sys/devices/system/cpu/online"), topology.MaxCPUs)
 	if err != nil {
@@ -166,11 +165,4 @@ func (f *facts) cpuValues(name string) map[int]string {
 		}
 	}
 	return values
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

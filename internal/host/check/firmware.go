@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/words"
 )
 
 var firmwareRows = []Row{
@@ -14,7 +16,7 @@ var firmwareRows = []Row{
 		Why:    "Without it a VM's instructions are emulated by QEMU (TCG).",
 		Source: "VMware ConnectX study, section 2.1 (Virtualization Technology); NASA AT5 report, section 4.1 step 2",
 		Costs:  "everything: emulation runs ten to a hundred times slower, and no timing means anything",
-		Mend:   "firmware setup: switch on Intel Virtualization Technology (VT-x) or SVM Mode",
+		Fix:    "firmware setup: switch on Intel Virtualization Technology (VT-x) or SVM Mode",
 		Needs:  Setup, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			switch {
@@ -25,7 +27,7 @@ var firmwareRows = []Row{
 			case f.cpuFlag("svm"):
 				return found(OK, "svm")
 			case f.inVM():
-				return found(Fail, "neither: this host is a VM without nested virtualization").mended(
+				return found(Fail, "neither: this host is a VM without nested virtualization").fixedBy(
 					"on the machine below: modprobe kvm_intel nested=1 (or kvm_amd nested=1) and start this VM with -cpu host; " +
 						"in a cloud, take a bare-metal instance or one that offers nested virtualization")
 			}
@@ -38,7 +40,7 @@ var firmwareRows = []Row{
 		Why:    "VFs and cards are handed to a VM only behind an IOMMU; without the table the kernel finds none.",
 		Source: "VMware FDR paper, BIOS Settings (Intel VT-d: Enabled); NASA AT5 report, section 3.1.2",
 		Costs:  "no VF and no passed-through card: MPI between hosts runs over an emulated network, \"a factor of 10x or more\" in latency (NASA AT5 report, section 3.1.1)",
-		Mend:   "firmware setup: switch on Intel VT-d or AMD IOMMU (AMD-Vi)",
+		Fix:    "firmware setup: switch on Intel VT-d or AMD IOMMU (AMD-Vi)",
 		Needs:  Setup, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			const dir = "/sys/firmware/acpi/tables"
@@ -48,13 +50,13 @@ var firmwareRows = []Row{
 				}
 			}
 			if len(f.list("/sys/kernel/iommu_groups")) > 0 {
-				return found(OK, "%s (the tables are not shown)", plural(len(f.list("/sys/kernel/iommu_groups")), "IOMMU group", "IOMMU groups"))
+				return found(OK, "%s (the tables are not shown)", words.Count(len(f.list("/sys/kernel/iommu_groups")), "IOMMU group", "IOMMU groups"))
 			}
 			if len(f.list(dir)) == 0 {
 				return found(Unknown, "%s cannot be read", dir)
 			}
 			if f.inVM() {
-				return found(Fail, "no DMAR, IVRS or IORT table: this host is a VM without an emulated IOMMU").mended(
+				return found(Fail, "no DMAR, IVRS or IORT table: this host is a VM without an emulated IOMMU").fixedBy(
 					"on the machine below give this VM an IOMMU (QEMU: -device intel-iommu,intremap=on with kernel-irqchip=split)")
 			}
 			return found(Fail, "no DMAR, IVRS or IORT table")
@@ -66,7 +68,7 @@ var firmwareRows = []Row{
 		Why:    "Interrupts of a VM's vCPUs are virtualized through x2APIC registers; the older interface takes an exit each time.",
 		Source: "NASA AT5 report, section 6 and reference 3; Intel VT-d specification, section 8.1 (DMAR flags)",
 		Costs:  "a VM exit for each interrupt between vCPUs: wake-ups of blocked ranks",
-		Mend:   "firmware setup: switch on x2APIC (and Extended APIC); remove nox2apic from the kernel's command line",
+		Fix:    "firmware setup: switch on x2APIC (and Extended APIC); remove nox2apic from the kernel's command line",
 		Needs:  Setup, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			if f.cpuField("flags") == "" {
@@ -92,7 +94,7 @@ var firmwareRows = []Row{
 		Why:    "With node interleaving the firmware spreads every page over all packages, so no placement can be local.",
 		Source: "VMware FDR paper, vSphere Settings (local memory and the device's socket); VMware vNUMA paper, virtual NUMA",
 		Costs:  "half or more of all memory accesses are remote",
-		Mend:   "firmware setup: Node Interleaving = Disabled (NUMA = Enabled); take numa=off from the kernel's command line",
+		Fix:    "firmware setup: Node Interleaving = Disabled (NUMA = Enabled); take numa=off from the kernel's command line",
 		Needs:  Setup, Profiles: anywhere,
 		look: func(f *facts) finding {
 			h := f.host()
@@ -110,9 +112,9 @@ var firmwareRows = []Row{
 				return found(Fail, "numa=off on the kernel's command line")
 			}
 			if packages > 1 && nodes < packages {
-				return found(Fail, "%d packages, %s with CPUs", packages, plural(nodes, "node", "nodes"))
+				return found(Fail, "%d packages, %s with CPUs", packages, words.Count(nodes, "node", "nodes"))
 			}
-			return found(OK, "%s, %s with CPUs", plural(packages, "package", "packages"), plural(nodes, "node", "nodes"))
+			return found(OK, "%s, %s with CPUs", words.Count(packages, "package", "packages"), words.Count(nodes, "node", "nodes"))
 		},
 	},
 	{
@@ -121,7 +123,7 @@ var firmwareRows = []Row{
 		Why:    "Firmware without SR-IOV or with too little room above 4 GB leaves windows of cards, or of their VFs, without an address; such VFs cannot be made and such cards do not work.",
 		Source: "VMware ConnectX study, section 2.1 (SR-IOV Global) and its 64-bit MMIO settings; NASA AT5 report, section 4.1 step 1",
 		Costs:  "the VFs of the device cannot be made",
-		Mend:   "firmware setup: switch on SR-IOV (SR-IOV Global) and Above 4G Decoding, raise the MMIO size; or add pci=realloc to the kernel's command line",
+		Fix:    "firmware setup: switch on SR-IOV (SR-IOV Global) and Above 4G Decoding, raise the MMIO size; or add pci=realloc to the kernel's command line",
 		Needs:  Setup, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			var items []Item
@@ -144,7 +146,7 @@ var firmwareRows = []Row{
 			if n == 0 {
 				return found(NotApplicable, "no PCI devices")
 			}
-			return worst(items, found(OK, "%s", plural(n, "device", "devices")))
+			return worst(items, found(OK, "%s", words.Count(n, "device", "devices")))
 		},
 	},
 	{
@@ -153,7 +155,7 @@ var firmwareRows = []Row{
 		Why:    "The profile \"Performance Per Watt (OS)\" hands P- and C-states to the system, which is then set to performance; HP's firmware-governed driver takes a lock for each change.",
 		Source: "VMware ConnectX study, section 2.1 best practice; VMware FDR paper, BIOS Settings (Power Regulator: Static High Performance)",
 		Costs:  "frequencies that nothing in the system can hold high",
-		Mend:   "firmware setup: System Profile = Performance Per Watt (OS); HPE: Power Regulator = OS Control Mode, or Static High Performance",
+		Fix:    "firmware setup: System Profile = Performance Per Watt (OS); HPE: Power Regulator = OS Control Mode, or Static High Performance",
 		Needs:  Setup, Profiles: onHosts,
 		Conflict: "VMware's FDR paper leaves power to the firmware (Maximum Performance, Static High Performance), its ConnectX study to the system: " +
 			"either is right when nothing lowers the frequency",
@@ -172,7 +174,7 @@ var firmwareRows = []Row{
 	},
 }
 
-// dmarFlags gives the flags of an ACPI DMAR table: bit 0 INTR_REMAP, bit 1 X2APIC_OPT_OUT
+// dmarFlags returns the flags of an ACPI DMAR table: bit 0 INTR_REMAP, bit 1 X2APIC_OPT_OUT
 // (Intel VT-d specification, section 8.1: byte 37).
 func dmarFlags(table string) (byte, bool) {
 	if len(table) < 48 || table[:4] != "DMAR" || binary.LittleEndian.Uint32([]byte(table[4:8])) > uint32(len(table)) {

@@ -18,6 +18,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // The answers of programs in the golden reports.
 var answers = map[string]string{
 	qemuProgram + " -version":         "QEMU emulator version 8.2.0 (test)\nCopyright",
+	qemuProgram + " -help":            "usage\n-sandbox on[,obsolete=allow|deny]\n",
 	qemuProgram + " -device help":     "name \"pxb-pcie\", bus PCI\nname \"vfio-pci\", bus PCI\n",
 	"mstconfig -d 0000:3b:00.0 query": "Device #1:\n  SRIOV_EN      False(0)\n* NUM_OF_VFS    8\n  LINK_TYPE_P1  IB(1)\n",
 	"dcb pfc show dev ens1":           "pfc-cap 8 macsec-bypass off delay 0\nprio-pfc 0:off 1:off 2:off 3:off 4:off 5:off 6:off 7:off\n",
@@ -64,7 +65,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// memoryDir gives a folder for a tree, in memory where that can be had.
+// memoryDir returns a folder for a tree, in memory where that is possible.
 func memoryDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "nearmetal-test-")

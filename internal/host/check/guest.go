@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/words"
 )
 
 // guestRows are read inside a VM.
@@ -14,7 +16,7 @@ var guestRows = []Row{
 		Why:    "QEMU's emulation works everywhere and means nothing for speed.",
 		Source: "docs/architecture.md, decision 6",
 		Costs:  "everything: ten to a hundred times slower",
-		Mend:   "nearmetal check on the host says why KVM does not work there",
+		Fix:    "nearmetal check on the host says why KVM does not work there",
 		Needs:  Other, Profiles: inGuests,
 		look: func(f *facts) finding {
 			model := f.cpuField("model name")
@@ -35,7 +37,7 @@ var guestRows = []Row{
 		Why:    "With nested paging in huge pages a translation takes few steps on both sides.",
 		Source: "NASA AT5 report, section 3.2.2",
 		Costs:  "TLB misses: up to 24 memory accesses each in 4 KiB pages",
-		Mend:   "huge pages for the VM's memory (memory: hugepages in the cluster file); a CPU model with pdpe1gb (host)",
+		Fix:    "huge pages for the VM's memory (memory: hugepages in the cluster file); a CPU model with pdpe1gb (host)",
 		Needs:  Other, Profiles: inGuests,
 		look: func(f *facts) finding {
 			s, err := f.read("/proc/meminfo")
@@ -51,7 +53,7 @@ var guestRows = []Row{
 			case small > total/10 && small > 64<<10:
 				return found(Warn, "%d %% of memory is mapped in 4 KiB pages", 100*small/total)
 			}
-			return found(OK, "%s in 1 GiB, %s in 2 MiB, %s in 4 KiB pages", size(one<<10), size(two<<10), size(small<<10))
+			return found(OK, "%s in 1 GiB, %s in 2 MiB, %s in 4 KiB pages", words.Bytes(one<<10), words.Bytes(two<<10), words.Bytes(small<<10))
 		},
 	},
 	{
@@ -60,7 +62,7 @@ var guestRows = []Row{
 		Why:    "MPI_Wtime and time-outs read the clock often; other sources leave the VM for each reading.",
 		Source: "kernel documentation: virt/kvm/x86/timekeeping",
 		Costs:  "about 1 µs and more a reading",
-		Mend:   "KVM with an invariant TSC: migratable=no, invtsc (nearmetal's default with -cpu host)",
+		Fix:    "KVM with an invariant TSC: migratable=no, invtsc (nearmetal's default with -cpu host)",
 		Needs:  Other, Profiles: inGuests,
 		look: func(f *facts) finding {
 			v := f.line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
@@ -79,7 +81,7 @@ var guestRows = []Row{
 		Why:    "A region that the VM maps uncached is slower than a network; KVM on Intel overrides the guest's mapping, AMD does not.",
 		Source: "docs/region.md",
 		Costs:  "a hundred times the latency: each access goes to memory",
-		Mend:   "region: {device: devdax} in the cluster file",
+		Fix:    "region: {device: devdax} in the cluster file",
 		Needs:  Other, Profiles: inGuests,
 		look: func(f *facts) finding {
 			var region *pciDevice
@@ -109,7 +111,7 @@ var guestRows = []Row{
 		Why:    "Time that a vCPU was ready and did not run: something else uses its CPU.",
 		Source: "proc(5), /proc/stat (steal)",
 		Costs:  "the share that is shown, and every rank that waits for this one",
-		Mend:   "nearmetal verify on the host; check noise and cmdline.isolation there",
+		Fix:    "nearmetal verify on the host; check noise and cmdline.isolation there",
 		Needs:  Other, Profiles: inGuests,
 		look: func(f *facts) finding {
 			s, err := f.read("/proc/stat")
@@ -131,7 +133,7 @@ var guestRows = []Row{
 		Why:    "A halt is an exit; polling in the VM first saves it for short waits.",
 		Source: "kernel documentation: virt/guest-halt-polling",
 		Costs:  "an exit and an entry, some µs, for each short wait of a rank that blocks",
-		Mend:   "nearmetal gives VMs whose vCPUs are pinned the hint that loads it (kvm-hint-dedicated); modprobe cpuidle_haltpoll force=Y",
+		Fix:    "nearmetal sets for VMs whose vCPUs are pinned the hint that loads it (kvm-hint-dedicated); modprobe cpuidle_haltpoll force=Y",
 		Needs:  Reload, Profiles: inGuests,
 		look: func(f *facts) finding {
 			v := f.line(cpuDir + "cpuidle/current_driver")
@@ -152,7 +154,7 @@ var guestRows = []Row{
 		Why:    "MPI takes a VF only with all of them; without, it falls back to TCP and says nothing.",
 		Source: "NASA AT5 report, section 4.1.1 steps 3 and 8; VMware ConnectX study, section 2.4",
 		Costs:  "MPI over an emulated network",
-		Mend:   "modprobe mlx5_ib (or the VF's driver) in the VM; on the host nearmetal device show VF",
+		Fix:    "modprobe mlx5_ib (or the VF's driver) in the VM; on the host nearmetal device show VF",
 		Needs:  Other, Profiles: inGuests,
 		look: func(f *facts) finding {
 			var items []Item
@@ -187,7 +189,7 @@ var guestRows = []Row{
 	},
 }
 
-// emulated tells whether a network card is one of QEMU's old models (e1000, e1000e): no VF.
+// emulated reports whether a network card is one of QEMU's old models (e1000, e1000e): no VF.
 func (f *facts) emulated(d *pciDevice) bool {
 	switch f.line(d.dir() + "device") {
 	case "0x100e", "0x10d3":

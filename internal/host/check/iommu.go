@@ -15,7 +15,7 @@ var iommuRows = []Row{
 		Why:    "Without remapping a VM with a card could raise any interrupt of the host; vfio refuses the card unless that is allowed.",
 		Source: "kernel documentation: driver-api/vfio; Intel VT-d specification, section 8.1",
 		Costs:  "no passed-through cards, or no isolation",
-		Mend:   "firmware setup: interrupt remapping and x2APIC on; remove allow_unsafe_interrupts=1 from /etc/modprobe.d",
+		Fix:    "firmware setup: interrupt remapping and x2APIC on; remove allow_unsafe_interrupts=1 from /etc/modprobe.d",
 		Needs:  Setup, Profiles: onVMHosts,
 		Conflict: "NASA AT5 report, section 4.1 step 10, sets kvm allow_unsafe_assigned_interrupts=1: right for its 2010 machines without remapping, wrong since",
 		look: func(f *facts) finding {
@@ -43,7 +43,7 @@ var iommuRows = []Row{
 		Why:    "A card that cycles through many small buffers misses the IOTLB; large pages make the misses rare.",
 		Source: "VMware FDR paper, Point-to-Point MPI; Intel VT-d specification, section 11.4.2 (SLLPS)",
 		Costs:  "about 20 % of MPI small-message latency (VMware FDR paper)",
-		Mend:   "modprobe -r vfio_pci vfio_iommu_type1 && modprobe vfio_iommu_type1 disable_hugepages=0; and give VMs huge pages (memory.hugepages)",
+		Fix:    "modprobe -r vfio_pci vfio_iommu_type1 && modprobe vfio_iommu_type1 disable_hugepages=0; and give VMs huge pages (memory.hugepages)",
 		Needs:  Reload, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			if v := f.line(vfioType1 + "disable_hugepages"); v == "Y" || v == "1" {
@@ -75,7 +75,7 @@ var iommuRows = []Row{
 		Why:    "A group goes to a VM as a whole: what shares it with a VF can be used by nobody else.",
 		Source: "kernel documentation: driver-api/vfio (groups)",
 		Costs:  "the VFs of the group are one",
-		Mend:   "another slot (behind a root port with ACS); firmware setup: ACS and ARI on",
+		Fix:    "another slot (behind a root port with ACS); firmware setup: ACS and ARI on",
 		Needs:  Setup, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			var items []Item
@@ -109,7 +109,7 @@ var iommuRows = []Row{
 		Why:    "It hands VFs and cards to QEMU.",
 		Source: "kernel documentation: driver-api/vfio",
 		Costs:  "no VF and no passed-through card",
-		Mend:   "modprobe vfio-pci; install the kernel's extra modules (linux-modules-extra, kernel-modules-extra)",
+		Fix:    "modprobe vfio-pci; install the kernel's extra modules (linux-modules-extra, kernel-modules-extra)",
 		Needs:  Other, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			if f.has("/sys/bus/pci/drivers/vfio-pci") {
@@ -135,7 +135,7 @@ var iommuRows = []Row{
 		Why:    "Otherwise each interrupt of a VF stops the vCPU and goes through the host.",
 		Source: "Intel VT-d specification, section 11.4.2 (PI); kernel-parameters: kvm_intel.enable_apicv, kvm-amd.avic",
 		Costs:  "an exit and an entry for each interrupt: nothing while MPI polls, microseconds when it blocks",
-		Mend:   "modprobe kvm_intel enable_apicv=1, or modprobe kvm_amd avic=1; a CPU that has it",
+		Fix:    "modprobe kvm_intel enable_apicv=1, or modprobe kvm_amd avic=1; a CPU that has it",
 		Needs:  Reload, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			switch {

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"path"
+	"slices"
 	"strings"
 
 	"nearmetal/internal/host"
@@ -12,6 +14,15 @@ const (
 	kvmAMD   = "/sys/module/kvm_amd/parameters/"
 )
 
+// kvm says why no VM runs under KVM on this host; it is tried once.
+func (f *facts) kvm() error {
+	f.kvmOnce.Do(func() { _, _, f.kvmErr = (host.Host{}).DetectAccel("kvm") })
+	return f.kvmErr
+}
+
+// emulates reports whether VMs on this host are emulated since KVM does not work. Of a captured tree it is not known.
+func (f *facts) emulates() bool { return f.live && f.kvm() != nil }
+
 var kvmRows = []Row{
 	{
 		ID: "kvm.works", Group: KVM, Title: "KVM runs a VM",
@@ -19,7 +30,7 @@ var kvmRows = []Row{
 		Why:    "/dev/kvm alone proves nothing: it is there on machines where no VM runs, and its permissions may keep the user out.",
 		Source: "docs/architecture.md, decision 6; virt-host-validate",
 		Costs:  "everything: emulation runs ten to a hundred times slower, and no timing means anything",
-		Mend:   "modprobe kvm_intel or kvm_amd; add users to the group kvm: usermod -aG kvm USER",
+		Fix:    "modprobe kvm_intel or kvm_amd; add users to the group kvm: usermod -aG kvm USER",
 		Needs:  Other, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			if !f.live {
@@ -28,10 +39,10 @@ var kvmRows = []Row{
 				}
 				return found(Unknown, "a captured tree runs no VM")
 			}
-			if _, _, err := (host.Host{}).DetectAccel("kvm"); err != nil {
+			if err := f.kvm(); err != nil {
 				why := strings.TrimPrefix(err.Error(), "accel kvm: ")
 				if strings.Contains(why, "vmx or svm") {
-					return found(Fail, "%s", why).mended("see firmware.virtualization; until then VMs run under TCG: everything works, no timing means anything")
+					return found(Fail, "%s", why).fixedBy("see firmware.virtualization; until then VMs run under TCG: everything works, no timing means anything")
 				}
 				return found(Fail, "%s", why)
 			}
@@ -44,21 +55,10 @@ var kvmRows = []Row{
 		Why:    "The CPU walks the VM's and the host's page tables itself; without it every page table change in a VM is an exit.",
 		Source: "kernel-parameters: kvm-intel.ept, kvm-amd.npt",
 		Costs:  "an exit for each page fault and each change of a page table in a VM",
-		Mend:   "modprobe -r kvm_intel && modprobe kvm_intel ept=1 (kvm_amd npt=1); remove options from /etc/modprobe.d",
+		Fix:    "modprobe -r kvm_intel && modprobe kvm_intel ept=1 (kvm_amd npt=1); remove options from /etc/modprobe.d",
 		Needs:  Reload, Profiles: onVMHosts,
 		load: parameters("1", kvmIntel+"ept", kvmAMD+"npt"),
-		look: func(f *facts) finding {
-			for _, file := range []string{kvmIntel + "ept", kvmAMD + "npt"} {
-				switch v := f.line(file); v {
-				case "":
-				case "Y", "1":
-					return found(OK, "%s=%s", file[strings.LastIndexByte(file, '/')+1:], v)
-				default:
-					return found(Fail, "%s=%s", file[strings.LastIndexByte(file, '/')+1:], v)
-				}
-			}
-			return noKVM(f)
-		},
+		look: parameter(Fail, []string{"Y", "1"}, kvmIntel+"ept", kvmAMD+"npt"),
 	},
 	{
 		ID: "kvm.apic", Group: KVM, Title: "the CPU virtualizes the interrupt controller",
@@ -66,21 +66,10 @@ var kvmRows = []Row{
 		Why:    "Interrupts between vCPUs, and their acknowledgements, then need no exit.",
 		Source: "NASA AT5 report, section 6 (x2APIC); kernel-parameters: kvm-intel.enable_apicv",
 		Costs:  "exits at each interrupt: the report suspects them behind its 6 to 9 % in runs with many ranks",
-		Mend:   "modprobe -r kvm_intel && modprobe kvm_intel enable_apicv=1 (kvm_amd avic=1)",
+		Fix:    "modprobe -r kvm_intel && modprobe kvm_intel enable_apicv=1 (kvm_amd avic=1)",
 		Needs:  Reload, Profiles: onVMHosts,
 		load: parameters("1", kvmIntel+"enable_apicv", kvmAMD+"avic"),
-		look: func(f *facts) finding {
-			for _, file := range []string{kvmIntel + "enable_apicv", kvmAMD + "avic"} {
-				switch v := f.line(file); v {
-				case "":
-				case "Y", "1":
-					return found(OK, "%s=%s", file[strings.LastIndexByte(file, '/')+1:], v)
-				default:
-					return found(Warn, "%s=%s", file[strings.LastIndexByte(file, '/')+1:], v)
-				}
-			}
-			return noKVM(f)
-		},
+		look: parameter(Warn, []string{"Y", "1"}, kvmIntel+"enable_apicv", kvmAMD+"avic"),
 	},
 	{
 		ID: "kvm.ple", Group: KVM, Title: "no exits from spinning vCPUs",
@@ -88,22 +77,11 @@ var kvmRows = []Row{
 		Why:    "Pause-loop exiting takes a spinning vCPU away for another one's good; where every vCPU has its CPU it only interrupts MPI's polling.",
 		Source: "kernel source: arch/x86/kvm/vmx/vmx.c (ple_gap); KVM's hint-dedicated",
 		Costs:  "an exit for each long run of PAUSE: MPI's wait loops",
-		Mend:   "modprobe -r kvm_intel && modprobe kvm_intel ple_gap=0 (kvm_amd pause_filter_count=0); lasting: check --fix --persist",
+		Fix:    "modprobe -r kvm_intel && modprobe kvm_intel ple_gap=0 (kvm_amd pause_filter_count=0); lasting: check --fix --persist",
 		Needs:  Reload, Profiles: onVMHosts,
 		Conflict: "hosts that run more vCPUs than CPUs need it: there leave it on",
 		load:     parameters("0", kvmIntel+"ple_gap", kvmAMD+"pause_filter_count"),
-		look: func(f *facts) finding {
-			for _, file := range []string{kvmIntel + "ple_gap", kvmAMD + "pause_filter_count"} {
-				switch v := f.line(file); v {
-				case "":
-				case "0":
-					return found(OK, "0")
-				default:
-					return found(Warn, "%s=%s", file[strings.LastIndexByte(file, '/')+1:], v)
-				}
-			}
-			return noKVM(f)
-		},
+		look:     parameter(Warn, []string{"0"}, kvmIntel+"ple_gap", kvmAMD+"pause_filter_count"),
 	},
 	{
 		ID: "kvm.halt-poll", Group: KVM, Title: "a halted vCPU is polled for a while",
@@ -111,7 +89,7 @@ var kvmRows = []Row{
 		Why:    "A vCPU that halts and is woken within this time is not scheduled away: MPI that blocks wakes up faster.",
 		Source: "kernel documentation: virt/kvm/halt-polling (default 200000)",
 		Costs:  "scheduling, and perhaps an idle state, at each wake-up: some 5 to 50 µs",
-		Mend:   "echo 200000 >" + kvmDir + "halt_poll_ns",
+		Fix:    "echo 200000 >" + kvmDir + "halt_poll_ns",
 		Needs:  Nothing, Profiles: onVMHosts,
 		Conflict: "tuned's realtime-virtual-host sets 0: right where a guest polls by itself (idle=poll) and the host's other CPUs need the power",
 		look: func(f *facts) finding {
@@ -124,7 +102,7 @@ var kvmRows = []Row{
 			}
 			return found(OK, "%d ns", n)
 		},
-		fix: writes(kvmDir+"halt_poll_ns", "200000"),
+		writes: writes(kvmDir+"halt_poll_ns", "200000"),
 	},
 	{
 		ID: "kvm.nx-huge-pages", Group: KVM, Title: "code in VMs stays in huge pages",
@@ -132,7 +110,7 @@ var kvmRows = []Row{
 		Why:    "Against ITLB multihit KVM splits each huge page from which a VM executes, and a thread puts them together again later.",
 		Source: "kernel documentation: admin-guide/hw-vuln/multihit",
 		Costs:  "TLB misses on code, and jitter from the thread kvm-nx-lpage-recovery",
-		Mend:   "echo never >" + kvmDir + "nx_huge_pages, only where all users of VMs are trusted: a VM can then stop the host",
+		Fix:    "echo never >" + kvmDir + "nx_huge_pages, only where all users of VMs are trusted: a VM can then stop the host",
 		Needs:  Other, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			bug := f.line(cpuDir + "vulnerabilities/itlb_multihit")
@@ -148,6 +126,25 @@ var kvmRows = []Row{
 			return found(Warn, "%s (%s)", v, bug)
 		},
 	},
+}
+
+// parameter returns the look of a row that reads a parameter of a module, which another module
+// has under another name: ok for the values listed, else bad.
+func parameter(bad Status, good []string, files ...string) func(*facts) finding {
+	return func(f *facts) finding {
+		for _, file := range files {
+			v := f.line(file)
+			if v == "" {
+				continue
+			}
+			status := bad
+			if slices.Contains(good, v) {
+				status = OK
+			}
+			return found(status, "%s=%s", path.Base(file), v)
+		}
+		return noKVM(f)
+	}
 }
 
 // noKVM is the finding where a module's parameters are not there.

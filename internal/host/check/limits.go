@@ -4,16 +4,19 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/words"
 )
 
 var limitRows = []Row{
+	usernsRow,
 	{
 		ID: "limits.memlock", Group: Limits, Title: "locked memory",
 		Reads: "Max locked memory in /proc/PID/limits of this process, slurmd, libvirtd and sshd", Wants: "unlimited, soft and hard",
 		Why:    "RDMA locks its buffers, and a VM with a VF all of its memory; jobs inherit the limit of the daemon that starts them.",
 		Source: "NASA AT5 report, section 4.1 step 6 and section 4.1.1 step 4 (limits.conf: memlock unlimited)",
 		Costs:  "VMs with a VF do not start, ibv_reg_mr fails",
-		Mend:   "/etc/security/limits.d: '* soft memlock unlimited' and '* hard memlock unlimited'; LimitMEMLOCK=infinity in the daemons' units",
+		Fix:    "/etc/security/limits.d: '* soft memlock unlimited' and '* hard memlock unlimited'; LimitMEMLOCK=infinity in the daemons' units",
 		Needs:  Restart, Profiles: withRDMA,
 		look: func(f *facts) finding {
 			var items []Item
@@ -26,7 +29,7 @@ var limitRows = []Row{
 			}
 			return worst(items, found(Unknown, "no limits in the tree"))
 		},
-		fix: func(f *facts) []Write {
+		writes: func(f *facts) []Write {
 			if !f.live {
 				return nil
 			}
@@ -45,7 +48,7 @@ var limitRows = []Row{
 		Why:    "The region that the VMs of a host share is a file without a name in /dev/shm; Open MPI's own shared memory is there, too.",
 		Source: "docs/region.md",
 		Costs:  "clusters with a large region do not start",
-		Mend:   "mount -o remount,size=50% /dev/shm",
+		Fix:    "mount -o remount,size=50% /dev/shm",
 		Needs:  Other, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			s, err := f.read("/proc/mounts")
@@ -59,9 +62,9 @@ var limitRows = []Row{
 			case room == 0:
 				return found(OK, "half of memory (the default)")
 			case room < 1<<30:
-				return found(Warn, "%s", size(room))
+				return found(Warn, "%s", words.Bytes(room))
 			}
-			return found(OK, "%s", size(room))
+			return found(OK, "%s", words.Bytes(room))
 		},
 	},
 	{
@@ -70,7 +73,7 @@ var limitRows = []Row{
 		Why:    "A quota stops vCPUs in the middle of an exchange, for milliseconds.",
 		Source: "kernel documentation: admin-guide/cgroup-v2 (cpu.max)",
 		Costs:  "stalls of up to 100 ms when the quota is used up",
-		Mend:   "give jobs CPUs (cpuset), not shares of them: cpu.max = max",
+		Fix:    "give jobs CPUs (cpuset), not shares of them: cpu.max = max",
 		Needs:  Other, Profiles: anywhere,
 		look: func(f *facts) finding {
 			h := f.host()
@@ -95,7 +98,7 @@ type locker struct {
 	limit string // unlimited, or the soft limit in words
 }
 
-// lockers gives this process and the daemons that start jobs.
+// lockers returns this process and the daemons that start jobs.
 func (f *facts) lockers() []locker {
 	var list []locker
 	add := func(name, path string, pid int) {
@@ -109,7 +112,7 @@ func (f *facts) lockers() []locker {
 				limit = "hard limit " + hard
 			}
 			if n, err := strconv.ParseUint(limit, 10, 64); err == nil {
-				limit = size(n)
+				limit = words.Bytes(n)
 			}
 			list = append(list, locker{name, pid, limit})
 		}

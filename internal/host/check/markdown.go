@@ -7,7 +7,7 @@ import (
 
 //go:generate go run ./gen ../../../docs/reference/checks.md
 
-// Markdown gives all rows as a page: a heading a group, a section a row.
+// Markdown returns all rows as a page: a heading a group, a section a row.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("# Checks\n\nEvery row of `nearmetal check`, generated from internal/host/check. See docs/check.md.\n")
@@ -27,7 +27,7 @@ func Markdown() string {
 			needs = "nothing: `nearmetal check --fix " + r.ID + "`"
 		}
 		for _, f := range []struct{ name, text string }{
-			{"reads", r.Reads}, {"wants", r.Wants}, {"why", r.Why}, {"cost", r.Costs}, {"mend", r.Mend}, {"needs", needs},
+			{"reads", r.Reads}, {"wants", r.Wants}, {"why", r.Why}, {"cost", r.Costs}, {"fix", r.Fix}, {"needs", needs},
 			{"conflict", r.Conflict}, {"source", r.Source}, {"profiles", strings.Join(profiles, ", ")},
 		} {
 			if f.text != "" {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/words"
 )
 
 const (
@@ -18,12 +20,15 @@ var memoryRows = []Row{
 		Why:    "A VM's memory in huge pages needs fewer translations (two dimensions of page tables in a VM), and the IOMMU gets large pages too.",
 		Source: "NASA AT5 report, section 4.1 step 15 (22 GB of 24 GB) and section 5.1 (STREAM with hugepages at the host's bandwidth); VMware FDR paper, Large Intel VT-d Pages",
 		Costs:  "TLB misses: programs with random access to large memory lose most",
-		Mend:   "echo N >/sys/devices/system/node/nodeM/hugepages/hugepages-2048kB/nr_hugepages; 1 GiB pages: hugepagesz=1G hugepages=N on the command line",
+		Fix:    "echo N >/sys/devices/system/node/nodeM/hugepages/hugepages-2048kB/nr_hugepages; 1 GiB pages: hugepagesz=1G hugepages=N on the command line",
 		Needs:  Nothing, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			h := f.host()
 			if h == nil {
 				return found(Unknown, "%v", f.topoErr)
+			}
+			if f.huge == 0 && f.emulates() {
+				return found(NotApplicable, "VMs are emulated here, and gain nothing from huge pages")
 			}
 			var items []Item
 			for _, n := range h.Nodes {
@@ -34,7 +39,7 @@ var memoryRows = []Row{
 				free := 0
 				for _, p := range n.Pools {
 					if p.Total > 0 {
-						list = append(list, fmt.Sprintf("%d of %d free (%s)", p.Free, p.Total, size(p.PageBytes)))
+						list = append(list, fmt.Sprintf("%d of %d free (%s)", p.Free, p.Total, words.Bytes(p.PageBytes)))
 						free += p.Free
 					}
 				}
@@ -49,7 +54,7 @@ var memoryRows = []Row{
 			}
 			return worst(items, found(Unknown, "no node with memory"))
 		},
-		fix: hugePageWrites,
+		writes: hugePageWrites,
 	},
 	{
 		ID: "memory.thp", Group: Memory, Title: "transparent huge pages",
@@ -57,12 +62,12 @@ var memoryRows = []Row{
 		Why:    "QEMU asks for them for a VM's memory that is not from a pool, and programs in a VM get them for their heaps.",
 		Source: "NASA AT5 report, section 3.2.2",
 		Costs:  "TLB misses of 4 KiB pages; NASA's AT5 report measured stock VMs well below tuned ones in STREAM (figure 8)",
-		Mend:   "echo madvise >" + thpDir + "enabled",
+		Fix:    "echo madvise >" + thpDir + "enabled",
 		Needs:  Nothing, Profiles: anywhere,
 		Conflict: "tuned's hpc-compute sets always, its network-latency sets never: with a profile of the latter kind on top this row is undone again; " +
 			"madvise serves both, since only what asks gets huge pages",
-		look: wants(thpDir+"enabled", Warn, "madvise", "always"),
-		fix:  writes(thpDir+"enabled", "madvise"),
+		look:   wants(thpDir+"enabled", Warn, "madvise", "always"),
+		writes: writes(thpDir+"enabled", "madvise"),
 	},
 	{
 		ID: "memory.thp-defrag", Group: Memory, Title: "huge pages are not made while a program waits",
@@ -70,10 +75,10 @@ var memoryRows = []Row{
 		Why:    "With always any page fault may stop to compact memory.",
 		Source: "kernel documentation: admin-guide/mm/transhuge",
 		Costs:  "page faults of milliseconds when memory is fragmented",
-		Mend:   "echo defer+madvise >" + thpDir + "defrag",
+		Fix:    "echo defer+madvise >" + thpDir + "defrag",
 		Needs:  Nothing, Profiles: anywhere,
-		look: wants(thpDir+"defrag", Warn, "madvise", "defer", "defer+madvise", "never"),
-		fix:  writes(thpDir+"defrag", "defer+madvise"),
+		look:   wants(thpDir+"defrag", Warn, "madvise", "defer", "defer+madvise", "never"),
+		writes: writes(thpDir+"defrag", "defer+madvise"),
 	},
 	{
 		ID: "memory.shmem-huge", Group: Memory, Title: "huge pages for shared memory",
@@ -81,10 +86,10 @@ var memoryRows = []Row{
 		Why:    "The region between VMs and VMs' shared memory are in shared memory; without a pool these are its only huge pages.",
 		Source: "kernel documentation: admin-guide/mm/transhuge (shmem)",
 		Costs:  "TLB misses on messages through the region",
-		Mend:   "echo advise >" + thpDir + "shmem_enabled",
+		Fix:    "echo advise >" + thpDir + "shmem_enabled",
 		Needs:  Nothing, Profiles: onVMHosts,
-		look: wants(thpDir+"shmem_enabled", Warn, "advise", "within_size", "always", "force"),
-		fix:  writes(thpDir+"shmem_enabled", "advise"),
+		look:   wants(thpDir+"shmem_enabled", Warn, "advise", "within_size", "always", "force"),
+		writes: writes(thpDir+"shmem_enabled", "advise"),
 	},
 	{
 		ID: "memory.ksm", Group: Memory, Title: "pages are not merged",
@@ -92,7 +97,7 @@ var memoryRows = []Row{
 		Why:    "Merging scans VMs' memory, breaks huge pages up and makes the first write to a merged page a fault.",
 		Source: "tuned: realtime-virtual-host; the hosts of NASA's report give each VM memory of its own",
 		Costs:  "CPU time of ksmd, page faults in the VMs, and a side channel between them",
-		Mend:   "echo 2 >/sys/kernel/mm/ksm/run (stops and unmerges); systemctl disable --now ksm ksmtuned",
+		Fix:    "echo 2 >/sys/kernel/mm/ksm/run (stops and unmerges); systemctl disable --now ksm ksmtuned",
 		Needs:  Nothing, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			v := f.line("/sys/kernel/mm/ksm/run")
@@ -106,7 +111,7 @@ var memoryRows = []Row{
 			}
 			return found(OK, "%s", v)
 		},
-		fix: func(f *facts) []Write {
+		writes: func(f *facts) []Write {
 			if f.line("/sys/kernel/mm/ksm/run") == "1" {
 				return []Write{{File: "/sys/kernel/mm/ksm/run", Value: "2"}}
 			}
@@ -119,11 +124,11 @@ var memoryRows = []Row{
 		Why:    "nearmetal binds memory to its node; balancing unmaps pages to see who uses them and finds nothing to move.",
 		Source: "VMware vNUMA paper (placement is fixed); tuned: realtime-virtual-host",
 		Costs:  "page faults in every VM and program, again and again",
-		Mend:   "sysctl -w kernel.numa_balancing=0",
+		Fix:    "sysctl -w kernel.numa_balancing=0",
 		Needs:  Nothing, Profiles: anywhere,
 		Conflict: "tuned's throughput profiles leave it on, for programs that nobody places",
 		look:     wants("/proc/sys/kernel/numa_balancing", Warn, "0"),
-		fix:      writes("/proc/sys/kernel/numa_balancing", "0"),
+		writes:   writes("/proc/sys/kernel/numa_balancing", "0"),
 	},
 	{
 		ID: "memory.zone-reclaim", Group: Memory, Title: "memory of other nodes before reclaim",
@@ -131,11 +136,11 @@ var memoryRows = []Row{
 		Why:    "With other values a full node drops its cache and swaps before memory of a neighbour is taken.",
 		Source: "kernel documentation: admin-guide/sysctl/vm",
 		Costs:  "stalls in page faults when a node is full",
-		Mend:   "sysctl -w vm.zone_reclaim_mode=0",
+		Fix:    "sysctl -w vm.zone_reclaim_mode=0",
 		Needs:  Nothing, Profiles: anywhere,
 		Conflict: "Slurm sites that pin every job's memory set it to 1 on purpose, to keep a job's cache local",
 		look:     wants("/proc/sys/vm/zone_reclaim_mode", Warn, "0"),
-		fix:      writes("/proc/sys/vm/zone_reclaim_mode", "0"),
+		writes:   writes("/proc/sys/vm/zone_reclaim_mode", "0"),
 	},
 	{
 		ID: "memory.swap", Group: Memory, Title: "VMs are not swapped out",
@@ -143,7 +148,7 @@ var memoryRows = []Row{
 		Why:    "A VM's page that is on a disk makes every rank wait; the papers reserve all memory.",
 		Source: "VMware ConnectX study (all guest memory reserved); tuned: throughput-performance (vm.swappiness=10)",
 		Costs:  "milliseconds for each page that comes back",
-		Mend:   "swapoff -a, or sysctl -w vm.swappiness=10",
+		Fix:    "swapoff -a, or sysctl -w vm.swappiness=10",
 		Needs:  Nothing, Profiles: anywhere,
 		look: func(f *facts) finding {
 			s, err := f.read("/proc/swaps")
@@ -156,11 +161,11 @@ var memoryRows = []Row{
 			case areas == 0:
 				return found(OK, "no swap")
 			case ok && n <= 10:
-				return found(OK, "%s, swappiness %d", plural(areas, "swap area", "swap areas"), n)
+				return found(OK, "%s, swappiness %d", words.Count(areas, "swap area", "swap areas"), n)
 			}
-			return found(Warn, "%s, swappiness %d", plural(areas, "swap area", "swap areas"), n)
+			return found(Warn, "%s, swappiness %d", words.Count(areas, "swap area", "swap areas"), n)
 		},
-		fix: writes("/proc/sys/vm/swappiness", "10"),
+		writes: writes("/proc/sys/vm/swappiness", "10"),
 	},
 	{
 		ID: "memory.compaction", Group: Memory, Title: "memory is not compacted in advance",
@@ -168,10 +173,10 @@ var memoryRows = []Row{
 		Why:    "A kernel thread on each node moves pages while programs run; pools of huge pages make it needless.",
 		Source: "kernel documentation: admin-guide/sysctl/vm (compaction_proactiveness: \"non-trivial system-wide impact\")",
 		Costs:  "jitter: pages of running programs are moved",
-		Mend:   "sysctl -w vm.compaction_proactiveness=0",
+		Fix:    "sysctl -w vm.compaction_proactiveness=0",
 		Needs:  Nothing, Profiles: onVMHosts,
-		look: wants("/proc/sys/vm/compaction_proactiveness", Warn, "0"),
-		fix:  writes("/proc/sys/vm/compaction_proactiveness", "0"),
+		look:   wants("/proc/sys/vm/compaction_proactiveness", Warn, "0"),
+		writes: writes("/proc/sys/vm/compaction_proactiveness", "0"),
 	},
 	{
 		ID: "memory.balance", Group: Memory, Title: "nodes have equal memory",
@@ -179,7 +184,7 @@ var memoryRows = []Row{
 		Why:    "A missing or dead memory module leaves a node with less memory and fewer channels.",
 		Source: "VMware vNUMA paper (nodes of equal size); vendors' memory population rules",
 		Costs:  "memory bandwidth of the node, and room for VMs on it",
-		Mend:   "look for the module: dmidecode -t memory, ipmitool sel list",
+		Fix:    "look for the module: dmidecode -t memory, ipmitool sel list",
 		Needs:  Other, Profiles: onHosts,
 		look: func(f *facts) finding {
 			h := f.host()
@@ -201,14 +206,14 @@ var memoryRows = []Row{
 				return found(NotApplicable, "one node")
 			}
 			if most-least > most/10 {
-				return found(Warn, "%s to %s", size(least), size(most))
+				return found(Warn, "%s to %s", words.Bytes(least), words.Bytes(most))
 			}
-			return found(OK, "%s each", size(most))
+			return found(OK, "%s each", words.Bytes(most))
 		},
 	},
 }
 
-// hugePageWrites gives each node with memory and without free huge pages a pool of 2 MiB
+// hugePageWrites makes, on each node with memory and without free huge pages, a pool of 2 MiB
 // pages: Options.HugePageBytes, or half of what the node has available.
 func hugePageWrites(f *facts) []Write {
 	h := f.host()
@@ -234,17 +239,4 @@ func hugePageWrites(f *facts) []Write {
 		list = append(list, Write{File: file, Value: strconv.FormatInt(has+int64(want/page), 10)})
 	}
 	return list
-}
-
-// size gives bytes as people read them.
-func size(n uint64) string {
-	for _, u := range []struct {
-		n    uint64
-		name string
-	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if n >= u.n {
-			return strings.TrimSuffix(strconv.FormatFloat(float64(n)/float64(u.n), 'f', 1, 64), ".0") + " " + u.name
-		}
-	}
-	return fmt.Sprintf("%d B", n)
 }

@@ -16,10 +16,10 @@ var noiseRows = []Row{
 		Why:    "It takes a performance counter and an interrupt on every CPU; in VMs the interrupt is an exit.",
 		Source: "tuned: cpu-partitioning, realtime; kernel documentation: admin-guide/lockup-watchdogs",
 		Costs:  "an interrupt for each CPU every few seconds, and one performance counter",
-		Mend:   "sysctl -w kernel.nmi_watchdog=0",
+		Fix:    "sysctl -w kernel.nmi_watchdog=0",
 		Needs:  Nothing, Profiles: anywhere,
 		look:     wants("/proc/sys/kernel/nmi_watchdog", Warn, "0"),
-		fix:      writes("/proc/sys/kernel/nmi_watchdog", "0"),
+		writes:   writes("/proc/sys/kernel/nmi_watchdog", "0"),
 		Conflict: "it reports a CPU that hangs with interrupts off: keep it where hangs are hunted",
 	},
 	{
@@ -28,7 +28,7 @@ var noiseRows = []Row{
 		Why:    "Migration moves timers of idle CPUs to busy ones, where vCPUs run.",
 		Source: "tuned: cpu-partitioning",
 		Costs:  "timer interrupts of others on a vCPU's CPU",
-		Mend:   "sysctl -w kernel.timer_migration=0",
+		Fix:    "sysctl -w kernel.timer_migration=0",
 		Needs:  Nothing, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			v := f.line("/proc/sys/kernel/timer_migration")
@@ -42,7 +42,7 @@ var noiseRows = []Row{
 			}
 			return found(Warn, "%s", v)
 		},
-		fix: writes("/proc/sys/kernel/timer_migration", "0"),
+		writes: writes("/proc/sys/kernel/timer_migration", "0"),
 	},
 	{
 		ID: "noise.stat-interval", Group: Power, Title: "interval of memory statistics",
@@ -50,7 +50,7 @@ var noiseRows = []Row{
 		Why:    "A kernel thread runs on every CPU at this interval to fold counters.",
 		Source: "tuned: network-latency, cpu-partitioning (vm.stat_interval=10)",
 		Costs:  "one interruption of some µs for each CPU and interval",
-		Mend:   "sysctl -w vm.stat_interval=10",
+		Fix:    "sysctl -w vm.stat_interval=10",
 		Needs:  Nothing, Profiles: anywhere,
 		look: func(f *facts) finding {
 			n, ok := f.number("/proc/sys/vm/stat_interval")
@@ -62,7 +62,7 @@ var noiseRows = []Row{
 			}
 			return found(OK, "%d s", n)
 		},
-		fix: writes("/proc/sys/vm/stat_interval", "10"),
+		writes: writes("/proc/sys/vm/stat_interval", "10"),
 	},
 	{
 		ID: "noise.workqueue", Group: Power, Title: "kernel work stays off isolated CPUs",
@@ -70,7 +70,7 @@ var noiseRows = []Row{
 		Why:    "Unbound kernel work (writeback, RDMA completion, module work) may run on any CPU of the mask.",
 		Source: "kernel documentation: core-api/workqueue; tuned: cpu-partitioning",
 		Costs:  "interruptions of some ten µs to ms on vCPUs' CPUs",
-		Mend:   "tuna or: write the mask of the host's own CPUs to /sys/devices/virtual/workqueue/cpumask",
+		Fix:    "tuna or: write the mask of the host's own CPUs to /sys/devices/virtual/workqueue/cpumask",
 		Needs:  Nothing, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			mask := f.line("/sys/devices/virtual/workqueue/cpumask")
@@ -93,7 +93,7 @@ var noiseRows = []Row{
 			}
 			return found(OK, "%s", mask)
 		},
-		fix: func(f *facts) []Write {
+		writes: func(f *facts) []Write {
 			const file = "/sys/devices/virtual/workqueue/cpumask"
 			isolated, err := topology.ParseList(f.line(cpuDir+"isolated"), topology.MaxCPUs)
 			set, bad := parseMask(f.line(file))
@@ -115,7 +115,7 @@ var noiseRows = []Row{
 		Why:    "irqbalance moves interrupts of devices to CPUs that look idle to it, those of vCPUs among them.",
 		Source: "tuned: cpu-partitioning (IRQBALANCE_BANNED_CPUS); vendors' RDMA tuning guides",
 		Costs:  "interrupts of other devices on a vCPU's CPU",
-		Mend:   "systemctl disable --now irqbalance, or IRQBALANCE_BANNED_CPULIST=LIST in /etc/sysconfig/irqbalance (it leaves isolated CPUs alone by itself since 1.9)",
+		Fix:    "systemctl disable --now irqbalance, or IRQBALANCE_BANNED_CPULIST=LIST in /etc/sysconfig/irqbalance (it leaves isolated CPUs alone by itself since 1.9)",
 		Needs:  Restart, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			switch {
@@ -135,7 +135,7 @@ var noiseRows = []Row{
 		Why:    "Any other source is read through a system call and a slow device; MPI_Wtime and time-outs read it often.",
 		Source: "kernel documentation: virt/kvm/x86/timekeeping",
 		Costs:  "about 1 µs a reading with hpet or acpi_pm, against some 20 ns",
-		Mend:   "look for why the kernel gave the TSC up (dmesg | grep -i tsc); tsc=reliable on the command line if the firmware is known to be right",
+		Fix:    "look for why the kernel abandoned the TSC (dmesg | grep -i tsc); tsc=reliable on the command line if the firmware is known to be right",
 		Needs:  Reboot, Profiles: anywhere,
 		look: func(f *facts) finding {
 			const dir = "/sys/devices/system/clocksource/clocksource0/"
@@ -146,11 +146,11 @@ var noiseRows = []Row{
 			case v == "tsc", v == "kvm-clock" && f.inVM(), v == "arch_sys_counter":
 				return found(OK, "%s", v)
 			case hasWord(f.line(dir+"available_clocksource"), "tsc"):
-				return found(Warn, "%s, though tsc is there", v).mended("echo tsc >%scurrent_clocksource", dir)
+				return found(Warn, "%s, though tsc is there", v).fixedBy("echo tsc >%scurrent_clocksource", dir)
 			}
 			return found(Fail, "%s", v)
 		},
-		fix: func(f *facts) []Write {
+		writes: func(f *facts) []Write {
 			const dir = "/sys/devices/system/clocksource/clocksource0/"
 			if hasWord(f.line(dir+"available_clocksource"), "tsc") {
 				return []Write{{File: dir + "current_clocksource", Value: "tsc"}}
@@ -164,7 +164,7 @@ var noiseRows = []Row{
 		Why:    "Against L1TF and MDS older CPUs empty the L1 cache or buffers each time a VM is entered.",
 		Source: "kernel documentation: admin-guide/hw-vuln/l1tf",
 		Costs:  "the L1 cache at every VM entry; much for programs with many exits, little for ones that poll",
-		Mend:   "newer CPUs are not affected; kvm-intel.vmentry_l1d_flush=cond is the default, =never only where all users are trusted",
+		Fix:    "newer CPUs are not affected; kvm-intel.vmentry_l1d_flush=cond is the default, =never only where all users are trusted",
 		Needs:  Other, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			const dir = "/sys/devices/system/cpu/vulnerabilities/"

@@ -1,7 +1,7 @@
 package check
 
 import (
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/topology"
 )
 
@@ -20,19 +20,19 @@ type pciDevice struct {
 	rdma     []string
 }
 
-// dir gives the device's folder.
+// dir returns the device's folder.
 func (d *pciDevice) dir() string { return pciDir + d.address + "/" }
 
 func (d *pciDevice) bridge() bool { return d.class>>16 == 0x06 }
 
-// network tells whether it is a network card or an InfiniBand adapter, the devices that MPI
+// network reports whether it is a network card or an InfiniBand adapter, the devices that MPI
 // may use (PCI class codes 02 and 0c06).
 func (d *pciDevice) network() bool { return d.class>>16 == 0x02 || d.class>>8 == 0x0c06 }
 
-// virtio tells whether QEMU emulates the device (Red Hat's vendor IDs).
+// virtio reports whether QEMU emulates the device (Red Hat's vendor IDs).
 func (d *pciDevice) virtual() bool { return d.vendor == "0x1af4" || d.vendor == "0x1b36" }
 
-// devices gives the PCI functions by address.
+// devices returns the PCI functions by address.
 func (f *facts) devices() []*pciDevice {
 	if f.pciDone {
 		return f.pci
@@ -68,7 +68,7 @@ func (f *facts) devices() []*pciDevice {
 	return f.pci
 }
 
-var deviceName = pattern.Lazy(`^[A-Za-z0-9_.:@-]{1,64}$`)
+var deviceName = lazyregexp.New(`^[A-Za-z0-9_.:@-]{1,64}$`)
 
 // names keeps the names that a device can have: they go into paths and commands.
 func names(list []string) []string {

@@ -2,8 +2,11 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/words"
 )
 
 // slowState is the exit latency in µs from which an idle state counts as deep: C1 and C1E take
@@ -17,7 +20,7 @@ var powerRows = []Row{
 		Why:    "Other governors lower the frequency while ranks wait and raise it late.",
 		Source: "VMware ConnectX study, section 2.3 (power policy High Performance); VMware FDR paper (Static High Performance); tuned: throughput-performance",
 		Costs:  "frequency: up to the ratio of a CPU's lowest to its highest, at the start of each burst",
-		Mend:   "cpupower frequency-set -g performance",
+		Fix:    "cpupower frequency-set -g performance",
 		Needs:  Nothing, Profiles: onHosts,
 		look: func(f *facts) finding {
 			values := f.cpuValues("cpu%d/cpufreq/scaling_governor")
@@ -26,7 +29,7 @@ var powerRows = []Row{
 			}
 			return worst(byValue("CPUs", values, is("performance", Warn)), finding{})
 		},
-		fix: func(f *facts) []Write {
+		writes: func(f *facts) []Write {
 			var list []Write
 			for _, id := range f.cpus() {
 				dir := fmt.Sprintf("%scpu%d/cpufreq/", cpuDir, id)
@@ -43,14 +46,14 @@ var powerRows = []Row{
 		Why:    "CPUs that choose frequencies themselves (HWP, CPPC) follow this hint and not the governor alone.",
 		Source: "kernel documentation: admin-guide/pm/intel_pstate; VMware ConnectX study, section 2.1",
 		Costs:  "frequency under load that changes fast",
-		Mend:   "cpupower set -b 0; echo performance into each energy_performance_preference",
+		Fix:    "cpupower set -b 0; echo performance into each energy_performance_preference",
 		Needs:  Nothing, Profiles: onHosts,
 		look: func(f *facts) finding {
 			items := byValue("CPUs", f.cpuValues("cpu%d/cpufreq/energy_performance_preference"), is("performance", Warn))
 			items = append(items, byValue("bias of CPUs", f.cpuValues("cpu%d/power/energy_perf_bias"), is("0", Warn))...)
 			return worst(items, found(NotApplicable, "this CPU takes no hint"))
 		},
-		fix: func(f *facts) []Write {
+		writes: func(f *facts) []Write {
 			var list []Write
 			for _, id := range f.cpus() {
 				dir := fmt.Sprintf("%scpu%d/", cpuDir, id)
@@ -70,7 +73,7 @@ var powerRows = []Row{
 		Why:    "Cores run above their base frequency when power allows.",
 		Source: "kernel documentation: admin-guide/pm/intel_pstate (no_turbo), cpufreq (boost)",
 		Costs:  "the difference between base and turbo frequency, often a third",
-		Mend:   "echo 0 >/sys/devices/system/cpu/intel_pstate/no_turbo, or echo 1 >/sys/devices/system/cpu/cpufreq/boost",
+		Fix:    "echo 0 >/sys/devices/system/cpu/intel_pstate/no_turbo, or echo 1 >/sys/devices/system/cpu/cpufreq/boost",
 		Needs:  Nothing, Profiles: onHosts,
 		Conflict: "sites that want equal times on equal nodes switch turbo off on purpose: then pass this row by",
 		look: func(f *facts) finding {
@@ -82,7 +85,7 @@ var powerRows = []Row{
 			}
 			return noCpufreq(f)
 		},
-		fix: func(f *facts) []Write {
+		writes: func(f *facts) []Write {
 			if f.line(cpuDir+"intel_pstate/no_turbo") == "1" {
 				return []Write{{File: cpuDir + "intel_pstate/no_turbo", Value: "0"}}
 			}
@@ -98,7 +101,7 @@ var powerRows = []Row{
 		Why:    "A rank that blocks, or a vCPU that halts, wakes after the state's exit latency.",
 		Source: "VMware FDR paper, BIOS Settings (No C-states, No Package State); tuned: latency-performance (force_latency)",
 		Costs:  "the state's exit latency (50 to 900 µs for C6) at each wake-up, where a message takes 1 µs",
-		Mend:   "cpupower idle-set -D 10, or intel_idle.max_cstate=1 on the kernel's command line",
+		Fix:    "cpupower idle-set -D 10, or intel_idle.max_cstate=1 on the kernel's command line",
 		Needs:  Nothing, Profiles: onHosts,
 		Conflict: "idle cores in deep states leave power to the others' turbo: for programs that use few cores this row can cost",
 		look: func(f *facts) finding {
@@ -126,7 +129,7 @@ var powerRows = []Row{
 			}
 			return worst(items, finding{})
 		},
-		fix: func(f *facts) []Write {
+		writes: func(f *facts) []Write {
 			var list []Write
 			for _, id := range f.cpus() {
 				for _, s := range f.idleStates(fmt.Sprintf("%scpu%d/cpuidle/", cpuDir, id)) {
@@ -144,7 +147,7 @@ var powerRows = []Row{
 		Why:    "Two ranks on one core share its units; the papers' machines had Hyper-Threading off.",
 		Source: "VMware FDR paper, BIOS Settings (Processor Hyper-Threading: Disabled); VMware vNUMA paper, preferHT",
 		Costs:  "nothing while threads of a core are not used twice; else up to half a core a rank",
-		Mend:   "echo off >/sys/devices/system/cpu/smt/control, nosmt on the command line, or leave it on and place one vCPU a core (placement in the cluster file)",
+		Fix:    "echo off >/sys/devices/system/cpu/smt/control, nosmt on the command line, or leave it on and place one vCPU a core (placement in the cluster file)",
 		Needs:  Nothing, Profiles: onHosts,
 		look: func(f *facts) finding {
 			switch f.line(cpuDir + "smt/active") {
@@ -162,12 +165,12 @@ var powerRows = []Row{
 		Why:    "A CPU that was taken offline and forgotten is missing in every job.",
 		Source: "kernel documentation: core-api/cpu_hotplug",
 		Costs:  "the CPU",
-		Mend:   "echo 1 >/sys/devices/system/cpu/cpuN/online",
+		Fix:    "echo 1 >/sys/devices/system/cpu/cpuN/online",
 		Needs:  Nothing, Profiles: anywhere,
 		look: func(f *facts) finding {
 			off := f.line(cpuDir + "offline")
 			if off == "" || off == "(null)" {
-				return found(OK, "%s online", plural(len(f.cpus()), "CPU", "CPUs"))
+				return found(OK, "%s online", words.Count(len(f.cpus()), "CPU", "CPUs"))
 			}
 			if f.line(cpuDir+"smt/control") == "off" {
 				return found(OK, "%s offline: second threads (SMT is off)", off)
@@ -185,7 +188,7 @@ var powerRows = []Row{
 		Why:    "A core that gets too hot, or a package over its power, slows down; every rank waits for it.",
 		Source: "kernel: arch/x86/kernel/cpu/mce/therm_throt.c",
 		Costs:  "frequency of the CPUs named, while it lasts",
-		Mend:   "look at fans, air flow and power limits (ipmitool sdr)",
+		Fix:    "look at fans, air flow and power limits (ipmitool sdr)",
 		Needs:  Other, Profiles: onHosts,
 		look: func(f *facts) finding {
 			values := map[int]string{}
@@ -207,7 +210,7 @@ var powerRows = []Row{
 	},
 }
 
-// is gives a judge of values: ok for want, else bad.
+// is returns a judge of values: ok for want, else bad.
 func is(want string, bad Status) func(string) Status {
 	return func(v string) Status {
 		if v == want {
@@ -225,12 +228,7 @@ func noCpufreq(f *facts) finding {
 }
 
 func hasWord(list, word string) bool {
-	for _, w := range strings.Fields(list) {
-		if w == word {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(strings.Fields(list), word)
 }
 
 // idleState is one idle state of a CPU.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // qemuProgram is QEMU's name; nearmetal runs VMs on x86-64 only.
@@ -23,7 +23,7 @@ var qemuRows = []Row{
 		Why:    "It carries the VMs out; older ones lack options that the VMs' command lines have.",
 		Source: "docs/architecture.md (QEMU 7.2 and 10.0 are tested)",
 		Costs:  "no VMs",
-		Mend:   "apt-get install qemu-system-x86, dnf install qemu-kvm; or name another with qemu: in the cluster file",
+		Fix:    "apt-get install qemu-system-x86, dnf install qemu-kvm; or name another with qemu: in the cluster file",
 		Needs:  Other, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			out, err := f.ask(qemuProgram, "-version")
@@ -42,22 +42,24 @@ var qemuRows = []Row{
 	},
 	qemuDevice("qemu.region", "ivshmem-plain", "the region that VMs of one host share",
 		"MPI between VMs of one host goes over the network instead of shared memory", Fail,
-		"Red Hat's qemu-kvm leaves ivshmem out: install Debian's, Fedora's or upstream QEMU beside it; nearmetal then gives the region as persistent memory where it can"),
+		"Red Hat's qemu-kvm leaves ivshmem out: install Debian's, Fedora's or upstream QEMU beside it; nearmetal then shows the region as persistent memory where it can"),
 	qemuDevice("qemu.expander", "pxb-pcie", "root complexes of several nodes in a VM",
 		"a VM over several nodes cannot see which node its VF is on", Warn,
 		"a QEMU with PCI expander bridges (upstream has them)"),
 	qemuDevice("qemu.vfio", "vfio-pci", "VFs and cards in VMs",
 		"no VF in a VM", Fail, "a QEMU that was built with VFIO (upstream is)"),
+	qemuSandboxRow,
+	qemuFaultsRow,
 }
 
-// qemuDevice gives the row of a device that QEMU has to offer.
-func qemuDevice(id, device, title, costs string, bad Status, mend string) Row {
+// qemuDevice returns the row of a device that QEMU has to offer.
+func qemuDevice(id, device, title, costs string, bad Status, fix string) Row {
 	return Row{
 		ID: id, Group: QEMU, Title: title,
 		Reads: device + " in " + qemuProgram + " -device help", Wants: "it is there",
 		Why:    "nearmetal's command lines use it for: " + title + ".",
 		Source: "docs/region.md, docs/plan.md",
-		Costs:  costs, Mend: mend, Needs: Other, Profiles: onVMHosts,
+		Costs:  costs, Fix: fix, Needs: Other, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			out, err := f.ask(qemuProgram, "-device", "help")
 			if err != nil {
@@ -86,7 +88,7 @@ func qemuMissing(err error) finding {
 	return found(Unknown, "%s: %s", qemuProgram, printable(err.Error()))
 }
 
-var qemuVersion = pattern.Lazy(`^QEMU emulator version (([0-9]{1,3})\.[0-9.]{1,20})`)
+var qemuVersion = lazyregexp.New(`^QEMU emulator version (([0-9]{1,3})\.[0-9.]{1,20})`)
 
 // parseQEMUVersion reads the first line of -version.
 func parseQEMUVersion(s string) (major int, version string, ok bool) {

@@ -5,6 +5,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/words"
 )
 
 var rdmaRows = []Row{
@@ -14,7 +16,7 @@ var rdmaRows = []Row{
 		Why:    "MPI between hosts is near native only over verbs.",
 		Source: "NASA AT5 report, sections 2 and 3.1.1; VMware FDR paper",
 		Costs:  "\"a factor of 10x or more\" in latency over emulated networks (NASA AT5 report); nothing on a single host",
-		Mend:   "load the card's driver (modprobe mlx5_ib, irdma, bnxt_re); without a card, soft RoCE: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev IF",
+		Fix:    "load the card's driver (modprobe mlx5_ib, irdma, bnxt_re); without a card, soft RoCE: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev IF",
 		Needs:  Other, Profiles: withRDMA,
 		look: func(f *facts) finding {
 			var list []string
@@ -33,7 +35,7 @@ var rdmaRows = []Row{
 			}
 			switch {
 			case len(list) == 0 && cards > 0:
-				return found(Fail, "%s, but no RDMA device: no driver, or handed to VMs", plural(cards, "card", "cards"))
+				return found(Fail, "%s, but no RDMA device: no driver, or handed to VMs", words.Count(cards, "card", "cards"))
 			case len(list) == 0:
 				return found(Warn, "none: MPI between hosts runs over TCP")
 			case soft == len(list):
@@ -48,7 +50,7 @@ var rdmaRows = []Row{
 		Why:    "A port in INIT has a cable and no subnet manager, one in DOWN no cable, or a switch port that is off.",
 		Source: "InfiniBand Architecture Specification, volume 1, section 14.2.5.6 (PortState)",
 		Costs:  "the port",
-		Mend:   "INIT: start a subnet manager (opensm) on one host or the switch; DOWN: cable and switch port, ip link set IF up",
+		Fix:    "INIT: start a subnet manager (opensm) on one host or the switch; DOWN: cable and switch port, ip link set IF up",
 		Needs:  Other, Profiles: withRDMA,
 		look: perPort(func(_ *facts, p rdmaPort) Item {
 			_, word, ok := strings.Cut(p.state, ": ")
@@ -67,7 +69,7 @@ var rdmaRows = []Row{
 		Why:    "A bad cable or transceiver makes a link train with fewer lanes or at a lower rate, and works on.",
 		Source: "InfiniBand Architecture Specification, volume 1 (LinkWidthActive)",
 		Costs:  "bandwidth in proportion, and latency of larger messages",
-		Mend:   "reseat or change the cable; mlxlink -d BDF -c shows errors",
+		Fix:    "reseat or change the cable; mlxlink -d BDF -c shows errors",
 		Needs:  Other, Profiles: withRDMA,
 		look: func(f *facts) finding {
 			best := map[string]int{}
@@ -105,7 +107,7 @@ var rdmaRows = []Row{
 		Why:    "A VF without a GUID is refused by the subnet manager; two with the same one take each other's traffic.",
 		Source: "vendors' SR-IOV guides (ip link set PF vf N node_guid)",
 		Costs:  "the VF's link never comes up",
-		Mend:   "nearmetal device set VF, or ip link set PF vf N node_guid GUID and port_guid GUID, then rebind the VF",
+		Fix:    "nearmetal device set VF, or ip link set PF vf N node_guid GUID and port_guid GUID, then rebind the VF",
 		Needs:  Other, Profiles: withRDMA,
 		look: func(f *facts) finding {
 			seen := map[string]string{}
@@ -133,7 +135,7 @@ var rdmaRows = []Row{
 		Why:    "Cards of one kind with different firmware differ in speed and faults; the study compares version and PSID with the maker's list first.",
 		Source: "VMware ConnectX study, section 2.2.1 (mlxfwmanager, PSID); NASA AT5 report, section 4.1 step 8",
 		Costs:  "faults that only some hosts have",
-		Mend:   "mstfwmanager --online -u -d BDF, or mstflint -d BDF -i FILE burn; between hosts: nearmetal check --fleet",
+		Fix:    "mstfwmanager --online -u -d BDF, or mstflint -d BDF -i FILE burn; between hosts: nearmetal check --fleet",
 		Needs:  Setup, Profiles: withRDMA,
 		look: func(f *facts) finding {
 			versions := map[string]map[string]bool{}
@@ -164,7 +166,7 @@ var rdmaRows = []Row{
 		Why:    "A card in a narrow or slow slot, or badly seated, cannot carry its network's bandwidth.",
 		Source: "vendors' RDMA tuning guides (lspci LnkSta)",
 		Costs:  "bandwidth in proportion",
-		Mend:   "reseat the card, take a slot with all its lanes; firmware setup: link speed Auto",
+		Fix:    "reseat the card, take a slot with all its lanes; firmware setup: link speed Auto",
 		Needs:  Other, Profiles: withRDMA,
 		look: perCard(func(f *facts, d *pciDevice) Item {
 			speed, most := f.line(d.dir()+"current_link_speed"), f.line(d.dir()+"max_link_speed")
@@ -189,7 +191,7 @@ var rdmaRows = []Row{
 		Why:    "The card fetches what it sends in requests of this size.",
 		Source: "vendors' tuning guides (setpci 68.w; 4096 for large messages); PCI Express Base Specification, section 7.5.3.4",
 		Costs:  "bandwidth of large messages",
-		Mend:   "setpci -s BDF CAP_EXP+8.w=5000:7000 (4096 bytes; 2000:7000 is 512)",
+		Fix:    "setpci -s BDF CAP_EXP+8.w=5000:7000 (4096 bytes; 2000:7000 is 512)",
 		Needs:  Other, Profiles: onHosts,
 		look: perCard(func(f *facts, d *pciDevice) Item {
 			config, err := f.read(d.dir() + "config")
@@ -211,7 +213,7 @@ var rdmaRows = []Row{
 		Why:    "A VM belongs on the node of its card; without the firmware's word the plan cannot know which that is.",
 		Source: "VMware FDR paper, vSphere Settings (numa.nodeAffinity: the socket to which the device is attached)",
 		Costs:  "a hop between packages for each message",
-		Mend:   "a firmware update that describes proximity (ACPI _PXM); until then placement in the cluster file",
+		Fix:    "a firmware update that describes proximity (ACPI _PXM); until then placement in the cluster file",
 		Needs:  Setup, Profiles: anywhere,
 		look: perCard(func(f *facts, d *pciDevice) Item {
 			n, ok := f.number(d.dir() + "numa_node")
@@ -232,7 +234,7 @@ var rdmaRows = []Row{
 		Why:    "Each VM gets a VF of the card; a job cannot make them, an administrator or this fix can.",
 		Source: "NASA AT5 report, section 4.1 steps 8 and 9 (num_vfs=8); VMware ConnectX study, section 2.2.3",
 		Costs:  "VMs without a VF: MPI between hosts runs over an emulated network",
-		Mend:   "nearmetal device enable-vfs PF N, or echo N >/sys/bus/pci/devices/BDF/sriov_numvfs",
+		Fix:    "nearmetal device enable-vfs PF N, or echo N >/sys/bus/pci/devices/BDF/sriov_numvfs",
 		Needs:  Nothing, Profiles: onVMHosts,
 		Conflict: "the VMware ConnectX study sets SRIOV_EN=0 and clears num_vfs, for whole cards in VMs (DirectPath); " +
 			"with one VM a host that is right, with several it is not",
@@ -254,11 +256,11 @@ var rdmaRows = []Row{
 			}
 			f1 := worst(items, noCard(f))
 			if strings.Contains(f1.found, "SR-IOV is off") {
-				return f1.mended("mstconfig -d BDF set SRIOV_EN=1 NUM_OF_VFS=8, then a reboot (mstfwreset -d BDF reset may do)")
+				return f1.fixedBy("mstconfig -d BDF set SRIOV_EN=1 NUM_OF_VFS=8, then a reboot (mstfwreset -d BDF reset may do)")
 			}
 			return f1
 		},
-		fix: func(f *facts) []Write {
+		writes: func(f *facts) []Write {
 			var list []Write
 			for _, d := range f.cards() {
 				const most = 8 // as many as the report makes
@@ -272,10 +274,10 @@ var rdmaRows = []Row{
 	{
 		ID: "rdma.settings", Group: RDMA, Title: "settings in the card's firmware",
 		Reads: "mstconfig -d BDF query of each Mellanox card: SRIOV_EN, NUM_OF_VFS, LINK_TYPE_P1, ADVANCED_PCI_SETTINGS", Wants: "SRIOV_EN=1 and NUM_OF_VFS above 0",
-		Why:    "The card offers VFs, InfiniBand or Ethernet as its firmware was told, whatever the driver wants.",
+		Why:    "The card offers VFs, InfiniBand or Ethernet as its firmware is set, whatever the driver wants.",
 		Source: "VMware ConnectX study, section 2.2.3 (mlxconfig); NASA AT5 report, section 4.1 step 8 (sriov_en, total_vfs)",
 		Costs:  "no VFs, or the wrong link",
-		Mend:   "mstconfig -d BDF set SRIOV_EN=1 NUM_OF_VFS=8; LINK_TYPE_P1=1 for InfiniBand, 2 for Ethernet; then a reboot",
+		Fix:    "mstconfig -d BDF set SRIOV_EN=1 NUM_OF_VFS=8; LINK_TYPE_P1=1 for InfiniBand, 2 for Ethernet; then a reboot",
 		Needs:  Setup, Profiles: onVMHosts,
 		look: func(f *facts) finding {
 			var items []Item
@@ -299,7 +301,7 @@ var rdmaRows = []Row{
 		Why:    "Small messages are written to the card in one burst of 64 bytes instead of eight writes.",
 		Source: "VMware FDR paper, RDMA (write combining: 0.4 to 0.8 µs of latency)",
 		Costs:  "0.4 to 0.8 µs a small message (VMware FDR paper, figures 1 and 2)",
-		Mend:   "remove nopat from the kernel's command line",
+		Fix:    "remove nopat from the kernel's command line",
 		Needs:  Reboot, Profiles: withRDMA,
 		look: func(f *facts) finding {
 			if _, off := f.arg("nopat"); off {
@@ -327,7 +329,7 @@ var rdmaRows = []Row{
 		Why:    "MPI opens connections on any port to start up, and verbs connection managers use IP.",
 		Source: "NASA AT5 report, section 4.1 step 4 and section 4.1.1 step 2 (disabled firewalls)",
 		Costs:  "jobs over several hosts that hang at their start",
-		Mend:   "firewall-cmd --zone=trusted --add-interface=IF --permanent for the MPI network's interface, or systemctl disable --now firewalld",
+		Fix:    "firewall-cmd --zone=trusted --add-interface=IF --permanent for the MPI network's interface, or systemctl disable --now firewalld",
 		Needs:  Restart, Profiles: anywhere,
 		look: func(f *facts) finding {
 			if len(f.numbered("/proc", "")) == 0 {

@@ -29,7 +29,7 @@ type rdmaPort struct {
 
 func (d *rdmaDevice) dir() string { return ibDir + d.name + "/" }
 
-// rdmaDevices gives the RDMA devices by name.
+// rdmaDevices returns the RDMA devices by name.
 func (f *facts) rdmaDevices() []*rdmaDevice {
 	if f.rdmaDone {
 		return f.rdma
@@ -66,7 +66,7 @@ func (f *facts) rdmaDevices() []*rdmaDevice {
 	return f.rdma
 }
 
-// rocePorts gives the ports that are Ethernet.
+// rocePorts returns the ports that are Ethernet.
 func (f *facts) rocePorts() []rdmaPort {
 	var list []rdmaPort
 	for _, d := range f.rdmaDevices() {
@@ -79,9 +79,9 @@ func (f *facts) rocePorts() []rdmaPort {
 	return list
 }
 
-// cards gives the PCI functions that MPI's network may run over: those with an RDMA device,
+// cards returns the PCI functions that MPI's network may run over: those with an RDMA device,
 // and network cards that could have VFs. VFs themselves are not among them, but in a VM, where
-// nothing tells a VF from a card.
+// nothing distinguishes a VF from a card.
 func (f *facts) cards() []*pciDevice {
 	var list []*pciDevice
 	rdma := map[string]bool{}
@@ -96,7 +96,7 @@ func (f *facts) cards() []*pciDevice {
 	return list
 }
 
-// perCard gives the finding of a row that looks at each card.
+// perCard returns the finding of a row that looks at each card.
 func perCard(look func(*facts, *pciDevice) Item) func(*facts) finding {
 	return func(f *facts) finding {
 		var items []Item
@@ -110,7 +110,7 @@ func perCard(look func(*facts, *pciDevice) Item) func(*facts) finding {
 	}
 }
 
-// perPort gives the finding of a row that looks at each port of RDMA devices.
+// perPort returns the finding of a row that looks at each port of RDMA devices.
 func perPort(look func(*facts, rdmaPort) Item) func(*facts) finding {
 	return func(f *facts) finding {
 		var items []Item
@@ -139,7 +139,7 @@ func (d *pciDevice) label() string {
 
 func noCard(f *facts) finding { return found(NotApplicable, "no RDMA device") }
 
-// ActiveRDMA gives this host's RDMA devices with a port that is up.
+// ActiveRDMA returns this host's RDMA devices with a port that is up.
 func ActiveRDMA() []string {
 	f, err := newFacts(context.Background(), Options{})
 	if err != nil {

@@ -13,7 +13,7 @@ var roceRows = []Row{
 		Why:    "RDMA's own MTU is the largest of 256 to 4096 that fits the interface's: with 1500 it is 1024.",
 		Source: "vendors' RoCE guides; VMware ConnectX study's RoCE set-up",
 		Costs:  "four times the packets of large messages",
-		Mend:   "ip link set IF mtu 9000, and on the switch",
+		Fix:    "ip link set IF mtu 9000, and on the switch",
 		Needs:  Nothing, Profiles: withRDMA,
 		look: func(f *facts) finding {
 			return perRoCE(f, func(p rdmaPort) Item {
@@ -27,7 +27,7 @@ var roceRows = []Row{
 				return Item{Status: OK, Found: fmt.Sprintf("%s has %d", p.net, n)}
 			})
 		},
-		fix: func(f *facts) []Write {
+		writes: func(f *facts) []Write {
 			var list []Write
 			for _, p := range f.rocePorts() {
 				file := "/sys/class/net/" + p.net + "/mtu"
@@ -44,7 +44,7 @@ var roceRows = []Row{
 		Why:    "A lost packet of RDMA is sent again with all that follow it.",
 		Source: "vendors' RoCE guides (PFC, ECN); the switch's side cannot be checked from here",
 		Costs:  "bandwidth and latency that collapse under load",
-		Mend:   "dcb pfc set dev IF prio-pfc all:off 3:on, and the same on the switch",
+		Fix:    "dcb pfc set dev IF prio-pfc all:off 3:on, and the same on the switch",
 		Needs:  Other, Profiles: []Profile{VMHost, SlurmNode, RoCE},
 		look: func(f *facts) finding {
 			return perRoCE(f, func(p rdmaPort) Item {
@@ -72,7 +72,7 @@ var roceRows = []Row{
 		Why:    "Version 2 is routed and spreads over paths; version 1 stays in one Ethernet segment.",
 		Source: "InfiniBand Architecture Specification, annex A17",
 		Costs:  "no connection between subnets",
-		Mend:   "give the interface an IP address; cma_roce_mode or the job's UCX_IB_GID_INDEX choose the GID",
+		Fix:    "give the interface an IP address; cma_roce_mode or the job's UCX_IB_GID_INDEX choose the GID",
 		Needs:  Other, Profiles: withRDMA,
 		look: func(f *facts) finding {
 			return perRoCE(f, func(p rdmaPort) Item {
@@ -96,7 +96,7 @@ var roceRows = []Row{
 	},
 }
 
-// perRoCE gives the finding of a row that looks at each Ethernet port.
+// perRoCE returns the finding of a row that looks at each Ethernet port.
 func perRoCE(f *facts, look func(rdmaPort) Item) finding {
 	var items []Item
 	for _, p := range f.rocePorts() {
@@ -107,7 +107,7 @@ func perRoCE(f *facts, look func(rdmaPort) Item) finding {
 	return worst(items, found(NotApplicable, "no RDMA port on Ethernet"))
 }
 
-// activeMTU gives RDMA's MTU on an interface: the largest of InfiniBand's that leaves room for
+// activeMTU returns RDMA's MTU on an interface: the largest of InfiniBand's that leaves room for
 // the headers, some 60 bytes (drivers/infiniband/core, iboe_get_mtu).
 func activeMTU(mtu int) int {
 	best := 0
@@ -119,7 +119,7 @@ func activeMTU(mtu int) int {
 	return best
 }
 
-// parsePFC reads dcb pfc show: a line "prio-pfc 0:off 1:off … 3:on …". It gives the
+// parsePFC reads dcb pfc show: a line "prio-pfc 0:off 1:off … 3:on …". It returns the
 // priorities that are on.
 func parsePFC(s string) (on string, ok bool) {
 	for _, line := range strings.Split(s, "\n") {

@@ -2,6 +2,7 @@ package check
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -13,7 +14,7 @@ type slurmConfig struct {
 	plug   string // plugstack.conf
 }
 
-// slurmRows look at a Slurm node's files. nearmetal's own part is told in full by nearmetal
+// slurmRows look at a Slurm node's files. nearmetal's own part is reported in full by nearmetal
 // slurm doctor.
 var slurmRows = []Row{
 	slurmRow("slurm.proctrack", "ProctrackType", "processes of a job are tracked by cgroup",
@@ -51,7 +52,7 @@ var slurmRows = []Row{
 			return Warn
 		}),
 	slurmRow("slurm.gres", "GresTypes", "VFs and regions are GRES",
-		"vf,ivshmem", "Slurm then gives each job its own VFs and bytes of region.",
+		"vf,ivshmem", "Slurm then allocates to each job its own VFs and bytes of region.",
 		"VFs that two jobs want at once", func(v string) Status {
 			if hasFlag(v, "vf") && hasFlag(v, "ivshmem") {
 				return OK
@@ -63,7 +64,7 @@ var slurmRows = []Row{
 		Reads: "cgroup.conf", Wants: "ConstrainCores, ConstrainRAMSpace, ConstrainDevices = yes",
 		Why:    "A job cannot take another's cores, memory or VF.",
 		Source: "Slurm documentation: cgroup.conf", Costs: "jobs that disturb each other; VFs open to every job",
-		Mend:  "in cgroup.conf: ConstrainCores=yes, ConstrainRAMSpace=yes, ConstrainDevices=yes; scontrol reconfigure",
+		Fix:   "in cgroup.conf: ConstrainCores=yes, ConstrainRAMSpace=yes, ConstrainDevices=yes; scontrol reconfigure",
 		Needs: Restart, Profiles: []Profile{SlurmNode},
 		look: func(f *facts) finding {
 			c := f.slurmConf()
@@ -85,9 +86,9 @@ var slurmRows = []Row{
 	{
 		ID: "slurm.plugin", Group: Slurm, Title: "nearmetal's plugin",
 		Reads: "plugstack.conf", Wants: "a line with spank_nearmetal.so",
-		Why:    "It gives srun, sbatch and salloc the option --vm.",
+		Why:    "It adds the option --vm to srun, sbatch and salloc.",
 		Source: "docs/slurm.md", Costs: "no srun --vm",
-		Mend:  "nearmetal slurm example prints the line",
+		Fix:   "nearmetal slurm example prints the line",
 		Needs: Restart, Profiles: []Profile{SlurmNode},
 		look: func(f *facts) finding {
 			c := f.slurmConf()
@@ -108,7 +109,7 @@ var slurmRows = []Row{
 		Reads: "the processes' names (slurmd)", Wants: "running",
 		Why:    "It starts the jobs of this node.",
 		Source: "Slurm documentation: slurmd", Costs: "no jobs here",
-		Mend:  "systemctl start slurmd",
+		Fix:   "systemctl start slurmd",
 		Needs: Restart, Profiles: []Profile{SlurmNode},
 		look: func(f *facts) finding {
 			switch {
@@ -124,12 +125,12 @@ var slurmRows = []Row{
 	},
 }
 
-// slurmRow gives the row of one key of slurm.conf.
+// slurmRow returns the row of one key of slurm.conf.
 func slurmRow(id, key, title, want, why, costs string, judge func(string) Status) Row {
 	return Row{
 		ID: id, Group: Slurm, Title: title,
 		Reads: key + " in slurm.conf", Wants: want, Why: why, Source: "Slurm documentation: slurm.conf, " + key, Costs: costs,
-		Mend: "in slurm.conf: " + key + "=" + want + "; then scontrol reconfigure, or restart slurmctld and slurmd", Needs: Restart,
+		Fix: "in slurm.conf: " + key + "=" + want + "; then scontrol reconfigure, or restart slurmctld and slurmd", Needs: Restart,
 		Profiles: []Profile{SlurmNode},
 		look: func(f *facts) finding {
 			c := f.slurmConf()
@@ -147,15 +148,13 @@ func slurmRow(id, key, title, want, why, costs string, judge func(string) Status
 }
 
 func in(v string, bad Status, good ...string) Status {
-	for _, g := range good {
-		if v == g {
-			return OK
-		}
+	if slices.Contains(good, v) {
+		return OK
 	}
 	return bad
 }
 
-// hasFlag tells whether a list with commas has a word, whatever its case.
+// hasFlag reports whether a list with commas has a word, whatever its case.
 func hasFlag(list, word string) bool {
 	for _, w := range strings.Split(list, ",") {
 		if strings.EqualFold(strings.TrimSpace(w), word) {
@@ -167,7 +166,7 @@ func hasFlag(list, word string) bool {
 
 func noSlurm(f *facts) finding {
 	if f.profile == SlurmNode {
-		return found(Fail, "no slurm.conf in /etc/slurm or /etc/slurm-llnl").mended("install slurmd; slurmd --conf-server HOST fetches its configuration to /run/slurm/conf")
+		return found(Fail, "no slurm.conf in /etc/slurm or /etc/slurm-llnl").fixedBy("install slurmd; slurmd --conf-server HOST fetches its configuration to /run/slurm/conf")
 	}
 	return found(NotApplicable, "no Slurm on this host")
 }

@@ -10,31 +10,43 @@ import (
 type Text struct {
 	Columns int // of the terminal; less than 40 counts as 40
 	All     bool
-	// Paint gives a word of a status its colour; nil: none.
+	// Problems leaves out the rows that want nothing.
+	Problems bool
+	// Paint colours the word of a status; nil: no colours.
 	Paint func(s Status, word string) string
 }
 
 // statusWidth is the longest status that is shown in the column.
 const statusWidth = len("unknown")
 
-// Report lays out a report: the rows that want something with what they cost and how to mend
-// them, the others in a line each; those that do not apply only with All.
+// firstShown is how many rows stand at the top of a report as those to fix first.
+const firstShown = 3
+
+// Report lays out a report: first the summary and what to fix first; then the rows that want something with what
+// they cost and how to fix them, the others in a line each; those that do not apply only with All.
 func (t Text) Report(r *Report) string {
 	var b strings.Builder
 	b.WriteString(t.wrap(heading(r), "", "  "))
+	b.WriteString(t.wrap(summary(r), "", "  "))
+	if first := r.First(firstShown); len(first) > 0 {
+		b.WriteString("\nfix first\n")
+		for i, row := range first {
+			b.WriteString(t.wrap(fmt.Sprintf("%d. %s: %s", i+1, row.ID, row.Found), "  ", "     "))
+			b.WriteString(t.wrap(fix(row), "     ", "     "))
+		}
+	}
 	group := Group("")
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		if row.Status == NotApplicable && !t.All {
+		if row.Status == NotApplicable && !t.All || t.Problems && row.Status != Warn && row.Status != Fail {
 			continue
 		}
 		if row.Group != group {
 			group = row.Group
 			fmt.Fprintf(&b, "\n%s\n", group)
 		}
-		b.WriteString(t.row(row))
+		b.WriteString(t.row(row, r.CauseOf(row)))
 	}
-	b.WriteString("\n" + t.wrap(summary(r), "", "  "))
 	return b.String()
 }
 
@@ -58,8 +70,8 @@ func heading(r *Report) string {
 	return s
 }
 
-// row lays out one row.
-func (t Text) row(r *Result) string {
+// row lays out one row. cause is the row that it follows from, "" for none.
+func (t Text) row(r *Result, cause string) string {
 	status := string(r.Status)
 	if r.Status == NotApplicable {
 		status = "-"
@@ -75,20 +87,28 @@ func (t Text) row(r *Result) string {
 	if r.Status != Warn && r.Status != Fail {
 		return b.String()
 	}
+	if cause != "" {
+		b.WriteString(t.wrap("follows from "+cause, indent, indent+"  "))
+		return b.String()
+	}
 	b.WriteString(t.wrap("wanted: "+r.Wanted, indent, indent+"        "))
 	b.WriteString(t.wrap("cost: "+r.Cost, indent, indent+"      "))
-	mend := "mend: " + r.Mend
-	switch {
-	case r.Fixable:
-		mend = "mend: nearmetal check --fix " + r.ID + " (" + r.Mend + ")"
-	case r.Needs != Nothing && r.Needs != Other:
-		mend += " [needs: " + string(r.Needs) + "]"
-	}
-	b.WriteString(t.wrap(mend, indent, indent+"      "))
+	b.WriteString(t.wrap(fix(r), indent, indent+"     "))
 	return b.String()
 }
 
-// summary is the report's last line.
+// fix is the line that says how a row is fixed.
+func fix(r *Result) string {
+	switch {
+	case r.Fixable:
+		return "fix: nearmetal check --fix " + r.ID + " (" + r.Fix + ")"
+	case r.Needs != Nothing && r.Needs != Other:
+		return "fix: " + r.Fix + " [needs: " + string(r.Needs) + "]"
+	}
+	return "fix: " + r.Fix
+}
+
+// summary is the line that counts the rows.
 func summary(r *Report) string {
 	var parts []string
 	for _, s := range []Status{Fail, Warn, Unknown, OK, NotApplicable} {
@@ -104,7 +124,7 @@ func summary(r *Report) string {
 		}
 	}
 	if fixable > 0 {
-		s += fmt.Sprintf("; %d can be mended now: nearmetal check --fix", fixable)
+		s += fmt.Sprintf("; %d can be fixed now: nearmetal check --fix", fixable)
 	}
 	return s
 }
@@ -137,11 +157,11 @@ func (t Text) Explain(row *Row, r *Result) string {
 	field("wants", row.Wants)
 	field("why", row.Why)
 	field("cost", row.Costs)
-	mend := row.Mend
-	if r != nil && r.Mend != "" {
-		mend = r.Mend
+	fix := row.Fix
+	if r != nil && r.Fix != "" {
+		fix = r.Fix
 	}
-	field("mend", mend)
+	field("fix", fix)
 	needs := string(row.Needs)
 	if row.Fixable() {
 		needs = "nothing: nearmetal check --fix " + row.ID
@@ -180,8 +200,8 @@ func (t Text) wrap(text, first, rest string) string {
 	return b.String()
 }
 
-// Indented gives text below a heading, with line breaks.
+// Indented returns text below a heading, with line breaks.
 func (t Text) Indented(text string) string { return t.wrap(text, "    ", "      ") }
 
-// Hanging gives text with line breaks, all lines but the first indented.
+// Hanging returns text with line breaks, all lines but the first indented.
 func (t Text) Hanging(text string) string { return t.wrap(text, "", "  ") }

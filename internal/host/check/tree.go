@@ -58,7 +58,7 @@ func (t *tree) open(name string, flags int) (int, error) {
 	}
 }
 
-// read gives a file's content, at most fileMax bytes of it. A file that is neither regular
+// read returns a file's content, at most fileMax bytes of it. A file that is neither regular
 // nor of /proc or /sys is not read: a FIFO would hang.
 func (t *tree) read(name string) (string, error) {
 	// O_NONBLOCK: opening a FIFO without it waits for a writer.
@@ -94,7 +94,7 @@ func (t *tree) read(name string) (string, error) {
 	}
 }
 
-// list gives the names in a directory, sorted; none if it cannot be read.
+// list returns the names in a directory, sorted; none if it cannot be read.
 func (t *tree) list(name string) []string {
 	fd, err := t.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -110,7 +110,7 @@ func (t *tree) list(name string) []string {
 	return names
 }
 
-// has tells whether a path is there, links followed.
+// has reports whether a path is there, links followed.
 func (t *tree) has(name string) bool {
 	fd, err := t.open(name, unix.O_PATH)
 	if err == nil {
@@ -119,7 +119,7 @@ func (t *tree) has(name string) bool {
 	return err == nil
 }
 
-// link gives the last part of what a symbolic link names, or "".
+// link returns the last part of what a symbolic link names, or "".
 func (t *tree) link(name string) string {
 	fd, err := t.open(name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {

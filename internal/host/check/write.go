@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Write is one write that mends a row on a running kernel.
+// Write is one write that fixes a row on a running kernel.
 type Write struct {
 	File  string `json:"file,omitempty"`  // absolute, below /sys or /proc/sys
 	Value string `json:"value,omitempty"` // what is written, without a line's end
@@ -24,15 +24,15 @@ func (w Write) String() string {
 	return fmt.Sprintf("echo %s >%s", w.Value, w.File)
 }
 
-// Fix is what mends a row here.
+// Fix is what fixes a row on this host.
 type Fix struct {
 	Row    Result
-	Writes []Write // none: it takes a reboot, firmware or another program, as Row.Mend says
+	Writes []Write // none: it takes a reboot, firmware or another program, as Row.Fix says
 	// AtLoad are parameters of modules that are taken when the module is loaded next.
 	AtLoad []Write
 }
 
-// Fixes gives what mends the rows of a report that warn or fail, in their order.
+// Fixes returns the fixes of the rows that warn or fail, in their order.
 func Fixes(ctx context.Context, o Options, r *Report) ([]Fix, error) {
 	f, err := newFacts(ctx, o)
 	if err != nil {
@@ -50,8 +50,8 @@ func Fixes(ctx context.Context, o Options, r *Report) ([]Fix, error) {
 			continue
 		}
 		fix := Fix{Row: res}
-		if row.fix != nil {
-			for _, w := range row.fix(f) {
+		if row.writes != nil {
+			for _, w := range row.writes(f) {
 				w.Before = chosen(f.line(w.File))
 				fix.Writes = append(fix.Writes, w)
 			}
@@ -64,7 +64,7 @@ func Fixes(ctx context.Context, o Options, r *Report) ([]Fix, error) {
 	return fixes, nil
 }
 
-// parameters gives the load of a row: the files of modules' parameters that are there and have
+// parameters returns the load of a row: the files of modules' parameters that are there and have
 // another value.
 func parameters(value string, files ...string) func(*facts) []Write {
 	return func(f *facts) []Write {

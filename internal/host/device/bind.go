@@ -20,11 +20,11 @@ const vfioDriver = "vfio-pci"
 // nothing else, to the user. When it fails or ctx ends, all is as it was. A function that is
 // bound already is given to the user.
 func (h *Host) Bind(ctx context.Context, at string, uid, gid int) error {
-	return h.bind(ctx, "bind:"+at, at, uid, gid)
+	return h.bind(ctx, "bind:"+at, at, uid, gid, nil)
 }
 
-// bind is Bind in a transaction called name.
-func (h *Host) bind(ctx context.Context, name, at string, uid, gid int) (err error) {
+// bind is Bind in a transaction called name; before, if there is one, is called before the user has the function.
+func (h *Host) bind(ctx context.Context, name, at string, uid, gid int, before func(at string) error) (err error) {
 	if _, err := change.Recover(h.State()); err != nil {
 		return err
 	}
@@ -46,6 +46,11 @@ func (h *Host) bind(ctx context.Context, name, at string, uid, gid int) (err err
 		}
 		if err := h.toVFIO(ctx, f); err != nil {
 			return fmt.Errorf("device %s: %w", at, err)
+		}
+	}
+	if before != nil {
+		if err := before(at); err != nil {
+			return err
 		}
 	}
 	return h.hand(ctx, t, f, uid, gid)
@@ -75,7 +80,7 @@ func (h *Host) finish(t *change.Transaction, err error) error {
 	return err
 }
 
-// toVFIO gives a function to vfio-pci.
+// toVFIO binds a function to vfio-pci.
 func (h *Host) toVFIO(ctx context.Context, f *Function) error {
 	if err := h.write(h.dev(f.Address, "driver_override"), vfioDriver); err != nil {
 		return fmt.Errorf("driver_override: %w", reason(err))
@@ -115,7 +120,7 @@ func (h *Host) unbind(ctx context.Context, at, driver string) error {
 	})
 }
 
-// bindTo gives a function to a driver and waits until it has it.
+// bindTo binds a function to a driver and waits until it has it.
 func (h *Host) bindTo(ctx context.Context, at, driver string) error {
 	if err := h.write(h.path(pciDrivers, driver, "bind"), at); err != nil {
 		return fmt.Errorf("device %s: driver %s does not take it: %w", at, driver, reason(err))
@@ -125,7 +130,7 @@ func (h *Host) bindTo(ctx context.Context, at, driver string) error {
 	})
 }
 
-// hand gives the group's file to a user.
+// hand makes the group's file a user's.
 func (h *Host) hand(ctx context.Context, t *change.Transaction, f *Function, uid, gid int) error {
 	file := groupFile(f.Group)
 	err := h.until(ctx, file, func() (bool, error) {
@@ -177,7 +182,7 @@ func oneLine(said string, err error) string {
 }
 
 // Release undoes everything that nearmetal changed of a function: its driver, its group's
-// owner, its attributes. It gives what it undid. A function that a VM uses is left as it is.
+// owner, its attributes. It returns what it undid. A function that a VM uses is left as it is.
 func (h *Host) Release(at string) ([]journal.Change, error) { return h.release(at, -1) }
 
 // release is Release where claims of process own do not count.
@@ -192,7 +197,7 @@ func (h *Host) release(at string, own int) ([]journal.Change, error) {
 	}
 	return change.Undo(h.State(), func(name string) bool {
 		op, of, _ := strings.Cut(name, ":")
-		_, lent, ok := lending(name)
-		return of == at && (op == "bind" || op == "set") || ok && lent == at
+		_, leased, ok := leaseOf(name)
+		return of == at && (op == "bind" || op == "set") || ok && leased == at
 	})
 }

@@ -7,13 +7,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
 
 // Claims say which cluster uses a function that was handed to a user. A claim is a lock on the
-// function's file in claimDir, which Bind makes and gives to that user; the kernel frees it
+// function's file in claimDir, which Bind makes for that user; the kernel frees it
 // when the owner of the cluster ends, by kill -9 too. Two clusters that want the last VF ask
 // for the same lock, and one gets it.
 const claimDir = "/run/nearmetal/devices"
@@ -21,7 +20,7 @@ const claimDir = "/run/nearmetal/devices"
 // Claim is a function taken for a cluster, until Close or the end of the process.
 type Claim struct{ f *os.File }
 
-// Close gives the function back.
+// Close releases the function.
 func (c *Claim) Close() error { return c.f.Close() }
 
 // claimText is what stands in a claim's file.
@@ -100,7 +99,7 @@ func (h *Host) claimant(at string) string {
 	return who
 }
 
-// claim gives who has claimed a function, "" for nobody, and by which process. Both are the
+// claim returns who has claimed a function, "" for nobody, and by which process. Both are the
 // holder's own words.
 func (h *Host) claim(at string) (who string, pid int) {
 	f, err := os.OpenFile(h.claimPath(at), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -124,6 +123,3 @@ func (h *Host) claim(at string) (who string, pid int) {
 	}
 	return who, text.PID
 }
-
-// removeClaimFile removes the file of a function's claims.
-func (h *Host) removeClaimFile(at string) { os.Remove(filepath.Clean(h.claimPath(at))) }

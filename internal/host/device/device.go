@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"nearmetal/internal/host/change"
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // Host is the host whose devices are read and changed.
@@ -32,7 +32,7 @@ type Host struct {
 // waitFor bounds the kernel's own work: igb takes 19 s for two VFs on an emulated host.
 const waitFor = 60 * time.Second
 
-// Open gives the host below root, where sys/ is; "" or "/" is this host. wait bounds how long the
+// Open returns the host below root, where sys/ is; "" or "/" is this host. wait bounds how long the
 // kernel may take for one step; 0: a minute.
 func Open(root string, wait time.Duration) (*Host, error) {
 	if wait <= 0 {
@@ -101,13 +101,13 @@ type Function struct {
 }
 
 // address is a PCI address in full.
-var address = pattern.Lazy(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+var address = lazyregexp.New(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
 
 // name is a name that a user may give: an address with or without its domain, a network
 // interface or an RDMA device.
-var name = pattern.Lazy(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$`)
+var name = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$`)
 
-// Find gives the function with an address (the domain 0000 may be left out), a network
+// Find returns the function with an address (the domain 0000 may be left out), a network
 // interface or an RDMA device of that name.
 func (h *Host) Find(given string) (*Function, error) {
 	if !name().MatchString(given) || strings.Contains(given, "..") {
@@ -131,7 +131,7 @@ func (h *Host) Find(given string) (*Function, error) {
 	return h.read(at), nil
 }
 
-// List gives the functions that VMs are given: network and InfiniBand cards and whatever has
+// List returns the functions that VMs are given: network and InfiniBand cards and whatever has
 // VFs; with all, every function.
 func (h *Host) List(all bool) ([]*Function, error) {
 	names, err := h.names(pciDevices)
@@ -152,11 +152,11 @@ func (h *Host) List(all bool) ([]*Function, error) {
 	return list, nil
 }
 
-// network tells network and InfiniBand controllers (PCI code and ID assignment: classes 02
+// network recognises network and InfiniBand controllers (PCI code and ID assignment: classes 02
 // and 0c06).
 func (f *Function) network() bool { return f.Class>>16 == 0x02 || f.Class>>8 == 0x0c06 }
 
-// bridge tells PCI bridges, which do not count in an IOMMU group.
+// bridge recognises PCI bridges, which do not count in an IOMMU group.
 func bridge(class int) bool { return class>>16 == 0x06 }
 
 // Mellanox is the vendor whose firmware mstconfig sets.

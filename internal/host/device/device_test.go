@@ -41,7 +41,7 @@ func wantErr(t *testing.T, err error, words ...string) {
 	}
 }
 
-// What each captured host shows, held against files that a person has read.
+// What each captured host shows, compared with files that a person has read.
 func TestList(t *testing.T) {
 	for _, s := range []string{"s0", "s1", "s2", "s2-vfio-inuse"} {
 		list, err := open(t, capture(t, s)).List(false)

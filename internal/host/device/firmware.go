@@ -17,7 +17,7 @@ import (
 
 	"nearmetal/internal/host/change"
 	"nearmetal/internal/journal"
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // kindFirmware is a setting in a card's firmware. It outlives the boot.
@@ -49,7 +49,7 @@ func (w FirmwareWant) Check() error {
 	return nil
 }
 
-// settings gives mstconfig's names and numbers. Function N of a card is its port N+1.
+// settings returns mstconfig's names and numbers. Function N of a card is its port N+1.
 func (w FirmwareWant) settings(at string) map[string]string {
 	set := map[string]string{}
 	if w.LinkType != "" {
@@ -65,7 +65,7 @@ func (w FirmwareWant) settings(at string) map[string]string {
 	return set
 }
 
-// PlanFirmware asks a card's firmware (mstconfig), and gives what SetFirmware would change;
+// PlanFirmware asks a card's firmware (mstconfig), and returns what SetFirmware would change;
 // nothing where all is as wanted.
 func (h *Host) PlanFirmware(ctx context.Context, at string, want FirmwareWant) ([]FirmwareChange, error) {
 	if err := want.Check(); err != nil {
@@ -96,7 +96,7 @@ func (h *Host) PlanFirmware(ctx context.Context, at string, want FirmwareWant) (
 	return list, nil
 }
 
-// SetFirmware makes changes that PlanFirmware gave, for the next cold boot. Release sets them back.
+// SetFirmware makes changes that PlanFirmware returned, for the next cold boot. Release sets them back.
 func (h *Host) SetFirmware(ctx context.Context, at string, list []FirmwareChange) (err error) {
 	if _, err := change.Recover(h.State()); err != nil || len(list) == 0 {
 		return err
@@ -181,9 +181,9 @@ func firmwareSettings(text string) map[string]string {
 	return found
 }
 
-var numbered = pattern.Lazy(`^(?:[A-Za-z_]+\(([0-9]{1,6})\)|([0-9]{1,6}))$`)
+var numbered = lazyregexp.New(`^(?:[A-Za-z_]+\(([0-9]{1,6})\)|([0-9]{1,6}))$`)
 
-// numeric gives the number of a value: of "IB(1)", "True(1)" or "8".
+// numeric returns the number of a value: of "IB(1)", "True(1)" or "8".
 func numeric(v string) (string, bool) {
 	m := numbered().FindStringSubmatch(v)
 	if m == nil {
@@ -200,7 +200,7 @@ const (
 	answerMax = 256 << 10
 )
 
-// runsPrograms tells whether programs of this system are for the host below a root.
+// runsPrograms reports whether programs of this system are for the host below a root.
 var runsPrograms = func(root string) bool { return root == "" }
 
 func (h *Host) queryFirmware(ctx context.Context, at string) (map[string]string, error) {
@@ -221,7 +221,7 @@ func (h *Host) writeFirmware(ctx context.Context, at string, set ...string) erro
 	return err
 }
 
-// mstconfig runs the program, and gives what it says.
+// mstconfig runs the program, and returns what it says.
 func (h *Host) mstconfig(ctx context.Context, args ...string) (string, error) {
 	if !runsPrograms(h.root) {
 		return "", errors.New("a captured tree has no firmware to ask")
@@ -244,7 +244,7 @@ func (h *Host) mstconfig(ctx context.Context, args ...string) (string, error) {
 	err = cmd.Run()
 	switch {
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("mstconfig %s gave no answer in time", args[len(args)-1])
+		return "", fmt.Errorf("mstconfig %s did not answer in time", args[len(args)-1])
 	case out.cut:
 		return "", fmt.Errorf("mstconfig said more than %d bytes: that is no answer", answerMax)
 	case err != nil:
@@ -253,7 +253,7 @@ func (h *Host) mstconfig(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// complaint is the line of mstconfig's answer that tells an error ("-E- …"), or how it failed.
+// complaint is the line of mstconfig's answer that reports an error ("-E- …"), or how it failed.
 func complaint(said string, err error) string {
 	for _, line := range strings.Split(said, "\n") {
 		if s, ok := strings.CutPrefix(strings.TrimSpace(line), "-E-"); ok && len(s) < 400 {

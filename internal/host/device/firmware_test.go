@@ -118,7 +118,7 @@ func TestFirmware(t *testing.T) {
 	}
 }
 
-// Killed before and after mstconfig writes: recovery gives the firmware as it was.
+// Killed before and after mstconfig writes: recovery leaves the firmware as it was.
 func TestKillFirmware(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		h, values := withMstconfig(t, theCard)

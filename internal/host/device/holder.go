@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// held tells whether a function that is bound to vfio-pci is open: the kernel enables the
+// held reports whether a function that is bound to vfio-pci is open: the kernel enables the
 // device for who opens it (vfio_pci_core_enable).
 func (h *Host) held(f *Function) bool {
 	n, _ := h.number(h.dev(f.Address, "enable"))
@@ -23,7 +25,7 @@ func (h *Host) holders(list []*Function) {
 	}
 }
 
-// holder says who holds a function, as well as can be told.
+// holder says who holds a function, as far as that can be known.
 func (h *Host) holder(f *Function, open map[string]string) string {
 	if claim := h.claimant(f.Address); claim != "" {
 		return claim
@@ -37,23 +39,54 @@ func (h *Host) holder(f *Function, open map[string]string) string {
 	return ""
 }
 
-// openGroups gives for each group file that is open the process that has it. What other
-// users' processes have open only root sees.
+// keptBy says who keeps a function from another user, "" for nobody: who has it or its group open, in this and, as
+// far as the kernel says, in any other namespace, or on the way through a socket.
+func (h *Host) keptBy(at string) string {
+	if !h.there(at) {
+		return ""
+	}
+	f := h.read(at)
+	if f.Driver != vfioDriver {
+		return ""
+	}
+	if who := h.scanGroups()[f.VFIO]; who != "" {
+		return who
+	}
+	if h.held(f) {
+		return "a process that is not shown here"
+	}
+	// A group is open once at the most: VFIO refuses a second one (vfio_group_fops_open).
+	fd, err := unix.Open(h.path(f.VFIO), unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		unix.Close(fd)
+	} else if err == unix.EBUSY {
+		return "a process that is not shown here"
+	}
+	return ""
+}
+
+// openGroups returns the process that has each group file open, where a function of the list has such a file: a
+// group may be open without its device.
 func (h *Host) openGroups(list []*Function) map[string]string {
-	groups := map[string]string{}
-	wanted := false
 	for _, f := range list {
-		wanted = wanted || h.held(f)
+		if f.Driver == vfioDriver {
+			return h.scanGroups()
+		}
 	}
-	if !wanted || h.root != "" {
-		return groups
-	}
+	return nil
+}
+
+// scanGroups returns for each group file that is open the process that has it. What other
+// users' processes have open only root sees.
+func (h *Host) scanGroups() map[string]string {
+	groups := map[string]string{}
 	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, fd := range fds {
 		to, err := os.Readlink(fd)
-		if err != nil || !strings.HasPrefix(to, "/dev/vfio/") {
+		if err != nil || !strings.HasPrefix(to, h.root+"/dev/vfio/") {
 			continue
 		}
+		to = strings.TrimPrefix(to, h.root)
 		pid := strings.Split(fd, "/")[2]
 		if _, err := strconv.Atoi(strings.TrimPrefix(to, "/dev/vfio/")); err == nil {
 			comm, _ := os.ReadFile("/proc/" + pid + "/comm")

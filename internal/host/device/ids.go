@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// hostID is what tells this host from others: machine-id(5), or the host's name.
+// hostID identifies this host: machine-id(5), or the host's name.
 func (h *Host) hostID() string {
 	b, err := os.ReadFile(h.path("/etc/machine-id"))
 	if id := strings.TrimSpace(string(b)); err == nil && len(id) == 32 {
@@ -43,7 +43,7 @@ func (h *Host) digest(kind, pf string, index int) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "nearmetal %s\n%s\n%s %s\n%d\n", kind, h.hostID(), pf, card, index))
 }
 
-// nameVFs gives the n VFs of a PF their addresses, or GUIDs on InfiniBand.
+// nameVFs sets the addresses of a PF's n VFs, or their GUIDs on InfiniBand.
 func (h *Host) nameVFs(pf *Function, n int) error {
 	if !h.settable(pf) {
 		return nil

@@ -132,7 +132,7 @@ func (k *kernel) run() {
 	}
 }
 
-// wrote gives a write its consequences.
+// wrote makes the consequences of a write.
 func (k *kernel) wrote(dir, name string) {
 	value := k.get(dir + "/" + name)
 	switch name {

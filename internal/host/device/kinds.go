@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"nearmetal/internal/journal"
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // The kinds of changes that this package writes down, beside attributes' values: the driver
@@ -40,7 +40,7 @@ func init() {
 	})
 }
 
-// here adds what tells the host, and the boot, of a change.
+// here adds what identifies the host, and the boot, of a change.
 func (h *Host) here(args map[string]string) map[string]string {
 	if h.root != "" {
 		args["root"] = h.root
@@ -50,7 +50,7 @@ func (h *Host) here(args map[string]string) map[string]string {
 	return args
 }
 
-// host gives the host of a change; nil where the boot in which it was made is over, and the
+// host returns the host of a change; nil where the boot in which it was made is over, and the
 // change with it.
 func host(c journal.Change) *Host {
 	if boot := c.Args["boot"]; boot != "" && boot != journal.BootID() {
@@ -66,7 +66,7 @@ func validRoot(c journal.Change) error {
 	return nil
 }
 
-var driverName = pattern.Lazy(`^[A-Za-z0-9_.-]{0,64}$`)
+var driverName = lazyregexp.New(`^[A-Za-z0-9_.-]{0,64}$`)
 
 func (h *Host) driverChange(f *Function) journal.Change {
 	override := h.attr(h.dev(f.Address, "driver_override"))
@@ -89,7 +89,7 @@ func validDriver(c journal.Change) error {
 	return validRoot(c)
 }
 
-// undoDriver gives a function the driver back that it had, or none.
+// undoDriver binds a function to the driver that it had before, or to none.
 func undoDriver(c journal.Change) (bool, error) {
 	h, at, was := host(c), c.Args["address"], c.Args["driver"]
 	if h == nil || !h.there(at) {
@@ -136,7 +136,7 @@ func (h *Host) ownerChange(path string) (journal.Change, error) {
 		"mode": strconv.FormatUint(uint64(st.Mode().Perm()), 8)})}, nil
 }
 
-var groupPath = pattern.Lazy(`^/dev/vfio/[0-9]{1,9}$`)
+var groupPath = lazyregexp.New(`^/dev/vfio/[0-9]{1,9}$`)
 
 func validOwner(c journal.Change) error {
 	if !groupPath().MatchString(c.Args["path"]) {

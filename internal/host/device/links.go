@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Links are what the kernel tells of network interfaces and their VFs.
+// Links are what the kernel reports of network interfaces and their VFs.
 type Links interface {
 	There() bool
 	// Get and Set are an attribute of VF number index of the PF's interface.
@@ -27,7 +27,7 @@ type Links interface {
 // netlinkLinks is the running kernel (rtnetlink(7)).
 type netlinkLinks struct{}
 
-// linksOf gives the links of the host below a root. Tests have links for captured trees.
+// linksOf returns the links of the host below a root. Tests have links for captured trees.
 var linksOf = func(root string) Links {
 	if root != "" {
 		return noLinks{}
@@ -167,7 +167,7 @@ func (noLinks) SetEswitch(string, string) error {
 	return errors.New("a captured tree has no eswitch")
 }
 
-// driverFirmware is the firmware's version as the driver of an interface tells it
+// driverFirmware is the firmware's version as the driver of an interface reports it
 // (ethtool(8) -i), "" if it does not.
 func driverFirmware(name string) string {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

@@ -46,7 +46,7 @@ func (l fileLinks) write(name, value string) error {
 	return err
 }
 
-// die tells the test's program before or after which write (2n-1, 2n) it is killed.
+// die says to the test's program before or after which write (2n-1, 2n) it is killed.
 const die = "NEARMETAL_TEST_DEVICE_DIE"
 
 var toDie, _ = strconv.Atoi(os.Getenv(die))

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// read gives what is known of a function. What cannot be read is left out.
+// read returns what is known of a function. What cannot be read is left out.
 func (h *Host) read(at string) *Function {
 	f := &Function{Address: at, Kind: Plain, Node: -1, Group: -1, Index: -1, Driver: h.target(h.dev(at, "driver"))}
 	f.Vendor, _ = h.number(h.dev(at, "vendor"))
@@ -32,7 +32,7 @@ func (h *Host) read(at string) *Function {
 	return f
 }
 
-// vfs gives a PF's virtual functions by their numbers.
+// vfs returns a PF's virtual functions by their numbers.
 func (h *Host) vfs(pf string) []string {
 	made, _ := h.number(h.dev(pf, "sriov_numvfs"))
 	var list []string
@@ -44,7 +44,7 @@ func (h *Host) vfs(pf string) []string {
 	return list
 }
 
-// index gives the number of a VF, -1 if its PF does not know it.
+// index returns the number of a VF, -1 if its PF does not know it.
 func (h *Host) index(pf, vf string) int {
 	names, _ := h.names(h.dev(pf))
 	for _, n := range names {
@@ -57,7 +57,7 @@ func (h *Host) index(pf, vf string) int {
 	return -1
 }
 
-// interfaces gives the names of a function's devices of a class.
+// interfaces returns the names of a function's devices of a class.
 func (h *Host) interfaces(at, class string) []string {
 	names, _ := h.names(h.dev(at, class))
 	var list []string
@@ -156,7 +156,7 @@ func (h *Host) readVFIO(f *Function) {
 // groupFile is the device file of an IOMMU group.
 func groupFile(group int) string { return "/dev/vfio/" + strconv.Itoa(group) }
 
-// userName gives a user's name, or the number of one without a name.
+// userName returns a user's name, or the number of one without a name.
 func userName(uid int) string {
 	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
 		return u.Username

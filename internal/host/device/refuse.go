@@ -90,7 +90,7 @@ func (h *Host) quietInterface(at, n string) error {
 	return nil
 }
 
-// defaultRoute tells whether the default route of IPv4 or IPv6 goes over an interface
+// defaultRoute reports whether the default route of IPv4 or IPv6 goes over an interface
 // (/proc/net/route: Iface Destination Gateway Flags RefCnt Use Metric Mask; ipv6_route:
 // destination, prefix length, source, prefix length, next hop, metric, …, flags, interface).
 func (h *Host) defaultRoute(n string) bool {

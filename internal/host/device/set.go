@@ -17,25 +17,25 @@ import (
 type attribute struct {
 	link string // "ethernet", "infiniband", or "" for both
 	help string
-	// check gives the value as it is written, or what is wrong with it.
+	// check returns the value as it is written, or what is wrong with it.
 	check func(string) (string, error)
 	// sysfs is the attribute's name below the PF's sriov/N/ (the mlx5 driver of MLNX_OFED).
 	sysfs string
 }
 
 var attributes = map[string]*attribute{
-	"mac":        {"ethernet", "MAC address, unicast", checkMAC, "mac"},
-	"vlan":       {"ethernet", "VLAN that the VF's frames are in, 0 for none", checkInt(0, 4094), "vlan"},
-	"trust":      {"ethernet", "whether the VF may change its MAC and be promiscuous", checkOnOff, "trust"},
-	"spoofcheck": {"ethernet", "whether frames with another sender than the VF's are dropped", checkOnOff, "spoofcheck"},
-	"rate":       {"ethernet", "most that the VF may send, Mbit/s, 0 for no limit", checkInt(0, 1_000_000), "max_tx_rate"},
-	"link-state": {"", "link of the VF: as the card's, or always up or down", checkWord("auto", "up", "down"), "link_state"},
-	"node-guid":  {"infiniband", "node GUID", checkGUID, "node"},
-	"port-guid":  {"infiniband", "port GUID", checkGUID, "port"},
-	"policy":     {"infiniband", "link of the VF: as the card's, or always up or down", checkWord("follow", "up", "down"), "policy"},
+	"mac":        {"ethernet", "MAC `ADDRESS`, unicast", checkMAC, "mac"},
+	"vlan":       {"ethernet", "`VLAN` that the VF's frames are in, 0 for none", checkInt(0, 4094), "vlan"},
+	"trust":      {"ethernet", "whether the VF may change its MAC and be promiscuous, `on|off`", checkOnOff, "trust"},
+	"spoofcheck": {"ethernet", "whether frames with another sender than the VF's are dropped, `on|off`", checkOnOff, "spoofcheck"},
+	"rate":       {"ethernet", "most that the VF may send, `MBITS` a second, 0 for no limit", checkInt(0, 1_000_000), "max_tx_rate"},
+	"link-state": {"", "link of the VF: as the card's, or always up or down, `auto|up|down`", checkWord("auto", "up", "down"), "link_state"},
+	"node-guid":  {"infiniband", "node `GUID`", checkGUID, "node"},
+	"port-guid":  {"infiniband", "port `GUID`", checkGUID, "port"},
+	"policy":     {"infiniband", "link of the VF: as the card's, or always up or down, `follow|up|down`", checkWord("follow", "up", "down"), "policy"},
 }
 
-// Attributes gives the names of the attributes that Set takes, with what they are.
+// Attributes returns the names of the attributes that Set takes, with what they are.
 func Attributes() (names []string, help map[string]string) {
 	help = map[string]string{}
 	for n, a := range attributes {
@@ -148,7 +148,7 @@ func (h *Host) Set(_ context.Context, at string, values map[string]string) (err 
 	return nil
 }
 
-// VFAttributes gives the attributes of a VF that can be read.
+// VFAttributes returns the attributes of a VF that can be read.
 func (h *Host) VFAttributes(f *Function) map[string]string {
 	out := map[string]string{}
 	for k, a := range attributes {
@@ -162,7 +162,7 @@ func (h *Host) VFAttributes(f *Function) map[string]string {
 	return out
 }
 
-// settable tells whether a PF has a way to set its VFs' attributes.
+// settable reports whether a PF has a way to set its VFs' attributes.
 func (h *Host) settable(pf *Function) bool {
 	_, err := os.Stat(h.dev(pf.Address, "sriov"))
 	return err == nil || len(pf.Net) > 0 && h.Links.There()
@@ -198,7 +198,7 @@ func (h *Host) getVF(pf string, index int, key string) (string, error) {
 	return h.Links.Get(n[0], index, key)
 }
 
-// unset tells the value of a GUID that nobody has set.
+// unset recognises the value of a GUID that nobody has set.
 func unset(key, value string) bool {
 	return value == noGUID && (key == "node-guid" || key == "port-guid")
 }

@@ -8,7 +8,7 @@ import (
 // Details are all that is known of one function.
 type Details struct {
 	*Function
-	// Attributes of a VF that the kernel tells (Attributes).
+	// Attributes of a VF that the kernel reports (Attributes).
 	Attributes map[string]string `json:"attributes,omitempty"`
 	// Eswitch is the mode of a PF's eswitch, "legacy" or "switchdev"; "" where its driver has none.
 	Eswitch string `json:"eswitch,omitempty"`
@@ -16,7 +16,7 @@ type Details struct {
 	FirmwareSettings map[string]string `json:"firmwareSettings,omitempty"`
 }
 
-// Show gives the details of a function by any of its names.
+// Show returns the details of a function by any of its names.
 func (h *Host) Show(ctx context.Context, name string) (*Details, error) {
 	f, err := h.Find(name)
 	if err != nil {
@@ -36,7 +36,7 @@ func (h *Host) Show(ctx context.Context, name string) (*Details, error) {
 	return d, nil
 }
 
-// Settings gives attributes and the firmware's settings, sorted, for a table.
+// Settings returns attributes and the firmware's settings, sorted, for a table.
 func (d *Details) Settings() [][2]string {
 	var out [][2]string
 	for _, m := range []map[string]string{d.Attributes, d.FirmwareSettings} {

@@ -33,7 +33,7 @@ func (h *Host) dev(address string, parts ...string) string {
 	return h.path(append([]string{pciDevices, address}, parts...)...)
 }
 
-// there tells whether a function is.
+// there reports whether a function is.
 func (h *Host) there(address string) bool {
 	_, err := os.Stat(h.dev(address))
 	return err == nil
@@ -57,7 +57,7 @@ func (h *Host) number(path string) (int, bool) {
 	return int(n), err == nil
 }
 
-// target gives the last part of a link's target, "" if it is none.
+// target returns the last part of a link's target, "" if it is none.
 func (h *Host) target(path string) string {
 	p, err := os.Readlink(path)
 	if err != nil {
@@ -66,7 +66,7 @@ func (h *Host) target(path string) string {
 	return printable(filepath.Base(p))
 }
 
-// names gives what is in a directory, sorted.
+// names returns what is in a directory, sorted.
 func (h *Host) names(path string) ([]string, error) {
 	f, err := os.Open(h.path(strings.TrimPrefix(path, h.root)))
 	if err != nil {
@@ -91,10 +91,10 @@ func printable(s string) string {
 	}, s)
 }
 
-// poll is how long to wait between two looks at what no event tells of.
+// poll is how long to wait between two polls of what no event announces.
 const poll = 5 * time.Millisecond
 
-// until waits for the kernel to do something, at most h.wait. f gives false as long as it is
+// until waits for the kernel to do something, at most h.wait. f returns false as long as it is
 // not done, and an error when it never will be.
 func (h *Host) until(ctx context.Context, what string, f func() (bool, error)) error {
 	end := time.Now().Add(h.wait)

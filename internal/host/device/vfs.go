@@ -14,7 +14,7 @@ import (
 	"nearmetal/internal/journal"
 )
 
-// EnableVFs gives a PF n virtual functions, which no driver of the host takes, with addresses
+// EnableVFs makes n virtual functions of a PF, which no driver of the host takes, with addresses
 // or GUIDs that are stable and unique for this host and VF. It waits until each is there with
 // its IOMMU group. When it fails or ctx ends, all is as it was.
 func (h *Host) EnableVFs(ctx context.Context, at string, n int) (err error) {
@@ -113,7 +113,7 @@ func moreVFs(f *Function, n int) string {
 	return fmt.Sprintf("; its firmware can be set to more: nearmetal device set %s --firmware-vfs %d, then a cold boot", f.Address, n)
 }
 
-// DisableVFs takes a PF's VFs away, after undoing what was changed of them. It gives what it
+// DisableVFs takes a PF's VFs away, after undoing what was changed of them. It returns what it
 // undid. Nothing happens if one of them is in use.
 func (h *Host) DisableVFs(ctx context.Context, at string) (did []journal.Change, err error) {
 	f := h.read(at)

@@ -1,4 +1,4 @@
-// Package fleet checks many hosts and tells where they differ: the odd one out first.
+// Package fleet checks many hosts and reports where they differ: the odd one out first.
 package fleet
 
 import (
@@ -112,7 +112,7 @@ type Host struct {
 	Report *check.Report `json:"report,omitempty"`
 }
 
-// Value is one of several answers to a check, and who gave it.
+// Value is one of several answers to a check, and the hosts that have it.
 type Value struct {
 	Status check.Status `json:"status"`
 	Found  string       `json:"found"`
@@ -132,14 +132,14 @@ type Odd struct {
 	IDs  []string `json:"ids"` // the checks, in their order
 }
 
-// Comparison is a fleet held against itself.
+// Comparison is a fleet compared with itself.
 type Comparison struct {
 	Hosts       []Host       `json:"hosts"`
 	Odd         []Odd        `json:"odd"` // the one with the most first
 	Differences []Difference `json:"differences"`
 }
 
-// Compare holds the hosts that gave a report against each other. Hosts keep their order.
+// Compare compares the reports of the hosts that have one. Hosts keep their order.
 func Compare(hosts []Host) *Comparison {
 	c := &Comparison{Hosts: hosts, Odd: []Odd{}, Differences: []Difference{}}
 	own := map[string]bool{}
@@ -222,7 +222,7 @@ func badness(s check.Status) int {
 	return 0
 }
 
-// Failed tells whether a host gave no report, has failed checks, or differs from the others.
+// Failed reports whether a host has no report, has failed checks, or differs from the others.
 func (c *Comparison) Failed() bool {
 	for _, h := range c.Hosts {
 		if h.Report == nil || h.Report.Failed() {

@@ -13,7 +13,7 @@ import (
 	"nearmetal/internal/host/check"
 )
 
-// report gives a report with checks, "ID status found" each.
+// report returns a report with checks, "ID status found" each.
 func report(host string, rows ...string) *check.Report {
 	r := &check.Report{Version: check.Version, Host: host, CPU: "cpu", Kernel: "6.1"}
 	for _, row := range rows {
@@ -85,7 +85,7 @@ func TestReadList(t *testing.T) {
 	}
 }
 
-// Reports come over ssh, over pdsh and from files; who fails is told with the reason. ssh and
+// Reports come over ssh, over pdsh and from files; who fails is reported with the reason. ssh and
 // pdsh are scripts here that answer as those programs do.
 func TestGather(t *testing.T) {
 	dir := t.TempDir()

@@ -30,7 +30,7 @@ type Options struct {
 // atOnce is how many hosts are asked over ssh at the same time.
 const atOnce = 32
 
-// Gather gets the reports of all targets, in their order. A host that does not answer is told
+// Gather gets the reports of all targets, in their order. A host that does not answer is reported
 // in its Error.
 func Gather(ctx context.Context, list []Target, o Options) []Host {
 	if o.Timeout == 0 {

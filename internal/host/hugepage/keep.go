@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"nearmetal/internal/host/change"
 	"nearmetal/internal/journal"
+	"nearmetal/internal/words"
 )
 
 // Keep keeps pages for a job, whose folder is there, on the host below root ("" for this one). What
@@ -53,7 +55,7 @@ func keep(t *change.Transaction, root string, job Job, needs []Need, list []chan
 		p := poolOf(root, n)
 		before, err := p.standing()
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("node %d of this host has no huge pages of %s", n.Node, sizeName(n.PageBytes))
+			return fmt.Errorf("node %d of this host has no huge pages of %s", n.Node, words.Bytes(n.PageBytes))
 		}
 		free, bad := p.count("free_hugepages")
 		if err := errors.Join(err, bad); err != nil {
@@ -61,6 +63,9 @@ func keep(t *change.Transaction, root string, job Job, needs []Need, list []chan
 		}
 		pages, made := p.promised(list)
 		own := max(before-made-(pages-made), 0) // the administrator's, less those that jobs have
+		if unknown(list) {
+			own = 0 // and what another has is not known
+		}
 		take := min(n.Pages, own, max(free-pages, 0))
 		pools = append(pools, p)
 		changes = append(changes, p.change(job, before, n.Pages, n.Pages-take))
@@ -86,15 +91,25 @@ func keep(t *change.Transaction, root string, job Job, needs []Need, list []chan
 		}
 		if now < before+made {
 			return fmt.Errorf("node %d of this host can make %d of the %d huge pages of %s that are missing: its memory is in use or in pieces",
-				needs[i].Node, max(now-before, 0), made, sizeName(needs[i].PageBytes))
+				needs[i].Node, max(now-before, 0), made, words.Bytes(needs[i].PageBytes))
 		}
 	}
 	return nil
 }
 
-// Return gives back what was kept for a job, and what the jobs have whose folders are gone: a host's
+// unknown says whether a job has pages of which no journal says how many: its own cannot be read.
+func unknown(list []change.Info) bool {
+	for _, i := range list {
+		if i.Bad != nil && strings.HasPrefix(i.Name, keptFor) {
+			return true
+		}
+	}
+	return false
+}
+
+// Return frees what was kept for a job, and what the jobs have whose folders are gone: a host's
 // that was booted, a test's that was killed. It ends what a killed Keep or Return left half done,
-// may be called twice, with Job{} for none, and gives what it undid.
+// may be called twice, with Job{} for none, and returns what it undid.
 func Return(root string, job Job) ([]journal.Change, error) {
 	// Where no job ever had pages there is nothing to lock.
 	if list, err := change.List(dirOf(root)); err != nil || len(list) == 0 {
@@ -118,6 +133,13 @@ func giveBack(root string, job Job) ([]journal.Change, error) {
 	}
 	over := map[string]bool{job.transaction(): true}
 	for _, i := range list {
+		kept := false
+		for _, c := range i.Changes {
+			kept = kept || c.Kind == kind
+		}
+		if strings.HasPrefix(i.Name, keptFor) && i.Bad == nil && !kept {
+			over[i.Name] = true // settled, by one that was killed then
+		}
 		for _, c := range i.Changes {
 			if c.Kind != kind {
 				continue
@@ -131,18 +153,13 @@ func giveBack(root string, job Job) ([]journal.Change, error) {
 }
 
 // settle says what the pools of a committed transaction are to become: what they are now, less what was
-// made for the job. It stands in the journal as plain values before any is written, so that
-// doing it again after a kill comes to the same.
+// made for the job. It takes the place of the job's changes in the journal at once, before any is written.
 func settle(j *journal.Journal) error {
-	said := map[string]bool{}
-	for _, c := range j.Changes() {
-		if c.Kind == "value" {
-			said[c.Args["path"]] = true
-		}
-	}
 	var become []journal.Change
+	kept := false
 	for _, c := range j.Changes() {
-		if c.Kind != kind || said[c.Args["path"]] || !current(c) || number(c, "made") == 0 {
+		kept = kept || c.Kind == kind
+		if c.Kind != kind || !current(c) || number(c, "made") == 0 {
 			continue
 		}
 		p := pool{c.Args["root"], filepath.Dir(c.Args["path"])}
@@ -153,21 +170,13 @@ func settle(j *journal.Journal) error {
 		if err != nil {
 			return err
 		}
-		become = append(become, journal.Value(p.root, p.path(), strconv.Itoa(max(now-number(c, "made"), 0)), false))
+		become = append(become, p.back(now, max(now-number(c, "made"), 0)))
 	}
-	if len(become) > 0 {
-		if _, err := j.RecordAll(become); err != nil {
-			return err
-		}
+	if !kept {
+		return nil // it was said before a kill
 	}
-	return j.Forget(func(c journal.Change) bool { return c.Kind == kind })
+	// A batch that was cut short by a power cut left its beginning: that is said anew.
+	return j.Settle(func(c journal.Change) bool { return c.Kind == kind || c.Kind == kindBack }, become)
 }
 
 func dirOf(root string) string { return filepath.Join(root+"/", change.Dir) }
-
-func sizeName(bytes uint64) string {
-	if bytes >= 1<<30 {
-		return fmt.Sprintf("%d GiB", bytes>>30)
-	}
-	return fmt.Sprintf("%d MiB", bytes>>20)
-}

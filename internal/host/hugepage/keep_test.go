@@ -11,9 +11,10 @@ import (
 	"testing"
 
 	"nearmetal/internal/host/change"
+	"nearmetal/internal/journal"
 )
 
-// helper is how the test's program is told to be the one that is killed: OPERATION ROOT STEP.
+// helper marks the test's program as the one that is killed: OPERATION ROOT STEP.
 const helper = "NEARMETAL_TEST_PAGES"
 
 func TestMain(m *testing.M) {
@@ -101,7 +102,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// back gives back what a job has.
+// back returns what a job has.
 func back(t *testing.T, root string, job Job) {
 	t.Helper()
 	if _, err := Return(root, job); err != nil {
@@ -150,7 +151,7 @@ func TestSweep(t *testing.T) {
 // What the kernel cannot make is given back at once.
 func TestShort(t *testing.T) {
 	root := host(t, 3, 0)
-	change.OnStep(func() { // the kernel gives node 1 four of seven
+	change.OnStep(func() { // the kernel makes four of seven on node 1
 		if counts(t, root) == "8 10" {
 			set(t, nr(root, 1), 7)
 		}
@@ -220,5 +221,118 @@ func TestBoot(t *testing.T) {
 		if valid(c) == nil {
 			t.Errorf("%s=%q is taken", name, bad)
 		}
+	}
+}
+
+// faulty is a journal's file whose operation number *left fails.
+type faulty struct {
+	journal.Disk
+	left *int
+}
+
+func (f faulty) Write(p []byte) (int, error) {
+	if *f.left--; *f.left == 0 {
+		n, _ := f.Disk.Write(p[:len(p)/2])
+		return n, syscall.ENOSPC
+	}
+	return f.Disk.Write(p)
+}
+
+func (f faulty) Sync() error {
+	if *f.left--; *f.left == 0 {
+		return syscall.EIO
+	}
+	return f.Disk.Sync()
+}
+
+// A disk that fails at any operation of keeping and of giving back: afterwards the counts are right.
+func TestDiskFails(t *testing.T) {
+	for _, op := range []string{"keep", "return"} {
+		for n := 1; ; n++ {
+			root := host(t, 10, 2)
+			must(t, Keep(root, one, []Need{{0, 2 << 20, 3}}))
+			if op == "return" {
+				must(t, operate("keep", root))
+			}
+			left := n
+			stop := journal.OnOpen(func(d journal.Disk) journal.Disk { return faulty{d, &left} })
+			err := operate(op, root)
+			stop()
+			if left > 0 {
+				break
+			}
+			at := counts(t, root)
+			back(t, root, two)
+			if got := counts(t, root); got != "11 10" {
+				t.Errorf("%s, operation %d failing (%v), with %s: then %s, want 11 10", op, n, err, at, got)
+			}
+			back(t, root, one)
+			is(t, root, "10 10")
+		}
+	}
+}
+
+// A Return that is killed at any step is ended by whatever comes next, another job's too, and what the
+// administrator or another job makes of the pages meanwhile stays.
+func TestKillThenOthers(t *testing.T) {
+	for n := 1; ; n++ {
+		root := host(t, 10, 2)
+		must(t, operate("keep", root))
+		is(t, root, "13 15") // two of each node were free
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=return %s %d", helper, root, n))
+		if out, err := cmd.CombinedOutput(); err == nil {
+			break
+		} else if len(out) > 0 {
+			t.Fatalf("%s", out)
+		}
+		at := counts(t, root)
+		// The job's folder is there, and nobody returns its pages a second time.
+		must(t, Keep(root, one, []Need{{1, 2 << 20, 4}}))
+		if got := counts(t, root); got != "13 19" && got != "10 12" {
+			t.Errorf("killed at step %d, with %s, and another job: %s", n, at, got)
+		}
+		back(t, root, two)
+		back(t, root, one)
+		if got := counts(t, root); got != "10 10" {
+			t.Errorf("killed at step %d, with %s: in the end %s, want 10 10", n, at, got)
+		}
+	}
+}
+
+// A count that the administrator sets between a kill and the next command is left alone.
+func TestStaleCounts(t *testing.T) {
+	for n := 1; ; n++ {
+		root := host(t, 10, 2)
+		must(t, operate("keep", root))
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=return %s %d", helper, root, n))
+		if _, err := cmd.CombinedOutput(); err == nil {
+			break
+		}
+		set(t, nr(root, 0), 500)
+		back(t, root, two)
+		if got := strings.Fields(counts(t, root))[0]; got != "500" && got != "497" {
+			t.Errorf("killed at step %d: the administrator's 500 pages are %s", n, got)
+		}
+	}
+}
+
+// A job's journal that cannot be read keeps no other from its pages, and hands out none that may be the job's.
+func TestBadJournal(t *testing.T) {
+	root := host(t, 10, 6)
+	must(t, Keep(root, one, []Need{{0, 2 << 20, 6}})) // all that is free
+	is(t, root, "10 10")
+	files, _ := filepath.Glob(dirOf(root) + "/*.done")
+	if len(files) != 1 {
+		t.Fatal(files)
+	}
+	must(t, os.WriteFile(files[0], []byte("?\n"), 0o600))
+	must(t, Keep(root, two, []Need{{0, 2 << 20, 2}}))
+	is(t, root, "12 10")
+	back(t, root, two)
+	is(t, root, "10 10")
+	if _, err := Return(root, one); err == nil || !strings.Contains(err.Error(), files[0]) {
+		t.Errorf("what cannot be given back: %v", err)
 	}
 }

@@ -1,7 +1,7 @@
 // Package hugepage keeps huge pages of a host's NUMA nodes for the jobs of a batch system: made
 // before a job, given back after it. It takes what is free of the administrator's own first
 // and makes the rest (Linux, Documentation/admin-guide/mm/hugetlbpage.rst, nr_hugepages of each
-// node); what it gives back is exactly what it made, so that the administrator's stay,
+// node); what it frees is exactly what it made, so that the administrator's stay,
 // whatever he makes of them meanwhile. Each job is a transaction of package change.
 package hugepage
 
@@ -17,7 +17,7 @@ import (
 
 	"nearmetal/internal/host/change"
 	"nearmetal/internal/journal"
-	"nearmetal/internal/pattern"
+	"nearmetal/internal/lazyregexp"
 )
 
 // Need is huge pages of one size on one NUMA node.
@@ -38,7 +38,7 @@ type Job struct {
 // keptFor is the name of a job's transaction, without the job.
 const keptFor = "pages-"
 
-var jobName = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._-]{0,69}$`)
+var jobName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,69}$`)
 
 // transaction is the name of the job's transaction.
 func (j Job) transaction() string {
@@ -52,25 +52,37 @@ func (j Job) transaction() string {
 // others change the pool too: Return says then what the count is to be.
 const kind = "huge-pages"
 
+// kindBack is that a count goes from one to another, once: where it is neither, the administrator has set
+// it since, and it is left alone.
+const kindBack = "huge-pages-back"
+
 func init() {
+	journal.Register(kindBack, validBack, undoBack, func(c journal.Change) string {
+		return fmt.Sprintf("%s = %s", c.Args["path"], c.Args["to"])
+	})
 	journal.Register(kind, valid, undo, func(c journal.Change) string {
 		return fmt.Sprintf("%s huge pages of %s (%s made)", c.Args["pages"], filepath.Dir(c.Args["path"]), c.Args["made"])
 	})
 }
 
-var poolPath = pattern.Lazy(`^/sys/(devices/system/node/node[0-9]{1,4}|kernel/mm)/hugepages/hugepages-[0-9]{1,9}kB/nr_hugepages$`)
+var poolPath = lazyregexp.New(`^/sys/(devices/system/node/node[0-9]{1,4}|kernel/mm)/hugepages/hugepages-[0-9]{1,9}kB/nr_hugepages$`)
 
 func valid(c journal.Change) error {
+	if s := c.Args["state"]; !filepath.IsAbs(s) || !jobName().MatchString(c.Args["job"]) {
+		return fmt.Errorf("%.70q in %.200q is not a job", c.Args["job"], s)
+	}
+	return validCounts(c, "before", "pages", "made")
+}
+
+// validCounts checks the pool of a change, and its numbers of pages.
+func validCounts(c journal.Change, names ...string) error {
 	if !poolPath().MatchString(c.Args["path"]) {
 		return fmt.Errorf("%.80q is not a count of huge pages", c.Args["path"])
 	}
 	if r := c.Args["root"]; r != "" && (!filepath.IsAbs(r) || filepath.Clean(r) != r) {
 		return fmt.Errorf("%q is not a clean absolute path", r)
 	}
-	if s := c.Args["state"]; !filepath.IsAbs(s) || !jobName().MatchString(c.Args["job"]) {
-		return fmt.Errorf("%.70q in %.200q is not a job", c.Args["job"], s)
-	}
-	for _, name := range []string{"before", "pages", "made"} {
+	for _, name := range names {
 		if _, err := strconv.ParseUint(c.Args[name], 10, 31); err != nil {
 			return fmt.Errorf("%s: %.40q is not a number of pages", name, c.Args[name])
 		}
@@ -87,13 +99,42 @@ func undo(c journal.Change) (bool, error) {
 	if os.IsNotExist(err) {
 		return false, nil
 	}
-	if err != nil || now == number(c, "before") {
-		return false, err
+	before := number(c, "before")
+	if err != nil || now <= before || now > before+number(c, "made") {
+		return false, err // not made, or set by the administrator since
 	}
 	return true, journal.WriteValue(p.file("nr_hugepages"), c.Args["before"])
 }
 
-// current tells whether a change is of this boot: pages end with theirs.
+// back is the change of a count from one to another.
+func (p pool) back(from, to int) journal.Change {
+	args := map[string]string{"path": p.path(), "from": strconv.Itoa(from), "to": strconv.Itoa(to)}
+	if p.root != "" {
+		args["root"] = p.root
+	} else {
+		args["boot"] = journal.BootID()
+	}
+	return journal.Change{Kind: kindBack, Args: args}
+}
+
+func validBack(c journal.Change) error { return validCounts(c, "from", "to") }
+
+func undoBack(c journal.Change) (bool, error) {
+	if !current(c) {
+		return false, nil
+	}
+	p := pool{c.Args["root"], filepath.Dir(c.Args["path"])}
+	now, err := p.standing()
+	if os.IsNotExist(err) {
+		return false, nil
+	}
+	if err != nil || now != number(c, "from") || now == number(c, "to") {
+		return false, err
+	}
+	return true, journal.WriteValue(p.file("nr_hugepages"), c.Args["to"])
+}
+
+// current reports whether a change is of this boot: pages end with theirs.
 func current(c journal.Change) bool {
 	return c.Args["boot"] == "" || c.Args["boot"] == journal.BootID()
 }
@@ -106,7 +147,7 @@ func number(c journal.Change, name string) int {
 // pool is the huge pages of one size on a node.
 type pool struct{ root, dir string }
 
-// poolOf gives the pool of a need. A kernel without NUMA has one for the host.
+// poolOf returns the pool of a need. A kernel without NUMA has one for the host.
 func poolOf(root string, n Need) pool {
 	name := fmt.Sprintf("hugepages-%dkB", n.PageBytes>>10)
 	node := pool{root, fmt.Sprintf("/sys/devices/system/node/node%d/hugepages/%s", n.Node, name)}
@@ -134,7 +175,7 @@ func (p pool) count(name string) (int, error) {
 	return int(n), nil
 }
 
-// standing gives the pages that were asked for of the kernel: those on demand (surplus) count in
+// standing returns the pages that were asked for of the kernel: those on demand (surplus) count in
 // nr_hugepages of a node, and go by themselves.
 func (p pool) standing() (int, error) {
 	all, err := p.count("nr_hugepages")
@@ -148,7 +189,7 @@ func (p pool) standing() (int, error) {
 	return all - min(all, surplus), err
 }
 
-// promised gives what the jobs have of a pool, and what of it was made for them.
+// promised returns what the jobs have of a pool, and what of it was made for them.
 func (p pool) promised(list []change.Info) (pages, made int) {
 	for _, i := range list {
 		for _, c := range i.Changes {

@@ -3,10 +3,12 @@ package measure
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"nearmetal/internal/bench/stats"
 	"nearmetal/internal/topology"
 )
 
@@ -55,7 +57,7 @@ func (x *CPU) measure() error {
 		}
 		times = append(times, float64(time.Since(start))/calls)
 	}
-	x.Syscall = median(times)
+	x.Syscall = stats.Median(times)
 
 	times = times[:0]
 	for n := 0; n < 3; n++ {
@@ -71,7 +73,7 @@ func (x *CPU) measure() error {
 		times = append(times, float64(time.Since(start))/(faultBytes/4096))
 		unix.Munmap(b)
 	}
-	x.Fault = median(times)
+	x.Fault = stats.Median(times)
 
 	times = times[:0]
 	for n := 0; n < sleeps; n++ {
@@ -83,9 +85,8 @@ func (x *CPU) measure() error {
 		}
 		times = append(times, float64(time.Since(start)-sleepFor))
 	}
-	x.TimerMid = median(times)
 	if len(times) > 0 {
-		x.TimerMax = times[len(times)-1]
+		x.TimerMid, x.TimerMax = stats.Median(times), slices.Max(times)
 	}
 	return nil
 }

@@ -1,6 +1,10 @@
 package measure
 
-import "math"
+import (
+	"math"
+
+	"nearmetal/internal/bench/stats"
+)
 
 // A value is out of line when it is worse than the median of its kind by half and by
 // more than five times the values' usual spread (their median absolute deviation). A kind of
@@ -11,18 +15,18 @@ const (
 	oddLeast  = 3
 )
 
-// odd tells for each value whether it is out of line; up says that more is better.
+// odd returns for each value whether it is out of line; up says that more is better.
 func odd(values []float64, up bool) []bool {
 	list := make([]bool, len(values))
 	if len(values) < oddLeast {
 		return list
 	}
-	m := median(append([]float64(nil), values...))
+	m := stats.Median(values)
 	away := make([]float64, len(values))
 	for i, v := range values {
 		away[i] = math.Abs(v - m)
 	}
-	spread := median(away)
+	spread := stats.Median(away)
 	for i, v := range values {
 		worse, ratio := v-m, v/m
 		if up {

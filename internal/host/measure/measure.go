@@ -1,6 +1,6 @@
 // Package measure times what a host's speed rests on: a cache line between two cores, memory
 // from each node, system calls, page faults, timers, and an RDMA device to itself. What is out
-// of line is told by the machine's own median, for nobody knows what a machine should do.
+// of line is judged by the machine's own median, for nobody knows what a machine should do.
 //
 // It is plain Go on threads that are bound to their CPUs: a cache line is passed by atomic
 // loads and stores, which compile to single instructions; memory is read by the runtime's
@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"sort"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -110,7 +109,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return r, nil
 }
 
-// usable gives the CPUs that this process may run on, by number.
+// usable returns the CPUs that this process may run on, by number.
 func usable(h *topology.Host) []*topology.CPU {
 	var set unix.CPUSet
 	err := unix.SchedGetaffinity(0, &set)
@@ -146,16 +145,4 @@ func on(cpu int, f func()) error {
 		done <- err
 	}()
 	return <-done
-}
-
-// median gives the middle of values, which it sorts; 0 of none.
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return 0
-	}
-	sort.Float64s(v)
-	if len(v)%2 == 1 {
-		return v[len(v)/2]
-	}
-	return (v[len(v)/2-1] + v[len(v)/2]) / 2
 }

@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// On this host every part gives a value that can be.
+// On this host every part returns a value that can be.
 func TestThisHost(t *testing.T) {
 	h, err := topology.Read("/")
 	if err != nil {

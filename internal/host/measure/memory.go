@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nearmetal/internal/bench/stats"
 	"nearmetal/internal/topology"
 )
 
@@ -72,7 +73,7 @@ func measureMemory(ctx context.Context, o Options, cpus []*topology.CPU, r *Resu
 	return nil
 }
 
-// onNode gives memory of a node, which is touched by the caller. Where binding is refused,
+// onNode returns memory of a node, which is touched by the caller. Where binding is refused,
 // as in some containers, it is memory all the same, of the node that the kernel chooses.
 func onNode(bytes int, node int) ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -138,10 +139,12 @@ func (c *chase) run(limit time.Duration) float64 {
 		times = append(times, float64(time.Since(start))/loads)
 	}
 	sink = at
-	return median(times)
+	return stats.Median(times)
 }
 
 // sink keeps the compiler from leaving loops out.
+//
+//lint:ignore U1000 it is only written
 var sink uint32
 
 func (c *chase) free() { unix.Munmap(c.b) }

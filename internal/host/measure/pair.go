@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"nearmetal/internal/bench/stats"
 	"nearmetal/internal/topology"
 )
 
@@ -45,7 +46,7 @@ func measurePairs(ctx context.Context, o Options, cpus []*topology.CPU, r *Resul
 	return nil
 }
 
-// stride gives a step of about 0.618 n that has no factor in common with n.
+// stride returns a step of about 0.618 n that has no factor in common with n.
 func stride(n int) int {
 	if n < 3 {
 		return 1
@@ -62,7 +63,7 @@ func stride(n int) int {
 	return 1
 }
 
-// choosePairs gives all pairs of the cores' first threads, and each core's first thread with
+// choosePairs returns all pairs of the cores' first threads, and each core's first thread with
 // its others.
 func choosePairs(cpus []*topology.CPU) []Pair {
 	first := map[int]*topology.CPU{}
@@ -160,5 +161,5 @@ func pingPong(a, b int) (float64, error) {
 			return 0, err
 		}
 	}
-	return median(times), nil
+	return stats.Median(times), nil
 }

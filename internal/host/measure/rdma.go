@@ -46,7 +46,7 @@ func sendLatency(ctx context.Context, dev string, port int) (float64, error) {
 	defer server.Wait()
 	defer server.Process.Kill()
 	var last error
-	// The server tells nobody when it listens: the client asks until it does.
+	// The server does not report when it listens: the client asks until it does.
 	for ctx.Err() == nil {
 		var out bytes.Buffer
 		client := exec.CommandContext(ctx, "ib_send_lat", append(args, "localhost")...)

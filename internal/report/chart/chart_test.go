@@ -81,6 +81,43 @@ func TestSVG(t *testing.T) {
 	}
 }
 
+// A message of 0 B has a place of its own, left of all others and of the break, with its label.
+func TestZeroOnLogAxis(t *testing.T) {
+	f := example()
+	f.Legend = false
+	f.X.Zero = true
+	f.Series = f.Series[:1]
+	f.Series[0].Points = append([]Point{{X: 0, Y: 0.5, Low: 0.5, High: 0.5, Tip: "native.48"}}, f.Series[0].Points...)
+	s := f.Scene()
+	var b bytes.Buffer
+	if err := s.SVG(&b); err != nil {
+		t.Fatal(err)
+	}
+	if n := checkXML(t, b.Bytes())["circle"]; n != 24 || !strings.Contains(b.String(), ">0 B<") {
+		t.Errorf("%d points of 24; is 0 B a label: %v", n, strings.Contains(b.String(), ">0 B<"))
+	}
+	var places []float64
+	for _, sh := range s.shapes {
+		if sh.kind == circle {
+			places = append(places, sh.points[0].x)
+		}
+		for i := 1; sh.kind == polyline && sh.stroke == seriesPaint(0) && sh.width == 2 && i < len(sh.points); i++ {
+			if len(places) > 0 && sh.points[i-1].x == places[0] {
+				t.Error("a line goes over the break")
+			}
+		}
+	}
+	if len(places) != 24 || places[0] > places[1]-20 {
+		t.Errorf("places %v: the first is no more than the second on a scale", places)
+	}
+	// Values that fit no logarithmic axis stay out where it is not broken.
+	f.X.Zero = false
+	b.Reset()
+	if err := f.Scene().SVG(&b); err != nil || checkXML(t, b.Bytes())["circle"] != 23 {
+		t.Error("0 is drawn on an axis without a place for it")
+	}
+}
+
 func TestPNG(t *testing.T) {
 	for _, f := range []*Figure{example(), bars()} {
 		var b bytes.Buffer
@@ -197,7 +234,7 @@ func FuzzScene(f *testing.F) {
 	f.Add(math.MaxFloat64, -math.MaxFloat64, math.Inf(1), math.NaN(), false, uint8(1))
 	f.Add(5e-324, 1.7e308, 0.0, 1.0, false, uint8(2))
 	f.Fuzz(func(t *testing.T, a, b, c, d float64, bars bool, scale uint8) {
-		fig := &Figure{Bars: bars, X: Axis{Scale: Scale(scale % 3)}, Y: Axis{Scale: Scale(scale / 3 % 3), Bytes: scale > 100},
+		fig := &Figure{Bars: bars, X: Axis{Scale: Scale(scale % 3), Zero: scale%2 == 0}, Y: Axis{Scale: Scale(scale / 3 % 3), Bytes: scale > 100},
 			Series: []Series{{Points: []Point{{X: a, Y: b, Low: c, High: d}, {X: c, Y: d, Low: a, High: b}, {X: d, Y: a, Low: d, High: d}}}}}
 		if bars {
 			fig.X.Names = []string{"a", "b"}

@@ -15,11 +15,13 @@ func (f *Figure) lines(s *Scene, x, y *span) {
 			points = thin(points, mostDrawn)
 			f.tube(s, r, points, x, y)
 		}
-		if !r.Faint && len(points) > 1 {
-			line := make([]point, len(points))
-			for i, p := range points {
-				line[i] = point{x.at(p.X), y.at(p.Y)}
+		line := make([]point, 0, len(points))
+		for _, p := range points {
+			if p.X != 0 || !f.X.broken() { // no line over the break
+				line = append(line, point{x.at(p.X), y.at(p.Y)})
 			}
+		}
+		if !r.Faint && len(line) > 1 {
 			w := 2.0
 			if !marked {
 				w = 1.2

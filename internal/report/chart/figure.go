@@ -1,6 +1,6 @@
 // Package chart draws the plots of a report: lines over logarithmic axes, grouped bars, both
 // with confidence intervals. A Figure says what is shown; Scene lays it out; a scene is
-// written as SVG, for a page or alone, or as PNG. Series are told apart by colour, by marker and
+// written as SVG, for a page or alone, or as PNG. Series are distinguished by colour, by marker and
 // by dashes or hatching, so that a grey print and every eye can read them.
 package chart
 
@@ -26,6 +26,8 @@ type Axis struct {
 	Whole bool     // ticks at the values that occur, no others
 	// Percent shows a tick of 1 as 100 %.
 	Percent bool
+	// Zero makes a place for the value 0 on a logarithmic x axis, before a break.
+	Zero bool
 	// Show are values that the axis must reach.
 	Show []float64
 }

@@ -13,6 +13,8 @@ const (
 	smallWidth = 330
 	fontSize   = 13
 	right      = 14
+	zeroPlace  = 14  // of the value 0 on a broken axis, from the axis's beginning
+	zeroRoom   = 46  // from the axis's beginning to its smallest value behind the break
 	mostMarked = 60  // points of a series that get a marker and a whisker each
 	mostDrawn  = 400 // points of a series' line
 )
@@ -60,9 +62,15 @@ func (f *Figure) Scene() *Scene {
 		left = math.Min(math.Max(left, textWidth(t.label, fontSize)+20), s.Width/2)
 	}
 	y.from, y.to = s.Height-44, top+fontSize+10
-	x.from, x.to = left, s.Width-right
+	x.from, x.to, x.edge = left, s.Width-right, left
+	if f.X.broken() {
+		x.zero, x.from = left+zeroPlace, left+zeroRoom
+	}
 	n := int((x.to - x.from) / 58)
 	xTicks := f.X.ticks(x.low, x.hi, max(n, 3), xs)
+	if f.X.broken() {
+		xTicks = slices.Insert(xTicks, 0, tick{0, f.X.name(0)})
+	}
 
 	f.rules(s, x, y, false)
 	for _, t := range yTicks {
@@ -80,7 +88,7 @@ func (f *Figure) Scene() *Scene {
 	return s
 }
 
-// legend writes the names of the series from y on, in as many lines as they need, and gives the
+// legend writes the names of the series from y on, in as many lines as they need, and returns the
 // next free line.
 func (f *Figure) legend(s *Scene, y float64) float64 {
 	x := 10.0
@@ -110,7 +118,7 @@ func (f *Figure) key(s *Scene, r Series, x, y float64) {
 	s.marker(r.Style, r.Faint, point{x + 11, y}, 4)
 }
 
-// Key gives the sign of a series alone, for a legend beside the plot.
+// Key returns the sign of a series alone, for a legend beside the plot.
 func Key(style int, faint, bars bool) *Scene {
 	s := &Scene{Width: 26, Height: 12}
 	(&Figure{Bars: bars}).key(s, Series{Style: style, Faint: faint}, 2, 6)
@@ -125,7 +133,17 @@ func barPaint(r Series) paint {
 }
 
 func (f *Figure) xAxis(s *Scene, x, y *span, ticks []tick) {
-	s.line(muted, 1, nil, point{x.from, y.from}, point{x.to, y.from})
+	if f.X.broken() { // two slanted strokes, and nothing between them
+		const half, slant = 3.0, 2.5
+		gap := x.from - 12
+		s.line(muted, 1, nil, point{x.edge, y.from}, point{gap - half, y.from})
+		s.line(muted, 1, nil, point{gap + half, y.from}, point{x.to, y.from})
+		for _, at := range []float64{gap - half, gap + half} {
+			s.line(muted, 1, nil, point{at - slant, y.from + 5}, point{at + slant, y.from - 5})
+		}
+	} else {
+		s.line(muted, 1, nil, point{x.from, y.from}, point{x.to, y.from})
+	}
 	room := (x.to - x.from) / math.Max(1, float64(len(ticks)))
 	last := math.Inf(-1)
 	for _, t := range ticks {
@@ -160,12 +178,12 @@ func (f *Figure) rules(s *Scene, x, y *span, lines bool) {
 		if r.Low != r.High && !lines {
 			a, b := y.at(r.High), y.at(r.Low)
 			s.open(r.Label)
-			s.rect(band, 0, x.from, a, x.to-x.from, b-a)
+			s.rect(band, 0, x.edge, a, x.to-x.edge, b-a)
 			s.close()
 		}
 		if r.Low == r.High && lines {
 			p := y.at(r.Low)
-			s.line(ruled, 1.5, nil, point{x.from, p}, point{x.to, p})
+			s.line(ruled, 1.5, nil, point{x.edge, p}, point{x.to, p})
 		}
 	}
 }
@@ -187,7 +205,7 @@ func (f *Figure) overhead(plotWidth float64) float64 {
 	return 0.38
 }
 
-// barWidth gives the width of a bar in a plot of the given width.
+// barWidth returns the width of a bar in a plot of the given width.
 func (f *Figure) barWidth(plotWidth float64) float64 {
 	return math.Min(plotWidth/float64(max(1, len(f.X.Names)))*0.8/float64(max(1, len(f.Series))), 64)
 }

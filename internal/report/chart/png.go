@@ -14,7 +14,7 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 )
 
-// pngDPI gives a picture of 960 pixels for the usual width, sharp in a document.
+// pngDPI returns a picture of 960 pixels for the usual width, sharp in a document.
 const pngDPI = 150
 
 // pixel is a CSS pixel in points.
@@ -114,7 +114,7 @@ func (s *shape) paint(c vg.Canvas, both [2]font.Face, height float64) {
 	}
 }
 
-// rgba gives the light palette's colour of a role; opacity 0 is opaque.
+// rgba returns the light palette's colour of a role; opacity 0 is opaque.
 func rgba(p paint, opacity float64) color.Color {
 	var r, g, b uint8
 	fmt.Sscanf(Light[string(p)], "#%02x%02x%02x", &r, &g, &b)

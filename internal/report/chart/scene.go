@@ -10,7 +10,7 @@ type Scene struct {
 	shapes        []shape
 }
 
-// paint is a role that a shape's colour plays; a page's style sheet gives the colour.
+// paint is a role that a shape's colour plays; a page's style sheet has the colour.
 type paint string
 
 // The roles. A series' is "s0" to "s6".
@@ -20,7 +20,7 @@ const (
 	muted   paint = "muted" // ticks and titles of axes
 	grid    paint = "grid"
 	ground  paint = "ground" // what is behind the plot
-	band    paint = "band"   // the gauge
+	band    paint = "band"   // the tolerance
 	ruled   paint = "ruled"  // the line at 1.0
 )
 
@@ -74,7 +74,7 @@ func seriesPaint(style int) paint {
 	return paint("s" + string(rune('0'+((style%styles)+styles)%styles)))
 }
 
-// dashes tell lines apart without colour.
+// dashes distinguish lines without colour.
 var dashes = [styles][]float64{nil, {7, 3}, {2, 2.5}, {9, 3, 2, 3}, {4, 2}, {12, 4}, {1, 3}}
 
 // marker draws the sign of a style at p.

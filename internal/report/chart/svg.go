@@ -27,7 +27,7 @@ var (
 	}
 )
 
-// CSS gives the palette as declarations of variables: --ink:#172033;…
+// CSS returns the palette as declarations of variables: --ink:#172033;…
 func (c Colours) CSS() string {
 	var names []string
 	for name := range c {
@@ -41,7 +41,7 @@ func (c Colours) CSS() string {
 	return b.String()
 }
 
-// Style is the style sheet of the SVG that Inline gives: a class for each role.
+// Style is the style sheet of the SVG that Inline returns: a class for each role.
 func Style() string {
 	var b strings.Builder
 	for _, role := range []string{"ink", "muted", "grid", "ground", "band", "ruled", "s0", "s1", "s2", "s3", "s4", "s5", "s6"} {

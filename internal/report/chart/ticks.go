@@ -17,14 +17,22 @@ type span struct {
 	axis     *Axis
 	low, hi  float64 // values
 	from, to float64 // their places
+	edge     float64 // where the axis begins: before from where it is broken
+	zero     float64 // place of the value 0 on a broken axis
 }
 
-// known tells whether v can be drawn on a.
+// known reports whether v can be drawn on a.
 func (a *Axis) known(v float64) bool {
-	return !math.IsNaN(v) && !math.IsInf(v, 0) && (a.Scale == Linear || v > 0)
+	return !math.IsNaN(v) && !math.IsInf(v, 0) && (a.Scale == Linear || v > 0 || v == 0 && a.broken())
 }
+
+// broken reports whether the value 0 has a place of its own before a break in the axis.
+func (a *Axis) broken() bool { return a.Zero && a.Scale != Linear && len(a.Names) == 0 }
 
 func (p *span) at(v float64) float64 {
+	if v == 0 && p.axis.broken() {
+		return p.zero
+	}
 	a, b := p.low, p.hi
 	if p.axis.Scale != Linear {
 		v, a, b = math.Log10(v), math.Log10(a), math.Log10(b)
@@ -38,7 +46,7 @@ func (p *span) at(v float64) float64 {
 func (a *Axis) fit(values []float64, bars bool) (low, hi float64) {
 	low, hi = math.Inf(1), math.Inf(-1)
 	for _, v := range slices.Concat(values, a.Show) {
-		if a.known(v) {
+		if a.known(v) && (v != 0 || !a.broken()) {
 			low, hi = math.Min(low, v), math.Max(hi, v)
 		}
 	}
@@ -78,7 +86,7 @@ func (a *Axis) fit(values []float64, bars bool) (low, hi float64) {
 	return low, math.Min(hi+pad, math.MaxFloat64)
 }
 
-// ticks gives the ticks between low and hi, at most about n with a label.
+// ticks returns the ticks between low and hi, at most about n with a label.
 func (a *Axis) ticks(low, hi float64, n int, occur []float64) []tick {
 	switch {
 	case len(a.Names) > 0:

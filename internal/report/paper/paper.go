@@ -51,7 +51,7 @@ type Claim struct {
 	Says string `yaml:"says"` // in our words
 	// Percent is what is printed, one number or a range; signed as Of says.
 	Percent []float64 `yaml:"percent"`
-	// Of tells what the per cent are of: "performance" (change of performance against native),
+	// Of says what the per cent are of: "performance" (change of performance against native),
 	// "time" (change of a time or latency against native), "gain" (of performance by a switch).
 	Of     string            `yaml:"of"`
 	Switch string            `yaml:"switch"` // for "gain": what is taken away in the variant compared with
@@ -81,7 +81,7 @@ func Names() []string {
 	return out
 }
 
-// Open gives the paper of a name.
+// Open returns the paper of a name.
 func Open(name string) (*Paper, error) {
 	if !slices.Contains(Names(), name) {
 		return nil, fmt.Errorf("%q is none of the papers %s", name, strings.Join(Names(), ", "))
@@ -205,7 +205,7 @@ var scales = map[string]struct {
 	"Mflop/s": {"flops", 1e6}, "Gflop/s": {"flops", 1e9}, "GFLOPS": {"flops", 1e9}, "GFlops": {"flops", 1e9}, "GFlop/s": {"flops", 1e9}, "Tflop/s": {"flops", 1e12},
 }
 
-// Factor gives by how much values in a unit are multiplied to be in another; false if they
+// Factor returns by how much values in a unit are multiplied to be in another; false if they
 // cannot.
 func Factor(from, to string) (float64, bool) {
 	if from == to {

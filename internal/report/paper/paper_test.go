@@ -47,7 +47,7 @@ func TestRates(t *testing.T) {
 				if rate, ok := rates[it.Key][pt[0]]; ok {
 					checked++
 					if want := rate * 1e6 * pt[0] * 8 / 1e9; want-pt[1] > 0.011 || pt[1]-want > 0.011 {
-						t.Errorf("%s at %v bytes: %v, and the message rate gives %.3f", it.Key, pt[0], pt[1], want)
+						t.Errorf("%s at %v bytes: %v, and by the message rate %.3f", it.Key, pt[0], pt[1], want)
 					}
 				}
 			}
@@ -106,7 +106,7 @@ func FuzzKeys(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		for _, k := range Keys(s) {
 			if len(k.Paper) != 3 || k.Item == "" {
-				t.Errorf("%q gives %v", s, k)
+				t.Errorf("%q: %v", s, k)
 			}
 		}
 	})

@@ -60,7 +60,7 @@ func (c comments) add(decl *ast.GenDecl, s *ast.TypeSpec) {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// of gives a field's comment, which it must have. Go's comments begin with the name
+// of returns a field's comment, which it must have. Go's comments begin with the name
 // of the field, which a table of keys need not say again.
 func (c comments) of(owner *spec.Type, f *spec.Field) (string, error) {
 	text := c[owner.Name+"."+f.GoName]

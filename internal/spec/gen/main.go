@@ -38,7 +38,7 @@ func generate(source, out string) error {
 	return nil
 }
 
-// pages gives the text of each generated file by its name.
+// pages returns the text of each generated file by its name.
 func pages(source string) (map[string][]byte, error) {
 	comments, err := readComments(source)
 	if err != nil {

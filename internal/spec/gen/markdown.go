@@ -15,7 +15,7 @@ var example []byte
 //go:embed rules.md
 var rules []byte
 
-// markdown gives the page: an example, the rules that hold for all keys, and a table
+// markdown returns the page: an example, the rules that hold for all keys, and a table
 // for each object.
 func markdown(c comments) ([]byte, error) {
 	if _, err := spec.Parse("example.yaml", example); err != nil {
@@ -99,7 +99,7 @@ func value(at string, f *spec.Field) string {
 	return prefix + text
 }
 
-// anchor is the link that Markdown gives a heading.
+// anchor is the link that Markdown makes of a heading.
 func anchor(heading string) string {
 	return strings.NewReplacer(".", "", "[", "", "]", "").Replace(strings.ToLower(heading))
 }

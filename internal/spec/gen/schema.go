@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// jsonSchema gives the file's schema (JSON Schema, draft 2020-12), which editors
+// jsonSchema returns the file's schema (JSON Schema, draft 2020-12), which editors
 // complete and check with. It is weaker than spec.Parse: formats are left out.
 func jsonSchema(c comments) ([]byte, error) {
 	schema, err := schemaOf(c, spec.Schema(), nil)
@@ -115,7 +115,7 @@ func scalarSchema(t *spec.Type, f *spec.Field) map[string]any {
 	return schema
 }
 
-// literal gives a tag's text as a JSON value.
+// literal returns a tag's text as a JSON value.
 func literal(t *spec.Type, s string) any {
 	switch t.Kind {
 	case spec.Bool:

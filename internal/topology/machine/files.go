@@ -55,7 +55,7 @@ func formatList(ids []int) string {
 	return strings.Join(s, ",")
 }
 
-// Files gives the machine's files, sorted by path.
+// Files returns the machine's files, sorted by path.
 func (m *Machine) Files() []File {
 	w := &writer{}
 	all := m.cpus()
@@ -65,7 +65,7 @@ func (m *Machine) Files() []File {
 			online = append(online, c.id)
 		}
 	}
-	// with gives the online CPUs for which f is true.
+	// with returns the online CPUs for which f is true.
 	with := func(f func(cpu) bool) []int {
 		var ids []int
 		for _, id := range online {

@@ -153,7 +153,7 @@ func Parse(r io.Reader) (*Machine, error) {
 // cpu is where one thread sits.
 type cpu struct{ id, pkg, die, node, l3, core, coreInPkg int }
 
-// cpus gives all threads by id.
+// cpus returns all threads by id.
 func (m *Machine) cpus() []cpu {
 	nodes := m.Packages * m.NodesPer
 	cores := nodes * m.CoresPerNode

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"nearmetal/internal/bench/gate"
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/host/check"
+	"nearmetal/internal/host/device"
+	"nearmetal/internal/host/fleet"
+	"nearmetal/internal/jsonform"
+	"nearmetal/internal/load"
+	"nearmetal/internal/plan"
+	reporting "nearmetal/internal/report"
+	"nearmetal/internal/slurm"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/terminal"
+	"nearmetal/internal/topology"
+	"nearmetal/internal/verify"
+)
+
+// forms are what commands print with --json.
+var forms = []struct {
+	command string
+	of      reflect.Type
+}{
+	{"ps", reflect.TypeFor[[]cluster.Record]()},
+	{"ps NAME", reflect.TypeFor[cluster.Record]()},
+	{"top", reflect.TypeFor[[]load.VM]()},
+	{"verify", reflect.TypeFor[verify.Report]()},
+	{"check", reflect.TypeFor[check.Report]()},
+	{"topology", reflect.TypeFor[topology.Host]()},
+	{"plan", reflect.TypeFor[plan.Plan]()},
+	{"spec show", reflect.TypeFor[spec.Cluster]()},
+	{"check --measure", reflect.TypeFor[checkMeasured]()},
+	{"check --fleet", reflect.TypeFor[fleet.Comparison]()},
+	{"device list", reflect.TypeFor[[]*device.Function]()},
+	{"device show", reflect.TypeFor[device.Details]()},
+	{"bench list", reflect.TypeFor[[]listed]()},
+	{"bench compare", reflect.TypeFor[gate.Report]()},
+	{"report", reflect.TypeFor[reporting.View]()},
+	{"slurm gres", reflect.TypeFor[gresOffer]()},
+	{"slurm doctor", reflect.TypeFor[[]slurm.Finding]()},
+	{"version", reflect.TypeFor[versionFacts]()},
+}
+
+// formFile is the file of a command's schema.
+func formFile(command string) string {
+	return strings.ToLower(strings.ReplaceAll(strings.ReplaceAll(command, " --", " "), " ", "-")) + ".schema.json"
+}
+
+// writeForms writes the schemas to dir. What a schema there promises has to be kept: fields are added, and never removed
+// or changed.
+func writeForms(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, f := range forms {
+		path := filepath.Join(dir, formFile(f.command))
+		s := jsonform.Of(f.of)
+		s.Schema, s.Title = "https://json-schema.org/draft/2020-12/schema", "nearmetal "+f.command+" --json"
+		s.Description = "Fields are added to it, and none is removed or changed before the next major version."
+		old, err := readForm(path)
+		if err == nil {
+			if broken := old.Broken(s); len(broken) > 0 {
+				return fmt.Errorf("nearmetal %s --json breaks what %s promises: %s", f.command, path, strings.Join(broken, "; "))
+			}
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		var b bytes.Buffer
+		if err := terminal.PrintJSON(&b, s); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readForm reads a schema.
+func readForm(path string) (*jsonform.Schema, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &jsonform.Schema{}
+	if err := json.Unmarshal(b, s); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}

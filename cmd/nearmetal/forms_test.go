@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nearmetal/test/hosttree"
+)
+
+const formsDir = "../../docs/reference/json"
+
+// The schemas of --json are those of the types, and keep what they promised.
+func TestForms(t *testing.T) {
+	dir := t.TempDir()
+	for _, f := range forms {
+		text, err := os.ReadFile(filepath.Join(formsDir, formFile(f.command)))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, formFile(f.command)), text, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeForms(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range forms {
+		want, err := os.ReadFile(filepath.Join(dir, formFile(f.command)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(formsDir, formFile(f.command))); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is stale: run make docs (%v)", formFile(f.command), err)
+		}
+	}
+	// A promise that is not kept is an error.
+	path := filepath.Join(dir, "top.schema.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.Replace(text, []byte(`"waitNs"`), []byte(`"wasNs"`), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeForms(dir); err == nil || !strings.Contains(err.Error(), "[].wasNs is gone") {
+		t.Errorf("a field that is gone: %v", err)
+	}
+}
+
+// What commands print fits their schemas. Those about clusters that run are in test/commands.
+func TestOutputFitsForm(t *testing.T) {
+	forms, err := filepath.Abs(formsDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := filepath.Abs("../../internal/bench/record/testdata/latency")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := t.TempDir() // with a card
+	if err := hosttree.Write(host, "../../test/topology/epyc-nps4.machine"); err != nil {
+		t.Fatal(err)
+	}
+	conf := t.TempDir()
+	var said bytes.Buffer
+	if code := execute([]string{"slurm", "example", "--node", "n1", "--dir", conf}, strings.NewReader(""), &said, &said); code != 0 {
+		t.Fatalf("%d: %s", code, said.String())
+	}
+	enter(t, "testdata/files")
+	for _, c := range []struct{ form, command string }{
+		{"ps", "ps --json"}, {"top", "top --json"}, {"check", "check --json"}, {"topology", "topology --json"},
+		{"plan", "plan --format json"}, {"spec show", "spec show --json"},
+		{"device list", "device list --json"}, {"device list", "device list --all --json --root " + host},
+		{"device show", "device show 21:00.0 --json --root " + host},
+		{"bench list", "bench list --json"}, {"bench compare", "bench compare --json " + run + " " + run},
+		{"report", "report --json " + run}, {"slurm gres", "slurm gres --json --node n1"}, {"slurm doctor", "slurm doctor --json --node n1 --conf " + conf + "/slurm.conf"},
+		{"version", "version --json"}, {"check --fleet", "check --json --fleet " + fleetOf(t)},
+	} {
+		var out, errs bytes.Buffer
+		execute(strings.Fields(c.command), strings.NewReader(""), &out, &errs)
+		s, err := readForm(filepath.Join(forms, formFile(c.form)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v any
+		if err := json.Unmarshal(out.Bytes(), &v); err != nil {
+			t.Errorf("%s: %v: %s%s", c.command, err, out.String(), errs.String())
+		} else if err := s.Check(v); err != nil {
+			t.Errorf("%s: %v", c.command, err)
+		}
+	}
+}
+
+// fleetOf makes a folder with two reports of this host's, and one that is none.
+func fleetOf(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	var out, errs bytes.Buffer
+	execute([]string{"check", "--json", "--only", "cpu"}, strings.NewReader(""), &out, &errs)
+	for name, text := range map[string][]byte{"a.json": out.Bytes(), "b.json": out.Bytes(), "c.json": []byte("none")} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}

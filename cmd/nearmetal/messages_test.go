@@ -1,0 +1,40 @@
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Messages name what the user typed: no temporary name, no system call, and what to do.
+func TestMessages(t *testing.T) {
+	run, err := filepath.Abs("../../internal/bench/record/testdata/latency")
+	if err != nil {
+		t.Fatal(err)
+	}
+	enter(t, "testdata/files")
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"cp", "vm0:/a", "vm1:/b"}, 2, "vm0:/a and vm1:/b are both in VMs: copy to this host first"},
+		{[]string{"cp", "a", "b"}, 2, "neither a nor b is VM:PATH: one of the two has to be in a VM"},
+		{[]string{"report", run, "-o", "out.pdf"}, 2, "-o out.pdf: the page is HTML, so name it FILE.html; a folder that is to be made ends with /"},
+		{[]string{"report", run, "-o", "none/out.html"}, 1, "cannot write none/out.html: no such file or directory"},
+		{[]string{"plan", "--svg", "none/plan.svg"}, 1, "cannot write none/plan.svg: no such file or directory"},
+		{[]string{"topology", "gather", "none/a.tar.gz"}, 1, "cannot write none/a.tar.gz: no such file or directory"},
+	} {
+		var stdout, stderr bytes.Buffer
+		status := execute(c.args, strings.NewReader(""), &stdout, &stderr)
+		lines := strings.SplitAfter(stderr.String(), "\n")
+		last := ""
+		if len(lines) > 1 {
+			last = lines[len(lines)-2]
+		}
+		if status != c.status || !strings.HasPrefix(last, "nearmetal: "+c.want) {
+			t.Errorf("%q: status %d, %s", c.args, status, stderr.String())
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+
+	"nearmetal/internal/cluster"
+)
+
+// A VM that has ended is not counted as one that is ready.
+func TestPsDegraded(t *testing.T) {
+	vms := []cluster.VMRecord{
+		{Name: "vm0", VCPUs: 2, MemoryBytes: 1 << 30, State: cluster.Ready},
+		{Name: "vm1", VCPUs: 2, MemoryBytes: 1 << 30, State: cluster.Dead, Ended: "vm1 ended: its kernel panicked"},
+	}
+	list := []cluster.Record{
+		{Name: "whole", State: cluster.Ready, Accel: "kvm", Backend: "qemu", VMs: vms[:1]}, {Name: "demo", State: cluster.Ready, VMs: vms},
+		{Name: "gone", State: cluster.Dead, VMs: vms},
+	}
+	var out bytes.Buffer
+	if err := clusterTable(list).Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`whole +ready +1 +2 +1GiB +kvm +qemu `, `demo +degraded +1 of 2 +2 +1GiB `, `gone +dead +2 `} {
+		if !regexp.MustCompile(`(?m)^` + want).MatchString(out.String()) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	out.Reset()
+	if err := printVMs(&out, &list[1]); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(out.String(), "\nvm1 ended: its kernel panicked\nconsole: nearmetal logs demo/vm1\n") {
+		t.Errorf("%s", out.String())
+	}
+}

@@ -1,0 +1,271 @@
+package backend
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"nearmetal/internal/spec"
+)
+
+// Caps is what a driver can do for a cluster, as Probe found it.
+type Caps struct {
+	// Links are the kinds of network cards that it can join: LinkStream and LinkTap between the VMs,
+	// or LinkOwn where the driver joins them itself (it is a Networker then); LinkUser for the user
+	// network, by which a VM reaches this host.
+	Links []LinkKind
+	// HostFiles: directories of this host shown to VMs (Settings.Exports), which root: host and
+	// shares need.
+	HostFiles bool
+	// OwnDisk: VMs that start from a disk of the back end's own (root: backend), with the kernel and the
+	// agent that are on it. Such a VM gets no Files.Kernel and no Files.Initrd.
+	OwnDisk bool
+	// Regions are the devices that can show a region: "ivshmem", "devdax"; none: no region.
+	Regions []string
+	// VFIO: functions of the host passed through.
+	VFIO bool
+	// Pins: vCPUs on chosen CPUs of the host.
+	Pins bool
+	// DirectKernel: a VM starts from a kernel and an initramfs of the owner's (Files).
+	DirectKernel bool
+	// Veil: exports by an open directory (Export.Veiled). Filter: a user network behind a filter of the
+	// owner's (Link.Filtered). Sandbox: the system calls of VMs' processes are filtered.
+	Veil, Filter, Sandbox bool
+	// Jail: VMs' processes in namespaces of their own (Settings.Strict).
+	Jail bool
+	// DiesWithOwner: the VMs end with the process that called Start, however that ends. Where they
+	// do not, only the journal ends them.
+	DiesWithOwner bool
+	// Remote: the VMs do not run on this host. Its memory, limits and devices do not count, and the
+	// driver is a Locator.
+	Remote bool
+	// Why says of a capability that is missing, by its Cap, what is missing and what to do, as a
+	// sentence without a full stop; optional.
+	Why map[Cap]string
+}
+
+// Cap names a capability, in the words of an error: "back end X cannot …".
+type Cap string
+
+// The capabilities that a cluster file can need.
+const (
+	CapUserNetwork  Cap = "join VMs to this host's network"
+	CapStream       Cap = "join VMs by links between them"
+	CapTap          Cap = "join VMs to a bridge"
+	CapHostFiles    Cap = "show files of this host to VMs"
+	CapOwnDisk      Cap = "start VMs from a disk of its own"
+	CapRegion       Cap = "share memory between VMs"
+	CapIvshmem      Cap = "show the region as an ivshmem device"
+	CapDevdax       Cap = "show the region as a devdax device"
+	CapVFIO         Cap = "pass devices of the host through"
+	CapPins         Cap = "put vCPUs on chosen CPUs"
+	CapDirectKernel Cap = "start a kernel of this host's"
+	CapVeil         Cap = "cover the host's own files in what VMs see"
+	CapFilter       Cap = "keep VMs from the host's loopback"
+	CapSandbox      Cap = "filter the system calls of VMs' processes"
+	CapJail         Cap = "put VMs' processes into namespaces of their own"
+)
+
+// has says whether the capability is there.
+func (c Caps) has(want Cap) bool {
+	switch want {
+	case CapUserNetwork:
+		return slices.Contains(c.Links, LinkUser)
+	case CapStream:
+		return slices.Contains(c.Links, LinkStream)
+	case CapTap:
+		return slices.Contains(c.Links, LinkTap)
+	case CapHostFiles:
+		return c.HostFiles
+	case CapOwnDisk:
+		return c.OwnDisk
+	case CapRegion:
+		return len(c.Regions) > 0
+	case CapIvshmem:
+		return slices.Contains(c.Regions, "ivshmem")
+	case CapDevdax:
+		return slices.Contains(c.Regions, "devdax")
+	case CapVFIO:
+		return c.VFIO
+	case CapPins:
+		return c.Pins
+	case CapDirectKernel:
+		return c.DirectKernel
+	case CapVeil:
+		return c.Veil
+	case CapFilter:
+		return c.Filter
+	case CapSandbox:
+		return c.Sandbox
+	case CapJail:
+		return c.Jail
+	}
+	return false
+}
+
+// why returns what the driver says of a capability that it lacks. Where VMs cannot have files of this
+// host but can start from a disk, that is the way out.
+func (c Caps) why(what Cap) string {
+	if text := c.Why[what]; text != "" || what != CapHostFiles || !c.OwnDisk {
+		return text
+	}
+	return "write root: backend, and no shares"
+}
+
+// LackError says what a cluster file demands and a back end cannot do.
+type LackError struct {
+	Driver string
+	Cap    Cap
+	For    string // what of the file needs it: "root: host"
+	Why    string // the driver's own words; "": none
+}
+
+func (e *LackError) Error() string {
+	s := fmt.Sprintf("back end %s cannot %s, which %s needs", e.Driver, e.Cap, e.For)
+	if e.Why != "" {
+		s += ": " + e.Why
+	}
+	return s
+}
+
+// Lacks are the LackErrors of one cluster file, in one line.
+type Lacks []*LackError
+
+func (l Lacks) Error() string {
+	var words []string
+	for _, e := range l {
+		words = append(words, e.Error())
+	}
+	return strings.Join(words, "; ")
+}
+
+// Fit matches a cluster file with what the driver can do. It is the one place where that is done.
+// What the file demands and the driver lacks is an error of type Lacks. What the file leaves open (auto)
+// is settled in it: the accel, the region and its device, pins, the uplink. s has its defaults filled in.
+func Fit(s *spec.Cluster, p *Probed) error {
+	driver := Scheme(s.Backend)
+	var lacks Lacks
+	need := func(what Cap, why string) {
+		if !p.Caps.has(what) {
+			lacks = append(lacks, &LackError{driver, what, why, p.Caps.why(what)})
+		}
+	}
+	fitFiles(s, need)
+	fitNetwork(s, p.Caps, need)
+	fitRegion(s, p, need)
+	fitPlacement(s, p.Caps, need)
+	fitIsolation(s, need)
+	// What the plan does with CPUs depends on it: pinning means something under KVM only.
+	s.Accel = string(p.Accel)
+	if len(lacks) > 0 {
+		return lacks
+	}
+	return nil
+}
+
+// fitFiles matches what the VMs start from and see of this host.
+func fitFiles(s *spec.Cluster, need func(Cap, string)) {
+	if s.Root == spec.RootBackend {
+		need(CapOwnDisk, "root: backend")
+	} else {
+		need(CapHostFiles, "root: "+s.Root)
+	}
+	if len(s.Shares) > 0 {
+		need(CapHostFiles, "shares")
+	}
+	switch {
+	case s.Kernel != "":
+		need(CapDirectKernel, "kernel: "+s.Kernel)
+	case len(s.KernelArgs) > 0:
+		need(CapDirectKernel, "kernelArgs")
+	}
+}
+
+// fitNetwork matches the VMs' cards.
+func fitNetwork(s *spec.Cluster, c Caps, need func(Cap, string)) {
+	several := count(s) > 1
+	switch s.Network.Type {
+	case "none":
+	case "bridge":
+		need(CapTap, "network: bridge")
+	default:
+		if several && !slices.Contains(c.Links, LinkOwn) {
+			need(CapStream, "network: "+s.Network.Type)
+		}
+	}
+	switch {
+	case s.Network.Uplink == "user":
+		need(CapUserNetwork, "network: {uplink: user}")
+	case s.Network.Uplink == "auto" && c.has(CapUserNetwork):
+		s.Network.Uplink = "user"
+	case s.Network.Uplink == "auto":
+		s.Network.Uplink = "none"
+	}
+}
+
+// fitRegion matches the region. One that the file does not ask for is left out where there is none.
+func fitRegion(s *spec.Cluster, p *Probed, need func(Cap, string)) {
+	r := &s.Region
+	wanted := r.Size != nil && *r.Size > 0
+	if r.Size != nil && *r.Size == 0 {
+		return
+	}
+	if !p.Caps.has(CapRegion) {
+		if wanted {
+			need(CapRegion, "region: "+r.Size.String())
+		} else {
+			r.Size = new(spec.Size)
+		}
+		return
+	}
+	switch r.Device {
+	case "ivshmem":
+		need(CapIvshmem, "region: {device: ivshmem}")
+	case "devdax":
+		need(CapDevdax, "region: {device: devdax}")
+	default:
+		r.Device = p.RegionDevice
+	}
+}
+
+// fitPlacement matches what VMs get of a host.
+func fitPlacement(s *spec.Cluster, c Caps, need func(Cap, string)) {
+	for i := range s.VMs {
+		if len(s.VMs[i].Devices) > 0 {
+			need(CapVFIO, "devices of "+s.VMs[i].Name)
+			break
+		}
+	}
+	if s.Placement.Pin == "always" {
+		need(CapPins, "placement: {pin: always}")
+	} else if !c.has(CapPins) {
+		s.Placement.Pin = "never"
+	}
+}
+
+// fitIsolation matches what fences the VMs in.
+func fitIsolation(s *spec.Cluster, need func(Cap, string)) {
+	if s.Isolation == "" || s.Isolation == "auto" {
+		return
+	}
+	why := "isolation: " + s.Isolation
+	if s.Root != spec.RootBackend || len(s.Shares) > 0 {
+		need(CapVeil, why)
+	}
+	need(CapSandbox, why)
+	if s.Network.Uplink == "user" {
+		need(CapFilter, why)
+	}
+	if s.Isolation == "strict" {
+		need(CapJail, why)
+	}
+}
+
+// count is the number of VMs of a cluster file.
+func count(s *spec.Cluster) int {
+	n := 0
+	for i := range s.VMs {
+		n += max(s.VMs[i].Count, 1)
+	}
+	return n
+}

@@ -1,0 +1,89 @@
+package backend
+
+// Facts are what the host says of a running VM. They can be kept as JSON.
+type Facts struct {
+	VM string `json:"vm"`
+	// Own are the CPUs that nearmetal itself may use: what a thread has that was not pinned.
+	Own     []int    `json:"own"`
+	VCPUs   []VCPU   `json:"vcpus"` // by index
+	Threads []Thread `json:"threads"`
+	// Blocks are the VM's memory: one for each of its nodes, or one.
+	Blocks  []Block  `json:"blocks"`
+	Devices []Device `json:"devices,omitempty"`
+	Region  *Mapping `json:"region,omitempty"`
+	// Ended says that there is no QEMU to ask.
+	Ended bool `json:"ended,omitempty"`
+	// Unread are the parts that could not be read, each with the reason.
+	Unread map[Part]string `json:"unread,omitempty"`
+}
+
+// Part is a part of the facts that is read, or fails, as a whole.
+type Part string
+
+// The parts.
+const (
+	PartCPUs    Part = "CPUs"
+	PartThreads Part = "threads"
+	PartMemory  Part = "memory"
+	PartDevices Part = "devices"
+	PartRegion  Part = "region"
+)
+
+// VCPU is a vCPU as QEMU has it.
+type VCPU struct {
+	Index  int   `json:"index"`
+	CPUs   []int `json:"cpus"` // that its thread may run on
+	Socket int   `json:"socket"`
+	Die    int   `json:"die"`    // of its socket
+	Core   int   `json:"core"`   // of its die
+	Thread int   `json:"thread"` // of its core
+	Node   int   `json:"node"`   // guest node, -1: none
+}
+
+// Thread is a thread of QEMU that is no vCPU.
+type Thread struct {
+	Name string `json:"name"`
+	CPUs []int  `json:"cpus"` // that it may run on
+}
+
+// Block is the memory of a guest node.
+type Block struct {
+	ID    string `json:"id"`   // mem0, …; pc.ram for a VM without nodes
+	Node  int    `json:"node"` // -1: the VM's memory as a whole
+	Bytes uint64 `json:"bytes"`
+	// Mapping is where QEMU has it; nil: not found.
+	Mapping *Mapping `json:"mapping,omitempty"`
+}
+
+// Mapping is a range of QEMU's address space.
+type Mapping struct {
+	Bytes     uint64 `json:"bytes"` // of the range
+	PageBytes uint64 `json:"pageBytes"`
+	Policy    string `json:"policy"` // as numa_maps has it: default, bind:0, interleave:0-1, …
+	// OnNode are the bytes present on each host node.
+	OnNode map[int]uint64 `json:"onNode"`
+	// HugeBytes are those in transparent huge pages.
+	HugeBytes uint64 `json:"hugeBytes,omitempty"`
+	Shared    bool   `json:"shared,omitempty"`
+	// File is the device and inode of what is mapped ("0:25 1234"); FileBytes its size.
+	File      string `json:"file,omitempty"`
+	FileBytes uint64 `json:"fileBytes,omitempty"`
+}
+
+// Present are the bytes of the mapping that are in memory.
+func (m *Mapping) Present() uint64 {
+	var sum uint64
+	for _, n := range m.OnNode {
+		sum += n
+	}
+	return sum
+}
+
+// Device is a function of the host in a VM.
+type Device struct {
+	Host string `json:"host"` // its address there: 0000:41:10.0
+	Port string `json:"port"` // the root port that it is in; a bus of the machine's own where there is none
+	// Node and Bus are those of the expander above; -1: the machine's own root.
+	Node int `json:"node"`
+	Bus  int `json:"bus"`
+}

@@ -1,0 +1,79 @@
+package qemu
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"nearmetal/internal/host"
+	"nearmetal/internal/plan"
+	"nearmetal/internal/topology"
+)
+
+// A device is behind an expander where the guest sees several nodes, those of memory only too,
+// and on the VM's own root where it is not, or is on none.
+func TestExpand(t *testing.T) {
+	devices := []plan.Device{{Node: 2}, {Node: -1}, {Node: 0}, {Node: 2}}
+	vm := &plan.VM{Nodes: []plan.Node{{ID: 0}, {ID: 1}, {ID: 2}}, Devices: devices}
+	want := []pxb{{2, 64, []int{0, 3}}, {0, 160, []int{2}}}
+	if got := expand(vm); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	vm.Nodes = vm.Nodes[:1]
+	if got := expand(vm); got != nil {
+		t.Errorf("one node: %+v", got)
+	}
+}
+
+// The window is the sum of the BARs rounded up to a power of two, doubled; addresses are as wide as
+// memory and window need, where 40 bits are not enough; a virtual IOMMU comes with x2APIC ID 255.
+func TestLower(t *testing.T) {
+	vm := func(sockets, cores, threads int, memory uint64, bars ...uint64) *plan.VM {
+		v := &plan.VM{Sockets: sockets, Dies: 1, Cores: cores, Threads: threads, VCPUs: sockets * cores * threads, MemoryBytes: memory}
+		for _, b := range bars {
+			v.Devices = append(v.Devices, plan.Device{Node: -1, BARBytes: b})
+		}
+		return v
+	}
+	for _, x := range []struct {
+		vm       *plan.VM
+		mmio     uint64
+		physBits int
+		iommu    bool
+	}{
+		{vm(1, 1, 1, 2<<30), 0, 0, false},
+		{vm(1, 1, 1, 2<<30, 32<<20, 1), 128 << 20, 0, false},
+		{vm(1, 1, 1, 2<<30, 16<<30, 17<<30), 128 << 30, 0, false},
+		{vm(1, 1, 1, 1<<40), 0, 41, false},
+		{vm(1, 1, 1, 2<<30, 1<<40), 2 << 40, 42, false},
+		{vm(1, 128, 2, 2<<30), 0, 0, true},   // IDs to 255
+		{vm(1, 127, 2, 2<<30), 0, 0, false},  // to 253
+		{vm(2, 72, 1, 2<<30), 0, 0, false},   // 7 bits of core: to 199
+		{vm(3, 65, 1, 2<<30), 0, 0, true},    // 195 vCPUs, but IDs to 320
+		{vm(1<<40, 1, 1, 2<<30), 0, 0, true}, // what no check has seen yet
+	} {
+		l := lower(x.vm)
+		if l.mmio != x.mmio || l.physBits != x.physBits || l.iommu != x.iommu {
+			t.Errorf("%d x %d x %d, %d bytes: %+v", x.vm.Sockets, x.vm.Cores, x.vm.Threads, x.vm.MemoryBytes, l)
+		}
+	}
+}
+
+// A host whose CPU has narrower addresses than a VM needs is named.
+func TestAdvise(t *testing.T) {
+	p := &plan.Plan{VMs: []plan.VM{{Name: "vm0", Host: "h", MemoryBytes: 1 << 40}, {Name: "vm1", Host: "h", MemoryBytes: 1 << 30}}}
+	d := &driver{}
+	got := d.Advise(p, []topology.Host{{Name: "other", PhysBits: 39}, {Name: "h", PhysBits: 40}})
+	if len(got) != 1 || !strings.HasPrefix(got[0], "h: vm0 needs 41 bits of physical addresses") {
+		t.Errorf("%q", got)
+	}
+	if got := d.Advise(p, []topology.Host{{Name: "h", PhysBits: 46}}); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAddressWidth(t *testing.T) {
+	if err := (accelerator{Accel: host.KVM, PhysBits: 64}).Valid(); err == nil || !strings.Contains(err.Error(), "physical addresses of 64 bits") {
+		t.Errorf("%v", err)
+	}
+}

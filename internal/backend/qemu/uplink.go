@@ -1,0 +1,85 @@
+package qemu
+
+import (
+	"fmt"
+	"os"
+
+	"nearmetal/internal/host/isolate"
+)
+
+// With isolation: strict a VM's user network is a process of its own: a QEMU without a machine, which the guest
+// reaches by frames through the owner's filter only. It is in a jail, too, but in the host's network, and
+// has nothing of the VM's. So the VM's QEMU, once taken over, has no network at all.
+
+// uplinkArgs is the command line of such a process; the filter's end is its first inherited file.
+func uplinkArgs(path string) []string {
+	args := []string{path, "-name", "uplink", "-machine", "none", "-nodefaults", "-no-user-config", "-display", "none"}
+	args = append(args, sandbox{}.Args()...)
+	for _, dev := range []string{
+		option("user", "id=user", "net="+userNet, "host="+userHost, "ipv6=off"),
+		option("stream", "id=way", "addr.type=fd", fmt.Sprintf("addr.str=%d", firstFD)),
+		"hubport,id=hubuser,hubid=0,netdev=user",
+		"hubport,id=hubway,hubid=0,netdev=way",
+	} {
+		args = append(args, "-netdev", dev)
+	}
+	return args
+}
+
+// startUplink starts the user network at the other end of a filter.
+func startUplink(path string, filter, cgroup *os.File) (*child, error) {
+	j, err := qemuJail(path, cgroup)
+	if err != nil {
+		return nil, err
+	}
+	j.Network = true
+	// Names are resolved by asking the host's servers.
+	j.Binds = append(j.Binds, isolate.Bind{Path: "/etc/resolv.conf", Optional: true})
+	j.Files = []isolate.JailFile{{File: filter}}
+	return spawn(uplinkArgs(path), nil, j)
+}
+
+// startUplinks starts the user networks of m's cards, and has each recorded.
+func (v *VM) startUplinks(m *Machine, f Files, o Options) error {
+	for _, n := range m.uplinks {
+		c, err := startUplink(m.path, f.Links[n], f.Cgroup)
+		if err != nil {
+			return fmt.Errorf("its user network: %w", err)
+		}
+		v.uplinks = append(v.uplinks, c)
+		if o.Record != nil {
+			if err := o.Record(c.cmd.Process.Pid, "network of "); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// endUplinks ends the user networks, and waits until they are gone.
+func (v *VM) endUplinks() {
+	for _, c := range v.uplinks {
+		c.kill()
+		<-c.done
+	}
+}
+
+// watchUplink ends the VM when its user network ends before it: what is left would wait for answers for ever.
+func (v *VM) watchUplink(c *child) {
+	select {
+	case <-v.child.done:
+	case <-c.done:
+		v.mu.Lock()
+		v.lost = fmt.Errorf("its user network ended: %s", c.words(v.path))
+		v.mu.Unlock()
+		v.child.kill()
+	}
+}
+
+// words says how a process ended and what it said last.
+func (c *child) words(path string) string {
+	if said := complaint(path, c.stderr.String()); said != "" {
+		return said
+	}
+	return c.state()
+}

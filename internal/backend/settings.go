@@ -1,0 +1,82 @@
+package backend
+
+import (
+	"net/netip"
+
+	"nearmetal/internal/host"
+	"nearmetal/internal/plan"
+)
+
+// AgentPort is the name of the virtio-serial port that leads to the guest's agent, where that is its
+// carrier (/dev/virtio-ports/AgentPort).
+const AgentPort = "org.nearmetal.agent"
+
+// Settings is what a plan does not say of a VM.
+type Settings struct {
+	Accel      host.Accel
+	TSCKHz     int      // the host's TSC rate, for the guest's kernel under TCG; 0: not known
+	PVH        bool     // Files.Kernel is an ELF image with a PVH entry
+	KernelArgs []string // added at the end of the kernel's command line
+	Exports    []Export
+	Links      []Link
+	Region     *plan.Region // nil: none
+	// Strict: the VM's process is in a jail of its own (Caps.Jail), with what it needs and Files; what of
+	// that cannot be had is an error.
+	Strict bool
+}
+
+// Export is a directory of the host shown to a VM by 9p.
+type Export struct {
+	Tag      string // mount tag, at most 31 bytes: letters, digits, - . _, a letter first
+	Path     string // absolute and clean
+	ReadOnly bool
+	// Veiled: the VM sees the directory through one of Files.Exports, in which what belongs to the host or
+	// to other users is covered.
+	Veiled bool
+}
+
+// LinkKind is how a network card of a VM is joined to the outside.
+type LinkKind string
+
+const (
+	LinkStream LinkKind = "stream" // frames over a connected stream socket (4 bytes of length, big-endian, then the frame); needs a file
+	LinkTap    LinkKind = "tap"    // an open tap device; needs a file
+	LinkOwn    LinkKind = "own"    // a network of the driver's (Networker)
+	LinkUser   LinkKind = "user"   // the host's own network, by a NAT of the driver: guest UserGuest, host UserHost
+)
+
+// Link is one network card of a VM (virtio-net). Cards appear to the guest in the order of Settings.Links: eth0, eth1, …
+type Link struct {
+	Kind LinkKind
+	MAC  string // 52:54:00:…, unicast
+	MTU  int    // bytes offered to the guest, 1280 to 65521; 0: the default, 1500
+	// Filtered, of LinkUser: the card and the user network are joined by two of Files.Links, the
+	// card's first, with a filter of the owner's between them.
+	Filtered bool
+}
+
+// Card is a VM's card on a network of the driver's own.
+type Card struct {
+	MAC     string       // unicast
+	Address netip.Prefix // IPv4, with the length of its subnet
+	Gateway netip.Addr   // the zero Addr: none
+	MTU     int          // bytes; 0: 1500
+}
+
+// Files says how many of Files.Links the link needs.
+func (l Link) Files() int {
+	switch {
+	case l.Kind == LinkStream || l.Kind == LinkTap:
+		return 1
+	case l.Kind == LinkUser && l.Filtered:
+		return 2
+	}
+	return 0
+}
+
+// The addresses on a link of LinkUser, in every VM the same (QEMU's slirp, and what is made like
+// it): VMs do not see one another there, each sees the host.
+var (
+	UserGuest = netip.MustParsePrefix("10.0.2.15/24")
+	UserHost  = netip.MustParseAddr("10.0.2.2")
+)

@@ -1,0 +1,82 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nearmetal/internal/region"
+)
+
+// boot starts the VMs and waits until they are ready and as planned.
+func (c *Cluster) boot(ctx context.Context, p *prepared, o Options, reg *region.Region) error {
+	o.Events.stage(StageBoot, 0, len(c.vms))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.BootTimeout,
+		fmt.Errorf("the VMs were not ready after %v", o.BootTimeout))
+	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	var starts []func() error
+	for _, v := range c.vms {
+		starts = append(starts, func() error { return c.start(ctx, v, o.Spec, p, reg) })
+	}
+	if err := together(starts...); err != nil {
+		return firstLine(err)
+	}
+	c.wiring.handedOver()
+	c.lost = make(chan error, len(c.vms))
+	go c.watch(giveUp)
+
+	if err := c.awaitAll(ctx, cancel, o.Events); err != nil {
+		return err
+	}
+	if !o.NoVerify {
+		if err := c.verifyStart(ctx, o, p.accel); err != nil {
+			return err
+		}
+	}
+	if err := c.reachStart(ctx, o); err != nil {
+		return err
+	}
+	if o.Verbose {
+		r := c.Record()
+		for _, w := range r.Ways() {
+			o.Events.notice(w.String())
+		}
+	}
+	if err := c.write(func(r *Record) { r.State = Ready }); err != nil {
+		return err
+	}
+	c.reachHosts()
+	return context.Cause(ctx) // a VM may have ended after it was ready and before the last was
+}
+
+// awaitAll waits for the agents of all VMs. The first that fails cancels the others: one VM less is
+// no cluster.
+func (c *Cluster) awaitAll(ctx context.Context, cancel func(), ev Events) (err error) {
+	ready := make(chan error)
+	for _, v := range c.vms {
+		go func() { ready <- c.await(ctx, v) }()
+	}
+	for n := 1; n <= len(c.vms); n++ {
+		if e := <-ready; e != nil && err == nil {
+			err = e
+			cancel()
+		}
+		ev.stage(StageBoot, n, len(c.vms))
+	}
+	return err
+}
+
+// firstLine keeps the first of several joined errors: the others tend to follow from it.
+func firstLine(err error) error {
+	var many interface{ Unwrap() []error }
+	if errors.As(err, &many) {
+		for _, e := range many.Unwrap() {
+			if e != nil {
+				return e
+			}
+		}
+	}
+	return err
+}

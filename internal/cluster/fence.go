@@ -1,0 +1,177 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/guest"
+	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/host/isolate"
+)
+
+// A VM's process is the user's. What keeps a guest from what is the user's and the host's is
+// written in docs/security.md; here is what the cluster's owner does for it.
+
+// fence makes what the VMs are fenced in with. With isolation: auto it says what cannot be had.
+func (c *Cluster) fence(o Options, notice func(string)) error {
+	s := o.Spec
+	if !c.caps.HostFiles || c.caps.Remote {
+		return nil
+	}
+	strict := s.Isolation == "strict"
+	demanded := strict || s.Isolation == "standard"
+	if strict {
+		if err := c.fenceStrict(o, notice); err != nil {
+			return err
+		}
+	}
+	if !c.caps.Sandbox {
+		notice("the VMs' system calls are not filtered: this QEMU is built without seccomp (isolation: standard refuses that)")
+	}
+	if !c.caps.Filter && s.Network.Uplink == "user" {
+		notice("the VMs reach this host's loopback: this QEMU has no hub to put a filter in (isolation: standard refuses that)")
+	}
+	if !c.caps.Veil {
+		return nil
+	}
+	var dirs, write []string
+	for _, e := range exports(s) {
+		dirs = append(dirs, e.Path)
+		if !e.ReadOnly {
+			write = append(write, e.Path)
+		}
+	}
+	if len(dirs) == 0 {
+		return nil
+	}
+	hidden, err := hiddenDirs()
+	if err != nil {
+		return err
+	}
+	if strict {
+		c.veil, err = isolate.NewLockedVeil(dirs, hidden, write)
+	} else {
+		c.veil, err = isolate.NewVeil(dirs, hidden)
+	}
+	var no *isolate.NoNamespace
+	switch {
+	case errors.As(err, &no) && demanded:
+		return fmt.Errorf("isolation: %s cannot be had: %w; nearmetal check --only limits.userns says what to change", s.Isolation, err)
+	case errors.As(err, &no):
+		notice(fmt.Sprintf("the VMs see this host's /proc, /sys, /run and /tmp as you do: %v (isolation: standard refuses that)", no))
+		return nil
+	}
+	return err
+}
+
+// fenceStrict finds what isolation: strict takes where the host has it. What is missing is a notice, or an error where
+// the cluster file is strict about what it asks for.
+func (c *Cluster) fenceStrict(o Options, notice func(string)) error {
+	demanded := o.Spec.Placement.Strict
+	var missing error
+	if text := isolate.LandlockLacks(); text != "" {
+		missing = errors.New(text)
+	}
+	if err := lack("a VM's QEMU is not fenced in by Landlock as far as it could be", missing, demanded, notice); err != nil {
+		return err
+	}
+	return c.findGroups(o, demanded, notice)
+}
+
+// lack is an error where what is missing is demanded, else a notice; err nil: nothing is missing.
+func lack(what string, err error, demanded bool, notice func(string)) error {
+	switch {
+	case err == nil:
+		return nil
+	case demanded:
+		return fmt.Errorf("isolation: strict, and placement: {strict: true}: %s: %w", what, err)
+	}
+	notice(fmt.Sprintf("%s: %v (--strict refuses that)", what, err))
+	return nil
+}
+
+// hiddenDirs hold what belongs to clusters and to the user's session.
+func hiddenDirs() ([]string, error) {
+	base, err := Base()
+	if err != nil {
+		return nil, err
+	}
+	list := []string{base, "/tmp/nearmetal-" + strconv.Itoa(os.Getuid())}
+	if x := os.Getenv("XDG_RUNTIME_DIR"); x != "" {
+		list = append(list, x)
+	}
+	return list, nil
+}
+
+// veiled returns the exports as the VMs see them.
+func (c *Cluster) veiled(list []backend.Export) []backend.Export {
+	for i := range list {
+		list[i].Veiled = c.veil != nil
+	}
+	return list
+}
+
+// veilFiles puts what the VMs see through into f.
+func (c *Cluster) veilFiles(f *backend.Files) {
+	if c.veil != nil {
+		f.Exports, f.Veil = c.veil.Dirs(), c.veil.Namespace()
+	}
+}
+
+// admit is the policy of the switchboard: over that of who may ask for what, a client's command has the
+// VMs see what the user has made since, and opens the ports of this host that its launcher listens on.
+func (c *Cluster) admit(next func(from, to, kind string, h channel.Fields) (channel.Fields, error)) func(from, to, kind string, h channel.Fields) (channel.Fields, error) {
+	return func(from, to, kind string, h channel.Fields) (channel.Fields, error) {
+		h, err := next(from, to, kind, h)
+		if err != nil || from != "" || !c.hasVM(to) {
+			return h, err
+		}
+		if err := c.openPorts(h.All(guest.KeyHostPort)); err != nil {
+			return nil, err
+		}
+		if c.veil != nil && kind == "exec" {
+			if err := c.veil.Refresh(); err != nil {
+				return nil, err
+			}
+		}
+		return h.Without(guest.KeyHostPort), nil
+	}
+}
+
+// hasVM reports whether a VM runs on this host.
+func (c *Cluster) hasVM(name string) bool {
+	for _, v := range c.vms {
+		if v.plan.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// maxHostPorts is how many ports one command may ask for.
+const maxHostPorts = 64
+
+// openPorts opens the ports of a command's header to the VMs.
+func (c *Cluster) openPorts(list []string) error {
+	if len(list) > maxHostPorts {
+		return fmt.Errorf("%d ports of this host are more than a command can ask for", len(list))
+	}
+	for _, text := range list {
+		number, optional := strings.CutSuffix(text, " optional")
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil || n == 0 {
+			return fmt.Errorf("%q is no port of this host", channel.Clean(text))
+		}
+		if c.wiring == nil || c.wiring.ports == nil {
+			continue // nothing is closed
+		}
+		if err := c.wiring.ports.Open(uint16(n)); err != nil && !optional {
+			return err
+		}
+	}
+	return nil
+}

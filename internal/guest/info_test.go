@@ -1,0 +1,46 @@
+package guest
+
+import (
+	"strings"
+	"testing"
+
+	"nearmetal/internal/guest/channel"
+)
+
+// FuzzInfo has an agent say anything of itself: what is taken is bounded and can be shown.
+func FuzzInfo(f *testing.F) {
+	for _, h := range []channel.Fields{
+		{{Key: "agent", Value: "1"}, {Key: "kernel", Value: "6.1"}, {Key: "phase", Value: "init 100"},
+			{Key: "device", Value: "pci 0000:00:05.0 mlx5_core eth2 52:54:00:00:00:01 mlx5_0 - active 10.0.0.1 1 Ethernet 3 0 1500 -"}},
+		{{Key: "agent", Value: "\x1b[2J"}, {Key: "phase", Value: " 1"}, {Key: "device", Value: "        "}},
+	} {
+		b, _ := h.Encode()
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := channel.DecodeFields(b)
+		if err != nil {
+			return
+		}
+		i, err := parseInfo(h)
+		if err != nil {
+			if channel.Clean(err.Error()) != err.Error() {
+				t.Errorf("%q cannot be shown", err)
+			}
+			return
+		}
+		words := []string{i.Agent, i.Kernel}
+		for _, p := range i.Phases {
+			words = append(words, p.Name)
+			if p.At < 0 {
+				t.Errorf("%+v", p)
+			}
+		}
+		for _, d := range i.Devices {
+			words = append(words, d.Kind, d.PCI, d.Driver, d.Net, d.MAC, d.RDMA, d.GUID, d.State, d.IP, d.Port, d.Layer, d.GID, d.Node, d.MTU, d.PKey)
+		}
+		if s := strings.Join(words, ""); channel.Clean(s) != s || len(i.Phases) > 32 || len(i.Devices) > maxFunctions+16 {
+			t.Errorf("%+v", i)
+		}
+	})
+}

@@ -1,0 +1,168 @@
+package change
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/journal"
+)
+
+// faulty is a journal's file whose operation number *left fails: a write takes a part, a sync says that
+// the disk is broken.
+type faulty struct {
+	journal.Disk
+	left *int
+}
+
+func (f faulty) Write(p []byte) (int, error) {
+	if *f.left--; *f.left == 0 {
+		n, _ := f.Disk.Write(p[:len(p)/2])
+		return n, unix.ENOSPC
+	}
+	return f.Disk.Write(p)
+}
+
+func (f faulty) Sync() error {
+	if *f.left--; *f.left == 0 {
+		return unix.EIO
+	}
+	return f.Disk.Sync()
+}
+
+// fail has the n-th operation of all journals fail; it returns how to end that, which says whether one did.
+func fail(n int) (stop func() bool) {
+	left := n
+	end := journal.OnOpen(func(d journal.Disk) journal.Disk { return faulty{d, &left} })
+	return func() bool { end(); return left <= 0 }
+}
+
+// Whatever write of a journal fails, of making changes or of undoing them: the host is then as it was, at the
+// latest by the next command.
+func TestDiskFails(t *testing.T) {
+	for n := 1; ; n++ {
+		tree, dir := newTree(t), filepath.Join(t.TempDir(), "state")
+		before := snapshot(t, tree)
+		stop := fail(n)
+		err := makeChanges(dir, tree)
+		if !stop() {
+			break
+		}
+		if err == nil {
+			t.Errorf("operation %d failed, and the changes were made", n)
+		}
+		if _, err := Recover(dir); err != nil {
+			t.Errorf("after operation %d: %v", n, err)
+		}
+		if got := snapshot(t, tree); got != before {
+			t.Errorf("after operation %d:\n%s\nwant\n%s", n, got, before)
+		}
+	}
+	for n := 1; ; n++ {
+		tree, dir := newTree(t), filepath.Join(t.TempDir(), "state")
+		before := snapshot(t, tree)
+		if err := makeChanges(dir, tree); err != nil {
+			t.Fatal(err)
+		}
+		stop := fail(n)
+		_, err := Undo(dir, func(string) bool { return true })
+		hit := stop()
+		if err != nil {
+			t.Errorf("operation %d failed, and with it the undoing: %v", n, err)
+		}
+		if got := snapshot(t, tree); got != before {
+			t.Errorf("undone with operation %d failing:\n%s\nwant\n%s", n, got, before)
+		}
+		if list, err := List(dir); len(list) != 0 || err != nil {
+			t.Errorf("operation %d: left %v, %v", n, list, err)
+		}
+		if !hit {
+			break
+		}
+	}
+}
+
+// A journal that cannot be read is reported, and stops no other, of what is half done or of what was committed.
+func TestBadJournal(t *testing.T) {
+	for _, state := range []string{stateOpen, stateDone} {
+		tree, dir := newTree(t), filepath.Join(t.TempDir(), "state")
+		before := snapshot(t, tree)
+		if err := makeChanges(dir, tree); err != nil {
+			t.Fatal(err)
+		}
+		bad := filepath.Join(dir, "000009-fix."+state)
+		if err := os.WriteFile(bad, []byte("what is this?\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Recover(dir); err != nil {
+			t.Error(err)
+		}
+		infos, err := List(dir)
+		if err != nil || len(infos) != 2 || infos[0].Bad != nil || len(infos[0].Changes) == 0 || infos[1].Bad == nil {
+			t.Errorf("%+v, %v", infos, err)
+		}
+		var said *BadJournal
+		if err := Check(dir); !errors.As(err, &said) || said.Path != bad || !strings.Contains(err.Error(), bad) {
+			t.Error(err)
+		}
+		tx, err := Begin(dir, "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+		// Of those that are asked for, it is named.
+		if _, err := Undo(dir, func(string) bool { return true }); (err != nil) != (state == stateDone) {
+			t.Error(err)
+		}
+		if got := snapshot(t, tree); got != before {
+			t.Errorf("%s\nwant\n%s", got, before)
+		}
+		if _, err := os.Stat(bad); err != nil {
+			t.Error("it was removed: ", err)
+		}
+	}
+}
+
+// FuzzRecover has a good journal among others that hold anything.
+func FuzzRecover(f *testing.F) {
+	f.Add([]byte("x\n"), "000001-a.open")
+	f.Add([]byte(`{"do":{"kind":"unknown","args":{}}}`+"\n"), "000009-a.done")
+	f.Add(make([]byte, 100), "000005-fix.open")
+	f.Add([]byte(`{"undone":-1}`+"\n"), "000005-fix.done")
+	f.Fuzz(func(t *testing.T, text []byte, name string) {
+		if !fileName().MatchString(name) || strings.Contains(string(text), `"do"`) && !strings.Contains(string(text), "unknown") {
+			t.Skip() // never undone here: the fuzzer could name a real file
+		}
+		dir := t.TempDir()
+		os.Chmod(dir, 0o700)
+		path := filepath.Join(dir, "made")
+		tx, err := Begin(dir, "good")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Make(path, "x", 0o600); err != nil {
+			t.Fatal(err)
+		}
+		tx.close() // as if killed
+		if name == "000001-good.open" {
+			t.Skip()
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		Recover(dir)
+		if _, err := os.Lstat(path); err == nil {
+			t.Error("another journal kept this one from being undone")
+		}
+		if infos, err := List(dir); err != nil {
+			t.Error(fmt.Sprint(infos), err)
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package isolate
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Rights of files that Landlock knows, by the ABI that brought them.
+const (
+	llFS1 = unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1 // EXECUTE to MAKE_SYM
+	llFS2 = unix.LANDLOCK_ACCESS_FS_REFER
+	llFS3 = unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	llFS5 = unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+
+	llRead   = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	llDevice = llRead | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | llFS5
+	// llFile are those that a rule for a single file may name.
+	llFile = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_READ_FILE | llFS3 | llFS5
+	// llWrite is what a guest may do to a share: all but devices and programs of the host's.
+	llWrite = (llFS1 | llFS2 | llFS3) &^ (unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR)
+)
+
+// LandlockABI is the version of Landlock that this kernel has; 0: none, or switched off.
+func LandlockABI() int {
+	n, _, err := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if err != 0 {
+		return 0
+	}
+	return int(n)
+}
+
+// fullABI is the ABI from which on a jail has all that it asks of Landlock.
+const fullABI = 6
+
+// LandlockLacks says in words what this kernel's Landlock cannot do of what a jail asks for; "": nothing.
+func LandlockLacks() string { return landlockLacks(LandlockABI()) }
+
+func landlockLacks(abi int) string {
+	switch {
+	case abi >= fullABI:
+		return ""
+	case abi == 0:
+		return "this kernel has no Landlock, or does not start it (lsm= on its command line): file access is narrowed by namespaces alone"
+	}
+	what := "signals and abstract sockets (Linux 6.12)"
+	for _, l := range []struct {
+		from int
+		what string
+	}{{5, "device control (6.10)"}, {4, "TCP ports (6.7)"}, {3, "truncation (6.2)"}, {2, "moves between directories, which are refused (5.19)"}} {
+		if abi < l.from {
+			what = l.what + ", " + what
+		}
+	}
+	return fmt.Sprintf("this kernel's Landlock (ABI %d) does not know %s", abi, what)
+}
+
+// ruleset returns what a jail asks of a kernel with this ABI.
+func ruleset(abi int, network bool) unix.LandlockRulesetAttr {
+	r := unix.LandlockRulesetAttr{Access_fs: llFS1}
+	if abi >= 2 {
+		r.Access_fs |= llFS2
+	}
+	if abi >= 3 {
+		r.Access_fs |= llFS3
+	}
+	if abi >= 4 {
+		r.Access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP
+		if !network {
+			r.Access_net |= unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		}
+	}
+	if abi >= 5 {
+		r.Access_fs |= llFS5
+	}
+	if abi >= 6 {
+		r.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+	}
+	return r
+}
+
+// landlock puts this thread, and the program that it becomes, under the rules of the jail. Without Landlock
+// in the kernel it does nothing: the caller of Jail says so before (LandlockLacks).
+func (j *Jail) landlock() error {
+	abi := LandlockABI()
+	if abi == 0 {
+		return nil
+	}
+	set := ruleset(abi, j.Network)
+	fd, _, no := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&set)), unsafe.Sizeof(set), 0)
+	if no != 0 {
+		return fmt.Errorf("Landlock: %w", no)
+	}
+	defer unix.Close(int(fd))
+	add := func(file int, rights uint64) error {
+		var st unix.Stat_t
+		if err := unix.Fstat(file, &st); err != nil {
+			return err
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			rights &= llFile
+		}
+		rule := unix.LandlockPathBeneathAttr{Allowed_access: rights & set.Access_fs, Parent_fd: int32(file)}
+		_, _, no := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, fd, unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
+		if no != 0 && no != unix.EBADFD { // a file without a place, such as memory: it is free to be opened
+			return no
+		}
+		return nil
+	}
+	path := func(name string, rights uint64, optional bool) error {
+		file, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err == unix.ENOENT && optional {
+			return nil
+		}
+		if err == nil {
+			err = add(file, rights)
+			unix.Close(file)
+		}
+		if err != nil {
+			return fmt.Errorf("Landlock: %s: %w", name, err)
+		}
+		return nil
+	}
+	errs := []error{path("/proc", llRead, false)}
+	for _, d := range jailDevices {
+		errs = append(errs, path(d, llDevice, false))
+	}
+	for _, b := range j.Binds {
+		rights := uint64(llRead)
+		if b.Exec {
+			rights |= unix.LANDLOCK_ACCESS_FS_EXECUTE
+		}
+		if b.Device {
+			rights = llDevice
+		}
+		at := b.At
+		if at == "" {
+			at = b.Path
+		}
+		errs = append(errs, path(at, rights, b.Optional))
+	}
+	for i, f := range j.Files {
+		if !f.Reopen {
+			continue
+		}
+		rights := uint64(llRead)
+		if f.Write {
+			rights |= llWrite
+		}
+		if err := add(childFD+i, rights); err != nil {
+			errs = append(errs, fmt.Errorf("Landlock: descriptor %d: %w", childFD+i, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if _, _, no := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); no != 0 {
+		return fmt.Errorf("Landlock: %w", no)
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package isolate
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// veilName is this program's name as the child that holds a veil.
+const veilName = "nearmetal-veil"
+
+// Veil is a view of directories of this host: what is below them, without the pseudo file systems
+// (/proc, /sys, /dev, …), without /run, without hidden directories, and in /tmp and /var/tmp with
+// this user's own files only. It is a mount namespace that a process of ours holds.
+type Veil struct {
+	dirs []*os.File
+	ns   *os.File
+	cmd  *exec.Cmd
+
+	mu   sync.Mutex
+	conn *net.UnixConn
+	read *bufio.Reader
+}
+
+// veilOrder is the order to the child, in one line.
+type veilOrder struct {
+	Dirs   []string `json:"dirs"`
+	Hidden []string `json:"hidden"`
+	Locked bool     `json:"locked"`
+	Write  []string `json:"write"`
+}
+
+// veilAnswer is what it says first, in one line. The files follow, one with each byte.
+type veilAnswer struct {
+	Error string `json:"error,omitempty"`
+}
+
+// veilTime bounds each answer of the child. It has some tens of mounts to make.
+const veilTime = 60 * time.Second
+
+// NoNamespace is the error where this host lets the user make no namespace.
+type NoNamespace struct{ Err error }
+
+func (e *NoNamespace) Error() string {
+	return fmt.Sprintf("this host lets you make no user namespace (%v)", e.Err)
+}
+
+func (e *NoNamespace) Unwrap() error { return e.Err }
+
+// NewVeil shows the directories dirs (absolute paths) and covers those in hidden, which need not exist.
+// The error is a *NoNamespace where the host does not let this user do it.
+func NewVeil(dirs, hidden []string) (*Veil, error) {
+	return startVeil(veilOrder{Dirs: dirs, Hidden: hidden})
+}
+
+// NewLockedVeil is NewVeil for a process that may be hostile itself: the kernel lets nobody write through the
+// view but below those of dirs that are in write, and no way leads out of a directory: its parent is itself.
+// It needs Linux 5.12.
+func NewLockedVeil(dirs, hidden, write []string) (*Veil, error) {
+	return startVeil(veilOrder{dirs, hidden, true, write})
+}
+
+func startVeil(o veilOrder) (*Veil, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("veil: %w", err)
+	}
+	mine, theirs := os.NewFile(uintptr(fds[0]), "veil"), os.NewFile(uintptr(fds[1]), "veil")
+	conn, err := net.FileConn(mine)
+	mine.Close()
+	if err != nil {
+		theirs.Close()
+		return nil, fmt.Errorf("veil: %w", err)
+	}
+	v := &Veil{conn: conn.(*net.UnixConn), cmd: childCommand(veilName, unix.CLONE_NEWNS)}
+	v.cmd.ExtraFiles = []*os.File{theirs}
+	err = v.cmd.Start()
+	theirs.Close()
+	if err != nil {
+		conn.Close()
+		return nil, &NoNamespace{plain(err)}
+	}
+	if err := v.begin(o); err != nil {
+		v.Close()
+		return nil, err
+	}
+	return v, nil
+}
+
+// begin has the child make its mounts and takes the files from it.
+func (v *Veil) begin(o veilOrder) error {
+	v.conn.SetDeadline(time.Now().Add(veilTime))
+	defer v.conn.SetDeadline(time.Time{})
+	if err := json.NewEncoder(v.conn).Encode(o); err != nil {
+		return fmt.Errorf("veil: %w", err)
+	}
+	for range o.Dirs {
+		f, err := v.file()
+		if err != nil {
+			return err
+		}
+		v.dirs = append(v.dirs, f)
+	}
+	var err error
+	v.ns, err = v.file()
+	v.read = bufio.NewReader(v.conn)
+	return err
+}
+
+// file takes one file from the child: a byte 'f' comes with it. Anything else is why there is none.
+func (v *Veil) file() (*os.File, error) {
+	var b [1024]byte
+	oob := make([]byte, unix.CmsgSpace(4))
+	n, k, _, _, err := v.conn.ReadMsgUnix(b[:1], oob)
+	if err != nil || n == 0 {
+		return nil, errors.New("veil: the process that makes it ended")
+	}
+	if b[0] != 'f' {
+		n, _ := v.conn.Read(b[1:])
+		var a veilAnswer
+		if json.Unmarshal(b[:1+n], &a) != nil || a.Error == "" {
+			a.Error = "no answer"
+		}
+		return nil, &NoNamespace{errors.New(a.Error)}
+	}
+	list, err := unix.ParseSocketControlMessage(oob[:k])
+	if err != nil || len(list) != 1 {
+		return nil, errors.New("veil: a file is missing")
+	}
+	got, err := unix.ParseUnixRights(&list[0])
+	if err != nil || len(got) != 1 {
+		return nil, errors.New("veil: a file is missing")
+	}
+	unix.CloseOnExec(got[0])
+	return os.NewFile(uintptr(got[0]), "veil"), nil
+}
+
+// Dirs are the directories, opened for searching only (O_PATH), in the order of NewVeil.
+// They belong to the Veil; a process that is given one sees through the veil.
+func (v *Veil) Dirs() []*os.File { return v.dirs }
+
+// Namespace keeps the covers in place for as long as it is open: who gets a file of Dirs gets this too.
+func (v *Veil) Namespace() *os.File { return v.ns }
+
+// Refresh shows what this user has made in /tmp and /var/tmp since, and covers pseudo
+// file systems that were mounted since. It returns when that is done.
+func (v *Veil) Refresh() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.conn.SetDeadline(time.Now().Add(veilTime))
+	if _, err := v.conn.Write([]byte{'r'}); err != nil {
+		return fmt.Errorf("veil: %w", err)
+	}
+	if b, err := v.read.ReadByte(); err != nil || b != 'k' {
+		return errors.New("veil: the process that holds it ended")
+	}
+	return nil
+}
+
+// Close ends the process and closes the files. What others hold open stays as it is.
+func (v *Veil) Close() {
+	v.conn.Close() // it ends by that
+	for _, f := range append(v.dirs, v.ns) {
+		if f != nil {
+			f.Close()
+		}
+	}
+	if v.cmd.Process != nil {
+		v.cmd.Process.Kill()
+		v.cmd.Wait()
+	}
+}
+
+// plain takes the program's path off an error.
+func plain(err error) error {
+	var no syscall.Errno
+	if errors.As(err, &no) {
+		return no
+	}
+	return err
+}

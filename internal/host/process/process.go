@@ -1,0 +1,86 @@
+// Package process names a process so that it is never mistaken for a later one with its number.
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Start returns when a process began, in clock ticks since boot (proc(5), stat field 22): with the
+// number it names the process. fs.ErrNotExist: there is none.
+func Start(pid int) (string, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", err
+	}
+	// The command's name, in brackets, may itself hold blanks and brackets.
+	i := strings.LastIndexByte(string(b), ')')
+	if i < 0 {
+		return "", fmt.Errorf("/proc/%d/stat: no command", pid)
+	}
+	f := strings.Fields(string(b[i+1:]))
+	if len(f) < 20 {
+		return "", fmt.Errorf("/proc/%d/stat: %d fields", pid, len(f))
+	}
+	return f[19], nil
+}
+
+// Process is a process that runs, or ran when it was found.
+type Process struct {
+	PID int
+	fd  int
+}
+
+// ErrGone is Find's error for a process that has ended.
+var ErrGone = errors.New("there is no such process any more")
+
+// Find returns the process with this number and start; ErrGone if it has ended, whoever has the
+// number now. The caller closes it.
+func Find(pid int, start string) (*Process, error) {
+	// The pidfd is taken before the start time is read: a signal then goes to the process that was
+	// looked at, or to none.
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		return nil, ErrGone
+	}
+	if err != nil {
+		return nil, err
+	}
+	if now, err := Start(pid); errors.Is(err, fs.ErrNotExist) || err == nil && now != start {
+		unix.Close(fd)
+		return nil, ErrGone
+	} else if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return &Process{pid, fd}, nil
+}
+
+// Kill ends the process by SIGKILL and waits until it has ended, for the time given at most. did is
+// false for one that had ended before.
+func (p *Process) Kill(wait time.Duration) (did bool, err error) {
+	if err := unix.PidfdSendSignal(p.fd, unix.SIGKILL, nil, 0); err == unix.ESRCH {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	for end := time.Now().Add(wait); time.Now().Before(end); {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds()))
+		if n == 1 {
+			return true, nil
+		}
+		if err != nil && err != unix.EINTR {
+			return false, err
+		}
+	}
+	return false, fmt.Errorf("it did not end within %v of SIGKILL", wait)
+}
+
+// Close closes the process's descriptor; the process is left as it is.
+func (p *Process) Close() error { return unix.Close(p.fd) }

@@ -1,0 +1,293 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// overlay is the hosts of a job, all on this machine, with one secret.
+func overlay(t *testing.T, hosts int, secret byte, serve func(self, host int, kind string, c *Link)) []*Overlay {
+	t.Helper()
+	o := OverlayOptions{Secret: make([]byte, 32), LowPort: 61000, HighPort: 65535}
+	o.Secret[0] = secret
+	for i := 0; i < hosts; i++ {
+		o.Hosts = append(o.Hosts, OverlayHost{fmt.Sprint("n", i), "127.0.0.1"})
+	}
+	var list []*Overlay
+	for i := 0; i < hosts; i++ {
+		own := o
+		own.Self = i
+		own.Serve = func(host int, kind string, c *Link) { serve(i, host, kind, c) }
+		m, err := NewOverlay(own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		list = append(list, m)
+	}
+	return list
+}
+
+func limited(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Each host finds each other one, though all have one address.
+func TestOverlay(t *testing.T) {
+	list := overlay(t, 3, 1, func(self, host int, kind string, c *Link) { fmt.Fprintf(c, "%d %d %s", self, host, kind) })
+	for from := range list {
+		for to := range list {
+			if from == to {
+				continue
+			}
+			c, err := list[from].Dial(limited(t, 10*time.Second), to, "test", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := io.ReadAll(c)
+			if want := fmt.Sprintf("%d %d test", to, from); string(got) != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+			c.Close()
+		}
+	}
+}
+
+// Who has not the secret gets in nowhere, and holds up nobody; nor does a port that another
+// program has.
+func TestOverlayStrangers(t *testing.T) {
+	served := make(chan string, 16)
+	list := overlay(t, 2, 1, func(_, _ int, kind string, _ *Link) { served <- kind })
+	stranger := overlay(t, 2, 2, func(int, int, string, *Link) {})[0]
+	addr := list[1].ln.Addr().(*net.TCPAddr)
+	stranger.o.LowPort, stranger.o.HighPort = addr.Port, addr.Port
+	if l, err := stranger.Dial(limited(t, time.Second), 1, "stranger", nil); err == nil {
+		l.Close()
+		t.Error("a host with another secret got in")
+	}
+	for _, text := range []string{"", "\x16\x03\x01\xff\xff", "GET / HTTP/1.0\r\n\r\n"} {
+		c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", addr.Port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		io.WriteString(c, text)
+	}
+	c, err := list[0].Dial(limited(t, 10*time.Second), 1, "friend", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if kind := <-served; kind != "friend" {
+		t.Errorf("%q was served", kind)
+	}
+}
+
+func TestOverlayOptions(t *testing.T) {
+	hosts := []OverlayHost{{"a", "127.0.0.1"}}
+	for _, o := range []OverlayOptions{
+		{Secret: make([]byte, 31), Hosts: hosts, LowPort: 1, HighPort: 2},
+		{Secret: make([]byte, 32), Hosts: hosts, Self: 1, LowPort: 1, HighPort: 2},
+		{Secret: make([]byte, 32), Hosts: hosts, LowPort: 2, HighPort: 1},
+		{Secret: make([]byte, 32), Hosts: hosts, LowPort: 0, HighPort: 65536},
+		{Secret: make([]byte, 32), Hosts: make([]OverlayHost, MaxOverlayHosts+1), LowPort: 1, HighPort: 2},
+	} {
+		if m, err := NewOverlay(o); err == nil {
+			m.Close()
+			t.Errorf("%+v is taken", o)
+		}
+	}
+}
+
+// Two switches joined as hosts: a frame to a VM of the other goes there, a broadcast to all, and
+// what says to be from another host's VM nowhere.
+func TestSwitchHosts(t *testing.T) {
+	all, err := Addresses([16]byte{9}, netip.MustParsePrefix("10.1.0.0/24"), []string{"a0", "a1", "b0", "b1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	join := func(own, other []Address) (vms []net.Conn, host net.Conn) {
+		s, ends, err := NewSwitch(own, other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		for i, e := range ends {
+			c, err := net.FileConn(e)
+			e.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			if i < len(own) {
+				vms = append(vms, c)
+			} else {
+				host = c
+			}
+		}
+		return vms, host
+	}
+	as, toB := join(all[:2], all[2:])
+	bs, toA := join(all[2:], all[:2])
+	go Carry(toB, toA)
+	frame := func(from, to []byte, mark byte) []byte {
+		f := append(append(append([]byte{0, 0, 0, 15}, to...), from...), 8, 0, mark)
+		return f
+	}
+	next := func(c net.Conn) byte {
+		t.Helper()
+		b := make([]byte, 19)
+		c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.ReadFull(c, b); err != nil {
+			t.Fatal(err)
+		}
+		return b[18]
+	}
+	everyone := []byte{255, 255, 255, 255, 255, 255}
+	as[0].Write(frame(all[3].MAC, all[2].MAC, 1)) // not its own
+	as[0].Write(frame(all[0].MAC, all[3].MAC, 2))
+	as[0].Write(frame(all[0].MAC, everyone, 3))
+	for _, want := range []byte{2, 3} {
+		if got := next(bs[1]); got != want {
+			t.Errorf("b1 got frame %d, want %d", got, want)
+		}
+	}
+	if got := next(bs[0]); got != 3 {
+		t.Errorf("b0 got frame %d", got)
+	}
+	if got := next(as[1]); got != 3 {
+		t.Errorf("a1 got frame %d", got)
+	}
+	bs[0].Write(frame(all[2].MAC, all[0].MAC, 4))
+	if got := next(as[0]); got != 4 {
+		t.Errorf("a0 got frame %d: its own broadcast came back", got)
+	}
+}
+
+// callers hold connections to an overlay from several addresses and say nothing, or what they like; as soon as one
+// is closed they make another.
+func flood(t *testing.T, port int, text string, sources ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	for i := range 320 {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(sources[i%len(sources)])}}
+		ready := make(chan bool, 1)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for ctx.Err() == nil {
+				c, err := d.DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", port))
+				select {
+				case ready <- true:
+				default:
+				}
+				if err != nil {
+					continue
+				}
+				stop := context.AfterFunc(ctx, func() { c.Close() })
+				io.WriteString(c, text)
+				io.Copy(io.Discard, c) // until it is thrown out
+				stop()
+				c.Close()
+				select { // as often as a program can that does it on purpose, within reason
+				case <-ctx.Done():
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+		}()
+		<-ready
+	}
+}
+
+// Hundreds of connections that say nothing, made again as soon as they are closed, keep no host of the job
+// from joining: not from other addresses, and not from its own.
+func TestOverlayFlood(t *testing.T) {
+	for name, c := range map[string]struct {
+		text    string
+		sources []string
+	}{
+		"idle, from two other hosts":  {"", []string{"127.0.0.2", "127.0.0.3"}},
+		"idle, from the host's own":   {"", []string{"127.0.0.1"}},
+		"wrong proofs, from its own":  {strings.Repeat("x", 32), []string{"127.0.0.1"}},
+		"TLS, from its own and other": {"\x16\x03\x01\x02\x00", []string{"127.0.0.1", "127.0.0.2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			served := make(chan string, 16)
+			list := overlay(t, 2, 1, func(_, _ int, kind string, _ *Link) { served <- kind })
+			flood(t, list[1].ln.Addr().(*net.TCPAddr).Port, c.text, c.sources...)
+			for range 3 {
+				l, err := list[0].Dial(limited(t, time.Minute), 1, "friend", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.Close()
+				<-served
+			}
+		})
+	}
+}
+
+// A source has a share of the places of those that have not proved, and no more.
+func TestCallers(t *testing.T) {
+	var s callers
+	from := func(ip string, n int) (list []*fakeCaller) {
+		for range n {
+			c := &fakeCaller{addr: net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}
+			s.add(c)
+			list = append(list, c)
+		}
+		return list
+	}
+	open := func(list []*fakeCaller) (n int) {
+		for _, c := range list {
+			if !c.closed {
+				n++
+			}
+		}
+		return n
+	}
+	friend := from("10.0.0.1", 1)
+	if n := open(from("10.0.0.2", 1000)); n != callersOfSource {
+		t.Errorf("a source has %d places", n)
+	}
+	six := append(from("2001:db8:0:1::1", 500), from("2001:db8:0:1:ffff::2", 500)...)
+	if n := open(six); n != callersOfSource {
+		t.Errorf("a network of IPv6 has %d places", n)
+	}
+	var many []*fakeCaller
+	for i := range 100 {
+		many = append(many, from(fmt.Sprintf("10.1.0.%d", i), 20)...)
+	}
+	if n := open(many) + open(six) + open(friend); n > callersAtMost || s.n != callersAtMost || open(friend) != 1 {
+		t.Errorf("%d callers, %d counted; the friend's %d", n, s.n, open(friend))
+	}
+	for _, c := range append(append(many, six...), friend...) {
+		if !c.closed {
+			s.done(c)
+		}
+		s.done(c) // twice: it was thrown out meanwhile
+	}
+	if got := len(s.from); got > 1 {
+		t.Errorf("%d sources are left", got)
+	}
+}
+
+type fakeCaller struct {
+	net.Conn
+	addr   net.TCPAddr
+	closed bool
+}
+
+func (f *fakeCaller) RemoteAddr() net.Addr { return &f.addr }
+func (f *fakeCaller) Close() error         { f.closed = true; return nil }

@@ -1,0 +1,429 @@
+package plan
+
+import (
+	"slices"
+	"sort"
+	"strings"
+
+	"nearmetal/internal/spec"
+	"nearmetal/internal/topology"
+)
+
+// capacity is what a host has free for VMs, node by node; nodes by dense index.
+type capacity struct {
+	host     *topology.Host
+	nodes    []roomNode
+	dist     [][]int32 // the larger of both directions
+	pools    []devicePool
+	reserved []int  // CPUs kept for the host, one whole core after the other
+	limit    uint64 // ordinary memory the job may take, over all nodes; 0: no limit
+	cpus     int    // usable CPUs, held or not
+	cores    int    // usable cores, held or not
+	heldCPUs int
+	nodeOf   []int32 // node of each CPU by its ID; -1: none
+	caches   []int32 // last-level cache of each CPU by its ID, -1: none; made when first asked for
+}
+
+// node returns the dense node of a CPU by its ID, or -1.
+func (r *capacity) node(cpu int) int {
+	if cpu < 0 || cpu >= len(r.nodeOf) {
+		return -1
+	}
+	return int(r.nodeOf[cpu])
+}
+
+// roomNode is a host node.
+type roomNode struct {
+	id        int
+	pkg       int         // of its first CPU; -1: no CPUs
+	groups    []coreGroup // by last-level cache
+	free      []uint64    // bytes by page class (classes)
+	residents int         // VMs that run on it already
+	total     int         // usable cores, held or not
+	open      bool        // VMs may be put on it (placement.hostNodes, cgroup)
+}
+
+// coreGroup is the free cores under one last-level cache.
+type coreGroup struct {
+	l3    int
+	cores []core
+}
+
+// core is a core with all usable threads free.
+type core struct {
+	id   int
+	cpus []int
+}
+
+// threads returns how many free cores of the group have at least t threads.
+func (g *coreGroup) count(t int) int {
+	n := 0
+	for i := range g.cores {
+		if len(g.cores[i].cpus) >= t {
+			n++
+		}
+	}
+	return n
+}
+
+func (n *roomNode) count(t int) int {
+	c := 0
+	for i := range n.groups {
+		c += n.groups[i].count(t)
+	}
+	return c
+}
+
+// memory is what the node has free, in pages of any size.
+func (n *roomNode) memory() uint64 {
+	var sum uint64
+	for _, b := range n.free {
+		sum += b
+	}
+	return sum
+}
+
+// devicePool is functions that are as good as each other: a card's VFs, or one function.
+type devicePool struct {
+	pf    string // address of the card, or of the function
+	node  int    // dense index; -1: not known
+	free  []string
+	class int
+	names []string // RDMA and network names of the card
+	one   bool     // one function by its address
+}
+
+// label names a pool for people.
+func (p *devicePool) label() string {
+	if len(p.names) > 0 {
+		return p.names[0]
+	}
+	return p.pf
+}
+
+// classes returns the page sizes to be tried, largest first; 0 is ordinary pages.
+func classes(hosts []topology.Host) []uint64 {
+	seen := map[uint64]bool{}
+	for i := range hosts {
+		for j := range hosts[i].Nodes {
+			for _, p := range hosts[i].Nodes[j].Pools {
+				seen[p.PageBytes] = true
+			}
+		}
+	}
+	var out []uint64
+	for p := range seen {
+		out = append(out, p)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i] > out[j] })
+	return append(out, 0)
+}
+
+// newCapacity takes from the host what is not allowed, held or reserved. pages is of classes.
+func newCapacity(h *topology.Host, p *spec.Placement, pages []uint64, held []Held, isolated bool) *capacity {
+	r := &capacity{host: h, limit: h.Limits.MemoryBytes}
+	r.nodes = make([]roomNode, len(h.Nodes))
+	open := func(id int) bool {
+		for _, n := range p.HostNodes {
+			if n == id {
+				return true
+			}
+		}
+		return len(p.HostNodes) == 0
+	}
+	for i := range h.Nodes {
+		n := &h.Nodes[i]
+		r.nodes[i] = roomNode{id: n.ID, pkg: -1, free: make([]uint64, len(pages)), open: open(n.ID)}
+		if !n.Allowed {
+			continue
+		}
+		for k, size := range pages {
+			if size == 0 {
+				r.nodes[i].free[k] = n.AvailableBytes
+			}
+			for _, pool := range n.Pools {
+				if pool.PageBytes == size {
+					r.nodes[i].free[k] = uint64(pool.Free) * size
+				}
+			}
+		}
+	}
+	n := len(h.Nodes)
+	flat := make([]int32, n*n)
+	r.dist = make([][]int32, n)
+	for i := range r.dist {
+		r.dist[i] = flat[i*n : (i+1)*n]
+	}
+	for i := range h.Nodes {
+		for j := range h.Nodes {
+			d := 20
+			if i == j {
+				d = 10
+			}
+			if k := h.Nodes[i].Distances; j < len(k) {
+				d = k[j]
+			}
+			if k := h.Nodes[j].Distances; i < len(k) && k[i] > d {
+				d = k[i]
+			}
+			r.dist[i][j] = int32(d)
+		}
+	}
+	r.takeHeld(held, pages)
+	r.takeCores(p, held, isolated)
+	r.takeDevices(held)
+	return r
+}
+
+// takeHeld subtracts the memory of running VMs. What they have touched is
+// missing from the measured free memory already, so the larger of both views is
+// taken: available memory, and all memory less what they were promised.
+func (r *capacity) takeHeld(held []Held, pages []uint64) {
+	if len(held) == 0 {
+		return
+	}
+	for i := range r.nodes {
+		n := &r.host.Nodes[i]
+		for k, size := range pages {
+			var promised uint64
+			for _, h := range held {
+				for _, m := range h.Memory {
+					if m.Node == n.ID && m.PageBytes == size {
+						promised += m.Bytes
+					}
+				}
+			}
+			total := n.MemoryBytes
+			for _, p := range n.Pools {
+				if size == 0 {
+					total -= min(total, p.PageBytes*uint64(p.Total))
+				} else if p.PageBytes == size {
+					total = size * uint64(p.Total)
+				}
+			}
+			if promised > 0 {
+				r.nodes[i].free[k] = min(r.nodes[i].free[k], total-min(total, promised))
+			}
+		}
+	}
+}
+
+// takeCores collects the free cores of each node.
+func (r *capacity) takeCores(p *spec.Placement, held []Held, isolated bool) {
+	h := r.host
+	max := 0
+	r.nodeOf = make([]int32, h.CPUs[len(h.CPUs)-1].ID+1)
+	for i := range r.nodeOf {
+		r.nodeOf[i] = -1
+	}
+	id, dense := -1, -1
+	for i := range h.CPUs {
+		c := &h.CPUs[i]
+		if c.Core >= max {
+			max = c.Core + 1
+		}
+		if i == 0 || c.Node != id { // neighbours are mostly of one node
+			id, dense = c.Node, h.NodeIndex(c.Node)
+		}
+		r.nodeOf[c.ID] = int32(dense)
+	}
+	taken := make([]bool, max) // a core with any thread held is wholly held
+	holds := make([]map[int]bool, len(held))
+	for i, v := range held {
+		for _, id := range v.CPUs {
+			if c := h.CPU(id); c != nil && c.Core >= 0 {
+				taken[c.Core] = true
+				r.heldCPUs++
+				if holds[i] == nil {
+					holds[i] = map[int]bool{}
+				}
+				if n := r.node(id); n >= 0 && !holds[i][n] {
+					holds[i][n] = true
+					r.nodes[n].residents++
+				}
+			}
+		}
+	}
+	type place struct{ node, group, core int }
+	at := make([]place, max)
+	for i := range at {
+		at[i].node = -1
+	}
+	coreSeen := make([]bool, max)
+	for i := range h.CPUs {
+		c := &h.CPUs[i]
+		if !c.Usable() || c.Core < 0 {
+			continue
+		}
+		r.cpus++
+		if !coreSeen[c.Core] {
+			coreSeen[c.Core] = true
+			r.cores++
+			if n := r.node(c.ID); n >= 0 {
+				r.nodes[n].total++
+			}
+		}
+		n := r.node(c.ID)
+		if n < 0 {
+			continue
+		}
+		node := &r.nodes[n]
+		if node.pkg < 0 {
+			node.pkg = c.Package
+		}
+		if taken[c.Core] || isolated && !c.Isolated {
+			continue
+		}
+		if pl := at[c.Core]; pl.node >= 0 {
+			k := &r.nodes[pl.node].groups[pl.group].cores[pl.core]
+			k.cpus = append(k.cpus, c.ID)
+			continue
+		}
+		g := -1
+		for k := range node.groups {
+			if node.groups[k].l3 == c.L3 {
+				g = k
+			}
+		}
+		if g < 0 {
+			g = len(node.groups)
+			node.groups = append(node.groups, coreGroup{l3: c.L3})
+		}
+		at[c.Core] = place{n, g, len(node.groups[g].cores)}
+		node.groups[g].cores = append(node.groups[g].cores, core{c.Core, []int{c.ID}})
+	}
+	if isolated {
+		return // the CPUs that are not isolated are the host's: nothing more to keep back
+	}
+	r.reserve(p.Reserve)
+}
+
+// reserve keeps n free cores back, from the nodes in turn, the lowest first:
+// the first cores of a node do the host's work anyway.
+func (r *capacity) reserve(n int) {
+	for n > 0 {
+		before := n
+		for i := range r.nodes {
+			node := &r.nodes[i]
+			if n == 0 || !node.open {
+				continue
+			}
+			best := -1
+			for g := range node.groups {
+				if c := node.groups[g].cores; len(c) > 0 && (best < 0 || c[0].id < node.groups[best].cores[0].id) {
+					best = g
+				}
+			}
+			if best < 0 {
+				continue
+			}
+			g := &node.groups[best]
+			r.reserved = append(r.reserved, g.cores[0].cpus...)
+			g.cores = g.cores[1:]
+			n--
+		}
+		if n == before {
+			return // no core left; those that ask for CPUs will get the error
+		}
+	}
+}
+
+// takeDevices collects the free functions.
+func (r *capacity) takeDevices(held []Held) {
+	h := r.host
+	used := map[string]bool{}
+	for _, v := range held {
+		for _, a := range v.Devices {
+			used[a] = true
+		}
+	}
+	for i := range h.Devices {
+		d := &h.Devices[i]
+		if len(d.VFs) == 0 {
+			continue
+		}
+		p := devicePool{pf: d.Address, node: h.NodeIndex(d.Node), class: d.Class, names: append(append([]string(nil), d.RDMA...), d.Net...)}
+		for _, vf := range d.VFs {
+			if !used[vf] && !used[d.Address] {
+				p.free = append(p.free, vf)
+			}
+		}
+		r.pools = append(r.pools, p)
+	}
+}
+
+// single adds a pool of one function by its address, and takes it from its
+// card's; -1: the function is not there or held.
+func (r *capacity) single(address string) int {
+	for i := range r.pools {
+		if r.pools[i].one && r.pools[i].pf == address {
+			return i
+		}
+	}
+	d := r.host.Device(address)
+	if d == nil {
+		return -1
+	}
+	free := d.PF == ""
+	for i := range r.pools {
+		p := &r.pools[i]
+		if p.pf == address {
+			p.free = nil // the card goes as a whole
+		}
+		for k, a := range p.free {
+			if a == address {
+				p.free = append(p.free[:k:k], p.free[k+1:]...)
+				free = true
+				break
+			}
+		}
+	}
+	if !free {
+		return -1
+	}
+	r.pools = append(r.pools, devicePool{pf: address, node: r.host.NodeIndex(d.Node), class: d.Class, free: []string{address}, one: true,
+		names: append(append([]string(nil), d.RDMA...), d.Net...)})
+	return len(r.pools) - 1
+}
+
+// eligible returns the pools that can serve a device of the cluster file.
+func (r *capacity) eligible(d *spec.Device) []int {
+	if d.Type == "pci" || d.Address != "" {
+		if i := r.single(d.Address); i >= 0 {
+			return []int{i}
+		}
+		return nil
+	}
+	var out []int
+	for i := range r.pools {
+		p := &r.pools[i]
+		switch {
+		case p.one:
+		case d.PF != "" && d.PF != p.pf && !slices.Contains(p.names, d.PF):
+		case d.PF == "" && d.Class == "infiniband" && !infiniband(p):
+		case d.PF == "" && d.Class == "ethernet" && !ethernet(p):
+		default:
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// infiniband: class 0207 (InfiniBand controller), 0c06 (its older place), 0280
+// with an RDMA name (older ConnectX), or a network name of IP over InfiniBand.
+func infiniband(p *devicePool) bool {
+	switch p.class >> 8 {
+	case 0x0207, 0x0c06:
+		return true
+	case 0x0200:
+		return false
+	}
+	for _, n := range p.names {
+		if strings.HasPrefix(n, "ib") || strings.HasPrefix(n, "mlx") {
+			return true
+		}
+	}
+	return false
+}
+
+func ethernet(p *devicePool) bool { return p.class>>8 == 0x0200 }

@@ -1,0 +1,38 @@
+package plan
+
+// devices assigns a VM its functions, and shows each on the guest node whose host
+// node is nearest to it.
+func (m *maker) devices(vm *VM, r *capacity, sp *placement, pools [][]string) {
+	for _, k := range sp.units {
+		pool := &r.pools[k]
+		d := Device{Kind: "vfio", Address: pools[k][0], Node: -1, HostNode: -1}
+		pools[k] = pools[k][1:]
+		if len(pool.names) > 0 {
+			d.Name = pool.names[0]
+		}
+		if !pool.one {
+			d.PF = pool.pf
+		}
+		if dev := r.host.Device(d.Address); dev != nil {
+			for _, b := range dev.BARs {
+				d.BARBytes += b
+			}
+			if dev.PF != "" {
+				d.PF = dev.PF
+			}
+		}
+		if pool.node >= 0 {
+			d.HostNode = r.nodes[pool.node].id
+			best := 0
+			for i := range vm.Nodes {
+				for _, id := range vm.Nodes[i].HostNodes {
+					j := r.host.NodeIndex(id)
+					if dist := int(r.dist[pool.node][j]); d.Node < 0 || dist < best {
+						d.Node, best = i, dist
+					}
+				}
+			}
+		}
+		vm.Devices = append(vm.Devices, d)
+	}
+}

@@ -1,0 +1,37 @@
+package spec
+
+import "reflect"
+
+// Under puts d under c: what c leaves unset takes the value that d has. Variables of both are joined. A list
+// of c's is kept as it is; where d has one group of VMs, groups of c take what they leave unset of its size
+// and devices. Name, version and shares are c's own.
+func Under(c, d *Cluster) {
+	d = d.Clone()
+	name, version, shares, groups := c.Name, c.Version, c.Shares, c.VMs
+	under(reflect.ValueOf(c).Elem(), reflect.ValueOf(d).Elem())
+	c.Name, c.Version, c.Shares = name, version, shares
+	for i := range groups {
+		if len(d.VMs) == 1 {
+			g := d.VMs[0]
+			g.Name, g.Count = "", 0
+			under(reflect.ValueOf(&c.VMs[i]).Elem(), reflect.ValueOf(g))
+		}
+	}
+}
+
+func under(v, d reflect.Value) {
+	switch {
+	case v.Kind() == reflect.Struct:
+		for i := 0; i < v.NumField(); i++ {
+			under(v.Field(i), d.Field(i))
+		}
+	case v.Kind() == reflect.Map && !v.IsNil():
+		for _, k := range d.MapKeys() {
+			if !v.MapIndex(k).IsValid() {
+				v.SetMapIndex(k, d.MapIndex(k))
+			}
+		}
+	case v.IsZero():
+		v.Set(d)
+	}
+}

@@ -1,0 +1,45 @@
+package terminal
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Input returns a reader of what is typed at the terminal f. While this process is in the
+// background of its terminal (`nearmetal run … &`), a read waits: without it the process
+// would be stopped by SIGTTIN, and its VMs with it.
+func Input(f *os.File) io.Reader {
+	signal.Ignore(unix.SIGTTIN) // the read fails with EIO then
+	return &input{f, func() { time.Sleep(foregroundPoll) }}
+}
+
+// foregroundPoll is how often a process in the background asks whether it is still there. The
+// kernel has no event for that.
+const foregroundPoll = 200 * time.Millisecond
+
+type input struct {
+	f    *os.File
+	wait func() // for a while, in the background
+}
+
+func (i *input) Read(b []byte) (int, error) {
+	for {
+		n, err := i.f.Read(b)
+		if !errors.Is(err, unix.EIO) || !background() {
+			return n, err
+		}
+		i.wait()
+	}
+}
+
+// background reports whether this process is in the background of its terminal; false where it
+// has none.
+func background() bool {
+	group, ok := foregroundGroup()
+	return ok && group != unix.Getpgrp()
+}

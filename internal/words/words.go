@@ -1,0 +1,37 @@
+// Package words writes counts and sizes as a person reads them. What a program reads (QEMU,
+// Slurm, a cluster file) has a form of its own, beside what writes it.
+package words
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Count returns n and what is counted: "1 core", "2 cores".
+func Count(n int, one, many string) string {
+	return strconv.Itoa(n) + " " + Plural(n, one, many)
+}
+
+// Plural returns one if n is 1, else many.
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// Bytes returns a number of bytes in GiB, MiB or KiB: the largest unit of which there are ten, or
+// that says the number exactly, with one decimal where that is not 0: "64 GiB", "1.5 MiB",
+// "3000 MiB", "512 B". So it is off by half a per cent at most.
+func Bytes(b uint64) string {
+	for _, u := range []struct {
+		bytes uint64
+		name  string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if b >= 10*u.bytes || b >= u.bytes && b%u.bytes*10%u.bytes == 0 {
+			return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(b)/float64(u.bytes)), ".0") + " " + u.name
+		}
+	}
+	return fmt.Sprintf("%d B", b)
+}
