@@ -40,7 +40,7 @@ func autopsy() string {
 	return b.String()
 }
 
-// thread gives a thread's name, state, where it waits and its CPU time in clock ticks, from
+// thread returns a thread's name, state, where it waits and its CPU time in clock ticks, from
 // its directory in /proc (proc(5), stat: fields 3, 14 and 15).
 func thread(dir string) string {
 	stat, _ := os.ReadFile(filepath.Join(dir, "stat"))

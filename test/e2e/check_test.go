@@ -24,7 +24,7 @@ func TestCheckVM(t *testing.T) {
 	for _, row := range r.Rows {
 		status[row.ID] = row.Status
 		if row.Fixable {
-			t.Errorf("%s: this host's --fix cannot mend a VM", row.ID)
+			t.Errorf("%s: this host's --fix cannot fix a VM", row.ID)
 		}
 	}
 	for id, want := range map[string]check.Status{"vm.accel": check.Fail, "vm.nested-paging": check.OK, "vm.tsc": check.OK, "limits.memlock": check.OK} {

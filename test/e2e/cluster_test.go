@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ownRuntime gives the test's commands a directory of clusters of their own.
+// ownRuntime makes a directory of clusters for the test's commands.
 func ownRuntime(t *testing.T) {
 	t.Helper()
 	dir, err := os.MkdirTemp(top, "run-")
@@ -23,14 +23,15 @@ func TestPs(t *testing.T) {
 	c := shared(t)
 	r := nm(t, "ps").want(t, 0)
 	lines := strings.Split(strings.TrimSpace(r.out), "\n")
-	if len(lines) != 2 || strings.Join(strings.Fields(lines[0]), " ") != "NAME STATE VMS VCPUS MEMORY ACCEL AGE COMMAND" {
+	if len(lines) != 2 || strings.Join(strings.Fields(lines[0]), " ") != "NAME STATE VMS VCPUS MEMORY ACCEL BACKEND AGE COMMAND" {
 		t.Fatalf("%q", r.out)
 	}
 	if f := strings.Fields(lines[1]); len(f) < 8 || strings.Join(f[:5], " ") != "shared ready 2 2 2GiB" {
 		t.Errorf("%q", lines[1])
 	}
 	r = nm(t, "ps", c).want(t, 0)
-	if lines := strings.Split(strings.TrimSpace(r.out), "\n"); len(lines) != 3 ||
+	if lines := strings.Split(strings.TrimSpace(r.out), "\n"); len(lines) != 4 ||
+		!strings.HasPrefix(lines[3], "messages between VMs go by the region") ||
 		strings.Join(strings.Fields(lines[2])[:5], " ") != "vm1 ready 1 1GiB 10.77.0.2" {
 		t.Errorf("%q", r.out)
 	}

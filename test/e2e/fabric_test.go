@@ -17,7 +17,7 @@ var (
 	// What one of those lines says of a channel that carried something.
 	overVM     = regexp.MustCompile(`[1-9]\d* ranks of this VM, [1-9]\d* lines`)
 	overRegion = regexp.MustCompile(`[1-9]\d* ranks of other VMs, [1-9]\d* lines`)
-	overInner  = regexp.MustCompile(`[1-9]\d* ranks over the inner provider, [1-9]\d* messages`)
+	overCore   = regexp.MustCompile(`[1-9]\d* ranks over the core provider, [1-9]\d* messages`)
 )
 
 // used are the ranks' lines about their channels.
@@ -27,7 +27,7 @@ func channels(r result) used {
 	var u used
 	for _, m := range channelsUsed.FindAllStringSubmatch(r.out+r.err, -1) {
 		// An endpoint that a library opened beside the one that it uses says zeros.
-		if overVM.MatchString(m[1]) || overRegion.MatchString(m[1]) || overInner.MatchString(m[1]) {
+		if overVM.MatchString(m[1]) || overRegion.MatchString(m[1]) || overCore.MatchString(m[1]) {
 			u = append(u, m[1])
 		}
 	}
@@ -80,7 +80,7 @@ func TestFabricThreeChannels(t *testing.T) {
 			}
 			r := inVMs(t, c, false, append(args, away, build+"/nm_cg", "--grid", "64", "--expect", "93dddb21bf702903")...)
 			r.places(t)
-			if u := channels(r); len(u) != 6 || u.count(overVM) < 4 || u.count(overRegion) != 4 || u.count(overInner) != 6 {
+			if u := channels(r); len(u) != 6 || u.count(overVM) < 4 || u.count(overRegion) != 4 || u.count(overCore) != 6 {
 				t.Errorf("channels: %q", u)
 			}
 		})

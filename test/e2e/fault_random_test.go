@@ -54,7 +54,7 @@ func TestFaultRandom(t *testing.T) {
 		v.wait()
 		t.Logf("%s %v after %v: status %d", command, s, moment.Round(time.Millisecond), v.wait())
 		// One that was up and ready before its signal came stays, as it should; so does one
-		// whose supervisor is told that a terminal has hung up, which it has none of.
+		// whose supervisor learns that a terminal has hung up, which it has none of.
 		if v.wait() == 0 && command == "up" && (whom == v.cmd.Process.Pid || s == unix.SIGHUP) {
 			finish(t, p.command("down", name), "").want(t, 0)
 		}

@@ -20,7 +20,7 @@ func TestFaultRanksOfVM(t *testing.T) {
 	dir := t.TempDir()
 	os.Chmod(dir, 0o755)
 	program := filepath.Join(dir, "vmgone")
-	out, err := exec.Command("gcc", "-std=gnu11", "-O2", "-o", program, "testdata/vmgone.c", "-lfabric").CombinedOutput()
+	out, err := exec.Command("gcc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-o", program, "testdata/vmgone.c", "-lfabric").CombinedOutput()
 	if err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}

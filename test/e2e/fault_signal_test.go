@@ -103,11 +103,11 @@ func TestFaultUp(t *testing.T) {
 			})
 		}
 	}
-	t.Run("supervisor told to end while booting", func(t *testing.T) {
+	t.Run("supervisor asked to end while booting", func(t *testing.T) {
 		v := start(t)
 		r := v.reach("x", "booting")
 		unix.Kill(r.Owner, unix.SIGTERM)
-		v.wantStatus(1, "the supervisor was told to end")
+		v.wantStatus(1, "the supervisor was asked to end")
 		v.nothing()
 	})
 	t.Run("supervisor killed while booting", func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestFaultUp(t *testing.T) {
 	if !soak() {
 		return // the rest goes the way of nearmetal down, which other tests go
 	}
-	t.Run("supervisor told to end when ready", func(t *testing.T) {
+	t.Run("supervisor asked to end when ready", func(t *testing.T) {
 		v := start(t)
 		v.wantStatus(0)
 		r := v.record("x")

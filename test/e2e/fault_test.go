@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -88,7 +87,7 @@ func (p *place) launch(cmd *exec.Cmd) *victim {
 	return v
 }
 
-// wait gives the exit status as a shell would tell it.
+// wait returns the exit status as a shell would tell it.
 func (v *victim) wait() int {
 	v.t.Helper()
 	<-v.ended
@@ -149,7 +148,7 @@ var phases = map[string]func(*cluster.Record) bool{
 	"ending": func(r *cluster.Record) bool { return r.State == cluster.Ending },
 }
 
-// reach waits until the cluster called name is in a phase, and gives its record.
+// reach waits until the cluster called name is in a phase, and returns its record.
 func (v *victim) reach(name, phase string) *cluster.Record {
 	v.t.Helper()
 	for end := time.Now().Add(bound); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -182,7 +181,7 @@ func (p *place) processes() []int {
 	return pids
 }
 
-// find gives the processes of this place that have the words in their command line.
+// find returns the processes of this place that have the words in their command line.
 func (p *place) find(words ...string) []int {
 	var pids []int
 next:
@@ -284,16 +283,4 @@ func (p *place) up(name string, args ...string) {
 	p.t.Helper()
 	cmd := p.command(append([]string{"up", "--name", name, "--no-share", "--memory", "256MiB"}, args...)...)
 	finish(p.t, cmd, "").want(p.t, 0)
-}
-
-// awaitEnd waits, with a bound, for something that no exit status tells of.
-func awaitEnd(t *testing.T, what string, c <-chan struct{}) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
-	defer cancel()
-	select {
-	case <-c:
-	case <-ctx.Done():
-		t.Fatalf("%s: not after %v", what, bound)
-	}
 }

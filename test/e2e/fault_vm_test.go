@@ -102,7 +102,7 @@ func TestFaultVM(t *testing.T) {
 	// A command of root's in a VM, after which the VM is gone.
 	for _, f := range []struct{ vm, name, command, why, console string }{
 		{"vm3", "panic", "echo c >/proc/sysrq-trigger", "vm3: has ended", "Kernel panic"},
-		{"vm2", "reboot", "reboot -f", "vm2: has ended", "reboot: Restarting"},
+		{"vm2", "reboot", "busybox reboot -f", "vm2: has ended", "reboot: Restarting"},
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			e := p.exec("x", f.vm)
@@ -141,8 +141,12 @@ func (p *place) isDead(name, vm string) {
 		return false
 	})
 	r := finish(p.t, p.command("exec", "-c", name, "--vm", vm, "true"), "")
-	if r.code != 1 || !strings.Contains(r.err, vm) || strings.Count(r.err, "\n") != 1 {
+	if r.code != 1 || !strings.HasPrefix(r.err, "nearmetal: "+vm+" ended") || strings.Count(r.err, vm+" ended") != 1 ||
+		!strings.Contains(r.err, "nearmetal logs "+name+"/"+vm) || strings.Count(r.err, "\n") != 1 {
 		p.t.Errorf("exec in it: %+v", r)
+	}
+	if r := finish(p.t, p.command("ps"), ""); !strings.Contains(r.out, "degraded") {
+		p.t.Errorf("ps: %+v", r)
 	}
 }
 
@@ -163,7 +167,8 @@ func TestFaultLauncher(t *testing.T) {
 	}
 	launcher := func(v *victim) int {
 		v.t.Helper()
-		for _, pid := range v.find("mpirun", "12345") {
+		// Open MPI 5's mpirun becomes prterun.
+		for _, pid := range append(v.find("mpirun", "12345"), v.find("prterun", "12345")...) {
 			if pid != v.cmd.Process.Pid {
 				return pid
 			}

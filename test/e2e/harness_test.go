@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// bound is how long a single step may take before a test gives up: TCG on a busy machine
+// bound is how long a single step may take before a test fails: TCG on a busy machine
 // is ten times slower than on a quiet one.
 const bound = 4 * time.Minute
 
@@ -55,6 +55,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Setenv("NEARMETAL_RUNTIME_DIR", runtime)
 		os.Unsetenv("NEARMETAL_CLUSTER")
+		os.Setenv("NEARMETAL_ROOT_WRITES", "1") // CI runs as root
 		stop := make(chan os.Signal, 1)
 		signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
 		go func() {
@@ -66,7 +67,7 @@ func TestMain(m *testing.M) {
 		code := m.Run()
 		endShared()
 		left := leftovers()
-		// An owner gives its lock back, and down returns, a moment before its process ends.
+		// An owner releases its lock, and down returns, a moment before its process ends.
 		for end := time.Now().Add(10 * time.Second); left != "" && time.Now().Before(end); left = leftovers() {
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -102,7 +103,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// finish runs cmd with input and gives how it ended.
+// finish runs cmd with input and returns how it ended.
 func finish(t *testing.T, cmd *exec.Cmd, input string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -161,7 +162,7 @@ func within(t *testing.T, namespace, prepare string, args ...string) *exec.Cmd {
 // notice matches what is said besides: how VMs run, and what takes over two seconds.
 var notice = regexp.MustCompile(`timings are not meaningful$|^nearmetal: [^:]*(\.\.\.|: done after [0-9.]+ s)$`)
 
-// oneLine fails unless what the user was told is one line, but for notices.
+// oneLine fails unless the user saw one line, but for notices.
 func oneLine(t *testing.T, r result) {
 	t.Helper()
 	var lines []string
@@ -198,7 +199,7 @@ func (r result) want(t *testing.T, code int, words ...string) result {
 	return r
 }
 
-// up starts a cluster that ends with the test, and gives its name.
+// up starts a cluster that ends with the test, and returns its name.
 func up(t *testing.T, args ...string) string {
 	t.Helper()
 	r := nm(t, append([]string{"up", "--memory", "512MiB"}, args...)...).want(t, 0)
@@ -285,7 +286,7 @@ func ours() []string {
 	return pids
 }
 
-// until waits for a condition that no event tells of, looking every 20 ms.
+// until waits for a condition that no event announces, polling every 20 ms.
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(bound); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {

@@ -69,7 +69,7 @@ func TestMPI(t *testing.T) {
 				r := inVMs(t, c, launcherInVM, args...)
 				r.places(t)
 				// Each rank sent over the region, and none over the network.
-				if u := channels(r); len(u) != 2 || u.count(overRegion) != 2 || u.count(overInner) != 0 {
+				if u := channels(r); len(u) != 2 || u.count(overRegion) != 2 || u.count(overCore) != 0 {
 					t.Errorf("launcher in a VM: %v: channels: %q", launcherInVM, u)
 				}
 				if got := strings.Join(found.FindAllString(r.out, -1), "\n"); got != want || got == "" {
@@ -108,6 +108,19 @@ func (r result) places(t *testing.T) {
 		if w == host {
 			t.Errorf("a rank ran on the host: %s", r.out)
 		}
+	}
+}
+
+// A script that calls a launcher runs once, on the host, and its ranks run in the VMs.
+func TestRunScript(t *testing.T) {
+	needs(t, "mpirun.openmpi")
+	cmd := run(t, "--vms", "2", "--", "./job.sh")
+	writeProgram(t, filepath.Join(cmd.Dir, "job.sh"), "#!/bin/sh\nhostname >>ran\nmpirun.openmpi -n 2 hostname\n")
+	r := finish(t, cmd, "").want(t, 0, "job.sh calls mpirun.openmpi: it runs once")
+	r.places(t)
+	host, _ := os.Hostname()
+	if got := read(filepath.Join(cmd.Dir, "ran")); got != host+"\n" || strings.Count(r.out, "vm") != 2 {
+		t.Errorf("the script ran on %q, its ranks wrote %q", got, r.out)
 	}
 }
 

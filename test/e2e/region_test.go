@@ -11,7 +11,7 @@ import (
 )
 
 // pair runs a program of kernels/ over the region of a cluster, its side b in vm1 and its
-// side a in vm0, and gives what side a ended with.
+// side a in vm0, and returns what side a ended with.
 func pair(t *testing.T, c, program string, args ...string) result {
 	t.Helper()
 	path := filepath.Join(kernels, program)
@@ -74,7 +74,7 @@ func atomics(t *testing.T, c string) (result, counts) {
 }
 
 // Locked instructions and fences are right between two VMs with one vCPU each. They are
-// only because QEMU is told that more vCPUs may come (maxcpus): the second half shows the
+// only because QEMU expects that more vCPUs may come (maxcpus): the second half shows the
 // loss without, on the same machine, where it can be seen.
 func TestRegionAtomics(t *testing.T) {
 	r, n := atomics(t, shared(t))
@@ -108,7 +108,7 @@ exec %s "${args[@]}"
 }
 
 // Under TCG `rep movsb` is slower than any other copy: programs that ask the CPU must not
-// be told that it is fast.
+// see that it is fast.
 func TestSlowCopyHidden(t *testing.T) {
 	c := shared(t)
 	if !strings.Contains(nm(t, "ps", c, "--json").want(t, 0).out, `"accel": "tcg"`) {

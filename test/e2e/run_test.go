@@ -34,7 +34,7 @@ func writeProgram(t *testing.T, path, text string) {
 	}
 }
 
-// read gives a file's text, "" where there is none.
+// read returns a file's text, "" where there is none.
 func read(path string) string {
 	b, _ := os.ReadFile(path)
 	return string(b)
@@ -57,7 +57,8 @@ func TestRunEverywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, cmd.Dir, "input", "words")
-	r := finish(t, cmd, "typed\n").want(t, 5, "nearmetal: vm1: exit status 5\n")
+	r := finish(t, cmd, "typed\n").want(t, 5, "nearmetal: vm1: exit status 5\n",
+		"nearmetal: 2 files that were written in VMs are in no share: they are gone", "\nnearmetal:   vm1:/usr/nearmetal-e2e\n")
 	for i, vm := range []string{"vm0", "vm1"} {
 		line := fmt.Sprintf("%s: %s %d %s given-mine-other words\n", vm, vm, os.Getuid(), cmd.Dir)
 		if strings.Count(r.out, line) != 1 {
@@ -123,7 +124,7 @@ shares:
 	}
 }
 
-// The exit status of run is the command's, as a shell gives it.
+// The exit status of run is the command's, as a shell reports it.
 func TestRunStatus(t *testing.T) {
 	for _, c := range []struct {
 		status int

@@ -74,7 +74,7 @@ func (s *session) keys(k string) {
 	}
 }
 
-// do types a command and gives what the screen shows of it. The mark at its end is
+// do types a command and returns what the screen shows of it. The mark at its end is
 // computed, so that the echo of what is typed is not taken for it.
 func (s *session) do(line string) string {
 	s.t.Helper()
@@ -86,7 +86,7 @@ func (s *session) do(line string) string {
 	return s.screen.String()[from:]
 }
 
-// end waits for the command's end and gives its status.
+// end waits for the command's end and returns its status.
 func (s *session) end() int {
 	s.t.Helper()
 	s.cmd.Wait()

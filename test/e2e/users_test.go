@@ -65,7 +65,7 @@ func (a *account) command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// kernel gives the flags with which the user can start a kernel: none where that in /boot
+// kernel returns the flags with which the user can start a kernel: none where that in /boot
 // can be read (Debian), a copy's elsewhere (Ubuntu).
 func (a *account) kernel(t *testing.T) []string {
 	t.Helper()
@@ -151,7 +151,7 @@ func TestTwoUsers(t *testing.T) {
 	}
 }
 
-// A user whose kernel is closed (Ubuntu's are 0600) is told how to open it.
+// A user whose kernel is closed (Ubuntu's are 0600) learns how to open it.
 func TestUnreadableKernel(t *testing.T) {
 	a := newAccount(t, 65534)
 	kernels, _ := filepath.Glob("/boot/vmlinuz-*")

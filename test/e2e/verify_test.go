@@ -19,7 +19,7 @@ import (
 	"nearmetal/internal/verify"
 )
 
-// clusterFile writes a cluster file and gives its path.
+// clusterFile writes a cluster file and returns its path.
 func clusterFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cluster.yaml")

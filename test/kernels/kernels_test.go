@@ -81,7 +81,7 @@ func run(t *testing.T, name string, args ...string) result {
 	return finish(t, name, args...)()
 }
 
-// finish starts a program; the function it gives waits for its end.
+// finish starts a program; the function it returns waits for its end.
 func finish(t *testing.T, name string, args ...string) func() result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), bound)

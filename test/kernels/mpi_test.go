@@ -72,7 +72,8 @@ func TestPointToPoint(t *testing.T) {
 			if program == "nm_bw" {
 				first = "1"
 			}
-			args := []string{"--sizes", first + ":16KiB", "--iterations", "20:10", "--warmup", "5:2"}
+			// Without a time limit: on a busy machine it would make fewer iterations of a size.
+			args := []string{"--sizes", first + ":16KiB", "--iterations", "20:10", "--warmup", "5:2", "--time-limit", "0"}
 			var doc struct {
 				Program, Unit, MPI string
 				Ranks              []struct {

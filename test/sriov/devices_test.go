@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/host/device"
 )
 
-// list gives the devices of the outer host, as nearmetal tells of them.
+// list returns the devices of the outer host, as nearmetal reports them.
 func (l *lab) list(nm string) (pf *device.Function, vfs []*device.Function) {
 	l.t.Helper()
 	var all []*device.Function

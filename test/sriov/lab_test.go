@@ -72,7 +72,7 @@ func nearmetal(t *testing.T) string {
 	return p
 }
 
-// qemu10 gives a QEMU with igb.
+// qemu10 returns a QEMU with igb.
 func qemu10(t *testing.T) (path string, args []string) {
 	t.Helper()
 	out, err := exec.Command("sh", "../../scripts/qemu10.sh", "../../build/qemu10").Output()
@@ -212,7 +212,7 @@ func (l *lab) kill() {
 	<-l.done
 }
 
-// console gives the end of what the outer host's kernel said.
+// console returns the end of what the outer host's kernel said.
 func (l *lab) console() string {
 	b, _ := os.ReadFile(l.log)
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
@@ -227,7 +227,7 @@ func (l *lab) step(what string) {
 
 var errTimeout = errors.New("not within its time")
 
-// try runs a shell script on the outer host and gives what it wrote. One that does not end within
+// try runs a shell script on the outer host and returns what it wrote. One that does not end within
 // its bound ends with the outer host.
 func (l *lab) try(script string, bound time.Duration) (string, error) {
 	timer := time.AfterFunc(bound, l.kill)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/qemu"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/guest/image"
@@ -45,7 +46,7 @@ func newBench(caps qemu.Caps, memoryMiB int) (*bench, error) {
 }
 
 // bare starts two QEMUs by the shortest fast line, with just a mirrored root and a
-// channel, and gives how long it takes until both agents say that they are ready, and the
+// channel, and returns how long it takes until both agents say that they are ready, and the
 // CPU time of both QEMUs until then.
 func (b *bench) bare(ctx context.Context) (wall, cpu time.Duration, err error) {
 	var files [2][]*os.File // kernel, initrd, channel
@@ -95,7 +96,7 @@ func (b *bench) bare(ctx context.Context) (wall, cpu time.Duration, err error) {
 		args = append(args,
 			"-fsdev", "local,id=r,path=/,security_model=passthrough,readonly=on,multidevs=remap",
 			"-device", "virtio-9p-pci,fsdev=r,mount_tag=root", "-device", "virtio-serial-pci",
-			"-chardev", "socket,id=c,fd=5", "-device", "virtserialport,chardev=c,name="+qemu.AgentPort)
+			"-chardev", "socket,id=c,fd=5", "-device", "virtserialport,chardev=c,name="+backend.AgentPort)
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.ExtraFiles, cmd.Stderr = files[i], os.Stderr
 		// Not PDEATHSIG, which is about a thread that Go may end: the defer above sees to it.

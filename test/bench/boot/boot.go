@@ -92,7 +92,7 @@ var parts = []struct {
 	{"down", "down", false},
 }
 
-// nearmetal starts a cluster of two VMs at defaults in this process, and gives how long its
+// nearmetal starts a cluster of two VMs at defaults in this process, and returns how long its
 // phases take. Those of two VMs count by the slower one.
 func (b *bench) nearmetal(ctx context.Context, s settings, mem spec.Size, r *report) (map[string]time.Duration, error) {
 	c := &spec.Cluster{VMs: []spec.Group{{Count: 2, Memory: mem}}}
@@ -105,14 +105,15 @@ func (b *bench) nearmetal(ctx context.Context, s settings, mem spec.Size, r *rep
 		c.Shares = []spec.Share{share}
 	}
 	c.Resolve(cwd)
+	c.RootWrites = true
 	start := time.Now()
 	cl, err := cluster.Up(ctx, cluster.Options{Spec: c, Command: "bench-boot"})
 	if err != nil {
 		return nil, err
 	}
 	d := map[string]time.Duration{"ready": time.Since(start)}
-	for _, q := range cl.QEMU() {
-		d["cpu"] += cpuTime(q.PID())
+	for _, v := range cl.Record().VMs {
+		d["cpu"] += cpuTime(v.PID)
 	}
 	r.Accel = cl.Record().Accel
 	for _, t := range cl.Timings() {
@@ -152,7 +153,7 @@ func (b *bench) firstRank(ctx context.Context, s settings, name string) (time.Du
 		"\nexport OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\nexec mpirun -n 2 echo up"))
 }
 
-// firstOutput gives how long it takes until a program writes its first line. It waits for
+// firstOutput returns how long it takes until a program writes its first line. It waits for
 // its end.
 func firstOutput(cmd *exec.Cmd) (time.Duration, error) {
 	var errs bytes.Buffer

@@ -10,7 +10,7 @@ import (
 	"nearmetal/internal/terminal"
 )
 
-// summary gives the median, least and greatest of one figure's samples.
+// summary returns the median, least and greatest of one figure's samples.
 func summary(name, unit string, samples []float64) result {
 	s := slices.Clone(samples)
 	slices.Sort(s)
@@ -67,5 +67,5 @@ func number(x float64) string {
 	return fmt.Sprintf("%.3f", x)
 }
 
-// say tells on standard error how far the measuring is.
+// say reports on standard error how far the measuring is.
 func say(format string, a ...any) { fmt.Fprintf(os.Stderr, format+"\n", a...) }

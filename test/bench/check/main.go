@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"nearmetal/internal/bench/stats"
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/topology"
 	"nearmetal/test/hosttree"
@@ -85,10 +85,10 @@ func run() error {
 			used[i] = append(used[i], processor()-before)
 		}
 	}
-	c, p, t := median(times[0]), median(times[1]), median(times[2])
+	c, p, t := stats.MedianDuration(times[0]), stats.MedianDuration(times[1]), stats.MedianDuration(times[2])
 	fmt.Printf("a host of 16 nodes, 512 CPUs, %d PCI devices: %d files, %d checks; median of %d\n", len(devices), len(files), rows, runs)
 	fmt.Printf("  processor's time: check %.1f ms, reading every file %.1f ms, topology %.1f ms\n",
-		ms(median(used[0])), ms(median(used[1])), ms(median(used[2])))
+		ms(stats.MedianDuration(used[0])), ms(stats.MedianDuration(used[1])), ms(stats.MedianDuration(used[2])))
 	fmt.Printf("  %-40s %8.1f ms   goal %v: %s\n", "nearmetal check, all rows", ms(c), goal, verdict(c <= goal))
 	fmt.Printf("  %-40s %8.1f ms   check takes %.2f times as long\n", "reading every file of the tree once", ms(p), float64(c)/float64(p))
 	fmt.Printf("  %-40s %8.1f ms   check takes %.2f times as long\n", "reading the topology alone", ms(t), float64(c)/float64(t))
@@ -130,7 +130,7 @@ func makeTree(dir string) error {
 	return hosttree.Add(dir, more.String())
 }
 
-// processor gives the time that this process has had of the processor: what a busy machine
+// processor returns the time that this process has had of the processor: what a busy machine
 // does not stretch.
 func processor() time.Duration {
 	var u unix.Rusage
@@ -138,11 +138,6 @@ func processor() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func median(d []time.Duration) time.Duration {
-	sort.Slice(d, func(i, j int) bool { return d[i] < d[j] })
-	return d[len(d)/2]
 }
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }

@@ -10,15 +10,16 @@ import (
 var makers = map[string]func(*bench) (*table, error){
 	"libfabric": libfabric,
 	"puts":      puts,
-	"inner":     inner,
+	"core":      core,
 	"scale":     scale,
 	"openmpi":   openmpi,
 	"mpich":     mpich,
 	"intel":     intel,
+	"earlier":   earlier,
 }
 
 func tableNames() []string {
-	return []string{"libfabric", "puts", "inner", "scale", "openmpi", "mpich", "intel"}
+	return []string{"libfabric", "puts", "core", "scale", "openmpi", "mpich", "intel", "earlier"}
 }
 
 // fabric is a way at the level of libfabric, with the newest libfabric that is here: the
@@ -39,7 +40,7 @@ func (b *bench) pingpong() (float64, error) {
 	return figures[key{"latency", 8}], err
 }
 
-// limits gives the columns of what the machine can do at most.
+// limits returns the columns of what the machine can do at most.
 func (b *bench) limits() *way {
 	w := b.fabric("2copies", []string{"limits"})
 	w.spread = map[string][]string{
@@ -78,18 +79,18 @@ func puts(b *bench) (*table, error) {
 	).compare("ivshmem", "shm").compare("ivshmem-cma", "shm"), nil
 }
 
-// connections are how many inner has each run measure.
+// connections are how many core has each run measure.
 const connections = 3
 
-// inner compares the inner provider alone with itself used directly: in turns by the same
+// core compares the core provider alone with itself used directly: in turns by the same
 // processes and over several connections each, since those differ by up to 1.4 times.
-func inner(b *bench) (*table, error) {
+func core(b *bench) (*table, error) {
 	w := b.fabric("ivshmem", []string{"beside", "ivshmem", "tcp", fmt.Sprint(connections)}, "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=tcp")
 	w.spread = map[string][]string{}
 	for _, u := range units {
 		w.spread["other-"+u.what] = []string{"tcp", u.what}
 	}
-	title := fmt.Sprintf("no region: the inner provider tcp, through ours and directly, over %d connections each a run", connections)
+	title := fmt.Sprintf("no region: the core provider tcp, through ours and directly, over %d connections each a run", connections)
 	t := newTable(title, w).compare("ivshmem", "tcp")
 	t.columns = append(t.columns, "tcp")
 	return t, nil

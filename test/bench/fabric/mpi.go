@@ -59,8 +59,8 @@ func (m *mpi) ways() []*way {
 	return ways
 }
 
-// starts gives the start and end of 64 ranks of Open MPI: over ivshmem, over libfabric's shm and over
-// sm, all three with the same BTLs (the end of btl ofi, which Open MPI opens if not told
+// starts returns the start and end of 64 ranks of Open MPI: over ivshmem, over libfabric's shm and over
+// sm, all three with the same BTLs (the end of btl ofi, which Open MPI opens if not set
 // otherwise, sleeps for a second: btl_ofi_component.c); and as a user has it, with what nearmetal run
 // sets and with nothing set.
 func (m *mpi) starts() []*way {

@@ -23,7 +23,7 @@ type machine struct {
 	pingpong  func() (float64, error) // us
 	last      float64                 // us; 0: there is none
 	all       []float64               // us, in the order taken
-	runs, out int                     // runs that gave figures, and how many of them were left out
+	runs, out int                     // runs that have figures, and how many of them were left out
 }
 
 // look takes the ping-pong.
@@ -41,7 +41,7 @@ func (m *machine) look() error {
 	return nil
 }
 
-// run runs a way, again if the cores were moved meanwhile, and gives its figures and
+// run runs a way, again if the cores were moved meanwhile, and returns its figures and
 // their ping-pong in us: the geometric mean of the one before and the one after, which is
 // the next way's before.
 func (m *machine) run(way func() (map[key]float64, error)) (map[key]float64, float64, error) {

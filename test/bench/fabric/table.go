@@ -6,6 +6,8 @@ import (
 	"sort"
 	"strings"
 	"text/tabwriter"
+
+	"nearmetal/internal/bench/stats"
 )
 
 // key is a figure: what is measured, and the message size in bytes.
@@ -30,7 +32,7 @@ func unit(what string) (string, int) {
 	return "", len(units)
 }
 
-// moreIsBetter tells whether more is better.
+// moreIsBetter reports whether more is better.
 func (k key) moreIsBetter() bool {
 	u, _ := unit(k.what)
 	return strings.HasSuffix(u, "/s")
@@ -45,10 +47,10 @@ type table struct {
 	ratios      []ratio
 }
 
-// sample is what one run gave for a figure.
+// sample is one run's value of a figure.
 type sample struct {
 	run      int
-	pingpong float64 // us, which tells the machine's state then
+	pingpong float64 // us, which shows the machine's state then
 	value    float64
 }
 
@@ -79,7 +81,7 @@ func (t *table) add(column string, k key, s sample) {
 	t.samples[column][k] = append(t.samples[column][k], s)
 }
 
-// keep keeps the figures that a way gave in a run.
+// keep keeps the figures of a way in a run.
 func (t *table) keep(w *way, run int, pingpong float64, figures map[key]float64) {
 	for k, v := range figures {
 		column := w.name
@@ -90,17 +92,12 @@ func (t *table) keep(w *way, run int, pingpong float64, figures map[key]float64)
 	}
 }
 
-// median gives the middle of the samples, and whether there are any.
+// median returns the median of the samples, and whether there are any.
 func median(v []float64) (float64, bool) {
-	if len(v) == 0 {
-		return 0, false
-	}
-	s := append([]float64(nil), v...)
-	sort.Float64s(s)
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2, true
+	return stats.Median(v), len(v) > 0
 }
 
-// states gives the states of the machine in which the table's figures were measured, the
+// states returns the states of the machine in which the table's figures were measured, the
 // one with most figures first.
 func (t *table) states() []state {
 	var pingpongs []float64
@@ -114,7 +111,7 @@ func (t *table) states() []state {
 	return states(pingpongs)
 }
 
-// in gives what was measured in a state, by run, and the median of it, if there is any.
+// in returns what was measured in a state, by run, and the median of it, if there is any.
 func (t *table) in(s state, column string, k key) (map[int]float64, float64, bool) {
 	values := map[int]float64{}
 	var all []float64
@@ -128,7 +125,7 @@ func (t *table) in(s state, column string, k key) (map[int]float64, float64, boo
 	return values, m, ok
 }
 
-// median gives a column's median in one state of the machine: the one that has the most
+// median returns a column's median in one state of the machine: the one that has the most
 // figures of the table, so that columns compare. Only a column without any in that state
 // shows the next one's, and is not usual.
 func (t *table) median(column string, k key) (m float64, usual, ok bool) {
@@ -140,7 +137,7 @@ func (t *table) median(column string, k key) (m float64, usual, ok bool) {
 	return 0, false, false
 }
 
-// pairs gives a figure of each run beside another, both measured in one state of the
+// pairs returns a figure of each run beside another, both measured in one state of the
 // machine: the one with the most figures of the table in which there are both, as for
 // medians. Where the run has the other one in another state only, or not at all, its
 // median in this state takes its place. Without a common state there are no pairs.
@@ -164,7 +161,7 @@ func (t *table) pairs(column string, k key, other string, l key) [][2]float64 {
 	return nil
 }
 
-// difference gives the median of how much more a figure is than another.
+// difference returns the median of how much more a figure is than another.
 func (t *table) difference(column string, k key, other string, l key) (float64, bool) {
 	var each []float64
 	for _, p := range t.pairs(column, k, other, l) {
@@ -173,7 +170,7 @@ func (t *table) difference(column string, k key, other string, l key) (float64, 
 	return median(each)
 }
 
-// ratio gives how much better ours is than the best of others, and which that is: the
+// ratio returns how much better ours is than the best of others, and which that is: the
 // median of the ratios of each run, since what disturbs a run disturbs both. Above 1
 // ours is the better, whatever is measured. There is none if one of the others was only
 // measured in other states of the machine: it may be the best.
@@ -202,7 +199,7 @@ func (t *table) ratio(k key, r ratio) (float64, string, bool) {
 	return best, name, name != ""
 }
 
-// keys gives all figures, sorted.
+// keys returns all figures, sorted.
 func (t *table) keys() []key {
 	var keys []key
 	seen := map[key]bool{}

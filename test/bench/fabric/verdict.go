@@ -3,10 +3,11 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"text/tabwriter"
 )
 
-// worst gives the least ratio of the sizes from and to bytes, at which size that is, of
+// worst returns the least ratio of the sizes from and to bytes, at which size that is, of
 // how many sizes, and how many more have no ratio.
 func worst(t *table, r ratio, what string, from, to int) (least float64, at, n, blank int) {
 	for _, k := range t.keys() {
@@ -26,11 +27,11 @@ func worst(t *table, r ratio, what string, from, to int) (least float64, at, n, 
 	return least, at, n, blank
 }
 
-// has tells whether a table is to have a ratio, measured or not.
+// has reports whether a table is to have a ratio, measured or not.
 func (t *table) has(r ratio) bool {
 	for _, other := range r.to {
-		if contains(t.columns, other) {
-			return contains(t.columns, r.ours)
+		if slices.Contains(t.columns, other) {
+			return slices.Contains(t.columns, r.ours)
 		}
 	}
 	return false
@@ -95,8 +96,10 @@ func verdicts(tables []*table) {
 			v.peers(t, ratio{"ivshmem", []string{"own"}}, ratio{"ivshmem-nocma", []string{"own-nocma"}})
 		case "puts":
 			v.puts(t)
-		case "inner":
-			v.inner(t)
+		case "core":
+			v.core(t)
+		case "earlier":
+			v.earlier(t)
 		case "scale":
 			v.scale(t)
 		}
@@ -136,8 +139,8 @@ func (v verdict) puts(t *table) {
 	}
 }
 
-// inner: within 5 % or 100 ns of the inner provider used directly.
-func (v verdict) inner(t *table) {
+// core: within 5 % or 100 ns of the core provider used directly.
+func (v verdict) core(t *table) {
 	n, bad, blank, least, at := 0, 0, 0, 0.0, ""
 	for _, k := range t.keys() {
 		more, _ := t.difference("ivshmem", k, "tcp", k)
@@ -160,7 +163,7 @@ func (v verdict) inner(t *table) {
 		at += fmt.Sprintf("; %d without a ratio", blank)
 	}
 	if n > 0 {
-		v.say("inner provider alone: within 5 % or 100 ns of it used directly", fmt.Sprintf("%d of %d figures%s", n-bad, n, at), bad == 0)
+		v.say("core provider alone: within 5 % or 100 ns of it used directly", fmt.Sprintf("%d of %d figures%s", n-bad, n, at), bad == 0)
 	}
 }
 

@@ -25,7 +25,7 @@ type way struct {
 // most is how long a command may take: it has hung.
 const most = 45 * time.Second
 
-// run runs the command once and gives its figures: lines NAME BYTES VALUE.
+// run runs the command once and returns its figures: lines NAME BYTES VALUE.
 func (w *way) run() (map[key]float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"nearmetal/internal/bench/stats"
 )
 
 var (
@@ -121,12 +123,6 @@ func measure(cluster, mpiexec, kernel string, w way, into map[int][]float64) err
 	return nil
 }
 
-func median(v []float64) float64 {
-	s := append([]float64(nil), v...)
-	sort.Float64s(s)
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
-}
-
 // report prints the medians and how many times lower the provider's are than TCP's.
 func report(samples []map[int][]float64) {
 	fmt.Printf("half a round trip between two VMs, us; medians of %d runs, and TCP's over ours\n", *runs)
@@ -147,9 +143,9 @@ func report(samples []map[int][]float64) {
 	for _, b := range sizes {
 		fmt.Fprintf(tw, "%d\t", b)
 		for i := range ways {
-			fmt.Fprintf(tw, "%.2f\t", median(samples[i][b]))
+			fmt.Fprintf(tw, "%.2f\t", stats.Median(samples[i][b]))
 			if i%2 == 1 {
-				fmt.Fprintf(tw, "%.1f\t", median(samples[i][b])/median(samples[i-1][b]))
+				fmt.Fprintf(tw, "%.1f\t", stats.Median(samples[i][b])/stats.Median(samples[i-1][b]))
 			}
 		}
 		fmt.Fprintln(tw)

@@ -135,7 +135,7 @@ func byHarness(s *suite.Suite, f mpi.Flavour, dir string) (h harnessed, err erro
 		return h, err
 	}
 	defer os.RemoveAll(tmp)
-	o := run.Order{
+	o := run.Request{
 		Suites: []*suite.Suite{s}, Repetitions: *repetitions, KernelDirs: []string{dir},
 		Variants: []run.Variant{{Variant: record.Variant{Label: "native", Kind: "native", Cores: 2}, MPI: f, FirstMPI: true}},
 	}
@@ -172,7 +172,7 @@ func ownTime() float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// direct runs a command as anybody would and gives its wall clock in s.
+// direct runs a command as anybody would and returns its wall clock in s.
 func direct(words []string) (float64, error) {
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")

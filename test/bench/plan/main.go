@@ -23,7 +23,7 @@ import (
 
 var (
 	machines = flag.String("machines", "test/topology", "folder with the described machines")
-	cases    = flag.Int("cases", 20000, "random requests that are held against exhaustive search; 0: none")
+	cases    = flag.Int("cases", 20000, "random requests that are compared with exhaustive search; 0: none")
 	runs     = flag.Int("runs", 5, "runs of each measurement, of which the median is shown")
 )
 
@@ -170,7 +170,7 @@ func fleet(like topology.Host, n int, differ bool) ([]topology.Host, plan.Ledger
 	return hosts, l
 }
 
-// irregular gives a host distances that no structure helps with.
+// irregular returns a host distances that no structure helps with.
 func irregular(h topology.Host) topology.Host {
 	r := rand.New(rand.NewSource(2))
 	h.Nodes = append([]topology.Node(nil), h.Nodes...)

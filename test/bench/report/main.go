@@ -17,6 +17,7 @@ import (
 
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/report"
+	"nearmetal/internal/wholefile"
 )
 
 const (
@@ -82,7 +83,7 @@ func measure(dir string) (t [5]time.Duration, size int64, err error) {
 	t[1] = time.Since(begin)
 	begin = time.Now()
 	name := filepath.Join(dir, "report.html")
-	if err := report.WriteFile(name, func(w io.Writer) error { return r.HTML(w, "bench") }); err != nil {
+	if err := wholefile.Write(name, func(w io.Writer) error { return r.HTML(w, "bench") }); err != nil {
 		return t, 0, err
 	}
 	t[2] = time.Since(begin)
@@ -95,7 +96,7 @@ func measure(dir string) (t [5]time.Duration, size int64, err error) {
 	return t, info.Size(), nil
 }
 
-// cpu gives the processor time that this process has used: on a machine that others use too, it tells
+// cpu returns the processor time that this process has used: on a machine that others use too, it says
 // more than the clock.
 func cpu() time.Duration {
 	var u syscall.Rusage
@@ -105,7 +106,7 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// write makes a run's folder and gives the number of its samples.
+// write makes a run's folder and returns the number of its samples.
 func write(dir string, repetitions int) (int, error) {
 	const cases = 20
 	at := time.Unix(0, 0).UTC()
@@ -123,7 +124,7 @@ func write(dir string, repetitions int) (int, error) {
 	}
 	n := 0
 	draw := rand.New(rand.NewSource(1))
-	err = report.WriteFile(filepath.Join(dir, record.SamplesFile), func(w io.Writer) error {
+	err = wholefile.Write(filepath.Join(dir, record.SamplesFile), func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		for _, c := range run.Cases {
 			for x := range points / cases / len(run.Variants) {

@@ -9,10 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sort"
 	"strings"
 	"time"
 
+	"nearmetal/internal/bench/stats"
 	"nearmetal/test/slurm/bed"
 )
 
@@ -46,7 +46,7 @@ func parts(b *bed.Bed, build, plugin string, rounds, many int) map[string]func()
 
 func run(only string, rounds, many int) error {
 	if p := bed.Missing(); p != "" {
-		return fmt.Errorf("no %s is installed: run scripts/deps-slurm.sh", p)
+		return fmt.Errorf("no %s is installed: run scripts/install.sh slurm", p)
 	}
 	build, err := filepath.Abs("build")
 	if err != nil {
@@ -108,13 +108,13 @@ func inVMs(b *bed.Bed, measure func(job string) error) error {
 	}
 	job := strings.TrimSpace(string(id))
 	defer func() { b.Command("scancel", job).Run(); b.AwaitIdle() }()
-	if err := bed.Await(3*time.Minute, "VMs", func() bool { _, err := os.Stat(up); return err == nil }); err != nil {
+	if err := bed.Await("VMs", func() bool { _, err := os.Stat(up); return err == nil }); err != nil {
 		return err
 	}
 	return measure(job)
 }
 
-// step compares a step of so many ranks in the job's VM with one on the host.
+// step compares a step of that many ranks in the job's VM with one on the host.
 func step(b *bed.Bed, job string, ranks, n int) error {
 	srun := func(more ...string) func() *exec.Cmd {
 		args := append([]string{"--jobid=" + job, "--overlap", "--overcommit", fmt.Sprint("-n", ranks)}, more...)
@@ -129,7 +129,7 @@ func step(b *bed.Bed, job string, ranks, n int) error {
 	return nil
 }
 
-// shell tells what of 64 ranks is the VM's own work: as many processes that a shell starts there, in one step.
+// shell reports what of 64 ranks is the VM's own work: as many processes that a shell starts there, in one step.
 func shell(b *bed.Bed, job string, n int) error {
 	srun := func(more ...string) func() *exec.Cmd {
 		args := append([]string{"--jobid=" + job, "--overlap", "-n1"}, more...)
@@ -168,7 +168,7 @@ type side struct {
 	command func() *exec.Cmd
 }
 
-// pair times both sides in turn, one round of each that does not count first, and gives the medians.
+// pair times both sides in turn, one round of each that does not count first, and returns the medians.
 func pair(n int, a, b side) (time.Duration, time.Duration, error) {
 	var times [2][]time.Duration
 	for round := -1; round < n; round++ {
@@ -188,12 +188,7 @@ func pair(n int, a, b side) (time.Duration, time.Duration, error) {
 			}
 		}
 	}
-	return median(times[0]), median(times[1]), nil
-}
-
-func median(t []time.Duration) time.Duration {
-	sort.Slice(t, func(i, j int) bool { return t[i] < t[j] })
-	return t[len(t)/2]
+	return stats.MedianDuration(times[0]), stats.MedianDuration(times[1]), nil
 }
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/1e6) }

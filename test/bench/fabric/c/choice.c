@@ -5,7 +5,7 @@
  */
 #include <stdio.h>
 
-#include "../../../../fabric/proto.h"
+#include "../../../../fabric/proto/proto.h"
 #include "meter.h"
 
 #define PEERS	1024
@@ -40,7 +40,7 @@ static uint64_t __attribute__((noinline)) chosen(long rounds)
 			if (p->channel == IVS_CHAN_RING)
 				sum += p->piece;	/* the region, or CMA when it is large */
 			else
-				sum += p->piece + 1;	/* the inner provider */
+				sum += p->piece + 1;	/* the core provider */
 		}
 	return sum;
 }
@@ -59,8 +59,8 @@ int main(void)
 			return 1;
 		memset(found[i], 0, sizeof(**found));
 		/* Three of four peers are on this host. */
-		found[i]->channel = i % 4 ? IVS_CHAN_RING : IVS_CHAN_INNER;
-		found[i]->piece = IVS_CHUNK;
+		found[i]->channel = i % 4 ? IVS_CHAN_RING : IVS_CHAN_CORE;
+		found[i]->piece = IVS_BOUNCE;
 	}
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
 		seed = seed * 1664525 + 1013904223;

@@ -26,7 +26,7 @@
 #include <rdma/fi_tagged.h>
 #include <rdma/providers/fi_prov.h>
 
-#include "../../../../fabric/rest.h"
+#include "../../../../fabric/ring/cpu_relax.h"
 
 #define LINES		256
 #define POSTED		1024
@@ -197,9 +197,9 @@ static ssize_t cq_read(struct fid_cq *cq, void *to, size_t count)
 		e->flags = FI_SEND | FI_TAGGED;
 	}
 	n += take(e, count - n);
-	/* As ours does: an MPI's own loop would take the line from its writer (fabric/await.h). */
+	/* As ours does: an MPI's own loop would take the line from its writer (fabric/ring/spin.h). */
 	for (i = 0; !n && rx_head != rx_tail && i < LOOKS; i++) {
-		ivs_rest();
+		ivs_cpu_relax();
 		n = take(e, count);
 	}
 	return n ? (ssize_t) n : -FI_EAGAIN;
@@ -449,7 +449,7 @@ FI_EXT_INI
 	*(void **) &version = dlsym(lib, "fi_version");
 	if (!lib_dupinfo || !version)
 		return NULL;
-	ivs_rest_init();
+	ivs_cpu_relax_init();
 	floor_provider.fi_version = version();
 	return &floor_provider;
 }

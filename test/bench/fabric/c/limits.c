@@ -5,7 +5,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "../../../../fabric/copy.h"
+#include "../../../../fabric/ring/copy.h"
 
 #define CHUNK	8192UL
 #define CHUNKS	(sizeof(common->bounce) / CHUNK)

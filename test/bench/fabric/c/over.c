@@ -7,7 +7,7 @@
 
 #include <nearmetal/fabric.h>
 
-#include "../../../../fabric/copy.h"
+#include "../../../../fabric/ring/copy.h"
 #include "pair.h"
 
 static struct side side;
@@ -42,7 +42,7 @@ static inline void post_recv(void *buf, size_t len, int i)
 		die("fi_trecv", n);
 }
 
-/* Gives how many completions will come. */
+/* Returns how many completions will come. */
 static inline int post_send(const void *buf, size_t len, int i)
 {
 	ssize_t n;
@@ -275,7 +275,7 @@ void over_puts(const char *provider)
 			put(from, ops ? target : NULL, meter_bandwidth_sizes[i]);
 		__atomic_store_n(&common->word, 1, __ATOMIC_RELEASE);
 	} else {
-		/* Some providers want the target to look. */
+		/* Some providers need the target to poll. */
 		while (!__atomic_load_n(&common->word, __ATOMIC_ACQUIRE))
 			fi_cq_read(side.rx_cq, NULL, 0);
 	}

@@ -8,7 +8,7 @@
  *	void tw_send_window(const void *, size_t, int count);	as many in a row
  *	void tw_recv_window(void *, size_t, int count);
  *	void tw_meet(void);			both have come here
- *	long tw_agree(long);			gives rank 0's value to both
+ *	long tw_agree(long);			rank 0's value on both
  *
  * Figures: latency (us), rate (million messages/s), bandwidth (GB/s), all with buffers at a
  * page's start, and bandwidth+16 (GB/s), with both buffers 16 bytes after a page's start, as

@@ -1,0 +1,66 @@
+package commands
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A VM is NAME/VM in every command.
+func TestTargets(t *testing.T) {
+	lab(t)
+	up(t, "one", 2)
+	up(t, "two", 2)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const which = `tr '\0' '\n' </proc/$PPID/cmdline | grep -A1 -x -e --name | tail -1` // a fake VM's agent has its name
+	for _, c := range []struct {
+		args string
+		code int
+		want string // in the output or the errors
+	}{
+		{"exec one/vm1 -- echo it is", 0, "it is\n"},
+		{"exec one -- echo it is", 0, "it is\n"},
+		{"exec -c one --vm vm1 echo it is", 0, "it is\n"},
+		{"exec -c one -- echo -- it is", 0, "-- it is\n"}, // a program, and no target
+		{"exec -c two one/vm1 -- true", 2, "one and -c two name two clusters"},
+		{"exec --all one/vm1 -- true", 2, "the VM is vm1: leave out --vm and --all"},
+		{"exec one/vm7 -- true", 1, `cluster one has no VM "vm7": it has vm0, vm1`},
+		{"exec three/vm0 -- true", 1, `no cluster "three" runs`},
+		{"exec vm1 -- true", 1, `no cluster "vm1" runs: did you mean the VM one/vm1?`},
+		{"exec one/vm1 --", 2, "exec needs at least one COMMAND"},
+		{"shell vm1", 1, "did you mean the VM one/vm1?"},
+		{"shell one/vm1 --vm vm0", 2, "one/vm1 and --vm vm0 name two VMs"},
+		{"shell one/vm1 --host", 2, "leave out the VM vm1"},
+		{"logs one/vm1", 0, "fake VM vm1 is up"},
+		{"logs one --vm vm1", 0, "fake VM vm1 is up"},
+		{"logs one/vm9", 1, `has no VM "vm9"`},
+		{"ps one/vm1", 0, "vm1"},
+		{"env one/vm1", 2, "one/vm1 is a VM, and env is about a whole cluster: write one"},
+		{"hostfile one/vm1", 2, "one/vm1 is a VM"},
+		{"down one/vm1", 2, "one/vm1 is a VM"},
+		{"cp one/vm1:/no/such " + file, 1, "vm1:/no/such: No such file or directory"},
+		{"cp -r " + file + " two/vm1:" + file + ".copy", 0, ""},
+		{"cp -c two one/vm1:/x .", 2, "one and -c two name two clusters"},
+		{"cp one/vm1:/x two/vm1:/y", 2, "are both in VMs"},
+	} {
+		out, errs, code := answer(t, strings.Fields(c.args)...)
+		if code != c.code || !strings.Contains(out+errs, c.want) {
+			t.Errorf("%s: %d, %q, %q; want %d, %q", c.args, code, out, errs, c.code, c.want)
+		}
+	}
+	if out, _, _ := answer(t, "ps", "one/vm1"); strings.Contains(out, "vm0") {
+		t.Errorf("ps of a VM shows another: %s", out)
+	}
+	for _, vm := range []string{"vm0", "vm1"} {
+		if out, errs, _ := answer(t, "exec", "one/"+vm, "--", "sh", "-c", which); out != vm+"\n" {
+			t.Errorf("exec one/%s ran in %q (%s)", vm, out, errs)
+		}
+	}
+	if _, err := os.Stat(file + ".copy"); err != nil {
+		t.Error(err)
+	}
+}
