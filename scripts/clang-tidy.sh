@@ -1,0 +1,18 @@
+#!/bin/sh
+# clang-tidy.sh [FILE...]: clang-tidy with .clang-tidy's checks over what build/c compiles, or over
+# the files named. Ends with 1 if it has anything to say.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+command -v clang-tidy >/dev/null || {
+	echo "clang-tidy.sh: there is no clang-tidy here: apt-get install clang-tidy" >&2
+	exit 2
+}
+[ $# -gt 0 ] || set -- $(git ls-files 'guest/*.c' 'fabric/*.c' 'slurm/*.c' 'kernels/*.c' | grep -v /fuzz/)
+bad=0
+for f; do
+	# A file that nothing compiles here (no MPI, no Slurm) has no line in the list.
+	grep -q "$f\"" build/c/compile_commands.json || continue
+	out=$(clang-tidy --quiet -p build/c "$f" 2>/dev/null)
+	[ -z "$out" ] || { printf '%s\n' "$out"; bad=1; }
+done
+exit $bad

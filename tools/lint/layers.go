@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// layers are the folders of fabric/ from the lowest to the highest. A file includes headers of its own
+// folder and of lower ones; object/upcall.h names the few functions that are called upwards.
+var layers = []string{"base", "region", "object", "ring", "lower", "proto", "ofi"}
+
+var include = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
+
+// includes checks the headers that the files of each layer below top include, and that every layer
+// is there.
+func includes(top string) ([]string, error) {
+	var faults []string
+	for at, layer := range layers {
+		files, err := filepath.Glob(filepath.Join(top, "fabric", layer, "*.[ch]"))
+		if err != nil {
+			return nil, err
+		}
+		if len(files) == 0 {
+			faults = append(faults, fmt.Sprintf("fabric/%s: there are no sources; tools/lint/layers.go names this folder", layer))
+		}
+		for _, f := range files {
+			src, err := os.ReadFile(f)
+			if err != nil {
+				return nil, err
+			}
+			rel, err := filepath.Rel(top, f)
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range include.FindAllStringSubmatch(string(src), -1) {
+				folder, _, in := strings.Cut(m[1], "/")
+				switch n := slices.Index(layers, folder); {
+				case !in && m[1] == "tune.h":
+				case !in || n < 0:
+					faults = append(faults, fmt.Sprintf("%s: includes %q: write FOLDER/FILE with a folder of %s", rel, m[1], strings.Join(layers, ", ")))
+				case n > at:
+					faults = append(faults, fmt.Sprintf("%s: includes %q of the higher folder %s: move what it needs to %s or below, or add it to object/upcall.h",
+						rel, m[1], folder, layer))
+				}
+			}
+		}
+	}
+	return faults, nil
+}

@@ -1,0 +1,42 @@
+// Command lint checks what gofmt, vet and staticcheck do not know of: the words and the
+// sentences of the prose, the links of the pages, the subjects of commits, the marks in go.mod, the
+// list of third parties, and the order of the folders of fabric/. make lint runs it
+// in the top folder. It needs git for the subjects alone, and no network.
+//
+//	go run ./tools/lint            check
+//	go run ./tools/lint -shrink    check, and lower the numbers in tools/lint/allowed.txt
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+)
+
+func main() {
+	shrink := flag.Bool("shrink", false, "lower the numbers in "+allowedFile+" to what is there; no number rises")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "lint: no arguments; see -help")
+		os.Exit(2)
+	}
+	bad := 0
+	for _, check := range []func() ([]string, error){
+		func() ([]string, error) { return prose(".", *shrink) },
+		func() ([]string, error) { return links(".") },
+		subjects, direct, thirdParty,
+		func() ([]string, error) { return includes(".") },
+	} {
+		faults, err := check()
+		if err != nil {
+			faults = append(faults, err.Error())
+		}
+		for _, f := range faults {
+			fmt.Fprintln(os.Stderr, "lint: "+f)
+		}
+		bad += len(faults)
+	}
+	if bad > 0 {
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,47 @@
+// Command record types the commands of README's section "Use it without root" into a shell on a terminal of its own, and
+// keeps what happens there: docs/first-commands.cast (asciicast, version 2) and its picture, docs/first-commands.svg.
+// Run it from the repository's root after a build: `make recording`.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+// The files, from the repository's root.
+const (
+	readme   = "README.md"
+	section  = "## Use it without root"
+	castFile = "docs/first-commands.cast"
+	picture  = "docs/first-commands.svg"
+)
+
+func main() {
+	if err := record(); err != nil {
+		fmt.Fprintln(os.Stderr, "record:", err)
+		os.Exit(1)
+	}
+}
+
+func record() error {
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		return err
+	}
+	commands, err := commandsOf(string(text), section)
+	if err != nil {
+		return err
+	}
+	c, err := perform(commands)
+	if err != nil {
+		return err
+	}
+	b, err := c.encode()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(castFile, b, 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(picture, c.svg(), 0o644)
+}
