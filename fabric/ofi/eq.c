@@ -105,15 +105,9 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *number, void *buf, size_t 
 static const char *eq_strerror(struct fid_eq *fid, int prov_errno, const void *err_data,
 			       char *buf, size_t len)
 {
-	const char *text = ivs_lib.strerror(prov_errno < 0 ? -prov_errno : prov_errno);
-
 	(void) fid;
 	(void) err_data;
-	if (buf && len) {
-		strncpy(buf, text, len - 1);
-		buf[len - 1] = 0;
-	}
-	return text;
+	return ivs_error_text(prov_errno, buf, len);
 }
 
 static struct fi_ops_eq eq_ops = {

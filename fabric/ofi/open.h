@@ -44,6 +44,12 @@ int ivs_no_control(struct fid *fid, int command, void *arg);
 int ivs_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops,
 		    void *context);
 
+/*
+ * What fi_cq_strerror and fi_eq_strerror return for a code of either sign: libfabric's text. If there
+ * is a buffer, its first len - 1 bytes are copied there, with a NUL.
+ */
+const char *ivs_error_text(int prov_errno, char *buf, size_t len);
+
 /* mr.c, msg.c, tagged.c, rma.c, atomic.c */
 extern struct fi_ops_mr ivs_mr_ops;
 extern struct fi_ops_msg ivs_msg_ops;

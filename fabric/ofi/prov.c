@@ -58,3 +58,14 @@ int ivs_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **op
 	(void) context;
 	return -FI_ENOSYS;
 }
+
+const char *ivs_error_text(int prov_errno, char *buf, size_t len)
+{
+	const char *text = ivs_lib.strerror(prov_errno < 0 ? -prov_errno : prov_errno);
+
+	if (buf && len) {
+		strncpy(buf, text, len - 1);
+		buf[len - 1] = 0;
+	}
+	return text;
+}

@@ -15,17 +15,9 @@ import (
 // DialTCP opens a TCP connection from inside a VM ("" for the client's own) to
 // an IPv4 or IPv6 address and port, "127.0.0.1:80", as seen in the VM.
 func (c *Client) DialTCP(ctx context.Context, vm, addr string) (net.Conn, error) {
-	s, err := c.open("tcp", vm, channel.Fields{{Key: "addr", Value: addr}})
+	s, f, err := c.ask(ctx, "tcp", vm, channel.Fields{{Key: "addr", Value: addr}})
 	if err != nil {
 		return nil, err
-	}
-	f, err := s.Receive(ctx)
-	if err == nil && f.Get("error") != "" {
-		err = errors.New(channel.Clean(f.Get("error")))
-	}
-	if err != nil {
-		s.Close()
-		return nil, noEOF(err)
 	}
 	return newStreamConn(s, f.Get("local"), f.Get("peer")), nil
 }
@@ -40,17 +32,9 @@ type Listener struct {
 // ListenTCP listens on an address inside a VM ("127.0.0.1:0" for any free
 // port) and calls serve in a goroutine with each connection made to it.
 func (c *Client) ListenTCP(ctx context.Context, vm, addr string, serve func(net.Conn)) (*Listener, error) {
-	s, err := c.open("listen", vm, channel.Fields{{Key: "addr", Value: addr}})
+	s, f, err := c.ask(ctx, "listen", vm, channel.Fields{{Key: "addr", Value: addr}})
 	if err != nil {
 		return nil, err
-	}
-	f, err := s.Receive(ctx)
-	if err == nil && f.Get("error") != "" {
-		err = errors.New(channel.Clean(f.Get("error")))
-	}
-	if err != nil {
-		s.Close()
-		return nil, noEOF(err)
 	}
 	l := &Listener{Addr: channel.Clean(f.Get("local")), s: s, done: make(chan struct{})}
 	go func() {
@@ -93,11 +77,24 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-func noEOF(err error) error {
-	if err == io.EOF {
-		return errors.New("the agent refused the connection without a reason")
+// ask opens a stream to the agent of vm and returns it with the agent's answer; the agent's refusal is an error.
+func (c *Client) ask(ctx context.Context, kind, vm string, h channel.Fields) (*channel.Stream, channel.Fields, error) {
+	s, err := c.open(kind, vm, h)
+	if err != nil {
+		return nil, nil, err
 	}
-	return err
+	f, err := s.Receive(ctx)
+	switch {
+	case err == io.EOF:
+		err = errors.New("the agent refused the connection without a reason")
+	case err == nil && f.Get("error") != "":
+		err = errors.New(channel.Clean(f.Get("error")))
+	}
+	if err != nil {
+		s.Close()
+		return nil, nil, err
+	}
+	return s, f, nil
 }
 
 // streamConn is a stream as a net.Conn.

@@ -8,39 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"nearmetal/internal/journal"
+	"nearmetal/internal/journal/faultdisk"
 )
-
-// faulty is a journal's file whose operation number *left fails: a write takes a part, a sync says that
-// the disk is broken.
-type faulty struct {
-	journal.Disk
-	left *int
-}
-
-func (f faulty) Write(p []byte) (int, error) {
-	if *f.left--; *f.left == 0 {
-		n, _ := f.Disk.Write(p[:len(p)/2])
-		return n, unix.ENOSPC
-	}
-	return f.Disk.Write(p)
-}
-
-func (f faulty) Sync() error {
-	if *f.left--; *f.left == 0 {
-		return unix.EIO
-	}
-	return f.Disk.Sync()
-}
-
-// fail has the n-th operation of all journals fail; it returns how to end that, which says whether one did.
-func fail(n int) (stop func() bool) {
-	left := n
-	end := journal.OnOpen(func(d journal.Disk) journal.Disk { return faulty{d, &left} })
-	return func() bool { end(); return left <= 0 }
-}
 
 // Whatever write of a journal fails, of making changes or of undoing them: the host is then as it was, at the
 // latest by the next command.
@@ -48,7 +17,7 @@ func TestDiskFails(t *testing.T) {
 	for n := 1; ; n++ {
 		tree, dir := newTree(t), filepath.Join(t.TempDir(), "state")
 		before := snapshot(t, tree)
-		stop := fail(n)
+		stop := faultdisk.FailAt(n)
 		err := makeChanges(dir, tree)
 		if !stop() {
 			break
@@ -69,7 +38,7 @@ func TestDiskFails(t *testing.T) {
 		if err := makeChanges(dir, tree); err != nil {
 			t.Fatal(err)
 		}
-		stop := fail(n)
+		stop := faultdisk.FailAt(n)
 		_, err := Undo(dir, func(string) bool { return true })
 		hit := stop()
 		if err != nil {

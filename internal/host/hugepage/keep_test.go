@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"nearmetal/internal/host/change"
-	"nearmetal/internal/journal"
+	"nearmetal/internal/journal/faultdisk"
 )
 
 // helper marks the test's program as the one that is killed: OPERATION ROOT STEP.
@@ -224,27 +224,6 @@ func TestBoot(t *testing.T) {
 	}
 }
 
-// faulty is a journal's file whose operation number *left fails.
-type faulty struct {
-	journal.Disk
-	left *int
-}
-
-func (f faulty) Write(p []byte) (int, error) {
-	if *f.left--; *f.left == 0 {
-		n, _ := f.Disk.Write(p[:len(p)/2])
-		return n, syscall.ENOSPC
-	}
-	return f.Disk.Write(p)
-}
-
-func (f faulty) Sync() error {
-	if *f.left--; *f.left == 0 {
-		return syscall.EIO
-	}
-	return f.Disk.Sync()
-}
-
 // A disk that fails at any operation of keeping and of giving back: afterwards the counts are right.
 func TestDiskFails(t *testing.T) {
 	for _, op := range []string{"keep", "return"} {
@@ -254,11 +233,9 @@ func TestDiskFails(t *testing.T) {
 			if op == "return" {
 				must(t, operate("keep", root))
 			}
-			left := n
-			stop := journal.OnOpen(func(d journal.Disk) journal.Disk { return faulty{d, &left} })
+			stop := faultdisk.FailAt(n)
 			err := operate(op, root)
-			stop()
-			if left > 0 {
+			if !stop() {
 				break
 			}
 			at := counts(t, root)
