@@ -100,6 +100,19 @@ static void read_result(bool own)
 	}
 }
 
+/*
+ * Slurm's PMIx server, which starts in this slurmstepd later, calls the node what gethostname says (with
+ * a domain, if it has one) and the ranks' node what Slurm does. PMIx's gds hash, which ranks in a VM have
+ * to use, finds the node's values by the second name only: Open MPI 5 then does not know how many ranks
+ * its node has, and from the third on they end in MPI_Init. So the server gets Slurm's name (PMIx 4 and 5:
+ * src/runtime/pmix_init.c).
+ */
+static void name_node(void)
+{
+	if (step.where == IN_VM)
+		setenv("PMIX_HOSTNAME", step.job.node, 1);
+}
+
 int nm_step_post_opt(spank_t sp, int ac, char **av)
 {
 	uint32_t id = 0, stepid = 0;
@@ -137,6 +150,7 @@ int nm_step_post_opt(spank_t sp, int ac, char **av)
 		return 0;
 	}
 	read_result(!strcmp(nm_options.text[NM_KEEP], "step"));
+	name_node();
 	if (step.own && nm_state_run_here(step.settings.state, &step.job))
 		fail("the folder of the job's VMs cannot be mounted");
 	return 0;
