@@ -8,6 +8,7 @@
 #   sacct      slurmdbd and MariaDB, for what sacct says of jobs
 #   fortran    a compiler of Fortran, for MPI programs in it
 #   lammps     a real program that is linked to the distribution's Open MPI
+#   shells     zsh and fish, whose completions are tried in them
 #   browser    Chromium without a screen, which the report is looked at in
 #   bench      HPCC, for make bench; without root it is left out of the run
 #   clang      the fuzzer of C
@@ -40,6 +41,7 @@ packages() {
 	sacct) echo "slurmdbd slurm-wlm-mysql-plugin mariadb-server-core" ;;
 	fortran) echo "gfortran" ;; # Debian 12's MPI packages depend on it, Debian 13's do not
 	lammps) echo "lammps" ;;
+	shells) echo "zsh fish" ;;
 	browser)
 		for browser in chromium-headless-shell chromium google-chrome; do
 			command -v "$browser" >/dev/null 2>&1 && return
@@ -50,7 +52,7 @@ packages() {
 	clang) [ "$ID" = debian ] && [ "$VERSION_ID" = 12 ] && echo "clang libclang-rt-14-dev" || echo "clang libclang-rt-dev" ;;
 	bootstrap) echo "debootstrap" ;;
 	*)
-		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, browser, bench, clang or bootstrap" >&2
+		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, shells, browser, bench, clang or bootstrap" >&2
 		exit 2
 		;;
 	esac
