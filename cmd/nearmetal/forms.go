@@ -24,6 +24,7 @@ import (
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/topology"
+	"nearmetal/internal/traffic"
 	"nearmetal/internal/verify"
 )
 
@@ -35,6 +36,7 @@ var forms = []struct {
 	{"ps", reflect.TypeFor[[]cluster.Record]()},
 	{"ps NAME", reflect.TypeFor[cluster.Record]()},
 	{"top", reflect.TypeFor[[]load.VM]()},
+	{"traffic", reflect.TypeFor[traffic.Matrix]()},
 	{"verify", reflect.TypeFor[verify.Report]()},
 	{"check", reflect.TypeFor[check.Report]()},
 	{"topology", reflect.TypeFor[topology.Host]()},

@@ -32,6 +32,7 @@ var commands = []func() *cobra.Command{
 	newEnvCommand,
 	newHostfileCommand,
 	newRshCommand,
+	newTrafficCommand,
 	newSuperviseCommand,
 	newSlurmBootCommand,
 	newSlurmVFCommand,

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/job"
+	"nearmetal/internal/traffic"
 )
 
 func newRunCommand() *cobra.Command {
@@ -33,6 +34,7 @@ but below /tmp and the like, are named at the end: they go with the VMs.`,
   nearmetal run --vms 2 -- ./job.sh
   nearmetal run --vms 2 -- hostname
   nearmetal run --vms 2 --each -- ./setup.sh
+  nearmetal run --vms 2 --traffic -- mpirun -n 4 ./solver
   nearmetal run -f cluster.yaml --env OMP_NUM_THREADS=4 -- mpirun ./hybrid`,
 		Args: atLeastOne("COMMAND"),
 	}
@@ -42,6 +44,8 @@ but below /tmp and the like, are named at the end: they go with the VMs.`,
 	noInput := cmd.Flags().Bool("no-stdin", false, "no standard input for COMMAND")
 	onHost := cmd.Flags().Bool("host", false, "run COMMAND once, on this host; the ranks of MPI launchers that it calls land in the VMs")
 	each := cmd.Flags().Bool("each", false, "run COMMAND once in every VM, launcher or not")
+	counts := cmd.Flags().Bool("traffic", false, "show at the end what the ranks sent to each other")
+	countsDir := cmd.Flags().String("traffic-dir", "", "keep that in `DIR`, which is made, for nearmetal traffic")
 	cmd.MarkFlagsMutuallyExclusive("host", "each")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := progress(cmd)
@@ -57,9 +61,17 @@ but below /tmp and the like, are named at the end: they go with the VMs.`,
 		case *each:
 			where = job.Each
 		}
+		var counted *job.Traffic
+		if *counts || *countsDir != "" {
+			counted = &job.Traffic{Dir: *countsDir, Done: func(m *traffic.Matrix) {
+				if *counts {
+					m.Text(cmd.ErrOrStderr())
+				}
+			}}
+		}
 		code, err := job.Run(job.RunOptions{
 			Cluster: o, Args: args, Where: where, NoPrefix: *noPrefix, NoInput: *noInput,
-			Booted: booted,
+			Booted: booted, Traffic: counted,
 			Notice: func(line string) { p.Printf("%s", line) },
 		}, streams(cmd))
 		p.Close()

@@ -20,6 +20,7 @@
 
 struct ivs_heap;
 struct ivs_ring_free;
+struct ivs_traffic;
 
 /* Registered memory of a peer's in the region, as its table showed it (target.h). */
 struct ivs_target {
@@ -90,6 +91,7 @@ struct ivs_ep {
 	struct ivs_cq	*sink;		/* for what has no queue */
 	struct ivs_target targets[IVS_TARGETS];
 	void		*core;		/* struct core_ep (lower/core_ep.h) */
+	struct ivs_traffic *traffic;	/* what is counted (proto/traffic.h), NULL: nothing */
 	int		doorbell;	/* what neighbours ring while we sleep, -1: not open yet */
 };
 

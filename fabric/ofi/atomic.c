@@ -1,6 +1,7 @@
 /* The calls of fi_atomic. The target's owner does them, one after the other. */
 #include "ofi/open.h"
 #include "proto/proto.h"
+#include "proto/traffic.h"
 #include "ring/copy.h"
 
 /* Elements of a vector as pieces of memory. Returns the bytes, or -1. */
@@ -121,6 +122,8 @@ static ssize_t atomic(struct ivs_ep *ep, uint8_t kind, const struct fi_msg_atomi
 	}
 	if (tx)
 		ivs_ack_later(peer, tx);
+	if (unlikely(ep->traffic != NULL))
+		ivs_traffic_count(ep, m->addr, rtotal, NULL);
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "ofi/open.h"
 #include "proto/proto.h"
 #include "proto/shown.h"
+#include "proto/traffic.h"
 #include "region/heap.h"
 #include "ring/bounce.h"
 #include "ring/doorbell.h"
@@ -401,6 +402,7 @@ static int enable(struct ivs_ep *ep)
 			return ret;
 		}
 	}
+	ivs_traffic_open(ep);
 	ep->enabled = true;
 	for (i = 0; ep->passthrough && i < ep->av->count; i++)
 		if (ep->av->used[i])
@@ -490,6 +492,7 @@ static int ep_close(struct fid *fid)
 		while (!ivs_list_empty(&ep->active) && ivs_now_ms() - start < 100)
 			ivs_ep_progress(ep);
 		ivs_report_use(ep);
+		ivs_traffic_close(ep, true);
 		ivs_shown_close(ep, false);
 		ivs_doorbell_close(ep);
 		ivs_heap_close(ep->heap);
@@ -498,6 +501,7 @@ static int ep_close(struct fid *fid)
 			ivs_core_disable(ep);
 	} else {
 		ivs_shown_close(ep, true);
+		ivs_traffic_close(ep, false);
 	}
 	ivs_list_del(&ep->domain_link);
 	/* Messages before the peers that they are of. */

@@ -3,6 +3,7 @@
 #include "proto/proto.h"
 #include "proto/select.h"
 #include "proto/target.h"
+#include "proto/traffic.h"
 #include "region/ledger.h"
 #include "ring/copy.h"
 
@@ -233,12 +234,17 @@ static ssize_t locked(struct fid_ep *fid, bool write, const struct iovec *iov, s
 		      uint64_t data, void *context, uint64_t flags)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
+	uint64_t copies = 0;
 	ssize_t ret = 0;
 
 	ivs_lock(ep->domain);
+	if (unlikely(ep->traffic != NULL))
+		copies = ivs_traffic_copies(ep, dest);
 	if (count != 1 || rcount != 1 ||
 	    !quick(ep, write, iov->iov_base, iov->iov_len, dest, riov, context, flags))
 		ret = rma(ep, write, iov, count, dest, riov, rcount, data, context, flags);
+	if (unlikely(ep->traffic != NULL) && !ret)
+		ivs_traffic_count(ep, dest, ivs_iov_bytes(iov, count), &copies);
 	ivs_unlock(ep->domain);
 	return ret;
 }

@@ -3,6 +3,7 @@
 #include "proto/coop_copy.h"
 #include "proto/select.h"
 #include "proto/shown.h"
+#include "proto/traffic.h"
 #include "ring/copy.h"
 
 #define HELD_MAX	((size_t) 1 << 20)	/* bytes of one message before its receive */
@@ -663,6 +664,8 @@ static void cts(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t id)
 	if (tx->op == IVS_OP_TAGGED_RTS || tx->op == IVS_OP_MSG_RTS) {
 		tx->op = tx->op == IVS_OP_TAGGED_RTS ? IVS_OP_TAGGED_LONG : IVS_OP_MSG_LONG;
 		tx->begun = 0;
+		if (tx->shown)
+			ivs_traffic_announced(peer, tx->total, false);
 	}
 	ivs_tx_start(peer, tx);
 }

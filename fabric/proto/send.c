@@ -4,6 +4,7 @@
 #include "proto/proto.h"
 #include "proto/select.h"
 #include "proto/shown.h"
+#include "proto/traffic.h"
 #include "ring/ring.h"
 #include "tune.h"
 
@@ -345,6 +346,8 @@ static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 	tx->flags = flags & (FI_COMPLETION | FI_SEND | FI_MSG | FI_TAGGED);
 	tx->ack = true;
 	ivs_ack_later(peer, tx);
+	if (!(rts & IVS_F_REGION))
+		ivs_traffic_announced(peer, len, true);
 	return 0;
 }
 

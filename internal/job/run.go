@@ -26,6 +26,7 @@ type RunOptions struct {
 	NoInput  bool              // the command has no standard input
 	Booted   func()            // called when the VMs are ready, before the command starts
 	Notice   func(line string) // a line that the user should read
+	Traffic  *Traffic          // nil: messages are not counted
 }
 
 // Where is where the command of a Run runs.
@@ -56,6 +57,14 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	if what.script != "" {
 		o.Notice(fmt.Sprintf("%s calls %s: it runs once, and %[2]s puts the ranks into the VMs (--host leaves this line out; --each runs it in every VM)",
 			what.script, what.name))
+	}
+	if o.Traffic != nil {
+		o.Cluster.Spec = counted(o.Cluster.Spec)
+		if o.Traffic.Dir != "" {
+			if err := os.Mkdir(o.Traffic.Dir, 0o700); err != nil {
+				return 0, fmt.Errorf("the directory for counts of messages has to be a new one: %w", err)
+			}
+		}
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -103,6 +112,9 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 		code, err = 0, j.why
 	}
 	if j.why == nil && err == nil {
+		if o.Traffic != nil {
+			j.traffic()
+		}
 		j.lost()
 	}
 	end, hurry := context.WithCancel(context.Background())

@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"nearmetal/internal/traffic"
 )
 
 // library is an MPI library as it is installed for the tests: by the distribution, or as
@@ -124,11 +127,19 @@ func TestRunScript(t *testing.T) {
 	}
 }
 
-// `nearmetal run -- mpirun` with a cluster of its own: boot, solve, tear down.
+// `nearmetal run -- mpirun` with a cluster of its own: boot, solve, tear down. What the ranks sent is counted.
 func TestRunMPI(t *testing.T) {
 	needs(t, "mpirun.openmpi")
-	r := nm(t, "run", "--vms", "2", "--memory", "512MiB", "--", "mpirun.openmpi", "-n", "2",
-		kernels+"/nm_cg", "--grid", "32", "--expect", "0000000000000000").want(t, 1)
+	dir := filepath.Join(t.TempDir(), "counts")
+	r := nm(t, "run", "--vms", "2", "--memory", "512MiB", "--traffic", "--traffic-dir", dir, "--", "mpirun.openmpi", "-n", "2",
+		kernels+"/nm_cg", "--grid", "32", "--expect", "0000000000000000").want(t, 1, "What ranks (rows) sent to ranks (columns):")
+	var m traffic.Matrix
+	if err := json.Unmarshal([]byte(nm(t, "traffic", dir, "--json").want(t, 0).out), &m); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Ranks) != 2 || m.Ranks[1].VM != "vm1" || len(m.Pairs) != 2 || m.Pairs[0].Channel != "region" || m.Pairs[0].To != 1 || m.Pairs[0].Bytes == 0 {
+		t.Errorf("%+v", m)
+	}
 	if !strings.Contains(r.out, "vm0 vm1") {
 		t.Errorf("out: %s", r.out)
 	}

@@ -1,0 +1,128 @@
+package job
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/session"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/terminal"
+	"nearmetal/internal/traffic"
+)
+
+// trafficTime bounds the gathering of counts from the VMs.
+const trafficTime = time.Minute
+
+// Traffic says that a Run counts its ranks' messages.
+type Traffic struct {
+	// Dir is a directory that is made for the VMs' counts, which traffic.ReadDir reads; "": they are not kept.
+	Dir string
+	// Done is called with what the ranks exchanged, when the command has ended well or not.
+	Done func(*traffic.Matrix)
+}
+
+// trafficDir is where the ranks of a VM put their counts: in memory, and in no share.
+func trafficDir() string { return fmt.Sprintf("/dev/shm/nearmetal-traffic-%d", os.Geteuid()) }
+
+// counted returns a cluster file whose commands count their messages. The old one stays as it is.
+func counted(s *spec.Cluster) *spec.Cluster {
+	c := *s
+	c.Env = maps.Clone(s.Env)
+	if c.Env == nil {
+		c.Env = map[string]string{}
+	}
+	c.Env[traffic.Variable] = trafficDir()
+	return &c
+}
+
+// traffic gathers the counts of the VMs. What of them cannot be had is a notice.
+func (j *running) traffic() {
+	cl, err := cluster.Connect(context.Background(), j.c.Name())
+	if err != nil {
+		return
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), trafficTime)
+	defer cancel()
+	r := j.c.Record()
+	texts := make([][]byte, len(r.VMs))
+	errs := make([]error, len(r.VMs))
+	var wg sync.WaitGroup
+	for i, v := range r.VMs {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			texts[i], errs[i] = trafficOf(ctx, cl, v.Name)
+		}()
+	}
+	wg.Wait()
+	var list []traffic.Counts
+	for i, v := range r.VMs {
+		c, err := traffic.Read(bytes.NewReader(texts[i]), v.Name)
+		list = append(list, c...)
+		if err = errors.Join(errs[i], err); err != nil {
+			j.o.Notice(terminal.Clean(v.Name + ": " + err.Error()))
+		}
+		if j.o.Traffic.Dir != "" && len(c) > 0 {
+			if err := os.WriteFile(filepath.Join(j.o.Traffic.Dir, v.Name), texts[i], 0o600); err != nil {
+				j.o.Notice("the counts of messages are not kept: " + err.Error())
+			}
+		}
+	}
+	m := traffic.Of(list)
+	m.Advise(places(&r))
+	j.o.Traffic.Done(m)
+}
+
+// trafficOf reads the counts that ranks left in a VM, at most traffic.MaxBytes.
+func trafficOf(ctx context.Context, c *cluster.Client, vm string) ([]byte, error) {
+	e := session.Caller([]string{"/bin/sh", "-c", `cd "$1" 2>/dev/null || exit 0; for f in *; do [ ! -f "$f" ] || cat "$f"; done`, "sh", trafficDir()},
+		[]string{"PATH=/usr/bin:/bin"})
+	e.Dir = "/"
+	out := &bounded{left: traffic.MaxBytes}
+	_, err := session.Run(ctx, c.VM(vm), e, session.Streams{Out: out, Err: session.Discard.Err}, nil)
+	return out.b.Bytes(), err
+}
+
+// bounded keeps what is written to it, up to a limit.
+type bounded struct {
+	b    bytes.Buffer
+	left int
+}
+
+func (w *bounded) Write(p []byte) (int, error) {
+	if len(p) > w.left {
+		return 0, fmt.Errorf("its ranks left more than %d MiB of counts", traffic.MaxBytes>>20)
+	}
+	w.left -= len(p)
+	return w.b.Write(p)
+}
+
+// places are where a cluster's VMs are, by the plan.
+func places(r *cluster.Record) map[string]traffic.Place {
+	list := map[string]traffic.Place{}
+	if r.Plan == nil {
+		return list
+	}
+	for _, v := range r.Plan.VMs {
+		p := traffic.Place{Host: v.Host}
+		var nodes []int
+		for _, n := range v.Nodes {
+			nodes = append(nodes, n.HostNodes...)
+		}
+		for _, d := range v.Devices {
+			p.Far = p.Far || d.HostNode >= 0 && len(nodes) > 0 && !slices.Contains(nodes, d.HostNode)
+		}
+		list[v.Name] = p
+	}
+	return list
+}

@@ -1,0 +1,143 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"nearmetal/internal/words"
+)
+
+// shown is how many ranks a matrix in text has at most; of more the pairs with most bytes are listed.
+const shown = 12
+
+func size(b uint64) string { return words.Bytes(b) }
+
+// sum is the bytes and messages of a pair over all channels.
+type sum struct {
+	from, to        int
+	bytes, messages uint64
+}
+
+// sums adds up the channels of each pair, in the order of the ranks.
+func (m *Matrix) sums() []sum {
+	var list []sum
+	for _, p := range m.Pairs {
+		if n := len(list); n == 0 || list[n-1].from != p.From || list[n-1].to != p.To {
+			list = append(list, sum{from: p.From, to: p.To})
+		}
+		s := &list[len(list)-1]
+		s.bytes, s.messages = add(s.bytes, p.Bytes), add(s.messages, p.Messages)
+	}
+	return list
+}
+
+// Bytes returns the matrix of bytes in the order of Ranks: of those that a row's rank started with a column's.
+func (m *Matrix) Bytes() [][]uint64 {
+	at := map[int]int{}
+	for i, r := range m.Ranks {
+		at[r.Rank] = i
+	}
+	rows := make([][]uint64, len(m.Ranks))
+	for i := range rows {
+		rows[i] = make([]uint64, len(m.Ranks))
+	}
+	for _, s := range m.sums() {
+		if s.to >= 0 {
+			rows[at[s.from]][at[s.to]] = s.bytes
+		}
+	}
+	return rows
+}
+
+// Text writes the matrix for a person.
+func (m *Matrix) Text(w io.Writer) error {
+	var b strings.Builder
+	if len(m.Ranks) == 0 {
+		b.WriteString("No rank left counts of its messages: they did not go over nearmetal's provider, or the ranks ended without MPI_Finalize.\n")
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
+	if len(m.Ranks) <= shown {
+		b.WriteString("What ranks (rows) sent to ranks (columns):\n")
+		rows := [][]string{{"rank", "vm"}}
+		for _, r := range m.Ranks {
+			rows[0] = append(rows[0], fmt.Sprint(r.Rank))
+		}
+		for i, line := range m.Bytes() {
+			row := []string{fmt.Sprint(m.Ranks[i].Rank), m.Ranks[i].VM}
+			for _, n := range line {
+				cell := "·"
+				if n > 0 {
+					cell = size(n)
+				}
+				row = append(row, cell)
+			}
+			rows = append(rows, row)
+		}
+		columns(&b, rows)
+	} else {
+		list := m.sums()
+		slices.SortStableFunc(list, func(a, b sum) int { return cmp.Compare(b.bytes, a.bytes) })
+		list = list[:min(len(list), shown)]
+		fmt.Fprintf(&b, "%d ranks, %s with bytes between them; the most:\n", len(m.Ranks), words.Count(len(m.sums()), "pair", "pairs"))
+		rows := [][]string{{"from", "to", "bytes", "messages"}}
+		for _, s := range list {
+			rows = append(rows, []string{fmt.Sprint(s.from), fmt.Sprint(s.to), size(s.bytes), fmt.Sprint(s.messages)})
+		}
+		columns(&b, rows)
+	}
+	rows := [][]string{{"channel", "messages", "bytes"}}
+	for _, c := range Classes {
+		rows[0] = append(rows[0], "≤ "+size(c))
+	}
+	rows[0] = append(rows[0], "more")
+	for _, name := range Channels {
+		var bytes, n uint64
+		var k [classes]uint64
+		for _, p := range m.Pairs {
+			if p.Channel != name {
+				continue
+			}
+			bytes, n = add(bytes, p.Bytes), add(n, p.Messages)
+			for i := range k {
+				k[i] = add(k[i], p.Classes[i])
+			}
+		}
+		row := []string{name, fmt.Sprint(n), size(bytes)}
+		for _, v := range k {
+			row = append(row, fmt.Sprint(v))
+		}
+		rows = append(rows, row)
+	}
+	columns(&b, rows)
+	if m.Advice != "" {
+		b.WriteString(m.Advice + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// columns writes rows with aligned columns: the first to the left, the others to the right.
+func columns(b *strings.Builder, rows [][]string) {
+	width := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for i, c := range r {
+			width[i] = max(width[i], len([]rune(c)))
+		}
+	}
+	for _, r := range rows {
+		for i, c := range r {
+			pad := strings.Repeat(" ", width[i]-len([]rune(c)))
+			switch {
+			case i == 0:
+				b.WriteString(c + pad)
+			default:
+				b.WriteString("  " + pad + c)
+			}
+		}
+		b.WriteByte('\n')
+	}
+}

@@ -1,0 +1,137 @@
+package traffic
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// counts is what a rank writes.
+func counts(rank, pid int, self string, to ...string) string {
+	return fmt.Sprintf("nearmetal-traffic 1\nself %d %d host %s\n%send\n", rank, pid, self, strings.Join(to, ""))
+}
+
+func read(t *testing.T, vm, text string) []Counts {
+	t.Helper()
+	c, err := Read(strings.NewReader(text), vm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Two VMs on one host, and one elsewhere: peers are found by either of their addresses.
+func example(t *testing.T) *Matrix {
+	list := read(t, "vm0", counts(0, 10, "slot:aa:0:1 core:01",
+		"to slot:aa:1:1 region 1000 10 1 0 0 0 0\n", "to slot:aa:1:1 cma 2000000 0 0 0 0 1 0\n", "to core:02 fabric 3000000 0 0 0 0 1 0\n"))
+	list = append(list, read(t, "vm1", counts(1, 10, "slot:aa:1:1", "to slot:aa:9:9 region 5 1 0 0 0 0 0\n")+
+		counts(-1, 11, "slot:aa:2:1"))...)
+	return Of(append(list, read(t, "vm2", counts(2, 10, "core:02"))...))
+}
+
+func TestMatrix(t *testing.T) {
+	m := example(t)
+	if fmt.Sprint(m.Ranks) != "[{0 vm0} {1 vm1} {2 vm2} {3 vm1}]" {
+		t.Error(m.Ranks)
+	}
+	if got := fmt.Sprint(m.Pairs); got != "[{0 1 cma 1 2000000 [0 0 0 0 1 0]} {0 1 region 11 1000 [10 1 0 0 0 0]} "+
+		"{0 2 fabric 1 3000000 [0 0 0 0 1 0]} {1 -1 region 1 5 [1 0 0 0 0 0]}]" {
+		t.Error(got)
+	}
+	m.Advise(map[string]Place{"vm0": {Host: "a"}, "vm2": {Host: "b"}})
+	var b strings.Builder
+	m.Text(&b)
+	for _, part := range []string{"\n0     vm0  ·  ", "channel  messages", "\nfabric          1", "60% of the bytes go over the network, most of them between ranks 0 (vm0) and 2 (vm2), 100% of these: put them on one host"} {
+		if !strings.Contains(b.String(), part) {
+			t.Errorf("no %q in:\n%s", part, b.String())
+		}
+	}
+}
+
+func TestAdvice(t *testing.T) {
+	for _, c := range []struct {
+		places map[string]Place
+		want   string
+	}{
+		{map[string]Place{"vm0": {Host: "a"}, "vm2": {Host: "a"}}, "both are on one host"},
+		{map[string]Place{"vm0": {Host: "a"}, "vm2": {Host: "b", Far: true}}, "the device of rank 2's VM"},
+		{nil, "put them on one host"},
+	} {
+		m := example(t)
+		if m.Advise(c.places); !strings.Contains(m.Advice, c.want) {
+			t.Errorf("%q, want %q", m.Advice, c.want)
+		}
+	}
+	for line, want := range map[string]string{
+		"to slot:aa:1:1 region 8000 1000 0 0 0 0 0\n":   "all messages are of at most 64 B",
+		"to slot:aa:1:1 region 8000 0 0 0 1000 0 0\n":   "16 KiB to 256 KiB",
+		"to slot:aa:1:1 region 8000 0 0 0 0 0 1000\n":   "larger than 4096 KiB",
+		"to slot:aa:1:1 region 8000 999 0 0 0 0 1000\n": "",
+		"to slot:aa:1:1 region 8000 999 0 0 0 0 0\n":    "",
+	} {
+		m := Of(read(t, "vm0", counts(0, 1, "slot:aa:0:1", line)+counts(1, 2, "slot:aa:1:1")))
+		m.Advise(nil)
+		if want == "" && m.Advice != "" || !strings.Contains(strings.ReplaceAll(m.Advice, "4 MiB", "4096 KiB"), want) {
+			t.Errorf("%s: %q, want %q", line, m.Advice, want)
+		}
+	}
+}
+
+// What a VM hands over is hostile.
+func TestReadRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"x\n":                                                                           "line 1: expected: nearmetal-traffic 1",
+		"nearmetal-traffic 1\nto a region 1\n":                                          "line 2: expected",
+		"nearmetal-traffic 1\nself 1 1 h\n":                                             "cut off",
+		"nearmetal-traffic 1\nself 9999999 1 h\nend\n":                                  "no rank",
+		"nearmetal-traffic 1\nself 1 -1 h\nend\n":                                       "no process",
+		"nearmetal-traffic 1\nself 1 1 h a b c\nend\n":                                  "expected: self",
+		counts(0, 1, "a", "to b wire 1 0 0 0 0 0 0\n"):                                  "no channel",
+		counts(0, 1, "a", "to b region -1 0 0 0 0 0 0\n"):                               "no count",
+		counts(0, 1, "a", "to b region 99999999999999999999 0 0 0 0 0 0\n"):             "no count",
+		counts(0, 1, "a", "to b region 1 0 0 0 0 0\n"):                                  "expected: to",
+		"nearmetal-traffic 1\nself 1 1 h " + strings.Repeat("a", 2*maxLine) + "\nend\n": "too long",
+		strings.Repeat(counts(0, 1, "a"), MaxBytes/len(counts(0, 1, "a"))+2):            "",
+	} {
+		_, err := Read(strings.NewReader(text), "vm0")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60q: %v, want %q", text, err, want)
+		}
+	}
+	m := Of(read(t, "vm0", counts(0, 1, "a", strings.Repeat("to b region 9007199254740992 9007199254740992 0 0 0 0 0\n", 4))))
+	if m.Pairs[0].Bytes != maxCount || m.Pairs[0].Messages != maxCount {
+		t.Error(m.Pairs)
+	}
+	if c := read(t, "", counts(0, 1, "a")[:25]+"0 1 \x1b[31mx\n"+"end\n"); c[0].VM != "31mx" {
+		t.Errorf("%q", c[0].VM)
+	}
+}
+
+func TestReadDir(t *testing.T) {
+	dir := t.TempDir()
+	os.WriteFile(filepath.Join(dir, "host.1.0"), []byte(counts(0, 1, "a")), 0o600)
+	os.WriteFile(filepath.Join(dir, ".hidden"), []byte("x"), 0o600)
+	os.Symlink("/etc/passwd", filepath.Join(dir, "link"))
+	if c, err := ReadDir(dir); err != nil || len(c) != 1 || c[0].VM != "host" {
+		t.Error(c, err)
+	}
+	var b strings.Builder
+	if Of(nil).Text(&b); !strings.Contains(b.String(), "No rank left counts") {
+		t.Error(b.String())
+	}
+}
+
+// Of many ranks the pairs with most bytes are listed.
+func TestManyRanks(t *testing.T) {
+	var list []Counts
+	for i := range 20 {
+		list = append(list, read(t, "vm0", counts(i, i, fmt.Sprintf("slot:a:%d:1", i), fmt.Sprintf("to slot:a:%d:1 region %d 1 0 0 0 0 0\n", (i+1)%20, 1000+i)))...)
+	}
+	var b strings.Builder
+	Of(list).Text(&b)
+	if s := b.String(); !strings.HasPrefix(s, "20 ranks, 20 pairs") || !strings.Contains(s, "\n19     0  1019 B         1\n") || strings.Contains(s, "\n3  ") {
+		t.Error(s)
+	}
+}
