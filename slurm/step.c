@@ -196,6 +196,9 @@ int nm_step_user_init(spank_t sp, int ac, char **av)
 			spank_setenv(sp, "NEARMETAL_SLURM_REGION", step.region, 1);
 		spank_setenv(sp, "NEARMETAL_SLURM_ACCEL", step.settings.accel, 1);
 		spank_setenv(sp, "NEARMETAL_SLURM_ISOLATION", step.settings.isolation, 1);
+		spank_setenv(sp, "NEARMETAL_SLURM_ROOT_WRITES", step.settings.root_writes ? "yes" : "no", 1);
+		snprintf(text, sizeof(text), "%us", step.settings.boot_timeout);
+		spank_setenv(sp, "NEARMETAL_SLURM_BOOT_TIMEOUT", text, 1);
 		if (*step.devices)
 			spank_setenv(sp, "NEARMETAL_SLURM_DEVICES", step.devices, 1);
 		snprintf(mark, sizeof(mark), "%.700s/%u.%s", step.settings.state, step.job.id, step.job.node);

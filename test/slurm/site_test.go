@@ -31,6 +31,32 @@ func TestSiteAccelOfStep(t *testing.T) {
 	}
 }
 
+// A site's boot_timeout and root_writes are for a step's own VMs, too.
+func TestSiteBootOfStep(t *testing.T) {
+	defer clean(t)
+	dir, err := os.MkdirTemp("", "nmt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	step := func(words ...string) ([]byte, error) {
+		cmd := cluster.Command("srun", append([]string{"-w", "n2", "-n1", "--mem=700", "--vm=" + small, "--vm-keep=step"}, words...)...)
+		cmd.Dir = dir
+		return cmd.CombinedOutput()
+	}
+	if out, err := step("touch", "written"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	} else if _, err := os.Stat(dir + "/written"); err != nil {
+		t.Error(err)
+	}
+	stack(t, plugstack("boot_timeout=1"))
+	out, err := step("hostname")
+	stack(t, plugstack())
+	if err == nil || !strings.Contains(string(out), "1s") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // attack is what a program tries in a VM where aims names what is forbidden, a line each: paths of the host below
 // /host, then ports of its loopback. It waits for that file, and says what it reached.
 const attack = `

@@ -64,9 +64,10 @@ func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, secret stri
 	if err != nil {
 		return "", err
 	}
+	r.RootWrites = os.Getenv(varRootWrites) == "yes"
 	a := node.Allocation{
 		Node: os.Getenv("SLURMD_NODENAME"), Cores: os.Getenv(varCores), Dir: os.Getenv(varDir),
-		Name: name, Until: t.parent, Limit: 5 * time.Minute,
+		Name: name, Until: t.parent,
 		Warn: func(line string) { fmt.Fprintln(w, "nearmetal:", line) },
 	}
 	if err := fromPlugin(&a); err != nil {
@@ -93,6 +94,12 @@ func fromPlugin(a *node.Allocation) (err error) {
 	a.Bytes = uint64(bytes)
 	if a.Region, err = node.ParseRegionLimit(os.Getenv(varRegion)); err != nil {
 		return fmt.Errorf("%s: %w", varRegion, err)
+	}
+	a.Limit = 5 * time.Minute
+	if text := os.Getenv(varBootTimeout); text != "" {
+		if a.Limit, err = time.ParseDuration(text); err != nil || a.Limit <= 0 {
+			return fmt.Errorf("%s=%q is no time", varBootTimeout, text)
+		}
 	}
 	a.Devices = strings.Fields(os.Getenv(varDevices))
 	a.Isolation = os.Getenv(varIsolation)

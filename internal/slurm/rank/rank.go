@@ -34,6 +34,9 @@ const (
 	varAccel     = "NEARMETAL_SLURM_ACCEL"     // the site's choice of auto, kvm or tcg; missing: auto
 	varIsolation = "NEARMETAL_SLURM_ISOLATION" // the least that the site fences VMs in; missing: auto
 	varDevices   = "NEARMETAL_SLURM_DEVICES"   // PCI addresses of the job's VFs on this node
+
+	varRootWrites  = "NEARMETAL_SLURM_ROOT_WRITES"  // yes: the site lets VMs of root write to shares
+	varBootTimeout = "NEARMETAL_SLURM_BOOT_TIMEOUT" // how long the site lets VMs take to be ready, "300s"; missing: 5 min
 )
 
 // Run runs the task whose words are args: the wrapper's own path and what followed. It

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"nearmetal/internal/plan"
 	"nearmetal/internal/slurm/node"
@@ -149,9 +150,20 @@ func TestFromPlugin(t *testing.T) {
 	}
 	// A plugin that does not say it has no choice of its own.
 	t.Setenv(varAccel, "")
-	if err := fromPlugin(&a); err != nil || a.Accel != "auto" {
+	if err := fromPlugin(&a); err != nil || a.Accel != "auto" || a.Limit != 5*time.Minute {
 		t.Errorf("%+v, %v", a, err)
 	}
+	t.Setenv(varBootTimeout, "70s")
+	if err := fromPlugin(&a); err != nil || a.Limit != 70*time.Second {
+		t.Errorf("%+v, %v", a, err)
+	}
+	for _, bad := range []string{"70", "-1s", "soon"} {
+		t.Setenv(varBootTimeout, bad)
+		if err := fromPlugin(&a); err == nil {
+			t.Errorf("%s=%q is taken", varBootTimeout, bad)
+		}
+	}
+	t.Setenv(varBootTimeout, "")
 	// A word that is not known starts no VM.
 	a.Isolation = "strickt"
 	r, err := node.ParseRequest("1 vms=1")
