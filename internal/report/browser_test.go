@@ -44,6 +44,11 @@ func browser(t *testing.T) context.Context {
 	t.Cleanup(end)
 	ctx, expire := context.WithTimeout(ctx, 2*time.Minute)
 	t.Cleanup(expire)
+	t.Cleanup(func() { // before the contexts end, which would leave Chromium running
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 	return ctx
 }
 
