@@ -1,0 +1,228 @@
+package remote
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/lazyregexp"
+)
+
+// hostName is what may be handed to ssh: no option and no shell word. It may be an alias of the user's ssh
+// configuration, with a user before it.
+var hostName = lazyregexp.New(`^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}@)?[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$`)
+
+// CheckHost says why ssh is not called with a host's name; nil: it may be.
+func CheckHost(name string) error {
+	if !hostName().MatchString(name) {
+		return fmt.Errorf("%.80q is no host's name: write HOST or USER@HOST, as for ssh", name)
+	}
+	return nil
+}
+
+// Bounds.
+const (
+	connectBound = 15              // seconds, for ssh to reach a host
+	aliveEvery   = 5               // seconds between ssh's questions whether the host is there
+	aliveMost    = 4               // questions without an answer after which it is not
+	saidMost     = 4096            // bytes that are kept of what ssh says on standard error
+	closeBound   = 5 * time.Second // for ssh to end once its input has ended
+	goneBound    = 2 * time.Second // for ssh to say why its output has ended
+)
+
+// options are ssh's. The user's own configuration says the rest: names, keys, jumps, a connection that is shared
+// (ControlPath). A connection of ours is not shared: it ends with the cluster.
+var options = []string{
+	"-T", "-x", "-a",
+	"-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes",
+	"-o", "PermitLocalCommand=no", "-o", "RemoteCommand=none", "-o", "StdinNull=no", "-o", "ForkAfterAuthentication=no",
+	"-o", fmt.Sprintf("ConnectTimeout=%d", connectBound),
+	"-o", fmt.Sprintf("ServerAliveInterval=%d", aliveEvery), "-o", fmt.Sprintf("ServerAliveCountMax=%d", aliveMost),
+}
+
+// Session is a program that runs on another host. Reads and writes are of its standard output and input; when the
+// input ends, by Close or with this process, the program is expected to end.
+type Session struct {
+	Host string
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *bufio.Reader
+	said *tail
+	done chan struct{} // closed when ssh has ended
+	once sync.Once
+}
+
+// Start runs the program of files on a host with the arguments args, which are plain words. It returns when the
+// program has been started there. The error is one line with ssh's own words.
+func Start(ctx context.Context, host string, files *Files, args ...string) (*Session, error) {
+	if err := CheckHost(host); err != nil {
+		return nil, err
+	}
+	script := files.script(args)
+	s := &Session{Host: host, said: &tail{}, done: make(chan struct{})}
+	s.cmd = exec.Command("ssh", append(append([]string{}, options...), "--", host, script)...)
+	s.cmd.Stderr = s.said
+	// A session of its own: Ctrl-C at the terminal is for us, and ssh has no terminal to ask at.
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
+	s.cmd.WaitDelay = time.Second
+	// Not StdoutPipe and StdinPipe: Wait closes those before all is read.
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		outR.Close()
+		outW.Close()
+		return nil, err
+	}
+	s.cmd.Stdin, s.cmd.Stdout = inR, outW
+	s.in, s.out = inW, bufio.NewReaderSize(outR, 64<<10)
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // PDEATHSIG is about this thread
+		err := s.cmd.Start()
+		inR.Close()
+		outW.Close()
+		started <- err
+		if err == nil {
+			s.cmd.Wait()
+			close(s.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		outR.Close()
+		inW.Close()
+		return nil, fmt.Errorf("cannot start ssh: %w", err)
+	}
+	go func() { // a program that the host started may hold our pipe's other end no longer than ssh lives
+		<-s.done
+		time.Sleep(time.Second)
+		outR.SetReadDeadline(time.Now().Add(time.Second))
+	}()
+	stop := context.AfterFunc(ctx, func() { s.Kill() })
+	defer stop()
+	if err := s.install(files); err != nil {
+		s.Kill()
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// Read reads of the program's standard output. At its end the error says what ssh has said.
+func (s *Session) Read(p []byte) (int, error) {
+	n, err := s.out.Read(p)
+	if err != nil {
+		err = s.why(err)
+	}
+	return n, err
+}
+
+// Line reads a line of the program's standard output of at most most bytes, without its end.
+func (s *Session) Line(most int) (string, error) {
+	var b []byte
+	for {
+		part, err := s.out.ReadSlice('\n')
+		if len(b)+len(part) > most {
+			return "", fmt.Errorf("host %s: a line of more than %d bytes", s.Host, most)
+		}
+		b = append(b, part...)
+		if err == nil {
+			return string(b[:len(b)-1]), nil
+		}
+		if err != bufio.ErrBufferFull {
+			return "", s.why(err)
+		}
+	}
+}
+
+// Write writes to the program's standard input.
+func (s *Session) Write(p []byte) (int, error) { return s.in.Write(p) }
+
+// Close ends the program's standard input, and waits for a while until ssh has ended.
+func (s *Session) Close() error {
+	s.once.Do(func() { s.in.Close() })
+	t := time.AfterFunc(closeBound, func() { s.Kill() })
+	defer t.Stop()
+	<-s.done
+	return nil
+}
+
+// Done is closed when ssh has ended.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Kill ends ssh at once; what runs on the host sees its input end.
+func (s *Session) Kill() {
+	s.once.Do(func() { s.in.Close() })
+	if s.cmd.Process != nil {
+		s.cmd.Process.Kill()
+	}
+}
+
+// Unreached is the end of a session: the host was not reached, or is not any more. Why is in ssh's own words where
+// there are any.
+type Unreached struct{ Host, Why string }
+
+func (u *Unreached) Error() string { return fmt.Sprintf("host %s: %s", u.Host, u.Why) }
+
+// why says why the output has ended.
+func (s *Session) why(err error) error {
+	select {
+	case <-s.done:
+	case <-time.After(goneBound):
+	}
+	words := s.said.last()
+	switch {
+	case words != "":
+	case errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded):
+		words = "the connection has ended"
+	default:
+		words = err.Error()
+	}
+	return &Unreached{s.Host, words}
+}
+
+// tail keeps the last bytes that were written.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, p...)
+	if n := len(t.b) - saidMost; n > 0 {
+		t.b = append([]byte(nil), t.b[n:]...)
+	}
+	return len(p), nil
+}
+
+// last is the last line that says something, made harmless.
+func (t *tail) last() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := string(bytes.TrimSpace(t.b))
+	text = text[strings.LastIndexByte(text, '\n')+1:]
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, strings.TrimSuffix(strings.ToValidUTF8(text, "?"), "\r")))
+}
