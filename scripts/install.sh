@@ -34,7 +34,7 @@ packages() {
 		echo "qemu-system-x86 qemu-utils
 		gcc libc6-dev meson ninja-build pkg-config make git ca-certificates
 		openmpi-bin libopenmpi-dev mpich libmpich-dev libfabric-dev libfabric-bin
-		python3 python3-venv numactl hwloc-nox iproute2 procps busybox-static tmux xz-utils
+		python3 python3-venv numactl hwloc-nox iproute2 openssh-client openssh-server procps busybox-static tmux xz-utils
 		ibverbs-utils ibverbs-providers perftest"
 		;;
 	slurm) echo "slurmctld slurmd slurm-client slurm-wlm-basic-plugins libslurm-dev munge" ;;

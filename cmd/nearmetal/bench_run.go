@@ -202,6 +202,9 @@ func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *termina
 		if w.Spec, err = f.machines(cmd, p, vms); err != nil {
 			return q, nil, err
 		}
+		if len(w.Spec.Placement.Hosts) > 0 {
+			return q, nil, usagef("placement.hosts: bench run measures on this host: leave the key out")
+		}
 		accel, why, err := host.DetectAccel(w.Spec.Accel)
 		if err != nil {
 			return q, nil, err

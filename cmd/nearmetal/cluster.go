@@ -117,6 +117,9 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Opti
 		if err != nil {
 			return o, nil, err
 		}
+		if err := cluster.CheckHosts(c); err != nil && len(c.Placement.Hosts) > 0 {
+			return o, nil, &usageError{err}
+		}
 		if notice != "" {
 			p.Printf("%s", notice)
 		}

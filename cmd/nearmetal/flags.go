@@ -108,6 +108,7 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 	noShare := flags.Bool("no-share", false, "share neither the working directory nor the file's shares")
 	var env envList
 	flags.Var(&env, "env", "a variable for the programs in the VMs, with the caller's value if none is given; repeatable")
+	hosts := flags.StringSlice("hosts", nil, "`HOST`s on which the VMs run, as ssh knows them, with commas between (default this one)")
 	strict := flags.Bool("strict", false, "refuse more vCPUs than there are CPUs, VMs that differ from their plan, and with --isolation strict what this host cannot add, instead of warning")
 	rootWrites := flags.Bool("root-writes", os.Getenv(varRootWrites) == "1", "as root: let VMs write to what is shared, as root (also "+varRootWrites+"=1)")
 	completeClusterFlags(cmd)
@@ -139,6 +140,18 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 			}
 			if err := spec.Set(c, v.flag.key, v.text); err != nil {
 				return nil, "", usagef("--%s: %w", v.flag.name, err)
+			}
+		}
+		if flags.Changed("hosts") {
+			c.Placement.Hosts = nil
+			for _, h := range *hosts {
+				if h == "" {
+					return nil, "", usagef("--hosts: a host's name is empty")
+				}
+				if slices.Contains(c.Placement.Hosts, h) {
+					return nil, "", usagef("--hosts: %s is there twice", h)
+				}
+				c.Placement.Hosts = append(c.Placement.Hosts, h)
 			}
 		}
 		if flags.Changed("strict") {
@@ -418,6 +431,7 @@ func completeClusterFlags(cmd *cobra.Command) {
 	complete("share", directories())
 	complete("bind", directories())
 	complete("env", completeEnv)
+	complete("hosts", cobra.NoFileCompletions)
 	for _, number := range []string{"name", "vms", "vcpus", "memory", "region"} {
 		complete(number, cobra.NoFileCompletions)
 	}

@@ -36,7 +36,15 @@ messages. Control characters are made harmless.`,
 		}
 		ctx, stop := interruptible()
 		defer stop()
-		return cluster.Logs(ctx, r, name, *follow, cmd.OutOrStdout())
+		if len(r.Remote) == 0 {
+			return cluster.Logs(ctx, r, name, *follow, cmd.OutOrStdout())
+		}
+		c, err := cluster.Connect(ctx, r.Name)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return c.Console(ctx, name, *follow, cmd.OutOrStdout())
 	}
 	return cmd
 }

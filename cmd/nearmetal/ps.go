@@ -140,11 +140,18 @@ func printVMs(w io.Writer, r *cluster.Record) error {
 }
 
 func vmTable(r *cluster.Record) *terminal.Table {
-	t := terminal.NewTable("vm", "state", "vcpus", "memory", "ip", "pid", "boot")
+	headings := []string{"vm", "state", "vcpus", "memory", "ip", "pid", "boot"}
+	if len(r.Remote) > 0 { // on another host a process has no number here
+		headings[5] = "host"
+	}
+	t := terminal.NewTable(headings...)
 	for _, v := range r.VMs {
 		pid, boot := any(""), ""
 		if v.PID != 0 {
 			pid = v.PID
+		}
+		if len(r.Remote) > 0 {
+			pid = v.Host
 		}
 		if v.ReadyNs != 0 {
 			boot = time.Duration(v.ReadyNs).Round(10 * time.Millisecond).String()

@@ -34,6 +34,7 @@ var commands = []func() *cobra.Command{
 	newRshCommand,
 	newTrafficCommand,
 	newSuperviseCommand,
+	newHostPartCommand,
 	newSlurmBootCommand,
 	newSlurmVFCommand,
 	newSlurmSweepCommand,

@@ -26,6 +26,9 @@ the launcher is asked to spread them. In every VM: each line of output stands
 behind the name of its VM, standard input goes to the first, and the highest
 status counts.
 
+With --hosts the VMs run on other hosts, which are reached by your ssh; an MPI
+launcher then runs in the first VM (docs/hosts.md).
+
 The VMs see this host's files, read-only below an overlay in memory; what is
 written in the working directory is kept (see --share). Files written elsewhere,
 but below /tmp and the like, are named at the end: they go with the VMs.`,
@@ -35,6 +38,7 @@ but below /tmp and the like, are named at the end: they go with the VMs.`,
   nearmetal run --vms 2 -- hostname
   nearmetal run --vms 2 --each -- ./setup.sh
   nearmetal run --vms 2 --traffic -- mpirun -n 4 ./solver
+  nearmetal run --hosts node1,node2 --vms 4 -- mpirun -n 8 ./solver
   nearmetal run -f cluster.yaml --env OMP_NUM_THREADS=4 -- mpirun ./hybrid`,
 		Args: atLeastOne("COMMAND"),
 	}
@@ -53,6 +57,9 @@ but below /tmp and the like, are named at the end: they go with the VMs.`,
 		o, booted, err := boot(p)
 		if err != nil {
 			return err
+		}
+		if *onHost && len(o.Spec.Placement.Hosts) > 0 {
+			return usagef("--host and --hosts exclude each other: with VMs on other hosts an MPI launcher runs in the first VM")
 		}
 		where := job.Fitting
 		switch {

@@ -19,6 +19,7 @@ output; nearmetal down ends it.`,
 		Example: `  nearmetal up --vms 2
   nearmetal up -f cluster.yaml --name demo
   nearmetal up --vms 4 --vcpus 2 --memory 1GiB
+  nearmetal up --hosts node1,node2 --vms 2
   eval $(nearmetal env) && mpirun -n 8 ./app`,
 		Args: noArgs,
 	}

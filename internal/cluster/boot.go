@@ -38,7 +38,7 @@ func (c *Cluster) boot(ctx context.Context, p *prepared, o Options, reg *region.
 	if err := c.reachStart(ctx, o); err != nil {
 		return err
 	}
-	if o.Verbose {
+	if o.Verbose && o.Part == "" { // a part's front says it
 		r := c.Record()
 		for _, w := range r.Ways() {
 			o.Events.notice(w.String())

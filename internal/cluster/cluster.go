@@ -36,16 +36,18 @@ type Cluster struct {
 	started time.Time
 	kept    bool // Options.Kept
 	vms     []*vm
+	far     *fleet // the hosts that have the VMs; nil: they are on this host
 
 	holding sync.Mutex // serveHold, one at a time
 
-	mu     sync.Mutex // of rec, and of dir once the cluster is ready
-	rec    Record
-	down   sync.Once
-	asked  chan struct{} // closed when somebody asks for the cluster's end
-	askOne sync.Once
-	died   chan struct{} // closed when no VM runs any more
-	lost   chan error    // gets an error for each VM that ended by itself
+	mu       sync.Mutex // of rec, and of dir once the cluster is ready
+	rec      Record
+	down     sync.Once
+	asked    chan struct{} // closed when somebody asks for the cluster's end
+	askOne   sync.Once
+	died     chan struct{} // closed when no VM runs any more
+	noneLeft sync.Once     // of died, where the VMs are on other hosts
+	lost     chan error    // gets an error for each VM that ended by itself
 }
 
 // Name of the cluster.

@@ -36,6 +36,7 @@ func (c *Cluster) serve() error {
 	c.board.Handle("pause", c.servePause)
 	c.board.Handle("hold", c.serveHold)
 	c.board.Handle("rename", c.serveRename)
+	c.board.Handle("console", c.serveConsole)
 	var clients atomic.Int32
 	go func() {
 		for {

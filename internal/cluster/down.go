@@ -36,6 +36,7 @@ func (c *Cluster) end(ctx context.Context, help bool) (err error) {
 			}()
 		}
 		wg.Wait()
+		far := c.endHosts(ctx, help)
 		err = errors.Join(errs...)
 		if c.ln != nil {
 			c.ln.Close()
@@ -63,6 +64,7 @@ func (c *Cluster) end(ctx context.Context, help bool) (err error) {
 			err = os.RemoveAll(dir)
 		}
 		c.lock.Close()
+		err = errors.Join(err, far)
 	})
 	return err
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"time"
 
+	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
 )
 
@@ -29,6 +30,11 @@ type Options struct {
 	Kept bool
 	// Limited: a resource manager limits what the VMs use; isolation: strict adds no cgroups.
 	Limited bool
+	// Plan is where the VMs are put, by a front that has planned for several hosts beside what Planned says of this
+	// one; nil: Up plans. Part is the front's cluster.
+	Plan    *plan.Plan
+	Planned plan.Ledger
+	Part    string
 	// Overlay joins the VMs to those of other hosts; nil: they are alone.
 	Overlay *Overlay
 }

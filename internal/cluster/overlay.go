@@ -32,6 +32,14 @@ type OverlayHost struct {
 	Name string   `json:"name"`
 	Addr string   `json:"addr"` // by which the other hosts reach it
 	VMs  []string `json:"vms"`  // names, in the order of their numbers
+	// Sizes are the VMs'; none: those of this host's.
+	Sizes []VMSize `json:"sizes,omitempty"`
+}
+
+// VMSize is what a VM of an overlay's host has.
+type VMSize struct {
+	VCPUs       int    `json:"vcpus"`
+	MemoryBytes uint64 `json:"memoryBytes"`
 }
 
 // RecordHost is another host of the cluster's overlay, in its record.
@@ -136,8 +144,11 @@ func (t *overlayLinks) record(r *Record) []RecordHost {
 		rh := RecordHost{Name: h.Name, Addr: h.Addr, Self: i == t.Self, Joined: i == t.Self}
 		for k, name := range h.VMs {
 			a := t.addrs[i][k]
-			// The hosts of a job have VMs of one kind: as many, and as large.
+			// The hosts of a batch system's job have VMs of one kind: as many, and as large.
 			own := r.VMs[min(k, len(r.VMs)-1)]
+			if k < len(h.Sizes) {
+				own.VCPUs, own.MemoryBytes = h.Sizes[k].VCPUs, h.Sizes[k].MemoryBytes
+			}
 			rh.VMs = append(rh.VMs, VMRecord{Name: name, VCPUs: own.VCPUs, MemoryBytes: own.MemoryBytes, IP: a.IP.String(),
 				Subnet: a.Prefix.String(), Uplink: own.Uplink, State: Ready})
 		}

@@ -162,6 +162,8 @@ func (c *Cluster) serveHold(s *channel.Stream) {
 	switch r := c.Record(); {
 	case r.State != Ready:
 		err = errors.New("the cluster is not ready")
+	case c.far != nil:
+		err = c.onHosts(func(_ int, h *farHost) error { return (&Client{h.client, r}).Hold(context.Background(), stop) })
 	case stop:
 		err = c.pause(user{})
 	default:

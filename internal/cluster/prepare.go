@@ -117,7 +117,12 @@ func (c *Cluster) place(p *prepared, o Options, notice func(string)) error {
 			return err
 		}
 	}
-	if p.plan, err = c.devices.planned(s, p.hosts, ledger); err != nil {
+	if o.Plan != nil {
+		p.plan, err = c.takePlan(p, o, ledger)
+	} else {
+		p.plan, err = c.devices.planned(s, p.hosts, ledger)
+	}
+	if err != nil {
 		return err
 	}
 	if !c.caps.Remote {

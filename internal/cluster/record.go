@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,12 @@ type Record struct {
 	Fabric string `json:"fabric,omitempty"`
 	// DeviceFaults say why the VMs' devices are not used, a line each; none: they are, where there are any.
 	DeviceFaults []string `json:"deviceFaults,omitempty"`
+	// Part is the cluster whose part this is on this host: one over several hosts, which another nearmetal owns.
+	Part string `json:"partOf,omitempty"`
+	// Remote are the hosts that have the VMs, reached by ssh; none: this host.
+	Remote []RemoteHost `json:"remoteHosts,omitempty"`
+	// Caller is who runs programs in the VMs of Remote; nil: who calls.
+	Caller *caller `json:"caller,omitempty"`
 	// Overlay are the hosts whose VMs are one network with these; none: this host alone.
 	Overlay []RecordHost `json:"overlay,omitempty"`
 }
@@ -53,6 +60,7 @@ type Record struct {
 // VMRecord is one VM of a Record.
 type VMRecord struct {
 	Name        string `json:"name"`
+	Host        string `json:"host,omitempty"` // of Remote
 	VCPUs       int    `json:"vcpus"`
 	MemoryBytes uint64 `json:"memoryBytes"`
 	IP          string `json:"ip,omitempty"`
@@ -172,7 +180,7 @@ func Ledger() (plan.Ledger, error) {
 		return l, err
 	}
 	for i := range list {
-		if r := &list[i]; r.Plan != nil && r.mayRun() {
+		if r := &list[i]; r.Plan != nil && r.mayRun() && len(r.Remote) == 0 {
 			l.Hold(r.Plan)
 		}
 	}
@@ -199,6 +207,10 @@ func Find(name string) (*Record, error) {
 		if r.State != Dead && (name == "" || r.Name == name) {
 			live = append(live, r)
 		}
+	}
+	// A part is named only by whoever means it.
+	if whole := slices.DeleteFunc(slices.Clone(live), func(r Record) bool { return r.Part != "" }); name == "" && len(whole) > 0 {
+		live = whole
 	}
 	switch {
 	case len(live) == 1:

@@ -50,6 +50,8 @@ type message struct {
 	// Console goes with Error: see VMError.
 	Console []string `json:"console,omitempty"`
 	Ready   string   `json:"ready,omitempty"` // the cluster's name
+	// Host is for a part instead of Ready.
+	Host *hostReady `json:"host,omitempty"`
 }
 
 // maxLine bounds a line on the socket pair, in bytes: a cluster file is at most 1 MiB.

@@ -43,7 +43,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		dir: dir, lock: l, started: start, kept: o.Kept,
 		board: channel.NewSwitchboard(),
 		asked: make(chan struct{}), died: make(chan struct{}),
-		rec: Record{Name: name, State: Booting, Backend: o.Spec.Backend, Owner: os.Getpid(), Command: o.Command,
+		rec: Record{Name: name, State: Booting, Backend: o.Spec.Backend, Owner: os.Getpid(), Command: o.Command, Part: o.Part,
 			Created: start.UTC().Truncate(time.Second), Spec: o.Spec},
 	}
 	c.board.Policy = c.admit(ownPolicy().Check)
@@ -65,6 +65,9 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	}
 	if err := c.write(nil); err != nil {
 		return err
+	}
+	if len(o.Spec.Placement.Hosts) > 0 {
+		return c.upHosts(ctx, o)
 	}
 	var noticeMu sync.Mutex
 	notice := func(line string) {

@@ -106,7 +106,17 @@ func (c *Cluster) serveVerify(s *channel.Stream) {
 		case <-ctx.Done():
 		}
 	}()
-	if json.NewEncoder(s).Encode(c.Verify(ctx, true)) == nil {
+	r := &verify.Report{}
+	if c.far == nil {
+		r = c.Verify(ctx, true)
+	} else {
+		var err error
+		if r, err = c.verifyHosts(ctx); err != nil {
+			s.Reset(err.Error())
+			return
+		}
+	}
+	if json.NewEncoder(s).Encode(r) == nil {
 		s.CloseWrite(channel.LaneData)
 		<-s.Gone() // the client has read it
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"nearmetal/internal/guest"
@@ -67,15 +68,18 @@ func (w Way) String() string { return "messages between " + w.Between + " go by 
 func (r *Record) Ways() []Way {
 	var list []Way
 	between := "VMs"
-	if len(r.Overlay) > 0 {
+	if len(r.Overlay) > 0 || len(r.Remote) > 1 {
 		between = "VMs of one host"
 	}
-	if len(r.VMs) > 1 {
+	if r.neighbours() {
 		by := r.far()
 		if r.Fabric != "" && r.Plan != nil && r.Plan.Region != nil {
 			by = fmt.Sprintf("the region of %s", spec.Size(r.Plan.Region.SizeBytes))
 		}
 		list = append(list, Way{between, by})
+	}
+	if len(r.Remote) > 1 {
+		list = append(list, Way{"VMs of different hosts", r.far()})
 	}
 	if len(r.Overlay) > 1 {
 		list = append(list, Way{"VMs of different hosts", r.far()})
@@ -90,6 +94,14 @@ func (r *Record) Ways() []Way {
 		}
 	}
 	return list
+}
+
+// neighbours says whether two VMs are on one host.
+func (r *Record) neighbours() bool {
+	if len(r.Remote) == 0 {
+		return len(r.VMs) > 1
+	}
+	return slices.ContainsFunc(r.Remote, func(h RemoteHost) bool { return len(h.VMs) > 1 })
 }
 
 // far is what carries messages that the region does not.

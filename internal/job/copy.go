@@ -56,6 +56,7 @@ func Copy(ctx context.Context, name string, from, to Place) error {
 		return fmt.Errorf("%s:%s: a path in a VM must be absolute", remote.VM, remote.Path)
 	}
 	e := session.Caller(nil, nil)
+	c.Record.Caller.Become(&e)
 	k := guest.Copy{VM: remote.VM, UID: e.UID, GID: e.GID, Groups: e.Groups}
 	if to.VM != "" {
 		k.Local, k.Remote = from.Path, to.Path

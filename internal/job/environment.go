@@ -17,6 +17,9 @@ import (
 
 // onHost reports whether an MPI launcher for the cluster runs on this host.
 func onHost(r *cluster.Record) bool {
+	if len(r.Remote) > 0 {
+		return false // the VMs of other hosts could not call back
+	}
 	switch r.Spec.Launcher {
 	case "host":
 		return true
@@ -57,7 +60,7 @@ func setup(r *cluster.Record, side launch.Side, root bool) (launch.Setup, error)
 	if r.Fabric != "" {
 		s.Fabric = cluster.FabricDir + "/" + cluster.FabricFile
 		s.Providers = providers(r)
-		s.OtherHosts = len(r.Overlay) > 0
+		s.OtherHosts = len(r.Overlay) > 0 || len(r.Remote) > 1
 	}
 	s.OpenMPIHosts = filepath.Join(dir, cluster.HostsDir, cluster.OpenMPIHosts)
 	s.MPICHHosts = filepath.Join(dir, cluster.HostsDir, cluster.MPICHHosts)
@@ -86,6 +89,10 @@ func providers(r *cluster.Record) []string {
 // LaunchVariables are what makes any known launcher on this host put its ranks into the
 // VMs, over the environment environ.
 func LaunchVariables(r *cluster.Record, environ []string) ([]string, error) {
+	if len(r.Remote) > 0 {
+		return nil, fmt.Errorf("the VMs of cluster %s are on other hosts, where an MPI launcher on this one cannot be called back: "+
+			"start the launcher in a VM (nearmetal exec %[1]s -- mpirun …)", r.Name)
+	}
 	if !uplink(r) {
 		return nil, fmt.Errorf("the VMs of cluster %s have no uplink to this host, which an MPI launcher on it needs: "+
 			"start the launcher in a VM (nearmetal exec mpirun …), or the cluster with a QEMU that has the user network", r.Name)
@@ -115,7 +122,7 @@ func hostEnvironment(r *cluster.Record) ([]string, error) {
 // sense there, the cluster file's, what over says, and what lets an MPI launcher that is
 // started there reach the other VMs.
 func VMEnvironment(r *cluster.Record, over []string) ([]string, error) {
-	env := session.Environment(os.Environ(), session.Pairs(r.Spec.Env), over)
+	env := session.Environment(os.Environ(), r.Caller.Identity(), session.Pairs(r.Spec.Env), over)
 	s, err := setup(r, launch.InVM, os.Geteuid() == 0)
 	if err != nil {
 		return nil, err

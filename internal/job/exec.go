@@ -161,6 +161,7 @@ func command(r *cluster.Record, o ExecOptions) (guest.Exec, error) {
 		return guest.Exec{}, err
 	}
 	e := session.Caller(o.Args, env)
+	r.Caller.Become(&e)
 	if o.Root {
 		e.UID, e.GID, e.Groups = 0, 0, nil
 		e.Env = session.Environment(e.Env, identity("0"))

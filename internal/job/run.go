@@ -154,7 +154,8 @@ type seen struct {
 func look(o RunOptions) (seen, error) {
 	var w seen
 	var err error
-	there := o.Cluster.Spec.Root != "host"
+	// What other hosts have cannot be looked at from here.
+	there := o.Cluster.Spec.Root != "host" || len(o.Cluster.Spec.Placement.Hosts) > 0
 	switch {
 	case o.Where == Each:
 		return w, nil
@@ -245,7 +246,9 @@ func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 		}
 	}()
 	r := j.c.Record()
-	if what.once {
+	if what.once && len(r.Remote) > 0 {
+		j.hint(what.launcher, &r)
+	} else if what.once {
 		j.hint(what.launcher, &r)
 		switch why := needsVM(what.launcher); {
 		case j.o.Where == OnHost:

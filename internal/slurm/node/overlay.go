@@ -18,8 +18,7 @@ const (
 	VarSecretFD = "NEARMETAL_SLURM_SECRET_FD" // number of a pipe that holds the job's secret
 )
 
-// DefaultPorts are those that hosts listen on for each other: above those that Linux assigns
-// by itself (net.ipv4.ip_local_port_range).
+// DefaultPorts are those of cluster.DefaultPorts, as plugstack.conf has them.
 const DefaultPorts = "61000-65535"
 
 // Overlay is what joins a job's VMs over its nodes.
@@ -47,9 +46,8 @@ func (t Overlay) overlay(c *spec.Cluster, node string) (*cluster.Overlay, error)
 	}
 	out := &cluster.Overlay{Secret: network.Derive(secret, t.Use), Self: -1}
 	if t.Ports == "" {
-		t.Ports = DefaultPorts
-	}
-	if n, err := fmt.Sscanf(t.Ports, "%d-%d", &out.Ports[0], &out.Ports[1]); n != 2 || err != nil {
+		out.Ports = cluster.DefaultPorts
+	} else if n, err := fmt.Sscanf(t.Ports, "%d-%d", &out.Ports[0], &out.Ports[1]); n != 2 || err != nil {
 		return nil, fmt.Errorf("plugstack.conf: ports=%.40q is not LOW-HIGH", t.Ports)
 	}
 	names := spec.VMNames(c)

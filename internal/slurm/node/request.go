@@ -167,6 +167,9 @@ func (r *Request) Cluster(dir string) (*spec.Cluster, error) {
 	if on := backend.Scheme(c.Backend); on != "" && on != backend.Default {
 		return nil, fmt.Errorf("%s: backend: %s: a job's VMs are processes of the job, which %s alone makes: leave the key out", r.File, on, backend.Default)
 	}
+	if len(c.Placement.Hosts) > 0 {
+		return nil, fmt.Errorf("%s: placement.hosts: a job's hosts are Slurm's choice: leave the key out", r.File)
+	}
 	c.RootWrites = c.RootWrites || r.RootWrites
 	defaults, err := siteDefaults()
 	if err != nil {

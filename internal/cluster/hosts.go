@@ -1,0 +1,512 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/guest"
+	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/host"
+	"nearmetal/internal/network"
+	"nearmetal/internal/plan"
+	"nearmetal/internal/remote"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/topology"
+)
+
+// MaxHosts is the largest number of hosts of a cluster without a batch system.
+const MaxHosts = 64
+
+// DefaultPorts are those that hosts listen on for each other: above those that Linux assigns
+// by itself (net.ipv4.ip_local_port_range).
+var DefaultPorts = [2]int{61000, 65535}
+
+// StageHosts is the first stage of a start over several hosts.
+const StageHosts = "reaching hosts"
+
+const noDevices = "devices in VMs over several hosts need a batch system so far: use srun --vm, or leave vms[].devices out"
+
+// RemoteHost is a host of a cluster's, reached by ssh, in its record.
+type RemoteHost struct {
+	Name string   `json:"name"`           // as the user named it
+	Addr string   `json:"addr,omitempty"` // by which the other hosts reach it
+	VMs  []string `json:"vms"`
+	Lost string   `json:"lost,omitempty"` // why it is not reached any more
+}
+
+// fleet is what a front has of its hosts.
+type fleet struct {
+	hosts []*farHost
+	user  caller
+}
+
+// farHost is one host of a fleet.
+type farHost struct {
+	name    string
+	session *remote.Session
+	facts   hostFacts
+	addr    string
+	vms     []string
+	client  *guest.Client
+	lead    *channel.Stream
+	gone    chan struct{} // closed when nothing is heard of the part any more
+	end     error         // of the part, once gone
+	asked   bool          // the front has asked for the part's end
+}
+
+// CheckHosts says what is wrong with a list of hosts, before any is called. A description of a machine is
+// for plans.
+func CheckHosts(s *spec.Cluster) error {
+	names := s.Placement.Hosts
+	if len(names) > MaxHosts {
+		return fmt.Errorf("placement.hosts: %d hosts are more than ssh is used for (%d): use a batch system", len(names), MaxHosts)
+	}
+	seen := map[string]bool{}
+	for _, n := range names {
+		_, err := os.Stat(filepath.Join(n, "sys")) // a captured tree
+		switch {
+		case err == nil || strings.ContainsRune(n, '/') || slices.Contains([]string{".xml", ".machine", ".tar", ".gz", ".tgz"}, filepath.Ext(n)):
+			return fmt.Errorf("placement.hosts: %.80q describes a machine, and is no host on which VMs can run: nearmetal plan takes it", n)
+		case remote.CheckHost(n) != nil:
+			return fmt.Errorf("placement.hosts: %w", remote.CheckHost(n))
+		case seen[n]:
+			return fmt.Errorf("placement.hosts: %s is there twice", n)
+		}
+		seen[n] = true
+	}
+	if on := backend.Scheme(s.Backend); on != "" && on != backend.Default {
+		return fmt.Errorf("placement.hosts: back end %s has machines of its own: leave one of the two out", on)
+	}
+	if s.Launcher == "host" {
+		return errors.New("launcher: host: with placement.hosts an MPI launcher runs in the first VM: leave one of the two out")
+	}
+	if s.Network.Type == "none" || s.Network.Type == "bridge" {
+		return fmt.Errorf("network: %s does not join the VMs of several hosts: leave it out", s.Network.Type)
+	}
+	if wantsDevices(s) {
+		return errors.New(noDevices)
+	}
+	return nil
+}
+
+// upHosts starts the cluster's VMs on its hosts.
+func (c *Cluster) upHosts(ctx context.Context, o Options) error {
+	if err := CheckHosts(o.Spec); err != nil {
+		return err
+	}
+	// This process will know the secret of the hosts: see HostPart.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	notice := func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		o.Events.notice(line)
+	}
+	f := &fleet{}
+	c.far = f
+	names := o.Spec.Placement.Hosts
+	for _, n := range names {
+		f.hosts = append(f.hosts, &farHost{name: n, gone: make(chan struct{})})
+	}
+	o.Events.stage(StageHosts, 0, len(names))
+	files, err := ownFiles(o.Spec)
+	if err != nil {
+		return err
+	}
+	asked := *o.Spec
+	asked.Placement.Hosts = nil
+	if err := f.all(func(h *farHost) error { return h.ask(ctx, files, &asked) }); err != nil {
+		return err
+	}
+	for _, h := range f.hosts {
+		for _, line := range h.facts.Swept {
+			notice("host " + h.name + ": " + channel.Clean(line))
+		}
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	notice(f.hosts[0].facts.Notice)
+	asked.Accel = f.hosts[0].facts.Accel
+	p, err := f.plan(&asked)
+	if err != nil {
+		return err
+	}
+	for _, w := range p.Warnings {
+		notice(w)
+	}
+	asked.Name = partName(c.Name())
+	if err := f.divide(p); err != nil {
+		return err
+	}
+	if err := c.write(func(r *Record) {
+		r.Accel, r.Plan, r.Caller = asked.Accel, p, &f.user
+		for _, h := range f.hosts {
+			r.Remote = append(r.Remote, RemoteHost{Name: h.name, Addr: h.addr, VMs: h.vms})
+		}
+	}); err != nil {
+		return err
+	}
+	if err := c.bootHosts(ctx, o, &asked, p, notice); err != nil {
+		return err
+	}
+	if o.Verbose {
+		r := c.Record()
+		for _, w := range r.Ways() {
+			notice(w.String())
+		}
+	}
+	return c.write(func(r *Record) { r.State = Ready })
+}
+
+// partName is the name of a cluster's part on a host, which may be the front's own.
+func partName(name string) string {
+	const suffix = "-part"
+	return strings.TrimRight(name[:min(len(name), maxName-len(suffix))], "-") + suffix
+}
+
+// ownFiles are this program, and the libfabric provider if the VMs are to have it.
+func ownFiles(s *spec.Cluster) (*remote.Files, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	list := []remote.File{{Local: exe, Remote: "bin/nearmetal"}}
+	// A root that is not the host's is looked at there.
+	any := *s
+	any.Root = spec.RootBackend
+	if path, _ := findFabric(&any, exe); path != "" {
+		list = append(list, remote.File{Local: path, Remote: "lib/nearmetal/libfabric/" + FabricFile})
+	}
+	return remote.NewFiles(list...)
+}
+
+// all runs a function for each host, side by side, and returns the first error: the others tend to follow from it.
+func (f *fleet) all(do func(h *farHost) error) error {
+	var fs []func() error
+	for _, h := range f.hosts {
+		fs = append(fs, func() error { return do(h) })
+	}
+	return firstLine(together(fs...))
+}
+
+// fault is an error of a host's, which names it.
+func (h *farHost) fault(err error) error {
+	var un *remote.Unreached
+	if err == nil || errors.As(err, &un) {
+		return err
+	}
+	return fmt.Errorf("host %s: %w", h.name, err)
+}
+
+// ask starts the part on a host and asks what the host is.
+func (h *farHost) ask(ctx context.Context, files *remote.Files, s *spec.Cluster) error {
+	var err error
+	if h.session, err = remote.Start(ctx, h.name, files, "host-part"); err != nil {
+		return h.fault(err)
+	}
+	stop := context.AfterFunc(ctx, h.session.Kill)
+	defer stop()
+	err = writeLine(h.session, hostAsk{hostProtocol, s})
+	if err == nil {
+		err = h.line(&h.facts)
+	}
+	switch {
+	case context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return h.fault(err)
+	case h.facts.Error != "":
+		return h.fault(errors.New(channel.Clean(h.facts.Error)))
+	case h.facts.Protocol != hostProtocol:
+		return h.fault(errors.New("another version of nearmetal answers there"))
+	}
+	return nil
+}
+
+// line reads a line of the part's.
+func (h *farHost) line(v any) error {
+	text, err := h.session.Line(maxLine)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		return fmt.Errorf("what its part of the cluster says is not understood: %w", err)
+	}
+	return nil
+}
+
+// check says what keeps the hosts from having one cluster together.
+func (f *fleet) check() error {
+	first := f.hosts[0]
+	for i, h := range f.hosts {
+		for _, o := range f.hosts[:i] {
+			if o.facts.Machine == h.facts.Machine {
+				return fmt.Errorf("placement.hosts: %s and %s are one host: leave one out", o.name, h.name)
+			}
+		}
+		if h.facts.Accel != string(host.KVM) && h.facts.Accel != string(host.TCG) {
+			return h.fault(errors.New("it does not say how it runs VMs"))
+		}
+		if h.facts.Accel != first.facts.Accel {
+			return fmt.Errorf("host %s runs VMs by %s and %s by %s: leave one out, or write --accel tcg", first.name, first.facts.Accel, h.name, h.facts.Accel)
+		}
+		if h.facts.User.UID != first.facts.User.UID || h.facts.User.GID != first.facts.User.GID {
+			return fmt.Errorf("you are user %d (group %d) on host %s and %d (%d) on %s: the numbers must be the same, since the VMs share files",
+				first.facts.User.UID, first.facts.User.GID, first.name, h.facts.User.UID, h.facts.User.GID, h.name)
+		}
+		if len(h.facts.User.Groups) > 65536 || len(h.facts.User.Home) > unix.PathMax {
+			return h.fault(errors.New("what it says of its user cannot be"))
+		}
+		h.addr = h.name[strings.LastIndexByte(h.name, '@')+1:]
+		if a, err := addressOf(h.facts.Addr); err == nil {
+			h.addr = a.String()
+		}
+	}
+	f.user = first.facts.User
+	f.user.Name, f.user.Home = channel.Clean(f.user.Name), channel.Clean(f.user.Home)
+	return nil
+}
+
+// plan makes the plan for all hosts, beside what runs on them.
+func (f *fleet) plan(s *spec.Cluster) (*plan.Plan, error) {
+	var list []topology.Host
+	var ledger plan.Ledger
+	for _, h := range f.hosts {
+		t, err := topology.ReadTar(bytes.NewReader(h.facts.Topology), h.name)
+		if err != nil {
+			return nil, h.fault(err)
+		}
+		t.Name = h.name
+		list = append(list, *t)
+		for _, held := range h.facts.Ledger.Held {
+			held.Host = h.name
+			ledger.Held = append(ledger.Held, held)
+		}
+	}
+	return plan.Make(s, list, ledger)
+}
+
+// divide assigns each host its VMs, and drops those that get none.
+func (f *fleet) divide(p *plan.Plan) error {
+	var kept []*farHost
+	for _, h := range f.hosts {
+		for _, v := range p.VMs {
+			if v.Host == h.name {
+				h.vms = append(h.vms, v.Name)
+			}
+		}
+		if len(h.vms) > 0 {
+			kept = append(kept, h)
+			continue
+		}
+		p.Warnings = append(p.Warnings, fmt.Sprintf("host %s gets no VM", h.name))
+		h.session.Close()
+	}
+	f.hosts = kept
+	return nil
+}
+
+// bootHosts has every host boot its VMs, and joins them to this cluster.
+func (c *Cluster) bootHosts(ctx context.Context, o Options, s *spec.Cluster, p *plan.Plan, notice func(string)) error {
+	f := c.far
+	overlay, err := f.overlay(p)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	c.lost = make(chan error, len(p.VMs)+len(f.hosts))
+	readies := make([]*hostReady, len(f.hosts))
+	var mu sync.Mutex
+	done := make([]int, len(f.hosts))
+	boot := func(i int, h *farHost) error {
+		q := hostStart{Part: c.Name(), Ledger: h.facts.Ledger, Plan: p.On(h.name)}
+		q.Request = request{Spec: s, Command: o.Command, BootTimeout: o.BootTimeout, NoVerify: o.NoVerify, Verbose: o.Verbose}
+		if overlay != nil {
+			own := *overlay
+			own.Self = i
+			q.Request.Overlay = &own
+		}
+		stop := context.AfterFunc(ctx, func() { h.session.Close() })
+		defer stop()
+		if err := writeLine(h.session, q); err != nil {
+			return err
+		}
+		for {
+			var m message
+			if err := h.line(&m); err != nil {
+				return err
+			}
+			switch {
+			case m.Error != "":
+				for k := range m.Console {
+					m.Console[k] = channel.Clean(m.Console[k])
+				}
+				return &VMError{fmt.Errorf("host %s: %s", h.name, channel.Clean(m.Error)), m.Console}
+			case m.Host != nil:
+				readies[i] = m.Host
+				return nil
+			case m.Notice != "":
+				notice("host " + h.name + ": " + channel.Clean(m.Notice))
+			case m.Stage == StageBoot:
+				mu.Lock()
+				done[i] = min(max(m.Done, 0), len(h.vms))
+				sum := 0
+				for _, n := range done {
+					sum += n
+				}
+				o.Events.stage(StageBoot, sum, len(p.VMs))
+				mu.Unlock()
+			}
+		}
+	}
+	o.Events.stage(StageBoot, 0, len(p.VMs))
+	var fs []func() error
+	for i, h := range f.hosts {
+		fs = append(fs, func() error {
+			err := boot(i, h)
+			if err == nil {
+				return nil
+			}
+			var vm *VMError
+			if !errors.As(err, &vm) {
+				err = h.fault(err)
+			}
+			cancel(err) // one host less is no cluster
+			return err
+		})
+	}
+	if err := together(fs...); err != nil {
+		return context.Cause(ctx)
+	}
+	vms, fabric, err := f.records(p, readies)
+	if err != nil {
+		return err
+	}
+	if err := c.write(func(r *Record) { r.VMs, r.Fabric, r.DeviceFaults = vms, fabric, faultsOf(readies) }); err != nil {
+		return err
+	}
+	for _, h := range f.hosts {
+		if err := c.joinPart(ctx, h); err != nil {
+			return h.fault(err)
+		}
+	}
+	return c.serve()
+}
+
+// overlay is what joins the VMs of the hosts; nil: there is one host.
+func (f *fleet) overlay(p *plan.Plan) (*Overlay, error) {
+	if len(f.hosts) < 2 {
+		return nil, nil
+	}
+	t := &Overlay{Secret: make([]byte, 32), Ports: DefaultPorts}
+	if _, err := rand.Read(t.Secret); err != nil {
+		return nil, err
+	}
+	for _, h := range f.hosts {
+		oh := OverlayHost{Name: h.name[strings.LastIndexByte(h.name, '@')+1:], Addr: h.addr, VMs: h.vms}
+		for _, v := range p.VMs {
+			if v.Host == h.name {
+				oh.Sizes = append(oh.Sizes, VMSize{v.VCPUs, v.MemoryBytes})
+			}
+		}
+		t.Hosts = append(t.Hosts, oh)
+	}
+	if len(t.Hosts) > network.MaxOverlayHosts {
+		return nil, fmt.Errorf("the VMs of %d hosts cannot be joined", len(t.Hosts))
+	}
+	return t, nil
+}
+
+// records are the VMs as the hosts say they are, of which only what can be is taken.
+func (f *fleet) records(p *plan.Plan, readies []*hostReady) ([]VMRecord, string, error) {
+	var list []VMRecord
+	fabric := ""
+	for i, h := range f.hosts {
+		if len(readies[i].VMs) != len(h.vms) {
+			return nil, "", h.fault(errors.New("it has other VMs than it was asked for"))
+		}
+		for _, v := range readies[i].VMs {
+			k := slices.IndexFunc(p.VMs, func(x plan.VM) bool { return x.Name == v.Name && x.Host == h.name })
+			ip, err := netip.ParseAddr(v.IP)
+			subnet, serr := netip.ParsePrefix(v.Subnet)
+			if k < 0 || err != nil || serr != nil || !subnet.Contains(ip) || slices.ContainsFunc(list, func(o VMRecord) bool { return o.Name == v.Name }) {
+				return nil, "", h.fault(errors.New("it has other VMs than it was asked for"))
+			}
+			list = append(list, VMRecord{Name: v.Name, Host: h.name, VCPUs: p.VMs[k].VCPUs, MemoryBytes: p.VMs[k].MemoryBytes, IP: ip.String(),
+				Subnet: subnet.Masked().String(), Uplink: v.Uplink, State: Ready, ReadyNs: max(v.ReadyNs, 0), Devices: v.Devices})
+		}
+		switch has := readies[i].Fabric != ""; {
+		case i == 0 && has:
+			fabric = channel.Clean(readies[i].Fabric)
+		case has != (fabric != ""):
+			return nil, "", fmt.Errorf("only one of the hosts %s and %s has the libfabric provider for its VMs: write --fabric none, or the same MPI root everywhere", f.hosts[0].name, h.name)
+		}
+	}
+	order := func(name string) int { return slices.IndexFunc(p.VMs, func(x plan.VM) bool { return x.Name == name }) }
+	slices.SortFunc(list, func(a, b VMRecord) int { return order(a.Name) - order(b.Name) })
+	return list, fabric, nil
+}
+
+// faultsOf are the faults of all hosts' devices.
+func faultsOf(readies []*hostReady) []string {
+	var list []string
+	for _, r := range readies {
+		for _, f := range r.DeviceFaults {
+			if len(list) < 64 {
+				list = append(list, channel.Clean(f))
+			}
+		}
+	}
+	return list
+}
+
+// joinPart makes a host's VMs reachable here, and follows its part from now on.
+func (c *Cluster) joinPart(ctx context.Context, h *farHost) error {
+	var err error
+	if h.client, err = guest.Dial(ctx, h.session, "host "+h.name); err != nil {
+		return err
+	}
+	if h.lead, err = h.client.Mux().Open("lead", nil); err != nil {
+		return err
+	}
+	for _, vm := range h.vms {
+		c.board.AddRemote(vm, h.client.Mux())
+	}
+	go h.beat()
+	go c.followPart(h)
+	return nil
+}
+
+// beat says that the front lives.
+func (h *farHost) beat() {
+	t := time.NewTicker(leadEvery)
+	defer t.Stop()
+	for {
+		if _, err := h.lead.Write([]byte{'.'}); err != nil {
+			return
+		}
+		select {
+		case <-t.C:
+		case <-h.gone:
+			return
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
+)
+
+// A cluster over several hosts has an owner, the front, and on each host a part: the same program, which the front
+// has started over ssh (package remote), and which owns the VMs there as it would own a cluster's. They speak over
+// the part's standard input and output. First the front asks (hostAsk), the part answers (hostFacts), and the front
+// has it start its VMs (hostStart); the part says how far it is (message) until they are ready. All of these
+// are JSON objects, a line each. From then on the connection is a channel: the part serves the streams to its VMs,
+// as a control socket does, and one of kind "lead" by which the front says that it lives. The end of the connection,
+// or a front that says nothing for leadBound, ends the part.
+
+// hostProtocol is the version of what follows. Both ends are one program: this is for mistakes.
+const hostProtocol = 1
+
+// hostAsk is the front's first line.
+type hostAsk struct {
+	Protocol int           `json:"protocol"`
+	Spec     *spec.Cluster `json:"spec"`
+}
+
+// hostFacts are a host as the front plans for it.
+type hostFacts struct {
+	Protocol int         `json:"protocol"`
+	Error    string      `json:"error,omitempty"`
+	Machine  string      `json:"machine"` // the same for two names of one host
+	Addr     string      `json:"addr"`    // by which the front has reached it; "": not known
+	User     caller      `json:"user"`
+	Accel    string      `json:"accel"`
+	Notice   string      `json:"notice,omitempty"` // of Accel
+	Topology []byte      `json:"topology"`         // an archive of topology.Gather
+	Ledger   plan.Ledger `json:"ledger"`
+	Swept    []string    `json:"swept,omitempty"` // what dead clusters had left there, a line each
+}
+
+// caller is who runs programs in the VMs.
+type caller struct {
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"`
+	Name   string   `json:"name,omitempty"`
+	Home   string   `json:"home,omitempty"`
+}
+
+// hostStart is the front's second line.
+type hostStart struct {
+	Request request     `json:"request"` // its Spec has the cluster's name on the host
+	Plan    *plan.Plan  `json:"plan"`    // of the host's own VMs
+	Ledger  plan.Ledger `json:"ledger"`  // as the part sent it
+	Part    string      `json:"part"`    // the front's cluster
+}
+
+// hostReady is the part's last line.
+type hostReady struct {
+	Accel        string     `json:"accel"`
+	Fabric       string     `json:"fabric,omitempty"`
+	DeviceFaults []string   `json:"deviceFaults,omitempty"`
+	VMs          []VMRecord `json:"vms"`
+}
+
+// hostEvent is what a part says on the stream "lead", a line each.
+type hostEvent struct {
+	Lost  string   `json:"lost,omitempty"` // a VM that has ended
+	Why   string   `json:"why,omitempty"`
+	Lines []string `json:"lines,omitempty"` // the end of its console
+	Down  bool     `json:"down,omitempty"`  // the part has ended, or Why says what is left
+}
+
+// writeLine writes v as a line.
+func writeLine(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(b) >= maxLine {
+		return fmt.Errorf("%d bytes are more than a line between hosts may have (%d)", len(b), maxLine)
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}

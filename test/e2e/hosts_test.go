@@ -1,0 +1,367 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// bed is two hosts, each a network namespace with an sshd, and a third namespace from which they are reached as a
+// user's machine would: by ssh with a key. Each has a directory of clusters and a cache of its own.
+type bed struct {
+	t        *testing.T
+	dir      string
+	front    string            // name of the namespace
+	hosts    map[string]string // names of the namespaces
+	sshds    []*exec.Cmd
+	launched []*exec.Cmd
+}
+
+var hostNames = []string{"alpha", "beta"}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	needsRoot(t)
+	needs(t, "ip", "ssh", "ssh-keygen", "/usr/sbin/sshd")
+	// Its name is no cluster's: no sweep takes it for one.
+	dir, err := os.MkdirTemp(runtime, "Hosts_")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{t: t, dir: dir, front: fmt.Sprintf("nmt%dfront", os.Getpid()), hosts: map[string]string{}}
+	t.Cleanup(b.close)
+	ip := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %v: %v: %s", args, err, out)
+		}
+	}
+	ip("netns", "add", b.front)
+	ip("-n", b.front, "link", "set", "lo", "up")
+	ip("-n", b.front, "link", "add", "br0", "type", "bridge")
+	ip("-n", b.front, "link", "set", "br0", "up")
+	ip("-n", b.front, "addr", "add", "198.18.77.1/24", "dev", "br0")
+	b.write("ssh", 0o755, "#!/bin/sh\nexec /usr/bin/ssh -F %s/config \"$@\"\n", dir)
+	config := ""
+	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.key("user")
+	for i, name := range hostNames {
+		ns := fmt.Sprintf("nmt%d%s", os.Getpid(), name)
+		b.hosts[name] = ns
+		ip("netns", "add", ns)
+		ip("-n", ns, "link", "set", "lo", "up")
+		ip("-n", b.front, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", ns)
+		ip("-n", b.front, "link", "set", name, "master", "br0", "up")
+		addr := fmt.Sprintf("198.18.77.%d", i+2)
+		ip("-n", ns, "addr", "add", addr+"/24", "dev", "eth0")
+		ip("-n", ns, "link", "set", "eth0", "up")
+		if err := os.MkdirAll(b.path(name, "run"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		b.key(name + ".key")
+		b.write(name+".conf", 0o600, "ListenAddress %s\nHostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nUsePAM no\n"+
+			"PermitRootLogin prohibit-password\nPidFile none\nSetEnv NEARMETAL_RUNTIME_DIR=%s XDG_CACHE_HOME=%s\n",
+			addr, b.path(name+".key"), b.path("user.pub"), b.path(name, "run"), b.path(name, "cache"))
+		sshd := exec.Command("ip", "netns", "exec", ns, "/usr/sbin/sshd", "-D", "-f", b.path(name+".conf"), "-E", b.path(name+".log"))
+		if err := sshd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		b.sshds = append(b.sshds, sshd)
+		until(t, "sshd of "+name, func() bool {
+			log, _ := os.ReadFile(b.path(name + ".log"))
+			return bytes.Contains(log, []byte("listening"))
+		})
+		config += fmt.Sprintf("Host %s %s-too\n HostName %s\n", name, name, addr)
+	}
+	config += "Host nowhere\n HostName 198.18.77.9\n"
+	b.write("config", 0o600, "%sHost *\n User root\n IdentityFile %s\n IdentitiesOnly yes\n StrictHostKeyChecking no\n UserKnownHostsFile %s\n",
+		config, b.path("user"), b.path("known"))
+	if err := os.Mkdir(b.path("front"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bed) path(parts ...string) string {
+	return filepath.Join(append([]string{b.dir}, parts...)...)
+}
+
+func (b *bed) write(name string, mode os.FileMode, format string, args ...any) {
+	b.t.Helper()
+	if err := os.WriteFile(b.path(name), []byte(fmt.Sprintf(format, args...)), mode); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bed) key(name string) {
+	b.t.Helper()
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", b.path(name)).CombinedOutput(); err != nil {
+		b.t.Fatalf("ssh-keygen: %v: %s", err, out)
+	}
+}
+
+func (b *bed) close() {
+	for _, c := range b.launched {
+		c.Process.Kill()
+	}
+	for _, s := range b.sshds {
+		s.Process.Kill()
+		s.Wait()
+	}
+	for _, ns := range append([]string{b.front}, b.hosts["alpha"], b.hosts["beta"]) {
+		if ns == "" {
+			continue
+		}
+		for _, pid := range b.inside(ns) {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+		exec.Command("ip", "netns", "del", ns).Run()
+	}
+	if b.t.Failed() {
+		for _, name := range hostNames {
+			log, _ := os.ReadFile(b.path(name + ".log"))
+			b.t.Logf("%s: %s", name, log)
+		}
+	}
+	os.RemoveAll(b.dir)
+}
+
+// inside are the processes in a namespace.
+func (b *bed) inside(ns string) []int {
+	out, _ := exec.Command("ip", "netns", "pids", ns).Output()
+	var list []int
+	for _, f := range strings.Fields(string(out)) {
+		var pid int
+		if _, err := fmt.Sscan(f, &pid); err == nil {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// running are the processes of a host whose command line has a word.
+func (b *bed) running(host, word string) []int {
+	var list []int
+	for _, pid := range b.inside(b.hosts[host]) {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if bytes.Contains(line, []byte(word)) {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// command is nearmetal on the user's machine.
+func (b *bed) command(args ...string) *exec.Cmd {
+	b.t.Helper()
+	cmd := command(b.t, args...)
+	cmd.Args = append([]string{"ip", "netns", "exec", b.front, nearmetal}, args...)
+	path, err := exec.LookPath("ip")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	cmd.Path = path
+	cmd.Env = append(os.Environ(), "NEARMETAL_RUNTIME_DIR="+b.path("front"), "PATH="+b.dir+":"+os.Getenv("PATH"))
+	return cmd
+}
+
+func (b *bed) nm(args ...string) result {
+	b.t.Helper()
+	return finish(b.t, b.command(args...), "")
+}
+
+// launch starts nearmetal and returns when both hosts run a VM.
+func (b *bed) launch(args ...string) *exec.Cmd {
+	b.t.Helper()
+	cmd := b.command(args...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.launched = append(b.launched, cmd)
+	until(b.t, "a VM on each host", func() bool {
+		return len(b.running("alpha", "qemu-system")) > 0 && len(b.running("beta", "qemu-system")) > 0
+	})
+	return cmd
+}
+
+// quiet waits until nothing is left on the hosts but their sshd: no process, and in the directories named no cluster.
+func (b *bed) quiet(dirs ...string) {
+	b.t.Helper()
+	left := ""
+	defer func() {
+		if left != "" {
+			b.t.Log("left: ", left)
+		}
+	}()
+	until(b.t, "nothing left on any host", func() bool {
+		left = ""
+		for _, name := range hostNames {
+			for _, pid := range b.inside(b.hosts[name]) {
+				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+				if len(line) > 0 && !bytes.HasPrefix(line, []byte("sshd: /usr/sbin/sshd")) {
+					left += fmt.Sprintf("%s: %d %q; ", name, pid, line)
+				}
+			}
+		}
+		for _, d := range dirs {
+			entries, _ := os.ReadDir(b.path(d))
+			for _, e := range entries {
+				if e.IsDir() {
+					left += b.path(d, e.Name()) + "; "
+				}
+			}
+		}
+		return left == ""
+	})
+}
+
+var everyDir = []string{"front", "alpha/run", "beta/run"}
+
+// twoHosts are flags of a cluster with a VM on each host.
+var twoHosts = append([]string{"--hosts", "alpha,beta", "--vms", "2", "--vcpus", "1", "--no-share"}, small...)
+
+// A cluster over two hosts that are reached by ssh alone: its VMs are on both, an MPI program over them finds what
+// it finds natively, every command reaches each VM, and nothing is left when it has ended.
+func TestHosts(t *testing.T) {
+	b := newBed(t)
+	needs(t, "mpirun.openmpi")
+	r := b.nm(append([]string{"up", "--name", "two"}, twoHosts...)...).want(t, 0)
+	if r.out != "two\n" {
+		t.Errorf("up printed %q", r.out)
+	}
+	for _, name := range hostNames {
+		if n := len(b.running(name, "qemu-system")); n != 1 {
+			t.Errorf("%s runs %d VMs", name, n)
+		}
+	}
+	b.nm("ps", "two").want(t, 0, "vm0", "vm1", "alpha", "beta", "VMs of different hosts go by TCP")
+	b.nm("exec", "--all", "two", "--", "hostname").want(t, 0, "vm0: vm0", "vm1: vm1")
+
+	native := exec.Command("mpirun.openmpi", "--oversubscribe", "-n", "2", kernels+"/nm_cg", "--grid", "16")
+	native.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	out, err := native.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = b.nm("exec", "two", "--", "mpirun.openmpi", "-n", "2", kernels+"/nm_cg", "--grid", "16").want(t, 0, "vm0 vm1")
+	if got, want := found.FindAllString(r.out, -1), found.FindAllString(string(out), -1); fmt.Sprint(got) != fmt.Sprint(want) || len(want) != 4 {
+		t.Errorf("over two hosts %v, natively %v", got, want)
+	}
+
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("there and back"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.nm("cp", file, "two/vm1:/tmp/x").want(t, 0)
+	b.nm("cp", "two/vm1:/tmp/x", file+".back").want(t, 0)
+	if back, err := os.ReadFile(file + ".back"); err != nil || string(back) != "there and back" {
+		t.Errorf("%q, %v", back, err)
+	}
+	b.nm("exec", "two/vm1", "--", "sh", "-c", "echo a mark >/dev/console").want(t, 0)
+	until(t, "the console", func() bool { return strings.Contains(b.nm("logs", "two/vm1").want(t, 0).out, "a mark") })
+	b.nm("verify", "two").want(t, 0, "vm0: as planned", "vm1: as planned", "2 VMs: as planned")
+	b.nm("pause", "two").want(t, 0)
+	oneLine(t, b.nm("exec", "two", "--", "true").want(t, 1, "paused"))
+	b.nm("resume", "two").want(t, 0)
+	b.nm("exec", "two/vm1", "--", "hostname").want(t, 0, "vm1")
+	oneLine(t, b.nm("env", "two").want(t, 1, "on other hosts"))
+	b.nm("down", "two").want(t, 0)
+	b.quiet(everyDir...)
+
+	// The copy of the program is made once; one that was changed is made again.
+	copies, _ := filepath.Glob(b.path("beta/cache/nearmetal/programs/*/bin/nearmetal"))
+	if len(copies) != 1 {
+		t.Fatalf("copies on beta: %v", copies)
+	}
+	if err := os.WriteFile(copies[0], []byte("#!/bin/sh\necho changed >&2\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.nm(append(append([]string{"run"}, twoHosts...), "--", "hostname")...).want(t, 0, "vm0: vm0", "vm1: vm1")
+	b.quiet(everyDir...)
+}
+
+// What cannot be is said in a line, before anything boots.
+func TestHostsRefused(t *testing.T) {
+	b := newBed(t)
+	machine, err := filepath.Abs("../topology")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		hosts string
+		code  int
+		words string
+	}{
+		{"alpha,nowhere", 1, "host nowhere: ssh: connect to host 198.18.77.9 port 22"},
+		{"alpha,alpha", 2, "alpha is there twice"},
+		{"alpha,alpha-too", 1, "alpha and alpha-too are one host"},
+		{"alpha," + machine + "/igb-sriov.tar.gz", 2, "describes a machine"},
+		{"-oProxyCommand=x,alpha", 2, "is no host's name"},
+	} {
+		r := b.nm("run", "--hosts", c.hosts, "--vms", "2", "--no-share", "--", "hostname").want(t, c.code, c.words)
+		oneLine(t, r)
+	}
+	oneLine(t, b.nm("run", "--host", "--hosts", "alpha,beta", "--no-share", "--", "true").want(t, 2, "exclude each other"))
+	b.quiet(everyDir...)
+}
+
+// Whatever of a cluster over two hosts is killed, nothing of it stays on either.
+func TestHostsKilled(t *testing.T) {
+	b := newBed(t)
+	sleep := append(append([]string{"run"}, twoHosts...), "--", "sleep", "600")
+
+	t.Run("front", func(t *testing.T) {
+		b.t = t
+		cmd := b.launch(sleep...)
+		cmd.Process.Kill()
+		cmd.Wait()
+		b.quiet("alpha/run", "beta/run")
+		b.nm("ps").want(t, 0, "removed what cluster")
+		b.quiet(everyDir...)
+	})
+	t.Run("Ctrl-C", func(t *testing.T) {
+		b.t = t
+		cmd := b.launch(sleep...)
+		cmd.Process.Signal(syscall.SIGINT)
+		cmd.Wait()
+		if c := cmd.ProcessState.ExitCode(); c != 130 {
+			t.Errorf("exit status %d", c)
+		}
+		b.quiet(everyDir...)
+	})
+	t.Run("part", func(t *testing.T) {
+		b.t = t
+		cmd := b.launch(sleep...)
+		for _, pid := range b.running("beta", "host-part") {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+		cmd.Wait()
+		if c := cmd.ProcessState.ExitCode(); c != 1 || !strings.Contains(fmt.Sprint(cmd.Stderr), "host beta") {
+			t.Errorf("exit status %d: %s", c, cmd.Stderr)
+		}
+		b.quiet("front", "alpha/run")
+	})
+	t.Run("connection", func(t *testing.T) {
+		b.t = t
+		b.nm("up", "--hosts", "alpha,beta", "--name", "cut", "--vms", "2", "--vcpus", "1", "--memory", "512MiB", "--no-share").want(t, 0)
+		for _, pid := range b.running("beta", "sshd: root") {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+		until(t, "vm1 lost", func() bool { return strings.Contains(b.nm("ps", "cut").out, "dead") })
+		b.nm("ps", "cut").want(t, 0, "host beta")
+		b.nm("exec", "cut/vm0", "--", "hostname").want(t, 0, "vm0")
+		b.nm("down", "cut").want(t, 0)
+		b.quiet(everyDir...)
+	})
+}
