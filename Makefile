@@ -125,7 +125,7 @@ REHEARSE ?= bookworm trixie
 rehearse: ## make demo and make test on a bare Debian 12 and 13 (root; an hour and more)
 	@sh scripts/rehearse.sh $(REHEARSE)
 
-e2e: go wheels slurm extras ## the tests on real VMs, one package after the other
+e2e: go wheels slurm extras virtiofsd ## the tests on real VMs, one package after the other
 	go test -count=1 -p 1 -timeout 40m ./test/...
 
 test-fabric: c ## the libfabric provider's own tests, which unit runs too
@@ -138,6 +138,10 @@ test-slurm: slurm extras ## srun --vm on a real Slurm on this machine (root)
 slurm: go
 	@sh scripts/install.sh slurm
 	@test -e build/c/slurm/spank_nearmetal.so || { meson setup --reconfigure build/c >/dev/null && ninja --quiet -C build/c; }
+
+# A virtiofsd that nearmetal takes, for the tests of files: virtiofs.
+virtiofsd:
+	@sh scripts/virtiofsd.sh >/dev/null
 
 # Open MPI 5 and MPICH 5, for the tests of launchers.
 wheels: deps

@@ -62,7 +62,12 @@ static bool take_mount(struct mount_config *m, const char *tag, const char *msiz
 {
 	uint64_t n;
 
-	if (!take_name(m->tag, sizeof m->tag, tag) || !parse_number(msize, 1 << 24, &n) || n < 4096)
+	if (!take_name(m->tag, sizeof m->tag, tag))
+		return false;
+	m->msize = 0;
+	if (!strcmp(msize, "virtiofs"))
+		return true;
+	if (!parse_number(msize, 1 << 24, &n) || n < 4096)
 		return false;
 	m->msize = n;
 	return true;
@@ -256,6 +261,8 @@ static bool take_line(struct config *c, const char *key, char *rest)
 	}
 	if (!strcmp(key, "root"))
 		return split(rest, w, 2) == 2 && take_mount(&c->root, w[0], w[1]);
+	if (!strcmp(key, "inodes"))
+		return parse_number(rest, INT64_MAX, &c->max_inodes) && c->max_inodes;
 	if (!strcmp(key, "share"))
 		return take_share(c, rest);
 	if (!strcmp(key, "link"))
@@ -320,15 +327,26 @@ void config_free(struct config *c)
 	*c = (struct config){0};
 }
 
+/* How a mount is written: "virtiofs", or 9p's greatest message, in text. */
+static const char *how(const struct mount_config *m, char text[16])
+{
+	if (!m->msize)
+		return "virtiofs";
+	snprintf(text, 16, "%u", m->msize);
+	return text;
+}
+
 void config_print(const struct config *c)
 {
-	char addr[INET_ADDRSTRLEN], gateway[INET_ADDRSTRLEN];
+	char addr[INET_ADDRSTRLEN], gateway[INET_ADDRSTRLEN], msize[16];
 
-	printf("version 1\nname %s\nindex %u\nroot %s %u\n", c->name, c->index, c->root.tag,
-	       c->root.msize);
+	printf("version 1\nname %s\nindex %u\nroot %s %s\n", c->name, c->index, c->root.tag,
+	       how(&c->root, msize));
 	for (size_t i = 0; i < c->nshares; i++)
-		printf("share %s %u %s %s\n", c->shares[i].tag, c->shares[i].msize,
+		printf("share %s %s %s %s\n", c->shares[i].tag, how(&c->shares[i], msize),
 		       c->shares[i].read_only ? "ro" : "rw", c->shares[i].target);
+	if (c->max_inodes)
+		printf("inodes %llu\n", (unsigned long long)c->max_inodes);
 	for (size_t i = 0; i < c->nlinks; i++) {
 		const struct link_config *l = &c->links[i];
 		const uint8_t *m = l->mac;

@@ -10,7 +10,7 @@ enum { NAME_SIZE = 64, TAG_SIZE = 64, CONFIG_MAX = 4 << 20 };
 
 struct mount_config {
 	char tag[TAG_SIZE];
-	unsigned msize;		/* bytes */
+	unsigned msize;		/* of 9p, bytes; 0: virtiofs */
 	bool read_only;
 	const char *target;	/* NULL for the root */
 };
@@ -43,6 +43,7 @@ struct config {
 	struct mount_config root;
 	struct mount_config *shares;
 	size_t nshares;
+	uint64_t max_inodes;	/* of virtiofs in the caches; 0: any number */
 	struct link_config *links;
 	size_t nlinks;
 	const char **hosts;	/* lines of /etc/hosts */

@@ -194,16 +194,19 @@ static void read_config(struct config *c)
 	the_config = c;
 }
 
-static void mount_9p(const struct mount_config *m, const char *at, bool is_root)
+static void mount_export(const struct mount_config *m, const char *at, bool is_root)
 {
-	char options[256];
+	const char *type = m->msize ? "9p" : "virtiofs";
+	char options[256] = "";
 
-	/* The root does not change under us; a share may, and what is mapped must be written. */
-	snprintf(options, sizeof options, "trans=virtio,version=9p2000.L,msize=%u,cache=%s",
-		 m->msize, is_root ? "loose" : "mmap");
-	if (mount(m->tag, at, "9p", MS_NODEV | MS_NOATIME | (m->read_only || is_root ? MS_RDONLY : 0), options))
-		die("cannot mount %s (9p tag %s): %s", is_root ? "the root" : m->target, m->tag,
-		    errno == ENOENT ? "the VM has no such device" : strerror(errno));
+	/* The root does not change under us; a share may, and what is mapped must be written.
+	   What virtiofs keeps in its caches the host says (virtiofsd --cache). */
+	if (m->msize)
+		snprintf(options, sizeof options, "trans=virtio,version=9p2000.L,msize=%u,cache=%s",
+			 m->msize, is_root ? "loose" : "mmap");
+	if (mount(m->tag, at, type, MS_NODEV | MS_NOATIME | (m->read_only || is_root ? MS_RDONLY : 0), options))
+		die("cannot mount %s (%s tag %s): %s", is_root ? "the root" : m->target, type, m->tag,
+		    errno == ENOENT || (errno == EINVAL && !m->msize) ? "the VM has no such device" : strerror(errno));
 }
 
 /* Mounts and interfaces that come up wait for RCU; hurried, they wait some ms less each. */
@@ -240,7 +243,7 @@ static void mount_root(const struct config *c)
 	make_dir("/lower", 0755);
 	make_dir("/memory", 0755);
 	make_dir("/new", 0755);
-	mount_9p(&c->root, "/lower", true);
+	mount_export(&c->root, "/lower", true);
 	mount_at("root", "/memory", "tmpfs", MS_NODEV, "mode=0755");
 	make_dir("/memory/upper", 0755);
 	make_dir("/memory/work", 0755);
@@ -303,7 +306,7 @@ static void mount_shares(const struct config *c)
 {
 	for (size_t i = 0; i < c->nshares; i++) {
 		make_dirs(c->shares[i].target);
-		mount_9p(&c->shares[i], c->shares[i].target, false);
+		mount_export(&c->shares[i], c->shares[i].target, false);
 	}
 }
 

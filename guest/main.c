@@ -1,6 +1,7 @@
 /* nearmetal-agent: init of a VM, its agent, and nearmetal-rsh. */
 #include "exec.h"
 #include "init.h"
+#include "inodes.h"
 #include "log.h"
 #include "relay.h"
 #include "rsh.h"
@@ -138,6 +139,7 @@ static void init_main(void)
 	is_init = true;
 	init_boot(&c);
 	vm_name = c.name;
+	inodes_bound(c.max_inodes);
 	agent_run(init_hello(), true, RELAY_SOCKET);
 }
 

@@ -84,7 +84,7 @@ part "Go modules" sh scripts/modules.sh || finish
 
 # The rest is fetched beside the build. Its output stands where its end is awaited.
 # shellcheck disable=SC2086
-(sh scripts/wheels.sh $wheels && sh scripts/install.sh $groups) >"$log/fetch" 2>&1 &
+(sh scripts/wheels.sh $wheels && sh scripts/install.sh $groups && sh scripts/virtiofsd.sh) >"$log/fetch" 2>&1 &
 fetcher=$!
 part "build" make --no-print-directory -s go || finish
 part "lint" make --no-print-directory -s lint

@@ -165,6 +165,9 @@ type Probed struct {
 	TSCKHz int
 	// RegionDevice is what shows a region best here, where the cluster file says auto.
 	RegionDevice string
+	// MaxInodes is how many files of an export by virtiofs a VM may know at a time, each with an open descriptor
+	// of the process that serves it; 0: any number.
+	MaxInodes uint64
 	// Notice is a line that the user should read; "": none.
 	Notice string
 }

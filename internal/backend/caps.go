@@ -14,9 +14,9 @@ type Caps struct {
 	// or LinkOwn where the driver joins them itself (it is a Networker then); LinkUser for the user
 	// network, by which a VM reaches this host.
 	Links []LinkKind
-	// HostFiles: directories of this host shown to VMs (Settings.Exports), which root: host and
-	// shares need.
-	HostFiles bool
+	// Exports are the kinds by which directories of this host can be shown to VMs (Settings.Exports), which
+	// root: host and shares need, the best first. None: they cannot.
+	Exports []ExportKind
 	// OwnDisk: VMs that start from a disk of the back end's own (root: backend), with the kernel and the
 	// agent that are on it. Such a VM gets no Files.Kernel and no Files.Initrd.
 	OwnDisk bool
@@ -31,6 +31,8 @@ type Caps struct {
 	// Veil: exports by an open directory (Export.Veiled). Filter: a user network behind a filter of the
 	// owner's (Link.Filtered). Sandbox: the system calls of VMs' processes are filtered.
 	Veil, Filter, Sandbox bool
+	// VeilVirtiofs: Veil holds of exports by virtiofs, too.
+	VeilVirtiofs bool
 	// Jail: VMs' processes in namespaces of their own (Settings.Strict).
 	Jail bool
 	// DiesWithOwner: the VMs end with the process that called Start, however that ends. Where they
@@ -53,6 +55,9 @@ const (
 	CapStream       Cap = "join VMs by links between them"
 	CapTap          Cap = "join VMs to a bridge"
 	CapHostFiles    Cap = "show files of this host to VMs"
+	Cap9p           Cap = "show files of this host by 9p"
+	CapVirtiofs     Cap = "show files of this host by virtiofs"
+	CapVeilVirtiofs Cap = "cover the host's own files in what VMs see by virtiofs"
 	CapOwnDisk      Cap = "start VMs from a disk of its own"
 	CapRegion       Cap = "share memory between VMs"
 	CapIvshmem      Cap = "show the region as an ivshmem device"
@@ -76,7 +81,13 @@ func (c Caps) has(want Cap) bool {
 	case CapTap:
 		return slices.Contains(c.Links, LinkTap)
 	case CapHostFiles:
-		return c.HostFiles
+		return len(c.Exports) > 0
+	case Cap9p:
+		return slices.Contains(c.Exports, Export9p)
+	case CapVirtiofs:
+		return slices.Contains(c.Exports, ExportVirtiofs)
+	case CapVeilVirtiofs:
+		return c.VeilVirtiofs
 	case CapOwnDisk:
 		return c.OwnDisk
 	case CapRegion:
@@ -150,7 +161,7 @@ func Fit(s *spec.Cluster, p *Probed) error {
 			lacks = append(lacks, &LackError{driver, what, why, p.Caps.why(what)})
 		}
 	}
-	fitFiles(s, need)
+	fitFiles(s, p.Caps, need)
 	fitNetwork(s, p.Caps, need)
 	fitRegion(s, p, need)
 	fitPlacement(s, p.Caps, need)
@@ -164,7 +175,7 @@ func Fit(s *spec.Cluster, p *Probed) error {
 }
 
 // fitFiles matches what the VMs start from and see of this host.
-func fitFiles(s *spec.Cluster, need func(Cap, string)) {
+func fitFiles(s *spec.Cluster, c Caps, need func(Cap, string)) {
 	if s.Root == spec.RootBackend {
 		need(CapOwnDisk, "root: backend")
 	} else {
@@ -173,11 +184,32 @@ func fitFiles(s *spec.Cluster, need func(Cap, string)) {
 	if len(s.Shares) > 0 {
 		need(CapHostFiles, "shares")
 	}
+	if (s.Root != spec.RootBackend || len(s.Shares) > 0) && c.has(CapHostFiles) {
+		fitExports(s, c, need)
+	}
 	switch {
 	case s.Kernel != "":
 		need(CapDirectKernel, "kernel: "+s.Kernel)
 	case len(s.KernelArgs) > 0:
 		need(CapDirectKernel, "kernelArgs")
+	}
+}
+
+// fitExports chooses the kind by which the VMs see files of this host, where they do.
+func fitExports(s *spec.Cluster, c Caps, need func(Cap, string)) {
+	switch s.Files {
+	case string(Export9p):
+		need(Cap9p, "files: 9p")
+	case string(ExportVirtiofs):
+		need(CapVirtiofs, "files: virtiofs")
+	default:
+		for _, kind := range c.Exports {
+			s.Files = string(kind)
+			break
+		}
+	}
+	if (s.Isolation == "standard" || s.Isolation == "strict") && s.Files == string(ExportVirtiofs) && c.has(CapVirtiofs) {
+		need(CapVeilVirtiofs, "isolation: "+s.Isolation)
 	}
 }
 

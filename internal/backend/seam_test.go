@@ -72,19 +72,21 @@ func TestKnown(t *testing.T) {
 // all is a driver that lacks nothing.
 func all() *Probed {
 	return &Probed{Accel: host.KVM, RegionDevice: "ivshmem", Caps: Caps{Links: []LinkKind{LinkStream, LinkTap, LinkUser},
-		HostFiles: true, OwnDisk: true, Regions: []string{"ivshmem", "devdax"}, VFIO: true, Pins: true, DirectKernel: true}}
+		Exports: []ExportKind{Export9p, ExportVirtiofs}, OwnDisk: true, Regions: []string{"ivshmem", "devdax"}, VFIO: true, Pins: true, DirectKernel: true,
+		Veil: true, VeilVirtiofs: true, Sandbox: true, Filter: true, Jail: true}}
 }
 
 // What a file leaves open is settled by what is there.
 func TestFitSettles(t *testing.T) {
 	s := file()
-	if err := Fit(s, all()); err != nil || s.Accel != "kvm" || s.Region.Device != "ivshmem" || s.Region.Size != nil || s.Network.Uplink != "user" || s.Placement.Pin != "auto" {
+	if err := Fit(s, all()); err != nil || s.Accel != "kvm" || s.Files != "9p" || s.Region.Device != "ivshmem" || s.Region.Size != nil || s.Network.Uplink != "user" || s.Placement.Pin != "auto" {
 		t.Errorf("%v, %+v", err, s)
 	}
 	p := all()
 	p.Caps.Links, p.Caps.Regions, p.Caps.Pins, p.Caps.VFIO, p.Caps.DirectKernel = []LinkKind{LinkStream}, nil, false, false, false
+	p.Caps.Exports = []ExportKind{ExportVirtiofs}
 	s = file()
-	if err := Fit(s, p); err != nil || s.Region.Size == nil || *s.Region.Size != 0 || s.Network.Uplink != "none" || s.Placement.Pin != "never" {
+	if err := Fit(s, p); err != nil || s.Files != "virtiofs" || s.Region.Size == nil || *s.Region.Size != 0 || s.Network.Uplink != "none" || s.Placement.Pin != "never" {
 		t.Errorf("%v, %+v", err, s)
 	}
 }
@@ -97,10 +99,13 @@ func TestFitLacks(t *testing.T) {
 		caps func(*Caps)
 		want string
 	}{
-		{nil, func(c *Caps) { c.HostFiles = false }, "show files of this host to VMs, which root: host needs"},
-		{func(s *spec.Cluster) { s.Root = "/srv/x" }, func(c *Caps) { c.HostFiles = false }, "which root: /srv/x needs"},
-		{nil, func(c *Caps) { c.HostFiles, c.OwnDisk = false, true }, "which root: host needs: write root: backend, and no shares"},
+		{nil, func(c *Caps) { c.Exports = nil }, "show files of this host to VMs, which root: host needs"},
+		{func(s *spec.Cluster) { s.Root = "/srv/x" }, func(c *Caps) { c.Exports = nil }, "which root: /srv/x needs"},
+		{nil, func(c *Caps) { c.Exports, c.OwnDisk = nil, true }, "which root: host needs: write root: backend, and no shares"},
 		{func(s *spec.Cluster) { s.Root = spec.RootBackend }, func(c *Caps) { c.OwnDisk = false }, "start VMs from a disk of its own, which root: backend needs"},
+		{func(s *spec.Cluster) { s.Files = "9p" }, func(c *Caps) { c.Exports = []ExportKind{ExportVirtiofs} }, "show files of this host by 9p, which files: 9p needs"},
+		{func(s *spec.Cluster) { s.Files = "virtiofs" }, func(c *Caps) { c.Exports = []ExportKind{Export9p} }, "show files of this host by virtiofs, which files: virtiofs needs"},
+		{func(s *spec.Cluster) { s.Files, s.Isolation = "virtiofs", "standard" }, func(c *Caps) { c.VeilVirtiofs = false }, "cover the host's own files in what VMs see by virtiofs, which isolation: standard needs"},
 		{nil, func(c *Caps) { c.Links = nil }, "join VMs by links between them, which network: auto needs"},
 		{func(s *spec.Cluster) { s.Network.Type = "bridge" }, func(c *Caps) { c.Links = []LinkKind{LinkStream} }, "join VMs to a bridge, which network: bridge needs"},
 		{func(s *spec.Cluster) { s.Network.Uplink = "user" }, func(c *Caps) { c.Links = []LinkKind{LinkStream} }, "which network: {uplink: user} needs"},

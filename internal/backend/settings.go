@@ -25,11 +25,28 @@ type Settings struct {
 	Strict bool
 }
 
-// Export is a directory of the host shown to a VM by 9p.
+// ExportKind is how a VM sees a directory of the host, in the words of the cluster file (files:).
+type ExportKind string
+
+const (
+	Export9p       ExportKind = "9p"       // the VM's process serves it
+	ExportVirtiofs ExportKind = "virtiofs" // a process of its own serves it
+)
+
+// Cap is the capability to show directories by this kind.
+func (k ExportKind) Cap() Cap {
+	if k == ExportVirtiofs {
+		return CapVirtiofs
+	}
+	return Cap9p
+}
+
+// Export is a directory of the host shown to a VM.
 type Export struct {
 	Tag      string // mount tag, at most 31 bytes: letters, digits, - . _, a letter first
 	Path     string // absolute and clean
 	ReadOnly bool
+	Kind     ExportKind
 	// Veiled: the VM sees the directory through one of Files.Exports, in which what belongs to the host or
 	// to other users is covered.
 	Veiled bool

@@ -40,6 +40,9 @@ func (c *Cluster) boot(ctx context.Context, p *prepared, o Options, reg *region.
 	}
 	if o.Verbose && o.Part == "" { // a part's front says it
 		r := c.Record()
+		if line := filesLine(o.Spec); line != "" {
+			o.Events.notice(line)
+		}
 		for _, w := range r.Ways() {
 			o.Events.notice(w.String())
 		}

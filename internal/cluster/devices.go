@@ -252,7 +252,7 @@ func (p *prepared) withDrivers(s *spec.Cluster, h *device.Host, notice func(stri
 	if p.image == nil {
 		return nil // the guest has its own
 	}
-	img, err := image.Open(image.Request{Kernel: p.kernel, Devdax: wantsDevdax(s), Modules: rdmaModules(s), Aliases: aliases, Notice: notice})
+	img, err := image.Open(image.Request{Kernel: p.kernel, Files: s.Files, Devdax: wantsDevdax(s), Modules: rdmaModules(s), Aliases: aliases, Notice: notice})
 	if err != nil {
 		return err
 	}

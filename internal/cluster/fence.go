@@ -19,7 +19,7 @@ import (
 // fence makes what the VMs are fenced in with. With isolation: auto it says what cannot be had.
 func (c *Cluster) fence(o Options, notice func(string)) error {
 	s := o.Spec
-	if !c.caps.HostFiles || c.caps.Remote {
+	if len(c.caps.Exports) == 0 || c.caps.Remote {
 		return nil
 	}
 	strict := s.Isolation == "strict"
@@ -36,6 +36,10 @@ func (c *Cluster) fence(o Options, notice func(string)) error {
 		notice("the VMs reach this host's loopback: this QEMU has no hub to put a filter in (isolation: standard refuses that)")
 	}
 	if !c.caps.Veil {
+		return nil
+	}
+	if s.Files == string(backend.ExportVirtiofs) && !c.caps.VeilVirtiofs {
+		notice("the VMs see this host's /proc, /sys, /run and /tmp as you do: " + c.caps.Why[backend.CapVeilVirtiofs] + " (isolation: standard refuses that)")
 		return nil
 	}
 	var dirs, write []string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -22,7 +23,8 @@ import (
 // prepared is what is known and made before the first VM starts.
 type prepared struct {
 	accel  host.Accel
-	tsc    int // kHz, 0 where it is not used
+	tsc    int    // kHz, 0 where it is not used
+	inodes uint64 // that a VM may know by virtiofs; 0: any number
 	kernel image.Kernel
 	image  *image.Image    // nil where the VMs start no kernel of this host's
 	hosts  []topology.Host // that the plan may use
@@ -79,24 +81,52 @@ func (c *Cluster) probe(ctx context.Context, o Options, p *prepared, notice func
 	if err != nil {
 		return err
 	}
-	if err := backend.Fit(s, found); err != nil {
-		return err
+	var kernelErr error
+	if found.Caps.DirectKernel && s.Root != spec.RootBackend {
+		if p.kernel, kernelErr = image.FindKernel(s.Kernel); kernelErr == nil {
+			mountable(&found.Caps, p.kernel)
+		}
 	}
-	c.caps, p.accel, p.tsc = found.Caps, found.Accel, found.TSCKHz
+	if err := errors.Join(backend.Fit(s, found), kernelErr); err != nil {
+		return firstLine(err)
+	}
+	c.caps, p.accel, p.tsc, p.inodes = found.Caps, found.Accel, found.TSCKHz, found.MaxInodes
 	notice(found.Notice)
 	return together(
 		func() error { return c.fence(o, notice) },
 		func() (err error) {
-			if !c.caps.DirectKernel || s.Root == spec.RootBackend {
+			if p.kernel.Path == "" {
 				return nil
 			}
-			if p.kernel, err = image.FindKernel(s.Kernel); err != nil {
-				return err
-			}
-			p.image, err = image.Open(image.Request{Kernel: p.kernel, Devdax: wantsDevdax(s), Modules: rdmaModules(s), Notice: notice})
+			p.image, err = image.Open(image.Request{Kernel: p.kernel, Files: s.Files, Devdax: wantsDevdax(s), Modules: rdmaModules(s), Notice: notice})
 			return err
 		},
 	)
+}
+
+// mountable takes from the kinds by which a back end can show files of this host those that the guests' kernel
+// cannot mount.
+func mountable(c *backend.Caps, k image.Kernel) {
+	var list []backend.ExportKind
+	var first error
+	if c.Why = maps.Clone(c.Why); c.Why == nil {
+		c.Why = map[backend.Cap]string{}
+	}
+	for _, kind := range c.Exports {
+		err := k.Mounts(string(kind))
+		if err == nil {
+			list = append(list, kind)
+			continue
+		}
+		c.Why[kind.Cap()] = err.Error()
+		if first == nil {
+			first = err
+		}
+	}
+	if len(list) == 0 && first != nil {
+		c.Why[backend.CapHostFiles] = first.Error()
+	}
+	c.Exports = list
 }
 
 // place makes the plan of the cluster and writes it into the record, where the planning of

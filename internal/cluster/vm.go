@@ -15,6 +15,7 @@ import (
 	"nearmetal/internal/plan"
 	"nearmetal/internal/region"
 	"nearmetal/internal/spec"
+	"nearmetal/internal/words"
 )
 
 // vm is a VM of a cluster.
@@ -101,7 +102,22 @@ func exports(s *spec.Cluster) []backend.Export {
 	for i, sh := range s.Shares {
 		list = append(list, backend.Export{Tag: shareTag(i), Path: sh.Path, ReadOnly: sh.Mode == "ro"})
 	}
+	for i := range list {
+		list[i].Kind = backend.ExportKind(s.Files)
+	}
 	return list
+}
+
+// filesLine says by what the VMs see this host's files; "": they see none.
+func filesLine(s *spec.Cluster) string {
+	switch n := len(exports(s)); {
+	case n == 0:
+		return ""
+	case s.Files == string(backend.ExportVirtiofs):
+		return fmt.Sprintf("the VMs see this host's files by virtiofs: %s of virtiofsd for each VM", words.Count(n, "process", "processes"))
+	default:
+		return "the VMs see this host's files by 9p"
+	}
 }
 
 // rootTag is the mount tag of the VMs' root.
@@ -114,13 +130,17 @@ func shareTag(i int) string { return fmt.Sprintf("share%d", i) }
 func (c *Cluster) config(v *vm, s *spec.Cluster, p *prepared, reg *region.Region) ([]byte, error) {
 	names := p.names()
 	hostName, _ := os.Hostname()
+	virtiofs := s.Files == string(backend.ExportVirtiofs)
 	g := guest.Config{
-		Name: v.plan.Name, Index: v.index, Root: guest.Mount{Tag: rootTag}, OwnRoot: s.Root == spec.RootBackend,
+		Name: v.plan.Name, Index: v.index, Root: guest.Mount{Tag: rootTag, Virtiofs: virtiofs}, OwnRoot: s.Root == spec.RootBackend,
 		Links: c.wiring.config[v.index], Hosts: c.wiring.hosts(names, hostName),
 		HostName: hostName, Peers: c.wiring.peers(names),
 	}
 	for i, sh := range s.Shares {
-		g.Shares = append(g.Shares, guest.Mount{Tag: shareTag(i), Target: sh.Target, ReadOnly: sh.Mode == "ro"})
+		g.Shares = append(g.Shares, guest.Mount{Tag: shareTag(i), Virtiofs: virtiofs, Target: sh.Target, ReadOnly: sh.Mode == "ro"})
+	}
+	if virtiofs {
+		g.MaxInodes = p.inodes
 	}
 	if len(v.plan.Devices) > 0 {
 		var err error

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -30,8 +31,10 @@ type Config struct {
 	// OwnRoot: the VM has a root already, the disk that it started from. Root is not used.
 	OwnRoot bool
 	Shares  []Mount
-	Links   []Link
-	Hosts   []HostEntry
+	// MaxInodes bounds how many files of virtiofs mounts the VM keeps in its caches; 0: it does not.
+	MaxInodes uint64
+	Links     []Link
+	Hosts     []HostEntry
 	// HostName is the host's own name: lines of its /etc/hosts that give it a
 	// loopback address are left out. "": none.
 	HostName string
@@ -52,10 +55,11 @@ type Function struct {
 	MTU            int          // of its network interface, bytes; 0: as it is
 }
 
-// Mount is a 9p export of the host.
+// Mount is an export of the host.
 type Mount struct {
-	Tag      string // mount_tag of the device
-	MSize    int    // greatest message in bytes; 0: 262144
+	Tag      string // mount tag of the device
+	Virtiofs bool   // by virtiofs; else by 9p
+	MSize    int    // of 9p: greatest message in bytes; 0: 262144
 	Target   string // absolute path in the VM
 	ReadOnly bool
 }
@@ -100,6 +104,12 @@ func (c *Config) Encode() ([]byte, error) {
 		}
 		return m.MSize
 	}
+	how := func(m Mount) string {
+		if m.Virtiofs {
+			return "virtiofs"
+		}
+		return strconv.Itoa(msize(m))
+	}
 	checkMount := func(m Mount) error {
 		if err := checkName("mount tag", m.Tag); err != nil {
 			return err
@@ -113,7 +123,7 @@ func (c *Config) Encode() ([]byte, error) {
 		if err := checkMount(c.Root); err != nil {
 			return nil, err
 		}
-		line("root %s %d", c.Root.Tag, msize(c.Root))
+		line("root %s %s", c.Root.Tag, how(c.Root))
 	}
 	for _, m := range c.Shares {
 		if err := checkMount(m); err != nil {
@@ -126,7 +136,10 @@ func (c *Config) Encode() ([]byte, error) {
 		if m.ReadOnly {
 			mode = "ro"
 		}
-		line("share %s %d %s %s", m.Tag, msize(m), mode, m.Target)
+		line("share %s %s %s %s", m.Tag, how(m), mode, m.Target)
+	}
+	if c.MaxInodes != 0 {
+		line("inodes %d", c.MaxInodes)
 	}
 	for _, l := range c.Links {
 		if err := checkName("name of an interface", l.Name); err != nil || len(l.Name) > 15 {

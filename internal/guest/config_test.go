@@ -55,6 +55,15 @@ func TestConfig(t *testing.T) {
 	if out, er := understood(t, got); out != string(got) {
 		t.Errorf("the agent understands\n%s%s", out, er)
 	}
+	virtiofs := &Config{Name: "vm0", Root: Mount{Tag: "root", Virtiofs: true}, MaxInodes: 524288,
+		Shares: []Mount{{Tag: "s0", Virtiofs: true, Target: "/home"}}}
+	got, err = virtiofs.Encode()
+	if want := "version 1\nname vm0\nindex 0\nroot root virtiofs\nshare s0 virtiofs rw /home\ninodes 524288\n"; err != nil || string(got) != want {
+		t.Errorf("%v: %s", err, got)
+	}
+	if out, er := understood(t, got); out != string(got) {
+		t.Errorf("the agent understands\n%s%s", out, er)
+	}
 	least := &Config{Name: "vm0", Root: Mount{Tag: "root"}}
 	got, err = least.Encode()
 	if out, er := understood(t, got); err != nil || out != string(got) {
@@ -106,6 +115,8 @@ func TestConfigRefusedByTheAgent(t *testing.T) {
 		head + "shape round\n":                    `line 4: a wrong "shape"`,
 		head + "version 1\n":                      `line 4: a wrong "version"`,
 		head + "root r 99999999\n":                `line 4: a wrong "root"`,
+		head + "root r virtiofsd\n":               `line 4: a wrong "root"`,
+		head + "inodes 0\n":                       `line 4: a wrong "inodes"`,
 		head + "share s 4096 rw a\n":              `line 4: a wrong "share"`,
 		head + "share s 4096 rw /a/..\n":          `line 4: a wrong "share"`,
 		head + "share s 4096 wr /a\n":             `line 4: a wrong "share"`,

@@ -19,6 +19,8 @@ type Cluster struct {
 	Accel string `yaml:"accel" json:"accel" default:"auto" enum:"auto,kvm,tcg"`
 	// Root is the guests' file system: `host` for this host's own, read-only under an overlay in memory, a directory, or `backend` for a disk that the back end itself has. A directory of that name is `./backend`.
 	Root string `yaml:"root" json:"root" default:"host" format:"path"`
+	// Files is how the VMs see the host's files, their root and shares: by `9p`, which QEMU serves itself, or by `virtiofs`, which a virtiofsd process for each of them serves. `auto` takes 9p where QEMU and the guests' kernel have it, else virtiofs; Red Hat's QEMU and kernels have virtiofs only (see docs/files.md).
+	Files string `yaml:"files" json:"files" default:"auto" enum:"auto,virtiofs,9p"`
 	// Kernel started in the guests. Unset: the newest readable one in /boot that has its modules, the running one first.
 	Kernel string `yaml:"kernel" json:"kernel" format:"path"`
 	// KernelArgs are added to the guest's kernel command line.

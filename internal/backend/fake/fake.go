@@ -87,9 +87,12 @@ type driver struct {
 func (d *driver) Probe(context.Context, *spec.Cluster) (*backend.Probed, error) {
 	has := func(c backend.Cap) bool { return !slices.Contains(d.o.Lacks, c) }
 	c := backend.Caps{
-		HostFiles: has(backend.CapHostFiles), VFIO: has(backend.CapVFIO), Pins: has(backend.CapPins),
+		VFIO: has(backend.CapVFIO), Pins: has(backend.CapPins),
 		OwnDisk: d.o.OwnDisk, DiesWithOwner: !d.o.Survives, Remote: d.o.Hosts != "",
 		Why: map[backend.Cap]string{backend.CapRegion: "it has no VMs"},
+	}
+	if has(backend.CapHostFiles) {
+		c.Exports = []backend.ExportKind{backend.Export9p}
 	}
 	if d.o.Network {
 		c.Links = append(c.Links, backend.LinkOwn)

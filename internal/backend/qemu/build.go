@@ -19,14 +19,16 @@ type Machine struct {
 	bytes uint64           // of memory, for messages
 	later []map[string]any // netdevs that are added when it runs
 
-	jailed  *jailing // nil: it runs in this process's namespaces
-	uplinks []int    // the files of links that go to a user network in a process of its own
+	jailed    *jailing         // nil: it runs in this process's namespaces
+	served    []backend.Export // exports that a virtiofsd serves
+	virtiofsd virtiofsd        // nil where none is
+	uplinks   []int            // the files of links that go to a user network in a process of its own
 }
 
 // slot is a file that QEMU inherits. Their order is the order of their descriptors, from firstFD on.
 type slot struct {
 	kind  slotKind
-	index int // of a link's file
+	index int // of a link's file, a veiled export, a virtiofsd
 }
 
 type slotKind int
@@ -41,6 +43,7 @@ const (
 	slotLink
 	slotExport
 	slotVeil
+	slotVhost // QEMU's end of a virtiofsd
 )
 
 // add returns the descriptor of a new slot.
@@ -73,7 +76,7 @@ func Build(vm plan.VM, s backend.Settings, caps Caps) (*Machine, error) {
 
 // What to do about a QEMU without a device.
 const (
-	cureExports = "take a QEMU that is built with virtfs, with --qemu"
+	cureExports = "say files: virtiofs, or take a QEMU that is built with virtfs, with --qemu"
 	cureIvshmem = "say region: {device: devdax}, or region: {size: 0} for none, or take another QEMU with --qemu (Red Hat's has no ivshmem)"
 	cureDevdax  = "say region: {device: ivshmem}, or region: {size: 0} for none"
 )
@@ -90,7 +93,14 @@ func checkCaps(vm plan.VM, low lowered, s backend.Settings, caps Caps) error {
 	need := func(device, why, cure string) { errs = append(errs, caps.need(device, why, cure)) }
 	need("virtio-serial-pci", "the guest agent", whatToInstall)
 	need("virtserialport", "the guest agent", whatToInstall)
-	if len(s.Exports) > 0 {
+	for _, e := range s.Exports {
+		if e.Kind == backend.ExportVirtiofs {
+			need("vhost-user-fs-pci", "files: virtiofs", whatToInstall)
+			if caps.Virtiofsd.Path == "" {
+				errs = append(errs, errors.New("files: virtiofs: "+caps.noVirtiofsd()))
+			}
+			continue
+		}
 		need("virtio-9p-pci", "the VMs' root and shares", cureExports)
 	}
 	for _, l := range s.Links {
@@ -132,6 +142,9 @@ func checkStrict(s backend.Settings, caps Caps) error {
 		return fmt.Errorf("isolation: strict: %s (%s) is built without seccomp", caps.Path, caps.Version)
 	}
 	for _, e := range s.Exports {
+		if e.Kind == backend.ExportVirtiofs {
+			return errors.New("isolation: strict: " + noVeilVirtiofs)
+		}
 		if !e.Veiled {
 			return fmt.Errorf("isolation: strict: %s is not veiled", e.Path)
 		}
@@ -154,7 +167,11 @@ func (m *Machine) assemble(vm plan.VM, low lowered, s backend.Settings, caps Cap
 	}
 	bios := firmware(vm, s, caps)
 	machine.DieCache = vm.Dies > 1 && caps.SMPCache
-	mem := memory{Bytes: vm.MemoryBytes}
+	shared := slices.ContainsFunc(s.Exports, func(e backend.Export) bool { return e.Kind == backend.ExportVirtiofs })
+	mem := memory{Bytes: vm.MemoryBytes, Shared: shared && len(vm.Nodes) == 0}
+	if mem.Shared {
+		machine.Memory = sharedMemory
+	}
 	if s.Region != nil && s.Region.Device == "devdax" {
 		machine.NVDIMM, mem.Slots, mem.Extra = true, 1, s.Region.SizeBytes
 	}
@@ -166,7 +183,7 @@ func (m *Machine) assemble(vm plan.VM, low lowered, s backend.Settings, caps Cap
 		accelerator{s.Accel, dedicated(vm.Pins), low.physBits, vm.Dies > 1 && showsDies(s.Accel, bios)},
 		vcpus,
 		mem,
-		numa{Nodes: vm.Nodes, Bytes: vm.MemoryBytes, CPUs: vm.VCPUs, Max: vcpus.max()})
+		numa{Nodes: vm.Nodes, Bytes: vm.MemoryBytes, CPUs: vm.VCPUs, Max: vcpus.max(), Shared: shared})
 	m.use(monitor{chardev{"qmp", m.add(slotQMP, 0)}},
 		serialConsole{chardev{"console", m.add(slotConsole, 0)}})
 	if low.mmio > defaultWindow {
@@ -180,7 +197,7 @@ func (m *Machine) assemble(vm plan.VM, low lowered, s backend.Settings, caps Cap
 		FD: m.add(slotKernel, 0), InitrdFD: m.add(slotInitrd, 0), Firmware: bios,
 		Line: kernelArgs{s.Accel, s.TSCKHz, s.KernelArgs},
 	})
-	if err := m.useExports(s.Exports); err != nil {
+	if err := m.useExports(s.Exports, caps.Virtiofsd); err != nil {
 		return err
 	}
 	if s.Region != nil {
@@ -217,22 +234,31 @@ func dedicated(pins [][]int) bool {
 	return len(pins) > 0
 }
 
-func (m *Machine) useExports(exports []backend.Export) error {
+func (m *Machine) useExports(exports []backend.Export, d virtiofsd) error {
 	tags := map[string]bool{}
-	veiled := 0
+	veiled, hold := 0, false
 	for i, e := range exports {
 		if tags[e.Tag] {
 			return fmt.Errorf("two exports with the mount tag %s", e.Tag)
 		}
 		tags[e.Tag] = true
+		if e.Veiled {
+			veiled++
+		}
+		if e.Kind == backend.ExportVirtiofs {
+			m.virtiofsd = d
+			m.use(vhostFS{chardev{fmt.Sprintf("fs%d", i), m.add(slotVhost, len(m.served))}, e})
+			m.served = append(m.served, e)
+			continue
+		}
 		fd := 0
 		if e.Veiled {
-			fd = m.add(slotExport, veiled)
-			veiled++
+			fd = m.add(slotExport, veiled-1)
+			hold = true
 		}
 		m.use(export{e, i, fd})
 	}
-	if veiled > 0 {
+	if hold {
 		m.add(slotVeil, 0) // only held
 	}
 	return nil

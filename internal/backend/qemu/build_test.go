@@ -88,6 +88,10 @@ func TestBuildErrors(t *testing.T) {
 		{"no q35", capsEdit(func(c *Caps) { c.Q35 = false }), "no machine type q35"},
 		{"no tcg", capsEdit(func(c *Caps) { c.Accels = []string{"kvm"} }), "built without tcg"},
 		{"no 9p", without("virtio-9p-pci"), "has no virtio-9p-pci"},
+		{"no virtiofsd", setEdit(func(s *backend.Settings) { s.Exports[0].Kind = backend.ExportVirtiofs }), "files: virtiofs: install virtiofsd"},
+		{"virtiofs in a jail", setEdit(func(s *backend.Settings) {
+			s.Strict, s.Exports[0].Veiled, s.Exports[0].Kind = true, true, backend.ExportVirtiofs
+		}), "files: virtiofs: install virtiofsd"},
 		{"no ivshmem", without("ivshmem-plain"), "region: {device: devdax}"},
 		{"no port", without("virtserialport"), "install qemu-system-x86"},
 		{"no stream", capsEdit(func(c *Caps) { c.Netdevs = []string{"user"} }), "no network of the kind stream"},

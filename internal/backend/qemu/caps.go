@@ -37,12 +37,17 @@ type Caps struct {
 	SMPCache     bool     `json:"smpCache"`     // q35 has smp-cache, from QEMU 9.2 on
 	Qboot        string   `json:"qboot"`        // path of the small firmware, or ""
 	Q35          bool     `json:"q35"`
+
+	// Virtiofsd is this host's; the zero value: none that can be used, and Why says what to do. They are not
+	// QEMU's, and are found anew each time.
+	Virtiofsd    virtiofsd `json:"-"`
+	VirtiofsdWhy string    `json:"-"`
 }
 
 // probedDevices are the devices that a VM may need.
 var probedDevices = []string{
 	"intel-iommu", "ivshmem-plain", "nvdimm", "pcie-root-port", "pxb-pcie", "vfio-pci",
-	"virtio-9p-pci", "virtio-net-pci", "virtio-serial-pci", "virtserialport",
+	"vhost-user-fs-pci", "virtio-9p-pci", "virtio-net-pci", "virtio-serial-pci", "virtserialport",
 }
 
 // probedProps are the properties of the machine type that save time where they are there.
@@ -57,6 +62,14 @@ func (c Caps) need(device, why, cure string) error {
 		return nil
 	}
 	return fmt.Errorf("%s (%s) has no %s, which is needed for %s: %s", c.Path, c.Version, device, why, cure)
+}
+
+// noVirtiofsd is why there is no virtiofsd that can be used.
+func (c Caps) noVirtiofsd() string {
+	if c.VirtiofsdWhy == "" {
+		return whatServesFiles
+	}
+	return c.VirtiofsdWhy
 }
 
 // UserNet says whether this QEMU has the user network (slirp), which some builds leave out.

@@ -47,6 +47,13 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 			d.caps, probeErr = Probe(ctx, path)
 		}
 	}()
+	var fs virtiofsd
+	var fsErr error
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		fs, fsErr = findVirtiofsd(ctx)
+	}()
 	accel, notice, err := host.DetectAccel(s.Accel)
 	wg.Wait()
 	switch {
@@ -59,6 +66,10 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 	if khz, ok := host.TSCKHz(); ok && accel == host.TCG {
 		p.TSCKHz = khz
 	}
+	if fsErr != nil {
+		fs, d.caps.VirtiofsdWhy = virtiofsd{}, fsErr.Error()
+	}
+	d.caps.Virtiofsd, p.MaxInodes = fs, fs.MaxInodes
 	p.Caps = d.caps.seam()
 	p.RegionDevice = regionDevice(accel, p.Caps.Regions)
 	return p, nil
@@ -68,7 +79,7 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 func (c Caps) seam() backend.Caps {
 	has := func(device string) bool { return slices.Contains(c.Devices, device) }
 	s := backend.Caps{
-		HostFiles: has("virtio-9p-pci"), VFIO: has("vfio-pci") && has("pcie-root-port"),
+		VFIO: has("vfio-pci") && has("pcie-root-port"),
 		Pins: true, DirectKernel: true, DiesWithOwner: true, Why: map[backend.Cap]string{},
 	}
 	for _, k := range []backend.LinkKind{backend.LinkStream, backend.LinkTap, backend.LinkUser} {
@@ -76,7 +87,14 @@ func (c Caps) seam() backend.Caps {
 			s.Links = append(s.Links, k)
 		}
 	}
-	s.Veil, s.Sandbox, s.Jail = s.HostFiles, c.Sandbox, true
+	// 9p first: it leaves the VM's memory private, which may then be in huge pages without being asked for.
+	if has("virtio-9p-pci") {
+		s.Exports = append(s.Exports, backend.Export9p)
+	}
+	if has("vhost-user-fs-pci") && c.Virtiofsd.Path != "" {
+		s.Exports = append(s.Exports, backend.ExportVirtiofs)
+	}
+	s.Veil, s.Sandbox, s.Jail = len(s.Exports) > 0, c.Sandbox, true
 	s.Filter = slices.Contains(c.Netdevs, string(backend.LinkStream)) && slices.Contains(c.Netdevs, "hubport")
 	if c.Ivshmem() {
 		s.Regions = append(s.Regions, "ivshmem")
@@ -87,7 +105,12 @@ func (c Caps) seam() backend.Caps {
 	lack := func(what backend.Cap, device, cure string) {
 		s.Why[what] = fmt.Sprintf("%s (%s) has no %s: %s", c.Path, c.Version, device, cure)
 	}
-	lack(backend.CapHostFiles, "virtio-9p-pci", cureExports)
+	lack(backend.Cap9p, "virtio-9p-pci", cureExports)
+	if lack(backend.CapVirtiofs, "vhost-user-fs-pci", whatToInstall); has("vhost-user-fs-pci") {
+		s.Why[backend.CapVirtiofs] = c.noVirtiofsd()
+	}
+	s.Why[backend.CapHostFiles] = fmt.Sprintf("%s (%s) has no virtio-9p-pci, and for virtiofs: %s", c.Path, c.Version, s.Why[backend.CapVirtiofs])
+	s.Why[backend.CapVeilVirtiofs] = noVeilVirtiofs
 	lack(backend.CapIvshmem, "ivshmem-plain", cureIvshmem)
 	lack(backend.CapDevdax, "nvdimm", cureDevdax)
 	lack(backend.CapVFIO, "vfio-pci", whatToInstall)

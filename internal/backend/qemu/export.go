@@ -15,10 +15,16 @@ type export struct {
 	FD    int // of the veiled directory; 0: it is opened by its path
 }
 
+// rootTag is the mount tag of a VM's root, which does not change while the VM runs.
+const rootTag = "root"
+
 // maxTag is the length of a mount tag that the guest's driver takes, in bytes.
 const maxTag = 31
 
-func (e export) Valid() error {
+func (e export) Valid() error { return validExport(e.Export) }
+
+// validExport checks what every kind of export needs.
+func validExport(e backend.Export) error {
 	if err := validID("mount tag", e.Tag, maxTag); err != nil {
 		return err
 	}

@@ -71,7 +71,18 @@ func goldenCases() []goldenCase {
 	huge := vm("vm0", 288)
 	huge.Sockets, huge.Cores, huge.Threads = 2, 72, 2
 
+	virtiofs := func(s backend.Settings) backend.Settings {
+		s.Exports = slices.Clone(s.Exports)
+		for i := range s.Exports {
+			s.Exports[i].Kind = backend.ExportVirtiofs
+		}
+		return s
+	}
+
 	return []goldenCase{
+		{"tcg-virtiofs", qemu72, vm("vm0", 1), virtiofs(twoVMs)},
+		{"tcg-virtiofs-devdax", qemu10, vm("vm0", 1), virtiofs(devdax)},
+		{"kvm-virtiofs-nodes", qemu72, nodes, virtiofs(kvm)},
 		{"tcg-vm0", qemu72, vm("vm0", 1), twoVMs},
 		{"tcg-vm1", qemu72, vm("vm1", 1), func() backend.Settings {
 			s := twoVMs
@@ -113,11 +124,16 @@ func goldenCases() []goldenCase {
 func TestGolden(t *testing.T) {
 	for _, c := range goldenCases() {
 		t.Run(c.name, func(t *testing.T) {
-			m, err := Build(c.vm, c.set, capturedCaps(t, c.caps))
+			caps := capturedCaps(t, c.caps)
+			caps.Virtiofsd = testVirtiofsd
+			m, err := Build(c.vm, c.set, caps)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := byOption(m.Args())
+			for _, e := range m.served {
+				got += "\n" + byOption(m.virtiofsd.args(e))
+			}
 			file := filepath.Join("testdata/golden", c.name+".args")
 			golden.Check(t, file, got)
 		})

@@ -125,20 +125,20 @@ func TestUplinkEnds(t *testing.T) {
 			skipWithoutNamespace(t, err)
 			t.Fatal(err)
 		}
-		if len(v.uplinks) != 1 {
-			t.Fatalf("%d processes for the network", len(v.uplinks))
+		if len(v.helpers) != 1 {
+			t.Fatalf("%d processes for the network", len(v.helpers))
 		}
 		return v
 	}
 	v := start()
 	ours, _ := os.Readlink("/proc/self/ns/net")
-	if its, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", v.uplinks[0].cmd.Process.Pid)); its != ours {
+	if its, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", v.helpers[0].cmd.Process.Pid)); its != ours {
 		t.Errorf("the user network is in %s, this host's is %s", its, ours)
 	}
 	if its, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", v.PID())); its == ours {
 		t.Error("QEMU is in this host's network")
 	}
-	v.uplinks[0].kill()
+	v.helpers[0].kill()
 	awaitEnd(t, v)
 	if v.Err() == nil || !strings.Contains(v.Err().Error(), "user network ended") {
 		t.Errorf("%v", v.Err())
@@ -146,7 +146,7 @@ func TestUplinkEnds(t *testing.T) {
 	v = start()
 	v.Kill()
 	select {
-	case <-v.uplinks[0].done:
+	case <-v.helpers[0].done:
 	default:
 		t.Error("the user network outlives its VM")
 	}

@@ -3,6 +3,7 @@ package qemu
 // machineType is the machine's type, q35, with what is switched off in it.
 type machineType struct {
 	Off      []string // properties: i8042, sata, smbus
+	Memory   string   // the id of the backend of all its memory; "": its own, or the nodes'
 	NVDIMM   bool
 	DieCache bool // say that a die is what shares a last-level cache; by itself, QEMU means that too
 	SplitIRQ bool // an IOMMU's interrupt remapping needs it, with KVM
@@ -24,6 +25,9 @@ func (m machineType) Args() []string {
 	}
 	// A guest's memory is in no core dump, and is not searched for pages to merge.
 	opts = append(opts, "dump-guest-core=off", "mem-merge=off")
+	if m.Memory != "" {
+		opts = append(opts, "memory-backend="+m.Memory)
+	}
 	if m.NVDIMM {
 		opts = append(opts, "nvdimm=on")
 	}

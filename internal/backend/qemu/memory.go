@@ -9,6 +9,9 @@ type memory struct {
 	Bytes uint64
 	Slots int    // for NVDIMMs
 	Extra uint64 // bytes of NVDIMMs
+	// Shared: other processes can map it, as one at the other end of a vhost-user device does. NUMA nodes have
+	// backends of their own.
+	Shared bool
 }
 
 // minMemory is what a distribution's kernel with its agent and a root in memory comes up in.
@@ -26,11 +29,18 @@ func (m memory) Valid() error {
 	return nil
 }
 
+// sharedMemory is the id of the backend of shared memory.
+const sharedMemory = "ram0"
+
 func (m memory) Args() []string {
+	var args []string
+	if m.Shared {
+		args = []string{"-object", option("memory-backend-memfd", "id="+sharedMemory, "size="+size(m.Bytes), "share=on")}
+	}
 	if m.Slots == 0 {
-		return []string{"-m", option("size=" + size(m.Bytes))}
+		return append(args, "-m", option("size="+size(m.Bytes)))
 	}
 	// Room for each NVDIMM to be aligned in.
 	top := m.Bytes + m.Extra + uint64(m.Slots)<<30
-	return []string{"-m", option("size="+size(m.Bytes), fmt.Sprintf("slots=%d", m.Slots), "maxmem="+size(top))}
+	return append(args, "-m", option("size="+size(m.Bytes), fmt.Sprintf("slots=%d", m.Slots), "maxmem="+size(top)))
 }

@@ -11,11 +11,11 @@ import (
 
 // numa is the VM's NUMA nodes, each with its memory backend.
 type numa struct {
-	Nodes []plan.Node
-	Bytes uint64 // of the VM's memory: the nodes' together
-	CPUs  int    // vCPUs at the start
-	Max   int    // possible ones
-
+	Nodes  []plan.Node
+	Bytes  uint64 // of the VM's memory: the nodes' together
+	CPUs   int    // vCPUs at the start
+	Max    int    // possible ones
+	Shared bool   // other processes can map the memory
 }
 
 func (n numa) Valid() error {
@@ -110,9 +110,13 @@ func (n numa) Args() []string {
 func (n numa) backend(id string, node plan.Node) []string {
 	var args []string
 	kind, opts := "memory-backend-ram", []string{"id=" + id, "size=" + size(node.MemoryBytes)}
-	if node.PageBytes > 4096 {
+	switch {
+	case node.PageBytes > 4096:
 		kind = "memory-backend-memfd"
 		opts = append(opts, "hugetlb=on", "hugetlbsize="+size(node.PageBytes), "share=on")
+	case n.Shared:
+		kind = "memory-backend-memfd"
+		opts = append(opts, "share=on")
 	}
 	for _, r := range ranges(node.HostNodes) {
 		opts = append(opts, "host-nodes="+r)

@@ -21,7 +21,7 @@ import (
 
 const (
 	probeTimeout = 60 * time.Second // 0.1 s on an idle machine
-	probeFormat  = "3"              // of what is cached
+	probeFormat  = "4"              // of what is cached
 	keepProbes   = 4                // in the cache
 )
 
@@ -197,6 +197,16 @@ func (c *Caps) askNetdevs(ctx context.Context, q *QMP) error {
 				c.Netdevs = append(c.Netdevs, v.Case)
 			}
 		}
+	}
+	// A build without slirp lists "user" all the same, and refuses to make one.
+	user := string(backend.LinkUser)
+	err := q.Execute(ctx, "netdev_add", map[string]string{"type": user, "id": "probe"}, nil)
+	var refused *QMPError
+	switch {
+	case errors.As(err, &refused):
+		c.Netdevs = slices.DeleteFunc(c.Netdevs, func(s string) bool { return s == user })
+	case err != nil:
+		return err
 	}
 	slices.Sort(c.Netdevs)
 	return nil

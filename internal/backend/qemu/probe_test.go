@@ -14,6 +14,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/host"
 )
 
 // capture is what a real QEMU answered: a greeting, then one line a command.
@@ -140,21 +143,35 @@ func TestProbeCaptured(t *testing.T) {
 	}
 }
 
-// TestProbeRedHat is a QEMU as Red Hat builds it: without ivshmem and slirp, with q35 under another name.
+// TestProbeRedHat is a QEMU as Red Hat builds it: without ivshmem, 9p and slirp. Its description of the protocol lists
+// "user" all the same.
 func TestProbeRedHat(t *testing.T) {
 	c := readCapture(t, qemu10)
 	for key, a := range c.answers {
 		switch {
 		case strings.Contains(key, "ivshmem-plain"):
 			a.Return, a.Error = nil, json.RawMessage(`{"class":"DeviceNotFound","desc":"Device 'ivshmem-plain' not found"}`)
-		case a.Execute == "query-qmp-schema":
-			a.Return = json.RawMessage(strings.ReplaceAll(string(a.Return), `"case":"user"`, `"case":"passt"`))
+		case strings.Contains(key, "virtio-9p-pci"):
+			a.Return, a.Error = nil, json.RawMessage(`{"class":"DeviceNotFound","desc":"Device 'virtio-9p-pci' not found"}`)
+		case a.Execute == "netdev_add":
+			a.Return, a.Error = nil, json.RawMessage(`{"class":"GenericError","desc":"Parameter 'type' expects a netdev backend type"}`)
 		}
 		c.answers[key] = a
 	}
 	caps, err := c.ask(t)
-	if err != nil || caps.Ivshmem() || caps.UserNet() {
+	if err != nil || caps.Ivshmem() || caps.UserNet() || !slices.Contains(caps.Netdevs, "stream") {
 		t.Errorf("%+v, %v", caps, err)
+	}
+	// What is left: a region as devdax, and files by virtiofs where there is a virtiofsd.
+	caps.VirtiofsdWhy = "no virtiofsd: install it"
+	s := caps.seam()
+	if !slices.Equal(s.Regions, []string{"devdax"}) || regionDevice(host.KVM, s.Regions) != "devdax" || len(s.Exports) != 0 || s.Veil ||
+		!strings.HasSuffix(s.Why[backend.CapHostFiles], "has no virtio-9p-pci, and for virtiofs: no virtiofsd: install it") {
+		t.Errorf("%+v", s)
+	}
+	caps.Virtiofsd = testVirtiofsd
+	if s := caps.seam(); !slices.Equal(s.Exports, []backend.ExportKind{backend.ExportVirtiofs}) || !s.Veil {
+		t.Errorf("with virtiofsd: %+v", s)
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 
 // note stands above command lines, which are not for a shell as they are.
 const note = `# What the plan decides. These lines are not complete: when nearmetal starts a VM, it adds
-#   -fsdev and -device virtio-9p-pci for the root and for each share,
+#   -fsdev and -device virtio-9p-pci for the root and for each share, or, with files: virtiofs, a virtiofsd with
+#   -chardev and -device vhost-user-fs-pci for each, and memory that it shares with that,
 #   -netdev and -device virtio-net-pci for the VMs' network and the uplink,
 #   what fd=N and /proc/self/fd/N name: the monitor, the console, the agent's channel, the kernel,
 #   the initramfs and the region, which are open files of its own,

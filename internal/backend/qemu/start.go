@@ -25,7 +25,7 @@ type VM struct {
 	path    string // of QEMU
 	bytes   uint64 // of memory
 	child   *child
-	uplinks []*child // the user networks of a VM in a jail
+	helpers []helper // what it cannot do without: the user networks of a VM in a jail, what serves its files
 	qmp     *QMP
 	console *console
 	started time.Time
@@ -77,40 +77,57 @@ func start(ctx context.Context, m *Machine, f Files, o Options) (*VM, error) {
 			files[i] = conTheirs
 		}
 	}
-	jail, err := m.jail(files, f.Cgroup)
-	if err != nil {
+	v := &VM{name: m.Name, path: m.path, bytes: m.bytes, console: con, started: time.Now(), done: make(chan struct{})}
+	if err := v.startUplinks(m, f, o); err != nil {
+		v.endHelpers()
 		qmpOurs.Close()
 		return nil, err
 	}
-	v := &VM{name: m.Name, path: m.path, bytes: m.bytes, console: con, started: time.Now(), done: make(chan struct{})}
-	if err := v.startUplinks(m, f, o); err != nil {
-		v.endUplinks()
+	ends, err := v.startFiles(m, o)
+	defer closeFiles(ends)
+	if err != nil {
+		v.endHelpers()
+		qmpOurs.Close()
+		return nil, err
+	}
+	for i, s := range m.slots {
+		if s.kind == slotVhost {
+			files[i] = ends[s.index]
+		}
+	}
+	jail, err := m.jail(files, f.Cgroup)
+	if err != nil {
+		v.endHelpers()
 		qmpOurs.Close()
 		return nil, err
 	}
 	if v.child, err = spawn(m.Args(), files, jail); err != nil {
-		v.endUplinks()
+		v.endHelpers()
 		qmpOurs.Close()
 		return nil, err
 	}
 	// From here on QEMU alone holds its ends: their end is its end.
 	qmpTheirs.Close()
 	conTheirs.Close()
+	closeFiles(ends)
 	if o.Record != nil {
 		if err := o.Record(v.PID(), ""); err != nil {
 			v.child.kill()
 			<-v.child.done
-			v.endUplinks()
+			v.endHelpers()
 			qmpOurs.Close()
 			return nil, err
 		}
 	}
 	if err := v.connect(ctx, qmpOurs); err != nil {
-		v.endUplinks()
+		if failed := v.failedHelper(); failed != nil {
+			err = failed
+		}
+		v.endHelpers()
 		return nil, err
 	}
-	for _, c := range v.uplinks {
-		go v.watchUplink(c)
+	for _, h := range v.helpers {
+		go v.watchHelper(h)
 	}
 	for _, n := range m.later {
 		if err := v.qmp.Execute(ctx, "netdev_add", n, nil); err != nil {
@@ -121,6 +138,12 @@ func start(ctx context.Context, m *Machine, f Files, o Options) (*VM, error) {
 	return v, nil
 }
 
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
 // files puts the caller's files in the order of the descriptors; QMP and console stay empty.
 func (m *Machine) files(f Files) ([]*os.File, error) {
 	files := make([]*os.File, len(m.slots))
@@ -128,7 +151,7 @@ func (m *Machine) files(f Files) ([]*os.File, error) {
 	for i, s := range m.slots {
 		what := ""
 		switch s.kind {
-		case slotQMP, slotConsole:
+		case slotQMP, slotConsole, slotVhost:
 			continue
 		case slotChannel:
 			files[i], what = f.Channel, "channel"
@@ -199,7 +222,7 @@ func (v *VM) watch() {
 		}
 	}
 	<-v.child.done
-	v.endUplinks()
+	v.endHelpers()
 	v.mu.Lock()
 	v.err = v.verdict()
 	v.mu.Unlock()

@@ -46,34 +46,11 @@ func (v *VM) startUplinks(m *Machine, f Files, o Options) error {
 		if err != nil {
 			return fmt.Errorf("its user network: %w", err)
 		}
-		v.uplinks = append(v.uplinks, c)
-		if o.Record != nil {
-			if err := o.Record(c.cmd.Process.Pid, "network of "); err != nil {
-				return err
-			}
+		if err := v.addHelper(c, "user network", m.path, o, "network of "); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// endUplinks ends the user networks, and waits until they are gone.
-func (v *VM) endUplinks() {
-	for _, c := range v.uplinks {
-		c.kill()
-		<-c.done
-	}
-}
-
-// watchUplink ends the VM when its user network ends before it: what is left would wait for answers for ever.
-func (v *VM) watchUplink(c *child) {
-	select {
-	case <-v.child.done:
-	case <-c.done:
-		v.mu.Lock()
-		v.lost = fmt.Errorf("its user network ended: %s", c.words(v.path))
-		v.mu.Unlock()
-		v.child.kill()
-	}
 }
 
 // words says how a process ended and what it said last.

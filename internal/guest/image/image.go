@@ -20,6 +20,7 @@ import (
 // Request says what image is wanted.
 type Request struct {
 	Kernel  Kernel
+	Files   string   // by which the guest sees files of the host: "9p" (or ""), "virtiofs"
 	Devdax  bool     // the region is shown as a devdax device: its modules are needed too
 	Modules []string // more modules, by name
 	// Aliases are devices whose drivers are needed, as the kernel names them (modalias of sysfs).
@@ -39,8 +40,8 @@ type Image struct {
 }
 
 // keep is how many entries of each kind stay in the cache: an upgrade leaves two kernels in use, and
-// with and without a devdax region there are two initramfs a kernel.
-var keep = map[string]int{"vmlinux": 3, "initramfs": 6}
+// with and without a devdax region, by 9p and by virtiofs, there are four initramfs a kernel.
+var keep = map[string]int{"vmlinux": 3, "initramfs": 8}
 
 // Format of the cached files; a new one makes the old entries unused.
 const (
@@ -139,7 +140,7 @@ func (i *Image) openBase(r Request, prog []byte, s *store) error {
 	if err != nil {
 		return err
 	}
-	want := append([]string{}, baseModules...)
+	want := append(append([]string{}, baseModules...), fileModules(r.Files)...)
 	if r.Devdax {
 		want = append(want, devdaxModules...)
 	}

@@ -16,9 +16,30 @@ const (
 	maxModule = 64 << 20 // bytes of one module, unpacked
 )
 
-// baseModules are what every VM needs: the agent's channel, the root and the network.
+// baseModules are what every VM needs: the agent's channel, the overlay of the root, and the network.
 // Those that the kernel has built in are left out, and dependencies are added.
-var baseModules = []string{"virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "virtio_net"}
+var baseModules = []string{"virtio_pci", "virtio_console", "overlay", "virtio_net"}
+
+// mounters are the modules that mount files of the host, by the kinds in which it can show them.
+var mounters = map[string][]string{"9p": {"9pnet_virtio", "9p"}, "virtiofs": {"virtiofs"}}
+
+// fileModules are those of a kind; "" is 9p.
+func fileModules(kind string) []string {
+	if kind == "" {
+		kind = "9p"
+	}
+	return mounters[kind]
+}
+
+// Mounts returns why the kernel cannot mount files of the host of a kind ("9p", "virtiofs"): nil if it can.
+func (k Kernel) Mounts(kind string) error {
+	ix, err := readModuleIndex(k)
+	if err != nil {
+		return err
+	}
+	_, err = ix.resolve(fileModules(kind))
+	return err
+}
 
 // devdaxModules show an NVDIMM as a devdax device.
 var devdaxModules = []string{"nfit", "nd_pmem", "dax_pmem", "device_dax"}

@@ -60,7 +60,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add("100 Gb/sec (4X EDR)")
 	f.Add("8.0 GT/s PCIe\nMemTotal: 5 kB\nDirectMap4k: 1 kB")
 	f.Fuzz(func(t *testing.T, s string) {
-		parseMemlock(s)
+		parseLimit(s, "Max locked memory")
 		judgeSettings("x", parseMstconfig(s))
 		parsePFC(s)
 		parseQEMUVersion(s)

@@ -43,6 +43,32 @@ var limitRows = []Row{
 		},
 	},
 	{
+		ID: "limits.nofile", Group: Limits, Title: "open files of a process",
+		Reads: "Max open files in /proc/self/limits, the hard limit", Wants: "524288 or more",
+		Why:    "With files: virtiofs, a process holds a descriptor for each file that a VM knows. The agent has the VM forget files before the limit is reached, and it then asks for them anew.",
+		Source: "docs/files.md",
+		Costs:  "file systems with many files are slower; below 16384 VMs with virtiofs do not start",
+		Fix:    "/etc/security/limits.d: '* hard nofile 524288'; LimitNOFILE=524288 in the units of daemons that start jobs",
+		Needs:  Restart, Profiles: onHosts,
+		look: func(f *facts) finding {
+			s, err := f.read("/proc/self/limits")
+			if err != nil {
+				return found(Unknown, "no limits in the tree")
+			}
+			_, hard, ok := parseLimit(s, "Max open files")
+			n, err := strconv.ParseUint(hard, 10, 64)
+			switch {
+			case ok && hard == "unlimited":
+				return found(OK, "unlimited")
+			case !ok || err != nil:
+				return found(Unknown, "no limit on open files in /proc/self/limits")
+			case n < 524288:
+				return found(Warn, "%d", n)
+			}
+			return found(OK, "%d", n)
+		},
+	},
+	{
 		ID: "limits.shm", Group: Limits, Title: "room for regions in shared memory",
 		Reads: "size of the file system on /dev/shm in /proc/mounts", Wants: "1 GiB or more",
 		Why:    "The region that the VMs of a host share is a file without a name in /dev/shm; Open MPI's own shared memory is there, too.",
@@ -106,7 +132,7 @@ func (f *facts) lockers() []locker {
 		if err != nil {
 			return
 		}
-		if soft, hard, ok := parseMemlock(s); ok {
+		if soft, hard, ok := parseLimit(s, "Max locked memory"); ok {
 			limit := soft
 			if soft == "unlimited" && hard != "unlimited" {
 				limit = "hard limit " + hard
@@ -129,11 +155,10 @@ func (f *facts) lockers() []locker {
 	return list
 }
 
-// parseMemlock reads the soft and the hard limit on locked memory of a process's limits
-// (proc(5), /proc/PID/limits).
-func parseMemlock(s string) (soft, hard string, ok bool) {
+// parseLimit reads a soft and a hard limit, called name, of a process's limits (proc(5), /proc/PID/limits).
+func parseLimit(s, name string) (soft, hard string, ok bool) {
 	for _, line := range strings.Split(s, "\n") {
-		rest, found := strings.CutPrefix(line, "Max locked memory")
+		rest, found := strings.CutPrefix(line, name)
 		if !found {
 			continue
 		}

@@ -8,8 +8,21 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// qemuProgram is QEMU's name; nearmetal runs VMs on x86-64 only.
-const qemuProgram = "qemu-system-x86_64"
+// qemuProgram is QEMU's name; nearmetal runs VMs on x86-64 only. Red Hat's is elsewhere, and is asked where there is
+// no other.
+const (
+	qemuProgram    = "qemu-system-x86_64"
+	qemuRedHatPath = "/usr/libexec/qemu-kvm"
+)
+
+// askQEMU is ask of this host's QEMU.
+func (f *facts) askQEMU(args ...string) (string, error) {
+	out, err := f.ask(qemuProgram, args...)
+	if !errors.Is(err, errNoProgram) {
+		return out, err
+	}
+	return f.ask(qemuRedHatPath, args...)
+}
 
 // qemuLeast is the oldest QEMU that nearmetal's VMs are tested with: major, minor.
 const qemuLeast = 7
@@ -26,7 +39,7 @@ var qemuRows = []Row{
 		Fix:    "apt-get install qemu-system-x86, dnf install qemu-kvm; or name another with qemu: in the cluster file",
 		Needs:  Other, Profiles: onVMHosts,
 		look: func(f *facts) finding {
-			out, err := f.ask(qemuProgram, "-version")
+			out, err := f.askQEMU("-version")
 			if err != nil {
 				return qemuMissing(err)
 			}
@@ -40,35 +53,45 @@ var qemuRows = []Row{
 			return found(OK, "%s", version)
 		},
 	},
-	qemuDevice("qemu.region", "ivshmem-plain", "the region that VMs of one host share",
+	qemuDevice("qemu.region", []string{"ivshmem-plain", "nvdimm"}, "the region that VMs of one host share",
 		"MPI between VMs of one host goes over the network instead of shared memory", Fail,
-		"Red Hat's qemu-kvm leaves ivshmem out: install Debian's, Fedora's or upstream QEMU beside it; nearmetal then shows the region as persistent memory where it can"),
-	qemuDevice("qemu.expander", "pxb-pcie", "root complexes of several nodes in a VM",
+		"a QEMU with one of them: Red Hat's has no ivshmem, and shows the region as persistent memory (nvdimm)"),
+	qemuDevice("qemu.files", []string{"virtio-9p-pci", "vhost-user-fs-pci"}, "this host's files in VMs",
+		"no VMs with root: host", Fail,
+		"a QEMU with one of them: Red Hat's has no 9p; for virtiofs (vhost-user-fs-pci), install the package virtiofsd as well"),
+	qemuDevice("qemu.expander", []string{"pxb-pcie"}, "root complexes of several nodes in a VM",
 		"a VM over several nodes cannot see which node its VF is on", Warn,
 		"a QEMU with PCI expander bridges (upstream has them)"),
-	qemuDevice("qemu.vfio", "vfio-pci", "VFs and cards in VMs",
+	qemuDevice("qemu.vfio", []string{"vfio-pci"}, "VFs and cards in VMs",
 		"no VF in a VM", Fail, "a QEMU that was built with VFIO (upstream is)"),
 	qemuSandboxRow,
 	qemuFaultsRow,
 }
 
-// qemuDevice returns the row of a device that QEMU has to offer.
-func qemuDevice(id, device, title, costs string, bad Status, fix string) Row {
+// qemuDevice returns the row of devices one of which QEMU has to offer.
+func qemuDevice(id string, devices []string, title, costs string, bad Status, fix string) Row {
+	any := strings.Join(devices, " or ")
 	return Row{
 		ID: id, Group: QEMU, Title: title,
-		Reads: device + " in " + qemuProgram + " -device help", Wants: "it is there",
+		Reads: any + " in " + qemuProgram + " -device help", Wants: "it is there",
 		Why:    "nearmetal's command lines use it for: " + title + ".",
-		Source: "docs/region.md, docs/plan.md",
+		Source: "docs/region.md, docs/plan.md, docs/files.md",
 		Costs:  costs, Fix: fix, Needs: Other, Profiles: onVMHosts,
 		look: func(f *facts) finding {
-			out, err := f.ask(qemuProgram, "-device", "help")
+			out, err := f.askQEMU("-device", "help")
 			if err != nil {
 				return qemuMissing(err)
 			}
-			if !hasDevice(out, device) {
-				return found(bad, "%s is not among its devices", device)
+			var there []string
+			for _, d := range devices {
+				if hasDevice(out, d) {
+					there = append(there, d)
+				}
 			}
-			return found(OK, "%s", device)
+			if len(there) == 0 {
+				return found(bad, "%s is not among its devices", any)
+			}
+			return found(OK, "%s", strings.Join(there, ", "))
 		},
 	}
 }

@@ -62,7 +62,7 @@ var qemuFaultsRow = Row{
 	Fix:    "install the distribution's newest package. Distributions put fixes into older releases: its changelog names the CVEs that are fixed",
 	Needs:  Other, Profiles: onVMHosts,
 	look: func(f *facts) finding {
-		out, err := f.ask(qemuProgram, "-version")
+		out, err := f.askQEMU("-version")
 		if err != nil {
 			return qemuMissing(err)
 		}
@@ -96,7 +96,7 @@ var qemuSandboxRow = Row{
 	Fix:    "a QEMU that was built with seccomp (all distributions' are)",
 	Needs:  Other, Profiles: onVMHosts,
 	look: func(f *facts) finding {
-		out, err := f.ask(qemuProgram, "-help")
+		out, err := f.askQEMU("-help")
 		if err != nil {
 			return qemuMissing(err)
 		}

@@ -1,0 +1,148 @@
+package qemu
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Each export by virtiofs is served by a virtiofsd of its own, a child of this process as QEMU is one. It ends by
+// itself when its QEMU does. One that ends before leaves a VM whose every access waits for ever: the VM is ended.
+
+// startFiles starts a virtiofsd for each such export, and returns QEMU's ends in their order. The caller closes them.
+func (v *VM) startFiles(m *Machine, o Options) (ends []*os.File, err error) {
+	for _, e := range m.served {
+		listener, end, err := socketTo(filepath.Dir(o.ConsoleLog))
+		if err != nil {
+			return ends, fmt.Errorf("the socket of its virtiofsd: %w", err)
+		}
+		ends = append(ends, end)
+		c, err := spawn(m.virtiofsd.args(e), []*os.File{listener}, nil)
+		listener.Close()
+		if err != nil {
+			return ends, err
+		}
+		if err := v.addHelper(c, "virtiofsd ("+e.Tag+")", m.virtiofsd.Path, o, "files of "); err != nil {
+			return ends, err
+		}
+	}
+	return ends, nil
+}
+
+// socketTo returns a listening socket that nobody can reach any more, and an end that is connected to it. dir is a
+// directory that only the user may enter, where the socket has a name for a moment; ".": a new one.
+func socketTo(dir string) (listener, end *os.File, err error) {
+	if dir == "." {
+		if dir, err = os.MkdirTemp("", "nearmetal-"); err != nil {
+			return nil, nil, err
+		}
+		defer os.Remove(dir)
+	}
+	d, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer d.Close()
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return nil, nil, err
+	}
+	name := "fs-" + hex.EncodeToString(b[:])
+	// The directory's own path may be longer than a socket's address.
+	addr := &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), name)}
+	open := func(use func(int) error) (*os.File, error) {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		if err := use(fd); err != nil {
+			unix.Close(fd)
+			return nil, err
+		}
+		return os.NewFile(uintptr(fd), "virtiofs"), nil
+	}
+	listener, err = open(func(fd int) error {
+		if err := unix.Bind(fd, addr); err != nil {
+			return err
+		}
+		return unix.Listen(fd, 1)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	end, err = open(func(fd int) error { return unix.Connect(fd, addr) })
+	if e := unix.Unlinkat(int(d.Fd()), name, 0); err == nil {
+		err = e
+	}
+	if err != nil {
+		listener.Close()
+		return nil, nil, err
+	}
+	return listener, end, nil
+}
+
+// helper is a process that a VM cannot do without.
+type helper struct {
+	*child
+	what string
+	path string // of its program
+}
+
+// addHelper takes a process that has been started as one of the VM's, and has it recorded.
+func (v *VM) addHelper(c *child, what, path string, o Options, part string) error {
+	v.helpers = append(v.helpers, helper{c, what, path})
+	if o.Record == nil {
+		return nil
+	}
+	return o.Record(c.cmd.Process.Pid, part)
+}
+
+// endHelpers ends them, and waits until they are gone.
+func (v *VM) endHelpers() {
+	for _, h := range v.helpers {
+		h.kill()
+		<-h.done
+	}
+}
+
+// lastWords bounds how long QEMU may take to end after it has left a helper, which then ended well.
+const lastWords = 10 * time.Second
+
+// watchHelper ends the VM when a helper ends before it: what is left would wait for answers for ever.
+func (v *VM) watchHelper(h helper) {
+	select {
+	case <-v.child.done:
+		return
+	case <-h.done:
+	}
+	if h.child.err == nil {
+		select {
+		case <-v.child.done: // QEMU left it at its own end
+			return
+		case <-time.After(lastWords):
+		}
+	}
+	v.mu.Lock()
+	v.lost = fmt.Errorf("its %s ended: %s", h.what, h.words(h.path))
+	v.mu.Unlock()
+	v.child.kill()
+}
+
+// failedHelper is the error of a helper that ended before QEMU was up; nil: none did.
+func (v *VM) failedHelper() error {
+	for _, h := range v.helpers {
+		select {
+		case <-h.done:
+			if h.child.err != nil {
+				return fmt.Errorf("its %s ended: %s", h.what, h.words(h.path))
+			}
+		default:
+		}
+	}
+	return nil
+}

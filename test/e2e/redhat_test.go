@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// needsVirtiofsd puts a virtiofsd that nearmetal takes first in PATH, and one that every user may run.
+func needsVirtiofsd(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join("..", "..", "build", "virtiofsd")
+	if _, err := os.Stat(dir); err == nil {
+		everybodys := filepath.Join(top, "virtiofsd")
+		if _, err := os.Stat(everybodys); err != nil {
+			if out, err := exec.Command("cp", "-r", dir, everybodys).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		t.Setenv("PATH", everybodys+":"+os.Getenv("PATH"))
+		return
+	}
+	for _, path := range []string{"virtiofsd", "/usr/libexec/virtiofsd"} {
+		if _, err := exec.LookPath(path); err == nil {
+			return
+		}
+	}
+	missing(t, "a virtiofsd (scripts/virtiofsd.sh puts one into build)")
+}
+
+// redHatQEMU is a copy of this host's QEMU without the devices that Red Hat's is built without: their names are
+// changed, to others of the same length.
+func redHatQEMU(t *testing.T) string {
+	t.Helper()
+	own, err := exec.LookPath("qemu-system-x86_64")
+	if err != nil {
+		missing(t, "qemu-system-x86_64")
+	}
+	if own, err = filepath.EvalSymlinks(own); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, device := range []string{"virtio-9p-pci", "ivshmem-plain", "ivshmem-doorbell", "virtio-pmem-pci"} {
+		if !bytes.Contains(text, []byte(device)) && device != "virtio-pmem-pci" {
+			t.Fatalf("%s is not in %s", device, own)
+		}
+		text = bytes.ReplaceAll(text, []byte(device), []byte(device[:len(device)-1]+"-"))
+	}
+	// It looks for its firmware and modules beside itself.
+	dir := t.TempDir()
+	os.Chmod(dir, 0o755)
+	os.Chmod(filepath.Dir(dir), 0o755)
+	for _, sub := range []string{"share", "lib"} {
+		if err := os.Symlink(filepath.Join(filepath.Dir(filepath.Dir(own)), sub), filepath.Join(dir, sub)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(dir, "bin", "qemu-kvm")
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// On a QEMU like Red Hat's a cluster runs as elsewhere: files by virtiofs, the region as devdax, MPI over it; and
+// nothing is left of it.
+func TestRedHatQEMU(t *testing.T) {
+	needs(t, "mpirun.openmpi")
+	needsVirtiofsd(t)
+	p := newPlace(t)
+	cmd := p.command("run", "-v", "--qemu", redHatQEMU(t), "--vms", "2", "--memory", "512MiB", "--",
+		"mpirun.openmpi", "-n", "2", kernels+"/nm_latency", "--sizes", "8:4KiB", "--iterations", "100")
+	cmd.Env = append(cmd.Env, logChannels...)
+	r := finish(t, cmd, "").want(t, 0, "by virtiofs", "# rank 0: vm0", "# rank 1: vm1")
+	if u := channels(r); u.count(overRegion) != 2 || u.count(overCore) != 0 {
+		t.Errorf("channels: %q", u)
+	}
+	p.nothing()
+}
+
+// What is read-only is so for root in a VM, too; a share is written by the user who started the VMs; and a virtiofsd
+// that dies takes its VM along, in a line.
+func TestVirtiofs(t *testing.T) {
+	needsVirtiofsd(t)
+	for who, do := range attackers(t) {
+		t.Run(who, func(t *testing.T) {
+			name := "files-" + who
+			up := do("up", "--name", name, "--memory", "512MiB", "-f", write(t, top, "virtiofs.yaml", "files: virtiofs\n"))
+			finish(t, up, "").want(t, 0, "the VMs see this host's /proc")
+			defer func() { finish(t, do("down", name), "") }()
+			in := func(asRoot, script string) result {
+				t.Helper()
+				args := []string{"exec", "-c", name, "--", "sh", "-c", script}
+				if asRoot != "" {
+					args = append([]string{"exec", asRoot}, args[1:]...)
+				}
+				return finish(t, do(args...), "")
+			}
+			in("", "cd "+up.Dir+" && echo mine >made && mkdir d && mv made d/ && ln d/made d/again && cat d/again").want(t, 0, "mine")
+			in("--as-root", "touch "+up.Dir+"/roots").want(t, 0)
+			for _, made := range []string{"d/made", "roots"} {
+				fi, err1 := os.Stat(filepath.Join(up.Dir, made))
+				want, err2 := os.Stat("/proc/" + strconv.Itoa(vmPID(t, do, name)))
+				if err1 != nil || err2 != nil || uidOf(fi) != uidOf(want) {
+					t.Errorf("%s is not the user's who started the VM: %v, %v", made, err1, err2)
+				}
+			}
+			// The root once more, without the overlay: what is below it is the host's own.
+			in("--as-root", "mkdir -p /mnt/lower && mount -t virtiofs root /mnt/lower && ls /mnt/lower/etc/passwd").want(t, 0, "/mnt/lower/etc/passwd")
+			out := in("--as-root", "touch /mnt/lower"+up.Dir+"/d/made2 || echo refused; mount -o remount,rw /mnt/lower; echo x >/mnt/lower"+up.Dir+"/d/made || echo refused").want(t, 0, "refused")
+			if b, _ := os.ReadFile(filepath.Join(up.Dir, "d", "made")); string(b) != "mine\n" || strings.Count(out.out, "refused") != 2 {
+				t.Errorf("the host's file holds %q; %s%s", b, out.out, out.err)
+			}
+		})
+	}
+	for _, isolation := range []string{"standard", "strict"} {
+		r := nm(t, "run", "--isolation", isolation, "-f", filepath.Join(top, "virtiofs.yaml"), "--", "true").want(t, 1, "which isolation: "+isolation+" needs: virtiofsd takes no directory of another namespace")
+		oneLine(t, r)
+	}
+	p := newPlace(t)
+	v := p.start("run", "--name", "x", "--memory", "256MiB", "-f", filepath.Join(top, "virtiofs.yaml"), "--", "sh", "-c", "echo started; exec sleep 12345")
+	v.out.await(t, "started")
+	for _, pid := range p.processes() {
+		if b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); bytes.Contains(b, []byte("--cache\x00always")) {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	v.wantStatus(1, "its virtiofsd (root) ended: killed by signal 9")
+	p.nothing()
+}
+
+// vmPID is the process of the only VM of a cluster.
+func vmPID(t *testing.T, do func(args ...string) *exec.Cmd, name string) int {
+	t.Helper()
+	r := finish(t, do("ps", name, "--json"), "").want(t, 0)
+	var cluster struct{ VMs []struct{ PID int } }
+	if err := json.Unmarshal([]byte(r.out), &cluster); err != nil || len(cluster.VMs) != 1 {
+		t.Fatalf("%v: %s", err, r.out)
+	}
+	return cluster.VMs[0].PID
+}
+
+func uidOf(fi os.FileInfo) uint32 { return fi.Sys().(*syscall.Stat_t).Uid }
