@@ -8,6 +8,7 @@
 #   sacct      slurmdbd and MariaDB, for what sacct says of jobs
 #   fortran    a compiler of Fortran, for MPI programs in it
 #   lammps     a real program that is linked to the distribution's Open MPI
+#   hosts      an sshd, for the tests that reach hosts by ssh
 #   shells     zsh and fish, whose completions are tried in them
 #   browser    Chromium without a screen, which the report is looked at in
 #   bench      HPCC, for make bench; without root it is left out of the run
@@ -34,13 +35,14 @@ packages() {
 		echo "qemu-system-x86 qemu-utils
 		gcc libc6-dev meson ninja-build pkg-config make git ca-certificates
 		openmpi-bin libopenmpi-dev mpich libmpich-dev libfabric-dev libfabric-bin
-		python3 python3-venv numactl hwloc-nox iproute2 openssh-client openssh-server procps busybox-static tmux xz-utils
+		python3 python3-venv numactl hwloc-nox iproute2 openssh-client procps busybox-static tmux xz-utils
 		ibverbs-utils ibverbs-providers perftest"
 		;;
 	slurm) echo "slurmctld slurmd slurm-client slurm-wlm-basic-plugins libslurm-dev munge" ;;
 	sacct) echo "slurmdbd slurm-wlm-mysql-plugin mariadb-server-core" ;;
 	fortran) echo "gfortran" ;; # Debian 12's MPI packages depend on it, Debian 13's do not
 	lammps) echo "lammps" ;;
+	hosts) echo "openssh-server" ;;
 	shells) echo "zsh fish" ;;
 	browser)
 		for browser in chromium-headless-shell chromium google-chrome; do
@@ -52,7 +54,7 @@ packages() {
 	clang) [ "$ID" = debian ] && [ "$VERSION_ID" = 12 ] && echo "clang libclang-rt-14-dev" || echo "clang libclang-rt-dev" ;;
 	bootstrap) echo "debootstrap" ;;
 	*)
-		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, shells, browser, bench, clang or bootstrap" >&2
+		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, hosts, shells, browser, bench, clang or bootstrap" >&2
 		exit 2
 		;;
 	esac

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -28,14 +29,16 @@ nearmetal run and nearmetal up choose them. It changes nothing. --explain says
 why, and what was turned down.
 
 A host (--host, repeatable; or placement.hosts of the file) is a captured tree,
-an archive of nearmetal topology gather, hwloc's XML or a description. Without
-one it is this host, with the VMs that run on it now.
+an archive of nearmetal topology gather, hwloc's XML or a description. The hosts
+of --hosts are reached by ssh and asked what they have and what runs on them
+(docs/hosts.md). Without one it is this host, with the VMs that run on it now.
 
 --move says what the VMs of an earlier plan, with the topology that their guests
 know, become on the host of --to, and how far from ideal that is.`,
 		Example: `  nearmetal plan -f cluster.yaml --explain
   nearmetal plan --vms 2 --vcpus 22 --host node17.tar.gz --svg plan.svg
   nearmetal plan -f cluster.yaml --format yaml >plan.yaml
+  nearmetal plan --hosts node1,node2 --vms 4
   nearmetal plan --move plan.yaml --to node18.xml`,
 		Args: noArgs,
 	}
@@ -63,11 +66,7 @@ know, become on the host of --to, and how far from ideal that is.`,
 		if *move != "" {
 			return showMove(cmd.OutOrStdout(), *move, *to, *format, c)
 		}
-		list, ledger, err := planHosts(*hosts, c)
-		if err != nil {
-			return err
-		}
-		p, err := plan.Make(c, list, ledger)
+		p, list, ledger, err := planFor(cmd.Context(), *hosts, c)
 		if err != nil {
 			return err
 		}
@@ -93,6 +92,20 @@ know, become on the host of --to, and how far from ideal that is.`,
 		return err
 	}
 	return cmd
+}
+
+// planFor makes the plan for the hosts that flags or file name: descriptions, or hosts that ssh reaches, as run and up
+// do; without any for this one.
+func planFor(ctx context.Context, described []string, c *spec.Cluster) (*plan.Plan, []topology.Host, plan.Ledger, error) {
+	if len(described) == 0 && len(c.Placement.Hosts) > 0 && !slices.ContainsFunc(c.Placement.Hosts, cluster.IsDescription) {
+		return cluster.PlanHosts(ctx, c)
+	}
+	list, ledger, err := planHosts(described, c)
+	if err != nil {
+		return nil, nil, ledger, err
+	}
+	p, err := plan.Make(c, list, ledger)
+	return p, list, ledger, err
 }
 
 // planHosts reads the hosts that flags or file name, or this one with what runs

@@ -68,6 +68,62 @@ type farHost struct {
 	asked   bool          // the front has asked for the part's end
 }
 
+// IsDescription reports whether one of placement.hosts is the description of a machine, and no host's name: a path, an
+// archive, a file of hwloc's, or a folder here that is a captured tree.
+func IsDescription(name string) bool {
+	_, err := os.Stat(filepath.Join(name, "sys"))
+	return err == nil || strings.ContainsRune(name, '/') || slices.Contains([]string{".xml", ".machine", ".tar", ".gz", ".tgz"}, filepath.Ext(name))
+}
+
+// PlanHosts asks the hosts of s what they are and what runs on them, and returns the plan that Up would make, with
+// the topologies that it is for. It changes s.Accel to what the hosts have.
+func PlanHosts(ctx context.Context, s *spec.Cluster) (*plan.Plan, []topology.Host, plan.Ledger, error) {
+	var ledger plan.Ledger
+	if err := CheckHosts(s); err != nil {
+		return nil, nil, ledger, err
+	}
+	f := newFleet(s.Placement.Hosts)
+	defer func() {
+		for _, h := range f.hosts {
+			if h.session != nil {
+				h.session.Close()
+			}
+		}
+	}()
+	if err := f.reach(ctx, s); err != nil {
+		return nil, nil, ledger, err
+	}
+	s.Accel = f.hosts[0].facts.Accel
+	hosts, ledger, err := f.topologies()
+	if err != nil {
+		return nil, nil, ledger, err
+	}
+	p, err := plan.Make(s, hosts, ledger)
+	return p, hosts, ledger, err
+}
+
+func newFleet(names []string) *fleet {
+	f := &fleet{}
+	for _, n := range names {
+		f.hosts = append(f.hosts, &farHost{name: n, gone: make(chan struct{})})
+	}
+	return f
+}
+
+// reach asks all hosts what they are, and checks that they can have one cluster.
+func (f *fleet) reach(ctx context.Context, s *spec.Cluster) error {
+	files, err := ownFiles(s)
+	if err != nil {
+		return err
+	}
+	asked := *s
+	asked.Placement.Hosts = nil
+	if err := f.all(func(h *farHost) error { return h.ask(ctx, files, &asked) }); err != nil {
+		return err
+	}
+	return f.check()
+}
+
 // CheckHosts says what is wrong with a list of hosts, before any is called. A description of a machine is
 // for plans.
 func CheckHosts(s *spec.Cluster) error {
@@ -77,9 +133,8 @@ func CheckHosts(s *spec.Cluster) error {
 	}
 	seen := map[string]bool{}
 	for _, n := range names {
-		_, err := os.Stat(filepath.Join(n, "sys")) // a captured tree
 		switch {
-		case err == nil || strings.ContainsRune(n, '/') || slices.Contains([]string{".xml", ".machine", ".tar", ".gz", ".tgz"}, filepath.Ext(n)):
+		case IsDescription(n):
 			return fmt.Errorf("placement.hosts: %.80q describes a machine, and is no host on which VMs can run: nearmetal plan takes it", n)
 		case remote.CheckHost(n) != nil:
 			return fmt.Errorf("placement.hosts: %w", remote.CheckHost(n))
@@ -118,33 +173,26 @@ func (c *Cluster) upHosts(ctx context.Context, o Options) error {
 		defer mu.Unlock()
 		o.Events.notice(line)
 	}
-	f := &fleet{}
+	f := newFleet(o.Spec.Placement.Hosts)
 	c.far = f
-	names := o.Spec.Placement.Hosts
-	for _, n := range names {
-		f.hosts = append(f.hosts, &farHost{name: n, gone: make(chan struct{})})
-	}
-	o.Events.stage(StageHosts, 0, len(names))
-	files, err := ownFiles(o.Spec)
-	if err != nil {
+	o.Events.stage(StageHosts, 0, len(f.hosts))
+	if err := f.reach(ctx, o.Spec); err != nil {
 		return err
 	}
 	asked := *o.Spec
 	asked.Placement.Hosts = nil
-	if err := f.all(func(h *farHost) error { return h.ask(ctx, files, &asked) }); err != nil {
-		return err
-	}
 	for _, h := range f.hosts {
 		for _, line := range h.facts.Swept {
 			notice("host " + h.name + ": " + channel.Clean(line))
 		}
 	}
-	if err := f.check(); err != nil {
-		return err
-	}
 	notice(f.hosts[0].facts.Notice)
 	asked.Accel = f.hosts[0].facts.Accel
-	p, err := f.plan(&asked)
+	hosts, ledger, err := f.topologies()
+	if err != nil {
+		return err
+	}
+	p, err := plan.Make(&asked, hosts, ledger)
 	if err != nil {
 		return err
 	}
@@ -284,14 +332,12 @@ func (f *fleet) check() error {
 	return nil
 }
 
-// plan makes the plan for all hosts, beside what runs on them.
-func (f *fleet) plan(s *spec.Cluster) (*plan.Plan, error) {
-	var list []topology.Host
-	var ledger plan.Ledger
+// topologies are the hosts as a plan is made for them, and what runs on them.
+func (f *fleet) topologies() (list []topology.Host, ledger plan.Ledger, err error) {
 	for _, h := range f.hosts {
 		t, err := topology.ReadTar(bytes.NewReader(h.facts.Topology), h.name)
 		if err != nil {
-			return nil, h.fault(err)
+			return nil, ledger, h.fault(err)
 		}
 		t.Name = h.name
 		list = append(list, *t)
@@ -300,7 +346,7 @@ func (f *fleet) plan(s *spec.Cluster) (*plan.Plan, error) {
 			ledger.Held = append(ledger.Held, held)
 		}
 	}
-	return plan.Make(s, list, ledger)
+	return list, ledger, nil
 }
 
 // divide assigns each host its VMs, and drops those that get none.

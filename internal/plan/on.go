@@ -1,15 +1,11 @@
 package plan
 
-// On returns the plan of the VMs on one host, whose name is theirs in p. Their numbers count from 0. The region stays where
-// any host has two VMs, since MPI programs over all hosts need it everywhere or nowhere.
+// On returns the plan of the VMs on one host, whose name is theirs in p. Their numbers count from 0. The region is on
+// every host or on none: MPI programs over all hosts need it everywhere or nowhere.
 func (p *Plan) On(host string) *Plan {
 	own := *p
 	own.VMs, own.Reserved, own.Reasons, own.Warnings = nil, nil, nil, nil
-	count := map[string]int{}
-	most := 0
 	for _, v := range p.VMs {
-		count[v.Host]++
-		most = max(most, count[v.Host])
 		if v.Host == host {
 			v.Index = len(own.VMs)
 			own.VMs = append(own.VMs, v)
@@ -23,10 +19,6 @@ func (p *Plan) On(host string) *Plan {
 	if own.Region == nil {
 		return &own
 	}
-	if most < 2 {
-		own.Region = nil
-		return &own
-	}
 	r := *own.Region
 	for _, h := range r.Hosts {
 		if h.Host == host {
@@ -36,4 +28,16 @@ func (p *Plan) On(host string) *Plan {
 	r.Hosts = nil
 	own.Region = &r
 	return &own
+}
+
+// crowded reports whether a host has two of the VMs.
+func crowded(vms []VM) bool {
+	seen := map[string]bool{}
+	for _, v := range vms {
+		if seen[v.Host] {
+			return true
+		}
+		seen[v.Host] = true
+	}
+	return false
 }

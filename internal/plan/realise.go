@@ -66,6 +66,9 @@ func (m *maker) realise(a *attempt, s *solution, region *Region) (*Plan, error) 
 	}
 	m.equalDies(vms)
 	p.VMs = vms
+	if m.c.Region.Size == nil && !crowded(vms) { // no two VMs of a host could share it
+		p.Region = nil
+	}
 	if m.place.SMT == "auto" && a.threads > 1 {
 		m.notes = append(m.notes, fmt.Sprintf("vCPUs share cores, %d threads on each: there are not enough cores for one each", a.threads))
 	}

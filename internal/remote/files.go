@@ -73,7 +73,7 @@ func (f *Files) script(args []string) string {
 	for _, x := range f.list {
 		fmt.Fprintf(&b, `put "$d/%s" %s %d; `, x.Remote, x.sum, x.Size)
 	}
-	fmt.Fprintf(&b, `umask "$u"; exec "$d/%s" %s`, f.list[0].Remote, strings.Join(args, " "))
+	fmt.Fprintf(&b, `umask "$u"; echo %sstart >&2; exec "$d/%s" %s`, mark, f.list[0].Remote, strings.Join(args, " "))
 	return "exec /bin/sh -c '" + b.String() + "'"
 }
 

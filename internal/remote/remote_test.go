@@ -93,8 +93,17 @@ func TestUnreached(t *testing.T) {
 	if _, err := Start(context.Background(), "h", program(t, echo)); err == nil || !strings.Contains(err.Error(), "prints more than it should") {
 		t.Errorf("%v", err)
 	}
+	shell(t, "echo For members only >&2")
+	s, err := Start(context.Background(), "h", program(t, "#!/bin/sh\nexit 1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Line(5); err == nil || err.Error() != "host h: the connection has ended" {
+		t.Errorf("%v", err)
+	}
+	s.Close()
 	shell(t, "")
-	s, err := Start(context.Background(), "h", program(t, "#!/bin/sh\necho a very long line\necho the reason >&2\nexit 1\n"))
+	s, err = Start(context.Background(), "h", program(t, "#!/bin/sh\necho a very long line\necho the reason >&2\nexit 1\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +45,7 @@ const (
 // (ControlPath). A connection of ours is not shared: it ends with the cluster.
 var options = []string{
 	"-T", "-x", "-a",
-	"-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes",
+	"-o", "BatchMode=yes", "-o", "LogLevel=INFO", "-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes",
 	"-o", "PermitLocalCommand=no", "-o", "RemoteCommand=none", "-o", "StdinNull=no", "-o", "ForkAfterAuthentication=no",
 	"-o", fmt.Sprintf("ConnectTimeout=%d", connectBound),
 	"-o", fmt.Sprintf("ServerAliveInterval=%d", aliveEvery), "-o", fmt.Sprintf("ServerAliveCountMax=%d", aliveMost),
@@ -213,11 +212,16 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last is the last line that says something, made harmless.
+// last is the last line that says something, made harmless. A banner that came before the program does not say why
+// the program ends.
 func (t *tail) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text := string(bytes.TrimSpace(t.b))
+	text := string(t.b)
+	if i := strings.LastIndex(text, mark+"start\n"); i >= 0 {
+		text = text[i+len(mark+"start\n"):]
+	}
+	text = strings.TrimSpace(text)
 	text = text[strings.LastIndexByte(text, '\n')+1:]
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

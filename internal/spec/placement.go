@@ -24,7 +24,7 @@ type Placement struct {
 	MemoryNodes []int `yaml:"memoryNodes" json:"memoryNodes" min:"0" max:"1023"`
 	// MemoryNodeSize is what each VM gets of the memory nodes, beside its memory.
 	MemoryNodeSize Size `yaml:"memoryNodeSize" json:"memoryNodeSize"`
-	// Hosts that the VMs run on, by names that your ssh knows (see docs/hosts.md). For `nearmetal plan` they are descriptions: folders with captured sysfs, archives of `nearmetal topology gather`, hwloc's XML. Unset: this host.
+	// Hosts that the VMs run on, by names that your ssh knows (see docs/hosts.md). `nearmetal plan` takes descriptions as well: folders with captured sysfs, archives of `nearmetal topology gather`, hwloc's XML. Unset: this host.
 	Hosts []string `yaml:"hosts" json:"hosts"`
 	// HostPolicy over several hosts: `spread` puts about as many VMs on each, `pack` uses as few as can be.
 	HostPolicy string `yaml:"hostPolicy" json:"hostPolicy" default:"spread" enum:"pack,spread"`

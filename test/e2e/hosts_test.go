@@ -236,6 +236,7 @@ var twoHosts = append([]string{"--hosts", "alpha,beta", "--vms", "2", "--vcpus",
 func TestHosts(t *testing.T) {
 	b := newBed(t)
 	needs(t, "mpirun.openmpi")
+	b.nm("plan", "--hosts", "alpha,beta", "--vms", "2").want(t, 0, "alpha", "beta")
 	r := b.nm(append([]string{"up", "--name", "two"}, twoHosts...)...).want(t, 0)
 	if r.out != "two\n" {
 		t.Errorf("up printed %q", r.out)
