@@ -32,7 +32,7 @@ packages() {
 	case $1 in
 	base)
 		# What runs a VM; what compiles; what MPI programs are tried with.
-		echo "qemu-system-x86 qemu-utils
+		echo "qemu-system-x86 qemu-utils passt
 		gcc libc6-dev meson ninja-build pkg-config make git ca-certificates
 		openmpi-bin libopenmpi-dev mpich libmpich-dev libfabric-dev libfabric-bin
 		python3 python3-venv numactl hwloc-nox iproute2 openssh-client procps busybox-static tmux xz-utils

@@ -21,7 +21,7 @@ type Cluster struct {
 	Root string `yaml:"root" json:"root" default:"host" format:"path"`
 	// Files is how the VMs see the host's files, their root and shares: by `9p`, which QEMU serves itself, or by `virtiofs`, which a virtiofsd process for each of them serves. `auto` takes 9p where QEMU and the guests' kernel have it, else virtiofs; Red Hat's QEMU and kernels have virtiofs only (see docs/files.md).
 	Files string `yaml:"files" json:"files" default:"auto" enum:"auto,virtiofs,9p"`
-	// Kernel started in the guests. Unset: the newest readable one in /boot that has its modules, the running one first.
+	// Kernel started in the guests. Unset: the newest readable one in /boot, or beside its modules (/lib/modules/VERSION/vmlinuz), that has its modules, the running one first.
 	Kernel string `yaml:"kernel" json:"kernel" format:"path"`
 	// KernelArgs are added to the guest's kernel command line.
 	KernelArgs []string `yaml:"kernelArgs" json:"kernelArgs" format:"kernel-arg"`
@@ -92,7 +92,7 @@ type Network struct {
 	DeviceMTU int `yaml:"deviceMTU" json:"deviceMTU" default:"0" min:"0" max:"65520"`
 	// MTU of the network in bytes.
 	MTU int `yaml:"mtu" json:"mtu" default:"65521" min:"1280" max:"65521"`
-	// Uplink lets the guests open connections to other machines, as the user, and to an MPI launcher on this host (QEMU's user network).
+	// Uplink lets the guests open connections to other machines, as the user, and to an MPI launcher on this host (QEMU's user network, or passt where QEMU is built without it).
 	Uplink string `yaml:"uplink" json:"uplink" default:"auto" enum:"auto,user,none"`
 	// HostPorts are TCP ports of this host that the guests may reach at 10.0.2.2, besides those of an MPI launcher that you start.
 	HostPorts []int `yaml:"hostPorts" json:"hostPorts" format:"port"`

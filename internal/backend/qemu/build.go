@@ -21,7 +21,8 @@ type Machine struct {
 
 	jailed    *jailing         // nil: it runs in this process's namespaces
 	served    []backend.Export // exports that a virtiofsd serves
-	virtiofsd virtiofsd        // nil where none is
+	virtiofsd virtiofsd        // of served
+	passt     string           // the program that is the user network; "": QEMU is
 	uplinks   []int            // the files of links that go to a user network in a process of its own
 }
 
@@ -104,7 +105,7 @@ func checkCaps(vm plan.VM, low lowered, s backend.Settings, caps Caps) error {
 		need("virtio-9p-pci", "the VMs' root and shares", cureExports)
 	}
 	for _, l := range s.Links {
-		if !slices.Contains(caps.Netdevs, string(l.Kind)) {
+		if !slices.Contains(caps.Netdevs, string(l.Kind)) && !(l.Kind == backend.LinkUser && l.Filtered && caps.passt() != "") {
 			errs = append(errs, fmt.Errorf("%s (%s) has no network of the kind %s", caps.Path, caps.Version, l.Kind))
 		}
 		need("virtio-net-pci", "the network", whatToInstall)
@@ -150,6 +151,9 @@ func checkStrict(s backend.Settings, caps Caps) error {
 		}
 	}
 	for _, l := range s.Links {
+		if l.Kind == backend.LinkUser && caps.passt() != "" {
+			return errors.New("isolation: strict: passt runs in no jail: say network: {uplink: none}, or take a QEMU with the user network")
+		}
 		if l.Kind == backend.LinkUser && !l.Filtered {
 			return errors.New("isolation: strict: the user network has no filter")
 		}
@@ -203,7 +207,8 @@ func (m *Machine) assemble(vm plan.VM, low lowered, s backend.Settings, caps Cap
 	if s.Region != nil {
 		m.use(region{*s.Region, m.add(slotRegion, 0)})
 	}
-	m.useLinks(s.Links, s.Strict)
+	m.passt = caps.passt()
+	m.useLinks(s.Links, s.Strict || m.passt != "")
 	return m.useDevices(vm, low)
 }
 

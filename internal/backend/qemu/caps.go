@@ -42,6 +42,8 @@ type Caps struct {
 	// QEMU's, and are found anew each time.
 	Virtiofsd    virtiofsd `json:"-"`
 	VirtiofsdWhy string    `json:"-"`
+	// Passt is the path of this host's passt, which is the user network where QEMU has none; "": there is none.
+	Passt string `json:"-"`
 }
 
 // probedDevices are the devices that a VM may need.
@@ -74,6 +76,14 @@ func (c Caps) noVirtiofsd() string {
 
 // UserNet says whether this QEMU has the user network (slirp), which some builds leave out.
 func (c Caps) UserNet() bool { return slices.Contains(c.Netdevs, string(backend.LinkUser)) }
+
+// passt returns the program that is the user network in place of QEMU's; "": QEMU's own is taken, or there is none.
+func (c Caps) passt() string {
+	if c.UserNet() {
+		return ""
+	}
+	return c.Passt
+}
 
 // Ivshmem says whether this QEMU can show a region as an ivshmem device; Red Hat's cannot.
 func (c Caps) Ivshmem() bool { return slices.Contains(c.Devices, "ivshmem-plain") }

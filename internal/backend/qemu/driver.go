@@ -70,6 +70,7 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 		fs, d.caps.VirtiofsdWhy = virtiofsd{}, fsErr.Error()
 	}
 	d.caps.Virtiofsd, p.MaxInodes = fs, fs.MaxInodes
+	d.caps.Passt = findPasst()
 	p.Caps = d.caps.seam()
 	p.RegionDevice = regionDevice(accel, p.Caps.Regions)
 	return p, nil
@@ -95,7 +96,11 @@ func (c Caps) seam() backend.Caps {
 		s.Exports = append(s.Exports, backend.ExportVirtiofs)
 	}
 	s.Veil, s.Sandbox, s.Jail = len(s.Exports) > 0, c.Sandbox, true
-	s.Filter = slices.Contains(c.Netdevs, string(backend.LinkStream)) && slices.Contains(c.Netdevs, "hubport")
+	stream := slices.Contains(c.Netdevs, string(backend.LinkStream))
+	s.Filter = stream && slices.Contains(c.Netdevs, "hubport")
+	if stream && c.passt() != "" {
+		s.Links, s.Filter = append(s.Links, backend.LinkUser), true
+	}
 	if c.Ivshmem() {
 		s.Regions = append(s.Regions, "ivshmem")
 	}
@@ -116,7 +121,7 @@ func (c Caps) seam() backend.Caps {
 	lack(backend.CapVFIO, "vfio-pci", whatToInstall)
 	s.Why[backend.CapOwnDisk] = "its VMs start from this host's files: write root: host, or a directory"
 	s.Why[backend.CapSandbox] = fmt.Sprintf("%s (%s) is built without seccomp: take another with --qemu", c.Path, c.Version)
-	lack(backend.CapUserNetwork, "user network", "say network: {uplink: none}, or take another QEMU with --qemu")
+	lack(backend.CapUserNetwork, "user network", "install passt, or say network: {uplink: none}, or take another QEMU with --qemu")
 	return s
 }
 

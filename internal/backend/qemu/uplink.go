@@ -42,11 +42,19 @@ func startUplink(path string, filter, cgroup *os.File) (*child, error) {
 // startUplinks starts the user networks of m's cards, and has each recorded.
 func (v *VM) startUplinks(m *Machine, f Files, o Options) error {
 	for _, n := range m.uplinks {
-		c, err := startUplink(m.path, f.Links[n], f.Cgroup)
+		path := m.path
+		var c *child
+		var err error
+		if m.passt != "" {
+			path = m.passt
+			c, err = startPasst(path, f.Links[n])
+		} else {
+			c, err = startUplink(path, f.Links[n], f.Cgroup)
+		}
 		if err != nil {
 			return fmt.Errorf("its user network: %w", err)
 		}
-		if err := v.addHelper(c, "user network", m.path, o, "network of "); err != nil {
+		if err := v.addHelper(c, "user network", path, o, "network of "); err != nil {
 			return err
 		}
 	}

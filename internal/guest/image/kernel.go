@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"unicode"
@@ -14,7 +15,7 @@ import (
 
 // Kernel is a kernel of the host with its modules.
 type Kernel struct {
-	Path    string // the bzImage, /boot/vmlinuz-VERSION
+	Path    string // the bzImage, /boot/vmlinuz-VERSION or vmlinuz in Modules
 	Version string // 6.1.0-56-amd64
 	Modules string // /lib/modules/VERSION
 }
@@ -26,7 +27,8 @@ type Finder struct {
 }
 
 // FindKernel returns the kernel that VMs are started with: want, a bzImage's path, or where it is
-// empty the running kernel's in /boot, else the newest there that has its modules.
+// empty the running kernel's in /boot, else the newest there that has its modules. Where /boot's cannot be read,
+// that beside the modules is taken.
 // Its errors say what to do: which package to install, how to make a kernel readable.
 func FindKernel(want string) (Kernel, error) { return Finder{}.Find(want) }
 
@@ -45,10 +47,14 @@ func (f Finder) Find(want string) (Kernel, error) {
 		switch {
 		case k.Modules == "":
 			bare = append(bare, v)
-		case readable(k.Path) != nil:
-			unreadable = append(unreadable, k.Path)
-		default:
+		case readable(k.Path) == nil:
 			return k, nil
+		default:
+			// Fedora, Red Hat and others keep the same file beside the modules.
+			unreadable = append(unreadable, k.Path)
+			if k.Path = filepath.Join(k.Modules, besideModules); readable(k.Path) == nil {
+				return k, nil
+			}
 		}
 	}
 	switch {
@@ -108,11 +114,13 @@ func (f Finder) candidates(path string) []string {
 	return list
 }
 
-// versions are those of /boot's kernels, the running one first, then the newest first.
+// besideModules is the name of a kernel in the folder of its modules.
+const besideModules = "vmlinuz"
+
+// versions are those of the kernels in /boot and beside their modules, the running one first, then the newest first.
 func (f Finder) versions() ([]string, error) {
-	dir := f.path("/boot")
-	list, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	list, err := os.ReadDir(f.path("/boot"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
 		return nil, err
 	}
 	running := f.Release
@@ -125,6 +133,12 @@ func (f Finder) versions() ([]string, error) {
 	var versions []string
 	for _, e := range list {
 		if v, ok := strings.CutPrefix(e.Name(), "vmlinuz-"); ok && versionOK(v) && !strings.HasSuffix(v, ".old") {
+			versions = append(versions, v)
+		}
+	}
+	beside, _ := filepath.Glob(filepath.Join(f.path("/lib/modules"), "*", besideModules))
+	for _, path := range beside {
+		if v := filepath.Base(filepath.Dir(path)); versionOK(v) && !slices.Contains(versions, v) {
 			versions = append(versions, v)
 		}
 	}

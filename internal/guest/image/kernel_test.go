@@ -54,6 +54,35 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// Where /boot's kernel cannot be read, that beside the modules is taken: closed, as on some Red Hat systems (root
+// reads a closed file, so it is a folder here), and with nothing in /boot, as in images of such systems.
+func TestFindBesideModules(t *testing.T) {
+	for _, inBoot := range []bool{true, false} {
+		root := boot(t, "+5.14.0-427.el9.x86_64")
+		closed := filepath.Join(root, "boot/vmlinuz-5.14.0-427.el9.x86_64")
+		if err := os.Remove(closed); err != nil {
+			t.Fatal(err)
+		}
+		if inBoot {
+			if err := os.Mkdir(closed, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f := Finder{Root: root, Release: "x"}
+		if k, err := f.Find(""); err == nil {
+			t.Errorf("there is none: %+v", k)
+		}
+		beside := filepath.Join(root, "lib/modules/5.14.0-427.el9.x86_64/vmlinuz")
+		if err := os.WriteFile(beside, bzImageOf(nil), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		k, err := f.Find("")
+		if err != nil || k.Path != beside || k.Version != "5.14.0-427.el9.x86_64" || k.Modules != filepath.Dir(beside) {
+			t.Errorf("%+v, %v", k, err)
+		}
+	}
+}
+
 func TestFindNamed(t *testing.T) {
 	root := boot(t, "+6.9.0-test", "5.5.5-other")
 	f := Finder{Root: root}
