@@ -26,6 +26,7 @@ var commands = []func() *cobra.Command{
 	newLogsCommand,
 	newPauseCommand,
 	newResumeCommand,
+	newRestartCommand,
 	newRenameCommand,
 	newDownCommand,
 	newReportCommand,

@@ -23,7 +23,9 @@ func (c *Cluster) boot(ctx context.Context, p *prepared, o Options, reg *region.
 	if err := together(starts...); err != nil {
 		return firstLine(err)
 	}
-	c.wiring.handedOver()
+	if !c.restartable() {
+		c.wiring.handedOver()
+	}
 	c.lost = make(chan error, len(c.vms))
 	go c.watch(giveUp)
 

@@ -38,7 +38,9 @@ type Cluster struct {
 	vms     []*vm
 	far     *fleet // the hosts that have the VMs; nil: they are on this host
 
-	holding sync.Mutex // serveHold, one at a time
+	holding sync.Mutex // serveHold, serveRename and restart, one at a time
+	again   *again     // nil: no VM can be started again
+	giveUp  func()     // ends a restart that is under way; nil: none is. Of mu
 
 	mu       sync.Mutex // of rec, and of dir once the cluster is ready
 	rec      Record
@@ -46,6 +48,7 @@ type Cluster struct {
 	asked    chan struct{} // closed when somebody asks for the cluster's end
 	askOne   sync.Once
 	died     chan struct{} // closed when no VM runs any more
+	living   int           // VMs that are watched
 	noneLeft sync.Once     // of died, where the VMs are on other hosts
 	lost     chan error    // gets an error for each VM that ended by itself
 }

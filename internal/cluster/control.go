@@ -37,6 +37,7 @@ func (c *Cluster) serve() error {
 	c.board.Handle("hold", c.serveHold)
 	c.board.Handle("rename", c.serveRename)
 	c.board.Handle("console", c.serveConsole)
+	c.board.Handle("restart", c.serveRestart)
 	var clients atomic.Int32
 	go func() {
 		for {

@@ -22,6 +22,11 @@ func (c *Cluster) end(ctx context.Context, help bool) (err error) {
 	c.down.Do(func() {
 		if help {
 			c.write(func(r *Record) { r.State = Ending })
+			c.mu.Lock()
+			if c.giveUp != nil {
+				c.giveUp()
+			}
+			c.mu.Unlock()
 			c.holding.Lock() // VMs that stand still could not end by themselves
 			c.resume(user{})
 			c.holding.Unlock()
@@ -53,6 +58,7 @@ func (c *Cluster) end(ctx context.Context, help bool) (err error) {
 			c.driver.Close()
 		}
 		c.devices.close()
+		c.again.close()
 		if c.veil != nil {
 			c.veil.Close()
 		}

@@ -66,7 +66,10 @@ func (c *Cluster) serveRename(s *channel.Stream) {
 	if err != nil {
 		return
 	}
-	if err := c.rename(f.Get("name")); err != nil {
+	c.holding.Lock()
+	err = c.rename(f.Get("name"))
+	c.holding.Unlock()
+	if err != nil {
 		s.Reset(err.Error())
 		return
 	}

@@ -80,7 +80,12 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer p.close()
+	more := &again{p: p, o: o}
+	defer func() {
+		if c.again == nil {
+			more.close()
+		}
+	}()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -91,13 +96,24 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if reg != nil {
-		defer reg.Close()
-	}
+	more.reg = reg
 	if err := c.open(p, o, notice); err != nil {
 		return err
 	}
-	return c.boot(ctx, p, o, reg)
+	if err := c.boot(ctx, p, o, reg); err != nil {
+		return err
+	}
+	if c.restartable() {
+		more.o.Events = Events{} // whoever got them is gone by then
+		c.again = more
+	}
+	return nil
+}
+
+// restartable says whether VMs of the cluster may be started again one by one: then their links, their region and
+// what they start from stay open.
+func (c *Cluster) restartable() bool {
+	return c.kept && c.caps.DiesWithOwner && c.wiring.overlay == nil
 }
 
 // reserve makes the plan, and takes what it needs of the host and the back end.

@@ -21,13 +21,16 @@ func (c *Cluster) Verify(ctx context.Context, guests bool) *verify.Report {
 	var vms []verify.VM
 	for _, v := range c.vms {
 		look := verify.VM{Plan: v.plan}
+		v.mu.Lock()
+		i, agent := v.inst, v.agent
+		v.mu.Unlock()
 		select {
-		case <-v.inst.Done():
+		case <-i.Done():
 			look.Ended = true
 		default:
-			look.Host, _ = v.inst.(backend.Inspector)
-			if guests {
-				look.Run = runIn(v.agent)
+			look.Host, _ = i.(backend.Inspector)
+			if guests && agent != nil { // nil: it is being restarted
+				look.Run = runIn(agent)
 			}
 		}
 		vms = append(vms, look)

@@ -26,8 +26,9 @@ type vm struct {
 	agent   *guest.Agent
 	began   time.Time // of the VM's start
 	timings Timings
-	mu      sync.Mutex // of inst and why
-	why     error      // why we ended it, where its channel failed
+	mu      sync.Mutex       // of inst, agent, why and leaving
+	why     error            // why we ended it, where its channel failed
+	leaving backend.Instance // that restart ends
 	pauses  pauses
 }
 
@@ -182,8 +183,10 @@ func (c *Cluster) await(ctx context.Context, v *vm) error {
 		a.Close()
 		return err
 	}
+	v.mu.Lock()
 	v.agent = a
-	go v.follow(a)
+	v.mu.Unlock()
+	go v.follow(a, v.instance())
 	c.board.AddVM(v.plan.Name, a.Mux())
 	c.setVM(v.index, func(r *VMRecord) {
 		r.State, r.ReadyNs, r.Devices = Ready, int64(v.timings.Ready), a.Info.Devices
@@ -221,7 +224,7 @@ const endGrace = 5 * time.Second
 
 // follow ends v when its channel fails: what is left could not be reached any more, and
 // an agent that lives powers its VM off then.
-func (v *vm) follow(a *guest.Agent) {
+func (v *vm) follow(a *guest.Agent, i backend.Instance) {
 	<-a.Mux().Done()
 	err := a.Mux().Err()
 	if errors.Is(err, channel.ErrClosed) {
@@ -230,12 +233,17 @@ func (v *vm) follow(a *guest.Agent) {
 	t := time.NewTimer(endGrace)
 	defer t.Stop()
 	select {
-	case <-v.inst.Done():
+	case <-i.Done():
 	case <-t.C:
 		v.mu.Lock()
-		v.why = err
+		ours := v.inst == i && v.leaving != i
+		if ours {
+			v.why = err
+		}
 		v.mu.Unlock()
-		v.kill()
+		if ours {
+			v.kill()
+		}
 	}
 }
 
@@ -255,16 +263,16 @@ func (v *vm) kill() error {
 // ended says that v has ended, and why.
 func (v *vm) ended(when string) *VMError {
 	v.mu.Lock()
-	why := v.why
+	why, i := v.why, v.inst
 	v.mu.Unlock()
 	var broken *channel.CarrierError
 	switch {
 	case errors.As(why, &broken): // its text has the console's end already
 		why = fmt.Errorf("its channel failed: %w", broken.Cause)
 	case why == nil:
-		why = v.inst.Err()
+		why = i.Err()
 	}
-	return &VMError{Err: fmt.Errorf("%s ended%s%s", v.plan.Name, when, because(why)), Console: lastLines(v.inst, 12)}
+	return &VMError{Err: fmt.Errorf("%s ended%s%s", v.plan.Name, when, because(why)), Console: lastLines(i, 12)}
 }
 
 func because(err error) string {
@@ -277,25 +285,56 @@ func because(err error) string {
 // watch marks VMs that end, and reports when the last has. One that ends before the cluster
 // is ready ends the start.
 func (c *Cluster) watch(giveUp context.CancelCauseFunc) {
-	var wg sync.WaitGroup
+	c.mu.Lock()
+	c.living = len(c.vms)
+	c.mu.Unlock()
 	for _, v := range c.vms {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			<-v.inst.Done()
-			end := v.ended("").Error()
-			c.board.EndVM(v.plan.Name, end+" (nearmetal logs "+c.Name()+"/"+v.plan.Name+" shows its console)")
-			c.write(func(r *Record) {
-				r.VMs[v.index].State, r.VMs[v.index].PID, r.VMs[v.index].Ended = Dead, 0, end
-				switch r.State {
-				case Booting: // under the record's lock: Up looks after it has written Ready
-					giveUp(v.ended(" while the cluster booted"))
-				case Ready:
-					c.lost <- v.ended("")
-				}
-			})
-		}()
+		go c.watchOne(v, v.inst, giveUp)
 	}
-	wg.Wait()
-	close(c.died)
+}
+
+// watchOne marks one VM when it ends, unless that is for a restart.
+func (c *Cluster) watchOne(v *vm, i backend.Instance, giveUp context.CancelCauseFunc) {
+	defer c.watchLess()
+	<-i.Done()
+	v.mu.Lock()
+	left := v.leaving == i
+	v.mu.Unlock()
+	if left {
+		return
+	}
+	end := v.ended("").Error()
+	c.board.EndVM(v.plan.Name, end+" (nearmetal logs "+c.Name()+"/"+v.plan.Name+" shows its console)")
+	c.write(func(r *Record) {
+		r.VMs[v.index].State, r.VMs[v.index].PID, r.VMs[v.index].Ended = Dead, 0, end
+		switch r.State {
+		case Booting: // under the record's lock: Up looks after it has written Ready
+			giveUp(v.ended(" while the cluster booted"))
+		case Ready:
+			select {
+			case c.lost <- v.ended(""):
+			default: // nobody asks, and restarted VMs have ended before
+			}
+		}
+	})
+}
+
+// watchMore announces a VM that is to be watched; false: none is any more.
+func (c *Cluster) watchMore() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.living == 0 {
+		return false
+	}
+	c.living++
+	return true
+}
+
+// watchLess says that a VM is not watched any more.
+func (c *Cluster) watchLess() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.living--; c.living == 0 {
+		close(c.died)
+	}
 }

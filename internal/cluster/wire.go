@@ -215,6 +215,28 @@ func (w *wiring) handedOver() {
 	}
 }
 
+// again makes the links of VM number i ready for its next process: its user network anew, and without what was sent
+// to it meanwhile, of which its last process may have read a part.
+func (w *wiring) again(i int) error {
+	files := w.files[i]
+	if w.ports != nil {
+		f, card, host, err := network.NewFilter(w.ports, backend.UserGuest)
+		if err != nil {
+			return err
+		}
+		w.filters[i].Close()
+		w.filters[i] = f
+		n := len(files) - 2 // behind that of the VMs' network
+		closeAll(files[n:])
+		files = append(files[:n:n], card, host)
+		w.files[i] = files
+	}
+	if len(w.links[i]) > 0 && w.links[i][0].Kind == backend.LinkStream && i < len(w.addrs) {
+		return network.Drain(files[0])
+	}
+	return nil
+}
+
 func (w *wiring) close() {
 	w.handedOver()
 	w.overlay.close()

@@ -31,6 +31,14 @@ func TestThreeVMs(t *testing.T) {
 		t.Errorf("%s%s", r.out, r.err)
 	}
 	nm(t, "exec", "-c", c, "--vm", "vm1", "true").want(t, 1, "vm1")
+
+	// Started again it has its place in the network, and the region.
+	nm(t, "restart", c+"/vm1").want(t, 0)
+	r = nm(t, "exec", c+"/vm1", "--", "sh", "-c", "test -e /dev/nearmetal/region || echo BAD: no region; "+strings.ReplaceAll(pings, "%VMS%", "vm0 vm2")).want(t, 0)
+	if strings.Contains(r.out, "BAD") {
+		t.Errorf("%s%s", r.out, r.err)
+	}
+	nm(t, "verify", c).want(t, 0)
 }
 
 // As root, VMs can be on a bridge; it and the taps are gone afterwards. In a network
