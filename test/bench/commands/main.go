@@ -1,5 +1,5 @@
 // Command commands shows how long nearmetal's commands take that a user waits for most: help, plan, and exec in a cluster
-// that runs, beside a program that does nothing: `make bench-commands`, from the repository's root.
+// that runs, beside a program that does nothing, and how much CPU top takes: `make bench-commands`, from the repository's root.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,7 +65,31 @@ func measure() error {
 		}
 		fmt.Printf("%-44s %8.1f ms\n", strings.Join(c, " "), stats.Median(times[i]))
 	}
+	if *vms {
+		share, err := watching()
+		if err != nil {
+			return err
+		}
+		fmt.Printf("\nCPU that a command which goes on takes, over %d intervals\n\n%-44s %8.2f %% of a core\n",
+			intervals, "nearmetal top "+name+" (once a second)", share*100)
+	}
 	return nil
+}
+
+// intervals are those over which watching measures.
+const intervals = 10
+
+// watching returns the share of a core that top takes while it shows the cluster once a second, without its start.
+func watching() (float64, error) {
+	var cpu [2]time.Duration
+	for i, count := range []int{1, 1 + intervals} {
+		cmd := exec.Command(*program, "top", name, "--interval", "1s", "--count", strconv.Itoa(count))
+		if err := cmd.Run(); err != nil {
+			return 0, fmt.Errorf("%v: %w", cmd.Args, err)
+		}
+		cpu[i] = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	return float64(cpu[1]-cpu[0]) / float64(intervals*time.Second), nil
 }
 
 // once runs a command without streams.
