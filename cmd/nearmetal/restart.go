@@ -11,8 +11,8 @@ func newRestartCommand() *cobra.Command {
 		Use:     "restart [NAME]/VM",
 		GroupID: groupCluster,
 		Short:   "Start one VM of a cluster again",
-		Long: `Ends a VM of a cluster of nearmetal up, if it still runs, and starts it again: on
-the same CPUs and memory nodes, with its address, its devices and the region.
+		Long: `Ends a VM of a cluster of nearmetal up, if it still runs, and starts it again:
+on the same CPUs and memory nodes, with its address, its devices and the region.
 The other VMs go on. What ran in the VM has ended, and files that it wrote
 outside shares are gone. It returns when the VM is ready. A VM that panicked, or
 was killed, comes back by it, as long as another VM of the cluster runs.`,
