@@ -133,7 +133,7 @@ func (m *Matrix) Advise(places map[string]Place) {
 			percent(network, all), most[0], from, most[1], to)
 		a, b := places[from], places[to]
 		switch {
-		case a.Host != "" && a.Host == b.Host:
+		case from == to || a.Host != "" && a.Host == b.Host:
 			m.Advice = pair + ": both are on one host, so a region would carry them (nearmetal ps NAME says which way is taken)"
 		case a.Far || b.Far:
 			far := most[0]

@@ -64,6 +64,10 @@ func TestAdvice(t *testing.T) {
 			t.Errorf("%q, want %q", m.Advice, c.want)
 		}
 	}
+	same := Of(read(t, "vm0", counts(0, 1, "core:01", "to core:02 fabric 8000 1 0 0 0 0 0\n")+counts(1, 2, "core:02")))
+	if same.Advise(nil); !strings.Contains(same.Advice, "both are on one host") {
+		t.Error(same.Advice)
+	}
 	for line, want := range map[string]string{
 		"to slot:aa:1:1 region 8000 1000 0 0 0 0 0\n":   "all messages are of at most 64 B",
 		"to slot:aa:1:1 region 8000 0 0 0 1000 0 0\n":   "16 KiB to 256 KiB",
