@@ -124,7 +124,7 @@ func TestHostLine(t *testing.T) {
 	if err := readLineJSON(bufio.NewReaderSize(strings.NewReader(`{"a":7}`+"\n"), 16), &v); err != nil || v.A != 7 {
 		t.Error(v, err)
 	}
-	if err := readLineJSON(bufio.NewReader(strings.NewReader(strings.Repeat(" ", maxLine+1)+"\n")), &v); err == nil {
+	if err := readLineJSON(bufio.NewReader(strings.NewReader(strings.Repeat(" ", maxLine+1)+`{"a":7}`+"\n")), &v); err == nil {
 		t.Error("a line without a bound")
 	}
 }
