@@ -50,7 +50,7 @@ env, with which it needs no host file.`,
 		if err != nil {
 			return err
 		}
-		if how := launchHint[*format]; how != "" && launch.Ours(os.Environ()) == nil {
+		if how := launchHint[*format]; how != "" && len(r.Remote) == 0 && launch.Ours(os.Environ()) == nil {
 			p := progress(cmd)
 			p.Notef("a launcher would try ssh: give it %s, or run it after eval $(nearmetal env %s)", how, r.Name)
 			p.Close()

@@ -96,11 +96,14 @@ func readUsage(name string, nodes bool) ([]load.VM, error) {
 		if err != nil {
 			return nil, err
 		}
+		if len(r.Remote) > 0 {
+			return nil, fmt.Errorf("the VMs of cluster %s are on other hosts: call nearmetal top there", r.Name)
+		}
 		list = []cluster.Record{*r}
 	}
 	vms := []load.VM{}
 	for _, r := range list {
-		if r.State == cluster.Dead {
+		if r.State == cluster.Dead || len(r.Remote) > 0 {
 			continue
 		}
 		for _, v := range r.VMs {

@@ -210,7 +210,7 @@ func (b *bed) quiet(dirs ...string) {
 			for _, pid := range b.inside(b.hosts[name]) {
 				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 				if len(line) > 0 && !bytes.HasPrefix(line, []byte("sshd: /usr/sbin/sshd")) {
-					left += fmt.Sprintf("%s: %d %q; ", name, pid, line)
+					left += fmt.Sprintf("%s: %d %q; ", name, pid, line[:min(len(line), 100)])
 				}
 			}
 		}
@@ -277,6 +277,7 @@ func TestHosts(t *testing.T) {
 	b.nm("resume", "two").want(t, 0)
 	b.nm("exec", "two/vm1", "--", "hostname").want(t, 0, "vm1")
 	oneLine(t, b.nm("env", "two").want(t, 1, "on other hosts"))
+	oneLine(t, b.nm("top", "--json", "two").want(t, 1, "on other hosts"))
 	b.nm("down", "two").want(t, 0)
 	b.quiet(everyDir...)
 

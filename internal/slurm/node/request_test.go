@@ -96,6 +96,10 @@ func TestRequestDefaults(t *testing.T) {
 	if c, err = (&Request{File: file}).Cluster(work); err != nil || c.Root != "host" || c.Fabric != "auto" || c.Isolation != "standard" || len(c.Shares) != 1 {
 		t.Errorf("%v, %+v", err, c)
 	}
+	hosts := put("hosts.yaml", "placement: {hosts: [n1, n2]}\n")
+	if _, err := (&Request{File: hosts}).Cluster(work); err == nil || !strings.Contains(err.Error(), "placement.hosts") {
+		t.Errorf("a job with hosts of its own: %v", err)
+	}
 	if c, err = (&Request{Root: "/srv/mine"}).Cluster(work); err != nil || c.Root != "/srv/mine" {
 		t.Errorf("%v, %+v", err, c)
 	}
