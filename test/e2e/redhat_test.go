@@ -96,10 +96,11 @@ func TestRedHatQEMU(t *testing.T) {
 // that dies takes its VM along, in a line.
 func TestVirtiofs(t *testing.T) {
 	needsVirtiofsd(t)
+	file := write(t, top, "virtiofs.yaml", "files: virtiofs\n")
 	for who, do := range attackers(t) {
 		t.Run(who, func(t *testing.T) {
 			name := "files-" + who
-			up := do("up", "--name", name, "--memory", "512MiB", "-f", write(t, top, "virtiofs.yaml", "files: virtiofs\n"))
+			up := do("up", "--name", name, "--memory", "512MiB", "-f", file)
 			finish(t, up, "").want(t, 0, "the VMs see this host's /proc")
 			defer func() { finish(t, do("down", name), "") }()
 			in := func(asRoot, script string) result {
@@ -128,12 +129,19 @@ func TestVirtiofs(t *testing.T) {
 		})
 	}
 	for _, isolation := range []string{"standard", "strict"} {
-		r := nm(t, "run", "--isolation", isolation, "-f", filepath.Join(top, "virtiofs.yaml"), "--", "true").want(t, 1, "which isolation: "+isolation+" needs: virtiofsd takes no directory of another namespace")
+		r := nm(t, "run", "--isolation", isolation, "-f", file, "--", "true").want(t, 1, "which isolation: "+isolation+" needs: virtiofsd takes no directory of another namespace")
 		oneLine(t, r)
 	}
 	p := newPlace(t)
-	v := p.start("run", "--name", "x", "--memory", "256MiB", "-f", filepath.Join(top, "virtiofs.yaml"), "--", "sh", "-c", "echo started; exec sleep 12345")
+	// With the fewest descriptors that are taken, more files are found than virtiofsd may hold open.
+	cmd := p.command("run", "--name", "x", "--memory", "512MiB", "-f", file, "--",
+		"sh", "-c", "find /usr -xdev -printf '%s\\n' | head -n 24000 | wc -l; echo started; exec sleep 12345")
+	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `ulimit -n 16384 && exec "$@"`, "sh"}, cmd.Args...)
+	v := p.launch(cmd)
 	v.out.await(t, "started")
+	if !strings.Contains(v.out.String(), "24000\n") || strings.Contains(v.errs.String(), "Too many open files") {
+		t.Errorf("%s%s", v.out, v.errs)
+	}
 	for _, pid := range p.processes() {
 		if b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); bytes.Contains(b, []byte("--cache\x00always")) {
 			unix.Kill(pid, unix.SIGKILL)
