@@ -5,6 +5,7 @@
 # Debian 12 has only QEMU's older one, in C, which nearmetal does not take. Debian 13's is unpacked, with the
 # libraries and the loader that it needs: 4 MB. Nothing of it is installed.
 set -eu
+. "$(dirname "$0")/fetch.sh"
 dest=${1:-build/virtiofsd}
 
 rust() { [ -x "$1" ] && "$1" --version 2>/dev/null | grep -q '^virtiofsd 1\.'; }
@@ -33,12 +34,17 @@ mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Ori
 }
 echo "deb $mirror trixie main" >"$work/sources.list"
 apt() {
-	apt-get -qq -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=- \
+	fetch_apt -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=- \
 		-o Dir::State::Lists="$work/lists" -o Dir::State::status=/dev/null \
-		-o Dir::Cache="$work" -o APT::Sandbox::User=root "$@" >&2
+		-o Dir::Cache="$work" -o APT::Sandbox::User=root "$@"
 }
-apt update
-(cd "$work/archives" && apt download virtiofsd libc6 libcap-ng0 libseccomp2 libgcc-s1)
+download() { (cd "$work/archives" && apt download virtiofsd libc6 libcap-ng0 libseccomp2 libgcc-s1); }
+start=$(date +%s)
+fetch_try "apt-get update for Debian 13" apt update
+rm -f "$fetch_out"
+fetch_try "apt-get download of virtiofsd" download
+rm -f "$fetch_out"
+fetch_note Debian "$start" "$(cat "$work"/archives/*.deb | wc -c)" "virtiofsd of Debian 13"
 for p in "$work"/archives/*.deb; do
 	dpkg-deb -x "$p" "$work/root"
 done
