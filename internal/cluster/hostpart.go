@@ -330,7 +330,8 @@ func newPartConn(in io.Reader, out io.Writer) *partConn {
 	r, w := io.Pipe()
 	c := &partConn{r: r, w: out, ended: make(chan struct{})}
 	go func() {
-		_, err := io.Copy(w, in)
+		// Not the WriterTo of bufio's: Go 1.22's writes nothing first, which a pipe takes when it is read.
+		_, err := io.Copy(w, struct{ io.Reader }{in})
 		if err == nil {
 			err = io.EOF
 		}

@@ -68,8 +68,18 @@ func TestFaultQEMU(t *testing.T) {
 	t.Run("ready, the others booting", func(t *testing.T) {
 		p := newPlace(t)
 		v := p.start("run", "--name", "x", "--vms", "3", "--memory", "256MiB", "--no-share", "--", "sleep", "12345")
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("%s", v.errs)
+			}
+		})
 		var first int
 		until(t, "a VM that is ready", func() bool {
+			select {
+			case <-v.ended:
+				t.Fatalf("it ended before a VM was ready: %s", v.errs)
+			default:
+			}
 			r := p.record("x")
 			for i := 0; r != nil && i < len(r.VMs); i++ {
 				if r.VMs[i].State == cluster.Ready {

@@ -357,7 +357,7 @@ func TestHostsKilled(t *testing.T) {
 	t.Run("connection", func(t *testing.T) {
 		b.t = t
 		b.nm("up", "--hosts", "alpha,beta", "--name", "cut", "--vms", "2", "--vcpus", "1", "--memory", "512MiB", "--no-share").want(t, 0)
-		for _, pid := range b.running("beta", "sshd: root") {
+		for _, pid := range b.running("beta", ": root") { // sshd, since OpenSSH 9.8 sshd-session
 			unix.Kill(pid, unix.SIGKILL)
 		}
 		until(t, "vm1 lost", func() bool { return strings.Contains(b.nm("ps", "cut").out, "dead") })
