@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"nearmetal/internal/backend"
+	"nearmetal/internal/backend/lower"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 )
@@ -57,7 +58,7 @@ func (m *Machine) add(kind slotKind, index int) int {
 // Errors say which part of the plan or the settings cannot be rendered, or what this QEMU lacks.
 func Build(vm plan.VM, s backend.Settings, caps Caps) (*Machine, error) {
 	m := &Machine{Name: vm.Name, path: caps.Path, bytes: vm.MemoryBytes}
-	low := lower(&vm)
+	low := lower.Of(&vm)
 	if err := checkCaps(vm, low, s, caps); err != nil {
 		return nil, fmt.Errorf("VM %s: %w", vm.Name, err)
 	}
@@ -83,7 +84,7 @@ const (
 )
 
 // checkCaps fails for what this QEMU cannot do.
-func checkCaps(vm plan.VM, low lowered, s backend.Settings, caps Caps) error {
+func checkCaps(vm plan.VM, low lower.Machine, s backend.Settings, caps Caps) error {
 	if !caps.Q35 {
 		return fmt.Errorf("%s has no machine type q35: %s", caps.Path, whatToInstall)
 	}
@@ -119,15 +120,15 @@ func checkCaps(vm plan.VM, low lowered, s backend.Settings, caps Caps) error {
 	if len(vm.Devices) > 0 {
 		need("vfio-pci", "the devices", whatToInstall)
 		need("pcie-root-port", "the devices", whatToInstall)
-		if len(low.expanders) > 0 {
+		if len(low.Expanders) > 0 {
 			need("pxb-pcie", "devices on a node", whatToInstall)
 		}
 	}
 	if s.Strict {
 		errs = append(errs, checkStrict(s, caps))
 	}
-	if low.iommu {
-		need("intel-iommu", fmt.Sprintf("APIC IDs above %d", iommuAbove), whatToInstall)
+	if low.IOMMU {
+		need("intel-iommu", fmt.Sprintf("APIC IDs above %d", lower.IOMMUAbove), whatToInstall)
 	}
 	for _, err := range errs {
 		if err != nil {
@@ -162,10 +163,10 @@ func checkStrict(s backend.Settings, caps Caps) error {
 }
 
 // assemble puts the parts together, in the order in which the guest finds them.
-func (m *Machine) assemble(vm plan.VM, low lowered, s backend.Settings, caps Caps) error {
+func (m *Machine) assemble(vm plan.VM, low lower.Machine, s backend.Settings, caps Caps) error {
 	tcg := s.Accel == host.TCG
 	vcpus := smp{vm.VCPUs, vm.Sockets, vm.Dies, vm.Cores, vm.Threads}.withSpare()
-	machine := machineType{SplitIRQ: low.iommu && !tcg}
+	machine := machineType{SplitIRQ: low.IOMMU && !tcg}
 	if tcg {
 		machine.Off = caps.MachineProps
 	}
@@ -184,16 +185,16 @@ func (m *Machine) assemble(vm plan.VM, low lowered, s backend.Settings, caps Cap
 		m.use(sandbox{})
 	}
 	m.use(machine,
-		accelerator{s.Accel, dedicated(vm.Pins), low.physBits, vm.Dies > 1 && showsDies(s.Accel, bios)},
+		accelerator{s.Accel, lower.Dedicated(vm.Pins), low.PhysBits, vm.Dies > 1 && showsDies(s.Accel, bios)},
 		vcpus,
 		mem,
 		numa{Nodes: vm.Nodes, Bytes: vm.MemoryBytes, CPUs: vm.VCPUs, Max: vcpus.max(), Shared: shared})
 	m.use(monitor{chardev{"qmp", m.add(slotQMP, 0)}},
 		serialConsole{chardev{"console", m.add(slotConsole, 0)}})
-	if low.mmio > defaultWindow {
-		m.use(mmioWindow{low.mmio})
+	if low.MMIO > lower.DefaultWindow {
+		m.use(mmioWindow{low.MMIO})
 	}
-	if low.iommu {
+	if low.IOMMU {
 		m.use(iommu{}) // before the devices that are behind it
 	}
 	m.use(agentPort{chardev{"agent", m.add(slotChannel, 0)}, backend.AgentPort})
@@ -226,18 +227,6 @@ func firmware(vm plan.VM, s backend.Settings, caps Caps) string {
 // showsDies says whether the guest may see dies. QEMU 10.0.2 ends by a failed assertion when SeaBIOS
 // reads the CPUID leaf that lists them under TCG; with qboot, which does not, and with KVM it cannot.
 func showsDies(accel host.Accel, bios string) bool { return accel == host.KVM || bios != "" }
-
-// dedicated says whether each vCPU has one host CPU, and no other has it.
-func dedicated(pins [][]int) bool {
-	seen := map[int]bool{}
-	for _, p := range pins {
-		if len(p) != 1 || seen[p[0]] {
-			return false
-		}
-		seen[p[0]] = true
-	}
-	return len(pins) > 0
-}
 
 func (m *Machine) useExports(exports []backend.Export, d virtiofsd) error {
 	tags := map[string]bool{}
@@ -290,7 +279,7 @@ func (m *Machine) useLinks(links []backend.Link, apart bool) {
 
 // useDevices puts each device of the host into a root port, behind the expander of the node that the
 // plan shows it on, in the order of the nodes; what is on none, on the VM's own root.
-func (m *Machine) useDevices(vm plan.VM, low lowered) error {
+func (m *Machine) useDevices(vm plan.VM, low lower.Machine) error {
 	for _, d := range vm.Devices {
 		switch {
 		case d.Kind != "vfio":
@@ -300,16 +289,16 @@ func (m *Machine) useDevices(vm plan.VM, low lowered) error {
 		}
 	}
 	behind := map[int]bool{}
-	list := slices.Clone(low.expanders)
-	slices.SortFunc(list, func(a, b pxb) int { return a.node - b.node })
+	list := slices.Clone(low.Expanders)
+	slices.SortFunc(list, func(a, b lower.Expander) int { return a.Node - b.Node })
 	for _, x := range list {
-		if 1+len(x.devices) > (256-minExpanderBus)/len(list) {
+		if 1+len(x.Devices) > (256-lower.FirstBus)/len(list) {
 			return errors.New("more devices than there are PCI buses for")
 		}
-		id := fmt.Sprintf("pxb%d", x.node)
-		m.use(expander{id, x.bus, x.node})
-		m.useSlots(vm, id, x.devices)
-		for _, i := range x.devices {
+		id := fmt.Sprintf("pxb%d", x.Node)
+		m.use(expander{id, x.Bus, x.Node})
+		m.useSlots(vm, id, x.Devices)
+		for _, i := range x.Devices {
 			behind[i] = true
 		}
 	}

@@ -3,6 +3,7 @@ package qemu
 import (
 	"fmt"
 
+	"nearmetal/internal/backend/lower"
 	"nearmetal/internal/lazyregexp"
 )
 
@@ -17,7 +18,7 @@ type expander struct {
 }
 
 func (e expander) Valid() error {
-	if e.Bus < minExpanderBus || e.Bus > 255 || e.Node < 0 {
+	if e.Bus < lower.FirstBus || e.Bus > 255 || e.Node < 0 {
 		return fmt.Errorf("PCIe expander %s: bus %d, node %d", e.ID, e.Bus, e.Node)
 	}
 	return validID("PCIe expander", e.ID, 40)
@@ -26,12 +27,6 @@ func (e expander) Valid() error {
 func (e expander) Args() []string {
 	return []string{"-device", option("pxb-pcie", "id="+e.ID, "bus=pcie.0", fmt.Sprintf("bus_nr=%d", e.Bus), fmt.Sprintf("numa_node=%d", e.Node))}
 }
-
-// minExpanderBus leaves bus numbers to the machine's own root complex.
-const minExpanderBus = 64
-
-// defaultWindow is QEMU's own window of a q35 machine, in bytes: a smaller one need not be asked for.
-const defaultWindow = 32 << 30
 
 // mmioWindow is the room for the devices' 64-bit BARs.
 type mmioWindow struct{ Bytes uint64 }

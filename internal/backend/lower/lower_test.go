@@ -1,13 +1,10 @@
-package qemu
+package lower
 
 import (
 	"reflect"
-	"strings"
 	"testing"
 
-	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
-	"nearmetal/internal/topology"
 )
 
 // A device is behind an expander where the guest sees several nodes, those of memory only too,
@@ -15,7 +12,7 @@ import (
 func TestExpand(t *testing.T) {
 	devices := []plan.Device{{Node: 2}, {Node: -1}, {Node: 0}, {Node: 2}}
 	vm := &plan.VM{Nodes: []plan.Node{{ID: 0}, {ID: 1}, {ID: 2}}, Devices: devices}
-	want := []pxb{{2, 64, []int{0, 3}}, {0, 160, []int{2}}}
+	want := []Expander{{2, 64, []int{0, 3}}, {0, 160, []int{2}}}
 	if got := expand(vm); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -52,28 +49,9 @@ func TestLower(t *testing.T) {
 		{vm(3, 65, 1, 2<<30), 0, 0, true},    // 195 vCPUs, but IDs to 320
 		{vm(1<<40, 1, 1, 2<<30), 0, 0, true}, // what no check has seen yet
 	} {
-		l := lower(x.vm)
-		if l.mmio != x.mmio || l.physBits != x.physBits || l.iommu != x.iommu {
+		l := Of(x.vm)
+		if l.MMIO != x.mmio || l.PhysBits != x.physBits || l.IOMMU != x.iommu {
 			t.Errorf("%d x %d x %d, %d bytes: %+v", x.vm.Sockets, x.vm.Cores, x.vm.Threads, x.vm.MemoryBytes, l)
 		}
-	}
-}
-
-// A host whose CPU has narrower addresses than a VM needs is named.
-func TestAdvise(t *testing.T) {
-	p := &plan.Plan{VMs: []plan.VM{{Name: "vm0", Host: "h", MemoryBytes: 1 << 40}, {Name: "vm1", Host: "h", MemoryBytes: 1 << 30}}}
-	d := &driver{}
-	got := d.Advise(p, []topology.Host{{Name: "other", PhysBits: 39}, {Name: "h", PhysBits: 40}})
-	if len(got) != 1 || !strings.HasPrefix(got[0], "h: vm0 needs 41 bits of physical addresses") {
-		t.Errorf("%q", got)
-	}
-	if got := d.Advise(p, []topology.Host{{Name: "h", PhysBits: 46}}); got != nil {
-		t.Errorf("%q", got)
-	}
-}
-
-func TestAddressWidth(t *testing.T) {
-	if err := (accelerator{Accel: host.KVM, PhysBits: 64}).Valid(); err == nil || !strings.Contains(err.Error(), "physical addresses of 64 bits") {
-		t.Errorf("%v", err)
 	}
 }

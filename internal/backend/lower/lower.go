@@ -1,0 +1,135 @@
+// Package lower finds out what a VM of a plan needs of QEMU's machine beside what the plan says. Every
+// back end whose VMs are QEMU's asks it, so that they are the same machines.
+package lower
+
+import (
+	"nearmetal/internal/plan"
+)
+
+// FirstBus leaves bus numbers to the machine's own root complex.
+const FirstBus = 64
+
+// DefaultWindow is QEMU's own window of a q35 machine, in bytes: a smaller one need not be asked for.
+const DefaultWindow = 32 << 30
+
+// IOMMUAbove is the x2APIC ID above which a virtual IOMMU with interrupt remapping is needed: more than 255
+// vCPUs cannot be interrupted without.
+const IOMMUAbove = 254
+
+// Machine is what a VM of a plan needs of a QEMU machine beside what the plan says.
+type Machine struct {
+	Expanders []Expander // in the order of the devices
+	// MMIO is the window for the 64-bit BARs of the devices, in bytes; 0: the default.
+	MMIO uint64
+	// PhysBits is the width of physical addresses that memory and window need; 0: the default is enough.
+	PhysBits int
+	// IOMMU says that the VM needs a virtual IOMMU with interrupt remapping: x2APIC IDs above IOMMUAbove.
+	IOMMU bool
+}
+
+// Expander is a PCIe expander bridge of a VM with the devices below it.
+type Expander struct {
+	Node    int   // guest node
+	Bus     int   // its bus number
+	Devices []int // by place in plan.VM.Devices
+}
+
+// Of finds it out. It is pure.
+func Of(vm *plan.VM) Machine {
+	var bars uint64
+	for i := range vm.Devices {
+		bars += vm.Devices[i].BARBytes
+	}
+	l := Machine{Expanders: expand(vm), MMIO: mmioBytes(bars), IOMMU: maxAPIC(vm) > IOMMUAbove}
+	l.PhysBits = physBits(vm.MemoryBytes, l.MMIO)
+	return l
+}
+
+// expand puts the devices behind expander bridges on their nodes, those of memory only too. Where
+// there is one node the root complex itself is on it.
+func expand(vm *plan.VM) []Expander {
+	if len(vm.Nodes) < 2 {
+		return nil
+	}
+	var list []Expander
+	at := map[int]int{} // node → place in list
+	for i := range vm.Devices {
+		node := vm.Devices[i].Node
+		if node < 0 {
+			continue
+		}
+		k, ok := at[node]
+		if !ok {
+			k = len(list)
+			at[node] = k
+			list = append(list, Expander{Node: node})
+		}
+		list[k].Devices = append(list[k].Devices, i)
+	}
+	// Bus numbers of the expanders, in equal shares of those above the machine's
+	// own: room for each one's root ports and what is behind them.
+	for k := range list {
+		list[k].Bus = FirstBus + (256-FirstBus)/len(list)*k
+	}
+	return list
+}
+
+// maxAPIC is the largest x2APIC ID that QEMU assigns: each level below the socket
+// gets as many bits as its number needs.
+func maxAPIC(vm *plan.VM) int {
+	width := func(n int) int {
+		w := 0
+		for w < 62 && 1<<w < n {
+			w++
+		}
+		return w
+	}
+	id := vm.Sockets - 1
+	for _, n := range []int{vm.Dies, vm.Cores, vm.Threads} {
+		id = id<<width(n) + n - 1
+	}
+	return id
+}
+
+// mmioBytes is the window by VMware's rule: the sum of the BARs rounded
+// up to a power of two, then the next one.
+func mmioBytes(bars uint64) uint64 {
+	if bars == 0 {
+		return 0
+	}
+	w := uint64(1 << 20)
+	for w < bars && w < 1<<50 {
+		w <<= 1
+	}
+	return w << 1
+}
+
+// physBits is the width of addresses that memory, the hole below 4 GiB and the
+// window need; 0: at most 40 bits, which every CPU model has.
+func physBits(memory, mmio uint64) int {
+	top := memory + 4<<30
+	if mmio > 0 {
+		top = (top + mmio - 1) / mmio * mmio // the window is aligned to its size
+	}
+	top += mmio
+	bits := 0
+	for bits < 63 && uint64(1)<<bits < top {
+		bits++
+	}
+	if bits <= 40 {
+		return 0
+	}
+	return bits
+}
+
+// Dedicated says whether each vCPU has one host CPU, and no other vCPU has it: the guest may spin.
+func Dedicated(pins [][]int) bool {
+	seen := map[int]bool{}
+	for _, p := range pins {
+		if len(p) != 1 || seen[p[0]] {
+			return false
+		}
+		seen[p[0]] = true
+	}
+	return len(pins) > 0
+}

@@ -1,0 +1,24 @@
+package qemu
+
+import (
+	"fmt"
+
+	"nearmetal/internal/backend/lower"
+	"nearmetal/internal/plan"
+	"nearmetal/internal/topology"
+)
+
+// Advise says what of a plan QEMU cannot do well on its hosts.
+func (d *driver) Advise(p *plan.Plan, hosts []topology.Host) []string {
+	var list []string
+	for i := range p.VMs {
+		vm := &p.VMs[i]
+		need := lower.Of(vm).PhysBits
+		for k := range hosts {
+			if h := &hosts[k]; h.Name == vm.Host && need > h.PhysBits && h.PhysBits > 0 {
+				list = append(list, fmt.Sprintf("%s: %s needs %d bits of physical addresses for memory and device windows, the CPU has %d", h.Name, vm.Name, need, h.PhysBits))
+			}
+		}
+	}
+	return list
+}
