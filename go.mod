@@ -3,9 +3,9 @@ module nearmetal
 go 1.22
 
 require (
-	github.com/cpuguy83/go-md2man/v2 v2.0.6
 	github.com/chromedp/cdproto v0.0.0-20240202021202-6d0b6a386732
 	github.com/chromedp/chromedp v0.9.5
+	github.com/cpuguy83/go-md2man/v2 v2.0.6
 	github.com/go-fonts/liberation v0.3.1
 	github.com/klauspost/compress v1.17.11
 	github.com/pierrec/lz4/v4 v4.1.22
@@ -18,6 +18,7 @@ require (
 	golang.org/x/term v0.27.0
 	gonum.org/v1/plot v0.14.0
 	gopkg.in/yaml.v3 v3.0.1
+	libvirt.org/go/libvirtxml v1.11010.0
 )
 
 require (

@@ -9,6 +9,7 @@
 #   fortran    a compiler of Fortran, for MPI programs in it
 #   lammps     a real program that is linked to the distribution's Open MPI
 #   hosts      an sshd, for the tests that reach hosts by ssh
+#   libvirt    libvirtd, which is not started, and what checks domains' XML
 #   shells     zsh and fish, whose completions are tried in them
 #   browser    Chromium without a screen, which the report is looked at in
 #   bench      HPCC, for make bench; without root it is left out of the run
@@ -43,6 +44,7 @@ packages() {
 	fortran) echo "gfortran" ;; # Debian 12's MPI packages depend on it, Debian 13's do not
 	lammps) echo "lammps" ;;
 	hosts) echo "openssh-server" ;;
+	libvirt) echo "libvirt-clients libvirt-daemon libxml2-utils" ;;
 	shells) echo "zsh fish" ;;
 	browser)
 		for browser in chromium-headless-shell chromium google-chrome; do
@@ -54,7 +56,7 @@ packages() {
 	clang) [ "$ID" = debian ] && [ "$VERSION_ID" = 12 ] && echo "clang libclang-rt-14-dev" || echo "clang libclang-rt-dev" ;;
 	bootstrap) echo "debootstrap" ;;
 	*)
-		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, hosts, shells, browser, bench, clang or bootstrap" >&2
+		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, hosts, libvirt, shells, browser, bench, clang or bootstrap" >&2
 		exit 2
 		;;
 	esac

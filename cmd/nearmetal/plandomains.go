@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/backend/domain"
+	"nearmetal/internal/host"
+	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/terminal"
+	"nearmetal/internal/topology"
+)
+
+// showDomains writes the libvirt domains of a plan, one after the other, or each to a file in dir.
+func showDomains(w io.Writer, dir string, c *spec.Cluster, p *plan.Plan, hosts []topology.Host) error {
+	for i := range hosts {
+		if a := hosts[i].Arch; a != "" && a != "x86_64" {
+			return fmt.Errorf("%s is an %s host: domains are made for x86-64 hosts", hosts[i].Name, terminal.Clean(a))
+		}
+	}
+	s := backend.Settings{Accel: host.Accel(c.Accel), Region: p.Region}
+	if dir == "" {
+		return domain.Render(w, p, s)
+	}
+	files, err := domain.Files(p, s)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	// All or none: what is there is found before anything is written.
+	for _, f := range files {
+		if _, err := os.Lstat(filepath.Join(dir, f.Name+".xml")); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s is there already: remove it, or name another --dir", terminal.Clean(filepath.Join(dir, f.Name+".xml")))
+		}
+	}
+	for _, f := range files {
+		if err := writeNew(filepath.Join(dir, f.Name+".xml"), f.XML); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeNew writes a file that is not there yet.
+func writeNew(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already: remove it, or name another file", terminal.Clean(path))
+	}
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, text)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		os.Remove(path)
+	}
+	return err
+}

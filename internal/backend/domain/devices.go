@@ -1,0 +1,208 @@
+package domain
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+
+	"nearmetal/internal/backend/lower"
+	"nearmetal/internal/plan"
+)
+
+// NoUSB is the controller that keeps libvirt from adding one of its own.
+func NoUSB() libvirtxml.DomainController {
+	return libvirtxml.DomainController{Type: "usb", Model: "none"}
+}
+
+// AddDevices adds a VM's devices to a domain: each in a root port, behind the expander of the node that the
+// plan shows it on, and the window for their BARs. Controllers get the indices above those that the domain has.
+// Devices that the domain has already are moved there.
+func AddDevices(d *libvirtxml.Domain, vm *plan.VM, low lower.Machine) error {
+	if low.MMIO > lower.DefaultWindow {
+		setHole(d, low.MMIO)
+	}
+	next := uint(1)
+	chassis := uint(1)
+	for i := range d.Devices.Controllers {
+		c := &d.Devices.Controllers[i]
+		if c.Type != "pci" {
+			continue
+		}
+		if c.Index != nil {
+			next = max(next, *c.Index+1)
+		}
+		if c.PCI != nil && c.PCI.Target != nil && c.PCI.Target.Chassis != nil {
+			chassis = max(chassis, *c.PCI.Target.Chassis+1)
+		}
+	}
+	add := func(c libvirtxml.DomainController) uint {
+		index := next
+		c.Type, c.Index = "pci", &index
+		d.Devices.Controllers = append(d.Devices.Controllers, c)
+		next++
+		return index
+	}
+	behind := map[int]bool{}
+	slots := func(bus *uint, devices []int) error {
+		for slot, i := range devices {
+			host, err := address(vm.Devices[i].Address)
+			if err != nil {
+				return err
+			}
+			behind[i] = true
+			number := chassis
+			port := libvirtxml.DomainController{
+				Model: "pcie-root-port",
+				PCI: &libvirtxml.DomainControllerPCI{
+					Model:  &libvirtxml.DomainControllerPCIModel{Name: "pcie-root-port"},
+					Target: &libvirtxml.DomainControllerPCITarget{Chassis: &number},
+				},
+			}
+			if bus != nil {
+				port.Address = at(*bus, uint(slot))
+			}
+			chassis++
+			index := add(port)
+			place(d, host, at(index, 0))
+		}
+		return nil
+	}
+	sorted := slices.Clone(low.Expanders)
+	slices.SortFunc(sorted, func(a, b lower.Expander) int { return a.Node - b.Node })
+	for _, x := range sorted {
+		if 1+len(x.Devices) > (256-lower.FirstBus)/len(sorted) || len(x.Devices) > 32 {
+			return errors.New("more devices than there are PCI buses for")
+		}
+		bus, node := uint(x.Bus), uint(x.Node)
+		index := add(libvirtxml.DomainController{
+			Model: "pcie-expander-bus",
+			PCI: &libvirtxml.DomainControllerPCI{
+				Model:  &libvirtxml.DomainControllerPCIModel{Name: "pxb-pcie"},
+				Target: &libvirtxml.DomainControllerPCITarget{BusNr: &bus, NUMANode: &node},
+			},
+		})
+		if err := slots(&index, x.Devices); err != nil {
+			return err
+		}
+	}
+	var own []int
+	for i := range vm.Devices {
+		if !behind[i] {
+			own = append(own, i)
+		}
+	}
+	return slots(nil, own)
+}
+
+// setHole makes the window for 64-bit BARs of the domain's root complex.
+func setHole(d *libvirtxml.Domain, bytes uint64) {
+	hole := &libvirtxml.DomainControllerPCIHole64{Size: bytes >> 10, Unit: "KiB"}
+	for i := range d.Devices.Controllers {
+		if c := &d.Devices.Controllers[i]; c.Type == "pci" && c.Model == "pcie-root" {
+			if c.PCI == nil {
+				c.PCI = &libvirtxml.DomainControllerPCI{}
+			}
+			c.PCI.Hole64 = hole
+			return
+		}
+	}
+	root := uint(0)
+	d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{
+		Type: "pci", Index: &root, Model: "pcie-root", PCI: &libvirtxml.DomainControllerPCI{Hole64: hole},
+	})
+}
+
+// place puts a function of the host to an address in the guest. A domain that has it not gets it.
+func place(d *libvirtxml.Domain, host *libvirtxml.DomainAddressPCI, guest *libvirtxml.DomainAddress) {
+	for i := range d.Devices.Hostdevs {
+		h := &d.Devices.Hostdevs[i]
+		if p := h.SubsysPCI; p != nil && p.Source != nil && p.Source.Address != nil && FormatAddress(p.Source.Address) == FormatAddress(host) {
+			h.Address = guest
+			return
+		}
+	}
+	d.Devices.Hostdevs = append(d.Devices.Hostdevs, libvirtxml.DomainHostdev{
+		Managed: "no", // nearmetal device, or the administrator, has bound it to vfio-pci
+		SubsysPCI: &libvirtxml.DomainHostdevSubsysPCI{
+			Driver: &libvirtxml.DomainHostdevSubsysPCIDriver{Name: "vfio"},
+			Source: &libvirtxml.DomainHostdevSubsysPCISource{Address: host},
+		},
+		Address: guest,
+	})
+}
+
+// at is the first function of a slot of a guest's bus.
+func at(bus, slot uint) *libvirtxml.DomainAddress {
+	domain, function := uint(0), uint(0)
+	return &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{Domain: &domain, Bus: &bus, Slot: &slot, Function: &function}}
+}
+
+// address reads a PCI address, 0000:41:10.0.
+func address(s string) (*libvirtxml.DomainAddressPCI, error) {
+	var n [4]uint
+	fields := strings.FieldsFunc(s, func(r rune) bool { return r == ':' || r == '.' })
+	for i, limit := range []uint{0xffff, 0xff, 0x1f, 7} {
+		if len(fields) != 4 {
+			return nil, fmt.Errorf("device %.40q: not a PCI address like 0000:41:10.0", s)
+		}
+		v, err := strconv.ParseUint(fields[i], 16, 16)
+		if err != nil || uint(v) > limit {
+			return nil, fmt.Errorf("device %.40q: not a PCI address like 0000:41:10.0", s)
+		}
+		n[i] = uint(v)
+	}
+	return &libvirtxml.DomainAddressPCI{Domain: &n[0], Bus: &n[1], Slot: &n[2], Function: &n[3]}, nil
+}
+
+// FormatAddress writes an address as package topology has it: 0000:41:10.0. What is not said is 0.
+func FormatAddress(a *libvirtxml.DomainAddressPCI) string {
+	value := func(p *uint) uint {
+		if p == nil {
+			return 0
+		}
+		return *p
+	}
+	return fmt.Sprintf("%04x:%02x:%02x.%x", value(a.Domain), value(a.Bus), value(a.Slot), value(a.Function))
+}
+
+// regionSlot is the slot of the region's device on the root bus. Left to itself libvirt puts it behind a
+// conventional PCI bridge.
+const regionSlot = 0x10
+
+// addRegion shows the region: a file in /dev/shm by ivshmem, or by an NVDIMM.
+func addRegion(d *libvirtxml.Domain, name string, r *plan.Region) {
+	if r.Device != "devdax" {
+		d.Devices.Shmems = append(d.Devices.Shmems, libvirtxml.DomainShmem{
+			Name:    name,
+			Model:   &libvirtxml.DomainShmemModel{Type: "ivshmem-plain"},
+			Size:    &libvirtxml.DomainShmemSize{Value: uint(r.SizeBytes >> 20), Unit: "M"},
+			Address: at(0, regionSlot),
+		})
+		return
+	}
+	path := "/dev/shm/" + name
+	if r.Backing == "hugetlb" {
+		path = "/dev/hugepages/" + name
+	}
+	// Room for the NVDIMM to be aligned in.
+	d.MaximumMemory = &libvirtxml.DomainMaxMemory{Value: d.Memory.Value + uint((r.SizeBytes+1<<30)>>10), Unit: "KiB", Slots: 1}
+	if d.CPU.Numa == nil {
+		// libvirt takes no NVDIMM without a cell.
+		id := uint(0)
+		d.CPU.Numa = &libvirtxml.DomainNuma{Cell: []libvirtxml.DomainCell{{
+			ID: &id, CPUs: fmt.Sprintf("0-%d", d.VCPU.Value-1), Memory: d.Memory.Value, Unit: "KiB",
+		}}}
+	}
+	d.Devices.Memorydevs = append(d.Devices.Memorydevs, libvirtxml.DomainMemorydev{
+		Model: "nvdimm", Access: "shared",
+		Source: &libvirtxml.DomainMemorydevSource{Path: path},
+		Target: &libvirtxml.DomainMemorydevTarget{
+			Size: &libvirtxml.DomainMemorydevTargetSize{Value: uint(r.SizeBytes >> 10), Unit: "KiB"},
+			Node: &libvirtxml.DomainMemorydevTargetNode{Value: 0},
+		},
+	})
+}

@@ -1,0 +1,176 @@
+package domain
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"libvirt.org/go/libvirtxml"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/host"
+	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/topology"
+	"nearmetal/test/golden"
+)
+
+// Each plan that package plan keeps a golden file of has its domains in one here. All of them are valid by
+// libvirt's own schema.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("../../plan/testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no plans: %v", err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		if name == "grace" {
+			continue // no x86-64 host
+		}
+		t.Run(name, func(t *testing.T) {
+			p := planOf(t, file)
+			domains, err := Files(p, backend.Settings{Accel: host.KVM, Region: p.Region})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := ""
+			for _, d := range domains {
+				all += d.XML
+			}
+			golden.Check(t, "testdata/golden/"+name+".xml", all)
+			validate(t, domains)
+		})
+	}
+}
+
+// planOf makes the plan of a cluster file for the machine that its name begins with.
+func planOf(t *testing.T, file string) *plan.Plan {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := spec.Parse(filepath.Base(file), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Defaults(c)
+	c.Accel = "kvm"
+	machine := strings.TrimSuffix(filepath.Base(file), ".yaml")
+	for {
+		path := "../../../test/topology/" + machine + ".machine"
+		if _, err := os.Stat(path); err == nil {
+			h, err := topology.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := plan.Make(c, []topology.Host{*h}, plan.Ledger{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		i := strings.LastIndexByte(machine, '-')
+		if i < 0 {
+			t.Fatalf("%s: its name begins with no machine's", file)
+		}
+		machine = machine[:i]
+	}
+}
+
+// validate runs libvirt's own check of domains, all in one process.
+func validate(t *testing.T, domains []File) {
+	t.Helper()
+	if _, err := exec.LookPath("virt-xml-validate"); err != nil {
+		t.Skip("no virt-xml-validate: sh scripts/install.sh libvirt")
+	}
+	for _, d := range domains {
+		path := filepath.Join(t.TempDir(), "domain.xml")
+		if err := os.WriteFile(path, []byte(d.XML), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("virt-xml-validate", path, "domain").CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", d.Name, err, out)
+		}
+	}
+}
+
+// What package qemu keeps golden files of beside plans: regions, dies, wide addresses, TCG.
+func TestShapes(t *testing.T) {
+	vm := func(vcpus int) plan.VM {
+		return plan.VM{Name: "vm0", Host: "h", VCPUs: vcpus, Sockets: 1, Dies: 1, Cores: vcpus, Threads: 1, MemoryBytes: 2 << 30}
+	}
+	region := &plan.Region{SizeBytes: 64 << 20, Backing: "shm", Device: "ivshmem", HostNode: -1}
+	devdax := &plan.Region{SizeBytes: 256 << 20, Backing: "shm", Device: "devdax", HostNode: 0}
+	dies := vm(8)
+	dies.Dies, dies.Cores = 2, 4
+	wide := vm(8)
+	wide.Sockets, wide.Cores = 2, 4
+	wide.Nodes = []plan.Node{
+		{ID: 0, VCPUs: []int{0, 1, 2, 3}, MemoryBytes: 1 << 30, PageBytes: 1 << 30, HostNodes: []int{0}, Distances: []int{10, 21}},
+		{ID: 1, VCPUs: []int{4, 5, 6, 7}, MemoryBytes: 1 << 30, HostNodes: []int{2, 3}, Distances: []int{21, 10}},
+	}
+	wide.Devices = []plan.Device{
+		{Kind: "vfio", Address: "0000:41:10.0", Node: 1, BARBytes: 1 << 40},
+		{Kind: "vfio", Address: "0000:41:10.1", Node: 1},
+		{Kind: "vfio", Address: "0001:01:00.0", Node: -1},
+	}
+	huge := vm(288)
+	huge.Sockets, huge.Cores, huge.Threads = 2, 72, 2
+	for _, c := range []struct {
+		name string
+		vm   plan.VM
+		set  backend.Settings
+	}{
+		{"tcg-one-vcpu", vm(1), backend.Settings{Accel: host.TCG, Region: region}},
+		{"kvm-devdax", vm(2), backend.Settings{Accel: host.KVM, Region: devdax}},
+		{"kvm-dies", dies, backend.Settings{Accel: host.KVM}},
+		{"kvm-expanders", wide, backend.Settings{Accel: host.KVM, Region: region}},
+		{"kvm-288", huge, backend.Settings{Accel: host.KVM}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			files, err := Files(&plan.Plan{Cluster: "c", VMs: []plan.VM{c.vm}}, c.set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden.Check(t, "testdata/golden/shape-"+c.name+".xml", files[0].XML)
+			validate(t, files)
+		})
+	}
+}
+
+// What libvirt cannot carry out is one line.
+func TestRefused(t *testing.T) {
+	good := plan.VM{Name: "vm0", VCPUs: 2, Sockets: 1, Dies: 1, Cores: 2, Threads: 1, MemoryBytes: 2 << 30}
+	bad := func(change func(*plan.VM)) plan.VM { v := good; change(&v); return v }
+	for _, c := range []struct {
+		vm   plan.VM
+		set  backend.Settings
+		want string
+	}{
+		{good, backend.Settings{Region: &plan.Region{SizeBytes: 1 << 20, Device: "ivshmem", Backing: "hugetlb"}}, "always a file in /dev/shm"},
+		{bad(func(v *plan.VM) { v.Cores = 3 }), backend.Settings{}, "2 vCPUs are not"},
+		{bad(func(v *plan.VM) { v.MemoryBytes++ }), backend.Settings{}, "a multiple of 1 MiB"},
+		{bad(func(v *plan.VM) { v.Nodes = []plan.Node{{ID: 1}} }), backend.Settings{}, "numbered from 0"},
+		{bad(func(v *plan.VM) { v.Devices = []plan.Device{{Address: "0000:00:20.0", Node: -1}} }), backend.Settings{}, "not a PCI address"},
+		{bad(func(v *plan.VM) { v.Devices = []plan.Device{{Address: "x", Node: -1}} }), backend.Settings{}, "not a PCI address"},
+	} {
+		_, err := Make("d", "r", &c.vm, c.set)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
+
+func TestMachine(t *testing.T) {
+	for name, want := range map[string]string{"": "pc", "pc": "pc", "rhel6.4.0": "pc", "pc-i440fx-7.2": "pc", "q35": "q35", "pc-q35-7.2": "q35", "microvm": "microvm"} {
+		if got := Machine(&libvirtxml.Domain{OS: &libvirtxml.DomainOS{Type: &libvirtxml.DomainOSType{Machine: name}}}); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+	if got := Machine(&libvirtxml.Domain{}); got != "pc" {
+		t.Errorf("%q", got)
+	}
+}
