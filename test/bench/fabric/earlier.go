@@ -14,6 +14,7 @@ const earlierBar = 0.98
 
 // earlierPairs are the columns of the table earlier: this provider's, and the earlier one's beside it.
 var earlierPairs = []struct{ ours, earlier, what string }{
+	{"work", "work-was", "libfabric, both ends on one core"},
 	{"lf", "lf-was", "libfabric, CMA"},
 	{"lf-nocma", "lf-nocma-was", "libfabric, no CMA"},
 	{"puts", "puts-was", "fi_write to the region"},
@@ -37,6 +38,9 @@ func earlier(b *bench) (*table, error) {
 		return nil, fmt.Errorf("there is no earlier provider: %w", err)
 	}
 	columns := map[string]func(*bench) (*way, error){
+		"work": func(b *bench) (*way, error) {
+			return b.fabric("", []string{"work", "ivshmem"}, "FI_IVSHMEM_CMA=0"), nil
+		},
 		"lf": func(b *bench) (*way, error) { return b.fabric("", []string{"messages", "ivshmem"}), nil },
 		"lf-nocma": func(b *bench) (*way, error) {
 			return b.fabric("", []string{"messages", "ivshmem"}, "FI_IVSHMEM_CMA=0"), nil

@@ -18,7 +18,7 @@ type key struct {
 
 // units of each figure, in the order shown. Of times less is better, of all else more.
 var units = []struct{ what, unit string }{
-	{"latency", "us"}, {"latency-alone", "us"}, {"latency-crowd", "us"}, {"put", "us"},
+	{"latency", "us"}, {"work", "us"}, {"latency-alone", "us"}, {"latency-crowd", "us"}, {"put", "us"},
 	{"rate", "million/s"}, {"bandwidth", "GB/s"}, {"bandwidth+16", "GB/s"}, {"put-bandwidth", "GB/s"},
 	{"put-memcpy", "GB/s"}, {"choice", "ns"}, {"start", "ms"},
 }

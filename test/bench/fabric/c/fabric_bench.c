@@ -11,9 +11,10 @@
  *	fabric_bench puts PROVIDER	fi_write, to memory in the region where there is one
  *	fabric_bench idle PROVIDER	8 B latency alone, and with as many idle peers as
  *					there is room for
+ *	fabric_bench work PROVIDER	tagged messages, both ends in one thread on one core
  *	fabric_bench start PROVIDER N	N processes that begin, greet a neighbour and end
  *
- * One line a figure: NAME BYTES VALUE; latency and put in us, copies and bandwidth in
+ * One line a figure: NAME BYTES VALUE; latency, work and put in us, copies and bandwidth in
  * GB/s, rate in million messages/s, start in ms.
  */
 #include "pair.h"
@@ -65,10 +66,16 @@ int main(int argc, char **argv)
 		die("mmap", errno);
 	if (argc == 4 && !strcmp(what, "start"))
 		return start(argv[2], atoi(argv[3]));
+	if (argc == 3 && !strcmp(what, "work")) {
+		meter_pin(0);
+		alarm(40);
+		work(argv[2]);
+		return 0;
+	}
 	if ((argc != 5 || strcmp(what, "beside") || atoi(argv[4]) < 1 || atoi(argv[4]) > BESIDE_MAX) &&
 	    (argc != 2 || (strcmp(what, "limits") && strcmp(what, "pingpong"))) &&
 	    (argc != 3 || (strcmp(what, "messages") && strcmp(what, "puts") && strcmp(what, "idle")))) {
-		fprintf(stderr, "usage: fabric_bench limits|pingpong | messages|puts|idle PROVIDER | "
+		fprintf(stderr, "usage: fabric_bench limits|pingpong | messages|puts|idle|work PROVIDER | "
 				"beside PROVIDER OTHER N | start PROVIDER N\n");
 		return 2;
 	}

@@ -39,6 +39,8 @@ void over_puts(const char *provider);
  * with "other-".
  */
 void over_beside(const char *provider, const char *other, int pairs);
+/* work.c: the work of a message over a provider, both ends in one thread. */
+void work(const char *provider);
 /* many.c: latency with and without a crowd of idle peers; start of count processes, in ms. */
 void idle(const char *provider);
 int start(const char *provider, int count);
