@@ -163,17 +163,26 @@ func held(t *testing.T, a *account, more ...string) string {
 	return strings.TrimSpace(r.out)
 }
 
-// announced submits a job of two minutes to n2, whose end a signal announces; trap is the batch shell's own. Its
-// step and shell say on its output who the signal came to. Slurm sends it up to half a minute early, and to nobody
-// if the step is not there yet.
+// announced submits a job to n2, whose end a signal announces; trap is the batch shell's own. Its step and shell say
+// on its output who the signal came to.
 func announced(t *testing.T, a *account, signal, trap string) string {
 	t.Helper()
-	r := a.run(t, "sbatch", "--parsable", "-w", "n2", "-n1", "--mem=1000", "-t", "2", "--signal="+signal, "--vm="+small, "-o", a.home+"/signal-%j",
-		"--wrap", trap+`srun sh -c 'trap "echo the step in $(hostname)" USR1; while :; do sleep 0.1; done' & wait; wait`)
+	r := a.run(t, "sbatch", "--parsable", "-w", "n2", "-n1", "--mem=1000", "-t", "9", "--signal="+signal, "--vm="+small, "-o", a.home+"/signal-%j",
+		"--wrap", trap+`srun sh -c 'trap "echo the step in $(hostname)" USR1; : >up-$SLURM_JOB_ID; while :; do sleep 0.1; done' & wait; wait`)
 	if r.code != 0 {
 		t.Fatalf("%+v", r)
 	}
 	return strings.TrimSpace(r.out)
+}
+
+// soon lets an announced job, submitted at a time, end within two minutes, once its step is there: a signal before
+// that would come to nobody. Slurm counts minutes, looks every half minute, and sends the signal up to half a
+// minute early.
+func soon(t *testing.T, a *account, job string, submitted time.Time) {
+	t.Helper()
+	await(t, "the step of job "+job, func() bool { _, err := os.Stat(a.home + "/up-" + job); return err == nil })
+	limit := int((time.Since(submitted) + 100*time.Second).Minutes())
+	must(t, "scontrol", "update", "jobid="+job, "timelimit="+strconv.Itoa(limit))
 }
 
 // The end of a job in every way there is: nothing of its VMs is left.
@@ -188,10 +197,13 @@ func TestKills(t *testing.T) {
 		await(t, "the end of its VMs", func() bool { return leftoversOf(id) == "" })
 	}
 	defer clean(t)
-	// A minute is the least that Slurm counts: this one runs out beside the others.
+	// A minute is the least that Slurm counts: these run out beside the others.
 	other := newAccount(t, 2)
+	submitted := time.Now()
 	late := announced(t, other, "USR1@50", "")
 	shell := announced(t, other, "B:USR1@50", `trap "echo the batch shell on $(hostname)" USR1; `)
+	soon(t, other, late, submitted)
+	soon(t, other, shell, submitted)
 	t.Run("scancel", func(t *testing.T) {
 		id := held(t, a)
 		must(t, "scancel", id)

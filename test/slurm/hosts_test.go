@@ -51,11 +51,11 @@ func TestRegionAndVerbs(t *testing.T) {
 		}
 		compile(t, pairs, l.mpicc, dir+"/pairs")
 		for _, name := range l.programs {
-			program := map[string]string{"pairs": "pairs", "cg": "nm_cg --grid 32"}[name]
+			program := map[string]string{"pairs": "pairs", "cg": "nm_cg --grid 16"}[name]
 			script += fmt.Sprintf("PATH=%s:$PATH srun --mpi=%s %s/%s >%[3]s.%[5]s 2>%[3]s.%[5]s.log || echo %[3]s %[5]s: status $?\n",
 				l.bin, l.mpi, l.name, program, name)
 		}
-		native := exec.Command(dir+"/nm_cg", "--grid", "32") // alone: one rank
+		native := exec.Command(dir+"/nm_cg", "--grid", "16") // alone: one rank
 		out, err := native.Output()
 		if err != nil {
 			t.Fatalf("%s natively: %v", l.name, err)
