@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,7 +106,7 @@ func (m *Overlay) expect(l *Link, gen int) {
 		if over {
 			return
 		}
-		c, err := m.call(m.ctx, l.host)
+		c, err := m.call(m.ctx, l.host, m.ports(l.host))
 		if err == nil {
 			c.Close()
 			err = errSilent // it is there, and slow to call
@@ -136,12 +137,33 @@ func (w *watch) lost(err error) bool {
 	return w.refused >= refusals || time.Since(w.start) > most
 }
 
-// connect calls the host of a link and joins the connection to it; fresh says that it is the first.
+// connect calls the host of a link and joins the connection to it; fresh says that it is the first. What answers on
+// one of its ports may be another job's host, another of this job's on the same machine, or any program that speaks
+// first: then the host's other ports are called.
 func (m *Overlay) connect(ctx context.Context, l *Link, fresh bool) error {
-	raw, err := m.call(ctx, l.host)
-	if err != nil {
-		return err
+	ports := m.ports(l.host)
+	var other error // of the last port on which something else answered
+	for {
+		raw, err := m.call(ctx, l.host, ports)
+		if err != nil {
+			if other != nil {
+				return other
+			}
+			return err
+		}
+		if err = m.greet(raw, l, fresh); !errors.Is(err, errNotIt) {
+			return err
+		}
+		other = err
+		ports = slices.DeleteFunc(ports, func(p int) bool { return p == raw.RemoteAddr().(*net.TCPAddr).Port })
+		if len(ports) == 0 {
+			return other
+		}
 	}
+}
+
+// greet joins a connection to its link, if it leads to the link's host.
+func (m *Overlay) greet(raw net.Conn, l *Link, fresh bool) error {
 	defer context.AfterFunc(m.ctx, func() { raw.Close() })()
 	got, gen, err := l.suspend()
 	if err != nil {
@@ -169,17 +191,16 @@ func (m *Overlay) connect(ctx context.Context, l *Link, fresh bool) error {
 	return fmt.Errorf("%s %w", raw.RemoteAddr(), errNotIt)
 }
 
-// call calls the ports of a host, one after another without waiting for those that are silent, and
+// call calls ports of a host, one after another without waiting for those that are silent, and
 // returns the first connection whose other end has asked for the proof and been given it. Where
 // all ports refuse the error is ECONNREFUSED.
-func (m *Overlay) call(ctx context.Context, host int) (net.Conn, error) {
+func (m *Overlay) call(ctx context.Context, host int, ports []int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
 	type answer struct {
 		c   net.Conn
 		err error
 	}
-	ports := m.ports(host)
 	answers := make(chan answer, len(ports))
 	called := 0
 	next := time.NewTimer(0)

@@ -211,7 +211,7 @@ func TestLinkAfterRestart(t *testing.T) {
 // dialRaw proves to be a host of the job's and greets with h; it returns the answer and the connection.
 func dialRaw(t *testing.T, m *Overlay, host int, h string) (string, net.Conn) {
 	t.Helper()
-	raw, err := m.call(limited(t, time.Minute), host)
+	raw, err := m.call(limited(t, time.Minute), host, m.ports(host))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,11 +316,11 @@ func TestLinkToSuspended(t *testing.T) {
 	m.o.HighPort = m.o.LowPort
 	short, stop := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer stop()
-	if _, err := m.call(short, 1); !errors.Is(err, errSilent) {
+	if _, err := m.call(short, 1, m.ports(1)); !errors.Is(err, errSilent) {
 		t.Error(err)
 	}
 	ln.Close()
-	if _, err := m.call(ctx, 1); !refusedBy(err) {
+	if _, err := m.call(ctx, 1, m.ports(1)); !refusedBy(err) {
 		t.Error(err)
 	}
 }

@@ -114,6 +114,9 @@ func NewOverlay(o OverlayOptions) (*Overlay, error) {
 	return m, nil
 }
 
+// Addr is where it listens.
+func (m *Overlay) Addr() net.Addr { return m.ln.Addr() }
+
 // spawn runs f in a goroutine that Close waits for; false once Close was called.
 func (m *Overlay) spawn(f func()) bool {
 	m.mu.Lock()

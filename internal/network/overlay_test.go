@@ -92,6 +92,35 @@ func TestOverlayStrangers(t *testing.T) {
 	}
 }
 
+// Another program, or another job's host, that listens on the first port of a host and speaks first does not keep
+// the others from it.
+func TestOverlayPortTaken(t *testing.T) {
+	o := OverlayOptions{Secret: make([]byte, 32), LowPort: 61000, HighPort: 65535}
+	o.Secret[0] = 3
+	first := (&Overlay{o: o}).ports(1)[0]
+	ln, err := net.Listen("tcp", fmt.Sprint(":", first))
+	if err != nil {
+		t.Skip(err) // somebody has it: as well
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(c, "220 a server that greets who calls\r\n")
+			go func() { io.Copy(io.Discard, io.LimitReader(c, 40)); c.Close() }()
+		}
+	}()
+	list := overlay(t, 2, 3, func(int, int, string, *Link) {})
+	l, err := list[0].Dial(limited(t, 10*time.Second), 1, "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
 func TestOverlayOptions(t *testing.T) {
 	hosts := []OverlayHost{{"a", "127.0.0.1"}}
 	for _, o := range []OverlayOptions{
