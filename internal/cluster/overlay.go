@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"nearmetal/internal/guest"
@@ -81,6 +82,7 @@ type overlayLinks struct {
 	frames []chan *network.Link // for each host: those that it has made
 	ready  []bool               // for each host: it was joined, and is no longer given up (under Cluster.mu)
 	down   []int                // for each host: links that have lost their connection (under Cluster.mu)
+	news   sync.Mutex           // held from a change of ready or down until the record has it
 	ctx    context.Context
 	stop   context.CancelFunc
 }
@@ -203,18 +205,26 @@ func (c *Cluster) carry(host int) {
 		conn.Close()
 		return
 	}
+	c.hostReady(host, true)
+	network.Carry(end, conn)
+	c.hostReady(host, false)
+}
+
+// hostReady says that a host was joined, or that it is given up.
+func (c *Cluster) hostReady(host int, ready bool) {
+	t := c.wiring.overlay
+	t.news.Lock()
+	defer t.news.Unlock()
 	c.mu.Lock()
-	t.ready[host] = true
+	t.ready[host] = ready
 	whole := t.down[host] == 0
 	c.mu.Unlock()
-	if whole {
+	switch {
+	case !ready:
+		c.hostState(host, false, errors.New("the connection to it has broken"))
+	case whole:
 		c.hostState(host, true, nil)
 	}
-	network.Carry(end, conn)
-	c.mu.Lock()
-	t.ready[host] = false
-	c.mu.Unlock()
-	c.hostState(host, false, errors.New("the connection to it has broken"))
 }
 
 // streams makes a host's VMs reachable.
@@ -255,22 +265,25 @@ func AwaitJoined(ctx context.Context, name string) (*Record, error) {
 }
 
 // linkState hears of a link to a host that has lost its connection, and with nil that it has another. A host
-// without one is not joined: steps that need it wait meanwhile.
+// without one is not joined: steps that need it wait meanwhile. Of a link that the other host makes again at once the news
+// may come in the wrong order: what counts is how many links are down after each.
 func (c *Cluster) linkState(host int, kind string, err error) {
 	t := c.wiring.overlay
+	t.news.Lock()
+	defer t.news.Unlock()
 	c.mu.Lock()
 	if err != nil {
 		t.down[host]++
 	} else {
 		t.down[host]--
 	}
-	whole := t.ready[host] && t.down[host] == 0
+	down, ready := t.down[host], t.ready[host]
 	c.mu.Unlock()
 	switch {
+	case down == 0 && ready:
+		c.hostState(host, true, nil)
 	case err != nil:
 		c.hostState(host, false, fmt.Errorf("the connection for %s was lost and is being made again: %w", kind, err))
-	case whole:
-		c.hostState(host, true, nil)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -42,7 +43,7 @@ func echoVM(t *testing.T) *channel.Mux {
 }
 
 // resetTCP resets every TCP connection of this process, as the network between two hosts may.
-func resetTCP(t *testing.T) (n int) {
+func resetTCP(t testing.TB) (n int) {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -167,5 +168,24 @@ func TestOverlayResets(t *testing.T) {
 		if _, err := io.ReadFull(links[to], b); err != nil || !bytes.Equal(b[4:], f) {
 			t.Errorf("frame from host %d: %x, %v", from, b, err)
 		}
+	}
+}
+
+// A host whose link is made again before it was known to be lost is joined.
+func TestOverlayNews(t *testing.T) {
+	c := &Cluster{wiring: &wiring{overlay: &overlayLinks{Overlay: &Overlay{}, ctx: context.Background(), ready: []bool{false, true}, down: []int{0, 0}}},
+		rec: Record{Overlay: []RecordHost{{Self: true, Joined: true}, {Joined: true}}}}
+	lost := errors.New("reset")
+	for _, news := range [][]error{{nil, lost}, {lost, nil}, {lost, nil, nil, lost}, {lost, lost, nil, nil}} {
+		for _, err := range news {
+			c.linkState(1, kindStreams, err)
+		}
+		if err := c.rec.Joined(); err != nil {
+			t.Errorf("after %v: %v", news, err)
+		}
+	}
+	c.linkState(1, kindStreams, lost)
+	if c.rec.Joined() == nil {
+		t.Error("a host whose link is down is joined")
 	}
 }
