@@ -62,8 +62,12 @@ func besides(p *paper.Paper, runs []*RunReport) *PaperReport {
 	return r
 }
 
-// repeats reports whether an experiment repeats an item: its case names the item or is named by it.
+// repeats reports whether an experiment repeats an item: its case names the item or is named by it. perftest with
+// both sides on one host, as runs before version 0.1.0 have it, repeats nothing: papers print what goes between two.
 func repeats(e *Experiment, name string, it *paper.Item) bool {
+	if e.Case.Suite == "perftest" && e.Case.Hosts < 2 {
+		return false
+	}
 	if slices.Contains(paper.Keys(e.Case.Seed), paper.Key{Paper: name, Item: it.Key}) {
 		return true
 	}

@@ -309,6 +309,19 @@ func TestPaper(t *testing.T) {
 	if ours := item.Experiments[0].values(one, "us"); len(ours) != 0 {
 		t.Errorf("a bandwidth as a time: %q", ours)
 	}
+	// perftest on one host is laid beside nothing.
+	var send *paper.Item
+	for i := range r.Paper.Paper.Items {
+		if it := &r.Paper.Paper.Items[i]; it.Key == "fig 18" {
+			send = it
+		}
+	}
+	for hosts, want := range map[int]bool{0: false, 1: false, 2: true} {
+		e := &Experiment{Case: record.Case{Name: "perftest/send_lat", Suite: "perftest", Seed: "002 fig 18", Hosts: hosts}}
+		if repeats(e, "002", send) != want {
+			t.Errorf("perftest on %d hosts: %v", hosts, !want)
+		}
+	}
 	if _, err := Build(nil, Options{Paper: "005"}); err == nil {
 		t.Error("a paper that there is not")
 	}

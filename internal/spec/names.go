@@ -3,6 +3,9 @@ package spec
 import (
 	"errors"
 	"strconv"
+	"strings"
+
+	"nearmetal/internal/lazyregexp"
 )
 
 // MaxVMs is the largest number of VMs in a cluster.
@@ -27,6 +30,21 @@ func VMNames(c *Cluster) []string {
 		}
 	}
 	return names
+}
+
+var notHostName = lazyregexp.New(`[^a-z0-9-]+`)
+
+// HostPrefix returns what the names of a host's VMs start with in a job over several hosts, so that each VM of the job
+// has a name of its own.
+func HostPrefix(host string) string {
+	p := strings.Trim(notHostName().ReplaceAllString(strings.ToLower(host), "-"), "-")
+	if len(p) > 30 {
+		p = p[:30]
+	}
+	if p == "" || p[0] < 'a' || p[0] > 'z' {
+		p = "n" + p
+	}
+	return p + "-"
 }
 
 // VMCount returns the number of VMs of a cluster. Defaults need not be filled in.

@@ -3,7 +3,9 @@ package slurm
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"nearmetal/internal/bench/record"
@@ -50,4 +52,43 @@ func TestBenchOnNodes(t *testing.T) {
 		}
 	}
 	clean(t)
+}
+
+// perftest's server and client are in two VMs on two nodes, over soft RoCE; on one node it is refused, and so on a host
+// without Slurm.
+func TestPerftestOnNodes(t *testing.T) {
+	defer clean(t)
+	if _, err := exec.LookPath("ib_send_lat"); err != nil {
+		t.Skip(err)
+	}
+	cmd := command(t, filepath.Join(bin, "nearmetal"), "-q", "bench", "run", "perftest/send_lat", "--nodes", "1,2", "--quick",
+		"--repetitions", "1", "--warmup", "0", "--variants", "vm", "-f", "cluster.yaml", "--set", "sizes=-s 8", "--set", "gid=1",
+		"--sbatch=--vms-per-node=1", "--sbatch=--vm-memory=384MiB", "--out", "run")
+	file := "vms: [{count: 1, vcpus: 1, memory: 384MiB}]\nnetwork: {type: rxe}\nregion: {size: 0}\n"
+	if err := os.WriteFile(filepath.Join(cmd.Dir, "cluster.yaml"), []byte(file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := finish(t, cmd, "")
+	refusal := "perftest/send_lat: it runs on 2 hosts and this run has 1: run it in Slurm jobs (--nodes 2)"
+	if r.code != 1 || !strings.Contains(r.err, refusal) {
+		t.Errorf("status %d, want 1 and %q\n%s", r.code, refusal, r.err)
+	}
+	dir := filepath.Join(cmd.Dir, "run")
+	run, samples, _, err := record.Load(dir)
+	if err != nil {
+		log, _ := os.ReadFile(filepath.Join(dir, "nodes-2.out"))
+		t.Fatalf("%v\n%s\n%s", err, log, r.err)
+	}
+	if len(run.Cases) != 1 || run.Cases[0].Hosts != 2 || len(samples) != 1 || !samples[0].OK || samples[0].Point["nodes"] != "2" || samples[0].Point["size"] != "8" {
+		t.Errorf("%+v\n%+v", run.Cases, samples)
+	}
+	for _, s := range samples {
+		log, _ := os.ReadFile(filepath.Join(dir, s.Log))
+		if !strings.Contains(string(log), "rxe0") {
+			t.Errorf("%s", log)
+		}
+	}
+	if r := slurm(t, filepath.Join(bin, "nearmetal"), "bench", "run", "perftest/send_lat", "--variants", "native"); r.code != 1 || !strings.Contains(r.err, refusal) {
+		t.Errorf("status %d: %s", r.code, r.err)
+	}
 }

@@ -90,6 +90,8 @@ type Case struct {
 	Kind string `json:"kind"`
 	X    string `json:"x,omitempty"`    // the parameter on the x axis, a key of Sample.Point
 	Seed string `json:"seed,omitempty"` // the seed's figure that it repeats, like "002 fig 12"
+	// Hosts is how many hosts it needs at least and ran on; 0: one is enough.
+	Hosts int `json:"hosts,omitempty"`
 	// Smaller says what emulated VMs ran instead, like "cells 4 instead of 64"; "": the same.
 	Smaller string `json:"smaller,omitempty"`
 }

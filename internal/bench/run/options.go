@@ -33,6 +33,8 @@ type Step struct {
 	Nodes int  // of the job
 	VM    bool // the job's VMs; else, where it has some, around them
 	HasVM bool // the job has VMs
+	// FirstVM is the name of each host's first VM, behind the host's own; "": natively.
+	FirstVM string
 }
 
 // Request is what is to be run. It is kept in the run's folder, so that a run that was cut

@@ -13,12 +13,21 @@ import (
 	"nearmetal/internal/bench/suite"
 )
 
+// fewHosts is an error where an experiment needs more hosts than the run has. What speaks over a network card
+// measures something else between two processes of one host.
+func (r *runner) fewHosts(e *suite.Experiment) error {
+	if have := r.request.Variants[0].nodes(); have < e.Hosts {
+		return fmt.Errorf("it runs on %d hosts and this run has %d: run it in Slurm jobs (--nodes %[1]d)", e.Hosts, have)
+	}
+	return nil
+}
+
 // find returns the first of an experiment's programs that every variant which would run it
 // has, with its path for each. If there is none it is the first that is built for the MPI of some
 // variants; partly says of which it is not.
 func (r *runner) find(e *suite.Experiment) (p suite.Program, paths map[int]string, partly error, err error) {
 	var why []string
-	if e.Launch != "mpi" && r.request.Variants[0].Step != nil {
+	if e.Launch == "plain" && r.request.Variants[0].Step != nil {
 		return suite.Program{}, nil, nil, errors.New("it uses no MPI: there is nothing to run on several nodes")
 	}
 	for _, c := range e.Programs {
@@ -54,7 +63,7 @@ func (r *runner) pathsOf(e *suite.Experiment, p *suite.Program) (paths map[int]s
 	paths = map[int]string{}
 	for i := range r.request.Variants {
 		v := &r.request.Variants[i]
-		if e.Launch != "mpi" && (!v.FirstMPI || v.Step != nil) {
+		if e.Launch != "mpi" && !v.FirstMPI || e.Launch == "plain" && v.Step != nil {
 			continue
 		}
 		path, err := r.pathOf(e, p, v)

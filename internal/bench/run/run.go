@@ -88,7 +88,14 @@ func (r *runner) prepare() error {
 			if err != nil {
 				return fmt.Errorf("%s/%w", s.Name, err)
 			}
-			p, paths, partly, err := r.find(&e)
+			var (
+				p      suite.Program
+				paths  map[int]string
+				partly error
+			)
+			if err = r.fewHosts(&e); err == nil {
+				p, paths, partly, err = r.find(&e)
+			}
 			if err != nil {
 				err = fmt.Errorf("%s/%s: %w", s.Name, e.Name, err)
 				if !r.request.SkipMissing {

@@ -133,7 +133,7 @@ func (x *experiment) cases(job bool) (list []record.Case, names []string) {
 		}
 		list = append(list, record.Case{
 			Name: name, Title: title, Suite: x.suite.Name, Program: x.prog.Name,
-			Metric: o.Metric, Unit: o.Unit, Better: o.Better, Kind: o.Kind, X: o.X, Seed: x.def.Seed,
+			Metric: o.Metric, Unit: o.Unit, Better: o.Better, Kind: o.Kind, X: o.X, Seed: x.def.Seed, Hosts: x.def.Hosts,
 		})
 		names = append(names, name)
 	}

@@ -1,10 +1,12 @@
 package run
 
 import (
+	"os"
 	"strconv"
 
 	"nearmetal/internal/bench/mpi"
 	"nearmetal/internal/launch"
+	"nearmetal/internal/spec"
 )
 
 // words are srun's before a program's: as many ranks on each of the job's nodes, in its VMs
@@ -27,6 +29,25 @@ func (s *Step) words(f *mpi.Flavour, ranks, threads int) []string {
 	return w
 }
 
+// pairWords are srun's before a command that runs on two of the job's hosts: as the server on this one, and as the
+// client on another.
+func (s *Step) pairWords() []string {
+	w := []string{"srun", "--mpi=none", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--kill-on-bad-exit=1"}
+	if s.HasVM && !s.VM {
+		w = append(w, "--no-vm")
+	}
+	return w
+}
+
+// pairEnv says where the client finds the server, which is in the first VM of this node. Natively srun says it.
+func (s *Step) pairEnv() []string {
+	node := os.Getenv("SLURMD_NODENAME")
+	if s.FirstVM == "" || node == "" {
+		return nil
+	}
+	return []string{"PAIR_SERVER=" + spec.HostPrefix(node) + s.FirstVM}
+}
+
 // InJob makes variants into those of a Slurm job on nodes hosts. What the job's VMs are was
 // said when it was submitted.
 func InJob(list []Variant, nodes int) []Variant {
@@ -37,6 +58,9 @@ func InJob(list []Variant, nodes int) []Variant {
 	for i := range list {
 		v := &list[i]
 		v.Step = &Step{Nodes: nodes, VM: v.Spec != nil, HasVM: vms}
+		if v.Spec != nil {
+			v.Step.FirstVM = spec.VMNames(v.Spec)[0]
+		}
 		v.Spec, v.CPUs = nil, nil
 	}
 	return list

@@ -93,6 +93,10 @@ func (r *runner) command(x *experiment, p, v int) (invocation, error) {
 			words = append(variant.MPI.Words(l), words...)
 		}
 	}
+	if x.def.Launch == suite.LaunchPair {
+		words = append(variant.Step.pairWords(), words...)
+		c.env = append(c.env, variant.Step.pairEnv()...)
+	}
 	c.words = words
 	return c, nil
 }

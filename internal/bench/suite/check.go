@@ -58,13 +58,16 @@ func (r *reader) experiment(e *Experiment, key string) {
 	if e.Launch == "" {
 		e.Launch = "plain"
 	}
-	if e.Launch != "mpi" && e.Launch != "plain" {
-		r.failKey(key+".launch", "%s is neither mpi nor plain", quote(e.Launch))
+	if !slices.Contains([]string{"mpi", "plain", LaunchPair}, e.Launch) {
+		r.failKey(key+".launch", "%s is none of mpi, plain and pair", quote(e.Launch))
+	}
+	if e.Launch == LaunchPair {
+		e.Hosts = max(e.Hosts, 2)
 	}
 	if e.Launch == "mpi" && e.Ranks == "" {
 		r.failKey(key, "the key ranks is missing: how many ranks the MPI program has")
 	}
-	if e.Launch == "plain" && e.Ranks != "" {
+	if e.Launch != "mpi" && e.Ranks != "" {
 		r.failKey(key+".ranks", "is for launch: mpi")
 	}
 	if len(e.Programs) == 0 {

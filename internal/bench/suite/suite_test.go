@@ -66,6 +66,8 @@ func TestMistakes(t *testing.T) {
 		{"wall: true", "kind: size", "one of match, json and wall"},
 		{"{seconds: [0.1, 0.2]}", "{dir: 1}", "there are two parameters of this name, or it is one of nearmetal's own"},
 		{"sweep:", "launch: mpi\n    sweep:", "the key ranks is missing"},
+		{"sweep:", "launch: both\n    sweep:", "\"both\" is none of mpi, plain and pair"},
+		{"sweep:", "launch: pair\n    ranks: 2\n    sweep:", "is for launch: mpi"},
 		{"sweep:", "timeout: soon\n    sweep:", `"soon" is not a time`},
 		{"sweep:", "files: {../x: a}\n    sweep:", "is no file name"},
 		{"sweep:", "env: {a b: a}\n    sweep:", "is no name of a variable"},

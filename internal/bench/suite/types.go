@@ -8,6 +8,11 @@ import "time"
 // Version is the only version of the suite file there is so far.
 const Version = 1
 
+// LaunchPair is the launch of a server and its client on two hosts of a Slurm job, or in a VM on each: the command
+// runs on both. SLURM_PROCID is 0 for the server. Where PAIR_SERVER is set the client finds the server
+// there, else at SLURM_LAUNCH_NODE_IPADDR.
+const LaunchPair = "pair"
+
 // Suite is one suite file.
 type Suite struct {
 	Version     int          `yaml:"version"`
@@ -28,8 +33,8 @@ type Experiment struct {
 	Programs []Program `yaml:"programs"`
 	// Install says how to get a program where none is found.
 	Install string `yaml:"install"`
-	// Launch is "mpi" (ranks are started by the MPI's launcher) or "plain" (the default): once, in
-	// the first VM.
+	// Launch is "mpi" (ranks are started by the MPI's launcher), "plain" (the default): once, in
+	// the first VM, or LaunchPair.
 	Launch string `yaml:"launch"`
 	// Ranks is how many an MPI program has: a number, "{PARAMETER}", or "all", a rank a core of
 	// the variant. A value such as 2x4 counts as its product.
@@ -57,7 +62,7 @@ type Experiment struct {
 	// Repetitions and Warmup, where this experiment wants others than the run's; 0 and nil: the run's.
 	Repetitions int  `yaml:"repetitions"`
 	Warmup      *int `yaml:"warmup"`
-	// Hosts is how many machines it needs at least: 2 for what speaks over a network card.
+	// Hosts is how many machines it needs at least: 2 for LaunchPair. A run on fewer refuses it.
 	Hosts int `yaml:"hosts"`
 }
 

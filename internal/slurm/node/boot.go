@@ -15,7 +15,6 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/guest/image"
-	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
@@ -98,7 +97,7 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 		return nil, err
 	}
 	for i := range c.VMs {
-		c.VMs[i].Name = hostPrefix(a.Node) + c.VMs[i].Name
+		c.VMs[i].Name = spec.HostPrefix(a.Node) + c.VMs[i].Name
 	}
 	if err := spec.Validate(c); err != nil {
 		return nil, err
@@ -290,20 +289,6 @@ func count(groups []spec.Group) (n int) {
 		n += max(g.Count, 1)
 	}
 	return n
-}
-
-var notHostName = lazyregexp.New(`[^a-z0-9-]+`)
-
-// hostPrefix is what the names of a node's VMs start with, so that each VM of a job has a name of its own.
-func hostPrefix(node string) string {
-	p := strings.Trim(notHostName().ReplaceAllString(strings.ToLower(node), "-"), "-")
-	if len(p) > 30 {
-		p = p[:30]
-	}
-	if p == "" || p[0] < 'a' || p[0] > 'z' {
-		p = "n" + p
-	}
-	return p + "-"
 }
 
 // bind binds this thread, and what it starts, to CPUs.

@@ -58,7 +58,7 @@ func (t Overlay) overlay(c *spec.Cluster, node string) (*cluster.Overlay, error)
 		}
 		host := cluster.OverlayHost{Name: name, Addr: addr}
 		for _, vm := range names {
-			host.VMs = append(host.VMs, hostPrefix(name)+vm)
+			host.VMs = append(host.VMs, spec.HostPrefix(name)+vm)
 		}
 		out.Hosts = append(out.Hosts, host)
 		if name == node {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nearmetal/internal/site"
+	"nearmetal/internal/spec"
 )
 
 func TestParseRequest(t *testing.T) {
@@ -147,7 +148,7 @@ func TestFit(t *testing.T) {
 
 func TestHostPrefix(t *testing.T) {
 	for node, want := range map[string]string{"n1": "n1-", "Node_07.cluster": "node-07-cluster-", "7": "n7-", "": "n-"} {
-		if got := hostPrefix(node); got != want {
+		if got := spec.HostPrefix(node); got != want {
 			t.Errorf("%q: %q, want %q", node, got, want)
 		}
 	}
