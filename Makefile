@@ -241,3 +241,11 @@ bench-fabric-vm: go wheels ## the provider's latency between VMs beside TCP's
 
 bench-slurm: slurm ## what srun --vm costs, beside plain srun
 	@go run ./test/bench/slurm
+
+# Two Slurm nodes with soft RoCE between their VMs. A quarter of an hour and more.
+bench-hosts: slurm ## MPI over two hosts: region and verbs beside verbs alone, and TCP; a job's start
+	@go run ./test/bench/hosts
+
+# The other hosts are processes of this machine, joined to one host alone. Minutes.
+bench-mesh: ## what a host of a job of up to 1,000 takes to be joined to the others
+	go test -run '^$$' -bench Mesh -benchtime 1x -timeout 30m ./internal/cluster

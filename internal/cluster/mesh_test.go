@@ -1,0 +1,246 @@
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/guest"
+	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/network"
+	"nearmetal/internal/spec"
+)
+
+// BenchmarkMesh is one host of a job of many: what its supervisor takes until the others are joined, and after all its
+// connections were reset. The others are real ends of the overlay in other processes, without VMs, and joined to this host
+// alone: so one machine has room for them. All share one address, so that their calls share one source's places.
+// `make bench-mesh`.
+func BenchmarkMesh(b *testing.B) {
+	for _, hosts := range []int{16, 64, 256, 1000} {
+		b.Run(fmt.Sprint(hosts, " hosts"), func(b *testing.B) { benchMesh(b, hosts, 0) })
+	}
+	// The last two hosts are no good: one takes calls and never answers, one is not there.
+	b.Run("1000 hosts, one silent, one dead", func(b *testing.B) { benchMesh(b, 1000, 2) })
+}
+
+// meshOverlay is a job of that many hosts on this machine, of which self is one.
+func meshOverlay(hosts, self int) Overlay {
+	o := Overlay{Secret: bytes.Repeat([]byte{byte(hosts), 7}, 16), Self: self, Ports: [2]int{10000, 32000}}
+	for i := range hosts {
+		o.Hosts = append(o.Hosts, OverlayHost{Name: fmt.Sprint("n", i), Addr: "127.0.0.1", VMs: []string{fmt.Sprintf("n%d-vm0", i)}})
+	}
+	return o
+}
+
+// meshPeers is the environment variable by which a process is the hosts FROM to TO of HOSTS, without those that are BAD.
+const meshPeers = "NEARMETAL_TEST_MESH_PEERS"
+
+// TestMeshPeers is the other hosts of BenchmarkMesh, until its input ends.
+func TestMeshPeers(t *testing.T) {
+	var from, to, hosts, bad int
+	if _, err := fmt.Sscan(os.Getenv(meshPeers), &from, &to, &hosts, &bad); err != nil {
+		t.Skip("for other tests")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for self := from; self < to; self++ {
+		if self >= hosts-bad {
+			if self == hosts-bad { // the silent one
+				if err := silent(hosts, self); err != nil {
+					t.Fatal(err)
+				}
+			}
+			continue
+		}
+		o := meshOverlay(hosts, self)
+		options := network.OverlayOptions{Secret: o.Secret, Self: self, LowPort: o.Ports[0], HighPort: o.Ports[1]}
+		for _, h := range o.Hosts {
+			options.Hosts = append(options.Hosts, network.OverlayHost{Name: h.Name, Addr: h.Addr})
+		}
+		board := channel.NewSwitchboard()
+		options.Serve = func(host int, kind string, l *network.Link) {
+			if kind == kindFrames {
+				io.Copy(io.Discard, l)
+			} else if m, err := board.Client(l, channel.Fields{{Key: "cluster", Value: "mesh"}}); err == nil {
+				<-m.Done()
+			}
+		}
+		m, err := network.NewOverlay(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if l, err := m.Dial(ctx, 0, kindStreams, nil); err == nil {
+				guest.Dial(ctx, l, "host n0")
+			}
+		}()
+	}
+	fmt.Println("mesh: ready")
+	io.Copy(io.Discard, os.Stdin)
+	os.Exit(0) // as hosts end that are killed
+}
+
+// silent takes calls on the port that a host would listen on, as a host that hangs.
+func silent(hosts, self int) error {
+	o := meshOverlay(hosts, self)
+	options := network.OverlayOptions{Secret: o.Secret, Self: self, LowPort: o.Ports[0], HighPort: o.Ports[1]}
+	for _, h := range o.Hosts {
+		options.Hosts = append(options.Hosts, network.OverlayHost{Name: h.Name, Addr: h.Addr})
+	}
+	m, err := network.NewOverlay(options)
+	if err != nil {
+		return err
+	}
+	addr := m.Addr()
+	m.Close()
+	hanging, err = net.Listen("tcp", addr.String())
+	return err
+}
+
+var hanging net.Listener // kept, so that it stays open
+
+// startPeers starts the hosts from 1 on, in four processes.
+func startPeers(b *testing.B, hosts, bad int) {
+	b.Helper()
+	const processes = 4
+	var outs []*bufio.Reader
+	for i := range processes {
+		from, to := 1+(hosts-1)*i/processes, 1+(hosts-1)*(i+1)/processes
+		cmd := exec.Command(os.Args[0], "-test.run=^TestMeshPeers$")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d %d %d", meshPeers, from, to, hosts, bad))
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			b.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			b.Fatal(err)
+		}
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { in.Close(); cmd.Wait() })
+		outs = append(outs, bufio.NewReader(out))
+	}
+	for _, out := range outs {
+		for {
+			line, err := out.ReadString('\n')
+			if err != nil {
+				b.Fatal("the other hosts did not start: ", line, err)
+			}
+			if strings.Contains(line, "mesh: ready") {
+				break
+			}
+		}
+	}
+}
+
+func benchMesh(b *testing.B, hosts, bad int) {
+	n := spec.Network{Type: "auto", Subnet: "10.77.0.0/16", MTU: 1500}
+	var joined, again time.Duration
+	var memory, files, routines, cpu float64
+	for range b.N {
+		startPeers(b, hosts, bad)
+		debug.FreeOSMemory()
+		rss, fds, gos, used := resident(), descriptors(), runtime.NumGoroutine(), cpuTime()
+		own := meshOverlay(hosts, 0)
+		w, err := wire(n, [16]byte{1}, own.Hosts[0].VMs, uplink{}, nil, &own)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c := &Cluster{dir: b.TempDir(), wiring: w, board: channel.NewSwitchboard(), rec: Record{VMs: []VMRecord{{Name: own.Hosts[0].VMs[0]}}}}
+		begin := time.Now()
+		if err := c.joinHosts(); err != nil {
+			b.Fatal(err)
+		}
+		await := func() time.Duration {
+			for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+				if c.whole(hosts - bad) {
+					return time.Since(begin)
+				}
+				if time.Now().After(end) {
+					b.Fatalf("not all of %d hosts are joined: %v", hosts, (&Record{Overlay: c.rec.Overlay}).Joined())
+				}
+			}
+		}
+		joined += await()
+		b.Log("joined after ", joined)
+		cpu += (cpuTime() - used).Seconds()
+		routines += float64(runtime.NumGoroutine() - gos)
+		files += float64(descriptors() - fds)
+		debug.FreeOSMemory()
+		memory += float64(resident()-rss) / (1 << 20)
+		begin = time.Now()
+		count := func() (n int) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for _, d := range w.overlay.down {
+				n += d
+			}
+			return n
+		}
+		resetTCP(b)
+		for count() == 0 { // until the first is noticed
+			time.Sleep(time.Millisecond)
+		}
+		for end := time.Now().Add(time.Minute); count() > 0 || !c.whole(hosts-bad); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				b.Fatalf("not all of %d hosts are joined again, %d links are down: %v", hosts, count(), (&Record{Overlay: c.rec.Overlay}).Joined())
+			}
+		}
+		again += time.Since(begin)
+		w.close()
+	}
+	per := func(d time.Duration) float64 { return d.Seconds() / float64(b.N) }
+	b.ReportMetric(per(joined), "s/joined")
+	b.ReportMetric(cpu/float64(b.N), "cpu-s/joined")
+	b.ReportMetric(per(again), "s/joined-after-resets")
+	b.ReportMetric(memory/float64(b.N), "MiB")
+	b.ReportMetric(files/float64(b.N), "descriptors")
+	b.ReportMetric(routines/float64(b.N), "goroutines")
+	b.ReportMetric(0, "ns/op")
+}
+
+// whole says whether that many hosts are joined.
+func (c *Cluster) whole(hosts int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range c.rec.Overlay {
+		if h.Joined {
+			hosts--
+		}
+	}
+	return hosts == 0
+}
+
+// resident returns the bytes of memory that this process has.
+func resident() int64 {
+	text, _ := os.ReadFile("/proc/self/statm")
+	var size, pages int64
+	fmt.Sscan(string(text), &size, &pages)
+	return pages * int64(os.Getpagesize())
+}
+
+func descriptors() int {
+	list, _ := os.ReadDir("/proc/self/fd")
+	return len(list)
+}
+
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
