@@ -49,6 +49,13 @@ func clusterTarget(cmd *cobra.Command, arg string) (string, error) {
 // beforeCommand takes the target off the arguments of exec, [NAME[/VM] --] COMMAND [ARG...]. A word that is no
 // target may stand before "--" as well, as it always could: it is a program then.
 func beforeCommand(args []string) (t target, command []string, err error) {
+	if len(args) > 2 && args[2] == "--" {
+		if r, err := cluster.Find(args[0]); err == nil {
+			if _, err := r.FindVM(args[1]); err == nil {
+				return t, nil, usagef("a VM of a cluster is NAME/VM: write exec %s/%s -- COMMAND", args[0], args[1])
+			}
+		}
+	}
 	if len(args) < 2 || args[1] != "--" {
 		return t, args, nil
 	}

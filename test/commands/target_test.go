@@ -33,6 +33,7 @@ func TestTargets(t *testing.T) {
 		{"exec vm1 -- true", 1, `no cluster "vm1" runs: did you mean the VM one/vm1?`},
 		{"exec one/vm1 --", 2, "exec needs at least one COMMAND"},
 		{"shell vm1", 1, "did you mean the VM one/vm1?"},
+		{"exec one vm1 -- true", 2, "write exec one/vm1 -- COMMAND"},
 		{"shell one/vm1 --vm vm0", 2, "one/vm1 and --vm vm0 name two VMs"},
 		{"shell one/vm1 --host", 2, "leave out the VM vm1"},
 		{"logs one/vm1", 0, "fake VM vm1 is up"},
