@@ -90,21 +90,32 @@ func named(maker func(*bench) (*table, error), b *bench, name string) (*way, err
 func (v verdict) earlier(t *table) {
 	for _, p := range earlierPairs {
 		r := ratio{p.ours, []string{p.earlier}}
-		var all []float64
-		least, at := 0.0, ""
-		for _, k := range t.keys() {
-			f, _, ok := t.ratio(k, r)
-			if !ok {
-				continue
-			}
-			all = append(all, f)
-			if least == 0 || f < least {
-				least, at = f, fmt.Sprintf("%s %d B", k.what, k.bytes)
-			}
-		}
-		if m, ok := median(all); ok {
-			v.say(fmt.Sprintf("%s: within 2 %% of the earlier provider", p.what),
-				fmt.Sprintf("%.3f in the middle of %d figures; %.3f at worst, at %s", m, len(all), least, at), least >= earlierBar)
+		if _, text, ok := t.middle(r); ok {
+			least, _ := t.worst(r)
+			v.say(fmt.Sprintf("%s: within 2 %% of the earlier provider", p.what), text, least >= earlierBar)
 		}
 	}
+}
+
+// middle returns the median of a column's ratios of all figures, and says it with the worst one.
+func (t *table) middle(r ratio) (m float64, text string, ok bool) {
+	var all []float64
+	for _, k := range t.keys() {
+		if f, _, ok := t.ratio(k, r); ok {
+			all = append(all, f)
+		}
+	}
+	least, at := t.worst(r)
+	m, ok = median(all)
+	return m, fmt.Sprintf("%.3f in the middle of %d figures; %.3f at worst, at %s", m, len(all), least, at), ok
+}
+
+// worst returns the least of a column's ratios, and of which figure it is.
+func (t *table) worst(r ratio) (least float64, at string) {
+	for _, k := range t.keys() {
+		if f, _, ok := t.ratio(k, r); ok && (at == "" || f < least) {
+			least, at = f, fmt.Sprintf("%s %d B", k.what, k.bytes)
+		}
+	}
+	return least, at
 }

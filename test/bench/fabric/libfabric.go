@@ -16,10 +16,11 @@ var makers = map[string]func(*bench) (*table, error){
 	"mpich":     mpich,
 	"intel":     intel,
 	"earlier":   earlier,
+	"traffic":   traffic,
 }
 
 func tableNames() []string {
-	return []string{"libfabric", "puts", "core", "scale", "openmpi", "mpich", "intel", "earlier"}
+	return []string{"libfabric", "puts", "core", "scale", "openmpi", "mpich", "intel", "earlier", "traffic"}
 }
 
 // fabric is a way at the level of libfabric, with the newest libfabric that is here: the

@@ -93,7 +93,8 @@ func run() error {
 	// In turns: what changes on the machine meanwhile changes for everybody.
 	for i := 0; i < *runs; i++ {
 		for _, t := range tables {
-			for _, w := range t.ways {
+			for at := range t.ways {
+				w := t.ways[(i+at)%len(t.ways)] // another one first each time: what comes after a rest may be slower
 				if !*quiet {
 					fmt.Fprintf(os.Stderr, "\rrun %d of %d, %s: %-24s", i+1, *runs, t.name, w.name)
 				}

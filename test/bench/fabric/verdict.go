@@ -100,6 +100,8 @@ func verdicts(tables []*table) {
 			v.core(t)
 		case "earlier":
 			v.earlier(t)
+		case "traffic":
+			v.traffic(t)
 		case "scale":
 			v.scale(t)
 		}
