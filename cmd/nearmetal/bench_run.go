@@ -33,6 +33,7 @@ type benchFlags struct {
 	repetitions, warmup         int
 	quick, wait                 bool
 	skipMissing, keepWork       bool
+	traffic                     bool
 	peak                        float64
 	out, resume                 string
 	nodes                       []int
@@ -74,6 +75,7 @@ The exit status is 1 if a repetition failed.`,
 	flags.StringVar(&f.out, "out", "", "`DIR` of the results (default nearmetal-bench/DATE-SUITES)")
 	flags.StringVar(&f.resume, "resume", "", "go on with the run in `DIR`")
 	flags.BoolVar(&f.wait, "wait", false, "wait for another benchmark on this machine to end, instead of refusing")
+	flags.BoolVar(&f.traffic, "traffic", false, "count in warm-ups what ranks over nearmetal's provider send to each other, for the report")
 	flags.BoolVar(&f.keepWork, "keep-work", false, "leave the programs' working directories")
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "submit a Slurm job of `N` nodes for each of these numbers, wait, and make one run of them")
 	flags.StringArrayVar(&f.sbatch, "sbatch", nil, "an `OPTION` of sbatch for those jobs, such as --partition=long; repeatable")
@@ -234,7 +236,7 @@ func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *termina
 	case q.Repetitions < 1 || q.Repetitions > 1000 || q.Warmup < 0 || q.Warmup > 1000:
 		return q, nil, usagef("--repetitions and --warmup: between 0 and 1000")
 	}
-	q.KernelDirs, q.SkipMissing, q.KeepWork = kernelFolders(), f.skipMissing, f.keepWork
+	q.KernelDirs, q.SkipMissing, q.KeepWork, q.Traffic = kernelFolders(), f.skipMissing, f.keepWork, f.traffic
 	if q.PeakPerCore = f.peak; q.PeakPerCore == 0 {
 		q.PeakPerCore = machine.PeakPerCore()
 	}

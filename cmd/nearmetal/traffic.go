@@ -1,15 +1,13 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/report/chart"
+	reporting "nearmetal/internal/report"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/traffic"
-	"nearmetal/internal/words"
 )
 
 func newTrafficCommand() *cobra.Command {
@@ -56,21 +54,11 @@ VM, is not seen.`,
 
 // drawTraffic writes the matrix of bytes as SVG.
 func drawTraffic(m *traffic.Matrix, path string) error {
-	h := chart.Heat{Title: "Bytes between ranks", Rows: "from rank", Cols: "to rank",
-		Words: func(v float64) string { return words.Bytes(uint64(v)) }}
-	for i, row := range m.Bytes() {
-		h.Labels = append(h.Labels, fmt.Sprint(m.Ranks[i].Rank))
-		var values []float64
-		for _, n := range row {
-			values = append(values, float64(n))
-		}
-		h.Values = append(h.Values, values)
-	}
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	if err := h.Scene().SVG(f); err != nil {
+	if err := reporting.TrafficPicture(m).SVG(f); err != nil {
 		f.Close()
 		return err
 	}

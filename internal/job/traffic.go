@@ -79,7 +79,7 @@ func (j *running) traffic() {
 		}
 	}
 	m := traffic.Of(list)
-	m.Advise(places(&r))
+	m.Advise(Places(&r))
 	j.o.Traffic.Done(m)
 }
 
@@ -108,8 +108,8 @@ func (w *bounded) Write(p []byte) (int, error) {
 	return w.b.Write(p)
 }
 
-// places are where a cluster's VMs are, by the plan.
-func places(r *cluster.Record) map[string]traffic.Place {
+// Places are where a cluster's VMs are, by the plan.
+func Places(r *cluster.Record) map[string]traffic.Place {
 	list := map[string]traffic.Place{}
 	if r.Plan == nil {
 		return list

@@ -26,6 +26,9 @@ func Analyse(d *Data, tolerance Tolerance) *RunReport {
 		e.judge(tolerance)
 		r.Experiments = append(r.Experiments, e)
 	}
+	var notes []string
+	r.Traffic, notes = sound(d.Run.Traffic)
+	d.Notes = append(d.Notes, notes...)
 	return r
 }
 

@@ -46,6 +46,7 @@ type pageView struct {
 	Glance                                 []glanceView
 	Sections                               []sectionView
 	Paper                                  *paperView
+	Traffic                                []trafficView
 	Machines                               []machineView
 }
 
@@ -108,6 +109,11 @@ func (r *Report) HTML(w io.Writer, version string) error {
 			}
 			v.Sections = append(v.Sections, s)
 		}
+		sent, err := run.traffic()
+		if err != nil {
+			return err
+		}
+		v.Traffic = append(v.Traffic, sent...)
 		v.Machines = append(v.Machines, machine(run, i))
 	}
 	v.Title = "nearmetal report: " + strings.Join(names, ", ")

@@ -3,6 +3,7 @@ package report
 import (
 	"math"
 
+	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/stats"
 )
 
@@ -13,9 +14,10 @@ type View struct {
 
 // RunView is one run.
 type RunView struct {
-	ID          string           `json:"id"`
-	Notes       []string         `json:"notes,omitempty"`
-	Experiments []ExperimentView `json:"experiments"`
+	ID          string            `json:"id"`
+	Notes       []string          `json:"notes,omitempty"`
+	Experiments []ExperimentView  `json:"experiments"`
+	Traffic     []*record.Traffic `json:"traffic,omitempty"` // what ranks sent to each other, with bench run --traffic
 }
 
 // ExperimentView is one experiment.
@@ -72,7 +74,7 @@ type CellView struct {
 func (r *Report) View() View {
 	v := View{Runs: []RunView{}}
 	for _, run := range r.Runs {
-		rv := RunView{ID: run.Run.ID, Notes: run.Notes, Experiments: []ExperimentView{}}
+		rv := RunView{ID: run.Run.ID, Notes: run.Notes, Experiments: []ExperimentView{}, Traffic: run.Traffic}
 		for _, e := range run.Experiments {
 			rv.Experiments = append(rv.Experiments, e.view())
 		}

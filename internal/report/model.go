@@ -19,6 +19,7 @@ type Report struct {
 type RunReport struct {
 	*Data
 	Experiments []*Experiment
+	Traffic     []*record.Traffic // what ranks sent to each other, where the run counted it
 }
 
 // Experiment is one case with all that was measured of it.

@@ -22,6 +22,9 @@ func (r *Report) Text(w io.Writer, colour bool) error {
 			out.WriteByte('\n')
 		}
 		run.text(out, colour)
+		if err := run.textTraffic(out, colour); err != nil {
+			return err
+		}
 	}
 	if r.Paper != nil {
 		r.Paper.text(out)

@@ -95,6 +95,32 @@ func Of(list []Counts) *Matrix {
 	return m
 }
 
+// The most that a matrix which is kept has.
+const (
+	MaxRanks = 4096
+	MaxPairs = 1 << 16
+)
+
+// Check reports what is wrong with a matrix that was read from a file, nil: nothing that its methods stumble over.
+func (m *Matrix) Check() error {
+	if len(m.Ranks) > MaxRanks || len(m.Pairs) > MaxPairs {
+		return fmt.Errorf("counts of %d ranks and %d pairs: at most %d and %d are shown", len(m.Ranks), len(m.Pairs), MaxRanks, MaxPairs)
+	}
+	known := map[int]bool{}
+	for _, r := range m.Ranks {
+		if known[r.Rank] || r.Rank < 0 {
+			return fmt.Errorf("counts of messages: rank %d stands there twice, or is none", r.Rank)
+		}
+		known[r.Rank] = true
+	}
+	for _, p := range m.Pairs {
+		if len(p.Classes) != classes || !known[p.From] || p.To != -1 && !known[p.To] {
+			return fmt.Errorf("counts of messages between ranks %d and %d: no such ranks, or other size classes", p.From, p.To)
+		}
+	}
+	return nil
+}
+
 // add adds counts, and stays at the most that there can be.
 func add(a, b uint64) uint64 { return min(a+b, maxCount) }
 

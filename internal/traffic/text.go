@@ -52,17 +52,11 @@ func (m *Matrix) Bytes() [][]uint64 {
 	return rows
 }
 
-// Text writes the matrix for a person.
-func (m *Matrix) Text(w io.Writer) error {
-	var b strings.Builder
-	if len(m.Ranks) == 0 {
-		b.WriteString("No rank left counts of its messages: they did not go over nearmetal's provider, or the ranks ended without MPI_Finalize.\n")
-		_, err := io.WriteString(w, b.String())
-		return err
-	}
+// Between returns the table of bytes between ranks, its first row the titles, and what stands above it: the matrix, or of
+// many ranks the pairs with most bytes.
+func (m *Matrix) Between() (title string, rows [][]string) {
 	if len(m.Ranks) <= shown {
-		b.WriteString("What ranks (rows) sent to ranks (columns):\n")
-		rows := [][]string{{"rank", "vm"}}
+		rows = [][]string{{"rank", "vm"}}
 		for _, r := range m.Ranks {
 			rows[0] = append(rows[0], fmt.Sprint(r.Rank))
 		}
@@ -77,18 +71,20 @@ func (m *Matrix) Text(w io.Writer) error {
 			}
 			rows = append(rows, row)
 		}
-		columns(&b, rows)
-	} else {
-		list := m.sums()
-		slices.SortStableFunc(list, func(a, b sum) int { return cmp.Compare(b.bytes, a.bytes) })
-		list = list[:min(len(list), shown)]
-		fmt.Fprintf(&b, "%d ranks, %s with bytes between them; the most:\n", len(m.Ranks), words.Count(len(m.sums()), "pair", "pairs"))
-		rows := [][]string{{"from", "to", "bytes", "messages"}}
-		for _, s := range list {
-			rows = append(rows, []string{fmt.Sprint(s.from), fmt.Sprint(s.to), size(s.bytes), fmt.Sprint(s.messages)})
-		}
-		columns(&b, rows)
+		return "What ranks (rows) sent to ranks (columns)", rows
 	}
+	list := m.sums()
+	title = fmt.Sprintf("%d ranks, %s with bytes between them; the most", len(m.Ranks), words.Count(len(list), "pair", "pairs"))
+	slices.SortStableFunc(list, func(a, b sum) int { return cmp.Compare(b.bytes, a.bytes) })
+	rows = [][]string{{"from", "to", "bytes", "messages"}}
+	for _, s := range list[:min(len(list), shown)] {
+		rows = append(rows, []string{fmt.Sprint(s.from), fmt.Sprint(s.to), size(s.bytes), fmt.Sprint(s.messages)})
+	}
+	return title, rows
+}
+
+// ByChannel returns the table of messages and bytes by channel and size class, its first row the titles.
+func (m *Matrix) ByChannel() [][]string {
 	rows := [][]string{{"channel", "messages", "bytes"}}
 	for _, c := range Classes {
 		rows[0] = append(rows[0], "≤ "+size(c))
@@ -112,7 +108,21 @@ func (m *Matrix) Text(w io.Writer) error {
 		}
 		rows = append(rows, row)
 	}
+	return rows
+}
+
+// Text writes the matrix for a person.
+func (m *Matrix) Text(w io.Writer) error {
+	var b strings.Builder
+	if len(m.Ranks) == 0 {
+		b.WriteString("No rank left counts of its messages: they did not go over nearmetal's provider, or the ranks ended without MPI_Finalize.\n")
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
+	title, rows := m.Between()
+	b.WriteString(title + ":\n")
 	columns(&b, rows)
+	columns(&b, m.ByChannel())
 	if m.Advice != "" {
 		b.WriteString(m.Advice + "\n")
 	}

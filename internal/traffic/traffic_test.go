@@ -139,3 +139,23 @@ func TestManyRanks(t *testing.T) {
 		t.Error(s)
 	}
 }
+
+// A matrix out of a file is looked at before it is shown.
+func TestCheck(t *testing.T) {
+	if err := example(t).Check(); err != nil {
+		t.Error(err)
+	}
+	for want, spoil := range map[string]func(m *Matrix){
+		"twice":             func(m *Matrix) { m.Ranks = append(m.Ranks, m.Ranks[0]) },
+		"is none":           func(m *Matrix) { m.Ranks[0].Rank = -1 },
+		"no such ranks":     func(m *Matrix) { m.Pairs[0].From = 99 },
+		"other size class":  func(m *Matrix) { m.Pairs[0].Classes = nil },
+		"at most 4096 and ": func(m *Matrix) { m.Ranks = make([]Rank, MaxRanks+1) },
+	} {
+		m := example(t)
+		spoil(m)
+		if err := m.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -168,7 +169,7 @@ experiments:
 }
 
 // MPICH over the provider, by its launcher's path: natively the ranks share memory of their
-// host, in VMs the region, and the run keeps that.
+// host, in VMs the region, and the run keeps that, and what they sent to each other in a warm-up, which the report shows.
 func TestBenchMPICHProvider(t *testing.T) {
 	l := libraries(t)[3]
 	needs(t, l.mpirun)
@@ -192,11 +193,22 @@ experiments:
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, run, samples := benchRun(t, 0, "own", "--suite", path, "--quick", "--repetitions", "1", "--warmup", "0",
+	r, run, samples := benchRun(t, 0, "own", "--suite", path, "--quick", "--repetitions", "1", "--warmup", "0", "--traffic",
 		"--memory", "768MiB", "--accel", "tcg", "--mpi", l.mpirun+"+ivshmem")
-	if len(samples) != 2 || !samples[0].OK || !samples[1].OK || len(run.Channels) != 2 {
-		t.Fatalf("%+v\n%+v", samples, run.Channels)
+	samples = slices.DeleteFunc(samples, func(s benchrecord.Sample) bool { return s.Rep < 0 })
+	if len(samples) != 2 || !samples[0].OK || !samples[1].OK || len(run.Channels) != 2 || len(run.Traffic) != 2 {
+		t.Fatalf("%+v\n%+v\n%+v\n%s", samples, run.Channels, run.Traffic, r.err)
 	}
+	for i, c := range run.Traffic {
+		host := "vm1"
+		if run.Variants[i].Kind == "native" {
+			host, _ = os.Hostname()
+		}
+		if c.Check() != nil || len(c.Ranks) != 2 || c.Ranks[1].VM != host || len(c.Pairs) < 2 || c.Pairs[0].Channel != "region" || c.Pairs[0].Messages < 20 {
+			t.Errorf("%s: %+v", run.Variants[i].Label, c)
+		}
+	}
+	nm(t, "report", strings.TrimSpace(r.out)).want(t, 0, "What ranks sent: ", "channel  messages")
 	for i, c := range run.Channels {
 		vm := run.Variants[i].Kind == "vm"
 		if c.Ranks != 2 || c.OtherVMs == 2 != vm || c.SameVM == 2 == vm || c.Network != 0 {

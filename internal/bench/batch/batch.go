@@ -159,6 +159,7 @@ func merge(dir string, jobs []job) error {
 		}
 		if run != whole {
 			whole.Channels = append(whole.Channels, run.Channels...)
+			whole.Traffic = append(whole.Traffic, run.Traffic...)
 		}
 		have := map[string]bool{}
 		for _, c := range whole.Cases {

@@ -6,6 +6,8 @@ package record
 import (
 	"encoding/json"
 	"time"
+
+	"nearmetal/internal/traffic"
 )
 
 // Version is the format's version; a reader refuses a larger one.
@@ -27,6 +29,7 @@ type Run struct {
 	Plan      json.RawMessage   `json:"plan,omitempty"`     // the plan of the VMs (JSON), if there were any
 	PlanSVG   string            `json:"plan_svg,omitempty"` // picture of that plan on its hosts (plan.SVG)
 	Channels  []Channels        `json:"channels,omitempty"` // of variants over nearmetal's provider, a line for each case
+	Traffic   []Traffic         `json:"traffic,omitempty"`  // with --traffic: what ranks sent to each other, by case and variant
 	Slurm     map[string]string `json:"slurm,omitempty"`    // job id, nodes, partition
 }
 
@@ -54,6 +57,14 @@ type Channels struct {
 	SameVM   int    `json:"same_vm"`
 	OtherVMs int    `json:"other_vms"`
 	Network  int    `json:"network"`
+}
+
+// Traffic is what a case's ranks sent to each other over nearmetal's provider, in a warm-up at its last point.
+type Traffic struct {
+	Case    string            `json:"case"`
+	Variant string            `json:"variant"`
+	Point   map[string]string `json:"point,omitempty"`
+	traffic.Matrix
 }
 
 // Variant is one side of a comparison.

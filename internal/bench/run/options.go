@@ -49,6 +49,7 @@ type Request struct {
 	KernelDirs  []string
 	PeakPerCore float64 // GFLOP/s
 	SkipMissing bool    // leave out what has no program here, instead of refusing
+	Traffic     bool    // count in the warm-ups what ranks send to each other
 	KeepWork    bool    // leave the working directories
 }
 

@@ -91,6 +91,9 @@ func (r *runner) repetitions(e int) (n, warmup int) {
 	if d.Warmup != nil {
 		warmup = *d.Warmup
 	}
+	if r.request.Traffic {
+		warmup = max(warmup, 1) // they count, so that nothing that is measured does
+	}
 	return n, warmup
 }
 

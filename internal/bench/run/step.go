@@ -18,6 +18,7 @@ import (
 	"nearmetal/internal/bench/process"
 	"nearmetal/internal/bench/suite"
 	"nearmetal/internal/host"
+	"nearmetal/internal/traffic"
 )
 
 // emulatedPatience is how many times a repetition's bound is in emulated VMs.
@@ -119,6 +120,13 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 	if err := r.directory(ctx, x, c, s); err != nil {
 		return measured{}, err
 	}
+	counts := ""
+	if r.counts(s) {
+		if counts, err = countsDir(c.dir); err != nil {
+			return measured{}, explain(err, r.folder.dir)
+		}
+		c.env = append(c.env, traffic.Variable+"="+counts)
+	}
 	if err := r.vms.want(ctx, v, x, r); err != nil {
 		return measured{}, err
 	}
@@ -152,6 +160,9 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 	}
 	if err := r.noteChannels(x, v, res.Err); err != nil {
 		return m, err
+	}
+	if counts != "" {
+		r.noteTraffic(s, counts)
 	}
 	r.versionIn(x, append(append([]byte(nil), res.Out...), text...))
 	ranks, _ := strconv.Atoi(c.values["ranks"])

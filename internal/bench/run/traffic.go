@@ -1,0 +1,60 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"nearmetal/internal/bench/record"
+	"nearmetal/internal/job"
+	"nearmetal/internal/traffic"
+)
+
+// counts reports whether a step counts what its ranks send to each other: a warm-up of an MPI program whose messages
+// may go over nearmetal's provider. What is measured does not count.
+func (r *runner) counts(s step) bool {
+	v := &r.request.Variants[s.variant]
+	return r.request.Traffic && s.rep < 0 && r.exps[s.exp].def.Launch == "mpi" && (v.overProvider() || v.Kind == "vm")
+}
+
+// countsDir returns the directory for a step's counts, below its working directory, which VMs share. What an
+// earlier step left there is removed; the ranks make it.
+func countsDir(dir string) (string, error) {
+	dir = filepath.Join(dir, "traffic")
+	return dir, os.RemoveAll(dir)
+}
+
+// noteTraffic keeps what the ranks of a step counted, in place of what those of an earlier one did. What cannot be read
+// is a notice: it is no part of the result.
+func (r *runner) noteTraffic(s step, dir string) {
+	x, v := &r.exps[s.exp], &r.request.Variants[s.variant]
+	list, err := traffic.ReadDir(dir)
+	if os.IsNotExist(err) {
+		err = nil // nothing went over the provider
+	}
+	m := traffic.Of(list)
+	if err == nil {
+		err = m.Check()
+	}
+	if err != nil {
+		r.notice(fmt.Sprintf("%s, %s: what the ranks sent is not kept: %v", x.names[0], v.Label, err))
+		return
+	}
+	if len(m.Ranks) == 0 {
+		return
+	}
+	if r.vms.c != nil && v.Spec != nil {
+		rec := r.vms.c.Record()
+		m.Advise(job.Places(&rec))
+	} else {
+		m.Advise(nil)
+	}
+	t := record.Traffic{Case: x.names[0], Variant: v.Label, Point: x.points[s.point], Matrix: *m}
+	at := slices.IndexFunc(r.record.Traffic, func(h record.Traffic) bool { return h.Case == t.Case && h.Variant == t.Variant })
+	if at < 0 {
+		r.record.Traffic = append(r.record.Traffic, t)
+	} else {
+		r.record.Traffic[at] = t
+	}
+}

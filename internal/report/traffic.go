@@ -1,0 +1,105 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"strings"
+
+	"nearmetal/internal/bench/record"
+	"nearmetal/internal/report/chart"
+	"nearmetal/internal/terminal"
+	"nearmetal/internal/traffic"
+	"nearmetal/internal/words"
+)
+
+// TrafficPicture draws the matrix of bytes between ranks.
+func TrafficPicture(m *traffic.Matrix) *chart.Scene {
+	h := chart.Heat{Title: "Bytes between ranks", Rows: "from rank", Cols: "to rank",
+		Words: func(v float64) string { return words.Bytes(uint64(v)) }}
+	for i, row := range m.Bytes() {
+		h.Labels = append(h.Labels, fmt.Sprint(m.Ranks[i].Rank))
+		var values []float64
+		for _, n := range row {
+			values = append(values, float64(n))
+		}
+		h.Values = append(h.Values, values)
+	}
+	return h.Scene()
+}
+
+// mostDrawn is how many ranks a matrix in the page has at most: the picture has a cell for each pair.
+const mostDrawn = 128
+
+type trafficView struct {
+	Title, Between, Advice string
+	Picture                template.URL // "": too many ranks
+	Tables                 [2]tableRows
+}
+
+type tableRows struct {
+	Head []string
+	Rows [][]string
+}
+
+// sound returns what ranks sent to each other in a run, as far as it can be shown, and what cannot.
+func sound(list []record.Traffic) (out []*record.Traffic, notes []string) {
+	for i := range list {
+		if err := list[i].Check(); err != nil {
+			notes = append(notes, list[i].Case+", "+list[i].Variant+": "+err.Error())
+			continue
+		}
+		out = append(out, &list[i])
+	}
+	return out, notes
+}
+
+// title names a case, a variant and a point of the run.
+func (r *RunReport) trafficTitle(t *record.Traffic) string {
+	name := t.Case
+	for _, c := range r.Run.Cases {
+		if c.Name == t.Case && c.Title != "" {
+			name = c.Title
+		}
+	}
+	name += ", " + t.Variant
+	for _, k := range sortedKeys(t.Point) {
+		name += ", " + k + " " + t.Point[k]
+	}
+	return name
+}
+
+func (r *RunReport) traffic() ([]trafficView, error) {
+	var out []trafficView
+	for _, t := range r.Traffic {
+		v := trafficView{Title: r.trafficTitle(t), Advice: t.Advice}
+		var rows [][]string
+		v.Between, rows = t.Between()
+		v.Tables[0] = tableRows{rows[0], rows[1:]}
+		rows = t.ByChannel()
+		v.Tables[1] = tableRows{rows[0], rows[1:]}
+		if len(t.Ranks) <= mostDrawn {
+			var b bytes.Buffer
+			if err := TrafficPicture(&t.Matrix).SVG(&b); err != nil {
+				return nil, err
+			}
+			v.Picture = svgURL(b.String())
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func (r *RunReport) textTraffic(out *strings.Builder, colour bool) error {
+	for _, t := range r.Traffic {
+		var b strings.Builder
+		if err := t.Text(&b); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "\n%s\n", terminal.Paint(terminal.Clean("What ranks sent: "+r.trafficTitle(t)), terminal.Bold, colour))
+		for _, line := range strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") {
+			fmt.Fprintln(out, "  "+terminal.Clean(line))
+		}
+	}
+	return nil
+}
