@@ -13,6 +13,7 @@ import (
 
 	"nearmetal/internal/bench/gate"
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/explain"
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/host/device"
 	"nearmetal/internal/host/fleet"
@@ -39,6 +40,7 @@ var forms = []struct {
 	{"traffic", reflect.TypeFor[traffic.Matrix]()},
 	{"verify", reflect.TypeFor[verify.Report]()},
 	{"check", reflect.TypeFor[check.Report]()},
+	{"explain", reflect.TypeFor[explain.Report]()},
 	{"topology", reflect.TypeFor[topology.Host]()},
 	{"plan", reflect.TypeFor[plan.Plan]()},
 	{"spec show", reflect.TypeFor[spec.Cluster]()},

@@ -61,6 +61,10 @@ func TestOutputFitsForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	domain, err := filepath.Abs("../../internal/explain/testdata/nasa-at5.xml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	host := t.TempDir() // with a card
 	if err := hosttree.Write(host, "../../test/topology/epyc-nps4.machine"); err != nil {
 		t.Fatal(err)
@@ -73,6 +77,7 @@ func TestOutputFitsForm(t *testing.T) {
 	enter(t, "testdata/files")
 	for _, c := range []struct{ form, command string }{
 		{"ps", "ps --json"}, {"top", "top --json"}, {"check", "check --json"}, {"topology", "topology --json"},
+		{"explain", "explain --json --host " + host + " " + domain},
 		{"plan", "plan --format json"}, {"spec show", "spec show --json"},
 		{"device list", "device list --json"}, {"device list", "device list --all --json --root " + host},
 		{"device show", "device show 21:00.0 --json --root " + host},

@@ -47,6 +47,7 @@ var commands = []func() *cobra.Command{
 	newBenchCommand,
 	newSlurmCommand,
 	newCheckCommand,
+	newExplainCommand,
 	newDeviceCommand,
 	newHostCommand,
 	newVersionCommand,

@@ -177,6 +177,9 @@ func (t Text) Explain(row *Row, r *Result) string {
 	return b.String()
 }
 
+// Wrap breaks text at blanks, the first line after first, the others after rest.
+func (t Text) Wrap(text, first, rest string) string { return t.wrap(text, first, rest) }
+
 // wrap breaks text at blanks, the first line after first, the others after rest.
 func (t Text) wrap(text, first, rest string) string {
 	columns := max(t.Columns, 40)

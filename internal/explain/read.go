@@ -1,0 +1,136 @@
+// Package explain reads a domain of libvirt, lays it on the topology of a host, and says row by row what keeps
+// it from native speed: what was found, what is wanted, what it costs and who says so, and the lines of XML
+// that fix it. What is wanted is what package plan would choose for a VM of that size on an empty host.
+// It changes nothing.
+package explain
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+)
+
+// Limits of what is read. A domain of hundreds of vCPUs has some 100 KiB.
+const (
+	maxBytes  = 1 << 20
+	maxDepth  = 64
+	maxVCPUs  = 4096
+	maxMemory = 64 << 40 // bytes
+	maxLost   = 10       // named
+)
+
+// Domain is a domain's XML as it was read.
+type Domain struct {
+	Name string
+	// Lost are elements and attributes that this program does not know, and could not write again.
+	Lost []string
+	xml  *libvirtxml.Domain
+}
+
+// Read reads a domain's XML, as virsh dumpxml prints it. Errors say what it is instead.
+func Read(r io.Reader) (*Domain, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxBytes {
+		return nil, fmt.Errorf("more than %d KiB: no domain is that long", maxBytes>>10)
+	}
+	had, err := paths(string(text))
+	if err != nil {
+		return nil, err
+	}
+	d := &libvirtxml.Domain{}
+	if err := d.Unmarshal(string(text)); err != nil {
+		return nil, oneLine(err)
+	}
+	if d.Type != "kvm" && d.Type != "qemu" {
+		return nil, fmt.Errorf("a domain of the type %.20q: only kvm and qemu are QEMU's", d.Type)
+	}
+	again, err := d.Marshal()
+	if err != nil {
+		return nil, oneLine(err)
+	}
+	has, err := paths(again)
+	if err != nil {
+		return nil, err
+	}
+	e := &Domain{Name: printable(d.Name), xml: d}
+	for p, n := range had {
+		if has[p] < n && !strings.HasPrefix(p, "domain/metadata/") {
+			e.Lost = append(e.Lost, printable(p))
+		}
+	}
+	sort.Strings(e.Lost)
+	e.Lost = e.Lost[:min(len(e.Lost), maxLost)]
+	if e.Name == "" {
+		e.Name = "unnamed"
+	}
+	return e, nil
+}
+
+// paths counts the elements and attributes of an XML text by their paths, domain/devices/disk@type.
+func paths(text string) (map[string]int, error) {
+	dec := xml.NewDecoder(strings.NewReader(text))
+	count := map[string]int{}
+	var stack []string
+	for {
+		tok, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, oneLine(err)
+		}
+		switch t := tok.(type) {
+		case xml.StartElement:
+			if len(stack) == 0 && (t.Name.Local != "domain" || len(count) > 0) {
+				return nil, fmt.Errorf("<%.40s> is no domain: virsh dumpxml prints one", printable(t.Name.Local))
+			}
+			if len(stack) == maxDepth {
+				return nil, fmt.Errorf("elements are nested more than %d deep", maxDepth)
+			}
+			path := t.Name.Local
+			if len(stack) > 0 {
+				path = stack[len(stack)-1] + "/" + path
+			}
+			if len(path) > 1000 {
+				return nil, errors.New("the names of its elements are too long")
+			}
+			stack = append(stack, path)
+			count[path]++
+			for _, a := range t.Attr {
+				if a.Name.Space != "xmlns" && a.Name.Local != "xmlns" {
+					count[path+"@"+a.Name.Local]++
+				}
+			}
+		case xml.EndElement:
+			stack = stack[:len(stack)-1]
+		}
+	}
+	if len(count) == 0 {
+		return nil, errors.New("no XML: virsh dumpxml prints a domain's")
+	}
+	return count, nil
+}
+
+// oneLine is an error without line breaks and control characters.
+func oneLine(err error) error { return errors.New(printable(err.Error())) }
+
+// printable makes text of others harmless to a terminal.
+func printable(s string) string {
+	if len(s) > 300 {
+		s = s[:300] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0xfffd || r >= 0x202a && r <= 0x202e {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}
