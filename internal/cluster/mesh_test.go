@@ -167,7 +167,7 @@ func benchMesh(b *testing.B, hosts, bad int) {
 			b.Fatal(err)
 		}
 		await := func() time.Duration {
-			for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+			for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 				if c.whole(hosts - bad) {
 					return time.Since(begin)
 				}
@@ -196,7 +196,7 @@ func benchMesh(b *testing.B, hosts, bad int) {
 		for count() == 0 { // until the first is noticed
 			time.Sleep(time.Millisecond)
 		}
-		for end := time.Now().Add(time.Minute); count() > 0 || !c.whole(hosts-bad); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); count() > 0 || !c.whole(hosts-bad); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				b.Fatalf("not all of %d hosts are joined again, %d links are down: %v", hosts, count(), (&Record{Overlay: c.rec.Overlay}).Joined())
 			}
