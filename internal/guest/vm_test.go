@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,6 +44,25 @@ func needs(t *testing.T, err error) {
 	t.Skip(err)
 }
 
+// initProgram returns the agent as a guest's init, which is compiled once. NEARMETAL_TEST_INIT names another one.
+var initProgram = sync.OnceValues(func() ([]byte, error) {
+	prog := os.Getenv("NEARMETAL_TEST_INIT")
+	if prog == "" {
+		dir, err := os.MkdirTemp("", "nearmetal-init-test")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		prog = filepath.Join(dir, "init")
+		src, _ := filepath.Glob("../../guest/*.c")
+		args := append([]string{"-std=c11", "-D_GNU_SOURCE", "-Os", "-static", "-s", "-o", prog}, src...)
+		if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("gcc: %w\n%s", err, out)
+		}
+	}
+	return os.ReadFile(prog)
+})
+
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	if testing.Short() {
@@ -56,16 +76,7 @@ func newLab(t *testing.T) *lab {
 	}
 	k, err := image.FindKernel("")
 	needs(t, err)
-	prog := os.Getenv("NEARMETAL_TEST_INIT")
-	if prog == "" {
-		prog = filepath.Join(t.TempDir(), "init")
-		src, _ := filepath.Glob("../../guest/*.c")
-		args := append([]string{"-std=c11", "-D_GNU_SOURCE", "-Os", "-static", "-s", "-o", prog}, src...)
-		if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
-			t.Fatalf("gcc: %v\n%s", err, out)
-		}
-	}
-	agent, err := os.ReadFile(prog)
+	agent, err := initProgram()
 	if err != nil {
 		t.Fatal(err)
 	}
