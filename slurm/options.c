@@ -13,8 +13,8 @@
 struct nm_values nm_options;
 char nm_options_mistake[NM_MESSAGE_MAX];
 
-/* The value of --no-vm beside the keys. */
-#define NO_VM NM_KEYS
+/* The values of options that are no keys. */
+enum { NO_VM = NM_KEYS, TRAFFIC };
 
 /* has_arg of spank_option: none, one, or one that may be left out. */
 enum { NO_ARGUMENT, ARGUMENT, MAY_HAVE_ARGUMENT };
@@ -38,6 +38,8 @@ static struct spank_option table[] = {
 	  NM_PAGES, option_given },
 	{ "vm-keep", "job|step", "[nearmetal] keep the VMs until the job ends (default), or boot VMs of its own for each step",
 	  MAY_HAVE_ARGUMENT, NM_KEEP, option_given },
+	{ "vm-traffic", "DIR", "[nearmetal] count what the ranks send to each other, into DIR, which the VMs share and may write to "
+	  "(nearmetal traffic DIR shows it)", ARGUMENT, TRAFFIC, option_given },
 	{ "no-vm", NULL, "[nearmetal] run this step, or job, on the hosts themselves", NO_ARGUMENT, NO_VM, option_given },
 };
 
@@ -91,6 +93,44 @@ static int vm_given(const char *arg, int remote, enum nm_origin from, char *why)
 	return nm_values_spec(&nm_options, arg, from, why);
 }
 
+/*
+ * The directory for counts of messages: the variable by which the provider knows it (fabric/proto/traffic.h) goes to the
+ * ranks with their environment, so it is set where the option was typed.
+ */
+#define TRAFFIC_VARIABLE "NEARMETAL_TRAFFIC"
+#define TRAFFIC_MAX 512 /* what the provider takes, its end included */
+
+static bool traffic_typed;
+
+static int traffic_given(const char *arg, int remote, enum nm_origin from, char *why)
+{
+	char dir[PATH_MAX], path[NM_VALUE_MAX];
+
+	if (remote)
+		return 0;
+	if (from < NM_FROM_OPTION && (traffic_typed || getenv(TRAFFIC_VARIABLE)))
+		return 0;
+	if (!*arg) {
+		snprintf(why, NM_MESSAGE_MAX, "write a directory");
+		return -1;
+	}
+	if (*arg != '/' && !getcwd(dir, sizeof(dir))) {
+		snprintf(why, NM_MESSAGE_MAX, "the working directory: %s", strerror(errno));
+		return -1;
+	}
+	if ((size_t)snprintf(path, sizeof(path), "%s%s%s", *arg == '/' ? "" : dir, *arg == '/' ? "" : "/", arg) >=
+	    TRAFFIC_MAX) {
+		snprintf(why, NM_MESSAGE_MAX, "the directory's name has %d bytes or more", TRAFFIC_MAX);
+		return -1;
+	}
+	if (setenv(TRAFFIC_VARIABLE, path, 1)) {
+		snprintf(why, NM_MESSAGE_MAX, "%s", strerror(errno));
+		return -1;
+	}
+	traffic_typed |= from == NM_FROM_OPTION;
+	return 0;
+}
+
 static int set(int val, const char *arg, int remote, enum nm_origin from, enum nm_origin spec, char *why)
 {
 	switch (val) {
@@ -100,6 +140,8 @@ static int set(int val, const char *arg, int remote, enum nm_origin from, enum n
 		if (nm_values_set(&nm_options, NM_VM, "1", from, why))
 			return -1;
 		return arg && *arg ? vm_given(arg, remote, spec, why) : 0;
+	case TRAFFIC:
+		return traffic_given(arg ? arg : "", remote, from, why);
 	case NM_VF:
 		return nm_values_set(&nm_options, NM_VF, arg && *arg ? arg : "1", from, why);
 	case NM_KEEP:
@@ -207,5 +249,5 @@ const char *nm_options_idle(void)
 	for (size_t i = 0; i < TABLE_LEN; i++)
 		if (table[i].val < NM_KEYS && table[i].val != NM_VM && nm_options.origin[table[i].val] == NM_FROM_OPTION)
 			return table[i].name;
-	return NULL;
+	return traffic_typed ? option_of(TRAFFIC)->name : NULL;
 }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"nearmetal/internal/traffic"
 )
 
 // Test programs: of internal/launch, and one in which every rank sends to every other.
@@ -99,6 +101,7 @@ srun -n3 --overcommit --mpi=pmi2 ./client >pmi1 || echo pmi1: status $?
 srun --no-vm -n3 --overcommit --mpi=pmi2 ./client >pmi1.native || echo pmi1 on the host: status $?
 I_MPI_FABRICS=ofi LD_LIBRARY_PATH=$PWD/intel srun -n2 --mpi=pmi2 ./intelmpi >intelmpi.out || echo intelmpi: status $?
 srun -n2 --mpi=pmix ./openmpi >pmix || echo pmix: status $?
+srun -n2 --mpi=pmix --vm-traffic=counts ./openmpi >counted || echo counted: status $?
 mpirun.openmpi -n 2 --map-by node ./openmpi >mpirun || echo mpirun: status $?
 srun -n4 --overcommit --cpu-bind=map_cpu:0,1,0,1 sh -c 'echo $SLURM_PROCID: $(grep Cpus_allowed_list /proc/self/status)' >bound
 srun -n2 --cpu-bind=none sh -c 'echo $SLURM_PROCID: $(grep Cpus_allowed_list /proc/self/status)' >free
@@ -108,6 +111,10 @@ srun -n2 --cpu-bind=none sh -c 'echo $SLURM_PROCID: $(grep Cpus_allowed_list /pr
 		if text, _ := os.ReadFile(filepath.Join(a.home, name)); affinities(string(text)) != want {
 			t.Errorf("--cpu-bind, %s: %q", name, text)
 		}
+	}
+	counts, err := traffic.ReadDir(filepath.Join(a.home, "counts"))
+	if m := traffic.Of(counts); err != nil || len(m.Ranks) != 2 || len(m.Pairs) == 0 || m.Pairs[0].Channel != "region" || m.Ranks[1].VM != "n1-vm1" {
+		t.Errorf("--vm-traffic: %+v, %v", m, err)
 	}
 	log, _ := os.ReadFile(a.home + "/log")
 	if r.code != 0 {
@@ -119,6 +126,7 @@ srun -n2 --cpu-bind=none sh -c 'echo $SLURM_PROCID: $(grep Cpus_allowed_list /pr
 		"pmi1":         {"rank 0 of 3 is on n1-vm0", "rank 1 of 3 is on n1-vm0", "rank 2 of 3 is on n1-vm1"},
 		"pmi1.native":  {"rank 0 of 3 is on " + host, "rank 2 of 3 is on " + host},
 		"intelmpi.out": {"rank 0 of 2 on n1-vm0: right", "rank 1 of 2 on n1-vm1: right"},
+		"counted":      {"rank 0 of 2 on n1-vm0: right", "rank 1 of 2 on n1-vm1: right"},
 		"pmix":         {"rank 0 of 2 on n1-vm0: right", "rank 1 of 2 on n1-vm1: right"},
 		"mpirun":       {"rank 0 of 2 on n1-vm0: right", "rank 1 of 2 on n1-vm1: right"},
 	} {

@@ -18,6 +18,7 @@ import (
 	"nearmetal/internal/session"
 	"nearmetal/internal/slurm/node"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/traffic"
 )
 
 // Variables by which the SPANK plugin speaks to the wrapper (slurm/step.c).
@@ -104,11 +105,11 @@ func command(args []string, first string) ([]string, error) {
 	return args[1:], nil
 }
 
-// without leaves out variables whose names start with prefix.
+// without leaves out variables that start with prefix, but for the directory of srun --vm-traffic, which is the ranks' own.
 func without(env []string, prefix string) []string {
 	var kept []string
 	for _, v := range env {
-		if !strings.HasPrefix(v, prefix) {
+		if !strings.HasPrefix(v, prefix) || strings.HasPrefix(v, traffic.Variable+"=") {
 			kept = append(kept, v)
 		}
 	}
