@@ -20,6 +20,13 @@ func TestCheckExports(t *testing.T) {
 	if err := os.Chmod(closed, 0o100); err != nil {
 		t.Fatal(err)
 	}
+	// Links that lead nowhere, in a circle, to a file and to a directory.
+	links := nobody.Dir(t)
+	for name, to := range map[string]string{"a": "b", "b": "a", "dangling": "nothing", "file": file, "dir": readOnly} {
+		if err := os.Symlink(to, filepath.Join(links, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct {
 		share spec.Share
 		want  string
@@ -29,6 +36,10 @@ func TestCheckExports(t *testing.T) {
 		{spec.Share{Path: closed, Mode: "ro"}, "leave it out (--no-share"},
 		{spec.Share{Path: file, Mode: "ro"}, "it is not a directory"},
 		{spec.Share{Path: "/no/such", Mode: "ro"}, "no such file or directory"},
+		{spec.Share{Path: links + "/a", Mode: "ro"}, "share " + links + "/a cannot be shown to the VMs: too many levels of symbolic links"},
+		{spec.Share{Path: links + "/dangling", Mode: "ro"}, "no such file or directory"},
+		{spec.Share{Path: links + "/file", Mode: "ro"}, "it is not a directory"},
+		{spec.Share{Path: links + "/dir", Mode: "ro"}, ""},
 	} {
 		nobody.Do(t, func() {
 			err := checkExports(&spec.Cluster{Root: "host", Shares: []spec.Share{c.share}})
