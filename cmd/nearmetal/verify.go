@@ -15,7 +15,7 @@ func newVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "verify [NAME[/VM]] [--json]",
 		GroupID: groupCluster,
-		Short:   "Hold running VMs against their plan",
+		Short:   "Compare running VMs with their plan",
 		Long: `Reads the VMs of a running cluster back and prints plan against fact, row by
 row: the CPUs of vCPUs and of QEMU's other threads, each node's memory with its
 policy, its pages and their size, the topology, devices and region in QEMU, and
@@ -111,5 +111,5 @@ func verdict(r *verify.Report) string {
 
 // addNoVerifyFlag adds --no-verify.
 func addNoVerifyFlag(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("no-verify", false, "do not hold the VMs against their plan once they are ready (the kernels in them are asked with KVM only; nearmetal verify always does)")
+	return cmd.Flags().Bool("no-verify", false, "do not compare the VMs with their plan once they are ready (the kernels in them are asked with KVM only; nearmetal verify always does)")
 }

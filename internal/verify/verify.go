@@ -1,4 +1,4 @@
-// Package verify reads running VMs back and holds what it finds against their plan,
+// Package verify reads running VMs back and compares what it finds with their plan,
 // row by row: threads on their CPUs, memory on its nodes and in its pages, the topology,
 // devices and region that QEMU shows, and what the guest's own kernel makes of them.
 package verify

@@ -23,6 +23,12 @@ var earlierPairs = []struct{ ours, earlier, what string }{
 	{"mpich", "mpich-was", "MPICH"},
 }
 
+// work is the way with both ends of each message in one thread on one core, through the region: where the host puts
+// the cores does not move its figures.
+func (b *bench) work(name string, env ...string) *way {
+	return b.fabric(name, []string{"work", "ivshmem"}, append([]string{"FI_IVSHMEM_CMA=0"}, env...)...)
+}
+
 // earlier returns the table that compares this build's provider with that of -earlier, over
 // libfabric, Open MPI and MPICH, in turns. It returns an error if there is no such provider.
 func earlier(b *bench) (*table, error) {
@@ -38,10 +44,8 @@ func earlier(b *bench) (*table, error) {
 		return nil, fmt.Errorf("there is no earlier provider: %w", err)
 	}
 	columns := map[string]func(*bench) (*way, error){
-		"work": func(b *bench) (*way, error) {
-			return b.fabric("", []string{"work", "ivshmem"}, "FI_IVSHMEM_CMA=0"), nil
-		},
-		"lf": func(b *bench) (*way, error) { return b.fabric("", []string{"messages", "ivshmem"}), nil },
+		"work": func(b *bench) (*way, error) { return b.work(""), nil },
+		"lf":   func(b *bench) (*way, error) { return b.fabric("", []string{"messages", "ivshmem"}), nil },
 		"lf-nocma": func(b *bench) (*way, error) {
 			return b.fabric("", []string{"messages", "ivshmem"}, "FI_IVSHMEM_CMA=0"), nil
 		},

@@ -12,10 +12,13 @@ const trafficBar = 0.98
 // trafficPairs are the ratios of the table traffic: this provider without counting and with it, beside the same provider
 // without; the second says what the machine's noise is. The last are there with -earlier: a provider that cannot count.
 var trafficPairs = []struct{ ours, other, what string }{
+	{"work-on", "work-off", "both ends on one core: counting on"},
+	{"work-again", "work-off", "both ends on one core: the same provider again (the machine's noise)"},
 	{"on", "off", "libfabric: counting on"},
 	{"again", "off", "libfabric: the same provider again (the machine's noise)"},
 	{"ompi-on", "ompi-off", "Open MPI: counting on"},
 	{"ompi-again", "ompi-off", "Open MPI: the same provider again (the machine's noise)"},
+	{"work-off", "work-was", "both ends on one core: counting off, beside the earlier provider"},
 	{"off", "was", "libfabric: counting off, beside the earlier provider"},
 	{"ompi-off", "ompi-was", "Open MPI: counting off, beside the earlier provider"},
 }
@@ -44,7 +47,7 @@ func traffic(b *bench) (*table, error) {
 		}{"was", &was, nil})
 	}
 	for _, s := range sides {
-		t.ways = append(t.ways, s.b.fabric(s.name, []string{"messages", "ivshmem"}, s.env...))
+		t.ways = append(t.ways, s.b.work("work-"+s.name, s.env...), s.b.fabric(s.name, []string{"messages", "ivshmem"}, s.env...))
 		w, err := named(openmpi, s.b, "ivshmem")
 		if err != nil {
 			fmt.Printf("traffic: Open MPI is left out: %v\n", err)
