@@ -22,6 +22,7 @@ import (
 	"nearmetal/internal/bench/suite"
 	"nearmetal/internal/host"
 	"nearmetal/internal/host/check"
+	"nearmetal/internal/report/paper"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
 )
@@ -34,6 +35,7 @@ type benchFlags struct {
 	quick, wait                 bool
 	skipMissing, keepWork       bool
 	traffic                     bool
+	paper                       string
 	peak                        float64
 	out, resume                 string
 	nodes                       []int
@@ -57,6 +59,7 @@ The exit status is 1 if a repetition failed.`,
   nearmetal bench run osu/latency --ablate region,pinning
   nearmetal bench run hpl --cores 44 --vms 1 --vcpus 44 --memory 144GiB
   nearmetal bench run osu --variants native --mpi openmpi,mpich,ivshmem
+  nearmetal bench run npb/cg --paper 004 --nodes 8 --set class=D
   nearmetal bench run --resume nearmetal-bench/20261122-004500-osu`,
 		ValidArgsFunction: completeSuites,
 	}
@@ -70,6 +73,8 @@ The exit status is 1 if a repetition failed.`,
 	flags.IntVar(&f.warmup, "warmup", 1, "`N` repetitions before those, which enter nothing")
 	flags.BoolVar(&f.quick, "quick", false, "small sizes, and 3 repetitions: a look, no result to publish")
 	flags.StringArrayVar(&f.set, "set", nil, "values in place of a suite's, `PARAMETER=VALUES`, for one experiment EXPERIMENT.PARAMETER=VALUES; repeatable")
+	flags.StringVar(&f.paper, "paper", "", "take the sizes that a `PAPER` has ("+strings.Join(paper.Names(), ", ")+"); without SUITE: run what repeats its figures on as many hosts")
+	complete(cmd, "paper", paper.Names())
 	flags.BoolVar(&f.skipMissing, "skip-missing", false, "leave out experiments whose program is not here")
 	flags.Float64Var(&f.peak, "peak-gflops", 0, "theoretical peak of a core, `GFLOPS` in 1e9 operations a second (default computed from its vectors and frequency)")
 	flags.StringVar(&f.out, "out", "", "`DIR` of the results (default nearmetal-bench/DATE-SUITES)")
@@ -97,14 +102,14 @@ The exit status is 1 if a repetition failed.`,
 				return run.Resume(ctx, runFolder(f.resume), ev)
 			})
 		}
-		if len(args) == 0 {
-			return usagef("run needs at least one SUITE")
+		if len(args) == 0 && f.paper == "" {
+			return usagef("run needs at least one SUITE, or --paper")
 		}
 		list, err := suites()
 		if err != nil {
 			return err
 		}
-		picked, err := suite.Select(list, args)
+		picked, err := f.pick(list, args)
 		if err != nil {
 			return &usageError{err}
 		}
@@ -115,6 +120,9 @@ The exit status is 1 if a repetition failed.`,
 		q.Suites = picked
 		if f.inJob > 0 {
 			q.Variants = run.InJob(q.Variants, f.inJob)
+		}
+		if len(args) == 0 {
+			args = []string{"paper", f.paper}
 		}
 		dir, err := f.folder(r, args)
 		if err != nil {
@@ -128,6 +136,25 @@ The exit status is 1 if a repetition failed.`,
 		})
 	}
 	return cmd
+}
+
+// pick returns what is to be run: the suites of the arguments, or what repeats the paper's figures on as many hosts.
+func (f *benchFlags) pick(list []*suite.Suite, args []string) ([]*suite.Suite, error) {
+	if f.paper == "" {
+		return suite.Select(list, args)
+	}
+	p, err := paper.Open(f.paper)
+	if err != nil {
+		return nil, fmt.Errorf("--paper: %w", err)
+	}
+	if len(args) > 0 {
+		return suite.Select(list, args)
+	}
+	hosts := f.nodes
+	if len(hosts) == 0 {
+		hosts = []int{max(1, f.inJob)}
+	}
+	return repeating(list, p, hosts)
 }
 
 // submit has Slurm run the request on each number of nodes.
@@ -223,6 +250,7 @@ func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *termina
 	if q.Set, err = settings(f.set); err != nil {
 		return q, nil, err
 	}
+	q.Paper = f.paper
 	q.Repetitions, q.Warmup, q.Quick = f.repetitions, f.warmup, f.quick
 	if q.Repetitions == 0 {
 		q.Repetitions = run.MinRepetitions

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nearmetal/internal/bench/suite"
 	reporting "nearmetal/internal/report"
 	"nearmetal/internal/report/paper"
 	"nearmetal/internal/terminal"
@@ -19,7 +20,7 @@ import (
 
 func newReportCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "report RUN... [flags]",
+		Use:     "report [RUN...] [flags]",
 		GroupID: groupProve,
 		Short:   "Make the report of a run of benchmarks: a page, pictures, text",
 		Long: `Reads the folders that nearmetal bench run left and writes what they show: for
@@ -28,11 +29,13 @@ tables. The page is one file that needs no network; pictures are the same plots,
 each in a file. The tolerance is the loss that is accepted: the cores kept back
 for the host over all cores, as computed for the run, or what --tolerance says.
 Without -o the page is report.html in the folder of the first run, and a
-summary is shown here. Times of emulated VMs are marked and enter no verdict.`,
+summary is shown here. With --paper and no run it lists what the paper prints
+and how to measure it. Times of emulated VMs are marked and enter no verdict.`,
 		Example: `  nearmetal report nearmetal-bench/demo
   nearmetal report nearmetal-bench/demo -o vms.html --tolerance 5%
   nearmetal report nearmetal-bench/demo -o figures --format svg,png
-  nearmetal report nearmetal-bench/demo --paper 002`,
+  nearmetal report nearmetal-bench/demo --paper 002
+  nearmetal report --paper 002`,
 	}
 	addReportFlags(cmd)
 	return cmd
@@ -58,7 +61,7 @@ func addReportFlags(cmd *cobra.Command) {
 	}
 	name := cmd.Flags().String("paper", "", "lay the run beside what a `PAPER` prints: "+strings.Join(paper.Names(), ", "))
 	asJSON := addJSONFlag(cmd)
-	cmd.Args = atLeastOne("RUN")
+	suites := addSuiteFlag(cmd)
 	complete(cmd, "format", reporting.Formats)
 	complete(cmd, "paper", paper.Names())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -74,20 +77,47 @@ func addReportFlags(cmd *cobra.Command) {
 		if *name != "" && !slices.Contains(paper.Names(), *name) {
 			return usagef("--paper %q is none of %s", *name, strings.Join(paper.Names(), ", "))
 		}
+		if len(args) == 0 && *name == "" {
+			return usagef("report needs at least one RUN, or --paper")
+		}
+		o := reporting.Options{Tolerance: g, Paper: *name, Now: time.Now()}
+		if *name != "" {
+			if o.Ways, err = waysOf(suites, *name); err != nil {
+				return err
+			}
+		}
 		p := progress(cmd)
 		defer p.Close()
 		for i := range args {
 			args[i] = runFolder(args[i])
 		}
-		r, err := readReport(p, args, reporting.Options{Tolerance: g, Paper: *name, Now: time.Now()})
+		r, err := readReport(p, args, o)
 		if err != nil {
 			return err
 		}
 		if *asJSON {
 			return terminal.PrintJSON(cmd.OutOrStdout(), r.View())
 		}
+		if len(args) == 0 {
+			if args = []string{"."}; *output == "" {
+				*formats = []string{"text"} // there is no run's folder for a page
+			}
+		}
 		return writeReport(cmd, p, r, args[0], *output, *formats)
 	}
+}
+
+// waysOf returns how a paper's items are measured by the suites that there are.
+func waysOf(suites func() ([]*suite.Suite, error), name string) (func(paper.Key) []string, error) {
+	list, err := suites()
+	if err != nil {
+		return nil, err
+	}
+	p, err := paper.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return ways(list, p), nil
 }
 
 // complete offers values for a flag.

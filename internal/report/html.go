@@ -117,6 +117,11 @@ func (r *Report) HTML(w io.Writer, version string) error {
 		v.Machines = append(v.Machines, machine(run, i))
 	}
 	v.Title = "nearmetal report: " + strings.Join(names, ", ")
+	from := strings.Join(names, ", ")
+	if len(r.Runs) == 0 && r.Paper != nil {
+		from = "paper " + r.Paper.Paper.Name
+		v.Title = "nearmetal report: " + from
+	}
 	v.Headline, v.Lead = r.headline()
 	seen := map[term]bool{}
 	for _, run := range r.Runs {
@@ -127,7 +132,7 @@ func (r *Report) HTML(w io.Writer, version string) error {
 			}
 		}
 	}
-	v.Footer = fmt.Sprintf("Made by nearmetal %s on %s from %s.", version, r.Made.UTC().Format("2 January 2006, 15:04 UTC"), strings.Join(names, ", "))
+	v.Footer = fmt.Sprintf("Made by nearmetal %s on %s from %s.", version, r.Made.UTC().Format("2 January 2006, 15:04 UTC"), from)
 	if r.Paper != nil {
 		if v.Paper, err = r.Paper.view(); err != nil {
 			return err
@@ -156,6 +161,8 @@ func (r *Report) headline() (string, string) {
 	judged := total - count[None]
 	var head string
 	switch {
+	case len(r.Runs) == 0 && r.Paper != nil:
+		return "Paper " + r.Paper.Paper.Name + ": what there is to repeat, and how", "No run is laid beside it."
 	case total == 0:
 		head = "Measured natively: nothing in VMs to compare"
 	case judged == 0 && r.allEmulated():

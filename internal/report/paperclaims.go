@@ -1,32 +1,66 @@
 package report
 
 import (
+	"errors"
 	"fmt"
 	"math"
-	"slices"
+	"strconv"
 	"strings"
 
+	"nearmetal/internal/bench/stats"
 	"nearmetal/internal/report/chart"
 	"nearmetal/internal/report/paper"
+	"nearmetal/internal/words"
 )
 
 // claim answers one printed number by what the runs have in its place.
 func (it *PaperItem) claim(c *paper.Claim) PaperClaim {
-	out := PaperClaim{Printed: printed(c, it.Unit), Says: c.Says}
+	u := c.In
+	if u == "" {
+		u = it.Unit
+	}
+	out := PaperClaim{Printed: printed(c, u), Says: c.Says}
 	if c.Measure == "none" {
 		return out
 	}
+	if c.Measure == "mean" {
+		out.Ours = it.meanGain(c)
+		return out
+	}
 	for _, e := range it.Experiments {
-		if c.Case != "" && !strings.Contains(strings.ToLower(e.Case.Name), c.Case) {
+		if !about(e.Case.Name, c.Case) {
 			continue
 		}
-		if len(c.Values) > 0 {
-			out.Ours = append(out.Ours, e.values(c, it.Unit)...)
-		} else {
-			out.Ours = append(out.Ours, e.ours(c)...)
+		var ours []string
+		switch {
+		case len(c.Values) > 0:
+			ours = e.values(c, u)
+		case len(c.Times) > 0:
+			ours = e.times(c)
+		case len(c.Percent) > 0:
+			ours = e.ours(c)
+		}
+		for _, line := range ours {
+			if len(it.Experiments) > 1 {
+				line = e.Case.Name + ", " + line
+			}
+			out.Ours = append(out.Ours, line)
 		}
 	}
 	return out
+}
+
+// about reports whether a case is the one that a claim is about: its word stands in the case's name, alone.
+func about(name, word string) bool {
+	letter := func(b byte) bool { return 'a' <= b && b <= 'z' }
+	name = strings.ToLower(name)
+	for i := 0; i+len(word) <= len(name); i++ {
+		end := i + len(word)
+		if name[i:end] == word && (i == 0 || !letter(name[i-1])) && (end == len(name) || !letter(name[end])) {
+			return true
+		}
+	}
+	return word == ""
 }
 
 // printed writes the number of a claim.
@@ -48,6 +82,8 @@ func printed(c *paper.Claim, u string) string {
 		return number(c.Percent, "%", true) + what
 	case len(c.Values) > 0:
 		return number(c.Values, unit(u), false)
+	case len(c.Times) > 0:
+		return number(c.Times, "×", false)
 	}
 	return "—"
 }
@@ -61,7 +97,7 @@ func (e *Experiment) ours(c *paper.Claim) []string {
 		if kind == "" {
 			kind = "vm"
 		}
-		if v == e.Base || variant.Kind != kind || c.Of == "gain" && len(variant.Ablated) > 0 {
+		if v == e.Base || variant.Kind != kind || variant.Foreign || c.Of == "gain" && len(variant.Ablated) > 0 {
 			continue
 		}
 		if variant.Emulated {
@@ -173,43 +209,140 @@ func (e *Experiment) isAt(p *Panel, row *Row, point map[string]string) bool {
 	if point == nil {
 		return true
 	}
-	fields := strings.Fields(p.Label)
 	for k, want := range point {
-		if k == e.Case.X && row.X == want || slices.Contains(fields, k+"="+want) {
-			continue
+		if !among(e.parameter(p, row, k), want) {
+			return false
 		}
-		return false
 	}
 	return len(point) > 0
+}
+
+// parameter returns the value that a parameter has at a row; "": none. A run that was on one number of hosts had
+// that many nodes.
+func (e *Experiment) parameter(p *Panel, row *Row, name string) string {
+	if name == e.Case.X {
+		return row.X
+	}
+	for _, f := range strings.Fields(p.Label) {
+		if v, ok := strings.CutPrefix(f, name+"="); ok {
+			return v
+		}
+	}
+	if name == "nodes" {
+		return strconv.Itoa(max(1, e.Case.Hosts))
+	}
+	return ""
+}
+
+// among reports whether a value is the one of a claim's point, or in its range, such as "8 to 64".
+func among(value, want string) bool {
+	from, to, isRange := strings.Cut(want, " to ")
+	if !isRange {
+		return value == want
+	}
+	v, err := strconv.ParseFloat(value, 64)
+	low, err1 := strconv.ParseFloat(from, 64)
+	high, err2 := strconv.ParseFloat(to, 64)
+	return errors.Join(err, err1, err2) == nil && low <= v && v <= high
+}
+
+// better returns the highest ratio of one variant's performance over another's at a claim's point, and where.
+func (e *Experiment) better(point map[string]string, v, o int) (float64, *Row) {
+	best, at := math.Inf(-1), (*Row)(nil)
+	for _, p := range e.Panels {
+		for _, row := range p.Rows {
+			a, b := row.Cells[v].CI.Median, row.Cells[o].CI.Median
+			if !(a > 0) || !(b > 0) || len(point) > 0 && !e.isAt(p, row, point) {
+				continue
+			}
+			q := a / b
+			if e.Case.Better != "up" {
+				q = b / a
+			}
+			if q > best {
+				best, at = q, row
+			}
+		}
+	}
+	return best, at
+}
+
+// without lists the variants that lack just one switch, to which v is compared.
+func (e *Experiment) without(name string) []int {
+	var out []int
+	for _, o := range e.Sides {
+		if w := e.variant(o); len(w.Ablated) == 1 && w.Ablated[0] == name && !w.Emulated {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // gain compares a VM with the one that a switch is taken away from.
 func (e *Experiment) gain(c *paper.Claim, v int) []string {
 	var out []string
-	for _, o := range e.Sides {
-		w := e.variant(o)
-		if len(w.Ablated) != 1 || w.Ablated[0] != c.Switch || w.Emulated {
+	for _, o := range e.without(c.Switch) {
+		if best, at := e.better(c.Point, v, o); at != nil {
+			out = append(out, fmt.Sprintf("%s against %s: %s at most%s", e.variant(v).Label, e.variant(o).Label, Delta(best), e.where(at)))
+		}
+	}
+	return out
+}
+
+// where writes a row's place behind a number; "": the row has none.
+func (e *Experiment) where(row *Row) string {
+	if x := e.xText(row); x != "" {
+		return ", at " + x
+	}
+	return ""
+}
+
+// times compares VMs of nearmetal with those of a cloud.
+func (e *Experiment) times(c *paper.Claim) []string {
+	var out []string
+	for _, v := range e.Sides {
+		ours := e.variant(v)
+		if ours.Kind != "vm" || ours.Foreign || len(ours.Ablated) > 0 {
 			continue
 		}
-		best, at := math.Inf(-1), (*Row)(nil)
-		for _, p := range e.Panels {
-			for _, row := range p.Rows {
-				a, b := row.Cells[v].CI.Median, row.Cells[o].CI.Median
-				if !(a > 0) || !(b > 0) || len(c.Point) > 0 && !e.isAt(p, row, c.Point) {
-					continue
-				}
-				q := a / b
-				if e.Case.Better != "up" {
-					q = b / a
-				}
-				if q > best {
-					best, at = q, row
-				}
+		for _, o := range e.Sides {
+			theirs := e.variant(o)
+			if !theirs.Foreign || ours.Emulated || theirs.Emulated {
+				continue
+			}
+			if best, at := e.better(c.Point, v, o); at != nil {
+				out = append(out, fmt.Sprintf("%s against %s: %s × at most%s", ours.Label, theirs.Label, chart.Number(best), e.where(at)))
 			}
 		}
-		if at != nil {
-			out = append(out, fmt.Sprintf("%s against %s: %s at most, at %s", e.variant(v).Label, w.Label, Delta(best), e.xText(at)))
+	}
+	return out
+}
+
+// meanGain is the geometric mean, over the programs of a figure, of what a switch gains at a claim's point.
+func (it *PaperItem) meanGain(c *paper.Claim) []string {
+	gains := map[string][]float64{}
+	var pairs []string
+	for _, e := range it.Experiments {
+		for _, v := range e.Sides {
+			if w := e.variant(v); w.Kind != "vm" || w.Foreign || w.Emulated || len(w.Ablated) > 0 {
+				continue
+			}
+			for _, o := range e.without(c.Switch) {
+				best, at := e.better(c.Point, v, o)
+				if at == nil {
+					continue
+				}
+				pair := e.variant(v).Label + " against " + e.variant(o).Label
+				if gains[pair] == nil {
+					pairs = append(pairs, pair)
+				}
+				gains[pair] = append(gains[pair], best)
+			}
 		}
+	}
+	var out []string
+	for _, pair := range pairs {
+		out = append(out, fmt.Sprintf("%s: %s on the geometric mean of %s", pair, Delta(stats.GeoMean(gains[pair])), words.Count(len(gains[pair]), "program", "programs")))
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"nearmetal/internal/report/chart"
@@ -22,6 +23,8 @@ type PaperReport struct {
 type PaperItem struct {
 	*paper.Item
 	Experiments []*Experiment
+	Unlike      []string // what the runs have otherwise than the paper, a line for each experiment that does
+	Ways        []string // how to measure it: commands; empty: nothing here measures it
 	Claims      []PaperClaim
 	Lines       []PaperLine
 	Figure      *chart.Figure // the paper's values and the run's, nil: there are none
@@ -41,15 +44,23 @@ type PaperLine struct {
 	Ours    map[string]float64 // by the variant's name, in the paper's unit
 }
 
-// besides lays runs beside a paper.
-func besides(p *paper.Paper, runs []*RunReport) *PaperReport {
+// besides lays runs beside a paper. way returns the commands that repeat an item, nil: none is known.
+func besides(p *paper.Paper, runs []*RunReport, way func(paper.Key) []string) *PaperReport {
 	r := &PaperReport{Paper: p}
 	for i := range p.Items {
 		item := &PaperItem{Item: &p.Items[i]}
+		key := paper.Key{Paper: p.Name, Item: item.Key}
+		if way != nil {
+			item.Ways = way(key)
+		}
 		for _, run := range runs {
 			for _, e := range run.Experiments {
-				if repeats(e, p.Name, item.Item) {
-					item.Experiments = append(item.Experiments, e)
+				if e = e.on(item.Hosts); e == nil || !repeats(e, p.Name, item.Item) {
+					continue
+				}
+				item.Experiments = append(item.Experiments, e)
+				if text := e.unlike(p.Name, item.Hosts); text != "" {
+					item.Unlike = append(item.Unlike, e.Case.Name+": "+text)
 				}
 			}
 		}
@@ -62,16 +73,62 @@ func besides(p *paper.Paper, runs []*RunReport) *PaperReport {
 	return r
 }
 
-// repeats reports whether an experiment repeats an item: its case names the item or is named by it. perftest with
-// both sides on one host, as runs before version 0.1.0 have it, repeats nothing: papers print what goes between two.
+// repeats reports whether an experiment repeats an item: its case names the item or is named by it.
 func repeats(e *Experiment, name string, it *paper.Item) bool {
-	if e.Case.Suite == "perftest" && e.Case.Hosts < 2 {
-		return false
-	}
 	if slices.Contains(paper.Keys(e.Case.Seed), paper.Key{Paper: name, Item: it.Key}) {
 		return true
 	}
 	return slices.Contains(it.Cases, e.Case.Name)
+}
+
+// on returns the experiment with the rows alone that may stand beside a figure of these hosts: what goes between
+// hosts is never laid beside what stays on one. nil: there are none.
+func (e *Experiment) on(hosts []int) *Experiment {
+	if len(hosts) == 0 {
+		return e
+	}
+	one, several := slices.Contains(hosts, 1), slices.Max(hosts) > 1
+	out := *e
+	out.Panels = nil
+	for _, p := range e.Panels {
+		kept := Panel{Label: p.Label}
+		for _, row := range p.Rows {
+			if n, err := strconv.Atoi(e.parameter(p, row, "nodes")); err == nil && (n == 1 && one || n > 1 && several) {
+				kept.Rows = append(kept.Rows, row)
+			}
+		}
+		if kept.Rows != nil {
+			out.Panels = append(out.Panels, &kept)
+		}
+	}
+	if out.Panels == nil {
+		return nil
+	}
+	return &out
+}
+
+// unlike says what an experiment has otherwise than a paper: hosts, and parameters of its suite.
+func (e *Experiment) unlike(name string, hosts []int) string {
+	var list, found []string
+	for _, p := range e.Panels {
+		for _, row := range p.Rows {
+			n := e.parameter(p, row, "nodes")
+			if v, err := strconv.Atoi(n); err == nil && !slices.Contains(hosts, v) && !slices.Contains(found, n) {
+				found = append(found, n)
+			}
+		}
+	}
+	if len(hosts) > 0 && len(found) > 0 {
+		var theirs []string
+		for _, n := range hosts {
+			theirs = append(theirs, strconv.Itoa(n))
+		}
+		list = append(list, fmt.Sprintf("hosts %s instead of %s", strings.Join(found, ", "), strings.Join(theirs, ", ")))
+	}
+	if d := e.Case.Differs[name]; d != "" {
+		list = append(list, d)
+	}
+	return strings.Join(list, "; ")
 }
 
 // series puts the run's values beside the printed ones and draws both.
@@ -156,34 +213,72 @@ func (it *PaperItem) measured() bool { return len(it.Experiments) > 0 }
 
 func (r *PaperReport) text(out *strings.Builder) {
 	fmt.Fprintf(out, "\nbeside paper %s: %s\n", r.Paper.Name, r.Paper.Title)
-	missing := 0
+	var missing []*PaperItem
 	for _, it := range r.Items {
 		if !it.measured() {
-			missing++
+			missing = append(missing, it)
 			continue
 		}
 		fmt.Fprintf(out, "\n%s (%s)\n", it.What, it.Where)
-		t := terminal.NewTable("paper", "says", "this run")
-		for _, c := range it.Claims {
-			ours := c.Ours
-			if len(ours) == 0 {
-				ours = []string{"-"}
-			}
-			for i, o := range ours {
-				if i == 0 {
-					t.Row(c.Printed, c.Says, o)
-				} else {
-					t.Row(" ", " ", o)
-				}
-			}
+		for _, line := range it.Unlike {
+			fmt.Fprintln(out, "  unlike the paper: "+terminal.Clean(line))
 		}
-		printTable(out, t)
+		if it.Drawn != "" {
+			fmt.Fprintln(out, "  drawn there, and not read off: "+it.Drawn)
+		}
+		it.textClaims(out)
 		if len(it.Lines) > 0 {
 			it.textLines(out)
 		}
 	}
-	if missing > 0 {
-		fmt.Fprintf(out, "\n%s of this paper not measured by the run\n", words.Count(missing, "figure", "figures"))
+	switch {
+	case len(missing) == len(r.Items):
+		fmt.Fprintln(out, "\nwhat there is to repeat:")
+	case len(missing) > 0:
+		fmt.Fprintf(out, "\nof this paper %s not measured by the run:\n", words.Count(len(missing), "figure or table is", "figures and tables are"))
+	}
+	for _, it := range missing {
+		it.textMissing(out)
+	}
+}
+
+// textClaims writes the printed numbers with the runs'.
+func (it *PaperItem) textClaims(out *strings.Builder) {
+	t := terminal.NewTable("paper", "says", "this run")
+	for _, c := range it.Claims {
+		ours := c.Ours
+		if len(ours) == 0 {
+			ours = []string{"-"}
+		}
+		for i, o := range ours {
+			if i == 0 {
+				t.Row(c.Printed, c.Says, terminal.Clean(o))
+			} else {
+				t.Row(" ", " ", terminal.Clean(o))
+			}
+		}
+	}
+	printTable(out, t)
+}
+
+// textMissing writes an item that no run has: what it prints, and how to measure it.
+func (it *PaperItem) textMissing(out *strings.Builder) {
+	fmt.Fprintf(out, "  %s: %s\n", it.Where, it.What)
+	for _, c := range it.Claims {
+		text := c.Says
+		if c.Printed != "—" {
+			text = c.Printed + ": " + text
+		}
+		fmt.Fprintln(out, "    prints: "+text)
+	}
+	for _, s := range it.Series {
+		fmt.Fprintf(out, "    prints: %s, %s in %s\n", s.Label, words.Count(len(s.Points), "value", "values"), unit(it.Unit))
+	}
+	if it.Drawn != "" {
+		fmt.Fprintln(out, "    draws: "+it.Drawn)
+	}
+	for _, w := range it.Ways {
+		fmt.Fprintln(out, "    "+w)
 	}
 }
 

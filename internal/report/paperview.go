@@ -3,6 +3,7 @@ package report
 import (
 	"html"
 	"html/template"
+	"slices"
 	"strings"
 
 	"nearmetal/internal/report/chart"
@@ -11,25 +12,32 @@ import (
 
 type paperView struct {
 	Name, Title, By, On string
+	MissingTitle        string
 	Items               []paperItemView
 	Missing             []*PaperItem
 }
 
 type paperItemView struct {
 	What, Where, Repeats, TableName string
+	Drawn                           string
+	Unlike                          []string
 	Plot, Table                     template.HTML
 	Legend                          []keyView
 	Claims                          []PaperClaim
 }
 
 func (r *PaperReport) view() (*paperView, error) {
-	v := &paperView{Name: r.Paper.Name, Title: r.Paper.Title, By: r.Paper.By, On: r.Paper.On}
+	title := "Not measured by this run"
+	if !slices.ContainsFunc(r.Items, (*PaperItem).measured) {
+		title = "What there is to repeat"
+	}
+	v := &paperView{MissingTitle: title, Name: r.Paper.Name, Title: r.Paper.Title, By: r.Paper.By, On: r.Paper.On}
 	for _, it := range r.Items {
 		if !it.measured() {
 			v.Missing = append(v.Missing, it)
 			continue
 		}
-		item := paperItemView{What: it.What, Where: it.Where, Claims: it.Claims}
+		item := paperItemView{What: it.What, Where: it.Where, Drawn: it.Drawn, Unlike: it.Unlike, Claims: it.Claims}
 		var names []string
 		for _, e := range it.Experiments {
 			names = append(names, e.Case.Name)

@@ -12,10 +12,13 @@ import (
 type Options struct {
 	Tolerance Tolerance
 	Paper     string // name of the paper to lay them beside; "": none
-	Now       time.Time
+	// Ways returns the commands that repeat an item of a paper; nil: none are shown.
+	Ways func(paper.Key) []string
+	Now  time.Time
 }
 
-// Build makes the report of runs that were read.
+// Build makes the report of runs that were read. With a paper there may be none: it is then the page of what there is
+// to repeat.
 func Build(runs []*Data, o Options) (*Report, error) {
 	r := &Report{Made: o.Now}
 	for _, d := range runs {
@@ -26,7 +29,7 @@ func Build(runs []*Data, o Options) (*Report, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.Paper = besides(p, r.Runs)
+		r.Paper = besides(p, r.Runs, o.Ways)
 	}
 	return r, nil
 }

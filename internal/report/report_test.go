@@ -3,21 +3,22 @@ package report
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
+	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/bench/suite"
 	"nearmetal/internal/report/paper"
+	"nearmetal/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestText(t *testing.T) {
 	run, samples := synthetic()
@@ -26,19 +27,7 @@ func TestText(t *testing.T) {
 	if err := r.Text(&b, false); err != nil {
 		t.Fatal(err)
 	}
-	golden := filepath.Join("testdata", "synthetic.txt")
-	if *update {
-		if err := os.WriteFile(golden, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(want, b.Bytes()) {
-		t.Errorf("the text differs from %s; it is now\n%s", golden, b.String())
-	}
+	golden.Check(t, filepath.Join("testdata", "synthetic.txt"), b.String())
 	if strings.Contains(b.String(), "\x1b") {
 		t.Error("colours, though none were asked for")
 	}
@@ -309,21 +298,176 @@ func TestPaper(t *testing.T) {
 	if ours := item.Experiments[0].values(one, "us"); len(ours) != 0 {
 		t.Errorf("a bandwidth as a time: %q", ours)
 	}
-	// perftest on one host is laid beside nothing.
-	var send *paper.Item
-	for i := range r.Paper.Paper.Items {
-		if it := &r.Paper.Paper.Items[i]; it.Key == "fig 18" {
-			send = it
-		}
+	// What is otherwise than in the paper is said, and what is not measured is named.
+	var text strings.Builder
+	if err := r.Text(&text, false); err != nil {
+		t.Fatal(err)
 	}
-	for hosts, want := range map[int]bool{0: false, 1: false, 2: true} {
-		e := &Experiment{Case: record.Case{Name: "perftest/send_lat", Suite: "perftest", Seed: "002 fig 18", Hosts: hosts}}
-		if repeats(e, "002", send) != want {
-			t.Errorf("perftest on %d hosts: %v", hosts, !want)
+	for _, want := range []string{"unlike the paper: osu/bw: iterations 10 instead of 1000", "Figure 42, section 4.5", "efficiency of strong scaling", "not measured by the run"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in the text", want)
 		}
 	}
 	if _, err := Build(nil, Options{Paper: "005"}); err == nil {
 		t.Error("a paper that there is not")
+	}
+}
+
+// What was measured on one host is never laid beside a figure between hosts, nor the other way round.
+func TestPaperHosts(t *testing.T) {
+	for _, c := range []struct {
+		paper, item string
+		cas         record.Case
+		nodes       string
+		want        bool
+	}{
+		{"002", "fig 18", record.Case{Name: "perftest/send_lat", Seed: "002 fig 18"}, "", false},
+		{"002", "fig 18", record.Case{Name: "perftest/send_lat", Seed: "002 fig 18", Hosts: 2}, "", true},
+		{"004", "fig 11", record.Case{Name: "osu/latency", Seed: "004 fig 11", X: "size"}, "", false},
+		{"004", "fig 11", record.Case{Name: "osu/latency", Seed: "004 fig 11", X: "size"}, "2", true},
+		{"003", "p 24", record.Case{Name: "osu/latency", Seed: "003 p 24", X: "size"}, "2", false},
+		{"003", "p 24", record.Case{Name: "osu/latency", Seed: "003 p 24", X: "size"}, "1", true},
+		{"003", "p 24", record.Case{Name: "osu/latency", X: "size"}, "", true},
+		{"000", "fig 5", record.Case{Name: "lammps/eam", Seed: "000 fig 5", X: "nodes"}, "4", true}, // with a word on the hosts
+	} {
+		run := &record.Run{Version: 1, Variants: []record.Variant{{Label: "native", Kind: "native"}}, Cases: []record.Case{c.cas}}
+		point := map[string]string{"size": "8"}
+		if c.nodes != "" {
+			point["nodes"] = c.nodes
+		}
+		d, err := Group("x", run, []record.Sample{{Case: c.cas.Name, Variant: "native", Point: point, Value: 1, OK: true}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Build([]*Data{d}, Options{Paper: c.paper})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, it := range r.Paper.Items {
+			if it.Key != c.item {
+				continue
+			}
+			if it.measured() != c.want {
+				t.Errorf("%s on %q hosts beside %s %s: %v", c.cas.Name, c.nodes, c.paper, c.item, it.measured())
+			}
+			if c.item == "fig 5" && fmt.Sprint(it.Unlike) != "[lammps/eam: hosts 4 instead of 8]" {
+				t.Errorf("unlike: %v", it.Unlike)
+			}
+		}
+	}
+}
+
+// A run of SPEC's programs reaches each gain that paper 001 prints, by name and at its point.
+func TestPaperGains(t *testing.T) {
+	run := &record.Run{Version: 1, Variants: []record.Variant{{Label: "native.32", Kind: "native"}, {Label: "VM.32", Kind: "vm"}, {Label: "VM.32.no-vnuma", Kind: "vm", Ablated: []string{"vnuma"}}}}
+	var samples []record.Sample
+	add := func(name, seed, x, at string, values ...float64) {
+		if !slices.ContainsFunc(run.Cases, func(c record.Case) bool { return c.Name == name }) {
+			run.Cases = append(run.Cases, record.Case{Name: name, Unit: "s", Metric: "time", Better: "down", Kind: "scaling", X: x, Seed: seed})
+		}
+		for i, v := range values {
+			for rep := range 2 {
+				samples = append(samples, record.Sample{Case: name, Variant: run.Variants[i].Label, Rep: rep, Point: map[string]string{x: at}, Value: v, OK: true})
+			}
+		}
+	}
+	for _, n := range []string{"4", "16", "32"} {
+		add("mpi2007/104_milc", "001 fig 1, 2, 3", "ranks", n, 100, 100, 125)
+		add("mpi2007/137_lu", "001 fig 1, 2, 3", "ranks", n, 100, 125, 150)
+	}
+	for _, name := range []string{"swim", "art", "fma3d", "wupwise", "applu", "equake", "apsi"} {
+		add("omp2001/3xx_"+name, "001 fig 3, 4", "threads", "16", 100, 100, 150)
+		add("omp2001/3xx_"+name, "001 fig 3, 4", "threads", "64", 100, 100, 121)
+	}
+	d, err := Group("spec", run, samples, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Build([]*Data{d}, Options{Paper: "001"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gains := 0
+	for _, it := range r.Paper.Items {
+		for i, c := range it.Claims {
+			if it.Item.Claims[i].Of == "gain" {
+				gains++
+				if len(c.Ours) != 1 || !strings.Contains(c.Ours[0], "VM.32 against VM.32.no-vnuma: +") {
+					t.Errorf("%s: %q", c.Says, c.Ours)
+				}
+			}
+			if it.Item.Claims[i].Measure == "mean" && !strings.Contains(c.Ours[0], "+21.0 % on the geometric mean of 7 programs") {
+				t.Errorf("the mean: %q", c.Ours)
+			}
+			if strings.HasPrefix(c.Says, "LU runs at") && fmt.Sprint(c.Ours) != "[mpi2007/137_lu, VM.32: −20.0 % at ranks = 4, −20.0 % at worst (ranks = 4) mpi2007/137_lu, VM.32.no-vnuma: −33.3 % at ranks = 4, −33.3 % at worst (ranks = 4)]" {
+				t.Errorf("LU: %v", c.Ours)
+			}
+		}
+	}
+	if gains != 15 {
+		t.Errorf("%d gains", gains)
+	}
+}
+
+// What a paper prints needs no run: the text and the page say what there is to repeat, and how.
+func TestPaperAlone(t *testing.T) {
+	for _, name := range paper.Names() {
+		r, err := Build(nil, Options{Paper: name, Ways: func(k paper.Key) []string { return []string{"measure " + k.Item} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		if err := r.Text(&text, false); err != nil {
+			t.Fatal(err)
+		}
+		golden.Check(t, filepath.Join("testdata", "paper-"+name+".txt"), text.String())
+		page := htmlOf(t, r)
+		for _, want := range []string{"Paper " + name + ": what there is to repeat, and how", "measure " + r.Paper.Items[0].Key, "from paper " + name} {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s: %q is not in the page", name, want)
+			}
+		}
+	}
+}
+
+// What suites say they repeat is in the papers, and what papers name is a suite's.
+func TestSuitesRepeat(t *testing.T) {
+	list, err := suite.Shipped()
+	if err != nil {
+		t.Fatal(err)
+	}
+	items, cases := map[paper.Key]bool{}, map[string]bool{}
+	for _, s := range list {
+		for _, e := range s.Experiments {
+			cases[s.Name+"/"+e.Name] = true
+		}
+	}
+	for _, name := range paper.Names() {
+		p, err := paper.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, it := range p.Items {
+			items[paper.Key{Paper: name, Item: it.Key}] = true
+			for _, c := range it.Cases {
+				if !cases[c] {
+					t.Errorf("paper %s, %s: there is no %s", name, it.Key, c)
+				}
+			}
+		}
+	}
+	for _, s := range list {
+		for _, e := range s.Experiments {
+			keys := paper.Keys(e.Seed)
+			if e.Seed != "" && len(keys) == 0 {
+				t.Errorf("%s/%s: %q names no figure", s.Name, e.Name, e.Seed)
+			}
+			for _, k := range keys {
+				if !items[k] {
+					t.Errorf("%s/%s: paper %s has no %s", s.Name, e.Name, k.Paper, k.Item)
+				}
+			}
+		}
 	}
 }
 

@@ -51,12 +51,12 @@ func synthetic() (*record.Run, []record.Sample) {
 		run.Cases = append(run.Cases, c)
 		return &run.Cases[len(run.Cases)-1]
 	}
-	c := new(record.Case{Name: "osu/latency", Title: "Point-to-point latency", Suite: "osu", Program: "made up", Command: []string{"mpirun", "-n", "2", "nm_latency"}, Metric: "latency", Unit: "us", Better: "down", Kind: "size", X: "size", Seed: "002 fig 20"})
+	c := new(record.Case{Name: "osu/latency", Title: "Point-to-point latency", Suite: "osu", Program: "made up", Command: []string{"mpirun", "-n", "2", "nm_latency"}, Metric: "latency", Unit: "us", Better: "down", Kind: "size", X: "size", Seed: "002 fig 20", Hosts: 2})
 	for e := range 23 {
 		size := math.Ldexp(1, e)
 		add(c, map[string]string{"size": strconv.Itoa(1 << e)}, 0.6+size/11000)
 	}
-	c = new(record.Case{Name: "osu/bw", Title: "Bandwidth", Suite: "osu", Program: "made up", Metric: "bandwidth", Unit: "GB/s", Better: "up", Kind: "size", X: "size", Seed: "002 fig 17"})
+	c = new(record.Case{Name: "osu/bw", Title: "Bandwidth", Suite: "osu", Program: "made up", Metric: "bandwidth", Unit: "GB/s", Better: "up", Kind: "size", X: "size", Seed: "002 fig 17", Hosts: 2, Differs: map[string]string{"002": "iterations 10 instead of 1000"}})
 	for e := range 23 {
 		add(c, map[string]string{"size": strconv.Itoa(1 << e)}, 1/11.5+220/math.Ldexp(1, e))
 	}

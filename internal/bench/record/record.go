@@ -74,6 +74,7 @@ type Variant struct {
 	Cores       int      `json:"cores,omitempty"`     // cores a host that it may use
 	KeptBack    int      `json:"kept_back,omitempty"` // cores a host kept from the program (paper 002's tolerance is KeptBack over the host's cores)
 	Ablated     []string `json:"ablated,omitempty"`   // switches taken away: hugepages, pinning, vnuma, locality, region, vf
+	Foreign     bool     `json:"foreign,omitempty"`   // a VM that nearmetal did not make: of a cloud or another hypervisor
 	Emulated    bool     `json:"emulated"`            // guest under TCG: its times mean nothing and enter no ratio
 	Description string   `json:"description"`
 	// Baseline is the label of the variant that this one is compared with; "": the first one
@@ -103,6 +104,9 @@ type Case struct {
 	Seed string `json:"seed,omitempty"` // the seed's figure that it repeats, like "002 fig 12"
 	// Hosts is how many hosts it needs at least and ran on; 0: one is enough.
 	Hosts int `json:"hosts,omitempty"`
+	// Differs says what the run has otherwise than a paper whose figure Seed names, by the paper's name:
+	// "mesh 20x8x8 instead of 80x32x32".
+	Differs map[string]string `json:"differs,omitempty"`
 	// Smaller says what emulated VMs ran instead, like "cells 4 instead of 64"; "": the same.
 	Smaller string `json:"smaller,omitempty"`
 }

@@ -45,6 +45,7 @@ type Request struct {
 	Repetitions int
 	Warmup      int
 	Quick       bool
+	Paper       string              // whose sizes are run, like "002"; "": the suites' own
 	Set         map[string][]string // values of parameters, over those of the suites; "NAME" or "EXPERIMENT.NAME"
 	KernelDirs  []string
 	PeakPerCore float64 // GFLOP/s

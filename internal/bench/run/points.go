@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -26,15 +27,48 @@ const maxPoints = 10_000
 
 // choose returns a parameter's values as the request asks for them.
 func (q *Request) choose(e *suite.Experiment, p suite.Parameter) []string {
-	for _, key := range []string{e.Name + "." + p.Name, p.Name} {
-		if v, ok := q.Set[key]; ok {
-			return v
-		}
+	if v, ok := q.set(e, p.Name); ok {
+		return v
+	}
+	if v := p.Papers[q.Paper]; v != nil && !q.Quick {
+		return v
 	}
 	if q.Quick && p.Quick != nil {
 		return p.Quick
 	}
 	return p.Values
+}
+
+// set returns the values that --set has for a parameter of an experiment.
+func (q *Request) set(e *suite.Experiment, name string) ([]string, bool) {
+	for _, key := range []string{e.Name + "." + name, name} {
+		if v, ok := q.Set[key]; ok {
+			return v, true
+		}
+	}
+	return nil, false
+}
+
+// differs says for each paper whose values a suite has which of them the run has otherwise; a paper that has none is
+// left out.
+func (q *Request) differs(e *suite.Experiment) map[string]string {
+	words := map[string][]string{}
+	for _, p := range slices.Concat(e.Parameters, e.Sweep) {
+		ours := strings.Join(q.choose(e, p), ",")
+		for name, theirs := range p.Papers {
+			if theirs := strings.Join(theirs, ","); theirs != ours {
+				words[name] = append(words[name], fmt.Sprintf("%s %s instead of %s", p.Name, ours, theirs))
+			}
+		}
+	}
+	var out map[string]string
+	for name, list := range words {
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[name] = strings.Join(list, ", ")
+	}
+	return out
 }
 
 // points returns every combination of an experiment's swept parameters, the last one varying

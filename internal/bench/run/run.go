@@ -114,6 +114,7 @@ func (r *runner) prepare() error {
 			for c := range cases {
 				cases[c].Command = r.shown(&x)
 				cases[c].Smaller = r.request.smaller(&e)
+				cases[c].Differs = r.request.differs(&e)
 			}
 			r.record.Cases = append(r.record.Cases, cases...)
 			r.exps = append(r.exps, x)

@@ -91,6 +91,11 @@ func (r *reader) experiment(e *Experiment, key string) {
 		}
 	}
 	for _, p := range e.Parameters {
+		for _, values := range p.Papers {
+			if len(values) > 1 {
+				r.failKey(key+".parameters."+p.Name, "has several values: put it under sweep")
+			}
+		}
 		if len(p.Values) > 1 || len(p.Quick) > 1 || len(p.Emulated) > 1 {
 			r.failKey(key+".parameters."+p.Name, "has several values: put it under sweep")
 		}

@@ -92,6 +92,8 @@ type Parameter struct {
 	Values   []string `yaml:"values"`
 	Quick    []string `yaml:"quick"`    // with --quick
 	Emulated []string `yaml:"emulated"` // in emulated VMs, whose times mean nothing: a smaller one
+	// Papers are the values of papers whose figures the experiment repeats (bench run --paper), by the paper's name.
+	Papers map[string][]string `yaml:"papers"`
 }
 
 // Output is one metric and where its values are.

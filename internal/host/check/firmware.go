@@ -121,7 +121,7 @@ var firmwareRows = []Row{
 		ID: "firmware.bars", Own: true, Group: Firmware, Title: "every PCI window has its address",
 		Reads: "resource of each PCI device in /sys/bus/pci/devices", Wants: "no window without an address, those for VFs included",
 		Why:    "Firmware without SR-IOV or with too little room above 4 GB leaves windows of cards, or of their VFs, without an address; such VFs cannot be made and such cards do not work.",
-		Source: "VMware ConnectX study, section 2.1 (SR-IOV Global) and its 64-bit MMIO settings; NASA AT5 report, section 4.1 step 1",
+		Source: "VMware ConnectX study, section 2.1 (SR-IOV Global); NASA AT5 report, section 4.1 step 1; room for windows: the Linux kernel's parameters, pci=realloc",
 		Costs:  "the VFs of the device cannot be made",
 		Fix:    "firmware setup: switch on SR-IOV (SR-IOV Global) and Above 4G Decoding, raise the MMIO size; or add pci=realloc to the kernel's command line",
 		Needs:  Setup, Profiles: onVMHosts,

@@ -1,6 +1,7 @@
 // Package paper holds the numbers that the papers print which nearmetal repeats, each with
 // the figure, table or page it stands on, so that a report can lay them beside a run's.
-// Only numbers that are printed as such are in it; what a plot shows without numbers is not.
+// Only numbers that are printed in text, tables and listings are in it. No value is read off a plot: what a figure
+// only draws is named in Drawn.
 package paper
 
 import (
@@ -27,13 +28,17 @@ type Paper struct {
 // Item is a figure, table or page with what it prints.
 type Item struct {
 	// Key is how a suite names it: "fig 17", "table 1", "p 24".
-	Key    string   `yaml:"key"`
-	Where  string   `yaml:"where"` // citation: figure, section, page
-	What   string   `yaml:"what"`  // what is measured, in our words
-	Cases  []string `yaml:"cases"` // names of cases that repeat it, beside those that name its key
-	X      string   `yaml:"x"`     // the swept parameter of Series
+	Key   string   `yaml:"key"`
+	Where string   `yaml:"where"` // citation: figure, section, page
+	What  string   `yaml:"what"`  // what is measured, in our words
+	Cases []string `yaml:"cases"` // names of cases that repeat it, beside those that name its key
+	// Hosts are the numbers of hosts that it was measured on; empty: the paper does not tie it to any.
+	Hosts []int `yaml:"hosts"`
+	// Drawn says what the figure shows as a plot without numbers, which is why it is not here.
+	Drawn  string   `yaml:"drawn"`
+	X      string   `yaml:"x"` // the swept parameter of Series
 	Metric string   `yaml:"metric"`
-	Unit   string   `yaml:"unit"`   // of Series and of claims' values
+	Unit   string   `yaml:"unit"`   // of Series and of claims' values, but those that have one of their own
 	Better string   `yaml:"better"` // "up" or "down"
 	Series []Series `yaml:"series"`
 	Claims []Claim  `yaml:"claims"`
@@ -59,8 +64,12 @@ type Claim struct {
 	Point  map[string]string `yaml:"point"`  // where; empty: at worst, or the most for a gain
 	Case   string            `yaml:"case"`   // of several programs in one figure, the one meant
 	Values []float64         `yaml:"values"` // absolute, one number or a range, in the item's unit
-	// Measure is what a run has to hold against Values: "" the best of a variant's points,
-	// "difference" the variant's value less the baseline's where that is smallest, "none" nothing.
+	// Times is how many times the performance of VMs of a cloud (record.Variant.Foreign) VMs of a run have, at most.
+	Times []float64 `yaml:"times"`
+	In    string    `yaml:"in"` // unit of Values; "": the item's
+	// Measure is what of a run is compared with the number: "" the best of a variant's points,
+	// "difference" the variant's value less the baseline's where that is smallest, "mean" the geometric mean over
+	// all programs of the figure (of gains), "none" nothing.
 	Measure string `yaml:"measure"`
 }
 
@@ -119,6 +128,11 @@ func (it *Item) check() error {
 	if len(it.Series) > 0 && (it.X == "" || it.Unit == "") {
 		return fmt.Errorf("a series needs its parameter and its unit")
 	}
+	for _, n := range it.Hosts {
+		if n < 1 {
+			return fmt.Errorf("it was measured on %d hosts", n)
+		}
+	}
 	for _, s := range it.Series {
 		for _, p := range s.Points {
 			if !finite(p[0]) || !finite(p[1]) {
@@ -127,7 +141,7 @@ func (it *Item) check() error {
 		}
 	}
 	for _, c := range it.Claims {
-		if c.Says == "" || len(c.Percent) > 2 || len(c.Values) > 2 {
+		if c.Says == "" || len(c.Percent) > 2 || len(c.Values) > 2 || len(c.Times) > 1 {
 			return fmt.Errorf("a claim has its words, and one number or two")
 		}
 		if len(c.Percent) > 0 && c.Of != "performance" && c.Of != "time" && c.Of != "gain" {
@@ -136,10 +150,13 @@ func (it *Item) check() error {
 		if c.Of == "gain" && c.Switch == "" {
 			return fmt.Errorf("%q: a gain by which switch?", c.Says)
 		}
-		if c.Measure != "" && c.Measure != "difference" && c.Measure != "none" {
+		if c.Measure == "mean" && c.Of != "gain" {
+			return fmt.Errorf("%q: a mean is of gains", c.Says)
+		}
+		if !slices.Contains([]string{"", "difference", "mean", "none"}, c.Measure) {
 			return fmt.Errorf("%q: %q is no way to measure", c.Says, c.Measure)
 		}
-		for _, v := range slices.Concat(c.Percent, c.Values) {
+		for _, v := range slices.Concat(c.Percent, c.Values, c.Times) {
 			if !finite(v) {
 				return fmt.Errorf("%q has a value that is no number", c.Says)
 			}
