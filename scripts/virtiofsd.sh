@@ -2,8 +2,8 @@
 # virtiofsd.sh [FOLDER]: puts a virtiofsd in Rust below FOLDER (build/virtiofsd), for tests of `files: virtiofs`,
 # and prints the folder to put first in PATH. A virtiofsd of the system that is new enough is taken.
 #
-# Debian 12 has only QEMU's older one, in C, which nearmetal does not take. Debian 13's is unpacked, with the
-# libraries and the loader that it needs: 4 MB. Nothing of it is installed.
+# Debian 12 has only QEMU's older one, in C, which nearmetal does not take. Debian 13's is unpacked: 2 MB. It takes the
+# system's libraries, which QEMU needs as well. Nothing is installed.
 set -eu
 . "$(dirname "$0")/fetch.sh"
 dest=${1:-build/virtiofsd}
@@ -38,7 +38,7 @@ apt() {
 		-o Dir::State::Lists="$work/lists" -o Dir::State::status=/dev/null \
 		-o Dir::Cache="$work" -o APT::Sandbox::User=root "$@"
 }
-download() { (cd "$work/archives" && apt download virtiofsd libc6 libcap-ng0 libseccomp2 libgcc-s1); }
+download() { (cd "$work/archives" && apt download virtiofsd); }
 start=$(date +%s)
 fetch_try "apt-get update for Debian 13" apt update
 rm -f "$fetch_out"
@@ -48,16 +48,33 @@ fetch_note Debian "$start" "$(cat "$work"/archives/*.deb | wc -c)" "virtiofsd of
 for p in "$work"/archives/*.deb; do
 	dpkg-deb -x "$p" "$work/root"
 done
-mkdir -p "$dest/lib"
-for l in ld-linux-x86-64.so.2 libc.so.6 libm.so.6 libgcc_s.so.1 libcap-ng.so.0 libseccomp.so.2; do
-	cp -L "$work/root/usr/lib/x86_64-linux-gnu/$l" "$dest/lib/"
-done
-cp "$work/root/usr/libexec/virtiofsd" "$dest/virtiofsd.real"
-# Its own loader finds its own libraries. The folder can be moved.
-cat >"$dest/virtiofsd" <<'END'
-#!/bin/sh
-d=${0%/*}
-exec "$d/lib/ld-linux-x86-64.so.2" --library-path "$d/lib" "$d/virtiofsd.real" "$@"
+# Of glibc 2.39 it has weak symbols only, which it can do without. So that an older glibc starts it, that version's
+# entry in .gnu.version_r gets the name (at 8) and its hash (at 0) of the entry before.
+python3 - "$work/root/usr/libexec/virtiofsd" "$dest/virtiofsd" <<'END'
+import struct, sys
+
+elf = bytearray(open(sys.argv[1], "rb").read())
+shoff, = struct.unpack_from("<Q", elf, 0x28)
+shentsize, shnum = struct.unpack_from("<HH", elf, 0x3A)
+sections = [struct.unpack_from("<IIQQQQIIQQ", elf, shoff + i * shentsize) for i in range(shnum)]
+for _, kind, _, _, offset, _, link, _, _, _ in sections:
+    if kind != 0x6FFFFFFE:  # SHT_GNU_verneed
+        continue
+    strings, need = sections[link][4], offset
+    while True:
+        _, count, _, aux, following = struct.unpack_from("<HHIII", elf, need)
+        at = need + aux
+        for _ in range(count):
+            hashed, _, _, name, step = struct.unpack_from("<IHHII", elf, at)
+            if elf[strings + name:].startswith(b"GLIBC_2.39\0"):
+                struct.pack_into("<I", elf, at, before[0])
+                struct.pack_into("<I", elf, at + 8, before[1])
+            before = hashed, name
+            at += step
+        if not following:
+            break
+        need += following
+open(sys.argv[2], "wb").write(elf)
 END
 chmod 755 "$dest/virtiofsd"
 rust "$dest/virtiofsd" || {

@@ -220,7 +220,8 @@ type Files struct {
 	Region *os.File   // the region's memory; nil without one
 	Links  []*os.File // as many for each of Settings.Links as it needs (Link.Files), in their order
 	// Exports are directories (O_PATH), one for each of Settings.Exports that is veiled, in their order.
-	// Veil keeps their covers in place: the VM's process holds it for as long as it runs.
+	// Veil keeps their covers in place: the VM's process holds it for as long as it runs. Those by virtiofs are
+	// trees that are mounted nowhere (isolate.Veil.Tree), made for this start.
 	Exports []*os.File
 	Veil    *os.File // nil where nothing is veiled
 	// Cgroup is the directory of the cgroup (v2) that the VM's processes are born in; nil: the caller's.

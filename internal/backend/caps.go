@@ -31,8 +31,6 @@ type Caps struct {
 	// Veil: exports by an open directory (Export.Veiled). Filter: a user network behind a filter of the
 	// owner's (Link.Filtered). Sandbox: the system calls of VMs' processes are filtered.
 	Veil, Filter, Sandbox bool
-	// VeilVirtiofs: Veil holds of exports by virtiofs, too.
-	VeilVirtiofs bool
 	// Jail: VMs' processes in namespaces of their own (Settings.Strict).
 	Jail bool
 	// DiesWithOwner: the VMs end with the process that called Start, however that ends. Where they
@@ -57,7 +55,6 @@ const (
 	CapHostFiles    Cap = "show files of this host to VMs"
 	Cap9p           Cap = "show files of this host by 9p"
 	CapVirtiofs     Cap = "show files of this host by virtiofs"
-	CapVeilVirtiofs Cap = "cover the host's own files in what VMs see by virtiofs"
 	CapOwnDisk      Cap = "start VMs from a disk of its own"
 	CapRegion       Cap = "share memory between VMs"
 	CapIvshmem      Cap = "show the region as an ivshmem device"
@@ -86,8 +83,6 @@ func (c Caps) has(want Cap) bool {
 		return slices.Contains(c.Exports, Export9p)
 	case CapVirtiofs:
 		return slices.Contains(c.Exports, ExportVirtiofs)
-	case CapVeilVirtiofs:
-		return c.VeilVirtiofs
 	case CapOwnDisk:
 		return c.OwnDisk
 	case CapRegion:
@@ -207,9 +202,6 @@ func fitExports(s *spec.Cluster, c Caps, need func(Cap, string)) {
 			s.Files = string(kind)
 			break
 		}
-	}
-	if (s.Isolation == "standard" || s.Isolation == "strict") && s.Files == string(ExportVirtiofs) && c.has(CapVirtiofs) {
-		need(CapVeilVirtiofs, "isolation: "+s.Isolation)
 	}
 }
 

@@ -73,7 +73,7 @@ func TestKnown(t *testing.T) {
 func all() *Probed {
 	return &Probed{Accel: host.KVM, RegionDevice: "ivshmem", Caps: Caps{Links: []LinkKind{LinkStream, LinkTap, LinkUser},
 		Exports: []ExportKind{Export9p, ExportVirtiofs}, OwnDisk: true, Regions: []string{"ivshmem", "devdax"}, VFIO: true, Pins: true, DirectKernel: true,
-		Veil: true, VeilVirtiofs: true, Sandbox: true, Filter: true, Jail: true}}
+		Veil: true, Sandbox: true, Filter: true, Jail: true}}
 }
 
 // What a file leaves open is settled by what is there.
@@ -105,7 +105,6 @@ func TestFitLacks(t *testing.T) {
 		{func(s *spec.Cluster) { s.Root = spec.RootBackend }, func(c *Caps) { c.OwnDisk = false }, "start VMs from a disk of its own, which root: backend needs"},
 		{func(s *spec.Cluster) { s.Files = "9p" }, func(c *Caps) { c.Exports = []ExportKind{ExportVirtiofs} }, "show files of this host by 9p, which files: 9p needs"},
 		{func(s *spec.Cluster) { s.Files = "virtiofs" }, func(c *Caps) { c.Exports = []ExportKind{Export9p} }, "show files of this host by virtiofs, which files: virtiofs needs"},
-		{func(s *spec.Cluster) { s.Files, s.Isolation = "virtiofs", "standard" }, func(c *Caps) { c.VeilVirtiofs = false }, "cover the host's own files in what VMs see by virtiofs, which isolation: standard needs"},
 		{nil, func(c *Caps) { c.Links = nil }, "join VMs by links between them, which network: auto needs"},
 		{func(s *spec.Cluster) { s.Network.Type = "bridge" }, func(c *Caps) { c.Links = []LinkKind{LinkStream} }, "join VMs to a bridge, which network: bridge needs"},
 		{func(s *spec.Cluster) { s.Network.Uplink = "user" }, func(c *Caps) { c.Links = []LinkKind{LinkStream} }, "which network: {uplink: user} needs"},

@@ -11,6 +11,7 @@ import (
 	"nearmetal/internal/guest"
 	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/host/isolate"
+	"nearmetal/internal/spec"
 )
 
 // A VM's process is the user's. What keeps a guest from what is the user's and the host's is
@@ -38,10 +39,6 @@ func (c *Cluster) fence(o Options, notice func(string)) error {
 	if !c.caps.Veil {
 		return nil
 	}
-	if s.Files == string(backend.ExportVirtiofs) && !c.caps.VeilVirtiofs {
-		notice("the VMs see this host's /proc, /sys, /run and /tmp as you do: " + c.caps.Why[backend.CapVeilVirtiofs] + " (isolation: standard refuses that)")
-		return nil
-	}
 	var dirs, write []string
 	for _, e := range exports(s) {
 		dirs = append(dirs, e.Path)
@@ -56,9 +53,12 @@ func (c *Cluster) fence(o Options, notice func(string)) error {
 	if err != nil {
 		return err
 	}
-	if strict {
+	switch {
+	case s.Files == string(backend.ExportVirtiofs):
+		c.veil, err = isolate.NewTreeVeil(dirs, hidden, write)
+	case strict:
 		c.veil, err = isolate.NewLockedVeil(dirs, hidden, write)
-	} else {
+	default:
 		c.veil, err = isolate.NewVeil(dirs, hidden)
 	}
 	var no *isolate.NoNamespace
@@ -119,11 +119,27 @@ func (c *Cluster) veiled(list []backend.Export) []backend.Export {
 	return list
 }
 
-// veilFiles puts what the VMs see through into f.
-func (c *Cluster) veilFiles(f *backend.Files) {
-	if c.veil != nil {
-		f.Exports, f.Veil = c.veil.Dirs(), c.veil.Namespace()
+// veilFiles puts what a VM sees through into f, of the cluster file s. The caller calls done when the VM has started.
+func (c *Cluster) veilFiles(f *backend.Files, s *spec.Cluster) (done func(), err error) {
+	if c.veil == nil {
+		return func() {}, nil
 	}
+	f.Exports, f.Veil = c.veil.Dirs(), c.veil.Namespace()
+	if s.Files != string(backend.ExportVirtiofs) {
+		return func() {}, nil
+	}
+	var trees []*os.File
+	done = func() { closeAll(trees) }
+	for i := range exports(s) {
+		t, err := c.veil.Tree(i)
+		if err != nil {
+			done()
+			return nil, err
+		}
+		trees = append(trees, t)
+	}
+	f.Exports = trees
+	return done, nil
 }
 
 // admit is the policy of the switchboard: over that of who may ask for what, a client's command has the

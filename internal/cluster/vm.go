@@ -62,7 +62,11 @@ func (c *Cluster) start(ctx context.Context, v *vm, s *spec.Cluster, p *prepared
 		}
 		defer files.Initrd.Close()
 	}
-	c.veilFiles(&files)
+	done, err := c.veilFiles(&files, s)
+	if err != nil {
+		return err
+	}
+	defer done()
 	if files.Cgroup, err = c.makeGroup(&v.plan, p); err != nil {
 		return err
 	}

@@ -19,8 +19,11 @@ import (
 )
 
 // attackers are those who start clusters: root, and a user.
-func attackers(t *testing.T) map[string]func(args ...string) *exec.Cmd {
-	a := newAccount(t, 65534)
+func attackers(t *testing.T) map[string]func(args ...string) *exec.Cmd { return attackersOf(t, 65534) }
+
+// attackersOf is attackers with the user of that number.
+func attackersOf(t *testing.T, uid int) map[string]func(args ...string) *exec.Cmd {
+	a := newAccount(t, uid)
 	return map[string]func(args ...string) *exec.Cmd{
 		"root": func(args ...string) *exec.Cmd { return command(t, args...) },
 		"user": func(args ...string) *exec.Cmd {

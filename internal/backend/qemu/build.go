@@ -20,11 +20,11 @@ type Machine struct {
 	bytes uint64           // of memory, for messages
 	later []map[string]any // netdevs that are added when it runs
 
-	jailed    *jailing         // nil: it runs in this process's namespaces
-	served    []backend.Export // exports that a virtiofsd serves
-	virtiofsd virtiofsd        // of served
-	passt     string           // the program that is the user network; "": QEMU is
-	uplinks   []int            // the files of links that go to a user network in a process of its own
+	jailed    *jailing  // nil: it runs in this process's namespaces
+	served    []served  // exports that a virtiofsd serves
+	virtiofsd virtiofsd // of served
+	passt     string    // the program that is the user network; "": QEMU is
+	uplinks   []int     // the files of links that go to a user network in a process of its own
 }
 
 // slot is a file that QEMU inherits. Their order is the order of their descriptors, from firstFD on.
@@ -144,9 +144,6 @@ func checkStrict(s backend.Settings, caps Caps) error {
 		return fmt.Errorf("isolation: strict: %s (%s) is built without seccomp", caps.Path, caps.Version)
 	}
 	for _, e := range s.Exports {
-		if e.Kind == backend.ExportVirtiofs {
-			return errors.New("isolation: strict: " + noVeilVirtiofs)
-		}
 		if !e.Veiled {
 			return fmt.Errorf("isolation: strict: %s is not veiled", e.Path)
 		}
@@ -242,7 +239,7 @@ func (m *Machine) useExports(exports []backend.Export, d virtiofsd) error {
 		if e.Kind == backend.ExportVirtiofs {
 			m.virtiofsd = d
 			m.use(vhostFS{chardev{fmt.Sprintf("fs%d", i), m.add(slotVhost, len(m.served))}, e})
-			m.served = append(m.served, e)
+			m.served = append(m.served, served{e, veiled - 1})
 			continue
 		}
 		fd := 0

@@ -115,7 +115,6 @@ func (c Caps) seam() backend.Caps {
 		s.Why[backend.CapVirtiofs] = c.noVirtiofsd()
 	}
 	s.Why[backend.CapHostFiles] = fmt.Sprintf("%s (%s) has no virtio-9p-pci, and for virtiofs: %s", c.Path, c.Version, s.Why[backend.CapVirtiofs])
-	s.Why[backend.CapVeilVirtiofs] = noVeilVirtiofs
 	lack(backend.CapIvshmem, "ivshmem-plain", cureIvshmem)
 	lack(backend.CapDevdax, "nvdimm", cureDevdax)
 	lack(backend.CapVFIO, "vfio-pci", whatToInstall)

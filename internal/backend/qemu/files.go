@@ -9,20 +9,30 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/host/isolate"
 )
 
 // Each export by virtiofs is served by a virtiofsd of its own, a child of this process as QEMU is one. It ends by
 // itself when its QEMU does. One that ends before leaves a VM whose every access waits for ever: the VM is ended.
 
+// served is an export that a virtiofsd serves.
+type served struct {
+	backend.Export
+	tree int // of Files.Exports, where it is veiled
+}
+
 // startFiles starts a virtiofsd for each such export, and returns QEMU's ends in their order. The caller closes them.
-func (v *VM) startFiles(m *Machine, o Options) (ends []*os.File, err error) {
+// One that is veiled is served from a jail.
+func (v *VM) startFiles(m *Machine, f Files, o Options) (ends []*os.File, err error) {
 	for _, e := range m.served {
 		listener, end, err := socketTo(filepath.Dir(o.ConsoleLog))
 		if err != nil {
 			return ends, fmt.Errorf("the socket of its virtiofsd: %w", err)
 		}
 		ends = append(ends, end)
-		c, err := spawn(m.virtiofsd.args(e), []*os.File{listener}, nil)
+		c, err := m.virtiofsd.start(e.Export, listener, f.Exports, e.tree)
 		listener.Close()
 		if err != nil {
 			return ends, err
@@ -32,6 +42,25 @@ func (v *VM) startFiles(m *Machine, o Options) (ends []*os.File, err error) {
 		}
 	}
 	return ends, nil
+}
+
+// start starts a virtiofsd that serves e at listener; of trees the veiled export is number n.
+func (d virtiofsd) start(e backend.Export, listener *os.File, trees []*os.File, n int) (*child, error) {
+	if !e.Veiled {
+		return spawn(d.args(e, false), []*os.File{listener}, nil)
+	}
+	if n >= len(trees) {
+		return nil, fmt.Errorf("no file for the veiled export %s", e.Tag)
+	}
+	j, err := d.jail(e, listener, trees[n])
+	if err != nil {
+		return nil, err
+	}
+	c, err := spawn(d.args(e, isolate.OneUser()), nil, j)
+	if err != nil {
+		return nil, fmt.Errorf("its virtiofsd (%s): %w", e.Tag, err)
+	}
+	return c, nil
 }
 
 // socketTo returns a listening socket that nobody can reach any more, and an end that is connected to it. dir is a
@@ -106,6 +135,8 @@ func (v *VM) addHelper(c *child, what, path string, o Options, part string) erro
 func (v *VM) endHelpers() {
 	for _, h := range v.helpers {
 		h.kill()
+	}
+	for _, h := range v.helpers {
 		<-h.done
 	}
 }

@@ -104,6 +104,16 @@ func goldenCases() []goldenCase {
 			s.Links = []backend.Link{twoVMs.Links[0], {Kind: backend.LinkUser, MAC: "52:54:00:4d:01:01", Filtered: true}}
 			return s
 		}()},
+		{"tcg-strict-virtiofs", qemu72, vm("vm0", 1), func() backend.Settings {
+			s := twoVMs
+			s.Strict = true
+			s.Exports = []backend.Export{
+				{Tag: "root", Path: "/", ReadOnly: true, Veiled: true, Kind: backend.ExportVirtiofs},
+				{Tag: "share0", Path: "/home/ann", Veiled: true, Kind: backend.ExportVirtiofs},
+			}
+			s.Links = []backend.Link{twoVMs.Links[0], {Kind: backend.LinkUser, MAC: "52:54:00:4d:01:01", Filtered: true}}
+			return s
+		}()},
 		{"tcg-tap", qemu72, vm("vm0", 4), tap},
 		{"tcg-devdax", qemu72, vm("vm0", 1), devdax},
 		{"kvm", qemu72, vm("vm0", 1), kvm},
@@ -132,7 +142,7 @@ func TestGolden(t *testing.T) {
 			}
 			got := byOption(m.Args())
 			for _, e := range m.served {
-				got += "\n" + byOption(m.virtiofsd.args(e))
+				got += "\n" + byOption(m.virtiofsd.args(e.Export, true))
 			}
 			file := filepath.Join("testdata/golden", c.name+".args")
 			golden.Check(t, file, got)

@@ -54,9 +54,9 @@ func spawn(args []string, files []*os.File, jail *isolate.Jail) (*child, error) 
 	case err != nil && started == nil:
 		c.kill()
 		c.cmd.Wait()
-		return nil, strictError(err)
+		return nil, err
 	case err != nil && jail != nil:
-		return nil, strictError(err)
+		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", args[0], plainError(err))
 	}

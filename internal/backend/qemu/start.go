@@ -83,7 +83,7 @@ func start(ctx context.Context, m *Machine, f Files, o Options) (*VM, error) {
 		qmpOurs.Close()
 		return nil, err
 	}
-	ends, err := v.startFiles(m, o)
+	ends, err := v.startFiles(m, f, o)
 	defer closeFiles(ends)
 	if err != nil {
 		v.endHelpers()
@@ -102,6 +102,9 @@ func start(ctx context.Context, m *Machine, f Files, o Options) (*VM, error) {
 		return nil, err
 	}
 	if v.child, err = spawn(m.Args(), files, jail); err != nil {
+		if jail != nil {
+			err = strictError(err)
+		}
 		v.endHelpers()
 		qmpOurs.Close()
 		return nil, err

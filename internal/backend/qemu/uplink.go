@@ -36,7 +36,11 @@ func startUplink(path string, filter, cgroup *os.File) (*child, error) {
 	// Names are resolved by asking the host's servers.
 	j.Binds = append(j.Binds, isolate.Bind{Path: "/etc/resolv.conf", Optional: true})
 	j.Files = []isolate.JailFile{{File: filter}}
-	return spawn(uplinkArgs(path), nil, j)
+	c, err := spawn(uplinkArgs(path), nil, j)
+	if err != nil {
+		err = strictError(err)
+	}
+	return c, err
 }
 
 // startUplinks starts the user networks of m's cards, and has each recorded.

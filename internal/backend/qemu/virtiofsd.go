@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/backend"
+	"nearmetal/internal/host/isolate"
 	"nearmetal/internal/lazyregexp"
 )
 
@@ -24,6 +25,7 @@ type virtiofsd struct {
 	ReadOnly bool // it has --readonly: nobody in a VM can write, root neither
 	// NoSubmounts: it has --no-announce-submounts. Versions without it announce none.
 	NoSubmounts bool
+	Translates  bool   // it has --translate-uid and --translate-gid, from 1.13 on
 	MaxInodes   uint64 // files that a VM may know at a time, each with an open descriptor
 }
 
@@ -45,7 +47,6 @@ const virtiofsdTimeout = 30 * time.Second
 
 const (
 	whatServesFiles = "install virtiofsd (Debian 13, Ubuntu 24.04, Red Hat 9 and Fedora have a package of that name)"
-	noVeilVirtiofs  = "virtiofsd takes no directory of another namespace; say isolation: auto, or take a QEMU that is built with virtfs, with --qemu"
 	moreOpenFiles   = "raise it (in /etc/security/limits.d: * hard nofile 524288; LimitNOFILE=524288 for a service such as slurmd) and log in again"
 )
 
@@ -114,6 +115,7 @@ func askVirtiofsd(ctx context.Context, path string) (virtiofsd, error) {
 		return d, err
 	}
 	d.ReadOnly = strings.Contains(said, "--readonly")
+	d.Translates = strings.Contains(said, "--translate-uid")
 	d.NoSubmounts = strings.Contains(said, "--no-announce-submounts")
 	return d, nil
 }
@@ -126,19 +128,73 @@ func openFiles(l unix.Rlimit) (uint64, error) {
 	return min(l.Max, mostOpenFiles), nil
 }
 
-// args is the command line that serves an export. Its first inherited file is the listening socket.
-func (d virtiofsd) args(e backend.Export) []string {
+// noCapabilities takes from a virtiofsd what it would demand of root, and root has not in a jail.
+const noCapabilities = "-chown:-dac_override:-fowner:-fsetid:-setgid:-setuid:-mknod:-setfcap"
+
+// servedAt is where a virtiofsd in a jail finds what it serves.
+const servedAt = "/export"
+
+// jail is what a virtiofsd runs in that serves a veiled export: it sees the export, itself and its libraries. The
+// tree comes from Files.Exports. It is in no cgroup of the VM's: what it takes is bounded by its descriptors.
+func (d virtiofsd) jail(e backend.Export, listener, tree *os.File) (*isolate.Jail, error) {
+	j := &isolate.Jail{
+		DropsRights: true,
+		OpenFiles:   d.MaxInodes,
+		ProcFiles:   map[string]string{"/proc/sys/fs/nr_open": fmt.Sprintln(d.MaxInodes)}, // it looks there at its start
+		Files:       []isolate.JailFile{{File: listener}, {File: tree, Reopen: true, Write: !e.ReadOnly, At: servedAt}},
+	}
+	if p := os.Getenv("LD_LIBRARY_PATH"); p != "" {
+		j.Env = append(j.Env, "LD_LIBRARY_PATH="+p)
+	}
+	var err error
+	if j.Binds, err = isolate.Needs(d.Path, j.Env); err != nil {
+		return nil, fmt.Errorf("what virtiofsd needs is not known: %w", err)
+	}
+	return j, nil
+}
+
+// overflowID is the user, and the group, that files of all others seem to belong to in a user namespace with one user.
+const overflowID = 65534
+
+// owners are options by which a VM of user uid sees files of all others as root's, which nearly all are: in a jail with this user
+// alone (isolate.OneUser) they are those of overflowID.
+func (d virtiofsd) owners(uid, gid int) (args []string) {
+	if !d.Translates {
+		return nil
+	}
+	if uid != overflowID {
+		args = append(args, "--translate-uid", fmt.Sprintf("host:%d:0:1", overflowID))
+	}
+	if gid != overflowID {
+		args = append(args, "--translate-gid", fmt.Sprintf("host:%d:0:1", overflowID))
+	}
+	return args
+}
+
+// args is the command line that serves an export. Its first inherited file is the listening socket. oneUser: a jail has
+// this user alone.
+func (d virtiofsd) args(e backend.Export, oneUser bool) []string {
 	cache := "auto" // a share may change under the VM, within a second it is seen
 	if e.ReadOnly && e.Tag == rootTag {
 		cache = "always"
 	}
-	args := []string{d.Path, fmt.Sprintf("--fd=%d", firstFD), "--shared-dir", e.Path, "--sandbox", "none",
-		"--cache", cache, "--log-level", "error", "--rlimit-nofile", strconv.FormatUint(d.MaxInodes, 10)}
+	dir, files := e.Path, d.MaxInodes
+	if e.Veiled {
+		dir, files = servedAt, 0 // the jail has set it
+	}
+	args := []string{d.Path, fmt.Sprintf("--fd=%d", firstFD), "--shared-dir", dir, "--sandbox", "none",
+		"--cache", cache, "--log-level", "error", "--rlimit-nofile", strconv.FormatUint(files, 10)}
 	if d.NoSubmounts {
 		args = append(args, "--no-announce-submounts")
 	}
 	if e.ReadOnly && d.ReadOnly {
 		args = append(args, "--readonly")
+	}
+	if e.Veiled && !oneUser {
+		args = append(args, "--modcaps="+noCapabilities)
+	}
+	if e.Veiled && oneUser {
+		args = append(args, d.owners(os.Geteuid(), os.Getegid())...)
 	}
 	return args
 }
@@ -150,10 +206,6 @@ type vhostFS struct {
 }
 
 func (v vhostFS) Valid() error {
-	if v.Export.Veiled {
-		// 1.13 takes the directory's name and opens it anew, outside of the veil; 1.14 does not find its mount.
-		return fmt.Errorf("export %s: %s", v.Export.Tag, noVeilVirtiofs)
-	}
 	return errors.Join(validExport(v.Export), v.Chardev.Valid())
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // testVirtiofsd is one with all options.
-var testVirtiofsd = virtiofsd{Path: "/usr/libexec/virtiofsd", Version: Version{1, 13, 2}, ReadOnly: true, NoSubmounts: true, MaxInodes: 524288}
+var testVirtiofsd = virtiofsd{Path: "/usr/libexec/virtiofsd", Version: Version{1, 13, 2}, ReadOnly: true, NoSubmounts: true, Translates: true, MaxInodes: 524288}
 
 // script writes a program that answers --version and --help.
 func virtiofsdScript(t *testing.T, version, help string) string {
@@ -68,7 +68,7 @@ func TestVirtiofsdReadOnly(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	e := backend.Export{Tag: "root", Path: "/", ReadOnly: true}
-	if args := strings.Join(d.args(e), " "); strings.Contains(args, "--readonly") {
+	if args := strings.Join(d.args(e, false), " "); strings.Contains(args, "--readonly") {
 		t.Error(args)
 	}
 }

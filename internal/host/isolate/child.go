@@ -46,6 +46,9 @@ func childCommand(name string, flags uintptr) *exec.Cmd {
 	return &exec.Cmd{Path: "/proc/self/exe", Args: []string{name}, Dir: "/", Env: []string{}, SysProcAttr: attr}
 }
 
+// OneUser reports whether a jail of this process is in a user namespace, in which its user and group are the only ones.
+func OneUser() bool { return !privileged() }
+
 // privileged reports whether this process may make namespaces without one for users.
 func privileged() bool {
 	var data [2]unix.CapUserData

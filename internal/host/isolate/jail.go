@@ -32,6 +32,14 @@ type Jail struct {
 	Network bool `json:"network"`
 	// LockMemory: root's program may lock all memory, which it otherwise may not without capabilities.
 	LockMemory bool `json:"lockMemory"`
+	// DropsRights: root's program drops its capabilities itself, and ends where it may not. It starts with the right to
+	// do that (CAP_SETPCAP), and no other.
+	DropsRights bool `json:"dropsRights"`
+	// OpenFiles is how many files the program may have open; 0: as many as this process.
+	OpenFiles uint64 `json:"openFiles"`
+	// ProcFiles are files of the kernel's that the program looks for below /proc, by their absolute paths, with the
+	// text that they hold in the jail. /proc/self is there in any case.
+	ProcFiles map[string]string `json:"procFiles"`
 	// NoLandlock leaves Landlock out, for tests of what holds without it.
 	NoLandlock bool `json:"noLandlock"`
 	// Files are inherited, from descriptor 3 on.
@@ -57,6 +65,9 @@ type JailFile struct {
 	// writing, too.
 	Reopen bool `json:"reopen"`
 	Write  bool `json:"write"`
+	// At, if not "", is where the file, a tree that is mounted nowhere (Veil.Tree), is mounted in the jail. The
+	// program does not inherit it then: such files are the last.
+	At string `json:"at,omitempty"`
 }
 
 // jailTime bounds what the child does before it becomes the program.

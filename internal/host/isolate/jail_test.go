@@ -1,8 +1,10 @@
 package isolate
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -27,6 +29,20 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+func init() {
+	probes["ask"] = func([]string) error {
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			words := strings.Fields(in.Text())
+			if err := probes[words[0]](words[1:]); err != nil {
+				fmt.Println("refused:", err)
+			} else {
+				fmt.Println("done")
+			}
+		}
+		return nil
+	}
 }
 
 var probes = map[string]func(a []string) error{
@@ -274,7 +290,7 @@ func TestJailExports(t *testing.T) {
 		write(t, share+"/a/file")
 		os.Remove(share + "/b/file")
 		d := v.Dirs()
-		j.Files = []JailFile{{d[0], true, false}, {d[1], true, true}, {d[2], true, false}, {v.Namespace(), false, false}}
+		j.Files = []JailFile{{File: d[0], Reopen: true}, {File: d[1], Reopen: true, Write: true}, {File: d[2], Reopen: true}, {File: v.Namespace()}}
 		root, rw, ro := "/proc/self/fd/3", "/proc/self/fd/4", "/proc/self/fd/5"
 		for _, good := range [][]string{
 			{"read", root + "/etc/passwd"}, {"list", root + "/usr"}, {"read", rw + "/a/file"}, {"write", rw + "/new"}, {"read", ro + "/file"},
@@ -354,5 +370,135 @@ func TestLandlockLacks(t *testing.T) {
 	}
 	if r := ruleset(1, false); r.Access_fs != 0x1fff || r.Access_net != 0 || r.Scoped != 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A program that opens its exports by name, in a mount namespace of its own: what is exported is there, what the user
+// makes later comes, the kernel keeps what is read-only, and no way leads out.
+func TestJailTrees(t *testing.T) {
+	defer asUser(t)
+	home := tmpDir(t)
+	share := home + "/share"
+	if err := errors.Join(os.Mkdir(share, 0o755), os.Mkdir(home+"/ro", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, home+"/secret")
+	write(t, home+"/ro/file")
+	v, err := NewTreeVeil([]string{"/", share, home + "/ro"}, nil, []string{share})
+	var no *NoNamespace
+	if errors.As(err, &no) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if _, err := v.Tree(3); err == nil {
+		t.Error("a tree that was not asked for")
+	}
+	tree := func(i int) *os.File {
+		t.Helper()
+		f, err := v.Tree(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	both(t, func(t *testing.T, j Jail) {
+		try := func(words ...string) string {
+			j.Files = []JailFile{{File: tree(0), Reopen: true, At: "/root"}, {File: tree(1), Reopen: true, Write: true, At: "/rw"}, {File: tree(2), Reopen: true, At: "/ro"}}
+			defer func() {
+				for _, f := range j.Files {
+					f.File.Close()
+				}
+			}()
+			return jailed(t, j, words...)
+		}
+		for _, good := range [][]string{
+			{"read", "/root/etc/passwd"}, {"list", "/root/usr"}, {"write", "/rw/new"}, {"read", "/ro/file"}, {"read", "/root" + home + "/secret"},
+		} {
+			if got := try(good...); !strings.HasSuffix(got, "done\n") {
+				t.Errorf("%v: %s", good, got)
+			}
+		}
+		for _, bad := range [][]string{
+			{"write", "/root/new"}, {"write", "/root" + home + "/new"}, {"write", "/root" + share + "/new2"}, {"write", "/ro/new"}, {"write", "/ro/file"},
+			{"read", "/rw/../secret"}, {"read", "/etc/passwd"}, {"mknod", "/rw/x"}, {"read", "/root/proc/version"}, {"list", "/root/proc/1"},
+			{"read", "/proc/self/fd/3/etc/passwd"}, // the tree itself is not inherited
+		} {
+			if got := try(bad...); !strings.HasPrefix(got, "refused: ") {
+				t.Errorf("%v: %s", bad, got)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(share, "new")); err != nil {
+			t.Error(err)
+		}
+	})
+	// A program that runs already sees what comes and goes, and may not write there either.
+	later := tmpDir(t)
+	f := tree(0)
+	defer f.Close()
+	p := startJailed(t, Jail{Files: []JailFile{{File: f, Reopen: true, At: "/root"}}}, "ask")
+	p.ask(t, "read /root"+later+"/file", false)
+	write(t, later+"/file")
+	if err := v.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	p.ask(t, "read /root"+later+"/file", true)
+	p.ask(t, "write /root"+later+"/file", false)
+	p.ask(t, "write /root"+home+"/secret", false)
+	os.RemoveAll(later)
+	if err := v.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	p.ask(t, "read /root"+later+"/file", false)
+}
+
+// inJail is a probe that runs, and is asked for other probes line by line.
+type inJail struct {
+	in  io.Writer
+	out *bufio.Scanner
+}
+
+func startJailed(t *testing.T, j Jail, words ...string) *inJail {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binds, err := Needs(self, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Args, j.Binds = append([]string{self, "probe"}, words...), append(j.Binds, binds...)
+	cmd, enter, err := j.Command()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	if err := enter(cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return &inJail{in, bufio.NewScanner(out)}
+}
+
+func (p *inJail) ask(t *testing.T, line string, want bool) {
+	t.Helper()
+	fmt.Fprintln(p.in, line)
+	if !p.out.Scan() {
+		t.Fatalf("%s: no answer", line)
+	}
+	if got := p.out.Text() == "done"; got != want {
+		t.Errorf("%s: %s, want it done: %v", line, p.out.Text(), want)
 	}
 }

@@ -59,7 +59,17 @@ func (j *Jail) become(sock int) error {
 			return fmt.Errorf("memory that may be locked: %w", err)
 		}
 	}
-	if err := dropRights(); err != nil {
+	if n := j.OpenFiles; n != 0 {
+		// By syscall: the program would get this one's old limit otherwise.
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
+			return fmt.Errorf("%d open files: %w", n, err)
+		}
+	}
+	var keep uint32
+	if j.DropsRights && privileged() {
+		keep = 1 << unix.CAP_SETPCAP
+	}
+	if err := dropRights(keep); err != nil {
 		return err
 	}
 	if !j.NoLandlock {
@@ -132,11 +142,17 @@ func (j *Jail) makeRoot() error {
 		}
 		unix.Close(t.fd)
 	}
-	if err := os.MkdirAll(jailRoot+"/proc", 0o755); err != nil {
-		return err
+	for i, f := range j.Files {
+		if f.At == "" {
+			continue
+		}
+		if err := putAt(childFD+i, jailRoot+filepath.Clean("/"+f.At), true); err != nil {
+			return fmt.Errorf("showing a tree at %s: %w", f.At, err)
+		}
+		unix.CloseOnExec(childFD + i)
 	}
-	if err := unix.Mount("proc", jailRoot+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "subset=pid"); err != nil {
-		return fmt.Errorf("a /proc of its own (in a container its /proc has to be free of covers): %w", err)
+	if err := j.makeProc(); err != nil {
+		return err
 	}
 	if err := unix.Chdir(jailRoot); err != nil {
 		return err
@@ -153,6 +169,39 @@ func (j *Jail) makeRoot() error {
 	}
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
 		return fmt.Errorf("its root read-only: %w", err)
+	}
+	return nil
+}
+
+// besideProc is where the program's own /proc is where that has files of ours.
+const besideProc = "/.proc"
+
+// makeProc makes /proc: with the program itself, and ProcFiles.
+func (j *Jail) makeProc() error {
+	at := "/proc"
+	if len(j.ProcFiles) > 0 {
+		at = besideProc
+		if err := os.MkdirAll(jailRoot+"/proc", 0o755); err != nil {
+			return err
+		}
+		if err := os.Symlink(besideProc+"/self", jailRoot+"/proc/self"); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(jailRoot+at, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("proc", jailRoot+at, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "subset=pid"); err != nil {
+		return fmt.Errorf("a /proc of its own (in a container its /proc has to be free of covers): %w", err)
+	}
+	for path, text := range j.ProcFiles {
+		path = jailRoot + filepath.Clean("/"+path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o444); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -189,8 +238,31 @@ const securebits = 1<<0 | 1<<1 | // SECBIT_NOROOT, and locked
 	1<<5 | // SECBIT_KEEP_CAPS_LOCKED
 	1<<6 | 1<<7 // SECBIT_NO_CAP_AMBIENT_RAISE
 
-// dropRights drops all capabilities of this thread, and every way to get some.
-func dropRights() error {
+// dropRights drops all capabilities of this thread but those in keep, a set of the first 32, which the program that it
+// becomes has as well; and every way to get some.
+func dropRights(keep uint32) error {
+	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&h, &caps[0]); err != nil {
+		return fmt.Errorf("capabilities: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("ambient capabilities: %w", err)
+	}
+	if keep != 0 {
+		caps[0].Inheritable |= keep
+		if err := unix.Capset(&h, &caps[0]); err != nil {
+			return fmt.Errorf("capabilities to be kept: %w", err)
+		}
+		for c := range uintptr(32) {
+			if keep&(1<<c) == 0 {
+				continue
+			}
+			if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, c, 0, 0); err != nil {
+				return fmt.Errorf("capabilities to be kept: %w", err)
+			}
+		}
+	}
 	for c := uintptr(0); c < 64; c++ {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err == unix.EINVAL && c > unix.CAP_SYS_ADMIN {
 			break // the last that this kernel knows was the one before
@@ -201,12 +273,8 @@ func dropRights() error {
 	if err := unix.Prctl(unix.PR_SET_SECUREBITS, securebits, 0, 0, 0); err != nil {
 		return fmt.Errorf("securebits: %w", err)
 	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return fmt.Errorf("ambient capabilities: %w", err)
-	}
-	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	if err := unix.Capset(&h, &none[0]); err != nil {
+	caps = [2]unix.CapUserData{{Effective: keep, Permitted: keep, Inheritable: keep}}
+	if err := unix.Capset(&h, &caps[0]); err != nil {
 		return fmt.Errorf("dropping capabilities: %w", err)
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

@@ -123,7 +123,7 @@ func (j *Jail) landlock() error {
 		}
 		return nil
 	}
-	errs := []error{path("/proc", llRead, false)}
+	errs := []error{path("/proc", llRead, false), path(besideProc, llRead, true)}
 	for _, d := range jailDevices {
 		errs = append(errs, path(d, llDevice, false))
 	}

@@ -25,6 +25,7 @@ type Veil struct {
 	dirs []*os.File
 	ns   *os.File
 	cmd  *exec.Cmd
+	path []string // of what Tree returns
 
 	mu   sync.Mutex
 	conn *net.UnixConn
@@ -37,6 +38,7 @@ type veilOrder struct {
 	Hidden []string `json:"hidden"`
 	Locked bool     `json:"locked"`
 	Write  []string `json:"write"`
+	Trees  bool     `json:"trees"` // no directories at the start, but trees when they are asked for
 }
 
 // veilAnswer is what it says first, in one line. The files follow, one with each byte.
@@ -66,7 +68,13 @@ func NewVeil(dirs, hidden []string) (*Veil, error) {
 // view but below those of dirs that are in write, and no way leads out of a directory: its parent is itself.
 // It needs Linux 5.12.
 func NewLockedVeil(dirs, hidden, write []string) (*Veil, error) {
-	return startVeil(veilOrder{dirs, hidden, true, write})
+	return startVeil(veilOrder{Dirs: dirs, Hidden: hidden, Locked: true, Write: write})
+}
+
+// NewTreeVeil is NewLockedVeil for processes that have a mount namespace of their own (Jail), and open a directory
+// by its name there: they get it by Tree. Dirs is empty.
+func NewTreeVeil(dirs, hidden, write []string) (*Veil, error) {
+	return startVeil(veilOrder{Dirs: dirs, Hidden: hidden, Write: write, Trees: true})
 }
 
 func startVeil(o veilOrder) (*Veil, error) {
@@ -102,6 +110,9 @@ func (v *Veil) begin(o veilOrder) error {
 	defer v.conn.SetDeadline(time.Time{})
 	if err := json.NewEncoder(v.conn).Encode(o); err != nil {
 		return fmt.Errorf("veil: %w", err)
+	}
+	if o.Trees {
+		v.path, o.Dirs = o.Dirs, nil
 	}
 	for range o.Dirs {
 		f, err := v.file()
@@ -164,6 +175,26 @@ func (v *Veil) Refresh() error {
 		return errors.New("veil: the process that holds it ended")
 	}
 	return nil
+}
+
+// Tree returns directory number i of NewTreeVeil as a tree that is mounted nowhere, for one process (JailFile.At).
+// What Refresh shows later appears in it, too. The caller closes it.
+func (v *Veil) Tree(i int) (*os.File, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if i < 0 || i >= len(v.path) {
+		return nil, fmt.Errorf("veil: there is no tree %d", i)
+	}
+	v.conn.SetDeadline(time.Now().Add(veilTime))
+	if _, err := fmt.Fprintf(v.conn, "t%d\n", i); err != nil {
+		return nil, fmt.Errorf("veil: %w", err)
+	}
+	f, err := v.file()
+	var no *NoNamespace
+	if errors.As(err, &no) {
+		err = fmt.Errorf("veil: %w", no.Err)
+	}
+	return f, err
 }
 
 // Close ends the process and closes the files. What others hold open stays as it is.

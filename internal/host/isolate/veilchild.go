@@ -34,6 +34,7 @@ var pseudo = map[string]bool{
 // veiled is what the child has covered.
 type veiled struct {
 	locked  bool
+	trees   bool
 	covered map[string]bool
 	scratch []*scratch
 }
@@ -52,26 +53,49 @@ func veilChild() error {
 	if err := json.Unmarshal(line, &o); err != nil {
 		return err
 	}
-	v := &veiled{locked: o.Locked, covered: map[string]bool{}}
+	v := &veiled{locked: o.Locked, trees: o.Trees, covered: map[string]bool{}}
 	files, err := v.begin(o)
 	if err != nil {
 		return json.NewEncoder(sock).Encode(veilAnswer{err.Error()})
 	}
+	var dirs []int
+	if o.Trees {
+		dirs, files = files[:len(o.Dirs)], files[len(o.Dirs):]
+	}
 	for _, f := range files {
-		if err := unix.Sendmsg(childFD, []byte{'f'}, unix.UnixRights(f), nil, unix.MSG_NOSIGNAL); err != nil {
+		if sendFile(f) != nil {
 			return nil
 		}
-		unix.Close(f)
 	}
 	for {
-		if _, err := in.ReadByte(); err != nil {
+		order, err := in.ReadByte()
+		if err != nil {
 			return nil
 		}
-		v.refresh()
-		if _, err := sock.Write([]byte{'k'}); err != nil {
+		if order == 't' {
+			var i, tree int
+			if _, err = fmt.Fscanf(in, "%d\n", &i); err != nil || i < 0 || i >= len(dirs) {
+				return nil
+			}
+			if tree, err = lockedTree(dirs[i], o.Dirs[i], slices.Contains(o.Write, o.Dirs[i])); err != nil {
+				err = json.NewEncoder(sock).Encode(veilAnswer{err.Error()})
+			} else {
+				err = sendFile(tree)
+			}
+		} else {
+			v.refresh()
+			_, err = sock.Write([]byte{'k'})
+		}
+		if err != nil {
 			return nil
 		}
 	}
+}
+
+// sendFile sends a file to the caller, and closes it.
+func sendFile(fd int) error {
+	defer unix.Close(fd)
+	return unix.Sendmsg(childFD, []byte{'f'}, unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL)
 }
 
 // begin makes the mounts and opens the directories, and the namespace after them.
@@ -79,6 +103,12 @@ func (v *veiled) begin(o veilOrder) ([]int, error) {
 	// A file system that is mounted on the host later (autofs) shall come here too; nothing goes back.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return nil, fmt.Errorf("mount namespace: %w", err)
+	}
+	if v.trees {
+		// What is mounted here later comes to the trees that are copied from here.
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
+			return nil, fmt.Errorf("mount namespace: %w", err)
+		}
 	}
 	// /proc itself will be covered: it stays the working directory.
 	if err := unix.Chdir("/proc"); err != nil {
@@ -129,16 +159,22 @@ func lockDir(fd int, dir string, write bool) (int, error) {
 	if dir == "/" && !write {
 		return fd, nil
 	}
+	defer unix.Close(fd)
+	return lockedTree(fd, dir, write)
+}
+
+// lockedTree is lockDir for any directory, which stays open.
+func lockedTree(fd int, dir string, write bool) (int, error) {
 	tree, err := unix.OpenTree(fd, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
 		return -1, fmt.Errorf("%s as a tree of its own: %w", dir, err)
 	}
-	unix.Close(fd)
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 	if !write {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		unix.Close(tree)
 		return -1, fmt.Errorf("%s as a tree of its own (Linux 5.12 can): %w", dir, err)
 	}
 	return tree, nil
@@ -237,6 +273,8 @@ type scratch struct {
 	path  string
 	old   *os.File          // the directory itself
 	shown map[string]unixID // what is shown, by name
+	// readOnly: entries are read-only from the start, for trees that have them at once.
+	readOnly bool
 }
 
 // unixID is what one file differs in from all others.
@@ -259,7 +297,7 @@ func (v *veiled) coverScratch(path string) error {
 	if err := unix.Mount("nearmetal", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1m,mode=1777"); err != nil {
 		return fmt.Errorf("covering %s: %w", path, err)
 	}
-	s := &scratch{path, old, map[string]unixID{}}
+	s := &scratch{path, old, map[string]unixID{}, v.trees}
 	v.scratch = append(v.scratch, s)
 	s.update()
 	return nil
@@ -327,11 +365,24 @@ func (s *scratch) show(name string, fd int, id unixID) bool {
 		return false // sockets, pipes and devices are no files
 	}
 	s.shown[name] = id
-	if unix.Mount(fmt.Sprintf("self/fd/%d", fd), at, "", unix.MS_BIND|unix.MS_REC, "") != nil {
+	if s.bind(fd, at) != nil {
 		s.hide(name)
 		return false
 	}
 	return true
+}
+
+// bind mounts what fd is open on at a path.
+func (s *scratch) bind(fd int, at string) error {
+	if !s.readOnly {
+		return unix.Mount(fmt.Sprintf("self/fd/%d", fd), at, "", unix.MS_BIND|unix.MS_REC, "")
+	}
+	tree, err := lockedTree(fd, at, false)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 // hide takes an entry away.
