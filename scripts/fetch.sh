@@ -18,7 +18,8 @@ fetch_try() {
 	fetch_n=1
 	until "$@" >"$fetch_out" 2>&1; do
 		echo "$fetch_name: try $fetch_n of $FETCH_TRIES failed:" >&2
-		tail -n 12 "$fetch_out" | sed 's/^/    /' >&2
+		# The cause often stands far before the end: apt-get names a hundred packages behind dpkg's own words.
+		{ grep -aiE -m 3 '^(dpkg|E|ERROR)\b.*:|cannot|no space' "$fetch_out"; tail -n 12 "$fetch_out"; } | awk '!seen[$0]++ { print "    " $0 }' >&2
 		if [ "$fetch_n" -ge "$FETCH_TRIES" ]; then
 			rm -f "$fetch_out"
 			return 1
