@@ -130,8 +130,14 @@ func printVMs(w io.Writer, r *cluster.Record) error {
 		}
 	}
 	for _, v := range r.VMs {
-		if v.Ended != "" {
-			if _, err := fmt.Fprintf(w, "\n%s\nconsole: nearmetal logs %s/%s\n", terminal.Clean(v.Ended), r.Name, v.Name); err != nil {
+		if v.Ended == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "\n%s\nconsole: nearmetal logs %s/%s\n", terminal.Clean(v.Ended), r.Name, v.Name); err != nil {
+			return err
+		}
+		if r.Kept && r.Running() > 0 {
+			if _, err := fmt.Fprintf(w, "start it again: nearmetal restart %s/%s\n", r.Name, v.Name); err != nil {
 				return err
 			}
 		}

@@ -16,8 +16,7 @@ func newRshCommand() *cobra.Command {
 command in a VM by /bin/sh, as the calling user. MPI launchers use it to start
 their daemons (see nearmetal env); the cluster is $NEARMETAL_CLUSTER, or the
 only one. The daemons and their ranks get the variables of nearmetal env, if the
-launcher does not have them: it needs only the remote shell and the
-hosts.`,
+launcher does not have them: it needs only the remote shell and the hosts.`,
 		Example: `  nearmetal rsh vm0 hostname
   mpirun --mca plm_rsh_agent "nearmetal rsh" --host vm0,vm1 ./app # Open MPI 4
   mpirun --prtemca plm_ssh_agent "nearmetal rsh" --host vm0,vm1 ./app  # 5

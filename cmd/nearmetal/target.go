@@ -57,7 +57,7 @@ func beforeCommand(args []string) (t target, command []string, err error) {
 		}
 	}
 	if len(args) < 2 || args[1] != "--" {
-		return t, args, nil
+		return t, args, forgotten(args)
 	}
 	name, vm, slash := strings.Cut(args[0], "/")
 	if name != "" && spec.CheckName(name) != nil || strings.Contains(vm, "/") || slash && vm == "" {
@@ -76,6 +76,30 @@ func beforeCommand(args []string) (t target, command []string, err error) {
 		return t, nil, usagef("exec needs at least one COMMAND")
 	}
 	return target{name, vm}, args[2:], nil
+}
+
+// forgotten returns an error where args begin with a VM of a cluster that runs, with no "--" behind it, and no program of
+// that name is there.
+func forgotten(args []string) error {
+	name, vm, slash := strings.Cut(firstArg(args), "/")
+	if !slash || vm == "" || name != "" && spec.CheckName(name) != nil {
+		return nil
+	}
+	r, err := cluster.Find(name)
+	if err != nil {
+		return nil
+	}
+	if _, err := r.FindVM(vm); err != nil {
+		return nil
+	}
+	if _, err := os.Stat(args[0]); err == nil {
+		return nil
+	}
+	command := "COMMAND"
+	if len(args) > 1 {
+		command = args[1]
+	}
+	return usagef("%s is a VM: write exec %[1]s -- %[2]s", args[0], command)
 }
 
 // completeTarget completes a first argument NAME[/VM]: the VMs are offered once NAME is that of a cluster.

@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/host/device"
+	"nearmetal/internal/job"
 	"nearmetal/internal/load"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/words"
@@ -26,7 +29,15 @@ interval: CPUs that its vCPUs use (2.0 is the time of two), CPUs that they wait
 for since others have them (steal, as the host sees it), CPUs of QEMU's other
 threads, memory in ordinary and in huge pages, exits a second where KVM's
 statistics may be read (root, /sys/kernel/debug), and bytes a second that QEMU
-reads and writes, of shared file systems above all. Nothing in a VM is asked.
+reads and writes, of shared file systems above all.
+
+RANKS are those that use the region which the cluster's VMs share, LINES/S how
+many lines of 64 bytes they read from it: a short message is one, a piece of a
+large one, too. Where VMs have virtual functions, VF-IN/S and VF-OUT/S are bytes
+a second that their card counts for the host (mlx5, ice, bnxt and others do).
+
+None of this asks a VM. --inside does: each VM counts what goes over its network
+interfaces, and over its RDMA devices, virtual functions among them.
 
 --nodes shows on which NUMA nodes of the host the memory lies, and what of the
 region the VM has touched. For that the kernel walks all pages of the VM, which
@@ -36,6 +47,7 @@ Without a terminal, and with --count, it shows that many intervals. --json and
 --openmetrics print what was taken since the VMs' start, once.`,
 		Example: `  nearmetal top
   nearmetal top demo --interval 5s
+  nearmetal top demo --inside
   nearmetal top --nodes --interval 30s
   nearmetal top --openmetrics >/var/lib/node_exporter/nearmetal.prom`,
 		Args:              rangeArgs(0, "NAME"),
@@ -44,7 +56,9 @@ Without a terminal, and with --count, it shows that many intervals. --json and
 	interval := span(time.Second)
 	cmd.Flags().Var(&interval, "interval", "time between two readings")
 	count := cmd.Flags().Int("count", 0, "`N` intervals, then the end (default until Ctrl-C, without a terminal 1)")
-	nodes := cmd.Flags().Bool("nodes", false, "show memory by NUMA node, and of the region")
+	var more extras
+	cmd.Flags().BoolVar(&more.inside, "inside", false, "ask the VMs what goes over their network interfaces and RDMA devices")
+	cmd.Flags().BoolVar(&more.nodes, "nodes", false, "show memory by NUMA node, and of the region")
 	asJSON := addJSONFlag(cmd)
 	metrics := cmd.Flags().Bool("openmetrics", false, "print OpenMetrics text, for node_exporter's textfile collector")
 	cmd.MarkFlagsMutuallyExclusive("json", "openmetrics")
@@ -57,7 +71,7 @@ Without a terminal, and with --count, it shows that many intervals. --json and
 			return usagef("--count: %d is less than 0", *count)
 		}
 		out := cmd.OutOrStdout()
-		now, err := readUsage(name, *nodes)
+		now, err := readUsage(cmd.Context(), name, more)
 		switch {
 		case err != nil:
 			return err
@@ -75,18 +89,21 @@ Without a terminal, and with --count, it shows that many intervals. --json and
 		at := time.Now()
 		return watch(ctx, out, time.Duration(interval), *count, func(w io.Writer) error {
 			then, before := now, at
-			if now, err = readUsage(name, *nodes); err != nil {
+			if now, err = readUsage(ctx, name, more); err != nil {
 				return err
 			}
 			at = time.Now()
-			return topTable(now, then, at.Sub(before), *nodes).Print(w)
+			return topTable(now, then, at.Sub(before), more).Print(w)
 		})
 	}
 	return cmd
 }
 
+// extras are what top shows only where it is asked for it.
+type extras struct{ inside, nodes bool }
+
 // readUsage reads what the VMs of the user's clusters take, or of the one called name.
-func readUsage(name string, nodes bool) ([]load.VM, error) {
+func readUsage(ctx context.Context, name string, more extras) ([]load.VM, error) {
 	list, err := cluster.List()
 	if err != nil {
 		return nil, err
@@ -102,32 +119,102 @@ func readUsage(name string, nodes bool) ([]load.VM, error) {
 		list = []cluster.Record{*r}
 	}
 	vms := []load.VM{}
-	for _, r := range list {
+	for i := range list {
+		r := &list[i]
 		if r.State == cluster.Dead || len(r.Remote) > 0 {
 			continue
 		}
+		own := len(vms)
 		for _, v := range r.VMs {
 			u := load.VM{Cluster: r.Name, Name: v.Name, State: string(v.State), VCPUs: v.VCPUs}
 			if r.Paused && v.State == cluster.Ready {
 				u.State = "paused"
 			}
-			if v.PID != 0 && u.Read("/", v.PID) && nodes {
-				u.ReadNodes("/", v.PID)
+			if v.PID != 0 && u.Read("/", v.PID) {
+				if more.nodes {
+					u.ReadNodes("/", v.PID)
+				}
+				if u.Region = regionOf(vms[own:]); u.Region == nil {
+					u.ReadRegion("/", v.PID)
+				}
 			}
 			vms = append(vms, u)
+		}
+		readFunctions(r, vms[own:])
+		if more.inside && !r.Paused {
+			readInside(ctx, r, vms[own:])
 		}
 	}
 	return vms, nil
 }
 
+// regionOf returns what is known of the region of a cluster's VMs already, nil: nothing. It is one for all.
+func regionOf(vms []load.VM) *load.Region {
+	for i := range vms {
+		if vms[i].Region != nil {
+			return vms[i].Region
+		}
+	}
+	return nil
+}
+
+// readFunctions adds what the host's cards count of the VMs' virtual functions.
+func readFunctions(r *cluster.Record, vms []load.VM) {
+	if r.Plan == nil || len(r.Plan.VMs) != len(vms) {
+		return
+	}
+	var h *device.Host
+	for i := range vms {
+		for _, d := range r.Plan.VMs[i].Devices {
+			if d.PF == "" {
+				continue
+			}
+			if h == nil {
+				var err error
+				if h, err = device.Open("", 0); err != nil {
+					return
+				}
+			}
+			if in, out, err := h.Carried(d.Address); err == nil {
+				vms[i].Functions = append(vms[i].Functions, load.Function{Address: d.Address, Received: in, Sent: out})
+			}
+		}
+	}
+}
+
+// insidePatience bounds how long the VMs may take to answer.
+const insidePatience = 5 * time.Second
+
+// readInside adds what the VMs themselves say of their interfaces; nothing for one that does not answer.
+func readInside(ctx context.Context, r *cluster.Record, vms []load.VM) {
+	ctx, cancel := context.WithTimeout(ctx, insidePatience)
+	defer cancel()
+	answers, err := job.Ask(ctx, r.Name, load.InsideCommand)
+	if err != nil {
+		return // it ends, or its owner is gone: what the host knows is there
+	}
+	for i := range vms {
+		if out, ok := answers[vms[i].Name]; ok {
+			vms[i].ReadInside(out)
+		}
+	}
+}
+
 // topTable shows what VMs took between two readings.
-func topTable(now, then []load.VM, passed time.Duration, nodes bool) *terminal.Table {
+func topTable(now, then []load.VM, passed time.Duration, more extras) *terminal.Table {
 	earlier := map[string]*load.VM{}
 	for i := range then {
 		earlier[then[i].Cluster+"/"+then[i].Name] = &then[i]
 	}
-	titles := []string{"vm", "state", "vcpus", "used", "wait", "other", "memory", "huge", "exits/s", "read/s", "written/s"}
-	if nodes {
+	titles := []string{"vm", "state", "vcpus", "used", "wait", "other", "memory", "huge", "exits/s", "read/s", "written/s", "ranks", "lines/s"}
+	functions := slices.ContainsFunc(now, func(v load.VM) bool { return v.Functions != nil })
+	if functions {
+		titles = append(titles, "vf-in/s", "vf-out/s")
+	}
+	if more.inside {
+		titles = append(titles, "net-in/s", "net-out/s", "rdma-in/s", "rdma-out/s")
+	}
+	if more.nodes {
 		titles = append(titles, "nodes", "region")
 	}
 	t := terminal.NewTable(titles...)
@@ -139,10 +226,22 @@ func topTable(now, then []load.VM, passed time.Duration, nodes bool) *terminal.T
 			old = v // it is new: nothing is known of its last interval
 		}
 		r := v.Since(old, passed)
+		ranks := ""
+		if v.Region != nil {
+			ranks = fmt.Sprint(v.Region.Ranks)
+		}
 		row := []any{name, v.State, v.VCPUs, fmt.Sprintf("%.2f", r.VCPU), fmt.Sprintf("%.2f", r.Wait), fmt.Sprintf("%.2f", r.Other),
 			words.Bytes(v.ResidentBytes), words.Bytes(v.HugeBytes),
-			perSecond(r.Exits, func(n uint64) string { return fmt.Sprint(n) }), perSecond(r.Read, words.Bytes), perSecond(r.Written, words.Bytes)}
-		if nodes {
+			perSecond(r.Exits, plainCount), perSecond(r.Read, words.Bytes), perSecond(r.Written, words.Bytes),
+			ranks, perSecond(r.Lines, plainCount)}
+		if functions {
+			row = append(row, perSecond(r.FunctionsIn, words.Bytes), perSecond(r.FunctionsOut, words.Bytes))
+		}
+		if more.inside {
+			row = append(row, perSecond(r.NetIn, words.Bytes), perSecond(r.NetOut, words.Bytes),
+				perSecond(r.RDMAIn, words.Bytes), perSecond(r.RDMAOut, words.Bytes))
+		}
+		if more.nodes {
 			row = append(row, byNode(v.Nodes), "")
 			if v.RegionBytes != nil {
 				row[len(row)-1] = words.Bytes(*v.RegionBytes)
@@ -152,6 +251,9 @@ func topTable(now, then []load.VM, passed time.Duration, nodes bool) *terminal.T
 	}
 	return t
 }
+
+// plainCount writes a count in full.
+func plainCount(n uint64) string { return fmt.Sprint(n) }
 
 // perSecond writes a rate, nothing where it is not known.
 func perSecond(rate float64, write func(uint64) string) string {
@@ -184,15 +286,16 @@ func watch(ctx context.Context, out io.Writer, interval time.Duration, n int, sh
 		case <-tick.C:
 		}
 		var b bytes.Buffer
-		if live {
-			b.WriteString(home)
-		} else if i > 0 {
-			b.WriteByte('\n')
-		}
 		if err := show(&b); err != nil {
 			return err
 		}
-		if _, err := out.Write(b.Bytes()); err != nil {
+		text := b.String()
+		if live {
+			text = home + terminal.Screen(out, text)
+		} else if i > 0 {
+			text = "\n" + text
+		}
+		if _, err := io.WriteString(out, text); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		board: channel.NewSwitchboard(),
 		asked: make(chan struct{}), died: make(chan struct{}),
 		rec: Record{Name: name, State: Booting, Backend: o.Spec.Backend, Owner: os.Getpid(), Command: o.Command, Part: o.Part,
-			Created: start.UTC().Truncate(time.Second), Spec: o.Spec},
+			Created: start.UTC().Truncate(time.Second), Kept: o.Kept, Spec: o.Spec},
 	}
 	c.board.Policy = c.admit(ownPolicy().Check)
 	if err := c.up(ctx, o); err != nil {

@@ -8,6 +8,8 @@ import (
 	"sort"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/launch"
 	"nearmetal/internal/session"
@@ -80,7 +82,18 @@ func EnvCommands(name string) ([]string, error) {
 		// With a semicolon: `eval $(…)` without quotes makes one line of them all.
 		lines = append(lines, fmt.Sprintf("export %s=%s;", name, shellQuote(value)))
 	}
-	return lines, nil
+	return append(lines, limitCommand()...), nil
+}
+
+// limitCommand returns what lets the programs of a shell open openFiles files, as far as its hard limit allows; nothing
+// where they may already.
+func limitCommand() []string {
+	var l unix.Rlimit
+	// Go's runtime has raised the soft limit of this process: that of the shell is its parent's.
+	if unix.Prlimit(os.Getppid(), unix.RLIMIT_NOFILE, nil, &l) != nil || l.Cur >= openFiles || l.Cur >= l.Max {
+		return nil
+	}
+	return []string{fmt.Sprintf("ulimit -Sn %d;", min(l.Max, openFiles))}
 }
 
 // shellQuote returns s as one word of a POSIX shell. It has no blanks outside quotes, but

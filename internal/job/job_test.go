@@ -2,12 +2,16 @@ package job
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/session"
@@ -154,5 +158,21 @@ func TestRunHere(t *testing.T) {
 	code, err := runHere(ctx2, nil, []string{"sleep", "1000"}, os.Environ(), session.Discard)
 	if err != nil || code != 128+int(syscall.SIGTERM) {
 		t.Errorf("given up: %d, %v", code, err)
+	}
+}
+
+// A launcher may open many files, as far as its hard limit allows: see openFiles.
+func TestOpenFiles(t *testing.T) {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		t.Fatal(err)
+	}
+	want := min(l.Max, openFiles)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	// It has the limit of before for a moment.
+	code, err := runHere(ctx, nil, []string{"sh", "-c", fmt.Sprintf("until [ $(ulimit -n) -ge %d ]; do :; done", want)}, os.Environ(), session.Discard)
+	if err != nil || code != 0 {
+		t.Errorf("the limit never was %d: %d, %v", want, code, err)
 	}
 }

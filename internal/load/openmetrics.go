@@ -86,6 +86,40 @@ func OpenMetrics(w io.Writer, vms []VM) error {
 			}
 		})
 	})
+	family("nearmetal_vm_region_ranks", "gauge", "", "Ranks that use the region which the VM shares.", func(row func(string, any)) {
+		each(func(v *VM, l string) {
+			if v.Region != nil {
+				row(l, v.Region.Ranks)
+			}
+		})
+	})
+	family("nearmetal_vm_region_lines", "counter", "", "Lines of 64 bytes that the ranks which use the region now have read from it.", func(row func(string, any)) {
+		each(func(v *VM, l string) {
+			if v.Region != nil && v.Region.Lines != nil {
+				row(l, *v.Region.Lines)
+			}
+		})
+	})
+	family("nearmetal_vm_function_bytes", "counter", "bytes", "Bytes over a function of the host that the VM has, as its card counts.", func(row func(string, any)) {
+		each(func(v *VM, l string) {
+			for _, f := range v.Functions {
+				row(fmt.Sprintf(`%s,function="%s",direction="received"`, l, escape.Replace(f.Address)), f.Received)
+				row(fmt.Sprintf(`%s,function="%s",direction="sent"`, l, escape.Replace(f.Address)), f.Sent)
+			}
+		})
+	})
+	family("nearmetal_vm_interface_bytes", "counter", "bytes", "Bytes over an interface of the VM, as its kernel counts, with --inside.", func(row func(string, any)) {
+		each(func(v *VM, l string) {
+			for _, i := range v.Interfaces {
+				kind := "network"
+				if i.RDMA {
+					kind = "rdma"
+				}
+				row(fmt.Sprintf(`%s,interface="%s",kind="%s",direction="received"`, l, escape.Replace(i.Name), kind), i.Received)
+				row(fmt.Sprintf(`%s,interface="%s",kind="%s",direction="sent"`, l, escape.Replace(i.Name), kind), i.Sent)
+			}
+		})
+	})
 	b.WriteString("# EOF\n")
 	_, err := io.WriteString(w, b.String())
 	return err

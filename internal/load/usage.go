@@ -1,5 +1,5 @@
-// Package load reads what the VMs of clusters take of this host, from /proc alone: no VM is asked, and a reading
-// costs some tens of µs a thread.
+// Package load reads what the VMs of clusters take of this host: from /proc, the region and the cards, without asking a
+// VM, and what a VM says of its own interfaces. A reading costs some tens of µs a thread.
 package load
 
 import (
@@ -35,6 +35,20 @@ type VM struct {
 	// ReadNodes was asked for them.
 	Nodes       []Node  `json:"nodes,omitempty"`
 	RegionBytes *uint64 `json:"regionBytes,omitempty"`
+	// Region is who uses the region that the VM shares; nil: not known, or it has none.
+	Region *Region `json:"region,omitempty"`
+	// Functions are the host's functions that the VM has, with what their card counted of each.
+	Functions []Function `json:"functions,omitempty"`
+	// Interfaces are those of the VM, where it was asked.
+	Interfaces []Interface `json:"interfaces,omitempty"`
+}
+
+// Function is a virtual function of a card on this host, and what went over it since it was made, as the card's driver
+// counts for the host. Drivers that count nothing leave zeros.
+type Function struct {
+	Address  string `json:"address"` // on the host: 0000:41:10.0
+	Received uint64 `json:"receivedBytes"`
+	Sent     uint64 `json:"sentBytes"`
 }
 
 // Node is memory of a NUMA node of the host.
@@ -123,6 +137,10 @@ type Rate struct {
 	VCPU, Wait, Other float64
 	Exits             float64 // a second; negative: not known
 	Read, Written     float64 // bytes a second; negative: not known
+	Lines             float64 // that ranks read from the region, a second; negative: not known
+	// Bytes a second over the VM's network interfaces, its RDMA devices, and its functions as the host counts them;
+	// negative: not known.
+	NetIn, NetOut, RDMAIn, RDMAOut, FunctionsIn, FunctionsOut float64
 }
 
 // Since returns what v took between an earlier reading and now, of which passed lie between.
@@ -139,8 +157,32 @@ func (v *VM) Since(earlier *VM, passed time.Duration) Rate {
 		}
 		return float64(*now-*then) / passed.Seconds()
 	}
-	return Rate{
+	carried := func(sum func(*VM) (in, out uint64, known bool)) (in, out float64) {
+		in1, out1, known := sum(v)
+		in0, out0, was := sum(earlier)
+		if !known || !was {
+			return -1, -1
+		}
+		return second(&in1, &in0), second(&out1, &out0)
+	}
+	r := Rate{
 		VCPU: share(v.VCPU, earlier.VCPU), Wait: share(v.Wait, earlier.Wait), Other: share(v.Other, earlier.Other),
 		Exits: second(v.Exits, earlier.Exits), Read: second(v.ReadBytes, earlier.ReadBytes), Written: second(v.WrittenBytes, earlier.WrittenBytes),
+		Lines: -1,
 	}
+	if v.Region != nil && earlier.Region != nil {
+		r.Lines = second(v.Region.Lines, earlier.Region.Lines)
+	}
+	r.NetIn, r.NetOut = carried(func(v *VM) (uint64, uint64, bool) { return v.Carried(false) })
+	r.RDMAIn, r.RDMAOut = carried(func(v *VM) (uint64, uint64, bool) { return v.Carried(true) })
+	r.FunctionsIn, r.FunctionsOut = carried((*VM).overFunctions)
+	return r
+}
+
+// overFunctions are the bytes that went over the VM's functions, and whether it has any.
+func (v *VM) overFunctions() (received, sent uint64, any bool) {
+	for _, f := range v.Functions {
+		received, sent, any = received+f.Received, sent+f.Sent, true
+	}
+	return received, sent, any
 }

@@ -175,6 +175,9 @@ func mismatch(n *yaml.Node, t *Type, key string) string {
 		wants = "a list, such as [" + clip(n.Value) + "]"
 	case t.Kind == List && n.Kind == yaml.MappingNode:
 		wants = "a list: put a hyphen before the first key of each item"
+	case t.Kind == List && t.Elem.Kind == Object:
+		keys := t.Elem.keys()
+		wants = "a list of items with keys such as " + strings.Join(keys[:min(3, len(keys))], ", ")
 	case t.Kind == Map:
 		wants = "names with values, each NAME: VALUE on its line"
 	case t.Kind == Object:

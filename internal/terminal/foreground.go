@@ -9,6 +9,13 @@ func Foreground() bool {
 	return ok && group == unix.Getpgrp()
 }
 
+// background reports whether this process is in the background of its terminal, as after "&": what it draws would be
+// over what the user types.
+func background() bool {
+	group, ok := foregroundGroup()
+	return ok && group != unix.Getpgrp()
+}
+
 // foregroundGroup is the process group in the foreground of this process's terminal; ok is
 // false where it has none.
 func foregroundGroup() (group int, ok bool) {

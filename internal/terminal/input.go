@@ -36,10 +36,3 @@ func (i *input) Read(b []byte) (int, error) {
 		i.wait()
 	}
 }
-
-// background reports whether this process is in the background of its terminal; false where it
-// has none.
-func background() bool {
-	group, ok := foregroundGroup()
-	return ok && group != unix.Getpgrp()
-}

@@ -17,8 +17,9 @@ const (
 )
 
 // Progress reports on standard error what takes long. On a terminal each step has
-// a live line with the time that it has taken; elsewhere a step that takes over two
-// seconds is reported by a plain line when that is clear, and another at its end.
+// a live line with the time that it has taken; elsewhere, and in the background of a
+// shell, a step that takes over two seconds is reported by a plain line when that is
+// clear, and another at its end.
 // Its methods may be called at once from several goroutines, and on nil, which is silent.
 type Progress struct {
 	mu     sync.Mutex
@@ -31,9 +32,10 @@ type Progress struct {
 	open   bool // other output has begun a line and not ended it
 	wake   chan struct{}
 
-	columns func() int
-	now     func() time.Time
-	ticks   func() (<-chan time.Time, func()) // beats, and how to end them
+	columns    func() int
+	background func() bool // whether another process has the terminal: live lines stay away
+	now        func() time.Time
+	ticks      func() (<-chan time.Time, func()) // beats, and how to end them
 }
 
 // Step is one thing that takes time. Its methods may be called on nil.
@@ -51,8 +53,9 @@ type Step struct {
 func NewProgress(w io.Writer, quiet bool) *Progress {
 	return &Progress{
 		w: w, quiet: quiet, live: Live(w), colour: Coloured(w),
-		columns: func() int { return width(w) },
-		now:     time.Now,
+		columns:    func() int { return width(w) },
+		background: background,
+		now:        time.Now,
 		ticks: func() (<-chan time.Time, func()) {
 			t := time.NewTicker(beat)
 			return t.C, t.Stop
@@ -96,7 +99,7 @@ func (p *Progress) tick() {
 	if p.quiet {
 		return
 	}
-	if p.live {
+	if p.live && !p.background() {
 		p.redraw()
 		return
 	}
@@ -150,7 +153,11 @@ func (s *Step) end(how string) {
 		close(p.wake)
 		p.wake = nil
 	}
-	if p.drawn > 0 {
+	switch {
+	case p.drawn == 0:
+	case p.background():
+		p.clear()
+	default:
 		p.redraw()
 	}
 }
@@ -260,12 +267,12 @@ func (p *Progress) line(s *Step, now time.Time, columns int) string {
 	return Paint(sign, Bold, p.colour) + " " + words + " " + Paint(taken, Dim, p.colour)
 }
 
-// clear takes the live lines away.
+// clear takes the live lines away. In the background it leaves them: the user may have written below them since.
 func (p *Progress) clear() {
-	if p.drawn > 0 {
+	if p.drawn > 0 && !p.background() {
 		io.WriteString(p.w, erase(p.drawn))
-		p.drawn = 0
 	}
+	p.drawn = 0
 }
 
 // erase returns what takes n lines above the cursor away.

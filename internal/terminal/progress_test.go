@@ -65,6 +65,7 @@ func newBench(w io.Writer, live, quiet bool) *bench {
 	b := &bench{Progress: NewProgress(w, quiet), clock: time.Unix(1000, 0)}
 	b.live, b.colour = live, live
 	b.columns = func() int { return 40 }
+	b.background = func() bool { return false }
 	b.now = func() time.Time { return b.clock }
 	b.ticks = func() (<-chan time.Time, func()) { return nil, func() {} }
 	return b
@@ -100,6 +101,25 @@ nearmetal: stopping?[2J: failed after 2 min 0 s
 `
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
+	}
+}
+
+// A job that is put into the background of a terminal draws nothing over what is typed there.
+func TestProgressInBackground(t *testing.T) {
+	var out bytes.Buffer
+	p := newBench(&out, true, false)
+	p.colour = false
+	behind := false
+	p.background = func() bool { return behind }
+	boot := p.Start("booting")
+	p.wait(time.Second)
+	behind = true
+	p.wait(time.Second)
+	p.wait(time.Second)
+	p.Printf("no KVM")
+	boot.Done()
+	if want := "| booting 1.0 s\nnearmetal: booting...\nnearmetal: no KVM\nnearmetal: booting: done after 3.0 s\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
 
@@ -174,7 +194,7 @@ func TestLiveProgress(t *testing.T) {
 func TestProgressOfManyGoroutines(t *testing.T) {
 	var sc screen
 	p := NewProgress(&sc, false)
-	p.live = true
+	p.live, p.background = true, func() bool { return false }
 	var wg sync.WaitGroup
 	for i := 0; i < 8; i++ {
 		wg.Add(1)

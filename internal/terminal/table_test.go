@@ -27,3 +27,23 @@ evil?[2J name  <nil>  -
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }
+
+// What is shown anew each second fits the screen, whatever that is.
+func TestScreen(t *testing.T) {
+	text := "0123456789\nb\nc\nd\n"
+	for _, c := range []struct {
+		columns, rows int
+		want          string
+	}{
+		{80, 24, text},
+		{80, 0, text}, // not known
+		{80, 5, text},
+		{6, 24, "012...\nb\nc\nd\n"},
+		{80, 4, "0123456789\nb\n... and 2 lines more\n"},
+		{2, 3, "01\n..\n"},
+	} {
+		if got := fitted(text, c.columns, c.rows); got != c.want {
+			t.Errorf("%d columns, %d rows: %q, want %q", c.columns, c.rows, got, c.want)
+		}
+	}
+}

@@ -4,6 +4,7 @@
 package terminal
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -32,6 +33,30 @@ func Coloured(w io.Writer) bool {
 
 // Width returns the columns of the terminal w, 80 where they are not known.
 func Width(w io.Writer) int { return width(w) }
+
+// Screen returns text as it fits on the terminal w at once: lines are cut at its width, and those that do not fit below
+// each other are left out, with a last line that counts them.
+func Screen(w io.Writer, text string) string {
+	columns, rows := width(w), 0
+	if f, ok := w.(interface{ Fd() uintptr }); ok {
+		_, rows, _ = term.GetSize(int(f.Fd()))
+	}
+	return fitted(text, columns, rows)
+}
+
+// fitted is Screen with the columns and rows of the terminal; 0 rows: not known.
+func fitted(text string, columns, rows int) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	// The last row stays free: the cursor stands there.
+	if most := rows - 1; rows > 2 && len(lines) > most {
+		left := len(lines) - (most - 1)
+		lines = append(lines[:most-1], fmt.Sprintf("... and %d lines more", left))
+	}
+	for i := range lines {
+		lines[i] = cut(lines[i], columns)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
 
 // width returns the columns of the terminal w, 80 where they are not known.
 func width(w io.Writer) int {

@@ -34,6 +34,9 @@ func TestTargets(t *testing.T) {
 		{"exec one/vm1 --", 2, "exec needs at least one COMMAND"},
 		{"shell vm1", 1, "did you mean the VM one/vm1?"},
 		{"exec one vm1 -- true", 2, "write exec one/vm1 -- COMMAND"},
+		{"exec one/vm1 hostname -f", 2, "one/vm1 is a VM: write exec one/vm1 -- hostname"},
+		{"exec one/vm1", 2, "one/vm1 is a VM: write exec one/vm1 -- COMMAND"},
+		{"exec -c one one/vm7 x", 127, "one/vm7"}, // a program that is not there
 		{"shell one/vm1 --vm vm0", 2, "one/vm1 and --vm vm0 name two VMs"},
 		{"shell one/vm1 --host", 2, "leave out the VM vm1"},
 		{"logs one/vm1", 0, "fake VM vm1 is up"},

@@ -26,6 +26,10 @@ func TestTop(t *testing.T) {
 	if v := vms[0]; v.ReadBytes == nil || v.WrittenBytes == nil || v.Nodes != nil {
 		t.Errorf("%+v", v)
 	}
+	out, errs, code = answer(t, "top", "busy", "--inside", "--json")
+	if err := json.Unmarshal([]byte(out), &vms); code != 0 || err != nil || len(vms[1].Interfaces) == 0 {
+		t.Errorf("%d, %v, %q, %q", code, err, out, errs)
+	}
 	out, errs, code = answer(t, "top", "busy", "--nodes", "--json")
 	if err := json.Unmarshal([]byte(out), &vms); code != 0 || err != nil {
 		t.Fatalf("%d, %v, %q, %q", code, err, out, errs)
@@ -36,7 +40,7 @@ func TestTop(t *testing.T) {
 	if out, errs, code := answer(t, "top", "--openmetrics"); code != 0 || !strings.Contains(out, `nearmetal_vm_up{cluster="busy",vm="vm1"} 1`) {
 		t.Errorf("%d, %q, %q", code, out, errs)
 	}
-	if out, errs, code := answer(t, "top", "--count", "2", "--interval", "50ms"); code != 0 || strings.Count(out, "busy/vm1  ready") != 2 || strings.Count(out, "USED") != 2 {
+	if out, errs, code := answer(t, "top", "--count", "2", "--interval", "50ms"); code != 0 || strings.Count(out, "busy/vm1  ready") != 2 || strings.Count(out, "USED") != 2 || strings.Contains(out, "NET-IN") {
 		t.Errorf("%d, %q, %q", code, out, errs)
 	}
 	for _, args := range [][]string{{"top", "none"}, {"top", "--count", "-1"}, {"top", "busy/vm0"}, {"top", "--json", "--openmetrics"}, {"ps", "--watch", "--json"}} {

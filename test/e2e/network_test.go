@@ -65,6 +65,26 @@ func TestBridge(t *testing.T) {
 	finish(t, cmd, "").want(t, 0, "left: 0 mine\n")
 }
 
+// A VM on a bridge that is started again, while it runs and after it panicked, is on the bridge again.
+func TestBridgeRestart(t *testing.T) {
+	needs(t, "busybox", "ip")
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		missing(t, "/dev/net/tun")
+	}
+	cmd := within(t, "-n", "", append(append([]string{"up"}, small...), "-f", "cluster.yaml", "--vms", "2", "--no-share", "--name", "bridged")...)
+	cmd.Args[4] = `ip link set lo up; "$@" || exit; nm=$1
+		reach() { $nm exec bridged/$1 -- sh -c '` + strings.NewReplacer("%VMS%", "$0", "'", `'\''`).Replace(pings) + `' $2; }
+		reach vm0 vm1; $nm restart bridged/vm1 && reach vm1 vm0 && reach vm0 vm1
+		$nm exec --as-root bridged/vm0 -- sh -c 'echo c >/proc/sysrq-trigger'
+		$nm restart bridged/vm0 && reach vm0 vm1
+		$nm down bridged; echo left: $(ip -br link | grep -c nm-)`
+	write(t, cmd.Dir, "cluster.yaml", "network: {type: bridge}\nvms: [{count: 2}]\n")
+	r := finish(t, cmd, "").want(t, 0, "left: 0\n")
+	if strings.Count(r.out, "done\n") != 4 || strings.Contains(r.out, "BAD") {
+		t.Errorf("%s%s", r.out, r.err)
+	}
+}
+
 // Bridges are root's: others get an error.
 func TestBridgeOfUser(t *testing.T) {
 	a := newAccount(t, 65534)

@@ -17,6 +17,9 @@ type Links interface {
 	// Get and Set are an attribute of VF number index of the PF's interface.
 	Get(pf string, index int, key string) (string, error)
 	Set(pf string, index int, key, value string) error
+	// Carried are the bytes that VF number index of the PF's interface has received and sent; zeros where its driver
+	// does not count.
+	Carried(pf string, index int) (received, sent uint64, err error)
 	// Eswitch and SetEswitch are the mode of a card's eswitch, by its PCI address.
 	Eswitch(address string) (string, error)
 	SetEswitch(address, mode string) error
@@ -97,6 +100,19 @@ func (netlinkLinks) Get(pf string, index int, key string) (string, error) {
 	return "", fmt.Errorf("%s knows no VF %d", pf, index)
 }
 
+func (netlinkLinks) Carried(pf string, index int) (received, sent uint64, err error) {
+	link, err := netlink.LinkByName(pf)
+	if err != nil {
+		return 0, 0, fmt.Errorf("%s: %w", pf, err)
+	}
+	for _, vf := range link.Attrs().Vfs {
+		if vf.ID == index {
+			return vf.RxBytes, vf.TxBytes, nil
+		}
+	}
+	return 0, 0, fmt.Errorf("%s knows no VF %d", pf, index)
+}
+
 func onOff(b bool) string {
 	if b {
 		return "on"
@@ -155,6 +171,9 @@ func (noLinks) There() bool                        { return false }
 func (noLinks) Addresses(string) ([]string, error) { return nil, nil }
 func (noLinks) Get(string, int, string) (string, error) {
 	return "", errors.New("a captured tree has no VF attributes")
+}
+func (noLinks) Carried(string, int) (received, sent uint64, err error) {
+	return 0, 0, errors.New("a captured tree counts no VF's bytes")
 }
 func (noLinks) Set(string, int, string, string) error {
 	return errors.New("a captured tree has no VF attributes")

@@ -62,6 +62,14 @@ func (l fileLinks) Get(pf string, index int, key string) (string, error) {
 	return l.read(key + "." + strconv.Itoa(index))
 }
 
+func (l fileLinks) Carried(pf string, index int) (received, sent uint64, err error) {
+	text, err := l.read("carried." + strconv.Itoa(index))
+	if err == nil {
+		_, err = fmt.Sscan(text, &received, &sent)
+	}
+	return received, sent, err
+}
+
 func (l fileLinks) Set(pf string, index int, key, value string) error {
 	if value == noGUID {
 		return fmt.Errorf("%s: %w", key, unix.EINVAL) // as a card that takes no GUID away

@@ -1,0 +1,20 @@
+package device
+
+import "fmt"
+
+// Carried returns the bytes that the VF with a PCI address has received and sent, as its card counts for the host. Cards
+// whose PF has no network interface, as for InfiniBand alone, are not asked: only the VF's own kernel counts there.
+func (h *Host) Carried(at string) (received, sent uint64, err error) {
+	if !address().MatchString(at) {
+		return 0, 0, fmt.Errorf("%.40q is no PCI address", at)
+	}
+	pf := h.target(h.dev(at, "physfn"))
+	if !address().MatchString(pf) {
+		return 0, 0, fmt.Errorf("%s is no virtual function", at)
+	}
+	index, nets := h.index(pf, at), h.interfaces(pf, "net")
+	if index < 0 || len(nets) == 0 {
+		return 0, 0, fmt.Errorf("%s: its card has no network interface here", at)
+	}
+	return h.Links.Carried(nets[0], index)
+}
