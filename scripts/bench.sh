@@ -23,7 +23,7 @@ for name in openmpi mpich ivshmem; do
 	fi
 done
 suites="osu stream"
-for name in hpl/single lammps/eam; do
+for name in hpl/linpack lammps/eam; do
 	if "$nearmetal" bench list "$name" --json | grep -q '"program"'; then
 		suites="$suites $name"
 	else

@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +14,7 @@ import (
 	"nearmetal/internal/bench/export"
 	"nearmetal/internal/bench/importer"
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/bench/run"
 )
 
 func newBenchImportCommand() *cobra.Command {
@@ -20,9 +23,12 @@ func newBenchImportCommand() *cobra.Command {
 		Short: "Take over results that were measured otherwise",
 		Long: `Reads outputs of the OSU micro-benchmarks and raw result files of SPEC MPI and
 OMP (.rsf) into the folder of a run, as one variant. Called again with the same
---out and another --variant it adds that one; the first is the baseline.`,
+--out and another --variant it adds that one; the first is the baseline. Called
+again with a variant that is there it adds values, such as those of more ranks.
+Ranks and threads are those that the .rsf names, or those of --ranks, --threads.`,
 		Example: `  nearmetal bench import native/*.rsf --out spec --variant native.32
-  nearmetal bench import vm/*.rsf --out spec --variant VM.32.128 --kind vm`,
+  nearmetal bench import vm/*.rsf --out spec --variant VM.32.128 --kind vm
+  nearmetal bench import vnuma-off/*.rsf --out spec --variant VM.32.128.no-vnuma --kind vm --without vnuma`,
 		Args: atLeastOne("FILE"),
 	}
 	out := cmd.Flags().String("out", "", "`DIR` of the run")
@@ -30,6 +36,11 @@ OMP (.rsf) into the folder of a run, as one variant. Called again with the same
 	kind := cmd.Flags().String("kind", "native", "where it ran, `native|vm`")
 	cores := cmd.Flags().Int("cores", 0, "`N` cores that it ran on, a host")
 	kept := cmd.Flags().Int("kept-back", 0, "`N` cores of a host that were kept from it")
+	without := cmd.Flags().StringSlice("without", nil, "the `SWITCHES` that its VMs lacked: "+strings.Join(run.Switches, ", "))
+	complete(cmd, "without", run.Switches)
+	ranks := cmd.Flags().Int("ranks", 0, "it ran with `N` MPI ranks, for files of SPEC's that do not say it")
+	threads := cmd.Flags().Int("threads", 0, "it ran with `N` threads, for files of SPEC's that do not say it")
+	hosts := cmd.Flags().Int("hosts", 1, "it ran on `N` hosts")
 	emulated := cmd.Flags().Bool("emulated", false, "measured in emulated VMs: it enters no ratio")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -39,10 +50,19 @@ OMP (.rsf) into the folder of a run, as one variant. Called again with the same
 			return usagef("import needs --variant: the label of what was measured")
 		case *kind != "native" && *kind != "vm":
 			return usagef("--kind: %q is neither native nor vm", *kind)
-		case *cores < 0 || *kept < 0:
-			return usagef("--cores and --kept-back: below 0")
+		case *cores < 0 || *kept < 0 || *ranks < 0 || *threads < 0 || *hosts < 1:
+			return usagef("--cores, --kept-back, --ranks, --threads, --hosts: below 0, or on no host")
+		case *ranks > 0 && *threads > 0:
+			return usagef("--ranks and --threads: one of them is on the x axis")
+		case len(*without) > 0 && *kind != "vm":
+			return usagef("--without is for --kind vm: it says what VMs lacked")
 		}
-		v := record.Variant{Label: *label, Kind: *kind, Cores: *cores, KeptBack: *kept, Emulated: *emulated, Description: "imported"}
+		for _, name := range *without {
+			if !slices.Contains(run.Switches, name) {
+				return usagef("--without: there is no switch %q: there are %s", name, strings.Join(run.Switches, ", "))
+			}
+		}
+		v := record.Variant{Ablated: *without, Label: *label, Kind: *kind, Cores: *cores, KeptBack: *kept, Emulated: *emulated, Description: "imported"}
 		var all []*importer.Result
 		for _, path := range args {
 			text, err := readFile(path)
@@ -52,6 +72,19 @@ OMP (.rsf) into the folder of a run, as one variant. Called again with the same
 			r, err := importer.Read(path, text)
 			if err != nil {
 				return err
+			}
+			switch spec := strings.HasPrefix(r.Cases[0].Program, "SPEC"); {
+			case *ranks > 0 && spec:
+				r.SetSize("ranks", *ranks)
+			case *threads > 0 && spec:
+				r.SetSize("threads", *threads)
+			case *ranks > 0 || *threads > 0:
+				return usagef("--ranks and --threads are for SPEC's files, and %s is none", path)
+			}
+			for i := range r.Cases {
+				if *hosts > 1 {
+					r.Cases[i].Hosts = *hosts
+				}
 			}
 			all = append(all, r)
 		}
@@ -85,11 +118,6 @@ func addImported(dir string, v record.Variant, results []*importer.Result) (int,
 		if run, err = record.LoadRun(dir); err != nil {
 			return 0, err
 		}
-		for _, have := range run.Variants {
-			if have.Label == v.Label {
-				return 0, fmt.Errorf("%s has a variant %s already: give another --variant or --out", dir, v.Label)
-			}
-		}
 	} else if err := os.MkdirAll(dir, 0o755); err != nil {
 		return 0, fmt.Errorf("cannot make the run's folder: %w", err)
 	}
@@ -98,14 +126,19 @@ func addImported(dir string, v record.Variant, results []*importer.Result) (int,
 		run.Started = now
 	}
 	run.Ended = now
-	run.Variants = append(run.Variants, v)
+	reps := map[string]int{} // of each case and point, over all files
+	if at := slices.IndexFunc(run.Variants, func(have record.Variant) bool { return have.Label == v.Label }); at < 0 {
+		run.Variants = append(run.Variants, v)
+	} else if err := addsTo(dir, &run.Variants[at], &v, reps); err != nil {
+		return 0, err
+	}
 	var samples []record.Sample
-	reps := map[string]int{} // of each case, over all files
 	for _, r := range results {
 		most := map[string]int{}
 		for _, s := range r.Samples {
-			most[s.Case] = max(most[s.Case], s.Rep+1)
-			s.Variant, s.Rep, s.At = v.Label, s.Rep+reps[s.Case], now
+			key := repKey(&s)
+			most[key] = max(most[key], s.Rep+1)
+			s.Variant, s.Rep, s.At = v.Label, s.Rep+reps[key], now
 			samples = append(samples, s)
 		}
 		for c, n := range most {
@@ -130,6 +163,26 @@ func addImported(dir string, v record.Variant, results []*importer.Result) (int,
 		return 0, fmt.Errorf("cannot write the results: %w", err)
 	}
 	return len(samples), record.SaveRun(dir, run)
+}
+
+// repKey is what repetitions are counted of.
+func repKey(s *record.Sample) string { return s.Case + fmt.Sprint(s.Point) }
+
+// addsTo checks that values may be added to a variant that is there, and counts its repetitions.
+func addsTo(dir string, have, v *record.Variant, reps map[string]int) error {
+	if have.Kind != v.Kind || have.Cores != v.Cores || have.KeptBack != v.KeptBack || have.Emulated != v.Emulated || !slices.Equal(have.Ablated, v.Ablated) {
+		return fmt.Errorf("%s has a variant %s already, of another kind, cores or switches: give another --variant or --out", dir, v.Label)
+	}
+	_, samples, _, err := record.Load(dir)
+	if err != nil {
+		return err
+	}
+	for i := range samples {
+		if s := &samples[i]; s.Variant == v.Label {
+			reps[repKey(s)] = max(reps[repKey(s)], s.Rep+1)
+		}
+	}
+	return nil
 }
 
 func addCase(run *record.Run, c record.Case) {

@@ -41,6 +41,7 @@ type benchFlags struct {
 	nodes                       []int
 	sbatch                      []string
 	inJob                       int
+	only                        string
 }
 
 func newBenchRunCommand() *cobra.Command {
@@ -57,6 +58,7 @@ enters a ratio.
 The exit status is 1 if a repetition failed.`,
 		Example: `  nearmetal bench run osu stream
   nearmetal bench run osu/latency --ablate region,pinning
+  nearmetal bench run stream --ablate untuned,hugepages+pinning
   nearmetal bench run hpl --cores 44 --vms 1 --vcpus 44 --memory 144GiB
   nearmetal bench run osu --variants native --mpi openmpi,mpich,ivshmem
   nearmetal bench run npb/cg --paper 004 --nodes 8 --set class=D
@@ -67,7 +69,7 @@ The exit status is 1 if a repetition failed.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.variants, "variants", []string{"native", "vm"}, "the `VARIANTS` that are compared; the first native one is the baseline")
 	flags.IntSliceVar(&f.cores, "cores", nil, "also natively with `N` cores, the equal of VMs that leave some to the host; repeatable")
-	flags.StringSliceVar(&f.ablate, "ablate", nil, "also VMs without a `SWITCH`, one at a time: "+strings.Join(run.Switches, ", "))
+	flags.StringSliceVar(&f.ablate, "ablate", nil, "also VMs without a `SWITCH`, each a variant: "+strings.Join(run.Switches, ", ")+"; several at once joined by +; untuned: without hugepages, pinning and vnuma")
 	flags.StringSliceVar(&f.mpis, "mpi", nil, "`MPI` libraries: "+strings.Join(mpi.Names, ", ")+", or a launcher's path, with +ivshmem behind it for the provider (default the first found)")
 	flags.IntVar(&f.repetitions, "repetitions", 0, "`N` repetitions of each point (default 5; fewer only with --quick)")
 	flags.IntVar(&f.warmup, "warmup", 1, "`N` repetitions before those, which enter nothing")
@@ -86,6 +88,8 @@ The exit status is 1 if a repetition failed.`,
 	flags.StringArrayVar(&f.sbatch, "sbatch", nil, "an `OPTION` of sbatch for those jobs, such as --partition=long; repeatable")
 	flags.IntVar(&f.inJob, "in-job", 0, "run as steps of the Slurm job around, which has this number of nodes")
 	flags.Lookup("in-job").Hidden = true
+	flags.StringVar(&f.only, "only", "", "of the VMs the variant of this `LABEL`, for --in-job")
+	flags.Lookup("only").Hidden = true
 	suites := addSuiteFlag(cmd)
 	vms := addClusterFlags(cmd)
 	flags.Lookup("vms").Usage = "number of VMs (default 2)"
@@ -119,6 +123,13 @@ The exit status is 1 if a repetition failed.`,
 		}
 		q.Suites = picked
 		if f.inJob > 0 {
+			if f.only != "" {
+				q.Variants = only(q.Variants, f.only)
+				r.Variants = nil
+				for _, v := range q.Variants {
+					r.Variants = append(r.Variants, v.Variant)
+				}
+			}
 			q.Variants = run.InJob(q.Variants, f.inJob)
 		}
 		if len(args) == 0 {
@@ -159,9 +170,6 @@ func (f *benchFlags) pick(list []*suite.Suite, args []string) ([]*suite.Suite, e
 
 // submit has Slurm run the request on each number of nodes.
 func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, dir string, q run.Request) error {
-	if len(f.ablate) > 0 {
-		return usagef("--ablate cannot be given with --nodes: a job has one kind of VMs")
-	}
 	for _, n := range f.nodes {
 		if n < 1 {
 			return usagef("--nodes: %d is below 1", n)
@@ -173,17 +181,10 @@ func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal
 		return err
 	}
 	b.Words = append([]string{exe}, b.Words...)
-	for _, v := range q.Variants {
-		if v.Spec != nil && b.VM == "" {
-			b.VM = fmt.Sprintf("vms=%d,memory=%dMiB", v.VMs, v.MemoryBytes>>20/int64(max(1, v.VMs)))
-		}
+	if b.VMs, err = f.jobVMs(cmd, dir, q.Variants); err != nil {
+		return err
 	}
-	if file := cmd.Flags().Lookup("file").Value.String(); file != "" && b.VM != "" {
-		if b.VM, err = filepath.Abs(file); err != nil {
-			return err
-		}
-	}
-	st := p.Start(fmt.Sprintf("waiting for %s", count(len(f.nodes), "job")))
+	st := p.Start(fmt.Sprintf("waiting for %s", count(len(f.nodes)*max(1, len(b.VMs)), "job")))
 	err = batch.Run(ctx, b, func(line string) { p.Printf("%s", line) })
 	if err != nil {
 		st.Fail()
@@ -193,6 +194,52 @@ func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal
 	p.Close()
 	fmt.Fprintln(cmd.OutOrStdout(), shown(dir))
 	return nil
+}
+
+// jobVMs returns the kinds of VMs that the variants need: a job has one. Those that lack something have a cluster file
+// of their own, in the run's folder.
+func (f *benchFlags) jobVMs(cmd *cobra.Command, dir string, variants []run.Variant) ([]batch.VM, error) {
+	var out []batch.VM
+	for _, v := range variants {
+		if v.Spec == nil || !v.FirstMPI { // MPIs share VMs
+			continue
+		}
+		vm := batch.VM{Label: v.Label, Value: fmt.Sprintf("vms=%d,memory=%dMiB", v.VMs, v.MemoryBytes>>20/int64(max(1, v.VMs)))}
+		file := cmd.Flags().Lookup("file").Value.String()
+		switch {
+		case len(v.Ablated) > 0:
+			text, err := v.Spec.YAML()
+			if err != nil {
+				return nil, err
+			}
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return nil, fmt.Errorf("cannot make the run's folder: %w", err)
+			}
+			vm.Value = filepath.Join(dir, v.Label+".yaml")
+			if err := os.WriteFile(vm.Value, text, 0o644); err != nil {
+				return nil, fmt.Errorf("cannot write the VMs of a job: %w", err)
+			}
+		case file != "":
+			path, err := filepath.Abs(file)
+			if err != nil {
+				return nil, err
+			}
+			vm.Value = path
+		}
+		out = append(out, vm)
+	}
+	return out, nil
+}
+
+// only leaves the native variants and the VMs of a label, whichever MPI they have.
+func only(list []run.Variant, label string) []run.Variant {
+	spec := ""
+	for _, v := range list {
+		if v.Label == label {
+			spec = strings.Join(v.Ablated, "+")
+		}
+	}
+	return slices.DeleteFunc(list, func(v run.Variant) bool { return v.Spec != nil && strings.Join(v.Ablated, "+") != spec })
 }
 
 // withoutFlags leaves flags out of a command line, with their values; --wait has none.

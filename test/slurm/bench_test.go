@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,6 +50,84 @@ func TestBenchOnNodes(t *testing.T) {
 			if got := seen[v.Label+" on "+n]; got != 2 {
 				t.Errorf("%s on %s nodes has %d values, want 2", v.Label, n, got)
 			}
+		}
+	}
+	clean(t)
+}
+
+// Numbers of ranks that were asked for are those that run, also ones that the nodes do not divide, and too many are
+// refused before anything runs.
+func TestBenchRanks(t *testing.T) {
+	kernels := filepath.Join(bin, "c/kernels")
+	if err := os.Symlink(filepath.Join(build, "c/kernels"), kernels); err != nil && !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(scratch(t), "run")
+	bench := func(out, ranks string) result {
+		return slurm(t, filepath.Join(bin, "nearmetal"), "-q", "bench", "run", "osu/allreduce", "--nodes", "2", "--quick",
+			"--repetitions", "1", "--warmup", "0", "--variants", "native", "--set", "ranks="+ranks,
+			"--set", "sizes=8", "--set", "iterations=20", "--out", out)
+	}
+	if r := bench(dir, "2,3"); r.code != 0 {
+		log, _ := os.ReadFile(filepath.Join(dir, "nodes-2.out"))
+		t.Fatalf("status %d\n%s\n%s", r.code, r.err, log)
+	}
+	_, samples, _, err := record.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, s := range samples {
+		log, _ := os.ReadFile(filepath.Join(dir, s.Log))
+		if !s.OK || strconv.Itoa(strings.Count(string(log), `"rank":`)) != s.Point["ranks"] {
+			t.Errorf("%+v\n%s", s, log)
+		}
+		seen[s.Point["ranks"]]++
+	}
+	if len(seen) != 2 {
+		t.Errorf("ranks %v", seen)
+	}
+	if r := bench(dir+"2", "4000"); r.code == 0 || !strings.Contains(r.err, "it takes 4000 cores and the job has at most") {
+		t.Errorf("4000 ranks: status %d\n%s", r.code, r.err)
+	}
+	clean(t)
+}
+
+// VMs without a switch are in a job of their own, beside native programs there; all jobs make one run.
+func TestBenchAblateOnNodes(t *testing.T) {
+	dir := filepath.Join(scratch(t), "run")
+	r := slurm(t, filepath.Join(bin, "nearmetal"), "-q", "bench", "run", "osu/latency", "--nodes", "1", "--quick",
+		"--repetitions", "1", "--warmup", "0", "--variants", "native,vm", "--ablate", "region",
+		"--set", "sizes=8", "--set", "iterations=20", "--out", dir)
+	if r.code != 0 {
+		logs, _ := filepath.Glob(filepath.Join(dir, "*.out"))
+		for _, log := range logs {
+			text, _ := os.ReadFile(log)
+			t.Logf("%s:\n%s", log, text)
+		}
+		t.Errorf("status %d\n%s", r.code, r.err)
+	}
+	run, samples, _, err := record.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, s := range samples {
+		if s.OK {
+			seen[s.Variant]++
+		}
+	}
+	for i, v := range run.Variants {
+		if want := []int{2, 1, 1}[i]; seen[v.Label] != want {
+			t.Errorf("%s has %d values, want %d", v.Label, seen[v.Label], want)
+		}
+	}
+	if len(run.Variants) != 3 || run.Variants[2].Ablated[0] != "region" {
+		t.Errorf("%+v", run.Variants)
+	}
+	for _, c := range run.Channels {
+		if c.Variant == run.Variants[2].Label && c.OtherVMs > 0 || c.Variant == run.Variants[1].Label && c.OtherVMs == 0 {
+			t.Errorf("%+v", c)
 		}
 	}
 	clean(t)

@@ -18,18 +18,25 @@ import (
 	"nearmetal/internal/bench/record"
 )
 
-// Request is what is submitted: a job for each number of nodes.
+// Request is what is submitted: a job for each number of nodes and each kind of VMs.
 type Request struct {
 	Dir   string   // of the whole run; the jobs' are below it
 	Nodes []int    // 2, 4, 8 …
 	Words []string // nearmetal's own, to which --in-job and --out are added
-	VM    string   // --vm's value, such as vms=2,memory=4GiB; "": no VMs
+	VMs   []VM     // none: natively alone
 	Args  []string // of sbatch besides, such as --partition=long
+}
+
+// VM is a kind of VMs that a job has: a job cannot have two.
+type VM struct {
+	Label string // of its variant
+	Value string // of --vm, such as vms=2,memory=4GiB or a cluster file
 }
 
 // job is one of them.
 type job struct {
 	nodes int
+	vm    VM
 	dir   string
 	id    string
 	err   error
@@ -52,15 +59,23 @@ func Run(ctx context.Context, q Request, tell func(line string)) error {
 		defer mu.Unlock()
 		tell(fmt.Sprintf(format, args...))
 	}
-	jobs := make([]job, len(q.Nodes))
-	for i, n := range q.Nodes {
+	kinds := q.VMs
+	if len(kinds) == 0 {
+		kinds = []VM{{}}
+	}
+	jobs := make([]job, len(q.Nodes)*len(kinds))
+	for i := range jobs {
 		j := &jobs[i]
-		j.nodes, j.dir = n, filepath.Join(q.Dir, "nodes-"+strconv.Itoa(n))
+		j.nodes, j.vm = q.Nodes[i/len(kinds)], kinds[i%len(kinds)]
+		j.dir = filepath.Join(q.Dir, "nodes-"+strconv.Itoa(j.nodes))
+		if len(kinds) > 1 {
+			j.dir += "-" + j.vm.Label
+		}
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
 			if j.err = j.run(ctx, &q, say); j.err != nil {
-				j.err = fmt.Errorf("the job on %d nodes: %w", j.nodes, j.err)
+				j.err = fmt.Errorf("the job on %d nodes%s: %w", j.nodes, j.with(&q), j.err)
 			}
 		}()
 	}
@@ -76,6 +91,9 @@ func Run(ctx context.Context, q Request, tell func(line string)) error {
 func (j *job) run(ctx context.Context, q *Request, say func(string, ...any)) error {
 	script := j.dir + ".sh"
 	words := append(append([]string{}, q.Words...), "--in-job", strconv.Itoa(j.nodes), "--out", j.dir, "--wait")
+	if len(q.VMs) > 1 {
+		words = append(words, "--only", j.vm.Label)
+	}
 	text := "#!/bin/sh\nexec " + quote(words) + "\n"
 	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
 		return err
@@ -83,8 +101,8 @@ func (j *job) run(ctx context.Context, q *Request, say func(string, ...any)) err
 	args := []string{"--wait", "--parsable", "--exclusive", "--nodes=" + strconv.Itoa(j.nodes),
 		"--mem=0", // all of it, as of the cores
 		"--job-name=nearmetal-bench", "--output=" + j.dir + ".out"}
-	if q.VM != "" {
-		args = append(args, "--vm="+q.VM)
+	if j.vm.Value != "" {
+		args = append(args, "--vm="+j.vm.Value)
 	}
 	cmd := exec.Command("sbatch", append(append(args, q.Args...), script)...)
 	var errs strings.Builder
@@ -99,7 +117,7 @@ func (j *job) run(ctx context.Context, q *Request, say func(string, ...any)) err
 	line, _ := bufio.NewReader(out).ReadString('\n')
 	j.id, _, _ = strings.Cut(strings.TrimSpace(line), ";") // JOB;CLUSTER
 	if j.id != "" {
-		say("job %s on %d nodes is submitted", j.id, j.nodes)
+		say("job %s on %d nodes%s is submitted", j.id, j.nodes, j.with(q))
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -116,8 +134,16 @@ func (j *job) run(ctx context.Context, q *Request, say func(string, ...any)) err
 	if err != nil {
 		return fmt.Errorf("%v%s", err, lastLine(errs.String(), j.dir+".out"))
 	}
-	say("job %s on %d nodes has ended", j.id, j.nodes)
+	say("job %s on %d nodes%s has ended", j.id, j.nodes, j.with(q))
 	return nil
+}
+
+// with names the VMs of a job where jobs differ by them.
+func (j *job) with(q *Request) string {
+	if len(q.VMs) < 2 {
+		return ""
+	}
+	return " with " + j.vm.Label
 }
 
 // quote writes words for a shell.
@@ -141,11 +167,17 @@ func lastLine(said, file string) string {
 	return ""
 }
 
-// merge makes one run of the jobs' in dir.
+// merge makes one run of the jobs' in dir. Native programs that ran in several jobs on one number of nodes, beside the
+// VMs of each, have all their repetitions.
 func merge(dir string, jobs []job) error {
 	var whole *record.Run
 	var samples []record.Sample
 	var ids, nodes []string
+	type place struct {
+		cas, variant string
+		nodes        int
+	}
+	reps := map[place]int{}
 	for _, j := range jobs {
 		run, part, _, err := record.Load(j.dir)
 		if err != nil {
@@ -162,6 +194,15 @@ func merge(dir string, jobs []job) error {
 			whole.Traffic = append(whole.Traffic, run.Traffic...)
 		}
 		have := map[string]bool{}
+		for _, v := range whole.Variants {
+			have[v.Label] = true
+		}
+		for _, v := range run.Variants {
+			if !have[v.Label] {
+				whole.Variants = append(whole.Variants, v)
+			}
+		}
+		clear(have)
 		for _, c := range whole.Cases {
 			have[c.Name] = true
 		}
@@ -171,10 +212,20 @@ func merge(dir string, jobs []job) error {
 			}
 		}
 		ids, nodes = append(ids, j.id), append(nodes, strconv.Itoa(j.nodes))
+		most := map[place]int{}
 		for i := range part {
-			if part[i].Log != "" {
-				part[i].Log = filepath.Join(filepath.Base(j.dir), part[i].Log)
+			s := &part[i]
+			if s.Log != "" {
+				s.Log = filepath.Join(filepath.Base(j.dir), s.Log)
 			}
+			at := place{s.Case, s.Variant, j.nodes}
+			if s.Rep >= 0 {
+				most[at] = max(most[at], s.Rep+1)
+				s.Rep += reps[at]
+			}
+		}
+		for at, n := range most {
+			reps[at] += n
 		}
 		samples = append(samples, part...)
 	}

@@ -141,6 +141,16 @@ func (r *Result) add(c record.Case) {
 	r.Cases = append(r.Cases, c)
 }
 
+// SetSize gives all values a number of ranks or threads in the place of what their file says.
+func (r *Result) SetSize(parameter string, n int) {
+	for i := range r.Cases {
+		r.Cases[i].Kind, r.Cases[i].X = "scaling", parameter
+	}
+	for i := range r.Samples {
+		r.Samples[i].Point = map[string]string{parameter: strconv.Itoa(n)}
+	}
+}
+
 // specLine is a line of SPEC's raw result format:
 // spec.mpi2007.results.104_milc.base.000.reported_time: 123.4
 var specLine = regexp.MustCompile(`(?m)^spec\.([a-z0-9]{1,20})\.results\.(\d{1,4}_\w{1,40})\.(base|peak)\.(\d{1,4})\.(reported_time|valid):[ \t]*(\S{0,40})[ \t]*\r?$`)
@@ -151,7 +161,25 @@ type specRun struct {
 	rep               int
 }
 
+// specSize is a line with a run's ranks or threads: of one run, or of the whole file.
+var specSize = regexp.MustCompile(`(?m)^spec\.[a-z0-9]{1,20}\.(?:results\.(\d{1,4}_\w{1,40})\.(base|peak)\.(\d{1,4})\.)?(?:base_)?(ranks|threads|nthreads):[ \t]*(\d{1,7})[ \t]*\r?$`)
+
+// sizes returns the parameter that a raw file names, ranks or threads, and its value by run; the key "" is the file's.
+func sizes(text []byte) (parameter string, of map[string]string) {
+	of = map[string]string{}
+	for _, m := range specSize.FindAllSubmatch(text, maxValues) {
+		parameter = strings.TrimPrefix(string(m[4]), "n")
+		key := ""
+		if len(m[1]) > 0 {
+			key = string(m[1]) + "." + string(m[2]) + "." + string(m[3])
+		}
+		of[key] = string(m[5])
+	}
+	return parameter, of
+}
+
 func spec(text []byte) (*Result, error) {
+	parameter, of := sizes(text)
 	times, valid := map[specRun]float64{}, map[specRun]string{}
 	for _, m := range specLine.FindAllSubmatch(text, maxValues) {
 		rep, err := strconv.Atoi(string(m[4]))
@@ -199,8 +227,17 @@ func spec(text []byte) (*Result, error) {
 		if strings.HasPrefix(k.suite, "omp") {
 			seed = "001 fig 3, 4"
 		}
-		r.add(record.Case{Name: name, Title: strings.ToUpper(k.suite) + " " + k.name, Suite: k.suite, Program: "SPEC " + strings.ToUpper(k.suite), Metric: "time", Unit: "s", Better: "down", Kind: "bar", Seed: seed})
+		c := record.Case{Name: name, Title: strings.ToUpper(k.suite) + " " + k.name, Suite: k.suite, Program: "SPEC " + strings.ToUpper(k.suite), Metric: "time", Unit: "s", Better: "down", Kind: "bar", Seed: seed}
 		s := record.Sample{Case: name, Rep: k.rep, Value: times[k], OK: true}
+		size := of[fmt.Sprintf("%s.%s.%03d", k.name, k.tune, k.rep)]
+		if size == "" {
+			size = of[""]
+		}
+		if size != "" {
+			s.Point = map[string]string{parameter: size}
+			c.Kind, c.X = "scaling", parameter
+		}
+		r.add(c)
 		// SPEC marks a run that verified with S, for success.
 		if v, ok := valid[k]; ok && v != "S" {
 			s.OK, s.Error = false, "SPEC says that the run is not valid: "+v

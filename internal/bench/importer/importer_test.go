@@ -45,6 +45,33 @@ func TestSPEC(t *testing.T) {
 	}
 }
 
+// Ranks and threads that a raw file names are the points; those of one run go before the file's.
+func TestSPECSize(t *testing.T) {
+	for text, want := range map[string]string{
+		rsf:                              "bar ",
+		rsf + "spec.mpi2007.ranks: 32\n": "scaling 32",
+		rsf + "spec.mpi2007.base_ranks: 32\nspec.mpi2007.results.104_milc.base.000.ranks: 16\n":               "scaling 16",
+		strings.ReplaceAll(rsf, "mpi2007", "omp2001") + "spec.omp2001.nthreads: 64\n":                         "scaling 64",
+		strings.ReplaceAll(rsf, "mpi2007", "omp2001") + "spec.omp2001.results.104_milc.base.000.threads: 8\n": "scaling 8",
+	} {
+		r, err := Read("x.rsf", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := r.Cases[0].Kind + " " + r.Samples[0].Point[r.Cases[0].X]
+		if got != want {
+			t.Errorf("%s\nis %q, want %q", text, got, want)
+		}
+	}
+	r, err := Read("x.rsf", []byte(rsf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.SetSize("ranks", 8); r.Samples[0].Point["ranks"] != "8" || r.Cases[0].X != "ranks" {
+		t.Errorf("%+v", r.Samples[0])
+	}
+}
+
 func TestBad(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                             "is neither an output of the OSU",

@@ -1,13 +1,18 @@
 package run
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
 	"nearmetal/internal/bench/suite"
+	"nearmetal/internal/host"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/words"
 )
 
 // point is one combination of the swept parameters.
@@ -30,13 +35,34 @@ func (q *Request) choose(e *suite.Experiment, p suite.Parameter) []string {
 	if v, ok := q.set(e, p.Name); ok {
 		return v
 	}
-	if v := p.Papers[q.Paper]; v != nil && !q.Quick {
+	if v := q.printed(p, q.Paper); v != nil && !q.Quick {
 		return v
 	}
 	if q.Quick && p.Quick != nil {
 		return p.Quick
 	}
 	return p.Values
+}
+
+// printed returns the values that a paper has for a parameter on the run's number of hosts, or on any; nil: none.
+func (q *Request) printed(p suite.Parameter, name string) []string {
+	if v := p.Papers[name+"@"+strconv.Itoa(q.Variants[0].nodes())]; v != nil {
+		return v
+	}
+	return p.Papers[name]
+}
+
+// asked reports whether the numbers of ranks were asked for, by --set or by a paper.
+func (q *Request) asked(e *suite.Experiment) bool {
+	if _, ok := q.set(e, "ranks"); ok {
+		return true
+	}
+	for _, p := range e.Sweep {
+		if p.Name == "ranks" && q.printed(p, q.Paper) != nil && !q.Quick {
+			return true
+		}
+	}
+	return false
 }
 
 // set returns the values that --set has for a parameter of an experiment.
@@ -55,8 +81,12 @@ func (q *Request) differs(e *suite.Experiment) map[string]string {
 	words := map[string][]string{}
 	for _, p := range slices.Concat(e.Parameters, e.Sweep) {
 		ours := strings.Join(q.choose(e, p), ",")
-		for name, theirs := range p.Papers {
-			if theirs := strings.Join(theirs, ","); theirs != ours {
+		for key := range p.Papers {
+			name, _, at := strings.Cut(key, "@")
+			if _, both := p.Papers[name]; at && both {
+				continue // said once
+			}
+			if theirs := strings.Join(q.printed(p, name), ","); theirs != "" && theirs != ours {
 				words[name] = append(words[name], fmt.Sprintf("%s %s instead of %s", p.Name, ours, theirs))
 			}
 		}
@@ -75,15 +105,15 @@ func (q *Request) differs(e *suite.Experiment) map[string]string {
 // fastest. least is the fewest cores of a variant, same that all have as many.
 func (q *Request) points(e *suite.Experiment, least int, same bool) ([]point, error) {
 	out := []point{{}}
-	job := q.Variants[0].Step
+	job, asked := q.Variants[0].Step, q.asked(e)
 	if job != nil {
 		out = []point{{"nodes": strconv.Itoa(job.Nodes)}}
 	}
 	for _, p := range e.Sweep {
-		if job != nil && (p.Name == "ranks" || p.Name == "nodes") {
+		if job != nil && (p.Name == "ranks" && !asked || p.Name == "nodes") {
 			continue // a rank a core of all the job's nodes, or for the cores that its threads take
 		}
-		values, err := suite.Spread(q.choose(e, p), least, same)
+		values, err := q.spread(e, p, least, same)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", e.Name, p.Name, err)
 		}
@@ -107,7 +137,139 @@ func (q *Request) points(e *suite.Experiment, least int, same bool) ([]point, er
 			return nil, fmt.Errorf("%s: more than %d combinations of its parameters", e.Name, maxPoints)
 		}
 	}
+	for _, p := range out {
+		if err := q.laidOut(e, p); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", e.Name, p, err)
+		}
+	}
 	return out, nil
+}
+
+// spread returns a swept parameter's values. Numbers of ranks that nobody asked for follow the program's rule.
+func (q *Request) spread(e *suite.Experiment, p suite.Parameter, least int, same bool) ([]string, error) {
+	values, err := suite.Spread(q.choose(e, p), least, same)
+	if err != nil {
+		return nil, err
+	}
+	if p.Name == "ranks" && e.RanksRule != "" && !q.asked(e) {
+		for i, v := range values {
+			n, err := suite.Count(v, least)
+			if err != nil {
+				return nil, err
+			}
+			values[i] = strconv.Itoa(suite.MostRanks(e.RanksRule, n))
+		}
+	}
+	for i, v := range values {
+		if v != suite.AllMemory {
+			continue
+		}
+		nb := ""
+		for _, other := range e.Parameters {
+			if list := q.choose(e, other); other.Name == "nb" && len(list) > 0 {
+				nb = list[0]
+			}
+		}
+		if values[i], err = suite.Order(q.memory(), nb); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+// memory is what the programs of every variant have at least, on all hosts, in bytes.
+func (q *Request) memory() uint64 {
+	least := uint64(math.MaxUint64)
+	for i := range q.Variants {
+		v := &q.Variants[i]
+		have := uint64(v.MemoryBytes)
+		if v.Kind != "vm" || have == 0 {
+			var err error
+			if have, err = host.AvailableMemory(); err != nil {
+				have = 1 << 30
+			}
+		}
+		least = min(least, have*uint64(v.nodes()))
+	}
+	return least
+}
+
+// laidOut is an error where a point's ranks cannot be: the program does not take that number, or a job has not that
+// many cores.
+func (q *Request) laidOut(e *suite.Experiment, p point) error {
+	if e.Launch != "mpi" {
+		return nil
+	}
+	most, fit := 0, false
+	var need int
+	for i := range q.Variants {
+		v := &q.Variants[i]
+		values, err := q.values(e, p, v)
+		if err != nil {
+			return err
+		}
+		ranks, err := suite.Count(values["ranks"], v.total())
+		if err != nil {
+			return err
+		}
+		threads, err := suite.Count(values["threads"], v.total())
+		if err != nil {
+			return err
+		}
+		if !suite.TakesRanks(e.RanksRule, ranks) {
+			return fmt.Errorf("it takes a number of ranks that is a %s, and %d is none: ask for %d or %d (--set ranks=%[3]d)", e.RanksRule, ranks,
+				suite.MostRanks(e.RanksRule, ranks), suite.NextRanks(e.RanksRule, ranks))
+		}
+		most, need, fit = max(most, v.total()), ranks*threads, fit || ranks*threads <= v.total()
+	}
+	if q.Variants[0].Step != nil && !fit {
+		return fmt.Errorf("it takes %d cores and the job has at most %d for a variant", need, most)
+	}
+	return nil
+}
+
+// fitting puts the largest values that fit in the place of those that need more memory than there is, into q.Set.
+// Those that were asked for by --set are an error instead. said has a line for each that was replaced.
+func (q *Request) fitting(e *suite.Experiment) (said []string, err error) {
+	for _, p := range e.Sweep {
+		needs := map[string]uint64{}
+		for value, size := range e.Memory[p.Name] {
+			n, err := spec.ParseSize(size)
+			if err != nil {
+				return nil, err
+			}
+			needs[value] = uint64(n)
+		}
+		_, asked := q.set(e, p.Name)
+		have, replaced := q.memory(), false
+		var out []string
+		for _, v := range q.choose(e, p) {
+			if needs[v] > have {
+				best := ""
+				for other, need := range needs {
+					if need <= have && (best == "" || need > needs[best]) {
+						best = other
+					}
+				}
+				line := fmt.Sprintf("%s: %s %s takes at least %s, and a variant has %s", e.Name, p.Name, v, words.Bytes(needs[v]), words.Bytes(have))
+				if asked || best == "" {
+					return nil, errors.New(line)
+				}
+				said = append(said, fmt.Sprintf("%s: %s %s is run instead", line, p.Name, best))
+				v, replaced = best, true
+			}
+			if !slices.Contains(out, v) {
+				out = append(out, v)
+			}
+		}
+		if replaced {
+			if q.Set == nil {
+				q.Set = map[string][]string{}
+			}
+			q.Set[e.Name+"."+p.Name] = out
+		}
+	}
+	return said, nil
 }
 
 // emulated returns the value that a parameter has in emulated VMs, if that is one of its own.
@@ -149,6 +311,10 @@ func (q *Request) values(e *suite.Experiment, p point, v *Variant) (map[string]s
 		}
 	}
 	for name, value := range p {
+		if value == suite.AllGrid || value == suite.Rest {
+			out[name] = value // by the ranks and threads, below
+			continue
+		}
 		if strings.HasPrefix(value, "all") {
 			n, err := suite.Count(value, v.total())
 			if err != nil {
@@ -162,21 +328,37 @@ func (q *Request) values(e *suite.Experiment, p point, v *Variant) (map[string]s
 	if _, ok := out["nodes"]; !ok || v.Step != nil {
 		out["nodes"] = strconv.Itoa(v.nodes())
 	}
+	rest := out["threads"] == suite.Rest
+	if rest {
+		out["threads"] = "1" // until the ranks are known
+	}
 	threads, err := count(e, "threads", e.Threads, out, v)
 	if err != nil {
 		return nil, err
 	}
-	if v.Step != nil {
-		out["ranks"] = strconv.Itoa(max(1, v.total()/threads))
+	for name, value := range out {
+		if value == suite.AllGrid {
+			out[name] = suite.Grid(max(1, v.total()/threads))
+		}
 	}
-	_, err = count(e, "ranks", e.Ranks, out, v)
+	if _, ok := p["ranks"]; v.Step != nil && !ok {
+		out["ranks"] = strconv.Itoa(suite.MostRanks(e.RanksRule, max(1, v.total()/threads)))
+	}
+	ranks, err := count(e, "ranks", e.Ranks, out, v)
+	if rest && err == nil {
+		out["threads"] = strconv.Itoa(max(1, v.total()/ranks))
+	}
 	return out, err
 }
 
 // count evaluates an experiment's ranks or threads, puts them among the values and returns them.
 func count(e *suite.Experiment, name, expression string, out map[string]string, v *Variant) (int, error) {
-	if expression == "" {
-		expression = "1"
+	if expression == "" { // a program that starts its own ranks has their number as a parameter
+		if _, ok := out[name]; ok {
+			expression = "{" + name + "}"
+		} else {
+			expression = "1"
+		}
 	}
 	text, err := suite.Expand(expression, out)
 	if err != nil {

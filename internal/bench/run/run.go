@@ -84,7 +84,7 @@ func (r *runner) prepare() error {
 	for _, s := range r.request.Suites {
 		for i := range s.Experiments {
 			e := s.Experiments[i]
-			points, err := r.request.points(&e, least, same)
+			said, err := r.request.fitting(&e)
 			if err != nil {
 				return fmt.Errorf("%s/%w", s.Name, err)
 			}
@@ -92,9 +92,18 @@ func (r *runner) prepare() error {
 				p      suite.Program
 				paths  map[int]string
 				partly error
+				points []point
 			)
 			if err = r.fewHosts(&e); err == nil {
 				p, paths, partly, err = r.find(&e)
+			}
+			if err == nil {
+				if points, err = r.request.points(&e, least, same); err != nil {
+					return fmt.Errorf("%s/%w", s.Name, err)
+				}
+				for _, line := range said {
+					r.notice(s.Name + "/" + line)
+				}
 			}
 			if err != nil {
 				err = fmt.Errorf("%s/%s: %w", s.Name, e.Name, err)
@@ -109,7 +118,7 @@ func (r *runner) prepare() error {
 				r.notice(fmt.Sprintf("%s/%s: left out: %v", s.Name, e.Name, partly))
 			}
 			x := experiment{suite: s, def: e, prog: p, paths: paths, points: points}
-			cases, names := x.cases(r.request.Variants[0].Step != nil)
+			cases, names := x.cases(r.request.Variants[0].Step != nil && !r.request.asked(&e))
 			x.names = names
 			for c := range cases {
 				cases[c].Command = r.shown(&x)

@@ -116,9 +116,9 @@ func (r *runner) most() int {
 	return most
 }
 
-// cases returns the record's cases of an experiment, and their names by output. In a Slurm job
-// what scales does so over nodes.
-func (x *experiment) cases(job bool) (list []record.Case, names []string) {
+// cases returns the record's cases of an experiment, and their names by output. overNodes: what scales does so over
+// a Slurm job's nodes, for nobody asked for numbers of ranks.
+func (x *experiment) cases(overNodes bool) (list []record.Case, names []string) {
 	for i, o := range x.prog.Output {
 		name := x.suite.Name + "/" + x.def.Name
 		if i > 0 {
@@ -131,7 +131,7 @@ func (x *experiment) cases(job bool) (list []record.Case, names []string) {
 				title += ": " + o.Metric
 			}
 		}
-		if job && (o.Kind == "scaling" || o.X == "ranks") {
+		if overNodes && (o.Kind == "scaling" || o.X == "ranks") {
 			o.Kind, o.X = "scaling", "nodes"
 		}
 		list = append(list, record.Case{

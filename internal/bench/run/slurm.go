@@ -10,8 +10,9 @@ import (
 )
 
 // words are srun's before a program's: as many ranks on each of the job's nodes, in its VMs
-// or around them (docs/slurm.md).
-func (s *Step) words(f *mpi.Flavour, ranks, threads int) []string {
+// or around them (docs/slurm.md). In turns, neighbouring ranks go to different nodes; ranks that the nodes do not
+// divide always do, for that is how Slurm spreads them evenly.
+func (s *Step) words(f *mpi.Flavour, ranks, threads int, inTurns bool) []string {
 	pmi := "pmi2"
 	if f.Launcher.Library == launch.OpenMPI {
 		pmi = "pmix"
@@ -19,6 +20,9 @@ func (s *Step) words(f *mpi.Flavour, ranks, threads int) []string {
 	w := []string{"srun", "--mpi=" + pmi, "--nodes=" + strconv.Itoa(s.Nodes), "--ntasks=" + strconv.Itoa(ranks)}
 	if ranks%s.Nodes == 0 {
 		w = append(w, "--ntasks-per-node="+strconv.Itoa(ranks/s.Nodes))
+	}
+	if inTurns || ranks%s.Nodes != 0 {
+		w = append(w, "--distribution=cyclic")
 	}
 	if threads > 1 {
 		w = append(w, "--cpus-per-task="+strconv.Itoa(threads))

@@ -89,7 +89,7 @@ func (r *runner) command(x *experiment, p, v int) (invocation, error) {
 		l := mpi.Launch{Ranks: ranks, Threads: threads, Slots: variant.total(), CPUs: variant.CPUs, Export: export}
 		l.Spread = x.def.Spread && variant.Spec != nil
 		if variant.Step != nil {
-			words = append(variant.Step.words(&variant.MPI, ranks, threads), words...)
+			words = append(variant.Step.words(&variant.MPI, ranks, threads, x.def.RoundRobin), words...)
 		} else {
 			words = append(variant.MPI.Words(l), words...)
 		}

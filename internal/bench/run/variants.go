@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -12,7 +13,13 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Switches are what can be taken away from VMs, one at a time, in the order of the help.
+// Untuned takes away what paper 004 calls tuning (figure 8): huge pages, pinning and NUMA memory control.
+const Untuned = "untuned"
+
+// untuned are its switches.
+var untuned = []string{"hugepages", "pinning", "vnuma"}
+
+// Switches are what can be taken away from VMs, one at a time or joined by +, in the order of the help.
 var Switches = []string{"hugepages", "pinning", "vnuma", "locality", "region", "vf"}
 
 // switchOff is what taking a switch away changes in a cluster file, and its words; an error
@@ -71,7 +78,7 @@ type Wish struct {
 	Native bool  // all cores of the host
 	Cores  []int // and native ones with that many cores
 	VM     bool
-	Ablate []string // and VMs without these, one at a time
+	Ablate []string // and VMs without these: a switch, several joined by +, or Untuned; each is a variant
 	MPI    []mpi.Flavour
 	// Spec of the VMs, defaults filled in. Emulated says that its instructions will be.
 	Spec     *spec.Cluster
@@ -99,29 +106,60 @@ func Variants(w Wish) ([]Variant, error) {
 		}
 	}
 	if w.VM {
-		plain = append(plain, virtual(&w, w.Spec, ""))
+		plain = append(plain, virtual(&w, w.Spec, "", nil))
 	}
 	for _, name := range w.Ablate {
-		c, err := spec.Clone(w.Spec)
+		v, err := ablated(&w, name)
 		if err != nil {
-			return nil, err
-		}
-		s, ok := switchOff[name]
-		if !ok {
-			if near := spec.Nearest(name, Switches); near != "" {
-				return nil, fmt.Errorf("--ablate: there is no switch %q: did you mean %s?", name, near)
-			}
-			return nil, fmt.Errorf("--ablate: there is no switch %q: there are %s", name, strings.Join(Switches, ", "))
-		}
-		if err := s.off(c); err != nil {
 			return nil, fmt.Errorf("--ablate %s: %w", name, err)
 		}
-		plain = append(plain, virtual(&w, c, name))
+		plain = append(plain, v)
 	}
 	if len(plain) == 0 {
 		return nil, fmt.Errorf("no variant is asked for: give --variants native, vm or both")
 	}
 	return withMPI(plain, w.MPI), distinct(plain)
+}
+
+// ablated returns the VMs without the switches of a name.
+func ablated(w *Wish, name string) (Variant, error) {
+	c, err := spec.Clone(w.Spec)
+	if err != nil {
+		return Variant{}, err
+	}
+	names := strings.Split(name, "+")
+	if name == Untuned {
+		names = untuned
+	}
+	var off []string
+	var already error
+	for _, n := range names {
+		s, ok := switchOff[n]
+		if !ok {
+			known := append(slices.Clone(Switches), Untuned)
+			if near := spec.Nearest(n, known); near != "" {
+				return Variant{}, fmt.Errorf("there is no switch %q: did you mean %s?", n, near)
+			}
+			return Variant{}, fmt.Errorf("there is no switch %q: there are %s", n, strings.Join(known, ", "))
+		}
+		err := s.off(c)
+		switch {
+		case err == nil:
+			off = append(off, n)
+		case name == Untuned: // what is off already is untuned
+			already = err
+		default:
+			return Variant{}, err
+		}
+	}
+	if len(off) == 0 {
+		return Variant{}, already
+	}
+	label := Untuned
+	if name != Untuned {
+		label = "no-" + strings.Join(off, "-")
+	}
+	return virtual(w, c, label, off), nil
 }
 
 // withMPI crosses variants with MPI flavours.
@@ -177,8 +215,8 @@ func native(w *Wish, cores int) Variant {
 }
 
 // virtual returns the VM variant of a cluster file. Its label is that of paper 002: VM.CORES.GIB
-// with the card's kind, then what was taken away.
-func virtual(w *Wish, c *spec.Cluster, without string) Variant {
+// with the card's kind, then by label what was taken away.
+func virtual(w *Wish, c *spec.Cluster, label string, without []string) Variant {
 	vms, cores, memory := 0, 0, spec.Size(0)
 	net := ""
 	for _, g := range c.VMs {
@@ -210,10 +248,12 @@ func virtual(w *Wish, c *spec.Cluster, without string) Variant {
 		Label:       fmt.Sprintf("VM.%d.%d%s", cores, memory>>30, net),
 		Description: fmt.Sprintf("in %s with %s and %d MiB in all", words.Count(vms, "VM", "VMs"), words.Count(cores, "vCPU", "vCPUs"), memory>>20),
 	}}
-	if without != "" {
-		v.Label += ".no-" + without
-		v.Ablated = []string{without}
-		v.Description += ", " + switchOff[without].words
+	if label != "" {
+		v.Label += "." + label
+		v.Ablated = without
+		for _, name := range without {
+			v.Description += ", " + switchOff[name].words
+		}
 	}
 	return v
 }

@@ -67,6 +67,16 @@ func (r *reader) experiment(e *Experiment, key string) {
 	if e.Launch == "mpi" && e.Ranks == "" {
 		r.failKey(key, "the key ranks is missing: how many ranks the MPI program has")
 	}
+	if !slices.Contains(rankRules, e.RanksRule) {
+		r.failKey(key+".ranks-rule", "%s is neither square nor power of 2", quote(e.RanksRule))
+	}
+	for name, values := range e.Memory {
+		for value, size := range values {
+			if _, err := spec.ParseSize(size); err != nil {
+				r.failKey(key+".memory."+name+"."+value, "%v", err)
+			}
+		}
+	}
 	if e.Launch != "mpi" && e.Ranks != "" {
 		r.failKey(key+".ranks", "is for launch: mpi")
 	}

@@ -33,12 +33,21 @@ type Experiment struct {
 	Programs []Program `yaml:"programs"`
 	// Install says how to get a program where none is found.
 	Install string `yaml:"install"`
+	// Licence says what a program's licence asks for and where, for those that nobody may simply install.
+	Licence string `yaml:"licence"`
 	// Launch is "mpi" (ranks are started by the MPI's launcher), "plain" (the default): once, in
 	// the first VM, or LaunchPair.
 	Launch string `yaml:"launch"`
 	// Ranks is how many an MPI program has: a number, "{PARAMETER}", or "all", a rank a core of
 	// the variant. A value such as 2x4 counts as its product.
 	Ranks string `yaml:"ranks"`
+	// RanksRule is what numbers of ranks the program takes: "square", "power of 2", or any.
+	RanksRule string `yaml:"ranks-rule"`
+	// RoundRobin deals neighbouring ranks to a job's hosts in turns, as paper 004's host file does.
+	RoundRobin bool `yaml:"round-robin"`
+	// Memory is what all ranks together need at least, by parameter and its value: {class: {D: 11GiB}}. Where less is
+	// there the largest value that fits is run instead, and that is said.
+	Memory map[string]map[string]string `yaml:"memory"`
 	// Threads a rank has: OMP_NUM_THREADS. A number, "{PARAMETER}" or "all".
 	Threads string `yaml:"threads"`
 	// Spread puts neighbouring ranks on different VMs or hosts.
@@ -86,13 +95,15 @@ type Program struct {
 }
 
 // Parameter is a named value. Values that depend on the variant: "all" (its cores), "all/2"
-// and the like, and ranges that double, such as "1..all" or "1..64".
+// and the like, ranges that double, such as "1..all" or "1..64", and these three. AllGrid is a process grid of all
+// ranks, AllMemory the order of a matrix that fills the memory, and for threads Rest the cores of a rank.
 type Parameter struct {
 	Name     string   `yaml:"-"`
 	Values   []string `yaml:"values"`
 	Quick    []string `yaml:"quick"`    // with --quick
 	Emulated []string `yaml:"emulated"` // in emulated VMs, whose times mean nothing: a smaller one
-	// Papers are the values of papers whose figures the experiment repeats (bench run --paper), by the paper's name.
+	// Papers are the values of papers whose figures the experiment repeats (bench run --paper), by the paper's name,
+	// or for a number of hosts by PAPER@HOSTS.
 	Papers map[string][]string `yaml:"papers"`
 }
 

@@ -1,0 +1,62 @@
+package batch
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"nearmetal/internal/bench/record"
+)
+
+// Jobs with different VMs make one run: each variant once, and native programs with the repetitions of all jobs.
+func TestMerge(t *testing.T) {
+	dir := t.TempDir()
+	var jobs []job
+	for i, label := range []string{"VM.4", "VM.4.no-region"} {
+		j := job{nodes: 2, vm: VM{Label: label}, id: "7", dir: filepath.Join(dir, "nodes-2-"+label)}
+		run := &record.Run{Version: record.Version, ID: "x", Cases: []record.Case{{Name: "osu/latency"}},
+			Variants: []record.Variant{{Label: "native.4", Kind: "native"}, {Label: label, Kind: "vm"}}}
+		var samples []record.Sample
+		for rep := -1; rep < 2; rep++ {
+			for _, v := range run.Variants {
+				samples = append(samples, record.Sample{Case: "osu/latency", Variant: v.Label, Rep: rep, Value: float64(i), OK: true, Point: map[string]string{"nodes": "2"}})
+			}
+		}
+		lines, err := record.Lines(samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(j.dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(j.dir, record.SamplesFile), lines, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := record.SaveRun(j.dir, run); err != nil {
+			t.Fatal(err)
+		}
+		jobs = append(jobs, j)
+	}
+	if err := merge(dir, jobs); err != nil {
+		t.Fatal(err)
+	}
+	run, samples, notes, err := record.Load(dir)
+	if err != nil || len(notes) > 0 || len(run.Variants) != 3 {
+		t.Fatal(run, notes, err)
+	}
+	reps := map[string]map[int]bool{}
+	for _, s := range samples {
+		if s.Rep < 0 {
+			continue
+		}
+		if reps[s.Variant] == nil {
+			reps[s.Variant] = map[int]bool{}
+		}
+		reps[s.Variant][s.Rep] = true
+	}
+	for label, want := range map[string]int{"native.4": 4, "VM.4": 2, "VM.4.no-region": 2} {
+		if len(reps[label]) != want {
+			t.Errorf("%s has repetitions %v, want %d", label, reps[label], want)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package suite
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// Words that values may have and that depend on where an experiment runs.
+const (
+	AllGrid   = "all-grid"
+	AllMemory = "all-memory"
+	Rest      = "rest"
+)
+
+var rankRules = []string{"", "square", "power of 2"}
+
+// TakesRanks reports whether a rule allows a number of ranks.
+func TakesRanks(rule string, n int) bool { return n == MostRanks(rule, n) }
+
+// MostRanks returns the largest number of ranks up to n that a rule allows; n is at least 1.
+func MostRanks(rule string, n int) int {
+	switch rule {
+	case "square":
+		r := int(math.Sqrt(float64(n)))
+		for r*r > n {
+			r--
+		}
+		return r * r
+	case "power of 2":
+		p := 1
+		for p <= n/2 {
+			p *= 2
+		}
+		return p
+	}
+	return n
+}
+
+// NextRanks returns the smallest number of ranks above n that a rule allows.
+func NextRanks(rule string, n int) int {
+	for n++; !TakesRanks(rule, n); n++ {
+	}
+	return n
+}
+
+// Grid returns the process grid P x Q of so many ranks as HPL's FAQ has it: "P and Q should be approximately equal,
+// with Q slightly larger than P".
+func Grid(ranks int) string {
+	p := 1
+	for i := 1; i*i <= ranks; i++ {
+		if ranks%i == 0 {
+			p = i
+		}
+	}
+	return fmt.Sprintf("%dx%d", p, ranks/p)
+}
+
+// Order returns the order N of HPL's matrix for a memory in bytes and a block size nb. HPL's FAQ has 80 % of the
+// memory, which leaves a fifth to the operating system; N is a multiple of nb, and at least that.
+func Order(memory uint64, nb string) (string, error) {
+	block, err := strconv.Atoi(nb)
+	if err != nil || block < 1 {
+		return "", fmt.Errorf("%s is no block size", quote(nb))
+	}
+	n := int(math.Sqrt(0.8*float64(memory)/8)) / block * block
+	return strconv.Itoa(max(n, block)), nil
+}
