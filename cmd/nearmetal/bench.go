@@ -22,7 +22,7 @@ what was measured with everything needed to judge it. See docs/bench.md.`,
   nearmetal bench run osu/latency --ablate region
   nearmetal bench compare nearmetal-bench/before nearmetal-bench/after`,
 	}
-	cmd.AddCommand(newBenchListCommand(), newBenchShowCommand(), newBenchRunCommand(), newBenchReportCommand(),
+	cmd.AddCommand(newBenchListCommand(), newBenchShowCommand(), newBenchInstallCommand(), newBenchRunCommand(), newBenchReportCommand(),
 		newBenchCompareCommand(), newBenchImportCommand(), newBenchExportCommand())
 	return cmd
 }

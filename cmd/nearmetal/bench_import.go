@@ -19,16 +19,21 @@ import (
 
 func newBenchImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "import FILE... --out RUN --variant LABEL",
+		Use:   "import FILE|RUN... --out RUN [--variant LABEL]",
 		Short: "Take over results that were measured otherwise",
 		Long: `Reads outputs of the OSU micro-benchmarks and raw result files of SPEC MPI and
 OMP (.rsf) into the folder of a run, as one variant. Called again with the same
 --out and another --variant it adds that one; the first is the baseline. Called
 again with a variant that is there it adds values, such as those of more ranks.
-Ranks and threads are those that the .rsf names, or those of --ranks, --threads.`,
+Ranks and threads are those that the .rsf names, or those of --ranks, --threads.
+
+A folder of a run is taken over, too: its variants of VMs that nearmetal did not
+make (bench run --kind vm), with the machine and its checks.`,
 		Example: `  nearmetal bench import native/*.rsf --out spec --variant native.32
   nearmetal bench import vm/*.rsf --out spec --variant VM.32.128 --kind vm
-  nearmetal bench import vnuma-off/*.rsf --out spec --variant VM.32.128.no-vnuma --kind vm --without vnuma`,
+  nearmetal bench import nearmetal-bench/ec2 --out nearmetal-bench/mine
+  nearmetal bench import vnuma-off/*.rsf --out spec --variant VM.32.no-vnuma \
+    --kind vm --without vnuma`,
 		Args: atLeastOne("FILE"),
 	}
 	out := cmd.Flags().String("out", "", "`DIR` of the run")
@@ -43,6 +48,9 @@ Ranks and threads are those that the .rsf names, or those of --ranks, --threads.
 	hosts := cmd.Flags().Int("hosts", 1, "it ran on `N` hosts")
 	emulated := cmd.Flags().Bool("emulated", false, "measured in emulated VMs: it enters no ratio")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *out != "" && *label == "" && !slices.ContainsFunc(args, func(a string) bool { return !exists(filepath.Join(runFolder(a), record.RunFile)) }) {
+			return importRuns(cmd, runFolder(*out), args)
+		}
 		switch {
 		case *out == "":
 			return usagef("import needs --out: the folder of the run")
@@ -97,6 +105,77 @@ Ranks and threads are those that the .rsf names, or those of --ranks, --threads.
 	return cmd
 }
 
+// importRuns adds the foreign variants of runs to the run in dir, which is there.
+func importRuns(cmd *cobra.Command, dir string, folders []string) error {
+	into, err := record.LoadRun(dir)
+	if err != nil {
+		return err
+	}
+	var all []record.Sample
+	for _, folder := range folders {
+		from, samples, _, err := record.Load(runFolder(folder))
+		if err != nil {
+			return err
+		}
+		taken := map[string]bool{}
+		for _, v := range from.Variants {
+			if !v.Foreign {
+				continue
+			}
+			if slices.ContainsFunc(into.Variants, func(have record.Variant) bool { return have.Label == v.Label }) {
+				return fmt.Errorf("%s has a variant %s already", dir, v.Label)
+			}
+			v.Baseline = ""
+			into.Variants = append(into.Variants, v)
+			taken[v.Label] = true
+		}
+		if len(taken) == 0 {
+			return fmt.Errorf("%s has no variant of a VM that nearmetal did not make (bench run --variant LABEL --kind vm)", folder)
+		}
+		for _, c := range from.Cases {
+			at := slices.IndexFunc(into.Cases, func(have record.Case) bool { return have.Name == c.Name })
+			switch {
+			case at < 0:
+				into.Cases = append(into.Cases, c)
+			case into.Cases[at].Unit != c.Unit || into.Cases[at].X != c.X:
+				return fmt.Errorf("%s: %s is in %s over %s, and in %s in %s over %s", folder, c.Name, c.Unit, c.X, dir, into.Cases[at].Unit, into.Cases[at].X)
+			}
+		}
+		n := 0
+		for _, s := range samples {
+			if taken[s.Variant] {
+				s.Log = "" // it is in the other folder
+				all = append(all, s)
+				n++
+			}
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s\n", dir, count(n, "value"), strings.Join(sortedNames(taken), ", "))
+	}
+	if err := appendSamples(dir, all); err != nil {
+		return err
+	}
+	return record.SaveRun(dir, into)
+}
+
+// appendSamples writes lines behind those of a run.
+func appendSamples(dir string, samples []record.Sample) error {
+	lines, err := record.Lines(samples)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, record.SamplesFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = f.Write(lines)
+		if e := f.Close(); err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the results: %w", err)
+	}
+	return nil
+}
+
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -148,19 +227,8 @@ func addImported(dir string, v record.Variant, results []*importer.Result) (int,
 			addCase(run, c)
 		}
 	}
-	lines, err := record.Lines(samples)
-	if err != nil {
+	if err := appendSamples(dir, samples); err != nil {
 		return 0, err
-	}
-	f, err := os.OpenFile(filepath.Join(dir, record.SamplesFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err == nil {
-		_, err = f.Write(lines)
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}
-	if err != nil {
-		return 0, fmt.Errorf("cannot write the results: %w", err)
 	}
 	return len(samples), record.SaveRun(dir, run)
 }
@@ -222,4 +290,13 @@ func newBenchExportCommand() *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+func sortedNames(set map[string]bool) []string {
+	var out []string
+	for name := range set {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
 }

@@ -22,6 +22,7 @@ type listed struct {
 	Program string `json:"program,omitempty"` // that would run here; "": none
 	Path    string `json:"path,omitempty"`
 	Missing string `json:"missing,omitempty"` // how to install one
+	How     string `json:"how,omitempty"`     // why bench install cannot get one: licensed, yours to build
 	File    string `json:"file,omitempty"`    // of a suite of the user's
 }
 
@@ -55,15 +56,27 @@ each would run on this machine.`,
 		if *asJSON {
 			return terminal.PrintJSON(cmd.OutOrStdout(), rows)
 		}
+		missing := false
 		t := terminal.NewTable("experiment", "measures", "unit", "repeats", "runs here")
 		for _, r := range rows {
 			runs := r.Program
 			if runs == "" {
 				runs = "(not installed)"
+				if r.How != "" {
+					runs = "(not installed, " + r.How + ")"
+				}
+				missing = true
 			}
 			t.Row(r.Name, r.Metric, r.Unit, r.Repeats, runs)
 		}
-		return t.Print(cmd.OutOrStdout())
+		if err := t.Print(cmd.OutOrStdout()); err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), "repeats: with --paper PAPER, on as many hosts (nearmetal report --paper PAPER)")
+		if missing {
+			fmt.Fprintln(cmd.OutOrStdout(), "not installed: nearmetal bench install SUITE, or nearmetal bench show SUITE for how to build it")
+		}
+		return nil
 	}
 	return cmd
 }
@@ -83,6 +96,9 @@ func describeExperiment(s *suite.Suite, e *suite.Experiment) listed {
 		}
 	}
 	l.Program, l.Path, l.Missing = need.Program, need.Path, need.Missing
+	if l.Program == "" {
+		l.How = noWay(s)
+	}
 	return l
 }
 

@@ -46,12 +46,15 @@ func TestRepeating(t *testing.T) {
 			t.Errorf("paper %s on %v hosts: %v", c.paper, c.hosts, names)
 		}
 	}
-	p, err := paper.Open("000")
+	p, err := paper.Open("002")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := repeating(list, p, []int{3}); err == nil || !strings.Contains(err.Error(), "3 hosts") {
 		t.Errorf("on three hosts: %v", err)
+	}
+	if p, err = paper.Open("000"); err != nil {
+		t.Fatal(err)
 	}
 	if got := fmt.Sprint(ways(list, p)(paper.Key{Paper: "000", Item: "fig 3"})); got != "[nearmetal bench run osu/latency --paper 000 --nodes 2]" {
 		t.Error(got)

@@ -42,6 +42,7 @@ type benchFlags struct {
 	sbatch                      []string
 	inJob                       int
 	only                        string
+	variant, kind               string
 }
 
 func newBenchRunCommand() *cobra.Command {
@@ -62,12 +63,16 @@ The exit status is 1 if a repetition failed.`,
   nearmetal bench run hpl --cores 44 --vms 1 --vcpus 44 --memory 144GiB
   nearmetal bench run osu --variants native --mpi openmpi,mpich,ivshmem
   nearmetal bench run npb/cg --paper 004 --nodes 8 --set class=D
+  nearmetal bench run osu npb --variant EC2.c3.2xlarge --kind vm
   nearmetal bench run --resume nearmetal-bench/20261122-004500-osu`,
 		ValidArgsFunction: completeSuites,
 	}
 	var f benchFlags
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.variants, "variants", []string{"native", "vm"}, "the `VARIANTS` that are compared; the first native one is the baseline")
+	flags.StringVar(&f.variant, "variant", "", "`LABEL` of this run, which --kind says of what")
+	flags.StringVar(&f.kind, "kind", "", "`KIND` vm: this is a VM of a cloud or of another hypervisor, and is measured as one; bench import adds the run to another")
+	complete(cmd, "kind", []string{"vm"})
 	flags.IntSliceVar(&f.cores, "cores", nil, "also natively with `N` cores, the equal of VMs that leave some to the host; repeatable")
 	flags.StringSliceVar(&f.ablate, "ablate", nil, "also VMs without a `SWITCH`, each a variant: "+strings.Join(run.Switches, ", ")+"; several at once joined by +; untuned: without hugepages, pinning and vnuma")
 	flags.StringSliceVar(&f.mpis, "mpi", nil, "`MPI` libraries: "+strings.Join(mpi.Names, ", ")+", or a launcher's path, with +ivshmem behind it for the provider (default the first found)")
@@ -259,6 +264,9 @@ func withoutFlags(words []string, names ...string) []string {
 // request makes the request and the record of a run from the flags.
 func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, string, error)) (q run.Request, r *record.Run, err error) {
 	notice := ""
+	if err := f.foreign(cmd); err != nil {
+		return q, nil, err
+	}
 	facts, cpus := machine.Facts()
 	w := run.Wish{Cores: f.cores, Ablate: f.ablate, Host: facts, CPUs: cpus}
 	for _, v := range f.variants {
@@ -323,10 +331,20 @@ func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *termina
 		Version: record.Version, Nearmetal: versionText(), Started: time.Now().UTC(),
 		Command: append([]string{"nearmetal"}, os.Args[1:]...), Quick: q.Quick, Host: facts,
 	}
-	for _, v := range q.Variants {
-		r.Variants = append(r.Variants, v.Variant)
+	profile := check.Profile("")
+	if f.kind != "" {
+		profile = check.Guest
 	}
-	r.Checks = checks(ctx)
+	r.Checks = checks(ctx, profile)
+	for i := range q.Variants {
+		if v := &q.Variants[i]; f.kind != "" {
+			v.Label, v.Kind, v.Foreign = strings.Replace(v.Label, "native."+strconv.Itoa(v.Cores), f.variant, 1), "vm", true
+			v.Host, v.Checks, v.KeptBack = &r.Host, r.Checks, 0
+			v.Description = "in a VM that nearmetal did not make, " + strings.TrimPrefix(v.Description, "natively ")
+			v.Baseline = ""
+		}
+		r.Variants = append(r.Variants, q.Variants[i].Variant)
+	}
 	if notice != "" {
 		p.Printf("%s", notice)
 	}
@@ -335,9 +353,27 @@ func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *termina
 
 func versionText() string { return strings.TrimSpace(version + " " + commit) }
 
+// foreign checks the flags of a run inside a VM that nearmetal did not make, whose variant is this machine itself.
+func (f *benchFlags) foreign(cmd *cobra.Command) error {
+	switch {
+	case f.kind == "" && f.variant == "":
+		return nil
+	case f.kind != "vm":
+		return usagef("--variant LABEL goes with --kind vm")
+	case f.variant == "":
+		return usagef("--kind vm needs --variant: the label of this VM, such as EC2.c3.2xlarge")
+	case len(f.cores) > 0 || len(f.ablate) > 0:
+		return usagef("--kind vm measures this VM as it is: leave out --cores and --ablate")
+	case cmd.Flags().Changed("variants"):
+		return usagef("--kind vm has one variant, this VM: leave out --variants")
+	}
+	f.variants = []string{"native"}
+	return nil
+}
+
 // checks returns the host's state by `nearmetal check`, nil where there is none.
-func checks(ctx context.Context) json.RawMessage {
-	rep, err := check.Run(ctx, check.Options{})
+func checks(ctx context.Context, profile check.Profile) json.RawMessage {
+	rep, err := check.Run(ctx, check.Options{Profile: profile})
 	if err != nil {
 		return nil
 	}

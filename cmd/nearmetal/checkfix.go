@@ -115,22 +115,27 @@ func (f *checkFlags) printRest(cmd *cobra.Command, fixes []check.Fix) {
 
 // confirm asks whether to go on. Without a terminal only --yes is an answer.
 func confirm(cmd *cobra.Command, yes bool) (bool, error) {
+	return confirmed(cmd, yes, "Write this?")
+}
+
+// confirmed is confirm with a question of its own.
+func confirmed(cmd *cobra.Command, yes bool, question string) (bool, error) {
 	if yes {
 		return true, nil
 	}
 	if !terminal.IsTerminal(cmd.InOrStdin()) {
 		return false, errors.New("standard input is no terminal to ask on: say --yes")
 	}
-	fmt.Fprint(cmd.OutOrStdout(), "Write this? [y/N] ")
+	fmt.Fprint(cmd.OutOrStdout(), question+" [y/N] ")
 	line, err := bufio.NewReader(io.LimitReader(cmd.InOrStdin(), 1024)).ReadString('\n')
 	if err != nil && line == "" {
-		return false, errors.New("no answer: nothing was written")
+		return false, errors.New("no answer: nothing was done")
 	}
 	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":
 		return true, nil
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), "Nothing was written.")
+	fmt.Fprintln(cmd.OutOrStdout(), "Nothing was done.")
 	return false, nil
 }
 

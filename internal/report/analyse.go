@@ -44,7 +44,7 @@ func experiment(d *Data, index int) *Experiment {
 	for v, ok := range measured {
 		if ok {
 			e.Sides = append(e.Sides, v)
-			if e.Base < 0 && !d.Run.Variants[v].Emulated {
+			if e.Base < 0 && !d.Run.Variants[v].Emulated && !d.Run.Variants[v].Foreign {
 				e.Base = v
 			}
 		}
@@ -226,6 +226,10 @@ func (e *Experiment) judge(given Tolerance) {
 			verdict.Why = Quick
 			continue
 		}
+		if variant.Foreign {
+			verdict.Why = Foreign
+			continue
+		}
 		if e.Base < 0 {
 			verdict.Why = "nothing to compare it with"
 			continue
@@ -239,6 +243,9 @@ func (e *Experiment) judge(given Tolerance) {
 
 // Emulated is what stands wherever a time was measured under emulation.
 const Emulated = "emulated: timings are not meaningful"
+
+// Foreign is why VMs that nearmetal did not make have no verdict.
+const Foreign = "a VM that nearmetal did not make, on another machine"
 
 // Quick is why a run with --quick has no verdict: with three repetitions an interval is their whole
 // spread.

@@ -138,7 +138,7 @@ func (e *Experiment) values(c *paper.Claim, u string) []string {
 	var out []string
 	for _, v := range e.Sides {
 		variant := e.variant(v)
-		if variant.Kind != "vm" {
+		if variant.Kind != "vm" || variant.Foreign {
 			continue
 		}
 		if variant.Emulated {

@@ -409,6 +409,35 @@ func TestPaperGains(t *testing.T) {
 	}
 }
 
+// VMs of a cloud are beside ours: how many times better ours are, no verdict, and never the baseline.
+func TestPaperCloud(t *testing.T) {
+	run := &record.Run{Version: 1, Cases: []record.Case{{Name: "osu/bw", Unit: "MB/s", Metric: "bandwidth", Better: "up", Kind: "size", X: "size", Seed: "003 p 24"}},
+		Variants: []record.Variant{{Label: "EC2.c3", Kind: "vm", Foreign: true, Host: &record.Host{CPU: "a cloud's"}}, {Label: "native.8", Kind: "native"}, {Label: "VM.8", Kind: "vm"}}}
+	var samples []record.Sample
+	for i, v := range []float64{100, 2200, 2000} {
+		samples = append(samples, record.Sample{Case: "osu/bw", Variant: run.Variants[i].Label, Point: map[string]string{"size": "65536"}, Value: v, OK: true})
+	}
+	d, err := Group("cloud", run, samples, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Build([]*Data{d}, Options{Paper: "003"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := r.Runs[0].Experiments[0]
+	if e.baseLabel() != "native.8" || e.Verdicts[0].Why != Foreign {
+		t.Errorf("the baseline is %s, the cloud's verdict %+v", e.baseLabel(), e.Verdicts[0])
+	}
+	for _, it := range r.Paper.Items {
+		for _, c := range it.Claims {
+			if it.Key == "p 24" && c.Printed == "28 ×" && fmt.Sprint(c.Ours) != "[VM.8 against EC2.c3: 20 × at most, at 64 KiB]" {
+				t.Errorf("%q", c.Ours)
+			}
+		}
+	}
+}
+
 // What a paper prints needs no run: the text and the page say what there is to repeat, and how.
 func TestPaperAlone(t *testing.T) {
 	for _, name := range paper.Names() {

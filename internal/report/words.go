@@ -157,6 +157,9 @@ func describe(v *record.Variant) string {
 	if v.Emulated {
 		parts = append(parts, Emulated)
 	}
+	if v.Foreign && v.Host != nil {
+		parts = append(parts, "on "+strings.TrimPrefix(v.Host.Name+", ", ", ")+v.Host.CPU)
+	}
 	if len(parts) == 0 {
 		return v.Kind
 	}

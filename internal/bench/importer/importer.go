@@ -141,7 +141,7 @@ func (r *Result) add(c record.Case) {
 	r.Cases = append(r.Cases, c)
 }
 
-// SetSize gives all values a number of ranks or threads in the place of what their file says.
+// SetSize sets the number of ranks or threads of all values, whatever their file says.
 func (r *Result) SetSize(parameter string, n int) {
 	for i := range r.Cases {
 		r.Cases[i].Kind, r.Cases[i].X = "scaling", parameter

@@ -81,6 +81,9 @@ type Variant struct {
 	// (which itself is compared with nothing).
 	Baseline string `json:"baseline,omitempty"`
 	MPI      string `json:"mpi,omitempty"` // MPI library and channel, like "openmpi", "mpich", "ivshmem"
+	// Host and Checks are those of a Foreign variant's VM: its machine, and nearmetal check --profile guest in it.
+	Host   *Host           `json:"host,omitempty"`
+	Checks json.RawMessage `json:"checks,omitempty"`
 	// MemoryBytes a VM, and VMs a host; 0: native.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	VMs         int   `json:"vms,omitempty"`

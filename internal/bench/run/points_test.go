@@ -50,7 +50,7 @@ func shippedExperiment(t *testing.T, name string) *suite.Experiment {
 	return &picked[0].Experiments[0]
 }
 
-// inJob is a request on nodes of so many cores, natively and in VMs of a GiB a core.
+// inJob is a request on a number of nodes with that many cores each, natively and in VMs of a GiB a core.
 func inJob(nodes, cores int) *Request {
 	q := &Request{Variants: []Variant{{Step: &Step{Nodes: nodes}}, {Step: &Step{Nodes: nodes, VM: true, HasVM: true}}}}
 	for i := range q.Variants {

@@ -45,7 +45,7 @@ func (r *runner) find(e *suite.Experiment) (p suite.Program, paths map[int]strin
 	}
 	hint := ""
 	if e.Install != "" {
-		hint = ": " + e.Install
+		hint = ": " + e.Install + " (or nearmetal bench install)"
 	}
 	return suite.Program{}, nil, nil, fmt.Errorf("%s; none of its programs is there%s", strings.Join(why, "; "), hint)
 }
@@ -124,7 +124,7 @@ func candidates(name string) []string {
 	if !strings.Contains(name, "/") {
 		path, err := exec.LookPath(name)
 		if err != nil {
-			return nil
+			return installed(name)
 		}
 		if path, err = filepath.Abs(path); err != nil {
 			return nil
@@ -144,6 +144,21 @@ func candidates(name string) []string {
 		}
 	}
 	return out
+}
+
+// installed returns a program that bench install put into the user's folder.
+func installed(name string) []string {
+	dir := suite.ProgramsDir()
+	if dir == "" {
+		return nil
+	}
+	for _, bin := range []string{"bin", "venv/bin", "spack/bin"} {
+		path := filepath.Join(dir, bin, name)
+		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+			return []string{path}
+		}
+	}
+	return nil
 }
 
 // Need is an experiment with what it would run here, for `nearmetal bench show`.

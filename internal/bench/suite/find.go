@@ -51,6 +51,19 @@ func UserDir() string {
 	return ""
 }
 
+// ProgramsDir is where bench install puts programs for a user who is not root.
+func ProgramsDir() string {
+	dir := os.Getenv("XDG_DATA_HOME")
+	if dir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ""
+		}
+		dir = filepath.Join(home, ".local", "share")
+	}
+	return filepath.Join(dir, "nearmetal", "programs")
+}
+
 // All returns every suite: the shipped ones, those in the user's directory, and those of files;
 // a later one of the same name takes the place of an earlier.
 func All(files []string) ([]*Suite, error) {

@@ -44,7 +44,7 @@ func NextRanks(rule string, n int) int {
 	return n
 }
 
-// Grid returns the process grid P x Q of so many ranks as HPL's FAQ has it: "P and Q should be approximately equal,
+// Grid returns the process grid P x Q of a number of ranks as HPL's FAQ has it: "P and Q should be approximately equal,
 // with Q slightly larger than P".
 func Grid(ranks int) string {
 	p := 1

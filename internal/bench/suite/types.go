@@ -15,10 +15,14 @@ const LaunchPair = "pair"
 
 // Suite is one suite file.
 type Suite struct {
-	Version     int          `yaml:"version"`
-	Name        string       `yaml:"suite"` // letters, digits, hyphens
-	Title       string       `yaml:"title"`
-	About       string       `yaml:"about"`
+	Version int    `yaml:"version"`
+	Name    string `yaml:"suite"` // letters, digits, hyphens
+	Title   string `yaml:"title"`
+	About   string `yaml:"about"`
+	// Packages are those that have its programs, by where they come from: apt, dnf, pip, spack.
+	Packages map[string][]string `yaml:"packages"`
+	// Licence says what the programs' licence asks for and where, for those that nobody may simply install.
+	Licence     string       `yaml:"licence"`
 	Experiments []Experiment `yaml:"experiments"`
 	File        string       `yaml:"-"` // where it was read; "" for an embedded one
 }
@@ -33,8 +37,6 @@ type Experiment struct {
 	Programs []Program `yaml:"programs"`
 	// Install says how to get a program where none is found.
 	Install string `yaml:"install"`
-	// Licence says what a program's licence asks for and where, for those that nobody may simply install.
-	Licence string `yaml:"licence"`
 	// Launch is "mpi" (ranks are started by the MPI's launcher), "plain" (the default): once, in
 	// the first VM, or LaunchPair.
 	Launch string `yaml:"launch"`

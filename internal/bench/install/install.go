@@ -1,0 +1,150 @@
+// Package install gets the programs of suites: by the distribution's package client, from PyPI or by Spack, for root
+// into the system and for others into a folder of the user's. The same files run natively and in VMs, whose root is
+// the host's.
+package install
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"nearmetal/internal/bench/suite"
+)
+
+// Sources are where programs come from, in the order in which they are tried.
+var Sources = []string{"apt", "dnf", "pip", "spack"}
+
+// clients are the programs that each needs.
+var clients = map[string][]string{"apt": {"apt-get", "dpkg-deb"}, "dnf": {"dnf"}, "pip": {"python3"}, "spack": {"spack"}}
+
+// Here says what this machine has.
+type Here struct {
+	Root bool
+	Has  func(program string) bool // whether PATH has it
+	Dir  string                    // for programs without root (suite.ProgramsDir)
+}
+
+// This returns what this machine has.
+func This() Here {
+	return Here{Root: os.Geteuid() == 0, Dir: suite.ProgramsDir(), Has: func(p string) bool {
+		_, err := exec.LookPath(p)
+		return err == nil
+	}}
+}
+
+// Plan are the commands that get a suite's programs.
+type Plan struct {
+	Suite  string
+	Source string
+	// Commands are shell commands, run one after the other.
+	Commands []string
+}
+
+// Make returns how a suite's programs are got. source is one of Sources, or "" for the first that will do. The error
+// says what else there is: a licence, or a build by hand.
+func Make(s *suite.Suite, source string, h Here) (*Plan, error) {
+	if s.Licence != "" && len(s.Packages) == 0 {
+		return nil, fmt.Errorf("%s: its licence bars that: %s; then %s", s.Name, s.Licence, s.Experiments[0].Install)
+	}
+	if source != "" && !slices.Contains(Sources, source) {
+		return nil, fmt.Errorf("there is no source %q: there are %s", source, strings.Join(Sources, ", "))
+	}
+	var why []string
+	for _, src := range Sources {
+		names := s.Packages[src]
+		if source != "" && src != source || len(names) == 0 {
+			continue
+		}
+		if at := slices.IndexFunc(clients[src], func(p string) bool { return !h.Has(p) }); at >= 0 {
+			why = append(why, fmt.Sprintf("%s is not here (for %s)", clients[src][at], strings.Join(names, ", ")))
+			continue
+		}
+		if src == "dnf" && !h.Root {
+			why = append(why, "dnf installs for root alone")
+			continue
+		}
+		return &Plan{Suite: s.Name, Source: src, Commands: commands(src, names, h)}, nil
+	}
+	if len(why) == 0 {
+		why = []string{"no package client has it"}
+	}
+	return nil, fmt.Errorf("%s: %s: %s", s.Name, strings.Join(why, "; "), s.Experiments[0].Install)
+}
+
+func commands(source string, names []string, h Here) []string {
+	list := strings.Join(quoted(names), " ")
+	dir := quote(h.Dir)
+	switch source {
+	case "apt":
+		if h.Root {
+			return []string{"apt-get install --yes --no-install-recommends " + list}
+		}
+		// Without root: the packages and what they need that is not installed, unpacked. Their libraries are found by
+		// the scripts that Wrap makes.
+		packages := quote(filepath.Join(h.Dir, "packages"))
+		return []string{
+			"mkdir -p " + packages + " " + quote(filepath.Join(h.Dir, "root")),
+			"cd " + packages + " && apt-get download $(apt-get install --print-uris --yes -qq --no-install-recommends " + list +
+				` | sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p")`,
+			"for f in " + packages + "/*.deb; do dpkg-deb -x \"$f\" " + quote(filepath.Join(h.Dir, "root")) + "; done",
+		}
+	case "dnf":
+		return []string{"dnf install --assumeyes " + list}
+	case "pip":
+		return []string{"python3 -m venv " + quote(filepath.Join(h.Dir, "venv")), quote(filepath.Join(h.Dir, "venv/bin/pip")) + " install " + list}
+	}
+	return []string{"spack install " + list, "mkdir -p " + dir, "spack view --dependencies no symlink " + quote(filepath.Join(h.Dir, "spack")) + " " + list}
+}
+
+func quoted(list []string) []string {
+	var out []string
+	for _, s := range list {
+		out = append(out, quote(s))
+	}
+	return out
+}
+
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// Wrap makes a script in dir/bin for each program below dir/root, with the libraries that were unpacked there, and
+// returns how many.
+func Wrap(dir string) (int, error) {
+	root := filepath.Join(dir, "root")
+	var libraries []string
+	seen := map[string]bool{}
+	err := filepath.WalkDir(filepath.Join(root, "usr/lib"), func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		folder := filepath.Dir(path)
+		if name := d.Name(); !d.IsDir() && strings.HasPrefix(name, "lib") && strings.Contains(name, ".so") && !seen[folder] {
+			seen[folder] = true
+			libraries = append(libraries, folder)
+		}
+		return nil
+	})
+	if os.IsNotExist(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	bin := filepath.Join(dir, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return 0, err
+	}
+	programs, err := filepath.Glob(filepath.Join(root, "usr/bin/*"))
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range programs {
+		text := "#!/bin/sh\nLD_LIBRARY_PATH=" + quote(strings.Join(libraries, ":")) + "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\nexport LD_LIBRARY_PATH\nexec " + quote(p) + " \"$@\"\n"
+		if err := os.WriteFile(filepath.Join(bin, filepath.Base(p)), []byte(text), 0o755); err != nil {
+			return 0, err
+		}
+	}
+	return len(programs), nil
+}
