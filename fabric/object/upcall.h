@@ -1,11 +1,14 @@
 /*
  * What the ring and the core provider call of the protocol above them, which defines it. These are
- * the only functions that a folder of fabric/ may call of a folder above it.
+ * the only functions that a folder of fabric/ may call of a folder above it. ucx/ has a protocol of its own.
  */
 #ifndef IVS_UPCALL_H
 #define IVS_UPCALL_H
 
 #include "object/ep.h"
+
+/* proto/receive.c: what the messages in this library's rings are, NM_PROTOCOL_*. */
+extern const uint8_t ivs_protocol;
 
 /* proto/receive.c: handles a message from peer. Returns false if there is no room for it now. */
 bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags,

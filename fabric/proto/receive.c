@@ -6,6 +6,8 @@
 #include "proto/traffic.h"
 #include "ring/copy.h"
 
+const uint8_t ivs_protocol = NM_PROTOCOL_OFI;
+
 #define HELD_MAX	((size_t) 1 << 20)	/* bytes of one message before its receive */
 
 static struct ivs_msg *new_msg(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag)

@@ -1,7 +1,6 @@
-/* Rings: one from each rank to each other that it talks to. */
+/* Rings, one from each rank to each other that it talks to: made, found and written. */
 #include <sys/random.h>
 
-#include "object/match.h"
 #include "object/upcall.h"
 #include "region/heap.h"
 #include "ring/bounce.h"
@@ -36,10 +35,8 @@ static void reap(struct ivs_peer *p)
 	p->tx_tail = tail;
 }
 
-static inline bool room(struct ivs_peer *p, uint32_t lines)
+bool ivs_ring_reap(struct ivs_peer *p, uint32_t lines)
 {
-	if (likely(p->tx_head + lines - p->tx_tail <= p->tx_mask + 1))
-		return true;
 	reap(p);
 	return p->tx_head + lines - p->tx_tail <= p->tx_mask + 1;
 }
@@ -50,10 +47,8 @@ void __attribute__((noinline)) ivs_ring_notify(struct ivs_peer *p)
 	ivs_doorbell_check(p);
 }
 
-/* A bounce buffer of the kind asked for, else of the other; UINT32_MAX: there is none. */
-static uint32_t alloc_bounce(struct ivs_peer *p, bool far)
+uint32_t ivs_ring_bounce(struct ivs_ep *ep, bool far)
 {
-	struct ivs_ep *ep = p->ep;
 	struct ivs_list *pos;
 	uint32_t bounce;
 
@@ -108,7 +103,7 @@ bool ivs_eager_send(struct ivs_peer *p, uint8_t op, uint64_t tag, const uint64_t
 {
 	uint32_t lines = ivs_lines_for(len + (data ? 8 : 0));
 
-	if (unlikely(!room(p, lines)))
+	if (unlikely(!ivs_ring_room(p, lines)))
 		return false;
 	ivs_eager_send_lines(p, lines, op, tag, data, buf, len);
 	return true;
@@ -138,14 +133,14 @@ int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 
 	if (len <= ivs_param.inline_max) {
 		lines = ivs_lines_for(len);
-		if (unlikely(!room(p, lines)))
+		if (unlikely(!ivs_ring_room(p, lines)))
 			return -FI_EAGAIN;
 	} else {
 		len = sizeof(ref) + pkt->fixed_len;
 		lines = ivs_lines_for(len);
-		if (unlikely(!room(p, lines)))
+		if (unlikely(!ivs_ring_room(p, lines)))
 			return -FI_EAGAIN;
-		ref.index = alloc_bounce(p, pkt->far);
+		ref.index = ivs_ring_bounce(p->ep, pkt->far);
 		if (unlikely(ref.index == UINT32_MAX))
 			return -FI_EAGAIN;
 		ref.len = (uint32_t) pkt->len;
@@ -180,132 +175,6 @@ int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 	}
 	ivs_ring_publish(p, l, lines, pkt->op, flags, len);
 	return 0;
-}
-
-static void broken(struct ivs_peer *p, const char *what)
-{
-	IVS_WARN(FI_LOG_EP_DATA, "rank in slot %u sent %s; its messages are ignored from now on\n",
-		 p->slot, what);
-	p->broken = true;
-	ivs_peer_dead(p, FI_EIO);
-}
-
-/* A message that is not the simplest kind. Returns false if it has to wait. */
-static bool __attribute__((noinline))
-complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags,
-		uint64_t tag, size_t len)
-{
-	uint64_t buf[(IVS_INLINE_MAX + 7) / 8];
-	uint8_t *b = (uint8_t *) buf;
-	const uint8_t *payload;
-	struct ivs_bounce ref;
-	size_t fixed = ivs_fixed_bytes(op, flags), skip = 0;
-	uint64_t begin = 0;
-	bool done;
-
-	ivs_ring_get(p, 0, b, len);
-	if (flags & IVS_F_BOUNCE)
-		skip = sizeof(ref);
-	if (!op || op >= IVS_OP_COUNT || len < skip + fixed ||
-	    (flags & (IVS_F_NT | IVS_F_TIME) && !(flags & IVS_F_BOUNCE))) {
-		broken(p, "a malformed message");
-		return true;
-	}
-	payload = b + skip + fixed;
-	len -= skip + fixed;
-	if (skip) {
-		memcpy(&ref, b, sizeof(ref));
-		if (ref.index >= ep->domain->region->geo.bounces || ref.len > ep->domain->region->geo.bounce_bytes || len) {
-			broken(p, "a message with a wrong bounce buffer");
-			return true;
-		}
-		payload = ivs_area(ep->domain->region, p->slot) + (size_t) ref.index * ep->domain->region->geo.bounce_bytes;
-		len = ref.len;
-	}
-	if (flags & IVS_F_TIME)
-		begin = ivs_cycles();
-	p->handling = true;
-	done = ivs_receive(ep, p, op, flags & (uint8_t) ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME), tag,
-			   b + skip, payload, len);
-	p->handling = false;
-	/* What was refused, or has ended all with its sender, is no reading. */
-	if (flags & IVS_F_TIME && done && p->rx_ring && len >= IVS_NT_MIN)
-		ivs_nt_report(&p->nt, p->rx_ctl, flags, ivs_cycles() - begin, len);
-	return done;
-}
-
-int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
-{
-	int done = 0;
-
-	while (done < 64) {
-		struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
-		uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
-		uint8_t op, flags;
-		uint16_t len;
-		uint64_t tag;
-		uint32_t lines;
-		struct ivs_rx *rx;
-
-		if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0)) {
-			ivs_ring_fetch(p);
-			break;
-		}
-		/* A program that does not read completions gets no more of them. */
-		if (unlikely(ivs_cq_count(ep->rx_cq) >= ep->rx_cq->size))
-			break;
-		op = (uint8_t) (word >> 32);
-		flags = (uint8_t) (word >> 40);
-		len = (uint16_t) (word >> 48);
-		tag = *(volatile uint64_t *) &l->tag;
-		if (unlikely(len > IVS_INLINE_MAX)) {
-			broken(p, "a message longer than a ring's");
-			break;
-		}
-		lines = ivs_lines_for(len);
-		if (likely(op <= IVS_OP_MSG && op && !(flags & ~IVS_F_DATA) &&
-			   (!flags || len >= 8))) {
-			bool tagged = op == IVS_OP_TAGGED;
-			size_t skip = flags ? 8 : 0, bytes = len - skip;
-
-			rx = ivs_match_posted(ep, tagged ? &ep->tagged : &ep->msg, tagged, p,
-					      tag, bytes);
-			if (likely(rx != NULL)) {
-				uint64_t data = 0;
-
-				if (flags)
-					memcpy(&data, l->payload, 8);
-				if (likely(rx->len >= bytes && rx->count == 1)) {
-					uint8_t *dst = rx->iov[0].iov_base;
-
-					if (likely(len <= NM_LINE_FIRST_BYTES))
-						ivs_copy_small(dst, l->payload + skip, bytes);
-					else
-						ivs_ring_get(p, skip, dst, bytes);
-				} else {
-					uint8_t tmp[IVS_INLINE_MAX];
-
-					ivs_ring_get(p, skip, tmp, bytes);
-					ivs_iov_scatter(rx->iov, rx->count, 0, tmp, bytes);
-				}
-				ivs_rx_complete(ep, rx, tagged, p, bytes, tag, flags, data, 0);
-			} else if (!complex_message(ep, p, op, flags, tag, len)) {
-				break;
-			}
-		} else if (!complex_message(ep, p, op, flags, tag, len)) {
-			break;
-		}
-		if (unlikely(p->broken || !p->rx_ring))
-			break;
-		p->rx_head += lines;
-		p->rx_lines = lines;
-		done++;
-		/* Lines in batches; a bounce buffer at once, others wait for it. */
-		if (flags & IVS_F_BOUNCE)
-			p->rx_shown = p->rx_head - p->rx_mask - 1;
-		ivs_ring_show(p);
-	}
-	return done;
 }
 
 void ivs_ring_prefetch(const struct ivs_peer *p)
@@ -367,6 +236,7 @@ int ivs_ring_open(struct ivs_peer *p)
 	memset(&c, 0, sizeof(c));
 	c.ring = (uint32_t) (offset / NM_LAYOUT_LINE) + 1;
 	c.lines_log2 = (uint8_t) shift;
+	c.protocol = ivs_protocol;
 	c.check = (uint16_t) p->epoch;
 	c.lap0 = p->tx_lap0;
 	c.epoch = ep->epoch;
@@ -393,7 +263,8 @@ struct ivs_peer *ivs_ring_attach(struct ivs_ep *ep, uint32_t slot)
 	if (p && p->rx_ring && p->epoch == c.epoch)
 		return p;
 	owner = __atomic_load_n(&r->slots[slot].owner, __ATOMIC_ACQUIRE);
-	if (c.check != (uint16_t) ep->epoch || c.epoch != (uint32_t) (owner >> 2) || !c.ring)
+	if (c.check != (uint16_t) ep->epoch || c.epoch != (uint32_t) (owner >> 2) || !c.ring ||
+	    c.protocol != ivs_protocol)
 		return NULL;
 	offset = (uint64_t) (c.ring - 1) * NM_LAYOUT_LINE;
 	if (c.lines_log2 < 3 || c.lines_log2 > 8 || offset < r->geo.heap ||

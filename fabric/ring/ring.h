@@ -111,8 +111,20 @@ void ivs_ring_notify(struct ivs_peer *peer);
  */
 bool ivs_eager_send(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint64_t *data,
 		  const void *buf, size_t len);
+/* A message whose payload may need a bounce buffer. Returns 0, or -FI_EAGAIN if there is no room now. */
 int ivs_ring_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
-/* Handles what has arrived. Returns how many messages. */
+/* Takes back what the receiver has read. Is there room for this many lines now? */
+bool ivs_ring_reap(struct ivs_peer *peer, uint32_t lines);
+
+/* Is there room for a message of this many lines? */
+static inline bool ivs_ring_room(struct ivs_peer *p, uint32_t lines)
+{
+	return likely(p->tx_head + lines - p->tx_tail <= p->tx_mask + 1) || ivs_ring_reap(p, lines);
+}
+
+/* Takes a free bounce buffer of the kind asked for, else of the other; UINT32_MAX: there is none. */
+uint32_t ivs_ring_bounce(struct ivs_ep *ep, bool far);
+/* receive.c: handles what has arrived. Returns how many messages. */
 int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *peer);
 /* Is there a message that was not handled? */
 bool ivs_ring_pending(const struct ivs_peer *peer);

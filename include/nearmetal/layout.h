@@ -99,13 +99,17 @@ struct nm_proof {
 struct nm_conn {
 	uint32_t	ring;
 	uint8_t		lines_log2;
-	uint8_t		reserved;
+	uint8_t		protocol;	/* NM_PROTOCOL_*: what the ring's messages are */
 	uint16_t	check;		/* low bits of the receiver's epoch */
 	uint32_t	lap0;		/* lap of the ring's first round */
 	uint32_t	epoch;		/* the sender's; of another one it is an old entry */
 };
 
 _Static_assert(sizeof(struct nm_conn) == 16, "two words");
+
+/* A rank reads rings of its own protocol only. */
+#define NM_PROTOCOL_OFI	0	/* the libfabric provider's */
+#define NM_PROTOCOL_UCX	1	/* the UCX transport's */
 
 /*
  * In front of a ring: two lines, written by the receiver only, but for coop.
