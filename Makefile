@@ -71,6 +71,9 @@ install: go ## below PREFIX (/usr/local) and DESTDIR
 	build/nearmetal completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nearmetal
 	build/nearmetal completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nearmetal.fish
 
+ucx: c ## the UCX transport, build/c/ucx/libnearmetal-ucx.so (docs/ucx.md)
+	@sed -n 's/^#define IVU_MINOR_FIRST[^0-9]*/build\/c\/ucx\/libnearmetal-ucx.so: for UCX 1./p; s/^#define IVU_MINOR_LAST[^0-9]*/to 1./p' ucx/abi.h | paste -sd ' '
+
 recording: go ## docs/first-commands.cast and .svg: README's first commands, as they run here
 	@go run ./tools/record
 
@@ -131,6 +134,10 @@ e2e: go wheels slurm extras virtiofsd ## the tests on real VMs, one package afte
 
 test-fabric: c ## the libfabric provider's own tests, which unit runs too
 	meson test -C build/c --print-errorlogs --no-rebuild --suite fabric
+
+# Releases of UCX from PyPI, some 400 MB: not a part of test.
+test-ucx: c ## the UCX transport on every version of UCX that it knows
+	@sh scripts/ucx-versions.sh
 
 test-slurm: slurm extras ## srun --vm on a real Slurm on this machine (root)
 	go test -count=1 -timeout 90m ./test/slurm

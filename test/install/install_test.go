@@ -16,7 +16,7 @@ import (
 var files = []string{
 	"bin/nearmetal", "bin/nearmetal-rsh", "bin/nearmetal-task",
 	"include/nearmetal/fabric.h", "include/nearmetal/layout.h", "include/nearmetal/region.h",
-	"lib/nearmetal/libfabric/libivshmem-fi.so", "lib/nearmetal/libivshmem-mpi.so",
+	"lib/nearmetal/libfabric/libivshmem-fi.so", "lib/nearmetal/libivshmem-mpi.so", "lib/nearmetal/ucx/libnearmetal-ucx.so",
 	"lib/pkgconfig/nearmetal-fabric.pc",
 	"lib/slurm/spank_nearmetal.so",
 	"libexec/nearmetal/nm_bibw", "libexec/nearmetal/nm_bw", "libexec/nearmetal/nm_cg",

@@ -1,0 +1,408 @@
+/* UCX as MPIs use it, over the transport: its public interface ucp, from the headers of any version. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ucp/api/ucp.h>
+
+#include "harness.h"
+
+static ucp_context_h context;
+static ucp_worker_h worker;
+static ucp_ep_h eps[RANKS_MAX];
+static int failures;	/* endpoints whose peer is gone */
+
+static void progress(void)
+{
+	ucp_worker_progress(worker);
+}
+
+static void failed(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+	(void) arg;
+	(void) ep;
+	(void) status;
+	failures++;
+}
+
+static void start(uint64_t features, bool errors)
+{
+	ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES, .features = features };
+	ucp_worker_params_t worker_params = { .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+					      .thread_mode = UCS_THREAD_MODE_SINGLE };
+	ucp_config_t *config;
+	ucp_address_t *address;
+	size_t len;
+	int i;
+
+	EXPECT(ucp_config_read(NULL, NULL, &config) == UCS_OK);
+	EXPECT(ucp_init(&params, config, &context) == UCS_OK);
+	ucp_config_release(config);
+	EXPECT(ucp_worker_create(context, &worker_params, &worker) == UCS_OK);
+	EXPECT(ucp_worker_get_address(worker, &address, &len) == UCS_OK && len <= ADDRESS_MAX);
+	memcpy(shared->address[rank], address, len);
+	shared->address_len[rank] = len;
+	ucp_worker_release_address(worker, address);
+	barrier(NULL);
+	for (i = 0; i < ranks; i++) {
+		ucp_ep_params_t p = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+				      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
+				      .address = (const ucp_address_t *) shared->address[i],
+				      .err_mode = errors ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
+				      .err_handler = { failed, NULL } };
+
+		if (i != rank)
+			EXPECT(ucp_ep_create(worker, &p, &eps[i]) == UCS_OK);
+	}
+}
+
+/* Waits for a request. Returns its status. */
+static ucs_status_t complete(void *request)
+{
+	ucs_status_t status;
+
+	if (!UCS_PTR_IS_PTR(request))
+		return UCS_PTR_STATUS(request);
+	while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS)
+		progress();
+	ucp_request_free(request);
+	return status;
+}
+
+static void stop(void)
+{
+	ucp_request_param_t none = { .op_attr_mask = 0 };
+	int i;
+
+	EXPECT(complete(ucp_worker_flush_nbx(worker, &none)) == UCS_OK);
+	barrier(progress);
+	for (i = 0; i < ranks; i++)
+		if (eps[i])
+			EXPECT(complete(ucp_ep_close_nbx(eps[i], &none)) == UCS_OK);
+	barrier(progress);
+	ucp_worker_destroy(worker);
+	ucp_cleanup(context);
+}
+
+static void *send_tag(int to, const void *data, size_t len, uint64_t tag)
+{
+	ucp_request_param_t none = { .op_attr_mask = 0 };
+
+	return ucp_tag_send_nbx(eps[to], data, len, tag, &none);
+}
+
+static void *receive_tag(void *data, size_t len, uint64_t tag)
+{
+	ucp_request_param_t none = { .op_attr_mask = 0 };
+
+	return ucp_tag_recv_nbx(worker, data, len, tag, UINT64_MAX, &none);
+}
+
+static void fill(uint8_t *data, size_t len, uint32_t seed)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		data[i] = (uint8_t) (seed * 31 + i * 7 + (i >> 8));
+}
+
+static bool filled(const uint8_t *data, size_t len, uint32_t seed)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		if (data[i] != (uint8_t) (seed * 31 + i * 7 + (i >> 8)))
+			return false;
+	return true;
+}
+
+/* Bytes of message n: all kinds of lengths, the same for every rank. */
+static size_t length_of(uint32_t n)
+{
+	static const size_t edges[] = { 0, 1, 7, 8, 9, 40, 48, 56, 57, 320, 327, 328, 329, 336, 337, 344, 4096, 8191,
+					8192, 8193, 32768, 32769, 65536, 100000, 1 << 20, 3000001 };
+	uint32_t x = n * 2654435761U;
+
+	if (n < sizeof(edges) / sizeof(edges[0]))
+		return edges[n];
+	return n % 7 ? x % 2000 : x % 200000;
+}
+
+/* Everybody sends to everybody, eight messages at a time, and compares what comes. */
+static void messages(void)
+{
+	enum { DEPTH = 8, COUNT = 120, MOST = 3000001 };
+	uint8_t *out[DEPTH], *in[RANKS_MAX][DEPTH];
+	void *sent[RANKS_MAX][DEPTH], *got[RANKS_MAX][DEPTH];
+	uint32_t n, k;
+	int peer;
+
+	start(UCP_FEATURE_TAG, false);
+	for (k = 0; k < DEPTH; k++) {
+		out[k] = malloc(MOST);
+		for (peer = 0; peer < ranks; peer++)
+			in[peer][k] = malloc(MOST);
+	}
+	for (n = 0; n < COUNT; n += DEPTH) {
+		for (k = 0; k < DEPTH; k++) {
+			size_t len = length_of(n + k);
+
+			fill(out[k], len, (uint32_t) rank * 1000 + n + k);
+			for (peer = 0; peer < ranks; peer++) {
+				if (peer == rank)
+					continue;
+				/* Half of the receives come before what they wait for, half after it. */
+				if (k % 2)
+					got[peer][k] = receive_tag(in[peer][k], len, (uint64_t) peer << 32 | (n + k));
+				sent[peer][k] = send_tag(peer, out[k], len, (uint64_t) rank << 32 | (n + k));
+			}
+		}
+		for (k = 0; k < DEPTH; k++)
+			for (peer = 0; peer < ranks; peer++) {
+				size_t len = length_of(n + k);
+
+				if (peer == rank)
+					continue;
+				if (!(k % 2))
+					got[peer][k] = receive_tag(in[peer][k], len, (uint64_t) peer << 32 | (n + k));
+				EXPECT(complete(got[peer][k]) == UCS_OK);
+				EXPECT(filled(in[peer][k], len, (uint32_t) peer * 1000 + n + k));
+			}
+		for (k = 0; k < DEPTH; k++)
+			for (peer = 0; peer < ranks; peer++)
+				if (peer != rank)
+					EXPECT(complete(sent[peer][k]) == UCS_OK);
+	}
+	stop();
+}
+
+/* Far more comes than a region of 16 MiB holds, before any receive is posted. */
+static void flood(void)
+{
+	enum { COUNT = 3000, BYTES = 7000 };
+	static uint8_t buffer[BYTES];
+	void **requests = calloc(COUNT, sizeof(*requests));
+	uint8_t *data;
+	uint32_t n;
+
+	/* A message of this length is sent without being asked for. */
+	setenv("UCX_RNDV_THRESH", "inf", 1);
+	start(UCP_FEATURE_TAG, false);
+	if (!rank) {
+		data = malloc((size_t) COUNT * BYTES);
+		for (n = 0; n < COUNT; n++) {
+			fill(data + (size_t) n * BYTES, BYTES, n);
+			requests[n] = send_tag(1, data + (size_t) n * BYTES, BYTES, n);
+		}
+		/* Nobody has read anything yet. */
+		barrier(NULL);
+		for (n = 0; n < COUNT; n++)
+			EXPECT(complete(requests[n]) == UCS_OK);
+		barrier(progress);
+	} else {
+		barrier(NULL);
+		barrier(progress);
+		for (n = 0; n < COUNT; n++) {
+			EXPECT(complete(receive_tag(buffer, BYTES, n)) == UCS_OK);
+			EXPECT(filled(buffer, BYTES, n));
+		}
+	}
+	stop();
+}
+
+static uint8_t target[1 << 20];
+static uint64_t counter;
+
+static ucs_status_t on_message(void *arg, const void *header, size_t header_len, void *data, size_t len,
+			       const ucp_am_recv_param_t *param)
+{
+	(void) arg;
+	EXPECT(header_len == 5 && !memcmp(header, "hello", 5) && !(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV));
+	EXPECT(filled(data, len, 3));
+	counter++;
+	return UCS_OK;
+}
+
+/* Memory of a peer's, atomics, streams and active messages. */
+static void others(void)
+{
+	ucp_mem_map_params_t map = { .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH,
+				     .address = target, .length = sizeof(target) };
+	ucp_mem_map_params_t map_counter = { .field_mask = map.field_mask, .address = &counter, .length = 8 };
+	ucp_request_param_t none = { .op_attr_mask = 0 }, fetch, whole;
+	ucp_am_handler_param_t am = { .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB,
+				      .id = 5, .cb = on_message };
+	uint8_t *mine = malloc(sizeof(target));
+	uint64_t one = 1, before = 0;
+	ucp_mem_h memh[2];
+	ucp_rkey_h rkey[2];
+	void *packed;
+	size_t len;
+	int i, other = !rank;
+
+	start(UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO64 | UCP_FEATURE_STREAM | UCP_FEATURE_AM, false);
+	EXPECT(ucp_worker_set_am_recv_handler(worker, &am) == UCS_OK);
+	EXPECT(ucp_mem_map(context, &map, &memh[0]) == UCS_OK && ucp_mem_map(context, &map_counter, &memh[1]) == UCS_OK);
+	for (i = 0; i < 2; i++) {
+		EXPECT(ucp_rkey_pack(context, memh[i], &packed, &len) == UCS_OK && len <= ADDRESS_MAX);
+		barrier(progress);
+		memcpy(shared->address[rank], packed, len);
+		ucp_rkey_buffer_release(packed);
+		barrier(progress);
+		EXPECT(ucp_ep_rkey_unpack(eps[other], shared->address[other], &rkey[i]) == UCS_OK);
+		barrier(progress);
+	}
+	/* The two processes are of one program that was forked: addresses are alike. */
+	for (i = 0; i < 3; i++) {
+		size_t bytes = i == 0 ? 100 : i == 1 ? 20000 : sizeof(target);
+
+		fill(mine, bytes, (uint32_t) (rank + i));
+		EXPECT(complete(ucp_put_nbx(eps[other], mine, bytes, (uintptr_t) target, rkey[0], &none)) == UCS_OK);
+		EXPECT(complete(ucp_ep_flush_nbx(eps[other], &none)) == UCS_OK);
+		barrier(progress);
+		EXPECT(filled(target, bytes, (uint32_t) (other + i)));
+		memset(mine, 0, bytes);
+		EXPECT(complete(ucp_get_nbx(eps[other], mine, bytes, (uintptr_t) target, rkey[0], &none)) == UCS_OK);
+		EXPECT(filled(mine, bytes, (uint32_t) (rank + i)));
+		barrier(progress);
+	}
+	fetch = (ucp_request_param_t) { .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER,
+					.datatype = ucp_dt_make_contig(8), .reply_buffer = &before };
+	for (i = 0; i < 100; i++) {
+		EXPECT(complete(ucp_atomic_op_nbx(eps[other], UCP_ATOMIC_OP_ADD, &one, 1, (uintptr_t) &counter, rkey[1],
+						  &fetch)) == UCS_OK);
+		EXPECT(before == (uint64_t) i);
+	}
+	barrier(progress);
+	EXPECT(counter == 100);
+	barrier(progress);
+	counter = 0;
+	barrier(progress);
+
+	fill(mine, 5000, 3);
+	EXPECT(complete(ucp_am_send_nbx(eps[other], 5, "hello", 5, mine, 500, &none)) == UCS_OK);
+	while (!counter)
+		progress();
+	EXPECT(complete(ucp_stream_send_nbx(eps[other], mine, 5000, &none)) == UCS_OK);
+	memset(target, 0, 5000);
+	whole = (ucp_request_param_t) { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_STREAM_RECV_FLAG_WAITALL };
+	{
+		void *r = ucp_stream_recv_nbx(eps[other], target, 5000, &len, &whole);
+
+		EXPECT(complete(r) == UCS_OK && filled(target, 5000, 3));
+	}
+	for (i = 0; i < 2; i++) {
+		ucp_rkey_destroy(rkey[i]);
+		barrier(progress);
+		EXPECT(ucp_mem_unmap(context, memh[i]) == UCS_OK);
+	}
+	stop();
+}
+
+/* A rank is killed: what the other sends it ends with an error, and UCX reports it. */
+static void death(void)
+{
+	static uint8_t data[1 << 20];
+	void *request;
+	int n;
+
+	start(UCP_FEATURE_TAG, true);
+	if (rank) {
+		EXPECT(complete(receive_tag(data, 8, 1)) == UCS_OK);
+		raise(SIGKILL);
+	}
+	EXPECT(complete(send_tag(1, data, 8, 1)) == UCS_OK);
+	for (n = 0; !failures; n++) {
+		request = send_tag(1, data, n % 2 ? 20000 : 8, 2);
+		if (UCS_PTR_IS_PTR(request))
+			complete(request);
+		progress();
+	}
+	/* The worker goes on. */
+	EXPECT(ucp_worker_progress(worker) == 0 || true);
+	_exit(0);
+}
+
+/* A rank sleeps until something comes. */
+static void wakeup(void)
+{
+	uint8_t data[16] = { 0 };
+	void *request;
+	int n;
+
+	start(UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP, false);
+	for (n = 0; n < 20; n++) {
+		if (!rank) {
+			usleep(n % 5 * 1000);
+			EXPECT(complete(send_tag(1, data, sizeof(data), 1)) == UCS_OK);
+			EXPECT(complete(receive_tag(data, sizeof(data), 2)) == UCS_OK);
+			continue;
+		}
+		request = receive_tag(data, sizeof(data), 1);
+		while (UCS_PTR_IS_PTR(request) && ucp_request_check_status(request) == UCS_INPROGRESS)
+			if (!ucp_worker_progress(worker))
+				EXPECT(ucp_worker_wait(worker) == UCS_OK);
+		EXPECT(complete(request) == UCS_OK);
+		EXPECT(complete(send_tag(0, data, sizeof(data), 2)) == UCS_OK);
+	}
+	stop();
+}
+
+/* A child of a rank's touches nothing of it, and ends as programs do. */
+static void forks(void)
+{
+	uint8_t data[4000];
+	int n, status;
+	pid_t pid;
+
+	start(UCP_FEATURE_TAG, false);
+	for (n = 0; n < 10; n++) {
+		if (!rank) {
+			fill(data, sizeof(data), (uint32_t) n);
+			EXPECT(complete(send_tag(1, data, sizeof(data), (uint64_t) n)) == UCS_OK);
+		} else {
+			EXPECT(complete(receive_tag(data, sizeof(data), (uint64_t) n)) == UCS_OK);
+			EXPECT(filled(data, sizeof(data), (uint32_t) n));
+		}
+		pid = fork();
+		EXPECT(pid >= 0);
+		if (!pid) {
+			ucp_worker_progress(worker);
+			exit(0);
+		}
+		EXPECT(waitpid(pid, &status, 0) == pid && !status);
+	}
+	stop();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		int ranks;
+		size_t mib;
+		void (*fn)(void);
+		bool may_die;
+	} tests[] = {
+		{ "messages", 3, 64, messages, false },
+		{ "messages in a small region", 2, 4, messages, false },
+		{ "flood", 2, 16, flood, false },
+		{ "others", 2, 64, others, false },
+		{ "death", 2, 64, death, true },
+		{ "wakeup", 2, 64, wakeup, false },
+		{ "forks", 2, 64, forks, false },
+	};
+	size_t i;
+
+	setenv("NEARMETAL_UCX_NEAR", "1", 1);
+	/* Only this transport: what it does not carry does not come. */
+	setenv("UCX_TLS", "ivshmem", 0);
+	setenv("FI_IVSHMEM_TIMEOUT", "2000", 0);
+	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
+		if (argc < 2 || !strcmp(argv[1], tests[i].name))
+			run(tests[i].name, tests[i].ranks, tests[i].mib, tests[i].fn, tests[i].may_die);
+	return 0;
+}

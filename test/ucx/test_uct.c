@@ -1,0 +1,319 @@
+/*
+ * The transport by UCX's interface uct: two ranks whose messages cross a third process that writes random words over
+ * all that it can reach in the region, as a VM that was taken over would. What they receive may be spoiled or end.
+ * They must not crash, nor write outside of what they registered. Of the headers only calls through the interface's
+ * table are used in line, which all versions have alike.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <uct/api/uct.h>
+
+#include "harness.h"
+
+static uct_component_h component;
+static uct_md_h md;
+static ucs_async_context_t *async;
+static uct_worker_h worker;
+static uct_iface_h iface;
+static uct_iface_attr_t attr;
+static uct_ep_h ep;
+static uint64_t came, bytes;
+static int gone;
+
+/* Memory that peers may write, between two pages that nobody may. */
+static uint8_t *window;
+#define WINDOW	65536
+
+static ucs_status_t on_message(void *arg, void *data, size_t length, unsigned flags)
+{
+	const uint8_t *p = data;
+	size_t i;
+
+	(void) arg;
+	(void) flags;
+	EXPECT(length <= attr.cap.am.max_bcopy);
+	for (i = 0; i < length; i++)
+		bytes += p[i];
+	came++;
+	return UCS_OK;
+}
+
+static ucs_status_t on_error(void *arg, uct_ep_h failed, ucs_status_t status)
+{
+	(void) arg;
+	(void) failed;
+	(void) status;
+	gone = 1;
+	return UCS_OK;
+}
+
+static void find_component(void)
+{
+	uct_component_h *all;
+	unsigned i, n;
+
+	EXPECT(uct_query_components(&all, &n) == UCS_OK);
+	for (i = 0; i < n; i++) {
+		uct_component_attr_t a = { .field_mask = UCT_COMPONENT_ATTR_FIELD_NAME };
+
+		EXPECT(uct_component_query(all[i], &a) == UCS_OK);
+		if (!strcmp(a.name, "ivshmem"))
+			component = all[i];
+	}
+	uct_release_component_list(all);
+	EXPECT(component != NULL);
+}
+
+static void open_all(void)
+{
+	uct_md_config_t *md_config;
+	uct_iface_config_t *config;
+	uct_iface_params_t params = {
+		.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE |
+			      UCT_IFACE_PARAM_FIELD_RX_HEADROOM | UCT_IFACE_PARAM_FIELD_ERR_HANDLER |
+			      UCT_IFACE_PARAM_FIELD_ERR_HANDLER_ARG | UCT_IFACE_PARAM_FIELD_ERR_HANDLER_FLAGS,
+		.open_mode = UCT_IFACE_OPEN_MODE_DEVICE,
+		.mode.device = { .tl_name = "ivshmem", .dev_name = "ivshmem0" },
+		.err_handler = on_error,
+	};
+
+	find_component();
+	EXPECT(uct_md_config_read(component, NULL, NULL, &md_config) == UCS_OK);
+	EXPECT(uct_md_open(component, "ivshmem", md_config, &md) == UCS_OK);
+	uct_config_release(md_config);
+	EXPECT(ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &async) == UCS_OK);
+	EXPECT(uct_worker_create(async, UCS_THREAD_MODE_SINGLE, &worker) == UCS_OK);
+	EXPECT(uct_md_iface_config_read(md, "ivshmem", NULL, NULL, &config) == UCS_OK);
+	EXPECT(uct_iface_open(md, worker, &params, config, &iface) == UCS_OK);
+	uct_config_release(config);
+	uct_iface_progress_enable(iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+	EXPECT(uct_iface_query(iface, &attr) == UCS_OK);
+	EXPECT(uct_iface_set_am_handler(iface, 3, on_message, NULL, 0) == UCS_OK);
+}
+
+static void close_all(void)
+{
+	uct_ep_destroy(ep);
+	uct_iface_close(iface);
+	uct_worker_destroy(worker);
+	ucs_async_context_destroy(async);
+	uct_md_close(md);
+}
+
+static void connect_to(int other)
+{
+	uint8_t *a = shared->address[rank];
+	uct_ep_params_t params = { .field_mask = UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR |
+						 UCT_EP_PARAM_FIELD_IFACE_ADDR };
+
+	EXPECT(uct_iface_get_device_address(iface, (uct_device_addr_t *) a) == UCS_OK);
+	EXPECT(uct_iface_get_address(iface, (uct_iface_addr_t *) (a + 64)) == UCS_OK);
+	barrier(NULL);
+	a = shared->address[other];
+	EXPECT(uct_iface_is_reachable(iface, (uct_device_addr_t *) a, (uct_iface_addr_t *) (a + 64)));
+	params.iface = iface;
+	params.dev_addr = (uct_device_addr_t *) a;
+	params.iface_addr = (uct_iface_addr_t *) (a + 64);
+	EXPECT(uct_ep_create(&params, &ep) == UCS_OK);
+}
+
+static size_t pack(void *dest, void *arg)
+{
+	size_t len = *(size_t *) arg;
+
+	memset(dest, 0x5a, len);
+	return len;
+}
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double) ts.tv_sec + (double) ts.tv_nsec / 1e9;
+}
+
+/* Of what it can reach: the slots, the connections and every rank's area. Not the header, which is read once. */
+static void intrude(double until)
+{
+	int fd = open(region_path(), O_RDWR | O_CLOEXEC);
+	volatile uint64_t *words;
+	struct stat st;
+	size_t count, i;
+
+	EXPECT(fd >= 0 && !fstat(fd, &st));
+	words = mmap(NULL, (size_t) st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	EXPECT(words != MAP_FAILED);
+	count = (size_t) st.st_size / 8;
+	while (now() < until) {
+		size_t at = 1024 + random_number() % (count - 1024);
+		uint64_t w = words[at];
+
+		if (!w)
+			continue;
+		switch (random_number() % 4) {
+		case 0:
+			words[at] = (uint64_t) random_number() << 40 ^ (uint64_t) random_number() << 20 ^ random_number();
+			break;
+		case 1:
+			words[at] = w ^ 1ULL << random_number() % 64;
+			break;
+		case 2:
+			/* Words of messages with an op and a length of its own. */
+			words[at] = (w & 0xffffffff) | (uint64_t) random_number() << 32;
+			break;
+		default:
+			for (i = 0; i < 8 && at + i < count; i++)
+				words[at + i] = words[1024 + random_number() % (count - 1024)];
+		}
+	}
+}
+
+/* One of three is the intruder. seconds each, and again with a fresh region. */
+static void hostile(void)
+{
+	double until = now() + 2;
+	uct_rkey_bundle_t key;
+	uint8_t rkey[64];
+	uct_mem_h memh;
+	int turn = 0;
+
+	if (rank == 2) {
+		barrier(NULL);
+		barrier(NULL);
+		barrier(NULL);
+		intrude(until);
+		return;
+	}
+	open_all();
+	window = mmap(NULL, WINDOW + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	EXPECT(window != MAP_FAILED);
+	window += 4096;
+	EXPECT(!mprotect(window, WINDOW, PROT_READ | PROT_WRITE));
+	EXPECT(uct_md_mem_reg(md, window, WINDOW, UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
+	connect_to(!rank);
+	EXPECT(uct_md_mkey_pack(md, memh, rkey) == UCS_OK);
+	memcpy(shared->address[rank] + 128, rkey, sizeof(rkey));
+	memcpy(shared->address[rank] + 200, &window, sizeof(window));
+	barrier(NULL);
+	EXPECT(uct_rkey_unpack(component, shared->address[!rank] + 128, &key) == UCS_OK);
+	barrier(NULL);
+	while (now() < until) {
+		size_t len = random_number() % (attr.cap.am.max_bcopy + 1);
+		uct_iov_t iov = { .buffer = window, .length = random_number() % 8192, .memh = memh, .count = 1 };
+		uint64_t remote;
+
+		memcpy(&remote, shared->address[!rank] + 200, sizeof(remote));
+		if (!gone)
+			switch (turn++ % 3) {
+			case 0:
+				uct_ep_am_short(ep, 3, 1, window, random_number() % (attr.cap.am.max_short - 7));
+				break;
+			case 1:
+				uct_ep_am_bcopy(ep, 3, pack, &len, 0);
+				break;
+			default:
+				uct_ep_put_zcopy(ep, &iov, 1, remote + random_number() % 32768, key.rkey, NULL);
+			}
+		uct_iface_progress(iface);
+	}
+	/* What is left of the connection may be anything. */
+	_exit(0);
+}
+
+/* Without an intruder: what is sent by each way comes, and a flush says when. */
+static void plain(void)
+{
+	enum { COUNT = 5000 };
+	uct_rkey_bundle_t key;
+	uint8_t rkey[64];
+	uct_mem_h memh;
+	uint64_t sent = 0, remote;
+	size_t len;
+
+	open_all();
+	window = calloc(1, WINDOW);
+	EXPECT(uct_md_mem_reg(md, window, WINDOW, UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
+	connect_to(!rank);
+	EXPECT(uct_md_mkey_pack(md, memh, rkey) == UCS_OK);
+	memcpy(shared->address[rank] + 128, rkey, sizeof(rkey));
+	memcpy(shared->address[rank] + 200, &window, sizeof(window));
+	barrier(NULL);
+	EXPECT(uct_rkey_unpack(component, shared->address[!rank] + 128, &key) == UCS_OK);
+	memcpy(&remote, shared->address[!rank] + 200, sizeof(remote));
+	while (sent < COUNT) {
+		len = sent * 13 % (attr.cap.am.max_bcopy + 1);
+		if (sent % 2 ? uct_ep_am_bcopy(ep, 3, pack, &len, 0) >= 0 :
+			       uct_ep_am_short(ep, 3, 1, window, (unsigned) (sent % 329)) == UCS_OK)
+			sent++;
+		uct_iface_progress(iface);
+	}
+	while (came < COUNT)
+		uct_iface_progress(iface);
+	if (!rank) {
+		uint8_t data[5000];
+		uct_iov_t iov = { .buffer = data, .length = sizeof(data), .count = 1 };
+
+		memset(data, 7, sizeof(data));
+		while (uct_ep_put_zcopy(ep, &iov, 1, remote + 100, key.rkey, NULL) == UCS_ERR_NO_RESOURCE)
+			uct_iface_progress(iface);
+		/* Past its end: the target stops listening, and writes nothing. */
+		while (uct_ep_flush(ep, 0, NULL) == UCS_INPROGRESS)
+			uct_iface_progress(iface);
+		__atomic_store_n(&shared->flag[0], 1, __ATOMIC_RELEASE);
+	} else {
+		while (!__atomic_load_n(&shared->flag[0], __ATOMIC_ACQUIRE))
+			uct_iface_progress(iface);
+		EXPECT(window[99] == 0 && window[100] == 7 && window[5099] == 7 && window[5100] == 0);
+	}
+	while (uct_iface_flush(iface, 0, NULL) == UCS_INPROGRESS)
+		uct_iface_progress(iface);
+	barrier(NULL);
+	uct_rkey_release(component, &key);
+	EXPECT(uct_md_mem_dereg(md, memh) == UCS_OK);
+	close_all();
+}
+
+/* A write to memory that is not registered is refused, and its sender not listened to any more. */
+static void refused(void)
+{
+	uct_iov_t iov = { .buffer = &bytes, .length = 8, .count = 1 };
+	uint64_t victim = 42, remote;
+
+	open_all();
+	connect_to(!rank);
+	remote = (uintptr_t) &victim;
+	memcpy(shared->address[rank] + 200, &remote, sizeof(remote));
+	barrier(NULL);
+	memcpy(&remote, shared->address[!rank] + 200, sizeof(remote));
+	if (!rank) {
+		EXPECT(uct_ep_put_zcopy(ep, &iov, 1, remote, 12345, NULL) == UCS_OK);
+		barrier(NULL);
+	} else {
+		while (!gone)
+			uct_iface_progress(iface);
+		EXPECT(victim == 42);
+		barrier(NULL);
+	}
+	close_all();
+}
+
+int main(void)
+{
+	setenv("NEARMETAL_UCX_NEAR", "1", 1);
+	setenv("FI_IVSHMEM_TIMEOUT", "2000", 0);
+	/* That ranks are not listened to any more is what is tested, and not shown. */
+	setenv("UCX_LOG_LEVEL", "error", 0);
+	run("every way", 2, 64, plain, false);
+	run("a write that is refused", 2, 64, refused, false);
+	run("a third process that spoils the region", 3, 16, hostile, false);
+	run("the same again", 3, 4, hostile, false);
+	return 0;
+}

@@ -1,0 +1,307 @@
+/* Endpoints: what UCX sends to one peer. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/proto.h"
+#include "region/region.h"
+#include "ring/eager_send.h"
+#include "ucx.h"
+
+void ivu_complete(struct ivu_completion *comp, ivu_status status)
+{
+	if (status != IVU_OK && comp->status == IVU_OK)
+		comp->status = status;
+	if (!--comp->count)
+		comp->func(comp);
+}
+
+/* May this endpoint send now, in the ring of its peer, that many lines? Connects it. */
+static ivu_status __attribute__((noinline)) ready(struct ivu_ep *e, uint32_t lines)
+{
+	struct ivu_peer *peer = e->peer;
+	struct ivs_peer *p = &peer->ivs;
+	ivu_status status;
+
+	if (ivu_alien(e->iface))
+		return IVU_ERR_CONNECTION_RESET;
+	if (p->channel != IVS_CHAN_RING) {
+		status = ivu_peer_connect(peer);
+		if (status != IVU_OK)
+			return status;
+	}
+	/* What waits goes first. */
+	if (peer->blocked)
+		return IVU_ERR_NO_RESOURCE;
+	return ivs_ring_room(p, lines) ? IVU_OK : IVU_ERR_NO_RESOURCE;
+}
+
+/* As that, but with little to do if it may. */
+static inline ivu_status check(struct ivu_ep *e, uint32_t lines)
+{
+	const struct ivs_peer *p = &e->peer->ivs;
+
+	if (likely(!e->peer->blocked && !ivu_alien(e->iface) &&
+		   p->tx_head + lines - p->tx_tail <= p->tx_mask + 1))
+		return IVU_OK;
+	return ready(e, lines);
+}
+
+static ivu_status am_short(struct ivu_ep *e, uint8_t id, uint64_t header, const void *payload, unsigned int length)
+{
+	uint32_t lines = ivs_lines_for(length);
+	ivu_status status;
+
+	if (unlikely(length > IVS_INLINE_MAX))
+		return IVU_ERR_INVALID_PARAM;
+	status = check(e, lines);
+	if (likely(status == IVU_OK))
+		ivs_eager_send_lines(&e->peer->ivs, lines, IVU_OP_AM | id, header, NULL, payload, length);
+	return status;
+}
+
+/* Sends an active message of up to IVU_SHORT_MAX bytes, for which there is room. */
+static void send_inline(struct ivs_peer *p, uint8_t id, const uint8_t *data, size_t len)
+{
+	struct nm_line *l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	size_t head = len < 8 ? len : 8, more = len - head;
+	uint32_t lines = ivs_lines_for(more);
+	uint64_t tag = 0;
+
+	memcpy(&tag, data, head);
+	data += head;
+	if (more > NM_LINE_FIRST_BYTES)
+		ivs_eager_send_more(p, data + NM_LINE_FIRST_BYTES, more - NM_LINE_FIRST_BYTES);
+	l->tag = tag;
+	ivs_copy_small(l->payload, data, more < NM_LINE_FIRST_BYTES ? more : NM_LINE_FIRST_BYTES);
+	ivs_ring_publish(p, l, lines, IVU_OP_AM | id, (uint8_t) ((8 - head) << IVU_MISSING_SHIFT), more);
+}
+
+static ivu_status am_short_iov(struct ivu_ep *e, uint8_t id, const struct ivu_iov *iov, size_t count)
+{
+	uint8_t data[IVU_SHORT_MAX];
+	ivu_status status;
+	size_t len = 0, i;
+
+	for (i = 0; i < count; i++) {
+		if (iov[i].length > sizeof(data) - len)
+			return IVU_ERR_INVALID_PARAM;
+		memcpy(data + len, iov[i].buffer, iov[i].length);
+		len += iov[i].length;
+	}
+	status = check(e, ivs_lines_for(len < 8 ? 0 : len - 8));
+	if (likely(status == IVU_OK))
+		send_inline(&e->peer->ivs, id, data, len);
+	return status;
+}
+
+static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, unsigned int flags)
+{
+	struct ivu_iface *i = e->iface;
+	struct ivs_peer *p = &e->peer->ivs;
+	/* How long it is shows when it is packed. */
+	ivu_status status = check(e, ivs_lines_for(IVS_INLINE_MAX));
+	struct ivs_bounce ref;
+	struct nm_line *l;
+	size_t len;
+
+	(void) flags;
+	if (unlikely(status != IVU_OK))
+		return status;
+	if (unlikely(i->scratch == UINT32_MAX)) {
+		i->scratch = ivs_ring_bounce(&i->ep, false);
+		if (i->scratch == UINT32_MAX)
+			return IVU_ERR_NO_RESOURCE;
+	}
+	len = pack(i->ep.area + (size_t) i->scratch * i->domain.region->geo.bounce_bytes, arg);
+	if (len <= IVU_SHORT_MAX) {
+		send_inline(p, id, i->ep.area + (size_t) i->scratch * i->domain.region->geo.bounce_bytes, len);
+		return (ssize_t) len;
+	}
+	ref.index = i->scratch;
+	ref.len = (uint32_t) len;
+	/* It comes back with the message's last line. */
+	p->tx_bounce[(p->tx_head + 1) & p->tx_mask] = (uint16_t) (ref.index + 1);
+	i->scratch = ivs_ring_bounce(&i->ep, false);
+	l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	l->tag = 0;
+	memcpy(l->payload, &ref, sizeof(ref));
+	ivs_ring_publish(p, l, ivs_lines_for(sizeof(ref)), IVU_OP_AM | id, IVS_F_BOUNCE, sizeof(ref));
+	return (ssize_t) len;
+}
+
+/* Writes memory of the peer's, by a message that it carries out. */
+static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t count, uint64_t remote,
+			    uintptr_t rkey, struct ivu_completion *comp)
+{
+	struct ivu_peer *peer = e->peer;
+	struct ivu_put put = { .addr = remote, .key = rkey };
+	struct ivs_packet pkt = { .op = IVU_OP_PUT, .fixed = &put, .fixed_len = sizeof(put) };
+	struct iovec pieces[IVU_IOV_MAX];
+	ivu_status status;
+	size_t i;
+
+	(void) comp;
+	if (count > IVU_IOV_MAX)
+		return IVU_ERR_INVALID_PARAM;
+	for (i = 0; i < count; i++) {
+		pieces[i].iov_base = iov[i].buffer;
+		pieces[i].iov_len = iov[i].length;
+		pkt.len += iov[i].length;
+	}
+	if (pkt.len > e->iface->domain.region->geo.bounce_bytes)
+		return IVU_ERR_INVALID_PARAM;
+	if (!pkt.len)
+		return IVU_OK;
+	status = check(e, ivs_lines_for(sizeof(struct ivs_bounce) + sizeof(put)));
+	if (status != IVU_OK)
+		return status;
+	pkt.iov = pieces;
+	pkt.count = count;
+	if (ivs_ring_send(&peer->ivs, &pkt))
+		return IVU_ERR_NO_RESOURCE;
+	peer->put_mark = peer->ivs.tx_head;
+	if (!peer->put) {
+		peer->put = true;
+		e->iface->puts++;
+	}
+	return IVU_OK;
+}
+
+static struct ivu_pending *request_of(struct ivu_waiting *w)
+{
+	return ivs_entry((char *) w, struct ivu_pending, priv);
+}
+
+static ivu_status pending_add(struct ivu_ep *e, struct ivu_pending *req, unsigned int flags)
+{
+	struct ivu_waiting *w = (struct ivu_waiting *) (void *) req->priv;
+
+	(void) flags;
+	w->ep = e;
+	ivs_list_add(&e->peer->pending, &w->link);
+	ivu_peer_gate(e->peer);
+	ivu_peer_activate(e->peer);
+	return IVU_OK;
+}
+
+static void pending_purge(struct ivu_ep *e, ivu_purge purge, void *arg)
+{
+	struct ivs_list *pos, *tmp;
+
+	ivs_list_each_safe(pos, tmp, &e->peer->pending) {
+		struct ivu_waiting *w = ivs_entry(pos, struct ivu_waiting, link);
+
+		if (w->ep != e)
+			continue;
+		ivs_list_del(&w->link);
+		purge(request_of(w), arg);
+	}
+	ivu_peer_gate(e->peer);
+}
+
+/*
+ * What was sent is in the ring, and comes in order. A put is done once the receiver has read its message, which it
+ * shows when it has written the memory.
+ */
+static ivu_status ep_flush(struct ivu_ep *e, unsigned int flags, struct ivu_completion *comp)
+{
+	struct ivu_peer *peer = e->peer;
+	struct ivu_flush *f;
+
+	if (ivu_alien(e->iface) || flags & IVU_FLUSH_CANCEL)
+		return IVU_OK;
+	if (peer->ivs.channel == IVS_CHAN_DEAD)
+		return peer->put ? IVU_ERR_CONNECTION_RESET : IVU_OK;
+	if (!ivs_list_empty(&peer->pending) && peer->blocked)
+		return IVU_ERR_NO_RESOURCE;
+	if (ivu_peer_put_done(peer))
+		return IVU_OK;
+	if (comp) {
+		f = malloc(sizeof(*f));
+		if (!f)
+			return IVU_ERR_NO_MEMORY;
+		f->mark = peer->put_mark;
+		f->comp = comp;
+		ivs_list_add(&peer->flushes, &f->link);
+		ivu_peer_activate(peer);
+	}
+	return IVU_INPROGRESS;
+}
+
+static ivu_status ep_fence(struct ivu_ep *e, unsigned int flags)
+{
+	(void) e;
+	(void) flags;
+	return IVU_OK;
+}
+
+static ivu_status ep_check(struct ivu_ep *e, unsigned int flags, struct ivu_completion *comp)
+{
+	(void) flags;
+	(void) comp;
+	if (!ivu_alien(e->iface) && !ivu_peer_alive(e->peer))
+		ivu_ep_fail(e);
+	return IVU_OK;
+}
+
+static ivu_status ep_create(const struct ivu_ep_params *params, struct ivu_ep **ep)
+{
+	struct ivu_iface *i = params->iface;
+	struct ivu_device_addr d;
+	struct ivu_iface_addr a;
+	struct ivs_peer *p;
+	struct ivu_ep *e;
+
+	memcpy(&d, params->dev_addr, sizeof(d));
+	memcpy(&a, params->iface_addr, sizeof(a));
+	if (ivu_alien(i) || !i->ep.enabled || d.region != i->addr.region || a.format != IVU_FORMAT ||
+	    a.slot >= i->domain.region->geo.slots)
+		return IVU_ERR_UNREACHABLE;
+	p = ivs_peer_by_slot(&i->ep, a.slot, a.epoch);
+	e = p ? calloc(1, sizeof(*e)) : NULL;
+	if (!e)
+		return IVU_ERR_NO_MEMORY;
+	e->iface = i;
+	e->peer = ivu_peer_of(p);
+	e->peer->ep_count++;
+	ivs_list_add(&e->peer->eps, &e->link);
+	*ep = e;
+	return IVU_OK;
+}
+
+static void ignore(struct ivu_pending *self, void *arg)
+{
+	(void) self;
+	(void) arg;
+}
+
+static void ep_destroy(struct ivu_ep *e)
+{
+	pending_purge(e, ignore, NULL);
+	ivs_list_del(&e->link);
+	e->peer->ep_count--;
+	free(e);
+}
+
+void ivu_ep_fail(struct ivu_ep *e)
+{
+	if (e->failed)
+		return;
+	e->failed = true;
+	ivu_uct.handle_ep_err(e->iface, e, IVU_ERR_ENDPOINT_TIMEOUT);
+}
+
+void ivu_ep_ops(struct ivu_iface_ops *ops)
+{
+	ops->put_zcopy = put_zcopy;
+	ops->am_short = am_short;
+	ops->am_short_iov = am_short_iov;
+	ops->am_bcopy = am_bcopy;
+	ops->pending_add = pending_add;
+	ops->pending_purge = pending_purge;
+	ops->ep_flush = ep_flush;
+	ops->ep_fence = ep_fence;
+	ops->ep_check = ep_check;
+	ops->ep_create = ep_create;
+	ops->ep_destroy = ep_destroy;
+}

@@ -1,0 +1,367 @@
+/* Interfaces: one for each worker of UCX, with a slot of the region. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/param.h"
+#include "log.h"
+#include "proto/proto.h"
+#include "region/heap.h"
+#include "region/siphash.h"
+#include "ring/bounce.h"
+#include "ring/ring.h"
+#include "ucx.h"
+
+static void *internal_ops[IVU_INTERNAL_OPS_MAX];
+
+unsigned int ivu_forks;
+
+static void forked(void)
+{
+	ivu_forks++;
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, forked);
+}
+
+/*
+ * A hash of what makes UCX's own shared memory reach a rank: the kernel and the name space of its IPC. Among ranks
+ * of which both are alike that is faster for large messages, since one copy is enough there.
+ */
+static uint64_t kernel_hash(void)
+{
+	static const uint8_t zeros[16];
+	char text[128] = "";
+	struct stat st;
+	ssize_t n = 0;
+	int fd;
+
+	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, text, 64);
+		close(fd);
+	}
+	text[n > 0 ? n : 0] = 0;
+	if (!stat("/proc/self/ns/ipc", &st))
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%ju", (uintmax_t) st.st_ino);
+	return ivs_siphash(zeros, text, strlen(text));
+}
+
+/* NEARMETAL_UCX_NEAR=1: ranks of the same kernel are reached, too; for tests, and without UCX's shared memory. */
+static bool near_wanted(void)
+{
+	const char *text = getenv("NEARMETAL_UCX_NEAR");
+
+	return text && !strcmp(text, "1");
+}
+
+static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
+{
+	memset(a, 0, sizeof(*a));
+	a->am.max_short = IVU_SHORT_MAX;
+	a->am.max_bcopy = i->ep.domain->region->geo.bounce_bytes;
+	a->am.align_mtu = a->am.opt_zcopy_align = 1;
+	a->am.max_iov = SIZE_MAX;
+	a->put.max_zcopy = i->ep.domain->region->geo.bounce_bytes;
+	a->put.opt_zcopy_align = a->put.align_mtu = 1;
+	a->put.max_iov = IVU_IOV_MAX;
+	a->flags = IVU_FLAG_AM_SHORT | IVU_FLAG_AM_BCOPY | IVU_FLAG_PENDING | IVU_FLAG_PUT_ZCOPY |
+		   IVU_FLAG_PEER_FAILURE | IVU_FLAG_EP_CHECK | IVU_FLAG_CONNECT_TO_IFACE | IVU_FLAG_CB_SYNC |
+		   (ivu_uct.minor >= 18 ? IVU_FLAG_INTER_NODE : 0);
+	a->event_flags = IVU_EVENT_SEND_COMP | IVU_EVENT_RECV | IVU_EVENT_FD;
+	a->device_addr_len = sizeof(struct ivu_device_addr);
+	a->iface_addr_len = sizeof(struct ivu_iface_addr);
+	/* What UCX chooses its lanes by. It is measured, and no promise: docs/ucx.md. */
+	a->overhead = 10e-9;
+	a->latency.c = 80e-9;
+	a->dedicated = 12e9;
+	a->max_num_eps = SIZE_MAX;
+	a->dev_num_paths = 1;
+	return IVU_OK;
+}
+
+static ivu_status get_device_address(struct ivu_iface *i, void *addr)
+{
+	memcpy(addr, &i->addr, sizeof(i->addr));
+	return IVU_OK;
+}
+
+static ivu_status get_address(struct ivu_iface *i, void *addr)
+{
+	struct ivu_iface_addr a = { .epoch = i->ep.epoch, .slot = (uint16_t) i->ep.slot, .format = IVU_FORMAT };
+
+	memcpy(addr, &a, sizeof(a));
+	return IVU_OK;
+}
+
+static int is_reachable(struct ivu_iface *i, const void *dev_addr, const void *iface_addr)
+{
+	struct ivu_device_addr d;
+	struct ivu_iface_addr a = { .format = IVU_FORMAT };
+
+	memcpy(&d, dev_addr, sizeof(d));
+	if (iface_addr)
+		memcpy(&a, iface_addr, sizeof(a));
+	return i->addr.region && d.region == i->addr.region && a.format == IVU_FORMAT &&
+	       a.slot < i->ep.domain->region->geo.slots && (d.kernel != i->addr.kernel || near_wanted());
+}
+
+static int is_reachable_v2(struct ivu_iface *i, const struct ivu_reachable_params *p)
+{
+	return p->field_mask & IVU_REACHABLE_DEVICE_ADDR && p->device_addr &&
+	       is_reachable(i, p->device_addr,
+			    p->field_mask & IVU_REACHABLE_IFACE_ADDR ? p->iface_addr : NULL);
+}
+
+static int is_connected(struct ivu_ep *ep, const struct ivu_reachable_params *p)
+{
+	struct ivu_device_addr d;
+	struct ivu_iface_addr a;
+
+	if (!(p->field_mask & IVU_REACHABLE_DEVICE_ADDR) || !(p->field_mask & IVU_REACHABLE_IFACE_ADDR))
+		return 0;
+	memcpy(&d, p->device_addr, sizeof(d));
+	memcpy(&a, p->iface_addr, sizeof(a));
+	return d.region == ep->iface->addr.region && a.slot == ep->peer->ivs.slot &&
+	       a.epoch == ep->peer->ivs.epoch;
+}
+
+static unsigned int iface_progress(struct ivu_iface *i)
+{
+	uint64_t before = i->came;
+
+	if (ivu_alien(i))
+		return 0;
+	ivs_ep_progress(&i->ep);
+	return (unsigned int) (i->came - before);
+}
+
+static ivu_status iface_flush(struct ivu_iface *i, unsigned int flags, struct ivu_completion *comp)
+{
+	struct ivs_list *pos;
+	bool done = true;
+
+	(void) flags;
+	if (comp)
+		return IVU_ERR_UNSUPPORTED;
+	if (ivu_alien(i) || !i->puts)
+		return IVU_OK;
+	ivs_list_each(pos, &i->ep.peers_all)
+		if (!ivu_peer_put_done(ivu_peer_of(ivs_entry(pos, struct ivs_peer, all))))
+			done = false;
+	return done ? IVU_OK : IVU_INPROGRESS;
+}
+
+static ivu_status iface_fence(struct ivu_iface *i, unsigned int flags)
+{
+	/* A ring keeps the order of what is sent. */
+	(void) i;
+	(void) flags;
+	return IVU_OK;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t) ts.tv_sec * 1000000000U + (uint64_t) ts.tv_nsec;
+}
+
+static ivu_status event_fd_get(struct ivu_iface *i, int *fd)
+{
+	if (i->timer < 0)
+		i->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	*fd = i->timer;
+	return i->timer < 0 ? IVU_ERR_IO_ERROR : IVU_OK;
+}
+
+/*
+ * Another VM cannot wake this one: no interrupt leads there. So the descriptor becomes readable after a
+ * wait timeout, which grows with the time that nothing has come, as the provider's does.
+ */
+static ivu_status event_arm(struct ivu_iface *i, unsigned int events)
+{
+	struct itimerspec timeout = { .it_value = { 0, 0 } };
+	struct ivs_list *pos;
+	uint64_t now, ns;
+	int fd;
+
+	(void) events;
+	if (ivu_alien(i) || event_fd_get(i, &fd) != IVU_OK)
+		return IVU_ERR_IO_ERROR;
+	if (!ivs_list_empty(&i->ep.active) || (i->ep.me && ivs_any_activity(i->ep.me)))
+		return IVU_ERR_BUSY;
+	ivs_list_each(pos, &i->ep.peers_all)
+		if (ivs_ring_pending(ivs_entry(pos, struct ivs_peer, all)))
+			return IVU_ERR_BUSY;
+	now = now_ns();
+	if (i->idle_came != i->came || !i->idle_since) {
+		i->idle_came = i->came;
+		i->idle_since = now;
+	}
+	ns = (now - i->idle_since) / IVS_WAIT_SHORT_PART;
+	ns = ns < IVS_WAIT_SHORT_FIRST ? IVS_WAIT_SHORT_FIRST : ns > IVS_WAIT_SHORT_MOST ? IVS_WAIT_SHORT_MOST : ns;
+	timeout.it_value.tv_nsec = (long) ns;
+	/* It takes back that the descriptor is readable, too. */
+	return timerfd_settime(i->timer, 0, &timeout, NULL) ? IVU_ERR_IO_ERROR : IVU_OK;
+}
+
+/* Releases the slot, with all that is in the region. */
+static void leave(struct ivu_iface *i)
+{
+	struct ivs_ep *ep = &i->ep;
+	struct ivs_list *pos, *tmp;
+
+	if (!ivu_alien(i))
+		ivs_ep_cool(ep);
+	ivs_list_each_safe(pos, tmp, &ep->peers_all) {
+		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
+
+		if (!ivu_alien(i))
+			ivs_ring_close(p);
+		ivu_peer_free(ivu_peer_of(p));
+	}
+	ivs_ring_free_all(ep);
+	ivs_bounce_pool_close(ep);
+	free(ep->by_slot);
+	ivs_heap_close(ep->heap);
+	ep->heap = NULL;
+	ep->by_slot = NULL;
+	ep->enabled = false;
+}
+
+static void iface_close(struct ivu_iface *i)
+{
+	ivu_uct.progress_disable(i, IVU_PROGRESS_SEND | IVU_PROGRESS_RECV);
+	ivu_uct.class_cleanup(ivu_uct.iface_class, i, -1);
+	leave(i);
+	if (i->timer >= 0)
+		close(i->timer);
+	free(i);
+}
+
+#define FN(function) ((void *) (uintptr_t) (function))
+
+static ivu_status unsupported(void)
+{
+	return IVU_ERR_UNSUPPORTED;
+}
+
+static void nothing(void)
+{
+}
+
+static void set_internal(int at, void *function)
+{
+	if (at >= 0)
+		internal_ops[at] = function;
+}
+
+static void fill_ops(struct ivu_iface_ops *ops)
+{
+	const struct ivu_abi *a = &ivu_uct.abi;
+	void **all = (void **) (void *) ops;
+	size_t n;
+
+	for (n = 0; n < sizeof(*ops) / sizeof(void *); n++)
+		all[n] = FN(unsupported);
+	ivu_ep_ops(ops);
+	ops->iface_flush = iface_flush;
+	ops->iface_fence = iface_fence;
+	ops->progress_enable = ivu_uct.progress_enable;
+	*(void **) &ops->progress_disable = FN(ivu_uct.progress_disable);
+	ops->iface_progress = iface_progress;
+	ops->event_fd_get = event_fd_get;
+	ops->event_arm = event_arm;
+	ops->iface_close = iface_close;
+	*(void **) &ops->iface_query = FN(iface_query);
+	ops->get_device_address = get_device_address;
+	ops->get_address = get_address;
+	ops->is_reachable = is_reachable;
+
+	for (n = 0; n < IVU_INTERNAL_OPS_MAX; n++)
+		internal_ops[n] = FN(unsupported);
+	set_internal(a->query_v2, ivu_uct.query_v2);
+	set_internal(a->estimate_perf, ivu_uct.estimate_perf);
+	set_internal(a->vfs_refresh, FN(nothing));
+	set_internal(a->is_reachable_v2, FN(is_reachable_v2));
+	set_internal(a->is_connected, FN(is_connected));
+}
+
+/* Takes a slot. false: there is none, and nobody is reached by this interface. */
+static bool join(struct ivu_iface *i)
+{
+	struct ivs_ep *ep = &i->ep;
+	struct ivs_region *r = i->domain.region;
+
+	ep->by_slot = calloc(r->geo.slots, sizeof(struct ivs_peer *));
+	if (!ep->by_slot || ivs_slot_claim(r, 0, &ep->slot, &ep->epoch))
+		goto failed;
+	if (ivs_heap_open(ep->slot, ep->epoch, &ep->heap)) {
+		ivs_slot_release(r, ep->slot, ep->epoch);
+		goto failed;
+	}
+	ep->area = ivs_area(r, ep->slot);
+	if (ivs_bounce_pool_open(ep)) {
+		ivs_bounce_pool_close(ep);
+		ivs_heap_close(ep->heap);
+		ep->heap = NULL;
+		goto failed;
+	}
+	ep->me = &r->slots[ep->slot];
+	ep->enabled = true;
+	i->addr.region = r->id;
+	i->addr.kernel = kernel_hash();
+	ivs_slot_live(r, ep->slot, ep->epoch);
+	return true;
+failed:
+	free(ep->by_slot);
+	ep->by_slot = NULL;
+	return false;
+}
+
+ivu_status ivu_iface_open(struct ivu_memory *md, void *worker, const void *params, const void *config,
+			  struct ivu_iface **iface)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct ivu_iface_ops ops;
+	struct ivu_iface *i;
+	int count = 1;
+	ivu_status status;
+	void *memory;
+
+	if (posix_memalign(&memory, 64, sizeof(*i)))
+		return IVU_ERR_NO_MEMORY;
+	i = memset(memory, 0, sizeof(*i));
+	fill_ops(&ops);
+	status = ivu_uct.iface_init(i, ivu_uct.iface_class, &count, &ops, internal_ops, &md->md, worker, params, config);
+	if (status != IVU_OK) {
+		ivu_uct.class_cleanup(ivu_uct.iface_class, i, count);
+		free(i);
+		return status;
+	}
+	pthread_once(&once, watch_forks);
+	i->forks = ivu_forks;
+	i->timer = -1;
+	i->scratch = UINT32_MAX;
+	i->domain.region = md->region;
+	i->domain.wake = -1;
+	i->ep.domain = &i->domain;
+	i->ep.doorbell = IVS_NO_DOORBELL;
+	ivs_list_init(&i->ep.peers_all);
+	ivs_list_init(&i->ep.active);
+	/* UCX ends the program if an interface does not open. One that reaches nobody leaves it the old ways. */
+	if (!join(i))
+		ivu_log(IVU_LOG_WARN, "there is no slot for this worker in region %s: it uses other transports",
+			md->region->path);
+	*iface = i;
+	return IVU_OK;
+}

@@ -1,0 +1,293 @@
+/* Peers: the ranks behind endpoints, and those that send to us. What fabric/'s ring calls of the protocol above it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "proto/proto.h"
+#include "region/region.h"
+#include "ring/ring.h"
+#include "ucx.h"
+
+const uint8_t ivs_protocol = NM_PROTOCOL_UCX;
+
+/* Does UCX have something for this peer that waits? */
+static bool waits(const struct ivu_peer *peer)
+{
+	return !ivs_list_empty(&peer->pending) || !ivs_list_empty(&peer->flushes);
+}
+
+void ivu_peer_gate(struct ivu_peer *peer)
+{
+	peer->blocked = peer->ivs.channel != IVS_CHAN_RING || !ivs_list_empty(&peer->pending);
+}
+
+void ivu_peer_activate(struct ivu_peer *peer)
+{
+	if (peer->ivs.is_active)
+		return;
+	peer->ivs.is_active = true;
+	ivs_list_add(&peer->ivs.ep->active, &peer->ivs.active);
+}
+
+static void deactivate(struct ivu_peer *peer)
+{
+	if (!peer->ivs.is_active)
+		return;
+	peer->ivs.is_active = false;
+	ivs_list_del(&peer->ivs.active);
+}
+
+static struct ivu_peer *new_peer(struct ivs_ep *ep, uint32_t slot, uint32_t epoch)
+{
+	struct ivu_peer *peer;
+	void *memory;
+
+	if (posix_memalign(&memory, 64, sizeof(*peer)))
+		return NULL;
+	peer = memset(memory, 0, sizeof(*peer));
+	peer->blocked = true;
+	peer->ivs.ep = ep;
+	peer->ivs.slot = slot;
+	peer->ivs.epoch = epoch;
+	ivs_list_init(&peer->eps);
+	ivs_list_init(&peer->pending);
+	ivs_list_init(&peer->flushes);
+	ivs_list_init(&peer->ivs.active);
+	ivs_list_add(&ep->peers_all, &peer->ivs.all);
+	return peer;
+}
+
+void ivu_peer_free(struct ivu_peer *peer)
+{
+	struct ivs_list *pos, *tmp;
+
+	deactivate(peer);
+	ivs_list_each_safe(pos, tmp, &peer->flushes)
+		free(ivs_entry(pos, struct ivu_flush, link));
+	free(peer->ivs.tx_bounce);
+	ivs_list_del(&peer->ivs.all);
+	free(peer);
+}
+
+struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epoch)
+{
+	struct ivs_peer *p = ep->by_slot[slot];
+	struct ivu_peer *peer;
+	uint64_t owner;
+
+	if (p && p->epoch == epoch)
+		return p;
+	owner = __atomic_load_n(&ep->domain->region->slots[slot].owner, __ATOMIC_ACQUIRE);
+	if ((uint32_t) (owner >> 2) != epoch) {
+		struct ivs_list *pos;
+
+		/* An endpoint to one that has left. */
+		ivs_list_each(pos, &ep->peers_all) {
+			p = ivs_entry(pos, struct ivs_peer, all);
+			if (p->slot == slot && p->epoch == epoch)
+				return p;
+		}
+		peer = new_peer(ep, slot, epoch);
+		if (!peer)
+			return NULL;
+		peer->ivs.channel = IVS_CHAN_DEAD;
+		return &peer->ivs;
+	}
+	if (p) {
+		/* The slot has another owner now. */
+		ivs_peer_dead(p, FI_EIO);
+		ep->by_slot[slot] = NULL;
+	}
+	ep->newcomers++;
+	peer = new_peer(ep, slot, epoch);
+	if (!peer)
+		return NULL;
+	ep->by_slot[slot] = &peer->ivs;
+	/* Now, while it lives: if the proof fails later, it has ended. */
+	ivs_slot_neighbour(ep->domain->region, slot, epoch, &peer->ivs.alive);
+	return &peer->ivs;
+}
+
+ivu_status ivu_peer_connect(struct ivu_peer *peer)
+{
+	struct ivs_peer *p = &peer->ivs;
+	uint64_t owner;
+
+	if (p->channel == IVS_CHAN_DEAD)
+		return IVU_ERR_CONNECTION_RESET;
+	owner = __atomic_load_n(&p->ep->domain->region->slots[p->slot].owner, __ATOMIC_ACQUIRE);
+	if (owner != NM_SLOT_OWNER(p->epoch, NM_SLOT_LIVE)) {
+		ivs_peer_dead(p, FI_EIO);
+		return IVU_ERR_CONNECTION_RESET;
+	}
+	/* Another time there may be room: rings of peers that are gone are used again. */
+	if (ivs_ring_open(p))
+		return IVU_ERR_NO_RESOURCE;
+	p->channel = IVS_CHAN_RING;
+	ivu_peer_gate(peer);
+	return IVU_OK;
+}
+
+/* What of our ring the receiver has read, as far as it can be believed. */
+static void look(struct ivs_peer *p)
+{
+	if (p->channel == IVS_CHAN_RING)
+		ivs_ring_reap(p, 0);
+}
+
+bool ivu_peer_put_done(struct ivu_peer *peer)
+{
+	if (!peer->put)
+		return true;
+	look(&peer->ivs);
+	if (peer->ivs.channel == IVS_CHAN_RING && (int64_t) (peer->ivs.tx_tail - peer->put_mark) < 0)
+		return false;
+	peer->put = false;
+	ivu_iface_of(peer->ivs.ep)->puts--;
+	return true;
+}
+
+/* Ends the flushes whose puts are done; status: why all end. */
+static void end_flushes(struct ivu_peer *peer, bool all, ivu_status status)
+{
+	struct ivs_list *pos, *tmp;
+
+	ivs_list_each_safe(pos, tmp, &peer->flushes) {
+		struct ivu_flush *f = ivs_entry(pos, struct ivu_flush, link);
+		struct ivu_completion *comp = f->comp;
+
+		if (!all && (int64_t) (peer->ivs.tx_tail - f->mark) < 0)
+			break;
+		ivs_list_del(&f->link);
+		free(f);
+		ivu_complete(comp, status);
+	}
+}
+
+void ivs_peer_pump(struct ivs_peer *p)
+{
+	struct ivu_peer *peer = ivu_peer_of(p);
+	struct ivs_list *pos;
+
+	look(p);
+	ivu_peer_put_done(peer);
+	end_flushes(peer, false, IVU_OK);
+	while (!ivs_list_empty(&peer->pending)) {
+		struct ivu_waiting *w = ivs_entry(peer->pending.next, struct ivu_waiting, link);
+		struct ivu_pending *req = ivs_entry((char *) w, struct ivu_pending, priv);
+		ivu_status status;
+
+		/* It may be freed by what it does. If it is not done it is the first again. */
+		ivs_list_del(&w->link);
+		peer->blocked = p->channel != IVS_CHAN_RING;
+		status = req->func(req);
+		if (status == IVU_OK) {
+			ivu_peer_gate(peer);
+			continue;
+		}
+		pos = &peer->pending;
+		ivs_list_add(pos->next, &w->link);
+		ivu_peer_gate(peer);
+		if (status != IVU_INPROGRESS)
+			break;
+	}
+	if (!waits(peer))
+		deactivate(peer);
+}
+
+static void unhot(struct ivs_peer *p)
+{
+	struct ivs_ep *ep = p->ep;
+	int i;
+
+	for (i = 0; i < ep->hot_count; i++)
+		if (ep->hot[i] == p) {
+			ep->hot[i] = ep->hot[--ep->hot_count];
+			break;
+		}
+	p->hot = false;
+}
+
+void ivs_peer_dead(struct ivs_peer *p, int err)
+{
+	struct ivu_peer *peer = ivu_peer_of(p);
+	struct ivs_list *pos, *tmp;
+
+	(void) err;
+	if (p->channel == IVS_CHAN_DEAD)
+		return;
+	p->channel = IVS_CHAN_DEAD;
+	ivu_log(IVU_LOG_INFO, "the rank in slot %u is gone", p->slot);
+	unhot(p);
+	ivs_ring_close(p);
+	ivu_peer_gate(peer);
+	if (peer->put) {
+		peer->put = false;
+		ivu_iface_of(p->ep)->puts--;
+	}
+	end_flushes(peer, true, IVU_ERR_ENDPOINT_TIMEOUT);
+	/* UCX destroys endpoints later, not in its handler. */
+	ivs_list_each_safe(pos, tmp, &peer->eps)
+		ivu_ep_fail(ivs_entry(pos, struct ivu_ep, link));
+}
+
+/* Is there something that it was sent and has not read? Only then it matters that it is gone. */
+static bool owes(struct ivu_peer *peer)
+{
+	look(&peer->ivs);
+	return waits(peer) || peer->put ||
+	       (peer->ivs.channel == IVS_CHAN_RING && peer->ivs.tx_tail != peer->ivs.tx_head);
+}
+
+/* What it sent before it left still counts. */
+static void drain(struct ivs_peer *p)
+{
+	struct ivs_ep *ep = p->ep;
+	uint64_t begin;
+
+	if (p->handling)
+		return;
+	if (ep->by_slot[p->slot] == p && !p->rx_ring)
+		ivs_ring_attach(ep, p->slot);
+	for (begin = p->rx_head; p->rx_ring && p->rx_head - begin <= p->rx_mask && ivs_ring_poll(ep, p);)
+		;
+}
+
+bool ivu_peer_alive(struct ivu_peer *peer)
+{
+	struct ivs_peer *p = &peer->ivs;
+
+	if (p->channel == IVS_CHAN_DEAD)
+		return false;
+	if (ivs_slot_alive(p->ep->domain->region, p->slot, p->epoch, &p->alive))
+		return true;
+	drain(p);
+	if (p->channel != IVS_CHAN_DEAD)
+		ivs_peer_dead(p, FI_EIO);
+	return false;
+}
+
+void ivs_peer_check(struct ivs_ep *ep)
+{
+	uint64_t now = ivs_now_ms();
+	struct ivs_list *pos, *tmp;
+
+	if (now - ep->checked_ms < IVS_CHECK_MS)
+		return;
+	ep->checked_ms = now;
+	ep->newcomers = 0;
+	ivs_list_each_safe(pos, tmp, &ep->peers_all) {
+		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
+		struct ivu_peer *peer = ivu_peer_of(p);
+
+		if (p->channel == IVS_CHAN_DEAD) {
+			/* Nothing names it any more. */
+			if (!peer->ep_count && !p->handling && ep->by_slot[p->slot] != p)
+				ivu_peer_free(peer);
+		} else if (owes(peer)) {
+			ivu_peer_alive(peer);
+		} else {
+			p->alive.seen = 0;
+		}
+	}
+}

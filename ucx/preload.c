@@ -1,0 +1,142 @@
+/*
+ * How the transport comes into a UCX that knows nothing of it. As LD_PRELOAD this library stands before UCX's own
+ * uct_query_components(), which UCX calls to learn what transports there are. As a plugin (UCX_PLUGIN_PATH, from
+ * 1.22 on) UCX loads it itself and calls ucs_module_global_init(). In both cases the UCX at hand is found,
+ * whichever it is. One that is not known stays as it is.
+ */
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <pthread.h>
+
+#include "log.h"
+#include "uct.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef ivu_status (*query_components)(void ***components, unsigned int *count);
+
+EXPORT ivu_status uct_query_components(void ***components, unsigned int *count);
+EXPORT void ucs_module_global_init(void);
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *offered_to;	/* the uct_query_components() of the UCX that has the transport */
+
+/* Finds a name in the library at path and those that it needs; without one, after this library. */
+static void *find(void *library, const char *name)
+{
+	return dlsym(library ? library : RTLD_NEXT, name);
+}
+
+/* Shows the transport to the UCX of that library, once. */
+static void offer(void *library, void *query)
+{
+	void (*version)(unsigned int *major, unsigned int *minor, unsigned int *release);
+	unsigned int major = 0, minor = 0, release = 0;
+	const char *wrong;
+	Dl_info info;
+	void *uct;
+
+	pthread_mutex_lock(&lock);
+	if (offered_to)
+		goto out;
+	*(void **) &version = find(library, "ucp_get_version");
+	if (!version)
+		*(void **) &version = dlsym(RTLD_DEFAULT, "ucp_get_version");
+	if (version)
+		version(&major, &minor, &release);
+	/* It must stay: its lists lead to memory of ours. */
+	uct = dladdr(query, &info) && info.dli_fname ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+	if (!uct)
+		goto out;
+	wrong = ivu_uct_open(uct, major, minor);
+	offered_to = query;
+	if (wrong) {
+		ivu_log(IVU_LOG_INFO, "%s: %s (%u.%u.%u): the region is not used", info.dli_fname, wrong, major, minor,
+			release);
+		goto out;
+	}
+	ivu_component_register();
+	ivu_log(IVU_LOG_DEBUG, "the transport ivshmem is in UCX %u.%u.%u, %s", major, minor, release, info.dli_fname);
+out:
+	pthread_mutex_unlock(&lock);
+}
+
+/* The library that holds the code at caller. NULL: it is the program itself, or not known. */
+static void *library_of(void *caller)
+{
+	Dl_info info;
+
+	return dladdr(caller, &info) && info.dli_fname ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+}
+
+ivu_status uct_query_components(void ***components, unsigned int *count)
+{
+	void *library = library_of(__builtin_return_address(0));
+	query_components real;
+
+	*(void **) &real = library ? find(library, "uct_query_components") : NULL;
+	if (!real || real == uct_query_components) {
+		library = NULL;
+		*(void **) &real = find(NULL, "uct_query_components");
+	}
+	if (!real)
+		return IVU_ERR_UNSUPPORTED;
+	offer(library, (void *) (uintptr_t) real);
+	return real(components, count);
+}
+
+/* Finds a libuct among the process's libraries. */
+static int find_uct(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	const char *name = strrchr(info->dlpi_name, '/');
+
+	(void) size;
+	if (!name || strncmp(name, "/libuct", 7) || !strncmp(name, "/libuct_", 8))
+		return 0;
+	*(void **) arg = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+	return *(void **) arg != NULL;
+}
+
+static int find_ucp(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	const char *name = strrchr(info->dlpi_name, '/');
+
+	(void) size;
+	if (!name || strncmp(name, "/libucp", 7))
+		return 0;
+	*(void **) arg = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+	return *(void **) arg != NULL;
+}
+
+void ucs_module_global_init(void)
+{
+	void *uct = NULL, *ucp = NULL, *query;
+
+	dl_iterate_phdr(find_uct, &uct);
+	dl_iterate_phdr(find_ucp, &ucp);
+	query = uct ? dlsym(uct, "uct_query_components") : NULL;
+	if (query && query != (void *) (uintptr_t) uct_query_components)
+		offer(ucp ? ucp : uct, query);
+}
+
+/*
+ * Up to 1.17 Open MPI reaches other hosts by the devices in UCX_NET_DEVICES only, and a list there leaves out what it
+ * does not name. UCX reads it before it asks for transports, so the device is added at the program's start.
+ */
+__attribute__((constructor)) static void name_device(void)
+{
+	const char *devices = getenv("UCX_NET_DEVICES"), *region = getenv("NEARMETAL_REGION");
+	char *more;
+
+	if (!devices || !*devices || !region || !*region || !strcmp(region, "none") || *devices == '^' ||
+	    strstr(devices, "all") || strstr(devices, "ivshmem0"))
+		return;
+	if (asprintf(&more, "%s,ivshmem0", devices) < 0)
+		return;
+	setenv("UCX_NET_DEVICES", more, 1);
+	free(more);
+}

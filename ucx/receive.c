@@ -1,0 +1,155 @@
+/* Messages that have come in a ring: to the functions that UCX has set for them, and into registered memory. */
+#include <string.h>
+
+#include "log.h"
+#include "object/upcall.h"
+#include "ring/nontemporal.h"
+#include "ring/ring.h"
+#include "ucx.h"
+
+static void broken(struct ivs_peer *p, const char *what)
+{
+	ivu_log(IVU_LOG_WARN, "the rank in slot %u sent %s; its messages are ignored from now on", p->slot, what);
+	p->broken = true;
+	ivs_peer_dead(p, FI_EIO);
+}
+
+/*
+ * Where the payload of a message with a bounce buffer is, which its first 8 bytes name. NULL: it names none.
+ * What lies there may change while it is read, if its sender is hostile.
+ */
+static const uint8_t *bounced(struct ivs_peer *p, const uint8_t *message, size_t len, size_t fixed, size_t *bytes)
+{
+	const struct nm_layout_geometry *g = &p->ep->domain->region->geo;
+	struct ivs_bounce ref;
+
+	if (len != sizeof(ref) + fixed)
+		return NULL;
+	memcpy(&ref, message, sizeof(ref));
+	if (ref.index >= g->bounces || ref.len > g->bounce_bytes)
+		return NULL;
+	*bytes = ref.len;
+	return ivs_area(p->ep->domain->region, p->slot) + (size_t) ref.index * g->bounce_bytes;
+}
+
+static void call(struct ivu_iface *i, uint8_t op, const void *data, size_t len)
+{
+	const struct ivu_am_handler *h = &i->base.am[op - IVU_OP_AM];
+
+	i->came++;
+	/* It keeps nothing: without a flag of UCX's the data is its own only until it returns. */
+	h->cb(h->arg, (void *) (uintptr_t) data, len, 0);
+}
+
+/* An active message. Returns what is wrong with it, or NULL. */
+static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p, uint8_t op, uint8_t flags,
+					 uint64_t tag, size_t len)
+{
+	size_t missing = (flags & IVU_MISSING_MASK) >> IVU_MISSING_SHIFT, bytes;
+	uint8_t *message = i->message;
+	const uint8_t *payload;
+
+	if (likely(!flags)) {
+		memcpy(message, &tag, 8);
+		ivs_ring_get(p, 0, message + 8, len);
+		call(i, op, message, 8 + len);
+		return NULL;
+	}
+	ivs_ring_get(p, 0, message + 8, len);
+	if (flags & IVS_F_BOUNCE) {
+		payload = bounced(p, message + 8, len, 0, &bytes);
+		if (!payload || flags != IVS_F_BOUNCE)
+			return "a message with a wrong bounce buffer";
+		call(i, op, payload, bytes);
+		return NULL;
+	}
+	if (flags & ~IVU_MISSING_MASK || missing > 8 || len)
+		return "a malformed message";
+	memcpy(message, &tag, 8);
+	call(i, op, message, 8 - missing);
+	return NULL;
+}
+
+/* A write to memory of ours. Returns what is wrong with it, or NULL. */
+static const char *put(struct ivu_iface *i, struct ivs_peer *p, uint8_t flags, size_t len)
+{
+	struct ivu_memory *m = ivs_entry(i->base.md, struct ivu_memory, md);
+	uint64_t words[(IVS_INLINE_MAX + 7) / 8], begin = 0;
+	const uint8_t *message = (const uint8_t *) words, *payload;
+	struct ivu_put where;
+	size_t skip = 0, bytes;
+
+	ivs_ring_get(p, 0, (uint8_t *) words, len);
+	if (flags & IVS_F_BOUNCE)
+		skip = sizeof(struct ivs_bounce);
+	if (len < skip + sizeof(where) || flags & ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME) || (flags && !skip))
+		return "a malformed message";
+	memcpy(&where, message + skip, sizeof(where));
+	payload = message + sizeof(where);
+	bytes = len - sizeof(where);
+	if (skip) {
+		payload = bounced(p, message, len, sizeof(where), &bytes);
+		if (!payload)
+			return "a message with a wrong bounce buffer";
+	}
+	if (flags & IVS_F_TIME)
+		begin = ivs_cycles();
+	if (!ivu_memory_put(m, where.key, where.addr, payload, bytes))
+		return "a write to memory that is not registered";
+	i->came++;
+	if (flags & IVS_F_TIME && bytes >= IVS_NT_MIN)
+		ivs_nt_report(&p->nt, p->rx_ctl, flags, ivs_cycles() - begin, bytes);
+	return NULL;
+}
+
+int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
+{
+	struct ivu_iface *i = ivu_iface_of(ep);
+	int done = 0;
+
+	/* UCX's function for a message has come here again. */
+	if (unlikely(p->handling))
+		return 0;
+	while (done < IVS_EAGER_RECEIVE_MAX) {
+		struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
+		uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE), tag;
+		const char *wrong = NULL;
+		uint8_t op, flags;
+		uint32_t lines;
+		uint16_t len;
+
+		if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0)) {
+			ivs_ring_fetch(p);
+			break;
+		}
+		op = (uint8_t) (word >> 32);
+		flags = (uint8_t) (word >> 40);
+		len = (uint16_t) (word >> 48);
+		tag = *(volatile uint64_t *) &l->tag;
+		if (unlikely(len > IVS_INLINE_MAX)) {
+			broken(p, "a message longer than a ring's");
+			break;
+		}
+		lines = ivs_lines_for(len);
+		p->handling = true;
+		if (likely(op >= IVU_OP_AM && op <= IVU_OP_AM_LAST))
+			wrong = active_message(i, p, op, flags, tag, len);
+		else if (op == IVU_OP_PUT)
+			wrong = put(i, p, flags, len);
+		else
+			wrong = "a message of an unknown kind";
+		p->handling = false;
+		if (unlikely(wrong != NULL))
+			broken(p, wrong);
+		if (unlikely(p->broken || !p->rx_ring))
+			break;
+		p->rx_head += lines;
+		p->rx_lines = lines;
+		done++;
+		/* Lines in batches. A bounce buffer at once, others wait for it; a put, too: its flush does. */
+		if (flags & IVS_F_BOUNCE || op == IVU_OP_PUT)
+			p->rx_shown = p->rx_head - p->rx_mask - 1;
+		ivs_ring_show(p);
+	}
+	return done;
+}

@@ -1,0 +1,154 @@
+/* The transport ivshmem for UCX: its memory domain, interfaces, endpoints and peers. */
+#ifndef IVU_UCX_H
+#define IVU_UCX_H
+
+#include "object/ep.h"
+#include "uct.h"
+
+#define IVU_NAME	"ivshmem"
+#define IVU_DEVICE	"ivshmem0"
+#define IVU_FORMAT	1	/* of the messages and addresses: ranks of another one are not reached */
+
+/* Messages: op in a line of a ring. */
+#define IVU_OP_PUT	1	/* struct ivu_put, then data for registered memory */
+#define IVU_OP_AM	0x40	/* an active message; the id is in the low 5 bits, the first 8 bytes are in the tag */
+#define IVU_OP_AM_LAST	(IVU_OP_AM + IVU_AM_IDS - 1)
+
+/* Flags of an active message in the ring itself: how many of the tag's 8 bytes are not of the message. */
+#define IVU_MISSING_SHIFT	2
+#define IVU_MISSING_MASK	0x3c
+
+struct ivu_put {
+	uint64_t	addr;		/* of the target's memory */
+	uint64_t	key;
+};
+
+#define IVU_SHORT_MAX	(8 + IVS_INLINE_MAX)	/* bytes of an active message in the ring itself */
+#define IVU_IOV_MAX	8
+
+struct ivu_device_addr {
+	uint64_t	region;		/* its id; 0: none */
+	uint64_t	kernel;		/* hash of what makes UCX's own shared memory reach a rank */
+};
+
+struct ivu_iface_addr {
+	uint32_t	epoch;
+	uint16_t	slot;
+	uint8_t		format;		/* IVU_FORMAT */
+	uint8_t		reserved;
+};
+
+#define IVU_MEM_BUCKETS	256
+
+/* Registered memory. */
+struct ivu_mem {
+	struct ivu_mem	*next;
+	uint64_t	key;
+	uint8_t		*base;
+	size_t		len;
+};
+
+struct ivu_memory {
+	struct ivu_md	md;
+	struct ivs_region *region;
+	pthread_mutex_t	lock;		/* of the memory: threads of one context share it */
+	struct ivu_mem	*mem[IVU_MEM_BUCKETS];
+	uint64_t	last_key;
+	uint8_t		secret[16];	/* keys follow from it */
+};
+
+/* Copies data into memory registered under key. false: no such memory holds all of it. */
+bool ivu_memory_put(struct ivu_memory *m, uint64_t key, uint64_t addr, const void *data, size_t len);
+
+struct ivu_flush {
+	struct ivs_list	link;
+	uint64_t	mark;		/* ends when the receiver has read up to here */
+	struct ivu_completion *comp;
+};
+
+struct ivu_peer {
+	struct ivs_peer	ivs;
+	bool		blocked;	/* not connected, dead, or requests wait: the short way is closed */
+	uint64_t	put_mark;	/* tx_head behind the last put, */
+	bool		put;		/* if there was one that is not known to be done */
+	uint32_t	ep_count;
+	struct ivs_list	eps;
+	struct ivs_list	pending;	/* struct ivu_waiting */
+	struct ivs_list	flushes;
+};
+
+static inline struct ivu_peer *ivu_peer_of(struct ivs_peer *p)
+{
+	return ivs_entry(p, struct ivu_peer, ivs);
+}
+
+struct ivu_ep {
+	struct ivu_iface *iface;	/* first, as UCX has it */
+	struct ivu_peer	*peer;
+	struct ivs_list	link;		/* in peer->eps */
+	bool		failed;		/* UCX knows */
+};
+
+/* In a pending request's bytes of ours. */
+struct ivu_waiting {
+	struct ivs_list	link;
+	struct ivu_ep	*ep;
+};
+
+_Static_assert(sizeof(struct ivu_waiting) <= IVU_PENDING_PRIV, "UCX leaves no more");
+
+struct ivu_iface {
+	struct ivu_base_iface base;	/* first, as UCX has it */
+	struct ivu_device_addr addr;
+	struct ivs_domain domain;
+	struct ivs_ep	ep;
+	uint32_t	scratch;	/* a bounce buffer that the next message is packed into, or UINT32_MAX */
+	uint32_t	puts;		/* peers with puts that are not known to be done */
+	uint64_t	came;		/* messages */
+	unsigned int	forks;		/* ivu_forks when it was opened */
+	int		timer;		/* wakes UCX, -1: was not asked for */
+	uint64_t	idle_since, idle_came;	/* ns; what had come then */
+	uint8_t		message[IVU_SHORT_MAX + 8] __attribute__((aligned(64)));
+};
+
+static inline struct ivu_iface *ivu_iface_of(struct ivs_ep *ep)
+{
+	return ivs_entry(ep, struct ivu_iface, ep);
+}
+
+/* How often this process was forked off: what was opened before is its parent's. */
+extern unsigned int ivu_forks;
+
+static inline bool ivu_alien(const struct ivu_iface *iface)
+{
+	return unlikely(iface->forks != ivu_forks);
+}
+
+/* Reads the parameters, and chooses how to copy. Once. */
+void ivu_base_init(void);
+
+/* iface.c */
+ivu_status ivu_iface_open(struct ivu_memory *md, void *worker, const void *params, const void *config,
+			  struct ivu_iface **iface);
+
+/* ep.c: fills in the functions of endpoints. */
+void ivu_ep_ops(struct ivu_iface_ops *ops);
+/* Reports to UCX that an endpoint's peer is gone. */
+void ivu_ep_fail(struct ivu_ep *ep);
+/* Ends a completion, or counts it. */
+void ivu_complete(struct ivu_completion *comp, ivu_status status);
+
+/* peer.c */
+/* Connects a peer that is not yet. Returns IVU_OK, or IVU_ERR_CONNECTION_RESET: it is gone. */
+ivu_status ivu_peer_connect(struct ivu_peer *peer);
+/* Does it live? Ends what is under way with it if not. */
+bool ivu_peer_alive(struct ivu_peer *peer);
+/* Notes what waits for it, so that ivs_ep_progress() calls ivs_peer_pump(). */
+void ivu_peer_activate(struct ivu_peer *peer);
+/* Sets peer->blocked. */
+void ivu_peer_gate(struct ivu_peer *peer);
+/* Are all puts to it done? */
+bool ivu_peer_put_done(struct ivu_peer *peer);
+void ivu_peer_free(struct ivu_peer *peer);
+
+#endif /* IVU_UCX_H */
