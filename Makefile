@@ -9,7 +9,7 @@ SLURM_PLUGINS ?= $(firstword $(wildcard /usr/lib/*/slurm-wlm /usr/lib64/slurm) /
 VERSION := $(shell cat VERSION)
 COMMIT  := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-PROGRAMS := $(CURDIR)/build/nearmetal $(CURDIR)/build/nearmetal-task
+PROGRAMS := $(CURDIR)/build/nearmetal $(CURDIR)/build/nearmetal-task $(CURDIR)/build/nearmetal-vsphere
 
 export CGO_ENABLED := 0
 AGENT   := internal/guest/image/payload/agent-x86_64
@@ -21,7 +21,7 @@ TARGETS := $(shell sed -n 's/^\([a-z][a-z0-9-]*\):.*/\1/p' Makefile)
 .PHONY: $(TARGETS)
 
 ##@ Build
-all: go ## build/nearmetal, build/nearmetal-task, build/c (what a bare make does)
+all: go ## build/nearmetal, build/nearmetal-task, build/nearmetal-vsphere, build/c (what a bare make does)
 	@sh scripts/hints.sh
 
 help: ## this list
@@ -46,6 +46,7 @@ agent: c
 go: agent
 	@test ! -L build/nearmetal-task || rm build/nearmetal-task
 	@go build $(GOFLAGS_BUILD) -o build/ ./cmd/nearmetal ./cmd/nearmetal-task
+	@go build $(GOFLAGS_BUILD) -tags vsphere -o build/nearmetal-vsphere ./cmd/nearmetal
 	@ln -sf nearmetal build/nearmetal-rsh
 
 docs: go ## the generated pages: docs/reference, man pages
@@ -60,6 +61,7 @@ install: go ## below PREFIX (/usr/local) and DESTDIR
 	install -Dm755 build/nearmetal $(DESTDIR)$(PREFIX)/bin/nearmetal
 	rm -f $(DESTDIR)$(PREFIX)/bin/nearmetal-task
 	install -Dm755 build/nearmetal-task $(DESTDIR)$(PREFIX)/bin/nearmetal-task
+	install -Dm755 build/nearmetal-vsphere $(DESTDIR)$(PREFIX)/bin/nearmetal-vsphere
 	ln -sf nearmetal $(DESTDIR)$(PREFIX)/bin/nearmetal-rsh
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	build/nearmetal man --docs $(PREFIX)/share/doc/nearmetal $(DESTDIR)$(PREFIX)/share/man/man1
@@ -91,7 +93,7 @@ uninstall: ## what install has put below PREFIX and DESTDIR
 	@meson configure build/c -Dprefix='$(PREFIX)' -Dslurm_plugins='$(SLURM_PLUGINS)'
 	@meson introspect build/c --installed | python3 -c 'import json, sys; print("\n".join(json.load(sys.stdin).values()))' | \
 		while read -r f; do rm -f "$(DESTDIR)$$f"; done
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/nearmetal bin/nearmetal-task bin/nearmetal-rsh share/man/man1/nearmetal.1 \
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/nearmetal bin/nearmetal-task bin/nearmetal-vsphere bin/nearmetal-rsh share/man/man1/nearmetal.1 \
 		share/bash-completion/completions/nearmetal share/zsh/site-functions/_nearmetal share/fish/vendor_completions.d/nearmetal.fish)
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/nearmetal-*.1 $(DESTDIR)$(PREFIX)/share/man/man5/nearmetal-cluster.5
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/nearmetal

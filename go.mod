@@ -13,6 +13,7 @@ require (
 	github.com/spf13/pflag v1.0.6
 	github.com/therootcompany/xz v1.0.1
 	github.com/vishvananda/netlink v1.3.0
+	github.com/vmware/govmomi v0.48.1
 	golang.org/x/image v0.11.0
 	golang.org/x/sys v0.28.0
 	golang.org/x/term v0.27.0
@@ -30,11 +31,12 @@ require (
 	github.com/gobwas/pool v0.2.1 // indirect
 	github.com/gobwas/ws v1.3.2 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/josharian/intern v1.0.0 // indirect
 	github.com/mailru/easyjson v0.7.7 // indirect
 	github.com/pmezard/go-difflib v1.0.0 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/vishvananda/netns v0.0.4 // indirect
-	golang.org/x/text v0.12.0 // indirect
+	golang.org/x/text v0.22.0 // indirect
 )

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"nearmetal/internal/backend"
+	"nearmetal/internal/backend/elsewhere"
 	"nearmetal/internal/site"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
@@ -115,9 +117,10 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 
 	return func() (*spec.Cluster, string, error) {
 		c := &spec.Cluster{}
+		var stdin []byte
 		if file != "" {
 			var err error
-			if c, err = loadCluster(cmd, string(file)); err != nil {
+			if c, stdin, err = loadCluster(cmd, string(file)); err != nil {
 				return nil, "", err
 			}
 		}
@@ -188,6 +191,9 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 			return nil, "", &usageError{err}
 		}
 		spec.Defaults(c)
+		if err := elsewhere.Needed(c.Backend, stdin); err != nil {
+			return nil, "", err
+		}
 		return c, notice, nil
 	}
 }
@@ -266,12 +272,15 @@ func putShare(list []spec.Share, s spec.Share) []spec.Share {
 }
 
 // loadCluster reads the cluster file at path; - is standard input, and a name that is no file here is a
-// template's. Its back end is one of ours.
-func loadCluster(cmd *cobra.Command, path string) (c *spec.Cluster, err error) {
+// template's. Its back end is one of ours. stdin is what was read of standard input.
+func loadCluster(cmd *cobra.Command, path string) (c *spec.Cluster, stdin []byte, err error) {
 	name := path
 	if path == "-" {
 		name = "standard input"
-		c, err = spec.Read(name, cmd.InOrStdin())
+		if stdin, err = io.ReadAll(io.LimitReader(cmd.InOrStdin(), spec.MaxFile+1)); err != nil {
+			return nil, nil, fmt.Errorf("cannot read the cluster file: %w", err)
+		}
+		c, err = spec.Parse(name, stdin)
 	} else {
 		c, err = spec.Load(path)
 	}
@@ -286,9 +295,9 @@ func loadCluster(cmd *cobra.Command, path string) (c *spec.Cluster, err error) {
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c, known(c, name)
+	return c, stdin, known(c, name)
 }
 
 // known says that c's back end is none of ours; name is the file.

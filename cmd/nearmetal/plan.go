@@ -33,6 +33,10 @@ an archive of nearmetal topology gather, hwloc's XML or a description. The hosts
 of --hosts are reached by ssh and asked what they have and what runs on them
 (docs/hosts.md). Without one it is this host, with the VMs that run on it now.
 
+On vSphere (--on vsphere) the hosts are ESXi's, from nearmetal topology gather
+--vsphere; the settings of each VM are shown, with what ESXi does not promise
+of the plan (docs/vsphere.md).
+
 --move says what the VMs of an earlier plan, with the topology that their guests
 know, become on the host of --to, and how far from ideal that is.`,
 		Example: `  nearmetal plan -f cluster.yaml --explain
@@ -40,23 +44,24 @@ know, become on the host of --to, and how far from ideal that is.`,
   nearmetal plan -f cluster.yaml --format yaml >plan.yaml
   nearmetal plan -f cluster.yaml --format libvirt --dir domains
   nearmetal plan --hosts node1,node2 --vms 4
+  nearmetal plan -f cluster.yaml --on vsphere --host esx1.vsphere.tar.gz
   nearmetal plan --move plan.yaml --to node18.xml`,
 		Args: noArgs,
 	}
 	read := addClusterFlags(cmd)
 	hosts := cmd.Flags().StringArray("host", nil, "a `HOST` to plan for: folder, archive, hwloc's XML or description; repeatable")
 	explain := cmd.Flags().Bool("explain", false, "say why, and what was turned down")
-	format := cmd.Flags().String("format", "text", "`FORMAT`: text, yaml, json, qemu for the plan's part of QEMU's command lines, or libvirt for domains")
+	format := cmd.Flags().String("format", "text", "`FORMAT`: text, yaml, json, qemu for the plan's part of QEMU's command lines, libvirt for domains, or vsphere for ESXi's settings (JSON)")
 	dir := cmd.Flags().String("dir", "", "with --format libvirt: write each domain to `DIR`/NAME.xml, and overwrite nothing")
 	svg := cmd.Flags().String("svg", "", "write a picture to `FILE`")
 	move := cmd.Flags().String("move", "", "`PLAN` (YAML or JSON) of running VMs that are to be moved")
 	to := cmd.Flags().String("to", "", "`HOST` that --move is to")
-	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "yaml", "json", "qemu", "libvirt"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "yaml", "json", "qemu", "libvirt", "vsphere"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch *format {
-		case "text", "yaml", "json", "qemu", "libvirt":
+		case "text", "yaml", "json", "qemu", "libvirt", "vsphere":
 		default:
-			return usagef("--format %q: text, yaml, json, qemu or libvirt", *format)
+			return usagef("--format %q: text, yaml, json, qemu, libvirt or vsphere", *format)
 		}
 		if *dir != "" && *format != "libvirt" {
 			return usagef("--dir goes with --format libvirt")
@@ -71,6 +76,9 @@ know, become on the host of --to, and how far from ideal that is.`,
 		if *move != "" {
 			return showMove(cmd.OutOrStdout(), *move, *to, *format, c)
 		}
+		if err := fitPlan(c); err != nil {
+			return err
+		}
 		p, list, ledger, err := planFor(cmd.Context(), *hosts, c)
 		if err != nil {
 			return err
@@ -83,6 +91,16 @@ know, become on the host of --to, and how far from ideal that is.`,
 				return err
 			}
 		}
+		translated, err := translate(c.Backend, p, list)
+		if err != nil {
+			return err
+		}
+		if *format == "vsphere" {
+			if translated == nil {
+				return usagef("--format vsphere goes with --on vsphere")
+			}
+			return translated.JSON(cmd.OutOrStdout())
+		}
 		if *format == "libvirt" {
 			return showDomains(cmd.OutOrStdout(), *dir, c, p, list)
 		}
@@ -90,6 +108,10 @@ know, become on the host of --to, and how far from ideal that is.`,
 			return render(cmd.Context(), cmd.OutOrStdout(), *format, c, p)
 		}
 		if err := p.Write(cmd.OutOrStdout(), *format, *explain); err != nil || *format != "text" {
+			return err
+		}
+		if translated != nil {
+			_, err = io.WriteString(cmd.OutOrStdout(), "\n"+translated.Text())
 			return err
 		}
 		more := ""
@@ -100,6 +122,33 @@ know, become on the host of --to, and how far from ideal that is.`,
 		return err
 	}
 	return cmd
+}
+
+// fitPlan matches the cluster file with a back end whose capabilities are known without asking it.
+func fitPlan(c *spec.Cluster) error {
+	d, err := backend.Open(c.Backend)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if p, ok := d.(backend.Planner); ok {
+		return backend.Fit(c, p.Plans())
+	}
+	return nil
+}
+
+// translate is the plan in a back end's own terms; nil where it has none.
+func translate(name string, p *plan.Plan, hosts []topology.Host) (backend.Translation, error) {
+	d, err := backend.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	t, ok := d.(backend.Translator)
+	if !ok {
+		return nil, nil
+	}
+	return t.Translate(p, hosts)
 }
 
 // planFor makes the plan for the hosts that flags or file name: descriptions, or hosts that ssh reaches, as run and up

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -45,7 +46,7 @@ func addOfferFlags(cmd *cobra.Command) *offerFlags {
 
 // offer reads the host and returns what it offers.
 func (f *offerFlags) offer() (*topology.Host, *slurm.Gres, error) {
-	host, err := openHost(f.root, "")
+	host, err := openHost(context.Background(), f.root, "", "")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -18,7 +18,7 @@ func newSpecCommand() *cobra.Command {
 		Short:   "Check a cluster file, or show it with all defaults",
 		Example: "  nearmetal spec validate cluster.yaml\n  nearmetal spec show --vms 4",
 	}
-	cmd.AddCommand(newSpecValidateCommand(), newSpecShowCommand(), newSpecTemplatesCommand())
+	cmd.AddCommand(newSpecValidateCommand(), newSpecShowCommand(), newSpecTemplatesCommand(), newSpecImportCommand())
 	return cmd
 }
 
@@ -37,7 +37,7 @@ cannot be read.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var failed errorList
 			for _, path := range args {
-				if _, err := loadCluster(cmd, path); err != nil {
+				if _, _, err := loadCluster(cmd, path); err != nil {
 					failed = append(failed, err)
 					continue
 				}

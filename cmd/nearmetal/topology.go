@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"path/filepath"
 
@@ -21,22 +22,28 @@ func newTopologyCommand() *cobra.Command {
 CPUs, memory and huge pages, and PCI devices with their nodes; and what of it
 this job may use. Without flags it reads this host. Other hosts are read from a
 captured tree, from an archive of nearmetal topology gather, from hwloc's XML,
-or from a description (.machine).`,
+or from a description (.machine). --vsphere reads an ESXi host by its name in
+the vCenter of GOVC_URL (docs/vsphere.md).`,
 		Example: `  nearmetal topology
   nearmetal topology --svg host.svg
   nearmetal topology --root node17.tar.gz --json
-  lstopo node17.xml && nearmetal topology --hwloc node17.xml`,
+  lstopo node17.xml && nearmetal topology --hwloc node17.xml
+  nearmetal topology --vsphere esx1.example.com`,
 		Args: noArgs,
 	}
 	root := cmd.Flags().String("root", "", "`HOST`: a folder with sys/ and proc/ in it, an archive, hwloc's XML or a description, instead of this host")
 	xml := cmd.Flags().String("hwloc", "", "hwloc's XML, `FILE`, as lstopo writes it, instead of this host")
 	svg := cmd.Flags().String("svg", "", "write a picture to `FILE`")
+	vsphere := cmd.Flags().String("vsphere", "", "the ESXi `HOST` of that name or path in vCenter, instead of this host")
 	asJSON := addJSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *root != "" && *xml != "" {
 			return usagef("--root and --hwloc are both given: one host is shown")
 		}
-		h, err := openHost(*root, *xml)
+		if *vsphere != "" && *root+*xml != "" {
+			return usagef("--vsphere and another host are both given: one host is shown")
+		}
+		h, err := openHost(cmd.Context(), *root, *xml, *vsphere)
 		if err != nil {
 			return err
 		}
@@ -59,8 +66,14 @@ or from a description (.machine).`,
 }
 
 // openHost reads a host from where the flags say.
-func openHost(root, xml string) (*topology.Host, error) {
+func openHost(ctx context.Context, root, xml, vsphere string) (*topology.Host, error) {
 	switch {
+	case vsphere != "":
+		v, err := inVSphere()
+		if err != nil {
+			return nil, err
+		}
+		return v.Topology(ctx, vsphere)
 	case xml != "":
 		return topology.ReadHwloc(xml)
 	case root != "":
@@ -76,18 +89,44 @@ func newTopologyGatherCommand() *cobra.Command {
 		Long: `Writes the files of /sys and /proc that describe the topology into an archive
 (default NAME.tar.gz; - is standard output). It holds no host name, addresses of
 network cards, serial numbers, users or command lines; NAME stands in it as the
-host's name. The bytes are the same each time for the same machine.`,
-		Example: "  nearmetal topology gather --name node17\n  nearmetal topology gather - | ssh admin 'cat >node17.tar.gz'",
-		Args:    rangeArgs(0, "FILE.tar.gz"),
+host's name. The bytes are the same each time for the same machine.
+
+--vsphere captures an ESXi host as vCenter describes it (default file
+NAME.vsphere.tar.gz), in the form of govc object.save. With --anonymous names,
+addresses, serial numbers, licences, datastores and networks are left out.`,
+		Example: `  nearmetal topology gather --name node17
+  nearmetal topology gather - | ssh admin 'cat >node17.tar.gz'
+  nearmetal topology gather --vsphere esx1.example.com --anonymous --name esx`,
+		Args: rangeArgs(0, "FILE.tar.gz"),
 	}
 	name := cmd.Flags().String("name", "host", "`NAME` of the host in the archive")
 	root := cmd.Flags().String("root", "/", "`DIR` with sys/ and proc/ in it")
+	vsphere := cmd.Flags().String("vsphere", "", "the ESXi `HOST` of that name or path in vCenter, instead of this host")
+	anonymous := cmd.Flags().Bool("anonymous", false, "with --vsphere: leave out whatever shows whose host it is")
+	cmd.MarkFlagsMutuallyExclusive("root", "vsphere")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *anonymous && *vsphere == "" {
+			return usagef("--anonymous goes with --vsphere: other captures are anonymous")
+		}
 		file := *name + ".tar.gz"
+		var gather func(w io.Writer) error
+		if *vsphere != "" {
+			v, err := inVSphere()
+			if err != nil {
+				return err
+			}
+			if gather, err = v.Gather(cmd.Context(), *vsphere, *name, *anonymous); err != nil {
+				return err
+			}
+			file = *name + ".vsphere.tar.gz"
+		}
 		if len(args) == 1 {
 			file = args[0]
 		}
 		write := func(w io.Writer) error {
+			if gather != nil {
+				return gather(w)
+			}
 			z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 			if err != nil {
 				return err

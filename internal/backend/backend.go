@@ -144,6 +144,24 @@ type Adviser interface {
 	Advise(p *plan.Plan, hosts []topology.Host) []string
 }
 
+// Planner is a Driver whose capabilities are the same wherever it is. Plans are matched with them (Fit) without Probe:
+// for hosts that are described, by somebody who cannot log in there.
+type Planner interface {
+	Plans() *Probed
+}
+
+// Translator is a Driver that carries a plan out in other terms than the plan's. Translate says in which, and fails for a
+// plan that it would have to refuse. It is pure.
+type Translator interface {
+	Translate(p *plan.Plan, hosts []topology.Host) (Translation, error)
+}
+
+// Translation is a plan in a back end's own terms, for people and for programs.
+type Translation interface {
+	Text() string
+	JSON(w io.Writer) error
+}
+
 // Renderer is a Driver that can show what it would ask for, without a cluster: command lines, XML,
 // API requests. What only a running cluster has (exports, links) is left out.
 type Renderer interface {

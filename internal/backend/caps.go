@@ -26,6 +26,9 @@ type Caps struct {
 	VFIO bool
 	// Pins: vCPUs on chosen CPUs of the host.
 	Pins bool
+	// Cores: vCPUs on cores of their own, which the back end chooses. Plans have pins then, as for Pins; pin: always,
+	// which demands the chosen ones, is refused.
+	Cores bool
 	// DirectKernel: a VM starts from a kernel and an initramfs of the owner's (Files).
 	DirectKernel bool
 	// Veil: exports by an open directory (Export.Veiled). Filter: a user network behind a filter of the
@@ -262,7 +265,7 @@ func fitPlacement(s *spec.Cluster, c Caps, need func(Cap, string)) {
 	}
 	if s.Placement.Pin == "always" {
 		need(CapPins, "placement: {pin: always}")
-	} else if !c.has(CapPins) {
+	} else if !c.has(CapPins) && !c.Cores {
 		s.Placement.Pin = "never"
 	}
 }

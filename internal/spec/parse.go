@@ -13,7 +13,7 @@ import (
 
 // Bounds of a cluster file, so that one from a stranger costs little.
 const (
-	maxFile  = 1 << 20 // bytes
+	MaxFile  = 1 << 20 // bytes
 	maxItems = 4096    // in a list or map
 )
 
@@ -31,7 +31,7 @@ func Load(path string) (*Cluster, error) {
 // Read is Load for a file that is open: name stands for it in errors. It reads no
 // more than 1 MiB.
 func Read(name string, r io.Reader) (*Cluster, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	data, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the cluster file: %w", err)
 	}
@@ -92,7 +92,7 @@ func (r *reader) placeOf(key string) place {
 
 // document returns the one YAML document in data, nil if it is empty or wrong.
 func (r *reader) document(data []byte) *yaml.Node {
-	if len(data) > maxFile {
+	if len(data) > MaxFile {
 		r.problems.add(Problem{File: r.file, Message: "is larger than 1MiB, which no cluster file needs to be"})
 		return nil
 	}

@@ -273,7 +273,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 // TestHostileFiles checks that large and deep files are refused at once.
 func TestHostileFiles(t *testing.T) {
 	for name, text := range map[string]string{
-		"large": strings.Repeat("# comment\n", maxFile/10+1),
+		"large": strings.Repeat("# comment\n", MaxFile/10+1),
 		"deep":  strings.Repeat("[", 100000),
 		"deep2": "vms: " + strings.Repeat("{a: ", 20000),
 		"long":  "kernelArgs: [" + strings.Repeat("a,", maxItems) + "a]",

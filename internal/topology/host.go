@@ -26,12 +26,16 @@ type Host struct {
 	Vendor string `json:"vendor,omitempty"` // GenuineIntel, AuthenticAMD, …
 	Model  string `json:"model,omitempty"`  // CPU model, in its maker's words
 	// PhysBits is the width of the CPU's physical addresses in bits; 0: not known.
-	PhysBits int      `json:"physBits,omitempty"`
-	CPUs     []CPU    `json:"cpus"`
-	Nodes    []Node   `json:"nodes"`
-	Caches   []Cache  `json:"caches,omitempty"`
-	Devices  []Device `json:"devices,omitempty"`
-	Limits   Limits   `json:"limits"`
+	PhysBits int `json:"physBits,omitempty"`
+	// MHz is the CPUs' nominal clock rate, where it is known to be the unit of reservations (ESXi); 0: not known.
+	MHz     int      `json:"mhz,omitempty"`
+	CPUs    []CPU    `json:"cpus"`
+	Nodes   []Node   `json:"nodes"`
+	Caches  []Cache  `json:"caches,omitempty"`
+	Devices []Device `json:"devices,omitempty"`
+	Limits  Limits   `json:"limits"`
+	// System says what runs the host and how it is set, where that is not this system: a line each.
+	System []string `json:"system,omitempty"`
 	// Repairs are what was wrong or missing in the source and what was put in its place.
 	Repairs []string `json:"repairs,omitempty"`
 }

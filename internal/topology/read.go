@@ -21,14 +21,25 @@ func Read(root string) (*Host, error) {
 	return readTree(t, root)
 }
 
+// suffixes are those of files whose readers are in other packages.
+var suffixes = map[string]func(name string) (*Host, error){}
+
+// RegisterSuffix has Open read files whose names end with suffix by open. It is called from init functions.
+func RegisterSuffix(suffix string, open func(name string) (*Host, error)) { suffixes[suffix] = open }
+
 // Open reads a host from a directory (as Read), from an archive that `nearmetal
-// topology gather` made (.tar, .tar.gz, .tgz), from hwloc's XML (.xml), or from
-// a description (.machine, package machine). A host that does not say its name
-// gets the file's.
+// topology gather` made (.tar, .tar.gz, .tgz; .vsphere.tar.gz in package vsphere),
+// from hwloc's XML (.xml), or from a description (.machine, package machine). A
+// host that does not say its name gets the file's.
 func Open(name string) (*Host, error) {
 	st, err := os.Stat(name)
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
+	}
+	for suffix, open := range suffixes {
+		if strings.HasSuffix(name, suffix) && st.Mode().IsRegular() {
+			return open(name)
+		}
 	}
 	if st.IsDir() {
 		return Read(name)

@@ -25,6 +25,9 @@ func (h *Host) Text() string {
 		fmt.Fprintf(&b, ", %d-bit physical addresses", h.PhysBits)
 	}
 	b.WriteByte('\n')
+	for _, s := range h.System {
+		fmt.Fprintf(&b, "%s\n", s)
+	}
 	var offline, isolated, barred []int
 	for i := range h.CPUs {
 		switch c := &h.CPUs[i]; {

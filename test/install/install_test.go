@@ -14,7 +14,7 @@ import (
 
 // What a complete build installs below PREFIX, without the man pages of the commands.
 var files = []string{
-	"bin/nearmetal", "bin/nearmetal-rsh", "bin/nearmetal-task",
+	"bin/nearmetal", "bin/nearmetal-rsh", "bin/nearmetal-task", "bin/nearmetal-vsphere",
 	"include/nearmetal/fabric.h", "include/nearmetal/layout.h", "include/nearmetal/region.h",
 	"lib/nearmetal/libfabric/libivshmem-fi.so", "lib/nearmetal/libivshmem-mpi.so", "lib/nearmetal/ucx/libnearmetal-ucx.so",
 	"lib/pkgconfig/nearmetal-fabric.pc",

@@ -1,4 +1,5 @@
-// Package all has every back end of nearmetal: a program that imports it can open them by name.
+// Package all has every back end of nearmetal: a program that imports it can open them by name. That of vSphere is in a
+// program of its own (build tag vsphere): govmomi takes longer to start than nearmetal.
 package all
 
 import _ "nearmetal/internal/backend/qemu" // the default

@@ -1,0 +1,7 @@
+//go:build vsphere
+
+package main
+
+import "nearmetal/internal/backend/vsphere"
+
+func init() { vsphereHere = vsphere.Part{Ask: askPassword} }

@@ -1,0 +1,10 @@
+//go:build vsphere
+
+package all
+
+import (
+	"nearmetal/internal/backend/elsewhere"
+	_ "nearmetal/internal/backend/vsphere"
+)
+
+func init() { elsewhere.Began() }

@@ -1,0 +1,135 @@
+// Package elsewhere is for back ends that are in another program than this one: what starts too slowly, or is too large,
+// to be in nearmetal itself. The other program has the same commands, and stands beside this one. Where such a back end is
+// needed, this process becomes the other: same arguments, same standard streams, same process number. That happens before
+// anything was made or changed.
+package elsewhere
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/topology"
+)
+
+// varBecame names the program that a process has become, so that a program without the back end does not become itself
+// for ever. Began takes it away again.
+const varBecame = "NEARMETAL_BECAME"
+
+// programs are those of the back ends, by scheme.
+var programs = map[string]string{}
+
+// Register says that the back end is in program, and hosts in files with this suffix are read by it, too ("": none are).
+func Register(scheme, program, suffix string) {
+	programs[scheme] = program
+	backend.Register(scheme, func(string) (backend.Driver, error) { return driver{program}, nil })
+	if suffix != "" {
+		topology.RegisterSuffix(suffix, func(string) (*topology.Host, error) { return nil, Become(program, nil) })
+	}
+}
+
+// Began is called by the other program at its start.
+func Began() { os.Unsetenv(varBecame) }
+
+// Needed becomes the program of the back end called name, if that is in another. stdin is what was read of standard input
+// so far, nil for nothing.
+func Needed(name string, stdin []byte) error {
+	if p := programs[backend.Scheme(name)]; p != "" {
+		return Become(p, stdin)
+	}
+	return nil
+}
+
+// Become makes this process the program of that name. It returns only if that fails.
+func Become(program string, stdin []byte) error {
+	path, err := find(program)
+	if err != nil {
+		return err
+	}
+	if self, err := os.Executable(); err != nil || filepath.Base(self) != "nearmetal" {
+		return fmt.Errorf("%s does what nearmetal does, and this is %s", program, filepath.Base(self)) // its arguments are others
+	}
+	if os.Getenv(varBecame) == program {
+		return fmt.Errorf("%s: this program was built without its back end: make builds it", path)
+	}
+	if stdin != nil {
+		if err := again(stdin); err != nil {
+			return fmt.Errorf("standard input for %s: %w", program, err)
+		}
+	}
+	os.Setenv(varBecame, program)
+	err = unix.Exec(path, os.Args, os.Environ())
+	os.Unsetenv(varBecame)
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// find finds a program beside this one, or in PATH.
+func find(program string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if self, err = filepath.EvalSymlinks(self); err != nil {
+		return "", err
+	}
+	path := filepath.Join(filepath.Dir(self), program)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if path, err := exec.LookPath(program); err == nil {
+		return path, nil
+	}
+	return "", fmt.Errorf("%s is needed for this, and is neither in %s nor in PATH: make install puts it beside nearmetal", program, filepath.Dir(self))
+}
+
+// again has standard input begin with what was read of it: the file that it was is at its end.
+func again(stdin []byte) error {
+	fd, err := unix.MemfdCreate("stdin", 0)
+	if err != nil {
+		return err
+	}
+	if _, err := unix.Write(fd, stdin); err != nil {
+		return err
+	}
+	if _, err := unix.Seek(fd, 0, 0); err != nil {
+		return err
+	}
+	return unix.Dup3(fd, 0, 0)
+}
+
+// driver stands for one that is elsewhere. Whatever is asked of it makes this process the other program.
+type driver struct{ program string }
+
+func (d driver) Probe(context.Context, *spec.Cluster) (*backend.Probed, error) {
+	return nil, Become(d.program, nil)
+}
+
+func (d driver) Check(plan.VM, backend.Settings) error { return Become(d.program, nil) }
+
+func (d driver) Start(context.Context, backend.Request) (backend.Instance, error) {
+	return nil, Become(d.program, nil)
+}
+
+// Attach is called by a sweep, with which commands begin; the other program sweeps anew.
+func (d driver) Attach(context.Context, backend.Ref) (backend.Instance, error) {
+	return nil, Become(d.program, nil)
+}
+
+func (d driver) Close() error { return nil }
+
+// Version says where the back end is.
+func (d driver) Version(context.Context) (string, error) {
+	path, err := find(d.program)
+	if err != nil {
+		return "", errors.New(d.program + " is not installed")
+	}
+	return path, nil
+}

@@ -1,0 +1,184 @@
+// Package vcsim is a vCenter for tests: govmomi's simulator, whose gaps are filled as VMware's API describes hosts. Its
+// hosts have several NUMA nodes, cards with virtual functions and cards passed through; what the simulator lacks of a host's
+// settings is added. A proxy before it counts calls, and can fail any of them. One process has one vCenter at a time, since
+// the simulator is global.
+package vcsim
+
+import (
+	"bytes"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"sync"
+	"testing"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// Options of a vCenter.
+type Options struct {
+	Hosts int // in one cluster; 0: 2
+	Delay int // of every call, in milliseconds
+}
+
+// Server is a vCenter that runs.
+type Server struct {
+	Addr string // HOST:PORT
+	CA   string // a file with its certificate
+	Host string // name of the first host
+
+	mu    sync.Mutex
+	calls []string // methods, in their order
+	// fail is asked before each call; an answer that is not "" is a SOAP fault's text.
+	fail func(n int, method string) Failure
+}
+
+// Failure is what becomes of a call. The zero value lets it through.
+type Failure struct {
+	Fault string // the fault's XML element: "<NotAuthenticatedFault …/>"; with Text
+	Text  string // vCenter's words
+	Drop  bool   // the connection is closed, before the call is carried out
+	After bool   // it is carried out first
+}
+
+// The login, and objects that there are.
+const (
+	User     = "nm-user"
+	Password = "nm-pass-word"
+	Template = "DC0_C0_RP0_VM0"
+)
+
+var one sync.Mutex // the simulator is global
+
+// Start starts a vCenter for a test, and sets the variables by which it is found.
+func Start(t testing.TB, o Options) *Server {
+	t.Helper()
+	one.Lock()
+	m := simulator.VPX()
+	m.Host, m.ClusterHost, m.Machine, m.Autostart = 0, o.Hosts, 2, false
+	if o.Hosts == 0 {
+		m.ClusterHost = 2
+	}
+	m.DelayConfig.Delay = o.Delay
+	if err := m.Create(); err != nil {
+		one.Unlock()
+		t.Fatal(err)
+	}
+	s := &Server{Host: "DC0_C0_H0"}
+	for _, h := range s.Hosts() {
+		describe(h)
+	}
+	for _, e := range simulator.Map.All("ClusterComputeResource") {
+		c := e.(*simulator.ClusterComputeResource)
+		if b, ok := simulator.Map.Get(*c.EnvironmentBrowser).(*simulator.EnvironmentBrowser); ok {
+			b.QueryConfigTargetResponse = types.QueryConfigTargetResponse{Returnval: target(s.Hosts()[0])}
+		}
+	}
+	m.Service.Listen = &url.URL{User: url.UserPassword(User, Password), Host: "127.0.0.1:0"}
+	sim := m.Service.NewServer()
+	to := *sim.URL
+	to.Path, to.User = "", nil
+	front := httptest.NewUnstartedServer(s.proxy(httputil.NewSingleHostReverseProxy(&to)))
+	front.Config.ErrorLog = log.New(io.Discard, "", 0) // of certificates that clients do not trust
+	front.StartTLS()
+	s.Addr = front.Listener.Addr().String()
+	s.CA = filepath.Join(t.TempDir(), "vcenter.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
+	for name, text := range map[string][]byte{s.CA: text, s.CA + ".none": nil} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, value := range s.Env() {
+		t.Setenv(name, value)
+	}
+	t.Cleanup(func() {
+		front.CloseClientConnections()
+		front.Close()
+		sim.Close()
+		m.Remove()
+		one.Unlock()
+	})
+	return s
+}
+
+// Env are the variables by which the vCenter is found.
+func (s *Server) Env() map[string]string {
+	return map[string]string{"GOVC_URL": s.Addr, "GOVC_USERNAME": User, "GOVC_PASSWORD": Password, "GOVC_TLS_CA_CERTS": s.CA,
+		"GOVC_INSECURE": "", "GOVC_THUMBPRINT": "", "GOVC_DATACENTER": "", "GOVC_TLS_KNOWN_HOSTS": "", "NEARMETAL_VSPHERE_FILE": s.CA + ".none"}
+}
+
+// Hosts are those of the vCenter, by name.
+func (s *Server) Hosts() []*simulator.HostSystem {
+	var list []*simulator.HostSystem
+	for _, e := range simulator.Map.All("HostSystem") {
+		list = append(list, e.(*simulator.HostSystem))
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
+	return list
+}
+
+// Fail has every call ask f what becomes of it; n counts calls from 1, from now on. nil: they all go through.
+func (s *Server) Fail(f func(n int, method string) Failure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls, s.fail = nil, f
+}
+
+// Calls are the methods called since the start, or the last Fail.
+func (s *Server) Calls() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.calls...)
+}
+
+var method = regexp.MustCompile(`<(?:[A-Za-z0-9]+:)?Body[^>]*>\s*<(?:[A-Za-z0-9]+:)?([A-Za-z0-9_]+)`)
+
+// proxy counts calls, and fails those that it shall.
+func (s *Server) proxy(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		m := method.FindSubmatch(body)
+		if m == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		var f Failure
+		s.mu.Lock()
+		s.calls = append(s.calls, string(m[1]))
+		ask, n := s.fail, len(s.calls)
+		s.mu.Unlock()
+		if ask != nil {
+			f = ask(n, string(m[1]))
+		}
+		if f == (Failure{}) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if f.After {
+			next.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		if f.Drop {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Content-Type", "text/xml; charset=utf-8")
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/" `+
+			`xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:xsd="http://www.w3.org/2001/XMLSchema"><soapenv:Body><soapenv:Fault>`+
+			`<faultcode>ServerFaultCode</faultcode><faultstring>%s</faultstring><detail>%s</detail></soapenv:Fault></soapenv:Body></soapenv:Envelope>`, f.Text, f.Fault)
+	})
+}

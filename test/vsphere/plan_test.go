@@ -1,0 +1,172 @@
+// Package vsphere tests nearmetal and nearmetal-vsphere as programs, against a simulated vCenter.
+package vsphere
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"nearmetal/internal/backend/vsphere/vcsim"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// run runs nearmetal, in whose place nearmetal-vsphere is to come.
+func run(t *testing.T, stdin string, args ...string) (out, errs string, code int) {
+	t.Helper()
+	program, err := filepath.Abs("../../build/nearmetal")
+	if err == nil {
+		_, err = os.Stat(program + "-vsphere")
+	}
+	if err != nil {
+		t.Fatal("no build/nearmetal-vsphere: run make go first")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	var o, e bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &o, &e
+	if err := cmd.Run(); cmd.ProcessState == nil || ctx.Err() != nil {
+		t.Fatal(err)
+	}
+	return o.String(), e.String(), cmd.ProcessState.ExitCode()
+}
+
+const file = `
+backend: vsphere
+root: backend
+vms:
+  - name: mpi
+    count: 2
+    vcpus: 10
+    memory: 40GiB
+    devices: [{type: vf, pf: vmnic4}]
+`
+
+// A capture of a host in vCenter serves plans elsewhere: without vCenter, and from standard input.
+func TestCaptureAndPlan(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{})
+	dir := t.TempDir()
+	capture := filepath.Join(dir, "esx.vsphere.tar.gz")
+	live, errs, code := run(t, "", "topology", "--vsphere", s.Host)
+	if code != 0 || !strings.HasPrefix(live, s.Host+": Intel") {
+		t.Fatalf("%d, %s%s", code, live, errs)
+	}
+	if _, errs, code := run(t, "", "topology", "gather", "--vsphere", s.Host, "--anonymous", "--name", "esx", capture); code != 0 {
+		t.Fatal(errs)
+	}
+	t.Setenv("GOVC_URL", "127.0.0.1:1") // nobody is asked any more
+	seen, errs, code := run(t, "", "topology", "--root", capture)
+	if code != 0 || seen != strings.Replace(live, s.Host, "esx", 1) {
+		t.Errorf("%d, %s%s", code, seen, errs)
+	}
+	plan, errs, code := run(t, file, "plan", "-f", "-", "--host", capture, "--explain")
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	path := "testdata/plan.txt"
+	if *update {
+		os.WriteFile(path, []byte(plan), 0o644)
+	}
+	if want, err := os.ReadFile(path); err != nil || string(want) != plan {
+		t.Errorf("%v: the plan is not as it was (-update writes it):\n%s", err, plan)
+	}
+	text, errs, code := run(t, file, "plan", "-f", "-", "--host", capture, "--format", "vsphere")
+	var r struct {
+		VMs []struct {
+			NumCPUs     int               `json:"numCPUs"`
+			Latency     string            `json:"latencySensitivity"`
+			ExtraConfig map[string]string `json:"extraConfig"`
+		} `json:"vms"`
+		Lost []string `json:"lost"`
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil || code != 0 || len(r.VMs) != 2 || r.VMs[0].NumCPUs != 10 || r.VMs[1].ExtraConfig["numa.nodeAffinity"] == "" || len(r.Lost) == 0 {
+		t.Errorf("%v, %d, %s%s", err, code, text, errs)
+	}
+}
+
+// What cannot be on ESXi is one line, before anything is asked.
+func TestRefused(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{})
+	capture := filepath.Join(t.TempDir(), "esx.vsphere.tar.gz")
+	if _, errs, code := run(t, "", "topology", "gather", "--vsphere", s.Host, capture); code != 0 {
+		t.Fatal(errs)
+	}
+	for _, x := range []struct {
+		file string
+		want string
+	}{
+		{file + "region: {size: 64MiB}\n", "write region: 0"},
+		{file + "placement: {pin: always}\n", "each vCPU has a core of its own"},
+		{strings.Replace(file, "root: backend", "root: host", 1), "write root: backend"},
+		{strings.Replace(file, "vcpus: 10", "vcpus: 24", 1), "ESXi needs 4 for itself"},
+		{strings.Replace(file, "vmnic4", "vmnic0", 1), "vmnic0"},
+		{strings.NewReplacer("count: 2", "count: 1", "{type: vf, pf: vmnic4}", "{type: pci, address: '0000:3b:00.0'}").Replace(file), "does not pass it through"},
+		{file + "kernel: /boot/vmlinuz\n", "kernel"},
+	} {
+		_, errs, code := run(t, x.file, "plan", "-f", "-", "--host", capture)
+		if code == 0 || !strings.Contains(errs, x.want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%d, %q\nwant %s", code, errs, x.want)
+		}
+	}
+	if _, errs, code := run(t, file, "plan", "-f", "-", "--host", filepath.Join(t.TempDir(), "none.vsphere.tar.gz")); code != 1 || strings.Count(errs, "\n") != 1 {
+		t.Errorf("%d, %q", code, errs)
+	}
+	bad := filepath.Join(t.TempDir(), "bad.vsphere.tar.gz")
+	os.WriteFile(bad, []byte("no archive"), 0o600)
+	if _, errs, code := run(t, "", "topology", "--root", bad); code != 1 || !strings.Contains(errs, "bad.vsphere.tar.gz") {
+		t.Errorf("%d, %q", code, errs)
+	}
+	if _, errs, code := run(t, file, "up", "-f", "-"); code != 1 || !strings.Contains(errs, "starts no VMs so far") {
+		t.Errorf("%d, %q", code, errs)
+	}
+}
+
+// A cluster file of the vHPC toolkit becomes one of ours, which plans take.
+func TestImport(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{Hosts: 1})
+	capture := filepath.Join(t.TempDir(), "esx.vsphere.tar.gz")
+	if _, errs, code := run(t, "", "topology", "gather", "--vsphere", s.Host, capture); code != 0 {
+		t.Fatal(errs)
+	}
+	yaml, errs, code := run(t, "[B]\ncpu: 10\nmemory: 20\nguest_password: "+vcsim.Password+"\n[_VMS_]\nmpi{1:2}: B pf: 0000:3B:00.0 latency: high\n", "spec", "import", "--vhpc", "-")
+	if code != 0 || strings.Contains(yaml+errs, vcsim.Password) || !strings.Contains(errs, "guest_password") {
+		t.Fatalf("%d, %s%s", code, yaml, errs)
+	}
+	if plan, errs, code := run(t, yaml, "plan", "-f", "-", "--host", capture); code != 0 || !strings.Contains(plan, "sriov 0000:3b:00.0") {
+		t.Errorf("%d, %s%s", code, plan, errs)
+	}
+}
+
+// A password is neither in what is said nor in what is written, whatever goes wrong.
+func TestSecret(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{Hosts: 1})
+	dir := t.TempDir()
+	t.Setenv("GOVC_PASSWORD", "")
+	secret := filepath.Join(dir, "vsphere")
+	os.WriteFile(secret, []byte("GOVC_PASSWORD="+vcsim.Password+"\n"), 0o600)
+	t.Setenv("NEARMETAL_VSPHERE_FILE", secret)
+	capture := filepath.Join(dir, "esx.vsphere.tar.gz")
+	if _, errs, code := run(t, "", "topology", "gather", "--vsphere", s.Host, capture); code != 0 {
+		t.Fatal(errs)
+	}
+	for _, change := range []func(){
+		func() { os.Chmod(secret, 0o644) },
+		func() { os.Chmod(secret, 0o600); t.Setenv("GOVC_TLS_CA_CERTS", "") },
+		func() { t.Setenv("GOVC_URL", "127.0.0.1:1") },
+		func() { t.Setenv("GOVC_URL", "http://u:"+vcsim.Password+"@127.0.0.1") },
+	} {
+		change()
+		out, errs, code := run(t, "", "topology", "--vsphere", s.Host)
+		if code != 1 || strings.Contains(out+errs, vcsim.Password) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%d, %s%s", code, out, errs)
+		}
+	}
+}
