@@ -144,6 +144,9 @@ test-ucx: c ## the UCX transport on every version of UCX that it knows
 test-slurm: slurm extras ## srun --vm on a real Slurm on this machine (root)
 	go test -count=1 -timeout 90m ./test/slurm
 
+test-slurm-long: slurm extras ## a test of srun --vm that takes over a minute (root)
+	NEARMETAL_SLURM_LONG=1 go test -count=1 -timeout 30m -run TestBenchAblateOnNodes ./test/slurm
+
 # The SPANK plugin: Slurm's own packages, and a build that knows of them.
 slurm: go
 	@sh scripts/install.sh slurm

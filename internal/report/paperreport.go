@@ -28,6 +28,7 @@ type PaperItem struct {
 	Claims      []PaperClaim
 	Lines       []PaperLine
 	Figure      *chart.Figure // the paper's values and the run's, nil: there are none
+	Plots       []*chart.Figure
 }
 
 // PaperClaim is a printed number with what the runs have in its place.
@@ -68,6 +69,7 @@ func besides(p *paper.Paper, runs []*RunReport, way func(paper.Key) []string) *P
 			item.Claims = append(item.Claims, item.claim(&item.Item.Claims[j]))
 		}
 		item.series()
+		item.Plots = item.plots()
 		r.Items = append(r.Items, item)
 	}
 	return r

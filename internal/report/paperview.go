@@ -21,9 +21,16 @@ type paperItemView struct {
 	What, Where, Repeats, TableName string
 	Drawn                           string
 	Unlike                          []string
-	Plot, Table                     template.HTML
-	Legend                          []keyView
+	Table                           template.HTML
+	Plots                           []paperPlotView
 	Claims                          []PaperClaim
+}
+
+// paperPlotView is one picture with the names of what is in it.
+type paperPlotView struct {
+	Caption string
+	Legend  []keyView
+	SVG     template.HTML
 }
 
 func (r *PaperReport) view() (*paperView, error) {
@@ -37,24 +44,31 @@ func (r *PaperReport) view() (*paperView, error) {
 			v.Missing = append(v.Missing, it)
 			continue
 		}
-		item := paperItemView{What: it.What, Where: it.Where, Drawn: it.Drawn, Unlike: it.Unlike, Claims: it.Claims}
+		item := paperItemView{What: capital(it.What), Where: it.Where, Drawn: it.Drawn, Unlike: it.Unlike, Claims: it.Claims}
 		var names []string
 		for _, e := range it.Experiments {
 			names = append(names, e.Case.Name)
 		}
 		item.Repeats = strings.Join(names, ", ")
-		if it.Figure != nil {
+		for _, f := range it.Plots {
+			plot := paperPlotView{}
 			var err error
-			if item.Plot, err = inline(it.Figure.Scene()); err != nil {
+			if plot.SVG, err = inline(f.Scene()); err != nil {
 				return nil, err
 			}
-			for _, s := range it.Figure.Series {
-				key, err := inline(chart.Key(s.Style, s.Faint, false))
+			if len(it.Plots) > 1 {
+				plot.Caption = f.Title
+			}
+			for _, s := range f.Series {
+				key, err := inline(chart.Key(s.Style, s.Faint, f.Bars))
 				if err != nil {
 					return nil, err
 				}
-				item.Legend = append(item.Legend, keyView{key, s.Name})
+				plot.Legend = append(plot.Legend, keyView{key, s.Name})
 			}
+			item.Plots = append(item.Plots, plot)
+		}
+		if it.Figure != nil {
 			item.TableName = "Table of " + words.Count(len(it.Lines), "printed point", "printed points") + ", in " + unit(it.Unit)
 			item.Table = it.table()
 		}

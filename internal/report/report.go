@@ -46,8 +46,8 @@ func (r *Report) Figures() []*chart.Figure {
 	}
 	if r.Paper != nil {
 		for _, it := range r.Paper.Items {
-			if it.Figure != nil && it.measured() {
-				out = append(out, it.Figure)
+			if it.measured() {
+				out = append(out, it.Plots...)
 			}
 		}
 	}

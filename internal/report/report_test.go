@@ -672,3 +672,27 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A picture has the paper's numbers and the run's in one frame: at their points, or along the axis.
+func TestPaperPlots(t *testing.T) {
+	run, samples := synthetic()
+	r := reportOf(t, writeRun(t, run, samples), "002")
+	for _, it := range r.Paper.Items {
+		if it.Key != "fig 31" {
+			continue
+		}
+		f := it.Plots[0]
+		last := f.Series[len(f.Series)-1]
+		if len(it.Plots) != 1 || last.Name != "the paper" || len(last.Points) != 2 || last.Points[0].X != 1 || math.Abs(last.Points[0].Y+0.088) > 1e-9 && math.Abs(last.Points[0].Y+0.099) > 1e-9 {
+			t.Errorf("%d plots, %+v", len(it.Plots), last)
+		}
+		if s := f.Series[0]; s.Name != "native.44" || len(s.Points) != 5 || s.Points[0].Y > -0.01 || s.Points[0].Y < -0.1 {
+			t.Errorf("%+v", s)
+		}
+		var b bytes.Buffer
+		f.Legend = true
+		if err := f.Scene().SVG(&b); err != nil || !strings.Contains(b.String(), "the paper") {
+			t.Errorf("the picture does not name the paper: %v", err)
+		}
+	}
+}

@@ -34,6 +34,8 @@ type Item struct {
 	Cases []string `yaml:"cases"` // names of cases that repeat it, beside those that name its key
 	// Hosts are the numbers of hosts that it was measured on; empty: the paper does not tie it to any.
 	Hosts []int `yaml:"hosts"`
+	// Plot is what the figure plots where that does not follow from the claims: "efficiency" of strong scaling.
+	Plot string `yaml:"plot"`
 	// Drawn says what the figure shows as a plot without numbers, which is why it is not here.
 	Drawn  string   `yaml:"drawn"`
 	X      string   `yaml:"x"` // the swept parameter of Series
@@ -127,6 +129,9 @@ func (it *Item) check() error {
 	}
 	if len(it.Series) > 0 && (it.X == "" || it.Unit == "") {
 		return fmt.Errorf("a series needs its parameter and its unit")
+	}
+	if it.Plot != "" && it.Plot != "efficiency" {
+		return fmt.Errorf("%q is no plot", it.Plot)
 	}
 	for _, n := range it.Hosts {
 		if n < 1 {
