@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 
+	"nearmetal/internal/backend/vsphere/esx"
 	"nearmetal/internal/bench/gate"
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/explain"
@@ -53,6 +54,8 @@ var forms = []struct {
 	{"report", reflect.TypeFor[reporting.View]()},
 	{"slurm gres", reflect.TypeFor[gresOffer]()},
 	{"slurm doctor", reflect.TypeFor[[]slurm.Finding]()},
+	{"vsphere passthru", reflect.TypeFor[[]esx.Function]()},
+	{"vsphere sriov", reflect.TypeFor[[]esx.Function]()},
 	{"version", reflect.TypeFor[versionFacts]()},
 }
 

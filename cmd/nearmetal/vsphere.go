@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"nearmetal/internal/backend/elsewhere"
+	"nearmetal/internal/backend/vsphere/esx"
 	"nearmetal/internal/topology"
 )
 
@@ -14,6 +15,13 @@ type vspherePart interface {
 	Topology(ctx context.Context, host string) (*topology.Host, error)
 	// Gather reads a host, and returns what writes its capture.
 	Gather(ctx context.Context, host, name string, anonymous bool) (func(io.Writer) error, error)
+	// Functions lists a host's PCI functions that VMs can have. SetPassthru and SetVFs change some, and return them as they
+	// were and as they are then.
+	Functions(ctx context.Context, host string) ([]esx.Function, error)
+	SetPassthru(ctx context.Context, host string, which []string, on bool) (before, after []esx.Function, err error)
+	SetVFs(ctx context.Context, host string, which []string, n int) (before, after []esx.Function, err error)
+	// Power returns a host's power policy, which it sets first unless policy is "", before and after that.
+	Power(ctx context.Context, host, policy string) (before, after string, err error)
 }
 
 // vsphereHere is set in nearmetal-vsphere.

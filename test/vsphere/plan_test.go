@@ -145,6 +145,59 @@ func TestImport(t *testing.T) {
 	}
 }
 
+// Settings of a host are shown, changed, read back, and undone by the command that each change says.
+func TestHostSettings(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{Hosts: 1})
+	list := func() string {
+		t.Helper()
+		out, errs, code := run(t, "", "vsphere", "passthru", s.Host)
+		if code != 0 || errs != "" {
+			t.Fatal(errs)
+		}
+		power, errs, code := run(t, "", "vsphere", "power", s.Host)
+		if code != 0 {
+			t.Fatal(errs)
+		}
+		return out + power
+	}
+	first := list()
+	for _, args := range [][]string{
+		{"vsphere", "passthru", s.Host, "0000:3b:00.1", "af:00.1", "--off"},
+		{"vsphere", "sriov", s.Host, "vmnic4", "--vfs", "2"},
+		{"vsphere", "sriov", s.Host, "vmnic4", "vmnic6", "--vfs", "8"},
+		{"vsphere", "power", s.Host, "--policy", "balanced"},
+	} {
+		before := list()
+		_, errs, code := run(t, "", args...)
+		if code != 0 || !strings.HasPrefix(errs, "undone by: nearmetal ") || list() == before {
+			t.Fatalf("%v: %d, %s", args, code, errs)
+		}
+		if args[len(args)-1] == "2" { // its undoing is that of two cards with other numbers
+			continue
+		}
+		for _, line := range strings.Split(strings.TrimSpace(errs), "\n") {
+			_, undo, _ := strings.Cut(line, "nearmetal ")
+			if _, errs, code := run(t, "", strings.Fields(undo)...); code != 0 {
+				t.Fatalf("%s: %s", undo, errs)
+			}
+		}
+		if after := list(); after != before {
+			t.Errorf("%v is not undone:\n%s\nwas\n%s", args, after, before)
+		}
+	}
+	if _, errs, code := run(t, "", "vsphere", "sriov", s.Host, "vmnic4", "--vfs", "4"); code != 0 || list() != first {
+		t.Errorf("%s%s\nwas\n%s", errs, list(), first)
+	}
+	for _, args := range [][]string{{"passthru", s.Host, "vmnic4"}, {"passthru", s.Host, "--on"}, {"sriov", s.Host, "--vfs", "2"}, {"sriov", s.Host, "vmnic4", "--vfs", "-3"}, {"power"}} {
+		if _, errs, code := run(t, "", append([]string{"vsphere"}, args...)...); code != 2 {
+			t.Errorf("%v: %d, %s", args, code, errs)
+		}
+	}
+	if out, errs, code := run(t, "", "vsphere", "sriov", s.Host, "--json"); code != 0 || !json.Valid([]byte(out)) {
+		t.Errorf("%d, %s%s", code, out, errs)
+	}
+}
+
 // A password is neither in what is said nor in what is written, whatever goes wrong.
 func TestSecret(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{Hosts: 1})

@@ -77,6 +77,7 @@ func Start(t testing.TB, o Options) *Server {
 	s := &Server{Host: "DC0_C0_H0"}
 	for _, h := range s.Hosts() {
 		describe(h)
+		manage(h)
 	}
 	for _, e := range simulator.Map.All("ClusterComputeResource") {
 		c := e.(*simulator.ClusterComputeResource)
