@@ -43,6 +43,7 @@ type benchFlags struct {
 	inJob                       int
 	only                        string
 	variant, kind               string
+	time                        time.Duration
 }
 
 func newBenchRunCommand() *cobra.Command {
@@ -62,6 +63,7 @@ The exit status is 1 if a repetition failed.`,
   nearmetal bench run stream --ablate untuned,hugepages+pinning
   nearmetal bench run hpl --cores 44 --vms 1 --vcpus 44 --memory 144GiB
   nearmetal bench run osu --variants native --mpi openmpi,mpich,ivshmem
+  nearmetal bench run --paper 004 --time 4h
   nearmetal bench run npb/cg --paper 004 --nodes 8 --set class=D
   nearmetal bench run osu npb --variant EC2.c3.2xlarge --kind vm
   nearmetal bench run --resume nearmetal-bench/20261122-004500-osu`,
@@ -70,6 +72,7 @@ The exit status is 1 if a repetition failed.`,
 	var f benchFlags
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.variants, "variants", []string{"native", "vm"}, "the `VARIANTS` that are compared; the first native one is the baseline")
+	flags.DurationVar(&f.time, "time", 0, "choose points and repetitions so that the run takes this `TIME`, such as 4h, and intervals are as narrow as it allows")
 	flags.StringVar(&f.variant, "variant", "", "`LABEL` of this run, which --kind says of what")
 	flags.StringVar(&f.kind, "kind", "", "`KIND` vm: this is a VM of a cloud or of another hypervisor, and is measured as one; bench import adds the run to another")
 	complete(cmd, "kind", []string{"vm"})
@@ -313,7 +316,10 @@ func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *termina
 			q.Repetitions = 3
 		}
 	}
+	q.Time = f.time
 	switch {
+	case f.time < 0 || f.time > 0 && cmd.Flags().Changed("repetitions"):
+		return q, nil, usagef("--time: a time such as 4h, and without --repetitions")
 	case q.Repetitions < run.MinRepetitions && !f.quick:
 		return q, nil, usagef("--repetitions: %d are too few for an interval: take at least %d, or --quick", q.Repetitions, run.MinRepetitions)
 	case q.Repetitions < 1 || q.Repetitions > 1000 || q.Warmup < 0 || q.Warmup > 1000:
@@ -465,7 +471,11 @@ func carryOut(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, wai
 			if at.Left > 0 {
 				left = ", about " + at.Left.Round(time.Second).String() + " left"
 			}
-			st.Detail("%d of %d%s: %s", at.Done, at.Total, left, at.What)
+			of := ""
+			if at.Total > 0 {
+				of = fmt.Sprintf(" of %d", at.Total)
+			}
+			st.Detail("%d%s%s: %s", at.Done, of, left, at.What)
 		},
 		Notice: func(line string) { p.Printf("%s", line) },
 	})

@@ -192,6 +192,7 @@ func merge(dir string, jobs []job) error {
 		if run != whole {
 			whole.Channels = append(whole.Channels, run.Channels...)
 			whole.Traffic = append(whole.Traffic, run.Traffic...)
+			whole.Unreached = append(whole.Unreached, run.Unreached...)
 		}
 		have := map[string]bool{}
 		for _, v := range whole.Variants {

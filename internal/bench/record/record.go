@@ -25,12 +25,13 @@ type Run struct {
 	Host      Host              `json:"host"`
 	Variants  []Variant         `json:"variants"` // in the order asked for; the first is the baseline
 	Cases     []Case            `json:"cases"`
-	Checks    json.RawMessage   `json:"checks,omitempty"`   // output of `nearmetal check --json`, as it was
-	Plan      json.RawMessage   `json:"plan,omitempty"`     // the plan of the VMs (JSON), if there were any
-	PlanSVG   string            `json:"plan_svg,omitempty"` // picture of that plan on its hosts (plan.SVG)
-	Channels  []Channels        `json:"channels,omitempty"` // of variants over nearmetal's provider, a line for each case
-	Traffic   []Traffic         `json:"traffic,omitempty"`  // with --traffic: what ranks sent to each other, by case and variant
-	Slurm     map[string]string `json:"slurm,omitempty"`    // job id, nodes, partition
+	Checks    json.RawMessage   `json:"checks,omitempty"`    // output of `nearmetal check --json`, as it was
+	Plan      json.RawMessage   `json:"plan,omitempty"`      // the plan of the VMs (JSON), if there were any
+	PlanSVG   string            `json:"plan_svg,omitempty"`  // picture of that plan on its hosts (plan.SVG)
+	Channels  []Channels        `json:"channels,omitempty"`  // of variants over nearmetal's provider, a line for each case
+	Traffic   []Traffic         `json:"traffic,omitempty"`   // with --traffic: what ranks sent to each other, by case and variant
+	Unreached []string          `json:"unreached,omitempty"` // with --time: points that the time was too short for
+	Slurm     map[string]string `json:"slurm,omitempty"`     // job id, nodes, partition
 }
 
 // Host is the machine's state.

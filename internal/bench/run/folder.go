@@ -30,13 +30,15 @@ type folder struct {
 	samples  *os.File
 	end      int64 // of the samples that belong to steps which are over
 	progress *os.File
-	over     map[string]bool // steps
+	over     map[string]bool    // steps
+	took     map[string]float64 // s that steps took
 }
 
 // progressLine says that a step is over and how long the samples file was then.
 type progressLine struct {
-	Step string `json:"step"`
-	End  int64  `json:"end"`
+	Step string  `json:"step"`
+	End  int64   `json:"end"`
+	Took float64 `json:"took,omitempty"` // s
 }
 
 // create makes a run's folder with its request in it.
@@ -78,7 +80,7 @@ func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(er
 
 // open opens a run's folder to go on: what a step that was cut short has written is taken back.
 func open(dir string) (*folder, error) {
-	f := &folder{dir: dir, over: map[string]bool{}}
+	f := &folder{dir: dir, over: map[string]bool{}, took: map[string]float64{}}
 	var err error
 	if f.samples, err = os.OpenFile(filepath.Join(dir, record.SamplesFile), os.O_CREATE|os.O_RDWR, 0o644); err != nil {
 		return nil, fmt.Errorf("cannot open the results: %w", err)
@@ -108,7 +110,7 @@ func (f *folder) recover() error {
 		if json.Unmarshal(s.Bytes(), &l) != nil || l.Step == "" || l.End < f.end || l.End > size {
 			break
 		}
-		f.over[l.Step], f.end = true, l.End
+		f.over[l.Step], f.end, f.took[l.Step] = true, l.End, l.Took
 		kept += int64(len(s.Bytes())) + 1
 	}
 	if st, err := f.progress.Stat(); err == nil && kept > st.Size() { // the last line has no end
@@ -125,8 +127,8 @@ func (f *folder) recover() error {
 	return nil
 }
 
-// add writes a step's samples, then that it is over.
-func (f *folder) add(s step, samples []record.Sample) error {
+// add writes a step's samples, then that it is over and how many seconds it took.
+func (f *folder) add(s step, samples []record.Sample, took float64) error {
 	lines, err := record.Lines(samples)
 	if err != nil {
 		return err
@@ -135,14 +137,14 @@ func (f *folder) add(s step, samples []record.Sample) error {
 		return explain(err, f.dir)
 	}
 	f.end += int64(len(lines))
-	line, err := json.Marshal(progressLine{s.key(), f.end})
+	line, err := json.Marshal(progressLine{s.key(), f.end, took})
 	if err != nil {
 		return err
 	}
 	if _, err := f.progress.Write(append(line, '\n')); err != nil {
 		return explain(err, f.dir)
 	}
-	f.over[s.key()] = true
+	f.over[s.key()], f.took[s.key()] = true, took
 	return nil
 }
 

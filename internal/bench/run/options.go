@@ -43,6 +43,7 @@ type Request struct {
 	Suites      []*suite.Suite
 	Variants    []Variant
 	Repetitions int
+	Time        time.Duration // that the run may take, which chooses points and repetitions; 0: Repetitions are made
 	Warmup      int
 	Quick       bool
 	Paper       string              // whose sizes are run, like "002"; "": the suites' own
@@ -62,9 +63,9 @@ type Events struct {
 
 // Progress is where a run is.
 type Progress struct {
-	Done, Total int // repetitions, warm-ups among them
+	Done, Total int // repetitions, warm-ups among them; Total 0: as many as the time allows
 	What        string
-	Left        time.Duration // about how long the rest takes; 0: not known
+	Left        time.Duration // about how long the rest takes, or the rest of the run's time; 0: not known
 }
 
 // Outcome is how a run ended.

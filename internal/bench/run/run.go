@@ -25,6 +25,11 @@ type runner struct {
 	streak  map[string]int // failures in a row of a variant at a point
 	ready   map[string]bool
 	seconds pace
+	// Of a run with a time (budget.go): what was spent, in s; the bound of a repetition while points are tried, 0:
+	// none but the experiment's; and the values of each experiment, point and variant.
+	spent  float64
+	bound  time.Duration
+	values map[[3]int]map[string][]float64
 }
 
 // giveUpAfter failures in a row of a variant at one point, the rest of them is not tried.
@@ -70,6 +75,10 @@ func Resume(ctx context.Context, dir string, ev Events) (Outcome, error) {
 		return Outcome{}, err
 	}
 	if x.folder, err = open(dir); err != nil {
+		return Outcome{}, err
+	}
+	if err := x.remember(); err != nil {
+		x.folder.close()
 		return Outcome{}, err
 	}
 	return x.all(ctx)
@@ -165,7 +174,12 @@ func (r *runner) all(ctx context.Context) (out Outcome, err error) {
 	defer r.vms.down()
 	r.vms.notice = r.notice
 	out.Dir = r.folder.dir
-	steps := r.schedule()
+	var steps []step
+	if r.request.Time > 0 {
+		err = r.timed(ctx)
+	} else {
+		steps = r.schedule()
+	}
 	for i, s := range steps {
 		if r.folder.over[s.key()] {
 			continue
@@ -215,14 +229,16 @@ func (r *runner) one(ctx context.Context, s step) error {
 	x, v := &r.exps[s.exp], &r.request.Variants[s.variant]
 	tries := fmt.Sprintf("%d/%d/%d", s.exp, s.point, s.variant)
 	if r.streak[tries] >= giveUpAfter {
-		return r.folder.add(s, nil)
+		return r.folder.add(s, nil, 0)
 	}
 	at := time.Now().UTC()
 	res, err := r.measure(ctx, s)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	r.seconds.add(s, time.Since(at).Seconds())
+	took := time.Since(at).Seconds()
+	r.seconds.add(s, took)
+	r.spent += took
 	log := ""
 	if len(res.out)+len(res.errs) > 0 {
 		name := fmt.Sprintf("%s-%s-p%d-r%d", x.names[0], v.Label, s.point, s.rep)
@@ -236,7 +252,7 @@ func (r *runner) one(ctx context.Context, s step) error {
 		r.streak[tries]++
 		sample.Point, sample.Error = x.points[s.point], err.Error()
 		r.failed = append(r.failed, Failure{Case: x.names[0], Variant: v.Label, Point: x.points[s.point].String(), Rep: s.rep, Err: err, Log: filepath.Join(r.folder.dir, log)})
-		return r.folder.add(s, []record.Sample{sample})
+		return r.folder.add(s, []record.Sample{sample}, took)
 	}
 	r.streak[tries] = 0
 	var list []record.Sample
@@ -245,11 +261,12 @@ func (r *runner) one(ctx context.Context, s step) error {
 		sample.Case, sample.Value, sample.OK = x.names[value.Output], value.Value, true
 		sample.Point = merged(x.points[s.point], value.Point)
 		list = append(list, sample)
+		r.keep(s, valueKey(sample.Case, sample.Point), sample.Value)
 	}
 	if s.rep >= 0 {
 		r.count += len(list)
 	}
-	return r.folder.add(s, list)
+	return r.folder.add(s, list, took)
 }
 
 func merged(a point, b map[string]string) map[string]string {

@@ -52,6 +52,9 @@ func (r *runner) command(x *experiment, p, v int) (invocation, error) {
 	if variant.Emulated {
 		c.timeout *= emulatedPatience
 	}
+	if r.bound > 0 {
+		c.timeout = min(c.timeout, r.bound)
+	}
 	if r.folder != nil {
 		c.dir = filepath.Join(r.folder.dir, workDir, fmt.Sprintf("%s-%s-%d-%d", x.suite.Name, x.def.Name, v, p))
 	}
