@@ -40,7 +40,7 @@ done >"$dest/sources.list"
 apt() {
 	apt-get -qq -o Dir::Etc::SourceList="$dest/sources.list" -o Dir::Etc::SourceParts=- \
 		-o Dir::State::Lists="$dest/lists" -o Dir::Cache="$dest" -o Dir::Cache::Archives="$dest/archives" \
-		-o APT::Sandbox::User=root "$@" >&2
+		-o APT::Sandbox::User=root -o DPkg::Lock::Timeout=900 "$@" >&2
 }
 apt update
 # The program, its firmware, and the libraries that this machine has not.
