@@ -191,7 +191,8 @@ static bool take_function(struct config *c, char **w)
 	if (c->nfunctions == FUNCTIONS_MAX || !take_id(&f.vendor, w[0]) || !take_id(&f.device, w[1]) ||
 	    (strcmp(w[2], "-") && !take_prefix(&f.addr, &f.mask, w[2])))
 		return false;
-	f.net = !strcmp(w[3], "net") || !strcmp(w[3], "both");
+	f.soft = !strcmp(w[3], "soft");
+	f.net = f.soft || !strcmp(w[3], "net") || !strcmp(w[3], "both");
 	f.ipoib = !strcmp(w[3], "ipoib");
 	f.rdma = f.ipoib || !strcmp(w[3], "rdma") || !strcmp(w[3], "both");
 	if ((!f.net && !f.rdma && strcmp(w[3], "none")) || !parse_number(w[4], 65535, &mtu) || (mtu && mtu < 576))
@@ -368,14 +369,15 @@ void config_print(const struct config *c)
 		printf("rdma %s %s\n", c->rdmas[i].name, c->rdmas[i].net);
 	for (size_t i = 0; i < c->nfunctions; i++) {
 		const struct function_config *f = &c->functions[i];
+		const char *makes = f->ipoib ? "ipoib" : f->net && f->rdma ? "both" : f->soft ? "soft" :
+				    f->net ? "net" : f->rdma ? "rdma" : "none";
 
 		printf("function %04x %04x ", f->vendor, f->device);
 		if (f->addr)
 			printf("%s/%d", inet_ntop(AF_INET, &f->addr, addr, sizeof addr), __builtin_popcount(f->mask));
 		else
 			printf("-");
-		printf(" %s %u\n", f->ipoib ? "ipoib" : f->net && f->rdma ? "both" : f->net ? "net" : f->rdma ? "rdma" : "none",
-		       f->mtu);
+		printf(" %s %u\n", makes, f->mtu);
 	}
 	for (size_t i = 0; i < c->npeers; i++)
 		printf("peer %s\n", c->peers[i]);

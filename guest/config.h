@@ -33,6 +33,7 @@ struct function_config {
 	unsigned vendor, device;	/* 16 bits each */
 	uint32_t addr, mask;		/* of its network interface; network byte order, 0: none */
 	bool net, rdma;			/* its driver makes a network interface, an RDMA device */
+	bool soft;			/* with net: an RDMA device (rdma_rxe) is made on its network interface */
 	bool ipoib;			/* InfiniBand: an RDMA device, and a network interface if the kernel has IPoIB */
 	unsigned mtu;			/* of its network interface, bytes; 0: as it is */
 };

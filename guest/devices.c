@@ -17,7 +17,7 @@
 static const char pci[] = "/sys/bus/pci/devices";
 
 enum {
-	SHOWN_MAX = 64 + 16,	/* FUNCTIONS_MAX + RDMAS_MAX of config.c */
+	SHOWN_MAX = 2 * 64 + 16,	/* functions, soft RoCE on each, and RDMAS_MAX of config.c */
 	/* Nested VMs probe slowly: igbvf takes 20 s under emulated SVM. */
 	DRIVER_TIMEOUT = 90000,	/* ms */
 	LINK_TIMEOUT = 10000,	/* ms, for a link or a subnet manager to bring a port up, or IPoIB's interface to come */
@@ -167,22 +167,29 @@ static struct shown *add(const char *kind)
 	return s;
 }
 
-/* Soft RoCE on a network interface of the VM's. */
-static void soft_roce(const struct config *c, const struct rdma_config *r)
+/* Soft RoCE, an RDMA device called name, on a network interface of the VM's with an address (network byte order). */
+static void soft_roce(const char *name, const char *net, uint32_t addr)
 {
 	struct shown *s = add("rxe");
-	int err = rdma_add_link(r->name, "rxe", r->net);
+	int err = rdma_add_link(name, "rxe", net);
 
 	if (err)
-		die("%s: no soft RoCE on %s: %s", r->name, r->net, strerror(err));
-	snprintf(s->rdma, sizeof s->rdma, "%s", r->name);
-	snprintf(s->net, sizeof s->net, "%s", r->net);
+		die("%s: no soft RoCE on %s: %s", name, net, strerror(err));
+	snprintf(s->rdma, sizeof s->rdma, "%s", name);
+	snprintf(s->net, sizeof s->net, "%s", net);
 	strcpy(s->driver, "rdma_rxe");
-	for (size_t i = 0; i < c->nlinks; i++)
-		if (!strcmp(c->links[i].name, r->net))
-			s->addr = c->links[i].addr;
+	s->addr = addr;
 	describe_net(s);
 	describe_rdma(s);
+}
+
+/* The address of a link, 0 if it is none. */
+static uint32_t link_address(const struct config *c, const char *name)
+{
+	for (size_t i = 0; i < c->nlinks; i++)
+		if (!strcmp(c->links[i].name, name))
+			return c->links[i].addr;
+	return 0;
 }
 
 static int by_name(const void *a, const void *b)
@@ -277,6 +284,7 @@ static void print(char *to, size_t size, const struct shown *s)
 
 void devices_up(const struct config *c)
 {
+	size_t nsoft = 0;
 	FILE *f;
 
 	for (size_t i = 0; i < c->nfunctions; i++) {
@@ -287,8 +295,17 @@ void devices_up(const struct config *c)
 			       c->functions[j].device == c->functions[i].device;
 		function_up(&c->functions[i], nth);
 	}
+	/* The functions come first in the list: the ith is the ith that is shown. */
+	for (size_t i = 0; i < c->nfunctions; i++) {
+		char name[16];
+
+		if (!c->functions[i].soft)
+			continue;
+		snprintf(name, sizeof name, "rxe%zu", c->nrdmas + nsoft++);
+		soft_roce(name, list[i].net, list[i].addr);
+	}
 	for (size_t i = 0; i < c->nrdmas; i++)
-		soft_roce(c, &c->rdmas[i]);
+		soft_roce(c->rdmas[i].name, c->rdmas[i].net, link_address(c, c->rdmas[i].net));
 	if (!nlist)
 		return;
 	f = fopen("/run/nearmetal/devices", "we");

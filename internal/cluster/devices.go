@@ -185,7 +185,7 @@ func (c *Cluster) functions(h *topology.Host, s *spec.Cluster, p *plan.Plan, vm 
 	}
 	var list []guest.Function
 	for i, d := range p.VMs[vm].Devices {
-		addr, err := deviceAddress(subnet, p, c.self(), vm, i)
+		addr, err := c.deviceAddress(subnet, p, c.self(), vm, i)
 		if err != nil {
 			return nil, err
 		}
@@ -217,17 +217,32 @@ func (c *Cluster) self() int {
 	return 0
 }
 
-// deviceAddress is the address of device number i of VM number vm on a host, all counted from 0. The hosts
-// of a job have VMs of one cluster file, so each has as many devices as the plan of this one.
-func deviceAddress(subnet netip.Prefix, p *plan.Plan, host, vm, i int) (netip.Addr, error) {
-	each, before := 0, 0
-	for k := range p.VMs {
-		if k < vm {
-			before += len(p.VMs[k].Devices)
+// deviceCounts are how many devices each VM of a host has. Hosts of a batch system's job have VMs of one cluster
+// file, so as many as the plan of this host.
+func (c *Cluster) deviceCounts(p *plan.Plan, host int) []int {
+	var list []int
+	if t := c.wiring.overlay; t != nil && host < len(t.Hosts) && len(t.Hosts[host].Sizes) > 0 {
+		for _, s := range t.Hosts[host].Sizes {
+			list = append(list, s.Devices)
 		}
-		each += len(p.VMs[k].Devices)
+		return list
 	}
-	number := host*each + before + i + 1
+	for k := range p.VMs {
+		list = append(list, len(p.VMs[k].Devices))
+	}
+	return list
+}
+
+// deviceAddress is the address of device number i of VM number vm on a host, all counted from 0.
+func (c *Cluster) deviceAddress(subnet netip.Prefix, p *plan.Plan, host, vm, i int) (netip.Addr, error) {
+	number := i + 1
+	for h := 0; h <= host; h++ {
+		for k, n := range c.deviceCounts(p, h) {
+			if h < host || k < vm {
+				number += n
+			}
+		}
+	}
 	// The last address is the subnet's broadcast.
 	if last := 1<<(32-subnet.Bits()) - 1; number >= last {
 		return netip.Addr{}, fmt.Errorf("network.deviceSubnet: %s has too few addresses for the devices of all VMs: write a shorter prefix length", subnet)

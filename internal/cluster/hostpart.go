@@ -115,6 +115,13 @@ func factsOf(ask hostAsk) (*hostFacts, error) {
 	}
 	z.Close()
 	f.Topology = b.Bytes()
+	d, err := findDevices(ask.Spec, nil)
+	if err != nil {
+		return nil, err
+	}
+	if d != nil {
+		f.Taken = d.taken
+	}
 	return f, nil
 }
 
@@ -212,10 +219,31 @@ func (p *part) ready(ctx context.Context, c *Cluster) error {
 			}
 			return fmt.Errorf("%w (TCP ports %d-%d of the hosts must be open to each other)", err, DefaultPorts[0], DefaultPorts[1])
 		}
+		if err := p.devicesReady(ctx, c); err != nil {
+			return err
+		}
 	}
 	r := c.Record()
 	p.say(message{Host: &hostReady{Accel: r.Accel, Fabric: r.Fabric, DeviceFaults: r.DeviceFaults, VMs: r.VMs}})
 	return nil
+}
+
+// devicesReady waits until the devices of the other hosts' VMs answer those of this host's. What does not is a fault of
+// the devices, which are not used then, and with placement.strict an error.
+func (p *part) devicesReady(ctx context.Context, c *Cluster) error {
+	reaching, cancel := context.WithTimeout(ctx, joinBound)
+	defer cancel()
+	why, err := AwaitDevices(reaching, c.Name())
+	switch {
+	case context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case err != nil || why == "":
+		return err
+	case p.start.Request.Spec.Placement.Strict:
+		return fmt.Errorf("%s (leave out --strict to start nevertheless)", why)
+	}
+	p.say(message{Notice: why})
+	return c.write(func(r *Record) { r.DeviceFaults = append(r.DeviceFaults, why) })
 }
 
 // serve is the part's life from ready to its end.
@@ -354,8 +382,8 @@ func (c *Cluster) takePlan(p *prepared, o Options, ledger plan.Ledger) (*plan.Pl
 	if then, err := json.Marshal(o.Planned); err != nil || !bytes.Equal(now, then) {
 		return nil, errors.New("another cluster has started or ended here meanwhile: try again")
 	}
-	if wantsDevices(o.Spec) {
-		return nil, errors.New(noDevices)
+	if err := c.devices.claim(o.Plan); err != nil {
+		return nil, err
 	}
 	for i := range o.Plan.VMs {
 		o.Plan.VMs[i].Host = p.hosts[0].Name

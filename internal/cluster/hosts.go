@@ -38,8 +38,6 @@ var DefaultPorts = [2]int{61000, 65535}
 // StageHosts is the first stage of a start over several hosts.
 const StageHosts = "reaching hosts"
 
-const noDevices = "devices in VMs over several hosts need a batch system so far: use srun --vm, or leave vms[].devices out"
-
 // RemoteHost is a host of a cluster's, reached by ssh, in its record.
 type RemoteHost struct {
 	Name string   `json:"name"`           // as the user named it
@@ -99,7 +97,7 @@ func PlanHosts(ctx context.Context, s *spec.Cluster) (*plan.Plan, []topology.Hos
 		return nil, nil, ledger, err
 	}
 	p, err := plan.Make(s, hosts, ledger)
-	return p, hosts, ledger, err
+	return p, hosts, ledger, f.explain(err, hosts)
 }
 
 func newFleet(names []string) *fleet {
@@ -152,9 +150,6 @@ func CheckHosts(s *spec.Cluster) error {
 	if s.Network.Type == "none" || s.Network.Type == "bridge" {
 		return fmt.Errorf("network: %s does not join the VMs of several hosts: leave it out", s.Network.Type)
 	}
-	if wantsDevices(s) {
-		return errors.New(noDevices)
-	}
 	return nil
 }
 
@@ -194,7 +189,7 @@ func (c *Cluster) upHosts(ctx context.Context, o Options) error {
 	}
 	p, err := plan.Make(&asked, hosts, ledger)
 	if err != nil {
-		return err
+		return f.explain(err, hosts)
 	}
 	for _, w := range p.Warnings {
 		notice(w)
@@ -285,6 +280,9 @@ func (h *farHost) ask(ctx context.Context, files *remote.Files, s *spec.Cluster)
 	case h.facts.Protocol != hostProtocol:
 		return h.fault(errors.New("another version of nearmetal answers there"))
 	}
+	for a, why := range h.facts.Taken {
+		h.facts.Taken[a] = channel.Clean(why)
+	}
 	return nil
 }
 
@@ -345,8 +343,22 @@ func (f *fleet) topologies() (list []topology.Host, ledger plan.Ledger, err erro
 			held.Host = h.name
 			ledger.Held = append(ledger.Held, held)
 		}
+		h.devices().hold(&ledger, t)
 	}
 	return list, ledger, nil
+}
+
+// devices are those that cannot be had on a host.
+func (h *farHost) devices() *devices { return &devices{taken: h.facts.Taken} }
+
+// explain adds to a plan that failed why VFs and devices of the hosts could not be had.
+func (f *fleet) explain(err error, hosts []topology.Host) error {
+	for i, h := range f.hosts {
+		if err != nil && len(h.facts.Taken) > 0 {
+			err = h.devices().explain(err, &hosts[i])
+		}
+	}
+	return err
 }
 
 // divide assigns each host its VMs, and drops those that get none.
@@ -470,7 +482,7 @@ func (f *fleet) overlay(p *plan.Plan) (*Overlay, error) {
 		oh := OverlayHost{Name: h.name[strings.LastIndexByte(h.name, '@')+1:], Addr: h.addr, VMs: h.vms}
 		for _, v := range p.VMs {
 			if v.Host == h.name {
-				oh.Sizes = append(oh.Sizes, VMSize{v.VCPUs, v.MemoryBytes})
+				oh.Sizes = append(oh.Sizes, VMSize{v.VCPUs, v.MemoryBytes, len(v.Devices)})
 			}
 		}
 		t.Hosts = append(t.Hosts, oh)

@@ -33,7 +33,6 @@ func TestCheckHosts(t *testing.T) {
 		{"more than ssh is used for", many, nil},
 		{"launcher: host", []string{"n1"}, func(s *spec.Cluster) { s.Launcher = "host" }},
 		{"network: none", []string{"n1"}, func(s *spec.Cluster) { s.Network.Type = "none" }},
-		{"devices in VMs", []string{"n1"}, func(s *spec.Cluster) { s.VMs[0].Devices = []spec.Device{{Type: "vf"}} }},
 	} {
 		s := &spec.Cluster{VMs: []spec.Group{{}}}
 		s.Placement.Hosts = c.hosts

@@ -38,6 +38,8 @@ type hostFacts struct {
 	Topology []byte      `json:"topology"`         // an archive of topology.Gather
 	Ledger   plan.Ledger `json:"ledger"`
 	Swept    []string    `json:"swept,omitempty"` // what dead clusters had left there, a line each
+	// Taken are functions that the VMs cannot have, by address, and why; only where they want any.
+	Taken map[string]string `json:"taken,omitempty"`
 }
 
 // caller is who runs programs in the VMs.

@@ -41,6 +41,7 @@ type OverlayHost struct {
 type VMSize struct {
 	VCPUs       int    `json:"vcpus"`
 	MemoryBytes uint64 `json:"memoryBytes"`
+	Devices     int    `json:"devices,omitempty"` // functions passed through
 }
 
 // RecordHost is another host of the cluster's overlay, in its record.

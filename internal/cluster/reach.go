@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
 	"time"
 
 	"nearmetal/internal/guest"
+	"nearmetal/internal/plan"
 )
 
 // The VMs' devices are tried before the cluster is ready: a port that nobody has brought up, a VLAN or a
@@ -263,16 +265,22 @@ func (c *Cluster) reachHosts() {
 func (c *Cluster) endsOf(host int) ([]end, error) {
 	t, r := c.wiring.overlay, c.Record()
 	var list []end
+	counts := c.deviceCounts(r.Plan, host)
 	for k, name := range t.Hosts[host].VMs {
-		if k >= len(r.VMs) {
+		if k >= len(counts) {
 			break
 		}
-		own, ok := deviceEnd(r.VMs[k].Name, r.VMs[k].Devices)
+		// A VM here with as many devices is like it.
+		like := slices.IndexFunc(r.Plan.VMs, func(v plan.VM) bool { return len(v.Devices) == counts[k] })
+		if like < 0 {
+			continue
+		}
+		own, ok := deviceEnd(r.VMs[like].Name, r.VMs[like].Devices)
 		if !ok {
 			continue
 		}
 		var err error
-		if own.addr, err = c.counterpart(r, host, k); err != nil {
+		if own.addr, err = c.counterpart(r, like, host, k); err != nil {
 			return nil, err
 		}
 		own.vm = name
@@ -281,9 +289,10 @@ func (c *Cluster) endsOf(host int) ([]end, error) {
 	return list, nil
 }
 
-// counterpart is the address on a host that answers to the first device with an address of VM number k here.
-func (c *Cluster) counterpart(r Record, host, k int) (netip.Addr, error) {
-	for i, d := range r.VMs[k].Devices {
+// counterpart is the address of the device of VM number k on a host that is the first with an address of VM number
+// like here.
+func (c *Cluster) counterpart(r Record, like, host, k int) (netip.Addr, error) {
+	for i, d := range r.VMs[like].Devices {
 		if d.IP == "" {
 			continue
 		}
@@ -294,7 +303,7 @@ func (c *Cluster) counterpart(r Record, host, k int) (netip.Addr, error) {
 		if err != nil {
 			return netip.Addr{}, err
 		}
-		return deviceAddress(subnet, r.Plan, host, k, i)
+		return c.deviceAddress(subnet, r.Plan, host, k, i)
 	}
 	return c.wiring.overlay.addrs[host][k].IP, nil
 }

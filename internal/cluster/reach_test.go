@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"nearmetal/internal/guest"
+	"nearmetal/internal/plan"
 )
 
 // What a port says of itself decides what a user reads; the words are those that the kernel writes.
@@ -81,7 +83,7 @@ func TestCounterparts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := c.counterpart(r, self, vm)
+			got, err := c.counterpart(r, vm, self, vm)
 			if err != nil || got != fs[0].Address.Addr() {
 				t.Errorf("host %d, VM %d has %v, expected elsewhere %v, %v", self, vm, fs[0].Address, got, err)
 			}
@@ -89,6 +91,90 @@ func TestCounterparts(t *testing.T) {
 		list, err := c.endsOf(1 - self)
 		if err != nil || len(list) != 2 || list[0].vm != c.wiring.overlay.Hosts[1-self].VMs[0] || list[0].addr == list[1].addr {
 			t.Errorf("%+v, %v", list, err)
+		}
+	}
+}
+
+// Hosts that ssh reaches may have different numbers of VMs, and VMs without devices: every device has an address of its
+// own, which each host knows of the others'.
+func TestCounterpartsOfUnequalHosts(t *testing.T) {
+	r, host := devicesOfTwo()
+	two := func(n int) (list []plan.VM) {
+		for range n {
+			list = append(list, r.Plan.VMs[0])
+		}
+		return list
+	}
+	plans := [][]plan.VM{two(1), append([]plan.VM{{}}, two(2)...), two(1)}
+	has := r.VMs[0].Devices
+	overlay := Overlay{}
+	for i, vms := range plans {
+		h := OverlayHost{Name: fmt.Sprint("n", i)}
+		for k, v := range vms {
+			h.VMs = append(h.VMs, fmt.Sprintf("n%d-vm%d", i, k))
+			h.Sizes = append(h.Sizes, VMSize{Devices: len(v.Devices)})
+		}
+		overlay.Hosts = append(overlay.Hosts, h)
+	}
+	own := map[string]string{} // VM -> address of its first device
+	seen := map[string]bool{}
+	clusters := make([]*Cluster, len(plans))
+	for i, vms := range plans {
+		o := overlay
+		o.Self = i
+		rec := r
+		rec.Plan, rec.VMs = &plan.Plan{VMs: vms}, nil
+		for k, v := range vms {
+			m := VMRecord{Name: overlay.Hosts[i].VMs[k]}
+			if len(v.Devices) > 0 {
+				m.Devices = has
+			}
+			rec.VMs = append(rec.VMs, m)
+		}
+		clusters[i] = &Cluster{rec: rec, wiring: &wiring{overlay: &overlayLinks{Overlay: &o}}}
+		for k := range vms {
+			fs, err := clusters[i].functions(host, r.Spec, rec.Plan, k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n, f := range fs {
+				a := f.Address.Addr().String()
+				if seen[a] {
+					t.Errorf("%s twice", a)
+				}
+				seen[a] = true
+				if n == 0 {
+					own[overlay.Hosts[i].VMs[k]] = a
+				}
+			}
+		}
+	}
+	if len(seen) != 8 {
+		t.Errorf("%d addresses: %v", len(seen), seen)
+	}
+	for i, c := range clusters {
+		for k := range plans {
+			if k == i {
+				continue
+			}
+			list, err := c.endsOf(k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range list {
+				if e.addr.String() != own[e.vm] {
+					t.Errorf("host %d takes %s for %s, which has %s", i, e.addr, e.vm, own[e.vm])
+				}
+			}
+			want := 0
+			for _, v := range plans[k] {
+				if len(v.Devices) > 0 {
+					want++
+				}
+			}
+			if len(list) != want {
+				t.Errorf("host %d knows %d VMs with devices of host %d, want %d", i, len(list), k, want)
+			}
 		}
 	}
 }

@@ -153,7 +153,13 @@ func (c *Cluster) config(v *vm, s *spec.Cluster, p *prepared, reg *region.Region
 			return nil, err
 		}
 	}
-	if s.Network.Type == "rxe" && len(g.Links) > 0 {
+	onDevices := false // soft RoCE is on the VM's own network interfaces
+	for i := range g.Functions {
+		f := &g.Functions[i]
+		f.Soft = s.Network.Type == "rxe" && f.Net && !f.RDMA
+		onDevices = onDevices || f.Soft
+	}
+	if s.Network.Type == "rxe" && !onDevices && len(g.Links) > 0 {
 		g.SoftRoCE = []string{g.Links[0].Name}
 	}
 	if reg != nil {

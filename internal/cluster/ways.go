@@ -30,12 +30,11 @@ func (r *Record) Devices() []launch.Device {
 		}
 		l := launch.Device{RDMA: d.RDMA, Port: d.Port, InfiniBand: d.Layer == "InfiniBand", GID: d.GID, PKey: d.PKey,
 			Net: d.Net, Soft: d.Kind == "rxe"}
-		subnet := r.Spec.Network.DeviceSubnet
-		if l.Soft {
-			subnet = r.VMs[0].Subnet
-		}
-		if p, e := netip.ParsePrefix(subnet); e == nil && err == nil && p.Contains(ip) {
-			l.Subnet = p.Masked()
+		// Soft RoCE is on the VMs' network, or on a device's interface.
+		for _, subnet := range []string{r.Spec.Network.DeviceSubnet, r.VMs[0].Subnet} {
+			if p, e := netip.ParsePrefix(subnet); e == nil && err == nil && p.Contains(ip) {
+				l.Subnet = p.Masked()
+			}
 		}
 		list = append(list, l)
 	}

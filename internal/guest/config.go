@@ -41,6 +41,7 @@ type Config struct {
 	Region   *ConfigRegion // nil: none
 	Peers    []string      // names of all VMs of the cluster
 	// SoftRoCE are network interfaces of Links that get an RDMA device (rdma_rxe): rxe0, rxe1, … in their order.
+	// Those of Functions with Soft are counted on.
 	SoftRoCE  []string
 	Functions []Function // of the host, passed through
 }
@@ -51,6 +52,7 @@ type Function struct {
 	Vendor, Device int          // 16 bits each
 	Address        netip.Prefix // of its network interface; not valid: none
 	Net, RDMA      bool         // its driver makes a network interface, an RDMA device: the boot waits for them
+	Soft           bool         // with Net, without RDMA: an RDMA device (rdma_rxe) is made on its network interface
 	IPoIB          bool         // with RDMA: a network interface as well, if the kernel has IPoIB
 	MTU            int          // of its network interface, bytes; 0: as it is
 }
@@ -230,6 +232,8 @@ func (c *Config) encodeDevices(line func(string, ...any)) error {
 			makes = "ipoib"
 		case f.Net && f.RDMA:
 			makes = "both"
+		case f.Net && f.Soft:
+			makes = "soft"
 		case f.Net:
 			makes = "net"
 		case f.RDMA:

@@ -32,6 +32,7 @@ func fullConfig() *Config {
 			{Vendor: 0x15b3, Device: 0x1014, RDMA: true},
 			{Vendor: 0x15b3, Device: 0x101c, RDMA: true, IPoIB: true, Address: netip.MustParsePrefix("10.78.0.3/16"), MTU: 4092},
 			{Vendor: 0x10de, Device: 0x20b0},
+			{Vendor: 0x8086, Device: 0x10ca, Address: netip.MustParsePrefix("10.78.0.4/16"), Net: true, Soft: true},
 		},
 	}
 }
