@@ -19,13 +19,16 @@ import (
 	"nearmetal/internal/words"
 )
 
+// farTime is how long other hosts may take to say what their VMs take.
+const farTime = 20 * time.Second
+
 func newTopCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "top [NAME] [--json|--openmetrics]",
 		GroupID: groupCluster,
-		Short:   "Show what VMs take of this host, live",
-		Long: `Shows the VMs of the user's clusters, or of one, and what each takes, once an
-interval: CPUs that its vCPUs use (2.0 is the time of two), CPUs that they wait
+		Short:   "Show what VMs take of their host, live",
+		Long: `Shows the VMs of the user's clusters, or of one, and what each takes of its host,
+once an interval: CPUs that its vCPUs use (2.0 is the time of two), CPUs that they wait
 for since others have them (steal, as the host sees it), CPUs of QEMU's other
 threads, memory in ordinary and in huge pages, exits a second where KVM's
 statistics may be read (root, /sys/kernel/debug), and bytes a second that QEMU
@@ -113,49 +116,30 @@ func readUsage(ctx context.Context, name string, more extras) ([]load.VM, error)
 		if err != nil {
 			return nil, err
 		}
-		if len(r.Remote) > 0 {
-			return nil, fmt.Errorf("the VMs of cluster %s are on other hosts: call nearmetal top there", r.Name)
-		}
 		list = []cluster.Record{*r}
 	}
 	vms := []load.VM{}
 	for i := range list {
 		r := &list[i]
-		if r.State == cluster.Dead || len(r.Remote) > 0 {
-			continue
-		}
 		own := len(vms)
-		for _, v := range r.VMs {
-			u := load.VM{Cluster: r.Name, Name: v.Name, State: string(v.State), VCPUs: v.VCPUs}
-			if r.Paused && v.State == cluster.Ready {
-				u.State = "paused"
+		switch {
+		case r.State == cluster.Dead:
+			continue
+		case len(r.Remote) == 0:
+			vms = append(vms, r.Usage(more.nodes)...)
+			readFunctions(r, vms[own:])
+		case name != "" || r.State == cluster.Ready:
+			far, err := usageElsewhere(ctx, r.Name, more.nodes)
+			if err != nil && name != "" { // of all clusters one may be ending
+				return nil, err
 			}
-			if v.PID != 0 && u.Read("/", v.PID) {
-				if more.nodes {
-					u.ReadNodes("/", v.PID)
-				}
-				if u.Region = regionOf(vms[own:]); u.Region == nil {
-					u.ReadRegion("/", v.PID)
-				}
-			}
-			vms = append(vms, u)
+			vms = append(vms, far...)
 		}
-		readFunctions(r, vms[own:])
 		if more.inside && !r.Paused {
 			readInside(ctx, r, vms[own:])
 		}
 	}
 	return vms, nil
-}
-
-// regionOf returns what is known of the region of a cluster's VMs already, nil: nothing. It is one for all.
-func regionOf(vms []load.VM) *load.Region {
-	for i := range vms {
-		if vms[i].Region != nil {
-			return vms[i].Region
-		}
-	}
-	return nil
 }
 
 // readFunctions adds what the host's cards count of the VMs' virtual functions.
@@ -198,6 +182,18 @@ func readInside(ctx context.Context, r *cluster.Record, vms []load.VM) {
 			vms[i].ReadInside(out)
 		}
 	}
+}
+
+// usageElsewhere asks the owner of a cluster over several hosts, which asks them.
+func usageElsewhere(ctx context.Context, name string, nodes bool) ([]load.VM, error) {
+	ctx, cancel := context.WithTimeout(ctx, farTime)
+	defer cancel()
+	c, err := cluster.Connect(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Usage(ctx, nodes)
 }
 
 // topTable shows what VMs took between two readings.

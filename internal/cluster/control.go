@@ -33,6 +33,7 @@ func (c *Cluster) serve() error {
 		<-s.Gone() // the client waits for the owner's end
 	})
 	c.board.Handle("verify", c.serveVerify)
+	c.board.Handle("load", c.serveLoad)
 	c.board.Handle("pause", c.servePause)
 	c.board.Handle("hold", c.serveHold)
 	c.board.Handle("rename", c.serveRename)
