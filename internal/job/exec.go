@@ -61,6 +61,9 @@ func Exec(o ExecOptions, s session.Streams) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := sameMPI(ctx, c, e); err != nil {
+		return 0, err
+	}
 	var st guest.Status
 	if o.TTY {
 		tty, ok := s.In.(*os.File)

@@ -271,6 +271,9 @@ func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 	}
 	s := patient(j.s)
 	if what.once {
+		if err := sameMPI(ctx, cl, e); err != nil {
+			return 0, err
+		}
 		var st guest.Status
 		st, err = session.Run(ctx, cl.VM(r.VMs[0].Name), e, s, sigs)
 		return ended(st, err, s.Err)

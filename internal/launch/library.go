@@ -92,6 +92,12 @@ func device(lib Library, output string) string {
 	return ""
 }
 
+// Said returns the launcher that program is, by what it said to --version; false: it said nothing known.
+func Said(program, output string) (Launcher, bool) {
+	lib, v, ok := classify(program, output)
+	return Launcher{Program: program, Library: lib, Version: v, Device: device(lib, output)}, ok
+}
+
 // classify returns a launcher's library and version by what it answered to --version.
 // The path distinguishes MVAPICH from MPICH where its hydra does not.
 func classify(path, output string) (lib Library, version string, ok bool) {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -260,6 +261,10 @@ func TestHosts(t *testing.T) {
 		t.Errorf("over two hosts %v, natively %v", got, want)
 	}
 
+	// Another MPI on one of the hosts is said before any rank starts.
+	b.write("mpirun.mixed", 0o755, "#!/bin/sh\ncase $(hostname) in vm0) exec mpirun.openmpi \"$@\";; esac\necho 'mpirun (Open MPI) 5.0.7'\n")
+	oneLine(t, b.nm("exec", "two", "--", b.path("mpirun.mixed"), "-n", "2", "true").want(t, 1, " on host alpha and Open MPI 5.0.7 on host beta: "))
+
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("there and back"), 0o600); err != nil {
 		t.Fatal(err)
@@ -277,7 +282,20 @@ func TestHosts(t *testing.T) {
 	b.nm("resume", "two").want(t, 0)
 	b.nm("exec", "two/vm1", "--", "hostname").want(t, 0, "vm1")
 	oneLine(t, b.nm("env", "two").want(t, 1, "on other hosts"))
-	oneLine(t, b.nm("top", "--json", "two").want(t, 1, "on other hosts"))
+	var usage []struct {
+		VM            string
+		State         string
+		ResidentBytes uint64
+	}
+	r = b.nm("top", "--json", "two").want(t, 0)
+	if err := json.Unmarshal([]byte(r.out), &usage); err != nil || len(usage) != 2 {
+		t.Fatalf("%v: %s", err, r.out)
+	}
+	for i, u := range usage {
+		if u.VM != fmt.Sprint("vm", i) || u.State != "ready" || u.ResidentBytes < 64<<20 {
+			t.Errorf("top: %+v", u)
+		}
+	}
 	b.nm("down", "two").want(t, 0)
 	b.quiet(everyDir...)
 

@@ -1,0 +1,69 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/guest"
+	"nearmetal/internal/launch"
+)
+
+// Bounds of asking a launcher in a VM for its version.
+const (
+	versionTime  = time.Minute // an emulated VM reads it from its host first
+	versionBytes = 64 << 10
+)
+
+// sameMPI says where the launcher that e starts is of another MPI, or another version, on the hosts that ssh
+// reaches: each has its own files, and ranks of two versions wait for each other for ever. Where it is not found, or says
+// nothing known, starting it tells more.
+func sameMPI(ctx context.Context, c *cluster.Client, e guest.Exec) error {
+	if len(c.Record.Remote) < 2 || len(e.Args) == 0 || !launch.Named(e.Args[0]) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
+	defer cancel()
+	found := make([]launch.Launcher, len(c.Record.Remote))
+	var wg sync.WaitGroup
+	for i, h := range c.Record.Remote {
+		if len(h.VMs) == 0 {
+			continue
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			found[i], _ = launch.Said(e.Args[0], versionIn(ctx, c.VM(h.VMs[0]), e))
+		}()
+	}
+	wg.Wait()
+	first := -1
+	for i, l := range found {
+		switch {
+		case l.Library == "":
+		case first < 0:
+			first = i
+		case l.Library != found[first].Library || l.Version != found[first].Version:
+			return fmt.Errorf("%s is %s on host %s and %s on host %s: the ranks of one program need one version of one MPI; name it by a path that all hosts have",
+				e.Args[0], found[first], c.Record.Remote[first].Name, l, c.Record.Remote[i].Name)
+		}
+	}
+	return nil
+}
+
+// versionIn is what the launcher says to --version in a VM; "": nothing that could be read.
+func versionIn(ctx context.Context, vm *guest.Client, e guest.Exec) string {
+	e.Args, e.NoStdin = []string{"/bin/sh", "-c", `exec "$0" --version 2>&1`, e.Args[0]}, true
+	p, err := vm.Start(e)
+	if err != nil {
+		return ""
+	}
+	stop := context.AfterFunc(ctx, func() { p.Close() })
+	defer stop()
+	defer p.Close()
+	text, _ := io.ReadAll(io.LimitReader(p.Stdout, versionBytes))
+	return string(text)
+}
