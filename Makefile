@@ -202,6 +202,15 @@ test-mpi4py: c wheels ## all of mpi4py's test suite over the provider: a quarter
 test-sriov: go ## an emulated host with an IOMMU and an SR-IOV card, and a VM with a VF
 	NEARMETAL_SRIOV=1 go test -count=1 -v -timeout 40m ./test/sriov
 
+# Two outer hosts under TCG, their cards joined by a wire; VMs by nested KVM. Minutes.
+test-hosts: go ## one MPI job over two emulated hosts: CMA, region, and verbs over VFs; a power cut
+	@sh scripts/install.sh hosts
+	NEARMETAL_HOSTS=1 go test -count=1 -v -timeout 90m ./test/hosts
+
+# An outer host of four NUMA nodes, DIMMs and all. Minutes.
+test-numa: slurm ## an emulated host of four NUMA nodes: pins, huge pages, VFs, verify, Slurm
+	NEARMETAL_NUMA=1 go test -count=1 -v -timeout 90m ./test/numa
+
 # With slurmdbd and its database, which take 120 MB.
 test-slurm-sacct: slurm ## what sacct reports of such jobs (installs MariaDB)
 	@sh scripts/install.sh sacct
