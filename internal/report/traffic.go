@@ -34,7 +34,7 @@ const mostDrawn = 128
 type trafficView struct {
 	Title, Between, Advice string
 	Picture                template.URL // "": too many ranks
-	Tables                 [2]tableRows
+	Tables                 []tableRows
 }
 
 type tableRows struct {
@@ -75,9 +75,13 @@ func (r *RunReport) traffic() ([]trafficView, error) {
 		v := trafficView{Title: r.trafficTitle(t), Advice: t.Advice}
 		var rows [][]string
 		v.Between, rows = t.Between()
-		v.Tables[0] = tableRows{rows[0], rows[1:]}
+		v.Tables = append(v.Tables, tableRows{rows[0], rows[1:]})
+		if rows = t.BetweenVMs(); rows != nil {
+			rows[0][0] = "from VM, to VM"
+			v.Tables = append(v.Tables, tableRows{rows[0], rows[1:]})
+		}
 		rows = t.ByChannel()
-		v.Tables[1] = tableRows{rows[0], rows[1:]}
+		v.Tables = append(v.Tables, tableRows{rows[0], rows[1:]})
 		if len(t.Ranks) <= mostDrawn {
 			var b bytes.Buffer
 			if err := TrafficPicture(&t.Matrix).SVG(&b); err != nil {

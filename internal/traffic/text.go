@@ -83,6 +83,53 @@ func (m *Matrix) Between() (title string, rows [][]string) {
 	return title, rows
 }
 
+// BetweenVMs returns the table of what VMs sent to VMs and over which channels, its first row the titles; nil where the
+// ranks are in one VM, or in too many to be shown.
+func (m *Matrix) BetweenVMs() [][]string {
+	at := map[string]int{}
+	var vms []string
+	vm := map[int]int{} // of a rank
+	for _, r := range m.Ranks {
+		if _, ok := at[r.VM]; !ok {
+			at[r.VM] = len(vms)
+			vms = append(vms, r.VM)
+		}
+		vm[r.Rank] = at[r.VM]
+	}
+	if len(vms) < 2 || len(vms) > shown {
+		return nil
+	}
+	type way struct {
+		from, to int
+		channel  string
+	}
+	sent := map[way]uint64{}
+	for _, p := range m.Pairs {
+		if p.To >= 0 {
+			w := way{vm[p.From], vm[p.To], p.Channel}
+			sent[w] = add(sent[w], p.Bytes)
+		}
+	}
+	rows := [][]string{append([]string{"vm"}, vms...)}
+	for i, name := range vms {
+		row := []string{name}
+		for k := range vms {
+			var parts []string
+			for _, c := range Channels {
+				if n := sent[way{i, k, c}]; n > 0 {
+					parts = append(parts, size(n)+" "+c)
+				}
+			}
+			if parts == nil {
+				parts = []string{"·"}
+			}
+			row = append(row, strings.Join(parts, ", "))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
 // ByChannel returns the table of messages and bytes by channel and size class, its first row the titles.
 func (m *Matrix) ByChannel() [][]string {
 	rows := [][]string{{"channel", "messages", "bytes"}}
@@ -122,6 +169,10 @@ func (m *Matrix) Text(w io.Writer) error {
 	title, rows := m.Between()
 	b.WriteString(title + ":\n")
 	columns(&b, rows)
+	if rows := m.BetweenVMs(); rows != nil {
+		b.WriteString("What VMs (rows) sent to VMs (columns), and over which channel:\n")
+		columns(&b, rows)
+	}
 	columns(&b, m.ByChannel())
 	if m.Advice != "" {
 		b.WriteString(m.Advice + "\n")

@@ -40,6 +40,9 @@ func TestMatrix(t *testing.T) {
 		"{0 2 fabric 1 3000000 [0 0 0 0 1 0]} {1 -1 region 1 5 [1 0 0 0 0 0]}]" {
 		t.Error(got)
 	}
+	if got := fmt.Sprintf("%q", m.BetweenVMs()); got != `[["vm" "vm0" "vm1" "vm2"] ["vm0" "·" "1000 B region, 1953.1 KiB cma" "2929.7 KiB fabric"] ["vm1" "·" "·" "·"] ["vm2" "·" "·" "·"]]` {
+		t.Error(got)
+	}
 	m.Advise(map[string]Place{"vm0": {Host: "a"}, "vm2": {Host: "b"}})
 	var b strings.Builder
 	m.Text(&b)
@@ -135,6 +138,9 @@ func TestManyRanks(t *testing.T) {
 	}
 	var b strings.Builder
 	Of(list).Text(&b)
+	if Of(list).BetweenVMs() != nil {
+		t.Error("a table of one VM")
+	}
 	if s := b.String(); !strings.HasPrefix(s, "20 ranks, 20 pairs") || !strings.Contains(s, "\n19     0  1019 B         1\n") || strings.Contains(s, "\n3  ") {
 		t.Error(s)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // vmBound bounds a VM's boot by nested KVM and what it does.
-const vmBound = 8 * time.Minute
+const vmBound = 10 * time.Minute
 
 // cardNode is the node of the card.
 const cardNode = 2
@@ -183,6 +183,8 @@ func (h *host) asPlanned(name string) map[string]verify.Row {
 	for _, r := range rows {
 		if r.Status == verify.Differs {
 			h.T.Errorf("not as planned: %+v", r)
+			out, _ := h.Try(outer.Nearmetal(h.T)+" exec "+name+" -- sh -c 'dmesg | grep -iE \"tlb|memory|reserv|srat|numa|e820|node\"; cat /proc/iomem'", vmBound)
+			h.T.Log(out)
 		}
 	}
 	return rows
@@ -219,7 +221,7 @@ func (h *host) spoilt(cluster, script string, want ...string) {
 func (h *host) up(name, file string) {
 	h.T.Helper()
 	began := time.Now()
-	out, err := h.Try("cat >/tmp/"+name+".yaml <<'E'\n"+file+"E\n"+outer.Nearmetal(h.T)+" up --name "+name+" -f /tmp/"+name+".yaml --no-share --strict --boot-timeout 6m", vmBound)
+	out, err := h.Try("cat >/tmp/"+name+".yaml <<'E'\n"+file+"E\n"+outer.Nearmetal(h.T)+" up --name "+name+" -f /tmp/"+name+".yaml --no-share --boot-timeout 8m", vmBound)
 	if err != nil {
 		outer.Stuck(fmt.Errorf("up %s: %w\n%s\n%s", name, err, out, h.Console()))
 	}
