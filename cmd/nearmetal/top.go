@@ -27,10 +27,10 @@ func newTopCommand() *cobra.Command {
 		Use:     "top [NAME] [--json|--openmetrics]",
 		GroupID: groupCluster,
 		Short:   "Show what VMs take of their host, live",
-		Long: `Shows the VMs of the user's clusters, or of one, and what each takes of its host,
-once an interval: CPUs that its vCPUs use (2.0 is the time of two), CPUs that they wait
-for since others have them (steal, as the host sees it), CPUs of QEMU's other
-threads, memory in ordinary and in huge pages, exits a second where KVM's
+		Long: `Shows the VMs of the user's clusters, or of one, and what each takes of its
+host, once an interval: CPUs that its vCPUs use (2.0 is the time of two), CPUs
+that they wait for since others have them (steal, as the host sees it), CPUs of
+QEMU's other threads, memory in ordinary and in huge pages, exits a second where KVM's
 statistics may be read (root, /sys/kernel/debug), and bytes a second that QEMU
 reads and writes, of shared file systems above all.
 

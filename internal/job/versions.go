@@ -20,7 +20,7 @@ const (
 
 // sameMPI says where the launcher that e starts is of another MPI, or another version, on the hosts that ssh
 // reaches: each has its own files, and ranks of two versions wait for each other for ever. Where it is not found, or says
-// nothing known, starting it tells more.
+// nothing known, its start shows more.
 func sameMPI(ctx context.Context, c *cluster.Client, e guest.Exec) error {
 	if len(c.Record.Remote) < 2 || len(e.Args) == 0 || !launch.Named(e.Args[0]) {
 		return nil

@@ -205,7 +205,7 @@ func (l *lab) threeChannels() {
 	if err != nil || !strings.Contains(verified, "3 VMs: as planned") {
 		t.Errorf("verify: %v\n%s", err, verified)
 	}
-	for _, p := range []struct{ program, right string }{{"pairs", ": right\n"}, {"nm_cg --grid 16", ""}} {
+	for _, p := range []struct{ program, right string }{{"pairs", ": right\n"}, {"nm_cg --grid 8", ""}} {
 		out, err := l.nm(runBound, "exec --env FI_LOG_LEVEL=info --env FI_LOG_PROV=ivshmem --env FI_LOG_SUBSYS=ep_ctrl,domain pair -- mpirun.openmpi -n 4 "+l.path(p.program))
 		if err != nil {
 			t.Errorf("%s: %v\n%s", p.program, err, out)
@@ -214,7 +214,7 @@ func (l *lab) threeChannels() {
 		t.Logf("%s:\n%s", p.program, strings.Join(used.FindAllString(out, -1), "\n"))
 		within, region, verbs := 0, 0, 0
 		for _, m := range used.FindAllStringSubmatch(out, -1) {
-			if m[1] == "1" && m[2] != "0" {
+			if m[3] != "0" { // direct copies, of messages between two ranks of this VM
 				within++
 			}
 			if m[4] != "0" && m[5] != "0" {
@@ -224,9 +224,9 @@ func (l *lab) threeChannels() {
 				verbs++
 			}
 		}
-		// Ranks 0 and 1 are in one VM; all but the other host's have neighbours.
-		if within != 2 || region != 3 || verbs != 4 {
-			t.Errorf("%s: %d ranks used CMA's channel, %d the region, %d verbs: want 2, 3, 4\n%s", p.program, within, region, verbs, out)
+		// Ranks 0 and 1 are in one VM; all but the other host's have neighbours. The solver's messages are too short for CMA.
+		if p.program == "pairs" && within != 2 || region != 3 || verbs != 4 {
+			t.Errorf("%s: %d ranks used CMA's channel, %d the region, %d verbs: want 2 (pairs), 3, 4\n%s", p.program, within, region, verbs, out)
 		}
 		if n := strings.Count(out, "ranks on other hosts are reached over verbs;ofi_rxm"); n < 4 || strings.Contains(out, "reached over tcp") {
 			t.Errorf("%s: %d ranks had verbs beneath\n%s", p.program, n, out)
@@ -235,7 +235,7 @@ func (l *lab) threeChannels() {
 			t.Errorf("%s:\n%s", p.program, out)
 		}
 		if p.right == "" {
-			native, err := exec.Command(l.path("nm_cg"), "--grid", "16").Output()
+			native, err := exec.Command(l.path("nm_cg"), "--grid", "8").Output()
 			if err != nil {
 				t.Fatal(err)
 			}

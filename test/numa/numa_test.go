@@ -87,7 +87,7 @@ func onHost(t *testing.T, steps ...func(h *host)) {
 // A VM over two nodes is as planned, and is not once it is spoilt.
 func TestWide(t *testing.T) { onHost(t, (*host).isAsBuilt, (*host).checksKVM, (*host).wide) }
 
-// A VM in gigantic pages, and a VF lent by Slurm.
+// A VM in gigantic pages, and a VF that Slurm leases.
 func TestPagesAndSlurm(t *testing.T) { onHost(t, (*host).gigantic, (*host).slurm) }
 
 // prepare loads the drivers, takes huge pages on each node, and makes VFs.
@@ -217,7 +217,7 @@ func (h *host) spoilt(cluster, script string, want ...string) {
 	h.Step(fmt.Sprintf("spoilt: %q", want))
 }
 
-// up starts a cluster, or gives this host up: VMs that do not come up are its timers, as a rule.
+// up starts a cluster. VMs that do not come up are the outer host's timers, as a rule: it throws Stuck.
 func (h *host) up(name, file string) {
 	h.T.Helper()
 	began := time.Now()
@@ -286,7 +286,7 @@ func (h *host) wide() {
 	h.Step("given back")
 }
 
-// gigantic is a VM in a 1 GiB page of the node that it was told.
+// gigantic is a VM in a 1 GiB page of a node that the cluster file names.
 func (h *host) gigantic() {
 	h.up("giant", "vms: [{vcpus: 2, memory: 1GiB}]\nplacement: {pages: 1GiB, hostNodes: [1]}\n")
 	rows := h.asPlanned("giant")

@@ -36,7 +36,7 @@ func (h *host) slurm() {
 	if err != nil {
 		h.T.Errorf("Slurm with a VF: %v", err)
 	}
-	h.Step("Slurm lent a VF")
+	h.Step("Slurm has leased a VF")
 }
 
 // A real Slurm, on the outer host, has the card's VFs as GRES: a step's VM has one, uses it, and it comes back.

@@ -101,7 +101,7 @@ func qemu10(t *testing.T) (path string, args []string) {
 // stuck is thrown by Stuck.
 type stuck struct{ error }
 
-// Stuck gives up on the outer hosts: Fresh tries once more from fresh ones.
+// Stuck ends a test on outer hosts that misbehave: Fresh tries once more, on fresh ones.
 func Stuck(err error) { panic(stuck{err}) }
 
 // Fresh runs a test, and once more when an outer host does not come up or a step never ends: about
