@@ -30,9 +30,9 @@ func newTopCommand() *cobra.Command {
 		Long: `Shows the VMs of the user's clusters, or of one, and what each takes of its
 host, once an interval: CPUs that its vCPUs use (2.0 is the time of two), CPUs
 that they wait for since others have them (steal, as the host sees it), CPUs of
-QEMU's other threads, memory in ordinary and in huge pages, exits a second where KVM's
-statistics may be read (root, /sys/kernel/debug), and bytes a second that QEMU
-reads and writes, of shared file systems above all.
+QEMU's other threads, memory in ordinary and in huge pages, exits a second where
+KVM's statistics may be read (root, /sys/kernel/debug), and bytes a second that
+QEMU reads and writes, of shared file systems above all.
 
 RANKS are those that use the region which the cluster's VMs share, LINES/S how
 many lines of 64 bytes they read from it: a short message is one, a piece of a

@@ -85,27 +85,49 @@ func (r *rows) guestTopology(p *plan.VM, h *topology.Host) {
 
 // kernelShare is how much less than its memory a node may show in the guest: the kernel
 // counts out the pages that hold its descriptions of pages (1/64 of the memory) and other
-// tables by the size of memory (as much again), and on the first node itself, the initramfs,
-// the firmware's tables, and the 64 MiB of its bounce buffers if there can be memory above
-// 4 GiB: in a VM of more than 3 GiB, or one that has an NVDIMM.
-func kernelShare(node int, bytes uint64, high bool) uint64 {
+// tables by the size of memory (as much again), and on the first node itself, the initramfs and
+// the firmware's tables. bounce: the kernel's bounce buffers are on the node, too (bounceNode).
+func kernelShare(first, bounce bool, bytes uint64) uint64 {
 	share := bytes/32 + 8<<20
-	if node == 0 {
+	if first {
 		share += 64 << 20
-		if high {
-			share += 64 << 20
-		}
+	}
+	if bounce {
+		share += 64 << 20
 	}
 	return share
 }
 
+// bounceNode returns the position of the node that has the 64 MiB of the kernel's bounce buffers, -1: there are none. It makes
+// them where there can be memory above 4 GiB: in a VM of more than 3 GiB, or one that has an NVDIMM. They are at the top of
+// what lies below 4 GiB, since memblock allocates from there downwards. QEMU's q35 keeps 2 GiB there, and all of a VM with
+// less than 2.75 GiB.
+func bounceNode(p *plan.VM, nodes []plan.Node, region *plan.Region) int {
+	if p.MemoryBytes <= 3<<30 && (region == nil || region.Device != "devdax") {
+		return -1
+	}
+	low := p.MemoryBytes
+	if low >= 11<<28 {
+		low = 2 << 30
+	}
+	var end uint64
+	last := 0
+	for i, n := range nodes {
+		if end < low && n.MemoryBytes > 0 {
+			last = i
+		}
+		end += n.MemoryBytes
+	}
+	return last
+}
+
 // guestNodes holds the guest's nodes against the plan.
 func (r *rows) guestNodes(p *plan.VM, region *plan.Region, h *topology.Host) {
-	high := p.MemoryBytes > 3<<30 || region != nil && region.Device == "devdax"
 	nodes := p.Nodes
 	if len(nodes) == 0 {
 		nodes = []plan.Node{{VCPUs: seq(p.VCPUs), MemoryBytes: p.MemoryBytes}}
 	}
+	bounce := bounceNode(p, nodes, region)
 	var planned, found []int
 	for _, n := range nodes {
 		planned = append(planned, n.ID)
@@ -123,7 +145,7 @@ func (r *rows) guestNodes(p *plan.VM, region *plan.Region, h *topology.Host) {
 		of := fmt.Sprintf("of node %d in the guest", n.ID)
 		r.add(equal(n.VCPUs, has.CPUs), "vCPUs "+of, list(n.VCPUs), list(has.CPUs))
 		least := uint64(0)
-		if share := kernelShare(i, n.MemoryBytes, high); n.MemoryBytes > share {
+		if share := kernelShare(i == 0, i == bounce, n.MemoryBytes); n.MemoryBytes > share {
 			least = n.MemoryBytes - share
 		}
 		r.add(has.MemoryBytes <= n.MemoryBytes && has.MemoryBytes >= least && (has.MemoryBytes > 0 || n.MemoryBytes == 0),

@@ -145,13 +145,13 @@ func TestGuestDevices(t *testing.T) {
 // The kernel takes more of the first node, and of a large VM's.
 func TestKernelShare(t *testing.T) {
 	for _, c := range []struct {
-		node  int
-		bytes uint64
-		high  bool
-		mib   uint64
-	}{{0, 256 * mib, false, 80}, {1, 256 * mib, false, 16}, {0, 512 * mib, true, 152}, {0, 64 << 30, true, 2184}, {1, 64 << 30, true, 2056}} {
-		if got := kernelShare(c.node, c.bytes, c.high); got != c.mib*mib {
-			t.Errorf("node %d of %s: %s, want %d MiB", c.node, words.Bytes(c.bytes), words.Bytes(got), c.mib)
+		first, bounce bool
+		bytes         uint64
+		mib           uint64
+	}{{true, false, 256 * mib, 80}, {false, false, 256 * mib, 16}, {false, true, 256 * mib, 80}, {true, true, 512 * mib, 152},
+		{true, true, 64 << 30, 2184}, {false, false, 64 << 30, 2056}} {
+		if got := kernelShare(c.first, c.bounce, c.bytes); got != c.mib*mib {
+			t.Errorf("%+v: %s, want %d MiB", c, words.Bytes(got), c.mib)
 		}
 	}
 }
@@ -203,4 +203,37 @@ func FuzzAnswer(f *testing.F) {
 			CompareGuest(p, region, g)
 		}
 	})
+}
+
+// The kernel's bounce buffers are at the top of what lies below 4 GiB.
+func TestBounceNode(t *testing.T) {
+	nodes := func(gib ...uint64) (list []plan.Node) {
+		for i, n := range gib {
+			list = append(list, plan.Node{ID: i, MemoryBytes: n << 28}) // quarters of a GiB
+		}
+		return list
+	}
+	devdax := &plan.Region{Device: "devdax"}
+	for _, c := range []struct {
+		nodes  []plan.Node
+		region *plan.Region
+		want   int
+	}{
+		{nodes(1, 1), nil, -1},
+		{nodes(1, 1), &plan.Region{Device: "ivshmem"}, -1},
+		{nodes(1, 1), devdax, 1},    // as seen: Linux 6.1 in a VM of two nodes with 256 MiB each
+		{nodes(2), devdax, 0},       // one node
+		{nodes(1, 1, 0), devdax, 1}, // the last has no memory
+		{nodes(8, 8), nil, 0},       // 2 GiB each: the second is above 4 GiB
+		{nodes(4, 4, 4, 4), nil, 1},
+		{nodes(6, 4), devdax, 1}, // 2.5 GiB, all of it below
+	} {
+		p := &plan.VM{Nodes: c.nodes}
+		for _, n := range c.nodes {
+			p.MemoryBytes += n.MemoryBytes
+		}
+		if got := bounceNode(p, c.nodes, c.region); got != c.want {
+			t.Errorf("%+v: node %d, want %d", c.nodes, got, c.want)
+		}
+	}
 }

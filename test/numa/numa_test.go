@@ -164,7 +164,7 @@ func (h *host) checksKVM() {
 // rows reads a cluster back.
 func (h *host) rows(name string) map[string]verify.Row {
 	h.T.Helper()
-	out := h.Within(vmBound, outer.Nearmetal(h.T)+" verify --json "+name+" || true")
+	out := h.Within(vmBound, outer.Nearmetal(h.T)+" verify --json "+name+" 2>/dev/null || true")
 	var r struct{ Rows []verify.Row }
 	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Rows) == 0 {
 		h.T.Fatalf("%v: %s", err, out)
