@@ -40,7 +40,8 @@ import glob, os, re, sys, zipfile
 work, to = sys.argv[1:]
 with zipfile.ZipFile(glob.glob(work + "/*.whl")[0]) as wheel:
     for name in wheel.namelist():
-        found = re.fullmatch(r"libucx/lib/((?:ucx/)?lib(?:uc[mpst]|uct_cma)\.so\.0)", name)
+        found = re.fullmatch(r"libucx/lib/((?:ucx/)?lib(?:uc[mpst]|uct_cma)\.so\.0)", name) or \
+            re.fullmatch(r"libucx_cu12\.libs/(lib.*)", name)
         if found:
             path = os.path.join(to + ".new", found.group(1))
             os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -9,8 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <pthread.h>
+
+#include <nearmetal/region.h>
 
 #include "log.h"
 #include "uct.h"
@@ -132,8 +135,10 @@ __attribute__((constructor)) static void name_device(void)
 	const char *devices = getenv("UCX_NET_DEVICES"), *region = getenv("NEARMETAL_REGION");
 	char *more;
 
-	if (!devices || !*devices || !region || !*region || !strcmp(region, "none") || *devices == '^' ||
-	    strstr(devices, "all") || strstr(devices, "ivshmem0"))
+	if (!region || !*region)
+		region = NM_REGION_DEVICE;
+	if (!devices || !*devices || access(region, R_OK | W_OK) || *devices == '^' || strstr(devices, "all") ||
+	    strstr(devices, "ivshmem0"))
 		return;
 	if (asprintf(&more, "%s,ivshmem0", devices) < 0)
 		return;

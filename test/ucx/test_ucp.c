@@ -369,10 +369,9 @@ static void forks(void)
 		}
 		pid = fork();
 		EXPECT(pid >= 0);
-		if (!pid) {
-			ucp_worker_progress(worker);
+		/* It calls nothing of UCX's, whose locks may be held: it ends as any program does. */
+		if (!pid)
 			exit(0);
-		}
 		EXPECT(waitpid(pid, &status, 0) == pid && !status);
 	}
 	stop();
