@@ -192,6 +192,7 @@ type Probed struct {
 
 // Request is what Start gets.
 type Request struct {
+	Cluster  string // its name; "": none
 	VM       plan.VM
 	Settings Settings
 	Files    Files
@@ -216,6 +217,9 @@ type Ref struct {
 
 // ErrGone is Attach's error for what is not there any more.
 var ErrGone = errors.New("there is no such VM any more")
+
+// ErrReset is Instance.Err of a VM that reset itself: that is how a kernel's panic ends, for a VM is never started again.
+var ErrReset = errors.New("the VM reset itself: its kernel panicked, or something in it called for a reboot")
 
 // AccelError says that the accel that a cluster file asks for cannot be had.
 type AccelError struct{ Err error }

@@ -54,10 +54,10 @@ func (c *Cluster) restart(ctx context.Context, name string) error {
 		return err
 	case !c.kept:
 		return fmt.Errorf("cluster %s belongs to the command that started it: only a VM of nearmetal up can be restarted", r.Name)
-	case c.again == nil || r.State != Ready:
-		return errors.New("the cluster is not ready")
 	case !c.caps.DiesWithOwner:
 		return fmt.Errorf("VMs of back end %s cannot be restarted", r.Backend)
+	case c.again == nil || r.State != Ready:
+		return errors.New("the cluster is not ready")
 	case c.groups.parent != "":
 		return fmt.Errorf("cluster %s has isolation: strict: its VMs cannot be restarted one by one", r.Name)
 	case r.Paused:

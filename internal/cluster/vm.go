@@ -79,7 +79,7 @@ func (c *Cluster) start(ctx context.Context, v *vm, s *spec.Cluster, p *prepared
 	v.timings.Prepare = time.Since(c.started)
 	began := time.Now()
 	i, err := c.driver.Start(ctx, backend.Request{
-		VM: v.plan, Settings: c.settings(v, s, p), Files: files, Config: cfg,
+		Cluster: c.rec.Name, VM: v.plan, Settings: c.settings(v, s, p), Files: files, Config: cfg,
 		ConsoleLog: filepath.Join(c.dir, consoleFile(v.plan.Name)), Record: c.record,
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/backend/qemu"
+	"nearmetal/internal/backend/console"
 )
 
 // growth is how much larger the owner of a cluster may become by what a guest sends it, in
@@ -47,7 +47,7 @@ func peak(pid int) int {
 func (p *place) consoleBounded(name, vm string) {
 	p.t.Helper()
 	fi, err := os.Stat(filepath.Join(p.dir, name, "console-"+vm+".log"))
-	if err == nil && fi.Size() > qemu.ConsoleLogMax {
+	if err == nil && fi.Size() > console.LogMax {
 		p.t.Errorf("the console's log has %d bytes", fi.Size())
 	}
 }
@@ -137,7 +137,7 @@ func TestFaultHostileRoot(t *testing.T) {
 		return err != nil || fi.Size() > 8<<10
 	})
 	logs := finish(t, p.command("logs", "x", "--vm", "vm1"), "").want(t, 0, "hostile")
-	if strings.ContainsAny(logs.out, "\x1b\x07") || len(logs.out) > 2*qemu.ConsoleLogMax {
+	if strings.ContainsAny(logs.out, "\x1b\x07") || len(logs.out) > 2*console.LogMax {
 		t.Errorf("logs: %d bytes, or control sequences", len(logs.out))
 	}
 	after := peak(r.Owner)

@@ -3,13 +3,14 @@ package qemu
 import (
 	"fmt"
 
+	"nearmetal/internal/backend/lower"
 	"nearmetal/internal/host"
 )
 
 // BareArgs is the shortest fast QEMU line under TCG, with its console in a file: no channel, no exports, no
 // network. It is what `make bench-boot` measures nearmetal's own boot against. vmlinux must have a PVH entry.
 func BareArgs(caps Caps, vmlinux, initrd, serialFile string, memoryMiB, tscKHz int) []string {
-	line := kernelArgs{Accel: host.TCG, TSCKHz: tscKHz}
+	line := lower.KernelArgs{Accel: host.TCG, TSCKHz: tscKHz}
 	args := []string{caps.Path}
 	args = append(args, machineType{Off: caps.MachineProps}.Args()...)
 	args = append(args, accelerator{Accel: host.TCG}.Args()...)

@@ -412,7 +412,7 @@ func TestPanic(t *testing.T) {
 	await(t, v, "TEST up")
 	port.Write([]byte("p"))
 	awaitEnd(t, v)
-	if !errors.Is(v.Err(), ErrReset) {
+	if !errors.Is(v.Err(), backend.ErrReset) {
 		t.Errorf("error: %v", v.Err())
 	}
 	if !strings.Contains(strings.Join(v.LastLines(100), "\n"), "Kernel panic") {

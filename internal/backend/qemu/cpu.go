@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"nearmetal/internal/backend/lower"
 	"nearmetal/internal/host"
 )
 
@@ -14,9 +15,6 @@ type accelerator struct {
 	PhysBits  int  // width of physical addresses, 0: the default
 	Dies      bool // a socket has several dies, which the guest's kernel is to see
 }
-
-// tcgCode is the size of TCG's buffer of translated code, in MiB. Left alone it takes up to 1 GiB.
-const tcgCode = 64
 
 func (a accelerator) Valid() error {
 	if a.Accel != host.KVM && a.Accel != host.TCG {
@@ -40,7 +38,7 @@ func (a accelerator) Args() []string {
 			vendor = "vendor=GenuineIntel"
 		}
 		// Without rep movsb and stosb: TCG runs them byte by byte, six to eight times slower than any other copy.
-		return []string{"-accel", option("tcg", fmt.Sprintf("tb-size=%d", tcgCode)), "-cpu", option("max", "-erms", "-fsrm", vendor, physBits)}
+		return []string{"-accel", option("tcg", fmt.Sprintf("tb-size=%d", lower.TCGCode)), "-cpu", option("max", "-erms", "-fsrm", vendor, physBits)}
 	}
 	cpu := []string{"migratable=off"}
 	if a.Dies {

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"nearmetal/internal/backend/console"
 )
 
 // redHatPath is where Red Hat and its kin put QEMU, outside of PATH.
@@ -48,5 +50,5 @@ func plainError(err error) error {
 
 // oneLine makes a text that QEMU wrote fit for a message: one line, of bounded length, no control characters.
 func oneLine(s string) string {
-	return harmless(strings.Join(strings.Fields(s), " "), 500)
+	return console.Harmless(strings.Join(strings.Fields(s), " "), 500)
 }

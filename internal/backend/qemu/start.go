@@ -9,11 +9,13 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"nearmetal/internal/backend/console"
 )
 
 // Options of Start.
 type Options struct {
-	ConsoleLog string // file that gets the console's output (0600, at most ConsoleLogMax bytes); empty: none
+	ConsoleLog string // file that gets the console's output (0600, at most console.LogMax bytes); empty: none
 	// Record is called with a process's id as soon as it runs, and what of the VM it is ("": the VM); its
 	// error ends it. Nil: nothing.
 	Record func(pid int, part string) error
@@ -27,7 +29,7 @@ type VM struct {
 	child   *child
 	helpers []helper // what it cannot do without: the user networks of a VM in a jail, what serves its files
 	qmp     *QMP
-	console *console
+	console *console.Console
 	started time.Time
 	done    chan struct{}
 
@@ -54,7 +56,7 @@ func start(ctx context.Context, m *Machine, f Files, o Options) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	con, err := newConsole(o.ConsoleLog)
+	con, err := console.New(o.ConsoleLog)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +64,7 @@ func start(ctx context.Context, m *Machine, f Files, o Options) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	go con.read(conOurs) // ends when conTheirs has no holder
+	go con.Read(conOurs) // ends when conTheirs has no holder
 	defer conTheirs.Close()
 	qmpOurs, qmpTheirs, err := socketPair("qmp")
 	if err != nil {

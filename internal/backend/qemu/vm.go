@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"nearmetal/internal/backend"
 )
 
 // Name of the VM.
@@ -20,9 +22,6 @@ func (v *VM) Started() time.Time { return v.started }
 
 // Done is closed when the process has ended and is reaped.
 func (v *VM) Done() <-chan struct{} { return v.done }
-
-// ErrReset is Err of a VM that reset itself: that is how a kernel's panic ends, for a VM is never started again.
-var ErrReset = errors.New("the VM reset itself: its kernel panicked, or something in it called for a reboot")
 
 // Err is nil while the VM runs, and when it powered off or was ended by Kill or Quit; else it says what ended it.
 func (v *VM) Err() error {
@@ -53,7 +52,7 @@ func (v *VM) verdict() error {
 	case v.child.err != nil:
 		return fmt.Errorf("QEMU failed: %s", v.child.state())
 	case v.why == "guest-reset" || v.why == "guest-panic":
-		return ErrReset
+		return backend.ErrReset
 	}
 	return nil
 }
@@ -99,9 +98,9 @@ func (v *VM) Quit(ctx context.Context) error {
 func (v *VM) QMP() *QMP { return v.qmp }
 
 // LastLines are the last n lines of the console, control characters made harmless.
-func (v *VM) LastLines(n int) []string { return v.console.lastLines(n) }
+func (v *VM) LastLines(n int) []string { return v.console.LastLines(n) }
 
 // AwaitConsole waits until the console has shown text. It fails when the VM ends or ctx is done before.
 func (v *VM) AwaitConsole(ctx context.Context, text string) error {
-	return v.console.await(ctx, text)
+	return v.console.Await(ctx, text)
 }

@@ -1,4 +1,4 @@
-package qemu
+package console
 
 import (
 	"bytes"
@@ -17,13 +17,13 @@ import (
 
 func TestConsoleFlood(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
-	c, err := newConsole(log)
+	c, err := New(log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, w := io.Pipe()
 	done := make(chan struct{})
-	go func() { c.read(r); close(done) }()
+	go func() { c.Read(r); close(done) }()
 	chunk := bytes.Repeat([]byte("0123456789abcde\n"), 1000)
 	most := int64(0)
 	for i := 0; i < 1000; i++ { // 16 MB
@@ -37,17 +37,17 @@ func TestConsoleFlood(t *testing.T) {
 	io.WriteString(w, "the end\n")
 	w.Close()
 	<-done
-	if most > ConsoleLogMax || most < ConsoleLogMax/2 {
+	if most > LogMax || most < LogMax/2 {
 		t.Errorf("the log had up to %d bytes", most)
 	}
-	if cap(c.ring) > 8*consoleRing {
-		t.Errorf("%d bytes in memory", cap(c.ring))
+	if cap(c.text) > 8*ring {
+		t.Errorf("%d bytes in memory", cap(c.text))
 	}
 	b, err := os.ReadFile(log)
 	if err != nil || !bytes.HasSuffix(b, []byte("the end\n")) || !bytes.HasPrefix(b, []byte("[nearmetal: ")) {
 		t.Errorf("log: %q … %q, %v", b[:40], b[len(b)-40:], err)
 	}
-	if got := c.lastLines(2); len(got) != 2 || got[1] != "the end" || got[0] != "0123456789abcde" {
+	if got := c.LastLines(2); len(got) != 2 || got[1] != "the end" || got[0] != "0123456789abcde" {
 		t.Errorf("last lines %q", got)
 	}
 	if st, err := os.Stat(log); err != nil || st.Mode().Perm() != 0o600 {
@@ -61,7 +61,7 @@ func TestConsoleLogLink(t *testing.T) {
 	os.WriteFile(victim, []byte("precious"), 0o600)
 	link := filepath.Join(dir, "log")
 	os.Symlink(victim, link)
-	if _, err := newConsole(link); err == nil {
+	if _, err := New(link); err == nil {
 		t.Error("a symbolic link was followed")
 	}
 	if b, _ := os.ReadFile(victim); string(b) != "precious" {
@@ -70,36 +70,36 @@ func TestConsoleLogLink(t *testing.T) {
 }
 
 func TestConsoleAwait(t *testing.T) {
-	c, _ := newConsole("")
+	c, _ := New("")
 	r, w := io.Pipe()
-	go c.read(r)
+	go c.Read(r)
 	go func() {
 		io.WriteString(w, "half a li")
 		io.WriteString(w, "ne, and more\n")
 		w.Close()
 	}()
-	if err := c.await(context.Background(), "a line"); err != nil {
+	if err := c.Await(context.Background(), "a line"); err != nil {
 		t.Error(err)
 	}
-	if err := c.await(context.Background(), "never"); !errors.Is(err, errConsoleEnd) {
+	if err := c.Await(context.Background(), "never"); !errors.Is(err, errConsoleEnd) {
 		t.Errorf("%v", err)
 	}
-	open, _ := newConsole("")
+	open, _ := New("")
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	if err := open.await(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) {
+	if err := open.Await(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestLastLines(t *testing.T) {
-	c, _ := newConsole("")
+	c, _ := New("")
 	c.add([]byte("one\r\n\r\n\x1b[2J\x1b[31mtwo\x1b[0m\x07\r\n" + strings.Repeat("long ", 200) + "\nbad\xff \u202eutf\n"))
 	want := []string{"one", `two\a`, strings.Repeat("long ", 80) + "…", `bad\xff \u202eutf`}
-	if got := c.lastLines(9); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := c.LastLines(9); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := c.lastLines(1); len(got) != 1 || got[0] != want[3] {
+	if got := c.LastLines(1); len(got) != 1 || got[0] != want[3] {
 		t.Errorf("%q", got)
 	}
 }
@@ -109,7 +109,7 @@ func FuzzHarmless(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		h := harmless(s, lineMax)
+		h := Harmless(s, lineMax)
 		if !utf8.ValidString(h) || utf8.RuneCountInString(h) > 12*lineMax {
 			t.Fatalf("%q", h)
 		}

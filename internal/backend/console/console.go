@@ -1,4 +1,5 @@
-package qemu
+// Package console keeps the end of what a VM writes to its serial port, for back ends that get its bytes.
+package console
 
 import (
 	"bytes"
@@ -17,17 +18,17 @@ import (
 )
 
 const (
-	consoleRing = 64 << 10 // bytes kept in memory
-	// ConsoleLogMax bounds the log file, in bytes. When it is reached the file starts again with the last consoleRing bytes.
-	ConsoleLogMax = 1 << 20
-	lineMax       = 400 // characters of a line as LastLines returns it
+	ring = 64 << 10 // bytes kept in memory
+	// LogMax bounds the log file, in bytes. When it is reached the file starts again with the last ring bytes.
+	LogMax  = 1 << 20
+	lineMax = 400 // characters of a line as LastLines returns it
 )
 
-// console keeps the end of what a VM writes to its serial port. A VM that floods
+// Console keeps the end of what a VM writes to its serial port. A VM that floods
 // it is read as fast as it writes, and costs neither memory nor disk.
-type console struct {
+type Console struct {
 	mu      sync.Mutex
-	ring    []byte // the last bytes: consoleRing, and up to as many again before they are cut
+	text    []byte // the last bytes: ring, and up to as many again before they are cut
 	total   uint64 // bytes read so far
 	changed chan struct{}
 	log     *os.File
@@ -35,9 +36,9 @@ type console struct {
 	closed  bool
 }
 
-// newConsole makes a console with a log file, made or emptied; without one if path is empty.
-func newConsole(path string) (*console, error) {
-	c := &console{changed: make(chan struct{})}
+// New makes a console with a log file, made or emptied; without one if path is empty.
+func New(path string) (*Console, error) {
+	c := &Console{changed: make(chan struct{})}
 	if path == "" {
 		return c, nil
 	}
@@ -49,8 +50,8 @@ func newConsole(path string) (*console, error) {
 	return c, nil
 }
 
-// read takes the VM's output until there is no more, and closes both ends of its own.
-func (c *console) read(r io.ReadCloser) {
+// Read takes the VM's output until there is no more, and closes both ends of its own.
+func (c *Console) Read(r io.ReadCloser) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := r.Read(buf)
@@ -69,16 +70,16 @@ func (c *console) read(r io.ReadCloser) {
 	}
 }
 
-func (c *console) add(b []byte) {
+func (c *Console) add(b []byte) {
 	if len(b) == 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.total += uint64(len(b))
-	c.ring = append(c.ring, b...)
-	if len(c.ring) > 2*consoleRing {
-		c.ring = append(c.ring[:0], c.ring[len(c.ring)-consoleRing:]...)
+	c.text = append(c.text, b...)
+	if len(c.text) > 2*ring {
+		c.text = append(c.text[:0], c.text[len(c.text)-ring:]...)
 	}
 	c.toLog(b)
 	close(c.changed)
@@ -86,14 +87,14 @@ func (c *console) add(b []byte) {
 }
 
 // toLog writes to the log file; a disk that is full must not stop the VM.
-func (c *console) toLog(b []byte) {
+func (c *Console) toLog(b []byte) {
 	if c.log == nil {
 		return
 	}
-	if c.logged+int64(len(b)) > ConsoleLogMax {
+	if c.logged+int64(len(b)) > LogMax {
 		c.log.Truncate(0)
 		c.log.Seek(0, io.SeekStart)
-		last := c.ring[max(0, len(c.ring)-consoleRing):] // b is its end
+		last := c.text[max(0, len(c.text)-ring):] // b is its end
 		n, _ := fmt.Fprintf(c.log, "[nearmetal: %d bytes before this are left out]\n", c.total-uint64(len(last)))
 		k, _ := c.log.Write(last)
 		c.logged = int64(n + k)
@@ -103,15 +104,15 @@ func (c *console) toLog(b []byte) {
 	c.logged += int64(n)
 }
 
-// lastLines returns the last n lines that have anything in them, each harmless to print.
-func (c *console) lastLines(n int) []string {
+// LastLines returns the last n lines that have anything in them, each harmless to print.
+func (c *Console) LastLines(n int) []string {
 	c.mu.Lock()
-	text := bytes.Clone(c.ring)
+	text := bytes.Clone(c.text)
 	c.mu.Unlock()
 	var lines []string
 	for len(text) > 0 && len(lines) < n {
 		i := bytes.LastIndexByte(text, '\n')
-		if s := strings.TrimSpace(harmless(string(text[i+1:]), lineMax)); s != "" {
+		if s := strings.TrimSpace(Harmless(string(text[i+1:]), lineMax)); s != "" {
 			lines = append(lines, s)
 		}
 		text = text[:max(i, 0)]
@@ -125,11 +126,11 @@ func (c *console) lastLines(n int) []string {
 // errConsoleEnd is for text that can no longer come.
 var errConsoleEnd = errors.New("the console ended")
 
-// await waits until the console has shown text (within its last consoleRing bytes).
-func (c *console) await(ctx context.Context, text string) error {
+// Await waits until the console has shown text (within its last ring bytes).
+func (c *Console) Await(ctx context.Context, text string) error {
 	for {
 		c.mu.Lock()
-		found := bytes.Contains(c.ring, []byte(text))
+		found := bytes.Contains(c.text, []byte(text))
 		changed, closed := c.changed, c.closed
 		c.mu.Unlock()
 		if found {
@@ -146,9 +147,9 @@ func (c *console) await(ctx context.Context, text string) error {
 	}
 }
 
-// harmless returns text that a VM wrote in a form that a terminal shows and does not obey: no escape
+// Harmless returns text that a VM wrote in a form that a terminal shows and does not obey: no escape
 // sequences, control characters or broken UTF-8; at most limit characters.
-func harmless(s string, limit int) string {
+func Harmless(s string, limit int) string {
 	var b strings.Builder
 	n := 0
 	for i := 0; i < len(s); {
