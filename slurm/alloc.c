@@ -148,6 +148,12 @@ int nm_alloc_post_opt(spank_t sp, int ac, char **av)
 		return -1;
 	}
 	nm_settings_read(&s, ac, av);
+	if (strcmp(s.backend, "qemu")) {
+		slurm_error("nearmetal: plugstack.conf: vm_backend=%.60s: VMs of a job are QEMU processes of the job; those of another "
+			    "back end are not in its cgroup, which could not bound or end them: take it out, or write vm_backend=qemu",
+			    s.backend);
+		return -1;
+	}
 	if (spank_context() == S_CTX_LOCAL && !spank_prepend_task_argv && has_multiprog()) {
 		slurm_error("nearmetal: --multi-prog with --vm needs Slurm 23.11 or newer: start the programs by a script that "
 			    "reads SLURM_PROCID");

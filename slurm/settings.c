@@ -12,6 +12,7 @@ void nm_settings_read(struct nm_settings *s, int ac, char **av)
 		.state = "/run/nearmetal-slurm",
 		.accel = "auto",
 		.isolation = "auto",
+		.backend = "qemu",
 		.boot_timeout = 300,
 	};
 	for (int i = 0; i < ac; i++) {
@@ -38,6 +39,8 @@ void nm_settings_read(struct nm_settings *s, int ac, char **av)
 				slurm_error("nearmetal: plugstack.conf: isolation=%s: auto, standard or strict; no VM will start",
 					    s->isolation);
 		}
+		else if (IS("vm_backend"))
+			s->backend = value[1] ? value + 1 : "(empty)";
 		else if (IS("root_writes"))
 			s->root_writes = !strcmp(value + 1, "yes");
 		else if (IS("boot_timeout") && atoi(value + 1) > 0)

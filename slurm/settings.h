@@ -9,6 +9,7 @@
  *   sysroot=DIR         below it are sys, dev, run and var, instead of this host's, for tests
  *   accel=auto|kvm|tcg  how VMs run; kvm: a host without KVM is at fault
  *   isolation=auto|standard|strict  the least that VMs are fenced in (docs/security.md)
+ *   vm_backend=qemu     the only one that can hold a job's VMs; with another none starts (docs/libvirt.md)
  *   root_writes=yes     the VMs of root's jobs may write to what is shared, as root
  */
 #ifndef NM_SETTINGS_H_
@@ -22,6 +23,7 @@ struct nm_settings {
 	const char *sysroot;		/* NULL: this host */
 	const char *accel;
 	const char *isolation;
+	const char *backend;
 	int root_writes;
 	unsigned int boot_timeout;	/* seconds */
 };

@@ -37,10 +37,12 @@ static struct nm_settings reads(const char *argument)
 	*said = 0;
 	nm_settings_read(&s, *argument ? 1 : 0, av);
 	/* The strings are av's: keep what is asked for below. */
-	static char isolation[256];
+	static char isolation[256], backend[256];
 
 	snprintf(isolation, sizeof(isolation), "%s", s.isolation);
+	snprintf(backend, sizeof(backend), "%s", s.backend);
 	s.isolation = isolation;
+	s.backend = backend;
 	return s;
 }
 
@@ -54,6 +56,9 @@ int main(void)
 	CHECK(!strcmp(reads("isolation=strickt").isolation, "strickt") && strstr(said, "isolation=strickt"));
 	CHECK(!strcmp(reads("isolation=").isolation, "(empty)") && strstr(said, "no VM will start"));
 	CHECK(!strcmp(reads("isolate=strict").isolation, "auto") && strstr(said, "isolate=strict"));
+	CHECK(!strcmp(reads("").backend, "qemu") && !strcmp(reads("vm_backend=qemu").backend, "qemu") && !*said);
+	CHECK(!strcmp(reads("vm_backend=").backend, "(empty)"));
+	CHECK(!strcmp(reads("vm_backend=libvirt").backend, "libvirt"));
 	CHECK(reads("root_writes=yes").root_writes && !*said);
 	CHECK(!reads("root_writes=no").root_writes);
 	CHECK(reads("boot_timeout=7").boot_timeout == 7);
