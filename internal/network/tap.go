@@ -1,9 +1,11 @@
 package network
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -105,6 +107,61 @@ func addTap(fd int, bridge string, mtu int) (string, error) {
 		return "", fmt.Errorf("network: cannot put %s on the bridge %s%s: %w", name, bridge, needsRoot(err), err)
 	}
 	return name, up(s, name)
+}
+
+// vnetHeader is what stands before each frame of a tap with IFF_VNET_HDR, in bytes (struct virtio_net_hdr). Zeros say
+// that the frame is whole, and its checksums are right.
+const vnetHeader = 10
+
+// CarryTap passes frames between a tap of OpenTap's and a stream (4 bytes of length, big-endian, then the frame) until
+// either ends, and closes both. The kernel passes whole frames only, since nobody asks it for more (TUNSETOFFLOAD).
+func CarryTap(end io.ReadWriteCloser, tap *os.File) error {
+	file, err := pollable(tap)
+	if err != nil {
+		end.Close()
+		return err
+	}
+	done := make(chan struct{}, 2)
+	carry := func(frame func(buf []byte) error) {
+		buf := make([]byte, vnetHeader+lengthLen+maxFrame)
+		for frame(buf) == nil {
+		}
+		file.Close()
+		end.Close()
+		done <- struct{}{}
+	}
+	go carry(func(buf []byte) error {
+		// The length goes where the end of the header was.
+		n, err := file.Read(buf[lengthLen:])
+		if err != nil || n < vnetHeader {
+			return errors.Join(err, io.EOF)
+		}
+		binary.BigEndian.PutUint32(buf[vnetHeader:], uint32(n-vnetHeader))
+		_, err = end.Write(buf[vnetHeader : lengthLen+n])
+		return err
+	})
+	go carry(func(buf []byte) error {
+		if _, err := io.ReadFull(end, buf[:lengthLen]); err != nil {
+			return err
+		}
+		n := binary.BigEndian.Uint32(buf)
+		if n > maxFrame {
+			return ErrFrameLength
+		}
+		clear(buf[:vnetHeader])
+		frame := buf[:vnetHeader+int(n)]
+		if _, err := io.ReadFull(end, frame[vnetHeader:]); err != nil {
+			return err
+		}
+		// A bridge that is down, or a frame that it does not take, loses the frame, as a card does.
+		if _, err := file.Write(frame); errors.Is(err, os.ErrClosed) {
+			return err
+		}
+		return nil
+	})
+	<-done
+	<-done
+	return nil
 }
 
 // CheckBridge says whether name is a bridge of this host.

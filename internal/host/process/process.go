@@ -71,15 +71,30 @@ func (p *Process) Kill(wait time.Duration) (did bool, err error) {
 		return false, err
 	}
 	for end := time.Now().Add(wait); time.Now().Before(end); {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds()))
-		if n == 1 {
-			return true, nil
-		}
-		if err != nil && err != unix.EINTR {
-			return false, err
+		ended, err := p.poll(int(time.Until(end).Milliseconds()))
+		if ended || err != nil {
+			return ended, err
 		}
 	}
 	return false, fmt.Errorf("it did not end within %v of SIGKILL", wait)
+}
+
+// Wait returns when the process has ended.
+func (p *Process) Wait() error {
+	for {
+		if ended, err := p.poll(-1); ended || err != nil {
+			return err
+		}
+	}
+}
+
+// poll waits for the process's end for some ms; -1: without a bound.
+func (p *Process) poll(ms int) (ended bool, err error) {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}, ms)
+	if err == unix.EINTR {
+		err = nil
+	}
+	return n == 1, err
 }
 
 // Close closes the process's descriptor; the process is left as it is.
