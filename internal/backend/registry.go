@@ -43,9 +43,12 @@ func Open(name string) (Driver, error) {
 	return open(name)
 }
 
-// Scheme returns the part of a driver's name that chooses the driver: "libvirt" of
-// libvirt:///session.
+// Scheme returns the part of a driver's name that chooses the driver: "libvirt" of libvirt:///session, and of
+// qemu:///session, which is how libvirt's own programs name that.
 func Scheme(name string) string {
+	if strings.HasPrefix(name, "qemu:///") {
+		return "libvirt"
+	}
 	scheme, _, _ := strings.Cut(name, ":")
 	return scheme
 }

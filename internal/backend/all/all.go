@@ -2,4 +2,7 @@
 // program of its own (build tag vsphere): govmomi takes longer to start than nearmetal.
 package all
 
-import _ "nearmetal/internal/backend/qemu" // the default
+import (
+	_ "nearmetal/internal/backend/libvirt"
+	_ "nearmetal/internal/backend/qemu" // the default
+)

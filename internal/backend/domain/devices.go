@@ -188,8 +188,13 @@ func addRegion(d *libvirtxml.Domain, name string, r *plan.Region) {
 	if r.Backing == "hugetlb" {
 		path = "/dev/hugepages/" + name
 	}
+	AddNVDIMM(d, path, r.SizeBytes)
+}
+
+// AddNVDIMM shows a file of bytes as an NVDIMM, on the first cell.
+func AddNVDIMM(d *libvirtxml.Domain, path string, bytes uint64) {
 	// Room for the NVDIMM to be aligned in.
-	d.MaximumMemory = &libvirtxml.DomainMaxMemory{Value: d.Memory.Value + uint((r.SizeBytes+1<<30)>>10), Unit: "KiB", Slots: 1}
+	d.MaximumMemory = &libvirtxml.DomainMaxMemory{Value: d.Memory.Value + uint((bytes+1<<30)>>10), Unit: "KiB", Slots: 1}
 	if d.CPU.Numa == nil {
 		// libvirt takes no NVDIMM without a cell.
 		id := uint(0)
@@ -201,7 +206,7 @@ func addRegion(d *libvirtxml.Domain, name string, r *plan.Region) {
 		Model: "nvdimm", Access: "shared",
 		Source: &libvirtxml.DomainMemorydevSource{Path: path},
 		Target: &libvirtxml.DomainMemorydevTarget{
-			Size: &libvirtxml.DomainMemorydevTargetSize{Value: uint(r.SizeBytes >> 10), Unit: "KiB"},
+			Size: &libvirtxml.DomainMemorydevTargetSize{Value: uint(bytes >> 10), Unit: "KiB"},
 			Node: &libvirtxml.DomainMemorydevTargetNode{Value: 0},
 		},
 	})

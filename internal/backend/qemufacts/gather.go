@@ -181,6 +181,9 @@ func (f facts) gatherMemory(ctx context.Context, v QEMU, maps []vma) error {
 		b := backend.Block{ID: "pc.ram", Node: n.ID, Bytes: n.MemoryBytes}
 		if n.ID >= 0 {
 			b.ID = "mem" + strconv.Itoa(n.ID)
+			if ours, libvirts := b.ID, "ram-node"+strconv.Itoa(n.ID); size[ours] == 0 && size[libvirts] > 0 {
+				b.ID = libvirts
+			}
 			b.Bytes = size[b.ID]
 		}
 		if b.Bytes > 0 {

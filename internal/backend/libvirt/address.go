@@ -1,0 +1,31 @@
+package libvirt
+
+import (
+	"fmt"
+	"strings"
+
+	"nearmetal/internal/libvirtd"
+)
+
+// parse reads a back end's name: libvirt, libvirt:///session, libvirt:qemu:///system; backend.Open passes
+// qemu:///session on, too.
+func parse(name string) (libvirtd.Address, error) {
+	own := strings.TrimPrefix(name, "libvirt:")
+	switch {
+	case name == "libvirt":
+		return libvirtd.Default()
+	case strings.HasPrefix(own, "//"):
+		own = "qemu:" + own
+	}
+	if own == "" {
+		return libvirtd.Address{}, fmt.Errorf("back end %.60q: libvirt, libvirt:///session or libvirt:///system", name)
+	}
+	a, err := libvirtd.Parse(own)
+	if err != nil {
+		return a, fmt.Errorf("back end %.60q: %w", name, err)
+	}
+	return a, nil
+}
+
+// nameOf is the name by which any process opens the same.
+func nameOf(a libvirtd.Address) string { return "libvirt:" + a.String() }

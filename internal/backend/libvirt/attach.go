@@ -1,0 +1,131 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/host/process"
+	"nearmetal/internal/lazyregexp"
+	"nearmetal/internal/libvirtd"
+)
+
+var uuidForm = lazyregexp.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// Attach finds a domain by the UUID that was chosen for it. Where no libvirtd answers, a domain is a QEMU with that
+// UUID on its command line, or nothing: a daemon that starts later forgets a domain without a QEMU.
+func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, error) {
+	if !uuidForm().MatchString(r.ID[keyUUID]) {
+		return nil, fmt.Errorf("%.60q is no UUID of a domain", r.ID[keyUUID])
+	}
+	p, err := libvirtd.FindQEMU(libvirtd.UUID(r.ID[keyUUID]))
+	if err != nil {
+		return nil, err
+	}
+	c, err := libvirtd.Reach(ctx, d.address)
+	var none *libvirtd.NoDaemon
+	switch {
+	case errors.As(err, &none) && p == nil:
+		return nil, backend.ErrGone
+	case errors.As(err, &none): // a daemon of the user's own is started to end it
+	case err != nil:
+		return nil, err
+	default:
+		_, err := c.Find(ctx, r.ID[keyUUID])
+		c.Close()
+		if libvirtd.IsNoDomain(err) && p == nil {
+			return nil, backend.ErrGone
+		}
+		if err != nil && !libvirtd.IsNoDomain(err) {
+			return nil, err
+		}
+	}
+	return &attached{d: d, ref: r, p: p, done: make(chan struct{})}, nil
+}
+
+// killWait is how long a process may take to end after SIGKILL.
+const killWait = 10 * time.Second
+
+// end ends the domain of a Ref, whatever of it is there: by libvirtd, or where none answers by its QEMU's process p
+// (nil: not known). It returns when both are gone.
+func end(ctx context.Context, dial func(context.Context) (*libvirtd.Conn, error), r backend.Ref, p *process.Process) error {
+	var none *libvirtd.NoDaemon
+	err := endDomain(ctx, dial, r.ID[keyUUID])
+	if err != nil && !errors.As(err, &none) && !errors.Is(err, libvirtd.ErrLost) {
+		return err
+	}
+	if p == nil {
+		var e error
+		if p, e = libvirtd.FindQEMU(libvirtd.UUID(r.ID[keyUUID])); e != nil {
+			return errors.Join(err, e)
+		}
+		if p == nil {
+			return nil // without a QEMU there is no domain
+		}
+		defer p.Close()
+	}
+	// A daemon that has ended the domain has ended its process; one that has forgotten it, or is not there, has not.
+	_, err = p.Kill(killWait)
+	return err
+}
+
+// endDomain asks libvirtd; nil where it knows of no such domain.
+func endDomain(ctx context.Context, dial func(context.Context) (*libvirtd.Conn, error), uuid string) error {
+	c, err := dial(ctx)
+	if err != nil {
+		return err
+	}
+	x, err := c.Find(ctx, uuid)
+	if libvirtd.IsNoDomain(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.Destroy(ctx, x)
+}
+
+// attached is a domain whose owner is gone: it can be ended.
+type attached struct {
+	d    *driver
+	ref  backend.Ref
+	p    *process.Process // nil: not known
+	once sync.Once
+	done chan struct{}
+}
+
+var errAttached = errors.New("its owner is gone: it can only be ended")
+
+func (a *attached) Ref() backend.Ref { return a.ref }
+
+func (a *attached) PID() int {
+	if a.p == nil {
+		return 0
+	}
+	return a.p.PID
+}
+
+func (a *attached) Agent(context.Context) (io.ReadWriteCloser, error) { return nil, errAttached }
+
+func (a *attached) Pause(context.Context) error { return errAttached }
+
+func (a *attached) Resume(context.Context) error { return errAttached }
+
+func (a *attached) Kill(ctx context.Context) error {
+	if err := end(ctx, a.d.connect, a.ref, a.p); err != nil {
+		return err
+	}
+	a.once.Do(func() { close(a.done) })
+	return nil
+}
+
+// Done is closed by Kill.
+func (a *attached) Done() <-chan struct{} { return a.done }
+
+func (a *attached) Err() error { return nil }
+
+func (a *attached) Console(int) []string { return nil }

@@ -1,0 +1,139 @@
+// Package libvirt carries a plan out with transient domains of a libvirtd of this host: the host's, or the user's
+// own. They are seen in virsh, virt-manager and Cockpit, and are the same machines as package qemu's.
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/host"
+	"nearmetal/internal/libvirtd"
+	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
+)
+
+func init() {
+	backend.Register("libvirt", func(name string) (backend.Driver, error) {
+		a, err := parse(name)
+		if err != nil {
+			return nil, err
+		}
+		return &driver{address: a, watched: map[libvirtd.UUID]*instance{}}, nil
+	})
+}
+
+// driver makes domains over one connection, with whose end they end.
+type driver struct {
+	address libvirtd.Address
+	found   found // by Probe
+
+	mu      sync.Mutex
+	conn    *libvirtd.Conn
+	watched map[libvirtd.UUID]*instance
+}
+
+// connect returns the driver's connection: a new one where the last has ended, as after a restart of the daemon.
+func (d *driver) connect(ctx context.Context) (*libvirtd.Conn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conn != nil {
+		select {
+		case <-d.conn.Gone():
+		default:
+			return d.conn, nil
+		}
+	}
+	c, err := libvirtd.Dial(ctx, d.address)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Ends(d.ended); err != nil {
+		c.Close()
+		return nil, err
+	}
+	d.conn = c
+	return c, nil
+}
+
+// ended passes on what libvirtd says of a domain's end.
+func (d *driver) ended(id libvirtd.UUID, how libvirtd.End) {
+	d.mu.Lock()
+	i := d.watched[id]
+	d.mu.Unlock()
+	if i != nil {
+		i.said(how)
+	}
+}
+
+// Probe finds what the daemon and its QEMU can do.
+func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, error) {
+	var accel host.Accel
+	var notice string
+	var accelErr error
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		accel, notice, accelErr = host.DetectAccel(s.Accel)
+	}()
+	c, err := d.connect(ctx)
+	wg.Wait()
+	switch {
+	case err != nil:
+		return nil, err
+	case accelErr != nil:
+		return nil, &backend.AccelError{Err: accelErr}
+	}
+	if d.found, err = find(ctx, c, s.QEMU, accel); err != nil {
+		return nil, err
+	}
+	p := &backend.Probed{Accel: accel, Notice: notice, Caps: d.found.caps(d.address)}
+	if khz, ok := host.TSCKHz(); ok && accel == host.TCG {
+		p.TSCKHz = khz
+	}
+	p.RegionDevice = "ivshmem"
+	if !slices.Contains(p.Caps.Regions, "ivshmem") {
+		p.RegionDevice = "devdax"
+	}
+	return p, nil
+}
+
+// Check makes the VM's domain, and throws it away.
+func (d *driver) Check(vm plan.VM, s backend.Settings) error {
+	_, err := d.machine(vm, s, nameless, places{owner: os.Getpid()})
+	return err
+}
+
+// Version is that of the daemon, and of its QEMU.
+func (d *driver) Version(ctx context.Context) (string, error) {
+	c, err := libvirtd.Reach(ctx, d.address)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	lv, qemu, err := c.Versions(ctx)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s with QEMU %s (%s)", version(lv), version(qemu), d.address), nil
+}
+
+// Close ends the connection. Domains that still run end with it.
+func (d *driver) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conn == nil {
+		return nil
+	}
+	err := d.conn.Close()
+	if errors.Is(err, libvirtd.ErrLost) {
+		err = nil
+	}
+	d.conn = nil
+	return err
+}

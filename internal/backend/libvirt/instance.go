@@ -1,0 +1,218 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/backend/console"
+	"nearmetal/internal/backend/qemufacts"
+	"nearmetal/internal/host/process"
+	"nearmetal/internal/libvirtd"
+	"nearmetal/internal/plan"
+)
+
+// instance is a domain that this process has made.
+type instance struct {
+	d       *driver
+	ref     backend.Ref
+	console *console.Console
+	conns   map[string]*net.UnixConn
+	process *process.Process // QEMU's, once it has connected
+	done    chan struct{}
+	heard   chan struct{} // closed when libvirtd has said how the domain ended
+	once    sync.Once     // of heard
+
+	mu     sync.Mutex
+	domain *libvirtd.Domain // nil: libvirtd has not said that it is made
+	killed bool             // by Kill
+	handed bool             // the agent's connection is the caller's
+	how    libvirtd.End     // valid when heard is closed
+	why    string           // QEMU's own reason for its shutdown
+	err    error            // valid when done is closed
+}
+
+func (i *instance) Ref() backend.Ref { return i.ref }
+
+func (i *instance) PID() int {
+	if i.process == nil {
+		return 0
+	}
+	return i.process.PID
+}
+
+func (i *instance) Agent(context.Context) (io.ReadWriteCloser, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.handed = true
+	return &carrier{i.conns[socketAgent], i.done}, nil
+}
+
+// carrier is the agent's connection. When QEMU ends, it ends only once it is known how: else who reads it would
+// report the break of the connection, which says less.
+type carrier struct {
+	*net.UnixConn
+	ended <-chan struct{}
+}
+
+func (c *carrier) Read(b []byte) (int, error) {
+	n, err := c.UnixConn.Read(b)
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		select {
+		case <-c.ended:
+		case <-time.After(lastWords):
+		}
+	}
+	return n, err
+}
+
+// said notes what libvirtd says of the end.
+func (i *instance) said(how libvirtd.End) {
+	i.once.Do(func() {
+		i.mu.Lock()
+		i.how = how
+		i.mu.Unlock()
+		close(i.heard)
+	})
+}
+
+// reason notes what QEMU says of its shutdown.
+func (i *instance) reason(why string) {
+	i.mu.Lock()
+	i.why = why
+	i.mu.Unlock()
+}
+
+// lastWords is how long libvirtd may take, after QEMU's end, to say how that was. It says nothing when it has ended.
+const lastWords = 5 * time.Second
+
+// watch waits for QEMU's end, whoever brings it about: the process is watched, not the daemon, which may be restarted.
+func (i *instance) watch() {
+	i.process.Wait()
+	select {
+	case <-i.heard:
+	case <-time.After(lastWords):
+	}
+	i.finish()
+}
+
+// finish says that the VM has ended.
+func (i *instance) finish() {
+	i.d.mu.Lock()
+	delete(i.d.watched, libvirtd.UUID(i.ref.ID[keyUUID]))
+	i.d.mu.Unlock()
+	i.mu.Lock()
+	i.err = i.verdict()
+	i.mu.Unlock()
+	close(i.done)
+}
+
+// verdict says what ended the VM. i.mu is held.
+func (i *instance) verdict() error {
+	select {
+	case <-i.heard:
+	default:
+		if i.killed {
+			return nil
+		}
+		return errors.New("its QEMU ended, and libvirtd does not say how")
+	}
+	switch {
+	case i.killed:
+		return nil
+	case i.why == "guest-reset" || i.why == "guest-panic":
+		return backend.ErrReset
+	case i.how == libvirtd.EndShutdown:
+		return nil
+	case i.how == libvirtd.EndDestroyed:
+		return errors.New("somebody ended its domain (virsh destroy)")
+	case i.how == libvirtd.EndFailed:
+		return fmt.Errorf("its QEMU was killed, or failed (libvirt's log of domain %s has its last words)", i.ref.ID[keyName])
+	}
+	return errors.New("its domain was migrated or saved")
+}
+
+// with does what f says over the driver's connection: a new one where the daemon was restarted.
+func (i *instance) with(ctx context.Context, f func(*libvirtd.Conn, *libvirtd.Domain) error) error {
+	c, err := i.d.connect(ctx)
+	if err != nil {
+		return err
+	}
+	x, err := c.Find(ctx, i.ref.ID[keyUUID])
+	if err != nil {
+		return err
+	}
+	return f(c, x)
+}
+
+func (i *instance) Pause(ctx context.Context) error {
+	return i.with(ctx, func(c *libvirtd.Conn, x *libvirtd.Domain) error { return c.Suspend(ctx, x) })
+}
+
+func (i *instance) Resume(ctx context.Context) error {
+	return i.with(ctx, func(c *libvirtd.Conn, x *libvirtd.Domain) error {
+		err := c.Resume(ctx, x)
+		if libvirtd.IsNotRunning(err) {
+			return nil // it runs
+		}
+		return err
+	})
+}
+
+// Kill ends the domain, and returns when libvirtd knows of none any more.
+func (i *instance) Kill(ctx context.Context) error {
+	i.mu.Lock()
+	i.killed = true
+	i.mu.Unlock()
+	if err := end(ctx, i.d.connect, i.ref, i.process); err != nil {
+		return err
+	}
+	i.mu.Lock()
+	handed := i.handed
+	i.mu.Unlock()
+	if c := i.conns[socketAgent]; c != nil && !handed {
+		c.Close()
+	}
+	if i.process == nil {
+		return nil
+	}
+	select {
+	case <-i.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (i *instance) Done() <-chan struct{} { return i.done }
+
+func (i *instance) Err() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.err
+}
+
+func (i *instance) Console(n int) []string { return i.console.LastLines(n) }
+
+// Inspect reads the VM back from QEMU's monitor, through libvirtd, and from /proc.
+func (i *instance) Inspect(ctx context.Context, vm *plan.VM, region *plan.Region) *backend.Facts {
+	var q qemufacts.Monitor
+	err := i.with(ctx, func(c *libvirtd.Conn, x *libvirtd.Domain) error {
+		q = c.Monitor(x)
+		return nil
+	})
+	if err != nil {
+		q = silent{err}
+	}
+	return qemufacts.Gather(ctx, qemufacts.QEMU{Plan: vm, PID: i.PID(), QMP: q}, region)
+}
+
+// silent is a monitor that cannot be reached.
+type silent struct{ err error }
+
+func (s silent) Execute(context.Context, string, any, any) error { return s.err }

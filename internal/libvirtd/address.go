@@ -1,0 +1,101 @@
+// Package libvirtd is the way to a libvirtd of this host: its socket, its domains, and their QEMU's monitors.
+package libvirtd
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Address names a libvirtd of this host.
+type Address struct {
+	// Session: the user's own libvirtd; else the host's.
+	Session bool
+	// Socket is its socket; "": where libvirt puts it.
+	Socket string
+}
+
+// Default is the libvirtd that virsh takes when nothing is said: the host's for root, the user's own for others.
+// LIBVIRT_DEFAULT_URI chooses, as it does for virsh.
+func Default() (Address, error) {
+	if uri := os.Getenv("LIBVIRT_DEFAULT_URI"); uri != "" {
+		a, err := Parse(uri)
+		if err != nil {
+			err = fmt.Errorf("LIBVIRT_DEFAULT_URI: %w", err)
+		}
+		return a, err
+	}
+	return Address{Session: os.Geteuid() != 0}, nil
+}
+
+// Parse reads a URI as virsh takes it: qemu:///system or qemu:///session, with ?socket=PATH where the socket is
+// elsewhere. "" is Default. It reads nothing else of the host.
+func Parse(uri string) (Address, error) {
+	if uri == "" {
+		return Default()
+	}
+	u, err := url.Parse(uri)
+	switch {
+	case err != nil || u.Scheme == "" || u.Opaque != "":
+		return Address{}, fmt.Errorf("%.80q is no address of a libvirtd: qemu:///system or qemu:///session", uri)
+	case u.Scheme != "qemu" || u.Host != "" || u.User != nil:
+		return Address{}, fmt.Errorf("libvirt's %.80q: nearmetal reaches QEMU of this host only: qemu:///system or qemu:///session", uri)
+	case u.Path != "/system" && u.Path != "/session":
+		return Address{}, fmt.Errorf("libvirt's %.80q: qemu:///system or qemu:///session", uri)
+	}
+	a := Address{Session: u.Path == "/session"}
+	q, err := url.ParseQuery(u.RawQuery)
+	for k, v := range q {
+		if k != "socket" || len(v) != 1 || !filepath.IsAbs(v[0]) || strings.ContainsRune(v[0], 0) {
+			err = fmt.Errorf("only ?socket=PATH may follow")
+		}
+		a.Socket = v[0]
+	}
+	if err != nil {
+		return Address{}, fmt.Errorf("libvirt's %.80q: %w", uri, err)
+	}
+	return a, nil
+}
+
+// String is the URI, as virsh -c takes it.
+func (a Address) String() string {
+	s := a.path()
+	if a.Socket != "" {
+		s += "?socket=" + url.QueryEscape(a.Socket)
+	}
+	return s
+}
+
+// path is the URI as the daemon itself knows it.
+func (a Address) path() string {
+	if a.Session {
+		return "qemu:///session"
+	}
+	return "qemu:///system"
+}
+
+// sockets are where the daemon may listen: the one for QEMU alone first, which newer distributions have.
+func (a Address) sockets() []string {
+	dir := "/run/libvirt"
+	switch {
+	case a.Socket != "":
+		return []string{a.Socket}
+	case a.Session:
+		dir = sessionDir()
+	}
+	return []string{filepath.Join(dir, "virtqemud-sock"), filepath.Join(dir, "libvirt-sock")}
+}
+
+// sessionDir is where the user's own daemon has its socket (virGetUserRuntimeDirectory): below XDG_RUNTIME_DIR, or
+// where a login without one has its cache.
+func sessionDir() string {
+	dir := os.Getenv("XDG_RUNTIME_DIR")
+	if dir == "" {
+		if dir = os.Getenv("XDG_CACHE_HOME"); dir == "" {
+			dir = filepath.Join(os.Getenv("HOME"), ".cache")
+		}
+	}
+	return filepath.Join(dir, "libvirt")
+}

@@ -1,0 +1,47 @@
+package libvirtd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// programs are the user's own daemon: the one for QEMU alone, or the one for all.
+var programs = []string{"virtqemud", "libvirtd"}
+
+// idle is how long, in seconds, such a daemon stays without clients and domains, as virsh has it.
+const idle = "120"
+
+// startSession starts the user's own daemon, in a session of its own: it outlives this process and its terminal.
+func startSession(ctx context.Context) error {
+	path := os.Getenv("LIBVIRTD_PATH") // as for libvirt's own clients
+	for _, name := range programs {
+		if path != "" {
+			break
+		}
+		path, _ = exec.LookPath(name)
+		for _, dir := range []string{"/usr/sbin/", "/usr/local/sbin/"} { // not in a user's PATH
+			if _, err := os.Stat(dir + name); err == nil && path == "" {
+				path = dir + name
+			}
+		}
+	}
+	if path == "" {
+		return errors.New("neither virtqemud nor libvirtd is installed: install libvirt-daemon (Debian, Ubuntu) or libvirt-daemon-driver-qemu (Red Hat, Fedora)")
+	}
+	if sessionDir() == "libvirt" {
+		return errors.New("neither XDG_RUNTIME_DIR nor HOME is set: it has no place for its socket")
+	}
+	cmd := exec.Command(path, "--timeout="+idle)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Dir = "/"
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	// It is reaped if it ends while this process runs: another that was started at the same time won.
+	go cmd.Wait()
+	return ctx.Err()
+}
