@@ -36,6 +36,10 @@ type checkFlags struct {
 	hugePage spec.Size
 	fleet    string
 	via      string
+
+	domains    []string
+	allDomains bool
+	connect    *string
 }
 
 func newCheckCommand() *cobra.Command {
@@ -63,6 +67,7 @@ The exit status is 1 if a check fails; a warning costs something, or may.`,
   sudo nearmetal check --fix memory power
   sudo nearmetal check --undo
   nearmetal check --vm demo/vm0
+  nearmetal check --domain web01 --problems
   nearmetal check --measure
   nearmetal check --fleet hosts.txt`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -85,6 +90,9 @@ The exit status is 1 if a check fails; a warning costs something, or may.`,
 	flags.BoolVar(&f.undo, "undo", false, "put back every value that --fix changed, and remove what --persist wrote")
 	flags.StringVar(&f.vm, "vm", "", "check the running VM `NAME/VM` from the inside")
 	f.cluster = addClusterNameFlag(cmd)
+	flags.StringSliceVar(&f.domains, "domain", nil, "check libvirt's domain `NAME` on this host, as nearmetal explain does; repeatable")
+	flags.BoolVar(&f.allDomains, "domains", false, "check all of libvirt's domains on this host")
+	f.connect = addConnectFlag(cmd)
 	flags.StringVar(&f.fleet, "fleet", "", "compare hosts: `FILE` has a host or a .json report a line, or a directory of reports")
 	flags.StringVar(&f.via, "via", "ssh", "with --fleet: how hosts are reached, `ssh|pdsh`")
 	flags.StringVar(&f.root, "root", "", "a captured tree, `DIR` with sys/ and proc/ in it, instead of this host")
@@ -106,7 +114,7 @@ The exit status is 1 if a check fails; a warning costs something, or may.`,
 // validate refuses flags that do not go together.
 func (f *checkFlags) validate(cmd *cobra.Command) error {
 	modes := []string{}
-	for _, name := range []string{"explain", "fix", "undo", "vm", "fleet"} {
+	for _, name := range []string{"explain", "fix", "undo", "vm", "domain", "domains", "fleet"} {
 		if cmd.Flags().Changed(name) {
 			modes = append(modes, "--"+name)
 		}
@@ -118,6 +126,12 @@ func (f *checkFlags) validate(cmd *cobra.Command) error {
 		if cmd.Flags().Changed(name) && !f.fix {
 			return usagef("--%s goes with --fix", name)
 		}
+	}
+	if *f.connect != "" && len(f.domains) == 0 && !f.allDomains {
+		return usagef("--connect goes with --domain or --domains")
+	}
+	if f.root != "" && (len(f.domains) > 0 || f.allDomains) {
+		return usagef("--root and domains cannot be given together: nearmetal explain --host lays a domain on another host")
 	}
 	if f.root != "" && (f.fix || f.undo || f.vm != "" || f.measure) {
 		return usagef("--root only reads: leave out --fix, --undo, --vm and --measure")
@@ -168,6 +182,8 @@ func (f *checkFlags) run(ctx context.Context, cmd *cobra.Command, args []string)
 		return runUndo(cmd)
 	case f.vm != "":
 		return f.runVM(ctx, cmd, p)
+	case len(f.domains) > 0 || f.allDomains:
+		return f.runDomains(ctx, cmd)
 	case f.fleet != "":
 		return f.runFleet(ctx, cmd, p)
 	case f.measure:
@@ -267,6 +283,7 @@ func completeCheckFlags(cmd *cobra.Command) {
 		"for":        cobra.FixedCompletions(profiles, cobra.ShellCompDirectiveNoFileComp),
 		"via":        cobra.FixedCompletions([]string{"ssh", "pdsh"}, cobra.ShellCompDirectiveNoFileComp),
 		"vm":         completeOneTarget,
+		"domain":     completeDomain,
 		"huge-pages": cobra.NoFileCompletions,
 		"root": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs

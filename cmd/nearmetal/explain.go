@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -10,40 +11,50 @@ import (
 
 	"nearmetal/internal/explain"
 	"nearmetal/internal/host/check"
+	"nearmetal/internal/libvirtd"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/topology"
 )
 
 func newExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "explain [flags] FILE.xml",
+		Use:     "explain [flags] FILE.xml|DOMAIN",
 		GroupID: groupHost,
 		Short:   "Report what keeps a libvirt domain from native speed, and fix its XML",
-		Long: `Reads a domain's XML, as virsh dumpxml prints it, lays it on the topology of
+		Long: `Reads a domain's XML, from a file or from libvirtd, lays it on the topology of
 this host, and reports row by row what was found, what is wanted, what it costs
 with the document that says so, and the lines that fix it. What is wanted is
 what nearmetal plan would choose for such a VM on this host with nothing else
 on it.
 
-FILE may be -, standard input. --host names another host: a captured tree, an
-archive of nearmetal topology gather, hwloc's XML or a description.
+FILE may be -, standard input; a name without a slash that is no file is a
+domain's. --host names another host: a captured tree, an archive of nearmetal
+topology gather, hwloc's XML or a description.
 
 --fix writes the XML with all of these lines to a new file; the domain itself is
-left alone until you give that file to virsh define. See docs/libvirt.md.
+left alone until you give that file to virsh define, or say --define: then the
+old XML is kept beside it, in FILE.old. See docs/libvirt.md.
 
 The exit status is 1 if a row fails; a warning costs something, or may.`,
-		Example: `  virsh dumpxml vm0 | nearmetal explain -
+		Example: `  nearmetal explain vm0
+  virsh dumpxml vm0 | nearmetal explain -
   nearmetal explain --problems vm0.xml
   nearmetal explain --host node17.tar.gz vm0.xml
   nearmetal explain --fix vm0-fixed.xml vm0.xml && virsh define vm0-fixed.xml
+  nearmetal explain --fix vm0-fixed.xml --define vm0
   nearmetal explain --json vm0.xml`,
-		Args: exactArgs("the domain's XML, FILE or -"),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		Args: exactArgs("the domain's XML, FILE or -, or its name"),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+			if names, _ := completeDomain(cmd, args, to); len(names) > 0 && !strings.ContainsAny(to, "/.") {
+				return names, cobra.ShellCompDirectiveDefault
+			}
 			return []string{"xml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 	}
 	on := cmd.Flags().String("host", "", "lay it on `HOST` instead of this one: folder, archive, hwloc's XML or description")
 	fix := cmd.Flags().String("fix", "", "write the XML with everything fixed to `FILE`, which must be new; - for standard output")
+	define := cmd.Flags().Bool("define", false, "with --fix and a domain's name: define it anew by that XML; what runs is left alone until it is started again")
+	connect := addConnectFlag(cmd)
 	all := cmd.Flags().Bool("all", false, "show what does not apply, too")
 	problems := cmd.Flags().Bool("problems", false, "show only what fails or warns")
 	asJSON := addJSONFlag(cmd)
@@ -51,16 +62,26 @@ The exit status is 1 if a row fails; a warning costs something, or may.`,
 		if *fix != "" && *asJSON {
 			return usagef("--fix and --json cannot be given together")
 		}
-		d, err := readDomain(cmd.InOrStdin(), args[0])
+		if *define && (*fix == "" || *fix == "-") {
+			return usagef("--define goes with --fix FILE, beside which the old XML is kept")
+		}
+		ctx, stop := interruptible()
+		defer stop()
+		src, err := openDomain(ctx, cmd, args[0], *connect, *fix != "")
 		if err != nil {
 			return err
+		}
+		defer src.close()
+		if *define && src.conn == nil {
+			return usagef("--define: %s is a file: name the domain", terminal.Clean(args[0]))
 		}
 		h, err := explainHost(*on)
 		if err != nil {
 			return err
 		}
+		d := src.domain
 		if *fix != "" {
-			return fixDomain(cmd, d, h, *fix)
+			return src.fix(ctx, cmd, h, *fix, *define)
 		}
 		r, err := explain.Explain(d, h)
 		if err != nil {
@@ -107,6 +128,69 @@ func readDomain(stdin io.Reader, name string) (*explain.Domain, error) {
 		return nil, fmt.Errorf("%s: %w", terminal.Clean(name), err)
 	}
 	return d, nil
+}
+
+// source is a domain that is explained, and where it is from.
+type source struct {
+	domain *explain.Domain
+	text   string         // its XML; "": it is from a file
+	conn   *libvirtd.Conn // nil: it is from a file
+}
+
+func (s *source) close() {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+}
+
+// openDomain reads the domain that arg names: a file, - or what libvirtd has; next: as it is started the next time.
+func openDomain(ctx context.Context, cmd *cobra.Command, arg, uri string, next bool) (*source, error) {
+	_, err := os.Stat(arg)
+	if uri == "" && (arg == "-" || err == nil || strings.ContainsRune(arg, '/') || strings.HasSuffix(arg, ".xml")) {
+		d, err := readDomain(cmd.InOrStdin(), arg)
+		return &source{domain: d}, err
+	}
+	c, err := connectLibvirtd(ctx, uri)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no file, and as a domain: %w", terminal.Clean(arg), err)
+	}
+	s := &source{conn: c}
+	d, err := findDomain(ctx, c, arg)
+	if err == nil {
+		s.domain, s.text, err = readXML(ctx, c, d, next)
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// fix writes the fixed XML to path and, with define, makes it the domain's. The old XML is kept first.
+func (s *source) fix(ctx context.Context, cmd *cobra.Command, h *topology.Host, path string, define bool) error {
+	if define {
+		if err := writeNew(path+".old", s.text); err != nil {
+			return err
+		}
+	}
+	if err := fixDomain(cmd, s.domain, h, path); err != nil {
+		if define {
+			os.Remove(path + ".old")
+		}
+		return err
+	}
+	if !define {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := s.conn.Define(ctx, string(text)); err != nil {
+		return fmt.Errorf("libvirtd does not take the XML, and the domain is as it was: %w", err)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "defined %s anew; virsh define %s takes it back\n", s.domain.Name, terminal.Clean(path+".old"))
+	return err
 }
 
 // explainHost is the host that a domain is laid on.

@@ -46,6 +46,7 @@ var forms = []struct {
 	{"plan", reflect.TypeFor[plan.Plan]()},
 	{"spec show", reflect.TypeFor[spec.Cluster]()},
 	{"check --measure", reflect.TypeFor[checkMeasured]()},
+	{"check --domain", reflect.TypeFor[[]explain.Report]()},
 	{"check --fleet", reflect.TypeFor[fleet.Comparison]()},
 	{"device list", reflect.TypeFor[[]*device.Function]()},
 	{"device show", reflect.TypeFor[device.Details]()},

@@ -13,7 +13,7 @@ import (
 
 func newVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "verify [NAME[/VM]] [--json]",
+		Use:     "verify [NAME[/VM] | --domain DOMAIN] [--json]",
 		GroupID: groupCluster,
 		Short:   "Compare running VMs with their plan",
 		Long: `Reads the VMs of a running cluster back and prints plan against fact, row by
@@ -22,19 +22,41 @@ policy, its pages and their size, the topology, devices and region in QEMU, and
 nodes, distances, memory, caches and devices as the kernels in the VMs see
 them. See docs/verify.md.
 
+--domain compares a running domain of libvirt's, whoever made it, with what its
+own XML asks for: vcpupin, emulatorpin, topology, cells, numatune, huge pages
+and devices.
+
 The exit status is 1 if anything differs. A note is no difference: it says what
 could not be read, or what this QEMU cannot show.`,
 		Example: `  nearmetal verify
   nearmetal verify demo
   nearmetal verify demo/vm1
-  nearmetal verify demo --json`,
+  nearmetal verify demo --json
+  sudo nearmetal verify --domain web01`,
 		Args:              rangeArgs(0, "NAME[/VM]"),
 		ValidArgsFunction: completeTarget,
 	}
 	asJSON := addJSONFlag(cmd)
+	domain := cmd.Flags().String("domain", "", "compare libvirt's domain `NAME` with its XML")
+	connect := addConnectFlag(cmd)
+	if err := cmd.RegisterFlagCompletionFunc("domain", completeDomain); err != nil {
+		panic(err)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, stop := interruptible()
 		defer stop()
+		switch {
+		case *domain != "" && len(args) > 0:
+			return usagef("--domain and a cluster's name cannot be given together")
+		case *connect != "" && *domain == "":
+			return usagef("--connect goes with --domain")
+		case *domain != "":
+			r, err := verifyDomain(ctx, *connect, *domain)
+			if err != nil {
+				return err
+			}
+			return showVerified(cmd, r, *asJSON, "as its XML says")
+		}
 		t := parseTarget(firstArg(args))
 		c, err := cluster.Connect(ctx, t.cluster)
 		if err != nil {
@@ -56,17 +78,22 @@ could not be read, or what this QEMU cannot show.`,
 		if t.vm != "" {
 			r.Rows = slices.DeleteFunc(r.Rows, func(row verify.Row) bool { return row.VM != t.vm })
 		}
-		if *asJSON {
-			err = terminal.PrintJSON(cmd.OutOrStdout(), r)
-		} else {
-			err = printReport(cmd, r)
-		}
-		if n := r.Count(verify.Differs); n > 0 && err == nil {
-			err = fmt.Errorf("%s is not as planned: %d of %d points differ", r.Cluster, n, len(r.Rows))
-		}
-		return err
+		return showVerified(cmd, r, *asJSON, "as planned")
 	}
 	return cmd
+}
+
+// showVerified prints a report; its error says that something is not as it should be.
+func showVerified(cmd *cobra.Command, r *verify.Report, asJSON bool, as string) (err error) {
+	if asJSON {
+		err = terminal.PrintJSON(cmd.OutOrStdout(), r)
+	} else {
+		err = printReport(cmd, r)
+	}
+	if n := r.Count(verify.Differs); n > 0 && err == nil {
+		err = fmt.Errorf("%s is not %s: %d of %d points differ", r.Cluster, as, n, len(r.Rows))
+	}
+	return err
 }
 
 // printReport prints the rows, each VM's below a line that counts them, and a summary.

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"nearmetal/internal/explain"
+	"nearmetal/internal/libvirtd"
+	"nearmetal/internal/terminal"
+)
+
+// addConnectFlag adds --connect, the libvirtd whose domains are asked for.
+func addConnectFlag(cmd *cobra.Command) *string {
+	uri := cmd.Flags().String("connect", "", "the libvirtd that has the domain, `URI`: qemu:///system or qemu:///session (default as virsh chooses)")
+	complete := cobra.FixedCompletions([]string{"qemu:///system", "qemu:///session"}, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc("connect", complete); err != nil {
+		panic(err)
+	}
+	return uri
+}
+
+// connectLibvirtd connects to the libvirtd of --connect.
+func connectLibvirtd(ctx context.Context, uri string) (*libvirtd.Conn, error) {
+	a, err := libvirtd.Parse(uri)
+	if err != nil {
+		return nil, usagef("--connect: %v", err)
+	}
+	return libvirtd.Dial(ctx, a)
+}
+
+// findDomain finds a domain by its name or UUID.
+func findDomain(ctx context.Context, c *libvirtd.Conn, name string) (*libvirtd.Domain, error) {
+	d, err := c.Find(ctx, name)
+	if libvirtd.IsNoDomain(err) {
+		return nil, fmt.Errorf("libvirtd at %s has no domain %s: virsh -c %[1]s list --all shows them", c.Address, terminal.Clean(name))
+	}
+	return d, err
+}
+
+// readXML reads a domain: as it runs, or as it is started the next time.
+func readXML(ctx context.Context, c *libvirtd.Conn, d *libvirtd.Domain, next bool) (*explain.Domain, string, error) {
+	read := c.XML
+	if next {
+		read = c.Defined
+	}
+	text, err := read(ctx, d)
+	if err != nil {
+		return nil, "", err
+	}
+	e, err := explain.Read(strings.NewReader(text))
+	if err != nil {
+		err = fmt.Errorf("domain %s: %w", terminal.Clean(d.Name), err)
+	}
+	return e, text, err
+}
+
+// completeDomain completes the names of domains of a libvirtd that runs.
+func completeDomain(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	uri, _ := cmd.Flags().GetString("connect")
+	a, err := libvirtd.Parse(uri)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, err := libvirtd.Reach(cmd.Context(), a)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer c.Close()
+	list, _ := c.List(cmd.Context())
+	var names []string
+	for _, d := range list {
+		names = append(names, d.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+var errNoDomains = errors.New("has no domains")

@@ -1,0 +1,36 @@
+#!/bin/sh
+# libvirtd.sh DIR: makes the namespace in which the host's libvirtd of a test runs, as root, and stays. Whoever wants
+# a daemon in it starts one with nsenter. Nothing of this host's own libvirt is seen or written: its directories are
+# empty here, and end with the namespace. DIR gets the daemon's socket.
+set -e
+dir=$1
+for d in /run/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/libvirt; do
+	mkdir -p "$d"
+	mount -t tmpfs tmpfs "$d"
+done
+# libvirtd does not start without the user that a distribution's package makes.
+for f in passwd group; do
+	cp "/etc/$f" "$dir/$f"
+	grep -q '^libvirt-qemu:' "$dir/$f" || case $f in
+	passwd) echo 'libvirt-qemu:x:64055:64055::/var/lib/libvirt:/usr/sbin/nologin' >>"$dir/$f" ;;
+	group) printf 'libvirt-qemu:x:64055:\nkvm:x:64056:\n' >>"$dir/$f" ;;
+	esac
+	mount --bind "$dir/$f" "/etc/$f"
+done
+printf 'stdio_handler = "file"\n' >/etc/libvirt/qemu.conf # else virtlogd is wanted
+cat >"$dir/libvirtd.conf" <<END
+unix_sock_dir = "$dir"
+auth_unix_rw = "none"
+auth_unix_ro = "none"
+END
+# Where /dev/kvm opens but runs no guest, libvirtd would ask QEMU what it can do at each call.
+mkdir "$dir/dev"
+mount -t tmpfs tmpfs "$dir/dev"
+for n in null zero full random urandom tty net shm pts ptmx mqueue hugepages; do
+	[ -e "/dev/$n" ] || continue
+	if [ -d "/dev/$n" ]; then mkdir "$dir/dev/$n"; else : >"$dir/dev/$n"; fi
+	mount --rbind "/dev/$n" "$dir/dev/$n"
+done
+mount --rbind "$dir/dev" /dev
+echo ready
+exec cat
