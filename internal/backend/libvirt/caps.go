@@ -122,10 +122,9 @@ func kindOf(a host.Accel) string {
 // caps is that in the words that all back ends share. The user's own daemon has the user's rights, and no more.
 func (f *found) caps(a libvirtd.Address) backend.Caps {
 	why := map[backend.Cap]string{
-		backend.CapVirtiofs:     "libvirt shows a directory by virtiofs for writing only before 11.0: say files: 9p",
-		backend.CapVeilVirtiofs: "libvirt's virtiofs shows no directory of another namespace: say files: 9p",
-		backend.CapOwnDisk:      "its VMs start from this host's files: write root: host, or a directory",
-		backend.CapJail:         "a domain's process is libvirtd's: say isolation: standard, or --on qemu",
+		backend.CapVirtiofs: "libvirt shows a directory by virtiofs for writing only before 11.0: say files: 9p",
+		backend.CapOwnDisk:  "its VMs start from this host's files: write root: host, or a directory",
+		backend.CapJail:     "a domain's process is libvirtd's: say isolation: standard, or --on qemu",
 	}
 	c := backend.Caps{Pins: true, DirectKernel: true, Sandbox: true, Why: why}
 	lack := func(what backend.Cap, device, cure string) {
