@@ -39,6 +39,6 @@ require (
 	github.com/pmezard/go-difflib v1.0.0 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/vishvananda/netns v0.0.4 // indirect
-	golang.org/x/text v0.22.0 // indirect
 	golang.org/x/crypto v0.31.0 // indirect
+	golang.org/x/text v0.22.0 // indirect
 )
