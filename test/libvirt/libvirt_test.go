@@ -152,7 +152,7 @@ func (s *site) life() {
 	s.nm("pause", "c").want(0)
 	s.nm("resume", "c").want(0)
 	s.nm("exec", "-c", "c", "-n", "--", "true").want(0)
-	s.nm("restart", "c", "vm0").want(1, "cannot be restarted")
+	s.nm("restart", "c/vm0").want(1, "cannot be restarted")
 	s.nm("ps").want(0, "libvirt")
 	s.nm("down", "c").want(0)
 	s.nothing()
