@@ -9,7 +9,63 @@ import (
 
 // View is the report as data: what --json prints. Times and rates are in each experiment's unit.
 type View struct {
-	Runs []RunView `json:"runs"`
+	Runs  []RunView  `json:"runs"`
+	Paper *PaperData `json:"paper,omitempty"` // with --paper
+}
+
+// PaperData is a paper with what the runs have beside it.
+type PaperData struct {
+	Name  string          `json:"name"`
+	Title string          `json:"title"`
+	Items []PaperItemData `json:"items"`
+}
+
+// PaperItemData is one figure, table or page.
+type PaperItemData struct {
+	Key        string         `json:"key"` // as suites name it: "fig 17"
+	Where      string         `json:"where"`
+	What       string         `json:"what"`
+	Hosts      []int          `json:"hosts,omitempty"`       // that the paper measured on
+	Drawn      string         `json:"drawn,omitempty"`       // what is a plot without numbers there, and not read off
+	RepeatedBy []string       `json:"repeated_by,omitempty"` // cases of the runs; none: not measured
+	Unlike     []string       `json:"unlike,omitempty"`      // what those have otherwise
+	Ways       []string       `json:"ways,omitempty"`        // commands that measure it
+	Claims     []PaperClaim   `json:"claims"`
+	Series     []PaperSeries  `json:"series,omitempty"`
+	Points     []PaperPointAt `json:"points,omitempty"` // of the series, with the runs' values there
+}
+
+// PaperSeries names printed values over a parameter, in a unit.
+type PaperSeries struct {
+	Label string `json:"label"`
+	X     string `json:"x"`
+	Unit  string `json:"unit"`
+}
+
+// PaperPointAt is a point of the series of an item.
+type PaperPointAt struct {
+	X       float64            `json:"x"`
+	Printed map[string]float64 `json:"printed"`
+	Ours    map[string]float64 `json:"ours,omitempty"` // by case and variant, in the paper's unit
+}
+
+// data returns the paper as data.
+func (r *PaperReport) data() *PaperData {
+	d := &PaperData{Name: r.Paper.Name, Title: r.Paper.Title, Items: []PaperItemData{}}
+	for _, it := range r.Items {
+		item := PaperItemData{Key: it.Key, Where: it.Where, What: it.What, Hosts: it.Hosts, Drawn: it.Drawn, Unlike: it.Unlike, Ways: it.Ways, Claims: it.Claims}
+		for _, e := range it.Experiments {
+			item.RepeatedBy = append(item.RepeatedBy, e.Case.Name)
+		}
+		for _, s := range it.Series {
+			item.Series = append(item.Series, PaperSeries{s.Label, it.X, it.Unit})
+		}
+		for _, l := range it.Lines {
+			item.Points = append(item.Points, PaperPointAt{l.X, l.Printed, l.Ours})
+		}
+		d.Items = append(d.Items, item)
+	}
+	return d
 }
 
 // RunView is one run.
@@ -79,6 +135,9 @@ func (r *Report) View() View {
 			rv.Experiments = append(rv.Experiments, e.view())
 		}
 		v.Runs = append(v.Runs, rv)
+	}
+	if r.Paper != nil {
+		v.Paper = r.Paper.data()
 	}
 	return v
 }

@@ -33,9 +33,9 @@ type PaperItem struct {
 
 // PaperClaim is a printed number with what the runs have in its place.
 type PaperClaim struct {
-	Printed string
-	Says    string
-	Ours    []string // one a variant; empty: not measured
+	Printed string   `json:"printed"`
+	Says    string   `json:"says"`
+	Ours    []string `json:"ours,omitempty"` // one a variant; empty: not measured
 }
 
 // PaperLine is a point of a printed series with the run's values there.

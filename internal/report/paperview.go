@@ -15,6 +15,7 @@ type paperView struct {
 	MissingTitle        string
 	Items               []paperItemView
 	Missing             []*PaperItem
+	MissingPlots        []paperPlotView // what papers print over a parameter
 }
 
 type paperItemView struct {
@@ -42,31 +43,25 @@ func (r *PaperReport) view() (*paperView, error) {
 	for _, it := range r.Items {
 		if !it.measured() {
 			v.Missing = append(v.Missing, it)
+			plots, err := paperPlots(it.Plots)
+			if err != nil {
+				return nil, err
+			}
+			for i := range plots {
+				plots[i].Caption = heading(it.What) + ", " + it.Where
+			}
+			v.MissingPlots = append(v.MissingPlots, plots...)
 			continue
 		}
-		item := paperItemView{What: capital(it.What), Where: it.Where, Drawn: it.Drawn, Unlike: it.Unlike, Claims: it.Claims}
+		item := paperItemView{What: heading(it.What), Where: it.Where, Drawn: it.Drawn, Unlike: it.Unlike, Claims: it.Claims}
 		var names []string
 		for _, e := range it.Experiments {
 			names = append(names, e.Case.Name)
 		}
 		item.Repeats = strings.Join(names, ", ")
-		for _, f := range it.Plots {
-			plot := paperPlotView{}
-			var err error
-			if plot.SVG, err = inline(f.Scene()); err != nil {
-				return nil, err
-			}
-			if len(it.Plots) > 1 {
-				plot.Caption = f.Title
-			}
-			for _, s := range f.Series {
-				key, err := inline(chart.Key(s.Style, s.Faint, f.Bars))
-				if err != nil {
-					return nil, err
-				}
-				plot.Legend = append(plot.Legend, keyView{key, s.Name})
-			}
-			item.Plots = append(item.Plots, plot)
+		var err error
+		if item.Plots, err = paperPlots(it.Plots); err != nil {
+			return nil, err
 		}
 		if it.Figure != nil {
 			item.TableName = "Table of " + words.Count(len(it.Lines), "printed point", "printed points") + ", in " + unit(it.Unit)
@@ -75,6 +70,30 @@ func (r *PaperReport) view() (*paperView, error) {
 		v.Items = append(v.Items, item)
 	}
 	return v, nil
+}
+
+// paperPlots draws pictures for the page; several have captions.
+func paperPlots(list []*chart.Figure) ([]paperPlotView, error) {
+	var out []paperPlotView
+	for _, f := range list {
+		plot := paperPlotView{}
+		var err error
+		if plot.SVG, err = inline(f.Scene()); err != nil {
+			return nil, err
+		}
+		if len(list) > 1 {
+			plot.Caption = f.Title
+		}
+		for _, s := range f.Series {
+			key, err := inline(chart.Key(s.Style, s.Faint, f.Bars))
+			if err != nil {
+				return nil, err
+			}
+			plot.Legend = append(plot.Legend, keyView{key, s.Name})
+		}
+		out = append(out, plot)
+	}
+	return out, nil
 }
 
 func (it *PaperItem) table() template.HTML {
@@ -103,4 +122,12 @@ func (it *PaperItem) table() template.HTML {
 	}
 	b.WriteString("</tbody></table>")
 	return template.HTML(b.String())
+}
+
+// heading begins with a capital, but for the name of a program, such as ib_send_bw.
+func heading(s string) string {
+	if first, _, _ := strings.Cut(s, " "); strings.Contains(first, "_") {
+		return s
+	}
+	return capital(s)
 }

@@ -46,7 +46,7 @@ func (r *Report) Figures() []*chart.Figure {
 	}
 	if r.Paper != nil {
 		for _, it := range r.Paper.Items {
-			if it.measured() {
+			if it.measured() || len(r.Runs) == 0 {
 				out = append(out, it.Plots...)
 			}
 		}

@@ -451,7 +451,14 @@ func TestPaperAlone(t *testing.T) {
 		}
 		golden.Check(t, filepath.Join("testdata", "paper-"+name+".txt"), text.String())
 		page := htmlOf(t, r)
+		data, err := json.Marshal(r.View())
+		if err != nil || !strings.Contains(string(data), `"ways":["measure `+r.Paper.Items[0].Key) {
+			t.Errorf("%s as data: %v, %.200s", name, err, data)
+		}
 		for _, want := range []string{"Paper " + name + ": what there is to repeat, and how", "measure " + r.Paper.Items[0].Key, "from paper " + name} {
+			if name == "002" && strings.Count(page, "<figure>") != 4 {
+				t.Errorf("%d pictures of printed values, not 4", strings.Count(page, "<figure>"))
+			}
 			if !strings.Contains(page, want) {
 				t.Errorf("%s: %q is not in the page", name, want)
 			}
