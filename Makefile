@@ -239,6 +239,9 @@ bench-harness: go ## what the benchmarks' harness adds to what it measures
 bench-boot: go ## boot times, phase by phase, beside a bare QEMU line
 	@go run ./test/bench/boot
 
+bench-libvirt: go ## one VM from start to ready: own driver, libvirt, a bare domain by virsh (as root)
+	@go run ./test/bench/libvirt
+
 bench-commands: go ## how long help, plan, exec and other commands take
 	@go run ./test/bench/commands
 

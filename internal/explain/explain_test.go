@@ -42,6 +42,7 @@ func TestGolden(t *testing.T) {
 		{"nasa-at5", "c6100"},
 		{"nasa-at5", "r740"},
 		{"virt-install", "r740"},
+		{"proxmox", "r740"},
 		{"openstack", "r740"},
 		{"kubevirt", "epyc-nps4"},
 		{"plain", "r740"},
