@@ -12,12 +12,18 @@ import (
 	"nearmetal/internal/bench/record"
 )
 
-// A job for each number of nodes, and one run of what they leave.
-func TestBenchOnNodes(t *testing.T) {
+// withKernels puts nearmetal's kernels beside the program, which looks for them there.
+func withKernels(t *testing.T) {
+	t.Helper()
 	kernels := filepath.Join(bin, "c/kernels")
 	if err := os.Symlink(filepath.Join(build, "c/kernels"), kernels); err != nil && !errors.Is(err, os.ErrExist) {
 		t.Fatal(err)
 	}
+}
+
+// A job for each number of nodes, and one run of what they leave.
+func TestBenchOnNodes(t *testing.T) {
+	withKernels(t)
 	dir := filepath.Join(scratch(t), "run")
 	r := slurm(t, filepath.Join(bin, "nearmetal"), "-q", "bench", "run", "osu/latency", "--nodes", "1,2", "--quick",
 		"--repetitions", "1", "--warmup", "0", "--variants", "native,vm",
@@ -58,10 +64,7 @@ func TestBenchOnNodes(t *testing.T) {
 // Numbers of ranks that were asked for are those that run, also ones that the nodes do not divide, and too many are
 // refused before anything runs.
 func TestBenchRanks(t *testing.T) {
-	kernels := filepath.Join(bin, "c/kernels")
-	if err := os.Symlink(filepath.Join(build, "c/kernels"), kernels); err != nil && !errors.Is(err, os.ErrExist) {
-		t.Fatal(err)
-	}
+	withKernels(t)
 	dir := filepath.Join(scratch(t), "run")
 	bench := func(out, ranks string) result {
 		return slurm(t, filepath.Join(bin, "nearmetal"), "-q", "bench", "run", "osu/allreduce", "--nodes", "2", "--quick",
@@ -98,6 +101,7 @@ func TestBenchAblateOnNodes(t *testing.T) {
 	if os.Getenv("NEARMETAL_SLURM_LONG") == "" {
 		t.Skip("make test-slurm-long runs it: over a minute")
 	}
+	withKernels(t)
 	dir := filepath.Join(scratch(t), "run")
 	r := slurm(t, filepath.Join(bin, "nearmetal"), "-q", "bench", "run", "osu/latency", "--nodes", "1", "--quick",
 		"--repetitions", "1", "--warmup", "0", "--variants", "native,vm", "--ablate", "pinning",
