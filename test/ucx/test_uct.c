@@ -15,6 +15,9 @@
 
 #include <uct/api/uct.h>
 
+#include <nearmetal/layout.h>
+#include <nearmetal/region.h>
+
 #include "harness.h"
 
 static uct_component_h component;
@@ -305,6 +308,98 @@ static void refused(void)
 	close_all();
 }
 
+/* The ring from one slot to another, as whoever has the region finds it. */
+static uint8_t *find_ring(uint8_t *base, uint32_t from, uint32_t to, const struct nm_conn **conn)
+{
+	struct nm_region_header h;
+	struct nm_layout_geometry g;
+	uint8_t *layout;
+
+	EXPECT(!nm_region_read(base, 16 << 20, &h));
+	layout = base + h.layout_offset;
+	EXPECT(!nm_layout_geometry(((struct nm_layout_head *) (void *) layout)->geometry, h.layout_bytes, &g));
+	*conn = (struct nm_conn *) (void *) (layout + g.conn_table) + (size_t) to * g.slots + from;
+	EXPECT((*conn)->ring);
+	return layout + g.areas + from * g.area_bytes + (uint64_t) ((*conn)->ring - 1) * NM_LAYOUT_LINE +
+	       NM_LAYOUT_RING_CTL;
+}
+
+/* Writes a message whose words are random, but for the one that says that it is there. */
+static void forge(uint8_t *ring, const struct nm_conn *conn, uint64_t *head)
+{
+	static const uint8_t ops[] = { 0x43, 0x43, 1, 1, 0, 2, 0x7f };
+	uint32_t mask = (1U << conn->lines_log2) - 1;
+	uint64_t *line = (uint64_t *) (void *) (ring + (*head & mask) * NM_LAYOUT_LINE);
+	uint8_t op = ops[random_number() % sizeof(ops)];
+	uint64_t flags = random_number() % 3 ? 1 | (random_number() % 4) << 6 : random_number() % 256;
+	uint64_t len = random_number() % 3 ? (op == 1 ? 24 : 8) : random_number() % 3 ? random_number() % 340 : 65535;
+	uint32_t lap = 0x80000000U | ((uint32_t) (*head >> conn->lines_log2) + conn->lap0);
+	int i;
+
+	for (i = 1; i < 8; i++)
+		line[i] = (uint64_t) random_number() << 40 ^ random_number();
+	/* What a bounce buffer's number and length may just not be, and other things. */
+	line[2] = (uint64_t) (random_number() % 2 ? random_number() % 70000 : random_number() << 8) << 32 |
+		  (random_number() % 2 ? random_number() % 200 : random_number() << 8);
+	__atomic_store_n(line, lap | (uint64_t) op << 32 | flags << 40 | len << 48, __ATOMIC_RELEASE);
+	*head += len <= NM_LINE_FIRST_BYTES ? 2 :
+		 (2 + (len - NM_LINE_FIRST_BYTES + NM_LINE_MORE_BYTES - 1) / NM_LINE_MORE_BYTES) & ~1U;
+}
+
+/* Rank 0 writes into its own ring what no transport would. Rank 1 goes on, and listens to others. */
+static void forged(void)
+{
+	enum { ROUNDS = 300 };
+	int fd = open(region_path(), O_RDWR | O_CLOEXEC), n, i;
+	uint8_t *base = mmap(NULL, 16 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), *ring;
+	const struct nm_conn *conn;
+	uint16_t from, to;
+	uint64_t head, before;
+	uct_mem_h memh;
+
+	EXPECT(fd >= 0 && base != MAP_FAILED);
+	if (rank) {
+		open_all();
+		window = calloc(1, WINDOW);
+		EXPECT(uct_md_mem_reg(md, window, WINDOW, UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
+	}
+	for (n = 0; n < ROUNDS; n++) {
+		if (!rank)
+			open_all();
+		connect_to(!rank);
+		barrier(NULL);
+		before = came;
+		if (!rank) {
+			memcpy(&from, shared->address[0] + 64 + 4, sizeof(from));
+			memcpy(&to, shared->address[1] + 64 + 4, sizeof(to));
+			EXPECT(uct_ep_am_short(ep, 3, 1, "x", 1) == UCS_OK);
+			ring = find_ring(base, from, to, &conn);
+			barrier(NULL);
+			for (i = 0, head = 2; i < 8; i++)
+				forge(ring, conn, &head);
+			barrier(NULL);
+			barrier(NULL);
+			close_all();
+		} else {
+			while (came == before)
+				uct_iface_progress(iface);
+			barrier(NULL);
+			barrier(NULL);
+			for (i = 0; i < 1000; i++)
+				uct_iface_progress(iface);
+			barrier(NULL);
+			uct_ep_destroy(ep);
+		}
+	}
+	if (rank) {
+		for (i = 0; i < WINDOW; i++)
+			EXPECT(!window[i]);
+		EXPECT(uct_md_mem_dereg(md, memh) == UCS_OK);
+		ep = NULL;
+		uct_iface_close(iface);
+	}
+}
+
 int main(void)
 {
 	setenv("NEARMETAL_UCX_NEAR", "1", 1);
@@ -313,6 +408,7 @@ int main(void)
 	setenv("UCX_LOG_LEVEL", "error", 0);
 	run("every way", 2, 64, plain, false);
 	run("a write that is refused", 2, 64, refused, false);
+	run("messages that were made up", 2, 16, forged, false);
 	run("a third process that spoils the region", 3, 16, hostile, false);
 	run("the same again", 3, 4, hostile, false);
 	return 0;
