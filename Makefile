@@ -198,6 +198,11 @@ check-fabric-sanitizers: deps ## the provider under ASan, UBSan, TSan and valgri
 test-mpi4py: c wheels ## all of mpi4py's test suite over the provider: a quarter of an hour
 	@sh scripts/mpi4py-tests.sh
 
+# Nova itself, of PyPI: its API's own check of extra specs, without a cloud. Minutes to fetch, seconds to run.
+test-nova: deps ## the flavors that plans ask for, checked by Nova's own code
+	@sh scripts/wheels.sh nova
+	go test -count=1 -tags nova -run TestNova ./internal/backend/openstack
+
 # VFs for real: an outer host under TCG with an emulated card, in it a VM with a VF. Minutes.
 test-sriov: go ## an emulated host with an IOMMU and an SR-IOV card, and a VM with a VF
 	NEARMETAL_SRIOV=1 go test -count=1 -v -timeout 40m ./test/sriov

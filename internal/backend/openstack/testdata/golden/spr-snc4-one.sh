@@ -1,0 +1,34 @@
+#!/bin/sh
+# What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.
+# usage: NETWORK=… IMAGE=… sh FILE [admin|tenant]; without a word: both
+set -eu
+part=${1:-all}
+
+# OpenStack does not promise 3 parts of this plan:
+#   which CPUs: Nova chooses CPUs of the node itself, in no order; neighbouring vCPUs need not be neighbouring cores: bind ranks by what the guest measures, not by number
+#   distances of nodes: Nova has no distances: all remote nodes look alike; numactl -H shows 20 for each; allocation falls back in the order of numbers
+#   root: host: a server starts from an image; put the MPI library and the program into the image
+
+if [ "$part" != tenant ]; then
+	openstack flavor create --vcpus 56 --ram 131072 --disk 0 \
+		--property hw:cpu_cores=56 \
+		--property hw:cpu_policy=dedicated \
+		--property hw:cpu_sockets=1 \
+		--property hw:cpu_thread_policy=isolate \
+		--property hw:cpu_threads=1 \
+		--property hw:emulator_threads_policy=share \
+		--property hw:mem_page_size=2MB \
+		--property hw:numa_cpus.0=0-13 \
+		--property hw:numa_cpus.1=14-27 \
+		--property hw:numa_cpus.2=28-41 \
+		--property hw:numa_cpus.3=42-55 \
+		--property hw:numa_mem.0=32768 \
+		--property hw:numa_mem.1=32768 \
+		--property hw:numa_mem.2=32768 \
+		--property hw:numa_mem.3=32768 \
+		--property hw:numa_nodes=4 \
+		nm.56.131072M
+fi
+[ "$part" != admin ] || exit 0
+
+openstack server create --flavor nm.56.131072M --image "$IMAGE" --network "$NETWORK" cluster-vm0

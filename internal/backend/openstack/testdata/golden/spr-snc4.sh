@@ -1,0 +1,38 @@
+#!/bin/sh
+# What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.
+# usage: NETWORK=… IMAGE=… sh FILE [admin|tenant]; without a word: both
+set -eu
+part=${1:-all}
+
+# OpenStack does not promise 4 parts of this plan:
+#   which CPUs: Nova chooses CPUs of the node itself, in no order; neighbouring vCPUs need not be neighbouring cores: bind ranks by what the guest measures, not by number
+#   placement.reserve: the administrator keeps cores for the host by cpu_dedicated_set; nothing to do in a flavor
+#   the region: Nova has no memory between VMs; MPI between VMs of a host uses the network: have one VM a host
+#   root: host: a server starts from an image; put the MPI library and the program into the image
+
+if [ "$part" != tenant ]; then
+	# nova.conf of nova-api and nova-compute: [pci] alias = {"name": "0000-9a-00-0", "vendor_id": …, "product_id": …, "numa_policy": "required"}
+	openstack flavor create --vcpus 12 --ram 32768 --disk 0 \
+		--property hw:cpu_cores=12 \
+		--property hw:cpu_policy=dedicated \
+		--property hw:cpu_sockets=1 \
+		--property hw:cpu_thread_policy=isolate \
+		--property hw:cpu_threads=1 \
+		--property hw:emulator_threads_policy=share \
+		--property hw:mem_page_size=2MB \
+		--property hw:numa_nodes=1 \
+		--property hw:pci_numa_affinity_policy=required \
+		--property pci_passthrough:alias=0000-9a-00-0:1 \
+		nm.12.32768M
+fi
+[ "$part" != admin ] || exit 0
+
+# An image of your own; else a copy of it, or the administrator.
+openstack image set \
+		--property hw_machine_type=q35 \
+		"$IMAGE"
+group=$(openstack server group create -f value -c id --policy affinity cluster)
+openstack server create --flavor nm.12.32768M --image "$IMAGE" --network "$NETWORK" --hint "group=$group" cluster-vm0
+openstack server create --flavor nm.12.32768M --image "$IMAGE" --network "$NETWORK" --hint "group=$group" cluster-vm1
+openstack server create --flavor nm.12.32768M --image "$IMAGE" --network "$NETWORK" --hint "group=$group" cluster-vm2
+openstack server create --flavor nm.12.32768M --image "$IMAGE" --network "$NETWORK" --hint "group=$group" cluster-vm3
