@@ -80,7 +80,7 @@ type Share struct {
 
 // Network joins the VMs of a cluster.
 type Network struct {
-	// Type: `auto` is a direct link for two VMs and a frame switch for more, neither needs privileges; `rxe` is the same with soft RoCE on it, an RDMA device in each VM; `bridge` is tap devices on a bridge (root); `none` is no network.
+	// Type: `auto` is a direct link for two VMs and a frame switch for more, neither needs privileges; `rxe` is the same with soft RoCE, an RDMA device in each VM: on it, or on the passed-through network cards that have no RDMA of their own; `bridge` is tap devices on a bridge (root); `none` is no network.
 	Type string `yaml:"type" json:"type" default:"auto" enum:"auto,rxe,bridge,none"`
 	// Bridge that taps are put on, with `type: bridge`. Unset: one is made and removed.
 	Bridge string `yaml:"bridge" json:"bridge" format:"interface"`
