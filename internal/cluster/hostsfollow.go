@@ -17,6 +17,9 @@ import (
 // downBound is how long a host's part may take to end with its VMs' help, and over a slow network.
 const downBound = 30 * time.Second
 
+// devicesBound is how much longer it may take where devices are given back: the kernel's own work is awaited.
+const devicesBound = 2 * time.Minute
+
 // followPart hears what the part of a host says, until it ends.
 func (c *Cluster) followPart(h *farHost) {
 	r := bufio.NewReaderSize(h.lead, 64<<10)
@@ -105,7 +108,11 @@ func (c *Cluster) endHosts(ctx context.Context, help bool) error {
 	if c.far == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, downBound)
+	bound := downBound
+	if wantsDevices(c.Record().Spec) {
+		bound += devicesBound
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	var mu sync.Mutex
 	var errs []error
@@ -148,6 +155,9 @@ func (c *Cluster) endPart(ctx context.Context, h *farHost, help bool) error {
 			err = h.end
 			c.mu.Unlock()
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) { // not: somebody is in a hurry
+				err = h.fault(errors.New("its part of the cluster takes long to end, and goes on with it there (nearmetal ps on that host)"))
+			}
 		}
 	}
 	if h.client != nil {
