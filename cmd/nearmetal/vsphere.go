@@ -20,6 +20,9 @@ type vspherePart interface {
 	Functions(ctx context.Context, host string) ([]esx.Function, error)
 	SetPassthru(ctx context.Context, host string, which []string, on bool) (before, after []esx.Function, err error)
 	SetVFs(ctx context.Context, host string, which []string, n int) (before, after []esx.Function, err error)
+	// SVS and DVS make a switch of a host, or of several, or remove it; false: all was so already.
+	SVS(ctx context.Context, host string, w esx.Switch, remove bool) (bool, error)
+	DVS(ctx context.Context, hosts []string, w esx.Switch, remove bool) (bool, error)
 	// Power returns a host's power policy, which it sets first unless policy is "", before and after that.
 	Power(ctx context.Context, host, policy string) (before, after string, err error)
 }

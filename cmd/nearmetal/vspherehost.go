@@ -15,7 +15,7 @@ func newVSphereCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "vsphere",
 		GroupID: groupHost,
-		Short:   "Show and set what ESXi hosts offer to VMs: devices, SR-IOV, power",
+		Short:   "Show and set what ESXi hosts offer to VMs: devices, power, switches",
 		Long: `Shows and sets what an ESXi host offers to virtual machines, through the vCenter
 of GOVC_URL (docs/vsphere.md). HOST is a host's name or path there. A setting
 stays until it is set again; each change says the command that undoes it.`,
@@ -23,7 +23,7 @@ stays until it is set again; each change says the command that undoes it.`,
   nearmetal vsphere sriov esx1.example.com vmnic4 --vfs 8
   nearmetal vsphere power esx1.example.com --policy high`,
 	}
-	cmd.AddCommand(newVSpherePassthruCommand(), newVSphereSRIOVCommand(), newVSpherePowerCommand())
+	cmd.AddCommand(newVSpherePassthruCommand(), newVSphereSRIOVCommand(), newVSpherePowerCommand(), newVSphereSVSCommand(), newVSphereDVSCommand())
 	return cmd
 }
 

@@ -193,6 +193,20 @@ func TestHostSettings(t *testing.T) {
 			t.Errorf("%v: %d, %s", args, code, errs)
 		}
 	}
+	for _, kind := range []string{"svs", "dvs"} {
+		args := []string{"vsphere", kind, s.Host, "--name", "nm-sw", "--port-group", "nm-pg", "--pnic", "vmnic4"}
+		for i, want := range []string{"made", "there already", "removed", "not there"} {
+			if i == 2 {
+				args = append(args, "--remove")
+			}
+			if out, errs, code := run(t, "", args...); code != 0 || !strings.HasSuffix(out, ": "+want+"\n") {
+				t.Errorf("%s: %d, %s%s\nwant %s", kind, code, out, errs, want)
+			}
+		}
+		if _, errs, code := run(t, "", "vsphere", kind, s.Host, "--name", "x"); code != 2 {
+			t.Errorf("%d, %s", code, errs)
+		}
+	}
 	if out, errs, code := run(t, "", "vsphere", "sriov", s.Host, "--json"); code != 0 || !json.Valid([]byte(out)) {
 		t.Errorf("%d, %s%s", code, out, errs)
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
-	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
@@ -217,9 +216,4 @@ func readXML(r io.Reader, to any) (err error) {
 	d := xml.NewDecoder(r)
 	d.TypeFunc = types.TypeFunc()
 	return d.Decode(to)
-}
-
-// properties returns a collector's own copy for waiting: each wait needs one.
-func (s *Session) properties(ctx context.Context) (*property.Collector, error) {
-	return s.pc.Create(ctx)
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/vmware/govmomi/session"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
-	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 )
@@ -204,13 +203,4 @@ func (s *Session) datacenter(ctx context.Context, name string) error {
 // retrieve reads properties of one object.
 func (s *Session) retrieve(ctx context.Context, ref types.ManagedObjectReference, props []string, dst any) error {
 	return s.pc.RetrieveOne(ctx, ref, props, dst)
-}
-
-// name is an object's name, as a person knows it; its id where that cannot be read.
-func (s *Session) name(ctx context.Context, ref types.ManagedObjectReference) string {
-	var e mo.ManagedEntity
-	if err := s.pc.RetrieveOne(ctx, ref, []string{"name"}, &e); err != nil || e.Name == "" {
-		return ref.Value
-	}
-	return e.Name
 }

@@ -22,3 +22,10 @@ var Policies = []struct {
 	Word, Short string
 	Key         int32
 }{{"high", "static", 1}, {"balanced", "dynamic", 2}, {"low", "low", 3}, {"custom", "custom", 4}}
+
+// Switch is a virtual switch with one port group, which sends over one card of each host.
+type Switch struct {
+	Name, PortGroup, Card string
+	MTU                   int // bytes
+	VLAN                  int // 0: none
+}

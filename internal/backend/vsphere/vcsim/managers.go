@@ -15,6 +15,10 @@ func manage(h *simulator.HostSystem) {
 	pci := simulator.Map.Put(&pciSystem{host: h}).Reference()
 	power := simulator.Map.Put(&powerSystem{host: h}).Reference()
 	h.ConfigManager.PciPassthruSystem, h.ConfigManager.PowerSystem = &pci, &power
+	// The simulator has two copies of a host's networks: switches that were made are in the one, and seen in the other.
+	if n, ok := simulator.Map.Get(*h.ConfigManager.NetworkSystem).(*simulator.HostNetworkSystem); ok {
+		n.NetworkInfo = h.Config.Network
+	}
 }
 
 type pciSystem struct {
