@@ -91,9 +91,19 @@ func report(stderr io.Writer, ran *cobra.Command, err error) int {
 		lines[len(lines)-1] += " (see " + ran.CommandPath() + " --help)"
 	}
 	for _, line := range lines {
-		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Clean(line))
+		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Clean(withoutCall(line, err)))
 	}
 	return status
+}
+
+// withoutCall returns a line without the name of the system call that failed: "nope: no such file or directory" for "lstat
+// nope: no such file or directory".
+func withoutCall(line string, err error) string {
+	var path *os.PathError
+	if !errors.As(err, &path) || path.Path == "" {
+		return line
+	}
+	return strings.ReplaceAll(line, path.Error(), path.Path+": "+path.Err.Error())
 }
 
 // flagError makes one line of pflag's errors and adds what was probably meant.

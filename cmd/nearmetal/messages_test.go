@@ -21,6 +21,11 @@ func TestMessages(t *testing.T) {
 	}{
 		{[]string{"cp", "vm0:/a", "vm1:/b"}, 2, "vm0:/a and vm1:/b are both in VMs: copy to this host first"},
 		{[]string{"cp", "a", "b"}, 2, "neither a nor b is VM:PATH: one of the two has to be in a VM"},
+		{[]string{"explain", "nope.xml"}, 1, "nope.xml: no such file or directory"},
+		{[]string{"topology", "--root", "nope"}, 1, "topology: nope: no such file or directory"},
+		{[]string{"plan", "-f", "nope.yaml"}, 1, "cannot read the cluster file: nope.yaml: no such file or directory"},
+		{[]string{"traffic", "nope"}, 1, "nope: no such file or directory"},
+		{[]string{"run", "--", "./nope"}, 127, "./nope: no such program on this host, whose files the VMs have"},
 		{[]string{"report", run, "-o", "out.pdf"}, 2, "-o out.pdf: the page is HTML, so name it FILE.html; a folder that is to be made ends with /"},
 		{[]string{"report", run, "-o", "none/out.html"}, 1, "cannot write none/out.html: no such file or directory"},
 		{[]string{"plan", "--svg", "none/plan.svg"}, 1, "cannot write none/plan.svg: no such file or directory"},

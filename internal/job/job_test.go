@@ -176,3 +176,39 @@ func TestOpenFiles(t *testing.T) {
 		t.Errorf("the limit never was %d: %d, %v", want, code, err)
 	}
 }
+
+// A program that is not on this host is missed before VMs boot, unless they may have it.
+func TestMissing(t *testing.T) {
+	old, _ := os.Getwd()
+	t.Cleanup(func() { os.Chdir(old) })
+	os.Chdir(t.TempDir())
+	if err := os.WriteFile("here", nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		change func(s *spec.Cluster)
+		want   bool
+	}{
+		{"./nope", nil, true},
+		{"no-such-program", nil, true},
+		{"/no/such", nil, true},
+		{"./here", nil, false},
+		{"sh", nil, false},
+		{"/run/nearmetal/bin/nearmetal-rsh", nil, false},
+		{"nearmetal-rsh", nil, false},
+		{"./nope", func(s *spec.Cluster) { s.Root = "/srv/rocky9" }, false},
+		{"./nope", func(s *spec.Cluster) { s.Placement.Hosts = []string{"n1"} }, false},
+		{"nope", func(s *spec.Cluster) { s.Env = map[string]string{"PATH": "/opt/bin"} }, false},
+		{"/opt/nope", func(s *spec.Cluster) { s.Shares = []spec.Share{{Path: "/srv/bin", Target: "/opt"}} }, false},
+	} {
+		s := &spec.Cluster{}
+		spec.Defaults(s)
+		if c.change != nil {
+			c.change(s)
+		}
+		if got := missing(RunOptions{Args: []string{c.name}, Cluster: cluster.Options{Spec: s}}); got != c.want {
+			t.Errorf("%s: missing %v, want %v", c.name, got, c.want)
+		}
+	}
+}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +18,7 @@ import (
 	"nearmetal/internal/guest"
 	"nearmetal/internal/launch"
 	"nearmetal/internal/session"
+	"nearmetal/internal/spec"
 )
 
 // RunOptions say what cluster to boot and what to run in it.
@@ -50,6 +54,10 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 		s.In = nil
 	}
 	// Before anything boots: a command that cannot work should say so at once.
+	if missing(o) {
+		o.Notice(o.Args[0] + ": no such program on this host, whose files the VMs have")
+		return 127, nil // as a shell
+	}
 	what, err := look(o)
 	if err != nil {
 		return 0, err
@@ -176,6 +184,25 @@ func look(o RunOptions) (seen, error) {
 	}
 	w.once = o.Where == OnHost || name != ""
 	return w, nil
+}
+
+// missing reports whether the VMs, which have this host's files, will not find the program, because it is not here.
+func missing(o RunOptions) bool {
+	s := o.Cluster.Spec
+	name := o.Args[0]
+	if _, path := s.Env["PATH"]; s.Root != "host" || len(s.Placement.Hosts) > 0 || path || strings.HasPrefix(name, "nearmetal") {
+		return false
+	}
+	if slices.ContainsFunc(s.Shares, func(s spec.Share) bool { return s.Target != "" && s.Target != s.Path }) {
+		return false // there may be more in the VMs
+	}
+	for _, own := range []string{"/proc/", "/sys/", "/dev/", "/run/"} {
+		if strings.HasPrefix(name, own) {
+			return false
+		}
+	}
+	_, err := exec.LookPath(name)
+	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
 }
 
 // Interrupted is the end of a run by a signal: before its command had started, or by a

@@ -26,7 +26,7 @@ func (f *facts) emulates() bool { return f.live && f.kvm() != nil }
 var kvmRows = []Row{
 	{
 		ID: "kvm.works", Group: KVM, Title: "KVM runs a VM",
-		Reads: "/dev/kvm: a few instructions are run in a VM", Wants: "they run",
+		Reads: "/dev/kvm: a few instructions are run in a VM", Wants: "these instructions run",
 		Why:    "/dev/kvm alone proves nothing: it is there on machines where no VM runs, and its permissions may keep the user out.",
 		Source: "docs/architecture.md, decision 6; virt-host-validate",
 		Costs:  "everything: emulation runs ten to a hundred times slower, and no timing means anything",
