@@ -1,6 +1,10 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/cluster"
@@ -36,15 +40,38 @@ messages. Control characters are made harmless.`,
 		}
 		ctx, stop := interruptible()
 		defer stop()
+		out := &byteCount{Writer: cmd.OutOrStdout()}
 		if len(r.Remote) == 0 {
-			return cluster.Logs(ctx, r, name, *follow, cmd.OutOrStdout())
+			err = cluster.Logs(ctx, r, name, *follow, out)
+		} else {
+			err = farLogs(ctx, r.Name, name, *follow, out)
 		}
-		c, err := cluster.Connect(ctx, r.Name)
-		if err != nil {
-			return err
+		if err == nil && out.n == 0 && !*follow {
+			fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: %s has written nothing on its console\n", name)
 		}
-		defer c.Close()
-		return c.Console(ctx, name, *follow, cmd.OutOrStdout())
+		return err
 	}
 	return cmd
+}
+
+// farLogs is cluster.Logs for a VM on another host.
+func farLogs(ctx context.Context, name, vm string, follow bool, out io.Writer) error {
+	c, err := cluster.Connect(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Console(ctx, vm, follow, out)
+}
+
+// byteCount counts the bytes that are written to it.
+type byteCount struct {
+	io.Writer
+	n int
+}
+
+func (c *byteCount) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	c.n += n
+	return n, err
 }

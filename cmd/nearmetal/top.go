@@ -37,7 +37,8 @@ QEMU reads and writes, of shared file systems above all.
 RANKS are those that use the region which the cluster's VMs share, LINES/S how
 many lines of 64 bytes they read from it: a short message is one, a piece of a
 large one, too. Where VMs have virtual functions, VF-IN/S and VF-OUT/S are bytes
-a second that their card counts for the host (mlx5, ice, bnxt and others do).
+a second, as far as their card's driver counts them for the host. Columns of
+what no VM has are left out.
 
 None of this asks a VM. --inside does: each VM counts what goes over its network
 interfaces, and over its RDMA devices, virtual functions among them.
@@ -202,17 +203,26 @@ func topTable(now, then []load.VM, passed time.Duration, more extras) *terminal.
 	for i := range then {
 		earlier[then[i].Cluster+"/"+then[i].Name] = &then[i]
 	}
-	titles := []string{"vm", "state", "vcpus", "used", "wait", "other", "memory", "huge", "exits/s", "read/s", "written/s", "ranks", "lines/s"}
+	// Columns of what no VM has are left out: the rest should fit a terminal.
+	huge := slices.ContainsFunc(now, func(v load.VM) bool { return v.HugeBytes != 0 })
+	shared := slices.ContainsFunc(now, func(v load.VM) bool { return v.Region != nil })
 	functions := slices.ContainsFunc(now, func(v load.VM) bool { return v.Functions != nil })
-	if functions {
-		titles = append(titles, "vf-in/s", "vf-out/s")
+	exits := slices.ContainsFunc(now, func(v load.VM) bool { return v.Exits != nil })
+	rdma := slices.ContainsFunc(now, func(v load.VM) bool { _, _, any := v.Carried(true); return any })
+	titles := []string{"vm", "state", "vcpus", "used", "wait", "other", "memory"}
+	add := func(shown bool, more ...string) {
+		if shown {
+			titles = append(titles, more...)
+		}
 	}
-	if more.inside {
-		titles = append(titles, "net-in/s", "net-out/s", "rdma-in/s", "rdma-out/s")
-	}
-	if more.nodes {
-		titles = append(titles, "nodes", "region")
-	}
+	add(huge, "huge")
+	add(shared, "ranks", "lines/s")
+	add(functions, "vf-in/s", "vf-out/s")
+	add(more.inside, "net-in/s", "net-out/s")
+	add(rdma, "rdma-in/s", "rdma-out/s")
+	add(exits, "exits/s")
+	add(true, "read/s", "written/s")
+	add(more.nodes, "nodes", "region")
 	t := terminal.NewTable(titles...)
 	for i := range now {
 		v := &now[i]
@@ -222,26 +232,37 @@ func topTable(now, then []load.VM, passed time.Duration, more extras) *terminal.
 			old = v // it is new: nothing is known of its last interval
 		}
 		r := v.Since(old, passed)
-		ranks := ""
-		if v.Region != nil {
-			ranks = fmt.Sprint(v.Region.Ranks)
-		}
 		row := []any{name, v.State, v.VCPUs, fmt.Sprintf("%.2f", r.VCPU), fmt.Sprintf("%.2f", r.Wait), fmt.Sprintf("%.2f", r.Other),
-			words.Bytes(v.ResidentBytes), words.Bytes(v.HugeBytes),
-			perSecond(r.Exits, plainCount), perSecond(r.Read, words.Bytes), perSecond(r.Written, words.Bytes),
-			ranks, perSecond(r.Lines, plainCount)}
+			words.Bytes(v.ResidentBytes)}
+		if huge {
+			row = append(row, words.Bytes(v.HugeBytes))
+		}
+		if shared {
+			ranks := ""
+			if v.Region != nil {
+				ranks = fmt.Sprint(v.Region.Ranks)
+			}
+			row = append(row, ranks, perSecond(r.Lines, plainCount))
+		}
 		if functions {
 			row = append(row, perSecond(r.FunctionsIn, words.Bytes), perSecond(r.FunctionsOut, words.Bytes))
 		}
 		if more.inside {
-			row = append(row, perSecond(r.NetIn, words.Bytes), perSecond(r.NetOut, words.Bytes),
-				perSecond(r.RDMAIn, words.Bytes), perSecond(r.RDMAOut, words.Bytes))
+			row = append(row, perSecond(r.NetIn, words.Bytes), perSecond(r.NetOut, words.Bytes))
 		}
+		if rdma {
+			row = append(row, perSecond(r.RDMAIn, words.Bytes), perSecond(r.RDMAOut, words.Bytes))
+		}
+		if exits {
+			row = append(row, perSecond(r.Exits, plainCount))
+		}
+		row = append(row, perSecond(r.Read, words.Bytes), perSecond(r.Written, words.Bytes))
 		if more.nodes {
-			row = append(row, byNode(v.Nodes), "")
+			region := ""
 			if v.RegionBytes != nil {
-				row[len(row)-1] = words.Bytes(*v.RegionBytes)
+				region = words.Bytes(*v.RegionBytes)
 			}
+			row = append(row, byNode(v.Nodes), region)
 		}
 		t.Row(row...)
 	}
