@@ -100,7 +100,7 @@ func report(stderr io.Writer, ran *cobra.Command, err error) int {
 // nope: no such file or directory".
 func withoutCall(line string, err error) string {
 	var path *os.PathError
-	if !errors.As(err, &path) || path.Path == "" {
+	if !errors.As(err, &path) || path.Path == "" || path.Op == "write" || path.Op == "read" {
 		return line
 	}
 	return strings.ReplaceAll(line, path.Error(), path.Path+": "+path.Err.Error())
