@@ -1,5 +1,5 @@
 // Package all has every back end of nearmetal: a program that imports it can open them by name. That of vSphere is in a
-// program of its own (build tag vsphere): govmomi takes longer to start than nearmetal.
+// program of its own (build tag vsphere), since govmomi's start takes time.
 package all
 
 import (
