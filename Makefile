@@ -89,6 +89,10 @@ sbom: go ## build/nearmetal-VERSION.cdx.json: the same as a bill of materials (C
 dist: ## build/nearmetal-VERSION.tar.gz: the source of HEAD, the same bytes each time
 	@sh scripts/dist.sh
 
+# The headers of Slurm's other releases come from the mirror that apt has.
+packages: go slurm ## build/packages: .deb and .rpm of nearmetal, its provider, and the plugins for Slurm
+	@sh scripts/packages.sh
+
 uninstall: ## what install has put below PREFIX and DESTDIR
 	@meson configure build/c -Dprefix='$(PREFIX)' -Dslurm_plugins='$(SLURM_PLUGINS)'
 	@meson introspect build/c --installed | python3 -c 'import json, sys; print("\n".join(json.load(sys.stdin).values()))' | \
@@ -202,6 +206,9 @@ test-mpi4py: c wheels ## all of mpi4py's test suite over the provider: a quarter
 test-nova: deps ## the flavors that plans ask for, checked by Nova's own code
 	@sh scripts/wheels.sh nova
 	go test -count=1 -tags nova -run TestNova ./internal/backend/openstack
+
+test-packages: go ## packages made twice; installed, upgraded, removed and purged in clean Debian 12 and 13 (root)
+	@sh scripts/packages-test.sh
 
 # VFs for real: an outer host under TCG with an emulated card, in it a VM with a VF. Minutes.
 test-sriov: go ## an emulated host with an IOMMU and an SR-IOV card, and a VM with a VF

@@ -14,6 +14,7 @@
 #   browser    Chromium without a screen, which the report is looked at in
 #   bench      HPCC, for make bench; without root it is left out of the run
 #   clang      the fuzzer of C
+#   packages   rpm, for the tests of packages
 #   bootstrap  debootstrap, for a Debian of its own (make rehearse, make test-debian13)
 #
 #   --plan     installs nothing: prints what is missing and how much is to be fetched
@@ -54,9 +55,10 @@ packages() {
 		;;
 	bench) echo "hpcc lammps" ;;
 	clang) [ "$ID" = debian ] && [ "$VERSION_ID" = 12 ] && echo "clang libclang-rt-14-dev" || echo "clang libclang-rt-dev" ;;
+	packages) echo "rpm" ;;
 	bootstrap) echo "debootstrap" ;;
 	*)
-		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, hosts, libvirt, shells, browser, bench, clang or bootstrap" >&2
+		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, hosts, libvirt, shells, browser, bench, clang, packages or bootstrap" >&2
 		exit 2
 		;;
 	esac

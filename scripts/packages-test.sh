@@ -1,0 +1,161 @@
+#!/bin/sh
+# packages-test.sh [RELEASE...]: makes the packages twice, which must be the same bytes, and installs, upgrades,
+# removes and purges them in clean roots of Debian (bookworm and trixie): .deb by apt and dpkg, .rpm by rpm itself. Each command that a
+# package brings is run there. Nothing may be left afterwards. As root; minutes, and 150 MB a release the first time.
+#
+# Everything mounted is so in a mount namespace of this script's alone. PACKAGES_MADE=1 takes the packages that are there.
+set -eu
+top=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
+cd "$top"
+. scripts/fetch.sh
+out=$top/build/packages
+kept=$top/build/packages-test
+
+if [ "${1:-}" != --within ]; then
+	[ "$(id -u)" = 0 ] || {
+		echo "packages-test.sh needs root, for roots of its own" >&2
+		exit 1
+	}
+	sh scripts/install.sh bootstrap slurm packages
+	mkdir -p "$kept"
+	if [ -z "${PACKAGES_MADE:-}" ]; then
+		sh scripts/packages.sh "$kept/first" >/dev/null
+		PACKAGES_NEXT=1 sh scripts/packages.sh "$out" >/dev/null
+		for f in "$out"/*.deb "$out"/*.rpm; do
+			cmp "$f" "$kept/first/${f##*/}"
+		done
+		echo "packages: the same bytes twice"
+		rm -rf "$kept/first"
+	fi
+	[ $# -gt 0 ] || set -- bookworm trixie
+	exec unshare --mount --propagation private --pid --fork --kill-child -- sh "$0" --within "$@"
+fi
+shift
+mount -t proc proc /proc
+work=$(mktemp -d)
+trap 'cd /; umount -l "$work"/*/proc "$work"/*/dev "$work"/*/pk 2>/dev/null; rm -rf --one-file-system "$work"' EXIT
+
+fail() {
+	echo "packages-test.sh: $*" >&2
+	exit 1
+}
+
+# what is in a root, but for what apt, dpkg and rpm keep for themselves
+files() {
+	(cd "$root" && find etc usr var -xdev | grep -Ev '^var/(lib/(dpkg|apt|rpm-test|systemd)|cache|log)(/|$)|^etc/(group|gshadow|ld.so.cache)-?$' | sort)
+}
+
+# left WHEN: what is there that was not before
+left() {
+	files >"$work/after"
+	diff "$work/before" "$work/after" >"$work/diff" || {
+		cat "$work/diff" >&2
+		fail "$release: left after $1"
+	}
+}
+
+# inside COMMAND...: runs it in the root
+inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
+
+# works: what the packages bring, by running it
+works() {
+	[ "$(inside nearmetal version | head -1 | cut -d' ' -f2)" = "$(cat VERSION)" ] || fail "$release: nearmetal version says $(inside nearmetal version)"
+	[ "$(readlink "$root/usr/bin/nearmetal-rsh")" = nearmetal ] || fail "$release: there is no nearmetal-rsh"
+	inside nearmetal check --json >"$work/check.json" || [ $? = 1 ] || fail "$release: nearmetal check failed"
+	grep -q '"limits.nofile"' "$work/check.json" || fail "$release: nearmetal check says nothing of limits.nofile"
+	inside nearmetal spec show --vms 2 >"$root/tmp/x.yaml" && inside nearmetal spec validate /tmp/x.yaml >/dev/null || fail "$release: nearmetal spec failed"
+	rm "$root/tmp/x.yaml"
+	inside /usr/libexec/nearmetal/nm_stream --help >/dev/null || fail "$release: nm_stream does not start"
+	for f in usr/share/man/man1/nearmetal-run.1.gz usr/share/man/man7/fi_ivshmem.7.gz usr/share/doc/nearmetal/files.md \
+		usr/share/bash-completion/completions/nearmetal usr/lib/nearmetal/libfabric/libivshmem-fi.so etc/security/limits.d/50-nearmetal.conf; do
+		[ -s "$root/$f" ] || fail "$release: there is no /$f"
+	done
+	[ "$(stat -c '%U %a' "$root/var/lib/nearmetal")" = "root 700" ] || fail "$release: /var/lib/nearmetal is not root's own"
+}
+
+# The mirror that apt has of Debian's own, of whatever release.
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Component: main' | head -1)
+
+for release; do
+	if [ ! -e "$kept/$release.tar" ]; then
+		bootstrap() { rm -rf "$work/new" && debootstrap --variant=minbase --include=ca-certificates "$release" "$work/new" "$mirror"; }
+		fetch_try debootstrap bootstrap || exit 1
+		rm -f "$fetch_out"
+		tar -C "$work/new" -cf "$kept/$release.tar.new" . && mv "$kept/$release.tar.new" "$kept/$release.tar"
+		rm -rf "$work/new"
+	fi
+	root=$work/$release
+	mkdir "$root"
+	tar -C "$root" -xf "$kept/$release.tar"
+	cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
+	mkdir -p "$root/usr/local/share/ca-certificates" "$root/pk"
+	for f in /usr/local/share/ca-certificates/*.crt; do
+		[ ! -e "$f" ] || cp "$f" "$root/usr/local/share/ca-certificates/"
+	done
+	mount --bind "$out" "$root/pk"
+	mount -t proc proc "$root/proc"
+	mount --rbind /dev "$root/dev"
+	case $release in bookworm) slurm=22.05 other=24.11 ;; *) slurm=24.11 other=22.05 ;; esac
+	inside sh -c 'update-ca-certificates >/dev/null 2>&1; apt-get -q update && apt-get -q install -y --no-install-recommends libfabric1 libgomp1 slurm-client' >"$work/log" 2>&1 || {
+		tail -5 "$work/log" >&2
+		fail "$release: its packages cannot be installed"
+	}
+	files >"$work/before"
+
+	inside sh -c "apt-get -q install -y --no-install-recommends /pk/nearmetal_*.deb /pk/nearmetal-fabric_*.deb /pk/nearmetal-slurm-${slurm}_*.deb" >"$work/log" 2>&1 || {
+		tail -5 "$work/log" >&2
+		fail "$release: the packages cannot be installed"
+	}
+	works
+	[ -s "$root/usr/lib/x86_64-linux-gnu/slurm-wlm/spank_nearmetal.so" ] || fail "$release: there is no plugin"
+	if inside sh -c "apt-get -q -s install --no-install-recommends /pk/nearmetal-slurm-${other}_*.deb" >/dev/null 2>&1; then
+		fail "$release: the plugin of Slurm $other can be installed beside Slurm $slurm"
+	fi
+	echo "# a site's own" >>"$root/etc/security/limits.d/50-nearmetal.conf"
+	inside sh -c "dpkg -i /pk/next/nearmetal_*.deb /pk/next/nearmetal-fabric_*.deb /pk/next/nearmetal-slurm-${slurm}_*.deb" >"$work/log" 2>&1 || {
+		cat "$work/log" >&2
+		fail "$release: the packages cannot be upgraded"
+	}
+	works
+	grep -q "a site's own" "$root/etc/security/limits.d/50-nearmetal.conf" || fail "$release: an upgrade overwrites what the site wrote"
+	touch "$root/var/lib/nearmetal/000001-test.open"
+	inside apt-get -q remove -y nearmetal nearmetal-fabric "nearmetal-slurm-$slurm" >"$work/log" 2>&1
+	grep -q "changes to this host stay" "$work/log" || fail "$release: removal says nothing of changes to the host"
+	[ -e "$root/var/lib/nearmetal/000001-test.open" ] || fail "$release: removal lost a journal"
+	[ ! -e "$root/usr/bin/nearmetal" ] || fail "$release: nearmetal is there after its removal"
+	inside dpkg -P nearmetal nearmetal-fabric "nearmetal-slurm-$slurm" >/dev/null 2>&1
+	left "the packages' purge"
+	echo "$release: .deb: installed, upgraded, removed, purged"
+
+	# By rpm itself, which runs the scriptlets in the root. That the names of what they need are Debian's is no matter then.
+	r() { rpm --force-debian --root "$root" --dbpath /var/lib/rpm-test --nodeps --nosignature "$@"; }
+	# Folders that Red Hat's own packages have.
+	for d in var/lib/rpm-test usr/lib64/slurm usr/lib/sysusers.d usr/lib/tmpfiles.d usr/share/licenses usr/share/pkgconfig usr/share/zsh/site-functions usr/share/fish/vendor_completions.d; do
+		mkdir -p "$root/$d"
+	done
+	files >"$work/before"
+	r -i "$out"/nearmetal-0*.rpm "$out"/nearmetal-fabric-*.rpm "$out/nearmetal-slurm-$slurm"-*.rpm
+	works
+	[ -s "$root/usr/lib64/slurm/spank_nearmetal.so" ] || fail "$release: there is no plugin in /usr/lib64/slurm"
+	echo "# a site's own" >>"$root/etc/security/limits.d/50-nearmetal.conf"
+	r -U "$out"/next/nearmetal-0*.rpm "$out"/next/nearmetal-fabric-*.rpm "$out/next/nearmetal-slurm-$slurm"-*.rpm
+	works
+	r -V nearmetal-fabric "nearmetal-slurm-$slurm" || fail "$release: rpm -V finds other files than it installed"
+	r -e "nearmetal-slurm-$slurm" nearmetal-fabric nearmetal 2>/dev/null
+	rm -f "$root/etc/security/limits.d/50-nearmetal.conf.rpmsave" # as rpm does with what a site wrote
+	left "the rpm packages' removal"
+	echo "$release: .rpm: installed, upgraded, verified, removed"
+	umount -l "$root/proc" "$root/dev" "$root/pk"
+	rm -rf --one-file-system "$root"
+done
+
+# What rpm says of them, against what it should be.
+for p in nearmetal nearmetal-fabric nearmetal-slurm-22.05 nearmetal-slurm-24.11; do
+	for f in "$out/$p"-[0-9]*.rpm; do
+		echo "== $p"
+		rpm -qp --nosignature --requires --recommends --suggests "$f"
+		rpm -qp --nosignature --scripts "$f" | grep -c '^#!/bin/sh' || :
+	done
+done | sed "s/ $(cat VERSION)-1$/ VERSION-1/" >"$work/rpm"
+diff "$top/packaging/rpm.expected" "$work/rpm" || fail "what rpm says of the packages differs from packaging/rpm.expected"
+echo "rpm: requires and scriptlets as expected"
