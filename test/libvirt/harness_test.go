@@ -103,7 +103,7 @@ type host struct {
 func ofHost(t *testing.T) *site {
 	t.Helper()
 	needs(t, "libvirtd", "unshare", "nsenter", "virsh")
-	h := &host{t: t, dir: filepath.Join(top, "host")}
+	h := &host{t: t, dir: filepath.Join(top, t.Name())}
 	if err := os.Mkdir(h.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
