@@ -197,9 +197,8 @@ static void spoil(uint8_t *layout, const struct nm_layout_geometry *g, const uin
 					       (uint64_t) (c - 1) * NM_LAYOUT_LINE);
 	switch (at[0] % 8) {
 	case 0: case 1:
-		/* How many pieces each end has taken: none to three. */
-		word = &ctl->coop;
-		value = (__atomic_load_n(word, __ATOMIC_RELAXED) & ~0xffffffffULL) | (at[3] % 4) << 16 | at[4] % 4;
+		/* The ring's control lines. */
+		word = (uint64_t *) (void *) ctl + at[2] % 16;
 		break;
 	case 2:
 		/* A line as it was, with the lap of another round now and then. */

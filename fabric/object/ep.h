@@ -83,6 +83,7 @@ struct ivs_ep {
 	size_t		tx_table_size;
 	uint32_t	tx_gen;
 	uint64_t	shown_count;	/* messages shown so far (proto/shown.h) */
+	uint64_t	shown_next;	/* the number of the next one, but for its id; 0: not made yet */
 
 	uint8_t		*area;
 	struct ivs_bounce_pool near, far;	/* ring/bounce.c */

@@ -31,7 +31,9 @@ enum ivs_op {
 	IVS_OP_ATOMIC,		/* struct ivs_atomic, then operands */
 	IVS_OP_EVENT,		/* a direct write with remote CQ data, the tag: 8 bytes of length */
 	IVS_OP_COOP,		/* write a part of it yourself: struct ivs_coop */
-	IVS_OP_COOP_END,	/* that is over: tag is pieces written << 32 | id */
+	IVS_OP_COOP_END,	/* that is over: tag is the id */
+	IVS_OP_SHOWN_ACK,	/* as ACK and CTS, of a message in its sender's memory: tag is the answer, */
+	IVS_OP_SHOWN_CTS,	/* which the receiver alone can give (proto/shown.h) */
 	IVS_OP_COUNT
 };
 
@@ -94,10 +96,10 @@ struct ivs_coop {
 	uint64_t	addr;		/* of the receiver's memory */
 	uint64_t	len;		/* bytes */
 	uint32_t	id;
-	uint32_t	gen;		/* of nm_ring_ctl.coop */
+	uint32_t	gen;		/* of ivs_ledger.front, another one for each message between two ranks */
 	uint32_t	piece;		/* bytes */
 	uint32_t	pad;
-	uint64_t	check;		/* SipHash under the receiver's key */
+	uint64_t	check;		/* SipHash under the receiver's key, of the message's number, too */
 };
 
 #define IVS_ATOMIC_WRITE	0	/* changes the target */

@@ -60,9 +60,10 @@ struct ivs_msg {
 	bool		streaming;	/* is in peer->streams */
 	bool		asked;		/* clear to send was sent */
 	bool		claimed;
-	uint32_t	coop;		/* pieces that the sender has taken and not yet reported */
+	uint32_t	coop;		/* pieces that the receiver has not taken, where the sender may have */
 	uint32_t	piece;		/* coop: bytes of one */
 	uint32_t	id;		/* the sender's */
+	uint64_t	number;		/* of an RTS, in its sender's ledger (proto/shown.h); 0: it cannot be read */
 	uint64_t	tag;
 	uint64_t	data;
 	size_t		total;

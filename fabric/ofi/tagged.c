@@ -118,8 +118,7 @@ static ssize_t discard(struct ivs_ep *ep, struct ivs_msg *msg, void *context, ui
 	/* Into nothing, and as long as it is, so that it is not cut short. */
 	rx->len = msg->total;
 	if (msg->op == IVS_OP_TAGGED_RTS) {
-		if (msg->flags & IVS_F_ACK)
-			ivs_ctl_send(msg->peer, IVS_OP_ACK, msg->id);
+		ivs_msg_ack(msg);
 		ivs_rx_complete(ep, rx, true, msg->peer, msg->total, msg->tag,
 				msg->flags & IVS_F_DATA, msg->data, 0);
 		ivs_msg_free(ep, msg);

@@ -2,49 +2,47 @@
  * A large message between two ranks of one VM that both of them copy: the receiver reads
  * pieces from its front, and its sender, which waits for its end anyway, writes pieces
  * from its back, each by the kernel (cma.c). A sender that is busy does not come, and the
- * receiver then reads all. Pieces are taken by a compare-and-swap of one word in the ring's
- * control lines. Every VM can write that word, at any time. So the word only says whether
- * there may be a piece left. Which piece an end copies, and when it stops, follows from its
- * own count, which never exceeds the message's pieces. A changed word can make both ends
- * copy a piece, or neither: the receiver copies what the sender's answer leaves out. It can
- * also bring a sender that comes late to write its message once more to where it was received,
- * until the receiver's ACK ends the message at the sender.
+ * receiver then reads all.
+ *
+ * Before an end copies a piece, it counts the piece in its own ledger, and then reads the other end's
+ * count. Between the two is a fence: of two ends that take the same piece at once at least one sees it,
+ * and leaves the piece alone. So the sender writes to no piece that the receiver has, nor to any of a
+ * message that the receiver has ended. The receiver waits for a sender that has taken a piece, and reads at
+ * the end what neither has copied. Only two messages of this go through the region. The receiver's call to
+ * the sender is signed. The sender's answer that it is done is a hint: the ledger has the count.
  */
 #include "proto/coop_copy.h"
 #include "proto/shown.h"
+#include "region/ledger.h"
 #include "region/siphash.h"
 #include "tune.h"
 
 #define PIECES_MAX	8192	/* of a message: a limit of the format */
 
-#define WORD(gen, front, back) \
-	((uint64_t) (gen) << 32 | (uint64_t) (front) << 16 | (uint64_t) (back))
+/* ivs_ledger.front: the message's number (ivs_coop.gen), and the pieces that the receiver has taken. */
+#define FRONT(gen, count) ((uint64_t) (gen) << 32 | (count))
 
-/*
- * Takes one of count pieces from the front or the back, if one is left. own: how many this
- * end has taken so far, which is the bound that nobody else can change.
- */
-static bool take(uint64_t *word, uint32_t gen, uint32_t count, uint32_t own, bool back)
+/* ivs_shown.back: the pieces that the sender has taken, and whether it takes no more. */
+#define BACK_COUNT(word) ((uint32_t) (word) & 0xffff)
+#define BACK_OVER	(1ULL << 32)	/* no more: that many are copied */
+#define BACK_FAILED	(1ULL << 33)	/* since the kernel let it not */
+
+/* Writes this end's count of pieces, and reads the other end's then. */
+static uint64_t claim(uint64_t *own, uint64_t word, const uint64_t *other)
 {
-	uint64_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
-
-	if (own >= count)
-		return false;
-	do {
-		if (old >> 32 != gen || (old >> 16 & 0xffff) + (old & 0xffff) >= count)
-			return false;
-	} while (!__atomic_compare_exchange_n(word, &old, old + (back ? 1 : 1 << 16), false,
-					      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
-	return true;
+	__atomic_store_n(own, word, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return __atomic_load_n(other, __ATOMIC_ACQUIRE);
 }
 
-/* Only the receiver can have asked for it, and only this sender, to write there. */
-static uint64_t check(const uint8_t *key, const struct ivs_coop *j, uint32_t slot, uint32_t epoch)
+/* Only the receiver can have asked for it, and only this sender, to write there, and that for this message. */
+static uint64_t check(const uint8_t *key, const struct ivs_coop *j, uint32_t slot, uint32_t epoch, uint64_t number)
 {
 	struct {
 		struct ivs_coop j;
 		uint32_t slot, epoch;
-	} data = { *j, slot, epoch };
+		uint64_t number;
+	} data = { *j, slot, epoch, number };
 
 	data.j.check = 0;
 	return ivs_siphash(key, &data, sizeof(data));
@@ -81,12 +79,12 @@ static int copy(struct ivs_peer *peer, bool write, const struct iovec *ours,
  * Waits until the sender has taken its half of a message, for as long as ours took, if it
  * has come for the last one. It may be busy with that still.
  */
-static void spin_half(const uint64_t *word, uint32_t half, uint64_t begun)
+static void spin_half(const uint64_t *back, uint32_t half, uint64_t begun)
 {
 	uint64_t now = ivs_cycles(), ours = now - begun;
 	uint64_t end = now + (ours < IVS_COOP_HALF_CYCLES ? ours : IVS_COOP_HALF_CYCLES);
 
-	while ((__atomic_load_n(word, __ATOMIC_ACQUIRE) & 0xffff) < half &&
+	while (BACK_COUNT(__atomic_load_n(back, __ATOMIC_ACQUIRE)) < half &&
 	       (int64_t) (ivs_cycles() - end) < 0)
 		ivs_pause();
 }
@@ -100,33 +98,37 @@ bool ivs_coop_fits(const struct ivs_peer *peer, size_t len)
 int ivs_coop_read(struct ivs_msg *msg, size_t len)
 {
 	struct ivs_peer *peer = msg->peer;
-	uint64_t *word = &peer->rx_ctl->coop;
+	struct ivs_ledger *ledger = ivs_slot_ledger(peer->ep->slot);
+	const uint64_t *back = &ivs_shown_of(peer, msg->id)->back;
 	struct ivs_coop head;
 	struct ivs_packet pkt = {
 		.op = IVS_OP_COOP, .fixed = &head, .fixed_len = sizeof(head),
 	};
 	uint32_t count, front = 0;
-	uint64_t begun;
+	uint64_t begun, *own;
 	int err = 0;
 
+	if (!ledger)
+		return copy(peer, false, msg->rx->iov, msg->iov, 0, len);
+	own = &ledger->front[peer->slot].word;
 	memset(&head, 0, sizeof(head));
 	head.addr = (uintptr_t) msg->rx->iov[0].iov_base;
 	head.len = len;
 	head.id = msg->id;
 	head.gen = ++peer->coop_gen;
 	head.piece = piece_bytes(len);
-	head.check = check(ivs_slot_key(), &head, peer->slot, peer->epoch);
+	head.check = check(ivs_slot_key(), &head, peer->slot, peer->epoch, msg->number);
 	count = pieces(len, head.piece);
-	__atomic_store_n(word, WORD(head.gen, 0, 0), __ATOMIC_RELEASE);
+	__atomic_store_n(own, FRONT(head.gen, 0), __ATOMIC_RELEASE);
 	if (ivs_packet_send(peer, &pkt))
 		return copy(peer, false, msg->rx->iov, msg->iov, 0, len);
 	begun = ivs_cycles();
-	for (;;) {
+	while (front < count) {
 		size_t from = (size_t) front * head.piece;
 
 		if (front == (count + 1) / 2 && count <= IVS_COOP_HALVED && peer->helped)
-			spin_half(word, count - front, begun);
-		if (!take(word, head.gen, count, front, false))
+			spin_half(back, count - front, begun);
+		if (front + 1 + BACK_COUNT(claim(own, FRONT(head.gen, front + 1), back)) > count)
 			break;
 		front++;
 		/* After an error the other pieces are only taken, so that the sender does not. */
@@ -140,60 +142,74 @@ int ivs_coop_read(struct ivs_msg *msg, size_t len)
 		return err;
 	msg->coop = count - front;
 	msg->piece = head.piece;
-	return -FI_EINPROGRESS;
+	return ivs_coop_end(msg, len);
 }
 
-int ivs_coop_end(struct ivs_msg *msg, size_t len, uint32_t done)
+int ivs_coop_end(struct ivs_msg *msg, size_t len)
 {
-	uint32_t count = pieces(len, msg->piece), taken = msg->coop;
-	size_t from = (size_t) (count - taken) * msg->piece;
+	struct ivs_peer *peer = msg->peer;
+	uint64_t back = __atomic_load_n(&ivs_shown_of(peer, msg->id)->back, __ATOMIC_ACQUIRE);
+	uint32_t count = pieces(len, msg->piece), front = count - msg->coop, done = BACK_COUNT(back);
+	bool holds = ivs_shown_holds(peer, msg->id, msg->number);
 
+	if (holds && !(back & BACK_OVER))
+		return -FI_EINPROGRESS;
 	msg->coop = 0;
-	/* More than was left to it: a changed word made both copy some. */
-	if (msg->error || done >= taken)
-		return msg->error;
+	/* It is not the message's any more, as the caller will find, too. */
+	if (!holds)
+		return 0;
 	/* It may not write our memory, though we may read its. */
-	msg->peer->alone = true;
-	/* Its word came through the ring: the message may be over. */
-	if (ivs_shown_find(msg->peer, msg->id, msg->total, msg->iov) != 1)
-		return -FI_EIO;
-	return copy(msg->peer, false, msg->rx->iov, msg->iov, from,
+	if (back & BACK_FAILED)
+		peer->alone = true;
+	if (msg->error || done >= count - front)
+		return msg->error;
+	return copy(peer, false, msg->rx->iov, msg->iov, (size_t) front * msg->piece,
 		    done ? (size_t) (count - done) * msg->piece : len);
 }
 
 bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, const void *fixed)
 {
+	const struct ivs_ledger *theirs;
 	struct ivs_coop head;
 	struct iovec remote;
+	struct ivs_shown *shown;
 	struct ivs_tx *tx;
 	uint32_t count, done = 0;
+	uint64_t front, over = BACK_OVER;
 	int pid = peer->pid;
 
 	memcpy(&head, fixed, sizeof(head));
 	tx = ivs_tx_find(ep, peer, head.id);
-	if (!tx || tx->response || tx->cts || tx->coop || tx->count != 1 ||
-	    (tx->op != IVS_OP_TAGGED_RTS && tx->op != IVS_OP_MSG_RTS) ||
-	    peer->channel != IVS_CHAN_RING || !head.piece || head.len > tx->total ||
-	    !head.len || head.len / head.piece > PIECES_MAX ||
-	    (pid && head.check != check(peer->key, &head, ep->slot, ep->epoch)) ||
+	shown = tx && tx->shown ? ivs_shown_entry(ep, tx) : NULL;
+	if (!shown || tx->coop || tx->count != 1 || peer->channel != IVS_CHAN_RING || !head.piece ||
+	    head.len > tx->total || !head.len || head.len / head.piece > PIECES_MAX ||
+	    head.check != check(peer->key, &head, ep->slot, ep->epoch, shown->number) ||
 	    /* One that was sent before: its memory may be another's by now. */
 	    (int32_t) (head.gen - peer->coop_heard) <= 0)
 		return false;
 	peer->coop_heard = head.gen;
 	tx->coop = true;
+	theirs = ivs_peer_ledger(peer);
 	remote.iov_base = (void *) (uintptr_t) head.addr;
 	remote.iov_len = head.len;
 	count = pieces(head.len, head.piece);
-	while (pid && !peer->self && take(&peer->tx_ctl->coop, head.gen, count, done, true)) {
+	while (pid && !peer->self && theirs && done < count) {
 		size_t from = (size_t) (count - 1 - done) * head.piece;
 
-		if (copy(peer, true, tx->iov, &remote, from,
-			 head.len - from < head.piece ? head.len : from + head.piece))
+		front = claim(&shown->back, done + 1, &theirs->front[ep->slot].word);
+		/* Of a later message: the receiver takes no more of this one. */
+		if (front >> 32 != head.gen || (uint32_t) front + done + 1 > count)
 			break;
+		if (copy(peer, true, tx->iov, &remote, from,
+			 head.len - from < head.piece ? head.len : from + head.piece)) {
+			over |= BACK_FAILED;
+			break;
+		}
 		done++;
 	}
+	__atomic_store_n(&shown->back, over | done, __ATOMIC_RELEASE);
 	/* Whether it may read our memory is for itself to find out. */
 	peer->pid = pid;
-	ivs_ctl_send(peer, IVS_OP_COOP_END, (uint64_t) done << 32 | head.id);
+	ivs_ctl_send(peer, IVS_OP_COOP_END, head.id);
 	return true;
 }

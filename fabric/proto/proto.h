@@ -45,8 +45,10 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
 /* Brings a message and its receive together. */
 void ivs_msg_attach(struct ivs_ep *ep, struct ivs_msg *msg, struct ivs_rx *rx);
 void ivs_msg_free(struct ivs_ep *ep, struct ivs_msg *msg);
-/* The sender has written done pieces of a message that both copy. */
-void ivs_msg_coop_end(struct ivs_ep *ep, struct ivs_peer *peer, uint32_t id, uint32_t done);
+/* Says to its sender that a message has been received, if that is wanted. */
+void ivs_msg_ack(const struct ivs_msg *msg);
+/* The sender says that it writes no more of a message that both copy. */
+void ivs_msg_coop_end(struct ivs_ep *ep, struct ivs_peer *peer, uint32_t id);
 /* Posts a receive, or lets it take a message that is there. Consumes rx. */
 void ivs_rx_post(struct ivs_ep *ep, struct ivs_rx *rx, bool tagged);
 

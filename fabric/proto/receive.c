@@ -92,6 +92,7 @@ struct start {
 	size_t		total;
 	const uint8_t	*payload;	/* the first len bytes */
 	size_t		len;
+	uint64_t	number;		/* RTS: in its sender's ledger (proto/shown.h) */
 	size_t		niov;		/* RTS: where it lies; 0: that is not known here */
 	struct iovec	iov[IVS_IOV_MAX];
 };
@@ -112,7 +113,7 @@ static const char *parse_rts(struct ivs_peer *peer, struct start *s, const void 
 		return "a message of a wrong kind";
 	if (!(s->flags & IVS_F_REGION)) {
 		/* The pieces in the head may be another VM's: the sender's ledger has its own. */
-		count = ivs_shown_find(peer, s->id, s->total, s->iov);
+		count = ivs_shown_find(peer, s->id, s->total, s->iov, &s->number);
 		s->niov = count > 0 ? (size_t) count : 0;
 		return count < 0 ? "a message that it does not show us" : NULL;
 	}
@@ -179,8 +180,9 @@ static bool complete(struct ivs_ep *ep, struct ivs_peer *peer, const struct star
 		if (s->flags & IVS_F_ACK)
 			ivs_ctl_send(peer, IVS_OP_ACK, s->id);
 	} else if (s->niov && ivs_select_read(peer, s->flags, s->niov, rx, want) == IVS_READ_CMA &&
-		   !ivs_cma(peer, false, rx->iov, rx->count, s->iov, s->niov, want)) {
-		ivs_ctl_send(peer, IVS_OP_ACK, s->id);
+		   !ivs_cma(peer, false, rx->iov, rx->count, s->iov, s->niov, want) &&
+		   ivs_shown_holds(peer, s->id, s->number)) {
+		ivs_ctl_send(peer, IVS_OP_SHOWN_ACK, ivs_shown_answer(peer, IVS_OP_SHOWN_ACK, s->id, s->number));
 	} else {
 		return false;
 	}
@@ -199,6 +201,7 @@ static struct ivs_msg *record(struct ivs_peer *peer, const struct start *s)
 	msg->data = s->data;
 	msg->id = s->id;
 	if (is_rts(s)) {
+		msg->number = s->number;
 		/* In the sender's memory it is found once more when its receive is there. */
 		msg->niov = (uint32_t) s->niov;
 		memcpy(msg->iov, s->iov, s->niov * sizeof(*s->iov));
@@ -262,6 +265,7 @@ static bool start(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t 
 	s.data = 0;
 	s.payload = payload;
 	s.len = len;
+	s.number = 0;
 	s.niov = 0;
 	fault = parse(peer, &s, fixed);
 	if (fault) {
@@ -652,11 +656,9 @@ static void result(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, co
 		ivs_tx_complete(ep, tx, 0);
 }
 
-/* The receiver of a message has asked for its other pieces. */
-static void cts(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t id)
+/* The receiver of tx has asked for its other pieces. tx: NULL if there is none that it may ask for. */
+static void cts(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx)
 {
-	struct ivs_tx *tx = ivs_tx_find(ep, peer, id);
-
 	if (!tx || tx->cts || tx->response || tx->op < IVS_OP_TAGGED_LONG || tx->op > IVS_OP_MSG_RTS) {
 		nonsense(peer, "a CTS for nothing");
 		return;
@@ -666,24 +668,32 @@ static void cts(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t id)
 	if (tx->op == IVS_OP_TAGGED_RTS || tx->op == IVS_OP_MSG_RTS) {
 		tx->op = tx->op == IVS_OP_TAGGED_RTS ? IVS_OP_TAGGED_LONG : IVS_OP_MSG_LONG;
 		tx->begun = 0;
-		if (tx->shown)
+		if (tx->shown) {
 			ivs_traffic_announced(peer, tx->total, false);
+			ivs_shown_end(ep, tx);
+		}
 	}
 	ivs_tx_start(peer, tx);
 }
 
-/* The receiver has all of a message: tag is status << 32 | id. */
-static void acked(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t tag)
+/* The receiver has all of tx, or this error. tx: NULL if there is none that it may say that of. */
+static void acked(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx, int err)
 {
-	struct ivs_tx *tx = ivs_tx_find(ep, peer, (uint32_t) tag);
-
 	if (!tx || !tx->ack || tx->response) {
 		nonsense(peer, "an ACK of a message that was not sent");
 		return;
 	}
 	if (tx->begun)
 		ivs_cma_policy_took(&peer->reads, tx->total, ivs_cycles() - tx->begun);
-	ivs_tx_complete(ep, tx, (int) (tag >> 32 & 0xfff));
+	ivs_tx_complete(ep, tx, err);
+}
+
+/* The message that is answered by its id alone, or NULL: of one that is shown every VM could say that. */
+static struct ivs_tx *answered(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t id)
+{
+	struct ivs_tx *tx = ivs_tx_find(ep, peer, id);
+
+	return tx && !tx->shown ? tx : NULL;
 }
 
 static bool receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags,
@@ -702,10 +712,16 @@ static bool receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_
 	case IVS_OP_DATA:
 		return part(ep, peer, tag, fixed, payload, len);
 	case IVS_OP_CTS:
-		cts(ep, peer, tag);
+		cts(ep, peer, answered(ep, peer, tag));
 		return true;
 	case IVS_OP_ACK:
-		acked(ep, peer, tag);
+		acked(ep, peer, answered(ep, peer, (uint32_t) tag), (int) (tag >> 32 & 0xfff));
+		return true;
+	case IVS_OP_SHOWN_CTS:
+		cts(ep, peer, ivs_shown_answered(ep, peer, op, tag));
+		return true;
+	case IVS_OP_SHOWN_ACK:
+		acked(ep, peer, ivs_shown_answered(ep, peer, op, tag), 0);
 		return true;
 	case IVS_OP_WRITE:
 		return rma_write(ep, peer, flags, fixed, payload, len);
@@ -725,7 +741,7 @@ static bool receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_
 			nonsense(peer, "a call to copy nothing");
 		return true;
 	case IVS_OP_COOP_END:
-		ivs_msg_coop_end(ep, peer, (uint32_t) tag, (uint32_t) (tag >> 32));
+		ivs_msg_coop_end(ep, peer, (uint32_t) tag);
 		return true;
 	default:
 		nonsense(peer, "a message of no kind");

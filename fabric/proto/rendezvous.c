@@ -20,13 +20,34 @@ void ivs_msg_free(struct ivs_ep *ep, struct ivs_msg *msg)
 	free(msg);
 }
 
+/* Is it the announcement of a message in its sender's memory? */
+static bool is_shown(const struct ivs_msg *msg)
+{
+	return (msg->op == IVS_OP_TAGGED_RTS || msg->op == IVS_OP_MSG_RTS) && !(msg->flags & IVS_F_REGION);
+}
+
+static void answer_shown(const struct ivs_msg *msg, uint8_t op)
+{
+	ivs_ctl_send(msg->peer, op, ivs_shown_answer(msg->peer, op, msg->id, msg->number));
+}
+
+void ivs_msg_ack(const struct ivs_msg *msg)
+{
+	if (!(msg->flags & IVS_F_ACK))
+		return;
+	if (is_shown(msg))
+		answer_shown(msg, IVS_OP_SHOWN_ACK);
+	else
+		ivs_ctl_send(msg->peer, IVS_OP_ACK, msg->id);
+}
+
 /* The whole of a message has come and its receive is known. */
 static void finish(struct ivs_ep *ep, struct ivs_msg *msg, int err)
 {
 	struct ivs_peer *peer = msg->peer;
 
-	if (msg->flags & IVS_F_ACK && peer->channel != IVS_CHAN_DEAD)
-		ivs_ctl_send(peer, IVS_OP_ACK, msg->id);
+	if (peer->channel != IVS_CHAN_DEAD)
+		ivs_msg_ack(msg);
 	ivs_rx_complete(ep, msg->rx, ivs_msg_tagged(msg), peer, msg->total, msg->tag,
 			msg->flags & IVS_F_DATA, msg->data, err);
 	msg->rx = NULL;
@@ -36,12 +57,31 @@ static void finish(struct ivs_ep *ep, struct ivs_msg *msg, int err)
 /* The kernel does not let us read it: it comes in pieces after all. */
 static void send_cts(struct ivs_msg *msg)
 {
+	if (is_shown(msg))
+		answer_shown(msg, IVS_OP_SHOWN_CTS);
+	else
+		ivs_ctl_send(msg->peer, IVS_OP_CTS, msg->id);
+	/* It is an announcement no more. */
 	msg->op = ivs_msg_tagged(msg) ? IVS_OP_TAGGED_LONG : IVS_OP_MSG_LONG;
 	msg->error = 0;
 	msg->streaming = true;
 	ivs_list_add(&msg->peer->streams, &msg->stream);
 	msg->asked = true;
-	ivs_ctl_send(msg->peer, IVS_OP_CTS, msg->id);
+}
+
+/* An announced message has been read, or could not be. */
+static void read_over(struct ivs_ep *ep, struct ivs_msg *msg, int err)
+{
+	if (err) {
+		send_cts(msg);
+		return;
+	}
+	if (is_shown(msg) && !ivs_shown_holds(msg->peer, msg->id, msg->number)) {
+		/* Its sender has ended it meanwhile: other bytes may have been there. */
+		msg->flags &= (uint8_t) ~IVS_F_ACK;
+		err = FI_EIO;
+	}
+	finish(ep, msg, err);
 }
 
 /* Reads a message that its sender only showed us. */
@@ -54,7 +94,7 @@ static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
 
 	/* It may have been queued since it was found first: its sender may have ended it. */
 	if (!(msg->flags & IVS_F_REGION) && msg->peer->channel != IVS_CHAN_DEAD) {
-		count = ivs_shown_find(msg->peer, msg->id, msg->total, msg->iov);
+		count = ivs_shown_find(msg->peer, msg->id, msg->total, msg->iov, &msg->number);
 		msg->niov = count > 0 ? (uint32_t) count : 0;
 		if (count < 0)
 			ivs_peer_dead(msg->peer, FI_EIO);
@@ -84,27 +124,26 @@ static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
 	case IVS_READ_CMA:
 		err = ivs_cma(msg->peer, false, rx->iov, rx->count, msg->iov, msg->niov, len);
 	}
-	if (err)
-		send_cts(msg);
-	else
-		finish(ep, msg, 0);
+	read_over(ep, msg, err);
 }
 
-void ivs_msg_coop_end(struct ivs_ep *ep, struct ivs_peer *peer, uint32_t id, uint32_t done)
+void ivs_msg_coop_end(struct ivs_ep *ep, struct ivs_peer *peer, uint32_t id)
 {
 	struct ivs_list *pos;
+	int err;
 
 	ivs_list_each(pos, &peer->streams) {
 		struct ivs_msg *msg = ivs_entry(pos, struct ivs_msg, stream);
 
 		if (msg->id != id || !msg->coop)
 			continue;
+		err = ivs_coop_end(msg, msg->total < msg->rx->len ? msg->total : msg->rx->len);
+		/* Another VM said so: its sender still writes. */
+		if (err == -FI_EINPROGRESS)
+			return;
 		ivs_list_del(&msg->stream);
 		msg->streaming = false;
-		if (ivs_coop_end(msg, msg->total < msg->rx->len ? msg->total : msg->rx->len, done))
-			send_cts(msg);
-		else
-			finish(ep, msg, 0);
+		read_over(ep, msg, err);
 		return;
 	}
 	/* It came when all was read, and says nothing that is still needed. */

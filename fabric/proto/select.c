@@ -52,14 +52,12 @@ static bool readable(struct ivs_peer *peer, const struct iovec *iov, size_t coun
 	return peer->pid != 0;
 }
 
-enum ivs_send_way ivs_select_send(struct ivs_peer *peer, uint8_t op, const struct iovec *iov, size_t count,
-				  size_t len, uint64_t flags, uint8_t *rts)
+enum ivs_send_way ivs_select_long(struct ivs_peer *peer, const struct iovec *iov, size_t count, size_t len,
+				  uint64_t flags, uint8_t *rts)
 {
-	if (peer->addr.kind == IVS_ADDR_TAGGED && op == IVS_OP_TAGGED)
-		return IVS_SEND_PASSTHROUGH;
 	if (flags & FI_INJECT)
-		return len > peer->piece ? IVS_SEND_TOO_LONG : IVS_SEND_WHOLE;
-	if ((len > peer->piece || len >= ivs_param.cma_min) && readable(peer, iov, count, len, rts))
+		return IVS_SEND_TOO_LONG;
+	if (readable(peer, iov, count, len, rts))
 		return IVS_SEND_READ;
 	return len > peer->piece ? IVS_SEND_PIECES : IVS_SEND_WHOLE;
 }

@@ -43,12 +43,24 @@ static inline bool ivs_select_eager(const struct ivs_peer *peer, size_t len, uin
 	       (!(flags & FI_DELIVERY_COMPLETE) || flags & FI_INJECT);
 }
 
+/* As ivs_select_send(), of a message that is not short. */
+enum ivs_send_way ivs_select_long(struct ivs_peer *peer, const struct iovec *iov, size_t count, size_t len,
+				  uint64_t flags, uint8_t *rts);
+
 /*
  * The way of a send of len bytes in count pieces; op is IVS_OP_TAGGED or IVS_OP_MSG. *rts: the flags of
- * its announcement (IVS_F_REGION, IVS_F_COOP), for IVS_SEND_READ only.
+ * its announcement (IVS_F_REGION, IVS_F_COOP), for IVS_SEND_READ only. In line: of a short message it is soon known.
  */
-enum ivs_send_way ivs_select_send(struct ivs_peer *peer, uint8_t op, const struct iovec *iov, size_t count,
-				  size_t len, uint64_t flags, uint8_t *rts);
+static inline enum ivs_send_way
+ivs_select_send(struct ivs_peer *peer, uint8_t op, const struct iovec *iov, size_t count, size_t len,
+		uint64_t flags, uint8_t *rts)
+{
+	if (unlikely(peer->addr.kind == IVS_ADDR_TAGGED && op == IVS_OP_TAGGED))
+		return IVS_SEND_PASSTHROUGH;
+	if (len <= peer->piece && (len < ivs_param.cma_min || flags & FI_INJECT))
+		return IVS_SEND_WHOLE;
+	return ivs_select_long(peer, iov, count, len, flags, rts);
+}
 
 /* The way of a message announced with these flags, in niov pieces, of which rx takes len bytes. */
 enum ivs_read_way ivs_select_read(const struct ivs_peer *peer, uint8_t flags, size_t niov,

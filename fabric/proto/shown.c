@@ -1,5 +1,6 @@
 #include "proto/shown.h"
 #include "region/ledger.h"
+#include "region/siphash.h"
 
 /* The entry of the message with this id, or NULL. */
 static struct ivs_shown *entry(struct ivs_ledger *ledger, uint32_t id)
@@ -7,14 +8,39 @@ static struct ivs_shown *entry(struct ivs_ledger *ledger, uint32_t id)
 	return ledger && (id & 0xffff) < IVS_SHOWN_MAX ? &ledger->shown[id & 0xffff] : NULL;
 }
 
+/* What is in the number of the message with this id, beside what nobody can guess. */
+static uint64_t of_id(uint32_t id)
+{
+	return id >> 16;
+}
+
+struct ivs_shown *ivs_shown_entry(struct ivs_ep *ep, const struct ivs_tx *tx)
+{
+	return entry(ivs_slot_ledger(ep->slot), tx->id);
+}
+
+/*
+ * The count of messages under this process's key. Every hash under such a key is of data of another
+ * length (slot.c, identity.c, mr.c, coop_copy.c), so that none can be taken for another one.
+ */
+void ivs_shown_prepare(struct ivs_ep *ep)
+{
+	uint64_t data[2] = { ++ep->shown_count, (uint64_t) ep->slot << 32 | ep->epoch };
+
+	/* Never 0. */
+	ep->shown_next = ivs_siphash(ivs_slot_key(), data, sizeof(data)) << 16 | 1ULL << 63;
+}
+
 bool ivs_shown_begin(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx,
 		     const struct iovec *iov, size_t count)
 {
-	struct ivs_shown *e = entry(ivs_slot_ledger(ep->slot), tx->id);
+	struct ivs_shown *e = ivs_shown_entry(ep, tx);
 	size_t i, n = 0;
 
 	if (!e || count > IVS_IOV_MAX)
 		return false;
+	if (!ep->shown_next)
+		ivs_shown_prepare(ep);
 	/* A reader that comes meanwhile sees that it is not whole. */
 	__atomic_store_n(&e->number, 0, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
@@ -26,17 +52,19 @@ bool ivs_shown_begin(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx
 		e->iov[n].addr = (uintptr_t) iov[i].iov_base;
 		e->iov[n++].len = iov[i].iov_len;
 	}
-	/* Of one piece or two only the first line is touched. */
+	/* Of one piece or two a reader needs the first line only. */
 	if (n < IVS_IOV_MAX)
 		e->iov[n].len = 0;
-	__atomic_store_n(&e->number, ++ep->shown_count << 32 | tx->id, __ATOMIC_RELEASE);
+	e->back = 0;
+	__atomic_store_n(&e->number, ep->shown_next | of_id(tx->id), __ATOMIC_RELEASE);
+	ep->shown_next = 0;
 	tx->shown = true;
 	return true;
 }
 
 void ivs_shown_end(struct ivs_ep *ep, struct ivs_tx *tx)
 {
-	struct ivs_shown *e = entry(ivs_slot_ledger(ep->slot), tx->id);
+	struct ivs_shown *e = ivs_shown_entry(ep, tx);
 
 	tx->shown = false;
 	if (e)
@@ -59,21 +87,56 @@ void ivs_shown_close(struct ivs_ep *ep, bool forked)
 	}
 }
 
-int ivs_shown_find(struct ivs_peer *peer, uint32_t id, size_t total, struct iovec *iov)
+/* The answer with this hash, or number. */
+static uint64_t answer(uint64_t hash, uint32_t id)
 {
-	const struct ivs_ledger *ledger = ivs_peer_ledger(peer);
+	return (hash & ~0xffffULL) | (id & 0xffff);
+}
+
+/* The answer of a receiver with this key to the sender in slot and epoch. */
+static uint64_t signed_answer(const uint8_t *key, uint8_t op, uint32_t id, uint32_t slot, uint32_t epoch)
+{
+	uint32_t data[5] = { op, id, slot, epoch };
+
+	return answer(ivs_siphash(key, data, sizeof(data)), id);
+}
+
+uint64_t ivs_shown_answer(const struct ivs_peer *peer, uint8_t op, uint32_t id, uint64_t number)
+{
+	return number ? answer(number, id) : signed_answer(ivs_slot_key(), op, id, peer->slot, peer->epoch);
+}
+
+struct ivs_tx *ivs_shown_answered(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint64_t tag)
+{
+	struct ivs_tx *tx = (tag & 0xffff) < ep->tx_table_size ? ep->tx_table[tag & 0xffff] : NULL;
+
+	if (!tx || tx->peer != peer || !tx->shown)
+		return NULL;
+	return tag == answer(ivs_shown_entry(ep, tx)->number, tx->id) ||
+	       tag == signed_answer(peer->key, op, tx->id, ep->slot, ep->epoch) ? tx : NULL;
+}
+
+const struct ivs_shown *ivs_shown_of(struct ivs_peer *peer, uint32_t id)
+{
+	return entry((struct ivs_ledger *) (uintptr_t) ivs_peer_ledger(peer), id);
+}
+
+int ivs_shown_find(struct ivs_peer *peer, uint32_t id, size_t total, struct iovec *iov, uint64_t *number_out)
+{
 	const volatile struct ivs_shown *e;
 	uint64_t number;
 	size_t sum = 0;
 	int count;
 
-	if (!ledger)
+	*number_out = 0;
+	if (!ivs_peer_ledger(peer))
 		return 0;
-	e = entry((struct ivs_ledger *) (uintptr_t) ledger, id);
+	e = ivs_shown_of(peer, id);
 	if (!e)
 		return -FI_EACCES;
 	number = __atomic_load_n(&e->number, __ATOMIC_ACQUIRE);
-	if (!number || (uint32_t) number != id || e->slot != peer->ep->slot || e->epoch != peer->ep->epoch)
+	if (!number || (number & 0xffff) != of_id(id) || e->slot != peer->ep->slot ||
+	    e->epoch != peer->ep->epoch)
 		return -FI_EACCES;
 	for (count = 0; count < IVS_IOV_MAX; count++) {
 		iov[count].iov_len = e->iov[count].len;
@@ -87,5 +150,13 @@ int ivs_shown_find(struct ivs_peer *peer, uint32_t id, size_t total, struct iove
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if (__atomic_load_n(&e->number, __ATOMIC_RELAXED) != number || sum != total || !count)
 		return -FI_EACCES;
+	*number_out = number;
 	return count;
+}
+
+bool ivs_shown_holds(struct ivs_peer *peer, uint32_t id, uint64_t number)
+{
+	const struct ivs_shown *e = ivs_shown_of(peer, id);
+
+	return e && __atomic_load_n(&e->number, __ATOMIC_ACQUIRE) == number;
 }

@@ -91,7 +91,7 @@ void ivs_traffic_count(struct ivs_ep *ep, fi_addr_t dest, size_t len, const uint
 void ivs_traffic_announced(struct ivs_peer *peer, size_t len, bool read)
 {
 	struct counts *c;
-	unsigned int class = class_of(len);
+	unsigned int class;
 	int sign = read ? 1 : -1;
 
 	if (!peer->ep->traffic || peer->fi_addr == FI_ADDR_NOTAVAIL)
@@ -99,6 +99,7 @@ void ivs_traffic_announced(struct ivs_peer *peer, size_t len, bool read)
 	c = of(peer->ep, peer->fi_addr);
 	if (!c)
 		return;
+	class = class_of(len);
 	c->ops[IVS_TRAFFIC_CMA][class] += sign;
 	c->ops[IVS_TRAFFIC_REGION][class] -= sign;
 	c->bytes[IVS_TRAFFIC_CMA] += sign * (int64_t) len;

@@ -12,12 +12,17 @@
 
 /* A message that one neighbour may read from the owner's memory. Owner: it writes number last. */
 struct ivs_shown {
-	uint64_t	number;		/* another one for each message; the low 32 bits are its id. 0: none */
+	/*
+	 * Another one for each message, never 0, and nobody can guess it: the low 16 bits are the high ones of
+	 * its id. Whoever answers the message says it. 0: none.
+	 */
+	uint64_t	number;
 	uint32_t	slot, epoch;	/* of whom it is for */
 	struct {
 		uint64_t addr, len;	/* bytes; 0 after the last piece */
 	}		iov[IVS_IOV_MAX];
-	uint64_t	pad[6];
+	uint64_t	back;		/* of the pieces that the owner itself writes (proto/coop_copy.c) */
+	uint64_t	pad[5];
 };
 
 _Static_assert(sizeof(struct ivs_shown) == 2 * NM_LAYOUT_LINE, "what two pieces need is in one line");
@@ -31,6 +36,10 @@ struct ivs_ledger {
 	uint64_t	check[NM_LAYOUT_MR_COUNT];
 	uint64_t	pad;
 	struct ivs_shown shown[IVS_SHOWN_MAX];	/* by the low 16 bits of the id */
+	/* By the sender's slot: of a message to the owner, the pieces that the owner reads (proto/coop_copy.c). */
+	struct {
+		uint64_t word, pad[7];
+	}		front[NM_LAYOUT_MAX_SLOTS];
 };
 
 /* Makes one for this process. *fd: by which neighbours find it. NULL: there can be none. */

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define NM_LAYOUT_TYPE		1	/* in the region's header: made by a provider itself */
-#define NM_LAYOUT_VERSION	3
+#define NM_LAYOUT_VERSION	4
 #define NM_LAYOUT_MAX_SLOTS	1024
 #define NM_LAYOUT_MIN_SLOTS	4
 #define NM_LAYOUT_LINE		64	/* bytes: a cache line, and a ring's slot */
@@ -112,7 +112,7 @@ _Static_assert(sizeof(struct nm_conn) == 16, "two words");
 #define NM_PROTOCOL_UCX	1	/* the UCX transport's */
 
 /*
- * In front of a ring: two lines, written by the receiver only, but for coop.
+ * In front of a ring: two lines, written by the receiver only.
  */
 struct nm_ring_ctl {
 	uint64_t	tail;		/* lines read so far */
@@ -121,9 +121,7 @@ struct nm_ring_ctl {
 	uint64_t	pad0[6];
 	uint32_t	polled;		/* 1: the receiver polls this ring in each call */
 	uint32_t	pad1;
-	uint64_t	coop;		/* of a message that both ends copy: number << 32 |
-					   pieces taken by the receiver << 16 | by the sender */
-	uint64_t	pad2[6];
+	uint64_t	pad2[7];
 };
 
 _Static_assert(sizeof(struct nm_ring_ctl) == NM_LAYOUT_RING_CTL, "two lines");
@@ -234,7 +232,7 @@ static inline const char *nm_layout_geometry(uint64_t word, uint64_t bytes,
 	unsigned int log2 = (word >> 48) & 0xff;
 
 	if (word >> 56 != NM_LAYOUT_VERSION)
-		return "a layout of another version than 2";
+		return "a layout of another version";
 	if (log2 < 2 || log2 > 10)
 		return "the layout's number of slots is out of range";
 	g->slots = 1U << log2;

@@ -17,6 +17,12 @@ struct forge {
 /* The ring from one slot to another, in which messages of head lines were sent so far. */
 struct forge forge_ring(uint32_t from, uint32_t to, uint64_t head);
 
+/*
+ * The ring from one rank to another, by their addresses (fi_getname), after the messages that are there. What
+ * the last one of kind op brought is copied to tag, and to bytes, up to len: its fixed part.
+ */
+struct forge forge_next(const uint8_t *from, const uint8_t *to, uint8_t op, uint64_t *tag, void *bytes, size_t len);
+
 /* The line at a position, which is any number. */
 uint8_t *forge_line(const struct forge *f, uint64_t pos);
 

@@ -7,6 +7,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include "../../fabric/object/message.h"
+#include "forge.h"
 #include "lists.h"
 
 #define LARGEST ((size_t) 9 << 20)
@@ -154,13 +156,13 @@ static void coop_busy(struct ctx *c)
 	free(buf);
 }
 
-/* process_vm_writev fails from now on, process_vm_readv does not. */
-static void forbid_writing(void)
+/* What becomes of process_vm_writev from now on: SECCOMP_RET_ERRNO | EPERM, or SECCOMP_RET_TRAP. */
+static void filter_writing(uint32_t action)
 {
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, action),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
@@ -173,7 +175,7 @@ static void forbid_writing(void)
 static void coop_refused(struct ctx *c)
 {
 	if (c->rank)
-		forbid_writing();
+		filter_writing(SECCOMP_RET_ERRNO | EPERM);
 	barrier(c);
 	coop(c);
 }
@@ -223,144 +225,85 @@ static void coop_receiver_killed(struct ctx *c)
 	killed_while(c, 0);
 }
 
-/* The control lines of all rings, which another VM can write. */
-struct ctls {
-	struct nm_ring_ctl *at[64];
-	size_t count;
+/* What two ranks and a third process, which plays another VM, tell each other. */
+struct told {
+	uint32_t named, step;
+	uint8_t addr[2][64];
 };
+enum { COPIES = 1, LIE_TOLD, OVER };	/* steps */
 
-static struct ctls find_ctls(void)
+static struct told *told;
+
+static uint32_t step(void)
 {
-	struct nm_layout_geometry g;
-	uint8_t *layout = map_layout(&g);
-	struct nm_conn *conn = (struct nm_conn *) (void *) (layout + g.conn_table);
-	struct ctls found = { .count = 0 };
-
-	for (uint32_t to = 0; to < g.slots; to++)
-		for (uint32_t from = 0; from < g.slots; from++) {
-			const struct nm_conn *c = &conn[(size_t) to * g.slots + from];
-
-			if (c->ring && found.count < 64)
-				found.at[found.count++] = (struct nm_ring_ctl *) (void *)
-					(layout + g.areas + from * g.area_bytes +
-					 (uint64_t) (c->ring - 1) * NM_LAYOUT_LINE);
-		}
-	CHECK(found.count);
-	return found;
+	return __atomic_load_n(&told->step, __ATOMIC_ACQUIRE);
 }
 
-/* What two ranks and a third process, which plays another VM, share. */
-enum { WORD_LEN = 256 << 10 };
-struct word_test {
-	uint32_t ready, received, stop;
-	uint8_t before[WORD_LEN], in[WORD_LEN], after[WORD_LEN];
-};
-_Static_assert(sizeof(struct word_test) <= SHARED_BYTES, "it fits");
-
-static bool untouched(const struct word_test *s)
+/* In place of a system call that the filter traps: the sender is in the middle of its copy until the test is over. */
+static void copy_stuck(int sig)
 {
-	for (size_t i = 0; i < WORD_LEN; i++)
-		if (((const volatile uint8_t *) s->before)[i] || ((const volatile uint8_t *) s->after)[i])
-			return false;
-	return true;
+	(void) sig;
+	__atomic_store_n(&told->step, COPIES, __ATOMIC_RELEASE);
+	while (step() != OVER)
+		usleep(100);
+	kill(getpid(), SIGKILL);
 }
 
 /*
- * Says again and again that nobody has taken any piece of the message that is under way; or nonsense: that
- * all pieces are taken, more than there are, or that the message is another one.
+ * While the sender writes its part, another VM says in its name that it has written it. The receiver
+ * goes on waiting, since that part of its memory is not written.
  */
-static void change_words(struct word_test *s, const struct ctls *ctls, bool nonsense)
+static void coop_end_forged(struct ctx *c)
 {
-	unsigned int seed = 1;
+	enum { LEN = 32 << 20 };
+	struct ivs_rendezvous_read sent;
+	struct fi_cq_tagged_entry e;
+	struct forge f;
+	size_t len = 64;
+	uint64_t tag;
+	bool received = false;
+	char *buf;
 
-	while (!__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE)) {
-		for (int n = 0; n < 10000; n++)
-			for (size_t i = 0; i < ctls->count; i++) {
-				uint64_t *word = &ctls->at[i]->coop;
-				uint64_t is = __atomic_load_n(word, __ATOMIC_RELAXED), bits;
-
-				if (!nonsense) {
-					/*
-					 * Only while it is of the same message: a receiver that finds another
-					 * one's word waits for its sender, and this one may not come (below).
-					 */
-					__atomic_compare_exchange_n(word, &is, is & ~0xffffffffULL, false,
-								    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-					continue;
-				}
-				bits = rand_r(&seed) % 4 ? (uint64_t) rand_r(&seed) % 8 << (rand_r(&seed) % 2 * 16) :
-				       (uint64_t) rand_r(&seed) << 1;
-				if (rand_r(&seed) % 64 == 0)
-					bits ^= 1ULL << 32;
-				__atomic_store_n(word, (is & ~0xffffffffULL) ^ bits, __ATOMIC_RELAXED);
-			}
-		/* Shown: the receiver need not go on for ever. */
-		if (!untouched(s))
-			return;
-	}
-}
-
-/*
- * Another VM changes the word by which two ranks share a message: what lies around the
- * receive stays as it is, and the receive ends, whether its sender comes or not.
- */
-static void changed_word(struct ctx *c, bool nonsense)
-{
-	enum { ROUNDS = 100 };
-	struct word_test *s = shared();
-	static char out[3 * WORD_LEN];
-	struct ctls ctls;
-
+	told = shared();
+	if (c->rank < 2)
+		OK(fi_getname(&c->ep->fid, told->addr[c->rank], &len));
+	__atomic_add_fetch(&told->named, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(&told->named, __ATOMIC_ACQUIRE) < 3)
+		usleep(100);
 	if (c->rank == 2) {
-		while (__atomic_load_n(&s->ready, __ATOMIC_ACQUIRE) < 2)
+		while (step() != COPIES)
 			usleep(100);
-		ctls = find_ctls();
-		change_words(s, &ctls, nonsense);
-		while (!__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE))
-			usleep(100);
+		f = forge_next(told->addr[1], told->addr[0], IVS_OP_TAGGED_RTS, &tag, &sent, sizeof(sent));
+		forge(&f, &told->step, IVS_OP_COOP_END, 0, sent.id, NULL, 0);
+		__atomic_store_n(f.activity, 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&told->step, LIE_TOLD, __ATOMIC_RELEASE);
 		return;
 	}
-	/* Until both rings are there. */
+	buf = malloc(LEN);
+	CHECK(buf);
+	memset(buf, c->rank, LEN);
 	if (c->rank) {
-		word(c, 0);
-		spin_word(c, 0);
-	} else {
-		spin_word(c, 1);
-		word(c, 1);
+		CHECK(signal(SIGSYS, copy_stuck) != SIG_ERR);
+		filter_writing(SECCOMP_RET_TRAP);
 	}
-	__atomic_add_fetch(&s->ready, 1, __ATOMIC_RELEASE);
-	for (uint32_t round = 1; round <= ROUNDS; round++) {
+	/* Again, where the receiver is done before its sender comes. */
+	for (;;) {
 		if (c->rank) {
-			/* The message is the middle: a receiver that goes on reads what is behind it. */
-			memset(out, (int) round, sizeof(out));
-			RETRY(c, fi_tsend(c->ep, out + WORD_LEN, WORD_LEN, NULL, c->peer[0], 1, NULL));
-			/* A receiver whose word says that the sender has taken a piece waits for it: not with nonsense. */
-			while (!nonsense && round % 2 && __atomic_load_n(&s->received, __ATOMIC_ACQUIRE) != round) {
-				CHECK(untouched(s));
-				usleep(100);
-			}
+			RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[0], 1, NULL));
 			wait_comp(c, c->txcq);
-			spin_word(c, 0);
 			continue;
 		}
-		OK(fi_trecv(c->ep, s->in, WORD_LEN, NULL, c->peer[1], 1, 0, NULL));
-		wait_comp(c, c->rxcq);
-		CHECK(untouched(s));
-		__atomic_store_n(&s->received, round, __ATOMIC_RELEASE);
-		word(c, 1);
+		OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[1], 1, 0, NULL));
+		while (step() != LIE_TOLD && !(received = fi_cq_read(c->rxcq, &e, 1) == 1))
+			;
+		if (!received)
+			break;
+		CHECK(!step());
 	}
-	if (!c->rank)
-		__atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
-}
-
-static void coop_word(struct ctx *c)
-{
-	changed_word(c, false);
-}
-
-static void coop_word_nonsense(struct ctx *c)
-{
-	changed_word(c, true);
+	/* It reads the lie, and anything that comes after it. */
+	for (int i = 0; i < 1000; i++)
+		CHECK(fi_cq_read(c->rxcq, &e, 1) == -FI_EAGAIN);
+	__atomic_store_n(&told->step, OVER, __ATOMIC_RELEASE);
 }
 
 const struct test test_coop[] = {
@@ -370,8 +313,7 @@ const struct test test_coop[] = {
 	{ "coop_cut", 2, coop_cut },
 	{ "coop_busy", 2, coop_busy },
 	{ "coop_refused", 2, coop_refused },
-	{ "coop_word", 3, coop_word },
-	{ "coop_word_nonsense", 3, coop_word_nonsense },
+	{ "coop_end_forged", 3, coop_end_forged, .killed = 1 },
 	{ "coop_sender_killed", 2, coop_sender_killed, .killed = 1 },
 	{ "coop_receiver_killed", 2, coop_receiver_killed, .killed = 1 },
 	{ 0 }

@@ -269,11 +269,104 @@ static void replayed_read(struct ctx *c)
 	read_of_neighbour(c, true);
 }
 
+/* Does the area of a rank's in the region hold BYTES of the secret's value one after another? */
+static bool in_area(const uint8_t *layout, const struct nm_layout_geometry *g, uint32_t slot)
+{
+	const uint8_t *p = layout + g->areas + slot * g->area_bytes;
+
+	for (uint64_t at = 0; at + BYTES <= g->area_bytes; at += BYTES / 2)
+		if (all(p + at, 0x77))
+			return true;
+	return false;
+}
+
+/*
+ * Rank 1 sends rank 0, a neighbour, a secret that goes by no region. Before rank 0 receives it, the other
+ * VM answers in rank 0's name: that it has been received (then rank 1 would use its memory for other things,
+ * while rank 0 reads it), or that it is to be sent after all (then it would come through the region). It says
+ * so by the message's id, or as rank 0 itself answered the message before. Rank 1 gets an error, and rank 0 nothing.
+ */
+static void answer_of_neighbour(struct ctx *c, uint8_t op)
+{
+	static uint8_t in[BYTES * 4], out[BYTES * 4];
+	struct told *s = shared();
+	static const uint32_t never;
+
+	tell_address(c, s);
+	if (c->rank == 1) {
+		memset(out, 1, sizeof(out));
+		RETRY(c, fi_tsend(c->ep, out, sizeof(out), NULL, c->peer[0], 2, NULL));
+		wait_comp(c, c->txcq);
+		memset(out, 0x77, sizeof(out));
+		RETRY(c, fi_tsend(c->ep, out, sizeof(out), NULL, c->peer[0], 2, NULL));
+		next_step(s);
+		CHECK(wait_err(c, c->txcq).err == FI_EIO);
+		next_step(s);
+		while (__atomic_load_n(&s->step, __ATOMIC_ACQUIRE) < 3)
+			sched_yield();
+	} else if (c->rank == 2) {
+		struct ivs_rendezvous_read sent;
+		struct nm_layout_geometry g;
+		uint8_t *layout = map_layout(&g);
+		uint64_t tag, answer;
+		struct forge f;
+
+		spin_step(c, s, 1);
+		forge_next(s->addr[1], s->addr[0], IVS_OP_TAGGED_RTS, &tag, &sent, sizeof(sent));
+		CHECK(sent.total == sizeof(out));
+		f = forge_next(s->addr[0], s->addr[1], IVS_OP_SHOWN_ACK, &answer, NULL, 0);
+		/* In its low bits is where the message stands in rank 1's ledger. */
+		answer = op >= IVS_OP_SHOWN_ACK ? (answer & ~0xffffULL) | (sent.id & 0xffff) : sent.id;
+		forge(&f, &never, op, 0, answer, NULL, 0);
+		__atomic_store_n(f.activity, 1, __ATOMIC_RELEASE);
+		while (__atomic_load_n(&s->step, __ATOMIC_ACQUIRE) < 2) {
+			progress(c);
+			CHECK(!in_area(layout, &g, slot_of(s, 1)));
+		}
+		next_step(s);
+	} else {
+		OK(fi_trecv(c->ep, in, sizeof(in), NULL, c->peer[1], 2, 0, NULL));
+		wait_comp(c, c->rxcq);
+		CHECK(in[0] == 1 && in[sizeof(in) - 1] == 1);
+		/* Polls no more, until it is over. */
+		while (__atomic_load_n(&s->step, __ATOMIC_ACQUIRE) < 3)
+			sched_yield();
+		OK(fi_trecv(c->ep, in, sizeof(in), NULL, c->peer[1], 2, 0, NULL));
+		CHECK(wait_err(c, c->rxcq).err == FI_EIO);
+		for (size_t i = 0; i < sizeof(in); i++)
+			CHECK(in[i] != 0x77);
+	}
+}
+
+static void forged_ack(struct ctx *c)
+{
+	answer_of_neighbour(c, IVS_OP_ACK);
+}
+
+static void forged_cts(struct ctx *c)
+{
+	answer_of_neighbour(c, IVS_OP_CTS);
+}
+
+static void replayed_ack(struct ctx *c)
+{
+	answer_of_neighbour(c, IVS_OP_SHOWN_ACK);
+}
+
+static void replayed_cts(struct ctx *c)
+{
+	answer_of_neighbour(c, IVS_OP_SHOWN_CTS);
+}
+
 const struct test test_forged[] = {
 	{ "forged_neighbour", 3, forged },
 	{ "withdrawn_memory", 3, withdrawn },
 	/* Any size is read directly, without timing it first. */
 	{ "forged_read", 3, forged_read, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
 	{ "replayed_read", 3, replayed_read, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+	{ "forged_ack", 3, forged_ack, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+	{ "forged_cts", 3, forged_cts, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+	{ "replayed_ack", 3, replayed_ack, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+	{ "replayed_cts", 3, replayed_cts, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
 	{ 0 }
 };
