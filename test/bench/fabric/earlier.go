@@ -29,12 +29,8 @@ func (b *bench) work(name string, env ...string) *way {
 	return b.fabric(name, []string{"work", "ivshmem"}, append([]string{"FI_IVSHMEM_CMA=0"}, env...)...)
 }
 
-// earlier returns the table that compares this build's provider with that of -earlier, over
-// libfabric, Open MPI and MPICH, in turns. It returns an error if there is no such provider.
-func earlier(b *bench) (*table, error) {
-	if *earlierBuild == "" {
-		return nil, fmt.Errorf("it needs -earlier, the folder of an earlier build")
-	}
+// was returns the bench with the provider of -earlier. It returns an error if there is no such provider.
+func (b *bench) was() (*bench, error) {
 	was := *b
 	var err error
 	if was.provider, err = filepath.Abs(filepath.Join(*earlierBuild, "fabric")); err != nil {
@@ -42,6 +38,19 @@ func earlier(b *bench) (*table, error) {
 	}
 	if _, err := os.Stat(filepath.Join(was.provider, "libivshmem-fi.so")); err != nil {
 		return nil, fmt.Errorf("there is no earlier provider: %w", err)
+	}
+	return &was, nil
+}
+
+// earlier returns the table that compares this build's provider with that of -earlier, over
+// libfabric, Open MPI and MPICH, in turns. It returns an error if there is no such provider.
+func earlier(b *bench) (*table, error) {
+	if *earlierBuild == "" {
+		return nil, fmt.Errorf("it needs -earlier, the folder of an earlier build")
+	}
+	was, err := b.was()
+	if err != nil {
+		return nil, err
 	}
 	columns := map[string]func(*bench) (*way, error){
 		"work": func(b *bench) (*way, error) { return b.work(""), nil },
@@ -61,7 +70,7 @@ func earlier(b *bench) (*table, error) {
 		for _, side := range []struct {
 			name string
 			b    *bench
-		}{{p.ours, b}, {p.earlier, &was}} {
+		}{{p.ours, b}, {p.earlier, was}} {
 			w, err := columns[p.ours](side.b)
 			if err != nil {
 				return nil, err

@@ -8,6 +8,7 @@ import (
 
 // makers of the tables, by name.
 var makers = map[string]func(*bench) (*table, error){
+	"message":   message,
 	"libfabric": libfabric,
 	"puts":      puts,
 	"core":      core,
@@ -20,7 +21,7 @@ var makers = map[string]func(*bench) (*table, error){
 }
 
 func tableNames() []string {
-	return []string{"libfabric", "puts", "core", "scale", "openmpi", "mpich", "intel", "earlier", "traffic"}
+	return []string{"libfabric", "puts", "core", "scale", "openmpi", "mpich", "intel", "earlier", "message", "traffic"}
 }
 
 // fabric is a way at the level of libfabric, with the newest libfabric that is here: the

@@ -69,7 +69,7 @@ func run() error {
 		if *only != "" && !slices.Contains(strings.Split(*only, ","), name) {
 			continue
 		}
-		if name == "earlier" && *earlierBuild == "" {
+		if (name == "earlier" || name == "message") && *only == "" && *earlierBuild == "" {
 			continue
 		}
 		t, err := makers[name](&b)
@@ -98,7 +98,14 @@ func run() error {
 				if !*quiet {
 					fmt.Fprintf(os.Stderr, "\rrun %d of %d, %s: %-24s", i+1, *runs, t.name, w.name)
 				}
-				figures, pingpong, err := m.run(w.run)
+				run := m.run
+				if len(w.counted) > 0 {
+					if i >= countRuns {
+						continue
+					}
+					run = anywhere
+				}
+				figures, pingpong, err := run(w.run)
 				if err != nil {
 					fmt.Fprintf(os.Stderr, "\nbench-fabric: %s, %s, run %d left out: %v\n", t.name, w.name, i+1, err)
 					continue

@@ -18,7 +18,7 @@ type key struct {
 
 // units of each figure, in the order shown. Of times less is better, of all else more.
 var units = []struct{ what, unit string }{
-	{"latency", "us"}, {"work", "us"}, {"latency-alone", "us"}, {"latency-crowd", "us"}, {"put", "us"},
+	{"instructions", "a message"}, {"latency", "us"}, {"work", "us"}, {"latency-alone", "us"}, {"latency-crowd", "us"}, {"put", "us"},
 	{"rate", "million/s"}, {"bandwidth", "GB/s"}, {"bandwidth+16", "GB/s"}, {"put-bandwidth", "GB/s"},
 	{"put-memcpy", "GB/s"}, {"choice", "ns"}, {"start", "ms"},
 }
@@ -241,7 +241,7 @@ func (t *table) print() {
 		for _, column := range t.columns {
 			if m, usual, ok := t.median(column, k); ok {
 				fmt.Fprintf(w, "%.3g", m)
-				if !usual {
+				if !usual && k.what != "instructions" { // a count is the same wherever the cores are
 					fmt.Fprint(w, "*")
 					star = true
 				}

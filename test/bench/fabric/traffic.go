@@ -35,16 +35,15 @@ func traffic(b *bench) (*table, error) {
 		{"on", b, []string{"NEARMETAL_TRAFFIC=" + filepath.Join(b.tmp, "counts")}},
 	}
 	if *earlierBuild != "" {
-		was := *b
-		var err error
-		if was.provider, err = filepath.Abs(filepath.Join(*earlierBuild, "fabric")); err != nil {
+		was, err := b.was()
+		if err != nil {
 			return nil, err
 		}
 		sides = append(sides, struct {
 			name string
 			b    *bench
 			env  []string
-		}{"was", &was, nil})
+		}{"was", was, nil})
 	}
 	for _, s := range sides {
 		t.ways = append(t.ways, s.b.work("work-"+s.name, s.env...), s.b.fabric(s.name, []string{"messages", "ivshmem"}, s.env...))

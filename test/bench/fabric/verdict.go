@@ -98,6 +98,8 @@ func verdicts(tables []*table) {
 			v.puts(t)
 		case "core":
 			v.core(t)
+		case "message":
+			v.message(t)
 		case "earlier":
 			v.earlier(t)
 		case "traffic":

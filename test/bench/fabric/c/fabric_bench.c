@@ -12,6 +12,7 @@
  *	fabric_bench idle PROVIDER	8 B latency alone, and with as many idle peers as
  *					there is room for
  *	fabric_bench work PROVIDER	tagged messages, both ends in one thread on one core
+ *	fabric_bench count PROVIDER N	messages of N bytes, in a function that callgrind counts
  *	fabric_bench start PROVIDER N	N processes that begin, greet a neighbour and end
  *
  * One line a figure: NAME BYTES VALUE; latency, work and put in us, copies and bandwidth in
@@ -72,11 +73,15 @@ int main(int argc, char **argv)
 		work(argv[2]);
 		return 0;
 	}
+	if (argc == 4 && !strcmp(what, "count")) {
+		count(argv[2], (size_t) strtoul(argv[3], NULL, 10));
+		return 0;
+	}
 	if ((argc != 5 || strcmp(what, "beside") || atoi(argv[4]) < 1 || atoi(argv[4]) > BESIDE_MAX) &&
 	    (argc != 2 || (strcmp(what, "limits") && strcmp(what, "pingpong"))) &&
 	    (argc != 3 || (strcmp(what, "messages") && strcmp(what, "puts") && strcmp(what, "idle")))) {
 		fprintf(stderr, "usage: fabric_bench limits|pingpong | messages|puts|idle|work PROVIDER | "
-				"beside PROVIDER OTHER N | start PROVIDER N\n");
+				"beside PROVIDER OTHER N | count|start PROVIDER N\n");
 		return 2;
 	}
 	memset(common, 0, sizeof(*common));

@@ -2,6 +2,7 @@
 #ifndef PAIR_H
 #define PAIR_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "meter.h"
@@ -41,6 +42,8 @@ void over_puts(const char *provider);
 void over_beside(const char *provider, const char *other, int pairs);
 /* work.c: the work of a message over a provider, both ends in one thread. */
 void work(const char *provider);
+/* The same with a number of messages of len bytes, in a function that callgrind counts the instructions of. */
+void count(const char *provider, size_t len);
 /* many.c: latency with and without a crowd of idle peers; start of count processes, in ms. */
 void idle(const char *provider);
 int start(const char *provider, int count);
