@@ -165,3 +165,29 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// What ranks wrote in VMs, which may be hostile: read or refused with one line; what is read adds up, and its text is clean.
+func FuzzRead(f *testing.F) {
+	f.Add("nearmetal-traffic 1\nself 0 10 host slot:aa:0:1 core:01\nto slot:aa:1:1 region 1000 10 1 0 0 0 0\nend\n" +
+		counts(-1, 11, "slot:aa:1:1"))
+	f.Add("nearmetal-traffic 1\nself 0 1 h a b c\nend\n")
+	f.Add("nearmetal-traffic 1\nself 1048576 1 \x1b[2J\nto a cma 9007199254740992 9007199254740992 0 0 0 0 0\nend\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := Read(strings.NewReader(text), "")
+		if err != nil && (strings.Contains(err.Error(), "\n") || len(err.Error()) > 2*maxLine) {
+			t.Fatalf("%d bytes of error: %q", len(err.Error()), err)
+		}
+		m := Of(list)
+		if err := m.Check(); err != nil {
+			t.Fatal(err)
+		}
+		m.Advise(nil)
+		var b strings.Builder
+		if err := m.Text(&b); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsRune(b.String(), '\x1b') {
+			t.Fatalf("%q", b.String())
+		}
+	})
+}
