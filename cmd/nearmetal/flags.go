@@ -48,7 +48,7 @@ var clusterFlags = []clusterFlag{
 	{"network", "network.type", "", "how the VMs are joined; rxe is auto with soft RoCE, an RDMA device in each VM"},
 	{"launcher", "launcher", "", "where mpirun and its like run: on the host, or in the first VM"},
 	{"isolation", "isolation", "", "how closely the VMs are fenced in on this host (docs/security.md); auto says what cannot be had"},
-	{"fabric", "fabric", "", "whether MPI messages take the libfabric provider over the region; none leaves the MPI as it is"},
+	{"fabric", "fabric", "", "what MPI messages take over the region: the libfabric provider, and with ucx the transport for UCX, too; none leaves the MPI as it is"},
 }
 
 // varRootWrites is the variable that stands for --root-writes.

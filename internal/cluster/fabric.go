@@ -24,6 +24,8 @@ const (
 	FabricDir = VMDir + "/libfabric"
 	// FabricFile is the provider's name in it.
 	FabricFile = "libivshmem-fi.so"
+	// UCXFile is the transport for UCX, which programs preload, in the same folder.
+	UCXFile = "libnearmetal-ucx.so"
 
 	vmFabricDir    = "vm-libfabric" // what is pushed to the VMs
 	maxFabricBytes = 16 << 20
@@ -63,6 +65,23 @@ func findFabric(s *spec.Cluster, exe string) (path, why string) {
 		return "", why
 	}
 	return path, ""
+}
+
+// findUCX returns the transport for UCX, which is installed beside the provider at fabric. Where there is none that
+// the VMs of s can use it says why.
+func findUCX(s *spec.Cluster, fabric string) (path, why string) {
+	path = filepath.Join(filepath.Dir(fabric), "../ucx", UCXFile)
+	if fi, err := os.Stat(path); err != nil || !fi.Mode().IsRegular() {
+		return "", fmt.Sprintf("there is no %s (make install puts it there)", path)
+	}
+	if s.Root == "host" || s.Root == spec.RootBackend {
+		return path, ""
+	}
+	needs, err := libcVersions(path)
+	if err != nil {
+		return "", fmt.Sprintf("%s: %v", path, err)
+	}
+	return path, lacks(s.Root, needs)
 }
 
 // libcVersions returns the versions of the C library's interface that a program or library
@@ -165,12 +184,24 @@ func (c *Cluster) prepareFabric(o Options, region *plan.Region, notice func(stri
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
+	ucx := ""
+	if s.Fabric == "ucx" {
+		if ucx, why = findUCX(s, path); why != "" {
+			notice("MPI libraries on UCX send between VMs over their network, not over the region: " + why)
+			ucx = ""
+		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, FabricFile), b, 0o755); err != nil {
-		return err
+	for _, file := range []string{path, ucx} {
+		if file == "" {
+			continue
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), b, 0o755); err != nil {
+			return err
+		}
 	}
 	if o.Verbose {
 		which := "VMs"
@@ -179,11 +210,14 @@ func (c *Cluster) prepareFabric(o Options, region *plan.Region, notice func(stri
 		}
 		notice(fmt.Sprintf("MPI libraries on libfabric send between %s over the region of %s: %s",
 			which, roundSize(region.SizeBytes), path))
+		if ucx != "" {
+			notice(fmt.Sprintf("MPI libraries on UCX as well: %s is preloaded", ucx))
+		}
 	}
-	return c.write(func(r *Record) { r.Fabric = path })
+	return c.write(func(r *Record) { r.Fabric, r.UCX = path, ucx })
 }
 
-// putFabric puts the provider into a VM.
+// putFabric puts the provider into a VM, and the transport for UCX where it is asked for.
 func (c *Cluster) putFabric(ctx context.Context, a *guest.Agent) error {
 	if c.Record().Fabric == "" {
 		return nil

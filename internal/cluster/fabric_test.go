@@ -51,6 +51,21 @@ func TestFindFabric(t *testing.T) {
 	}
 }
 
+func TestFindUCX(t *testing.T) {
+	dir := t.TempDir()
+	fabric := place(t, dir, "lib/nearmetal/libfabric/libivshmem-fi.so", "")
+	if got, why := findUCX(&spec.Cluster{Root: "host"}, fabric); got != "" || !strings.Contains(why, "make install") {
+		t.Errorf("none: %q %q", got, why)
+	}
+	want := place(t, dir, "lib/nearmetal/ucx/libnearmetal-ucx.so", "no library")
+	if got, why := findUCX(&spec.Cluster{Root: "host"}, fabric); got != want || why != "" {
+		t.Errorf("%q %q", got, why)
+	}
+	if _, why := findUCX(&spec.Cluster{Root: t.TempDir()}, fabric); why == "" {
+		t.Error("another root: what is no library is taken")
+	}
+}
+
 func TestLacks(t *testing.T) {
 	needs := []string{"GLIBC_2.2.5", "GLIBC_2.34"}
 	root := t.TempDir()

@@ -47,6 +47,8 @@ type Record struct {
 	Paused bool `json:"paused,omitempty"`
 	// Fabric is the libfabric provider on this host of which the VMs have a copy; empty: none.
 	Fabric string `json:"fabric,omitempty"`
+	// UCX is the transport for UCX on this host of which the VMs have a copy; empty: none.
+	UCX string `json:"ucx,omitempty"`
 	// DeviceFaults say why the VMs' devices are not used, a line each; none: they are, where there are any.
 	DeviceFaults []string `json:"deviceFaults,omitempty"`
 	// Part is the cluster whose part this is on this host: one over several hosts, which another nearmetal owns.

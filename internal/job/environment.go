@@ -131,5 +131,13 @@ func VMEnvironment(r *cluster.Record, over []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return session.Environment(env, vars), nil
+	return preloaded(r, session.Environment(env, vars)), nil
+}
+
+// preloaded is environ, of a program in a VM, with the transport for UCX, if the VMs have it.
+func preloaded(r *cluster.Record, environ []string) []string {
+	if r.UCX == "" {
+		return environ
+	}
+	return launch.Preload(environ, cluster.FabricDir+"/"+cluster.UCXFile)
 }

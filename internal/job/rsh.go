@@ -60,7 +60,7 @@ func Rsh(args []string, s session.Streams) (int, error) {
 		environ = session.Environment(environ, vars)
 	}
 	env := session.Environment(there.words(launch.AgentEnv(environ)), session.Pairs(c.Record.Spec.Env))
-	e := session.Caller(launch.RshCommand(words, os.Getenv("SHELL")), env)
+	e := session.Caller(launch.RshCommand(words, os.Getenv("SHELL")), preloaded(&c.Record, env))
 	e.HostPorts, e.HostPortsOptional = ports, away
 	sigs, stop := session.Signals()
 	defer stop()

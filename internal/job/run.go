@@ -347,7 +347,7 @@ func (j *running) hint(l launch.Launcher, r *cluster.Record) {
 	if w := l.HangWarning(len(r.Everywhere())); w != "" {
 		j.o.Notice(w)
 	}
-	if j.o.Cluster.Verbose && r.Fabric != "" && l.WithoutFabric() {
-		j.o.Notice(l.String() + " has no libfabric: its messages between VMs go over their network, not over the region")
+	if j.o.Cluster.Verbose && r.Fabric != "" && r.UCX == "" && l.WithoutFabric() {
+		j.o.Notice(l.String() + " has no libfabric: its messages between VMs go over their network, not over the region (--fabric ucx: docs/ucx.md)")
 	}
 }

@@ -127,6 +127,24 @@ func TestFabricOneSided(t *testing.T) {
 	}
 }
 
+// With fabric: ucx an MPI that has UCX only sends over the region, and ends.
+func TestFabricUCX(t *testing.T) {
+	l := libraries(t)[1]
+	needs(t, l.mpirun)
+	c := up(t, "--vms", "2", "--vcpus", "1", "--no-share", "--fabric", "ucx")
+	build := t.TempDir()
+	os.Chmod(build, 0o755)
+	if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC="+l.mpicc, "BUILD="+build, build+"/nm_cg").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Setenv("UCX_LOG_LEVEL", "info") // UCX says which transports it takes for a peer
+	r := inVMs(t, c, false, l.mpirun, "-n", "2", build+"/nm_cg", "--grid", "32", "--expect", "56fb381a2d6441dc")
+	r.places(t)
+	if n := strings.Count(r.out+r.err, "tag(ivshmem/ivshmem0"); n < 2 {
+		t.Errorf("%d of 2 ranks send over the region: %s%s", n, r.out, r.err)
+	}
+}
+
 // With fabric: none, and where there is no region, libraries are left as they are.
 func TestFabricNone(t *testing.T) {
 	for _, flags := range [][]string{{"--fabric", "none"}, {"--region", "0"}} {
