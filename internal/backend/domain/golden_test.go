@@ -12,25 +12,20 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
-	"nearmetal/internal/spec"
-	"nearmetal/internal/topology"
 	"nearmetal/test/golden"
+	"nearmetal/test/plans"
 )
 
 // Each plan that package plan keeps a golden file of has its domains in one here. All of them are valid by
 // libvirt's own schema.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("../../plan/testdata/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no plans: %v", err)
-	}
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+	for _, file := range plans.Files(t, "../../plan") {
+		name := plans.Name(file)
 		if name == "grace" {
 			continue // no x86-64 host
 		}
 		t.Run(name, func(t *testing.T) {
-			p := planOf(t, file)
+			p, _ := plans.Make(t, file)
 			domains, err := Files(p, backend.Settings{Accel: host.KVM, Region: p.Region})
 			if err != nil {
 				t.Fatal(err)
@@ -42,41 +37,6 @@ func TestGolden(t *testing.T) {
 			golden.Check(t, "testdata/golden/"+name+".xml", all)
 			validate(t, domains)
 		})
-	}
-}
-
-// planOf makes the plan of a cluster file for the machine that its name begins with.
-func planOf(t *testing.T, file string) *plan.Plan {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := spec.Parse(filepath.Base(file), text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec.Defaults(c)
-	c.Accel = "kvm"
-	machine := strings.TrimSuffix(filepath.Base(file), ".yaml")
-	for {
-		path := "../../../test/topology/" + machine + ".machine"
-		if _, err := os.Stat(path); err == nil {
-			h, err := topology.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := plan.Make(c, []topology.Host{*h}, plan.Ledger{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return p
-		}
-		i := strings.LastIndexByte(machine, '-')
-		if i < 0 {
-			t.Fatalf("%s: its name begins with no machine's", file)
-		}
-		machine = machine[:i]
 	}
 }
 

@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
-	"nearmetal/internal/topology"
 	"nearmetal/test/golden"
+	"nearmetal/test/plans"
 )
 
 // made is what is asked for the plan of one of package plan's cluster files.
@@ -24,50 +23,16 @@ type made struct {
 // requests makes them for every plan that package plan keeps a golden file of.
 func requests(t *testing.T) []made {
 	t.Helper()
-	files, err := filepath.Glob("../../plan/testdata/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no plans: %v", err)
-	}
 	var list []made
-	for _, file := range files {
-		p, c := planOf(t, file)
+	for _, file := range plans.Files(t, "../../plan") {
+		p, c := plans.Make(t, file)
 		r, err := Make(p, c)
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		list = append(list, made{strings.TrimSuffix(filepath.Base(file), ".yaml"), r})
+		list = append(list, made{plans.Name(file), r})
 	}
 	return list
-}
-
-// planOf makes the plan of a cluster file for the machine that its name begins with.
-func planOf(t *testing.T, file string) (*plan.Plan, *spec.Cluster) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := spec.Parse(filepath.Base(file), text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec.Defaults(c)
-	c.Accel = "kvm"
-	for machine := strings.TrimSuffix(filepath.Base(file), ".yaml"); ; machine = machine[:strings.LastIndexByte(machine, '-')] {
-		path := "../../../test/topology/" + machine + ".machine"
-		if _, err := os.Stat(path); err != nil {
-			continue
-		}
-		h, err := topology.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := plan.Make(c, []topology.Host{*h}, plan.Ledger{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p, c
-	}
 }
 
 // What is asked for each plan, as commands and for OpenTofu.
