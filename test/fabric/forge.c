@@ -82,7 +82,8 @@ bool forge(struct forge *f, const uint32_t *over, uint8_t op, uint8_t flags, uin
 	while (f->head + lines - __atomic_load_n(&f->ctl->tail, __ATOMIC_ACQUIRE) > f->mask + 1)
 		if (__atomic_load_n(over, __ATOMIC_ACQUIRE))
 			return false;
-	memcpy(forge_line(f, pos) + 16, from, n);
+	if (n) /* payload may be NULL then */
+		memcpy(forge_line(f, pos) + 16, from, n);
 	for (len -= n, from += n; len; len -= n, from += n) {
 		n = len < 56 ? len : 56;
 		memset(forge_line(f, ++pos), 0, 8);

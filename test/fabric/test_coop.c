@@ -304,6 +304,7 @@ static void coop_end_forged(struct ctx *c)
 	for (int i = 0; i < 1000; i++)
 		CHECK(fi_cq_read(c->rxcq, &e, 1) == -FI_EAGAIN);
 	__atomic_store_n(&told->step, OVER, __ATOMIC_RELEASE);
+	free(buf); /* its sender stands still for good */
 }
 
 const struct test test_coop[] = {
