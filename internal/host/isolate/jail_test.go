@@ -151,13 +151,7 @@ func jailed(t *testing.T, j Jail, words ...string) string {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	err = enter(cmd.Start())
-	var no *NoNamespace
-	if errors.As(err, &no) && os.Getenv("CI") != "true" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	namespaces(t, err)
 	if err := cmd.Wait(); err != nil {
 		return out.String() + err.Error()
 	}
@@ -267,6 +261,18 @@ func TestJailSetuid(t *testing.T) {
 	}
 }
 
+// namespaces ends a test whose veil could not be made: where namespaces cannot be had it is skipped, but in CI.
+func namespaces(t *testing.T, err error) {
+	t.Helper()
+	var no *NoNamespace
+	if errors.As(err, &no) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What is exported, and what is around it.
 func TestJailExports(t *testing.T) {
 	defer asUser(t)
@@ -278,13 +284,7 @@ func TestJailExports(t *testing.T) {
 	write(t, home+"/secret")
 	write(t, home+"/ro/file")
 	v, err := NewLockedVeil([]string{"/", share, home + "/ro"}, nil, []string{share})
-	var no *NoNamespace
-	if errors.As(err, &no) && os.Getenv("CI") != "true" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	namespaces(t, err)
 	defer v.Close()
 	both(t, func(t *testing.T, j Jail) {
 		write(t, share+"/a/file")
@@ -385,13 +385,7 @@ func TestJailTrees(t *testing.T) {
 	write(t, home+"/secret")
 	write(t, home+"/ro/file")
 	v, err := NewTreeVeil([]string{"/", share, home + "/ro"}, nil, []string{share})
-	var no *NoNamespace
-	if errors.As(err, &no) && os.Getenv("CI") != "true" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	namespaces(t, err)
 	defer v.Close()
 	if _, err := v.Tree(3); err == nil {
 		t.Error("a tree that was not asked for")
