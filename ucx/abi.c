@@ -42,7 +42,8 @@ static void attributes(unsigned int minor, struct ivu_abi *a)
 		a->attr_reg_mem_types = 32;
 		at = 40;
 		at += minor >= 15 ? 8 : 0;	/* memory that is registered without blocking */
-		at += 8;			/* that is cached */
+		a->attr_cache_mem_types = at;
+		at += 8;
 		at += minor >= 18 ? 8 : 0;	/* under a global address */
 		at += 2 * 8;			/* that is detected, that is allocated */
 		a->attr_access_mem_types = at;

@@ -269,6 +269,7 @@ struct ivu_abi {
 	size_t		attr_max_reg, attr_flags, attr_reg_mem_types, attr_access_mem_types, attr_reg_cost,
 			attr_component, attr_rkey_size, attr_bytes;
 	size_t		attr_cpus;	/* a mask of CPUs, 128 bytes */
+	size_t		attr_cache_mem_types;	/* whose registration UCX keeps, 0: there is none */
 	size_t		attr_alignment;	/* of registered memory, 0: there is none */
 	bool		pack_has_range;	/* mkey_pack has address and length */
 	bool		unpack_has_params;

@@ -250,6 +250,7 @@ static void attributes(const struct ivu_abi *a)
 	SAME(a->attr_flags, offsetof(uct_md_attr_v2_t, flags));
 	SAME(a->attr_reg_mem_types, offsetof(uct_md_attr_v2_t, reg_mem_types));
 	SAME(a->attr_access_mem_types, offsetof(uct_md_attr_v2_t, access_mem_types));
+	SAME(a->attr_cache_mem_types, offsetof(uct_md_attr_v2_t, cache_mem_types));
 #define ATTR uct_md_attr_v2_t
 #endif
 	SAME(a->attr_reg_cost, offsetof(ATTR, reg_cost));

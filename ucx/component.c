@@ -101,6 +101,9 @@ static ivu_status md_query(struct ivu_md *md, uint8_t *attr)
 	put64(attr, a->attr_flags, IVU_MD_FLAG_REG | IVU_MD_FLAG_NEED_RKEY);
 	put64(attr, a->attr_reg_mem_types, 1U << IVU_MEMORY_HOST);
 	put64(attr, a->attr_access_mem_types, 1U << IVU_MEMORY_HOST);
+	/* UCX's buffers of messages may be registered where this is said only: a build with assertions ends otherwise. */
+	if (a->attr_cache_mem_types)
+		put64(attr, a->attr_cache_mem_types, 1U << IVU_MEMORY_HOST);
 	put64(attr, a->attr_rkey_size, sizeof(uint64_t));
 	memset(attr + a->attr_cpus, 0xff, 128);
 	memcpy(attr + a->attr_component, IVU_NAME, sizeof(IVU_NAME));
