@@ -14,7 +14,9 @@ kinds=${1:-go c}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'trap "" TERM; kill 0; exit 130' INT TERM HUP
-export CGO_ENABLED=0 FUZZ_WORK="$work"
+# The Makefile's flags, so that the runtime it has compiled is in Go's cache.
+GOFLAGS="$(go env GOFLAGS 2>/dev/null) -trimpath"
+export CGO_ENABLED=0 GOFLAGS FUZZ_WORK="$work"
 
 # A target is a line of $work/targets: its folder, its name, and the program with its options.
 # compile NAME SOURCE...: a C target with the sanitizers, to $work/NAME.

@@ -3,8 +3,8 @@
 #
 # It says first what it will install, and how much that is. Packages are fetched while what
 # needs none of them is built and tested. The tests on VMs run in two lanes, since many of them wait
-# more than they compute. A part that fails does not stop the others, but for the build. At the
-# end it names the parts and how long each took. Ends with 1 if a part failed.
+# more than they compute: a lane that is free takes the next part. A part that fails does not stop the
+# others, but for the build. At the end it names the parts and how long each took. Ends with 1 if a part failed.
 #
 # environment: TEST_LOG    a file that gets a line a part: name, seconds, seconds of CPU, result,
 #                          with tabs between
@@ -120,21 +120,41 @@ unit_go
 part "waiting for the packages of the other tests" fetch_rest || finish
 part "the plugin of Slurm" make --no-print-directory -s slurm || finish
 
-# Two lanes of about the same length.
+# Two lanes: each begins with one of the two longest parts, and then takes what is left, a line of $log/queue at a time.
+# test/mpi and test/kernels are one line: their ranks spin, and would take each other's cores.
+{
+	echo "kernels mpi"
+	echo sriov
+	echo libvirt
+	echo browser
+	go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./test/... | sed -n 's,.*/test/,,p' |
+		grep -vxE 'e2e|slurm|kernels|mpi|sriov|libvirt'
+} >"$log/queue"
+# next: the first line of the queue, which it takes away; status 1 when there is none.
+next() {
+	(
+		flock 8
+		head -n 1 "$log/queue" | grep . || exit 1
+		sed -i 1d "$log/queue"
+	) 8>"$log/queue.lock"
+}
+queued() {
+	while line=$(next); do
+		for name in $line; do
+			case $name in
+			browser) part "the report in a browser" make --no-print-directory test-report-browser ;;
+			*) tests "$name" ;;
+			esac
+		done
+	done
+}
 vms() {
 	tests e2e
-	tests kernels
-	tests mpi
+	queued
 }
 others() {
 	tests slurm
-	for package in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./test/...); do
-		case $package in
-		*/test/e2e | */test/slurm | */test/kernels | */test/mpi) ;;
-		*) tests "${package#*/test/}" ;;
-		esac
-	done
-	part "the report in a browser" make --no-print-directory test-report-browser
+	queued
 }
 lane 1 vms
 lane 2 others

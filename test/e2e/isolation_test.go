@@ -100,10 +100,8 @@ func guestAgainstHost(t *testing.T, isolation, other string, port int, open net.
 			if who == "user" {
 				base = filepath.Join(top, "run-65534")
 			}
-			guest := func(script string) result {
-				t.Helper()
-				return finish(t, do("exec", "-c", "attack-"+who, "--as-root", "--", "sh", "-c", script), "")
-			}
+			// One script tries all: each command of its own would take a second of an emulated VM.
+			script := "reach() { test ! -e \"$1\" || echo \"reached $1\"; }\n"
 			for _, path := range []string{
 				fmt.Sprintf("/proc/%d/environ", qemu), fmt.Sprintf("/proc/%d/root/etc/passwd", qemu), "/proc/1/cmdline", "/sys/kernel/notes",
 				"/dev/null", base + "/attack-" + who + "/record.json", base + "/attack-" + who + "/control.sock", other + "/file",
@@ -111,25 +109,23 @@ func guestAgainstHost(t *testing.T, isolation, other string, port int, open net.
 				if _, err := os.Lstat(path); err != nil && !(isolation == "strict" && strings.HasSuffix(path, "/root/etc/passwd")) {
 					t.Fatalf("the attack aims at nothing: %v", err)
 				}
-				guest("test ! -e /host"+path+" && echo out of reach").want(t, 0, "out of reach")
+				script += "reach /host" + path + "\n"
 			}
-			guest("test ! -e "+other+" && echo out of reach").want(t, 0, "out of reach")
-			guest("ls -A /host/proc /host/sys /host/dev /host/run | grep -v : | grep . || echo nothing").want(t, 0, "nothing")
+			script += "reach " + other + "\nls -A /host/proc /host/sys /host/dev /host/run | grep -v : | grep . && echo reached folders\n"
+			for _, aim := range []string{"10.0.2.2", "10.0.2.77", "10.0.2.3"} {
+				script += fmt.Sprintf("(exec 3<>/dev/tcp/%s/%d) 2>/dev/null && echo reached %[1]s\n", aim, port)
+			}
+			script += fmt.Sprintf("(exec 3<>/dev/tcp/10.0.2.2/%d) && echo connected\n", open.Addr().(*net.TCPAddr).Port)
 			// What is the user's is there, made after the VM's start too, and files have their owners.
+			script += "cat " + own + "/file /host" + own + "/file; stat -c %u /host/etc/passwd /etc/passwd\n"
 			owner := "0"
 			if isolation == "strict" && who == "user" {
 				owner = "65534" // in a user namespace there is no root
 			}
-			guest("cat "+own+"/file /host"+own+"/file; stat -c %u /host/etc/passwd /etc/passwd").want(t, 0, "minemine"+owner+"\n"+owner+"\n")
-
-			for _, aim := range []string{"10.0.2.2", "10.0.2.77", "10.0.2.3"} {
-				r := finish(t, do("exec", "-c", "attack-"+who, "--as-root", "--", "bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/%s/%d && echo connected", aim, port)), "")
-				if r.code == 0 || strings.Contains(r.out, "connected") {
-					t.Errorf("%s:%d was reached: %+v", aim, port, r)
-				}
+			r = finish(t, do("exec", "-c", "attack-"+who, "--as-root", "--", "bash", "-c", script), "").want(t, 0)
+			if want := "connected\nminemine" + owner + "\n" + owner + "\n"; r.out != want {
+				t.Errorf("the guest says\n%s%s\nwant\n%s", r.out, r.err, want)
 			}
-			finish(t, do("exec", "-c", "attack-"+who, "--as-root", "--", "bash", "-c",
-				fmt.Sprintf("exec 3<>/dev/tcp/10.0.2.2/%d && echo connected", open.Addr().(*net.TCPAddr).Port)), "").want(t, 0, "connected")
 			if isolation == "strict" {
 				inJail(t, qemu, uid)
 			}
