@@ -136,7 +136,7 @@ func printVMs(w io.Writer, r *cluster.Record) error {
 		if _, err := fmt.Fprintf(w, "\n%s\nconsole: nearmetal logs %s/%s\n", terminal.Clean(v.Ended), r.Name, v.Name); err != nil {
 			return err
 		}
-		if r.Kept && r.Running() > 0 {
+		if r.Restartable && r.Running() > 0 {
 			if _, err := fmt.Fprintf(w, "start it again: nearmetal restart %s/%s\n", r.Name, v.Name); err != nil {
 				return err
 			}

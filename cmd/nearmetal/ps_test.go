@@ -32,7 +32,23 @@ func TestPsDegraded(t *testing.T) {
 	if err := printVMs(&out, &list[1]); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasSuffix(out.String(), "\nvm1 ended: its kernel panicked\nconsole: nearmetal logs demo/vm1\n") {
+	const ended = "\nvm1 ended: its kernel panicked\nconsole: nearmetal logs demo/vm1\n"
+	if !strings.HasSuffix(out.String(), ended) {
 		t.Errorf("%s", out.String())
+	}
+
+	// What starts it again is named where that works: not on several hosts, nor with every back end.
+	for _, x := range []struct {
+		r    cluster.Record
+		want string
+	}{
+		{cluster.Record{Name: "demo", State: cluster.Ready, Kept: true, VMs: vms}, ended},
+		{cluster.Record{Name: "demo", State: cluster.Ready, Kept: true, Restartable: true, VMs: vms}, ended + "start it again: nearmetal restart demo/vm1\n"},
+		{cluster.Record{Name: "demo", State: cluster.Ready, Kept: true, Restartable: true, VMs: vms[1:]}, ended},
+	} {
+		out.Reset()
+		if err := printVMs(&out, &x.r); err != nil || !strings.HasSuffix(out.String(), x.want) {
+			t.Errorf("%v, %q, want %q", err, out.String(), x.want)
+		}
 	}
 }

@@ -49,7 +49,7 @@ func (c *Cluster) boot(ctx context.Context, p *prepared, o Options, reg *region.
 			o.Events.notice(w.String())
 		}
 	}
-	if err := c.write(func(r *Record) { r.State = Ready }); err != nil {
+	if err := c.write(func(r *Record) { r.State, r.Restartable = Ready, c.restartable() && c.groups.parent == "" }); err != nil {
 		return err
 	}
 	c.reachHosts()

@@ -41,8 +41,10 @@ type Record struct {
 	Spec     *spec.Cluster `json:"spec"`
 	Plan     *plan.Plan    `json:"plan"`
 	VMs      []VMRecord    `json:"vms"`
-	// Kept says that the cluster outlives the command that started it: its VMs can be restarted one by one.
+	// Kept says that the cluster outlives the command that started it.
 	Kept bool `json:"kept,omitempty"`
+	// Restartable says that `nearmetal restart` can start a VM of it again.
+	Restartable bool `json:"restartable,omitempty"`
 	// Paused says that the user has stopped the VMs (`nearmetal pause`).
 	Paused bool `json:"paused,omitempty"`
 	// Fabric is the libfabric provider on this host of which the VMs have a copy; empty: none.

@@ -42,6 +42,7 @@ func TestRestart(t *testing.T) {
 	unix.Kill(after[1].PID, unix.SIGKILL)
 	await(t, func() bool { return c.Record().VMs[1].State == cluster.Dead })
 	do(1, "vm1 ended", "exec", "again/vm1", "--", "true")
+	do(0, "\nstart it again: nearmetal restart again/vm1\n", "ps", "again")
 	do(0, "", "restart", "again/vm1")
 	do(0, "hello", "exec", "again/vm1", "--", "echo", "hello")
 	if r := c.Record(); r.VMs[1].Ended != "" || r.Running() != 2 {
