@@ -286,5 +286,8 @@ bench-hosts: slurm ## MPI over two hosts: region and verbs beside verbs alone, a
 	@go run ./test/bench/hosts
 
 # The other hosts are processes of this machine, joined to one host alone. Minutes.
-bench-mesh: ## what a host of a job of up to 1,000 takes to be joined to the others
-	go test -run '^$$' -bench Mesh -benchtime 1x -timeout 30m ./internal/cluster
+bench-overlay: ## what a host of a job of up to 1,000 takes to be joined to the others
+	go test -run '^$$' -bench Overlay -benchtime 1x -timeout 30m ./internal/cluster
+
+# The old name, until 0.2.0.
+bench-mesh: bench-overlay

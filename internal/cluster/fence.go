@@ -30,11 +30,8 @@ func (c *Cluster) fence(o Options, notice func(string)) error {
 			return err
 		}
 	}
-	if !c.caps.Sandbox {
-		notice("the VMs' system calls are not filtered: this QEMU is built without seccomp (isolation: standard refuses that)")
-	}
-	if !c.caps.Filter && s.Network.Uplink == "user" {
-		notice("the VMs reach this host's loopback: this QEMU has no hub to put a filter in (isolation: standard refuses that)")
+	for _, line := range unfenced(c.caps, s.Network.Uplink == "user") {
+		notice(line)
 	}
 	if !c.caps.Veil {
 		return nil
@@ -72,6 +69,24 @@ func (c *Cluster) fence(o Options, notice func(string)) error {
 	return err
 }
 
+// unfenced are the lines on what the back end cannot fence VMs in with, each with its own reason. uplink: the VMs reach
+// this host's network.
+func unfenced(c backend.Caps, uplink bool) (lines []string) {
+	add := func(what string, lacks backend.Cap) {
+		if why := c.Why[lacks]; why != "" {
+			what += ": " + why
+		}
+		lines = append(lines, what+" (isolation: standard refuses that)")
+	}
+	if !c.Sandbox {
+		add("the VMs' system calls are not filtered", backend.CapSandbox)
+	}
+	if !c.Filter && uplink {
+		add("the VMs reach this host's loopback", backend.CapFilter)
+	}
+	return lines
+}
+
 // fenceStrict finds what isolation: strict takes where the host has it. What is missing is a notice, or an error where
 // the cluster file is strict about what it asks for.
 func (c *Cluster) fenceStrict(o Options, notice func(string)) error {
@@ -80,7 +95,7 @@ func (c *Cluster) fenceStrict(o Options, notice func(string)) error {
 	if text := isolate.LandlockLacks(); text != "" {
 		missing = errors.New(text)
 	}
-	if err := lack("a VM's QEMU is not fenced in by Landlock as far as it could be", missing, demanded, notice); err != nil {
+	if err := lack("a VM's process is not fenced in by Landlock as far as it could be", missing, demanded, notice); err != nil {
 		return err
 	}
 	return c.findGroups(o, demanded, notice)

@@ -33,15 +33,15 @@ func validGroup(c journal.Change) error {
 
 func undoGroup(c journal.Change) (did bool, err error) { return isolate.RemoveGroup(c.Args["path"]) }
 
-// qemuBytes is what QEMU and its user network may take beside the VM's memory, in bytes.
-const qemuBytes = 512 << 20
+// besideBytes is what a VM's process and its user network may take beside the VM's memory, in bytes.
+const besideBytes = 512 << 20
 
-// limitsOf are those of a VM: what its plan has, and what QEMU and its user network take beside.
+// limitsOf are those of a VM: what its plan has, and what its process and its user network take beside.
 func limitsOf(vm *plan.VM, region *plan.Region) isolate.Limits {
 	l := isolate.Limits{
-		MemoryBytes: vm.MemoryBytes + qemuBytes,
-		Processes:   2*vm.VCPUs + 160, // QEMU has up to 64 workers for files
-		CPUs:        vm.VCPUs + 2,     // QEMU's own threads, and the user network
+		MemoryBytes: vm.MemoryBytes + besideBytes,
+		Processes:   2*vm.VCPUs + 160, // up to 64 workers for files
+		CPUs:        vm.VCPUs + 2,     // the process's other threads, and the user network
 		IOWeight:    50,
 	}
 	if region != nil {

@@ -83,7 +83,7 @@ func TestLack(t *testing.T) {
 
 func TestLimitsOf(t *testing.T) {
 	l := limitsOf(&plan.VM{VCPUs: 4, MemoryBytes: 1 << 30}, &plan.Region{SizeBytes: 64 << 20})
-	if want := (isolate.Limits{MemoryBytes: 1<<30 + 64<<20 + qemuBytes, Processes: 168, CPUs: 6, IOWeight: 50}); l != want {
+	if want := (isolate.Limits{MemoryBytes: 1<<30 + 64<<20 + besideBytes, Processes: 168, CPUs: 6, IOWeight: 50}); l != want {
 		t.Errorf("%+v", l)
 	}
 }

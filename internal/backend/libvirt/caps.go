@@ -143,6 +143,7 @@ func (f *found) caps(a libvirtd.Address) backend.Caps {
 		c.Links = append(c.Links, backend.LinkUser)
 		c.Filter = f.hasNetdev("stream") && f.hasNetdev("hubport")
 	}
+	lack(backend.CapFilter, "hubport", "take another with --qemu, or say network: {uplink: none}")
 	lack(backend.CapUserNetwork, "user network", "say network: {uplink: none}, or --on qemu, which takes passt instead")
 	if f.hasDevice("ivshmem-plain") {
 		c.Regions = append(c.Regions, "ivshmem")

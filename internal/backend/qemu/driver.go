@@ -120,6 +120,7 @@ func (c Caps) seam() backend.Caps {
 	lack(backend.CapVFIO, "vfio-pci", whatToInstall)
 	s.Why[backend.CapOwnDisk] = "its VMs start from this host's files: write root: host, or a directory"
 	s.Why[backend.CapSandbox] = fmt.Sprintf("%s (%s) is built without seccomp: take another with --qemu", c.Path, c.Version)
+	lack(backend.CapFilter, "hubport", "take another with --qemu, or say network: {uplink: none}")
 	lack(backend.CapUserNetwork, "user network", "install passt, or say network: {uplink: none}, or take another QEMU with --qemu")
 	return s
 }

@@ -23,20 +23,20 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// BenchmarkMesh is one host of a job of many: what its supervisor takes until the others are joined, and after all its
+// BenchmarkOverlay is one host of a job of many: what its supervisor takes until the others are joined, and after all its
 // connections were reset. The others are real ends of the overlay in other processes, without VMs, and joined to this host
 // alone: so one machine has room for them. All share one address, so that their calls share one source's places.
-// `make bench-mesh`.
-func BenchmarkMesh(b *testing.B) {
+// `make bench-overlay`.
+func BenchmarkOverlay(b *testing.B) {
 	for _, hosts := range []int{16, 64, 256, 1000} {
-		b.Run(fmt.Sprint(hosts, " hosts"), func(b *testing.B) { benchMesh(b, hosts, 0) })
+		b.Run(fmt.Sprint(hosts, " hosts"), func(b *testing.B) { benchOverlay(b, hosts, 0) })
 	}
 	// The last two hosts are no good: one takes calls and never answers, one is not there.
-	b.Run("1000 hosts, one silent, one dead", func(b *testing.B) { benchMesh(b, 1000, 2) })
+	b.Run("1000 hosts, one silent, one dead", func(b *testing.B) { benchOverlay(b, 1000, 2) })
 }
 
-// meshOverlay is a job of that many hosts on this machine, of which self is one.
-func meshOverlay(hosts, self int) Overlay {
+// overlayOf is a job of that many hosts on this machine, of which self is one.
+func overlayOf(hosts, self int) Overlay {
 	o := Overlay{Secret: bytes.Repeat([]byte{byte(hosts), 7}, 16), Self: self, Ports: [2]int{10000, 32000}}
 	for i := range hosts {
 		o.Hosts = append(o.Hosts, OverlayHost{Name: fmt.Sprint("n", i), Addr: "127.0.0.1", VMs: []string{fmt.Sprintf("n%d-vm0", i)}})
@@ -44,13 +44,13 @@ func meshOverlay(hosts, self int) Overlay {
 	return o
 }
 
-// meshPeers is the environment variable by which a process is the hosts FROM to TO of HOSTS, without those that are BAD.
-const meshPeers = "NEARMETAL_TEST_MESH_PEERS"
+// overlayPeers is the environment variable by which a process is the hosts FROM to TO of HOSTS, without those that are BAD.
+const overlayPeers = "NEARMETAL_TEST_OVERLAY_PEERS"
 
-// TestMeshPeers is the other hosts of BenchmarkMesh, until its input ends.
-func TestMeshPeers(t *testing.T) {
+// TestOverlayPeers is the other hosts of BenchmarkOverlay, until its input ends.
+func TestOverlayPeers(t *testing.T) {
 	var from, to, hosts, bad int
-	if _, err := fmt.Sscan(os.Getenv(meshPeers), &from, &to, &hosts, &bad); err != nil {
+	if _, err := fmt.Sscan(os.Getenv(overlayPeers), &from, &to, &hosts, &bad); err != nil {
 		t.Skip("for other tests")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -64,7 +64,7 @@ func TestMeshPeers(t *testing.T) {
 			}
 			continue
 		}
-		o := meshOverlay(hosts, self)
+		o := overlayOf(hosts, self)
 		options := network.OverlayOptions{Secret: o.Secret, Self: self, LowPort: o.Ports[0], HighPort: o.Ports[1]}
 		for _, h := range o.Hosts {
 			options.Hosts = append(options.Hosts, network.OverlayHost{Name: h.Name, Addr: h.Addr})
@@ -73,7 +73,7 @@ func TestMeshPeers(t *testing.T) {
 		options.Serve = func(host int, kind string, l *network.Link) {
 			if kind == kindFrames {
 				io.Copy(io.Discard, l)
-			} else if m, err := board.Client(l, channel.Fields{{Key: "cluster", Value: "mesh"}}); err == nil {
+			} else if m, err := board.Client(l, channel.Fields{{Key: "cluster", Value: "overlay"}}); err == nil {
 				<-m.Done()
 			}
 		}
@@ -87,14 +87,14 @@ func TestMeshPeers(t *testing.T) {
 			}
 		}()
 	}
-	fmt.Println("mesh: ready")
+	fmt.Println("overlay: ready")
 	io.Copy(io.Discard, os.Stdin)
 	os.Exit(0) // as hosts end that are killed
 }
 
 // silent takes calls on the port that a host would listen on, as a host that hangs.
 func silent(hosts, self int) error {
-	o := meshOverlay(hosts, self)
+	o := overlayOf(hosts, self)
 	options := network.OverlayOptions{Secret: o.Secret, Self: self, LowPort: o.Ports[0], HighPort: o.Ports[1]}
 	for _, h := range o.Hosts {
 		options.Hosts = append(options.Hosts, network.OverlayHost{Name: h.Name, Addr: h.Addr})
@@ -118,8 +118,8 @@ func startPeers(b *testing.B, hosts, bad int) {
 	var outs []*bufio.Reader
 	for i := range processes {
 		from, to := 1+(hosts-1)*i/processes, 1+(hosts-1)*(i+1)/processes
-		cmd := exec.Command(os.Args[0], "-test.run=^TestMeshPeers$")
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d %d %d", meshPeers, from, to, hosts, bad))
+		cmd := exec.Command(os.Args[0], "-test.run=^TestOverlayPeers$")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d %d %d", overlayPeers, from, to, hosts, bad))
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			b.Fatal(err)
@@ -141,14 +141,14 @@ func startPeers(b *testing.B, hosts, bad int) {
 			if err != nil {
 				b.Fatal("the other hosts did not start: ", line, err)
 			}
-			if strings.Contains(line, "mesh: ready") {
+			if strings.Contains(line, "overlay: ready") {
 				break
 			}
 		}
 	}
 }
 
-func benchMesh(b *testing.B, hosts, bad int) {
+func benchOverlay(b *testing.B, hosts, bad int) {
 	n := spec.Network{Type: "auto", Subnet: "10.77.0.0/16", MTU: 1500}
 	var joined, again time.Duration
 	var memory, files, routines, cpu float64
@@ -156,7 +156,7 @@ func benchMesh(b *testing.B, hosts, bad int) {
 		startPeers(b, hosts, bad)
 		debug.FreeOSMemory()
 		rss, fds, gos, used := resident(), descriptors(), runtime.NumGoroutine(), cpuTime()
-		own := meshOverlay(hosts, 0)
+		own := overlayOf(hosts, 0)
 		w, err := wire(n, [16]byte{1}, own.Hosts[0].VMs, uplink{}, nil, &own)
 		if err != nil {
 			b.Fatal(err)
