@@ -41,7 +41,7 @@ export FI_PROVIDER_PATH="+$provider/libivshmem-fi.so"
 case $(fi_info --version 2>/dev/null | sed -n 's/^libfabric: //p') in
 1.*) export FI_PROVIDER_PATH="$provider" ;;
 esac
-export FI_IVSHMEM_INNER="${FI_IVSHMEM_INNER:-none}"
+export FI_IVSHMEM_CORE="${FI_IVSHMEM_CORE:-none}"
 # A region of its own: endpoints find each other by their ports, and another run has the same.
 export FI_IVSHMEM_JOB="${FI_IVSHMEM_JOB:-fabtests-$$}"
 

@@ -14,7 +14,7 @@ version=$(sed -n 's/^mpi4py=//p' "$here/scripts/wheels.sh")
 venv=${MPI4PY_VENV:-$here/build/venv}
 work=$here/build/mpi4py
 export FI_PROVIDER_PATH="${FI_PROVIDER_PATH:-$here/build/c/fabric}"
-export FI_IVSHMEM_INNER=none
+export FI_IVSHMEM_CORE=none
 mkdir -p "$work"
 
 suite=${MPI4PY_DIR:-$work/mpi4py-$version}

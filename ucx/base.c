@@ -87,7 +87,7 @@ static int get(struct fi_provider *prov, const char *name, void *value)
 	text = getenv(variable);
 	if (!text)
 		return -FI_ENODATA;
-	if (!strcmp(name, "region") || !strcmp(name, "job") || !strcmp(name, "inner")) {
+	if (!strcmp(name, "region") || !strcmp(name, "job") || !strcmp(name, "core")) {
 		*(const char **) value = text;
 	} else if (!strcmp(name, "cma") || !strcmp(name, "nt") || !strcmp(name, "uncached")) {
 		*(int *) value = !strcmp(text, "1") || !strcasecmp(text, "yes") || !strcasecmp(text, "true") ||

@@ -1,3 +1,4 @@
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,23 @@ struct ivs_param ivs_param = {
 	ivs_lib.param_define(&ivs_prov, name, type, __VA_ARGS__)
 
 #define GET(name, field) ivs_lib.param_get(&ivs_prov, name, &ivs_param.field)
+
+/* The names of two parameters in earlier providers, until 0.2.0. They count where the new ones are not set. */
+static void old_names(bool core, bool wait)
+{
+	char *text = getenv("FI_IVSHMEM_INNER");
+	char *end;
+	unsigned long ms;
+
+	if (core && text)
+		ivs_param.core = text;
+	text = getenv("FI_IVSHMEM_NAP");
+	if (!wait || !text || text[0] < '0' || text[0] > '9')
+		return;
+	ms = strtoul(text, &end, 10);
+	if (!*end)
+		ivs_param.wait_timeout = ms;
+}
 
 /* Parameters for tests only: docs/testing.md names them. They take a path that is never the best one. */
 static void test_params(void)
@@ -83,10 +101,10 @@ void ivs_param_init(void)
 	DEFINE("timeout", FI_PARAM_SIZE_T,
 	       "Milliseconds without a heartbeat after which a rank is taken for dead "
 	       "(default: %zu)", ivs_param.timeout);
-	DEFINE("nap", FI_PARAM_SIZE_T,
+	DEFINE("wait_timeout", FI_PARAM_SIZE_T,
 	       "Wait timeout: milliseconds after which a rank that sleeps until a neighbour wakes it "
 	       "polls all the same (default: %zu)", ivs_param.wait_timeout);
-	DEFINE("inner", FI_PARAM_STRING,
+	DEFINE("core", FI_PARAM_STRING,
 	       "Provider for ranks on other hosts, \"none\" for none, \"auto\" for the first of "
 	       "verbs;ofi_rxm, efa, tcp, tcp;ofi_rxm (default: auto if the launcher says that "
 	       "there are other hosts, or there is no region)");
@@ -103,8 +121,7 @@ void ivs_param_init(void)
 	ivs_param.cma_measure = GET("cma_min", cma_min) != FI_SUCCESS;
 	GET("unexpected", unexpected);
 	GET("timeout", timeout);
-	GET("nap", wait_timeout);
-	GET("inner", core);
+	old_names(GET("core", core) != FI_SUCCESS, GET("wait_timeout", wait_timeout) != FI_SUCCESS);
 	GET("uncached", uncached);
 	if (test && !strcmp(test, "1"))
 		test_params();

@@ -277,7 +277,7 @@ static void start(void)
 	MUST(s == MAP_FAILED);
 	snprintf(f.path, sizeof(f.path), "/dev/shm/nearmetal-fuzz-%d", (int) getpid());
 	setenv("FI_IVSHMEM_REGION", f.path, 1);
-	setenv("FI_IVSHMEM_INNER", "none", 1);
+	setenv("FI_IVSHMEM_CORE", "none", 1);
 	setenv("FI_IVSHMEM_RANKS", "4", 1);
 	setenv("FI_LOG_LEVEL", "error", 0);
 	f.prov = fi_prov_ini();

@@ -209,7 +209,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!f.prov) {
 		snprintf(f.path, sizeof(f.path), "/dev/shm/nearmetal-fuzz-%d", (int) getpid());
 		setenv("FI_IVSHMEM_REGION", f.path, 1);
-		setenv("FI_IVSHMEM_INNER", "none", 1);
+		setenv("FI_IVSHMEM_CORE", "none", 1);
 		setenv("FI_IVSHMEM_RANKS", "4", 1);
 		ivs_param.region_size = REGION_BYTES;
 		f.prov = fi_prov_ini();

@@ -354,7 +354,7 @@ int ivs_core_connect(struct ivs_peer *peer)
 
 	if (!ce || !peer->addr.core_len) {
 		IVS_WARN(FI_LOG_EP_CTRL, "a rank is on another host, and there is no provider to "
-			 "reach it; set FI_IVSHMEM_INNER, or give the VMs a region\n");
+			 "reach it; set FI_IVSHMEM_CORE, or give the VMs a region\n");
 		return -FI_EHOSTUNREACH;
 	}
 	if (peer->addr.kind == IVS_ADDR_TAGGED && !ce->core->tagged) {

@@ -19,7 +19,7 @@
 static socklen_t name(const struct ivs_region *r, uint32_t slot, uint32_t epoch,
 		      struct sockaddr_un *addr)
 {
-	static const char what[] = "bell";
+	static const char what[] = "wake";
 	uint32_t data[3] = { slot, epoch };
 	int n;
 

@@ -54,6 +54,9 @@ type variable struct {
 	forced      bool
 }
 
+// oldNames are variables of the provider under their earlier names, until 0.2.0: who sets one has chosen.
+var oldNames = map[string]string{"FI_IVSHMEM_INNER": "FI_IVSHMEM_CORE", "FI_IVSHMEM_NAP": "FI_IVSHMEM_WAIT_TIMEOUT"}
+
 // Env returns the variables (NAME=value, in the order of their names) that make any known
 // launcher start its ranks in the VMs. environ is what the launcher would otherwise have:
 // variables of choice that are set there are left out. It is an error when a path or the
@@ -92,6 +95,11 @@ func Env(s Setup, environ []string) ([]string, error) {
 	for _, name := range names {
 		if s := sums[name]; s == "" || s == sum(users[name]) {
 			delete(users, name)
+		}
+	}
+	for old, name := range oldNames {
+		if value, theirs := users[old]; theirs {
+			users[name] = value
 		}
 	}
 

@@ -38,15 +38,15 @@ func fabric(s Setup, theirs string, ours bool) []variable {
 		}
 	}
 	// The first one that fits is taken, and unknown ones come last: only a filter helps.
-	choice := []variable{{"FI_PROVIDER", Provider, false}, {"FI_IVSHMEM_INNER", "none", false}}
+	choice := []variable{{"FI_PROVIDER", Provider, false}, {"FI_IVSHMEM_CORE", "none", false}}
 	if s.OtherHosts {
-		inner := "auto"
+		core := "auto"
 		if len(s.rdma()) > 0 {
-			inner = "verbs;ofi_rxm"
+			core = "verbs;ofi_rxm"
 		}
 		// libfabric 1.17 looks for the parts of what reaches them behind the filter; Open MPI would take the first
 		// of them.
-		choice = []variable{{"FI_PROVIDER", Provider + ",verbs,tcp,ofi_rxm", false}, {"FI_IVSHMEM_INNER", inner, false},
+		choice = []variable{{"FI_PROVIDER", Provider + ",verbs,tcp,ofi_rxm", false}, {"FI_IVSHMEM_CORE", core, false},
 			{"OMPI_MCA_opal_common_ofi_provider_include", Provider, false}}
 	}
 	return append(choice, []variable{

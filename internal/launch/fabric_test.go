@@ -25,7 +25,7 @@ func fabricEnv(t *testing.T, environ ...string) []string {
 func TestFabricUsersValues(t *testing.T) {
 	const ours = "FI_PROVIDER_PATH=+" + providerFile + ":/run/nm/libfabric:"
 	vars := fabricEnv(t)
-	for _, want := range []string{"FI_PROVIDER=ivshmem", "OMPI_MCA_mtl=^psm", "MPIR_CVAR_CH4_NETMOD=ofi", "FI_IVSHMEM_INNER=none",
+	for _, want := range []string{"FI_PROVIDER=ivshmem", "OMPI_MCA_mtl=^psm", "MPIR_CVAR_CH4_NETMOD=ofi", "FI_IVSHMEM_CORE=none",
 		ours + "/opt/mpi/lib/libfabric:" + strings.Join(distributionProviders, ":")} {
 		if !slices.Contains(vars, want) {
 			t.Errorf("no %s in %q", want, vars)
@@ -67,7 +67,7 @@ func TestFabricOtherHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range []string{"FI_PROVIDER=ivshmem,verbs,tcp,ofi_rxm", "FI_IVSHMEM_INNER=auto", "OMPI_MCA_opal_common_ofi_provider_include=ivshmem"} {
+	for _, w := range []string{"FI_PROVIDER=ivshmem,verbs,tcp,ofi_rxm", "FI_IVSHMEM_CORE=auto", "OMPI_MCA_opal_common_ofi_provider_include=ivshmem"} {
 		if !slices.Contains(vars, w) {
 			t.Errorf("no %s in %q", w, vars)
 		}
@@ -96,7 +96,7 @@ func TestProviderFolders(t *testing.T) {
 
 func TestFabricEnv(t *testing.T) {
 	env := FabricEnv(providerFile)
-	for _, want := range []string{"FI_PROVIDER=ivshmem", "FI_IVSHMEM_INNER=none", "OMPI_MCA_mtl=^psm"} {
+	for _, want := range []string{"FI_PROVIDER=ivshmem", "FI_IVSHMEM_CORE=none", "OMPI_MCA_mtl=^psm"} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%q is not among %q", want, env)
 		}

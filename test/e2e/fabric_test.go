@@ -54,7 +54,7 @@ func TestFabricThreeChannels(t *testing.T) {
 	// vm2 does as if it were on another host.
 	away := filepath.Join(dir, "away")
 	writeProgram(t, away, "#!/bin/sh\n[ $(hostname) = vm2 ] && export FI_IVSHMEM_REGION=none\nexec \"$@\"\n")
-	t.Setenv("FI_IVSHMEM_INNER", "auto")
+	t.Setenv("FI_IVSHMEM_CORE", "auto")
 	// libfabric 1.17's ofi_rxm asks for its own core provider behind the filter.
 	t.Setenv("FI_PROVIDER", "ivshmem,tcp,ofi_rxm")
 	t.Setenv("OMPI_MCA_opal_common_ofi_provider_include", "ivshmem")

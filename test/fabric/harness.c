@@ -356,7 +356,7 @@ int main(int argc, char **argv)
 	if (!getenv("FI_IVSHMEM_REGION") || strcmp(getenv("FI_IVSHMEM_REGION"), "none"))
 		putenv(env);
 	setenv("FI_IVSHMEM_REGION_SIZE", "268435456", 0);
-	setenv("FI_IVSHMEM_INNER", "none", 0);
+	setenv("FI_IVSHMEM_CORE", "none", 0);
 	setenv("FI_IVSHMEM_TEST", "1", 0);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (i = 0; test_lists[i]; i++)

@@ -4,7 +4,7 @@
  */
 #include "lists.h"
 
-#define ALONE .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto" }
+#define ALONE .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" }
 
 /* Below and above what the core provider takes at once, and what ours does. */
 static const size_t sizes[] = { 0, 1, 100, 1000, 4096, 20000 };
@@ -343,6 +343,9 @@ const struct test test_alone[] = {
 	{ "parameters_user", 1, parameters_user, .env = { "FI_IVSHMEM_TEST=0" } },
 	{ "parameters_test", 1, parameters_test },
 	{ "alone_calls", 2, calls, .setup = { .counters = true }, ALONE },
+	/* The core provider's variable by its old name, which the new one (unset here) comes before. */
+	{ "alone_old_name", 2, calls,
+	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE", "FI_IVSHMEM_INNER=auto" } },
 	{ "alone_calls_safe", 2, calls, .setup = { .counters = true, .threading = FI_THREAD_SAFE },
 	  ALONE },
 	{ "alone_formats", 2, formats, .bare = true, ALONE },

@@ -352,7 +352,7 @@ const struct test test_stress[] = {
 	  .env = { "FI_IVSHMEM_UNEXPECTED=65536", "FI_IVSHMEM_REGION_SIZE=2097152" } },
 	{ "stress_3_delivery", 3, stress, .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE } },
 	{ "stress_4_network", 4, stress,
-	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=auto" } },
+	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
 	{ "stress_16", 16, stress },
 	{ "stress_64", 64, stress },
 	{ 0 }

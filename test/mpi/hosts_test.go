@@ -24,7 +24,7 @@ func twoHosts(t *testing.T, l *library) (env []string, wrapper string) {
 		t.Fatal(err)
 	}
 	// As internal/launch sets them. The network interface is the loopback: a machine may have no other.
-	env = []string{"FI_PROVIDER=ivshmem,tcp,ofi_rxm", "FI_IVSHMEM_INNER=auto", "FI_TCP_IFACE=lo", "FI_IVSHMEM_REGION_SIZE=67108864",
+	env = []string{"FI_PROVIDER=ivshmem,tcp,ofi_rxm", "FI_IVSHMEM_CORE=auto", "FI_TCP_IFACE=lo", "FI_IVSHMEM_REGION_SIZE=67108864",
 		"OMPI_MCA_opal_common_ofi_provider_include=ivshmem", "FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=ep_ctrl"}
 	return env, wrapper
 }

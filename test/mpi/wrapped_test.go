@@ -33,7 +33,7 @@ func TestWrapped(t *testing.T) {
 					}
 					args = append(args, strings.ReplaceAll(a, "PROGRAM", strings.Join(program, " ")))
 				}
-				_, log := l.start(t, 2, []string{"FI_PROVIDER=ivshmem", "FI_IVSHMEM_INNER=none",
+				_, log := l.start(t, 2, []string{"FI_PROVIDER=ivshmem", "FI_IVSHMEM_CORE=none",
 					"FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=ep_ctrl"}, args...)
 				uses(t, log).all(t, 2)
 			})

@@ -29,7 +29,7 @@ func TestWrapped(t *testing.T) {
 		"intelmpi": {"--mpi=pmi2", "I_MPI_FABRICS=ofi LD_LIBRARY_PATH=$PWD/intel"},
 		"openmpi":  {"--mpi=pmix", "OMPI_MCA_mtl=^psm OMPI_MCA_mtl_ofi_priority=100"},
 	}
-	native := fmt.Sprintf("FI_PROVIDER=ivshmem FI_IVSHMEM_INNER=none FI_PROVIDER_PATH=+%[1]s/libivshmem-fi.so:%[1]s", filepath.Join(bin, "c/fabric"))
+	native := fmt.Sprintf("FI_PROVIDER=ivshmem FI_IVSHMEM_CORE=none FI_PROVIDER_PATH=+%[1]s/libivshmem-fi.so:%[1]s", filepath.Join(bin, "c/fabric"))
 	for program, p := range programs {
 		for wrapper, words := range wrapped {
 			name := program + "." + wrapper

@@ -87,7 +87,8 @@ const connections = 3
 // core compares the core provider alone with itself used directly: in turns by the same
 // processes and over several connections each, since those differ by up to 1.4 times.
 func core(b *bench) (*table, error) {
-	w := b.fabric("ivshmem", []string{"beside", "ivshmem", "tcp", fmt.Sprint(connections)}, "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_INNER=tcp")
+	w := b.fabric("ivshmem", []string{"beside", "ivshmem", "tcp", fmt.Sprint(connections)}, "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=tcp",
+		"FI_IVSHMEM_INNER=tcp") // as earlier providers call it
 	w.spread = map[string][]string{}
 	for _, u := range units {
 		w.spread["other-"+u.what] = []string{"tcp", u.what}
