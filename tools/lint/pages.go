@@ -35,8 +35,8 @@ func pages(top string, generated bool) ([]string, error) {
 	return list, err
 }
 
-// longest is the most words that a sentence of a page may have. Writers aim at 25.
-const longest = 30
+// longest is the most words that a sentence of a page may have.
+const longest = 24
 
 // longSentences is the name, in allowedFile, of a page's sentences of more than longest words.
 const longSentences = "long sentences"

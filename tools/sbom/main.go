@@ -162,8 +162,8 @@ func printPage(parts []part) error {
 	fmt.Print(`# Third parties
 
 What nearmetal's programs contain of others, with their licences. Made by make licenses from
-what the go command wrote into the programs, and from each module's own licence files; make lint
-checks that it names every module. What tests and tools use is not in the programs. The
+what the go command wrote into the programs, and from each module's own licence files. The check
+make lint requires that it names every module. What tests and tools use is not in the programs. The
 version of Go and of glibc is that of the machine that builds, and is in the bill of materials
 (make sbom).
 
