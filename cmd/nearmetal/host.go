@@ -8,6 +8,7 @@ import (
 
 	"nearmetal/internal/host/change"
 	_ "nearmetal/internal/host/device" // its kinds of changes
+	"nearmetal/internal/host/novaregion"
 	"nearmetal/internal/slurm"
 )
 
@@ -18,9 +19,9 @@ func newHostCommand() *cobra.Command {
 		Short:   "Look after what nearmetal changed of this host",
 		Long: `nearmetal writes each change to a host down in /var/lib/nearmetal before it is
 made. recover undoes what a kill, a crash or a reboot left half done.`,
-		Example: "  nearmetal host recover",
+		Example: "  nearmetal host recover\n  sudo nearmetal host openstack-region status",
 	}
-	cmd.AddCommand(newHostRecoverCommand())
+	cmd.AddCommand(newHostRecoverCommand(), newOpenStackRegionCommand())
 	return cmd
 }
 
@@ -47,7 +48,8 @@ boot and in the epilog of jobs: where nothing is to be done it is quick.`,
 		if state != "" {
 			bad = errors.Join(bad, sweepJobs(cmd, slurm.Sweep{State: state}))
 		}
-		return errors.Join(err, bad)
+		_, lost := novaregion.Host.Sweep()
+		return errors.Join(err, bad, lost)
 	}
 	return cmd
 }

@@ -228,3 +228,6 @@ func IsTaken(err error) bool {
 	var e *Said
 	return is(err, lv.ErrDomExist) || errors.As(err, &e) && e.Code == lv.ErrOperationFailed && strings.Contains(e.Text, "already exists")
 }
+
+// IsBusy says whether err is that another call has held the domain for longer than libvirtd waits.
+func IsBusy(err error) bool { return is(err, lv.ErrOperationTimeout) }

@@ -146,6 +146,25 @@ func (c *Conn) Destroy(ctx context.Context, d *Domain) error {
 	return err
 }
 
+// Attach plugs a device, as XML, into a running domain, until that ends. See IsBusy.
+func (c *Conn) Attach(ctx context.Context, d *Domain, xml string) error {
+	return c.do(ctx, func() error { return c.rpc.DomainAttachDeviceFlags(d.d, xml, uint32(lv.DomainAffectLive)) })
+}
+
+// Reset resets a domain, as its button would.
+func (c *Conn) Reset(ctx context.Context, d *Domain) error {
+	return c.do(ctx, func() error { return c.rpc.DomainReset(d.d, 0) })
+}
+
+// Runs reports whether a domain's CPUs run: it has a QEMU, and is not paused.
+func (c *Conn) Runs(ctx context.Context, d *Domain) (bool, error) {
+	state, err := call(ctx, c, func() (int32, error) {
+		s, _, err := c.rpc.DomainGetState(d.d, 0)
+		return s, err
+	})
+	return lv.DomainState(state) == lv.DomainRunning, err
+}
+
 // Monitor is the monitor of a domain's QEMU, reached through the daemon.
 func (c *Conn) Monitor(d *Domain) qemufacts.Monitor { return monitor{c, d} }
 

@@ -1,0 +1,198 @@
+package novaregion
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"nearmetal/internal/host/process"
+	"nearmetal/internal/libvirtd"
+)
+
+// Hook does what is to be done for an operation of libvirt's on a domain (libvirt's docs/hooks.rst): prepare makes the
+// region, started has it plugged, release ends it. in is the domain's XML. An error keeps the domain from starting, and its line
+// is what Nova reports as the server's fault. What it starts has none of its streams, on whose end libvirtd waits.
+func (p Paths) Hook(operation string, in io.Reader) error {
+	switch operation {
+	case "prepare", "started", "release", "reconnect":
+	default:
+		return nil
+	}
+	c, err := p.ReadConfig()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d, err := ParseDomain(in)
+	if err != nil || d == nil {
+		return err
+	}
+	if operation == "release" || operation == "reconnect" {
+		return p.release(d, operation == "release")
+	}
+	size, err := c.size(d)
+	if err != nil || size == 0 {
+		return err
+	}
+	if operation == "prepare" {
+		return p.prepare(d, &Region{Key: key(d.Project, d.Group, size), Project: d.Project, Group: d.Group, Size: size, Node: d.Node, Made: time.Now().UTC()})
+	}
+	return p.started(d, c)
+}
+
+// prepare joins a domain that will start to its group's region, which is made if it is not there.
+func (p Paths) prepare(d *Domain, r *Region) error {
+	switch {
+	case d.Bus == "":
+		return fmt.Errorf("a region needs a machine of type q35 or pc of x86_64: set hw_machine_type of the image")
+	case d.Bus == BusPCIe && d.Port == 0:
+		return fmt.Errorf("no PCI Express root port is free for the region: set num_pcie_ports=16 in nova.conf, section [libvirt]")
+	}
+	daemon := os.Getppid()
+	start, err := process.Start(daemon)
+	if err != nil {
+		return err
+	}
+	l, err := p.lock()
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if _, err := p.sweep(); err != nil {
+		return err
+	}
+	old, err := p.read(r.Key + ".json")
+	switch {
+	case err == nil:
+		r = old
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	fresh := old == nil
+	r.leave(p, d.UUID)
+	if len(r.VMs) >= membersMax {
+		return fmt.Errorf("the region of group %.80q has %d VMs already", r.Group, len(r.VMs))
+	}
+	r.VMs = append(r.VMs, Member{UUID: d.UUID, Name: d.Name, Daemon: daemon, DaemonStart: start})
+	if err := p.write(r); err != nil {
+		return err
+	}
+	if !fresh {
+		return nil
+	}
+	if err := p.make(r); err != nil {
+		return errors.Join(err, p.drop(r))
+	}
+	return nil
+}
+
+// leave takes a VM off a region. It reports whether it was there.
+func (r *Region) leave(p Paths, uuid string) bool {
+	for i := range r.VMs {
+		if r.VMs[i].UUID == uuid {
+			p.closeDoor(&r.VMs[i])
+			r.VMs = append(r.VMs[:i], r.VMs[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// member finds a domain's region and its place there; nil: it has none.
+func (p Paths) member(uuid string) (*Region, *Member, error) {
+	list, err := p.List()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range list {
+		for i := range r.VMs {
+			if r.VMs[i].UUID == uuid {
+				return r, &r.VMs[i], nil
+			}
+		}
+	}
+	return nil, nil, nil
+}
+
+// started opens the memory to the QEMU that has just been started, and has it plugged.
+func (p Paths) started(d *Domain, c *Config) error {
+	l, err := p.lock()
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	r, _, err := p.member(d.UUID)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		return errors.New("no region was made for it: its flavor was given one while it started")
+	}
+	q, err := libvirtd.FindQEMU(libvirtd.UUID(d.UUID))
+	if err != nil {
+		return err
+	}
+	if q == nil {
+		return errors.New("its QEMU is not there")
+	}
+	defer q.Close()
+	if err := own(p.memory(r), q.PID); err != nil {
+		return err
+	}
+	cmd := exec.Command(c.Program, "host", "openstack-region", "plug", d.UUID)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd.Start() // nobody waits for it: libvirtd does not end this start before this process has ended
+}
+
+// own makes a QEMU's user the owner of a region's memory. All of a region's VMs run as one user.
+func own(path string, pid int) error {
+	st, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	if err != nil {
+		return err
+	}
+	user := st.Sys().(*syscall.Stat_t)
+	if st, err = os.Lstat(path); err != nil {
+		return err
+	}
+	now := st.Sys().(*syscall.Stat_t)
+	if now.Uid == user.Uid && now.Gid == user.Gid {
+		return nil
+	}
+	if now.Uid != uint32(os.Geteuid()) {
+		return fmt.Errorf("the region belongs to VMs of user %d, and this one runs as user %d", now.Uid, user.Uid)
+	}
+	return os.Lchown(path, int(user.Uid), int(user.Gid))
+}
+
+// release takes a domain that has ended off its region, and removes what has no VM any more.
+func (p Paths) release(d *Domain, ended bool) error {
+	if _, err := os.Lstat(p.State); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	l, err := p.lock()
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	r, _, err := p.member(d.UUID)
+	if err != nil {
+		return err
+	}
+	if r != nil && ended {
+		r.leave(p, d.UUID)
+		if err := p.write(r); err != nil {
+			return err
+		}
+	}
+	_, err = p.sweep()
+	return err
+}

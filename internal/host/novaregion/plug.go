@@ -1,0 +1,138 @@
+package novaregion
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"nearmetal/internal/libvirtd"
+)
+
+// plugWait bounds how long libvirtd may take to end a start and plug the region in.
+const plugWait = 5 * time.Minute
+
+// Plug plugs the region into a domain that has started. Then the VM is reset, unless it was started paused: its firmware
+// may have looked for devices before, and sets addresses and windows of the bus up only then. It is at its first
+// instructions, so nothing is lost. What fails is written into the region's record, which status shows.
+func (p Paths) Plug(ctx context.Context, uuid string) error {
+	if !uuidForm().MatchString(uuid) {
+		return fmt.Errorf("%.60q is no UUID of a domain", uuid)
+	}
+	ctx, cancel := context.WithTimeout(ctx, plugWait)
+	defer cancel()
+	c, err := p.ReadConfig()
+	if err != nil {
+		return err
+	}
+	door, size, err := p.openDoor(uuid)
+	if err != nil {
+		return err
+	}
+	err = plug(ctx, c, uuid, door, size)
+	return errors.Join(err, p.settle(uuid, err))
+}
+
+// openDoor adds a name to a region's memory that libvirtd finds, which nobody can guess.
+func (p Paths) openDoor(uuid string) (door string, size uint64, err error) {
+	l, err := p.lock()
+	if err != nil {
+		return "", 0, err
+	}
+	defer l.Close()
+	r, m, err := p.member(uuid)
+	if err != nil {
+		return "", 0, err
+	}
+	if r == nil {
+		return "", 0, fmt.Errorf("domain %s has no region", uuid)
+	}
+	p.closeDoor(m)
+	var id [16]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return "", 0, err
+	}
+	m.Door = "nearmetal-" + hex.EncodeToString(id[:])
+	if err := p.write(r); err != nil {
+		return "", 0, err
+	}
+	return m.Door, uint64(r.Size), os.Link(p.memory(r), filepath.Join(p.Shared, m.Door))
+}
+
+// settle takes the name away again, and writes down what became of it.
+func (p Paths) settle(uuid string, problem error) error {
+	l, err := p.lock()
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	r, m, err := p.member(uuid)
+	if err != nil || r == nil {
+		return err
+	}
+	p.closeDoor(m)
+	m.Plugged, m.Problem = problem == nil, ""
+	if problem != nil {
+		m.Problem = problem.Error()
+	}
+	return p.write(r)
+}
+
+// plug asks libvirtd, which answers when it has ended the start.
+func plug(ctx context.Context, c *Config, uuid, door string, size uint64) error {
+	a, err := libvirtd.Parse(c.Connect)
+	if err != nil {
+		return err
+	}
+	v, err := libvirtd.Reach(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	x, err := v.Find(ctx, uuid)
+	if err != nil {
+		return err
+	}
+	text, err := v.XML(ctx, x)
+	if err != nil {
+		return err
+	}
+	d, err := ParseDomain(strings.NewReader(text))
+	switch {
+	case err != nil:
+		return err
+	case d == nil:
+		return fmt.Errorf("domain %s is not Nova's any more", uuid)
+	case d.Bus == BusPCIe && d.Port == 0:
+		return errors.New("no PCI Express root port is free any more")
+	}
+	// A start holds the domain while the hook of "started" runs, and some other call may: libvirtd says so after 30 s.
+	for {
+		if err = v.Attach(ctx, x, device(d, door, size)); err == nil || !libvirtd.IsBusy(err) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	running, err := v.Runs(ctx, x)
+	if err != nil || !running || !d.Reboots {
+		return err
+	}
+	return v.Reset(ctx, x)
+}
+
+// device is the region as libvirt takes it. By itself libvirt looks for a conventional PCI slot, which a machine with root
+// ports has not.
+func device(d *Domain, door string, size uint64) string {
+	address := ""
+	if d.Bus == BusPCIe {
+		address = fmt.Sprintf("<address type='pci' domain='0x0000' bus='0x%02x' slot='0x00' function='0x0'/>", d.Port)
+	}
+	return fmt.Sprintf("<shmem name='%s'><model type='ivshmem-plain'/><size unit='B'>%d</size>%s</shmem>", door, size, address)
+}

@@ -1,0 +1,269 @@
+package novaregion
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/host/process"
+	"nearmetal/internal/lazyregexp"
+	"nearmetal/internal/libvirtd"
+	"nearmetal/internal/region"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/wholefile"
+)
+
+// Region is a region of this host, as its file in State has it.
+type Region struct {
+	Key     string    `json:"key"` // follows from project, group and size; its files are named by it
+	Project string    `json:"project"`
+	Group   string    `json:"group"`
+	Size    spec.Size `json:"size"`
+	Node    int       `json:"node"` // NUMA node of its memory; -1: any
+	Made    time.Time `json:"made"`
+	VMs     []Member  `json:"vms"`
+}
+
+// Member is a VM that has a region, or starts with one.
+type Member struct {
+	UUID string `json:"uuid"`
+	Name string `json:"name"` // libvirt's
+	// Daemon is the libvirtd that starts it, by process number and start: while that lives, a VM without a QEMU is
+	// one that starts. It will say when it does not.
+	Daemon      int    `json:"daemon"`
+	DaemonStart string `json:"daemonStart"`
+	// Door is a second name of the memory, in Shared, while libvirtd opens it; "": none.
+	Door    string `json:"door,omitempty"`
+	Plugged bool   `json:"plugged"`           // the VM has the device
+	Problem string `json:"problem,omitempty"` // why it does not
+}
+
+var (
+	keyForm     = lazyregexp.New(`^[0-9a-f]{32}$`)
+	doorForm    = lazyregexp.New(`^nearmetal-[0-9a-f]{32}$`)
+	errNoRecord = errors.New("no record of a region")
+)
+
+const (
+	recordMax  = 1 << 20 // bytes
+	membersMax = 1024    // VMs of a region: more than a host has
+)
+
+// key names the region of a project's group: who does not have all three has another.
+func key(project, group string, size spec.Size) string {
+	h := sha256.Sum256([]byte(fmt.Sprintf("%s\x00%s\x00%d", project, group, uint64(size))))
+	return hex.EncodeToString(h[:16])
+}
+
+// lock takes the lock of all regions, after it has made the directories. They are root's alone.
+func (p Paths) lock() (*os.File, error) {
+	if err := errors.Join(private(p.State), private(p.Memory)); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(p.State, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if err != unix.EINTR {
+			if err != nil {
+				f.Close()
+				return nil, fmt.Errorf("%s: %w", f.Name(), err)
+			}
+			return f, nil
+		}
+	}
+}
+
+// private makes a directory of this user's alone. One in a place that all may write to may be another's.
+func private(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
+		return fmt.Errorf("%s is not a directory of this user's alone: remove it", dir)
+	}
+	return nil
+}
+
+// read reads the record in a file of State. errNoRecord: it is another file.
+func (p Paths) read(name string) (*Region, error) {
+	k, ok := strings.CutSuffix(name, ".json")
+	if !ok || !keyForm().MatchString(k) {
+		return nil, errNoRecord
+	}
+	f, err := os.Open(filepath.Join(p.State, name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := &Region{}
+	err = json.NewDecoder(io.LimitReader(f, recordMax)).Decode(r)
+	if err == nil && (r.Key != k || len(r.VMs) > membersMax) {
+		err = errors.New("it is not what nearmetal writes")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return r, nil
+}
+
+// write writes a region's record.
+func (p Paths) write(r *Region) error {
+	return wholefile.Write(filepath.Join(p.State, r.Key+".json"), func(w io.Writer) error {
+		return json.NewEncoder(w).Encode(r)
+	})
+}
+
+func (p Paths) memory(r *Region) string { return filepath.Join(p.Memory, r.Key) }
+
+// make makes a region's memory, whose record is on disk already.
+func (p Paths) make(r *Region) error {
+	m, err := region.Create(region.Options{SizeBytes: uint64(r.Size), HostNode: r.Node, Dir: p.Shared})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	err = unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", m.File.Fd()), unix.AT_FDCWD, p.memory(r), unix.AT_SYMLINK_FOLLOW)
+	if err != nil {
+		return fmt.Errorf("region: cannot name its memory %s: %w", p.memory(r), err)
+	}
+	return nil
+}
+
+// drop removes a region: its memory is zeroed, whoever has it still.
+func (p Paths) drop(r *Region) error {
+	for _, m := range r.VMs {
+		p.closeDoor(&m)
+	}
+	if err := scrub(p.memory(r)); err != nil {
+		return err
+	}
+	return os.Remove(filepath.Join(p.State, r.Key+".json"))
+}
+
+// scrub zeroes a region's memory and removes it; one that is not there needs nothing.
+func scrub(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return errors.Join((&region.Region{File: f}).Scrub(), os.Remove(path))
+}
+
+func (p Paths) closeDoor(m *Member) {
+	if doorForm().MatchString(m.Door) {
+		os.Remove(filepath.Join(p.Shared, m.Door))
+	}
+	m.Door = ""
+}
+
+// lives reports whether a VM runs, or starts.
+func lives(m *Member) (bool, error) {
+	q, err := libvirtd.FindQEMU(libvirtd.UUID(m.UUID))
+	if err != nil {
+		return false, err
+	}
+	if q != nil {
+		q.Close()
+		return true, nil
+	}
+	if m.Plugged {
+		return false, nil // it had a QEMU
+	}
+	d, err := process.Find(m.Daemon, m.DaemonStart)
+	if errors.Is(err, process.ErrGone) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	d.Close()
+	return true, nil
+}
+
+// sweep drops VMs that have ended without a word, as after a kill of libvirtd, and regions without VMs. The lock is
+// held. It returns how many regions it removed.
+func (p Paths) sweep() (int, error) {
+	list, err := p.List()
+	if err != nil {
+		return 0, err
+	}
+	known := map[string]bool{}
+	n := 0
+	for _, r := range list {
+		var kept []Member
+		for i := range r.VMs {
+			alive, err := lives(&r.VMs[i])
+			if err != nil {
+				return n, err
+			}
+			if alive {
+				kept = append(kept, r.VMs[i])
+			} else {
+				p.closeDoor(&r.VMs[i])
+			}
+		}
+		switch {
+		case len(kept) == 0:
+			if err := p.drop(r); err != nil {
+				return n, err
+			}
+			n++
+			continue
+		case len(kept) < len(r.VMs):
+			r.VMs = kept
+			if err := p.write(r); err != nil {
+				return n, err
+			}
+		}
+		known[r.Key] = true
+	}
+	files, err := os.ReadDir(p.Memory)
+	if err != nil {
+		return n, err
+	}
+	for _, f := range files {
+		if keyForm().MatchString(f.Name()) && !known[f.Name()] {
+			if err := scrub(filepath.Join(p.Memory, f.Name())); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// Sweep removes the regions whose VMs have ended. It returns how many those were. It is for root.
+func (p Paths) Sweep() (int, error) {
+	if _, err := os.Lstat(p.State); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	l, err := p.lock()
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return p.sweep()
+}

@@ -1,0 +1,96 @@
+package libvirtd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Since returns when the daemon at an address was started, by the wall clock, to 10 ms.
+func (a Address) Since(ctx context.Context) (time.Time, error) {
+	raw, err := connect(ctx, a)
+	if err != nil {
+		return time.Time{}, &NoDaemon{a, err}
+	}
+	defer raw.Close()
+	pid, err := peer(raw)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return began(pid)
+}
+
+// peer returns the process at the other end of a socket. Where systemd listened for it, it is the one daemon of root's
+// that there is.
+func peer(raw net.Conn) (int, error) {
+	s, ok := raw.(*net.UnixConn)
+	if !ok {
+		return 0, errors.New("libvirtd: not a socket of this host")
+	}
+	c, err := s.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var bad error
+	if err := c.Control(func(fd uintptr) { cred, bad = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || bad != nil {
+		return 0, errors.Join(err, bad)
+	}
+	if isDaemon(int(cred.Pid)) {
+		return int(cred.Pid), nil
+	}
+	list, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, err
+	}
+	for _, dir := range list {
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && isDaemon(pid) {
+			return pid, nil
+		}
+	}
+	return 0, errors.New("libvirtd answers, and its process is not found")
+}
+
+func isDaemon(pid int) bool {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return false
+	}
+	var st unix.Stat_t
+	if unix.Stat(fmt.Sprintf("/proc/%d", pid), &st) != nil || st.Uid != 0 {
+		return false
+	}
+	n := strings.TrimSpace(string(name))
+	return n == "libvirtd" || n == "virtqemud"
+}
+
+// began returns when a process was started (proc(5): field 22 of stat, in ticks since the boot).
+func began(pid int) (time.Time, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return time.Time{}, err
+	}
+	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(f) < 20 {
+		return time.Time{}, fmt.Errorf("/proc/%d/stat is not understood", pid)
+	}
+	ticks, err := strconv.ParseInt(f[19], 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+	}
+	var boot unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot); err != nil {
+		return time.Time{}, err
+	}
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on x86
+	return time.Now().Add(-time.Duration(boot.Nano())).Add(time.Duration(ticks) * tick), nil
+}
