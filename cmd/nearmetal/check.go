@@ -53,6 +53,9 @@ RDMA devices and links, KVM, QEMU, limits and Slurm: what was found, what is
 wanted, what it costs and how to fix it. What to fix first is at the top.
 Nothing is changed without --fix.
 
+--vm without a name checks the VM that nearmetal runs in, of whichever cloud,
+without rights: emulation, clock, page tables, stolen time, cards, the region.
+
 --fix writes what a running kernel takes, after it has shown it and asked, and
 notes every value before; --undo puts them back, also after a kill or a crash.
 --persist has them set at each boot. What takes a reboot or firmware settings is
@@ -67,6 +70,7 @@ The exit status is 1 if a check fails; a warning costs something, or may.`,
   sudo nearmetal check --fix memory power
   sudo nearmetal check --undo
   nearmetal check --vm demo/vm0
+  ssh cloud-vm nearmetal check --vm
   nearmetal check --domain web01 --problems
   nearmetal check --measure
   nearmetal check --fleet hosts.txt`,
@@ -88,7 +92,8 @@ The exit status is 1 if a check fails; a warning costs something, or may.`,
 	flags.BoolVar(&f.persist, "persist", false, "with --fix: set it at each boot as well (sysctl.d, tmpfiles.d, modprobe.d, tuned, systemd)")
 	flags.Var(&f.hugePage, "huge-pages", "with --fix: huge pages on each node (default half of what the node has available)")
 	flags.BoolVar(&f.undo, "undo", false, "put back every value that --fix changed, and remove what --persist wrote")
-	flags.StringVar(&f.vm, "vm", "", "check the running VM `NAME/VM` from the inside")
+	flags.StringVar(&f.vm, "vm", "", "check the running VM `NAME/VM` from the inside; here, or no name: the VM that nearmetal runs in")
+	flags.Lookup("vm").NoOptDefVal = thisVM
 	f.cluster = addClusterNameFlag(cmd)
 	flags.StringSliceVar(&f.domains, "domain", nil, "check libvirt's domain `NAME` on this host, as nearmetal explain does; repeatable")
 	flags.BoolVar(&f.allDomains, "domains", false, "check all of libvirt's domains on this host")
@@ -98,6 +103,9 @@ The exit status is 1 if a check fails; a warning costs something, or may.`,
 	flags.StringVar(&f.root, "root", "", "a captured tree, `DIR` with sys/ and proc/ in it, instead of this host")
 	completeCheckFlags(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if f.vm == thisVM && len(args) == 1 {
+			f.vm, args = args[0], nil // --vm NAME/VM
+		}
 		if len(args) > 0 && !f.fix {
 			return usagef("%q: checks are named after --fix, or with --only", args[0])
 		}
@@ -133,7 +141,7 @@ func (f *checkFlags) validate(cmd *cobra.Command) error {
 	if f.root != "" && (len(f.domains) > 0 || f.allDomains) {
 		return usagef("--root and domains cannot be given together: nearmetal explain --host lays a domain on another host")
 	}
-	if f.root != "" && (f.fix || f.undo || f.vm != "" || f.measure) {
+	if f.root != "" && (f.fix || f.undo || f.vm != "" && f.vm != thisVM || f.measure) {
 		return usagef("--root only reads: leave out --fix, --undo, --vm and --measure")
 	}
 	if f.measure && len(modes) > 0 {
@@ -180,6 +188,8 @@ func (f *checkFlags) run(ctx context.Context, cmd *cobra.Command, args []string)
 		return f.runFix(ctx, cmd, p, o)
 	case f.undo:
 		return runUndo(cmd)
+	case f.vm == thisVM:
+		return f.runThisVM(ctx, cmd, o)
 	case f.vm != "":
 		return f.runVM(ctx, cmd, p)
 	case len(f.domains) > 0 || f.allDomains:

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"nearmetal/internal/cloud"
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/job"
 	"nearmetal/internal/terminal"
@@ -39,4 +42,35 @@ func (f *checkFlags) runVM(ctx context.Context, cmd *cobra.Command, p *terminal.
 	}
 	step.Done()
 	return f.show(cmd, r)
+}
+
+// thisVM is the value of --vm without a name. A VM of that name is checked by CLUSTER/here.
+const thisVM = "here"
+
+// runThisVM checks the VM that nearmetal runs in, whoever made it: what can be seen from inside, without rights.
+func (f *checkFlags) runThisVM(ctx context.Context, cmd *cobra.Command, o check.Options) error {
+	if f.profile != "" && f.profile != string(check.Guest) {
+		return usagef("--vm checks for %s: leave out --for %s", check.Guest, f.profile)
+	}
+	o.Profile = check.Guest
+	r, err := check.Run(ctx, o)
+	if err != nil {
+		return checkError(err)
+	}
+	for i := range r.Rows {
+		if r.Rows[i].ID == "vm.accel" && r.Rows[i].Status == check.NotApplicable {
+			return errors.New("this is not a VM: nearmetal check is for hosts")
+		}
+	}
+	if i := cloud.ReadInstance(ctx, f.root); !*f.json && i.Source != "" {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s, flavor %s (%s)\n\n", orUnknown(i.Name), orUnknown(i.Flavor), i.Source)
+	}
+	return f.show(cmd, &r)
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "not known"
+	}
+	return s
 }

@@ -17,7 +17,7 @@ import (
 func newOpenStackRegionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "openstack-region COMMAND",
-		Short: "Put a region between the VMs that OpenStack starts on this host",
+		Short: "Put a region between the VMs that OpenStack starts here",
 		Long: `Puts memory that they share between the VMs that an unpatched OpenStack Nova
 starts on this compute host, by a hook of libvirt's. A region is for one project
 and one group of servers: those whose names are the same up to the last '-' or
@@ -34,14 +34,14 @@ func newRegionInstallCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install [--flavor NAME=SIZE]...",
 		Short: "Install the hook, or change what it does",
-		Long: `Installs the hook in /etc/libvirt/hooks/qemu.d, and says whether libvirtd has to be
-restarted. Other hooks are not touched. What was changed is in the host's journal, and
-remove undoes it.
+		Long: `Installs the hook in /etc/libvirt/hooks/qemu.d, and says whether libvirtd has to
+be restarted. Other hooks are not touched. What was changed is in the host's
+journal, and remove undoes it.
 
-A flavor with the extra spec nearmetal:region=SIZE has a region where Nova writes
-extra specs into a domain's XML. For others say --flavor. Run it again to change
-the flavors.`,
-		Example: "  sudo nearmetal host openstack-region install --flavor hpc.16=64MiB --flavor hpc.32=128MiB",
+A flavor with the extra spec nearmetal:region=SIZE has a region where Nova
+writes extra specs into a domain's XML. For others say --flavor. Run it again to
+change the flavors.`,
+		Example: "  sudo nearmetal host openstack-region install --flavor hpc.16=64MiB",
 		Args:    noArgs,
 	}
 	flavors := cmd.Flags().StringArray("flavor", nil, "servers of this flavor have a region, `NAME=SIZE`, a power of two; repeatable")
@@ -91,7 +91,7 @@ func newRegionStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show whether the hook is there, and the regions of this host",
-		Long:    "Shows whether the hook is installed and whether libvirtd runs it, the regions of this\nhost, and the VMs that have them. The exit status is 1 if the hook does not run, or a VM did\nnot get its region.",
+		Long:    "Shows whether the hook is installed and whether libvirtd runs it, the regions of\nthis host, and the VMs that have them. The exit status is 1 if the hook does not\nrun, or a VM did not get its region.",
 		Example: "  sudo nearmetal host openstack-region status --json",
 		Args:    noArgs,
 	}
@@ -158,7 +158,7 @@ func newRegionRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "remove",
 		Short:   "Remove the hook",
-		Long:    "Removes what install wrote. It refuses while VMs of this host have regions: nobody\nwould remove those when the VMs end.",
+		Long:    "Removes what install wrote. It refuses while VMs of this host have regions:\nnobody would remove those when the VMs end.",
 		Example: "  sudo nearmetal host openstack-region remove",
 		Args:    noArgs,
 	}

@@ -13,7 +13,7 @@ import (
 
 func newVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "verify [NAME[/VM] | --domain DOMAIN] [--json]",
+		Use:     "verify [NAME[/VM] | --domain DOMAIN | --flavor FILE] [--json]",
 		GroupID: groupCluster,
 		Short:   "Compare running VMs with their plan",
 		Long: `Reads the VMs of a running cluster back and prints plan against fact, row by
@@ -26,19 +26,28 @@ them. See docs/verify.md.
 own XML asks for: vcpupin, emulatorpin, topology, cells, numatune, huge pages
 and devices.
 
+--flavor, inside a VM of a cloud, compares what the flavor promises with what
+this VM sees, and takes no rights: vCPUs, sockets, cores, threads, nodes,
+memory, stolen time, clock, cards and the region. FILE is what openstack flavor
+show NAME -f json prints. Of several flavors the VM's own is taken, which its
+metadata names (docs/openstack.md).
+
 The exit status is 1 if anything differs. A note is no difference: it says what
 could not be read, or what this QEMU cannot show.`,
 		Example: `  nearmetal verify
   nearmetal verify demo
   nearmetal verify demo/vm1
   nearmetal verify demo --json
-  sudo nearmetal verify --domain web01`,
+  sudo nearmetal verify --domain web01
+  openstack flavor show hpc.16 -f json | ssh vm nearmetal verify --flavor -`,
 		Args:              rangeArgs(0, "NAME[/VM]"),
 		ValidArgsFunction: completeTarget,
 	}
 	asJSON := addJSONFlag(cmd)
 	domain := cmd.Flags().String("domain", "", "compare libvirt's domain `NAME` with its XML")
 	connect := addConnectFlag(cmd)
+	flavor := cmd.Flags().String("flavor", "", "compare this VM with the OpenStack flavor in `FILE`, - for standard input")
+	root := cmd.Flags().String("root", "", "with --flavor: a captured tree, `DIR` with sys/ and proc/ in it, instead of this VM")
 	if err := cmd.RegisterFlagCompletionFunc("domain", completeDomain); err != nil {
 		panic(err)
 	}
@@ -48,8 +57,18 @@ could not be read, or what this QEMU cannot show.`,
 		switch {
 		case *domain != "" && len(args) > 0:
 			return usagef("--domain and a cluster's name cannot be given together")
+		case *flavor != "" && (len(args) > 0 || *domain != ""):
+			return usagef("--flavor is for the VM that it runs in: leave out --domain and a cluster's name")
+		case *root != "" && *flavor == "":
+			return usagef("--root goes with --flavor")
 		case *connect != "" && *domain == "":
 			return usagef("--connect goes with --domain")
+		case *flavor != "":
+			r, err := verifyFlavor(cmd, *flavor, *root)
+			if err != nil {
+				return err
+			}
+			return showVerified(cmd, r, *asJSON, "as its flavor says")
 		case *domain != "":
 			r, err := verifyDomain(ctx, *connect, *domain)
 			if err != nil {

@@ -148,10 +148,14 @@ func (c *compute) agent(s *server) *guest.Agent {
 	return a
 }
 
-// in runs a program in a guest, and returns what it printed.
+// in runs a program in a guest, nearmetal as nobody and others as root, and returns what it printed.
 func (c *compute) in(a *guest.Agent, args ...string) <-chan string {
 	c.t.Helper()
-	p, err := a.Start(guest.Exec{Args: args, Env: []string{"PATH=/usr/bin:/bin", "FI_PROVIDER_PATH=" + top + "/lib"}, Dir: "/", NoStdin: true})
+	uid := uint32(0)
+	if args[0] == copied {
+		uid = 65534
+	}
+	p, err := a.Start(guest.Exec{UID: uid, GID: uid, Args: args, Env: []string{"PATH=/usr/bin:/bin", "FI_PROVIDER_PATH=" + top + "/lib"}, Dir: "/", NoStdin: true})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -238,6 +242,19 @@ func TestNovaRegion(t *testing.T) {
 		if got := <-c.in(a, "fi_info", "-p", "ivshmem"); !strings.Contains(got, "provider: ivshmem") {
 			t.Errorf("fi_info: %s", got)
 		}
+	}
+	// The flavor's promises, read inside by a user without rights.
+	if err := os.WriteFile(top+"/flavor.json", []byte(`{"name": "hpc", "vcpus": 2, "ram": 256, "properties": {"nearmetal:region": "16MiB"}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got := <-c.in(a0, copied, "verify", "--flavor", top+"/flavor.json")
+	for _, want := range []string{"region ivshmem, 16 MiB ivshmem, 16 MiB ok", "vCPUs 2 2 ok", "emulated (TCG)", "exit status 0"} {
+		if !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
+			t.Errorf("verify --flavor: %q is missing in\n%s", want, got)
+		}
+	}
+	if got := <-c.in(a1, copied, "check", "--vm"); !strings.Contains(got, "vm.accel") {
+		t.Errorf("check --vm: %s", got)
 	}
 	b := c.in(a1, top+"/region_atomics", "--role", "b")
 	if got := <-c.in(a0, top+"/region_atomics", "--role", "a", "--operations", "20000", "--rounds", "200"); !strings.Contains(got, "exit status 0") {

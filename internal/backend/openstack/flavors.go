@@ -15,8 +15,9 @@ const (
 	maxList    = 32 << 20
 )
 
-// ReadFlavors reads the flavors of a cloud: what `openstack flavor list --long -f json` prints, of any release, or the
-// answer of Nova's API (/flavors/detail). What is no flavor is an error that says which entry.
+// ReadFlavors reads the flavors of a cloud: what `openstack flavor list --long -f json` or `openstack flavor show NAME -f
+// json` prints, of any release, or the answer of Nova's API (/flavors/detail). What is no flavor is an error that says
+// which entry.
 func ReadFlavors(r io.Reader) ([]Flavor, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxList+1))
 	if err != nil {
@@ -30,10 +31,15 @@ func ReadFlavors(r io.Reader) ([]Flavor, error) {
 		Flavors []map[string]any `json:"flavors"`
 	}
 	if err := json.Unmarshal(text, &entries); err != nil {
-		if e := json.Unmarshal(text, &answer); e != nil || answer.Flavors == nil {
-			return nil, errors.New("not what openstack flavor list --long -f json prints")
+		var one map[string]any
+		switch {
+		case json.Unmarshal(text, &answer) == nil && answer.Flavors != nil:
+			entries = answer.Flavors
+		case json.Unmarshal(text, &one) == nil && one["name"] != nil:
+			entries = []map[string]any{one}
+		default:
+			return nil, errors.New("not what openstack flavor list --long -f json prints, or flavor show")
 		}
-		entries = answer.Flavors
 	}
 	if len(entries) > maxFlavors {
 		return nil, fmt.Errorf("%d flavors: at most %d", len(entries), maxFlavors)

@@ -401,7 +401,7 @@ func TestKilled(t *testing.T) {
 			if ended && (what == "install") != (hook == nil) {
 				t.Fatalf("%s: hook %v", what, hook)
 			}
-			if least := map[string]int{"install": 8, "remove": 3}[what]; ended && n < least {
+			if least := map[string]int{"install": 7, "remove": 3}[what]; ended && n < least {
 				t.Errorf("only %d steps", n)
 			}
 		}
