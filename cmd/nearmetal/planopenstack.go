@@ -113,6 +113,9 @@ func textMatch(w io.Writer, list []matched, all bool) error {
 					fmt.Fprintf(w, "    - %s\n", terminal.Clean(l))
 				}
 			}
+			for _, o := range f.Without {
+				fmt.Fprintf(w, "    ~ %s\n", terminal.Clean(o))
+			}
 			for _, o := range f.Over {
 				fmt.Fprintf(w, "    + %s\n", terminal.Clean(o))
 			}

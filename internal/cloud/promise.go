@@ -11,9 +11,6 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// regionSpec is the extra spec of a flavor that has the region's size (package novaregion).
-const regionSpec = "nearmetal:region"
-
 // Pick returns the flavor of an instance out of a list: the only one, or the one of that name.
 func Pick(list []openstack.Flavor, i *Instance) (*openstack.Flavor, error) {
 	if len(list) == 1 {
@@ -75,13 +72,13 @@ func promised(f *openstack.Flavor, name string) (plan.VM, error) {
 
 // region is the region that a flavor promises; nil: none.
 func region(f *openstack.Flavor) (*plan.Region, error) {
-	s := f.Specs[regionSpec]
+	s := f.Specs[openstack.RegionSpec]
 	if s == "" {
 		return nil, nil
 	}
 	n, err := spec.ParseSize(s)
 	if err != nil {
-		return nil, fmt.Errorf("flavor %.80q: %s: %w", f.Name, regionSpec, err)
+		return nil, fmt.Errorf("flavor %.80q: %s: %w", f.Name, openstack.RegionSpec, err)
 	}
 	return &plan.Region{Device: "ivshmem", SizeBytes: uint64(n)}, nil
 }

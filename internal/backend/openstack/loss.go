@@ -51,7 +51,7 @@ func lost(p *plan.Plan, c *spec.Cluster) []Loss {
 	add(len(c.Placement.HostNodes) > 0, "placement.hostNodes", "a flavor names no node", "the VM may be on any")
 	add(pinned && c.Placement.Reserve > 0, "placement.reserve", "the administrator keeps cores for the host by cpu_dedicated_set", "nothing to do in a flavor")
 	add(any(func(vm *plan.VM) bool { return lower.Of(vm).PhysBits != 0 }), "width of addresses", "Nova takes it from the image only (from 2023.1 on)", "the image below has it; an earlier Nova shows 40 bits and the card's BARs do not fit")
-	add(p.Region != nil, "the region", "Nova has no memory between VMs", "MPI between VMs of a host uses the network: have one VM a host")
+	add(p.Region != nil, "the region", "Nova has no memory between VMs: its hosts need nearmetal host openstack-region install", "else MPI between VMs of a host uses the network: have one VM a host")
 	add(c.Root != spec.RootBackend, "root: "+rootWord(c.Root), "a server starts from an image", "put the MPI library and the program into the image")
 	add(len(c.Shares) > 0 || c.Home == "share", "shares", "Nova has them by Manila's virtiofs only (from 2025.1 on, with the server off)", "mount a file system of the network's in the guest")
 	return list

@@ -16,6 +16,8 @@ type Fit struct {
 	Lacks []string `json:"lacks,omitempty" yaml:"lacks,omitempty"`
 	// Image are properties of an image that make it fit: a tenant may set those that the flavor leaves open.
 	Image map[string]string `json:"image,omitempty" yaml:"image,omitempty"`
+	// Without is what the flavor does not promise and MPI does without, a line each: it costs speed.
+	Without []string `json:"without,omitempty" yaml:"without,omitempty"`
 	// Over is what it has beyond what is asked, a line each: it costs quota, and does no harm.
 	Over []string `json:"over,omitempty" yaml:"over,omitempty"`
 }
@@ -55,7 +57,7 @@ func Match(want Flavor, have []Flavor) []Fit {
 		size[have[i].Name] = uint64(have[i].VCPUs)<<32 + have[i].RAMMiB
 	}
 	slices.SortStableFunc(fits, func(a, b Fit) int {
-		return cmp.Or(cmp.Compare(len(a.Lacks), len(b.Lacks)), cmp.Compare(len(a.Image), len(b.Image)), cmp.Compare(size[a.Flavor], size[b.Flavor]), cmp.Compare(a.Flavor, b.Flavor))
+		return cmp.Or(cmp.Compare(len(a.Lacks), len(b.Lacks)), cmp.Compare(len(a.Without), len(b.Without)), cmp.Compare(len(a.Image), len(b.Image)), cmp.Compare(size[a.Flavor], size[b.Flavor]), cmp.Compare(a.Flavor, b.Flavor))
 	})
 	return fits
 }
@@ -77,6 +79,8 @@ func match(want, have Flavor) Fit {
 		need, has := want.Specs[key], have.Specs[key]
 		switch {
 		case same(key, need, has, want, have):
+		case key == RegionSpec:
+			f.Without = append(f.Without, "no region of "+need+": MPI between VMs of a host uses the network")
 		case has == "" && fromImage[key] != "":
 			if f.Image == nil {
 				f.Image = map[string]string{}

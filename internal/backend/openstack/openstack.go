@@ -11,6 +11,10 @@ import (
 	"nearmetal/internal/spec"
 )
 
+// RegionSpec is the extra spec of a flavor that has the size of a region between its VMs. Nova takes it and does nothing;
+// the hook on compute hosts reads it (package novaregion).
+const RegionSpec = "nearmetal:region"
+
 // Request is what a cluster needs of OpenStack. Flavors are an administrator's to make; everything else is within a
 // tenant's rights.
 type Request struct {
@@ -68,6 +72,9 @@ func Make(p *plan.Plan, c *spec.Cluster) (*Request, error) {
 		f, err := flavorOf(vm, c)
 		if err != nil {
 			return nil, fmt.Errorf("VM %s: %w", vm.Name, err)
+		}
+		if p.Region != nil && p.Region.Device != "devdax" {
+			f.Specs[RegionSpec] = spec.Size(p.Region.SizeBytes).String()
 		}
 		key := fmt.Sprint(f.VCPUs, f.RAMMiB, f.Specs)
 		name, ok := seen[key]

@@ -18,6 +18,7 @@ import (
 	"sort"
 	"time"
 
+	"nearmetal/internal/backend/openstack"
 	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/region"
 	"nearmetal/internal/spec"
@@ -45,7 +46,7 @@ var Host = Paths{
 
 // ExtraSpec is the extra spec of a flavor that has the region's size: nearmetal:region=64MiB. Nova writes extra specs
 // into the domain's XML from its releases of late 2025 on.
-const ExtraSpec = "nearmetal:region"
+const ExtraSpec = openstack.RegionSpec
 
 // Config is what an administrator has settled for this host.
 type Config struct {

@@ -7,7 +7,7 @@ part=${1:-all}
 # OpenStack does not promise 4 parts of this plan:
 #   which CPUs: Nova chooses CPUs of the node itself, in no order; neighbouring vCPUs need not be neighbouring cores: bind ranks by what the guest measures, not by number
 #   last-level caches and dies: Nova refuses hw:cpu_dies, and shows one cache a socket; an MPI that maps ranks by cache maps them wrongly: map by core
-#   the region: Nova has no memory between VMs; MPI between VMs of a host uses the network: have one VM a host
+#   the region: Nova has no memory between VMs: its hosts need nearmetal host openstack-region install; else MPI between VMs of a host uses the network: have one VM a host
 #   root: host: a server starts from an image; put the MPI library and the program into the image
 
 if [ "$part" != tenant ]; then
@@ -23,6 +23,7 @@ if [ "$part" != tenant ]; then
 		--property hw:mem_page_size=1GB \
 		--property hw:numa_nodes=1 \
 		--property hw:pci_numa_affinity_policy=required \
+		--property nearmetal:region=256MiB \
 		--property pci_passthrough:alias=0000-21-00-0:1 \
 		nm.16.40960M
 	openstack flavor create --vcpus 16 --ram 40960 --disk 0 \
@@ -35,6 +36,7 @@ if [ "$part" != tenant ]; then
 		--property hw:mem_page_size=1GB \
 		--property hw:numa_nodes=1 \
 		--property hw:pci_numa_affinity_policy=required \
+		--property nearmetal:region=256MiB \
 		--property pci_passthrough:alias=0000-a1-00-0:1 \
 		nm.16.40960M.2
 fi

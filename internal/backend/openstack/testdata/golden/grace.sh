@@ -7,7 +7,7 @@ part=${1:-all}
 # OpenStack does not promise 4 parts of this plan:
 #   which CPUs: Nova chooses CPUs of the node itself, in no order; neighbouring vCPUs need not be neighbouring cores: bind ranks by what the guest measures, not by number
 #   placement.reserve: the administrator keeps cores for the host by cpu_dedicated_set; nothing to do in a flavor
-#   the region: Nova has no memory between VMs; MPI between VMs of a host uses the network: have one VM a host
+#   the region: Nova has no memory between VMs: its hosts need nearmetal host openstack-region install; else MPI between VMs of a host uses the network: have one VM a host
 #   root: host: a server starts from an image; put the MPI library and the program into the image
 
 if [ "$part" != tenant ]; then
@@ -21,6 +21,7 @@ if [ "$part" != tenant ]; then
 		--property hw:emulator_threads_policy=share \
 		--property hw:mem_page_size=512MB \
 		--property hw:numa_nodes=1 \
+		--property nearmetal:region=1GiB \
 		nm.64.98304M
 	openstack flavor create --vcpus 4 --ram 8192 --disk 0 \
 		--property hw:cpu_cores=4 \
@@ -31,6 +32,7 @@ if [ "$part" != tenant ]; then
 		--property hw:emulator_threads_policy=share \
 		--property hw:numa_nodes=1 \
 		--property hw:pci_numa_affinity_policy=required \
+		--property nearmetal:region=1GiB \
 		--property pci_passthrough:alias=0006-01-00-0:1 \
 		nm.4.8192M
 fi

@@ -7,7 +7,7 @@ part=${1:-all}
 # OpenStack does not promise 4 parts of this plan:
 #   which CPUs: Nova chooses CPUs of the node itself, in no order; neighbouring vCPUs need not be neighbouring cores: bind ranks by what the guest measures, not by number
 #   last-level caches and dies: Nova refuses hw:cpu_dies, and shows one cache a socket; an MPI that maps ranks by cache maps them wrongly: map by core
-#   the region: Nova has no memory between VMs; MPI between VMs of a host uses the network: have one VM a host
+#   the region: Nova has no memory between VMs: its hosts need nearmetal host openstack-region install; else MPI between VMs of a host uses the network: have one VM a host
 #   root: host: a server starts from an image; put the MPI library and the program into the image
 
 if [ "$part" != tenant ]; then
@@ -22,6 +22,7 @@ if [ "$part" != tenant ]; then
 		--property hw:numa_mem.0=24576 \
 		--property hw:numa_mem.1=24576 \
 		--property hw:numa_nodes=2 \
+		--property nearmetal:region=128MiB \
 		nm.16.49152M
 fi
 [ "$part" != admin ] || exit 0

@@ -6,7 +6,7 @@ part=${1:-all}
 
 # OpenStack does not promise 3 parts of this plan:
 #   which CPUs: Nova chooses CPUs of the node itself, in no order; neighbouring vCPUs need not be neighbouring cores: bind ranks by what the guest measures, not by number
-#   the region: Nova has no memory between VMs; MPI between VMs of a host uses the network: have one VM a host
+#   the region: Nova has no memory between VMs: its hosts need nearmetal host openstack-region install; else MPI between VMs of a host uses the network: have one VM a host
 #   root: host: a server starts from an image; put the MPI library and the program into the image
 
 if [ "$part" != tenant ]; then
@@ -17,6 +17,7 @@ if [ "$part" != tenant ]; then
 		--property hw:cpu_thread_policy=isolate \
 		--property hw:cpu_threads=1 \
 		--property hw:numa_nodes=1 \
+		--property nearmetal:region=64MiB \
 		nm.6.16384M
 fi
 [ "$part" != admin ] || exit 0

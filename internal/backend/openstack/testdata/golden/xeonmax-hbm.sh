@@ -7,7 +7,7 @@ part=${1:-all}
 # OpenStack does not promise 4 parts of this plan:
 #   which CPUs: Nova chooses CPUs of the node itself, in no order; neighbouring vCPUs need not be neighbouring cores: bind ranks by what the guest measures, not by number
 #   nodes of memory only: Nova refuses a node without vCPUs; HBM or CXL memory of that kind is not in the VM; its size is taken off the flavor
-#   the region: Nova has no memory between VMs; MPI between VMs of a host uses the network: have one VM a host
+#   the region: Nova has no memory between VMs: its hosts need nearmetal host openstack-region install; else MPI between VMs of a host uses the network: have one VM a host
 #   root: host: a server starts from an image; put the MPI library and the program into the image
 
 if [ "$part" != tenant ]; then
@@ -19,6 +19,7 @@ if [ "$part" != tenant ]; then
 		--property hw:cpu_threads=1 \
 		--property hw:emulator_threads_policy=share \
 		--property hw:numa_nodes=1 \
+		--property nearmetal:region=128MiB \
 		nm.14.16384M
 fi
 [ "$part" != admin ] || exit 0
