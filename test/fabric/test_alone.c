@@ -343,9 +343,6 @@ const struct test test_alone[] = {
 	{ "parameters_user", 1, parameters_user, .env = { "FI_IVSHMEM_TEST=0" } },
 	{ "parameters_test", 1, parameters_test },
 	{ "alone_calls", 2, calls, .setup = { .counters = true }, ALONE },
-	/* The core provider's variable by its old name, which the new one (unset here) comes before. */
-	{ "alone_old_name", 2, calls,
-	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE", "FI_IVSHMEM_INNER=auto" } },
 	{ "alone_calls_safe", 2, calls, .setup = { .counters = true, .threading = FI_THREAD_SAFE },
 	  ALONE },
 	{ "alone_formats", 2, formats, .bare = true, ALONE },

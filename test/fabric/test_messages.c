@@ -557,6 +557,8 @@ const struct test test_messages[] = {
 	{ "self", 1, self },
 	{ "self_no_cma", 1, self, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "two_hosts", 4, two_hosts, .bare = true, .env = { "FI_IVSHMEM_CORE=auto" } },
+	/* By the variable's old name, which counts where the new one is not set. */
+	{ "two_hosts_old_name", 4, two_hosts, .bare = true, .env = { "FI_IVSHMEM_CORE", "FI_IVSHMEM_INNER=auto" } },
 	{ "network_only", 2, network_only,
 	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
 	{ "alone_matching", 3, matching,
