@@ -283,6 +283,9 @@ func TestGenerators(t *testing.T) {
 		if bytes.Contains(text, []byte(" docs/")) || bytes.Contains(text, []byte("(docs/")) {
 			t.Errorf("%s names a page of the source tree", filepath.Base(p))
 		}
+		if bytes.Contains(text, []byte("[=false]")) {
+			t.Errorf("%s: a flag without a value is shown with one", filepath.Base(p))
+		}
 		for _, name := range cited.FindAllString(strings.ReplaceAll(string(text), `\-`, "-"), -1) {
 			if _, err := os.Stat(filepath.Join(man, strings.TrimSuffix(name, "(1)")+".1")); err != nil {
 				t.Errorf("%s cites %s, which is not there", filepath.Base(p), name)

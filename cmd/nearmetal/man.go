@@ -74,8 +74,12 @@ var pageOfDocs = regexp.MustCompile(`\bdocs/((?:reference/)?[a-z]+\.md)`)
 // quotedValue is what a flag takes, which cobra quotes as if it were a default.
 var quotedValue = regexp.MustCompile(`\\fP="([^"\n]+)"`)
 
+// switchedOff is the default of a flag without a value, which cobra shows as if it had to be written.
+var switchedOff = regexp.MustCompile(`(\\fB--[a-z-]+\\fP)\[=false\]`)
+
 // completePage adds what cobra leaves out of a page.
 func completePage(c *cobra.Command, page, docs string) string {
+	page = switchedOff.ReplaceAllString(page, "$1")
 	page = quotedValue.ReplaceAllString(pageOfDocs.ReplaceAllString(page, docs+"/$1"), `\fP=$1`)
 	var more strings.Builder
 	if c.HasAvailableSubCommands() {
