@@ -16,6 +16,7 @@
 #include "object/peer.h"
 #include "object/pool.h"
 #include "object/request.h"
+#include "region/numbers.h"
 #include "tune.h"
 
 struct ivs_heap;
@@ -82,8 +83,7 @@ struct ivs_ep {
 	size_t		tx_free_count;
 	size_t		tx_table_size;
 	uint32_t	tx_gen;
-	uint64_t	shown_count;	/* messages shown so far (proto/shown.h) */
-	uint64_t	shown_next;	/* the number of the next one, but for its id; 0: not made yet */
+	struct ivs_numbers shown;	/* of messages (proto/shown.h) */
 
 	uint8_t		*area;
 	struct ivs_bounce_pool near, far;	/* ring/bounce.c */

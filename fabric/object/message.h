@@ -68,6 +68,9 @@ struct ivs_rendezvous_read {
 	}		iov[IVS_IOV_MAX];
 };
 
+/* Of an RTS without IVS_F_REGION: it has no pieces. */
+#define IVS_RTS_SHOWN_BYTES	offsetof(struct ivs_rendezvous_read, iov)
+
 struct ivs_part {
 	uint32_t	id;
 	int32_t		status;		/* RESULT: 0 or a negative error */
@@ -121,7 +124,7 @@ static inline size_t ivs_fixed_bytes(uint8_t op, uint8_t flags)
 		return sizeof(struct ivs_long);
 	case IVS_OP_TAGGED_RTS:
 	case IVS_OP_MSG_RTS:
-		return sizeof(struct ivs_rendezvous_read);
+		return flags & IVS_F_REGION ? sizeof(struct ivs_rendezvous_read) : IVS_RTS_SHOWN_BYTES;
 	case IVS_OP_DATA:
 	case IVS_OP_RESULT:
 		return sizeof(struct ivs_part);

@@ -32,15 +32,17 @@ int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t
 	 * refuses those that are none.
 	 */
 	peer->cma_copies++;
-	memcpy(l, local, nlocal * sizeof(*l));
-	memcpy(r, remote, nremote * sizeof(*r));
+	if (!left)
+		return 0;
 	/* The kernel moves what fits both sides; no more than was asked for. */
 	for (size_t i = 0, sum = 0; i < nlocal; i++) {
-		if (l[i].iov_len > total - sum)
-			l[i].iov_len = total - sum;
+		l[i].iov_base = local[i].iov_base;
+		l[i].iov_len = local[i].iov_len < total - sum ? local[i].iov_len : total - sum;
 		sum += l[i].iov_len;
 	}
-	while (left) {
+	for (size_t i = 0; i < nremote; i++)
+		r[i] = remote[i];
+	for (;;) {
 		n = write ? process_vm_writev(peer->pid, l, nlocal, r, nremote, 0) :
 		    process_vm_readv(peer->pid, l, nlocal, r, nremote, 0);
 		if (n <= 0 || (size_t) n > left) {
@@ -50,8 +52,9 @@ int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t
 			return n < 0 ? -errno : -FI_EIO;
 		}
 		left -= (size_t) n;
+		if (!left)
+			return 0;
 		advance(l, nlocal, (size_t) n);
 		advance(r, nremote, (size_t) n);
 	}
-	return 0;
 }

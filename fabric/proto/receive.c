@@ -105,18 +105,19 @@ static const char *parse_rts(struct ivs_peer *peer, struct start *s, const void 
 	size_t i;
 	int count;
 
-	memcpy(&where, fixed, sizeof(where));
+	memcpy(&where, fixed, IVS_RTS_SHOWN_BYTES);
 	s->total = where.total;
 	s->data = where.data;
 	s->id = where.id;
-	if (where.count > IVS_IOV_MAX || s->total > IVS_MSG_MAX || s->len)
+	if (where.count > (s->flags & IVS_F_REGION ? IVS_IOV_MAX : 0) || s->total > IVS_MSG_MAX || s->len)
 		return "a message of a wrong kind";
 	if (!(s->flags & IVS_F_REGION)) {
-		/* The pieces in the head may be another VM's: the sender's ledger has its own. */
+		/* Not in the head, which may be another VM's: the sender's ledger has its pieces. */
 		count = ivs_shown_find(peer, s->id, s->total, s->iov, &s->number);
 		s->niov = count > 0 ? (size_t) count : 0;
 		return count < 0 ? "a message that it does not show us" : NULL;
 	}
+	memcpy(where.iov, (const char *) fixed + IVS_RTS_SHOWN_BYTES, sizeof(where.iov));
 	s->niov = where.count;
 	for (i = 0; i < s->niov; i++) {
 		uint64_t addr = where.iov[i].addr, len = where.iov[i].len;

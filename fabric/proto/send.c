@@ -32,12 +32,10 @@ void ivs_peer_activate(struct ivs_peer *peer)
 
 static int send_ctl(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint64_t *len)
 {
-	struct ivs_packet pkt = { .op = op, .tag = tag };
+	struct ivs_packet pkt = { .op = op, .tag = tag, .fixed = len, .fixed_len = op == IVS_OP_EVENT ? sizeof(*len) : 0 };
 
-	if (op == IVS_OP_EVENT) {
-		pkt.fixed = len;
-		pkt.fixed_len = sizeof(*len);
-	}
+	if (likely(peer->channel == IVS_CHAN_RING))
+		return ivs_ring_send_head(peer, op, 0, tag, len, pkt.fixed_len) ? 0 : -FI_EAGAIN;
 	return ivs_packet_send(peer, &pkt);
 }
 
@@ -318,10 +316,12 @@ static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 		ivs_tx_put(ep, tx);
 		return -FI_ENOSYS;
 	}
-	memset(&head, 0, sizeof(head));
+	if (rts & IVS_F_REGION)
+		memset(head.iov, 0, sizeof(head.iov));
 	head.total = len;
 	head.data = data;
 	head.id = tx->id;
+	head.count = 0;
 	for (i = 0; i < count; i++) {
 		/* Addresses are not for the region, which other VMs read. */
 		if (rts & IVS_F_REGION) {
@@ -333,7 +333,10 @@ static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 	}
 	if (alone && !(rts & IVS_F_REGION) && len < IVS_CMA_POLICY_SURE)
 		tx->begun = ivs_cycles();
-	ret = ivs_packet_send(peer, &pkt);
+	if (likely(!(rts & IVS_F_REGION)))
+		ret = ivs_ring_send_head(peer, pkt.op, pkt.flags, tag, &head, IVS_RTS_SHOWN_BYTES) ? 0 : -FI_EAGAIN;
+	else
+		ret = ivs_packet_send(peer, &pkt);
 	if (ret) {
 		ivs_tx_put(ep, tx);
 		return ret;
@@ -347,9 +350,10 @@ static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 	tx->ack = true;
 	ivs_ack_later(peer, tx);
 	if (!(rts & IVS_F_REGION)) {
-		ivs_traffic_announced(peer, len, true);
+		if (unlikely(ep->traffic))
+			ivs_traffic_announced(peer, len, true);
 		/* While the receiver reads this one. */
-		ivs_shown_prepare(ep);
+		ivs_numbers_ready(&ep->shown);
 	}
 	return 0;
 }

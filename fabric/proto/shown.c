@@ -19,28 +19,14 @@ struct ivs_shown *ivs_shown_entry(struct ivs_ep *ep, const struct ivs_tx *tx)
 	return entry(ivs_slot_ledger(ep->slot), tx->id);
 }
 
-/*
- * The count of messages under this process's key. Every hash under such a key is of data of another
- * length (slot.c, identity.c, mr.c, coop_copy.c), so that none can be taken for another one.
- */
-void ivs_shown_prepare(struct ivs_ep *ep)
-{
-	uint64_t data[2] = { ++ep->shown_count, (uint64_t) ep->slot << 32 | ep->epoch };
-
-	/* Never 0. */
-	ep->shown_next = ivs_siphash(ivs_slot_key(), data, sizeof(data)) << 16 | 1ULL << 63;
-}
-
 bool ivs_shown_begin(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx,
 		     const struct iovec *iov, size_t count)
 {
 	struct ivs_shown *e = ivs_shown_entry(ep, tx);
 	size_t i, n = 0;
 
-	if (!e || count > IVS_IOV_MAX)
+	if (unlikely(!e || count > IVS_IOV_MAX || !ivs_numbers_ready(&ep->shown)))
 		return false;
-	if (!ep->shown_next)
-		ivs_shown_prepare(ep);
 	/* A reader that comes meanwhile sees that it is not whole. */
 	__atomic_store_n(&e->number, 0, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
@@ -56,8 +42,8 @@ bool ivs_shown_begin(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx
 	if (n < IVS_IOV_MAX)
 		e->iov[n].len = 0;
 	e->back = 0;
-	__atomic_store_n(&e->number, ep->shown_next | of_id(tx->id), __ATOMIC_RELEASE);
-	ep->shown_next = 0;
+	/* Never 0. */
+	__atomic_store_n(&e->number, ivs_numbers_take(&ep->shown) << 16 | 1ULL << 63 | of_id(tx->id), __ATOMIC_RELEASE);
 	tx->shown = true;
 	return true;
 }
@@ -93,7 +79,10 @@ static uint64_t answer(uint64_t hash, uint32_t id)
 	return (hash & ~0xffffULL) | (id & 0xffff);
 }
 
-/* The answer of a receiver with this key to the sender in slot and epoch. */
+/*
+ * The answer of a receiver with this key to the sender in slot and epoch. Every hash under such a key is of data of
+ * another length (slot.c, identity.c, mr.c, coop_copy.c), so that none can be taken for another one.
+ */
 static uint64_t signed_answer(const uint8_t *key, uint8_t op, uint32_t id, uint32_t slot, uint32_t epoch)
 {
 	uint32_t data[5] = { op, id, slot, epoch };

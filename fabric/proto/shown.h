@@ -25,8 +25,6 @@ void ivs_shown_end(struct ivs_ep *ep, struct ivs_tx *tx);
  * process, which has neither the ledger nor anything to take back.
  */
 void ivs_shown_close(struct ivs_ep *ep, bool forked);
-/* Sender: makes the number of the next message, when there is time for it. */
-void ivs_shown_prepare(struct ivs_ep *ep);
 /*
  * Sender: the message that peer has answered with op (IVS_OP_SHOWN_ACK, IVS_OP_SHOWN_CTS) and this tag. NULL:
  * it shows no such message to peer, or the answer is somebody else's.

@@ -177,6 +177,19 @@ int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 	return 0;
 }
 
+bool ivs_ring_send_head(struct ivs_peer *p, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed, size_t len)
+{
+	struct nm_line *l;
+
+	if (unlikely(!ivs_ring_room(p, ivs_lines_for(0))))
+		return false;
+	l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	l->tag = tag;
+	ivs_copy_small(l->payload, fixed, len);
+	ivs_ring_publish(p, l, ivs_lines_for(0), op, flags, len);
+	return true;
+}
+
 void ivs_ring_prefetch(const struct ivs_peer *p)
 {
 	if (p->rx_ring)

@@ -113,6 +113,11 @@ bool ivs_eager_send(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint6
 		  const void *buf, size_t len);
 /* A message whose payload may need a bounce buffer. Returns 0, or -FI_EAGAIN if there is no room now. */
 int ivs_ring_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
+/*
+ * A message without payload: its fixed part, len bytes, fits the first line (NM_LINE_FIRST_BYTES). false: there is
+ * no room now.
+ */
+bool ivs_ring_send_head(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed, size_t len);
 /* Takes back what the receiver has read. Is there room for this many lines now? */
 bool ivs_ring_reap(struct ivs_peer *peer, uint32_t lines);
 

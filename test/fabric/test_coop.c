@@ -273,7 +273,7 @@ static void coop_end_forged(struct ctx *c)
 	if (c->rank == 2) {
 		while (step() != COPIES)
 			usleep(100);
-		f = forge_next(told->addr[1], told->addr[0], IVS_OP_TAGGED_RTS, &tag, &sent, sizeof(sent));
+		f = forge_next(told->addr[1], told->addr[0], IVS_OP_TAGGED_RTS, &tag, &sent, IVS_RTS_SHOWN_BYTES);
 		forge(&f, &told->step, IVS_OP_COOP_END, 0, sent.id, NULL, 0);
 		__atomic_store_n(f.activity, 1, __ATOMIC_RELEASE);
 		__atomic_store_n(&told->step, LIE_TOLD, __ATOMIC_RELEASE);

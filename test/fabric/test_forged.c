@@ -225,18 +225,15 @@ static void read_of_neighbour(struct ctx *c, bool replayed)
 		while (__atomic_load_n(&s->step, __ATOMIC_ACQUIRE) < 4)
 			sched_yield();
 	} else if (c->rank == 2) {
-		struct ivs_rendezvous_read sent, head = { .total = sizeof(out), .id = 1 << 16, .count = 1 };
+		struct ivs_rendezvous_read sent, head = { .total = sizeof(out), .id = 1 << 16 };
 		struct forge f;
 
 		spin_step(c, s, 3);
-		head.iov[0].addr = s->at;
-		head.iov[0].len = sizeof(out);
 		/* What it sent: two lines of a message with payload in the ring, and two of that. */
 		f = forge_ring(slot_of(s, 1), slot_of(s, 0), 4);
-		memcpy(&sent, forge_line(&f, 2) + 16, 48);
-		memcpy((char *) &sent + 48, forge_line(&f, 3) + 8, sizeof(sent) - 48);
+		memcpy(&sent, forge_line(&f, 2) + 16, IVS_RTS_SHOWN_BYTES);
 		CHECK(sent.total == sizeof(out) && forge_line(&f, 2)[4] == IVS_OP_TAGGED_RTS);
-		forge(&f, &never, IVS_OP_TAGGED_RTS, 0, 2, replayed ? &sent : &head, sizeof(head));
+		forge(&f, &never, IVS_OP_TAGGED_RTS, 0, 2, replayed ? &sent : &head, IVS_RTS_SHOWN_BYTES);
 		__atomic_store_n(f.activity, 1, __ATOMIC_RELEASE);
 	} else {
 		struct fi_cq_tagged_entry e;
@@ -312,7 +309,7 @@ static void answer_of_neighbour(struct ctx *c, uint8_t op)
 		struct forge f;
 
 		spin_step(c, s, 1);
-		forge_next(s->addr[1], s->addr[0], IVS_OP_TAGGED_RTS, &tag, &sent, sizeof(sent));
+		forge_next(s->addr[1], s->addr[0], IVS_OP_TAGGED_RTS, &tag, &sent, IVS_RTS_SHOWN_BYTES);
 		CHECK(sent.total == sizeof(out));
 		f = forge_next(s->addr[0], s->addr[1], IVS_OP_SHOWN_ACK, &answer, NULL, 0);
 		/* In its low bits is where the message stands in rank 1's ledger. */
