@@ -58,6 +58,7 @@ type Journal struct {
 	broken  error // why nothing more can be written; nil: it can
 	changes []Change
 	undone  []bool
+	unnoted []int // undone, which is not written down yet
 }
 
 // Disk is what a journal needs of its file.
@@ -99,7 +100,7 @@ func Open(path string) (*Journal, error) {
 	}
 	if err == nil && j.end == 0 {
 		// The name of a new file lasts through a power cut only if its directory is on disk.
-		err = syncDir(filepath.Dir(path))
+		err = SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		f.Close()
@@ -117,13 +118,28 @@ func (j *Journal) cut() error {
 	return err
 }
 
-func syncDir(path string) error {
+// synced is called with each directory that SyncDir has put on disk.
+var synced = func(path string) {}
+
+// OnSyncDir has f called with each directory that was put on disk, for tests of power cuts. Its function ends that.
+func OnSyncDir(f func(path string)) (stop func()) {
+	before := synced
+	synced = f
+	return func() { synced = before }
+}
+
+// SyncDir makes the names in a directory last through a power cut.
+func SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	return d.Sync()
+	if err := d.Sync(); err != nil {
+		return err
+	}
+	synced(path)
+	return nil
 }
 
 // load reads the entries and returns the offset behind the last whole one, in bytes.
@@ -261,7 +277,7 @@ func (j *Journal) Undo(n int) error {
 		return fmt.Errorf("journal: no change number %d", n)
 	}
 	_, err := j.undo(n)
-	return err
+	return errors.Join(err, j.note())
 }
 
 func (j *Journal) undo(n int) (did bool, err error) {
@@ -281,9 +297,34 @@ func (j *Journal) undo(n int) (did bool, err error) {
 		return false, fmt.Errorf("cannot undo %s: %w", c, err)
 	}
 	j.undone[n] = true
-	// On a disk that is full the note is not taken: undoing the change again does nothing.
-	j.write(false, entry{Undone: &n})
+	j.unnoted = append(j.unnoted, n)
+	if c.Kind != "file" && c.Kind != "directory" {
+		return did, j.note()
+	}
 	return did, nil
+}
+
+// note writes down what was undone. Names go first: a power cut may bring back a file, and its note must not be on disk
+// then. On a disk that is full the note is not taken: undoing the change again does nothing.
+func (j *Journal) note() error {
+	var entries []entry
+	dirs := map[string]bool{}
+	for _, n := range j.unnoted {
+		entries = append(entries, entry{Undone: &n})
+		if c := j.changes[n]; c.Kind == "file" || c.Kind == "directory" {
+			dirs[filepath.Dir(c.Args["path"])] = true
+		}
+	}
+	j.unnoted = nil
+	for dir := range dirs {
+		if err := SyncDir(dir); err != nil && !gone(err) {
+			return fmt.Errorf("journal: %w", err)
+		}
+	}
+	if len(entries) > 0 {
+		j.write(false, entries...)
+	}
+	return nil
 }
 
 // UndoAll undoes, last first, what is not undone yet. It goes on after an error. It
@@ -300,7 +341,7 @@ func (j *Journal) UndoAll() ([]Change, error) {
 		}
 		errs = append(errs, err)
 	}
-	return did, errors.Join(errs...)
+	return did, errors.Join(append(errs, j.note())...)
 }
 
 // Settle takes the changes that match off the journal, since others take their place, and records those. It is

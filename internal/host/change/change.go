@@ -87,7 +87,7 @@ func Begin(dir, name string) (*Transaction, error) {
 		t.j.Close()
 		return nil, err
 	}
-	return t, syncDir(dir)
+	return t, journal.SyncDir(dir)
 }
 
 // Under makes the transaction's values those of a captured tree, for tests.
@@ -202,7 +202,10 @@ func (t *Transaction) Make(path, content string, mode fs.FileMode) error {
 		err = bad
 	}
 	step()
-	return err
+	if err != nil {
+		return err
+	}
+	return journal.SyncDir(filepath.Dir(path))
 }
 
 // Replace changes at once the content of a file that an earlier transaction made. The file
@@ -212,7 +215,10 @@ func (t *Transaction) Replace(path, content string, mode fs.FileMode) error {
 	if err := t.Make(next, content, mode); err != nil {
 		return err
 	}
-	return os.Rename(next, path)
+	if err := os.Rename(next, path); err != nil {
+		return err
+	}
+	return journal.SyncDir(filepath.Dir(path))
 }
 
 // Last writes down that something (a file in sysctl.d, a unit) sets a value at each boot from
@@ -235,7 +241,10 @@ func (t *Transaction) Link(target, path string) error {
 		return err
 	}
 	step()
-	return os.Symlink(target, path)
+	if err := os.Symlink(target, path); err != nil {
+		return err
+	}
+	return journal.SyncDir(filepath.Dir(path))
 }
 
 // mkdirs makes a directory and those above it.
@@ -250,7 +259,10 @@ func (t *Transaction) mkdirs(path string) error {
 		return err
 	}
 	step()
-	return os.Mkdir(path, 0o755)
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return err
+	}
+	return journal.SyncDir(filepath.Dir(path))
 }
 
 // Record writes down a change that the caller makes itself, right after.
@@ -281,7 +293,7 @@ func (t *Transaction) Commit() error {
 	if err != nil {
 		return err
 	}
-	return syncDir(t.dir)
+	return journal.SyncDir(t.dir)
 }
 
 // Rollback undoes the changes, last first, and ends the transaction. It returns what it undid.
@@ -295,7 +307,7 @@ func (t *Transaction) Rollback() ([]journal.Change, error) {
 	if err := os.Remove(filepath.Join(t.dir, t.name)); err != nil {
 		return did, err
 	}
-	return did, syncDir(t.dir)
+	return did, journal.SyncDir(t.dir)
 }
 
 func (t *Transaction) close() {
@@ -491,5 +503,5 @@ func undoOne(dir string, i Info, settle func(*journal.Journal) error) ([]journal
 		return did, err
 	}
 	// A journal that came back after a power cut would be undone again, over what was made since.
-	return did, syncDir(dir)
+	return did, journal.SyncDir(dir)
 }

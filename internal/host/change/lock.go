@@ -57,13 +57,3 @@ func tryLock(path string) (*os.File, error) {
 	}
 	return f, nil
 }
-
-// syncDir makes the names in a directory last through a power cut.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
-}
