@@ -21,7 +21,7 @@ struct ivs_numbers {
 
 /* A block of the key stream, after this even number of rounds; the nonce is 0. Stands alone for its test. */
 void ivs_numbers_block(const uint32_t key[8], uint64_t block, int rounds, uint64_t out[IVS_NUMBERS_MADE]);
-/* Makes the next eight. false: the kernel gives no key. */
+/* Makes the next eight. false: the kernel has no key for them. */
 bool ivs_numbers_make(struct ivs_numbers *numbers);
 
 /* Is there one? Makes some if there is none. */

@@ -221,7 +221,7 @@ func (p *power) torn(text []byte, synced string) []byte {
 	return b
 }
 
-// boot gives the kernel's values back.
+// boot restores the kernel's values.
 func (p *power) boot(was string) {
 	for _, v := range values {
 		text, err := os.ReadFile(filepath.Join(p.disk, p.tree, v.Path))
