@@ -22,7 +22,7 @@ for kernel in "$root"/boot/vmlinuz-*; do
 	[ -e "$kernel" ] && closed=yes
 done
 if [ "${closed:-}" ]; then
-	echo "You may not read the kernels in /boot: sudo chmod 0644 /boot/vmlinuz-*"
+	echo "You may not read the kernels in /boot: nearmetal kernel fetch, or sudo chmod 0644 /boot/vmlinuz-*"
 else
 	echo "There is no kernel in /boot: sudo apt install linux-image-amd64, or name one by --kernel"
 fi

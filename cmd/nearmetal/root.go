@@ -49,6 +49,7 @@ var commands = []func() *cobra.Command{
 	newCheckCommand,
 	newExplainCommand,
 	newDeviceCommand,
+	newKernelCommand,
 	newVSphereCommand,
 	newHostCommand,
 	newVersionCommand,

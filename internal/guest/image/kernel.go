@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/host/cache"
 )
 
 // Kernel is a kernel of the host with its modules.
@@ -24,11 +26,13 @@ type Kernel struct {
 type Finder struct {
 	Root    string // empty: /
 	Release string // the running kernel's version; empty: uname's
+	// Cache is where kernels are that were fetched; nil: the user's, and with a Root none.
+	Cache *cache.Dir
 }
 
 // FindKernel returns the kernel that VMs are started with: want, a bzImage's path, or where it is
 // empty the running kernel's in /boot, else the newest there that has its modules. Where /boot's cannot be read,
-// that beside the modules is taken.
+// that beside the modules is taken, or the one that nearmetal kernel fetch has put into the user's cache.
 // Its errors say what to do: which package to install, how to make a kernel readable.
 func FindKernel(want string) (Kernel, error) { return Finder{}.Find(want) }
 
@@ -55,6 +59,9 @@ func (f Finder) Find(want string) (Kernel, error) {
 			if k.Path = filepath.Join(k.Modules, besideModules); readable(k.Path) == nil {
 				return k, nil
 			}
+			if k.Path = f.fetched(v); k.Path != "" {
+				return k, nil
+			}
 		}
 	}
 	switch {
@@ -70,7 +77,7 @@ const whatToInstall = "install one with its modules: linux-image-amd64 on Debian
 
 // unreadableError says how to make a kernel readable: Ubuntu installs them 0600.
 func unreadableError(path string) error {
-	return fmt.Errorf("%s cannot be read by you: as root, chmod 0644 %s, and to keep it so on a Debian or Ubuntu system dpkg-statoverride --add root root 0644 %s", path, path, path)
+	return fmt.Errorf("%s cannot be read by you: nearmetal kernel fetch gets you a copy from the distribution's archive; or, as root, chmod 0644 %s, and to keep it so on a Debian or Ubuntu system dpkg-statoverride --add root root 0644 %s", path, path, path)
 }
 
 // named returns the kernel whose bzImage is at a path. Its version is in the file's name or else in its header.

@@ -1,0 +1,76 @@
+package image
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"nearmetal/internal/host/cache"
+)
+
+// Kernels that /boot keeps from the user can be in his cache, put there by Keep (`nearmetal kernel fetch`).
+
+// fetchedName is the entry of a kernel in a cache.
+func fetchedName(version string) string {
+	return "fetched-" + strings.NewReplacer("+", "_", "~", "_").Replace(version)
+}
+
+// cacheDir is where fetched kernels are looked for; nil: nowhere.
+func (f Finder) cacheDir() *cache.Dir {
+	if f.Cache != nil || f.Root != "" {
+		return f.Cache
+	}
+	d, err := cache.Open()
+	if err != nil {
+		return nil
+	}
+	return d
+}
+
+// fetched is the path of a kernel in the user's cache, or "".
+func (f Finder) fetched(version string) string {
+	d := f.cacheDir()
+	if d == nil {
+		return ""
+	}
+	file, _, err := d.Open(fetchedName(version))
+	if err != nil {
+		return ""
+	}
+	file.Close()
+	path := filepath.Join(d.Path(), fetchedName(version))
+	if v, err := bzVersion(path); err != nil || v != version {
+		return ""
+	}
+	return path
+}
+
+// Keep puts a bzImage into a cache, where Find looks for it when /boot's is closed. Its header must have the version.
+func Keep(d *cache.Dir, version string, bzImage []byte) error {
+	if v, err := versionIn(bzImage[:min(len(bzImage), 64<<10)]); err != nil {
+		return err
+	} else if v != version {
+		return fmt.Errorf("it is kernel %q", v)
+	}
+	f, err := d.Put(fetchedName(version), bzImage)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// Closed is the first kernel, in the order of Find, that has modules and whose file the caller may not read, and whether
+// Find takes another one all the same. No version: there is none.
+func (f Finder) Closed() (version string, others bool, err error) {
+	versions, err := f.versions()
+	if err != nil {
+		return "", false, err
+	}
+	_, findErr := f.Find("")
+	for _, v := range versions {
+		if f.modules(v) != "" && readable(f.path("/boot/vmlinuz-"+v)) != nil && readable(filepath.Join(f.modules(v), besideModules)) != nil {
+			return v, findErr == nil, nil
+		}
+	}
+	return "", findErr == nil, nil
+}
