@@ -209,6 +209,10 @@ test-nova: deps ## the flavors that plans ask for, checked by Nova's own code
 	@sh scripts/wheels.sh nova
 	go test -count=1 -tags nova -run TestNova ./internal/backend/openstack
 
+# Two VMs by 9p, two by virtiofs, each beside the host.
+test-files: go virtiofsd ## rare files in shares: locks, mappings, a full share, folders that go, 100,000 files (root)
+	NEARMETAL_FILES=1 go test -count=1 -v -timeout 20m -run 'TestOddFiles|TestLoopedShare' ./test/e2e
+
 test-packages: go ## packages made twice; installed, upgraded, removed and purged in clean Debian 12 and 13 (root)
 	@sh scripts/packages-test.sh
 
@@ -252,6 +256,11 @@ bench-harness: go ## what the benchmarks' harness adds to what it measures
 
 bench-boot: go ## boot times, phase by phase, beside a bare QEMU line
 	@go run ./test/bench/boot
+
+# Twenty minutes and more under emulation.
+bench-files: go virtiofsd ## 9p and virtiofs beside a tmpfs in the VM and the host: small files, imports, a large file (root)
+	@sh scripts/wheels.sh numpy
+	@PATH="$$(sh scripts/virtiofsd.sh):$$PATH" go run ./test/bench/files
 
 bench-libvirt: go ## one VM from start to ready: own driver, libvirt, a bare domain by virsh (as root)
 	@go run ./test/bench/libvirt
