@@ -213,6 +213,10 @@ test-nova: deps ## the flavors that plans ask for, checked by Nova's own code
 test-files: go virtiofsd ## rare files in shares: locks, mappings, a full share, folders that go, 100,000 files (root)
 	NEARMETAL_FILES=1 go test -count=1 -v -timeout 20m -run 'TestOddFiles|TestLoopedShare' ./test/e2e
 
+# Half an hour and more under emulation.
+test-rhel: go virtiofsd slurm extras ## demo, MPI, verify, faults and Slurm on a QEMU without the devices that Red Hat's lacks (root)
+	@sh scripts/redhat-tests.sh
+
 test-packages: go ## packages made twice; installed, upgraded, removed and purged in clean Debian 12 and 13 (root)
 	@sh scripts/packages-test.sh
 
