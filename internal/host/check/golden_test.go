@@ -32,6 +32,22 @@ func answering(_ context.Context, name string, args ...string) ([]byte, error) {
 	return nil, errors.New("not known here")
 }
 
+// redHat answers as a host of Red Hat's: its QEMU is elsewhere, and lacks devices.
+func redHat(_ context.Context, name string, args ...string) ([]byte, error) {
+	switch name + " " + strings.Join(args, " ") {
+	case qemuRedHatPath + " -version":
+		return []byte("QEMU emulator version 9.1.0 (qemu-kvm-9.1.0-15.el9_6)\nCopyright"), nil
+	case qemuRedHatPath + " -help":
+		return []byte("usage\n-sandbox on[,obsolete=allow|deny]\n"), nil
+	case qemuRedHatPath + " -device help":
+		return []byte("name \"pxb-pcie\", bus PCI\nname \"vfio-pci\", bus PCI\nname \"nvdimm\", desc \"DIMM memory module\"\nname \"vhost-user-fs-pci\", bus PCI\n"), nil
+	}
+	if name == qemuProgram {
+		return nil, errNoProgram
+	}
+	return nil, errors.New("not known here")
+}
+
 // A report of each profile, as text and as JSON, of described hosts.
 func TestReports(t *testing.T) {
 	const test = "../../../test/"
@@ -44,13 +60,18 @@ func TestReports(t *testing.T) {
 		{"roce", "r740", "tuned", RoCE},
 		{"guest", "laptop", "vm", Guest},
 		{"all", "r740", "tuned", ""},
+		{"rhel9", "r740", "rhel9", VMHost},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := memoryDir(t)
 			if err := hosttree.Write(dir, test+"topology/"+tt.machine+".machine", test+"hosttree/"+tt.attrs+".attrs"); err != nil {
 				t.Fatal(err)
 			}
-			r, err := Run(context.Background(), Options{Root: dir, Profile: tt.profile, Command: answering})
+			command := answering
+			if tt.name == "rhel9" {
+				command = redHat
+			}
+			r, err := Run(context.Background(), Options{Root: dir, Profile: tt.profile, Command: command})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 )
 
 var limitRows = []Row{
+	selinuxRow,
 	usernsRow,
 	{
 		ID: "limits.memlock", Group: Limits, Title: "locked memory",

@@ -14,6 +14,7 @@ import (
 const slowState = 10
 
 var powerRows = []Row{
+	tunedRow,
 	{
 		ID: "power.governor", Group: Power, Title: "frequency governor",
 		Reads: "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor", Wants: "performance on every CPU",
