@@ -13,7 +13,7 @@ func newKernelCommand() *cobra.Command {
 		Use:     "kernel",
 		GroupID: groupHost,
 		Short:   "The kernel that VMs are started with",
-		Long: `The kernel that VMs are started with: a copy where /boot keeps it from you.`,
+		Long:    `The kernel that VMs are started with: a copy where /boot keeps it from you.`,
 		Example: "  nearmetal kernel fetch",
 	}
 	cmd.AddCommand(newKernelFetchCommand())
