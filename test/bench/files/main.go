@@ -8,7 +8,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -47,6 +49,14 @@ func run(n, mib int, boots bool) error {
 		return err
 	}
 	defer b.down()
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-stop
+		b.down()
+		os.RemoveAll(dir)
+		os.Exit(130)
+	}()
 	places, err := b.places()
 	if err != nil {
 		return err
@@ -64,6 +74,7 @@ func run(n, mib int, boots bool) error {
 					return fmt.Errorf("%s, %s: %w", p.name, what.name, err)
 				}
 				t.add(what.name, p, seconds)
+				fmt.Fprintf(os.Stderr, "%s, %s: %.2f s\n", what.name, p.name, seconds)
 			}
 		}
 		fmt.Fprintf(os.Stderr, "round %d of %d: %.0f s\n", i+1, n, time.Since(start).Seconds())

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -23,7 +24,9 @@ type bench struct {
 	small   string // a folder of small files, below the VMs' root
 	python  string // an interpreter whose modules are below the VMs' root
 	mib     int
-	up      []string // clusters
+
+	mu sync.Mutex
+	up []string // clusters
 }
 
 // place is where files are seen: by 9p or virtiofs, on a tmpfs in a VM, on the host.
@@ -68,16 +71,20 @@ func (b *bench) start(kind, memory string) (share string, err error) {
 	if err := errors.Join(os.MkdirAll(share, 0o755), os.WriteFile(file, []byte("files: "+kind+"\n"), 0o644)); err != nil {
 		return "", err
 	}
+	b.mu.Lock()
+	b.up = append(b.up, kind)
+	b.mu.Unlock()
 	cmd := exec.Command(b.program, "-q", "up", "--name", kind, "-f", file, "--vms", "1", "--vcpus", "2", "--memory", memory, "--no-verify")
 	cmd.Dir = share
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("up, files: %s: %w: %s", kind, err, out)
 	}
-	b.up = append(b.up, kind)
 	return share, nil
 }
 
 func (b *bench) down() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, name := range b.up {
 		exec.Command(b.program, "down", name).Run()
 	}
