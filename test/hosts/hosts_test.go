@@ -271,7 +271,7 @@ func (l *lab) powerCut() {
 	log := l.path("alpha.state/cut.log")
 	for began := time.Now(); ; time.Sleep(200 * time.Millisecond) {
 		said, _ := os.ReadFile(log)
-		if strings.Count(string(said), "here") == 3 {
+		if strings.Count(string(said), ": here\n") == 3 {
 			break
 		}
 		if time.Since(began) > runBound {

@@ -289,7 +289,7 @@ func (h *host) wide() {
 func (h *host) gigantic() {
 	h.up("giant", "vms: [{vcpus: 2, memory: 1GiB}]\nplacement: {pages: 1GiB, hostNodes: [1]}\n")
 	rows := h.asPlanned("giant")
-	of := "" // a VM of one node
+	const of = " of node 0"
 	if r := rows["page size"+of]; !strings.HasPrefix(r.Found, "1 GiB, all taken") {
 		h.T.Errorf("%+v", rows)
 	}

@@ -31,6 +31,9 @@ func (h *host) slurm() {
 	if err != nil {
 		h.T.Fatal(err)
 	}
+	// What slurmd needs of a host: its name's address, and cgroups.
+	h.Sh(`set -e; echo 127.0.0.1 $(hostname) >>/etc/hosts; mount -t tmpfs none /sys/fs/cgroup
+		for c in freezer memory cpuset devices cpuacct; do mkdir /sys/fs/cgroup/$c; mount -t cgroup -o $c none /sys/fs/cgroup/$c; done`)
 	out, err := h.Try(fmt.Sprintf("cd %s && %s=1 %s -test.run '^TestSlurm$' -test.v", dir, onOuter, exe), vmBound)
 	h.T.Logf("on the outer host:\n%s", out)
 	if err != nil {
@@ -42,7 +45,7 @@ func (h *host) slurm() {
 // A real Slurm, on the outer host, has the card's VFs as GRES: a step's VM has one, uses it, and it comes back.
 func TestSlurm(t *testing.T) {
 	if os.Getenv(onOuter) == "" {
-		t.Skip("part of TestNUMA, on its outer host")
+		t.Skip("part of TestPagesAndSlurm, on its outer host")
 	}
 	top, err := bed.Own("nmn")
 	if err != nil {
@@ -71,7 +74,8 @@ func TestSlurm(t *testing.T) {
 	}
 	b, err := bed.Start(bed.Options{
 		Nodes: 1, CPUs: 8, MemoryMB: 4000, Plugstack: bed.Plugstack(bin, state, "boot_timeout=400"), Gres: "vf:igb:2", Extra: "JobSubmitPlugins=lua\n",
-		Files: map[string]string{"job_submit.lua": examples.JobSubmit, "gres.conf": gres},
+		Files: map[string]string{"job_submit.lua": examples.JobSubmit, "gres.conf": gres,
+			"cgroup.conf": "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n"},
 	})
 	if err != nil {
 		t.Fatal(err)
