@@ -89,3 +89,20 @@ func TestTwoHostsOneSided(t *testing.T) {
 		}
 	})
 }
+
+// Threads that send and receive at once, under MPI_THREAD_MULTIPLE, between ranks of which one half is reached by the
+// region and the other by the provider beneath.
+func TestTwoHostsThreads(t *testing.T) {
+	eachBetweenHosts(t, func(t *testing.T, l *library, _ string) {
+		threads := filepath.Join(t.TempDir(), "threads")
+		if out, err := exec.Command(l.mpicc, "-O1", "-pthread", "-o", threads, "testdata/threads.c").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		env, host := twoHosts(t, l)
+		out, log := l.start(t, 4, env, host, threads)
+		if n := strings.Count(out, ": right\n"); n != 4 {
+			t.Errorf("%d of 4 ranks are right:\n%s", n, out)
+		}
+		mixed(t, log, 4)
+	})
+}
