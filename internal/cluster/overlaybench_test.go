@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -211,6 +212,66 @@ func benchOverlay(b *testing.B, hosts, bad int) {
 	b.ReportMetric(memory/float64(b.N), "MiB")
 	b.ReportMetric(files/float64(b.N), "descriptors")
 	b.ReportMetric(routines/float64(b.N), "goroutines")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkMeshAll is a job all of whose hosts are joined to each other, in this process: what a host takes of it, and how
+// that grows. A machine has descriptors for some dozens.
+func BenchmarkMeshAll(b *testing.B) {
+	for _, hosts := range []int{8, 16, 32, 48} {
+		b.Run(fmt.Sprint(hosts, " hosts"), func(b *testing.B) { benchMeshAll(b, hosts) })
+	}
+}
+
+func benchMeshAll(b *testing.B, hosts int) {
+	n := spec.Network{Type: "auto", Subnet: "10.77.0.0/16", MTU: 1500}
+	var joined time.Duration
+	var memory, files, cpu float64
+	for range b.N {
+		debug.FreeOSMemory()
+		rss, fds, used := resident(), descriptors(), cpuTime()
+		var cs []*Cluster
+		for i := range hosts {
+			own := meshOverlay(hosts, i)
+			w, err := wire(n, [16]byte{byte(i)}, own.Hosts[i].VMs, uplink{}, nil, &own)
+			if err != nil {
+				b.Fatal(err)
+			}
+			cs = append(cs, &Cluster{dir: b.TempDir(), wiring: w, board: channel.NewSwitchboard(), rec: Record{VMs: []VMRecord{{Name: own.Hosts[i].VMs[0]}}}})
+		}
+		begin := time.Now()
+		for _, c := range cs {
+			if err := c.joinHosts(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for i := 0; i < hosts; { // until each is joined to all
+			if cs[i].whole(hosts) {
+				i++
+				continue
+			}
+			if time.Since(begin) > 5*time.Minute {
+				b.Fatalf("host %d of %d: %v", i, hosts, (&Record{Overlay: cs[i].Record().Overlay}).Joined())
+			}
+			time.Sleep(time.Millisecond)
+		}
+		joined += time.Since(begin)
+		cpu += (cpuTime() - used).Seconds()
+		files += float64(descriptors() - fds)
+		debug.FreeOSMemory()
+		memory += float64(resident()-rss) / (1 << 20)
+		var wg sync.WaitGroup
+		for _, c := range cs {
+			wg.Add(1)
+			go func() { defer wg.Done(); c.wiring.close() }()
+		}
+		wg.Wait()
+	}
+	per := float64(b.N * hosts)
+	b.ReportMetric(joined.Seconds()/float64(b.N), "s/joined")
+	b.ReportMetric(cpu/per, "cpu-s/host")
+	b.ReportMetric(memory/per, "MiB/host")
+	b.ReportMetric(files/per, "descriptors/host")
 	b.ReportMetric(0, "ns/op")
 }
 
