@@ -62,6 +62,24 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
+// Hosts whose clocks are decades apart join all the same: what proves the secret has no date.
+func TestOverlayClocks(t *testing.T) {
+	list := overlay(t, 2, 3, func(self, host int, kind string, c *Link) { fmt.Fprint(c, "here") })
+	for i, year := range []int{1971, 2199} {
+		list[i].tls.Time = func() time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
+	}
+	for from := range list {
+		c, err := list[from].Dial(limited(t, 10*time.Second), 1-from, "test", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := io.ReadAll(c); string(got) != "here" {
+			t.Errorf("from host %d: %q", from, got)
+		}
+		c.Close()
+	}
+}
+
 // Who has not the secret gets in nowhere, and holds up nobody; nor does a port that another
 // program has.
 func TestOverlayStrangers(t *testing.T) {
