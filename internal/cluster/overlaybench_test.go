@@ -215,15 +215,15 @@ func benchOverlay(b *testing.B, hosts, bad int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkMeshAll is a job all of whose hosts are joined to each other, in this process: what a host takes of it, and how
+// BenchmarkOverlayAll is a job all of whose hosts are joined to each other, in this process: what a host takes of it, and how
 // that grows. A machine has descriptors for some dozens.
-func BenchmarkMeshAll(b *testing.B) {
+func BenchmarkOverlayAll(b *testing.B) {
 	for _, hosts := range []int{8, 16, 32, 48} {
-		b.Run(fmt.Sprint(hosts, " hosts"), func(b *testing.B) { benchMeshAll(b, hosts) })
+		b.Run(fmt.Sprint(hosts, " hosts"), func(b *testing.B) { benchOverlayAll(b, hosts) })
 	}
 }
 
-func benchMeshAll(b *testing.B, hosts int) {
+func benchOverlayAll(b *testing.B, hosts int) {
 	n := spec.Network{Type: "auto", Subnet: "10.77.0.0/16", MTU: 1500}
 	var joined time.Duration
 	var memory, files, cpu float64
@@ -232,7 +232,7 @@ func benchMeshAll(b *testing.B, hosts int) {
 		rss, fds, used := resident(), descriptors(), cpuTime()
 		var cs []*Cluster
 		for i := range hosts {
-			own := meshOverlay(hosts, i)
+			own := overlayOf(hosts, i)
 			w, err := wire(n, [16]byte{byte(i)}, own.Hosts[i].VMs, uplink{}, nil, &own)
 			if err != nil {
 				b.Fatal(err)
