@@ -149,6 +149,15 @@ struct ivu_reachable_params {
 #define IVU_REACHABLE_DEVICE_ADDR	1U
 #define IVU_REACHABLE_IFACE_ADDR	2U
 
+/* The beginning of uct_perf_attr_t. */
+struct ivu_perf {
+	uint64_t	field_mask;
+	int		operation;
+};
+
+#define IVU_PERF_OPERATION	1U
+#define IVU_OPERATION_PUT_ZCOPY	5
+
 struct ivu_ep;
 struct ivu_iface;
 

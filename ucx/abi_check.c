@@ -200,6 +200,10 @@ static void functions(const struct ivu_abi *a)
 		same("functions of a memory domain", IVU_MD_OPS_MAX, sizeof(uct_md_ops_t) / sizeof(void *));
 #define INTERNAL(ours, theirs) SAME(a->ours, INDEX(uct_iface_internal_ops_t, theirs))
 	INTERNAL(estimate_perf, iface_estimate_perf);
+	FIELD(struct ivu_perf, field_mask, uct_perf_attr_t, field_mask);
+	FIELD(struct ivu_perf, operation, uct_perf_attr_t, operation);
+	SAME(IVU_PERF_OPERATION, UCT_PERF_ATTR_FIELD_OPERATION);
+	SAME(IVU_OPERATION_PUT_ZCOPY, UCT_EP_OP_PUT_ZCOPY);
 	INTERNAL(vfs_refresh, iface_vfs_refresh);
 	INTERNAL(ep_query, ep_query);
 	INTERNAL(ep_invalidate, ep_invalidate);

@@ -4,7 +4,9 @@
 
 #include "proto/proto.h"
 #include "region/region.h"
+#include "ring/bounce.h"
 #include "ring/eager_send.h"
+#include "ring/nontemporal.h"
 #include "ucx.h"
 
 void ivu_complete(struct ivu_completion *comp, ivu_status status)
@@ -94,6 +96,20 @@ static ivu_status am_short_iov(struct ivu_ep *e, uint8_t id, const struct ivu_io
 	return status;
 }
 
+/*
+ * Copies a packed message to its bounce buffer. Returns the flags that say how. UCX does not pack it there by itself:
+ * from 4 KiB on a non-temporal copy is twice as fast between cores without a common cache.
+ */
+static uint8_t copy_packed(struct ivu_iface *i, struct ivs_peer *p, size_t len)
+{
+	uint8_t *bounce = i->ep.area + (size_t) i->scratch * i->domain.region->geo.bounce_bytes;
+
+	if (len >= IVS_NT_MIN)
+		return ivs_nt_copy(&p->nt, p->tx_ctl, bounce, i->packed, len, ivs_bounce_fresh(&i->ep, i->scratch));
+	ivs_copy(bounce, i->packed, len);
+	return 0;
+}
+
 static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, unsigned int flags)
 {
 	struct ivu_iface *i = e->iface;
@@ -102,6 +118,7 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	ivu_status status = check(e, ivs_lines_for(IVS_INLINE_MAX));
 	struct ivs_bounce ref;
 	struct nm_line *l;
+	uint8_t how;
 	size_t len;
 
 	(void) flags;
@@ -112,11 +129,12 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 		if (i->scratch == UINT32_MAX)
 			return IVU_ERR_NO_RESOURCE;
 	}
-	len = pack(i->ep.area + (size_t) i->scratch * i->domain.region->geo.bounce_bytes, arg);
+	len = pack(i->packed, arg);
 	if (len <= IVU_SHORT_MAX) {
-		send_inline(p, id, i->ep.area + (size_t) i->scratch * i->domain.region->geo.bounce_bytes, len);
+		send_inline(p, id, i->packed, len);
 		return (ssize_t) len;
 	}
+	how = copy_packed(i, p, len);
 	ref.index = i->scratch;
 	ref.len = (uint32_t) len;
 	/* It comes back with the message's last line. */
@@ -125,7 +143,7 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
 	l->tag = 0;
 	memcpy(l->payload, &ref, sizeof(ref));
-	ivs_ring_publish(p, l, ivs_lines_for(sizeof(ref)), IVU_OP_AM | id, IVS_F_BOUNCE, sizeof(ref));
+	ivs_ring_publish(p, l, ivs_lines_for(sizeof(ref)), IVU_OP_AM | id, IVS_F_BOUNCE | how, sizeof(ref));
 	return (ssize_t) len;
 }
 

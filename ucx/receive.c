@@ -32,7 +32,7 @@ static const uint8_t *bounced(struct ivs_peer *p, const uint8_t *message, size_t
 	return ivs_area(p->ep->domain->region, p->slot) + (size_t) ref.index * g->bounce_bytes;
 }
 
-static void call(struct ivu_iface *i, uint8_t op, const void *data, size_t len)
+static inline void call(struct ivu_iface *i, uint8_t op, const void *data, size_t len)
 {
 	const struct ivu_am_handler *h = &i->base.am[op - IVU_OP_AM];
 
@@ -48,6 +48,7 @@ static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p
 	size_t missing = (flags & IVU_MISSING_MASK) >> IVU_MISSING_SHIFT, bytes;
 	uint8_t *message = i->message;
 	const uint8_t *payload;
+	uint64_t begin = 0;
 
 	if (likely(!flags)) {
 		memcpy(message, &tag, 8);
@@ -58,9 +59,15 @@ static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p
 	ivs_ring_get(p, 0, message + 8, len);
 	if (flags & IVS_F_BOUNCE) {
 		payload = bounced(p, message + 8, len, 0, &bytes);
-		if (!payload || flags != IVS_F_BOUNCE)
+		if (!payload || flags & ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME))
 			return "a message with a wrong bounce buffer";
-		call(i, op, payload, bytes);
+		if (flags & IVS_F_TIME)
+			begin = ivs_cycles();
+		/* UCX reads what it gets more than once, and it must not change meanwhile. */
+		ivs_copy(i->received, payload, bytes);
+		if (flags & IVS_F_TIME && bytes >= IVS_NT_MIN)
+			ivs_nt_report(&p->nt, p->rx_ctl, flags, ivs_cycles() - begin, bytes);
+		call(i, op, i->received, bytes);
 		return NULL;
 	}
 	if (flags & ~IVU_MISSING_MASK || missing > 8 || len)

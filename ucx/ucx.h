@@ -26,6 +26,14 @@ struct ivu_put {
 #define IVU_SHORT_MAX	(8 + IVS_INLINE_MAX)	/* bytes of an active message in the ring itself */
 #define IVU_IOV_MAX	8
 
+/*
+ * Where in a page a message of UCX's begins that it copies from and to its user's memory, so that behind its header of
+ * 8 to 24 bytes the data is as far from a page's begin as no buffer of malloc's is. UCX copies with `rep movsb`. On AMD
+ * that is thirty times slower where the destination lies 1 to 31 bytes behind the source, but for whole pages.
+ */
+#define IVU_PAGE	4096
+#define IVU_PACKED_AT	(64 - 8)
+
 struct ivu_device_addr {
 	uint64_t	region;		/* its id; 0: none */
 	uint64_t	kernel;		/* hash of what makes UCX's own shared memory reach a rank */
@@ -102,10 +110,13 @@ struct ivu_iface {
 	struct ivu_device_addr addr;
 	struct ivs_domain domain;
 	struct ivs_ep	ep;
-	uint32_t	scratch;	/* a bounce buffer that the next message is packed into, or UINT32_MAX */
+	uint32_t	scratch;	/* a bounce buffer for the next message, or UINT32_MAX */
+	uint8_t		*buffers;
+	uint8_t		*packed, *received;	/* in them: a bounce buffer's bytes of a message each */
 	uint32_t	puts;		/* peers with puts that are not known to be done */
 	uint64_t	came;		/* messages */
 	unsigned int	forks;		/* ivu_forks when it was opened */
+	int		estimated;	/* the operation that UCX asks about, 0: none */
 	int		timer;		/* wakes UCX, -1: was not asked for */
 	uint64_t	idle_since, idle_came;	/* ns; what had come then */
 	uint8_t		message[IVU_SHORT_MAX + 8] __attribute__((aligned(64)));
