@@ -1,4 +1,6 @@
 /* UCX as MPIs use it, over the transport: its public interface ucp, from the headers of any version. */
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +103,7 @@ static void *receive_tag(void *data, size_t len, uint64_t tag)
 	return ucp_tag_recv_nbx(worker, data, len, tag, UINT64_MAX, &none);
 }
 
-static void fill(uint8_t *data, size_t len, uint32_t seed)
+static void __attribute__((noinline)) fill(uint8_t *data, size_t len, uint32_t seed)
 {
 	size_t i;
 
@@ -377,6 +379,203 @@ static void forks(void)
 	stop();
 }
 
+/* A receive that is cancelled takes nothing, and an endpoint is closed at once with messages on their way. */
+static void cancels(void)
+{
+	enum { COUNT = 2000 };
+	static uint8_t data[20000];
+	ucp_request_param_t force = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE };
+	void *request, *sent[COUNT];
+	int n;
+
+	start(UCP_FEATURE_TAG, true);
+	if (rank) {
+		for (n = 0; n < 100; n++) {
+			uint8_t kept[8] = { 1 };
+
+			request = receive_tag(kept, sizeof(kept), 7);
+			EXPECT(UCS_PTR_IS_PTR(request));
+			ucp_request_cancel(worker, request);
+			EXPECT(complete(request) == UCS_ERR_CANCELED && kept[0] == 1);
+		}
+		barrier(progress);
+		fill(data, sizeof(data), 9);
+		EXPECT(complete(receive_tag(data, sizeof(data), 7)) == UCS_OK && filled(data, sizeof(data), 5));
+		barrier(progress);
+	} else {
+		barrier(progress);
+		fill(data, sizeof(data), 5);
+		EXPECT(complete(send_tag(1, data, sizeof(data), 7)) == UCS_OK);
+		barrier(progress);
+		for (n = 0; n < COUNT; n++)
+			sent[n] = send_tag(1, data, sizeof(data), 8);
+		request = ucp_ep_close_nbx(eps[1], &force);
+		for (n = 0; n < COUNT; n++) {
+			ucs_status_t status = complete(sent[n]);
+
+			EXPECT(status == UCS_OK || status == UCS_ERR_CANCELED);
+		}
+		EXPECT(complete(request) == UCS_OK);
+		eps[1] = NULL;
+	}
+	/* The other one still reads what came, or learns that no more does. UCX warns of what nobody received. */
+	barrier(progress);
+	ucp_worker_destroy(worker);
+	ucp_cleanup(context);
+}
+
+/* The workers of a process, each with a thread, and the peer's with the same number. */
+enum { WORKERS = 3, ROUNDS = 300 };
+static pthread_barrier_t workers_ready;
+
+static void *work(void *arg)
+{
+	ucp_worker_params_t params = { .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+				       .thread_mode = UCS_THREAD_MODE_SINGLE };
+	ucp_request_param_t none = { .op_attr_mask = 0 };
+	int n, at = (int) (intptr_t) arg;
+	uint8_t *out = malloc(200000), *in = malloc(200000);
+	ucp_address_t *address;
+	void *requests[2];
+	ucp_worker_h w;
+	ucp_ep_h ep;
+	size_t len;
+
+	EXPECT(ucp_worker_create(context, &params, &w) == UCS_OK);
+	EXPECT(ucp_worker_get_address(w, &address, &len) == UCS_OK && len <= ADDRESS_MAX / WORKERS);
+	memcpy(shared->address[rank] + at * (ADDRESS_MAX / WORKERS), address, len);
+	ucp_worker_release_address(w, address);
+	if (pthread_barrier_wait(&workers_ready) == PTHREAD_BARRIER_SERIAL_THREAD)
+		barrier(NULL);
+	pthread_barrier_wait(&workers_ready);
+	{
+		ucp_ep_params_t p = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
+				      .address = (void *) (shared->address[!rank] + at * (ADDRESS_MAX / WORKERS)) };
+
+		EXPECT(ucp_ep_create(w, &p, &ep) == UCS_OK);
+	}
+	for (n = 0; n < ROUNDS; n++) {
+		uint32_t mine = (uint32_t) (at * 100000 + rank * 10000 + n);
+		uint32_t theirs = (uint32_t) (at * 100000 + !rank * 10000 + n);
+		int i;
+
+		len = n % 10 ? 4000 + (size_t) n * 7919 % 26000 : 200000;
+		fill(out, len, mine);
+		requests[0] = ucp_tag_recv_nbx(w, in, len, (uint64_t) n, UINT64_MAX, &none);
+		requests[1] = ucp_tag_send_nbx(ep, out, len, (uint64_t) n, &none);
+		for (i = 0; i < 2; i++) {
+			while (UCS_PTR_IS_PTR(requests[i]) && ucp_request_check_status(requests[i]) == UCS_INPROGRESS)
+				if (!ucp_worker_progress(w))
+					sched_yield();
+			EXPECT(!UCS_PTR_IS_ERR(requests[i]));
+			if (UCS_PTR_IS_PTR(requests[i])) {
+				EXPECT(ucp_request_check_status(requests[i]) == UCS_OK);
+				ucp_request_free(requests[i]);
+			}
+		}
+		EXPECT(filled(in, len, theirs));
+	}
+	/* What is still to be said to the peer's worker is: nobody leaves before. */
+	requests[0] = ucp_worker_flush_nbx(w, &none);
+	while (UCS_PTR_IS_PTR(requests[0]) && ucp_request_check_status(requests[0]) == UCS_INPROGRESS)
+		ucp_worker_progress(w);
+	if (UCS_PTR_IS_PTR(requests[0]))
+		ucp_request_free(requests[0]);
+	__atomic_add_fetch(&shared->flag[at], 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(&shared->flag[at], __ATOMIC_ACQUIRE) < 2)
+		if (!ucp_worker_progress(w))
+			sched_yield();
+	ucp_worker_destroy(w);
+	free(out);
+	free(in);
+	return NULL;
+}
+
+/* Several workers of one context, each in a thread of its own. */
+static void threads(void)
+{
+	ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED,
+				.features = UCP_FEATURE_TAG, .mt_workers_shared = 1 };
+	pthread_t thread[WORKERS];
+	ucp_config_t *config;
+	int i;
+
+	/* Unasked for, but for those of 200,000 bytes. */
+	setenv("UCX_RNDV_THRESH", "32k", 1);
+	EXPECT(ucp_config_read(NULL, NULL, &config) == UCS_OK);
+	EXPECT(ucp_init(&params, config, &context) == UCS_OK);
+	ucp_config_release(config);
+	EXPECT(!pthread_barrier_init(&workers_ready, NULL, WORKERS));
+	for (i = 0; i < WORKERS; i++)
+		EXPECT(!pthread_create(&thread[i], NULL, work, (void *) (intptr_t) i));
+	for (i = 0; i < WORKERS; i++)
+		EXPECT(!pthread_join(thread[i], NULL));
+	ucp_cleanup(context);
+}
+
+/* The ranks of a job that is suspended for longer than a rank may be silent find each other alive afterwards. */
+static void suspended(void)
+{
+	static uint8_t data[32768];
+	pid_t child = 0;
+	int n;
+
+	setenv("FI_IVSHMEM_TIMEOUT", "1000", 1);
+	shared->flag[rank] = (uint32_t) getpid();
+	barrier(NULL);
+	if (!rank) {
+		child = fork();
+		EXPECT(child >= 0);
+		if (!child) {
+			while (!__atomic_load_n(&shared->flag[2], __ATOMIC_ACQUIRE))
+				usleep(1000);
+			for (n = 0; n < 2; n++)
+				kill((pid_t) shared->flag[n], SIGSTOP);
+			usleep(1600000);
+			for (n = 1; n >= 0; n--)
+				kill((pid_t) shared->flag[n], SIGCONT);
+			_exit(0);
+		}
+	}
+	start(UCP_FEATURE_TAG, true);
+	for (n = 0; n < 100 || !__atomic_load_n(&shared->flag[3], __ATOMIC_ACQUIRE); n++) {
+		size_t len = n % 2 ? sizeof(data) : 8;
+
+		if (!rank) {
+			if (n == 50)
+				__atomic_store_n(&shared->flag[2], 1, __ATOMIC_RELEASE);
+			if (n >= 50 && child && waitpid(child, NULL, WNOHANG) == child) {
+				child = 0;
+				__atomic_store_n(&shared->flag[3], (uint32_t) n + 200, __ATOMIC_RELEASE);
+			}
+			fill(data, len, (uint32_t) n);
+			EXPECT(complete(send_tag(1, data, len, 1)) == UCS_OK);
+			EXPECT(complete(receive_tag(data, 8, 2)) == UCS_OK);
+		} else {
+			EXPECT(complete(receive_tag(data, len, 1)) == UCS_OK && filled(data, len, (uint32_t) n));
+			EXPECT(complete(send_tag(0, data, 8, 2)) == UCS_OK);
+		}
+		if (shared->flag[3] && (uint32_t) n >= shared->flag[3])
+			break;
+	}
+	EXPECT(!failures);
+	stop();
+}
+
+/* Ranks in containers, which share neither the network nor IPC, reach each other without being asked to. */
+static void containers(void)
+{
+	int kind = CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWUTS;
+
+	if (unshare(kind) && unshare(CLONE_NEWUSER | kind)) {
+		if (!rank)
+			printf("not permitted here: ");
+		return;
+	}
+	unsetenv("NEARMETAL_UCX_NEAR");
+	messages();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -393,6 +592,10 @@ int main(int argc, char **argv)
 		{ "death", 2, 64, death, true },
 		{ "wakeup", 2, 64, wakeup, false },
 		{ "forks", 2, 64, forks, false },
+		{ "cancels", 2, 64, cancels, false },
+		{ "threads", 2, 64, threads, false },
+		{ "a job that is suspended", 2, 64, suspended, false },
+		{ "containers", 2, 64, containers, false },
 	};
 	size_t i;
 
