@@ -287,6 +287,10 @@ bench-device: ## handing 8 VFs over
 bench-fabric: c wheels ## the libfabric provider beside its peers
 	@go run ./test/bench/fabric
 
+# Some 2 minutes a run.
+bench-ucx: ucx wheels ## the UCX transport beside UCX's own shared memory and the provider
+	@go run ./test/bench/fabric --runs 5 --only ucp,ucp-scale,openmpi-ucx
+
 # Its latency between VMs beside TCP's over their network.
 bench-fabric-vm: go wheels ## the provider's latency between VMs beside TCP's
 	@go run ./test/bench/fabricvm

@@ -18,10 +18,14 @@ var makers = map[string]func(*bench) (*table, error){
 	"intel":     intel,
 	"earlier":   earlier,
 	"traffic":   traffic,
+
+	"ucp":         ucp,
+	"ucp-scale":   ucpScale,
+	"openmpi-ucx": openmpiUCX,
 }
 
 func tableNames() []string {
-	return []string{"libfabric", "puts", "core", "scale", "openmpi", "mpich", "intel", "earlier", "message", "traffic"}
+	return append([]string{"libfabric", "puts", "core", "scale", "openmpi", "mpich", "intel", "earlier", "message", "traffic"}, ucxTables...)
 }
 
 // fabric is a way at the level of libfabric, with the newest libfabric that is here: the

@@ -35,8 +35,9 @@ type bench struct {
 	provider string // folder of libivshmem-fi.so
 	tools    string // folder of fabric_bench
 	wheels   string
-	tmp      string // for programs that are built, removed in the end
-	floor    string // file that the two ranks over the provider floor make and share
+	tmp      string   // for programs that are built, removed in the end
+	floor    string   // file that the two ranks over the provider floor make and share
+	regions  []string // files, removed in the end
 }
 
 func run() error {
@@ -63,6 +64,11 @@ func run() error {
 	defer os.RemoveAll(b.tmp)
 	b.floor = filepath.Join("/dev/shm", filepath.Base(b.tmp))
 	defer os.Remove(b.floor)
+	defer func() {
+		for _, path := range b.regions {
+			os.Remove(path)
+		}
+	}()
 
 	var tables []*table
 	for _, name := range tableNames() {
@@ -70,6 +76,9 @@ func run() error {
 			continue
 		}
 		if (name == "earlier" || name == "message") && *only == "" && *earlierBuild == "" {
+			continue
+		}
+		if *only == "" && slices.Contains(ucxTables, name) {
 			continue
 		}
 		t, err := makers[name](&b)

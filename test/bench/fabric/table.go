@@ -20,7 +20,7 @@ type key struct {
 var units = []struct{ what, unit string }{
 	{"instructions", "a message"}, {"latency", "us"}, {"work", "us"}, {"latency-alone", "us"}, {"latency-crowd", "us"}, {"put", "us"},
 	{"rate", "million/s"}, {"bandwidth", "GB/s"}, {"bandwidth+16", "GB/s"}, {"put-bandwidth", "GB/s"},
-	{"put-memcpy", "GB/s"}, {"choice", "ns"}, {"start", "ms"},
+	{"put-memcpy", "GB/s"}, {"choice", "ns"}, {"start", "ms"}, {"worker", "KiB"},
 }
 
 func unit(what string) (string, int) {

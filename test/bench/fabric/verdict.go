@@ -104,6 +104,10 @@ func verdicts(tables []*table) {
 			v.earlier(t)
 		case "traffic":
 			v.traffic(t)
+		case "ucp", "openmpi-ucx":
+			v.ucx(t)
+		case "ucp-scale":
+			v.ucxScale(t)
 		case "scale":
 			v.scale(t)
 		}
