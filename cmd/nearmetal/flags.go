@@ -48,7 +48,7 @@ var clusterFlags = []clusterFlag{
 	{"network", "network.type", "", "how the VMs are joined; rxe is auto with soft RoCE, an RDMA device in each VM"},
 	{"launcher", "launcher", "", "where mpirun and its like run: on the host, or in the first VM"},
 	{"isolation", "isolation", "", "how closely the VMs are fenced in on this host (docs/security.md); auto says what cannot be had"},
-	{"fabric", "fabric", "", "what MPI messages take over the region: the libfabric provider, and with ucx the transport for UCX, too; none leaves the MPI as it is"},
+	{"fabric", "fabric", "", "how MPI messages take the region: auto: by libfabric, and by UCX for libraries that have UCX only; libfabric or ucx: only by the one, or rather by the other; none leaves the MPI as it is"},
 }
 
 // varRootWrites is the variable that stands for --root-writes.

@@ -185,9 +185,11 @@ func (c *Cluster) prepareFabric(o Options, region *plan.Region, notice func(stri
 		return err
 	}
 	ucx := ""
-	if s.Fabric == "ucx" {
+	if s.Fabric != "libfabric" {
 		if ucx, why = findUCX(s, path); why != "" {
-			notice("MPI libraries on UCX send between VMs over their network, not over the region: " + why)
+			if o.Verbose || s.Fabric == "ucx" {
+				notice("MPI libraries on UCX send between VMs over their network, not over the region: " + why)
+			}
 			ucx = ""
 		}
 	}
@@ -211,7 +213,7 @@ func (c *Cluster) prepareFabric(o Options, region *plan.Region, notice func(stri
 		notice(fmt.Sprintf("MPI libraries on libfabric send between %s over the region of %s: %s",
 			which, roundSize(region.SizeBytes), path))
 		if ucx != "" {
-			notice(fmt.Sprintf("MPI libraries on UCX as well: %s is preloaded", ucx))
+			notice(fmt.Sprintf("MPI libraries on UCX as well, by %s, which is preloaded", ucx))
 		}
 	}
 	return c.write(func(r *Record) { r.Fabric, r.UCX = path, ucx })

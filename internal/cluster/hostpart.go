@@ -224,7 +224,7 @@ func (p *part) ready(ctx context.Context, c *Cluster) error {
 		}
 	}
 	r := c.Record()
-	p.say(message{Host: &hostReady{Accel: r.Accel, Fabric: r.Fabric, DeviceFaults: r.DeviceFaults, VMs: r.VMs}})
+	p.say(message{Host: &hostReady{Accel: r.Accel, Fabric: r.Fabric, UCX: r.UCX, DeviceFaults: r.DeviceFaults, VMs: r.VMs}})
 	return nil
 }
 

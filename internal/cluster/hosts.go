@@ -224,7 +224,7 @@ func partName(name string) string {
 	return strings.TrimRight(name[:min(len(name), maxName-len(suffix))], "-") + suffix
 }
 
-// ownFiles are this program, and the libfabric provider if the VMs are to have it.
+// ownFiles are this program, and the libfabric provider and the transport for UCX if the VMs are to have them.
 func ownFiles(s *spec.Cluster) (*remote.Files, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -236,6 +236,9 @@ func ownFiles(s *spec.Cluster) (*remote.Files, error) {
 	any.Root = spec.RootBackend
 	if path, _ := findFabric(&any, exe); path != "" {
 		list = append(list, remote.File{Local: path, Remote: "lib/nearmetal/libfabric/" + FabricFile})
+		if ucx, why := findUCX(&any, path); why == "" {
+			list = append(list, remote.File{Local: ucx, Remote: "lib/nearmetal/ucx/" + UCXFile})
+		}
 	}
 	return remote.NewFiles(list...)
 }
@@ -454,11 +457,13 @@ func (c *Cluster) bootHosts(ctx context.Context, o Options, s *spec.Cluster, p *
 	if err := together(fs...); err != nil {
 		return context.Cause(ctx)
 	}
-	vms, fabric, err := f.records(p, readies)
+	vms, have, err := f.records(p, readies)
 	if err != nil {
 		return err
 	}
-	if err := c.write(func(r *Record) { r.VMs, r.Fabric, r.DeviceFaults = vms, fabric, faultsOf(readies) }); err != nil {
+	if err := c.write(func(r *Record) {
+		r.VMs, r.Fabric, r.UCX, r.DeviceFaults = vms, have.fabric, have.ucx, faultsOf(readies)
+	}); err != nil {
 		return err
 	}
 	for _, h := range f.hosts {
@@ -493,34 +498,41 @@ func (f *fleet) overlay(p *plan.Plan) (*Overlay, error) {
 	return t, nil
 }
 
+// given is what all hosts have put into their VMs for MPI libraries: Record's Fabric and UCX.
+type given struct{ fabric, ucx string }
+
 // records are the VMs as the hosts say they are, of which only what can be is taken.
-func (f *fleet) records(p *plan.Plan, readies []*hostReady) ([]VMRecord, string, error) {
+func (f *fleet) records(p *plan.Plan, readies []*hostReady) ([]VMRecord, given, error) {
 	var list []VMRecord
-	fabric := ""
+	var have given
 	for i, h := range f.hosts {
 		if len(readies[i].VMs) != len(h.vms) {
-			return nil, "", h.fault(errors.New("it has other VMs than it was asked for"))
+			return nil, given{}, h.fault(errors.New("it has other VMs than it was asked for"))
 		}
 		for _, v := range readies[i].VMs {
 			k := slices.IndexFunc(p.VMs, func(x plan.VM) bool { return x.Name == v.Name && x.Host == h.name })
 			ip, err := netip.ParseAddr(v.IP)
 			subnet, serr := netip.ParsePrefix(v.Subnet)
 			if k < 0 || err != nil || serr != nil || !subnet.Contains(ip) || slices.ContainsFunc(list, func(o VMRecord) bool { return o.Name == v.Name }) {
-				return nil, "", h.fault(errors.New("it has other VMs than it was asked for"))
+				return nil, given{}, h.fault(errors.New("it has other VMs than it was asked for"))
 			}
 			list = append(list, VMRecord{Name: v.Name, Host: h.name, VCPUs: p.VMs[k].VCPUs, MemoryBytes: p.VMs[k].MemoryBytes, IP: ip.String(),
 				Subnet: subnet.Masked().String(), Uplink: v.Uplink, State: Ready, ReadyNs: max(v.ReadyNs, 0), Devices: v.Devices})
 		}
 		switch has := readies[i].Fabric != ""; {
 		case i == 0 && has:
-			fabric = channel.Clean(readies[i].Fabric)
-		case has != (fabric != ""):
-			return nil, "", fmt.Errorf("only one of the hosts %s and %s has the libfabric provider for its VMs: write --fabric none, or the same MPI root everywhere", f.hosts[0].name, h.name)
+			have.fabric, have.ucx = channel.Clean(readies[i].Fabric), channel.Clean(readies[i].UCX)
+		case has != (have.fabric != ""):
+			return nil, given{}, fmt.Errorf("only one of the hosts %s and %s has the libfabric provider for its VMs: write --fabric none, or the same MPI root everywhere", f.hosts[0].name, h.name)
+		}
+		// A library that is preloaded must be in every VM.
+		if readies[i].UCX == "" {
+			have.ucx = ""
 		}
 	}
 	order := func(name string) int { return slices.IndexFunc(p.VMs, func(x plan.VM) bool { return x.Name == name }) }
 	slices.SortFunc(list, func(a, b VMRecord) int { return order(a.Name) - order(b.Name) })
-	return list, fabric, nil
+	return list, have, nil
 }
 
 // faultsOf are the faults of all hosts' devices.

@@ -63,6 +63,7 @@ type hostStart struct {
 type hostReady struct {
 	Accel        string     `json:"accel"`
 	Fabric       string     `json:"fabric,omitempty"`
+	UCX          string     `json:"ucx,omitempty"`
 	DeviceFaults []string   `json:"deviceFaults,omitempty"`
 	VMs          []VMRecord `json:"vms"`
 }

@@ -61,6 +61,7 @@ func setup(r *cluster.Record, side launch.Side, root bool) (launch.Setup, error)
 		s.Fabric = cluster.FabricDir + "/" + cluster.FabricFile
 		s.Providers = providers(r)
 		s.OtherHosts = len(r.Overlay) > 0 || len(r.Remote) > 1
+		s.UCX, s.PreferUCX = r.UCX != "", r.Spec.Fabric == "ucx"
 	}
 	s.OpenMPIHosts = filepath.Join(dir, cluster.HostsDir, cluster.OpenMPIHosts)
 	s.MPICHHosts = filepath.Join(dir, cluster.HostsDir, cluster.MPICHHosts)
@@ -139,5 +140,5 @@ func preloaded(r *cluster.Record, environ []string) []string {
 	if r.UCX == "" {
 		return environ
 	}
-	return launch.Preload(environ, cluster.FabricDir+"/"+cluster.UCXFile)
+	return launch.Preload(environ, cluster.FabricDir, cluster.UCXFile)
 }

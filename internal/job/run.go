@@ -348,6 +348,12 @@ func (j *running) hint(l launch.Launcher, r *cluster.Record) {
 		j.o.Notice(w)
 	}
 	if j.o.Cluster.Verbose && r.Fabric != "" && r.UCX == "" && l.WithoutFabric() {
-		j.o.Notice(l.String() + " has no libfabric: its messages between VMs go over their network, not over the region (--fabric ucx: docs/ucx.md)")
+		j.o.Notice(l.String() + " has no libfabric: its messages between VMs go over their network, not over the region (docs/ucx.md)")
+	}
+	// A library that has UCX only has no other way to the region.
+	if r.UCX != "" && (j.o.Cluster.Verbose || l.WithoutFabric()) {
+		for _, line := range launch.UCXNotices(append(os.Environ(), session.Pairs(r.Spec.Env)...)) {
+			j.o.Notice(line)
+		}
 	}
 }

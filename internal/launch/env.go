@@ -35,6 +35,8 @@ type Setup struct {
 	Interface    string       // of the VMs' network in every VM: "eth0"
 	Root         bool         // ranks run as uid 0
 	Fabric       string       // absolute path of the libfabric provider in the VMs; "": not used
+	UCX          bool         // programs in the VMs have the transport for UCX preloaded
+	PreferUCX    bool         // libraries that have both libfabric and UCX take UCX
 	Providers    []string     // folders of other libfabric providers, see ProviderFolders
 	Devices      []Device     // of the VMs, which reach those of other hosts by them; none: over their network
 	Ranks        int          // that the VMs have vCPUs for

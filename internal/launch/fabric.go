@@ -49,6 +49,13 @@ func fabric(s Setup, theirs string, ours bool) []variable {
 		choice = []variable{{"FI_PROVIDER", Provider + ",verbs,tcp,ofi_rxm", false}, {"FI_IVSHMEM_CORE", core, false},
 			{"OMPI_MCA_opal_common_ofi_provider_include", Provider, false}}
 	}
+	if s.UCX {
+		choice = append(choice, ucx(s)...)
+	}
+	netmod := "ofi"
+	if s.UCX && s.PreferUCX {
+		netmod = "ucx"
+	}
 	return append(choice, []variable{
 		{"FI_PROVIDER_PATH", strings.Join(path, ":"), true},
 		// Debian's Open MPI 4.1 turns mtl ofi off (mtl = ^ofi); excluding what nobody has turns
@@ -58,7 +65,7 @@ func fabric(s Setup, theirs string, ours bool) []variable {
 		// osc ucx would take a network of its own beside the provider; Open MPI 4.1.4's returns from
 		// MPI_Win_fence before all puts are there, and 5.0.7's may fail to make a window.
 		{"OMPI_MCA_osc", "^ucx", false},
-		{"MPIR_CVAR_CH4_NETMOD", "ofi", false},
+		{"MPIR_CVAR_CH4_NETMOD", netmod, false},
 		{"I_MPI_FABRICS", "ofi", false}, // not shm:ofi, which is slower within a VM
 	}...)
 }

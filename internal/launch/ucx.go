@@ -5,22 +5,79 @@ import (
 	"strings"
 )
 
-// Preload returns environ (NAME=value) of a program in a VM with the library in file preloaded: nearmetal's transport
-// for UCX. What the user preloads stays, in front of it.
-func Preload(environ []string, file string) []string {
-	const name = "LD_PRELOAD="
+// ucxTransport is the name of nearmetal's transport in UCX.
+const ucxTransport = "ivshmem"
+
+// ucx are the variables that let Open MPI take pml ucx without an RDMA device: its transports include the one that is
+// preloaded. Where it has libfabric, too, the provider's pml cm stands above it, unless UCX is preferred.
+func ucx(s Setup) []variable {
+	vars := []variable{
+		{"OMPI_MCA_opal_common_ucx_tls", "any", false},
+		{"OMPI_MCA_opal_common_ucx_devices", "any", false},
+	}
+	if s.PreferUCX {
+		vars = append(vars, variable{"OMPI_MCA_pml_ucx_priority", "200", false})
+	}
+	return vars
+}
+
+// appended is environ (NAME=value) with value at the end of the list in name, whose words any of separators divide and
+// the first of them joins. Nothing is changed if the list has it.
+func appended(environ []string, name, value, separators string) []string {
 	out := slices.Clone(environ)
 	for i, v := range out {
-		theirs, ok := strings.CutPrefix(v, name)
+		theirs, ok := strings.CutPrefix(v, name+"=")
 		if !ok {
 			continue
 		}
-		// The dynamic linker separates them by spaces or colons.
-		list := strings.FieldsFunc(theirs, func(r rune) bool { return r == ' ' || r == ':' })
-		if !slices.Contains(list, file) {
-			out[i] = name + strings.Join(append(list, file), ":")
+		list := strings.FieldsFunc(theirs, func(r rune) bool { return strings.ContainsRune(separators, r) })
+		if !slices.Contains(list, value) {
+			out[i] = name + "=" + strings.Join(append(list, value), separators[:1])
 		}
 		return out
 	}
-	return append(out, name+file)
+	return append(out, name+"="+value)
 }
+
+// Preload returns environ (NAME=value) of a program in a VM with the library in file preloaded: nearmetal's transport
+// for UCX, in the folder dir. What the user preloads stays, in front of it.
+func Preload(environ []string, dir, file string) []string {
+	out := appended(environ, "LD_PRELOAD", dir+"/"+file, ": ")
+	// A program that was built with the address sanitizer ends at once if another library comes before that. Ours
+	// replaces nothing that the sanitizer does.
+	out = appended(out, "ASAN_OPTIONS", "verify_asan_link_order=0", ": ,")
+	// In a container the library has the same path as outside.
+	for _, name := range []string{"APPTAINER_BIND", "SINGULARITY_BIND"} {
+		out = appended(out, name, dir, ",")
+	}
+	return out
+}
+
+// UCXNotices says, a line each, what in environ (NAME=value) of a job keeps MPI libraries on UCX from the region. The
+// user's choice is respected.
+func UCXNotices(environ []string) []string {
+	var lines []string
+	for _, v := range environ {
+		if tls, ok := strings.CutPrefix(v, "UCX_TLS="); ok && !takesTransport(tls) {
+			lines = append(lines, "UCX_TLS="+tls+" is respected: without "+ucxTransport+" in it, MPI libraries on UCX do not use the region")
+		}
+		if pml, ok := strings.CutPrefix(v, "OMPI_MCA_pml="); ok && !slices.ContainsFunc(strings.Split(pml, ","), takesPML) {
+			lines = append(lines, "OMPI_MCA_pml="+pml+" is respected: Open MPI uses the region by cm and ucx only")
+		}
+	}
+	return lines
+}
+
+// takesTransport reports whether a list in UCX_TLS lets UCX use the transport.
+func takesTransport(tls string) bool {
+	if tls == "" {
+		return true
+	}
+	not, negated := strings.CutPrefix(tls, "^")
+	words := strings.Split(not, ",")
+	return slices.Contains(words, ucxTransport) != negated || !negated && slices.Contains(words, "all")
+}
+
+// takesPML reports whether a word in Open MPI's list of pml lets it use the region. A list that begins with ^ names what
+// is not taken.
+func takesPML(word string) bool { return word == "cm" || word == "ucx" || strings.HasPrefix(word, "^") }

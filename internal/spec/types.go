@@ -39,8 +39,8 @@ type Cluster struct {
 	Region Region `yaml:"region" json:"region"`
 	// Launcher is where an MPI launcher itself runs: on the host, or in the first VM. `auto`: on the host with `root: host`, else in the first VM.
 	Launcher string `yaml:"launcher" json:"launcher" default:"auto" enum:"auto,host,vm"`
-	// Fabric is how MPI libraries on libfabric send between ranks: `auto` loads nearmetal's provider, which uses the region, where there is one; `ucx` preloads nearmetal's transport for UCX as well (see docs/ucx.md); `none` leaves them as they are.
-	Fabric string `yaml:"fabric" json:"fabric" default:"auto" enum:"auto,ucx,none"`
+	// Fabric is how MPI libraries send between ranks where there is a region: `auto` loads nearmetal's libfabric provider, and preloads its transport for UCX for libraries that have UCX only (see docs/ucx.md); `ucx` is the same, but libraries that have both take UCX; `libfabric` loads the provider only; `none` leaves the libraries as they are.
+	Fabric string `yaml:"fabric" json:"fabric" default:"auto" enum:"auto,libfabric,ucx,none"`
 	// Isolation is how closely VMs are fenced in on their host: `standard` covers the host's /proc, /sys, /dev and /run, other users' files in /tmp, and the host's loopback, and has QEMU's system calls filtered; `strict` puts each VM's QEMU into namespaces of its own as well, with a file system of what is exported and what QEMU needs; `auto` is `standard` as far as this host can, and says what is missing (see docs/security.md).
 	Isolation string `yaml:"isolation" json:"isolation" default:"auto" enum:"auto,standard,strict"`
 	// RootWrites lets VMs that root starts write to shares: their root is then root in what is shared.

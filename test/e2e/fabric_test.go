@@ -127,21 +127,35 @@ func TestFabricOneSided(t *testing.T) {
 	}
 }
 
-// With fabric: ucx an MPI that has UCX only sends over the region, and ends.
+// An MPI that has UCX only sends over the region with no flag, and ends, wherever its launcher runs. One that has
+// libfabric, too, does so if the user chooses UCX.
 func TestFabricUCX(t *testing.T) {
-	l := libraries(t)[1]
-	needs(t, l.mpirun)
-	c := up(t, "--vms", "2", "--vcpus", "1", "--no-share", "--fabric", "ucx")
-	build := t.TempDir()
-	os.Chmod(build, 0o755)
-	if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC="+l.mpicc, "BUILD="+build, build+"/nm_cg").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	c := up(t, "--vms", "2", "--vcpus", "1", "--no-share")
 	t.Setenv("UCX_LOG_LEVEL", "info") // UCX says which transports it takes for a peer
-	r := inVMs(t, c, false, l.mpirun, "-n", "2", build+"/nm_cg", "--grid", "32", "--expect", "56fb381a2d6441dc")
-	r.places(t)
-	if n := strings.Count(r.out+r.err, "tag(ivshmem/ivshmem0"); n < 2 {
-		t.Errorf("%d of 2 ranks send over the region: %s%s", n, r.out, r.err)
+	for _, test := range []struct {
+		library       int
+		launcherInVMs []bool
+		env           string
+	}{{1, []bool{false, true}, ""}, {0, []bool{false}, "OMPI_MCA_pml"}} {
+		l := libraries(t)[test.library]
+		t.Run(l.name, func(t *testing.T) {
+			needs(t, l.mpirun)
+			build := t.TempDir()
+			os.Chmod(build, 0o755)
+			if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC="+l.mpicc, "BUILD="+build, build+"/nm_cg").CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if test.env != "" {
+				t.Setenv(test.env, "ucx")
+			}
+			for _, inVM := range test.launcherInVMs {
+				r := inVMs(t, c, inVM, l.mpirun, "-n", "2", build+"/nm_cg", "--grid", "32", "--expect", "56fb381a2d6441dc")
+				r.places(t)
+				if n := strings.Count(r.out+r.err, "(ivshmem/ivshmem0"); n < 2 {
+					t.Errorf("launcher in a VM: %v: %d of 2 ranks send over the region: %s%s", inVM, n, r.out, r.err)
+				}
+			}
+		})
 	}
 }
 
