@@ -2,7 +2,6 @@
  * Conjugate gradients on a Poisson problem, whose result is checked and is the same to
  * the last bit for every number of ranks, every MPI library and every processor.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <mpi.h>
@@ -11,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "summary.h"
 #include "values.h"
 #include "where.h"
@@ -93,10 +93,9 @@ static int read_options(struct options *o, int argc, char **argv)
 		{ NULL, 0, NULL, 0 },
 	};
 	bool ok = true;
-	int c;
+	int c, status;
 
-	opterr = 0;
-	while (ok && (c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+	while (ok && (c = next_option(argc, argv, "h", options, help, &status)) != -1) {
 		switch (c) {
 		case GRID:
 			ok = value_count("grid", optarg, 2, 16384, &o->grid);
@@ -117,22 +116,11 @@ static int read_options(struct options *o, int argc, char **argv)
 		case JSON:
 			o->json = true;
 			break;
-		case 'h':
-			if (first_rank())
-				fputs(help, stdout);
-			return 0;
-		default:
-			complain("%s: no such option, or its value is missing; see --help", argv[optind - 1]);
-			ok = false;
 		}
-	}
-	if (ok && optind < argc) {
-		complain("%s: this program takes options only; see --help", argv[optind]);
-		ok = false;
 	}
 	if (!o->max_iterations)
 		o->max_iterations = 10 * o->grid;
-	return ok ? -1 : 2;
+	return ok ? status : 2;
 }
 
 static void *allocate(size_t count, size_t size)

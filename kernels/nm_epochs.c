@@ -1,5 +1,4 @@
 /* MPI's rules of one-sided synchronisation and order, each checked by what it leaves. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 
 #include "epochs.h"
+#include "options.h"
 #include "summary.h"
 #include "values.h"
 #include "where.h"
@@ -245,10 +245,9 @@ static int read_options(struct job *j, uint64_t *bytes, int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	int c;
+	int c, status;
 
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
+	while ((c = next_option(argc, argv, "h", options, help, &status)) >= 0) {
 		switch (c) {
 		case 'b':
 			if (!value_size("bytes", optarg, 8, 16 << 20, bytes))
@@ -268,19 +267,10 @@ static int read_options(struct job *j, uint64_t *bytes, int argc, char **argv)
 			if (!value_count("seconds", optarg, 1, 3600, &seconds))
 				return 2;
 			break;
-		case 'h':
-			if (first_rank())
-				fputs(help, stdout);
-			return 0;
-		default:
-			complain("unknown option %s; see --help", argv[optind - 1]);
-			return 2;
 		}
 	}
-	if (optind < argc) {
-		complain("unexpected argument %s; see --help", argv[optind]);
-		return 2;
-	}
+	if (status >= 0)
+		return status;
 	if (*bytes % 8) {
 		complain("--bytes: %" PRIu64 " is no multiple of 8", *bytes);
 		return 2;

@@ -1,5 +1,4 @@
 /* One-sided communication whose results are checked: put, get, accumulate, locks. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <mpi.h>
 #include <stdbool.h>
@@ -7,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "summary.h"
 #include "values.h"
 #include "where.h"
@@ -326,10 +326,9 @@ static int read_options(struct job *j, int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	int c;
+	int c, status;
 
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
+	while ((c = next_option(argc, argv, "h", options, help, &status)) >= 0) {
 		switch (c) {
 		case 'b':
 			if (!value_size("bytes", optarg, 8, 16 << 20, &j->bytes))
@@ -339,19 +338,10 @@ static int read_options(struct job *j, int argc, char **argv)
 			if (!value_count("rounds", optarg, 1, 100000, &j->rounds))
 				return 2;
 			break;
-		case 'h':
-			if (first_rank())
-				fputs(help, stdout);
-			return 0;
-		default:
-			complain("unknown option %s; see --help", argv[optind - 1]);
-			return 2;
 		}
 	}
-	if (optind < argc) {
-		complain("unexpected argument %s; see --help", argv[optind]);
-		return 2;
-	}
+	if (status >= 0)
+		return status;
 	if (j->bytes % 8) {
 		complain("--bytes: %" PRIu64 " is no multiple of 8", j->bytes);
 		return 2;

@@ -1,12 +1,12 @@
 /* Sustainable memory bandwidth, by the method of McCalpin's STREAM, with a checked result. */
 #include <float.h>
-#include <getopt.h>
 #include <math.h>
 #include <omp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "options.h"
 #include "summary.h"
 #include "values.h"
 #include "where.h"
@@ -109,10 +109,9 @@ static int options(int argc, char **argv, uint64_t *bytes, long *rounds, bool *j
 		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
 	bool ok = true;
-	int c;
+	int c, status;
 
-	opterr = 0;
-	while (ok && (c = getopt_long(argc, argv, "h", list, NULL)) != -1) {
+	while (ok && (c = next_option(argc, argv, "h", list, help, &status)) != -1) {
 		switch (c) {
 		case 'b':
 			ok = value_size("bytes", optarg, 1 << 12, 1ULL << 40, bytes);
@@ -123,19 +122,9 @@ static int options(int argc, char **argv, uint64_t *bytes, long *rounds, bool *j
 		case 'j':
 			*json = true;
 			break;
-		case 'h':
-			fputs(help, stdout);
-			return 0;
-		default:
-			complain("%s: no such option, or its value is missing; see --help", argv[optind - 1]);
-			ok = false;
 		}
 	}
-	if (ok && optind < argc) {
-		complain("%s: this program takes options only; see --help", argv[optind]);
-		ok = false;
-	}
-	return ok ? -1 : 2;
+	return ok ? status : 2;
 }
 
 static void print(const struct arrays *x, double times[4][250], long rounds, bool json)

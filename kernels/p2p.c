@@ -1,11 +1,11 @@
 #include "p2p.h"
 
-#include <getopt.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "values.h"
 #include "where.h"
 
@@ -23,11 +23,10 @@ int p2p_options(struct p2p *p, int argc, char **argv)
 		{ NULL, 0, NULL, 0 },
 	};
 	bool ok = true;
-	int c;
+	int c, status;
 
 	program_name(p->program);
-	opterr = 0;
-	while (ok && (c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+	while (ok && (c = next_option(argc, argv, "h", options, p->help, &status)) != -1) {
 		switch (c) {
 		case SIZES:
 			ok = value_sizes("sizes", optarg, p->limit ? p->limit : P2P_MAX_BYTES, &p->min_bytes, &p->max_bytes);
@@ -57,20 +56,9 @@ int p2p_options(struct p2p *p, int argc, char **argv)
 		case JSON:
 			p->json = true;
 			break;
-		case 'h':
-			if (first_rank())
-				fputs(p->help, stdout);
-			return 0;
-		default:
-			complain("%s: no such option, or its value is missing; see --help", argv[optind - 1]);
-			ok = false;
 		}
 	}
-	if (ok && optind < argc) {
-		complain("%s: this program takes options only; see --help", argv[optind]);
-		ok = false;
-	}
-	return ok ? -1 : 2;
+	return ok ? status : 2;
 }
 
 /* The library's name and version: the first line of what it says, up to a comma, blanks squeezed. */

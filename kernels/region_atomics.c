@@ -1,9 +1,9 @@
 /* Are atomics and fences right between two VMs, or two processes, over a region? */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "peer.h"
 #include "summary.h"
 #include "values.h"
@@ -237,11 +237,10 @@ int main(int argc, char **argv)
 	uint64_t parameters[PEER_PARAMETERS] = { 0 };
 	long n = 1000000, rounds = 20000;
 	bool ok = true;
-	int c;
+	int c, status;
 
 	program_name("region_atomics");
-	opterr = 0;
-	while (ok && (c = getopt_long(argc, argv, PEER_SHORT_OPTIONS, options, NULL)) != -1) {
+	while (ok && (c = next_option(argc, argv, PEER_SHORT_OPTIONS, options, help, &status)) != -1) {
 		switch (c) {
 		case OPS:
 			ok = value_count("operations", optarg, 1, MAX_COUNT, &n);
@@ -249,21 +248,12 @@ int main(int argc, char **argv)
 		case RND:
 			ok = value_count("rounds", optarg, 1, MAX_COUNT, &rounds);
 			break;
-		case 'h':
-			fputs(help, stdout);
-			return 0;
-		case '?':
-			complain("%s: no such option, or its value is missing; see --help", argv[optind - 1]);
-			ok = false;
-			break;
 		default:
 			ok = peer_option(&o, c, optarg);
 		}
 	}
-	if (ok && optind < argc) {
-		complain("%s: this program takes options only; see --help", argv[optind]);
-		ok = false;
-	}
+	if (ok && status >= 0)
+		return status;
 	if (!ok || !peer_options_check(&o))
 		return 2;
 	parameters[OPERATIONS] = (uint64_t)n;

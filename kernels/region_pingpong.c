@@ -1,10 +1,10 @@
 /* Latency and bandwidth over a region between two VMs, or two processes of a host. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "copy.h"
+#include "options.h"
 #include "peer.h"
 #include "summary.h"
 #include "values.h"
@@ -452,11 +452,10 @@ int main(int argc, char **argv)
 	};
 	long n = 10000, m = 20, warm_n = 1000, warm_m = 2;
 	bool ok = true;
-	int c;
+	int c, status;
 
 	program_name("region_pingpong");
-	opterr = 0;
-	while (ok && (c = getopt_long(argc, argv, PEER_SHORT_OPTIONS, options, NULL)) != -1) {
+	while (ok && (c = next_option(argc, argv, PEER_SHORT_OPTIONS, options, help, &status)) != -1) {
 		switch (c) {
 		case LATENCY:
 			ok = value_sizes("latency", optarg, MAX_LATENCY, &p[LAT_MIN], &p[LAT_MAX]);
@@ -492,21 +491,12 @@ int main(int argc, char **argv)
 			if (!strchr(optarg, ':'))
 				warm_m = 2;
 			break;
-		case 'h':
-			fputs(help, stdout);
-			return 0;
-		case '?':
-			complain("%s: no such option, or its value is missing; see --help", argv[optind - 1]);
-			ok = false;
-			break;
 		default:
 			ok = peer_option(&o, c, optarg);
 		}
 	}
-	if (ok && optind < argc) {
-		complain("%s: this program takes options only; see --help", argv[optind]);
-		ok = false;
-	}
+	if (ok && status >= 0)
+		return status;
 	if (!ok || !peer_options_check(&o))
 		return 2;
 	p[ITERATIONS] = (uint64_t)n;

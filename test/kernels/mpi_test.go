@@ -143,9 +143,11 @@ func TestTimeLimit(t *testing.T) {
 func TestUsage(t *testing.T) {
 	eachLibrary(t, func(t *testing.T, l *library) {
 		for program, bad := range map[string][][]string{
-			"nm_latency": {{"--sizes", "8:4"}, {"--sizes", "2TiB"}, {"--iterations", "0"}, {"--warmup", "x"}, {"--window", "3"}, {"--nonsense"}, {"--sizes"}, {"extra"}, {"--time-limit", "nan"}},
-			"nm_bw":      {{"--window", "0"}, {"--window", "99999999"}, {"--json=1"}},
-			"nm_cg":      {{"--grid", "1"}, {"--grid", "99999"}, {"--tolerance", "0"}, {"--expect", "12"}, {"--max-iterations", "-1"}, {"1"}},
+			"nm_latency":  {{"--sizes", "8:4"}, {"--sizes", "2TiB"}, {"--iterations", "0"}, {"--warmup", "x"}, {"--window", "3"}, {"--nonsense"}, {"--sizes"}, {"extra"}, {"--time-limit", "nan"}},
+			"nm_bw":       {{"--window", "0"}, {"--window", "99999999"}, {"--json=1"}},
+			"nm_onesided": {{"--bytes", "9"}, {"--bytes"}, {"--rounds", "0"}, {"--nonsense"}, {"extra"}},
+			"nm_epochs":   {{"--bytes", "12"}, {"--only", "nothing"}, {"--seconds", "0"}, {"--nonsense"}, {"--leave"}, {"extra"}},
+			"nm_cg":       {{"--grid", "1"}, {"--grid", "99999"}, {"--tolerance", "0"}, {"--expect", "12"}, {"--max-iterations", "-1"}, {"1"}},
 		} {
 			usage(t, filepath.Join(l.dir, program), bad)
 		}
