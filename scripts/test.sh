@@ -90,6 +90,7 @@ part "Go modules" sh scripts/modules.sh || finish
 fetcher=$!
 part "build" make --no-print-directory -s go || finish
 part "lint" make --no-print-directory -s lint
+part "known vulnerabilities" sh scripts/vulncheck.sh --if-reachable
 fetch_rest() {
 	wait "$fetcher"
 	status=$?
