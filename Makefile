@@ -291,6 +291,9 @@ bench-fabric: c wheels ## the libfabric provider beside its peers
 bench-ucx: ucx wheels ## the UCX transport beside UCX's own shared memory and the provider
 	@go run ./test/bench/fabric --runs 5 --only ucp,ucp-scale,openmpi-ucx
 
+bench-traffic: c wheels ## what counting messages costs (run --traffic), off and on, in turns
+	@go run ./test/bench/fabric -only traffic
+
 # Its latency between VMs beside TCP's over their network.
 bench-fabric-vm: go wheels ## the provider's latency between VMs beside TCP's
 	@go run ./test/bench/fabricvm

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 )
@@ -22,6 +23,10 @@ var trafficPairs = []struct{ ours, other, what string }{
 	{"off", "was", "libfabric: counting off, beside the earlier provider"},
 	{"ompi-off", "ompi-was", "Open MPI: counting off, beside the earlier provider"},
 }
+
+// trafficCounted are the sizes of which instructions are counted. The counts have no verdict: most of what counting adds
+// is done while the message is on its way.
+var trafficCounted = []int{8, 1024, 65536}
 
 // traffic measures what counting messages costs (NEARMETAL_TRAFFIC), off and on, in turns.
 func traffic(b *bench) (*table, error) {
@@ -45,8 +50,16 @@ func traffic(b *bench) (*table, error) {
 			env  []string
 		}{"was", was, nil})
 	}
+	_, err := exec.LookPath("valgrind")
+	countable := err == nil
+	if !countable {
+		fmt.Println("traffic: instructions are left out: they need valgrind")
+	}
 	for _, s := range sides {
 		t.ways = append(t.ways, s.b.work("work-"+s.name, s.env...), s.b.fabric(s.name, []string{"messages", "ivshmem"}, s.env...))
+		if countable && s.name != "again" { // a count is the same each time
+			t.ways = append(t.ways, s.b.count("count-"+s.name, trafficCounted, append([]string{"FI_IVSHMEM_CMA=0"}, s.env...)...))
+		}
 		w, err := named(openmpi, s.b, "ivshmem")
 		if err != nil {
 			fmt.Printf("traffic: Open MPI is left out: %v\n", err)
