@@ -111,7 +111,7 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Opti
 	read := addClusterFlags(cmd)
 	noVerify := addNoVerifyFlag(cmd)
 	timeout := addBootTimeoutFlag(cmd)
-	verbose := cmd.Flags().BoolP("verbose", "v", false, "say how MPI messages between the VMs go")
+	verbose := cmd.Flags().BoolP("verbose", "v", false, "say how MPI messages between the VMs go; run: at the end what they sent")
 	return func(p *terminal.Progress) (o cluster.Options, booted func(), err error) {
 		c, notice, err := read()
 		if err != nil {

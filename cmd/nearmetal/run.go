@@ -69,10 +69,12 @@ but below /tmp and the like, are named at the end: they go with the VMs.`,
 			where = job.Each
 		}
 		var counted *job.Traffic
-		if *counts || *countsDir != "" {
+		if *counts || *countsDir != "" || o.Verbose {
 			counted = &job.Traffic{Dir: *countsDir, Done: func(m *traffic.Matrix) {
 				if *counts {
 					m.Text(cmd.ErrOrStderr())
+				} else if o.Verbose {
+					m.VMs(cmd.ErrOrStderr())
 				}
 			}}
 		}

@@ -158,6 +158,19 @@ func (m *Matrix) ByChannel() [][]string {
 	return rows
 }
 
+// VMs writes the table of BetweenVMs, nothing where there is none.
+func (m *Matrix) VMs(w io.Writer) error {
+	rows := m.BetweenVMs()
+	if rows == nil {
+		return nil
+	}
+	b := strings.Builder{}
+	b.WriteString("What VMs (rows) sent to VMs (columns), and over which channel:\n")
+	columns(&b, rows)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
 // Text writes the matrix for a person.
 func (m *Matrix) Text(w io.Writer) error {
 	var b strings.Builder
@@ -169,10 +182,7 @@ func (m *Matrix) Text(w io.Writer) error {
 	title, rows := m.Between()
 	b.WriteString(title + ":\n")
 	columns(&b, rows)
-	if rows := m.BetweenVMs(); rows != nil {
-		b.WriteString("What VMs (rows) sent to VMs (columns), and over which channel:\n")
-		columns(&b, rows)
-	}
+	m.VMs(&b)
 	columns(&b, m.ByChannel())
 	if m.Advice != "" {
 		b.WriteString(m.Advice + "\n")

@@ -43,8 +43,15 @@ func TestMatrix(t *testing.T) {
 	if got := fmt.Sprintf("%q", m.BetweenVMs()); got != `[["vm" "vm0" "vm1" "vm2"] ["vm0" "·" "1000 B region, 1953.1 KiB cma" "2929.7 KiB fabric"] ["vm1" "·" "·" "·"] ["vm2" "·" "·" "·"]]` {
 		t.Error(got)
 	}
-	m.Advise(map[string]Place{"vm0": {Host: "a"}, "vm2": {Host: "b"}})
 	var b strings.Builder
+	if m.VMs(&b); strings.Count(b.String(), "\n") != 5 || !strings.HasPrefix(b.String(), "What VMs (rows) sent to VMs (columns)") {
+		t.Errorf("of the VMs: %s", b.String())
+	}
+	b.Reset()
+	if Of(read(t, "vm0", counts(0, 10, "core:01"))).VMs(&b); b.Len() > 0 {
+		t.Errorf("of one VM: %s", b.String())
+	}
+	m.Advise(map[string]Place{"vm0": {Host: "a"}, "vm2": {Host: "b"}})
 	m.Text(&b)
 	for _, part := range []string{"\n0     vm0  ·  ", "channel  messages", "\nfabric          1", "60% of the bytes go over the network, most of them between ranks 0 (vm0) and 2 (vm2), 100% of these: put them on one host"} {
 		if !strings.Contains(b.String(), part) {
