@@ -311,7 +311,7 @@ static void mount_shares(const struct config *c)
 }
 
 /* What the children of an agent start with: as a login on a host for MPI would have it. */
-static void limits(void)
+void limits(void)
 {
 	static const struct {
 		int what;

@@ -17,6 +17,9 @@ void phase(const char *name);
 /* Adds the phases noted to fields. */
 void add_phases(struct buf *b);
 
+/* Sets what the children of an agent start with. */
+void limits(void);
+
 /* The parts, each in its file. */
 void modules_load(const char *list);
 void net_up(const struct config *c);

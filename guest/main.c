@@ -1,8 +1,10 @@
 /* nearmetal-agent: init of a VM, its agent, and nearmetal-rsh. */
+#include "devices.h"
 #include "exec.h"
 #include "init.h"
 #include "inodes.h"
 #include "log.h"
+#include "owndisk.h"
 #include "relay.h"
 #include "rsh.h"
 #include "tcp.h"
@@ -26,6 +28,7 @@
 static struct mux host;
 static struct event signals;
 static bool is_init;
+static bool has_devices;	/* they are the VM's own: HELLO says them */
 
 static void end(bool sync_shares)
 {
@@ -122,6 +125,8 @@ static void agent_run(int fd, bool said_hello, const char *socket_path)
 		fields_add(&b, "agent", NM_VERSION);
 		fields_add(&b, "kernel", u.release);
 		add_phases(&b);
+		if (has_devices)
+			devices_add(&b);
 		mux_hello(&host, &b);
 		buf_free(&b);
 	}
@@ -170,6 +175,23 @@ static int serve_main(int argc, char **argv)
 	agent_run(fd, false, socket_path);
 }
 
+/* The agent of a VM with a disk of its own. When the channel ends it ends, and its owner ends the VM. */
+static void owndisk_main(const char *name) __attribute__((noreturn));
+
+static void owndisk_main(const char *name)
+{
+	static struct config c;
+	int fd;
+
+	phase("agent");
+	fd = owndisk_begin(&c, name);
+	vm_name = c.name;
+	has_devices = c.nfunctions || c.nrdmas;
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	phase("ready");
+	agent_run(fd, false, RELAY_SOCKET);
+}
+
 /* Reads a configuration from standard input and prints what was understood. */
 static int check_config(void)
 {
@@ -199,6 +221,8 @@ int main(int argc, char **argv)
 		return rsh_main(argc - 1, argv + 1);
 	if (argc > 2 && !strcmp(argv[1], "--serve"))
 		return serve_main(argc, argv);
+	if (argc == 3 && !strcmp(argv[1], "--stdio"))
+		owndisk_main(argv[2]);
 	if (argc == 2 && !strcmp(argv[1], "--check-config"))
 		return check_config();
 	if (argc == 2 && !strcmp(argv[1], "--version")) {
@@ -207,6 +231,7 @@ int main(int argc, char **argv)
 	}
 	fputs("usage: nearmetal-agent --serve FD [--no-init] [--name VM] [--socket PATH] [--upper DIR]\n"
 	      "       nearmetal-agent rsh VM COMMAND...\n"
+	      "       nearmetal-agent --stdio CONFIG\n"
 	      "       nearmetal-agent --check-config <FILE\n"
 	      "As process 1 it is the init of a nearmetal VM.\n", stderr);
 	return 2;

@@ -1,5 +1,7 @@
 package backend
 
+import "nearmetal/internal/plan"
+
 // Facts are what the host says of a running VM. They can be kept as JSON.
 type Facts struct {
 	VM string `json:"vm"`
@@ -11,10 +13,23 @@ type Facts struct {
 	Blocks  []Block  `json:"blocks"`
 	Devices []Device `json:"devices,omitempty"`
 	Region  *Mapping `json:"region,omitempty"`
+	// Settings are what a back end that shows no threads and memory says instead of all the above, each compared with the plan.
+	Settings []Setting `json:"settings,omitempty"`
+	// Guest is the plan as far as the guest can see it; nil: all of it.
+	Guest *plan.VM `json:"guest,omitempty"`
 	// Ended says that there is no QEMU to ask.
 	Ended bool `json:"ended,omitempty"`
 	// Unread are the parts that could not be read, each with the reason.
 	Unread map[Part]string `json:"unread,omitempty"`
+}
+
+// Setting is a setting of a VM that was read back.
+type Setting struct {
+	What    string `json:"what"`
+	Planned string `json:"planned"`
+	Found   string `json:"found"`
+	OK      bool   `json:"ok"`
+	Unread  bool   `json:"unread,omitempty"` // Found says why
 }
 
 // Part is a part of the facts that is read, or fails, as a whole.

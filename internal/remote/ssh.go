@@ -66,12 +66,42 @@ type Session struct {
 // Start runs the program of files on a host with the arguments args, which are plain words. It returns when the
 // program has been started there. The error is one line with ssh's own words.
 func Start(ctx context.Context, host string, files *Files, args ...string) (*Session, error) {
+	return StartAs(ctx, Login{}, host, files, args...)
+}
+
+// Login is how ssh logs in where the user's own configuration does not say it. Its zero fields are left to that.
+type Login struct {
+	Key   string // file of the private key, the only one that is offered
+	Known string // file of the hosts' keys that are trusted, the only one
+	Alias string // name under which the host's key is known
+}
+
+// options are ssh's. They stand before the user's configuration.
+func (l Login) options() []string {
+	var list []string
+	if l.Key != "" {
+		list = append(list, "-o", "IdentityFile="+l.Key, "-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none")
+	}
+	if l.Known != "" {
+		list = append(list, "-o", "UserKnownHostsFile="+l.Known, "-o", "GlobalKnownHostsFile=/dev/null", "-o", "UpdateHostKeys=no")
+	}
+	if l.Alias != "" {
+		list = append(list, "-o", "HostKeyAlias="+l.Alias)
+	}
+	if len(list) > 0 {
+		list = append(list, "-o", "StrictHostKeyChecking=yes", "-o", "CheckHostIP=no", "-o", "ControlPath=none")
+	}
+	return list
+}
+
+// StartAs is Start with a login of its own.
+func StartAs(ctx context.Context, l Login, host string, files *Files, args ...string) (*Session, error) {
 	if err := CheckHost(host); err != nil {
 		return nil, err
 	}
 	script := files.script(args)
 	s := &Session{Host: host, said: &tail{}, done: make(chan struct{})}
-	s.cmd = exec.Command("ssh", append(append([]string{}, options...), "--", host, script)...)
+	s.cmd = exec.Command("ssh", append(append(append([]string{}, options...), l.options()...), "--", host, script)...)
 	s.cmd.Stderr = s.said
 	// A session of its own: Ctrl-C at the terminal is for us, and ssh has no terminal to ask at.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}

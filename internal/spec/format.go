@@ -25,6 +25,10 @@ var formats = map[string]func(string) string{
 	"device-name":  deviceName,
 	"power-of-two": powerOfTwo,
 	"port":         port,
+	"inventory":    inventory,
+	"address":      address,
+	"domain":       domain,
+	"user":         user,
 }
 
 var (
@@ -35,8 +39,42 @@ var (
 	interfaces   = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
 	pciAddresses = lazyregexp.New(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
 	shortPCI     = lazyregexp.New(`^[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+	domains      = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+	users        = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`)
 	deviceNames  = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$`)
 )
+
+// inventory checks a name of a vCenter's inventory, or a path in it.
+func inventory(s string) string {
+	if len(s) > 1000 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || strings.ContainsRune("*?[]\\", r) }) {
+		return quote(s) + " is not a name in vCenter: write it without wildcards"
+	}
+	return ""
+}
+
+// address checks an IPv4 address.
+func address(s string) string {
+	if a, err := netip.ParseAddr(s); err != nil || !a.Is4() {
+		return quote(s) + " is not an IPv4 address"
+	}
+	return ""
+}
+
+// domain checks a name of a DNS domain.
+func domain(s string) string {
+	if !domains().MatchString(s) {
+		return quote(s) + " is not a domain: write it like cluster.example.com"
+	}
+	return ""
+}
+
+// user checks the name of a user in the VMs.
+func user(s string) string {
+	if !users().MatchString(s) {
+		return quote(s) + " is not a user's name"
+	}
+	return ""
+}
 
 // backend checks the shape of a back end's name. Which ones there are, the program knows.
 func backend(s string) string {

@@ -49,6 +49,8 @@ type Cluster struct {
 	Env map[string]string `yaml:"env" json:"env" format:"variable"`
 	// Placement is how VMs are put onto the host's CPUs, memory and devices.
 	Placement Placement `yaml:"placement" json:"placement"`
+	// VSphere is where a vCenter puts the VMs, with `backend: vsphere` (see docs/vsphere.md).
+	VSphere VSphere `yaml:"vsphere" json:"vsphere"`
 }
 
 // RootBackend is the Root of VMs that start from a disk of their back end's.

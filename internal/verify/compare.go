@@ -24,6 +24,16 @@ func Compare(p *plan.VM, region *plan.Region, f *backend.Facts, shared string) [
 		r.add(false, "QEMU", "runs", "has ended")
 		return r.list
 	}
+	if len(f.Settings) > 0 {
+		for _, s := range f.Settings {
+			if s.Unread {
+				r.note(s.What, s.Planned, s.Found)
+			} else {
+				r.add(s.OK, s.What, s.Planned, s.Found)
+			}
+		}
+		return r.list
+	}
 	r.cpus(p, f)
 	r.threads(p, f)
 	r.topology(p, f)

@@ -108,7 +108,11 @@ func Check(ctx context.Context, cluster string, region *plan.Region, vms []VM) *
 	for i := range vms {
 		r.Rows = append(r.Rows, Compare(&vms[i].Plan, region, facts[i], shared)...)
 		if guests[i] != nil {
-			r.Rows = append(r.Rows, CompareGuest(&vms[i].Plan, region, guests[i])...)
+			seen := &vms[i].Plan
+			if f := facts[i]; f != nil && f.Guest != nil {
+				seen = f.Guest
+			}
+			r.Rows = append(r.Rows, CompareGuest(seen, region, guests[i])...)
 		}
 	}
 	return r

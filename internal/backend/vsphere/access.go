@@ -22,11 +22,13 @@ const (
 	varKnown      = "GOVC_TLS_KNOWN_HOSTS"
 	varThumbprint = "GOVC_THUMBPRINT"
 	varDatacenter = "GOVC_DATACENTER"
+	// varGuest is USER:PASSWORD of a user in the VMs.
+	varGuest = "GOVC_GUEST_LOGIN"
 	// varFile names the file with such variables; else it is the user's own.
 	varFile = "NEARMETAL_VSPHERE_FILE"
 )
 
-var variables = []string{varURL, varUser, varPassword, varInsecure, varCAs, varKnown, varThumbprint, varDatacenter}
+var variables = []string{varURL, varUser, varPassword, varInsecure, varCAs, varKnown, varThumbprint, varDatacenter, varGuest}
 
 // Access is where to log in, and as whom. It has no String of its own that could show the password.
 type Access struct {
@@ -38,6 +40,8 @@ type Access struct {
 	known      string // files of thumbprints, lines "HOST THUMBPRINT"
 	thumbprint string // of the server's certificate, SHA-256 or SHA-1; "": none
 	datacenter string // "": the only one
+	guestUser  string // in the VMs; "": ssh logs in by itself
+	guestPass  secret
 }
 
 // secret is text that no format shows: of a field that is not exported, fmt prints the pointer.
@@ -85,6 +89,13 @@ func ReadAccess(server string) (*Access, error) {
 	}
 	a := &Access{server: u.Host, user: v[varUser], password: newSecret(v[varPassword]), cas: v[varCAs], known: v[varKnown],
 		thumbprint: strings.ToUpper(v[varThumbprint]), datacenter: v[varDatacenter]}
+	if text := v[varGuest]; text != "" {
+		name, word, ok := strings.Cut(text, ":")
+		if !ok || name == "" || word == "" {
+			return nil, fmt.Errorf("%s is not USER:PASSWORD", varGuest)
+		}
+		a.guestUser, a.guestPass = name, newSecret(word)
+	}
 	if a.user == "" {
 		a.user = u.User.Username()
 	}
@@ -103,6 +114,9 @@ func ReadAccess(server string) (*Access, error) {
 	}
 	return a, nil
 }
+
+// guest is the user in the VMs, with the password; "": there is none.
+func (a *Access) guest() (user, password string) { return a.guestUser, a.guestPass.reveal() }
 
 // Missing says whether the password has to be asked for.
 func (a *Access) Missing() bool { return a.password.reveal() == "" }

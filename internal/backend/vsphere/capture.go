@@ -86,7 +86,12 @@ func (s *Session) configTarget(ctx context.Context, c *Capture) error {
 	if r.EnvironmentBrowser == nil {
 		return nil
 	}
-	res, err := methods.QueryConfigTarget(ctx, s.client, &types.QueryConfigTarget{This: *r.EnvironmentBrowser, Host: &c.content.Obj})
+	return s.configTargetOf(ctx, c, *r.EnvironmentBrowser)
+}
+
+// configTargetOf asks a host's browser.
+func (s *Session) configTargetOf(ctx context.Context, c *Capture, browser types.ManagedObjectReference) error {
+	res, err := methods.QueryConfigTarget(ctx, s.client, &types.QueryConfigTarget{This: browser, Host: &c.content.Obj})
 	if err != nil {
 		return s.explain("ask what VMs of the host can have", err)
 	}

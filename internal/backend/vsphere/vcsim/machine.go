@@ -124,3 +124,10 @@ func target(h *simulator.HostSystem) *types.ConfigTarget {
 	}
 	return t
 }
+
+// room is what VMs of a pool over n hosts can reserve: a sixteenth of the memory is ESXi's own.
+func room(p *simulator.ResourcePool, n int) {
+	memory, cpu := int64(n)*nodes*NodeBytes/16*15, int64(n)*packages*cores*mhz
+	p.Runtime.Memory = types.ResourcePoolResourceUsage{UnreservedForPool: memory, UnreservedForVm: memory, MaxUsage: memory}
+	p.Runtime.Cpu = types.ResourcePoolResourceUsage{UnreservedForPool: cpu, UnreservedForVm: cpu, MaxUsage: cpu}
+}

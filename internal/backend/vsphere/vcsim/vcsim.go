@@ -29,6 +29,8 @@ import (
 type Options struct {
 	Hosts int // in one cluster; 0: 2
 	Delay int // of every call, in milliseconds
+	// Guests: clones have guests, in which programs run (GuestsWork).
+	Guests bool
 }
 
 // Server is a vCenter that runs.
@@ -36,6 +38,8 @@ type Server struct {
 	Addr string // HOST:PORT
 	CA   string // a file with its certificate
 	Host string // name of the first host
+	// Guests has a folder for each guest.
+	Guests string
 
 	mu    sync.Mutex
 	calls []string // methods, in their order
@@ -85,11 +89,19 @@ func Start(t testing.TB, o Options) *Server {
 			b.QueryConfigTargetResponse = types.QueryConfigTargetResponse{Returnval: target(s.Hosts()[0])}
 		}
 	}
+	if o.Guests {
+		s.Guests = guests(t)
+	}
+	for _, e := range simulator.Map.All("ResourcePool") {
+		room(e.(*simulator.ResourcePool), len(s.Hosts()))
+	}
 	m.Service.Listen = &url.URL{User: url.UserPassword(User, Password), Host: "127.0.0.1:0"}
 	sim := m.Service.NewServer()
 	to := *sim.URL
 	to.Path, to.User = "", nil
-	front := httptest.NewUnstartedServer(s.proxy(httputil.NewSingleHostReverseProxy(&to)))
+	onward := httputil.NewSingleHostReverseProxy(&to)
+	onward.ErrorLog = log.New(io.Discard, "", 0) // of clients that have gone
+	front := httptest.NewUnstartedServer(s.proxy(onward))
 	front.Config.ErrorLog = log.New(io.Discard, "", 0) // of certificates that clients do not trust
 	front.StartTLS()
 	s.Addr = front.Listener.Addr().String()
@@ -116,7 +128,7 @@ func Start(t testing.TB, o Options) *Server {
 // Env are the variables by which the vCenter is found.
 func (s *Server) Env() map[string]string {
 	return map[string]string{"GOVC_URL": s.Addr, "GOVC_USERNAME": User, "GOVC_PASSWORD": Password, "GOVC_TLS_CA_CERTS": s.CA,
-		"GOVC_INSECURE": "", "GOVC_THUMBPRINT": "", "GOVC_DATACENTER": "", "GOVC_TLS_KNOWN_HOSTS": "", "NEARMETAL_VSPHERE_FILE": s.CA + ".none"}
+		"GOVC_GUEST_LOGIN": "", "GOVC_INSECURE": "", "GOVC_THUMBPRINT": "", "GOVC_DATACENTER": "", "GOVC_TLS_KNOWN_HOSTS": "", "NEARMETAL_VSPHERE_FILE": s.CA + ".none"}
 }
 
 // Hosts are those of the vCenter, by name.
@@ -145,6 +157,14 @@ func (s *Server) Calls() []string {
 
 var method = regexp.MustCompile(`<(?:[A-Za-z0-9]+:)?Body[^>]*>\s*<(?:[A-Za-z0-9]+:)?([A-Za-z0-9_]+)`)
 
+// withGuest are the advanced settings by which the simulator runs a guest for a VM.
+const withGuest = `<extraConfig xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:type="OptionValue"><key>RUN.container</key>` +
+	`<value xmlns:d="http://www.w3.org/2001/XMLSchema" i:type="d:string">guest</value></extraConfig>` +
+	`<extraConfig xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:type="OptionValue"><key>RUN.mountdmi</key>` +
+	`<value xmlns:d="http://www.w3.org/2001/XMLSchema" i:type="d:string">false</value></extraConfig>`
+
+var longWait = regexp.MustCompile(`<maxWaitSeconds>\d+</maxWaitSeconds>`)
+
 // proxy counts calls, and fails those that it shall.
 func (s *Server) proxy(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -157,6 +177,16 @@ func (s *Server) proxy(next http.Handler) http.Handler {
 		if m == nil {
 			next.ServeHTTP(w, r)
 			return
+		}
+		if s.Guests != "" && string(m[1]) == "CloneVM_Task" {
+			body = bytes.Replace(body, []byte("<extraConfig"), []byte(withGuest+"<extraConfig"), 1)
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			r.Header.Set("Content-Length", fmt.Sprint(len(body)))
+		}
+		if string(m[1]) == "WaitForUpdatesEx" { // the simulator does not see that a client has gone, and waits on
+			body = longWait.ReplaceAll(body, []byte("<maxWaitSeconds>2</maxWaitSeconds>"))
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			r.Header.Set("Content-Length", fmt.Sprint(len(body)))
 		}
 		var f Failure
 		s.mu.Lock()

@@ -1,0 +1,182 @@
+package vsphere
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"nearmetal/internal/backend"
+)
+
+// Attach finds again what a Ref leads to: only what has the Ref's mark.
+func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, error) {
+	c, err := d.center(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s := r.ID["server"]; s != c.access.server {
+		return nil, fmt.Errorf("%s is of vSphere server %s, and %s names %s", r.What, s, varURL, c.access.server)
+	}
+	if c.hasEnded(r.ID["mark"]) {
+		return nil, backend.ErrGone
+	}
+	var ref *types.ManagedObjectReference
+	switch r.ID["kind"] {
+	case kindVM:
+		ref, err = c.findVM(ctx, r.ID)
+	case kindPortGroup:
+		ref, err = c.portGroup(ctx, types.ManagedObjectReference{Type: "VmwareDistributedVirtualSwitch", Value: r.ID["switch"]}, r.ID["name"], r.ID["mark"])
+	default:
+		return nil, fmt.Errorf("%.80q is nothing that this back end makes", r.What)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if ref == nil {
+		return nil, backend.ErrGone
+	}
+	return &attached{c: c, ref: r, at: *ref, done: make(chan struct{})}, nil
+}
+
+// findVM finds a VM by its own id, or by its name in its folder; and only with its mark. A clone that vCenter still makes is awaited:
+// without that it would appear when nobody looks for it any more.
+func (c *center) findVM(ctx context.Context, id map[string]string) (*types.ManagedObjectReference, error) {
+	if id["mark"] == "" || id["name"] == "" || id["folder"] == "" {
+		return nil, errors.New("it has no mark, no name or no folder")
+	}
+	if id["id"] != "" {
+		ref := types.ManagedObjectReference{Type: "VirtualMachine", Value: id["id"]}
+		if ok, err := c.marked(ctx, ref, id["mark"]); err != nil || ok {
+			return &ref, err
+		}
+		return nil, nil
+	}
+	for try := 0; ; try++ {
+		ref, err := c.child(ctx, id)
+		if err != nil || ref != nil || try == 1 {
+			return ref, err
+		}
+		busy, err := c.awaitClones(ctx, types.ManagedObjectReference{Type: "VirtualMachine", Value: id["template"]})
+		if err != nil || !busy {
+			return nil, err
+		}
+	}
+}
+
+// child finds a VM by its name in its folder.
+func (c *center) child(ctx context.Context, id map[string]string) (*types.ManagedObjectReference, error) {
+	folder := types.ManagedObjectReference{Type: "Folder", Value: id["folder"]}
+	o, err := object.NewSearchIndex(c.client.Client).FindChild(ctx, object.NewFolder(c.client.Client, folder), id["name"])
+	if err != nil && !isGone(err) {
+		return nil, c.explain("find VM "+id["name"], err)
+	}
+	if err != nil || o == nil {
+		return nil, nil
+	}
+	ref := o.Reference()
+	if ref.Type != "VirtualMachine" {
+		return nil, nil
+	}
+	ok, err := c.marked(ctx, ref, id["mark"])
+	if err != nil || !ok {
+		return nil, err
+	}
+	return &ref, nil
+}
+
+// marked says whether a VM is there and has the mark.
+func (c *center) marked(ctx context.Context, ref types.ManagedObjectReference, mark string) (bool, error) {
+	var vm mo.VirtualMachine
+	found, err := c.readOne(ctx, ref, []string{"config.extraConfig"}, &vm)
+	if err != nil {
+		return false, c.explain("read VM "+ref.Value, err)
+	}
+	return found && vm.Config != nil && hasMark(vm.Config.ExtraConfig, mark), nil
+}
+
+// awaitClones waits for the end of the tasks that clone a template now; false: there are none.
+func (c *center) awaitClones(ctx context.Context, template types.ManagedObjectReference) (bool, error) {
+	m := c.client.ServiceContent.TaskManager
+	if m == nil || template.Value == "" {
+		return false, nil
+	}
+	var tasks mo.TaskManager
+	if err := c.retrieve(ctx, *m, []string{"recentTask"}, &tasks); err != nil {
+		return false, c.explain("read vCenter's tasks", err)
+	}
+	if len(tasks.RecentTask) == 0 {
+		return false, nil
+	}
+	var list []mo.Task
+	if err := c.pc.Retrieve(ctx, tasks.RecentTask, []string{"info"}, &list); err != nil {
+		if isGone(err) { // one has ended meanwhile
+			return true, nil
+		}
+		return false, c.explain("read vCenter's tasks", err)
+	}
+	busy := false
+	for _, t := range list {
+		s := t.Info.State
+		if t.Info.Entity == nil || *t.Info.Entity != template || s != types.TaskInfoStateRunning && s != types.TaskInfoStateQueued ||
+			!strings.Contains(strings.ToLower(t.Info.DescriptionId+t.Info.Name), "clone") {
+			continue
+		}
+		busy = true
+		if _, err := c.hub.finish(ctx, t.Self); err != nil && ctx.Err() != nil {
+			return busy, context.Cause(ctx)
+		}
+	}
+	return busy, nil
+}
+
+// attached is a thing of an owner that is gone.
+type attached struct {
+	c    *center
+	ref  backend.Ref
+	at   types.ManagedObjectReference
+	done chan struct{}
+}
+
+// Kill removes it.
+func (a *attached) Kill(ctx context.Context) error {
+	var err error
+	if a.ref.ID["kind"] == kindPortGroup {
+		g := object.NewDistributedVirtualPortgroup(a.c.client.Client, a.at)
+		_, err = a.c.do(ctx, "remove "+a.ref.What, func(ctx context.Context) (types.ManagedObjectReference, error) {
+			t, err := g.Destroy(ctx)
+			return taskRef(t), err
+		}, nil)
+		if isGone(err) {
+			err = nil
+		}
+	} else {
+		err = a.c.removeVM(ctx, a.at, a.ref.ID["name"])
+	}
+	if err != nil {
+		return err
+	}
+	a.c.setEnded(a.ref.ID["mark"])
+	select {
+	case <-a.done:
+	default:
+		close(a.done)
+	}
+	return nil
+}
+
+var errAttached = errors.New("its owner is gone")
+
+func (a *attached) Ref() backend.Ref                                  { return a.ref }
+func (a *attached) PID() int                                          { return 0 }
+func (a *attached) Agent(context.Context) (io.ReadWriteCloser, error) { return nil, errAttached }
+func (a *attached) Pause(context.Context) error                       { return errAttached }
+func (a *attached) Resume(context.Context) error                      { return errAttached }
+func (a *attached) Done() <-chan struct{}                             { return a.done }
+func (a *attached) Err() error                                        { return nil }
+func (a *attached) Console(int) []string                              { return nil }

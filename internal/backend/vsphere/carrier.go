@@ -1,0 +1,149 @@
+package vsphere
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/guest/image"
+	"nearmetal/internal/remote"
+)
+
+// sshPause is the time between attempts at an ssh server that does not answer yet.
+const sshPause = time.Second
+
+// Agent waits for VMware Tools and the guest's address, and starts our agent there by ssh; the connection is the agent's carrier. With a
+// password of the guests (GOVC_GUEST_LOGIN), a key of the cluster's own and the guest's host keys are exchanged by vCenter before; else
+// the user's own ssh logs in, and knows the template's host key under the name nearmetal-TEMPLATE.
+func (i *instance) Agent(ctx context.Context) (io.ReadWriteCloser, error) {
+	if err := i.awaitTools(ctx); err != nil {
+		return nil, err
+	}
+	dir, err := i.directory()
+	if err != nil {
+		return nil, err
+	}
+	user := i.d.place.file.User
+	login := remote.Login{Alias: "nearmetal-" + aliasOf(i.d.place.template.Name)}
+	if u, password := i.d.login.guest(); u != "" {
+		user = u
+		if err := i.d.keys.make(dir); err != nil {
+			return nil, err
+		}
+		lines, err := i.handOver(ctx, u, password, i.d.keys.public)
+		if err != nil {
+			return nil, err
+		}
+		login = remote.Login{Key: i.d.keys.private, Known: filepath.Join(dir, i.plan.Name+".known"), Alias: "nearmetal-" + i.mark}
+		var text strings.Builder
+		for _, l := range lines {
+			fmt.Fprintf(&text, "%s %s\n", login.Alias, l)
+		}
+		if err := os.WriteFile(login.Known, []byte(text.String()), 0o600); err != nil {
+			return nil, err
+		}
+		i.say("the key for ssh was handed over by vCenter")
+	}
+	files, name, err := i.files(dir)
+	if err != nil {
+		return nil, err
+	}
+	host := user + "@" + i.card.Address.Addr().String()
+	s, err := i.connect(ctx, login, host, files, name)
+	if err != nil {
+		return nil, err
+	}
+	i.say("the agent runs, by ssh to %s", host)
+	return &carrier{Session: s, i: i}, nil
+}
+
+// connect starts the agent, and tries again while no ssh server answers.
+func (i *instance) connect(ctx context.Context, l remote.Login, host string, files *remote.Files, config string) (*remote.Session, error) {
+	for {
+		s, err := remote.StartAs(ctx, l, host, files, "--stdio", config)
+		var not *remote.Unreached
+		if err == nil || !errors.As(err, &not) || !strings.Contains(not.Why, "Connection refused") && !strings.Contains(not.Why, "timed out") && !strings.Contains(not.Why, "No route") {
+			return s, err
+		}
+		select {
+		case <-time.After(sshPause):
+		case <-i.done:
+			return nil, err
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// directory is where files of the VM go that end with the cluster.
+func (i *instance) directory() (string, error) {
+	if i.log == "" {
+		return "", errors.New("it has no directory")
+	}
+	return filepath.Dir(i.log), nil
+}
+
+// files are the agent's program and its configuration, whose name it gets.
+func (i *instance) files(dir string) (*remote.Files, string, error) {
+	program, err := i.d.agentFile(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	name := "config-" + i.mark // homes may be shared between VMs
+	local := filepath.Join(dir, i.plan.Name+".config")
+	if err := os.WriteFile(local, i.conf, 0o600); err != nil {
+		return nil, "", err
+	}
+	f, err := remote.NewFiles(remote.File{Local: program, Remote: "nearmetal-agent"}, remote.File{Local: local, Remote: name})
+	return f, name, err
+}
+
+// agentFile is the agent's program as a file.
+func (d *driver) agentFile(dir string) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	path := filepath.Join(dir, "vsphere-agent")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	b, err := image.Agent()
+	if err != nil {
+		return "", err
+	}
+	return path, os.WriteFile(path, b, 0o600)
+}
+
+// aliasOf makes a word of a template's name, as known_hosts has it.
+func aliasOf(name string) string {
+	return strings.ToLower(hostName(name))
+}
+
+// carrier is the connection to the agent. When it ends, the VM is removed: without its agent it serves nobody.
+type carrier struct {
+	*remote.Session
+	i    *instance
+	once sync.Once
+}
+
+func (c *carrier) Read(p []byte) (int, error) {
+	n, err := c.Session.Read(p)
+	if err != nil {
+		c.once.Do(func() {
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), backend.AttachTimeout)
+				defer cancel()
+				if e := c.i.Kill(ctx); e != nil {
+					c.i.say("%v", e) // the cluster's end tries again
+				}
+			}()
+		})
+	}
+	return n, err
+}

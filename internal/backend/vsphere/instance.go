@@ -1,0 +1,262 @@
+package vsphere
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/backend/vsphere/esx"
+	"nearmetal/internal/plan"
+	"nearmetal/internal/terminal"
+)
+
+// instance is a VM that this process has started.
+type instance struct {
+	d    *driver
+	c    *center
+	plan plan.VM
+	set  *esx.VM
+	host *machine
+	name string // in vCenter
+	mark string
+	card *backend.Card
+	conf []byte // what the agent reads
+	log  string // file that gets what happens to the VM; "": none
+
+	mu    sync.Mutex
+	vm    types.ManagedObjectReference // zero: not known yet
+	seen  guestState
+	news  chan struct{} // closed with each change of seen, and replaced
+	on    bool          // it was seen powered on
+	ended bool
+	err   error
+	done  chan struct{}
+
+	ending  sync.Mutex // one end at a time
+	removed bool
+}
+
+// guestState is what VMware Tools says of a guest.
+type guestState struct {
+	tools     bool // they run
+	addresses []string
+}
+
+func newInstance(d *driver, r backend.Request, v *esx.VM, m *machine, mark string, card *backend.Card) *instance {
+	return &instance{d: d, c: d.c, plan: r.VM, set: v, host: m, name: inventoryName(r.Cluster, r.VM.Name, mark), mark: mark, card: card,
+		conf: r.Config, log: r.ConsoleLog, news: make(chan struct{}), done: make(chan struct{})}
+}
+
+// say adds a line to the VM's log.
+func (i *instance) say(format string, a ...any) {
+	if i.log == "" {
+		return
+	}
+	f, err := os.OpenFile(i.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.Size() < logMost {
+		fmt.Fprintln(f, terminal.Clean(fmt.Sprintf(format, a...)))
+	}
+}
+
+// logMost bounds a VM's log, in bytes.
+const logMost = 1 << 20
+
+// Ref has vCenter's ids: those of what the VM is made from, and its own once it is known.
+func (i *instance) Ref() backend.Ref {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	r := backend.Ref{Driver: "vsphere", What: "VM " + i.name, ID: map[string]string{"server": i.c.access.server, "kind": kindVM, "name": i.name,
+		"mark": i.mark, "folder": i.d.place.folder.Value, "template": i.d.place.template.Self.Value, "host": i.host.ref.Value}}
+	if i.vm.Value != "" {
+		r.ID["id"] = i.vm.Value
+		r.What += " (" + i.vm.Value + ")"
+	}
+	return r
+}
+
+func (i *instance) setVM(ref types.ManagedObjectReference) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.vm = ref
+}
+
+// PID is 0: the VM runs elsewhere.
+func (i *instance) PID() int { return 0 }
+
+// watch follows the VM: its power, and what VMware Tools say.
+func (i *instance) watch() error {
+	return i.c.hub.watch(i.vm, func(u types.ObjectUpdate) {
+		if u.Kind == types.ObjectUpdateKindLeave {
+			i.end(errors.New("it is not in vCenter any more: somebody has removed it"))
+			return
+		}
+		for _, c := range u.ChangeSet {
+			i.changed(c)
+		}
+	})
+}
+
+func (i *instance) changed(c types.PropertyChange) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch v := c.Val.(type) {
+	case types.VirtualMachinePowerState:
+		if v == types.VirtualMachinePowerStatePoweredOn {
+			i.on = true
+		} else if i.on && v == types.VirtualMachinePowerStatePoweredOff {
+			i.endLocked(nil)
+		}
+	case string:
+		if c.Name == "guest.toolsRunningStatus" {
+			i.seen.tools = v == string(types.VirtualMachineToolsRunningStatusGuestToolsRunning)
+		}
+		if c.Name == "guest.ipAddress" && v != "" && !slices.Contains(i.seen.addresses, v) {
+			i.seen.addresses = append(i.seen.addresses, v)
+		}
+	case types.ArrayOfGuestNicInfo:
+		i.seen.nics(v.GuestNicInfo)
+	case []types.GuestNicInfo:
+		i.seen.nics(v)
+	}
+	close(i.news)
+	i.news = make(chan struct{})
+}
+
+func (g *guestState) nics(list []types.GuestNicInfo) {
+	for _, n := range list {
+		for _, a := range n.IpAddress {
+			if !slices.Contains(g.addresses, a) && len(g.addresses) < 256 {
+				g.addresses = append(g.addresses, a)
+			}
+		}
+	}
+}
+
+// end notes that the VM has ended.
+func (i *instance) end(err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.endLocked(err)
+}
+
+func (i *instance) endLocked(err error) {
+	if !i.ended {
+		i.ended, i.err = true, err
+		close(i.done)
+	}
+}
+
+// Pause suspends nothing: vCenter's suspend writes the VM's memory to disk, and VMs with devices cannot be suspended at all.
+func (i *instance) Pause(context.Context) error {
+	return errors.New("back end vsphere cannot make a VM stand still: vCenter's suspend writes its memory to a disk")
+}
+
+// Resume does nothing: no VM stands still.
+func (i *instance) Resume(context.Context) error { return nil }
+
+// Kill powers the VM off, and removes it with its disks.
+func (i *instance) Kill(ctx context.Context) error {
+	err := i.remove(ctx)
+	if err == nil {
+		i.end(nil)
+	}
+	return err
+}
+
+// remove removes what Start has made, also where it does not know what vCenter made of its call.
+func (i *instance) remove(ctx context.Context) error {
+	i.ending.Lock()
+	defer i.ending.Unlock()
+	if i.removed {
+		return nil
+	}
+	turn, err := i.c.slot(ctx, i.host.name)
+	if err != nil {
+		return err
+	}
+	defer turn()
+	i.mu.Lock()
+	vm := i.vm
+	i.mu.Unlock()
+	if vm.Value == "" {
+		found, err := i.c.findVM(ctx, i.Ref().ID)
+		if err != nil {
+			return err
+		}
+		if found != nil {
+			vm = *found
+		}
+	}
+	if vm.Value != "" {
+		i.mu.Lock()
+		i.on = false // its end is ours
+		i.mu.Unlock()
+		if err := i.c.removeVM(ctx, vm, i.name); err != nil {
+			return err
+		}
+		i.c.hub.unwatch(vm)
+		i.say("removed: %s", vm.Value)
+	}
+	i.removed = true
+	i.c.setEnded(i.mark)
+	return nil
+}
+
+// removeVM powers a VM off and destroys it. One that is gone meanwhile is gone.
+func (c *center) removeVM(ctx context.Context, ref types.ManagedObjectReference, name string) error {
+	vm := object.NewVirtualMachine(c.client.Client, ref)
+	_, err := c.do(ctx, "VM "+name+": power it off", func(ctx context.Context) (types.ManagedObjectReference, error) {
+		t, err := vm.PowerOff(ctx)
+		return taskRef(t), err
+	}, nil)
+	if err != nil && !isState(err) {
+		if isGone(err) {
+			return nil
+		}
+		return err
+	}
+	_, err = c.do(ctx, "VM "+name+": remove it", func(ctx context.Context) (types.ManagedObjectReference, error) {
+		t, err := vm.Destroy(ctx)
+		return taskRef(t), err
+	}, nil)
+	if isGone(err) {
+		return nil
+	}
+	return err
+}
+
+// Done is closed when the VM has ended.
+func (i *instance) Done() <-chan struct{} { return i.done }
+
+// Err says what ended it.
+func (i *instance) Err() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.err
+}
+
+// Console returns the last lines of what happened to the VM: ESXi has no console to read.
+func (i *instance) Console(n int) []string {
+	f, err := os.Open(i.log)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, logMost+4096))
+	if err != nil {
+		return nil
+	}
+	return lastLines(string(text), n)
+}

@@ -1,0 +1,217 @@
+package vsphere
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/backend/vsphere/vcsim"
+	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
+)
+
+// fileText is the cluster file of these tests.
+const fileText = `
+name: demo
+backend: vsphere
+root: backend
+vms:
+  - {name: mpi, count: 2, vcpus: 10, memory: 40GiB, devices: [{type: vf, pf: vmnic4}]}
+vsphere: {template: ` + vcsim.Template + `, portGroup: DC0_DVPG0}
+`
+
+// journal keeps what a cluster would have recorded.
+type journal struct {
+	mu   sync.Mutex
+	refs []backend.Ref
+	full bool // the disk is
+}
+
+var errFull = errors.New("no space left on device")
+
+func (j *journal) record(r backend.Ref) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.full {
+		return errFull
+	}
+	j.refs = append(j.refs, r)
+	return nil
+}
+
+// undo does what a sweep does: each Ref in a driver of its own, the last first.
+func (j *journal) undo(t *testing.T) {
+	t.Helper()
+	for k := len(j.refs) - 1; k >= 0; k-- {
+		r := j.refs[k]
+		d, err := backend.Open(r.Driver)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, err := d.Attach(context.Background(), r)
+		if err == nil {
+			err = i.Kill(context.Background())
+		} else if errors.Is(err, backend.ErrGone) {
+			err = nil
+		}
+		if err != nil {
+			t.Errorf("%s: %v", r.What, err)
+		}
+		d.Close()
+	}
+}
+
+// clusterFile reads a cluster file with its defaults.
+func clusterFile(t *testing.T, text string) *spec.Cluster {
+	t.Helper()
+	c, err := spec.Parse("cluster.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Defaults(c)
+	return c
+}
+
+// life is a driver as package cluster calls it.
+type life struct {
+	d    *driver
+	c    *spec.Cluster
+	p    *plan.Plan
+	j    *journal
+	vms  []backend.Instance
+	conf func(i int) backend.Request
+}
+
+// begin does all calls before the VMs start; the error is the first of them.
+func begin(t *testing.T, text string) (*life, error) {
+	t.Helper()
+	ctx := context.Background()
+	l := &life{d: &driver{}, c: clusterFile(t, text), j: &journal{}}
+	t.Cleanup(func() { l.d.Close() })
+	found, err := l.d.Probe(ctx, l.c)
+	if err == nil {
+		err = backend.Fit(l.c, found)
+	}
+	if err != nil {
+		return l, err
+	}
+	hosts, err := l.d.Hosts(ctx)
+	if err != nil {
+		return l, err
+	}
+	if l.p, err = plan.Make(l.c, hosts, plan.Ledger{}); err != nil {
+		return l, err
+	}
+	if err := l.d.Prepare(ctx, l.p, l.j.record); err != nil {
+		return l, err
+	}
+	var names []string
+	for _, v := range l.p.VMs {
+		names = append(names, v.Name)
+	}
+	if _, err := l.d.Network(ctx, names, l.c.Network, l.j.record); err != nil {
+		return l, err
+	}
+	for _, v := range l.p.VMs {
+		if err := l.d.Check(v, backend.Settings{}); err != nil {
+			return l, err
+		}
+	}
+	return l, nil
+}
+
+// start starts all VMs side by side.
+func (l *life) start(ctx context.Context) error {
+	l.vms = make([]backend.Instance, len(l.p.VMs))
+	var all []func() error
+	for i := range l.p.VMs {
+		all = append(all, func() (err error) {
+			l.vms[i], err = l.d.Start(ctx, backend.Request{Cluster: l.c.Name, VM: l.p.VMs[i], Record: l.j.record})
+			return err
+		})
+	}
+	return side(all, len(all))
+}
+
+// vms are the names of all VMs that there are.
+func vms() []string {
+	var list []string
+	for _, e := range simulator.Map.All("VirtualMachine") {
+		list = append(list, e.(*simulator.VirtualMachine).Name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Two VMs are cloned, set, started, read back, found again by another process, and removed. What others have stays as it is.
+func TestLife(t *testing.T) {
+	vcsim.Start(t, vcsim.Options{})
+	before := vms()
+	l, err := begin(t, fileText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(vms()); n != len(before)+2 {
+		t.Fatal(vms())
+	}
+	for k, i := range l.vms {
+		f := i.(backend.Inspector).Inspect(context.Background(), &l.p.VMs[k], nil)
+		for _, s := range f.Settings {
+			if !s.OK {
+				t.Errorf("%s: planned %s, found %s", s.What, s.Planned, s.Found)
+			}
+		}
+		if len(f.Settings) < 12 {
+			t.Error(f.Settings)
+		}
+	}
+	// Refs: the first of each VM before it was made, the second with vCenter's id. Neither has a secret.
+	if len(l.j.refs) != 4 || strings.Contains(fmt.Sprint(l.j.refs), vcsim.Password) {
+		t.Errorf("%v", l.j.refs)
+	}
+	if err := l.vms[0].Kill(context.Background()); err != nil {
+		t.Error(err)
+	}
+	<-l.vms[0].Done()
+	if err := l.vms[0].Err(); err != nil {
+		t.Error(err)
+	}
+	l.d.Close()
+	l.j.undo(t)
+	if got := vms(); !slices.Equal(got, before) {
+		t.Errorf("left: %v, were %v", got, before)
+	}
+}
+
+// A VM that has the recorded id or name, and not the mark, is another's.
+func TestNotOurs(t *testing.T) {
+	vcsim.Start(t, vcsim.Options{})
+	l, err := begin(t, fileText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	vm := simulator.Map.Get(types.ManagedObjectReference{Type: "VirtualMachine", Value: l.vms[0].Ref().ID["id"]}).(*simulator.VirtualMachine)
+	for _, o := range vm.Config.ExtraConfig {
+		if v := o.GetOptionValue(); v.Key == markKey {
+			v.Value = "another's"
+		}
+	}
+	l.j.undo(t)
+	if got := vms(); !slices.Contains(got, vm.Name) || len(got) != 3 {
+		t.Errorf("%v", got)
+	}
+}

@@ -1,0 +1,290 @@
+package vsphere
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"nearmetal/internal/spec"
+	"nearmetal/internal/topology"
+)
+
+// place is what a cluster file's `vsphere` names, found in vCenter's inventory.
+type place struct {
+	file      spec.VSphere
+	template  mo.VirtualMachine
+	folder    types.ManagedObjectReference
+	pool      *types.ManagedObjectReference // nil: each host's own
+	datastore *types.ManagedObjectReference // nil: the template's
+	backing   types.BaseVirtualDeviceBackingInfo
+	dvs       *types.ManagedObjectReference // on which a port group is made
+	hosts     map[string]*machine           // by their names in plans
+}
+
+// machine is a host that VMs may run on.
+type machine struct {
+	name    string // in vCenter
+	ref     types.ManagedObjectReference
+	parent  types.ManagedObjectReference
+	pool    types.ManagedObjectReference
+	capture Capture
+}
+
+// templateProperties are what is read of the template.
+var templateProperties = []string{"name", "parent", "config.template", "config.firmware", "config.version", "config.hardware", "snapshot", "runtime.powerState", "resourcePool"}
+
+// find finds all that the cluster file names, before anything is made.
+func (s *Session) find(ctx context.Context, file spec.VSphere) (*place, error) {
+	p := &place{file: file}
+	if file.Template == "" {
+		return nil, fmt.Errorf("VMs of vSphere are clones of a template: write vsphere: {template: NAME}")
+	}
+	if err := s.datacenter(ctx, file.Datacenter); err != nil {
+		return nil, err
+	}
+	t, err := s.finder.VirtualMachine(ctx, file.Template)
+	if err != nil {
+		return nil, s.explain(fmt.Sprintf("find template %.100q", file.Template), err)
+	}
+	if err := s.retrieve(ctx, t.Reference(), templateProperties, &p.template); err != nil {
+		return nil, s.explain("read template "+file.Template, err)
+	}
+	if err := p.checkTemplate(); err != nil {
+		return nil, err
+	}
+	if p.template.Parent != nil {
+		p.folder = *p.template.Parent
+	}
+	if file.Folder != "" {
+		f, err := s.finder.Folder(ctx, file.Folder)
+		if err != nil {
+			return nil, s.explain(fmt.Sprintf("find folder %.100q", file.Folder), err)
+		}
+		p.folder = f.Reference()
+	}
+	if file.Datastore != "" {
+		d, err := s.finder.Datastore(ctx, file.Datastore)
+		if err != nil {
+			return nil, s.explain(fmt.Sprintf("find datastore %.100q", file.Datastore), err)
+		}
+		ref := d.Reference()
+		p.datastore = &ref
+	}
+	if file.Pool != "" {
+		r, err := s.finder.ResourcePool(ctx, file.Pool)
+		if err != nil {
+			return nil, s.explain(fmt.Sprintf("find resource pool %.100q", file.Pool), err)
+		}
+		ref := r.Reference()
+		p.pool = &ref
+	}
+	return p, s.findNetwork(ctx, p)
+}
+
+// checkTemplate says what is wrong with a template for any plan.
+func (p *place) checkTemplate() error {
+	t := &p.template
+	name := oneLine(t.Name)
+	switch {
+	case t.Config == nil:
+		return fmt.Errorf("template %s: vCenter says nothing of its settings", name)
+	case t.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn:
+		return fmt.Errorf("template %s is powered on: its clones would be of a running system's disks", name)
+	case p.file.Linked && (t.Snapshot == nil || t.Snapshot.CurrentSnapshot == nil):
+		return fmt.Errorf("template %s has no snapshot, which linked clones share: make one, or leave linked out", name)
+	}
+	return nil
+}
+
+// findNetwork finds what joins the VMs.
+func (s *Session) findNetwork(ctx context.Context, p *place) error {
+	f := p.file
+	if f.PortGroup != "" && f.Switch != "" {
+		return fmt.Errorf("vsphere: portGroup is a port group that is there, switch one to make a port group on: write one of them")
+	}
+	if f.PortGroup != "" {
+		n, err := s.finder.Network(ctx, f.PortGroup)
+		if err != nil {
+			return s.explain(fmt.Sprintf("find port group %.100q", f.PortGroup), err)
+		}
+		if _, ok := n.(*object.DistributedVirtualSwitch); ok {
+			return fmt.Errorf("%.100q is a switch: write vsphere: {switch: …} to have a port group made on it", f.PortGroup)
+		}
+		p.backing, err = n.EthernetCardBackingInfo(ctx)
+		return s.explain("read port group "+f.PortGroup, err)
+	}
+	if f.Switch != "" {
+		n, err := s.finder.Network(ctx, f.Switch)
+		if err != nil {
+			return s.explain(fmt.Sprintf("find switch %.100q", f.Switch), err)
+		}
+		d, ok := n.(*object.DistributedVirtualSwitch)
+		if !ok {
+			return fmt.Errorf("%.100q is no distributed switch", f.Switch)
+		}
+		ref := d.Reference()
+		p.dvs = &ref
+	}
+	return nil
+}
+
+// findHosts reads the hosts that VMs may run on: those that are named, else all of the datacenter that take VMs. Devices are read
+// where the cluster file has any.
+func (s *Session) findHosts(ctx context.Context, p *place, devices bool) ([]topology.Host, error) {
+	names := p.file.Hosts
+	if len(names) == 0 {
+		names = []string{"*/*"} // of every cluster and of single hosts
+	}
+	var refs []types.ManagedObjectReference
+	for _, n := range names {
+		list, err := s.finder.HostSystemList(ctx, n)
+		if err != nil {
+			return nil, s.explain(fmt.Sprintf("find host %.100q", n), err)
+		}
+		for _, h := range list {
+			if !slices.Contains(refs, h.Reference()) {
+				refs = append(refs, h.Reference())
+			}
+		}
+	}
+	captures, err := s.read(ctx, refs)
+	if err != nil {
+		return nil, err
+	}
+	p.hosts = map[string]*machine{}
+	var list []*machine
+	var away []string
+	for i := range captures {
+		f, err := captures[i].found()
+		if err != nil {
+			return nil, err
+		}
+		m := &machine{name: oneLine(f.host.Name), ref: captures[i].content.Obj, capture: captures[i]}
+		if f.host.Parent != nil {
+			m.parent = *f.host.Parent
+		}
+		r := f.host.Runtime
+		if r.InMaintenanceMode || r.ConnectionState != "" && r.ConnectionState != types.HostSystemConnectionStateConnected {
+			why := "in maintenance mode"
+			if !r.InMaintenanceMode {
+				why = oneLine(string(r.ConnectionState))
+			}
+			if len(p.file.Hosts) > 0 {
+				return nil, fmt.Errorf("host %s takes no VMs: it is %s", m.name, why)
+			}
+			away = append(away, m.name+" is "+why)
+			continue
+		}
+		list = append(list, m)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("vSphere server %s: no host takes VMs: %s", s.access.server, strings.Join(away[:min(len(away), 4)], ", "))
+	}
+	if err := s.findPools(ctx, list, devices); err != nil {
+		return nil, err
+	}
+	var out []topology.Host
+	for _, m := range list {
+		h, err := m.capture.Topology()
+		if err != nil {
+			return nil, fmt.Errorf("host %s: %w", m.name, err)
+		}
+		if p.hosts[h.Name] != nil {
+			return nil, fmt.Errorf("two hosts are called %s in plans: name one of them in vsphere.hosts", h.Name)
+		}
+		p.hosts[h.Name] = m
+		out = append(out, *h)
+	}
+	return out, nil
+}
+
+// findPools reads what hosts have in common with their clusters: the pool, and who says what VMs can have.
+func (s *Session) findPools(ctx context.Context, list []*machine, devices bool) error {
+	var parents []types.ManagedObjectReference
+	for _, m := range list {
+		if m.parent.Type != "" && !slices.Contains(parents, m.parent) {
+			parents = append(parents, m.parent)
+		}
+	}
+	var clusters []mo.ComputeResource
+	if err := s.pc.Retrieve(ctx, parents, []string{"resourcePool", "environmentBrowser"}, &clusters); err != nil {
+		return s.explain("read the hosts' clusters", err)
+	}
+	by := map[types.ManagedObjectReference]*mo.ComputeResource{}
+	for i := range clusters {
+		by[clusters[i].Self] = &clusters[i]
+	}
+	var asks []func() error
+	for _, m := range list {
+		c := by[m.parent]
+		if c == nil || c.ResourcePool == nil {
+			return fmt.Errorf("host %s has no resource pool", m.name)
+		}
+		m.pool = *c.ResourcePool
+		if devices && c.EnvironmentBrowser != nil {
+			asks = append(asks, func() error { return s.configTargetOf(ctx, &m.capture, *c.EnvironmentBrowser) })
+		}
+	}
+	return side(asks, provisioning)
+}
+
+// checkPlan says which of a plan's settings this template cannot have, and which reservation the pools do not have left, in one line.
+func (d *driver) checkPlan(ctx context.Context) error {
+	p := d.place
+	memory, mhz := map[types.ManagedObjectReference]int64{}, map[types.ManagedObjectReference]int64{}
+	for i := range d.translated.VMs {
+		v := &d.translated.VMs[i]
+		if v.Firmware != "" && p.template.Config.Firmware != v.Firmware {
+			return fmt.Errorf("template %s starts by %s, and the windows of whole functions need %s: install a template that starts so", oneLine(p.template.Name), oneLine(p.template.Config.Firmware), v.Firmware)
+		}
+		if have := hardwareVersion(p.template.Config.Version); v.HardwareVersion > have && have > 0 {
+			return fmt.Errorf("template %s has hardware version %d, and NUMA nodes of VM %s need %d: upgrade the template's compatibility in vCenter, or write placement: {nodes: 1}", oneLine(p.template.Name), have, v.Name, v.HardwareVersion)
+		}
+		pool := d.poolOf(v.Host)
+		if v.MemoryLocked {
+			memory[pool] += v.MemoryMB << 20
+		}
+		mhz[pool] += v.CPUReservation
+	}
+	var refs []types.ManagedObjectReference
+	for ref := range memory {
+		refs = append(refs, ref)
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	var pools []mo.ResourcePool
+	if err := d.c.pc.Retrieve(ctx, refs, []string{"name", "runtime"}, &pools); err != nil {
+		return d.c.explain("read the resource pools", err)
+	}
+	for i := range pools {
+		r := &pools[i]
+		if free := r.Runtime.Memory.UnreservedForVm; free < memory[r.Self] && r.Runtime.Memory.MaxUsage > 0 {
+			return fmt.Errorf("resource pool %s: the VMs' reservations need %d MB of memory, and %d MB are not reserved yet: fewer VMs, less memory, or another pool", oneLine(r.Name), memory[r.Self]>>20, free>>20)
+		}
+		if free := r.Runtime.Cpu.UnreservedForVm; free < mhz[r.Self] && r.Runtime.Cpu.MaxUsage > 0 {
+			return fmt.Errorf("resource pool %s: the VMs' reservations need %d MHz of CPU, and %d MHz are not reserved yet: fewer vCPUs, another pool, or placement: {pin: never}", oneLine(r.Name), mhz[r.Self], free)
+		}
+	}
+	return nil
+}
+
+// poolOf is the pool of VMs on a host.
+func (d *driver) poolOf(host string) types.ManagedObjectReference {
+	if d.place.pool != nil {
+		return *d.place.pool
+	}
+	return d.place.hosts[host].pool
+}
+
+// hardwareVersion is the number of "vmx-19"; 0: not known.
+func hardwareVersion(text string) int {
+	n := 0
+	fmt.Sscanf(text, "vmx-%d", &n)
+	return n
+}

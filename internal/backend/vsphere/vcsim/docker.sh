@@ -1,0 +1,69 @@
+#!/bin/sh
+# What the simulator asks docker for: a guest is a process in namespaces of its own below GUESTS, with an ssh server.
+guests='GUESTS' here='HERE'
+verb=$1
+shift
+skip() { # the options before the container's id
+	while :; do
+		case $1 in
+		-i | -f) shift ;;
+		-v) shift ;;
+		-w | -e) shift 2 ;;
+		*) break ;;
+		esac
+	done
+	id=$1
+	dir=$guests/$id
+}
+inside() {
+	id=$1
+	dir=$guests/$id
+	shift
+	exec nsenter -t "$(cat "$dir/child")" -m -u -p -- "$@"
+}
+case $verb in
+create)
+	name=$2
+	id=$(printf %s "$name" | md5sum | cut -c1-12)
+	mkdir -p "$guests/$id"
+	printf %s "$name" >"$guests/$id/name"
+	echo "$id"
+	;;
+start)
+	dir=$guests/$1
+	vm=$(sed -n 's/^vcsim-.*-\([a-z]*[0-9]*\)-[0-9a-f]\{8\}-[0-9a-f-]\{36\}$/\1/p' "$dir/name")
+	n=$(printf %s "$vm" | tr -dc 0-9)
+	printf '127.7.0.%d' $((n + 1)) >"$dir/address"
+	rm -rf "$dir/ssh"
+	setsid unshare -m -u -p -f --mount-proc --kill-child sh "$here/guest.sh" "$dir" "$(cat "$dir/address")" "$vm" \
+		</dev/null >/dev/null 2>"$dir/log" &
+	echo $! >"$dir/pid"
+	until read -r child <"/proc/$!/task/$!/children" && test -n "$child"; do kill -0 $! || exit 1; done
+	echo "$child" >"$dir/child"
+	echo "$1"
+	;;
+inspect)
+	dir=$guests/$1
+	test -d "$dir" || exit 1
+	running=false
+	test -f "$dir/pid" && kill -0 "$(cat "$dir/pid")" 2>/dev/null && running=true
+	printf '[{"State":{"Running":%s,"Paused":false},"NetworkSettings":{"IPAddress":"%s","IPPrefixLen":24,"Networks":{}}}]\n' \
+		$running "$(cat "$dir/address")"
+	;;
+exec)
+	skip "$@"
+	while test "$1" != "$id"; do shift; done
+	inside "$@"
+	;;
+stop)
+	test -f "$guests/$1/pid" && kill -9 "$(cat "$guests/$1/pid")" 2>/dev/null
+	rm -f "$guests/$1/pid"
+	;;
+rm)
+	for id; do :; done
+	test -f "$guests/$id/pid" && kill -9 "$(cat "$guests/$id/pid")" 2>/dev/null
+	rm -rf "${guests:?}/$id"
+	;;
+events) exec tail -f /dev/null --pid=$PPID ;;
+esac
+exit 0
