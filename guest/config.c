@@ -260,6 +260,8 @@ static bool take_line(struct config *c, const char *key, char *rest)
 		c->index = n;
 		return ok;
 	}
+	if (!strcmp(key, "ownroot"))
+		return !strcmp(rest, "yes") && (c->own_root = true);
 	if (!strcmp(key, "root"))
 		return split(rest, w, 2) == 2 && take_mount(&c->root, w[0], w[1]);
 	if (!strcmp(key, "inodes"))
@@ -310,7 +312,7 @@ bool config_parse(struct config *c, char *text, size_t n, char *why, size_t why_
 		n -= end + 1 - text;
 		text = end + 1;
 	}
-	if (!*c->name || !*c->root.tag) {
+	if (!*c->name || (!*c->root.tag && !c->own_root)) {
 		snprintf(why, why_size, "no %s", *c->name ? "root" : "name");
 		return false;
 	}
@@ -341,8 +343,11 @@ void config_print(const struct config *c)
 {
 	char addr[INET_ADDRSTRLEN], gateway[INET_ADDRSTRLEN], msize[16];
 
-	printf("version 1\nname %s\nindex %u\nroot %s %s\n", c->name, c->index, c->root.tag,
-	       how(&c->root, msize));
+	printf("version 1\nname %s\nindex %u\n", c->name, c->index);
+	if (c->own_root)
+		puts("ownroot yes");
+	else
+		printf("root %s %s\n", c->root.tag, how(&c->root, msize));
 	for (size_t i = 0; i < c->nshares; i++)
 		printf("share %s %s %s %s\n", c->shares[i].tag, how(&c->shares[i], msize),
 		       c->shares[i].read_only ? "ro" : "rw", c->shares[i].target);

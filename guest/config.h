@@ -42,6 +42,7 @@ struct config {
 	char name[NAME_SIZE];
 	unsigned index;
 	struct mount_config root;
+	bool own_root;		/* the disk that the VM started from: there is no root to mount */
 	struct mount_config *shares;
 	size_t nshares;
 	uint64_t max_inodes;	/* of virtiofs in the caches; 0: any number */

@@ -240,6 +240,8 @@ static void make_hidden(void)
 /* The root, under an overlay in memory, at /new. */
 static void mount_root(const struct config *c)
 {
+	if (c->own_root)
+		die("a VM that starts from an initramfs has no root of its own");
 	make_dir("/lower", 0755);
 	make_dir("/memory", 0755);
 	make_dir("/new", 0755);

@@ -85,8 +85,8 @@ static void copy_self(const char *to)
 /* The names of all VMs, over the disk's own file: nothing on the disk changes. */
 static void hosts_over(const struct config *c)
 {
-	hosts_write(c, "/etc/hosts", RUN "/hosts");
-	if (mount(RUN "/hosts", "/etc/hosts", NULL, MS_BIND, NULL))
+	hosts_write(c, "/etc/hosts", RUN "/etc-hosts");
+	if (mount(RUN "/etc-hosts", "/etc/hosts", NULL, MS_BIND, NULL))
 		die("/etc/hosts: %s", strerror(errno));
 }
 

@@ -126,6 +126,8 @@ func (c *Config) Encode() ([]byte, error) {
 			return nil, err
 		}
 		line("root %s %s", c.Root.Tag, how(c.Root))
+	} else {
+		line("ownroot yes")
 	}
 	for _, m := range c.Shares {
 		if err := checkMount(m); err != nil {

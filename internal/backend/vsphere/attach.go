@@ -47,12 +47,12 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 // findVM finds a VM by its own id, or by its name in its folder; and only with its mark. A clone that vCenter still makes is awaited:
 // without that it would appear when nobody looks for it any more.
 func (c *center) findVM(ctx context.Context, id map[string]string) (*types.ManagedObjectReference, error) {
-	if id["mark"] == "" || id["name"] == "" || id["folder"] == "" {
+	if len(id["mark"]) != 32 || id["name"] == "" || id["folder"] == "" {
 		return nil, errors.New("it has no mark, no name or no folder")
 	}
 	if id["id"] != "" {
 		ref := types.ManagedObjectReference{Type: "VirtualMachine", Value: id["id"]}
-		if ok, err := c.marked(ctx, ref, id["mark"]); err != nil || ok {
+		if ok, err := c.ours(ctx, ref, id); err != nil || ok {
 			return &ref, err
 		}
 		return nil, nil
@@ -83,21 +83,26 @@ func (c *center) child(ctx context.Context, id map[string]string) (*types.Manage
 	if ref.Type != "VirtualMachine" {
 		return nil, nil
 	}
-	ok, err := c.marked(ctx, ref, id["mark"])
+	ok, err := c.ours(ctx, ref, id)
 	if err != nil || !ok {
 		return nil, err
 	}
 	return &ref, nil
 }
 
-// marked says whether a VM is there and has the mark.
-func (c *center) marked(ctx context.Context, ref types.ManagedObjectReference, mark string) (bool, error) {
+// ours says whether a VM is there and is the recorded one: it has the mark; or it has none yet, and the name, which ends in 64 random
+// bits of the mark. A vCenter may leave the settings of a clone's call out, which are the mark, and the next call was not made.
+func (c *center) ours(ctx context.Context, ref types.ManagedObjectReference, id map[string]string) (bool, error) {
 	var vm mo.VirtualMachine
-	found, err := c.readOne(ctx, ref, []string{"config.extraConfig"}, &vm)
-	if err != nil {
+	found, err := c.readOne(ctx, ref, []string{"name", "config.extraConfig"}, &vm)
+	if err != nil || !found {
 		return false, c.explain("read VM "+ref.Value, err)
 	}
-	return found && vm.Config != nil && hasMark(vm.Config.ExtraConfig, mark), nil
+	if vm.Config == nil {
+		return false, fmt.Errorf("VM %s (%s): vCenter does not say whether it has our mark: it is left until it does", id["name"], ref.Value)
+	}
+	has, other := hasMark(vm.Config.ExtraConfig, id["mark"])
+	return has || !other && vm.Name == id["name"] && strings.HasSuffix(vm.Name, nameEnd(id["mark"])), nil
 }
 
 // awaitClones waits for the end of the tasks that clone a template now; false: there are none.

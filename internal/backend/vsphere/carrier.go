@@ -136,6 +136,7 @@ func (c *carrier) Read(p []byte) (int, error) {
 	n, err := c.Session.Read(p)
 	if err != nil {
 		c.once.Do(func() {
+			c.i.say("the agent's connection has ended: %v", err)
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), backend.AttachTimeout)
 				defer cancel()

@@ -73,8 +73,8 @@ func (d *driver) card(r backend.Request) (*backend.Card, error) {
 // start does the steps. What fails says the VM, the host, the task and vCenter's own words.
 func (i *instance) start(ctx context.Context, r backend.Request) error {
 	d := i.d
-	at := fmt.Sprintf("VM %s (%s), host %s", i.plan.Name, i.name, i.host.name)
-	info, err := i.c.do(ctx, at+": clone template "+oneLine(d.place.template.Name), i.clone, func(t types.ManagedObjectReference) error {
+	at := fmt.Sprintf("VM %s (%s) on host %s", i.plan.Name, i.name, i.host.name)
+	info, err := i.c.do(ctx, "clone template "+oneLine(d.place.template.Name)+" as "+at, i.clone, func(t types.ManagedObjectReference) error {
 		i.say("clone: task %s", t.Value)
 		return nil
 	})
@@ -93,7 +93,7 @@ func (i *instance) start(ctx context.Context, r backend.Request) error {
 	// What a clone has is not what its call asked for in every case: its devices are read, all else is set.
 	var clone mo.VirtualMachine
 	if err := i.c.retrieve(ctx, ref, []string{"config.hardware", "config.extraConfig"}, &clone); err != nil {
-		return i.c.explain(at+": read the clone", err)
+		return i.c.explain("read "+at, err)
 	}
 	if clone.Config == nil {
 		return fmt.Errorf("%s: vCenter says nothing of the clone's settings", at)
@@ -103,14 +103,14 @@ func (i *instance) start(ctx context.Context, r backend.Request) error {
 		return fmt.Errorf("%s: %w", at, err)
 	}
 	vm := object.NewVirtualMachine(i.c.client.Client, ref)
-	if _, err = i.c.do(ctx, at+": set it", func(ctx context.Context) (types.ManagedObjectReference, error) {
+	if _, err = i.c.do(ctx, "set "+at, func(ctx context.Context) (types.ManagedObjectReference, error) {
 		t, err := vm.Reconfigure(ctx, *spec)
 		return taskRef(t), err
 	}, nil); err != nil {
 		return err
 	}
 	i.say("set in one task")
-	if _, err = i.c.do(ctx, at+": customize it", func(ctx context.Context) (types.ManagedObjectReference, error) {
+	if _, err = i.c.do(ctx, "customize "+at, func(ctx context.Context) (types.ManagedObjectReference, error) {
 		t, err := vm.Customize(ctx, i.customization(spec, &clone))
 		return taskRef(t), err
 	}, nil); err != nil {
@@ -119,7 +119,7 @@ func (i *instance) start(ctx context.Context, r backend.Request) error {
 	if err := i.watch(); err != nil {
 		return err
 	}
-	if _, err = i.c.do(ctx, at+": power it on", func(ctx context.Context) (types.ManagedObjectReference, error) {
+	if _, err = i.c.do(ctx, "power on "+at, func(ctx context.Context) (types.ManagedObjectReference, error) {
 		t, err := vm.PowerOn(ctx)
 		return taskRef(t), err
 	}, nil); err != nil {
@@ -169,7 +169,7 @@ func (i *instance) settings(clone *mo.VirtualMachine) (*types.VirtualMachineConf
 	for _, k := range sortedKeys(v.ExtraConfig) {
 		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: k, Value: v.ExtraConfig[k]})
 	}
-	if !hasMark(clone.Config.ExtraConfig, i.mark) { // a vCenter that leaves a clone's advanced settings out
+	if has, _ := hasMark(clone.Config.ExtraConfig, i.mark); !has { // a vCenter that leaves a clone's advanced settings out
 		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: markKey, Value: i.mark})
 	}
 	i.network(spec, clone)
@@ -295,13 +295,14 @@ func mask(bits int) string {
 	return fmt.Sprintf("%d.%d.%d.%d", n>>24, n>>16&0xff, n>>8&0xff, n&0xff)
 }
 
-// hasMark says whether a VM's advanced settings have this mark.
-func hasMark(list []types.BaseOptionValue, mark string) bool {
+// hasMark says whether a VM's advanced settings have this mark; other, whether they have another's.
+func hasMark(list []types.BaseOptionValue, mark string) (has, other bool) {
 	for _, o := range list {
 		if v := o.GetOptionValue(); v.Key == markKey {
 			text, _ := v.Value.(string)
-			return mark != "" && text == mark
+			has = mark != "" && text == mark
+			return has, !has
 		}
 	}
-	return false
+	return false, false
 }

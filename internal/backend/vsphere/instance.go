@@ -217,7 +217,7 @@ func (i *instance) remove(ctx context.Context) error {
 // removeVM powers a VM off and destroys it. One that is gone meanwhile is gone.
 func (c *center) removeVM(ctx context.Context, ref types.ManagedObjectReference, name string) error {
 	vm := object.NewVirtualMachine(c.client.Client, ref)
-	_, err := c.do(ctx, "VM "+name+": power it off", func(ctx context.Context) (types.ManagedObjectReference, error) {
+	_, err := c.do(ctx, "power off VM "+name, func(ctx context.Context) (types.ManagedObjectReference, error) {
 		t, err := vm.PowerOff(ctx)
 		return taskRef(t), err
 	}, nil)
@@ -227,7 +227,7 @@ func (c *center) removeVM(ctx context.Context, ref types.ManagedObjectReference,
 		}
 		return err
 	}
-	_, err = c.do(ctx, "VM "+name+": remove it", func(ctx context.Context) (types.ManagedObjectReference, error) {
+	_, err = c.do(ctx, "remove VM "+name, func(ctx context.Context) (types.ManagedObjectReference, error) {
 		t, err := vm.Destroy(ctx)
 		return taskRef(t), err
 	}, nil)

@@ -90,8 +90,11 @@ func inventoryName(cluster, vm, mark string) string {
 	if vm != "" {
 		text += "-" + vm
 	}
-	return text[:min(len(text), 70)] + "-" + mark[:8]
+	return text[:min(len(text), 63)] + nameEnd(mark)
 }
+
+// nameEnd is the part of a name that nothing else has: 64 random bits.
+func nameEnd(mark string) string { return "-" + mark[:min(len(mark), 16)] }
 
 // makePortGroup makes the cluster's port group, recorded before with its name, its mark and its switch.
 func (d *driver) makePortGroup(ctx context.Context, record func(backend.Ref) error) error {

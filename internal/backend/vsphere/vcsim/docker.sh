@@ -21,6 +21,9 @@ inside() {
 	shift
 	exec nsenter -t "$(cat "$dir/child")" -m -u -p -- "$@"
 }
+end() { # the first process of a guest takes all others along
+	for f in child pid; do test -f "$guests/$1/$f" && kill -9 "$(cat "$guests/$1/$f")" 2>/dev/null; done
+}
 case $verb in
 create)
 	name=$2
@@ -31,14 +34,20 @@ create)
 	;;
 start)
 	dir=$guests/$1
-	vm=$(sed -n 's/^vcsim-.*-\([a-z]*[0-9]*\)-[0-9a-f]\{8\}-[0-9a-f-]\{36\}$/\1/p' "$dir/name")
+	vm=$(sed -n 's/^vcsim-.*-\([a-z]*[0-9]*\)-[0-9a-f]\{16\}-[0-9a-f-]\{36\}$/\1/p' "$dir/name")
 	n=$(printf %s "$vm" | tr -dc 0-9)
 	printf '127.7.0.%d' $((n + 1)) >"$dir/address"
-	rm -rf "$dir/ssh"
+	rm -rf "$dir/ssh" "$dir/up"
 	setsid unshare -m -u -p -f --mount-proc --kill-child sh "$here/guest.sh" "$dir" "$(cat "$dir/address")" "$vm" \
 		</dev/null >/dev/null 2>"$dir/log" &
-	echo $! >"$dir/pid"
-	until read -r child <"/proc/$!/task/$!/children" && test -n "$child"; do kill -0 $! || exit 1; done
+	pid=$!
+	echo $pid >"$dir/pid"
+	(tail -f /dev/null --pid=$PPID && kill -9 "$(cat "$dir/child")" $pid) </dev/null >/dev/null 2>&1 & # also where the test is killed
+	# Its first process is the one in a namespace of its own; it is ready when its files are.
+	until test -f "$dir/up"; do kill -0 $pid || exit 1; done
+	for child in $(cat "/proc/$pid/task/$pid/children"); do
+		test "$(readlink "/proc/$child/ns/pid")" = "$(readlink /proc/self/ns/pid)" || break
+	done
 	echo "$child" >"$dir/child"
 	echo "$1"
 	;;
@@ -56,12 +65,12 @@ exec)
 	inside "$@"
 	;;
 stop)
-	test -f "$guests/$1/pid" && kill -9 "$(cat "$guests/$1/pid")" 2>/dev/null
+	end "$1"
 	rm -f "$guests/$1/pid"
 	;;
 rm)
 	for id; do :; done
-	test -f "$guests/$id/pid" && kill -9 "$(cat "$guests/$id/pid")" 2>/dev/null
+	end "$id"
 	rm -rf "${guests:?}/$id"
 	;;
 events) exec tail -f /dev/null --pid=$PPID ;;

@@ -2,7 +2,7 @@
 set -e
 mount --make-rprivate /
 mount -t tmpfs run /run
-mount -t tmpfs home /root
+mount -t tmpfs -o mode=0700 home /root
 mkdir -p /run/sshd "$1/ssh"
 hostname "$3"
 ssh-keygen -q -t ed25519 -N '' -f "$1/ssh/ssh_host_ed25519_key"
@@ -15,4 +15,5 @@ PasswordAuthentication no
 UsePAM no
 END
 mount --bind "$1/ssh" /etc/ssh
+: >"$1/up"
 exec /usr/sbin/sshd -D -e -f /etc/ssh/sshd_config

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"sort"
+	"strings"
 	"sync"
 	"testing"
 
@@ -101,6 +102,7 @@ func Start(t testing.TB, o Options) *Server {
 	to.Path, to.User = "", nil
 	onward := httputil.NewSingleHostReverseProxy(&to)
 	onward.ErrorLog = log.New(io.Discard, "", 0) // of clients that have gone
+	onward.ModifyResponse = secure
 	front := httptest.NewUnstartedServer(s.proxy(onward))
 	front.Config.ErrorLog = log.New(io.Discard, "", 0) // of certificates that clients do not trust
 	front.StartTLS()
@@ -159,9 +161,28 @@ var method = regexp.MustCompile(`<(?:[A-Za-z0-9]+:)?Body[^>]*>\s*<(?:[A-Za-z0-9]
 
 // withGuest are the advanced settings by which the simulator runs a guest for a VM.
 const withGuest = `<extraConfig xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:type="OptionValue"><key>RUN.container</key>` +
-	`<value xmlns:d="http://www.w3.org/2001/XMLSchema" i:type="d:string">guest</value></extraConfig>` +
+	`<value xmlns:xsd="http://www.w3.org/2001/XMLSchema" i:type="xsd:string">guest</value></extraConfig>` +
 	`<extraConfig xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:type="OptionValue"><key>RUN.mountdmi</key>` +
-	`<value xmlns:d="http://www.w3.org/2001/XMLSchema" i:type="d:string">false</value></extraConfig>`
+	`<value xmlns:xsd="http://www.w3.org/2001/XMLSchema" i:type="xsd:string">false</value></extraConfig>`
+
+// plain marks a call whose answer has an address of the simulator's, which itself speaks plain http behind the proxy.
+const plain = "X-Nearmetal-Plain"
+
+// secure makes such an address one of the proxy's.
+func secure(r *http.Response) error {
+	if r.Request.Header.Get(plain) == "" {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	r.Body.Close()
+	body = bytes.ReplaceAll(body, []byte("http://*"), []byte("https://*"))
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r.Header.Set("Content-Length", fmt.Sprint(len(body)))
+	return nil
+}
 
 var longWait = regexp.MustCompile(`<maxWaitSeconds>\d+</maxWaitSeconds>`)
 
@@ -178,10 +199,13 @@ func (s *Server) proxy(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if s.Guests != "" && string(m[1]) == "CloneVM_Task" {
+		if s.Guests != "" && string(m[1]) == "ReconfigVM_Task" { // the simulator leaves out what a clone's call says
 			body = bytes.Replace(body, []byte("<extraConfig"), []byte(withGuest+"<extraConfig"), 1)
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 			r.Header.Set("Content-Length", fmt.Sprint(len(body)))
+		}
+		if strings.HasPrefix(string(m[1]), "InitiateFileTransfer") {
+			r.Header.Set(plain, "1")
 		}
 		if string(m[1]) == "WaitForUpdatesEx" { // the simulator does not see that a client has gone, and waits on
 			body = longWait.ReplaceAll(body, []byte("<maxWaitSeconds>2</maxWaitSeconds>"))
