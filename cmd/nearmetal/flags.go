@@ -194,6 +194,11 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 		if err := elsewhere.Needed(c.Backend, stdin); err != nil {
 			return nil, "", err
 		}
+		if vsphereHere != nil && backend.Scheme(c.Backend) == "vsphere" && cmd.Name() != "plan" {
+			if err := vsphereHere.AskPassword(); err != nil { // the supervisor has no terminal
+				return nil, "", err
+			}
+		}
 		return c, notice, nil
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 // vspherePart is what nearmetal-vsphere does beside its back end. nearmetal itself has none.
 type vspherePart interface {
+	// AskPassword asks for the password where it is nowhere, and keeps it for the processes that carry a cluster out.
+	AskPassword() error
 	// Topology reads an ESXi host by its name or path in vCenter.
 	Topology(ctx context.Context, host string) (*topology.Host, error)
 	// Gather reads a host, and returns what writes its capture.

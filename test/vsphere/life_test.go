@@ -2,8 +2,13 @@ package vsphere
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vmware/govmomi/simulator"
 
 	"nearmetal/internal/backend/vsphere/vcsim"
 )
@@ -30,22 +35,99 @@ func guests(t *testing.T) *vcsim.Server {
 	return s
 }
 
-// A cluster from up to down: the key goes by VMware Tools, the agent by ssh, programs run in both VMs, and vCenter is as before.
-func TestUpDown(t *testing.T) {
-	guests(t)
-	must := func(stdin string, args ...string) string {
-		t.Helper()
-		out, errs, code := run(t, stdin, args...)
-		if code != 0 {
-			t.Fatalf("nearmetal %s: %d\n%s%s", strings.Join(args, " "), code, out, errs)
+// inventory are the names of all VMs and networks that vCenter has.
+func inventory() []string {
+	var list []string
+	for _, kind := range []string{"VirtualMachine", "DistributedVirtualPortgroup"} {
+		for _, e := range simulator.Map.All(kind) {
+			list = append(list, e.Entity().Name)
 		}
-		return out + errs
 	}
-	t.Log(must(lifeFile, "up", "-f", "-"))
-	t.Log(must("", "ps"))
-	t.Log(must("", "exec", "life/vm1", "--", "sh", "-c", "hostname; cat /etc/hosts"))
-	os.WriteFile(t.TempDir()+"/x", nil, 0o600)
-	t.Log(must("", "verify", "life"))
-	t.Log(must("", "logs", "life/vm0"))
-	t.Log(must("", "down", "life"))
+	slices.Sort(list)
+	return list
+}
+
+// ok runs nearmetal, which must not fail.
+func ok(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	out, errs, code := run(t, stdin, args...)
+	if code != 0 {
+		t.Fatalf("nearmetal %s: %d\n%s%s", strings.Join(args, " "), code, out, errs)
+	}
+	return out
+}
+
+// A cluster from up to down: the key goes by VMware Tools, the agent by ssh, programs run in the VMs, and in the end vCenter is as it
+// was before.
+func TestUpDown(t *testing.T) {
+	s := guests(t)
+	before := inventory()
+	ok(t, strings.Replace(lifeFile, "portGroup: DC0_DVPG0", "switch: DVS0, vlan: 7", 1), "up", "-f", "-")
+	if n := len(inventory()); n != len(before)+3 { // two VMs and their port group
+		t.Errorf("%v", inventory())
+	}
+	if out := ok(t, "", "ps"); !strings.Contains(out, "life") || !strings.Contains(out, "vsphere") {
+		t.Error(out)
+	}
+	if out := ok(t, "", "exec", "life/vm1", "--", "sh", "-c", "hostname; grep vm /etc/hosts; id -u"); out != "vm1\n127.7.0.1 vm0\n127.7.0.2 vm1\n0\n" {
+		t.Errorf("%q", out)
+	}
+	if _, _, code := run(t, "", "exec", "life/vm0", "--", "sh", "-c", "exit 7"); code != 7 {
+		t.Errorf("exit status %d", code)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	os.WriteFile(file, []byte("there"), 0o600)
+	ok(t, "", "cp", file, "life/vm0:/run/file")
+	ok(t, "", "cp", "life/vm0:/run/file", file+".back")
+	if text, err := os.ReadFile(file + ".back"); err != nil || string(text) != "there" {
+		t.Errorf("%q, %v", text, err)
+	}
+	// What vCenter says of the VMs is as planned. The guests are namespaces of this machine, and have its memory.
+	out, _, code := run(t, "", "verify", "life")
+	differs := 0
+	for _, line := range strings.Split(out, "\n") {
+		if strings.HasSuffix(strings.TrimSpace(line), "differs") && !strings.Contains(line, "in the guest") {
+			t.Error(line)
+		}
+		if strings.Contains(line, "latencySensitivity") && strings.HasSuffix(line, "ok") {
+			differs++
+		}
+	}
+	if code == 2 || differs != 2 {
+		t.Errorf("%d, %s", code, out)
+	}
+	if out := ok(t, "", "logs", "life/vm0"); !strings.Contains(out, "powered on") || strings.Contains(out, "guest-pass") {
+		t.Error(out)
+	}
+	ok(t, "", "down", "life")
+	if after := inventory(); !slices.Equal(after, before) {
+		t.Errorf("left: %v", after)
+	}
+	if left, _ := os.ReadDir(s.Guests); len(left) > 0 {
+		t.Errorf("guests left: %v", left)
+	}
+}
+
+// MPI is launched as on KVM: mpirun in the first VM reaches the others by their addresses.
+func TestMPI(t *testing.T) {
+	guests(t)
+	if _, err := exec.LookPath("mpirun"); err != nil {
+		t.Skip(err)
+	}
+	out := ok(t, "", "run", "-f", fileOf(t, lifeFile), "--", "mpirun", "--oversubscribe", "-np", "4", "hostname")
+	list := strings.Fields(out)
+	slices.Sort(list)
+	if strings.Join(list, " ") != "vm0 vm0 vm1 vm1" {
+		t.Errorf("%q", out)
+	}
+}
+
+// fileOf writes a cluster file.
+func fileOf(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

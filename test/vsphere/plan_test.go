@@ -124,7 +124,7 @@ func TestRefused(t *testing.T) {
 	if _, errs, code := run(t, "", "topology", "--root", bad); code != 1 || !strings.Contains(errs, "bad.vsphere.tar.gz") {
 		t.Errorf("%d, %q", code, errs)
 	}
-	if _, errs, code := run(t, file, "up", "-f", "-"); code != 1 || !strings.Contains(errs, "starts no VMs so far") {
+	if _, errs, code := run(t, file, "up", "-f", "-"); code != 1 || !strings.Contains(errs, "write vsphere: {template: NAME}") {
 		t.Errorf("%d, %q", code, errs)
 	}
 }

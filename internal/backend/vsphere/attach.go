@@ -31,7 +31,11 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 	case kindVM:
 		ref, err = c.findVM(ctx, r.ID)
 	case kindPortGroup:
-		ref, err = c.portGroup(ctx, types.ManagedObjectReference{Type: "VmwareDistributedVirtualSwitch", Value: r.ID["switch"]}, r.ID["name"], r.ID["mark"])
+		var on types.ManagedObjectReference
+		if !on.FromString(r.ID["switch"]) || r.ID["mark"] == "" {
+			return nil, fmt.Errorf("%.80q is no port group that this back end makes", r.What)
+		}
+		ref, err = c.portGroup(ctx, on, r.ID["name"], r.ID["mark"])
 	default:
 		return nil, fmt.Errorf("%.80q is nothing that this back end makes", r.What)
 	}

@@ -102,7 +102,7 @@ func (d *driver) makePortGroup(ctx context.Context, record func(backend.Ref) err
 	name := inventoryName(d.file.Name, "", mark)
 	s := *d.place.dvs
 	ref := backend.Ref{Driver: "vsphere", What: "port group " + name, ID: map[string]string{
-		"server": d.c.access.server, "kind": kindPortGroup, "name": name, "mark": mark, "switch": s.Value}}
+		"server": d.c.access.server, "kind": kindPortGroup, "name": name, "mark": mark, "switch": s.String()}}
 	if err := record(ref); err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (d *driver) makePortGroup(ctx context.Context, record func(backend.Ref) err
 		return fmt.Errorf("vCenter made port group %s, and it is not there", name)
 	}
 	// vCenter's own id, beside the name.
-	ref.ID = map[string]string{"server": d.c.access.server, "kind": kindPortGroup, "name": name, "mark": mark, "switch": s.Value, "id": g.Value}
+	ref.ID = map[string]string{"server": d.c.access.server, "kind": kindPortGroup, "name": name, "mark": mark, "switch": s.String(), "id": g.Value}
 	if err := record(ref); err != nil {
 		return err
 	}

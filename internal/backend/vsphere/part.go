@@ -59,6 +59,15 @@ func (p Part) login(ctx context.Context, host string) (*Session, string, error) 
 	return s, host, err
 }
 
+// AskPassword asks for the password where it is nowhere. Without a server's name nothing is asked: who needs one says so.
+func (p Part) AskPassword() error {
+	a, err := ReadAccess("")
+	if err != nil {
+		return nil
+	}
+	return p.ask(a)
+}
+
 // ask asks for the password where it is nowhere.
 func (p Part) ask(a *Access) error {
 	if !a.Missing() || p.Ask == nil {

@@ -23,6 +23,7 @@ import (
 	"testing"
 
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
@@ -46,7 +47,47 @@ type Server struct {
 	calls []string // methods, in their order
 	// fail is asked before each call; an answer that is not "" is a SOAP fault's text.
 	fail func(n int, method string) Failure
+	// task is asked before each task; see Tasks.
+	task func(name string) types.BaseMethodFault
 }
+
+// Tasks has every task ask f first, by its name ("CloneVm", "ReconfigVm"): what f returns is its failure, and for as long as f takes it
+// runs. nil: they do what they do.
+func (s *Server) Tasks(f func(name string) types.BaseMethodFault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.task = f
+}
+
+// tasks puts that question before what each task does.
+type tasks struct {
+	s    *Server
+	self types.ManagedObjectReference
+}
+
+func (t *tasks) Reference() types.ManagedObjectReference { return t.self }
+
+func (t *tasks) PutObject(o mo.Reference) {
+	task, ok := o.(*simulator.Task)
+	if !ok {
+		return
+	}
+	run := task.Execute
+	task.Execute = func(x *simulator.Task) (types.AnyType, types.BaseMethodFault) {
+		t.s.mu.Lock()
+		f := t.s.task
+		t.s.mu.Unlock()
+		if f != nil {
+			if fault := f(x.Info.Name); fault != nil {
+				return nil, fault
+			}
+		}
+		return run(x)
+	}
+}
+
+func (*tasks) UpdateObject(*simulator.Context, mo.Reference, []types.PropertyChange) {}
+func (*tasks) RemoveObject(*simulator.Context, types.ManagedObjectReference)         {}
 
 // Failure is what becomes of a call. The zero value lets it through.
 type Failure struct {
@@ -96,6 +137,7 @@ func Start(t testing.TB, o Options) *Server {
 	for _, e := range simulator.Map.All("ResourcePool") {
 		room(e.(*simulator.ResourcePool), len(s.Hosts()))
 	}
+	simulator.Map.AddHandler(&tasks{s, types.ManagedObjectReference{Type: "Tasks", Value: "tasks"}})
 	m.Service.Listen = &url.URL{User: url.UserPassword(User, Password), Host: "127.0.0.1:0"}
 	sim := m.Service.NewServer()
 	to := *sim.URL

@@ -1,0 +1,277 @@
+package vsphere
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"nearmetal/internal/backend/vsphere/vcsim"
+)
+
+// madeFile is a cluster with a port group of its own.
+var madeFile = strings.Replace(fileText, "portGroup: DC0_DVPG0", "switch: DVS0", 1)
+
+// names are those of all VMs and port groups.
+func names() []string {
+	var list []string
+	for _, kind := range []string{"VirtualMachine", "DistributedVirtualPortgroup"} {
+		for _, e := range simulator.Map.All(kind) {
+			list = append(list, e.Entity().Name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// same fails if vCenter is not as it was.
+func same(t *testing.T, what string, before []string) {
+	t.Helper()
+	if got := names(); !slices.Equal(got, before) {
+		t.Fatalf("%s: left: %v\nwere: %v", what, got, before)
+	}
+}
+
+// A task that fails stops the start: the error is one line with the VM, the host, the task and vCenter's own words, and nothing of
+// the VM is left, without an undo.
+func TestTaskFails(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{})
+	before := names()
+	for _, task := range []string{"CloneVm", "ReconfigVm", "CustomizeVm", "PowerOn"} {
+		l, err := begin(t, fileText)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n atomic.Int32
+		s.Tasks(func(name string) types.BaseMethodFault {
+			if strings.HasPrefix(strings.ToLower(name), strings.ToLower(task)) && n.Add(1) == 1 {
+				return &types.NoDiskSpace{FileFault: types.FileFault{File: "x"}, Datastore: "ds1"}
+			}
+			return nil
+		})
+		l.p.VMs = l.p.VMs[:1]
+		err = l.start(context.Background())
+		s.Tasks(nil)
+		if err == nil || n.Load() == 0 {
+			t.Fatalf("%s: nothing failed", task)
+		}
+		for _, want := range []string{"mpi0", "host DC0_C0_H", "task task-", "NoDiskSpace"} {
+			if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %v\nwant %s", task, err, want)
+			}
+		}
+		same(t, task, before)
+		l.j.undo(t) // which finds nothing, and nothing of others
+		same(t, task, before)
+	}
+}
+
+// Whichever call fails, and however: the start fails or succeeds, and the undo leaves vCenter as it was. NEARMETAL_ALL_CALLS tries
+// every method's first call; else those that change something.
+func TestCallsFail(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{})
+	before := names()
+	s.Fail(nil)
+	whole := func() error {
+		l, err := begin(t, madeFile)
+		if err == nil {
+			l.p.VMs = l.p.VMs[:1]
+			err = l.start(context.Background())
+		}
+		s.Fail(nil)
+		l.j.undo(t)
+		l.d.Close()
+		return err
+	}
+	l, err := begin(t, madeFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.p.VMs = l.p.VMs[:1]
+	if err := l.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	calls := s.Calls()
+	l.j.undo(t)
+	l.d.Close()
+	same(t, "without a failure", before)
+	var chosen []string
+	for n, m := range calls {
+		if slices.Index(calls, m) == n && (strings.HasSuffix(m, "_Task") || os.Getenv("NEARMETAL_ALL_CALLS") != "") {
+			chosen = append(chosen, m)
+		}
+	}
+	for _, m := range chosen {
+		for _, f := range []vcsim.Failure{
+			{Fault: `<SystemErrorFault xsi:type="SystemError"><reason>the disk is full</reason></SystemErrorFault>`, Text: "A general system error occurred: the disk is full"},
+			{Drop: true}, {Drop: true, After: true},
+			{Fault: `<NotAuthenticatedFault xsi:type="NotAuthenticated"><object type="Folder">group-d1</object><privilegeId>System.View</privilegeId></NotAuthenticatedFault>`, Text: "The session is not authenticated."},
+		} {
+			expired := strings.Contains(f.Text, "session")
+			var n atomic.Int32
+			s.Fail(func(_ int, method string) vcsim.Failure {
+				if method == m && n.Add(1) == 1 {
+					return f
+				}
+				return vcsim.Failure{}
+			})
+			err := whole()
+			same(t, m, before)
+			if err == nil && !expired && strings.HasSuffix(m, "_Task") {
+				t.Errorf("%s: a failed call is no error", m)
+			}
+			if err != nil && (strings.Contains(err.Error(), "\n") || expired && m != "Login" && m != "Logout") {
+				t.Errorf("%s: %v", m, err)
+			}
+		}
+	}
+}
+
+// A VM that somebody else removes meanwhile has ended, and says so; its end is no error.
+func TestGone(t *testing.T) {
+	vcsim.Start(t, vcsim.Options{})
+	before := names()
+	l, err := begin(t, fileText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	i := l.vms[0].(*instance)
+	vm := object.NewVirtualMachine(l.d.c.client.Client, i.vm)
+	for _, f := range []func(context.Context) (*object.Task, error){vm.PowerOff, vm.Destroy} {
+		task, err := f(context.Background())
+		if err == nil {
+			err = task.Wait(context.Background())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-i.Done()
+	for _, v := range l.vms {
+		if err := v.Kill(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+	l.j.undo(t)
+	same(t, "gone", before)
+}
+
+// Ctrl-C in the middle of a clone that takes long: the start ends with its cause, and nothing is left.
+func TestInterrupted(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{})
+	before := names()
+	l, err := begin(t, fileText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	release := make(chan struct{})
+	s.Tasks(func(name string) types.BaseMethodFault {
+		if strings.HasPrefix(name, "CloneV") {
+			cancel(cause)
+			<-release
+		}
+		return nil
+	})
+	go func() { // the owner waits for the task's end by then
+		<-ctx.Done()
+		close(release)
+	}()
+	if err := l.start(ctx); !errors.Is(err, cause) {
+		t.Error(err)
+	}
+	s.Tasks(nil)
+	same(t, "interrupted", before)
+	l.j.undo(t)
+}
+
+// A journal that cannot be written stops a start before anything is made.
+func TestJournalFull(t *testing.T) {
+	vcsim.Start(t, vcsim.Options{})
+	before := names()
+	l, err := begin(t, fileText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.j.full = true
+	if err := l.start(context.Background()); !errors.Is(err, errFull) {
+		t.Error(err)
+	}
+	same(t, "journal", before)
+}
+
+// Two clusters of one name that start at the same time do not touch each other.
+func TestTwoAtOnce(t *testing.T) {
+	vcsim.Start(t, vcsim.Options{})
+	before := names()
+	a, err := begin(t, madeFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := begin(t, madeFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	if err := side([]func() error{func() error { return a.start(ctx) }, func() error { return b.start(ctx) }}, 2); err != nil {
+		t.Fatal(err)
+	}
+	a.j.undo(t)
+	if n := len(names()); n != len(before)+3 {
+		t.Errorf("%v", names())
+	}
+	b.j.undo(t)
+	same(t, "two", before)
+}
+
+// What can be known before anything is made is one line then.
+func TestRefusedBefore(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{})
+	before := names()
+	host := s.Hosts()[0]
+	for _, x := range []struct{ text, want string }{
+		{strings.Replace(fileText, vcsim.Template, "nothing", 1), "find template"},
+		{strings.Replace(fileText, "template: "+vcsim.Template+", ", "", 1), "write vsphere: {template: NAME}"},
+		{strings.Replace(fileText, "DC0_DVPG0", "nothing", 1), "find port group"},
+		{strings.Replace(fileText, "portGroup: DC0_DVPG0", "portGroup: DC0_DVPG0, linked: true", 1), "has no snapshot"},
+		{strings.Replace(fileText, "portGroup: DC0_DVPG0", "portGroup: DC0_DVPG0, switch: DVS0", 1), "write one of them"},
+		{strings.Replace(fileText, "portGroup: DC0_DVPG0", "datastore: nothing", 1), "find datastore"},
+		{strings.Replace(fileText, "portGroup: DC0_DVPG0", "pool: nothing", 1), "find resource pool"},
+		{strings.Replace(fileText, "portGroup: DC0_DVPG0", "folder: nothing", 1), "find folder"},
+		{strings.Replace(fileText, "portGroup: DC0_DVPG0", "hosts: [nothing]", 1), "find host"},
+		{strings.Replace(fileText, "portGroup: DC0_DVPG0", "gateway: 10.1.2.3", 1), "not in network.subnet"},
+		{strings.NewReplacer("count: 2", "count: 1", "devices: [{type: vf, pf: vmnic4}]", "devices: [{type: pci, address: '0000:3b:00.0'}]").Replace(fileText), "does not pass it through"},
+		{strings.NewReplacer("count: 2", "count: 1", "devices: [{type: vf, pf: vmnic4}]", "devices: [{type: pci, address: '0000:3b:00.1'}]").Replace(fileText), "starts by"},
+		{strings.Replace(fileText, "count: 2", "count: 9", 1), ""},
+		{fileText + "region: {size: 64MiB}\n", "write region: 0"},
+		{fileText + "network: none\n", "over their network"},
+	} {
+		_, err := begin(t, x.text)
+		if err == nil || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v\nwant %s", err, x.want)
+		}
+	}
+	host.Runtime.InMaintenanceMode = true
+	_, err := begin(t, strings.Replace(fileText, "portGroup: DC0_DVPG0", "hosts: ["+host.Name+"]", 1))
+	if err == nil || !strings.Contains(err.Error(), "maintenance mode") {
+		t.Error(err)
+	}
+	for _, e := range simulator.Map.All("ResourcePool") {
+		e.(*simulator.ResourcePool).Runtime.Memory.UnreservedForVm = 1 << 30
+	}
+	if _, err := begin(t, fileText); err == nil || !strings.Contains(err.Error(), "are not reserved yet") {
+		t.Error(err)
+	}
+	same(t, "refused", before)
+}
