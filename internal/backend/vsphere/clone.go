@@ -257,7 +257,7 @@ func (i *instance) device(f *found, x esx.Device, key int32) (types.BaseVirtualD
 	return d, nil
 }
 
-// customization gives the clone its name and its first card its address; others ask by DHCP.
+// customization sets the clone's name, and the address of its first card; other cards ask by DHCP.
 func (i *instance) customization(spec *types.VirtualMachineConfigSpec, clone *mo.VirtualMachine) types.CustomizationSpec {
 	f := i.d.place.file
 	s := types.CustomizationSpec{

@@ -81,7 +81,7 @@ func (i *instance) awaitTools(ctx context.Context) error {
 			case !now.tools:
 				return fmt.Errorf("%w: VMware Tools do not run in it: the template needs open-vm-tools", err)
 			case len(now.addresses) == 0:
-				return fmt.Errorf("%w: VMware Tools report no address of it: vCenter's customization gives it %s, which needs perl or cloud-init in the template", err, want)
+				return fmt.Errorf("%w: VMware Tools report no address of it: vCenter's customization is to set %s, which needs perl or cloud-init in the template", err, want)
 			}
 			return fmt.Errorf("%w: VMware Tools report the address %s, and not %s, which vCenter's customization was to set: that needs perl or cloud-init in the template", err, oneLine(strings.Join(now.addresses[:min(len(now.addresses), 4)], ", ")), want)
 		}
