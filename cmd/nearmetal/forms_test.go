@@ -65,7 +65,7 @@ func TestOutputFitsForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := t.TempDir() // with a card
+	host := hosttree.Dir(t) // with a card
 	if err := hosttree.Write(host, "../../test/topology/epyc-nps4.machine"); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestLeaseHeld(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root hands devices over")
 	}
-	root, err := filepath.EvalSymlinks(t.TempDir())
+	root, err := filepath.EvalSymlinks(hosttree.Dir(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"nearmetal/internal/topology/machine"
+	"nearmetal/test/hosttree"
 )
 
 const machines = "../../test/topology"
@@ -40,7 +41,7 @@ func eachMachine(t *testing.T, f func(t *testing.T, name string, m *machine.Mach
 
 func unpack(t *testing.T, m *machine.Machine) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := hosttree.Dir(t)
 	for _, f := range m.Files() {
 		p := filepath.Join(dir, f.Path)
 		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {

@@ -21,7 +21,7 @@ func TestCapturedHosts(t *testing.T) {
 		"s2-vfio-inuse": "../device/testdata/s2-vfio-inuse.tar.gz", "igb-sriov": "../../../test/topology/igb-sriov.tar.gz",
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := memoryDir(t)
+			dir := hosttree.Dir(t)
 			if err := hosttree.Unpack(dir, archive, func(n string) bool { return !unread.MatchString(n) }); err != nil {
 				t.Fatal(err)
 			}

@@ -63,7 +63,7 @@ func TestReports(t *testing.T) {
 		{"rhel9", "r740", "rhel9", VMHost},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dir := memoryDir(t)
+			dir := hosttree.Dir(t)
 			if err := hosttree.Write(dir, test+"topology/"+tt.machine+".machine", test+"hosttree/"+tt.attrs+".attrs"); err != nil {
 				t.Fatal(err)
 			}
@@ -84,17 +84,6 @@ func TestReports(t *testing.T) {
 			golden(t, tt.name+".json", string(b)+"\n")
 		})
 	}
-}
-
-// memoryDir returns a folder for a tree, in memory where that is possible.
-func memoryDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "nearmetal-test-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
 }
 
 func golden(t *testing.T, name, got string) {

@@ -27,7 +27,7 @@ var read = regexp.MustCompile(`^(\./)?(dev/|sys/bus/pci|sys/class/(net|infiniban
 // capture unpacks a captured tree with its links and modes.
 func capture(t testing.TB, name string) string {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
+	root, err := filepath.EvalSymlinks(hosttree.Dir(t))
 	if err == nil {
 		err = hosttree.Unpack(root, filepath.Join("testdata", name+".tar.gz"), read.MatchString)
 	}

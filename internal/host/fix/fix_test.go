@@ -76,11 +76,7 @@ func fixTree(o Options) error {
 
 func untuned(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "nearmetal-test-")
-	if err != nil {
-		dir = t.TempDir()
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := hosttree.Dir(t)
 	if err := hosttree.Write(dir, "../../../test/topology/laptop.machine", "../../../test/hosttree/untuned.attrs"); err != nil {
 		t.Fatal(err)
 	}
