@@ -45,7 +45,7 @@ packages() {
 	fortran) echo "gfortran" ;; # Debian 12's MPI packages depend on it, Debian 13's do not
 	lammps) echo "lammps" ;;
 	hosts) echo "openssh-server" ;;
-	libvirt) echo "libvirt-clients libvirt-daemon libxml2-utils" ;;
+	libvirt) echo "libvirt-clients libvirt-daemon libvirt-daemon-driver-qemu libxml2-utils" ;;
 	shells) echo "zsh fish" ;;
 	browser)
 		for browser in chromium-headless-shell chromium google-chrome; do
