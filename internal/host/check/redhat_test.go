@@ -27,7 +27,7 @@ func TestRedHatRows(t *testing.T) {
 		{"sys/fs/selinux/enforce = 1\nproc/self/attr/current = strange", "limits.selinux", Unknown},
 		{"sys/fs/selinux/enforce = 1", "limits.selinux", Unknown},
 	} {
-		dir := memoryDir(t)
+		dir := hosttree.Dir(t)
 		if err := hosttree.Add(dir, "proc/version = x\nsys/x = y\n"+tt.tree); err != nil {
 			t.Fatal(err)
 		}
