@@ -68,7 +68,7 @@ func TestFaultHostileInit(t *testing.T) {
 	}
 	os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o644)
 	program := filepath.Join(dir, "nearmetal")
-	build := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "../../cmd/nearmetal")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "../../cmd/nearmetal")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

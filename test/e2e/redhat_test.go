@@ -131,11 +131,11 @@ func TestVirtiofs(t *testing.T) {
 	p := newPlace(t)
 	// With the fewest descriptors that are taken, more files are found than virtiofsd may hold open.
 	cmd := p.command("run", "--name", "x", "--memory", "512MiB", "-f", file, "--",
-		"sh", "-c", "find /usr -xdev -printf '%s\\n' | head -n 24000 | wc -l; echo started; exec sleep 12345")
+		"sh", "-c", "find /usr -xdev -printf '%s\\n' | head -n 18000 | wc -l; echo started; exec sleep 12345")
 	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `ulimit -n 16384 && exec "$@"`, "sh"}, cmd.Args...)
 	v := p.launch(cmd)
 	v.out.await(t, "started")
-	if !strings.Contains(v.out.String(), "24000\n") || strings.Contains(v.errs.String(), "Too many open files") {
+	if !strings.Contains(v.out.String(), "18000\n") || strings.Contains(v.errs.String(), "Too many open files") {
 		t.Errorf("%s%s", v.out, v.errs)
 	}
 	// It has nothing of the place's environment.
