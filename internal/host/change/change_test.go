@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/test/hosttree"
 )
 
 // The environment of the process that the kill tests end.
@@ -26,6 +28,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(envDir); dir != "" {
 		victim(dir, os.Getenv(envTree))
 	}
+	hosttree.InMemory()
 	os.Exit(m.Run())
 }
 

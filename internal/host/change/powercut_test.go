@@ -262,7 +262,6 @@ func must(t *testing.T, errs ...error) {
 // Whenever the power is cut while changes are made, committed or undone, and whichever names and bytes came to disk
 // before others: after the next boot the host is as it was, or what was committed is in force and can be undone.
 func TestPowerCut(t *testing.T) {
-	t.Setenv("TMPDIR", "/dev/shm") // hundreds of hosts: nothing of them has to come to a real disk
 	tree, dir := newTree(t), filepath.Join(t.TempDir(), "state")
 	must(t, os.Mkdir(dir, 0o700))
 	p := newPower(t, dir, tree)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"nearmetal/internal/host/change"
+	"nearmetal/test/hosttree"
 )
 
 // helper marks the test's program as the one that is killed.
@@ -17,6 +18,7 @@ const helper = "NEARMETAL_TEST_DEVICE"
 func TestMain(m *testing.M) {
 	words := strings.Fields(os.Getenv(helper))
 	if len(words) != 2 {
+		hosttree.InMemory()
 		os.Exit(m.Run())
 	}
 	h, err := Open(words[1], 0)
