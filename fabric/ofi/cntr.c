@@ -19,28 +19,30 @@ bool ivs_cntr_quiet(void *arg, uint64_t *mark)
 	return cntr->value == cntr->seen && cntr->errors == cntr->seen_errors;
 }
 
-static uint64_t cntr_read(struct fid_cntr *fid)
+/* What a counter counts by now; its caller has seen that then. */
+static inline uint64_t read_now(struct ivs_cntr *cntr, const uint64_t *count, uint64_t *seen)
 {
-	struct ivs_cntr *cntr = ivs_entry(fid, struct ivs_cntr, fid);
 	uint64_t value;
 
 	ivs_lock(cntr->domain);
 	ivs_domain_progress(cntr->domain);
-	value = cntr->seen = cntr->value;
+	value = *seen = *count;
 	ivs_unlock(cntr->domain);
 	return value;
+}
+
+static uint64_t cntr_read(struct fid_cntr *fid)
+{
+	struct ivs_cntr *cntr = ivs_entry(fid, struct ivs_cntr, fid);
+
+	return read_now(cntr, &cntr->value, &cntr->seen);
 }
 
 static uint64_t cntr_readerr(struct fid_cntr *fid)
 {
 	struct ivs_cntr *cntr = ivs_entry(fid, struct ivs_cntr, fid);
-	uint64_t errors;
 
-	ivs_lock(cntr->domain);
-	ivs_domain_progress(cntr->domain);
-	errors = cntr->seen_errors = cntr->errors;
-	ivs_unlock(cntr->domain);
-	return errors;
+	return read_now(cntr, &cntr->errors, &cntr->seen_errors);
 }
 
 static int change(struct fid_cntr *fid, uint64_t value, bool add, bool err)

@@ -294,6 +294,16 @@ void ivs_tx_start(struct ivs_peer *peer, struct ivs_tx *tx)
 	ivs_peer_pump(peer);
 }
 
+/* What is said of a message when it is over. */
+static inline void describe(struct ivs_tx *tx, uint8_t op, size_t len, uint64_t tag, void *context, uint64_t flags)
+{
+	tx->op = op;
+	tx->total = len;
+	tx->tag = tag;
+	tx->context = context;
+	tx->flags = flags & (FI_COMPLETION | FI_SEND | FI_MSG | FI_TAGGED);
+}
+
 /* Announces a message. -FI_ENOSYS: it has to be sent after all. */
 static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 			 const struct iovec *iov, size_t count, size_t len, uint64_t tag,
@@ -341,12 +351,8 @@ static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 		ivs_tx_put(ep, tx);
 		return ret;
 	}
-	tx->op = pkt.op;
+	describe(tx, pkt.op, len, tag, context, flags);
 	tx->count = count;
-	tx->total = len;
-	tx->tag = tag;
-	tx->context = context;
-	tx->flags = flags & (FI_COMPLETION | FI_SEND | FI_MSG | FI_TAGGED);
 	tx->ack = true;
 	ivs_ack_later(peer, tx);
 	if (!(rts & IVS_F_REGION)) {
@@ -388,14 +394,10 @@ static ssize_t send_pieces(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 		ivs_tx_put(ep, tx);
 		return ret;
 	}
-	tx->op = pkt.op;
+	describe(tx, pkt.op, len, tag, context, flags);
 	memcpy(tx->iov, iov, count * sizeof(*iov));
 	tx->count = count;
-	tx->total = len;
 	tx->sent = pkt.len;
-	tx->tag = tag;
-	tx->context = context;
-	tx->flags = flags & (FI_COMPLETION | FI_SEND | FI_MSG | FI_TAGGED);
 	tx->ack = flags & FI_DELIVERY_COMPLETE;
 	tx->cts = !(pkt.flags & IVS_F_CTS);
 	tx->far = pkt.far;
@@ -452,11 +454,7 @@ send_whole(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, const struct io
 		return ret;
 	}
 	if (unlikely(tx)) {
-		tx->op = op;
-		tx->total = len;
-		tx->tag = tag;
-		tx->context = context;
-		tx->flags = flags & (FI_COMPLETION | FI_SEND | FI_MSG | FI_TAGGED);
+		describe(tx, op, len, tag, context, flags);
 		tx->ack = true;
 		ivs_ack_later(peer, tx);
 		return 0;

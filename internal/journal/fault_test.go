@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -267,6 +268,48 @@ func (c *cutDisk) Truncate(n int64) error {
 		return errPower
 	}
 	return c.disk.Truncate(n)
+}
+
+// noted is the file of a journal that reports when the undoing of a change is noted.
+type noted struct {
+	Disk
+	say func(string)
+}
+
+func (n noted) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("undone")) {
+		n.say("note")
+	}
+	return n.Disk.Write(b)
+}
+
+// That a file was removed is noted once its name is gone from the disk: a power cut may bring it back before.
+func TestNamesBeforeNotes(t *testing.T) {
+	dir, made := t.TempDir(), t.TempDir()
+	var order []string
+	say := func(what string) { order = append(order, what) }
+	defer OnOpen(func(d Disk) Disk { return noted{d, say} })()
+	j := open(t, filepath.Join(dir, "journal"))
+	for _, name := range []string{"a", "b"} {
+		record(t, j, File(filepath.Join(made, name)))
+		if err := os.WriteFile(filepath.Join(made, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer OnSyncDir(func(path string) {
+		if path == made {
+			say("names")
+		}
+	})()
+	if err := j.Undo(1); err != nil {
+		t.Error(err)
+	}
+	if _, err := j.UndoAll(); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(order, " "); got != "names note names note" {
+		t.Error(got)
+	}
 }
 
 // A file system that is full: what did not fit is cut off again, and once there is room the journal goes on.
