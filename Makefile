@@ -229,6 +229,11 @@ test-hosts: go ## one MPI job over two emulated hosts: CMA, region, and verbs ov
 	@sh scripts/install.sh hosts
 	NEARMETAL_HOSTS=1 go test -count=1 -v -timeout 90m ./test/hosts
 
+# Two emulated VMs on a libvirtd, with Nova's metadata: a minute or two.
+test-openstack-region: go ## the region between Nova's VMs: two guests find it and talk over it (root)
+	@sh scripts/install.sh libvirt
+	NEARMETAL_OPENSTACK=1 go test -count=1 -v -timeout 20m -run TestNovaRegion ./test/libvirt
+
 # An outer host of four NUMA nodes, DIMMs and all. Minutes.
 test-numa: slurm ## an emulated host of four NUMA nodes: pins, huge pages, VFs, verify, Slurm
 	NEARMETAL_NUMA=1 go test -count=1 -v -timeout 90m ./test/numa

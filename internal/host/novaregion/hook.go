@@ -75,7 +75,6 @@ func (p Paths) prepare(d *Domain, r *Region) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	fresh := old == nil
 	r.leave(p, d.UUID)
 	if len(r.VMs) >= membersMax {
 		return fmt.Errorf("the region of group %.80q has %d VMs already", r.Group, len(r.VMs))
@@ -84,7 +83,7 @@ func (p Paths) prepare(d *Domain, r *Region) error {
 	if err := p.write(r); err != nil {
 		return err
 	}
-	if !fresh {
+	if _, err := os.Lstat(p.memory(r)); err == nil {
 		return nil
 	}
 	if err := p.make(r); err != nil {

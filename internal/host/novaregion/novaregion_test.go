@@ -327,6 +327,12 @@ func TestNode(t *testing.T) {
 	if err := n.hook(t, p, "prepare"); err != nil {
 		t.Fatal(err)
 	}
+	// A record without memory, as a kill leaves it, gets its memory with the next VM.
+	os.Remove(p.memories(t)[0])
+	n.uuid = id(3)
+	if err := n.hook(t, p, "prepare"); err != nil || len(p.memories(t)) != 1 {
+		t.Errorf("%v, %v", err, p.memories(t))
+	}
 	list, err := p.List()
 	if err != nil || len(list) != 1 || list[0].Node != 0 {
 		t.Errorf("%+v, %v", list, err)
@@ -350,10 +356,22 @@ func TestMain(m *testing.M) {
 		})
 		p := Paths{Config: f[1] + "/etc/config.json", HookFile: f[1] + "/etc/hooks/qemu.d/nearmetal-region", State: f[1] + "/state", Memory: f[1] + "/memory", Shared: f[1], Journal: f[1] + "/journal"}
 		var err error
-		if f[2] == "install" {
+		step = func() {
+			if left--; left == 0 {
+				syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}
+		}
+		switch f[2] {
+		case "install":
 			_, err = p.install(config("/bin/true"))
-		} else {
+		case "remove":
 			_, err = p.Remove()
+		case "plug":
+			if _, _, err = p.openDoor(id(1)); err == nil {
+				err = p.settle(id(1), errors.New("no libvirtd here"))
+			}
+		default:
+			err = p.Hook(f[2], strings.NewReader(nova{uuid: id(1), server: "demo-vm0", project: projectA, flavor: "hpc.1"}.xml()))
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -403,6 +421,50 @@ func TestKilled(t *testing.T) {
 			}
 			if least := map[string]int{"install": 7, "remove": 3}[what]; ended && n < least {
 				t.Errorf("only %d steps", n)
+			}
+		}
+	}
+}
+
+// Killed at any step, the hook and what it starts leave nothing that the domain's release does not remove. libvirt runs that
+// whenever a start fails, and at each end.
+func TestHookKilled(t *testing.T) {
+	n0 := nova{uuid: id(1), server: "demo-vm0", project: projectA, flavor: "hpc.1"}
+	for what, least := range map[string]int{"prepare": 2, "plug": 3, "release": 4} {
+		for n, ended := 1, false; !ended; n++ {
+			shared, err := os.MkdirTemp("/dev/shm", "nm-test-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(shared) })
+			p := Paths{Config: shared + "/etc/config.json", HookFile: shared + "/etc/hooks/qemu.d/nearmetal-region", State: shared + "/state", Memory: shared + "/memory", Shared: shared, Journal: shared + "/journal"}
+			if _, err := p.install(config("/bin/true")); err != nil {
+				t.Fatal(err)
+			}
+			if what != "prepare" {
+				if err := n0.hook(t, p, "prepare"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s %s", envVictim, n, shared, what))
+			out, err := cmd.CombinedOutput()
+			ended = err == nil
+			if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); err != nil && (!ok || ws.Signal() != syscall.SIGKILL) {
+				t.Fatalf("%s, step %d: %v: %s", what, n, err, out)
+			}
+			if err := n0.hook(t, p, "release"); err != nil {
+				t.Fatalf("%s, step %d: %v", what, n, err)
+			}
+			left, _ := filepath.Glob(shared + "/nearmetal-*")
+			half, _ := filepath.Glob(shared + "/state/.*")
+			left = append(left, half...)
+			list, err := p.List()
+			if len(left) != 0 || len(p.memories(t)) != 0 || len(list) != 0 || err != nil {
+				t.Fatalf("%s, step %d: left %v, %v, %v, %v", what, n, left, p.memories(t), list, err)
+			}
+			if ended && n <= least {
+				t.Errorf("%s: only %d steps", what, n)
 			}
 		}
 	}

@@ -61,7 +61,9 @@ func (p Paths) openDoor(uuid string) (door string, size uint64, err error) {
 	if err := p.write(r); err != nil {
 		return "", 0, err
 	}
-	return m.Door, uint64(r.Size), os.Link(p.memory(r), filepath.Join(p.Shared, m.Door))
+	err = os.Link(p.memory(r), filepath.Join(p.Shared, m.Door))
+	step()
+	return m.Door, uint64(r.Size), err
 }
 
 // settle takes the name away again, and writes down what became of it.
@@ -76,6 +78,7 @@ func (p Paths) settle(uuid string, problem error) error {
 		return err
 	}
 	p.closeDoor(m)
+	step()
 	m.Plugged, m.Problem = problem == nil, ""
 	if problem != nil {
 		m.Problem = problem.Error()

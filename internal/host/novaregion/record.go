@@ -126,8 +126,12 @@ func (p Paths) read(name string) (*Region, error) {
 	return r, nil
 }
 
+// step is called between the steps of what changes: tests end the process there.
+var step = func() {}
+
 // write writes a region's record.
 func (p Paths) write(r *Region) error {
+	defer step()
 	return wholefile.Write(filepath.Join(p.State, r.Key+".json"), func(w io.Writer) error {
 		return json.NewEncoder(w).Encode(r)
 	})
@@ -142,6 +146,7 @@ func (p Paths) make(r *Region) error {
 		return err
 	}
 	defer m.Close()
+	step()
 	err = unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", m.File.Fd()), unix.AT_FDCWD, p.memory(r), unix.AT_SYMLINK_FOLLOW)
 	if err != nil {
 		return fmt.Errorf("region: cannot name its memory %s: %w", p.memory(r), err)
@@ -154,9 +159,11 @@ func (p Paths) drop(r *Region) error {
 	for _, m := range r.VMs {
 		p.closeDoor(&m)
 	}
+	step()
 	if err := scrub(p.memory(r)); err != nil {
 		return err
 	}
+	step()
 	return os.Remove(filepath.Join(p.State, r.Key+".json"))
 }
 
@@ -170,7 +177,9 @@ func scrub(path string) error {
 		return err
 	}
 	defer f.Close()
-	return errors.Join((&region.Region{File: f}).Scrub(), os.Remove(path))
+	err = (&region.Region{File: f}).Scrub()
+	step()
+	return errors.Join(err, os.Remove(path))
 }
 
 func (p Paths) closeDoor(m *Member) {
@@ -211,6 +220,7 @@ func (p Paths) sweep() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	p.tidy()
 	known := map[string]bool{}
 	n := 0
 	for _, r := range list {
@@ -253,6 +263,14 @@ func (p Paths) sweep() (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// tidy removes what a kill has left of a record that was being written.
+func (p Paths) tidy() {
+	list, _ := filepath.Glob(filepath.Join(p.State, ".*.json.*"))
+	for _, name := range list {
+		os.Remove(name)
+	}
 }
 
 // Sweep removes the regions whose VMs have ended. It returns how many those were. It is for root.
