@@ -36,6 +36,7 @@ var commands = []func() *cobra.Command{
 	newTrafficCommand,
 	newSuperviseCommand,
 	newHostPartCommand,
+	newCloudAgentCommand,
 	newSlurmBootCommand,
 	newSlurmVFCommand,
 	newSlurmSweepCommand,

@@ -98,7 +98,7 @@ func NewOverlay(o OverlayOptions) (*Overlay, error) {
 	m := &Overlay{o: o, ticket: Derive(o.Secret, "ticket"), patience: giveUp,
 		links: map[*Link]bool{}, taken: map[session]*Link{}, of: map[int]int{}}
 	var err error
-	if m.tls, err = secretTLS(o.Secret); err != nil {
+	if m.tls, err = SecretTLS(o.Secret); err != nil {
 		return nil, err
 	}
 	for _, p := range m.ports(o.Self) {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// secretTLS makes a TLS configuration of a secret: the key pair of both ends follows from it, so
+// SecretTLS makes a TLS configuration of a secret, for both ends: the key pair of both follows from it, so
 // that whoever proves to have the key has the secret. Names and dates do not count.
-func secretTLS(secret []byte) (*tls.Config, error) {
+func SecretTLS(secret []byte) (*tls.Config, error) {
 	key := ed25519.NewKeyFromSeed(Derive(secret, "tls"))
 	public := key.Public().(ed25519.PublicKey)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0)}

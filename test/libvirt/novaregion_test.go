@@ -181,7 +181,7 @@ func (c *compute) in(a *guest.Agent, args ...string) <-chan string {
 func (c *compute) wanted(what string, ok func(lines []string) bool) {
 	c.t.Helper()
 	var r result
-	for end := time.Now().Add(bound); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(bound); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		r = c.region("status")
 		var rows []string
 		for _, l := range strings.Split(r.out, "\n") {

@@ -1,5 +1,5 @@
-// Package all has every back end of nearmetal: a program that imports it can open them by name. That of vSphere is in a
-// program of its own (build tag vsphere), since govmomi's start takes time.
+// Package all has every back end of nearmetal: a program that imports it can open them by name. Those of vSphere and
+// OpenStack are in a program of their own (build tag vsphere), since their libraries take time at a start.
 package all
 
 import (

@@ -4,6 +4,7 @@ package all
 
 import (
 	"nearmetal/internal/backend/elsewhere"
+	_ "nearmetal/internal/backend/openstack/tenant"
 	_ "nearmetal/internal/backend/vsphere"
 )
 

@@ -1,0 +1,104 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/config"
+	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+
+	"nearmetal/internal/terminal"
+)
+
+// center are the clients of a cloud's services.
+type center struct {
+	compute, network, image *gophercloud.ServiceClient
+}
+
+// novaVersion is the version of Nova's API that is asked for: server groups with one policy (2.64), flavors with
+// extra specs (2.61). Every release since Rocky has it.
+const novaVersion = "2.64"
+
+// callTime bounds one call of an API, its retries not counted.
+const callTime = time.Minute
+
+// login reads where the cloud is and whose rights to take, from clouds.yaml or the variables OS_*, and logs in.
+func login(ctx context.Context, cloud string) (*center, error) {
+	var auth gophercloud.AuthOptions
+	endpoint := gophercloud.EndpointOpts{Region: os.Getenv("OS_REGION_NAME")}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	if cloud == "" && os.Getenv("OS_CLOUD") == "" {
+		var err error
+		if auth, err = openstack.AuthOptionsFromEnv(); err != nil {
+			return nil, fmt.Errorf("no cloud is named: write openstack:CLOUD, a cloud of clouds.yaml, or set OS_CLOUD, or the variables of an RC file (%s)", oneLine(err))
+		}
+	} else {
+		var opts []clouds.ParseOption
+		if cloud != "" {
+			opts = append(opts, clouds.WithCloudName(cloud))
+		}
+		a, e, tls, err := clouds.Parse(opts...)
+		if err != nil {
+			return nil, fmt.Errorf("clouds.yaml: %s", oneLine(err))
+		}
+		auth, endpoint = a, e
+		if tls != nil {
+			t.TLSClientConfig = tls
+		}
+	}
+	auth.AllowReauth = true
+	p, err := config.NewProviderClient(ctx, auth, config.WithHTTPClient(http.Client{Transport: &retry{next: t, pause: retryPause}}))
+	if err != nil {
+		return nil, explain("logging in", err)
+	}
+	c := &center{}
+	for _, s := range []struct {
+		to   **gophercloud.ServiceClient
+		make func(*gophercloud.ProviderClient, gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error)
+		what string
+	}{{&c.compute, openstack.NewComputeV2, "Nova"}, {&c.network, openstack.NewNetworkV2, "Neutron"}, {&c.image, openstack.NewImageV2, "Glance"}} {
+		if *s.to, err = s.make(p, endpoint); err != nil {
+			return nil, fmt.Errorf("the cloud's catalog has no %s: %s", s.what, oneLine(err))
+		}
+	}
+	c.compute.Microversion = novaVersion
+	return c, nil
+}
+
+// oneLine makes an error of the library's one line that is harmless to print.
+func oneLine(err error) string {
+	s := terminal.Clean(strings.Join(strings.Fields(err.Error()), " "))
+	if len(s) > 500 {
+		s = strings.ToValidUTF8(s[:500], "") + "…"
+	}
+	return s
+}
+
+// explain says what a cloud answered to a call: its own words where it has some.
+func explain(what string, err error) error {
+	var code gophercloud.ErrUnexpectedResponseCode
+	if !errors.As(err, &code) {
+		return fmt.Errorf("OpenStack: %s: %s", what, oneLine(err))
+	}
+	return &refused{code.Actual, fmt.Sprintf("OpenStack: %s: %d: %s", what, code.Actual, said(code.Body))}
+}
+
+// refused is an answer that is no success.
+type refused struct {
+	code int
+	text string
+}
+
+func (r *refused) Error() string { return r.text }
+
+// notFound says whether err is that there is no such thing.
+func notFound(err error) bool {
+	return gophercloud.ResponseCodeIs(err, http.StatusNotFound)
+}

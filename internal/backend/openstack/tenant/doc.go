@@ -1,0 +1,82 @@
+// Package tenant runs the VMs of a cluster as servers of an OpenStack cloud, with a tenant's rights: nothing here needs an
+// administrator. Everything that it makes has a mark in its name or metadata, which is in the cluster's journal before the thing
+// is made. So a thing is found again by what cannot be another's.
+package tenant
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/lazyregexp"
+)
+
+func init() {
+	backend.Register("openstack", func(name string) (backend.Driver, error) {
+		o, err := parse(name)
+		if err != nil {
+			return nil, err
+		}
+		return &driver{name: name, o: o}, nil
+	})
+}
+
+// options are what a back end's name says: openstack:CLOUD?flavor=F&image=I&network=N.
+type options struct {
+	cloud   string // of clouds.yaml; "": OS_CLOUD, or the variables OS_*
+	flavor  string // name or ID, as the two that follow
+	image   string
+	network string
+	group   string // policy of the server group; "none": no group
+	vnic    string // of the ports: normal or direct
+	from    string // the addresses from which the agents may be reached, as a CIDR
+}
+
+var (
+	wordForm = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9 ._:@/()+-]{0,254}$`)
+	policies = []string{"affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity", "none"}
+)
+
+func parse(name string) (options, error) {
+	o := options{group: "soft-affinity", vnic: "normal", from: "0.0.0.0/0"}
+	bad := func(format string, a ...any) (options, error) {
+		return o, fmt.Errorf("back end %.120q: %s: write openstack:CLOUD?flavor=NAME&image=NAME&network=NAME", name, fmt.Sprintf(format, a...))
+	}
+	rest := strings.TrimPrefix(strings.TrimPrefix(name, "openstack"), ":")
+	cloud, query, _ := strings.Cut(rest, "?")
+	o.cloud = cloud
+	if cloud != "" && !wordForm().MatchString(cloud) {
+		return bad("%.60q is no name of a cloud", cloud)
+	}
+	v, err := url.ParseQuery(query)
+	if err != nil {
+		return bad("%v", err)
+	}
+	for key, to := range map[string]*string{"flavor": &o.flavor, "image": &o.image, "network": &o.network, "group": &o.group, "vnic": &o.vnic, "from": &o.from} {
+		if list := v[key]; len(list) == 1 {
+			*to = list[0]
+			if !wordForm().MatchString(*to) {
+				return bad("%s=%.60q is no name", key, *to)
+			}
+		} else if len(list) > 1 {
+			return bad("%s is there twice", key)
+		}
+		v.Del(key)
+	}
+	for key := range v {
+		return bad("%.60q is not known", key)
+	}
+	if !slices.Contains(policies, o.group) {
+		return bad("group=%.60q is none of %s", o.group, strings.Join(policies, ", "))
+	}
+	if o.vnic != "normal" && o.vnic != "direct" {
+		return bad("vnic=%.60q is neither normal nor direct", o.vnic)
+	}
+	if p, err := netip.ParsePrefix(o.from); err != nil || !p.Addr().Is4() {
+		return bad("from=%.60q is no IPv4 network", o.from)
+	}
+	return o, nil
+}

@@ -1,0 +1,289 @@
+package tenant
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servergroups"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/host"
+	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/topology"
+	"nearmetal/internal/topology/machine"
+)
+
+// driver runs VMs in one project of one cloud.
+type driver struct {
+	name string
+	o    options
+
+	mu      sync.Mutex
+	c       *center // nil: not logged in
+	flavor  flavors.Flavor
+	image   string // IDs
+	network string
+	vms     int                 // of the cluster file
+	mark    string              // of what this process makes
+	group   string              // ID of the server group; "": none
+	ports   map[string]port     // of the VMs, by their names
+	taken   map[string]struct{} // names of servers
+}
+
+// port is a VM's port.
+type port struct {
+	id      string
+	address netip.Addr
+}
+
+// clients logs in, once.
+func (d *driver) clients(ctx context.Context) (*center, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.c == nil {
+		c, err := login(ctx, d.o.cloud)
+		if err != nil {
+			return nil, err
+		}
+		d.c = c
+	}
+	return d.c, nil
+}
+
+// Probe logs in, and finds the flavor, the image and the network.
+func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, error) {
+	for what, word := range map[string]string{"flavor": d.o.flavor, "image": d.o.image, "network": d.o.network} {
+		if word == "" {
+			return nil, fmt.Errorf("back end %s: no %s is named: write openstack:CLOUD?flavor=NAME&image=NAME&network=NAME (nearmetal plan --match says which flavors fit)", d.name, what)
+		}
+	}
+	c, err := d.clients(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.find(ctx, c); err != nil {
+		return nil, err
+	}
+	d.vms = 0
+	for i := range s.VMs {
+		d.vms += s.VMs[i].Count
+	}
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return nil, err
+	}
+	d.mark = hex.EncodeToString(b[:])
+	return &backend.Probed{Accel: host.KVM, Caps: backend.Caps{
+		Links: []backend.LinkKind{backend.LinkOwn}, OwnDisk: true, Remote: true,
+		Why: map[backend.Cap]string{
+			backend.CapRegion: "Nova has none; the hook on compute hosts makes one by the flavor (docs/openstack.md)",
+			backend.CapPins:   "Nova chooses the CPUs, by the flavor",
+			backend.CapVFIO:   "ports of Neutron's do, by vnic=direct",
+		}}}, nil
+}
+
+// find finds what the name names; each must be there once.
+func (d *driver) find(ctx context.Context, c *center) error {
+	pages, err := flavors.ListDetail(c.compute, flavors.ListOpts{AccessType: flavors.AllAccess}).AllPages(ctx)
+	if err != nil {
+		// Who is no administrator sees the flavors that he may use without asking for all.
+		pages, err = flavors.ListDetail(c.compute, nil).AllPages(ctx)
+	}
+	if err != nil {
+		return explain("flavors", err)
+	}
+	list, err := flavors.ExtractFlavors(pages)
+	if err != nil {
+		return explain("flavors", err)
+	}
+	found := 0
+	for _, f := range list {
+		if f.Name == d.o.flavor || f.ID == d.o.flavor {
+			d.flavor = f
+			found++
+		}
+	}
+	if err := once("flavor", d.o.flavor, found); err != nil {
+		return err
+	}
+	if err := d.findImage(ctx, c); err != nil {
+		return err
+	}
+	np, err := networks.List(c.network, networks.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return explain("networks", err)
+	}
+	nets, err := networks.ExtractNetworks(np)
+	if err != nil {
+		return explain("networks", err)
+	}
+	found = 0
+	for _, n := range nets {
+		if n.Name == d.o.network || n.ID == d.o.network {
+			d.network = n.ID
+			found++
+		}
+	}
+	return once("network", d.o.network, found)
+}
+
+func (d *driver) findImage(ctx context.Context, c *center) error {
+	pages, err := images.List(c.image, images.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return explain("images", err)
+	}
+	list, err := images.ExtractImages(pages)
+	if err != nil {
+		return explain("images", err)
+	}
+	found := 0
+	for _, i := range list {
+		if i.Name != d.o.image && i.ID != d.o.image || i.Status != images.ImageStatusActive {
+			continue
+		}
+		found++
+		d.image = i.ID
+		for key, good := range map[string][]string{"hw_disk_bus": {"virtio", "scsi"}, "hw_vif_model": {"virtio"}} {
+			v, _ := i.Properties[key].(string)
+			if v != "" && !strings.Contains(" "+strings.Join(good, " ")+" ", " "+v+" ") {
+				return fmt.Errorf("image %s has %s=%.40s: an emulated device where virtio is needed", d.o.image, key, v)
+			}
+		}
+	}
+	return once("image", d.o.image, found)
+}
+
+func once(what, name string, n int) error {
+	switch n {
+	case 1:
+		return nil
+	case 0:
+		return fmt.Errorf("the cloud shows no %s %.80q to this project", what, name)
+	}
+	return fmt.Errorf("the cloud has %d of %s %.80q: say its ID", n, what, name)
+}
+
+// Hosts returns what the cloud promises as one machine: as many VMs of the flavor as the cluster file has. On which hosts they
+// are to run, Nova says to nobody.
+func (d *driver) Hosts(context.Context) ([]topology.Host, error) {
+	nodes, threads := 1, 1
+	if n, err := strconv.Atoi(d.flavor.ExtraSpecs["hw:numa_nodes"]); err == nil && n > 0 && n <= 64 && d.flavor.VCPUs%n == 0 {
+		nodes = n
+	}
+	if n, err := strconv.Atoi(d.flavor.ExtraSpecs["hw:cpu_threads"]); err == nil && n > 0 && d.flavor.VCPUs/nodes%n == 0 {
+		threads = n
+	}
+	if d.flavor.VCPUs < 1 || d.flavor.VCPUs*d.vms > 65536 || d.flavor.RAM < 1 {
+		return nil, fmt.Errorf("flavor %s: %d vCPUs and %d MiB for %d VMs make no machine", d.o.flavor, d.flavor.VCPUs, d.flavor.RAM, d.vms)
+	}
+	m, err := machine.Parse(strings.NewReader(fmt.Sprintf("name: openstack\nvendor: GenuineIntel\nmodel: %q\npackages: %d\ncoresPerNode: %d\nthreads: %d\nl1KiB: 32\nl2KiB: 1024\nl3KiB: 16384\nmemoryMiB: %d\nfreeMiB: %d\n",
+		"a server of flavor "+d.flavor.Name, nodes*d.vms, d.flavor.VCPUs/nodes/threads, threads, d.flavor.RAM/nodes, d.flavor.RAM/nodes)))
+	if err != nil {
+		return nil, err
+	}
+	h, err := topology.FromMachine(m)
+	if err != nil {
+		return nil, err
+	}
+	return []topology.Host{*h}, nil
+}
+
+// Check refuses a VM that is larger than the flavor.
+func (d *driver) Check(vm plan.VM, _ backend.Settings) error {
+	switch {
+	case vm.VCPUs > d.flavor.VCPUs:
+		return fmt.Errorf("VM %s has %d vCPUs, and flavor %s %d", vm.Name, vm.VCPUs, d.flavor.Name, d.flavor.VCPUs)
+	case vm.MemoryBytes>>20 > uint64(d.flavor.RAM):
+		return fmt.Errorf("VM %s has %d MiB, and flavor %s %d", vm.Name, vm.MemoryBytes>>20, d.flavor.Name, d.flavor.RAM)
+	}
+	return nil
+}
+
+// Prepare compares the project's quota with what the cluster needs before anything is made, and makes the server group.
+func (d *driver) Prepare(ctx context.Context, p *plan.Plan, record func(backend.Ref) error) error {
+	c, err := d.clients(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.nobodyElses(ctx, c, p); err != nil {
+		return err
+	}
+	l, err := limits.Get(ctx, c.compute, nil).Extract()
+	if err != nil {
+		return explain("quotas", err)
+	}
+	a, n := l.Absolute, len(p.VMs)
+	for _, q := range []struct {
+		what             string
+		most, used, need int
+	}{
+		{"servers", a.MaxTotalInstances, a.TotalInstancesUsed, n},
+		{"vCPUs", a.MaxTotalCores, a.TotalCoresUsed, n * d.flavor.VCPUs},
+		{"MiB of memory", a.MaxTotalRAMSize, a.TotalRAMUsed, n * d.flavor.RAM},
+	} {
+		if q.most >= 0 && q.used+q.need > q.most {
+			return fmt.Errorf("the project's quota: %d %s are needed, and %d of %d are in use", q.need, q.what, q.used, q.most)
+		}
+	}
+	if d.o.group == "none" || n < 2 {
+		return nil
+	}
+	ref := d.ref(kindGroup, "nearmetal-"+d.mark)
+	if err := record(ref); err != nil {
+		return err
+	}
+	g, err := servergroups.Create(ctx, c.compute, servergroups.CreateOpts{Name: ref.ID[keyName], Policy: d.o.group}).Extract()
+	if err != nil {
+		return fmt.Errorf("%w (group=none asks for no server group)", explain("making a server group with policy "+d.o.group, err))
+	}
+	d.group = g.ID
+	return nil
+}
+
+// nobodyElses refuses a cluster whose servers have the names of some that are there.
+func (d *driver) nobodyElses(ctx context.Context, c *center, p *plan.Plan) error {
+	pages, err := servers.List(c.compute, servers.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return explain("servers", err)
+	}
+	list, err := servers.ExtractServers(pages)
+	if err != nil {
+		return explain("servers", err)
+	}
+	names := map[string]bool{}
+	for i := range p.VMs {
+		names[serverName(p.Cluster, p.VMs[i].Name)] = true
+	}
+	for _, s := range list {
+		if names[s.Name] {
+			return fmt.Errorf("the project has a server %s already: another cluster of this name? choose another with --name", s.Name)
+		}
+	}
+	return nil
+}
+
+// serverName is that of a VM's server. The region's hook on compute hosts takes what is before the last dash for the group.
+func serverName(cluster, vm string) string {
+	if cluster == "" {
+		cluster = "nearmetal"
+	}
+	return cluster + "-" + vm
+}
+
+// Close has nothing to end: a token ends by itself.
+func (d *driver) Close() error { return nil }
+
+var errNotOurs = errors.New("the journal's entry is not of this back end")

@@ -1,0 +1,151 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servergroups"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/security/groups"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/lazyregexp"
+)
+
+// Kinds of what is made, and the keys of a Ref.
+const (
+	kindServer   = "server"
+	kindPort     = "port"
+	kindSecurity = "security group"
+	kindGroup    = "server group"
+
+	keyKind = "kind"
+	keyName = "name"
+	keyMark = "mark"
+	// metaMark is the key of a server's metadata that has the mark.
+	metaMark = "nearmetal"
+)
+
+var markForm = lazyregexp.New(`^[0-9a-f]{16}$`)
+
+// ref is what is recorded before a thing is made. Its name has the mark, but for a server, whose metadata has it.
+func (d *driver) ref(kind, name string) backend.Ref {
+	return backend.Ref{Driver: d.name, What: kind + " " + name, ID: map[string]string{keyKind: kind, keyName: name, keyMark: d.mark}}
+}
+
+// goneWait is the time between looks at a thing that is being deleted: no event says when it is gone.
+var goneWait = time.Second
+
+// search returns the IDs of what a Ref leads to.
+func search(ctx context.Context, c *center, r backend.Ref) ([]string, error) {
+	name, mark := r.ID[keyName], r.ID[keyMark]
+	if !markForm().MatchString(mark) || name == "" {
+		return nil, errNotOurs
+	}
+	var ids []string
+	switch r.ID[keyKind] {
+	case kindServer:
+		pages, err := servers.List(c.compute, servers.ListOpts{}).AllPages(ctx)
+		if err != nil {
+			return nil, explain("servers", err)
+		}
+		list, err := servers.ExtractServers(pages)
+		if err != nil {
+			return nil, explain("servers", err)
+		}
+		for _, s := range list {
+			if s.Name == name && s.Metadata[metaMark] == mark {
+				ids = append(ids, s.ID)
+			}
+		}
+	case kindPort:
+		pages, err := ports.List(c.network, ports.ListOpts{Name: name}).AllPages(ctx)
+		if err != nil {
+			return nil, explain("ports", err)
+		}
+		list, err := ports.ExtractPorts(pages)
+		if err != nil {
+			return nil, explain("ports", err)
+		}
+		for _, p := range list {
+			if p.Name == name {
+				ids = append(ids, p.ID)
+			}
+		}
+	case kindSecurity:
+		pages, err := groups.List(c.network, groups.ListOpts{Name: name}).AllPages(ctx)
+		if err != nil {
+			return nil, explain("security groups", err)
+		}
+		list, err := groups.ExtractGroups(pages)
+		if err != nil {
+			return nil, explain("security groups", err)
+		}
+		for _, g := range list {
+			if g.Name == name {
+				ids = append(ids, g.ID)
+			}
+		}
+	case kindGroup:
+		pages, err := servergroups.List(c.compute, servergroups.ListOpts{}).AllPages(ctx)
+		if err != nil {
+			return nil, explain("server groups", err)
+		}
+		list, err := servergroups.ExtractServerGroups(pages)
+		if err != nil {
+			return nil, explain("server groups", err)
+		}
+		for _, g := range list {
+			if g.Name == name {
+				ids = append(ids, g.ID)
+			}
+		}
+	default:
+		return nil, errNotOurs
+	}
+	return ids, nil
+}
+
+// remove deletes a thing, and returns when it is gone.
+func remove(ctx context.Context, c *center, kind, id string) error {
+	var err error
+	switch kind {
+	case kindServer:
+		err = servers.Delete(ctx, c.compute, id).ExtractErr()
+	case kindPort:
+		err = ports.Delete(ctx, c.network, id).ExtractErr()
+	case kindSecurity:
+		err = groups.Delete(ctx, c.network, id).ExtractErr()
+	case kindGroup:
+		err = servergroups.Delete(ctx, c.compute, id).ExtractErr()
+	}
+	if notFound(err) {
+		return nil
+	}
+	if err != nil {
+		return explain("deleting a "+kind, err)
+	}
+	if kind != kindServer {
+		return nil
+	}
+	for {
+		s, err := servers.Get(ctx, c.compute, id).Extract()
+		switch {
+		case notFound(err):
+			return nil
+		case err != nil:
+			return explain("a server that is being deleted", err)
+		case s.Status == "DELETED" || s.Status == "SOFT_DELETED":
+			return nil
+		case s.Status == "ERROR" && s.Fault.Message != "":
+			// It may be an older fault: Nova goes on deleting.
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("server %s is not gone yet: %w", id, context.Cause(ctx))
+		case <-time.After(goneWait):
+		}
+	}
+}

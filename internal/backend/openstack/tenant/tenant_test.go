@@ -1,0 +1,261 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/guest/image"
+	"nearmetal/internal/job"
+	"nearmetal/internal/session"
+	"nearmetal/internal/spec"
+)
+
+// patience bounds a wait on a busy machine; on an idle one it is milliseconds.
+const patience = time.Minute
+
+const on = "openstack:test?flavor=hpc.2&image=rocky&network=private"
+
+func quick() {
+	buildPause, watchPause, dialPause, goneWait = 10*time.Millisecond, 50*time.Millisecond, 20*time.Millisecond, 10*time.Millisecond
+}
+
+func newLab(t *testing.T) *cloud {
+	t.Helper()
+	if _, err := image.Agent(); os.Getuid() != 0 || err != nil {
+		if os.Getenv("CI") != "" && os.Getuid() == 0 {
+			t.Fatal(err)
+		}
+		t.Skip("needs root, and the agent: run make")
+	}
+	quick()
+	dir, err := os.MkdirTemp("", "nm-os") // a control socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Setenv("NEARMETAL_RUNTIME_DIR", dir)
+	t.Setenv("NEARMETAL_CLUSTER", "")
+	return newCloud(t)
+}
+
+func clusterFile(name string, n int) *spec.Cluster {
+	c := &spec.Cluster{Name: "demo", Backend: name, Root: spec.RootBackend, VMs: []spec.Group{{Name: "vm", Count: n, VCPUs: 1, Memory: 256 << 20}}}
+	spec.Defaults(c)
+	return c
+}
+
+func up(t *testing.T, name string, n int) (*cluster.Cluster, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return cluster.Up(ctx, cluster.Options{Spec: clusterFile(name, n)})
+}
+
+// A cluster's life: made with a tenant's means, reached over TLS, paused, and undone to the last rule.
+func TestLife(t *testing.T) {
+	c := newLab(t)
+	u, err := up(t, on+"&group=affinity&vnic=direct", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := u.Record(); r.Running() != 2 || !strings.HasPrefix(r.Backend, "openstack:test") {
+		t.Errorf("%+v", r)
+	}
+	if g := c.one("os-server-groups"); g["policy"] != "affinity" {
+		t.Errorf("server group: %v", g)
+	}
+	if g := c.one("security-groups"); len(g["rules"].([]any)) != 2 {
+		t.Errorf("security group: %v", g)
+	}
+	c.mu.Lock()
+	for _, s := range c.things["servers"] {
+		if !strings.HasPrefix(s["name"].(string), "demo-vm") || s["hints"] == nil || s["metadata"].(map[string]any)["nearmetal"] == "" || s["flavorRef"] != "f1" || s["imageRef"] != "i1" {
+			t.Errorf("server: %v", s)
+		}
+	}
+	for _, p := range c.things["ports"] {
+		if p["binding:vnic_type"] != "direct" || len(p["security_groups"].([]any)) != 1 {
+			t.Errorf("port: %v", p)
+		}
+	}
+	c.mu.Unlock()
+	out := filepath.Join(t.TempDir(), "out")
+	f, err := os.Create(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := job.Exec(job.ExecOptions{Cluster: "demo", VM: "vm1", Args: []string{"/bin/echo", "hello"}}, session.Streams{Out: f, Err: os.Stderr})
+	f.Close()
+	if text, _ := os.ReadFile(out); err != nil || code != 0 || string(text) != "hello\n" {
+		t.Errorf("exec: %d, %v, %q", code, err, text)
+	}
+	_, err = up(t, on, 1)
+	if err == nil {
+		t.Error("a second cluster of that name")
+	}
+	if err := u.Down(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if left := c.left(); len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// What cannot be is one clear line, and nothing is left.
+func TestRefused(t *testing.T) {
+	for _, x := range []struct {
+		name, on, want string
+		wrong          func(*cloud)
+	}{
+		{"cloud", strings.Replace(on, "test", "other", 1), "clouds.yaml", nil},
+		{"no flavor", "openstack:test?image=rocky&network=private", "no flavor is named", nil},
+		{"flavor", strings.Replace(on, "hpc.2", "hpc.3", 1), `shows no flavor "hpc.3"`, nil},
+		{"network", strings.Replace(on, "private", "public", 1), `shows no network "public"`, nil},
+		{"quota", on, "quota: 4 vCPUs are needed, and 1 of 4 are in use", func(c *cloud) { c.quota = 4 }},
+		{"virtio", on, "hw_disk_bus=ide", func(c *cloud) { c.image = map[string]any{"hw_disk_bus": "ide"} }},
+		{"server group", on, "group=none asks for no server group", func(c *cloud) { c.refuse["POST os-server-groups"] = 403 }},
+		{"port", on, "403: Policy doesn't allow", func(c *cloud) { c.refuse["POST ports"] = 403 }},
+		{"fault", on, "No valid host was found", func(c *cloud) { c.fault = "No valid host was found. There are not enough hosts available." }},
+		{"server", on, "400: Policy", func(c *cloud) { c.refuse["POST servers"] = 400 }},
+		{"words", "openstack:test?flavor=a&flavour=b", "is not known", nil},
+		{"twice", "openstack:test?flavor=a&flavor=b", "twice", nil},
+		{"policy", on + "&group=close", "none of affinity", nil},
+		{"from", on + "&from=here", "no IPv4 network", nil},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			c := newLab(t)
+			if x.wrong != nil {
+				x.wrong(c)
+			}
+			u, err := up(t, x.on, 2)
+			if err == nil {
+				u.Down(context.Background())
+				t.Fatal("it is up")
+			}
+			if !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "hidden") {
+				t.Errorf("%v\nwant %s", err, x.want)
+			}
+			if left := c.left(); len(left) != 0 {
+				t.Errorf("left: %q", left)
+			}
+		})
+	}
+}
+
+// A cloud that is busy is asked again, and one that says 500 though it has done what it was asked leaves nothing.
+func TestRetry(t *testing.T) {
+	c := newLab(t)
+	for _, key := range []string{"POST servers", "POST ports", "POST os-server-groups", "POST security-groups"} {
+		c.once[key] = []int{429, 503}
+	}
+	for _, key := range []string{"GET servers", "GET flavors", "DELETE servers", "DELETE ports"} {
+		c.once[key] = []int{500, 502, 503, 429}
+	}
+	u, err := up(t, on, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Down(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if left := c.left(); len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
+	for _, key := range []string{"POST servers", "POST ports", "POST os-server-groups", "POST security-groups"} {
+		c.lose = key
+		if u, err := up(t, on, 2); err == nil {
+			u.Down(context.Background())
+			t.Errorf("%s answered 500, and the cluster is up", key)
+		}
+		if left := c.left(); len(left) != 0 {
+			t.Errorf("%s: left: %q", key, left)
+		}
+	}
+	c.once["GET flavors"] = many(503, 2*retryMost)
+	if _, err := up(t, on, 1); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("%v", err)
+	}
+}
+
+const envVictim = "NEARMETAL_TEST_TENANT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envVictim) == "" {
+		os.Exit(m.Run())
+	}
+	quick()
+	u, err := cluster.Up(context.Background(), cluster.Options{Spec: clusterFile(on, 2)})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(3)
+	}
+	if err := u.Down(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(4)
+	}
+	os.Exit(0)
+}
+
+// The owner is killed at each call that changes something, before and after it is done. The next command finds all by the
+// journal.
+func TestKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: dozens of clusters")
+	}
+	for n, ended := 1, false; !ended; n++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprint(n, after), func(t *testing.T) { ended = killed(t, n, after) })
+		}
+		if ended && n < 10 {
+			t.Errorf("only %d calls", n)
+		}
+	}
+}
+
+// killed runs an owner that is killed at call n, before it is done or after, and undoes what it left. It reports whether the owner
+// made fewer calls.
+func killed(t *testing.T, n int, after bool) (ended bool) {
+	c := newLab(t)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), envVictim+"=1")
+	c.onChange = func(k int, done bool) {
+		if k == n && done == after && cmd.Process != nil {
+			cmd.Process.Kill()
+		}
+	}
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	err := cmd.Run()
+	ended = err == nil
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
+		t.Fatalf("%v: %s", err, errs.String())
+	}
+	c.mu.Lock()
+	c.onChange = nil
+	c.mu.Unlock()
+	if _, err := cluster.Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	if left := c.left(); len(left) != 0 {
+		t.Fatalf("left: %q", left)
+	}
+	return ended
+}
+
+// many is n times a status.
+func many(status, n int) (list []int) {
+	for range n {
+		list = append(list, status)
+	}
+	return list
+}

@@ -1,0 +1,188 @@
+// Package carry is the agent's carrier where a VM is reached over a network: TLS in which both ends prove to have one
+// secret. The secret is the VM's own. It reaches the VM on its configuration drive, as cloud-init's user data.
+package carry
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/network"
+)
+
+// Port is the TCP port that the agent listens on.
+const Port = 7641
+
+// Settings are what a VM gets.
+type Settings struct {
+	Name   string `json:"name"`   // of the VM
+	Secret string `json:"secret"` // 32 bytes, in hexadecimal digits
+	Listen string `json:"listen"` // address and port; ":7641" is any
+	Config string `json:"config"` // what the agent reads (guest.Config)
+}
+
+const (
+	secretBytes = 32
+	settingsMax = 1 << 20 // bytes
+	// handshakeTime bounds how long a caller may take to prove that it has the secret.
+	handshakeTime = 10 * time.Second
+	// callersMost bounds callers that are at it.
+	callersMost = 32
+)
+
+// NewSecret returns a new secret as Settings have it.
+func NewSecret() (string, error) {
+	var b [secretBytes]byte
+	_, err := rand.Read(b[:])
+	return hex.EncodeToString(b[:]), err
+}
+
+func config(secret string) (*tls.Config, error) {
+	b, err := hex.DecodeString(secret)
+	if err != nil || len(b) != secretBytes {
+		return nil, errors.New("the agent's secret is not 32 bytes in hexadecimal digits")
+	}
+	return network.SecretTLS(b)
+}
+
+// UserData is the text by which cloud-init starts the agent, in an image that has nearmetal: JSON is YAML. The settings are in
+// a file of root's, in memory, which the agent removes when it has read it.
+func (s Settings) UserData() ([]byte, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	const path = "/run/nearmetal-agent.json"
+	data, err := json.Marshal(map[string]any{
+		"write_files": []map[string]any{{"path": path, "permissions": "0600", "owner": "root:root", "content": string(text)}},
+		"runcmd":      [][]string{{"systemd-run", "--unit=nearmetal-agent", "--collect", "nearmetal", "cloud-agent", path}},
+	})
+	return append([]byte("#cloud-config\n"), data...), err
+}
+
+// ReadSettings reads a file of settings and removes it: the secret is in no file afterwards.
+func ReadSettings(path string) (*Settings, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	s := &Settings{}
+	if err := json.NewDecoder(io.LimitReader(f, settingsMax)).Decode(s); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if _, err := config(s.Secret); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, os.Remove(path)
+}
+
+// Hosts are the lines of /etc/hosts that a configuration has, without those that could not be such lines.
+func (s *Settings) Hosts() []string {
+	var lines []string
+	for _, line := range strings.Split(s.Config, "\n") {
+		rest, ok := strings.CutPrefix(line, "host ")
+		if f := strings.Fields(rest); ok && len(f) >= 2 && net.ParseIP(f[0]) != nil {
+			lines = append(lines, strings.Join(f, "\t"))
+		}
+	}
+	return lines
+}
+
+// Dial connects to a VM's agent, which proves to have the secret.
+func Dial(ctx context.Context, address, secret string) (net.Conn, error) {
+	c, err := config(secret)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+	defer cancel()
+	conn, err := (&tls.Dialer{Config: c}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	// A certificate that the other end refuses is an error of the first read only: with TLS 1.3 this end is done before.
+	t := conn.(*tls.Conn)
+	if end, ok := ctx.Deadline(); ok {
+		t.SetReadDeadline(end)
+	}
+	var b [1]byte
+	if _, err := io.ReadFull(t, b[:]); err != nil || b[0] != welcome {
+		conn.Close()
+		return nil, fmt.Errorf("the agent does not answer: %w", errors.Join(err))
+	}
+	t.SetReadDeadline(time.Time{})
+	return conn, nil
+}
+
+// welcome is the byte that the VM's end sends first, to who has proven to have the secret.
+const welcome = '+'
+
+// Accept returns the first caller that proves to have the secret. Others are closed, and cannot keep it from being
+// found. It ends with the context or the listener.
+func Accept(ctx context.Context, l net.Listener, secret string) (net.Conn, error) {
+	c, err := config(secret)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		<-ctx.Done()
+		l.Close()
+	}()
+	found := make(chan net.Conn)
+	failed := make(chan error, 1)
+	places := make(chan struct{}, callersMost)
+	go func() {
+		for {
+			raw, err := l.Accept()
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case places <- struct{}{}:
+			default:
+				raw.Close() // too many at it: the owner tries again
+				continue
+			}
+			go func() {
+				defer func() { <-places }()
+				t := tls.Server(raw, c)
+				t.SetDeadline(time.Now().Add(handshakeTime))
+				if err := t.HandshakeContext(ctx); err != nil {
+					raw.Close()
+					return
+				}
+				if _, err := t.Write([]byte{welcome}); err != nil {
+					raw.Close()
+					return
+				}
+				t.SetDeadline(time.Time{})
+				select {
+				case found <- t:
+				case <-ctx.Done():
+					raw.Close()
+				}
+			}()
+		}
+	}()
+	select {
+	case conn := <-found:
+		return conn, nil
+	case err := <-failed:
+		return nil, errors.Join(context.Cause(ctx), err)
+	}
+}

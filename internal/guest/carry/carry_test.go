@@ -1,0 +1,135 @@
+package carry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func secret(t *testing.T) string {
+	t.Helper()
+	s, err := NewSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Both ends have to have the secret. Who has it not, says nothing or hangs up does not keep the owner away.
+func TestSecret(t *testing.T) {
+	l, s := listen(t), secret(t)
+	got := make(chan net.Conn, 1)
+	go func() {
+		c, err := Accept(context.Background(), l, s)
+		if err != nil {
+			t.Error(err)
+			close(got)
+			return
+		}
+		got <- c
+	}()
+	at := l.Addr().String()
+	silent, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if gone, err := net.Dial("tcp", at); err == nil {
+		gone.Close()
+	}
+	if c, err := Dial(context.Background(), at, secret(t)); err == nil {
+		c.Close()
+		t.Fatal("another secret is taken")
+	}
+	mine, err := Dial(context.Background(), at, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Close()
+	theirs, ok := <-got
+	if !ok {
+		t.FailNow()
+	}
+	defer theirs.Close()
+	go mine.Write([]byte("hello"))
+	b := make([]byte, 5)
+	if _, err := io.ReadFull(theirs, b); err != nil || string(b) != "hello" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if c, err := net.Dial("tcp", at); err == nil {
+		c.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := c.Read(b); err == nil {
+			t.Error("it still listens")
+		}
+		c.Close()
+	}
+}
+
+// A program in the VM's place that has not the secret is not taken for it.
+func TestImpostor(t *testing.T) {
+	l, s := listen(t), secret(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go Accept(ctx, l, secret(t))
+	if c, err := Dial(context.Background(), l.Addr().String(), s); err == nil {
+		c.Close()
+		t.Error("an impostor is taken")
+	}
+}
+
+// The settings are in a file until they are read, and in cloud-init's words before.
+func TestSettings(t *testing.T) {
+	s := Settings{Name: "vm0", Secret: secret(t), Listen: ":7641", Config: "version 1\nhost 10.0.0.7 vm0 vm0.demo\nhost nonsense x\nhost 10.0.0.8\n"}
+	data, err := s.UserData()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c struct {
+		Files []struct {
+			Content, Permissions string
+		} `json:"write_files"`
+		Run [][]string `json:"runcmd"`
+	}
+	text, ok := strings.CutPrefix(string(data), "#cloud-config\n")
+	if err := json.Unmarshal([]byte(text), &c); err != nil || !ok || len(c.Files) != 1 || c.Files[0].Permissions != "0600" || len(c.Run) != 1 {
+		t.Fatalf("%v\n%s", err, data)
+	}
+	path := filepath.Join(t.TempDir(), "s")
+	if err := os.WriteFile(path, []byte(c.Files[0].Content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadSettings(path)
+	if err != nil || *got != s {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the secret's file is there: %v", err)
+	}
+	if h := got.Hosts(); len(h) != 1 || h[0] != "10.0.0.7\tvm0\tvm0.demo" {
+		t.Errorf("%q", h)
+	}
+	for _, bad := range []string{"", "{}", `{"secret": "00"}`, `{"secret": "` + strings.Repeat("z", 64) + `"}`} {
+		os.WriteFile(path, []byte(bad), 0o600)
+		if _, err := ReadSettings(path); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
