@@ -229,6 +229,7 @@ const otherHook = "/etc/libvirt/hooks/qemu.d/other"
 // The region between servers of an unpatched Nova, on a real libvirtd. It outlives its VMs one by one, and QEMU's and
 // libvirtd's kills; it ends with the last one.
 func TestNovaRegion(t *testing.T) {
+	onDemand(t)
 	c := newCompute(t)
 	c.install()
 	vm0 := &server{1, "demo-vm0", tenantA, "hpc", "q35", false}
@@ -282,9 +283,7 @@ func TestNovaRegion(t *testing.T) {
 // Guests on both kinds of machines find the region and talk over it; the provider finds it, and a user without rights sees
 // that the flavor's promise is kept.
 func TestNovaRegionGuests(t *testing.T) {
-	if os.Getenv("NEARMETAL_OPENSTACK") == "" {
-		t.Skip("boots two VMs: make test-openstack-region")
-	}
+	onDemand(t)
 	c := newCompute(t)
 	c.install()
 	vm0 := &server{1, "demo-vm0", tenantA, "hpc", "q35", true}
@@ -330,6 +329,13 @@ func TestNovaRegionGuests(t *testing.T) {
 		c.virsh("destroy", s.domain()).want(0)
 	}
 	c.count(0, 0)
+}
+
+func onDemand(t *testing.T) {
+	t.Helper()
+	if os.Getenv("NEARMETAL_OPENSTACK") == "" {
+		t.Skip("takes a minute: make test-openstack-region")
+	}
 }
 
 // kill9 kills the QEMU of a server.

@@ -46,7 +46,7 @@ func login(ctx context.Context, cloud string) (*center, error) {
 		}
 		a, e, tls, err := clouds.Parse(opts...)
 		if err != nil {
-			return nil, fmt.Errorf("clouds.yaml: %s", oneLine(err))
+			return nil, fmt.Errorf("clouds.yaml, looked for in this directory, in openstack below the user's configuration, and in /etc/openstack: %s", oneLine(err))
 		}
 		auth, endpoint = a, e
 		if tls != nil {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,6 +17,7 @@ import (
 )
 
 func init() {
+	fromHere()
 	backend.Register("openstack", func(name string) (backend.Driver, error) {
 		o, err := parse(name)
 		if err != nil {
@@ -22,6 +25,18 @@ func init() {
 		}
 		return &driver{name: name, o: o}, nil
 	})
+}
+
+// fromHere has the processes that this one starts find the clouds.yaml of this directory, too: a cluster's owner runs in
+// another.
+func fromHere() {
+	const name, variable = "clouds.yaml", "OS_CLIENT_CONFIG_FILE"
+	if _, err := os.Stat(name); err != nil || os.Getenv(variable) != "" {
+		return
+	}
+	if path, err := filepath.Abs(name); err == nil {
+		os.Setenv(variable, path)
+	}
 }
 
 // options are what a back end's name says: openstack:CLOUD?flavor=F&image=I&network=N.

@@ -86,13 +86,18 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 		return nil, err
 	}
 	d.mark = hex.EncodeToString(b[:])
+	return d.Plans(), nil
+}
+
+// Plans returns what every cloud can do.
+func (d *driver) Plans() *backend.Probed {
 	return &backend.Probed{Accel: host.KVM, Caps: backend.Caps{
 		Links: []backend.LinkKind{backend.LinkOwn}, OwnDisk: true, Remote: true,
 		Why: map[backend.Cap]string{
 			backend.CapRegion: "Nova has none; the hook on compute hosts makes one by the flavor (docs/openstack.md)",
 			backend.CapPins:   "Nova chooses the CPUs, by the flavor",
 			backend.CapVFIO:   "ports of Neutron's do, by vnic=direct",
-		}}}, nil
+		}}}
 }
 
 // find finds what the name names; each must be there once.

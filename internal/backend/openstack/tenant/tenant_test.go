@@ -88,6 +88,9 @@ func TestLife(t *testing.T) {
 		}
 	}
 	c.mu.Unlock()
+	if dir, err := os.ReadFile(filepath.Join(os.Getenv("NEARMETAL_RUNTIME_DIR"), "demo", "console-vm0.log")); err != nil || !strings.Contains(string(dir), "its agent answers") {
+		t.Errorf("log: %v, %q", err, dir)
+	}
 	out := filepath.Join(t.TempDir(), "out")
 	f, err := os.Create(out)
 	if err != nil {
