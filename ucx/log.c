@@ -31,18 +31,44 @@ bool ivu_log_enabled(enum ivu_log_level level)
 	return (int) level <= most;
 }
 
-void ivu_log(enum ivu_log_level level, const char *format, ...)
+static void print(const char *format, va_list args)
 {
 	char line[1024];
+
+	if (vsnprintf(line, sizeof(line), format, args) >= 0)
+		fprintf(stderr, "nearmetal-ucx[%d]: %s\n", (int) getpid(), line);
+}
+
+void ivu_log(enum ivu_log_level level, const char *format, ...)
+{
 	va_list args;
-	int n;
 
 	if (!ivu_log_enabled(level))
 		return;
 	va_start(args, format);
-	n = vsnprintf(line, sizeof(line) - 1, format, args);
+	print(format, args);
 	va_end(args);
-	if (n < 0)
+}
+
+bool ivu_report_wanted(void)
+{
+	/* Open MPI's, MPICH's, PMIx's, Slurm's. */
+	static const char *const ranks[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID" };
+	const char *wanted = getenv("NEARMETAL_UCX_REPORT"), *rank = NULL;
+	size_t i;
+
+	for (i = 0; i < sizeof(ranks) / sizeof(ranks[0]) && !rank; i++)
+		rank = getenv(ranks[i]);
+	return wanted && *wanted && (!rank || !strcmp(rank, "0"));
+}
+
+void ivu_report(const char *format, ...)
+{
+	va_list args;
+
+	if (!ivu_report_wanted() && !ivu_log_enabled(IVU_LOG_INFO))
 		return;
-	fprintf(stderr, "nearmetal-ucx[%d]: %s\n", (int) getpid(), line);
+	va_start(args, format);
+	print(format, args);
+	va_end(args);
 }

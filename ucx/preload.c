@@ -5,6 +5,7 @@
  * whichever it is. One that is not known stays as it is.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,12 +59,11 @@ static void offer(void *library, void *query)
 	wrong = ivu_uct_open(uct, major, minor);
 	offered_to = query;
 	if (wrong) {
-		ivu_log(IVU_LOG_INFO, "%s: %s (%u.%u.%u): the region is not used", info.dli_fname, wrong, major, minor,
-			release);
+		ivu_report("%s: %s (%u.%u.%u): the region is not used", info.dli_fname, wrong, major, minor, release);
 		goto out;
 	}
 	ivu_component_register();
-	ivu_log(IVU_LOG_DEBUG, "the transport ivshmem is in UCX %u.%u.%u, %s", major, minor, release, info.dli_fname);
+	ivu_report("UCX %u.%u.%u, %s: it has the transport ivshmem", major, minor, release, info.dli_fname);
 out:
 	pthread_mutex_unlock(&lock);
 }
@@ -124,6 +124,40 @@ void ucs_module_global_init(void)
 	query = uct ? dlsym(uct, "uct_query_components") : NULL;
 	if (query && query != (void *) (uintptr_t) uct_query_components)
 		offer(ucp ? ucp : uct, query);
+}
+
+/* Is it a library or program that holds UCX's own code, and none of its shared libraries? Says so. */
+static int find_static(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	/* Its messages name this file of its source. */
+	static const char name[] = "ucp_context.c";
+	const char *file = strrchr(info->dlpi_name, '/');
+	Dl_info own;
+	int i;
+
+	(void) size;
+	(void) arg;
+	if ((file && !strncmp(file, "/libuc", 6)) || !dladdr(name, &own) || own.dli_fbase == (void *) info->dlpi_addr)
+		return 0;
+	for (i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+
+		if (p->p_type != PT_LOAD || p->p_flags & PF_W || !(p->p_flags & PF_R))
+			continue;
+		if (!memmem((void *) (info->dlpi_addr + p->p_vaddr), p->p_filesz, name, sizeof(name) - 1))
+			continue;
+		ivu_report("%s: a UCX is linked into it, which is not reached: the region is not used",
+			   *info->dlpi_name ? info->dlpi_name : program_invocation_name);
+		return 1;
+	}
+	return 0;
+}
+
+/* At the program's end: it may have loaded libraries meanwhile. */
+__attribute__((destructor)) static void report_static(void)
+{
+	if (!offered_to && ivu_report_wanted())
+		dl_iterate_phdr(find_static, NULL);
 }
 
 /*

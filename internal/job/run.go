@@ -292,7 +292,7 @@ func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 		return 0, err
 	}
 	defer cl.Close()
-	e, err := command(&r, ExecOptions{Args: j.o.Args})
+	e, err := command(&r, ExecOptions{Args: j.o.Args, Env: j.report(&r)})
 	if err != nil {
 		return 0, err
 	}
@@ -327,7 +327,16 @@ func (j *running) onHost(ctx context.Context, sigs <-chan os.Signal, r *cluster.
 	if err != nil {
 		return 0, err
 	}
+	env = append(env, session.Pairs(j.report(r))...)
 	return runHere(ctx, sigs, j.o.Args, env, j.s)
+}
+
+// report is what makes the transport for UCX say in one line whether it is in the ranks' UCX, if that is wanted.
+func (j *running) report(r *cluster.Record) map[string]string {
+	if r.UCX == "" || !j.o.Cluster.Verbose {
+		return nil
+	}
+	return map[string]string{"NEARMETAL_UCX_REPORT": "1"}
 }
 
 // needsVM returns the reason for which a launcher cannot run on this host.
