@@ -57,6 +57,12 @@ c_targets() {
 		echo "fuzz.sh: no headers of libfabric: the provider's targets are left out (apt-get install libfabric-dev)" >&2
 		return
 	fi
+	# What the transport for UCX receives. It needs no UCX for that.
+	sources=$(grep -o "'[a-z./_]*\.c'" ucx/meson.build | tr -d "'" | grep -v preload)
+	# shellcheck disable=SC2086
+	(cd ucx && compile ucx-receive -I. -I../fabric -I../include fuzz/fuzz_receive.c $sources -lpthread -ldl)
+	printf '%s\tucx receive\t%s\n' "$work" \
+		"$work/ucx-receive -max_total_time=SECONDS -artifact_prefix=$top/build/fuzz- -max_len=600 -len_control=0 -timeout=60"
 	sources=$(grep -o "'[a-z]*/[a-z_]*\.c'" fabric/meson.build | tr -d "'") # of fabric_sources
 	for name in region ranks; do
 		# shellcheck disable=SC2086
