@@ -24,7 +24,7 @@ type way struct {
 }
 
 // most is how long a command may take: it has hung.
-const most = 45 * time.Second
+const most = 90 * time.Second
 
 // run runs the command once and returns its figures: lines NAME BYTES VALUE.
 func (w *way) run() (map[key]float64, error) {

@@ -333,7 +333,7 @@ int main(int argc, char **argv)
 			_exit(1);
 	}
 	meter_pin(rank);
-	alarm(40);
+	alarm(80);
 	if (!strcmp(what, "messages"))
 		messages();
 	else
