@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"nearmetal/internal/backend/openstack/tenant/cloudtest"
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/guest/image"
 	"nearmetal/internal/job"
@@ -28,7 +29,7 @@ func quick() {
 	buildPause, watchPause, dialPause, goneWait = 10*time.Millisecond, 50*time.Millisecond, 20*time.Millisecond, 10*time.Millisecond
 }
 
-func newLab(t *testing.T) *cloud {
+func newLab(t *testing.T) *cloudtest.Cloud {
 	t.Helper()
 	if _, err := image.Agent(); os.Getuid() != 0 || err != nil {
 		if os.Getenv("CI") != "" && os.Getuid() == 0 {
@@ -44,7 +45,7 @@ func newLab(t *testing.T) *cloud {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	t.Setenv("NEARMETAL_RUNTIME_DIR", dir)
 	t.Setenv("NEARMETAL_CLUSTER", "")
-	return newCloud(t)
+	return cloudtest.New(t)
 }
 
 func clusterFile(name string, n int) *spec.Cluster {
@@ -70,24 +71,22 @@ func TestLife(t *testing.T) {
 	if r := u.Record(); r.Running() != 2 || !strings.HasPrefix(r.Backend, "openstack:test") {
 		t.Errorf("%+v", r)
 	}
-	if g := c.one("os-server-groups"); g["policy"] != "affinity" {
+	if g := c.One("os-server-groups"); g["policy"] != "affinity" {
 		t.Errorf("server group: %v", g)
 	}
-	if g := c.one("security-groups"); len(g["rules"].([]any)) != 2 {
+	if g := c.One("security-groups"); len(g["rules"].([]any)) != 2 {
 		t.Errorf("security group: %v", g)
 	}
-	c.mu.Lock()
-	for _, s := range c.things["servers"] {
+	for _, s := range c.All("servers") {
 		if !strings.HasPrefix(s["name"].(string), "demo-vm") || s["hints"] == nil || s["metadata"].(map[string]any)["nearmetal"] == "" || s["flavorRef"] != "f1" || s["imageRef"] != "i1" {
 			t.Errorf("server: %v", s)
 		}
 	}
-	for _, p := range c.things["ports"] {
+	for _, p := range c.All("ports") {
 		if p["binding:vnic_type"] != "direct" || len(p["security_groups"].([]any)) != 1 {
 			t.Errorf("port: %v", p)
 		}
 	}
-	c.mu.Unlock()
 	if dir, err := os.ReadFile(filepath.Join(os.Getenv("NEARMETAL_RUNTIME_DIR"), "demo", "console-vm0.log")); err != nil || !strings.Contains(string(dir), "its agent answers") {
 		t.Errorf("log: %v, %q", err, dir)
 	}
@@ -108,7 +107,7 @@ func TestLife(t *testing.T) {
 	if err := u.Down(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if left := c.left(); len(left) != 0 {
+	if left := c.Left(); len(left) != 0 {
 		t.Errorf("left: %q", left)
 	}
 }
@@ -117,18 +116,18 @@ func TestLife(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for _, x := range []struct {
 		name, on, want string
-		wrong          func(*cloud)
+		wrong          func(*cloudtest.Cloud)
 	}{
 		{"cloud", strings.Replace(on, "test", "other", 1), "clouds.yaml", nil},
 		{"no flavor", "openstack:test?image=rocky&network=private", "no flavor is named", nil},
 		{"flavor", strings.Replace(on, "hpc.2", "hpc.3", 1), `shows no flavor "hpc.3"`, nil},
 		{"network", strings.Replace(on, "private", "public", 1), `shows no network "public"`, nil},
-		{"quota", on, "quota: 4 vCPUs are needed, and 1 of 4 are in use", func(c *cloud) { c.quota = 4 }},
-		{"virtio", on, "hw_disk_bus=ide", func(c *cloud) { c.image = map[string]any{"hw_disk_bus": "ide"} }},
-		{"server group", on, "group=none asks for no server group", func(c *cloud) { c.refuse["POST os-server-groups"] = 403 }},
-		{"port", on, "403: Policy doesn't allow", func(c *cloud) { c.refuse["POST ports"] = 403 }},
-		{"fault", on, "No valid host was found", func(c *cloud) { c.fault = "No valid host was found. There are not enough hosts available." }},
-		{"server", on, "400: Policy", func(c *cloud) { c.refuse["POST servers"] = 400 }},
+		{"quota", on, "quota: 4 vCPUs are needed, and 1 of 4 are in use", func(c *cloudtest.Cloud) { c.Quota = 4 }},
+		{"virtio", on, "hw_disk_bus=ide", func(c *cloudtest.Cloud) { c.Image = map[string]any{"hw_disk_bus": "ide"} }},
+		{"server group", on, "group=none asks for no server group", func(c *cloudtest.Cloud) { c.Refuse["POST os-server-groups"] = 403 }},
+		{"port", on, "403: Policy doesn't allow", func(c *cloudtest.Cloud) { c.Refuse["POST ports"] = 403 }},
+		{"fault", on, "No valid host was found", func(c *cloudtest.Cloud) { c.Fault = "No valid host was found. There are not enough hosts available." }},
+		{"server", on, "400: Policy", func(c *cloudtest.Cloud) { c.Refuse["POST servers"] = 400 }},
 		{"words", "openstack:test?flavor=a&flavour=b", "is not known", nil},
 		{"twice", "openstack:test?flavor=a&flavor=b", "twice", nil},
 		{"policy", on + "&group=close", "none of affinity", nil},
@@ -147,7 +146,7 @@ func TestRefused(t *testing.T) {
 			if !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "hidden") {
 				t.Errorf("%v\nwant %s", err, x.want)
 			}
-			if left := c.left(); len(left) != 0 {
+			if left := c.Left(); len(left) != 0 {
 				t.Errorf("left: %q", left)
 			}
 		})
@@ -158,10 +157,10 @@ func TestRefused(t *testing.T) {
 func TestRetry(t *testing.T) {
 	c := newLab(t)
 	for _, key := range []string{"POST servers", "POST ports", "POST os-server-groups", "POST security-groups"} {
-		c.once[key] = []int{429, 503}
+		c.Once[key] = []int{429, 503}
 	}
 	for _, key := range []string{"GET servers", "GET flavors", "DELETE servers", "DELETE ports"} {
-		c.once[key] = []int{500, 502, 503, 429}
+		c.Once[key] = []int{500, 502, 503, 429}
 	}
 	u, err := up(t, on, 2)
 	if err != nil {
@@ -170,20 +169,20 @@ func TestRetry(t *testing.T) {
 	if err := u.Down(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if left := c.left(); len(left) != 0 {
+	if left := c.Left(); len(left) != 0 {
 		t.Errorf("left: %q", left)
 	}
 	for _, key := range []string{"POST servers", "POST ports", "POST os-server-groups", "POST security-groups"} {
-		c.lose = key
+		c.Lose = key
 		if u, err := up(t, on, 2); err == nil {
 			u.Down(context.Background())
 			t.Errorf("%s answered 500, and the cluster is up", key)
 		}
-		if left := c.left(); len(left) != 0 {
+		if left := c.Left(); len(left) != 0 {
 			t.Errorf("%s: left: %q", key, left)
 		}
 	}
-	c.once["GET flavors"] = many(503, 2*retryMost)
+	c.Once["GET flavors"] = many(503, 2*retryMost)
 	if _, err := up(t, on, 1); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("%v", err)
 	}
@@ -230,7 +229,7 @@ func killed(t *testing.T, n int, after bool) (ended bool) {
 	c := newLab(t)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), envVictim+"=1")
-	c.onChange = func(k int, done bool) {
+	c.OnChange = func(k int, done bool) {
 		if k == n && done == after && cmd.Process != nil {
 			cmd.Process.Kill()
 		}
@@ -243,13 +242,11 @@ func killed(t *testing.T, n int, after bool) (ended bool) {
 	if err != nil && (!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
 		t.Fatalf("%v: %s", err, errs.String())
 	}
-	c.mu.Lock()
-	c.onChange = nil
-	c.mu.Unlock()
+	c.Quiet()
 	if _, err := cluster.Sweep(); err != nil {
 		t.Fatal(err)
 	}
-	if left := c.left(); len(left) != 0 {
+	if left := c.Left(); len(left) != 0 {
 		t.Fatalf("left: %q", left)
 	}
 	return ended

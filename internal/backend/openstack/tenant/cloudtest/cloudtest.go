@@ -1,4 +1,7 @@
-package tenant
+// Package cloudtest plays an OpenStack cloud for tests: what of its APIs a tenant is asked for here, over HTTP. A server that it
+// builds is a real agent, in a mount namespace of its own, which reads the user data and is reached over TLS. It answers as Zed
+// does, as far as package tenant looks.
+package cloudtest
 
 import (
 	"context"
@@ -10,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -20,9 +24,8 @@ import (
 	"nearmetal/internal/guest/image"
 )
 
-// cloud is what of OpenStack's APIs a tenant is asked for here, over HTTP. A server that it builds is a real agent, in a mount
-// namespace of its own, which reads the user data and is reached over TLS. It answers as Zed does, as far as the driver looks.
-type cloud struct {
+// Cloud is a cloud with one project.
+type Cloud struct {
 	t   *testing.T
 	url string
 
@@ -33,21 +36,25 @@ type cloud struct {
 	listens map[string]net.Listener              // by address
 	calls   []string                             // those that changed something: METHOD kind
 
-	// What goes wrong.
-	quota    int              // cores
-	fault    string           // servers end in ERROR with this
-	refuse   map[string]int   // METHOD kind: the status of every such call
-	once     map[string][]int // METHOD kind: statuses of the first such calls
-	lose     string           // METHOD kind: done, and answered 500, once
-	image    map[string]any   // more properties
-	onChange func(n int, done bool)
+	// Program is nearmetal, which is the servers' agent then; "": this process is.
+	Program string
+
+	// What goes wrong. Lock is held by who sets it while servers are asked for.
+	Quota    int                    // of vCPUs
+	Fault    string                 // servers end in ERROR with this; "": they do not
+	Refuse   map[string]int         // METHOD COLLECTION: the status of every such call
+	Once     map[string][]int       // METHOD COLLECTION: statuses of the first such calls
+	Lose     string                 // METHOD COLLECTION: done, and answered 500, once
+	Image    map[string]any         // more properties of the image
+	OnChange func(n int, done bool) // before and after call n that changes something
 }
 
 const uuidForm = "%08x-1111-4222-8333-444444444444"
 
-func newCloud(t *testing.T) *cloud {
+// New starts a cloud, which ends with the test, and names it test in a clouds.yaml that OS_CLIENT_CONFIG_FILE names.
+func New(t *testing.T) *Cloud {
 	t.Helper()
-	c := &cloud{t: t, things: map[string]map[string]map[string]any{}, ends: map[string]context.CancelFunc{}, listens: map[string]net.Listener{}, quota: 64, refuse: map[string]int{}, once: map[string][]int{}}
+	c := &Cloud{t: t, things: map[string]map[string]map[string]any{}, ends: map[string]context.CancelFunc{}, listens: map[string]net.Listener{}, Quota: 64, Refuse: map[string]int{}, Once: map[string][]int{}}
 	s := httptest.NewServer(c)
 	c.url = s.URL
 	t.Cleanup(func() {
@@ -74,8 +81,8 @@ func newCloud(t *testing.T) *cloud {
 // subnet is of this process alone: all of 127.0.0.0/8 is this host.
 var subnet = fmt.Sprintf("127.%d.%d.", 64+os.Getpid()>>8&0x3f, os.Getpid()&0xff)
 
-// left are the things that are there, as "kind name".
-func (c *cloud) left() []string {
+// Left are the things that are there, as "kind name".
+func (c *Cloud) Left() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []string
@@ -88,8 +95,8 @@ func (c *cloud) left() []string {
 	return list
 }
 
-// one is the only thing of a kind.
-func (c *cloud) one(kind string) map[string]any {
+// One is the only thing of a collection.
+func (c *Cloud) One(kind string) map[string]any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.things[kind]) != 1 {
@@ -116,7 +123,7 @@ func oops(w http.ResponseWriter, status int, text string) {
 // kinds are the collections, by path, with the name of one.
 var kinds = map[string]string{"servers": "server", "os-server-groups": "server_group", "security-groups": "security_group", "security-group-rules": "security_group_rule", "ports": "port"}
 
-func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	path := strings.Trim(r.URL.Path, "/")
 	if path == "v3/auth/tokens" {
@@ -152,23 +159,23 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		key += " " + action
 	}
 	c.mu.Lock()
-	if list := c.once[key]; len(list) > 0 {
-		c.once[key] = list[1:]
+	if list := c.Once[key]; len(list) > 0 {
+		c.Once[key] = list[1:]
 		c.mu.Unlock()
 		w.Header().Set("Retry-After", "0")
 		oops(w, list[0], "not now")
 		return
 	}
-	status := c.refuse[key]
+	status := c.Refuse[key]
 	change := r.Method == http.MethodPost || r.Method == http.MethodDelete
 	n := 0
 	if change {
 		c.calls = append(c.calls, key)
 		n = len(c.calls)
 	}
-	hook, lose := c.onChange, c.lose == key
+	hook, lose := c.OnChange, c.Lose == key
 	if lose {
-		c.lose = ""
+		c.Lose = ""
 	}
 	c.mu.Unlock()
 	if status != 0 {
@@ -187,7 +194,7 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.serve(w, r, f, id, action, body)
 }
 
-func (c *cloud) token(w http.ResponseWriter, body []byte) {
+func (c *Cloud) token(w http.ResponseWriter, body []byte) {
 	if !strings.Contains(string(body), `"application_credential"`) || !strings.Contains(string(body), `"hidden"`) {
 		oops(w, 401, "The request you have made requires authentication.")
 		return
@@ -200,7 +207,7 @@ func (c *cloud) token(w http.ResponseWriter, body []byte) {
 		"catalog": []any{endpoint("compute", "/compute"), endpoint("network", "/network"), endpoint("image", "/image")}}})
 }
 
-func (c *cloud) serve(w http.ResponseWriter, r *http.Request, f []string, id, action string, body []byte) {
+func (c *Cloud) serve(w http.ResponseWriter, r *http.Request, f []string, id, action string, body []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch f[0] {
@@ -211,7 +218,7 @@ func (c *cloud) serve(w http.ResponseWriter, r *http.Request, f []string, id, ac
 		return
 	case "images":
 		x := map[string]any{"id": "i1", "name": "rocky", "status": "active"}
-		for k, v := range c.image {
+		for k, v := range c.Image {
 			x[k] = v
 		}
 		answer(w, 200, map[string]any{"images": []any{x}})
@@ -223,7 +230,7 @@ func (c *cloud) serve(w http.ResponseWriter, r *http.Request, f []string, id, ac
 		answer(w, 200, map[string]any{"subnet": map[string]any{"id": "s1", "cidr": subnet + "0/24", "gateway_ip": subnet + "1", "ip_version": 4}})
 		return
 	case "limits":
-		answer(w, 200, map[string]any{"limits": map[string]any{"absolute": map[string]any{"maxTotalInstances": 10, "totalInstancesUsed": 1, "maxTotalCores": c.quota, "totalCoresUsed": 1, "maxTotalRAMSize": -1, "totalRAMUsed": 1}}})
+		answer(w, 200, map[string]any{"limits": map[string]any{"absolute": map[string]any{"maxTotalInstances": 10, "totalInstancesUsed": 1, "maxTotalCores": c.Quota, "totalCoresUsed": 1, "maxTotalRAMSize": -1, "totalRAMUsed": 1}}})
 		return
 	}
 	one, ok := kinds[f[0]]
@@ -309,7 +316,7 @@ func (c *cloud) serve(w http.ResponseWriter, r *http.Request, f []string, id, ac
 	}
 }
 
-func (c *cloud) makePort(x map[string]any) {
+func (c *Cloud) makePort(x map[string]any) {
 	at := fmt.Sprint(subnet, 10+c.n)
 	l, err := net.Listen("tcp", fmt.Sprint(at, ":", carry.Port))
 	if err != nil {
@@ -324,11 +331,28 @@ func (c *cloud) makePort(x map[string]any) {
 // The agent's /run is not this host's.
 const own = `mount -t tmpfs run /run && mkdir /run/nearmetal && exec "$@"`
 
+// All are the things of a collection.
+func (c *Cloud) All(kind string) (list []map[string]any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range c.things[kind] {
+		list = append(list, x)
+	}
+	return list
+}
+
+// Quiet ends OnChange.
+func (c *Cloud) Quiet() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.OnChange = nil
+}
+
 // makeServer starts the agent as cloud-init would.
-func (c *cloud) makeServer(x map[string]any) {
+func (c *Cloud) makeServer(x map[string]any) {
 	x["status"] = "ACTIVE"
-	if c.fault != "" {
-		x["status"], x["fault"] = "ERROR", map[string]any{"code": 500, "message": c.fault}
+	if c.Fault != "" {
+		x["status"], x["fault"] = "ERROR", map[string]any{"code": 500, "message": c.Fault}
 		return
 	}
 	data, _ := base64.StdEncoding.DecodeString(fmt.Sprint(x["user_data"]))
@@ -342,7 +366,11 @@ func (c *cloud) makeServer(x map[string]any) {
 	}
 	file := filepath.Join(c.t.TempDir(), "settings")
 	os.WriteFile(file, []byte(init.Files[0].Content), 0o600)
-	s, err := carry.ReadSettings(file)
+	var s *carry.Settings
+	var err error
+	if c.Program == "" {
+		s, err = carry.ReadSettings(file)
+	}
 	if err != nil {
 		c.t.Error(err)
 		return
@@ -351,6 +379,10 @@ func (c *cloud) makeServer(x map[string]any) {
 	id := fmt.Sprint(x["networks"].([]any)[0].(map[string]any)["port"])
 	ip := c.things["ports"][id]["fixed_ips"].([]any)[0].(map[string]any)["ip_address"].(string)
 	l := c.listens[ip]
+	if c.Program != "" {
+		c.start(x, file, init.Files[0].Content, ip)
+		return
+	}
 	program, err := image.Agent()
 	if err != nil {
 		c.t.Error(err)
@@ -365,6 +397,39 @@ func (c *cloud) makeServer(x map[string]any) {
 		}
 		context.AfterFunc(ctx, func() { conn.Close() })
 		carry.Run(ctx, program, s.Name, conn, "unshare", "--mount", "sh", "-c", own, "sh")
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		x["status"] = "SHUTOFF"
+	}()
+}
+
+// alone is a server's root: its own /run, and its own /etc/hosts in the directory that is the first word.
+const alone = `mount -t tmpfs run /run && cp /etc/hosts "$1/hosts" && mount --bind "$1/hosts" /etc/hosts && shift && exec "$@"`
+
+// start starts nearmetal cloud-agent as cloud-init would, at the server's own address.
+func (c *Cloud) start(x map[string]any, file, content, ip string) {
+	var s carry.Settings
+	json.Unmarshal([]byte(content), &s)
+	s.Listen = fmt.Sprint(ip, ":", carry.Port)
+	text, err := json.Marshal(s)
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	c.listens[ip].Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	c.ends[x["id"].(string)] = cancel
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "sh", "-c", alone, "sh", filepath.Dir(file), c.Program, "cloud-agent", "--stay", file)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		c.t.Error(err)
+		return
+	}
+	go func() {
+		cmd.Wait()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		x["status"] = "SHUTOFF"

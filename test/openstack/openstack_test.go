@@ -1,0 +1,73 @@
+// Package openstack runs nearmetal on a cloud that cloudtest plays. The servers' agents are nearmetal, too, as in an image.
+package openstack
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nearmetal/internal/backend/openstack/tenant/cloudtest"
+)
+
+const on = "openstack:test?flavor=hpc.2&image=rocky&network=private"
+
+// A tenant's day: up, ps, exec in VMs that know each other's names, cp, down; and run, which leaves nothing either.
+func TestPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: seconds")
+	}
+	program, err := filepath.Abs("../../build/nearmetal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{program, program + "-vsphere"} {
+		if _, err := os.Stat(p); os.Getuid() != 0 || err != nil {
+			if os.Getenv("CI") != "" && os.Getuid() == 0 {
+				t.Fatal(err)
+			}
+			t.Skip("needs root, and the programs: run make")
+		}
+	}
+	dir, err := os.MkdirTemp("", "nm-os") // a control socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Setenv("NEARMETAL_RUNTIME_DIR", dir)
+	t.Setenv("NEARMETAL_CLUSTER", "")
+	c := cloudtest.New(t)
+	c.Program = program
+	home := t.TempDir()
+	if err := os.WriteFile(home+"/x", []byte("content\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nm := func(code int, want string, args ...string) {
+		t.Helper()
+		cmd := exec.Command(program, args...)
+		cmd.Dir = home
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), want) {
+			t.Fatalf("%q: %v, want %d and %q\n%s", args, err, code, want, out)
+		}
+	}
+	nm(0, "demo", "up", "--on", on, "--root", "backend", "--name", "demo", "--vms", "2", "--memory", "1GiB")
+	nm(0, "openstack:test", "ps")
+	nm(0, "vm1", "exec", "-c", "demo", "--vm", "vm0", "--", "getent", "hosts", "vm1")
+	nm(0, "", "cp", home+"/x", "demo/vm1:/run/x")
+	nm(0, "content", "exec", "-c", "demo", "--vm", "vm1", "--", "cat", "/run/x")
+	nm(0, "vm1 has it: content", "exec", "-c", "demo", "--vm", "vm0", "--", "sh", "-c", "echo vm1 has it: $(/run/nearmetal/bin/nearmetal-rsh vm1 cat /run/x)")
+	nm(0, "its agent answers", "logs", "demo")
+	nm(1, "already", "up", "--on", on, "--root", "backend", "--name", "demo", "--vms", "1", "--memory", "1GiB")
+	nm(0, "", "down", "demo")
+	if left := c.Left(); len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
+	nm(0, "vm1: here", "run", "--on", on, "--root", "backend", "--vms", "2", "--memory", "1GiB", "--", "/bin/echo", "here")
+	c.Quota = 4
+	nm(1, "quota: 4 vCPUs are needed", "run", "--on", strings.Replace(on, "hpc.2", "m1.1", 1)+"&group=none", "--root", "backend", "--vms", "4", "--memory", "512MiB", "--", "true")
+	if left := c.Left(); len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
+}
