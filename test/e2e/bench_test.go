@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -173,17 +172,12 @@ experiments:
 func TestBenchMPICHProvider(t *testing.T) {
 	l := libraries(t)[3]
 	needs(t, l.mpirun)
-	build := t.TempDir()
-	os.Chmod(build, 0o755)
-	if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC="+l.mpicc, "BUILD="+build, build+"/nm_latency").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	path := filepath.Join(t.TempDir(), "own.yaml")
 	text := `version: 1
 suite: own
 experiments:
   - name: one
-    programs: [{name: theirs, find: ["` + build + `/nm_latency"]}]
+    programs: [{name: theirs, find: ["` + kernel(t, l.mpicc, "nm_latency") + `"]}]
     launch: mpi
     ranks: "2"
     spread: true

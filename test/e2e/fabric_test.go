@@ -66,10 +66,7 @@ func TestFabricThreeChannels(t *testing.T) {
 		}
 		t.Run(l.name, func(t *testing.T) {
 			needs(t, l.mpirun)
-			build := filepath.Join(dir, strings.ReplaceAll(l.name, " ", ""))
-			if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC="+l.mpicc, "BUILD="+build, build+"/nm_cg").CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			cg := kernel(t, l.mpicc, "nm_cg")
 			// The checksum of this grid, which is the same wherever it runs (test/kernels).
 			if l.name != "Open MPI 4" {
 				t.Setenv("FI_PROVIDER", "ivshmem")
@@ -78,7 +75,7 @@ func TestFabricThreeChannels(t *testing.T) {
 			if l.name == "MPICH 5" {
 				args = append(args, "-ppn", "2") // neighbours of the solver's in one VM
 			}
-			r := inVMs(t, c, false, append(args, away, build+"/nm_cg", "--grid", "32", "--expect", "56fb381a2d6441dc")...)
+			r := inVMs(t, c, false, append(args, away, cg, "--grid", "32", "--expect", "56fb381a2d6441dc")...)
 			r.places(t)
 			if u := channels(r); len(u) != 6 || u.count(overVM) < 4 || u.count(overRegion) != 4 || u.count(overCore) != 6 {
 				t.Errorf("channels: %q", u)
@@ -94,10 +91,7 @@ func TestFabricOneSided(t *testing.T) {
 	needs(t, l.mpirun)
 	build := t.TempDir()
 	os.Chmod(build, 0o755)
-	if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC="+l.mpicc, "BUILD="+build, build+"/nm_onesided").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	r := inVMs(t, c, false, l.mpirun, "-n", "2", build+"/nm_onesided", "--bytes", "40000", "--rounds", "5")
+	r := inVMs(t, c, false, l.mpirun, "-n", "2", kernel(t, l.mpicc, "nm_onesided"), "--bytes", "40000", "--rounds", "5")
 	if n := strings.Count(r.out, " ok\n"); n != 14 {
 		t.Errorf("%d of 14 checks: %s", n, r.out)
 	}
@@ -140,16 +134,11 @@ func TestFabricUCX(t *testing.T) {
 		l := libraries(t)[test.library]
 		t.Run(l.name, func(t *testing.T) {
 			needs(t, l.mpirun)
-			build := t.TempDir()
-			os.Chmod(build, 0o755)
-			if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC="+l.mpicc, "BUILD="+build, build+"/nm_cg").CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
 			if test.env != "" {
 				t.Setenv(test.env, "ucx")
 			}
 			for _, inVM := range test.launcherInVMs {
-				r := inVMs(t, c, inVM, l.mpirun, "-n", "2", build+"/nm_cg", "--grid", "32", "--expect", "56fb381a2d6441dc")
+				r := inVMs(t, c, inVM, l.mpirun, "-n", "2", kernel(t, l.mpicc, "nm_cg"), "--grid", "32", "--expect", "56fb381a2d6441dc")
 				r.places(t)
 				if n := strings.Count(r.out+r.err, "(ivshmem/ivshmem0"); n < 2 {
 					t.Errorf("launcher in a VM: %v: %d of 2 ranks send over the region: %s%s", inVM, n, r.out, r.err)

@@ -35,6 +35,17 @@ func libraries(t *testing.T) []library {
 	}
 }
 
+// kernel returns a program of kernels/, built with an MPI library's compiler by the first test that asks for it. The VMs
+// find it by their root, in which only what others may read is shown to an unprivileged user.
+func kernel(t *testing.T, mpicc, name string) string {
+	t.Helper()
+	dir := filepath.Join(top, "kernels", strings.ReplaceAll(strings.Trim(mpicc, "/"), "/", "-"))
+	if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC="+mpicc, "BUILD="+dir, dir+"/"+name).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return filepath.Join(dir, name)
+}
+
 // found are the lines of nm_cg's output that must be the same wherever it runs.
 var found = regexp.MustCompile(`(?m)^(iterations|residual|error|checksum) .*$`)
 
@@ -51,14 +62,7 @@ func TestMPI(t *testing.T) {
 				inVMs(t, c, true, l.mpirun, "-n", "2", "hostname").places(t)
 				return
 			}
-			build := t.TempDir()
-			// The VMs find it by their root, in which only what others may read is shown to
-			// an unprivileged user; tests run as root, but the mode should not matter.
-			os.Chmod(build, 0o755)
-			if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC="+l.mpicc, "BUILD="+build, build+"/nm_cg").CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-			args := []string{l.mpirun, "-n", "2", build + "/nm_cg", "--grid", "32"}
+			args := []string{l.mpirun, "-n", "2", kernel(t, l.mpicc, "nm_cg"), "--grid", "32"}
 			native := exec.Command(args[0], args[1:]...)
 			native.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 				"OMPI_MCA_rmaps_base_oversubscribe=1", "PRTE_ALLOW_RUN_AS_ROOT=1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1",

@@ -54,12 +54,7 @@ func TestSoftRoCE(t *testing.T) {
 		t.Errorf("the server: %v\n%s%s", err, said, &out)
 	}
 
-	build := t.TempDir()
-	os.Chmod(build, 0o755)
-	if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC=mpicc.openmpi", "BUILD="+build, build+"/nm_cg").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	args := []string{"mpirun.openmpi", "-n", "2", build + "/nm_cg", "--grid", "32"}
+	args := []string{"mpirun.openmpi", "-n", "2", kernel(t, "mpicc.openmpi", "nm_cg"), "--grid", "32"}
 	native := exec.Command(args[0], args[1:]...)
 	native.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1")
 	want, err := native.Output()
