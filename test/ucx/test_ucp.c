@@ -576,6 +576,17 @@ static void containers(void)
 	messages();
 }
 
+/* Is a test asked for? All are, if none is named. */
+static bool asked(int argc, char **argv, const char *name)
+{
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (!strcmp(argv[i], name))
+			return true;
+	return argc < 2;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -604,7 +615,7 @@ int main(int argc, char **argv)
 	setenv("UCX_TLS", "ivshmem", 0);
 	setenv("FI_IVSHMEM_TIMEOUT", "2000", 0);
 	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		if (argc < 2 || !strcmp(argv[1], tests[i].name))
+		if (asked(argc, argv, tests[i].name))
 			run(tests[i].name, tests[i].ranks, tests[i].mib, tests[i].fn, tests[i].may_die);
 	return 0;
 }
