@@ -292,7 +292,7 @@ bench-device: ## handing 8 VFs over
 bench-fabric: c wheels ## the libfabric provider beside its peers
 	@go run ./test/bench/fabric
 
-# Some 2 minutes a run.
+# Some five minutes on a quiet machine.
 bench-ucx: ucx wheels ## the UCX transport beside UCX's own shared memory and the provider
 	@go run ./test/bench/fabric --runs 5 --only ucp,ucp-scale,openmpi-ucx
 

@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// The transport for UCX, measured by `make bench-ucx`: its tables are made only if --only names them.
+// The transport for UCX, measured by `make bench-ucx`: its tables are made only if --only names them. A run of all three
+// takes about a minute.
 
 const (
 	// regionMiB is the size of the region for two ranks; of its 16 slots each has as much as in the provider's own tables.
