@@ -33,6 +33,9 @@ const (
 func newCompute(t *testing.T) *compute {
 	c := &compute{site: ofHost(t)}
 	c.program = copied // libvirtd's VMs run as a user who may not look into our directories
+	if err := os.Chmod(top, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, dir := range []string{"/run/nearmetal", "/etc/nearmetal", "/var/lib/nearmetal"} {
 		if os.Mkdir(dir, 0o755) == nil {
 			t.Cleanup(func() { os.Remove(dir) })
