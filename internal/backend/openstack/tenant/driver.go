@@ -86,11 +86,20 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 		return nil, err
 	}
 	d.mark = hex.EncodeToString(b[:])
-	return d.Plans(), nil
+	return tenants(), nil
 }
 
-// Plans returns what every cloud can do.
+// Plans returns what a flavor can ask a cloud for: cores, cards and, on hosts with the hook, a region. Which of it a cluster's servers
+// have follows from their flavor, not from the cluster file.
 func (d *driver) Plans() *backend.Probed {
+	p := tenants()
+	p.Caps.Cores, p.Caps.VFIO, p.Caps.Regions = true, true, []string{"ivshmem"}
+	p.RegionDevice = "ivshmem"
+	return p
+}
+
+// tenants is what a tenant's cluster can ask for.
+func tenants() *backend.Probed {
 	return &backend.Probed{Accel: host.KVM, Caps: backend.Caps{
 		Links: []backend.LinkKind{backend.LinkOwn}, OwnDisk: true, Remote: true,
 		Why: map[backend.Cap]string{
