@@ -11,7 +11,7 @@ set -u
 
 cd "$(dirname "$0")/.." || exit 1
 [ $# -gt 0 ] || set -- address thread valgrind
-tests=${FABRIC_TESTS:-tagged_ring_safe tagged_calls peek_claim multi_recv truncate threads rma_calls atomics coop killed_midway vandal flood_ forged replayed withdrawn stress_2 stress_4_safe stress_4_small}
+tests=${FABRIC_TESTS:-tagged_ring_safe tagged_calls peek_claim multi_recv truncate threads rma_calls atomics coop killed_midway vandal flood_ forged replayed withdrawn traffic stress_2 stress_4_safe stress_4_small}
 [ "$tests" = all ] && tests=""
 
 # build TOOL SANITIZE: the provider and its tests in build/san-TOOL.
@@ -67,6 +67,8 @@ for tool in "$@"; do
 	valgrind)
 		command -v valgrind >/dev/null || { echo "no valgrind: apt-get install valgrind" >&2; exit 2; }
 		build valgrind none
+		# coop_end_forged: valgrind ends by an assertion of its own (m_signals.c) where a filter of system calls traps.
+		FABRIC_EXCEPT=coop_end_forged
 		FABRIC_PATIENCE=${patience:-20}
 		FABRIC_MESSAGES=50 run valgrind valgrind --quiet --error-exitcode=66 \
 			--leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
