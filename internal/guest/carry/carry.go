@@ -35,6 +35,8 @@ type Settings struct {
 const (
 	secretBytes = 32
 	settingsMax = 1 << 20 // bytes
+	// dataMax bounds user data in bytes: 65535 in base64, which is OpenStack's bound.
+	dataMax = 65535/4*3 - 32
 	// handshakeTime bounds how long a caller may take to prove that it has the secret.
 	handshakeTime = 10 * time.Second
 	// callersMost bounds callers that are at it.
@@ -68,6 +70,9 @@ func (s Settings) UserData() ([]byte, error) {
 		"write_files": []map[string]any{{"path": path, "permissions": "0600", "owner": "root:root", "content": string(text)}},
 		"runcmd":      [][]string{{"systemd-run", "--unit=nearmetal-agent", "--collect", "nearmetal", "cloud-agent", path}},
 	})
+	if len(data) > dataMax {
+		return nil, fmt.Errorf("what the agent of %s has to know takes %d bytes, and user data has room for %d: fewer VMs", s.Name, len(data), dataMax)
+	}
 	return append([]byte("#cloud-config\n"), data...), err
 }
 

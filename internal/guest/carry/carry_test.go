@@ -126,6 +126,10 @@ func TestSettings(t *testing.T) {
 	if h := got.Hosts(); len(h) != 1 || h[0] != "10.0.0.7\tvm0\tvm0.demo" {
 		t.Errorf("%q", h)
 	}
+	s.Config = strings.Repeat("host 10.0.0.7 vm0\n", 4000)
+	if _, err := s.UserData(); err == nil || !strings.Contains(err.Error(), "fewer VMs") {
+		t.Errorf("%v", err)
+	}
 	for _, bad := range []string{"", "{}", `{"secret": "00"}`, `{"secret": "` + strings.Repeat("z", 64) + `"}`} {
 		os.WriteFile(path, []byte(bad), 0o600)
 		if _, err := ReadSettings(path); err == nil {

@@ -260,6 +260,7 @@ func (d *driver) Prepare(ctx context.Context, p *plan.Plan, record func(backend.
 		return err
 	}
 	g, err := servergroups.Create(ctx, c.compute, servergroups.CreateOpts{Name: ref.ID[keyName], Policy: d.o.group}).Extract()
+	settled(ref)
 	if err != nil {
 		return fmt.Errorf("%w (group=none asks for no server group)", explain("making a server group with policy "+d.o.group, err))
 	}

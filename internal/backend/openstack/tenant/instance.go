@@ -59,6 +59,7 @@ func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance
 		Name: i.ref.ID[keyName], FlavorRef: d.flavor.ID, ImageRef: d.image, ConfigDrive: &drive, UserData: data,
 		Networks: []servers.Network{{Port: at.id}}, Metadata: map[string]string{metaMark: d.mark},
 	}, hints).Extract()
+	settled(i.ref)
 	if err != nil {
 		// Nova may have made it all the same: the mark leads to it.
 		return fail(errors.Join(explain("making a server", err), i.undo()))
@@ -289,6 +290,14 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 		return nil, err
 	}
 	ids, err := search(ctx, c, r)
+	for err == nil && len(ids) == 0 && late(r) {
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(goneWait): // no event says that a thing has come to be
+		}
+		ids, err = search(ctx, c, r)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,8 @@ package tenant
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servergroups"
@@ -24,6 +26,7 @@ const (
 	keyKind = "kind"
 	keyName = "name"
 	keyMark = "mark"
+	keyMade = "made" // when it was recorded, in seconds since 1970
 	// metaMark is the key of a server's metadata that has the mark.
 	metaMark = "nearmetal"
 )
@@ -32,8 +35,28 @@ var markForm = lazyregexp.New(`^[0-9a-f]{16}$`)
 
 // ref is what is recorded before a thing is made. Its name has the mark, but for a server, whose metadata has it.
 func (d *driver) ref(kind, name string) backend.Ref {
-	return backend.Ref{Driver: d.name, What: kind + " " + name, ID: map[string]string{keyKind: kind, keyName: name, keyMark: d.mark}}
+	return backend.Ref{Driver: d.name, What: kind + " " + name, ID: map[string]string{keyKind: kind, keyName: name, keyMark: d.mark, keyMade: strconv.FormatInt(time.Now().Unix(), 10)}}
 }
+
+// grace is how long after its record a thing may still come to be, although its owner is dead: the cloud had the call and no
+// answer was read.
+var grace = 20 * time.Second
+
+// answered are the names of things for which this process has read the cloud's answer: none of them comes later.
+var answered sync.Map
+
+// late reports whether a thing that is not there may still come.
+func late(r backend.Ref) bool {
+	if _, ok := answered.Load(r.ID[keyMark] + r.ID[keyName]); ok {
+		return false
+	}
+	made, err := strconv.ParseInt(r.ID[keyMade], 10, 64)
+	age := time.Since(time.Unix(made, 0))
+	return err == nil && age >= 0 && age < grace
+}
+
+// settled notes that the cloud has answered the call that makes a thing.
+func settled(r backend.Ref) { answered.Store(r.ID[keyMark]+r.ID[keyName], true) }
 
 // goneWait is the time between looks at a thing that is being deleted: no event says when it is gone.
 var goneWait = time.Second

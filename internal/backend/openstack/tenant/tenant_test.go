@@ -27,6 +27,7 @@ const on = "openstack:test?flavor=hpc.2&image=rocky&network=private"
 
 func quick() {
 	buildPause, watchPause, dialPause, goneWait = 10*time.Millisecond, 50*time.Millisecond, 20*time.Millisecond, 10*time.Millisecond
+	grace = 0
 }
 
 func newLab(t *testing.T) *cloudtest.Cloud {
@@ -250,6 +251,36 @@ func killed(t *testing.T, n int, after bool) (ended bool) {
 		t.Fatalf("left: %q", left)
 	}
 	return ended
+}
+
+// A server that the cloud makes only after its owner was killed is found, too.
+func TestLate(t *testing.T) {
+	c := newLab(t)
+	grace = 2 * time.Second
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), envVictim+"=1")
+	swept := make(chan struct{})
+	c.OnChange = func(k int, done bool) {
+		if k == 7 && !done { // the first server
+			cmd.Process.Kill()
+			<-swept
+		}
+	}
+	cmd.Run()
+	go func() {
+		// The search has found nothing by then, and goes on.
+		for c.Searches("servers") == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		close(swept)
+	}()
+	if _, err := cluster.Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	c.Quiet()
+	if left := c.Left(); len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
 }
 
 // many is n times a status.

@@ -29,12 +29,14 @@ type Cloud struct {
 	t   *testing.T
 	url string
 
-	mu      sync.Mutex
-	n       int
-	things  map[string]map[string]map[string]any // by kind and ID
-	ends    map[string]context.CancelFunc        // of servers' agents
-	listens map[string]net.Listener              // by address
-	calls   []string                             // those that changed something: METHOD kind
+	serving  sync.WaitGroup
+	mu       sync.Mutex
+	n        int
+	things   map[string]map[string]map[string]any // by kind and ID
+	ends     map[string]context.CancelFunc        // of servers' agents
+	listens  map[string]net.Listener              // by address
+	searches map[string]int                       // calls that list, by collection, since the last that changes
+	calls    []string                             // those that changed something: METHOD kind
 
 	// Program is nearmetal, which is the servers' agent then; "": this process is.
 	Program string
@@ -54,7 +56,7 @@ const uuidForm = "%08x-1111-4222-8333-444444444444"
 // New starts a cloud, which ends with the test, and names it test in a clouds.yaml that OS_CLIENT_CONFIG_FILE names.
 func New(t *testing.T) *Cloud {
 	t.Helper()
-	c := &Cloud{t: t, things: map[string]map[string]map[string]any{}, ends: map[string]context.CancelFunc{}, listens: map[string]net.Listener{}, Quota: 64, Refuse: map[string]int{}, Once: map[string][]int{}}
+	c := &Cloud{t: t, searches: map[string]int{}, things: map[string]map[string]map[string]any{}, ends: map[string]context.CancelFunc{}, listens: map[string]net.Listener{}, Quota: 64, Refuse: map[string]int{}, Once: map[string][]int{}}
 	s := httptest.NewServer(c)
 	c.url = s.URL
 	t.Cleanup(func() {
@@ -124,6 +126,8 @@ func oops(w http.ResponseWriter, status int, text string) {
 var kinds = map[string]string{"servers": "server", "os-server-groups": "server_group", "security-groups": "security_group", "security-group-rules": "security_group_rule", "ports": "port"}
 
 func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.serving.Add(1)
+	defer c.serving.Done()
 	body, _ := io.ReadAll(r.Body)
 	path := strings.Trim(r.URL.Path, "/")
 	if path == "v3/auth/tokens" {
@@ -172,6 +176,9 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if change {
 		c.calls = append(c.calls, key)
 		n = len(c.calls)
+		c.searches = map[string]int{}
+	} else {
+		c.searches[f[0]]++
 	}
 	hook, lose := c.OnChange, c.Lose == key
 	if lose {
@@ -341,8 +348,16 @@ func (c *Cloud) All(kind string) (list []map[string]any) {
 	return list
 }
 
-// Quiet ends OnChange.
+// Searches is how often the things of a collection were listed since a call that changes something began.
+func (c *Cloud) Searches(kind string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.searches[kind]
+}
+
+// Quiet ends OnChange, after the calls that are being served.
 func (c *Cloud) Quiet() {
+	c.serving.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.OnChange = nil
