@@ -28,7 +28,7 @@ const bound = 4 * time.Minute
 
 var (
 	nearmetal string // the program
-	kernels   string // the directory of build/c/kernels
+	kernels   string // the directory of build/c/kernels, which are built with Open MPI; kernel builds others
 	top       string // a directory of ours, which every user may look for a path in
 	runtime   string // $NEARMETAL_RUNTIME_DIR of all tests but those of other users
 )
