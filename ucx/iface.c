@@ -1,5 +1,6 @@
 /* Interfaces: one for each worker of UCX, with a slot of the region. */
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -324,6 +325,27 @@ static void fill_ops(struct ivu_iface_ops *ops)
 	set_internal(a->is_connected, FN(is_connected));
 }
 
+static int find_provider(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	const char *name = strrchr(info->dlpi_name, '/');
+
+	(void) size;
+	(void) arg;
+	return name && !strcmp(name, "/libivshmem-fi.so");
+}
+
+/*
+ * Has this process the libfabric provider, too? Open MPI opens both at its start, and drops the one that it does not
+ * take. The slots are for those that it takes: UCX if it was asked to.
+ */
+static bool provider_goes_first(void)
+{
+	const char *pml = getenv("OMPI_MCA_pml");
+
+	return dl_iterate_phdr(find_provider, NULL) && !getenv("OMPI_MCA_pml_ucx_priority") &&
+	       !(pml && strstr(pml, "ucx") && *pml != '^');
+}
+
 /* Takes a slot. false: there is none, and nobody is reached by this interface. */
 static bool join(struct ivu_iface *i)
 {
@@ -395,7 +417,9 @@ ivu_status ivu_iface_open(struct ivu_memory *md, void *worker, const void *param
 	ivs_list_init(&i->ep.peers_all);
 	ivs_list_init(&i->ep.active);
 	/* UCX ends the program if an interface does not open. One that reaches nobody leaves it the old ways. */
-	if (!join(i))
+	if (provider_goes_first())
+		ivu_log(IVU_LOG_INFO, "the libfabric provider is in this process: UCX leaves the region to it");
+	else if (!join(i))
 		ivu_log(IVU_LOG_WARN, "there is no slot for this worker in region %s: it uses other transports",
 			md->region->path);
 	*iface = i;

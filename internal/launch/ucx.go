@@ -8,17 +8,18 @@ import (
 // ucxTransport is the name of nearmetal's transport in UCX.
 const ucxTransport = "ivshmem"
 
-// ucx are the variables that let Open MPI take pml ucx without an RDMA device: its transports include the one that is
-// preloaded. Where it has libfabric, too, the provider's pml cm stands above it, unless UCX is preferred.
+// ucx are the variables that make Open MPI take pml ucx, without an RDMA device, too, and put it above the provider's
+// pml cm. They are set only where UCX is preferred: each rank would make a worker of UCX at its start, whichever of the
+// two it takes in the end.
 func ucx(s Setup) []variable {
-	vars := []variable{
+	if !s.PreferUCX {
+		return nil
+	}
+	return []variable{
 		{"OMPI_MCA_opal_common_ucx_tls", "any", false},
 		{"OMPI_MCA_opal_common_ucx_devices", "any", false},
+		{"OMPI_MCA_pml_ucx_priority", "200", false},
 	}
-	if s.PreferUCX {
-		vars = append(vars, variable{"OMPI_MCA_pml_ucx_priority", "200", false})
-	}
-	return vars
 }
 
 // appended is environ (NAME=value) with value at the end of the list in name, whose words any of separators divide and

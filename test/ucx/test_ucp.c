@@ -1,4 +1,5 @@
 /* UCX as MPIs use it, over the transport: its public interface ucp, from the headers of any version. */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -578,6 +579,45 @@ static void containers(void)
 	messages();
 }
 
+/* In a process that has loaded the provider, UCX takes no slot unless Open MPI is to take UCX. */
+static void beside_provider(void)
+{
+	ucp_ep_params_t p = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS };
+	char path[4096];
+	ucp_ep_h ep;
+
+	EXPECT(getenv("LD_PRELOAD"));
+	snprintf(path, sizeof(path), "%s", getenv("LD_PRELOAD"));
+	EXPECT(strrchr(path, '/') && strlen(path) + 64 < sizeof(path));
+	strcpy(strrchr(path, '/'), "/../fabric/libivshmem-fi.so");
+	EXPECT(dlopen(path, RTLD_NOW | RTLD_LOCAL));
+	setenv("UCX_TLS", "ivshmem,self", 1);
+	setenv("OMPI_MCA_pml", "ucx", 1);
+	start(UCP_FEATURE_TAG, false);
+	stop();
+	eps[!rank] = NULL;
+	barrier(NULL);
+	unsetenv("OMPI_MCA_pml");
+	{
+		ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG };
+		ucp_worker_params_t none = { .field_mask = 0 };
+		ucp_address_t *address;
+		size_t len;
+
+		EXPECT(ucp_init(&params, NULL, &context) == UCS_OK);
+		EXPECT(ucp_worker_create(context, &none, &worker) == UCS_OK);
+		EXPECT(ucp_worker_get_address(worker, &address, &len) == UCS_OK && len <= ADDRESS_MAX);
+		memcpy(shared->address[rank], address, len);
+		ucp_worker_release_address(worker, address);
+		barrier(NULL);
+		p.address = (const ucp_address_t *) shared->address[!rank];
+		EXPECT(ucp_ep_create(worker, &p, &ep) == UCS_ERR_UNREACHABLE);
+		barrier(NULL);
+		ucp_worker_destroy(worker);
+		ucp_cleanup(context);
+	}
+}
+
 /* Is a test asked for? All are, if none is named. */
 static bool asked(int argc, char **argv, const char *name)
 {
@@ -609,6 +649,7 @@ int main(int argc, char **argv)
 		{ "threads", 2, 64, threads, false },
 		{ "a job that is suspended", 2, 64, suspended, false },
 		{ "containers", 2, 64, containers, false },
+		{ "beside the provider", 2, 64, beside_provider, false },
 	};
 	size_t i;
 
