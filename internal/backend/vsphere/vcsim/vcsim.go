@@ -95,6 +95,7 @@ type Failure struct {
 	Text  string // vCenter's words
 	Drop  bool   // the connection is closed, before the call is carried out
 	After bool   // it is carried out first
+	Then  func() // is called before the answer
 }
 
 // The login, and objects that there are.
@@ -262,12 +263,15 @@ func (s *Server) proxy(next http.Handler) http.Handler {
 		if ask != nil {
 			f = ask(n, string(m[1]))
 		}
-		if f == (Failure{}) {
+		if f.Fault == "" && f.Text == "" && !f.Drop && f.Then == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
 		if f.After {
 			next.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		if f.Then != nil {
+			f.Then()
 		}
 		if f.Drop {
 			panic(http.ErrAbortHandler)
