@@ -132,6 +132,15 @@ type Locator interface {
 	Hosts(ctx context.Context) ([]topology.Host, error)
 }
 
+// Sweeper is a Driver that can end what many Refs lead to side by side. Sweep is called before the Refs are undone one by one, with
+// the driver open until that is done; what it cannot end it leaves to that.
+type Sweeper interface {
+	Sweep(ctx context.Context, refs []Ref)
+}
+
+// SweepTimeout bounds a Sweep.
+const SweepTimeout = 10 * time.Minute
+
 // Inspector is an Instance that can be read back for `nearmetal verify`. Inspect changes nothing;
 // what cannot be read is in Facts.Unread. region is the plan's, nil for none.
 type Inspector interface {

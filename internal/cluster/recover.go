@@ -75,6 +75,7 @@ func undo(dir string) ([]string, error) {
 		return nil, err
 	}
 	defer j.Close()
+	defer sweepRefs(j.Changes())()
 	changes, err := j.UndoAll()
 	var words []string
 	for _, c := range changes {

@@ -69,6 +69,35 @@ func undoRef(c journal.Change) (did bool, err error) {
 	return true, i.Kill(ctx)
 }
 
+// sweepRefs ends what drivers can end side by side; the caller undoes the changes, and calls what it returns then.
+func sweepRefs(changes []journal.Change) (done func()) {
+	by := map[string][]backend.Ref{}
+	for _, c := range changes {
+		if c.Kind == refKind {
+			r := refOf(c)
+			by[r.Driver] = append(by[r.Driver], r)
+		}
+	}
+	var open []backend.Driver
+	ctx, cancel := context.WithTimeout(context.Background(), backend.SweepTimeout)
+	defer cancel()
+	for name, refs := range by {
+		d, err := backend.Open(name)
+		if err != nil {
+			continue // undoing says it
+		}
+		open = append(open, d)
+		if s, ok := d.(backend.Sweeper); ok {
+			s.Sweep(ctx, refs)
+		}
+	}
+	return func() {
+		for _, d := range open {
+			d.Close()
+		}
+	}
+}
+
 // record writes a Ref down; see backend.Request.
 func (c *Cluster) record(r backend.Ref) error {
 	_, err := c.journal.Record(refChange(r))

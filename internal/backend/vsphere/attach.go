@@ -48,6 +48,39 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 	return &attached{c: c, ref: r, at: *ref, done: make(chan struct{})}, nil
 }
 
+// Sweep ends VMs side by side, as many of each host as are made at a time. What cannot be ended is tried, and explained, by the undo.
+func (d *driver) Sweep(ctx context.Context, refs []backend.Ref) {
+	last := map[string]backend.Ref{} // by mark: the last Ref knows most
+	for _, r := range refs {
+		if r.ID["kind"] == kindVM {
+			last[r.ID["mark"]] = r
+		}
+	}
+	if len(last) < 2 {
+		return
+	}
+	c, err := d.center(ctx)
+	if err != nil {
+		return
+	}
+	var ends []func() error
+	for _, r := range last {
+		ends = append(ends, func() error {
+			turn, err := c.slot(ctx, r.ID["host"])
+			if err != nil {
+				return err
+			}
+			defer turn()
+			i, err := d.Attach(ctx, r)
+			if err == nil {
+				err = i.Kill(ctx)
+			}
+			return err
+		})
+	}
+	side(ends, len(ends))
+}
+
 // findVM finds a VM by its own id, or by its name in its folder; and only with its mark. A clone that vCenter still makes is awaited:
 // without that it would appear when nobody looks for it any more.
 func (c *center) findVM(ctx context.Context, id map[string]string) (*types.ManagedObjectReference, error) {

@@ -47,7 +47,7 @@ func (s *Session) Read(ctx context.Context, host string) (*Capture, error) {
 	if err != nil {
 		return nil, s.explain(fmt.Sprintf("find host %.100q", host), err)
 	}
-	list, err := s.read(ctx, []types.ManagedObjectReference{h.Reference()})
+	list, err := s.read(ctx, []types.ManagedObjectReference{h.Reference()}, hostProperties)
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +57,9 @@ func (s *Session) Read(ctx context.Context, host string) (*Capture, error) {
 }
 
 // read reads hosts in one call.
-func (s *Session) read(ctx context.Context, refs []types.ManagedObjectReference) ([]Capture, error) {
+func (s *Session) read(ctx context.Context, refs []types.ManagedObjectReference, props []string) ([]Capture, error) {
 	var content []types.ObjectContent
-	if err := s.pc.Retrieve(ctx, refs, hostProperties, &content); err != nil {
+	if err := s.pc.Retrieve(ctx, refs, props, &content); err != nil {
 		return nil, s.explain("read the hosts", err)
 	}
 	if len(content) != len(refs) {

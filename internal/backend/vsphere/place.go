@@ -152,7 +152,11 @@ func (s *Session) findHosts(ctx context.Context, p *place, devices bool) ([]topo
 			}
 		}
 	}
-	captures, err := s.read(ctx, refs)
+	props := bareProperties
+	if devices {
+		props = hostProperties
+	}
+	captures, err := s.read(ctx, refs, props)
 	if err != nil {
 		return nil, err
 	}
