@@ -39,6 +39,8 @@ var (
 	usedVerbs  = regexp.MustCompile(`ranks on other hosts are reached over verbs;ofi_rxm`)
 	verbsAlone = way{name: "verbs;ofi_rxm", env: []string{"OMPI_MCA_opal_common_ofi_provider_include=verbs;ofi_rxm", "OMPI_MCA_mtl_base_verbose=1",
 		"OMPI_MCA_opal_common_ofi_verbose=1"}, proof: regexp.MustCompile(`mtl:ofi:provider(:domain)?: rxe0`)}
+	overUCX = way{name: "UCX", env: []string{"OMPI_MCA_pml=ucx", "OMPI_MCA_opal_common_ucx_tls=any", "OMPI_MCA_opal_common_ucx_devices=any",
+		"UCX_TLS=rc,self", "UCX_NET_DEVICES=rxe0:1", "UCX_IB_GID_INDEX=1"}}
 )
 
 // most is how long a program may take: it has hung.
@@ -201,13 +203,8 @@ func (t *table) print(ways []*way) {
 
 // pair is two ranks, one on each host.
 func (j *job) pair() error {
-	alone := verbsAlone
-	ways := []*way{
-		{name: "nearmetal over verbs;ofi_rxm", env: overVerbs, proof: usedVerbs},
-		&alone,
-		{name: "UCX", env: []string{"OMPI_MCA_pml=ucx", "OMPI_MCA_opal_common_ucx_tls=any", "OMPI_MCA_opal_common_ucx_devices=any", "UCX_TLS=rc,self",
-			"UCX_NET_DEVICES=rxe0:1", "UCX_IB_GID_INDEX=1"}},
-	}
+	alone, ucx := verbsAlone, overUCX
+	ways := []*way{{name: "nearmetal over verbs;ofi_rxm", env: overVerbs, proof: usedVerbs}, &alone, &ucx}
 	fmt.Println("\ntwo hosts, a rank on each, soft RoCE, Open MPI 4.1")
 	return j.measure(ways, 2, 1, []*table{
 		{title: "latency, us", words: []string{"nm_latency", "--sizes", "8:64KiB", "--iterations", "60:10", "--warmup", "6:1", "--time-limit", "0.2"}},
@@ -217,10 +214,11 @@ func (j *job) pair() error {
 
 // four is four ranks, each in a VM of its own, two on each host.
 func (j *job) four() error {
-	alone := verbsAlone
+	alone, ucx := verbsAlone, overUCX
 	ways := []*way{
 		{name: "region and verbs", env: overVerbs, proof: usedVerbs},
 		&alone,
+		&ucx,
 		{name: "ob1 over TCP", env: []string{"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader,tcp"}},
 	}
 	fmt.Println("\ntwo hosts, two VMs with a rank each on each of them, Open MPI 4.1")
