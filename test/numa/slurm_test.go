@@ -31,8 +31,9 @@ func (h *host) slurm() {
 	if err != nil {
 		h.T.Fatal(err)
 	}
-	// What slurmd needs of a host: its name's address, and cgroups.
-	h.Sh(`set -e; echo 127.0.0.1 $(hostname) >>/etc/hosts; mount -t tmpfs none /sys/fs/cgroup
+	// What slurmd needs of a host: an address beside the loopback's (AI_ADDRCONFIG), its name's, and cgroups. The card's
+	// address is also what the VF in the VM pings.
+	h.Sh(`set -e; ip addr add 10.78.1.1/16 dev eth0; echo 127.0.0.1 $(hostname) >>/etc/hosts; mount -t tmpfs none /sys/fs/cgroup
 		for c in freezer memory cpuset devices cpuacct; do mkdir /sys/fs/cgroup/$c; mount -t cgroup -o $c none /sys/fs/cgroup/$c; done`)
 	out, err := h.Try(fmt.Sprintf("cd %s && %s=1 %s -test.run '^TestSlurm$' -test.v", dir, onOuter, exe), vmBound)
 	h.T.Logf("on the outer host:\n%s", out)
