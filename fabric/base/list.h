@@ -29,7 +29,7 @@ static inline void ivs_list_add(struct ivs_list *head, struct ivs_list *e)
 
 static inline void ivs_list_del(struct ivs_list *e)
 {
-	e->prev->next = e->next;
+	e->prev->next = e->next; /* NOLINT(clang-analyzer-unix.Malloc): the analyzer does not follow lists */
 	e->next->prev = e->prev;
 	e->next = e->prev = e;
 }

@@ -100,7 +100,7 @@ static int window(const char *name, const char *by, ivm_aint size, ivm_aint disp
 		return next(size, disp_unit, info, comm, baseptr, win);
 	w = calloc(1, sizeof(*w));
 	memory = ivm_alloc(size);
-	if (!all(w && (memory || !size), comm)) {
+	if (!all(w && (memory || !size), comm) || !w) {
 		ivm_free(memory);
 		free(w);
 		return made(next(size, disp_unit, info, comm, baseptr, win), comm, win);
