@@ -19,6 +19,7 @@ import (
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/host/device"
 	"nearmetal/internal/host/fleet"
+	"nearmetal/internal/host/novaregion"
 	"nearmetal/internal/jsonform"
 	"nearmetal/internal/load"
 	"nearmetal/internal/plan"
@@ -60,6 +61,7 @@ var forms = []struct {
 	{"slurm doctor", reflect.TypeFor[[]slurm.Finding]()},
 	{"vsphere passthru", reflect.TypeFor[[]esx.Function]()},
 	{"vsphere sriov", reflect.TypeFor[[]esx.Function]()},
+	{"host openstack-region status", reflect.TypeFor[novaregion.Status]()},
 	{"version", reflect.TypeFor[versionFacts]()},
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"nearmetal/test/hosttree"
 )
 
@@ -48,6 +50,27 @@ func TestForms(t *testing.T) {
 	}
 	if err := writeForms(dir); err == nil || !strings.Contains(err.Error(), "[].wasNs is gone") {
 		t.Errorf("a field that is gone: %v", err)
+	}
+}
+
+// Every command with --json has a schema.
+func TestEveryFormIsPromised(t *testing.T) {
+	known := map[string]bool{"bench report": true} // the same command as report
+	for _, f := range forms {
+		known[f.command] = true
+	}
+	seen := 0
+	everyCommand(func(c *cobra.Command) {
+		if c.Flags().Lookup("json") == nil {
+			return
+		}
+		seen++
+		if name := strings.TrimPrefix(c.CommandPath(), "nearmetal "); !known[name] {
+			t.Errorf("nearmetal %s --json has no schema", name)
+		}
+	})
+	if seen < 10 {
+		t.Errorf("%d commands with --json", seen)
 	}
 }
 
