@@ -139,11 +139,16 @@ func TestRunMPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	want := 1
+	if _, err := os.Stat(start); err != nil {
+		t.Log("not looked at: what -v says of the ranks' UCX: ", err) // no headers of UCX
+		start, want = "true", 0
+	}
 	r := nm(t, "run", "-v", "--vms", "2", "--memory", "512MiB", "--traffic", "--traffic-dir", dir, "--", "mpirun.openmpi", "-n", "2",
 		"sh", "-c", `"$0" && exec "$@"`, start, kernels+"/nm_cg", "--grid", "32", "--expect", "0000000000000000").
 		want(t, 1, "What ranks (rows) sent to ranks (columns):")
 	// Debian's Open MPI does not start UCX by itself. The first of two ranks says it.
-	if n := strings.Count(r.out+r.err, "it has the transport ivshmem"); n != 1 {
+	if n := strings.Count(r.out+r.err, "it has the transport ivshmem"); n != want {
 		t.Errorf("-v says %d times of the ranks' UCX that it has the transport: %s%s", n, r.out, r.err)
 	}
 	var m traffic.Matrix
