@@ -224,6 +224,10 @@ test-packages: go ## packages made twice; installed, upgraded, removed and purge
 test-sriov: go ## an emulated host with an IOMMU and an SR-IOV card, and a VM with a VF
 	NEARMETAL_SRIOV=1 go test -count=1 -v -timeout 40m ./test/sriov
 
+test-libvirt: go ## clusters as domains of a real libvirtd, which it starts (root)
+	@sh scripts/install.sh libvirt
+	go test -count=1 -timeout 30m ./test/libvirt
+
 # Two outer hosts under TCG, their cards joined by a wire; VMs by nested KVM. Minutes.
 test-hosts: go ## one MPI job over two emulated hosts: CMA, region, and verbs over VFs; a power cut
 	@sh scripts/install.sh hosts
@@ -248,8 +252,8 @@ test-slurm-unified: slurm ## the same where Slurm has unified cgroups alone
 	go test -count=1 -timeout 20m -tags unified -run TestUnified ./test/slurm
 
 # The same, and more, with the compilers, MPI libraries, QEMU and Slurm of Debian 13.
-DEBIAN13_PARTS ?= unit demo test-slurm
-test-debian13: ## unit, demo and test-slurm in a Debian 13, which it makes (root; 5 GB below build/)
+DEBIAN13_PARTS ?= unit demo test-slurm test-libvirt
+test-debian13: ## unit, demo, test-slurm and test-libvirt in a Debian 13, which it makes (root; 5 GB below build/)
 	@sh scripts/debian.sh trixie make $(DEBIAN13_PARTS)
 
 slurm-shell: slurm ## a shell beside a Slurm of its own
