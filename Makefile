@@ -168,7 +168,7 @@ wheels: deps
 
 # A compiler of Fortran, LAMMPS and Intel MPI, for the tests of MPI libraries over the provider.
 extras: wheels
-	@sh scripts/install.sh fortran lammps hosts
+	@sh scripts/install.sh fortran lammps hosts roots
 	@sh scripts/wheels.sh intel source
 
 # The report's page at three widths, light, dark and printed. NEARMETAL_SHOTS=DIR keeps pictures.

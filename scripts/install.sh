@@ -45,6 +45,7 @@ packages() {
 	fortran) echo "gfortran" ;; # Debian 12's MPI packages depend on it, Debian 13's do not
 	lammps) echo "lammps" ;;
 	hosts) echo "openssh-server" ;;
+	roots) echo "squashfs-tools umoci skopeo" ;; # what unpacks images of roots
 	libvirt) echo "libvirt-clients libvirt-daemon libvirt-daemon-driver-qemu libxml2-utils" ;;
 	shells) echo "zsh fish" ;;
 	browser)
@@ -58,7 +59,7 @@ packages() {
 	packages) echo "rpm" ;;
 	bootstrap) echo "debootstrap" ;;
 	*)
-		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, hosts, libvirt, shells, browser, bench, clang, packages or bootstrap" >&2
+		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, hosts, roots, libvirt, shells, browser, bench, clang, packages or bootstrap" >&2
 		exit 2
 		;;
 	esac

@@ -13,6 +13,8 @@ type Options struct {
 	Spec *spec.Cluster
 	// Command is what the user typed, for `nearmetal ps`.
 	Command string
+	// Launcher is an MPI launcher that will be run in the VMs, by its name: a root that is not this host's must have it.
+	Launcher string
 	// Events are called as the start goes on; any of them may be nil.
 	Events Events
 	// BootTimeout bounds the time from the VMs' start to ready, per cluster; 0: 5 minutes.

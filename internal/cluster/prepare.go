@@ -36,6 +36,9 @@ type prepared struct {
 func (c *Cluster) prepare(ctx context.Context, o Options, notice func(string)) (*prepared, error) {
 	p := &prepared{}
 	s := o.Spec
+	if err := openRoot(ctx, o, notice); err != nil {
+		return nil, err
+	}
 	if err := checkExports(s); err != nil {
 		return nil, err
 	}

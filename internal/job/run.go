@@ -91,6 +91,9 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 			}
 		}
 	}()
+	if what.once && launch.Named(o.Args[0]) && !strings.Contains(o.Args[0], "/") {
+		o.Cluster.Launcher = o.Args[0]
+	}
 	c, err := cluster.Up(ctx, o.Cluster)
 	close(booted)
 	<-listened

@@ -17,7 +17,7 @@ type Cluster struct {
 	Backend string `yaml:"backend" json:"backend" default:"qemu" format:"backend"`
 	// Accel is how the guest's instructions run. `auto` takes KVM where it works and TCG (emulation, slow) elsewhere.
 	Accel string `yaml:"accel" json:"accel" default:"auto" enum:"auto,kvm,tcg"`
-	// Root is the guests' file system: `host` for this host's own, read-only under an overlay in memory, a directory, or `backend` for a disk that the back end itself has. A directory of that name is `./backend`.
+	// Root is the guests' file system: `host` for this host's own, read-only under an overlay in memory, a directory, an image, which is unpacked once into your cache (squashfs, qcow2, SIF, a folder or archive with an OCI image: see docs/files.md), or `backend` for a disk that the back end itself has. A directory of that name is `./backend`.
 	Root string `yaml:"root" json:"root" default:"host" format:"path"`
 	// Files is how the VMs see the host's files, their root and shares: by `9p`, which QEMU serves itself, or by `virtiofs`, which a virtiofsd process for each of them serves. `auto` takes 9p where QEMU and the guests' kernel have it, else virtiofs; Red Hat's QEMU and kernels have virtiofs only (see docs/files.md).
 	Files string `yaml:"files" json:"files" default:"auto" enum:"auto,virtiofs,9p"`

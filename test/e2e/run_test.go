@@ -140,7 +140,8 @@ func TestRunStatus(t *testing.T) {
 	}
 }
 
-// A directory can be the root: here one with nothing but busybox.
+// A directory can be the root, and an image: here a squashfs with nothing but busybox. It is unpacked into the cache once; what it
+// lacks for the command is said before a VM starts.
 func TestRunRoot(t *testing.T) {
 	needs(t, "busybox")
 	busybox, err := exec.LookPath("busybox")
@@ -163,7 +164,16 @@ func TestRunRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := run(t, "--root", root, "--", "sh", "-c", "ls /; ls /bin; hostname; touch /bin/x /here && echo both written; echo kept >kept")
+	image := root
+	if _, err := exec.LookPath("mksquashfs"); err == nil {
+		image = filepath.Join(t.TempDir(), "root.squashfs")
+		if out, err := exec.Command("mksquashfs", root, image, "-quiet", "-no-progress").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+		oneLine(t, finish(t, run(t, "-q", "--root", image, "--", "mpirun", "-n", "2", "true"), "").want(t, 1, "has no mpirun"))
+	}
+	cmd := run(t, "--root", image, "--", "sh", "-c", "ls /; ls /bin; hostname; touch /bin/x /here && echo both written; echo kept >kept")
 	r := finish(t, cmd, "").want(t, 0, "busybox\n", "vm0\n", "both written\n")
 	if strings.Contains(r.out, "usr\n") {
 		t.Errorf("the host's root shows: %q", r.out)
