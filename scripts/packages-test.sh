@@ -61,6 +61,7 @@ inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root L
 works() {
 	[ "$(inside nearmetal version | head -1 | cut -d' ' -f2)" = "$(cat VERSION)" ] || fail "$release: nearmetal version says $(inside nearmetal version)"
 	[ "$(readlink "$root/usr/bin/nearmetal-rsh")" = nearmetal ] || fail "$release: there is no nearmetal-rsh"
+	[ "$(inside nearmetal-vsphere version | head -1 | cut -d' ' -f2)" = "$(cat VERSION)" ] || fail "$release: nearmetal-vsphere does not start"
 	inside nearmetal check --json >"$work/check.json" || [ $? = 1 ] || fail "$release: nearmetal check failed"
 	grep -q '"limits.nofile"' "$work/check.json" || fail "$release: nearmetal check says nothing of limits.nofile"
 	inside nearmetal spec show --vms 2 >"$root/tmp/x.yaml" && inside nearmetal spec validate /tmp/x.yaml >/dev/null || fail "$release: nearmetal spec failed"
@@ -102,7 +103,7 @@ for release; do
 	}
 	files >"$work/before"
 
-	inside sh -c "apt-get -q install -y --no-install-recommends /pk/nearmetal_*.deb /pk/nearmetal-fabric_*.deb /pk/nearmetal-slurm-${slurm}_*.deb" >"$work/log" 2>&1 || {
+	inside sh -c "apt-get -q install -y --no-install-recommends /pk/nearmetal_*.deb /pk/nearmetal-fabric_*.deb /pk/nearmetal-vsphere_*.deb /pk/nearmetal-slurm-${slurm}_*.deb" >"$work/log" 2>&1 || {
 		tail -5 "$work/log" >&2
 		fail "$release: the packages cannot be installed"
 	}
@@ -112,18 +113,18 @@ for release; do
 		fail "$release: the plugin of Slurm $other can be installed beside Slurm $slurm"
 	fi
 	echo "# a site's own" >>"$root/etc/security/limits.d/50-nearmetal.conf"
-	inside sh -c "dpkg -i /pk/next/nearmetal_*.deb /pk/next/nearmetal-fabric_*.deb /pk/next/nearmetal-slurm-${slurm}_*.deb" >"$work/log" 2>&1 || {
+	inside sh -c "dpkg -i /pk/next/nearmetal_*.deb /pk/next/nearmetal-fabric_*.deb /pk/next/nearmetal-vsphere_*.deb /pk/next/nearmetal-slurm-${slurm}_*.deb" >"$work/log" 2>&1 || {
 		cat "$work/log" >&2
 		fail "$release: the packages cannot be upgraded"
 	}
 	works
 	grep -q "a site's own" "$root/etc/security/limits.d/50-nearmetal.conf" || fail "$release: an upgrade overwrites what the site wrote"
 	touch "$root/var/lib/nearmetal/000001-test.open"
-	inside apt-get -q remove -y nearmetal nearmetal-fabric "nearmetal-slurm-$slurm" >"$work/log" 2>&1
+	inside apt-get -q remove -y nearmetal nearmetal-fabric nearmetal-vsphere "nearmetal-slurm-$slurm" >"$work/log" 2>&1
 	grep -q "changes to this host stay" "$work/log" || fail "$release: removal says nothing of changes to the host"
 	[ -e "$root/var/lib/nearmetal/000001-test.open" ] || fail "$release: removal lost a journal"
 	[ ! -e "$root/usr/bin/nearmetal" ] || fail "$release: nearmetal is there after its removal"
-	inside dpkg -P nearmetal nearmetal-fabric "nearmetal-slurm-$slurm" >/dev/null 2>&1
+	inside dpkg -P nearmetal nearmetal-fabric nearmetal-vsphere "nearmetal-slurm-$slurm" >/dev/null 2>&1
 	left "the packages' purge"
 	echo "$release: .deb: installed, upgraded, removed, purged"
 
@@ -134,14 +135,14 @@ for release; do
 		mkdir -p "$root/$d"
 	done
 	files >"$work/before"
-	r -i "$out"/nearmetal-0*.rpm "$out"/nearmetal-fabric-*.rpm "$out/nearmetal-slurm-$slurm"-*.rpm
+	r -i "$out"/nearmetal-0*.rpm "$out"/nearmetal-fabric-*.rpm "$out"/nearmetal-vsphere-*.rpm "$out/nearmetal-slurm-$slurm"-*.rpm
 	works
 	[ -s "$root/usr/lib64/slurm/spank_nearmetal.so" ] || fail "$release: there is no plugin in /usr/lib64/slurm"
 	echo "# a site's own" >>"$root/etc/security/limits.d/50-nearmetal.conf"
-	r -U "$out"/next/nearmetal-0*.rpm "$out"/next/nearmetal-fabric-*.rpm "$out/next/nearmetal-slurm-$slurm"-*.rpm
+	r -U "$out"/next/nearmetal-0*.rpm "$out"/next/nearmetal-fabric-*.rpm "$out"/next/nearmetal-vsphere-*.rpm "$out/next/nearmetal-slurm-$slurm"-*.rpm
 	works
-	r -V nearmetal-fabric "nearmetal-slurm-$slurm" || fail "$release: rpm -V finds other files than it installed"
-	r -e "nearmetal-slurm-$slurm" nearmetal-fabric nearmetal 2>/dev/null
+	r -V nearmetal-fabric nearmetal-vsphere "nearmetal-slurm-$slurm" || fail "$release: rpm -V finds other files than it installed"
+	r -e "nearmetal-slurm-$slurm" nearmetal-vsphere nearmetal-fabric nearmetal 2>/dev/null
 	rm -f "$root/etc/security/limits.d/50-nearmetal.conf.rpmsave" # as rpm does with what a site wrote
 	left "the rpm packages' removal"
 	echo "$release: .rpm: installed, upgraded, verified, removed"
@@ -150,7 +151,7 @@ for release; do
 done
 
 # What rpm says of them, against what it should be.
-for p in nearmetal nearmetal-fabric nearmetal-slurm-22.05 nearmetal-slurm-24.11; do
+for p in nearmetal nearmetal-fabric nearmetal-vsphere nearmetal-slurm-22.05 nearmetal-slurm-24.11; do
 	for f in "$out/$p"-[0-9]*.rpm; do
 		echo "== $p"
 		rpm -qp --nosignature --requires --recommends --suggests "$f"

@@ -76,6 +76,7 @@ done
 
 install -Dm755 build/nearmetal "$stage/usr/bin/nearmetal"
 install -Dm755 build/nearmetal-task "$stage/usr/bin/nearmetal-task"
+install -Dm755 build/nearmetal-vsphere "$stage/usr/bin/nearmetal-vsphere"
 ln -sf nearmetal "$stage/usr/bin/nearmetal-rsh"
 mkdir -p "$stage/usr/share/man/man1" "$stage/usr/share/man/man5"
 build/nearmetal man --docs /usr/share/doc/nearmetal "$stage/usr/share/man/man1"

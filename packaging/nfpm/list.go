@@ -81,10 +81,15 @@ func (o *order) packages(f family, releases []string) ([]pkg, error) {
 		text:    "The provider ivshmem, a library that MPI programs preload for windows in shared memory, and their headers.",
 		depends: []string{f.fabric},
 	}
-	if err := o.sort(f, &main, &fabric); err != nil {
+	vsphere := pkg{
+		name: "nearmetal-vsphere", summary: "nearmetal with VMware vSphere as a back end",
+		text:    "The command nearmetal-vsphere: nearmetal, and VMs on ESXi hosts of a vCenter. It holds VMware's client library.",
+		depends: []string{fmt.Sprintf(f.same, "nearmetal", o.version, o.release)},
+	}
+	if err := o.sort(f, &main, &fabric, &vsphere); err != nil {
 		return nil, err
 	}
-	list := []pkg{main, fabric}
+	list := []pkg{main, fabric, vsphere}
 	for _, dir := range releases {
 		p, err := o.slurmPackage(f, dir)
 		if err != nil {
@@ -112,8 +117,11 @@ func (o *order) packages(f family, releases []string) ([]pkg, error) {
 // fabricTrees are what of an installation is the provider's; all else is nearmetal's.
 var fabricTrees = []string{"/usr/lib/nearmetal/", "/usr/include/", "/usr/share/pkgconfig/", "/usr/share/man/man7/"}
 
+// vsphereProgram is alone in its package.
+const vsphereProgram = "/usr/bin/nearmetal-vsphere"
+
 // sort puts the files of the installation into their packages.
-func (o *order) sort(f family, main, fabric *pkg) error {
+func (o *order) sort(f family, main, fabric, vsphere *pkg) error {
 	return filepath.WalkDir(o.stage, func(path string, d fs.DirEntry, err error) error {
 		at := strings.TrimPrefix(path, filepath.Clean(o.stage))
 		if err != nil || d.IsDir() && !strings.Contains(at, "/nearmetal") {
@@ -140,6 +148,9 @@ func (o *order) sort(f family, main, fabric *pkg) error {
 			if strings.HasPrefix(at+"/", tree) {
 				to = fabric
 			}
+		}
+		if at == vsphereProgram {
+			to = vsphere
 		}
 		to.contents = append(to.contents, c)
 		return nil
