@@ -15,7 +15,7 @@ import (
 
 // openRoot makes a folder of a root that is an image, and says what such a root lacks for the command: o.Launcher.
 func openRoot(ctx context.Context, o Options, notice func(string)) error {
-	s := o.Spec
+	s, given := o.Spec, o.Spec.Root
 	if s.Root == "host" || s.Root == spec.RootBackend {
 		return nil
 	}
@@ -38,7 +38,7 @@ func openRoot(ctx context.Context, o Options, notice func(string)) error {
 		s.Root = dir
 	}
 	if o.Launcher != "" && !hasProgram(s, o.Launcher) {
-		return fmt.Errorf("root %s has no %s (in %s): install the MPI library there, or add its folder to PATH with env: in the cluster file", s.Root, o.Launcher, strings.Join(rootPath, ", "))
+		return fmt.Errorf("root %s has no %s (in %s): install the MPI library there, or add its folder to PATH with env: in the cluster file", given, o.Launcher, strings.Join(rootPath, ", "))
 	}
 	return nil
 }

@@ -171,7 +171,7 @@ func TestRunRoot(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
-		oneLine(t, finish(t, run(t, "-q", "--root", image, "--", "mpirun", "-n", "2", "true"), "").want(t, 1, "has no mpirun"))
+		finish(t, run(t, "--root", image, "--", "mpirun", "-n", "2", "true"), "").want(t, 1, "unpacking the squashfs "+image, "root "+image+" has no mpirun")
 	}
 	cmd := run(t, "--root", image, "--", "sh", "-c", "ls /; ls /bin; hostname; touch /bin/x /here && echo both written; echo kept >kept")
 	r := finish(t, cmd, "").want(t, 0, "busybox\n", "vm0\n", "both written\n")
