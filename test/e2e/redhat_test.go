@@ -58,7 +58,7 @@ func TestRedHatQEMU(t *testing.T) {
 	needs(t, "mpirun.openmpi")
 	needsVirtiofsd(t)
 	qemu := redHatQEMU(t)
-	levels := []string{"strict"}
+	levels := []string{"auto"}
 	if os.Getenv("NEARMETAL_FILES") != "" { // make test-rhel
 		levels = []string{"auto", "standard", "strict"}
 	}
