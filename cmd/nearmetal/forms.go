@@ -48,6 +48,7 @@ var forms = []struct {
 	{"plan", reflect.TypeFor[plan.Plan]()},
 	{"plan --match", reflect.TypeFor[[]matched]()},
 	{"plan --format openstack-json", reflect.TypeFor[openstack.Request]()},
+	{"plan --format vsphere", reflect.TypeFor[esx.Translation]()},
 	{"spec show", reflect.TypeFor[spec.Cluster]()},
 	{"check --measure", reflect.TypeFor[checkMeasured]()},
 	{"check --domain", reflect.TypeFor[[]explain.Report]()},

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"nearmetal/internal/backend/vsphere/vcsim"
+	"nearmetal/internal/jsonform"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -89,6 +91,19 @@ func TestCaptureAndPlan(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(text), &r); err != nil || code != 0 || len(r.VMs) != 2 || r.VMs[0].NumCPUs != 10 || r.VMs[1].ExtraConfig["numa.nodeAffinity"] == "" || len(r.Lost) == 0 {
 		t.Errorf("%v, %d, %s%s", err, code, text, errs)
+	}
+	// It is as the schema promises.
+	schema, err := os.ReadFile("../../docs/reference/json/plan-format-vsphere.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var form jsonform.Schema
+	var v any
+	if err := errors.Join(json.Unmarshal(schema, &form), json.Unmarshal([]byte(text), &v)); err != nil {
+		t.Fatal(err)
+	}
+	if err := form.Check(v); err != nil {
+		t.Error(err)
 	}
 }
 
