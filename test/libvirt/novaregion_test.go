@@ -97,7 +97,10 @@ type server struct {
 	boots                      bool // it has a kernel; else it stays in its firmware
 }
 
-func (s *server) uuid() string { return fmt.Sprintf("%08x-0000-4000-8000-000000000000", s.n) }
+// uuid is this process's own: its QEMU is looked for by it.
+func (s *server) uuid() string {
+	return fmt.Sprintf("%08x-0000-4000-8000-%012x", s.n, os.Getpid())
+}
 
 func (s *server) domain() string { return fmt.Sprintf("instance-%08x", s.n) }
 
