@@ -67,18 +67,19 @@ func earlier(b *bench) (*table, error) {
 	}
 	t := newTable("this provider and an earlier one (was) in turns")
 	for _, p := range earlierPairs {
-		for _, side := range []struct {
-			name string
-			b    *bench
-		}{{p.ours, b}, {p.earlier, was}} {
-			w, err := columns[p.ours](side.b)
-			if err != nil {
-				return nil, err
-			}
-			w.name = side.name
-			t.ways = append(t.ways, w)
-			t.columns = append(t.columns, side.name)
+		now, err := columns[p.ours](b)
+		if err != nil {
+			// An MPI that is not there must not cost the others their figures.
+			fmt.Printf("%s is left out: %v\n", p.what, err)
+			continue
 		}
+		before, err := columns[p.ours](was)
+		if err != nil {
+			return nil, err
+		}
+		now.name, before.name = p.ours, p.earlier
+		t.ways = append(t.ways, now, before)
+		t.columns = append(t.columns, p.ours, p.earlier)
 		t.compare(p.ours, p.earlier)
 	}
 	return t, nil
