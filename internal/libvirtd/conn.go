@@ -51,32 +51,39 @@ var ErrLost = errors.New("the connection to libvirtd ended: it was stopped or re
 // connectTimeout bounds what a daemon may take to say anything. A new one asks QEMU what it can do first.
 const connectTimeout = 60 * time.Second
 
+// openTries bounds how often a connection is made again that ended before it said anything.
+const openTries = 3
+
 // Dial connects to the daemon at a. A user's own daemon that does not run is started, as virsh does; that ends by
-// itself when it has had neither clients nor domains for two minutes. *NoDaemon: there is none.
+// itself when it has had neither clients nor domains for two minutes. *NoDaemon: there is none. ErrLost: daemons
+// there end what they accept.
 func Dial(ctx context.Context, a Address) (*Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	raw, err := connect(ctx, a)
-	if err != nil && a.Session && a.Socket == "" && os.Geteuid() != 0 && !errors.Is(err, fs.ErrPermission) {
-		if err = startSession(ctx); err == nil {
-			raw, err = await(ctx, a)
-		}
-	}
-	if err != nil {
-		return nil, &NoDaemon{a, err}
-	}
-	return open(ctx, a, raw)
+	return reach(ctx, a, a.Session && a.Socket == "" && os.Geteuid() != 0)
 }
 
 // Reach is Dial that starts no daemon.
-func Reach(ctx context.Context, a Address) (*Conn, error) {
+func Reach(ctx context.Context, a Address) (*Conn, error) { return reach(ctx, a, false) }
+
+// reach connects to the daemon at a, and may start it. The socket of a daemon that is being killed still takes
+// connections: one that ends before its first answer has asked for nothing, so another is made.
+func reach(ctx context.Context, a Address, start bool) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	raw, err := connect(ctx, a)
-	if err != nil {
-		return nil, &NoDaemon{a, err}
+	for try := 1; ; try++ {
+		raw, err := connect(ctx, a)
+		if err != nil && start && !errors.Is(err, fs.ErrPermission) {
+			if err = startSession(ctx); err == nil {
+				raw, err = await(ctx, a)
+			}
+		}
+		if err != nil {
+			return nil, &NoDaemon{a, err}
+		}
+		c, err := open(ctx, a, raw)
+		if try == openTries || !errors.Is(err, ErrLost) {
+			return c, err
+		}
 	}
-	return open(ctx, a, raw)
 }
 
 // open begins a session over a connected socket, which it takes over.
