@@ -44,7 +44,8 @@ type Server struct {
 	Guests string
 
 	mu    sync.Mutex
-	calls []string // methods, in their order
+	calls []string          // methods, in their order
+	last  map[string]string // the last request of each method
 	// fail is asked before each call; an answer that is not "" is a SOAP fault's text.
 	fail func(n int, method string) Failure
 	// task is asked before each task; see Tasks.
@@ -193,6 +194,13 @@ func (s *Server) Fail(f func(n int, method string) Failure) {
 	s.calls, s.fail = nil, f
 }
 
+// Last is the last request of a method, as XML; "": there was none.
+func (s *Server) Last(method string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last[method]
+}
+
 // Calls are the methods called since the start, or the last Fail.
 func (s *Server) Calls() []string {
 	s.mu.Lock()
@@ -258,6 +266,10 @@ func (s *Server) proxy(next http.Handler) http.Handler {
 		var f Failure
 		s.mu.Lock()
 		s.calls = append(s.calls, string(m[1]))
+		if s.last == nil {
+			s.last = map[string]string{}
+		}
+		s.last[string(m[1])] = string(body)
 		ask, n := s.fail, len(s.calls)
 		s.mu.Unlock()
 		if ask != nil {
