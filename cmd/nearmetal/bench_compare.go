@@ -15,7 +15,7 @@ import (
 func newBenchCompareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare A B [flags]",
-		Short: "Hold a run against an earlier one, as a gate",
+		Short: "Compare a run with an earlier one, as a gate",
 		Long: `Compares run B with run A, point by point. A point is worse if its median is
 worse by more than the threshold and the 95 % interval of the ratio lies on the
 worse side altogether; a result that A has and B lacks is missing. Either makes

@@ -311,7 +311,7 @@ func TestCompletionScripts(t *testing.T) {
 	}
 }
 
-// TestReport holds errors against what is shown of them, and the status.
+// TestReport compares errors with what is shown of them, and the status.
 func TestReport(t *testing.T) {
 	ran := &cobra.Command{Use: "nearmetal"}
 	failed := errors.New("it failed\nbadly \x1b[2J")

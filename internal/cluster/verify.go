@@ -15,7 +15,7 @@ import (
 	"nearmetal/internal/verify"
 )
 
-// Verify reads the running VMs back and holds them against the plan; with guests it asks
+// Verify reads the running VMs back and compares them with the plan; with guests it asks
 // the guests for their own view too. The cluster is ready.
 func (c *Cluster) Verify(ctx context.Context, guests bool) *verify.Report {
 	var vms []verify.VM
@@ -64,7 +64,7 @@ func runIn(a *guest.Agent) verify.Run {
 // shownDifferences is how many differences a start reports one by one.
 const shownDifferences = 8
 
-// verifyStart holds a cluster that has just become ready against its plan, and warns of
+// verifyStart compares a cluster that has just become ready with its plan, and warns of
 // what differs; with placement.strict that is an error. Where instructions are emulated
 // the guests are not asked: that would cost more than it is worth.
 func (c *Cluster) verifyStart(ctx context.Context, o Options, accel host.Accel) error {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -139,16 +140,11 @@ func (s *Schema) broken(newer *Schema, at string) (list []string) {
 		list = append(list, s.Properties[name].broken(newer.Properties[name], strings.TrimSuffix(at, ".")+"."+name)...)
 	}
 	for _, name := range s.Required {
-		if p := newer.Properties[name]; p != nil && !contains(newer.Required, name) {
+		if p := newer.Properties[name]; p != nil && !slices.Contains(newer.Required, name) {
 			list = append(list, strings.TrimSuffix(at, ".")+"."+name+" may be left out")
 		}
 	}
 	return list
-}
-
-func contains(list []string, s string) bool {
-	i := sort.SearchStrings(list, s)
-	return i < len(list) && list[i] == s
 }
 
 // Check says where a value that encoding/json has decoded does not fit s: a type, a field that is missing, one that s does

@@ -467,7 +467,7 @@ func TestEven(t *testing.T) {
 	}
 }
 
-// check holds a realised plan against what it must not break.
+// check compares a realised plan with what it must not break.
 func check(t *testing.T, m *maker, a *attempt, s *solution) {
 	t.Helper()
 	p, err := m.realise(a, s, nil)

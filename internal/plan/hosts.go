@@ -75,7 +75,7 @@ func (c *crowd) on(class int, counts []int) *placed {
 	return p
 }
 
-// within holds the VMs' ordinary memory against the cgroup's limit.
+// within compares the VMs' ordinary memory with the cgroup's limit.
 func (c *crowd) within(r *capacity, counts []int) bool {
 	if r.limit == 0 {
 		return true

@@ -46,7 +46,7 @@ func Load(r io.Reader) (*Plan, error) {
 	return p, nil
 }
 
-// check holds a VM against what Make keeps.
+// check compares a VM with what Make keeps.
 func (v *VM) check() error {
 	if v.VCPUs < 1 || v.VCPUs > loadVCPUs || v.Sockets < 1 || v.Dies < 1 || v.Cores < 1 || v.Threads < 1 {
 		return fmt.Errorf("%d vCPUs in %d x %d x %d x %d", v.VCPUs, v.Sockets, v.Dies, v.Cores, v.Threads)

@@ -300,7 +300,7 @@ func (e *Experiment) count(verdict *Verdict) {
 // hair makes a loss of exactly the tolerance be within it.
 const hair = 1e-9
 
-// judgeCell holds a cell's ratio against the least that is accepted.
+// judgeCell compares a cell's ratio with the least that is accepted.
 func judgeCell(c *Cell, limit float64) State {
 	switch {
 	case math.IsNaN(c.Ratio.Median):

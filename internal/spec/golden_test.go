@@ -27,7 +27,7 @@ func files(t testing.TB, folder string) map[string][]byte {
 	return found
 }
 
-// TestBadFiles holds the messages for wrong files against golden ones, which a person has read.
+// TestBadFiles compares the messages for wrong files with golden ones, which a person has read.
 func TestBadFiles(t *testing.T) {
 	for name, data := range files(t, "bad") {
 		c, err := Parse("cluster.yaml", data)

@@ -109,7 +109,7 @@ func text(v reflect.Value, t *Type) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// check holds a scalar v of type t against the rules of the field f that it
+// check compares a scalar v of type t with the rules of the field f that it
 // belongs to, and returns what is wrong with it or "".
 func (f *Field) check(t *Type, v reflect.Value) string {
 	if f.Enum != nil && !slices.Contains(f.Enum, text(v, t)) {
@@ -153,7 +153,7 @@ func (f *Field) notOneOf(s string) string {
 	return message
 }
 
-// checkRange holds a number against min and max.
+// checkRange compares a number with min and max.
 func (f *Field) checkRange(t *Type, v reflect.Value) string {
 	bound := func(s string) reflect.Value {
 		b := reflect.New(v.Type()).Elem()

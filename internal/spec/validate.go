@@ -24,7 +24,7 @@ func Validate(c *Cluster) error {
 	return nil
 }
 
-// walk holds v and what is in it against the rules of the fields.
+// walk compares v and what is in it with the rules of the fields.
 func walk(v reflect.Value, t *Type, f *Field, key string, problems *Problems) {
 	if t.Pointer {
 		if v.IsNil() {

@@ -128,7 +128,7 @@ func readBack(t *testing.T, h *Host, dir string) {
 	}
 }
 
-// compare holds what hwloc said against what we read.
+// compare compares what hwloc said with what we read.
 func compare(t *testing.T, h, w *Host) {
 	t.Helper()
 	p1, c1, n1 := h.Counts()

@@ -127,7 +127,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// sane holds a host against what the planner relies on.
+// sane compares a host with what the planner relies on.
 func sane(t *testing.T, h *Host) {
 	t.Helper()
 	if len(h.CPUs) == 0 || len(h.Nodes) == 0 {

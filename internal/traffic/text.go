@@ -13,8 +13,6 @@ import (
 // shown is how many ranks a matrix in text has at most; of more the pairs with most bytes are listed.
 const shown = 12
 
-func size(b uint64) string { return words.Bytes(b) }
-
 // sum is the bytes and messages of a pair over all channels.
 type sum struct {
 	from, to        int
@@ -65,7 +63,7 @@ func (m *Matrix) Between() (title string, rows [][]string) {
 			for _, n := range line {
 				cell := "·"
 				if n > 0 {
-					cell = size(n)
+					cell = words.Bytes(n)
 				}
 				row = append(row, cell)
 			}
@@ -78,7 +76,7 @@ func (m *Matrix) Between() (title string, rows [][]string) {
 	slices.SortStableFunc(list, func(a, b sum) int { return cmp.Compare(b.bytes, a.bytes) })
 	rows = [][]string{{"from", "to", "bytes", "messages"}}
 	for _, s := range list[:min(len(list), shown)] {
-		rows = append(rows, []string{fmt.Sprint(s.from), fmt.Sprint(s.to), size(s.bytes), fmt.Sprint(s.messages)})
+		rows = append(rows, []string{fmt.Sprint(s.from), fmt.Sprint(s.to), words.Bytes(s.bytes), fmt.Sprint(s.messages)})
 	}
 	return title, rows
 }
@@ -117,7 +115,7 @@ func (m *Matrix) BetweenVMs() [][]string {
 			var parts []string
 			for _, c := range Channels {
 				if n := sent[way{i, k, c}]; n > 0 {
-					parts = append(parts, size(n)+" "+c)
+					parts = append(parts, words.Bytes(n)+" "+c)
 				}
 			}
 			if parts == nil {
@@ -134,7 +132,7 @@ func (m *Matrix) BetweenVMs() [][]string {
 func (m *Matrix) ByChannel() [][]string {
 	rows := [][]string{{"channel", "messages", "bytes"}}
 	for _, c := range Classes {
-		rows[0] = append(rows[0], "≤ "+size(c))
+		rows[0] = append(rows[0], "≤ "+words.Bytes(c))
 	}
 	rows[0] = append(rows[0], "more")
 	for _, name := range Channels {
@@ -149,7 +147,7 @@ func (m *Matrix) ByChannel() [][]string {
 				k[i] = add(k[i], p.Classes[i])
 			}
 		}
-		row := []string{name, fmt.Sprint(n), size(bytes)}
+		row := []string{name, fmt.Sprint(n), words.Bytes(bytes)}
 		for _, v := range k {
 			row = append(row, fmt.Sprint(v))
 		}

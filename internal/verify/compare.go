@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Compare holds the facts of a VM against its plan. region is the plan's (nil: none) and
+// Compare compares the facts of a VM with its plan. region is the plan's (nil: none) and
 // shared the file that the cluster's VMs have mapped for it (see regionFile). A VM that its back end
 // cannot read (nil) has one row that says so.
 func Compare(p *plan.VM, region *plan.Region, f *backend.Facts, shared string) []Row {
@@ -70,7 +70,7 @@ func equal(a, b []int) bool {
 	return slices.Equal(slices.Compact(a), slices.Compact(b))
 }
 
-// cpus holds the vCPUs' threads against the pins. Without pins each may run wherever
+// cpus compares the vCPUs' threads with the pins. Without pins each may run wherever
 // nearmetal itself may: one row says so of all that do.
 func (r *rows) cpus(p *plan.VM, f *backend.Facts) {
 	if r.unread(f, backend.PartCPUs, words.Count(p.VCPUs, "vCPU", "vCPUs")) {
@@ -100,7 +100,7 @@ func (r *rows) cpus(p *plan.VM, f *backend.Facts) {
 	}
 }
 
-// threads holds QEMU's other threads (emulator, I/O, workers) against the plan.
+// threads compares QEMU's other threads (emulator, I/O, workers) with the plan.
 func (r *rows) threads(p *plan.VM, f *backend.Facts) {
 	planned, text := p.EmulatorCPUs, list(p.EmulatorCPUs)
 	if len(planned) == 0 {
@@ -139,7 +139,7 @@ func shape(sockets, dies, cores, threads int) string {
 	return fmt.Sprintf("%s x %s x %s x %s", words.Count(sockets, "socket", "sockets"), words.Count(dies, "die", "dies"), words.Count(cores, "core", "cores"), words.Count(threads, "thread", "threads"))
 }
 
-// topology holds what QEMU has of sockets and nodes against the plan.
+// topology compares what QEMU has of sockets and nodes with the plan.
 func (r *rows) topology(p *plan.VM, f *backend.Facts) {
 	if _, bad := f.Unread[backend.PartCPUs]; bad {
 		return
@@ -166,7 +166,7 @@ func (r *rows) topology(p *plan.VM, f *backend.Facts) {
 	}
 }
 
-// memory holds the memory of each node against the plan.
+// memory compares the memory of each node with the plan.
 func (r *rows) memory(p *plan.VM, f *backend.Facts) {
 	if r.unread(f, backend.PartMemory, words.Bytes(p.MemoryBytes)) {
 		return
@@ -207,7 +207,7 @@ func memoryPolicy(nodes []int) string {
 	return "interleave:" + topology.FormatList(nodes)
 }
 
-// placed holds the policy and the pages of a mapping against the host nodes that they
+// placed compares the policy and the pages of a mapping with the host nodes that they
 // belong on. What is not bound may lie anywhere.
 func (r *rows) placed(m *backend.Mapping, of string, nodes []int, policy string) {
 	if m.Policy == "" {
@@ -252,7 +252,7 @@ func nodeList(nodes []int) string {
 // ordinaryMax is the largest page that is not a huge page, in bytes: 64 KiB on some Arm kernels.
 const ordinaryMax = 64 << 10
 
-// pages holds the size of pages against the plan: 0 is ordinary ones. Huge pages are all
+// pages compares the size of pages with the plan: 0 is ordinary ones. Huge pages are all
 // taken at the start (want bytes of them), or a job would end in the middle without one.
 func (r *rows) pages(m *backend.Mapping, of string, page, want uint64) {
 	found := words.Bytes(m.PageBytes)
@@ -274,7 +274,7 @@ func (r *rows) pages(m *backend.Mapping, of string, page, want uint64) {
 	r.add(ok, "page size"+of, planned, found)
 }
 
-// devices holds the functions of the host, and where the guest sees them, against the plan.
+// devices compares the functions of the host, and where the guest sees them, with the plan.
 func (r *rows) devices(p *plan.VM, f *backend.Facts) {
 	if len(p.Devices) == 0 || r.unread(f, backend.PartDevices, words.Count(len(p.Devices), "device", "devices")) {
 		return
@@ -328,7 +328,7 @@ func regionFile(facts []*backend.Facts) string {
 	return best
 }
 
-// region holds the mapping of the region against the plan, and against the other VMs'.
+// region compares the mapping of the region against the plan, and with the other VMs'.
 func (r *rows) region(p *plan.VM, reg *plan.Region, f *backend.Facts, shared string) {
 	planned := words.Bytes(reg.SizeBytes) + ", shared, one file for all VMs"
 	if r.unread(f, backend.PartRegion, planned) {

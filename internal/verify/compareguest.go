@@ -10,7 +10,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// CompareGuest holds what a guest's kernel says of itself against the plan of its VM.
+// CompareGuest compares what a guest's kernel says of itself with the plan of its VM.
 // region is the plan's, nil: none.
 func CompareGuest(p *plan.VM, region *plan.Region, g *Guest) []Row {
 	r := &rows{vm: p.Name}
@@ -39,7 +39,7 @@ func online(h *topology.Host) []topology.CPU {
 	return cpus
 }
 
-// guestTopology holds the guest's sockets, dies, cores and threads against the plan: their
+// guestTopology compares the guest's sockets, dies, cores and threads with the plan: their
 // number, and which vCPUs are in each.
 func (r *rows) guestTopology(p *plan.VM, h *topology.Host) {
 	cpus := online(h)
@@ -121,7 +121,7 @@ func bounceNode(p *plan.VM, nodes []plan.Node, region *plan.Region) int {
 	return last
 }
 
-// guestNodes holds the guest's nodes against the plan.
+// guestNodes compares the guest's nodes with the plan.
 func (r *rows) guestNodes(p *plan.VM, region *plan.Region, h *topology.Host) {
 	nodes := p.Nodes
 	if len(nodes) == 0 {
@@ -266,7 +266,7 @@ const (
 // daxStart is what a dax device lacks of its region's file, at its start.
 const daxStart = 2 << 20
 
-// guestRegion holds the device that shows the region against the plan.
+// guestRegion compares the device that shows the region with the plan.
 func (r *rows) guestRegion(reg *plan.Region, g *Guest) {
 	planned := fmt.Sprintf("%s, %s", reg.Device, words.Bytes(reg.SizeBytes))
 	if reg.Device == "devdax" {

@@ -99,7 +99,7 @@ func cpuMask(s string) []int {
 	return cpus
 }
 
-// compareHwloc holds hwloc's picture of a VM, as XML, against its plan.
+// compareHwloc compares hwloc's picture of a VM, as XML, with its plan.
 func compareHwloc(t *testing.T, p *plan.VM, text string) {
 	t.Helper()
 	var top struct {

@@ -200,7 +200,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// rootsOwn holds what is kept of a job of a user's against its modes: root's, and closed to all others but for
+// rootsOwn compares what is kept of a job of a user's with its modes: root's, and closed to all others but for
 // the folder of the job's own clusters.
 func rootsOwn(t *testing.T, dir string, user int) {
 	t.Helper()

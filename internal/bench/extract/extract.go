@@ -220,7 +220,7 @@ func word(v any) string {
 	return "something else"
 }
 
-// Check holds a program's text against the checks of its result.
+// Check compares a program's text with the checks of its result.
 func Check(text []byte, checks []suite.Check) error {
 	for _, c := range checks {
 		if err := checkOne(text, c); err != nil {

@@ -1,4 +1,4 @@
-// Package gate holds a run of benchmarks against an earlier one and says what got worse.
+// Package gate compares a run of benchmarks with an earlier one and says what got worse.
 package gate
 
 import (
@@ -61,7 +61,7 @@ type Run struct {
 // key of a point.
 type key struct{ c, variant, point string }
 
-// Compare holds run b against run a. A point is worse if its median is worse by more than
+// Compare compares run b with run a. A point is worse if its median is worse by more than
 // threshold (0.05: 5 %) and the 95 % interval of the ratio lies on the worse side altogether.
 func Compare(a, b Run, threshold float64) *Report {
 	r := &Report{Before: a.Record.ID, After: b.Record.ID, Threshold: threshold, Rows: []Row{}}
