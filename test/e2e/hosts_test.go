@@ -3,7 +3,9 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,6 +60,11 @@ func newBed(t *testing.T) *bed {
 	for i, name := range hostNames {
 		ns := fmt.Sprintf("nmt%d%s", os.Getpid(), name)
 		b.hosts[name] = ns
+		// What a host takes the others' names for is wrong: they call each other as the user's machine has reached them.
+		if err := os.MkdirAll("/etc/netns/"+ns, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		b.write("/etc/netns/"+ns+"/hosts", 0o644, "127.0.0.1 localhost\n198.18.77.9 %s\n", strings.Join(hostNames, " "))
 		ip("netns", "add", ns)
 		ip("-n", ns, "link", "set", "lo", "up")
 		ip("-n", b.front, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", ns)
@@ -98,7 +105,10 @@ func (b *bed) path(parts ...string) string {
 
 func (b *bed) write(name string, mode os.FileMode, format string, args ...any) {
 	b.t.Helper()
-	if err := os.WriteFile(b.path(name), []byte(fmt.Sprintf(format, args...)), mode); err != nil {
+	if !filepath.IsAbs(name) {
+		name = b.path(name)
+	}
+	if err := os.WriteFile(name, []byte(fmt.Sprintf(format, args...)), mode); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -126,6 +136,7 @@ func (b *bed) close() {
 			unix.Kill(pid, unix.SIGKILL)
 		}
 		exec.Command("ip", "netns", "del", ns).Run()
+		os.RemoveAll("/etc/netns/" + ns)
 	}
 	if b.t.Failed() {
 		for _, name := range hostNames {
@@ -236,7 +247,7 @@ var twoHosts = append([]string{"--hosts", "alpha,beta", "--vms", "2", "--vcpus",
 // it finds natively, every command reaches each VM, and nothing is left when it has ended.
 func TestHosts(t *testing.T) {
 	b := newBed(t)
-	needs(t, "mpirun.openmpi")
+	needs(t, "mpirun.openmpi", "busybox", "ss")
 	b.nm("plan", "--hosts", "alpha,beta", "--vms", "2").want(t, 0, "alpha", "beta")
 	r := b.nm(append([]string{"up", "--name", "two"}, twoHosts...)...).want(t, 0)
 	if r.out != "two\n" {
@@ -276,6 +287,7 @@ func TestHosts(t *testing.T) {
 	}
 	b.nm("exec", "two/vm1", "--", "sh", "-c", "echo a mark >/dev/console").want(t, 0)
 	until(t, "the console", func() bool { return strings.Contains(b.nm("logs", "two/vm1").want(t, 0).out, "a mark") })
+	b.resets("two")
 	b.nm("verify", "two").want(t, 0, "vm0: as planned", "vm1: as planned", "2 VMs: as planned")
 	b.nm("pause", "two").want(t, 0)
 	oneLine(t, b.nm("exec", "two", "--", "true").want(t, 1, "paused"))
@@ -309,6 +321,50 @@ func TestHosts(t *testing.T) {
 	}
 	b.nm(append(append([]string{"run"}, twoHosts...), "--", "hostname")...).want(t, 0, "vm0: vm0", "vm1: vm1")
 	b.quiet(everyDir...)
+}
+
+// resets ends the connections between the hosts, again and again, while a program in one VM has a TCP connection to one
+// in the other: the VMs see a pause, and nothing else.
+func (b *bed) resets(cluster string) {
+	t := b.t
+	t.Helper()
+	start := func(args ...string) (in io.WriteCloser, out io.Reader, cmd *exec.Cmd) {
+		cmd = b.command(append([]string{"exec"}, args...)...)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err = cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		b.launched = append(b.launched, cmd)
+		return in, out, cmd
+	}
+	_, heard, server := start(cluster+"/vm1", "--", "busybox", "nc", "-l", "-p", "7077")
+	// The client tries until the server listens.
+	said, _, client := start(cluster+"/vm0", "--", "sh", "-c", "until busybox nc vm1 7077; do :; done")
+	for round := range 4 {
+		text := bytes.Repeat([]byte(fmt.Sprintf("round %d of what goes from VM to VM\n", round)), 3000)
+		if _, err := said.Write(text); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, len(text))
+		if _, err := io.ReadFull(heard, got); err != nil || !bytes.Equal(got, text) {
+			t.Fatalf("round %d: %v, and what came is right: %v", round, err, bytes.Equal(got, text))
+		}
+		out, err := exec.Command("ip", "netns", "exec", b.hosts["alpha"], "ss", "-HKt", "dst", "198.18.77.3").CombinedOutput()
+		if err != nil || len(bytes.TrimSpace(out)) == 0 {
+			t.Fatalf("no connection to the other host was ended: %v: %s", err, out)
+		}
+	}
+	said.Close()
+	if err := errors.Join(client.Wait(), server.Wait()); err != nil {
+		t.Error(err)
+	}
 }
 
 // What cannot be is said in a line, before anything boots.
