@@ -37,6 +37,7 @@ type Setup struct {
 	Fabric       string       // absolute path of the libfabric provider in the VMs; "": not used
 	UCX          bool         // programs in the VMs have the transport for UCX preloaded
 	PreferUCX    bool         // libraries that have both libfabric and UCX take UCX
+	userUCX      bool         // the user has chosen Open MPI's pml ucx; set by Env
 	Providers    []string     // folders of other libfabric providers, see ProviderFolders
 	Devices      []Device     // of the VMs, which reach those of other hosts by them; none: over their network
 	Ranks        int          // that the VMs have vCPUs for
@@ -76,6 +77,7 @@ func Env(s Setup, environ []string) ([]string, error) {
 			return nil, err
 		}
 	}
+	s.userUCX = namesUCX(environ)
 	if !interfaceName().MatchString(s.Interface) {
 		return nil, fmt.Errorf("launch: %q is no name of an interface", s.Interface)
 	}

@@ -9,17 +9,32 @@ import (
 const ucxTransport = "ivshmem"
 
 // ucx are the variables that make Open MPI take pml ucx, without an RDMA device, too, and put it above the provider's
-// pml cm. They are set only where UCX is preferred: each rank would make a worker of UCX at its start, whichever of the
+// pml cm. They are set only where UCX is preferred, or named in OMPI_MCA_pml: each rank would make a worker of UCX at its start, whichever of the
 // two it takes in the end.
 func ucx(s Setup) []variable {
-	if !s.PreferUCX {
+	if !s.PreferUCX && !s.userUCX {
 		return nil
 	}
-	return []variable{
+	vars := []variable{
 		{"OMPI_MCA_opal_common_ucx_tls", "any", false},
 		{"OMPI_MCA_opal_common_ucx_devices", "any", false},
-		{"OMPI_MCA_pml_ucx_priority", "200", false},
 	}
+	if s.PreferUCX {
+		vars = append(vars, variable{"OMPI_MCA_pml_ucx_priority", "200", false})
+	}
+	return vars
+}
+
+// namesUCX reports whether OMPI_MCA_pml in environ (NAME=value) asks for ucx: without an RDMA device Open MPI would not
+// find it then.
+func namesUCX(environ []string) bool {
+	named := false
+	for _, v := range environ {
+		if pml, ok := strings.CutPrefix(v, "OMPI_MCA_pml="); ok {
+			named = slices.Contains(strings.Split(pml, ","), "ucx")
+		}
+	}
+	return named
 }
 
 // appended is environ (NAME=value) with value at the end of the list in name, whose words any of separators divide and

@@ -72,4 +72,15 @@ func TestEnvUCX(t *testing.T) {
 			t.Errorf("%+v: %s", test, text)
 		}
 	}
+	// The user's own choice.
+	s.UCX, s.PreferUCX = true, false
+	for pml, want := range map[string]bool{"ucx": true, "cm,ucx": true, "^ucx": false, "ob1": false} {
+		env, err := Env(s, []string{"OMPI_MCA_pml=" + pml})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Contains(env, "OMPI_MCA_opal_common_ucx_devices=any"); got != want {
+			t.Errorf("OMPI_MCA_pml=%s: any device: %v, expected %v", pml, got, want)
+		}
+	}
 }
