@@ -27,7 +27,7 @@ behind the name of its VM, standard input goes to the first, and the highest
 status counts.
 
 With --hosts the VMs run on other hosts, which are reached by your ssh; an MPI
-launcher then runs in the first VM (docs/hosts.md).
+launcher then runs in the first VM, and with --host here (docs/hosts.md).
 
 The VMs see this host's files, read-only below an overlay in memory; what is
 written in the working directory is kept (see --share). Files written elsewhere,
@@ -57,9 +57,6 @@ but below /tmp and the like, are named at the end: they go with the VMs.`,
 		o, booted, err := boot(p)
 		if err != nil {
 			return err
-		}
-		if *onHost && len(o.Spec.Placement.Hosts) > 0 {
-			return usagef("--host and --hosts exclude each other: with VMs on other hosts an MPI launcher runs in the first VM")
 		}
 		where := job.Fitting
 		switch {

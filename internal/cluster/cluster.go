@@ -36,7 +36,8 @@ type Cluster struct {
 	started time.Time
 	kept    bool // Options.Kept
 	vms     []*vm
-	far     *fleet // the hosts that have the VMs; nil: they are on this host
+	far     *fleet     // the hosts that have the VMs; nil: they are on this host
+	answers *answering // of a part, for MPI launchers at its front; else nil
 
 	holding sync.Mutex // serveHold, serveRename and restart, one at a time
 	again   *again     // nil: no VM can be started again

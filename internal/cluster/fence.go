@@ -162,10 +162,13 @@ func (c *Cluster) veilFiles(f *backend.Files, s *spec.Cluster) (done func(), err
 func (c *Cluster) admit(next func(from, to, kind string, h channel.Fields) (channel.Fields, error)) func(from, to, kind string, h channel.Fields) (channel.Fields, error) {
 	return func(from, to, kind string, h channel.Fields) (channel.Fields, error) {
 		h, err := next(from, to, kind, h)
-		if err != nil || from != "" || !c.hasVM(to) {
+		if err != nil || from != "" {
 			return h, err
 		}
-		if err := c.openPorts(h.All(guest.KeyHostPort)); err != nil {
+		if !c.hasVM(to) {
+			return c.allowCalls(to, h)
+		}
+		if err := errors.Join(c.openPorts(h.All(guest.KeyHostPort)), c.answer(h.All(keyFrontPort))); err != nil {
 			return nil, err
 		}
 		if c.veil != nil && kind == "exec" {
@@ -173,7 +176,7 @@ func (c *Cluster) admit(next func(from, to, kind string, h channel.Fields) (chan
 				return nil, err
 			}
 		}
-		return h.Without(guest.KeyHostPort), nil
+		return h.Without(guest.KeyHostPort).Without(keyFrontPort), nil
 	}
 }
 
@@ -192,21 +195,40 @@ const maxHostPorts = 64
 
 // openPorts opens the ports of a command's header to the VMs.
 func (c *Cluster) openPorts(list []string) error {
-	if len(list) > maxHostPorts {
-		return fmt.Errorf("%d ports of this host are more than a command can ask for", len(list))
+	ports, err := parseHostPorts(list)
+	if err != nil {
+		return err
 	}
-	for _, text := range list {
-		number, optional := strings.CutSuffix(text, " optional")
-		n, err := strconv.ParseUint(number, 10, 16)
-		if err != nil || n == 0 {
-			return fmt.Errorf("%q is no port of this host", channel.Clean(text))
-		}
+	for _, p := range ports {
 		if c.wiring == nil || c.wiring.ports == nil {
 			continue // nothing is closed
 		}
-		if err := c.wiring.ports.Open(uint16(n)); err != nil && !optional {
+		if err := c.wiring.ports.Open(p.number); err != nil && !p.optional {
 			return err
 		}
 	}
 	return nil
+}
+
+// hostPort is a port that a command asks for.
+type hostPort struct {
+	number   uint16
+	optional bool // it is no error if nothing listens on it
+}
+
+// parseHostPorts reads the values of guest.KeyHostPort in a header.
+func parseHostPorts(list []string) ([]hostPort, error) {
+	if len(list) > maxHostPorts {
+		return nil, fmt.Errorf("%d ports of this host are more than a command can ask for", len(list))
+	}
+	var ports []hostPort
+	for _, text := range list {
+		number, optional := strings.CutSuffix(text, " optional")
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("%q is no port of this host", channel.Clean(text))
+		}
+		ports = append(ports, hostPort{uint16(n), optional})
+	}
+	return ports, nil
 }

@@ -262,6 +262,8 @@ func (p *part) serve(ctx context.Context, c *Cluster) error {
 		return err
 	}
 	defer m.Close()
+	c.answers.start(m)
+	defer c.answers.close()
 	var s *channel.Stream
 	select {
 	case s = <-lead:

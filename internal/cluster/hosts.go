@@ -48,8 +48,10 @@ type RemoteHost struct {
 
 // fleet is what a front has of its hosts.
 type fleet struct {
-	hosts []*farHost
-	user  caller
+	hosts   []*farHost
+	user    caller
+	machine string // this one; see hostFacts
+	calls   *calls
 }
 
 // farHost is one host of a fleet.
@@ -101,7 +103,8 @@ func PlanHosts(ctx context.Context, s *spec.Cluster) (*plan.Plan, []topology.Hos
 }
 
 func newFleet(names []string) *fleet {
-	f := &fleet{}
+	f := &fleet{calls: newCalls()}
+	f.machine, _ = machineID() // unknown, it is none of the hosts
 	for _, n := range names {
 		f.hosts = append(f.hosts, &farHost{name: n, gone: make(chan struct{})})
 	}
@@ -143,9 +146,6 @@ func CheckHosts(s *spec.Cluster) error {
 	}
 	if on := backend.Scheme(s.Backend); on != "" && on != backend.Default {
 		return fmt.Errorf("placement.hosts: back end %s has machines of its own: leave one of the two out", on)
-	}
-	if s.Launcher == "host" {
-		return errors.New("launcher: host: with placement.hosts an MPI launcher runs in the first VM: leave one of the two out")
 	}
 	if s.Network.Type == "none" || s.Network.Type == "bridge" {
 		return fmt.Errorf("network: %s does not join the VMs of several hosts: leave it out", s.Network.Type)
@@ -466,6 +466,9 @@ func (c *Cluster) bootHosts(ctx context.Context, o Options, s *spec.Cluster, p *
 	}); err != nil {
 		return err
 	}
+	if err := c.linkLauncher(); err != nil {
+		return err
+	}
 	for _, h := range f.hosts {
 		if err := c.joinPart(ctx, h); err != nil {
 			return h.fault(err)
@@ -551,7 +554,7 @@ func faultsOf(readies []*hostReady) []string {
 // joinPart makes a host's VMs reachable here, and follows its part from now on.
 func (c *Cluster) joinPart(ctx context.Context, h *farHost) error {
 	var err error
-	if h.client, err = guest.Dial(ctx, h.session, "host "+h.name); err != nil {
+	if h.client, err = guest.DialAccept(ctx, h.session, "host "+h.name, c.far.calls.accept); err != nil {
 		return err
 	}
 	if h.lead, err = h.client.Mux().Open("lead", nil); err != nil {

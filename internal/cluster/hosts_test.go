@@ -31,7 +31,6 @@ func TestCheckHosts(t *testing.T) {
 		{"twice", []string{"n1", "n1"}, nil},
 		{"no host's name", []string{"-x"}, nil},
 		{"more than ssh is used for", many, nil},
-		{"launcher: host", []string{"n1"}, func(s *spec.Cluster) { s.Launcher = "host" }},
 		{"network: none", []string{"n1"}, func(s *spec.Cluster) { s.Network.Type = "none" }},
 	} {
 		s := &spec.Cluster{VMs: []spec.Group{{}}}

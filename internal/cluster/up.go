@@ -46,6 +46,9 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		rec: Record{Name: name, State: Booting, Backend: o.Spec.Backend, Owner: os.Getpid(), Command: o.Command, Part: o.Part,
 			Created: start.UTC().Truncate(time.Second), Kept: o.Kept, Spec: o.Spec},
 	}
+	if o.Part != "" {
+		c.answers = newAnswering()
+	}
 	c.board.Policy = c.admit(ownPolicy().Check)
 	if err := c.up(ctx, o); err != nil {
 		c.end(ctx, false)

@@ -23,7 +23,12 @@ func NewClient(m *channel.Mux) *Client { return &Client{mux: m} }
 // Dial makes a Mux of a connection to a cluster's owner and waits for its
 // HELLO. The name ("cluster demo") is the one errors carry.
 func Dial(ctx context.Context, conn io.ReadWriteCloser, name string) (*Client, error) {
-	m, err := channel.New(conn, channel.Options{Name: name, Initiator: true})
+	return DialAccept(ctx, conn, name, nil)
+}
+
+// DialAccept is Dial for an owner that opens streams as well: accept decides about them.
+func DialAccept(ctx context.Context, conn io.ReadWriteCloser, name string, accept func(kind string, header channel.Fields) (channel.Route, error)) (*Client, error) {
+	m, err := channel.New(conn, channel.Options{Name: name, Initiator: true, Accept: accept})
 	if err != nil {
 		return nil, err
 	}

@@ -17,9 +17,6 @@ import (
 
 // onHost reports whether an MPI launcher for the cluster runs on this host.
 func onHost(r *cluster.Record) bool {
-	if len(r.Remote) > 0 {
-		return false // the VMs of other hosts could not call back
-	}
 	switch r.Spec.Launcher {
 	case "host":
 		return true
@@ -27,7 +24,8 @@ func onHost(r *cluster.Record) bool {
 		return false
 	}
 	// auto: the launcher must be the VMs' own MPI, and the VMs must be able to call back.
-	return r.Spec.Root == "host" && uplink(r)
+	// Other hosts have files of their own: only the user knows whether these are the same.
+	return r.Spec.Root == "host" && uplink(r) && len(r.Remote) == 0
 }
 
 func uplink(r *cluster.Record) bool { return len(r.VMs) > 0 && r.VMs[0].Uplink }
@@ -90,10 +88,6 @@ func providers(r *cluster.Record) []string {
 // LaunchVariables are what makes any known launcher on this host put its ranks into the
 // VMs, over the environment environ.
 func LaunchVariables(r *cluster.Record, environ []string) ([]string, error) {
-	if len(r.Remote) > 0 {
-		return nil, fmt.Errorf("the VMs of cluster %s are on other hosts, where an MPI launcher on this one cannot be called back: "+
-			"start the launcher in a VM (nearmetal exec %[1]s -- mpirun …)", r.Name)
-	}
 	if !uplink(r) {
 		return nil, fmt.Errorf("the VMs of cluster %s have no uplink to this host, which an MPI launcher on it needs: "+
 			"start the launcher in a VM (nearmetal exec mpirun …), or the cluster with a QEMU that has the user network", r.Name)

@@ -70,6 +70,17 @@ func TestLauncherSide(t *testing.T) {
 			t.Errorf("launcher %s, root %s, uplink %v: on the host %v, want %v", c.launcher, c.root, c.uplink, got, c.want)
 		}
 	}
+	// Hosts that ssh reaches have files of their own: a launcher runs here only where the user says so.
+	r.Remote = []cluster.RemoteHost{{Name: "n1"}, {Name: "n2"}}
+	for launcher, want := range map[string]bool{"auto": false, "host": true, "vm": false} {
+		r.Spec.Launcher, r.Spec.Root, r.VMs[0].Uplink = launcher, "host", true
+		if got := onHost(r); got != want {
+			t.Errorf("over ssh, launcher %s: on the host %v, want %v", launcher, got, want)
+		}
+	}
+	if _, err := LaunchVariables(r, nil); err != nil {
+		t.Error(err)
+	}
 }
 
 // A daemon in a VM gets the VM's own remote shell and host files.

@@ -276,9 +276,7 @@ func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 		}
 	}()
 	r := j.c.Record()
-	if what.once && len(r.Remote) > 0 {
-		j.hint(what.launcher, &r)
-	} else if what.once {
+	if what.once {
 		j.hint(what.launcher, &r)
 		switch why := needsVM(what.launcher); {
 		case j.o.Where == OnHost:

@@ -63,6 +63,9 @@ func (h *HostPorts) Open(port uint16) error {
 	return nil
 }
 
+// Listens reports whether the program for which a port was opened still listens on it.
+func (h *HostPorts) Listens(port uint16) bool { return h.isOpen(port, true) }
+
 // isOpen reports whether a frame for a port of this host may go there. One that would make a
 // connection (start) is asked for anew: the listener must still be the one that the port was opened for.
 func (h *HostPorts) isOpen(port uint16, start bool) bool {
@@ -103,6 +106,41 @@ func (h *HostPorts) isOwn(a netip.Addr) bool {
 }
 
 var errNoListener = errors.New("no program listens on it")
+
+// OwnPeer reports whether the other end of a connection within this host's IPv4 loopback is a process of this user.
+func OwnPeer(c *net.TCPConn) bool {
+	local, ok := c.LocalAddr().(*net.TCPAddr)
+	remote, ok2 := c.RemoteAddr().(*net.TCPAddr)
+	if !ok || !ok2 {
+		return false
+	}
+	return peerUser("/proc/net/tcp", remote.AddrPort(), local.AddrPort()) == os.Geteuid()
+}
+
+// peerUser returns the user of the socket with these addresses in a file as /proc/net/tcp, -1 where there is none.
+func peerUser(file string, own, other netip.AddrPort) int {
+	f, err := os.Open(file)
+	if err != nil {
+		return -1
+	}
+	defer f.Close()
+	want := [2]string{procAddr(own), procAddr(other)}
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		w := strings.Fields(sc.Text())
+		if len(w) >= 10 && w[1] == want[0] && w[2] == want[1] {
+			if uid, err := strconv.Atoi(w[7]); err == nil {
+				return uid
+			}
+		}
+	}
+	return -1
+}
+
+// procAddr is an IPv4 address and port as /proc/net/tcp has them, on a little-endian machine.
+func procAddr(a netip.AddrPort) string {
+	b := a.Addr().Unmap().As4()
+	return fmt.Sprintf("%02X%02X%02X%02X:%04X", b[3], b[2], b[1], b[0], a.Port())
+}
 
 // listener finds the socket that listens on a port of this host's, by its inode, and its user. One on
 // the loopback goes before one on any address: that is whom a connection there reaches.
