@@ -22,6 +22,7 @@ static struct nm_proof proofs[NM_LAYOUT_MAX_SLOTS];
 static struct ivs_ledger *ledgers[NM_LAYOUT_MAX_SLOTS];
 static int doors[NM_LAYOUT_MAX_SLOTS];	/* + 1; 0: closed */
 static uint8_t secret[16];
+static bool keyed; /* secret is random: without it no slot is taken */
 static uint64_t kernel_id;
 static pid_t identified;
 
@@ -46,7 +47,8 @@ static void identify(void)
 		ledgers[i] = NULL;
 	}
 	identified = getpid();
-	if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
+	keyed = getrandom(secret, sizeof(secret), 0) == sizeof(secret);
+	if (!keyed)
 		IVS_WARN(FI_LOG_DOMAIN, "no random numbers: %s\n", ivs_lib.strerror(errno));
 	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 	if (fd >= 0) {
@@ -198,6 +200,8 @@ int ivs_slot_claim(struct ivs_region *r, uint64_t name, uint32_t *slot, uint32_t
 	int ret;
 
 	identify();
+	if (!keyed)
+		return -FI_EOTHER;
 	ret = find_slot(r, slot, epoch);
 	if (ret)
 		return ret;
