@@ -74,7 +74,11 @@ The exit status is 1 if a check fails; a warning costs something, or may.`,
   nearmetal check --domain web01 --problems
   nearmetal check --measure
   nearmetal check --fleet hosts.txt`,
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			// The word after --vm is a VM, which is taken as an argument since --vm may stand alone.
+			if len(args) == 0 && f.vm == thisVM {
+				return completeOneTarget(cmd, nil, typed)
+			}
 			return check.Names(), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
