@@ -1,4 +1,5 @@
-// Package console keeps the end of what a VM writes to its serial port, for back ends that get its bytes.
+// Package console keeps what a back end can show of a VM: the end of what it writes to its serial port, or a log of what
+// was done for it where its port cannot be read.
 package console
 
 import (

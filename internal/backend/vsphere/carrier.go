@@ -49,7 +49,7 @@ func (i *instance) Agent(ctx context.Context) (io.ReadWriteCloser, error) {
 		if err := os.WriteFile(login.Known, []byte(text.String()), 0o600); err != nil {
 			return nil, err
 		}
-		i.say("the key for ssh was handed over by vCenter")
+		i.log.Say("the key for ssh was handed over by vCenter")
 	}
 	files, name, err := i.files(dir)
 	if err != nil {
@@ -60,7 +60,7 @@ func (i *instance) Agent(ctx context.Context) (io.ReadWriteCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	i.say("the agent runs, by ssh to %s", host)
+	i.log.Say("the agent runs, by ssh to %s", host)
 	return &carrier{Session: s, i: i}, nil
 }
 
@@ -87,7 +87,7 @@ func (i *instance) directory() (string, error) {
 	if i.log == "" {
 		return "", errors.New("it has no directory")
 	}
-	return filepath.Dir(i.log), nil
+	return filepath.Dir(string(i.log)), nil
 }
 
 // files are the agent's program and its configuration, whose name it gets.
@@ -136,12 +136,12 @@ func (c *carrier) Read(p []byte) (int, error) {
 	n, err := c.Session.Read(p)
 	if err != nil {
 		c.once.Do(func() {
-			c.i.say("the agent's connection has ended: %v", err)
+			c.i.log.Say("the agent's connection has ended: %v", err)
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), backend.AttachTimeout)
 				defer cancel()
 				if e := c.i.Kill(ctx); e != nil {
-					c.i.say("%v", e) // the cluster's end tries again
+					c.i.log.Say("%v", e) // the cluster's end tries again
 				}
 			}()
 		})

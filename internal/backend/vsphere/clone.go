@@ -52,7 +52,7 @@ func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance
 	if err == nil {
 		return i, nil
 	}
-	i.say("%v", err)
+	i.log.Say("%v", err)
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
 	if e := i.remove(undo); e != nil {
@@ -75,7 +75,7 @@ func (i *instance) start(ctx context.Context, r backend.Request) error {
 	d := i.d
 	at := fmt.Sprintf("VM %s (%s) on host %s", i.plan.Name, i.name, i.host.name)
 	info, err := i.c.do(ctx, "clone template "+oneLine(d.place.template.Name)+" as "+at, i.clone, func(t types.ManagedObjectReference) error {
-		i.say("clone: task %s", t.Value)
+		i.log.Say("clone: task %s", t.Value)
 		return nil
 	})
 	if err != nil {
@@ -86,7 +86,7 @@ func (i *instance) start(ctx context.Context, r backend.Request) error {
 		return fmt.Errorf("%s: vCenter cloned it, and does not say as what", at)
 	}
 	i.setVM(ref)
-	i.say("cloned: %s", ref.Value)
+	i.log.Say("cloned: %s", ref.Value)
 	if err := r.Record(i.Ref()); err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}
@@ -109,7 +109,7 @@ func (i *instance) start(ctx context.Context, r backend.Request) error {
 	}, nil); err != nil {
 		return err
 	}
-	i.say("set in one task")
+	i.log.Say("set in one task")
 	if _, err = i.c.do(ctx, "customize "+at, func(ctx context.Context) (types.ManagedObjectReference, error) {
 		t, err := vm.Customize(ctx, i.customization(spec, &clone))
 		return taskRef(t), err
@@ -125,7 +125,7 @@ func (i *instance) start(ctx context.Context, r backend.Request) error {
 	}, nil); err != nil {
 		return err
 	}
-	i.say("powered on")
+	i.log.Say("powered on")
 	return nil
 }
 

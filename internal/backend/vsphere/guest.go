@@ -68,7 +68,7 @@ func (i *instance) awaitTools(ctx context.Context) error {
 		now.addresses = slices.Clone(now.addresses)
 		i.mu.Unlock()
 		if now.tools && slices.Contains(now.addresses, want) {
-			i.say("VMware Tools run, at %s", want)
+			i.log.Say("VMware Tools run, at %s", want)
 			return nil
 		}
 		select {

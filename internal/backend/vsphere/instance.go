@@ -3,9 +3,6 @@ package vsphere
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"os"
 	"slices"
 	"sync"
 
@@ -13,9 +10,9 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"nearmetal/internal/backend"
+	"nearmetal/internal/backend/console"
 	"nearmetal/internal/backend/vsphere/esx"
 	"nearmetal/internal/plan"
-	"nearmetal/internal/terminal"
 )
 
 // instance is a VM that this process has started.
@@ -28,8 +25,8 @@ type instance struct {
 	name string // in vCenter
 	mark string
 	card *backend.Card
-	conf []byte // what the agent reads
-	log  string // file that gets what happens to the VM; "": none
+	conf []byte      // what the agent reads
+	log  console.Log // gets what happens to the VM
 
 	mu    sync.Mutex
 	vm    types.ManagedObjectReference // zero: not known yet
@@ -52,26 +49,8 @@ type guestState struct {
 
 func newInstance(d *driver, r backend.Request, v *esx.VM, m *machine, mark string, card *backend.Card) *instance {
 	return &instance{d: d, c: d.c, plan: r.VM, set: v, host: m, name: inventoryName(r.Cluster, r.VM.Name, mark), mark: mark, card: card,
-		conf: r.Config, log: r.ConsoleLog, news: make(chan struct{}), done: make(chan struct{})}
+		conf: r.Config, log: console.Log(r.ConsoleLog), news: make(chan struct{}), done: make(chan struct{})}
 }
-
-// say adds a line to the VM's log.
-func (i *instance) say(format string, a ...any) {
-	if i.log == "" {
-		return
-	}
-	f, err := os.OpenFile(i.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	if st, err := f.Stat(); err == nil && st.Size() < logMost {
-		fmt.Fprintln(f, terminal.Clean(fmt.Sprintf(format, a...)))
-	}
-}
-
-// logMost bounds a VM's log, in bytes.
-const logMost = 1 << 20
 
 // Ref has vCenter's ids: those of what the VM is made from, and its own once it is known.
 func (i *instance) Ref() backend.Ref {
@@ -207,7 +186,7 @@ func (i *instance) remove(ctx context.Context) error {
 			return err
 		}
 		i.c.hub.unwatch(vm)
-		i.say("removed: %s", vm.Value)
+		i.log.Say("removed: %s", vm.Value)
 	}
 	i.removed = true
 	i.c.setEnded(i.mark)
@@ -248,15 +227,4 @@ func (i *instance) Err() error {
 }
 
 // Console returns the last lines of what happened to the VM: ESXi has no console to read.
-func (i *instance) Console(n int) []string {
-	f, err := os.Open(i.log)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, logMost+4096))
-	if err != nil {
-		return nil
-	}
-	return lastLines(string(text), n)
-}
+func (i *instance) Console(n int) []string { return i.log.LastLines(n) }

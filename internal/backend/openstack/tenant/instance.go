@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/console"
 	"nearmetal/internal/guest/carry"
-	"nearmetal/internal/terminal"
 )
 
 var (
@@ -38,7 +36,7 @@ func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance
 	if !ok {
 		return fail(errors.New("it has no port"))
 	}
-	i := &instance{log: r.ConsoleLog, d: d, c: c, address: at.address, ref: d.ref(kindServer, serverName(r.Cluster, r.VM.Name)), done: make(chan struct{})}
+	i := &instance{log: console.Log(r.ConsoleLog), d: d, c: c, address: at.address, ref: d.ref(kindServer, serverName(r.Cluster, r.VM.Name)), done: make(chan struct{})}
 	if i.secret, err = carry.NewSecret(); err != nil {
 		return fail(err)
 	}
@@ -65,31 +63,13 @@ func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance
 		return fail(errors.Join(explain("making a server", err), i.undo()))
 	}
 	i.id = made.ID
-	i.say("server %s is being built (openstack console log show %s)", i.ref.ID[keyName], i.id)
+	i.log.Say("server %s is being built (openstack console log show %s)", i.ref.ID[keyName], i.id)
 	if err := i.built(ctx); err != nil {
 		return fail(errors.Join(err, i.undo()))
 	}
-	i.say("it is built, with the address %s", i.address)
+	i.log.Say("it is built, with the address %s", i.address)
 	go i.watch()
 	return i, nil
-}
-
-// logMost bounds a VM's log, in bytes.
-const logMost = 1 << 20
-
-// say adds a line to the VM's log, which has what Nova does, and no console: that is Nova's to show.
-func (i *instance) say(format string, a ...any) {
-	if i.log == "" {
-		return
-	}
-	f, err := os.OpenFile(i.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	if st, err := f.Stat(); err == nil && st.Size() < logMost {
-		fmt.Fprintln(f, terminal.Clean(fmt.Sprintf(format, a...)))
-	}
 }
 
 // undoTime bounds the deletion of what a failed start has made.
@@ -122,7 +102,7 @@ type instance struct {
 	id      string
 	address netip.Addr
 	secret  string
-	log     string // file; "": none
+	log     console.Log // what Nova does; its console is Nova's to show
 
 	mu   sync.Mutex
 	err  error
@@ -205,7 +185,7 @@ func (i *instance) Agent(ctx context.Context) (io.ReadWriteCloser, error) {
 	for {
 		conn, err := carry.Dial(ctx, at, i.secret)
 		if err == nil {
-			i.say("its agent answers")
+			i.log.Say("its agent answers")
 			return conn, nil
 		}
 		select {
