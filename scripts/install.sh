@@ -9,6 +9,7 @@
 #   fortran    a compiler of Fortran, for MPI programs in it
 #   lammps     a real program that is linked to the distribution's Open MPI
 #   hosts      an sshd, for the tests that reach hosts by ssh
+#   roots      skopeo, for roots that are images of a registry
 #   libvirt    libvirtd, which is not started, and what checks domains' XML
 #   shells     zsh and fish, whose completions are tried in them
 #   browser    Chromium without a screen, which the report is looked at in
@@ -37,7 +38,7 @@ packages() {
 		echo "qemu-system-x86 qemu-utils passt
 		gcc libc6-dev meson ninja-build pkg-config make git ca-certificates
 		openmpi-bin libopenmpi-dev mpich libmpich-dev libfabric-dev libfabric-bin
-		python3 python3-venv numactl hwloc-nox iproute2 openssh-client procps busybox-static tmux xz-utils
+		python3 python3-venv numactl hwloc-nox iproute2 openssh-client procps busybox-static tmux xz-utils squashfs-tools umoci
 		ibverbs-utils ibverbs-providers perftest"
 		;;
 	slurm) echo "slurmctld slurmd slurm-client slurm-wlm-basic-plugins libslurm-dev munge" ;;
@@ -45,7 +46,7 @@ packages() {
 	fortran) echo "gfortran" ;; # Debian 12's MPI packages depend on it, Debian 13's do not
 	lammps) echo "lammps" ;;
 	hosts) echo "openssh-server" ;;
-	roots) echo "squashfs-tools umoci skopeo" ;; # what unpacks images of roots
+	roots) echo "skopeo" ;; # with base's mksquashfs and umoci, what unpacks images of roots
 	libvirt) echo "libvirt-clients libvirt-daemon libvirt-daemon-driver-qemu libxml2-utils" ;;
 	shells) echo "zsh fish" ;;
 	browser)

@@ -17,6 +17,9 @@ func needs(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatal("this test needs ", p)
+			}
 			t.Skip("this test needs ", p)
 		}
 	}

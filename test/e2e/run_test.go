@@ -143,7 +143,7 @@ func TestRunStatus(t *testing.T) {
 // A directory can be the root, and an image: here a squashfs with nothing but busybox. It is unpacked into the cache once; what it
 // lacks for the command is said before a VM starts.
 func TestRunRoot(t *testing.T) {
-	needs(t, "busybox")
+	needs(t, "busybox", "mksquashfs")
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
 		t.Fatal(err)
@@ -164,15 +164,12 @@ func TestRunRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	image := root
-	if _, err := exec.LookPath("mksquashfs"); err == nil {
-		image = filepath.Join(t.TempDir(), "root.squashfs")
-		if out, err := exec.Command("mksquashfs", root, image, "-quiet", "-no-progress").CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		t.Setenv("XDG_CACHE_HOME", t.TempDir())
-		finish(t, run(t, "--root", image, "--", "mpirun", "-n", "2", "true"), "").want(t, 1, "unpacking the squashfs "+image, "root "+image+" has no mpirun")
+	image := filepath.Join(t.TempDir(), "root.squashfs")
+	if out, err := exec.Command("mksquashfs", root, image, "-quiet", "-no-progress").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	finish(t, run(t, "--root", image, "--", "mpirun", "-n", "2", "true"), "").want(t, 1, "unpacking the squashfs "+image, "root "+image+" has no mpirun")
 	cmd := run(t, "--root", image, "--", "sh", "-c", "ls /; ls /bin; hostname; touch /bin/x /here && echo both written; echo kept >kept")
 	r := finish(t, cmd, "").want(t, 0, "busybox\n", "vm0\n", "both written\n")
 	if strings.Contains(r.out, "usr\n") {
