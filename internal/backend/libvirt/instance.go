@@ -127,10 +127,11 @@ func (i *instance) verdict() error {
 		return nil
 	case i.why == "guest-reset" || i.why == "guest-panic":
 		return backend.ErrReset
+	// libvirtd calls it a shutdown too where it sees QEMU's end before it has noted who asked for it.
+	case i.how == libvirtd.EndDestroyed, i.why == "host-signal", i.why == "host-qmp-quit":
+		return errors.New("somebody ended its domain (virsh destroy)")
 	case i.how == libvirtd.EndShutdown:
 		return nil
-	case i.how == libvirtd.EndDestroyed:
-		return errors.New("somebody ended its domain (virsh destroy)")
 	case i.how == libvirtd.EndFailed:
 		return fmt.Errorf("its QEMU was killed, or failed (libvirt's log of domain %s has its last words)", i.ref.ID[keyName])
 	}

@@ -1,0 +1,42 @@
+package libvirt
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/libvirtd"
+)
+
+// What a user reads of a VM's end, for what libvirtd and QEMU say of it.
+func TestVerdict(t *testing.T) {
+	for _, c := range []struct {
+		how    libvirtd.End
+		why    string
+		killed bool
+		want   string // a part of the error; empty: none
+	}{
+		{how: libvirtd.EndShutdown, why: "guest-shutdown"},
+		{how: libvirtd.EndShutdown, why: "guest-reset", want: backend.ErrReset.Error()},
+		{how: libvirtd.EndDestroyed, why: "host-signal", want: "somebody ended its domain"},
+		{how: libvirtd.EndDestroyed, want: "somebody ended its domain"},
+		// virsh destroy, whose daemon saw QEMU's end first.
+		{how: libvirtd.EndShutdown, why: "host-signal", want: "somebody ended its domain"},
+		{how: libvirtd.EndDestroyed, why: "host-signal", killed: true},
+		{how: libvirtd.EndFailed, want: "its QEMU was killed, or failed"},
+		{how: libvirtd.EndOther, want: "migrated or saved"},
+	} {
+		i := &instance{heard: make(chan struct{}), killed: c.killed, ref: backend.Ref{ID: map[string]string{keyName: "n-vm0"}}}
+		i.said(c.how)
+		i.reason(c.why)
+		switch err := i.verdict(); {
+		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	i := &instance{heard: make(chan struct{})}
+	if err := i.verdict(); err == nil || errors.Is(err, backend.ErrReset) {
+		t.Errorf("a daemon that says nothing: %v", err)
+	}
+}
