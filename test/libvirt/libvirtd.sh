@@ -31,6 +31,14 @@ for n in null zero full random urandom tty net shm pts ptmx mqueue hugepages; do
 	if [ -d "/dev/$n" ]; then mkdir "$dir/dev/$n"; else : >"$dir/dev/$n"; fi
 	mount --rbind "/dev/$n" "$dir/dev/$n"
 done
+# libvirtd makes the command line of a VM with devices only where it sees VFIO and an IOMMU: these two names are all
+# that it looks at for that. No VM with a device starts here.
+mkdir "$dir/dev/vfio"
+: >"$dir/dev/vfio/vfio"
 mount --rbind "$dir/dev" /dev
+if [ -d /sys/kernel/iommu_groups ] && [ -z "$(ls /sys/kernel/iommu_groups)" ]; then
+	mount -t tmpfs tmpfs /sys/kernel/iommu_groups
+	mkdir /sys/kernel/iommu_groups/0
+fi
 echo ready
 exec cat

@@ -150,6 +150,22 @@ func TestNoKVM(t *testing.T) {
 	clean(t)
 }
 
+// A site that writes a back end whose VMs would not be in the job's cgroup: --vm is refused in one line before there is a
+// job, and what wants no VMs runs.
+func TestOtherBackend(t *testing.T) {
+	stack(t, plugstack("vm_backend=libvirt"))
+	vms := slurm(t, "srun", "-w", "n1", "-n1", "--vm", "hostname")
+	plain := slurm(t, "srun", "-w", "n1", "-n1", "hostname")
+	stack(t, plugstack())
+	if lines := strings.Count(vms.err, "vm_backend=libvirt: VMs of a job are QEMU processes of the job"); vms.code == 0 || vms.out != "" || lines != 1 {
+		t.Errorf("%+v", vms)
+	}
+	if plain.code != 0 || plain.out == "" {
+		t.Errorf("%+v", plain)
+	}
+	clean(t)
+}
+
 // held starts a job whose VMs run a step that waits, and returns its number.
 func held(t *testing.T, a *account, more ...string) string {
 	t.Helper()
