@@ -8,16 +8,17 @@ import (
 
 // makers of the tables, by name.
 var makers = map[string]func(*bench) (*table, error){
-	"message":   message,
-	"libfabric": libfabric,
-	"puts":      puts,
-	"core":      core,
-	"scale":     scale,
-	"openmpi":   openmpi,
-	"mpich":     mpich,
-	"intel":     intel,
-	"earlier":   earlier,
-	"traffic":   traffic,
+	"message":     message,
+	"libfabric":   libfabric,
+	"puts":        puts,
+	"core":        core,
+	"scale":       scale,
+	"openmpi":     openmpi,
+	"mpich":       mpich,
+	"intel":       intel,
+	"earlier":     earlier(earlierFabric),
+	"earlier-mpi": earlier(earlierMPI),
+	"traffic":     traffic,
 
 	"ucp":         ucp,
 	"ucp-scale":   ucpScale,
@@ -25,7 +26,7 @@ var makers = map[string]func(*bench) (*table, error){
 }
 
 func tableNames() []string {
-	return append([]string{"libfabric", "puts", "core", "scale", "openmpi", "mpich", "intel", "earlier", "message", "traffic"}, ucxTables...)
+	return append([]string{"libfabric", "puts", "core", "scale", "openmpi", "mpich", "intel", "earlier", "earlier-mpi", "message", "traffic"}, ucxTables...)
 }
 
 // fabric is a way at the level of libfabric, with the newest libfabric that is here: the

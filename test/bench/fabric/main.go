@@ -75,7 +75,7 @@ func run() error {
 		if *only != "" && !slices.Contains(strings.Split(*only, ","), name) {
 			continue
 		}
-		if (name == "earlier" || name == "message") && *only == "" && *earlierBuild == "" {
+		if slices.Contains(earlierTables, name) && *only == "" && *earlierBuild == "" {
 			continue
 		}
 		if *only == "" && slices.Contains(ucxTables, name) {

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestRatio(t *testing.T) {
 	tab := newTable("", &way{name: "ivshmem"}, &way{name: "sm"}, &way{name: "ucx"})
@@ -48,5 +51,26 @@ func TestWorst(t *testing.T) {
 	least, at, n, blank := worst(tab, ratio{"ivshmem", []string{"sm"}}, "bandwidth", 8192, 16384)
 	if least != 0.9 || at != 16384 || n != 2 || blank != 1 {
 		t.Errorf("worst: %v at %d of %d sizes, %d blank, want 0.9 at 16384 of 2, 1 blank", least, at, n, blank)
+	}
+}
+
+// TestSlower: a figure counts as slower only where the median and the best run say so, by more than the noise.
+func TestSlower(t *testing.T) {
+	tab := newTable("", &way{name: "lf"}, &way{name: "lf-was"}, &way{name: "lf-again"})
+	for bytes, lf := range map[int][3]float64{
+		8:    {1.1, 1.1, 1.1},     // slower by more than the noise
+		64:   {1.04, 1.04, 1.04},  // within it
+		512:  {1, 1.2, 1.2},       // slower in the median alone
+		1024: {0.9, 0.95, 1.0001}, // faster
+	} {
+		for run, v := range lf {
+			tab.add("lf", key{"latency", bytes}, sample{run, 0.2, v})
+			tab.add("lf-was", key{"latency", bytes}, sample{run, 0.2, 1})
+			tab.add("lf-again", key{"latency", bytes}, sample{run, 0.2, 1 + float64(bytes)/20480})
+		}
+	}
+	got := tab.slower(ratio{"lf", []string{"lf-was"}}, ratio{"lf-again", []string{"lf-was"}})
+	if len(got) != 1 || !strings.HasPrefix(got[0], "latency 8 B: 0.909") {
+		t.Errorf("slower: %q, want latency of 8 B alone", got)
 	}
 }

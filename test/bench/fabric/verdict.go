@@ -101,7 +101,9 @@ func verdicts(tables []*table) {
 		case "message":
 			v.message(t)
 		case "earlier":
-			v.earlier(t)
+			v.earlier(t, earlierFabric)
+		case "earlier-mpi":
+			v.earlier(t, earlierMPI)
 		case "traffic":
 			v.traffic(t)
 		case "ucp", "openmpi-ucx":
