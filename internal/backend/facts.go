@@ -5,6 +5,8 @@ import "nearmetal/internal/plan"
 // Facts are what the host says of a running VM. They can be kept as JSON.
 type Facts struct {
 	VM string `json:"vm"`
+	// By is the program that runs the VM, as rows of verify name it: "QEMU".
+	By string `json:"by,omitempty"`
 	// Own are the CPUs that nearmetal itself may use: what a thread has that was not pinned.
 	Own     []int    `json:"own"`
 	VCPUs   []VCPU   `json:"vcpus"` // by index
@@ -17,7 +19,7 @@ type Facts struct {
 	Settings []Setting `json:"settings,omitempty"`
 	// Guest is the plan as far as the guest can see it; nil: all of it.
 	Guest *plan.VM `json:"guest,omitempty"`
-	// Ended says that there is no QEMU to ask.
+	// Ended says that there is no such program to ask any more.
 	Ended bool `json:"ended,omitempty"`
 	// Unread are the parts that could not be read, each with the reason.
 	Unread map[Part]string `json:"unread,omitempty"`

@@ -21,7 +21,7 @@ func Compare(p *plan.VM, region *plan.Region, f *backend.Facts, shared string) [
 		return r.list
 	}
 	if f.Ended {
-		r.add(false, "QEMU", "runs", "has ended")
+		r.add(false, by(f), "runs", "has ended")
 		return r.list
 	}
 	if len(f.Settings) > 0 {
@@ -43,6 +43,14 @@ func Compare(p *plan.VM, region *plan.Region, f *backend.Facts, shared string) [
 		r.region(p, region, f, shared)
 	}
 	return r.list
+}
+
+// by returns the name of the program that runs a VM.
+func by(f *backend.Facts) string {
+	if f.By == "" {
+		return "the hypervisor"
+	}
+	return f.By
 }
 
 // unread adds a row if a part could not be read, and says whether it did.
@@ -100,13 +108,13 @@ func (r *rows) cpus(p *plan.VM, f *backend.Facts) {
 	}
 }
 
-// threads compares QEMU's other threads (emulator, I/O, workers) with the plan.
+// threads compares the threads that are no vCPU (emulator, I/O, workers) with the plan.
 func (r *rows) threads(p *plan.VM, f *backend.Facts) {
 	planned, text := p.EmulatorCPUs, list(p.EmulatorCPUs)
 	if len(planned) == 0 {
 		planned, text = f.Own, "any of "+list(f.Own)
 	}
-	const what = "CPUs of QEMU's other threads"
+	what := fmt.Sprintf("CPUs of %s's other threads", by(f))
 	if r.unread(f, backend.PartThreads, text) {
 		return
 	}
@@ -139,7 +147,7 @@ func shape(sockets, dies, cores, threads int) string {
 	return fmt.Sprintf("%s x %s x %s x %s", words.Count(sockets, "socket", "sockets"), words.Count(dies, "die", "dies"), words.Count(cores, "core", "cores"), words.Count(threads, "thread", "threads"))
 }
 
-// topology compares what QEMU has of sockets and nodes with the plan.
+// topology compares what the back end has of sockets and nodes with the plan.
 func (r *rows) topology(p *plan.VM, f *backend.Facts) {
 	if _, bad := f.Unread[backend.PartCPUs]; bad {
 		return
@@ -160,9 +168,9 @@ func (r *rows) topology(p *plan.VM, f *backend.Facts) {
 	if len(wrong) > 0 && planned == found {
 		found += ", and " + wrong[0]
 	}
-	r.add(len(wrong) == 0 && planned == found, "topology in QEMU", planned, found)
+	r.add(len(wrong) == 0 && planned == found, "topology in "+by(f), planned, found)
 	for _, n := range p.Nodes {
-		r.add(equal(n.VCPUs, nodes[n.ID]), fmt.Sprintf("vCPUs of node %d in QEMU", n.ID), list(n.VCPUs), list(nodes[n.ID]))
+		r.add(equal(n.VCPUs, nodes[n.ID]), fmt.Sprintf("vCPUs of node %d in %s", n.ID, by(f)), list(n.VCPUs), list(nodes[n.ID]))
 	}
 }
 
@@ -349,7 +357,7 @@ func (r *rows) region(p *plan.VM, reg *plan.Region, f *backend.Facts, shared str
 		found += ", a file of its own"
 	}
 	r.add(found == planned, "region", planned, found)
-	// The region is made and bound before QEMU has it: its pages tell, not QEMU's policy.
+	// The region is made and bound before the VM has it: its pages say where it is, not the VM's policy.
 	node := reg.HostNode
 	for _, h := range reg.Hosts {
 		if h.Host == p.Host {

@@ -77,7 +77,7 @@ func (r *rows) guestTopology(p *plan.VM, h *topology.Host) {
 	}
 	const what = "topology in the guest"
 	if !ok && p.Dies > 1 && found == shape(p.Sockets, 1, p.Dies*p.Cores, p.Threads) {
-		r.note(what, planned, found+": this QEMU or the guest's kernel does not show dies")
+		r.note(what, planned, found+": the hypervisor or the guest's kernel does not show dies")
 		return
 	}
 	r.add(ok, what, planned, found)
@@ -177,7 +177,7 @@ func seq(n int) []int {
 func numbers(n []int) string { return strings.Trim(fmt.Sprint(n), "[]") }
 
 // guestCaches compares the last-level caches that the guest sees with those below its
-// vCPUs. QEMU shows one for each die: a cache that the guest sees as smaller than it is does no
+// vCPUs. A hypervisor shows one for each die: a cache that the guest sees as smaller than it is does no
 // harm, and of vCPUs that the guest believes to share one and do not only a note can be made.
 func (r *rows) guestCaches(p *plan.VM, h *topology.Host) {
 	if len(p.L3) == 0 {
@@ -196,9 +196,9 @@ func (r *rows) guestCaches(p *plan.VM, h *topology.Host) {
 		}
 	}
 	const what = "last-level caches in the guest"
-	why := "this QEMU or the guest's kernel does not show dies"
+	why := "the hypervisor or the guest's kernel does not show dies"
 	if p.Dies == 1 {
-		why = "QEMU shows one a die, and equal dies only"
+		why = "the hypervisor shows one a die, and equal dies only"
 	}
 	planned, text := groupText(p.L3), groupText(found)
 	if len(found) == 0 {

@@ -43,7 +43,7 @@ type facts struct{ *backend.Facts }
 
 // Gather reads the facts of a VM; region is its plan's, nil for none. It changes nothing.
 func Gather(ctx context.Context, v QEMU, region *plan.Region) *backend.Facts {
-	f := facts{&backend.Facts{VM: v.Plan.Name, Unread: map[backend.Part]string{}}}
+	f := facts{&backend.Facts{VM: v.Plan.Name, By: "QEMU", Unread: map[backend.Part]string{}}}
 	unread := func(p backend.Part, err error) {
 		if err != nil {
 			f.Unread[p] = err.Error()
