@@ -186,7 +186,7 @@ fuzz: go ## every fuzz target for FUZZ_EACH (10) seconds, or all in FUZZ_SECONDS
 staticcheck: ## staticcheck over all of Go, in a version that fits this Go (fetched)
 	@sh scripts/staticcheck.sh
 
-clang-tidy: c ## clang-tidy over all of C (needs clang-tidy)
+clang-tidy: c ## clang-tidy over all of C (scripts/install.sh clang)
 	@sh scripts/clang-tidy.sh
 
 vulncheck: ## known vulnerabilities in what our programs call, by govulncheck (needs the network)

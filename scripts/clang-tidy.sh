@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 command -v clang-tidy >/dev/null || {
-	echo "clang-tidy.sh: there is no clang-tidy here: apt-get install clang-tidy" >&2
+	echo "clang-tidy.sh: there is no clang-tidy here: sh scripts/install.sh clang" >&2
 	exit 2
 }
 [ $# -gt 0 ] || set -- $(git ls-files 'guest/*.c' 'fabric/*.c' 'slurm/*.c' 'kernels/*.c' | grep -v /fuzz/)

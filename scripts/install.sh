@@ -14,7 +14,7 @@
 #   shells     zsh and fish, whose completions are tried in them
 #   browser    Chromium without a screen, which the report is looked at in
 #   bench      HPCC, for make bench; without root it is left out of the run
-#   clang      the fuzzer of C
+#   clang      the fuzzer and the checker of C
 #   packages   rpm, for the tests of packages
 #   bootstrap  debootstrap, for a Debian of its own (make rehearse, make test-debian13)
 #
@@ -56,7 +56,7 @@ packages() {
 		echo "chromium-headless-shell fonts-dejavu-core"
 		;;
 	bench) echo "hpcc lammps" ;;
-	clang) [ "$ID" = debian ] && [ "$VERSION_ID" = 12 ] && echo "clang libclang-rt-14-dev" || echo "clang libclang-rt-dev" ;;
+	clang) [ "$ID" = debian ] && [ "$VERSION_ID" = 12 ] && echo "clang clang-tidy libclang-rt-14-dev" || echo "clang clang-tidy libclang-rt-dev" ;;
 	packages) echo "rpm" ;;
 	bootstrap) echo "debootstrap" ;;
 	*)
