@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -35,6 +36,8 @@ struct proc {
 	int master;		/* of a terminal, -1: none */
 	int failed;		/* pipe on which the child says why it could not exec */
 	bool exited, told, out_done, err_done;
+	bool glance;		/* the client asks whether files were written outside shares */
+	struct timespec began;	/* by the clock of files' times */
 	int status;
 	char *what;		/* the program's name */
 	struct proc *next;
@@ -227,6 +230,8 @@ static int explain(const struct proc *p, const struct failure *f, char *b, size_
 	return 126;
 }
 
+static int upper;	/* of the root's overlay; 0: there is none */
+
 static void tell(struct proc *p)
 {
 	struct buf b = {0};
@@ -242,6 +247,8 @@ static void tell(struct proc *p)
 	} else {
 		fields_addf(&b, "exit", "%d", WEXITSTATUS(p->status));
 	}
+	if (p->glance)
+		fields_addf(&b, "written", "%d", upper && written_since(upper, &p->began));
 	stream_message(p->s, &b);
 	buf_free(&b);
 }
@@ -250,9 +257,12 @@ static void check(struct proc *p)
 {
 	if (!p->s)
 		return;
-	if (p->exited && !p->told)
+	bool over = p->exited && p->out_done && p->err_done;
+
+	/* What it leaves behind may write until the output has ended, too. */
+	if (p->exited && !p->told && (over || !p->glance))
 		tell(p);
-	if (p->exited && p->out_done && p->err_done) {
+	if (over) {
 		stream_close(p->s);
 		p->s = NULL;
 		finish(p);
@@ -399,6 +409,8 @@ static void start(struct mux *m, uint32_t id, const struct fields *h, struct job
 	if (is_tty)
 		pty_resize(tty[0], fields_get(h, "size"));
 	p = must_alloc(sizeof *p);
+	p->glance = fields_get(h, "written");
+	clock_gettime(CLOCK_REALTIME_COARSE, &p->began);
 	pid = group_fork(&p->group);
 	if (pid == 0) {
 		if (is_tty)
@@ -504,8 +516,6 @@ void pull_open(struct mux *m, uint32_t id, const struct fields *h)
 {
 	copy_open(m, id, h, files_send);
 }
-
-static int upper;	/* of the root's overlay; 0: there is none */
 
 void written_upper(const char *path)
 {

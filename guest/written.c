@@ -16,6 +16,7 @@ enum {
 	FOUND_MAX = 1000,	/* files that are listed */
 	SEEN_MAX = 200000,	/* entries that are read: some 0.3 s */
 	DEPTH_MAX = 64,
+	GLANCE_MAX = 2000,	/* entries that written_since reads: some 5 ms in an emulated VM */
 };
 
 /* What is a VM's own, or made by its start. */
@@ -33,6 +34,8 @@ static bool left_out(const char *path, const char *name)
 
 struct walk {
 	struct timespec since;
+	size_t see, find;	/* entries and files, beyond which it is enough */
+	bool list;		/* paths go to standard output */
 	size_t seen, found;
 };
 
@@ -42,7 +45,7 @@ static bool since(const struct walk *w, const struct timespec *t)
 	       (t->tv_sec == w->since.tv_sec && t->tv_nsec >= w->since.tv_nsec);
 }
 
-/* Lists what is below the directory fd, whose path is path, and closes fd; false: enough. */
+/* Looks at what is below the directory fd, whose path is path, and closes fd; false: enough. */
 static bool walk(struct walk *w, int fd, char *path, size_t len, int depth)
 {
 	DIR *d = fdopendir(fd);
@@ -61,7 +64,7 @@ static bool walk(struct walk *w, int fd, char *path, size_t len, int depth)
 			continue;
 		path[len] = '/';
 		memcpy(path + len + 1, e->d_name, n + 1);
-		if (++w->seen > SEEN_MAX)
+		if (++w->seen > w->see)
 			more = false;
 		else if (left_out(path, e->d_name) ||
 			 fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
@@ -73,9 +76,9 @@ static bool walk(struct walk *w, int fd, char *path, size_t len, int depth)
 			if (below >= 0)
 				more = walk(w, below, path, len + 1 + n, depth + 1);
 		} else if ((S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) && since(w, &st.st_ctim)) {
-			if (w->found++ == FOUND_MAX)
+			if (w->found++ == w->find)
 				more = false;
-			else
+			else if (w->list)
 				fwrite(path, 1, len + n + 2, stdout);
 		}
 	}
@@ -86,7 +89,7 @@ static bool walk(struct walk *w, int fd, char *path, size_t len, int depth)
 int written_list(const char *age)
 {
 	static char path[PATH_MAX];
-	struct walk w = {0};
+	struct walk w = {.see = SEEN_MAX, .find = FOUND_MAX, .list = true};
 	uint64_t ms;
 	int fd;
 
@@ -111,4 +114,13 @@ int written_list(const char *age)
 	if (!walk(&w, fd, path, 0, 0))
 		putchar(0);
 	return fflush(stdout) ? 1 : 0;
+}
+
+bool written_since(int top, const struct timespec *since)
+{
+	static char path[PATH_MAX];
+	struct walk w = {.since = *since, .see = GLANCE_MAX, .find = 0};
+	int fd = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd >= 0 && !walk(&w, fd, path, 0, 0);
 }

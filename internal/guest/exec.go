@@ -38,6 +38,8 @@ type Exec struct {
 	// where nobody does.
 	HostPorts         []uint16
 	HostPortsOptional bool
+	// AskWritten asks for Status.NothingWritten. The status then comes when the output has ended, too.
+	AskWritten bool
 }
 
 // KeyHostPort is the header field of Exec.HostPorts. It is for the cluster's owner, and goes no
@@ -61,6 +63,9 @@ type Status struct {
 	Signal syscall.Signal // that killed it, or 0
 	// Message says what went wrong where the program could not be started; one line.
 	Message string
+	// NothingWritten: the agent saw, as Exec.AskWritten asked it, that since the start no file was written which
+	// no share keeps. False: there may be some, see Client.Written.
+	NothingWritten bool
 }
 
 // String is the status as a shell would tell it.
@@ -132,6 +137,9 @@ func (e *Exec) header() (channel.Fields, error) {
 	if e.Connect != "" {
 		h.Add("connect", e.Connect)
 	}
+	if e.AskWritten {
+		h.Add("written", "1")
+	}
 	for _, n := range e.CPUs {
 		h.AddInt("cpu", int64(n))
 	}
@@ -193,6 +201,7 @@ func (p *Process) follow() {
 	for {
 		f, err := p.s.Receive(context.Background())
 		p.mu.Lock()
+		p.status.NothingWritten = f.Get("written") == "0"
 		switch {
 		case err == io.EOF:
 			p.err = errors.New("the agent ended the program without a status")

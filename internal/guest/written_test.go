@@ -3,6 +3,7 @@ package guest
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,15 +64,51 @@ func TestWritten(t *testing.T) {
 		t.Errorf("%q, %v", files, err)
 	}
 
+	// The status of a program says that it wrote none, and not so where it did.
+	status := func(program string) Status {
+		t.Helper()
+		p, err := a.Start(Exec{Args: []string{"/bin/sh", "-c", program}, NoStdin: true, AskWritten: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		go io.Copy(io.Discard, p.Stderr)
+		io.Copy(io.Discard, p.Stdout)
+		st, err := p.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	for !status(":").NothingWritten { // the last file was written in this tick of the kernel's clock
+	}
+	for program, none := range map[string]bool{
+		"exit 3": true, "echo > " + upper + "/tmp/x": true, "kill -9 $$": true, "mkdir " + upper + "/opt/dir": true,
+		"echo > " + upper + "/root/new": false, "(sleep 0.1; echo > " + upper + "/root/new) &": false,
+	} {
+		if st := status(program); st.NothingWritten != none {
+			t.Errorf("%s: %+v; want NothingWritten %v", program, st, none)
+		}
+		for !status(":").NothingWritten {
+		}
+	}
+	if st := status("exit 3"); st.Code != 3 {
+		t.Errorf("%+v", st)
+	}
+
 	// Many files and a deep tree are bounded.
 	deep := strings.Repeat("d/", 200)
 	put("deep/" + deep + "x")
-	for i := range 1100 {
+	for i := range 2100 {
 		put(fmt.Sprintf("many/%d", i))
 	}
 	files, more, err = a.Written(ctx, "", 0)
 	if err != nil || !more || len(files) != 1000 {
 		t.Errorf("%d files, more %v, %v", len(files), more, err)
+	}
+
+	if st := status(":"); st.NothingWritten {
+		t.Error("more files than the agent looks at, and it says that none was written")
 	}
 
 	if _, _, err := startAgent(t, "vm0", AgentOptions{}).Written(ctx, "", 0); err == nil {

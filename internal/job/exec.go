@@ -52,9 +52,10 @@ func Exec(o ExecOptions, s session.Streams) (int, error) {
 	sigs, stop := session.Signals()
 	defer stop()
 	start := time.Now()
+	e.AskWritten = true // by each program's agent: one more stream to each VM takes longer than true does
 	if o.All {
-		code, err := everywhere(ctx, c, e, o.NoPrefix, patient(s), sigs)
-		warnWritten(s.Err, c, vmNames(&c.Record), start)
+		code, wrote, err := everywhere(ctx, c, e, o.NoPrefix, patient(s), sigs)
+		warnWritten(s.Err, c, wrote, start)
 		return code, err
 	}
 	vm, err := c.Record.FindVM(o.VM)
@@ -77,7 +78,7 @@ func Exec(o ExecOptions, s session.Streams) (int, error) {
 	} else {
 		st, err = session.Run(ctx, c.VM(vm), e, patient(s), sigs)
 	}
-	if err == nil {
+	if err == nil && !st.NothingWritten {
 		warnWritten(s.Err, c, []string{vm}, start)
 	}
 	return ended(st, err, s.Err)
@@ -118,8 +119,9 @@ func ended(st guest.Status, err error, w io.Writer) (int, error) {
 	return st.ExitCode(), nil
 }
 
-// everywhere runs e in every VM of the cluster.
-func everywhere(ctx context.Context, c *cluster.Client, e guest.Exec, noPrefix bool, s session.Streams, sigs <-chan os.Signal) (int, error) {
+// everywhere runs e in every VM of the cluster. It returns the exit status, and the VMs in which files
+// may have been written that no share keeps.
+func everywhere(ctx context.Context, c *cluster.Client, e guest.Exec, noPrefix bool, s session.Streams, sigs <-chan os.Signal) (code int, wrote []string, err error) {
 	vms := vmNames(&c.Record)
 	out := terminal.NewPrefixer(s.Out, vms, terminal.Coloured(s.Out))
 	errs := terminal.NewPrefixer(s.Err, vms, terminal.Coloured(s.Err))
@@ -130,17 +132,19 @@ func everywhere(ctx context.Context, c *cluster.Client, e guest.Exec, noPrefix b
 		return out.Writer(vm), errs.Writer(vm)
 	}, sigs)
 	for _, r := range res {
+		if !r.Status.NothingWritten {
+			wrote = append(wrote, r.VM)
+		}
 		if r.Err == nil && r.Status.Message != "" {
 			fmt.Fprintf(s.Err, "nearmetal: %s: %s\n", r.VM, terminal.Clean(strings.TrimPrefix(r.Status.Message, r.VM+": ")))
 		} else if r.Err == nil && r.Status.ExitCode() != 0 && len(res) > 1 {
 			fmt.Fprintf(s.Err, "nearmetal: %s: %s\n", r.VM, r.Status)
 		}
 	}
-	code, err := session.Worst(res)
-	if err != nil {
+	if code, err = session.Worst(res); err != nil {
 		err = &lines{err}
 	}
-	return code, err
+	return code, wrote, err
 }
 
 // lines is an error whose text has more than one line: that of a VM which was lost, with

@@ -306,7 +306,8 @@ func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 		st, err = session.Run(ctx, cl.VM(r.VMs[0].Name), e, s, sigs)
 		return ended(st, err, s.Err)
 	}
-	return everywhere(ctx, cl, e, j.o.NoPrefix, s, sigs)
+	code, _, err := everywhere(ctx, cl, e, j.o.NoPrefix, s, sigs)
+	return code, err
 }
 
 // lost warns of files that go with the VMs.

@@ -3,9 +3,9 @@ package report
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strings"
 
+	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/report/chart"
 )
 
@@ -41,11 +41,11 @@ func (e *Experiment) figures() []*chart.Figure {
 	return all
 }
 
-var notInName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+var notInName = lazyregexp.New(`[^A-Za-z0-9._-]+`)
 
 // fileStem makes a file's name of what a data file calls something.
 func fileStem(s string) string {
-	s = strings.Trim(notInName.ReplaceAllString(s, "-"), "-.")
+	s = strings.Trim(notInName().ReplaceAllString(s, "-"), "-.")
 	if len(s) > 100 {
 		s = s[:100]
 	}

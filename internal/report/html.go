@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"sync"
 
 	"nearmetal/internal/report/chart"
 	"nearmetal/internal/words"
@@ -18,7 +19,9 @@ var pageFiles embed.FS
 
 // pageTemplate escapes whatever comes from data files; only pictures and tables made here
 // are taken as they are.
-var pageTemplate = template.Must(template.ParseFS(pageFiles, "page/page.html"))
+var pageTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.ParseFS(pageFiles, "page/page.html"))
+})
 
 // The page's own colours, beside the palettes of plots.
 const (
@@ -138,7 +141,7 @@ func (r *Report) HTML(w io.Writer, version string) error {
 			return err
 		}
 	}
-	return pageTemplate.Execute(w, v)
+	return pageTemplate().Execute(w, v)
 }
 
 // together keeps a number and its per cent sign in one line.

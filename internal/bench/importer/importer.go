@@ -5,12 +5,12 @@ package importer
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"sort"
 	"strconv"
 	"strings"
 
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/lazyregexp"
 )
 
 // Result is what a file holds: cases, and their values in the order of repetitions, 0, 1, …
@@ -34,9 +34,9 @@ func Read(name string, text []byte) (*Result, error) {
 	var r *Result
 	var err error
 	switch {
-	case specLine.Match(text):
+	case specLine().Match(text):
 		r, err = spec(text)
-	case osuHead.Match(text):
+	case osuHead().Match(text):
 		r, err = osu(text)
 	default:
 		return nil, fmt.Errorf("%s is neither an output of the OSU micro-benchmarks (a line \"# OSU MPI … Test\") nor a raw result file of SPEC MPI or OMP (.rsf)", name)
@@ -51,7 +51,7 @@ func Read(name string, text []byte) (*Result, error) {
 }
 
 // osuHead is the first line of an OSU program's output: "# OSU MPI Latency Test v5.9".
-var osuHead = regexp.MustCompile(`(?m)^# OSU (?:MPI|UPC|OpenSHMEM)[^\n]{0,100}?(?: Test| Tests)?(?: v[\d.]+\w*)?\s*$`)
+var osuHead = lazyregexp.New(`(?m)^# OSU (?:MPI|UPC|OpenSHMEM)[^\n]{0,100}?(?: Test| Tests)?(?: v[\d.]+\w*)?\s*$`)
 
 // osuKinds finds, by words of the head in small letters, which experiment of the suite osu it is.
 var osuKinds = []struct{ words, name string }{
@@ -68,7 +68,7 @@ var osuKinds = []struct{ words, name string }{
 func osu(text []byte) (*Result, error) {
 	r := &Result{}
 	reps := map[string]int{}
-	heads := osuHead.FindAllIndex(text, -1)
+	heads := osuHead().FindAllIndex(text, -1)
 	for i, at := range heads {
 		end := len(text)
 		if i+1 < len(heads) {
@@ -153,7 +153,7 @@ func (r *Result) SetSize(parameter string, n int) {
 
 // specLine is a line of SPEC's raw result format:
 // spec.mpi2007.results.104_milc.base.000.reported_time: 123.4
-var specLine = regexp.MustCompile(`(?m)^spec\.([a-z0-9]{1,20})\.results\.(\d{1,4}_\w{1,40})\.(base|peak)\.(\d{1,4})\.(reported_time|valid):[ \t]*(\S{0,40})[ \t]*\r?$`)
+var specLine = lazyregexp.New(`(?m)^spec\.([a-z0-9]{1,20})\.results\.(\d{1,4}_\w{1,40})\.(base|peak)\.(\d{1,4})\.(reported_time|valid):[ \t]*(\S{0,40})[ \t]*\r?$`)
 
 // specRun is one benchmark's run in a raw file.
 type specRun struct {
@@ -162,12 +162,12 @@ type specRun struct {
 }
 
 // specSize is a line with a run's ranks or threads: of one run, or of the whole file.
-var specSize = regexp.MustCompile(`(?m)^spec\.[a-z0-9]{1,20}\.(?:results\.(\d{1,4}_\w{1,40})\.(base|peak)\.(\d{1,4})\.)?(?:base_)?(ranks|threads|nthreads):[ \t]*(\d{1,7})[ \t]*\r?$`)
+var specSize = lazyregexp.New(`(?m)^spec\.[a-z0-9]{1,20}\.(?:results\.(\d{1,4}_\w{1,40})\.(base|peak)\.(\d{1,4})\.)?(?:base_)?(ranks|threads|nthreads):[ \t]*(\d{1,7})[ \t]*\r?$`)
 
 // sizes returns the parameter that a raw file names, ranks or threads, and its value by run; the key "" is the file's.
 func sizes(text []byte) (parameter string, of map[string]string) {
 	of = map[string]string{}
-	for _, m := range specSize.FindAllSubmatch(text, maxValues) {
+	for _, m := range specSize().FindAllSubmatch(text, maxValues) {
 		parameter = strings.TrimPrefix(string(m[4]), "n")
 		key := ""
 		if len(m[1]) > 0 {
@@ -181,7 +181,7 @@ func sizes(text []byte) (parameter string, of map[string]string) {
 func spec(text []byte) (*Result, error) {
 	parameter, of := sizes(text)
 	times, valid := map[specRun]float64{}, map[specRun]string{}
-	for _, m := range specLine.FindAllSubmatch(text, maxValues) {
+	for _, m := range specLine().FindAllSubmatch(text, maxValues) {
 		rep, err := strconv.Atoi(string(m[4]))
 		if err != nil {
 			return nil, err

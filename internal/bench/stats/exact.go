@@ -3,15 +3,16 @@ package stats
 import (
 	"math"
 	"slices"
+	"sync"
 )
 
 // orders are the weights of the medians of all resamples of n values, for each n up to mostExact.
-var orders = func() (out [mostExact + 1][]order) {
+var orders = sync.OnceValue(func() (out [mostExact + 1][]order) {
 	for n := 1; n <= mostExact; n++ {
 		out[n] = ordersOf(n)
 	}
 	return out
-}()
+})
 
 // order says how likely a resample's median is the mean of the i-th and the j-th smallest value.
 type order struct {
@@ -57,7 +58,7 @@ func choose(n, k int) float64 {
 
 // exact returns the bootstrap distribution of the median of at most mostExact sorted values.
 func exact(s []float64) []weighted {
-	list := orders[len(s)]
+	list := orders()[len(s)]
 	out := make([]weighted, len(list))
 	for k, o := range list {
 		out[k] = weighted{s[o.i]/2 + s[o.j]/2, o.weight}

@@ -6,12 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sort"
 	"strings"
 
 	"nearmetal/internal/host/change"
 	"nearmetal/internal/host/check"
+	"nearmetal/internal/lazyregexp"
 )
 
 // File is a file that sets values at boot.
@@ -35,9 +35,9 @@ const (
 
 // plainValue is what may stand in a file or a unit's command line without quotes.
 var (
-	plainPath  = regexp.MustCompile(`^/[A-Za-z0-9_.:@/+-]+$`)
-	plainValue = regexp.MustCompile(`^[A-Za-z0-9_.:,+-]{1,200}$`)
-	moduleFile = regexp.MustCompile(`^/sys/module/([a-z0-9_]+)/parameters/([a-z0-9_]+)$`)
+	plainPath  = lazyregexp.New(`^/[A-Za-z0-9_.:@/+-]+$`)
+	plainValue = lazyregexp.New(`^[A-Za-z0-9_.:,+-]{1,200}$`)
+	moduleFile = lazyregexp.New(`^/sys/module/([a-z0-9_]+)/parameters/([a-z0-9_]+)$`)
 )
 
 // Files returns the files that set settings at each boot: sysctls in sysctl.d, parameters of
@@ -49,10 +49,10 @@ func Files(list []Setting, memlock bool, daemons []string) []File {
 	var sysctl, tmpfiles, unit, tuned []string
 	modules := map[string][]string{}
 	for _, s := range list {
-		if !plainPath.MatchString(s.Path) || !plainValue.MatchString(s.Value) {
+		if !plainPath().MatchString(s.Path) || !plainValue().MatchString(s.Value) {
 			continue
 		}
-		if m := moduleFile.FindStringSubmatch(s.Path); m != nil {
+		if m := moduleFile().FindStringSubmatch(s.Path); m != nil {
 			modules[m[1]] = append(modules[m[1]], m[2]+"="+s.Value)
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/host/check"
+	"nearmetal/internal/lazyregexp"
 )
 
 // Bounds of what is read: hosts in a list, bytes of a list and of a report.
@@ -29,7 +30,7 @@ type Target struct {
 }
 
 // hostName is what may be handed to ssh and pdsh: no option, no list, no shell word.
-var hostName = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}@)?[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$`)
+var hostName = lazyregexp.New(`^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}@)?[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$`)
 
 // ReadList reads the targets of a fleet: of a directory its files *.json; of a file the hosts,
 // one a line, or reports (lines that end in .json, below the file's folder if not absolute).
@@ -86,7 +87,7 @@ func parseList(r io.Reader, dir string) ([]Target, error) {
 				p = filepath.Join(dir, p)
 			}
 			list = append(list, Target{File: p})
-		case hostName.MatchString(line):
+		case hostName().MatchString(line):
 			list = append(list, Target{Host: line})
 		default:
 			return nil, fmt.Errorf("%d: %.60q is neither a host's name nor a .json file", n, line)
