@@ -11,6 +11,7 @@
 
 struct ivs_ep;
 struct ivs_ledger;
+struct ivs_traffic_to;
 
 #define IVS_NO_SLOT	UINT32_MAX
 
@@ -97,6 +98,7 @@ struct ivs_peer {
 	uint32_t	core_sent;	/* messages to it */
 	uint32_t	core_seen;	/* messages from it */
 	uint32_t	passthrough_sent;	/* to it, which the core provider matches */
+	struct ivs_traffic_to *traffic;	/* what is counted (proto/traffic.h), NULL: nothing so far */
 };
 
 /* A message out needs the first line, and the second from tx_bounce on; one that comes, the second. */

@@ -402,7 +402,7 @@ static int enable(struct ivs_ep *ep)
 			return ret;
 		}
 	}
-	ivs_traffic_open(ep);
+	ivs_traffic_open(ep, ep->fid.tagged == &ivs_tagged_ops ? &ivs_tagged_counted : NULL);
 	ep->enabled = true;
 	for (i = 0; ep->passthrough && i < ep->av->count; i++)
 		if (ep->av->used[i])

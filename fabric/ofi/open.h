@@ -54,6 +54,7 @@ const char *ivs_error_text(int prov_errno, char *buf, size_t len);
 extern struct fi_ops_mr ivs_mr_ops;
 extern struct fi_ops_msg ivs_msg_ops;
 extern struct fi_ops_tagged ivs_tagged_ops;
+extern const struct fi_ops_tagged ivs_tagged_counted;	/* for ivs_traffic_open() */
 extern struct fi_ops_rma ivs_rma_ops;
 extern struct fi_ops_atomic ivs_atomic_ops;
 

@@ -2,6 +2,7 @@
 #include "lower/passthrough.h"
 #include "ofi/open.h"
 #include "proto/proto.h"
+#include "proto/traffic.h"
 #include "ring/eager_send.h"
 
 /* A receive that is to be posted, all but its buffers. NULL: *ret says why. */
@@ -229,9 +230,13 @@ static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov, void **
 	return ret;
 }
 
-/* Sends one piece of memory; data: 8 bytes of remote CQ data, or NULL. */
-static inline ssize_t send_one(struct ivs_ep *ep, const void *buf, size_t len, fi_addr_t dest,
-			       uint64_t tag, const uint64_t *data, void *context, uint64_t flags)
+/*
+ * Sends one piece of memory; data: 8 bytes of remote CQ data, or NULL. count: counts it (proto/traffic.h), and is a
+ * constant, so that what does not count is not asked about it.
+ */
+static inline __attribute__((always_inline)) ssize_t
+send_one(struct ivs_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t tag, const uint64_t *data,
+	 void *context, uint64_t flags, bool count)
 {
 	struct iovec iov;
 	ssize_t ret = 0;
@@ -243,11 +248,15 @@ static inline ssize_t send_one(struct ivs_ep *ep, const void *buf, size_t len, f
 		if (flags & FI_COMPLETION)
 			ivs_cq_add(ep->tx_cq, context, FI_SEND | FI_TAGGED, len, NULL, 0, tag,
 				   FI_ADDR_NOTAVAIL);
+		if (count)
+			ivs_traffic_count_ring(ep, dest, len);
 	} else {
 		iov.iov_base = (void *) (uintptr_t) buf;
 		iov.iov_len = len;
 		ret = ivs_send(ep, IVS_OP_TAGGED, &iov, 1, dest, tag, data ? *data : 0, context,
 			       flags | (data ? FI_REMOTE_CQ_DATA : 0));
+		if (count && likely(!ret))
+			ivs_traffic_count(ep, dest, len, NULL);
 	}
 	ivs_unlock(ep->domain);
 	return ret;
@@ -259,7 +268,7 @@ static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 
 	(void) desc;
-	return send_one(ep, buf, len, dest, tag, NULL, context, ep->tx_comp | ep->tx_flags);
+	return send_one(ep, buf, len, dest, tag, NULL, context, ep->tx_comp | ep->tx_flags, false);
 }
 
 static ssize_t tagged_sendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
@@ -286,7 +295,7 @@ static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len, fi
 
 	if (unlikely(len > ep->inject_max))
 		return -FI_EMSGSIZE;
-	return send_one(ep, buf, len, dest, tag, NULL, NULL, FI_INJECT);
+	return send_one(ep, buf, len, dest, tag, NULL, NULL, FI_INJECT, false);
 }
 
 static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
@@ -295,7 +304,7 @@ static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len, 
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 
 	(void) desc;
-	return send_one(ep, buf, len, dest, tag, &data, context, ep->tx_comp | ep->tx_flags);
+	return send_one(ep, buf, len, dest, tag, &data, context, ep->tx_comp | ep->tx_flags, false);
 }
 
 static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
@@ -305,7 +314,7 @@ static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf, size_t len
 
 	if (unlikely(len > ep->inject_max))
 		return -FI_EMSGSIZE;
-	return send_one(ep, buf, len, dest, tag, &data, NULL, FI_INJECT);
+	return send_one(ep, buf, len, dest, tag, &data, NULL, FI_INJECT, false);
 }
 
 struct fi_ops_tagged ivs_tagged_ops = {
@@ -319,4 +328,50 @@ struct fi_ops_tagged ivs_tagged_ops = {
 	.inject = tagged_inject,
 	.senddata = tagged_senddata,
 	.injectdata = tagged_injectdata,
+};
+
+static ssize_t counted_send(struct fid_ep *fid, const void *buf, size_t len, void *desc,
+			    fi_addr_t dest, uint64_t tag, void *context)
+{
+	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
+
+	(void) desc;
+	return send_one(ep, buf, len, dest, tag, NULL, context, ep->tx_comp | ep->tx_flags, true);
+}
+
+static ssize_t counted_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest,
+			      uint64_t tag)
+{
+	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
+
+	if (unlikely(len > ep->inject_max))
+		return -FI_EMSGSIZE;
+	return send_one(ep, buf, len, dest, tag, NULL, NULL, FI_INJECT, true);
+}
+
+static ssize_t counted_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
+				uint64_t data, fi_addr_t dest, uint64_t tag, void *context)
+{
+	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
+
+	(void) desc;
+	return send_one(ep, buf, len, dest, tag, &data, context, ep->tx_comp | ep->tx_flags, true);
+}
+
+static ssize_t counted_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
+				  fi_addr_t dest, uint64_t tag)
+{
+	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
+
+	if (unlikely(len > ep->inject_max))
+		return -FI_EMSGSIZE;
+	return send_one(ep, buf, len, dest, tag, &data, NULL, FI_INJECT, true);
+}
+
+const struct fi_ops_tagged ivs_tagged_counted = {
+	.size = sizeof(struct fi_ops_tagged),
+	.send = counted_send,
+	.inject = counted_inject,
+	.senddata = counted_senddata,
+	.injectdata = counted_injectdata,
 };

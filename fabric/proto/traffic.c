@@ -5,69 +5,60 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <rdma/fi_tagged.h>
-
 #include "proto/traffic.h"
 #include "ring/copy.h"
 
 #define DESTS_MAX	(1U << 20)	/* more than any job's */
 #define FILE_MAX_BYTES	(16UL << 20)	/* what internal/traffic reads of one */
 
-struct counts {
-	int64_t		ops[IVS_TRAFFIC_WAYS][IVS_TRAFFIC_CLASSES];
-	int64_t		bytes[IVS_TRAFFIC_WAYS];
-	struct ivs_addr	addr;		/* kind 0: nothing was counted */
-};
-
 struct ivs_traffic {
 	struct fi_ops_tagged tagged, *tagged_below;
 	struct fi_ops_msg msg, *msg_below;
-	struct counts	*to;		/* by fi_addr */
+	struct ivs_traffic_to **to;	/* by fi_addr; NULL: nothing was counted */
 	size_t		size;
+	struct ivs_traffic_to *all;
 	char		dir[512];
 };
 
 static const char *const way_names[] = { "region", "cma", "fabric" };
 
-static unsigned int class_of(size_t len)
-{
-	unsigned int c;
-
-	if (len <= 64)
-		return 0;
-	/* Of 64 bytes times powers of 16, the least that is not less. */
-	c = (64U - (unsigned int) __builtin_clzll(len - 1) - 6 + 3) / 4;
-	return c < IVS_TRAFFIC_CLASSES ? c : IVS_TRAFFIC_CLASSES - 1;
-}
+/* Classes end at 64 bytes times powers of 16. */
+const uint8_t ivs_traffic_class[65] = {
+	[7 ... 10] = 1, [11 ... 14] = 2, [15 ... 18] = 3, [19 ... 22] = 4, [23 ... 64] = 5,
+};
 
 /* The counts of dest; NULL: there is no memory, or no such peer. */
-static struct counts *more(struct ivs_ep *ep, fi_addr_t dest)
+static struct ivs_traffic_to *find(struct ivs_ep *ep, fi_addr_t dest)
 {
 	struct ivs_traffic *t = ep->traffic;
 	size_t size = t->size ? t->size : 64;
-	struct counts *to;
+	struct ivs_traffic_to *to, **table;
 
 	if (dest >= DESTS_MAX || !ep->av || dest >= ep->av->count || !ep->av->used[dest])
 		return NULL;
 	while (size <= dest)
 		size *= 2;
 	if (size > t->size) {
-		to = realloc(t->to, size * sizeof(*to));
-		if (!to)
+		table = realloc(t->to, size * sizeof(*table));
+		if (!table)
 			return NULL;
-		memset(to + t->size, 0, (size - t->size) * sizeof(*to));
-		t->to = to;
+		memset(table + t->size, 0, (size - t->size) * sizeof(*table));
+		t->to = table;
 		t->size = size;
 	}
-	t->to[dest].addr = ep->av->addr[dest];
-	return &t->to[dest];
-}
-
-static inline struct counts *of(struct ivs_ep *ep, fi_addr_t dest)
-{
-	struct ivs_traffic *t = ep->traffic;
-
-	return likely(dest < t->size && t->to[dest].addr.kind) ? &t->to[dest] : more(ep, dest);
+	to = t->to[dest];
+	/* An address may have been taken out, and another have its number now. */
+	if (to && !memcmp(&to->addr, &ep->av->addr[dest], sizeof(to->addr)))
+		return to;
+	to = aligned_alloc(_Alignof(struct ivs_traffic_to), sizeof(*to));
+	if (!to)
+		return NULL;
+	memset(to, 0, sizeof(*to));
+	to->addr = ep->av->addr[dest];
+	to->next = t->all;
+	t->all = to;
+	t->to[dest] = to;
+	return to;
 }
 
 uint64_t ivs_traffic_copies(const struct ivs_ep *ep, fi_addr_t dest)
@@ -77,33 +68,36 @@ uint64_t ivs_traffic_copies(const struct ivs_ep *ep, fi_addr_t dest)
 
 void ivs_traffic_count(struct ivs_ep *ep, fi_addr_t dest, size_t len, const uint64_t *copies)
 {
-	const struct ivs_peer *p = dest < ep->peers_size ? ep->peers[dest] : NULL;
+	struct ivs_peer *p = dest < ep->peers_size ? ep->peers[dest] : NULL;
 	enum ivs_traffic_way way = !p || p->channel != IVS_CHAN_RING ? IVS_TRAFFIC_FABRIC :
 				   copies && p->cma_copies != *copies ? IVS_TRAFFIC_CMA : IVS_TRAFFIC_REGION;
-	struct counts *c = of(ep, dest);
+	struct ivs_traffic_to *to = p && p->traffic ? p->traffic : find(ep, dest);
 
-	if (unlikely(!c))
+	if (unlikely(!to))
 		return;
-	c->ops[way][class_of(len)]++;
-	c->bytes[way] += (int64_t) len;
+	if (p)
+		p->traffic = to;
+	ivs_traffic_add(&to->by[way], len);
 }
 
 void ivs_traffic_announced(struct ivs_peer *peer, size_t len, bool read)
 {
-	struct counts *c;
+	struct ivs_traffic_sum *from, *by;
+	struct ivs_traffic_to *to;
 	unsigned int class;
-	int sign = read ? 1 : -1;
 
 	if (!peer->ep->traffic || peer->fi_addr == FI_ADDR_NOTAVAIL)
 		return;
-	c = of(peer->ep, peer->fi_addr);
-	if (!c)
+	to = peer->traffic ? peer->traffic : find(peer->ep, peer->fi_addr);
+	if (!to)
 		return;
-	class = class_of(len);
-	c->ops[IVS_TRAFFIC_CMA][class] += sign;
-	c->ops[IVS_TRAFFIC_REGION][class] -= sign;
-	c->bytes[IVS_TRAFFIC_CMA] += sign * (int64_t) len;
-	c->bytes[IVS_TRAFFIC_REGION] -= sign * (int64_t) len;
+	peer->traffic = to;
+	from = &to->by[read ? IVS_TRAFFIC_REGION : IVS_TRAFFIC_CMA];
+	by = &to->by[read ? IVS_TRAFFIC_CMA : IVS_TRAFFIC_REGION];
+	class = ivs_traffic_class[64 - __builtin_clzll((len - (len != 0)) | 1)];
+	from->ops[class]--;
+	from->bytes -= (int64_t) len;
+	ivs_traffic_add(by, len);
 }
 
 /* Counts a message that was accepted. Returns ret. */
@@ -197,7 +191,7 @@ static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, u
 	return sent(EP(fid), dest, len, MSG(fid)->injectdata(fid, buf, len, data, dest));
 }
 
-void ivs_traffic_open(struct ivs_ep *ep)
+void ivs_traffic_open(struct ivs_ep *ep, const struct fi_ops_tagged *counted)
 {
 	const char *dir = getenv("NEARMETAL_TRAFFIC");
 	struct ivs_traffic *t;
@@ -216,6 +210,12 @@ void ivs_traffic_open(struct ivs_ep *ep)
 	t->tagged.inject = tagged_inject;
 	t->tagged.senddata = tagged_senddata;
 	t->tagged.injectdata = tagged_injectdata;
+	if (counted) {
+		t->tagged.send = counted->send;
+		t->tagged.inject = counted->inject;
+		t->tagged.senddata = counted->senddata;
+		t->tagged.injectdata = counted->injectdata;
+	}
 	t->msg_below = ep->fid.msg;
 	t->msg = *ep->fid.msg;
 	t->msg.send = msg_send;
@@ -266,9 +266,8 @@ static void print_addr(FILE *f, const struct ivs_addr *a, bool core)
 /* All of it, as text, which internal/traffic reads. */
 static void print(FILE *f, const struct ivs_ep *ep)
 {
-	const struct ivs_traffic *t = ep->traffic;
+	const struct ivs_traffic_to *to;
 	char host[65] = "";
-	size_t i;
 	int way, k;
 
 	gethostname(host, sizeof(host) - 1);
@@ -278,21 +277,20 @@ static void print(FILE *f, const struct ivs_ep *ep)
 	if (ep->addr.core_len)
 		print_addr(f, &ep->addr, true);
 	fputc('\n', f);
-	for (i = 0; i < t->size; i++) {
-		const struct counts *c = &t->to[i];
-
-		for (way = 0; c->addr.kind && way < IVS_TRAFFIC_WAYS; way++) {
+	for (to = ep->traffic->all; to; to = to->next) {
+		for (way = 0; way < IVS_TRAFFIC_WAYS; way++) {
+			const struct ivs_traffic_sum *by = &to->by[way];
 			int64_t sum = 0;
 
 			for (k = 0; k < IVS_TRAFFIC_CLASSES; k++)
-				sum += c->ops[way][k];
+				sum += by->ops[k];
 			if (sum <= 0)
 				continue;
 			fprintf(f, "to");
-			print_addr(f, &c->addr, false);
-			fprintf(f, " %s %lld", way_names[way], (long long) c->bytes[way]);
+			print_addr(f, &to->addr, false);
+			fprintf(f, " %s %lld", way_names[way], (long long) by->bytes);
 			for (k = 0; k < IVS_TRAFFIC_CLASSES; k++)
-				fprintf(f, " %lld", (long long) c->ops[way][k]);
+				fprintf(f, " %lld", (long long) by->ops[k]);
 			fputc('\n', f);
 		}
 	}
@@ -388,6 +386,12 @@ void ivs_traffic_close(struct ivs_ep *ep, bool write)
 	ep->fid.tagged = t->tagged_below;
 	ep->fid.msg = t->msg_below;
 	ep->traffic = NULL;
+	while (t->all) {
+		struct ivs_traffic_to *to = t->all;
+
+		t->all = to->next;
+		free(to);
+	}
 	free(t->to);
 	free(t);
 }

@@ -6,7 +6,10 @@
 #ifndef IVS_TRAFFIC_H
 #define IVS_TRAFFIC_H
 
+#include <rdma/fi_tagged.h>
+
 #include "object/ep.h"
+#include "object/peer.h"
 
 #define IVS_TRAFFIC_CLASSES	6	/* up to 64 B, 1 KiB, 16 KiB, 256 KiB, 4 MiB, and more */
 
@@ -17,8 +20,26 @@ enum ivs_traffic_way {
 	IVS_TRAFFIC_WAYS
 };
 
-/* Begins to count, if that is asked for; the endpoint has its operations. */
-void ivs_traffic_open(struct ivs_ep *ep);
+/* What one channel took to a peer, in one line of the cache. */
+struct ivs_traffic_sum {
+	_Alignas(64) int64_t bytes;
+	int64_t		ops[IVS_TRAFFIC_CLASSES];
+};
+
+struct ivs_traffic_to {
+	struct ivs_traffic_sum by[IVS_TRAFFIC_WAYS];
+	struct ivs_addr	addr;
+	struct ivs_traffic_to *next;	/* of all that there are */
+};
+
+/* The size class of an operation whose last byte's number has this many bits. */
+extern const uint8_t ivs_traffic_class[65];
+
+/*
+ * Begins to count, if that is asked for; the endpoint has its operations. counted: of those, send, senddata, inject
+ * and injectdata that count what they sent; NULL: they are wrapped, as the others are.
+ */
+void ivs_traffic_open(struct ivs_ep *ep, const struct fi_ops_tagged *counted);
 /* Ends that. write: puts the counts into a file of their own first. */
 void ivs_traffic_close(struct ivs_ep *ep, bool write);
 
@@ -28,5 +49,23 @@ void ivs_traffic_count(struct ivs_ep *ep, fi_addr_t dest, size_t len, const uint
 uint64_t ivs_traffic_copies(const struct ivs_ep *ep, fi_addr_t dest);
 /* A message that is counted as the region's is to be read where it is, or is not after all. */
 void ivs_traffic_announced(struct ivs_peer *peer, size_t len, bool read);
+
+static inline void ivs_traffic_add(struct ivs_traffic_sum *s, size_t len)
+{
+	/* len 0 has the last byte of len 1. */
+	s->ops[ivs_traffic_class[64 - __builtin_clzll((len - (len != 0)) | 1)]]++;
+	s->bytes += (int64_t) len;
+}
+
+/* Counts a message of len bytes that went into dest's ring, of which there is a peer. ep->traffic is not NULL. */
+static inline void ivs_traffic_count_ring(struct ivs_ep *ep, fi_addr_t dest, size_t len)
+{
+	struct ivs_traffic_to *to = ep->peers[dest]->traffic;
+
+	if (likely(to != NULL))
+		ivs_traffic_add(&to->by[IVS_TRAFFIC_REGION], len);
+	else
+		ivs_traffic_count(ep, dest, len, NULL);
+}
 
 #endif /* IVS_TRAFFIC_H */

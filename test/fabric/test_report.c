@@ -119,12 +119,14 @@ static void traffic_counts(struct ctx *c)
 	key[c->rank] = fi_mr_key(mr);
 	barrier(c);
 	if (c->rank) {
-		for (i = 0; i < 4; i++)
+		for (i = 0; i < 6; i++)
 			RETRY(c, fi_trecv(c->ep, large, sizeof(large), NULL, c->peer[0], 7, 0, NULL));
 		RETRY(c, fi_recv(c->ep, small, sizeof(small), NULL, c->peer[0], NULL));
-		for (i = 0; i < 5; i++)
+		for (i = 0; i < 7; i++)
 			wait_comp(c, c->rxcq);
 	} else {
+		RETRY(c, fi_tsenddata(c->ep, small, 0, NULL, 1, c->peer[1], 7, NULL));
+		RETRY(c, fi_tinjectdata(c->ep, small, 63, 1, c->peer[1], 7));
 		RETRY(c, fi_tsend(c->ep, small, 64, NULL, c->peer[1], 7, NULL));
 		RETRY(c, fi_tsendv(c->ep, iov, NULL, 2, c->peer[1], 7, NULL));
 		RETRY(c, fi_tinject(c->ep, small, 8, c->peer[1], 7));
@@ -132,7 +134,7 @@ static void traffic_counts(struct ctx *c)
 		RETRY(c, fi_send(c->ep, small, 9, NULL, c->peer[1], NULL));
 		RETRY(c, fi_write(c->ep, small, 16, NULL, c->peer[1], 0, key[1], NULL));
 		RETRY(c, fi_atomic(c->ep, &one, 1, NULL, c->peer[1], 0, key[1], FI_UINT64, FI_SUM, NULL));
-		for (i = 0; i < 6; i++)
+		for (i = 0; i < 7; i++)
 			wait_comp(c, c->txcq);
 	}
 	barrier(c);
@@ -145,11 +147,11 @@ static void traffic_counts(struct ctx *c)
 		CHECK(!strstr(text, "\nto "));
 	} else {
 		CHECK(strstr(text, "\nto slot:"));
-		/* Six small ones and 1 MiB; that and the write go from memory to memory unless that is turned off. */
+		/* Eight small ones and 1 MiB; that and the write go from memory to memory unless that is turned off. */
 		if (off)
-			CHECK(strstr(text, " region 1048746 5 1 0 0 1 0\n") && !strstr(text, " cma "));
+			CHECK(strstr(text, " region 1048809 7 1 0 0 1 0\n") && !strstr(text, " cma "));
 		else
-			CHECK(strstr(text, " region 154 4 1 0 0 0 0\n") && strstr(text, " cma 1048592 1 0 0 0 1 0\n"));
+			CHECK(strstr(text, " region 217 6 1 0 0 0 0\n") && strstr(text, " cma 1048592 1 0 0 0 1 0\n"));
 	}
 	barrier(c);
 	if (!c->rank)
