@@ -45,7 +45,7 @@ static bool since(const struct walk *w, const struct timespec *t)
 	       (t->tv_sec == w->since.tv_sec && t->tv_nsec >= w->since.tv_nsec);
 }
 
-/* Looks at what is below the directory fd, whose path is path, and closes fd; false: enough. */
+/* Goes through what is below the directory fd, whose path is path, and closes fd; false: enough. */
 static bool walk(struct walk *w, int fd, char *path, size_t len, int depth)
 {
 	DIR *d = fdopendir(fd);
