@@ -72,7 +72,7 @@ The exit status is 1 if a repetition failed.`,
 	var f benchFlags
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.variants, "variants", []string{"native", "vm"}, "the `VARIANTS` that are compared; the first native one is the baseline")
-	flags.DurationVar(&f.time, "time", 0, "choose points and repetitions so that the run takes this `TIME`, such as 4h, and intervals are as narrow as it allows")
+	flags.DurationVar(&f.time, "time", 0, "choose sizes and repetitions so that the run takes this `TIME`, such as 4h, and intervals are as narrow as it allows")
 	flags.StringVar(&f.variant, "variant", "", "`LABEL` of this run, which --kind says of what")
 	flags.StringVar(&f.kind, "kind", "", "`KIND` vm: this is a VM of a cloud or of another hypervisor, and is measured as one; bench import adds the run to another")
 	complete(cmd, "kind", []string{"vm"})

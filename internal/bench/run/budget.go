@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"nearmetal/internal/bench/record"
@@ -14,8 +15,9 @@ import (
 	"nearmetal/internal/words"
 )
 
-// A run with a time does three things. It runs each point once, which says what it costs. It leaves out what that time
-// cannot repeat often enough, and says so. Then it repeats the rest, and spends what is left where intervals are widest.
+// A run with a time does three things. It runs each point once, the smallest size of each experiment first, which says
+// what it costs. It takes the largest sizes that the time can repeat often enough, leaves out what it cannot, and says
+// so. Then it repeats the rest, and spends what is left where intervals are widest.
 
 // slot is a point of an experiment with what one repetition of all its variants costs.
 type slot struct {
@@ -26,6 +28,7 @@ type slot struct {
 const (
 	tryShare    = 1. / 3 // of the time is for trying the points once, at most
 	stepShare   = 1. / 4 // of the time is for one repetition, at most
+	grows       = 2      // times that a size takes of the next smaller one, at least: it is not tried where that is too much
 	narrow      = 0.005  // half an interval over its median, from which on repetitions are not worth their time
 	mostRepeats = 1000
 )
@@ -33,22 +36,22 @@ const (
 // timed carries a run out that has a time.
 func (r *runner) timed(ctx context.Context) error {
 	budget := r.request.Time.Seconds()
-	slots, untried, err := r.try(ctx, budget)
-	if err != nil {
+	if err := r.try(ctx, budget); err != nil {
 		return err
 	}
 	least := r.request.Repetitions
-	rest := budget // after the trying, also where the run goes on later
-	for _, s := range slots {
-		rest -= s.cost
-	}
-	taken, left := choose(slots, least, rest)
-	r.sayReach(taken, append(left, untried...), rest)
+	rest := budget - r.tried
+	slots, left, smaller := r.settled(rest)
+	taken, dear := choose(slots, least, rest)
+	r.sayReach(taken, append(dear, left...), smaller, rest)
 	if err := record.SaveRun(r.folder.dir, r.record); err != nil {
 		return explain(err, r.folder.dir)
 	}
 	if len(taken) == 0 {
 		return fmt.Errorf("nothing fits in %v: give a longer --time", r.request.Time)
+	}
+	if err := r.recall(taken); err != nil {
+		return err
 	}
 	for _, s := range r.rounds(taken, 0, least) {
 		if err := r.next(ctx, s, budget); err != nil {
@@ -102,43 +105,139 @@ func (r *runner) severalVMs() bool {
 	return n > 1
 }
 
-// try runs every point once as a warm-up. untried are those for which a third of the time was too little.
-func (r *runner) try(ctx context.Context, budget float64) (slots, untried []slot, err error) {
+// try runs every point once as a warm-up: of each experiment the smallest size first, and a larger one if the time may
+// hold it. No more than a third of the time goes into it.
+func (r *runner) try(ctx context.Context, budget float64) error {
 	r.bound = time.Duration(budget * stepShare * float64(time.Second))
 	defer func() { r.bound = 0 }()
-	var all []slot
-	for e := range r.exps {
-		for p := range r.exps[e].points {
-			all = append(all, slot{exp: e, point: p})
-		}
+	begun := false // a run that goes on and has begun to measure tries nothing more
+	for key := range r.folder.over {
+		begun = begun || !strings.HasSuffix(key, "/-1")
 	}
-	for _, s := range r.rounds(all, -1, 1) {
-		if r.spent > budget*tryShare && !r.folder.over[s.key()] {
-			continue
-		}
-		failed := len(r.failed)
-		if err := r.next(ctx, s, budget); err != nil {
-			return nil, nil, err
-		}
-		if r.folder.took[s.key()] >= r.bound.Seconds() {
-			r.failed = r.failed[:failed] // it is not reached, which is no failure
-		}
+	at, going := make([]int, len(r.groups)), []int(nil)
+	for g := range r.groups {
+		at[g], going = len(r.groups[g])-1, append(going, g)
 	}
-	for _, s := range all {
-		whole := true
-		for v := range r.request.Variants {
-			if r.takes(s.exp, s.point, v) {
-				key := step{s.exp, s.point, v, -1}.key()
-				s.cost, whole = s.cost+r.folder.took[key], whole && r.folder.over[key]
+	for len(going) > 0 {
+		var slots []slot
+		for _, g := range going {
+			for p := range r.exps[r.groups[g][at[g]]].points {
+				slots = append(slots, slot{exp: r.groups[g][at[g]], point: p})
 			}
 		}
-		if whole {
-			slots = append(slots, s)
-		} else {
-			untried = append(untried, s)
+		for _, s := range r.rounds(slots, -1, 1) {
+			if !r.folder.over[s.key()] && (begun || r.tried > budget*tryShare) {
+				continue
+			}
+			failed := len(r.failed)
+			if err := r.next(ctx, s, budget); err != nil {
+				return err
+			}
+			if r.exps[s.exp].size > 0 || r.folder.took[s.key()] >= r.bound.Seconds() {
+				r.failed = r.failed[:failed] // a size that nobody asked for, or one that is not reached: no failure
+			}
+		}
+		var more []int
+		for _, g := range going {
+			if at[g] > 0 && r.mayGrow(g, at[g], budget) {
+				at[g]--
+				more = append(more, g)
+			}
+		}
+		going = more
+	}
+	return nil
+}
+
+// mayGrow reports whether a larger size of an experiment is worth a try: it takes twice as long at least, and has to be
+// repeated beside the others.
+func (r *runner) mayGrow(g, size int, budget float64) bool {
+	_, untried, cost := r.costs(r.groups[g][size])
+	if len(untried) > 0 {
+		return false
+	}
+	if math.IsNaN(cost) {
+		return true // this size has no program here
+	}
+	others := 0.
+	for o, sizes := range r.groups {
+		for k := 0; k < len(sizes) && o != g; k++ {
+			if _, _, c := r.costs(sizes[k]); !math.IsNaN(c) {
+				others += c
+				break
+			}
 		}
 	}
-	return slots, untried, nil
+	return float64(r.request.Repetitions)*(grows*cost+others) <= budget*(1-tryShare)
+}
+
+// costs returns what the points of an experiment cost that were tried to their end, those that were not, and what one
+// repetition of all takes in s; NaN: one was not tried or has no result.
+func (r *runner) costs(e int) (slots, untried []slot, all float64) {
+	for p := range r.exps[e].points {
+		s, whole := slot{exp: e, point: p}, true
+		for v := range r.request.Variants {
+			if !r.takes(e, p, v) {
+				continue
+			}
+			key := step{e, p, v, -1}.key()
+			s.cost, whole = s.cost+r.folder.took[key]-r.folder.once[key], whole && r.folder.over[key]
+			if r.folder.failed[key] {
+				all = math.NaN()
+			}
+		}
+		if !whole {
+			untried, all = append(untried, s), math.NaN()
+			continue
+		}
+		slots = append(slots, s)
+		all += s.cost
+	}
+	return slots, untried, all
+}
+
+// untouched reports whether no step of an experiment is over.
+func (r *runner) untouched(e int) bool {
+	for p := range r.exps[e].points {
+		for v := range r.request.Variants {
+			if r.folder.over[step{e, p, v, -1}.key()] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// settled returns the points of each experiment at the size that it is measured at, those that were not tried, and what
+// is smaller than asked for. The record has the cases of those sizes then.
+func (r *runner) settled(seconds float64) (slots, untried []slot, smaller []string) {
+	costs := make([][]float64, len(r.groups))
+	for g, sizes := range r.groups {
+		for _, e := range sizes {
+			_, _, c := r.costs(e)
+			costs[g] = append(costs[g], c)
+		}
+	}
+	for g, k := range settle(costs, r.request.Repetitions, seconds) {
+		sizes := r.groups[g]
+		if k < 0 { // as asked for, if that was tried at all
+			if k = 0; r.untouched(sizes[0]) {
+				k = len(sizes) - 1
+			}
+		}
+		tried, left, _ := r.costs(sizes[k])
+		slots, untried = append(slots, tried...), append(untried, left...)
+		x := &r.exps[sizes[k]]
+		for i := range r.record.Cases {
+			if n := slices.Index(x.names, r.record.Cases[i].Name); n >= 0 {
+				r.record.Cases[i] = x.cases[n]
+			}
+		}
+		if k > 0 {
+			smaller = append(smaller, x.names[0]+": "+r.request.sized(&r.exps[sizes[0]].def, &x.def))
+		}
+	}
+	return slots, untried, smaller
 }
 
 // choose takes the points that can be repeated n times in the seconds that are there, the cheapest first.
@@ -164,7 +263,7 @@ func choose(slots []slot, n int, seconds float64) (taken, left []slot) {
 }
 
 // sayReach says before the measurement what it will and what it will not reach, and keeps the latter in the record.
-func (r *runner) sayReach(taken, left []slot, seconds float64) {
+func (r *runner) sayReach(taken, left []slot, smaller []string, seconds float64) {
 	need := 0.
 	for _, s := range taken {
 		need += s.cost * float64(r.request.Repetitions)
@@ -173,6 +272,10 @@ func (r *runner) sayReach(taken, left []slot, seconds float64) {
 	r.notice(fmt.Sprintf("%s: each repeated at least %d times, in about %v; %v are left for the widest intervals",
 		words.Count(len(taken), "point", "points"), r.request.Repetitions, time.Duration(need*float64(time.Second)).Round(time.Second), spare))
 	r.record.Unreached = nil
+	for _, line := range smaller {
+		r.record.Unreached = append(r.record.Unreached, strings.Replace(line, ":", " as asked for:", 1))
+		r.notice("smaller, for " + r.request.Time.String() + ": " + line)
+	}
 	for _, s := range left {
 		x := &r.exps[s.exp]
 		text := x.names[0]
@@ -273,18 +376,18 @@ func (r *runner) keep(s step, at string, value float64) {
 	r.values[key][at] = append(r.values[key][at], value)
 }
 
-// remember takes up what a run that was cut short had spent and measured.
-func (r *runner) remember() error {
-	if r.request.Time == 0 {
-		return nil
-	}
+// remember takes up what a run that was cut short had spent.
+func (r *runner) remember() {
 	for key, took := range r.folder.took {
 		var s step
 		if _, err := fmt.Sscanf(key, "%d/%d/%d/%d", &s.exp, &s.point, &s.variant, &s.rep); err == nil {
-			r.seconds.add(s, took)
-			r.spent += took
+			r.spend(s, took)
 		}
 	}
+}
+
+// recall takes up what a run that was cut short had measured of the points that it repeats.
+func (r *runner) recall(taken []slot) error {
 	if _, err := r.folder.samples.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -296,29 +399,28 @@ func (r *runner) remember() error {
 		return err
 	}
 	for i := range samples {
-		if s, ok := r.stepOf(&samples[i]); ok && samples[i].OK {
+		if s, ok := r.stepOf(taken, &samples[i]); ok && samples[i].OK {
 			r.keep(s, valueKey(samples[i].Case, samples[i].Point), samples[i].Value)
 		}
 	}
 	return nil
 }
 
-// stepOf returns the step that a sample is of.
-func (r *runner) stepOf(s *record.Sample) (step, bool) {
+// stepOf returns the step that a sample is of, among the points that are repeated.
+func (r *runner) stepOf(taken []slot, s *record.Sample) (step, bool) {
 	v := slices.IndexFunc(r.request.Variants, func(v Variant) bool { return v.Label == s.Variant })
-	for e := range r.exps {
-		if v < 0 || !slices.Contains(r.exps[e].names, s.Case) {
+points:
+	for _, t := range taken {
+		x := &r.exps[t.exp]
+		if v < 0 || !slices.Contains(x.names, s.Case) {
 			continue
 		}
-	points:
-		for p, point := range r.exps[e].points {
-			for k, want := range point {
-				if s.Point[k] != want {
-					continue points
-				}
+		for k, want := range x.points[t.point] {
+			if s.Point[k] != want {
+				continue points
 			}
-			return step{e, p, v, s.Rep}, true
 		}
+		return step{t.exp, t.point, v, s.Rep}, true
 	}
 	return step{}, false
 }

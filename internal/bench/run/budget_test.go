@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"nearmetal/internal/bench/extract"
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/bench/suite"
 )
 
 // The cheapest points are taken, as many as the time holds.
@@ -49,6 +52,199 @@ func TestWidest(t *testing.T) {
 	}
 	if got := r.widest(slots[2:], map[[2]int]int{}, 100); got != nil {
 		t.Errorf("nothing to gain: %v", got)
+	}
+}
+
+// Sizes are chosen by what they cost: the cheapest step to a larger one first, as long as all fit.
+func TestSettle(t *testing.T) {
+	no := math.NaN()
+	costs := [][]float64{{100, 10, 1}, {40, 5}, {no, 3}, {no, no}, {60, no, 2}}
+	for seconds, want := range map[float64]string{
+		0:    "[2 1 1 -1 2]", // the smallest of each; choose leaves points out
+		100:  "[1 1 1 -1 2]",
+		275:  "[1 0 1 -1 2]",
+		1000: "[1 0 1 -1 0]",
+		1100: "[0 0 1 -1 0]",
+	} {
+		if got := fmt.Sprint(settle(costs, 5, seconds)); got != want {
+			t.Errorf("in %v s: %s, want %s", seconds, got, want)
+		}
+	}
+}
+
+// sized is a suite of two programs with sizes, and one whose largest size hangs.
+const sizedSuite = `version: 1
+suite: t
+experiments:
+  - name: mesh
+    programs: [{name: shell, find: [sh]}]
+    command: ["{program}", "{cells}", "{n}"]
+    parameters: {cells: {values: "20", smaller: ["40", "20", "10"], papers: {"002": "80"}}}
+    sweep: {n: [1, 2]}
+    output: [{metric: value, unit: s, better: down, kind: sweep, x: n, match: '(?P<value>x)'}]
+  - name: class
+    programs: [{name: shell, find: [sh]}]
+    command: ["{program}", "{class}"]
+    sweep: {class: {values: [D], smaller: [C, A], papers: {"002": [C, D]}}}
+    output: [{metric: value, unit: s, better: down, kind: bar, match: '(?P<value>x)'}]
+`
+
+// recorded makes a runner whose programs take the seconds that are recorded for their words, on a clock of its own.
+func recorded(t *testing.T, r *runner, seconds map[string]float64) {
+	t.Helper()
+	clock := time.Unix(0, 0)
+	r.now = func() time.Time { return clock }
+	r.perform = func(ctx context.Context, s step) (measured, error) {
+		c, err := r.command(&r.exps[s.exp], s.point, s.variant)
+		if err != nil {
+			return measured{}, err
+		}
+		cost, ok := seconds[strings.Join(c.words[1:], " ")]
+		if !ok {
+			t.Errorf("no cost of %v is recorded", c.words)
+		}
+		if cost < 0 {
+			return measured{}, errors.New("it is not here")
+		}
+		if bound := r.bound.Seconds(); bound > 0 && cost > bound {
+			clock = clock.Add(r.bound)
+			return measured{}, errors.New("killed")
+		}
+		clock = clock.Add(time.Duration(cost * float64(time.Second)))
+		return measured{seconds: cost, values: []extract.Value{{Value: cost * (1 + 0.02*float64(s.rep%3))}}}, nil
+	}
+}
+
+// A run with a time chooses sizes and repetitions, says so before it measures, stays in its time, and goes on where it
+// was cut short with the same choice.
+func TestTimeChoosesSizes(t *testing.T) {
+	costs := map[string]float64{"80 1": 4000, "80 2": 2000, "40 1": 500, "40 2": 260, "20 1": 60, "20 2": 31, "10 1": 8, "10 2": 4,
+		"D": 900, "C": 50, "A": -1}
+	for _, c := range []struct {
+		time    time.Duration
+		mesh    string // cells that are measured
+		classes string
+		says    []string
+	}{
+		{10 * time.Minute, "10", "C", []string{"smaller, for 10m0s: t/mesh: cells 10 instead of 80", "smaller, for 10m0s: t/class: class C instead of C,D"}},
+		{time.Hour, "20", "C", []string{"t/mesh: cells 20 instead of 80", "3 points: each repeated at least 5 times"}},
+		{4 * time.Hour, "40", "C,D", []string{"t/mesh: cells 40 instead of 80"}},
+	} {
+		s, err := suite.Parse("t.yaml", []byte(sizedSuite))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := request(t, "", "a")
+		q.Suites, q.Time, q.Repetitions, q.Paper = []*suite.Suite{s}, c.time, 5, "002"
+		dir := filepath.Join(t.TempDir(), "run")
+		ctx, cancel := context.WithCancel(context.Background())
+		var said []string
+		measuring, left := 0, time.Duration(0)
+		ev := Events{
+			Notice: func(line string) { said = append(said, line) },
+			Step: func(p Progress) {
+				if left = p.Left; strings.Contains(p.What, "repetition") {
+					if measuring++; measuring == 3 {
+						cancel()
+					}
+				}
+			},
+		}
+		r := newRunner(q, rec(q), ev)
+		recorded(t, r, costs)
+		if _, err := r.start(ctx, dir); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		before := strings.Join(said, "\n")
+		for _, want := range c.says {
+			if !strings.Contains(before, want) {
+				t.Errorf("%v: it said\n%s\nwant %s", c.time, before, want)
+			}
+		}
+		if left <= 0 || left >= c.time {
+			t.Errorf("%v: %v are left after some repetitions", c.time, left)
+		}
+		said = nil
+		again, err := record.LoadRun(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := LoadRequest(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r = newRunner(*loaded, again, ev)
+		recorded(t, r, costs)
+		out, err := r.resume(context.Background(), dir)
+		if err != nil || len(out.Failed) > 0 {
+			t.Fatal(out.Failed, err)
+		}
+		if after := strings.Join(said, "\n"); after != before {
+			t.Errorf("%v: it goes on with another choice\n%s\nbefore\n%s", c.time, after, before)
+		}
+		if most := c.time.Seconds() + costs["D"]; r.spent > most {
+			t.Errorf("%v: it took %.0f s", c.time, r.spent)
+		}
+		run, samples, _, err := record.Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reps, seen := map[string]int{}, map[string]bool{}
+		for _, s := range samples {
+			if s.Rep < 0 {
+				continue
+			}
+			where := fmt.Sprint(s.Case, s.Point)
+			if reps[where]++; seen[fmt.Sprint(where, s.Rep)] || !s.OK {
+				t.Errorf("%v: %+v twice, or failed", c.time, s)
+			}
+			seen[fmt.Sprint(where, s.Rep)] = true
+		}
+		for _, n := range []string{"1", "2"} {
+			if got := reps[fmt.Sprint("t/mesh", map[string]string{"n": n})]; got < 5 {
+				t.Errorf("%v: %d repetitions of n=%s", c.time, got, n)
+			}
+		}
+		for _, class := range []string{"C", "D"} {
+			if got := reps[fmt.Sprint("t/class", map[string]string{"class": class})]; got >= 5 != strings.Contains(c.classes, class) {
+				t.Errorf("%v: %d repetitions of class %s", c.time, got, class)
+			}
+		}
+		if got := run.Cases[0].Command[1]; got != c.mesh {
+			t.Errorf("%v: the record says cells %s, want %s", c.time, got, c.mesh)
+		}
+		if want := "cells " + c.mesh + " instead of 80"; run.Cases[0].Differs["002"] != want {
+			t.Errorf("%v: unlike the paper: %q, want %q", c.time, run.Cases[0].Differs["002"], want)
+		}
+	}
+}
+
+// What a user sets is no size to choose, and jobs have one size.
+func TestSizesAsked(t *testing.T) {
+	s, err := suite.Parse("t.yaml", []byte(sizedSuite))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := s.Experiments[0]
+	q := request(t, "", "a")
+	if n := len(q.sizes(e)); n != 1 {
+		t.Errorf("without a time: %d sizes", n)
+	}
+	q.Time = time.Hour
+	if n := len(q.sizes(e)); n != 2 { // 20 and 10
+		t.Errorf("of its own: %d sizes", n)
+	}
+	q.Paper = "002"
+	if n := len(q.sizes(e)); n != 4 { // 80, 40, 20, 10
+		t.Errorf("of the paper: %d sizes", n)
+	}
+	q.Set = map[string][]string{"mesh.cells": {"30"}}
+	if n := len(q.sizes(e)); n != 1 {
+		t.Errorf("that was set: %d sizes", n)
+	}
+	q.Set, q.Variants[0].Step = nil, &Step{Nodes: 2}
+	if n := len(q.sizes(e)); n != 1 {
+		t.Errorf("in a job: %d sizes", n)
 	}
 }
 

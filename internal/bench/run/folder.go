@@ -32,6 +32,8 @@ type folder struct {
 	progress *os.File
 	over     map[string]bool    // steps
 	took     map[string]float64 // s that steps took
+	once     map[string]float64 // s of that which are not needed again: the preparation
+	failed   map[string]bool    // steps without a result
 }
 
 // progressLine says that a step is over and how long the samples file was then.
@@ -39,6 +41,9 @@ type progressLine struct {
 	Step string  `json:"step"`
 	End  int64   `json:"end"`
 	Took float64 `json:"took,omitempty"` // s
+	// Once is how much of Took was preparation, in s; Failed says that the step has no result.
+	Once   float64 `json:"once,omitempty"`
+	Failed bool    `json:"failed,omitempty"`
 }
 
 // create makes a run's folder with its request in it.
@@ -80,7 +85,7 @@ func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(er
 
 // open opens a run's folder to go on: what a step that was cut short has written is taken back.
 func open(dir string) (*folder, error) {
-	f := &folder{dir: dir, over: map[string]bool{}, took: map[string]float64{}}
+	f := &folder{dir: dir, over: map[string]bool{}, took: map[string]float64{}, once: map[string]float64{}, failed: map[string]bool{}}
 	var err error
 	if f.samples, err = os.OpenFile(filepath.Join(dir, record.SamplesFile), os.O_CREATE|os.O_RDWR, 0o644); err != nil {
 		return nil, fmt.Errorf("cannot open the results: %w", err)
@@ -111,6 +116,7 @@ func (f *folder) recover() error {
 			break
 		}
 		f.over[l.Step], f.end, f.took[l.Step] = true, l.End, l.Took
+		f.once[l.Step], f.failed[l.Step] = l.Once, l.Failed
 		kept += int64(len(s.Bytes())) + 1
 	}
 	if st, err := f.progress.Stat(); err == nil && kept > st.Size() { // the last line has no end
@@ -127,8 +133,8 @@ func (f *folder) recover() error {
 	return nil
 }
 
-// add writes a step's samples, then that it is over and how many seconds it took.
-func (f *folder) add(s step, samples []record.Sample, took float64) error {
+// add writes a step's samples, then that it is over and what it took.
+func (f *folder) add(s step, samples []record.Sample, l progressLine) error {
 	lines, err := record.Lines(samples)
 	if err != nil {
 		return err
@@ -137,14 +143,16 @@ func (f *folder) add(s step, samples []record.Sample, took float64) error {
 		return explain(err, f.dir)
 	}
 	f.end += int64(len(lines))
-	line, err := json.Marshal(progressLine{s.key(), f.end, took})
+	l.Step, l.End = s.key(), f.end
+	line, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
 	if _, err := f.progress.Write(append(line, '\n')); err != nil {
 		return explain(err, f.dir)
 	}
-	f.over[s.key()], f.took[s.key()] = true, took
+	f.over[l.Step], f.took[l.Step] = true, l.Took
+	f.once[l.Step], f.failed[l.Step] = l.Once, l.Failed
 	return nil
 }
 

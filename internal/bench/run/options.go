@@ -48,6 +48,8 @@ type Request struct {
 	Quick       bool
 	Paper       string              // whose sizes are run, like "002"; "": the suites' own
 	Set         map[string][]string // values of parameters, over those of the suites; "NAME" or "EXPERIMENT.NAME"
+	// Fitted are values in the place of those that need more memory than there is, "EXPERIMENT.NAME".
+	Fitted      map[string][]string
 	KernelDirs  []string
 	PeakPerCore float64 // GFLOP/s
 	SkipMissing bool    // leave out what has no program here, instead of refusing

@@ -32,6 +32,12 @@ const maxPoints = 10_000
 
 // choose returns a parameter's values as the request asks for them.
 func (q *Request) choose(e *suite.Experiment, p suite.Parameter) []string {
+	if p.Chosen != nil {
+		return p.Chosen
+	}
+	if v, ok := q.Fitted[e.Name+"."+p.Name]; ok {
+		return v
+	}
 	if v, ok := q.set(e, p.Name); ok {
 		return v
 	}
@@ -228,7 +234,7 @@ func (q *Request) laidOut(e *suite.Experiment, p point) error {
 	return nil
 }
 
-// fitting puts the largest values that fit in the place of those that need more memory than there is, into q.Set.
+// fitting puts the largest values that fit in the place of those that need more memory than there is, into q.Fitted.
 // Those that were asked for by --set are an error instead. said has a line for each that was replaced.
 func (q *Request) fitting(e *suite.Experiment) (said []string, err error) {
 	for _, p := range e.Sweep {
@@ -263,10 +269,10 @@ func (q *Request) fitting(e *suite.Experiment) (said []string, err error) {
 			}
 		}
 		if replaced {
-			if q.Set == nil {
-				q.Set = map[string][]string{}
+			if q.Fitted == nil {
+				q.Fitted = map[string][]string{}
 			}
-			q.Set[e.Name+"."+p.Name] = out
+			q.Fitted[e.Name+"."+p.Name] = out
 		}
 	}
 	return said, nil

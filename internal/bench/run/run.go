@@ -28,8 +28,20 @@ type runner struct {
 	// Of a run with a time (budget.go): what was spent, in s; the bound of a repetition while points are tried, 0:
 	// none but the experiment's; and the values of each experiment, point and variant.
 	spent  float64
+	tried  float64 // of spent, in warm-ups
 	bound  time.Duration
 	values map[[3]int]map[string][]float64
+	groups [][]int // of each experiment its sizes in exps, the one that was asked for first
+	// now and perform are time.Now and measure, but in tests of what a run does with its time.
+	now     func() time.Time
+	perform func(context.Context, step) (measured, error)
+}
+
+// newRunner returns a runner of a request on this machine.
+func newRunner(q Request, r *record.Run, ev Events) *runner {
+	x := &runner{request: q, events: ev, record: r, now: time.Now}
+	x.perform = x.measure
+	return x
 }
 
 // giveUpAfter failures in a row of a variant at one point, the rest of them is not tried.
@@ -38,21 +50,24 @@ const giveUpAfter = 2
 // Start begins a run in dir, which is made, and carries it out. What it returns is the record
 // of all that was measured even where the error says that it was cut short.
 func Start(ctx context.Context, dir string, q Request, r *record.Run, ev Events) (Outcome, error) {
-	x := &runner{request: q, events: ev, record: r}
-	if err := x.prepare(); err != nil {
+	return newRunner(q, r, ev).start(ctx, dir)
+}
+
+func (r *runner) start(ctx context.Context, dir string) (Outcome, error) {
+	if err := r.prepare(); err != nil {
 		return Outcome{}, err
 	}
-	f, err := create(dir, &x.request)
+	f, err := create(dir, &r.request)
 	if err != nil {
 		return Outcome{}, err
 	}
-	x.folder = f
-	if err := record.SaveRun(dir, r); err != nil {
+	r.folder = f
+	if err := record.SaveRun(dir, r.record); err != nil {
 		f.close()
 		return Outcome{}, abandon(dir, err)
 	}
-	x.versions(ctx)
-	return x.all(ctx)
+	r.versions(ctx)
+	return r.all(ctx)
 }
 
 // Resume goes on with the run in dir.
@@ -69,19 +84,20 @@ func Resume(ctx context.Context, dir string, ev Events) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	r.Ended = time.Time{}
-	x := &runner{request: *q, events: ev, record: r}
-	if err := x.prepare(); err != nil {
+	return newRunner(*q, r, ev).resume(ctx, dir)
+}
+
+func (r *runner) resume(ctx context.Context, dir string) (Outcome, error) {
+	r.record.Ended = time.Time{}
+	if err := r.prepare(); err != nil {
 		return Outcome{}, err
 	}
-	if x.folder, err = open(dir); err != nil {
+	var err error
+	if r.folder, err = open(dir); err != nil {
 		return Outcome{}, err
 	}
-	if err := x.remember(); err != nil {
-		x.folder.close()
-		return Outcome{}, err
-	}
-	return x.all(ctx)
+	r.remember()
+	return r.all(ctx)
 }
 
 // prepare finds the programs of all experiments and fills in the record's cases.
@@ -126,22 +142,36 @@ func (r *runner) prepare() error {
 			if partly != nil {
 				r.notice(fmt.Sprintf("%s/%s: left out: %v", s.Name, e.Name, partly))
 			}
-			x := experiment{suite: s, def: e, prog: p, paths: paths, points: points}
-			cases, names := x.cases(r.request.Variants[0].Step != nil && !r.request.asked(&e))
-			x.names = names
-			for c := range cases {
-				cases[c].Command = r.shown(&x)
-				cases[c].Smaller = r.request.smaller(&e)
-				cases[c].Differs = r.request.differs(&e)
+			var sizes []int
+			for n, def := range r.request.sizes(e) {
+				if n > 0 {
+					if points, err = r.request.points(&def, least, same); err != nil {
+						return fmt.Errorf("%s/%w", s.Name, err)
+					}
+				}
+				x := experiment{suite: s, def: def, size: n, prog: p, paths: paths, points: points}
+				r.fillCases(&x)
+				sizes = append(sizes, len(r.exps))
+				r.exps = append(r.exps, x)
 			}
-			r.record.Cases = append(r.record.Cases, cases...)
-			r.exps = append(r.exps, x)
+			r.record.Cases = append(r.record.Cases, r.exps[sizes[0]].cases...)
+			r.groups = append(r.groups, sizes)
 		}
 	}
 	if missing == nil && len(r.exps) == 0 {
 		return errors.New("there is nothing to run: no program of what was asked for is here (nearmetal bench show says how to install them)")
 	}
 	return missing
+}
+
+// fillCases makes an experiment's cases.
+func (r *runner) fillCases(x *experiment) {
+	x.cases, x.names = x.describe(r.request.Variants[0].Step != nil && !r.request.asked(&x.def))
+	for c := range x.cases {
+		x.cases[c].Command = r.shown(x)
+		x.cases[c].Smaller = r.request.smaller(&x.def)
+		x.cases[c].Differs = r.request.differs(&x.def)
+	}
 }
 
 // cores returns the fewest cores of a variant, and whether all have as many.
@@ -229,16 +259,15 @@ func (r *runner) one(ctx context.Context, s step) error {
 	x, v := &r.exps[s.exp], &r.request.Variants[s.variant]
 	tries := fmt.Sprintf("%d/%d/%d", s.exp, s.point, s.variant)
 	if r.streak[tries] >= giveUpAfter {
-		return r.folder.add(s, nil, 0)
+		return r.folder.add(s, nil, progressLine{Failed: true})
 	}
-	at := time.Now().UTC()
-	res, err := r.measure(ctx, s)
+	at := r.now().UTC()
+	res, err := r.perform(ctx, s)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	took := time.Since(at).Seconds()
-	r.seconds.add(s, took)
-	r.spent += took
+	line := progressLine{Took: r.now().Sub(at).Seconds(), Once: res.prepared, Failed: err != nil}
+	r.spend(s, line.Took)
 	log := ""
 	if len(res.out)+len(res.errs) > 0 {
 		name := fmt.Sprintf("%s-%s-p%d-r%d", x.names[0], v.Label, s.point, s.rep)
@@ -252,7 +281,7 @@ func (r *runner) one(ctx context.Context, s step) error {
 		r.streak[tries]++
 		sample.Point, sample.Error = x.points[s.point], err.Error()
 		r.failed = append(r.failed, Failure{Case: x.names[0], Variant: v.Label, Point: x.points[s.point].String(), Rep: s.rep, Err: err, Log: filepath.Join(r.folder.dir, log)})
-		return r.folder.add(s, []record.Sample{sample}, took)
+		return r.folder.add(s, []record.Sample{sample}, line)
 	}
 	r.streak[tries] = 0
 	var list []record.Sample
@@ -266,7 +295,16 @@ func (r *runner) one(ctx context.Context, s step) error {
 	if s.rep >= 0 {
 		r.count += len(list)
 	}
-	return r.folder.add(s, list, took)
+	return r.folder.add(s, list, line)
+}
+
+// spend counts the seconds that a step took.
+func (r *runner) spend(s step, took float64) {
+	r.seconds.add(s, took)
+	r.spent += took
+	if s.rep < 0 {
+		r.tried += took
+	}
 }
 
 func merged(a point, b map[string]string) map[string]string {

@@ -231,7 +231,7 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &folder{dir: "x", samples: full, progress: full, over: map[string]bool{}}
-	err = f.add(step{}, []record.Sample{{Case: "a", Variant: "b"}}, 1)
+	err = f.add(step{}, []record.Sample{{Case: "a", Variant: "b"}}, progressLine{Took: 1})
 	if err == nil || !strings.Contains(err.Error(), "make room and go on with nearmetal bench run --resume x") || f.over[step{}.key()] {
 		t.Errorf("%v", err)
 	}

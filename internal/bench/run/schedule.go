@@ -12,9 +12,11 @@ import (
 type experiment struct {
 	suite  *suite.Suite
 	def    suite.Experiment
+	size   int // 0: as asked for; more: the smaller ones of a run with a time
 	prog   suite.Program
 	paths  map[int]string // of the program, by variant
 	points []point
+	cases  []record.Case
 	names  []string // of its cases, by output
 }
 
@@ -116,9 +118,9 @@ func (r *runner) most() int {
 	return most
 }
 
-// cases returns the record's cases of an experiment, and their names by output. overNodes: what scales does so over
+// describe returns the record's cases of an experiment, and their names by output. overNodes: what scales does so over
 // a Slurm job's nodes, for nobody asked for numbers of ranks.
-func (x *experiment) cases(overNodes bool) (list []record.Case, names []string) {
+func (x *experiment) describe(overNodes bool) (list []record.Case, names []string) {
 	for i, o := range x.prog.Output {
 		name := x.suite.Name + "/" + x.def.Name
 		if i > 0 {

@@ -28,6 +28,7 @@ const emulatedPatience = 10
 type measured struct {
 	out, errs []byte // what the program printed
 	seconds   float64
+	prepared  float64 // s of what need not be done again: the experiment's preparation
 	values    []extract.Value
 }
 
@@ -57,6 +58,9 @@ func (r *runner) command(x *experiment, p, v int) (invocation, error) {
 	}
 	if r.folder != nil {
 		c.dir = filepath.Join(r.folder.dir, workDir, fmt.Sprintf("%s-%s-%d-%d", x.suite.Name, x.def.Name, v, p))
+		if x.size > 0 {
+			c.dir += fmt.Sprintf("-%d", x.size)
+		}
 	}
 	values["program"], values["dir"] = x.paths[v], c.dir
 	values["memory-mb"] = memoryMB()
@@ -120,9 +124,11 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 	if err != nil {
 		return measured{}, err
 	}
+	begin := time.Now()
 	if err := r.directory(ctx, x, c, s); err != nil {
 		return measured{}, err
 	}
+	prepared := time.Since(begin).Seconds()
 	counts := ""
 	if r.counts(s) {
 		if counts, err = countsDir(c.dir); err != nil {
@@ -139,7 +145,7 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 	} else {
 		res, err = r.vms.run(ctx, x, v, c)
 	}
-	m := measured{out: res.Out, errs: res.Err, seconds: res.Seconds}
+	m := measured{out: res.Out, errs: res.Err, seconds: res.Seconds, prepared: prepared}
 	switch {
 	case err != nil:
 		return m, err

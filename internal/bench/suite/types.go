@@ -104,9 +104,13 @@ type Parameter struct {
 	Values   []string `yaml:"values"`
 	Quick    []string `yaml:"quick"`    // with --quick
 	Emulated []string `yaml:"emulated"` // in emulated VMs, whose times mean nothing: a smaller one
+	// Smaller are values to take instead, the largest first, where the time of a run (bench run --time) is too short.
+	Smaller []string `yaml:"smaller"`
 	// Papers are the values of papers whose figures the experiment repeats (bench run --paper), by the paper's name,
 	// or for a number of hosts by PAPER@HOSTS.
 	Papers map[string][]string `yaml:"papers"`
+	// Chosen are the values that a run with a time has in place of all others; nil: none were chosen.
+	Chosen []string `yaml:"-" json:"-"`
 }
 
 // Output is one metric and where its values are.
