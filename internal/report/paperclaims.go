@@ -15,12 +15,9 @@ import (
 
 // claim answers one printed number by what the runs have in its place.
 func (it *PaperItem) claim(c *paper.Claim) PaperClaim {
-	u := c.In
-	if u == "" {
-		u = it.Unit
-	}
+	u := it.claimUnit(c)
 	out := PaperClaim{Printed: printed(c, u), Says: c.Says}
-	if c.Measure == "none" {
+	if c.Measure == "none" || c.Measure == "peak" {
 		return out
 	}
 	if c.Measure == "mean" {

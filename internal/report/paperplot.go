@@ -24,15 +24,21 @@ const paperStyle = 5
 func (it *PaperItem) plots() []*chart.Figure {
 	var out []*chart.Figure
 	if it.Figure != nil {
-		out = append(out, it.Figure)
+		out = append(out, it.withLevels())
 	}
+	programs := it.programs()
+	out = append(out, programs...)
 	for _, e := range it.Experiments {
 		for i, p := range e.Panels {
 			if i == mostPaperPanels {
 				break
 			}
-			drawn := it.changes(e, p)
-			if drawn == nil && it.Figure == nil {
+			var drawn []*chart.Figure
+			if programs == nil {
+				drawn = it.changes(e, p)
+			}
+			drawn = append(append(drawn, it.differences(e, p)...), it.clouds(e, p)...)
+			if drawn == nil && it.Figure == nil && programs == nil {
 				drawn = it.alone(e, p)
 			}
 			out = append(out, drawn...)
@@ -47,14 +53,25 @@ func (it *PaperItem) plots() []*chart.Figure {
 	return out
 }
 
-// alone is what a figure draws without numbers, of the run: efficiency, or the metric itself.
+// alone is what a figure draws of the run: efficiency, speed-up, or the metric itself with the values that the paper
+// prints along the axis.
 func (it *PaperItem) alone(e *Experiment, p *Panel) []*chart.Figure {
-	if it.Plot == "efficiency" {
+	switch it.Plot {
+	case "efficiency":
 		if f := e.efficiencyFigure(p); f != nil {
 			return []*chart.Figure{f}
 		}
+	case "speed-up":
+		if f := e.speedUpFigure(p); f != nil {
+			return []*chart.Figure{f}
+		}
 	}
-	return []*chart.Figure{e.metricFigure(p)}
+	f := e.metricFigure(p)
+	if !f.Bars {
+		_, at := e.xAxis(p, false)
+		it.levels(f, at, e.Case.Name, e.Case.Unit)
+	}
+	return []*chart.Figure{f}
 }
 
 // changes draws changes in per cent, theirs and ours: one figure for what they are of.
@@ -71,7 +88,7 @@ func (it *PaperItem) changes(e *Experiment, p *Panel) []*chart.Figure {
 		if len(claims) == 0 {
 			continue
 		}
-		f := &chart.Figure{Title: e.panelTitle(p, "beside "+it.Where), Y: chart.Axis{Label: changeLabel(of, claims), Percent: true, Show: []float64{0}}}
+		f := &chart.Figure{Title: e.panelTitle(p, "beside "+it.figureName()), Y: chart.Axis{Label: changeLabel(of, claims), Percent: true, Show: []float64{0}}}
 		var at []float64
 		f.X, at = e.xAxis(p, false)
 		if of == "gain" {
@@ -83,34 +100,42 @@ func (it *PaperItem) changes(e *Experiment, p *Panel) []*chart.Figure {
 			continue
 		}
 		f.Rules = append(f.Rules, chart.Rule{Low: 0, High: 0})
-		theirs := chart.Series{Name: "the paper", Style: paperStyle}
-		var throughout []chart.Series // numbers that are for the whole axis, or a part of it
-		for _, c := range claims {
-			low, high := slices.Min(c.Percent)/100, slices.Max(c.Percent)/100
-			pt := chart.Point{Y: (low + high) / 2, Low: low, High: high, Tip: "the paper: " + c.Says}
-			if x, ok := e.placeOf(f, c.Point); ok {
-				pt.X = x
-				theirs.Points = append(theirs.Points, pt)
-				continue
-			}
-			if low < high {
-				f.Rules = append(f.Rules, chart.Rule{Low: low, High: high})
-			}
-			s := chart.Series{Name: "the paper: " + printed(c, ""), Style: paperStyle + 1 + len(throughout)}
-			for _, x := range []float64{slices.Min(at), slices.Max(at)} {
-				pt.X = x
-				s.Points = append(s.Points, pt)
-			}
-			throughout = append(throughout, s)
-		}
-		if theirs.Points != nil {
-			slices.SortFunc(theirs.Points, func(a, b chart.Point) int { return int(math.Copysign(1, a.X-b.X)) })
-			f.Series = append(f.Series, theirs)
-		}
-		f.Series = append(f.Series, throughout...)
+		e.addClaims(f, at, claims, "", func(c *paper.Claim) (low, high float64) {
+			return slices.Min(c.Percent) / 100, slices.Max(c.Percent) / 100
+		})
 		out = append(out, f)
 	}
 	return out
+}
+
+// addClaims draws what claims print into a figure: at their points, or along the axis where they are for the whole of
+// it or a part. value returns the lowest and highest number of a claim, in the figure's unit.
+func (e *Experiment) addClaims(f *chart.Figure, at []float64, claims []*paper.Claim, unit string, value func(*paper.Claim) (low, high float64)) {
+	theirs := chart.Series{Name: "the paper", Style: paperStyle}
+	var throughout []chart.Series
+	for _, c := range claims {
+		low, high := value(c)
+		pt := chart.Point{Y: (low + high) / 2, Low: low, High: high, Tip: "the paper: " + c.Says}
+		if x, ok := e.placeOf(f, c.Point); ok {
+			pt.X = x
+			theirs.Points = append(theirs.Points, pt)
+			continue
+		}
+		if low < high {
+			f.Rules = append(f.Rules, chart.Rule{Low: low, High: high})
+		}
+		s := chart.Series{Name: "the paper: " + printed(c, unit), Style: paperStyle + 1 + len(throughout)}
+		for _, x := range []float64{slices.Min(at), slices.Max(at)} {
+			pt.X = x
+			s.Points = append(s.Points, pt)
+		}
+		throughout = append(throughout, s)
+	}
+	if theirs.Points != nil {
+		slices.SortFunc(theirs.Points, func(a, b chart.Point) int { return int(math.Copysign(1, a.X-b.X)) })
+		f.Series = append(f.Series, theirs)
+	}
+	f.Series = append(f.Series, throughout...)
 }
 
 func changeLabel(of string, claims []*paper.Claim) string {

@@ -16,6 +16,7 @@ import (
 
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/suite"
+	"nearmetal/internal/report/chart"
 	"nearmetal/internal/report/paper"
 	"nearmetal/test/golden"
 )
@@ -700,6 +701,106 @@ func TestPaperPlots(t *testing.T) {
 		f.Legend = true
 		if err := f.Scene().SVG(&b); err != nil || !strings.Contains(b.String(), "the paper") {
 			t.Errorf("the picture does not name the paper: %v", err)
+		}
+	}
+}
+
+// plotsOf builds the pictures of an item beside a run of one case's values: those of a point by variant.
+func plotsOf(t *testing.T, name, key string, cases []record.Case, variants []record.Variant, x string, points map[string][]float64) []*chart.Figure {
+	t.Helper()
+	run := &record.Run{Version: 1, Cases: cases, Variants: variants}
+	var samples []record.Sample
+	for at, values := range points {
+		for i, v := range values {
+			for c := range cases {
+				samples = append(samples, record.Sample{Case: cases[c].Name, Variant: variants[i].Label, Point: map[string]string{x: at}, Value: v, OK: true})
+			}
+		}
+	}
+	d, err := Group("r", run, samples, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Build([]*Data{d}, Options{Paper: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, it := range r.Paper.Items {
+		if it.Key == key {
+			return it.Plots
+		}
+	}
+	t.Fatalf("no item %s", key)
+	return nil
+}
+
+// Values, differences, times over a cloud and programs side by side: each has theirs and ours in one frame.
+func TestPaperValuePlots(t *testing.T) {
+	native, vm := record.Variant{Label: "native", Kind: "native"}, record.Variant{Label: "VM", Kind: "vm"}
+	cloud := record.Variant{Label: "EC2", Kind: "vm", Foreign: true, Host: &record.Host{}}
+	bare := record.Variant{Label: "VM.no-vnuma", Kind: "vm", Ablated: []string{"vnuma"}}
+	var spec []record.Case
+	for _, p := range []string{"312.swim", "330.art", "318.galgel", "320.equake"} {
+		spec = append(spec, record.Case{Name: "specomp/" + p, Unit: "s", Metric: "time", Better: "down", Kind: "scaling", X: "threads", Seed: "001 fig 3; 001 fig 4"})
+	}
+	for _, c := range []struct {
+		paper, key string
+		cases      []record.Case
+		variants   []record.Variant
+		x          string
+		points     map[string][]float64
+		plots      int
+		series     string // name of one, and its y values
+		ys         []float64
+	}{
+		{"000", "fig 1", []record.Case{{Name: "perftest/read_lat", Unit: "us", Metric: "latency", Better: "down", Kind: "size", X: "size", Seed: "000 fig 1", Hosts: 2}},
+			[]record.Variant{native, vm}, "size", map[string][]float64{"2": {2, 2.5}, "4": {2, 2.25}}, 2, "the paper: 0.8 µs", []float64{0.8, 0.8}},
+		{"000", "fig 1", []record.Case{{Name: "perftest/read_lat", Unit: "us", Metric: "latency", Better: "down", Kind: "size", X: "size", Seed: "000 fig 1", Hosts: 2}},
+			[]record.Variant{native, vm}, "size", map[string][]float64{"2": {2, 2.5}, "4": {2, 2.25}}, 2, "VM", []float64{0.5, 0.25}},
+		{"002", "fig 18", []record.Case{{Name: "perftest/send_lat", Unit: "us", Metric: "latency", Better: "down", Kind: "size", X: "size", Seed: "002 fig 18", Hosts: 2}},
+			[]record.Variant{native, vm}, "size", map[string][]float64{"2": {1, 1.2}}, 1, "the paper: 1.1 µs", []float64{1.1, 1.1}},
+		{"003", "p 24", []record.Case{{Name: "osu/bw", Unit: "MB/s", Metric: "bandwidth", Better: "up", Kind: "size", X: "size", Seed: "003 p 24"}},
+			[]record.Variant{native, vm, cloud}, "size", map[string][]float64{"8": {20, 18, 1}, "16": {40, 36, 3}}, 2, "VM against EC2", []float64{18, 12}},
+		{"003", "p 24", []record.Case{{Name: "osu/bw", Unit: "MB/s", Metric: "bandwidth", Better: "up", Kind: "size", X: "size", Seed: "003 p 24"}},
+			[]record.Variant{native, vm, cloud}, "size", map[string][]float64{"8": {20, 18, 1}, "16": {40, 36, 3}}, 2, "the paper: 28 ×", []float64{28, 28}},
+		{"004", "fig 12", []record.Case{{Name: "hpl/linpack", Unit: "GFLOP/s", Metric: "performance", Better: "up", Kind: "sweep", X: "n", Seed: "004 fig 12"}},
+			[]record.Variant{native, vm}, "n", map[string][]float64{"1000": {50, 45}, "5000": {90, 80}}, 1, "the paper: 134.4 Gflop/s, calculated peak", []float64{134.4, 134.4}},
+		{"001", "fig 4", spec, []record.Variant{native, vm, bare}, "threads", map[string][]float64{"16": {10, 10, 20}, "64": {5, 5, 6}}, 2, "VM against VM.no-vnuma", []float64{1, 1, 1}},
+		{"001", "fig 4", spec, []record.Variant{native, vm, bare}, "threads", map[string][]float64{"16": {10, 10, 20}, "64": {5, 5, 6}}, 2, "the paper", []float64{1.67, 0.56, 0.3}},
+		{"001", "fig 3", spec, []record.Variant{native, vm}, "threads", map[string][]float64{"16": {10, 10}, "64": {5, 4}}, 4, "VM", []float64{1, 2.5}},
+	} {
+		list := plotsOf(t, c.paper, c.key, c.cases, c.variants, c.x, c.points)
+		if len(list) != c.plots {
+			t.Errorf("%s %s: %d pictures, want %d", c.paper, c.key, len(list), c.plots)
+		}
+		found := false
+		for _, f := range list {
+			for _, s := range f.Series {
+				var ys []float64
+				for _, p := range s.Points {
+					ys = append(ys, math.Round(p.Y*1000)/1000)
+				}
+				found = found || s.Name == c.series && slices.Equal(ys, c.ys)
+			}
+			var b bytes.Buffer
+			f.Legend = true
+			if err := f.Scene().SVG(&b); err != nil {
+				t.Error(err)
+			}
+			if dir := os.Getenv("NEARMETAL_SHOTS"); dir != "" {
+				b.Reset()
+				if err := f.Scene().PNG(&b); err != nil {
+					t.Error(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, c.paper+"-"+f.Name+".png"), b.Bytes(), 0o644); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if !found {
+			for _, f := range list {
+				t.Errorf("%s %s: no %s %v in %q: %+v", c.paper, c.key, c.series, c.ys, f.Title, f.Series)
+			}
 		}
 	}
 }

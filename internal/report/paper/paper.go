@@ -34,7 +34,8 @@ type Item struct {
 	Cases []string `yaml:"cases"` // names of cases that repeat it, beside those that name its key
 	// Hosts are the numbers of hosts that it was measured on; empty: the paper does not tie it to any.
 	Hosts []int `yaml:"hosts"`
-	// Plot is what the figure plots where that does not follow from the claims: "efficiency" of strong scaling.
+	// Plot is what the figure plots where that does not follow from the claims: "efficiency" of strong scaling,
+	// or "speed-up".
 	Plot string `yaml:"plot"`
 	// Drawn says what the figure shows as a plot without numbers, which is why it is not here.
 	Drawn  string   `yaml:"drawn"`
@@ -71,7 +72,7 @@ type Claim struct {
 	In    string    `yaml:"in"` // unit of Values; "": the item's
 	// Measure is what of a run is compared with the number: "" the best of a variant's points,
 	// "difference" the variant's value less the baseline's where that is smallest, "mean" the geometric mean over
-	// all programs of the figure (of gains), "none" nothing.
+	// all programs of the figure (of gains), "peak" nothing, but it is drawn beside the run, "none" nothing.
 	Measure string `yaml:"measure"`
 }
 
@@ -130,7 +131,7 @@ func (it *Item) check() error {
 	if len(it.Series) > 0 && (it.X == "" || it.Unit == "") {
 		return fmt.Errorf("a series needs its parameter and its unit")
 	}
-	if it.Plot != "" && it.Plot != "efficiency" {
+	if !slices.Contains([]string{"", "efficiency", "speed-up"}, it.Plot) {
 		return fmt.Errorf("%q is no plot", it.Plot)
 	}
 	for _, n := range it.Hosts {
@@ -158,7 +159,7 @@ func (it *Item) check() error {
 		if c.Measure == "mean" && c.Of != "gain" {
 			return fmt.Errorf("%q: a mean is of gains", c.Says)
 		}
-		if !slices.Contains([]string{"", "difference", "mean", "none"}, c.Measure) {
+		if !slices.Contains([]string{"", "difference", "mean", "none", "peak"}, c.Measure) {
 			return fmt.Errorf("%q: %q is no way to measure", c.Says, c.Measure)
 		}
 		for _, v := range slices.Concat(c.Percent, c.Values, c.Times) {
@@ -224,7 +225,7 @@ var scales = map[string]struct {
 	"ns": {"time", 1e-9}, "us": {"time", 1e-6}, "µs": {"time", 1e-6}, "ms": {"time", 1e-3}, "s": {"time", 1},
 	"B/s": {"rate", 1}, "kB/s": {"rate", 1e3}, "MB/s": {"rate", 1e6}, "GB/s": {"rate", 1e9},
 	"MiB/s": {"rate", 1 << 20}, "GiB/s": {"rate", 1 << 30}, "Mb/s": {"rate", 1e6 / 8}, "Gb/s": {"rate", 1e9 / 8},
-	"Mflop/s": {"flops", 1e6}, "Gflop/s": {"flops", 1e9}, "GFLOPS": {"flops", 1e9}, "GFlops": {"flops", 1e9}, "GFlop/s": {"flops", 1e9}, "Tflop/s": {"flops", 1e12},
+	"Mflop/s": {"flops", 1e6}, "Gflop/s": {"flops", 1e9}, "GFLOPS": {"flops", 1e9}, "GFlops": {"flops", 1e9}, "GFlop/s": {"flops", 1e9}, "MFLOP/s": {"flops", 1e6}, "GFLOP/s": {"flops", 1e9}, "Tflop/s": {"flops", 1e12},
 }
 
 // Factor returns by how much values in a unit are multiplied to be in another; false if they
