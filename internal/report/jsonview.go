@@ -32,7 +32,15 @@ type PaperItemData struct {
 	Ways       []string       `json:"ways,omitempty"`        // commands that measure it
 	Claims     []PaperClaim   `json:"claims"`
 	Series     []PaperSeries  `json:"series,omitempty"`
-	Points     []PaperPointAt `json:"points,omitempty"` // of the series, with the runs' values there
+	Points     []PaperPointAt `json:"points,omitempty"`  // of the series, with the runs' values there
+	Columns    []PaperColumn  `json:"columns,omitempty"` // further columns of the same listing
+}
+
+// PaperColumn is a further column of a printed listing.
+type PaperColumn struct {
+	Metric string         `json:"metric"`
+	Unit   string         `json:"unit"`
+	Points []PaperPointAt `json:"points"`
 }
 
 // PaperSeries names printed values over a parameter, in a unit.
@@ -60,12 +68,21 @@ func (r *PaperReport) data() *PaperData {
 		for _, s := range it.Series {
 			item.Series = append(item.Series, PaperSeries{s.Label, it.X, it.Unit})
 		}
-		for _, l := range it.Lines {
-			item.Points = append(item.Points, PaperPointAt{l.X, l.Printed, l.Ours})
+		item.Points = it.points()
+		for _, c := range it.Columns {
+			item.Columns = append(item.Columns, PaperColumn{c.Metric, c.Unit, c.points()})
 		}
 		d.Items = append(d.Items, item)
 	}
 	return d
+}
+
+func (it *PaperItem) points() []PaperPointAt {
+	var out []PaperPointAt
+	for _, l := range it.Lines {
+		out = append(out, PaperPointAt{l.X, l.Printed, l.Ours})
+	}
+	return out
 }
 
 // RunView is one run.

@@ -23,8 +23,9 @@ type PaperReport struct {
 type PaperItem struct {
 	*paper.Item
 	Experiments []*Experiment
-	Unlike      []string // what the runs have otherwise than the paper, a line for each experiment that does
-	Ways        []string // how to measure it: commands; empty: nothing here measures it
+	Columns     []*PaperItem // further columns of a listing, each with what was measured of it
+	Unlike      []string     // what the runs have otherwise than the paper, a line for each experiment that does
+	Ways        []string     // how to measure it: commands; empty: nothing here measures it
 	Claims      []PaperClaim
 	Lines       []PaperLine
 	Figure      *chart.Figure // the paper's values and the run's, nil: there are none
@@ -49,7 +50,11 @@ type PaperLine struct {
 func besides(p *paper.Paper, runs []*RunReport, way func(paper.Key) []string) *PaperReport {
 	r := &PaperReport{Paper: p}
 	for i := range p.Items {
-		item := &PaperItem{Item: &p.Items[i]}
+		own, more := p.Items[i].Columns()
+		item := &PaperItem{Item: &own}
+		for c := range more {
+			item.Columns = append(item.Columns, &PaperItem{Item: &more[c]})
+		}
 		key := paper.Key{Paper: p.Name, Item: item.Key}
 		if way != nil {
 			item.Ways = way(key)
@@ -57,6 +62,13 @@ func besides(p *paper.Paper, runs []*RunReport, way func(paper.Key) []string) *P
 		for _, run := range runs {
 			for _, e := range run.Experiments {
 				if e = e.on(item.Hosts); e == nil || !repeats(e, p.Name, item.Item) {
+					continue
+				}
+				if at := slices.IndexFunc(item.Columns, func(c *PaperItem) bool { return c.Metric == e.Case.Metric }); at >= 0 {
+					item.Columns[at].Experiments = append(item.Columns[at].Experiments, e)
+					continue
+				}
+				if item.secondary(e, run) {
 					continue
 				}
 				item.Experiments = append(item.Experiments, e)
@@ -69,10 +81,23 @@ func besides(p *paper.Paper, runs []*RunReport, way func(paper.Key) []string) *P
 			item.Claims = append(item.Claims, item.claim(&item.Item.Claims[j]))
 		}
 		item.series()
+		for _, c := range item.Columns {
+			c.series()
+		}
 		item.Plots = item.plots()
 		r.Items = append(r.Items, item)
 	}
 	return r
+}
+
+// secondary reports whether an experiment is a further output of a program whose main one is what the item is about.
+func (it *PaperItem) secondary(e *Experiment, run *RunReport) bool {
+	if it.Metric == "" || e.Case.Metric == it.Metric {
+		return false
+	}
+	return slices.ContainsFunc(run.Experiments, func(o *Experiment) bool {
+		return o.Case.Metric == it.Metric && strings.HasPrefix(e.Case.Name, o.Case.Name+".")
+	})
 }
 
 // repeats reports whether an experiment repeats an item: its case names the item or is named by it.
@@ -232,6 +257,9 @@ func (r *PaperReport) text(out *strings.Builder) {
 		if len(it.Lines) > 0 {
 			it.textLines(out)
 		}
+		if len(it.Columns) > 0 {
+			fmt.Fprintf(out, "  printed too, and in the page: %s\n", it.columnNames())
+		}
 	}
 	switch {
 	case len(missing) == len(r.Items):
@@ -276,6 +304,9 @@ func (it *PaperItem) textMissing(out *strings.Builder) {
 	for _, s := range it.Series {
 		fmt.Fprintf(out, "    prints: %s, %s in %s\n", s.Label, words.Count(len(s.Points), "value", "values"), unit(it.Unit))
 	}
+	if len(it.Columns) > 0 {
+		fmt.Fprintln(out, "    prints: "+it.columnNames())
+	}
 	if it.Drawn != "" {
 		fmt.Fprintln(out, "    draws: "+it.Drawn)
 	}
@@ -310,6 +341,15 @@ func (it *PaperItem) textLines(out *strings.Builder) {
 		t.Row(cells...)
 	}
 	printTable(out, t)
+}
+
+// columnNames lists the further columns of a listing.
+func (it *PaperItem) columnNames() string {
+	var list []string
+	for _, c := range it.Columns {
+		list = append(list, c.Metric)
+	}
+	return strings.Join(list, ", ")
 }
 
 func numberOf(m map[string]float64, key string) string {

@@ -23,8 +23,15 @@ type paperItemView struct {
 	Drawn                           string
 	Unlike                          []string
 	Table                           template.HTML
+	Columns                         []columnView
 	Plots                           []paperPlotView
 	Claims                          []PaperClaim
+}
+
+// columnView is the table of a further column of a listing.
+type columnView struct {
+	Name  string
+	Table template.HTML
 }
 
 // paperPlotView is one picture with the names of what is in it.
@@ -66,6 +73,9 @@ func (r *PaperReport) view() (*paperView, error) {
 		if it.Figure != nil {
 			item.TableName = "Table of " + words.Count(len(it.Lines), "printed point", "printed points") + ", in " + unit(it.Unit)
 			item.Table = it.table()
+		}
+		for _, c := range it.Columns {
+			item.Columns = append(item.Columns, columnView{capital(c.Metric) + ", in " + unit(c.Unit), c.table()})
 		}
 		v.Items = append(v.Items, item)
 	}

@@ -51,6 +51,8 @@ type Item struct {
 type Series struct {
 	Label  string       `yaml:"label"`
 	Kind   string       `yaml:"kind"`   // "native" or "vm"
+	Metric string       `yaml:"metric"` // a further column of a listing, by a suite's metric; "": the item's
+	Unit   string       `yaml:"unit"`   // of that column; "": the item's
 	Points [][2]float64 `yaml:"points"` // parameter, value in the item's unit
 }
 
@@ -122,6 +124,30 @@ func Parse(data []byte) (*Paper, error) {
 		}
 	}
 	return &p, nil
+}
+
+// Columns splits an item whose series are columns of a listing: the item with its own metric alone, and one for each
+// further column, which has no claims.
+func (it *Item) Columns() (main Item, more []Item) {
+	main = *it
+	main.Series = nil
+	for _, s := range it.Series {
+		if s.Metric == "" {
+			main.Series = append(main.Series, s)
+			continue
+		}
+		at := slices.IndexFunc(more, func(o Item) bool { return o.Metric == s.Metric })
+		if at < 0 {
+			column := *it
+			column.Metric, column.Series, column.Claims, column.Drawn = s.Metric, nil, nil, ""
+			if s.Unit != "" {
+				column.Unit = s.Unit
+			}
+			more, at = append(more, column), len(more)
+		}
+		more[at].Series = append(more[at].Series, s)
+	}
+	return main, more
 }
 
 func (it *Item) check() error {
