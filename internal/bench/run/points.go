@@ -58,6 +58,17 @@ func (q *Request) printed(p suite.Parameter, name string) []string {
 	return p.Papers[name]
 }
 
+// note returns what an experiment has otherwise than a paper prints, in a run of the paper's sizes on as many hosts.
+func (q *Request) note(e *suite.Experiment, name string) string {
+	if name == "" || name != q.Paper || q.Quick {
+		return ""
+	}
+	if v, ok := e.Notes[name+"@"+strconv.Itoa(q.Variants[0].nodes())]; ok {
+		return v
+	}
+	return e.Notes[name]
+}
+
 // asked reports whether the numbers of ranks were asked for, by --set or by a paper.
 func (q *Request) asked(e *suite.Experiment) bool {
 	if _, ok := q.set(e, "ranks"); ok {
@@ -96,6 +107,9 @@ func (q *Request) differs(e *suite.Experiment) map[string]string {
 				words[name] = append(words[name], fmt.Sprintf("%s %s instead of %s", p.Name, ours, theirs))
 			}
 		}
+	}
+	if note := q.note(e, q.Paper); note != "" {
+		words[q.Paper] = append(words[q.Paper], note)
 	}
 	var out map[string]string
 	for name, list := range words {
@@ -317,7 +331,7 @@ func (q *Request) values(e *suite.Experiment, p point, v *Variant) (map[string]s
 		}
 	}
 	for name, value := range p {
-		if value == suite.AllGrid || value == suite.Rest {
+		if value == suite.AllGrid || value == suite.AllBlock || value == suite.Rest {
 			out[name] = value // by the ranks and threads, below
 			continue
 		}
@@ -349,6 +363,20 @@ func (q *Request) values(e *suite.Experiment, p point, v *Variant) (map[string]s
 	}
 	if _, ok := p["ranks"]; v.Step != nil && !ok {
 		out["ranks"] = strconv.Itoa(suite.MostRanks(e.RanksRule, max(1, v.total()/threads)))
+	}
+	for name, value := range out {
+		if value != suite.AllBlock {
+			continue
+		}
+		n, err := strconv.Atoi(out["n"])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s %s needs a parameter n, the matrix's order: %w", e.Name, name, value, err)
+		}
+		nb, err := suite.Block(n, out["grid"])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s %s: %w", e.Name, name, value, err)
+		}
+		out[name] = strconv.Itoa(nb)
 	}
 	ranks, err := count(e, "ranks", e.Ranks, out, v)
 	if rest && err == nil {

@@ -76,6 +76,10 @@ func TestPapersPoints(t *testing.T) {
 		{"lammps/eam", 8, 16, "", map[string][]string{"ranks": {"256"}}, "256 cores and the job has at most 128"},
 		{"npb/cg", 8, 12, "", map[string][]string{"ranks": {"64"}, "class": {"C"}}, "[class=C nodes=8 ranks=64]"},
 		{"npb/bt", 8, 12, "004", map[string][]string{"class": {"D"}}, "[class=D nodes=8 ranks=81]"},
+		{"npb/bt", 8, 12, "", map[string][]string{"ranks": {"81"}, "class": {"C"}}, "[class=C nodes=8 ranks=81]"},
+		{"npb/lu", 8, 12, "004", map[string][]string{"class": {"D"}}, "[class=D nodes=8 ranks=64]"},
+		{"npb/lu", 8, 12, "", map[string][]string{"ranks": {"81", "96"}, "class": {"C"}}, "[class=C nodes=8 ranks=81 class=C nodes=8 ranks=96]"},
+		{"npb/cg", 8, 12, "", map[string][]string{"ranks": {"81"}, "class": {"C"}}, "power of 2, and 81 is none: ask for 64 or 128"},
 		{"npb/cg", 8, 12, "", map[string][]string{"ranks": {"96"}, "class": {"C"}}, "power of 2, and 96 is none: ask for 64 or 128"},
 		{"npb/bt", 8, 12, "", map[string][]string{"ranks": {"96"}, "class": {"C"}}, "square, and 96 is none: ask for 81 or 100"},
 		{"npb/cg", 8, 12, "", map[string][]string{"class": {"C"}}, "[class=C nodes=8]"},
@@ -113,7 +117,26 @@ func TestPapersPoints(t *testing.T) {
 			t.Errorf("%v: %s threads", c, values["threads"])
 		}
 	}
-	n, err := suite.Order(160<<30, "192")
+	// NB follows from N and the grid; paper 004 has its own.
+	for _, c := range []struct{ paper, n, grid, want string }{
+		{"", "100000", "8x12", "192"}, {"", "5000", "8x12", "96"}, {"", "1000", "1x2", "96"}, {"", "1000", "3x4", "32"}, {"", "10", "1x1", "32"}, {"004", "1000", "3x4", "192"},
+	} {
+		q.Paper = c.paper
+		values, err := q.values(e, point{"n": c.n, "grid": c.grid, "threads": "1"}, &q.Variants[0])
+		if err != nil || values["nb"] != c.want {
+			t.Errorf("%+v: NB %s, %v", c, values["nb"], err)
+		}
+	}
+	// What a paper's number of ranks is not run as is said before anything runs, and stands in the report.
+	q.Paper = "004"
+	lu := shippedExperiment(t, "npb/lu")
+	if got := q.note(lu, "004"); !strings.Contains(got, "64 ranks instead of the 91") || !strings.Contains(q.differs(lu)["004"], got) {
+		t.Errorf("LU: %q, %v", got, q.differs(lu))
+	}
+	if q.Paper = ""; q.note(lu, "004") != "" {
+		t.Error("a note on a paper that nobody asked for")
+	}
+	n, err := suite.Order(160<<30, suite.AllBlock)
 	if err != nil || n != "131000" && n != "130944" {
 		t.Errorf("N in 160 GiB is %s, %v", n, err)
 	}

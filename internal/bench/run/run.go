@@ -129,6 +129,9 @@ func (r *runner) prepare() error {
 				for _, line := range said {
 					r.notice(s.Name + "/" + line)
 				}
+				if note := r.request.note(&e, r.request.Paper); note != "" {
+					r.notice(s.Name + "/" + e.Name + ": unlike paper " + r.request.Paper + ": " + note)
+				}
 			}
 			if err != nil {
 				err = fmt.Errorf("%s/%s: %w", s.Name, e.Name, err)

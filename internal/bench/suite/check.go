@@ -3,6 +3,7 @@ package suite
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,6 +35,9 @@ func (r *reader) check(s *Suite) {
 	if len(s.Experiments) == 0 {
 		r.failKey("experiments", "there is none")
 	}
+	for i := range s.Experiments {
+		r.like(s.Experiments[:i], &s.Experiments[i], fmt.Sprintf("experiments[%d]", i))
+	}
 	seen := map[string]bool{}
 	for i := range s.Experiments {
 		e, key := &s.Experiments[i], fmt.Sprintf("experiments[%d]", i)
@@ -46,6 +50,29 @@ func (r *reader) check(s *Suite) {
 		seen[e.Name] = true
 		r.experiment(e, key)
 	}
+}
+
+// like fills in what an experiment takes from the earlier one that it names.
+func (r *reader) like(earlier []Experiment, e *Experiment, key string) {
+	if e.Like == "" {
+		return
+	}
+	at := slices.IndexFunc(earlier, func(o Experiment) bool { return o.Name == e.Like })
+	if at < 0 {
+		r.failKey(key+".like", "%s is no earlier experiment of this suite", quote(e.Like))
+		return
+	}
+	to, from := reflect.ValueOf(e).Elem(), reflect.ValueOf(earlier[at])
+	for i := range to.NumField() {
+		switch to.Type().Field(i).Name {
+		case "Name", "Title", "About", "Seed", "Like", "Notes":
+			continue
+		}
+		if to.Field(i).IsZero() {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	e.Programs = slices.Clone(e.Programs) // each inherits what its own experiment has
 }
 
 func (r *reader) experiment(e *Experiment, key string) {
@@ -68,7 +95,7 @@ func (r *reader) experiment(e *Experiment, key string) {
 		r.failKey(key, "the key ranks is missing: how many ranks the MPI program has")
 	}
 	if !slices.Contains(rankRules, e.RanksRule) {
-		r.failKey(key+".ranks-rule", "%s is neither square nor power of 2", quote(e.RanksRule))
+		r.failKey(key+".ranks-rule", "%s is none of square, power of 2 and any", quote(e.RanksRule))
 	}
 	for name, values := range e.Memory {
 		for value, size := range values {

@@ -4,16 +4,18 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Words that values may have and that depend on where an experiment runs.
 const (
 	AllGrid   = "all-grid"
+	AllBlock  = "all-block"
 	AllMemory = "all-memory"
 	Rest      = "rest"
 )
 
-var rankRules = []string{"", "square", "power of 2"}
+var rankRules = []string{"", "any", "square", "power of 2"}
 
 // TakesRanks reports whether a rule allows a number of ranks.
 func TakesRanks(rule string, n int) bool { return n == MostRanks(rule, n) }
@@ -56,9 +58,39 @@ func Grid(ranks int) string {
 	return fmt.Sprintf("%dx%d", p, ranks/p)
 }
 
-// Order returns the order N of HPL's matrix for a memory in bytes and a block size nb. HPL's FAQ has 80 % of the
+// blocks are HPL's block sizes, from that of paper 004 down. HPL's FAQ has good ones between 32 and 256. Each divides the
+// first, so that an order that is a multiple of it is one of all.
+var blocks = []int{192, 96, 64, 32}
+
+// blocksEach is how many blocks each process has along the longer side of the grid, at least: HPL's FAQ has "the smallest
+// NB, the better the load balance", and for speed a large one. The number is ours.
+const blocksEach = 4
+
+// Block returns the block size NB of a matrix of order n on a process grid such as 3x4: the largest of which every
+// process has some blocks.
+func Block(n int, grid string) (int, error) {
+	longer := 1
+	for _, side := range strings.Split(grid, "x") {
+		v, err := strconv.Atoi(side)
+		if err != nil || v < 1 {
+			return 0, fmt.Errorf("%s is no process grid such as 3x4", quote(grid))
+		}
+		longer = max(longer, v)
+	}
+	for _, nb := range blocks {
+		if n >= nb*longer*blocksEach {
+			return nb, nil
+		}
+	}
+	return blocks[len(blocks)-1], nil
+}
+
+// Order returns the order N of HPL's matrix for a memory in bytes and a block size nb, which may be AllBlock. HPL's FAQ has 80 % of the
 // memory, which leaves a fifth to the operating system; N is a multiple of nb, and at least that.
 func Order(memory uint64, nb string) (string, error) {
+	if nb == AllBlock {
+		nb = strconv.Itoa(blocks[0])
+	}
 	block, err := strconv.Atoi(nb)
 	if err != nil || block < 1 {
 		return "", fmt.Errorf("%s is no block size", quote(nb))

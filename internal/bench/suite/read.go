@@ -293,7 +293,7 @@ func (r *reader) parameters(n *yaml.Node, v reflect.Value, key string) {
 		r.fail(n, key, "is %s but must be names with values", kindNames[n.Kind])
 		return
 	}
-	var out []Parameter
+	out := []Parameter{} // not nil: with like, {} says that there are none
 	r.keys(n, key, func(k, value *yaml.Node) {
 		p := Parameter{Name: k.Value}
 		at := join(key, k.Value)

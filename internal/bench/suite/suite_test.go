@@ -183,3 +183,36 @@ func FuzzExpand(f *testing.F) {
 		}
 	})
 }
+
+// What an experiment does not say it takes from the earlier one that it is like.
+func TestLike(t *testing.T) {
+	const text = `version: 1
+suite: t
+experiments:
+  - name: a
+    title: A
+    seed: 004 fig 8
+    programs: [{name: p, find: [sh]}]
+    command: ["{program}", "{n}"]
+    sweep: {n: [1, 2]}
+    output: [{metric: m, unit: s, better: down, wall: true}]
+  - {name: b, like: a, command: ["{program}"], sweep: {}}
+  - {name: c, like: LIKE}
+`
+	s, err := Parse("t.yaml", []byte(strings.Replace(text, "LIKE", "a", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, c := s.Experiments[1], s.Experiments[2]
+	if b.Title != "b" || b.Seed != "" || len(b.Sweep) != 0 || len(b.Programs[0].Command) != 1 || len(b.Programs[0].Output) != 1 {
+		t.Errorf("%+v", b)
+	}
+	if len(c.Sweep) != 1 || len(c.Programs[0].Command) != 2 {
+		t.Errorf("%+v", c)
+	}
+	for _, name := range []string{"c", "nobody"} {
+		if _, err := Parse("t.yaml", []byte(strings.Replace(text, "LIKE", name, 1))); err == nil || !strings.Contains(err.Error(), "no earlier experiment") {
+			t.Errorf("like %s: %v", name, err)
+		}
+	}
+}

@@ -33,6 +33,10 @@ type Experiment struct {
 	Title string `yaml:"title"`
 	About string `yaml:"about"`
 	Seed  string `yaml:"seed"` // the figure of a paper that it repeats
+	// Like is an earlier experiment of the suite, which has what this one does not say itself, but title, about and seed.
+	Like string `yaml:"like"`
+	// Notes say by a paper's name, or PAPER@HOSTS, what a run of its sizes has otherwise than it prints; said before anything runs.
+	Notes map[string]string `yaml:"notes"`
 	// Programs are tried in their order: the first that is found is run.
 	Programs []Program `yaml:"programs"`
 	// Install says how to get a program where none is found.
@@ -43,7 +47,7 @@ type Experiment struct {
 	// Ranks is how many an MPI program has: a number, "{PARAMETER}", or "all", a rank a core of
 	// the variant. A value such as 2x4 counts as its product.
 	Ranks string `yaml:"ranks"`
-	// RanksRule is what numbers of ranks the program takes: "square", "power of 2", or any.
+	// RanksRule is what numbers of ranks the program takes: "square", "power of 2", or "any" (the default).
 	RanksRule string `yaml:"ranks-rule"`
 	// RoundRobin deals neighbouring ranks to a job's hosts in turns, as paper 004's host file does.
 	RoundRobin bool `yaml:"round-robin"`
@@ -98,7 +102,7 @@ type Program struct {
 
 // Parameter is a named value. Values that depend on the variant: "all" (its cores), "all/2"
 // and the like, ranges that double, such as "1..all" or "1..64", and these three. AllGrid is a process grid of all
-// ranks, AllMemory the order of a matrix that fills the memory, and for threads Rest the cores of a rank.
+// ranks, AllBlock the block size that goes with a matrix and a grid, AllMemory the order of a matrix that fills the memory, and for threads Rest the cores of a rank.
 type Parameter struct {
 	Name     string   `yaml:"-"`
 	Values   []string `yaml:"values"`
