@@ -28,13 +28,18 @@ func (f *checkFlags) runDomains(ctx context.Context, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	noKVM, err := c.NoKVM(ctx)
+	if err != nil {
+		return err
+	}
 	var reports []*explain.Report
 	failed := false
 	for _, d := range list {
-		e, _, err := readXML(ctx, c, d, false)
+		e, _, err := readXML(ctx, c, d, running)
 		if err != nil {
 			return err
 		}
+		e.NoKVM = noKVM
 		r, err := explain.Explain(e, h)
 		if err != nil {
 			return fmt.Errorf("domain %s: %w", terminal.Clean(d.Name), err)

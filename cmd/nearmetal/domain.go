@@ -41,13 +41,24 @@ func findDomain(ctx context.Context, c *libvirtd.Conn, name string) (*libvirtd.D
 	return d, err
 }
 
-// readXML reads a domain: as it runs, or as it is started the next time.
-func readXML(ctx context.Context, c *libvirtd.Conn, d *libvirtd.Domain, next bool) (*explain.Domain, string, error) {
-	read := c.XML
-	if next {
-		read = c.Defined
+// domainText is which XML of a domain is read.
+type domainText int
+
+const (
+	running     domainText = iota // what it runs as
+	next                          // what it is started from the next time
+	nextSecrets                   // that, with its passwords
+)
+
+// readXML reads a version of a domain.
+func readXML(ctx context.Context, c *libvirtd.Conn, d *libvirtd.Domain, v domainText) (*explain.Domain, string, error) {
+	var text string
+	var err error
+	if v == running {
+		text, err = c.XML(ctx, d)
+	} else {
+		text, err = c.Defined(ctx, d, v == nextSecrets)
 	}
-	text, err := read(ctx, d)
 	if err != nil {
 		return nil, "", err
 	}

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -67,7 +69,15 @@ The exit status is 1 if a row fails; a warning costs something, or may.`,
 		}
 		ctx, stop := interruptible()
 		defer stop()
-		src, err := openDomain(ctx, cmd, args[0], *connect, *fix != "")
+		v := running
+		switch *fix {
+		case "":
+		case "-": // a terminal's, or somebody's pipe
+			v = next
+		default:
+			v = nextSecrets
+		}
+		src, err := openDomain(ctx, cmd, args[0], *connect, v)
 		if err != nil {
 			return err
 		}
@@ -80,6 +90,11 @@ The exit status is 1 if a row fails; a warning costs something, or may.`,
 			return err
 		}
 		d := src.domain
+		if src.conn != nil && *on == "" {
+			if d.NoKVM, err = src.conn.NoKVM(ctx); err != nil {
+				return err
+			}
+		}
 		if *fix != "" {
 			return src.fix(ctx, cmd, h, *fix, *define)
 		}
@@ -133,8 +148,18 @@ func readDomain(stdin io.Reader, name string) (*explain.Domain, error) {
 // source is a domain that is explained, and where it is from.
 type source struct {
 	domain *explain.Domain
-	text   string         // its XML; "": it is from a file
-	conn   *libvirtd.Conn // nil: it is from a file
+	// Of a domain of libvirtd's; a file has none of these.
+	text string // its XML
+	conn *libvirtd.Conn
+	of   *libvirtd.Domain
+}
+
+// mode is that of the files that are written: a domain's XML may have passwords in it.
+func (s *source) mode() fs.FileMode {
+	if s.conn != nil {
+		return 0o600
+	}
+	return 0o644
 }
 
 func (s *source) close() {
@@ -143,8 +168,8 @@ func (s *source) close() {
 	}
 }
 
-// openDomain reads the domain that arg names: a file, - or what libvirtd has; next: as it is started the next time.
-func openDomain(ctx context.Context, cmd *cobra.Command, arg, uri string, next bool) (*source, error) {
+// openDomain reads the domain that arg names: a file, - or a version of what libvirtd has.
+func openDomain(ctx context.Context, cmd *cobra.Command, arg, uri string, v domainText) (*source, error) {
 	_, err := os.Stat(arg)
 	if uri == "" && (arg == "-" || err == nil || strings.ContainsRune(arg, '/') || strings.HasSuffix(arg, ".xml")) {
 		d, err := readDomain(cmd.InOrStdin(), arg)
@@ -155,9 +180,9 @@ func openDomain(ctx context.Context, cmd *cobra.Command, arg, uri string, next b
 		return nil, fmt.Errorf("%s is no file, and as a domain: %w", terminal.Clean(arg), err)
 	}
 	s := &source{conn: c}
-	d, err := findDomain(ctx, c, arg)
+	s.of, err = findDomain(ctx, c, arg)
 	if err == nil {
-		s.domain, s.text, err = readXML(ctx, c, d, next)
+		s.domain, s.text, err = readXML(ctx, c, s.of, v)
 	}
 	if err != nil {
 		s.close()
@@ -166,30 +191,40 @@ func openDomain(ctx context.Context, cmd *cobra.Command, arg, uri string, next b
 	return s, nil
 }
 
-// fix writes the fixed XML to path and, with define, makes it the domain's. The old XML is kept first.
+// fix writes the fixed XML to path and, with define, makes it the domain's. The old XML is kept first, so that a
+// change that is cut short can be taken back.
 func (s *source) fix(ctx context.Context, cmd *cobra.Command, h *topology.Host, path string, define bool) error {
-	if define {
-		if err := writeNew(path+".old", s.text); err != nil {
-			return err
-		}
+	if !define {
+		return fixDomain(cmd, s.domain, h, path, s.mode())
 	}
-	if err := fixDomain(cmd, s.domain, h, path); err != nil {
-		if define {
-			os.Remove(path + ".old")
-		}
+	switch kept, err := s.conn.Persistent(ctx, s.of); {
+	case err != nil:
+		return err
+	case !kept:
+		return fmt.Errorf("--define: domain %s is transient: it is gone when it ends, and whoever made it has its XML", terminal.Clean(s.of.Name))
+	}
+	old := path + ".old"
+	if err := writeNew(old, s.text, s.mode()); err != nil {
 		return err
 	}
-	if !define {
-		return nil
+	if err := fixDomain(cmd, s.domain, h, path, s.mode()); err != nil {
+		os.Remove(old)
+		return err
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	if err := s.conn.Define(ctx, string(text)); err != nil {
-		return fmt.Errorf("libvirtd does not take the XML, and the domain is as it was: %w", err)
+	err = s.conn.Define(ctx, string(text))
+	var said *libvirtd.Said
+	switch {
+	case errors.As(err, &said):
+		os.Remove(old)
+		return fmt.Errorf("libvirtd does not take the XML in %s, and the domain is as it was: %w", terminal.Clean(path), err)
+	case err != nil: // nobody knows whether it was done
+		return fmt.Errorf("%w; the domain may have been defined anew: virsh define %s takes that back", err, terminal.Clean(old))
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "defined %s anew; virsh define %s takes it back\n", s.domain.Name, terminal.Clean(path+".old"))
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "defined %s anew; virsh define %s takes it back\n", terminal.Clean(s.domain.Name), terminal.Clean(old))
 	return err
 }
 
@@ -202,7 +237,7 @@ func explainHost(name string) (*topology.Host, error) {
 }
 
 // fixDomain writes the fixed XML, and says which rows it is for.
-func fixDomain(cmd *cobra.Command, d *explain.Domain, h *topology.Host, path string) error {
+func fixDomain(cmd *cobra.Command, d *explain.Domain, h *topology.Host, path string, mode fs.FileMode) error {
 	text, did, err := explain.Fixed(d, h)
 	if err != nil {
 		return err
@@ -211,7 +246,7 @@ func fixDomain(cmd *cobra.Command, d *explain.Domain, h *topology.Host, path str
 		_, err = io.WriteString(cmd.OutOrStdout(), text)
 		return err
 	}
-	if err := writeNew(path, text); err != nil {
+	if err := writeNew(path, text, mode); err != nil {
 		return err
 	}
 	if len(did) == 0 {
@@ -227,6 +262,7 @@ func fixDomain(cmd *cobra.Command, d *explain.Domain, h *topology.Host, path str
 	if err != nil {
 		return err
 	}
+	again.NoKVM = d.NoKVM
 	left, err := explain.Explain(again, h)
 	if err != nil {
 		return err

@@ -42,16 +42,16 @@ func showDomains(w io.Writer, dir string, c *spec.Cluster, p *plan.Plan, hosts [
 		}
 	}
 	for _, f := range files {
-		if err := writeNew(filepath.Join(dir, f.Name+".xml"), f.XML); err != nil {
+		if err := writeNew(filepath.Join(dir, f.Name+".xml"), f.XML, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// writeNew writes a file that is not there yet.
-func writeNew(path, text string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+// writeNew writes a file that is not there yet, with mode.
+func writeNew(path, text string, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s is there already: remove it, or name another file", terminal.Clean(path))
 	}

@@ -14,7 +14,8 @@ import (
 
 var cpuRules = []rule{
 	{
-		id: "cpu.model", title: "the guest sees the host's CPU", wanted: "<cpu mode='host-passthrough' migratable='off'>",
+		kvm: true,
+		id:  "cpu.model", title: "the guest sees the host's CPU", wanted: "<cpu mode='host-passthrough' migratable='off'>",
 		cost: "instructions that the model lacks are hidden, and libraries take slower code", source: qemu + ": CPU models; " + libvirt + ", cpu",
 		look: func(l *laid) verdict {
 			c := l.d.CPU

@@ -136,6 +136,27 @@ func TestAskedForAll(t *testing.T) {
 	}
 }
 
+// Where libvirtd has no KVM the XML is fixed for emulation: libvirtd takes no other.
+func TestNoKVM(t *testing.T) {
+	h := machine(t, "r740")
+	d, err := Read(strings.NewReader("<domain type='qemu'><name>d</name><memory unit='GiB'>2</memory><vcpu>2</vcpu><os><type machine='q35'>hvm</type></os></domain>"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.NoKVM = "no\nsuch accelerator"
+	r, err := Explain(d, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row := r.row("machine.accel"); row.Status != check.Fail || len(row.Lines) > 0 || !strings.Contains(row.Fix, "such accelerator") || strings.Contains(row.Fix, "\n") {
+		t.Errorf("%+v", row)
+	}
+	text, did, err := Fixed(d, h)
+	if err != nil || !strings.Contains(text, `type="qemu"`) || strings.Contains(text, "host-passthrough") || strings.Contains(text, "hint-dedicated") || !strings.Contains(text, "vcpupin") {
+		t.Errorf("%v, %v\n%s", err, did, text)
+	}
+}
+
 func (r *Report) row(id string) *Row {
 	for i := range r.Rows {
 		if r.Rows[i].ID == id {

@@ -28,6 +28,7 @@ type laid struct {
 	devices  []device
 	want     *plan.VM // what the planner would choose; nil: there is no place
 	why      string   // why there is none
+	noKVM    string   // as Domain has it
 }
 
 // cell is a guest's node.
@@ -47,7 +48,7 @@ type device struct {
 
 // lay reads what the rows need. Errors name what in the domain makes no sense.
 func lay(e *Domain, h *topology.Host) (*laid, error) {
-	l := &laid{d: e.xml, host: h, machine: domain.Machine(e.xml)}
+	l := &laid{d: e.xml, host: h, machine: domain.Machine(e.xml), noKVM: printable(e.NoKVM)}
 	l.vcpus = 1
 	if v := l.d.VCPU; v != nil {
 		if v.Value < 1 || v.Value > maxVCPUs || v.Current > v.Value {

@@ -17,7 +17,11 @@ var machineRules = []rule{
 		cost: "each instruction of the guest is translated: nothing that is measured in it means anything", source: qemu + ": TCG",
 		look: func(l *laid) verdict {
 			if l.d.Type != "kvm" {
-				return found(check.Fail, "type %s: QEMU emulates the guest's CPU", l.d.Type)
+				v := found(check.Fail, "type %s: QEMU emulates the guest's CPU", l.d.Type)
+				if l.noKVM != "" {
+					v.fix = "libvirtd makes no domain of type kvm here (" + l.noKVM + "); nearmetal check shows what the host lacks"
+				}
+				return v
 			}
 			return found(check.OK, "type kvm")
 		},
@@ -143,7 +147,8 @@ var machineRules = []rule{
 		},
 	},
 	{
-		id: "machine.hint", title: "the guest knows that its CPUs are its own", wanted: "<kvm><hint-dedicated state='on'/></kvm>, with a host CPU for each vCPU",
+		kvm: true,
+		id:  "machine.hint", title: "the guest knows that its CPUs are its own", wanted: "<kvm><hint-dedicated state='on'/></kvm>, with a host CPU for each vCPU",
 		cost: "the guest's kernel halts a CPU that waits for a lock, and is woken by a call to the host, where it could spin", source: "Linux: Documentation/virt/kvm/x86/cpuid, KVM_HINTS_REALTIME",
 		look: func(l *laid) verdict {
 			if f := l.d.Features; f != nil && f.KVM != nil && f.KVM.HintDedicated != nil && f.KVM.HintDedicated.State == "on" {

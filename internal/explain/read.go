@@ -29,7 +29,9 @@ type Domain struct {
 	Name string
 	// Lost are elements and attributes that this program does not know, and could not write again.
 	Lost []string
-	xml  *libvirtxml.Domain
+	// NoKVM is why the host's libvirtd makes no domain of type kvm; "": it does, or nobody has asked it.
+	NoKVM string
+	xml   *libvirtxml.Domain
 }
 
 // Read reads a domain's XML, as virsh dumpxml prints it. Errors say what it is instead.

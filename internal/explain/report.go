@@ -66,7 +66,7 @@ func Explain(e *Domain, h *topology.Host) (*Report, error) {
 	}
 	for i := range rules {
 		rule := &rules[i]
-		v := rule.look(l)
+		v := rule.verdict(l)
 		row := Row{ID: rule.id, Title: rule.title, Status: v.status, Found: printable(v.found), Wanted: rule.wanted, Cost: rule.cost, Source: rule.source, Fix: v.fix}
 		if v.cost != "" {
 			row.Cost = v.cost
@@ -111,11 +111,11 @@ func Fixed(e *Domain, h *topology.Host) (string, []string, error) {
 	var did []string
 	for i := range rules {
 		// Each row looks at what the ones before it have left.
-		l, err := lay(&Domain{Name: e.Name, xml: d}, h)
+		l, err := lay(&Domain{Name: e.Name, NoKVM: e.NoKVM, xml: d}, h)
 		if err != nil {
 			return "", nil, err
 		}
-		v := rules[i].look(l)
+		v := rules[i].verdict(l)
 		if rules[i].fix != nil && bad(v.status) && v.fix == "" && rules[i].fix(l, d) {
 			did = append(did, rules[i].id)
 		}

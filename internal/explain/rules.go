@@ -11,6 +11,7 @@ import (
 // rule is a row as data.
 type rule struct {
 	id, title, wanted string
+	kvm               bool   // it is about what KVM does
 	cost, source      string // what it costs, and who says so
 	look              func(*laid) verdict
 	// fix changes a copy of the domain; false: there is nothing to be done here. nil: nobody can.
@@ -27,6 +28,14 @@ type verdict struct {
 
 func found(s check.Status, format string, args ...any) verdict {
 	return verdict{status: s, found: fmt.Sprintf(format, args...)}
+}
+
+// verdict looks at the domain. What is about KVM does not apply to a domain that cannot have it.
+func (r *rule) verdict(l *laid) verdict {
+	if r.kvm && l.noKVM != "" && l.d.Type != "kvm" {
+		return found(check.NotApplicable, "the guest's CPU is emulated")
+	}
+	return r.look(l)
 }
 
 // Documents that rows name.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -51,6 +52,16 @@ func (c *Conn) Capabilities(ctx context.Context, emulator, kind string) (string,
 	return call(ctx, c, func() (string, error) {
 		return c.rpc.ConnectGetDomainCapabilities(one(emulator), one("x86_64"), one("q35"), one(kind), 0)
 	})
+}
+
+// NoKVM returns why the daemon makes no domain of type kvm, in its own words; "": it does.
+func (c *Conn) NoKVM(ctx context.Context) (string, error) {
+	_, err := c.Capabilities(ctx, "", "kvm")
+	var s *Said
+	if errors.As(err, &s) {
+		return s.Text, nil
+	}
+	return "", err
 }
 
 // Argv returns QEMU's command line for a domain, as XML, which is not made.
@@ -112,9 +123,20 @@ func (c *Conn) XML(ctx context.Context, d *Domain) (string, error) {
 	return call(ctx, c, func() (string, error) { return c.rpc.DomainGetXMLDesc(d.d, 0) })
 }
 
-// Defined returns the XML from which a domain is started the next time; a transient one has only what it runs as.
-func (c *Conn) Defined(ctx context.Context, d *Domain) (string, error) {
-	return call(ctx, c, func() (string, error) { return c.rpc.DomainGetXMLDesc(d.d, lv.DomainXMLInactive) })
+// Defined returns the XML from which a domain is started the next time, with its passwords if secrets; a transient one
+// has only what it runs as.
+func (c *Conn) Defined(ctx context.Context, d *Domain, secrets bool) (string, error) {
+	flags := lv.DomainXMLInactive
+	if secrets {
+		flags |= lv.DomainXMLSecure
+	}
+	return call(ctx, c, func() (string, error) { return c.rpc.DomainGetXMLDesc(d.d, flags) })
+}
+
+// Persistent reports whether a domain is still defined when it does not run.
+func (c *Conn) Persistent(ctx context.Context, d *Domain) (bool, error) {
+	n, err := call(ctx, c, func() (int32, error) { return c.rpc.DomainIsPersistent(d.d) })
+	return n != 0, err
 }
 
 // Define makes a domain's XML what it is started from the next time.

@@ -171,7 +171,7 @@ func CheckBridge(name string) error {
 	}
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
-		return fmt.Errorf("network: there is no bridge %s; make it (ip link add %s type bridge), or name none", name, name)
+		return fmt.Errorf("network: there is no bridge %s; make it (ip link add %s type bridge), start the network of libvirt's that has it (virsh net-start), or name none", name, name)
 	}
 	s, err := control()
 	if err != nil {
