@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -185,6 +186,48 @@ func TestOpenFiles(t *testing.T) {
 	code, err := runHere(ctx, nil, []string{"sh", "-c", fmt.Sprintf("until [ $(ulimit -n) -ge %d ]; do :; done", want)}, os.Environ(), session.Discard)
 	if err != nil || code != 0 {
 		t.Errorf("the limit never was %d: %d, %v", want, code, err)
+	}
+}
+
+// Open MPI 4's mpirun warns of setpgid where the child that it forks begins the remote shell before mpirun runs again. Here
+// mpirun always runs again when the child has closed 5000 descriptors: too late for a child with 1024 of them, in time for
+// one with openFiles.
+func TestOpenFilesSetpgid(t *testing.T) {
+	const mpirun = "mpirun.openmpi"
+	if out, _ := exec.Command(mpirun, "--version").Output(); !bytes.Contains(out, []byte(") 4.")) {
+		t.Skip("there is no mpirun of Open MPI 4")
+	}
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || l.Max < openFiles {
+		t.Skipf("the hard limit of open files is %d: %v", l.Max, err)
+	}
+	usual := syscall.Rlimit{Cur: 1024, Max: l.Max} // what children begin with
+	if err := syscall.Setrlimit(unix.RLIMIT_NOFILE, &usual); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Setrlimit(unix.RLIMIT_NOFILE, &syscall.Rlimit{Cur: l.Cur, Max: l.Max}) })
+	order := filepath.Join(t.TempDir(), "forked.so")
+	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-Wall", "-o", order, "testdata/forked.c", "-ldl").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for first, warns := range map[string]bool{
+		fmt.Sprintf("until [ $(ulimit -n) -ge %d ]; do :; done", openFiles): false,
+		"ulimit -n 1024": true, // the hard one, too
+	} {
+		var errs bytes.Buffer
+		script := first + `; LD_PRELOAD=$0 FORKED_CLOSES=5000 exec "$@"`
+		if _, err := runHere(ctx, nil, []string{"sh", "-c", script, order, mpirun, "--allow-run-as-root", "--mca", "plm_rsh_agent", "/bin/false", "--host", "nowhere", "-n", "1", "true"},
+			os.Environ(), session.Streams{Out: &errs, Err: &errs}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(errs.String(), "setpgid("); got != warns {
+			t.Errorf("after %s: mpirun warns of setpgid: %v, want %v\n%s", first, got, warns, errs.String())
+		}
+		if !strings.Contains(errs.String(), "ORTE was unable to reliably start one or more daemons") {
+			t.Errorf("after %s: mpirun started no remote shell:\n%s", first, errs.String())
+		}
 	}
 }
 
