@@ -90,7 +90,9 @@ static void exec_program(char **argv, char **envp)
 
 		if (snprintf(file, sizeof file, "%.*s%s%s", (int)n, p, n ? "/" : "./", argv[0]) <
 		    (int)sizeof file) {
-			execve(file, argv, envp);
+			/* An execve that finds no file copies all arguments and variables first. */
+			if (!access(file, F_OK))
+				execve(file, argv, envp);
 			if (errno == ENOEXEC) {
 				size_t argc = 0;
 				char **sh;
