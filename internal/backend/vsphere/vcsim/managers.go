@@ -12,8 +12,13 @@ import (
 
 // manage adds the managers of a host's devices and power policy.
 func manage(h *simulator.HostSystem) {
-	pci := simulator.Map.Put(&pciSystem{host: h}).Reference()
-	power := simulator.Map.Put(&powerSystem{host: h}).Reference()
+	p, w := &pciSystem{host: h}, &powerSystem{host: h}
+	p.Self = types.ManagedObjectReference{Type: "HostPciPassthruSystem", Value: "pci-" + h.Self.Value}
+	w.Self = types.ManagedObjectReference{Type: "HostPowerSystem", Value: "power-" + h.Self.Value}
+	for key := int32(1); policies[key] != ""; key++ {
+		w.Capability.AvailablePolicy = append(w.Capability.AvailablePolicy, types.HostPowerPolicy{Key: key, ShortName: policies[key]})
+	}
+	pci, power := simulator.Map.Put(p).Reference(), simulator.Map.Put(w).Reference()
 	h.ConfigManager.PciPassthruSystem, h.ConfigManager.PowerSystem = &pci, &power
 	// The simulator has two copies of a host's networks: switches that were made are in the one, and seen in the other.
 	if n, ok := simulator.Map.Get(*h.ConfigManager.NetworkSystem).(*simulator.HostNetworkSystem); ok {

@@ -46,6 +46,7 @@ type Server struct {
 	mu    sync.Mutex
 	calls []string          // methods, in their order
 	last  map[string]string // the last request of each method
+	kept  *[]Request        // where requests are kept; nil: they are not
 	// fail is asked before each call; an answer that is not "" is a SOAP fault's text.
 	fail func(n int, method string) Failure
 	// task is asked before each task; see Tasks.
@@ -118,6 +119,7 @@ func Start(t testing.TB, o Options) *Server {
 		m.ClusterHost = 2
 	}
 	m.DelayConfig.Delay = o.Delay
+	m.ServiceContent.About.ApiVersion = "8.0.2.0"
 	if err := m.Create(); err != nil {
 		one.Unlock()
 		t.Fatal(err)
@@ -201,6 +203,23 @@ func (s *Server) Last(method string) string {
 	return s.last[method]
 }
 
+// Request is a call, with its SOAP envelope.
+type Request struct{ Method, Text string }
+
+// Requests are the calls that are made while f runs.
+func (s *Server) Requests(f func()) []Request {
+	var list []Request
+	keep := func(to *[]Request) {
+		s.mu.Lock()
+		s.kept = to
+		s.mu.Unlock()
+	}
+	keep(&list)
+	defer keep(nil)
+	f()
+	return list
+}
+
 // Calls are the methods called since the start, or the last Fail.
 func (s *Server) Calls() []string {
 	s.mu.Lock()
@@ -255,6 +274,11 @@ func (s *Server) proxy(next http.Handler) http.Handler {
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 			r.Header.Set("Content-Length", fmt.Sprint(len(body)))
 		}
+		if string(m[1]) == "CreateContainerView" { // the simulator's switches are of the base type
+			body = bytes.ReplaceAll(body, []byte(">VmwareDistributedVirtualSwitch<"), []byte(">DistributedVirtualSwitch<"))
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			r.Header.Set("Content-Length", fmt.Sprint(len(body)))
+		}
 		if strings.HasPrefix(string(m[1]), "InitiateFileTransfer") {
 			r.Header.Set(plain, "1")
 		}
@@ -270,6 +294,9 @@ func (s *Server) proxy(next http.Handler) http.Handler {
 			s.last = map[string]string{}
 		}
 		s.last[string(m[1])] = string(body)
+		if s.kept != nil {
+			*s.kept = append(*s.kept, Request{string(m[1]), string(body)})
+		}
 		ask, n := s.fail, len(s.calls)
 		s.mu.Unlock()
 		if ask != nil {
