@@ -227,10 +227,41 @@ static void stale(struct ctx *c)
 	together(c, true);
 }
 
+/*
+ * Where the launcher has a secret, the name follows from it. So another user, who knows the job's name and not the
+ * secret, can put nothing in the region's place.
+ */
+static void named_by_secret(struct ctx *c)
+{
+	static const char *const secrets[] = { "0123456789abcdef-1", "0123456789abcdef-1", "0123456789abcdef-2", NULL };
+	struct { char path[4][300]; } *s = shared();
+	char job[64];
+
+	unsetenv("FI_IVSHMEM_REGION");
+	unsetenv("NEARMETAL_REGION");
+	snprintf(job, sizeof(job), "secret-%d", (int) getppid());
+	setenv("PMIX_NAMESPACE", job, 1);
+	if (secrets[c->rank])
+		setenv("OMPI_MCA_orte_precondition_transports", secrets[c->rank], 1);
+	else
+		unsetenv("OMPI_MCA_orte_precondition_transports");
+	OK(open_domain(c));
+	own_path(s->path[c->rank], sizeof(s->path[0]));
+	barrier(c);
+	for (int i = 0; i < 4; i++) {
+		bool one_job = i == c->rank || i + c->rank == 1;
+
+		CHECK(!strcmp(s->path[i], s->path[c->rank]) == one_job);
+	}
+	barrier(c);
+	close_domain(c);
+}
+
 const struct test test_files[] = {
 	{ "files_planted", 1, planted, .bare = true },
 	{ "files_given", 1, given, .bare = true },
 	{ "files_raced", 8, raced, .bare = true },
 	{ "files_stale", 8, stale, .bare = true },
+	{ "files_secret", 4, named_by_secret, .bare = true },
 	{ 0 }
 };
