@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"nearmetal/internal/guest"
 	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/network"
 )
@@ -84,8 +83,10 @@ type overlayLinks struct {
 	ready  []bool               // for each host: it was joined, and is no longer given up (under Cluster.mu)
 	down   []int                // for each host: links that have lost their connection (under Cluster.mu)
 	news   sync.Mutex           // held from a change of ready or down until the record has it
-	ctx    context.Context
-	stop   context.CancelFunc
+	// changed holds a word while the record on disk is older than the one in memory.
+	changed chan struct{}
+	ctx     context.Context
+	stop    context.CancelFunc
 }
 
 // wire makes the switch with its ends: those of this host's VMs, and the overlay's.
@@ -125,6 +126,7 @@ func (c *Cluster) joinHosts() error {
 		t.frames, t.down, t.ready = append(t.frames, make(chan *network.Link)), append(t.down, 0), append(t.ready, false)
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
+	t.changed = make(chan struct{}, 1)
 	var err error
 	if t.net, err = network.NewOverlay(o); err != nil {
 		return err
@@ -132,6 +134,7 @@ func (c *Cluster) joinHosts() error {
 	if err := c.write(func(r *Record) { r.Overlay = t.record(r) }); err != nil {
 		return err
 	}
+	go c.writeHosts()
 	for i := range t.Hosts {
 		if i != t.Self {
 			go c.carry(i)
@@ -201,7 +204,9 @@ func (c *Cluster) carry(host int) {
 	if err != nil {
 		return // the cluster ends
 	}
-	if err := c.streams(host); err != nil {
+	ctx, stop := context.WithCancel(t.ctx)
+	defer stop()
+	if err := c.streams(ctx, host); err != nil {
 		c.hostState(host, false, err)
 		conn.Close()
 		return
@@ -228,20 +233,16 @@ func (c *Cluster) hostReady(host int, ready bool) {
 	}
 }
 
-// streams makes a host's VMs reachable.
-func (c *Cluster) streams(host int) error {
+// streams makes a host's VMs reachable until ctx ends. The connection for it is made with the first stream: a launcher
+// needs one to each host, and the hosts among each other none.
+func (c *Cluster) streams(ctx context.Context, host int) error {
 	t := c.wiring.overlay
-	conn, err := t.net.Dial(t.ctx, host, kindStreams, nil)
+	m, err := channel.New(t.net.DialLater(ctx, host, kindStreams), channel.Options{Name: "host " + t.Hosts[host].Name, Initiator: true, Quiet: true})
 	if err != nil {
-		return err
-	}
-	g, err := guest.Dial(t.ctx, conn, "host "+t.Hosts[host].Name)
-	if err != nil {
-		conn.Close()
 		return err
 	}
 	for _, name := range t.Hosts[host].VMs {
-		c.board.AddRemote(name, g.Mux())
+		c.board.AddRemote(name, m)
 	}
 	return nil
 }
@@ -288,20 +289,50 @@ func (c *Cluster) linkState(host int, kind string, err error) {
 	}
 }
 
-// hostState writes down whether a host is joined.
+// hostState notes in the record whether a host is joined.
 func (c *Cluster) hostState(host int, joined bool, why error) {
 	text := ""
 	if why != nil {
 		text = why.Error()
 	}
+	c.changeHost(host, func(h *RecordHost) { h.Joined, h.Why = joined, text })
+}
+
+// changeHost changes what the record has of a host. writeHosts puts it on disk.
+func (c *Cluster) changeHost(host int, change func(*RecordHost)) {
+	t := c.wiring.overlay
+	if t.ctx.Err() != nil {
+		return
+	}
 	c.mu.Lock()
-	same := c.rec.Overlay[host].Joined == joined && c.rec.Overlay[host].Why == text
+	was := c.rec.Overlay[host]
+	now := was
+	change(&now)
+	same := now.Joined == was.Joined && now.Why == was.Why && now.DevicesReached == was.DevicesReached && now.DeviceFault == was.DeviceFault
+	if !same {
+		c.rec.Overlay = append([]RecordHost(nil), c.rec.Overlay...)
+		c.rec.Overlay[host] = now
+	}
 	c.mu.Unlock()
-	if !same && c.wiring.overlay.ctx.Err() == nil {
-		c.write(func(r *Record) {
-			r.Overlay = append([]RecordHost(nil), r.Overlay...)
-			r.Overlay[host].Joined, r.Overlay[host].Why = joined, text
-		})
+	if !same {
+		select {
+		case t.changed <- struct{}{}:
+		default: // it is to be written as it is
+		}
+	}
+}
+
+// writeHosts writes the record when hosts have changed, all that changed meanwhile at once: a record of 1,000 hosts is
+// large, and they join within seconds. It returns when the cluster ends.
+func (c *Cluster) writeHosts() {
+	t := c.wiring.overlay
+	for {
+		select {
+		case <-t.changed:
+			c.write(nil)
+		case <-t.ctx.Done():
+			return
+		}
 	}
 }
 

@@ -308,12 +308,9 @@ func (c *Cluster) counterpart(r Record, like, host, k int) (netip.Addr, error) {
 	return c.wiring.overlay.addrs[host][k].IP, nil
 }
 
-// hostDevices writes down whether a host's VMs answer over their devices.
+// hostDevices notes in the record whether a host's VMs answer over their devices.
 func (c *Cluster) hostDevices(host int, reached bool, fault string) {
-	c.write(func(r *Record) {
-		r.Overlay = append([]RecordHost(nil), r.Overlay...)
-		r.Overlay[host].DevicesReached, r.Overlay[host].DeviceFault = reached, fault
-	})
+	c.changeHost(host, func(h *RecordHost) { h.DevicesReached, h.DeviceFault = reached, fault })
 }
 
 // AwaitDevices waits until the devices of all hosts' VMs have answered, or ctx ends; then it says in one line

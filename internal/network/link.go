@@ -197,7 +197,7 @@ func (l *Link) up() {
 
 // send writes records to a connection until it is not the link's any more.
 func (l *Link) send(c net.Conn, gen int) {
-	buf := make([]byte, 0, maxRecord+32)
+	var buf []byte // as large as the largest record so far: most links carry little
 	for {
 		buf = buf[:0]
 		l.mu.Lock()
@@ -242,7 +242,7 @@ func (l *Link) send(c net.Conn, gen int) {
 // receive takes records from a connection. It never waits for the link's reader: there is room for all
 // that the other side may send.
 func (l *Link) receive(c net.Conn, gen int) {
-	buf := make([]byte, maxRecord)
+	buf := make([]byte, 512) // larger with the first record that is
 	for {
 		if _, err := io.ReadFull(c, buf[:4]); err != nil {
 			l.broken(gen, err)
@@ -278,6 +278,9 @@ func (l *Link) receive(c net.Conn, gen int) {
 			l.take(gen, func() error { return fmt.Errorf("network: the other host sent a record of %d bytes", n) })
 			return
 		default:
+			if int(n) > len(buf) {
+				buf = make([]byte, maxRecord)
+			}
 			if _, err := io.ReadFull(c, buf[:n]); err != nil {
 				l.broken(gen, err)
 				return

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -59,6 +60,53 @@ func TestOverlay(t *testing.T) {
 			}
 			c.Close()
 		}
+	}
+}
+
+// A link for later is made by its first byte, and ends without one.
+func TestDialLater(t *testing.T) {
+	list := overlay(t, 2, 5, func(_, _ int, kind string, c *Link) {
+		if kind == "later" {
+			io.Copy(c, c)
+		}
+	})
+	ctx, cancel := context.WithCancel(limited(t, 10*time.Second))
+	defer cancel()
+	links := func() int { return len(list[0].all()) }
+	l := list[0].DialLater(ctx, 1, "later")
+	time.AfterFunc(10*time.Millisecond, func() { // the reader waits meanwhile
+		if n := links(); n != 0 {
+			t.Errorf("%d links before the first byte", n)
+		}
+		l.Write([]byte("x"))
+	})
+	b := make([]byte, 1)
+	if _, err := io.ReadFull(l, b); err != nil || b[0] != 'x' || links() != 1 {
+		t.Errorf("%q, %v, %d links", b, err, links())
+	}
+	l.Close()
+	if _, err := io.ReadAll(l); err != nil && !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+
+	unused := list[0].DialLater(ctx, 1, "later")
+	unused.Close()
+	_, err1 := unused.Read(b)
+	_, err2 := unused.Write(b)
+	if err1 == nil || err2 == nil {
+		t.Errorf("a closed link reads and writes: %v, %v", err1, err2)
+	}
+
+	list[1].Close() // there is nobody: what makes the link ends with ctx
+	never := list[0].DialLater(ctx, 1, "later")
+	ended := make(chan error)
+	go func() { _, err := never.Write(b); ended <- err }()
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("a link to a host that has gone")
+	}
+	if _, err := never.Read(b); err == nil {
+		t.Error("a link to a host that has gone is read")
 	}
 }
 

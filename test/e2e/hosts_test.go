@@ -308,6 +308,10 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s here started ranks in %q: %s", launcher, got, at.err)
 		}
 	}
+	at := finish(t, b.command("shell", "--host", "two"), "mpirun.openmpi --allow-run-as-root -n 2 hostname\n").want(t, 0, "vm0", "vm1")
+	if len(strings.Fields(at.out)) != 2 {
+		t.Errorf("a shell here started ranks in %q: %s", at.out, at.err)
+	}
 	var usage []struct {
 		VM            string
 		State         string

@@ -23,6 +23,8 @@ type Options struct {
 	// Accept decides about each stream that the other side opens; nil refuses
 	// all. It is called by the goroutine that reads the carrier: it must not wait.
 	Accept func(kind string, header Fields) (Route, error)
+	// Quiet keeps HELLO back until another frame goes out: the carrier is not written to before.
+	Quiet bool
 	// MaxStreams is the most streams of the other side at a time; 0: 1024.
 	MaxStreams int
 	// MaxHeaders is the most bytes of headers of the other side's streams at a time; 0: 4 MiB.
@@ -61,6 +63,7 @@ type Mux struct {
 	mu      sync.Mutex
 	cond    *sync.Cond // the queue, closing or err changed
 	queue   []byte     // frames that wait for the carrier
+	held    int        // bytes of it that wait for more: HELLO, if Options.Quiet
 	writing bool       // a batch is being written
 	moved   time.Time  // when the carrier last took a batch
 	streams map[uint32]endpoint
@@ -121,6 +124,9 @@ func New(conn io.ReadWriteCloser, o Options) (*Mux, error) {
 	}
 	m.cond = sync.NewCond(&m.mu)
 	m.queue = AppendFrame(nil, Hello, 0, 0, b)
+	if o.Quiet {
+		m.held = len(m.queue)
+	}
 	go m.write()
 	go m.read()
 	return m, nil
@@ -315,10 +321,11 @@ func (m *Mux) write() {
 	for {
 		m.mu.Lock()
 		m.writing = false
-		for len(m.queue) == 0 && !m.closing && !m.failing {
+		for len(m.queue) <= m.held && !m.closing && !m.failing {
 			m.cond.Wait()
 		}
-		if m.failing || len(m.queue) == 0 {
+		if m.failing || len(m.queue) <= m.held {
+			m.queue = nil
 			m.cond.Broadcast()
 			m.mu.Unlock()
 			return
@@ -326,7 +333,7 @@ func (m *Mux) write() {
 		if cap(batch) > 2*queueLocal {
 			batch = nil // after a burst the memory goes back
 		}
-		batch, m.queue = m.queue, batch[:0]
+		batch, m.queue, m.held = m.queue, batch[:0], 0
 		m.writing = true
 		m.cond.Broadcast()
 		m.mu.Unlock()

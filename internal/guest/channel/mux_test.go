@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -50,6 +51,45 @@ func TestHello(t *testing.T) {
 		}
 	}
 	if _, err := a.Ping(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// counting counts what is written to a carrier.
+type counting struct {
+	net.Conn
+	writes atomic.Int32
+}
+
+func (c *counting) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// A quiet Mux writes nothing until it has more to say than HELLO, and then that first.
+func TestQuiet(t *testing.T) {
+	near, far := net.Pipe()
+	go io.Copy(io.Discard, far)
+	c := &counting{Conn: near}
+	m, err := New(c, Options{Initiator: true, Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Close(); c.writes.Load() != 0 {
+		t.Errorf("%d writes of a Mux that was not used", c.writes.Load())
+	}
+	a, b := pair(t, Options{Quiet: true}, Options{Accept: handle(echo)})
+	s, err := a.Open("echo", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.Write([]byte("x"))
+	s.CloseWrite(LaneData)
+	if got, err := io.ReadAll(s); err != nil || string(got) != "x" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := b.Hello(context.Background()); err != nil {
 		t.Error(err)
 	}
 }
