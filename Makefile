@@ -232,6 +232,10 @@ test-libvirt: go ## clusters as domains of a real libvirtd, which it starts (roo
 	@sh scripts/install.sh libvirt
 	go test -count=1 -timeout 30m ./test/libvirt
 
+test-libvirt-pages: go ## a cluster of huge pages on libvirtd: it makes the host's pool larger meanwhile (root)
+	@sh scripts/install.sh libvirt
+	NEARMETAL_LIBVIRT_PAGES=1 go test -count=1 -v -timeout 20m -run TestPages ./test/libvirt
+
 # Two outer hosts under TCG, their cards joined by a wire; VMs by nested KVM. Minutes.
 test-hosts: go ## one MPI job over two emulated hosts: CMA, region, and verbs over VFs; a power cut
 	@sh scripts/install.sh hosts

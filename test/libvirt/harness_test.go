@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,10 +14,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"nearmetal/internal/libvirtd"
 )
 
 // bound is how long a step may take on a busy machine.
@@ -119,10 +123,21 @@ func ofHost(t *testing.T) *site {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("libvirtd.sh: %q, %v", line, err)
 	}
+	before := cgroups()
 	t.Cleanup(func() {
 		h.kill()
 		in.Close()
 		h.holder.Wait()
+		// Without systemd, nobody removes the cgroups of a domain whose QEMU ended while its daemon was dead.
+		for _, dir := range cgroups() {
+			if slices.Contains(before, dir) {
+				continue
+			}
+			inner, _ := filepath.Glob(dir + "/*/")
+			for _, d := range append(inner, dir) {
+				os.Remove(d) // one with a process in it stays
+			}
+		}
 	})
 	h.start()
 	s := &site{t: t, program: built, host: h, on: "qemu:///system?socket=" + h.dir + "/libvirt-sock", dir: filepath.Join(h.dir, "clusters"), home: t.TempDir()}
@@ -131,6 +146,13 @@ func ofHost(t *testing.T) *site {
 	}
 	s.env = append(os.Environ(), "NEARMETAL_RUNTIME_DIR="+s.dir)
 	return s
+}
+
+// cgroups are those of libvirt's domains.
+func cgroups() []string {
+	v1, _ := filepath.Glob("/sys/fs/cgroup/*/machine/qemu-*.libvirt-qemu")
+	v2, _ := filepath.Glob("/sys/fs/cgroup/machine/qemu-*.libvirt-qemu")
+	return append(v1, v2...)
 }
 
 // start starts the daemon, and waits until it answers.
@@ -294,6 +316,39 @@ func (s *site) qemus() []int {
 		}
 	}
 	return pids
+}
+
+// qemu is the process of a domain, whoever made it.
+func (s *site) qemu(domain string) int {
+	s.t.Helper()
+	id := strings.TrimSpace(s.virsh("domuuid", domain).want(0).out)
+	p, err := libvirtd.FindQEMU(libvirtd.UUID(id))
+	if err != nil || p == nil {
+		s.t.Fatalf("QEMU of %s: %v, %v", domain, p, err)
+	}
+	defer p.Close()
+	return p.PID
+}
+
+// file is a cluster file with the text.
+func (s *site) file(text string) string {
+	s.t.Helper()
+	path := filepath.Join(s.home, "cluster.yaml")
+	if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+// owner is the process that a cluster's VMs belong to.
+func (s *site) owner(cluster string) int {
+	s.t.Helper()
+	var r struct{ Owner int }
+	out := s.nm("ps", cluster, "--json").want(0).out
+	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Owner < 2 {
+		s.t.Fatalf("%v: %s", err, out)
+	}
+	return r.Owner
 }
 
 // nothing fails if anything of the site's clusters is left, within a while.

@@ -2,12 +2,18 @@ package libvirt
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A cluster of root's on the host's libvirtd: seen in virsh, as planned, with MPI over the region. Then everything is
@@ -21,14 +27,21 @@ func TestHost(t *testing.T) {
 	t.Run("name taken", func(t *testing.T) {
 		s := s.with(t)
 		s.virsh("create", other).want(0)
+		defer func() { s.virsh("destroy", "c-vm1").want(0) }()
 		r := s.nm(append([]string{"up", "--name", "c"}, s.small("--vms", "2")...)...).want(1, "a domain of that name already", "--name")
 		r.oneLine()
 		s.nothing()
 		if got := s.virsh("list", "--name").out; strings.TrimSpace(got) != "c-vm1" {
 			t.Errorf("domains: %q", got)
 		}
-		s.virsh("destroy", "c-vm1").want(0)
 	})
+	t.Run("others", func(t *testing.T) {
+		s := s.with(t)
+		s.virsh("create", other).want(0)
+		defer func() { s.virsh("destroy", "c-vm1").want(0) }()
+		s.others()
+	})
+	t.Run("define", func(t *testing.T) { s.with(t).define() })
 	t.Run("client killed", func(t *testing.T) {
 		s := s.with(t)
 		v := s.start("k")
@@ -38,51 +51,22 @@ func TestHost(t *testing.T) {
 		s.nm("ps").want(0, "removed what cluster k left")
 		s.nothing()
 	})
-	t.Run("QEMU killed", func(t *testing.T) {
+	t.Run("QEMU killed", func(t *testing.T) { s.with(t).member().killed("q") })
+	t.Run("daemon killed, and the client", func(t *testing.T) {
 		s := s.with(t)
-		v := s.start("q")
-		syscall.Kill(s.qemus()[0], syscall.SIGKILL)
-		v.Wait()
-		if v.ProcessState.ExitCode() != 1 || !strings.Contains(v.errs.String(), "its QEMU was killed") {
-			t.Errorf("exit status %d: %s", v.ProcessState.ExitCode(), v.errs)
-		}
-		s.nothing()
-	})
-	t.Run("domain destroyed", func(t *testing.T) {
-		s := s.with(t)
-		v := s.start("d")
-		s.virsh("destroy", "d-vm0").want(0)
-		v.Wait()
-		if v.ProcessState.ExitCode() != 1 || !strings.Contains(v.errs.String(), "somebody ended its domain") {
-			t.Errorf("exit status %d: %s", v.ProcessState.ExitCode(), v.errs)
-		}
-		s.nothing()
-	})
-	t.Run("daemon killed", func(t *testing.T) {
-		s := s.with(t)
-		s.up("r")
+		s.up("r", "-f", s.file("region: {size: 64MiB, device: devdax}"))
 		s.host.kill()
-		s.nm("exec", "-c", "r", "--", "true").want(0)
+		s.nm("exec", "-c", "r", "--", "test", "-c", "/dev/nearmetal/region").want(0)
 		s.host.start()
-		s.nm("verify", "r").want(0) // over a new connection
+		s.nm("verify", "r").want(0, "devdax") // over a new connection
 		s.nm("pause", "r").want(0)
 		s.nm("resume", "r").want(0)
-		s.nm("down", "r").want(0)
-		s.nothing()
-		if got := s.virsh("list", "--all", "--name").out; strings.TrimSpace(got) != "" {
-			t.Errorf("domains: %q", got)
-		}
-	})
-	t.Run("client and daemon killed", func(t *testing.T) {
-		s := s.with(t)
-		v := s.start("b")
+		owner := s.owner("r")
 		s.host.kill()
-		v.Process.Signal(syscall.SIGKILL)
-		v.Wait()
-		s.nm("ps").want(0, "removed what cluster b left") // with no daemon
+		syscall.Kill(owner, syscall.SIGKILL)
+		s.nm("ps").want(0, "removed what cluster r left") // with no daemon
 		s.nothing()
-		r := s.nm(append([]string{"up"}, s.small()...)...).want(1, "no libvirtd answers at qemu:///system", "systemctl start libvirtd")
-		r.oneLine()
+		s.nm(append([]string{"up"}, s.small()...)...).want(1, "no libvirtd answers at qemu:///system", "systemctl start libvirtd").oneLine()
 		s.nothing()
 		s.host.start()
 		if got := s.virsh("list", "--all", "--name").out; strings.TrimSpace(got) != "" {
@@ -91,25 +75,54 @@ func TestHost(t *testing.T) {
 	})
 	t.Run("refused", func(t *testing.T) {
 		s := s.with(t)
-		for _, c := range []struct{ flags, want string }{
-			{"--isolation strict", "back end libvirt cannot put VMs' processes into namespaces of their own"},
+		net := filepath.Join(s.home, "net.xml")
+		os.WriteFile(net, []byte("<network><name>down</name><bridge name='nmdown0'/></network>"), 0o600)
+		s.virsh("net-define", net).want(0)
+		s.refused([][2]string{
+			{"isolation: strict", "back end libvirt cannot put VMs' processes into namespaces of their own"},
 			{"files: virtiofs", "back end libvirt cannot show files of this host by virtiofs"},
-			{"network: {type: bridge, bridge: nothing0}", "nothing0"},
-		} {
-			args := append([]string{"up", "--name", "x"}, s.small()...)
-			if strings.HasPrefix(c.flags, "-") {
-				args = append(args, strings.Fields(c.flags)...)
-			} else {
-				file := filepath.Join(s.t.TempDir(), "cluster.yaml")
-				os.WriteFile(file, []byte(c.flags+"\n"), 0o600)
-				args = append(args, "-f", file)
-			}
-			r := s.nm(args...).want(1, c.want)
-			r.oneLine()
-			s.nothing()
-		}
+			{"network: {type: bridge, bridge: nmdown0}", "there is no bridge nmdown0; make it (ip link add nmdown0 type bridge), start the network of libvirt's that has it (virsh net-start)"},
+		})
 		s.nm("up", "--on", "libvirt:xen:///system").want(1, "qemu:///system or qemu:///session")
 	})
+}
+
+// refused starts clusters of files that no domain can be: one line says so, and nothing is left.
+func (s *site) refused(list [][2]string) {
+	s.t.Helper()
+	for _, c := range list {
+		s.nm(append([]string{"up", "--name", "x", "-f", s.file(c[0])}, s.small()...)...).want(1, c[1]).oneLine()
+		s.nothing()
+	}
+}
+
+// killed starts a cluster, and kills its QEMU.
+func (s *site) killed(name string) {
+	s.t.Helper()
+	v := s.start(name)
+	syscall.Kill(s.qemus()[0], syscall.SIGKILL)
+	v.Wait()
+	if v.ProcessState.ExitCode() != 1 || !strings.Contains(v.errs.String(), "its QEMU was killed") {
+		s.t.Errorf("exit status %d: %s", v.ProcessState.ExitCode(), v.errs)
+	}
+	s.nothing()
+}
+
+// member is an ordinary user who comes to the host's libvirtd: at first outside of its socket's group, then in it.
+func (s *site) member() *site {
+	s.t.Helper()
+	m := ofUser(s.t, "member", "XDG_RUNTIME_DIR=HOME/run")
+	m.host, m.on = s.host, s.on
+	sock := s.host.dir + "/libvirt-sock"
+	if err := os.Chmod(sock, 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	m.nm(append([]string{"up"}, m.small()...)...).want(1, "may not be reached", "be in the group that its socket belongs to").oneLine()
+	m.nothing()
+	if err := errors.Join(os.Chown(sock, 0, m.uid), os.Chmod(sock, 0o770)); err != nil {
+		s.t.Fatal(err)
+	}
+	return m
 }
 
 // with is the site in a subtest.
@@ -161,6 +174,75 @@ func (s *site) life() {
 	}
 }
 
+// others is a look at c-vm1, a domain of somebody else's that has no plan: it is compared with its own XML.
+func (s *site) others() {
+	s.t.Helper()
+	verify := []string{"verify", "--connect", s.on, "--domain", "c-vm1"}
+	s.nm(verify...).want(0, "c-vm1", "vCPUs", "as planned")
+	// What is not as the XML says is found: somebody lets the vCPU float elsewhere than its pin.
+	s.virsh("vcpupin", "c-vm1", "0", "0").want(0)
+	s.nm(verify...).want(0, "as planned")
+	if s.floats(s.qemu("c-vm1")) {
+		s.nm(verify...).want(1, "differ")
+	}
+	s.nm("check", "--connect", s.on, "--domain", "c-vm1", "--problems").want(1, "c-vm1 on ", "machine.accel")
+	s.nm("explain", "--connect", s.on, "--fix", filepath.Join(s.home, "c.xml"), "--define", "c-vm1").want(1, "is transient").oneLine()
+}
+
+// floats lets all threads of a process run on every CPU; false: this host cannot.
+func (s *site) floats(pid int) bool {
+	s.t.Helper()
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	for _, dir := range tasks {
+		tid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		// libvirtd keeps each thread in a cpuset, where it has one.
+		os.WriteFile("/sys/fs/cgroup/cpuset/tasks", []byte(filepath.Base(dir)), 0)
+		var all unix.CPUSet
+		for cpu := range runtime.NumCPU() {
+			all.Set(cpu)
+		}
+		if err := unix.SchedSetaffinity(tid, &all); err != nil {
+			s.t.Fatal(err)
+		}
+		if unix.SchedGetaffinity(tid, &all) != nil || all.Count() < 2 {
+			return false
+		}
+	}
+	return true
+}
+
+// define changes a domain's XML when it is asked to, and can take that back.
+func (s *site) define() {
+	t := s.t
+	t.Helper()
+	file := filepath.Join(s.home, "d.xml")
+	os.WriteFile(file, []byte(`<domain type='qemu'><name>d</name><memory unit='MiB'>64</memory><vcpu>1</vcpu><os><type machine='q35'>hvm</type></os>
+<devices><input type='tablet' bus='usb'/><graphics type='vnc' passwd='tell0one'/></devices></domain>`), 0o600)
+	s.virsh("define", file).want(0)
+	defer func() { s.virsh("undefine", "d").want(0) }()
+	was := s.virsh("dumpxml", "--inactive", "--security-info", "d").out
+	fixed := filepath.Join(s.home, "fixed.xml")
+	explain := []string{"explain", "--connect", s.on, "--fix", fixed, "--define", "d"}
+	s.nm(explain...).want(0, "fixed machine.usb", "defined d anew", "virsh define "+fixed+".old")
+	now := s.virsh("dumpxml", "--inactive", "--security-info", "d").want(0, "<memballoon model='none'/>", "passwd='tell0one'").out
+	if strings.Contains(now, "tablet") || !strings.Contains(was, "tablet") {
+		t.Errorf("before\n%s\nafter\n%s", was, now)
+	}
+	for _, path := range []string{fixed, fixed + ".old"} {
+		if st, err := os.Stat(path); err != nil || st.Mode() != 0o600 {
+			t.Errorf("%s: %v, %v", path, st, err)
+		}
+	}
+	s.nm(explain...).want(1, "is there already").oneLine() // nothing is overwritten
+	s.virsh("define", fixed+".old").want(0)
+	if back := s.virsh("dumpxml", "--inactive", "--security-info", "d").out; back != was {
+		t.Errorf("before\n%s\ntaken back\n%s", was, back)
+	}
+}
+
 // ended waits until no domain's QEMU runs.
 func (s *site) ended() {
 	s.t.Helper()
@@ -175,6 +257,12 @@ func (s *site) ended() {
 func TestUser(t *testing.T) {
 	s := ofUser(t, "user", "XDG_RUNTIME_DIR=HOME/run")
 	t.Run("life", func(t *testing.T) { s.with(t).life() })
+	t.Run("refused", func(t *testing.T) {
+		s.with(t).refused([][2]string{
+			{"vms: [{count: 1, devices: [{type: pci, address: '0000:00:1f.0'}]}]", "back end libvirt cannot pass devices of the host through, which devices of vm needs: the user's own libvirtd may not lock"},
+			{"files: virtiofs", "back end libvirt cannot show files of this host by virtiofs"},
+		})
+	})
 	t.Run("client and daemon killed", func(t *testing.T) {
 		s := s.with(t)
 		v := s.start("b")
@@ -186,10 +274,16 @@ func TestUser(t *testing.T) {
 	})
 }
 
-// A login without XDG_RUNTIME_DIR has its libvirtd, too, and one that has none to start gets a line that says so.
+// A login without XDG_RUNTIME_DIR has its libvirtd, too, whose domains virsh ends. One that has none to start gets a
+// line that says so.
 func TestUserWithoutRuntimeDir(t *testing.T) {
 	s := ofUser(t, "plain")
-	s.nm(append([]string{"run"}, s.small("--", "true")...)...).want(0)
+	v := s.start("d")
+	s.virsh("destroy", "d-vm0").want(0)
+	v.Wait()
+	if v.ProcessState.ExitCode() != 1 || !strings.Contains(v.errs.String(), "somebody ended its domain") {
+		t.Errorf("exit status %d: %s", v.ProcessState.ExitCode(), v.errs)
+	}
 	s.nothing()
 	none := ofUser(t, "none", "XDG_RUNTIME_DIR=HOME/run", "LIBVIRTD_PATH=/nowhere/libvirtd")
 	none.nm(append([]string{"run"}, none.small("--", "true")...)...).want(1, "none could be started").oneLine()
