@@ -164,11 +164,7 @@ func address(a string) string {
 
 // listOf reads a list as Python writes it, ['a', 'b'], or one word.
 func listOf(text string) []string {
-	var list []string
-	for _, w := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("[]'\", \t", r) }) {
-		list = append(list, w)
-	}
-	return list
+	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("[]'\", \t", r) })
 }
 
 // groupName makes a group's name of a VM's: the number behind it is the VM's in the group.

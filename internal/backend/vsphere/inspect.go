@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"strings"
 
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
@@ -136,14 +135,4 @@ func sortedKeys(m map[string]string) []string {
 	}
 	sort.Strings(list)
 	return list
-}
-
-// lastLines are the last n lines of a text.
-func lastLines(text string, n int) []string {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return nil
-	}
-	list := strings.Split(text, "\n")
-	return list[max(0, len(list)-n):]
 }

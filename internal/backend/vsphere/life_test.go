@@ -82,12 +82,11 @@ func clusterFile(t *testing.T, text string) *spec.Cluster {
 
 // life is a driver as package cluster calls it.
 type life struct {
-	d    *driver
-	c    *spec.Cluster
-	p    *plan.Plan
-	j    *journal
-	vms  []backend.Instance
-	conf func(i int) backend.Request
+	d   *driver
+	c   *spec.Cluster
+	p   *plan.Plan
+	j   *journal
+	vms []backend.Instance
 }
 
 // begin does all calls before the VMs start; the error is the first of them.

@@ -36,11 +36,10 @@ type driver struct {
 	flavor  flavors.Flavor
 	image   string // IDs
 	network string
-	vms     int                 // of the cluster file
-	mark    string              // of what this process makes
-	group   string              // ID of the server group; "": none
-	ports   map[string]port     // of the VMs, by their names
-	taken   map[string]struct{} // names of servers
+	vms     int             // of the cluster file
+	mark    string          // of what this process makes
+	group   string          // ID of the server group; "": none
+	ports   map[string]port // of the VMs, by their names
 }
 
 // port is a VM's port.
