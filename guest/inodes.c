@@ -24,7 +24,7 @@ static struct timer timer;
 /* The number of virtiofs inodes that the kernel has; false: it does not say. */
 static bool count(uint64_t *n)
 {
-	unsigned long long active;
+	unsigned long long active = 0;
 	char line[512];
 	FILE *f = fopen("/proc/slabinfo", "re");
 	bool found = false;

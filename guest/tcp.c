@@ -88,7 +88,7 @@ int tcp_dial(const char *addr)
 
 static void add_addr(struct buf *b, const char *key, int fd, int (*name)(int, struct sockaddr *, socklen_t *))
 {
-	struct sockaddr_storage a;
+	struct sockaddr_storage a = { .ss_family = AF_UNSPEC };
 	struct sockaddr_in *v4 = (void *)&a;
 	struct sockaddr_in6 *v6 = (void *)&a;
 	socklen_t n = sizeof a;

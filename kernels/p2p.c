@@ -170,7 +170,7 @@ int p2p_start(struct p2p *p)
 	p->receive = buf[1];
 	memset(p->send, 1, bytes);
 	memset(p->receive, 2, bytes);
-	if (p->rank == 0) {
+	if (places) { /* of rank 0 */
 		header(p, places);
 		fflush(stdout);
 		free(places);

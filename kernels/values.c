@@ -146,7 +146,7 @@ bool value_sizes(const char *option, const char *text, uint64_t max, uint64_t *a
 bool value_counts(const char *option, const char *text, long max, long *a, long *b)
 {
 	const char *at = text;
-	uint64_t x, y;
+	uint64_t x = 0, y;
 	bool ok = number(&at, &x);
 
 	y = x;
