@@ -276,6 +276,9 @@ func (e *endless) Read(p []byte) (int, error) {
 // A VM that sends directories without end, new ones or one again and again, with all that a record holds, takes
 // no memory of the host for them, and is stopped.
 func TestReceiveEndless(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	defer func(n int) { maxRecords = n }(maxRecords)
 	maxRecords = 40000
 	long := strings.Repeat("x", maxRecord-200)

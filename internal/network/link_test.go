@@ -174,6 +174,9 @@ func TestLinkIsBounded(t *testing.T) {
 
 // A host that is gone is given up, from both sides: nothing listens where it was.
 func TestLinkGivesUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	for _, caller := range []bool{true, false} {
 		t.Run(fmt.Sprint("caller ", caller), func(t *testing.T) {
 			list, a, b := pair(t, nil)

@@ -308,6 +308,9 @@ func flood(t *testing.T, port int, text string, sources ...string) {
 // Hundreds of connections that say nothing, made again as soon as they are closed, keep no host of the job
 // from joining: not from other addresses, and not from its own.
 func TestOverlayFlood(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	for name, c := range map[string]struct {
 		text    string
 		sources []string

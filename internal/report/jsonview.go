@@ -80,7 +80,7 @@ func (r *PaperReport) data() *PaperData {
 func (it *PaperItem) points() []PaperPointAt {
 	var out []PaperPointAt
 	for _, l := range it.Lines {
-		out = append(out, PaperPointAt{l.X, l.Printed, l.Ours})
+		out = append(out, PaperPointAt(l))
 	}
 	return out
 }

@@ -20,8 +20,9 @@ func TestLog(t *testing.T) {
 	if got := l.LastLines(2); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	long := strings.Repeat("x", 2*logLineMax)
 	for range 2 * LogMax / 4000 {
-		l.Say("%s", strings.Repeat("x", 1<<20))
+		l.Say("%s", long)
 	}
 	st, err := os.Stat(string(l))
 	if err != nil || st.Size() < LogMax || st.Size() > LogMax+2*logLineMax {

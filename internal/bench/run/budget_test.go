@@ -250,6 +250,9 @@ func TestSizesAsked(t *testing.T) {
 
 // A run with a time says what it will not reach, repeats the rest more often than it must, and can be cut short.
 func TestTimed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	q := request(t, `if [ {n} = 2 ]; then exec sleep 100; fi; echo 8 1$(date +%N | cut -c5-7)`, "a", "b")
 	q.Time, q.Repetitions = 3*time.Second, 5
 	dir := filepath.Join(t.TempDir(), "run")

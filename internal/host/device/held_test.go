@@ -32,6 +32,9 @@ func keep(t *testing.T, file string) *exec.Cmd {
 // A VF whose group somebody kept open is not leased, and is taken from him as far as can be: the file is root's, the rest
 // comes when he lets go. Other VFs of the same job go back at once.
 func TestHeldIsSetAside(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	root := capture(t, "s1")
 	k := emulate(t, root)
 	h := open(t, root)
