@@ -804,3 +804,29 @@ func TestPaperValuePlots(t *testing.T) {
 		}
 	}
 }
+
+// Runs of our own that were recorded, one of them with a time that chose its size, make this text and this page.
+func TestRecorded(t *testing.T) {
+	dirs, err := filepath.Glob("testdata/recorded/*")
+	if err != nil || len(dirs) != 2 {
+		t.Fatal(dirs, err)
+	}
+	var list []*Data
+	for _, dir := range dirs {
+		d, err := Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, d)
+	}
+	r, err := Build(list, Options{Paper: "000", Now: time.Date(2026, 11, 25, 2, 0, 0, 0, time.UTC)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := r.Text(&text, false); err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "testdata/recorded.txt", text.String())
+	golden.Check(t, "testdata/recorded.html", htmlOf(t, r))
+}

