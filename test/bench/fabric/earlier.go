@@ -130,12 +130,12 @@ func (v verdict) earlier(t *table, columns []earlierColumn) {
 	for _, c := range columns {
 		now, noise := ratio{c.name, []string{c.name + wasEnd}}, ratio{c.name + againEnd, []string{c.name + wasEnd}}
 		m, text, ok := t.middle(now)
-		_, again, ok2 := t.middle(noise)
+		moved, again, ok2 := t.middle(noise)
 		if !ok || !ok2 {
 			continue
 		}
 		slower := t.slower(now, noise)
-		v.say(fmt.Sprintf("%s: within 2 %% of the earlier provider", c.what), text, m >= earlierBar && len(slower) == 0)
+		v.say(fmt.Sprintf("%s: within 2 %% of the earlier provider", c.what), text, m >= min(earlierBar, moved) && len(slower) == 0)
 		v.say("  the earlier provider beside itself", again, true)
 		if len(slower) > 0 {
 			v.say("  slower by over 2 % and by more than the noise", strings.Join(slower, ", "), false)
