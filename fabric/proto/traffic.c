@@ -94,7 +94,7 @@ void ivs_traffic_announced(struct ivs_peer *peer, size_t len, bool read)
 	peer->traffic = to;
 	from = &to->by[read ? IVS_TRAFFIC_REGION : IVS_TRAFFIC_CMA];
 	by = &to->by[read ? IVS_TRAFFIC_CMA : IVS_TRAFFIC_REGION];
-	class = ivs_traffic_class[64 - __builtin_clzll((len - (len != 0)) | 1)];
+	class = ivs_traffic_class_of(len);
 	from->ops[class]--;
 	from->bytes -= (int64_t) len;
 	ivs_traffic_add(by, len);
@@ -263,10 +263,23 @@ static void print_addr(FILE *f, const struct ivs_addr *a, bool core)
 		fprintf(f, "%02x", a->core[i]);
 }
 
+/* Puts the messages that were counted by their length into the sum of the region. */
+static void sum_eager(struct ivs_traffic_to *to)
+{
+	struct ivs_traffic_sum *by = &to->by[IVS_TRAFFIC_REGION];
+	size_t len;
+
+	for (len = 0; len <= IVS_INLINE_MAX; len++) {
+		by->ops[ivs_traffic_class_of(len)] += (int64_t) to->eager[len];
+		by->bytes += (int64_t) (to->eager[len] * len);
+		to->eager[len] = 0;
+	}
+}
+
 /* All of it, as text, which internal/traffic reads. */
 static void print(FILE *f, const struct ivs_ep *ep)
 {
-	const struct ivs_traffic_to *to;
+	struct ivs_traffic_to *to;
 	char host[65] = "";
 	int way, k;
 
@@ -278,6 +291,7 @@ static void print(FILE *f, const struct ivs_ep *ep)
 		print_addr(f, &ep->addr, true);
 	fputc('\n', f);
 	for (to = ep->traffic->all; to; to = to->next) {
+		sum_eager(to);
 		for (way = 0; way < IVS_TRAFFIC_WAYS; way++) {
 			const struct ivs_traffic_sum *by = &to->by[way];
 			int64_t sum = 0;

@@ -8,6 +8,7 @@
 
 #include <rdma/fi_tagged.h>
 
+#include "base/layout.h"
 #include "object/ep.h"
 #include "object/peer.h"
 
@@ -28,6 +29,7 @@ struct ivs_traffic_sum {
 
 struct ivs_traffic_to {
 	struct ivs_traffic_sum by[IVS_TRAFFIC_WAYS];
+	uint64_t	eager[IVS_INLINE_MAX + 1];	/* messages in the ring itself, by length; they are in no sum so far */
 	struct ivs_addr	addr;
 	struct ivs_traffic_to *next;	/* of all that there are */
 };
@@ -50,20 +52,25 @@ uint64_t ivs_traffic_copies(const struct ivs_ep *ep, fi_addr_t dest);
 /* A message that is counted as the region's is to be read where it is, or is not after all. */
 void ivs_traffic_announced(struct ivs_peer *peer, size_t len, bool read);
 
+static inline unsigned int ivs_traffic_class_of(size_t len)
+{
+	/* len 0 is of the class of len 1. */
+	return ivs_traffic_class[64 - __builtin_clzll((len - (len != 0)) | 1)];
+}
+
 static inline void ivs_traffic_add(struct ivs_traffic_sum *s, size_t len)
 {
-	/* len 0 has the last byte of len 1. */
-	s->ops[ivs_traffic_class[64 - __builtin_clzll((len - (len != 0)) | 1)]]++;
+	s->ops[ivs_traffic_class_of(len)]++;
 	s->bytes += (int64_t) len;
 }
 
-/* Counts a message of len bytes that went into dest's ring, of which there is a peer. ep->traffic is not NULL. */
+/* Counts a message of len bytes that went into the lines of dest's ring: there is such a peer. ep->traffic is not NULL. */
 static inline void ivs_traffic_count_ring(struct ivs_ep *ep, fi_addr_t dest, size_t len)
 {
 	struct ivs_traffic_to *to = ep->peers[dest]->traffic;
 
 	if (likely(to != NULL))
-		ivs_traffic_add(&to->by[IVS_TRAFFIC_REGION], len);
+		to->eager[len]++;
 	else
 		ivs_traffic_count(ep, dest, len, NULL);
 }
