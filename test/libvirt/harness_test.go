@@ -133,9 +133,9 @@ func ofHost(t *testing.T) *site {
 			if slices.Contains(before, dir) {
 				continue
 			}
-			inner, _ := filepath.Glob(dir + "/*/")
-			for _, d := range append(inner, dir) {
-				os.Remove(d) // one with a process in it stays
+			inner, _ := filepath.Glob(dir + "/*")
+			for _, path := range append(inner, dir) {
+				syscall.Rmdir(path) // a file stays, and what has a process in it
 			}
 		}
 	})
