@@ -99,8 +99,8 @@ func (c *center) findVM(ctx context.Context, id map[string]string) (*types.Manag
 		if err != nil || ref != nil || try == 1 {
 			return ref, err
 		}
-		busy, err := c.awaitClones(ctx, types.ManagedObjectReference{Type: "VirtualMachine", Value: id["template"]})
-		if err != nil || !busy {
+		// Also where none runs any more it is looked for again: a clone may have ended between the two questions.
+		if err := c.awaitClones(ctx, types.ManagedObjectReference{Type: "VirtualMachine", Value: id["template"]}); err != nil {
 			return nil, err
 		}
 	}
@@ -142,39 +142,37 @@ func (c *center) ours(ctx context.Context, ref types.ManagedObjectReference, id 
 	return has || !other && vm.Name == id["name"] && strings.HasSuffix(vm.Name, nameEnd(id["mark"])), nil
 }
 
-// awaitClones waits for the end of the tasks that clone a template now; false: there are none.
-func (c *center) awaitClones(ctx context.Context, template types.ManagedObjectReference) (bool, error) {
+// awaitClones waits for the end of the tasks that clone a template now.
+func (c *center) awaitClones(ctx context.Context, template types.ManagedObjectReference) error {
 	m := c.client.ServiceContent.TaskManager
 	if m == nil || template.Value == "" {
-		return false, nil
+		return nil
 	}
 	var tasks mo.TaskManager
 	if err := c.retrieve(ctx, *m, []string{"recentTask"}, &tasks); err != nil {
-		return false, c.explain("read vCenter's tasks", err)
+		return c.explain("read vCenter's tasks", err)
 	}
 	if len(tasks.RecentTask) == 0 {
-		return false, nil
+		return nil
 	}
 	var list []mo.Task
 	if err := c.pc.Retrieve(ctx, tasks.RecentTask, []string{"info"}, &list); err != nil {
 		if isGone(err) { // one has ended meanwhile
-			return true, nil
+			return nil
 		}
-		return false, c.explain("read vCenter's tasks", err)
+		return c.explain("read vCenter's tasks", err)
 	}
-	busy := false
 	for _, t := range list {
 		s := t.Info.State
 		if t.Info.Entity == nil || *t.Info.Entity != template || s != types.TaskInfoStateRunning && s != types.TaskInfoStateQueued ||
 			!strings.Contains(strings.ToLower(t.Info.DescriptionId+t.Info.Name), "clone") {
 			continue
 		}
-		busy = true
 		if _, err := c.hub.finish(ctx, t.Self); err != nil && ctx.Err() != nil {
-			return busy, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
-	return busy, nil
+	return nil
 }
 
 // attached is a thing of an owner that is gone.

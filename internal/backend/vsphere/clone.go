@@ -78,11 +78,17 @@ func (i *instance) start(ctx context.Context, r backend.Request) error {
 		i.log.Say("clone: task %s", t.Value)
 		return nil
 	})
+	var ref types.ManagedObjectReference
+	if info != nil { // also where ctx has ended: what was cloned is removed without a search
+		ref, _ = info.Result.(types.ManagedObjectReference)
+	}
 	if err != nil {
+		if ref.Type == "VirtualMachine" {
+			i.setVM(ref)
+		}
 		return err
 	}
-	ref, ok := info.Result.(types.ManagedObjectReference)
-	if !ok || ref.Type != "VirtualMachine" {
+	if ref.Type != "VirtualMachine" {
 		return fmt.Errorf("%s: vCenter cloned it, and does not say as what", at)
 	}
 	i.setVM(ref)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/view"
 	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
@@ -273,28 +275,67 @@ func (h *hub) tell(u types.ObjectUpdate) {
 // errNoTask says that a task's end cannot be known any more.
 var errNoTask = errors.New("the task is not there any more")
 
-// finish waits for the end of a task. Its failure is an error in vCenter's words.
-func (h *hub) finish(ctx context.Context, task types.ManagedObjectReference) (*types.TaskInfo, error) {
-	done := make(chan *types.TaskInfo, 1)
-	err := h.watch(task, func(u types.ObjectUpdate) {
-		var end *types.TaskInfo
-		for _, c := range u.ChangeSet {
-			if info, ok := c.Val.(types.TaskInfo); ok && (info.State == types.TaskInfoStateSuccess || info.State == types.TaskInfoStateError) {
-				end = &info
+// follow watches a task: done has its end once, nil where that cannot be known. stop ends the watch.
+func (h *hub) follow(ctx context.Context, task types.ManagedObjectReference) (done <-chan *types.TaskInfo, stop func(), err error) {
+	c := make(chan *types.TaskInfo, 1)
+	end := func(info *types.TaskInfo) {
+		select {
+		case c <- info:
+		default:
+		}
+	}
+	listed := h.listed(task)
+	err = h.watch(task, func(u types.ObjectUpdate) {
+		for _, p := range u.ChangeSet {
+			if info, ok := p.Val.(types.TaskInfo); ok && ended(&info) {
+				end(&info)
+				return
 			}
 		}
-		if end == nil && u.Kind != types.ObjectUpdateKindLeave {
-			return
-		}
-		select {
-		case done <- end:
-		default:
+		if u.Kind == types.ObjectUpdateKindLeave {
+			end(nil)
 		}
 	})
 	if err != nil {
+		return nil, nil, err
+	}
+	if listed { // vCenter does not report again what it has reported
+		var t mo.Task
+		switch found, err := h.s.readOne(ctx, task, []string{"info"}, &t); {
+		case err == nil && !found:
+			end(nil)
+		case err == nil && ended(&t.Info):
+			end(&t.Info)
+		}
+	}
+	return c, func() { h.unwatch(task) }, nil
+}
+
+func ended(t *types.TaskInfo) bool {
+	return t.State == types.TaskInfoStateSuccess || t.State == types.TaskInfoStateError
+}
+
+// listed says whether vCenter's list has an object still: its removal waits. It is not removed then.
+func (h *hub) listed(ref types.ManagedObjectReference) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := len(h.remove)
+	h.remove = slices.DeleteFunc(h.remove, func(r types.ManagedObjectReference) bool { return r == ref })
+	return len(h.remove) < n
+}
+
+// finish waits for the end of a task. Its failure is an error in vCenter's words.
+func (h *hub) finish(ctx context.Context, task types.ManagedObjectReference) (*types.TaskInfo, error) {
+	done, stop, err := h.follow(ctx, task)
+	if err != nil {
 		return nil, err
 	}
-	defer h.unwatch(task)
+	defer stop()
+	return h.await(ctx, done)
+}
+
+// await waits for what follow returned.
+func (h *hub) await(ctx context.Context, done <-chan *types.TaskInfo) (*types.TaskInfo, error) {
 	select {
 	case info := <-done:
 		if info == nil { // a task that vCenter has forgotten, or vCenter itself has gone
@@ -343,13 +384,18 @@ func (c *center) do(ctx context.Context, what string, start func(context.Context
 	if err != nil {
 		return nil, c.explain(what, err)
 	}
+	done, stop, err := c.hub.follow(calling, task)
+	if err != nil {
+		return nil, c.explain(what, err)
+	}
+	defer stop()
 	if started != nil {
 		err = started(task)
 	}
 	if err == nil {
 		var info *types.TaskInfo
-		info, err = c.hub.finish(ctx, task)
-		if ctx.Err() == nil {
+		info, err = c.hub.await(ctx, done)
+		if info != nil || ctx.Err() == nil { // it has ended
 			if err != nil {
 				err = c.explain(fmt.Sprintf("%s (task %s)", what, task.Value), err)
 			}
@@ -360,7 +406,7 @@ func (c *center) do(ctx context.Context, what string, start func(context.Context
 	ending, cancel2 := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel2()
 	methods.CancelTask(ending, c.client, &types.CancelTask{This: task})
-	info, _ := c.hub.finish(ending, task)
+	info, _ := c.hub.await(ending, done)
 	return info, err
 }
 

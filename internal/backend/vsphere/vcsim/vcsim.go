@@ -31,6 +31,8 @@ import (
 type Options struct {
 	Hosts int // in one cluster; 0: 2
 	Delay int // of every call, in milliseconds
+	// Many: property collectors that take hundreds of VMs.
+	Many bool
 	// Guests: clones have guests, in which programs run (GuestsWork).
 	Guests bool
 }
@@ -134,6 +136,9 @@ func Start(t testing.TB, o Options) *Server {
 		if b, ok := simulator.Map.Get(*c.EnvironmentBrowser).(*simulator.EnvironmentBrowser); ok {
 			b.QueryConfigTargetResponse = types.QueryConfigTargetResponse{Returnval: target(s.Hosts()[0])}
 		}
+	}
+	if o.Many {
+		many()
 	}
 	if o.Guests {
 		s.Guests = guests(t)
