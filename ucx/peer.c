@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/times.h"
 #include "log.h"
 #include "proto/proto.h"
 #include "region/region.h"

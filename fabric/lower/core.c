@@ -372,7 +372,7 @@ int ivs_core_connect(struct ivs_peer *peer)
 
 static struct ivs_peer *find_uid(struct core_ep *ce, uint64_t uid)
 {
-	struct ivs_peer *p = ce->by_uid[uid & (IVS_CORE_UIDS - 1)];
+	struct ivs_peer *p = ce->by_uid[uid & (UIDS - 1)];
 
 	while (p && p->core_uid != uid)
 		p = p->core_next;
@@ -394,8 +394,8 @@ static void hello(struct ivs_ep *ep, uint64_t uid, const uint8_t *payload, size_
 	if (!p || p->core_uid)
 		return;
 	p->core_uid = uid;
-	p->core_next = ce->by_uid[uid & (IVS_CORE_UIDS - 1)];
-	ce->by_uid[uid & (IVS_CORE_UIDS - 1)] = p;
+	p->core_next = ce->by_uid[uid & (UIDS - 1)];
+	ce->by_uid[uid & (UIDS - 1)] = p;
 }
 
 /* Returns false if the message has to wait for another, or for room. */

@@ -1,18 +1,20 @@
 #include "lower/core_ep.h"
 #include "lower/passthrough.h"
-#include "tune.h"
+
+#define BLOCK		32	/* requests allocated at once: some KiB, freed with the endpoint */
+#define PEEK_POLLS	4	/* before FI_PEEK reports that there is nothing: it must not wait */
 
 bool ivs_passthrough_more(struct core_ep *ce, bool room)
 {
 	size_t bytes = (sizeof(struct passthrough) + (room ? IVS_INJECT_MAX : 0) + 63) & ~(size_t) 63, i;
-	struct passthrough *block = aligned_alloc(64, (IVS_CORE_BLOCK + 1) * bytes), *t;
+	struct passthrough *block = aligned_alloc(64, (BLOCK + 1) * bytes), *t;
 
 	if (!block)
 		return false;
-	memset(block, 0, (IVS_CORE_BLOCK + 1) * bytes);
+	memset(block, 0, (BLOCK + 1) * bytes);
 	block->next = ce->ops_all;
 	ce->ops_all = block;
-	for (i = 1; i <= IVS_CORE_BLOCK; i++) {
+	for (i = 1; i <= BLOCK; i++) {
 		t = (struct passthrough *) (void *) ((char *) block + i * bytes);
 		t->op.room = room;
 		ivs_passthrough_put(ce, t);
@@ -226,7 +228,7 @@ ssize_t ivs_passthrough_recv(struct ivs_ep *ep, const struct iovec *iov, size_t 
 		ivs_list_add(&ce->receives, &t->link);
 	else
 		/* The answer is there, behind what has come before. */
-		for (err = 0; err < IVS_CORE_PEEKS && ivs_core_poll(ep); err++)
+		for (err = 0; err < PEEK_POLLS && ivs_core_poll(ep); err++)
 			;
 	return 0;
 }

@@ -1,7 +1,6 @@
 /* Registered memory by its key, and its lines in the region. */
 #include "object/mr.h"
 #include "region/siphash.h"
-#include "tune.h"
 
 struct ivs_mr *ivs_mr_find_key(struct ivs_domain *domain, uint64_t key)
 {

@@ -9,7 +9,8 @@
 #include "base/layout.h"
 #include "base/limits.h"
 #include "object/domain.h"
-#include "tune.h"
+
+#define IVS_MR_BUCKETS	1024	/* chains of registered memory, a power of two: 8 KiB a domain, made at its first */
 
 struct ivs_cntr;
 

@@ -95,7 +95,7 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *number, void *buf, size_t 
 		if (ret != -FI_EAGAIN || !timeout)
 			return ret;
 		/* Only what is written here ends it: no need to poll anything else. */
-		if (!ivs_wait_block(&eq->wait, eq->wait.epoll >= 0 ? UINT64_MAX : IVS_EQ_YIELD_NS,
+		if (!ivs_wait_block(&eq->wait, eq->wait.epoll >= 0 ? UINT64_MAX : IVS_WAIT_FIRST,
 				    deadline))
 			return ret;
 		ivs_wait_clear(&eq->wait);

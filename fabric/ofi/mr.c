@@ -3,7 +3,6 @@
 #include "object/mr.h"
 #include "ofi/open.h"
 #include "region/ledger.h"
-#include "tune.h"
 
 /* Begins and ends a change of a line that others read at any time. */
 static uint64_t begin(struct nm_mr *m)

@@ -8,11 +8,6 @@
 #include "proto/cma_policy.h"
 #include "tune.h"
 
-static const struct ivs_adapt_rate rate = {
-	.learn = IVS_CMA_POLICY_LEARN, .unknown = IVS_CMA_POLICY_UNKNOWN, .probe = IVS_CMA_POLICY_PROBE,
-	.margin = IVS_CMA_POLICY_MARGIN,
-};
-
 /* The class of a message of len bytes. */
 static int class_of(size_t len)
 {
@@ -25,6 +20,10 @@ static int class_of(size_t len)
 
 bool ivs_cma_policy_better(struct ivs_cma_policy *policy, size_t len, uint64_t copies, bool alone)
 {
+	const struct ivs_adapt_rate rate = {
+		.learn = IVS_ADAPT_LEARN, .unknown = 8 * IVS_CMA_POLICY_PROBE, .probe = IVS_CMA_POLICY_PROBE,
+		.margin = IVS_CMA_POLICY_PROBE,
+	};
 	int class = class_of(len);
 	struct ivs_adapt *way = &policy->way[class];
 	uint32_t cost = ivs_cost_least(&policy->cost[class]);

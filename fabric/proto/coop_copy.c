@@ -18,6 +18,7 @@
 #include "tune.h"
 
 #define PIECES_MAX	8192	/* of a message: a limit of the format */
+#define HALF_CYCLES_MAX	((uint64_t) 1 << 20)	/* of waiting for a sender that may have stopped: half a millisecond at 2 GHz */
 
 /* ivs_ledger.front: the message's number (ivs_coop.gen), and the pieces that the receiver has taken. */
 #define FRONT(gen, count) ((uint64_t) (gen) << 32 | (count))
@@ -82,7 +83,7 @@ static int copy(struct ivs_peer *peer, bool write, const struct iovec *ours,
 static void spin_half(const uint64_t *back, uint32_t half, uint64_t begun)
 {
 	uint64_t now = ivs_cycles(), ours = now - begun;
-	uint64_t end = now + (ours < IVS_COOP_HALF_CYCLES ? ours : IVS_COOP_HALF_CYCLES);
+	uint64_t end = now + (ours < HALF_CYCLES_MAX ? ours : HALF_CYCLES_MAX);
 
 	while (BACK_COUNT(__atomic_load_n(back, __ATOMIC_ACQUIRE)) < half &&
 	       (int64_t) (ivs_cycles() - end) < 0)

@@ -76,9 +76,7 @@ static void __attribute__((noinline)) activity(struct ivs_ep *ep)
 			struct ivs_peer *p = ep->by_slot[slot];
 
 			/* The ring may be that of the slot's next owner. */
-			if (p && p->rx_ring && !p->hot && p->channel != IVS_CHAN_DEAD)
-				poll_slot(ep, slot);
-			else if (!p || !p->rx_ring)
+			if (!p || !p->rx_ring || (!p->hot && p->channel != IVS_CHAN_DEAD))
 				poll_slot(ep, slot);
 		}
 	}
@@ -135,10 +133,10 @@ void ivs_ep_progress(struct ivs_ep *ep)
 			activity(ep);
 		if (unlikely(!(ep->ticks % IVS_TURN_TICKS))) {
 			turn(ep);
-			if (unlikely(!(ep->ticks % IVS_COOL_TICKS)))
+			if (unlikely(!(ep->ticks % IVS_CHECK_TICKS))) {
 				cool_idle(ep);
-			if (unlikely(!(ep->ticks % IVS_CHECK_TICKS)))
 				ivs_peer_check(ep);
+			}
 		}
 	}
 	if (unlikely(ep->domain->core != NULL))

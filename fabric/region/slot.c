@@ -11,11 +11,11 @@
 
 #include "base/lib.h"
 #include "base/param.h"
+#include "base/times.h"
 #include "region/identity.h"
 #include "region/ledger.h"
 #include "region/region.h"
 #include "region/siphash.h"
-#include "tune.h"
 
 /* Read by neighbours as a proof of who we are; see ivs_slot_neighbour(). */
 static struct nm_proof proofs[NM_LAYOUT_MAX_SLOTS];
@@ -172,9 +172,9 @@ static int find_slot(struct ivs_region *r, uint32_t *slot, uint32_t *epoch)
 		 * From the last claim on: a slot just released is used last, so that its
 		 * peers can read what its owner sent before it left.
 		 */
-		first = __atomic_load_n(&r->head->next, __ATOMIC_RELAXED) % r->geo.slots;
+		first = __atomic_load_n(&r->head->next, __ATOMIC_RELAXED) & (r->geo.slots - 1);
 		for (n = 0; n < r->geo.slots; n++) {
-			i = (first + n) % r->geo.slots;
+			i = (first + n) & (r->geo.slots - 1);
 			owner = __atomic_load_n(&r->slots[i].owner, __ATOMIC_ACQUIRE);
 			if ((owner & 3) != NM_SLOT_FREE &&
 			    !expired(r, i, owner, seen, waited))

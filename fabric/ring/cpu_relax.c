@@ -2,6 +2,9 @@
 #include "ring/cpu_relax.h"
 #include "tune.h"
 
+#define PAUSES	8	/* at once, so that reading the clock (20 cycles or more) adds little to each */
+#define TURNS	8	/* such measurements: what disturbs one disturbs not all */
+
 bool ivs_pause_is_short;
 
 void ivs_cpu_relax_init(void)
@@ -9,14 +12,13 @@ void ivs_cpu_relax_init(void)
 	uint64_t least = UINT64_MAX, t;
 	int turn, i;
 
-	/* The least: what disturbs one turn disturbs another less. */
-	for (turn = 0; turn < IVS_PAUSE_TURNS; turn++) {
+	for (turn = 0; turn < TURNS; turn++) {
 		t = ivs_cycles();
-		for (i = 0; i < IVS_PAUSE_COUNT; i++)
+		for (i = 0; i < PAUSES; i++)
 			ivs_pause();
 		t = ivs_cycles() - t;
 		if (t < least)
 			least = t;
 	}
-	ivs_pause_is_short = least < IVS_PAUSE_COUNT * IVS_PAUSE_SHORT;
+	ivs_pause_is_short = least < PAUSES * IVS_PAUSE_SHORT;
 }

@@ -24,7 +24,7 @@ static inline void ivs_own_ahead(struct ivs_peer *p, uint32_t lines, size_t len)
 		if (len > NM_LINE_FIRST_BYTES)
 			for (i = 1; i < lines; i++)
 				ivs_prefetch_own(ivs_line_at(p->tx_ring, p->tx_head + i, p->tx_mask));
-	} else if (p->tx_head - p->row_tx >= IVS_ROW_LINES) {
+	} else if (p->tx_head - p->row_tx >= IVS_OWN_LINES) {
 		for (i = 0; i < lines; i++)
 			ivs_prefetch_own(ivs_line_at(p->tx_ring, p->tx_head + IVS_OWN_LINES + i, p->tx_mask));
 	}

@@ -13,12 +13,8 @@
 #include "ring/nontemporal.h"
 #include "tune.h"
 
-static const struct ivs_adapt_rate rate = {
-	.learn = IVS_NT_LEARN, .probe = IVS_NT_PROBE, .margin = IVS_NT_MARGIN,
-};
-
 /* Compares the two ways, if both ends have timed both. */
-static void compare(struct ivs_nt *nt, const struct nm_ring_ctl *ctl)
+static void compare(struct ivs_nt *nt, const struct ivs_adapt_rate *rate, const struct nm_ring_ctl *ctl)
 {
 	uint64_t sum[2];
 	uint32_t write, read;
@@ -31,7 +27,7 @@ static void compare(struct ivs_nt *nt, const struct nm_ring_ctl *ctl)
 			return;
 		sum[way] = (uint64_t) write + read;
 	}
-	ivs_adapt_compare(&nt->way, &rate, sum[0], sum[1]);
+	ivs_adapt_compare(&nt->way, rate, sum[0], sum[1]);
 }
 
 static void copy(bool nontemporal, void *dst, const void *src, size_t len)
@@ -45,6 +41,9 @@ static void copy(bool nontemporal, void *dst, const void *src, size_t len)
 uint8_t ivs_nt_copy(struct ivs_nt *nt, const struct nm_ring_ctl *ctl, void *dst,
 		      const void *src, size_t len, bool fresh)
 {
+	const struct ivs_adapt_rate rate = {
+		.learn = IVS_ADAPT_LEARN, .probe = IVS_NT_PROBE, .margin = IVS_NT_MARGIN,
+	};
 	uint64_t begin;
 	bool way;
 
@@ -52,12 +51,12 @@ uint8_t ivs_nt_copy(struct ivs_nt *nt, const struct nm_ring_ctl *ctl, void *dst,
 		ivs_copy(dst, src, len);
 		return 0;
 	}
-	if (nt->way.turn >= IVS_NT_LEARN && nt->way.turn % (IVS_NT_PROBE / 2)) {
+	if (nt->way.turn >= IVS_ADAPT_LEARN && nt->way.turn % (IVS_NT_PROBE / 2)) {
 		nt->way.turn++;
 		copy(nt->way.on, dst, src, len);
 		return nt->way.on ? IVS_F_NT : 0;
 	}
-	compare(nt, ctl);
+	compare(nt, &rate, ctl);
 	way = ivs_adapt_next(&nt->way, &rate, true) && ivs_param.nt;
 	begin = ivs_cycles();
 	copy(way, dst, src, len);

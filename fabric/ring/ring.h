@@ -54,12 +54,12 @@ static inline void ivs_ring_get(struct ivs_peer *p, size_t at, uint8_t *dst, siz
 /*
  * While there is no message: fetches the lines of the next one with the poll of its first
  * line, so that they come at the same time. The sender writes a message's second line before its
- * first. The next two are fetched if the last message had them.
+ * first. The next pair is fetched if the last message had two pairs.
  */
 static inline void ivs_ring_fetch(const struct ivs_peer *p)
 {
 	__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 1, p->rx_mask));
-	if (p->rx_lines == IVS_FETCHED_LINES) {
+	if (p->rx_lines == 4) {
 		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 2, p->rx_mask));
 		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 3, p->rx_mask));
 	}

@@ -19,6 +19,7 @@ var makers = map[string]func(*bench) (*table, error){
 	"earlier":     earlier(earlierFabric),
 	"earlier-mpi": earlier(earlierMPI),
 	"traffic":     traffic,
+	"tune":        tune,
 
 	"ucp":         ucp,
 	"ucp-scale":   ucpScale,
@@ -26,7 +27,7 @@ var makers = map[string]func(*bench) (*table, error){
 }
 
 func tableNames() []string {
-	return append([]string{"libfabric", "puts", "core", "scale", "openmpi", "mpich", "intel", "earlier", "earlier-mpi", "message", "traffic"}, ucxTables...)
+	return append([]string{"libfabric", "puts", "core", "scale", "openmpi", "mpich", "intel", "earlier", "earlier-mpi", "message", "traffic", "tune"}, ucxTables...)
 }
 
 // fabric is a way at the level of libfabric, with the newest libfabric that is here: the

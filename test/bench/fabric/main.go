@@ -7,10 +7,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -78,7 +80,7 @@ func run() error {
 		if slices.Contains(earlierTables, name) && *only == "" && *earlierBuild == "" {
 			continue
 		}
-		if *only == "" && slices.Contains(ucxTables, name) {
+		if *only == "" && (name == "tune" || slices.Contains(ucxTables, name)) {
 			continue
 		}
 		t, err := makers[name](&b)
@@ -99,10 +101,19 @@ func run() error {
 	}
 	fmt.Printf("load before: %s", loadavg())
 	start := time.Now()
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	done := 0
+turns:
 	// In turns: what changes on the machine meanwhile changes for everybody.
 	for i := 0; i < *runs; i++ {
+		done = i + 1
 		for _, t := range tables {
 			for at := range t.ways {
+				if len(interrupted) > 0 {
+					done = i
+					break turns
+				}
 				w := t.ways[(i+at)%len(t.ways)] // another one first each time: what comes after a rest may be slower
 				if !*quiet {
 					fmt.Fprintf(os.Stderr, "\rrun %d of %d, %s: %-24s", i+1, *runs, t.name, w.name)
@@ -130,7 +141,7 @@ func run() error {
 		t.print()
 	}
 	verdicts(tables)
-	fmt.Printf("\n%d runs in %s; load after: %s", *runs, time.Since(start).Round(time.Second), loadavg())
+	fmt.Printf("\n%d of %d runs in %s; load after: %s", done, *runs, time.Since(start).Round(time.Second), loadavg())
 	fmt.Println(m)
 	return nil
 }

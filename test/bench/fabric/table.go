@@ -45,6 +45,7 @@ type table struct {
 	columns     []string // in the order shown; ours are those that start with "ivshmem"
 	samples     map[string]map[key][]sample
 	ratios      []ratio
+	show        func(*table) // prints it; nil: print
 }
 
 // sample is one run's value of a figure.
@@ -223,6 +224,10 @@ func (t *table) keys() []key {
 }
 
 func (t *table) print() {
+	if t.show != nil {
+		t.show(t)
+		return
+	}
 	fmt.Printf("\n%s: medians of %d runs; the ratios are above 1 where ours is the better\n", t.title, *runs)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "\tbytes\t%s\t", strings.Join(t.columns, "\t"))

@@ -5,6 +5,7 @@
  *	fabric_bench limits		cache-line ping-pong, one and two copies
  *	fabric_bench pingpong		the ping-pong alone, in a few ms: where the cores are
  *	fabric_bench messages PROVIDER	tagged messages: latency, rate, bandwidth
+ *	fabric_bench few PROVIDER	a third of these figures
  *	fabric_bench beside PROVIDER OTHER N	the same over two providers in turns, with N
  *					pairs of endpoints, one after another; the other's
  *					figures are called other-NAME
@@ -12,6 +13,8 @@
  *	fabric_bench idle PROVIDER	8 B latency alone, and with as many idle peers as
  *					there is room for
  *	fabric_bench work PROVIDER	tagged messages, both ends in one thread on one core
+ *	fabric_bench senders PROVIDER	8 B from 1 to 32 senders in turns, all ends in one thread;
+ *					BYTES is their number
  *	fabric_bench count PROVIDER N	messages of N bytes, in a function that callgrind counts
  *	fabric_bench start PROVIDER N	N processes that begin, greet a neighbour and end
  *
@@ -21,6 +24,7 @@
 #include "pair.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,10 +71,10 @@ int main(int argc, char **argv)
 		die("mmap", errno);
 	if (argc == 4 && !strcmp(what, "start"))
 		return start(argv[2], atoi(argv[3]));
-	if (argc == 3 && !strcmp(what, "work")) {
+	if (argc == 3 && (!strcmp(what, "work") || !strcmp(what, "senders"))) {
 		meter_pin(0);
 		alarm(40);
-		work(argv[2]);
+		(*what == 'w' ? work : senders)(argv[2]);
 		return 0;
 	}
 	if (argc == 4 && !strcmp(what, "count")) {
@@ -79,8 +83,8 @@ int main(int argc, char **argv)
 	}
 	if ((argc != 5 || strcmp(what, "beside") || atoi(argv[4]) < 1 || atoi(argv[4]) > BESIDE_MAX) &&
 	    (argc != 2 || (strcmp(what, "limits") && strcmp(what, "pingpong"))) &&
-	    (argc != 3 || (strcmp(what, "messages") && strcmp(what, "puts") && strcmp(what, "idle")))) {
-		fprintf(stderr, "usage: fabric_bench limits|pingpong | messages|puts|idle|work PROVIDER | "
+	    (argc != 3 || (strcmp(what, "messages") && strcmp(what, "few") && strcmp(what, "puts") && strcmp(what, "idle")))) {
+		fprintf(stderr, "usage: fabric_bench limits|pingpong | messages|few|puts|idle|work|senders PROVIDER | "
 				"beside PROVIDER OTHER N | count|start PROVIDER N\n");
 		return 2;
 	}
@@ -104,7 +108,9 @@ int main(int argc, char **argv)
 	else if (!strcmp(what, "pingpong"))
 		limits_pingpong();
 	else if (!strcmp(what, "messages"))
-		over(argv[2]);
+		over(argv[2], false);
+	else if (!strcmp(what, "few"))
+		over(argv[2], true);
 	else if (!strcmp(what, "beside"))
 		over_beside(argv[2], argv[3], atoi(argv[4]));
 	else if (!strcmp(what, "puts"))

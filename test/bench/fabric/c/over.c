@@ -126,12 +126,15 @@ static uint8_t *memory(int value)
 	return memset(m, value, METER_LARGEST);
 }
 
-void over(const char *provider)
+void over(const char *provider, bool few)
 {
 	uint8_t *out = memory(1), *in = memory(2);
 
 	open_pair(provider, FI_TAGGED | FI_DIRECTED_RECV);
-	tw_all(out, in);
+	if (few)
+		tw_few(out, in);
+	else
+		tw_all(out, in);
 	close_pair();
 	free(out);
 	free(in);

@@ -2,6 +2,7 @@
 #ifndef PAIR_H
 #define PAIR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,8 +32,8 @@ void meet(void);
 /* limits.c: what the machine can do at most; of it the ping-pong alone, in a few ms. */
 void limits(void);
 void limits_pingpong(void);
-/* over.c: messages and puts over a provider. */
-void over(const char *provider);
+/* over.c: messages and puts over a provider. few: a third of the figures. */
+void over(const char *provider, bool few);
 void over_puts(const char *provider);
 /*
  * Messages over a provider and over another in turns, by the same two processes, and that with so
@@ -44,6 +45,8 @@ void over_beside(const char *provider, const char *other, int pairs);
 void work(const char *provider);
 /* The same with a number of messages of len bytes, in a function that callgrind counts the instructions of. */
 void count(const char *provider, size_t len);
+/* senders.c: the time of a message of 8 bytes to a receiver with 1 to 32 senders, by their number, all in one thread. */
+void senders(const char *provider);
 /* many.c: latency with and without a crowd of idle peers; start of count processes, in ms. */
 void idle(const char *provider);
 int start(const char *provider, int count);

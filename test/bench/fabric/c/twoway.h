@@ -143,3 +143,17 @@ static inline void tw_all(uint8_t *out, uint8_t *in)
 		if (rank == 0)
 			meter_print(what, len, value);
 }
+
+/* Each third figure, and the rate: where many providers are compared. */
+static inline void tw_few(uint8_t *out, uint8_t *in)
+{
+	const char *what;
+	double value;
+	size_t len;
+
+	for (int i = 1; tw_figure(i, out, in, &what, &len, &value); i += 3)
+		if (rank == 0)
+			meter_print(what, len, value);
+	if (tw_figure(meter_latency_count, out, in, &what, &len, &value) && rank == 0)
+		meter_print(what, len, value);
+}
