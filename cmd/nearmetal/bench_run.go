@@ -182,6 +182,9 @@ func (f *benchFlags) submit(ctx context.Context, cmd *cobra.Command, p *terminal
 		if n < 1 {
 			return usagef("--nodes: %d is below 1", n)
 		}
+		for _, line := range q.Notes(n) {
+			p.Printf("%s", line)
+		}
 	}
 	b := batch.Request{Dir: dir, Nodes: f.nodes, Words: withoutFlags(os.Args[1:], "--nodes", "--out", "--sbatch", "--wait"), Args: f.sbatch}
 	exe, err := os.Executable()

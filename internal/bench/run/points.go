@@ -60,13 +60,33 @@ func (q *Request) printed(p suite.Parameter, name string) []string {
 
 // note returns what an experiment has otherwise than a paper prints, in a run of the paper's sizes on as many hosts.
 func (q *Request) note(e *suite.Experiment, name string) string {
-	if name == "" || name != q.Paper || q.Quick {
+	if name == "" || name != q.Paper {
 		return ""
 	}
-	if v, ok := e.Notes[name+"@"+strconv.Itoa(q.Variants[0].nodes())]; ok {
+	return q.noteOn(e, q.Variants[0].nodes())
+}
+
+func (q *Request) noteOn(e *suite.Experiment, nodes int) string {
+	if q.Quick {
+		return ""
+	}
+	if v, ok := e.Notes[q.Paper+"@"+strconv.Itoa(nodes)]; ok {
 		return v
 	}
-	return e.Notes[name]
+	return e.Notes[q.Paper]
+}
+
+// Notes are lines on what the experiments have otherwise than the paper whose sizes are run, on a number of nodes.
+func (q *Request) Notes(nodes int) []string {
+	var out []string
+	for _, s := range q.Suites {
+		for i := range s.Experiments {
+			if note := q.noteOn(&s.Experiments[i], nodes); note != "" {
+				out = append(out, fmt.Sprintf("%s/%s: unlike paper %s: %s", s.Name, s.Experiments[i].Name, q.Paper, note))
+			}
+		}
+	}
+	return out
 }
 
 // asked reports whether the numbers of ranks were asked for, by --set or by a paper.

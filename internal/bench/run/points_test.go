@@ -133,6 +133,10 @@ func TestPapersPoints(t *testing.T) {
 	if got := q.note(lu, "004"); !strings.Contains(got, "64 ranks instead of the 91") || !strings.Contains(q.differs(lu)["004"], got) {
 		t.Errorf("LU: %q, %v", got, q.differs(lu))
 	}
+	q.Suites = []*suite.Suite{{Name: "npb", Experiments: []suite.Experiment{*lu}}}
+	if got := fmt.Sprint(q.Notes(8)); !strings.Contains(got, "npb/lu: unlike paper 004: 64 ranks instead of the 91") || len(q.Notes(1)) != 0 {
+		t.Errorf("%s", got)
+	}
 	if q.Paper = ""; q.note(lu, "004") != "" {
 		t.Error("a note on a paper that nobody asked for")
 	}

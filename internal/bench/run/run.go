@@ -106,6 +106,9 @@ func (r *runner) prepare() error {
 	least, same := r.cores()
 	r.record.Cases = nil
 	var missing error
+	for _, line := range r.request.Notes(r.request.Variants[0].nodes()) {
+		r.notice(line)
+	}
 	for _, s := range r.request.Suites {
 		for i := range s.Experiments {
 			e := s.Experiments[i]
@@ -128,9 +131,6 @@ func (r *runner) prepare() error {
 				}
 				for _, line := range said {
 					r.notice(s.Name + "/" + line)
-				}
-				if note := r.request.note(&e, r.request.Paper); note != "" {
-					r.notice(s.Name + "/" + e.Name + ": unlike paper " + r.request.Paper + ": " + note)
 				}
 			}
 			if err != nil {
