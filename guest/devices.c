@@ -178,6 +178,7 @@ static void soft_roce(const char *name, const char *net, uint32_t addr)
 	snprintf(s->rdma, sizeof s->rdma, "%s", name);
 	snprintf(s->net, sizeof s->net, "%s", net);
 	strcpy(s->driver, "rdma_rxe");
+	line_of(s->node, sizeof s->node, true, "/sys/class/net/%s/%s", net, "device/numa_node");
 	s->addr = addr;
 	describe_net(s);
 	describe_rdma(s);

@@ -4,9 +4,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <net/if_arp.h>
 #include <net/route.h>
+#include <stdio.h>
 #include <string.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -126,6 +128,27 @@ static void open_sock(void)
 		die("no IPv4: %s", strerror(errno));
 }
 
+/*
+ * Of several interfaces in one subnet, each answers ARP for its own address only, and asks by it: else a message for one
+ * device arrives at another.
+ */
+static void own_arp(const char *name)
+{
+	static const char *const keys[][2] = {{"arp_ignore", "1"}, {"arp_announce", "2"}};
+
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+		char path[96];
+		int fd;
+
+		snprintf(path, sizeof path, "/proc/sys/net/ipv4/conf/%s/%s", name, keys[i][0]);
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+		if (fd < 0 || write(fd, keys[i][1], 1) != 1)
+			say("%s: %s: %s", name, keys[i][0], strerror(errno));
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
 void net_address(const char *name, unsigned mtu, uint32_t addr, uint32_t mask)
 {
 	struct ifreq r = request(name);
@@ -138,8 +161,10 @@ void net_address(const char *name, unsigned mtu, uint32_t addr, uint32_t mask)
 	r = request(name);
 	if (mtu && (ioctl(sock, SIOCGIFMTU, &r) || r.ifr_mtu != (int)mtu))
 		die("%s: network.deviceMTU %u: it has %d", name, mtu, r.ifr_mtu);
-	if (addr)
+	if (addr) {
+		own_arp(name);
 		give(name, addr, mask);
+	}
 	up(name);
 	close(sock);
 }

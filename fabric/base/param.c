@@ -108,6 +108,10 @@ void ivs_param_init(void)
 	       "Provider for ranks on other hosts, \"none\" for none, \"auto\" for the first of "
 	       "verbs;ofi_rxm, efa, tcp, tcp;ofi_rxm (default: auto if the launcher says that "
 	       "there are other hosts, or there is no region)");
+	DEFINE("devices", FI_PARAM_STRING,
+	       "RDMA devices for ranks on other hosts, with commas between them: each rank uses one on "
+	       "its NUMA node, of several the one that its number within the VM says (default: "
+	       "the first that the provider offers)");
 	DEFINE("uncached", FI_PARAM_BOOL,
 	       "Use a region that the kernel maps uncached, at a hundredth of the speed "
 	       "(default: no)");
@@ -122,6 +126,7 @@ void ivs_param_init(void)
 	GET("unexpected", unexpected);
 	GET("timeout", timeout);
 	old_names(GET("core", core) != FI_SUCCESS, GET("wait_timeout", wait_timeout) != FI_SUCCESS);
+	GET("devices", devices);
 	GET("uncached", uncached);
 	if (test && !strcmp(test, "1"))
 		test_params();

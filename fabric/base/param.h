@@ -20,6 +20,7 @@ struct ivs_param {
 	size_t	unexpected;	/* bytes held for receives not yet posted */
 	size_t	timeout;	/* ms without a heartbeat after which a rank is dead */
 	char	*core;		/* provider for other hosts, or "none" */
+	char	*devices;	/* of that provider, by commas: each rank uses the nearest; NULL: its first */
 	size_t	wait_timeout;	/* ms: the longest sleep of a rank that can be woken */
 	int	uncached;	/* use an uncached region all the same */
 };

@@ -1,9 +1,11 @@
+#include <sched.h>
 #include <stdio.h>
 #include <sys/random.h>
 
 #include <sys/epoll.h>
 
 #include "lower/core_ep.h"
+#include "lower/nearest.h"
 #include "tune.h"
 
 static const char *const candidates[] = { "verbs;ofi_rxm", "efa", "tcp", "tcp;ofi_rxm" };
@@ -54,6 +56,63 @@ bool ivs_core_wanted(void)
 	return !refused();
 }
 
+/* The number of this rank among those of its VM, by what launchers say; 0: unknown. */
+static unsigned long local_rank(void)
+{
+	long n;
+
+	if ((is_number("OMPI_COMM_WORLD_LOCAL_RANK", &n) || is_number("MPI_LOCALRANKID", &n) ||
+	     is_number("SLURM_LOCALID", &n)) && n >= 0)
+		return (unsigned long) n;
+	return 0;
+}
+
+/* Is name a word of list, between commas? */
+static bool listed(const char *list, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (const char *s = list; (s = strstr(s, name)); s += len)
+		if ((s == list || s[-1] == ',') && (s[len] == ',' || !s[len]))
+			return true;
+	return false;
+}
+
+/*
+ * Leaves in *info what the core provider offers for one device, of those that FI_IVSHMEM_DEVICES
+ * names: the rank's own node is known only here, once its launcher has bound it. Nothing
+ * changes if none of them is offered, or none is named.
+ */
+static void choose_device(struct fi_info **info)
+{
+	const char *names[IVS_NEAREST_MAX];
+	struct fi_info *of[IVS_NEAREST_MAX], *chosen;
+	cpu_set_t cpus[IVS_NEAREST_CPUS / 8 / sizeof(cpu_set_t)];
+	size_t n = 0, i;
+
+	if (!ivs_param.devices)
+		return;
+	for (struct fi_info *f = *info; f && n < IVS_NEAREST_MAX; f = f->next) {
+		const char *name = f->domain_attr->name;
+
+		for (i = 0; name && i < n && strcmp(names[i], name); i++)
+			;
+		if (name && i == n && listed(ivs_param.devices, name)) {
+			names[n] = name;
+			of[n++] = f;
+		}
+	}
+	if (!n)
+		return;
+	i = ivs_nearest("/sys", names, n, sched_getaffinity(0, sizeof(cpus), cpus) ? NULL : cpus,
+			local_rank());
+	chosen = ivs_lib.dupinfo(of[i]);
+	if (!chosen)
+		return;
+	ivs_lib.freeinfo(*info);
+	*info = chosen;
+}
+
 static int try_info(const char *name, uint64_t caps, struct fi_info **info)
 {
 	struct fi_info *hints = ivs_lib.dupinfo(NULL);
@@ -88,6 +147,8 @@ static int try_info(const char *name, uint64_t caps, struct fi_info **info)
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	ret = ivs_lib.getinfo(version, NULL, NULL, flags, hints, info);
 	ivs_lib.freeinfo(hints);
+	if (!ret)
+		choose_device(info);
 	if (!ret && (*info)->ep_attr->max_msg_size < sizeof(((struct buffer *) 0)->data)) {
 		ivs_lib.freeinfo(*info);
 		ret = -FI_ENODATA;
@@ -150,8 +211,9 @@ int ivs_core_open(struct ivs_domain *domain, struct ivs_core **out)
 		free(in);
 		return ret;
 	}
-	IVS_INFO(FI_LOG_DOMAIN, "ranks on other hosts are reached over %s\n",
-		 in->info->fabric_attr->prov_name);
+	IVS_INFO(FI_LOG_DOMAIN, "ranks on other hosts are reached over %s, device %s\n",
+		 in->info->fabric_attr->prov_name,
+		 in->info->domain_attr->name ? in->info->domain_attr->name : "unknown");
 	*out = in;
 	return 0;
 }

@@ -41,18 +41,17 @@ type end struct {
 	ib   bool
 }
 
-// deviceEnd is the first device of a VM that has an address; false: it has none.
-func deviceEnd(vm string, list []guest.Device) (end, bool) {
+// deviceEnds are the devices of a VM that have an address, each address once.
+func deviceEnds(vm string, list []guest.Device) []end {
+	var ends []end
 	for _, d := range list {
-		if a, err := netip.ParseAddr(d.IP); err == nil {
-			e := end{vm: vm, addr: a, name: d.Net, ib: d.Layer == "InfiniBand"}
-			if d.RDMA != "" {
-				e.name = d.RDMA
-			}
-			return e, true
+		a, err := netip.ParseAddr(d.IP)
+		if err != nil || slices.ContainsFunc(ends, func(e end) bool { return e.addr == a }) {
+			continue // soft RoCE has the address of its interface
 		}
+		ends = append(ends, end{vm: vm, addr: a, name: firstOf(d.RDMA, d.Net), ib: d.Layer == "InfiniBand"})
 	}
-	return end{}, false
+	return ends
 }
 
 // portFault says in a line why the port of a device of vm cannot be used; "" where it can.
@@ -179,15 +178,15 @@ func (c *Cluster) dialFrom(ctx context.Context, vm, addr string) error {
 	return fmt.Errorf("no VM %s", vm)
 }
 
-// ends are the devices of this host's VMs.
-func (c *Cluster) ends() []end {
-	var list []end
+// ends are the devices of this host's VMs: all of them, and the first of each VM, from which the kernel opens
+// connections to the others.
+func (c *Cluster) ends() (all, first []end) {
 	for _, v := range c.Record().VMs {
-		if e, ok := deviceEnd(v.Name, v.Devices); ok {
-			list = append(list, e)
-		}
+		list := deviceEnds(v.Name, v.Devices)
+		all = append(all, list...)
+		first = append(first, list[:min(1, len(list))]...)
 	}
-	return list
+	return all, first
 }
 
 // reachStart tries the devices of this host's VMs. What is wrong is reported and written down, or with strict
@@ -204,8 +203,8 @@ func (c *Cluster) reachStart(ctx context.Context, o Options) error {
 	if len(faults) == 0 {
 		bound, cancel := context.WithTimeout(ctx, reachBound)
 		defer cancel()
-		ends := c.ends()
-		if failed := reach(bound, c.dialFrom, ends, ends); len(failed) > 0 {
+		all, first := c.ends()
+		if failed := reach(bound, c.dialFrom, first, all); len(failed) > 0 {
 			faults = append(faults, unreachedLine(failed))
 		}
 	}
@@ -232,7 +231,7 @@ func (c *Cluster) reachStart(ctx context.Context, o Options) error {
 // cluster ends.
 func (c *Cluster) reachHosts() {
 	t := c.wiring.overlay
-	from := c.ends()
+	_, from := c.ends()
 	if t == nil || len(from) == 0 {
 		return
 	}
@@ -275,29 +274,31 @@ func (c *Cluster) endsOf(host int) ([]end, error) {
 		if like < 0 {
 			continue
 		}
-		own, ok := deviceEnd(r.VMs[like].Name, r.VMs[like].Devices)
-		if !ok {
-			continue
+		theirs := deviceEnds(name, r.VMs[like].Devices)
+		for i := range theirs {
+			var err error
+			if theirs[i].addr, err = c.counterpart(r, like, host, k, i); err != nil {
+				return nil, err
+			}
 		}
-		var err error
-		if own.addr, err = c.counterpart(r, like, host, k); err != nil {
-			return nil, err
-		}
-		own.vm = name
-		list = append(list, own)
+		list = append(list, theirs...)
 	}
 	return list, nil
 }
 
-// counterpart is the address of the device of VM number k on a host that is the first with an address of VM number
-// like here.
-func (c *Cluster) counterpart(r Record, like, host, k int) (netip.Addr, error) {
+// counterpart is the address of the nth device with an address (from 0) of VM number k on a host, which is like VM
+// number like here.
+func (c *Cluster) counterpart(r Record, like, host, k, nth int) (netip.Addr, error) {
+	seen := map[string]bool{}
 	for i, d := range r.VMs[like].Devices {
-		if d.IP == "" {
+		if d.IP == "" || seen[d.IP] {
 			continue
 		}
 		if d.Kind == "rxe" {
 			break
+		}
+		if seen[d.IP] = true; len(seen) <= nth {
+			continue
 		}
 		subnet, err := netip.ParsePrefix(r.Spec.Network.DeviceSubnet)
 		if err != nil {
@@ -337,8 +338,7 @@ func AwaitDevices(ctx context.Context, name string) (string, error) {
 func (r *Record) devicesUnreached() string {
 	any := false
 	for _, v := range r.VMs {
-		_, ok := deviceEnd(v.Name, v.Devices)
-		any = any || ok
+		any = any || len(deviceEnds(v.Name, v.Devices)) > 0
 	}
 	for _, h := range r.Overlay {
 		if any && !h.Self && !h.DevicesReached {

@@ -89,11 +89,17 @@ func ways(s Setup) []variable {
 	vars = append(vars,
 		variable{"OMPI_MCA_btl_openib_if_include", strings.Join(ports, ","), false},
 		variable{"FI_UNIVERSE_SIZE", strconv.Itoa(universe), false})
-	if len(verbs) == 1 {
-		// Of several, UCX chooses the one nearest to the rank, and libfabric its first.
-		if verbs[0].Net != "" {
-			vars = append(vars, variable{"FI_VERBS_IFACE", verbs[0].Net, false})
+	switch {
+	case len(verbs) > 1:
+		// UCX and btl openib choose the one nearest to a rank themselves. The provider does so for libfabric, which
+		// takes its first.
+		var names []string
+		for _, d := range verbs {
+			names = append(names, d.RDMA)
 		}
+		vars = append(vars, variable{"FI_IVSHMEM_DEVICES", strings.Join(names, ","), false})
+	case verbs[0].Net != "":
+		vars = append(vars, variable{"FI_VERBS_IFACE", verbs[0].Net, false})
 	}
 	if gid := same(verbs, func(d Device) string { return d.GID }); gid != "" && !verbs[0].InfiniBand {
 		vars = append(vars, variable{"FI_VERBS_GID_IDX", gid, false}, variable{"OMPI_MCA_btl_openib_gid_index", gid, false})
