@@ -82,6 +82,7 @@ func devices(l *lab, state string) {
 		t.Errorf("after release: %q", got)
 	}
 	l.Step("bound and released")
+	l.usersInTurn(nm, vfs)
 
 	// Soft RoCE on the card, and what the host uses is refused.
 	l.Sh("modprobe rdma_rxe; modprobe ib_uverbs; ip addr add 10.9.0.1/24 dev eth0; rdma link add rxe0 type rxe netdev eth0")
