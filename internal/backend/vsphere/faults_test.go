@@ -258,6 +258,7 @@ func TestRefusedBefore(t *testing.T) {
 		{strings.NewReplacer("count: 2", "count: 1", "devices: [{type: vf, pf: vmnic4}]", "devices: [{type: pci, address: '0000:3b:00.0'}]").Replace(fileText), "does not pass it through"},
 		{strings.NewReplacer("count: 2", "count: 1", "devices: [{type: vf, pf: vmnic4}]", "devices: [{type: pci, address: '0000:3b:00.1'}]").Replace(fileText), "starts by"},
 		{strings.Replace(fileText, "count: 2", "count: 9", 1), ""},
+		{strings.NewReplacer("count: 2", "count: 1", "vmnic4", "vmnic0").Replace(fileText), "vmnic0"},
 		{fileText + "region: {size: 64MiB}\n", "write region: 0"},
 		{fileText + "network: none\n", "over their network"},
 	} {
