@@ -28,7 +28,7 @@ func TestAlone(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v\n%s", part, err, out)
 		}
-		if !strings.Contains(string(out), "are reached over tcp\n") {
+		if !strings.Contains(string(out), "are reached over tcp, device ") {
 			t.Errorf("%s: the core provider was not tcp:\n%.2000s", part, out)
 		}
 	}
