@@ -29,7 +29,6 @@ var tuned = []struct {
 		"IVS_NT_MIN", "IVS_NT_PROBE", "IVS_NT_MARGIN", "IVS_ADAPT_LEARN", "FI_IVSHMEM_WINDOW"}, false},
 	{"senders ivshmem", nil, []string{"IVS_TURN_TICKS", "IVS_IDLE_TICKS"}, false},
 	{"start ivshmem 64", nil, []string{"IVS_YIELD_AFTER", "IVS_YIELD_EACH"}, false},
-	{"senders ivshmem", nil, []string{"IVS_HOT_MAX"}, true},
 	{"few ivshmem", []string{"FI_IVSHMEM_CMA=0"}, []string{"IVS_COST_LAST"}, true},
 	{"puts ivshmem", []string{"FI_IVSHMEM_RANKS=16"}, []string{"IVS_TARGETS"}, true},
 }
