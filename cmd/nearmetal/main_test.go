@@ -297,6 +297,33 @@ func TestGenerators(t *testing.T) {
 			}
 		}
 	}
+	// What a status means is said of the command: those of programs by what runs one, a 1 that is no failure by what has one.
+	for name, want := range map[string]string{"run": "the program's", "exec": "the program's", "check": "A check fails", "bench-compare": "B is worse than A", "up": "Success."} {
+		text, err := os.ReadFile(filepath.Join(man, "nearmetal-"+name+".1"))
+		_, status, _ := strings.Cut(string(text), ".SH EXIT STATUS\n")
+		status, _, _ = strings.Cut(status, "\n.SH ")
+		if err != nil || !strings.Contains(status, want) || strings.Contains(status, "the program") != strings.Contains("run exec", name) {
+			t.Errorf("%s: %v, %s", name, err, status)
+		}
+	}
+	known := map[string]bool{}
+	everyCommand(func(c *cobra.Command) {
+		known[c.CommandPath()] = true
+		if strings.Contains(strings.ReplaceAll(c.Long, "\n", " "), "exit status") && statusOne[c.CommandPath()] == "" && !runsPrograms[c.CommandPath()] {
+			t.Errorf("%s: its text speaks of the exit status, its page has no more than all", c.CommandPath())
+		}
+	})
+	for name := range statusOne {
+		if !known[name] {
+			t.Errorf("no command %q", name)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(man, "nearmetal-run.1")); err != nil || !bytes.Contains(text, []byte("\n  an MPI launcher")) {
+		t.Errorf("%v: the list of run is no list", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(man, "nearmetal-check.1")); err != nil || !bytes.Contains(text, []byte("[=NAME/VM]")) {
+		t.Errorf("%v: a flag's value has quotes", err)
+	}
 	if _, err := os.Stat(filepath.Join(man, "nearmetal-man.1")); err == nil {
 		t.Error("a hidden command has a manual page")
 	}

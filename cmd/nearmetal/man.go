@@ -59,7 +59,11 @@ func writeManTree(c *cobra.Command, header *doc.GenManHeader, dir, docs string) 
 	h := *header
 	h.Title = strings.ToUpper(name)
 	var page bytes.Buffer
-	if err := doc.GenMan(c, &h, &page); err != nil {
+	long := c.Long
+	c.Long = indentedLine.ReplaceAllString(long, "    $0") // Markdown keeps such lines as they are
+	err := doc.GenMan(c, &h, &page)
+	c.Long = long
+	if err != nil {
 		return fmt.Errorf("the manual page of %s: %w", c.CommandPath(), err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, name+".1"), []byte(completePage(c, page.String(), docs)), 0o644); err != nil {
@@ -67,6 +71,9 @@ func writeManTree(c *cobra.Command, header *doc.GenManHeader, dir, docs string) 
 	}
 	return nil
 }
+
+// indentedLine is a line of a text whose indentation says something.
+var indentedLine = regexp.MustCompile(`(?m)^  .+$`)
 
 // pageOfDocs is how texts name a page of docs/.
 var pageOfDocs = regexp.MustCompile(`\bdocs/((?:reference/)?[a-z]+\.md)`)
@@ -77,9 +84,12 @@ var quotedValue = regexp.MustCompile(`\\fP="([^"\n]+)"`)
 // switchedOff is the default of a flag without a value, which cobra shows as if it had to be written.
 var switchedOff = regexp.MustCompile(`(\\fB--[a-z-]+\\fP)\[=false\]`)
 
+// optionalValue is what a flag may take, quoted likewise.
+var optionalValue = regexp.MustCompile(`\[="([^"\n]+)"\]`)
+
 // completePage adds what cobra leaves out of a page.
 func completePage(c *cobra.Command, page, docs string) string {
-	page = switchedOff.ReplaceAllString(page, "$1")
+	page = optionalValue.ReplaceAllString(switchedOff.ReplaceAllString(page, "$1"), "[=$1]")
 	page = quotedValue.ReplaceAllString(pageOfDocs.ReplaceAllString(page, docs+"/$1"), `\fP=$1`)
 	var more strings.Builder
 	if c.HasAvailableSubCommands() {
@@ -93,6 +103,7 @@ func completePage(c *cobra.Command, page, docs string) string {
 		}
 		more.WriteString("\n")
 	}
+	more.WriteString(exitStatuses(c))
 	more.WriteString(manSections)
 	// Their place is before the examples, as man-pages(7) has it.
 	const examples = ".SH EXAMPLE\n"
@@ -108,28 +119,66 @@ func roff(s string) string {
 	return s
 }
 
-// manSections are what every page says alike.
-const manSections = `.SH EXIT STATUS
-.TP
-\fB0\fP
-Success.
-.TP
-\fB1\fP
-A failure; standard error says in one line what failed, where, and what to do.
-.TP
-\fB2\fP
-A command line that makes no sense.
-.PP
-A command that runs a program in a VM (run, exec, shell, rsh) exits with the program's status, with 128
-and the number of the signal that ended it, or with 127 if there is no such program.
+// statusOne is what exit status 1 means besides a failure, by command.
+var statusOne = map[string]string{
+	"nearmetal bench compare":                "B is worse than A at a point, or lacks a result that A has.",
+	"nearmetal bench run":                    "A repetition failed.",
+	"nearmetal check":                        "A check fails; a warning does not count.",
+	"nearmetal explain":                      "A row fails; a warning does not count.",
+	"nearmetal host openstack-region status": "The hook does not run, or a VM did not get its region.",
+	"nearmetal plan":                         "With --match: no flavor fits the plan.",
+	"nearmetal slurm doctor":                 "Something fails; a warning does not count.",
+	"nearmetal spec validate":                "A file has a mistake, or cannot be read.",
+	"nearmetal verify":                       "Something differs; a note does not count.",
+}
 
-.SH ENVIRONMENT
+// runsPrograms are the commands that end with the status of a program.
+var runsPrograms = map[string]bool{"nearmetal run": true, "nearmetal exec": true, "nearmetal shell": true, "nearmetal rsh": true}
+
+// exitStatuses is the section EXIT STATUS of a command's page.
+func exitStatuses(c *cobra.Command) string {
+	var b strings.Builder
+	b.WriteString(".SH EXIT STATUS\n")
+	say := func(status, text string) { fmt.Fprintf(&b, ".TP\n\\fB%s\\fP\n%s\n", status, roff(text)) }
+	name := c.CommandPath()
+	program := runsPrograms[name]
+	if program {
+		say("the program's", "The program ran. Of several VMs the highest status counts.")
+	} else {
+		say("0", "Success.")
+	}
+	if one := statusOne[name]; one != "" {
+		say("1", one+" Or a failure: standard error says in one line what failed, where, and what to do.")
+	} else {
+		say("1", "A failure; standard error says in one line what failed, where, and what to do.")
+	}
+	say("2", "A command line that makes no sense.")
+	if program {
+		say("127", "There is no such program.")
+		say("128+N", "Signal N ended the program, or nearmetal before the program ran: 130 after Ctrl-C.")
+	} else {
+		say("128+N", "Signal N ended it: 130 after Ctrl-C, 141 where nobody reads its output any more.")
+	}
+	if !c.HasParent() {
+		b.WriteString(".PP\nThe commands run, exec, shell and rsh end with the status of the program that they ran.\n")
+	}
+	return b.String() + "\n"
+}
+
+// manSections are what every page says alike, behind EXIT STATUS.
+const manSections = `.SH ENVIRONMENT
 .TP
 \fBNEARMETAL_CLUSTER\fP
 Name of the cluster where none is given.
 .TP
 \fBNEARMETAL_RUNTIME_DIR\fP
 Directory of the running clusters, in place of the one below.
+.TP
+\fBNEARMETAL_ROOT_WRITES\fP
+With 1, VMs that root starts may write to what is shared, as \-\-root\-writes says.
+.TP
+\fBXDG_CONFIG_HOME\fP
+The user's defaults, templates and suites are in the directory nearmetal below it, in place of ~/.config.
 .TP
 \fBXDG_CACHE_HOME\fP
 The cache is in the directory nearmetal below it.
@@ -150,6 +199,9 @@ A running cluster: its record, journal, control socket and consoles.
 .TP
 \fI~/.cache/nearmetal\fP
 What can be made again, such as the VMs' initramfs.
+.TP
+\fI/var/lib/nearmetal\fP
+What root changed of the host, written down before each change: nearmetal\-host\-recover(1) undoes it.
 .TP
 \fI/boot/vmlinuz\-*\fP
 Kernels of VMs, with their modules in /lib/modules.

@@ -31,7 +31,7 @@ func writeFilePage(page, dir, docs string) error {
 // pageLink is a link of Markdown to another page, anchor a link within the page.
 var (
 	pageLink   = regexp.MustCompile(`\[([^\]]+)\]\(([a-z./]+\.(?:md|json))\)`)
-	anchorLink = regexp.MustCompile(`\[([^\]]+)\]\(#[^)]*\)`)
+	anchorLink = regexp.MustCompile(`\[([a-z]+(?:\[\])?(?:\.[a-z]+\[\])*|[^\[\]]+)\]\(#[^)]*\)`)
 )
 
 // filePage makes the manual page of the Markdown page text.
@@ -41,6 +41,7 @@ func filePage(text, date, docs string) []byte {
 	body = strings.ReplaceAll(body, "\n## ", "\n# ")
 	body = anchorLink.ReplaceAllString(body, "$1")
 	body = pageLink.ReplaceAllString(body, "$1 ("+docs+"/reference/$2)")
+	body = pageOfDocs.ReplaceAllString(body, docs+"/$1")
 	return md2man.Render([]byte(fmt.Sprintf("%% \"NEARMETAL-CLUSTER\" \"5\" %q %q \"File formats\"\n"+
 		"# NAME\n\nnearmetal-cluster - the cluster file\n\n# DESCRIPTION\n%s\n# SEE ALSO\n\nnearmetal-run(1), nearmetal-up(1), nearmetal-spec-validate(1)\n",
 		date, "nearmetal "+version, keyLists(body))))

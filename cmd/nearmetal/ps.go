@@ -19,10 +19,9 @@ func newPsCommand() *cobra.Command {
 		GroupID: groupCluster,
 		Short:   "List clusters, or the VMs of one",
 		Long: `Lists the user's clusters; with a name, the VMs of that one and the way that
-messages take between them; with --devices the
-VMs' devices as they see them: functions of the host passed through, and soft
-RoCE. A cluster is degraded when VMs of it have ended. --json prints the whole
-record of each, with its plan.`,
+messages take between them; with --devices the VMs' devices as they see them:
+functions of the host passed through, and soft RoCE. A cluster is degraded when
+VMs of it have ended. --json prints the whole record of each, with its plan.`,
 		Example:           "  nearmetal ps\n  nearmetal ps demo\n  nearmetal ps --watch\n  nearmetal ps --devices\n  nearmetal ps --json",
 		Args:              rangeArgs(0, "NAME[/VM]"),
 		ValidArgsFunction: completeTarget,
