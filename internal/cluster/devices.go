@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"nearmetal/internal/guest"
-	"nearmetal/internal/guest/image"
 	"nearmetal/internal/host/device"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
@@ -251,27 +250,4 @@ func (c *Cluster) deviceAddress(subnet netip.Prefix, p *plan.Plan, host, vm, i i
 	n := binary.BigEndian.Uint32(base[:]) + uint32(number)
 	binary.BigEndian.PutUint32(base[:], n)
 	return netip.AddrFrom4(base), nil
-}
-
-// withDrivers opens the image anew with the drivers of the planned functions.
-func (p *prepared) withDrivers(s *spec.Cluster, h *device.Host, notice func(string)) error {
-	var aliases []string
-	for i := range p.plan.VMs {
-		for _, d := range p.plan.VMs[i].Devices {
-			aliases = append(aliases, h.Modalias(d.Address))
-		}
-	}
-	if len(aliases) == 0 {
-		return nil
-	}
-	if p.image == nil {
-		return nil // the guest has its own
-	}
-	img, err := image.Open(image.Request{Kernel: p.kernel, Files: s.Files, Devdax: wantsDevdax(s), Modules: rdmaModules(s), Aliases: aliases, Notice: notice})
-	if err != nil {
-		return err
-	}
-	p.image.Close()
-	p.image = img
-	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/guest/image"
 	"nearmetal/internal/host"
+	"nearmetal/internal/host/device"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/region"
 	"nearmetal/internal/spec"
@@ -26,7 +27,7 @@ type prepared struct {
 	tsc    int    // kHz, 0 where it is not used
 	inodes uint64 // that a VM may know by virtiofs; 0: any number
 	kernel image.Kernel
-	image  *image.Image    // nil where the VMs start no kernel of this host's
+	image  *image.Image    // made by openImage; nil where the VMs start no kernel of this host's
 	hosts  []topology.Host // that the plan may use
 	plan   *plan.Plan      // made by place
 }
@@ -54,7 +55,6 @@ func (c *Cluster) prepare(ctx context.Context, o Options, notice func(string)) (
 		p.hosts, err = c.hostsFor(ctx, here)
 	}
 	if err != nil {
-		p.close()
 		return nil, err
 	}
 	return p, nil
@@ -72,8 +72,8 @@ func (c *Cluster) hostsFor(ctx context.Context, here *topology.Host) ([]topology
 	return d.Hosts(ctx)
 }
 
-// probe opens the back end, matches the cluster file with what it can do, and opens what the VMs
-// start from.
+// probe opens the back end, matches the cluster file with what it can do, and finds the kernel that the VMs
+// start.
 func (c *Cluster) probe(ctx context.Context, o Options, p *prepared, notice func(string)) error {
 	s := o.Spec
 	var err error
@@ -95,16 +95,26 @@ func (c *Cluster) probe(ctx context.Context, o Options, p *prepared, notice func
 	}
 	c.caps, p.accel, p.tsc, p.inodes = found.Caps, found.Accel, found.TSCKHz, found.MaxInodes
 	notice(found.Notice)
-	return together(
-		func() error { return c.fence(o, notice) },
-		func() (err error) {
-			if p.kernel.Path == "" {
-				return nil
+	return c.fence(o, notice)
+}
+
+// openImage opens what the VMs start from, with the drivers of the planned functions of h; nil: there are none. It
+// comes after the plan: an initramfs that is not in the cache takes seconds, and a cluster for which there is no
+// room should be refused before.
+func (p *prepared) openImage(s *spec.Cluster, h *device.Host, notice func(string)) (err error) {
+	if p.kernel.Path == "" {
+		return nil // the guest has its own
+	}
+	r := image.Request{Kernel: p.kernel, Files: s.Files, Devdax: wantsDevdax(s), Modules: rdmaModules(s), Notice: notice}
+	if h != nil {
+		for i := range p.plan.VMs {
+			for _, d := range p.plan.VMs[i].Devices {
+				r.Aliases = append(r.Aliases, h.Modalias(d.Address))
 			}
-			p.image, err = image.Open(image.Request{Kernel: p.kernel, Files: s.Files, Devdax: wantsDevdax(s), Modules: rdmaModules(s), Notice: notice})
-			return err
-		},
-	)
+		}
+	}
+	p.image, err = image.Open(r)
+	return err
 }
 
 // mountable takes from the kinds by which a back end can show files of this host those that the guests' kernel
@@ -253,22 +263,42 @@ func checkExports(s *spec.Cluster) error {
 	return nil
 }
 
-// checkMemory says by how much the host's free memory falls short of the plan.
+// checkMemory says by how much the ordinary memory that the host has free falls short of the plan. Huge pages
+// are no part of it: the plan counts those that are free itself.
 func checkMemory(p *plan.Plan) error {
+	have, err := host.AvailableMemory()
+	if err != nil {
+		return nil // what cannot be read is not compared with the user
+	}
+	return shortOf(p, have)
+}
+
+// shortOf says by how much have bytes of ordinary memory fall short of the plan.
+func shortOf(p *plan.Plan, have uint64) error {
 	var need uint64
-	for _, vm := range p.VMs {
-		need += vm.MemoryBytes
+	for i := range p.VMs {
+		need += ordinaryBytes(&p.VMs[i])
 	}
 	if p.Region != nil && p.Region.Backing == "shm" {
 		need += p.Region.SizeBytes
 	}
-	have, err := host.AvailableMemory()
-	if err != nil || have >= need {
-		return nil // what cannot be read is not compared with the user
+	if have >= need {
+		return nil
 	}
 	each := have / uint64(len(p.VMs)) / (64 << 20) * (64 << 20)
 	return fmt.Errorf("no memory for the VMs: %d VMs need %s together and %s is available; --memory %s would fit",
 		len(p.VMs), spec.Size(need), roundSize(have), spec.Size(each))
+}
+
+// ordinaryBytes is what a VM takes of its host in ordinary pages.
+func ordinaryBytes(vm *plan.VM) uint64 {
+	n := vm.MemoryBytes
+	for i := range vm.Nodes {
+		if vm.Nodes[i].PageBytes > 0 {
+			n -= min(n, vm.Nodes[i].MemoryBytes)
+		}
+	}
+	return n
 }
 
 // roundSize is n bytes in whole MiB, for messages.

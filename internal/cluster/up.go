@@ -130,13 +130,13 @@ func (c *Cluster) reserve(ctx context.Context, p *prepared, o Options, notice fu
 		}
 	}
 	if c.devices == nil {
-		return nil
+		return p.openImage(o.Spec, nil, notice)
 	}
 	o.Events.stage(StageDevices, 0, 0)
 	if err := c.bind(ctx, p.plan); err != nil {
 		return err
 	}
-	return p.withDrivers(o.Spec, c.devices.host, notice)
+	return p.openImage(o.Spec, c.devices.host, notice)
 }
 
 // join makes what joins the VMs, their network and their region (nil: none), and has the back end

@@ -114,7 +114,13 @@ func TestCorruptedCache(t *testing.T) {
 		cmd.Env = append(cmd.Environ(), "XDG_CACHE_HOME="+cache)
 		return finish(t, cmd, "")
 	}
-	boot("--memory", "60TiB", "--", "true").want(t, 1) // fills the cache and boots nothing
+	// What there is no room for is refused before a kernel is prepared.
+	boot("--memory", "60TiB", "--", "true").want(t, 1)
+	if made, _ := filepath.Glob(filepath.Join(cache, "nearmetal", "*initramfs*")); len(made) > 0 {
+		t.Errorf("prepared for nothing: %q", made)
+	}
+	const booting = "not ready after 1ms"
+	boot("--boot-timeout", "1ms", "--", "true").want(t, 1, booting) // fills the cache
 	damaged := 0
 	err := filepath.Walk(cache, func(path string, fi os.FileInfo, err error) error {
 		if err != nil || !fi.Mode().IsRegular() {
@@ -136,7 +142,7 @@ func TestCorruptedCache(t *testing.T) {
 	if !strings.Contains(r.err, "corrupted") {
 		t.Errorf("not said: %q", r.err)
 	}
-	if r := boot("--memory", "60TiB", "--", "true"); strings.Contains(r.err, "corrupted") {
+	if r := boot("--boot-timeout", "1ms", "--", "true").want(t, 1, booting); strings.Contains(r.err, "corrupted") {
 		t.Errorf("said again: %q", r.err)
 	}
 }
