@@ -257,12 +257,19 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, 
 		c.Shares = putShare(c.Shares, s)
 	}
 	if mine.Mode == "ro" && slices.Contains(c.Shares, mine) && !slices.Contains(given.Shares, mine) {
-		notice = fmt.Sprintf("you may not write in %s: the VMs have it read-only (--share .:ro or --no-share leaves this line out)", cwd)
-		if os.Geteuid() == 0 && !c.RootWrites {
-			notice = fmt.Sprintf("you are root: the VMs have %s read-only; --root-writes lets them write to it as root (--share .:ro leaves this line out)", cwd)
-		}
+		notice = readOnlyNotice(cwd, os.Geteuid() == 0 && !c.RootWrites)
 	}
 	return notice, nil
+}
+
+// readOnlyNotice says that the VMs cannot write in the working directory cwd, why, and what to do: the caller may
+// not, or is root.
+func readOnlyNotice(cwd string, root bool) string {
+	why, remedy := "you may not write in "+cwd+": the VMs have it read-only", ""
+	if root {
+		why, remedy = "you are root: the VMs have "+cwd+" read-only", "; --root-writes lets them write to it as root"
+	}
+	return why + remedy + " (--share .:ro or --no-share leaves this line out)"
 }
 
 // putShare adds a share in the place of one with the same target.

@@ -405,6 +405,18 @@ func TestParseShare(t *testing.T) {
 	}
 }
 
+// A working directory that the VMs cannot write to is said with what there is to do.
+func TestReadOnlyNotice(t *testing.T) {
+	for root, want := range map[bool][]string{false: {"you may not write in /data: "}, true: {"you are root: ", "--root-writes"}} {
+		got := readOnlyNotice("/data", root)
+		for _, w := range append(want, "/data", "read-only", "--share .:ro", "--no-share") {
+			if !strings.Contains(got, w) || strings.Contains(got, "--root-writes") != root {
+				t.Errorf("root %v: no %q in %q", root, w, got)
+			}
+		}
+	}
+}
+
 func FuzzParseShare(f *testing.F) {
 	for _, text := range []string{"/a:/b:ro", "a", "::", "/a:rw:ro"} {
 		f.Add(text)

@@ -43,3 +43,13 @@ func TestMessages(t *testing.T) {
 		}
 	}
 }
+
+// A fix that is only to be shown asks nothing and writes nothing.
+func TestCheckDryRun(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	status := execute([]string{"check", "--fix", "--dry-run", "--for", "vm-host", "--only", "memory"}, strings.NewReader(""), &stdout, &stderr)
+	said := strings.Contains(stdout.String(), "Would be written:") || strings.Contains(stdout.String(), "Nothing to write: ")
+	if status != 0 || !said || strings.Contains(stdout.String(), "o be written now") || strings.Contains(stdout.String(), " written; ") {
+		t.Errorf("%d: %s%s", status, stdout.String(), stderr.String())
+	}
+}

@@ -44,6 +44,10 @@ func TestShort(t *testing.T) {
 			[]string{"14 free of 16 (2 reserved): 2 short", "2 VMs of 7 vCPUs"}},
 		{"memory", "dl380g8", spec.Placement{Pages: "ordinary"}, []spec.Group{{Count: 2, VCPUs: 4, Memory: 58 << 30}},
 			[]string{"of memory available for VMs of 116 GiB", "short", "node 0 4 GiB"}},
+		{"memory for many without pins", "laptop", spec.Placement{}, []spec.Group{{Count: 100, VCPUs: 6, Memory: 4 << 30}},
+			[]string{"390 GiB short", "fits: 2 VMs of 6 vCPUs and 4 GiB"}}, // with the small region of two VMs
+		{"memory for one without pins", "laptop", spec.Placement{}, []spec.Group{{Count: 2, VCPUs: 6, Memory: 10 << 30}},
+			[]string{"10 GiB short", "1 VM of 6 vCPUs and 10 GiB", "2 VMs of 4 GiB"}},
 		{"huge pages", "c6100", spec.Placement{Pages: "1GiB"}, []spec.Group{{Count: 1, VCPUs: 6, Memory: 4 << 30}},
 			[]string{"0 B of free pages of 1GiB for VMs of 4 GiB: 4 GiB short"}},
 		{"VFs", "r740", strict, []spec.Group{{Count: 3, VCPUs: 4, Memory: 4 << 30, Devices: []spec.Device{{PF: "mlx5_0"}}}},

@@ -325,6 +325,20 @@ func (m *maker) memoryFor(a *attempt, region *Region) bool {
 	return true
 }
 
+// regionFor is region as the VMs of now would get it: smaller for fewer of them where the cluster file leaves its
+// size open, and none for one.
+func (m *maker) regionFor(region *Region) *Region {
+	if region == nil || m.c.Region.Size != nil {
+		return region
+	}
+	if m.total() < 2 {
+		return nil
+	}
+	r := *region
+	m.growRegion(&r)
+	return &r
+}
+
 // nearest returns the nearest requests that fit, as the end of a sentence: fewer
 // vCPUs, fewer VMs, less memory, each with the rest as it is.
 func (m *maker) nearest(a *attempt, region *Region) string {
@@ -335,7 +349,7 @@ func (m *maker) nearest(a *attempt, region *Region) string {
 		m.steps = m.budget()
 	}()
 	fits := func() bool {
-		if m.mayUnpin() && m.memoryFor(a, region) {
+		if m.mayUnpin() && m.memoryFor(a, m.regionFor(region)) {
 			return true
 		}
 		if len(m.groups) == 1 && len(m.groups[0].spec.Devices) == 0 {

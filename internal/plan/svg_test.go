@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"nearmetal/internal/topology"
@@ -102,6 +104,24 @@ func TestPictures(t *testing.T) {
 					}
 				}
 				rows[r] = append(rows[r], l)
+			}
+		}
+		// What the drawing cannot say stands in words: what it is, what the bars are, who is not pinned, QEMU's
+		// threads, distances.
+		notes := p.notes()
+		notes = append(notes, "plan")
+		if len(h.Nodes) > 1 {
+			notes = append(notes, h.Name+": distance")
+		}
+		if len(p.VMs[0].Pins) == 0 {
+			notes = append(notes, "not pinned: ")
+		}
+		if len(p.VMs[0].EmulatorCPUs) > 0 {
+			notes = append(notes, "QEMU's other threads of ")
+		}
+		for _, want := range notes {
+			if !slices.ContainsFunc(list, func(l label) bool { return strings.HasPrefix(l.text, want) }) {
+				t.Errorf("%s: nothing says %q", file, want)
 			}
 		}
 		for i := range p.VMs {

@@ -41,7 +41,17 @@ func TestRestart(t *testing.T) {
 	// One that was killed comes back as well.
 	unix.Kill(after[1].PID, unix.SIGKILL)
 	await(t, func() bool { return c.Record().VMs[1].State == cluster.Dead })
-	do(1, "vm1 ended", "exec", "again/vm1", "--", "true")
+	// Every command says the same of it: ps, exec, cp, and the remote shell of an MPI launcher.
+	for _, args := range [][]string{{"exec", "again/vm1", "--", "true"}, {"cp", "again/vm1:/etc/hostname", t.TempDir()}} {
+		do(1, "vm1 ended", args...)
+	}
+	t.Setenv("NEARMETAL_CLUSTER", "again")
+	do(1, "vm1 ended", "rsh", "vm1", "true")
+	do(0, "hello", "rsh", "vm0", "echo", "hello")
+	t.Setenv("NEARMETAL_CLUSTER", "")
+	if out, _, _ := answer(t, "ps"); !strings.Contains(out, "degraded") || !strings.Contains(out, "1 of 2") {
+		t.Errorf("ps: %s", out)
+	}
 	do(0, "\nstart it again: nearmetal restart again/vm1\n", "ps", "again")
 	do(0, "", "restart", "again/vm1")
 	do(0, "hello", "exec", "again/vm1", "--", "echo", "hello")

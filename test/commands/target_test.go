@@ -56,6 +56,10 @@ func TestTargets(t *testing.T) {
 			t.Errorf("%s: %d, %q, %q; want %d, %q", c.args, code, out, errs, c.code, c.want)
 		}
 	}
+	// What a VM says of itself has its name in front once.
+	if _, errs, code := answer(t, "exec", "--all", "one", "--", "/no/such"); code != 127 || strings.Count(errs, "nearmetal: vm1: ") != 1 || strings.Contains(errs, "vm1: vm1: ") {
+		t.Errorf("exec --all of no program: %d, %s", code, errs)
+	}
 	if out, _, _ := answer(t, "ps", "one/vm1"); strings.Contains(out, "vm0") {
 		t.Errorf("ps of a VM shows another: %s", out)
 	}

@@ -156,6 +156,11 @@ func TestHostShellTerminal(t *testing.T) {
 	if got := s.do("echo in-$NEARMETAL_CLUSTER; tty"); !strings.Contains(got, "in-shared\r\n") || !strings.Contains(got, s.tty.Name()+"\r\n") {
 		t.Errorf("%q", got)
 	}
+	for _, want := range []string{"mpirun and its like in this shell put their ranks into the VMs of shared; exit leaves it\r\n", "(nearmetal shared) "} {
+		if !strings.Contains(s.screen.String(), want) {
+			t.Errorf("%q is missing in %q", want, s.screen.String())
+		}
+	}
 	s.keys("sh -c 'echo star''ted; exec sleep 1000'\r")
 	s.screen.await(t, "started\r\n")
 	s.keys("\x1a")

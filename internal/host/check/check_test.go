@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -64,6 +65,25 @@ func TestThisHost(t *testing.T) {
 		}
 		if err != nil || len(back.Rows) != len(r.Rows) {
 			t.Errorf("%v, %d rows of %d", err, len(back.Rows), len(r.Rows))
+		}
+	}
+}
+
+// Huge pages are not offered where VMs are emulated, unless they are asked for.
+func TestHugePagesEmulated(t *testing.T) {
+	for _, c := range []struct {
+		kvm  error
+		huge uint64
+		none bool
+	}{{errors.New("no KVM"), 0, true}, {errors.New("no KVM"), 1 << 30, false}, {nil, 0, false}} {
+		f, err := newFacts(context.Background(), Options{HugePageBytes: c.huge})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.kvmOnce.Do(func() { f.kvmErr = c.kvm })
+		i := slices.IndexFunc(rows, func(r Row) bool { return r.ID == "memory.hugepages" })
+		if got := rows[i].look(f); (got.status == NotApplicable) != c.none {
+			t.Errorf("%+v: %+v", c, got)
 		}
 	}
 }

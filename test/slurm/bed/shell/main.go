@@ -30,18 +30,17 @@ func run(args []string) error {
 		return err
 	}
 	defer b.Stop()
-	prompt := ""
+	env := []string{"SLURM_CONF=" + b.Conf(), "BED=" + b.Dir}
 	if len(args) == 0 {
-		args = []string{"bash"}
-		// bash reads its prompt from files: it is marked when it is first shown.
-		prompt = `PROMPT_COMMAND=PS1="(slurm-shell) $PS1"; unset PROMPT_COMMAND`
+		args, env = []string{"bash"}, append(env, prompt)
 		fmt.Fprintln(os.Stderr, "slurm-shell: sinfo, sbatch and srun are a Slurm of two nodes on this machine, with the plugin: try srun --vm hostname; exit ends it")
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), "SLURM_CONF="+b.Conf(), "BED="+b.Dir)
-	if prompt != "" {
-		cmd.Env = append(cmd.Env, prompt)
-	}
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd.Run()
 }
+
+// prompt is the variable by which bash marks its prompt. bash reads its prompt from files: it is marked when it is
+// first shown.
+const prompt = `PROMPT_COMMAND=PS1="(slurm-shell) $PS1"; unset PROMPT_COMMAND`
