@@ -119,8 +119,7 @@ func TestCorruptedCache(t *testing.T) {
 	if made, _ := filepath.Glob(filepath.Join(cache, "nearmetal", "*initramfs*")); len(made) > 0 {
 		t.Errorf("prepared for nothing: %q", made)
 	}
-	const booting = "not ready after 1ms"
-	boot("--boot-timeout", "1ms", "--", "true").want(t, 1, booting) // fills the cache
+	boot("--boot-timeout", "1ms", "--", "true").want(t, 1) // fills the cache, and ends before a VM is ready
 	damaged := 0
 	err := filepath.Walk(cache, func(path string, fi os.FileInfo, err error) error {
 		if err != nil || !fi.Mode().IsRegular() {
@@ -142,7 +141,7 @@ func TestCorruptedCache(t *testing.T) {
 	if !strings.Contains(r.err, "corrupted") {
 		t.Errorf("not said: %q", r.err)
 	}
-	if r := boot("--boot-timeout", "1ms", "--", "true").want(t, 1, booting); strings.Contains(r.err, "corrupted") {
+	if r := boot("--boot-timeout", "1ms", "--", "true").want(t, 1); strings.Contains(r.err, "corrupted") {
 		t.Errorf("said again: %q", r.err)
 	}
 }

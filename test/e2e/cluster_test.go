@@ -166,7 +166,7 @@ func TestTwoClusters(t *testing.T) {
 		t.Errorf("%q", r.out)
 	}
 
-	follow := command(t, "logs", "one", "-F")
+	follow := command(t, "logs", "-f", "one")
 	out, errs := newReader(), newReader()
 	follow.Stdout, follow.Stderr = out, errs
 	if err := follow.Start(); err != nil {
@@ -179,7 +179,7 @@ func TestTwoClusters(t *testing.T) {
 	}
 	nm(t, "down", "one").want(t, 0)
 	if err := follow.Wait(); err != nil {
-		t.Errorf("logs -F when the cluster ends: %v, %s", err, errs)
+		t.Errorf("logs -f when the cluster ends: %v, %s", err, errs)
 	}
 	if r := nm(t, "ps").want(t, 0); strings.Contains(r.out, "one") || !strings.Contains(r.out, "two") {
 		t.Errorf("%q", r.out)
