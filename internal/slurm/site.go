@@ -116,7 +116,7 @@ func (s *Site) findConf(given string) (string, error) {
 			return s.path(place), nil
 		}
 	}
-	return "", fmt.Errorf("no slurm.conf in %s: --conf FILE or SLURM_CONF says where it is", strings.Join(confPlaces, ", "))
+	return "", fmt.Errorf("no slurm.conf in %s: --conf FILE or SLURM_CONF says where it is, nearmetal slurm example writes a new one", strings.Join(confPlaces, ", "))
 }
 
 // optional reads a file that need not be there.

@@ -156,11 +156,18 @@ func (m *Matrix) ByChannel() [][]string {
 	return rows
 }
 
+// silence is what stands for tables without a number.
+const silence = "The ranks sent each other no messages over nearmetal's provider.\n"
+
 // VMs writes the table of BetweenVMs, nothing where there is none.
 func (m *Matrix) VMs(w io.Writer) error {
 	rows := m.BetweenVMs()
 	if rows == nil {
 		return nil
+	}
+	if len(m.Pairs) == 0 {
+		_, err := io.WriteString(w, silence)
+		return err
 	}
 	b := strings.Builder{}
 	b.WriteString("What VMs (rows) sent to VMs (columns), and over which channel:\n")
@@ -175,6 +182,10 @@ func (m *Matrix) Text(w io.Writer) error {
 	if len(m.Ranks) == 0 {
 		b.WriteString("No rank left counts of its messages: they did not go over nearmetal's provider, or the ranks ended without MPI_Finalize.\n")
 		_, err := io.WriteString(w, b.String())
+		return err
+	}
+	if len(m.Pairs) == 0 {
+		_, err := io.WriteString(w, silence)
 		return err
 	}
 	title, rows := m.Between()

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,6 +52,14 @@ func TestMatrix(t *testing.T) {
 	if Of(read(t, "vm0", counts(0, 10, "core:01"))).VMs(&b); b.Len() > 0 {
 		t.Errorf("of one VM: %s", b.String())
 	}
+	quiet := Of(append(read(t, "vm0", counts(0, 10, "core:01")), read(t, "vm1", counts(1, 11, "core:02"))...))
+	for what, write := range map[string]func(io.Writer) error{"the VMs": quiet.VMs, "the ranks": quiet.Text} {
+		b.Reset()
+		if write(&b); b.String() != "The ranks sent each other no messages over nearmetal's provider.\n" {
+			t.Errorf("of %s, which sent nothing: %s", what, b.String())
+		}
+	}
+	b.Reset()
 	m.Advise(map[string]Place{"vm0": {Host: "a"}, "vm2": {Host: "b"}})
 	m.Text(&b)
 	for _, part := range []string{"\n0     vm0  ·  ", "channel  messages", "\nfabric          1", "60% of the bytes go over the network, most of them between ranks 0 (vm0) and 2 (vm2), 100% of these: put them on one host"} {
