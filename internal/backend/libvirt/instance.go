@@ -27,6 +27,8 @@ type instance struct {
 	done    chan struct{}
 	heard   chan struct{} // closed when libvirtd has said how the domain ended
 	once    sync.Once     // of heard
+	stated  chan struct{} // closed when QEMU has said why its machine stopped
+	saidWhy sync.Once     // of stated
 
 	mu     sync.Mutex
 	domain *libvirtd.Domain // nil: libvirtd has not said that it is made
@@ -83,9 +85,12 @@ func (i *instance) said(how libvirtd.End) {
 
 // reason notes what QEMU says of its shutdown.
 func (i *instance) reason(why string) {
-	i.mu.Lock()
-	i.why = why
-	i.mu.Unlock()
+	i.saidWhy.Do(func() {
+		i.mu.Lock()
+		i.why = why
+		i.mu.Unlock()
+		close(i.stated)
+	})
 }
 
 // lastWords is how long libvirtd may take, after QEMU's end, to say how that was. It says nothing when it has ended.
@@ -94,11 +99,28 @@ const lastWords = 5 * time.Second
 // watch waits for QEMU's end, whoever brings it about: the process is watched, not the daemon, which may be restarted.
 func (i *instance) watch() {
 	i.process.Wait()
+	i.hear(time.After(lastWords))
+	i.finish()
+}
+
+// hear waits until all is known of how the VM ended, or until the time is over. libvirtd's word and QEMU's come in any
+// order. Where libvirtd calls the end a shutdown, QEMU says whose.
+func (i *instance) hear(over <-chan time.Time) {
 	select {
 	case <-i.heard:
-	case <-time.After(lastWords):
+	case <-over:
+		return
 	}
-	i.finish()
+	i.mu.Lock()
+	shutdown := i.how == libvirtd.EndShutdown
+	i.mu.Unlock()
+	if !shutdown {
+		return
+	}
+	select {
+	case <-i.stated:
+	case <-over:
+	}
 }
 
 // finish says that the VM has ended.

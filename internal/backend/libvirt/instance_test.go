@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/libvirtd"
@@ -18,6 +19,7 @@ func TestVerdict(t *testing.T) {
 		want   string // a part of the error; empty: none
 	}{
 		{how: libvirtd.EndShutdown, why: "guest-shutdown"},
+		{how: libvirtd.EndShutdown},
 		{how: libvirtd.EndShutdown, why: "guest-reset", want: backend.ErrReset.Error()},
 		{how: libvirtd.EndDestroyed, why: "host-signal", want: "somebody ended its domain"},
 		{how: libvirtd.EndDestroyed, want: "somebody ended its domain"},
@@ -27,9 +29,15 @@ func TestVerdict(t *testing.T) {
 		{how: libvirtd.EndFailed, want: "its QEMU was killed, or failed"},
 		{how: libvirtd.EndOther, want: "migrated or saved"},
 	} {
-		i := &instance{heard: make(chan struct{}), killed: c.killed, ref: backend.Ref{ID: map[string]string{keyName: "n-vm0"}}}
+		i := &instance{heard: make(chan struct{}), stated: make(chan struct{}), killed: c.killed, ref: backend.Ref{ID: map[string]string{keyName: "n-vm0"}}}
+		over := make(chan time.Time)
+		if c.why != "" {
+			go i.reason(c.why) // libvirtd's word may come first
+		} else {
+			close(over)
+		}
 		i.said(c.how)
-		i.reason(c.why)
+		i.hear(over)
 		switch err := i.verdict(); {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%+v: %v", c, err)

@@ -74,7 +74,7 @@ func (d *driver) start(ctx context.Context, r backend.Request) (*instance, error
 		return nil, err
 	}
 	i := &instance{
-		d: d, console: con, done: make(chan struct{}), heard: make(chan struct{}),
+		d: d, console: con, done: make(chan struct{}), heard: make(chan struct{}), stated: make(chan struct{}),
 		ref: backend.Ref{Driver: nameOf(d.address), What: fmt.Sprintf("domain %s of libvirtd (%s)", id.name, d.address),
 			ID: map[string]string{keyUUID: string(id.uuid), keyName: id.name}},
 	}
