@@ -320,6 +320,9 @@ func awaitGone(t *testing.T, pid int) {
 // TestNothingSurvivesItsClient starts a program with a child that ignores
 // SIGHUP and SIGTERM, and lets the client go.
 func TestNothingSurvivesItsClient(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: it takes seconds")
+	}
 	for _, how := range []string{"close", "carrier"} {
 		t.Run(how, func(t *testing.T) {
 			a := startAgent(t, "vm0", AgentOptions{})
@@ -413,6 +416,9 @@ func TestTerminalInterrupt(t *testing.T) {
 
 // TestThroughput sends a sum through cat and back, more than any buffer holds.
 func TestThroughput(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: it takes seconds")
+	}
 	const size = 256 << 20
 	a := startAgent(t, "vm0", AgentOptions{})
 	p, err := a.Start(me("cat"))

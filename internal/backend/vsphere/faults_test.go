@@ -79,6 +79,9 @@ func TestTaskFails(t *testing.T) {
 // Whichever call fails, and however: the start fails or succeeds, and the undo leaves vCenter as it was. NEARMETAL_ALL_CALLS tries
 // every method's first call, in a minute; else the clone's.
 func TestCallsFail(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: it takes seconds")
+	}
 	s := vcsim.Start(t, vcsim.Options{})
 	before := names()
 	s.Fail(nil)

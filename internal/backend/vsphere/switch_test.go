@@ -29,6 +29,9 @@ const denied = `<SystemErrorFault xmlns="urn:vim25" xsi:type="SystemError"><reas
 
 // Switches are made once, are left alone the second time, and removed as they were made. Whichever call fails, nothing stays.
 func TestSwitches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: it takes seconds")
+	}
 	s := vcsim.Start(t, vcsim.Options{})
 	ctx, p := context.Background(), Part{}
 	first := networks()

@@ -228,6 +228,9 @@ func theirCalls(t *testing.T) map[string][]string {
 
 // Each of the toolkit's commands and nearmetal make the same calls, but for differences that are explained here.
 func TestToolkit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: it takes seconds")
+	}
 	calls := theirCalls(t)
 	var cluster []string
 	for _, bare := range []bool{false, true} {

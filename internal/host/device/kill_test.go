@@ -66,6 +66,9 @@ func operate(h *Host, op string) error {
 // acts at once, before and after it); recovery then
 // leaves the host as it was, or finishes what was being undone.
 func TestKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: it takes seconds")
+	}
 	for _, tt := range []struct {
 		op, tree string
 		with     func(*kernel) // changes the tree; may be nil
