@@ -147,13 +147,14 @@ static int try_info(const char *name, uint64_t caps, struct fi_info **info)
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	ret = ivs_lib.getinfo(version, NULL, NULL, flags, hints, info);
 	ivs_lib.freeinfo(hints);
-	if (!ret)
-		choose_device(info);
-	if (!ret && (*info)->ep_attr->max_msg_size < sizeof(((struct buffer *) 0)->data)) {
+	if (ret)
+		return ret;
+	choose_device(info);
+	if (!*info || (*info)->ep_attr->max_msg_size < sizeof(((struct buffer *) 0)->data)) {
 		ivs_lib.freeinfo(*info);
-		ret = -FI_ENODATA;
+		return -FI_ENODATA;
 	}
-	return ret;
+	return 0;
 }
 
 static int try_open(const char *name, uint64_t caps, struct ivs_core *in)

@@ -79,6 +79,8 @@ size_t ivs_nearest(const char *sys, const char *const *names, size_t count, cons
 {
 	size_t near[IVS_NEAREST_MAX], n = 0;
 
+	if (!count)
+		return 0;
 	for (size_t i = 0; cpus && i < count && i < IVS_NEAREST_MAX; i++) {
 		long node = node_of(sys, names[i]);
 

@@ -12,9 +12,9 @@
 #define IVS_NEAREST_MAX 32	/* most devices to choose from */
 
 /*
- * Returns the index of the device to use, of those in names (count: 1 to IVS_NEAREST_MAX). cpus
- * (IVS_NEAREST_CPUS bits) are those on which the rank may run; NULL: unknown. local is its
- * number among the ranks of this VM. Nodes are read below sys, which is /sys but in tests.
+ * Returns the index of the device to use, of those in names (count: at most IVS_NEAREST_MAX; of
+ * none: 0). cpus (IVS_NEAREST_CPUS bits) are those on which the rank may run; NULL: unknown. local
+ * is its number among the ranks of this VM. Nodes are read below sys, which is /sys but in tests.
  * Where no device is known to be on a node of the rank's, all of them count.
  */
 size_t ivs_nearest(const char *sys, const char *const *names, size_t count, const cpu_set_t *cpus,
