@@ -47,7 +47,10 @@ packages() {
 	lammps) echo "lammps" ;;
 	hosts) echo "openssh-server" ;;
 	roots) echo "skopeo" ;; # with base's mksquashfs and umoci, what unpacks images of roots
-	libvirt) echo "libvirt-clients libvirt-daemon libvirt-daemon-driver-qemu libxml2-utils" ;;
+	libvirt)
+		echo "libvirt-clients libvirt-daemon libvirt-daemon-driver-qemu libxml2-utils"
+		[ "$ID-${VERSION_ID:-}" = debian-12 ] || echo libvirt-daemon-driver-network # a part of libvirt-daemon there
+		;;
 	shells) echo "zsh fish" ;;
 	browser)
 		for browser in chromium-headless-shell chromium google-chrome; do

@@ -90,9 +90,10 @@ var (
 		"-cpu l3-cache=on", "-cpu host-cache-info=off", // QEMU's own choice
 		"-overcommit mem-lock=off", "-rtc base=utc", // QEMU's own choice
 		"-S", "-no-shutdown", "-msg timestamp=on", // libvirtd looks at a VM before it runs, and after its end
-		"-boot strict=on", // a disk is started from only where the XML says so
-		"-audiodev none",  // no sound
-		"-object secret",  // for encrypted disks
+		"-boot strict=on",                                                             // a disk is started from only where the XML says so
+		"-audiodev none",                                                              // no sound
+		"-object secret",                                                              // for encrypted disks
+		"-machine acpi=on", "-global ICH9-LPC.noreboot=off", "-watchdog-action reset", // libvirt 11; QEMU's own choice
 	}
 )
 
