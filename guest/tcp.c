@@ -92,7 +92,7 @@ static void add_addr(struct buf *b, const char *key, int fd, int (*name)(int, st
 	struct sockaddr_in *v4 = (void *)&a;
 	struct sockaddr_in6 *v6 = (void *)&a;
 	socklen_t n = sizeof a;
-	char s[64];
+	char s[64] = "";
 
 	if (name(fd, (struct sockaddr *)&a, &n))
 		return;
