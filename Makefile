@@ -204,11 +204,12 @@ check-fabric-sanitizers: deps ## the provider under ASan, UBSan, TSan and valgri
 test-mpi4py: c wheels ## all of mpi4py's test suite over the provider: a quarter of an hour
 	@sh scripts/mpi4py-tests.sh
 
-# Nova itself, of PyPI: its API's own check of extra specs, without a cloud. Minutes to fetch, seconds to run.
+# The toolkit itself, of PyPI, against the simulated vCenter.
 test-vhpc: deps ## what VMware's vHPC toolkit calls, recorded from the toolkit itself and compared with nearmetal's calls
 	@sh scripts/wheels.sh vhpc
 	NEARMETAL_VHPC_PYTHON='$(CURDIR)/build/venv/vhpc/bin/python' go test -count=1 -run 'TestToolkit' ./internal/backend/vsphere
 
+# Nova itself, of PyPI: its API's own check of extra specs, without a cloud. Minutes to fetch, seconds to run.
 test-nova: deps ## the flavors that plans ask for, checked by Nova's own code
 	@sh scripts/wheels.sh nova
 	go test -count=1 -tags nova -run TestNova ./internal/backend/openstack
