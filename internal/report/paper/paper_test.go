@@ -38,6 +38,7 @@ func TestListings(t *testing.T) {
 		t.Fatal(err)
 	}
 	checked := 0
+	bandwidth := map[float64]float64{} // Gb/s, of the listing before a listing of latencies, on the same link
 	for i := range p.Items {
 		it, more := p.Items[i].Columns()
 		if len(more) == 0 {
@@ -73,8 +74,21 @@ func TestListings(t *testing.T) {
 			}
 			checked++
 		}
+		// A row of latencies that was taken for another size shows here: a message takes as long as its bytes on the
+		// link, and from 256 KiB on little more.
+		for size, v := range at["latency"] {
+			if us := size * 8 / bandwidth[size] / 1e3; bandwidth[size] > 0 {
+				checked++
+				if v < us || size >= 256<<10 && v > 1.4*us {
+					t.Errorf("%s at %v bytes: %v us, and its bytes alone take %.2f", it.Key, size, v, us)
+				}
+			}
+		}
+		if at["bandwidth"] != nil {
+			bandwidth = at["bandwidth"]
+		}
 	}
-	if checked < 200 {
+	if checked < 310 {
 		t.Errorf("only %d pairs were compared", checked)
 	}
 }
