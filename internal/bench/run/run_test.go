@@ -136,7 +136,8 @@ func TestMissingProgram(t *testing.T) {
 	q.Suites[0].Experiments[0].Install = "apt-get install it"
 	dir := filepath.Join(t.TempDir(), "run")
 	_, err := Start(context.Background(), dir, q, rec(q), Events{})
-	if err == nil || !strings.Contains(err.Error(), "t/one: ") || !strings.Contains(err.Error(), "apt-get install it") {
+	if err == nil || !strings.Contains(err.Error(), "t/one: ") || !strings.Contains(err.Error(), "apt-get install it") ||
+		!strings.HasSuffix(err.Error(), "\n--skip-missing leaves out what has no program here") {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(dir); err == nil {
