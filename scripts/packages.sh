@@ -3,7 +3,7 @@
 # prints their paths. It needs what a build needs, and Slurm's headers (libslurm-dev). The same commit on the same system
 # has the same packages, byte for byte.
 #
-# The plugin for Slurm is compiled for each release whose headers are to be had: those of this system, and those of the other
+# The plugin for Slurm is compiled for each release whose headers are available: those of this system, and those of the other
 # Debian releases that apt's mirror has.
 set -eu
 top=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)

@@ -58,7 +58,7 @@ finish() {
 	printf '%-44s %3d min %02d s\n' "all" $((total / 60)) $((total % 60))
 	[ -z "$fetched" ] || echo "$fetched"
 	# An apt may have one release only.
-	[ ! -e "$log/no-virtiofsd" ] || echo "No virtiofsd was to be had: the tests of files: virtiofs were skipped."
+	[ ! -e "$log/no-virtiofsd" ] || echo "No virtiofsd was available: the tests of files: virtiofs were skipped."
 	[ -z "${TEST_LOG:-}" ] || cat "$log/parts" >>"$TEST_LOG"
 	failed=$(grep -c 'FAILED$' "$log/parts")
 	echo "$(($(wc -l <"$log/parts") - failed)) parts passed, $failed failed"

@@ -51,6 +51,13 @@ func TestProse(t *testing.T) {
 	if got := check(false); !strings.Contains(got, "fabric: 1 uses") || strings.Contains(got, `docs: 1 uses of "c:`) {
 		t.Errorf("a word of C counts in a page, or not in C: %q", got)
 	}
+	for _, name := range []string{"internal/a/suites/s.yaml", "scripts/s.sh", "scripts/s.py"} {
+		write(name, "# for want of a page\nabout: for want of it\n")
+		if got, want := check(false), room(name)+`: 2 uses of "for want of"`; !strings.Contains(got, want) {
+			t.Errorf("%s is not read: %q", name, got)
+		}
+		write(name, "")
+	}
 	write("docs/z.md", "It tells. A teller foretells.\n")
 	write("fabric/y.c", "// gives gives\n")
 	if got := check(false); !strings.Contains(got, "fabric: 2 uses") {

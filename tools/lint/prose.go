@@ -112,7 +112,7 @@ func find(top string, list []word) (map[use][]string, error) {
 		}
 		var text func([]byte) []byte
 		switch filepath.Ext(rel) {
-		case ".md":
+		case ".md", ".yaml", ".yml", ".sh", ".py": // suites and workflows are read by people, and of scripts all that stands there
 			text = func(b []byte) []byte { return b }
 		case ".go":
 			text = goProse
