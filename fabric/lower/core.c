@@ -174,7 +174,7 @@ static int try_open(const char *name, uint64_t caps, struct ivs_core *in)
 		return ret;
 	ret = ivs_lib.fabric(in->info->fabric_attr, &in->fabric, NULL);
 	if (!ret)
-		ret = fi_domain(in->fabric, in->info, &in->domain, NULL);
+		ret = fi_domain(in->fabric, in->info, &in->spare, NULL);
 	if (!ret)
 		return 0;
 	IVS_INFO(FI_LOG_DOMAIN, "provider %s cannot be used: %s\n", name,
@@ -221,7 +221,8 @@ int ivs_core_open(struct ivs_domain *domain, struct ivs_core **out)
 
 void ivs_core_close(struct ivs_core *in)
 {
-	fi_close(&in->domain->fid);
+	if (in->spare)
+		fi_close(&in->spare->fid);
 	fi_close(&in->fabric->fid);
 	ivs_lib.freeinfo(in->info);
 	free(in);
@@ -248,6 +249,19 @@ static void wakes(struct ivs_ep *ep, struct core_ep *ce)
 		ce->wait_fd = -1;
 }
 
+/*
+ * Each endpoint has a domain of the core provider for itself. tcp (seen: 2.5) keeps the messages that
+ * came early in a list of the domain: a receive of one endpoint would take another one's.
+ */
+static int take_domain(struct ivs_core *in, struct fid_domain **domain)
+{
+	if (!in->spare)
+		return fi_domain(in->fabric, in->info, domain, NULL);
+	*domain = in->spare;
+	in->spare = NULL;
+	return 0;
+}
+
 int ivs_core_enable(struct ivs_ep *ep)
 {
 	struct ivs_core *in = ep->domain->core;
@@ -272,16 +286,18 @@ int ivs_core_enable(struct ivs_ep *ep)
 	ce->buffers = calloc(2 * IVS_CORE_BUFFERS, sizeof(*ce->buffers));
 	ret = ce->buffers ? 0 : -FI_ENOMEM;
 	if (!ret)
-		ret = fi_av_open(in->domain, &av, &ce->av, NULL);
+		ret = take_domain(in, &ce->domain);
+	if (!ret)
+		ret = fi_av_open(ce->domain, &av, &ce->av, NULL);
 	if (!ret) {
-		ret = fi_cq_open(in->domain, &cq, &ce->cq, NULL);
+		ret = fi_cq_open(ce->domain, &cq, &ce->cq, NULL);
 		if (ret && waits) {
 			cq.wait_obj = FI_WAIT_NONE;
-			ret = fi_cq_open(in->domain, &cq, &ce->cq, NULL);
+			ret = fi_cq_open(ce->domain, &cq, &ce->cq, NULL);
 		}
 	}
 	if (!ret)
-		ret = fi_endpoint(in->domain, in->info, &ce->ep, NULL);
+		ret = fi_endpoint(ce->domain, in->info, &ce->ep, NULL);
 	if (!ret)
 		ret = fi_ep_bind(ce->ep, &ce->av->fid, 0);
 	if (!ret)
@@ -289,7 +305,7 @@ int ivs_core_enable(struct ivs_ep *ep)
 	if (!ret)
 		ret = fi_enable(ce->ep);
 	if (!ret && in->info->domain_attr->mr_mode & FI_MR_LOCAL)
-		ret = fi_mr_reg(in->domain, ce->buffers, 2 * IVS_CORE_BUFFERS * sizeof(*ce->buffers),
+		ret = fi_mr_reg(ce->domain, ce->buffers, 2 * IVS_CORE_BUFFERS * sizeof(*ce->buffers),
 				FI_SEND | FI_RECV, 0, 0, 0, &ce->mr, NULL);
 	if (!ret)
 		ret = fi_getname(&ce->ep->fid, ep->addr.core, &len);
@@ -351,6 +367,8 @@ void ivs_core_disable(struct ivs_ep *ep)
 		fi_close(&ce->cq->fid);
 	if (ce->av)
 		fi_close(&ce->av->fid);
+	if (ce->domain)
+		fi_close(&ce->domain->fid);
 	if (ce->general)
 		ep->fid.tagged = ce->general;
 	ivs_passthrough_free(ce);

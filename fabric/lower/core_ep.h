@@ -16,7 +16,7 @@
 struct ivs_core {
 	struct fi_info	*info;
 	struct fid_fabric *fabric;
-	struct fid_domain *domain;
+	struct fid_domain *spare;	/* opened, to know that it can be: the next endpoint takes it */
 	bool		tagged;		/* it takes an application's tagged messages as they are */
 };
 
@@ -113,6 +113,7 @@ struct core_ep {
 	struct fi_ops_tagged *general;	/* the endpoint's own, which take what is not plain; NULL: tagged is not in use */
 
 	struct ivs_core *core;
+	struct fid_domain *domain;	/* of this endpoint alone: take_domain() */
 	struct fid_av	*av;
 	struct fid_mr	*mr;
 	int		wait_fd;	/* readable when cq has something, -1: none */

@@ -212,16 +212,12 @@ static void injected(struct ctx *c)
 	barrier(c);
 }
 
-/* Two endpoints of a domain share a queue: each polls for the other, too. */
-static void two_endpoints(struct ctx *c)
+/* Another endpoint, with the first one's queues. peer: the other process's other one. */
+static struct fid_ep *second_endpoint(struct ctx *c, fi_addr_t *peer)
 {
-	enum { COUNT = 200 };
-	struct fid_ep *second, *first = c->ep;
-	struct fi_cq_tagged_entry e;
+	struct fid_ep *second;
 	uint8_t *names = shared();
 	size_t len = 64;
-	fi_addr_t peer;
-	int in[2], i, k;
 
 	OK(fi_endpoint(c->domain, c->info, &second, NULL));
 	OK(fi_ep_bind(second, &c->av->fid, 0));
@@ -230,7 +226,20 @@ static void two_endpoints(struct ctx *c)
 	OK(fi_enable(second));
 	OK(fi_getname(&second->fid, names + 64 * c->rank, &len));
 	barrier(c);
-	CHECK(fi_av_insert(c->av, names + 64 * !c->rank, 1, &peer, 0, NULL) == 1);
+	CHECK(fi_av_insert(c->av, names + 64 * !c->rank, 1, peer, 0, NULL) == 1);
+	return second;
+}
+
+/* Two endpoints of a domain share a queue: each polls for the other, too. */
+static void two_endpoints(struct ctx *c)
+{
+	enum { COUNT = 200 };
+	struct fid_ep *second, *first = c->ep;
+	struct fi_cq_tagged_entry e;
+	fi_addr_t peer;
+	int in[2], i, k;
+
+	second = second_endpoint(c, &peer);
 	for (i = 0; i < COUNT; i++) {
 		OK(fi_trecv(first, &in[0], sizeof(in[0]), NULL, FI_ADDR_UNSPEC, 1, 0, &in[0]));
 		OK(fi_trecv(second, &in[1], sizeof(in[1]), NULL, FI_ADDR_UNSPEC, 1, 0, &in[1]));
@@ -240,6 +249,32 @@ static void two_endpoints(struct ctx *c)
 			e = wait_comp(c, c->rxcq);
 			CHECK(*(int *) e.op_context == i);
 		}
+	}
+	barrier(c);
+	OK(fi_close(&second->fid));
+}
+
+/* What came early for one endpoint is not for the other one, though the tag is the same. */
+static void early_for_second(struct ctx *c)
+{
+	const int to_second = 2, to_first = 1;
+	struct fid_ep *second;
+	fi_addr_t peer;
+	int in = 0;
+
+	second = second_endpoint(c, &peer);
+	if (c->rank == 0) {
+		RETRY(c, fi_tinject(c->ep, &to_second, sizeof(int), peer, 1));
+		RETRY(c, fi_tinject(c->ep, &to_second, sizeof(int), peer, 9));
+		RETRY(c, fi_tinject(c->ep, &to_first, sizeof(int), c->peer[1], 1));
+	} else {
+		/* The one of tag 1 came before this one. */
+		OK(fi_trecv(second, &in, sizeof(in), NULL, FI_ADDR_UNSPEC, 9, 0, NULL));
+		CHECK(wait_comp(c, c->rxcq).tag == 9);
+		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, FI_ADDR_UNSPEC, 1, 0, NULL));
+		CHECK(wait_comp(c, c->rxcq).tag == 1 && in == to_first);
+		OK(fi_trecv(second, &in, sizeof(in), NULL, FI_ADDR_UNSPEC, 1, 0, NULL));
+		CHECK(wait_comp(c, c->rxcq).tag == 1 && in == to_second);
 	}
 	barrier(c);
 	OK(fi_close(&second->fid));
@@ -349,6 +384,7 @@ const struct test test_alone[] = {
 	{ "alone_removed", 3, removed, ALONE },
 	{ "alone_injected", 2, injected, ALONE },
 	{ "alone_two_endpoints", 2, two_endpoints, ALONE },
+	{ "alone_early_for_second", 2, early_for_second, ALONE },
 	{ "alone_mixed", 2, mixed, ALONE },
 	{ "alone_queued_first", 2, queued_first, ALONE },
 	{ 0 }
