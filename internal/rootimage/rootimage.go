@@ -87,7 +87,7 @@ func kindOf(path string) (Kind, error) {
 		return Squashfs, nil
 	case at(0, "QFI\xfb"):
 		return QCOW2, nil
-	case at(32, "SIF_MAGIC"):
+	case at(32, sifMagic):
 		return SIF, nil
 	case at(257, "ustar"):
 		return Archive, nil

@@ -196,7 +196,7 @@ func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"hsqs":                                 "squashfs-tools",
 		"QFI\xfb":                              "guestfs-tools",
-		strings.Repeat("x", 32) + "SIF_MAGIC":  "Apptainer",
+		strings.Repeat("x", 32) + "SIF_MAGIC":  "squashfs-tools",
 		strings.Repeat("x", 257) + "ustar\x00": "skopeo",
 	} {
 		i, err := Find(file("image", text))

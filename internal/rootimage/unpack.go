@@ -9,39 +9,31 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// programs are what unpacks each kind, with the packages that have them. Of those in one entry the first that is here is taken.
-var programs = map[Kind][][]string{
-	Squashfs: {{"unsquashfs"}},
-	SIF:      {{"apptainer", "singularity"}},
-	QCOW2:    {{"virt-tar-out"}, {"tar"}},
-	OCI:      {{"umoci"}},
-	Archive:  {{"skopeo"}, {"umoci"}},
+// programs are what unpacks each kind.
+var programs = map[Kind][]string{
+	Squashfs: {"unsquashfs"},
+	SIF:      {"unsquashfs"},
+	QCOW2:    {"virt-tar-out", "tar"},
+	OCI:      {"umoci"},
+	Archive:  {"skopeo", "umoci"},
 }
 
+// packages have them.
 var packages = map[string]string{
-	"unsquashfs": "the package squashfs-tools", "apptainer": "Apptainer (apptainer.org; EPEL has the package apptainer)",
+	"unsquashfs":   "the package squashfs-tools",
 	"virt-tar-out": "the package guestfs-tools (libguestfs-tools on Debian)", "tar": "tar", "umoci": "umoci (Debian has the package)", "skopeo": "the package skopeo",
-}
-
-// first is the first program that is here.
-func first(names []string) string {
-	for _, n := range names {
-		if _, err := exec.LookPath(n); err == nil {
-			return n
-		}
-	}
-	return ""
 }
 
 // needs says what is missing to unpack the image.
 func (i *Image) needs() error {
-	for _, names := range programs[i.Kind] {
-		if first(names) == "" {
-			return fmt.Errorf("%s is missing, which unpacks this %s: install %s, or unpack it yourself and name the folder", names[0], i.Kind, packages[names[0]])
+	for _, p := range programs[i.Kind] {
+		if _, err := exec.LookPath(p); err != nil {
+			return fmt.Errorf("%s is missing, which unpacks this %s: install %s, or unpack it yourself and name the folder", p, i.Kind, packages[p])
 		}
 	}
 	return nil
@@ -52,15 +44,13 @@ func (i *Image) unpack(ctx context.Context, work string) (string, error) {
 	root := filepath.Join(work, "root")
 	switch i.Kind {
 	case Squashfs:
-		// What only root may make, such as devices, is left out for a user, which unsquashfs says by 2.
-		err := run(ctx, "unsquashfs", "-no-progress", "-no-xattrs", "-d", root, i.Path)
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() == 2 && os.Geteuid() != 0 {
-			err = nil
-		}
-		return root, err
+		return root, unsquash(ctx, i.Path, 0, root)
 	case SIF:
-		return root, run(ctx, first(programs[SIF][0]), "build", "--sandbox", root, i.Path)
+		offset, err := sifRoot(i.Path)
+		if err != nil {
+			return "", err
+		}
+		return root, unsquash(ctx, i.Path, offset, root)
 	case QCOW2:
 		if err := os.Mkdir(root, 0o755); err != nil {
 			return "", err
@@ -86,6 +76,21 @@ func (i *Image) unpack(ctx context.Context, work string) (string, error) {
 		return "", err
 	}
 	return i.umoci(ctx, work, i.Path, t)
+}
+
+// unsquash unpacks the squashfs that begins at an offset of a file.
+func unsquash(ctx context.Context, path string, offset int64, root string) error {
+	args := []string{"-no-progress", "-no-xattrs", "-d", root}
+	if offset > 0 {
+		args = append(args, "-o", strconv.FormatInt(offset, 10))
+	}
+	err := run(ctx, "unsquashfs", append(args, path)...)
+	// What only root may make, such as devices, is left out for a user, which unsquashfs says by 2.
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 2 && os.Geteuid() != 0 {
+		return nil
+	}
+	return err
 }
 
 // umoci unpacks an image of that layout. What it has besides the root stays in work.
