@@ -10,9 +10,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
+
+// parts are what can be measured alone: small files and find, imports, a large file, boots.
+var parts = []string{"small", "imports", "large", "boots"}
 
 // ranks is how many processes import at once.
 const ranks = 8
@@ -20,17 +25,22 @@ const ranks = 8
 func main() {
 	n := flag.Int("n", 5, "`runs` of each kind, in turns")
 	mib := flag.Int("mib", 1024, "`MiB` of the file that is written and read")
-	boots := flag.Bool("boots", true, "measure the way from up to ready as well")
+	only := flag.String("parts", strings.Join(parts, ","), "the `parts` to measure")
 	flag.Parse()
-	if err := run(*n, *mib, *boots); err != nil {
+	if err := run(*n, *mib, strings.Split(*only, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-files:", err)
 		os.Exit(1)
 	}
 }
 
-func run(n, mib int, boots bool) error {
+func run(n, mib int, only []string) error {
 	if n < 1 || mib < 1 || flag.NArg() > 0 {
 		return errors.New("-n and -mib are 1 or more, and nothing follows them")
+	}
+	for _, part := range only {
+		if !slices.Contains(parts, part) {
+			return fmt.Errorf("-parts: there is no %q, but %s", part, strings.Join(parts, ", "))
+		}
 	}
 	program, err := filepath.Abs("build/nearmetal")
 	if err == nil {
@@ -62,10 +72,14 @@ func run(n, mib int, boots bool) error {
 		return err
 	}
 	t := newTable(places)
+	tasks := slices.DeleteFunc(b.tasks(), func(t task) bool { return !slices.Contains(only, t.part) })
 	for i := range n {
+		if len(tasks) == 0 {
+			break
+		}
 		start := time.Now()
 		for _, p := range places {
-			for _, what := range b.tasks() {
+			for _, what := range tasks {
 				if !what.fits(p) {
 					continue
 				}
@@ -80,7 +94,7 @@ func run(n, mib int, boots bool) error {
 		fmt.Fprintf(os.Stderr, "round %d of %d: %.0f s\n", i+1, n, time.Since(start).Seconds())
 	}
 	b.down()
-	if boots {
+	if slices.Contains(only, "boots") {
 		if err := b.boots(n, t); err != nil {
 			return err
 		}
