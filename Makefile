@@ -282,7 +282,7 @@ bench-harness: go ## what the benchmarks' harness adds to what it measures
 bench-boot: go ## boot times, phase by phase, beside a bare QEMU line
 	@go run ./test/bench/boot
 
-# Twenty minutes and more under emulation. PARTS: small, imports, large, boots, with commas between.
+# Twenty minutes and more under emulation. PARTS: small, imports, ranks, large, boots, with commas between.
 bench-files: go virtiofsd ## 9p and virtiofs beside a tmpfs in the VM and the host: small files, imports, a large file (root)
 	@sh scripts/wheels.sh numpy
 	@PATH="$$(sh scripts/virtiofsd.sh):$$PATH" go run ./test/bench/files $(if $(PARTS),-parts $(PARTS))

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// parts are what can be measured alone: small files and find, imports, a large file, boots.
-var parts = []string{"small", "imports", "large", "boots"}
+// parts are what can be measured alone: small files and find, imports of one process, of several at once, a large file, boots.
+var parts = []string{"small", "imports", "ranks", "large", "boots"}
 
 // ranks is how many processes import at once.
 const ranks = 8

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 
 	"nearmetal/internal/bench/stats"
 	"nearmetal/internal/terminal"
@@ -38,7 +39,6 @@ func (t *table) median(name, place string) float64 {
 // goal is a bound of a ratio.
 type goal struct {
 	what  string
-	of    string // the figure that it is about
 	ratio float64
 	bar   float64
 }
@@ -47,15 +47,15 @@ type goal struct {
 func (t *table) goals() []goal {
 	const v = "virtiofs"
 	all := []goal{
-		{"warm imports, virtiofs / tmpfs", importsWarm, t.median(importsWarm, v) / t.median(importsWarm, "tmpfs"), 1.3},
-		{"warm imports on 8 ranks, virtiofs / tmpfs", importsWarm8, t.median(importsWarm8, v) / t.median(importsWarm8, "tmpfs"), 1.3},
-		{"cold imports, virtiofs / 9p", importsCold, t.median(importsCold, v) / t.median(importsCold, "9p"), 0.8},
-		{"cold imports on 8 ranks, virtiofs / 9p", importsCold8, t.median(importsCold8, v) / t.median(importsCold8, "9p"), 0.8},
+		{"warm imports, virtiofs / tmpfs", t.median(importsWarm, v) / t.median(importsWarm, "tmpfs"), 1.3},
+		{"warm imports on 8 ranks, virtiofs / tmpfs", t.median(importsWarm8, v) / t.median(importsWarm8, "tmpfs"), 1.3},
+		{"cold imports, virtiofs / 9p", t.median(importsCold, v) / t.median(importsCold, "9p"), 0.8},
+		{"cold imports on 8 ranks, virtiofs / 9p", t.median(importsCold8, v) / t.median(importsCold8, "9p"), 0.8},
 	}
 	for _, p := range []string{"9p", v} {
 		all = append(all,
-			goal{"8 ranks at once / one after the other, cold, " + p, importsCold8, t.median(importsCold8, p) / (t.median(importsCold, p) + (ranks-1)*t.median(importsWarm, p)), 1},
-			goal{"8 ranks at once / one after the other, warm, " + p, importsWarm8, t.median(importsWarm8, p) / (ranks * t.median(importsWarm, p)), 1})
+			goal{"8 ranks at once / one after the other, cold, " + p, t.median(importsCold8, p) / (t.median(importsCold, p) + (ranks-1)*t.median(importsWarm, p)), 1},
+			goal{"8 ranks at once / one after the other, warm, " + p, t.median(importsWarm8, p) / (ranks * t.median(importsWarm, p)), 1})
 	}
 	return all
 }
@@ -79,8 +79,8 @@ func (t *table) print(w io.Writer, n int) error {
 	fmt.Fprintln(w)
 	out = terminal.NewTable("ratio of medians", "", "goal", "")
 	for _, g := range t.goals() {
-		if len(t.times[g.of]) == 0 {
-			continue
+		if !(g.ratio > 0) || math.IsInf(g.ratio, 1) {
+			continue // a part that was left out
 		}
 		verdict := "met"
 		if !(g.ratio <= g.bar) {

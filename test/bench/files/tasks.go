@@ -40,7 +40,7 @@ func (b *bench) tasks() []task {
 		func(p *place) string { return "find " + p.modules + " -printf '%s\\n'" })...)
 	one := func(p *place) string { return p.python + " -c 'import numpy, mpi4py'" }
 	all = append(all, both("imports", importsCold, importsWarm, one)...)
-	all = append(all, both("imports", importsCold8, importsWarm8, func(p *place) string {
+	all = append(all, both("ranks", importsCold8, importsWarm8, func(p *place) string {
 		return fmt.Sprintf("for i in $(seq %d); do %s & list=\"$list $!\"; done; for i in $list; do wait $i; done", ranks, one(p))
 	})...)
 	all = append(all,
