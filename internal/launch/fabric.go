@@ -18,25 +18,25 @@ var distributionProviders = []string{"/usr/lib/x86_64-linux-gnu/libfabric", "/us
 // fabric makes every MPI library on libfabric use the provider, and leaves those alone that
 // are not: each library takes it where it can be loaded, and what it took before where not.
 //
-// theirs is the FI_PROVIDER_PATH that there is: libfabric looks nowhere else, so it is kept
-// behind ours. Where an earlier Env made it (ours), it may lack the folders of the library that is
-// started now.
+// theirs is the FI_PROVIDER_PATH that there is: libfabric looks nowhere else, so it is kept. Where an earlier Env made
+// it (ours), it may lack the folders of the library that is started now.
 func fabric(s Setup, theirs string, ours bool) []variable {
 	if s.Fabric == "" {
 		return nil
 	}
-	// libfabric 2 takes + and a file; 1.17 takes that for a folder which is not there.
-	path := []string{"+" + s.Fabric, filepath.Dir(s.Fabric)}
-	more := strings.Split(theirs, ":")
-	// The distribution's folders are where there was none of the user's.
-	if theirs == "" || ours && slices.Contains(more, distributionProviders[0]) {
-		more = append(append(more, s.Providers...), distributionProviders...)
+	// libfabric 2 takes + and a file; 1.17 takes that for a folder which is not there. The library's own folders, or
+	// the user's, stand first: behind ours, Intel MPI's libfabric 2.4 loads psm3 alone of them.
+	mine := []string{"+" + s.Fabric, filepath.Dir(s.Fabric)}
+	var path []string
+	switch more := strings.Split(theirs, ":"); {
+	case theirs == "":
+		path = slices.Concat(s.Providers, mine, distributionProviders)
+	case ours && slices.Contains(more, distributionProviders[0]): // there was none of the user's
+		path = slices.Concat(s.Providers, mine, more)
+	default:
+		path = slices.Concat(more, mine)
 	}
-	for _, p := range more {
-		if p != "" && !slices.Contains(path, p) {
-			path = append(path, p)
-		}
-	}
+	path = unique(path)
 	// The first one that fits is taken, and unknown ones come last: only a filter helps.
 	choice := []variable{{"FI_PROVIDER", Provider, false}, {"FI_IVSHMEM_CORE", "none", false}}
 	if s.OtherHosts {
@@ -67,6 +67,7 @@ func fabric(s Setup, theirs string, ours bool) []variable {
 		{"OMPI_MCA_osc", "^ucx", false},
 		{"MPIR_CVAR_CH4_NETMOD", netmod, false},
 		{"I_MPI_FABRICS", "ofi", false}, // not shm:ofi, which is slower within a VM
+		{"I_MPI_OFI_PROVIDER", Provider, false},
 	}...)
 }
 
@@ -78,6 +79,17 @@ func FabricEnv(file string) []string {
 		env = append(env, v.name+"="+v.value)
 	}
 	return env
+}
+
+// unique returns the words of list that are not empty, each once.
+func unique(list []string) []string {
+	var out []string
+	for _, w := range list {
+		if w != "" && !slices.Contains(out, w) {
+			out = append(out, w)
+		}
+	}
+	return out
 }
 
 // usersPath returns the FI_PROVIDER_PATH in environ, of several the last.
@@ -102,12 +114,14 @@ func ProviderFolders(program string) []string {
 		return nil // the distribution's
 	}
 	var folders []string
-	for _, pattern := range []string{"lib/libfabric", "lib/*/libfabric", "lib64/libfabric", "opt/mpi/libfabric/lib/prov"} {
+	for _, pattern := range []string{"lib/libfabric", "lib/*/libfabric", "lib64/libfabric", "opt/mpi/libfabric/lib/prov", "libfabric/lib/prov",
+		"lib/libtcp-fi.so"} { // the last: Intel MPI as a wheel
 		found, err := filepath.Glob(filepath.Join(prefix, pattern))
 		if err != nil {
 			continue // a prefix with the characters of a pattern
 		}
 		for _, f := range found {
+			f = strings.TrimSuffix(f, "/libtcp-fi.so")
 			if fi, err := os.Stat(f); err == nil && fi.IsDir() && CheckPath(f) == nil {
 				folders = append(folders, f)
 			}

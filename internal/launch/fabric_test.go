@@ -23,19 +23,20 @@ func fabricEnv(t *testing.T, environ ...string) []string {
 }
 
 func TestFabricUsersValues(t *testing.T) {
-	const ours = "FI_PROVIDER_PATH=+" + providerFile + ":/run/nm/libfabric:"
+	const ours, first = "+" + providerFile + ":/run/nm/libfabric", "FI_PROVIDER_PATH="
+	library := first + "/opt/mpi/lib/libfabric:" + ours + ":" + strings.Join(distributionProviders, ":")
 	vars := fabricEnv(t)
 	for _, want := range []string{"FI_PROVIDER=ivshmem", "OMPI_MCA_mtl=^psm", "MPIR_CVAR_CH4_NETMOD=ofi", "FI_IVSHMEM_CORE=none",
-		ours + "/opt/mpi/lib/libfabric:" + strings.Join(distributionProviders, ":")} {
+		"I_MPI_OFI_PROVIDER=ivshmem", library} {
 		if !slices.Contains(vars, want) {
 			t.Errorf("no %s in %q", want, vars)
 		}
 	}
 
-	// The user's folders stay, behind ours, and so do the user's choices.
+	// The user's folders stay, before ours, and so do the user's choices.
 	user := []string{"FI_PROVIDER_PATH=/site/libfabric", "FI_PROVIDER=tcp", "OMPI_MCA_mtl=^ofi"}
 	vars = fabricEnv(t, user...)
-	if !slices.Contains(vars, ours+"/site/libfabric") {
+	if !slices.Contains(vars, first+"/site/libfabric:"+ours) {
 		t.Errorf("%q", vars)
 	}
 	for _, v := range vars {
@@ -47,14 +48,13 @@ func TestFabricUsersValues(t *testing.T) {
 	// An earlier call knew another MPI library: this one's folder is added.
 	s := setup(OnHost)
 	s.Fabric = providerFile
-	first, _ := Env(s, nil)
-	want := ours + strings.Join(distributionProviders, ":") + ":/opt/mpi/lib/libfabric"
-	if again := fabricEnv(t, first...); !slices.Contains(again, want) {
-		t.Errorf("no %s in %q", want, again)
+	earlier, _ := Env(s, nil)
+	if again := fabricEnv(t, earlier...); !slices.Contains(again, library) {
+		t.Errorf("no %s in %q", library, again)
 	}
 
 	// Within the environment that an earlier call made, nothing doubles.
-	if again := fabricEnv(t, append(user, vars...)...); !slices.Contains(again, ours+"/site/libfabric") {
+	if again := fabricEnv(t, append(user, vars...)...); !slices.Contains(again, first+"/site/libfabric:"+ours) {
 		t.Errorf("%q", again)
 	}
 }
@@ -84,8 +84,11 @@ func TestProviderFolders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(prefix, "lib/libtcp-fi.so"), nil, 0o644); err != nil { // as in Intel MPI's wheel
+		t.Fatal(err)
+	}
 	got := ProviderFolders(script(t, filepath.Join(prefix, "bin"), "mpirun", ""))
-	want := []string{filepath.Join(prefix, "lib/libfabric"), filepath.Join(prefix, "lib/openmpi/libfabric")}
+	want := []string{filepath.Join(prefix, "lib"), filepath.Join(prefix, "lib/libfabric"), filepath.Join(prefix, "lib/openmpi/libfabric")}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

