@@ -87,9 +87,10 @@ func commands(source string, names []string, h Here) []string {
 		packages := quote(filepath.Join(h.Dir, "packages"))
 		return []string{
 			"mkdir -p " + packages + " " + quote(filepath.Join(h.Dir, "root")),
-			"cd " + packages + " && apt-get download $(apt-get install --print-uris --yes -qq --no-install-recommends " + list +
-				` | sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p")`,
-			"for f in " + packages + "/*.deb; do dpkg-deb -x \"$f\" " + quote(filepath.Join(h.Dir, "root")) + "; done",
+			"cd " + packages + " && get=$(apt-get install --print-uris --yes -qq --no-install-recommends " + list +
+				`) && get=$(echo "$get" | sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p") && ` +
+				`if [ -n "$get" ]; then apt-get download $get; else echo "installed in the system: nothing to get"; fi`,
+			"for f in " + packages + "/*.deb; do [ ! -e \"$f\" ] || dpkg-deb -x \"$f\" " + quote(filepath.Join(h.Dir, "root")) + " || exit; done",
 		}
 	case "dnf":
 		return []string{"dnf install --assumeyes " + list}

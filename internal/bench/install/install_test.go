@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +69,55 @@ func TestSources(t *testing.T) {
 		}
 		if !strings.Contains(got, c.want) {
 			t.Errorf("%+v: %s, want %s", c, got, c.want)
+		}
+	}
+}
+
+// A user's commands get packages and what they need, have nothing to do where all is installed, and fail where apt does.
+func TestAptWithoutRoot(t *testing.T) {
+	if _, err := exec.LookPath("sed"); err != nil {
+		t.Fatal(err)
+	}
+	s := &suite.Suite{Name: "x", Packages: map[string][]string{"apt": {"lammps"}}, Experiments: []suite.Experiment{{Install: "build it"}}}
+	uris := `'http://mirror/l/lammps_1%3a2-3_amd64.deb' lammps_1%3a2-3_amd64.deb 7 SHA256:0
+'http://mirror/f/libfftw3_3-1_amd64.deb' libfftw3_3-1_amd64.deb 7 SHA256:0
+`
+	for _, c := range []struct{ printed, got, unpacked string }{
+		{"cat <<'E'\n" + uris + "E\n", "download lammps libfftw3", "libfftw3.deb lammps.deb"},
+		{":", "", ""},
+		{"exit 100", "exit status 100", ""},
+	} {
+		bin, dir := t.TempDir(), t.TempDir()
+		for name, text := range map[string]string{
+			"apt-get":  "[ \"$1\" = download ] || { " + c.printed + "\nexit; }\necho \"$@\" >>" + dir + "/got\nshift\nfor p; do : >$p.deb; done\n",
+			"dpkg-deb": "basename \"$2\" >>" + dir + "/unpacked\n",
+		} {
+			if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := Make(s, "apt", Here{Dir: dir, Has: func(string) bool { return true }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := ""
+		for _, command := range p.Commands {
+			cmd := exec.Command("sh", "-c", command)
+			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				failed = err.Error()
+				t.Logf("%s: %v: %s", command, err, out)
+				break
+			}
+		}
+		got, _ := os.ReadFile(filepath.Join(dir, "got"))
+		unpacked, _ := os.ReadFile(filepath.Join(dir, "unpacked"))
+		names := strings.Fields(string(unpacked))
+		slices.Sort(names)
+		want := strings.Fields(c.unpacked)
+		slices.Sort(want)
+		if strings.TrimSpace(string(got))+failed != c.got || !slices.Equal(names, want) {
+			t.Errorf("apt prints %q: %q, %q, unpacked %q", c.printed, got, failed, names)
 		}
 	}
 }
