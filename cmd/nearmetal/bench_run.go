@@ -85,7 +85,7 @@ The exit status is 1 if a repetition failed.`,
 	flags.StringArrayVar(&f.set, "set", nil, "values in place of a suite's, `PARAMETER=VALUES`, for one experiment EXPERIMENT.PARAMETER=VALUES; repeatable")
 	flags.StringVar(&f.paper, "paper", "", "take the sizes that a `PAPER` has ("+strings.Join(paper.Names(), ", ")+"); without SUITE: run what repeats its figures on as many hosts")
 	complete(cmd, "paper", paper.Names())
-	flags.BoolVar(&f.skipMissing, "skip-missing", false, "leave out experiments whose program is not here")
+	flags.BoolVar(&f.skipMissing, "skip-missing", false, "leave out experiments that cannot run here")
 	flags.Float64Var(&f.peak, "peak-gflops", 0, "theoretical peak of a core, `GFLOPS` in 1e9 operations a second (default computed from its vectors and frequency)")
 	flags.StringVar(&f.out, "out", "", "`DIR` of the results (default nearmetal-bench/DATE-SUITES)")
 	flags.StringVar(&f.resume, "resume", "", "go on with the run in `DIR`")

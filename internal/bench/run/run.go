@@ -165,7 +165,7 @@ func (r *runner) prepare() error {
 		return errors.New("there is nothing to run: no program of what was asked for is here (nearmetal bench show says how to install them)")
 	}
 	if missing != nil {
-		missing = errors.Join(missing, errors.New("--skip-missing leaves out what has no program here"))
+		missing = errors.Join(missing, errors.New("--skip-missing leaves such experiments out"))
 	}
 	return missing
 }

@@ -137,7 +137,7 @@ func TestMissingProgram(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	_, err := Start(context.Background(), dir, q, rec(q), Events{})
 	if err == nil || !strings.Contains(err.Error(), "t/one: ") || !strings.Contains(err.Error(), "apt-get install it") ||
-		!strings.HasSuffix(err.Error(), "\n--skip-missing leaves out what has no program here") {
+		!strings.HasSuffix(err.Error(), "\n--skip-missing leaves such experiments out") {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(dir); err == nil {
