@@ -55,7 +55,7 @@ func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance
 	i.log.Say("%v", err)
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
-	if e := i.remove(undo); e != nil {
+	if e := i.removeInTurn(undo); e != nil { // this one's: all of a host may end at the same time
 		err = fmt.Errorf("%w; and it is left: %w", err, e)
 	}
 	return nil, err

@@ -3,6 +3,7 @@ package vsphere
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -201,6 +202,51 @@ func TestInterrupted(t *testing.T) {
 	s.Tasks(nil)
 	same(t, "interrupted", before)
 	l.j.undo(t)
+}
+
+// Ctrl-C while a host has as many clones under way as it may have at a time: their ends do not wait for each other's turns.
+// Those that still wait for a turn are not begun.
+func TestInterruptedFull(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{Hosts: 1})
+	before := names()
+	l, err := begin(t, fmt.Sprintf(`
+name: full
+backend: vsphere
+root: backend
+vms: [{name: vm, count: %d, vcpus: 2, memory: 1GiB}]
+vsphere: {template: %s, portGroup: DC0_DVPG0}
+`, 2*provisioning, vcsim.Template))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	var asked atomic.Int32
+	s.Fail(func(_ int, method string) vcsim.Failure {
+		if method == "CloneVM_Task" && asked.Add(1) == provisioning {
+			cancel(cause)
+		}
+		return vcsim.Failure{}
+	})
+	s.Tasks(func(name string) types.BaseMethodFault {
+		if strings.HasPrefix(name, "CloneV") {
+			<-ctx.Done()
+		}
+		return nil
+	})
+	if err := l.start(ctx); !errors.Is(err, cause) {
+		t.Error(err)
+	}
+	s.Tasks(nil)
+	same(t, "interrupted", before) // also without the journal
+	l.j.undo(t)
+	begun := map[string]bool{}
+	for _, r := range l.j.refs {
+		begun[r.ID["mark"]] = true
+	}
+	if asked.Load() != provisioning || len(begun) != provisioning {
+		t.Errorf("%d VMs were begun, %d cloned, want %d", len(begun), asked.Load(), provisioning)
+	}
 }
 
 // A journal that cannot be written stops a start before anything is made.

@@ -154,18 +154,23 @@ func (i *instance) Kill(ctx context.Context) error {
 	return err
 }
 
-// remove removes what Start has made, also where it does not know what vCenter made of its call.
+// remove removes what Start has made, in a turn of the host's.
 func (i *instance) remove(ctx context.Context) error {
-	i.ending.Lock()
-	defer i.ending.Unlock()
-	if i.removed {
-		return nil
-	}
 	turn, err := i.c.slot(ctx, i.host.name)
 	if err != nil {
 		return err
 	}
 	defer turn()
+	return i.removeInTurn(ctx)
+}
+
+// removeInTurn is remove for who has a turn. It removes the VM also where it does not know what vCenter made of its call.
+func (i *instance) removeInTurn(ctx context.Context) error {
+	i.ending.Lock()
+	defer i.ending.Unlock()
+	if i.removed {
+		return nil
+	}
 	i.mu.Lock()
 	vm := i.vm
 	i.mu.Unlock()
