@@ -113,7 +113,8 @@ func (b *bench) places() ([]*place, error) {
 	return append(all, tmpfs, &host), os.Mkdir(host.share, 0o755)
 }
 
-// tmpfs copies the small files and Python with its modules to a tmpfs of the VM of v.
+// tmpfs copies the small files and Python with its modules to a tmpfs of the VM of v. Their times are kept: without them
+// Python would compile each module again.
 func (b *bench) tmpfs(v place) (*place, error) {
 	const at = "/mnt/tmpfs"
 	t := v
@@ -128,7 +129,7 @@ print("lib=%s own=%s site=%s" % (sysconfig.get_path("stdlib", vars={"installed_b
 mkdir -p ` + at + `/home/bin ` + at + `/home/lib
 cp $own ` + at + `/home/bin/python3
 tar -C "${lib%/*}" -c --exclude=test --exclude=site-packages "${lib##*/}" | tar -C ` + at + `/home/lib -x
-cp -r $site ` + at + `/modules
+cp -a $site ` + at + `/modules
 `
 	if _, err := t.run(t.asRoot, script); err != nil {
 		return nil, fmt.Errorf("tmpfs: %w", err)
