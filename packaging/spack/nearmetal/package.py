@@ -1,5 +1,8 @@
 # Copyright of nearmetal's authors. SPDX-License-Identifier: Apache-2.0
-"""nearmetal for Spack: put the folder nearmetal into the packages of a repository of your own (spack repo create)."""
+"""nearmetal for Spack 1.0 and newer: put the folder nearmetal into the packages of a repository of your own (spack repo
+create)."""
+
+from spack_repo.builtin.build_systems.makefile import MakefilePackage
 
 from spack.package import *
 
@@ -23,21 +26,21 @@ class Nearmetal(MakefilePackage):
     depends_on("mpi", when="+mpi")
     depends_on("slurm", when="+slurm")
 
-    def edit(self, spec, prefix):
+    def edit(self, spec: Spec, prefix: Prefix) -> None:
         args = ["setup", "--buildtype=release", "--prefix=" + prefix]
         args.append("-Dmpicc=" + (spec["mpi"].mpicc if spec.satisfies("+mpi") else "none"))
         if spec.satisfies("+slurm"):
             args.append("-Dc_args=-I" + spec["slurm"].prefix.include)
-        which("meson")(*args, "build/c", ".")
+        which("meson", required=True)(*args, "build/c", ".")
 
-    def build(self, spec, prefix):
+    def build(self, spec: Spec, prefix: Prefix) -> None:
         # Not make all: make deps would ask apt for packages.
-        ninja = which("ninja")
+        ninja = which("ninja", required=True)
         ninja("-C", "build/c")
         make("-o", "deps", "go")
 
-    def install(self, spec, prefix):
+    def install(self, spec: Spec, prefix: Prefix) -> None:
         make("-o", "deps", "install", "PREFIX=" + prefix, "SLURM_PLUGINS=" + join_path(prefix.lib, "slurm"))
 
-    def setup_run_environment(self, env):
+    def setup_run_environment(self, env: EnvironmentModifications) -> None:
         env.prepend_path("FI_PROVIDER_PATH", join_path(self.prefix.lib, "nearmetal", "libfabric"))
