@@ -579,6 +579,23 @@ static void containers(void)
 	messages();
 }
 
+/* Where there is a network, too, nothing between two ranks goes over it: not a part of a rendezvous either. */
+static void lanes(void)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *f;
+
+	setenv("UCX_TLS", "ivshmem,tcp,self", 1);
+	start(UCP_FEATURE_TAG | UCP_FEATURE_RMA, false);
+	f = open_memstream(&text, &len);
+	ucp_ep_print_info(eps[!rank], f);
+	EXPECT(!fclose(f) && strstr(text, "ivshmem/ivshmem0"));
+	EXPECT(!strstr(text, "tcp/"));
+	free(text);
+	stop();
+}
+
 /* In a process that has loaded the provider, UCX takes no slot unless Open MPI is to take UCX. */
 static void beside_provider(void)
 {
@@ -649,6 +666,7 @@ int main(int argc, char **argv)
 		{ "threads", 2, 64, threads, false },
 		{ "a job that is suspended", 2, 64, suspended, false },
 		{ "containers", 2, 64, containers, false },
+		{ "network", 2, 64, lanes, false },
 		{ "beside the provider", 2, 64, beside_provider, false },
 	};
 	size_t i;
