@@ -25,7 +25,8 @@ func flavorOf(vm *plan.VM, c *spec.Cluster) (Flavor, error) {
 	f := Flavor{VCPUs: vm.VCPUs, RAMMiB: vm.MemoryBytes >> 20, Specs: s}
 	if len(vm.Pins) > 0 {
 		s["hw:cpu_policy"] = "dedicated"
-		s["hw:cpu_thread_policy"] = "isolate"
+		// A core for each vCPU would be "isolate", and Nova has no host with SMT for that.
+		s["hw:cpu_thread_policy"] = "prefer"
 		if vm.Threads > 1 {
 			s["hw:cpu_thread_policy"] = "require"
 		}
@@ -54,9 +55,9 @@ func flavorOf(vm *plan.VM, c *spec.Cluster) (Flavor, error) {
 		s["hw:mem_page_size"] = pageText(page)
 	}
 	if len(vm.Devices) > 0 {
-		s["hw:pci_numa_affinity_policy"] = "required"
-		if slices.ContainsFunc(vm.Devices, func(d plan.Device) bool { return d.HostNode < 0 }) {
-			s["hw:pci_numa_affinity_policy"] = "preferred"
+		s["hw:pci_numa_affinity_policy"] = "preferred"
+		if besideCards(vm) {
+			s["hw:pci_numa_affinity_policy"] = "required"
 		}
 	}
 	counts := map[string]int{}
@@ -77,6 +78,15 @@ func flavorOf(vm *plan.VM, c *spec.Cluster) (Flavor, error) {
 		s["hw:viommu_model"] = "intel"
 	}
 	return f, nil
+}
+
+// besideCards reports whether each device of a VM is on a host node of the VM's. Nova finds no place for one that is
+// required to be there and is on the node beside.
+func besideCards(vm *plan.VM) bool {
+	return !slices.ContainsFunc(vm.Devices, func(d plan.Device) bool {
+		beside := func(n plan.Node) bool { return slices.Contains(n.HostNodes, d.HostNode) }
+		return d.HostNode < 0 || len(vm.Nodes) > 0 && !slices.ContainsFunc(vm.Nodes, beside)
+	})
 }
 
 // withCPUs returns a VM's nodes that have vCPUs. The memory of the others is taken off the flavor: Nova has no

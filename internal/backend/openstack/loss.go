@@ -31,6 +31,8 @@ func lost(p *plan.Plan, c *spec.Cluster) []Loss {
 	pinned := any(func(vm *plan.VM) bool { return len(vm.Pins) > 0 })
 	add(pinned, "which CPUs", "Nova chooses CPUs of the node itself, in no order",
 		"neighbouring vCPUs need not be neighbouring cores: bind ranks by what the guest measures, not by number")
+	add(any(func(vm *plan.VM) bool { return len(vm.Pins) > 0 && vm.Threads == 1 }), "a core for each vCPU", "Nova's policy for that, isolate, finds no host that has SMT",
+		"on hosts with SMT cpu_dedicated_set has to have one thread of each core: else two vCPUs share a core")
 	add(any(func(vm *plan.VM) bool { return len(vm.L3) > 1 || vm.Dies > 1 }), "last-level caches and dies", "Nova refuses hw:cpu_dies, and shows one cache a socket",
 		"an MPI that maps ranks by cache maps them wrongly: map by core")
 	add(any(func(vm *plan.VM) bool {

@@ -38,7 +38,7 @@ var fromImage = map[string]string{
 // means says what the lack of an extra spec costs.
 var means = map[string]string{
 	"hw:cpu_policy":               "vCPUs float over the host's CPUs and share them with other tenants",
-	"hw:cpu_thread_policy":        "two vCPUs may share a core, or a core's threads look like cores",
+	"hw:cpu_thread_policy":        "vCPUs that are threads of a core need not be on one core, or two that are not share one",
 	"hw:numa_nodes":               "the guest sees one node where there are several, or several that are one",
 	"hw:mem_page_size":            "ordinary pages: more TLB misses",
 	"hw:pci_numa_affinity_policy": "the card may be on another node than the VM",
@@ -128,8 +128,7 @@ func same(key, need, has string, want, have Flavor) bool {
 	case "hw:mem_page_size":
 		return pageKiB(need) == pageKiB(has) || has == "large"
 	case "hw:cpu_thread_policy":
-		// On hosts without SMT, which a flavor cannot tell, they are alike.
-		return false
+		return need == "prefer" && (has == "" || has == "isolate") // Nova's own; isolate is for hosts without SMT
 	case "hw:pci_numa_affinity_policy":
 		return has == "required"
 	case "hw:numa_nodes":

@@ -128,7 +128,7 @@ func TestMatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Flavor{VCPUs: 16, RAMMiB: 65536, Specs: map[string]string{
-		"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "isolate", "hw:numa_nodes": "2", "hw:mem_page_size": "1GB",
+		"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "prefer", "hw:numa_nodes": "2", "hw:mem_page_size": "1GB",
 		"hw:numa_cpus.0": "0-7", "hw:numa_cpus.1": "8-15", "hw:numa_mem.0": "32768", "hw:numa_mem.1": "32768",
 		"hw:cpu_sockets": "2", "hw:cpu_cores": "8", "hw:cpu_threads": "1",
 	}}
