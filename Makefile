@@ -209,8 +209,8 @@ test-vhpc: deps ## what VMware's vHPC toolkit calls, recorded from the toolkit i
 	@sh scripts/wheels.sh vhpc
 	NEARMETAL_VHPC_PYTHON='$(CURDIR)/build/venv/vhpc/bin/python' go test -count=1 -run 'TestToolkit' ./internal/backend/vsphere
 
-# Nova itself, of PyPI: its API's own check of extra specs, without a cloud. Minutes to fetch, seconds to run.
-test-nova: deps ## the flavors that plans ask for, checked by Nova's own code
+# Nova itself, of PyPI: its own check of extra specs, and where it puts servers, without a cloud. Minutes to fetch, seconds to run.
+test-nova: deps ## the flavors that plans ask for, checked and placed by Nova's own code
 	@sh scripts/wheels.sh nova
 	go test -count=1 -tags nova -run TestNova ./internal/backend/openstack
 

@@ -28,6 +28,17 @@ func Name(file string) string { return strings.TrimSuffix(filepath.Base(file), "
 // Make makes the plan of a cluster file for the machine of test/topology that its name begins with, as on KVM.
 func Make(t *testing.T, file string) (*plan.Plan, *spec.Cluster) {
 	t.Helper()
+	c, h := Read(t, file)
+	p, err := plan.Make(c, []topology.Host{*h}, plan.Ledger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, c
+}
+
+// Read returns a cluster file, and its machine.
+func Read(t *testing.T, file string) (*spec.Cluster, *topology.Host) {
+	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -46,11 +57,7 @@ func Make(t *testing.T, file string) (*plan.Plan, *spec.Cluster) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := plan.Make(c, []topology.Host{*h}, plan.Ledger{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return p, c
+			return c, h
 		}
 		i := strings.LastIndexByte(machine, '-')
 		if i < 0 {

@@ -418,8 +418,10 @@ func (c *Cloud) makeServer(x map[string]any) {
 	}()
 }
 
-// alone is a server's root: its own /run, and its own /etc/hosts in the directory that is the first word.
-const alone = `mount -t tmpfs run /run && cp /etc/hosts "$1/hosts" && mount --bind "$1/hosts" /etc/hosts && shift && exec "$@"`
+// alone is a server's root: its own /run and /dev/shm, its own /etc/hosts in the directory that is the first word, and the name
+// that is the second one. MPI libraries take processes of one name for those of one host.
+const alone = `mount -t tmpfs run /run && mount -t tmpfs shm /dev/shm && cp /etc/hosts "$1/hosts" && mount --bind "$1/hosts" /etc/hosts &&
+hostname "$2" && shift 2 && exec "$@"`
 
 // start starts nearmetal cloud-agent as cloud-init would, at the server's own address.
 func (c *Cloud) start(x map[string]any, file, content, ip string) {
@@ -437,7 +439,7 @@ func (c *Cloud) start(x map[string]any, file, content, ip string) {
 	c.listens[ip].Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	c.ends[x["id"].(string)] = cancel
-	cmd := exec.CommandContext(ctx, "unshare", "--mount", "sh", "-c", alone, "sh", filepath.Dir(file), c.Program, "cloud-agent", "--stay", file)
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--uts", "sh", "-c", alone, "sh", filepath.Dir(file), fmt.Sprint(x["name"]), c.Program, "cloud-agent", "--stay", file)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		c.t.Error(err)
