@@ -51,11 +51,21 @@ void check(const char *what, long err)
 		die(what, err);
 }
 
-void meet(void)
+void arrive(void)
 {
 	__atomic_add_fetch(&common->arrived[rank], 1, __ATOMIC_ACQ_REL);
-	while (__atomic_load_n(&common->arrived[!rank], __ATOMIC_ACQUIRE) <
-	       __atomic_load_n(&common->arrived[rank], __ATOMIC_RELAXED))
+}
+
+bool both_arrived(void)
+{
+	return __atomic_load_n(&common->arrived[!rank], __ATOMIC_ACQUIRE) >=
+	       __atomic_load_n(&common->arrived[rank], __ATOMIC_RELAXED);
+}
+
+void meet(void)
+{
+	arrive();
+	while (!both_arrived())
 		;
 }
 

@@ -26,7 +26,10 @@ extern int rank;		/* 0 or 1 */
 
 void die(const char *what, long err);
 void check(const char *what, long err);
-/* Both have come here. */
+/* This one has come here; have both? */
+void arrive(void);
+bool both_arrived(void);
+/* Both have come here. Nobody polls a provider meanwhile. */
 void meet(void);
 
 /* limits.c: what the machine can do at most; of it the ping-pong alone, in a few ms. */
