@@ -164,7 +164,7 @@ func (r *runner) prepare() error {
 	if missing == nil && len(r.exps) == 0 {
 		return errors.New("there is nothing to run: no program of what was asked for is here (nearmetal bench show says how to install them)")
 	}
-	if missing != nil {
+	if missing != nil && len(r.exps) > 0 {
 		missing = errors.Join(missing, errors.New("--skip-missing leaves such experiments out"))
 	}
 	return missing

@@ -137,6 +137,15 @@ func TestMissingProgram(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	_, err := Start(context.Background(), dir, q, rec(q), Events{})
 	if err == nil || !strings.Contains(err.Error(), "t/one: ") || !strings.Contains(err.Error(), "apt-get install it") ||
+		strings.Contains(err.Error(), "\n") {
+		t.Errorf("not one line: %v", err)
+	}
+	// With something else to run, a second line says how to.
+	other := request(t, "echo 8 1", "a").Suites[0].Experiments[0]
+	other.Name = "two"
+	q.Suites[0].Experiments = append(q.Suites[0].Experiments, other)
+	_, err = Start(context.Background(), dir, q, rec(q), Events{})
+	if err == nil || !strings.Contains(err.Error(), "t/one: ") ||
 		!strings.HasSuffix(err.Error(), "\n--skip-missing leaves such experiments out") {
 		t.Errorf("%v", err)
 	}
