@@ -88,20 +88,23 @@ int tcp_dial(const char *addr)
 
 static void add_addr(struct buf *b, const char *key, int fd, int (*name)(int, struct sockaddr *, socklen_t *))
 {
-	struct sockaddr_storage a = { .ss_family = AF_UNSPEC };
-	struct sockaddr_in *v4 = (void *)&a;
-	struct sockaddr_in6 *v6 = (void *)&a;
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} a;
 	socklen_t n = sizeof a;
 	char s[64] = "";
 
-	if (name(fd, (struct sockaddr *)&a, &n))
+	memset(&a, 0, sizeof a);
+	if (name(fd, &a.any, &n))
 		return;
-	if (a.ss_family == AF_INET) {
-		inet_ntop(AF_INET, &v4->sin_addr, s, sizeof s);
-		fields_addf(b, key, "%s:%d", s, ntohs(v4->sin_port));
+	if (a.any.sa_family == AF_INET) {
+		inet_ntop(AF_INET, &a.v4.sin_addr, s, sizeof s);
+		fields_addf(b, key, "%s:%d", s, ntohs(a.v4.sin_port));
 	} else {
-		inet_ntop(AF_INET6, &v6->sin6_addr, s, sizeof s);
-		fields_addf(b, key, "[%s]:%d", s, ntohs(v6->sin6_port));
+		inet_ntop(AF_INET6, &a.v6.sin6_addr, s, sizeof s);
+		fields_addf(b, key, "[%s]:%d", s, ntohs(a.v6.sin6_port));
 	}
 }
 
