@@ -195,7 +195,7 @@ func TestRefused(t *testing.T) {
 	t.Setenv("PATH", dir)
 	for text, want := range map[string]string{
 		"hsqs":                                 "squashfs-tools",
-		"QFI\xfb":                              "guestfs-tools",
+		"QFI\xfb":                              "guestfish",
 		strings.Repeat("x", 32) + "SIF_MAGIC":  "squashfs-tools",
 		strings.Repeat("x", 257) + "ustar\x00": "skopeo",
 	} {

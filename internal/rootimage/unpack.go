@@ -26,7 +26,7 @@ var programs = map[Kind][]string{
 // packages have them.
 var packages = map[string]string{
 	"unsquashfs":   "the package squashfs-tools",
-	"virt-tar-out": "the package guestfs-tools (libguestfs-tools on Debian)", "tar": "tar", "umoci": "umoci (Debian has the package)", "skopeo": "the package skopeo",
+	"virt-tar-out": "guestfish, of libguestfs", "tar": "tar", "umoci": "umoci (Debian has the package)", "skopeo": "the package skopeo",
 }
 
 // needs says what is missing to unpack the image.
