@@ -33,7 +33,7 @@ fi
 shift
 mount -t proc proc /proc
 work=$(mktemp -d)
-trap 'cd /; umount -l "$work"/*/proc "$work"/*/dev "$work"/*/pk 2>/dev/null; rm -rf --one-file-system "$work"' EXIT
+trap 'cd /; umount -l "$work"/*/proc "$work"/*/dev "$work"/*/pk 2>/dev/null || :; rm -rf --one-file-system "$work"' EXIT
 
 fail() {
 	echo "packages-test.sh: $*" >&2
