@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +72,7 @@ func TestSoftRoCE(t *testing.T) {
 	if n := len(tookRXE.FindAllString(r.out+r.err, -1)); n != 2 {
 		t.Errorf("%d ranks took the provider of rxe0, want 2:\n%s", n, r.err)
 	}
+	t.Run("two devices", func(t *testing.T) { testTwoDevices(t, c) })
 }
 
 // What a cluster file wants of devices and this host has not is said in one line, before
@@ -90,5 +93,57 @@ func TestDevicesRefused(t *testing.T) {
 		}
 		r.want(t, r.code, words)
 		oneLine(t, r)
+	}
+}
+
+// twoDevices adds to the VM of number $1, whose only peer is $2, two more soft RoCE devices, on interfaces of one Ethernet
+// that joins both VMs. It is a VXLAN because the VMs' network takes frames from a VM's own address only. They are no
+// macvlans: the kernel lists the address of a macvlan with the device below it as well.
+const twoDevices = `set -e
+for m in vxlan bridge veth; do modprobe $m; done
+ip link add vx0 type vxlan id 7 local 10.77.0.$1 remote 10.77.0.$2 dstport 4789
+ip link add br0 type bridge
+ip link set vx0 master br0 up
+ip link set br0 up
+sysctl -q -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2
+for i in 1 2; do
+	ip link add v$i mtu 1450 type veth peer name w$i mtu 1450
+	ip link set w$i master br0 up
+	ip addr add 10.79.$i.$1/16 dev v$i
+	ip link set v$i up
+	rdma link add rxe$i type rxe netdev v$i
+done
+`
+
+// Of two devices in each VM the two ranks of a VM use one each, and reach those of the other VM over both.
+func testTwoDevices(t *testing.T, c string) {
+	needs(t, "rdma", "ip")
+	for i, args := range [][]string{{"1", "2"}, {"2", "1"}} {
+		nm(t, append([]string{"exec", "-c", c, "--vm", "vm" + strconv.Itoa(i), "--", "sh", "-c", twoDevices, "sh"}, args...)...).want(t, 0)
+	}
+	provider, err := filepath.Abs("../../build/c/fabric")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	os.Chmod(dir, 0o755)
+	// Each VM has a region of its own, as VMs of two hosts have. libfabric 1.17's ofi_rxm asks for its own core provider
+	// behind the filter.
+	apart := filepath.Join(dir, "apart")
+	writeProgram(t, apart, `#!/bin/sh
+export FI_PROVIDER_PATH=`+provider+` FI_PROVIDER=ivshmem,verbs,ofi_rxm FI_IVSHMEM_REGION=/dev/shm/$(hostname) FI_IVSHMEM_REGION_SIZE=67108864
+export FI_IVSHMEM_CORE="verbs;ofi_rxm" FI_IVSHMEM_DEVICES=rxe1,rxe2 FI_VERBS_IFACE= FI_LOG_SUBSYS=ep_ctrl,domain
+export OMPI_MCA_mtl_ofi_provider_include=ivshmem OMPI_MCA_opal_common_ofi_provider_include=ivshmem
+exec "$@"
+`)
+	r := inVMs(t, c, false, "mpirun.openmpi", "-n", "4", apart, kernel(t, "mpicc.openmpi", "nm_cg"), "--grid", "16")
+	r.places(t)
+	for _, device := range []string{"rxe1", "rxe2"} {
+		if n := strings.Count(r.err, "reached over verbs;ofi_rxm, device "+device+"\n"); n != 2 {
+			t.Errorf("%d ranks took %s, want 2:\n%s", n, device, r.err)
+		}
+	}
+	if u := channels(r); len(u) != 4 || u.count(overVM) != 4 || u.count(overCore) != 4 {
+		t.Errorf("channels: %q", u)
 	}
 }
