@@ -1,6 +1,6 @@
 // Command libvirt measures what `make bench-libvirt` prints: how long one VM takes from its start until its agent is
-// ready, by nearmetal's own driver, by its libvirt driver, and as a bare domain by `virsh create`, with the same kernel
-// and root. All in turns, on a libvirtd of the host's in a namespace of its own. It needs root and build/nearmetal.
+// ready, by nearmetal's own driver, by its libvirt driver, and as a bare domain by `virsh create`, with the same kernel,
+// root, console and network card. All in turns, on a libvirtd of the host's in a namespace of its own. It needs root and build/nearmetal.
 package main
 
 import (
@@ -147,7 +147,7 @@ func up(program, on string) (time.Duration, error) {
 	return time.Duration(r.VMs[0].ReadyNs), nil
 }
 
-// bare is the shortest domain with a root and an agent.
+// bare is the shortest domain with a root, an agent, and what each VM of nearmetal's has: a console's file and a network card.
 type bare struct {
 	dir, uri string
 	image    *image.Image
@@ -162,17 +162,22 @@ func newBare(dir, uri string) (*bare, error) {
 	return &bare{dir, uri, i}, err
 }
 
+const bareMAC = "52:54:00:00:00:01"
+
 const bareXML = `<domain type='qemu'><name>bare</name><memory unit='MiB'>512</memory><vcpu current='1'>2</vcpu>
 <os><type machine='q35'>hvm</type>%s<kernel>/proc/%d/fd/%d</kernel><initrd>/proc/%d/fd/%d</initrd><cmdline>%s</cmdline></os>
 <features><acpi/><apic/></features><cpu mode='maximum'><feature policy='disable' name='erms'/><feature policy='disable' name='fsrm'/></cpu>
-<on_reboot>destroy</on_reboot><devices><controller type='usb' model='none'/><memballoon model='none'/><serial type='null'/>
+<on_reboot>destroy</on_reboot><devices><controller type='usb' model='none'/><memballoon model='none'/>
+<serial type='file'><source path='%s'/></serial>
+<interface type='user'><mac address='%s'/><model type='virtio'/><rom enabled='no'/></interface>
 <filesystem type='mount' accessmode='passthrough' multidevs='remap'><source dir='/'/><target dir='root'/><readonly/></filesystem>
 <channel type='unix'><source mode='connect' path='%s'/><target type='virtio' name='%s'/></channel></devices>
 <seclabel type='static' model='dac' relabel='no'><label>+0:+0</label></seclabel></domain>`
 
 // start has virsh create the domain, and returns how long it took until the agent was ready.
 func (b *bare) start() (time.Duration, error) {
-	c := guest.Config{Name: "bare", Root: guest.Mount{Tag: "root"}}
+	c := guest.Config{Name: "bare", Root: guest.Mount{Tag: "root"}, Links: []guest.Link{
+		{Name: "eth1", MAC: bareMAC, Address: backend.UserGuest, Gateway: backend.UserHost}}}
 	text, err := c.Encode()
 	if err != nil {
 		return 0, err
@@ -193,7 +198,8 @@ func (b *bare) start() (time.Duration, error) {
 	if _, err := os.Stat("/usr/share/qemu/qboot.rom"); err == nil && b.image.PVH() {
 		loader = "<loader type='rom'>/usr/share/qemu/qboot.rom</loader>"
 	}
-	xml := fmt.Sprintf(bareXML, loader, os.Getpid(), b.image.KernelFile().Fd(), os.Getpid(), initrd.Fd(), lower.KernelArgs{Accel: host.TCG, TSCKHz: khz}, sock, backend.AgentPort)
+	xml := fmt.Sprintf(bareXML, loader, os.Getpid(), b.image.KernelFile().Fd(), os.Getpid(), initrd.Fd(), lower.KernelArgs{Accel: host.TCG, TSCKHz: khz},
+		filepath.Join(b.dir, "console"), bareMAC, sock, backend.AgentPort)
 	path := filepath.Join(b.dir, "bare.xml")
 	if err := os.WriteFile(path, []byte(xml), 0o600); err != nil {
 		return 0, err
