@@ -383,7 +383,7 @@ static int open_file(struct ivs_region *r, const char *path, bool make, bool own
 			ret = fchmod(fd, 0600) ? -errno : format_file(fd, bytes);
 			if (ret) {
 				IVS_WARN(FI_LOG_DOMAIN, "region %s: cannot make a file of %zu "
-					 "bytes: %s; set FI_IVSHMEM_REGION_SIZE\n", path,
+					 "bytes: %s; set FI_IVSHMEM_REGION_SIZE, in bytes\n", path,
 					 bytes, ivs_lib.strerror(-ret));
 				close(fd);
 				return ret;
