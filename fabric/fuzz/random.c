@@ -1,7 +1,7 @@
 /*
  * random.c SECONDS [SEED [FILE...]]: the fuzz target where there is no libFuzzer, with the files'
  * contents and then with random inputs. The same seed makes the same inputs, as many as the time
- * allows.
+ * allows. FUZZ_EACH in the environment: seconds in place of SECONDS.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -21,7 +21,8 @@ static uint64_t next(uint64_t *x)
 
 int main(int argc, char **argv)
 {
-	time_t end = time(NULL) + (argc > 1 ? atol(argv[1]) : 10);
+	const char *each = getenv("FUZZ_EACH");
+	time_t end = time(NULL) + atol(each && *each ? each : argc > 1 ? argv[1] : "10");
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1, x, inputs = 0;
 	uint8_t data[600];
 	int i;

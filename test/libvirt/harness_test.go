@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"nearmetal/internal/libvirtd"
+
+	"golang.org/x/sys/unix"
 )
 
 // bound is how long a step may take on a busy machine.
@@ -179,6 +181,28 @@ func (h *host) start() {
 func (h *host) kill() {
 	h.daemon.Process.Kill()
 	h.daemon.Wait()
+}
+
+// kill kills a process that is no child, and awaits its end: what it held is free then.
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(bound); ; {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds()))
+		if n == 1 {
+			return
+		}
+		if err != unix.EINTR {
+			t.Fatalf("process %d: %d, %v", pid, n, err)
+		}
+	}
 }
 
 // ofUser returns the site of a user without privileges, whose daemon starts when it is wanted. more is added to the

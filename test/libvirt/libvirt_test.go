@@ -63,7 +63,7 @@ func TestHost(t *testing.T) {
 		s.nm("resume", "r").want(0)
 		owner := s.owner("r")
 		s.host.kill()
-		syscall.Kill(owner, syscall.SIGKILL)
+		kill(t, owner)
 		s.nm("ps").want(0, "removed what cluster r left") // with no daemon
 		s.nothing()
 		s.nm(append([]string{"up"}, s.small()...)...).want(1, "no libvirtd answers at qemu:///system", "systemctl start libvirtd").oneLine()
@@ -266,7 +266,7 @@ func TestUser(t *testing.T) {
 	t.Run("client and daemon killed", func(t *testing.T) {
 		s := s.with(t)
 		v := s.start("b")
-		syscall.Kill(daemonOf(t, filepath.Join(s.home, "run", "libvirt", "libvirtd.pid")), syscall.SIGKILL)
+		kill(t, daemonOf(t, filepath.Join(s.home, "run", "libvirt", "libvirtd.pid")))
 		v.Process.Kill()
 		v.Wait()
 		s.nm("ps").want(0, "removed what cluster b left")
