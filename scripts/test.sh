@@ -2,9 +2,10 @@
 # test.sh: `make test`, everything that CI runs, in parts.
 #
 # It says first what it will install, and how much that is. Packages are fetched while what
-# needs none of them is built and tested. The unit tests of C and of Go run beside each other, and the tests on VMs
-# in three lanes, since many of them wait more than they compute: a lane that is free takes the next part. A part that fails does not stop the
-# others, but for the build. At the end it names the parts and how long each took. Ends with 1 if a part failed.
+# needs none of them is built and tested. The unit tests of C and of Go run beside each other, and the
+# tests on VMs in three lanes, since many of them wait more than they compute: a lane that is free takes
+# the next part. A part that fails does not stop the others, but for the build. At the end it names the
+# parts and how long each took. Ends with 1 if a part failed.
 #
 # environment: TEST_LOG    a file that gets a line a part: name, seconds, seconds of CPU, result,
 #                          with tabs between
