@@ -2,11 +2,13 @@ package libvirt
 
 import (
 	"errors"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"nearmetal/internal/backend"
+	"nearmetal/internal/host/process"
 	"nearmetal/internal/libvirtd"
 )
 
@@ -46,5 +48,38 @@ func TestVerdict(t *testing.T) {
 	i := &instance{heard: make(chan struct{})}
 	if err := i.verdict(); err == nil || errors.Is(err, backend.ErrReset) {
 		t.Errorf("a daemon that says nothing: %v", err)
+	}
+}
+
+// A VM whose QEMU somebody else killed is not this driver's doing, though it is killed here too before libvirtd says anything.
+func TestKilledBefore(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		cmd := exec.Command("sleep", "60")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		start, err := process.Start(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := process.Find(cmd.Process.Pid, start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before {
+			cmd.Process.Kill()
+			p.Wait() // it is not reaped yet
+		}
+		i := &instance{process: p}
+		i.blame()
+		if i.killed == before {
+			t.Errorf("ended before: %v, killed by us: %v", before, i.killed)
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+		if !p.Ending() {
+			t.Error("it has ended")
+		}
+		p.Close()
 	}
 }

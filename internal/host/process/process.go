@@ -6,27 +6,37 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Start returns when a process began, in clock ticks since boot (proc(5), stat field 22): with the
-// number it names the process. fs.ErrNotExist: there is none.
-func Start(pid int) (string, error) {
+// stat returns the fields of a process from the third one on (proc(5), stat), 20 at least. fs.ErrNotExist: there is none.
+func stat(pid int) ([]string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	// The command's name, in brackets, may itself hold blanks and brackets.
 	i := strings.LastIndexByte(string(b), ')')
 	if i < 0 {
-		return "", fmt.Errorf("/proc/%d/stat: no command", pid)
+		return nil, fmt.Errorf("/proc/%d/stat: no command", pid)
 	}
 	f := strings.Fields(string(b[i+1:]))
 	if len(f) < 20 {
-		return "", fmt.Errorf("/proc/%d/stat: %d fields", pid, len(f))
+		return nil, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(f))
+	}
+	return f, nil
+}
+
+// Start returns when a process began, in clock ticks since boot (field 22): with the number it names the
+// process. fs.ErrNotExist: there is none.
+func Start(pid int) (string, error) {
+	f, err := stat(pid)
+	if err != nil {
+		return "", err
 	}
 	return f[19], nil
 }
@@ -86,6 +96,23 @@ func (p *Process) Wait() error {
 			return err
 		}
 	}
+}
+
+// exiting is a flag of a process that the kernel takes apart (PF_EXITING in its sched.h; proc(5), stat field 9). It
+// is set before descriptors are closed.
+const exiting = 0x4
+
+// Ending reports whether the process has ended, or is about to: whoever saw a socket of its close gets true.
+func (p *Process) Ending() bool {
+	f, err := stat(p.PID)
+	if ended, perr := p.poll(0); ended || perr != nil {
+		return ended // the number may be another's since
+	}
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	flags, err := strconv.ParseUint(f[6], 10, 64)
+	return err == nil && flags&exiting != 0
 }
 
 // poll waits for the process's end for some ms; -1: without a bound.
