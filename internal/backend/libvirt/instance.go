@@ -187,7 +187,6 @@ func (i *instance) Resume(ctx context.Context) error {
 	})
 }
 
-// Kill ends the domain, and returns when libvirtd knows of none any more.
 // blame notes that this driver ends the VM, unless it ends by itself: a cluster kills each of its VMs when it has lost the
 // agent of one, whose QEMU may have been killed by somebody else.
 func (i *instance) blame() {
@@ -199,6 +198,7 @@ func (i *instance) blame() {
 	i.mu.Unlock()
 }
 
+// Kill ends the domain, and returns when libvirtd knows of none any more.
 func (i *instance) Kill(ctx context.Context) error {
 	i.blame()
 	if err := end(ctx, i.d.connect, i.ref, i.process); err != nil {
