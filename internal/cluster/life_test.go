@@ -218,6 +218,34 @@ func TestVMDies(t *testing.T) {
 	}
 }
 
+// Whoever loses a VM's channel finds in Lost why the VM ended, though the record takes its time.
+func TestLostBeforeChannel(t *testing.T) {
+	l := newLab(t)
+	c := l.must(2)
+	v := c.vms[1]
+	found := make(chan error, 1)
+	go func() {
+		<-v.agent.Mux().Done()
+		select {
+		case err := <-c.Lost():
+			found <- err
+		default:
+			found <- nil
+		}
+	}()
+	c.mu.Lock()
+	unix.Kill(c.rec.VMs[1].PID, unix.SIGKILL)
+	<-v.inst.Done()
+	select {
+	case <-v.agent.Mux().Done():
+	case <-time.After(100 * time.Millisecond): // of a record that is written slowly
+	}
+	c.mu.Unlock()
+	if err := await(t, "the channel's end", found); err == nil || !strings.Contains(err.Error(), "vm1 ended") {
+		t.Errorf("the channel ended first: %v", err)
+	}
+}
+
 // An agent that hangs does not keep its VM: it is ended when the time to power off is up.
 func TestDownHung(t *testing.T) {
 	l := newLab(t)

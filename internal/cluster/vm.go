@@ -26,7 +26,8 @@ type vm struct {
 	agent   *guest.Agent
 	began   time.Time // of the VM's start
 	timings Timings
-	mu      sync.Mutex       // of inst, agent, why and leaving
+	mu      sync.Mutex       // of inst, noted, agent, why and leaving
+	noted   chan struct{}    // closed when the end of inst is in the record, and said to Lost
 	why     error            // why we ended it, where its channel failed
 	leaving backend.Instance // that restart ends
 	pauses  pauses
@@ -88,7 +89,7 @@ func (c *Cluster) start(ctx context.Context, v *vm, s *spec.Cluster, p *prepared
 	v.timings.Started = time.Since(began)
 	v.began = began
 	v.mu.Lock()
-	v.inst = i
+	v.inst, v.noted = i, make(chan struct{})
 	v.mu.Unlock()
 	c.setVM(v.index, func(r *VMRecord) { r.PID = i.PID() })
 	return nil
@@ -177,7 +178,7 @@ func (c *Cluster) await(ctx context.Context, v *vm) error {
 	}
 	a, err := guest.NewAgent(ctx, conn, guest.AgentOptions{
 		Name:    v.plan.Name,
-		Explain: func() string { return explain(v.inst) },
+		Explain: func() string { return explain(v.inst, v.noted) },
 		Accept:  c.board.FromVM(v.plan.Name),
 	})
 	if err != nil {
@@ -308,8 +309,9 @@ func (c *Cluster) watchOne(v *vm, i backend.Instance, giveUp context.CancelCause
 	defer c.watchLess()
 	<-i.Done()
 	v.mu.Lock()
-	left := v.leaving == i
+	left, noted := v.leaving == i, v.noted
 	v.mu.Unlock()
+	defer close(noted)
 	if left {
 		return
 	}

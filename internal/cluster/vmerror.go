@@ -46,14 +46,17 @@ func fromPanic(lines []string, n int) []string {
 	return lines[from:min(from+n, len(lines))]
 }
 
+// explainGrace bounds how long the error of a channel waits for its VM's end.
+const explainGrace = 3 * time.Second
+
 // explain returns the end of the console of a VM whose channel has ended, for the error that
-// ends its streams (which holds 1,024 bytes at most). The VM's own end is awaited for a
-// moment: what the VM said last may still be on the way.
-func explain(i backend.Instance) string {
-	t := time.NewTimer(time.Second)
+// ends its streams (which holds 1,024 bytes at most). The VM's own end is awaited for a moment, until it is
+// noted: what the VM said last may still be on the way, and whoever gets that error finds in Lost why the VM ended.
+func explain(i backend.Instance, noted <-chan struct{}) string {
+	t := time.NewTimer(explainGrace)
 	defer t.Stop()
 	select {
-	case <-i.Done():
+	case <-noted:
 	case <-t.C:
 	}
 	lines := lastLines(i, 6)

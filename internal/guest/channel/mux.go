@@ -30,7 +30,7 @@ type Options struct {
 	// MaxHeaders is the most bytes of headers of the other side's streams at a time; 0: 4 MiB.
 	MaxHeaders int
 	// Explain returns text that is put at the end of the error when the
-	// carrier ends (the last lines of a console); nil: none. It is given 2 s.
+	// carrier ends (the last lines of a console); nil: none. It is given 5 s.
 	Explain func() string
 	// StallTimeout is how long the other side may read nothing while relayed
 	// data waits for it, before its carrier is ended; 0: 60 s.
@@ -401,13 +401,16 @@ func (m *Mux) fail(cause error) {
 	m.mu.Unlock()
 }
 
+// explainTimeout is how long Options.Explain may take.
+const explainTimeout = 5 * time.Second
+
 func (m *Mux) explain() string {
 	if m.o.Explain == nil {
 		return ""
 	}
 	c := make(chan string, 1)
 	go func() { c <- m.o.Explain() }()
-	t := time.NewTimer(2 * time.Second)
+	t := time.NewTimer(explainTimeout)
 	defer t.Stop()
 	select {
 	case s := <-c:
