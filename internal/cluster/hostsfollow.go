@@ -51,11 +51,12 @@ func (c *Cluster) followPart(h *farHost) {
 					lost.Console = append(lost.Console, channel.Clean(l))
 				}
 			}
-			c.lostFar(lost.Error(), func(name string) bool { return name == ev.Lost })
+			// First, before the record is written: the VM's streams end at the same time.
 			select {
 			case c.lost <- lost:
 			default:
 			}
+			c.lostFar(lost.Error(), func(name string) bool { return name == ev.Lost })
 		}
 	}
 	c.mu.Lock()
