@@ -109,7 +109,7 @@ func (c *Cluster) serveVerify(s *channel.Stream) {
 		case <-ctx.Done():
 		}
 	}()
-	r := &verify.Report{}
+	var r *verify.Report
 	if c.far == nil {
 		r = c.Verify(ctx, true)
 	} else {
