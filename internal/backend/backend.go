@@ -147,6 +147,12 @@ type Inspector interface {
 	Inspect(ctx context.Context, vm *plan.VM, region *plan.Region) *Facts
 }
 
+// Promiser is an Instance whose region is promised by its back end and is not in the plan: only its guest can say whether
+// it is there. Promised returns its size in bytes, 0 for none, and where to look if it is missing.
+type Promiser interface {
+	Promised() (region uint64, look string)
+}
+
 // Adviser is a Driver that cannot carry every plan out as well as its own hosts could: Advise says
 // what of a plan is lost or slow, a line each. It is pure, and knows what the plan says only.
 type Adviser interface {

@@ -29,6 +29,9 @@ func (c *Cluster) Verify(ctx context.Context, guests bool) *verify.Report {
 			look.Ended = true
 		default:
 			look.Host, _ = i.(backend.Inspector)
+			if p, ok := i.(backend.Promiser); ok {
+				look.Region, look.RegionLook = p.Promised()
+			}
 			if guests && agent != nil { // nil: it is being restarted
 				look.Run = runIn(agent)
 			}

@@ -28,6 +28,19 @@ func CompareGuest(p *plan.VM, region *plan.Region, g *Guest) []Row {
 	return r.list
 }
 
+// comparePromise compares the region that a VM's back end has promised with what the guest has.
+func comparePromise(v *VM, g *Guest) []Row {
+	if v.Region == 0 || g.Host == nil {
+		return nil
+	}
+	r := &rows{vm: v.Plan.Name}
+	r.guestRegion(&plan.Region{Device: "ivshmem", SizeBytes: v.Region}, g)
+	if last := &r.list[len(r.list)-1]; last.Status == Differs {
+		last.Found += ": " + v.RegionLook
+	}
+	return r.list
+}
+
 // online are the CPUs that run in the guest.
 func online(h *topology.Host) []topology.CPU {
 	var cpus []topology.CPU

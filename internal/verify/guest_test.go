@@ -237,3 +237,22 @@ func TestBounceNode(t *testing.T) {
 		}
 	}
 }
+
+// A region that a back end promises besides the plan is looked for in the guest alone, and where to look is said.
+func TestPromise(t *testing.T) {
+	p, _ := twoNodes()
+	text := answer(t)
+	check := func(text string, size uint64) string {
+		v := VM{Plan: *p, Run: says(text, nil), Region: size, RegionLook: "look there"}
+		return differing(Check(context.Background(), "demo", nil, []VM{v}).Rows)
+	}
+	if d := check(text, 16<<20); strings.Contains(d, "region") {
+		t.Error(d)
+	}
+	for size, want := range map[uint64]string{16 << 20: "planned ivshmem, 16 MiB, found no ivshmem device: look there", 0: ""} {
+		d := check(strings.Replace(text, "device 0x1110", "device 0x1111", 1), size)
+		if !strings.Contains(d, want) || want == "" && strings.Contains(d, "region") {
+			t.Errorf("%d bytes: %q is missing in\n%s", size, want, d)
+		}
+	}
+}

@@ -74,6 +74,9 @@ type VM struct {
 	Ended bool              // it does not run
 	Host  backend.Inspector // reads it from outside; nil: its back end cannot
 	Run   Run               // nil: the guest is not asked
+	// Region is what the VM's back end has promised besides the plan, in bytes (backend.Promiser).
+	Region     uint64
+	RegionLook string
 }
 
 // together bounds how many VMs are looked at at a time: it is mostly waiting.
@@ -113,6 +116,7 @@ func Check(ctx context.Context, cluster string, region *plan.Region, vms []VM) *
 				seen = f.Guest
 			}
 			r.Rows = append(r.Rows, CompareGuest(seen, region, guests[i])...)
+			r.Rows = append(r.Rows, comparePromise(&vms[i], guests[i])...)
 		}
 	}
 	return r

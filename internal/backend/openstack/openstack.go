@@ -5,6 +5,7 @@ package openstack
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"nearmetal/internal/backend/lower"
 	"nearmetal/internal/plan"
@@ -59,6 +60,12 @@ type Port struct {
 	PF   string `json:"pf,omitempty" yaml:"pf,omitempty"`
 }
 
+// ServerName is the name of a VM's server. The region's hook on compute hosts takes what is before the last dash for the group, so
+// a VM's own dashes become underscores: io-node of demo is of group demo, as vm0 is.
+func ServerName(cluster, vm string) string {
+	return cluster + "-" + strings.ReplaceAll(vm, "-", "_")
+}
+
 // Make returns what to ask OpenStack for so that a plan's VMs run there. c is the plan's cluster file. Errors name a
 // part of the plan that no flavor can say. It is pure: no host and no cloud is asked.
 func Make(p *plan.Plan, c *spec.Cluster) (*Request, error) {
@@ -83,7 +90,7 @@ func Make(p *plan.Plan, c *spec.Cluster) (*Request, error) {
 			f.Name, seen[key] = name, name
 			r.Flavors = append(r.Flavors, f)
 		}
-		s := Server{Name: r.Cluster + "-" + vm.Name, Flavor: name}
+		s := Server{Name: ServerName(r.Cluster, vm.Name), Flavor: name}
 		for k, d := range vm.Devices {
 			if byAlias(d, k, vm, c) {
 				continue // the flavor has it

@@ -80,7 +80,7 @@ func TestCommandsRun(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	log, _ := os.ReadFile(dir + "/log")
-	want := "<flavor><create><--vcpus><2><--ram><64><--disk><0><--property><a:b=1 `id` \"2\"><it's $HOME>\n" +
+	want := "<flavor><create><--vcpus><2><--ram><64><--disk><20><--property><a:b=1 `id` \"2\"><it's $HOME>\n" +
 		"<image><set><--property><hw_machine_type=q35><im>\n" +
 		"<server><group><create><-f><value><-c><id><--policy><affinity><g>\n" +
 		"<port><create><--network><vf><--vnic-type><direct><p0>\n" +

@@ -10,12 +10,17 @@ import (
 	"nearmetal/internal/words"
 )
 
+// diskGiB is the size of a flavor's disk where nobody says another: an image of a distribution fits.
+const diskGiB = 20
+
 // Commands writes a request as a shell script of the openstack client, with what is lost as its first comments.
-// NETWORK, IMAGE and VFNET are the script's variables: the tenant's network, the image, and the network of the VFs.
+// NETWORK, IMAGE, VFNET and DISK are the script's variables: the tenant's network, the image, the network of the VFs, and the size of
+// the disk that a server's image is copied to.
 func (r *Request) Commands(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\n# What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.\n")
-	b.WriteString("# usage: NETWORK=… IMAGE=… " + r.vfnetUse() + "sh FILE [admin|tenant]; without a word: both\nset -eu\npart=${1:-all}\n\n")
+	b.WriteString("# usage: NETWORK=… IMAGE=… " + r.vfnetUse() + "sh FILE [admin|tenant]; without a word: both\n" +
+		"# DISK=… is the size of the flavors' disk in GiB. Nova lets tenants use none of 0 GiB with an image.\nset -eu\npart=${1:-all}\n\n")
 	for _, l := range r.LossLines() {
 		b.WriteString("# " + l + "\n")
 	}
@@ -27,7 +32,7 @@ func (r *Request) Commands(w io.Writer) error {
 		fmt.Fprintf(&b, "\t# nova.conf of nova-api and nova-compute: [pci] alias = {\"name\": %q, \"vendor_id\": …, \"product_id\": …, \"numa_policy\": \"required\"}\n", a)
 	}
 	for _, f := range r.Flavors {
-		fmt.Fprintf(&b, "\topenstack flavor create --vcpus %d --ram %d --disk 0", f.VCPUs, f.RAMMiB)
+		fmt.Fprintf(&b, "\topenstack flavor create --vcpus %d --ram %d --disk \"${DISK:-%d}\"", f.VCPUs, f.RAMMiB, diskGiB)
 		properties(&b, f.Specs)
 		b.WriteString(" \\\n\t\t" + quote(f.Name) + "\n")
 	}
@@ -106,7 +111,7 @@ func (r *Request) Tofu(w io.Writer) error {
 	ids := map[string]string{}
 	for _, f := range r.Flavors {
 		ids[f.Name] = label(f.Name)
-		flavors[label(f.Name)] = object{"name": f.Name, "vcpus": f.VCPUs, "ram": f.RAMMiB, "disk": 0, "extra_specs": f.Specs}
+		flavors[label(f.Name)] = object{"name": f.Name, "vcpus": f.VCPUs, "ram": f.RAMMiB, "disk": "${var.disk}", "extra_specs": f.Specs}
 	}
 	resources := object{"openstack_compute_flavor_v2": flavors}
 	if r.Group != nil {
@@ -124,7 +129,8 @@ func (r *Request) Tofu(w io.Writer) error {
 		}
 		servers[label(s.Name)] = server
 	}
-	variables := object{"network": object{"description": "id of the tenant's network"}, "image": object{"description": imageText(r.Image)}}
+	variables := object{"network": object{"description": "id of the tenant's network"}, "image": object{"description": imageText(r.Image)},
+		"disk": object{"description": "GiB of the flavors' disk; Nova lets tenants use none of 0 GiB with an image", "default": diskGiB}}
 	if len(ports) > 0 {
 		resources["openstack_networking_port_v2"] = ports
 		variables["vf_network"] = object{"description": "id of the network whose ports are virtual functions"}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nearmetal/internal/backend/openstack"
 	"nearmetal/internal/host/change"
 	"nearmetal/internal/region"
 	"nearmetal/internal/spec"
@@ -546,5 +547,14 @@ func TestLockFree(t *testing.T) {
 			t.Errorf("after %s: %v", op, err)
 		}
 		f.Close()
+	}
+}
+
+// The hook finds a cluster's servers in one group, whatever their VMs are called.
+func TestGroupOfServer(t *testing.T) {
+	for _, vm := range []string{"vm0", "io-node", "a-b-c12"} {
+		if name := openstack.ServerName("de-mo", vm); GroupOf(name) != "de-mo" {
+			t.Errorf("%s is of group %s", name, GroupOf(name))
+		}
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servergroups"
@@ -19,6 +21,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 
 	"nearmetal/internal/backend"
+	"nearmetal/internal/backend/openstack"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
@@ -254,12 +257,22 @@ func (d *driver) Prepare(ctx context.Context, p *plan.Plan, record func(backend.
 	if d.o.group == "none" || n < 2 {
 		return nil
 	}
+	// Clouds of releases that count otherwise answer 0.
+	if most := a.MaxServerGroupMembers; most > 0 && n > most {
+		return fmt.Errorf("the project's quota: a server group has %d servers at most, and %d are needed: say group=none in the back end's name", most, n)
+	}
+	if most := a.MaxServerGroups; most > 0 && a.TotalServerGroupsUsed >= most {
+		return fmt.Errorf("the project's quota: all of its %d server groups are in use: say group=none in the back end's name, or delete one", most)
+	}
 	ref := d.ref(kindGroup, "nearmetal-"+d.mark)
 	if err := record(ref); err != nil {
 		return err
 	}
 	g, err := servergroups.Create(ctx, c.compute, servergroups.CreateOpts{Name: ref.ID[keyName], Policy: d.o.group}).Extract()
 	settled(ref)
+	if gophercloud.ResponseCodeIs(err, http.StatusForbidden) {
+		return fmt.Errorf("this project may make no server group (%w): say group=none in the back end's name", explain("policy "+d.o.group, err))
+	}
 	if err != nil {
 		return fmt.Errorf("%w (group=none asks for no server group)", explain("making a server group with policy "+d.o.group, err))
 	}
@@ -289,12 +302,12 @@ func (d *driver) nobodyElses(ctx context.Context, c *center, p *plan.Plan) error
 	return nil
 }
 
-// serverName is that of a VM's server. The region's hook on compute hosts takes what is before the last dash for the group.
+// serverName is that of a VM's server.
 func serverName(cluster, vm string) string {
 	if cluster == "" {
 		cluster = "nearmetal"
 	}
-	return cluster + "-" + vm
+	return openstack.ServerName(cluster, vm)
 }
 
 // Close has nothing to end: a token ends by itself.

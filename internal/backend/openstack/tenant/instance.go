@@ -14,7 +14,9 @@ import (
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/console"
+	"nearmetal/internal/backend/openstack"
 	"nearmetal/internal/guest/carry"
+	"nearmetal/internal/spec"
 )
 
 var (
@@ -178,6 +180,15 @@ func (i *instance) Ref() backend.Ref { return i.ref }
 
 // PID is 0: the VM is elsewhere.
 func (i *instance) PID() int { return 0 }
+
+// Promised is the region of the flavor's extra spec. A flavor may have one that only its hosts know; the tenant does not see that.
+func (i *instance) Promised() (uint64, string) {
+	size, err := spec.ParseSize(i.d.flavor.ExtraSpecs[openstack.RegionSpec])
+	if err != nil {
+		return 0, ""
+	}
+	return uint64(size), "flavor " + i.d.flavor.Name + " promises it, and its host's hook did not plug it: nearmetal host openstack-region status says why there"
+}
 
 // Agent connects to the agent, once the guest has started it.
 func (i *instance) Agent(ctx context.Context) (io.ReadWriteCloser, error) {

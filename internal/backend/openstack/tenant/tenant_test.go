@@ -126,7 +126,9 @@ func TestRefused(t *testing.T) {
 		{"network", strings.Replace(on, "private", "public", 1), `shows no network "public"`, nil},
 		{"quota", on, "quota: 4 vCPUs are needed, and 1 of 4 are in use", func(c *cloudtest.Cloud) { c.Quota = 4 }},
 		{"virtio", on, "hw_disk_bus=ide", func(c *cloudtest.Cloud) { c.Image = map[string]any{"hw_disk_bus": "ide"} }},
-		{"server group", on, "group=none asks for no server group", func(c *cloudtest.Cloud) { c.Refuse["POST os-server-groups"] = 403 }},
+		{"server group", on, "this project may make no server group (OpenStack: policy soft-affinity: 403: Policy doesn't allow it to be performed.): say group=none", func(c *cloudtest.Cloud) { c.Refuse["POST os-server-groups"] = 403 }},
+		{"server groups", on, "quota: all of its 2 server groups are in use: say group=none", func(c *cloudtest.Cloud) { c.Groups = 2 }},
+		{"server group's members", on, "a server group has 1 servers at most, and 2 are needed: say group=none", func(c *cloudtest.Cloud) { c.Members = 1 }},
 		{"port", on, "403: Policy doesn't allow", func(c *cloudtest.Cloud) { c.Refuse["POST ports"] = 403 }},
 		{"fault", on, "No valid host was found", func(c *cloudtest.Cloud) { c.Fault = "No valid host was found. There are not enough hosts available." }},
 		{"server", on, "400: Policy", func(c *cloudtest.Cloud) { c.Refuse["POST servers"] = 400 }},
@@ -152,6 +154,24 @@ func TestRefused(t *testing.T) {
 				t.Errorf("left: %q", left)
 			}
 		})
+	}
+}
+
+// A flavor promises a region, and its host has no hook: that is a line.
+func TestNoRegion(t *testing.T) {
+	c := newLab(t)
+	c.Region = "64MiB"
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var lines []string
+	u, err := cluster.Up(ctx, cluster.Options{Spec: clusterFile(on, 1), Events: cluster.Events{Notice: func(line string) { lines = append(lines, line) }}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Down(context.Background())
+	const want = "region in the guest: planned ivshmem, 64 MiB, found no ivshmem device: flavor hpc.2 promises it, and its host's hook did not plug it"
+	if !strings.Contains(strings.Join(lines, "\n"), want) {
+		t.Errorf("%q is missing in %q", want, lines)
 	}
 }
 

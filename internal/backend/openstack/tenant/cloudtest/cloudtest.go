@@ -43,6 +43,9 @@ type Cloud struct {
 
 	// What goes wrong. Lock is held by who sets it while servers are asked for.
 	Quota    int                    // of vCPUs
+	Groups   int                    // quota of server groups; 0: none
+	Members  int                    // of a server group; 0: any number
+	Region   string                 // the flavor's nearmetal:region; "": none
 	Fault    string                 // servers end in ERROR with this; "": they do not
 	Refuse   map[string]int         // METHOD COLLECTION: the status of every such call
 	Once     map[string][]int       // METHOD COLLECTION: statuses of the first such calls
@@ -219,8 +222,12 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request, f []string, id, ac
 	defer c.mu.Unlock()
 	switch f[0] {
 	case "flavors":
+		specs := map[string]string{"hw:cpu_policy": "dedicated"}
+		if c.Region != "" {
+			specs["nearmetal:region"] = c.Region
+		}
 		answer(w, 200, map[string]any{"flavors": []any{
-			map[string]any{"id": "f1", "name": "hpc.2", "vcpus": 2, "ram": 1024, "extra_specs": map[string]string{"hw:cpu_policy": "dedicated"}},
+			map[string]any{"id": "f1", "name": "hpc.2", "vcpus": 2, "ram": 1024, "extra_specs": specs},
 			map[string]any{"id": "f2", "name": "m1.1", "vcpus": 1, "ram": 512, "extra_specs": map[string]string{}}}})
 		return
 	case "images":
@@ -237,7 +244,8 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request, f []string, id, ac
 		answer(w, 200, map[string]any{"subnet": map[string]any{"id": "s1", "cidr": subnet + "0/24", "gateway_ip": subnet + "1", "ip_version": 4}})
 		return
 	case "limits":
-		answer(w, 200, map[string]any{"limits": map[string]any{"absolute": map[string]any{"maxTotalInstances": 10, "totalInstancesUsed": 1, "maxTotalCores": c.Quota, "totalCoresUsed": 1, "maxTotalRAMSize": -1, "totalRAMUsed": 1}}})
+		answer(w, 200, map[string]any{"limits": map[string]any{"absolute": map[string]any{"maxTotalInstances": 10, "totalInstancesUsed": 1, "maxTotalCores": c.Quota, "totalCoresUsed": 1, "maxTotalRAMSize": -1, "totalRAMUsed": 1,
+			"maxServerGroups": c.Groups, "totalServerGroupsUsed": 2, "maxServerGroupMembers": c.Members}}})
 		return
 	}
 	one, ok := kinds[f[0]]

@@ -1,6 +1,7 @@
 #!/bin/sh
 # What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.
 # usage: NETWORK=… IMAGE=… sh FILE [admin|tenant]; without a word: both
+# DISK=… is the size of the flavors' disk in GiB. Nova lets tenants use none of 0 GiB with an image.
 set -eu
 part=${1:-all}
 
@@ -14,7 +15,7 @@ part=${1:-all}
 if [ "$part" != tenant ]; then
 	# nova.conf of nova-api and nova-compute: [pci] alias = {"name": "0000-21-00-0", "vendor_id": …, "product_id": …, "numa_policy": "required"}
 	# nova.conf of nova-api and nova-compute: [pci] alias = {"name": "0000-a1-00-0", "vendor_id": …, "product_id": …, "numa_policy": "required"}
-	openstack flavor create --vcpus 16 --ram 40960 --disk 0 \
+	openstack flavor create --vcpus 16 --ram 40960 --disk "${DISK:-20}" \
 		--property hw:cpu_cores=16 \
 		--property hw:cpu_policy=dedicated \
 		--property hw:cpu_sockets=1 \
@@ -27,7 +28,7 @@ if [ "$part" != tenant ]; then
 		--property nearmetal:region=256MiB \
 		--property pci_passthrough:alias=0000-21-00-0:1 \
 		nm.16.40960M
-	openstack flavor create --vcpus 16 --ram 40960 --disk 0 \
+	openstack flavor create --vcpus 16 --ram 40960 --disk "${DISK:-20}" \
 		--property hw:cpu_cores=16 \
 		--property hw:cpu_policy=dedicated \
 		--property hw:cpu_sockets=1 \
@@ -40,7 +41,7 @@ if [ "$part" != tenant ]; then
 		--property nearmetal:region=256MiB \
 		--property pci_passthrough:alias=0000-a1-00-0:1 \
 		nm.16.40960M.2
-	openstack flavor create --vcpus 16 --ram 40960 --disk 0 \
+	openstack flavor create --vcpus 16 --ram 40960 --disk "${DISK:-20}" \
 		--property hw:cpu_cores=16 \
 		--property hw:cpu_policy=dedicated \
 		--property hw:cpu_sockets=1 \
@@ -53,7 +54,7 @@ if [ "$part" != tenant ]; then
 		--property nearmetal:region=256MiB \
 		--property pci_passthrough:alias=0000-21-00-0:1 \
 		nm.16.40960M.3
-	openstack flavor create --vcpus 16 --ram 40960 --disk 0 \
+	openstack flavor create --vcpus 16 --ram 40960 --disk "${DISK:-20}" \
 		--property hw:cpu_cores=16 \
 		--property hw:cpu_policy=dedicated \
 		--property hw:cpu_sockets=1 \

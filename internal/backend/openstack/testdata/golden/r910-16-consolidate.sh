@@ -1,6 +1,7 @@
 #!/bin/sh
 # What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.
 # usage: NETWORK=… IMAGE=… sh FILE [admin|tenant]; without a word: both
+# DISK=… is the size of the flavors' disk in GiB. Nova lets tenants use none of 0 GiB with an image.
 set -eu
 part=${1:-all}
 
@@ -11,7 +12,7 @@ part=${1:-all}
 #   root: host: a server starts from an image; put the MPI library and the program into the image
 
 if [ "$part" != tenant ]; then
-	openstack flavor create --vcpus 16 --ram 98304 --disk 0 \
+	openstack flavor create --vcpus 16 --ram 98304 --disk "${DISK:-20}" \
 		--property hw:cpu_cores=8 \
 		--property hw:cpu_policy=dedicated \
 		--property hw:cpu_sockets=2 \
