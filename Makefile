@@ -273,7 +273,7 @@ bench: go ## our suites natively over each MPI, and in VMs; their report
 	@test "$$(id -u)" != 0 || sh scripts/install.sh bench
 	@sh scripts/bench.sh
 
-test-bench-install: go ## what bench install gets from PyPI, and from apt as a user, in a small run (85 MB, a minute)
+test-bench-install: go ## what bench install gets from PyPI, and from apt as a user, in a small run (270 MB, minutes)
 	go test -tags install -count=1 -run TestClients ./internal/bench/install
 
 bench-harness: go ## what the benchmarks' harness adds to what it measures

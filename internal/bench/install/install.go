@@ -90,7 +90,7 @@ func commands(source string, names []string, h Here) []string {
 			"cd " + packages + " && get=$(apt-get install --print-uris --yes -qq --no-install-recommends " + list +
 				`) && get=$(echo "$get" | sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p") && ` +
 				`if [ -n "$get" ]; then apt-get download $get; else echo "installed in the system: nothing to get"; fi`,
-			"for f in " + packages + "/*.deb; do [ ! -e \"$f\" ] || dpkg-deb -x \"$f\" " + quote(filepath.Join(h.Dir, "root")) + " || exit; done",
+			"for f in " + packages + "/*.deb; do [ ! -e \"$f\" ] || { dpkg-deb -x \"$f\" " + quote(filepath.Join(h.Dir, "root")) + " && rm \"$f\"; } || exit; done",
 		}
 	case "dnf":
 		return []string{"dnf install --assumeyes " + list}
@@ -109,6 +109,15 @@ func quoted(list []string) []string {
 }
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// standIn is 1 for folders of libraries that stand in for better ones of the same name: the reference BLAS and LAPACK,
+// which Debian's alternatives rank last, and OpenFOAM's Pstream without MPI.
+func standIn(folder string) int {
+	if slices.Contains([]string{"blas", "lapack", "dummy"}, filepath.Base(folder)) {
+		return 1
+	}
+	return 0
+}
 
 // Wrap makes a script in dir/bin for each program below dir/root, with the libraries that were unpacked there, and
 // returns how many.
@@ -133,6 +142,7 @@ func Wrap(dir string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	slices.SortStableFunc(libraries, func(a, b string) int { return standIn(a) - standIn(b) })
 	bin := filepath.Join(dir, "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return 0, err

@@ -128,7 +128,7 @@ func TestWrap(t *testing.T) {
 	if n, err := Wrap(dir); n != 0 || err != nil {
 		t.Fatal(n, err)
 	}
-	for name, text := range map[string]string{"root/usr/bin/hello": "#!/bin/sh\necho \"$LD_LIBRARY_PATH $1\"\n", "root/usr/lib/x/libhello.so.1": ""} {
+	for name, text := range map[string]string{"root/usr/bin/hello": "#!/bin/sh\necho \"$LD_LIBRARY_PATH $1\"\n", "root/usr/lib/blas/libblas.so.3": "", "root/usr/lib/dummy/libPstream.so": "", "root/usr/lib/x/libhello.so.1": ""} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -143,7 +143,9 @@ func TestWrap(t *testing.T) {
 	cmd := exec.Command(filepath.Join(dir, "bin/hello"), "there")
 	cmd.Env = []string{"LD_LIBRARY_PATH=/other", "PATH=/usr/bin:/bin"}
 	out, err := cmd.CombinedOutput()
-	if want := filepath.Join(dir, "root/usr/lib/x") + ":/other there\n"; err != nil || string(out) != want {
+	lib := filepath.Join(dir, "root/usr/lib")
+	// What stands in for a better library comes last.
+	if want := lib + "/x:" + lib + "/blas:" + lib + "/dummy:/other there\n"; err != nil || string(out) != want {
 		t.Errorf("%q, %v, want %q", out, err, want)
 	}
 }
