@@ -460,6 +460,9 @@ func (f *benchFlags) folder(r *record.Run, args []string) (string, error) {
 	return dir, nil
 }
 
+// tellEvery is how often a log says how far a run is.
+const tellEvery = 5 * time.Minute
+
 // carryOut runs start alone on this machine, shows how far it is, and reports how it ended.
 func carryOut(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, wait bool, start func(run.Events) (run.Outcome, error)) error {
 	lock, err := run.TakeLock(ctx, wait, func(line string) { p.Printf("%s", line) })
@@ -468,6 +471,9 @@ func carryOut(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, wai
 	}
 	defer lock.Release()
 	st := p.Start("measuring")
+	// Where no live line shows it, such as in a log, a line now and then says how much time is left.
+	var told time.Time
+	live := terminal.Live(cmd.ErrOrStderr())
 	out, err := start(run.Events{
 		Step: func(at run.Progress) {
 			left := ""
@@ -479,19 +485,30 @@ func carryOut(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, wai
 				of = fmt.Sprintf(" of %d", at.Total)
 			}
 			st.Detail("%d%s%s: %s", at.Done, of, left, at.What)
+			if now := time.Now(); told.IsZero() {
+				told = now
+			} else if !live && left != "" && now.Sub(told) >= tellEvery {
+				told = now
+				p.Notef("%d%s%s: %s", at.Done, of, left, at.What)
+			}
 		},
 		Notice: func(line string) { p.Printf("%s", line) },
 	})
-	if err != nil {
+	cause := context.Cause(ctx)
+	interrupted := cause != nil && errors.Is(err, ctx.Err())
+	switch {
+	case interrupted:
+		st.Interrupt()
+	case err != nil:
 		st.Fail()
-	} else {
+	default:
 		st.Done()
 	}
 	p.Close()
 	if out.Dir != "" {
 		fmt.Fprintln(cmd.OutOrStdout(), shown(out.Dir))
 	}
-	if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
+	if interrupted {
 		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: interrupted: go on with nearmetal bench run --resume %s\n", shown(out.Dir))
 		return cause
 	}

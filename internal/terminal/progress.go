@@ -129,6 +129,9 @@ func (s *Step) Done() { s.end("done") }
 // is the caller's to show.
 func (s *Step) Fail() { s.end("failed") }
 
+// Interrupt ends the step as Done does, for one that the user interrupted.
+func (s *Step) Interrupt() { s.end("interrupted") }
+
 func (s *Step) end(how string) {
 	if s == nil {
 		return

@@ -93,11 +93,16 @@ func TestPlainProgress(t *testing.T) {
 	stop := p.Start("stopping\x1b[2J")
 	p.wait(2 * time.Minute)
 	stop.Fail()
+	measure := p.Start("measuring")
+	p.wait(time.Minute)
+	measure.Interrupt()
 	want := `nearmetal: booting 2 VMs...
 nearmetal: no KVM: using TCG
 nearmetal: booting 2 VMs: done after 3.5 s
 nearmetal: stopping?[2J...
 nearmetal: stopping?[2J: failed after 2 min 0 s
+nearmetal: measuring...
+nearmetal: measuring: interrupted after 1 min 0 s
 `
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
