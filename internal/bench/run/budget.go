@@ -27,7 +27,7 @@ type slot struct {
 
 const (
 	tryShare    = 1. / 3 // of the time is for trying the points once, at most
-	stepShare   = 1. / 4 // of the time is for one repetition, at most
+	stepShare   = 1. / 4 // of the time is for one preparation, at most
 	grows       = 2      // times that a size takes of the next smaller one, at least: it is not tried where that is too much
 	narrow      = 0.005  // half an interval over its median, from which on repetitions are not worth their time
 	mostRepeats = 1000
@@ -106,13 +106,43 @@ func (r *runner) severalVMs() bool {
 }
 
 // try runs every point once as a warm-up: of each experiment the smallest size first, and a larger one if the time may
-// hold it. No more than a third of the time goes into it.
+// hold it. The experiments take turns, so that one whose points are dear does not keep the others from being tried. No
+// more than a third of the time goes into it.
 func (r *runner) try(ctx context.Context, budget float64) error {
-	r.bound = time.Duration(budget * stepShare * float64(time.Second))
-	defer func() { r.bound = 0 }()
+	// What takes longer cannot be repeated by all variants.
+	r.bound = time.Duration(budget * (1 - tryShare) / float64(r.request.Repetitions*len(r.request.Variants)) * float64(time.Second))
+	r.ahead = time.Duration(budget * stepShare * float64(time.Second))
+	defer func() { r.bound, r.ahead = 0, 0 }()
 	begun := false // a run that goes on and has begun to measure tries nothing more
 	for key := range r.folder.over {
 		begun = begun || !strings.HasSuffix(key, "/-1")
+	}
+	dear := map[int]bool{} // experiments of which a point took too long: their other points are tried at the end
+	var late []step
+	pass := func(steps []step, last bool) error {
+		for _, s := range steps {
+			if !r.folder.over[s.key()] {
+				if r.beyond(s) {
+					continue
+				}
+				if dear[s.exp] && !last {
+					late = append(late, s)
+					continue
+				}
+				if begun || r.tried > budget*tryShare {
+					continue
+				}
+				failed := len(r.failed)
+				if err := r.next(ctx, s, budget); err != nil {
+					return err
+				}
+				if r.exps[s.exp].size > 0 || r.folder.late[s.key()] {
+					r.failed = r.failed[:failed] // a size that nobody asked for, or one that is not reached: no failure
+				}
+			}
+			dear[s.exp] = dear[s.exp] || r.folder.late[s.key()]
+		}
+		return nil
 	}
 	at, going := make([]int, len(r.groups)), []int(nil)
 	for g := range r.groups {
@@ -125,17 +155,9 @@ func (r *runner) try(ctx context.Context, budget float64) error {
 				slots = append(slots, slot{exp: r.groups[g][at[g]], point: p})
 			}
 		}
-		for _, s := range r.rounds(slots, -1, 1) {
-			if !r.folder.over[s.key()] && (begun || r.tried > budget*tryShare) {
-				continue
-			}
-			failed := len(r.failed)
-			if err := r.next(ctx, s, budget); err != nil {
-				return err
-			}
-			if r.exps[s.exp].size > 0 || r.folder.took[s.key()] >= r.bound.Seconds() {
-				r.failed = r.failed[:failed] // a size that nobody asked for, or one that is not reached: no failure
-			}
+		slices.SortStableFunc(slots, func(a, b slot) int { return a.point - b.point })
+		if err := pass(r.rounds(slots, -1, 1), false); err != nil {
+			return err
 		}
 		var more []int
 		for _, g := range going {
@@ -146,7 +168,17 @@ func (r *runner) try(ctx context.Context, budget float64) error {
 		}
 		going = more
 	}
-	return nil
+	return pass(late, true)
+}
+
+// beyond reports whether another variant's step at a point was killed, so that the point cannot be repeated.
+func (r *runner) beyond(s step) bool {
+	for v := range r.request.Variants {
+		if v != s.variant && r.folder.late[step{s.exp, s.point, v, s.rep}.key()] {
+			return true
+		}
+	}
+	return false
 }
 
 // mayGrow reports whether a larger size of an experiment is worth a try: it takes twice as long at least, and has to be
@@ -276,18 +308,53 @@ func (r *runner) sayReach(taken, left []slot, smaller []string, seconds float64)
 		r.record.Unreached = append(r.record.Unreached, strings.Replace(line, ":", " as asked for:", 1))
 		r.notice("smaller, for " + r.request.Time.String() + ": " + line)
 	}
-	for _, s := range left {
-		x := &r.exps[s.exp]
-		text := x.names[0]
-		if p := x.points[s.point].String(); p != "" {
-			text += " " + p
-		}
-		if s.cost > 0 {
-			text += fmt.Sprintf(", of which one repetition of all variants takes %v or more", time.Duration(s.cost*float64(time.Second)).Round(time.Second))
-		}
+	say := func(text string) {
 		r.record.Unreached = append(r.record.Unreached, text)
 		r.notice("not reached in " + r.request.Time.String() + ": " + text)
 	}
+	untried := map[int][]point{}
+	for _, s := range left {
+		if x := &r.exps[s.exp]; s.cost > 0 || len(x.points) == 1 {
+			say(unreached(x, x.points[s.point], s.cost))
+		} else {
+			untried[s.exp] = append(untried[s.exp], x.points[s.point])
+		}
+	}
+	for e := range r.exps {
+		if list := untried[e]; len(list) > 0 {
+			say(fmt.Sprintf("%s at %s not tried: %s", r.exps[e].names[0], words.Count(len(list), "point that was", "points that were"), pointsTogether(list)))
+		}
+	}
+}
+
+// unreached names a point with what it costs, if that is known.
+func unreached(x *experiment, p point, cost float64) string {
+	text := x.names[0]
+	if p := p.String(); p != "" {
+		text += " " + p
+	}
+	if cost > 0 {
+		text += fmt.Sprintf(", of which one repetition of all variants takes %v or more", time.Duration(cost*float64(time.Second)).Round(time.Second))
+	}
+	return text
+}
+
+// pointsTogether lists points of an experiment, without what all of them have alike.
+func pointsTogether(list []point) string {
+	var parts []string
+	for _, p := range list {
+		own := point{}
+		for k, v := range p {
+			if slices.ContainsFunc(list, func(o point) bool { return o[k] != v }) {
+				own[k] = v
+			}
+		}
+		if len(own) == 0 {
+			own = p
+		}
+		parts = append(parts, own.String())
+	}
+	return strings.Join(parts, "; ")
 }
 
 // rounds are n repetitions of points from one on: each point's variants in turns, or where VMs of several variants

@@ -108,7 +108,7 @@ func recorded(t *testing.T, r *runner, seconds map[string]float64) {
 		}
 		if bound := r.bound.Seconds(); bound > 0 && cost > bound {
 			clock = clock.Add(r.bound)
-			return measured{}, errors.New("killed")
+			return measured{late: true}, errors.New("killed")
 		}
 		clock = clock.Add(time.Duration(cost * float64(time.Second)))
 		return measured{seconds: cost, values: []extract.Value{{Value: cost * (1 + 0.02*float64(s.rep%3))}}}, nil
@@ -216,6 +216,66 @@ func TestTimeChoosesSizes(t *testing.T) {
 		if want := "cells " + c.mesh + " instead of 80"; run.Cases[0].Differs["002"] != want {
 			t.Errorf("%v: unlike the paper: %q, want %q", c.time, run.Cases[0].Differs["002"], want)
 		}
+	}
+}
+
+// An experiment whose points take too long keeps no other one from being tried and measured, and has those that are cheap
+// measured, too.
+func TestTimeTakesTurns(t *testing.T) {
+	s, err := suite.Parse("t.yaml", []byte(`version: 1
+suite: t
+experiments:
+  - name: dear
+    programs: [{name: shell, find: [sh]}]
+    command: ["{program}", dear, "{n}"]
+    sweep: {n: [1, 2, 3, 4, 5]}
+    output: [{metric: value, unit: s, better: down, kind: sweep, x: n, match: '(?P<value>x)'}]
+  - name: cheap
+    programs: [{name: shell, find: [sh]}]
+    command: ["{program}", cheap, "{n}"]
+    sweep: {n: [1, 2, 3]}
+    output: [{metric: value, unit: s, better: down, kind: sweep, x: n, match: '(?P<value>x)'}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := request(t, "", "a", "b")
+	q.Suites, q.Time, q.Repetitions = []*suite.Suite{s}, 15*time.Minute, 5
+	said := ""
+	r := newRunner(q, rec(q), Events{Notice: func(line string) { said += line + "\n" }})
+	recorded(t, r, map[string]float64{"dear 1": 2, "dear 2": 130, "dear 3": 130, "dear 4": 130, "dear 5": 3,
+		"cheap 1": 5, "cheap 2": 5, "cheap 3": 10})
+	dir := filepath.Join(t.TempDir(), "run")
+	out, err := r.start(context.Background(), dir)
+	if err != nil || len(out.Failed) > 0 {
+		t.Fatal(out.Failed, err)
+	}
+	_, samples, _, err := record.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reps := map[string]int{}
+	for _, s := range samples {
+		if s.Rep >= 0 && s.Variant == "b" {
+			reps[s.Case+s.Point["n"]]++
+		}
+	}
+	for _, at := range []string{"t/dear1", "t/dear5", "t/cheap1", "t/cheap2", "t/cheap3"} {
+		if reps[at] < 5 {
+			t.Errorf("%s was repeated %d times", at, reps[at])
+		}
+	}
+	if n := reps["t/dear2"] + reps["t/dear3"] + reps["t/dear4"]; n != 0 {
+		t.Errorf("%d repetitions of what takes too long", n)
+	}
+	for _, want := range []string{"not reached in 15m0s: t/dear n=2, of which one repetition of all variants takes 1m0s or more",
+		"not reached in 15m0s: t/dear n=4, of which"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it said\n%s\nwant %s", said, want)
+		}
+	}
+	if got := pointsTogether([]point{{"n": "1", "grid": "1x1", "threads": "rest"}, {"n": "5", "grid": "1x1", "threads": "rest"}}); got != "n=1; n=5" {
+		t.Errorf("together: %s", got)
 	}
 }
 

@@ -34,6 +34,7 @@ type folder struct {
 	took     map[string]float64 // s that steps took
 	once     map[string]float64 // s of that which are not needed again: the preparation
 	failed   map[string]bool    // steps without a result
+	late     map[string]bool    // those that were killed at the bound of a run with a time
 }
 
 // progressLine says that a step is over and how long the samples file was then.
@@ -41,9 +42,11 @@ type progressLine struct {
 	Step string  `json:"step"`
 	End  int64   `json:"end"`
 	Took float64 `json:"took,omitempty"` // s
-	// Once is how much of Took was preparation, in s; Failed says that the step has no result.
+	// Once is how much of Took was preparation, in s; Failed says that the step has no result; Late, that it took too
+	// long for the run's time.
 	Once   float64 `json:"once,omitempty"`
 	Failed bool    `json:"failed,omitempty"`
+	Late   bool    `json:"late,omitempty"`
 }
 
 // create makes a run's folder with its request in it.
@@ -85,7 +88,7 @@ func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(er
 
 // open opens a run's folder to go on: what a step that was cut short has written is taken back.
 func open(dir string) (*folder, error) {
-	f := &folder{dir: dir, over: map[string]bool{}, took: map[string]float64{}, once: map[string]float64{}, failed: map[string]bool{}}
+	f := &folder{dir: dir, over: map[string]bool{}, took: map[string]float64{}, once: map[string]float64{}, failed: map[string]bool{}, late: map[string]bool{}}
 	var err error
 	if f.samples, err = os.OpenFile(filepath.Join(dir, record.SamplesFile), os.O_CREATE|os.O_RDWR, 0o644); err != nil {
 		return nil, fmt.Errorf("cannot open the results: %w", err)
@@ -116,7 +119,7 @@ func (f *folder) recover() error {
 			break
 		}
 		f.over[l.Step], f.end, f.took[l.Step] = true, l.End, l.Took
-		f.once[l.Step], f.failed[l.Step] = l.Once, l.Failed
+		f.once[l.Step], f.failed[l.Step], f.late[l.Step] = l.Once, l.Failed, l.Late
 		kept += int64(len(s.Bytes())) + 1
 	}
 	if st, err := f.progress.Stat(); err == nil && kept > st.Size() { // the last line has no end
@@ -152,7 +155,7 @@ func (f *folder) add(s step, samples []record.Sample, l progressLine) error {
 		return explain(err, f.dir)
 	}
 	f.over[l.Step], f.took[l.Step] = true, l.Took
-	f.once[l.Step], f.failed[l.Step] = l.Once, l.Failed
+	f.once[l.Step], f.failed[l.Step], f.late[l.Step] = l.Once, l.Failed, l.Late
 	return nil
 }
 

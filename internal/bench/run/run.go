@@ -25,11 +25,12 @@ type runner struct {
 	streak  map[string]int // failures in a row of a variant at a point
 	ready   map[string]bool
 	seconds pace
-	// Of a run with a time (budget.go): what was spent, in s; the bound of a repetition while points are tried, 0:
-	// none but the experiment's; and the values of each experiment, point and variant.
+	// Of a run with a time (budget.go): what was spent, in s; the bounds of a repetition and of its preparation
+	// while points are tried, 0: none but the experiment's; and the values of each experiment, point and variant.
 	spent  float64
 	tried  float64 // of spent, in warm-ups
 	bound  time.Duration
+	ahead  time.Duration
 	values map[[3]int]map[string][]float64
 	groups [][]int // of each experiment its sizes in exps, the one that was asked for first
 	// now and perform are time.Now and measure, but in tests of what a run does with its time.
@@ -272,7 +273,7 @@ func (r *runner) one(ctx context.Context, s step) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	line := progressLine{Took: r.now().Sub(at).Seconds(), Once: res.prepared, Failed: err != nil}
+	line := progressLine{Took: r.now().Sub(at).Seconds(), Once: res.prepared, Failed: err != nil, Late: res.late}
 	r.spend(s, line.Took)
 	log := ""
 	if len(res.out)+len(res.errs) > 0 {

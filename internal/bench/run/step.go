@@ -29,6 +29,7 @@ type measured struct {
 	out, errs []byte // what the program printed
 	seconds   float64
 	prepared  float64 // s of what need not be done again: the experiment's preparation
+	late      bool    // it was killed at the bound of a run with a time
 	values    []extract.Value
 }
 
@@ -40,6 +41,7 @@ type invocation struct {
 	dir     string // working directory
 	values  map[string]string
 	timeout time.Duration
+	prepare time.Duration // how long each command may take that prepares it
 }
 
 // command makes the invocation of a step; it touches no file.
@@ -53,8 +55,9 @@ func (r *runner) command(x *experiment, p, v int) (invocation, error) {
 	if variant.Emulated {
 		c.timeout *= emulatedPatience
 	}
+	c.prepare = c.timeout
 	if r.bound > 0 {
-		c.timeout = min(c.timeout, r.bound)
+		c.timeout, c.prepare = min(c.timeout, r.bound), min(c.prepare, r.ahead)
 	}
 	if r.folder != nil {
 		c.dir = filepath.Join(r.folder.dir, workDir, fmt.Sprintf("%s-%s-%d-%d", x.suite.Name, x.def.Name, v, p))
@@ -125,8 +128,8 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 		return measured{}, err
 	}
 	begin := time.Now()
-	if err := r.directory(ctx, x, c, s); err != nil {
-		return measured{}, err
+	if late, err := r.directory(ctx, x, c, s); err != nil {
+		return measured{late: late}, err
 	}
 	prepared := time.Since(begin).Seconds()
 	counts := ""
@@ -151,6 +154,7 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 		return m, err
 	case res.TimedOut:
 		r.vms.down() // whatever hangs there goes with its VMs
+		m.late = r.bound > 0
 		return m, &extract.Error{What: res.Status, Near: tail(res)}
 	case res.Status != "":
 		return m, &extract.Error{What: filepath.Base(x.paths[s.variant]) + " failed: " + res.Status, Near: tail(res)}
@@ -189,43 +193,44 @@ func tail(r process.Result) []string {
 	return extract.Ends(r.Out)
 }
 
-// directory makes a step's working directory with its files, and prepares it the first time.
-func (r *runner) directory(ctx context.Context, x *experiment, c invocation, s step) error {
+// directory makes a step's working directory with its files, and prepares it the first time. late: that was killed at
+// the bound of a run with a time.
+func (r *runner) directory(ctx context.Context, x *experiment, c invocation, s step) (late bool, err error) {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
-		return explain(err, r.folder.dir)
+		return false, explain(err, r.folder.dir)
 	}
 	for name, text := range x.def.Files {
 		text, err := suite.Expand(text, c.values)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o644); err != nil {
-			return explain(err, r.folder.dir)
+			return false, explain(err, r.folder.dir)
 		}
 	}
 	if x.prog.Read != "" { // a result of the repetition before must not be read again
 		if err := os.Remove(filepath.Join(c.dir, x.prog.Read)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+			return false, err
 		}
 	}
 	if r.ready[c.dir] {
-		return nil
+		return false, nil
 	}
 	for _, words := range x.def.Prepare {
 		words, err := expandAll(words, c.values)
 		if err != nil {
-			return err
+			return false, err
 		}
-		res, err := process.Run(ctx, process.Command{Args: words, Env: natively(c.env), Dir: c.dir, Timeout: c.timeout})
+		res, err := process.Run(ctx, process.Command{Args: words, Env: natively(c.env), Dir: c.dir, Timeout: c.prepare})
 		if err != nil {
-			return err
+			return false, err
 		}
 		if res.Status != "" {
-			return &extract.Error{What: "preparing it failed: " + words[0] + ": " + res.Status, Near: tail(res)}
+			return res.TimedOut && r.bound > 0, &extract.Error{What: "preparing it failed: " + words[0] + ": " + res.Status, Near: tail(res)}
 		}
 	}
 	r.ready[c.dir] = true
-	return nil
+	return false, nil
 }
 
 // readBounded reads a plain file that a program has written.
