@@ -146,6 +146,23 @@ func TestPapersPoints(t *testing.T) {
 	}
 }
 
+// On one host BT and SP run the squares that its cores hold, and the others double.
+func TestRanksOfOneHost(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		cores      int
+	}{
+		{"npb/bt", "[class=C ranks=1]", 2}, {"npb/sp", "[class=C ranks=1 class=C ranks=4 class=C ranks=9 class=C ranks=16]", 20},
+		{"npb/cg", "[class=C ranks=1 class=C ranks=2 class=C ranks=4]", 6}, {"npb/lu", "[class=C ranks=1 class=C ranks=2 class=C ranks=4 class=C ranks=6]", 6},
+	} {
+		q := request(t, "", "a")
+		q.Set = map[string][]string{"class": {"C"}}
+		if got, err := q.points(shippedExperiment(t, c.name), c.cores, true); err != nil || fmt.Sprint(got) != c.want {
+			t.Errorf("%s on %d cores: %v, %v, want %s", c.name, c.cores, got, err, c.want)
+		}
+	}
+}
+
 // A class that the memory does not hold is replaced by one that it does, which is said; one that was asked for is an error.
 func TestClassFits(t *testing.T) {
 	e := shippedExperiment(t, "npb/ft")
