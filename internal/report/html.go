@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -20,7 +21,8 @@ var pageFiles embed.FS
 // pageTemplate escapes whatever comes from data files; only pictures and tables made here
 // are taken as they are.
 var pageTemplate = sync.OnceValue(func() *template.Template {
-	return template.Must(template.ParseFS(pageFiles, "page/page.html"))
+	t := template.New("page.html").Funcs(template.FuncMap{"tie": together})
+	return template.Must(t.ParseFS(pageFiles, "page/page.html"))
 })
 
 // The page's own colours, beside the palettes of plots.
@@ -144,8 +146,14 @@ func (r *Report) HTML(w io.Writer, version string) error {
 	return pageTemplate().Execute(w, v)
 }
 
-// together keeps a number and its per cent sign in one line.
-func together(s string) string { return strings.ReplaceAll(s, " %", "\u00a0%") }
+// numberUnit is a number with its unit or sign behind it.
+var numberUnit = regexp.MustCompile(`(\d) (%|[KMGT]i?B\b|B\b|[GM]b/s|[num\x{b5}]?s\b|min\b|h\b|[GM]Hz\b|cores\b|nodes\b|ranks\b|processes\b)`)
+
+// together keeps a number and its unit in one line, and a parameter and its value.
+func together(s string) string {
+	s = strings.ReplaceAll(s, " = ", "\u00a0=\u00a0")
+	return numberUnit.ReplaceAllString(s, "$1\u00a0$2")
+}
 
 // headline says in a line what was found, and in another on what.
 func (r *Report) headline() (string, string) {
