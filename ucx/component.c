@@ -57,6 +57,8 @@ static ivu_status md_open(void *comp, const char *name, const void *config, stru
 	(void) config;
 	if (!m)
 		return IVU_ERR_NO_MEMORY;
+	/* A program that knows the transport's name asks for no resources before. */
+	ivu_base_init();
 	if (getrandom(m->secret, sizeof(m->secret), 0) != sizeof(m->secret) || ivs_region_get(&m->region)) {
 		free(m);
 		return IVU_ERR_NO_DEVICE;

@@ -78,18 +78,32 @@ static void send_inline(struct ivs_peer *p, uint8_t id, const uint8_t *data, siz
 	ivs_ring_publish(p, l, lines, IVU_OP_AM | id, (uint8_t) ((8 - head) << IVU_MISSING_SHIFT), more);
 }
 
+/* Copies all that iov names to dst, which has most bytes. Returns how long it is; above most: it is too long. */
+static size_t gather(uint8_t *dst, size_t most, const struct ivu_iov *iov, size_t count)
+{
+	size_t len = 0, i, k;
+
+	for (i = 0; i < count; i++) {
+		if (!iov[i].length)
+			continue;
+		if (iov[i].count > (most - len) / iov[i].length)
+			return most + 1;
+		for (k = 0; k < iov[i].count; k++) {
+			memcpy(dst + len, (const uint8_t *) iov[i].buffer + k * iov[i].stride, iov[i].length);
+			len += iov[i].length;
+		}
+	}
+	return len;
+}
+
 static ivu_status am_short_iov(struct ivu_ep *e, uint8_t id, const struct ivu_iov *iov, size_t count)
 {
 	uint8_t data[IVU_SHORT_MAX];
+	size_t len = gather(data, sizeof(data), iov, count);
 	ivu_status status;
-	size_t len = 0, i;
 
-	for (i = 0; i < count; i++) {
-		if (iov[i].length > sizeof(data) - len)
-			return IVU_ERR_INVALID_PARAM;
-		memcpy(data + len, iov[i].buffer, iov[i].length);
-		len += iov[i].length;
-	}
+	if (len > sizeof(data))
+		return IVU_ERR_INVALID_PARAM;
 	status = check(e, ivs_lines_for(len < 8 ? 0 : len - 8));
 	if (likely(status == IVU_OK))
 		send_inline(&e->peer->ivs, id, data, len);
@@ -156,17 +170,25 @@ static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t 
 	struct ivs_packet pkt = { .op = IVU_OP_PUT, .fixed = &put, .fixed_len = sizeof(put) };
 	struct iovec pieces[IVU_IOV_MAX];
 	ivu_status status;
-	size_t i;
+	size_t most = e->iface->domain.region->geo.bounce_bytes, i;
+	bool strided = false;
 
 	(void) comp;
 	if (count > IVU_IOV_MAX)
 		return IVU_ERR_INVALID_PARAM;
 	for (i = 0; i < count; i++) {
+		strided |= iov[i].count > 1;
 		pieces[i].iov_base = iov[i].buffer;
-		pieces[i].iov_len = iov[i].length;
-		pkt.len += iov[i].length;
+		pieces[i].iov_len = iov[i].count ? iov[i].length : 0;
+		pkt.len += pieces[i].iov_len;
 	}
-	if (pkt.len > e->iface->domain.region->geo.bounce_bytes)
+	if (unlikely(strided)) {
+		pkt.len = gather(e->iface->packed, most, iov, count);
+		pieces[0].iov_base = e->iface->packed;
+		pieces[0].iov_len = pkt.len;
+		count = 1;
+	}
+	if (pkt.len > most)
 		return IVU_ERR_INVALID_PARAM;
 	if (!pkt.len)
 		return IVU_OK;

@@ -10,6 +10,12 @@
 #include "base/cycles.h"
 #include "base/layout.h"
 
+/* What a claim has seen of a slot. */
+struct ivs_watched {
+	uint64_t	owner, beat;
+	uint64_t	quiet_ms;	/* counted since they last changed */
+};
+
 struct ivs_region {
 	uint8_t		*base;		/* header's first byte */
 	size_t		map_bytes;
@@ -33,6 +39,7 @@ struct ivs_region {
 	bool		beat_stop;
 	bool		keep;		/* it stays mapped */
 	uint64_t	beat_mask[NM_LAYOUT_MAX_SLOTS / 64];
+	struct ivs_watched watched[NM_LAYOUT_MAX_SLOTS];	/* under beat_lock */
 };
 
 /*

@@ -128,19 +128,28 @@ static int beat_start(struct ivs_region *r)
 	return -ret;
 }
 
+/* Notes whether a slot's owner or its heartbeat has changed since it was last read. */
+static void watch(const struct ivs_region *r, uint32_t slot, uint64_t owner, struct ivs_watched *w)
+{
+	uint64_t beat = __atomic_load_n(&r->slots[slot].beat, __ATOMIC_RELAXED);
+
+	if (w->owner == owner && w->beat == beat)
+		return;
+	w->owner = owner;
+	w->beat = beat;
+	w->quiet_ms = 0;
+}
+
 /* May an owner that has not released its slot be put out of it? */
-static bool expired(struct ivs_region *r, uint32_t slot, uint64_t owner, uint64_t *seen,
-		    uint64_t waited_ms)
+static bool expired(struct ivs_region *r, uint32_t slot, const struct ivs_watched *w)
 {
 	struct nm_slot *s = &r->slots[slot];
 	uint64_t pid = s->pid;
 
-	if (__atomic_load_n(&s->beat, __ATOMIC_RELAXED) != seen[slot])
-		return false;
-	if (waited_ms >= ivs_param.timeout)
+	if (w->quiet_ms >= ivs_param.timeout)
 		return true;
 	/* The kernel id alone proves nothing: VMs from one template may share it. */
-	return waited_ms >= IVS_SAME_KERNEL_MS && (owner & 3) == NM_SLOT_LIVE &&
+	return w->quiet_ms >= IVS_SAME_KERNEL_MS && (w->owner & 3) == NM_SLOT_LIVE &&
 	       s->kernel == kernel_id && pid && pid <= INT32_MAX &&
 	       kill((pid_t) pid, 0) && errno == ESRCH;
 }
@@ -159,36 +168,50 @@ static bool try_claim(struct ivs_region *r, uint32_t slot, uint64_t owner, uint3
 	return true;
 }
 
+/* Copies what is known of the owners of slots: threads that claim at the same time each count for themselves. */
+static void copy_watched(struct ivs_region *r, struct ivs_watched *to, const struct ivs_watched *from)
+{
+	pthread_mutex_lock(&r->beat_lock);
+	memcpy(to, from, r->geo.slots * sizeof(*to));
+	pthread_mutex_unlock(&r->beat_lock);
+}
+
 static int find_slot(struct ivs_region *r, uint32_t *slot, uint32_t *epoch)
 {
-	uint64_t seen[NM_LAYOUT_MAX_SLOTS], waited = 0, owner;
+	struct ivs_watched watched[NM_LAYOUT_MAX_SLOTS];
+	uint64_t waited = 0, owner;
 	uint32_t i, n, first;
 	struct timespec pause = { 0, IVS_CLAIM_MS * 1000000 };
 
-	for (i = 0; i < r->geo.slots; i++)
-		seen[i] = __atomic_load_n(&r->slots[i].beat, __ATOMIC_RELAXED);
+	/* Who was waited for in an earlier claim, and is as quiet still, is not waited for again. */
+	copy_watched(r, watched, r->watched);
 	do {
 		/*
 		 * From the last claim on: a slot just released is used last, so that its
 		 * peers can read what its owner sent before it left.
 		 */
 		first = __atomic_load_n(&r->head->next, __ATOMIC_RELAXED) & (r->geo.slots - 1);
-		for (n = 0; n < r->geo.slots; n++) {
+		/* All of them twice: those of the dead only if none is free. */
+		for (n = 0; n < 2 * r->geo.slots; n++) {
 			i = (first + n) & (r->geo.slots - 1);
 			owner = __atomic_load_n(&r->slots[i].owner, __ATOMIC_ACQUIRE);
-			if ((owner & 3) != NM_SLOT_FREE &&
-			    !expired(r, i, owner, seen, waited))
+			watch(r, i, owner, &watched[i]);
+			if ((owner & 3) != NM_SLOT_FREE && (n < r->geo.slots || !expired(r, i, &watched[i])))
 				continue;
 			if (try_claim(r, i, owner, epoch)) {
 				__atomic_store_n(&r->head->next, i + 1, __ATOMIC_RELAXED);
 				*slot = i;
+				copy_watched(r, r->watched, watched);
 				return 0;
 			}
 		}
 		/* Pauses are counted, not the clock: a process that was stopped has not waited. */
 		nanosleep(&pause, NULL);
 		waited += IVS_CLAIM_MS;
+		for (i = 0; i < r->geo.slots; i++)
+			watched[i].quiet_ms += IVS_CLAIM_MS;
 	} while (waited < ivs_param.timeout + 1000);
+	copy_watched(r, r->watched, watched);
 	IVS_WARN(FI_LOG_DOMAIN, "region %s: all %u slots are taken; make the region larger, "
 		 "or set FI_IVSHMEM_RANKS before its first use\n", r->path, r->geo.slots);
 	return -FI_ENOSPC;

@@ -29,6 +29,8 @@ static uct_iface_attr_t attr;
 static uct_ep_h ep;
 static uint64_t came, bytes;
 static int gone;
+static uint8_t last[512];	/* the last message, if it is that short */
+static size_t last_bytes;
 
 /* Memory that peers may write, between two pages that nobody may. */
 static uint8_t *window;
@@ -44,6 +46,9 @@ static ucs_status_t on_message(void *arg, void *data, size_t length, unsigned fl
 	EXPECT(length <= attr.cap.am.max_bcopy);
 	for (i = 0; i < length; i++)
 		bytes += p[i];
+	last_bytes = length;
+	if (length <= sizeof(last))
+		memcpy(last, data, length);
 	came++;
 	return UCS_OK;
 }
@@ -284,6 +289,88 @@ static void plain(void)
 	close_all();
 }
 
+/* Pieces that lie apart in memory, and those of which there are none. */
+static void strided(void)
+{
+	enum { GROUPS = 5, APART = 700 };
+	static uint8_t data[GROUPS * APART];
+	uct_iov_t iov[] = {
+		{ .buffer = data, .length = 4, .stride = APART, .count = GROUPS },
+		{ .buffer = NULL, .length = 100, .count = 0 },
+		{ .buffer = data + 4, .length = 3, .count = 1 },
+	};
+	uct_iov_t put[] = {
+		{ .buffer = data, .length = 500, .stride = APART, .count = GROUPS },
+		{ .buffer = NULL, .length = 100, .count = 0 },
+		{ .buffer = data + 4, .length = 3, .count = 1 },
+	};
+	uct_rkey_bundle_t key;
+	uct_mem_h memh;
+	uint64_t remote;
+	size_t i;
+
+	for (i = 0; i < sizeof(data); i++)
+		data[i] = (uint8_t) (1 + i % 251);
+	open_all();
+	window = calloc(1, WINDOW);
+	EXPECT(uct_md_mem_reg(md, window, WINDOW, UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
+	connect_to(!rank);
+	EXPECT(uct_md_mkey_pack(md, memh, shared->address[rank] + 128) == UCS_OK);
+	memcpy(shared->address[rank] + 200, &window, sizeof(window));
+	barrier(NULL);
+	EXPECT(uct_rkey_unpack(component, shared->address[!rank] + 128, &key) == UCS_OK);
+	memcpy(&remote, shared->address[!rank] + 200, sizeof(remote));
+	if (!rank) {
+		EXPECT(uct_ep_am_short_iov(ep, 3, iov, 3) == UCS_OK);
+		/* The put comes after it. */
+		EXPECT(uct_ep_put_zcopy(ep, put, 3, remote, key.rkey, NULL) == UCS_OK);
+		/* All of it is too long, though one piece is not. */
+		iov[0].count = 1000;
+		EXPECT(uct_ep_am_short_iov(ep, 3, iov, 3) == UCS_ERR_INVALID_PARAM);
+		put[0].count = (unsigned int) attr.cap.put.max_zcopy;
+		put[0].stride = 0;
+		EXPECT(uct_ep_put_zcopy(ep, put, 3, remote, key.rkey, NULL) == UCS_ERR_INVALID_PARAM);
+		while (uct_ep_flush(ep, 0, NULL) == UCS_INPROGRESS)
+			uct_iface_progress(iface);
+		__atomic_store_n(&shared->flag[0], 1, __ATOMIC_RELEASE);
+	} else {
+		while (!__atomic_load_n(&shared->flag[0], __ATOMIC_ACQUIRE))
+			uct_iface_progress(iface);
+		EXPECT(came == 1 && last_bytes == GROUPS * 4 + 3);
+		for (i = 0; i < GROUPS; i++) {
+			EXPECT(!memcmp(last + i * 4, data + i * APART, 4));
+			EXPECT(!memcmp(window + i * 500, data + i * APART, 500));
+		}
+		EXPECT(!memcmp(last + GROUPS * 4, data + 4, 3) && !memcmp(window + GROUPS * 500, data + 4, 3));
+		EXPECT(!window[GROUPS * 500 + 3]);
+	}
+	barrier(NULL);
+	uct_rkey_release(component, &key);
+	EXPECT(uct_md_mem_dereg(md, memh) == UCS_OK);
+	close_all();
+}
+
+/* The slots of a process that was killed serve the next one. Not each of them is waited for anew: 250 s. */
+static void left_behind(void)
+{
+	enum { SLOTS = 128 };
+	uint64_t address[8];
+	int i;
+
+	if (!rank)
+		barrier(NULL);
+	for (i = 0; i < SLOTS; i++) {
+		open_all();
+		EXPECT(attr.device_addr_len <= sizeof(address));
+		EXPECT(uct_iface_get_device_address(iface, (uct_device_addr_t *) address) == UCS_OK);
+		/* It has a slot. */
+		EXPECT(address[0]);
+	}
+	if (rank)
+		barrier(NULL);
+	_exit(0);
+}
+
 /* A write to memory that is not registered is refused, and its sender not listened to any more. */
 static void refused(void)
 {
@@ -407,6 +494,10 @@ int main(void)
 	/* That ranks are not listened to any more is what is tested, and not shown. */
 	setenv("UCX_LOG_LEVEL", "error", 0);
 	run("every way", 2, 64, plain, false);
+	run("pieces that lie apart", 2, 64, strided, false);
+	setenv("FI_IVSHMEM_RANKS", "128", 1);
+	run("slots that were left behind", 2, 256, left_behind, false);
+	unsetenv("FI_IVSHMEM_RANKS");
 	run("a write that is refused", 2, 64, refused, false);
 	run("messages that were made up", 2, 16, forged, false);
 	run("a third process that spoils the region", 3, 16, hostile, false);
