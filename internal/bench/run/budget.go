@@ -41,9 +41,9 @@ func (r *runner) timed(ctx context.Context) error {
 	}
 	least := r.request.Repetitions
 	rest := budget - r.tried
-	slots, left, smaller := r.settled(rest)
+	slots, left, failed, smaller := r.settled(rest)
 	taken, dear := choose(slots, least, rest)
-	r.sayReach(taken, append(dear, left...), smaller, rest)
+	r.sayReach(taken, append(dear, left...), failed, smaller, rest)
 	if err := record.SaveRun(r.folder.dir, r.record); err != nil {
 		return explain(err, r.folder.dir)
 	}
@@ -53,7 +53,13 @@ func (r *runner) timed(ctx context.Context) error {
 	if err := r.recall(taken); err != nil {
 		return err
 	}
-	for _, s := range r.rounds(taken, 0, least) {
+	steps, told := r.rounds(taken, 0, least), false
+	for i, s := range steps {
+		if r.spent > budget && !told && !r.folder.over[s.key()] {
+			told = true
+			r.notice(fmt.Sprintf("%v are over, for it took longer than when it was tried: the rest of the %d repetitions of each point takes about %v",
+				r.request.Time, least, r.seconds.left(steps[i:]).Round(time.Second)))
+		}
 		if err := r.next(ctx, s, budget); err != nil {
 			return err
 		}
@@ -129,7 +135,7 @@ func (r *runner) try(ctx context.Context, budget float64) error {
 					late = append(late, s)
 					continue
 				}
-				if begun || r.tried > budget*tryShare {
+				if begun || r.tried > budget*tryShare && !r.half(s) {
 					continue
 				}
 				failed := len(r.failed)
@@ -171,6 +177,16 @@ func (r *runner) try(ctx context.Context, budget float64) error {
 	return pass(late, true)
 }
 
+// half reports whether a variant before this one was tried at a point, which is then tried to its end.
+func (r *runner) half(s step) bool {
+	for v := range s.variant {
+		if !r.severalVMs() && r.folder.over[step{s.exp, s.point, v, s.rep}.key()] {
+			return true
+		}
+	}
+	return false
+}
+
 // beyond reports whether another variant's step at a point was killed, so that the point cannot be repeated.
 func (r *runner) beyond(s step) bool {
 	for v := range r.request.Variants {
@@ -184,7 +200,7 @@ func (r *runner) beyond(s step) bool {
 // mayGrow reports whether a larger size of an experiment is worth a try: it takes twice as long at least, and has to be
 // repeated beside the others.
 func (r *runner) mayGrow(g, size int, budget float64) bool {
-	_, untried, cost := r.costs(r.groups[g][size])
+	_, untried, _, cost := r.costs(r.groups[g][size])
 	if len(untried) > 0 {
 		return false
 	}
@@ -194,7 +210,7 @@ func (r *runner) mayGrow(g, size int, budget float64) bool {
 	others := 0.
 	for o, sizes := range r.groups {
 		for k := 0; k < len(sizes) && o != g; k++ {
-			if _, _, c := r.costs(sizes[k]); !math.IsNaN(c) {
+			if _, _, _, c := r.costs(sizes[k]); !math.IsNaN(c) {
 				others += c
 				break
 			}
@@ -203,20 +219,22 @@ func (r *runner) mayGrow(g, size int, budget float64) bool {
 	return float64(r.request.Repetitions)*(grows*cost+others) <= budget*(1-tryShare)
 }
 
-// costs returns what the points of an experiment cost that were tried to their end, those that were not, and what one
-// repetition of all takes in s; NaN: one was not tried or has no result.
-func (r *runner) costs(e int) (slots, untried []slot, all float64) {
+// costs returns what the points of an experiment cost that were tried to their end, those that were not, those that
+// failed, and what one repetition of all takes in s; NaN: one was not tried or has no result.
+func (r *runner) costs(e int) (slots, untried, failed []slot, all float64) {
 	for p := range r.exps[e].points {
-		s, whole := slot{exp: e, point: p}, true
+		s, whole, bad := slot{exp: e, point: p}, true, false
 		for v := range r.request.Variants {
 			if !r.takes(e, p, v) {
 				continue
 			}
 			key := step{e, p, v, -1}.key()
-			s.cost, whole = s.cost+r.folder.took[key]-r.folder.once[key], whole && r.folder.over[key]
-			if r.folder.failed[key] {
-				all = math.NaN()
-			}
+			s.cost, whole = s.cost+r.folder.took[key]-r.folder.once[key], whole && r.folder.over[key] && !r.folder.late[key]
+			bad = bad || r.folder.failed[key] && !r.folder.late[key]
+		}
+		if bad {
+			failed, all = append(failed, s), math.NaN()
+			continue
 		}
 		if !whole {
 			untried, all = append(untried, s), math.NaN()
@@ -225,7 +243,7 @@ func (r *runner) costs(e int) (slots, untried []slot, all float64) {
 		slots = append(slots, s)
 		all += s.cost
 	}
-	return slots, untried, all
+	return slots, untried, failed, all
 }
 
 // untouched reports whether no step of an experiment is over.
@@ -240,25 +258,41 @@ func (r *runner) untouched(e int) bool {
 	return true
 }
 
-// settled returns the points of each experiment at the size that it is measured at, those that were not tried, and what
-// is smaller than asked for. The record has the cases of those sizes then.
-func (r *runner) settled(seconds float64) (slots, untried []slot, smaller []string) {
+// begun returns the experiment of a group as asked for, or where no step of that is over at its smallest size.
+func (r *runner) begun(sizes []int) int {
+	if r.untouched(sizes[0]) {
+		return sizes[len(sizes)-1]
+	}
+	return sizes[0]
+}
+
+// settled returns the points of each experiment at the size that it is measured at, those that were not tried, those
+// that failed, and what is smaller than asked for. The record has the cases of those sizes then.
+func (r *runner) settled(seconds float64) (slots, untried, failed []slot, smaller []string) {
 	costs := make([][]float64, len(r.groups))
 	for g, sizes := range r.groups {
+		known := false
 		for _, e := range sizes {
-			_, _, c := r.costs(e)
+			_, _, _, c := r.costs(e)
 			costs[g] = append(costs[g], c)
+			known = known || !math.IsNaN(c)
+		}
+		if !known { // no size was tried to its end, but some points of one were: no other's larger size takes their place
+			tried, _, _, _ := r.costs(r.begun(sizes))
+			for _, s := range tried {
+				if need := s.cost * float64(r.request.Repetitions); need <= seconds {
+					seconds -= need
+				}
+			}
 		}
 	}
 	for g, k := range settle(costs, r.request.Repetitions, seconds) {
 		sizes := r.groups[g]
-		if k < 0 { // as asked for, if that was tried at all
-			if k = 0; r.untouched(sizes[0]) {
-				k = len(sizes) - 1
-			}
+		if k < 0 {
+			k = slices.Index(sizes, r.begun(sizes))
 		}
-		tried, left, _ := r.costs(sizes[k])
-		slots, untried = append(slots, tried...), append(untried, left...)
+		tried, left, bad, _ := r.costs(sizes[k])
+		slots, untried, failed = append(slots, tried...), append(untried, left...), append(failed, bad...)
 		x := &r.exps[sizes[k]]
 		for i := range r.record.Cases {
 			if n := slices.Index(x.names, r.record.Cases[i].Name); n >= 0 {
@@ -269,7 +303,7 @@ func (r *runner) settled(seconds float64) (slots, untried []slot, smaller []stri
 			smaller = append(smaller, x.names[0]+": "+r.request.sized(&r.exps[sizes[0]].def, &x.def))
 		}
 	}
-	return slots, untried, smaller
+	return slots, untried, failed, smaller
 }
 
 // choose takes the points that can be repeated n times in the seconds that are there, the cheapest first.
@@ -295,7 +329,7 @@ func choose(slots []slot, n int, seconds float64) (taken, left []slot) {
 }
 
 // sayReach says before the measurement what it will and what it will not reach, and keeps the latter in the record.
-func (r *runner) sayReach(taken, left []slot, smaller []string, seconds float64) {
+func (r *runner) sayReach(taken, left, failed []slot, smaller []string, seconds float64) {
 	need := 0.
 	for _, s := range taken {
 		need += s.cost * float64(r.request.Repetitions)
@@ -311,6 +345,10 @@ func (r *runner) sayReach(taken, left []slot, smaller []string, seconds float64)
 	say := func(text string) {
 		r.record.Unreached = append(r.record.Unreached, text)
 		r.notice("not reached in " + r.request.Time.String() + ": " + text)
+	}
+	for _, s := range failed {
+		x := &r.exps[s.exp]
+		say(strings.TrimSpace(x.names[0]+" "+x.points[s.point].String()) + ", which failed when it was tried")
 	}
 	untried := map[int][]point{}
 	for _, s := range left {

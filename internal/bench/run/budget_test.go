@@ -230,6 +230,15 @@ experiments:
     command: ["{program}", dear, "{n}"]
     sweep: {n: [1, 2, 3, 4, 5]}
     output: [{metric: value, unit: s, better: down, kind: sweep, x: n, match: '(?P<value>x)'}]
+  - name: bad
+    programs: [{name: shell, find: [sh]}]
+    command: ["{program}", bad]
+    output: [{metric: value, unit: s, better: down, kind: bar, match: '(?P<value>x)'}]
+  - name: sized
+    programs: [{name: shell, find: [sh]}]
+    command: ["{program}", "{class}"]
+    sweep: {class: {values: [C], smaller: [A, S]}}
+    output: [{metric: value, unit: s, better: down, kind: bar, match: '(?P<value>x)'}]
   - name: cheap
     programs: [{name: shell, find: [sh]}]
     command: ["{program}", cheap, "{n}"]
@@ -243,21 +252,22 @@ experiments:
 	q.Suites, q.Time, q.Repetitions = []*suite.Suite{s}, 15*time.Minute, 5
 	said := ""
 	r := newRunner(q, rec(q), Events{Notice: func(line string) { said += line + "\n" }})
-	recorded(t, r, map[string]float64{"dear 1": 2, "dear 2": 130, "dear 3": 130, "dear 4": 130, "dear 5": 3,
+	recorded(t, r, map[string]float64{"dear 1": 2, "dear 2": 130, "dear 3": 130, "dear 4": 130, "dear 5": 3, "bad": -1, "S": 1, "A": 36, "C": 70,
 		"cheap 1": 5, "cheap 2": 5, "cheap 3": 10})
 	dir := filepath.Join(t.TempDir(), "run")
 	out, err := r.start(context.Background(), dir)
-	if err != nil || len(out.Failed) > 0 {
+	if err != nil || len(out.Failed) != 2 { // a trial of each variant
 		t.Fatal(out.Failed, err)
 	}
 	_, samples, _, err := record.Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reps := map[string]int{}
+	reps, repsOf := map[string]int{}, map[string]int{}
 	for _, s := range samples {
 		if s.Rep >= 0 && s.Variant == "b" {
 			reps[s.Case+s.Point["n"]]++
+			repsOf[s.Point["class"]]++
 		}
 	}
 	for _, at := range []string{"t/dear1", "t/dear5", "t/cheap1", "t/cheap2", "t/cheap3"} {
@@ -265,10 +275,13 @@ experiments:
 			t.Errorf("%s was repeated %d times", at, reps[at])
 		}
 	}
+	if n := repsOf["S"]; n < 5 || repsOf["A"]+repsOf["C"] > 0 {
+		t.Errorf("classes repeated: %v: a larger one is none that the time holds beside the other points", repsOf)
+	}
 	if n := reps["t/dear2"] + reps["t/dear3"] + reps["t/dear4"]; n != 0 {
 		t.Errorf("%d repetitions of what takes too long", n)
 	}
-	for _, want := range []string{"not reached in 15m0s: t/dear n=2, of which one repetition of all variants takes 1m0s or more",
+	for _, want := range []string{"not reached in 15m0s: t/bad, which failed when it was tried", "not reached in 15m0s: t/dear n=2, of which one repetition of all variants takes 1m0s or more",
 		"not reached in 15m0s: t/dear n=4, of which"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it said\n%s\nwant %s", said, want)
