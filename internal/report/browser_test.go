@@ -52,11 +52,17 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
+// Words of tables are not broken in the middle.
+const broken = `[...document.querySelectorAll('td')].filter(c => c.offsetParent && getComputedStyle(c).overflowWrap == 'anywhere' && c.clientWidth < 200).map(c => c.textContent.slice(0, 40))`
+
 // look returns what is wrong with a page as it is shown now, one line each.
 const look = `(() => {
 	const bad = [];
 	const root = document.documentElement;
-	if (root.scrollWidth > window.innerWidth) bad.push('the page is ' + root.scrollWidth + ' wide in a window of ' + window.innerWidth);
+	if (root.scrollWidth > window.innerWidth) {
+		const wide = [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > window.innerWidth).slice(-3);
+		bad.push('the page is ' + root.scrollWidth + ' wide in a window of ' + window.innerWidth + ': ' + wide.map(e => e.tagName + ' ' + e.textContent.slice(0, 60)).join('; '));
+	}
 	const parse = c => { const m = c.match(/[\d.]+/g).map(Number); return {r: m[0], g: m[1], b: m[2], a: m.length > 3 ? m[3] : 1}; };
 	const lum = c => { const f = v => { v /= 255; return v <= 0.03928 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4); }; return 0.2126 * f(c.r) + 0.7152 * f(c.g) + 0.0722 * f(c.b); };
 	const ground = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.a > 0.5) return c; } return {r: 255, g: 255, b: 255}; };
@@ -124,7 +130,7 @@ func TestBrowser(t *testing.T) {
 		}
 	})
 	shots := os.Getenv("NEARMETAL_SHOTS") // a folder to look at the page in
-	for _, width := range []int64{390, 820, 1440} {
+	for _, width := range []int64{390, 800, 1400} {
 		for _, mode := range []string{"light", "dark"} {
 			var found struct {
 				Bad      []string
@@ -146,6 +152,13 @@ func TestBrowser(t *testing.T) {
 			for _, b := range found.Bad {
 				t.Errorf("%d, %s: %s", width, mode, b)
 			}
+			var narrow []string
+			if err := chromedp.Run(ctx, chromedp.Evaluate(broken, &narrow)); err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range narrow {
+				t.Errorf("%d, %s: words of a narrow cell may be broken: %s", width, mode, b)
+			}
 			if found.Sections != len(run.Cases) {
 				t.Errorf("%d, %s: %d of %d experiments", width, mode, found.Sections, len(run.Cases))
 			}
@@ -165,6 +178,22 @@ func TestBrowser(t *testing.T) {
 				}
 			}
 		}
+	}
+	// As it is printed, on the width of A4, and without colour.
+	var found struct{ Bad []string }
+	var print, grey []byte
+	if err := chromedp.Run(ctx, chromedp.EmulateViewport(690, 900), emulation.SetEmulatedMedia().WithMedia("print"),
+		chromedp.Navigate("file://"+file), chromedp.Evaluate(look, &found), chromedp.FullScreenshot(&print, 100),
+		emulation.SetEmulatedMedia().WithMedia("screen"), chromedp.EmulateViewport(1400, 900),
+		chromedp.Evaluate(`document.documentElement.style.filter = 'grayscale(1)'`, nil), chromedp.FullScreenshot(&grey, 100)); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range found.Bad {
+		t.Errorf("printed: %s", b)
+	}
+	if shots != "" {
+		os.WriteFile(filepath.Join(shots, "print.png"), print, 0o644)
+		os.WriteFile(filepath.Join(shots, "grey.png"), grey, 0o644)
 	}
 	var pdf []byte
 	if err := chromedp.Run(ctx, chromedp.ActionFunc(func(ctx context.Context) (err error) {

@@ -55,7 +55,8 @@ func (r *PaperReport) view() (*paperView, error) {
 				return nil, err
 			}
 			for i := range plots {
-				plots[i].Caption = heading(it.What) + ", " + it.Where
+				where, _, _ := strings.Cut(it.Where, " (") // without the remark, which the table has
+				plots[i].Caption = heading(it.What) + ", " + where
 			}
 			v.MissingPlots = append(v.MissingPlots, plots...)
 			continue
