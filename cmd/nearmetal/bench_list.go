@@ -86,7 +86,7 @@ func describeExperiment(s *suite.Suite, e *suite.Experiment) listed {
 	l := listed{Name: s.Name + "/" + e.Name, Title: e.Title, Metric: o.Metric, Unit: o.Unit, Repeats: e.Seed, File: s.File}
 	var need run.Need
 	for _, name := range []string{"openmpi", "mpich"} {
-		f, err := mpi.Find(context.Background(), name, "")
+		f, err := mpi.Find(context.Background(), name, "", suite.ProgramsDir())
 		if err != nil && e.Launch == "mpi" {
 			need.Missing = err.Error()
 			continue

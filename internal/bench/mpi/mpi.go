@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,8 +40,9 @@ var launchers = map[string]struct {
 
 // Find returns a flavour by its name, or by the path of a launcher, with +ivshmem behind it for
 // one over nearmetal's provider. provider is the folder of
-// nearmetal's libfabric provider, "" if there is none.
-func Find(ctx context.Context, name, provider string) (Flavour, error) {
+// nearmetal's libfabric provider, "" if there is none. programs is where bench install puts programs: an MPI from
+// PyPI is found there behind those in PATH.
+func Find(ctx context.Context, name, provider, programs string) (Flavour, error) {
 	f := Flavour{Name: name}
 	if strings.Contains(name, "/") {
 		path, over := strings.CutSuffix(name, "+ivshmem")
@@ -71,7 +73,13 @@ func Find(ctx context.Context, name, provider string) (Flavour, error) {
 		}
 		return f, fmt.Errorf("there is no MPI called %q: use %s, or the path of a launcher", name, strings.Join(Names, ", "))
 	}
+	words := slices.Clone(known.words)
 	for _, word := range known.words {
+		if programs != "" {
+			words = append(words, filepath.Join(programs, "venv/bin", word))
+		}
+	}
+	for _, word := range words {
 		l, ok, err := launch.Detect(ctx, []string{word}, exec.LookPath)
 		if err != nil || !ok || l.Library != known.library {
 			continue
@@ -200,24 +208,36 @@ func (f Flavour) Family() launch.Library {
 }
 
 // Library returns the MPI library that a program is linked with: "Open MPI", "MPICH" (whose
-// interface Intel's and MVAPICH share), or "" for none.
+// interface Intel's and MVAPICH share), or "" for none. A script has that of the Python environment that it is in.
 func Library(path string) (string, error) {
 	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
 		return "", fmt.Errorf("%s is no program", path)
 	}
 	f, err := elf.Open(path)
 	if err != nil {
+		if _, none := os.Stat(filepath.Join(filepath.Dir(path), "../pyvenv.cfg")); none == nil {
+			libs, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "../lib/libmpi.so.*"))
+			for i := range libs {
+				libs[i] = filepath.Base(libs[i])
+			}
+			return libraryOf(libs), nil
+		}
 		return "", err
 	}
 	defer f.Close()
 	libs, err := f.ImportedLibraries()
+	return libraryOf(libs), err
+}
+
+// libraryOf returns the MPI library that is among shared libraries.
+func libraryOf(libs []string) string {
 	for _, lib := range libs {
 		switch {
 		case strings.HasPrefix(lib, "libmpi.so.12"), strings.HasPrefix(lib, "libmpich.so"):
-			return string(launch.MPICH), nil
+			return string(launch.MPICH)
 		case strings.HasPrefix(lib, "libmpi.so"):
-			return string(launch.OpenMPI), nil
+			return string(launch.OpenMPI)
 		}
 	}
-	return "", err
+	return ""
 }

@@ -30,6 +30,11 @@ func (r *runner) find(e *suite.Experiment) (p suite.Program, paths map[int]strin
 	if e.Launch == "plain" && r.request.Variants[0].Step != nil {
 		return suite.Program{}, nil, nil, errors.New("it uses no MPI: there is nothing to run on several nodes")
 	}
+	for _, name := range e.Needs {
+		if os.Getenv(name) == "" {
+			return suite.Program{}, nil, nil, fmt.Errorf("$%s is not set: %s", name, e.Install)
+		}
+	}
 	for _, c := range e.Programs {
 		some, other, err := r.pathsOf(e, &c)
 		if err == nil && other == nil {
@@ -54,7 +59,7 @@ func (r *runner) find(e *suite.Experiment) (p suite.Program, paths map[int]strin
 type otherMPI struct{ path, library, wanted string }
 
 func (o *otherMPI) Error() string {
-	return fmt.Sprintf("%s is built for %s, not for %s", o.path, o.library, o.wanted)
+	return fmt.Sprintf("%s is built for %s, not for %s (--mpi %s)", o.path, o.library, o.wanted, strings.ToLower(strings.ReplaceAll(o.library, " ", "")))
 }
 
 // pathsOf returns a program's path for each variant that would run it; other says why there are variants

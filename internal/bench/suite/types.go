@@ -41,6 +41,8 @@ type Experiment struct {
 	Programs []Program `yaml:"programs"`
 	// Install says how to get a program where none is found.
 	Install string `yaml:"install"`
+	// Needs are environment variables that say where its input is: without them it is as one without a program.
+	Needs []string `yaml:"needs"`
 	// Launch is "mpi" (ranks are started by the MPI's launcher), "plain" (the default): once, in
 	// the first VM, or LaunchPair.
 	Launch string `yaml:"launch"`

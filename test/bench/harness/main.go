@@ -66,7 +66,7 @@ func all() error {
 	if err != nil {
 		return err
 	}
-	flavour, err := mpi.Find(context.Background(), "openmpi", "")
+	flavour, err := mpi.Find(context.Background(), "openmpi", "", suite.ProgramsDir())
 	if err != nil {
 		return err
 	}
