@@ -805,28 +805,34 @@ func TestPaperValuePlots(t *testing.T) {
 	}
 }
 
-// Runs of our own that were recorded, one of them with a time that chose its size, make this text and this page.
+// Runs of our own that were recorded make these texts and pages: natively, one of them with a time that chose its size,
+// and in two VMs, with all suites whose programs apt, PyPI or a build bring.
 func TestRecorded(t *testing.T) {
-	dirs, err := filepath.Glob("testdata/recorded/*")
-	if err != nil || len(dirs) != 2 {
-		t.Fatal(dirs, err)
-	}
-	var list []*Data
-	for _, dir := range dirs {
-		d, err := Read(dir)
+	for _, c := range []struct {
+		name, paper string
+		runs        int
+	}{{"recorded", "000", 2}, {"recorded-vm", "003", 1}} {
+		dirs, err := filepath.Glob("testdata/" + c.name + "/*")
+		if err != nil || len(dirs) != c.runs {
+			t.Fatal(dirs, err)
+		}
+		var list []*Data
+		for _, dir := range dirs {
+			d, err := Read(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, d)
+		}
+		r, err := Build(list, Options{Paper: c.paper, Now: time.Date(2026, 11, 25, 2, 0, 0, 0, time.UTC)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, d)
+		var text strings.Builder
+		if err := r.Text(&text, false); err != nil {
+			t.Fatal(err)
+		}
+		golden.Check(t, "testdata/"+c.name+".txt", text.String())
+		golden.Check(t, "testdata/"+c.name+".html", htmlOf(t, r))
 	}
-	r, err := Build(list, Options{Paper: "000", Now: time.Date(2026, 11, 25, 2, 0, 0, 0, time.UTC)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text strings.Builder
-	if err := r.Text(&text, false); err != nil {
-		t.Fatal(err)
-	}
-	golden.Check(t, "testdata/recorded.txt", text.String())
-	golden.Check(t, "testdata/recorded.html", htmlOf(t, r))
 }
