@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"unicode/utf8"
 
 	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/report/chart"
@@ -101,7 +102,7 @@ func (e *Experiment) yLabel() string {
 }
 
 func capital(s string) string {
-	if s == "" {
+	if s == "" || s[0] >= utf8.RuneSelf { // a minus or a micro sign
 		return s
 	}
 	return strings.ToUpper(s[:1]) + s[1:]

@@ -47,12 +47,40 @@ type pageView struct {
 	Version, Title, Headline, Lead, Footer string
 	Terms                                  []term
 	CSS                                    template.CSS
-	Notes                                  []string
+	Notes                                  []noteView
 	Glance                                 []glanceView
 	Sections                               []sectionView
 	Paper                                  *paperView
 	Traffic                                []trafficView
 	Machines                               []machineView
+}
+
+// noteView is a note, or several that begin alike.
+type noteView struct {
+	Text string
+	List []string
+}
+
+// unreached begins the notes on what a run with a time did not reach.
+const unreached = "not reached in the time of the run: "
+
+// notes returns a run's notes; what was not reached is one of them.
+func notes(id string, list []string) []noteView {
+	var out []noteView
+	at := -1
+	for _, note := range list {
+		what, ok := strings.CutPrefix(note, unreached)
+		switch {
+		case !ok:
+			out = append(out, noteView{Text: id + ": " + note})
+		case at < 0:
+			at = len(out)
+			out = append(out, noteView{Text: id + ": " + strings.TrimSpace(unreached), List: []string{what}})
+		default:
+			out[at].List = append(out[at].List, what)
+		}
+	}
+	return out
 }
 
 type glanceView struct {
@@ -102,9 +130,7 @@ func (r *Report) HTML(w io.Writer, version string) error {
 	var names []string
 	for i, run := range r.Runs {
 		names = append(names, run.Run.ID)
-		for _, note := range run.Notes {
-			v.Notes = append(v.Notes, run.Run.ID+": "+note)
-		}
+		v.Notes = append(v.Notes, notes(run.Run.ID, run.Notes)...)
 		for _, e := range run.Experiments {
 			e.ID = fmt.Sprintf("r%d-%s", i+1, strings.TrimPrefix(e.ID, fmt.Sprintf("r%d-", i+1)))
 			v.Glance = append(v.Glance, e.glance())

@@ -85,7 +85,7 @@ func Group(folder string, run *record.Run, samples []record.Sample, notes []stri
 		d.Notes = append(d.Notes, fmt.Sprintf("%s left out: run.json does not have the case or the variant", words.Count(unknown, "sample is", "samples are")))
 	}
 	for _, u := range d.Run.Unreached {
-		d.Notes = append(d.Notes, "not reached in the time of the run: "+u)
+		d.Notes = append(d.Notes, unreached+u)
 	}
 	if d.Run.Ended.IsZero() {
 		d.Notes = append(d.Notes, "the run has not ended, or was cut short: this is what it had measured so far")

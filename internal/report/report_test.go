@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/suite"
@@ -48,7 +49,28 @@ func htmlOf(t testing.TB, r *Report) string {
 	if err := r.HTML(&b, "test"); err != nil {
 		t.Fatal(err)
 	}
+	if !utf8.Valid(b.Bytes()) {
+		t.Error("the page is no UTF-8")
+	}
 	return b.String()
+}
+
+// A verdict at a single point begins with its number, whose minus is no letter to be made a capital.
+func TestOnePoint(t *testing.T) {
+	run := &record.Run{Version: 1, ID: "one", Unreached: []string{"t/a n=1", "t/a n=2"}, Host: record.Host{Cores: 48}, Cases: []record.Case{{Name: "c", Better: "down", Kind: "bar"}},
+		Variants: []record.Variant{{Label: "n", Kind: "native", Cores: 48}, {Label: "v", Kind: "vm", Cores: 44, KeptBack: 4}}}
+	var samples []record.Sample
+	for i, v := range run.Variants {
+		samples = append(samples, record.Sample{Case: "c", Variant: v.Label, Value: 100 + 5*float64(i), OK: true})
+	}
+	page := htmlOf(t, reportOf(t, writeRun(t, run, samples), ""))
+	if !strings.Contains(page, "<span class=\"detail\">−4.8\u00a0% against n.") {
+		t.Error(page)
+	}
+	// What was not reached is one note.
+	if !strings.Contains(page, "one: not reached in the time of the run:<ul><li>t/a n=1</li><li>t/a n=2</li></ul>") {
+		t.Error(page)
+	}
 }
 
 var fetched = regexp.MustCompile(`(?i)(?:src|href|url|@import)\s*[=(]\s*["']?\s*([a-z]+:|//)`)
