@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/guest/carry"
@@ -67,10 +68,28 @@ func newCloudAgentCommand() *cobra.Command {
 
 // putAgent puts the agent where launchers in the VM look for the remote shell.
 func putAgent(program []byte) error {
+	if err := executable(cluster.VMDir); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(cluster.VMAgent), 0o755); err != nil {
 		return err
 	}
 	return os.WriteFile(cluster.VMAgent, program, 0o755)
+}
+
+// executable makes a folder in which programs may be started: Debian's initramfs mounts /run with noexec.
+func executable(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil || st.Flags&unix.ST_NOEXEC == 0 {
+		return err
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+		return fmt.Errorf("no program may be started in %s, and mounting a file system there: %w", dir, err)
+	}
+	return nil
 }
 
 // addHosts adds the cluster's VMs to /etc/hosts.
