@@ -247,6 +247,11 @@ test-openstack-region: go ## the region between Nova's VMs: two guests find it a
 	@sh scripts/install.sh libvirt
 	NEARMETAL_OPENSTACK=1 go test -count=1 -v -timeout 20m -run TestNovaRegion ./test/libvirt
 
+# A real Nova with emulated servers, in a root below build/: 230 MB to fetch and 5 GB, then 5 to 15 minutes.
+test-openstack: c go ## an OpenStack of Debian's packages: region, tenant's cluster, MPI between Nova's servers (root)
+	@sh scripts/openstack.sh install
+	sh scripts/openstack.sh run /nm/day.sh
+
 # An outer host of four NUMA nodes, DIMMs and all. Minutes.
 test-numa: slurm ## an emulated host of four NUMA nodes: pins, huge pages, VFs, verify, Slurm
 	NEARMETAL_NUMA=1 go test -count=1 -v -timeout 90m ./test/numa
