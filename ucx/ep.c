@@ -53,7 +53,7 @@ static ivu_status am_short(struct ivu_ep *e, uint8_t id, uint64_t header, const 
 	uint32_t lines = ivs_lines_for(length);
 	ivu_status status;
 
-	if (unlikely(length > IVS_INLINE_MAX))
+	if (unlikely(length > IVS_INLINE_MAX || id >= IVU_AM_IDS))
 		return IVU_ERR_INVALID_PARAM;
 	status = check(e, lines);
 	if (likely(status == IVU_OK))
@@ -102,7 +102,7 @@ static ivu_status am_short_iov(struct ivu_ep *e, uint8_t id, const struct ivu_io
 	size_t len = gather(data, sizeof(data), iov, count);
 	ivu_status status;
 
-	if (len > sizeof(data))
+	if (len > sizeof(data) || id >= IVU_AM_IDS)
 		return IVU_ERR_INVALID_PARAM;
 	status = check(e, ivs_lines_for(len < 8 ? 0 : len - 8));
 	if (likely(status == IVU_OK))
@@ -136,6 +136,8 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	size_t len;
 
 	(void) flags;
+	if (unlikely(id >= IVU_AM_IDS))
+		return IVU_ERR_INVALID_PARAM;
 	if (unlikely(status != IVU_OK))
 		return status;
 	if (unlikely(i->scratch == UINT32_MAX)) {
@@ -159,6 +161,21 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	memcpy(l->payload, &ref, sizeof(ref));
 	ivs_ring_publish(p, l, ivs_lines_for(sizeof(ref)), IVU_OP_AM | id, IVS_F_BOUNCE | how, sizeof(ref));
 	return (ssize_t) len;
+}
+
+/*
+ * Writes memory of this very worker's, at once: up to UCX 1.15 it takes a write for done when it is accepted, and says
+ * so by the transport self, which would be faster than a message here.
+ */
+static ivu_status put_own(struct ivu_iface *i, const struct iovec *pieces, size_t count, uint64_t remote, uintptr_t rkey)
+{
+	struct ivu_memory *m = ivs_entry(i->base.md, struct ivu_memory, md);
+	size_t n;
+
+	for (n = 0; n < count; remote += pieces[n++].iov_len)
+		if (pieces[n].iov_len && !ivu_memory_put(m, rkey, remote, pieces[n].iov_base, pieces[n].iov_len))
+			return IVU_ERR_INVALID_PARAM;
+	return IVU_OK;
 }
 
 /* Writes memory of the peer's, by a message that it carries out. */
@@ -192,6 +209,8 @@ static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t 
 		return IVU_ERR_INVALID_PARAM;
 	if (!pkt.len)
 		return IVU_OK;
+	if (unlikely(peer->ivs.slot == e->iface->ep.slot && peer->ivs.epoch == e->iface->ep.epoch))
+		return put_own(e->iface, pieces, count, remote, rkey);
 	status = check(e, ivs_lines_for(sizeof(struct ivs_bounce) + sizeof(put)));
 	if (status != IVU_OK)
 		return status;

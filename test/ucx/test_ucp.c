@@ -635,6 +635,33 @@ static void beside_provider(void)
 	}
 }
 
+/* To itself, where its messages go by the transport self: what is written is there when they say so. */
+static void itself(void)
+{
+	enum { LARGE = 100000, COUNT = 50 };
+	static uint8_t out[LARGE], in[LARGE];
+	ucp_ep_params_t p = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS };
+	ucp_request_param_t none = { .op_attr_mask = 0 };
+	uint32_t i;
+
+	setenv("UCX_TLS", "ivshmem,self", 1);
+	start(UCP_FEATURE_TAG, false);
+	p.address = (const ucp_address_t *) shared->address[rank];
+	EXPECT(ucp_ep_create(worker, &p, &eps[rank]) == UCS_OK);
+	for (i = 0; i < COUNT; i++) {
+		size_t len = i % 2 ? LARGE : LARGE / 5;
+		void *receive, *sent;
+
+		fill(out, len, i);
+		receive = receive_tag(in, len, i);
+		sent = send_tag(rank, out, len, i);
+		EXPECT(complete(receive) == UCS_OK && filled(in, len, i));
+		EXPECT(complete(sent) == UCS_OK);
+	}
+	EXPECT(complete(ucp_ep_flush_nbx(eps[rank], &none)) == UCS_OK);
+	stop();
+}
+
 /* Is a test asked for? All are, if none is named. */
 static bool asked(int argc, char **argv, const char *name)
 {
@@ -667,6 +694,7 @@ int main(int argc, char **argv)
 		{ "a job that is suspended", 2, 64, suspended, false },
 		{ "containers", 2, 64, containers, false },
 		{ "network", 2, 64, lanes, false },
+		{ "itself", 1, 64, itself, false },
 		{ "beside the provider", 2, 64, beside_provider, false },
 	};
 	size_t i;

@@ -263,6 +263,10 @@ static void plain(void)
 			sent++;
 		uct_iface_progress(iface);
 	}
+	/* There are no such ids: nothing is sent, and the peer goes on listening. */
+	len = 1000;
+	EXPECT(uct_ep_am_short(ep, UCT_AM_ID_MAX, 1, window, 8) == UCS_ERR_INVALID_PARAM);
+	EXPECT(uct_ep_am_bcopy(ep, UCT_AM_ID_MAX, pack, &len, 0) == UCS_ERR_INVALID_PARAM);
 	while (came < COUNT)
 		uct_iface_progress(iface);
 	if (!rank) {
@@ -324,6 +328,7 @@ static void strided(void)
 		EXPECT(uct_ep_am_short_iov(ep, 3, iov, 3) == UCS_OK);
 		/* The put comes after it. */
 		EXPECT(uct_ep_put_zcopy(ep, put, 3, remote, key.rkey, NULL) == UCS_OK);
+		EXPECT(uct_ep_am_short_iov(ep, UCT_AM_ID_MAX, iov, 3) == UCS_ERR_INVALID_PARAM);
 		/* All of it is too long, though one piece is not. */
 		iov[0].count = 1000;
 		EXPECT(uct_ep_am_short_iov(ep, 3, iov, 3) == UCS_ERR_INVALID_PARAM);
