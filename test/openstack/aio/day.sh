@@ -54,12 +54,16 @@ tenant() {
 	tenant bob solids
 } >clouds.yaml
 
+# Nova takes a host whose libvirtd has gone off the scheduler's list until it has found it again, which it tries each minute.
+reached() { grep -c "Connection event '1'" /log/nova-compute.log; }
+enabled() { [ "$(reached)" -gt "$1" ] && [ "$(openstack compute service list --service nova-compute -f value -c Status)" = enabled ]; }
 libvirtd_again() {
+	local before=$(reached)
 	kill -9 "$(cat /run/nm-libvirtd.pid)"
 	tail --pid="$(cat /run/nm-libvirtd.pid)" -f /dev/null
 	(exec setsid libvirtd >>/log/libvirtd.log 2>&1 </dev/null) &
 	echo $! >/run/nm-libvirtd.pid
-	until_ "libvirtd answers" virsh -q list
+	until_ "libvirtd answers" virsh -q list && until_ "Nova counts on the host again" enabled "$before"
 }
 
 # -- the administrator
