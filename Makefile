@@ -147,6 +147,10 @@ test-fabric: c ## the libfabric provider's own tests, which unit runs too
 test-ucx: c ## the UCX transport on every version of UCX that it knows
 	@sh scripts/ucx-versions.sh
 
+# Fetches UCX's source (2 MB) and builds it, half an hour of one CPU: not a part of test.
+test-ucx-gtest: ucx ## UCX's own suite over the transport and over UCX's shared memory
+	@sh scripts/ucx-gtest.sh
+
 test-slurm: slurm extras ## srun --vm on a real Slurm on this machine (root)
 	go test -count=1 -timeout 90m ./test/slurm
 

@@ -216,6 +216,31 @@ static void crowd(int count)
 	_exit(0);
 }
 
+/*
+ * Half a round trip of 8 B in us, of 200 slices the tenth: what other work on the machine adds is left out. The median of
+ * a few slices moved by more than idle peers cost.
+ */
+static void undisturbed(const char *what, uint8_t *out, uint8_t *in)
+{
+	enum { SLICES = 200, TURNS = 2000 };
+	double t, low[10] = { 0 }, each;
+	int n, k;
+
+	for (n = 0; n < SLICES; n++) {
+		t = meter_now();
+		tw_pingpongs(out, in, 8, TURNS);
+		each = (meter_now() - t) / TURNS / 2;
+		/* The ten least so far, in order. */
+		for (k = n < 10 ? n : 10; k && low[k - 1] > each; k--)
+			if (k < 10)
+				low[k] = low[k - 1];
+		if (k < 10)
+			low[k] = each;
+	}
+	if (rank == 0)
+		meter_print(what, 8, low[9]);
+}
+
 static void idle(int count)
 {
 	uint8_t out[64] = { 0 }, in[64];
@@ -233,7 +258,7 @@ static void idle(int count)
 	start();
 	tw_pingpongs(out, in, 8, 100);
 	meter_realtime();
-	tw_latency("latency-alone", out, in, 8);
+	undisturbed("latency-alone", out, in);
 	meter_normal();
 	if (rank == 0)
 		__atomic_store_n(&common->stage, 1, __ATOMIC_RELEASE);
@@ -249,7 +274,7 @@ static void idle(int count)
 		ucp_worker_progress(worker);
 	tw_pingpongs(out, in, 8, 1000);
 	meter_realtime();
-	tw_latency("latency-crowd", out, in, 8);
+	undisturbed("latency-crowd", out, in);
 	meter_normal();
 	meet();
 	if (rank == 0) {
