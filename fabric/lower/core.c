@@ -157,9 +157,14 @@ static int try_info(const char *name, uint64_t caps, struct fi_info **info)
 	return 0;
 }
 
-static int try_open(const char *name, uint64_t caps, struct ivs_core *in)
+/* With a region matching is ours: large messages are then read (fetch.h). */
+static int try_open(const char *name, uint64_t caps, bool reads, struct ivs_core *in)
 {
-	int ret = try_info(name, FI_MSG | FI_TAGGED | caps, &in->info);
+	int ret = try_info(name, FI_MSG | FI_TAGGED | (reads ? FI_RMA : 0) | caps, &in->info);
+
+	in->reads = !ret && reads;
+	if (ret && reads && named())
+		ret = try_info(name, FI_MSG | FI_TAGGED | caps, &in->info);
 
 	/* ofi_rxm over tcp (seen: 1.17) drops the connection when a message is cut short. */
 	in->tagged = !ret && strcmp(name, "tcp;ofi_rxm") &&
@@ -168,10 +173,17 @@ static int try_open(const char *name, uint64_t caps, struct ivs_core *in)
 		     in->info->rx_attr->iov_limit >= IVS_IOV_MAX;
 	if (!ret && !in->tagged)
 		ivs_lib.freeinfo(in->info);
-	if (!in->tagged)
-		ret = try_info(name, FI_MSG, &in->info);
+	if (!in->tagged) {
+		ret = try_info(name, FI_MSG | (reads ? FI_RMA : 0), &in->info);
+		in->reads = !ret && reads;
+		if (ret && reads && named())
+			ret = try_info(name, FI_MSG, &in->info);
+	}
 	if (ret)
 		return ret;
+	/* Then the memory that it reads into would have to be registered. */
+	if (in->info->domain_attr->mr_mode & FI_MR_LOCAL)
+		in->reads = false;
 	ret = ivs_lib.fabric(in->info->fabric_attr, &in->fabric, NULL);
 	if (!ret)
 		ret = fi_domain(in->fabric, in->info, &in->spare, NULL);
@@ -201,10 +213,10 @@ int ivs_core_open(struct ivs_domain *domain, struct ivs_core **out)
 	if (!in)
 		return -FI_ENOMEM;
 	if (named())
-		ret = try_open(ivs_param.core, caps, in);
+		ret = try_open(ivs_param.core, caps, domain->region, in);
 	else
 		for (i = 0; ret && i < sizeof(candidates) / sizeof(candidates[0]); i++)
-			ret = try_open(candidates[i], caps, in);
+			ret = try_open(candidates[i], caps, domain->region, in);
 	if (ret) {
 		IVS_WARN(FI_LOG_DOMAIN, "no provider for ranks on other hosts%s%s: %s\n",
 			 named() ? " named " : "", named() ? ivs_param.core : "",
@@ -281,6 +293,8 @@ int ivs_core_enable(struct ivs_ep *ep)
 	ce->inject = in->info->tx_attr->inject_size;
 	ce->wait_fd = -1;
 	ivs_list_init(&ce->receives);
+	ivs_list_init(&ce->stalled);
+	ivs_list_init(&ce->fetches);
 	if (getrandom(&ce->uid, sizeof(ce->uid), 0) != sizeof(ce->uid))
 		ce->uid = (uintptr_t) ce ^ ivs_now_ms() << 20;
 	ce->buffers = calloc(2 * IVS_CORE_BUFFERS, sizeof(*ce->buffers));
@@ -351,7 +365,7 @@ void ivs_core_disable(struct ivs_ep *ep)
 			for (i = 0; i < n; i++) {
 				const struct op *op = e[i].op_context;
 
-				if (op->kind == OP_SENT || op->kind == OP_PASSTHROUGH_SEND)
+				if (op->kind != OP_RECEIVED && op->kind <= OP_PASSTHROUGH_SEND)
 					ce->sending--;
 			}
 			if (n < 0 && n != -FI_EAGAIN)
@@ -361,6 +375,7 @@ void ivs_core_disable(struct ivs_ep *ep)
 			epoll_ctl(ep->domain->wake, EPOLL_CTL_DEL, ce->wait_fd, NULL);
 		fi_close(&ce->ep->fid);
 	}
+	ivs_fetch_free(ep);
 	if (ce->mr)
 		fi_close(&ce->mr->fid);
 	if (ce->cq)
@@ -486,6 +501,7 @@ static bool handle(struct ivs_ep *ep, struct buffer *b)
 	const uint8_t *fixed = b->data + sizeof(struct wire);
 	struct ivs_peer *peer;
 	struct wire w;
+	bool rts;
 
 	if (b->got < sizeof(w))
 		return true;
@@ -506,8 +522,8 @@ static bool handle(struct ivs_ep *ep, struct buffer *b)
 	/* Not more ahead than there are buffers, and never an old one. */
 	if (w.seq != peer->core_seen)
 		return w.seq - peer->core_seen > IVS_CORE_BUFFERS;
-	if (w.op >= IVS_OP_COUNT || w.flags & (IVS_F_BOUNCE | IVS_F_REGION) ||
-	    w.op == IVS_OP_TAGGED_RTS || w.op == IVS_OP_MSG_RTS ||
+	rts = w.op == IVS_OP_TAGGED_RTS || w.op == IVS_OP_MSG_RTS;
+	if (w.op >= IVS_OP_COUNT || w.flags & (IVS_F_BOUNCE | IVS_F_REGION) || rts != !!(w.flags & IVS_F_CORE) ||
 	    w.fixed_len != ivs_fixed_bytes(w.op, w.flags)) {
 		IVS_WARN(FI_LOG_EP_DATA, "a message of no kind came over the network\n");
 		peer->core_seen++;
@@ -575,6 +591,9 @@ static void failed(struct ivs_ep *ep)
 			 ivs_lib.strerror(err.e.err));
 		ivs_peer_dead(b->peer, FI_EIO);
 		return;
+	case OP_FETCH:
+		ivs_fetch_done(ce, op, err.e.err ? err.e.err : FI_EIO);
+		return;
 	default:
 		ivs_passthrough_failed(ep, op, &err.e);
 	}
@@ -625,6 +644,8 @@ int ivs_core_read(struct ivs_ep *ep, struct sink *sink)
 
 	if (unlikely(ce->held != NULL))
 		done += handle_held(ep);
+	if (unlikely(!ivs_list_empty(&ce->stalled)))
+		done += ivs_fetch_stalled(ce);
 	n = ce->sources ? fi_cq_readfrom(ce->cq, e, 16, src) : fi_cq_read(ce->cq, e, 16);
 	if (unlikely(n == -FI_EAVAIL)) {
 		failed(ep);
@@ -643,6 +664,9 @@ int ivs_core_read(struct ivs_ep *ep, struct sink *sink)
 
 			b->got = e[i].len;
 			done += received(ep, b);
+		} else if (op->kind == OP_FETCH) {
+			ivs_fetch_done(ce, op, 0);
+			done++;
 		} else {
 			sent(ce, ivs_entry(op, struct buffer, op));
 		}
@@ -663,7 +687,7 @@ bool ivs_core_sleep(struct ivs_ep *ep)
 	}
 	if (!ce)
 		return true;
-	if (ce->wait_fd < 0 || ce->held)
+	if (ce->wait_fd < 0 || ce->held || !ivs_list_empty(&ce->stalled))
 		return false;
 	fids[0] = &ce->cq->fid;
 	return !fi_trywait(ce->core->fabric, fids, 1);

@@ -18,6 +18,7 @@ struct ivs_core {
 	struct fid_fabric *fabric;
 	struct fid_domain *spare;	/* opened, to know that it can be: the next endpoint takes it */
 	bool		tagged;		/* it takes an application's tagged messages as they are */
+	bool		reads;		/* it reads a peer's memory (fetch.h) */
 };
 
 /* What comes before the fixed part and the payload on the wire. */
@@ -48,6 +49,7 @@ struct op {
 enum {
 	OP_RECEIVED,		/* struct buffer */
 	OP_SENT,
+	OP_FETCH,		/* fetch.c */
 	OP_PASSTHROUGH_SEND,	/* struct passthrough */
 	OP_PASSTHROUGH_RECV,
 	OP_PASSTHROUGH_PEEK,
@@ -108,6 +110,7 @@ struct core_ep {
 	size_t		sending;	/* that have not completed */
 	struct ivs_list	receives;	/* struct passthrough: posted, not completed */
 	struct buffer	*held;		/* arrived before their turn, or without room */
+	struct ivs_list	stalled;	/* fetch.c: reads for which there was no room */
 	bool		sources;	/* the source of a message has to be reported */
 	struct fi_ops_tagged tagged;	/* passthrough_plain.c's calls */
 	struct fi_ops_tagged *general;	/* the endpoint's own, which take what is not plain; NULL: tagged is not in use */
@@ -123,6 +126,7 @@ struct core_ep {
 	uint64_t	uid;
 	uint32_t	ticks;
 	bool		busy;
+	struct ivs_list	fetches;	/* fetch.c: under way */
 	/* passthrough.c */
 	struct passthrough *ops_all;
 	struct ivs_peer	**known;	/* by the core provider's address */
@@ -134,6 +138,13 @@ bool ivs_core_address(struct ivs_peer *peer);
 
 /* Handles what has arrived, as ivs_core_poll() does. */
 int ivs_core_read(struct ivs_ep *ep, struct sink *sink);
+
+/* fetch.c: goes on with reads that had no room. Returns how many. */
+int ivs_fetch_stalled(struct core_ep *ce);
+/* What the core provider says of one. err: 0 or positive. */
+void ivs_fetch_done(struct core_ep *ce, struct op *op, int err);
+/* At the endpoint's end, when the core provider's is closed. */
+void ivs_fetch_free(struct ivs_ep *ep);
 
 /* passthrough.c: makes more of the free ones. Returns false if there is no memory. */
 bool ivs_passthrough_more(struct core_ep *ce, bool room);

@@ -20,7 +20,7 @@ enum ivs_op {
 	IVS_OP_MSG,
 	IVS_OP_TAGGED_LONG,	/* the start of one: struct ivs_long */
 	IVS_OP_MSG_LONG,
-	IVS_OP_TAGGED_RTS,	/* one that can be read where it is: struct ivs_rendezvous_read */
+	IVS_OP_TAGGED_RTS,	/* one that can be read where it is: struct ivs_rendezvous_read, or ivs_core_rts */
 	IVS_OP_MSG_RTS,
 	IVS_OP_DATA,		/* more of one: struct ivs_part, tag is the offset */
 	IVS_OP_CTS,		/* send its other pieces: tag is the id */
@@ -44,6 +44,7 @@ enum ivs_op {
 #define IVS_F_REGION	16	/* RTS: the addresses are offsets in the region */
 #define IVS_F_COOP	32	/* RTS: the sender copies a part of it, if it is asked to */
 #define IVS_F_NT	64	/* BOUNCE: it was written non-temporally */
+#define IVS_F_CORE	64	/* RTS: it is read through the core provider, by which alone this comes */
 #define IVS_F_TIME	128	/* BOUNCE: nm_ring_ctl.cost is to say what reading it takes */
 
 struct ivs_bounce {
@@ -70,6 +71,15 @@ struct ivs_rendezvous_read {
 
 /* Of an RTS without IVS_F_REGION: it has no pieces. */
 #define IVS_RTS_SHOWN_BYTES	offsetof(struct ivs_rendezvous_read, iov)
+
+/* An RTS with IVS_F_CORE: the message lies in one piece at addr of what the sender registered there under key. */
+struct ivs_core_rts {
+	uint64_t	total;
+	uint64_t	data;
+	uint32_t	id;
+	uint32_t	pad;
+	uint64_t	addr, key;
+};
 
 struct ivs_part {
 	uint32_t	id;
@@ -124,7 +134,8 @@ static inline size_t ivs_fixed_bytes(uint8_t op, uint8_t flags)
 		return sizeof(struct ivs_long);
 	case IVS_OP_TAGGED_RTS:
 	case IVS_OP_MSG_RTS:
-		return flags & IVS_F_REGION ? sizeof(struct ivs_rendezvous_read) : IVS_RTS_SHOWN_BYTES;
+		return flags & IVS_F_REGION ? sizeof(struct ivs_rendezvous_read) :
+		       flags & IVS_F_CORE ? sizeof(struct ivs_core_rts) : IVS_RTS_SHOWN_BYTES;
 	case IVS_OP_DATA:
 	case IVS_OP_RESULT:
 		return sizeof(struct ivs_part);

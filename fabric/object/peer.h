@@ -97,6 +97,7 @@ struct ivs_peer {
 	struct ivs_cma_policy reads;	/* when it reads messages directly */
 	uint32_t	core_sent;	/* messages to it */
 	uint32_t	core_seen;	/* messages from it */
+	uint32_t	core_reads;	/* messages of its that were read through the core provider */
 	uint32_t	passthrough_sent;	/* to it, which the core provider matches */
 	struct ivs_traffic_to *traffic;	/* what is counted (proto/traffic.h), NULL: nothing so far */
 };

@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/list.h"
 
+struct fetch;
 struct ivs_mr;
 struct ivs_peer;
 
@@ -63,7 +64,7 @@ struct ivs_msg {
 	uint32_t	coop;		/* pieces that the receiver has not taken, where the sender may have */
 	uint32_t	piece;		/* coop: bytes of one */
 	uint32_t	id;		/* the sender's */
-	uint64_t	number;		/* of an RTS, in its sender's ledger (proto/shown.h); 0: it cannot be read */
+	uint64_t	number;		/* of an RTS, in its sender's ledger (proto/shown.h); 0: it cannot be read. IVS_F_CORE: the key */
 	uint64_t	tag;
 	uint64_t	data;
 	size_t		total;
@@ -71,6 +72,7 @@ struct ivs_msg {
 	size_t		held;		/* bytes that fit in buf */
 	size_t		charged;	/* to ep->ux_bytes and peer->held */
 	uint8_t		*buf;
+	struct fetch	*fetch;		/* it is being read through the core provider (lower/fetch.h) */
 	int		error;
 	uint32_t	niov;
 	struct iovec	iov[IVS_PIECES_MAX];	/* the sender's memory, or the target's */
@@ -101,6 +103,7 @@ struct ivs_tx {
 	size_t		count;
 	struct iovec	iov[IVS_PIECES_MAX];
 	uint8_t		*own;		/* buffer to free at the end */
+	struct fid_mr	*core_mr;	/* RTS: its receiver reads it through the core provider (lower/fetch.h) */
 	uint64_t	begun;		/* RTS: ivs_cycles() when it was shown, 0: is not measured */
 	int		error;
 };

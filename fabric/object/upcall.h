@@ -14,6 +14,9 @@ extern const uint8_t ivs_protocol;
 bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags,
 		 uint64_t tag, const void *fixed, const uint8_t *payload, size_t len);
 
+/* proto/rendezvous.c: a message was read through the core provider. err: FI_EAGAIN: it could not be begun; or positive. */
+void ivs_core_fetched(struct ivs_msg *msg, int err);
+
 /* proto/peer.c */
 /* Ends all that is under way with a peer; err is positive. */
 void ivs_peer_dead(struct ivs_peer *peer, int err);

@@ -310,6 +310,9 @@ void ivs_peer_dead(struct ivs_peer *p, int err)
 	ivs_list_each_safe(pos, tmp, &p->streams) {
 		struct ivs_msg *msg = ivs_entry(pos, struct ivs_msg, stream);
 
+		/* Its receive's memory is written until the core provider says that this is over. */
+		if (msg->fetch)
+			continue;
 		if (msg->rx) {
 			ivs_rx_complete(ep, msg->rx, ivs_msg_tagged(msg), p, 0,
 					msg->tag, false, 0, err);

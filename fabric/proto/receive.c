@@ -1,4 +1,5 @@
 /* Messages that have arrived: checked, matched, and received. */
+#include "lower/fetch.h"
 #include "proto/cma_policy.h"
 #include "proto/coop_copy.h"
 #include "proto/select.h"
@@ -97,6 +98,22 @@ struct start {
 	struct iovec	iov[IVS_IOV_MAX];
 };
 
+/* The same of one that is read through the core provider, which checks where it lies as its sender registered it. */
+static const char *parse_core_rts(const struct ivs_peer *peer, struct start *s, const void *fixed)
+{
+	struct ivs_core_rts where;
+
+	memcpy(&where, fixed, sizeof(where));
+	s->total = where.total;
+	s->data = where.data;
+	s->id = where.id;
+	s->number = where.key;
+	s->niov = 1;
+	s->iov[0].iov_base = (void *) (uintptr_t) where.addr;
+	s->iov[0].iov_len = where.total;
+	return s->total > IVS_MSG_MAX || s->len || peer->slot != IVS_NO_SLOT ? "a message of a wrong kind" : NULL;
+}
+
 /* Reads the head of an RTS, and where its message lies. Returns what is wrong with it, or NULL. */
 static const char *parse_rts(struct ivs_peer *peer, struct start *s, const void *fixed)
 {
@@ -156,7 +173,7 @@ static const char *parse(struct ivs_peer *peer, struct start *s, const void *fix
 		s->id = head.id;
 		return s->total < s->len || s->total > IVS_MSG_MAX ? "a message of a wrong length" : NULL;
 	default:
-		return parse_rts(peer, s, fixed);
+		return s->flags & IVS_F_CORE ? parse_core_rts(peer, s, fixed) : parse_rts(peer, s, fixed);
 	}
 }
 
@@ -565,7 +582,7 @@ static bool part(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, cons
 			break;
 		}
 	}
-	if (!msg || msg->coop || offset != msg->got || len > msg->total - msg->got || !len) {
+	if (!msg || msg->coop || msg->fetch || offset != msg->got || len > msg->total - msg->got || !len) {
 		nonsense(peer, "a piece of no message");
 		return true;
 	}
@@ -673,6 +690,8 @@ static void cts(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx)
 			ivs_traffic_announced(peer, tx->total, false);
 			ivs_shown_end(ep, tx);
 		}
+		if (tx->core_mr)
+			ivs_core_hide(tx);
 	}
 	ivs_tx_start(peer, tx);
 }

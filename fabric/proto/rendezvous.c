@@ -1,4 +1,5 @@
 /* Messages that have met their receive: read from their sender, asked for, and completed. */
+#include "lower/fetch.h"
 #include "proto/coop_copy.h"
 #include "proto/select.h"
 #include "proto/shown.h"
@@ -12,6 +13,8 @@ void ivs_msg_free(struct ivs_ep *ep, struct ivs_msg *msg)
 	}
 	if (msg->streaming)
 		ivs_list_del(&msg->stream);
+	if (unlikely(msg->fetch))
+		ivs_core_fetch_forget(msg);
 	if (msg->op == IVS_OP_WRITE)
 		msg->peer->open_in[IVS_OPEN_WRITE]--;
 	ep->ux_bytes -= msg->charged;
@@ -23,7 +26,7 @@ void ivs_msg_free(struct ivs_ep *ep, struct ivs_msg *msg)
 /* Is it the announcement of a message in its sender's memory? */
 static bool is_shown(const struct ivs_msg *msg)
 {
-	return (msg->op == IVS_OP_TAGGED_RTS || msg->op == IVS_OP_MSG_RTS) && !(msg->flags & IVS_F_REGION);
+	return (msg->op == IVS_OP_TAGGED_RTS || msg->op == IVS_OP_MSG_RTS) && !(msg->flags & (IVS_F_REGION | IVS_F_CORE));
 }
 
 static void answer_shown(const struct ivs_msg *msg, uint8_t op)
@@ -93,7 +96,7 @@ static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
 	int err = 0, count;
 
 	/* It may have been queued since it was found first: its sender may have ended it. */
-	if (!(msg->flags & IVS_F_REGION) && msg->peer->channel != IVS_CHAN_DEAD) {
+	if (is_shown(msg) && msg->peer->channel != IVS_CHAN_DEAD) {
 		count = ivs_shown_find(msg->peer, msg->id, msg->total, msg->iov, &msg->number);
 		msg->niov = count > 0 ? (uint32_t) count : 0;
 		if (count < 0)
@@ -118,6 +121,16 @@ static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
 			return;
 		}
 		break;
+	case IVS_READ_CORE:
+		if (!len)
+			break;
+		if (ivs_core_fetch(msg, len)) {
+			msg->streaming = true;
+			ivs_list_add(&msg->peer->streams, &msg->stream);
+			return;
+		}
+		err = -FI_EPERM;
+		break;
 	case IVS_READ_CTS:
 		err = -FI_EPERM;
 		break;
@@ -125,6 +138,21 @@ static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
 		err = ivs_cma(msg->peer, false, rx->iov, rx->count, msg->iov, msg->niov, len);
 	}
 	read_over(ep, msg, err);
+}
+
+void ivs_core_fetched(struct ivs_msg *msg, int err)
+{
+	struct ivs_peer *peer = msg->peer;
+
+	ivs_list_del(&msg->stream);
+	msg->streaming = false;
+	/* It is gone, or has ended the message. */
+	if (err && err != FI_EAGAIN)
+		ivs_peer_dead(peer, FI_EIO);
+	if (peer->channel == IVS_CHAN_DEAD)
+		finish(peer->ep, msg, FI_EIO);
+	else
+		read_over(peer->ep, msg, err);
 }
 
 void ivs_msg_coop_end(struct ivs_ep *ep, struct ivs_peer *peer, uint32_t id)

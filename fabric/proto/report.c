@@ -37,7 +37,7 @@ void ivs_report_use(struct ivs_ep *ep)
 	struct use near = { 0 }, region = { 0 }, core = { 0 }, *u;
 	struct ivs_list *pos;
 	char line[512];		/* its numbers have at most 180 digits */
-	uint64_t direct = 0;
+	uint64_t direct = 0, reads = 0;
 	int n;
 
 	ivs_passthrough_report(ep);
@@ -45,6 +45,7 @@ void ivs_report_use(struct ivs_ep *ep)
 		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
 
 		direct += p->cma_copies;
+		reads += p->core_reads;
 		if (p->core_sent || p->core_seen || p->passthrough_sent) {
 			core.ranks++;
 			core.sent += p->core_sent + p->passthrough_sent;
@@ -58,9 +59,10 @@ void ivs_report_use(struct ivs_ep *ep)
 		return;
 	n = snprintf(line, sizeof(line), "libfabric:%d:%lld:%s:ep_ctrl:%s():%d<info> channels used: "
 		     "%u ranks of this VM, %ju lines, %ju direct copies; "
-		     "%u ranks of other VMs, %ju lines; %u ranks over the core provider, %ju messages\n",
+		     "%u ranks of other VMs, %ju lines; %u ranks over the core provider, %ju messages, %ju direct reads\n",
 		     (int) getpid(), (long long) time(NULL), ivs_prov.name, __func__, __LINE__,
 		     near.ranks, (uintmax_t) near.sent, (uintmax_t) direct,
-		     region.ranks, (uintmax_t) region.sent, core.ranks, (uintmax_t) core.sent);
+		     region.ranks, (uintmax_t) region.sent, core.ranks, (uintmax_t) core.sent,
+		     (uintmax_t) reads);
 	write_line(line, (size_t) n);
 }

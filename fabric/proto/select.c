@@ -1,3 +1,4 @@
+#include "lower/fetch.h"
 #include "proto/cma_policy.h"
 #include "proto/coop_copy.h"
 #include "proto/select.h"
@@ -59,6 +60,8 @@ enum ivs_send_way ivs_select_long(struct ivs_peer *peer, const struct iovec *iov
 		return IVS_SEND_TOO_LONG;
 	if (readable(peer, iov, count, len, rts))
 		return IVS_SEND_READ;
+	if (peer->channel == IVS_CHAN_CORE && ivs_core_shows(peer, count, len))
+		return IVS_SEND_CORE_READ;
 	return len > peer->piece ? IVS_SEND_PIECES : IVS_SEND_WHOLE;
 }
 
@@ -67,6 +70,8 @@ enum ivs_read_way ivs_select_read(const struct ivs_peer *peer, uint8_t flags, si
 {
 	if (peer->channel == IVS_CHAN_DEAD)
 		return IVS_READ_FAILS;
+	if (flags & IVS_F_CORE)
+		return IVS_READ_CORE;
 	if (flags & IVS_F_REGION)
 		return IVS_READ_REGION;
 	if (!niov)

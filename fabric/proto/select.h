@@ -15,6 +15,7 @@
 enum ivs_send_way {
 	IVS_SEND_WHOLE,		/* in one message: in the ring, in a bounce buffer or over the core provider */
 	IVS_SEND_READ,		/* as an announcement (RTS): the receiver reads it where it is */
+	IVS_SEND_CORE_READ,	/* so, too, over the core provider, which the receiver reads it through */
 	IVS_SEND_PIECES,	/* in pieces, of which those beyond the window wait for a CTS */
 	IVS_SEND_PASSTHROUGH,	/* to the core provider, which matches it */
 	IVS_SEND_TOO_LONG,	/* not at all: FI_INJECT of more than one message holds */
@@ -25,6 +26,7 @@ enum ivs_read_way {
 	IVS_READ_REGION,	/* copies it: it lies in the region */
 	IVS_READ_COOP,		/* reads a part of it, while the sender writes the others (coop_copy.h) */
 	IVS_READ_CMA,		/* reads it from the sender's memory; if that fails, sends a CTS */
+	IVS_READ_CORE,		/* reads it through the core provider */
 	IVS_READ_CTS,		/* sends a CTS: where it lies is not known here */
 	IVS_READ_FAILS,		/* ends it with an error: its sender is dead */
 };

@@ -1,5 +1,6 @@
 /* Sending: messages, their pieces in turns, and control messages. */
 #include "lower/core.h"
+#include "lower/fetch.h"
 #include "lower/passthrough.h"
 #include "proto/proto.h"
 #include "proto/select.h"
@@ -154,6 +155,8 @@ void ivs_tx_put(struct ivs_ep *ep, struct ivs_tx *tx)
 		ivs_list_del(&tx->link);
 	if (tx->shown)
 		ivs_shown_end(ep, tx);
+	if (tx->core_mr)
+		ivs_core_hide(tx);
 	free(tx->own);
 	if (tx->response) {
 		tx->peer->open_in[tx->open]--;
@@ -364,6 +367,35 @@ static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 	return 0;
 }
 
+/* Announces a message to a rank on another host. -FI_ENOSYS: it has to be sent after all. */
+static ssize_t send_core_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, const struct iovec *iov,
+			     size_t len, uint64_t tag, uint64_t data, void *context, uint64_t flags)
+{
+	struct ivs_core_rts head = { .total = len, .data = data };
+	struct ivs_packet pkt = {
+		.op = op == IVS_OP_TAGGED ? IVS_OP_TAGGED_RTS : IVS_OP_MSG_RTS,
+		.flags = IVS_F_CORE | (flags & FI_REMOTE_CQ_DATA ? IVS_F_DATA : 0),
+		.tag = tag, .fixed = &head, .fixed_len = sizeof(head),
+	};
+	struct ivs_tx *tx = ivs_tx_get(ep, peer);
+	int ret;
+
+	if (!tx)
+		return -FI_EAGAIN;
+	head.id = tx->id;
+	ret = ivs_core_show(ep, tx, iov->iov_base, len, &head) ? ivs_packet_send(peer, &pkt) : -FI_ENOSYS;
+	if (ret) {
+		ivs_tx_put(ep, tx);
+		return ret;
+	}
+	describe(tx, pkt.op, len, tag, context, flags);
+	tx->iov[0] = *iov;
+	tx->count = 1;
+	tx->ack = true;
+	ivs_ack_later(peer, tx);
+	return 0;
+}
+
 static ssize_t send_pieces(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 			 const struct iovec *iov, size_t count, size_t len, uint64_t tag,
 			 uint64_t data, void *context, uint64_t flags)
@@ -491,6 +523,11 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
 		return ivs_passthrough_send(peer, iov, count, len, tag, data, context, flags);
 	case IVS_SEND_READ:
 		announced = send_rts(ep, peer, op, iov, count, len, tag, data, context, flags, rts);
+		if (likely(announced != -FI_ENOSYS))
+			return announced;
+		break;
+	case IVS_SEND_CORE_READ:
+		announced = send_core_rts(ep, peer, op, iov, len, tag, data, context, flags);
 		if (likely(announced != -FI_ENOSYS))
 			return announced;
 		break;

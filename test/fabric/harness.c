@@ -231,7 +231,16 @@ void close_all(struct ctx *c)
 	c->txcq = c->rxcq = NULL;
 }
 
-static void child(const struct test *t, int rank)
+/* The region of a host, where a test has several. */
+static const char *host_region(const char *region, int host)
+{
+	static char name[128];
+
+	snprintf(name, sizeof(name), "%s-%d", region, host);
+	return name;
+}
+
+static void child(const struct test *t, int rank, const char *region)
 {
 	struct ctx c = { .rank = rank, .procs = t->procs };
 	size_t i;
@@ -240,6 +249,8 @@ static void child(const struct test *t, int rank)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (i = 0; i < sizeof(t->env) / sizeof(t->env[0]) && t->env[i]; i++)
 		putenv((char *) (uintptr_t) t->env[i]);
+	if (t->per_host)
+		setenv("FI_IVSHMEM_REGION", host_region(region, rank / t->per_host), 1);
 	if (!t->bare) {
 		open_all(&c, &t->setup);
 		exchange(&c);
@@ -289,7 +300,7 @@ static int run(const struct test *t, const char *region)
 			return 1;
 		}
 		if (!pids[i])
-			child(t, i);
+			child(t, i, region);
 	}
 	while (left) {
 		pid_t pid = next_end(t, &polls, &status);
@@ -320,6 +331,8 @@ static int run(const struct test *t, const char *region)
 		bad = 1;
 	}
 	unlink(region);
+	for (i = 0; t->per_host && i < t->procs; i += t->per_host)
+		unlink(host_region(region, i / t->per_host));
 	printf("%-24s %s  %.2f s\n", t->name, bad ? "FAILED" : "ok",
 	       (double) (b.tv_sec - a.tv_sec) + (double) (b.tv_nsec - a.tv_nsec) / 1e9);
 	return bad;

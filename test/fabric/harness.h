@@ -59,6 +59,7 @@ struct test {
 	struct setup	setup;
 	bool		bare;		/* no endpoint: the test opens what it needs */
 	const char	*env[4];	/* NAME=VALUE for its processes */
+	int		per_host;	/* processes that share a region, as if they were a host's; 0: all of them do */
 	int		killed;		/* this many processes end by a signal */
 	bool		unlimited;	/* it finds what hangs by itself */
 };

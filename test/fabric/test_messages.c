@@ -1,6 +1,8 @@
 /* Sending and receiving: each call, each size, each way a message goes. */
 #include "lists.h"
 
+#define HOSTS .env = { "FI_IVSHMEM_CORE=auto" }
+
 /* In the ring, in a bounce buffer, in pieces, read from memory; and their borders. */
 static const size_t sizes[] = {
 	0, 1, 7, 8, 40, 48, 49, 104, 105, 328, 329, 4096, 8191, 8192, 8193, 12287, 12288,
@@ -556,6 +558,9 @@ const struct test test_messages[] = {
 	{ "flood_small_cq", 4, flood, .setup = { .cq_size = 16 } },
 	{ "self", 1, self },
 	{ "self_no_cma", 1, self, .env = { "FI_IVSHMEM_CMA=0" } },
+	{ "hosts_ring", 2, tagged_ring, .per_host = 1, HOSTS },
+	{ "hosts_truncate", 2, truncate_some, .per_host = 1, HOSTS },
+	{ "hosts_multi_recv", 2, multi_recv, .per_host = 1, HOSTS },
 	{ "two_hosts", 4, two_hosts, .bare = true, .env = { "FI_IVSHMEM_CORE=auto" } },
 	/* By the variable's old name, which counts where the new one is not set. */
 	{ "two_hosts_old_name", 4, two_hosts, .bare = true, .env = { "FI_IVSHMEM_CORE", "FI_IVSHMEM_INNER=auto" } },

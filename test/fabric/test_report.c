@@ -41,7 +41,7 @@ static void report_is_whole(struct ctx *c)
 			continue;
 		found++;
 		CHECK(!strncmp(line, "libfabric:", 10) && strstr(line, ":ivshmem:ep_ctrl:"));
-		CHECK(strstr(line, " ranks over the core provider, 0 messages\n"));
+		CHECK(strstr(line, " ranks over the core provider, 0 messages, 0 direct reads\n"));
 		CHECK(strchr(line, '\n') == line + n - 1);
 	}
 	CHECK(!n && found == 1);

@@ -353,6 +353,7 @@ const struct test test_stress[] = {
 	{ "stress_3_delivery", 3, stress, .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE } },
 	{ "stress_4_network", 4, stress,
 	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
+	{ "hosts_stress", 4, stress, .per_host = 2, .env = { "FI_IVSHMEM_CORE=auto" } },
 	{ "stress_16", 16, stress },
 	{ "stress_64", 64, stress },
 	{ 0 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAlone runs the provider's own tests of ranks without a region on the newest libfabric
-// that is here: its tcp matches tagged messages by itself, 1.17's does not.
+// TestAlone runs the provider's own tests of ranks without a region, and of ranks on several hosts, on the newest
+// libfabric that is here: its tcp matches tagged messages by itself, 1.17's does not.
 func TestAlone(t *testing.T) {
 	build := filepath.Join(root(t), "build")
 	library := filepath.Join(build, "venv", "mpich", "lib", "mpich")
@@ -19,7 +19,7 @@ func TestAlone(t *testing.T) {
 			missing(t, p+" (make c wheels)")
 		}
 	}
-	for _, part := range []string{"alone", "network"} {
+	for _, part := range []string{"alone", "network", "hosts_"} {
 		cmd := exec.Command(program, part)
 		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+library,
 			"FI_PROVIDER_PATH="+filepath.Join(build, "c", "fabric"),

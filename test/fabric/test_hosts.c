@@ -1,0 +1,196 @@
+/*
+ * Ranks on several hosts, each with a region: large messages are announced, and their receiver reads them through the
+ * core provider. test/mpi/alone_test.go runs these on libfabric 2 as well.
+ */
+#include <signal.h>
+
+#include "lists.h"
+
+#define HOSTS .env = { "FI_IVSHMEM_CORE=auto" }
+
+/* Below and above the length from which a message is read. */
+static const size_t sizes[] = { 8, 4096, 32767, 32768, 32769, 65536, 300001, 2097153 };
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+#define LARGEST 2097153
+
+/* How many messages this process has read, as its endpoint says when it is closed. */
+static unsigned long close_and_count(struct ctx *c)
+{
+	unsigned long ranks, messages, reads = 0;
+	char text[8192], *at;
+	int err, p[2], found = 0;
+	size_t got = 0;
+	ssize_t n;
+
+	err = dup(STDERR_FILENO);
+	CHECK(err >= 0 && !pipe(p) && dup2(p[1], STDERR_FILENO) >= 0);
+	close(p[1]);
+	close_all(c);
+	CHECK(dup2(err, STDERR_FILENO) >= 0);
+	close(err);
+	while ((n = read(p[0], text + got, sizeof(text) - 1 - got)) > 0)
+		got += (size_t) n;
+	text[got] = 0;
+	at = strstr(text, "ranks of other VMs, ");
+	if (at)
+		found = sscanf(at, "ranks of other VMs, %*u lines; %lu ranks over the core provider, %lu messages, %lu direct reads",
+			       &ranks, &messages, &reads);
+	CHECK(found == 3);
+	close(p[0]);
+	return reads;
+}
+
+/* Each way to send, to a receive that is early or late, whole or in pieces, from one or from anybody. */
+static void reads(struct ctx *c)
+{
+	static const struct setup plain;
+	uint8_t *out = malloc(LARGEST), *in = malloc(LARGEST + 16);
+	unsigned long large = 0;
+	int from = !c->rank, way;
+	size_t i;
+
+	open_all(c, &plain);
+	exchange(c);
+	for (i = 0; i < SIZES; i++)
+		for (way = 0; way < 8; way++) {
+			size_t len = sizes[i], cut = len / 3;
+			bool late = way & 1, tagged = way & 2, whole = way & 4;
+			struct iovec two[2] = { { in, cut }, { in + cut + 16, len - cut } };
+			uint64_t tag = 100 * i + (uint64_t) way;
+			fi_addr_t src = way % 3 ? FI_ADDR_UNSPEC : c->peer[from];
+			struct fi_cq_tagged_entry e;
+
+			fill(out, len, (unsigned int) (way + c->rank));
+			memset(in, 0xee, len + 16);
+			barrier(c);
+			if (late && tagged)
+				RETRY(c, fi_tsenddata(c->ep, out, len, NULL, tag << 32, c->peer[from], tag, out));
+			else if (late)
+				RETRY(c, fi_senddata(c->ep, out, len, NULL, tag << 32, c->peer[from], out));
+			if (late)
+				barrier(c);
+			if (tagged)
+				OK(whole ? fi_trecv(c->ep, in, len, NULL, src, tag, 0, in) :
+				   fi_trecvv(c->ep, two, NULL, 2, src, tag, 0, in));
+			else
+				OK(whole ? fi_recv(c->ep, in, len, NULL, src, in) :
+				   fi_recvv(c->ep, two, NULL, 2, src, in));
+			if (!late && tagged)
+				RETRY(c, fi_tsenddata(c->ep, out, len, NULL, tag << 32, c->peer[from], tag, out));
+			else if (!late)
+				RETRY(c, fi_senddata(c->ep, out, len, NULL, tag << 32, c->peer[from], out));
+			CHECK(wait_comp(c, c->txcq).op_context == out);
+			e = wait_comp_src(c, c->rxcq, &src);
+			CHECK(e.op_context == in && e.len == len && e.data == tag << 32 && src == c->peer[from]);
+			if (!whole)
+				memmove(in + cut, in + cut + 16, len - cut);
+			CHECK(filled(in, len, (unsigned int) (way + from)));
+			large += len >= 32768;
+		}
+	barrier(c);
+	CHECK(close_and_count(c) == large);
+	free(in);
+	free(out);
+}
+
+/*
+ * One large message from each of the others, by the region and from another host, all to receives from anybody
+ * that were posted before or after; and receives that are cancelled meanwhile.
+ */
+static void anybody(struct ctx *c)
+{
+	enum { LEN = 200000 };
+	uint8_t *out = malloc(LEN), *in = malloc((size_t) MAX_PROCS * LEN);
+	struct fi_cq_tagged_entry e;
+	bool seen[MAX_PROCS];
+	fi_addr_t src;
+	int round, i, k;
+
+	for (round = 0; round < 4; round++) {
+		memset(seen, 0, sizeof(seen));
+		fill(out, LEN, (unsigned int) (c->rank + round));
+		/* One that nothing fits is cancelled while messages arrive. */
+		OK(fi_trecv(c->ep, out, 0, NULL, FI_ADDR_UNSPEC, 1000, 0, seen));
+		for (i = 0; round % 2 && i < c->procs - 1; i++)
+			OK(fi_trecv(c->ep, in + i * LEN, LEN, NULL, FI_ADDR_UNSPEC, 0, 255, in + i * LEN));
+		barrier(c);
+		for (i = 0; i < c->procs; i++)
+			if (i != c->rank)
+				RETRY(c, fi_tsend(c->ep, out, LEN, NULL, c->peer[i], (uint64_t) c->rank, NULL));
+		OK(fi_cancel(&c->ep->fid, seen));
+		CHECK(wait_err(c, c->rxcq).err == FI_ECANCELED);
+		for (i = 0; round % 2 == 0 && i < c->procs - 1; i++)
+			OK(fi_trecv(c->ep, in + i * LEN, LEN, NULL, FI_ADDR_UNSPEC, 0, 255, in + i * LEN));
+		for (i = 0; i < c->procs - 1; i++) {
+			e = wait_comp_src(c, c->rxcq, &src);
+			CHECK(e.tag < (uint64_t) c->procs && src == c->peer[e.tag] && e.len == LEN && !seen[e.tag]);
+			seen[e.tag] = true;
+			CHECK(filled(e.op_context, LEN, (unsigned int) e.tag + (unsigned int) round));
+		}
+		for (k = 0; k < c->procs - 1; k++)
+			wait_comp(c, c->txcq);
+		barrier(c);
+	}
+	free(in);
+	free(out);
+}
+
+/* More at once than the core provider has room for, received in the other order. */
+static void many(struct ctx *c)
+{
+	enum { COUNT = 300, LEN = 33000 };
+	uint8_t *out = malloc((size_t) COUNT * LEN), *in = calloc(COUNT, LEN);
+	int i;
+
+	for (i = 0; i < COUNT; i++) {
+		fill(out + (size_t) i * LEN, LEN, (unsigned int) (i + c->rank));
+		RETRY(c, fi_tsend(c->ep, out + (size_t) i * LEN, LEN, NULL, c->peer[!c->rank], (uint64_t) i, NULL));
+	}
+	barrier(c);
+	for (i = COUNT - 1; i >= 0; i--)
+		OK(fi_trecv(c->ep, in + (size_t) i * LEN, LEN, NULL, c->peer[!c->rank], (uint64_t) i, 0, NULL));
+	for (i = 0; i < COUNT; i++) {
+		wait_comp(c, c->rxcq);
+		wait_comp(c, c->txcq);
+	}
+	for (i = 0; i < COUNT; i++)
+		CHECK(filled(in + (size_t) i * LEN, LEN, (unsigned int) (i + !c->rank)));
+	free(in);
+	free(out);
+}
+
+/* Its sender is killed while a message is read. */
+static void killed(struct ctx *c)
+{
+	enum { LEN = 128 << 20 };
+	uint32_t *begun = shared();
+	volatile uint8_t *first;
+	uint8_t *buf = malloc(LEN);
+
+	memset(buf, c->rank ? 2 : 1, LEN);
+	first = buf;
+	if (c->rank) {
+		OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[0], 1, 0, buf));
+		barrier(c);
+		while (*first == 2)
+			progress(c);
+		__atomic_store_n(begun, 1, __ATOMIC_RELEASE);
+		CHECK(wait_err(c, c->rxcq).err == FI_EIO);
+	} else {
+		barrier(c);
+		RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[1], 1, buf));
+		while (!__atomic_load_n(begun, __ATOMIC_ACQUIRE))
+			progress(c);
+		raise(SIGKILL);
+	}
+	free(buf);
+}
+
+const struct test test_hosts[] = {
+	{ "hosts_reads", 2, reads, .bare = true, .per_host = 1,
+	  .env = { "FI_IVSHMEM_CORE=auto", "FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=ep_ctrl" } },
+	{ "hosts_anybody", 4, anybody, .per_host = 2, HOSTS },
+	{ "hosts_many", 2, many, .per_host = 1, HOSTS },
+	{ "hosts_killed", 2, killed, .per_host = 1, .killed = 1, HOSTS },
+	{ 0 }
+};
