@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -161,7 +162,9 @@ func (r *runner) try(ctx context.Context, budget float64) error {
 				slots = append(slots, slot{exp: r.groups[g][at[g]], point: p})
 			}
 		}
-		slices.SortStableFunc(slots, func(a, b slot) int { return a.point - b.point })
+		slices.SortStableFunc(slots, func(a, b slot) int { // those that share VMs beside each other
+			return cmp.Or(a.point-b.point, cmp.Compare(r.exps[b.exp].def.Launch, r.exps[a.exp].def.Launch))
+		})
 		if err := pass(r.rounds(slots, -1, 1), false); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ const emulatedPatience = 10
 type measured struct {
 	out, errs []byte // what the program printed
 	seconds   float64
-	prepared  float64 // s of what need not be done again: the experiment's preparation
+	prepared  float64 // s of what need not be done again: the experiment's preparation, and the boot of VMs that stay up
 	late      bool    // it was killed at the bound of a run with a time
 	values    []extract.Value
 }
@@ -139,8 +139,12 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 		}
 		c.env = append(c.env, traffic.Variable+"="+counts)
 	}
+	begin = time.Now()
 	if err := r.vms.want(ctx, v, x, r); err != nil {
 		return measured{}, err
+	}
+	if !r.severalVMs() { // they stay up: the next repetition does not boot them
+		prepared += time.Since(begin).Seconds()
 	}
 	var res process.Result
 	if v.Spec == nil {
