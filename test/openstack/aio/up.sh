@@ -58,7 +58,7 @@ chown -R rabbitmq /var/lib/rabbitmq /var/log/rabbitmq
 bg rabbitmq rabbitmq-server
 
 mkdir -p /run/mysqld /run/nova-lock /run/neutron-lock /run/libvirt /var/lib/glance/images /run/uwsgi
-rm -rf /var/lib/nm-db /etc/libvirt/qemu/instance-*.xml /var/lib/nova/instances /var/lib/glance/images/* /etc/libvirt/hooks/qemu.d
+rm -rf /var/lib/nm-db /etc/libvirt/qemu/instance-*.xml /var/lib/nova/instances /var/lib/glance/images/* /etc/libvirt/hooks/qemu.d /etc/nearmetal /var/lib/nearmetal
 mkdir -p /var/lib/nova/instances
 chown mysql /run/mysqld
 must mariadb-install mariadb-install-db --user=mysql --datadir=/var/lib/nm-db --auth-root-authentication-method=normal --skip-test-db
