@@ -60,6 +60,18 @@ func (d *driver) connect(ctx context.Context) (*libvirtd.Conn, error) {
 	return c, nil
 }
 
+// gone is closed when the driver's connection has ended.
+func (d *driver) gone() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conn != nil {
+		return d.conn.Gone()
+	}
+	none := make(chan struct{})
+	close(none)
+	return none
+}
+
 // ended passes on what libvirtd says of a domain's end.
 func (d *driver) ended(id libvirtd.UUID, how libvirtd.End) {
 	d.mu.Lock()

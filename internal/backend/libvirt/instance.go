@@ -52,22 +52,27 @@ func (i *instance) Agent(context.Context) (io.ReadWriteCloser, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.handed = true
-	return &carrier{i.conns[socketAgent], i.done}, nil
+	return &carrier{i.conns[socketAgent], i.done, i.process}, nil
 }
 
 // carrier is the agent's connection. When QEMU ends, it ends only once it is known how: else who reads it would
 // report the break of the connection, which says less.
 type carrier struct {
 	*net.UnixConn
-	ended <-chan struct{}
+	ended   <-chan struct{}
+	process *process.Process // QEMU's
 }
 
 func (c *carrier) Read(b []byte) (int, error) {
 	n, err := c.UnixConn.Read(b)
-	if err != nil && !errors.Is(err, net.ErrClosed) {
-		select {
-		case <-c.ended:
-		case <-time.After(lastWords):
+	if err == nil || errors.Is(err, net.ErrClosed) {
+		return n, err
+	}
+	select {
+	case <-c.ended:
+	case <-time.After(lastWords):
+		if c.process != nil && c.process.Ending() {
+			<-c.ended // watch bounds that
 		}
 	}
 	return n, err
@@ -93,22 +98,31 @@ func (i *instance) reason(why string) {
 	})
 }
 
-// lastWords is how long libvirtd may take, after QEMU's end, to say how that was. It says nothing when it has ended.
-const lastWords = 5 * time.Second
+// How long libvirtd may take, after QEMU's end, to say how that was, and QEMU's own reason to come after that. A daemon
+// that is asked by others at the same time answers late.
+const (
+	daemonWords = 30 * time.Second
+	lastWords   = 5 * time.Second
+)
 
 // watch waits for QEMU's end, whoever brings it about: the process is watched, not the daemon, which may be restarted.
 func (i *instance) watch() {
 	i.process.Wait()
-	i.hear(time.After(lastWords))
+	i.hear(i.d.gone(), daemonWords, lastWords)
 	i.finish()
 }
 
-// hear waits until all is known of how the VM ended, or until the time is over. libvirtd's word and QEMU's come in any
-// order. Where libvirtd calls the end a shutdown, QEMU says whose.
-func (i *instance) hear(over <-chan time.Time) {
+// hear waits until all is known of how the VM ended: while the daemon has not gone, for so long, and then for QEMU's
+// reason. The two words come in any order. Where libvirtd calls the end a shutdown, QEMU says whose.
+func (i *instance) hear(gone <-chan struct{}, daemon, qemu time.Duration) {
 	select {
 	case <-i.heard:
-	case <-over:
+	case <-gone:
+	case <-time.After(daemon):
+	}
+	select {
+	case <-i.heard:
+	default:
 		return
 	}
 	i.mu.Lock()
@@ -119,7 +133,7 @@ func (i *instance) hear(over <-chan time.Time) {
 	}
 	select {
 	case <-i.stated:
-	case <-over:
+	case <-time.After(qemu):
 	}
 }
 

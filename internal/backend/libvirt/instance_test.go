@@ -32,20 +32,22 @@ func TestVerdict(t *testing.T) {
 		{how: libvirtd.EndOther, want: "migrated or saved"},
 	} {
 		i := &instance{heard: make(chan struct{}), stated: make(chan struct{}), killed: c.killed, ref: backend.Ref{ID: map[string]string{keyName: "n-vm0"}}}
-		over := make(chan time.Time)
+		qemu := time.Duration(0)
 		if c.why != "" {
+			qemu = time.Minute
 			go i.reason(c.why) // libvirtd's word may come first
-		} else {
-			close(over)
 		}
 		i.said(c.how)
-		i.hear(over)
+		i.hear(nil, time.Minute, qemu)
 		switch err := i.verdict(); {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
 	i := &instance{heard: make(chan struct{})}
+	gone := make(chan struct{})
+	close(gone)
+	i.hear(gone, time.Minute, time.Minute) // nobody is left to say it
 	if err := i.verdict(); err == nil || errors.Is(err, backend.ErrReset) {
 		t.Errorf("a daemon that says nothing: %v", err)
 	}
