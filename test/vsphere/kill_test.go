@@ -11,9 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/vmware/govmomi/vim25/types"
 
 	"nearmetal/internal/backend/vsphere/vcsim"
 )
@@ -58,6 +61,50 @@ func TestKilled(t *testing.T) {
 		if after := inventory(); !slices.Equal(after, before) {
 			t.Fatalf("%v: left: %v", at, after)
 		}
+	}
+}
+
+// The owner is killed while vCenter makes its clones, which take long. The next command finds no VM yet, waits for the clones' ends, and
+// removes what they have made.
+func TestKilledSlowClone(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{})
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	before := inventory()
+	cmd := exec.Command(program(t), "up", "-f", "-")
+	cmd.Stdin = strings.NewReader(lifeFile)
+	slow := make(chan struct{})
+	release := sync.OnceFunc(func() { close(slow) })
+	defer release()
+	var once sync.Once
+	s.Tasks(func(name string) types.BaseMethodFault {
+		if strings.HasPrefix(name, "CloneV") {
+			once.Do(func() { kill(t, cmd.Process.Pid) })
+			<-slow
+		}
+		return nil
+	})
+	if err := cmd.Run(); err == nil {
+		t.Fatal("the owner was not killed")
+	}
+	var looked, waited atomic.Bool
+	s.Fail(func(_ int, m string) vcsim.Failure {
+		switch {
+		case m == "FindChild":
+			looked.Store(true)
+		case m == "WaitForUpdatesEx" && looked.Load():
+			waited.Store(true)
+			release()
+		}
+		return vcsim.Failure{}
+	})
+	_, said, code := run(t, "", "ps")
+	release() // where nothing has waited
+	s.Fail(nil)
+	if code != 0 || !strings.Contains(said, "removed what cluster life left") || !waited.Load() {
+		t.Errorf("%d, %s; it waited for a clone: %v", code, said, waited.Load())
+	}
+	if after := inventory(); !slices.Equal(after, before) {
+		t.Errorf("left: %v", after)
 	}
 }
 

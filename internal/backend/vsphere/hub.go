@@ -24,12 +24,15 @@ type hub struct {
 	done   sync.WaitGroup
 
 	mu      sync.Mutex
-	watched map[types.ManagedObjectReference]func(types.ObjectUpdate)
+	watched map[types.ManagedObjectReference][]*watcher
 	add     []types.ManagedObjectReference // that the list does not have yet
 	remove  []types.ManagedObjectReference // that it still has
 	kick    chan struct{}
 	broken  error // vCenter does not answer
 }
+
+// watcher hears of an object. A task may have several: two undos of a sweep may wait for the same clone.
+type watcher struct{ hear func(types.ObjectUpdate) }
 
 // watchedProperties are what is reported of each type.
 var watchedProperties = []types.PropertySpec{
@@ -47,7 +50,7 @@ const (
 )
 
 func newHub(s *Session) *hub {
-	h := &hub{s: s, watched: map[types.ManagedObjectReference]func(types.ObjectUpdate){}, kick: make(chan struct{}, 1)}
+	h := &hub{s: s, watched: map[types.ManagedObjectReference][]*watcher{}, kick: make(chan struct{}, 1)}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.done.Add(1)
 	go h.run()
@@ -60,22 +63,35 @@ func (h *hub) close() {
 	h.done.Wait()
 }
 
-// watch calls f with each update of an object, the first with its state now; a Leave is its end. f must not block.
-func (h *hub) watch(ref types.ManagedObjectReference, f func(types.ObjectUpdate)) error {
+// watch calls f with each update of an object; a Leave is its end. f must not block. The first update is its state now, unless listed:
+// vCenter's list has the object already, and vCenter does not report again what it has reported.
+func (h *hub) watch(ref types.ManagedObjectReference, f func(types.ObjectUpdate)) (w *watcher, listed bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.broken != nil && ref.Type == "Task" {
-		return h.broken
+		return nil, false, h.broken
 	}
-	h.watched[ref] = f
-	h.add = append(h.add, ref)
-	h.wake()
-	return nil
+	n := len(h.remove)
+	h.remove = slices.DeleteFunc(h.remove, func(r types.ManagedObjectReference) bool { return r == ref })
+	listed = len(h.remove) < n || len(h.watched[ref]) > 0
+	w = &watcher{f}
+	h.watched[ref] = append(h.watched[ref], w)
+	if !listed {
+		h.add = append(h.add, ref)
+		h.wake()
+	}
+	return w, listed, nil
 }
 
-func (h *hub) unwatch(ref types.ManagedObjectReference) {
+// unwatch ends one watch of an object; nil: all of them.
+func (h *hub) unwatch(ref types.ManagedObjectReference, w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	left := slices.DeleteFunc(h.watched[ref], func(x *watcher) bool { return w == nil || x == w })
+	if len(left) > 0 {
+		h.watched[ref] = left
+		return
+	}
 	delete(h.watched, ref)
 	h.remove = append(h.remove, ref)
 	if len(h.remove) >= batchMost/4 { // it is in no hurry
@@ -125,15 +141,15 @@ func (h *hub) run() {
 func (h *hub) fail(err error) {
 	h.mu.Lock()
 	h.broken = err
-	list := map[types.ManagedObjectReference]func(types.ObjectUpdate){}
-	for ref, f := range h.watched {
+	var list []types.ManagedObjectReference
+	for ref := range h.watched {
 		if ref.Type == "Task" {
-			list[ref] = f
+			list = append(list, ref)
 		}
 	}
 	h.mu.Unlock()
-	for ref, f := range list {
-		f(types.ObjectUpdate{Obj: ref, Kind: types.ObjectUpdateKindLeave})
+	for _, ref := range list {
+		h.tell(types.ObjectUpdate{Obj: ref, Kind: types.ObjectUpdateKindLeave})
 	}
 }
 
@@ -265,10 +281,10 @@ func (h *hub) receive(ctx context.Context, pc *property.Collector, progress *boo
 
 func (h *hub) tell(u types.ObjectUpdate) {
 	h.mu.Lock()
-	f := h.watched[u.Obj]
+	list := slices.Clone(h.watched[u.Obj])
 	h.mu.Unlock()
-	if f != nil {
-		f(u)
+	for _, w := range list {
+		w.hear(u)
 	}
 }
 
@@ -284,8 +300,7 @@ func (h *hub) follow(ctx context.Context, task types.ManagedObjectReference) (do
 		default:
 		}
 	}
-	listed := h.listed(task)
-	err = h.watch(task, func(u types.ObjectUpdate) {
+	w, listed, err := h.watch(task, func(u types.ObjectUpdate) {
 		for _, p := range u.ChangeSet {
 			if info, ok := p.Val.(types.TaskInfo); ok && ended(&info) {
 				end(&info)
@@ -299,7 +314,7 @@ func (h *hub) follow(ctx context.Context, task types.ManagedObjectReference) (do
 	if err != nil {
 		return nil, nil, err
 	}
-	if listed { // vCenter does not report again what it has reported
+	if listed {
 		var t mo.Task
 		switch found, err := h.s.readOne(ctx, task, []string{"info"}, &t); {
 		case err == nil && !found:
@@ -308,20 +323,11 @@ func (h *hub) follow(ctx context.Context, task types.ManagedObjectReference) (do
 			end(&t.Info)
 		}
 	}
-	return c, func() { h.unwatch(task) }, nil
+	return c, func() { h.unwatch(task, w) }, nil
 }
 
 func ended(t *types.TaskInfo) bool {
 	return t.State == types.TaskInfoStateSuccess || t.State == types.TaskInfoStateError
-}
-
-// listed says whether vCenter's list has an object still: its removal waits. It is not removed then.
-func (h *hub) listed(ref types.ManagedObjectReference) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n := len(h.remove)
-	h.remove = slices.DeleteFunc(h.remove, func(r types.ManagedObjectReference) bool { return r == ref })
-	return len(h.remove) < n
 }
 
 // finish waits for the end of a task. Its failure is an error in vCenter's words.

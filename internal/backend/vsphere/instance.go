@@ -76,7 +76,7 @@ func (i *instance) PID() int { return 0 }
 
 // watch follows the VM: its power, and what VMware Tools say.
 func (i *instance) watch() error {
-	return i.c.hub.watch(i.vm, func(u types.ObjectUpdate) {
+	_, _, err := i.c.hub.watch(i.vm, func(u types.ObjectUpdate) {
 		if u.Kind == types.ObjectUpdateKindLeave {
 			i.end(errors.New("it is not in vCenter any more: somebody has removed it"))
 			return
@@ -85,6 +85,7 @@ func (i *instance) watch() error {
 			i.changed(c)
 		}
 	})
+	return err
 }
 
 func (i *instance) changed(c types.PropertyChange) {
@@ -190,7 +191,7 @@ func (i *instance) removeInTurn(ctx context.Context) error {
 		if err := i.c.removeVM(ctx, vm, i.name); err != nil {
 			return err
 		}
-		i.c.hub.unwatch(vm)
+		i.c.hub.unwatch(vm, nil)
 		i.log.Say("removed: %s", vm.Value)
 	}
 	i.removed = true
