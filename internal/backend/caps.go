@@ -24,6 +24,8 @@ type Caps struct {
 	Regions []string
 	// VFIO: functions of the host passed through.
 	VFIO bool
+	// Dynamic: functions by their vendor and device ids, which the back end chooses when a VM starts.
+	Dynamic bool
 	// Pins: vCPUs on chosen CPUs of the host.
 	Pins bool
 	// Cores: vCPUs on cores of their own, which the back end chooses. Plans have pins then, as for Pins; pin: always,
@@ -63,6 +65,7 @@ const (
 	CapIvshmem      Cap = "show the region as an ivshmem device"
 	CapDevdax       Cap = "show the region as a devdax device"
 	CapVFIO         Cap = "pass devices of the host through"
+	CapDynamic      Cap = "choose a function of the host when a VM starts"
 	CapPins         Cap = "put vCPUs on chosen CPUs"
 	CapDirectKernel Cap = "start a kernel of this host's"
 	CapVeil         Cap = "cover the host's own files in what VMs see"
@@ -96,6 +99,8 @@ func (c Caps) has(want Cap) bool {
 		return slices.Contains(c.Regions, "devdax")
 	case CapVFIO:
 		return c.VFIO
+	case CapDynamic:
+		return c.Dynamic
 	case CapPins:
 		return c.Pins
 	case CapDirectKernel:
@@ -260,6 +265,12 @@ func fitPlacement(s *spec.Cluster, c Caps, need func(Cap, string)) {
 	for i := range s.VMs {
 		if len(s.VMs[i].Devices) > 0 {
 			need(CapVFIO, "devices of "+s.VMs[i].Name)
+			break
+		}
+	}
+	for i := range s.VMs {
+		if slices.ContainsFunc(s.VMs[i].Devices, func(d spec.Device) bool { return d.Dynamic }) {
+			need(CapDynamic, "dynamic: true of "+s.VMs[i].Name)
 			break
 		}
 	}

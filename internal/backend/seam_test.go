@@ -73,7 +73,7 @@ func TestKnown(t *testing.T) {
 // all is a driver that lacks nothing.
 func all() *Probed {
 	return &Probed{Accel: host.KVM, RegionDevice: "ivshmem", Caps: Caps{Links: []LinkKind{LinkStream, LinkTap, LinkUser},
-		Exports: []ExportKind{Export9p, ExportVirtiofs}, OwnDisk: true, Regions: []string{"ivshmem", "devdax"}, VFIO: true, Pins: true, DirectKernel: true,
+		Exports: []ExportKind{Export9p, ExportVirtiofs}, OwnDisk: true, Regions: []string{"ivshmem", "devdax"}, VFIO: true, Dynamic: true, Pins: true, DirectKernel: true,
 		Veil: true, Sandbox: true, Filter: true, Jail: true}}
 }
 
@@ -113,6 +113,7 @@ func TestFitLacks(t *testing.T) {
 		{func(s *spec.Cluster) { s.Region.Device = "ivshmem" }, func(c *Caps) { c.Regions = []string{"devdax"} }, "show the region as an ivshmem device"},
 		{func(s *spec.Cluster) { s.Region.Size = &size }, func(c *Caps) { c.Regions = nil }, "share memory between VMs, which region: 1MiB needs"},
 		{func(s *spec.Cluster) { s.VMs[0].Devices = []spec.Device{{}} }, func(c *Caps) { c.VFIO = false }, "pass devices of the host through, which devices of vm needs"},
+		{func(s *spec.Cluster) { s.VMs[0].Devices = []spec.Device{{Dynamic: true}} }, func(c *Caps) { c.Dynamic = false }, "choose a function of the host when a VM starts, which dynamic: true of vm needs"},
 		{func(s *spec.Cluster) { s.Placement.Pin = "always" }, func(c *Caps) { c.Pins = false }, "which placement: {pin: always} needs"},
 		{func(s *spec.Cluster) { s.Kernel = "/boot/vmlinuz" }, func(c *Caps) { c.DirectKernel = false }, "start a kernel of this host's, which kernel: /boot/vmlinuz needs"},
 		{func(s *spec.Cluster) { s.KernelArgs = []string{"quiet"} }, func(c *Caps) { c.DirectKernel = false }, "which kernelArgs needs"},

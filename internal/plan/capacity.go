@@ -91,6 +91,8 @@ type devicePool struct {
 	class int
 	names []string // RDMA and network names of the card
 	one   bool     // one function by its address
+	// dynamic: it stands for any with its vendor and device ids.
+	dynamic bool
 }
 
 // label names a pool for people.
@@ -390,6 +392,7 @@ func (r *capacity) single(address string) int {
 func (r *capacity) eligible(d *spec.Device) []int {
 	if d.Type == "pci" || d.Address != "" {
 		if i := r.single(d.Address); i >= 0 {
+			r.pools[i].dynamic = d.Dynamic
 			return []int{i}
 		}
 		return nil

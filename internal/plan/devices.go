@@ -10,6 +10,7 @@ func (m *maker) devices(vm *VM, r *capacity, sp *placement, pools [][]string) {
 		if len(pool.names) > 0 {
 			d.Name = pool.names[0]
 		}
+		d.Dynamic = pool.dynamic
 		if !pool.one {
 			d.PF = pool.pf
 		}

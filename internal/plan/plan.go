@@ -68,6 +68,8 @@ type Device struct {
 	HostNode int    `json:"hostNode" yaml:"hostNode"`         // that it is attached to, -1: not known
 	PF       string `json:"pf,omitempty" yaml:"pf,omitempty"` // whose virtual function it is
 	Name     string `json:"name,omitempty" yaml:"name,omitempty"`
+	// Dynamic: any function with the same vendor and device ids, which the back end chooses when the VM starts.
+	Dynamic bool `json:"dynamic,omitempty" yaml:"dynamic,omitempty"`
 }
 
 // Region is the memory shared by the VMs of one host.

@@ -120,6 +120,9 @@ type Device struct {
 	Class string `yaml:"class" json:"class" enum:",infiniband,ethernet"`
 	// Address of a PCI function, 0000:41:00.0.
 	Address string `yaml:"address" json:"address" format:"pci-address"`
+	// Dynamic takes any function of the host with the vendor and device ids of the one at `address`: vCenter chooses it when the VM starts
+	// (Dynamic DirectPath I/O). With `type: pci`, on vSphere.
+	Dynamic bool `yaml:"dynamic" json:"dynamic" default:"false"`
 	// Count of devices of this kind for each VM.
 	Count int `yaml:"count" json:"count" default:"1" min:"1" max:"64"`
 }

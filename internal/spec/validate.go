@@ -197,5 +197,8 @@ func deviceConflicts(key string, d Device, vms int, add adder) {
 		if d.Address != "" {
 			add(key, "address chooses one PCI function: use it with type: pci")
 		}
+		if d.Dynamic {
+			add(key, "dynamic takes a function like the one at address: use it with type: pci")
+		}
 	}
 }

@@ -236,6 +236,16 @@ func (i *instance) devices(spec *types.VirtualMachineConfigSpec) error {
 
 // device is a function of the host as a device of a VM.
 func (i *instance) device(f *found, x esx.Device, key int32) (types.BaseVirtualDevice, error) {
+	if x.Kind == "dynamic" {
+		p, err := i.host.dynamic(f, x)
+		if err != nil {
+			return nil, err
+		}
+		d := &types.VirtualPCIPassthrough{}
+		d.Key, d.Backing = key, &types.VirtualPCIPassthroughDynamicBackingInfo{
+			AllowedDevice: []types.VirtualPCIPassthroughAllowedDevice{{VendorId: p.VendorId, DeviceId: p.DeviceId}}}
+		return d, nil
+	}
 	var pci *types.VirtualMachinePciPassthroughInfo
 	for _, b := range f.target.PciPassthrough {
 		if p := b.GetVirtualMachinePciPassthroughInfo(); x.Kind == "passthru" && address(p.PciDevice.Id) == x.Address {
@@ -266,6 +276,16 @@ func (i *instance) device(f *found, x esx.Device, key int32) (types.BaseVirtualD
 		SriovBacking: &types.VirtualSriovEthernetCardSriovBackingInfo{PhysicalFunctionBacking: &backing}}
 	d.Key, d.NumaNode, d.Backing, d.Connectable = key, node, i.d.place.backing, connected()
 	return d, nil
+}
+
+// dynamic is what vCenter lists of functions that have a dynamic device's ids.
+func (m *machine) dynamic(f *found, x esx.Device) (*types.VirtualMachineDynamicPassthroughInfo, error) {
+	for k := range f.target.DynamicPassthrough {
+		if p := &f.target.DynamicPassthrough[k]; int(uint16(p.VendorId)) == x.VendorID && int(uint16(p.DeviceId)) == x.DeviceID {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("host %s: vCenter lists no function %s for Dynamic DirectPath I/O: leave dynamic out", m.name, x.IDs())
 }
 
 // customization sets the clone's name, and the address of its first card; other cards ask by DHCP.

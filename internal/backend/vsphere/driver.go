@@ -133,7 +133,7 @@ func (d *driver) Version(context.Context) (string, error) { return "govmomi 0.48
 // Plans are what ESXi can do, wherever it is.
 func (*driver) Plans() *backend.Probed {
 	return &backend.Probed{Accel: host.KVM, Caps: backend.Caps{
-		Links: []backend.LinkKind{backend.LinkOwn}, OwnDisk: true, VFIO: true, Cores: true, Remote: true,
+		Links: []backend.LinkKind{backend.LinkOwn}, OwnDisk: true, VFIO: true, Dynamic: true, Cores: true, Remote: true,
 		Why: map[backend.Cap]string{
 			backend.CapPins:   "each vCPU has a core of its own, which ESXi chooses: leave pin out",
 			backend.CapRegion: "ESXi has no memory that VMs share: write region: 0",

@@ -89,6 +89,10 @@ func (r *readBack) devices(planned []esx.Device, have []types.BaseVirtualDevice)
 			if b, ok := v.Backing.(*types.VirtualPCIPassthroughDeviceBackingInfo); ok {
 				count["passthru "+address(b.Id)]++
 			}
+			if b, ok := v.Backing.(*types.VirtualPCIPassthroughDynamicBackingInfo); ok && len(b.AllowedDevice) == 1 {
+				a := b.AllowedDevice[0]
+				count["dynamic "+esx.Device{VendorID: int(uint16(a.VendorId)), DeviceID: int(uint16(a.DeviceId))}.IDs()]++
+			}
 		case *types.VirtualSriovEthernetCard:
 			if v.SriovBacking != nil && v.SriovBacking.PhysicalFunctionBacking != nil {
 				count["sriov "+address(v.SriovBacking.PhysicalFunctionBacking.Id)]++
@@ -97,6 +101,9 @@ func (r *readBack) devices(planned []esx.Device, have []types.BaseVirtualDevice)
 	}
 	for _, d := range planned {
 		key := d.Kind + " " + d.Address
+		if d.Kind == "dynamic" {
+			key = d.Kind + " " + d.IDs()
+		}
 		found := "in the VM"
 		if count[key]--; count[key] < 0 {
 			found = "not in the VM"

@@ -193,6 +193,43 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// A function that vCenter chooses by its ids is asked for so, read back, and the plan says what is not promised of it. One that vCenter does
+// not list is refused before anything is made.
+func TestDynamic(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{})
+	before := vms()
+	text := strings.NewReplacer("count: 2", "count: 1", "{type: vf, pf: vmnic4}", "{type: pci, address: '0000:3b:00.1', dynamic: true}").Replace(fileText)
+	efi(vcsim.Template)
+	l, err := begin(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lost := strings.Join(l.d.Advise(l.p, l.d.hosts), "\n"); !strings.Contains(lost, "is vCenter's choice") {
+		t.Error(lost)
+	}
+	if err := l.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if asked := s.Last("ReconfigVM_Task"); !strings.Contains(asked, "<vendorId>5555</vendorId><deviceId>4119</deviceId>") || strings.Contains(asked, "3b:00.1") {
+		t.Error(asked)
+	}
+	f := l.vms[0].(backend.Inspector).Inspect(context.Background(), &l.p.VMs[0], nil)
+	if !slices.Contains(f.Settings, backend.Setting{What: "device dynamic 15b3:1017", Planned: "in the VM", Found: "in the VM", OK: true}) {
+		t.Errorf("%v", f.Settings)
+	}
+	l.j.undo(t)
+	for _, e := range simulator.Map.All("ClusterComputeResource") {
+		b := simulator.Map.Get(*e.(*simulator.ClusterComputeResource).EnvironmentBrowser).(*simulator.EnvironmentBrowser)
+		b.QueryConfigTargetResponse.Returnval.DynamicPassthrough = nil
+	}
+	if _, err := begin(t, text); err == nil || !strings.Contains(err.Error(), "lists no function 15b3:1017") {
+		t.Error(err)
+	}
+	if got := vms(); !slices.Equal(got, before) {
+		t.Errorf("left: %v", got)
+	}
+}
+
 // A VM that has the recorded id or name, and not the mark, is another's.
 func TestNotOurs(t *testing.T) {
 	vcsim.Start(t, vcsim.Options{})

@@ -249,6 +249,17 @@ func (d *driver) checkPlan(ctx context.Context) error {
 		if have := hardwareVersion(p.template.Config.Version); v.HardwareVersion > have && have > 0 {
 			return fmt.Errorf("template %s has hardware version %d, and NUMA nodes of VM %s need %d: upgrade the template's compatibility in vCenter, or write placement: {nodes: 1}", oneLine(p.template.Name), have, v.Name, v.HardwareVersion)
 		}
+		for _, x := range v.Devices {
+			if m := p.hosts[v.Host]; x.Kind == "dynamic" && m != nil {
+				f, err := m.capture.found()
+				if err == nil {
+					_, err = m.dynamic(f, x)
+				}
+				if err != nil {
+					return fmt.Errorf("VM %s: %w", v.Name, err)
+				}
+			}
+		}
 		pool := d.poolOf(v.Host)
 		if v.MemoryLocked {
 			memory[pool] += v.MemoryMB << 20

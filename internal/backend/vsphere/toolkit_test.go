@@ -89,8 +89,9 @@ network: {subnet: 10.77.0.0/16}
 vsphere: {template: ` + vcsim.Template + `, portGroup: DC0_DVPG0, linked: true, datastore: LocalDS_0, gateway: 10.77.0.254, dns: [10.77.0.253]}
 `
 
-// calledForCluster is what nearmetal calls for that cluster, from its start to its end. bare: the template has no network card.
-func calledForCluster(t *testing.T, bare bool) []string {
+// calledForCluster is what nearmetal calls for that cluster, from its start to its end. bare: the template has no network card;
+// dynamic: vCenter chooses the whole function.
+func calledForCluster(t *testing.T, bare, dynamic bool) []string {
 	t.Helper()
 	s := vcsim.Start(t, vcsim.Options{})
 	ctx := context.Background()
@@ -114,7 +115,11 @@ func calledForCluster(t *testing.T, bare bool) []string {
 		t.Fatal(err)
 	}
 	return settingsOf(t, s.Requests(func() {
-		l, err := begin(t, clusterText)
+		text := clusterText
+		if dynamic {
+			text = strings.Replace(text, "'0000:3b:00.1'", "'0000:3b:00.1', dynamic: true", 1)
+		}
+		l, err := begin(t, text)
 		if err == nil {
 			err = l.start(ctx)
 		}
@@ -233,8 +238,8 @@ func TestToolkit(t *testing.T) {
 	}
 	calls := theirCalls(t)
 	var cluster []string
-	for _, bare := range []bool{false, true} {
-		alone(t, "a cluster", func(t *testing.T) { cluster = append(cluster, calledForCluster(t, bare)...) })
+	for _, x := range []struct{ bare, dynamic bool }{{}, {bare: true}, {dynamic: true}} {
+		alone(t, "a cluster", func(t *testing.T) { cluster = append(cluster, calledForCluster(t, x.bare, x.dynamic)...) })
 	}
 	var all []string
 	for i := range commands {

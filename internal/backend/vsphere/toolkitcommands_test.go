@@ -37,7 +37,7 @@ var commands = []command{
 	{args: "network_cfg --port_group DC0_DVPG0 --is_dhcp --netmask 255.255.0.0 --gateway 10.77.0.254 --dns 10.77.0.253 --domain local --guest_hostname mpi0" + of,
 		before: func(*vcsim.Server) { cards(toolkitVM, &types.VirtualVmxnet3{}) }, theirs: customized},
 	{args: "passthru --add --device 0000:3b:00.1" + of, before: sized, theirs: []gap{{"device.key", key}}},
-	{args: "passthru --add --dynamic --device 0000:3b:00.1" + of, before: sized, theirs: []gap{{"VirtualPCIPassthroughDynamicBackingInfo", "a plan names a function and its node; vCenter would choose one when the VM starts"}}},
+	{args: "passthru --add --dynamic --device 0000:3b:00.1" + of, before: sized, theirs: []gap{{"device.key", key}}},
 	{args: "sriov --add --pf 0000:3b:00.0 --sriov_port_group DC0_DVPG0 --sriov_dvs_name DVS0 --allow_guest_mtu_change" + of, before: sized, theirs: []gap{{"device.key", key}, {"addressType", ownMAC}, {"wakeOnLanEnabled", wake}}},
 	{args: "pvrdma --add --pvrdma_port_group DC0_DVPG0 --dvs_name DVS0" + of, before: func(*vcsim.Server) { cards(toolkitVM, nil) }, theirs: []gap{{"VirtualVmxnet3Vrdma", "nearmetal has no such device"}, {"memoryAllocation.reservation = 32", "the size of this VM"}}},
 	{args: "vgpu --add --profile grid_v100-4q" + of, before: func(s *vcsim.Server) {

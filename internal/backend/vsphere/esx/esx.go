@@ -42,11 +42,18 @@ type VM struct {
 
 // Device is a device of the host in a VM.
 type Device struct {
-	Kind     string `json:"kind"`               // passthru: the whole function; sriov: a virtual function that ESXi chooses
-	Address  string `json:"address"`            // of the function, or of the PF
+	// Kind is passthru: the whole function; sriov: a virtual function that ESXi chooses; or dynamic: a whole function with these
+	// ids, which vCenter chooses.
+	Kind     string `json:"kind"`
+	Address  string `json:"address"`            // of the function, or of the PF; with dynamic, of the one that the plan counts
+	VendorID int    `json:"vendorId,omitempty"` // with dynamic
+	DeviceID int    `json:"deviceId,omitempty"` // with dynamic
 	HostNode int    `json:"hostNode"`           // -1: not known
 	NUMANode *int   `json:"numaNode,omitempty"` // VirtualDevice.numaNode, since ESXi 8.0 update 1
 }
+
+// IDs are the vendor and device ids of a dynamic device, as lspci writes them.
+func (d Device) IDs() string { return fmt.Sprintf("%04x:%04x", d.VendorID, d.DeviceID) }
 
 // Translation is a plan as ESXi carries it out.
 type Translation struct {
@@ -266,7 +273,15 @@ func (vm *VM) devices(v *plan.VM, h *topology.Host, l *losses) error {
 			bars += d.BARBytes
 			unknown = unknown || d.BARBytes == 0
 		}
-		if d.Node >= 0 && len(v.Nodes) > 1 {
+		if d.Dynamic {
+			on := h.Device(d.Address)
+			if on == nil || on.VendorID == 0 {
+				return fmt.Errorf("device %s: host %s does not say its vendor and device ids, which dynamic: true needs: leave dynamic out", d.Address, h.Name)
+			}
+			x.Kind, x.HostNode, x.VendorID, x.DeviceID = "dynamic", -1, on.VendorID, on.DeviceID
+			vm.because("vCenter chooses a function %s when it starts: Dynamic DirectPath I/O [API]", x.IDs())
+			l.add("dynamic", v.Name, "which function of the host it gets, and on which node that is, is vCenter's choice")
+		} else if d.Node >= 0 && len(v.Nodes) > 1 {
 			if eight(h) {
 				node := d.Node
 				x.NUMANode = &node
@@ -398,7 +413,11 @@ func (t *Translation) Text() string {
 			if d.NUMANode != nil {
 				at += fmt.Sprintf(", shown on node %d", *d.NUMANode)
 			}
-			row("device", "%s %s%s", d.Kind, d.Address, at)
+			which := d.Address
+			if d.Kind == "dynamic" {
+				which = d.IDs()
+			}
+			row("device", "%s %s%s", d.Kind, which, at)
 		}
 		for _, r := range v.Reasons {
 			fmt.Fprintf(&b, "    %s\n", r)

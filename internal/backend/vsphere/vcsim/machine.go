@@ -116,6 +116,8 @@ func target(h *simulator.HostSystem) *types.ConfigTarget {
 			info := types.VirtualMachinePciPassthroughInfo{VirtualMachineTargetInfo: types.VirtualMachineTargetInfo{Name: d.Id}, PciDevice: h.Hardware.PciDevice[i], SystemId: "564d-" + h.Name}
 			if p.PassthruActive {
 				t.PciPassthrough = append(t.PciPassthrough, &info)
+				t.DynamicPassthrough = append(t.DynamicPassthrough, types.VirtualMachineDynamicPassthroughInfo{DeviceName: d.DeviceName,
+					VendorId: int32(uint16(d.VendorId)), DeviceId: int32(uint16(d.DeviceId))})
 			}
 			if s, ok := b.(*types.HostSriovInfo); ok && s.SriovActive {
 				t.Sriov = append(t.Sriov, types.VirtualMachineSriovInfo{VirtualMachinePciPassthroughInfo: info})
