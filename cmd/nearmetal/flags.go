@@ -117,12 +117,13 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 
 	return func() (*spec.Cluster, string, error) {
 		c := &spec.Cluster{}
-		var stdin []byte
 		if file != "" {
+			var stdin []byte
 			var err error
 			if c, stdin, err = loadCluster(cmd, string(file)); err != nil {
 				return nil, "", err
 			}
+			elsewhere.Consumed(stdin)
 		}
 		defaults, err := site.Defaults()
 		if err != nil {
@@ -191,7 +192,7 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 			return nil, "", &usageError{err}
 		}
 		spec.Defaults(c)
-		if err := elsewhere.Needed(c.Backend, stdin); err != nil {
+		if err := elsewhere.Needed(c.Backend); err != nil {
 			return nil, "", err
 		}
 		if vsphereHere != nil && backend.Scheme(c.Backend) == "vsphere" && cmd.Name() != "plan" {

@@ -35,7 +35,7 @@ var vsphereHere vspherePart
 // inVSphere returns what there is for vSphere; nearmetal becomes nearmetal-vsphere for it.
 func inVSphere() (vspherePart, error) {
 	if vsphereHere == nil {
-		return nil, elsewhere.Become("nearmetal-vsphere", nil)
+		return nil, elsewhere.Become("nearmetal-vsphere")
 	}
 	return vsphereHere, nil
 }

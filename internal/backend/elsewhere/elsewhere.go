@@ -32,24 +32,29 @@ func Register(scheme, program, suffix string) {
 	programs[scheme] = program
 	backend.Register(scheme, func(string) (backend.Driver, error) { return driver{program}, nil })
 	if suffix != "" {
-		topology.RegisterSuffix(suffix, func(string) (*topology.Host, error) { return nil, Become(program, nil) })
+		topology.RegisterSuffix(suffix, func(string) (*topology.Host, error) { return nil, Become(program) })
 	}
 }
 
 // Began is called by the other program at its start.
 func Began() { os.Unsetenv(varBecame) }
 
-// Needed becomes the program of the back end called name, if that is in another. stdin is what was read of standard input
-// so far, nil for nothing.
-func Needed(name string, stdin []byte) error {
+// consumed is what was read of standard input so far; nil: nothing.
+var consumed []byte
+
+// Consumed notes what was read of standard input: the other program begins with it, whatever needs that program.
+func Consumed(stdin []byte) { consumed = stdin }
+
+// Needed becomes the program of the back end called name, if that is in another.
+func Needed(name string) error {
 	if p := programs[backend.Scheme(name)]; p != "" {
-		return Become(p, stdin)
+		return Become(p)
 	}
 	return nil
 }
 
 // Become makes this process the program of that name. It returns only if that fails.
-func Become(program string, stdin []byte) error {
+func Become(program string) error {
 	path, err := find(program)
 	if err != nil {
 		return err
@@ -60,8 +65,8 @@ func Become(program string, stdin []byte) error {
 	if os.Getenv(varBecame) == program {
 		return fmt.Errorf("%s: this program was built without its back end: make builds it", path)
 	}
-	if stdin != nil {
-		if err := again(stdin); err != nil {
+	if consumed != nil {
+		if err := again(consumed); err != nil {
 			return fmt.Errorf("standard input for %s: %w", program, err)
 		}
 	}
@@ -109,18 +114,18 @@ func again(stdin []byte) error {
 type driver struct{ program string }
 
 func (d driver) Probe(context.Context, *spec.Cluster) (*backend.Probed, error) {
-	return nil, Become(d.program, nil)
+	return nil, Become(d.program)
 }
 
-func (d driver) Check(plan.VM, backend.Settings) error { return Become(d.program, nil) }
+func (d driver) Check(plan.VM, backend.Settings) error { return Become(d.program) }
 
 func (d driver) Start(context.Context, backend.Request) (backend.Instance, error) {
-	return nil, Become(d.program, nil)
+	return nil, Become(d.program)
 }
 
 // Attach is called by a sweep, with which commands begin; the other program sweeps anew.
 func (d driver) Attach(context.Context, backend.Ref) (backend.Instance, error) {
-	return nil, Become(d.program, nil)
+	return nil, Become(d.program)
 }
 
 func (d driver) Close() error { return nil }
