@@ -98,6 +98,7 @@ fit the plan, and what each of the others lacks; it fails where none fits.`,
 		if err := advise(c.Backend, p, list); err != nil {
 			return err
 		}
+		p.Warnings = append(p.Warnings, backend.Unused(c)...)
 		if *svg != "" {
 			if err := wholefile.Write(*svg, func(w io.Writer) error { return p.SVG(w, list, ledger) }); err != nil {
 				return err

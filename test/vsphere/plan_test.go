@@ -107,6 +107,64 @@ func TestCaptureAndPlan(t *testing.T) {
 	}
 }
 
+// One cluster file for KVM and vSphere. On each side the plan is the same, and says what of the file is lost there; what a side cannot
+// have at all is one line.
+func TestBothSides(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{Hosts: 1})
+	capture := filepath.Join(t.TempDir(), "esx.vsphere.tar.gz")
+	if _, errs, code := run(t, "", "topology", "gather", "--vsphere", s.Host, capture); code != 0 {
+		t.Fatal(errs)
+	}
+	both := strings.Replace(file, "backend: vsphere\n", "", 1) + "vsphere: {template: rocky9, portGroup: mpi-pg}\n"
+	dynamic := strings.NewReplacer("count: 2", "count: 1", "{type: vf, pf: vmnic4}", "{type: pci, address: '0000:3b:00.1', dynamic: true}").Replace(both)
+	warnings := func(text, on string) (plan, said string) {
+		t.Helper()
+		out, errs, code := run(t, text, "plan", "-f", "-", "--on", on, "--host", capture)
+		if code != 0 {
+			t.Fatalf("%s: %s", on, errs)
+		}
+		for _, line := range strings.Split(out, "\n") {
+			if strings.HasPrefix(line, "warning: ") {
+				said += line + "\n"
+			}
+		}
+		plan, _, _ = strings.Cut(out, "\nregion: ")
+		plan, _, _ = strings.Cut(plan, "\nwarning: ")
+		return strings.TrimSpace(plan), said
+	}
+	esxi, lost := warnings(both, "vsphere")
+	for _, want := range []string{"no CPUs are kept for the VM's other threads", "which is ESXi's choice", "cannot be moved"} {
+		if !strings.Contains(lost, want) {
+			t.Errorf("vSphere: %s\nwant %s", lost, want)
+		}
+	}
+	for _, on := range []string{"qemu", "libvirt"} {
+		kvm, lost := warnings(both, on)
+		if kvm != esxi {
+			t.Errorf("%s plans otherwise:\n%s\nand vSphere\n%s", on, kvm, esxi)
+		}
+		for _, want := range []string{"not used by back end " + on + ": vsphere: {template, portGroup}", "write root: host"} {
+			if !strings.Contains(lost, want) {
+				t.Errorf("%s: %s\nwant %s", on, lost, want)
+			}
+		}
+		if _, lost := warnings(dynamic, on); !strings.Contains(lost, "to start mpi, leave dynamic out") {
+			t.Errorf("%s: %s", on, lost)
+		}
+	}
+	if _, lost := warnings(dynamic, "vsphere"); !strings.Contains(lost, "is vCenter's choice") {
+		t.Error(lost)
+	}
+	// A region is KVM's: there it is in the plan, on vSphere a line.
+	region := both + "region: {size: 64MiB}\n"
+	if out, errs, code := run(t, region, "plan", "-f", "-", "--on", "qemu", "--host", capture); code != 0 || !strings.Contains(out, "region: 64 MiB") {
+		t.Errorf("%d, %s%s", code, out, errs)
+	}
+	if _, errs, code := run(t, region, "plan", "-f", "-", "--on", "vsphere", "--host", capture); code == 0 || !strings.Contains(errs, "write region: 0") || strings.Count(errs, "\n") != 1 {
+		t.Errorf("%d, %s", code, errs)
+	}
+}
+
 // What cannot be on ESXi is one line, before anything is asked.
 func TestRefused(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})

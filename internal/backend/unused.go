@@ -1,0 +1,48 @@
+package backend
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"nearmetal/internal/spec"
+)
+
+// Unused says what of a cluster file the VMs would not have on this back end, where the file serves another one as well: a line each.
+// What Fit refuses on a machine that is known, a plan for a described one says so. s has its defaults filled in.
+func Unused(s *spec.Cluster) []string {
+	name := Scheme(s.Backend)
+	if name != "qemu" && name != "libvirt" {
+		return nil // what those cannot do, Fit refuses also for plans
+	}
+	var list []string
+	if keys := setKeys(s.VSphere); len(keys) > 0 {
+		list = append(list, fmt.Sprintf("not used by back end %s: vsphere: {%s}", name, strings.Join(keys, ", ")))
+	}
+	if s.Root == spec.RootBackend {
+		list = append(list, fmt.Sprintf("back end %s has no disks of its own: to start these VMs, write root: host, or a directory", name))
+	}
+	for i := range s.VMs {
+		if slices.ContainsFunc(s.VMs[i].Devices, func(d spec.Device) bool { return d.Dynamic }) {
+			list = append(list, fmt.Sprintf("back end %s cannot %s: to start %s, leave dynamic out", name, CapDynamic, s.VMs[i].Name))
+		}
+	}
+	return list
+}
+
+// setKeys are the keys of vsphere that differ from their defaults.
+func setKeys(v spec.VSphere) []string {
+	var plain spec.Cluster
+	spec.Defaults(&plain)
+	var keys []string
+	have, unset := reflect.ValueOf(v), reflect.ValueOf(plain.VSphere)
+	for i := 0; i < have.NumField(); i++ {
+		f := have.Field(i)
+		if f.Kind() == reflect.Slice && f.Len() == 0 || reflect.DeepEqual(f.Interface(), unset.Field(i).Interface()) {
+			continue
+		}
+		keys = append(keys, have.Type().Field(i).Tag.Get("yaml"))
+	}
+	return keys
+}
