@@ -45,7 +45,7 @@ packages() {
 	sacct) echo "slurmdbd slurm-wlm-mysql-plugin mariadb-server-core" ;;
 	fortran) echo "gfortran" ;; # Debian 12's MPI packages depend on it, Debian 13's do not
 	lammps) echo "lammps" ;;
-	hosts) echo "openssh-server" ;;
+	hosts) echo "openssh-server sudo" ;;
 	roots) echo "skopeo" ;; # with base's mksquashfs and umoci, what unpacks images of roots
 	libvirt)
 		echo "libvirt-clients libvirt-daemon libvirt-daemon-driver-qemu libxml2-utils"

@@ -117,6 +117,46 @@ func TestUpDown(t *testing.T) {
 	}
 }
 
+// Without a login of the guests, the user's own ssh gets in: with the user's key, as a user of the template's who becomes root by sudo. It
+// knows the clones by the template's host key, under the name nearmetal-TEMPLATE.
+func TestOwnSSH(t *testing.T) {
+	s := guests(t)
+	if _, err := exec.LookPath("sudo"); err != nil {
+		without(t, err)
+	}
+	t.Setenv("GOVC_GUEST_LOGIN", "")
+	key, host := s.GiveTemplate(t)
+	ssh, err := exec.LookPath("ssh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The user's ssh configuration, which is a file of the home: here it is another file.
+	dir := t.TempDir()
+	known := filepath.Join(dir, "known_hosts")
+	for name, text := range map[string]string{
+		"config": "IdentityFile " + key + "\nUserKnownHostsFile " + known + "\n",
+		"ssh":    "#!/bin/sh\nexec " + ssh + " -F " + dir + "/config \"$@\"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	before := inventory()
+	file := fileOf(t, strings.NewReplacer("count: 2", "count: 1", "portGroup: DC0_DVPG0", "portGroup: DC0_DVPG0, user: "+vcsim.TemplateUser).Replace(lifeFile))
+	line := "nearmetal-" + strings.ToLower(vcsim.Template) + " " + host + "\n"
+	if err := os.WriteFile(known, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The agent is root's: only root sets the names of all VMs over the disk's own.
+	if out := ok(t, "", "run", "-f", file, "--", "sh", "-c", "stat -c %U /run/nearmetal; grep vm /etc/hosts"); out != "vm0: root\nvm0: 127.7.0.1 vm0\n" {
+		t.Errorf("%q", out)
+	}
+	if after := inventory(); !slices.Equal(after, before) {
+		t.Errorf("left: %v", after)
+	}
+}
+
 // MPI is launched as on KVM: mpirun in the first VM reaches the others by their addresses.
 func TestMPI(t *testing.T) {
 	guests(t)

@@ -69,6 +69,9 @@ func (i *instance) connect(ctx context.Context, l remote.Login, host string, fil
 	for {
 		s, err := remote.StartAs(ctx, l, host, files, "--stdio", config)
 		var not *remote.Unreached
+		if errors.As(err, &not) && l.Known == "" && strings.Contains(not.Why, "Host key verification failed") {
+			return nil, fmt.Errorf("%w write the template's host key into known_hosts under the name %s", err, l.Alias)
+		}
 		if err == nil || !errors.As(err, &not) || !strings.Contains(not.Why, "Connection refused") && !strings.Contains(not.Why, "timed out") && !strings.Contains(not.Why, "No route") {
 			return s, err
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -227,6 +229,37 @@ func TestDynamic(t *testing.T) {
 	}
 	if got := vms(); !slices.Equal(got, before) {
 		t.Errorf("left: %v", got)
+	}
+}
+
+// The user's own ssh does not know the clone's host key: the error says under which name it has to.
+func TestUnknownHostKey(t *testing.T) {
+	if err := vcsim.GuestsWork(); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	vcsim.Start(t, vcsim.Options{Guests: true})
+	l, err := begin(t, fmt.Sprintf(`
+name: key
+backend: vsphere
+root: backend
+vms: [{name: vm, count: 1, vcpus: 2, memory: 4GiB}]
+network: {subnet: %s}
+vsphere: {template: %s, portGroup: DC0_DVPG0}
+`, vcsim.GuestSubnet, vcsim.Template))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.j.undo(t)
+	i, err := l.d.Start(context.Background(), backend.Request{Cluster: l.c.Name, VM: l.p.VMs[0], Record: l.j.record, Config: []byte("version 1\n"), ConsoleLog: filepath.Join(t.TempDir(), "log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "write the template's host key into known_hosts under the name nearmetal-" + strings.ToLower(vcsim.Template)
+	if _, err := i.Agent(context.Background()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v\nwant %s", err, want)
 	}
 }
 

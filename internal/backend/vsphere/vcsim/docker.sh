@@ -38,7 +38,7 @@ start)
 	n=$(printf %s "$vm" | tr -dc 0-9)
 	printf '127.7.0.%d' $((n + 1)) >"$dir/address"
 	rm -rf "$dir/ssh" "$dir/up"
-	setsid unshare -m -u -p -f --mount-proc --kill-child sh "$here/guest.sh" "$dir" "$(cat "$dir/address")" "$vm" \
+	setsid unshare -m -u -p -f --mount-proc --kill-child sh "$here/guest.sh" "$dir" "$(cat "$dir/address")" "$vm" "$here" \
 		</dev/null >/dev/null 2>"$dir/log" &
 	pid=$!
 	echo $pid >"$dir/pid"

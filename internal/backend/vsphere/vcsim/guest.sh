@@ -5,7 +5,22 @@ mount -t tmpfs run /run
 mount -t tmpfs -o mode=0700 home /root
 mkdir -p /run/sshd "$1/ssh"
 hostname "$3"
-ssh-keygen -q -t ed25519 -N '' -f "$1/ssh/ssh_host_ed25519_key"
+# What the template has of its own, if anything: host keys, and a user who may become root, with a key.
+if test -d "$4/template"; then
+	cp "$4/template"/ssh_host_* "$1/ssh"
+	cp /etc/passwd /etc/group "$1" && echo 'mpi:x:4711:4711::/run/mpi:/bin/sh' >>"$1/passwd" && echo 'mpi:x:4711:' >>"$1/group"
+	(umask 077 && cp /etc/shadow "$1" && echo 'mpi:*:19000::::::' >>"$1/shadow")
+	for f in passwd group shadow; do mount --bind "$1/$f" "/etc/$f"; done
+	mount -t tmpfs -o mode=0755 sudoers /etc/sudoers.d
+	echo 'mpi ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/mpi
+	chmod 0440 /etc/sudoers.d/mpi
+	mkdir -p /run/mpi/.ssh
+	cp "$4/template/authorized_keys" /run/mpi/.ssh
+	chown -R 4711:4711 /run/mpi
+	chmod -R go= /run/mpi
+else
+	ssh-keygen -q -t ed25519 -N '' -f "$1/ssh/ssh_host_ed25519_key"
+fi
 cat >"$1/ssh/sshd_config" <<END
 Port 22
 ListenAddress $2

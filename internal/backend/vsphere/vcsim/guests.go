@@ -45,6 +45,34 @@ func GuestsWork() error {
 	return l.Close()
 }
 
+// TemplateUser is the user of guests whose template has one (Server.GiveTemplate); sudo lets that user become root.
+const TemplateUser = "mpi"
+
+// GiveTemplate has the guests that start from now on come from a template with host keys of its own, and with TemplateUser, who logs in
+// with a key. It returns the key's file, and the line of the host key for known_hosts, without the name.
+func (s *Server) GiveTemplate(t testing.TB) (key, host string) {
+	t.Helper()
+	dir := filepath.Join(filepath.Dir(s.Guests), "template")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	key = filepath.Join(t.TempDir(), "key")
+	for _, f := range []string{key, filepath.Join(dir, "ssh_host_ed25519_key")} {
+		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	public, err := os.ReadFile(key + ".pub")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "authorized_keys"), public, 0o600)
+	}
+	line, e := os.ReadFile(filepath.Join(dir, "ssh_host_ed25519_key.pub"))
+	if err = errors.Join(err, e); err != nil {
+		t.Fatal(err)
+	}
+	return key, strings.TrimSpace(string(line))
+}
+
 // guests puts the script into PATH, and has all guests end with the test. It returns the folder with a folder for each.
 func guests(t testing.TB) string {
 	t.Helper()
