@@ -226,6 +226,10 @@ test-files: go virtiofsd ## rare files in shares: locks, mappings, a full share,
 test-rhel: go virtiofsd slurm extras ## demo, MPI, verify, faults and Slurm on a QEMU without the devices that Red Hat's lacks (root)
 	@sh scripts/redhat-tests.sh
 
+# Root's part is to make the root and install; an ordinary user runs VMs. Some 400 MB are fetched the first time.
+test-ubuntu: packages ## packages, kernel fetch, build, MPI and the demo as a user of an Ubuntu 24.04, which it makes (root; 4 GB below build/)
+	@sh scripts/ubuntu-tests.sh $(PARTS)
+
 test-packages: go ## packages made twice; installed, upgraded, removed and purged in clean Debian 12 and 13 (root)
 	@sh scripts/packages-test.sh
 

@@ -287,16 +287,22 @@ static void switch_root(void)
 		die("cannot switch to the root: %s", strerror(errno));
 }
 
+static void link_at(const char *to, const char *path)
+{
+	if (symlink(to, path) && errno != EEXIST)
+		say("%s: %s", path, strerror(errno));
+}
+
 static void own_mounts(void)
 {
 	make_dir("/dev/pts", 0755);
 	make_dir("/dev/shm", 01777);
 	mount_at("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "mode=0620,gid=5,ptmxmode=0666");
 	mount_at("shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777");
-	symlink("/proc/self/fd", "/dev/fd");
-	symlink("/proc/self/fd/0", "/dev/stdin");
-	symlink("/proc/self/fd/1", "/dev/stdout");
-	symlink("/proc/self/fd/2", "/dev/stderr");
+	link_at("/proc/self/fd", "/dev/fd");
+	link_at("/proc/self/fd/0", "/dev/stdin");
+	link_at("/proc/self/fd/1", "/dev/stdout");
+	link_at("/proc/self/fd/2", "/dev/stderr");
 	make_dir("/run/lock", 01777);
 	chmod("/run/lock", 01777);	/* mkdir minds the umask */
 	make_dir(CGROUPS, 0755);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# debian.sh [--bare] RELEASE COMMAND [ARGUMENT...]: runs a command in a Debian of its own, as root.
+# debian.sh [--bare] RELEASE COMMAND [ARGUMENT...]: runs a command in a Debian or Ubuntu of its own, as root.
 #
-#   RELEASE   bookworm (Debian 12) or trixie (13)
+#   RELEASE   bookworm (Debian 12), trixie (13) or noble (Ubuntu 24.04)
 #   --bare    a new root with nothing but git, make and ca-certificates, empty caches, and a fresh
 #             clone of HEAD: what somebody has who just found the project. It is removed afterwards.
 #
@@ -13,8 +13,9 @@
 # ever mounted below the root.
 #
 # environment: DEBIAN_DIR      where the root is (build/RELEASE)
-#              DEBIAN_MIRROR   mirror of Debian (the one that apt has)
+#              DEBIAN_MIRROR   mirror of Debian or Ubuntu (the one that apt has; of Ubuntu, what is beside Debian's there)
 #              DEBIAN_LOG      a folder that is seen as /log inside
+#              DEBIAN_PACKAGES a folder that is seen as /pk inside, read-only
 set -eu
 top=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 
@@ -51,27 +52,49 @@ flock -n 9 || {
 	exit 1
 }
 
-# The mirror that apt has of Debian's own, of whatever release.
-mirror() {
-	apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Component: main' | head -1
+# ubuntu_mirror: the mirror that apt has of Ubuntu; on a Debian the folder ubuntu beside Debian's own.
+ubuntu_mirror() {
+	own=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Ubuntu' 'Component: main' 2>/dev/null | head -1)
+	[ -n "$own" ] || own=$(fetch_mirror | sed -n 's,/debian/*$,/ubuntu,p')
+	echo "$own"
 }
 
-# bootstrap FOLDER: a minimal Debian. What debootstrap fetched stays in $dir/archives.
+# ubuntu_keys: a file with the keys of Ubuntu's archive. Debian 13 has a package of them, which Debian's own keys vouch for.
+ubuntu_keys() {
+	for keys in /usr/share/keyrings/ubuntu-archive-keyring.gpg "$dir/keys/usr/share/keyrings/ubuntu-archive-keyring.gpg"; do
+		if [ -s "$keys" ]; then
+			echo "$keys"
+			return
+		fi
+	done
+	fetch_deb trixie ubuntu-keyring "$dir/keys" >&2 && dpkg-deb -x "$dir"/keys/ubuntu-keyring_*.deb "$dir/keys" && echo "$keys"
+}
+
+# bootstrap FOLDER: a minimal system. What debootstrap fetched stays in $dir/archives.
 bootstrap() {
-	mirror=${DEBIAN_MIRROR:-$(mirror)}
+	set -- "$1" --variant=minbase --include=ca-certificates,git,make
+	system=Debian recipe=$release
+	if [ "$release" = noble ]; then
+		system=Ubuntu recipe=gutsy # an older debootstrap has no link of this name to it
+		keys=$(ubuntu_keys) || exit 1
+		set -- "$@" --components=main,universe --keyring="$keys"
+	fi
+	mirror=${DEBIAN_MIRROR:-$(if [ "$system" = Ubuntu ]; then ubuntu_mirror; else fetch_mirror; fi)}
 	[ -n "$mirror" ] || {
-		echo "apt knows no mirror of Debian here: apt-get update, or name one in DEBIAN_MIRROR" >&2
+		echo "apt knows no mirror of $system here: apt-get update, or name one in DEBIAN_MIRROR" >&2
 		exit 1
 	}
-	echo "making $1"
+	made=$1
+	shift
+	echo "making $made"
 	mkdir -p "$dir/archives"
 	attempt() {
-		rm -rf "$1.new"
-		debootstrap --variant=minbase --cache-dir="$dir/archives" --include=ca-certificates,git,make "$release" "$1.new" "$mirror"
+		rm -rf "$made.new"
+		debootstrap --cache-dir="$dir/archives" "$@" "$release" "$made.new" "$mirror" "/usr/share/debootstrap/scripts/$recipe"
 	}
-	fetch_try debootstrap attempt "$1" || exit 1
-	rm -f "$fetch_out" "$1.new"/var/cache/apt/archives/*.deb
-	mv "$1.new" "$1"
+	fetch_try debootstrap attempt "$@" || exit 1
+	rm -f "$fetch_out" "$made.new"/var/cache/apt/archives/*.deb
+	mv "$made.new" "$made"
 }
 
 root=$dir/root
@@ -113,6 +136,11 @@ mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 mkdir -p "$root/log"
 [ -z "${DEBIAN_LOG:-}" ] || mount --bind "$DEBIAN_LOG" "$root/log"
+if [ -n "${DEBIAN_PACKAGES:-}" ]; then
+	mkdir -p "$root/pk"
+	mount --bind "$DEBIAN_PACKAGES" "$root/pk"
+	mount -o remount,bind,ro "$root/pk"
+fi
 
 # Of the environment, what says how mirrors are reached, and whether this is CI.
 for v in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY GOPROXY GOSUMDB PIP_INDEX_URL CI NO_COLOR TERM FETCH_LOG TEST_LOG; do

@@ -65,3 +65,36 @@ fetch_pip() {
 	for fetch_name; do :; done
 	fetch_note PyPI "$fetch_start" "${fetch_bytes:-0}" "$fetch_name"
 }
+
+# fetch_mirror: prints the mirror that apt has of Debian's own, of whatever release.
+fetch_mirror() {
+	apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Component: main' 2>/dev/null | head -1
+}
+
+# fetch_deb RELEASE PACKAGE FOLDER: puts a package of another release of Debian's into FOLDER, without those that it needs.
+# Nothing is installed. apt verifies it by Debian's keys.
+fetch_deb() {
+	fetch_start=$(date +%s)
+	fetch_release=$1 fetch_deb=$2 fetch_dest=$3
+	fetch_from=$(fetch_mirror)
+	[ -n "$fetch_from" ] || {
+		echo "apt knows no mirror of Debian here: $fetch_deb of $fetch_release cannot be fetched (apt-get update)" >&2
+		return 1
+	}
+	fetch_state=$(mktemp -d)
+	mkdir -p "$fetch_state/lists/partial" "$fetch_state/archives/partial" "$fetch_dest"
+	echo "deb $fetch_from $fetch_release main" >"$fetch_state/sources.list"
+	fetch_other() {
+		(cd "$fetch_dest" && fetch_apt -o Dir::Etc::SourceList="$fetch_state/sources.list" -o Dir::Etc::SourceParts=- \
+			-o Dir::State::Lists="$fetch_state/lists" -o Dir::State::status=/dev/null \
+			-o Dir::Cache="$fetch_state" -o APT::Sandbox::User=root "$@")
+	}
+	fetch_try "apt-get update for $fetch_release" fetch_other update &&
+		rm -f "$fetch_out" &&
+		fetch_try "apt-get download of $fetch_deb" fetch_other download "$fetch_deb" || {
+		rm -rf "$fetch_state"
+		return 1
+	}
+	rm -rf "$fetch_out" "$fetch_state"
+	fetch_note Debian "$fetch_start" "$(cat "$fetch_dest/$fetch_deb"_*.deb | wc -c)" "$fetch_deb of $fetch_release"
+}

@@ -74,8 +74,7 @@ works() {
 	[ "$(stat -c '%U %a' "$root/var/lib/nearmetal")" = "root 700" ] || fail "$release: /var/lib/nearmetal is not root's own"
 }
 
-# The mirror that apt has of Debian's own, of whatever release.
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Component: main' | head -1)
+mirror=$(fetch_mirror)
 
 for release; do
 	if [ ! -e "$kept/$release.tar" ]; then

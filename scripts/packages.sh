@@ -22,23 +22,14 @@ time=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y VE
 # headers: folders with slurm/spank.h, this system's first. The others' packages are kept.
 headers() {
 	[ ! -e /usr/include/slurm/spank.h ] || echo /usr/include
-	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Component: main' 2>/dev/null | head -1)
-	[ -n "$mirror" ] || return 0
+	[ -n "$(fetch_mirror)" ] || return 0
 	for release in bookworm trixie; do
 		kept=$top/build/slurm-headers/$release
 		if [ ! -e "$kept/usr/include/slurm/spank.h" ]; then
-			apt=$work/apt-$release
-			mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$kept"
-			echo "deb $mirror $release main" >"$apt/sources.list"
-			ask() {
-				fetch_apt -o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=- -o Dir::State::Lists="$apt/lists" \
-					-o Dir::State::status=/dev/null -o Dir::Cache="$apt" -o APT::Sandbox::User=root "$@"
-			}
-			download() { (cd "$apt/archives" && ask download libslurm-dev); }
-			if fetch_try "apt-get update for $release" ask update && fetch_try "libslurm-dev of $release" download; then
-				dpkg-deb -x "$apt"/archives/libslurm-dev_*.deb "$kept"
+			mkdir -p "$kept"
+			if fetch_deb "$release" libslurm-dev "$work/headers-$release"; then
+				dpkg-deb -x "$work/headers-$release"/libslurm-dev_*.deb "$kept"
 			fi
-			rm -f "$fetch_out"
 		fi
 		[ ! -e "$kept/usr/include/slurm/spank.h" ] || echo "$kept/usr/include"
 	done

@@ -25,29 +25,11 @@ mkdir -p "$dest"
 dest=$(cd "$dest" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work/lists/partial" "$work/archives/partial"
-# The mirror that apt has of Debian's own, of whatever release.
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Component: main' 2>/dev/null | head -1)
-[ -n "$mirror" ] || {
-	echo "no Debian mirror found in apt's lists: install virtiofsd, or put one in PATH" >&2
+fetch_deb trixie virtiofsd "$work" || {
+	echo "install virtiofsd, or put one in PATH" >&2
 	exit 1
 }
-echo "deb $mirror trixie main" >"$work/sources.list"
-apt() {
-	fetch_apt -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=- \
-		-o Dir::State::Lists="$work/lists" -o Dir::State::status=/dev/null \
-		-o Dir::Cache="$work" -o APT::Sandbox::User=root "$@"
-}
-download() { (cd "$work/archives" && apt download virtiofsd); }
-start=$(date +%s)
-fetch_try "apt-get update for Debian 13" apt update
-rm -f "$fetch_out"
-fetch_try "apt-get download of virtiofsd" download
-rm -f "$fetch_out"
-fetch_note Debian "$start" "$(cat "$work"/archives/*.deb | wc -c)" "virtiofsd of Debian 13"
-for p in "$work"/archives/*.deb; do
-	dpkg-deb -x "$p" "$work/root"
-done
+dpkg-deb -x "$work"/virtiofsd_*.deb "$work/root"
 # Of glibc 2.39 it has weak symbols only, which it can do without. So that an older glibc starts it, that version's
 # entry in .gnu.version_r gets the name (at 8) and its hash (at 0) of the entry before.
 python3 - "$work/root/usr/libexec/virtiofsd" "$dest/virtiofsd" <<'END'
