@@ -89,8 +89,8 @@ func (c *Cluster) restart(ctx context.Context, name string) error {
 		c.watchLess()
 		return err
 	}
-	i := v.instance()
-	go c.watchOne(v, i, nil)
+	i, noted := v.current()
+	go c.watchOne(v, i, noted, nil)
 	go func() {
 		select {
 		case <-i.Done():

@@ -40,6 +40,13 @@ func (v *vm) instance() backend.Instance {
 	return v.inst
 }
 
+// current is v's instance with its noted.
+func (v *vm) current() (backend.Instance, chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.inst, v.noted
+}
+
 // settings returns what the back end gets for v beside its plan.
 func (c *Cluster) settings(v *vm, s *spec.Cluster, p *prepared) backend.Settings {
 	return backend.Settings{
@@ -172,13 +179,14 @@ func (c *Cluster) config(v *vm, s *spec.Cluster, p *prepared, reg *region.Region
 
 // await waits until the agent of v is ready.
 func (c *Cluster) await(ctx context.Context, v *vm) error {
-	conn, err := v.inst.Agent(ctx)
+	i, noted := v.current()
+	conn, err := i.Agent(ctx)
 	if err != nil {
 		return v.unready(ctx, fmt.Errorf("%s: the way to its agent: %w", v.plan.Name, err))
 	}
 	a, err := guest.NewAgent(ctx, conn, guest.AgentOptions{
 		Name:    v.plan.Name,
-		Explain: func() string { return explain(v.inst, v.noted) },
+		Explain: func() string { return explain(i, noted) },
 		Accept:  c.board.FromVM(v.plan.Name),
 	})
 	if err != nil {
@@ -197,7 +205,7 @@ func (c *Cluster) await(ctx context.Context, v *vm) error {
 	v.mu.Lock()
 	v.agent = a
 	v.mu.Unlock()
-	go v.follow(a, v.instance())
+	go v.follow(a, i)
 	c.board.AddVM(v.plan.Name, a.Mux())
 	c.setVM(v.index, func(r *VMRecord) {
 		r.State, r.ReadyNs, r.Devices = Ready, int64(v.timings.Ready), a.Info.Devices
@@ -300,18 +308,20 @@ func (c *Cluster) watch(giveUp context.CancelCauseFunc) {
 	c.living = len(c.vms)
 	c.mu.Unlock()
 	for _, v := range c.vms {
-		go c.watchOne(v, v.inst, giveUp)
+		i, noted := v.current()
+		go c.watchOne(v, i, noted, giveUp)
 	}
 }
 
-// watchOne marks one VM when it ends, unless that is for a restart.
-func (c *Cluster) watchOne(v *vm, i backend.Instance, giveUp context.CancelCauseFunc) {
+// watchOne marks one VM when it ends, unless that is for a restart, and closes noted. i may be v's no more by then: a
+// restart does not wait for this.
+func (c *Cluster) watchOne(v *vm, i backend.Instance, noted chan<- struct{}, giveUp context.CancelCauseFunc) {
 	defer c.watchLess()
+	defer close(noted)
 	<-i.Done()
 	v.mu.Lock()
-	left, noted := v.leaving == i, v.noted
+	left := v.leaving == i
 	v.mu.Unlock()
-	defer close(noted)
 	if left {
 		return
 	}
