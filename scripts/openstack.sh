@@ -34,19 +34,14 @@ within() {
 			PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"' sh "$@"
 }
 
-# The mirror that apt has of Debian's own, of whatever release.
-mirror() {
-	apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Component: main' | head -1
-}
-
-# make ROOT PACKAGE...: a minimal Debian with packages. What was fetched stays in $dir/archives.
+# make ROOT PACKAGE...: a minimal Debian with packages, by fetch.sh. What was fetched stays in $dir/archives.
 make() {
 	root=$1
 	shift
 	[ "$(cat "$root/.packages" 2>/dev/null)" != "$*" ] || return 0
 	mkdir -p "$dir/archives"
 	if [ ! -e "$root/etc/debian_version" ]; then
-		from=${DEBIAN_MIRROR:-$(mirror)}
+		from=${DEBIAN_MIRROR:-$(fetch_mirror)}
 		[ -n "$from" ] || {
 			echo "apt knows no mirror of Debian here: apt-get update, or name one in DEBIAN_MIRROR" >&2
 			exit 1
