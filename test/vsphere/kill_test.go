@@ -64,8 +64,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// The owner is killed while vCenter makes its clones, which take long. The next command finds no VM yet, waits for the clones' ends, and
-// removes what they have made.
+// The owner is killed while vCenter makes its clones, which take long. The next command waits for the clones' ends, and removes what they
+// have made.
 func TestKilledSlowClone(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
@@ -86,12 +86,12 @@ func TestKilledSlowClone(t *testing.T) {
 	if err := cmd.Run(); err == nil {
 		t.Fatal("the owner was not killed")
 	}
-	var looked, waited atomic.Bool
+	var listed, waited atomic.Bool
 	s.Fail(func(_ int, m string) vcsim.Failure {
 		switch {
-		case m == "FindChild":
-			looked.Store(true)
-		case m == "WaitForUpdatesEx" && looked.Load():
+		case m == "ModifyListView": // which has the clones' tasks watched
+			listed.Store(true)
+		case m == "WaitForUpdatesEx" && listed.Load():
 			waited.Store(true)
 			release()
 		}

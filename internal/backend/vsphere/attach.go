@@ -81,8 +81,8 @@ func (d *driver) Sweep(ctx context.Context, refs []backend.Ref) {
 	side(ends, len(ends))
 }
 
-// findVM finds a VM by its own id, or by its name in its folder; and only with its mark. A clone that vCenter still makes is awaited:
-// without that it would appear when nobody looks for it any more.
+// findVM finds a VM by its own id, or by its name in its folder; and only with its mark. A clone that vCenter still makes is awaited
+// first: its VM may not be there yet, and one that is there cannot be removed before the clone's end.
 func (c *center) findVM(ctx context.Context, id map[string]string) (*types.ManagedObjectReference, error) {
 	if len(id["mark"]) != 32 || id["name"] == "" || id["folder"] == "" {
 		return nil, errors.New("it has no mark, no name or no folder")
@@ -94,16 +94,10 @@ func (c *center) findVM(ctx context.Context, id map[string]string) (*types.Manag
 		}
 		return nil, nil
 	}
-	for try := 0; ; try++ {
-		ref, err := c.child(ctx, id)
-		if err != nil || ref != nil || try == 1 {
-			return ref, err
-		}
-		// Also where none runs any more it is looked for again: a clone may have ended between the two questions.
-		if err := c.awaitClones(ctx, types.ManagedObjectReference{Type: "VirtualMachine", Value: id["template"]}); err != nil {
-			return nil, err
-		}
+	if err := c.awaitClones(ctx, types.ManagedObjectReference{Type: "VirtualMachine", Value: id["template"]}); err != nil {
+		return nil, err
 	}
+	return c.child(ctx, id)
 }
 
 // child finds a VM by its name in its folder.
