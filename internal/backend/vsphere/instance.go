@@ -34,8 +34,10 @@ type instance struct {
 	news  chan struct{} // closed with each change of seen, and replaced
 	on    bool          // it was seen powered on
 	ended bool
-	err   error
-	done  chan struct{}
+	// removing: remove is at it, or has been.
+	removing bool
+	err      error
+	done     chan struct{}
 
 	ending  sync.Mutex // one end at a time
 	removed bool
@@ -78,7 +80,7 @@ func (i *instance) PID() int { return 0 }
 func (i *instance) watch() error {
 	_, _, err := i.c.hub.watch(i.vm, func(u types.ObjectUpdate) {
 		if u.Kind == types.ObjectUpdateKindLeave {
-			i.end(errors.New("it is not in vCenter any more: somebody has removed it"))
+			i.gone()
 			return
 		}
 		for _, c := range u.ChangeSet {
@@ -86,6 +88,15 @@ func (i *instance) watch() error {
 		}
 	})
 	return err
+}
+
+// gone notes that vCenter has the VM no more. Its removal by remove is no news: Kill says when that has ended.
+func (i *instance) gone() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.removing {
+		i.endLocked(errors.New("it is not in vCenter any more: somebody has removed it"))
+	}
 }
 
 func (i *instance) changed(c types.PropertyChange) {
@@ -186,9 +197,12 @@ func (i *instance) removeInTurn(ctx context.Context) error {
 	}
 	if vm.Value != "" {
 		i.mu.Lock()
-		i.on = false // its end is ours
+		i.on, i.removing = false, true // its end is ours
 		i.mu.Unlock()
 		if err := i.c.removeVM(ctx, vm, i.name); err != nil {
+			i.mu.Lock()
+			i.removing = false
+			i.mu.Unlock()
 			return err
 		}
 		i.c.hub.unwatch(vm, nil)
