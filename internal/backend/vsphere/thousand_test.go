@@ -38,7 +38,7 @@ func TestThousand(t *testing.T) {
 	if err != nil || n < 1 {
 		t.Skip("make bench-vsphere runs it")
 	}
-	s := vcsim.Start(t, vcsim.Options{Hosts: benchHosts, Delay: benchDelay, Many: true})
+	s := vcsim.Start(t, vcsim.Options{Hosts: benchHosts, Delay: benchDelay})
 	before := names()
 	measure := func(role string, n int) (figures, []string) {
 		t.Helper()

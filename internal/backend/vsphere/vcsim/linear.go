@@ -14,13 +14,14 @@ import (
 )
 
 // The simulator's property collector copies, by XML, every object that a filter watches for every change of any object. With 1,000 VMs
-// nothing else gets a turn. A vCenter for many VMs (Options.Many) has collectors that read what has changed, and only that.
+// nothing else gets a turn. And a change of a list view may wait for an answer to WaitForUpdatesEx that waits for the list view, for
+// ever. The collectors here read what has changed, and only that, and wait for nobody.
 
 // collector is the one that a session finds; those that it creates are linear.
 type collector struct{ simulator.PropertyCollector }
 
-// many puts it in the simulator's place.
-func many() {
+// linearCollectors puts it in the simulator's place.
+func linearCollectors() {
 	c := &collector{}
 	c.Self = types.ManagedObjectReference{Type: "PropertyCollector", Value: "propertyCollector"}
 	simulator.Map.Put(c)
@@ -33,9 +34,10 @@ func (c *collector) CreatePropertyCollector(ctx *simulator.Context, _ *types.Cre
 	return &methods.CreatePropertyCollectorBody{Res: &types.CreatePropertyCollectorResponse{Returnval: ctx.Session.Put(l).Reference()}}
 }
 
-// linear watches the objects of one list view.
+// linear watches the objects of one list view. With a filter over anything else it is the simulator's own.
 type linear struct {
 	simulator.PropertyCollector
+	own bool
 
 	mu      sync.Mutex
 	spec    types.PropertyFilterSpec
@@ -44,8 +46,11 @@ type linear struct {
 	cancel  context.CancelFunc
 }
 
-// CreateFilter takes the filter, which is over a list view.
+// CreateFilter takes the filter, one for each collector.
 func (l *linear) CreateFilter(ctx *simulator.Context, req *types.CreateFilter) soap.HasFault {
+	if l.own = len(req.Spec.ObjectSet) != 1 || req.Spec.ObjectSet[0].Obj.Type != "ListView"; l.own {
+		return l.PropertyCollector.CreateFilter(ctx, req)
+	}
 	l.mu.Lock()
 	l.spec, l.changed, l.watched = req.Spec, map[types.ManagedObjectReference]types.ObjectUpdateKind{}, map[types.ManagedObjectReference]bool{}
 	l.mu.Unlock()
@@ -85,7 +90,10 @@ func (l *linear) RemoveObject(_ *simulator.Context, ref types.ManagedObjectRefer
 }
 
 // CancelWaitForUpdates ends a question that is open.
-func (l *linear) CancelWaitForUpdates(*types.CancelWaitForUpdates) soap.HasFault {
+func (l *linear) CancelWaitForUpdates(req *types.CancelWaitForUpdates) soap.HasFault {
+	if l.own {
+		return l.PropertyCollector.CancelWaitForUpdates(req)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cancel != nil {
@@ -96,6 +104,9 @@ func (l *linear) CancelWaitForUpdates(*types.CancelWaitForUpdates) soap.HasFault
 
 // DestroyPropertyCollector ends it.
 func (l *linear) DestroyPropertyCollector(ctx *simulator.Context, req *types.DestroyPropertyCollector) soap.HasFault {
+	if l.own {
+		return l.PropertyCollector.DestroyPropertyCollector(ctx, req)
+	}
 	l.CancelWaitForUpdates(nil)
 	simulator.Map.RemoveHandler(l)
 	ctx.Session.Remove(ctx, req.This)
@@ -104,6 +115,9 @@ func (l *linear) DestroyPropertyCollector(ctx *simulator.Context, req *types.Des
 
 // WaitForUpdatesEx answers when something that is watched has changed.
 func (l *linear) WaitForUpdatesEx(ctx *simulator.Context, req *types.WaitForUpdatesEx) soap.HasFault {
+	if l.own {
+		return l.PropertyCollector.WaitForUpdatesEx(ctx, req)
+	}
 	wait, cancel := context.WithCancel(context.Background())
 	if o := req.Options; o != nil && o.MaxWaitSeconds != nil {
 		wait, cancel = context.WithTimeout(wait, time.Duration(*o.MaxWaitSeconds)*time.Second)

@@ -31,8 +31,6 @@ import (
 type Options struct {
 	Hosts int // in one cluster; 0: 2
 	Delay int // of every call, in milliseconds
-	// Many: property collectors that take hundreds of VMs.
-	Many bool
 	// Guests: clones have guests, in which programs run (GuestsWork).
 	Guests bool
 }
@@ -137,9 +135,7 @@ func Start(t testing.TB, o Options) *Server {
 			b.QueryConfigTargetResponse = types.QueryConfigTargetResponse{Returnval: target(s.Hosts()[0])}
 		}
 	}
-	if o.Many {
-		many()
-	}
+	linearCollectors()
 	if o.Guests {
 		s.Guests = guests(t)
 	}
