@@ -4,6 +4,7 @@
 #include "frame.h"
 #include "fields.h"
 #include "group.h"
+#include "hypervisor.h"
 #include "log.h"
 
 #include <errno.h>
@@ -393,6 +394,7 @@ int init_hello(void)
 	fields_add(&h, "protocol", "1");
 	fields_add(&h, "agent", NM_VERSION);
 	fields_add(&h, "kernel", u.release);
+	hypervisor_add(&h);
 	add_phases(&h);
 	devices_add(&h);
 	f.len = h.len;

@@ -1,6 +1,7 @@
 /* nearmetal-agent: init of a VM, its agent, and nearmetal-rsh. */
 #include "devices.h"
 #include "exec.h"
+#include "hypervisor.h"
 #include "init.h"
 #include "inodes.h"
 #include "log.h"
@@ -124,6 +125,7 @@ static void agent_run(int fd, bool said_hello, const char *socket_path)
 		fields_add(&b, "protocol", "1");
 		fields_add(&b, "agent", NM_VERSION);
 		fields_add(&b, "kernel", u.release);
+		hypervisor_add(&b);
 		add_phases(&b);
 		if (has_devices)
 			devices_add(&b);

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"nearmetal/internal/backend"
 	"nearmetal/internal/region"
 )
 
@@ -32,6 +33,9 @@ func (c *Cluster) boot(ctx context.Context, p *prepared, o Options, reg *region.
 	if err := c.awaitAll(ctx, cancel, o.Events); err != nil {
 		return err
 	}
+	if err := c.notePromised(); err != nil {
+		return err
+	}
 	if !o.NoVerify {
 		if err := c.verifyStart(ctx, o, p.accel); err != nil {
 			return err
@@ -54,6 +58,25 @@ func (c *Cluster) boot(ctx context.Context, p *prepared, o Options, reg *region.
 	}
 	c.reachHosts()
 	return context.Cause(ctx) // a VM may have ended after it was ready and before the last was
+}
+
+// notePromised writes into the record the region that the back end promises all VMs.
+func (c *Cluster) notePromised() error {
+	var least uint64
+	for k, v := range c.vms {
+		i, _ := v.current()
+		p, ok := i.(backend.Promiser)
+		if !ok {
+			return nil
+		}
+		if size, _ := p.Promised(); k == 0 || size < least {
+			least = size
+		}
+	}
+	if least == 0 {
+		return nil
+	}
+	return c.write(func(r *Record) { r.Promised = least })
 }
 
 // awaitAll waits for the agents of all VMs. The first that fails cancels the others: one VM less is

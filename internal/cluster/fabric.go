@@ -162,7 +162,7 @@ func openBelow(root, path string) (*os.File, error) {
 func (c *Cluster) prepareFabric(o Options, region *plan.Region, notice func(string)) error {
 	s := o.Spec
 	if s.Fabric == "none" || region == nil {
-		if o.Verbose && len(c.vms) > 1 {
+		if o.Verbose && len(c.vms) > 1 && !c.caps.Remote { // a back end elsewhere may promise one: see Ways
 			why := "fabric: none"
 			if region == nil {
 				why = "no region"

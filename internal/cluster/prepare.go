@@ -180,7 +180,10 @@ func (c *Cluster) place(p *prepared, o Options, notice func(string)) error {
 		notice(w)
 	}
 	return c.write(func(r *Record) {
-		r.Accel, r.Plan, r.Survives = string(p.accel), p.plan, !c.caps.DiesWithOwner
+		r.Plan, r.Survives = p.plan, !c.caps.DiesWithOwner
+		if !c.caps.Remote { // else the agents say it
+			r.Accel = string(p.accel)
+		}
 	})
 }
 

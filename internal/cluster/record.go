@@ -34,8 +34,9 @@ type Record struct {
 	Owner   int       `json:"owner"` // process id
 	Command string    `json:"command"`
 	Created time.Time `json:"created"`
-	Accel   string    `json:"accel"`
-	Backend string    `json:"backend,omitempty"` // that of Spec
+	// Accel is how the VMs' instructions run: "kvm" or "tcg", and of VMs elsewhere what their agents say, "" before.
+	Accel   string `json:"accel"`
+	Backend string `json:"backend,omitempty"` // that of Spec
 	// Survives says that the VMs do not end with their owner.
 	Survives bool          `json:"survives,omitempty"`
 	Spec     *spec.Cluster `json:"spec"`
@@ -49,6 +50,8 @@ type Record struct {
 	Paused bool `json:"paused,omitempty"`
 	// Fabric is the libfabric provider on this host of which the VMs have a copy; empty: none.
 	Fabric string `json:"fabric,omitempty"`
+	// Promised is the size in bytes of a region that the back end promises the VMs, beside the plan; 0: none.
+	Promised uint64 `json:"promisedRegion,omitempty"`
 	// UCX is the transport for UCX on this host of which the VMs have a copy; empty: none.
 	UCX string `json:"ucx,omitempty"`
 	// DeviceFaults say why the VMs' devices are not used, a line each; none: they are, where there are any.

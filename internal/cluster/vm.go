@@ -12,6 +12,7 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/region"
 	"nearmetal/internal/spec"
@@ -210,7 +211,18 @@ func (c *Cluster) await(ctx context.Context, v *vm) error {
 	c.setVM(v.index, func(r *VMRecord) {
 		r.State, r.ReadyNs, r.Devices = Ready, int64(v.timings.Ready), a.Info.Devices
 	})
+	if c.caps.Remote {
+		return c.write(func(r *Record) { r.Accel = slower(r.Accel, a.Info.Hypervisor) })
+	}
 	return nil
+}
+
+// slower is the accel of VMs that had accel a, and of one more with b: one that is emulated counts.
+func slower(a, b string) string {
+	if a == "" || b == string(host.TCG) {
+		return b
+	}
+	return a
 }
 
 // unready says why v did not become ready, given what its channel says of that.

@@ -72,6 +72,12 @@ func (r *Record) Ways() []Way {
 	}
 	if r.neighbours() {
 		by := r.far()
+		switch own := strings.Contains(r.env("FI_PROVIDER"), launch.Provider); {
+		case r.Promised > 0 && own:
+			between, by = "VMs of one host", fmt.Sprintf("the region of %s that their back end promises", spec.Size(r.Promised))
+		case r.Promised > 0:
+			by += fmt.Sprintf("; the back end promises a region of %s, for programs with the variables of docs/fabric.md", spec.Size(r.Promised))
+		}
 		if r.Fabric != "" && r.Plan != nil && r.Plan.Region != nil {
 			by = fmt.Sprintf("the region of %s", spec.Size(r.Plan.Region.SizeBytes))
 		}
@@ -93,6 +99,14 @@ func (r *Record) Ways() []Way {
 		}
 	}
 	return list
+}
+
+// env is a variable of the cluster file's; "": not set.
+func (r *Record) env(name string) string {
+	if r.Spec == nil {
+		return ""
+	}
+	return r.Spec.Env[name]
 }
 
 // neighbours says whether two VMs are on one host.

@@ -7,6 +7,7 @@ import (
 
 	"nearmetal/internal/guest"
 	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
 )
 
 // Which way messages take follows from what the agents reported, and a device at fault is not used.
@@ -52,6 +53,15 @@ func TestWays(t *testing.T) {
 	}
 	igb.VMs[1].Devices = nil
 	if got := say(igb); got != "VMs: TCP over the VMs' network" {
+		t.Error(got)
+	}
+	// A region that is promised and not planned is for programs that ask for it.
+	igb.Plan, igb.Promised, igb.Spec = nil, 64<<20, &spec.Cluster{}
+	if got := say(igb); !strings.Contains(got, "VMs' network; the back end promises a region of 64MiB, for programs with") {
+		t.Error(got)
+	}
+	igb.Spec.Env = map[string]string{"FI_PROVIDER": "ivshmem"}
+	if got := say(igb); got != "VMs of one host: the region of 64MiB that their back end promises" {
 		t.Error(got)
 	}
 }

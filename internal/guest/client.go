@@ -117,9 +117,11 @@ func NewAgent(ctx context.Context, conn io.ReadWriteCloser, o AgentOptions) (*Ag
 
 // Info is what an agent says of its VM when it is ready.
 type Info struct {
-	Agent  string  // version of the agent
-	Kernel string  // release of the VM's kernel
-	Phases []Phase // of the boot, in their order
+	Agent  string // version of the agent
+	Kernel string // release of the VM's kernel
+	// Hypervisor is what the VM's CPU names: "kvm", "tcg", "vmware", "hyperv", its own word for another; "": none.
+	Hypervisor string
+	Phases     []Phase // of the boot, in their order
 	// Devices of the VM: those passed through, and soft RoCE.
 	Devices []Device
 }
@@ -149,9 +151,18 @@ type Phase struct {
 	At   time.Duration // since the VM's kernel started (CLOCK_BOOTTIME, ns)
 }
 
+// hypervisors are the words of CPUID leaf 0x40000000.
+var hypervisors = map[string]string{"KVMKVMKVM": "kvm", "TCGTCGTCGTCG": "tcg", "VMwareVMware": "vmware", "Microsoft Hv": "hyperv"}
+
 // parseInfo reads a HELLO of an agent.
 func parseInfo(f channel.Fields) (Info, error) {
 	i := Info{Agent: channel.Clean(f.Get("agent")), Kernel: channel.Clean(f.Get("kernel"))}
+	i.Hypervisor = channel.Clean(f.Get("hypervisor"))
+	if name, ok := hypervisors[i.Hypervisor]; ok {
+		i.Hypervisor = name
+	} else if len(i.Hypervisor) > 12 {
+		return i, fmt.Errorf("the agent sent a hypervisor %q", i.Hypervisor)
+	}
 	if i.Agent == "" {
 		return i, fmt.Errorf("the other side of the channel is not an agent")
 	}

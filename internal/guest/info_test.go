@@ -7,6 +7,18 @@ import (
 	"nearmetal/internal/guest/channel"
 )
 
+// What the CPU names its hypervisor by has a word of ours where it is known, and is short.
+func TestHypervisor(t *testing.T) {
+	for said, want := range map[string]string{"KVMKVMKVM": "kvm", "TCGTCGTCGTCG": "tcg", "VMwareVMware": "vmware", "XenVMMXenVMM": "XenVMMXenVMM", "": ""} {
+		if i, err := parseInfo(channel.Fields{{Key: "agent", Value: "1"}, {Key: "hypervisor", Value: said}}); err != nil || i.Hypervisor != want {
+			t.Errorf("%q: %q, %v", said, i.Hypervisor, err)
+		}
+	}
+	if _, err := parseInfo(channel.Fields{{Key: "agent", Value: "1"}, {Key: "hypervisor", Value: "a word that no CPU has"}}); err == nil {
+		t.Error("a long word was taken")
+	}
+}
+
 // FuzzInfo has an agent say anything of itself: what is taken is bounded and can be shown.
 func FuzzInfo(f *testing.F) {
 	for _, h := range []channel.Fields{
@@ -29,7 +41,7 @@ func FuzzInfo(f *testing.F) {
 			}
 			return
 		}
-		words := []string{i.Agent, i.Kernel}
+		words := []string{i.Agent, i.Kernel, i.Hypervisor}
 		for _, p := range i.Phases {
 			words = append(words, p.Name)
 			if p.At < 0 {

@@ -184,6 +184,9 @@ func TestVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	var last time.Duration
+	if want := string(host.TCG); vm.Info.Hypervisor != want {
+		t.Errorf("the CPU names %q, and runs by %s", vm.Info.Hypervisor, want)
+	}
 	for _, p := range vm.Info.Phases {
 		if p.At < last {
 			t.Errorf("phase %s before the one it follows", p.Name)

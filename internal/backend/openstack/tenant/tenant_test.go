@@ -73,6 +73,10 @@ func TestLife(t *testing.T) {
 	if r := u.Record(); r.Running() != 2 || !strings.HasPrefix(r.Backend, "openstack:test") {
 		t.Errorf("%+v", r)
 	}
+	// How instructions run is what the agents say, which are processes of this host here.
+	if i := u.Record(); i.Accel == "" && inVM(t) {
+		t.Errorf("accel: %+v", i)
+	}
 	if g := c.One("os-server-groups"); g["policy"] != "affinity" {
 		t.Errorf("server group: %v", g)
 	}
@@ -112,6 +116,15 @@ func TestLife(t *testing.T) {
 	if left := c.Left(); len(left) != 0 {
 		t.Errorf("left: %q", left)
 	}
+}
+
+// inVM says whether this host is a VM itself.
+func inVM(t *testing.T) bool {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(b), " hypervisor ")
 }
 
 // What cannot be is one clear line, and nothing is left.
@@ -172,6 +185,9 @@ func TestNoRegion(t *testing.T) {
 	const want = "region in the guest: planned ivshmem, 64 MiB, found no ivshmem device: flavor hpc.2 promises it, and its host's hook did not plug it"
 	if !strings.Contains(strings.Join(lines, "\n"), want) {
 		t.Errorf("%q is missing in %q", want, lines)
+	}
+	if r := u.Record(); r.Promised != 64<<20 {
+		t.Errorf("promised: %d", r.Promised)
 	}
 }
 
