@@ -14,13 +14,14 @@ import (
 const diskGiB = 20
 
 // Commands writes a request as a shell script of the openstack client, with what is lost as its first comments.
-// NETWORK, IMAGE, VFNET and DISK are the script's variables: the tenant's network, the image, the network of the VFs, and the size of
-// the disk that a server's image is copied to.
+// NETWORK, IMAGE, VFNET, DISK and USER_DATA are the script's variables: the tenant's network, the image, the network of the VFs, the
+// size of the disk that a server's image is copied to, and a file for the servers' cloud-init.
 func (r *Request) Commands(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\n# What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.\n")
 	b.WriteString("# usage: NETWORK=… IMAGE=… " + r.vfnetUse() + "sh FILE [admin|tenant]; without a word: both\n" +
-		"# DISK=… is the size of the flavors' disk in GiB. Nova lets tenants use none of 0 GiB with an image.\nset -eu\npart=${1:-all}\n\n")
+		"# DISK=… is the size of the flavors' disk in GiB. Nova lets tenants use none of 0 GiB with an image.\n" +
+		"# USER_DATA=… is a file for the servers' cloud-init.\nset -eu\npart=${1:-all}\n\n")
 	for _, l := range r.LossLines() {
 		b.WriteString("# " + l + "\n")
 	}
@@ -59,7 +60,7 @@ func (r *Request) Commands(w io.Writer) error {
 		for _, p := range s.Ports {
 			b.WriteString(" --port " + quote(p.Name))
 		}
-		fmt.Fprintf(&b, "%s %s\n", hint, quote(s.Name))
+		fmt.Fprintf(&b, "%s ${USER_DATA:+--config-drive true --user-data \"$USER_DATA\"} %s\n", hint, quote(s.Name))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -123,14 +124,16 @@ func (r *Request) Tofu(w io.Writer) error {
 			ports[label(p.Name)] = object{"name": p.Name, "network_id": "${var.vf_network}", "binding": []object{{"vnic_type": p.VNIC}}}
 			networks = append(networks, object{"port": ref("openstack_networking_port_v2", label(p.Name), "id")})
 		}
-		server := object{"name": s.Name, "image_id": "${var.image}", "flavor_id": ref("openstack_compute_flavor_v2", ids[s.Flavor], "id"), "network": networks}
+		server := object{"name": s.Name, "image_id": "${var.image}", "flavor_id": ref("openstack_compute_flavor_v2", ids[s.Flavor], "id"), "network": networks,
+			"user_data": "${var.user_data}", "config_drive": "${var.user_data != null}"}
 		if r.Group != nil {
 			server["scheduler_hints"] = []object{{"group": ref("openstack_compute_servergroup_v2", "cluster", "id")}}
 		}
 		servers[label(s.Name)] = server
 	}
 	variables := object{"network": object{"description": "id of the tenant's network"}, "image": object{"description": imageText(r.Image)},
-		"disk": object{"description": "GiB of the flavors' disk; Nova lets tenants use none of 0 GiB with an image", "default": diskGiB}}
+		"disk":      object{"description": "GiB of the flavors' disk; Nova lets tenants use none of 0 GiB with an image", "default": diskGiB},
+		"user_data": object{"description": "text for the servers' cloud-init", "type": "string", "default": nil}}
 	if len(ports) > 0 {
 		resources["openstack_networking_port_v2"] = ports
 		variables["vf_network"] = object{"description": "id of the network whose ports are virtual functions"}

@@ -11,4 +11,6 @@ for i in $(seq 600); do
 	nova-manage cell_v2 discover_hosts >>/log/nova-manage.log 2>&1
 	sleep 1
 done
-exec python3 /nm/simulated.py
+# A host is in a cell once it is looked for after its first report.
+nova-manage cell_v2 discover_hosts >>/log/nova-manage.log 2>&1
+exec python3 /nm/simulated.py "$@"

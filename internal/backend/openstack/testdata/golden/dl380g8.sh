@@ -2,6 +2,7 @@
 # What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.
 # usage: NETWORK=… IMAGE=… VFNET=… sh FILE [admin|tenant]; without a word: both
 # DISK=… is the size of the flavors' disk in GiB. Nova lets tenants use none of 0 GiB with an image.
+# USER_DATA=… is a file for the servers' cloud-init.
 set -eu
 part=${1:-all}
 
@@ -30,4 +31,4 @@ openstack image set \
 		--property hw_machine_type=q35 \
 		"$IMAGE"
 openstack port create --network "$VFNET" --vnic-type direct cluster-vm0-vf0 # a VF of a card like 0000:07:00.0
-openstack server create --flavor nm.8.59392M --image "$IMAGE" --network "$NETWORK" --port cluster-vm0-vf0 cluster-vm0
+openstack server create --flavor nm.8.59392M --image "$IMAGE" --network "$NETWORK" --port cluster-vm0-vf0 ${USER_DATA:+--config-drive true --user-data "$USER_DATA"} cluster-vm0

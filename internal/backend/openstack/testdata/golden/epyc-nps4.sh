@@ -2,6 +2,7 @@
 # What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.
 # usage: NETWORK=… IMAGE=… sh FILE [admin|tenant]; without a word: both
 # DISK=… is the size of the flavors' disk in GiB. Nova lets tenants use none of 0 GiB with an image.
+# USER_DATA=… is a file for the servers' cloud-init.
 set -eu
 part=${1:-all}
 
@@ -75,7 +76,7 @@ openstack image set \
 		--property hw_machine_type=q35 \
 		"$IMAGE"
 group=$(openstack server group create -f value -c id --policy affinity cluster)
-openstack server create --flavor nm.16.40960M --image "$IMAGE" --network "$NETWORK" --hint "group=$group" cluster-vm0
-openstack server create --flavor nm.16.40960M.2 --image "$IMAGE" --network "$NETWORK" --hint "group=$group" cluster-vm1
-openstack server create --flavor nm.16.40960M.3 --image "$IMAGE" --network "$NETWORK" --hint "group=$group" cluster-vm2
-openstack server create --flavor nm.16.40960M.4 --image "$IMAGE" --network "$NETWORK" --hint "group=$group" cluster-vm3
+openstack server create --flavor nm.16.40960M --image "$IMAGE" --network "$NETWORK" --hint "group=$group" ${USER_DATA:+--config-drive true --user-data "$USER_DATA"} cluster-vm0
+openstack server create --flavor nm.16.40960M.2 --image "$IMAGE" --network "$NETWORK" --hint "group=$group" ${USER_DATA:+--config-drive true --user-data "$USER_DATA"} cluster-vm1
+openstack server create --flavor nm.16.40960M.3 --image "$IMAGE" --network "$NETWORK" --hint "group=$group" ${USER_DATA:+--config-drive true --user-data "$USER_DATA"} cluster-vm2
+openstack server create --flavor nm.16.40960M.4 --image "$IMAGE" --network "$NETWORK" --hint "group=$group" ${USER_DATA:+--config-drive true --user-data "$USER_DATA"} cluster-vm3

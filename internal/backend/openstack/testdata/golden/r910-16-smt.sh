@@ -2,6 +2,7 @@
 # What the plan asks OpenStack for. The first part needs an administrator, the second a tenant.
 # usage: NETWORK=… IMAGE=… sh FILE [admin|tenant]; without a word: both
 # DISK=… is the size of the flavors' disk in GiB. Nova lets tenants use none of 0 GiB with an image.
+# USER_DATA=… is a file for the servers' cloud-init.
 set -eu
 part=${1:-all}
 
@@ -22,4 +23,4 @@ if [ "$part" != tenant ]; then
 fi
 [ "$part" != admin ] || exit 0
 
-openstack server create --flavor nm.16.49152M --image "$IMAGE" --network "$NETWORK" cluster-vm0
+openstack server create --flavor nm.16.49152M --image "$IMAGE" --network "$NETWORK" ${USER_DATA:+--config-drive true --user-data "$USER_DATA"} cluster-vm0
