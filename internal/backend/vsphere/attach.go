@@ -142,31 +142,47 @@ func (c *center) awaitClones(ctx context.Context, template types.ManagedObjectRe
 	if m == nil || template.Value == "" {
 		return nil
 	}
-	var tasks mo.TaskManager
-	if err := c.retrieve(ctx, *m, []string{"recentTask"}, &tasks); err != nil {
-		return c.explain("read vCenter's tasks", err)
-	}
-	if len(tasks.RecentTask) == 0 {
-		return nil
-	}
-	var list []mo.Task
-	if err := c.pc.Retrieve(ctx, tasks.RecentTask, []string{"info"}, &list); err != nil {
-		if isGone(err) { // one has ended meanwhile
-			return nil
-		}
-		return c.explain("read vCenter's tasks", err)
-	}
-	for _, t := range list {
-		s := t.Info.State
-		if t.Info.Entity == nil || *t.Info.Entity != template || s != types.TaskInfoStateRunning && s != types.TaskInfoStateQueued ||
-			!strings.Contains(strings.ToLower(t.Info.DescriptionId+t.Info.Name), "clone") {
+	for try := 0; ; try++ {
+		list, err := c.recentTasks(ctx, *m)
+		if isGone(err) && try < 10 { // vCenter has forgotten one meanwhile
 			continue
 		}
-		if _, err := c.hub.finish(ctx, t.Self); err != nil && ctx.Err() != nil {
-			return context.Cause(ctx)
+		if err != nil {
+			return c.explain("read vCenter's tasks", err)
 		}
+		for _, t := range list {
+			s := t.Info.State
+			if t.Info.Entity == nil || *t.Info.Entity != template || s != types.TaskInfoStateRunning && s != types.TaskInfoStateQueued ||
+				!strings.Contains(strings.ToLower(t.Info.DescriptionId+t.Info.Name), "clone") {
+				continue
+			}
+			if err := c.over(ctx, t.Self); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	return nil
+}
+
+// recentTasks are the tasks that vCenter has now, and had lately. It is an error of isGone where one went between two questions.
+func (c *center) recentTasks(ctx context.Context, m types.ManagedObjectReference) ([]mo.Task, error) {
+	var tasks mo.TaskManager
+	if err := c.retrieve(ctx, m, []string{"recentTask"}, &tasks); err != nil || len(tasks.RecentTask) == 0 {
+		return nil, err
+	}
+	var list []mo.Task
+	err := c.pc.Retrieve(ctx, tasks.RecentTask, []string{"info"}, &list)
+	return list, err
+}
+
+// over waits for a task's end, whatever it is. An error says that the end is not known.
+func (c *center) over(ctx context.Context, task types.ManagedObjectReference) error {
+	_, err := c.hub.finish(ctx, task)
+	var failed *taskError
+	if errors.As(err, &failed) || errors.Is(err, errNoTask) {
+		return nil
+	}
+	return err
 }
 
 // attached is a thing of an owner that is gone.

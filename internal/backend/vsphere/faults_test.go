@@ -175,6 +175,39 @@ func TestGone(t *testing.T) {
 	same(t, "gone", before)
 }
 
+// vCenter refuses to remove a VM while another task is at it: that task is awaited, and the VM removed after it.
+func TestRemovedWhileBusy(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{})
+	before := names()
+	l, err := begin(t, fileText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	tasks := simulator.Map.Get(*l.d.c.client.ServiceContent.TaskManager).(*simulator.TaskManager)
+	task := tasks.RecentTask[0].Value // it has ended
+	var refused atomic.Int32
+	s.Fail(func(_ int, method string) vcsim.Failure {
+		if method == "Destroy_Task" && refused.Add(1) <= 2 {
+			return vcsim.Failure{Text: "Another task is already in progress.",
+				Fault: `<TaskInProgressFault xmlns="urn:vim25" xsi:type="TaskInProgress"><task type="Task">` + task + `</task></TaskInProgressFault>`}
+		}
+		return vcsim.Failure{}
+	})
+	for _, v := range l.vms {
+		if err := v.Kill(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+	if refused.Load() < 3 {
+		t.Error("nothing was removed")
+	}
+	l.j.undo(t)
+	same(t, "busy", before)
+}
+
 // Ctrl-C in the middle of a clone that takes long: the start ends with its cause, and nothing is left.
 func TestInterrupted(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})

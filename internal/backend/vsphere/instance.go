@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/vmware/govmomi/fault"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/types"
 
@@ -213,7 +214,7 @@ func (i *instance) removeInTurn(ctx context.Context) error {
 	return nil
 }
 
-// removeVM powers a VM off and destroys it. One that is gone meanwhile is gone.
+// removeVM powers a VM off and destroys it. A task of somebody else's that is in progress is awaited. One that is gone meanwhile is gone.
 func (c *center) removeVM(ctx context.Context, ref types.ManagedObjectReference, name string) error {
 	vm := object.NewVirtualMachine(c.client.Client, ref)
 	_, err := c.do(ctx, "power off VM "+name, func(ctx context.Context) (types.ManagedObjectReference, error) {
@@ -226,15 +227,27 @@ func (c *center) removeVM(ctx context.Context, ref types.ManagedObjectReference,
 		}
 		return err
 	}
-	_, err = c.do(ctx, "remove VM "+name, func(ctx context.Context) (types.ManagedObjectReference, error) {
-		t, err := vm.Destroy(ctx)
-		return taskRef(t), err
-	}, nil)
+	for try := 0; ; try++ {
+		_, err = c.do(ctx, "remove VM "+name, func(ctx context.Context) (types.ManagedObjectReference, error) {
+			t, err := vm.Destroy(ctx)
+			return taskRef(t), err
+		}, nil)
+		var busy *types.TaskInProgress
+		if _, ok := fault.As(err, &busy); !ok || try == removeTries {
+			break
+		}
+		if err := c.over(ctx, busy.Task); err != nil {
+			return err
+		}
+	}
 	if isGone(err) {
 		return nil
 	}
 	return err
 }
+
+// removeTries is how often the removal of a VM is tried again after another task that was in progress.
+const removeTries = 10
 
 // Done is closed when the VM has ended.
 func (i *instance) Done() <-chan struct{} { return i.done }

@@ -23,7 +23,6 @@ import (
 	"testing"
 
 	"github.com/vmware/govmomi/simulator"
-	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
@@ -51,45 +50,9 @@ type Server struct {
 	fail func(n int, method string) Failure
 	// task is asked before each task; see Tasks.
 	task func(name string) types.BaseMethodFault
+	// cloning are the clone tasks that run, and the VMs that have appeared meanwhile.
+	cloning map[types.ManagedObjectReference][]types.ManagedObjectReference
 }
-
-// Tasks has every task ask f first, by its name ("CloneVm", "ReconfigVm"): what f returns is its failure, and for as long as f takes it
-// runs. nil: they do what they do.
-func (s *Server) Tasks(f func(name string) types.BaseMethodFault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.task = f
-}
-
-// tasks puts that question before what each task does.
-type tasks struct {
-	s    *Server
-	self types.ManagedObjectReference
-}
-
-func (t *tasks) Reference() types.ManagedObjectReference { return t.self }
-
-func (t *tasks) PutObject(o mo.Reference) {
-	task, ok := o.(*simulator.Task)
-	if !ok {
-		return
-	}
-	run := task.Execute
-	task.Execute = func(x *simulator.Task) (types.AnyType, types.BaseMethodFault) {
-		t.s.mu.Lock()
-		f := t.s.task
-		t.s.mu.Unlock()
-		if f != nil {
-			if fault := f(x.Info.Name); fault != nil {
-				return nil, fault
-			}
-		}
-		return run(x)
-	}
-}
-
-func (*tasks) UpdateObject(*simulator.Context, mo.Reference, []types.PropertyChange) {}
-func (*tasks) RemoveObject(*simulator.Context, types.ManagedObjectReference)         {}
 
 // Failure is what becomes of a call. The zero value lets it through.
 type Failure struct {
@@ -302,6 +265,9 @@ func (s *Server) proxy(next http.Handler) http.Handler {
 		s.mu.Unlock()
 		if ask != nil {
 			f = ask(n, string(m[1]))
+		}
+		if busy, yes := s.busy(string(m[1]), body); yes && (f.After || f.Fault == "" && !f.Drop) {
+			f = busy
 		}
 		if f.Fault == "" && f.Text == "" && !f.Drop && f.Then == nil {
 			next.ServeHTTP(w, r)
