@@ -159,28 +159,49 @@ static void many(struct ctx *c)
 	free(out);
 }
 
-/* Its sender is killed while a message is read. */
+/* Whose turn it is to make progress, by rank; or the sender's to die. */
+enum { SENDER, RECEIVER, DEATH };
+
+/* Waits for one of two turns, and returns it. */
+static uint32_t await_turn(uint32_t *turn, uint32_t one, uint32_t other)
+{
+	uint32_t now;
+
+	while ((now = __atomic_load_n(turn, __ATOMIC_ACQUIRE)) != one && now != other)
+		sched_yield();
+	return now;
+}
+
+/*
+ * Its sender is killed while a message is read. The two make progress in turns, so that no more of the message is on its
+ * way than sockets hold: it cannot have ended before that.
+ */
 static void killed(struct ctx *c)
 {
 	enum { LEN = 128 << 20 };
-	uint32_t *begun = shared();
+	uint32_t *turn = shared();
 	volatile uint8_t *first;
 	uint8_t *buf = malloc(LEN);
+	bool sent = false;
 
 	memset(buf, c->rank ? 2 : 1, LEN);
 	first = buf;
-	if (c->rank) {
+	if (c->rank)
 		OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[0], 1, 0, buf));
-		barrier(c);
-		while (*first == 2)
+	barrier(c);
+	if (c->rank) {
+		while (*first == 2) {
+			await_turn(turn, RECEIVER, RECEIVER);
 			progress(c);
-		__atomic_store_n(begun, 1, __ATOMIC_RELEASE);
+			__atomic_store_n(turn, *first == 2 ? SENDER : DEATH, __ATOMIC_RELEASE);
+		}
 		CHECK(wait_err(c, c->rxcq).err == FI_EIO);
 	} else {
-		barrier(c);
-		RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[1], 1, buf));
-		while (!__atomic_load_n(begun, __ATOMIC_ACQUIRE))
+		while (await_turn(turn, SENDER, DEATH) == SENDER) {
+			sent = sent || !fi_tsend(c->ep, buf, LEN, NULL, c->peer[1], 1, buf);
 			progress(c);
+			__atomic_store_n(turn, RECEIVER, __ATOMIC_RELEASE);
+		}
 		raise(SIGKILL);
 	}
 	free(buf);
