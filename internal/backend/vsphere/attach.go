@@ -35,6 +35,11 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 		if !on.FromString(r.ID["switch"]) || r.ID["mark"] == "" {
 			return nil, fmt.Errorf("%.80q is no port group that this back end makes", r.What)
 		}
+		if r.ID["id"] == "" {
+			if err := c.awaitTasks(ctx, on, "portgroup"); err != nil {
+				return nil, err
+			}
+		}
 		ref, err = c.portGroup(ctx, on, r.ID["name"], r.ID["mark"])
 	default:
 		return nil, fmt.Errorf("%.80q is nothing that this back end makes", r.What)
@@ -94,7 +99,7 @@ func (c *center) findVM(ctx context.Context, id map[string]string) (*types.Manag
 		}
 		return nil, nil
 	}
-	if err := c.awaitClones(ctx, types.ManagedObjectReference{Type: "VirtualMachine", Value: id["template"]}); err != nil {
+	if err := c.awaitTasks(ctx, types.ManagedObjectReference{Type: "VirtualMachine", Value: id["template"]}, "clone"); err != nil {
 		return nil, err
 	}
 	return c.child(ctx, id)
@@ -136,10 +141,10 @@ func (c *center) ours(ctx context.Context, ref types.ManagedObjectReference, id 
 	return has || !other && vm.Name == id["name"] && strings.HasSuffix(vm.Name, nameEnd(id["mark"])), nil
 }
 
-// awaitClones waits for the end of the tasks that clone a template now.
-func (c *center) awaitClones(ctx context.Context, template types.ManagedObjectReference) error {
+// awaitTasks waits for the end of the tasks of an object that are under way now and have a word in their names.
+func (c *center) awaitTasks(ctx context.Context, of types.ManagedObjectReference, word string) error {
 	m := c.client.ServiceContent.TaskManager
-	if m == nil || template.Value == "" {
+	if m == nil || of.Value == "" {
 		return nil
 	}
 	for try := 0; ; try++ {
@@ -151,9 +156,7 @@ func (c *center) awaitClones(ctx context.Context, template types.ManagedObjectRe
 			return c.explain("read vCenter's tasks", err)
 		}
 		for _, t := range list {
-			s := t.Info.State
-			if t.Info.Entity == nil || *t.Info.Entity != template || s != types.TaskInfoStateRunning && s != types.TaskInfoStateQueued ||
-				!strings.Contains(strings.ToLower(t.Info.DescriptionId+t.Info.Name), "clone") {
+			if ended(&t.Info) || t.Info.Entity == nil || *t.Info.Entity != of || !strings.Contains(strings.ToLower(t.Info.DescriptionId+t.Info.Name), word) {
 				continue
 			}
 			if err := c.over(ctx, t.Self); err != nil {

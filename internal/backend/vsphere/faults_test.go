@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -206,6 +207,120 @@ func TestRemovedWhileBusy(t *testing.T) {
 	}
 	l.j.undo(t)
 	same(t, "busy", before)
+}
+
+// A clone's answer is lost while the clone runs, and another task leaves vCenter while the tasks are read. The clone's end is awaited, and
+// what it made is removed; nothing is destroyed before.
+func TestCloneAnswerLost(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{})
+	before := names()
+	l, err := begin(t, fileText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.p.VMs = l.p.VMs[:1]
+	slow := make(chan struct{})
+	release := sync.OnceFunc(func() { close(slow) })
+	defer release()
+	s.Tasks(func(name string) types.BaseMethodFault {
+		if strings.HasPrefix(name, "CloneV") {
+			<-slow
+		}
+		return nil
+	})
+	var lost, gone, listed, early bool
+	s.Fail(func(_ int, m string) (f vcsim.Failure) { // one call at a time: there is one VM
+		switch {
+		case m == "CloneVM_Task":
+			lost = true
+			return vcsim.Failure{Drop: true, After: true}
+		case strings.HasPrefix(m, "RetrieveProperties") && lost && !gone && strings.Contains(s.Last(m), ">task-"):
+			gone = true
+			return vcsim.Failure{Text: "The object has already been deleted or has not been completely created",
+				Fault: `<ManagedObjectNotFoundFault xsi:type="ManagedObjectNotFound"><obj type="Task">task-1</obj></ManagedObjectNotFoundFault>`}
+		case m == "ModifyListView" && gone:
+			listed = true
+		case m == "WaitForUpdatesEx" && listed:
+			release()
+		case m == "Destroy_Task" && !listed:
+			early = true
+		}
+		return f
+	})
+	if err := l.start(context.Background()); err == nil || strings.Contains(err.Error(), "left") {
+		t.Error(err)
+	}
+	if !gone || !listed || early {
+		t.Errorf("a task left: %v, the clone was awaited: %v, destroyed before: %v", gone, listed, early)
+	}
+	same(t, "lost", before)
+}
+
+// The answer to the call that makes the port group is lost while vCenter makes it: the undo waits for its end, and removes it.
+func TestPortGroupAnswerLost(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{})
+	before := names()
+	slow := make(chan struct{})
+	release := sync.OnceFunc(func() { close(slow) })
+	defer release()
+	s.Tasks(func(name string) types.BaseMethodFault {
+		if strings.HasPrefix(name, "AddDVPortgroup") {
+			<-slow
+		}
+		return nil
+	})
+	var lost bool
+	s.Fail(func(_ int, m string) (f vcsim.Failure) {
+		switch {
+		case m == "AddDVPortgroup_Task":
+			lost = true
+			return vcsim.Failure{Drop: true, After: true}
+		case m == "ModifyListView" && lost: // its task is watched
+			release()
+		}
+		return f
+	})
+	l, err := begin(t, madeFile)
+	if err == nil || !lost {
+		t.Fatal("the port group's answer was not lost")
+	}
+	l.j.undo(t)
+	same(t, "lost", before)
+}
+
+// A VM that is powered on between the two calls of its removal is removed.
+func TestRemovedPoweredOn(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{})
+	before := names()
+	l, err := begin(t, fileText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.p.VMs = l.p.VMs[:1]
+	if err := l.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	vm := object.NewVirtualMachine(l.d.c.client.Client, l.vms[0].(*instance).vm)
+	var asked int
+	s.Fail(func(_ int, m string) (f vcsim.Failure) { // one call at a time
+		if m != "Destroy_Task" {
+			return f
+		}
+		if asked++; asked == 1 {
+			task, err := vm.PowerOn(context.Background())
+			if err == nil {
+				err = task.Wait(context.Background())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return f
+	})
+	if err := l.vms[0].Kill(context.Background()); err != nil || asked != 2 {
+		t.Errorf("asked %d times: %v", asked, err)
+	}
+	same(t, "powered on", before)
 }
 
 // Ctrl-C in the middle of a clone that takes long: the start ends with its cause, and nothing is left.

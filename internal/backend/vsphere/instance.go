@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/vmware/govmomi/fault"
 	"github.com/vmware/govmomi/object"
@@ -216,38 +217,49 @@ func (i *instance) removeInTurn(ctx context.Context) error {
 
 // removeVM powers a VM off and destroys it. A task of somebody else's that is in progress is awaited. One that is gone meanwhile is gone.
 func (c *center) removeVM(ctx context.Context, ref types.ManagedObjectReference, name string) error {
-	vm := object.NewVirtualMachine(c.client.Client, ref)
+	for try := 0; ; try++ {
+		err := c.removeNow(ctx, object.NewVirtualMachine(c.client.Client, ref), name)
+		if err == nil || isGone(err) {
+			return nil
+		}
+		var busy *types.TaskInProgress
+		_, is := fault.As(err, &busy)
+		if !is && !isState(err) || try == removeTries { // isState: a call before this has powered it on only now
+			return err
+		}
+		if is && busy.Task.Value != "" {
+			if err := c.over(ctx, busy.Task); err != nil {
+				return err
+			}
+		}
+		select { // vCenter may let a VM go a little later than its task
+		case <-time.After(removePause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// removeTries is how often the removal of a VM is tried again after another task that was in progress, and removePause the time between.
+const (
+	removeTries = 10
+	removePause = 100 * time.Millisecond
+)
+
+func (c *center) removeNow(ctx context.Context, vm *object.VirtualMachine, name string) error {
 	_, err := c.do(ctx, "power off VM "+name, func(ctx context.Context) (types.ManagedObjectReference, error) {
 		t, err := vm.PowerOff(ctx)
 		return taskRef(t), err
 	}, nil)
 	if err != nil && !isState(err) {
-		if isGone(err) {
-			return nil
-		}
 		return err
 	}
-	for try := 0; ; try++ {
-		_, err = c.do(ctx, "remove VM "+name, func(ctx context.Context) (types.ManagedObjectReference, error) {
-			t, err := vm.Destroy(ctx)
-			return taskRef(t), err
-		}, nil)
-		var busy *types.TaskInProgress
-		if _, ok := fault.As(err, &busy); !ok || try == removeTries {
-			break
-		}
-		if err := c.over(ctx, busy.Task); err != nil {
-			return err
-		}
-	}
-	if isGone(err) {
-		return nil
-	}
+	_, err = c.do(ctx, "remove VM "+name, func(ctx context.Context) (types.ManagedObjectReference, error) {
+		t, err := vm.Destroy(ctx)
+		return taskRef(t), err
+	}, nil)
 	return err
 }
-
-// removeTries is how often the removal of a VM is tried again after another task that was in progress.
-const removeTries = 10
 
 // Done is closed when the VM has ended.
 func (i *instance) Done() <-chan struct{} { return i.done }
