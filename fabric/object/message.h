@@ -30,7 +30,7 @@ enum ivs_op {
 	IVS_OP_RESULT,		/* of a read or fetch: struct ivs_part, tag is the offset */
 	IVS_OP_ATOMIC,		/* struct ivs_atomic, then operands */
 	IVS_OP_EVENT,		/* a direct write with remote CQ data, the tag: 8 bytes of length */
-	IVS_OP_COOP,		/* write a part of it yourself: struct ivs_coop */
+	IVS_OP_COOP,		/* write a part of it yourself: which, is in our ledger (coop_copy.c) */
 	IVS_OP_COOP_END,	/* that is over: tag is the id */
 	IVS_OP_SHOWN_ACK,	/* as ACK and CTS, of a message in its sender's memory: tag is the answer, */
 	IVS_OP_SHOWN_CTS,	/* which the receiver alone can give (proto/shown.h) */
@@ -104,17 +104,6 @@ struct ivs_atomic {
 	uint8_t		pad[5];
 };
 
-/* What a receiver asks the sender of an RTS to do (coop_copy.c). */
-struct ivs_coop {
-	uint64_t	addr;		/* of the receiver's memory */
-	uint64_t	len;		/* bytes */
-	uint32_t	id;
-	uint32_t	gen;		/* of ivs_ledger.front, another one for each message between two ranks */
-	uint32_t	piece;		/* bytes */
-	uint32_t	pad;
-	uint64_t	check;		/* SipHash under the receiver's key, of the message's number, too */
-};
-
 #define IVS_ATOMIC_WRITE	0	/* changes the target */
 #define IVS_ATOMIC_FETCH	1	/* and returns what was there */
 #define IVS_ATOMIC_COMPARE	2	/* if the operand's second half says so */
@@ -146,8 +135,6 @@ static inline size_t ivs_fixed_bytes(uint8_t op, uint8_t flags)
 		return sizeof(struct ivs_atomic);
 	case IVS_OP_EVENT:
 		return sizeof(uint64_t);
-	case IVS_OP_COOP:
-		return sizeof(struct ivs_coop);
 	default:
 		return 0;
 	}

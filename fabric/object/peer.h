@@ -63,8 +63,7 @@ struct ivs_peer {
 	bool		marked;		/* something names it (ivs_peer_check()) */
 	bool		alone;		/* it cannot write our memory */
 	bool		helped;		/* it copied a part of its last message to us */
-	uint32_t	coop_gen;	/* of the last message that both copied to us */
-	uint32_t	coop_heard;	/* and from us */
+	uint32_t	coop_gen;	/* of the last message that both copied to us (ivs_front.word) */
 	struct ivs_alive alive;
 	const struct ivs_ledger *ledger; /* its own; ivs_peer_ledger() */
 	bool		ledger_asked;

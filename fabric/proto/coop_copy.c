@@ -8,19 +8,21 @@
  * count. Between the two is a fence: of two ends that take the same piece at once at least one sees it,
  * and leaves the piece alone. So the sender writes to no piece that the receiver has, nor to any of a
  * message that the receiver has ended. The receiver waits for a sender that has taken a piece, and reads at
- * the end what neither has copied. Only two messages of this go through the region. The receiver's call to
- * the sender is signed. The sender's answer that it is done is a hint: the ledger has the count.
+ * the end what neither has copied. Only two messages of this go through the region, and both are hints: the
+ * receiver's ledger says where its sender may write, and the sender's how much it has.
  */
 #include "proto/coop_copy.h"
 #include "proto/shown.h"
 #include "region/ledger.h"
-#include "region/siphash.h"
 #include "tune.h"
 
 #define PIECES_MAX	8192	/* of a message: a limit of the format */
 #define HALF_CYCLES_MAX	((uint64_t) 1 << 20)	/* of waiting for a sender that may have stopped: half a millisecond at 2 GHz */
 
-/* ivs_ledger.front: the message's number (ivs_coop.gen), and the pieces that the receiver has taken. */
+/*
+ * ivs_front.word: which message it is of, another number for each between two ranks (gen); and the pieces that the
+ * receiver has taken. The tag of an IVS_OP_COOP has the same number, and the message's id.
+ */
 #define FRONT(gen, count) ((uint64_t) (gen) << 32 | (count))
 
 /* ivs_shown.back: the pieces that the sender has taken, and whether it takes no more. */
@@ -34,19 +36,6 @@ static uint64_t claim(uint64_t *own, uint64_t word, const uint64_t *other)
 	__atomic_store_n(own, word, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return __atomic_load_n(other, __ATOMIC_ACQUIRE);
-}
-
-/* Only the receiver can have asked for it, and only this sender, to write there, and that for this message. */
-static uint64_t check(const uint8_t *key, const struct ivs_coop *j, uint32_t slot, uint32_t epoch, uint64_t number)
-{
-	struct {
-		struct ivs_coop j;
-		uint32_t slot, epoch;
-		uint64_t number;
-	} data = { *j, slot, epoch, number };
-
-	data.j.check = 0;
-	return ivs_siphash(key, &data, sizeof(data));
 }
 
 static uint32_t piece_bytes(size_t len)
@@ -101,48 +90,48 @@ int ivs_coop_read(struct ivs_msg *msg, size_t len)
 	struct ivs_peer *peer = msg->peer;
 	struct ivs_ledger *ledger = ivs_slot_ledger(peer->ep->slot);
 	const uint64_t *back = &ivs_shown_of(peer, msg->id)->back;
-	struct ivs_coop head;
-	struct ivs_packet pkt = {
-		.op = IVS_OP_COOP, .fixed = &head, .fixed_len = sizeof(head),
-	};
-	uint32_t count, front = 0;
-	uint64_t begun, *own;
+	struct ivs_packet pkt = { .op = IVS_OP_COOP };
+	uint32_t count, gen, piece = piece_bytes(len), front = 0;
+	struct ivs_front *own;
+	uint64_t begun;
 	int err = 0;
 
 	if (!ledger)
 		return copy(peer, false, msg->rx->iov, msg->iov, 0, len);
-	own = &ledger->front[peer->slot].word;
-	memset(&head, 0, sizeof(head));
-	head.addr = (uintptr_t) msg->rx->iov[0].iov_base;
-	head.len = len;
-	head.id = msg->id;
-	head.gen = ++peer->coop_gen;
-	head.piece = piece_bytes(len);
-	head.check = check(ivs_slot_key(), &head, peer->slot, peer->epoch, msg->number);
-	count = pieces(len, head.piece);
-	__atomic_store_n(own, FRONT(head.gen, 0), __ATOMIC_RELEASE);
+	own = &ledger->front[peer->slot];
+	gen = ++peer->coop_gen;
+	count = pieces(len, piece);
+	/* A sender that reads it meanwhile sees that it is not whole. */
+	__atomic_store_n(&own->word, 0, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	own->addr = (uintptr_t) msg->rx->iov[0].iov_base;
+	own->len = len;
+	own->number = msg->number;
+	own->piece = piece;
+	__atomic_store_n(&own->word, FRONT(gen, 0), __ATOMIC_RELEASE);
+	pkt.tag = FRONT(gen, msg->id);
 	if (ivs_packet_send(peer, &pkt))
 		return copy(peer, false, msg->rx->iov, msg->iov, 0, len);
 	begun = ivs_cycles();
 	while (front < count) {
-		size_t from = (size_t) front * head.piece;
+		size_t from = (size_t) front * piece;
 
 		if (front == (count + 1) / 2 && count <= IVS_COOP_HALVED && peer->helped)
 			spin_half(back, count - front, begun);
-		if (front + 1 + BACK_COUNT(claim(own, FRONT(head.gen, front + 1), back)) > count)
+		if (front + 1 + BACK_COUNT(claim(&own->word, FRONT(gen, front + 1), back)) > count)
 			break;
 		front++;
 		/* After an error the other pieces are only taken, so that the sender does not. */
 		if (!err)
 			err = copy(peer, false, msg->rx->iov, msg->iov, from,
-				   len - from < head.piece ? len : from + head.piece);
+				   len - from < piece ? len : from + piece);
 	}
 	msg->error = err;
 	peer->helped = front != count;
 	if (front == count)
 		return err;
 	msg->coop = count - front;
-	msg->piece = head.piece;
+	msg->piece = piece;
 	return ivs_coop_end(msg, len);
 }
 
@@ -168,41 +157,55 @@ int ivs_coop_end(struct ivs_msg *msg, size_t len)
 		    done ? (size_t) (count - done) * msg->piece : len);
 }
 
-bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, const void *fixed)
+/* Reads what the receiver says of message gen. false: it says nothing of it, since it is done with it. */
+static bool asked(const volatile struct ivs_front *front, uint32_t gen, struct ivs_front *said)
 {
-	const struct ivs_ledger *theirs;
-	struct ivs_coop head;
+	if (__atomic_load_n(&front->word, __ATOMIC_ACQUIRE) >> 32 != gen)
+		return false;
+	said->addr = front->addr;
+	said->len = front->len;
+	said->number = front->number;
+	said->piece = front->piece;
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return __atomic_load_n(&front->word, __ATOMIC_RELAXED) >> 32 == gen;
+}
+
+bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t tag)
+{
+	const struct ivs_ledger *theirs = ivs_peer_ledger(peer);
+	uint32_t gen = (uint32_t) (tag >> 32), count, done = 0;
+	struct ivs_tx *tx = ivs_tx_find(ep, peer, (uint32_t) tag);
+	struct ivs_shown *shown = tx && tx->shown ? ivs_shown_entry(ep, tx) : NULL;
+	const struct ivs_front *front;
+	struct ivs_front said;
 	struct iovec remote;
-	struct ivs_shown *shown;
-	struct ivs_tx *tx;
-	uint32_t count, done = 0;
-	uint64_t front, over = BACK_OVER;
+	uint64_t word, over = BACK_OVER;
 	int pid = peer->pid;
 
-	memcpy(&head, fixed, sizeof(head));
-	tx = ivs_tx_find(ep, peer, head.id);
-	shown = tx && tx->shown ? ivs_shown_entry(ep, tx) : NULL;
-	if (!shown || tx->coop || tx->count != 1 || peer->channel != IVS_CHAN_RING || !head.piece ||
-	    head.len > tx->total || !head.len || head.len / head.piece > PIECES_MAX ||
-	    head.check != check(peer->key, &head, ep->slot, ep->epoch, shown->number) ||
-	    /* One that was sent before: its memory may be another's by now. */
-	    (int32_t) (head.gen - peer->coop_heard) <= 0)
+	if (!shown || tx->coop || tx->count != 1 || peer->channel != IVS_CHAN_RING)
 		return false;
-	peer->coop_heard = head.gen;
+	/* Of one that came late, and of one that another VM has made up, there is nothing to do. */
+	if (!pid || peer->self || !theirs)
+		return true;
+	front = &theirs->front[ep->slot];
+	if (!asked(front, gen, &said) || said.number != shown->number)
+		return true;
+	if (!said.piece || !said.len || said.len > tx->total || said.piece > IVS_MSG_MAX ||
+	    said.len / said.piece > PIECES_MAX)
+		return false;
 	tx->coop = true;
-	theirs = ivs_peer_ledger(peer);
-	remote.iov_base = (void *) (uintptr_t) head.addr;
-	remote.iov_len = head.len;
-	count = pieces(head.len, head.piece);
-	while (pid && !peer->self && theirs && done < count) {
-		size_t from = (size_t) (count - 1 - done) * head.piece;
+	remote.iov_base = (void *) (uintptr_t) said.addr;
+	remote.iov_len = said.len;
+	count = pieces(said.len, said.piece);
+	while (done < count) {
+		size_t from = (size_t) (count - 1 - done) * said.piece;
 
-		front = claim(&shown->back, done + 1, &theirs->front[ep->slot].word);
+		word = claim(&shown->back, done + 1, &front->word);
 		/* Of a later message: the receiver takes no more of this one. */
-		if (front >> 32 != head.gen || (uint32_t) front + done + 1 > count)
+		if (word >> 32 != gen || (uint32_t) word + done + 1 > count)
 			break;
 		if (copy(peer, true, tx->iov, &remote, from,
-			 head.len - from < head.piece ? head.len : from + head.piece)) {
+			 said.len - from < said.piece ? said.len : from + said.piece)) {
 			over |= BACK_FAILED;
 			break;
 		}
@@ -211,6 +214,6 @@ bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, const void *fixed)
 	__atomic_store_n(&shown->back, over | done, __ATOMIC_RELEASE);
 	/* Whether it may read our memory is for itself to find out. */
 	peer->pid = pid;
-	ivs_ctl_send(peer, IVS_OP_COOP_END, head.id);
+	ivs_ctl_send(peer, IVS_OP_COOP_END, (uint32_t) tag);
 	return true;
 }

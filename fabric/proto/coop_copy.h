@@ -20,7 +20,7 @@ int ivs_coop_read(struct ivs_msg *msg, size_t len);
  */
 int ivs_coop_end(struct ivs_msg *msg, size_t len);
 
-/* Sender: writes what it can take of a message that it has shown. false: that was nonsense. */
-bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, const void *fixed);
+/* Sender: writes what it can take of a message that it has shown; tag is that of an IVS_OP_COOP. false: that was nonsense. */
+bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t tag);
 
 #endif /* IVS_COOP_COPY_H */

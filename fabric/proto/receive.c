@@ -757,7 +757,7 @@ static bool receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_
 		target_event(ep, peer, NULL, true, tag, bytes, FI_REMOTE_WRITE | FI_RMA);
 		return true;
 	case IVS_OP_COOP:
-		if (!ivs_coop_write(ep, peer, fixed))
+		if (!ivs_coop_write(ep, peer, tag))
 			nonsense(peer, "a call to copy nothing");
 		return true;
 	case IVS_OP_COOP_END:

@@ -81,7 +81,7 @@ static uint64_t answer(uint64_t hash, uint32_t id)
 
 /*
  * The answer of a receiver with this key to the sender in slot and epoch. Every hash under such a key is of data of
- * another length (slot.c, identity.c, mr.c, coop_copy.c), so that none can be taken for another one.
+ * another length (slot.c, identity.c, mr.c), so that none can be taken for another one.
  */
 static uint64_t signed_answer(const uint8_t *key, uint8_t op, uint32_t id, uint32_t slot, uint32_t epoch)
 {

@@ -27,6 +27,17 @@ struct ivs_shown {
 
 _Static_assert(sizeof(struct ivs_shown) == 2 * NM_LAYOUT_LINE, "what two pieces need is in one line");
 
+/* A message to the owner that its sender may write a part of (proto/coop_copy.c). Owner: it writes word last. */
+struct ivs_front {
+	uint64_t	word;		/* which message, and the pieces that the owner reads. 0: the rest is being written */
+	uint64_t	addr, len;	/* of the owner's memory; bytes */
+	uint64_t	number;		/* the message's, as in its sender's ledger */
+	uint64_t	piece;		/* bytes */
+	uint64_t	pad[3];
+};
+
+_Static_assert(sizeof(struct ivs_front) == NM_LAYOUT_LINE, "one line for each sender");
+
 /* In a file without a name, written by its owner only. Pages that nobody touches take no memory. */
 struct ivs_ledger {
 	/*
@@ -36,10 +47,7 @@ struct ivs_ledger {
 	uint64_t	check[NM_LAYOUT_MR_COUNT];
 	uint64_t	pad;
 	struct ivs_shown shown[IVS_SHOWN_MAX];	/* by the low 16 bits of the id */
-	/* By the sender's slot: of a message to the owner, the pieces that the owner reads (proto/coop_copy.c). */
-	struct {
-		uint64_t word, pad[7];
-	}		front[NM_LAYOUT_MAX_SLOTS];
+	struct ivs_front front[NM_LAYOUT_MAX_SLOTS];	/* by the sender's slot */
 };
 
 /* Makes one for this process. *fd: by which neighbours find it. NULL: there can be none. */

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define NM_LAYOUT_TYPE		1	/* in the region's header: made by a provider itself */
-#define NM_LAYOUT_VERSION	5
+#define NM_LAYOUT_VERSION	6
 #define NM_LAYOUT_MAX_SLOTS	1024
 #define NM_LAYOUT_MIN_SLOTS	4
 #define NM_LAYOUT_LINE		64	/* bytes: a cache line, and a ring's slot */

@@ -5,7 +5,7 @@ package region
 // empty layout: scrubbing a region is all the formatting there is.
 const (
 	LayoutFabric      = 1 // a region that a provider made itself, for ranks outside VMs
-	LayoutVersion     = 5
+	LayoutVersion     = 6
 	LayoutMaxSlots    = 1024 // ranks
 	LayoutMinSlots    = 4
 	LayoutLineBytes   = 64

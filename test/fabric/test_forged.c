@@ -355,6 +355,63 @@ static void replayed_cts(struct ctx *c)
 	answer_of_neighbour(c, IVS_OP_SHOWN_CTS);
 }
 
+/*
+ * Rank 0 has received a message that rank 1 was called to write a part of. While the next one waits for its receive, the
+ * other VM makes that call again, in rank 0's name, for the message that waits. Nothing is written to where the
+ * first one lies.
+ */
+static void forged_coop(struct ctx *c)
+{
+	enum { LEN = 32 << 20 };
+	struct told *s = shared();
+	static const uint32_t never;
+	uint8_t *buf = malloc(LEN);
+
+	CHECK(buf);
+	tell_address(c, s);
+	if (c->rank == 1) {
+		memset(buf, 1, LEN);
+		/* With its answer to the first one rank 0 gets a ring, by which it calls for the second. */
+		for (int i = 0; i < 2; i++) {
+			RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[0], 2, NULL));
+			wait_comp(c, c->txcq);
+		}
+		memset(buf, 0x77, LEN);
+		RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[0], 2, NULL));
+		next_step(s);
+		while (__atomic_load_n(&s->step, __ATOMIC_ACQUIRE) < 2)
+			sched_yield();
+		for (int i = 0; i < 1000; i++)
+			progress(c);
+		next_step(s);
+	} else if (c->rank == 2) {
+		struct ivs_rendezvous_read sent;
+		uint64_t tag, call;
+		struct forge f;
+
+		while (__atomic_load_n(&s->step, __ATOMIC_ACQUIRE) < 1)
+			sched_yield();
+		forge_next(s->addr[1], s->addr[0], IVS_OP_TAGGED_RTS, &tag, &sent, IVS_RTS_SHOWN_BYTES);
+		f = forge_next(s->addr[0], s->addr[1], IVS_OP_COOP, &call, NULL, 0);
+		forge(&f, &never, IVS_OP_COOP, 0, (call & ~0xffffffffULL) | sent.id, NULL, 0);
+		__atomic_store_n(f.activity, 1, __ATOMIC_RELEASE);
+		next_step(s);
+	} else {
+		for (int i = 0; i < 2; i++) {
+			memset(buf, 2, LEN);
+			OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[1], 2, 0, NULL));
+			wait_comp(c, c->rxcq);
+		}
+		while (__atomic_load_n(&s->step, __ATOMIC_ACQUIRE) < 3)
+			sched_yield();
+		for (size_t i = 0; i < LEN; i++)
+			CHECK(buf[i] == 1);
+	}
+	/* Rank 1's message is on its way for good. */
+	if (c->rank != 1)
+		free(buf);
+}
+
 const struct test test_forged[] = {
 	{ "forged_neighbour", 3, forged },
 	{ "withdrawn_memory", 3, withdrawn },
@@ -364,6 +421,7 @@ const struct test test_forged[] = {
 	{ "forged_ack", 3, forged_ack, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
 	{ "forged_cts", 3, forged_cts, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
 	{ "replayed_ack", 3, replayed_ack, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+	{ "forged_coop", 3, forged_coop, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
 	{ "replayed_cts", 3, replayed_cts, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
 	{ 0 }
 };
