@@ -3,19 +3,26 @@
 # openstack.sh run COMMAND...      brings it up, runs COMMAND in it, and ends all of it
 # openstack.sh enter COMMAND...    runs COMMAND in one that is up
 #
-# Keystone, Glance, Placement, Neutron and Nova with libvirt and emulated VMs, as Debian 12 has them, without systemd. They
+# Keystone, Glance, Placement, Neutron and Nova with libvirt and emulated VMs, as Debian has them, without systemd. They
 # have a root and namespaces of their own (mounts, PIDs, network, names), which end with this script, by kill -9 too.
 # As root.
 #
-# environment: OPENSTACK_DIR   where the roots are (build/openstack)
+# environment: OPENSTACK_RELEASE  Debian's: bookworm has Nova of Zed (26.2), trixie of 2025.1 (31.0); bookworm
+#              OPENSTACK_DIR   where the roots are (build/openstack)
 #              DEBIAN_MIRROR   mirror of Debian (the one that apt has)
 #              OPENSTACK_LOG   a folder that is seen as /log inside
 set -eu
 top=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 dir=${OPENSTACK_DIR:-$top/build/openstack}
-release=bookworm
+release=${OPENSTACK_RELEASE:-bookworm}
+agent=linuxbridge
+# Neutron has no Linux bridges from 2025.1 on. Its ports there are macvtap's, which the cluster's servers are not run with.
+case $release in
+bookworm) cloud=$dir/root ;;
+*) cloud=$dir/$release agent=macvtap ;;
+esac
 services="keystone placement-api glance-api nova-api nova-conductor nova-scheduler nova-compute nova-compute-qemu
-neutron-server neutron-linuxbridge-agent libvirt-daemon-system libvirt-clients libvirt-daemon-driver-qemu qemu-system-x86
+neutron-server neutron-$agent-agent libvirt-daemon-system libvirt-clients libvirt-daemon-driver-qemu qemu-system-x86
 qemu-utils rabbitmq-server mariadb-server python3-openstackclient python3-osc-placement uwsgi-core uwsgi-plugin-python3
 iptables ebtables genisoimage iproute2 procps curl python3-wsgi-intercept python3-oslotest python3-fixtures python3-testtools"
 guest="linux-image-amd64 initramfs-tools systemd-sysv cloud-init udev kmod procps iproute2 netbase openmpi-bin libfabric1
@@ -34,10 +41,10 @@ within() {
 			PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"' sh "$@"
 }
 
-# make ROOT PACKAGE...: a minimal Debian with packages, by fetch.sh. What was fetched stays in $dir/archives.
+# make RELEASE ROOT PACKAGE...: a minimal Debian with packages, by fetch.sh. What was fetched stays in $dir/archives.
 make() {
-	root=$1
-	shift
+	suite=$1 root=$2
+	shift 2
 	[ "$(cat "$root/.packages" 2>/dev/null)" != "$*" ] || return 0
 	mkdir -p "$dir/archives"
 	if [ ! -e "$root/etc/debian_version" ]; then
@@ -48,7 +55,7 @@ make() {
 		}
 		bootstrap() {
 			rm -rf "$root.new"
-			debootstrap --variant=minbase --cache-dir="$dir/archives" --include=ca-certificates "$release" "$root.new" "$from"
+			debootstrap --variant=minbase --cache-dir="$dir/archives" --include=ca-certificates "$suite" "$root.new" "$from"
 		}
 		fetch_try debootstrap bootstrap || exit 1
 		rm -f "$fetch_out"
@@ -85,7 +92,7 @@ install | run) ;;
 enter)
 	[ $# -ge 2 ] || usage
 	shift
-	exec nsenter -t "$(cat "$dir/pid")" -m -p -n -u -r -w -- env -i HOME=/root LC_ALL=C.UTF-8 TERM="${TERM:-dumb}" \
+	exec nsenter -t "$(cat "$cloud.pid")" -m -p -n -u -r -w -- env -i HOME=/root LC_ALL=C.UTF-8 TERM="${TERM:-dumb}" \
 		PATH=/nm:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin sh -c '. /etc/nm/admin; cd /root; exec "$@"' sh "$@"
 	;;
 --within) ;;
@@ -100,21 +107,21 @@ mkdir -p "$dir"
 if [ "$1" = install ]; then
 	sh "$top/scripts/install.sh" bootstrap
 	. "$top/scripts/fetch.sh"
-	make "$dir/root" $services
-	make "$dir/guest" $guest
+	make "$release" "$cloud" $services
+	make bookworm "$dir/guest" $guest
 	exit
 fi
 if [ "$1" = run ]; then
 	[ $# -ge 2 ] || usage
-	[ -e "$dir/root/.packages" ] && [ -e "$dir/guest/.packages" ] || {
+	[ -e "$cloud/.packages" ] && [ -e "$dir/guest/.packages" ] || {
 		echo "openstack.sh: say openstack.sh install first" >&2
 		exit 1
 	}
 	# A module of its own, so that the go command does not look for ours in it.
 	echo "module openstack" >"$dir/go.mod"
-	exec 9>"$dir/lock"
+	exec 9>"$cloud.lock"
 	flock -n 9 || {
-		echo "$dir is in use" >&2
+		echo "$cloud is in use" >&2
 		exit 1
 	}
 	shift
@@ -123,10 +130,10 @@ fi
 
 # Within the namespaces.
 shift
-root=$dir/root
+root=$cloud
 # /proc is still the outer one: this is what enter looks for.
 read -r pid rest </proc/self/stat
-echo "$pid" >"$dir/pid"
+echo "$pid" >"$cloud.pid"
 hostname aio
 ip link set lo up
 # The provider's network: what is on nm-up is in the VMs' network.
@@ -143,6 +150,7 @@ mount -t tmpfs -o mode=755 tmpfs "$root/run"
 rm -rf "$root/nm"
 mkdir -p "$root/nm" "$root/log" "$root/guest"
 cp "$top"/test/openstack/aio/* "$top/docs/openstack.md" "$root/nm/"
+cp -r "$top/internal/backend/openstack/testdata/golden" "$root/nm/"
 [ -z "${OPENSTACK_LOG:-}" ] || mount --bind "$OPENSTACK_LOG" "$root/log"
 mount --bind "$dir/guest" "$root/guest"
 mkdir -p "$root/build"

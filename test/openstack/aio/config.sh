@@ -13,6 +13,10 @@ www_authenticate_uri = http://127.0.0.1:5000
 $as_admin"
 broker=rabbit://guest:guest@127.0.0.1:5672/
 
+# Releases from 2025.1 on have no Linux bridges.
+l2=linuxbridge groups=true firewall=iptables
+[ -e /usr/bin/neutron-linuxbridge-agent ] || l2=macvtap groups=false firewall=noop
+
 cat >/etc/nm/my.cnf <<X
 [mysqld]
 user = mysql
@@ -86,6 +90,7 @@ reserved_host_memory_mb = 0
 ram_allocation_ratio = 4
 cpu_allocation_ratio = 16
 disk_allocation_ratio = 16
+allow_resize_to_same_host = true
 vif_plugging_timeout = 120
 vif_plugging_is_fatal = true
 service_down_time = 180
@@ -157,18 +162,20 @@ lock_path = /run/neutron-lock
 [ml2]
 type_drivers = flat,local,vlan
 tenant_network_types = local
-mechanism_drivers = linuxbridge,sriovnicswitch
+mechanism_drivers = $l2,sriovnicswitch
 extension_drivers = port_security
 [ml2_type_flat]
 flat_networks = *
 [ml2_type_vlan]
 network_vlan_ranges = phys,hpc:100:199
 [securitygroup]
-enable_security_group = true
-firewall_driver = iptables
+enable_security_group = $groups
+firewall_driver = $firewall
 [experimental]
 linuxbridge = true
 [linux_bridge]
+physical_interface_mappings = phys:nm-phys
+[macvtap]
 physical_interface_mappings = phys:nm-phys
 [vxlan]
 enable_vxlan = false

@@ -26,6 +26,7 @@ for unit in slurmd slurmctld munge e2scrub_reap apt-daily.timer apt-daily-upgrad
 	chroot $g systemctl -q disable $unit 2>/dev/null || true
 done
 chroot $g getent group hpc >/dev/null || chroot $g groupadd hpc
+chroot $g getent passwd ann >/dev/null || chroot $g useradd -m -u 1000 -G hpc ann
 # The rule of docs/openstack.md.
 sed -n '/^# .etc.udev.rules.d.60-nearmetal-region.rules/,/^```/p' /nm/openstack.md | sed '/^```/d' >$g/etc/udev/rules.d/60-nearmetal-region.rules
 [ -s $g/etc/udev/rules.d/60-nearmetal-region.rules ]

@@ -113,7 +113,7 @@ bg nova-conductor nova-conductor $nova
 bg nova-scheduler nova-scheduler $nova
 bg nova-api nova-api $nova
 bg nova-compute nova-compute $nova
-bg bridges neutron-linuxbridge-agent $neutron
+bg ports neutron-$l2-agent $neutron
 await glance url http://127.0.0.1:9292/
 await neutron url http://127.0.0.1:9696/
 await nova-api url http://127.0.0.1:8774/

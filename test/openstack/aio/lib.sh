@@ -1,0 +1,69 @@
+# lib.sh: what the parts of a day have in common; sourced by day.sh.
+export OS_CLIENT_CONFIG_FILE=/root/day/clouds.yaml
+install -m755 /build/nearmetal /build/nearmetal-vsphere /build/nearmetal-rsh /usr/local/bin/
+wrong() {
+	echo "FAIL: $*"
+	exit 1
+}
+# step WORDS FUNCTION [ARGUMENT...]
+step() {
+	local words=$1 began=$(date +%s.%N)
+	shift
+	"$@" >step.log 2>&1 || {
+		tail -n 30 step.log
+		wrong "$words"
+	}
+	printf '%7.1f s  %s (load %s)\n' "$(python3 -c "import time; print(time.time() - $began)")" "$words" "$(cut -d' ' -f1 /proc/loadavg)"
+}
+# as USER COMMAND...: with the rights of a tenant.
+as() {
+	local user=$1
+	shift
+	(
+		unset ${!OS_*}
+		OS_CLIENT_CONFIG_FILE=/root/day/clouds.yaml OS_CLOUD=$user exec "$@"
+	)
+}
+# until_ WORDS COMMAND...: no event says when Nova, the hook and a guest are done.
+until_() {
+	local words=$1 end=$((SECONDS + 1200))
+	shift
+	while [ $SECONDS -lt $end ]; do
+		"$@" && return 0
+		sleep 0.5
+	done
+	echo "not so after twenty minutes: $words"
+	nearmetal host openstack-region status
+	return 1
+}
+# regions VMS FILES: whether VMs servers have a region, and FILES regions are there.
+regions() {
+	[ "$(nearmetal host openstack-region status | grep -c ' there$')" = "$1" ] && [ "$(find /dev/shm -type f | wc -l)" = "$2" ]
+}
+tenant() {
+	echo "  $1: {auth: {auth_url: '$OS_AUTH_URL', username: $1, password: $1, project_name: $2, user_domain_id: default, project_domain_id: default}, region_name: RegionOne}"
+}
+{
+	echo "clouds:"
+	tenant ann fluids
+	tenant bob solids
+} >clouds.yaml
+
+# Nova takes a host whose libvirtd has gone off the scheduler's list until it has found it again, which it tries each minute.
+reached() { grep -c "Connection event '1'" /log/nova-compute.log; }
+enabled() { [ "$(reached)" -gt "$1" ] && [ "$(openstack compute service list --service nova-compute -f value -c Status)" = enabled ]; }
+libvirtd_again() {
+	local before=$(reached)
+	kill -9 "$(cat /run/nm-libvirtd.pid)"
+	tail --pid="$(cat /run/nm-libvirtd.pid)" -f /dev/null
+	(exec setsid libvirtd >>/log/libvirtd.log 2>&1 </dev/null) &
+	echo $! >/run/nm-libvirtd.pid
+	until_ "libvirtd answers" virsh -q list && until_ "Nova counts on the host again" enabled "$before"
+}
+nothing() {
+	local left
+	left=$(openstack server list --all-projects -f value -c Name; openstack port list -f value -c ID; openstack security group list -f value -c Name | grep -v '^default$'
+		as ann openstack server group list -f value -c Name; as ann openstack keypair list -f value -c Name; find /dev/shm -type f; virsh -q list --all; ls /var/lib/nova/instances | grep -- '-.*-.*-')
+	echo "left: $left"
+	[ -z "$left" ]
+}
