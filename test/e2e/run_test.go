@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"compress/gzip"
+	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -140,8 +143,8 @@ func TestRunStatus(t *testing.T) {
 	}
 }
 
-// A directory can be the root, and an image: here a squashfs with nothing but busybox. It is unpacked into the cache once; what it
-// lacks for the command is said before a VM starts.
+// The root can be an image: here a squashfs, a SIF and an OCI image with nothing but busybox. What one lacks for the command is said
+// before a VM starts. No VM changes it.
 func TestRunRoot(t *testing.T) {
 	needs(t, "busybox", "mksquashfs")
 	busybox, err := exec.LookPath("busybox")
@@ -170,18 +173,70 @@ func TestRunRoot(t *testing.T) {
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	finish(t, run(t, "--root", image, "--", "mpirun", "-n", "2", "true"), "").want(t, 1, "unpacking the squashfs "+image, "root "+image+" has no mpirun")
-	cmd := run(t, "--root", image, "--", "sh", "-c", "ls /; ls /bin; hostname; touch /bin/x /here && echo both written; echo kept >kept")
-	r := finish(t, cmd, "").want(t, 0, "busybox\n", "vm0\n", "both written\n")
-	if strings.Contains(r.out, "usr\n") {
-		t.Errorf("the host's root shows: %q", r.out)
+	for kind, image := range map[string]string{"squashfs": image, "SIF": sifOf(t, image), "OCI image": ociOf(t, root)} {
+		cmd := run(t, "--root", image, "--", "sh", "-c", "ls /; ls /bin; hostname; touch /bin/x /here && echo both written; echo kept >kept")
+		r := finish(t, cmd, "").want(t, 0, "busybox\n", "vm0\n", "both written\n")
+		if strings.Contains(r.out, "usr\n") {
+			t.Errorf("%s: the host's root shows: %q", kind, r.out)
+		}
+		if read(filepath.Join(cmd.Dir, "kept")) != "kept\n" {
+			t.Errorf("%s: what was written in the working directory is not there", kind)
+		}
 	}
 	entries, err := os.ReadDir(root)
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the root was changed: %v, %v", entries, err)
 	}
-	if read(filepath.Join(cmd.Dir, "kept")) != "kept\n" {
-		t.Error("what was written in the working directory is not there")
+}
+
+// sifOf returns a SIF whose system is the squashfs: what siftool made, with another squashfs behind it.
+func sifOf(t *testing.T, squashfs string) string {
+	t.Helper()
+	f, err := os.Open("../../internal/rootimage/testdata/siftool.sif.gz")
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sif, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	system, err := os.ReadFile(squashfs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The second descriptor is the system's: where its squashfs begins, its size, and that with what fills it up.
+	const descriptors, length, start = 96, 585, 17
+	at := int(binary.LittleEndian.Uint64(sif[descriptors:])) + length + start
+	for i, v := range []int{len(sif), len(system), len(system)} {
+		binary.LittleEndian.PutUint64(sif[at+8*i:], uint64(v))
+	}
+	path := filepath.Join(t.TempDir(), "root.sif")
+	if err := os.WriteFile(path, append(sif, system...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// ociOf returns a folder with an OCI image of the root.
+func ociOf(t *testing.T, root string) string {
+	t.Helper()
+	needs(t, "umoci")
+	layout := filepath.Join(t.TempDir(), "layout")
+	for _, args := range [][]string{
+		{"init", "--layout", layout},
+		{"new", "--image", layout + ":root"},
+		{"insert", "--rootless", "--image", layout + ":root", root, "/"},
+	} {
+		if out, err := exec.Command("umoci", args...).CombinedOutput(); err != nil {
+			t.Fatalf("umoci %v: %v: %s", args, err, out)
+		}
+	}
+	return layout
 }
 
 // Nothing is shared where the user wants it so, or where a VM must not write; that is said.
