@@ -1,6 +1,6 @@
 #!/bin/bash
 # day.sh [PART...]: inside of scripts/openstack.sh's root: an administrator's and a tenant's day, on a real Nova. Parts are
-# cluster and servers: part-*.sh. It says how long each step took; what is wrong ends it with status 1.
+# cluster, servers and slurm: part-*.sh; the first two if none is named. It says how long each step took; what is wrong ends it with status 1.
 set -u
 cd /root
 rm -rf .nm day && mkdir day && cd day

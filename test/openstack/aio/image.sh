@@ -27,6 +27,8 @@ for unit in slurmd slurmctld munge e2scrub_reap apt-daily.timer apt-daily-upgrad
 done
 chroot $g getent group hpc >/dev/null || chroot $g groupadd hpc
 chroot $g getent passwd ann >/dev/null || chroot $g useradd -m -u 1000 -G hpc ann
+# Debian's Slurm loads libpmix.so, which is in libpmix-dev.
+ln -sf libpmix.so.2 $g/usr/lib/x86_64-linux-gnu/libpmix.so
 # The rule of docs/openstack.md.
 sed -n '/^# .etc.udev.rules.d.60-nearmetal-region.rules/,/^```/p' /nm/openstack.md | sed '/^```/d' >$g/etc/udev/rules.d/60-nearmetal-region.rules
 [ -s $g/etc/udev/rules.d/60-nearmetal-region.rules ]

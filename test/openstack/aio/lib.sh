@@ -67,3 +67,11 @@ nothing() {
 	echo "left: $left"
 	[ -z "$left" ]
 }
+# server USER NAME [OPTION...]: a server without a port, once it is active.
+server() {
+	local user=$1 name=$2
+	shift 2
+	as "$user" openstack --os-compute-api-version 2.90 server create --flavor nm.2.768M --image debian --nic none --wait "$@" "$name" -f value -c status
+}
+# instance PROJECT NAME: libvirt's name of a server.
+instance() { openstack server list --all-projects --name "^$2\$" --project "$1" --long -f value -c ID | head -1 | xargs -I{} openstack server show {} -f value -c OS-EXT-SRV-ATTR:instance_name; }

@@ -1,11 +1,5 @@
 # part-servers.sh: servers that nearmetal has not made; sourced by day.sh.
-server() { # USER NAME [OPTION...]
-	local user=$1 name=$2
-	shift 2
-	as "$user" openstack --os-compute-api-version 2.90 server create --flavor nm.2.768M --image debian --nic none --wait "$@" "$name" -f value -c status
-}
 servers() { server ann free-1 && server ann free-2 && server bob free-1 && until_ "three regions' VMs" regions 3 2; }
-instance() { openstack server list --all-projects --name "^$2\$" --project "$1" --long -f value -c ID | head -1 | xargs -I{} openstack server show {} -f value -c OS-EXT-SRV-ATTR:instance_name; }
 hard_reboot() {
 	local before=$(virsh domid "$(instance fluids free-2)")
 	as ann openstack --os-compute-api-version 2.90 server reboot --hard --wait free-2
