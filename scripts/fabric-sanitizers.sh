@@ -11,7 +11,7 @@ set -u
 
 cd "$(dirname "$0")/.." || exit 1
 [ $# -gt 0 ] || set -- address thread valgrind
-tests=${FABRIC_TESTS:-tagged_ring_safe tagged_calls peek_claim multi_recv truncate threads rma_calls atomics coop killed_midway vandal flood_ forged replayed withdrawn traffic stress_2 stress_4_safe stress_4_small}
+tests=${FABRIC_TESTS:-tagged_ring_safe tagged_calls peek_claim multi_recv truncate threads rma_calls atomics coop killed_midway vandal flood_ forged hostile replayed withdrawn traffic stress_2 stress_4_safe stress_4_small}
 [ "$tests" = all ] && tests=""
 
 # build TOOL SANITIZE: the provider and its tests in build/san-TOOL.

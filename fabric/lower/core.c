@@ -1,6 +1,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
 #include <sys/epoll.h>
 
@@ -428,13 +429,30 @@ int ivs_core_send(struct ivs_peer *peer, const struct ivs_packet *pkt)
 		   pkt->count, pkt->offset, pkt->len);
 }
 
+/*
+ * Has it the form of our own one? Once libfabric 1.17's AV has seen an address of another family, it takes none any
+ * more.
+ */
+static bool alike(const struct core_ep *ce, const struct ivs_addr *addr, const struct ivs_addr *own)
+{
+	switch (ce->core->info->addr_format) {
+	case FI_SOCKADDR:
+	case FI_SOCKADDR_IN:
+	case FI_SOCKADDR_IN6:
+	case FI_SOCKADDR_IB:
+		return addr->core_len == own->core_len && !memcmp(addr->core, own->core, sizeof(sa_family_t));
+	default:
+		return addr->core_len == own->core_len;
+	}
+}
+
 bool ivs_core_address(struct ivs_peer *peer)
 {
 	struct core_ep *ce = peer->ep->core;
 
 	if (peer->core_addr != FI_ADDR_NOTAVAIL)
 		return true;
-	if (!peer->addr.core_len ||
+	if (!peer->addr.core_len || !alike(ce, &peer->addr, &peer->ep->addr) ||
 	    fi_av_insert(ce->av, peer->addr.core, 1, &peer->core_addr, 0, NULL) != 1) {
 		peer->core_addr = FI_ADDR_NOTAVAIL;
 		return false;
@@ -492,6 +510,9 @@ static void hello(struct ivs_ep *ep, uint64_t uid, const uint8_t *payload, size_
 	p->core_uid = uid;
 	p->core_next = ce->by_uid[uid & (UIDS - 1)];
 	ce->by_uid[uid & (UIDS - 1)] = p;
+	/* A receive that takes its message could not be ended: no answer would reach it, and nothing can be read from it. */
+	if (!ivs_core_address(p))
+		p->broken = true;
 }
 
 /* Returns false if the message has to wait for another, or for room. */

@@ -1,0 +1,421 @@
+/*
+ * A rank on another host is hostile: it speaks to the core provider by itself, and makes up announcements of messages that
+ * are read through it (fabric/lower/fetch.c). Only the receive that such a message fits gets bytes, and not more than it
+ * takes. Other memory, other messages and other ranks are not touched.
+ */
+#include <rdma/fi_endpoint.h>
+
+#include "../../fabric/lower/core_ep.h"
+#include "lists.h"
+
+#define CORE "tcp;ofi_rxm"	/* the same for all libfabrics, so that the hostile one knows the victim's */
+
+enum { LEN = 40000, ROOM = 3 * LEN, GUARD = 4096, VICTIM = 0, HONEST = 1, HOSTILE = 2 };
+
+/* What the processes tell each other. */
+struct told {
+	uint32_t step;
+	uint8_t addr[64];	/* the victim's */
+};
+
+/* Where the hostile one says that it is reached. */
+enum where { TRUE_ADDRESS, NO_ADDRESS, NONSENSE };
+
+/* An endpoint of the core provider's own. */
+struct raw {
+	struct fi_info *info;
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid_av *av;
+	struct fid_cq *cq;
+	struct fid_ep *ep;
+	struct fid_mr *mr;
+	fi_addr_t to;
+	uint64_t uid;
+	uint32_t seq;
+	uint32_t anothers;	/* the id of the victim's message to the honest rank: ivs_tx_get()'s next one each time */
+	uint8_t *memory;	/* LEN bytes that it registered */
+};
+
+static void raw_open(struct raw *r, const struct told *s)
+{
+	struct fi_info *hints = fi_allocinfo();
+	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .size = 64 };
+	struct fi_av_attr av = { 0 };
+	struct ivs_addr victim;
+
+	memset(r, 0, sizeof(*r));
+	hints->fabric_attr->prov_name = strdup(CORE);
+	hints->caps = FI_MSG | FI_RMA;
+	hints->mode = FI_CONTEXT | FI_CONTEXT2;
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	/* 1 << 60: although FI_PROVIDER hides it (fabric/base/lib.h). */
+	OK(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 1ULL << 60, hints, &r->info));
+	fi_freeinfo(hints);
+	OK(fi_fabric(r->info->fabric_attr, &r->fabric, NULL));
+	OK(fi_domain(r->fabric, r->info, &r->domain, NULL));
+	av.type = r->info->domain_attr->av_type;
+	OK(fi_av_open(r->domain, &av, &r->av, NULL));
+	OK(fi_cq_open(r->domain, &cq, &r->cq, NULL));
+	OK(fi_endpoint(r->domain, r->info, &r->ep, NULL));
+	OK(fi_ep_bind(r->ep, &r->av->fid, 0));
+	OK(fi_ep_bind(r->ep, &r->cq->fid, FI_TRANSMIT | FI_RECV));
+	OK(fi_enable(r->ep));
+	memcpy(&victim, s->addr, sizeof(victim));
+	CHECK(fi_av_insert(r->av, victim.core, 1, &r->to, 0, NULL) == 1);
+	r->memory = malloc(LEN);
+	fill(r->memory, LEN, 1);
+	OK(fi_mr_reg(r->domain, r->memory, LEN, FI_REMOTE_READ, 0, 77, 0, &r->mr, NULL));
+	r->uid = (uintptr_t) r->ep ^ (uint64_t) rand() << 32;
+}
+
+static void raw_close(struct raw *r)
+{
+	OK(fi_close(&r->ep->fid));
+	OK(fi_close(&r->mr->fid));
+	OK(fi_close(&r->cq->fid));
+	OK(fi_close(&r->av->fid));
+	OK(fi_close(&r->domain->fid));
+	OK(fi_close(&r->fabric->fid));
+	fi_freeinfo(r->info);
+	free(r->memory);
+}
+
+/* Sends a message of ours as core.c would, and waits until it is sent. */
+static void raw_send(struct raw *r, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed, size_t fixed_len,
+		     const void *payload, size_t len)
+{
+	static uint8_t buf[4096];
+	struct wire w = { .uid = r->uid, .tag = tag, .op = op, .flags = flags, .fixed_len = (uint16_t) fixed_len,
+			  .len = (uint32_t) len, .seq = op == OP_HELLO ? 0 : r->seq++ };
+	struct fi_cq_tagged_entry e;
+	struct fi_context2 context;
+	ssize_t n;
+
+	memcpy(buf, &w, sizeof(w));
+	if (fixed_len)
+		memcpy(buf + sizeof(w), fixed, fixed_len);
+	if (len)
+		memcpy(buf + sizeof(w) + fixed_len, payload, len);
+	while ((n = fi_send(r->ep, buf, sizeof(w) + fixed_len + len, NULL, r->to, &context)) == -FI_EAGAIN)
+		fi_cq_read(r->cq, &e, 1);
+	OK(n);
+	while ((n = fi_cq_read(r->cq, &e, 1)) != 1)
+		CHECK(n == -FI_EAGAIN);
+}
+
+/* Makes itself known, as a rank without a region. */
+static void raw_hello(struct raw *r, enum where where)
+{
+	struct ivs_addr mine = { .kind = IVS_ADDR_CORE };
+	size_t len = sizeof(mine.core);
+
+	OK(fi_getname(&r->ep->fid, mine.core, &len));
+	mine.core_len = where == NO_ADDRESS ? 0 : (uint8_t) len;
+	if (where == NONSENSE)
+		memset(mine.core, 0xff, sizeof(mine.core));
+	raw_send(r, OP_HELLO, 0, 0, NULL, 0, &mine, sizeof(mine));
+}
+
+/* An announcement of its memory, all of it true. */
+static struct ivs_core_rts truth(const struct raw *r)
+{
+	bool virt = r->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
+
+	return (struct ivs_core_rts) { .total = LEN, .id = 1, .key = fi_mr_key(r->mr), .addr = virt ? (uintptr_t) r->memory : 0 };
+}
+
+static void rts(struct raw *r, uint64_t tag, const struct ivs_core_rts *head)
+{
+	raw_send(r, IVS_OP_TAGGED_RTS, IVS_F_CORE, tag, head, sizeof(*head), NULL, 0);
+}
+
+/* Each sends what it makes up. */
+static void honest(struct raw *r)
+{
+	struct ivs_core_rts head = truth(r);
+
+	rts(r, 1, &head);
+}
+
+static void twice(struct raw *r)
+{
+	struct ivs_core_rts head = truth(r);
+
+	rts(r, 1, &head);
+	rts(r, 1, &head);
+}
+
+static void key(struct raw *r)
+{
+	struct ivs_core_rts head = truth(r);
+
+	head.key ^= 0x5a5a;
+	rts(r, 1, &head);
+}
+
+static void before(struct raw *r)
+{
+	struct ivs_core_rts head = truth(r);
+
+	head.addr -= 1 << 20;
+	rts(r, 1, &head);
+}
+
+static void nowhere(struct raw *r)
+{
+	struct ivs_core_rts head = truth(r);
+
+	head.addr = UINT64_MAX - 100;
+	rts(r, 1, &head);
+}
+
+static void beyond(struct raw *r)
+{
+	struct ivs_core_rts head = truth(r);
+
+	head.total = ROOM;
+	rts(r, 1, &head);
+}
+
+/* More than the receive takes: of that the first ROOM bytes are read, which it does not have. */
+static void huge(struct raw *r)
+{
+	struct ivs_core_rts head = truth(r);
+
+	head.total = IVS_MSG_MAX;
+	rts(r, 1, &head);
+}
+
+static void longer_than_all(struct raw *r)
+{
+	struct ivs_core_rts head = truth(r);
+
+	head.total = UINT64_MAX;
+	rts(r, 1, &head);
+}
+
+static void nothing(struct raw *r)
+{
+	struct ivs_core_rts head = truth(r);
+
+	head.total = 0;
+	rts(r, 1, &head);
+}
+
+/* A message of its own may have the id of the victim's message to the honest rank. */
+static void anothers(struct raw *r)
+{
+	struct ivs_core_rts head = truth(r);
+
+	head.id = r->anothers;
+	rts(r, 1, &head);
+}
+
+/* It cannot end the victim's message. */
+static void ack(struct raw *r)
+{
+	raw_send(r, IVS_OP_ACK, 0, r->anothers, NULL, 0, NULL, 0);
+}
+
+/* Nor ask for its bytes. */
+static void cts(struct raw *r)
+{
+	raw_send(r, IVS_OP_CTS, 0, r->anothers, NULL, 0, NULL, 0);
+}
+
+/* Pieces of a message that is being read. */
+static void pieces(struct raw *r)
+{
+	struct ivs_core_rts head = truth(r);
+	struct ivs_part part = { .id = head.id };
+	uint8_t bytes[1000];
+
+	memset(bytes, 0x77, sizeof(bytes));
+	rts(r, 1, &head);
+	raw_send(r, IVS_OP_DATA, 0, 0, &part, sizeof(part), bytes, sizeof(bytes));
+}
+
+/* Of no kind that there is: these are passed over. */
+static void kinds(struct raw *r)
+{
+	static const uint8_t flags[] = { 0, IVS_F_REGION, IVS_F_CORE | IVS_F_REGION, IVS_F_CORE | IVS_F_BOUNCE };
+	struct ivs_core_rts head = truth(r);
+	size_t i;
+
+	for (i = 0; i < sizeof(flags); i++)
+		raw_send(r, IVS_OP_TAGGED_RTS, flags[i], 1, &head, sizeof(head), NULL, 0);
+	raw_send(r, IVS_OP_TAGGED_RTS, IVS_F_CORE, 1, &head, sizeof(head) - 8, NULL, 0);
+	raw_send(r, IVS_OP_TAGGED, IVS_F_CORE, 1, NULL, 0, &head, sizeof(head));
+	/* It may still say what is true. */
+	rts(r, 1, &head);
+}
+
+/* An announcement with bytes behind it. */
+static void bytes(struct raw *r)
+{
+	struct ivs_core_rts head = truth(r);
+
+	raw_send(r, IVS_OP_TAGGED_RTS, IVS_F_CORE, 1, &head, sizeof(head), &head, sizeof(head));
+}
+
+static const struct attack {
+	void (*send)(struct raw *r);
+	int err;		/* that the receive ends with; 0: with its bytes; -1: it does not fit, and waits */
+	size_t len;		/* bytes that it ends with */
+	bool races;		/* or with LEN bytes, which were read before */
+	bool again;		/* a second receive ends, too */
+	enum where where;
+	bool leaves;		/* its endpoint is closed at once */
+} attacks[] = {
+	{ honest, .len = LEN },
+	{ twice, .len = LEN, .again = true },
+	{ nothing },
+	{ kinds, .len = LEN },
+	{ key, FI_EIO },
+	{ before, FI_EIO },
+	{ nowhere, FI_EIO },
+	{ beyond, FI_EIO },
+	{ huge, FI_EIO },
+	{ longer_than_all, -1 },
+	{ bytes, -1 },
+	{ anothers, .len = LEN },
+	{ ack, -1 },
+	{ cts, -1 },
+	{ honest, -1, .where = NO_ADDRESS },
+	{ honest, -1, .where = NONSENSE },
+	{ pieces, FI_EIO, .races = true },
+	{ honest, FI_EIO, .leaves = true },
+};
+#define ATTACKS (sizeof(attacks) / sizeof(attacks[0]))
+
+static void await(struct ctx *c, struct told *s, uint32_t step)
+{
+	while (__atomic_load_n(&s->step, __ATOMIC_ACQUIRE) < step)
+		progress(c);
+}
+
+/* The hostile one: a new rank for each attack. */
+static void attack(struct ctx *c, struct told *s, uint32_t i)
+{
+	struct fi_cq_tagged_entry e;
+	struct raw r;
+
+	await(c, s, 2 * i + 1);
+	raw_open(&r, s);
+	r.anothers = (i + 1) << 16;
+	raw_hello(&r, attacks[i].where);
+	attacks[i].send(&r);
+	if (attacks[i].leaves)
+		raw_close(&r);
+	while (__atomic_load_n(&s->step, __ATOMIC_ACQUIRE) < 2 * i + 2) {
+		if (!attacks[i].leaves)
+			fi_cq_read(r.cq, &e, 1);
+		progress(c);
+	}
+	if (!attacks[i].leaves)
+		raw_close(&r);
+}
+
+/* Is memory around the receive's as it was? */
+static bool untouched(const uint8_t *p, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (p[i] != 0xee)
+			return false;
+	return true;
+}
+
+static void suffer(struct ctx *c, struct told *s, uint32_t i)
+{
+	static uint8_t room[GUARD + ROOM + GUARD], own[LEN];
+	const struct attack *a = &attacks[i];
+	uint8_t *in = room + GUARD;
+	int k;
+
+	memset(room, 0xee, sizeof(room));
+	fill(own, LEN, i);
+	/* Its own message to the honest rank, which receives it only at the end. */
+	RETRY(c, fi_tsend(c->ep, own, LEN, NULL, c->peer[HONEST], i, own));
+	for (k = 0; k <= a->again; k++)
+		OK(fi_trecv(c->ep, in, ROOM, NULL, FI_ADDR_UNSPEC, 1, 0, in));
+	__atomic_store_n(&s->step, 2 * i + 1, __ATOMIC_RELEASE);
+	for (k = 0; k <= a->again && !a->err; k++) {
+		struct fi_cq_tagged_entry e = wait_comp(c, c->rxcq);
+
+		CHECK(e.op_context == in && e.len == a->len && filled(in, a->len, 1));
+	}
+	if (a->err > 0) {
+		struct fi_cq_tagged_entry e;
+		struct fi_cq_err_entry err;
+		ssize_t n;
+
+		while ((n = fi_cq_read(c->rxcq, &e, 1)) == -FI_EAGAIN)
+			progress(c);
+		if (n == 1) {
+			CHECK(a->races && e.op_context == in && e.len == LEN && filled(in, LEN, 1));
+		} else {
+			err = wait_err(c, c->rxcq);
+			CHECK(err.op_context == in && err.err == a->err);
+		}
+	} else if (a->err) {
+		/* It waits, while other messages come. */
+		OK(fi_trecv(c->ep, own, 0, NULL, c->peer[HONEST], 1000, 0, own));
+		RETRY(c, fi_tinject(c->ep, "", 0, c->peer[HONEST], 1000));
+		CHECK(wait_comp(c, c->rxcq).op_context == own);
+			OK(fi_cancel(&c->ep->fid, in));
+		CHECK(wait_err(c, c->rxcq).err == FI_ECANCELED);
+	}
+	CHECK(untouched(room, GUARD) && untouched(in + ROOM, GUARD));
+	if (!a->err)
+		CHECK(untouched(in + a->len, ROOM - a->len));
+	__atomic_store_n(&s->step, 2 * i + 2, __ATOMIC_RELEASE);
+	barrier(c);
+	CHECK(wait_comp(c, c->txcq).op_context == own);
+}
+
+static void bystand(struct ctx *c, struct told *s, uint32_t i)
+{
+	static uint8_t in[LEN];
+
+	await(c, s, 2 * i + 1);
+	if (attacks[i].err < 0) {
+		OK(fi_trecv(c->ep, in, 0, NULL, c->peer[VICTIM], 1000, 0, in));
+		CHECK(wait_comp(c, c->rxcq).op_context == in);
+		RETRY(c, fi_tinject(c->ep, "", 0, c->peer[VICTIM], 1000));
+	}
+	await(c, s, 2 * i + 2);
+	memset(in, 0, LEN);
+	OK(fi_trecv(c->ep, in, LEN, NULL, c->peer[VICTIM], i, 0, in));
+	CHECK(wait_comp(c, c->rxcq).op_context == in && filled(in, LEN, i));
+	barrier(c);
+}
+
+static void announced(struct ctx *c)
+{
+	struct told *s = shared();
+	size_t len = sizeof(s->addr);
+	uint32_t i;
+
+	if (c->rank == VICTIM)
+		OK(fi_getname(&c->ep->fid, s->addr, &len));
+	barrier(c);
+	for (i = 0; i < ATTACKS; i++) {
+		if (c->rank == VICTIM)
+			suffer(c, s, i);
+		else if (c->rank == HONEST)
+			bystand(c, s, i);
+		else
+			attack(c, s, i);
+		if (c->rank == HOSTILE)
+			barrier(c);
+	}
+}
+
+const struct test test_wire[] = {
+	{ "hosts_hostile", 3, announced, .per_host = 1, .env = { "FI_IVSHMEM_CORE=" CORE } },
+	{ 0 }
+};
