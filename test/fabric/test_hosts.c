@@ -4,12 +4,13 @@
  */
 #include <signal.h>
 
+#include "../../fabric/tune.h"
 #include "lists.h"
 
 #define HOSTS .env = { "FI_IVSHMEM_CORE=auto" }
 
 /* Below and above the length from which a message is read. */
-static const size_t sizes[] = { 8, 4096, 32767, 32768, 32769, 65536, 300001, 2097153 };
+static const size_t sizes[] = { 8, 4096, 32768, 32769, IVS_CORE_READ_MIN - 1, IVS_CORE_READ_MIN, IVS_CORE_READ_MIN + 1, 300001, 2097153 };
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 #define LARGEST 2097153
 
@@ -85,7 +86,7 @@ static void reads(struct ctx *c)
 			if (!whole)
 				memmove(in + cut, in + cut + 16, len - cut);
 			CHECK(filled(in, len, (unsigned int) (way + from)));
-			large += len >= 32768;
+			large += len >= IVS_CORE_READ_MIN;
 		}
 	barrier(c);
 	CHECK(close_and_count(c) == large);
@@ -138,7 +139,7 @@ static void anybody(struct ctx *c)
 /* More at once than the core provider has room for, received in the other order. */
 static void many(struct ctx *c)
 {
-	enum { COUNT = 300, LEN = 33000 };
+	enum { COUNT = 300, LEN = IVS_CORE_READ_MIN + 1000 };
 	uint8_t *out = malloc((size_t) COUNT * LEN), *in = calloc(COUNT, LEN);
 	int i;
 

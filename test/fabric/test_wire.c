@@ -10,7 +10,7 @@
 
 #define CORE "tcp;ofi_rxm"	/* the same for all libfabrics, so that the hostile one knows the victim's */
 
-enum { LEN = 40000, ROOM = 3 * LEN, GUARD = 4096, VICTIM = 0, HONEST = 1, HOSTILE = 2 };
+enum { LEN = 40000, OWN = IVS_CORE_READ_MIN, ROOM = 3 * LEN, GUARD = 4096, VICTIM = 0, HONEST = 1, HOSTILE = 2 };
 
 /* What the processes tell each other. */
 struct told {
@@ -331,15 +331,15 @@ static bool untouched(const uint8_t *p, size_t len)
 
 static void suffer(struct ctx *c, struct told *s, uint32_t i)
 {
-	static uint8_t room[GUARD + ROOM + GUARD], own[LEN];
+	static uint8_t room[GUARD + ROOM + GUARD], own[OWN];
 	const struct attack *a = &attacks[i];
 	uint8_t *in = room + GUARD;
 	int k;
 
 	memset(room, 0xee, sizeof(room));
-	fill(own, LEN, i);
+	fill(own, OWN, i);
 	/* Its own message to the honest rank, which receives it only at the end. */
-	RETRY(c, fi_tsend(c->ep, own, LEN, NULL, c->peer[HONEST], i, own));
+	RETRY(c, fi_tsend(c->ep, own, OWN, NULL, c->peer[HONEST], i, own));
 	for (k = 0; k <= a->again; k++)
 		OK(fi_trecv(c->ep, in, ROOM, NULL, FI_ADDR_UNSPEC, 1, 0, in));
 	__atomic_store_n(&s->step, 2 * i + 1, __ATOMIC_RELEASE);
@@ -379,7 +379,7 @@ static void suffer(struct ctx *c, struct told *s, uint32_t i)
 
 static void bystand(struct ctx *c, struct told *s, uint32_t i)
 {
-	static uint8_t in[LEN];
+	static uint8_t in[OWN];
 
 	await(c, s, 2 * i + 1);
 	if (attacks[i].err < 0) {
@@ -388,9 +388,9 @@ static void bystand(struct ctx *c, struct told *s, uint32_t i)
 		RETRY(c, fi_tinject(c->ep, "", 0, c->peer[VICTIM], 1000));
 	}
 	await(c, s, 2 * i + 2);
-	memset(in, 0, LEN);
-	OK(fi_trecv(c->ep, in, LEN, NULL, c->peer[VICTIM], i, 0, in));
-	CHECK(wait_comp(c, c->rxcq).op_context == in && filled(in, LEN, i));
+	memset(in, 0, OWN);
+	OK(fi_trecv(c->ep, in, OWN, NULL, c->peer[VICTIM], i, 0, in));
+	CHECK(wait_comp(c, c->rxcq).op_context == in && filled(in, OWN, i));
 	barrier(c);
 }
 
