@@ -21,6 +21,7 @@ import (
 var (
 	rounds  = flag.Int("n", 5, "rounds of each measurement, of which the median counts")
 	verbose = flag.Bool("v", false, "each run's figures as they come")
+	earlier = flag.String("earlier", "", "folders below /tmp, separated by commas, with libivshmem-fi.so of other builds, which are measured in turns with this one")
 	only    = flag.String("only", "", "parts, separated by commas: "+strings.Join(partNames, ", "))
 )
 

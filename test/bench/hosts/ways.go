@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"sort"
 	"strconv"
@@ -208,10 +209,21 @@ func (t *table) print(ways []*way) {
 	tw.Flush()
 }
 
+// withEarlier adds the providers of -earlier to ways, whose first is this build's.
+func withEarlier(ways []*way) []*way {
+	for _, folder := range strings.FieldsFunc(*earlier, func(r rune) bool { return r == ',' }) {
+		was := *ways[0]
+		was.name = filepath.Base(folder)
+		was.env = append([]string{"FI_PROVIDER_PATH=" + folder}, was.env...)
+		ways = append(ways, &was)
+	}
+	return ways
+}
+
 // pair is two ranks, one on each host.
 func (j *job) pair() error {
 	alone, ucx := verbsAlone, overUCX
-	ways := []*way{{name: "nearmetal over verbs;ofi_rxm", env: overVerbs, proof: usedVerbs}, &alone, &ucx}
+	ways := withEarlier([]*way{{name: "nearmetal over verbs;ofi_rxm", env: overVerbs, proof: usedVerbs}, &alone, &ucx})
 	fmt.Println("\ntwo hosts, a rank on each, soft RoCE, Open MPI 4.1")
 	return j.measure(ways, 2, 1, []*table{
 		{title: "latency, us", words: []string{"nm_latency", "--sizes", "8:64KiB", "--iterations", "60:10", "--warmup", "6:1", "--time-limit", "0.2"}},
@@ -228,6 +240,7 @@ func (j *job) four() error {
 		&ucx,
 		{name: "ob1 over TCP", env: []string{"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader,tcp"}},
 	}
+	ways = withEarlier(ways)
 	fmt.Println("\ntwo hosts, two VMs with a rank each on each of them, Open MPI 4.1")
 	coll := func(name string) *table {
 		return &table{title: name + ", us", words: []string{"nm_coll", name, "--sizes", "8:16KiB", "--iterations", "20:10", "--warmup", "3:1", "--time-limit", "0.2"}}
