@@ -88,13 +88,12 @@
 #define IVS_TARGETS		8	/* a power of two: 512 bytes of an endpoint, for programs that write to a few windows in turns (puts to one window: 1.07, 1.00; the same again: 1.06) */
 
 /*
- * The core provider. Polling it is a system call, or a fraction of a microsecond. A call of ours does it each 1,024th time
- * while no peer is reached by it, each eighth time while one is and the rings bring messages, and else each time.
+ * The core provider. Polling it is a system call. Of that a call of ours takes a 1,024th while no peer is reached by it,
+ * and an eighth while one is.
  */
 #define IVS_CORE_IDLE_TICKS	1024	/* calls between two polls of it while no peer is reached by it */
-#define IVS_CORE_BUSY_TICKS	8	/* the same while one is, and the region is used, too */
-#define IVS_CORE_QUIET_TICKS	64	/* calls without a message in a ring, some 2 us, after which each call polls the core provider: ofi_rxm takes one completion a poll, also those of sends */
-#define IVS_CORE_READ_MIN	((size_t) 128 << 10)	/* bytes from which a message to another host is read by its receiver. A ping-pong of 32 and 64 KiB took 8.1 and 8.6 ms from 32 KiB on, 4.0 and 6.0 ms from 64 KiB, 4.0 and 4.0 ms from 128 KiB; verbs;ofi_rxm alone 4.2 and 4.2 (soft RoCE, emulated VMs) */
+#define IVS_CORE_BUSY_TICKS	8	/* the same while one is, and the region is used, too. In each call while no ring brought anything: a ping-pong of 4 to 16 KiB took 1.3 to 1.5 times as long (soft RoCE, emulated VMs) */
+#define IVS_CORE_READ_MIN	((size_t) 128 << 10)	/* bytes from which a message to another host is read by its receiver. A ping-pong of 32 and 64 KiB took 8.1 and 8.6 ms from 32 KiB on, 4.0 and 6.0 ms from 64 KiB, 4.0 and 4.0 ms from 128 KiB; verbs;ofi_rxm alone 4.2 and 4.2 (soft RoCE, emulated VMs, the core provider polled in each call) */
 #define IVS_CORE_BUFFERS	64	/* each for sending and for receiving, an endpoint: of 32 KiB, so that they are 2 MiB as the near pool is */
 
 /*

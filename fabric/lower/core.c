@@ -642,17 +642,6 @@ static int received(struct ivs_ep *ep, struct buffer *b)
 	return done;
 }
 
-/* Has no ring brought anything lately? Then what is waited for comes over the core provider, as far as one can tell. */
-static bool rings_quiet(const struct ivs_ep *ep)
-{
-	int i;
-
-	for (i = 0; i < ep->hot_count; i++)
-		if (ep->ticks - ep->hot[i]->used < IVS_CORE_QUIET_TICKS)
-			return false;
-	return true;
-}
-
 int ivs_core_poll(struct ivs_ep *ep)
 {
 	struct core_ep *ce = ep->core;
@@ -660,9 +649,8 @@ int ivs_core_poll(struct ivs_ep *ep)
 
 	if (!ce)
 		return 0;
-	/* A poll costs a system call or more: seldom while no peer is on another host, or the rings are in use. */
-	if (ep->me && ++ce->ticks % (ce->busy ? IVS_CORE_BUSY_TICKS : IVS_CORE_IDLE_TICKS) &&
-	    !(ce->busy && rings_quiet(ep)))
+	/* A poll costs a system call or more: seldom while no peer is on another host. */
+	if (ep->me && ++ce->ticks % (ce->busy ? IVS_CORE_BUSY_TICKS : IVS_CORE_IDLE_TICKS))
 		return 0;
 	return ivs_core_read(ep, &nobody);
 }
