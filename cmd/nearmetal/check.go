@@ -36,6 +36,8 @@ type checkFlags struct {
 	hugePage spec.Size
 	fleet    string
 	via      string
+	esxi     string
+	bundles  []string
 
 	domains    []string
 	allDomains bool
@@ -61,6 +63,10 @@ notes every value before; --undo puts them back, also after a kill or a crash.
 --persist has them set at each boot. What takes a reboot or firmware settings is
 printed as commands. See docs/check.md.
 
+--esxi reads an ESXi host by ssh: its packages, the firmware settings of its
+cards, its driver. With --fix it runs the commands there that it shows first.
+Nothing there is read or run without a name after --esxi.
+
 The exit status is 1 if a check fails; a warning costs something, or may.`,
 		Example: `  nearmetal check
   nearmetal check --problems
@@ -73,7 +79,9 @@ The exit status is 1 if a check fails; a warning costs something, or may.`,
   ssh cloud-vm nearmetal check --vm
   nearmetal check --domain web01 --problems
   nearmetal check --measure
-  nearmetal check --fleet hosts.txt`,
+  nearmetal check --fleet hosts.txt
+  nearmetal check --esxi root@esx1.example.com
+  nearmetal check --esxi root@esx1.example.com --fix esxi.max-vfs`,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			// The word after --vm is a VM, which is taken as an argument since --vm may stand alone.
 			if len(args) == 0 && f.vm == thisVM {
@@ -104,6 +112,8 @@ The exit status is 1 if a check fails; a warning costs something, or may.`,
 	f.connect = addConnectFlag(cmd)
 	flags.StringVar(&f.fleet, "fleet", "", "compare hosts: `FILE` has a host or a .json report a line, or a directory of reports")
 	flags.StringVar(&f.via, "via", "ssh", "with --fleet: how hosts are reached, `ssh|pdsh`")
+	flags.StringVar(&f.esxi, "esxi", "", "check the ESXi `HOST` by ssh; USER@HOST as for ssh")
+	flags.StringSliceVar(&f.bundles, "bundle", nil, "with --esxi and --fix esxi.tools or esxi.driver: install `FILE`, which is on the host; repeatable")
 	flags.StringVar(&f.root, "root", "", "a captured tree, `DIR` with sys/ and proc/ in it, instead of this host")
 	completeCheckFlags(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -125,6 +135,9 @@ The exit status is 1 if a check fails; a warning costs something, or may.`,
 
 // validate refuses flags that do not go together.
 func (f *checkFlags) validate(cmd *cobra.Command) error {
+	if f.esxi != "" || len(f.bundles) > 0 {
+		return f.validateESXi(cmd)
+	}
 	modes := []string{}
 	for _, name := range []string{"explain", "fix", "undo", "vm", "domain", "domains", "fleet"} {
 		if cmd.Flags().Changed(name) {
@@ -173,7 +186,7 @@ func (f *checkFlags) validate(cmd *cobra.Command) error {
 func (f *checkFlags) run(ctx context.Context, cmd *cobra.Command, args []string) error {
 	p := progress(cmd)
 	defer p.Close()
-	if os.Geteuid() == 0 && f.root == "" {
+	if os.Geteuid() == 0 && f.root == "" && f.esxi == "" {
 		// What a killed --fix left half done is put back before anything is read.
 		did, err := change.Recover(change.Dir)
 		for _, c := range did {
@@ -185,6 +198,8 @@ func (f *checkFlags) run(ctx context.Context, cmd *cobra.Command, args []string)
 	}
 	o := check.Options{Root: f.root, Profile: check.Profile(f.profile), Only: f.only, HugePageBytes: uint64(f.hugePage)}
 	switch {
+	case f.esxi != "":
+		return f.runESXi(ctx, cmd, p, args)
 	case f.explain != "":
 		return f.runExplain(ctx, cmd, o)
 	case f.fix:
@@ -299,6 +314,8 @@ func completeCheckFlags(cmd *cobra.Command) {
 		"vm":         completeOneTarget,
 		"domain":     completeDomain,
 		"huge-pages": cobra.NoFileCompletions,
+		"esxi":       cobra.NoFileCompletions,
+		"bundle":     cobra.NoFileCompletions,
 		"root": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,8 +36,9 @@ func run(t *testing.T, stdin string, args ...string) (out, errs string, code int
 	cmd := exec.CommandContext(ctx, program, args...)
 	var o, e bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &o, &e
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }, 10*time.Second // it says what it waits for
 	if err := cmd.Run(); cmd.ProcessState == nil || ctx.Err() != nil {
-		t.Fatal(err)
+		t.Fatalf("nearmetal %v: %v: %s%s", args, err, &o, &e)
 	}
 	return o.String(), e.String(), cmd.ProcessState.ExitCode()
 }

@@ -35,9 +35,10 @@ const (
 	Guest     Profile = "guest"
 	SlurmNode Profile = "slurm-node"
 	RoCE      Profile = "roce"
+	ESXi      Profile = "esxi" // a host that Options.Command reaches
 )
 
-// Profiles are all profiles, in the order in which they are shown.
+// Profiles are all profiles of hosts and VMs with Linux, in the order in which they are shown.
 var Profiles = []Profile{VMHost, Guest, SlurmNode, RoCE}
 
 // Group is a part of a host.
@@ -55,6 +56,7 @@ const (
 	Limits   Group = "limits"
 	Slurm    Group = "Slurm"
 	InVM     Group = "in the VM"
+	OnESXi   Group = "ESXi host"
 )
 
 // Needs is what has to happen before a remedy is in force.
@@ -95,13 +97,15 @@ type Row struct {
 	writes func(*facts) []Write
 	// load returns module parameters that fix the row when the module is next loaded.
 	load func(*facts) []Write
+	// commands returns what fixes the row in a shell of an ESXi host, with files of packages there.
+	commands func(f *facts, bundles []string) []Command
 }
 
-// In reports whether the row belongs to a profile; every row but those that are for VMs only
-// belongs to the profile "".
+// In reports whether the row belongs to a profile; every row but those that are for VMs or
+// ESXi hosts only belongs to the profile "".
 func (r *Row) In(p Profile) bool {
 	for _, q := range r.Profiles {
-		if q == p || p == "" && q != Guest {
+		if q == p || p == "" && q != Guest && q != ESXi {
 			return true
 		}
 	}
@@ -176,6 +180,8 @@ type Options struct {
 	// Command runs a program and returns its standard output. nil: programs are run on this
 	// host, and none where Root is a captured tree.
 	Command func(ctx context.Context, name string, args ...string) ([]byte, error)
+	// ESXi is the name of the host with ESXi on which Command runs programs, for the profile ESXi.
+	ESXi string
 	// HugePageBytes is what Fixes makes of huge pages on each node, in bytes; 0: half of
 	// what the node has available.
 	HugePageBytes uint64
@@ -251,6 +257,12 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if !f.live {
 		r.Root = o.Root
 	}
+	if o.Profile == ESXi {
+		r.Host, r.CPU, r.Kernel = printable(o.ESXi), "", ""
+		if r.Kernel, err = f.esxiVersion(); err != nil {
+			return r, fmt.Errorf("host %s: %w", o.ESXi, err)
+		}
+	}
 	f.startSlow(list)
 	for i := range list {
 		row := &list[i]
@@ -262,6 +274,15 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		}
 		if found.fix != "" {
 			res.Fix = found.fix
+		}
+		if row.commands != nil && (res.Status == Warn || res.Status == Fail) {
+			var lines []string
+			for _, c := range row.commands(f, nil) {
+				lines = append(lines, c.Run)
+			}
+			if len(lines) > 0 {
+				res.Fix = strings.Join(lines, "; ")
+			}
 		}
 		if row.writes != nil && (res.Status == Warn || res.Status == Fail) {
 			if res.Fixable = len(row.writes(f)) > 0; res.Fixable {

@@ -10,7 +10,7 @@ import (
 )
 
 // rows are all rows, group by group.
-var rows = join(firmwareRows, cmdlineRows, powerRows, noiseRows, memoryRows, iommuRows, rdmaRows, roceRows, kvmRows, qemuRows, limitRows, slurmRows, guestRows)
+var rows = join(firmwareRows, cmdlineRows, powerRows, noiseRows, memoryRows, iommuRows, rdmaRows, roceRows, kvmRows, qemuRows, limitRows, slurmRows, guestRows, esxiRows)
 
 func join(lists ...[]Row) []Row {
 	var all []Row
