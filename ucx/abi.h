@@ -156,6 +156,7 @@ struct ivu_perf {
 };
 
 #define IVU_PERF_OPERATION	1U
+#define IVU_OPERATION_AM_ZCOPY	2
 #define IVU_OPERATION_PUT_ZCOPY	5
 
 struct ivu_ep;
@@ -175,7 +176,9 @@ struct ivu_iface_ops {
 				    unsigned int length);
 	ivu_status	(*am_short_iov)(struct ivu_ep *ep, uint8_t id, const struct ivu_iov *iov, size_t count);
 	ssize_t		(*am_bcopy)(struct ivu_ep *ep, uint8_t id, ivu_pack pack, void *arg, unsigned int flags);
-	void		*am_zcopy;
+	ivu_status	(*am_zcopy)(struct ivu_ep *ep, uint8_t id, const void *header, unsigned int header_length,
+				    const struct ivu_iov *iov, size_t count, unsigned int flags,
+				    struct ivu_completion *comp);
 	void		*atomic[6];
 	void		*tag[8];
 	ivu_status	(*pending_add)(struct ivu_ep *ep, struct ivu_pending *req, unsigned int flags);
@@ -222,6 +225,7 @@ _Static_assert(offsetof(struct ivu_base_iface, am) == 424 && sizeof(struct ivu_b
 
 #define IVU_FLAG_AM_SHORT	(1ULL << 0)
 #define IVU_FLAG_AM_BCOPY	(1ULL << 1)
+#define IVU_FLAG_AM_ZCOPY	(1ULL << 2)
 #define IVU_FLAG_PENDING	(1ULL << 3)
 #define IVU_FLAG_PUT_ZCOPY	(1ULL << 6)
 #define IVU_FLAG_PEER_FAILURE	(1ULL << 38)

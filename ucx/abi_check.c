@@ -38,6 +38,7 @@ static void interface(void)
 	OP(am_short, ep_am_short);
 	OP(am_short_iov, ep_am_short_iov);
 	OP(am_bcopy, ep_am_bcopy);
+	OP(am_zcopy, ep_am_zcopy);
 	OP(pending_add, ep_pending_add);
 	OP(pending_purge, ep_pending_purge);
 	OP(ep_flush, ep_flush);
@@ -125,6 +126,7 @@ static void flags(void)
 	SAME(IVU_ERR_ENDPOINT_TIMEOUT, UCS_ERR_ENDPOINT_TIMEOUT);
 	SAME(IVU_FLAG_AM_SHORT, UCT_IFACE_FLAG_AM_SHORT);
 	SAME(IVU_FLAG_AM_BCOPY, UCT_IFACE_FLAG_AM_BCOPY);
+	SAME(IVU_FLAG_AM_ZCOPY, UCT_IFACE_FLAG_AM_ZCOPY);
 	SAME(IVU_FLAG_PENDING, UCT_IFACE_FLAG_PENDING);
 	SAME(IVU_FLAG_PUT_ZCOPY, UCT_IFACE_FLAG_PUT_ZCOPY);
 	SAME(IVU_FLAG_PEER_FAILURE, UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE);
@@ -204,6 +206,7 @@ static void functions(const struct ivu_abi *a)
 	FIELD(struct ivu_perf, operation, uct_perf_attr_t, operation);
 	SAME(IVU_PERF_OPERATION, UCT_PERF_ATTR_FIELD_OPERATION);
 	SAME(IVU_OPERATION_PUT_ZCOPY, UCT_EP_OP_PUT_ZCOPY);
+	SAME(IVU_OPERATION_AM_ZCOPY, UCT_EP_OP_AM_ZCOPY);
 	INTERNAL(vfs_refresh, iface_vfs_refresh);
 	INTERNAL(ep_query, ep_query);
 	INTERNAL(ep_invalidate, ep_invalidate);

@@ -178,6 +178,63 @@ static ivu_status put_own(struct ivu_iface *i, const struct iovec *pieces, size_
 	return IVU_OK;
 }
 
+/*
+ * What iov names, as the payload of a message: in at most IVU_IOV_MAX pieces. What has more of them, or lies apart, is
+ * gathered first. false: it is longer than a bounce buffer.
+ */
+static bool collect(struct ivu_iface *i, const struct ivu_iov *iov, size_t count, struct iovec *pieces,
+		    struct ivs_packet *pkt)
+{
+	size_t most = i->domain.region->geo.bounce_bytes, n;
+	bool simple = count <= IVU_IOV_MAX;
+
+	for (n = 0; simple && n < count; n++) {
+		simple = iov[n].count <= 1;
+		pieces[n].iov_base = iov[n].buffer;
+		pieces[n].iov_len = iov[n].count ? iov[n].length : 0;
+		pkt->len += pieces[n].iov_len;
+	}
+	if (unlikely(!simple)) {
+		pkt->len = gather(i->packed, most, iov, count);
+		pieces[0].iov_base = i->packed;
+		pieces[0].iov_len = pkt->len;
+		count = 1;
+	}
+	pkt->iov = pieces;
+	pkt->count = count;
+	return pkt->len <= most;
+}
+
+/*
+ * A message of which UCX has packed the header only: its data is copied straight from the user's memory to the bounce
+ * buffer, and the header stands in the ring. It is done when this returns.
+ */
+static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, unsigned int header_length,
+			   const struct ivu_iov *iov, size_t count, unsigned int flags, struct ivu_completion *comp)
+{
+	struct ivs_packet pkt = { .op = IVU_OP_AM | id, .fixed = header, .fixed_len = (uint16_t) header_length };
+	struct iovec pieces[IVU_IOV_MAX];
+	uint8_t data[IVU_SHORT_MAX];
+	ivu_status status;
+	size_t len;
+
+	(void) flags;
+	(void) comp;
+	if (id >= IVU_AM_IDS || header_length > IVU_HEADER_MAX || !collect(e->iface, iov, count, pieces, &pkt) ||
+	    pkt.len + header_length > e->iface->domain.region->geo.bounce_bytes)
+		return IVU_ERR_INVALID_PARAM;
+	status = check(e, ivs_lines_for(IVS_INLINE_MAX));
+	if (unlikely(status != IVU_OK))
+		return status;
+	if (pkt.len + header_length <= sizeof(data)) {
+		memcpy(data, header, header_length);
+		len = gather(data + header_length, sizeof(data) - header_length, iov, count);
+		send_inline(&e->peer->ivs, id, data, header_length + len);
+		return IVU_OK;
+	}
+	return ivs_ring_send(&e->peer->ivs, &pkt) ? IVU_ERR_NO_RESOURCE : IVU_OK;
+}
+
 /* Writes memory of the peer's, by a message that it carries out. */
 static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t count, uint64_t remote,
 			    uintptr_t rkey, struct ivu_completion *comp)
@@ -187,35 +244,17 @@ static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t 
 	struct ivs_packet pkt = { .op = IVU_OP_PUT, .fixed = &put, .fixed_len = sizeof(put) };
 	struct iovec pieces[IVU_IOV_MAX];
 	ivu_status status;
-	size_t most = e->iface->domain.region->geo.bounce_bytes, i;
-	bool strided = false;
 
 	(void) comp;
-	if (count > IVU_IOV_MAX)
-		return IVU_ERR_INVALID_PARAM;
-	for (i = 0; i < count; i++) {
-		strided |= iov[i].count > 1;
-		pieces[i].iov_base = iov[i].buffer;
-		pieces[i].iov_len = iov[i].count ? iov[i].length : 0;
-		pkt.len += pieces[i].iov_len;
-	}
-	if (unlikely(strided)) {
-		pkt.len = gather(e->iface->packed, most, iov, count);
-		pieces[0].iov_base = e->iface->packed;
-		pieces[0].iov_len = pkt.len;
-		count = 1;
-	}
-	if (pkt.len > most)
+	if (!collect(e->iface, iov, count, pieces, &pkt))
 		return IVU_ERR_INVALID_PARAM;
 	if (!pkt.len)
 		return IVU_OK;
 	if (unlikely(peer->ivs.slot == e->iface->ep.slot && peer->ivs.epoch == e->iface->ep.epoch))
-		return put_own(e->iface, pieces, count, remote, rkey);
+		return put_own(e->iface, pieces, pkt.count, remote, rkey);
 	status = check(e, ivs_lines_for(sizeof(struct ivs_bounce) + sizeof(put)));
 	if (status != IVU_OK)
 		return status;
-	pkt.iov = pieces;
-	pkt.count = count;
 	if (ivs_ring_send(&peer->ivs, &pkt))
 		return IVU_ERR_NO_RESOURCE;
 	peer->put_mark = peer->ivs.tx_head;
@@ -356,6 +395,7 @@ void ivu_ep_ops(struct ivu_iface_ops *ops)
 	ops->am_short = am_short;
 	ops->am_short_iov = am_short_iov;
 	ops->am_bcopy = am_bcopy;
+	ops->am_zcopy = am_zcopy;
 	ops->pending_add = pending_add;
 	ops->pending_purge = pending_purge;
 	ops->ep_flush = ep_flush;

@@ -75,13 +75,14 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 
 	memset(a, 0, sizeof(*a));
 	a->am.max_short = IVU_SHORT_MAX;
-	a->am.max_bcopy = bounce;
+	a->am.max_bcopy = a->am.max_zcopy = bounce;
+	a->am.max_hdr = IVU_HEADER_MAX;
 	a->am.align_mtu = a->am.opt_zcopy_align = 1;
 	a->am.max_iov = SIZE_MAX;
 	a->put.max_zcopy = bounce;
 	a->put.opt_zcopy_align = a->put.align_mtu = 1;
 	a->put.max_iov = IVU_IOV_MAX;
-	a->flags = IVU_FLAG_AM_SHORT | IVU_FLAG_AM_BCOPY | IVU_FLAG_PENDING |
+	a->flags = IVU_FLAG_AM_SHORT | IVU_FLAG_AM_BCOPY | IVU_FLAG_AM_ZCOPY | IVU_FLAG_PENDING |
 		   (ivu_uct.minor < 16 || bounce >= RENDEZVOUS_LEAST ? IVU_FLAG_PUT_ZCOPY : 0) |
 		   IVU_FLAG_PEER_FAILURE | IVU_FLAG_EP_CHECK | IVU_FLAG_CONNECT_TO_IFACE | IVU_FLAG_CB_SYNC |
 		   (ivu_uct.minor >= 18 ? IVU_FLAG_INTER_NODE : 0);
@@ -89,9 +90,16 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 	a->device_addr_len = sizeof(struct ivu_device_addr);
 	a->iface_addr_len = sizeof(struct ivu_iface_addr);
 	/* What UCX chooses its lanes by. It is measured, and no promise: docs/ucx.md. */
-	a->overhead = i->estimated == IVU_OPERATION_PUT_ZCOPY ? 1e-6 : 10e-9;
-	a->latency.c = i->estimated == IVU_OPERATION_PUT_ZCOPY ? 4e-6 : 80e-9;
+	a->overhead = 10e-9;
+	a->latency.c = 80e-9;
 	a->dedicated = 12e9;
+	if (i->estimated == IVU_OPERATION_PUT_ZCOPY) {
+		a->overhead = 1e-6;
+		a->latency.c = 3e-6;
+	} else if (i->estimated == IVU_OPERATION_AM_ZCOPY) {
+		a->overhead = 100e-9;
+		a->dedicated = 10e9;
+	}
 	a->max_num_eps = SIZE_MAX;
 	/*
 	 * UCX 1.13 writes a rendezvous by two lanes, however slow the second one is: tcp, if this device has no other path.
@@ -105,6 +113,7 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
  * How long an operation takes, for UCX from 1.16 on, which chooses protocols by it. UCX's own function reads what
  * iface_query() says. A rendezvous takes its writes to be without copies, as on a card. Here they have as many as other
  * messages. A latency makes up for that: messages of up to some 32 KiB take half the time without a rendezvous.
+ * For the same reason messages from the user's memory state less bandwidth, and more to begin with than short ones.
  */
 static ivu_status estimate_perf(struct ivu_iface *i, struct ivu_perf *perf)
 {

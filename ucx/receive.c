@@ -58,16 +58,22 @@ static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p
 	}
 	ivs_ring_get(p, 0, message + 8, len);
 	if (flags & IVS_F_BOUNCE) {
-		payload = bounced(p, message + 8, len, 0, &bytes);
+		size_t header = len - sizeof(struct ivs_bounce);
+		uint8_t *to;
+
+		payload = header <= IVU_HEADER_MAX ? bounced(p, message + 8, len, header, &bytes) : NULL;
 		if (!payload || flags & ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME))
 			return "a message with a wrong bounce buffer";
 		if (flags & IVS_F_TIME)
 			begin = ivs_cycles();
+		/* The data lies as IVU_PACKED_AT has it, behind a header of any length. One that UCX packed has its own. */
+		to = i->received + (header ? 8 - header : 0);
 		/* UCX reads what it gets more than once, and it must not change meanwhile. */
-		ivs_copy(i->received, payload, bytes);
+		ivs_copy_small(to, message + 8 + sizeof(struct ivs_bounce), header);
+		ivs_copy(to + header, payload, bytes);
 		if (flags & IVS_F_TIME && bytes >= IVS_NT_MIN)
 			ivs_nt_report(&p->nt, p->rx_ctl, flags, ivs_cycles() - begin, bytes);
-		call(i, op, i->received, bytes);
+		call(i, op, to, header + bytes);
 		return NULL;
 	}
 	if (flags & ~IVU_MISSING_MASK || missing > 8 || len)

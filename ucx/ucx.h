@@ -7,7 +7,7 @@
 
 #define IVU_NAME	"ivshmem"
 #define IVU_DEVICE	"ivshmem0"
-#define IVU_FORMAT	1	/* of the messages and addresses: ranks of another one are not reached */
+#define IVU_FORMAT	2	/* of the messages and addresses: ranks of another one are not reached */
 
 /* Messages: op in a line of a ring. */
 #define IVU_OP_PUT	1	/* struct ivu_put, then data for registered memory */
@@ -25,6 +25,7 @@ struct ivu_put {
 
 #define IVU_SHORT_MAX	(8 + IVS_INLINE_MAX)	/* bytes of an active message in the ring itself */
 #define IVU_IOV_MAX	8
+#define IVU_HEADER_MAX	56	/* bytes of a header in the ring before data in a bounce buffer */
 
 /*
  * Where in a page a message of UCX's begins that it copies from and to its user's memory, so that behind its header of

@@ -53,6 +53,27 @@ static ucs_status_t on_message(void *arg, void *data, size_t length, unsigned fl
 	return UCS_OK;
 }
 
+/* The bytes of a message that came whole, whatever it was sent from. */
+static uint8_t pattern(size_t at)
+{
+	return (uint8_t) (1 + at % 251);
+}
+
+static uint64_t patterns;
+
+static ucs_status_t on_pattern(void *arg, void *data, size_t length, unsigned flags)
+{
+	const uint8_t *p = data;
+	size_t i;
+
+	(void) arg;
+	(void) flags;
+	for (i = 0; i < length; i++)
+		EXPECT(p[i] == pattern(i));
+	patterns += length;
+	return UCS_OK;
+}
+
 static ucs_status_t on_error(void *arg, uct_ep_h failed, ucs_status_t status)
 {
 	(void) arg;
@@ -104,6 +125,7 @@ static void open_all(void)
 	uct_iface_progress_enable(iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
 	EXPECT(uct_iface_query(iface, &attr) == UCS_OK);
 	EXPECT(uct_iface_set_am_handler(iface, 3, on_message, NULL, 0) == UCS_OK);
+	EXPECT(uct_iface_set_am_handler(iface, 4, on_pattern, NULL, 0) == UCS_OK);
 }
 
 static void close_all(void)
@@ -290,6 +312,56 @@ static void plain(void)
 	barrier(NULL);
 	uct_rkey_release(component, &key);
 	EXPECT(uct_md_mem_dereg(md, memh) == UCS_OK);
+	close_all();
+}
+
+/* Data that is copied from where it lies: all lengths of headers, of data, and one, two or too many pieces of it. */
+static void zcopy(void)
+{
+	size_t most = 0, sent = 0, header, len, first, i;
+	uct_iov_t iov[12];
+	uint8_t *data;
+
+	open_all();
+	EXPECT(attr.cap.flags & UCT_IFACE_FLAG_AM_ZCOPY);
+	most = attr.cap.am.max_zcopy;
+	data = malloc(most + 1);
+	for (i = 0; i <= most; i++)
+		data[i] = pattern(i);
+	connect_to(!rank);
+	memset(iov, 0, sizeof(iov));
+	for (header = 0; header <= attr.cap.am.max_hdr; header++)
+		for (len = 0; len + header <= most; len = 3 * len + 1) {
+			first = len / 3;
+			iov[0] = (uct_iov_t) { .buffer = data + header, .length = header % 2 ? len : first, .count = 1 };
+			iov[1] = (uct_iov_t) { .buffer = data + header + first, .length = len - first, .count = 1 };
+			iov[11] = iov[1];
+			while (uct_ep_am_zcopy(ep, 4, data, (unsigned) header, iov, header % 2 ? 1 : 2, 0, NULL) ==
+			       UCS_ERR_NO_RESOURCE)
+				uct_iface_progress(iface);
+			sent += header + len;
+			if (!(header % 2)) {
+				iov[1].length = 0;
+				while (uct_ep_am_zcopy(ep, 4, data, (unsigned) header, iov, 12, 0, NULL) ==
+				       UCS_ERR_NO_RESOURCE)
+					uct_iface_progress(iface);
+				sent += header + len;
+			}
+			uct_iface_progress(iface);
+		}
+	iov[0] = (uct_iov_t) { .buffer = data, .length = most, .count = 1 };
+	while (uct_ep_am_zcopy(ep, 4, data, 0, iov, 1, 0, NULL) == UCS_ERR_NO_RESOURCE)
+		uct_iface_progress(iface);
+	sent += most;
+	EXPECT(uct_ep_am_zcopy(ep, 4, data, 1, iov, 1, 0, NULL) == UCS_ERR_INVALID_PARAM);
+	EXPECT(uct_ep_am_zcopy(ep, UCT_AM_ID_MAX, data, 0, iov, 1, 0, NULL) == UCS_ERR_INVALID_PARAM);
+	EXPECT(uct_ep_am_zcopy(ep, 4, data, (unsigned) attr.cap.am.max_hdr + 1, iov, 0, 0, NULL) ==
+	       UCS_ERR_INVALID_PARAM);
+	while (patterns < sent)
+		uct_iface_progress(iface);
+	EXPECT(patterns == sent);
+	barrier(NULL);
+	free(data);
 	close_all();
 }
 
@@ -500,6 +572,7 @@ int main(void)
 	setenv("UCX_LOG_LEVEL", "error", 0);
 	run("every way", 2, 64, plain, false);
 	run("pieces that lie apart", 2, 64, strided, false);
+	run("data from where it lies", 2, 64, zcopy, false);
 	setenv("FI_IVSHMEM_RANKS", "128", 1);
 	run("slots that were left behind", 2, 256, left_behind, false);
 	unsetenv("FI_IVSHMEM_RANKS");

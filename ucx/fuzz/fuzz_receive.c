@@ -196,7 +196,7 @@ static void forge(struct input *in, uint64_t key)
 	if (what & 16)
 		flags = what & 32 ? IVS_F_BOUNCE | (flags & (IVS_F_NT | IVS_F_TIME)) : 0;
 	if (what & 64)
-		len = (uint16_t) (flags & IVS_F_BOUNCE ? sizeof(ref) + (op == IVU_OP_PUT ? sizeof(put) : 0) :
+		len = (uint16_t) (flags & IVS_F_BOUNCE ? sizeof(ref) + (op == IVU_OP_PUT ? sizeof(put) : len % (IVU_HEADER_MAX + 1)) :
 				  len % (IVS_INLINE_MAX + 1));
 	have = len < sizeof(payload) ? len : sizeof(payload);
 	lines = ivs_lines_for(have);
