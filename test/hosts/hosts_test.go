@@ -274,6 +274,11 @@ func (l *lab) powerCut() {
 		if strings.Count(string(said), ": here\n") == 3 {
 			break
 		}
+		select {
+		case r := <-ended:
+			outer.Stuck(fmt.Errorf("run has ended before all three VMs said anything: %v\n%s", r.err, r.out))
+		default:
+		}
 		if time.Since(began) > runBound {
 			outer.Stuck(fmt.Errorf("run: no VM of three says anything: %s", said))
 		}
