@@ -461,25 +461,10 @@ bool ivs_core_address(struct ivs_peer *peer)
 	return true;
 }
 
-/* Says who we are. Whoever knows it already ignores it. */
-static int send_hello(struct ivs_peer *peer)
-{
-	struct iovec iov = { &peer->ep->addr, sizeof(peer->ep->addr) };
-
-	return send_wire(peer, OP_HELLO, 0, 0, NULL, 0, &iov, 1, 0, sizeof(peer->ep->addr));
-}
-
-void ivs_core_ask(struct ivs_peer *peer)
-{
-	int ret = send_hello(peer);
-
-	if (ret && ret != -FI_EAGAIN)
-		ivs_peer_dead(peer, FI_EIO);
-}
-
 int ivs_core_connect(struct ivs_peer *peer)
 {
 	struct core_ep *ce = peer->ep->core;
+	struct iovec iov = { &peer->ep->addr, sizeof(peer->ep->addr) };
 
 	if (!ce || !peer->addr.core_len) {
 		IVS_WARN(FI_LOG_EP_CTRL, "a rank is on another host, and there is no provider to "
@@ -496,7 +481,7 @@ int ivs_core_connect(struct ivs_peer *peer)
 	ce->busy = true;
 	peer->piece = PIECE;
 	/* Our address, before anything else. */
-	return send_hello(peer);
+	return send_wire(peer, OP_HELLO, 0, 0, NULL, 0, &iov, 1, 0, sizeof(peer->ep->addr));
 }
 
 static struct ivs_peer *find_uid(struct core_ep *ce, uint64_t uid)

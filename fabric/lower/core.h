@@ -21,8 +21,6 @@ void ivs_core_disable(struct ivs_ep *ep);
 /* Does it take an application's tagged messages as they are? */
 bool ivs_core_passthrough(const struct ivs_domain *domain);
 int ivs_core_connect(struct ivs_peer *peer);
-/* Sends what says nothing new to a connected peer, which is dead if that fails, now or later. */
-void ivs_core_ask(struct ivs_peer *peer);
 int ivs_core_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
 /* Handles what has arrived. Returns how many messages. */
 int ivs_core_poll(struct ivs_ep *ep);

@@ -472,31 +472,18 @@ void ivs_peer_check(struct ivs_ep *ep)
 {
 	uint64_t now = ivs_now_ms();
 	struct ivs_list *pos, *tmp;
-	bool ask;
 
 	if (now - ep->checked_ms < IVS_CHECK_MS)
 		return;
-	/* Whoever was stopped, as its whole job may have been, leaves the others time to go on as well. */
-	if (now - ep->checked_ms > IVS_SAME_KERNEL_MS)
-		ep->asked_ms = now;
 	ep->checked_ms = now;
-	/* Those on other hosts show no heartbeat: a message to them fails if they have gone. */
-	ask = now - ep->asked_ms >= ivs_param.timeout / 2;
-	if (ask)
-		ep->asked_ms = now;
 	ep->newcomers = 0;
 	free_gone(ep);
 	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the analyzer does not follow lists */
 	ivs_list_each_safe(pos, tmp, &ep->peers_all) {
 		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
 
-		if (p->channel == IVS_CHAN_DEAD)
+		if (p->slot == IVS_NO_SLOT || p->channel == IVS_CHAN_DEAD)
 			continue;
-		if (p->slot == IVS_NO_SLOT) {
-			if (ask && p->channel == IVS_CHAN_CORE && owes(p))
-				ivs_core_ask(p);
-			continue;
-		}
 		if (!owes(p)) {
 			p->alive.seen = 0;
 			continue;
