@@ -233,6 +233,11 @@ test-ubuntu: packages ## packages, kernel fetch, build, MPI and the demo as a us
 test-packages: go ## packages made twice; installed, upgraded, removed and purged in clean Debian 12 and 13 (root)
 	@sh scripts/packages-test.sh
 
+# Twice the packages, so that there is something to upgrade to.
+test-ansible: go slurm ## Ansible's role, in a Debian 12 that it makes: installed, run again, upgraded, removed (root; 1 GB below build/)
+	@PACKAGES_NEXT=1 sh scripts/packages.sh >/dev/null
+	@sh scripts/ansible-tests.sh
+
 # VFs for real: an outer host under TCG with an emulated card, in it a VM with a VF. Minutes.
 test-sriov: go ## an emulated host with an IOMMU and an SR-IOV card, and a VM with a VF
 	NEARMETAL_SRIOV=1 go test -count=1 -v -timeout 40m ./test/sriov
