@@ -47,7 +47,7 @@ func TestAccounting(t *testing.T) {
 		t.Errorf("%v: sstat has %s\n%s", err, text, b.Logs())
 	}
 	b.Command("scancel", id).Run()
-	if err := bed.Await("the end of the job", func() bool { return len(cgroupsOf(id)) == 0 && leftoversOf(id) == "" }); err != nil {
+	if err := bed.Await("the end of the job", func() bool { return gone(b, id) }); err != nil {
 		t.Errorf("%v: left are %v\n%s\n%s", err, cgroupsOf(id), leftoversOf(id), b.Logs())
 	}
 }

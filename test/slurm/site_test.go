@@ -180,7 +180,7 @@ func TestSiteStrict(t *testing.T) {
 				}
 			}
 			write("go-on", "")
-			if err := bed.Await("the end of the job", func() bool { return len(cgroupsOf(id)) == 0 && leftoversOf(id) == "" }); err != nil {
+			if err := bed.Await("the end of the job", func() bool { return gone(b, id) }); err != nil {
 				t.Errorf("%v: left are %v\n%s\n%s", err, cgroupsOf(id), leftoversOf(id), b.Logs())
 			}
 			if err := b.AwaitIdle(); err != nil {
