@@ -66,10 +66,12 @@ var esxiRows = []Row{
 				if item := judgeSettings(name, next); item.Status != Warn {
 					return item
 				}
-				was := func(key string) string { return key + "=" + plainValue(next[key]) }
-				list = append(list, Command{
-					Run:  mellanox + "mlxconfig -d " + name + " -y set SRIOV_EN=1 NUM_OF_VFS=8",
-					Undo: mellanox + "mlxconfig -d " + name + " -y set " + was("SRIOV_EN") + " " + was("NUM_OF_VFS")})
+				set := mellanox + "mlxconfig -d " + name + " -y set "
+				c := Command{Run: set + "SRIOV_EN=1 NUM_OF_VFS=8"}
+				if on, vfs := plainValue(next["SRIOV_EN"]), plainValue(next["NUM_OF_VFS"]); on != "" && vfs != "" {
+					c.Undo = set + "SRIOV_EN=" + on + " NUM_OF_VFS=" + vfs
+				}
+				list = append(list, c)
 				return Item{}
 			})
 			return list
@@ -335,14 +337,14 @@ func parseMlxconfig(out string) (now, next map[string]string) {
 	return now, next
 }
 
-var plainNumber = lazyregexp.New(`\((\d+)\)$`)
+var plainNumber = lazyregexp.New(`^(?:[A-Za-z_]+\()?(\d{1,10})\)?$`)
 
-// plainValue is a setting as mlxconfig takes it: True(1) is 1.
+// plainValue is a setting as mlxconfig takes it: True(1) is 1. "": it is no number, and so nothing that may stand in a command.
 func plainValue(v string) string {
 	if m := plainNumber().FindStringSubmatch(v); m != nil {
 		return m[1]
 	}
-	return v
+	return ""
 }
 
 // moduleParameters reads the parameters of nmlx5_core that are set. The columns are those of the line below the heading.

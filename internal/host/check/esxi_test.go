@@ -1,0 +1,12 @@
+package check
+
+import "testing"
+
+// A host's own words stand in a command only where they are numbers: an administrator copies what undoes a change.
+func TestPlainValue(t *testing.T) {
+	for said, want := range map[string]string{"True(1)": "1", "False(0)": "0", "16": "16", "": "", "N/A": "", "1';reboot;'(2)": "", "$(reboot)": "", "a(1)b(2)": ""} {
+		if got := plainValue(said); got != want {
+			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+	}
+}
