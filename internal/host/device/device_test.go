@@ -20,7 +20,7 @@ var ctx = context.Background()
 
 func open(t testing.TB, root string) *Host {
 	t.Helper()
-	h, err := Open(root, 3*time.Second)
+	h, err := Open(root, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,14 +224,29 @@ func TestVanish(t *testing.T) {
 func TestLostVF(t *testing.T) {
 	root := capture(t, "s0")
 	k := emulate(t, root)
-	k.lost = 1
+	k.lost = 0
 	before := k.state()
 	h := open(t, root)
 	h.wait = 300 * time.Millisecond
-	wantErr(t, h.EnableVFs(ctx, thePF, 2), "VF 1", "did not come within")
+	wantErr(t, h.EnableVFs(ctx, thePF, 2), "VF 0", "did not come within")
 	k.settle()
 	if after := k.state(); after != before {
 		t.Errorf("before\n%safter\n%s", before, after)
+	}
+}
+
+// What came while this process stood still is seen, though its time is over.
+func TestUntilLooksOnceMore(t *testing.T) {
+	h := &Host{wait: time.Millisecond}
+	asked := 0
+	if err := h.until(ctx, "it", func() (bool, error) {
+		asked++
+		for began := time.Now(); asked == 1 && time.Since(began) <= h.wait; {
+			time.Sleep(h.wait)
+		}
+		return asked == 2, nil
+	}); err != nil {
+		t.Errorf("%v, asked %d times", err, asked)
 	}
 }
 

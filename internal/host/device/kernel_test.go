@@ -59,8 +59,7 @@ type kernel struct {
 	before func(n int, path, value string) // called before the nth write (from 1) takes effect; may be nil
 	delay  time.Duration                   // of each consequence
 	stolen string                          // a driver that takes functions before vfio-pci
-	// lost is the number of a VF that never appears, -1: none.
-	lost int
+	lost   int                             // the number of a VF that never appears, -1: none
 }
 
 func emulate(t testing.TB, root string) *kernel {
@@ -253,12 +252,10 @@ func vfAddress(i int) string {
 
 // vfs makes the card's VFs n.
 func (k *kernel) vfs(n int) {
-	for i := 0; ; i++ {
+	most, _ := strconv.Atoi(k.get(slot + "/" + thePF + "/sriov_totalvfs"))
+	for i := range most {
 		a := vfAddress(i)
-		if _, err := os.Stat(k.root + slot + "/" + a); err != nil {
-			break
-		}
-		if n == 0 {
+		if _, err := os.Stat(k.root + slot + "/" + a); err == nil && n == 0 {
 			k.unbind(a)
 			g := k.group(a)
 			os.Remove(k.root + pciDevices + "/" + a)

@@ -95,15 +95,17 @@ func printable(s string) string {
 const poll = 5 * time.Millisecond
 
 // until waits for the kernel to do something, at most h.wait. f returns false as long as it is
-// not done, and an error when it never will be.
+// not done, and an error when it never will be. It is asked once more after that time: the whole machine may
+// have stood still meanwhile.
 func (h *Host) until(ctx context.Context, what string, f func() (bool, error)) error {
 	end := time.Now().Add(h.wait)
 	for {
+		over := time.Now().After(end)
 		ok, err := f()
 		if ok || err != nil {
 			return err
 		}
-		if time.Now().After(end) {
+		if over {
 			return fmt.Errorf("%s did not come within %v", what, h.wait)
 		}
 		select {
