@@ -5,19 +5,40 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"golang.org/x/term"
 )
 
-// askPassword asks for a password at the terminal; "" where there is none.
+// askPassword asks at the terminal, which shows nothing of the answer; "" where there is none. A signal ends the program, and leaves
+// the terminal as it was.
 func askPassword(whose string) (string, error) {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
 		return "", nil
 	}
 	defer tty.Close()
+	fd := int(tty.Fd())
+	was, err := term.GetState(fd)
+	if err != nil {
+		return "", err
+	}
+	signals, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	defer close(done)
+	go func() {
+		select {
+		case s := <-signals:
+			term.Restore(fd, was)
+			fmt.Fprintln(tty)
+			os.Exit(128 + int(s.(syscall.Signal)))
+		case <-done:
+		}
+	}()
 	fmt.Fprintf(tty, "password of %s: ", whose)
-	b, err := term.ReadPassword(int(tty.Fd()))
+	b, err := term.ReadPassword(fd)
 	fmt.Fprintln(tty)
 	return string(b), err
 }
