@@ -269,14 +269,23 @@ func TestPortGroupAnswerLost(t *testing.T) {
 		}
 		return nil
 	})
-	var lost bool
+	var lost, watched, early bool
+	after := 0 // calls, while the task runs
 	s.Fail(func(_ int, m string) (f vcsim.Failure) {
 		switch {
 		case m == "AddDVPortgroup_Task":
 			lost = true
 			return vcsim.Failure{Drop: true, After: true}
-		case m == "ModifyListView" && lost: // its task is watched
+		case !lost || watched || early:
+		case m == "ModifyListView": // its task is watched
+			watched = true
 			release()
+		case strings.HasPrefix(m, "RetrieveProperties") && strings.Contains(s.Last(m), "<pathSet>portgroup<"), after > 200:
+			early = true // the simulator does not let its switch be read before
+			release()
+		}
+		if lost {
+			after++
 		}
 		return f
 	})
@@ -285,6 +294,9 @@ func TestPortGroupAnswerLost(t *testing.T) {
 		t.Fatal("the port group's answer was not lost")
 	}
 	l.j.undo(t)
+	if !watched || early {
+		t.Errorf("the task that makes the port group was awaited: %v; its switch was read before its end: %v", watched, early)
+	}
 	same(t, "lost", before)
 }
 
