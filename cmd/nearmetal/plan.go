@@ -95,7 +95,7 @@ fit the plan, and what each of the others lacks; it fails where none fits.`,
 		if err != nil {
 			return err
 		}
-		if err := advise(c.Backend, p, list); err != nil {
+		if err := advise(c, p, list); err != nil {
 			return err
 		}
 		p.Warnings = append(p.Warnings, backend.Unused(c)...)
@@ -104,7 +104,7 @@ fit the plan, and what each of the others lacks; it fails where none fits.`,
 				return err
 			}
 		}
-		translated, err := translate(c.Backend, p, list)
+		translated, err := translate(c, p, list)
 		if err != nil {
 			return err
 		}
@@ -157,8 +157,8 @@ func fitPlan(c *spec.Cluster) error {
 }
 
 // translate is the plan in a back end's own terms; nil where it has none.
-func translate(name string, p *plan.Plan, hosts []topology.Host) (backend.Translation, error) {
-	d, err := backend.Open(name)
+func translate(c *spec.Cluster, p *plan.Plan, hosts []topology.Host) (backend.Translation, error) {
+	d, err := backend.Open(c.Backend)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func translate(name string, p *plan.Plan, hosts []topology.Host) (backend.Transl
 	if !ok {
 		return nil, nil
 	}
-	return t.Translate(p, hosts)
+	return t.Translate(c, p, hosts)
 }
 
 // planFor makes the plan for the hosts that flags or file name: descriptions, or hosts that ssh reaches, as run and up
@@ -225,14 +225,14 @@ func planHosts(names []string, c *spec.Cluster) ([]topology.Host, plan.Ledger, e
 }
 
 // advise adds what a back end says of a plan to its warnings.
-func advise(name string, p *plan.Plan, hosts []topology.Host) error {
-	d, err := backend.Open(name)
+func advise(c *spec.Cluster, p *plan.Plan, hosts []topology.Host) error {
+	d, err := backend.Open(c.Backend)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
 	if a, ok := d.(backend.Adviser); ok {
-		p.Warnings = append(p.Warnings, a.Advise(p, hosts)...)
+		p.Warnings = append(p.Warnings, a.Advise(c, p, hosts)...)
 	}
 	return nil
 }

@@ -59,6 +59,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"time"
 
@@ -126,6 +127,13 @@ type Networker interface {
 	Network(ctx context.Context, vms []string, n spec.Network, record func(Ref) error) ([]Card, error)
 }
 
+// Late is an Instance of a Networker whose cards have no Address: it is known only when the VM runs (DHCP). Address waits for it.
+// Configure replaces Request.Config, which is empty then, before Agent is called. Either all of a cluster's VMs are so, or none.
+type Late interface {
+	Address(ctx context.Context) (netip.Prefix, error)
+	Configure(config []byte)
+}
+
 // Locator is a Driver whose VMs do not run on this host (Caps.Remote): the machines that plans are
 // made for.
 type Locator interface {
@@ -154,9 +162,9 @@ type Promiser interface {
 }
 
 // Adviser is a Driver that cannot carry every plan out as well as its own hosts could: Advise says
-// what of a plan is lost or slow, a line each. It is pure, and knows what the plan says only.
+// what of a plan is lost or slow, a line each. It is pure: it knows what the cluster file and the plan say only.
 type Adviser interface {
-	Advise(p *plan.Plan, hosts []topology.Host) []string
+	Advise(s *spec.Cluster, p *plan.Plan, hosts []topology.Host) []string
 }
 
 // Planner is a Driver whose capabilities are the same wherever it is. Plans are matched with them (Fit) without Probe:
@@ -168,7 +176,7 @@ type Planner interface {
 // Translator is a Driver that carries a plan out in other terms than the plan's. Translate says in which, and fails for a
 // plan that it would have to refuse. It is pure.
 type Translator interface {
-	Translate(p *plan.Plan, hosts []topology.Host) (Translation, error)
+	Translate(s *spec.Cluster, p *plan.Plan, hosts []topology.Host) (Translation, error)
 }
 
 // Translation is a plan in a back end's own terms, for people and for programs.

@@ -75,7 +75,7 @@ type Link struct {
 // Card is a VM's card on a network of the driver's own.
 type Card struct {
 	MAC     string       // unicast
-	Address netip.Prefix // IPv4, with the length of its subnet
+	Address netip.Prefix // IPv4, with the length of its subnet; not valid: see Late
 	Gateway netip.Addr   // the zero Addr: none
 	MTU     int          // bytes; 0: 1500
 }

@@ -30,6 +30,11 @@ func (c *Cluster) boot(ctx context.Context, p *prepared, o Options, reg *region.
 	c.lost = make(chan error, len(c.vms))
 	go c.watch(giveUp)
 
+	if c.wiring.late {
+		if err := c.awaitAddresses(ctx, p, o, reg); err != nil {
+			return err
+		}
+	}
 	if err := c.awaitAll(ctx, cancel, o.Events); err != nil {
 		return err
 	}

@@ -55,6 +55,14 @@ func (c *Cluster) linkLauncher() error {
 	if _, err := launch.Link(c.dir, exe); err != nil {
 		return err
 	}
+	if c.wiring.late {
+		return nil // awaitAddresses does
+	}
+	return c.writeHostFiles()
+}
+
+// writeHostFiles writes the host files, for the host and for the VMs.
+func (c *Cluster) writeHostFiles() error {
 	// On the host the VMs' names are not known: hydra, which looks them up, gets addresses.
 	if err := writeHostfiles(filepath.Join(c.dir, HostsDir), c.hosts(), launch.AddressHostfile); err != nil {
 		return err

@@ -497,6 +497,22 @@ func TestOwnNetworkChecked(t *testing.T) {
 	if _, err := wireOwn([]string{"vm0", "vm1"}, []backend.Card{good}); err == nil {
 		t.Error("one card for two VMs")
 	}
+	// Addresses that come when the VMs run are looked at then.
+	w, err := wireOwn([]string{"vm0", "vm1"}, []backend.Card{{MAC: "52:54:00:00:00:01"}, {MAC: "52:54:00:00:00:02"}})
+	if err != nil || !w.late || w.subnet(1) != "" || w.ip(1).IsValid() {
+		t.Fatalf("%v, %+v", err, w)
+	}
+	if err := w.address(0, good.Address); err != nil {
+		t.Error(err)
+	}
+	for _, x := range []struct{ address, want string }{{"192.0.2.1/16", "another VM's"}, {"2001:db8::1/64", "is no IPv4 address"}} {
+		if err := w.address(1, at(x.address)); err == nil || !strings.Contains(err.Error(), x.want) || !strings.Contains(err.Error(), "vm1") {
+			t.Errorf("%s: %v", x.address, err)
+		}
+	}
+	if err := w.address(1, at("192.0.2.2/24")); err != nil || w.subnet(1) != "192.0.2.0/24" || w.config[1][0].Address != at("192.0.2.2/24") {
+		t.Errorf("%v, %+v", err, w)
+	}
 }
 
 // VMs elsewhere are planned on the back end's machines.

@@ -174,7 +174,7 @@ func (c *Cluster) place(p *prepared, o Options, notice func(string)) error {
 		}
 	}
 	if d, ok := c.driver.(backend.Adviser); ok {
-		p.plan.Warnings = append(p.plan.Warnings, d.Advise(p.plan, p.hosts)...)
+		p.plan.Warnings = append(p.plan.Warnings, d.Advise(s, p.plan, p.hosts)...)
 	}
 	for _, w := range p.plan.Warnings {
 		notice(w)

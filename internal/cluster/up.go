@@ -179,7 +179,10 @@ func (c *Cluster) fill(p *prepared) {
 	c.mu.Lock()
 	for i, v := range p.plan.VMs {
 		c.rec.VMs = append(c.rec.VMs, VMRecord{
-			Name: v.Name, VCPUs: v.VCPUs, Subnet: c.wiring.subnet(i), Uplink: c.wiring.uplink, MemoryBytes: v.MemoryBytes, State: Booting, IP: c.wiring.ip(i).String()})
+			Name: v.Name, VCPUs: v.VCPUs, Subnet: c.wiring.subnet(i), Uplink: c.wiring.uplink, MemoryBytes: v.MemoryBytes, State: Booting})
+		if ip := c.wiring.ip(i); ip.IsValid() {
+			c.rec.VMs[i].IP = ip.String()
+		}
 	}
 	c.mu.Unlock()
 	c.write(nil)

@@ -59,9 +59,12 @@ func (c *Cluster) settings(v *vm, s *spec.Cluster, p *prepared) backend.Settings
 
 // start starts v.
 func (c *Cluster) start(ctx context.Context, v *vm, s *spec.Cluster, p *prepared, reg *region.Region) error {
-	cfg, err := c.config(v, s, p, reg)
-	if err != nil {
-		return err
+	var cfg []byte
+	var err error
+	if !c.wiring.late {
+		if cfg, err = c.config(v, s, p, reg); err != nil {
+			return err
+		}
 	}
 	files := backend.Files{Links: c.wiring.files[v.index]}
 	if p.image != nil {

@@ -18,6 +18,7 @@ var UplinkHost = netip.PrefixFrom(backend.UserHost, backend.UserGuest.Bits())
 // wiring is the VMs' network: for each VM its cards, and the open files that the back end
 // gets for them.
 type wiring struct {
+	late    bool // the VMs' addresses are known when they run (backend.Late)
 	addrs   []network.Address
 	links   [][]backend.Link
 	uplink  bool               // each VM has a card on the user network
@@ -154,6 +155,8 @@ func (w *wiring) join(n spec.Network, id [16]byte, j *journal.Journal) error {
 // subnet is that of ip, "" for the loopback.
 func (w *wiring) subnet(i int) string {
 	switch {
+	case i < len(w.addrs) && !w.addrs[i].IP.IsValid():
+		return ""
 	case i < len(w.addrs):
 		return w.addrs[i].Prefix.String()
 	case len(w.links[i]) > 0:

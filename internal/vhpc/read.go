@@ -49,8 +49,11 @@ type row struct {
 // vmKeys are those of a VM, as the toolkit's pages list them.
 var vmKeys = words(`template cpu memory datacenter vm_folder cluster host datastore resource_pool linked port_group is_dhcp ip netmask
 	gateway domain dns guest_hostname device mmio_size latency cpu_reservation memory_reservation cpu_shares memory_shares
-	cores_per_socket guest_username guest_password script sequence barrier sriov_port_group sriov_dvs_name pf
+	cores_per_socket guest_username guest_password script sequence sriov_port_group sriov_dvs_name pf
 	allow_guest_mtu_change pvrdma_port_group dvs_name vgpu secure_boot power instant adapter_number svs_name`)
+
+// appended are those that a row may have several times: their values are a list.
+var appended = words("script pf sriov_port_group sriov_dvs_name")
 
 var switchKeys = words("name port_group host pnic datacenter mtu")
 
@@ -163,7 +166,8 @@ var (
 	bunch   = regexp.MustCompile(`\{\{([0-9]{1,6}):([0-9]{1,6})\}\}`)
 )
 
-// keysOf resolves the words of a row: macros, and key:value. A later word goes before an earlier one.
+// keysOf resolves the words of a row: macros, and key:value. A later word goes before an earlier one, but for those that
+// make lists.
 func keysOf(text string, sections map[string][]row, known map[string]bool) (map[string]string, error) {
 	keys := map[string]string{}
 	put := func(key, value string) error {
@@ -171,7 +175,11 @@ func keysOf(text string, sections map[string][]row, known map[string]bool) (map[
 		if !known[key] {
 			return fmt.Errorf("key %.60q is none of the toolkit's", key)
 		}
-		if value != "" {
+		switch {
+		case value == "":
+		case appended[key] && keys[key] != "":
+			keys[key] += " " + value
+		default:
 			keys[key] = value
 		}
 		return nil

@@ -1,7 +1,11 @@
 package vhpc
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
+	"net/netip"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -9,142 +13,332 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// planned are the keys that a plan has, ignored those that the toolkit reads and does nothing with.
-var (
-	planned = words("cpu memory device pf latency cpu_reservation memory_reservation cores_per_socket mmio_size")
-	ignored = words("instant adapter_number svs_name")
+// taken are the keys that become a part of the cluster file, or are met by what nearmetal does with every VM. The others are said in
+// a note, and why.
+var taken = words(`template cpu memory datacenter vm_folder host datastore resource_pool linked port_group is_dhcp ip netmask gateway domain dns
+	device latency pf pvrdma_port_group vgpu secure_boot cores_per_socket mmio_size`)
+
+// why says of a key what becomes of it.
+var why = map[string]string{
+	"instant": ignored, "adapter_number": ignored, "svs_name": ignored,
+	"cpu_shares": noShares, "memory_shares": noShares,
+	"dvs_name": ofGroup, "sriov_dvs_name": ofGroup,
+	"guest_hostname":         "a VM's host name is its own name",
+	"guest_username":         "set GOVC_GUEST_LOGIN to USER:PASSWORD, or vsphere.user for your own ssh",
+	"guest_password":         "a password in a file that others can read: change it, and set GOVC_GUEST_LOGIN",
+	"script":                 "run it by nearmetal exec",
+	"sequence":               "scripts run in the order in which you run them",
+	"allow_guest_mtu_change": "cards with a virtual function always allow it",
+}
+
+const (
+	ignored  = "the toolkit itself ignores it"
+	noShares = "shares stay normal: CPUs and memory are reserved instead"
+	ofGroup  = "the port group says its switch"
 )
 
-// Spec makes a cluster file of a file's VMs, for nearmetal plan --on vsphere. The notes say what is not in it, a line each: no
+// maker makes a cluster file of a file's VMs.
+type maker struct {
+	f     *File
+	c     *spec.Cluster
+	notes []string
+	err   error // the first
+}
+
+func (m *maker) note(format string, a ...any) { m.notes = append(m.notes, fmt.Sprintf(format, a...)) }
+
+func (m *maker) fail(v *VM, format string, a ...any) {
+	if m.err == nil {
+		m.err = fmt.Errorf("line %d: VM %.60q: %w", v.Line, v.Name, fmt.Errorf(format, a...))
+	}
+}
+
+// Spec makes a cluster file of a file's VMs, for nearmetal with back end vsphere. The notes say what is not in it, a line each: no
 // note has a value of a key, which may be a password.
 func (f *File) Spec() (c *spec.Cluster, notes []string, err error) {
 	if len(f.VMs) == 0 {
 		return nil, nil, fmt.Errorf("there are no VMs in it: a section _VMS_")
 	}
-	c = &spec.Cluster{Version: spec.Version, Backend: "vsphere", Root: spec.RootBackend}
 	zero := spec.Size(0)
-	c.Region.Size = &zero
-	left := map[string][]int{}
-	high, normal := 0, 0
+	m := &maker{f: f, c: &spec.Cluster{Version: spec.Version, Backend: "vsphere", Root: spec.RootBackend}}
+	m.c.Region.Size = &zero
+	m.groups()
+	m.reservations()
+	m.inventory()
+	m.devices()
+	m.addresses()
+	m.others()
+	if m.err != nil {
+		return nil, nil, m.err
+	}
+	if err := spec.Validate(m.c); err != nil {
+		return nil, nil, err
+	}
+	spec.Defaults(m.c)
+	return m.c, m.notes, nil
+}
+
+// groups makes groups of equal VMs that follow each other.
+func (m *maker) groups() {
 	var last string
-	for _, v := range f.VMs {
+	for i := range m.f.VMs {
+		v := &m.f.VMs[i]
 		g, err := group(v)
 		if err != nil {
-			return nil, nil, fmt.Errorf("line %d: VM %.60q: %w", v.Line, v.Name, err)
-		}
-		if strings.EqualFold(v.Keys["latency"], "high") {
-			high++
-		} else {
-			normal++
-		}
-		for k := range v.Keys {
-			if !planned[k] {
-				left[k] = append(left[k], v.Line)
-			}
+			m.fail(v, "%w", err)
+			return
 		}
 		sign := fmt.Sprintf("%s %d %d %v", g.Name, g.VCPUs, g.Memory, g.Devices)
-		if n := len(c.VMs); n > 0 && sign == last {
-			c.VMs[n-1].Count++
+		if n := len(m.c.VMs); n > 0 && sign == last {
+			m.c.VMs[n-1].Count++
 			continue
 		}
 		last = sign
-		for i := range c.VMs {
-			if c.VMs[i].Name == g.Name {
-				g.Name = fmt.Sprintf("%s-%c", g.Name, 'a'+len(c.VMs)%26)
+		for k := range m.c.VMs {
+			if m.c.VMs[k].Name == g.Name {
+				g.Name = fmt.Sprintf("%s-%c", g.Name, 'a'+len(m.c.VMs)%26)
 			}
 		}
-		c.VMs = append(c.VMs, g)
-	}
-	if high == 0 {
-		c.Placement.Pin = "never"
-	} else if normal > 0 {
-		notes = append(notes, fmt.Sprintf("latency: %d VMs have high and %d have not: in the plan all VMs have cores of their own", high, normal))
+		m.c.VMs = append(m.c.VMs, g)
 	}
 	i := 0
-	for _, g := range c.VMs {
+	for _, g := range m.c.VMs {
 		for n := 0; n < g.Count; n++ {
-			if name := fmt.Sprintf("%s%d", g.Name, n); name != f.VMs[i].Name {
-				notes = append(notes, fmt.Sprintf("VM %s is called %s", clip(f.VMs[i].Name), name))
+			if name := fmt.Sprintf("%s%d", g.Name, n); name != m.f.VMs[i].Name {
+				m.note("VM %s is called %s", clip(m.f.VMs[i].Name), name)
 			}
 			i++
 		}
 		if g.VCPUs == 0 {
-			notes = append(notes, fmt.Sprintf("VMs %s: cpu is the template's, and not known here: write vcpus", g.Name))
+			m.note("VMs %s: cpu is the template's, and not known here: write vcpus", g.Name)
 		}
 		if g.Memory == 0 {
-			notes = append(notes, fmt.Sprintf("VMs %s: memory is the template's, and not known here: write memory", g.Name))
+			m.note("VMs %s: memory is the template's, and not known here: write memory", g.Name)
 		}
 	}
-	notes = append(notes, leftOut(left)...)
-	for n, s := range f.Switches {
-		text := fmt.Sprintf("%s %s: switches are not made by a plan", s.Kind, clip(s.Name))
-		if n > 0 && f.Switches[n-1].Kind == s.Kind {
-			text += "; the toolkit itself reads the first row only"
-		}
-		notes = append(notes, text)
-	}
-	if err := spec.Validate(c); err != nil {
-		return nil, nil, err
-	}
-	spec.Defaults(c)
-	return c, notes, nil
 }
 
-// leftOut says which keys are not in the cluster file.
-func leftOut(left map[string][]int) []string {
+// reservations are the plan's: with cores of their own VMs have all of their CPU and memory reserved.
+func (m *maker) reservations() {
+	high := 0
+	for i := range m.f.VMs {
+		if strings.EqualFold(m.f.VMs[i].Keys["latency"], "high") {
+			high++
+		}
+	}
+	switch all := len(m.f.VMs); {
+	case high == 0:
+		m.c.Placement.Pin = "never"
+		for _, k := range []string{"cpu_reservation", "memory_reservation"} {
+			if slices.ContainsFunc(m.f.VMs, func(v VM) bool { on, err := truth(v.Keys[k]); return on || err != nil }) {
+				m.note("%s: reserved with latency: high only, or memory for VMs with devices: leave placement.pin out to have both", k)
+			}
+		}
+	case high < all:
+		m.note("latency: %d VMs have high and %d have not: in the plan all VMs have cores of their own", high, all-high)
+	}
+}
+
+// inventory is where vCenter puts the VMs.
+func (m *maker) inventory() {
+	v := &m.c.VSphere
+	for _, x := range []struct {
+		key string
+		to  *string
+	}{{"template", &v.Template}, {"datacenter", &v.Datacenter}, {"vm_folder", &v.Folder}, {"datastore", &v.Datastore},
+		{"resource_pool", &v.Pool}, {"port_group", &v.PortGroup}} {
+		*x.to = m.common(x.key)
+	}
+	if v.Template == "" && !m.any("template") {
+		m.note("there is no template in it: write vsphere.template before you start the VMs")
+	}
+	v.Linked = m.truth("linked")
+	for i := range m.f.VMs {
+		if h := m.f.VMs[i].Keys["host"]; h != "" && !slices.Contains(v.Hosts, h) {
+			v.Hosts = append(v.Hosts, h)
+		}
+	}
+	if len(v.Hosts) == 0 {
+		if c := m.common("cluster"); c != "" {
+			v.Hosts = []string{c} // all of its hosts
+		}
+	}
+	if len(v.Hosts) > 1 {
+		m.note("host: the plan chooses which VM is on which of the hosts")
+	}
+}
+
+// devices are those that have no function of a host, and what functions of hosts need besides.
+func (m *maker) devices() {
+	v := &m.c.VSphere
+	if m.any("secure_boot") {
+		on := m.truth("secure_boot")
+		if m.same("secure_boot") {
+			v.SecureBoot = &on
+		}
+	}
+	v.VGPU, v.PVRDMA = m.common("vgpu"), m.common("pvrdma_port_group")
+	for i := range m.f.VMs {
+		k := m.f.VMs[i].Keys
+		if _, err := truth(k["allow_guest_mtu_change"]); err != nil {
+			m.fail(&m.f.VMs[i], "allow_guest_mtu_change %w", err)
+		}
+		for _, g := range listOf(k["sriov_port_group"]) {
+			switch {
+			case v.PortGroup == "":
+				v.PortGroup = g
+			case g != v.PortGroup:
+				m.note("sriov_port_group (line %d): virtual functions are on vsphere.portGroup", m.f.VMs[i].Line)
+				return
+			}
+		}
+	}
+}
+
+// addresses are DHCP's, or those of network.subnet.
+func (m *maker) addresses() {
+	v := &m.c.VSphere
+	v.DNS, v.Domain = listOf(m.common("dns")), m.common("domain")
+	if v.DHCP = m.truth("is_dhcp") && m.same("is_dhcp"); v.DHCP {
+		if m.any("gateway") || m.any("ip") || m.any("netmask") {
+			m.note("ip, netmask, gateway: with is_dhcp they are DHCP's")
+		}
+		return
+	}
+	if !m.any("ip") {
+		if m.any("gateway") || m.any("netmask") {
+			m.note("netmask, gateway: the toolkit sets them with ip or is_dhcp only")
+		}
+		return
+	}
+	v.Gateway = m.common("gateway")
+	first := &m.f.VMs[0]
+	ip, err := netip.ParseAddr(first.Keys["ip"])
+	mask, e := netip.ParseAddr(m.common("netmask"))
+	if err != nil || e != nil || !ip.Is4() || !mask.Is4() {
+		m.note("ip, netmask: no IPv4 address with a netmask of all VMs: write network.subnet")
+		return
+	}
+	b := mask.As4()
+	n := binary.BigEndian.Uint32(b[:])
+	bits := 32
+	for ; bits > 0 && n&1 == 0; bits-- {
+		n >>= 1
+	}
+	if n&(n+1) != 0 || bits < 8 || bits > 28 {
+		m.note("netmask: none of /8 to /28: write network.subnet")
+		return
+	}
+	subnet := netip.PrefixFrom(ip, bits).Masked()
+	m.c.Network.Subnet = subnet.String()
+	at := subnet.Addr()
+	for i := range m.f.VMs {
+		if at = at.Next(); at.String() == v.Gateway {
+			at = at.Next()
+		}
+		if m.f.VMs[i].Keys["ip"] != at.String() {
+			m.note("ip (line %d): VM n has address n of %s", m.f.VMs[i].Line, subnet)
+			return
+		}
+	}
+}
+
+// others says which keys are not in the cluster file, and which switches are made by another command.
+func (m *maker) others() {
+	lines := map[string]int{}
+	for i := range m.f.VMs {
+		for k := range m.f.VMs[i].Keys {
+			if _, seen := lines[k]; !taken[k] && !seen {
+				lines[k] = m.f.VMs[i].Line
+			}
+		}
+	}
 	var keys []string
-	for k := range left {
-		keys = append(keys, k)
+	for k := range lines {
+		if _, ok := why[k]; ok {
+			keys = append(keys, k)
+		}
 	}
 	sort.Strings(keys)
-	var notes []string
 	for _, k := range keys {
-		why := "not part of a plan"
-		switch {
-		case ignored[k]:
-			why = "the toolkit itself ignores it"
-		case k == "host":
-			why = "name the hosts' captures to nearmetal plan --host"
-		case k == "vgpu" || k == "pvrdma_port_group" || k == "dvs_name":
-			why = "nearmetal does not know such devices"
-		case k == "guest_password":
-			why = "a password in a file that others can read: change it"
-		}
-		notes = append(notes, fmt.Sprintf("%s (line %d): %s", k, left[k][0], why))
+		m.note("%s (line %d): %s", k, lines[k], why[k])
 	}
-	return notes
+	for i := range m.f.VMs {
+		v := &m.f.VMs[i]
+		if v.Keys["power"] == "off" {
+			m.note("power (line %d): nearmetal up powers all VMs on", v.Line)
+			break
+		}
+	}
+	for _, s := range m.f.Switches {
+		m.note("%s %s (line %d): made by nearmetal vsphere %s", s.Kind, clip(s.Name), s.Line, s.Kind)
+	}
+}
+
+// any says whether a VM has a key, same whether all VMs have the same value.
+func (m *maker) any(key string) bool {
+	return slices.ContainsFunc(m.f.VMs, func(v VM) bool { return v.Keys[key] != "" })
+}
+
+func (m *maker) same(key string) bool {
+	return !slices.ContainsFunc(m.f.VMs, func(v VM) bool { return v.Keys[key] != m.f.VMs[0].Keys[key] })
+}
+
+// common is the value of a key that all VMs have; "" with a note where they differ.
+func (m *maker) common(key string) string {
+	if !m.same(key) {
+		m.note("%s: the VMs differ, and those of a cluster have the same: write a file for each kind", key)
+		return ""
+	}
+	return m.f.VMs[0].Keys[key]
+}
+
+// truth is a key that is true or false, false with a note where VMs differ.
+func (m *maker) truth(key string) bool {
+	for i := range m.f.VMs {
+		if _, err := truth(m.f.VMs[i].Keys[key]); err != nil {
+			m.fail(&m.f.VMs[i], "%s %w", key, err)
+		}
+	}
+	on, _ := truth(m.common(key))
+	return on
+}
+
+// truth reads a word as the toolkit does.
+func truth(text string) (bool, error) {
+	switch strings.ToLower(text) {
+	case "y", "yes", "t", "true", "on", "1":
+		return true, nil
+	case "", "n", "no", "f", "false", "off", "0":
+		return false, nil
+	}
+	return false, fmt.Errorf("is neither true nor false")
 }
 
 // group is a VM as a group of one.
-func group(v VM) (spec.Group, error) {
+func group(v *VM) (spec.Group, error) {
 	g := spec.Group{Name: groupName(v.Name), Count: 1}
-	number := func(key string, most int) (int, error) {
-		text := v.Keys[key]
-		if text == "" {
-			return 0, nil
-		}
+	if text := v.Keys["cpu"]; text != "" {
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > most {
-			return 0, fmt.Errorf("%s is no number from 1 to %d", key, most)
+		if err != nil || n < 1 || n > 4096 {
+			return g, fmt.Errorf("cpu is no number from 1 to 4096")
 		}
-		return n, nil
+		g.VCPUs = n
 	}
-	var err error
-	if g.VCPUs, err = number("cpu", 4096); err != nil {
-		return g, err
+	if text := v.Keys["memory"]; text != "" { // GB, with a fraction
+		gb, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(gb >= 0.125 && gb <= 65536) {
+			return g, fmt.Errorf("memory is no number of GB from 0.125 to 65536")
+		}
+		g.Memory = spec.Size(math.Round(gb*1024)) << 20
 	}
-	gb, err := number("memory", 65536)
-	if err != nil {
-		return g, err
-	}
-	g.Memory = spec.Size(gb) << 30
 	for _, a := range listOf(v.Keys["device"]) {
 		if !strings.Contains(a, ":") {
 			return g, fmt.Errorf("device %.40q: only PCI addresses are known; dynamic DirectPath has no key in the toolkit's files", a)
 		}
 		g.Devices = append(g.Devices, spec.Device{Type: "pci", Address: address(a)})
 	}
-	if pf := v.Keys["pf"]; pf != "" {
+	for _, pf := range listOf(v.Keys["pf"]) {
 		if strings.Contains(pf, ":") {
 			pf = address(pf)
 		}

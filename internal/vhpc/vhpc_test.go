@@ -60,13 +60,76 @@ func TestRead(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	all := strings.Join(notes, "\n")
-	for _, want := range []string{"instant (line 23): the toolkit itself ignores it", "VM mpi-vm1 is called mpi-vm0", "VM gpu_vm1 is called gpu-vm0", "template (line 22)", "the first row only", "guest_password"} {
+	for _, want := range []string{"instant (line 23): the toolkit itself ignores it", "VM mpi-vm1 is called mpi-vm0", "VM gpu_vm1 is called gpu-vm0", "svs sw2 (line 20): made by nearmetal vsphere svs", "guest_password",
+		"is_dhcp: the VMs differ"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no note %q in\n%s", want, all)
 		}
 	}
 	if strings.Contains(all+string(text), "hidden-word") {
 		t.Error("a password is shown")
+	}
+}
+
+// Each of the toolkit's keys is in the cluster file, or is said.
+func TestKeys(t *testing.T) {
+	const vms = "[_VMS_]\nvm{0:1}: BASE "
+	for _, x := range []struct {
+		base, row string
+		want      []string // of the cluster file
+		notes     string
+	}{
+		{"template: t\ndatacenter: DC\nvm_folder: f\ncluster: C\ndatastore: d\nresource_pool: p\nlinked: yes\nport_group: pg", "",
+			[]string{"template: t", "datacenter: DC", "folder: f", "hosts: [C]", "datastore: d", "pool: p", "linked: true", "portGroup: pg"}, ""},
+		{"cluster: C", "host:h{1:2}", []string{"hosts: [h1, h2]"}, "host: the plan chooses"},
+		{"is_dhcp: True\ndomain: x.test\ndns: ['192.0.2.1', '192.0.2.2']", "", []string{"dhcp: true", "domain: x.test", "dns: [192.0.2.1, 192.0.2.2]"}, ""},
+		{"is_dhcp: 1\nnetmask: 255.255.0.0\ngateway: 10.0.0.1", "", []string{"dhcp: true"}, "they are DHCP's"},
+		{"netmask: 255.255.255.0\ngateway: 10.0.7.1", "ip:10.0.7.{2:3}", []string{"subnet: 10.0.7.0/24", "gateway: 10.0.7.1"}, ""},
+		{"netmask: 255.255.255.0", "ip:10.0.7.{7:8}", []string{"subnet: 10.0.7.0/24"}, "VM n has address n of 10.0.7.0/24"},
+		{"netmask: 255.0.255.0", "ip:10.0.7.{7:8}", nil, "netmask: none of /8 to /28"},
+		{"secure_boot: yes", "", []string{"secureBoot: true"}, ""},
+		{"secure_boot: no", "", []string{"secureBoot: false"}, ""},
+		{"vgpu: grid_v100-4q", "", []string{"vgpu: grid_v100-4q"}, ""},
+		{"pvrdma_port_group: rdma\ndvs_name: sw", "", []string{"pvrdma: rdma"}, "dvs_name (line"},
+		{"pf: 3b:00.0\nsriov_port_group: a", "pf:5e:00.0 sriov_port_group:a", []string{"portGroup: a", "pf: 0000:3b:00.0", "pf: 0000:5e:00.0"}, ""},
+		{"port_group: a\npf: vmnic4\nsriov_port_group: b\nsriov_dvs_name: s\nallow_guest_mtu_change: yes", "", []string{"portGroup: a", "pf: vmnic4"}, "sriov_port_group (line"},
+		{"memory: 7.5", "", []string{"memory: 7680MiB"}, ""},
+		{"latency: high\ncpu_reservation: yes\nmemory_reservation: yes\ncores_per_socket: 4\nmmio_size: 256", "", nil, ""},
+		{"cpu_reservation: yes", "", []string{"pin: never"}, "cpu_reservation: reserved with latency: high only"},
+		{"cpu_shares: 10\nmemory_shares: 10", "", nil, "memory_shares (line"},
+		{"guest_username: u\nguest_password: hidden-word\nscript: a.sh\nsequence: 1\nguest_hostname: h\npower: off", "", nil, "script (line"},
+		{"power: off", "", nil, "powers all VMs on"},
+	} {
+		f, err := Read("f", strings.NewReader("[BASE]\n"+x.base+"\n"+vms+x.row+"\n"))
+		if err != nil {
+			t.Errorf("%s: %v", x.base, err)
+			continue
+		}
+		c, notes, err := f.Spec()
+		if err != nil {
+			t.Errorf("%s: %v", x.base, err)
+			continue
+		}
+		text, err := c.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := spec.Parse("again", text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		for _, want := range x.want {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s: no %q in\n%s", x.base, want, text)
+			}
+		}
+		if all := strings.Join(notes, "\n"); !strings.Contains(all, x.notes) || strings.Contains(all+string(text), "hidden-word") {
+			t.Errorf("%s: no note %q in\n%s", x.base, x.notes, all)
+		}
+	}
+	for k := range vmKeys {
+		if !taken[k] && why[k] == "" && k != "cluster" && k != "sriov_port_group" && k != "cpu_reservation" && k != "memory_reservation" && k != "power" {
+			t.Errorf("nobody says what becomes of %s", k)
+		}
 	}
 }
 
@@ -81,6 +144,9 @@ func TestBad(t *testing.T) {
 		{"[_VMS_]\nvm{1:99999}: cpu:1\n", "more than 1024"},
 		{"[_VMS_]\nvm1: cpu:1\nvm1: cpu:1\n", "on line 2 already"},
 		{"[_VMS_]\nvm1: cpu:many\n", "cpu is no number"},
+		{"[_VMS_]\nvm1: memory:NaN\n", "memory is no number"},
+		{"[_VMS_]\nvm1: cpu:1 secure_boot:maybe\n", "secure_boot is neither true nor false"},
+		{"[_VMS_]\nvm1: barrier:1\n", "is none of the toolkit's"},
 		{"[_VMS_]\nvm1: device:__import__('os')\n", "only PCI addresses"},
 		{"[BASE]\ncpu: 1\n", "no VMs"},
 		{strings.Repeat("# x\n", 300000), "more than"},

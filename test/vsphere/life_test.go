@@ -117,6 +117,37 @@ func TestUpDown(t *testing.T) {
 	}
 }
 
+// With DHCP nobody knows the addresses before the VMs run: they come from VMware Tools, and each VM gets those of all.
+func TestDHCP(t *testing.T) {
+	s := guests(t)
+	before := inventory()
+	ok(t, strings.NewReplacer("network: {subnet: "+vcsim.GuestSubnet+"}\n", "", "portGroup: DC0_DVPG0", "portGroup: DC0_DVPG0, dhcp: true").Replace(lifeFile), "up", "-f", "-")
+	if asked := s.Last("CustomizeVM_Task"); !strings.Contains(asked, "CustomizationDhcpIpGenerator") || strings.Contains(asked, "CustomizationFixedIp") {
+		t.Error(asked)
+	}
+	for _, vm := range []string{"vm0", "vm1"} {
+		if out := ok(t, "", "exec", "life/"+vm, "--", "grep", "vm", "/etc/hosts"); out != "127.7.0.1 vm0\n127.7.0.2 vm1\n" {
+			t.Errorf("%q", out)
+		}
+	}
+	if out := ok(t, "", "hostfile", "life", "--format", "mpich"); !strings.Contains(out, "vm0:2\nvm1:2") {
+		t.Errorf("%q", out)
+	}
+	if _, err := exec.LookPath("mpirun"); err == nil {
+		out := ok(t, "", "exec", "life/vm0", "--", "mpirun", "--oversubscribe", "-np", "4", "hostname")
+		if list := strings.Fields(out); len(list) != 4 || !slices.Contains(list, "vm0") || !slices.Contains(list, "vm1") {
+			t.Errorf("%q", out)
+		}
+	}
+	if out := ok(t, "", "logs", "life/vm1"); !strings.Contains(out, "by DHCP at 127.7.0.2/24") {
+		t.Error(out)
+	}
+	ok(t, "", "down", "life")
+	if after := inventory(); !slices.Equal(after, before) {
+		t.Errorf("left: %v", after)
+	}
+}
+
 // Without a login of the guests, the user's own ssh gets in: with the user's key, as a user of the template's who becomes root by sudo. It
 // knows the clones by the template's host key, under the name nearmetal-TEMPLATE.
 func TestOwnSSH(t *testing.T) {

@@ -5,11 +5,12 @@ import (
 
 	"nearmetal/internal/backend/lower"
 	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
 )
 
 // Advise says what of a plan QEMU cannot do well on its hosts.
-func (d *driver) Advise(p *plan.Plan, hosts []topology.Host) []string {
+func (d *driver) Advise(_ *spec.Cluster, p *plan.Plan, hosts []topology.Host) []string {
 	var list []string
 	for i := range p.VMs {
 		vm := &p.VMs[i]

@@ -55,7 +55,7 @@ func (i *instance) Agent(ctx context.Context) (io.ReadWriteCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	host := user + "@" + i.card.Address.Addr().String()
+	host := user + "@" + i.address().Addr().String()
 	s, err := i.connect(ctx, login, host, files, name)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (i *instance) files(dir string) (*remote.Files, string, error) {
 	}
 	name := "config-" + i.mark // homes may be shared between VMs
 	local := filepath.Join(dir, i.plan.Name+".config")
-	if err := os.WriteFile(local, i.conf, 0o600); err != nil {
+	if err := os.WriteFile(local, i.config(), 0o600); err != nil {
 		return nil, "", err
 	}
 	f, err := remote.NewFiles(remote.File{Local: program, Remote: "nearmetal-agent"}, remote.File{Local: local, Remote: name})

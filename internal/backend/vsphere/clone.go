@@ -166,6 +166,9 @@ func (i *instance) settings(clone *mo.VirtualMachine) (*types.VirtualMachineConf
 		LatencySensitivity: &types.LatencySensitivity{Level: types.LatencySensitivitySensitivityLevel(v.Latency)},
 		CpuAllocation:      normal(v.CPUReservation), MemoryAllocation: normal(0), Firmware: v.Firmware, Annotation: markLine(i.mark),
 	}
+	if v.SecureBoot != nil {
+		spec.BootOptions = &types.VirtualMachineBootOptions{EfiSecureBootEnabled: v.SecureBoot}
+	}
 	if v.MemoryLocked {
 		spec.MemoryAllocation = normal(v.MemoryMB)
 	}
@@ -236,7 +239,16 @@ func (i *instance) devices(spec *types.VirtualMachineConfigSpec) error {
 
 // device is a function of the host as a device of a VM.
 func (i *instance) device(f *found, x esx.Device, key int32) (types.BaseVirtualDevice, error) {
-	if x.Kind == "dynamic" {
+	switch x.Kind {
+	case esx.VGPU:
+		d := &types.VirtualPCIPassthrough{}
+		d.Key, d.Backing = key, &types.VirtualPCIPassthroughVmiopBackingInfo{Vgpu: x.Name, MigrateSupported: types.NewBool(false)}
+		return d, nil
+	case esx.PVRDMA:
+		d := &types.VirtualVmxnet3Vrdma{}
+		d.Key, d.Backing, d.Connectable = key, i.d.place.pvrdma, connected()
+		return d, nil
+	case "dynamic":
 		p, err := i.host.dynamic(f, x)
 		if err != nil {
 			return nil, err
@@ -288,7 +300,7 @@ func (m *machine) dynamic(f *found, x esx.Device) (*types.VirtualMachineDynamicP
 	return nil, fmt.Errorf("host %s: vCenter lists no function %s for Dynamic DirectPath I/O: leave dynamic out", m.name, x.IDs())
 }
 
-// customization sets the clone's name, and the address of its first card; other cards ask by DHCP.
+// customization sets the clone's name, and the address of its first card, if there is one; other cards ask by DHCP.
 func (i *instance) customization(spec *types.VirtualMachineConfigSpec, clone *mo.VirtualMachine) types.CustomizationSpec {
 	f := i.d.place.file
 	s := types.CustomizationSpec{
@@ -309,7 +321,7 @@ func (i *instance) customization(spec *types.VirtualMachineConfigSpec, clone *mo
 	}
 	for n := 0; n < cards; n++ {
 		m := types.CustomizationAdapterMapping{Adapter: types.CustomizationIPSettings{Ip: &types.CustomizationDhcpIpGenerator{}}}
-		if n == 0 {
+		if n == 0 && i.card.Address.IsValid() {
 			m.Adapter = types.CustomizationIPSettings{Ip: &types.CustomizationFixedIp{IpAddress: i.card.Address.Addr().String()}, SubnetMask: mask(i.card.Address.Bits())}
 			if i.card.Gateway.IsValid() {
 				m.Adapter.Gateway = []string{i.card.Gateway.String()}

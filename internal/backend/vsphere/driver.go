@@ -89,7 +89,7 @@ var errNotProbed = errors.New("back end vsphere: nobody has logged in yet")
 
 // Prepare settles what the plan's VMs become, and checks it against the template and the pools.
 func (d *driver) Prepare(ctx context.Context, p *plan.Plan, _ func(backend.Ref) error) error {
-	t, err := esx.Translate(p, d.hosts)
+	t, err := esx.Translate(d.file.VSphere, p, d.hosts)
 	if err != nil {
 		return err
 	}
@@ -141,8 +141,8 @@ func (*driver) Plans() *backend.Probed {
 }
 
 // Advise says what ESXi does not promise of a plan, and what DRS and HA would undo.
-func (*driver) Advise(p *plan.Plan, hosts []topology.Host) []string {
-	t, err := esx.Translate(p, hosts)
+func (*driver) Advise(s *spec.Cluster, p *plan.Plan, hosts []topology.Host) []string {
+	t, err := esx.Translate(s.VSphere, p, hosts)
 	if err != nil {
 		return nil // Translate says it
 	}
@@ -154,8 +154,8 @@ func (*driver) Advise(p *plan.Plan, hosts []topology.Host) []string {
 }
 
 // Translate says what a plan's VMs become.
-func (*driver) Translate(p *plan.Plan, hosts []topology.Host) (backend.Translation, error) {
-	t, err := esx.Translate(p, hosts)
+func (*driver) Translate(s *spec.Cluster, p *plan.Plan, hosts []topology.Host) (backend.Translation, error) {
+	t, err := esx.Translate(s.VSphere, p, hosts)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,16 +48,63 @@ func (k *keys) make(dir string) error {
 
 // awaitTools waits until VMware Tools run in the guest and report the address that it was given.
 func (i *instance) awaitTools(ctx context.Context) error {
+	want := i.address().Addr().String()
+	now, err := i.awaitGuest(ctx, func(g *guestState) bool { return g.tools && slices.Contains(g.addresses, want) })
+	switch {
+	case err == nil:
+		i.log.Say("VMware Tools run, at %s", want)
+		return nil
+	case ctx.Err() == nil:
+		return err
+	case !now.tools:
+		return noTools(err)
+	case len(now.addresses) == 0:
+		return fmt.Errorf("%w: VMware Tools report no address of it: vCenter's customization is to set %s, which needs perl or cloud-init in the template", err, want)
+	}
+	return fmt.Errorf("%w: VMware Tools report the address %s, and not %s, which vCenter's customization was to set: that needs perl or cloud-init in the template", err, now.some(), want)
+}
+
+// noTools is the error of a wait in vain for VMware Tools.
+func noTools(err error) error {
+	return fmt.Errorf("%w: VMware Tools do not run in it: the template needs open-vm-tools", err)
+}
+
+// Address waits until VMware Tools report the address that the VM's first card has by DHCP.
+func (i *instance) Address(ctx context.Context) (netip.Prefix, error) {
+	now, err := i.awaitGuest(ctx, func(g *guestState) bool { return g.tools && g.own.IsValid() })
+	switch {
+	case err == nil:
+		i.mu.Lock()
+		i.card.Address = now.own
+		i.mu.Unlock()
+		i.log.Say("VMware Tools run, by DHCP at %s", now.own)
+		return now.own, nil
+	case ctx.Err() == nil:
+		return netip.Prefix{}, err
+	case !now.tools:
+		return netip.Prefix{}, noTools(err)
+	case len(now.addresses) == 0:
+		return netip.Prefix{}, fmt.Errorf("%w: VMware Tools report no address of it: is there a DHCP server on its network?", err)
+	}
+	return netip.Prefix{}, fmt.Errorf("%w: VMware Tools report the address %s, and none from DHCP on its card %s", err, now.some(), i.card.MAC)
+}
+
+// some are some of the addresses, for an error.
+func (g *guestState) some() string {
+	return oneLine(strings.Join(g.addresses[:min(len(g.addresses), 4)], ", "))
+}
+
+// awaitGuest waits until what VMware Tools say is enough, and returns what they said last.
+func (i *instance) awaitGuest(ctx context.Context, enough func(*guestState) bool) (now guestState, err error) {
 	// What is there before the first change.
 	var vm mo.VirtualMachine
 	if err := i.c.retrieve(ctx, i.vm, []string{"guest"}, &vm); err != nil {
-		return i.c.explain("read the guest of VM "+i.name, err)
+		return now, i.c.explain("read the guest of VM "+i.name, err)
 	}
-	want := i.card.Address.Addr().String()
 	i.mu.Lock()
 	if g := vm.Guest; g != nil {
 		i.seen.tools = i.seen.tools || g.ToolsRunningStatus == string(types.VirtualMachineToolsRunningStatusGuestToolsRunning)
-		i.seen.nics(g.Net)
+		i.seen.nics(g.Net, i.card.MAC)
 		if g.IpAddress != "" && !slices.Contains(i.seen.addresses, g.IpAddress) {
 			i.seen.addresses = append(i.seen.addresses, g.IpAddress)
 		}
@@ -64,26 +112,19 @@ func (i *instance) awaitTools(ctx context.Context) error {
 	i.mu.Unlock()
 	for {
 		i.mu.Lock()
-		now, news := i.seen, i.news
+		now = i.seen
 		now.addresses = slices.Clone(now.addresses)
+		news := i.news
 		i.mu.Unlock()
-		if now.tools && slices.Contains(now.addresses, want) {
-			i.log.Say("VMware Tools run, at %s", want)
-			return nil
+		if enough(&now) {
+			return now, nil
 		}
 		select {
 		case <-news:
 		case <-i.done:
-			return errors.New("it has ended")
+			return now, errors.New("it has ended")
 		case <-ctx.Done():
-			err := context.Cause(ctx)
-			switch {
-			case !now.tools:
-				return fmt.Errorf("%w: VMware Tools do not run in it: the template needs open-vm-tools", err)
-			case len(now.addresses) == 0:
-				return fmt.Errorf("%w: VMware Tools report no address of it: vCenter's customization is to set %s, which needs perl or cloud-init in the template", err, want)
-			}
-			return fmt.Errorf("%w: VMware Tools report the address %s, and not %s, which vCenter's customization was to set: that needs perl or cloud-init in the template", err, oneLine(strings.Join(now.addresses[:min(len(now.addresses), 4)], ", ")), want)
+			return now, context.Cause(ctx)
 		}
 	}
 }

@@ -16,11 +16,11 @@ import (
 
 // hostProperties are what is read of a HostSystem.
 var hostProperties = []string{"name", "parent", "hardware", "config.product", "config.pciPassthruInfo", "config.network.pnic",
-	"config.powerSystemInfo", "config.hyperThread", "runtime.connectionState", "runtime.inMaintenanceMode", "summary.quickStats"}
+	"config.powerSystemInfo", "config.sharedPassthruGpuTypes", "config.hyperThread", "runtime.connectionState", "runtime.inMaintenanceMode", "summary.quickStats"}
 
 // bareProperties are what plans need of hosts whose devices no VM gets: their functions and names are most of what a host says.
 var bareProperties = []string{"name", "parent", "hardware.cpuInfo", "hardware.cpuPkg", "hardware.memorySize", "hardware.numaInfo", "config.product",
-	"config.hyperThread", "runtime.connectionState", "runtime.inMaintenanceMode", "summary.quickStats"}
+	"config.hyperThread", "config.sharedPassthruGpuTypes", "runtime.connectionState", "runtime.inMaintenanceMode", "summary.quickStats"}
 
 // found is an ESXi host as it was read: live or from a capture.
 type found struct {

@@ -55,6 +55,10 @@ func (i *instance) Inspect(ctx context.Context, vm *plan.VM, _ *plan.Region) *ba
 	if i.set.Firmware != "" {
 		r.add("firmware", i.set.Firmware, oneLine(c.Firmware))
 	}
+	if on := i.set.SecureBoot; on != nil {
+		found := c.BootOptions != nil && c.BootOptions.EfiSecureBootEnabled != nil && *c.BootOptions.EfiSecureBootEnabled
+		r.add("efiSecureBootEnabled", fmt.Sprint(*on), fmt.Sprint(found))
+	}
 	extra := map[string]string{}
 	for _, o := range c.ExtraConfig {
 		v := o.GetOptionValue()
@@ -68,7 +72,7 @@ func (i *instance) Inspect(ctx context.Context, vm *plan.VM, _ *plan.Region) *ba
 		r.add(k, i.set.ExtraConfig[k], oneLine(found))
 	}
 	r.add("mark", i.mark, oneLine(extra[markKey]))
-	r.devices(i.set.Devices, c.Hardware.Device)
+	r.devices(i.set.Devices, c.Hardware.Device, i.d.place)
 	f.Settings = r.list
 	return f
 }
@@ -81,7 +85,7 @@ func (r *readBack) add(what, planned, found string) {
 }
 
 // devices compares the functions of the host.
-func (r *readBack) devices(planned []esx.Device, have []types.BaseVirtualDevice) {
+func (r *readBack) devices(planned []esx.Device, have []types.BaseVirtualDevice, p *place) {
 	count := map[string]int{}
 	for _, d := range have {
 		switch v := d.(type) {
@@ -93,6 +97,13 @@ func (r *readBack) devices(planned []esx.Device, have []types.BaseVirtualDevice)
 				a := b.AllowedDevice[0]
 				count["dynamic "+esx.Device{VendorID: int(uint16(a.VendorId)), DeviceID: int(uint16(a.DeviceId))}.IDs()]++
 			}
+			if b, ok := v.Backing.(*types.VirtualPCIPassthroughVmiopBackingInfo); ok {
+				count[esx.VGPU+" "+b.Vgpu]++
+			}
+		case *types.VirtualVmxnet3Vrdma:
+			if sameGroup(v.Backing, p.pvrdma) {
+				count[esx.PVRDMA+" "+p.file.PVRDMA]++
+			}
 		case *types.VirtualSriovEthernetCard:
 			if v.SriovBacking != nil && v.SriovBacking.PhysicalFunctionBacking != nil {
 				count["sriov "+address(v.SriovBacking.PhysicalFunctionBacking.Id)]++
@@ -100,16 +111,20 @@ func (r *readBack) devices(planned []esx.Device, have []types.BaseVirtualDevice)
 		}
 	}
 	for _, d := range planned {
-		key := d.Kind + " " + d.Address
-		if d.Kind == "dynamic" {
-			key = d.Kind + " " + d.IDs()
-		}
+		key := d.Kind + " " + d.Which()
 		found := "in the VM"
 		if count[key]--; count[key] < 0 {
 			found = "not in the VM"
 		}
 		r.add("device "+key, "in the VM", found)
 	}
+}
+
+// sameGroup says whether two cards are on one port group of a distributed switch.
+func sameGroup(a, b types.BaseVirtualDeviceBackingInfo) bool {
+	x, ok := a.(*types.VirtualEthernetCardDistributedVirtualPortBackingInfo)
+	y, is := b.(*types.VirtualEthernetCardDistributedVirtualPortBackingInfo)
+	return ok && is && x.Port.PortgroupKey == y.Port.PortgroupKey && x.Port.SwitchUuid == y.Port.SwitchUuid
 }
 
 // hostName is the name of a host that was read.

@@ -3,7 +3,9 @@ package vsphere
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,6 +51,7 @@ type instance struct {
 type guestState struct {
 	tools     bool // they run
 	addresses []string
+	own       netip.Prefix // of the card that has our MAC address; not valid: none yet
 }
 
 func newInstance(d *driver, r backend.Request, v *esx.VM, m *machine, mark string, card *backend.Card) *instance {
@@ -119,22 +122,65 @@ func (i *instance) changed(c types.PropertyChange) {
 			i.seen.addresses = append(i.seen.addresses, v)
 		}
 	case types.ArrayOfGuestNicInfo:
-		i.seen.nics(v.GuestNicInfo)
+		i.seen.nics(v.GuestNicInfo, i.card.MAC)
 	case []types.GuestNicInfo:
-		i.seen.nics(v)
+		i.seen.nics(v, i.card.MAC)
 	}
 	close(i.news)
 	i.news = make(chan struct{})
 }
 
-func (g *guestState) nics(list []types.GuestNicInfo) {
+// nics notes the addresses that Tools report; mac is our card's. Tools of a guest with one card may leave its MAC address out.
+func (g *guestState) nics(list []types.GuestNicInfo, mac string) {
 	for _, n := range list {
+		if strings.EqualFold(n.MacAddress, mac) || n.MacAddress == "" && len(list) == 1 {
+			if p := leased(n.IpConfig); p.IsValid() {
+				g.own = p
+			}
+		}
 		for _, a := range n.IpAddress {
 			if !slices.Contains(g.addresses, a) && len(g.addresses) < 256 {
 				g.addresses = append(g.addresses, a)
 			}
 		}
 	}
+}
+
+// leased is a card's first IPv4 address that others can reach, with its subnet.
+func leased(c *types.NetIpConfigInfo) netip.Prefix {
+	if c == nil {
+		return netip.Prefix{}
+	}
+	for _, a := range c.IpAddress {
+		ip, err := netip.ParseAddr(a.IpAddress)
+		if err != nil || !ip.Is4() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || a.PrefixLength < 1 {
+			continue // 169.254: a card that nobody answered
+		}
+		if p := netip.PrefixFrom(ip, int(a.PrefixLength)); p.IsValid() {
+			return p
+		}
+	}
+	return netip.Prefix{}
+}
+
+// address is that of the VM's first card; config is what the agent reads.
+func (i *instance) address() netip.Prefix {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.card.Address
+}
+
+func (i *instance) config() []byte {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.conf
+}
+
+// Configure has the agent read another text.
+func (i *instance) Configure(config []byte) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.conf = config
 }
 
 // end notes that the VM has ended.

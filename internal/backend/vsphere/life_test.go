@@ -206,7 +206,7 @@ func TestDynamic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lost := strings.Join(l.d.Advise(l.p, l.d.hosts), "\n"); !strings.Contains(lost, "is vCenter's choice") {
+	if lost := strings.Join(l.d.Advise(l.c, l.p, l.d.hosts), "\n"); !strings.Contains(lost, "is vCenter's choice") {
 		t.Error(lost)
 	}
 	if err := l.start(context.Background()); err != nil {
@@ -229,6 +229,110 @@ func TestDynamic(t *testing.T) {
 	}
 	if got := vms(); !slices.Equal(got, before) {
 		t.Errorf("left: %v", got)
+	}
+}
+
+// Secure boot, a vGPU and a PVRDMA card are asked for, read back, and said in what is lost. What the template or a host cannot is refused
+// before anything is made.
+func TestOwnSettings(t *testing.T) {
+	s := vcsim.Start(t, vcsim.Options{})
+	before := vms()
+	with := func(keys string) string {
+		return strings.NewReplacer("count: 2", "count: 1", ", devices: [{type: vf, pf: vmnic4}]", "", "portGroup: DC0_DVPG0", "portGroup: DC0_DVPG0, "+keys).Replace(fileText)
+	}
+	text := with("hosts: [DC0_C0], secureBoot: true, vgpu: " + vcsim.VGPU + ", pvrdma: DC0_DVPG0")
+	for _, x := range []struct{ keys, want string }{
+		{"secureBoot: true", "and secure boot needs efi"},
+		{"vgpu: nothing", "offers no vGPU profile nothing: it has " + vcsim.VGPU},
+		{"pvrdma: nothing", "find port group"},
+		{"pvrdma: VM Network", "no port group of a distributed switch"},
+		{"dhcp: true, gateway: 10.77.0.1", "leave gateway out"},
+	} {
+		if _, err := begin(t, with(x.keys)); err == nil || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v\nwant %s", err, x.want)
+		}
+	}
+	template := simVM(vcsim.Template).Config
+	template.Version = "vmx-11"
+	if _, err := begin(t, strings.Replace(with("pvrdma: DC0_DVPG0"), "vcpus: 10", "vcpus: 2", 1)); err == nil || !strings.Contains(err.Error(), "PVRDMA cards need 13") {
+		t.Error(err)
+	}
+	template.Version = "vmx-20"
+	for _, h := range s.Hosts() {
+		h.Config.SharedPassthruGpuTypes = nil
+	}
+	if _, err := begin(t, with("vgpu: "+vcsim.VGPU)); err == nil || !strings.Contains(err.Error(), "offers no vGPU:") {
+		t.Error(err)
+	}
+	for _, h := range s.Hosts() {
+		h.Config.SharedPassthruGpuTypes = []string{vcsim.VGPU}
+	}
+	efi(vcsim.Template)
+	l, err := begin(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lost := strings.Join(l.d.Advise(l.c, l.p, l.d.hosts), "\n"); !strings.Contains(lost, "its vGPU is of") || !strings.Contains(lost, "PVRDMA card sends by") {
+		t.Error(lost)
+	}
+	if err := l.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	read := func() (ok, differ int) {
+		f := l.vms[0].(backend.Inspector).Inspect(context.Background(), &l.p.VMs[0], nil)
+		for _, s := range f.Settings {
+			switch own := s.What == "efiSecureBootEnabled" || s.What == "device vgpu "+vcsim.VGPU || s.What == "device pvrdma DC0_DVPG0"; {
+			case own && s.OK:
+				ok++
+			case !s.OK:
+				differ++
+			}
+		}
+		return ok, differ
+	}
+	if ok, differ := read(); ok != 3 || differ != 0 {
+		t.Errorf("%d read back, %d differ", ok, differ)
+	}
+	// Somebody takes them away.
+	vm := simulator.Map.Get(types.ManagedObjectReference{Type: "VirtualMachine", Value: l.vms[0].Ref().ID["id"]}).(*simulator.VirtualMachine)
+	vm.Config.BootOptions.EfiSecureBootEnabled = types.NewBool(false)
+	vm.Config.Hardware.Device = slices.DeleteFunc(vm.Config.Hardware.Device, func(d types.BaseVirtualDevice) bool {
+		_, gpu := d.(*types.VirtualPCIPassthrough)
+		_, card := d.(*types.VirtualVmxnet3Vrdma)
+		return gpu || card
+	})
+	if ok, differ := read(); ok != 0 || differ != 3 {
+		t.Errorf("taken away: %d read back, %d differ", ok, differ)
+	}
+	l.j.undo(t)
+	if got := vms(); !slices.Equal(got, before) {
+		t.Errorf("left: %v", got)
+	}
+}
+
+// An address of DHCP's is that of the card with our MAC address, and one that others can reach.
+func TestLeased(t *testing.T) {
+	nic := func(mac, ip string, bits int32) types.GuestNicInfo {
+		return types.GuestNicInfo{MacAddress: mac, IpAddress: []string{ip}, IpConfig: &types.NetIpConfigInfo{IpAddress: []types.NetIpConfigInfoIpAddress{{IpAddress: ip, PrefixLength: bits}}}}
+	}
+	const ours, other = "00:50:56:0A:00:01", "00:50:56:0a:00:02"
+	for _, x := range []struct {
+		nics []types.GuestNicInfo
+		want string
+	}{
+		{[]types.GuestNicInfo{nic(other, "192.0.2.9", 24), nic(ours, "192.0.2.7", 24)}, "192.0.2.7/24"},
+		{[]types.GuestNicInfo{nic("", "192.0.2.7", 24)}, "192.0.2.7/24"},
+		{[]types.GuestNicInfo{nic("", "192.0.2.9", 24), nic("", "192.0.2.7", 24)}, "invalid Prefix"},
+		{[]types.GuestNicInfo{nic(ours, "169.254.3.4", 16)}, "invalid Prefix"},
+		{[]types.GuestNicInfo{nic(ours, "0.0.0.0", 8)}, "invalid Prefix"},
+		{[]types.GuestNicInfo{nic(ours, "192.0.2.7", 99)}, "invalid Prefix"},
+		{[]types.GuestNicInfo{nic(ours, "fe80::1", 64)}, "invalid Prefix"},
+		{[]types.GuestNicInfo{{MacAddress: ours}}, "invalid Prefix"},
+	} {
+		var g guestState
+		if g.nics(x.nics, strings.ToLower(ours)); g.own.String() != x.want {
+			t.Errorf("%+v: %s, want %s", x.nics, g.own, x.want)
+		}
 	}
 }
 

@@ -16,11 +16,19 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Network chooses each VM's address, and makes the port group where the cluster file asks for one.
+// Network chooses each VM's address, unless DHCP shall, and makes the port group where the cluster file asks for one.
 func (d *driver) Network(ctx context.Context, vms []string, n spec.Network, record func(backend.Ref) error) ([]backend.Card, error) {
+	if d.place.file.DHCP {
+		n.Subnet = "10.0.0.0/8" // of no meaning: the addresses are left out
+	}
 	cards, err := cardsFor(len(vms), n, d.place.file.Gateway)
 	if err != nil {
 		return nil, err
+	}
+	if d.place.file.DHCP {
+		for i := range cards {
+			cards[i].Address = netip.Prefix{}
+		}
 	}
 	d.cards = map[string]backend.Card{}
 	for i, name := range vms {

@@ -2,14 +2,17 @@ package vsphere
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
+	"nearmetal/internal/backend/vsphere/esx"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
 )
@@ -22,8 +25,9 @@ type place struct {
 	pool      *types.ManagedObjectReference // nil: each host's own
 	datastore *types.ManagedObjectReference // nil: the template's
 	backing   types.BaseVirtualDeviceBackingInfo
-	dvs       *types.ManagedObjectReference // on which a port group is made
-	hosts     map[string]*machine           // by their names in plans
+	pvrdma    types.BaseVirtualDeviceBackingInfo // nil: no PVRDMA cards
+	dvs       *types.ManagedObjectReference      // on which a port group is made
+	hosts     map[string]*machine                // by their names in plans
 }
 
 // machine is a host that VMs may run on.
@@ -104,6 +108,21 @@ func (p *place) checkTemplate() error {
 // findNetwork finds what joins the VMs.
 func (s *Session) findNetwork(ctx context.Context, p *place) error {
 	f := p.file
+	if f.DHCP && f.Gateway != "" {
+		return fmt.Errorf("vsphere: with dhcp the gateway is DHCP's: leave gateway out")
+	}
+	if f.PVRDMA != "" {
+		n, err := s.finder.Network(ctx, f.PVRDMA)
+		if err != nil {
+			return s.explain(fmt.Sprintf("find port group %.100q", f.PVRDMA), err)
+		}
+		if p.pvrdma, err = n.EthernetCardBackingInfo(ctx); err != nil {
+			return s.explain("read port group "+f.PVRDMA, err)
+		}
+		if _, ok := p.pvrdma.(*types.VirtualEthernetCardDistributedVirtualPortBackingInfo); !ok {
+			return fmt.Errorf("%.100q is no port group of a distributed switch, which PVRDMA cards need", f.PVRDMA)
+		}
+	}
 	if f.PortGroup != "" && f.Switch != "" {
 		return fmt.Errorf("vsphere: portGroup is a port group that is there, switch one to make a port group on: write one of them")
 	}
@@ -143,6 +162,12 @@ func (s *Session) findHosts(ctx context.Context, p *place, devices bool) ([]topo
 	var refs []types.ManagedObjectReference
 	for _, n := range names {
 		list, err := s.finder.HostSystemList(ctx, n)
+		var none *find.NotFoundError
+		if errors.As(err, &none) { // a cluster's name stands for its hosts
+			if of, e := s.finder.HostSystemList(ctx, n+"/*"); e == nil {
+				list, err = of, nil
+			}
+		}
 		if err != nil {
 			return nil, s.explain(fmt.Sprintf("find host %.100q", n), err)
 		}
@@ -244,15 +269,24 @@ func (d *driver) checkPlan(ctx context.Context) error {
 	for i := range d.translated.VMs {
 		v := &d.translated.VMs[i]
 		if v.Firmware != "" && p.template.Config.Firmware != v.Firmware {
-			return fmt.Errorf("template %s starts by %s, and the windows of whole functions need %s: install a template that starts so", oneLine(p.template.Name), oneLine(p.template.Config.Firmware), v.Firmware)
+			what := "the windows of whole functions need"
+			if v.SecureBoot != nil && *v.SecureBoot {
+				what = "secure boot needs"
+			}
+			return fmt.Errorf("template %s starts by %s, and %s %s: install a template that starts so", oneLine(p.template.Name), oneLine(p.template.Config.Firmware), what, v.Firmware)
 		}
 		if have := hardwareVersion(p.template.Config.Version); v.HardwareVersion > have && have > 0 {
+			if v.CoresPerNUMANode == 0 {
+				return fmt.Errorf("template %s has hardware version %d, and PVRDMA cards need %d: upgrade the template's compatibility in vCenter, or leave pvrdma out", oneLine(p.template.Name), have, v.HardwareVersion)
+			}
 			return fmt.Errorf("template %s has hardware version %d, and NUMA nodes of VM %s need %d: upgrade the template's compatibility in vCenter, or write placement: {nodes: 1}", oneLine(p.template.Name), have, v.Name, v.HardwareVersion)
 		}
 		for _, x := range v.Devices {
-			if m := p.hosts[v.Host]; x.Kind == "dynamic" && m != nil {
+			if m := p.hosts[v.Host]; (x.Kind == "dynamic" || x.Kind == esx.VGPU) && m != nil {
 				f, err := m.capture.found()
-				if err == nil {
+				if err == nil && x.Kind == esx.VGPU {
+					err = m.offers(f, x.Name)
+				} else if err == nil {
 					_, err = m.dynamic(f, x)
 				}
 				if err != nil {
@@ -287,6 +321,21 @@ func (d *driver) checkPlan(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// offers fails for a vGPU profile that the host does not have, and says those that it has.
+func (m *machine) offers(f *found, profile string) error {
+	var have []string
+	if c := f.host.Config; c != nil {
+		have = c.SharedPassthruGpuTypes
+	}
+	if slices.Contains(have, profile) {
+		return nil
+	}
+	if len(have) == 0 {
+		return fmt.Errorf("host %s offers no vGPU: vsphere.vgpu needs one with NVIDIA's manager, and its GPUs shared directly", m.name)
+	}
+	return fmt.Errorf("host %s offers no vGPU profile %s: it has %s", m.name, oneLine(profile), oneLine(strings.Join(have[:min(len(have), 8)], ", ")))
 }
 
 // poolOf is the pool of VMs on a host.

@@ -90,8 +90,8 @@ vsphere: {template: ` + vcsim.Template + `, portGroup: DC0_DVPG0, linked: true, 
 `
 
 // calledForCluster is what nearmetal calls for that cluster, from its start to its end. bare: the template has no network card;
-// dynamic: vCenter chooses the whole function.
-func calledForCluster(t *testing.T, bare, dynamic bool) []string {
+// dynamic: vCenter chooses the whole function; more: addresses by DHCP, secure boot, a vGPU and a PVRDMA card.
+func calledForCluster(t *testing.T, bare, dynamic, more bool) []string {
 	t.Helper()
 	s := vcsim.Start(t, vcsim.Options{})
 	ctx := context.Background()
@@ -116,6 +116,9 @@ func calledForCluster(t *testing.T, bare, dynamic bool) []string {
 	}
 	return settingsOf(t, s.Requests(func() {
 		text := clusterText
+		if more {
+			text = strings.Replace(text, "gateway: 10.77.0.254", "dhcp: true, secureBoot: true, vgpu: "+vcsim.VGPU+", pvrdma: DC0_DVPG0", 1)
+		}
 		if dynamic {
 			text = strings.Replace(text, "'0000:3b:00.1'", "'0000:3b:00.1', dynamic: true", 1)
 		}
@@ -238,8 +241,8 @@ func TestToolkit(t *testing.T) {
 	}
 	calls := theirCalls(t)
 	var cluster []string
-	for _, x := range []struct{ bare, dynamic bool }{{}, {bare: true}, {dynamic: true}} {
-		alone(t, "a cluster", func(t *testing.T) { cluster = append(cluster, calledForCluster(t, x.bare, x.dynamic)...) })
+	for _, x := range []struct{ bare, dynamic, more bool }{{}, {bare: true}, {dynamic: true}, {more: true}} {
+		alone(t, "a cluster", func(t *testing.T) { cluster = append(cluster, calledForCluster(t, x.bare, x.dynamic, x.more)...) })
 	}
 	var all []string
 	for i := range commands {

@@ -26,7 +26,7 @@ var commands = []command{
 	{args: "power --off" + of, before: on},
 	{args: "destroy" + of, before: on},
 	{args: "migrate_vm --destination DC0_C0_H1" + of, theirs: []gap{{"RelocateVM_Task", "a VM with a device cannot be moved, and numa.nodeAffinity names nodes of its host"}}},
-	{args: "secure_boot --on" + of, before: sized, theirs: []gap{{"efiSecureBootEnabled", "it is the template's own, which clones keep"}}},
+	{args: "secure_boot --on" + of, before: sized},
 	{args: "cpumem --cpu 10 --memory 40 --cores_per_socket 10 --cpu_shares 10000 --memory_shares 409600 --cpu_reservation yes --memory_reservation yes" + of, theirs: []gap{{"shares", sharesNormal}}},
 	{args: "latency --level high" + of, before: sized},
 	{args: "vm_sched_affinity --affinity 0,1,2" + of, theirs: []gap{{"cpuAffinity", "it would take the VM out of NUMA management"}}},
@@ -39,13 +39,8 @@ var commands = []command{
 	{args: "passthru --add --device 0000:3b:00.1" + of, before: sized, theirs: []gap{{"device.key", key}}},
 	{args: "passthru --add --dynamic --device 0000:3b:00.1" + of, before: sized, theirs: []gap{{"device.key", key}}},
 	{args: "sriov --add --pf 0000:3b:00.0 --sriov_port_group DC0_DVPG0 --sriov_dvs_name DVS0 --allow_guest_mtu_change" + of, before: sized, theirs: []gap{{"device.key", key}, {"addressType", ownMAC}, {"wakeOnLanEnabled", wake}}},
-	{args: "pvrdma --add --pvrdma_port_group DC0_DVPG0 --dvs_name DVS0" + of, before: func(*vcsim.Server) { cards(toolkitVM, nil) }, theirs: []gap{{"VirtualVmxnet3Vrdma", "nearmetal has no such device"}, {"memoryAllocation.reservation = 32", "the size of this VM"}}},
-	{args: "vgpu --add --profile grid_v100-4q" + of, before: func(s *vcsim.Server) {
-		sized(s)
-		for _, h := range s.Hosts() {
-			h.Config.SharedPassthruGpuTypes = []string{"grid_v100-4q"}
-		}
-	}, theirs: []gap{{"VirtualPCIPassthroughVmiopBackingInfo", "nearmetal has no such device"}}},
+	{args: "pvrdma --add --pvrdma_port_group DC0_DVPG0 --dvs_name DVS0" + of, before: func(*vcsim.Server) { cards(toolkitVM, nil) }, theirs: []gap{{"device.key", key}, {"addressType", ownMAC}, {"deviceInfo.label", "vCenter names devices itself"}, {"memoryAllocation.reservation = 32", "the size of this VM"}}},
+	{args: "vgpu --add --profile " + vcsim.VGPU + of, before: sized, theirs: []gap{{"device.key", key}}},
 	{args: "passthru_host --on --device 0000:3b:00.1 --host DC0_C0_H0",
 		before: func(s *vcsim.Server) {
 			Part{}.SetPassthru(context.Background(), s.Host, []string{"0000:3b:00.1"}, false)

@@ -3,7 +3,7 @@
 //
 // Sources: [RM] VMware vSphere Resource Management 8.0; [LS] Deploying Extremely Latency-Sensitive Applications in VMware
 // vSphere 5.5, and later best practices of latency sensitivity; [DP] Using NVIDIA ConnectX adapter cards for HPC and machine
-// learning workloads on vSphere in DirectPath I/O mode (2022); [API] vSphere Web Services API 8.0.
+// learning workloads on vSphere in DirectPath I/O mode (2022); [NET] VMware vSphere Networking 8.0; [API] vSphere Web Services API 8.0.
 package esx
 
 import (
@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
 	"nearmetal/internal/words"
 )
@@ -33,7 +34,8 @@ type VM struct {
 	Latency          string   `json:"latencySensitivity"`           // high or normal
 	CPUReservation   int64    `json:"cpuReservationMHz,omitempty"`  // MHz
 	MemoryLocked     bool     `json:"memoryReservationLockedToMax"` // all memory reserved
-	Firmware         string   `json:"firmware,omitempty"`           // efi, where devices need it
+	Firmware         string   `json:"firmware,omitempty"`           // efi, where devices or secure boot need it
+	SecureBoot       *bool    `json:"efiSecureBootEnabled,omitempty"`
 	Devices          []Device `json:"devices,omitempty"`
 	// ExtraConfig are the advanced settings.
 	ExtraConfig map[string]string `json:"extraConfig,omitempty"`
@@ -42,14 +44,37 @@ type VM struct {
 
 // Device is a device of the host in a VM.
 type Device struct {
-	// Kind is passthru: the whole function; sriov: a virtual function that ESXi chooses; or dynamic: a whole function with these
-	// ids, which vCenter chooses.
+	// Kind is passthru: the whole function; sriov: a virtual function that ESXi chooses; dynamic: a whole function with these
+	// ids, which vCenter chooses; vgpu: a part of a GPU; or pvrdma: a network card with RDMA by the host's own.
 	Kind     string `json:"kind"`
 	Address  string `json:"address"`            // of the function, or of the PF; with dynamic, of the one that the plan counts
+	Name     string `json:"name,omitempty"`     // vgpu: the profile; pvrdma: the port group
 	VendorID int    `json:"vendorId,omitempty"` // with dynamic
 	DeviceID int    `json:"deviceId,omitempty"` // with dynamic
 	HostNode int    `json:"hostNode"`           // -1: not known
 	NUMANode *int   `json:"numaNode,omitempty"` // VirtualDevice.numaNode, since ESXi 8.0 update 1
+}
+
+// The kinds of devices that are no functions of a host.
+const (
+	VGPU   = "vgpu"
+	PVRDMA = "pvrdma"
+)
+
+// Which says which device of its kind it is.
+func (d Device) Which() string {
+	switch d.Kind {
+	case "dynamic":
+		return d.IDs()
+	case VGPU, PVRDMA:
+		return d.Name
+	}
+	return d.Address
+}
+
+// ofHost says whether VMs have functions of their host.
+func (vm *VM) ofHost() bool {
+	return slices.ContainsFunc(vm.Devices, func(d Device) bool { return d.Kind != VGPU && d.Kind != PVRDMA })
 }
 
 // IDs are the vendor and device ids of a dynamic device, as lspci writes them.
@@ -93,8 +118,9 @@ func eight(h *topology.Host) bool {
 	return true
 }
 
-// Translate says what the plan's VMs become. The error is one line: what ESXi would refuse, and what to write instead.
-func Translate(p *plan.Plan, hosts []topology.Host) (*Translation, error) {
+// Translate says what the plan's VMs become; file is what the cluster file asks of vSphere alone. The error is one line: what ESXi
+// would refuse, and what to write instead.
+func Translate(file spec.VSphere, p *plan.Plan, hosts []topology.Host) (*Translation, error) {
 	if p.Region != nil {
 		return nil, fmt.Errorf("ESXi has no memory that VMs share: write region: 0")
 	}
@@ -113,7 +139,7 @@ func Translate(p *plan.Plan, hosts []topology.Host) (*Translation, error) {
 		if slices.Contains(h.System, Maintenance) {
 			return nil, fmt.Errorf("host %s is %s", h.Name, Maintenance)
 		}
-		vm, err := translate(v, h, l)
+		vm, err := translate(file, v, h, l)
 		if err != nil {
 			return nil, fmt.Errorf("VM %s: %w", v.Name, err)
 		}
@@ -133,7 +159,7 @@ func Translate(p *plan.Plan, hosts []topology.Host) (*Translation, error) {
 }
 
 // translate says what one VM becomes.
-func translate(v *plan.VM, h *topology.Host, l *losses) (*VM, error) {
+func translate(file spec.VSphere, v *plan.VM, h *topology.Host, l *losses) (*VM, error) {
 	vm := &VM{Name: v.Name, Host: v.Host, NumCPUs: v.VCPUs, CoresPerSocket: v.VCPUs, MemoryMB: int64((v.MemoryBytes + 1<<20 - 1) >> 20), Latency: "normal", ExtraConfig: map[string]string{}}
 	if v.MemoryBytes%(4<<20) != 0 {
 		vm.MemoryMB = (vm.MemoryMB + 3) / 4 * 4 // a VM's memory is a multiple of 4 MB [API]
@@ -149,6 +175,7 @@ func translate(v *plan.VM, h *topology.Host, l *losses) (*VM, error) {
 	if err := vm.devices(v, h, l); err != nil {
 		return nil, err
 	}
+	vm.more(file, l)
 	if len(vm.ExtraConfig) == 0 {
 		vm.ExtraConfig = nil
 	}
@@ -310,13 +337,45 @@ func (vm *VM) devices(v *plan.VM, h *topology.Host, l *losses) error {
 	return nil
 }
 
+// pvrdmaFrom is the hardware version that has PVRDMA cards: that of ESXi 6.5 [NET].
+const pvrdmaFrom = 13
+
+// more sets what the cluster file asks of vSphere alone: secure boot, and devices that are no functions of a host.
+func (vm *VM) more(file spec.VSphere, l *losses) {
+	if on := file.SecureBoot; on != nil {
+		vm.SecureBoot = on
+		if *on {
+			vm.Firmware = "efi"
+			vm.because("secure boot needs EFI, and the guest then loads signed drivers only [API]")
+		}
+	}
+	if file.VGPU == "" && file.PVRDMA == "" {
+		return
+	}
+	if !vm.MemoryLocked {
+		vm.because("devices need all of its memory reserved [DP]")
+	}
+	vm.MemoryLocked = true
+	if file.VGPU != "" {
+		vm.Devices = append(vm.Devices, Device{Kind: VGPU, Name: file.VGPU, HostNode: -1})
+		l.add(VGPU, vm.Name, "which GPU of the host its vGPU is of, and on which node that is, is ESXi's choice")
+	}
+	if file.PVRDMA != "" {
+		vm.Devices = append(vm.Devices, Device{Kind: PVRDMA, Name: file.PVRDMA, HostNode: -1})
+		vm.HardwareVersion = max(vm.HardwareVersion, pvrdmaFrom)
+		l.add(PVRDMA, vm.Name, "which card of the host its PVRDMA card sends by, and on which node that is, is the switch's choice")
+	}
+}
+
 // undone says what DRS and HA would undo of VMs.
 func undone(vms []VM) []string {
 	var list []string
-	var free, bound []string
+	var free, bound, gpus []string
 	for _, v := range vms {
-		if len(v.Devices) == 0 {
-			if v.ExtraConfig["numa.nodeAffinity"] != "" || v.Latency == "high" {
+		if !v.ofHost() {
+			if slices.ContainsFunc(v.Devices, func(d Device) bool { return d.Kind == VGPU }) {
+				gpus = append(gpus, v.Name)
+			} else if v.ExtraConfig["numa.nodeAffinity"] != "" || v.Latency == "high" {
 				free = append(free, v.Name)
 			}
 			continue
@@ -325,6 +384,9 @@ func undone(vms []VM) []string {
 	}
 	if len(free) > 0 {
 		list = append(list, fmt.Sprintf("DRS may move %s: numa.nodeAffinity then names nodes of another host, and cores of their own have to be free there: exclude %s from DRS", names(free), words.Plural(len(free), "it", "them")))
+	}
+	if len(gpus) > 0 {
+		list = append(list, fmt.Sprintf("HA can restart %s only on a host that offers %s vGPU profile", names(gpus), words.Plural(len(gpus), "its", "their")))
 	}
 	if len(bound) > 0 {
 		list = append(list, fmt.Sprintf("%s cannot be moved, suspended or restarted elsewhere by HA while %s a device of this host [DP]", names(bound), words.Plural(len(bound), "it has", "they have")))
@@ -397,6 +459,9 @@ func (t *Translation) Text() string {
 		if v.Firmware != "" {
 			row("firmware", "%s", v.Firmware)
 		}
+		if v.SecureBoot != nil {
+			row("efiSecureBootEnabled", "%t", *v.SecureBoot)
+		}
 		var keys []string
 		for k := range v.ExtraConfig {
 			keys = append(keys, k)
@@ -413,11 +478,7 @@ func (t *Translation) Text() string {
 			if d.NUMANode != nil {
 				at += fmt.Sprintf(", shown on node %d", *d.NUMANode)
 			}
-			which := d.Address
-			if d.Kind == "dynamic" {
-				which = d.IDs()
-			}
-			row("device", "%s %s%s", d.Kind, which, at)
+			row("device", "%s %s%s", d.Kind, d.Which(), at)
 		}
 		for _, r := range v.Reasons {
 			fmt.Fprintf(&b, "    %s\n", r)

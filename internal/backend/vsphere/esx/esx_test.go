@@ -52,7 +52,7 @@ func TestNodes(t *testing.T) {
 		{"7.0.3", 1, 0, map[string]string{"numa.vcpu.maxPerVirtualNode": "1", "numa.vcpu.min": "4", "numa.autosize.once": "FALSE", "numa.nodeAffinity": "0,1,2,3"}},
 	} {
 		h := esxi(t, "epyc-nps4", x.version)
-		r, err := Translate(four(&h, x.each), []topology.Host{h})
+		r, err := Translate(spec.VSphere{}, four(&h, x.each), []topology.Host{h})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestLost(t *testing.T) {
 	w.Name = "vm1"
 	p.VMs = append(p.VMs, w)
 	h.Devices = append(h.Devices[:0:0], topology.Device{Address: "0000:42:00.0", Driver: Passthru})
-	r, err := Translate(p, []topology.Host{h})
+	r, err := Translate(spec.VSphere{}, p, []topology.Host{h})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestLost(t *testing.T) {
 	}
 	v.Nodes = v.Nodes[:3]
 	v.Nodes[2].VCPUs = v.Nodes[2].VCPUs[:2]
-	if r, err = Translate(p, []topology.Host{h}); err != nil || !strings.Contains(strings.Join(r.Lost, "\n"), "unequal") || r.VMs[0].ExtraConfig["numa.vcpu.maxPerVirtualNode"] != "" {
+	if r, err = Translate(spec.VSphere{}, p, []topology.Host{h}); err != nil || !strings.Contains(strings.Join(r.Lost, "\n"), "unequal") || r.VMs[0].ExtraConfig["numa.vcpu.maxPerVirtualNode"] != "" {
 		t.Errorf("%v, %v", err, r)
 	}
 }
@@ -145,7 +145,7 @@ func TestRefused(t *testing.T) {
 		}, "in maintenance mode"},
 	} {
 		p, host := x.plan()
-		if _, err := Translate(p, []topology.Host{host}); err == nil || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "\n") {
+		if _, err := Translate(spec.VSphere{}, p, []topology.Host{host}); err == nil || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v\nwant %s", err, x.want)
 		}
 	}
@@ -164,7 +164,7 @@ func TestBeside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Translate(p, []topology.Host{h})
+	r, err := Translate(spec.VSphere{}, p, []topology.Host{h})
 	if err != nil || r.VMs[0].ExtraConfig["numa.nodeAffinity"] != "2" || r.VMs[0].Latency != "high" {
 		t.Fatalf("%v, %+v", err, r)
 	}
@@ -172,7 +172,43 @@ func TestBeside(t *testing.T) {
 	if p, err = plan.Make(c, []topology.Host{h}, plan.Ledger{}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = Translate(p, []topology.Host{h}); err != nil || r.VMs[0].Latency != "normal" || r.VMs[0].CPUReservation != 0 {
+	if r, err = Translate(spec.VSphere{}, p, []topology.Host{h}); err != nil || r.VMs[0].Latency != "normal" || r.VMs[0].CPUReservation != 0 {
 		t.Fatalf("%v, %+v", err, r)
+	}
+}
+
+// What only vSphere has is in the VM, with what it needs and what is lost.
+func TestMore(t *testing.T) {
+	h := esxi(t, "epyc-nps4", "8.0.2")
+	p := four(&h, 4)
+	for i := range p.VMs[0].Nodes {
+		p.VMs[0].Nodes[i].PageBytes = 0
+	}
+	off, on := false, true
+	r, err := Translate(spec.VSphere{SecureBoot: &off}, p, []topology.Host{h})
+	if err != nil || r.VMs[0].SecureBoot == nil || *r.VMs[0].SecureBoot || r.VMs[0].Firmware != "" || len(r.VMs[0].Devices) > 0 {
+		t.Errorf("%v, %+v", err, r)
+	}
+	p.VMs[0].Pins = nil
+	r, err = Translate(spec.VSphere{SecureBoot: &on, VGPU: "grid_v100-4q", PVRDMA: "rdma"}, p, []topology.Host{h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := r.VMs[0]
+	if !*v.SecureBoot || v.Firmware != "efi" || !v.MemoryLocked || len(v.Devices) != 2 || v.HardwareVersion != 20 {
+		t.Errorf("%+v", v)
+	}
+	text := r.Text() + strings.Join(r.Lost, "\n") + strings.Join(r.Undone, "\n")
+	for _, want := range []string{"efiSecureBootEnabled           true", "vgpu grid_v100-4q", "pvrdma rdma", "its vGPU is of, and on which node that is, is ESXi's choice", "PVRDMA card sends by", "HA can restart"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "cannot be moved") {
+		t.Error(text)
+	}
+	h = esxi(t, "epyc-nps4", "7.0.3")
+	if r, err = Translate(spec.VSphere{PVRDMA: "rdma"}, p, []topology.Host{h}); err != nil || r.VMs[0].HardwareVersion != 13 || !strings.Contains(strings.Join(r.Undone, "\n"), "DRS may move") {
+		t.Errorf("%v, %+v", err, r)
 	}
 }

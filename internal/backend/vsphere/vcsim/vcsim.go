@@ -68,6 +68,7 @@ const (
 	User     = "nm-user"
 	Password = "nm-pass-word"
 	Template = "DC0_C0_RP0_VM0"
+	VGPU     = "grid_v100-4q" // a profile that all hosts offer
 )
 
 var one sync.Mutex // the simulator is global
@@ -90,6 +91,7 @@ func Start(t testing.TB, o Options) *Server {
 	s := &Server{Host: "DC0_C0_H0"}
 	for _, h := range s.Hosts() {
 		describe(h)
+		h.Config.SharedPassthruGpuTypes = []string{VGPU}
 		manage(h)
 	}
 	for _, e := range simulator.Map.All("ClusterComputeResource") {
