@@ -19,7 +19,7 @@ import (
 // reads are calls that change nothing.
 var reads = []string{"Login", "Logout", "RetrieveServiceContent", "RetrieveProperties", "RetrievePropertiesEx", "ContinueRetrievePropertiesEx", "CreateContainerView",
 	"CreateListView", "ModifyListView", "DestroyView", "CreateFilter", "DestroyPropertyFilter", "CreatePropertyCollector", "DestroyPropertyCollector", "WaitForUpdates",
-	"WaitForUpdatesEx", "Fetch", "CancelWaitForUpdates", "FindChild", "FindByInventoryPath", "QueryConfigTarget", "CurrentTime", "Refresh"}
+	"WaitForUpdatesEx", "Fetch", "CancelWaitForUpdates", "FindChild", "FindByInventoryPath", "QueryConfigTarget", "CurrentTime", "Refresh", "ListProcessesInGuest"}
 
 var anyMAC = regexp.MustCompile(`([0-9a-f]{2}:){5}[0-9a-f]{2}`)
 

@@ -36,6 +36,7 @@ type gap struct{ what, why string }
 type command struct {
 	args   string // FILE is a file with the text below
 	file   string
+	guest  bool                                      // it works in a guest
 	before func(*vcsim.Server)                       // what is there already
 	ours   func(context.Context, Part, string) error // on a host; nil: what a cluster's start and end do
 	theirs []gap                                     // what only the toolkit does
@@ -147,10 +148,68 @@ func calledForHost(t *testing.T, c *command) []string {
 	}))
 }
 
+// calledForGuest is what nearmetal calls to run a program in a guest: the one that hands a key over.
+func calledForGuest(t *testing.T) []string {
+	t.Helper()
+	s := vcsim.Start(t, vcsim.Options{Guests: true})
+	ctx := context.Background()
+	l, err := begin(t, fmt.Sprintf(`
+name: post
+backend: vsphere
+root: backend
+vms: [{name: vm, count: 1, vcpus: 2, memory: 4GiB}]
+network: {subnet: %s}
+vsphere: {template: %s, portGroup: DC0_DVPG0}
+`, vcsim.GuestSubnet, vcsim.Template))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.j.undo(t)
+	if err := l.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	i := l.vms[0].(*instance)
+	if err := i.awaitTools(ctx); err != nil {
+		t.Fatal(err)
+	}
+	user, password, _ := strings.Cut(vcsim.GuestLogin, ":")
+	return settingsOf(t, s.Requests(func() {
+		if lines, err := i.handOver(ctx, user, password, "ssh-ed25519 AAAA nearmetal"); err != nil || len(lines) == 0 {
+			t.Errorf("%v, %v", lines, err)
+		}
+	}))
+}
+
+// guestOn has the toolkit's VM run a guest, on a host whose name leads to the simulator.
+func guestOn(s *vcsim.Server) {
+	for _, h := range s.Hosts() {
+		h.Name = "127.0.0.1"
+	}
+	ctx := context.Background()
+	a, err := ReadAccess("")
+	if err != nil {
+		panic(err)
+	}
+	c, err := openCenter(ctx, a)
+	if err != nil {
+		panic(err)
+	}
+	defer c.release()
+	vm := object.NewVirtualMachine(c.client.Client, simVM(toolkitVM).Self)
+	for _, f := range []func(context.Context) (*object.Task, error){
+		func(ctx context.Context) (*object.Task, error) {
+			return vm.Reconfigure(ctx, types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{&types.OptionValue{Key: "x", Value: "y"}}})
+		}, vm.PowerOn} {
+		if err := c.task(ctx, "guest", f); err != nil {
+			panic(err)
+		}
+	}
+}
+
 // runToolkit runs a command of the toolkit's, and returns what it called.
 func runToolkit(t *testing.T, c *command) []string {
 	t.Helper()
-	s := vcsim.Start(t, vcsim.Options{})
+	s := vcsim.Start(t, vcsim.Options{Guests: c.guest})
 	if c.before != nil {
 		c.before(s)
 	}
@@ -252,12 +311,24 @@ func TestToolkit(t *testing.T) {
 			t.Errorf("%s: %s does not have it", c.args, toolkitFile)
 		}
 		ours := cluster
-		if c.ours != nil {
+		switch {
+		case c.guest:
+			if err := vcsim.GuestsWork(); err != nil {
+				if os.Getenv("CI") == "true" {
+					t.Error(err)
+				}
+				continue
+			}
+			alone(t, c.args, func(t *testing.T) { ours = calledForGuest(t) })
+			for _, line := range explained(t, c.args, without(ours, theirs), c.mine) {
+				t.Errorf("%s: only nearmetal: %s", c.args, line)
+			}
+		case c.ours != nil:
 			alone(t, c.args, func(t *testing.T) { ours = calledForHost(t, c) })
 			for _, line := range explained(t, c.args, without(ours, theirs), c.mine) {
 				t.Errorf("%s: only nearmetal: %s", c.args, line)
 			}
-		} else {
+		default:
 			all = append(all, theirs...)
 		}
 		for _, line := range explained(t, c.args, without(theirs, ours), c.theirs) {

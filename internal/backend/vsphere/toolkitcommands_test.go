@@ -41,6 +41,10 @@ var commands = []command{
 	{args: "sriov --add --pf 0000:3b:00.0 --sriov_port_group DC0_DVPG0 --sriov_dvs_name DVS0 --allow_guest_mtu_change" + of, before: sized, theirs: []gap{{"device.key", key}, {"addressType", ownMAC}, {"wakeOnLanEnabled", wake}}},
 	{args: "pvrdma --add --pvrdma_port_group DC0_DVPG0 --dvs_name DVS0" + of, before: func(*vcsim.Server) { cards(toolkitVM, nil) }, theirs: []gap{{"device.key", key}, {"addressType", ownMAC}, {"deviceInfo.label", "vCenter names devices itself"}, {"memoryAllocation.reservation = 32", "the size of this VM"}}},
 	{args: "vgpu --add --profile " + vcsim.VGPU + of, before: sized, theirs: []gap{{"device.key", key}}},
+	{args: "post --guest_username root --guest_password guest-pass-word --script FILE" + of, guest: true, file: "#!/bin/sh\nexit 0\n", before: guestOn,
+		theirs: []gap{{"fileSize", ownScript}, {"guestFilePath", ownName}, {"spec.arguments", "nearmetal exec brings what a program prints; a log in the guest nobody reads"}},
+		mine: []gap{{"DeleteFileInGuest", "nothing stays in the guest"}, {"InitiateFileTransferFromGuest", "the guest's host keys, which ssh compares"}, {"fileAttributes", "others in the guest cannot read it"},
+			{"fileSize", ownScript}, {"guestFilePath", ownName}, {"spec is a GuestProgramSpec", "both clients may say the type, which is the declared one"}, {"spec.arguments", ownScript}}},
 	{args: "passthru_host --on --device 0000:3b:00.1 --host DC0_C0_H0",
 		before: func(s *vcsim.Server) {
 			Part{}.SetPassthru(context.Background(), s.Host, []string{"0000:3b:00.1"}, false)
@@ -118,6 +122,8 @@ mpi0: BASE cores_per_socket:10 cpu_reservation:true memory_reservation:true late
 const (
 	ownNames       = "a name has 64 random bits, by which the VM is known after a crash"
 	sizeLater      = "simulators leave out what a clone's call sets: nearmetal sets it in the call after it"
+	ownScript      = "nearmetal runs one script of its own, which lets ssh in; a user's programs go by nearmetal exec"
+	ownName        = "a name with 64 random bits, since a home may be shared between VMs"
 	sharesNormal   = "VMs have their CPUs and memory reserved: shares stay normal"
 	key            = "a number of the client's own, which vCenter replaces; the API's documents say: negative"
 	ownMAC         = "VMs are known by MAC addresses: the first card has a chosen one, and others vCenter's default"

@@ -19,7 +19,8 @@ inside() {
 	id=$1
 	dir=$guests/$id
 	shift
-	exec nsenter -t "$(cat "$dir/child")" -m -u -p -- "$@"
+	# Tools start programs in the user's home.
+	exec nsenter -t "$(cat "$dir/child")" -m -u -p -- sh -c 'cd /root && exec "$@"' sh "$@"
 }
 end() { # the first process of a guest takes all others along
 	for f in child pid; do test -f "$guests/$1/$f" && kill -9 "$(cat "$guests/$1/$f")" 2>/dev/null; done
@@ -35,6 +36,7 @@ create)
 start)
 	dir=$guests/$1
 	vm=$(sed -n 's/^vcsim-.*-\([a-z]*[0-9]*\)-[0-9a-f]\{16\}-[0-9a-f-]\{36\}$/\1/p' "$dir/name")
+	: "${vm:=guest0}" # one that is not nearmetal's
 	n=$(printf %s "$vm" | tr -dc 0-9)
 	printf '127.7.0.%d' $((n + 1)) >"$dir/address"
 	rm -rf "$dir/ssh" "$dir/up"

@@ -2,6 +2,7 @@
 set -e
 mount --make-rprivate /
 mount -t tmpfs run /run
+mount -t tmpfs log /var/log
 mount -t tmpfs -o mode=0700 home /root
 mkdir -p /run/sshd "$1/ssh"
 hostname "$3"

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -201,7 +202,8 @@ const withGuest = `<extraConfig xmlns:i="http://www.w3.org/2001/XMLSchema-instan
 	`<extraConfig xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:type="OptionValue"><key>RUN.mountdmi</key>` +
 	`<value xmlns:xsd="http://www.w3.org/2001/XMLSchema" i:type="xsd:string">false</value></extraConfig>`
 
-// plain marks a call whose answer has an address of the simulator's, which itself speaks plain http behind the proxy.
+// plain marks a call whose answer has an address of the simulator's, which itself speaks plain http behind the proxy. Its value is the
+// proxy's address.
 const plain = "X-Nearmetal-Plain"
 
 // secure makes such an address one of the proxy's.
@@ -214,11 +216,15 @@ func secure(r *http.Response) error {
 		return err
 	}
 	r.Body.Close()
-	body = bytes.ReplaceAll(body, []byte("http://*"), []byte("https://*"))
+	_, port, _ := net.SplitHostPort(r.Request.Header.Get(plain))
+	body = bytes.ReplaceAll(body, []byte("http://*"), []byte("https://*:"+port)) // as vCenter writes it: the client puts the host in
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	r.Header.Set("Content-Length", fmt.Sprint(len(body)))
 	return nil
 }
+
+// program is one that is to be started, without quotes.
+var program = regexp.MustCompile(`<programPath>([^<']*)</programPath>\s*<arguments>([^<']*)</arguments>`)
 
 var longWait = regexp.MustCompile(`<maxWaitSeconds>\d+</maxWaitSeconds>`)
 
@@ -246,12 +252,17 @@ func (s *Server) proxy(next http.Handler) http.Handler {
 			r.Header.Set("Content-Length", fmt.Sprint(len(body)))
 		}
 		if strings.HasPrefix(string(m[1]), "InitiateFileTransfer") {
-			r.Header.Set(plain, "1")
+			r.Header.Set(plain, s.Addr)
 		}
 		if string(m[1]) == "WaitForUpdatesEx" { // the simulator does not see that a client has gone, and waits on
 			body = longWait.ReplaceAll(body, []byte("<maxWaitSeconds>2</maxWaitSeconds>"))
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 			r.Header.Set("Content-Length", fmt.Sprint(len(body)))
+		}
+		if string(m[1]) == "StartProgramInGuest" { // the simulator has a shell of this machine read what one in the guest should
+			inside := program.ReplaceAll(body, []byte("<programPath>/bin/sh</programPath><arguments>-c '$1 $2'</arguments>"))
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(inside)), int64(len(inside))
+			r.Header.Set("Content-Length", fmt.Sprint(len(inside)))
 		}
 		var f Failure
 		s.mu.Lock()
