@@ -94,6 +94,7 @@ struct ivs_ep {
 	void		*core;		/* struct core_ep (lower/core_ep.h) */
 	struct ivs_traffic *traffic;	/* what is counted (proto/traffic.h), NULL: nothing */
 	int		doorbell;	/* what neighbours ring while we sleep, -1: not open yet */
+	uint64_t	asked_ms;	/* when peers on other hosts were asked whether they are there (lower/knock.h) */
 };
 
 /* A send needs the queues and the peers, a call to progress the rings that are polled each time. */

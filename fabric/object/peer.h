@@ -89,6 +89,7 @@ struct ivs_peer {
 	bool		is_active;
 	struct ivs_list	all;		/* in ep->peers_all */
 	fi_addr_t	core_addr;	/* in the core provider's AV */
+	int		knock;		/* a connection that shows whether it is there (lower/knock.h), -1: none */
 	uint64_t	core_uid;	/* what it calls itself there, 0: not heard of */
 	struct ivs_peer	*core_next;
 	uint64_t	cma_copies;		/* copies from or to its memory (CMA) */

@@ -3,6 +3,7 @@
 
 #include "base/times.h"
 #include "lower/core.h"
+#include "lower/knock.h"
 #include "lower/passthrough.h"
 #include "proto/proto.h"
 #include "region/ledger.h"
@@ -21,6 +22,7 @@ static struct ivs_peer *new_peer(struct ivs_ep *ep, const struct ivs_addr *addr)
 	p->piece = ep->domain->region ? ep->domain->region->geo.bounce_bytes : IVS_BOUNCE;
 	p->fi_addr = FI_ADDR_NOTAVAIL;
 	p->core_addr = FI_ADDR_NOTAVAIL;
+	p->knock = -1;
 	p->held = &p->held_core;
 	p->ctl_tail = &p->ctl_head;
 	ivs_list_init(&p->sending);
@@ -357,6 +359,7 @@ void ivs_peer_free(struct ivs_peer *p)
 	}
 	free(p->tx_bounce);
 	ivs_ledger_unmap(p->ledger);
+	ivs_knock_end(p);
 	ivs_list_del(&p->all);
 	free(p);
 }
@@ -472,18 +475,28 @@ void ivs_peer_check(struct ivs_ep *ep)
 {
 	uint64_t now = ivs_now_ms();
 	struct ivs_list *pos, *tmp;
+	bool ask;
 
 	if (now - ep->checked_ms < IVS_CHECK_MS)
 		return;
 	ep->checked_ms = now;
+	/* Those on other hosts show no heartbeat. */
+	ask = now - ep->asked_ms >= ivs_param.timeout / 2;
+	if (ask)
+		ep->asked_ms = now;
 	ep->newcomers = 0;
 	free_gone(ep);
 	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the analyzer does not follow lists */
 	ivs_list_each_safe(pos, tmp, &ep->peers_all) {
 		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
 
-		if (p->slot == IVS_NO_SLOT || p->channel == IVS_CHAN_DEAD)
+		if (p->channel == IVS_CHAN_DEAD)
 			continue;
+		if (p->slot == IVS_NO_SLOT) {
+			if (p->channel == IVS_CHAN_CORE && (p->knock >= 0 || (ask && owes(p))) && ivs_knock(p))
+				ivs_peer_dead(p, FI_EIO);
+			continue;
+		}
 		if (!owes(p)) {
 			p->alive.seen = 0;
 			continue;

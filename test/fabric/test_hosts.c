@@ -163,7 +163,7 @@ static void many(struct ctx *c)
 	free(out);
 }
 
-/* Whose turn it is to make progress, by rank; or the sender's to die. */
+/* Whose turn it is to make progress, by rank; or somebody's to die. */
 enum { SENDER, RECEIVER, DEATH };
 
 /* Progress of one turn: in as many calls the core provider is polled once at least. It yields to nobody: turns are short. */
@@ -227,11 +227,92 @@ static void killed(struct ctx *c)
 	free(buf);
 }
 
+/*
+ * The receiver is killed while it reads a message. Its sender sends nothing more, and sees it all the same: its message
+ * fails, and so does the receive of the dead rank's answer.
+ */
+static void receiver_killed(struct ctx *c)
+{
+	enum { LEN = 128 << 20 };
+	static uint8_t answer[8];
+	uint32_t *turn = shared();
+	volatile uint8_t *first;
+	uint8_t *buf = malloc(LEN);
+	bool sent = false;
+
+	memset(buf, c->rank ? 2 : 1, LEN);
+	first = buf;
+	if (c->rank)
+		OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[0], 1, 0, buf));
+	else
+		OK(fi_trecv(c->ep, answer, sizeof(answer), NULL, c->peer[1], 2, 0, answer));
+	barrier(c);
+	if (!c->rank) {
+		while (await_turn(turn, SENDER, DEATH) == SENDER) {
+			sent = sent || !fi_tsend(c->ep, buf, LEN, NULL, c->peer[1], 1, buf);
+			take_turn(c, NULL);
+			hand_over(turn, RECEIVER);
+		}
+		CHECK(wait_err(c, c->txcq).err == FI_EIO);
+		CHECK(wait_err(c, c->rxcq).err == FI_EIO);
+	} else {
+		while (*first == 2) {
+			await_turn(turn, RECEIVER, RECEIVER);
+			take_turn(c, first);
+			hand_over(turn, *first == 2 ? SENDER : DEATH);
+		}
+		raise(SIGKILL);
+	}
+	free(buf);
+}
+
+/* A receiver that does nothing for longer than the patience with the dead is there: it is asked several times meanwhile. */
+static void receiver_late(struct ctx *c)
+{
+	enum { LEN = 4 << 20 };
+	static uint8_t answer[8], none[8];
+	uint8_t *buf = malloc(LEN);
+	uint32_t *turn = shared();
+	struct timespec start, now;
+
+	memset(buf, c->rank ? 2 : 1, LEN);
+	/* The first messages connect the two, for which both make progress. */
+	OK(fi_trecv(c->ep, answer, sizeof(answer), NULL, c->peer[!c->rank], 3, 0, answer));
+	RETRY(c, fi_tsend(c->ep, none, sizeof(none), NULL, c->peer[!c->rank], 3, none));
+	CHECK(wait_comp(c, c->txcq).op_context == none);
+	CHECK(wait_comp(c, c->rxcq).op_context == answer);
+	barrier(c);
+	if (!c->rank) {
+		OK(fi_trecv(c->ep, answer, sizeof(answer), NULL, c->peer[1], 2, 0, answer));
+		RETRY(c, fi_tsend(c->ep, buf, LEN, NULL, c->peer[1], 1, buf));
+		clock_gettime(CLOCK_MONOTONIC, &start);
+		do {
+			take_turn(c, NULL);
+			clock_gettime(CLOCK_MONOTONIC, &now);
+		} while (now.tv_sec - start.tv_sec < 3);
+		hand_over(turn, RECEIVER);
+		CHECK(wait_comp(c, c->txcq).op_context == buf);
+		CHECK(wait_comp(c, c->rxcq).op_context == answer);
+	} else {
+		await_turn(turn, RECEIVER, RECEIVER);
+		OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[0], 1, 0, buf));
+		CHECK(wait_comp(c, c->rxcq).len == LEN);
+		CHECK(buf[0] == 1 && buf[LEN - 1] == 1);
+		RETRY(c, fi_tsend(c->ep, none, sizeof(none), NULL, c->peer[0], 2, none));
+		CHECK(wait_comp(c, c->txcq).op_context == none);
+	}
+	free(buf);
+}
+
 const struct test test_hosts[] = {
 	{ "hosts_reads", 2, reads, .bare = true, .per_host = 1,
 	  .env = { "FI_IVSHMEM_CORE=auto", "FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=ep_ctrl" } },
 	{ "hosts_anybody", 4, anybody, .per_host = 2, HOSTS },
 	{ "hosts_many", 2, many, .per_host = 1, HOSTS },
 	{ "hosts_killed", 2, killed, .per_host = 1, .killed = 1, HOSTS },
+	{ "hosts_receiver_killed", 2, receiver_killed, .per_host = 1, .killed = 1,
+	  .env = { "FI_IVSHMEM_CORE=auto", "FI_IVSHMEM_TIMEOUT=1000" } },
+	{ "hosts_receiver_late", 2, receiver_late, .per_host = 1,
+	  .env = { "FI_IVSHMEM_CORE=auto", "FI_IVSHMEM_TIMEOUT=1000" } },
 	{ 0 }
 };
