@@ -63,7 +63,8 @@ var initProgram = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(prog)
 })
 
-func newLab(t *testing.T) *lab {
+// newLab is of VMs whose kernel has more modules than every one has.
+func newLab(t *testing.T, modules ...string) *lab {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("short: boots a VM")
@@ -80,7 +81,7 @@ func newLab(t *testing.T) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := image.Open(image.Request{Kernel: k, Agent: agent, Notice: func(s string) { t.Log(s) }})
+	img, err := image.Open(image.Request{Kernel: k, Agent: agent, Modules: modules, Notice: func(s string) { t.Log(s) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,6 +310,23 @@ func TestVMThatCannotBoot(t *testing.T) {
 	}
 	if !strings.Contains(fmt.Sprint(err), "nearmetal-agent: cannot mount the root") {
 		t.Errorf("the console's last lines are missing in %v", err)
+	}
+}
+
+// A device that cannot have the MTU of the cluster file keeps the VM from booting, and the reason has the driver's word.
+func TestDeviceRefusesMTU(t *testing.T) {
+	l := newLab(t, "e1000")
+	// The driver of QEMU's e1000 takes no more than 16110.
+	e1000 := filepath.Join(t.TempDir(), "qemu")
+	if err := os.WriteFile(e1000, []byte("#!/bin/sh\nexec "+l.caps.Path+" \"$@\" -device e1000\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l.caps.Path = e1000
+	_, err := l.start(&Config{Name: "vm0", Root: Mount{Tag: "root"}, Functions: []Function{{Vendor: 0x8086, Device: 0x100e, Net: true, MTU: 20000}}},
+		backend.Settings{Exports: []backend.Export{{Tag: "root", Path: "/", ReadOnly: true}}}, qemu.Files{})
+	const want = "vm0: the channel failed: eth0: network.deviceMTU 20000: Invalid argument; the card's physical function and its switch port have to have it too\n"
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
 	}
 }
 
