@@ -27,7 +27,7 @@ type center struct {
 const novaVersion = "2.64"
 
 // callTime bounds one call of an API, its retries not counted.
-const callTime = time.Minute
+var callTime = time.Minute
 
 // login reads where the cloud is and whose rights to take, from clouds.yaml or the variables OS_*, and logs in.
 func login(ctx context.Context, cloud string) (*center, error) {

@@ -226,6 +226,40 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// A cloud that does not answer is asked again where that does no harm. Where it does, the cluster is not up, and what the cloud made
+// without a word is gone.
+func TestSilent(t *testing.T) {
+	c := newLab(t)
+	defer func(d time.Duration) { callTime = d }(callTime)
+	callTime = 3 * time.Second // for calls that are answered it has to be enough
+	for _, key := range []string{"GET flavors", "DELETE servers"} {
+		c.Silent = key
+		u, err := up(t, on, 2)
+		if err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		if err := u.Down(context.Background()); err != nil || c.Silent != "" {
+			t.Errorf("%s: %v, %q", key, err, c.Silent)
+		}
+		if left := c.Left(); len(left) != 0 {
+			t.Errorf("%s: left: %q", key, left)
+		}
+	}
+	for _, key := range []string{"POST servers", "POST ports", "POST os-server-groups", "POST security-groups"} {
+		c.Silent = key
+		u, err := up(t, on, 2)
+		if err == nil {
+			u.Down(context.Background())
+		}
+		if err == nil || !strings.Contains(err.Error(), "no answer within 3s") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", key, err)
+		}
+		if left := c.Left(); len(left) != 0 {
+			t.Errorf("%s: left: %q", key, left)
+		}
+	}
+}
+
 const envVictim = "NEARMETAL_TEST_TENANT"
 
 func TestMain(m *testing.M) {

@@ -50,6 +50,7 @@ type Cloud struct {
 	Refuse   map[string]int         // METHOD COLLECTION: the status of every such call
 	Once     map[string][]int       // METHOD COLLECTION: statuses of the first such calls
 	Lose     string                 // METHOD COLLECTION: done, and answered 500, once
+	Silent   string                 // METHOD COLLECTION: done, and not answered, once
 	Image    map[string]any         // more properties of the image
 	OnChange func(n int, done bool) // before and after call n that changes something
 }
@@ -187,6 +188,10 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if lose {
 		c.Lose = ""
 	}
+	silent := c.Silent == key
+	if silent {
+		c.Silent = ""
+	}
 	c.mu.Unlock()
 	if status != 0 {
 		oops(w, status, "Policy doesn't allow it to be performed.")
@@ -195,6 +200,11 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if change && hook != nil {
 		hook(n, false)
 		defer hook(n, true)
+	}
+	if silent {
+		c.serve(httptest.NewRecorder(), r, f, id, action, body)
+		<-r.Context().Done()
+		return
 	}
 	if lose {
 		c.serve(httptest.NewRecorder(), r, f, id, action, body)
