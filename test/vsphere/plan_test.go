@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -157,6 +158,19 @@ func TestBothSides(t *testing.T) {
 	if _, lost := warnings(dynamic, "vsphere"); !strings.Contains(lost, "is vCenter's choice") {
 		t.Error(lost)
 	}
+	// What only vSphere has is in its plan, and not used on KVM.
+	own := strings.Replace(both, "portGroup: mpi-pg", "portGroup: mpi-pg, dhcp: true, secureBoot: true, vgpu: "+vcsim.VGPU+", pvrdma: rdma-pg", 1)
+	if _, lost := warnings(own, "vsphere"); !strings.Contains(lost, "its vGPU is of") || !strings.Contains(lost, "PVRDMA card sends by") {
+		t.Error(lost)
+	}
+	if out, errs, code := run(t, own, "plan", "-f", "-", "--on", "vsphere", "--host", capture); code != 0 || !strings.Contains(out, "efiSecureBootEnabled           true") || !strings.Contains(out, "vgpu "+vcsim.VGPU) || !strings.Contains(out, "pvrdma rdma-pg") {
+		t.Errorf("%d, %s%s", code, out, errs)
+	}
+	for _, on := range []string{"qemu", "libvirt"} {
+		if _, lost := warnings(own, on); !strings.Contains(lost, "vsphere: {template, portGroup, dhcp, secureBoot, vgpu, pvrdma}") {
+			t.Errorf("%s: %s", on, lost)
+		}
+	}
 	// A region is KVM's: there it is in the plan, on vSphere a line.
 	region := both + "region: {size: 64MiB}\n"
 	if out, errs, code := run(t, region, "plan", "-f", "-", "--on", "qemu", "--host", capture); code != 0 || !strings.Contains(out, "region: 64 MiB") {
@@ -217,6 +231,36 @@ func TestImport(t *testing.T) {
 	}
 	if plan, errs, code := run(t, yaml, "plan", "-f", "-", "--host", capture); code != 0 || !strings.Contains(plan, "sriov 0000:3b:00.0") {
 		t.Errorf("%d, %s%s", code, plan, errs)
+	}
+}
+
+// A cluster file of the toolkit's runs as it was imported: its template, hosts, network and addresses by DHCP.
+func TestImportRun(t *testing.T) {
+	guests(t)
+	before := inventory()
+	yaml, errs, code := run(t, `[BASE]
+template: `+vcsim.Template+`
+datacenter: DC0
+cluster: DC0_C0
+datastore: LocalDS_0
+cpu: 2
+memory: 3.5
+port_group: DC0_DVPG0
+is_dhcp: True
+domain: example.com
+secure_boot: no
+power: on
+[_VMS_]
+mpi{0:1}: BASE host: DC0_C0_H{0:1}
+`, "spec", "import", "--vhpc", "-")
+	if code != 0 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "the plan chooses which VM is on which") {
+		t.Fatalf("%d, %s", code, errs)
+	}
+	if out := ok(t, "", "run", "-f", fileOf(t, yaml), "--", "grep", "-c", "mpi", "/etc/hosts"); out != "mpi0: 2\nmpi1: 2\n" && out != "mpi1: 2\nmpi0: 2\n" {
+		t.Errorf("%q", out)
+	}
+	if after := inventory(); !slices.Equal(after, before) {
+		t.Errorf("left: %v", after)
 	}
 }
 
