@@ -72,6 +72,18 @@ func TestCaptureAndPlan(t *testing.T) {
 	if code != 0 || seen != strings.Replace(live, s.Host, "esx", 1) {
 		t.Errorf("%d, %s%s", code, seen, errs)
 	}
+	for _, args := range [][]string{{"topology", "--root", capture}, {"plan", "-f", "-", "--host", capture}} { // pictures, as of any host
+		picture := filepath.Join(dir, args[0]+".svg")
+		if _, errs, code := run(t, file, append(args, "--svg", picture)...); code != 0 {
+			t.Error(errs)
+		}
+		text, _ := os.ReadFile(picture)
+		for _, want := range []string{"<svg", "vmnic4", "node 3"} {
+			if !strings.Contains(strings.ToLower(string(text)), want) {
+				t.Errorf("%s: no %q in the picture", args[0], want)
+			}
+		}
+	}
 	plan, errs, code := run(t, file, "plan", "-f", "-", "--host", capture, "--explain")
 	if code != 0 {
 		t.Fatal(errs)

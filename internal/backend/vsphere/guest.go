@@ -98,7 +98,7 @@ func (g *guestState) some() string {
 func (i *instance) awaitGuest(ctx context.Context, enough func(*guestState) bool) (now guestState, err error) {
 	// What is there before the first change.
 	var vm mo.VirtualMachine
-	if err := i.c.retrieve(ctx, i.vm, []string{"guest"}, &vm); err != nil {
+	if err := i.c.retrieve(ctx, i.vm, []string{"guest"}, &vm); err != nil && ctx.Err() == nil {
 		return now, i.c.explain("read the guest of VM "+i.name, err)
 	}
 	i.mu.Lock()

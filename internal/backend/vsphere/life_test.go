@@ -336,6 +336,44 @@ func TestLeased(t *testing.T) {
 	}
 }
 
+// A network without a DHCP server: the error says what VMware Tools report, and on which card nothing came.
+func TestNoLease(t *testing.T) {
+	vcsim.Start(t, vcsim.Options{})
+	l, err := begin(t, strings.NewReplacer("count: 2", "count: 1", "portGroup: DC0_DVPG0", "portGroup: DC0_DVPG0, dhcp: true").Replace(fileText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.j.undo(t)
+	if err := l.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	i := l.vms[0].(*instance)
+	vm := simulator.Map.Get(types.ManagedObjectReference{Type: "VirtualMachine", Value: i.Ref().ID["id"]}).(*simulator.VirtualMachine)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	tooLate := errors.New("the VMs were not ready")
+	for _, x := range []struct{ tools, ip, want string }{
+		{"guestToolsNotRunning", "", "the template needs open-vm-tools"},
+		{"guestToolsRunning", "", "is there a DHCP server"},
+		{"guestToolsRunning", "169.254.3.4", "169.254.3.4, and none from DHCP on its card " + i.card.MAC},
+	} {
+		vm.Guest = &types.GuestInfo{ToolsRunningStatus: x.tools}
+		if x.ip != "" {
+			vm.Guest.Net = []types.GuestNicInfo{{MacAddress: i.card.MAC, IpAddress: []string{x.ip},
+				IpConfig: &types.NetIpConfigInfo{IpAddress: []types.NetIpConfigInfoIpAddress{{IpAddress: x.ip, PrefixLength: 16}}}}}
+		}
+		i.mu.Lock()
+		i.seen = guestState{}
+		i.mu.Unlock()
+		waiting, end := context.WithCancelCause(ctx)
+		i.awaitGuest(ctx, func(*guestState) bool { return true }) // what there is, is read
+		end(tooLate)
+		if _, err := i.Address(waiting); !errors.Is(err, tooLate) || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v\nwant %s", err, x.want)
+		}
+	}
+}
+
 // The user's own ssh does not know the clone's host key: the error says under which name it has to.
 func TestUnknownHostKey(t *testing.T) {
 	if err := vcsim.GuestsWork(); err != nil {
