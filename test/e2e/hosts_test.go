@@ -52,7 +52,9 @@ func newBed(t *testing.T) *bed {
 	ip("-n", b.front, "link", "add", "br0", "type", "bridge")
 	ip("-n", b.front, "link", "set", "br0", "up")
 	ip("-n", b.front, "addr", "add", "198.18.77.1/24", "dev", "br0")
-	b.write("ssh", 0o755, "#!/bin/sh\nexec /usr/bin/ssh -F %s/config \"$@\"\n", dir)
+	// On the host old another version of nearmetal answers.
+	b.write("ssh", 0o755, "#!/bin/sh\ncase \" $* \" in *\" -- old \"*) /usr/bin/ssh -F %[1]s/config \"$@\" | sed -u 's/\"protocol\":[0-9]*/\"protocol\":99/'; exit;; esac\n"+
+		"exec /usr/bin/ssh -F %[1]s/config \"$@\"\n", dir)
 	config := ""
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 		t.Fatal(err)
@@ -90,6 +92,9 @@ func newBed(t *testing.T) *bed {
 			return bytes.Contains(log, []byte("listening"))
 		})
 		config += fmt.Sprintf("Host %s %s-too\n HostName %s\n", name, name, addr)
+		if i == 0 {
+			config += fmt.Sprintf("Host old\n HostName %s\n", addr)
+		}
 	}
 	config += "Host nowhere\n HostName 198.18.77.9\n"
 	b.write("config", 0o600, "%sHost *\n User root\n IdentityFile %s\n IdentitiesOnly yes\n StrictHostKeyChecking no\n UserKnownHostsFile %s\n",
@@ -404,6 +409,7 @@ func TestHostsRefused(t *testing.T) {
 		{"alpha,nowhere", 1, "host nowhere: ssh: connect to host 198.18.77.9 port 22"},
 		{"alpha,alpha", 2, "alpha is there twice"},
 		{"alpha,alpha-too", 1, "alpha and alpha-too are one host"},
+		{"old,beta", 1, "host old: another version of nearmetal answers there"},
 		{"alpha," + machine + "/igb-sriov.tar.gz", 2, "describes a machine"},
 		{"-oProxyCommand=x,alpha", 2, "is no host's name"},
 	} {
