@@ -301,10 +301,10 @@ bench-harness: go ## what the benchmarks' harness adds to what it measures
 bench-boot: go ## boot times, phase by phase, beside a bare QEMU line
 	@go run ./test/bench/boot
 
-# Twenty minutes and more under emulation. PARTS: small, imports, ranks, large, boots, with commas between.
+# Twenty minutes and more under emulation. PARTS: small, imports, ranks, large, boots, with commas between. RUNS: of each, 5.
 bench-files: go virtiofsd ## 9p and virtiofs beside a tmpfs in the VM and the host: small files, imports, a large file (root)
 	@sh scripts/wheels.sh numpy
-	@PATH="$$(sh scripts/virtiofsd.sh):$$PATH" go run ./test/bench/files $(if $(PARTS),-parts $(PARTS))
+	@PATH="$$(sh scripts/virtiofsd.sh):$$PATH" go run ./test/bench/files $(if $(PARTS),-parts $(PARTS)) $(if $(RUNS),-n $(RUNS))
 
 bench-libvirt: go ## one VM from start to ready: own driver, libvirt, a bare domain by virsh (as root)
 	@go run ./test/bench/libvirt

@@ -54,7 +54,7 @@ func run(n, mib int, only []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b, err := newBench(program, dir, mib)
+	b, err := newBench(program, dir, mib, only)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func run(n, mib int, only []string) error {
 		return err
 	}
 	t := newTable(places)
-	tasks := slices.DeleteFunc(b.tasks(), func(t task) bool { return !slices.Contains(only, t.part) })
+	tasks := slices.DeleteFunc(b.tasks(), func(t task) bool { return !b.measures(t.part) })
 	for i := range n {
 		if len(tasks) == 0 {
 			break
@@ -94,7 +94,7 @@ func run(n, mib int, only []string) error {
 		fmt.Fprintf(os.Stderr, "round %d of %d: %.0f s\n", i+1, n, time.Since(start).Seconds())
 	}
 	b.down()
-	if slices.Contains(only, "boots") {
+	if b.measures("boots") {
 		if err := b.boots(n, t); err != nil {
 			return err
 		}

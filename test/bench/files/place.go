@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ type bench struct {
 	small   string // a folder of small files, below the VMs' root
 	python  string // an interpreter whose modules are below the VMs' root
 	mib     int
+	only    []string // parts
 
 	mu sync.Mutex
 	up []string // clusters
@@ -41,7 +43,7 @@ type place struct {
 	share   string // a folder to write to
 }
 
-func newBench(program, dir string, mib int) (*bench, error) {
+func newBench(program, dir string, mib int, only []string) (*bench, error) {
 	python, err := filepath.Abs("build/venv/numpy/bin/python3")
 	if err == nil {
 		_, err = os.Stat(python)
@@ -49,7 +51,7 @@ func newBench(program, dir string, mib int) (*bench, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sh scripts/wheels.sh numpy: %w", err)
 	}
-	b := &bench{program: program, dir: dir, small: filepath.Join(dir, "small"), python: python, mib: mib}
+	b := &bench{program: program, dir: dir, small: filepath.Join(dir, "small"), python: python, mib: mib, only: only}
 	os.Setenv("NEARMETAL_RUNTIME_DIR", filepath.Join(dir, "run"))
 	os.Setenv("NEARMETAL_ROOT_WRITES", "1")
 	os.Setenv("PYTHONDONTWRITEBYTECODE", "1")
@@ -113,8 +115,8 @@ func (b *bench) places() ([]*place, error) {
 	return append(all, tmpfs, &host), os.Mkdir(host.share, 0o755)
 }
 
-// tmpfs copies the small files and Python with its modules to a tmpfs of the VM of v. Their times are kept: without them
-// Python would compile each module again.
+// tmpfs puts what the parts read on a tmpfs of the VM of v. Times of files are kept: without them Python would compile each
+// module again.
 func (b *bench) tmpfs(v place) (*place, error) {
 	const at = "/mnt/tmpfs"
 	t := v
@@ -122,19 +124,28 @@ func (b *bench) tmpfs(v place) (*place, error) {
 	t.python = "env PYTHONHOME=" + at + "/home PYTHONPATH=" + at + "/modules " + at + "/home/bin/python3"
 	t.modules = at + "/modules"
 	script := `set -e
-mkdir -p ` + at + `; mount -t tmpfs -o size=2g,mode=1777 none ` + at + `
-cp -r ` + b.small + ` ` + at + `/small
-eval "$(` + b.python + ` -c 'import sys, sysconfig, os
+mkdir -p ` + at + `; mount -t tmpfs -o size=2g,mode=1777 none ` + at + "\n"
+	if b.measures("small") {
+		script += "cp -r " + b.small + " " + at + "/small\n"
+	}
+	if b.measures("small", "imports", "ranks") {
+		script += `eval "$(` + b.python + ` -c 'import sys, sysconfig, os
 print("lib=%s own=%s site=%s" % (sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix}), os.path.realpath(sys.executable), sysconfig.get_path("purelib")))')"
 mkdir -p ` + at + `/home/bin ` + at + `/home/lib
 cp $own ` + at + `/home/bin/python3
 tar -C "${lib%/*}" -c --exclude=test --exclude=site-packages "${lib##*/}" | tar -C ` + at + `/home/lib -x
 cp -a $site ` + at + `/modules
 `
+	}
 	if _, err := t.run(t.asRoot, script); err != nil {
 		return nil, fmt.Errorf("tmpfs: %w", err)
 	}
 	return &t, nil
+}
+
+// measures says whether one of these parts is measured.
+func (b *bench) measures(parts ...string) bool {
+	return slices.ContainsFunc(parts, func(p string) bool { return slices.Contains(b.only, p) })
 }
 
 // run runs a shell script by a command in front of it, in the place's share.

@@ -41,21 +41,22 @@ type goal struct {
 	what  string
 	ratio float64
 	bar   float64
+	least float64 // what a file system that takes no time at all has; 0: not known
 }
 
 // goals are those of virtiofs.
 func (t *table) goals() []goal {
 	const v = "virtiofs"
 	all := []goal{
-		{"warm imports, virtiofs / tmpfs", t.median(importsWarm, v) / t.median(importsWarm, "tmpfs"), 1.3},
-		{"warm imports on 8 ranks, virtiofs / tmpfs", t.median(importsWarm8, v) / t.median(importsWarm8, "tmpfs"), 1.3},
-		{"cold imports, virtiofs / 9p", t.median(importsCold, v) / t.median(importsCold, "9p"), 0.8},
-		{"cold imports on 8 ranks, virtiofs / 9p", t.median(importsCold8, v) / t.median(importsCold8, "9p"), 0.8},
+		{"warm imports, virtiofs / tmpfs", t.median(importsWarm, v) / t.median(importsWarm, "tmpfs"), 1.3, 0},
+		{"warm imports on 8 ranks, virtiofs / tmpfs", t.median(importsWarm8, v) / t.median(importsWarm8, "tmpfs"), 1.3, 0},
+		{"cold imports, virtiofs / 9p", t.median(importsCold, v) / t.median(importsCold, "9p"), 0.8, t.median(importsWarm, "tmpfs") / t.median(importsCold, "9p")},
+		{"cold imports on 8 ranks, virtiofs / 9p", t.median(importsCold8, v) / t.median(importsCold8, "9p"), 0.8, t.median(importsWarm8, "tmpfs") / t.median(importsCold8, "9p")},
 	}
 	for _, p := range []string{"9p", v} {
 		all = append(all,
-			goal{"8 ranks at once / one after the other, cold, " + p, t.median(importsCold8, p) / (t.median(importsCold, p) + (ranks-1)*t.median(importsWarm, p)), 1},
-			goal{"8 ranks at once / one after the other, warm, " + p, t.median(importsWarm8, p) / (ranks * t.median(importsWarm, p)), 1})
+			goal{"8 ranks at once / one after the other, cold, " + p, t.median(importsCold8, p) / (t.median(importsCold, p) + (ranks-1)*t.median(importsWarm, p)), 1, 0},
+			goal{"8 ranks at once / one after the other, warm, " + p, t.median(importsWarm8, p) / (ranks * t.median(importsWarm, p)), 1, 0})
 	}
 	return all
 }
@@ -77,7 +78,7 @@ func (t *table) print(w io.Writer, n int) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	out = terminal.NewTable("ratio of medians", "", "goal", "")
+	out = terminal.NewTable("ratio of medians", "", "goal", "", "a warm tmpfs")
 	for _, g := range t.goals() {
 		if !(g.ratio > 0) || math.IsInf(g.ratio, 1) {
 			continue // a part that was left out
@@ -86,7 +87,7 @@ func (t *table) print(w io.Writer, n int) error {
 		if !(g.ratio <= g.bar) {
 			verdict = "MISSED"
 		}
-		out.Row(g.what, number(g.ratio), fmt.Sprintf("≤ %.1f", g.bar), verdict)
+		out.Row(g.what, number(g.ratio), fmt.Sprintf("≤ %.1f", g.bar), verdict, number(g.least))
 	}
 	if err := out.Print(w); err != nil {
 		return err
