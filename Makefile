@@ -222,6 +222,11 @@ test-nova: deps ## the flavors that plans ask for, checked and placed by Nova's 
 test-files: go virtiofsd ## rare files in shares: locks, mappings, a full share, folders that go, 100,000 files (root)
 	NEARMETAL_FILES=1 go test -count=1 -v -timeout 20m -run 'TestOddFiles|TestLoopedShare' ./test/e2e
 
+# 37 MB to fetch. libguestfs starts a VM of its own to read the disk.
+test-qcow2: go ## VMs whose root is a qcow2 as clouds have, beside a squashfs, a SIF and an OCI image (root)
+	@sh scripts/install.sh qcow2
+	NEARMETAL_QCOW2=1 go test -count=1 -v -timeout 20m -run TestRunRoot ./test/e2e
+
 # Half an hour and more under emulation.
 test-rhel: go virtiofsd slurm extras ## demo, MPI, verify, faults and Slurm on a QEMU without the devices that Red Hat's lacks (root)
 	@sh scripts/redhat-tests.sh

@@ -10,6 +10,7 @@
 #   lammps     a real program that is linked to the distribution's Open MPI
 #   hosts      an sshd, for the tests that reach hosts by ssh
 #   roots      skopeo, for roots that are images of a registry
+#   qcow2      guestfish, for roots that are disks of a cloud
 #   libvirt    libvirtd, which is not started, and what checks domains' XML
 #   shells     zsh and fish, whose completions are tried in them
 #   browser    Chromium without a screen, which the report is looked at in
@@ -47,6 +48,7 @@ packages() {
 	lammps) echo "lammps" ;;
 	hosts) echo "openssh-server sudo" ;;
 	roots) echo "skopeo" ;; # with base's mksquashfs and umoci, what unpacks images of roots
+	qcow2) echo "guestfish fdisk e2fsprogs" ;;
 	libvirt)
 		echo "libvirt-clients libvirt-daemon libvirt-daemon-driver-qemu libxml2-utils"
 		[ "$ID-${VERSION_ID:-}" = debian-12 ] || echo libvirt-daemon-driver-network # a part of libvirt-daemon there
@@ -63,7 +65,7 @@ packages() {
 	packages) echo "rpm" ;;
 	bootstrap) echo "debootstrap" ;;
 	*)
-		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, hosts, roots, libvirt, shells, browser, bench, clang, packages or bootstrap" >&2
+		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, hosts, roots, qcow2, libvirt, shells, browser, bench, clang, packages or bootstrap" >&2
 		exit 2
 		;;
 	esac

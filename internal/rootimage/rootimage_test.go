@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"nearmetal/internal/host"
 	"nearmetal/internal/host/cache"
 )
 
@@ -218,5 +220,21 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := archiveKind(f.Name()); err == nil || !strings.Contains(err.Error(), "no OCI image") {
 		t.Errorf("a plain archive: %v", err)
+	}
+}
+
+// libguestfs emulates where this host's KVM does not work, unless the user says how it shall run.
+func TestGuestfs(t *testing.T) {
+	t.Setenv("LIBGUESTFS_BACKEND_SETTINGS", "network_bridge=br0")
+	if env := guestfs(); env != nil {
+		t.Errorf("over what the user has set: %q", env)
+	}
+	os.Unsetenv("LIBGUESTFS_BACKEND_SETTINGS") // t.Setenv puts it back
+	accel, _, err := host.DetectAccel("auto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if env := guestfs(); (accel == host.TCG) != slices.Equal(env, []string{"LIBGUESTFS_BACKEND_SETTINGS=force_tcg"}) {
+		t.Errorf("with %s: %q", accel, env)
 	}
 }

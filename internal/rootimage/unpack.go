@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"nearmetal/internal/host"
 )
 
 // programs are what unpacks each kind.
@@ -56,7 +58,7 @@ func (i *Image) unpack(ctx context.Context, work string) (string, error) {
 			return "", err
 		}
 		all := filepath.Join(work, "root.tar")
-		if err := run(ctx, "virt-tar-out", "-a", i.Path, "/", all); err != nil {
+		if err := runWith(ctx, guestfs(), "virt-tar-out", "-a", i.Path, "/", all); err != nil {
 			return "", err
 		}
 		return root, run(ctx, "tar", "-x", "-f", all, "-C", root, "--exclude=./dev/*")
@@ -133,10 +135,27 @@ func archiveKind(path string) (string, error) {
 	return "", errors.New("it is a tar archive, and no OCI image in one: unpack it, and name the folder")
 }
 
+// guestfs is what libguestfs needs in its environment: it takes each /dev/kvm, and ends where that one does not work.
+func guestfs() []string {
+	const settings = "LIBGUESTFS_BACKEND_SETTINGS"
+	if _, set := os.LookupEnv(settings); set {
+		return nil
+	}
+	if accel, _, err := host.DetectAccel("auto"); err != nil || accel == host.KVM {
+		return nil
+	}
+	return []string{settings + "=force_tcg"}
+}
+
 // run runs a program; its error has the program's last line.
 func run(ctx context.Context, name string, args ...string) error {
+	return runWith(ctx, nil, name, args...)
+}
+
+// runWith runs a program with more in its environment.
+func runWith(ctx context.Context, env []string, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Env = append(append(os.Environ(), "LC_ALL=C"), env...)
 	cmd.WaitDelay = 10 * time.Second
 	var said tail
 	cmd.Stdout, cmd.Stderr = &said, &said

@@ -143,8 +143,8 @@ func TestRunStatus(t *testing.T) {
 	}
 }
 
-// The root can be an image: here a squashfs, a SIF and an OCI image with nothing but busybox. What one lacks for the command is said
-// before a VM starts. No VM changes it.
+// The root can be an image: here a squashfs, a SIF and an OCI image with nothing but busybox; on demand a qcow2, too. What one lacks
+// for the command is said before a VM starts. No VM changes it.
 func TestRunRoot(t *testing.T) {
 	needs(t, "busybox", "mksquashfs")
 	busybox, err := exec.LookPath("busybox")
@@ -173,20 +173,47 @@ func TestRunRoot(t *testing.T) {
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	finish(t, run(t, "--root", image, "--", "mpirun", "-n", "2", "true"), "").want(t, 1, "unpacking the squashfs "+image, "root "+image+" has no mpirun")
-	for kind, image := range map[string]string{"squashfs": image, "SIF": sifOf(t, image), "OCI image": ociOf(t, root)} {
-		cmd := run(t, "--root", image, "--", "sh", "-c", "ls /; ls /bin; hostname; touch /bin/x /here && echo both written; echo kept >kept")
-		r := finish(t, cmd, "").want(t, 0, "busybox\n", "vm0\n", "both written\n")
-		if strings.Contains(r.out, "usr\n") {
-			t.Errorf("%s: the host's root shows: %q", kind, r.out)
-		}
-		if read(filepath.Join(cmd.Dir, "kept")) != "kept\n" {
-			t.Errorf("%s: what was written in the working directory is not there", kind)
-		}
+	images := map[string]string{"squashfs": image, "SIF": sifOf(t, image), "OCI image": ociOf(t, root)}
+	if os.Getenv("NEARMETAL_QCOW2") != "" {
+		images["qcow2"] = qcow2Of(t, root)
+	}
+	for kind, image := range images {
+		t.Run(kind, func(t *testing.T) {
+			cmd := run(t, "--root", image, "--", "sh", "-c", "ls /; ls /bin; hostname; touch /bin/x /here && echo both written; echo kept >kept")
+			r := finish(t, cmd, "").want(t, 0, "busybox\n", "vm0\n", "both written\n")
+			if strings.Contains(r.out, "usr\n") {
+				t.Errorf("the host's root shows: %q", r.out)
+			}
+			if read(filepath.Join(cmd.Dir, "kept")) != "kept\n" {
+				t.Error("what was written in the working directory is not there")
+			}
+		})
 	}
 	entries, err := os.ReadDir(root)
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the root was changed: %v, %v", entries, err)
 	}
+}
+
+// qcow2Of returns a qcow2 as a cloud's image is one: of a disk with a table of partitions, of which the second is an ext4 with the root.
+func qcow2Of(t *testing.T, root string) string {
+	t.Helper()
+	needs(t, "virt-tar-out", "sfdisk", "mke2fs", "qemu-img")
+	dir := t.TempDir()
+	tree, disk, image := filepath.Join(dir, "tree"), filepath.Join(dir, "disk"), filepath.Join(dir, "root.qcow2")
+	script := `set -e
+cp -a "$1" "$2"
+mkdir "$2/etc" # libguestfs looks for a system by what is in it
+echo 'ID=busybox' >"$2/etc/os-release"
+echo '/dev/root / ext4 defaults 0 1' >"$2/etc/fstab"
+truncate -s 48M "$3"
+printf 'label: gpt\n1M,8M,U\n9M,38M,L\n' | sfdisk -q "$3"
+mke2fs -q -t ext4 -d "$2" -E offset=9437184 "$3" 38M
+qemu-img convert -O qcow2 -c "$3" "$4"`
+	if out, err := exec.Command("sh", "-c", script, "sh", root, tree, disk, image).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return image
 }
 
 // sifOf returns a SIF whose system is the squashfs: what siftool made, with another squashfs behind it.
