@@ -138,11 +138,20 @@ func TestVirtiofs(t *testing.T) {
 	if !strings.Contains(v.out.String(), "18000\n") || strings.Contains(v.errs.String(), "Too many open files") {
 		t.Errorf("%s%s", v.out, v.errs)
 	}
-	// It has nothing of the place's environment.
+	// It has nothing of the place's environment. It is of the job: in the cgroups of the process that owns the VMs.
+	killed := 0
 	for _, pid := range childrenOf(v.cmd.Process.Pid) {
 		if strings.Contains(commandLine(pid), "--cache always") {
+			owner := read(fmt.Sprintf("/proc/%d/cgroup", v.cmd.Process.Pid))
+			if its := read(fmt.Sprintf("/proc/%d/cgroup", pid)); its != owner || its == "" {
+				t.Errorf("the cgroups of virtiofsd are\n%snot\n%s", its, owner)
+			}
 			unix.Kill(pid, unix.SIGKILL)
+			killed++
 		}
+	}
+	if killed != 1 {
+		t.Errorf("%d virtiofsd have the root", killed)
 	}
 	v.wantStatus(1, "its virtiofsd (root) ended: killed by signal 9")
 	p.nothing()
