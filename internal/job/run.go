@@ -355,7 +355,10 @@ func (j *running) hint(l launch.Launcher, r *cluster.Record) {
 	if w := launch.CrowdedWarning(j.o.Args, r.Hosts()); w != "" {
 		j.o.Notice(w)
 	}
-	if w := l.HangWarning(len(r.Everywhere())); w != "" {
+	notices := launch.UCXNotices(append(os.Environ(), session.Pairs(r.Spec.Env)...))
+	// Over the region alone nothing waits for a rank that has left: such a library ends as others do. A card is used beside it.
+	region := r.UCX != "" && len(r.Overlay) == 0 && len(notices) == 0 && len(r.Devices()) == 0
+	if w := l.HangWarning(len(r.Everywhere())); w != "" && !region {
 		j.o.Notice(w)
 	}
 	if j.o.Cluster.Verbose && r.Fabric != "" && r.UCX == "" && l.WithoutFabric() {
@@ -363,7 +366,7 @@ func (j *running) hint(l launch.Launcher, r *cluster.Record) {
 	}
 	// A library that has UCX only has no other way to the region.
 	if r.UCX != "" && (j.o.Cluster.Verbose || l.WithoutFabric()) {
-		for _, line := range launch.UCXNotices(append(os.Environ(), session.Pairs(r.Spec.Env)...)) {
+		for _, line := range notices {
 			j.o.Notice(line)
 		}
 	}

@@ -44,7 +44,7 @@ func TestRunInput(t *testing.T) {
 	}
 }
 
-// What is said before a launcher runs: of a library that may hang in any case, of one without libfabric with -v.
+// What is said before a launcher runs: of a library that may hang, but over the region; of one without libfabric with -v.
 func TestHints(t *testing.T) {
 	r := record(t)
 	r.Fabric = "/usr/lib/nearmetal"
@@ -52,13 +52,26 @@ func TestHints(t *testing.T) {
 		device      string
 		version     string
 		verbose     bool
+		ucx, tls    string
+		overlay     int
 		hangs, none bool
 	}{
-		{"ch4:ucx", "4.0.2", false, true, false},
-		{"ch4:ucx", "4.0.2", true, true, true},
-		{"ch4:ucx", "4.2.1", true, false, true},
-		{"ch4:ofi", "5.0.2", true, false, false},
+		{"ch4:ucx", "4.0.2", false, "", "", 0, true, false},
+		{"ch4:ucx", "4.0.2", true, "", "", 0, true, true},
+		{"ch4:ucx", "4.2.1", true, "", "", 0, false, true},
+		{"ch4:ofi", "5.0.2", true, "", "", 0, false, false},
+		{"ch4:ucx", "4.0.2", false, "ucx.so", "", 0, false, false},
+		{"ch4:ucx", "4.0.2", false, "ucx.so", "ivshmem,self,sm", 0, false, false},
+		{"ch4:ucx", "4.0.2", false, "ucx.so", "tcp,self", 0, true, false}, // the user's choice
+		{"ch4:ucx", "4.0.2", false, "ucx.so", "", 2, true, false},         // TCP to another host
 	} {
+		r.UCX, r.Spec.Env, r.Overlay = c.ucx, nil, make([]cluster.RecordHost, c.overlay)
+		for i := range r.Overlay {
+			r.Overlay[i].Self = true
+		}
+		if c.tls != "" {
+			r.Spec.Env = map[string]string{"UCX_TLS": c.tls}
+		}
 		var said []string
 		j := &running{o: RunOptions{Args: []string{"mpiexec", "-n", "2", "app"}, Cluster: cluster.Options{Verbose: c.verbose},
 			Notice: func(line string) { said = append(said, line) }}}

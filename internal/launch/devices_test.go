@@ -30,7 +30,7 @@ func TestDevices(t *testing.T) {
 		"InfiniBand":               {[]Device{ib}, 4, "UCX_NET_DEVICES=mlx5_0:1 UCX_IB_PKEY=0x5 OMPI_MCA_btl_openib_ib_pkey=32773 FI_VERBS_IFACE=ib0 " + device, "UCX_IB_GID FI_VERBS_GID"},
 		"InfiniBand without IPoIB": {[]Device{bare}, 4, "UCX_NET_DEVICES=mlx5_0:1 FI_TCP_IFACE=eth0 " + network, "UCX_IB FI_VERBS"},
 		"no RDMA":                  {[]Device{igb}, 4, "UCX_NET_DEVICES=eth2 FI_TCP_IFACE=eth2 FI_IVSHMEM_CORE=auto " + device, "FI_VERBS FI_UNIVERSE UCX_IB"},
-		"soft RoCE":                {[]Device{soft}, 1000, "UCX_NET_DEVICES=eth0 FI_UNIVERSE_SIZE=64 FI_IVSHMEM_CORE=verbs;ofi_rxm FI_VERBS_IFACE=eth0 FI_VERBS_GID_IDX=1 " + network, "UCX_IB"},
+		"soft RoCE":                {[]Device{soft}, 1000, "UCX_NET_DEVICES=rxe0:1 UCX_IB_GID_INDEX=1 UCX_UD_VERBS_ETH_DGID_CHECK=n FI_UNIVERSE_SIZE=64 FI_IVSHMEM_CORE=verbs;ofi_rxm FI_VERBS_IFACE=eth0 FI_VERBS_GID_IDX=1 " + network, "UCX_IB_PKEY"},
 	} {
 		s := setup(OnHost)
 		s.Fabric, s.OtherHosts, s.Devices, s.Ranks = providerFile, true, c.devices, c.ranks
