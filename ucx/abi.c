@@ -49,6 +49,8 @@ static void attributes(unsigned int minor, struct ivu_abi *a)
 		a->attr_access_mem_types = at;
 		at += 2 * 8;			/* and DMA buffers */
 	}
+	a->attr_max_alloc = a->attr_max_reg - 8;
+	a->attr_alloc_mem_types = a->attr_access_mem_types - 8;
 	a->attr_reg_cost = at;
 	at += sizeof(struct ivu_linear);
 	a->attr_component = at;
@@ -89,5 +91,6 @@ bool ivu_abi_of(unsigned int minor, struct ivu_abi *a)
 	a->put_sgl = minor >= 22 ? n++ : -1;
 	a->pack_has_range = minor >= 16;
 	a->unpack_has_params = minor >= 19;
+	a->alloc_has_device = minor >= 19;
 	return true;
 }

@@ -18,6 +18,9 @@
 #define IVU_MINOR_FIRST	13
 #define IVU_MINOR_LAST	22
 
+/* The last one that takes memory of the region (window.c): later ones choose protocols in another way. */
+#define IVU_MINOR_WINDOW	15
+
 /* ucs_status_t is one byte. */
 typedef int8_t ivu_status;
 
@@ -93,9 +96,11 @@ struct ivu_md {
 #define IVU_MD_OPS_MAX		12
 #define IVU_INTERNAL_OPS_MAX	10
 
+#define IVU_MD_FLAG_ALLOC	(1U << 0)
 #define IVU_MD_FLAG_REG		(1U << 1)
 #define IVU_MD_FLAG_NEED_RKEY	(1U << 3)
 #define IVU_MEMORY_HOST		0
+#define IVU_MEM_FIXED		(1U << 1)	/* of what is allocated: at that address */
 
 /* What is asked of a memory domain (uct_md_attr_v2_t): offsets in abi.c. */
 struct ivu_linear {
@@ -164,6 +169,7 @@ struct ivu_iface;
 
 typedef ivu_status (*ivu_am_callback)(void *arg, void *data, size_t length, unsigned int flags);
 typedef size_t (*ivu_pack)(void *dest, void *arg);
+typedef void (*ivu_unpack)(void *arg, const void *data, size_t length);
 typedef void (*ivu_purge)(struct ivu_pending *self, void *arg);
 
 /* uct_iface_ops_t */
@@ -227,7 +233,10 @@ _Static_assert(offsetof(struct ivu_base_iface, am) == 424 && sizeof(struct ivu_b
 #define IVU_FLAG_AM_BCOPY	(1ULL << 1)
 #define IVU_FLAG_AM_ZCOPY	(1ULL << 2)
 #define IVU_FLAG_PENDING	(1ULL << 3)
+#define IVU_FLAG_PUT_SHORT	(1ULL << 4)
+#define IVU_FLAG_PUT_BCOPY	(1ULL << 5)
 #define IVU_FLAG_PUT_ZCOPY	(1ULL << 6)
+#define IVU_FLAG_GET_BCOPY	(1ULL << 9)
 #define IVU_FLAG_PEER_FAILURE	(1ULL << 38)
 #define IVU_FLAG_EP_CHECK	(1ULL << 39)
 #define IVU_FLAG_CONNECT_TO_IFACE (1ULL << 40)
@@ -279,13 +288,15 @@ struct ivu_abi {
 	int		query_v2, estimate_perf, vfs_refresh, ep_query, ep_invalidate, connect_to_ep_v2,
 			is_reachable_v2, is_connected, device_ep, mem_element_pack, put_sgl;
 	/* offsets in the answer to a query of a memory domain */
-	size_t		attr_max_reg, attr_flags, attr_reg_mem_types, attr_access_mem_types, attr_reg_cost,
+	size_t		attr_max_alloc, attr_max_reg, attr_flags, attr_reg_mem_types, attr_alloc_mem_types,
+			attr_access_mem_types, attr_reg_cost,
 			attr_component, attr_rkey_size, attr_bytes;
 	size_t		attr_cpus;	/* a mask of CPUs, 128 bytes */
 	size_t		attr_cache_mem_types;	/* whose registration UCX keeps, 0: there is none */
 	size_t		attr_alignment;	/* of registered memory, 0: there is none */
 	bool		pack_has_range;	/* mkey_pack has address and length */
 	bool		unpack_has_params;
+	bool		alloc_has_device;	/* mem_alloc has a device among its arguments */
 };
 
 /* The description of UCX 1.minor, in *abi. false: that version is not known. */

@@ -34,7 +34,10 @@ static void same(const char *what, long ours, long theirs)
 
 static void interface(void)
 {
+	OP(put_short, ep_put_short);
+	OP(put_bcopy, ep_put_bcopy);
 	OP(put_zcopy, ep_put_zcopy);
+	OP(get_bcopy, ep_get_bcopy);
 	OP(am_short, ep_am_short);
 	OP(am_short_iov, ep_am_short_iov);
 	OP(am_bcopy, ep_am_bcopy);
@@ -128,6 +131,9 @@ static void flags(void)
 	SAME(IVU_FLAG_AM_BCOPY, UCT_IFACE_FLAG_AM_BCOPY);
 	SAME(IVU_FLAG_AM_ZCOPY, UCT_IFACE_FLAG_AM_ZCOPY);
 	SAME(IVU_FLAG_PENDING, UCT_IFACE_FLAG_PENDING);
+	SAME(IVU_FLAG_PUT_SHORT, UCT_IFACE_FLAG_PUT_SHORT);
+	SAME(IVU_FLAG_PUT_BCOPY, UCT_IFACE_FLAG_PUT_BCOPY);
+	SAME(IVU_FLAG_GET_BCOPY, UCT_IFACE_FLAG_GET_BCOPY);
 	SAME(IVU_FLAG_PUT_ZCOPY, UCT_IFACE_FLAG_PUT_ZCOPY);
 	SAME(IVU_FLAG_PEER_FAILURE, UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE);
 	SAME(IVU_FLAG_EP_CHECK, UCT_IFACE_FLAG_EP_CHECK);
@@ -142,6 +148,8 @@ static void flags(void)
 	SAME(IVU_FLUSH_CANCEL, UCT_FLUSH_FLAG_CANCEL);
 	SAME(IVU_PROGRESS_SEND, UCT_PROGRESS_SEND);
 	SAME(IVU_PROGRESS_RECV, UCT_PROGRESS_RECV);
+	SAME(IVU_MD_FLAG_ALLOC, UCT_MD_FLAG_ALLOC);
+	SAME(IVU_MEM_FIXED, UCT_MD_MEM_FLAG_FIXED);
 	SAME(IVU_MD_FLAG_REG, UCT_MD_FLAG_REG);
 	SAME(IVU_MD_FLAG_NEED_RKEY, UCT_MD_FLAG_NEED_RKEY);
 	SAME(IVU_MEMORY_HOST, UCS_MEMORY_TYPE_HOST);
@@ -187,11 +195,20 @@ static void component(const struct ivu_abi *a)
 	SAME(sizeof(struct ivu_md), sizeof(uct_md_t));
 }
 
+/* Has mem_alloc a device among its arguments? */
+static bool alloc_has_device(uct_md_ops_t *ops)
+{
+	return __builtin_types_compatible_p(typeof(ops->mem_alloc),
+		ucs_status_t (*)(uct_md_h, size_t *, void **, ucs_memory_type_t, ucs_sys_device_t, unsigned, const char *, uct_mem_h *));
+}
+
 static void functions(const struct ivu_abi *a)
 {
+	SAME(a->alloc_has_device, alloc_has_device(NULL));
 	SAME(0, INDEX(uct_md_ops_t, close));
 	SAME(1, INDEX(uct_md_ops_t, query));
 	SAME(2, INDEX(uct_md_ops_t, mem_alloc));
+	SAME(3, INDEX(uct_md_ops_t, mem_free));
 	SAME(5, INDEX(uct_md_ops_t, mem_reg));
 	SAME(6, INDEX(uct_md_ops_t, mem_dereg));
 	SAME(a->mkey_pack, INDEX(uct_md_ops_t, mkey_pack));
@@ -247,12 +264,16 @@ static void functions(const struct ivu_abi *a)
 static void attributes(const struct ivu_abi *a)
 {
 #if M == 13
+	SAME(a->attr_max_alloc, offsetof(uct_md_attr_t, cap.max_alloc));
+	SAME(a->attr_alloc_mem_types, offsetof(uct_md_attr_t, cap.alloc_mem_types));
 	SAME(a->attr_max_reg, offsetof(uct_md_attr_t, cap.max_reg));
 	SAME(a->attr_flags, offsetof(uct_md_attr_t, cap.flags));
 	SAME(a->attr_reg_mem_types, offsetof(uct_md_attr_t, cap.reg_mem_types));
 	SAME(a->attr_access_mem_types, offsetof(uct_md_attr_t, cap.access_mem_types));
 #define ATTR uct_md_attr_t
 #else
+	SAME(a->attr_max_alloc, offsetof(uct_md_attr_v2_t, max_alloc));
+	SAME(a->attr_alloc_mem_types, offsetof(uct_md_attr_v2_t, alloc_mem_types));
 	SAME(a->attr_max_reg, offsetof(uct_md_attr_v2_t, max_reg));
 	SAME(a->attr_flags, offsetof(uct_md_attr_v2_t, flags));
 	SAME(a->attr_reg_mem_types, offsetof(uct_md_attr_v2_t, reg_mem_types));

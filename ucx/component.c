@@ -49,12 +49,10 @@ static ivu_status query_md_resources(void *comp, void **resources, unsigned int 
 	return ivu_uct.query_single_md(comp, resources, count);
 }
 
-static ivu_status md_open(void *comp, const char *name, const void *config, struct ivu_md **md)
+ivu_status ivu_memory_open(void *comp, void **ops, struct ivu_md **md)
 {
 	struct ivu_memory *m = calloc(1, sizeof(*m));
 
-	(void) name;
-	(void) config;
 	if (!m)
 		return IVU_ERR_NO_MEMORY;
 	/* A program that knows the transport's name asks for no resources before. */
@@ -64,10 +62,17 @@ static ivu_status md_open(void *comp, const char *name, const void *config, stru
 		return IVU_ERR_NO_DEVICE;
 	}
 	pthread_mutex_init(&m->lock, NULL);
-	m->md.ops = md_ops;
+	m->md.ops = ops;
 	m->md.component = comp;
 	*md = &m->md;
 	return IVU_OK;
+}
+
+static ivu_status md_open(void *comp, const char *name, const void *config, struct ivu_md **md)
+{
+	(void) name;
+	(void) config;
+	return ivu_memory_open(comp, md_ops, md);
 }
 
 static void md_close(struct ivu_md *md)
@@ -92,25 +97,36 @@ static void put64(uint8_t *attr, size_t at, uint64_t value)
 	memcpy(attr + at, &value, sizeof(value));
 }
 
-static ivu_status md_query(struct ivu_md *md, uint8_t *attr)
+void ivu_memory_query(uint8_t *attr, const char *name, uint64_t flags, size_t key_bytes)
 {
 	const struct ivu_abi *a = &ivu_uct.abi;
 	size_t begin = ivu_uct.minor == 13 ? 0 : sizeof(uint64_t);	/* the mask of what is asked for */
 
-	(void) md;
 	memset(attr + begin, 0, a->attr_bytes - begin);
-	put64(attr, a->attr_max_reg, SIZE_MAX);
-	put64(attr, a->attr_flags, IVU_MD_FLAG_REG | IVU_MD_FLAG_NEED_RKEY);
-	put64(attr, a->attr_reg_mem_types, 1U << IVU_MEMORY_HOST);
+	put64(attr, a->attr_flags, flags);
+	if (flags & IVU_MD_FLAG_REG) {
+		put64(attr, a->attr_max_reg, SIZE_MAX);
+		put64(attr, a->attr_reg_mem_types, 1U << IVU_MEMORY_HOST);
+		/* UCX's buffers of messages may be registered where this is said only: a build with assertions ends otherwise. */
+		if (a->attr_cache_mem_types)
+			put64(attr, a->attr_cache_mem_types, 1U << IVU_MEMORY_HOST);
+	}
+	if (flags & IVU_MD_FLAG_ALLOC) {
+		put64(attr, a->attr_max_alloc, SIZE_MAX);
+		put64(attr, a->attr_alloc_mem_types, 1U << IVU_MEMORY_HOST);
+	}
 	put64(attr, a->attr_access_mem_types, 1U << IVU_MEMORY_HOST);
-	/* UCX's buffers of messages may be registered where this is said only: a build with assertions ends otherwise. */
-	if (a->attr_cache_mem_types)
-		put64(attr, a->attr_cache_mem_types, 1U << IVU_MEMORY_HOST);
-	put64(attr, a->attr_rkey_size, sizeof(uint64_t));
+	put64(attr, a->attr_rkey_size, key_bytes);
 	memset(attr + a->attr_cpus, 0xff, 128);
-	memcpy(attr + a->attr_component, IVU_NAME, sizeof(IVU_NAME));
+	strncpy((char *) attr + a->attr_component, name, IVU_COMPONENT_NAME);
 	if (a->attr_alignment)
 		put64(attr, a->attr_alignment, 1);
+}
+
+static ivu_status md_query(struct ivu_md *md, uint8_t *attr)
+{
+	(void) md;
+	ivu_memory_query(attr, IVU_NAME, IVU_MD_FLAG_REG | IVU_MD_FLAG_NEED_RKEY, sizeof(uint64_t));
 	return IVU_OK;
 }
 
@@ -253,44 +269,55 @@ static void set_config(void *at, const char *name, const char *prefix, void *tab
 
 #define FN(function) ((void *) (uintptr_t) (function))
 
-void ivu_component_register(void)
+void ivu_md_ops(void **ops)
 {
-	const struct ivu_abi *a = &ivu_uct.abi;
-	uint8_t *c = (uint8_t *) &component;
-	struct ivu_list *tls = (struct ivu_list *) (void *) (c + a->tl_list);
 	size_t i;
 
 	for (i = 0; i < IVU_MD_OPS_MAX; i++)
-		md_ops[i] = FN(unsupported);
-	md_ops[0] = FN(md_close);
+		ops[i] = FN(unsupported);
+	ops[0] = FN(md_close);
+}
+
+void ivu_component_add(struct ivu_component *of, struct ivu_tl *transport, void *compare,
+		       const struct ivu_config_names *names)
+{
+	const struct ivu_abi *a = &ivu_uct.abi;
+	uint8_t *c = (uint8_t *) of;
+	struct ivu_list *tls = (struct ivu_list *) (void *) (c + a->tl_list);
+	void *f = FN(nothing_to_do);
+
+	of->query_md_resources = FN(query_md_resources);
+	of->cm_open = FN(unsupported);
+	if (a->rkey_compare)
+		memcpy(c + a->rkey_compare, &compare, sizeof(compare));
+	set_config(c + a->md_config, names->md, names->md_prefix, ivu_uct.md_config_table, 64);
+	set_config(c + a->cm_config, "", "", NULL, 0);
+	tls->next = tls->prev = tls;
+	memcpy(c + a->md_vfs_init, &f, sizeof(f));
+	ivu_uct.component_register(of);
+
+	transport->query_devices = FN(query_devices);
+	set_config(&transport->config, names->tl, names->tl_prefix, ivu_uct.iface_config_table, 128);
+	ivu_uct.tl_register(of, transport);
+}
+
+void ivu_component_register(void)
+{
+	const struct ivu_abi *a = &ivu_uct.abi;
+
+	ivu_md_ops(md_ops);
 	md_ops[1] = FN(md_query);
 	md_ops[5] = FN(mem_reg);
 	md_ops[6] = FN(mem_dereg);
 	md_ops[a->mkey_pack] = a->pack_has_range ? FN(mkey_pack_range) : FN(mkey_pack);
 
-	component.query_md_resources = FN(query_md_resources);
 	component.md_open = FN(md_open);
-	component.cm_open = FN(unsupported);
 	component.rkey_unpack = a->unpack_has_params ? FN(rkey_unpack_params) : FN(rkey_unpack);
 	component.rkey_ptr = FN(unsupported);
 	component.rkey_release = FN(nothing_to_do);
-	if (a->rkey_compare) {
-		void *f = FN(rkey_compare);
-
-		memcpy(c + a->rkey_compare, &f, sizeof(f));
-	}
-	set_config(c + a->md_config, IVU_NAME " memory domain", "IVSHMEM_MD_", ivu_uct.md_config_table, 64);
-	set_config(c + a->cm_config, "", "", NULL, 0);
-	tls->next = tls->prev = tls;
-	{
-		void *f = FN(nothing_to_do);
-
-		memcpy(c + a->md_vfs_init, &f, sizeof(f));
-	}
-	ivu_uct.component_register(&component);
-
-	tl.query_devices = FN(query_devices);
 	tl.iface_open = FN(iface_open);
-	set_config(&tl.config, IVU_NAME " transport", "IVSHMEM_", ivu_uct.iface_config_table, 128);
-	ivu_uct.tl_register(&component, &tl);
+	ivu_component_add(&component, &tl, FN(rkey_compare),
+			  &(struct ivu_config_names) { IVU_NAME " memory domain", "IVSHMEM_MD_",
+						       IVU_NAME " transport", "IVSHMEM_" });
+	ivu_window_register();
 }

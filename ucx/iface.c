@@ -301,15 +301,30 @@ static void nothing(void)
 {
 }
 
-static void set_internal(int at, void *function)
+void ivu_internal_ops(void **ops, void *estimate, void *reachable_v2, void *connected)
 {
-	if (at >= 0)
-		internal_ops[at] = function;
+	const struct ivu_abi *a = &ivu_uct.abi;
+	const struct {
+		int at;
+		void *function;
+	} known[] = {
+		{ a->query_v2, ivu_uct.query_v2 },
+		{ a->estimate_perf, estimate },
+		{ a->vfs_refresh, FN(nothing) },
+		{ a->is_reachable_v2, reachable_v2 },
+		{ a->is_connected, connected },
+	};
+	size_t n;
+
+	for (n = 0; n < IVU_INTERNAL_OPS_MAX; n++)
+		ops[n] = FN(unsupported);
+	for (n = 0; n < sizeof(known) / sizeof(known[0]); n++)
+		if (known[n].at >= 0)
+			ops[known[n].at] = known[n].function;
 }
 
 static void fill_ops(struct ivu_iface_ops *ops)
 {
-	const struct ivu_abi *a = &ivu_uct.abi;
 	void **all = (void **) (void *) ops;
 	size_t n;
 
@@ -328,14 +343,7 @@ static void fill_ops(struct ivu_iface_ops *ops)
 	ops->get_device_address = get_device_address;
 	ops->get_address = get_address;
 	ops->is_reachable = is_reachable;
-
-	for (n = 0; n < IVU_INTERNAL_OPS_MAX; n++)
-		internal_ops[n] = FN(unsupported);
-	set_internal(a->query_v2, ivu_uct.query_v2);
-	set_internal(a->estimate_perf, FN(estimate_perf));
-	set_internal(a->vfs_refresh, FN(nothing));
-	set_internal(a->is_reachable_v2, FN(is_reachable_v2));
-	set_internal(a->is_connected, FN(is_connected));
+	ivu_internal_ops(internal_ops, FN(estimate_perf), FN(is_reachable_v2), FN(is_connected));
 }
 
 static int find_provider(struct dl_phdr_info *info, size_t size, void *arg)

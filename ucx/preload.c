@@ -17,7 +17,7 @@
 #include <nearmetal/region.h>
 
 #include "log.h"
-#include "uct.h"
+#include "ucx.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -160,6 +160,12 @@ __attribute__((destructor)) static void report_static(void)
 		dl_iterate_phdr(find_static, NULL);
 }
 
+/* UCX allocates memory for its programs where ranks of other VMs reach it, too, if there is room. Else as it does by itself. */
+static void name_allocator(void)
+{
+	setenv("UCX_ALLOC_PRIO", "md:" IVU_WINDOW_NAME ",md:sysv,md:posix,huge,thp,md:*,mmap,heap", 0);
+}
+
 /*
  * Up to 1.17 Open MPI reaches other hosts by the devices in UCX_NET_DEVICES only, and a list there leaves out what it
  * does not name. UCX reads it before it asks for transports, so the device is added at the program's start.
@@ -171,7 +177,10 @@ __attribute__((constructor)) static void name_device(void)
 
 	if (!region || !*region)
 		region = NM_REGION_DEVICE;
-	if (!devices || !*devices || access(region, R_OK | W_OK) || *devices == '^' || strstr(devices, "all") ||
+	if (access(region, R_OK | W_OK))
+		return;
+	name_allocator();
+	if (!devices || !*devices || *devices == '^' || strstr(devices, "all") ||
 	    strstr(devices, "ivshmem0"))
 		return;
 	if (asprintf(&more, "%s,ivshmem0", devices) < 0)

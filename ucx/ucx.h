@@ -6,6 +6,7 @@
 #include "uct.h"
 
 #define IVU_NAME	"ivshmem"
+#define IVU_WINDOW_NAME	"ivshmem_m"	/* of the transport for memory of the region */
 #define IVU_DEVICE	"ivshmem0"
 #define IVU_FORMAT	2	/* of the messages and addresses: ranks of another one are not reached */
 
@@ -142,6 +143,27 @@ void ivu_base_init(void);
 /* iface.c */
 ivu_status ivu_iface_open(struct ivu_memory *md, void *worker, const void *params, const void *config,
 			  struct ivu_iface **iface);
+
+/* component.c: what both transports have alike. */
+struct ivu_config_names {
+	const char	*md, *md_prefix, *tl, *tl_prefix;
+};
+
+/* Opens a memory domain of the region with these functions. */
+ivu_status ivu_memory_open(void *comp, void **ops, struct ivu_md **md);
+/* Fills in the answer to a query of a memory domain: its name, flags, and how long a packed key is. */
+void ivu_memory_query(uint8_t *attr, const char *name, uint64_t flags, size_t key_bytes);
+/* Fills in a memory domain's functions: all but closing it are not there. */
+void ivu_md_ops(void **ops);
+/* Shows a component to UCX, with its transport: what it does not have yet is filled in. */
+void ivu_component_add(struct ivu_component *component, struct ivu_tl *tl, void *rkey_compare,
+		       const struct ivu_config_names *names);
+
+/* iface.c: fills in an interface's internal functions. */
+void ivu_internal_ops(void **ops, void *estimate_perf, void *is_reachable_v2, void *is_connected);
+
+/* window.c: shows the transport for memory of the region to UCX. */
+void ivu_window_register(void);
 
 /* ep.c: fills in the functions of endpoints. */
 void ivu_ep_ops(struct ivu_iface_ops *ops);

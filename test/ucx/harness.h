@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#define WINDOW_LAST	15	/* UCX 1: the last minor version that takes memory of the region, as in ucx/abi.h */
 #define RANKS_MAX	4
 #define ADDRESS_MAX	2048
 

@@ -305,6 +305,64 @@ static void others(void)
 	stop();
 }
 
+/*
+ * Memory that UCX has allocated in the region is written and read by the peer alone: its owner makes no progress
+ * meanwhile.
+ */
+static void window(void)
+{
+	enum { BYTES = 1 << 20 };
+	ucp_mem_map_params_t map = { .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
+				     .length = BYTES, .flags = UCP_MEM_MAP_ALLOCATE };
+	ucp_mem_attr_t attr = { .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS };
+	ucp_request_param_t none = { .op_attr_mask = 0 };
+	uint8_t *mine = malloc(BYTES), *theirs;
+	size_t len, at;
+	void *packed;
+	ucp_mem_h memh;
+	ucp_rkey_h rkey;
+	int other = !rank;
+
+	/* Few ranks, so that each has room for it. */
+	setenv("FI_IVSHMEM_RANKS", "4", 1);
+	setenv("UCX_TLS", "ivshmem,ivshmem_m", 1);
+	setenv("UCX_ALLOC_PRIO", "md:ivshmem_m", 1);
+	start(UCP_FEATURE_TAG | UCP_FEATURE_RMA, false);
+	EXPECT(ucp_mem_map(context, &map, &memh) == UCS_OK && ucp_mem_query(memh, &attr) == UCS_OK);
+	EXPECT(ucp_rkey_pack(context, memh, &packed, &len) == UCS_OK && len <= ADDRESS_MAX);
+	memset(attr.address, 0, BYTES);
+	barrier(progress);
+	memcpy(shared->address[rank], packed, len);
+	memcpy(&shared->flag[2 * rank], &attr.address, sizeof(attr.address));
+	ucp_rkey_buffer_release(packed);
+	barrier(progress);
+	EXPECT(ucp_ep_rkey_unpack(eps[other], shared->address[other], &rkey) == UCS_OK);
+	memcpy(&theirs, &shared->flag[2 * other], sizeof(theirs));
+	barrier(progress);
+	if (!rank) {
+		fill(mine, BYTES, 5);
+		for (at = 0; at < BYTES; at += len) {
+			len = at < 100000 ? 1 + at % 3000 : 300000;
+			len = len < BYTES - at ? len : BYTES - at;
+			EXPECT(complete(ucp_put_nbx(eps[1], mine + at, len, (uintptr_t) theirs + at, rkey, &none)) == UCS_OK);
+		}
+		EXPECT(complete(ucp_ep_flush_nbx(eps[1], &none)) == UCS_OK);
+	}
+	barrier(NULL);
+	if (rank)
+		EXPECT(filled(attr.address, BYTES, 5));
+	else {
+		memset(mine, 0, BYTES);
+		EXPECT(complete(ucp_get_nbx(eps[1], mine, BYTES, (uintptr_t) theirs, rkey, &none)) == UCS_OK);
+		EXPECT(filled(mine, BYTES, 5));
+	}
+	barrier(NULL);
+	ucp_rkey_destroy(rkey);
+	barrier(progress);
+	EXPECT(ucp_mem_unmap(context, memh) == UCS_OK);
+	stop();
+}
+
 /* A rank is killed: what the other sends it ends with an error, and UCX reports it. */
 static void death(void)
 {
@@ -662,6 +720,15 @@ static void itself(void)
 	stop();
 }
 
+/* Does the transport for memory of the region belong to this version of UCX? */
+static bool has_window(void)
+{
+	unsigned int major, minor, release;
+
+	ucp_get_version(&major, &minor, &release);
+	return minor <= WINDOW_LAST;
+}
+
 /* Is a test asked for? All are, if none is named. */
 static bool asked(int argc, char **argv, const char *name)
 {
@@ -686,6 +753,7 @@ int main(int argc, char **argv)
 		{ "messages in a small region", 2, 4, messages, false },
 		{ "flood", 2, 16, flood, false },
 		{ "others", 2, 64, others, false },
+		{ "window", 2, 64, window, false },
 		{ "death", 2, 64, death, true },
 		{ "wakeup", 2, 64, wakeup, false },
 		{ "forks", 2, 64, forks, false },
@@ -704,7 +772,7 @@ int main(int argc, char **argv)
 	setenv("UCX_TLS", "ivshmem", 0);
 	setenv("FI_IVSHMEM_TIMEOUT", "2000", 0);
 	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		if (asked(argc, argv, tests[i].name))
+		if (asked(argc, argv, tests[i].name) && (tests[i].fn != window || has_window()))
 			run(tests[i].name, tests[i].ranks, tests[i].mib, tests[i].fn, tests[i].may_die);
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <ucp/api/ucp.h>
 #include <uct/api/uct.h>
 
 #include <nearmetal/layout.h>
@@ -83,8 +84,10 @@ static ucs_status_t on_error(void *arg, uct_ep_h failed, ucs_status_t status)
 	return UCS_OK;
 }
 
-static void find_component(void)
+/* The component of that name; NULL: there is none. */
+static uct_component_h find_component(const char *name)
 {
+	uct_component_h found = NULL;
 	uct_component_h *all;
 	unsigned i, n;
 
@@ -93,11 +96,11 @@ static void find_component(void)
 		uct_component_attr_t a = { .field_mask = UCT_COMPONENT_ATTR_FIELD_NAME };
 
 		EXPECT(uct_component_query(all[i], &a) == UCS_OK);
-		if (!strcmp(a.name, "ivshmem"))
-			component = all[i];
+		if (!strcmp(a.name, name))
+			found = all[i];
 	}
 	uct_release_component_list(all);
-	EXPECT(component != NULL);
+	return found;
 }
 
 static void open_all(void)
@@ -113,7 +116,8 @@ static void open_all(void)
 		.err_handler = on_error,
 	};
 
-	find_component();
+	component = find_component("ivshmem");
+	EXPECT(component != NULL);
 	EXPECT(uct_md_config_read(component, NULL, NULL, &md_config) == UCS_OK);
 	EXPECT(uct_md_open(component, "ivshmem", md_config, &md) == UCS_OK);
 	uct_config_release(md_config);
@@ -564,8 +568,175 @@ static void forged(void)
 	}
 }
 
+/* Memory of the region: its domain, an interface and an endpoint for it. */
+static uct_component_h shared_component;
+static uct_md_h shared_md;
+static uct_iface_h shared_iface;
+static uct_ep_h shared_ep;
+
+/* A key of such memory, as it is packed. */
+struct key {
+	uint64_t region, addr, offset, len;
+	uint32_t slot, epoch;
+};
+
+static void open_shared(void)
+{
+	uct_md_config_t *md_config;
+	uct_iface_config_t *config;
+	uct_iface_params_t params = {
+		.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE,
+		.open_mode = UCT_IFACE_OPEN_MODE_DEVICE,
+		.mode.device = { .tl_name = "ivshmem_m", .dev_name = "ivshmem0" },
+	};
+
+	shared_component = find_component("ivshmem_m");
+	EXPECT(shared_component != NULL);
+	EXPECT(uct_md_config_read(shared_component, NULL, NULL, &md_config) == UCS_OK);
+	EXPECT(uct_md_open(shared_component, "ivshmem_m", md_config, &shared_md) == UCS_OK);
+	uct_config_release(md_config);
+	EXPECT(uct_md_iface_config_read(shared_md, "ivshmem_m", NULL, NULL, &config) == UCS_OK);
+	EXPECT(uct_iface_open(shared_md, worker, &params, config, &shared_iface) == UCS_OK);
+	uct_config_release(config);
+}
+
+static void unpack(void *arg, const void *data, size_t length)
+{
+	memcpy(arg, data, length);
+}
+
+/* Can nothing be reached by that key and address? */
+static bool out_of_reach(const struct key *key, uint64_t addr, size_t len)
+{
+	static uint8_t data[2 * WINDOW];
+	uct_rkey_bundle_t bundle;
+	bool refused;
+
+	memset(data, 0xee, sizeof(data));
+	if (uct_rkey_unpack(shared_component, key, &bundle) != UCS_OK)
+		return true;
+	refused = uct_ep_put_short(shared_ep, data, (unsigned) len, addr, bundle.rkey) != UCS_OK &&
+		  (len > 8192 || uct_ep_put_bcopy(shared_ep, pack, &len, addr, bundle.rkey) < 0) &&
+		  uct_ep_get_bcopy(shared_ep, unpack, data, len, addr, bundle.rkey, NULL) != UCS_OK && *data == 0xee;
+	EXPECT(uct_rkey_release(shared_component, &bundle) == UCS_OK);
+	return refused;
+}
+
+/* Made up by another VM, or wrong: nothing but that memory is ever reached. */
+static void wrong_keys(const struct key *right)
+{
+	const uint64_t a = right->addr;
+	struct key k;
+	unsigned int i;
+	uct_rkey_bundle_t bundle;
+	static const struct {
+		size_t at, bytes;
+		uint64_t value;
+	} wrong[] = {
+		{ offsetof(struct key, region), 8, 7 }, { offsetof(struct key, slot), 4, UINT32_MAX },
+		{ offsetof(struct key, slot), 4, 1 << 12 }, { offsetof(struct key, epoch), 4, 0x12345 },
+		{ offsetof(struct key, offset), 8, 0 }, { offsetof(struct key, offset), 8, 4096 },
+		{ offsetof(struct key, offset), 8, UINT64_MAX }, { offsetof(struct key, offset), 8, 1ULL << 40 },
+		{ offsetof(struct key, offset), 8, UINT64_MAX - WINDOW + 1 }, { offsetof(struct key, len), 8, UINT64_MAX },
+		{ offsetof(struct key, len), 8, 1ULL << 40 }, { offsetof(struct key, addr), 8, UINT64_MAX - 10 },
+	};
+
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		k = *right;
+		memcpy((uint8_t *) &k + wrong[i].at, &wrong[i].value, wrong[i].bytes);
+		EXPECT(out_of_reach(&k, k.addr, 64) && out_of_reach(&k, a, 64));
+	}
+	EXPECT(out_of_reach(right, a - 1, 8) && out_of_reach(right, a + WINDOW - 7, 8) && out_of_reach(right, a + WINDOW, 1));
+	EXPECT(out_of_reach(right, a, WINDOW + 1) && out_of_reach(right, 0, 8) && out_of_reach(right, UINT64_MAX - 3, 8));
+	EXPECT(out_of_reach(right, a - 8192, 8192) && out_of_reach(right, a + WINDOW - 8, 4096));
+	for (i = 0; i < 2000; i++) {
+		/* A word of it changed at random: unpacked or not, nothing may crash. */
+		k = *right;
+		((uint64_t *) &k)[random_number() % 5] ^= 1ULL << random_number() % 64;
+		if (uct_rkey_unpack(shared_component, &k, &bundle) != UCS_OK)
+			continue;
+		uct_ep_get_bcopy(shared_ep, unpack, last, 64, a + random_number() % WINDOW, bundle.rkey, NULL);
+		EXPECT(uct_rkey_release(shared_component, &bundle) == UCS_OK);
+	}
+}
+
+/* One rank writes and reads memory of the other's, which does not take part. */
+static void shared_memory(void)
+{
+	static uint8_t data[WINDOW], back[WINDOW];
+	uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
+	uct_mem_alloc_params_t alloc = { .field_mask = UCT_MEM_ALLOC_PARAM_FIELD_MDS, .mds = { &shared_md, 1 } };
+	union {
+		uct_allocated_memory_t mem;
+		uint8_t room[256];	/* later versions have more in it */
+	} m;
+	uct_ep_params_t params = { .field_mask = UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR |
+						 UCT_EP_PARAM_FIELD_IFACE_ADDR };
+	uint8_t *a = shared->address[rank];
+	uct_rkey_bundle_t bundle;
+	struct key key;
+	size_t i;
+
+	open_all();
+	open_shared();
+	connect_to(!rank);
+	EXPECT(uct_mem_alloc(WINDOW, &method, 1, &alloc, &m.mem) == UCS_OK);
+	memset(m.mem.address, rank, WINDOW);
+	EXPECT(uct_iface_get_device_address(shared_iface, (uct_device_addr_t *) (a + 512)) == UCS_OK);
+	EXPECT(uct_iface_get_address(shared_iface, (uct_iface_addr_t *) (a + 576)) == UCS_OK);
+	EXPECT(uct_md_mkey_pack(shared_md, m.mem.memh, a + 640) == UCS_OK);
+	barrier(NULL);
+	a = shared->address[!rank];
+	EXPECT(uct_iface_is_reachable(shared_iface, (uct_device_addr_t *) (a + 512), (uct_iface_addr_t *) (a + 576)));
+	params.iface = shared_iface;
+	params.dev_addr = (uct_device_addr_t *) (a + 512);
+	params.iface_addr = (uct_iface_addr_t *) (a + 576);
+	EXPECT(uct_ep_create(&params, &shared_ep) == UCS_OK);
+	memcpy(&key, a + 640, sizeof(key));
+	if (!rank) {
+		for (i = 0; i < WINDOW; i++)
+			data[i] = pattern(i);
+		wrong_keys(&key);
+		EXPECT(uct_rkey_unpack(shared_component, &key, &bundle) == UCS_OK);
+		EXPECT(uct_ep_get_bcopy(shared_ep, unpack, back, WINDOW, key.addr, bundle.rkey, NULL) == UCS_OK);
+		for (i = 0; i < WINDOW; i++)
+			EXPECT(back[i] == 1);
+		EXPECT(uct_ep_put_short(shared_ep, data, WINDOW - 100, key.addr, bundle.rkey) == UCS_OK);
+		EXPECT(uct_ep_put_short(shared_ep, data + WINDOW - 100, 92, key.addr + WINDOW - 100, bundle.rkey) == UCS_OK);
+		EXPECT(uct_ep_put_bcopy(shared_ep, pack, &(size_t) { 8 }, key.addr + WINDOW - 8, bundle.rkey) == 8);
+		EXPECT(uct_ep_flush(shared_ep, 0, NULL) == UCS_OK);
+		EXPECT(uct_ep_get_bcopy(shared_ep, unpack, back, WINDOW, key.addr, bundle.rkey, NULL) == UCS_OK);
+		EXPECT(!memcmp(back, data, WINDOW - 8) && back[WINDOW - 1] == 0x5a);
+	}
+	barrier(NULL);
+	if (rank)
+		for (i = 0; i < WINDOW; i++)
+			EXPECT(((uint8_t *) m.mem.address)[i] == (i < WINDOW - 8 ? pattern(i) : 0x5a));
+	/* Its owner frees it and leaves. The key leads nowhere then, also if another rank has the slot. */
+	barrier(NULL);
+	if (rank) {
+		uct_mem_free(&m.mem);
+		uct_ep_destroy(shared_ep);
+		uct_iface_close(shared_iface);
+		uct_md_close(shared_md);
+		close_all();
+		barrier(NULL);
+		return;
+	}
+	barrier(NULL);
+	EXPECT(uct_ep_put_short(shared_ep, data, 8, key.addr, bundle.rkey) != UCS_OK);
+	EXPECT(uct_rkey_release(shared_component, &bundle) == UCS_OK);
+	uct_mem_free(&m.mem);
+	uct_ep_destroy(shared_ep);
+	uct_iface_close(shared_iface);
+	uct_md_close(shared_md);
+	close_all();
+}
+
 int main(void)
 {
+	unsigned int major, minor, release;
+
 	setenv("NEARMETAL_UCX_NEAR", "1", 1);
 	setenv("FI_IVSHMEM_TIMEOUT", "2000", 0);
 	/* That ranks are not listened to any more is what is tested, and not shown. */
@@ -578,6 +749,9 @@ int main(void)
 	unsetenv("FI_IVSHMEM_RANKS");
 	run("a write that is refused", 2, 64, refused, false);
 	run("messages that were made up", 2, 16, forged, false);
+	ucp_get_version(&major, &minor, &release);
+	if (minor <= WINDOW_LAST)
+		run("memory of the region", 2, 64, shared_memory, false);
 	run("a third process that spoils the region", 3, 16, hostile, false);
 	run("the same again", 3, 4, hostile, false);
 	return 0;

@@ -1,0 +1,428 @@
+/*
+ * Memory of the region for the programs, which peers write and read by themselves: a component and a transport of
+ * their own, ivshmem_m. They are no part of ivshmem, since UCX would take a domain that registers memory, too, to reach
+ * all of it so. A key that a peer has packed is hostile, and so is each address: nothing outside of the application's
+ * part of a rank's area is written or read.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <nearmetal/fabric.h>
+
+#include "region/region.h"
+#include "ring/copy.h"
+#include "ucx.h"
+
+#define WINDOW_FORMAT	1	/* of the keys */
+#define PACKED_MAX	8192	/* bytes that UCX packs at once: how many shows behind that only */
+
+/* A key, as peers pack it. */
+struct packed_key {
+	uint64_t	region;		/* its id */
+	uint64_t	addr;		/* of the memory, as its owner has it */
+	uint64_t	offset, len;	/* in the area of slot, bytes */
+	uint32_t	slot, epoch;
+};
+
+/* Memory that was allocated. */
+struct window {
+	void		*memory;
+	struct packed_key key;
+};
+
+/* A key that was unpacked and checked. */
+struct opened {
+	struct ivs_region *region;
+	uint8_t		*at;		/* where the memory is here */
+	uint64_t	addr, len;
+	const uint64_t	*owner;		/* of the slot: it says whose the memory is now, */
+	uint64_t	is;		/* and what it said when the key was packed */
+};
+
+struct window_iface {
+	struct ivu_base_iface base;	/* first, as UCX has it */
+	struct ivs_region *region;
+};
+
+/* As UCX has it, with nothing more. */
+struct window_ep {
+	struct window_iface *iface;
+};
+
+static struct ivu_component component = { .name = IVU_WINDOW_NAME };
+static struct ivu_tl tl = { .name = IVU_WINDOW_NAME };
+static void *md_ops[IVU_MD_OPS_MAX];
+static void *internal_ops[IVU_INTERNAL_OPS_MAX];
+
+static ivu_status unsupported(void)
+{
+	return IVU_ERR_UNSUPPORTED;
+}
+
+static void nothing(void)
+{
+}
+
+static ivu_status md_open(void *comp, const char *name, const void *config, struct ivu_md **md)
+{
+	(void) name;
+	(void) config;
+	return ivu_memory_open(comp, md_ops, md);
+}
+
+static ivu_status md_query(struct ivu_md *md, uint8_t *attr)
+{
+	(void) md;
+	ivu_memory_query(attr, IVU_WINDOW_NAME, IVU_MD_FLAG_ALLOC | IVU_MD_FLAG_NEED_RKEY, sizeof(struct packed_key));
+	return IVU_OK;
+}
+
+/* A piece of this process's own area. There is none before its first worker. */
+static ivu_status allocate(struct ivu_md *md, size_t *length, void **address, unsigned int type, unsigned int flags,
+			   void **memh)
+{
+	struct ivs_region *r = ivs_entry(md, struct ivu_memory, md)->region;
+	struct window *w;
+	uint64_t offset;
+
+	if (flags & IVU_MEM_FIXED || type != IVU_MEMORY_HOST)
+		return IVU_ERR_UNSUPPORTED;
+	w = malloc(sizeof(*w));
+	if (!w)
+		return IVU_ERR_NO_MEMORY;
+	w->memory = nm_fabric_alloc(*length);
+	if (!w->memory) {
+		free(w);
+		return IVU_ERR_NO_MEMORY;
+	}
+	offset = (uint64_t) ((uint8_t *) w->memory - ivs_area(r, 0));
+	w->key.region = r->id;
+	w->key.addr = (uintptr_t) w->memory;
+	w->key.slot = (uint32_t) (offset / r->geo.area_bytes);
+	w->key.offset = offset % r->geo.area_bytes;
+	w->key.len = *length;
+	w->key.epoch = (uint32_t) (__atomic_load_n(&r->slots[w->key.slot].owner, __ATOMIC_ACQUIRE) >> 2);
+	*address = w->memory;
+	*memh = w;
+	return IVU_OK;
+}
+
+static ivu_status mem_alloc(struct ivu_md *md, size_t *length, void **address, unsigned int type, unsigned int flags,
+			    const char *name, void **memh)
+{
+	(void) name;
+	return allocate(md, length, address, type, flags, memh);
+}
+
+static ivu_status mem_alloc_device(struct ivu_md *md, size_t *length, void **address, unsigned int type, uint8_t device,
+				   unsigned int flags, const char *name, void **memh)
+{
+	(void) name;
+	(void) device;
+	return allocate(md, length, address, type, flags, memh);
+}
+
+static ivu_status mem_free(struct ivu_md *md, void *memh)
+{
+	struct window *w = memh;
+
+	(void) md;
+	nm_fabric_free(w->memory);
+	free(w);
+	return IVU_OK;
+}
+
+static ivu_status mkey_pack(struct ivu_md *md, void *memh, const void *params, void *buffer)
+{
+	const struct window *w = memh;
+
+	(void) md;
+	(void) params;
+	memcpy(buffer, &w->key, sizeof(w->key));
+	return IVU_OK;
+}
+
+static ivu_status mkey_pack_range(struct ivu_md *md, void *memh, void *address, size_t length, const void *params,
+				  void *buffer)
+{
+	(void) address;
+	(void) length;
+	return mkey_pack(md, memh, params, buffer);
+}
+
+static ivu_status rkey_unpack(void *comp, const void *buffer, uintptr_t *rkey, void **handle)
+{
+	const struct nm_layout_geometry *g;
+	struct packed_key key;
+	struct ivs_region *r;
+	struct opened *o;
+
+	(void) comp;
+	memcpy(&key, buffer, sizeof(key));
+	ivu_base_init();
+	if (ivs_region_get(&r))
+		return IVU_ERR_UNREACHABLE;
+	g = &r->geo;
+	/* Of a rank of another host, or none of a rank's at all. */
+	if (key.region != r->id || key.slot >= g->slots || key.offset < g->heap || key.offset > g->area_bytes ||
+	    key.len > g->area_bytes - key.offset || key.addr > UINT64_MAX - key.len) {
+		ivs_region_put(r);
+		return IVU_ERR_UNREACHABLE;
+	}
+	o = malloc(sizeof(*o));
+	if (!o) {
+		ivs_region_put(r);
+		return IVU_ERR_NO_MEMORY;
+	}
+	o->region = r;
+	o->at = ivs_area(r, key.slot) + key.offset;
+	o->addr = key.addr;
+	o->len = key.len;
+	o->owner = &r->slots[key.slot].owner;
+	o->is = NM_SLOT_OWNER(key.epoch, NM_SLOT_LIVE);
+	*rkey = (uintptr_t) o;
+	*handle = NULL;
+	return IVU_OK;
+}
+
+static ivu_status rkey_unpack_params(void *comp, const void *buffer, const void *params, uintptr_t *rkey,
+				     void **handle)
+{
+	(void) params;
+	return rkey_unpack(comp, buffer, rkey, handle);
+}
+
+static ivu_status rkey_release(void *comp, uintptr_t rkey, void *handle)
+{
+	struct opened *o = (struct opened *) rkey;
+
+	(void) comp;
+	(void) handle;
+	ivs_region_put(o->region);
+	free(o);
+	return IVU_OK;
+}
+
+static ivu_status rkey_compare(void *comp, uintptr_t a, uintptr_t b, const void *params, int *result)
+{
+	const struct opened *one = (const struct opened *) a, *other = (const struct opened *) b;
+
+	(void) comp;
+	(void) params;
+	*result = one->at < other->at ? -1 : one->at > other->at;
+	return IVU_OK;
+}
+
+/* Where len bytes at a peer's address are here. NULL: they are not of that memory, or its owner has left. */
+static inline uint8_t *place(uintptr_t rkey, uint64_t addr, size_t len)
+{
+	const struct opened *o = (const struct opened *) rkey;
+
+	if (addr < o->addr || addr - o->addr > o->len || len > o->len - (addr - o->addr) ||
+	    __atomic_load_n(o->owner, __ATOMIC_RELAXED) != o->is)
+		return NULL;
+	return o->at + (addr - o->addr);
+}
+
+static ivu_status put_short(struct window_ep *e, const void *data, unsigned int len, uint64_t addr, uintptr_t rkey)
+{
+	uint8_t *to = place(rkey, addr, len);
+
+	(void) e;
+	if (!to)
+		return IVU_ERR_INVALID_PARAM;
+	ivs_copy(to, data, len);
+	return IVU_OK;
+}
+
+static ssize_t put_bcopy(struct window_ep *e, ivu_pack pack, void *arg, uint64_t addr, uintptr_t rkey)
+{
+	uint8_t packed[PACKED_MAX];
+	size_t len = pack(packed, arg);
+	ivu_status status = put_short(e, packed, (unsigned int) len, addr, rkey);
+
+	return status == IVU_OK ? (ssize_t) len : status;
+}
+
+static ivu_status get_bcopy(struct window_ep *e, ivu_unpack unpack, void *arg, size_t len, uint64_t addr,
+			    uintptr_t rkey, struct ivu_completion *comp)
+{
+	const uint8_t *from = place(rkey, addr, len);
+
+	(void) e;
+	(void) comp;
+	if (!from)
+		return IVU_ERR_INVALID_PARAM;
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	unpack(arg, from, len);
+	return IVU_OK;
+}
+
+/* All is done at once: there is nothing that UCX would have to wait for. */
+static ivu_status pending_add(struct window_ep *e, struct ivu_pending *req, unsigned int flags)
+{
+	(void) e;
+	(void) req;
+	(void) flags;
+	return IVU_ERR_BUSY;
+}
+
+static ivu_status flush(void)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return IVU_OK;
+}
+
+static ivu_status ep_create(const struct ivu_ep_params *params, struct window_ep **ep)
+{
+	*ep = calloc(1, sizeof(**ep));
+	if (!*ep)
+		return IVU_ERR_NO_MEMORY;
+	(*ep)->iface = params->iface;
+	return IVU_OK;
+}
+
+static ivu_status iface_query(struct window_iface *i, struct ivu_iface_attr *a)
+{
+	(void) i;
+	memset(a, 0, sizeof(*a));
+	a->put.max_short = INT_MAX;
+	a->put.max_bcopy = PACKED_MAX;
+	a->get.max_bcopy = SIZE_MAX;
+	a->put.align_mtu = a->put.opt_zcopy_align = a->get.align_mtu = a->get.opt_zcopy_align = 1;
+	a->flags = IVU_FLAG_PUT_SHORT | IVU_FLAG_PUT_BCOPY | IVU_FLAG_GET_BCOPY | IVU_FLAG_PENDING |
+		   IVU_FLAG_CONNECT_TO_IFACE | IVU_FLAG_CB_SYNC | (ivu_uct.minor >= 18 ? IVU_FLAG_INTER_NODE : 0);
+	a->device_addr_len = sizeof(uint64_t);
+	a->iface_addr_len = sizeof(uint64_t);
+	a->overhead = 10e-9;
+	a->latency.c = 80e-9;
+	a->dedicated = 12e9;
+	a->max_num_eps = SIZE_MAX;
+	a->dev_num_paths = 1;
+	return IVU_OK;
+}
+
+static ivu_status get_device_address(struct window_iface *i, void *addr)
+{
+	memcpy(addr, &i->region->id, sizeof(i->region->id));
+	return IVU_OK;
+}
+
+static ivu_status get_address(struct window_iface *i, void *addr)
+{
+	static const uint64_t format = WINDOW_FORMAT;
+
+	(void) i;
+	memcpy(addr, &format, sizeof(format));
+	return IVU_OK;
+}
+
+/* Ranks of this VM, too: memory of the region is reached so only. */
+static int is_reachable(struct window_iface *i, const void *dev_addr, const void *iface_addr)
+{
+	uint64_t region, format = WINDOW_FORMAT;
+
+	memcpy(&region, dev_addr, sizeof(region));
+	if (iface_addr)
+		memcpy(&format, iface_addr, sizeof(format));
+	return region == i->region->id && format == WINDOW_FORMAT;
+}
+
+static int is_reachable_v2(struct window_iface *i, const struct ivu_reachable_params *p)
+{
+	return p->field_mask & IVU_REACHABLE_DEVICE_ADDR && p->device_addr &&
+	       is_reachable(i, p->device_addr, p->field_mask & IVU_REACHABLE_IFACE_ADDR ? p->iface_addr : NULL);
+}
+
+static int is_connected(struct window_ep *e, const struct ivu_reachable_params *p)
+{
+	return is_reachable_v2(e->iface, p);
+}
+
+static unsigned int iface_progress(struct window_iface *i)
+{
+	(void) i;
+	return 0;
+}
+
+static void iface_close(struct window_iface *i)
+{
+	ivu_uct.class_cleanup(ivu_uct.iface_class, i, -1);
+	free(i);
+}
+
+#define FN(function) ((void *) (uintptr_t) (function))
+
+static void fill_ops(struct ivu_iface_ops *ops)
+{
+	void **all = (void **) (void *) ops;
+	size_t n;
+
+	for (n = 0; n < sizeof(*ops) / sizeof(void *); n++)
+		all[n] = FN(unsupported);
+	ops->put_short = FN(put_short);
+	ops->put_bcopy = FN(put_bcopy);
+	ops->get_bcopy = FN(get_bcopy);
+	*(void **) &ops->pending_add = FN(pending_add);
+	*(void **) &ops->pending_purge = FN(nothing);
+	*(void **) &ops->ep_flush = *(void **) &ops->ep_fence = FN(flush);
+	*(void **) &ops->ep_create = FN(ep_create);
+	*(void **) &ops->ep_destroy = FN(free);
+	*(void **) &ops->iface_flush = *(void **) &ops->iface_fence = FN(flush);
+	/* It takes no time of the worker's progress. */
+	ops->progress_enable = ops->progress_disable = FN(nothing);
+	*(void **) &ops->iface_progress = FN(iface_progress);
+	*(void **) &ops->iface_close = FN(iface_close);
+	*(void **) &ops->iface_query = FN(iface_query);
+	*(void **) &ops->get_device_address = FN(get_device_address);
+	*(void **) &ops->get_address = FN(get_address);
+	*(void **) &ops->is_reachable = FN(is_reachable);
+	ivu_internal_ops(internal_ops, ivu_uct.estimate_perf, FN(is_reachable_v2), FN(is_connected));
+}
+
+static ivu_status iface_open(struct ivu_md *md, void *worker, const void *params, const void *config, void **iface)
+{
+	struct ivu_iface_ops ops;
+	struct window_iface *i;
+	int count = 1;
+	ivu_status status;
+	void *memory;
+
+	*iface = NULL;
+	if (posix_memalign(&memory, 64, sizeof(*i)))
+		return IVU_ERR_NO_MEMORY;
+	i = memset(memory, 0, sizeof(*i));
+	i->region = ivs_entry(md, struct ivu_memory, md)->region;
+	fill_ops(&ops);
+	status = ivu_uct.iface_init(i, ivu_uct.iface_class, &count, &ops, internal_ops, md, worker, params, config);
+	if (status != IVU_OK) {
+		ivu_uct.class_cleanup(ivu_uct.iface_class, i, count);
+		free(i);
+		return status;
+	}
+	*iface = i;
+	return IVU_OK;
+}
+
+void ivu_window_register(void)
+{
+	const struct ivu_abi *a = &ivu_uct.abi;
+
+	/* From 1.16 on they take other lanes (seen: 1.16, 1.20), for which the owner has to make progress. */
+	if (ivu_uct.minor > IVU_MINOR_WINDOW)
+		return;
+	ivu_md_ops(md_ops);
+	md_ops[1] = FN(md_query);
+	md_ops[2] = a->alloc_has_device ? FN(mem_alloc_device) : FN(mem_alloc);
+	md_ops[3] = FN(mem_free);
+	md_ops[a->mkey_pack] = a->pack_has_range ? FN(mkey_pack_range) : FN(mkey_pack);
+	component.md_open = FN(md_open);
+	component.rkey_unpack = a->unpack_has_params ? FN(rkey_unpack_params) : FN(rkey_unpack);
+	component.rkey_ptr = FN(unsupported);
+	component.rkey_release = FN(rkey_release);
+	tl.iface_open = FN(iface_open);
+	ivu_component_add(&component, &tl, FN(rkey_compare),
+			  &(struct ivu_config_names) { IVU_WINDOW_NAME " memory domain", "IVSHMEM_M_MD_",
+						       IVU_WINDOW_NAME " transport", "IVSHMEM_M_" });
+}
