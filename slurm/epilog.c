@@ -38,7 +38,8 @@ int nm_epilog(spank_t sp, int ac, char **av)
 		slurm_error("nearmetal: epilog: request of job %s: %s", id, strerror(errno));
 	if (!rc)
 		return 0;
-	nm_node_end_job(&s, &job);
+	if (nm_node_end_job(&s, &job) && nm_state_write_left(s.state, &job))
+		slurm_error("nearmetal: epilog: a cgroup of job %u stays: %s", job.id, strerror(errno));
 	if (nm_vf_return(&s, &job, message))
 		slurm_error("nearmetal: epilog: VFs of job %u: %s", job.id, message);
 	if (nm_pages_return(&s, &job, message))

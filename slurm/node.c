@@ -290,7 +290,7 @@ static void end_extern(const struct nm_settings *s, const struct nm_job *job)
 	close(fd);
 }
 
-void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job)
+bool nm_node_end_job(const struct nm_settings *s, const struct nm_job *job)
 {
 	char mark[1024];
 
@@ -302,8 +302,12 @@ void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job)
 			break;
 	end_extern(s, job);
 	/* A process that has ended leaves its cgroup a moment after it has left /proc. */
-	for (int ms = 0; nm_cgroup_remove("/sys/fs/cgroup", job) && ms < KILLED_MS; ms += 20)
+	for (int ms = 0; nm_cgroup_remove("/sys/fs/cgroup", job); ms += 20) {
+		if (ms >= KILLED_MS)
+			return true;
 		nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000000 }, NULL);
+	}
+	return false;
 }
 
 void nm_node_drain(const struct nm_job *job, const char *reason)

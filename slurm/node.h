@@ -40,9 +40,9 @@ pid_t nm_node_child(void);
  * that is left after some seconds SIGKILL. A process is the job's if it belongs to its user and
  * its environment says so (NEARMETAL_SLURM_JOB=STATE/JOB.NODE: another
  * Slurm on the same host has a state of its own). The extern step's own process, which stays where its
- * slurmstepd was killed, ends with them, and the job's cgroups go then.
+ * slurmstepd was killed, ends with them, and the job's cgroups go then. Returns whether one of those stays.
  */
-void nm_node_end_job(const struct nm_settings *s, const struct nm_job *job);
+bool nm_node_end_job(const struct nm_settings *s, const struct nm_job *job);
 
 /* Drain this host: the reason is for its administrator. */
 void nm_node_drain(const struct nm_job *job, const char *reason);

@@ -49,6 +49,11 @@ static void job_name(uint32_t id, const char *node, char out[160])
 	snprintf(out, 160, "%u.%s", id, node);
 }
 
+static void left_name(uint32_t id, const char *node, char out[160])
+{
+	snprintf(out, 160, NM_LEFT "%u.%s", id, node);
+}
+
 static int open_job(const char *state, uint32_t id, const char *node)
 {
 	char name[160];
@@ -139,7 +144,7 @@ static int remove_job(int dir, const char *name)
 
 int nm_state_create(const char *state, const struct nm_job *job)
 {
-	char name[160], text[sizeof(job->request) + sizeof(job->dir) + 64];
+	char name[160], left[160], text[sizeof(job->request) + sizeof(job->dir) + 64];
 	const char *conf = getenv("SLURM_CONF");
 	int dir, fd = -1, rc = -1, e;
 
@@ -147,12 +152,14 @@ int nm_state_create(const char *state, const struct nm_job *job)
 	if (dir < 0)
 		return -1;
 	job_name(job->id, job->node, name);
+	left_name(job->id, job->node, left);
 	snprintf(text, sizeof(text), "%s\n%u %u\n%s\n", job->request, (unsigned int)job->uid, (unsigned int)job->gid, job->dir);
 	/* No sweep decides over a job of this number meanwhile (internal/slurm/sweep.go). */
 	while (flock(dir, LOCK_EX))
 		if (errno != EINTR)
 			goto out;
-	if (remove_job(dir, name) || mkdirat(dir, name, 0711))
+	/* A requeued job has its number, and its cgroups, again. */
+	if (remove_job(dir, name) || (unlinkat(dir, left, 0) && errno != ENOENT) || mkdirat(dir, name, 0711))
 		goto out;
 	fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || write_file(fd, "request", text) || (conf && write_file(fd, "conf", conf)) || nm_run_make(fd, job->uid, job->gid))
@@ -282,6 +289,20 @@ int nm_state_read_extern(const char *state, const struct nm_job *job, pid_t *pid
 		return 0;
 	*pid = n;
 	return 1;
+}
+
+int nm_state_write_left(const char *state, const struct nm_job *job)
+{
+	char name[160], text[32];
+	int dir = open_state(state, 0), rc;
+
+	if (dir < 0)
+		return -1;
+	left_name(job->id, job->node, name);
+	snprintf(text, sizeof(text), "%u\n", (unsigned int)job->uid);
+	rc = write_file(dir, name, text);
+	close(dir);
+	return rc;
 }
 
 int nm_state_remove(const char *state, uint32_t id, const char *node)

@@ -12,6 +12,10 @@
  *                            (/proc/PID/stat, field 22)              (root, 0600)
  *   STATE/JOB.NODE/conf      path of the slurm.conf whose job it is         (root, 0600)
  *   STATE/JOB.NODE/run/      the job's clusters ($NEARMETAL_RUNTIME_DIR; the user, 0700): run.h
+ *
+ * and after the epilog, where a cgroup of the job could not be removed, until a sweep can:
+ *
+ *   STATE/cgroups-JOB.NODE   the number of its user                  (root, 0600)
  */
 #ifndef NM_STATE_H_
 #define NM_STATE_H_
@@ -21,6 +25,9 @@
 #include <sys/types.h>
 
 #include "request.h"
+
+/* How the names of files begin that say whose cgroups stay. */
+#define NM_LEFT "cgroups-"
 
 /* The most bytes of a result, and of the list of devices. */
 #define NM_RESULT_MAX (16 << 10)
@@ -72,6 +79,9 @@ ssize_t nm_state_read_hosts(const char *state, const struct nm_job *job, char te
 /* Write and read the extern step's process. As for results; reading returns 1 where it is known. */
 int nm_state_write_extern(const char *state, const struct nm_job *job, pid_t pid, unsigned long long start);
 int nm_state_read_extern(const char *state, const struct nm_job *job, pid_t *pid, unsigned long long *start);
+
+/* Write down that a cgroup of the job stays. Returns 0, or -1 with errno. */
+int nm_state_write_left(const char *state, const struct nm_job *job);
 
 /* Remove what is kept of a job. Returns 0 also where nothing is, else -1 with errno. */
 int nm_state_remove(const char *state, uint32_t id, const char *node);

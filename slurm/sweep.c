@@ -47,10 +47,11 @@ void nm_sweep_before(const struct nm_settings *s, const char *node, uint32_t job
 	if (!d)
 		return;
 	while (!found && (e = readdir(d))) {
+		bool left = !strncmp(e->d_name, NM_LEFT, sizeof(NM_LEFT) - 1);
 		char *dot;
-		unsigned long id = strtoul(e->d_name, &dot, 10);
+		unsigned long id = strtoul(e->d_name + (left ? sizeof(NM_LEFT) - 1 : 0), &dot, 10);
 
-		found = id && id != job && *dot == '.' && !strcmp(dot + 1, node) && !attended(s, (uint32_t)id, node);
+		found = id && id != job && *dot == '.' && !strcmp(dot + 1, node) && (left || !attended(s, (uint32_t)id, node));
 	}
 	closedir(d);
 	if (found)

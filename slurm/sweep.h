@@ -1,4 +1,4 @@
-/* What jobs have left whose epilog did not run. */
+/* What jobs have left whose epilog did not run, and cgroups that an epilog could not remove. */
 #ifndef NM_SWEEP_H_
 #define NM_SWEEP_H_
 
@@ -8,7 +8,8 @@
 
 /*
  * Before a job starts on node: if another's folder is there whose extern step no slurmstepd watches,
- * have nearmetal find out whether that job is over, and remove what is left of it.
+ * have nearmetal find out whether that job is over, and remove what is left of it. The same where an epilog
+ * left a cgroup.
  */
 void nm_sweep_before(const struct nm_settings *s, const char *node, uint32_t job);
 

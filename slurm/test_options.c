@@ -248,6 +248,12 @@ static void test_state(void)
 	CHECK(!nm_state_run_here(state, &job) && !umount(path) && umount(path) == -1);
 	CHECK(!nm_state_run_here(state, &job) && !umount(path));
 	CHECK(!nm_state_remove(state, 7, "n1"));
+	/* A cgroup that stays is written down, until the job runs anew. */
+	snprintf(path, sizeof(path), "%s/cgroups-7.n1", state);
+	CHECK(!nm_state_write_left(state, &job) && !nm_state_write_left(state, &job));
+	CHECK(!stat(path, &st) && (st.st_mode & 07777) == 0600 && st.st_size == snprintf(text, sizeof(text), "%u\n", getuid()));
+	CHECK(!nm_state_create(state, &job) && access(path, F_OK) && errno == ENOENT);
+	CHECK(!nm_state_remove(state, 7, "n1"));
 	/* A directory that others may write to is not root's. */
 	CHECK(!chmod(state, 0777) && nm_state_create(state, &job) == -1);
 	setenv("SLURMD_NODENAME", "../n1", 1);

@@ -3,6 +3,7 @@ package slurm
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -58,11 +59,12 @@ func (j jobFolder) killIf(pid int, chosen func() bool) bool {
 }
 
 // removeCgroups removes the job's cgroups, which Slurm could not while VMs were in them. What still runs in
-// them of the job's user is killed first.
-func (j jobFolder) removeCgroups() {
+// them of the job's user is killed first, and its end awaited for at most the time given. It returns one that stays, "" for none.
+func (j jobFolder) removeCgroups(wait time.Duration) (stays string) {
 	if j.uid < 0 {
-		return
+		return ""
 	}
+	until := time.Now().Add(wait)
 	user := fmt.Sprintf("uid_%d/job_%d", j.uid, j.id)
 	for _, place := range []string{
 		"*/slurm_" + j.node + "/" + user, "*/slurm/" + user, "slurm_" + j.node + "/" + user, "slurm/" + user,
@@ -70,12 +72,16 @@ func (j jobFolder) removeCgroups() {
 	} {
 		dirs, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup", place))
 		for _, dir := range dirs {
-			j.removeCgroup(dir)
+			if !j.removeCgroup(dir, until) {
+				stays = dir
+			}
 		}
 	}
+	return stays
 }
 
-func (j jobFolder) removeCgroup(dir string) {
+// removeCgroup removes a cgroup with those in it, and returns whether it did.
+func (j jobFolder) removeCgroup(dir string, until time.Time) bool {
 	var all []string
 	filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() {
@@ -84,12 +90,12 @@ func (j jobFolder) removeCgroup(dir string) {
 		return nil
 	})
 	for i := len(all) - 1; i >= 0; i-- {
-		for until := time.Now().Add(killed); unix.Rmdir(all[i]) == unix.EBUSY && time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
-			if !j.emptyCgroup(all[i]) {
-				break
-			}
+		for unix.Rmdir(all[i]) == unix.EBUSY && j.emptyCgroup(all[i]) && time.Now().Before(until) {
+			time.Sleep(20 * time.Millisecond)
 		}
 	}
+	_, err := os.Lstat(dir)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // emptyCgroup kills the user's processes in a cgroup. It returns false where others are in it.

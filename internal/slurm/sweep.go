@@ -22,7 +22,8 @@ import (
 )
 
 // Sweep removes what jobs have left whose epilog did not run on this host, or did not get to its end: Slurm
-// found plugstack.conf being rewritten, the epilog was killed, slurmd was.
+// found plugstack.conf being rewritten, the epilog was killed, slurmd was. It removes cgroups, too, that an epilog
+// could not remove, for a process was in them.
 type Sweep struct {
 	Root   string // below which sys, dev, run and var are; "": this host
 	State  string // the plugin's folder of running jobs (state= in plugstack.conf)
@@ -71,6 +72,17 @@ func (s Sweep) folders(ctx context.Context) (jobs []string, err error) {
 	names, err := dir.Readdirnames(-1)
 	silent := map[string]bool{} // slurm.confs whose slurmctld did not answer: asking takes long then
 	for _, name := range names {
+		if j, ok := readLeft(s.State, name); ok {
+			if j.id == s.Except || s.Node != "" && j.node != s.Node || j.again() {
+				continue
+			}
+			if stays := j.removeLeft(); stays == "" {
+				jobs = append(jobs, fmt.Sprintf("cgroup of job %d on %s", j.id, j.node))
+			} else {
+				err = errors.Join(err, fmt.Errorf("job %d on %s: cgroup %s stays: a process is in it", j.id, j.node, stays))
+			}
+			continue
+		}
 		j, ok := readJob(s.State, name)
 		if !ok || j.id == s.Except || s.Node != "" && j.node != s.Node || silent[j.conf] || j.attended() {
 			continue
@@ -132,6 +144,44 @@ func readJob(state, name string) (j jobFolder, ok bool) {
 		j.conf = string(text)
 	}
 	return j, true
+}
+
+// leftPrefix begins the names of files that an epilog leaves where a job's cgroup stays (NM_LEFT, slurm/state.h).
+const leftPrefix = "cgroups-"
+
+// readLeft reads such a file. One that cannot be read names no user, and so no cgroup.
+func readLeft(state, name string) (j jobFolder, ok bool) {
+	name, ok = strings.CutPrefix(name, leftPrefix)
+	if !ok {
+		return j, false
+	}
+	if j, ok = readJob(state, name); !ok {
+		return j, false
+	}
+	j.uid = -1
+	text, _ := os.ReadFile(j.leftPath())
+	if uid, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 31); err == nil {
+		j.uid = int(uid)
+	}
+	return j, true
+}
+
+func (j jobFolder) leftPath() string {
+	return filepath.Join(j.state, fmt.Sprintf("%s%d.%s", leftPrefix, j.id, j.node))
+}
+
+// again reports whether the job runs once more, requeued: it has its number, and its cgroups, again.
+func (j jobFolder) again() bool {
+	_, err := os.Lstat(j.path())
+	return err == nil || j.attended()
+}
+
+// removeLeft removes the cgroups that the job's epilog left, and the file that says so. It returns one that stays.
+func (j jobFolder) removeLeft() (stays string) {
+	if stays = j.removeCgroups(0); stays == "" {
+		os.Remove(j.leftPath())
+	}
+	return stays
 }
 
 func (j jobFolder) path() string { return filepath.Join(j.state, fmt.Sprintf("%d.%s", j.id, j.node)) }
@@ -231,7 +281,11 @@ func (j jobFolder) remove() error {
 	if err := j.end(); err != nil {
 		return err
 	}
-	j.removeCgroups()
+	if j.removeCgroups(killed) != "" {
+		if err := os.WriteFile(j.leftPath(), fmt.Appendln(nil, j.uid), 0o600); err != nil {
+			return err
+		}
+	}
 	run := filepath.Join(j.path(), "run")
 	// Ours, and what a user mounted over it by FUSE. It goes when the last who has it open does.
 	for range 64 {

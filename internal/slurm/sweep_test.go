@@ -78,6 +78,71 @@ func TestSweepKeeps(t *testing.T) {
 	}
 }
 
+// A cgroup that an epilog left stays while a process of another user is in it, and goes with the sweep after that; not
+// while the job runs anew.
+func TestSweepRemovesCgroups(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root has folders of jobs")
+	}
+	state := t.TempDir()
+	if err := os.Chmod(state, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	top := "/sys/fs/cgroup/freezer"
+	if _, err := os.Stat(top); err != nil {
+		top = filepath.Dir(top)
+	}
+	node := fmt.Sprintf("nm%d", os.Getpid())
+	job := filepath.Join(top, "slurm_"+node, "uid_65534", "job_7")
+	step := filepath.Join(job, "step_0")
+	if err := os.MkdirAll(step, 0o755); err != nil {
+		t.Skip("no cgroup can be made: ", err)
+	}
+	inside := exec.Command("sleep", "600")
+	if err := inside.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end := func() { inside.Process.Kill(); inside.Wait() }
+	t.Cleanup(func() {
+		end()
+		for dir := step; dir != top; dir = filepath.Dir(dir) {
+			os.Remove(dir)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(step, "cgroup.procs"), fmt.Append(nil, inside.Process.Pid), 0); err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(state, "cgroups-7."+node)
+	if err := os.WriteFile(left, []byte("65534\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sweep := func(but uint32, want, bad string) {
+		t.Helper()
+		jobs, _, err := Sweep{Root: t.TempDir(), State: state, Node: node, Except: but}.Run(context.Background())
+		if got := strings.Join(jobs, "\n"); got != want || (err == nil) != (bad == "") || err != nil && !strings.Contains(err.Error(), bad) {
+			t.Errorf("%q, %v", got, err)
+		}
+		_, noCgroup := os.Stat(job)
+		_, noFile := os.Stat(left)
+		if gone := want != ""; gone != (noCgroup != nil) || gone != (noFile != nil) {
+			t.Errorf("the cgroup: %v, the file: %v", noCgroup, noFile)
+		}
+	}
+	sweep(7, "", "")
+	sweep(0, "", job+" stays: a process is in it")
+	end()
+	if err := os.Mkdir(filepath.Join(state, "7."+node), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if j, ok := readLeft(state, filepath.Base(left)); !ok || j.uid != 65534 || !j.again() {
+		t.Errorf("%+v, %v", j, ok)
+	}
+	if err := os.Remove(filepath.Join(state, "7."+node)); err != nil {
+		t.Fatal(err)
+	}
+	sweep(0, "cgroup of job 7 on "+node, "")
+}
+
 // Of the processes on a host those of the job's user with the job's mark end, and no other.
 func TestEndsTheJobsOwn(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -3,8 +3,8 @@ package slurm
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,24 +19,45 @@ func cgroupsOf(job string) []string {
 	return append(list, more...)
 }
 
-// gone says whether a job has left neither a cgroup nor anything of its VMs. A process that was killed, and that nobody has reaped yet, keeps its
-// cgroup: the epilog tries for 10 s, and says how long it ran. An empty cgroup is no fault after that.
+// gone says whether a job has left neither a cgroup nor anything of its VMs. A process that the kernel takes long to end keeps its
+// cgroup beyond the epilog: that is the next sweep's, which the prolog of another job has.
 func gone(b *bed.Bed, job string) bool {
-	if leftoversOf(job) != "" {
-		return false
+	none := func() bool {
+		files, _ := filepath.Glob(filepath.Join(state, "cgroups-"+job+".*"))
+		return leftoversOf(job) == "" && len(cgroupsOf(job)) == 0 && len(files) == 0
 	}
+	if none() {
+		return true
+	}
+	out, err := b.Command("squeue", "-h", "-j", job).CombinedOutput()
+	if err == nil && len(out) > 0 {
+		return false // its epilog has not ended
+	}
+	b.Command("srun", "-n1", "--mem=100", "true").Run()
+	return none()
+}
+
+// keep puts a process of root's, which no epilog ends, into a cgroup of a job that Slurm does not find processes by. What it returns
+// ends that process.
+func keep(t *testing.T, job string) func() {
+	t.Helper()
+	cmd := exec.Command("sleep", "3600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end := func() { cmd.Process.Kill(); cmd.Wait() }
+	t.Cleanup(end)
 	for _, dir := range cgroupsOf(job) {
-		tried := regexp.MustCompile("epilog for job " + job + ` ran for [1-9][0-9]+ seconds`).MatchString(b.Logs())
-		filepath.WalkDir(dir, func(path string, _ os.DirEntry, _ error) error {
-			text, _ := os.ReadFile(path)
-			tried = tried && (filepath.Base(path) != "cgroup.procs" || len(text) == 0)
-			return nil
-		})
-		if !tried {
-			return false
+		if !strings.HasPrefix(dir, "/sys/fs/cgroup/memory/") {
+			continue
 		}
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, cmd.Process.Pid), 0); err != nil {
+			t.Fatal(err)
+		}
+		return end
 	}
-	return true
+	t.Fatalf("no cgroup of the job for memory: %v", cgroupsOf(job))
+	return end
 }
 
 // needCgroups skips a test, outside CI, where Slurm's cgroups of the first version are not.
@@ -52,7 +73,7 @@ func needCgroups(t *testing.T) {
 
 // With cgroups the VMs are in the job's own, so that its memory is theirs, and no cgroup is left: not
 // by its end, nor by scancel, which they outlive for as long as the application handles it, nor where its
-// slurmstepds are killed.
+// slurmstepds are killed. One that a process keeps beyond the epilog goes with a later job's prolog.
 func TestCgroups(t *testing.T) {
 	needCgroups(t)
 	b, err := bed.Start(bed.Options{Nodes: 1, CPUs: 2, MemoryMB: 4000, RegionBytes: "1G", Plugstack: plugstack(), Cgroup: true,
@@ -64,7 +85,7 @@ func TestCgroups(t *testing.T) {
 	}
 	defer b.Stop()
 	a := newAccount(t, 1)
-	for _, end := range []string{"normal", "scancel", "slurmstepds killed"} {
+	for _, end := range []string{"normal", "scancel", "slurmstepds killed", "kept by a process"} {
 		t.Log(end)
 		os.Remove(filepath.Join(a.home, "up"))
 		os.Remove(filepath.Join(a.home, "go-on"))
@@ -102,7 +123,11 @@ func TestCgroups(t *testing.T) {
 		if want := fmt.Sprint(1000 << 20); limit != want {
 			t.Errorf("the limit on the job's memory is %s, want %s", limit, want)
 		}
+		letGo := func() {}
 		switch end {
+		case "kept by a process":
+			letGo = keep(t, id)
+			fallthrough
 		case "normal":
 			if err := os.WriteFile(a.home+"/go-on", nil, 0o644); err != nil {
 				t.Fatal(err)
@@ -114,6 +139,16 @@ func TestCgroups(t *testing.T) {
 			fallthrough
 		default:
 			b.Command("scancel", id).Run()
+		}
+		if end == "kept by a process" {
+			file := filepath.Join(state, "cgroups-"+id+".n1")
+			if err := bed.Await("what the epilog writes down", func() bool { _, err := os.Stat(file); return err == nil && b.AwaitIdle() == nil }); err != nil {
+				t.Errorf("%v\n%s", err, b.Logs())
+			}
+			if gone(b, id) || leftoversOf(id) != "" || !strings.Contains(b.Logs(), "stays: a process is in it") {
+				t.Errorf("a cgroup with a process in it: left are %v\n%s\n%s", cgroupsOf(id), leftoversOf(id), b.Logs())
+			}
+			letGo()
 		}
 		err := bed.Await("the end of the job", func() bool { return gone(b, id) })
 		if err != nil {
