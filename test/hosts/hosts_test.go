@@ -20,7 +20,7 @@ import (
 
 // Bounds: a run with the boots of its VMs by nested KVM, and how soon a host that has gone is noticed.
 const (
-	runBound    = 12 * time.Minute
+	runBound    = 20 * time.Minute
 	noticeBound = 4 * time.Minute
 )
 
@@ -185,7 +185,7 @@ func TestThreeChannels(t *testing.T) { onBoth(t, (*lab).threeChannels) }
 
 func (l *lab) threeChannels() {
 	t := l.t
-	out, err := l.nm(runBound, "up --name pair -f "+l.path("cluster.yaml")+" --no-share -v --boot-timeout 8m")
+	out, err := l.nm(runBound, "up --name pair -f "+l.path("cluster.yaml")+" --no-share -v --boot-timeout 15m")
 	t.Logf("up:\n%s", out)
 	if err != nil {
 		outer.Stuck(fmt.Errorf("up: %w\n%s%s", err, l.hosts[0].Console(), l.hosts[1].Console()))
@@ -265,7 +265,7 @@ func (l *lab) powerCut() {
 	}
 	ended := make(chan result, 1)
 	go func() {
-		out, err := l.nm(runBound+noticeBound, "run --name cut -f "+l.path("cluster.yaml")+" --no-share --boot-timeout 8m -- sh -c 'echo here; sleep 900' 2>&1 | tee /var/lib/nearmetal/cut.log; exit 0")
+		out, err := l.nm(runBound+noticeBound, "run --name cut -f "+l.path("cluster.yaml")+" --no-share --boot-timeout 15m -- sh -c 'echo here; sleep 900' 2>&1 | tee /var/lib/nearmetal/cut.log; exit 0")
 		ended <- result{out, err}
 	}()
 	log := l.path("alpha.state/cut.log")
@@ -302,7 +302,7 @@ func (l *lab) powerCut() {
 
 	h := l.boot(1)
 	h.Sh(outer.Nearmetal(t) + " host recover")
-	out, err := l.nm(runBound, "run -f "+l.path("cluster.yaml")+" --no-share --boot-timeout 8m -- hostname")
+	out, err := l.nm(runBound, "run -f "+l.path("cluster.yaml")+" --no-share --boot-timeout 15m -- hostname")
 	if err != nil {
 		outer.Stuck(fmt.Errorf("run after the power cut: %w\n%s", err, out))
 	}
