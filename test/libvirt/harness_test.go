@@ -103,6 +103,7 @@ type host struct {
 	holder *exec.Cmd // holds the namespace
 	in     io.Closer
 	daemon *exec.Cmd
+	said   bytes.Buffer // by all its daemons
 }
 
 // ofHost starts a libvirtd of the host's, and returns root's site with it.
@@ -162,6 +163,7 @@ func (h *host) start() {
 	h.t.Helper()
 	h.daemon = exec.Command("nsenter", "-m", "-t", fmt.Sprint(h.holder.Process.Pid), "libvirtd", "-f", h.dir+"/libvirtd.conf", "-p", h.dir+"/pid")
 	h.daemon.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	h.daemon.Stderr = &h.said
 	if err := h.daemon.Start(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -181,6 +183,9 @@ func (h *host) start() {
 func (h *host) kill() {
 	h.daemon.Process.Kill()
 	h.daemon.Wait()
+	if st := h.daemon.ProcessState; h.t.Failed() || st.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		h.t.Logf("libvirtd: %v\n%s", st, h.said.String())
+	}
 }
 
 // kill kills a process that is no child, and awaits its end: what it held is free then.
