@@ -25,12 +25,9 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,19 +63,18 @@ void meet(void)
 {
 	arrive();
 	while (!both_arrived())
-		;
+		meter_idle();
 }
 
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
-	pid_t child, parent = getpid();
+	pid_t child;
 	int status;
 
-	common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		      -1, 0);
-	if (common == MAP_FAILED)
-		die("mmap", errno);
+	common = meter_shared(sizeof(*common));
+	if (!common)
+		die("the memory of both ranks", errno);
 	if (argc == 4 && !strcmp(what, "start"))
 		return start(argv[2], atoi(argv[3]));
 	if (argc == 3 && (!strcmp(what, "work") || !strcmp(what, "senders"))) {
@@ -98,19 +94,11 @@ int main(int argc, char **argv)
 				"beside PROVIDER OTHER N | count|start PROVIDER N\n");
 		return 2;
 	}
-	memset(common, 0, sizeof(*common));
-	child = fork();
-	if (child < 0)
+	rank = meter_ranks(&child);
+	if (rank < 0)
 		die("fork", errno);
-	rank = child ? 0 : 1;
-	if (!child) {
-		/* No rank spins for one that is gone. */
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() != parent)
-			_exit(1);
-	}
 	meter_pin(rank);
-	alarm(40);
+	alarm(meter_yields ? 600 : 40);
 	/* Each on its core first: on that of one that spins in real time, the other would starve. */
 	meet();
 	if (!strcmp(what, "limits"))

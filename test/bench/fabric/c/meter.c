@@ -1,10 +1,15 @@
 #include "meter.h"
 
-#include <sched.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 const size_t meter_latency_sizes[] = { 0, 8, 32, 64, 128, 256, 512, 1024, 4096, 8192, 16384,
 				       65536, 262144, 1048576 };
@@ -12,6 +17,45 @@ const size_t meter_bandwidth_sizes[] = { 4096, 8192, 16384, 32768, 65536, 131072
 					 1048576, 2097152, 4194304, 8388608 };
 const int meter_latency_count = sizeof(meter_latency_sizes) / sizeof(size_t);
 const int meter_bandwidth_count = sizeof(meter_bandwidth_sizes) / sizeof(size_t);
+
+unsigned int meter_yields;
+
+void *meter_shared(size_t bytes)
+{
+	const char *file = getenv("METER_RANK") ? getenv("METER_SHARED") : NULL;
+	int fd = -1;
+	void *at;
+
+	if (getenv("METER_YIELD"))
+		meter_yields = (unsigned int) atoi(getenv("METER_YIELD"));
+	if (file) {
+		fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		if (fd < 0 || ftruncate(fd, (off_t) bytes))
+			return NULL;
+	}
+	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (file ? 0 : MAP_ANONYMOUS), fd, 0);
+	if (file)
+		close(fd);
+	return at == MAP_FAILED ? NULL : at;
+}
+
+int meter_ranks(pid_t *child)
+{
+	const char *given = getenv("METER_RANK");
+	pid_t parent = getpid();
+
+	*child = 0;
+	if (given)
+		return atoi(given) == 1;
+	*child = fork();
+	if (*child)
+		return *child < 0 ? -1 : 0;
+	/* No rank spins for one that is gone. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	return 1;
+}
 
 void meter_pin(int index)
 {

@@ -7,9 +7,11 @@
 #ifndef METER_H
 #define METER_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define METER_LARGEST	(8UL << 20)	/* bytes of the largest message */
 #define METER_SLICES	5
@@ -27,6 +29,30 @@ void meter_pin(int index);
  */
 void meter_realtime(void);
 void meter_normal(void);
+
+/*
+ * Both ranks of a benchmark, and the bytes of memory that they share, which begin as zeros. By default this process is
+ * rank 0 and forks rank 1. *child is that one's number in rank 0, else 0. Where METER_RANK is 0 or 1, this process is
+ * that rank alone. The other one is started by somebody else, and the memory is the file METER_SHARED. Both return
+ * NULL or -1 where it fails, with errno.
+ */
+void *meter_shared(size_t bytes);
+int meter_ranks(pid_t *child);
+
+/*
+ * In a loop that polls: where both ranks share one core, METER_YIELD is the number of polls without anything after
+ * which the other one gets it.
+ */
+extern unsigned int meter_yields;
+static inline void meter_idle(void)
+{
+	static unsigned int polls;
+
+	if (meter_yields && ++polls >= meter_yields) {
+		polls = 0;
+		sched_yield();
+	}
+}
 
 /* Time in us. */
 double meter_now(void);

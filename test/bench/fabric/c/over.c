@@ -24,6 +24,7 @@ static inline void reap(struct fid_cq *cq, int count)
 		if (n == -FI_EAGAIN) {
 			if (cq == side.tx_cq)
 				fi_cq_read(side.rx_cq, e, 0);
+			meter_idle();
 			continue;
 		}
 		if (n < 0)
@@ -55,6 +56,7 @@ static inline int post_send(const void *buf, size_t len, int i)
 		if (n != -FI_EAGAIN)
 			die("fi_tsend", n);
 		fi_cq_read(side.rx_cq, NULL, 0);
+		meter_idle();
 	}
 }
 
@@ -89,8 +91,10 @@ static void tw_recv_window(void *buf, size_t len, int count)
 static void tw_meet(void)
 {
 	arrive();
-	while (!both_arrived())
+	while (!both_arrived()) {
 		fi_cq_read(side.rx_cq, NULL, 0);
+		meter_idle();
+	}
 }
 
 static long tw_agree(long value)

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/wait.h>
@@ -93,12 +92,18 @@ static ucp_ep_h connect_to(ucp_worker_h w, int at)
 	return ep;
 }
 
+static inline void progress(ucp_worker_h w)
+{
+	if (!ucp_worker_progress(w))
+		meter_idle();
+}
+
 static void meet(void)
 {
 	__atomic_add_fetch(&common->arrived[rank], 1, __ATOMIC_ACQ_REL);
 	while (__atomic_load_n(&common->arrived[!rank], __ATOMIC_ACQUIRE) <
 	       __atomic_load_n(&common->arrived[rank], __ATOMIC_RELAXED))
-		ucp_worker_progress(worker);
+		progress(worker);
 }
 
 static inline void finish(ucp_worker_h w, void *request)
@@ -110,7 +115,7 @@ static inline void finish(ucp_worker_h w, void *request)
 		return;
 	}
 	while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS)
-		ucp_worker_progress(w);
+		progress(w);
 	check("a message", status);
 	ucp_request_free(request);
 }
@@ -331,13 +336,13 @@ int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
 	int status, count = argc > 2 ? atoi(argv[2]) : 0;
-	pid_t child, parent = getpid();
+	pid_t child;
 
 	if (argc == 4 && !strcmp(what, "region") && atoi(argv[3]) > 0)
 		return region(argv[2], (size_t) atoi(argv[3]));
-	common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (common == MAP_FAILED)
-		die("mmap", strerror(errno));
+	common = meter_shared(sizeof(*common));
+	if (!common)
+		die("the memory of both ranks", strerror(errno));
 	if (argc == 3 && !strcmp(what, "memory") && count > 0) {
 		memory(count);
 		return 0;
@@ -347,18 +352,11 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: ucp_bench messages | idle N | memory N | region FILE MIB\n");
 		return 2;
 	}
-	child = fork();
-	if (child < 0)
+	rank = meter_ranks(&child);
+	if (rank < 0)
 		die("fork", strerror(errno));
-	rank = child ? 0 : 1;
-	if (!child) {
-		/* No rank spins for one that is gone. */
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() != parent)
-			_exit(1);
-	}
 	meter_pin(rank);
-	alarm(80);
+	alarm(meter_yields ? 600 : 80);
 	if (!strcmp(what, "messages"))
 		messages();
 	else

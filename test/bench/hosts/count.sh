@@ -1,0 +1,30 @@
+# count.sh BUILD device: makes an RDMA device and two regions, each of which stands for a host.
+# count.sh BUILD CALLS ENV PROGRAM WORD...: runs the program's two ranks, with that variable if it is not empty. Each
+# gives the vCPU to the other one after so many polls. Runs as root in the VM of bench-hosts' part count.
+set -e
+build=$1
+bench=$build/test/bench/fabric/c
+shift
+if [ "$1" = device ]; then
+	modprobe dummy
+	modprobe rdma_rxe
+	ip link add d0 type dummy
+	ip address add 10.9.0.1/24 dev d0
+	ip link set d0 mtu 4200 up # RDMA messages of 4 KiB in a packet
+	rdma link add rxe0 type rxe netdev d0
+	for host in 0 1; do "$bench/ucp_bench" region "/dev/shm/region$host" 64; done
+	exit
+fi
+calls=$1
+variable=$2
+program=$3
+shift 3
+rm -f /dev/shm/shared
+for rank in 1 0; do
+	# As nearmetal sets it: a queue of rdma_rxe has 32,767 entries at most, 256 a rank.
+	METER_RANK=$rank METER_SHARED=/dev/shm/shared METER_YIELD=$calls NO_REALTIME=1 FI_UNIVERSE_SIZE=64 \
+		FI_PROVIDER_PATH=$build/fabric FI_IVSHMEM_REGION=/dev/shm/region$rank FI_IVSHMEM_CORE='verbs;ofi_rxm' \
+		UCX_TLS=rc,self UCX_NET_DEVICES=rxe0:1 env ${variable:+"$variable"} "$bench/$program" "$@" &
+	last=$!
+done
+wait $last
