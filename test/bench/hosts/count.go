@@ -20,7 +20,7 @@ import (
 // The part count: messages between two ranks on one RDMA device (soft RoCE), in a VM with one vCPU whose clock is the
 // number of its instructions (QEMU's -icount): a nanosecond each, the kernel's among them. Neither the host's load nor
 // its cores change that: the same way again differs by some 0.3 %. What it does not show is what an instruction
-// waits for. Both ranks share the vCPU. One that polls without finding anything gives it to the other one.
+// waits for. Both ranks share the vCPU. One that finds nothing yields it to the other one.
 
 // counter starts QEMU for nearmetal with that clock. Probes of QEMU start no kernel, and stay as they are.
 const counter = `#!/bin/sh

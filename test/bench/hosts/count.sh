@@ -1,6 +1,6 @@
 # count.sh BUILD device: makes an RDMA device and two regions, each of which stands for a host.
-# count.sh BUILD CALLS ENV PROGRAM WORD...: runs the program's two ranks, with that variable if it is not empty. Each
-# gives the vCPU to the other one after so many polls. Runs as root in the VM of bench-hosts' part count.
+# count.sh BUILD CALLS ENV PROGRAM WORD...: runs the program's two ranks, with that variable if it is not empty. After
+# CALLS polls without anything a rank yields the vCPU to the other one. Runs as root in the VM of bench-hosts' part count.
 set -e
 build=$1
 bench=$build/test/bench/fabric/c
