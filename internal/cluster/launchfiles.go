@@ -55,8 +55,9 @@ func (c *Cluster) linkLauncher() error {
 	if _, err := launch.Link(c.dir, exe); err != nil {
 		return err
 	}
-	if c.wiring.late {
-		return nil // awaitAddresses does
+	// Where VMs get their addresses late, awaitAddresses writes them. The front of several hosts has no wiring of its own.
+	if c.wiring != nil && c.wiring.late {
+		return nil
 	}
 	return c.writeHostFiles()
 }
