@@ -62,7 +62,7 @@ func Exec(o ExecOptions, s session.Streams) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := sameMPI(ctx, c, e); err != nil {
+	if err := launchable(ctx, c, e); err != nil {
 		return 0, err
 	}
 	var st guest.Status

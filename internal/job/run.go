@@ -299,7 +299,7 @@ func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 	}
 	s := patient(j.s)
 	if what.once {
-		if err := sameMPI(ctx, cl, e); err != nil {
+		if err := launchable(ctx, cl, e); err != nil {
 			return 0, err
 		}
 		var st guest.Status
