@@ -3,10 +3,12 @@ package vsphere
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,6 +57,25 @@ vms:
     devices: [{type: vf, pf: vmnic4}]
 `
 
+// unpacked is the text of an archive, without its compression.
+func unpacked(t *testing.T, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 // A capture of a host in vCenter serves plans elsewhere: without vCenter, and from standard input.
 func TestCaptureAndPlan(t *testing.T) {
 	s := vcsim.Start(t, vcsim.Options{})
@@ -66,6 +87,15 @@ func TestCaptureAndPlan(t *testing.T) {
 	}
 	if _, errs, code := run(t, "", "topology", "gather", "--vsphere", s.Host, "--anonymous", "--name", "esx", capture); code != 0 {
 		t.Fatal(errs)
+	}
+	whole := filepath.Join(dir, "whole.tar.gz")
+	if _, errs, code := run(t, "", "topology", "gather", "--vsphere", s.Host, whole); code != 0 {
+		t.Fatal(errs)
+	}
+	for _, path := range []string{capture, whole} {
+		if text := unpacked(t, path); !bytes.Contains(text, []byte("numaInfo")) || bytes.Contains(text, []byte(vcsim.Password)) {
+			t.Errorf("%s: the password is in it, or no host is", path)
+		}
 	}
 	t.Setenv("GOVC_URL", "127.0.0.1:1") // nobody is asked any more
 	seen, errs, code := run(t, "", "topology", "--root", capture)
