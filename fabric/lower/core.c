@@ -298,6 +298,7 @@ int ivs_core_enable(struct ivs_ep *ep)
 	ivs_list_init(&ce->fetches);
 	if (getrandom(&ce->uid, sizeof(ce->uid), 0) != sizeof(ce->uid))
 		ce->uid = (uintptr_t) ce ^ ivs_now_ms() << 20;
+	ce->came = 0U - IVS_CORE_NEXT_TICKS - 1;
 	ce->buffers = calloc(2 * IVS_CORE_BUFFERS, sizeof(*ce->buffers));
 	ret = ce->buffers ? 0 : -FI_ENOMEM;
 	if (!ret)
@@ -628,6 +629,7 @@ static int received(struct ivs_ep *ep, struct buffer *b)
 	int done = 0;
 
 	ce->busy = true;
+	ce->came = ce->ticks;
 	if (ivs_cq_count(ep->rx_cq) < ep->rx_cq->size && handle(ep, b)) {
 		post(ce, b);
 		done++;
@@ -649,8 +651,9 @@ int ivs_core_poll(struct ivs_ep *ep)
 
 	if (!ce)
 		return 0;
-	/* A poll costs a system call or more: seldom while no peer is on another host. */
-	if (ep->me && ++ce->ticks % (ce->busy ? IVS_CORE_BUSY_TICKS : IVS_CORE_IDLE_TICKS))
+	/* A poll costs a system call or more: seldom while no peer is on another host, and often where the next message is near. */
+	if (ep->me && ++ce->ticks - ce->came > IVS_CORE_NEXT_TICKS &&
+	    ce->ticks % (ce->busy ? IVS_CORE_BUSY_TICKS : IVS_CORE_IDLE_TICKS))
 		return 0;
 	return ivs_core_read(ep, &nobody);
 }

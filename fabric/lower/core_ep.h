@@ -124,7 +124,8 @@ struct core_ep {
 	struct buffer	*free;		/* for sending */
 	struct ivs_peer	*by_uid[UIDS];
 	uint64_t	uid;
-	uint32_t	ticks;
+	uint32_t	ticks;		/* calls that might have polled it */
+	uint32_t	came;		/* ticks when a message came */
 	bool		busy;
 	struct ivs_list	fetches;	/* fetch.c: under way */
 	/* passthrough.c */
