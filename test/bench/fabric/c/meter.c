@@ -18,7 +18,7 @@ const size_t meter_bandwidth_sizes[] = { 4096, 8192, 16384, 32768, 65536, 131072
 const int meter_latency_count = sizeof(meter_latency_sizes) / sizeof(size_t);
 const int meter_bandwidth_count = sizeof(meter_bandwidth_sizes) / sizeof(size_t);
 
-unsigned int meter_yields;
+bool meter_yields;
 
 void *meter_shared(size_t bytes)
 {
@@ -26,8 +26,7 @@ void *meter_shared(size_t bytes)
 	int fd = -1;
 	void *at;
 
-	if (getenv("METER_YIELD"))
-		meter_yields = (unsigned int) atoi(getenv("METER_YIELD"));
+	meter_yields = getenv("METER_YIELD");
 	if (file) {
 		fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 		if (fd < 0 || ftruncate(fd, (off_t) bytes))

@@ -39,19 +39,12 @@ void meter_normal(void);
 void *meter_shared(size_t bytes);
 int meter_ranks(pid_t *child);
 
-/*
- * In a loop that polls: where both ranks share one core, METER_YIELD is the number of polls without anything after
- * which the other one gets it.
- */
-extern unsigned int meter_yields;
+/* After a poll that found nothing: where METER_YIELD is set, both ranks share one core, which the other one gets. */
+extern bool meter_yields;
 static inline void meter_idle(void)
 {
-	static unsigned int polls;
-
-	if (meter_yields && ++polls >= meter_yields) {
-		polls = 0;
+	if (meter_yields)
 		sched_yield();
-	}
 }
 
 /* Time in us. */
