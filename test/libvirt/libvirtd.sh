@@ -4,18 +4,15 @@
 # empty here, and end with the namespace. DIR gets the daemon's socket.
 set -e
 dir=$1
+# libvirtd does not start without the user that a distribution's package makes. All of /etc is a copy: a file mounted over
+# /etc/passwd alone goes when another test adds a user on this host, which puts a new file in that one's place.
+cp -a /etc "$dir/etc"
+grep -q '^libvirt-qemu:' "$dir/etc/passwd" || echo 'libvirt-qemu:x:64055:64055::/var/lib/libvirt:/usr/sbin/nologin' >>"$dir/etc/passwd"
+grep -q '^libvirt-qemu:' "$dir/etc/group" || printf 'libvirt-qemu:x:64055:\nkvm:x:64056:\n' >>"$dir/etc/group"
+mount --bind "$dir/etc" /etc
 for d in /run/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/libvirt; do
 	mkdir -p "$d"
 	mount -t tmpfs tmpfs "$d"
-done
-# libvirtd does not start without the user that a distribution's package makes.
-for f in passwd group; do
-	cp "/etc/$f" "$dir/$f"
-	grep -q '^libvirt-qemu:' "$dir/$f" || case $f in
-	passwd) echo 'libvirt-qemu:x:64055:64055::/var/lib/libvirt:/usr/sbin/nologin' >>"$dir/$f" ;;
-	group) printf 'libvirt-qemu:x:64055:\nkvm:x:64056:\n' >>"$dir/$f" ;;
-	esac
-	mount --bind "$dir/$f" "/etc/$f"
 done
 printf 'stdio_handler = "file"\n' >/etc/libvirt/qemu.conf # else virtlogd is wanted
 cat >"$dir/libvirtd.conf" <<END
