@@ -41,7 +41,7 @@ type goal struct {
 	what  string
 	ratio float64
 	bar   float64
-	least float64 // what a file system that takes no time at all has; 0: not known
+	tmpfs float64 // the ratio with a warm tmpfs in the place of what is measured, the least that there is; 0: none
 }
 
 // goals are those of virtiofs.
@@ -53,10 +53,11 @@ func (t *table) goals() []goal {
 		{"cold imports, virtiofs / 9p", t.median(importsCold, v) / t.median(importsCold, "9p"), 0.8, t.median(importsWarm, "tmpfs") / t.median(importsCold, "9p")},
 		{"cold imports on 8 ranks, virtiofs / 9p", t.median(importsCold8, v) / t.median(importsCold8, "9p"), 0.8, t.median(importsWarm8, "tmpfs") / t.median(importsCold8, "9p")},
 	}
+	tmpfs := t.median(importsWarm8, "tmpfs") / (ranks * t.median(importsWarm, "tmpfs"))
 	for _, p := range []string{"9p", v} {
 		all = append(all,
-			goal{"8 ranks at once / one after the other, cold, " + p, t.median(importsCold8, p) / (t.median(importsCold, p) + (ranks-1)*t.median(importsWarm, p)), 1, 0},
-			goal{"8 ranks at once / one after the other, warm, " + p, t.median(importsWarm8, p) / (ranks * t.median(importsWarm, p)), 1, 0})
+			goal{"8 ranks at once / one after the other, cold, " + p, t.median(importsCold8, p) / (t.median(importsCold, p) + (ranks-1)*t.median(importsWarm, p)), 1, tmpfs},
+			goal{"8 ranks at once / one after the other, warm, " + p, t.median(importsWarm8, p) / (ranks * t.median(importsWarm, p)), 1, tmpfs})
 	}
 	return all
 }
@@ -87,7 +88,7 @@ func (t *table) print(w io.Writer, n int) error {
 		if !(g.ratio <= g.bar) {
 			verdict = "MISSED"
 		}
-		out.Row(g.what, number(g.ratio), fmt.Sprintf("≤ %.1f", g.bar), verdict, number(g.least))
+		out.Row(g.what, number(g.ratio), fmt.Sprintf("≤ %.1f", g.bar), verdict, number(g.tmpfs))
 	}
 	if err := out.Print(w); err != nil {
 		return err
