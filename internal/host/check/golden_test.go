@@ -41,8 +41,10 @@ func redHat(_ context.Context, name string, args ...string) ([]byte, error) {
 		return []byte("usage\n-sandbox on[,obsolete=allow|deny]\n"), nil
 	case qemuRedHatPath + " -device help":
 		return []byte("name \"pxb-pcie\", bus PCI\nname \"vfio-pci\", bus PCI\nname \"nvdimm\", desc \"DIMM memory module\"\nname \"vhost-user-fs-pci\", bus PCI\n"), nil
+	case "/usr/libexec/virtiofsd --version":
+		return []byte("virtiofsd 1.13.0\n"), nil
 	}
-	if name == qemuProgram {
+	if name == qemuProgram || name == "virtiofsd" {
 		return nil, errNoProgram
 	}
 	return nil, errors.New("not known here")

@@ -59,6 +59,7 @@ var qemuRows = []Row{
 	qemuDevice("qemu.files", []string{"virtio-9p-pci", "vhost-user-fs-pci"}, "this host's files in VMs",
 		"no VMs with root: host", Fail,
 		"a QEMU with one of them: Red Hat's has no 9p; for virtiofs (vhost-user-fs-pci), install the package virtiofsd as well"),
+	virtiofsdRow,
 	qemuDevice("qemu.expander", []string{"pxb-pcie"}, "root complexes of several nodes in a VM",
 		"a VM over several nodes cannot see which node its VF is on", Warn,
 		"a QEMU with PCI expander bridges (upstream has them)"),

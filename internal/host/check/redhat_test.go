@@ -2,6 +2,8 @@ package check
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"nearmetal/test/hosttree"
@@ -37,6 +39,62 @@ func TestRedHatRows(t *testing.T) {
 		}
 		if len(r.Rows) != 1 || r.Rows[0].Status != tt.want {
 			t.Errorf("%q: %+v, not %v", tt.tree, r.Rows, tt.want)
+		}
+	}
+}
+
+// Where QEMU has no 9p a virtiofsd is needed; elsewhere one that is missing or too old is no fault.
+func TestVirtiofsdRow(t *testing.T) {
+	const (
+		redHats = "name \"vhost-user-fs-pci\", bus PCI\n"
+		debians = redHats + "name \"virtio-9p-pci\", bus PCI\n"
+	)
+	for _, tt := range []struct {
+		devices, path, says string
+		want                Status
+		words               string
+	}{
+		{"", "", "", NotApplicable, "no QEMU"},
+		{"name \"virtio-9p-pci\", bus PCI\n", "virtiofsd", "virtiofsd 1.13.2", NotApplicable, "no virtiofs"},
+		{redHats, "", "", Fail, "not installed"},
+		{debians, "", "", NotApplicable, "9p"},
+		{redHats, "/usr/libexec/virtiofsd", "virtiofsd 1.13.0\n", OK, "1.13.0"},
+		{redHats, "virtiofsd", "virtiofsd 1.13.2\n", OK, "1.13.2"},
+		{redHats, "/usr/libexec/virtiofsd", "virtiofsd 1.11.1\n", Warn, "root"},
+		{debians, "/usr/libexec/virtiofsd", "virtiofsd 1.10.0\n", OK, "1.10.0"},
+		{redHats, "/usr/libexec/virtiofsd", "virtiofsd 1.4.0\n", Fail, "too old"},
+		{redHats, "/usr/lib/qemu/virtiofsd", "virtiofsd version 7.2.22 (Debian 1:7.2+dfsg-7)\n", Fail, "in C"},
+		{debians, "/usr/lib/qemu/virtiofsd", "virtiofsd version 7.2.22 (Debian 1:7.2+dfsg-7)\n", NotApplicable, "in C"},
+		{redHats, "virtiofsd", "something else", Unknown, "not understood"},
+	} {
+		command := func(_ context.Context, name string, args ...string) ([]byte, error) {
+			switch {
+			case name == qemuRedHatPath && tt.devices != "" && strings.Join(args, " ") == "-device help":
+				return []byte(tt.devices), nil
+			case name == tt.path:
+				return []byte(tt.says), nil
+			}
+			return nil, errNoProgram
+		}
+		dir := hosttree.Dir(t)
+		if err := hosttree.Add(dir, "proc/version = x\nsys/x = y"); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Run(context.Background(), Options{Root: dir, Only: []string{"qemu.virtiofsd"}, Command: command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Rows) != 1 || r.Rows[0].Status != tt.want || !strings.Contains(r.Rows[0].Found, tt.words) {
+			t.Errorf("%q, %s %q: %+v, not %v with %q", tt.devices, tt.path, tt.says, r.Rows, tt.want, tt.words)
+		}
+	}
+}
+
+// A program that is not there is missing, not broken, by its path as well.
+func TestNoProgram(t *testing.T) {
+	for _, name := range []string{"nearmetal-no-such-program", "/usr/libexec/nearmetal-no-such-program"} {
+		if _, err := runCommand(context.Background(), name); !errors.Is(err, errNoProgram) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
