@@ -337,7 +337,7 @@ bench-fabric: c wheels ## the libfabric provider beside its peers
 
 # Some five minutes on a quiet machine.
 bench-ucx: ucx wheels ## the UCX transport beside UCX's own shared memory and the provider
-	@go run ./test/bench/fabric --runs 5 --only ucp,ucp-scale,openmpi-ucx
+	@go run ./test/bench/fabric --runs 5 --only ucp,ucp-window,ucp-scale,openmpi-ucx
 
 bench-traffic: c wheels ## what counting messages costs (run --traffic), off and on, in turns
 	@go run ./test/bench/fabric -only traffic

@@ -18,8 +18,9 @@
 #define IVU_MINOR_FIRST	13
 #define IVU_MINOR_LAST	22
 
-/* The last one that takes memory of the region (window.c): later ones choose protocols in another way. */
+/* The last one before, and the first one after those that take no memory of the region (window.c). */
 #define IVU_MINOR_WINDOW	15
+#define IVU_MINOR_WINDOW_AGAIN	19
 
 /* ucs_status_t is one byte. */
 typedef int8_t ivu_status;
@@ -163,6 +164,7 @@ struct ivu_perf {
 #define IVU_PERF_OPERATION	1U
 #define IVU_OPERATION_AM_ZCOPY	2
 #define IVU_OPERATION_PUT_ZCOPY	5
+#define IVU_OPERATION_GET_ZCOPY	8
 
 struct ivu_ep;
 struct ivu_iface;
@@ -237,6 +239,7 @@ _Static_assert(offsetof(struct ivu_base_iface, am) == 424 && sizeof(struct ivu_b
 #define IVU_FLAG_PUT_BCOPY	(1ULL << 5)
 #define IVU_FLAG_PUT_ZCOPY	(1ULL << 6)
 #define IVU_FLAG_GET_BCOPY	(1ULL << 9)
+#define IVU_FLAG_GET_ZCOPY	(1ULL << 10)
 #define IVU_FLAG_PEER_FAILURE	(1ULL << 38)
 #define IVU_FLAG_EP_CHECK	(1ULL << 39)
 #define IVU_FLAG_CONNECT_TO_IFACE (1ULL << 40)

@@ -123,6 +123,11 @@ void ivu_memory_query(uint8_t *attr, const char *name, uint64_t flags, size_t ke
 		put64(attr, a->attr_alignment, 1);
 }
 
+void ivu_memory_names(uint8_t *attr)
+{
+	put64(attr, ivu_uct.abi.attr_reg_mem_types, 1U << IVU_MEMORY_HOST);
+}
+
 static ivu_status md_query(struct ivu_md *md, uint8_t *attr)
 {
 	(void) md;
@@ -232,20 +237,25 @@ static ivu_status rkey_compare(void *comp, uintptr_t a, uintptr_t b, const void 
 	return IVU_OK;
 }
 
-static ivu_status query_devices(struct ivu_md *md, struct ivu_tl_device **devices, unsigned int *count)
+ivu_status ivu_device(const char *name, struct ivu_tl_device **devices, unsigned int *count)
 {
 	struct ivu_tl_device *d = ivu_uct_calloc(sizeof(*d));
 
-	(void) md;
 	if (!d)
 		return IVU_ERR_NO_MEMORY;
-	memcpy(d->name, IVU_DEVICE, sizeof(IVU_DEVICE));
+	strncpy(d->name, name, sizeof(d->name) - 1);
 	/* Open MPI leaves shared memory to ranks of one host. */
 	d->type = IVU_DEVICE_NET;
 	d->sys_device = IVU_SYS_DEVICE_UNKNOWN;
 	*devices = d;
 	*count = 1;
 	return IVU_OK;
+}
+
+static ivu_status query_devices(struct ivu_md *md, struct ivu_tl_device **devices, unsigned int *count)
+{
+	(void) md;
+	return ivu_device(IVU_DEVICE, devices, count);
 }
 
 static ivu_status iface_open(struct ivu_md *md, void *worker, const void *params, const void *config, void **iface)
@@ -296,7 +306,6 @@ void ivu_component_add(struct ivu_component *of, struct ivu_tl *transport, void 
 	memcpy(c + a->md_vfs_init, &f, sizeof(f));
 	ivu_uct.component_register(of);
 
-	transport->query_devices = FN(query_devices);
 	set_config(&transport->config, names->tl, names->tl_prefix, ivu_uct.iface_config_table, 128);
 	ivu_uct.tl_register(of, transport);
 }
@@ -315,6 +324,7 @@ void ivu_component_register(void)
 	component.rkey_unpack = a->unpack_has_params ? FN(rkey_unpack_params) : FN(rkey_unpack);
 	component.rkey_ptr = FN(unsupported);
 	component.rkey_release = FN(nothing_to_do);
+	tl.query_devices = FN(query_devices);
 	tl.iface_open = FN(iface_open);
 	ivu_component_add(&component, &tl, FN(rkey_compare),
 			  &(struct ivu_config_names) { IVU_NAME " memory domain", "IVSHMEM_MD_",

@@ -110,18 +110,50 @@ static ivu_status am_short_iov(struct ivu_ep *e, uint8_t id, const struct ivu_io
 	return status;
 }
 
-/*
- * Copies a packed message to its bounce buffer. Returns the flags that say how. UCX does not pack it there by itself:
- * from 4 KiB on a non-temporal copy is twice as fast between cores without a common cache.
- */
-static uint8_t copy_packed(struct ivu_iface *i, struct ivs_peer *p, size_t len)
+/* Is there a bounce buffer for the next message? */
+static inline bool have_scratch(struct ivu_iface *i)
 {
-	uint8_t *bounce = i->ep.area + (size_t) i->scratch * i->domain.region->geo.bounce_bytes;
+	if (unlikely(i->scratch == UINT32_MAX))
+		i->scratch = ivs_ring_bounce(&i->ep, false);
+	return i->scratch != UINT32_MAX;
+}
+
+/*
+ * Copies data to byte at of the next message's bounce buffer. Returns the flags that say how. UCX does not pack a message
+ * there by itself: from 4 KiB on a non-temporal copy is twice as fast between cores without a common cache.
+ */
+static uint8_t copy_to_bounce(struct ivu_iface *i, struct ivs_peer *p, size_t at, const void *data, size_t len)
+{
+	uint8_t *to = i->ep.area + (size_t) i->scratch * i->domain.region->geo.bounce_bytes + at;
 
 	if (len >= IVS_NT_MIN)
-		return ivs_nt_copy(&p->nt, p->tx_ctl, bounce, i->packed, len, ivs_bounce_fresh(&i->ep, i->scratch));
-	ivs_copy(bounce, i->packed, len);
+		return ivs_nt_copy(&p->nt, p->tx_ctl, to, data, len, ivs_bounce_fresh(&i->ep, i->scratch));
+	ivs_copy(to, data, len);
 	return 0;
+}
+
+/* Sends an active message whose data is in the next bounce buffer, with a header in the ring. */
+static void send_bounce(struct ivu_iface *i, struct ivs_peer *p, uint8_t id, uint8_t how, size_t len,
+			const void *header, size_t header_len)
+{
+	struct nm_line *l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	struct {
+		struct ivs_bounce ref;
+		uint8_t header[IVU_HEADER_MAX];
+	} all = { .ref = { .index = i->scratch, .len = (uint32_t) len } };
+	size_t bytes = sizeof(all.ref) + header_len;
+	uint32_t lines = ivs_lines_for(bytes);
+
+	if (header_len)
+		memcpy(all.header, header, header_len);
+	/* It comes back with the message's last line. */
+	p->tx_bounce[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (i->scratch + 1);
+	i->scratch = ivs_ring_bounce(&i->ep, false);
+	if (bytes > NM_LINE_FIRST_BYTES)
+		ivs_eager_send_more(p, (const uint8_t *) &all + NM_LINE_FIRST_BYTES, bytes - NM_LINE_FIRST_BYTES);
+	l->tag = 0;
+	ivs_copy_small(l->payload, &all, bytes < NM_LINE_FIRST_BYTES ? bytes : NM_LINE_FIRST_BYTES);
+	ivs_ring_publish(p, l, lines, IVU_OP_AM | id, IVS_F_BOUNCE | how, bytes);
 }
 
 static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, unsigned int flags)
@@ -130,8 +162,6 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	struct ivs_peer *p = &e->peer->ivs;
 	/* How long it is shows when it is packed. */
 	ivu_status status = check(e, ivs_lines_for(IVS_INLINE_MAX));
-	struct ivs_bounce ref;
-	struct nm_line *l;
 	uint8_t how;
 	size_t len;
 
@@ -140,26 +170,15 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 		return IVU_ERR_INVALID_PARAM;
 	if (unlikely(status != IVU_OK))
 		return status;
-	if (unlikely(i->scratch == UINT32_MAX)) {
-		i->scratch = ivs_ring_bounce(&i->ep, false);
-		if (i->scratch == UINT32_MAX)
-			return IVU_ERR_NO_RESOURCE;
-	}
+	if (unlikely(!have_scratch(i)))
+		return IVU_ERR_NO_RESOURCE;
 	len = pack(i->packed, arg);
 	if (len <= IVU_SHORT_MAX) {
 		send_inline(p, id, i->packed, len);
 		return (ssize_t) len;
 	}
-	how = copy_packed(i, p, len);
-	ref.index = i->scratch;
-	ref.len = (uint32_t) len;
-	/* It comes back with the message's last line. */
-	p->tx_bounce[(p->tx_head + 1) & p->tx_mask] = (uint16_t) (ref.index + 1);
-	i->scratch = ivs_ring_bounce(&i->ep, false);
-	l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
-	l->tag = 0;
-	memcpy(l->payload, &ref, sizeof(ref));
-	ivs_ring_publish(p, l, ivs_lines_for(sizeof(ref)), IVU_OP_AM | id, IVS_F_BOUNCE | how, sizeof(ref));
+	how = copy_to_bounce(i, p, 0, i->packed, len);
+	send_bounce(i, p, id, how, len, NULL, 0);
 	return (ssize_t) len;
 }
 
@@ -207,21 +226,23 @@ static bool collect(struct ivu_iface *i, const struct ivu_iov *iov, size_t count
 
 /*
  * A message of which UCX has packed the header only: its data is copied straight from the user's memory to the bounce
- * buffer, and the header stands in the ring. It is done when this returns.
+ * buffer, behind a gap in which the receiver may put the header. That stands in the ring. It is done when this returns.
  */
 static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, unsigned int header_length,
 			   const struct ivu_iov *iov, size_t count, unsigned int flags, struct ivu_completion *comp)
 {
-	struct ivs_packet pkt = { .op = IVU_OP_AM | id, .fixed = header, .fixed_len = (uint16_t) header_length };
+	struct ivu_iface *i = e->iface;
+	struct ivs_peer *p = &e->peer->ivs;
+	struct ivs_packet pkt = { .len = 0 };
 	struct iovec pieces[IVU_IOV_MAX];
-	uint8_t data[IVU_SHORT_MAX];
+	uint8_t data[IVU_SHORT_MAX], how = 0;
 	ivu_status status;
-	size_t len;
+	size_t len, n;
 
 	(void) flags;
 	(void) comp;
-	if (id >= IVU_AM_IDS || header_length > IVU_HEADER_MAX || !collect(e->iface, iov, count, pieces, &pkt) ||
-	    pkt.len + header_length > e->iface->domain.region->geo.bounce_bytes)
+	if (id >= IVU_AM_IDS || header_length > IVU_HEADER_MAX || !collect(i, iov, count, pieces, &pkt) ||
+	    pkt.len + header_length > ivu_zcopy_max(i))
 		return IVU_ERR_INVALID_PARAM;
 	status = check(e, ivs_lines_for(IVS_INLINE_MAX));
 	if (unlikely(status != IVU_OK))
@@ -229,10 +250,16 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 	if (pkt.len + header_length <= sizeof(data)) {
 		memcpy(data, header, header_length);
 		len = gather(data + header_length, sizeof(data) - header_length, iov, count);
-		send_inline(&e->peer->ivs, id, data, header_length + len);
+		send_inline(p, id, data, header_length + len);
 		return IVU_OK;
 	}
-	return ivs_ring_send(&e->peer->ivs, &pkt) ? IVU_ERR_NO_RESOURCE : IVU_OK;
+	if (unlikely(!have_scratch(i)))
+		return IVU_ERR_NO_RESOURCE;
+	for (n = 0, len = header_length ? IVU_HEADER_GAP : 0; n < pkt.count; len += pieces[n++].iov_len)
+		how = copy_to_bounce(i, p, len, pieces[n].iov_base, pieces[n].iov_len);
+	/* What was timed is one piece. */
+	send_bounce(i, p, id, pkt.count == 1 ? how : 0, pkt.len, header, header_length);
+	return IVU_OK;
 }
 
 /* Writes memory of the peer's, by a message that it carries out. */

@@ -75,7 +75,8 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 
 	memset(a, 0, sizeof(*a));
 	a->am.max_short = IVU_SHORT_MAX;
-	a->am.max_bcopy = a->am.max_zcopy = bounce;
+	a->am.max_bcopy = bounce;
+	a->am.max_zcopy = ivu_zcopy_max(i);
 	a->am.max_hdr = IVU_HEADER_MAX;
 	a->am.align_mtu = a->am.opt_zcopy_align = 1;
 	a->am.max_iov = SIZE_MAX;

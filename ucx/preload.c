@@ -181,9 +181,9 @@ __attribute__((constructor)) static void name_device(void)
 		return;
 	name_allocator();
 	if (!devices || !*devices || *devices == '^' || strstr(devices, "all") ||
-	    strstr(devices, "ivshmem0"))
+	    strstr(devices, IVU_DEVICE))
 		return;
-	if (asprintf(&more, "%s,ivshmem0", devices) < 0)
+	if (asprintf(&more, "%s," IVU_DEVICE "," IVU_WINDOW_DEVICE, devices) < 0)
 		return;
 	setenv("UCX_NET_DEVICES", more, 1);
 	free(more);

@@ -15,10 +15,10 @@ static void broken(struct ivs_peer *p, const char *what)
 }
 
 /*
- * Where the payload of a message with a bounce buffer is, which its first 8 bytes name. NULL: it names none.
+ * Where the payload of a message with a bounce buffer is, which its first 8 bytes name, behind a gap. NULL: it names none.
  * What lies there may change while it is read, if its sender is hostile.
  */
-static const uint8_t *bounced(struct ivs_peer *p, const uint8_t *message, size_t len, size_t fixed, size_t *bytes)
+static uint8_t *bounced(struct ivs_peer *p, const uint8_t *message, size_t len, size_t fixed, size_t gap, size_t *bytes)
 {
 	const struct nm_layout_geometry *g = &p->ep->domain->region->geo;
 	struct ivs_bounce ref;
@@ -26,10 +26,10 @@ static const uint8_t *bounced(struct ivs_peer *p, const uint8_t *message, size_t
 	if (len != sizeof(ref) + fixed)
 		return NULL;
 	memcpy(&ref, message, sizeof(ref));
-	if (ref.index >= g->bounces || ref.len > g->bounce_bytes)
+	if (ref.index >= g->bounces || ref.len > g->bounce_bytes - gap)
 		return NULL;
 	*bytes = ref.len;
-	return ivs_area(p->ep->domain->region, p->slot) + (size_t) ref.index * g->bounce_bytes;
+	return ivs_area(p->ep->domain->region, p->slot) + (size_t) ref.index * g->bounce_bytes + gap;
 }
 
 static inline void call(struct ivu_iface *i, uint8_t op, const void *data, size_t len)
@@ -41,13 +41,19 @@ static inline void call(struct ivu_iface *i, uint8_t op, const void *data, size_
 	h->cb(h->arg, (void *) (uintptr_t) data, len, 0);
 }
 
+/* Reports to the sender how long its data took to copy, if it asked for that. */
+static inline void report(struct ivs_peer *p, uint8_t flags, uint64_t begin, size_t bytes)
+{
+	if (flags & IVS_F_TIME && bytes >= IVS_NT_MIN && p->rx_ctl)
+		ivs_nt_report(&p->nt, p->rx_ctl, flags, ivs_cycles() - begin, bytes);
+}
+
 /* An active message. Returns what is wrong with it, or NULL. */
 static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p, uint8_t op, uint8_t flags,
 					 uint64_t tag, size_t len)
 {
 	size_t missing = (flags & IVU_MISSING_MASK) >> IVU_MISSING_SHIFT, bytes;
-	uint8_t *message = i->message;
-	const uint8_t *payload;
+	uint8_t *message = i->message, *payload;
 	uint64_t begin = 0;
 
 	if (likely(!flags)) {
@@ -61,18 +67,25 @@ static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p
 		size_t header = len - sizeof(struct ivs_bounce);
 		uint8_t *to;
 
-		payload = header <= IVU_HEADER_MAX ? bounced(p, message + 8, len, header, &bytes) : NULL;
+		payload = header <= IVU_HEADER_MAX ? bounced(p, message + 8, len, header, header ? IVU_HEADER_GAP : 0, &bytes) : NULL;
 		if (!payload || flags & ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME))
 			return "a message with a wrong bounce buffer";
 		if (flags & IVS_F_TIME)
 			begin = ivs_cycles();
+		if (op == (IVU_OP_AM | IVU_AM_WHOLE) && header == IVU_WHOLE_HEADER) {
+			/* UCX copies it from there to its user's memory. */
+			to = payload - IVU_WHOLE_HEADER;
+			memcpy(to, message + 8 + sizeof(struct ivs_bounce), IVU_WHOLE_HEADER);
+			call(i, op, to, IVU_WHOLE_HEADER + bytes);
+			report(p, flags, begin, bytes);
+			return NULL;
+		}
 		/* The data lies as IVU_PACKED_AT has it, behind a header of any length. One that UCX packed has its own. */
 		to = i->received + (header ? 8 - header : 0);
-		/* UCX reads what it gets more than once, and it must not change meanwhile. */
+		/* UCX reads such a message more than once, and it must not change meanwhile. */
 		ivs_copy_small(to, message + 8 + sizeof(struct ivs_bounce), header);
 		ivs_copy(to + header, payload, bytes);
-		if (flags & IVS_F_TIME && bytes >= IVS_NT_MIN)
-			ivs_nt_report(&p->nt, p->rx_ctl, flags, ivs_cycles() - begin, bytes);
+		report(p, flags, begin, bytes);
 		call(i, op, to, header + bytes);
 		return NULL;
 	}
@@ -101,7 +114,7 @@ static const char *put(struct ivu_iface *i, struct ivs_peer *p, uint8_t flags, s
 	payload = message + sizeof(where);
 	bytes = len - sizeof(where);
 	if (skip) {
-		payload = bounced(p, message, len, sizeof(where), &bytes);
+		payload = bounced(p, message, len, sizeof(where), 0, &bytes);
 		if (!payload)
 			return "a message with a wrong bounce buffer";
 	}
@@ -110,8 +123,7 @@ static const char *put(struct ivu_iface *i, struct ivs_peer *p, uint8_t flags, s
 	if (!ivu_memory_put(m, where.key, where.addr, payload, bytes))
 		return "a write to memory that is not registered";
 	i->came++;
-	if (flags & IVS_F_TIME && bytes >= IVS_NT_MIN)
-		ivs_nt_report(&p->nt, p->rx_ctl, flags, ivs_cycles() - begin, bytes);
+	report(p, flags, begin, bytes);
 	return NULL;
 }
 

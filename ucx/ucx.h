@@ -8,7 +8,8 @@
 #define IVU_NAME	"ivshmem"
 #define IVU_WINDOW_NAME	"ivshmem_m"	/* of the transport for memory of the region */
 #define IVU_DEVICE	"ivshmem0"
-#define IVU_FORMAT	2	/* of the messages and addresses: ranks of another one are not reached */
+#define IVU_WINDOW_DEVICE "ivshmem_m0"
+#define IVU_FORMAT	3	/* of the messages and addresses: ranks of another one are not reached */
 
 /* Messages: op in a line of a ring. */
 #define IVU_OP_PUT	1	/* struct ivu_put, then data for registered memory */
@@ -27,6 +28,16 @@ struct ivu_put {
 #define IVU_SHORT_MAX	(8 + IVS_INLINE_MAX)	/* bytes of an active message in the ring itself */
 #define IVU_IOV_MAX	8
 #define IVU_HEADER_MAX	56	/* bytes of a header in the ring before data in a bounce buffer */
+
+/* Bytes of a bounce buffer before data that has its header in the ring: the receiver may put the header there. */
+#define IVU_HEADER_GAP	64
+
+/*
+ * The active message that holds all of a tagged message, behind 8 bytes of header (UCX's UCP_AM_ID_EAGER_ONLY). What UCX
+ * makes of it is the same if its bytes change meanwhile: it reads the header once, and copies the rest.
+ */
+#define IVU_AM_WHOLE	2
+#define IVU_WHOLE_HEADER 8
 
 /*
  * Where in a page a message of UCX's begins that it copies from and to its user's memory, so that behind its header of
@@ -124,6 +135,12 @@ struct ivu_iface {
 	uint8_t		message[IVU_SHORT_MAX + 8] __attribute__((aligned(64)));
 };
 
+/* The most bytes of an active message, header and data, that is sent from the user's memory. */
+static inline size_t ivu_zcopy_max(const struct ivu_iface *iface)
+{
+	return iface->domain.region->geo.bounce_bytes - IVU_HEADER_GAP;
+}
+
 static inline struct ivu_iface *ivu_iface_of(struct ivs_ep *ep)
 {
 	return ivs_entry(ep, struct ivu_iface, ep);
@@ -153,6 +170,10 @@ struct ivu_config_names {
 ivu_status ivu_memory_open(void *comp, void **ops, struct ivu_md **md);
 /* Fills in the answer to a query of a memory domain: its name, flags, and how long a packed key is. */
 void ivu_memory_query(uint8_t *attr, const char *name, uint64_t flags, size_t key_bytes);
+/* Adds to it the kinds of memory that could be registered. */
+void ivu_memory_names(uint8_t *attr);
+/* The answer to a query of a transport's devices: the one of that name. */
+ivu_status ivu_device(const char *name, struct ivu_tl_device **devices, unsigned int *count);
 /* Fills in a memory domain's functions: all but closing it are not there. */
 void ivu_md_ops(void **ops);
 /* Shows a component to UCX, with its transport: what it does not have yet is filled in. */

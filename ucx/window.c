@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <nearmetal/fabric.h>
 
@@ -43,6 +44,7 @@ struct opened {
 struct window_iface {
 	struct ivu_base_iface base;	/* first, as UCX has it */
 	struct ivs_region *region;
+	int		estimated;	/* the operation that UCX asks about, 0: none */
 };
 
 /* As UCX has it, with nothing more. */
@@ -71,10 +73,26 @@ static ivu_status md_open(void *comp, const char *name, const void *config, stru
 	return ivu_memory_open(comp, md_ops, md);
 }
 
+/*
+ * From 1.19 on UCX reads by the lanes of a rendezvous only. A lane is one of these if its transport reads or writes
+ * without a copy, and if its domain, where keys are needed, names the memory that it could register. It need not say that
+ * it registers any, and UCX never asks this one to. Without these protocols (UCX_PROTO_ENABLE=n) it would.
+ */
+static bool by_model(void)
+{
+	const char *text = getenv("UCX_PROTO_ENABLE");
+
+	if (ivu_uct.minor < IVU_MINOR_WINDOW_AGAIN)
+		return false;
+	return !text || !(*text == 'n' || *text == 'N' || *text == '0' || !strcasecmp(text, "off"));
+}
+
 static ivu_status md_query(struct ivu_md *md, uint8_t *attr)
 {
 	(void) md;
 	ivu_memory_query(attr, IVU_WINDOW_NAME, IVU_MD_FLAG_ALLOC | IVU_MD_FLAG_NEED_RKEY, sizeof(struct packed_key));
+	if (by_model())
+		ivu_memory_names(attr);
 	return IVU_OK;
 }
 
@@ -259,6 +277,53 @@ static ivu_status get_bcopy(struct window_ep *e, ivu_unpack unpack, void *arg, s
 	return IVU_OK;
 }
 
+/* Bytes that iov names. SIZE_MAX: too many for any memory. */
+static size_t length_of(const struct ivu_iov *iov, size_t count)
+{
+	size_t len = 0, n;
+
+	for (n = 0; n < count; n++) {
+		if (iov[n].length && iov[n].count > (SIZE_MAX - 1 - len) / iov[n].length)
+			return SIZE_MAX;
+		len += iov[n].length * iov[n].count;
+	}
+	return len;
+}
+
+/* Copies all that iov names to there, or from there. */
+static ivu_status copy_pieces(const struct ivu_iov *iov, size_t count, uint64_t addr, uintptr_t rkey, bool there)
+{
+	uint8_t *at = place(rkey, addr, length_of(iov, count)), *own;
+	size_t n, k;
+
+	if (!at)
+		return IVU_ERR_INVALID_PARAM;
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	for (n = 0; n < count; n++)
+		for (k = 0; k < iov[n].count; k++, at += iov[n].length) {
+			own = (uint8_t *) iov[n].buffer + k * iov[n].stride;
+			ivs_copy(there ? at : own, there ? own : at, iov[n].length);
+		}
+	return IVU_OK;
+}
+
+/* The ways of UCX from 1.19 on for much memory. Done when they return. */
+static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t count, uint64_t addr, uintptr_t rkey,
+			    struct ivu_completion *comp)
+{
+	(void) e;
+	(void) comp;
+	return copy_pieces(iov, count, addr, rkey, true);
+}
+
+static ivu_status get_zcopy(struct window_ep *e, const struct ivu_iov *iov, size_t count, uint64_t addr, uintptr_t rkey,
+			    struct ivu_completion *comp)
+{
+	(void) e;
+	(void) comp;
+	return copy_pieces(iov, count, addr, rkey, false);
+}
+
 /* All is done at once: there is nothing that UCX would have to wait for. */
 static ivu_status pending_add(struct window_ep *e, struct ivu_pending *req, unsigned int flags)
 {
@@ -285,22 +350,43 @@ static ivu_status ep_create(const struct ivu_ep_params *params, struct window_ep
 
 static ivu_status iface_query(struct window_iface *i, struct ivu_iface_attr *a)
 {
-	(void) i;
 	memset(a, 0, sizeof(*a));
 	a->put.max_short = INT_MAX;
 	a->put.max_bcopy = PACKED_MAX;
-	a->get.max_bcopy = SIZE_MAX;
+	a->get.max_bcopy = a->get.max_zcopy = SIZE_MAX;
+	a->put.max_zcopy = SIZE_MAX;
+	a->put.max_iov = a->get.max_iov = IVU_IOV_MAX;
 	a->put.align_mtu = a->put.opt_zcopy_align = a->get.align_mtu = a->get.opt_zcopy_align = 1;
 	a->flags = IVU_FLAG_PUT_SHORT | IVU_FLAG_PUT_BCOPY | IVU_FLAG_GET_BCOPY | IVU_FLAG_PENDING |
-		   IVU_FLAG_CONNECT_TO_IFACE | IVU_FLAG_CB_SYNC | (ivu_uct.minor >= 18 ? IVU_FLAG_INTER_NODE : 0);
+		   IVU_FLAG_CONNECT_TO_IFACE | IVU_FLAG_CB_SYNC | (ivu_uct.minor >= 18 ? IVU_FLAG_INTER_NODE : 0) |
+		   (by_model() ? IVU_FLAG_PUT_ZCOPY | IVU_FLAG_GET_ZCOPY : 0);
 	a->device_addr_len = sizeof(uint64_t);
 	a->iface_addr_len = sizeof(uint64_t);
 	a->overhead = 10e-9;
 	a->latency.c = 80e-9;
-	a->dedicated = 12e9;
+	/* Less than ivshmem states: where UCX has room for one of both only, it keeps that one. */
+	a->dedicated = 11.5e9;
+	/*
+	 * A write by ivshmem has two copies, and waits for the owner, and memory of the region can be written by it, too. UCX
+	 * leaves a lane out that has less than a quarter of another one's bandwidth.
+	 */
+	if (i->estimated == IVU_OPERATION_PUT_ZCOPY || i->estimated == IVU_OPERATION_GET_ZCOPY)
+		a->dedicated = 50e9;
 	a->max_num_eps = SIZE_MAX;
 	a->dev_num_paths = 1;
 	return IVU_OK;
+}
+
+static ivu_status estimate_perf(struct window_iface *i, struct ivu_perf *perf)
+{
+	ivu_status (*theirs)(struct window_iface *i, struct ivu_perf *perf);
+	ivu_status status;
+
+	*(void **) &theirs = ivu_uct.estimate_perf;
+	i->estimated = perf->field_mask & IVU_PERF_OPERATION ? perf->operation : 0;
+	status = theirs(i, perf);
+	i->estimated = 0;
+	return status;
 }
 
 static ivu_status get_device_address(struct window_iface *i, void *addr)
@@ -364,6 +450,8 @@ static void fill_ops(struct ivu_iface_ops *ops)
 	ops->put_short = FN(put_short);
 	ops->put_bcopy = FN(put_bcopy);
 	ops->get_bcopy = FN(get_bcopy);
+	ops->put_zcopy = put_zcopy;
+	ops->get_zcopy = FN(get_zcopy);
 	*(void **) &ops->pending_add = FN(pending_add);
 	*(void **) &ops->pending_purge = FN(nothing);
 	*(void **) &ops->ep_flush = *(void **) &ops->ep_fence = FN(flush);
@@ -378,7 +466,14 @@ static void fill_ops(struct ivu_iface_ops *ops)
 	*(void **) &ops->get_device_address = FN(get_device_address);
 	*(void **) &ops->get_address = FN(get_address);
 	*(void **) &ops->is_reachable = FN(is_reachable);
-	ivu_internal_ops(internal_ops, ivu_uct.estimate_perf, FN(is_reachable_v2), FN(is_connected));
+	ivu_internal_ops(internal_ops, FN(estimate_perf), FN(is_reachable_v2), FN(is_connected));
+}
+
+/* A device of its own: UCX takes one transport of a device for its lanes. */
+static ivu_status query_devices(struct ivu_md *md, struct ivu_tl_device **devices, unsigned int *count)
+{
+	(void) md;
+	return ivu_device(IVU_WINDOW_DEVICE, devices, count);
 }
 
 static ivu_status iface_open(struct ivu_md *md, void *worker, const void *params, const void *config, void **iface)
@@ -409,8 +504,11 @@ void ivu_window_register(void)
 {
 	const struct ivu_abi *a = &ivu_uct.abi;
 
-	/* From 1.16 on they take other lanes (seen: 1.16, 1.20), for which the owner has to make progress. */
-	if (ivu_uct.minor > IVU_MINOR_WINDOW)
+	/*
+	 * 1.16 to 1.18 read by the lanes of a rendezvous as well, and take none of a domain that does not register memory. One that
+	 * did so would be asked to register all that is sent.
+	 */
+	if (ivu_uct.minor > IVU_MINOR_WINDOW && ivu_uct.minor < IVU_MINOR_WINDOW_AGAIN)
 		return;
 	ivu_md_ops(md_ops);
 	md_ops[1] = FN(md_query);
@@ -421,6 +519,7 @@ void ivu_window_register(void)
 	component.rkey_unpack = a->unpack_has_params ? FN(rkey_unpack_params) : FN(rkey_unpack);
 	component.rkey_ptr = FN(unsupported);
 	component.rkey_release = FN(rkey_release);
+	tl.query_devices = FN(query_devices);
 	tl.iface_open = FN(iface_open);
 	ivu_component_add(&component, &tl, FN(rkey_compare),
 			  &(struct ivu_config_names) { IVU_WINDOW_NAME " memory domain", "IVSHMEM_M_MD_",

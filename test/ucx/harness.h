@@ -7,9 +7,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define WINDOW_LAST	15	/* UCX 1: the last minor version that takes memory of the region, as in ucx/abi.h */
 #define RANKS_MAX	4
 #define ADDRESS_MAX	2048
+
+/* Does UCX 1.minor take memory of the region? As in ucx/abi.h. */
+#define HAS_WINDOW(minor) ((minor) <= 15 || (minor) >= 19)
 
 /* What the processes of a test share beside the region. */
 struct shared {

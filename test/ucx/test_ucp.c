@@ -726,7 +726,7 @@ static bool has_window(void)
 	unsigned int major, minor, release;
 
 	ucp_get_version(&major, &minor, &release);
-	return minor <= WINDOW_LAST;
+	return HAS_WINDOW(minor);
 }
 
 /* Is a test asked for? All are, if none is named. */

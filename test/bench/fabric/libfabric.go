@@ -22,6 +22,7 @@ var makers = map[string]func(*bench) (*table, error){
 	"tune":        tune,
 
 	"ucp":         ucp,
+	"ucp-window":  ucpWindow,
 	"ucp-scale":   ucpScale,
 	"openmpi-ucx": openmpiUCX,
 }

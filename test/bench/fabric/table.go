@@ -18,9 +18,9 @@ type key struct {
 
 // units of each figure, in the order shown. Of times less is better, of all else more.
 var units = []struct{ what, unit string }{
-	{"instructions", "a message"}, {"latency", "us"}, {"work", "us"}, {"latency-alone", "us"}, {"latency-crowd", "us"}, {"put", "us"},
+	{"instructions", "a message"}, {"latency", "us"}, {"work", "us"}, {"latency-alone", "us"}, {"latency-crowd", "us"}, {"put", "us"}, {"get", "us"},
 	{"rate", "million/s"}, {"bandwidth", "GB/s"}, {"bandwidth+16", "GB/s"}, {"put-bandwidth", "GB/s"},
-	{"put-memcpy", "GB/s"}, {"choice", "ns"}, {"start", "ms"}, {"worker", "KiB"},
+	{"put-memcpy", "GB/s"}, {"get-bandwidth", "GB/s"}, {"get-memcpy", "GB/s"}, {"choice", "ns"}, {"start", "ms"}, {"worker", "KiB"},
 }
 
 func unit(what string) (string, int) {

@@ -17,10 +17,12 @@ const (
 	crowdMiB = 4096
 	// ucxPeers are idle peers. Beside them are the two that talk.
 	ucxPeers = "1000"
+	// windowMiB is the size of the region where each of 16 ranks has room for memory of 8 MiB.
+	windowMiB = 512
 )
 
 // ucxTables are what bench-ucx measures.
-var ucxTables = []string{"ucp", "ucp-scale", "openmpi-ucx"}
+var ucxTables = []string{"ucp", "ucp-window", "ucp-scale", "openmpi-ucx"}
 
 // ucxTransport returns the library that is preloaded.
 func (b *bench) ucxTransport() (string, error) {
@@ -34,9 +36,9 @@ func (b *bench) ucxTransport() (string, error) {
 	return path, nil
 }
 
-// region makes a region of that many MiB once, and returns its file.
-func (b *bench) region(mib int) (string, error) {
-	path := fmt.Sprintf("/dev/shm/%s-%d", filepath.Base(b.tmp), mib)
+// region makes a region of that many MiB once, and returns its file. The first rank in it divides it among that many ranks.
+func (b *bench) region(mib, ranks int) (string, error) {
+	path := fmt.Sprintf("/dev/shm/%s-%d-%d", filepath.Base(b.tmp), mib, ranks)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
@@ -54,7 +56,7 @@ func (b *bench) overRegion(mib, ranks int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, err := b.region(mib)
+	path, err := b.region(mib, ranks)
 	return []string{"LD_PRELOAD=" + lib, "NEARMETAL_REGION=" + path, "NEARMETAL_UCX_NEAR=1", fmt.Sprintf("FI_IVSHMEM_RANKS=%d", ranks),
 		"UCX_TLS=ivshmem,self"}, err
 }
@@ -94,6 +96,16 @@ func ucp(b *bench) (*table, error) {
 		b.fabric("libfabric", []string{"messages", "ivshmem"}, "FI_IVSHMEM_CMA=0"),
 	).limited(b).compare("ivshmem", "posix").compare("ivshmem", "posix-cma").compare("ivshmem", "libfabric").
 		compare("ivshmem", "posix", "libfabric"), nil
+}
+
+// ucpWindow compares puts and gets of a peer's memory in the region with memcpy to and from memory there.
+func ucpWindow(b *bench) (*table, error) {
+	env, err := b.overRegion(windowMiB, 16)
+	if err != nil {
+		return nil, err
+	}
+	return newTable("ucp_put and ucp_get of a peer's memory in the region (ivshmem_m), and memcpy",
+		b.ucp("ivshmem", []string{"window"}, append(env, "UCX_TLS=ivshmem,ivshmem_m,self", "UCX_ALLOC_PRIO=md:ivshmem_m")...)), nil
 }
 
 // ucpScale measures what many peers cost, and a worker's memory.

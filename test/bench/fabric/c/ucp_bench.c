@@ -2,6 +2,7 @@
  * ucp_bench: what two processes on two cores reach at the level of UCX (ucp), over the transports in UCX_TLS.
  *
  *	ucp_bench messages		tagged messages: latency, rate, bandwidth (twoway.h)
+ *	ucp_bench window		put and get of a peer's memory in the region, and memcpy to and from memory there
  *	ucp_bench idle N		8 B latency alone, and with N idle peers
  *	ucp_bench memory N		memory of a worker at rest in KiB, the mean of N
  *	ucp_bench region FILE MIB	makes a region, as nearmetal does, in a file without holes filled
@@ -31,6 +32,9 @@ struct common {
 	_Alignas(64) uint32_t	arrived[2];
 	_Alignas(64) uint32_t	stage;
 	_Alignas(64) long	word;
+	uint64_t		target;		/* rank 1's memory in the region */
+	size_t			key_len;
+	uint8_t			key[ADDRESS_MAX];
 	size_t			len[2 + CROWD_MAX];
 	uint8_t			address[2 + CROWD_MAX][ADDRESS_MAX];
 };
@@ -54,9 +58,9 @@ static void check(const char *what, ucs_status_t status)
 		die(what, ucs_status_string(status));
 }
 
-static void open_context(void)
+static void open_context(uint64_t features)
 {
-	ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG };
+	ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES, .features = features };
 	ucp_config_t *config;
 
 	check("ucp_config_read", ucp_config_read(NULL, NULL, &config));
@@ -165,9 +169,9 @@ static long tw_agree(long value)
 
 #include "twoway.h"
 
-static void start(void)
+static void start(uint64_t features)
 {
-	open_context();
+	open_context(features);
 	worker = open_worker(rank);
 	meet();
 	peer = connect_to(worker, !rank);
@@ -181,13 +185,66 @@ static void messages(void)
 		die("memory", strerror(ENOMEM));
 	memset(out, 1, METER_LARGEST + 4096);
 	memset(in, 2, METER_LARGEST + 4096);
-	start();
+	start(UCP_FEATURE_TAG);
 	/* Connections are made before real-time priority would starve what else makes them. */
 	tw_pingpongs(out, in, 8, 100);
 	meter_realtime();
 	tw_all(out, in);
 	meter_normal();
 	meet();
+}
+
+enum way { PUT, GET, COPY_THERE, COPY_BACK };
+
+/* Where the k'th piece of len bytes lies: all over the memory, as in a window of an MPI. The least stay where they are. */
+static size_t place(size_t len, long k)
+{
+	return len <= 8 ? 0 : (size_t) k * len & (METER_LARGEST - 1);
+}
+
+/* Time in us of a piece of len bytes, with all done at the end: own is memory, mapped this process's in the region. */
+static double pieces(enum way way, uint8_t *own, uint8_t *mapped, ucp_rkey_h rkey, size_t len, long count)
+{
+	double t = meter_now();
+
+	for (long k = 0; k < count; k++) {
+		size_t at = place(len, k);
+
+		if (way == PUT)
+			finish(worker, ucp_put_nbx(peer, own + at, len, common->target + at, rkey, &plain));
+		else if (way == GET)
+			finish(worker, ucp_get_nbx(peer, own + at, len, common->target + at, rkey, &plain));
+		else if (way == COPY_THERE)
+			memcpy(mapped + at, own + at, len);
+		else
+			memcpy(own + at, mapped + at, len);
+		__asm__ volatile("" ::: "memory");
+	}
+	if (way == PUT)
+		finish(worker, ucp_ep_flush_nbx(peer, &plain));
+	return (meter_now() - t) / (double) count;
+}
+
+/* UCX's way and memcpy in turns, so that both see the same machine. */
+static void beside_memcpy(const char *name, enum way ucx, enum way copy, uint8_t *own, uint8_t *mapped, ucp_rkey_h rkey, size_t len)
+{
+	double u[METER_SLICES], c[METER_SLICES];
+	long count = meter_count(pieces(ucx, own, mapped, rkey, len, 10), 10, 3000, 1);
+	char what[32];
+
+	pieces(copy, own, mapped, rkey, len, 10);
+	for (int s = 0; s < METER_SLICES; s++) {
+		u[s] = pieces(ucx, own, mapped, rkey, len, count);
+		c[s] = pieces(copy, own, mapped, rkey, len, count);
+	}
+	if (len <= 8) {
+		meter_print(name, len, meter_median(u, METER_SLICES));
+		return;
+	}
+	snprintf(what, sizeof(what), "%s-bandwidth", name);
+	meter_print(what, len, (double) len / meter_median(u, METER_SLICES) / 1e3);
+	snprintf(what, sizeof(what), "%s-memcpy", name);
+	meter_print(what, len, (double) len / meter_median(c, METER_SLICES) / 1e3);
 }
 
 static void pause_until(uint32_t stage)
@@ -204,7 +261,7 @@ static void crowd(int count)
 	uint8_t hello[8] = { 0 };
 
 	pause_until(1);
-	open_context();
+	open_context(UCP_FEATURE_TAG);
 	for (int i = 0; i < count; i++) {
 		workers[i] = open_worker(2 + i);
 		for (int r = 0; r < 2; r++) {
@@ -260,7 +317,7 @@ static void idle(int count)
 			crowd(count);
 		}
 	}
-	start();
+	start(UCP_FEATURE_TAG);
 	tw_pingpongs(out, in, 8, 100);
 	meter_realtime();
 	undisturbed("latency-alone", out, in);
@@ -288,6 +345,50 @@ static void idle(int count)
 	}
 }
 
+/* Rank 0 writes and reads memory of rank 1's in the region, which sleeps meanwhile. */
+static void window(void)
+{
+	ucp_mem_map_params_t map = { .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
+				     .length = METER_LARGEST, .flags = UCP_MEM_MAP_ALLOCATE };
+	ucp_mem_attr_t attr = { .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS };
+	uint8_t *own = aligned_alloc(4096, METER_LARGEST), hello[8] = { 0 };
+	ucp_rkey_h rkey;
+	ucp_mem_h memh;
+	void *packed;
+
+	if (!own)
+		die("memory", strerror(ENOMEM));
+	memset(own, 1, METER_LARGEST);
+	start(UCP_FEATURE_TAG | UCP_FEATURE_RMA);
+	tw_pingpongs(hello, hello, 8, 100);
+	check("ucp_mem_map", ucp_mem_map(context, &map, &memh));
+	check("ucp_mem_query", ucp_mem_query(memh, &attr));
+	memset(attr.address, 2, METER_LARGEST);
+	if (rank == 1) {
+		check("ucp_rkey_pack", ucp_rkey_pack(context, memh, &packed, &common->key_len));
+		if (common->key_len > ADDRESS_MAX)
+			die("ucp_rkey_pack", "the key is too long");
+		memcpy(common->key, packed, common->key_len);
+		ucp_rkey_buffer_release(packed);
+		common->target = (uintptr_t) attr.address;
+	}
+	meet();
+	if (rank == 1) {
+		pause_until(1);
+	} else {
+		check("ucp_ep_rkey_unpack", ucp_ep_rkey_unpack(peer, common->key, &rkey));
+		beside_memcpy("put", PUT, COPY_THERE, own, attr.address, rkey, 8);
+		beside_memcpy("get", GET, COPY_BACK, own, attr.address, rkey, 8);
+		for (int i = 0; i < meter_bandwidth_count; i++) {
+			beside_memcpy("put", PUT, COPY_THERE, own, attr.address, rkey, meter_bandwidth_sizes[i]);
+			beside_memcpy("get", GET, COPY_BACK, own, attr.address, rkey, meter_bandwidth_sizes[i]);
+		}
+		ucp_rkey_destroy(rkey);
+		__atomic_store_n(&common->stage, 1, __ATOMIC_RELEASE);
+	}
+	meet();
+}
+
 /* Resident memory of this process in KiB, what it shares included. */
 static long resident(void)
 {
@@ -307,7 +408,7 @@ static void memory(int count)
 {
 	long before;
 
-	open_context();
+	open_context(UCP_FEATURE_TAG);
 	open_worker(0); /* what the first one makes for all */
 	before = resident();
 	for (int i = 0; i < count; i++)
@@ -347,9 +448,9 @@ int main(int argc, char **argv)
 		memory(count);
 		return 0;
 	}
-	if (!(argc == 2 && !strcmp(what, "messages")) &&
+	if (!(argc == 2 && (!strcmp(what, "messages") || !strcmp(what, "window"))) &&
 	    !(argc == 3 && !strcmp(what, "idle") && count > 0 && count <= CROWD_MAX)) {
-		fprintf(stderr, "usage: ucp_bench messages | idle N | memory N | region FILE MIB\n");
+		fprintf(stderr, "usage: ucp_bench messages | window | idle N | memory N | region FILE MIB\n");
 		return 2;
 	}
 	rank = meter_ranks(&child);
@@ -359,6 +460,8 @@ int main(int argc, char **argv)
 	alarm(meter_yields ? 600 : 80);
 	if (!strcmp(what, "messages"))
 		messages();
+	else if (!strcmp(what, "window"))
+		window();
 	else
 		idle(count);
 	fflush(stdout);
