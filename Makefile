@@ -219,8 +219,8 @@ test-nova: deps ## the flavors that plans ask for, checked and placed by Nova's 
 	go test -count=1 -tags nova -run TestNova ./internal/backend/openstack
 
 # Two VMs by 9p, two by virtiofs, each beside the host.
-test-files: go virtiofsd ## rare files in shares: locks, mappings, a full share, folders that go, 100,000 files (root)
-	NEARMETAL_FILES=1 go test -count=1 -v -timeout 20m -run 'TestOddFiles|TestLoopedShare' ./test/e2e
+test-files: go virtiofsd ## rare files in shares: locks, mappings, a full share, submounts, 100,000 files; huge pages (root)
+	NEARMETAL_FILES=1 go test -count=1 -v -timeout 20m -run 'TestOddFiles|TestLoopedShare|TestVirtiofsPages' ./test/e2e
 
 # 37 MB to fetch. libguestfs starts a VM of its own to read the disk.
 test-qcow2: go ## VMs whose root is a qcow2 as clouds have, beside a squashfs, a SIF and an OCI image (root)

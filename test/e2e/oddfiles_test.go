@@ -26,16 +26,18 @@ func TestOddFiles(t *testing.T) {
 	needsVirtiofsd(t)
 	for _, kind := range []string{"9p", "virtiofs"} {
 		t.Run(kind, func(t *testing.T) {
-			file := write(t, top, "odd-"+kind+".yaml", "files: "+kind+"\n")
 			o := odd{t: t, kind: kind}
-			cmd := o.up("up", "--name", o.name(), "--vms", "2", "--memory", "512MiB", "-f", file)
+			cmd := o.up("up", "--name", o.name(), "--vms", "2", "--memory", "512MiB", "-f", filepath.Join(top, "odd-"+kind+".yaml"))
+			write(t, top, "odd-"+kind+".yaml", fmt.Sprintf("files: %s\nshares: [{path: %s}, {path: %s, mode: ro}]\n", kind, o.dir, o.held()))
 			o.fullShare()
+			o.mountBelow()
 			finish(t, cmd, "").want(t, 0)
 			t.Cleanup(func() { nm(t, "down", o.name()).want(t, 0) })
 			o.badNames()
 			o.sparse()
 			o.hardLinks()
 			o.full()
+			o.submounts()
 			all := o.start("vm0", "vm0", "vm1", "host", "host")
 			o.goingFolder(all[0])
 			o.locks(all)
@@ -320,6 +322,7 @@ func (o *odd) many() {
 
 // A share that goes as a whole is an error of those who use it. The VM goes on.
 func (o *odd) goneShare() {
+	o.unmountBelow()
 	if err := errors.Join(unix.Unmount(o.at("full"), unix.MNT_DETACH), os.RemoveAll(o.dir)); err != nil {
 		o.t.Fatal(err)
 	}

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -129,12 +131,15 @@ func TestVirtiofs(t *testing.T) {
 		})
 	}
 	p := newPlace(t)
-	// With the fewest descriptors that are taken, more files are found than virtiofsd may hold open.
-	cmd := p.command("run", "--name", "x", "--memory", "512MiB", "-f", file, "--",
-		"sh", "-c", "find /usr -xdev -printf '%s\\n' | head -n 18000 | wc -l; echo started; exec sleep 12345")
+	// With the fewest descriptors that are taken, more files are found than virtiofsd may hold open. The VM has two nodes, and so
+	// two pieces of memory, which virtiofsd both reaches.
+	cmd := p.command("run", "--name", "x", "--memory", "512MiB", "--vcpus", "2", "-f", write(t, top, "nodes.yaml", "files: virtiofs\nplacement: {nodes: 2}\n"), "--",
+		"sh", "-c", nodesReach(t)+"; find /usr -xdev -printf '%s\\n' | head -n 18000 | wc -l; echo started; exec sleep 12345")
 	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `ulimit -n 16384 && exec "$@"`, "sh"}, cmd.Args...)
+	fillPieces(t, cmd.Dir)
 	v := p.launch(cmd)
 	v.out.await(t, "started")
+	wantPieces(t, cmd.Dir, v.out.String())
 	if !strings.Contains(v.out.String(), "18000\n") || strings.Contains(v.errs.String(), "Too many open files") {
 		t.Errorf("%s%s", v.out, v.errs)
 	}
@@ -155,6 +160,95 @@ func TestVirtiofs(t *testing.T) {
 	}
 	v.wantStatus(1, "its virtiofsd (root) ended: killed by signal 9")
 	p.nothing()
+}
+
+// A VM of huge pages, on two nodes: virtiofsd reaches all of its memory. The pool is the host's: it is made larger for this test,
+// and is as it was afterwards.
+func TestVirtiofsPages(t *testing.T) {
+	if os.Getenv("NEARMETAL_FILES") == "" {
+		t.Skip("changes the host's huge pages: make test-files")
+	}
+	needsRoot(t)
+	needsVirtiofsd(t)
+	const pool = "/sys/kernel/mm/hugepages/hugepages-2048kB/"
+	number := func(name string) int {
+		t.Helper()
+		n, err := strconv.Atoi(strings.TrimSpace(read(pool + name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	set := func(n int) {
+		if err := os.WriteFile(pool+"nr_hugepages", []byte(strconv.Itoa(n)), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := number("nr_hugepages")
+	t.Cleanup(func() {
+		set(before)
+		if now := number("nr_hugepages"); now != before {
+			t.Errorf("the pool has %d pages, had %d", now, before)
+		}
+	})
+	const pages = 256 // 512 MiB
+	set(before + pages)
+	if number("free_hugepages") < pages {
+		t.Fatalf("this host has no %d huge pages to give", pages)
+	}
+	free := number("free_hugepages")
+	file := write(t, top, "pages.yaml", "files: virtiofs\nplacement: {nodes: 2, pages: huge}\n")
+	for who, do := range attackersOf(t, 23456) {
+		t.Run(who, func(t *testing.T) {
+			name := "pages-" + who
+			up := do("up", "--name", name, "--memory", "512MiB", "--vcpus", "2", "-f", file, "--isolation", "strict")
+			fillPieces(t, up.Dir)
+			finish(t, up, "").want(t, 0)
+			defer func() { finish(t, do("down", name), "").want(t, 0) }()
+			if left := free - number("free_hugepages"); left != pages {
+				t.Errorf("%d huge pages are taken, not %d", left, pages)
+			}
+			finish(t, do("verify", name), "").want(t, 0, "2 MiB")
+			r := finish(t, do("exec", "-c", name, "--", "env", "-C", up.Dir, "sh", "-c", nodesReach(t)), "").want(t, 0)
+			wantPieces(t, up.Dir, r.out)
+		})
+		if now := number("free_hugepages"); now != free {
+			t.Errorf("%d huge pages are free after the VM, not %d", now, free)
+		}
+	}
+}
+
+// nodesReach is a shell script for a VM of two nodes: by memory of each, a file of the share is read and another one written.
+func nodesReach(t *testing.T) string {
+	t.Helper()
+	needs(t, "numactl")
+	return "for n in 0 1; do numactl --membind=$n sha256sum piece$n && numactl --membind=$n cp piece$n copy$n || exit 1; done"
+}
+
+// fillPieces writes the files that nodesReach reads.
+func fillPieces(t *testing.T, dir string) {
+	t.Helper()
+	for n := range 2 {
+		piece := make([]byte, 4<<20)
+		rand.New(rand.NewSource(int64(n))).Read(piece)
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("piece", n)), piece, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wantPieces compares what nodesReach has read and written with them.
+func wantPieces(t *testing.T, dir, out string) {
+	t.Helper()
+	for n := range 2 {
+		piece := read(filepath.Join(dir, fmt.Sprint("piece", n)))
+		if want := fmt.Sprintf("%x  piece%d\n", sha256.Sum256([]byte(piece)), n); !strings.Contains(out, want) {
+			t.Errorf("by node %d was read: %q has no %q", n, out, want)
+		}
+		if read(filepath.Join(dir, fmt.Sprint("copy", n))) != piece {
+			t.Errorf("by node %d was written something else", n)
+		}
+	}
 }
 
 // childrenOf are the processes that a process has started.

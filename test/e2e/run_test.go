@@ -143,8 +143,8 @@ func TestRunStatus(t *testing.T) {
 	}
 }
 
-// The root can be an image: here a squashfs, a SIF and an OCI image with nothing but busybox; on demand a qcow2, too. What one lacks
-// for the command is said before a VM starts. No VM changes it.
+// The root can be an image: here a squashfs and an OCI image with nothing but busybox; on demand a SIF and a qcow2, too. What one
+// lacks for the command is said before a VM starts. No VM changes it. A user's has his uid.
 func TestRunRoot(t *testing.T) {
 	needs(t, "busybox", "mksquashfs")
 	busybox, err := exec.LookPath("busybox")
@@ -162,7 +162,7 @@ func TestRunRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"sh", "ls", "cat", "touch", "hostname"} {
+	for _, name := range []string{"sh", "ls", "cat", "touch", "hostname", "id"} {
 		if err := os.Symlink("busybox", filepath.Join(root, "bin", name)); err != nil {
 			t.Fatal(err)
 		}
@@ -171,11 +171,12 @@ func TestRunRoot(t *testing.T) {
 	if out, err := exec.Command("mksquashfs", root, image, "-quiet", "-no-progress").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
 	finish(t, run(t, "--root", image, "--", "mpirun", "-n", "2", "true"), "").want(t, 1, "unpacking the squashfs "+image, "root "+image+" has no mpirun")
-	images := map[string]string{"squashfs": image, "SIF": sifOf(t, image), "OCI image": ociOf(t, root)}
+	images := map[string]string{"squashfs": image, "OCI image": ociOf(t, root)}
 	if os.Getenv("NEARMETAL_QCOW2") != "" {
-		images["qcow2"] = qcow2Of(t, root)
+		images["SIF"], images["qcow2"] = sifOf(t, image), qcow2Of(t, root) // a SIF is a squashfs behind a header
 	}
 	for kind, image := range images {
 		t.Run(kind, func(t *testing.T) {
@@ -192,6 +193,37 @@ func TestRunRoot(t *testing.T) {
 	entries, err := os.ReadDir(root)
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the root was changed: %v, %v", entries, err)
+	}
+	untouched(t, cache, len(images))
+	t.Run("user", func(t *testing.T) {
+		a := newAccount(t, 65534)
+		own := filepath.Join(top, "root.squashfs")
+		if out, err := exec.Command("cp", image, own).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		args := append([]string{"run", "--memory", "512MiB", "--root", own}, a.kernel(t)...)
+		finish(t, a.command(t, append(args, "--", "sh", "-c", "id -u; touch /bin/x && echo kept >kept")...), "").want(t, 0, "65534\n")
+		if fi, err := os.Stat(filepath.Join(a.home, "kept")); err != nil || uidOf(fi) != 65534 {
+			t.Errorf("what he wrote: %v, %v", fi, err)
+		}
+		untouched(t, filepath.Join(a.home, ".cache"), 1)
+	})
+}
+
+// untouched looks at the unpacked roots in a cache, whose number is known: nothing that VMs wrote is in them.
+func untouched(t *testing.T, cache string, roots int) {
+	t.Helper()
+	shells, _ := filepath.Glob(filepath.Join(cache, "nearmetal", "root-*", "bin", "sh"))
+	if len(shells) != roots {
+		t.Errorf("%d unpacked roots, not %d: %q", len(shells), roots, shells)
+	}
+	for _, sh := range shells {
+		bin := filepath.Dir(sh)
+		for _, path := range []string{filepath.Join(bin, "x"), filepath.Join(bin, "../here")} {
+			if _, err := os.Lstat(path); err == nil {
+				t.Error("a VM wrote ", path)
+			}
+		}
 	}
 }
 
