@@ -315,13 +315,19 @@ void ivu_internal_ops(void **ops, void *estimate, void *reachable_v2, void *conn
 		{ a->is_reachable_v2, reachable_v2 },
 		{ a->is_connected, connected },
 	};
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	size_t n;
 
-	for (n = 0; n < IVU_INTERNAL_OPS_MAX; n++)
-		ops[n] = FN(unsupported);
-	for (n = 0; n < sizeof(known) / sizeof(known[0]); n++)
-		if (known[n].at >= 0)
-			ops[known[n].at] = known[n].function;
+	/* Once: another thread's interface may be at work with them. */
+	pthread_mutex_lock(&lock);
+	if (!ops[0]) {
+		for (n = 0; n < IVU_INTERNAL_OPS_MAX; n++)
+			ops[n] = FN(unsupported);
+		for (n = 0; n < sizeof(known) / sizeof(known[0]); n++)
+			if (known[n].at >= 0)
+				ops[known[n].at] = known[n].function;
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 static void fill_ops(struct ivu_iface_ops *ops)

@@ -180,7 +180,7 @@ void ivu_md_ops(void **ops);
 void ivu_component_add(struct ivu_component *component, struct ivu_tl *tl, void *rkey_compare,
 		       const struct ivu_config_names *names);
 
-/* iface.c: fills in an interface's internal functions. */
+/* iface.c: fills in an interface's internal functions, which are zeros before, once. */
 void ivu_internal_ops(void **ops, void *estimate_perf, void *is_reachable_v2, void *is_connected);
 
 /* window.c: shows the transport for memory of the region to UCX. */

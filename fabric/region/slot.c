@@ -219,12 +219,17 @@ static int find_slot(struct ivs_region *r, uint32_t *slot, uint32_t *epoch)
 
 int ivs_slot_claim(struct ivs_region *r, uint64_t name, uint32_t *slot, uint32_t *epoch)
 {
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	struct nm_slot *s;
 	int ret;
 
+	/* Two threads at once would each make a secret, and the proof of one of them would be wrong. */
+	pthread_mutex_lock(&lock);
 	identify();
-	if (!keyed)
-		return -FI_EOTHER;
+	ret = keyed ? 0 : -FI_EOTHER;
+	pthread_mutex_unlock(&lock);
+	if (ret)
+		return ret;
 	ret = find_slot(r, slot, epoch);
 	if (ret)
 		return ret;
