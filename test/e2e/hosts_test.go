@@ -97,8 +97,8 @@ func newBed(t *testing.T) *bed {
 		}
 	}
 	config += "Host nowhere\n HostName 198.18.77.9\n"
-	b.write("config", 0o600, "%sHost *\n User root\n IdentityFile %s\n IdentitiesOnly yes\n StrictHostKeyChecking no\n UserKnownHostsFile %s\n",
-		config, b.path("user"), b.path("known"))
+	b.write("config", 0o600, "%sHost *\n User root\n IdentityFile %s\n IdentitiesOnly yes\n StrictHostKeyChecking no\n UserKnownHostsFile %s\n ControlPath %s/%%n.ctl\n",
+		config, b.path("user"), b.path("known"), b.dir)
 	if err := os.Mkdir(b.path("front"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -416,6 +416,34 @@ func TestHostsRefused(t *testing.T) {
 		r := b.nm("run", "--hosts", c.hosts, "--vms", "2", "--no-share", "--", "hostname").want(t, c.code, c.words)
 		oneLine(t, r)
 	}
+	b.quiet(everyDir...)
+}
+
+// A connection that the user shares (ControlMaster) is used, and is there afterwards. No other is made to that host.
+func TestHostsShared(t *testing.T) {
+	b := newBed(t)
+	ssh := func(args ...string) {
+		t.Helper()
+		args = append([]string{"netns", "exec", b.front, "ssh", "-F", b.path("config")}, args...)
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %v: %v: %s", args, err, out)
+		}
+	}
+	accepted := func(name string) int {
+		log, err := os.ReadFile(b.path(name + ".log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Count(log, []byte("Accepted publickey"))
+	}
+	ssh("-f", "-N", "-M", "alpha")
+	b.nm("plan", "--hosts", "alpha,beta", "--vms", "2").want(t, 0, "alpha", "beta")
+	b.nm(append(append([]string{"run"}, twoHosts...), "--", "hostname")...).want(t, 0, "vm0")
+	if a, b := accepted("alpha"), accepted("beta"); a != 1 || b < 2 {
+		t.Errorf("alpha, whose connection is shared, has accepted %d connections, beta %d", a, b)
+	}
+	ssh("-O", "check", "alpha")
+	ssh("-O", "exit", "alpha")
 	b.quiet(everyDir...)
 }
 
