@@ -236,7 +236,7 @@ test-ubuntu: packages ## packages, kernel fetch, build, MPI and the demo as a us
 	@sh scripts/ubuntu-tests.sh $(PARTS)
 
 test-packages: go ## packages made twice; installed, upgraded, removed and purged in clean Debian 12 and 13 (root)
-	@sh scripts/packages-test.sh
+	@PACKAGES_TWICE=1 sh scripts/packages-test.sh
 
 # Twice the packages, so that there is something to upgrade to.
 test-ansible: go slurm ## Ansible's role, in a Debian 12 that it makes: installed, run again, upgraded, removed (root; 1 GB below build/)

@@ -16,7 +16,7 @@
 #   browser    Chromium without a screen, which the report is looked at in
 #   bench      HPCC, for make bench; without root it is left out of the run
 #   clang      the fuzzer and the checker of C
-#   packages   rpm, for the tests of packages
+#   packages   rpm and mmdebstrap, for the tests of packages
 #   bootstrap  debootstrap, for a Debian of its own (make rehearse, make test-debian13)
 #
 #   --plan     installs nothing: prints what is missing and how much is to be fetched
@@ -62,7 +62,7 @@ packages() {
 		;;
 	bench) echo "hpcc lammps" ;;
 	clang) [ "$ID" = debian ] && [ "$VERSION_ID" = 12 ] && echo "clang clang-tidy libclang-rt-14-dev" || echo "clang clang-tidy libclang-rt-dev" ;;
-	packages) echo "rpm" ;;
+	packages) echo "rpm mmdebstrap" ;;
 	bootstrap) echo "debootstrap" ;;
 	*)
 		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, hosts, roots, qcow2, libvirt, shells, browser, bench, clang, packages or bootstrap" >&2

