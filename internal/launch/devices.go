@@ -24,10 +24,6 @@ const (
 	leastUniverse = 256
 	// softUniverse keeps them within the 32,767 entries of a queue of rdma_rxe: 256 a rank.
 	softUniverse = 64
-	// rxmBuffer is FI_OFI_RXM_BUFFER_SIZE in bytes, up to which ofi_rxm sends a message at once: a message of 16 KiB and
-	// the provider's header. With the default, 16 KiB, such a message goes as two (bench-hosts' part count: 27.7 us in
-	// place of 33.2, and 100 in place of 116 for 64 KiB, which is two such messages and more).
-	rxmBuffer = 16<<10 + 256
 )
 
 // defaultPKey is the partition in which every port is.
@@ -93,8 +89,7 @@ func ways(s Setup) []variable {
 	}
 	vars = append(vars,
 		variable{"OMPI_MCA_btl_openib_if_include", strings.Join(ports, ","), false},
-		variable{"FI_UNIVERSE_SIZE", strconv.Itoa(universe), false},
-		variable{"FI_OFI_RXM_BUFFER_SIZE", strconv.Itoa(rxmBuffer), false})
+		variable{"FI_UNIVERSE_SIZE", strconv.Itoa(universe), false})
 	switch {
 	case len(verbs) > 1:
 		// UCX and btl openib choose the one nearest to a rank themselves. The provider does so for libfabric, which

@@ -11,6 +11,10 @@ import (
 // Provider is the name of nearmetal's libfabric provider.
 const Provider = "ivshmem"
 
+// rxmBuffer is FI_OFI_RXM_BUFFER_SIZE in bytes, up to which ofi_rxm sends a message at once: a message of 16 KiB and the
+// provider's header. With the default, 16 KiB, such a message goes as two (docs/hosts.md has what that takes).
+const rxmBuffer = "16640"
+
 // distributionProviders are the folders in which distributions keep libfabric's loadable
 // providers, for what the region cannot reach.
 var distributionProviders = []string{"/usr/lib/x86_64-linux-gnu/libfabric", "/usr/lib64/libfabric"}
@@ -47,7 +51,7 @@ func fabric(s Setup, theirs string, ours bool) []variable {
 		// libfabric 1.17 looks for the parts of what reaches them behind the filter; Open MPI would take the first
 		// of them.
 		choice = []variable{{"FI_PROVIDER", Provider + ",verbs,tcp,ofi_rxm", false}, {"FI_IVSHMEM_CORE", core, false},
-			{"OMPI_MCA_opal_common_ofi_provider_include", Provider, false}}
+			{"OMPI_MCA_opal_common_ofi_provider_include", Provider, false}, {"FI_OFI_RXM_BUFFER_SIZE", rxmBuffer, false}}
 	}
 	if s.UCX {
 		choice = append(choice, ucx(s)...)
