@@ -73,7 +73,7 @@ but below /tmp and the like, are named at the end: they go with the VMs.`,
 				} else if o.Verbose {
 					m.VMs(cmd.ErrOrStderr())
 				}
-			}}
+			}, Carried: func(list []traffic.Carried) { traffic.WriteCarried(cmd.ErrOrStderr(), list) }}
 		}
 		code, err := job.Run(job.RunOptions{
 			Cluster: o, Args: args, Where: where, NoPrefix: *noPrefix, NoInput: *noInput,

@@ -17,6 +17,7 @@ import (
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/launch"
+	"nearmetal/internal/load"
 	"nearmetal/internal/session"
 	"nearmetal/internal/spec"
 )
@@ -111,6 +112,9 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	}
 	j := &running{o: o, c: c, s: s, gone: make(chan struct{})}
 	command, relayed := j.relay(sigs)
+	if r := c.Record(); o.Traffic != nil && uncounted(&r) {
+		j.before = interfaces(r.Name)
+	}
 	code, err = j.command(command, what)
 	relayed()
 	if j.why == nil {
@@ -226,6 +230,8 @@ type running struct {
 	s    session.Streams
 	gone chan struct{} // closed when the command is to be given up
 	why  error         // set before that
+	// before is what the VMs' interfaces had carried when the command started, where ranks do not count.
+	before map[string][]load.Interface
 }
 
 // relay passes signals on to the command by way of the channel that it returns, and returns

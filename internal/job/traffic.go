@@ -28,6 +28,9 @@ type Traffic struct {
 	Dir string
 	// Done is called with what the ranks exchanged, when the command has ended well or not.
 	Done func(*traffic.Matrix)
+	// Carried is called in place of Done where the VMs have no provider and no rank counted, with what their interfaces
+	// carried while the command ran.
+	Carried func([]traffic.Carried)
 }
 
 // trafficDir is where the ranks of a VM put their counts: in memory, and in no share.
@@ -77,6 +80,10 @@ func (j *running) traffic() {
 				j.o.Notice("the counts of messages are not kept: " + err.Error())
 			}
 		}
+	}
+	if len(list) == 0 && uncounted(&r) {
+		j.o.Traffic.Carried(carried(r.VMs, j.before, interfaces(r.Name)))
+		return
 	}
 	m := traffic.Of(list)
 	m.Advise(Places(&r))

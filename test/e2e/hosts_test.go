@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -153,6 +154,39 @@ func (b *bed) close() {
 	os.RemoveAll(b.dir)
 }
 
+// ownConnection makes a connection to a host as its user may share it (ControlMaster). The function that it returns looks
+// that the host has authenticated nobody else since, and that the connection is still there; then it ends it.
+func (b *bed) ownConnection(host string) (end func()) {
+	b.t.Helper()
+	accepted := func() int {
+		log, _ := os.ReadFile(b.path(host + ".log"))
+		return bytes.Count(log, []byte("Accepted publickey"))
+	}
+	ssh := func(args ...string) *exec.Cmd {
+		return exec.Command("ip", append([]string{"netns", "exec", b.front, "/usr/bin/ssh", "-F", b.path("config")}, args...)...)
+	}
+	before := accepted()
+	master := ssh("-M", "-N", host)
+	if err := master.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.launched = append(b.launched, master)
+	until(b.t, "a shared connection to "+host, func() bool { return ssh("-O", "check", host).Run() == nil })
+	return func() {
+		b.t.Helper()
+		if n := accepted() - before; n != 1 {
+			b.t.Errorf("%s authenticated %d times, want the user's own time alone", host, n)
+		}
+		if out, err := ssh("-O", "check", host).CombinedOutput(); err != nil {
+			b.t.Errorf("the user's own connection to %s: %v: %s", host, err, out)
+		}
+		if out, err := ssh("-O", "exit", host).CombinedOutput(); err != nil {
+			b.t.Errorf("%v: %s", err, out)
+		}
+		master.Wait()
+	}
+}
+
 // inside are the processes in a namespace.
 func (b *bed) inside(ns string) []int {
 	out, _ := exec.Command("ip", "netns", "pids", ns).Output()
@@ -249,6 +283,9 @@ var everyDir = []string{"front", "alpha/run", "beta/run"}
 // twoHosts are flags of a cluster with a VM on each host.
 var twoHosts = append([]string{"--hosts", "alpha,beta", "--vms", "2", "--vcpus", "1", "--no-share"}, small...)
 
+// carriedByBoth are the lines of what the network of both VMs carried, each way.
+var carriedByBoth = regexp.MustCompile(`(?s)is not counted: .*\nvm0 +eth0 +[1-9][^\n]* [1-9][^\n]*\n.*vm1 +eth0 +[1-9][^\n]* [1-9]`)
+
 // A cluster over two hosts that are reached by ssh alone: its VMs are on both, an MPI program over them finds what
 // it finds natively, every command reaches each VM, and nothing is left when it has ended.
 func TestHosts(t *testing.T) {
@@ -342,8 +379,12 @@ func TestHosts(t *testing.T) {
 	if err := os.WriteFile(copies[0], []byte("#!/bin/sh\necho changed >&2\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	r = b.nm(append(append([]string{"run", "--host"}, twoHosts...), "--", "mpirun.openmpi", "-n", "2", kernels+"/nm_cg", "--grid", "16")...).
+	r = b.nm(append(append([]string{"run", "--host", "-v"}, twoHosts...), "--", "mpirun.openmpi", "-n", "2", kernels+"/nm_cg", "--grid", "16")...).
 		want(t, 0, "vm0 vm1")
+	// No rank counted, since a host with one VM has no region. What the VMs' network carried is said.
+	if !carriedByBoth.MatchString(r.err) {
+		t.Errorf("-v does not say what the VMs' interfaces carried: %s", r.err)
+	}
 	if got, want := found.FindAllString(r.out, -1), found.FindAllString(string(out), -1); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("a launcher here found %v, natively %v", got, want)
 	}
@@ -454,9 +495,15 @@ func TestHostsKilled(t *testing.T) {
 
 	t.Run("front", func(t *testing.T) {
 		b.t = t
+		// A connection that the user shares stays when the command is killed that used it, and the VMs go all the same.
+		end := b.ownConnection("alpha")
 		cmd := b.launch(sleep...)
 		cmd.Process.Kill()
 		cmd.Wait()
+		until(t, "the VMs and the part on alpha gone", func() bool {
+			return len(b.running("alpha", "qemu-system")) == 0 && len(b.running("alpha", "host-part")) == 0
+		})
+		end()
 		b.quiet("alpha/run", "beta/run")
 		b.nm("ps").want(t, 0, "removed what cluster")
 		b.quiet(everyDir...)

@@ -1,0 +1,46 @@
+package job
+
+import (
+	"fmt"
+	"testing"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/load"
+)
+
+// What was there before the command is no part of what it took; a counter that went back, and what is in one reading
+// only, says nothing.
+func TestCarried(t *testing.T) {
+	vms := []cluster.VMRecord{{Name: "vm0"}, {Name: "vm1"}, {Name: "vm2"}}
+	before := map[string][]load.Interface{
+		"vm0": {{Name: "eth0", Received: 100, Sent: 10}, {Name: "mlx5_0/1", RDMA: true, Received: 4, Sent: 8}, {Name: "eth1", Received: 9}},
+		"vm1": {{Name: "eth0", Sent: 7}},
+	}
+	after := map[string][]load.Interface{
+		"vm0": {{Name: "eth0", Received: 150, Sent: 30}, {Name: "mlx5_0/1", RDMA: true, Received: 404, Sent: 8}, {Name: "eth1", Received: 1}},
+		"vm1": {{Name: "eth0", Sent: 8}, {Name: "eth9", Sent: 5}},
+		"vm2": {{Name: "eth0", Sent: 8}},
+	}
+	got := fmt.Sprint(carried(vms, before, after))
+	if want := "[{vm0 eth0 50 20} {vm0 mlx5_0/1 400 0} {vm1 eth0 0 1}]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Only a cluster whose VMs have no provider cannot count.
+func TestUncounted(t *testing.T) {
+	two := []cluster.VMRecord{{Name: "vm0"}, {Name: "vm1"}}
+	for _, c := range []struct {
+		r    cluster.Record
+		want bool
+	}{
+		{cluster.Record{VMs: two}, true},
+		{cluster.Record{VMs: two, Fabric: "/x"}, false},
+		{cluster.Record{VMs: two, Promised: 1 << 20}, false},
+		{cluster.Record{VMs: two[:1]}, false},
+	} {
+		if got := uncounted(&c.r); got != c.want {
+			t.Errorf("%d VMs, provider %q, promised %d: %v", len(c.r.VMs), c.r.Fabric, c.r.Promised, got)
+		}
+	}
+}

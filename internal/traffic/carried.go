@@ -1,0 +1,37 @@
+package traffic
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"nearmetal/internal/words"
+)
+
+// Carried is what went over a network interface of a VM, or a port of an RDMA device in it, while a command ran, as the
+// VM's kernel counts it: of all programs in the VM.
+type Carried struct {
+	VM, Interface  string
+	Received, Sent uint64
+}
+
+// WriteCarried writes for a person what the VMs' interfaces carried, where ranks did not count their messages: nearmetal's
+// provider was not in the VMs.
+func WriteCarried(w io.Writer, list []Carried) error {
+	var b strings.Builder
+	b.WriteString("What each VM sent to each other is not counted: nearmetal's provider is in VMs only where several of one host share a region.\n")
+	rows := [][]string{{"vm", "interface", "received", "sent"}}
+	for _, c := range list {
+		if c.Received > 0 || c.Sent > 0 {
+			rows = append(rows, []string{c.VM, c.Interface, words.Bytes(c.Received), words.Bytes(c.Sent)})
+		}
+	}
+	if len(rows) == 1 {
+		b.WriteString("What the VMs' interfaces carried is not known either.\n")
+	} else {
+		fmt.Fprintln(&b, "Meanwhile the VMs' interfaces carried, of all programs:")
+		columns(&b, rows)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
