@@ -154,8 +154,8 @@ test-ucx-gtest: ucx ## UCX's own suite over the transport and over UCX's shared 
 test-slurm: slurm extras ## srun --vm on a real Slurm on this machine (root)
 	go test -count=1 -timeout 90m ./test/slurm
 
-test-slurm-long: slurm extras ## a test of srun --vm that takes over a minute (root)
-	NEARMETAL_SLURM_LONG=1 go test -count=1 -timeout 30m -run TestBenchAblateOnNodes ./test/slurm
+test-slurm-long: slurm extras ## tests of srun --vm that take minutes (root)
+	NEARMETAL_SLURM_LONG=1 go test -count=1 -timeout 30m -run 'TestBenchAblateOnNodes|TestRegionAndVerbs' ./test/slurm
 
 # The SPANK plugin: Slurm's own packages, and a build that knows of them.
 slurm: go
