@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/launch"
@@ -57,7 +58,7 @@ func setup(r *cluster.Record, side launch.Side, root bool) (launch.Setup, error)
 	}
 	if r.Fabric != "" {
 		s.Fabric = cluster.FabricDir + "/" + cluster.FabricFile
-		s.Providers = providers(r)
+		s.Providers = providers(r, "mpirun", "mpiexec")
 		s.OtherHosts = len(r.Overlay) > 0 || len(r.Remote) > 1
 		s.UCX, s.PreferUCX = r.UCX != "", r.Spec.Fabric == "ucx"
 	}
@@ -66,14 +67,14 @@ func setup(r *cluster.Record, side launch.Side, root bool) (launch.Setup, error)
 	return s, nil
 }
 
-// providers are the folders with further libfabric providers of the MPI libraries that the
-// caller's mpirun and mpiexec belong to, as far as the VMs have the same files.
-func providers(r *cluster.Record) []string {
+// providers are the folders with further libfabric providers of the MPI libraries that launchers, by their names in the
+// caller's PATH or by their paths, belong to, as far as the VMs have the same files.
+func providers(r *cluster.Record, launchers ...string) []string {
 	var folders []string
 	if r.Spec.Root != "host" {
 		return nil
 	}
-	for _, name := range []string{"mpirun", "mpiexec"} {
+	for _, name := range launchers {
 		if path, err := exec.LookPath(name); err == nil {
 			for _, f := range launch.ProviderFolders(path) {
 				if !slices.Contains(folders, f) {
@@ -117,10 +118,19 @@ func hostEnvironment(r *cluster.Record) ([]string, error) {
 // sense there, the cluster file's, what over says, and what lets an MPI launcher that is
 // started there reach the other VMs.
 func VMEnvironment(r *cluster.Record, over []string) ([]string, error) {
+	return vmEnvironment(r, over, "")
+}
+
+// vmEnvironment is VMEnvironment for a program. Where that is a launcher that is named by a path, its library may be
+// another one than that of the mpirun in PATH.
+func vmEnvironment(r *cluster.Record, over []string, program string) ([]string, error) {
 	env := session.Environment(os.Environ(), r.Caller.Identity(), session.Pairs(r.Spec.Env), over)
 	s, err := setup(r, launch.InVM, os.Geteuid() == 0)
 	if err != nil {
 		return nil, err
+	}
+	if s.Fabric != "" && strings.Contains(program, "/") && launch.Named(program) {
+		s.Providers = providers(r, program, "mpirun", "mpiexec")
 	}
 	vars, err := launch.Env(s, env)
 	if err != nil {

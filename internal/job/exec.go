@@ -163,7 +163,11 @@ func (open) Close() error { return nil }
 
 // command is o's command as the caller would run it, in the environment of a VM.
 func command(r *cluster.Record, o ExecOptions) (guest.Exec, error) {
-	env, err := VMEnvironment(r, session.Pairs(o.Env))
+	program := ""
+	if len(o.Args) > 0 {
+		program = o.Args[0]
+	}
+	env, err := vmEnvironment(r, session.Pairs(o.Env), program)
 	if err != nil {
 		return guest.Exec{}, err
 	}

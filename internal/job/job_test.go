@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -263,6 +264,33 @@ func TestMissing(t *testing.T) {
 		}
 		if got := missing(RunOptions{Args: []string{c.name}, Cluster: cluster.Options{Spec: s}}); got != c.want {
 			t.Errorf("%s: missing %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// The providers of a launcher that is named by a path stand before those of the mpirun in PATH: verbs of its own libfabric is
+// what reaches other hosts.
+func TestProvidersOfNamedLauncher(t *testing.T) {
+	prefix := t.TempDir()
+	launcher := filepath.Join(prefix, "bin/mpiexec.hydra")
+	for _, d := range []string{"bin", "lib/libfabric"} {
+		if err := os.MkdirAll(filepath.Join(prefix, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(launcher, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := record(t)
+	r.Fabric = "/x/libivshmem-fi.so"
+	for program, want := range map[string]bool{launcher: true, "mpiexec.hydra": false, filepath.Join(prefix, "bin/other"): false} {
+		e, err := command(r, ExecOptions{Args: []string{program}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(e.Env, func(v string) bool { return strings.HasPrefix(v, "FI_PROVIDER_PATH=") })
+		if i < 0 || strings.HasPrefix(e.Env[i], "FI_PROVIDER_PATH="+prefix+"/lib/libfabric:") != want {
+			t.Errorf("%s: %d, %q", program, i, e.Env[max(i, 0)])
 		}
 	}
 }
