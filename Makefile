@@ -227,9 +227,9 @@ test-qcow2: go ## VMs whose root is a qcow2 as clouds have, beside a squashfs, a
 	@sh scripts/install.sh qcow2
 	NEARMETAL_QCOW2=1 go test -count=1 -v -timeout 20m -run TestRunRoot ./test/e2e
 
-# Half an hour and more under emulation.
-test-rhel: go virtiofsd slurm extras ## demo, MPI, verify, faults and Slurm on a QEMU without the devices that Red Hat's lacks (root)
-	@sh scripts/redhat-tests.sh
+# QEMU is built at the first call: 40 MB and some minutes. PARTS="demo mpi" are parts of it.
+test-rhel: go virtiofsd slurm extras ## isolation, demo, MPI, verify, faults, files and Slurm on a QEMU that is built with Red Hat's devices (root)
+	@sh scripts/redhat-tests.sh $(PARTS)
 
 # Root's part is to make the root and install; an ordinary user runs VMs. Some 400 MB are fetched the first time.
 test-ubuntu: packages ## packages, kernel fetch, build, MPI and the demo as a user of an Ubuntu 24.04, which it makes (root; 4 GB below build/)

@@ -74,8 +74,21 @@ fetch_mirror() {
 # fetch_deb RELEASE PACKAGE FOLDER: puts a package of another release of Debian's into FOLDER, without those that it needs.
 # Nothing is installed. apt verifies it by Debian's keys.
 fetch_deb() {
+	fetch_of_release deb "$1" "$2" "$3" download "$2"
+}
+
+# fetch_source RELEASE PACKAGE FOLDER: puts the source of a package of a release of Debian's into FOLDER, as Debian's archive has
+# it: tarballs, not unpacked. apt verifies it by Debian's keys.
+fetch_source() {
+	fetch_of_release deb-src "$1" "$2" "$3" source --download-only --only-source "$2"
+}
+
+# fetch_of_release KIND RELEASE PACKAGE FOLDER ARGUMENT...: apt-get ARGUMENT... in FOLDER, with one line of KIND (deb, deb-src) as
+# its only source and lists of its own: this system's stay as they are.
+fetch_of_release() {
 	fetch_start=$(date +%s)
-	fetch_release=$1 fetch_deb=$2 fetch_dest=$3
+	fetch_kind=$1 fetch_release=$2 fetch_deb=$3 fetch_dest=$4
+	shift 4
 	fetch_from=$(fetch_mirror)
 	[ -n "$fetch_from" ] || {
 		echo "apt knows no mirror of Debian here: $fetch_deb of $fetch_release cannot be fetched (apt-get update)" >&2
@@ -83,7 +96,7 @@ fetch_deb() {
 	}
 	fetch_state=$(mktemp -d)
 	mkdir -p "$fetch_state/lists/partial" "$fetch_state/archives/partial" "$fetch_dest"
-	echo "deb $fetch_from $fetch_release main" >"$fetch_state/sources.list"
+	echo "$fetch_kind $fetch_from $fetch_release main" >"$fetch_state/sources.list"
 	fetch_other() {
 		(cd "$fetch_dest" && fetch_apt -o Dir::Etc::SourceList="$fetch_state/sources.list" -o Dir::Etc::SourceParts=- \
 			-o Dir::State::Lists="$fetch_state/lists" -o Dir::State::status=/dev/null \
@@ -91,10 +104,10 @@ fetch_deb() {
 	}
 	fetch_try "apt-get update for $fetch_release" fetch_other update &&
 		rm -f "$fetch_out" &&
-		fetch_try "apt-get download of $fetch_deb" fetch_other download "$fetch_deb" || {
+		fetch_try "apt-get $1 of $fetch_deb" fetch_other "$@" || {
 		rm -rf "$fetch_state"
 		return 1
 	}
 	rm -rf "$fetch_out" "$fetch_state"
-	fetch_note Debian "$fetch_start" "$(cat "$fetch_dest/$fetch_deb"_*.deb | wc -c)" "$fetch_deb of $fetch_release"
+	fetch_note Debian "$fetch_start" "$(cat "$fetch_dest/$fetch_deb"_* | wc -c)" "$fetch_deb of $fetch_release"
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,9 +41,13 @@ func needsVirtiofsd(t *testing.T) {
 	t.Skip("this test needs a virtiofsd (scripts/virtiofsd.sh puts one into build)")
 }
 
-// redHatQEMU is a copy of this host's QEMU without the devices that Red Hat's is built without.
+// redHatQEMU is a QEMU without the devices that Red Hat's is built without: the one that NEARMETAL_REDHAT_QEMU names
+// (make test-rhel), else a copy of this host's.
 func redHatQEMU(t *testing.T) string {
 	t.Helper()
+	if built := os.Getenv("NEARMETAL_REDHAT_QEMU"); built != "" {
+		return everybodys(t, built)
+	}
 	needs(t, "qemu-system-x86_64", "python3")
 	dir := t.TempDir()
 	os.Chmod(dir, 0o755)
@@ -54,29 +59,92 @@ func redHatQEMU(t *testing.T) string {
 	return filepath.Join(dir, "bin", "qemu-kvm")
 }
 
-// On a QEMU like Red Hat's a cluster runs as elsewhere: files by virtiofs, the region as devdax, MPI over it; and
-// nothing is left of it.
+// everybodys is a copy of a built QEMU, with its firmware, that every user may run.
+func everybodys(t *testing.T, qemu string) string {
+	t.Helper()
+	dir := filepath.Join(top, "redhat")
+	bin := filepath.Join(dir, filepath.Base(filepath.Dir(qemu)))
+	if _, err := os.Stat(bin); err == nil {
+		return filepath.Join(bin, filepath.Base(qemu))
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	from := filepath.Dir(filepath.Dir(qemu))
+	if out, err := exec.Command("cp", "-r", filepath.Dir(qemu), filepath.Join(from, "share"), dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return filepath.Join(bin, filepath.Base(qemu))
+}
+
+// overVirtiofs runs an MPI program in two VMs on that QEMU, by root, and with users by an ordinary user, too. Its files must come
+// by virtiofs and its messages over the region; and nothing is left of it.
+func overVirtiofs(t *testing.T, qemu, isolation string, users bool, words ...string) {
+	t.Helper()
+	p := newPlace(t)
+	args := []string{"run", "-v", "--qemu", qemu, "--vms", "2", "--memory", "512MiB", "--isolation", isolation, "--",
+		"mpirun.openmpi", "-n", "2", kernels + "/nm_latency", "--sizes", "8:4KiB", "--iterations", "100"}
+	right := func(cmd *exec.Cmd) {
+		t.Helper()
+		cmd.Env = append(cmd.Env, logChannels...)
+		r := finish(t, cmd, "").want(t, 0, append(words, "by virtiofs", "# rank 0: vm0", "# rank 1: vm1")...)
+		if u := channels(r); u.count(overRegion) != 2 || u.count(overCore) != 0 {
+			t.Errorf("channels: %q", u)
+		}
+	}
+	right(p.command(args...))
+	p.nothing()
+	if !users {
+		return
+	}
+	a := newAccount(t, 34567) // of whom /etc/passwd and /etc/subuid know nothing
+	// A VM of his sees the directory in which he starts it, and of /tmp only what is his.
+	args[len(args)-5] = filepath.Join(a.home, "nm_latency")
+	if out, err := exec.Command("cp", kernel(t, "mpicc.openmpi", "nm_latency"), a.home).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	// The provider is looked for beside the program.
+	beside := filepath.Join(filepath.Dir(program.path), "c", "fabric")
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(nearmetal), "c", "fabric", "libivshmem-fi.so"))
+	if err = errors.Join(err, os.MkdirAll(beside, 0o755)); err == nil {
+		err = os.WriteFile(filepath.Join(beside, "libivshmem-fi.so"), text, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	right(a.command(t, append(append([]string{"run"}, a.kernel(t)...), args[1:]...)...))
+	list, err := os.ReadDir(a.runtime)
+	if err != nil || slices.ContainsFunc(list, func(e os.DirEntry) bool { return e.Name() != ".lock" }) {
+		t.Errorf("left of the user's: %v, %v", list, err)
+	}
+}
+
+// On a QEMU like Red Hat's a cluster runs as elsewhere: files by virtiofs, the region as devdax, MPI over it.
 func TestRedHatQEMU(t *testing.T) {
 	needs(t, "mpirun.openmpi")
 	needsVirtiofsd(t)
 	qemu := redHatQEMU(t)
 	levels := []string{"auto"}
-	if os.Getenv("NEARMETAL_FILES") != "" { // make test-rhel
+	if os.Getenv("NEARMETAL_REDHAT_QEMU") != "" { // make test-rhel
 		levels = []string{"auto", "standard", "strict"}
 	}
 	for _, isolation := range levels {
 		t.Run(isolation, func(t *testing.T) {
-			p := newPlace(t)
-			cmd := p.command("run", "-v", "--qemu", qemu, "--vms", "2", "--memory", "512MiB", "--isolation", isolation, "--",
-				"mpirun.openmpi", "-n", "2", kernels+"/nm_latency", "--sizes", "8:4KiB", "--iterations", "100")
-			cmd.Env = append(cmd.Env, logChannels...)
-			r := finish(t, cmd, "").want(t, 0, "by virtiofs", "# rank 0: vm0", "# rank 1: vm1")
-			if u := channels(r); u.count(overRegion) != 2 || u.count(overCore) != 0 {
-				t.Errorf("channels: %q", u)
-			}
-			p.nothing()
+			overVirtiofs(t, qemu, isolation, len(levels) > 1)
 		})
 	}
+}
+
+// Where such a QEMU has no user network, passt is that: an mpirun on the host reaches the VMs. isolation: strict refuses it.
+func TestRedHatPasst(t *testing.T) {
+	if os.Getenv("NEARMETAL_REDHAT_QEMU") == "" {
+		t.Skip("it needs a QEMU that is built without slirp: make test-rhel PARTS=passt")
+	}
+	needs(t, "mpirun.openmpi", "passt")
+	needsVirtiofsd(t)
+	qemu := redHatQEMU(t)
+	overVirtiofs(t, qemu, "standard", true)
+	nm(t, "run", "--qemu", qemu, "--isolation", "strict", "--", "true").want(t, 1, "passt runs in no jail")
 }
 
 // What is read-only is so for root in a VM, too; a share is written by the user who started the VMs; and a virtiofsd
