@@ -3,7 +3,7 @@
 # Debian (bookworm and trixie): .deb by apt and dpkg, .rpm by rpm itself. Each command that a package brings is run there.
 # Nothing may be left afterwards. As root; two minutes, and 60 MB a release the first time.
 #
-#   --roots [RELEASE...]   only makes the roots, and keeps them in build/packages-test
+#   --roots [RELEASE...]   only makes the roots, keeps them in build/packages-test, and fetches what the packages are made with
 #   --plan                 makes nothing: prints what the roots would fetch
 #
 # Everything mounted is so in a mount namespace of this script's alone.
@@ -49,7 +49,7 @@ if [ "${1:-}" != --within ]; then
 		fetch_try "a root of Debian's $release" root "$release" || exit 1
 		rm -f "$fetch_out"
 	done
-	[ -z "$roots" ] || exit 0
+	[ -z "$roots" ] || exec sh scripts/packages.sh --fetch
 	if [ -z "${PACKAGES_MADE:-}" ]; then
 		PACKAGES_NEXT=1 sh scripts/packages.sh "$out" >/dev/null
 	fi

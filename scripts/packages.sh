@@ -1,20 +1,26 @@
 #!/bin/sh
-# packages.sh [FOLDER]: makes nearmetal's packages for Debian's and Red Hat's families in FOLDER (build/packages), and
+# packages.sh [--fetch | FOLDER]: makes nearmetal's packages for Debian's and Red Hat's families in FOLDER (build/packages), and
 # prints their paths. It needs what a build needs, and Slurm's headers (libslurm-dev). The same commit on the same system
 # has the same packages, byte for byte.
 #
 # The plugin for Slurm is compiled for each release whose headers are available: those of this system, and those of the other
-# Debian releases that apt's mirror has.
+# Debian releases that apt's mirror has. --fetch only fetches those, and the modules of what makes packages.
 set -eu
 top=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 cd "$top"
 . scripts/fetch.sh
+fetch=
+if [ "${1:-}" = --fetch ]; then
+	fetch=1
+	shift
+fi
 dest=${1:-build/packages}
 mkdir -p "$dest"
 dest=$(CDPATH= cd -- "$dest" && pwd)
-work=$dest/work
+work=$dest/${fetch:+fetch-}work
 stage=$work/stage
-rm -rf "$work" "$dest"/*.deb "$dest"/*.rpm
+rm -rf "$work"
+[ -n "$fetch" ] || rm -f "$dest"/*.deb "$dest"/*.rpm
 mkdir -p "$work" "$work/plugins"
 version=$(cat VERSION)
 time=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y VERSION)}
@@ -34,6 +40,13 @@ headers() {
 		[ ! -e "$kept/usr/include/slurm/spank.h" ] || echo "$kept/usr/include"
 	done
 }
+
+if [ -n "$fetch" ]; then
+	headers >/dev/null
+	fetch_try "go mod download of nfpm" timeout 900 go -C packaging/nfpm mod download
+	rm -rf "$fetch_out" "$work"
+	exit 0
+fi
 
 # The libraries and small programs, as for /usr. Programs of an MPI library are not packaged: each MPI wants its own.
 meson setup --buildtype=release --prefix=/usr --libdir=lib -Dmpicc=none "$work/c" . >"$work/meson.log" || {
