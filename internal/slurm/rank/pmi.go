@@ -182,11 +182,33 @@ func relayPMIx(ctx context.Context, vm *guest.Client, t *task, vms int, env []st
 	// The server's shared memory is not in the VM.
 	over = append(over, "PMIX_GDS_MODULE=hash", "PMIX_MCA_gds=hash")
 	if vms > 1 {
-		// The server takes a node's VMs for one: what shares memory between its ranks must not.
-		// pml cm is the region, and devices (internal/launch: fabric).
-		over = append(over, "OMPI_MCA_pml=cm,ob1", "OMPI_MCA_btl=tcp,self", "OMPI_MCA_osc=^sm,ucx", "OMPI_MCA_coll=^sm,han,xhc,smcuda")
+		over = append(over, separateVMs(env)...)
 	}
 	return session.Environment(env, over), stop, nil
+}
+
+// separateVMs returns what Open MPI needs in env where a node has several VMs. The PMIx server takes them for one: what
+// shares memory between its ranks must not. The user's own OMPI_MCA_pml stays, since no pml shares memory by itself:
+// cm is the region and devices (internal/launch: fabric), ob1 uses what btl names, and UCX looks at the peer's kernel.
+func separateVMs(env []string) []string {
+	pml, osc := "cm,ob1", "^sm,ucx"
+	own := false
+	for _, v := range env {
+		switch name, value, _ := strings.Cut(v, "="); name {
+		case "OMPI_MCA_pml":
+			own = value != ""
+			if !strings.HasPrefix(value, "^") && strings.Contains(value, "ucx") {
+				osc = "^sm"
+			}
+		case "OMPI_MCA_pml_ucx_priority": // UCX is preferred (internal/launch: ucx)
+			pml, osc = "ucx,cm,ob1", "^sm"
+		}
+	}
+	over := []string{"OMPI_MCA_btl=tcp,self", "OMPI_MCA_osc=" + osc, "OMPI_MCA_coll=^sm,han,xhc,smcuda"}
+	if !own {
+		over = append(over, "OMPI_MCA_pml="+pml)
+	}
+	return over
 }
 
 // forward joins a connection from the VM to one on this host.
