@@ -66,6 +66,7 @@ func (e Events) stage(name string, done, total int) {
 // The stages of a start.
 const (
 	StagePrepare = "preparing kernel and initramfs"
+	StageAsk     = "asking the back end" // where VMs start from what the back end has
 	StageDevices = "handing devices over"
 	StageBoot    = "booting VMs"
 	StageDown    = "ending VMs"

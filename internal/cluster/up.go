@@ -78,7 +78,11 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 		defer noticeMu.Unlock()
 		o.Events.notice(line)
 	}
-	o.Events.stage(StagePrepare, 0, 0)
+	stage := StagePrepare
+	if o.Spec.Root == spec.RootBackend {
+		stage = StageAsk
+	}
+	o.Events.stage(stage, 0, 0)
 	p, err := c.prepare(ctx, o, notice)
 	if err != nil {
 		return err

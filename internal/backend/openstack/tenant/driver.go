@@ -269,7 +269,7 @@ func (d *driver) Prepare(ctx context.Context, p *plan.Plan, record func(backend.
 		return err
 	}
 	g, err := servergroups.Create(ctx, c.compute, servergroups.CreateOpts{Name: ref.ID[keyName], Policy: d.o.group}).Extract()
-	settled(ref)
+	settled(ref, err)
 	if gophercloud.ResponseCodeIs(err, http.StatusForbidden) {
 		return fmt.Errorf("this project may make no server group (%w): say group=none in the back end's name", explain("policy "+d.o.group, err))
 	}

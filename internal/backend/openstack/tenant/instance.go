@@ -59,7 +59,7 @@ func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance
 		Name: i.ref.ID[keyName], FlavorRef: d.flavor.ID, ImageRef: d.image, ConfigDrive: &drive, UserData: data,
 		Networks: []servers.Network{{Port: at.id}}, Metadata: map[string]string{metaMark: d.mark},
 	}, hints).Extract()
-	settled(i.ref)
+	settled(i.ref, err)
 	if err != nil {
 		// Nova may have made it all the same: the mark leads to it.
 		return fail(errors.Join(explain("making a server", err), i.undo()))

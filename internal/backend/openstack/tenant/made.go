@@ -2,11 +2,13 @@ package tenant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servergroups"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/security/groups"
@@ -42,12 +44,13 @@ func (d *driver) ref(kind, name string) backend.Ref {
 // answer was read.
 var grace = 20 * time.Second
 
-// answered are the names of things for which this process has read the cloud's answer: none of them comes later.
+// answered are the things, by mark and What, of which this process knows by an answer what became of the call: none of them comes
+// later. A server group and a security group have one name.
 var answered sync.Map
 
 // late reports whether a thing that is not there may still come.
 func late(r backend.Ref) bool {
-	if _, ok := answered.Load(r.ID[keyMark] + r.ID[keyName]); ok {
+	if _, ok := answered.Load(r.ID[keyMark] + r.What); ok {
 		return false
 	}
 	made, err := strconv.ParseInt(r.ID[keyMade], 10, 64)
@@ -55,8 +58,14 @@ func late(r backend.Ref) bool {
 	return err == nil && age >= 0 && age < grace
 }
 
-// settled notes that the cloud has answered the call that makes a thing.
-func settled(r backend.Ref) { answered.Store(r.ID[keyMark]+r.ID[keyName], true) }
+// settled notes that the cloud has answered the call that makes a thing; err is what the call returned. No answer, or one of a
+// server that failed, leaves open whether the thing still comes.
+func settled(r backend.Ref, err error) {
+	var code gophercloud.ErrUnexpectedResponseCode
+	if err == nil || errors.As(err, &code) && code.Actual < 500 {
+		answered.Store(r.ID[keyMark]+r.What, true)
+	}
+}
 
 // goneWait is the time between looks at a thing that is being deleted: no event says when it is gone.
 var goneWait = time.Second

@@ -27,7 +27,7 @@ func (d *driver) Network(ctx context.Context, vms []string, _ spec.Network, reco
 		return nil, err
 	}
 	g, err := groups.Create(ctx, c.network, groups.CreateOpts{Name: ref.ID[keyName], Description: "nearmetal: the VMs of one cluster"}).Extract()
-	settled(ref)
+	settled(ref, err)
 	if err != nil {
 		return nil, explain("making a security group", err)
 	}
@@ -50,7 +50,7 @@ func (d *driver) Network(ctx context.Context, vms []string, _ spec.Network, reco
 			CreateOptsBuilder: ports.CreateOpts{NetworkID: d.network, Name: ref.ID[keyName], SecurityGroups: &[]string{g.ID}},
 			VNICType:          d.o.vnic,
 		}).Extract()
-		settled(ref)
+		settled(ref, err)
 		if err != nil {
 			return nil, explain("making a port for "+vm, err)
 		}

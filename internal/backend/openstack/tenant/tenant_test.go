@@ -260,6 +260,28 @@ func TestSilent(t *testing.T) {
 	}
 }
 
+// A thing that the cloud makes only after its maker has stopped waiting for an answer is found and deleted.
+func TestLateAnswer(t *testing.T) {
+	for _, key := range []string{"POST servers", "POST ports", "POST security-groups", "POST os-server-groups"} {
+		c := newLab(t)
+		grace = time.Minute
+		defer func(d time.Duration) { callTime = d }(callTime)
+		callTime = 3 * time.Second // for calls that are answered it has to be enough
+		c.Late = key
+		u, err := up(t, on, 2)
+		if err == nil {
+			u.Down(context.Background())
+		}
+		if err == nil || !strings.Contains(err.Error(), "no answer within 3s") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", key, err)
+		}
+		c.Quiet()
+		if left := c.Left(); len(left) != 0 {
+			t.Errorf("%s: left: %q", key, left)
+		}
+	}
+}
+
 const envVictim = "NEARMETAL_TEST_TENANT"
 
 func TestMain(m *testing.M) {

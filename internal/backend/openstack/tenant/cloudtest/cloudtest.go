@@ -18,7 +18,9 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"nearmetal/internal/guest/carry"
 	"nearmetal/internal/guest/image"
@@ -30,6 +32,7 @@ type Cloud struct {
 	url string
 
 	serving  sync.WaitGroup
+	quiet    atomic.Bool
 	mu       sync.Mutex
 	n        int
 	things   map[string]map[string]map[string]any // by kind and ID
@@ -51,6 +54,7 @@ type Cloud struct {
 	Once     map[string][]int       // METHOD COLLECTION: statuses of the first such calls
 	Lose     string                 // METHOD COLLECTION: done, and answered 500, once
 	Silent   string                 // METHOD COLLECTION: done, and not answered, once
+	Late     string                 // METHOD COLLECTION: not answered, and done only after two searches or at Quiet, once
 	Image    map[string]any         // more properties of the image
 	OnChange func(n int, done bool) // before and after call n that changes something
 }
@@ -192,6 +196,10 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if silent {
 		c.Silent = ""
 	}
+	late := c.Late == key
+	if late {
+		c.Late = ""
+	}
 	c.mu.Unlock()
 	if status != 0 {
 		oops(w, status, "Policy doesn't allow it to be performed.")
@@ -204,6 +212,14 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if silent {
 		c.serve(httptest.NewRecorder(), r, f, id, action, body)
 		<-r.Context().Done()
+		return
+	}
+	if late {
+		<-r.Context().Done()
+		for c.Searches(f[0]) < 2 && !c.quiet.Load() {
+			time.Sleep(time.Millisecond)
+		}
+		c.serve(httptest.NewRecorder(), r, f, id, action, body)
 		return
 	}
 	if lose {
@@ -375,6 +391,7 @@ func (c *Cloud) Searches(kind string) int {
 
 // Quiet ends OnChange, after the calls that are being served.
 func (c *Cloud) Quiet() {
+	c.quiet.Store(true)
 	c.serving.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
