@@ -78,6 +78,11 @@ func equal(a, b []int) bool {
 	return slices.Equal(slices.Compact(a), slices.Compact(b))
 }
 
+// within reports whether all of a are in b.
+func within(a, b []int) bool {
+	return !slices.ContainsFunc(a, func(n int) bool { return !slices.Contains(b, n) })
+}
+
 // cpus compares the vCPUs' threads with the pins. Without pins each may run wherever
 // nearmetal itself may: one row says so of all that do.
 func (r *rows) cpus(p *plan.VM, f *backend.Facts) {
@@ -121,7 +126,9 @@ func (r *rows) threads(p *plan.VM, f *backend.Facts) {
 	ok, as := true, 0
 	var others []string
 	for _, t := range f.Threads {
-		if equal(t.CPUs, planned) {
+		// QEMU binds those of its thread-context objects to the node whose memory they take at the start. They do nothing after that.
+		taker := len(p.EmulatorCPUs) == 0 && strings.HasPrefix(t.Name, "TC ") && within(t.CPUs, f.Own)
+		if taker || equal(t.CPUs, planned) {
 			as++
 			continue
 		}

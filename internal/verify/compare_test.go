@@ -33,6 +33,14 @@ func TestCompare(t *testing.T) {
 	golden.Check(t, "testdata/real.rows", table(Compare(p, region, f, f.Region.File)))
 }
 
+// freeThreads lets QEMU's own threads run anywhere, in the plan and in what was found.
+func freeThreads(p *plan.VM, f *backend.Facts) {
+	p.EmulatorCPUs = nil
+	for i := range f.Threads {
+		f.Threads[i].CPUs = f.Own
+	}
+}
+
 // TestDiffers changes one fact, or the plan, and wants the one row that says so.
 func TestDiffers(t *testing.T) {
 	for _, c := range []struct {
@@ -52,6 +60,14 @@ func TestDiffers(t *testing.T) {
 		}, "differs vm0: CPUs of vCPU 3: planned any of 0-1, found 0"},
 		{"an emulator thread elsewhere", func(_ *plan.VM, _ *plan.Region, f *backend.Facts) { f.Threads[0].CPUs = []int{1} },
 			`differs vm0: CPUs of QEMU's other threads: planned 0, found 0 (2 threads), 1 of "qemu-system-x86"`},
+		{"a thread that took a node's memory", func(p *plan.VM, _ *plan.Region, f *backend.Facts) {
+			freeThreads(p, f)
+			f.Threads[0].Name, f.Threads[0].CPUs = "TC tc0", []int{1}
+		}, ""},
+		{"one that is bound elsewhere", func(p *plan.VM, _ *plan.Region, f *backend.Facts) {
+			freeThreads(p, f)
+			f.Threads[0].Name, f.Threads[0].CPUs = "TC tc0", []int{7}
+		}, `differs vm0: CPUs of QEMU's other threads: planned any of 0-1, found any of 0-1 (2 threads), 7 of "TC tc0"`},
 		{"a vCPU on another node", func(_ *plan.VM, _ *plan.Region, f *backend.Facts) { f.VCPUs[1].Node, f.VCPUs[2].Node = 1, 0 },
 			"differs vm0: vCPUs of node 0 in QEMU: planned 0-1, found 0,2\ndiffers vm0: vCPUs of node 1 in QEMU: planned 2-3, found 1,3"},
 		{"cores for threads", func(p *plan.VM, _ *plan.Region, _ *backend.Facts) { p.Cores, p.Threads = 2, 1 },
@@ -114,7 +130,7 @@ func TestDiffers(t *testing.T) {
 		p, region, f := captured(t)
 		file := f.Region.File
 		c.change(p, region, f)
-		if got := differing(Compare(p, region, f, file)); got != c.want+"\n" {
+		if got := differing(Compare(p, region, f, file)); strings.TrimSpace(got) != c.want {
 			t.Errorf("%s: got\n%swant\n%s", c.name, got, c.want)
 		}
 	}
