@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,15 +35,27 @@ func onDemand(t *testing.T) {
 // host is the outer host.
 type host struct{ *outer.Host }
 
-// boot starts it. Its cores have no threads: Linux sees those of AMD's CPUs by a feature (TOPOEXT) that TCG lacks. The memory of the nodes is in DIMMs: more than 2.75 GiB of the board's own would have the firmware put the
+// cores and threads are CPUs of the host, always eight, two a node.
+const (
+	// The cores have no threads: Linux sees those of AMD's CPUs by a feature (TOPOEXT) that TCG lacks.
+	cores = "8,sockets=2,dies=1,cores=4,threads=1"
+	// A CPU of Intel's has threads. TCG has no VMX, so that VMs on it are emulated once more.
+	threads = "8,sockets=2,dies=1,cores=2,threads=2"
+	intel   = "max,-erms,-fsrm,-svm,vendor=GenuineIntel,family=6,model=85,stepping=7"
+)
+
+// boot starts it with cores or threads. The memory of the nodes is in DIMMs: more than 2.75 GiB of the board's own would have the firmware put the
 // card's window above 4 GiB, where QEMU 10.0 maps the VFs' BARs wrongly (test/sriov).
-func boot(t *testing.T, state string) *host {
+func boot(t *testing.T, state, smp string) *host {
 	t.Helper()
 	args := []string{
-		"-smp", "8,sockets=2,dies=1,cores=4,threads=1", "-m", "2560M,slots=4,maxmem=16G",
+		"-smp", smp, "-m", "2560M,slots=4,maxmem=16G",
 		"-device", fmt.Sprintf("pxb-pcie,id=pxb1,bus_nr=64,numa_node=%d,bus=pcie.0", cardNode),
 		"-device", "pcie-root-port,id=rp1,bus=pxb1,chassis=1,slot=1",
 		"-netdev", "user,id=n0,restrict=on,ipv6=off", "-device", "igb,id=igb0,netdev=n0,mac=52:54:00:06:01:00,bus=rp1",
+	}
+	if smp == threads {
+		args = append(args, "-cpu", intel)
 	}
 	for n := range 4 {
 		args = append(args, "-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=640M", n),
@@ -72,10 +85,10 @@ func distance(a, b int) int {
 }
 
 // onHost runs steps on an outer host: each needs what those before have made.
-func onHost(t *testing.T, steps ...func(h *host)) {
+func onHost(t *testing.T, smp string, steps ...func(h *host)) {
 	onDemand(t)
 	outer.Fresh(t, func() {
-		h := boot(t, t.TempDir())
+		h := boot(t, t.TempDir(), smp)
 		defer h.Kill()
 		h.prepare()
 		for _, step := range steps {
@@ -85,14 +98,17 @@ func onHost(t *testing.T, steps ...func(h *host)) {
 }
 
 // A VM over two nodes is as planned, and is not once it is spoilt.
-func TestWide(t *testing.T) { onHost(t, (*host).isAsBuilt, (*host).checksKVM, (*host).wide) }
+func TestWide(t *testing.T) { onHost(t, cores, (*host).isAsBuilt, (*host).checksKVM, (*host).wide) }
 
 // A VM in gigantic pages, and a VF that Slurm leases.
-func TestPagesAndSlurm(t *testing.T) { onHost(t, (*host).gigantic, (*host).slurm) }
+func TestPagesAndSlurm(t *testing.T) { onHost(t, cores, (*host).gigantic, (*host).slurm) }
+
+// VMs on a host whose cores have two threads: on both, and on one with the other idle.
+func TestThreads(t *testing.T) { onHost(t, threads, (*host).bothThreads, (*host).oneThread) }
 
 // prepare loads the drivers, takes huge pages on each node, and makes VFs.
 func (h *host) prepare() {
-	h.Sh("set -e; modprobe igb; modprobe kvm_amd; modprobe vfio-pci; ip link set lo up; ip link set eth0 up")
+	h.Sh("set -e; modprobe igb; modprobe kvm_amd || ! grep -qw svm /proc/cpuinfo; modprobe vfio-pci; ip link set lo up; ip link set eth0 up")
 	h.Within(vmBound, `set -e; for n in 0 1 2 3; do
 		echo 1 >/sys/devices/system/node/node$n/hugepages/hugepages-1048576kB/nr_hugepages
 		echo 200 >/sys/devices/system/node/node$n/hugepages/hugepages-2048kB/nr_hugepages
@@ -298,4 +314,72 @@ func (h *host) gigantic() {
 	}
 	h.Sh(outer.Nearmetal(h.T) + " down giant")
 	h.Step("1 GiB pages")
+}
+
+// core returns the core that has CPU n of a host with threads.
+func core(n int) int { return n / 2 }
+
+// cpus returns the CPU to which each of n vCPUs is bound.
+func cpus(t *testing.T, rows map[string]verify.Row, n int) []int {
+	t.Helper()
+	var on []int
+	for v := range n {
+		r := rows[fmt.Sprintf("CPUs of vCPU %d", v)]
+		c, err := strconv.Atoi(r.Found)
+		if err != nil {
+			t.Fatalf("vCPU %d: %+v", v, r)
+		}
+		on = append(on, c)
+	}
+	return on
+}
+
+// bothThreads is a VM on all threads of two cores, each of a node of its own. The guest sees them as threads.
+func (h *host) bothThreads() {
+	var top topology.Host
+	if err := json.Unmarshal([]byte(h.Sh(outer.Nearmetal(h.T)+" topology --json")), &top); err != nil {
+		h.T.Fatal(err)
+	}
+	for _, c := range top.CPUs {
+		for _, o := range top.CPUs {
+			if (c.Core == o.Core) != (core(c.ID) == core(o.ID)) {
+				h.T.Errorf("CPUs %d and %d: cores %d and %d", c.ID, o.ID, c.Core, o.Core)
+			}
+		}
+	}
+	h.up("both", "vms: [{vcpus: 4, memory: 384MiB}]\nplacement: {smt: require, pages: 2MiB, nodes: 2}\n")
+	rows := h.asPlanned("both")
+	if r := rows["topology in the guest"]; r.Planned != "2 sockets x 1 die x 1 core x 2 threads" {
+		h.T.Errorf("%+v", r)
+	}
+	on := cpus(h.T, rows, 4)
+	if core(on[0]) != core(on[1]) || core(on[2]) != core(on[3]) || core(on[0]) == core(on[2]) {
+		h.T.Errorf("vCPUs are on CPUs %d", on)
+	}
+	h.Step(fmt.Sprintf("four vCPUs on CPUs %d", on))
+	h.Sh(outer.Nearmetal(h.T) + " down both")
+}
+
+// oneThread is a VM with a core for each vCPU. Nothing of the VM runs on the other thread.
+func (h *host) oneThread() {
+	h.up("one", "vms: [{vcpus: 2, memory: 384MiB}]\nplacement: {smt: isolate, pages: 2MiB, nodes: 2}\n")
+	rows := h.asPlanned("one")
+	if r := rows["topology in the guest"]; r.Planned != "2 sockets x 1 die x 1 core x 1 thread" {
+		h.T.Errorf("%+v", r)
+	}
+	on := cpus(h.T, rows, 2)
+	if core(on[0]) == core(on[1]) {
+		h.T.Errorf("vCPUs are on CPUs %d", on)
+	}
+	others, err := topology.ParseList(rows["CPUs of QEMU's other threads"].Planned, 8)
+	if err != nil || len(others) == 0 {
+		h.T.Errorf("%v: %+v", err, rows["CPUs of QEMU's other threads"])
+	}
+	for _, other := range others {
+		if core(other) == core(on[0]) || core(other) == core(on[1]) {
+			h.T.Errorf("QEMU's other threads may run on CPU %d, vCPUs are on CPUs %d", other, on)
+		}
+	}
+	h.Step(fmt.Sprintf("two vCPUs on CPUs %d", on))
+	h.Sh(outer.Nearmetal(h.T) + " down one")
 }
