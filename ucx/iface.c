@@ -79,7 +79,7 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 	a->am.max_zcopy = ivu_zcopy_max(i);
 	a->am.max_hdr = IVU_HEADER_MAX;
 	a->am.align_mtu = a->am.opt_zcopy_align = 1;
-	a->am.max_iov = SIZE_MAX;
+	a->am.max_iov = IVU_AM_IOV_MAX;
 	a->put.max_zcopy = bounce;
 	a->put.opt_zcopy_align = a->put.align_mtu = 1;
 	a->put.max_iov = IVU_IOV_MAX;

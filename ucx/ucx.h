@@ -27,6 +27,7 @@ struct ivu_put {
 
 #define IVU_SHORT_MAX	(8 + IVS_INLINE_MAX)	/* bytes of an active message in the ring itself */
 #define IVU_IOV_MAX	8
+#define IVU_AM_IOV_MAX	16	/* pieces that are stated: UCX and programs keep that many on their stack */
 #define IVU_HEADER_MAX	56	/* bytes of a header in the ring before data in a bounce buffer */
 
 /* Bytes of a bounce buffer before data that has its header in the ring: the receiver may put the header there. */

@@ -720,6 +720,34 @@ static void itself(void)
 	stop();
 }
 
+/* Messages of many pieces, which take several of the transport's and no rendezvous. */
+static void pieces(void)
+{
+	enum { PIECES = 40, LONGEST = 20000, COUNT = 30 };
+	static uint8_t out[PIECES * LONGEST], in[PIECES * LONGEST];
+	ucp_request_param_t how = { .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE, .datatype = ucp_dt_make_iov() };
+	ucp_dt_iov_t iov[PIECES];
+	uint32_t n, i;
+	size_t len;
+	void *sent, *receive;
+
+	setenv("UCX_RNDV_THRESH", "inf", 1);
+	setenv("UCX_ZCOPY_THRESH", "1", 1);
+	start(UCP_FEATURE_TAG, false);
+	for (n = 0; n < COUNT; n++) {
+		for (i = 0, len = 0; i < PIECES; len += iov[i++].length) {
+			iov[i].buffer = out + len;
+			iov[i].length = n % 2 ? LONGEST - 7 * n : i * n;
+		}
+		fill(out, len, n + (uint32_t) rank);
+		receive = receive_tag(in, len, n);
+		sent = n % 3 ? ucp_tag_send_nbx(eps[!rank], iov, PIECES, n, &how) : send_tag(!rank, out, len, n);
+		EXPECT(complete(receive) == UCS_OK && filled(in, len, n + (uint32_t) !rank));
+		EXPECT(complete(sent) == UCS_OK);
+	}
+	stop();
+}
+
 /* Does the transport for memory of the region belong to this version of UCX? */
 static bool has_window(void)
 {
@@ -752,6 +780,7 @@ int main(int argc, char **argv)
 		{ "messages", 3, 64, messages, false },
 		{ "messages in a small region", 2, 4, messages, false },
 		{ "flood", 2, 16, flood, false },
+		{ "pieces", 2, 64, pieces, false },
 		{ "others", 2, 64, others, false },
 		{ "window", 2, 64, window, false },
 		{ "death", 2, 64, death, true },
