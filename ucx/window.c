@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
 
 #include <nearmetal/fabric.h>
 
@@ -29,6 +30,7 @@ struct packed_key {
 /* Memory that was allocated. */
 struct window {
 	void		*memory;
+	size_t		len;		/* of memory that is none of the region's, else 0 */
 	struct packed_key key;
 };
 
@@ -96,7 +98,10 @@ static ivu_status md_query(struct ivu_md *md, uint8_t *attr)
 	return IVU_OK;
 }
 
-/* A piece of this process's own area. There is none before its first worker. */
+/*
+ * A piece of this process's own area. There is none before its first worker, and later there may be no room. Then it is
+ * memory as any, which peers do not reach by its key: if this failed UCX would say so as an error, though it has other ways.
+ */
 static ivu_status allocate(struct ivu_md *md, size_t *length, void **address, unsigned int type, unsigned int flags,
 			   void **memh)
 {
@@ -109,10 +114,19 @@ static ivu_status allocate(struct ivu_md *md, size_t *length, void **address, un
 	w = malloc(sizeof(*w));
 	if (!w)
 		return IVU_ERR_NO_MEMORY;
+	memset(w, 0, sizeof(*w));
 	w->memory = nm_fabric_alloc(*length);
 	if (!w->memory) {
-		free(w);
-		return IVU_ERR_NO_MEMORY;
+		w->memory = mmap(NULL, *length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (w->memory == MAP_FAILED) {
+			free(w);
+			return IVU_ERR_NO_MEMORY;
+		}
+		w->len = *length;
+		w->key.slot = UINT32_MAX;
+		*address = w->memory;
+		*memh = w;
+		return IVU_OK;
 	}
 	offset = (uint64_t) ((uint8_t *) w->memory - ivs_area(r, 0));
 	w->key.region = r->id;
@@ -146,7 +160,10 @@ static ivu_status mem_free(struct ivu_md *md, void *memh)
 	struct window *w = memh;
 
 	(void) md;
-	nm_fabric_free(w->memory);
+	if (w->len)
+		munmap(w->memory, w->len);
+	else
+		nm_fabric_free(w->memory);
 	free(w);
 	return IVU_OK;
 }

@@ -363,6 +363,62 @@ static void window(void)
 	stop();
 }
 
+/* Memory for which the region has no room, and that of before the first worker: it is none of the region's, and reached. */
+static void no_room(void)
+{
+	enum { BYTES = 3 << 20 };
+	ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_RMA };
+	ucp_mem_map_params_t map = {
+		.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
+		.length = BYTES,
+		.flags = UCP_MEM_MAP_ALLOCATE,
+	};
+	ucp_mem_attr_t attr = { .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS };
+	ucp_request_param_t none = { .op_attr_mask = 0 };
+	uint8_t *mine = malloc(BYTES), *theirs;
+	ucp_context_h early;
+	ucp_config_t *config;
+	ucp_mem_h memh;
+	ucp_rkey_h rkey;
+	void *packed;
+	size_t len;
+	int other = !rank;
+
+	setenv("FI_IVSHMEM_RANKS", "32", 1);
+	setenv("UCX_TLS", "ivshmem,ivshmem_m", 1);
+	/* No other way than the region. */
+	setenv("UCX_ALLOC_PRIO", "md:ivshmem_m", 1);
+	EXPECT(ucp_config_read(NULL, NULL, &config) == UCS_OK);
+	EXPECT(ucp_init(&params, config, &early) == UCS_OK);
+	ucp_config_release(config);
+	EXPECT(ucp_mem_map(early, &map, &memh) == UCS_OK && ucp_mem_unmap(early, memh) == UCS_OK);
+	ucp_cleanup(early);
+	start(UCP_FEATURE_RMA, false);
+	EXPECT(ucp_mem_map(context, &map, &memh) == UCS_OK && ucp_mem_query(memh, &attr) == UCS_OK);
+	EXPECT(ucp_rkey_pack(context, memh, &packed, &len) == UCS_OK && len <= ADDRESS_MAX);
+	memset(attr.address, 0, BYTES);
+	barrier(progress);
+	memcpy(shared->address[rank], packed, len);
+	memcpy(&shared->flag[2 * rank], &attr.address, sizeof(attr.address));
+	ucp_rkey_buffer_release(packed);
+	barrier(progress);
+	EXPECT(ucp_ep_rkey_unpack(eps[other], shared->address[other], &rkey) == UCS_OK);
+	memcpy(&theirs, &shared->flag[2 * other], sizeof(theirs));
+	fill(mine, BYTES, (uint32_t) rank);
+	EXPECT(complete(ucp_put_nbx(eps[other], mine, BYTES, (uintptr_t) theirs, rkey, &none)) == UCS_OK);
+	EXPECT(complete(ucp_ep_flush_nbx(eps[other], &none)) == UCS_OK);
+	barrier(progress);
+	EXPECT(filled(attr.address, BYTES, (uint32_t) other));
+	memset(mine, 0, BYTES);
+	EXPECT(complete(ucp_get_nbx(eps[other], mine, BYTES, (uintptr_t) theirs, rkey, &none)) == UCS_OK);
+	EXPECT(filled(mine, BYTES, (uint32_t) rank));
+	barrier(progress);
+	ucp_rkey_destroy(rkey);
+	EXPECT(ucp_mem_unmap(context, memh) == UCS_OK);
+	free(mine);
+	stop();
+}
+
 /* A rank is killed: what the other sends it ends with an error, and UCX reports it. */
 static void death(void)
 {
@@ -783,6 +839,7 @@ int main(int argc, char **argv)
 		{ "pieces", 2, 64, pieces, false },
 		{ "others", 2, 64, others, false },
 		{ "window", 2, 64, window, false },
+		{ "no room", 2, 64, no_room, false },
 		{ "death", 2, 64, death, true },
 		{ "wakeup", 2, 64, wakeup, false },
 		{ "forks", 2, 64, forks, false },
@@ -801,7 +858,7 @@ int main(int argc, char **argv)
 	setenv("UCX_TLS", "ivshmem", 0);
 	setenv("FI_IVSHMEM_TIMEOUT", "2000", 0);
 	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		if (asked(argc, argv, tests[i].name) && (tests[i].fn != window || has_window()))
+		if (asked(argc, argv, tests[i].name) && ((tests[i].fn != window && tests[i].fn != no_room) || has_window()))
 			run(tests[i].name, tests[i].ranks, tests[i].mib, tests[i].fn, tests[i].may_die);
 	return 0;
 }
