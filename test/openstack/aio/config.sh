@@ -110,6 +110,9 @@ workers = 1
 enabled_filters = ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter,NUMATopologyFilter,PciPassthroughFilter,AggregateInstanceExtraSpecsFilter
 [compute]
 cpu_shared_set = 0-1
+[pci]
+# The card of simulated hosts: its address is the name.
+alias = {"name": "0000-81-00-0", "vendor_id": "8086", "product_id": "1515", "device_type": "type-VF"}
 [libvirt]
 num_pcie_ports = 16
 virt_type = qemu

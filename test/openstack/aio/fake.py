@@ -1,11 +1,12 @@
-# fake.py NAME NODES CORES THREADS GIB: the real nova-compute of a host that is simulated, by the stand-in for libvirt of
-# Nova's own tests. Each domain that it would start is in /log/xml/NAME.SERVER.xml.
+# fake.py NAME NODES CORES THREADS GIB CARD: the real nova-compute of a host that is simulated, by the stand-in for libvirt of
+# Nova's own tests. It has a card with 8 virtual functions on node CARD. Each domain that it would start is in
+# /log/xml/NAME.SERVER.xml.
 import io
 import os
 import re
 import sys
 
-name, nodes, cores, threads, gib = sys.argv[1], *map(int, sys.argv[2:])
+name, nodes, cores, threads, gib, card = sys.argv[1], *map(int, sys.argv[2:])
 total = nodes * cores * threads
 state, config = '/var/lib/nova/' + name, '/etc/nova/%s.conf' % name
 os.makedirs(state + '/instances', exist_ok=True)
@@ -22,6 +23,8 @@ instances_path = %s/instances
 [libvirt]
 virt_type = kvm
 cpu_mode = none
+[pci]
+device_spec = {"vendor_id": "8086", "product_id": "1515"}
 ''' % (name, state, state, shared, ','.join(str(c) for c in range(0, total, threads))))
 sys.argv = ['nova-compute', '--config-file', '/etc/nova/nova.conf', '--config-file', config]
 
@@ -36,7 +39,7 @@ def use(f):
     return f
 
 
-use(libvirt.LibvirtFixture())
+stand_in = use(libvirt.LibvirtFixture())
 use(libvirt_imagebackend.LibvirtImageBackendFixture())
 use(os_brick.OSBrickFixture())
 for what, how in [
@@ -59,8 +62,10 @@ kb = gib << 20
 info = libvirt.HostInfo(cpu_nodes=nodes, cpu_sockets=1, cpu_cores=cores, cpu_threads=threads, kB_mem=kb,
                         mempages={n: [pages(4, kb // nodes // 4), pages(2048, 0)] for n in range(nodes)})
 info.kB_mem = kb >> 10  # what getInfo() says is in MiB
+functions = libvirt.HostPCIDevicesInfo(num_pfs=1, num_vfs=8, numa_node=card)
+stand_in.update_sriov_mac_address_mapping(functions.get_pci_address_mac_mapping())
 connection = libvirt.Connection('qemu:///system', version=libvirt.FAKE_LIBVIRT_VERSION, hv_version=libvirt.FAKE_QEMU_VERSION,
-                                host_info=info, hostname=name)
+                                host_info=info, pci_info=functions, hostname=name)
 use(fixtures.MockPatch('nova.virt.libvirt.host.Host.get_connection', return_value=connection))
 real = guest.Guest.create.__func__
 

@@ -2,7 +2,7 @@
 # simulated.sh: inside of scripts/openstack.sh's root: two simulated hosts, and what Nova's scheduler does with cluster files.
 set -u
 openstack compute service set --disable aio nova-compute
-for host in "two 2 8 2 64" "eight 8 16 1 256"; do
+for host in "two 2 8 2 64 1" "eight 8 16 1 256 3"; do
 	name=${host%% *}
 	(exec setsid python3 /nm/fake.py $host >>/log/fake-$name.log 2>&1 </dev/null) &
 done
