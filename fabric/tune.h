@@ -35,12 +35,14 @@
 #define IVS_PAUSE_SHORT		100	/* cycles: `pause` takes 40 to 65 on many CPUs, 140 and more on Intel's since Skylake */
 
 /*
- * Copies. Those by string instructions are Intel's: no other CPU comes to IVS_STRING_MIN, IVS_PUT_MIN and IVS_OWN_MAX. A put
+ * Copies. Those by string instructions are Intel's, and AMD's from Zen 5 on: no other CPU comes to the values for them. A put
  * of 4 KiB had 0.98 of memcpy's bandwidth where its lines were fetched for writing, and 0.80 by string instructions, on a
  * Xeon (X in docs/fabric-measurements.md). Half and twice the values were not compared there.
  */
 #define IVS_COPY_SMALL		256	/* bytes up to which a copy is made in line (1.01, 0.93) */
 #define IVS_STRING_MIN		8192	/* bytes; below, string instructions take too long to start: glibc's own value with AVX */
+#define IVS_STRING_MIN_AMD	1024	/* bytes; the same for AMD's: 2 KiB took 0.54 us in place of 0.79, and 64 KiB in a row had 1.26 times the bandwidth (UCX, Zen 5, cores without a common cache, medians of 4 runs) */
+#define IVS_STRING_AMD_FAMILY	26	/* of AMD's CPUs, from which on they are used: Zen 5 */
 #define IVS_PUT_MIN		16384	/* bytes; the same where nobody waits for the copy: glibc's own value with AVX-512 */
 #define IVS_OWN_MAX		8192	/* bytes of a copy fetched for writing before it: a sixth of a core's own cache */
 

@@ -85,6 +85,15 @@ static void copy_string(void *dst, const void *src, size_t len)
 		string(dst, src, len);
 }
 
+/* The same for AMD's, which start faster. */
+static void copy_string_amd(void *dst, const void *src, size_t len)
+{
+	if (len < IVS_STRING_MIN_AMD)
+		copy_avx(dst, src, len);
+	else
+		string(dst, src, len);
+}
+
 /*
  * Of one copy after another, each with some work between, a core overlaps less than of one
  * long one: the work's stores wait in the same row. So all lines are asked for before.
@@ -142,11 +151,6 @@ static bool emulated(void)
 	return b == 0x54474354 && c == 0x43544743 && d == 0x47435447;	/* TCGTCGTCGTCG */
 }
 
-/*
- * AMD's string instructions (seen on Zen 3, reported of Zen 4: glibc bug 30994) take thirty times as long
- * where the destination lies 1 to 31 bytes behind the source, but for whole pages: as it is
- * between a bounce buffer and a large buffer of malloc's. Elsewhere they are no faster than vectors.
- */
 static bool amd(void)
 {
 	unsigned int max, maker[3];
@@ -156,11 +160,25 @@ static bool amd(void)
 	       !memcmp(maker, "HygonGenuine", sizeof(maker));
 }
 
+/*
+ * AMD's string instructions before Zen 5 (seen on Zen 3, reported of Zen 4: glibc bug 30994) take thirty times as
+ * long where the destination lies 1 to 31 bytes behind the source, but for whole pages: as it is
+ * between a bounce buffer and a large buffer of malloc's. Elsewhere they are no faster than vectors there.
+ */
+static bool slow_string(void)
+{
+	unsigned int a, b, c, d, family;
+
+	__cpuid(1, a, b, c, d);
+	family = (a >> 8 & 15) + (a >> 20 & 255);
+	return amd() && family < IVS_STRING_AMD_FAMILY;
+}
+
 static bool fast_string(void)
 {
 	unsigned int a, b, c, d;
 
-	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & 1U << 9 && !emulated() && !amd();
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & 1U << 9 && !emulated() && !slow_string();
 }
 #endif
 
@@ -174,6 +192,8 @@ void ivs_copy_init(void)
 	if (fast_string()) {
 		ivs_copy_large = copy_string;
 		ivs_copy_put = put_string;
+		if (amd())
+			ivs_copy_large = ivs_copy_put = copy_string_amd;
 	}
 	if (!emulated())
 		ivs_copy_nt = copy_nt;
