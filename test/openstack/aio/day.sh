@@ -1,9 +1,15 @@
 #!/bin/bash
-# day.sh [PART...]: inside of scripts/openstack.sh's root: an administrator's and a tenant's day, on a real Nova. Parts are
-# cluster, servers and slurm: part-*.sh; the first two if none is named. It says how long each step took; what is wrong ends it with status 1.
+# day.sh [-k] [PART...]: inside of scripts/openstack.sh's root: an administrator's and a tenant's day, on a real Nova. Parts are
+# part-*.sh; cluster and servers if none is named. It says how long each step took; what is wrong ends it with status 1.
+# -k: image, flavor and hook stay, for the next day in the same cloud.
 set -u
-cd /root
-rm -rf .nm day && mkdir day && cd day
+keep=
+[ "${1:-}" != -k ] || {
+	keep=-k
+	shift
+}
+[ -e /run/nm-day ] || rm -rf /root/.nm /root/day # of another cloud
+mkdir -p /root/day && cd /root/day
 . /nm/lib.sh
 
 plan() {
@@ -18,11 +24,13 @@ plan() {
 hook() {
 	nearmetal host openstack-region install --flavor nm.2.768M=64MiB --flavor nm.2.896M=64MiB && libvirtd_again && nearmetal host openstack-region status
 }
-step "the image is in Glance" bash /nm/image.sh
-step "the flavor of a plan" plan
-step "the region's hook, and libvirtd again" hook
-
-step "Nova takes the flavors of the plans that are tested, and no wrong ones" python3 /nm/flavors.py /nm/golden/*.tf.json
+if [ ! -e /run/nm-day ]; then
+	step "the image is in Glance" bash /nm/image.sh
+	step "the flavor of a plan" plan
+	step "Nova takes the flavors of the plans that are tested, and no wrong ones" python3 /nm/flavors.py /nm/golden/*.tf.json
+	touch /run/nm-day
+fi
+nearmetal host openstack-region status >/dev/null 2>&1 || step "the region's hook, and libvirtd again" hook
 if [ $# = 0 ] && [ -e /usr/bin/neutron-linuxbridge-agent ]; then
 	set -- cluster servers
 elif [ $# = 0 ]; then
@@ -32,6 +40,7 @@ for part; do
 	echo "-- $part"
 	. "/nm/part-$part.sh"
 done
+[ -z "$keep" ] || exit 0
 remove() { nearmetal host openstack-region remove && ! ls /etc/libvirt/hooks/qemu.d/* 2>/dev/null; }
 step "the hook is removed" remove
 echo "all as it should be"

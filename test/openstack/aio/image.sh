@@ -27,8 +27,12 @@ for unit in slurmd slurmctld munge e2scrub_reap apt-daily.timer apt-daily-upgrad
 done
 chroot $g getent group hpc >/dev/null || chroot $g groupadd hpc
 chroot $g getent passwd ann >/dev/null || chroot $g useradd -m -u 1000 -G hpc ann
-# Debian's Slurm loads libpmix.so, which is in libpmix-dev.
-ln -sf libpmix.so.2 $g/usr/lib/x86_64-linux-gnu/libpmix.so
+# The link of docs/openstack.md, for Debian's Slurm.
+ln -sfn libpmix.so.2 $g/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so
+# This cloud has no server of names. One that does not answer holds munged and slurmstepd up.
+: >$g/etc/resolv.conf
+# What nobody looks at costs emulated seconds, too.
+chroot $g systemctl -q mask getty.target getty-static.service systemd-update-utmp.service systemd-update-utmp-runlevel.service systemd-tmpfiles-clean.timer
 # The rule of docs/openstack.md.
 sed -n '/^# .etc.udev.rules.d.60-nearmetal-region.rules/,/^```/p' /nm/openstack.md | sed '/^```/d' >$g/etc/udev/rules.d/60-nearmetal-region.rules
 [ -s $g/etc/udev/rules.d/60-nearmetal-region.rules ]

@@ -62,8 +62,12 @@ libvirtd_again() {
 }
 nothing() {
 	local left
-	left=$(openstack server list --all-projects -f value -c Name; openstack port list -f value -c ID; openstack security group list -f value -c Name | grep -v '^default$'
-		as ann openstack server group list -f value -c Name; as ann openstack keypair list -f value -c Name; find /dev/shm -type f; virsh -q list --all; ls /var/lib/nova/instances | grep -- '-.*-.*-')
+	left=$(
+		python3 /nm/left.py || echo "left.py failed"
+		find /dev/shm -type f
+		virsh -q list --all
+		ls /var/lib/nova/instances | grep -- '-.*-.*-'
+	)
 	echo "left: $left"
 	[ -z "$left" ]
 }
