@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 
 #include "lower/core_ep.h"
+#include "lower/named.h"
 #include "lower/nearest.h"
 #include "tune.h"
 
@@ -128,6 +129,10 @@ static int try_info(const char *name, uint64_t caps, struct fi_info **info)
 	if (!hints)
 		return -FI_ENOMEM;
 	hints->fabric_attr->prov_name = strdup(name);
+	if (!hints->fabric_attr->prov_name) {
+		ivs_lib.freeinfo(hints);
+		return -FI_ENOMEM;
+	}
 	hints->caps = caps;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = FI_EP_RDM;
@@ -146,7 +151,7 @@ static int try_info(const char *name, uint64_t caps, struct fi_info **info)
 	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
 	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-	ret = ivs_lib.getinfo(version, NULL, NULL, flags, hints, info);
+	ret = ivs_named(version, flags, hints, info);
 	ivs_lib.freeinfo(hints);
 	if (ret)
 		return ret;

@@ -1,0 +1,42 @@
+#include <string.h>
+
+#include "base/lib.h"
+#include "lower/named.h"
+
+/* Keeps of a list what a provider of that name offers. */
+static void keep_only(struct fi_info **info, const char *name)
+{
+	struct fi_info *f;
+
+	while ((f = *info)) {
+		const char *has = f->fabric_attr ? f->fabric_attr->prov_name : NULL;
+
+		if (has && !strcmp(has, name)) {
+			info = &f->next;
+			continue;
+		}
+		*info = f->next;
+		f->next = NULL;
+		ivs_lib.freeinfo(f);
+	}
+}
+
+int ivs_named(uint32_t version, uint64_t flags, struct fi_info *hints, struct fi_info **info)
+{
+	char *name = hints->fabric_attr->prov_name, *end = strchr(name, ';');
+	int ret = ivs_lib.getinfo(version, NULL, NULL, flags, hints, info);
+
+	if (ret != -FI_ENODATA || !end)
+		return ret;
+	/*
+	 * Intel MPI's libfabric (seen: 2.4.0-impi) finds nothing by two parts. By the first one it
+	 * finds all that is layered on it.
+	 */
+	*end = 0;
+	ret = ivs_lib.getinfo(version, NULL, NULL, flags, hints, info);
+	*end = ';';
+	if (ret)
+		return ret;
+	keep_only(info, name);
+	return *info ? 0 : -FI_ENODATA;
+}
