@@ -20,6 +20,7 @@ import (
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/run"
 	"nearmetal/internal/bench/suite"
+	"nearmetal/internal/cluster"
 	"nearmetal/internal/host"
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/report/paper"
@@ -65,6 +66,7 @@ The exit status is 1 if a repetition failed.`,
   nearmetal bench run osu --variants native --mpi openmpi,mpich,ivshmem
   nearmetal bench run --paper 004 --time 4h
   nearmetal bench run npb/cg --paper 004 --nodes 8 --set class=D
+  nearmetal bench run osu/latency perftest --hosts node1,node2 --vms 2
   nearmetal bench run osu npb --variant EC2.c3.2xlarge --kind vm
   nearmetal bench run --resume nearmetal-bench/20261122-004500-osu`,
 		ValidArgsFunction: completeSuites,
@@ -269,7 +271,7 @@ func withoutFlags(words []string, names ...string) []string {
 
 // request makes the request and the record of a run from the flags.
 func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, string, error)) (q run.Request, r *record.Run, err error) {
-	notice := ""
+	notice, sshHosts := "", []string(nil)
 	if err := f.foreign(cmd); err != nil {
 		return q, nil, err
 	}
@@ -293,17 +295,21 @@ func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *termina
 			return q, nil, err
 		}
 		if len(w.Spec.Placement.Hosts) > 0 {
-			return q, nil, usagef("placement.hosts: bench run measures on this host: leave the key out")
+			if notice, sshHosts, err = f.overHosts(ctx, cmd, p, &w); err != nil {
+				return q, nil, err
+			}
+			facts = w.Host
+		} else {
+			accel, why, err := host.DetectAccel(w.Spec.Accel)
+			if err != nil {
+				return q, nil, err
+			}
+			if w.Emulated = accel == host.TCG; w.Emulated && why != "" {
+				notice = why + ": they are marked, and no ratio is made of them"
+			}
+			w.Spec.Accel = string(accel) // it need not be found out, and reported, at each boot
 		}
-		accel, why, err := host.DetectAccel(w.Spec.Accel)
-		if err != nil {
-			return q, nil, err
-		}
-		if w.Emulated = accel == host.TCG; w.Emulated && why != "" {
-			notice = why + ": they are marked, and no ratio is made of them"
-		}
-		w.Spec.Accel = string(accel) // it need not be found out, and reported, at each boot
-		facts.Acceleration = string(accel)
+		facts.Acceleration = w.Spec.Accel
 	}
 	if q.Variants, err = run.Variants(w); err != nil {
 		return q, nil, &usageError{err}
@@ -338,13 +344,15 @@ func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *termina
 	facts.Versions["nearmetal"] = versionText()
 	r = &record.Run{
 		Version: record.Version, Nearmetal: versionText(), Started: time.Now().UTC(),
-		Command: append([]string{"nearmetal"}, os.Args[1:]...), Quick: q.Quick, Host: facts,
+		Command: append([]string{"nearmetal"}, os.Args[1:]...), Quick: q.Quick, Host: facts, SSHHosts: sshHosts,
 	}
 	profile := check.Profile("")
 	if f.kind != "" {
 		profile = check.Guest
 	}
-	r.Checks = checks(ctx, profile)
+	if len(sshHosts) == 0 { // of the hosts that ssh reaches it is not known
+		r.Checks = checks(ctx, profile)
+	}
 	for i := range q.Variants {
 		if v := &q.Variants[i]; f.kind != "" {
 			v.Label, v.Kind, v.Foreign = strings.Replace(v.Label, "native."+strconv.Itoa(v.Cores), f.variant, 1), "vm", true
@@ -358,6 +366,60 @@ func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *termina
 		p.Printf("%s", notice)
 	}
 	return q, r, nil
+}
+
+// overHosts makes a wish for VMs on hosts that ssh reaches. Nothing is said there of this machine: the record's host is the
+// first of them. It returns a line to be said and the hosts that have VMs.
+func (f *benchFlags) overHosts(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, w *run.Wish) (string, []string, error) {
+	switch {
+	case len(f.nodes) > 0 || f.inJob > 0:
+		return "", nil, usagef("placement.hosts: a job's hosts are Slurm's choice: leave the key out")
+	case len(f.cores) > 0 || w.Native && cmd.Flags().Changed("variants"):
+		return "", nil, usagef("placement.hosts: native programs would run on this machine alone: give --variants vm, without --cores")
+	}
+	w.Native = false
+	st := p.Start("asking the hosts what they are")
+	plan, hosts, _, err := cluster.PlanHosts(ctx, w.Spec)
+	if err != nil {
+		st.Fail()
+		return "", nil, err
+	}
+	st.Done()
+	type share struct {
+		vms, vcpus int
+		memory     uint64
+	}
+	of := map[string]share{}
+	for _, v := range plan.VMs {
+		s := of[v.Host]
+		s.vms, s.vcpus, s.memory = s.vms+1, s.vcpus+v.VCPUs, s.memory+v.MemoryBytes
+		of[v.Host] = s
+		w.VCPUs += v.VCPUs
+	}
+	var names []string
+	least := 0
+	for i := range hosts {
+		h := &hosts[i]
+		s, ok := of[h.Name]
+		if !ok {
+			continue
+		}
+		if len(names) > 0 && s != of[names[0]] {
+			return "", nil, usagef("placement.hosts: %s and %s do not get the same VMs (see nearmetal plan), so that no number of ranks would be even: change --vms", names[0], h.Name)
+		}
+		names = append(names, h.Name)
+		if facts := machine.Of(h); len(names) == 1 {
+			facts.Versions = w.Host.Versions
+			w.Host, least = facts, facts.Cores
+		} else {
+			least = min(least, facts.Cores)
+		}
+	}
+	w.Hosts, w.CPUs = len(names), make([]int, least)
+	if w.Emulated = w.Spec.Accel == string(host.TCG); w.Emulated {
+		return "the hosts emulate VMs: they are marked, and no ratio is made of them", names, nil
+	}
+	return "", names, nil
 }
 
 func versionText() string { return strings.TrimSpace(version + " " + commit) }

@@ -12,13 +12,13 @@ import (
 // carriedTime bounds how long VMs may take to say what their interfaces carried.
 const carriedTime = 10 * time.Second
 
-// uncounted says whether no rank of a cluster can count its messages: it has several VMs, and none has the provider. The
+// Uncounted says whether no rank of a cluster can count its messages: it has several VMs, and none has the provider. The
 // provider is not put there for the count alone: messages would go another way than without it.
-func uncounted(r *cluster.Record) bool { return len(r.VMs) > 1 && r.Fabric == "" && r.Promised == 0 }
+func Uncounted(r *cluster.Record) bool { return len(r.VMs) > 1 && r.Fabric == "" && r.Promised == 0 }
 
-// interfaces returns what the interfaces of each VM of a cluster have carried since its boot, by the VMs' names. A VM that
+// Interfaces returns what the interfaces of each VM of a cluster have carried since its boot, by the VMs' names. A VM that
 // does not answer is not there.
-func interfaces(name string) map[string][]load.Interface {
+func Interfaces(name string) map[string][]load.Interface {
 	ctx, cancel := context.WithTimeout(context.Background(), carriedTime)
 	defer cancel()
 	answers, err := Ask(ctx, name, load.InsideCommand)
@@ -34,9 +34,9 @@ func interfaces(name string) map[string][]load.Interface {
 	return list
 }
 
-// carried returns what the interfaces of VMs carried between two readings, in the order of the VMs. What is not in both is
+// Carried returns what the interfaces of VMs carried between two readings, in the order of the VMs. What is not in both is
 // left out, and so is a counter that went back: its device was taken away and came again.
-func carried(vms []cluster.VMRecord, before, after map[string][]load.Interface) []traffic.Carried {
+func Carried(vms []cluster.VMRecord, before, after map[string][]load.Interface) []traffic.Carried {
 	list := []traffic.Carried{}
 	for _, v := range vms {
 		for _, now := range after[v.Name] {

@@ -21,7 +21,7 @@ func TestCarried(t *testing.T) {
 		"vm1": {{Name: "eth0", Sent: 8}, {Name: "eth9", Sent: 5}},
 		"vm2": {{Name: "eth0", Sent: 8}},
 	}
-	got := fmt.Sprint(carried(vms, before, after))
+	got := fmt.Sprint(Carried(vms, before, after))
 	if want := "[{vm0 eth0 50 20} {vm0 mlx5_0/1 400 0} {vm1 eth0 0 1}]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -39,7 +39,7 @@ func TestUncounted(t *testing.T) {
 		{cluster.Record{VMs: two, Promised: 1 << 20}, false},
 		{cluster.Record{VMs: two[:1]}, false},
 	} {
-		if got := uncounted(&c.r); got != c.want {
+		if got := Uncounted(&c.r); got != c.want {
 			t.Errorf("%d VMs, provider %q, promised %d: %v", len(c.r.VMs), c.r.Fabric, c.r.Promised, got)
 		}
 	}

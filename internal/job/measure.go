@@ -21,15 +21,15 @@ func LauncherHere(r *cluster.Record, l launch.Launcher, over []string) (env []st
 	return append(env, over...), true, err
 }
 
-// InVM runs a command in the first VM of the cluster r, as the caller, in the directory dir
+// InVM runs a command in a VM of the cluster r, as the caller, in the directory dir
 // with over beside the caller's variables. When ctx ends, it is killed.
-func InVM(ctx context.Context, r *cluster.Record, args []string, dir string, over []string, s session.Streams) (guest.Status, error) {
+func InVM(ctx context.Context, r *cluster.Record, vm string, args []string, dir string, over []string, s session.Streams) (guest.Status, error) {
 	c, err := cluster.Connect(ctx, r.Name)
 	if err != nil {
 		return guest.Status{}, err
 	}
 	defer c.Close()
-	env, err := VMEnvironment(&c.Record, over)
+	env, err := vmEnvironment(&c.Record, over, args[0])
 	if err != nil {
 		return guest.Status{}, err
 	}
@@ -38,5 +38,5 @@ func InVM(ctx context.Context, r *cluster.Record, args []string, dir string, ove
 		return guest.Status{}, err
 	}
 	e.NoStdin = true
-	return session.Run(ctx, c.VM(c.Record.VMs[0].Name), e, s, nil)
+	return session.Run(ctx, c.VM(vm), e, s, nil)
 }

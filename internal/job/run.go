@@ -112,8 +112,8 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	}
 	j := &running{o: o, c: c, s: s, gone: make(chan struct{})}
 	command, relayed := j.relay(sigs)
-	if r := c.Record(); o.Traffic != nil && uncounted(&r) {
-		j.before = interfaces(r.Name)
+	if r := c.Record(); o.Traffic != nil && Uncounted(&r) {
+		j.before = Interfaces(r.Name)
 	}
 	code, err = j.command(command, what)
 	relayed()

@@ -81,8 +81,8 @@ func (j *running) traffic() {
 			}
 		}
 	}
-	if len(list) == 0 && uncounted(&r) {
-		j.o.Traffic.Carried(carried(r.VMs, j.before, interfaces(r.Name)))
+	if len(list) == 0 && Uncounted(&r) {
+		j.o.Traffic.Carried(Carried(r.VMs, j.before, Interfaces(r.Name)))
 		return
 	}
 	m := traffic.Of(list)

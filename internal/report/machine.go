@@ -73,6 +73,9 @@ func machine(run *RunReport, index int) machineView {
 		}
 		add("Measured", span, false)
 	}
+	if len(r.SSHHosts) > 0 {
+		add("VMs on", strings.Join(r.SSHHosts, ", ")+", reached by ssh", false)
+	}
 	for _, k := range sortedKeys(r.Slurm) {
 		add("Slurm "+k, r.Slurm[k], false)
 	}

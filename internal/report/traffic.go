@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"html/template"
+	"io"
 	"strings"
 
 	"nearmetal/internal/bench/record"
@@ -73,6 +74,12 @@ func (r *RunReport) traffic() ([]trafficView, error) {
 	var out []trafficView
 	for _, t := range r.Traffic {
 		v := trafficView{Title: r.trafficTitle(t), Advice: t.Advice}
+		if rows := traffic.CarriedRows(t.Carried); len(t.Ranks) == 0 && rows != nil {
+			v.Advice, v.Between = traffic.Uncounted, "Meanwhile the VMs' interfaces carried, of all programs"
+			v.Tables = []tableRows{{rows[0], rows[1:]}}
+			out = append(out, v)
+			continue
+		}
 		var rows [][]string
 		v.Between, rows = t.Between()
 		v.Tables = append(v.Tables, tableRows{rows[0], rows[1:]})
@@ -97,7 +104,11 @@ func (r *RunReport) traffic() ([]trafficView, error) {
 func (r *RunReport) textTraffic(out *strings.Builder, colour bool) error {
 	for _, t := range r.Traffic {
 		var b strings.Builder
-		if err := t.Text(&b); err != nil {
+		write := t.Text
+		if len(t.Ranks) == 0 && len(t.Carried) > 0 {
+			write = func(w io.Writer) error { return traffic.WriteCarried(w, t.Carried) }
+		}
+		if err := write(&b); err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "\n%s\n", terminal.Paint(terminal.Clean("What ranks sent: "+r.trafficTitle(t)), terminal.Bold, colour))

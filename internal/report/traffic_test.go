@@ -45,6 +45,24 @@ func TestTraffic(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), `"traffic":[{"case":"`) {
 		t.Error(err)
 	}
+	// Where no rank counts, what the interfaces of the VMs carried stands in the matrix's place.
+	sent.Matrix, sent.Carried = *traffic.Of(nil), []traffic.Carried{{VM: "<i>", Interface: "rxe0/1", Received: 2048, Sent: 3072}, {VM: "vm9", Interface: "eth0"}}
+	run.Traffic = []record.Traffic{sent}
+	r = reportOf(t, writeRun(t, run, samples), "")
+	page = htmlOf(t, r)
+	for _, part := range []string{"<h3>" + title + "</h3>", "nearmetal&#39;s provider is in VMs only where", "<th>interface<th>received<th>sent",
+		"<td>&lt;i&gt;<td>rxe0/1<td>2 KiB<td>3 KiB"} {
+		if !strings.Contains(page, part) {
+			t.Errorf("no %q", part)
+		}
+	}
+	if strings.Contains(page, "vm9") || strings.Contains(page, "Bytes between ranks") {
+		t.Error("what carried nothing is shown, or a matrix of no ranks")
+	}
+	b.Reset()
+	if err := r.Text(&b, false); err != nil || !strings.Contains(b.String(), "rxe0/1") || !strings.Contains(b.String(), "3 KiB") {
+		t.Errorf("%v:\n%s", err, b.String())
+	}
 	run.Traffic = nil
 	if page := htmlOf(t, reportOf(t, writeRun(t, run, samples), "")); strings.Contains(page, "What ranks sent") {
 		t.Error("a section without counts")

@@ -11,15 +11,17 @@ import (
 // Carried is what went over a network interface of a VM, or a port of an RDMA device in it, while a command ran, as the
 // VM's kernel counts it: of all programs in the VM.
 type Carried struct {
-	VM, Interface  string
-	Received, Sent uint64
+	VM        string `json:"vm"`
+	Interface string `json:"interface"`
+	Received  uint64 `json:"received"` // bytes
+	Sent      uint64 `json:"sent"`     // bytes
 }
 
-// WriteCarried writes for a person what the VMs' interfaces carried, where ranks did not count their messages: nearmetal's
-// provider was not in the VMs.
-func WriteCarried(w io.Writer, list []Carried) error {
-	var b strings.Builder
-	b.WriteString("What each VM sent to each other is not counted: nearmetal's provider is in VMs only where several of one host share a region.\n")
+// Uncounted says why there is no matrix.
+const Uncounted = "What each VM sent to each other is not counted: nearmetal's provider is in VMs only where several of one host share a region."
+
+// CarriedRows are what interfaces carried, a head first; nil where none carried anything.
+func CarriedRows(list []Carried) [][]string {
 	rows := [][]string{{"vm", "interface", "received", "sent"}}
 	for _, c := range list {
 		if c.Received > 0 || c.Sent > 0 {
@@ -27,6 +29,17 @@ func WriteCarried(w io.Writer, list []Carried) error {
 		}
 	}
 	if len(rows) == 1 {
+		return nil
+	}
+	return rows
+}
+
+// WriteCarried writes for a person what the VMs' interfaces carried, where ranks did not count their messages: nearmetal's
+// provider was not in the VMs.
+func WriteCarried(w io.Writer, list []Carried) error {
+	var b strings.Builder
+	b.WriteString(Uncounted + "\n")
+	if rows := CarriedRows(list); rows == nil {
 		b.WriteString("What the VMs' interfaces carried is not known either.\n")
 	} else {
 		fmt.Fprintln(&b, "Meanwhile the VMs' interfaces carried, of all programs:")

@@ -543,3 +543,80 @@ func TestHostsKilled(t *testing.T) {
 		b.quiet(everyDir...)
 	})
 }
+
+// A benchmark over two hosts that ssh reaches: MPI programs, and perftest's server and client, have a VM on each. The record
+// and the report say on which hosts, and what the VMs carried, as no rank counts where no host has two VMs. What cannot be
+// measured there is refused in a line.
+func TestHostsBench(t *testing.T) {
+	b := newBed(t)
+	needs(t, "mpirun.openmpi", "ib_send_bw")
+	out := b.path("bench")
+	bench := func(args ...string) result {
+		t.Helper()
+		return b.nm(append([]string{"bench", "run", "--quick", "--repetitions", "1", "--mpi", "openmpi", "--hosts", "alpha,beta", "--vcpus", "1", "--network", "rxe", "--no-share"}, args...)...)
+	}
+	for words, args := range map[string][]string{
+		"native programs would run on this machine alone": {"--variants", "native,vm", "osu/latency"},
+		"do not get the same VMs":                         {"--vms", "3", "osu/latency"},
+		"there is nothing to run on several hosts":        {"--out", b.path("none"), "stream"},
+		"hosts are Slurm's choice":                        {"--nodes", "2", "osu/latency"},
+	} {
+		if r := bench(args...); r.code == 0 || !strings.Contains(r.err, words) {
+			t.Errorf("%v: %d: %s", args, r.code, r.err)
+		}
+	}
+	bench("--traffic", "--memory", "512MiB", "--set", "latency.sizes=8", "--set", "gid=1", "--set", "device=rxe0", "--out", out, "osu/latency", "perftest/send_bw").want(t, 0)
+	var run struct {
+		SSHHosts []string `json:"ssh_hosts"`
+		Host     struct{ Name, Acceleration string }
+		Variants []struct {
+			VMs   int
+			Cores int
+		}
+		Traffic []struct {
+			Case    string
+			Carried []struct {
+				VM, Interface  string
+				Received, Sent uint64
+			}
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(out, "run.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &run); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(run.SSHHosts) != "[alpha beta]" || run.Host.Name != "alpha" || len(run.Variants) != 1 || run.Variants[0].VMs != 1 || run.Variants[0].Cores != 1 {
+		t.Errorf("%+v", run)
+	}
+	sent := map[string]bool{}
+	for _, tr := range run.Traffic {
+		for _, c := range tr.Carried {
+			if c.Sent > 0 {
+				sent[c.VM+" "+c.Interface] = true
+			}
+		}
+	}
+	if len(run.Traffic) != 1 || run.Traffic[0].Case != "osu/latency" || !sent["vm0 eth0"] || !sent["vm1 eth0"] {
+		t.Errorf("carried: %+v", run.Traffic)
+	}
+	samples, err := os.ReadFile(filepath.Join(out, "samples.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{`"case":"osu/latency"`, `"case":"perftest/send_bw"`} {
+		if !bytes.Contains(samples, []byte(name)) {
+			t.Errorf("no %s: %s", name, samples)
+		}
+	}
+	b.nm("report", out).want(t, 0, "What each VM sent to each other is not counted", "vm1")
+	page, err := os.ReadFile(filepath.Join(out, "report.html"))
+	for _, part := range []string{"<td>vm0<td>eth0<td>", "<td>vm1<td>eth0<td>", "<dd>alpha, beta, reached by ssh</dd>"} {
+		if !bytes.Contains(page, []byte(part)) {
+			t.Errorf("the page has no %q (%v)", part, err)
+		}
+	}
+	b.quiet(everyDir...)
+}

@@ -16,6 +16,7 @@ import (
 
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/host"
+	"nearmetal/internal/topology"
 )
 
 // Root is below what the host's files are read; tests set it.
@@ -44,6 +45,23 @@ func Facts() (record.Host, []int) {
 	cores := firstThreads(usable)
 	h.Cores = len(cores)
 	return h, cores
+}
+
+// Of returns what the topology of a host says of it: all but its kernel.
+func Of(t *topology.Host) record.Host {
+	h := record.Host{Name: t.Name, CPU: t.Model, Nodes: len(t.Nodes), Versions: map[string]string{}}
+	cores := map[int]bool{}
+	for i := range t.CPUs {
+		if c := &t.CPUs[i]; c.Usable() {
+			h.Threads++
+			cores[c.Core] = true
+		}
+	}
+	h.Cores = len(cores)
+	for _, n := range t.Nodes {
+		h.MemoryBytes += int64(n.MemoryBytes)
+	}
+	return h
 }
 
 // firstThreads returns the first usable CPU of each core.

@@ -32,6 +32,7 @@ type Run struct {
 	Traffic   []Traffic         `json:"traffic,omitempty"`   // with --traffic: what ranks sent to each other, by case and variant
 	Unreached []string          `json:"unreached,omitempty"` // with --time: points that the time was too short for
 	Slurm     map[string]string `json:"slurm,omitempty"`     // job id, nodes, partition
+	SSHHosts  []string          `json:"ssh_hosts,omitempty"` // the hosts, reached by ssh, on which the VMs were
 }
 
 // Host is the machine's state.
@@ -66,6 +67,9 @@ type Traffic struct {
 	Variant string            `json:"variant"`
 	Point   map[string]string `json:"point,omitempty"`
 	traffic.Matrix
+	// Carried stands in the matrix's place where no rank counts, since the VMs have no provider: what their interfaces
+	// carried meanwhile.
+	Carried []traffic.Carried `json:"carried,omitempty"`
 }
 
 // Variant is one side of a comparison.
@@ -85,7 +89,7 @@ type Variant struct {
 	// Host and Checks are those of a Foreign variant's VM: its machine, and nearmetal check --profile guest in it.
 	Host   *Host           `json:"host,omitempty"`
 	Checks json.RawMessage `json:"checks,omitempty"`
-	// MemoryBytes a VM, and VMs a host; 0: native.
+	// MemoryBytes of a host's VMs together, and VMs a host; 0: native.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	VMs         int   `json:"vms,omitempty"`
 }

@@ -24,6 +24,8 @@ type Variant struct {
 	MPI mpi.Flavour
 	// Step says that it runs as steps of a Slurm job, in VMs or not; nil: on this host.
 	Step *Step
+	// Hosts is how many hosts its VMs are on that are reached by ssh, as many vCPUs on each; 0: they are on this one.
+	Hosts int
 	// FirstMPI: programs that use no MPI run for this variant, not for its kin with another one.
 	FirstMPI bool
 }

@@ -443,7 +443,7 @@ func (v *Variant) nodes() int {
 	if v.Step != nil {
 		return v.Step.Nodes
 	}
-	return 1
+	return max(1, v.Hosts)
 }
 
 // fits reports whether a variant has the cores that a point of an MPI program asks for; VMs and

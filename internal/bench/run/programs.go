@@ -17,7 +17,7 @@ import (
 // measures something else between two processes of one host.
 func (r *runner) fewHosts(e *suite.Experiment) error {
 	if have := r.request.Variants[0].nodes(); have < e.Hosts {
-		return fmt.Errorf("it runs on %d hosts and this run has %d: run it in Slurm jobs (--nodes %[1]d)", e.Hosts, have)
+		return fmt.Errorf("it runs on %d hosts and this run has %d: run it in Slurm jobs (--nodes %[1]d), or over hosts that ssh reaches (--hosts)", e.Hosts, have)
 	}
 	return nil
 }
@@ -27,8 +27,8 @@ func (r *runner) fewHosts(e *suite.Experiment) error {
 // variants; partly says of which it is not.
 func (r *runner) find(e *suite.Experiment) (p suite.Program, paths map[int]string, partly error, err error) {
 	var why []string
-	if e.Launch == "plain" && r.request.Variants[0].Step != nil {
-		return suite.Program{}, nil, nil, errors.New("it uses no MPI: there is nothing to run on several nodes")
+	if v := &r.request.Variants[0]; e.Launch == "plain" && (v.Step != nil || v.Hosts > 0) {
+		return suite.Program{}, nil, nil, errors.New("it uses no MPI: there is nothing to run on several hosts")
 	}
 	for _, name := range e.Needs {
 		if os.Getenv(name) == "" {

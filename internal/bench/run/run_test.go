@@ -298,6 +298,40 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// VMs on hosts that ssh reaches: what a label and a record have is of one host, and programs have the cores of all. Programs
+// that use no MPI have nothing to do there.
+func TestVariantsOnHosts(t *testing.T) {
+	c := &spec.Cluster{VMs: []spec.Group{{Count: 4, Memory: 2 << 30}}, Placement: spec.Placement{Hosts: []string{"a", "b"}}}
+	spec.Defaults(c)
+	list, err := Variants(Wish{VM: true, Spec: c, Hosts: 2, VCPUs: 12, CPUs: make([]int, 8), MPI: []mpi.Flavour{{Name: "openmpi"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &list[0]
+	if v.Label != "VM.6.4" || v.KeptBack != 2 || v.VMs != 2 || v.MemoryBytes != 4<<30 || v.total() != 12 || v.nodes() != 2 ||
+		!strings.Contains(v.Description, "in 4 VMs with 12 vCPUs and 8192 MiB in all, shared out evenly over 2 hosts") {
+		t.Errorf("%+v, %d cores, %d hosts", v, v.total(), v.nodes())
+	}
+	q := request(t, "echo 1 $0", "native.1")
+	q.Variants = list
+	r := &runner{request: q, record: rec(q)}
+	if err := r.prepare(); err == nil || !strings.Contains(err.Error(), "uses no MPI") {
+		t.Errorf("a program without MPI: %v", err)
+	}
+	e := &q.Suites[0].Experiments[0]
+	e.Launch, e.Hosts = suite.LaunchPair, 2
+	r = &runner{request: q, record: rec(q)}
+	if err := r.prepare(); err != nil {
+		t.Error(err)
+	} else if inv, err := r.command(&r.exps[0], 0, 0); err != nil || filepath.Base(inv.words[0]) != "sh" {
+		t.Errorf("%q, %v", inv.words, err)
+	}
+	e.Hosts = 3
+	if err := (&runner{request: q, record: rec(q)}).prepare(); err == nil || !strings.Contains(err.Error(), "it runs on 3 hosts and this run has 2") {
+		t.Errorf("%v", err)
+	}
+}
+
 // What emulated VMs run instead is said, unless the user chose the value or none is emulated.
 func TestSmaller(t *testing.T) {
 	e := &suite.Experiment{Name: "one", Parameters: []suite.Parameter{

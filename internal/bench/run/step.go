@@ -104,7 +104,7 @@ func (r *runner) command(x *experiment, p, v int) (invocation, error) {
 			words = append(variant.MPI.Words(l), words...)
 		}
 	}
-	if x.def.Launch == suite.LaunchPair {
+	if x.def.Launch == suite.LaunchPair && variant.Step != nil {
 		words = append(variant.Step.pairWords(), words...)
 		c.env = append(c.env, variant.Step.pairEnv()...)
 	}
@@ -147,6 +147,10 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 		prepared += time.Since(begin).Seconds()
 	}
 	var res process.Result
+	since := noCarried
+	if counts != "" && v.Spec != nil {
+		since = r.vms.carried()
+	}
 	if v.Spec == nil {
 		res, err = process.Run(ctx, process.Command{Args: c.words, Env: natively(c.env), Dir: c.dir, CPUs: c.cpus, Timeout: c.timeout})
 	} else {
@@ -179,7 +183,7 @@ func (r *runner) measure(ctx context.Context, s step) (measured, error) {
 		return m, err
 	}
 	if counts != "" {
-		r.noteTraffic(s, counts)
+		r.noteTraffic(s, counts, since())
 	}
 	r.versionIn(x, append(append([]byte(nil), res.Out...), text...))
 	ranks, _ := strconv.Atoi(c.values["ranks"])

@@ -25,9 +25,23 @@ func countsDir(dir string) (string, error) {
 	return dir, os.RemoveAll(dir)
 }
 
+// noCarried is what interfaces carried where nobody asks.
+func noCarried() []traffic.Carried { return nil }
+
+// carried reads what the VMs' interfaces have carried until now. The function that it returns says what they carried since,
+// nil where ranks can count what they send.
+func (m *vms) carried() (since func() []traffic.Carried) {
+	rec := m.c.Record()
+	if !job.Uncounted(&rec) {
+		return noCarried
+	}
+	before := job.Interfaces(rec.Name)
+	return func() []traffic.Carried { return job.Carried(rec.VMs, before, job.Interfaces(rec.Name)) }
+}
+
 // noteTraffic keeps what the ranks of a step counted, in place of what those of an earlier one did. What cannot be read
-// is a notice: it is no part of the result.
-func (r *runner) noteTraffic(s step, dir string) {
+// is a notice: it is no part of the result. carried is what the VMs' interfaces carried, where their ranks cannot count.
+func (r *runner) noteTraffic(s step, dir string, carried []traffic.Carried) {
 	x, v := &r.exps[s.exp], &r.request.Variants[s.variant]
 	list, err := traffic.ReadDir(dir)
 	if os.IsNotExist(err) {
@@ -41,8 +55,11 @@ func (r *runner) noteTraffic(s step, dir string) {
 		r.notice(fmt.Sprintf("%s, %s: what the ranks sent is not kept: %v", x.names[0], v.Label, err))
 		return
 	}
-	if len(m.Ranks) == 0 {
+	if len(m.Ranks) == 0 && len(carried) == 0 {
 		return
+	}
+	if len(m.Ranks) > 0 {
+		carried = nil
 	}
 	if r.vms.c != nil && v.Spec != nil {
 		rec := r.vms.c.Record()
@@ -50,7 +67,7 @@ func (r *runner) noteTraffic(s step, dir string) {
 	} else {
 		m.Advise(nil)
 	}
-	t := record.Traffic{Case: x.names[0], Variant: v.Label, Point: x.points[s.point], Matrix: *m}
+	t := record.Traffic{Case: x.names[0], Variant: v.Label, Point: x.points[s.point], Matrix: *m, Carried: carried}
 	at := slices.IndexFunc(r.record.Traffic, func(h record.Traffic) bool { return h.Case == t.Case && h.Variant == t.Variant })
 	if at < 0 {
 		r.record.Traffic = append(r.record.Traffic, t)

@@ -83,6 +83,9 @@ type Wish struct {
 	// Spec of the VMs, defaults filled in. Emulated says that its instructions will be.
 	Spec     *spec.Cluster
 	Emulated bool
+	// Hosts is how many hosts the VMs are on that are reached by ssh, and VCPUs how many all of them have; 0: they are on
+	// this one.
+	Hosts, VCPUs int
 	// Host, and a CPU of each of its cores.
 	Host record.Host
 	CPUs []int
@@ -242,11 +245,17 @@ func virtual(w *Wish, c *spec.Cluster, label string, without []string) Variant {
 	if cores == 0 { // shared out
 		cores = max(vms, room/max(1, vms)*vms)
 	}
-	v := Variant{Spec: c, Variant: record.Variant{
+	in := fmt.Sprintf("in %s with %s and %d MiB in all", words.Count(vms, "VM", "VMs"), words.Count(cores, "vCPU", "vCPUs"), memory>>20)
+	if w.Hosts > 0 { // the label and the record have what is of one host
+		in = fmt.Sprintf("in %s with %s and %d MiB in all, shared out evenly over %s", words.Count(vms, "VM", "VMs"),
+			words.Count(w.VCPUs, "vCPU", "vCPUs"), memory>>20, words.Count(w.Hosts, "host", "hosts"))
+		vms, cores, memory = vms/w.Hosts, w.VCPUs/w.Hosts, memory/spec.Size(w.Hosts)
+	}
+	v := Variant{Spec: c, Hosts: w.Hosts, Variant: record.Variant{
 		Kind: "vm", Cores: cores, KeptBack: max(0, len(w.CPUs)-cores), Emulated: w.Emulated,
 		MemoryBytes: int64(memory), VMs: vms,
 		Label:       fmt.Sprintf("VM.%d.%d%s", cores, memory>>30, net),
-		Description: fmt.Sprintf("in %s with %s and %d MiB in all", words.Count(vms, "VM", "VMs"), words.Count(cores, "vCPU", "vCPUs"), memory>>20),
+		Description: in,
 	}}
 	if label != "" {
 		v.Label += "." + label

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"nearmetal/internal/bench/process"
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/bench/suite"
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/job"
 	"nearmetal/internal/session"
@@ -31,7 +33,7 @@ func (m *vms) want(ctx context.Context, v *Variant, x *experiment, r *runner) er
 		return m.pause()
 	}
 	shape := "several"
-	if x.def.Launch != "mpi" {
+	if x.def.Launch != "mpi" && x.def.Launch != suite.LaunchPair {
 		shape = "one"
 	}
 	// Variants that differ by their MPI alone share their VMs.
@@ -158,18 +160,61 @@ func (m *vms) run(ctx context.Context, x *experiment, v *Variant, c invocation) 
 			return process.Run(ctx, process.Command{Args: c.words, Env: env, Dir: c.dir, Timeout: c.timeout})
 		}
 	}
-	return m.inside(ctx, &rec, c)
+	first := rec.VMs[0].Name
+	if x.def.Launch == suite.LaunchPair {
+		return m.pair(ctx, &rec, c)
+	}
+	return m.inside(ctx, &rec, first, c)
 }
 
-// inside runs a command in the first VM.
-func (m *vms) inside(ctx context.Context, rec *cluster.Record, c invocation) (process.Result, error) {
+// pair runs a command in a VM of one host as the server, and in one of another as the client, whose result it is. The server
+// ends by itself, or is killed when the client has failed.
+func (m *vms) pair(ctx context.Context, rec *cluster.Record, c invocation) (process.Result, error) {
+	if len(rec.Remote) < 2 || len(rec.Remote[0].VMs) == 0 || len(rec.Remote[1].VMs) == 0 {
+		return process.Result{}, errors.New("its server and its client need a VM each on two hosts")
+	}
+	server, client := rec.Remote[0].VMs[0], rec.Remote[1].VMs[0]
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	as := func(vm, number string) (process.Result, error) {
+		own := c
+		own.env = append(slices.Clone(c.env), "SLURM_PROCID="+number, "PAIR_SERVER="+server)
+		return m.inside(ctx, rec, vm, own)
+	}
+	type end struct {
+		r   process.Result
+		err error
+	}
+	served := make(chan end, 1)
+	go func() {
+		r, err := as(server, "0")
+		served <- end{r, err}
+	}()
+	r, err := as(client, "1")
+	if err != nil || r.Status != "" {
+		cancel()
+	}
+	s := <-served
+	r.Err = append(append([]byte(nil), s.r.Err...), r.Err...)
+	switch {
+	case err != nil || r.Status != "":
+	case s.err != nil:
+		return r, fmt.Errorf("its server in %s: %w", server, s.err)
+	case s.r.Status != "":
+		r.Status, r.TimedOut = "its server in "+server+": "+s.r.Status, s.r.TimedOut
+	}
+	return r, err
+}
+
+// inside runs a command in a VM.
+func (m *vms) inside(ctx context.Context, rec *cluster.Record, vm string, c invocation) (process.Result, error) {
 	var r process.Result
 	limit, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	out, text := process.Limited()
 	errs, errText := process.Limited()
 	begin := time.Now()
-	st, err := job.InVM(limit, rec, c.words, filepath.Clean(c.dir), c.env, session.Streams{Out: out, Err: errs})
+	st, err := job.InVM(limit, rec, vm, c.words, filepath.Clean(c.dir), c.env, session.Streams{Out: out, Err: errs})
 	r.Seconds, r.Out, r.Err = time.Since(begin).Seconds(), text(), errText()
 	switch {
 	case ctx.Err() != nil:
