@@ -155,7 +155,7 @@ test-slurm: slurm extras ## srun --vm on a real Slurm on this machine (root)
 	go test -count=1 -timeout 90m ./test/slurm
 
 test-hosts-mpi: go extras ## every MPI over hosts that ssh reaches, by region and verbs at once; a host that falls silent (root)
-	NEARMETAL_HOSTS_MPI=1 go test -count=1 -v -timeout 40m -run 'TestHostsMPI|TestHostsSilent' ./test/e2e
+	NEARMETAL_HOSTS_MPI=1 go test -count=1 -v -timeout 40m -run 'TestHostsMPI|TestHostsSilent|TestHostsBenchMatrix' ./test/e2e
 
 test-slurm-long: slurm extras ## tests of srun --vm that take minutes (root)
 	NEARMETAL_SLURM_LONG=1 go test -count=1 -timeout 30m -run 'TestBenchAblateOnNodes|TestRegionAndVerbs' ./test/slurm

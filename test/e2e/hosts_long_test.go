@@ -2,12 +2,17 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -87,8 +92,95 @@ func TestHostsMPI(t *testing.T) {
 			}
 		})
 	}
+	t.Run("OSU", func(t *testing.T) { b.osu(t, "four") })
 	b.nm("down", "four").want(t, 0)
 	b.quiet(everyDir...)
+}
+
+// osu runs OSU's benchmarks between two hosts, 10,000 iterations of small messages (NEARMETAL_OSU_ITERATIONS): the C programs where $OSU_DIR has them, built
+// for Open MPI 4.1; mpi4py's, which are OSU's in Python, over Open MPI 5; nearmetal's kernels of the same method.
+func (b *bed) osu(t *testing.T, cluster string) {
+	var four struct {
+		VMs []struct{ Name, Host string }
+	}
+	if err := json.Unmarshal([]byte(b.nm("ps", "--json", cluster).want(t, 0).out), &four); err != nil {
+		t.Fatal(err)
+	}
+	on := map[string]string{}
+	for _, v := range four.VMs {
+		if on[v.Host] == "" {
+			on[v.Host] = v.Name
+		}
+	}
+	n := 10000
+	if v := os.Getenv("NEARMETAL_OSU_ITERATIONS"); v != "" {
+		var err error
+		if n, err = strconv.Atoi(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// An iteration of a bandwidth has 64 messages.
+	many, windows := strconv.Itoa(n), strconv.Itoa(max(10, n/10))
+	hosts := []string{"-n", "2", "--host", on["alpha"] + "," + on["beta"]}
+	run := func(t *testing.T, line *regexp.Regexp, words ...string) {
+		t.Helper()
+		begin := time.Now()
+		cmd := b.command(append([]string{"exec", cluster, "--"}, words...)...)
+		own := exec.Command(cmd.Path) // 10,000 iterations take longer than another step may
+		own.Args, own.Env, own.Dir = cmd.Args, cmd.Env, cmd.Dir
+		r := finish(t, own, "").want(t, 0)
+		if !line.MatchString(r.out) {
+			t.Errorf("no result of %q: %s", line, r.out)
+		}
+		t.Logf("%.0f s: %s", time.Since(begin).Seconds(), lastLines(r.out, 3))
+	}
+	openmpi4 := append([]string{"mpirun.openmpi"}, hosts...)
+	if dir := os.Getenv("OSU_DIR"); dir != "" {
+		for _, words := range [][]string{
+			{"osu_latency", "-m", "8:8", "-i", many}, {"osu_bw", "-m", "8:8", "-i", windows}, {"osu_mbw_mr", "-m", "8:8", "-i", windows}, {"osu_allreduce", "-m", "8:8", "-i", many},
+		} {
+			t.Run(words[0], func(t *testing.T) {
+				var path string
+				filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+					if err == nil && d.Name() == words[0] && d.Type().IsRegular() {
+						path = p
+					}
+					return nil
+				})
+				if path == "" {
+					t.Fatal(words[0], " is not below $OSU_DIR")
+				}
+				run(t, regexp.MustCompile(`(?m)^8 +\d`), append(append(slices.Clone(openmpi4), path), words[1:]...)...)
+			})
+		}
+	}
+	for _, words := range [][]string{
+		{many, "nm_latency"}, {many, "nm_coll", "allreduce"}, {windows, "nm_bw"}, {windows, "nm_mbw_mr"},
+	} {
+		t.Run(words[1], func(t *testing.T) {
+			run(t, regexp.MustCompile(`(?m)^ *8 +`+words[0]+` +\d`), slices.Concat(openmpi4, []string{kernels + "/" + words[1]}, words[2:],
+				[]string{"--sizes", "8", "--iterations", words[0], "--time-limit", "0"})...)
+		})
+	}
+	venv, err := filepath.Abs("../../build/venv/openmpi/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	demo, err := filepath.Glob("../../build/mpi4py/*/demo")
+	if err != nil || len(demo) != 1 {
+		missing(t, "mpi4py's source (make extras)")
+	}
+	if demo[0], err = filepath.Abs(demo[0]); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{{"osu_latency", many}, {"osu_alltoall", many}, {"osu_bw", windows}} {
+		name, call := c[0], "skip=100, loop="+c[1]+", MAX_MSG_SIZE=1"
+		t.Run("mpi4py "+name, func(t *testing.T) {
+			words := append(append([]string{venv + "/mpirun"}, hosts...), "--map-by", "node", venv+"/python3", "-B", "-c",
+				fmt.Sprintf("import sys; sys.path.insert(0, %q); import %s; %[2]s.%[2]s(%s)", demo[0], name, call))
+			run(t, regexp.MustCompile(`(?m)^ *1 +\d+\.`), words...)
+		})
+	}
 }
 
 // A host whose network drops without a word, while no program on it has ended: the front says so in a line that names the
@@ -137,6 +229,32 @@ func TestHostsSilent(t *testing.T) {
 	// Of the connections sshd knows nothing more than that nothing comes. They are its own.
 	for _, pid := range b.running("beta", ": root") {
 		unix.Kill(pid, unix.SIGKILL)
+	}
+	b.quiet(everyDir...)
+}
+
+// A benchmark over two hosts with two VMs each: its report has what each VM sent to each other, by the region on its host and
+// by the network to the other.
+func TestHostsBenchMatrix(t *testing.T) {
+	if os.Getenv("NEARMETAL_HOSTS_MPI") == "" {
+		t.Skip("make test-hosts-mpi runs it")
+	}
+	b := newBed(t)
+	needs(t, "mpirun.openmpi")
+	out := b.path("bench")
+	b.nm("bench", "run", "--quick", "--repetitions", "1", "--traffic", "--mpi", "openmpi", "--hosts", "alpha,beta", "--vms", "4", "--vcpus", "1", "--memory", "512MiB",
+		"--network", "rxe", "--no-share", "--set", "sizes=8", "--out", out, "osu/alltoall").want(t, 0)
+	r := b.nm("report", out).want(t, 0, "What ranks sent: ")
+	for _, row := range []string{
+		`(?m)^ *vm0 +· .* region .* fabric .* fabric *$`, `(?m)^ *vm3 .* fabric .* fabric .* region .* · *$`,
+	} {
+		if !regexp.MustCompile(row).MatchString(strings.ReplaceAll(r.out, ",", " ")) {
+			t.Errorf("no row %s:\n%s", row, r.out)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(out, "report.html"))
+	if err != nil || !bytes.Contains(page, []byte("<th>from VM, to VM<th>vm0<th>vm1<th>vm2<th>vm3")) || !bytes.Contains(page, []byte("Bytes between ranks")) {
+		t.Errorf("the page has no matrix (%v)", err)
 	}
 	b.quiet(everyDir...)
 }
