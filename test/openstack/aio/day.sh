@@ -1,6 +1,6 @@
 #!/bin/bash
 # day.sh [-k] [PART...]: inside of scripts/openstack.sh's root: an administrator's and a tenant's day, on a real Nova. Parts are
-# part-*.sh; cluster and servers if none is named. It says how long each step took; what is wrong ends it with status 1.
+# part-*.sh; all but slurm if none is named. It says how long each step took; what is wrong ends it with status 1.
 # -k: image, flavor and hook stay, for the next day in the same cloud.
 set -u
 keep=
@@ -32,7 +32,7 @@ if [ ! -e /run/nm-day ]; then
 fi
 nearmetal host openstack-region status >/dev/null 2>&1 || step "the region's hook, and libvirtd again" hook
 if [ $# = 0 ] && [ -e /usr/bin/neutron-linuxbridge-agent ]; then
-	set -- cluster servers
+	set -- cluster servers tenant
 elif [ $# = 0 ]; then
 	set -- servers # those have no ports
 fi
