@@ -162,8 +162,8 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	struct ivs_peer *p = &e->peer->ivs;
 	/* How long it is shows when it is packed. */
 	ivu_status status = check(e, ivs_lines_for(IVS_INLINE_MAX));
+	size_t len, head;
 	uint8_t how;
-	size_t len;
 
 	(void) flags;
 	if (unlikely(id >= IVU_AM_IDS))
@@ -177,8 +177,10 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 		send_inline(p, id, i->packed, len);
 		return (ssize_t) len;
 	}
-	how = copy_to_bounce(i, p, 0, i->packed, len);
-	send_bounce(i, p, id, how, len, NULL, 0);
+	/* Its header goes in the ring, as with am_zcopy(): so the receiver's UCX gets the rest where it is. */
+	head = id == IVU_AM_WHOLE && len - IVU_WHOLE_HEADER <= ivu_zcopy_max(i) ? IVU_WHOLE_HEADER : 0;
+	how = copy_to_bounce(i, p, head ? IVU_HEADER_GAP : 0, i->packed + head, len - head);
+	send_bounce(i, p, id, how, len - head, i->packed, head);
 	return (ssize_t) len;
 }
 
