@@ -97,6 +97,7 @@
 #define IVS_CORE_BUSY_TICKS	8	/* the same while one is, and the region is used, too */
 #define IVS_CORE_NEXT_TICKS	64	/* calls, after a message came by it, that all poll it: half a ping-pong of 8 B takes 7.33 us in place of 7.80, as in each call (bench-hosts' part count) */
 #define IVS_CORE_READ_MIN	((size_t) 128 << 10)	/* bytes from which a message to another host is read by its receiver. Ping-pongs of 32 and 64 KiB were 2.0 and 2.1, 1.24 and 1.23, 0.97 and 0.85 times as fast as with 32 KiB (three runs); with 64 KiB, 2.0 and 1.4 (soft RoCE, emulated VMs) */
+#define IVS_CORE_INJECT_MAX	192	/* bytes, ours included, up to which a message to another host may go without a completion: with the 56 of ofi_rxm it is in line in the request of verbs (FI_VERBS_INLINE_SIZE, 256) */
 #define IVS_CORE_BUFFERS	64	/* each for sending and for receiving, an endpoint: of 32 KiB, so that they are 2 MiB as the near pool is */
 
 /*

@@ -22,6 +22,11 @@ void ivs_core_disable(struct ivs_ep *ep);
 bool ivs_core_passthrough(const struct ivs_domain *domain);
 int ivs_core_connect(struct ivs_peer *peer);
 int ivs_core_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
+/*
+ * From time to time, for a peer on another host: asks whether it has got what went without a completion. An answer that
+ * does not come ends the peer. Returns false if no question can be sent for as long as the dead are waited for.
+ */
+bool ivs_core_check(struct ivs_peer *peer);
 /* Handles what has arrived. Returns how many messages. */
 int ivs_core_poll(struct ivs_ep *ep);
 /* Before sleeping: handles what is there. Returns true if what comes next wakes us. */

@@ -3,6 +3,7 @@
 #define IVS_CORE_EP_H
 
 #include <rdma/fi_cm.h>
+#include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
 #include "lower/core.h"
@@ -19,6 +20,7 @@ struct ivs_core {
 	struct fid_domain *spare;	/* opened, to know that it can be: the next endpoint takes it */
 	bool		tagged;		/* it takes an application's tagged messages as they are */
 	bool		reads;		/* it reads a peer's memory (fetch.h) */
+	bool		injects;	/* short messages go without a completion: send_wire() */
 };
 
 /* What comes before the fixed part and the payload on the wire. */
@@ -30,7 +32,7 @@ struct wire {
 	uint16_t	fixed_len;
 	uint32_t	len;		/* bytes of payload */
 	uint32_t	seq;		/* a large one may arrive after the next small one */
-	uint32_t	pad;
+	uint32_t	seen;		/* messages of the receiver's that the sender has handled */
 };
 
 #define OP_HELLO 255	/* the payload is the sender's struct ivs_addr */
@@ -49,6 +51,7 @@ struct op {
 enum {
 	OP_RECEIVED,		/* struct buffer */
 	OP_SENT,
+	OP_ASKED,		/* struct buffer: a question about the messages sent before it */
 	OP_FETCH,		/* fetch.c */
 	OP_PASSTHROUGH_SEND,	/* struct passthrough */
 	OP_PASSTHROUGH_RECV,
@@ -95,7 +98,8 @@ struct buffer {
 	struct op	op;
 	struct buffer	*next;
 	struct ivs_peer	*peer;		/* its receiver */
-	size_t		got;
+	uint32_t	upto;		/* OP_ASKED: peer->core_sent then */
+	uint32_t	got;
 	uint8_t		data[sizeof(struct wire) + IVS_INLINE_MAX + PIECE];
 };
 

@@ -97,6 +97,10 @@ struct ivs_peer {
 	struct ivs_cma_policy reads;	/* when it reads messages directly */
 	uint32_t	core_sent;	/* messages to it */
 	uint32_t	core_seen;	/* messages from it */
+	uint32_t	core_checked;	/* core_sent at the last check of core_unsure */
+	bool		core_unsure;	/* nothing says so far that the last one has arrived */
+	bool		core_asked;	/* a question about it is on its way */
+	uint64_t	core_lost_ms;	/* since when none can be sent, 0: it can */
 	uint32_t	core_reads;	/* messages of its that were read through the core provider */
 	uint32_t	passthrough_sent;	/* to it, which the core provider matches */
 	struct ivs_traffic_to *traffic;	/* what is counted (proto/traffic.h), NULL: nothing so far */

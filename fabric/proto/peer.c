@@ -493,7 +493,8 @@ void ivs_peer_check(struct ivs_ep *ep)
 		if (p->channel == IVS_CHAN_DEAD)
 			continue;
 		if (p->slot == IVS_NO_SLOT) {
-			if (p->channel == IVS_CHAN_CORE && (p->knock >= 0 || (ask && owes(p))) && ivs_knock(p))
+			if (p->channel == IVS_CHAN_CORE &&
+			    (((p->knock >= 0 || (ask && owes(p))) && ivs_knock(p)) || !ivs_core_check(p)))
 				ivs_peer_dead(p, FI_EIO);
 			continue;
 		}

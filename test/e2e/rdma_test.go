@@ -75,6 +75,27 @@ func TestSoftRoCE(t *testing.T) {
 	t.Run("two devices", func(t *testing.T) { testTwoDevices(t, c) })
 }
 
+// Short messages to another host go without a completion over verbs only. The provider's own tests of them run here over
+// a device, each rank with a region of its own as if on a host of its own: in order, the last one before an end, ranks
+// that have closed, and one that is killed.
+func TestShortMessagesVerbs(t *testing.T) {
+	program, err := filepath.Abs("../../build/c/test/fabric/fabric_tests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := filepath.Abs("../../build/c/fabric")
+	if err != nil {
+		t.Fatal(err)
+	}
+	needs(t, program)
+	c := up(t, "--vms", "1", "--vcpus", "2", "--network", "rxe")
+	for _, name := range []string{"hosts_in_order", "hosts_last_word", "hosts_closed", "hosts_short_killed"} {
+		nm(t, "exec", "-c", c, "--", "env", "FI_PROVIDER_PATH="+provider, "FI_UNIVERSE_SIZE=64", "FABRIC_PATIENCE=2",
+			"FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=domain", program, name).
+			want(t, 0, name, "ranks on other hosts are reached over verbs;ofi_rxm, device rxe0")
+	}
+}
+
 // What a cluster file wants of devices and this host has not is said in one line, before
 // anything is started.
 func TestDevicesRefused(t *testing.T) {

@@ -3,6 +3,7 @@
  * core provider. test/mpi/alone_test.go runs these on libfabric 2 as well.
  */
 #include <linux/futex.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -304,7 +305,162 @@ static void receiver_late(struct ctx *c)
 	free(buf);
 }
 
+/* The two have talked, in turns and at once: what is short now goes without a completion where the core provider lets it. */
+static void talk(struct ctx *c, int other, int rounds)
+{
+	int in, i;
+
+	for (i = 0; i < rounds; i++) {
+		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[other], 7, 0, &in));
+		RETRY(c, fi_tinject(c->ep, &i, sizeof(i), c->peer[other], 7));
+		CHECK(wait_comp(c, c->rxcq).op_context == &in);
+		CHECK(in == i);
+	}
+}
+
+/*
+ * Short messages and long ones of one tag, more at once than there is room for: each receive gets its own in order, and
+ * each is whole.
+ */
+static void in_order(struct ctx *c)
+{
+	static const size_t lens[] = { 8, 0, 120, 160, 161, 4000, 8, 8, 20000, 8, 64, IVS_CORE_READ_MIN + 1, 8 };
+	enum { COUNT = 1300, MOST = IVS_CORE_READ_MIN + 1, KINDS = sizeof(lens) / sizeof(lens[0]) };
+	uint8_t *out = malloc((size_t) KINDS * MOST), *in = malloc(MOST);
+	int from = !c->rank, sent = 0, got = 0, done = 0;
+	struct fi_cq_tagged_entry e;
+	bool posted = false;
+	ssize_t n;
+	int i;
+
+	for (i = 0; i < KINDS; i++)
+		fill(out + (size_t) i * MOST, lens[i], (unsigned int) (i + c->rank));
+	talk(c, from, 10);
+	while (sent < COUNT || got < COUNT || done < COUNT) {
+		if (sent < COUNT) {
+			n = fi_tsenddata(c->ep, out + (size_t) (sent % KINDS) * MOST, lens[sent % KINDS], NULL, (uint64_t) sent,
+					 c->peer[from], 9, NULL);
+			CHECK(!n || n == -FI_EAGAIN);
+			sent += !n;
+		}
+		if (!posted && got < COUNT) {
+			OK(fi_trecv(c->ep, in, MOST, NULL, got % 2 ? FI_ADDR_UNSPEC : c->peer[from], 9, 0, in));
+			posted = true;
+		}
+		n = fi_cq_read(c->txcq, &e, 1);
+		CHECK(n == 1 || n == -FI_EAGAIN);
+		done += n == 1;
+		n = fi_cq_read(c->rxcq, &e, 1);
+		CHECK(n == 1 || n == -FI_EAGAIN);
+		if (n != 1)
+			continue;
+		CHECK(e.data == (uint64_t) got && e.len == lens[got % KINDS]);
+		CHECK(filled(in, e.len, (unsigned int) (got % KINDS + from)));
+		posted = false;
+		got++;
+	}
+	free(in);
+	free(out);
+}
+
+/* The last short message arrives, although its sender closes at once and its receiver does nothing meanwhile. */
+static void last_word(struct ctx *c)
+{
+	static const struct setup plain;
+	uint32_t *left = shared();
+	int in, i;
+
+	open_all(c, &plain);
+	exchange(c);
+	talk(c, !c->rank, 10);
+	barrier(c);
+	if (c->rank) {
+		i = 4711;
+		RETRY(c, fi_tinject(c->ep, &i, sizeof(i), c->peer[0], 8));
+		close_all(c);
+		hand_over(left, 1);
+		return;
+	}
+	await_turn(left, 1, 1);
+	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[1], 8, 0, &in));
+	CHECK(wait_comp(c, c->rxcq).op_context == &in);
+	CHECK(in == 4711);
+	close_all(c);
+}
+
+/* One has closed when the other sends it the last short messages: they are lost, or refused, and the other closes, too. */
+static void closed(struct ctx *c)
+{
+	static const struct setup plain;
+	uint32_t *left = shared();
+	struct fi_cq_tagged_entry e;
+	struct fi_cq_err_entry err;
+	ssize_t n;
+	int i;
+
+	open_all(c, &plain);
+	exchange(c);
+	talk(c, !c->rank, 10);
+	barrier(c);
+	if (!c->rank) {
+		close_all(c);
+		hand_over(left, 1);
+		return;
+	}
+	await_turn(left, 1, 1);
+	for (i = 0; i < 3; i++) {
+		n = fi_tinject(c->ep, &i, sizeof(i), c->peer[0], 8);
+		CHECK(!n || n == -FI_EAGAIN || n == -FI_EIO);
+		if (i == 1 && fi_cq_read(c->rxcq, &e, 1) == -FI_EAVAIL)
+			fi_cq_readerr(c->rxcq, &err, 0);
+	}
+	close_all(c);
+}
+
+/*
+ * A rank is killed before it has handled the last short message. What its sender waits for from it fails, although it
+ * sends nothing more: the dead rank had handled all that came before, so that this one went without a completion.
+ */
+static void short_killed(struct ctx *c)
+{
+	struct pollfd end = { .events = POLLIN };
+	uint32_t *turn = shared();
+	int in, i = 5;
+
+	if (c->rank < 2)
+		talk(c, !c->rank, 10);
+	barrier(c);
+	if (c->rank == 2) {
+		talk(c, 0, 10);
+		turn[1] = (uint32_t) getpid();
+		RETRY(c, fi_tsend(c->ep, &i, sizeof(i), NULL, c->peer[0], 6, NULL));
+		await_turn(turn, DEATH, DEATH);
+		raise(SIGKILL);
+	}
+	if (c->rank == 0) {
+		talk(c, 2, 10);
+		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[2], 6, 0, &in));
+		wait_comp(c, c->rxcq);
+		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[2], 8, 0, &in));
+		RETRY(c, fi_tinject(c->ep, &i, sizeof(i), c->peer[2], 8));
+		/* Nobody asks before it has ended: its device would answer. */
+		end.fd = (int) syscall(SYS_pidfd_open, (pid_t) turn[1], 0);
+		CHECK(end.fd >= 0);
+		hand_over(turn, DEATH);
+		CHECK(poll(&end, 1, -1) == 1);
+		close(end.fd);
+		CHECK(wait_err(c, c->rxcq).err == FI_EIO);
+	}
+	/* The living go on. */
+	talk(c, !c->rank, 10);
+}
+
 const struct test test_hosts[] = {
+	{ "hosts_in_order", 2, in_order, .per_host = 1, HOSTS },
+	{ "hosts_last_word", 2, last_word, .bare = true, .per_host = 1, HOSTS },
+	{ "hosts_closed", 2, closed, .bare = true, .per_host = 1, HOSTS },
+	{ "hosts_short_killed", 3, short_killed, .per_host = 1, .killed = 1,
+	  .env = { "FI_IVSHMEM_CORE=auto", "FI_IVSHMEM_TIMEOUT=1000" } },
 	{ "hosts_reads", 2, reads, .bare = true, .per_host = 1,
 	  .env = { "FI_IVSHMEM_CORE=auto", "FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=ep_ctrl" } },
 	{ "hosts_anybody", 4, anybody, .per_host = 2, HOSTS },
