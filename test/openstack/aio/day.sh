@@ -32,7 +32,7 @@ if [ ! -e /run/nm-day ]; then
 fi
 nearmetal host openstack-region status >/dev/null 2>&1 || step "the region's hook, and libvirtd again" hook
 if [ $# = 0 ] && [ -e /usr/bin/neutron-linuxbridge-agent ]; then
-	set -- cluster servers groups tenant migrate
+	set -- cluster servers groups tenant migrate bare
 elif [ $# = 0 ]; then
 	set -- servers # those have no ports
 fi
