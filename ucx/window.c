@@ -260,6 +260,15 @@ static inline uint8_t *place(uintptr_t rkey, uint64_t addr, size_t len)
 	return o->at + (addr - o->addr);
 }
 
+/* Nobody waits for the copy at the other end. */
+static inline void copy(void *to, const void *from, size_t len)
+{
+	if (len <= IVS_COPY_SMALL)
+		ivs_copy_small(to, from, len);
+	else
+		ivs_copy_put(to, from, len);
+}
+
 static ivu_status put_short(struct window_ep *e, const void *data, unsigned int len, uint64_t addr, uintptr_t rkey)
 {
 	uint8_t *to = place(rkey, addr, len);
@@ -267,7 +276,7 @@ static ivu_status put_short(struct window_ep *e, const void *data, unsigned int 
 	(void) e;
 	if (!to)
 		return IVU_ERR_INVALID_PARAM;
-	ivs_copy(to, data, len);
+	copy(to, data, len);
 	return IVU_OK;
 }
 
@@ -319,7 +328,7 @@ static ivu_status copy_pieces(const struct ivu_iov *iov, size_t count, uint64_t 
 	for (n = 0; n < count; n++)
 		for (k = 0; k < iov[n].count; k++, at += iov[n].length) {
 			own = (uint8_t *) iov[n].buffer + k * iov[n].stride;
-			ivs_copy(there ? at : own, there ? own : at, iov[n].length);
+			copy(there ? at : own, there ? own : at, iov[n].length);
 		}
 	return IVU_OK;
 }
