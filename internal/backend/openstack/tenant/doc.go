@@ -46,6 +46,7 @@ type options struct {
 	image   string
 	network string
 	group   string // policy of the server group; "none": no group
+	guard   string // security: own or none
 	vnic    string // of the ports: normal or direct
 	from    string // the addresses from which the agents may be reached, as a CIDR
 }
@@ -55,8 +56,11 @@ var (
 	policies = []string{"affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity", "none"}
 )
 
+// anywhere are the addresses from which agents may be reached if the name does not say.
+const anywhere = "0.0.0.0/0"
+
 func parse(name string) (options, error) {
-	o := options{group: "soft-affinity", vnic: "normal", from: "0.0.0.0/0"}
+	o := options{group: "soft-affinity", guard: "own", vnic: "normal", from: anywhere}
 	bad := func(format string, a ...any) (options, error) {
 		return o, fmt.Errorf("back end %.120q: %s: write openstack:CLOUD?flavor=NAME&image=NAME&network=NAME", name, fmt.Sprintf(format, a...))
 	}
@@ -70,7 +74,7 @@ func parse(name string) (options, error) {
 	if err != nil {
 		return bad("%v", err)
 	}
-	for key, to := range map[string]*string{"flavor": &o.flavor, "image": &o.image, "network": &o.network, "group": &o.group, "vnic": &o.vnic, "from": &o.from} {
+	for key, to := range map[string]*string{"flavor": &o.flavor, "image": &o.image, "network": &o.network, "group": &o.group, "security": &o.guard, "vnic": &o.vnic, "from": &o.from} {
 		if list := v[key]; len(list) == 1 {
 			*to = list[0]
 			if !wordForm().MatchString(*to) {
@@ -87,11 +91,17 @@ func parse(name string) (options, error) {
 	if !slices.Contains(policies, o.group) {
 		return bad("group=%.60q is none of %s", o.group, strings.Join(policies, ", "))
 	}
+	if o.guard != "own" && o.guard != "none" {
+		return bad("security=%.60q is neither own nor none", o.guard)
+	}
 	if o.vnic != "normal" && o.vnic != "direct" {
 		return bad("vnic=%.60q is neither normal nor direct", o.vnic)
 	}
 	if p, err := netip.ParsePrefix(o.from); err != nil || !p.Addr().Is4() {
 		return bad("from=%.60q is no IPv4 network", o.from)
+	}
+	if o.guard == "none" && o.from != anywhere {
+		return bad("from=%.60q needs a security group, and security=none has none", o.from)
 	}
 	return o, nil
 }

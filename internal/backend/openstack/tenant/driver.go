@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/common/extensions"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servergroups"
@@ -237,6 +239,9 @@ func (d *driver) Prepare(ctx context.Context, p *plan.Plan, record func(backend.
 	if err := d.nobodyElses(ctx, c, p); err != nil {
 		return err
 	}
+	if err := d.guarded(ctx, c); err != nil {
+		return err
+	}
 	l, err := limits.Get(ctx, c.compute, nil).Extract()
 	if err != nil {
 		return explain("quotas", err)
@@ -278,6 +283,22 @@ func (d *driver) Prepare(ctx context.Context, p *plan.Plan, record func(backend.
 	}
 	d.group = g.ID
 	return nil
+}
+
+// guarded refuses a cloud whose networks have no security groups, unless the back end's name says to do without.
+func (d *driver) guarded(ctx context.Context, c *center) error {
+	if d.o.guard == "none" {
+		return nil
+	}
+	pages, err := extensions.List(c.network).AllPages(ctx)
+	if err != nil {
+		return nil // a cloud that does not tell: making the group says what is wrong
+	}
+	list, err := extensions.ExtractExtensions(pages)
+	if err != nil || slices.ContainsFunc(list, func(e extensions.Extension) bool { return e.Alias == "security-group" }) {
+		return nil
+	}
+	return errors.New("the cloud's networks have no security groups, so all who are in the VMs' network reach all of their ports: say security=none in the back end's name to do without")
 }
 
 // nobodyElses refuses a cluster whose servers have the names of some that are there.

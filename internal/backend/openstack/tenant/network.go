@@ -16,28 +16,20 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Network makes a security group in which the VMs may say everything to each other, and a port for each VM.
+// Network makes a security group, unless the back end's name says none, and a port for each VM.
 func (d *driver) Network(ctx context.Context, vms []string, _ spec.Network, record func(backend.Ref) error) ([]backend.Card, error) {
 	c, err := d.clients(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ref := d.ref(kindSecurity, "nearmetal-"+d.mark)
-	if err := record(ref); err != nil {
-		return nil, err
-	}
-	g, err := groups.Create(ctx, c.network, groups.CreateOpts{Name: ref.ID[keyName], Description: "nearmetal: the VMs of one cluster"}).Extract()
-	settled(ref, err)
-	if err != nil {
-		return nil, explain("making a security group", err)
-	}
-	for _, r := range []rules.CreateOpts{
-		{Direction: rules.DirIngress, EtherType: rules.EtherType4, SecGroupID: g.ID, RemoteGroupID: g.ID},
-		{Direction: rules.DirIngress, EtherType: rules.EtherType4, SecGroupID: g.ID, RemoteIPPrefix: d.o.from, Protocol: rules.ProtocolTCP, PortRangeMin: carry.Port, PortRangeMax: carry.Port},
-	} {
-		if _, err := rules.Create(ctx, c.network, r).Extract(); err != nil {
-			return nil, explain("making a rule of a security group", err)
+	// Without a group of its own, a port has the project's default one; the field must not be there where Neutron has none.
+	var guard *[]string
+	if d.o.guard == "own" {
+		id, err := d.guard(ctx, c, record)
+		if err != nil {
+			return nil, err
 		}
+		guard = &[]string{id}
 	}
 	d.ports = map[string]port{}
 	var cards []backend.Card
@@ -47,7 +39,7 @@ func (d *driver) Network(ctx context.Context, vms []string, _ spec.Network, reco
 			return nil, err
 		}
 		p, err := ports.Create(ctx, c.network, portsbinding.CreateOptsExt{
-			CreateOptsBuilder: ports.CreateOpts{NetworkID: d.network, Name: ref.ID[keyName], SecurityGroups: &[]string{g.ID}},
+			CreateOptsBuilder: ports.CreateOpts{NetworkID: d.network, Name: ref.ID[keyName], SecurityGroups: guard},
 			VNICType:          d.o.vnic,
 		}).Extract()
 		settled(ref, err)
@@ -62,6 +54,28 @@ func (d *driver) Network(ctx context.Context, vms []string, _ spec.Network, reco
 		cards = append(cards, *card)
 	}
 	return cards, nil
+}
+
+// guard makes a security group in which the VMs may say everything to each other, and returns its ID.
+func (d *driver) guard(ctx context.Context, c *center, record func(backend.Ref) error) (string, error) {
+	ref := d.ref(kindSecurity, "nearmetal-"+d.mark)
+	if err := record(ref); err != nil {
+		return "", err
+	}
+	g, err := groups.Create(ctx, c.network, groups.CreateOpts{Name: ref.ID[keyName], Description: "nearmetal: the VMs of one cluster"}).Extract()
+	settled(ref, err)
+	if err != nil {
+		return "", explain("making a security group", err)
+	}
+	for _, r := range []rules.CreateOpts{
+		{Direction: rules.DirIngress, EtherType: rules.EtherType4, SecGroupID: g.ID, RemoteGroupID: g.ID},
+		{Direction: rules.DirIngress, EtherType: rules.EtherType4, SecGroupID: g.ID, RemoteIPPrefix: d.o.from, Protocol: rules.ProtocolTCP, PortRangeMin: carry.Port, PortRangeMax: carry.Port},
+	} {
+		if _, err := rules.Create(ctx, c.network, r).Extract(); err != nil {
+			return "", explain("making a rule of a security group", err)
+		}
+	}
+	return g.ID, nil
 }
 
 // card is a port as its VM has it.

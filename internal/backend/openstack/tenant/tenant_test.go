@@ -118,6 +118,42 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// A cloud whose networks have no security groups, or a project that is to have none: its own are not asked for.
+func TestNoSecurityGroup(t *testing.T) {
+	for _, open := range []bool{true, false} {
+		c := newLab(t)
+		c.Open = open
+		c.Refuse["POST security-groups"], c.Refuse["GET security-groups"] = 404, 404
+		u, err := up(t, on+"&security=none", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := c.One("ports"); p["security_groups"] != nil {
+			t.Errorf("port: %v", p)
+		}
+		if err := u.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if left := c.Left(); len(left) != 0 {
+			t.Errorf("left: %q", left)
+		}
+	}
+}
+
+// A cloud that does not list what its Neutron has is no reason to refuse it.
+func TestNoExtensions(t *testing.T) {
+	c := newLab(t)
+	c.Refuse["GET extensions"] = 403
+	u, err := up(t, on, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.One("security-groups")
+	if err := u.Down(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
 // inVM says whether this host is a VM itself.
 func inVM(t *testing.T) bool {
 	b, err := os.ReadFile("/proc/cpuinfo")
@@ -142,12 +178,15 @@ func TestRefused(t *testing.T) {
 		{"server group", on, "this project may make no server group (OpenStack: policy soft-affinity: 403: Policy doesn't allow it to be performed.): say group=none", func(c *cloudtest.Cloud) { c.Refuse["POST os-server-groups"] = 403 }},
 		{"server groups", on, "quota: all of its 2 server groups are in use: say group=none", func(c *cloudtest.Cloud) { c.Groups = 2 }},
 		{"server group's members", on, "a server group has 1 servers at most, and 2 are needed: say group=none", func(c *cloudtest.Cloud) { c.Members = 1 }},
+		{"no security groups", on, "have no security groups, so all who are in the VMs' network reach all of their ports: say security=none", func(c *cloudtest.Cloud) { c.Open = true }},
 		{"port", on, "403: Policy doesn't allow", func(c *cloudtest.Cloud) { c.Refuse["POST ports"] = 403 }},
 		{"fault", on, "No valid host was found", func(c *cloudtest.Cloud) { c.Fault = "No valid host was found. There are not enough hosts available." }},
 		{"server", on, "400: Policy", func(c *cloudtest.Cloud) { c.Refuse["POST servers"] = 400 }},
 		{"words", "openstack:test?flavor=a&flavour=b", "is not known", nil},
 		{"twice", "openstack:test?flavor=a&flavor=b", "twice", nil},
 		{"policy", on + "&group=close", "none of affinity", nil},
+		{"security", on + "&security=all", "neither own nor none", nil},
+		{"security and from", on + "&security=none&from=10.0.0.0/8", "needs a security group", nil},
 		{"from", on + "&from=here", "no IPv4 network", nil},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -48,6 +48,7 @@ type Cloud struct {
 	Quota    int                    // of vCPUs
 	Groups   int                    // quota of server groups; 0: none
 	Members  int                    // of a server group; 0: any number
+	Open     bool                   // Neutron has no security groups
 	Region   string                 // the flavor's nearmetal:region; "": none
 	Fault    string                 // servers end in ERROR with this; "": they do not
 	Refuse   map[string]int         // METHOD COLLECTION: the status of every such call
@@ -274,6 +275,18 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request, f []string, id, ac
 			"maxServerGroups": c.Groups, "totalServerGroupsUsed": 2, "maxServerGroupMembers": c.Members}}})
 		return
 	}
+	if f[0] == "extensions" {
+		list := []any{map[string]any{"alias": "port-security"}}
+		if !c.Open {
+			list = append(list, map[string]any{"alias": "security-group"})
+		}
+		answer(w, 200, map[string]any{"extensions": list})
+		return
+	}
+	if c.Open && strings.HasPrefix(f[0], "security-group") {
+		oops(w, 404, "The resource could not be found.")
+		return
+	}
 	one, ok := kinds[f[0]]
 	if !ok {
 		c.t.Errorf("%s %s: not known", r.Method, r.URL.Path)
@@ -311,6 +324,10 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request, f []string, id, ac
 		case "os-server-groups":
 			status = 200 // as Nova has it
 		case "ports":
+			if _, ok := x["security_groups"]; ok && c.Open {
+				oops(w, 400, "Unrecognized attribute(s) 'security_groups'")
+				return
+			}
 			c.makePort(x)
 		case "servers":
 			status = 202
