@@ -16,7 +16,7 @@ top=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 dir=${OPENSTACK_DIR:-$top/build/openstack}
 release=${OPENSTACK_RELEASE:-bookworm}
 agent=linuxbridge
-# Neutron has no Linux bridges from 2025.1 on. Its ports there are macvtap's, which the cluster's servers are not run with.
+# Neutron has no Linux bridges from 2025.1 on. Its ports there are macvtap's, which are in no security group.
 case $release in
 bookworm) cloud=$dir/root ;;
 *) cloud=$dir/$release agent=macvtap ;;

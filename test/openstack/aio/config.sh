@@ -13,7 +13,8 @@ www_authenticate_uri = http://127.0.0.1:5000
 $as_admin"
 broker=rabbit://guest:guest@127.0.0.1:5672/
 
-# Releases from 2025.1 on have no Linux bridges.
+# Releases from 2025.1 on have no Linux bridges. Their ports are macvtaps of nm-phys in mode bridge: nm-up, its other end, reaches
+# the VMs as before, and they each other. Nothing filters there, so that Neutron has no security groups.
 l2=linuxbridge groups=true firewall=iptables
 [ -e /usr/bin/neutron-linuxbridge-agent ] || l2=macvtap groups=false firewall=noop
 

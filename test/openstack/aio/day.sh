@@ -31,11 +31,7 @@ if [ ! -e /run/nm-day ]; then
 	touch /run/nm-day
 fi
 nearmetal host openstack-region status >/dev/null 2>&1 || step "the region's hook, and libvirtd again" hook
-if [ $# = 0 ] && [ -e /usr/bin/neutron-linuxbridge-agent ]; then
-	set -- cluster servers groups tenant migrate bare
-elif [ $# = 0 ]; then
-	set -- servers # those have no ports
-fi
+[ $# != 0 ] || set -- cluster servers groups tenant migrate bare
 for part; do
 	echo "-- $part"
 	. "/nm/part-$part.sh"

@@ -1,7 +1,7 @@
 # part-bare.sh: a flavor promises a region, and the compute host has no hook: a line of up and one of verify; sourced by day.sh.
 bare() { nearmetal host openstack-region remove && libvirtd_again && ! nearmetal host openstack-region status; }
 up() {
-	as ann nearmetal -q up --on "openstack:ann?flavor=nm.2.768M&image=debian&network=private" --root backend --name bare --vms 1 --memory 768MiB \
+	as ann nearmetal -q up --on "openstack:ann?flavor=nm.2.768M&image=debian&network=private$security" --root backend --name bare --vms 1 --memory 768MiB \
 		--no-share --boot-timeout 20m 2>up.log
 	local status=$?
 	cat up.log

@@ -2,7 +2,7 @@
 up() {
 	cat >demo.yaml <<-X
 		name: demo
-		backend: "openstack:ann?flavor=nm.2.768M&image=debian&network=private&group=affinity"
+		backend: "openstack:ann?flavor=nm.2.768M&image=debian&network=private&group=affinity$security"
 		root: backend
 		vms: [{name: vm, count: 2, memory: 768MiB}]
 		env:

@@ -14,7 +14,7 @@ controller() {
 nodes() {
 	nearmetal plan -f /nm/cloud/nodes.yaml --on openstack --host host.tar.gz --format openstack >nodes.sh &&
 		sed 's/CONTROLLER/10.77.0.1/' /nm/cloud/user-data.yaml >user-data.yaml &&
-		as ann openstack security group rule create --protocol tcp --remote-ip 10.77.0.1/32 default -f value -c id >rule &&
+		{ [ -n "$security" ] || as ann openstack security group rule create --protocol tcp --remote-ip 10.77.0.1/32 default -f value -c id >rule; } &&
 		NETWORK=private IMAGE=debian USER_DATA=user-data.yaml as ann sh nodes.sh tenant && until_ "both are built" built
 }
 built() { [ "$(as ann openstack server list -f value -c Status | sort | uniq -c | tr -s ' ')" = " 2 ACTIVE" ]; }
@@ -35,7 +35,7 @@ job() {
 end() {
 	kill "$(cat /run/nm-slurmctld.pid)" "$(cat $c/run/munge/munged.pid)"
 	as ann openstack server delete --wait node-vm0 node-vm1 && as ann openstack server group delete node &&
-		as ann openstack security group rule delete "$(cat rule)" && umount -l /run/controller && until_ "the region is gone" regions 0 0
+		{ [ -n "$security" ] || as ann openstack security group rule delete "$(cat rule)"; } && umount -l /run/controller && until_ "the region is gone" regions 0 0
 }
 step "Slurm's controller" controller
 step "servers with user data" nodes

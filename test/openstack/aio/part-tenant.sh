@@ -1,6 +1,6 @@
 # part-tenant.sh: a tenant with an application credential: what is refused, in one line, and an owner that is killed; sourced by
 # day.sh.
-on="openstack:app?flavor=nm.2.768M&image=debian&network=private&group=affinity"
+on="openstack:app?flavor=nm.2.768M&image=debian&network=private&group=affinity$security"
 export NEARMETAL_RUNTIME_DIR=/run/nm-tenant
 credential() {
 	as ann openstack application credential delete nearmetal 2>/dev/null # of another day in this cloud
@@ -83,7 +83,10 @@ second() {
 	[ $status = 1 ] && [ "$(wc -l <refused.log)" = 1 ] && grep -Fq 'already' refused.log
 }
 running() { kill -9 "$(owner)" && as ann nearmetal down --all && nothing; }
+first="security group"
+[ -z "$security" ] || first=port
 step "an application credential" credential
+[ -z "$security" ] || step "refused: the cloud has no security groups" refused "say security=none in the back end's name" "${on/$security}" 1
 step "refused: a wrong secret" refused "401" "${on/app/wrong}" 1
 step "refused: no quota of vCPUs" vcpus
 step "refused: no quota of ports" ports
@@ -92,7 +95,7 @@ step "refused: an image without virtio" virtio
 step "refused: a flavor that Nova cannot place" nowhere
 step "refused: no host has a virtual function" refused "No valid host was found" "$on&vnic=direct" 1
 step "refused: a server of that name is there" taken
-step "the owner is killed before the first port is made" killed recorded "security group"
+step "the owner is killed before the first port is made" killed recorded "$first"
 step "the owner is killed before the first server is made" killed recorded "server demo"
 step "the owner is killed as servers are built" killed building
 step "up with the credential" up
