@@ -98,6 +98,8 @@
 #define IVS_CORE_NEXT_TICKS	64	/* calls, after a message came by it, that all poll it: half a ping-pong of 8 B takes 7.33 us in place of 7.80, as in each call (bench-hosts' part count) */
 #define IVS_CORE_READ_MIN	((size_t) 128 << 10)	/* bytes from which a message to another host is read by its receiver. Ping-pongs of 32 and 64 KiB were 2.0 and 2.1, 1.24 and 1.23, 0.97 and 0.85 times as fast as with 32 KiB (three runs); with 64 KiB, 2.0 and 1.4 (soft RoCE, emulated VMs) */
 #define IVS_CORE_INJECT_MAX	192	/* bytes, ours included, up to which a message to another host may go without a completion: with the 56 of ofi_rxm it is in line in the request of verbs (FI_VERBS_INLINE_SIZE, 256) */
+#define IVS_CORE_GATHER_MIN	512	/* bytes of payload from which the core provider gathers a message that it copies: half a ping-pong takes as many instructions as with a copy of ours at 512, 25 less at 1 KiB, 110 at 4 KiB, 250 at 8 KiB and 520 at 16 KiB (bench-hosts' part count) */
+#define IVS_CORE_GATHER_MAX	16640	/* bytes up to which it is asked to: nearmetal's FI_OFI_RXM_BUFFER_SIZE */
 #define IVS_CORE_BUFFERS	64	/* each for sending and for receiving, an endpoint: of 32 KiB, so that they are 2 MiB as the near pool is */
 
 /*

@@ -115,7 +115,8 @@ static void choose_device(struct fi_info **info)
 	*info = chosen;
 }
 
-static int try_info(const char *name, uint64_t caps, struct fi_info **info)
+/* inject: bytes of a message that it is to copy at once, 0: as it likes. */
+static int ask_info(const char *name, uint64_t caps, size_t inject, struct fi_info **info)
 {
 	struct fi_info *hints = ivs_lib.dupinfo(NULL);
 	uint32_t version = ivs_lib.version < FI_VERSION(1, 9) ? ivs_lib.version : FI_VERSION(1, 9);
@@ -137,6 +138,7 @@ static int try_info(const char *name, uint64_t caps, struct fi_info **info)
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->tx_attr->msg_order = FI_ORDER_SAS;
+	hints->tx_attr->inject_size = inject;
 	hints->rx_attr->msg_order = FI_ORDER_SAS;
 	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	if (caps & FI_TAGGED) {
@@ -161,6 +163,19 @@ static int try_info(const char *name, uint64_t caps, struct fi_info **info)
 		return -FI_ENODATA;
 	}
 	return 0;
+}
+
+/*
+ * Over verbs ofi_rxm copies what it sends at once, but takes that as injected only where its caller asks for it: by itself,
+ * up to what verbs takes in line. It refuses more than FI_OFI_RXM_BUFFER_SIZE.
+ */
+static int try_info(const char *name, uint64_t caps, struct fi_info **info)
+{
+	int ret = -FI_ENODATA;
+
+	if (caps & FI_RMA && !strcmp(name, "verbs;ofi_rxm"))
+		ret = ask_info(name, caps, IVS_CORE_GATHER_MAX, info);
+	return ret ? ask_info(name, caps, 0, info) : 0;
 }
 
 /* With a region matching is ours: large messages are then read (fetch.h). */
@@ -298,7 +313,8 @@ int ivs_core_enable(struct ivs_ep *ep)
 	memset(ce, 0, sizeof(*ce));
 	ep->core = ce;
 	ce->core = in;
-	ce->inject = in->info->tx_attr->inject_size;
+	/* Beyond that injection costs a copy: it is for send_gathered() alone. */
+	ce->inject = in->injects ? IVS_CORE_INJECT_MAX : in->info->tx_attr->inject_size;
 	ce->wait_fd = -1;
 	ivs_list_init(&ce->receives);
 	ivs_list_init(&ce->stalled);
@@ -332,6 +348,9 @@ int ivs_core_enable(struct ivs_ep *ep)
 				FI_SEND | FI_RECV, 0, 0, 0, &ce->mr, NULL);
 	if (!ret)
 		ret = fi_getname(&ce->ep->fid, ep->addr.core, &len);
+	/* Without FI_MR_LOCAL: the application's memory is not registered. */
+	if (in->info->tx_attr->iov_limit >= 2 && !ce->mr)
+		ce->gathers = in->info->tx_attr->inject_size;
 	for (i = 0; !ret && i < IVS_CORE_BUFFERS; i++) {
 		ce->buffers[i].op.kind = OP_RECEIVED;
 		ret = post(ce, &ce->buffers[i]);
@@ -479,6 +498,19 @@ void ivs_core_disable(struct ivs_ep *ep)
 }
 
 /*
+ * The core provider itself gathers a message that it copies at once anyway: 540 of 27,200 instructions less at 16 KiB. Its
+ * completion has still to come.
+ */
+static __attribute__((noinline)) ssize_t
+send_gathered(struct core_ep *ce, struct buffer *b, size_t head, void *payload, size_t len, fi_addr_t to)
+{
+	struct iovec iov[2] = { { b->data, head }, { payload, len } };
+	struct fi_msg m = { .msg_iov = iov, .iov_count = 2, .addr = to, .context = &b->op.context };
+
+	return fi_sendmsg(ce->ep, &m, FI_INJECT | FI_COMPLETION);
+}
+
+/*
  * A short message goes without a completion, which would take 116 of 7,332 instructions (8 B), unless the one before it
  * did and may not have arrived. The peer's next message says how many it has handled. Else the completion of our own next
  * one says it, or that of a question.
@@ -500,8 +532,8 @@ static int send_wire(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t 
 	memcpy(b->data, &w, sizeof(w));
 	if (fixed_len)
 		memcpy(b->data + sizeof(w), fixed, fixed_len);
-	ivs_iov_gather(b->data + sizeof(w) + fixed_len, len, iov, count, offset);
 	if (bytes <= IVS_CORE_INJECT_MAX && ce->core->injects && !peer->core_unsure && op != OP_HELLO) {
+		ivs_iov_gather(b->data + sizeof(w) + fixed_len, len, iov, count, offset);
 		ret = fi_inject(ce->ep, b->data, bytes, peer->core_addr);
 		if (ret)
 			return ret == -FI_EAGAIN ? -FI_EAGAIN : -FI_EIO;
@@ -510,8 +542,12 @@ static int send_wire(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t 
 		return 0;
 	}
 	b->peer = peer;
-	ret = fi_send(ce->ep, b->data, bytes, ce->mr ? fi_mr_desc(ce->mr) : NULL,
-		      peer->core_addr, &b->op.context);
+	if (len >= IVS_CORE_GATHER_MIN && bytes <= ce->gathers && count == 1) {
+		ret = send_gathered(ce, b, bytes - len, (char *) iov->iov_base + offset, len, peer->core_addr);
+	} else {
+		ivs_iov_gather(b->data + sizeof(w) + fixed_len, len, iov, count, offset);
+		ret = fi_send(ce->ep, b->data, bytes, ce->mr ? fi_mr_desc(ce->mr) : NULL, peer->core_addr, &b->op.context);
+	}
 	if (ret)
 		return ret == -FI_EAGAIN ? -FI_EAGAIN : -FI_EIO;
 	ce->sending++;

@@ -120,6 +120,7 @@ struct core_ep {
 	struct fi_ops_tagged *general;	/* the endpoint's own, which take what is not plain; NULL: tagged is not in use */
 
 	struct ivs_core *core;
+	size_t		gathers;	/* bytes up to which a message may go from two places: send_gathered(); 0: never */
 	struct fid_domain *domain;	/* of this endpoint alone: take_domain() */
 	struct fid_av	*av;
 	struct fid_mr	*mr;

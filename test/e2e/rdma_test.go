@@ -91,7 +91,7 @@ func TestShortMessagesVerbs(t *testing.T) {
 	c := up(t, "--vms", "1", "--vcpus", "2", "--network", "rxe")
 	for _, name := range []string{"hosts_in_order", "hosts_last_word", "hosts_closed", "hosts_short_killed"} {
 		nm(t, "exec", "-c", c, "--", "env", "FI_PROVIDER_PATH="+provider, "FI_UNIVERSE_SIZE=64", "FABRIC_PATIENCE=2",
-			"FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=domain", program, name).
+			"FI_OFI_RXM_BUFFER_SIZE=16640", "FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=domain", program, name).
 			want(t, 0, name, "ranks on other hosts are reached over verbs;ofi_rxm, device rxe0")
 	}
 }

@@ -324,7 +324,8 @@ static void talk(struct ctx *c, int other, int rounds)
  */
 static void in_order(struct ctx *c)
 {
-	static const size_t lens[] = { 8, 0, 120, 160, 161, 4000, 8, 8, 20000, 8, 64, IVS_CORE_READ_MIN + 1, 8 };
+	static const size_t lens[] = { 8, 0, 120, 160, 161, 511, 512, 4000, 8, 16384, 8, 16600, 16601, 20000, 8, 64,
+				       IVS_CORE_READ_MIN + 1, 8 };
 	enum { COUNT = 1300, MOST = IVS_CORE_READ_MIN + 1, KINDS = sizeof(lens) / sizeof(lens[0]) };
 	uint8_t *out = malloc((size_t) KINDS * MOST), *in = malloc(MOST);
 	int from = !c->rank, sent = 0, got = 0, done = 0;
