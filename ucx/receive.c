@@ -81,7 +81,7 @@ static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p
 			return NULL;
 		}
 		/* The data lies as IVU_PACKED_AT has it, behind a header of any length. One that UCX packed has its own. */
-		to = i->received + (header ? 8 - header : 0);
+		to = header ? i->received + 8 - header : i->received;
 		/* UCX reads such a message more than once, and it must not change meanwhile. */
 		ivs_copy_small(to, message + 8 + sizeof(struct ivs_bounce), header);
 		ivs_copy(to + header, payload, bytes);

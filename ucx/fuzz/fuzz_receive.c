@@ -48,7 +48,9 @@ static int file;
 /* What UCX would do in these calls, as far as the transport asks for it. */
 static void on_component(void *c)
 {
-	component = c;
+	/* The other one has memory of the region alone. */
+	if (!strcmp(((struct ivu_component *) c)->name, IVU_NAME))
+		component = c;
 }
 
 static void on_transport(void *c, void *tl)
