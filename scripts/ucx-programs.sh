@@ -1,9 +1,8 @@
 #!/bin/sh
 # ucx-programs.sh [PART...]: programs of others over the UCX transport, between processes of this machine.
 #
-#   PART   ucc     UCC's collectives with 4 ranks, all data compared (test/ucx/ucc.c). UCC is that of the package
-#                  nvidia-libcal-cu12 of PyPI (22 MB), which is fetched once into build/ucc; UCX is Open MPI 5's (make wheels)
-#          mpi4py  mpi4py's suite on Open MPI 5, pml ucx (scripts/mpi4py-tests.sh ucx)
+#   PART   ucc   UCC's collectives with 4 ranks, all data compared (test/ucx/ucc.c). UCC is that of the package
+#                nvidia-libcal-cu12 of PyPI (22 MB), which is fetched once into build/ucc; UCX is Open MPI 5's (make wheels)
 #
 # Default: ucc. Needs build/c (make c) and python3-venv. Ends with 1 if one fails.
 #
@@ -49,9 +48,8 @@ status=0
 for part; do
 	case $part in
 	ucc) ucc || status=1 ;;
-	mpi4py) MPI4PY_RANKS=${MPI4PY_RANKS:-4} sh "$top/scripts/mpi4py-tests.sh" ucx || status=1 ;;
 	*)
-		echo "ucx-programs.sh: there is no part $part: ucc or mpi4py" >&2
+		echo "ucx-programs.sh: there is no part $part: ucc is the only one" >&2
 		exit 2
 		;;
 	esac
