@@ -1,12 +1,15 @@
 package network
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -335,6 +338,67 @@ func TestOverlayFlood(t *testing.T) {
 		})
 	}
 }
+
+// A caller has a short while to prove that it has the secret, however it spends it, and then a while for its greeting. To a
+// proof that is wrong nothing is said, and no TLS is spoken with it.
+func TestOverlayCallerBounds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes the bounds of a caller")
+	}
+	m := overlay(t, 2, 1, func(int, int, string, *Link) { t.Error("a caller without a greeting was served") })[1]
+	greeting := &written{}
+	tls.Client(greeting, m.tls).Handshake()
+	trickle := func(c net.Conn, text []byte) { // so slowly that a proof would take longer than the test
+		for i := range text {
+			if _, err := c.Write(text[i : i+1]); err != nil {
+				return
+			}
+			time.Sleep(2 * time.Second)
+		}
+	}
+	prove := func(c net.Conn, challenge []byte) { c.Write(m.proof(challenge, m.o.Self)) }
+	for name, does := range map[string]func(c net.Conn, challenge []byte){
+		"silent":                        func(net.Conn, []byte) {},
+		"slow":                          func(c net.Conn, challenge []byte) { trickle(c, m.proof(challenge, m.o.Self)) },
+		"a wrong proof, then TLS":       func(c net.Conn, _ []byte) { c.Write(append(make([]byte, 32), greeting.Bytes()...)) },
+		"a proof for another host":      func(c net.Conn, challenge []byte) { c.Write(append(m.proof(challenge, 0), greeting.Bytes()...)) },
+		"a proof, then silent":          prove,
+		"a proof, then a slow greeting": func(c net.Conn, challenge []byte) { prove(c, challenge); trickle(c, greeting.Bytes()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", m.ln.Addr().(*net.TCPAddr).Port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.SetReadDeadline(time.Now().Add(time.Minute)) // ends a test that hangs
+			challenge := make([]byte, ticketBytes)
+			if _, err := io.ReadFull(c, challenge); err != nil {
+				t.Fatal(err)
+			}
+			go does(c, challenge)
+			n, err := io.Copy(io.Discard, c)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("it has its place for ever")
+			}
+			if n != 0 {
+				t.Errorf("%d bytes were said to it", n)
+			}
+		})
+	}
+}
+
+// written keeps what is written to it, and has nothing to read.
+type written struct {
+	net.Conn
+	bytes.Buffer
+}
+
+func (w *written) Write(b []byte) (int, error)    { return w.Buffer.Write(b) }
+func (*written) Read([]byte) (int, error)         { return 0, io.EOF }
+func (*written) Close() error                     { return nil }
+func (*written) SetWriteDeadline(time.Time) error { return nil }
 
 // A source has a share of the places of those that have not proved, and no more.
 func TestCallers(t *testing.T) {
