@@ -210,6 +210,7 @@ func (p *part) run() error {
 
 // ready waits until the other hosts' VMs can be reached, and reports those of this host.
 func (p *part) ready(ctx context.Context, c *Cluster) error {
+	var ready hostReady
 	if p.start.Request.Overlay != nil {
 		joining, cancel := context.WithTimeout(ctx, joinBound)
 		defer cancel()
@@ -219,31 +220,33 @@ func (p *part) ready(ctx context.Context, c *Cluster) error {
 			}
 			return fmt.Errorf("%w (TCP ports %d-%d of the hosts must be open to each other)", err, DefaultPorts[0], DefaultPorts[1])
 		}
-		if err := p.devicesReady(ctx, c); err != nil {
+		why, err := p.devicesReady(ctx, c)
+		if err != nil {
 			return err
 		}
+		ready.Unreached = why
 	}
 	r := c.Record()
-	p.say(message{Host: &hostReady{Accel: r.Accel, Fabric: r.Fabric, UCX: r.UCX, DeviceFaults: r.DeviceFaults, VMs: r.VMs}})
+	ready.Accel, ready.Fabric, ready.UCX, ready.DeviceFaults, ready.VMs = r.Accel, r.Fabric, r.UCX, r.DeviceFaults, r.VMs
+	p.say(message{Host: &ready})
 	return nil
 }
 
 // devicesReady waits until the devices of the other hosts' VMs answer those of this host's. What does not is a fault of
-// the devices, which are not used then, and with placement.strict an error.
-func (p *part) devicesReady(ctx context.Context, c *Cluster) error {
+// the devices, which are not used then, and with placement.strict an error. It is returned in words.
+func (p *part) devicesReady(ctx context.Context, c *Cluster) (string, error) {
 	reaching, cancel := context.WithTimeout(ctx, joinBound)
 	defer cancel()
 	why, err := AwaitDevices(reaching, c.Name())
 	switch {
 	case context.Cause(ctx) != nil:
-		return context.Cause(ctx)
+		return "", context.Cause(ctx)
 	case err != nil || why == "":
-		return err
+		return "", err
 	case p.start.Request.Spec.Placement.Strict:
-		return fmt.Errorf("%s (leave out --strict to start nevertheless)", why)
+		return "", fmt.Errorf("%s (leave out --strict to start nevertheless)", why)
 	}
-	p.say(message{Notice: why})
-	return c.write(func(r *Record) { r.DeviceFaults = append(r.DeviceFaults, why) })
+	return why, c.write(func(r *Record) { r.DeviceFaults = append(r.DeviceFaults, why) })
 }
 
 // serve is the part's life from ready to its end.

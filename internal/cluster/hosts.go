@@ -26,6 +26,7 @@ import (
 	"nearmetal/internal/remote"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
+	"nearmetal/internal/words"
 )
 
 // MaxHosts is the largest number of hosts of a cluster without a batch system.
@@ -457,6 +458,9 @@ func (c *Cluster) bootHosts(ctx context.Context, o Options, s *spec.Cluster, p *
 	if err := together(fs...); err != nil {
 		return context.Cause(ctx)
 	}
+	if line := f.unreached(readies); line != "" {
+		notice(line)
+	}
 	vms, have, err := f.records(p, readies)
 	if err != nil {
 		return err
@@ -536,6 +540,25 @@ func (f *fleet) records(p *plan.Plan, readies []*hostReady) ([]VMRecord, given, 
 	order := func(name string) int { return slices.IndexFunc(p.VMs, func(x plan.VM) bool { return x.Name == name }) }
 	slices.SortFunc(list, func(a, b VMRecord) int { return order(a.Name) - order(b.Name) })
 	return list, have, nil
+}
+
+// unreached says in one line that VMs of different hosts do not reach each other by their devices: both hosts of such a
+// pair report it, and of one with a wrong VLAN all others do.
+func (f *fleet) unreached(readies []*hostReady) string {
+	line, more := "", 0
+	for i, r := range readies {
+		switch {
+		case r.Unreached == "":
+		case line == "":
+			line = fmt.Sprintf("host %s: %s", f.hosts[i].name, channel.Clean(r.Unreached))
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		line += fmt.Sprintf(" (%s such VMs)", words.Count(more, "other host reports", "other hosts report"))
+	}
+	return line
 }
 
 // faultsOf are the faults of all hosts' devices.

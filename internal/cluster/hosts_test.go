@@ -116,6 +116,28 @@ func TestHostRecords(t *testing.T) {
 	}
 }
 
+// VMs that do not reach each other are reported once, although each of their hosts says so.
+func TestHostsUnreached(t *testing.T) {
+	f := &fleet{hosts: []*farHost{{name: "a"}, {name: "b"}, {name: "c"}}}
+	for _, c := range []struct {
+		said [3]string
+		want string
+	}{
+		{[3]string{}, ""},
+		{[3]string{"", "x", ""}, "host b: x"},
+		{[3]string{"x\a", "", "y"}, "host a: x? (1 other host reports such VMs)"},
+		{[3]string{"x", "y", "z"}, "host a: x (2 other hosts report such VMs)"},
+	} {
+		var readies []*hostReady
+		for _, s := range c.said {
+			readies = append(readies, &hostReady{Unreached: s})
+		}
+		if got := f.unreached(readies); got != c.want {
+			t.Errorf("%q: %q, want %q", c.said, got, c.want)
+		}
+	}
+}
+
 // A line of another host's is bounded.
 func TestHostLine(t *testing.T) {
 	var v struct{ A int }

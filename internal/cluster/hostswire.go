@@ -65,6 +65,7 @@ type hostReady struct {
 	Fabric       string     `json:"fabric,omitempty"`
 	UCX          string     `json:"ucx,omitempty"`
 	DeviceFaults []string   `json:"deviceFaults,omitempty"`
+	Unreached    string     `json:"unreached,omitempty"` // which of the other hosts' VMs do not answer by their devices
 	VMs          []VMRecord `json:"vms"`
 }
 

@@ -67,9 +67,21 @@ func TestReach(t *testing.T) {
 			t.Errorf("no %q in %q", want, line)
 		}
 	}
-	failed[0].from.ib = true
-	if line := unreachedLine(append(failed, failed...)); !strings.Contains(line, "pkey") || !strings.Contains(line, "and 1 pairs more") {
+	if line := unreachedLine(append(failed, failed...)); !strings.Contains(line, "and 1 pairs more") {
 		t.Error(line)
+	}
+
+	// On InfiniBand, whose IPoIB interfaces have the addresses, the partition is to be looked at.
+	ib := func(vm, ip string) end {
+		return deviceEnds(vm, []guest.Device{{Kind: "pci", RDMA: "mlx5_0", Net: "ib0", Port: "1", State: "ACTIVE", Layer: "InfiniBand", PKey: "0x8005", IP: ip}})[0]
+	}
+	short, cancel = context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	line = unreachedLine(reach(short, c.dialFrom, []end{ib("vm0", "127.0.0.1")}, []end{ib("n2-vm0", "224.0.0.1")}))
+	for _, want := range []string{"devices: vm0 (mlx5_0, 127.0.0.1) does not reach n2-vm0 (224.0.0.1): ", "same partition (pkey)"} {
+		if !strings.Contains(line, want) || strings.Contains(line, "VLAN") || strings.Contains(line, "\n") {
+			t.Errorf("no %q in %q", want, line)
+		}
 	}
 }
 
