@@ -147,6 +147,9 @@ func finish(t *testing.T, cmd *exec.Cmd, input string) result {
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
 	err := cmd.Run()
+	if errors.Is(err, context.DeadlineExceeded) || cmd.ProcessState.ExitCode() == -1 {
+		t.Logf("%v: %v\n%s", cmd.Args, err, doing())
+	}
 	if _, ok := err.(*exec.ExitError); err != nil && !ok {
 		t.Fatalf("%v: %v\n%s\n%s", cmd.Args, err, errs.String(), cluster.Logs())
 	}
@@ -204,7 +207,7 @@ func leftoversOf(job string) string {
 func clean(t *testing.T) {
 	t.Helper()
 	if err := bed.Await("the end of everything", func() bool { return leftovers() == "" }); err != nil {
-		t.Errorf("%v: %s left\n%s\n%s", err, strings.Join(since, " or "), leftovers(), cluster.Logs())
+		t.Errorf("%v: %s left\n%s\n%s\n%s", err, strings.Join(since, " or "), leftovers(), doing(), cluster.Logs())
 		remove("*")
 	}
 	since = nil
