@@ -183,10 +183,22 @@ func oneLine(said string, err error) string {
 
 // Release undoes everything that nearmetal changed of a function: its driver, its group's
 // owner, its attributes. It returns what it undid. A function that a VM uses is left as it is.
-func (h *Host) Release(at string) ([]journal.Change, error) { return h.release(at, -1) }
+func (h *Host) Release(at string) ([]journal.Change, error) {
+	return h.release(at, -1, func(name string) bool {
+		op, of, _ := strings.Cut(name, ":")
+		_, leased, ok := leaseOf(name)
+		return of == at && (op == "bind" || op == "set") || ok && leased == at
+	})
+}
 
-// release is Release where claims of process own do not count.
-func (h *Host) release(at string, own int) ([]journal.Change, error) {
+// unbound is Release of what a cluster of process own has bound, and of nothing else: attributes that an administrator set
+// (a VLAN) stay.
+func (h *Host) unbound(at string, own int) ([]journal.Change, error) {
+	return h.release(at, own, func(name string) bool { return name == "bind:"+at })
+}
+
+// release undoes the transactions that want chooses; claims of process own do not count.
+func (h *Host) release(at string, own int, want func(name string) bool) ([]journal.Change, error) {
 	if f := h.read(at); h.there(at) {
 		if who, pid := h.claim(at); who != "" && pid != own {
 			return nil, &ClaimedError{at, who}
@@ -195,9 +207,5 @@ func (h *Host) release(at string, own int) ([]journal.Change, error) {
 			return nil, fmt.Errorf("device %s is in use by %s: end that first", at, h.whoHolds(at))
 		}
 	}
-	return change.Undo(h.State(), func(name string) bool {
-		op, of, _ := strings.Cut(name, ":")
-		_, leased, ok := leaseOf(name)
-		return of == at && (op == "bind" || op == "set") || ok && leased == at
-	})
+	return change.Undo(h.State(), want)
 }

@@ -373,6 +373,36 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// A cluster that ends takes back what it has bound. The VLAN that an administrator set stays until Release.
+func TestAttributesOutliveCluster(t *testing.T) {
+	root := capture(t, "s1")
+	k := emulate(t, root)
+	h := open(t, root)
+	vf := vfAddress(0)
+	vlan := slot + "/" + thePF + "/sriov/0/vlan"
+	k.put(vlan, "0\n")
+	if err := h.Set(ctx, vf, map[string]string{"vlan": "77"}); err != nil {
+		t.Fatal(err)
+	}
+	before := k.state()
+	if err := h.Bind(ctx, vf, os.Getuid(), os.Getgid()); err != nil {
+		t.Fatal(err)
+	}
+	if did, err := h.unbound(vf, os.Getpid()); err != nil || len(did) == 0 {
+		t.Errorf("%v, %v", did, err)
+	}
+	k.settle()
+	if got := k.get(vlan); got != "77" {
+		t.Errorf("the VLAN is %s after the cluster", got)
+	}
+	if after := k.state(); after != before {
+		t.Errorf("after the cluster:\n%sbefore it:\n%s", after, before)
+	}
+	if did, err := h.Release(vf); err != nil || len(did) != 1 || k.get(vlan) != "0" {
+		t.Errorf("%v, %v: VLAN %s", did, err, k.get(vlan))
+	}
+}
+
 func FuzzCheckAttribute(f *testing.F) {
 	names, _ := Attributes()
 	for _, n := range names {

@@ -46,7 +46,7 @@ func init() {
 	}, undoBound, func(c journal.Change) string { return "device " + c.Args["address"] })
 }
 
-// Bound is the change of a cluster that binds a function for its VMs: undoing it is Release.
+// Bound is the change of a cluster that binds a function for its VMs: undoing it takes nothing away but that.
 func Bound(at string) journal.Change {
 	return journal.Change{Kind: kindBound, Args: map[string]string{"address": at}}
 }
@@ -61,7 +61,7 @@ func undoBound(c journal.Change) (bool, error) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && h.held(h.read(at)); {
 		time.Sleep(poll)
 	}
-	did, err := h.release(at, os.Getpid())
+	did, err := h.unbound(at, os.Getpid())
 	if errors.As(err, new(*ClaimedError)) {
 		return false, nil // the next cluster has it already, bound as it is
 	}
