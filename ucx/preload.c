@@ -17,6 +17,7 @@
 #include <nearmetal/region.h>
 
 #include "log.h"
+#include "region/discovery.h"
 #include "ucx.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -172,17 +173,22 @@ static void name_allocator(void)
  */
 __attribute__((constructor)) static void name_device(void)
 {
-	const char *devices = getenv("UCX_NET_DEVICES"), *region = getenv("NEARMETAL_REGION");
-	char *more;
+	const char *devices = getenv("UCX_NET_DEVICES"), *named = getenv("NEARMETAL_REGION");
+	bool there;
+	char found[320], *more;
 
-	if (!region || !*region)
-		region = NM_REGION_DEVICE;
-	if (access(region, R_OK | W_OK))
-		return;
-	name_allocator();
+	if (named && !*named)
+		named = NULL;
+	there = !access(named ? named : NM_REGION_DEVICE, R_OK | W_OK);
+	if (there)
+		name_allocator();
 	if (!devices || !*devices || *devices == '^' || strstr(devices, "all") ||
 	    strstr(devices, IVU_DEVICE))
 		return;
+	/* The region of a VM that nearmetal has not made. Every program under the preload comes here, so this is last. */
+	if (!there && (named || !ivs_region_find(found, sizeof(found))))
+		return;
+	name_allocator();
 	if (asprintf(&more, "%s," IVU_DEVICE "," IVU_WINDOW_DEVICE, devices) < 0)
 		return;
 	setenv("UCX_NET_DEVICES", more, 1);
