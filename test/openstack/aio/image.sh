@@ -5,6 +5,7 @@ g=/guest
 install -m755 /build/nearmetal $g/usr/local/bin/
 ln -sf /usr/local/bin/nearmetal $g/usr/bin/nearmetal # systemd-run has no /usr/local
 install -D -m644 /build/c/fabric/libivshmem-fi.so $g/usr/local/lib/nearmetal/libfabric/libivshmem-fi.so
+install -D -m644 /build/c/ucx/libnearmetal-ucx.so $g/usr/local/lib/nearmetal/ucx/libnearmetal-ucx.so
 install -m755 /build/c/kernels/nm_* $g/usr/local/bin/ 2>/dev/null || true
 rm -rf $g/usr/local/bin/*.p
 echo node >$g/etc/hostname
@@ -33,6 +34,26 @@ ln -sfn libpmix.so.2 $g/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so
 : >$g/etc/resolv.conf
 # What nobody looks at costs emulated seconds, too.
 chroot $g systemctl -q mask getty.target getty-static.service systemd-update-utmp.service systemd-update-utmp-runlevel.service systemd-tmpfiles-clean.timer
+echo 'blacklist kvm
+blacklist kvm_amd
+blacklist kvm_intel
+blacklist aesni_intel
+blacklist ghash_clmulni_intel
+blacklist iTCO_wdt
+blacklist lpc_ich
+blacklist i2c_i801
+blacklist pcspkr
+blacklist sg
+blacklist cfg80211
+install cfg80211 /bin/true
+install loop /bin/true
+install dm_mod /bin/true
+install fuse /bin/true
+install efi_pstore /bin/true' >$g/etc/modprobe.d/nearmetal-test.conf
+chroot $g systemctl -q mask sys-kernel-config.mount sys-fs-fuse-connections.mount sys-kernel-debug.mount sys-kernel-tracing.mount \
+	proc-sys-fs-binfmt_misc.automount systemd-binfmt.service systemd-pstore.service systemd-machine-id-commit.service
+mkdir -p $g/etc/systemd/journald.conf.d
+printf '[Journal]\nStorage=volatile\n' >$g/etc/systemd/journald.conf.d/nearmetal-test.conf
 # The rule of docs/openstack.md.
 sed -n '/^# .etc.udev.rules.d.60-nearmetal-region.rules/,/^```/p' /nm/openstack.md | sed '/^```/d' >$g/etc/udev/rules.d/60-nearmetal-region.rules
 [ -s $g/etc/udev/rules.d/60-nearmetal-region.rules ]

@@ -4,8 +4,9 @@ install -m755 /build/nearmetal /build/nearmetal-vsphere /build/nearmetal-rsh /us
 # security is the back end's word for clouds whose Neutron has no security groups (config.sh).
 security=
 [ -e /usr/bin/neutron-linuxbridge-agent ] || security="&security=none"
+exec 3>&1 # of the day, within a step too
 wrong() {
-	echo "FAIL: $*"
+	echo "FAIL: $*" >&3
 	exit 1
 }
 # step WORDS FUNCTION [ARGUMENT...]

@@ -27,6 +27,14 @@ mpi() {
 	# The provider's own count: ranks in the other VM are reached by the region.
 	[ $status = 0 ] && grep -q checksum mpi.log && grep -Eq 'channels used: .*[1-9][0-9]* ranks of other VMs, [1-9][0-9]* lines' mpi.log
 }
+ucx() {
+	as ann nearmetal exec -c demo -- mpirun.openmpi --allow-run-as-root -n 2 --map-by node -x LD_PRELOAD=/usr/local/lib/nearmetal/ucx/libnearmetal-ucx.so \
+		-x UCX_LOG_LEVEL=info --mca pml ucx --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any /usr/local/bin/nm_cg --grid 24 >ucx.log 2>&1
+	local status=$?
+	cat ucx.log
+	# UCX's own words for the transports that a rank takes to its peer.
+	[ $status = 0 ] && grep -q checksum ucx.log && [ "$(grep -c '(ivshmem/ivshmem0' ucx.log)" -ge 2 ]
+}
 promised() {
 	openstack flavor show nm.2.768M -f json >flavor.json
 	as ann nearmetal cp flavor.json demo/vm0:/root/flavor.json
@@ -40,6 +48,7 @@ down() { as ann nearmetal down demo; }
 step "up: two servers, and their agents answer" up
 step "both have the region" regions 2 1
 step "MPI over the region between the servers" mpi
+step "MPI over the region by the transport for UCX" ucx
 step "verify --flavor in a server" promised
 step "verify of the cluster" as_planned
 step "down" down

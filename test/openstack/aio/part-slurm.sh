@@ -17,7 +17,11 @@ nodes() {
 		{ [ -n "$security" ] || as ann openstack security group rule create --protocol tcp --remote-ip 10.77.0.1/32 default -f value -c id >rule; } &&
 		NETWORK=private IMAGE=debian USER_DATA=user-data.yaml as ann sh nodes.sh tenant && until_ "both are built" built
 }
-built() { [ "$(as ann openstack server list -f value -c Status | sort | uniq -c | tr -s ' ')" = " 2 ACTIVE" ]; }
+built() {
+	local is=$(as ann openstack server list -f value -c Status | sort | uniq -c | tr -s ' ')
+	case $is in *ERROR*) wrong "a node is in ERROR: $(as ann openstack server show node-vm0 -f value -c fault)" ;; esac
+	[ "$is" = " 2 ACTIVE" ]
+}
 idle() { [ "$(chroot $c sinfo -h -N -o %T | sort | uniq -c | tr -s ' ')" = " 2 idle" ]; }
 slurm() {
 	as ann python3 /nm/cloud/nodes.py node- $c/etc/slurm/slurm.conf && cat $c/etc/slurm/slurm.conf $c/etc/slurm/topology.conf || return

@@ -113,7 +113,8 @@ bg nova-conductor nova-conductor $nova
 bg nova-scheduler nova-scheduler $nova
 bg nova-api nova-api $nova
 bg nova-compute nova-compute $nova
-bg ports neutron-$l2-agent $neutron
+# Started again, as systemd does: the macvtap agent ends if a port goes as it looks at it.
+bg ports sh -c 'until "$@"; do sleep 1; done' sh neutron-$l2-agent $neutron
 await glance url http://127.0.0.1:9292/
 await neutron url http://127.0.0.1:9696/
 await nova-api url http://127.0.0.1:8774/
