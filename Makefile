@@ -263,7 +263,7 @@ test-libvirt-pages: go ## a cluster of huge pages on libvirtd: it makes the host
 	NEARMETAL_LIBVIRT_PAGES=1 go test -count=1 -v -timeout 20m -run TestPages ./test/libvirt
 
 # Two outer hosts under TCG, their cards joined by a wire; VMs by nested KVM. Minutes.
-test-hosts: go ## one MPI job over two emulated hosts: CMA, region, and verbs over VFs; a power cut
+test-hosts: go ## one MPI job over two emulated hosts: CMA, region, and verbs over VFs; a wrong VLAN; a power cut
 	@sh scripts/install.sh hosts
 	NEARMETAL_HOSTS=1 go test -count=1 -v -timeout 90m ./test/hosts
 

@@ -254,6 +254,61 @@ func (l *lab) threeChannels() {
 	l.hosts[0].Step("VFs given back")
 }
 
+// A host's VFs are in a VLAN that the other's are not in: `up` says in one line which VM does not reach which, and what to
+// look at, and messages between the hosts take the VMs' network. Without the VLAN the same cluster has verbs.
+func TestWrongVLAN(t *testing.T) { onBoth(t, (*lab).wrongVLAN) }
+
+func (l *lab) wrongVLAN() {
+	t := l.t
+	l.write("vlan.yaml", 0o644, `# vm0 on one host, vm1 on the other.
+vms: [{count: 2, vcpus: 1, memory: 384MiB, devices: [{pf: eth0, count: 1}]}]
+network: {type: rxe}
+placement: {hosts: [alpha, beta]}
+`)
+	for _, c := range []struct {
+		vlan  string
+		set   int // VFs of beta that have a VLAN then
+		lines int
+		way   string
+	}{
+		{"77", 2, 1, "go by TCP over the VMs' network, since devices: vm0 "},
+		{"0", 0, 0, "go by verbs over rxe0 port 1 (RoCE v2"},
+	} {
+		said := l.hosts[1].Sh("for f in /sys/bus/pci/devices/*/physfn; do d=${f%/physfn}; " + outer.Nearmetal(t) +
+			" device set $(basename $d) --vlan " + c.vlan + " || exit 1; done; ip link show eth0")
+		if strings.Count(said, "vlan 77") != c.set {
+			t.Errorf("VLAN %s: beta's VFs: %s", c.vlan, said)
+		}
+		out, err := l.nm(runBound, "up --name vlan -f "+l.path("vlan.yaml")+" --no-share --boot-timeout 15m")
+		t.Logf("VLAN %s: up:\n%s", c.vlan, out)
+		if err != nil {
+			outer.Stuck(fmt.Errorf("up: %w\n%s%s", err, l.hosts[0].Console(), l.hosts[1].Console()))
+		}
+		l.hosts[0].Step("VLAN " + c.vlan + ": cluster of two VMs is up")
+		wrong := regexp.MustCompile(`(?m)^.*vm0 \(eth\d, 10\.78\.0\.\d+\) does not reach vm1 \(10\.78\.0\.\d+\).* same VLAN.*$`)
+		if n := len(wrong.FindAllString(out, -1)); n != c.lines || strings.Count(out, "same VLAN") != c.lines {
+			t.Errorf("VLAN %s: %d lines say who does not reach whom, want %d", c.vlan, n, c.lines)
+		}
+		if out, err := l.nm(outer.StepTimeout, "ps vlan"); err != nil || !strings.Contains(out, "messages between VMs of different hosts "+c.way) {
+			t.Errorf("VLAN %s: %v, want %q\n%s", c.vlan, err, c.way, out)
+		}
+		out, err = l.nm(runBound, "exec vlan -- mpirun.openmpi -n 2 "+l.path("pairs"))
+		if err != nil || strings.Count(out, ": right\n") != 2 {
+			t.Errorf("VLAN %s: %v\n%s", c.vlan, err, out)
+		}
+		l.hosts[0].Step("VLAN " + c.vlan + ": pairs")
+		if out, err := l.nm(outer.StepTimeout, "down vlan"); err != nil {
+			t.Errorf("down: %v\n%s", err, out)
+		}
+		for i := range names {
+			l.freeVFs(i)
+		}
+		if now := l.hosts[1].Sh("ip link show eth0"); strings.Count(now, "vlan 77") != c.set {
+			t.Errorf("VLAN %s: after the cluster beta's VFs are in another: %s", c.vlan, now)
+		}
+	}
+}
+
 // A host's power is cut under a cluster: the other host ends its VMs, and once the host is back a cluster starts.
 func TestPowerCut(t *testing.T) { onBoth(t, (*lab).powerCut) }
 
