@@ -34,8 +34,13 @@ vms: [{count: 1, vcpus: 1, memory: 1GiB}]
 placement: {pin: never}
 `
 
-//go:embed count.sh
-var countScript string // run in the VM
+// Run in the VM.
+var (
+	//go:embed count.sh
+	countScript string
+	//go:embed four.sh
+	fourScript string
+)
 
 // countedWay is a way of the part count. env is a variable that nearmetal sets for it, "": none.
 type countedWay struct {
@@ -54,8 +59,8 @@ var countedWays = []countedWay{
 // countMost is how long a way may take on a busy machine.
 const countMost = 4 * time.Minute
 
-// counts prints the part count.
-func counts() (err error) {
+// withCounted boots the VM, and makes its devices by a script, for f. inside runs the script's words, for most at the longest.
+func withCounted(script string, most time.Duration, f func(dir string, inside func(words ...string) (string, error)) error) (err error) {
 	dir, err := os.MkdirTemp("/tmp", "nmc") // the VM sees it
 	if err != nil {
 		return err
@@ -65,7 +70,7 @@ func counts() (err error) {
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"qemu": counter, "cluster.yaml": fmt.Sprintf(counted, dir), "count.sh": countScript} {
+	for name, text := range map[string]string{"qemu": counter, "cluster.yaml": fmt.Sprintf(counted, dir), "script": script} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			return err
 		}
@@ -74,13 +79,16 @@ func counts() (err error) {
 	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	nearmetal := func(parent context.Context, words ...string) (string, error) {
-		ctx, cancel := context.WithTimeout(parent, countMost)
+		ctx, cancel := context.WithTimeout(parent, most)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, filepath.Join(build, "nearmetal"), words...)
 		cmd.Env = append(os.Environ(), "NEARMETAL_RUNTIME_DIR="+filepath.Join(dir, "clusters"), "NEARMETAL_ROOT_WRITES=1")
 		var out, errs bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		if err := cmd.Run(); err != nil {
+			if stopped := interrupted.Err(); stopped != nil {
+				return "", stopped
+			}
 			return "", fmt.Errorf("nearmetal %s: %w: %s", strings.Join(words, " "), err, tail(errs.String()))
 		}
 		return out.String(), nil
@@ -93,16 +101,27 @@ func counts() (err error) {
 		return err
 	}
 	inside := func(words ...string) (string, error) {
-		return nearmetal(interrupted, append([]string{"exec", "-c", "counted", "--", "sh", filepath.Join(dir, "count.sh"), filepath.Join(build, "c")}, words...)...)
+		return nearmetal(interrupted, append([]string{"exec", "-c", "counted", "--", "sh", filepath.Join(dir, "script"), filepath.Join(build, "c")}, words...)...)
 	}
 	if _, err := inside("device"); err != nil {
 		return err
 	}
+	return f(dir, inside)
+}
+
+// counts prints the part count.
+func counts() error {
+	return withCounted(countScript, countMost, func(_ string, inside func(...string) (string, error)) error {
+		return countPair(inside)
+	})
+}
+
+func countPair(inside func(words ...string) (string, error)) error {
 	figures := map[string]map[string]float64{} // "latency 8" of a way
 	var order []string
 	for _, w := range countedWays {
 		out, err := inside(append([]string{w.env}, w.words...)...)
-		if err != nil && (w.name == countedWays[0].name || interrupted.Err() != nil) {
+		if err != nil && (w.name == countedWays[0].name || errors.Is(err, context.Canceled)) {
 			return err
 		}
 		if err != nil {

@@ -1,7 +1,7 @@
 // Command hosts measures MPI jobs over several hosts on a real Slurm on this machine, whose nodes are network
 // namespaces, each figure beside its peers in the same run: `make bench-hosts`. It needs root. Each node runs VMs
 // with soft RoCE between them, because this machine's kernel need not have rdma_rxe: the VMs' kernel has it. Without
-// KVM the VMs are emulated, and only the ratios mean anything. Its part count counts instructions in place of time.
+// KVM the VMs are emulated, and only the ratios mean anything. Its parts count and countfour count instructions in place of time.
 package main
 
 import (
@@ -25,7 +25,7 @@ var (
 	only    = flag.String("only", "", "parts, separated by commas: "+strings.Join(partNames, ", "))
 )
 
-var partNames = []string{"count", "pair", "four", "start"}
+var partNames = []string{"count", "countfour", "pair", "four", "start"}
 
 func main() {
 	flag.Parse()
@@ -57,6 +57,11 @@ func run(parts []string) error {
 	fmt.Printf("load before: %s", loadavg())
 	if slices.Contains(parts, "count") {
 		if err := counts(); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(parts, "countfour") {
+		if err := countFour(); err != nil {
 			return err
 		}
 	}
@@ -109,6 +114,18 @@ region: {size: 64MiB}
 placement: {pin: never}
 `
 
+// kernels makes programs in dir, with Open MPI.
+func kernels(dir string, programs ...string) error {
+	args := []string{"-s", "-C", "kernels", "MPICC=mpicc.openmpi", "BUILD=" + dir}
+	for _, p := range programs {
+		args = append(args, filepath.Join(dir, p))
+	}
+	if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("kernels: %w: %s", err, out)
+	}
+	return nil
+}
+
 // messages compares ways to send between two hosts of two VMs each.
 func messages(parts []string) error {
 	dir, err := os.MkdirTemp("/tmp", "nmd") // the VMs share /tmp
@@ -116,13 +133,8 @@ func messages(parts []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	var programs []string
-	for _, p := range []string{"nm_latency", "nm_bw", "nm_coll", "nm_cg"} {
-		programs = append(programs, filepath.Join(dir, p))
-	}
-	build := exec.Command("make", append([]string{"-s", "-C", "kernels", "MPICC=mpicc.openmpi", "BUILD=" + dir}, programs...)...)
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("kernels: %w: %s", err, out)
+	if err := kernels(dir, "nm_latency", "nm_bw", "nm_coll", "nm_cg"); err != nil {
+		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(cluster), 0o644); err != nil {
 		return err
