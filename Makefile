@@ -272,8 +272,8 @@ test-openstack-region: go ## the region between Nova's VMs: two guests find it a
 	@sh scripts/install.sh libvirt
 	NEARMETAL_OPENSTACK=1 go test -count=1 -v -timeout 20m -run TestNovaRegion ./test/libvirt
 
-# A real Nova with emulated servers, in a root below build/: 230 MB to fetch and 4 GB, then 5 to 15 minutes. OPENSTACK_RELEASE=trixie
-# is another Nova, and 2.3 GB more.
+# A real Nova with emulated servers, in a root below build/: 230 MB to fetch and 4 GB, then 25 minutes, and an hour on a busy
+# machine. OPENSTACK_RELEASE=trixie is another Nova, and 2.3 GB more.
 test-openstack: c go ## an OpenStack of Debian's packages: region, tenant's cluster, MPI between Nova's servers (root)
 	@sh scripts/openstack.sh install
 	sh scripts/openstack.sh run /nm/day.sh
