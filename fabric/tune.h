@@ -44,6 +44,7 @@
 #define IVS_STRING_MIN_AMD	1024	/* bytes; the same for AMD's: 2 KiB took 0.54 us in place of 0.79, and 64 KiB in a row had 1.26 times the bandwidth (UCX, Zen 5, cores without a common cache, medians of 4 runs) */
 #define IVS_STRING_AMD_FAMILY	26	/* of AMD's CPUs, from which on they are used: Zen 5 */
 #define IVS_PUT_MIN		16384	/* bytes; the same where nobody waits for the copy: glibc's own value with AVX-512 */
+#define IVS_PUT_MIN_AMD		8192	/* bytes; the same for AMD's: puts of 4 KiB in a row were slower by string instructions in four of four runs, and those of 32 KiB had 0.99 to 1.03 of memcpy's bandwidth in place of 0.89 to 0.92 (Zen 5, three runs) */
 #define IVS_OWN_MAX		8192	/* bytes of a copy fetched for writing before it: a sixth of a core's own cache */
 
 /*

@@ -2,7 +2,7 @@
  * ucp_bench: what two processes on two cores reach at the level of UCX (ucp), over the transports in UCX_TLS.
  *
  *	ucp_bench messages		tagged messages: latency, rate, bandwidth (twoway.h)
- *	ucp_bench window		put and get of a peer's memory in the region, and memcpy to and from memory there
+ *	ucp_bench window		put and get of a peer's memory in the region, and memcpy to and from the same memory
  *	ucp_bench idle N		8 B latency alone, and with N idle peers
  *	ucp_bench memory N		memory of a worker at rest in KiB, the mean of N
  *	ucp_bench region FILE MIB	makes a region, as nearmetal does, in a file without holes filled
@@ -32,7 +32,8 @@ struct common {
 	_Alignas(64) uint32_t	arrived[2];
 	_Alignas(64) uint32_t	stage;
 	_Alignas(64) long	word;
-	uint64_t		target;		/* rank 1's memory in the region */
+	uint64_t		target;		/* rank 1's memory in the region, */
+	uint64_t		offset;		/* and where it is in the region, bytes */
 	size_t			key_len;
 	uint8_t			key[ADDRESS_MAX];
 	size_t			len[2 + CROWD_MAX];
@@ -202,7 +203,22 @@ static size_t place(size_t len, long k)
 	return len <= 8 ? 0 : (size_t) k * len & (METER_LARGEST - 1);
 }
 
-/* Time in us of a piece of len bytes, with all done at the end: own is memory, mapped this process's in the region. */
+/* Where this process has mapped the region that holds this memory of it. */
+static uint8_t *region_of(const void *memory)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	uintptr_t start, end, offset, at = (uintptr_t) memory;
+	char line[512];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx-%lx %*s %lx", &start, &end, &offset) == 3 && at >= start && at < end) {
+			fclose(f);
+			return (uint8_t *) (start - offset);
+		}
+	die("/proc/self/maps", "the region is not in it");
+}
+
+/* Time in us of a piece of len bytes, with all done at the end: own is memory, mapped the target as it is mapped here. */
 static double pieces(enum way way, uint8_t *own, uint8_t *mapped, ucp_rkey_h rkey, size_t len, long count)
 {
 	double t = meter_now();
@@ -352,6 +368,7 @@ static void window(void)
 				     .length = METER_LARGEST, .flags = UCP_MEM_MAP_ALLOCATE };
 	ucp_mem_attr_t attr = { .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS };
 	uint8_t *own = aligned_alloc(4096, METER_LARGEST), hello[8] = { 0 };
+	uint8_t *mapped;
 	ucp_rkey_h rkey;
 	ucp_mem_h memh;
 	void *packed;
@@ -371,18 +388,22 @@ static void window(void)
 		memcpy(common->key, packed, common->key_len);
 		ucp_rkey_buffer_release(packed);
 		common->target = (uintptr_t) attr.address;
+		common->offset = (uint64_t) ((uint8_t *) attr.address - region_of(attr.address));
 	}
 	meet();
 	if (rank == 1) {
 		pause_until(1);
 	} else {
 		check("ucp_ep_rkey_unpack", ucp_ep_rkey_unpack(peer, common->key, &rkey));
-		beside_memcpy("put", PUT, COPY_THERE, own, attr.address, rkey, 8);
-		beside_memcpy("get", GET, COPY_BACK, own, attr.address, rkey, 8);
+		mapped = region_of(attr.address) + common->offset;
+		meter_realtime();
+		beside_memcpy("put", PUT, COPY_THERE, own, mapped, rkey, 8);
+		beside_memcpy("get", GET, COPY_BACK, own, mapped, rkey, 8);
 		for (int i = 0; i < meter_bandwidth_count; i++) {
-			beside_memcpy("put", PUT, COPY_THERE, own, attr.address, rkey, meter_bandwidth_sizes[i]);
-			beside_memcpy("get", GET, COPY_BACK, own, attr.address, rkey, meter_bandwidth_sizes[i]);
+			beside_memcpy("put", PUT, COPY_THERE, own, mapped, rkey, meter_bandwidth_sizes[i]);
+			beside_memcpy("get", GET, COPY_BACK, own, mapped, rkey, meter_bandwidth_sizes[i]);
 		}
+		meter_normal();
 		ucp_rkey_destroy(rkey);
 		__atomic_store_n(&common->stage, 1, __ATOMIC_RELEASE);
 	}
