@@ -110,6 +110,7 @@
  */
 #define IVS_YIELD_AFTER		1024	/* empty reads in a row before the first yield, some 50 us (a start of 64 processes: 1.16, 1.19; the same again: 1.12) */
 #define IVS_YIELD_EACH		64	/* empty reads between two yields (likewise: 1.08, 1.15) */
+#define IVS_YIELD_CROWDED	16	/* empty reads before a yield, and 1 between two, while others take the CPU; IVS_YIELD_AFTER by a power of two. With 8 an allreduce of 64 KiB takes 380 us, with 16 375, with 1024 1,591 (bench-hosts' part countfour) */
 #define IVS_WAIT_ROUNDS		(2 * IVS_YIELD_AFTER)	/* polls before the first sleep: as long again as before a yield */
 #define IVS_WAIT_FIRST		50000	/* ns of the first sleep: far longer than a store takes to be seen */
 #define IVS_WAIT_SHORT_FIRST	20000	/* ns of the shortest sleep of a rank that cannot be woken */

@@ -237,8 +237,8 @@ ssize_t ivs_passthrough_cq_readfrom(struct fid_cq *fid, void *buf, size_t count,
 		ret = ivs_cq_drain(cq, buf, count, src);
 	idle = ivs_cq_idle(cq, ret);
 	ivs_unlock(cq->domain);
-	if (unlikely(idle >= IVS_YIELD_AFTER))
-		ivs_cq_yield(idle);
+	if (unlikely(idle >= ivs_cq_patience(cq)))
+		ivs_cq_yield(cq, idle);
 	return ret;
 }
 

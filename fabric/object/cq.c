@@ -1,6 +1,7 @@
 /* What a completion queue holds. */
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "base/lib.h"
 #include "object/cq.h"
@@ -47,14 +48,34 @@ void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, 
 	cq->ring[(cq->tail - 1) & cq->mask].err = e;
 }
 
+/* How often this thread's CPU was given to another one that wanted it. */
+static long switches(void)
+{
+	struct rusage use = { .ru_nivcsw = 0 };
+
+	getrusage(RUSAGE_THREAD, &use);
+	return use.ru_nivcsw;
+}
+
 /*
  * Programs read in a loop. With more of them than CPUs the one that is to send may be
  * waiting for ours: after IVS_YIELD_AFTER reads of nothing, some 50 us, it gets it now and
- * then, which costs nobody anything where there is a CPU for each.
+ * then, which costs nobody anything where there is a CPU for each. While somebody takes it,
+ * that is too long: Open MPI's blocking send reads without a yield of its own, and who is to
+ * answer it waits for the CPU.
  */
-
-void ivs_cq_yield(uint32_t idle)
+void ivs_cq_yield(struct ivs_cq *cq, uint32_t idle)
 {
-	if (!(idle % IVS_YIELD_EACH))
-		sched_yield();
+	uint32_t patience = ivs_cq_patience(cq);
+	long before;
+
+	if (patience == IVS_YIELD_AFTER && idle % IVS_YIELD_EACH)
+		return;
+	before = switches();
+	sched_yield();
+	if (switches() != before)
+		patience = IVS_YIELD_CROWDED;
+	else if (patience < IVS_YIELD_AFTER)
+		patience *= 2;
+	__atomic_store_n(&cq->patience, patience, __ATOMIC_RELAXED);
 }

@@ -39,6 +39,7 @@ struct ivs_cq {
 	size_t		tail;		/* next to write */
 	size_t		size;		/* from here on nothing more is received */
 	uint32_t	idle;		/* reads in a row that found nothing */
+	uint32_t	patience;	/* IVS_YIELD_CROWDED and its doubles, IVS_YIELD_AFTER at most */
 	bool		signaled;
 	struct ivs_wait	wait;
 };
@@ -50,6 +51,7 @@ IVS_IN_LINE(struct ivs_cq, head, 1);
 IVS_IN_LINE(struct ivs_cq, tail, 1);
 IVS_IN_LINE(struct ivs_cq, size, 1);
 IVS_IN_LINE(struct ivs_cq, idle, 1);
+IVS_IN_LINE(struct ivs_cq, patience, 1);
 _Static_assert(sizeof(struct ivs_comp) == 64, "a completion is one cache line");
 
 /* cq.c */
@@ -58,8 +60,8 @@ void ivs_cq_wake(struct ivs_cq *cq);
 void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf,
 		  uint64_t data, uint64_t tag, size_t olen, int err);
 
-/* After idle reads in a row that found nothing, IVS_YIELD_AFTER at least: yields the CPU now and then. */
-void ivs_cq_yield(uint32_t idle);
+/* After idle reads in a row that found nothing, ivs_cq_patience() at least: yields the CPU now and then. */
+void ivs_cq_yield(struct ivs_cq *cq, uint32_t idle);
 
 /* An entry of the queue's format at buf. */
 static inline void ivs_cq_fill(const struct ivs_cq *cq, void *buf, void *context, uint64_t flags,
@@ -109,6 +111,12 @@ static inline uint32_t ivs_cq_idle(struct ivs_cq *cq, ssize_t ret)
 {
 	cq->idle = ret == -FI_EAGAIN ? cq->idle + 1 : 0;
 	return cq->idle;
+}
+
+/* How many of them come before a yield. */
+static inline uint32_t ivs_cq_patience(const struct ivs_cq *cq)
+{
+	return __atomic_load_n(&cq->patience, __ATOMIC_RELAXED);
 }
 
 static inline size_t ivs_cq_count(const struct ivs_cq *cq)

@@ -42,8 +42,8 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	}
 	idle = ivs_cq_idle(cq, ret);
 	ivs_unlock(cq->domain);
-	if (unlikely(idle >= IVS_YIELD_AFTER))
-		ivs_cq_yield(idle);
+	if (unlikely(idle >= ivs_cq_patience(cq)))
+		ivs_cq_yield(cq, idle);
 	return ret;
 }
 
@@ -226,6 +226,7 @@ int ivs_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq *
 		ring *= 2;
 	cq->ring = malloc(ring * sizeof(*cq->ring));
 	cq->mask = ring - 1;
+	cq->patience = IVS_YIELD_AFTER;
 	cq->wait.epoll = -1;
 	if (!cq->ring) {
 		free(cq);

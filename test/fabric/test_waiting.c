@@ -157,6 +157,45 @@ static void idle(struct ctx *c)
 	CHECK(b.ru_nvcsw - a.ru_nvcsw < 40 * patience());
 }
 
+static long taken(void)
+{
+	struct rusage use;
+
+	getrusage(RUSAGE_THREAD, &use);
+	return use.ru_nivcsw;
+}
+
+/* Who waits for a rank on the same CPU lets it run far more often than in each 64th read. */
+static void crowded(struct ctx *c)
+{
+	struct fi_cq_tagged_entry e;
+	uint32_t *over = shared();
+	cpu_set_t cpus, one;
+	long before;
+	int cpu = 0, k;
+
+	CHECK(!sched_getaffinity(0, sizeof(cpus), &cpus));
+	while (!CPU_ISSET(cpu, &cpus))
+		cpu++;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	CHECK(!sched_setaffinity(0, sizeof(one), &one));
+	barrier(c);
+	if (c->rank == 0) {
+		for (k = 0; k < 4096; k++)
+			CHECK(fi_cq_read(c->rxcq, &e, 1) == -FI_EAGAIN);
+		before = taken();
+		for (k = 0; k < 256; k++)
+			CHECK(fi_cq_read(c->rxcq, &e, 1) == -FI_EAGAIN);
+		CHECK(taken() - before >= 32);
+		__atomic_store_n(over, 1, __ATOMIC_RELEASE);
+	} else {
+		while (!__atomic_load_n(over, __ATOMIC_ACQUIRE))
+			sched_yield();
+	}
+	CHECK(!sched_setaffinity(0, sizeof(cpus), &cpus));
+}
+
 /* Killed while the other sleeps until it sends. */
 static void killed_asleep(struct ctx *c)
 {
@@ -225,6 +264,8 @@ const struct test test_waiting[] = {
 	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto", "FI_IVSHMEM_WAIT_TIMEOUT=100000" } },
 	{ "woken_apart", 2, apart, .bare = true, .env = { "FI_IVSHMEM_WAIT_TIMEOUT=1600" } },
 	{ "idle", 1, idle, .setup = { .wait_obj = FI_WAIT_FD } },
+	{ "crowded", 2, crowded },
+	{ "crowded_without_region", 2, crowded, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
 	{ "killed_asleep", 2, killed_asleep, .setup = { .wait_obj = FI_WAIT_UNSPEC }, .killed = 1 },
 	{ "false_words", 2, false_words, .setup = { .wait_obj = FI_WAIT_FD } },
 	{ 0 }
