@@ -350,7 +350,7 @@ bench-traffic: c wheels ## what counting messages costs (run --traffic), off and
 	@go run ./test/bench/fabric -only traffic
 
 # Its latency between VMs beside TCP's over their network.
-bench-fabric-vm: go wheels ## the provider's latency between VMs beside TCP's
+bench-fabric-vm: go wheels ## the provider's and UCX's latency between VMs beside TCP's
 	@go run ./test/bench/fabricvm
 
 bench-slurm: slurm ## what srun --vm costs, beside plain srun
