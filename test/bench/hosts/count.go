@@ -36,6 +36,8 @@ placement: {pin: never}
 
 // Run in the VM.
 var (
+	//go:embed device.sh
+	deviceScript string
 	//go:embed count.sh
 	countScript string
 	//go:embed four.sh
@@ -59,7 +61,7 @@ var countedWays = []countedWay{
 // countMost is how long a way may take on a busy machine.
 const countMost = 4 * time.Minute
 
-// withCounted boots the VM, and makes its devices by a script, for f. inside runs the script's words, for most at the longest.
+// withCounted boots the VM, and makes its device, and by the script its regions, for f. inside runs the script's words, for most at the longest.
 func withCounted(script string, most time.Duration, f func(dir string, inside func(words ...string) (string, error)) error) (err error) {
 	dir, err := os.MkdirTemp("/tmp", "nmc") // the VM sees it
 	if err != nil {
@@ -70,7 +72,7 @@ func withCounted(script string, most time.Duration, f func(dir string, inside fu
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"qemu": counter, "cluster.yaml": fmt.Sprintf(counted, dir), "script": script} {
+	for name, text := range map[string]string{"qemu": counter, "cluster.yaml": fmt.Sprintf(counted, dir), "device": deviceScript, "script": script} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			return err
 		}
@@ -103,7 +105,10 @@ func withCounted(script string, most time.Duration, f func(dir string, inside fu
 	inside := func(words ...string) (string, error) {
 		return nearmetal(interrupted, append([]string{"exec", "-c", "counted", "--", "sh", filepath.Join(dir, "script"), filepath.Join(build, "c")}, words...)...)
 	}
-	if _, err := inside("device"); err != nil {
+	if _, err := nearmetal(interrupted, "exec", "-c", "counted", "--", "sh", filepath.Join(dir, "device")); err != nil {
+		return err
+	}
+	if _, err := inside("regions"); err != nil {
 		return err
 	}
 	return f(dir, inside)

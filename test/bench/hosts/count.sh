@@ -1,17 +1,11 @@
-# count.sh BUILD device: makes an RDMA device and two regions, each of which stands for a host.
+# count.sh BUILD regions: makes two regions, each of which stands for a host.
 # count.sh BUILD ENV PROGRAM WORD...: runs the program's two ranks, with that variable if it is not empty. After a poll
 # without anything a rank yields the vCPU to the other one. Runs as root in the VM of bench-hosts' part count.
 set -e
 build=$1
 bench=$build/test/bench/fabric/c
 shift
-if [ "$1" = device ]; then
-	modprobe dummy
-	modprobe rdma_rxe
-	ip link add d0 type dummy
-	ip address add 10.9.0.1/24 dev d0
-	ip link set d0 mtu 4200 up # RDMA messages of 4 KiB in a packet
-	rdma link add rxe0 type rxe netdev d0
+if [ "$1" = regions ]; then
 	for host in 0 1; do "$bench/ucp_bench" region "/dev/shm/region$host" 64; done
 	exit
 fi

@@ -1,4 +1,4 @@
-# four.sh BUILD device: makes what count.sh makes, for MPI.
+# four.sh BUILD regions: makes a region and a boot for each of two hosts.
 # four.sh BUILD WAY PROGRAM WORD...: runs an MPI program of four ranks, two on each of two hosts. A host is a name space
 # with a name, a boot and a region of its own. Runs as root in the VM of bench-hosts' part countfour.
 set -e
@@ -27,13 +27,7 @@ esac
 build=$1
 way=$2
 shift 2
-if [ "$way" = device ]; then
-	modprobe dummy
-	modprobe rdma_rxe
-	ip link add d0 type dummy
-	ip address add 10.9.0.1/24 dev d0
-	ip link set d0 mtu 4200 up # RDMA messages of 4 KiB in a packet
-	rdma link add rxe0 type rxe netdev d0
+if [ "$way" = regions ]; then
 	for host in a b; do
 		"$build/test/bench/fabric/c/ucp_bench" region "/dev/shm/region-$host" 64
 		cat /proc/sys/kernel/random/uuid >"/run/boot-$host"
