@@ -186,9 +186,11 @@ __attribute__((constructor)) static void name_device(void)
 	    strstr(devices, IVU_DEVICE))
 		return;
 	/* The region of a VM that nearmetal has not made. Every program under the preload comes here, so this is last. */
-	if (!there && (named || !ivs_region_find(found, sizeof(found))))
-		return;
-	name_allocator();
+	if (!there) {
+		if (named || !ivs_region_find(found, sizeof(found)))
+			return;
+		name_allocator();
+	}
 	if (asprintf(&more, "%s," IVU_DEVICE "," IVU_WINDOW_DEVICE, devices) < 0)
 		return;
 	setenv("UCX_NET_DEVICES", more, 1);
