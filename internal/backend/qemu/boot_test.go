@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -142,11 +143,14 @@ func await(t *testing.T, v *VM, text string) {
 	}
 }
 
+// kernelWord is a line of the kernel's own, which comes between what the init writes and the end of that line at times.
+var kernelWord = regexp.MustCompile(`\[ *\d+\.\d{6}\] .*`)
+
 // line returns what the test's init said after a mark.
 func line(v *VM, mark string) string {
 	for _, l := range v.LastLines(500) {
 		if _, after, ok := strings.Cut(l, "TEST "+mark+" "); ok {
-			return after
+			return kernelWord.ReplaceAllString(after, "")
 		}
 	}
 	return ""
