@@ -527,16 +527,21 @@ const tellEvery = 5 * time.Minute
 
 // carryOut runs start alone on this machine, shows how far it is, and reports how it ended.
 func carryOut(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, wait bool, start func(run.Events) (run.Outcome, error)) error {
-	lock, err := run.TakeLock(ctx, wait, func(line string) { p.Printf("%s", line) })
-	if err != nil {
-		return err
-	}
-	defer lock.Release()
+	var lock *run.Lock
+	defer func() {
+		if lock != nil {
+			lock.Release()
+		}
+	}()
 	st := p.Start("measuring")
 	// Where no live line shows it, such as in a log, a line now and then says how much time is left.
 	var told time.Time
 	live := terminal.Live(cmd.ErrOrStderr())
 	out, err := start(run.Events{
+		Alone: func() (err error) {
+			lock, err = run.TakeLock(ctx, wait, func(line string) { p.Printf("%s", line) })
+			return err
+		},
 		Step: func(at run.Progress) {
 			left := ""
 			if at.Left > 0 {

@@ -85,7 +85,7 @@ func TestBenchHang(t *testing.T) {
 	until(t, "nothing is left of the VM", func() bool { return leftovers() == before })
 }
 
-// A run that was killed goes on; a second one at the same time is refused.
+// A run that was killed goes on; a second one at the same time is refused, and a wrong one named.
 func TestBenchAgain(t *testing.T) {
 	dir := t.TempDir()
 	flag := filepath.Join(dir, "begun")
@@ -97,6 +97,9 @@ func TestBenchAgain(t *testing.T) {
 	}
 	until(t, "the first repetition begins", func() bool { _, err := os.Stat(flag); return err == nil })
 	oneLine(t, nm(t, "bench", "run", "own", "--suite", file, "--variants", "native").want(t, 1, "another benchmark runs on this machine"))
+	// What is wrong with a request is said at once, and not when the other has ended.
+	oneLine(t, nm(t, "bench", "run", "wrf", "--variants", "native", "--wait").want(t, 1, "build WRF and set WRF_RUN"))
+	oneLine(t, nm(t, "bench", "run", "--resume", "/no/such", "--wait").want(t, 1, "is no folder of a run that can go on"))
 	first.Process.Signal(syscall.SIGKILL)
 	first.Wait()
 	nm(t, "-q", "bench", "run", "--resume", out, "--wait").want(t, 0)
@@ -126,7 +129,7 @@ func TestBenchBadInput(t *testing.T) {
 		{[]string{"run", "osu", "--repetitions", "2"}, 2, "take at least 5"},
 		{[]string{"run", "osu", "--cores", "100000", "--variants", "native"}, 2, "this run may use"},
 		{[]string{"run", "osu", "--mpi", "openmpy", "--variants", "native"}, 1, "did you mean openmpi?"},
-		{[]string{"run", "wrf", "--variants", "native", "--wait"}, 1, "build WRF and set WRF_RUN"},
+		{[]string{"run", "wrf", "--variants", "native"}, 1, "build WRF and set WRF_RUN"},
 		{[]string{"run", "--resume", "/no/such"}, 1, "is no folder of a run that can go on"},
 		{[]string{"show", "osu/x"}, 2, "there is no experiment of osu"},
 		{[]string{"compare", "/etc", "/etc"}, 1, "is no folder of a benchmark run"},

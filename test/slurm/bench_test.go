@@ -160,8 +160,8 @@ func TestPerftestOnNodes(t *testing.T) {
 		log, _ := os.ReadFile(filepath.Join(dir, "nodes-2.out"))
 		t.Fatalf("%v\n%s\n%s", err, log, r.err)
 	}
-	// A case for each column of the program's listing.
-	if len(run.Cases) < 2 || run.Cases[0].Hosts != 2 || len(samples) != len(run.Cases) {
+	// A case for each column of the program's listing; the deviation may lack.
+	if len(run.Cases) < 2 || run.Cases[0].Hosts != 2 || len(samples) < len(run.Cases)-1 || len(samples) > len(run.Cases) {
 		t.Errorf("%+v\n%+v", run.Cases, samples)
 	}
 	for _, s := range samples {

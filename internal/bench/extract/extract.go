@@ -48,7 +48,8 @@ func (e *Error) Lines() []string {
 	return out
 }
 
-// Values returns the values of all outputs in a program's text. It is an error if an output has none.
+// Values returns the values of all outputs in a program's text. It is an error if an output
+// has none, but for one that may lack.
 func Values(text []byte, outputs []suite.Output, c Context) ([]Value, error) {
 	var all []Value
 	for i, o := range outputs {
@@ -62,7 +63,7 @@ func Values(text []byte, outputs []suite.Output, c Context) ([]Value, error) {
 		default:
 			list, err = fromText(text, o)
 		}
-		if err == nil && len(list) == 0 {
+		if err == nil && len(list) == 0 && !o.MayLack {
 			err = fmt.Errorf("has no %s", o.Metric)
 		}
 		if err != nil {

@@ -38,6 +38,16 @@ func TestWallAndPeak(t *testing.T) {
 	}
 }
 
+// perftest prints -nan as the deviation of long times. The other values count all the same.
+func TestMayLack(t *testing.T) {
+	lacks := suite.Output{Metric: "deviation", Match: `(?P<value>\d+) dev`, MayLack: true}
+	got, err := Values([]byte("8 1.5\n-nan dev"), []suite.Output{table, lacks}, Context{})
+	want := []Value{{Point: map[string]string{"size": "8"}, Value: 1.5}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v %v", got, err)
+	}
+}
+
 func TestBad(t *testing.T) {
 	for _, c := range []struct {
 		text string

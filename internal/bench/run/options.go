@@ -61,8 +61,18 @@ type Request struct {
 
 // Events are called as things happen; any of them may be nil.
 type Events struct {
+	// Alone is called when the request has been checked, before anything is measured or written: it returns when
+	// nothing else measures on this machine. Its error ends the run.
+	Alone  func() error
 	Step   func(p Progress)
 	Notice func(line string)
+}
+
+func (e Events) alone() error {
+	if e.Alone == nil {
+		return nil
+	}
+	return e.Alone()
 }
 
 // Progress is where a run is.

@@ -58,6 +58,9 @@ func (r *runner) start(ctx context.Context, dir string) (Outcome, error) {
 	if err := r.prepare(); err != nil {
 		return Outcome{}, err
 	}
+	if err := r.events.alone(); err != nil {
+		return Outcome{}, err
+	}
 	f, err := create(dir, &r.request)
 	if err != nil {
 		return Outcome{}, err
@@ -79,6 +82,9 @@ func Resume(ctx context.Context, dir string, ev Events) (Outcome, error) {
 	}
 	q, err := LoadRequest(dir)
 	if err != nil {
+		return Outcome{}, err
+	}
+	if err := ev.alone(); err != nil { // another run may be writing this one's record
 		return Outcome{}, err
 	}
 	r, err := record.LoadRun(dir)

@@ -262,6 +262,9 @@ func (r *reader) outputs(list []Output, key string) {
 		if o.JSON != "" && o.Value == "" {
 			r.failKey(at, "the key value is missing: the key of the value in the JSON objects")
 		}
+		if o.MayLack && i == 0 {
+			r.failKey(at+".may-lack", "the first output has to be there: a repetition needs a value")
+		}
 		r.pattern(at+".match", o.Match, o.Match != "")
 	}
 }

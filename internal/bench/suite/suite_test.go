@@ -60,6 +60,7 @@ func TestMistakes(t *testing.T) {
 		{"{seconds}\"]", "{second}\"]", "experiments[0].command: there is no parameter {second}: did you mean {seconds}?"},
 		{"{seconds}\"]", "{seconds\"]", "a brace is not closed"},
 		{"better: down", "better: lower", "m.yaml:8:46: experiments[0].output[0].better: \"lower\" is neither up nor down"},
+		{"better: down", "better: down, may-lack: true", "experiments[0].output[0].may-lack: the first output has to be there"},
 		{"wall: true", "match: '(x'", "is no regular expression"},
 		{"wall: true", "match: x", "has no group (?P<value>…)"},
 		{"wall: true", "json: a", "the key value is missing"},

@@ -143,6 +143,8 @@ type Output struct {
 	Scale float64 `yaml:"scale"`
 	// Peak makes it per cent of the cores' theoretical peak, the value being GFLOP/s.
 	Peak bool `yaml:"percent-of-peak"`
+	// MayLack lets a repetition be without it: its program prints no number at times.
+	MayLack bool `yaml:"may-lack"`
 }
 
 // Check is what a right output has.
