@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -166,5 +167,44 @@ exec "$@"
 	}
 	if u := channels(r); len(u) != 4 || u.count(overVM) != 4 || u.count(overCore) != 4 {
 		t.Errorf("channels: %q", u)
+	}
+	testRails(t, c, dir)
+}
+
+// Open MPI by UCX sends one rank's large messages over both devices, half over each; over one where UCX_MAX_RNDV_RAILS says
+// so. They are written: on a busy machine reads over soft RoCE may be repeated for minutes. dir is for programs.
+func testRails(t *testing.T, c, dir string) {
+	const size, iterations, window = 512 << 10, 2, 2
+	const payload = (iterations + 1) * window * size // one is to warm up
+	sent := func() (n [2]int) {
+		r := nm(t, "exec", "-c", c, "--vm", "vm0", "--", "cat", "/sys/class/net/v1/statistics/tx_bytes", "/sys/class/net/v2/statistics/tx_bytes").want(t, 0)
+		for i, f := range strings.Fields(r.out) {
+			v, err := strconv.Atoi(f)
+			if err != nil || i >= len(n) {
+				t.Fatalf("counters: %q", r.out)
+			}
+			n[i] = v
+		}
+		return n
+	}
+	for _, rails := range []string{"", "1"} {
+		program := filepath.Join(dir, "rails"+rails)
+		bound := ""
+		if rails != "" {
+			bound = "UCX_MAX_RNDV_RAILS=" + rails
+		}
+		writeProgram(t, program, `#!/bin/sh
+export OMPI_MCA_pml=ucx OMPI_MCA_opal_common_ucx_tls=any OMPI_MCA_opal_common_ucx_devices=any
+export UCX_TLS=rc,self UCX_NET_DEVICES=rxe1:1,rxe2:1 UCX_RNDV_SCHEME=put_zcopy `+bound+`
+exec "$@"
+`)
+		before := sent()
+		words := fmt.Sprintf("--sizes %d:%d --iterations %d --warmup 1 --window %d", size, size, iterations, window)
+		inVMs(t, c, false, append([]string{"mpirun.openmpi", "-n", "2", program, kernel(t, "mpicc.openmpi", "nm_bw")}, strings.Fields(words)...)...).places(t)
+		after := sent()
+		a, b := after[0]-before[0], after[1]-before[1]
+		if least := min(a, b); rails == "" && least < payload/3 || rails == "1" && (least > payload/10 || max(a, b) < payload) {
+			t.Errorf("%d bytes of messages, UCX_MAX_RNDV_RAILS=%q: %d over one device, %d over the other", payload, rails, a, b)
+		}
 	}
 }
