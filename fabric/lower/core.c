@@ -694,6 +694,37 @@ static bool handle(struct ivs_ep *ep, struct buffer *b)
 	return true;
 }
 
+/*
+ * Every buffer holds a message that has to wait, and nothing can come. A message that another one waits for had its buffer
+ * before that one: it is on its way, or it never was sent. So whoever has one here out of its turn lies, and the other ranks
+ * get the buffers.
+ */
+static void refuse_held(struct ivs_ep *ep)
+{
+	struct core_ep *ce = ep->core;
+	struct buffer **at = &ce->held, *b;
+	struct ivs_peer *peer;
+	struct wire w;
+
+	while ((b = *at)) {
+		memcpy(&w, b->data, sizeof(w));
+		peer = find_uid(ce, w.uid);
+		if (peer && w.seq == peer->core_seen) {
+			at = &b->next;
+			continue;
+		}
+		if (peer && !peer->broken) {
+			IVS_WARN(FI_LOG_EP_DATA, "a rank on another host sent messages that wait for one that does not come; "
+				 "its messages are ignored from now on\n");
+			peer->broken = true;
+			ivs_peer_dead(peer, FI_EIO);
+		}
+		*at = b->next;
+		ce->held_count--;
+		post(ce, b);
+	}
+}
+
 /* Those whose turn has come. */
 static int handle_held(struct ivs_ep *ep)
 {
@@ -707,11 +738,14 @@ static int handle_held(struct ivs_ep *ep)
 			continue;
 		}
 		*at = b->next;
+		ce->held_count--;
 		post(ce, b);
 		done++;
 		/* It may have been what others were waiting for. */
 		at = &ce->held;
 	}
+	if (unlikely(ce->held_count == IVS_CORE_BUFFERS) && !b)
+		refuse_held(ep);
 	return done;
 }
 
@@ -785,6 +819,7 @@ static int received(struct ivs_ep *ep, struct buffer *b)
 	for (end = &ce->held; *end; end = &(*end)->next)
 		;
 	*end = b;
+	ce->held_count++;
 	return done;
 }
 

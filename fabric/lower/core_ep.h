@@ -131,6 +131,7 @@ struct core_ep {
 	uint64_t	uid;
 	uint32_t	ticks;		/* calls that might have polled it */
 	uint32_t	came;		/* ticks when a message came */
+	uint32_t	held_count;	/* in held */
 	bool		busy;
 	struct ivs_list	fetches;	/* fetch.c: under way */
 	/* passthrough.c */

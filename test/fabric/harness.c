@@ -249,6 +249,8 @@ static void child(const struct test *t, int rank, const char *region)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (i = 0; i < sizeof(t->env) / sizeof(t->env[0]) && t->env[i]; i++)
 		putenv((char *) (uintptr_t) t->env[i]);
+	if (t->per_host && getenv("FABRIC_CORE"))
+		setenv("FI_IVSHMEM_CORE", getenv("FABRIC_CORE"), 1);
 	if (t->per_host)
 		setenv("FI_IVSHMEM_REGION", host_region(region, rank / t->per_host), 1);
 	if (!t->bare) {

@@ -3,14 +3,10 @@
  * are read through it (fabric/lower/fetch.c). Only the receive that such a message fits gets bytes, and not more than it
  * takes. Other memory, other messages and other ranks are not touched.
  */
-#include <rdma/fi_endpoint.h>
-
-#include "../../fabric/lower/core_ep.h"
 #include "lists.h"
+#include "raw.h"
 
-#define CORE "tcp;ofi_rxm"	/* the same for all libfabrics, so that the hostile one knows the victim's */
-
-enum { LEN = 40000, OWN = IVS_CORE_READ_MIN, ROOM = 3 * LEN, GUARD = 4096, VICTIM = 0, HONEST = 1, HOSTILE = 2 };
+enum { LEN = RAW_LEN, OWN = IVS_CORE_READ_MIN, ROOM = 3 * LEN, GUARD = 4096, VICTIM = 0, HONEST = 1, HOSTILE = 2 };
 
 /* What the processes tell each other. */
 struct told {
@@ -18,107 +14,8 @@ struct told {
 	uint8_t addr[64];	/* the victim's */
 };
 
-/* Where the hostile one says that it is reached. */
-enum where { TRUE_ADDRESS, NO_ADDRESS, NONSENSE };
-
-/* An endpoint of the core provider's own. */
-struct raw {
-	struct fi_info *info;
-	struct fid_fabric *fabric;
-	struct fid_domain *domain;
-	struct fid_av *av;
-	struct fid_cq *cq;
-	struct fid_ep *ep;
-	struct fid_mr *mr;
-	fi_addr_t to;
-	uint64_t uid;
-	uint32_t seq;
-	uint32_t anothers;	/* the id of the victim's message to the honest rank: ivs_tx_get()'s next one each time */
-	uint8_t *memory;	/* LEN bytes that it registered */
-};
-
-static void raw_open(struct raw *r, const struct told *s)
-{
-	struct fi_info *hints = fi_allocinfo();
-	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .size = 64 };
-	struct fi_av_attr av = { 0 };
-	struct ivs_addr victim;
-
-	memset(r, 0, sizeof(*r));
-	hints->fabric_attr->prov_name = strdup(CORE);
-	hints->caps = FI_MSG | FI_RMA;
-	hints->mode = FI_CONTEXT | FI_CONTEXT2;
-	hints->ep_attr->type = FI_EP_RDM;
-	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
-	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-	/* 1 << 60: although FI_PROVIDER hides it (fabric/base/lib.h). */
-	OK(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 1ULL << 60, hints, &r->info));
-	fi_freeinfo(hints);
-	OK(fi_fabric(r->info->fabric_attr, &r->fabric, NULL));
-	OK(fi_domain(r->fabric, r->info, &r->domain, NULL));
-	av.type = r->info->domain_attr->av_type;
-	OK(fi_av_open(r->domain, &av, &r->av, NULL));
-	OK(fi_cq_open(r->domain, &cq, &r->cq, NULL));
-	OK(fi_endpoint(r->domain, r->info, &r->ep, NULL));
-	OK(fi_ep_bind(r->ep, &r->av->fid, 0));
-	OK(fi_ep_bind(r->ep, &r->cq->fid, FI_TRANSMIT | FI_RECV));
-	OK(fi_enable(r->ep));
-	memcpy(&victim, s->addr, sizeof(victim));
-	CHECK(fi_av_insert(r->av, victim.core, 1, &r->to, 0, NULL) == 1);
-	r->memory = malloc(LEN);
-	fill(r->memory, LEN, 1);
-	OK(fi_mr_reg(r->domain, r->memory, LEN, FI_REMOTE_READ, 0, 77, 0, &r->mr, NULL));
-	r->uid = (uintptr_t) r->ep ^ (uint64_t) rand() << 32;
-}
-
-static void raw_close(struct raw *r)
-{
-	OK(fi_close(&r->ep->fid));
-	OK(fi_close(&r->mr->fid));
-	OK(fi_close(&r->cq->fid));
-	OK(fi_close(&r->av->fid));
-	OK(fi_close(&r->domain->fid));
-	OK(fi_close(&r->fabric->fid));
-	fi_freeinfo(r->info);
-	free(r->memory);
-}
-
-/* Sends a message of ours as core.c would, and waits until it is sent. */
-static void raw_send(struct raw *r, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed, size_t fixed_len,
-		     const void *payload, size_t len)
-{
-	static uint8_t buf[4096];
-	struct wire w = { .uid = r->uid, .tag = tag, .op = op, .flags = flags, .fixed_len = (uint16_t) fixed_len,
-			  .len = (uint32_t) len, .seq = op == OP_HELLO ? 0 : r->seq++ };
-	struct fi_cq_tagged_entry e;
-	struct fi_context2 context;
-	ssize_t n;
-
-	memcpy(buf, &w, sizeof(w));
-	if (fixed_len)
-		memcpy(buf + sizeof(w), fixed, fixed_len);
-	if (len)
-		memcpy(buf + sizeof(w) + fixed_len, payload, len);
-	while ((n = fi_send(r->ep, buf, sizeof(w) + fixed_len + len, NULL, r->to, &context)) == -FI_EAGAIN)
-		fi_cq_read(r->cq, &e, 1);
-	OK(n);
-	while ((n = fi_cq_read(r->cq, &e, 1)) != 1)
-		CHECK(n == -FI_EAGAIN);
-}
-
-/* Makes itself known, as a rank without a region. */
-static void raw_hello(struct raw *r, enum where where)
-{
-	struct ivs_addr mine = { .kind = IVS_ADDR_CORE };
-	size_t len = sizeof(mine.core);
-
-	OK(fi_getname(&r->ep->fid, mine.core, &len));
-	mine.core_len = where == NO_ADDRESS ? 0 : (uint8_t) len;
-	if (where == NONSENSE)
-		memset(mine.core, 0xff, sizeof(mine.core));
-	raw_send(r, OP_HELLO, 0, 0, NULL, 0, &mine, sizeof(mine));
-}
+/* The id of the victim's message to the honest rank: ivs_tx_get()'s next one each time. */
+static uint32_t anothers_id;
 
 /* An announcement of its memory, all of it true. */
 static struct ivs_core_rts truth(const struct raw *r)
@@ -211,20 +108,20 @@ static void anothers(struct raw *r)
 {
 	struct ivs_core_rts head = truth(r);
 
-	head.id = r->anothers;
+	head.id = anothers_id;
 	rts(r, 1, &head);
 }
 
 /* It cannot end the victim's message. */
 static void ack(struct raw *r)
 {
-	raw_send(r, IVS_OP_ACK, 0, r->anothers, NULL, 0, NULL, 0);
+	raw_send(r, IVS_OP_ACK, 0, anothers_id, NULL, 0, NULL, 0);
 }
 
 /* Nor ask for its bytes. */
 static void cts(struct raw *r)
 {
-	raw_send(r, IVS_OP_CTS, 0, r->anothers, NULL, 0, NULL, 0);
+	raw_send(r, IVS_OP_CTS, 0, anothers_id, NULL, 0, NULL, 0);
 }
 
 /* Pieces of a message that is being read. */
@@ -305,8 +202,8 @@ static void attack(struct ctx *c, struct told *s, uint32_t i)
 	struct raw r;
 
 	await(c, s, 2 * i + 1);
-	raw_open(&r, s);
-	r.anothers = (i + 1) << 16;
+	raw_open(&r, s->addr);
+	anothers_id = (i + 1) << 16;
 	raw_hello(&r, attacks[i].where);
 	attacks[i].send(&r);
 	if (attacks[i].leaves)
@@ -366,7 +263,7 @@ static void suffer(struct ctx *c, struct told *s, uint32_t i)
 		OK(fi_trecv(c->ep, own, 0, NULL, c->peer[HONEST], 1000, 0, own));
 		RETRY(c, fi_tinject(c->ep, "", 0, c->peer[HONEST], 1000));
 		CHECK(wait_comp(c, c->rxcq).op_context == own);
-			OK(fi_cancel(&c->ep->fid, in));
+		OK(fi_cancel(&c->ep->fid, in));
 		CHECK(wait_err(c, c->rxcq).err == FI_ECANCELED);
 	}
 	CHECK(untouched(room, GUARD) && untouched(in + ROOM, GUARD));
@@ -416,6 +313,6 @@ static void announced(struct ctx *c)
 }
 
 const struct test test_wire[] = {
-	{ "hosts_hostile", 3, announced, .per_host = 1, .env = { "FI_IVSHMEM_CORE=" CORE } },
+	{ "hosts_hostile", 3, announced, .per_host = 1, .env = { "FI_IVSHMEM_CORE=" RAW_CORE } },
 	{ 0 }
 };
