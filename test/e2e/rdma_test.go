@@ -95,6 +95,45 @@ func TestShortMessagesVerbs(t *testing.T) {
 			"FI_OFI_RXM_BUFFER_SIZE=16640", "FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=domain", program, name).
 			want(t, 0, name, "ranks on other hosts are reached over verbs;ofi_rxm, device rxe0")
 	}
+	t.Run("lost", func(t *testing.T) { testLost(t, c, program, provider) })
+}
+
+// ownWire adds to a VM two soft RoCE devices, at the two ends of a wire: else what one sends to another of the same kernel never
+// leaves it. To each end the other one's address is on the wire, although the kernel has it as well.
+const ownWire = `set -e
+for m in veth act_police cls_matchall sch_ingress; do modprobe $m; done
+ip link add v1 type veth peer name v2
+for i in 1 2; do
+	o=$((3 - i))
+	ip addr add 10.79.$i.1/32 dev v$i
+	ip link set v$i up
+	rdma link add rxe$i type rxe netdev v$i
+	ip neigh add 10.79.$o.1 lladdr $(cat /sys/class/net/v$o/address) dev v$i nud permanent
+	ip route add 10.79.$o.1 dev v$i src 10.79.$i.1 table 10$i
+	ip rule add pref 1 iif v$i to 10.79.$i.1 lookup local
+	ip rule add pref 2 from 10.79.$i.1 to 10.79.$o.1 lookup 10$i
+done
+ip rule add pref 3 lookup local
+ip rule del pref 0
+tc qdisc add dev v1 clsact
+`
+
+// lose makes v1 lose the first packet that comes then, of up to 200 bytes: what is within its rate is dropped, the rest passes.
+const lose = "tc filter add dev v1 ingress matchall action police rate 8bit burst 200 conform-exceed pass/drop"
+
+// The network loses a rank's last message, and the rank closes at once. Its device sends the message again only as long as it
+// has the endpoint, so that the rank has to wait for the other's device.
+func testLost(t *testing.T, c, program, provider string) {
+	needs(t, "rdma", "ip", "tc")
+	nm(t, "exec", "-c", c, "--", "sh", "-c", ownWire).want(t, 0)
+	nm(t, "exec", "-c", c, "--", "env", "FI_PROVIDER_PATH="+provider, "FI_UNIVERSE_SIZE=64", "FI_OFI_RXM_BUFFER_SIZE=16640",
+		"FI_VERBS_IFACE=", "FI_IVSHMEM_DEVICES=rxe1,rxe2", "FABRIC_CORE=verbs;ofi_rxm", "FABRIC_LOSE="+lose,
+		"FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=domain", program, "hosts_last_word").
+		want(t, 0, "hosts_last_word", "device rxe1\n", "device rxe2\n")
+	r := nm(t, "exec", "-c", c, "--", "tc", "-s", "filter", "show", "dev", "v1", "ingress").want(t, 0)
+	if !strings.Contains(r.out, "(dropped ") || strings.Contains(r.out, "(dropped 0,") {
+		t.Errorf("no packet was lost:\n%s", r.out)
+	}
 }
 
 // What a cluster file wants of devices and this host has not is said in one line, before

@@ -243,6 +243,7 @@ static const char *host_region(const char *region, int host)
 static void child(const struct test *t, int rank, const char *region)
 {
 	struct ctx c = { .rank = rank, .procs = t->procs };
+	char number[16];
 	size_t i;
 
 	test_rank = rank;
@@ -251,6 +252,9 @@ static void child(const struct test *t, int rank, const char *region)
 		putenv((char *) (uintptr_t) t->env[i]);
 	if (t->per_host && getenv("FABRIC_CORE"))
 		setenv("FI_IVSHMEM_CORE", getenv("FABRIC_CORE"), 1);
+	/* Of several devices (FI_IVSHMEM_DEVICES) each rank takes its own. */
+	snprintf(number, sizeof(number), "%d", rank);
+	setenv("MPI_LOCALRANKID", number, 1);
 	if (t->per_host)
 		setenv("FI_IVSHMEM_REGION", host_region(region, rank / t->per_host), 1);
 	if (!t->bare) {
