@@ -17,6 +17,8 @@
 /* Minor versions of UCX 1 that are known. */
 #define IVU_MINOR_FIRST	13
 #define IVU_MINOR_LAST	22
+/* Up to this one a rendezvous reads where it can, whichever transport would be faster. */
+#define IVU_MINOR_READS	15
 
 /* The last one before, and the first one after those that take no memory of the region (window.c). */
 #define IVU_MINOR_WINDOW	15

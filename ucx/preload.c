@@ -16,6 +16,7 @@
 
 #include <nearmetal/region.h>
 
+#include "abi.h"
 #include "log.h"
 #include "region/discovery.h"
 #include "ucx.h"
@@ -23,12 +24,16 @@
 #define EXPORT __attribute__((visibility("default")))
 
 typedef ivu_status (*query_components)(void ***components, unsigned int *count);
+typedef ivu_status (*config_read)(const char *prefix, const char *file, void **config);
+typedef void (*get_version)(unsigned int *major, unsigned int *minor, unsigned int *release);
 
 EXPORT ivu_status uct_query_components(void ***components, unsigned int *count);
+EXPORT ivu_status ucp_config_read(const char *prefix, const char *file, void **config);
 EXPORT void ucs_module_global_init(void);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *offered_to;	/* the uct_query_components() of the UCX that has the transport */
+static bool region_there;
 
 /* Finds a name in the library at path and those that it needs; without one, after this library. */
 static void *find(void *library, const char *name)
@@ -39,7 +44,7 @@ static void *find(void *library, const char *name)
 /* Shows the transport to the UCX of that library, once. */
 static void offer(void *library, void *query)
 {
-	void (*version)(unsigned int *major, unsigned int *minor, unsigned int *release);
+	get_version version;
 	unsigned int major = 0, minor = 0, release = 0;
 	const char *wrong;
 	Dl_info info;
@@ -77,20 +82,53 @@ static void *library_of(void *caller)
 	return dladdr(caller, &info) && info.dli_fname ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
+/* UCX's own function behind one of ours, which is called at caller. Sets the library that leads to it, NULL: none known. */
+static void *behind(const char *name, const void *ours, void *caller, void **library)
+{
+	void *real;
+
+	*library = library_of(caller);
+	real = *library ? find(*library, name) : NULL;
+	if (real && real != ours)
+		return real;
+	*library = NULL;
+	return find(NULL, name);
+}
+
 ivu_status uct_query_components(void ***components, unsigned int *count)
 {
-	void *library = library_of(__builtin_return_address(0));
 	query_components real;
+	void *library;
 
-	*(void **) &real = library ? find(library, "uct_query_components") : NULL;
-	if (!real || real == uct_query_components) {
-		library = NULL;
-		*(void **) &real = find(NULL, "uct_query_components");
-	}
+	*(void **) &real = behind("uct_query_components", (void *) (uintptr_t) uct_query_components,
+				  __builtin_return_address(0), &library);
 	if (!real)
 		return IVU_ERR_UNSUPPORTED;
 	offer(library, (void *) (uintptr_t) real);
 	return real(components, count);
+}
+
+/*
+ * Up to 1.15 UCX lets the receiver of a rendezvous read, by whatever can. This transport can only write, so beside an RDMA
+ * device all large messages within a host would go over that. A rendezvous that writes takes the region, and the device to other
+ * hosts. Later versions compare both by themselves.
+ */
+ivu_status ucp_config_read(const char *prefix, const char *file, void **config)
+{
+	unsigned int major = 0, minor = 0, release = 0;
+	get_version version;
+	config_read real;
+	void *library;
+
+	*(void **) &real = behind("ucp_config_read", (void *) (uintptr_t) ucp_config_read, __builtin_return_address(0), &library);
+	if (!real)
+		return IVU_ERR_UNSUPPORTED;
+	*(void **) &version = find(library, "ucp_get_version");
+	if (version)
+		version(&major, &minor, &release);
+	if (region_there && major == 1 && minor <= IVU_MINOR_READS)
+		setenv("UCX_RNDV_SCHEME", "put_zcopy", 0);
+	return real(prefix, file, config);
 }
 
 /* Finds a libuct among the process's libraries. */
@@ -164,6 +202,7 @@ __attribute__((destructor)) static void report_static(void)
 /* UCX allocates memory for its programs where ranks of other VMs reach it, too, if there is room. Else as it does by itself. */
 static void name_allocator(void)
 {
+	region_there = true;
 	setenv("UCX_ALLOC_PRIO", "md:" IVU_WINDOW_NAME ",md:sysv,md:posix,huge,thp,md:*,mmap,heap", 0);
 }
 

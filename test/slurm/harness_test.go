@@ -90,10 +90,10 @@ func run(m *testing.M) int {
 func install(top string) error {
 	bin, state = filepath.Join(top, "bin"), filepath.Join(top, "s")
 	if err := errors.Join(os.Chmod(top, 0o711), os.MkdirAll(filepath.Join(bin, "c/slurm"), 0o755),
-		os.MkdirAll(filepath.Join(bin, "c/fabric"), 0o755)); err != nil {
+		os.MkdirAll(filepath.Join(bin, "c/fabric"), 0o755), os.MkdirAll(filepath.Join(bin, "c/ucx"), 0o755)); err != nil {
 		return err
 	}
-	for _, f := range []string{"nearmetal", "nearmetal-task", "c/slurm/spank_nearmetal.so", "c/fabric/libivshmem-fi.so"} {
+	for _, f := range []string{"nearmetal", "nearmetal-task", "c/slurm/spank_nearmetal.so", "c/fabric/libivshmem-fi.so", "c/ucx/libnearmetal-ucx.so"} {
 		text, err := os.ReadFile(filepath.Join(build, f))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(bin, f), text, 0o755)

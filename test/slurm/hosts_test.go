@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -98,5 +99,80 @@ func TestRegionAndVerbs(t *testing.T) {
 		if got := strings.Join(solution.FindAllString(read(l.name+".cg"), -1), "\n"); slices.Contains(l.programs, "cg") && (got == "" || got != want[l.name]) {
 			t.Errorf("%s found\n%s\nnatively\n%s", l.name, got, want[l.name])
 		}
+	}
+}
+
+// packets runs a program, and says before and after it how many packets the VM's soft RoCE has sent.
+const packets = `#!/bin/sh
+sent=/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts
+read -r before <$sent
+"$@"
+status=$?
+read -r after <$sent
+echo "rank $SLURM_PROCID sent $((after - before)) packets" >&2
+exit $status
+`
+
+// sent are the packets that the ranks of a log sent.
+func sent(t *testing.T, log string) (list []int) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(`(?m)^rank \d+ sent (\d+) packets$`).FindAllStringSubmatch(log, -1) {
+		n, err := strconv.Atoi(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
+// Over UCX, too, ranks of one node reach each other by the region and those of another by verbs, at once. And what two VMs
+// of a node send each other goes over the region alone, large messages too: UCX up to 1.15 would read them by verbs.
+//
+// Slurm 22.05's PMIx lets a node's ranks pass a fence without data before those of other nodes have come to it. Then
+// MPI_Finalize waits for peers that have left (docs/slurm.md). The ring does not.
+func TestUCXRegionAndVerbs(t *testing.T) {
+	defer clean(t)
+	cmd := command(t, "sbatch", "-W", "-N2", "-n4", "--mem=2500", "--gres=region:64M", "--vms-per-node=2", "--vm-memory=384MiB", "--vm=cluster.yaml", "-o", "log")
+	if out, err := exec.Command("make", "-s", "-C", "../../kernels", "MPICC=mpicc.openmpi", "BUILD="+cmd.Dir, cmd.Dir+"/nm_bw").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	compile(t, pairs, "mpicc.openmpi", cmd.Dir+"/pairs")
+	for name, text := range map[string]string{"cluster.yaml": "fabric: ucx\n" + twoHosts, "packets": packets} {
+		if err := os.WriteFile(filepath.Join(cmd.Dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.Args = append(cmd.Args, "--wrap", patient+`export SLURM_PMIX_FENCE=ring UCX_LOG_LEVEL=info
+srun --mpi=pmix ./packets ./pairs >four 2>four.log || echo "four: status $?"
+srun -N1 -n2 --ntasks-per-node=2 --mpi=pmix ./packets ./nm_bw --sizes 1048576 --window 4 --iterations 10 >two 2>two.log || echo "two: status $?"
+`)
+	r := finish(t, cmd, "")
+	read := func(name string) string {
+		text, _ := os.ReadFile(filepath.Join(cmd.Dir, name))
+		return string(text)
+	}
+	if log := read("log"); r.code != 0 || strings.Contains(log, "status") {
+		t.Errorf("%+v\n%s", r, log)
+	}
+	out, log := read("four"), read("four.log") // UCX's log is in out
+	if n := strings.Count(out, ": right\n"); n != 4 {
+		t.Errorf("%d ranks are right, want 4:\n%s\n%s", n, out, log)
+	}
+	for _, transport := range []string{"tag(ivshmem/ivshmem0", "tag(rc_verbs/rxe0:1"} {
+		if n := strings.Count(out, transport); n != 4 {
+			t.Errorf("%d ranks have %s, want 4:\n%s", n, transport, out)
+		}
+	}
+	// To each of the two ranks of the other node it sends 175 KiB, in packets of 4 KiB at most.
+	if list := sent(t, log); len(list) != 4 || slices.Min(list) < 80 {
+		t.Errorf("packets: %v\n%s", list, log)
+	}
+	// 48 MiB would be 12,000 packets. A few connect the ranks.
+	if list := sent(t, read("two.log")); len(list) != 2 || slices.Max(list) > 100 {
+		t.Errorf("packets between VMs of one node: %v\n%s", list, read("two.log"))
+	}
+	if !regexp.MustCompile(`(?m)^ +1048576 +10 `).MatchString(read("two")) {
+		t.Errorf("%s\n%s", read("two"), read("two.log"))
 	}
 }
