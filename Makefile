@@ -151,9 +151,10 @@ test-ucx: c ## the UCX transport on every version of UCX that it knows
 test-ucx-gtest: ucx ## UCX's own suite over the transport and over UCX's shared memory
 	@sh scripts/ucx-gtest.sh
 
-# Fetches UCC (22 MB): not a part of test.
-test-ucx-programs: ucx wheels ## UCC's collectives over the transport
-	@sh scripts/ucx-programs.sh
+# Fetches UCC (22 MB): not a part of test. PARTS="perftest shmem" are parts of it.
+test-ucx-programs: ucx wheels ## UCC, ucx_perftest and OpenSHMEM over the transport and UCX's shared memory (root: apt)
+	@sh scripts/install.sh ucx
+	@sh scripts/ucx-programs.sh $(PARTS)
 
 test-slurm: slurm extras ## srun --vm on a real Slurm on this machine (root)
 	go test -count=1 -timeout 90m ./test/slurm

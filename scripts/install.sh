@@ -14,6 +14,7 @@
 #   libvirt    libvirtd, which is not started, and what checks domains' XML
 #   shells     zsh and fish, whose completions are tried in them
 #   browser    Chromium without a screen, which the report is looked at in
+#   ucx        ucx_perftest, for make test-ucx-programs
 #   bench      HPCC, for make bench; without root it is left out of the run
 #   clang      the fuzzer and the checker of C
 #   packages   rpm and mmdebstrap, for the tests of packages
@@ -60,12 +61,13 @@ packages() {
 		done
 		echo "chromium-headless-shell fonts-dejavu-core"
 		;;
+	ucx) echo "ucx-utils" ;;
 	bench) echo "hpcc lammps" ;;
 	clang) [ "$ID" = debian ] && [ "$VERSION_ID" = 12 ] && echo "clang clang-tidy libclang-rt-14-dev" || echo "clang clang-tidy libclang-rt-dev" ;;
 	packages) echo "rpm mmdebstrap" ;;
 	bootstrap) echo "debootstrap" ;;
 	*)
-		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, hosts, roots, qcow2, libvirt, shells, browser, bench, clang, packages or bootstrap" >&2
+		echo "install.sh: there is no group $1: base, slurm, sacct, fortran, lammps, hosts, roots, qcow2, libvirt, shells, browser, ucx, bench, clang, packages or bootstrap" >&2
 		exit 2
 		;;
 	esac
