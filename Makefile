@@ -226,6 +226,13 @@ test-nova: deps ## the flavors that plans ask for, checked and placed by Nova's 
 	@sh scripts/wheels.sh nova
 	go test -count=1 -tags nova -run TestNova ./internal/backend/openstack
 
+# Ten minutes of CPU to build OpenTofu and its provider at the first call, which needs Go 1.24.
+tofu:
+	@sh scripts/tofu.sh build/tofu
+
+test-tofu: tofu ## the OpenTofu files of plans, checked by OpenTofu and its provider for OpenStack
+	go test -count=1 -v -tags tofu -run TestTofu ./internal/backend/openstack
+
 # Two VMs by 9p, two by virtiofs, each beside the host.
 test-files: go virtiofsd ## rare files in shares: locks, mappings, a full share, submounts, 100,000 files; huge pages (root)
 	NEARMETAL_FILES=1 go test -count=1 -v -timeout 20m -run 'TestOddFiles|TestLoopedShare|TestVirtiofsPages' ./test/e2e
@@ -278,6 +285,15 @@ test-openstack-region: go ## the region between Nova's VMs: two guests find it a
 test-openstack: c go ## an OpenStack of Debian's packages: region, tenant's cluster, MPI between Nova's servers (root)
 	@sh scripts/openstack.sh install
 	sh scripts/openstack.sh run /nm/day.sh
+
+# The same cloud: what make test-openstack leaves out.
+test-openstack-tofu: c go tofu ## OpenTofu makes a plan's flavor, group and servers on a real Nova, and takes them away (root)
+	@sh scripts/openstack.sh install
+	sh scripts/openstack.sh run /nm/day.sh tofu
+
+test-openstack-slurm: c go ## a Slurm cluster whose nodes are Nova's servers, with the region between them (root)
+	@sh scripts/openstack.sh install
+	sh scripts/openstack.sh run /nm/day.sh slurm
 
 # An outer host of four NUMA nodes, DIMMs and all. Minutes.
 test-numa: slurm ## an emulated host of four NUMA nodes: pins, huge pages, VFs, verify, Slurm
