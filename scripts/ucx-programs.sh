@@ -62,6 +62,7 @@ with_region() {
 	region=/dev/shm/nearmetal-ucx-programs-$$
 	work=$(mktemp -d)
 	trap 'rm -rf "$region" "$work"' EXIT
+	trap 'exit 1' INT TERM
 	"$top/build/c/test/bench/fabric/c/ucp_bench" region "$region" 256
 	result=0
 	"$1" || result=1
