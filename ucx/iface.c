@@ -75,7 +75,7 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 
 	memset(a, 0, sizeof(*a));
 	a->am.max_short = IVU_SHORT_MAX;
-	a->am.max_bcopy = bounce;
+	a->am.max_bcopy = ivu_bcopy_max(i);
 	a->am.max_zcopy = ivu_zcopy_max(i);
 	a->am.max_hdr = IVU_HEADER_MAX;
 	a->am.align_mtu = a->am.opt_zcopy_align = 1;
@@ -114,7 +114,7 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 /*
  * How long an operation takes, for UCX from 1.16 on, which chooses protocols by it. UCX's own function reads what
  * iface_query() says. A rendezvous takes its writes to be without copies, as on a card. Here they have as many as other
- * messages. A latency makes up for that: messages of up to some 32 KiB take half the time without a rendezvous.
+ * messages. A latency makes up for that: messages of up to some 30 KiB take half the time without a rendezvous.
  * For the same reason messages from the user's memory state less bandwidth, and more to begin with than short ones.
  */
 static ivu_status estimate_perf(struct ivu_iface *i, struct ivu_perf *perf)

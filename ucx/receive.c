@@ -68,7 +68,8 @@ static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p
 		uint8_t *to;
 
 		payload = header <= IVU_HEADER_MAX ? bounced(p, message + 8, len, header, header ? IVU_HEADER_GAP : 0, &bytes) : NULL;
-		if (!payload || flags & ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME))
+		/* UCX has room for as much as the transport says that it sends. */
+		if (!payload || header + bytes > ivu_bcopy_max(i) || flags & ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME))
 			return "a message with a wrong bounce buffer";
 		if (flags & IVS_F_TIME)
 			begin = ivs_cycles();

@@ -9,7 +9,7 @@
 #define IVU_WINDOW_NAME	"ivshmem_m"	/* of the transport for memory of the region */
 #define IVU_DEVICE	"ivshmem0"
 #define IVU_WINDOW_DEVICE "ivshmem_m0"
-#define IVU_FORMAT	3	/* of the messages and addresses: ranks of another one are not reached */
+#define IVU_FORMAT	4	/* of the messages and addresses: ranks of another one are not reached */
 
 /* Messages: op in a line of a ring. */
 #define IVU_OP_PUT	1	/* struct ivu_put, then data for registered memory */
@@ -30,8 +30,11 @@ struct ivu_put {
 #define IVU_AM_IOV_MAX	16	/* pieces that are stated: UCX and programs keep that many on their stack */
 #define IVU_HEADER_MAX	56	/* bytes of a header in the ring before data in a bounce buffer */
 
-/* Bytes of a bounce buffer before data that has its header in the ring: the receiver may put the header there. */
-#define IVU_HEADER_GAP	64
+/*
+ * Bytes of a bounce buffer before data that has its header in the ring: the receiver may put the header there. Half a page
+ * more: a CPU takes a load for one of what was just stored if both lie alike in their pages, as user's data mostly does.
+ */
+#define IVU_HEADER_GAP	(2048 + 64)
 
 /*
  * The active message that holds all of a tagged message, behind 8 bytes of header (UCX's UCP_AM_ID_EAGER_ONLY). What UCX
@@ -90,6 +93,7 @@ struct ivu_flush {
 
 struct ivu_peer {
 	struct ivs_peer	ivs;
+	uint32_t	packed;		/* bytes of the last tagged message that UCX packed for it */
 	bool		blocked;	/* not connected, dead, or requests wait: the short way is closed */
 	uint64_t	put_mark;	/* tx_head behind the last put, */
 	bool		put;		/* if there was one that is not known to be done */
@@ -140,6 +144,12 @@ struct ivu_iface {
 static inline size_t ivu_zcopy_max(const struct ivu_iface *iface)
 {
 	return iface->domain.region->geo.bounce_bytes - IVU_HEADER_GAP;
+}
+
+/* The same of one that UCX packs, as it may be at all: what is longer was not sent by a transport of ours. */
+static inline size_t ivu_bcopy_max(const struct ivu_iface *iface)
+{
+	return ivu_zcopy_max(iface) + IVU_WHOLE_HEADER;
 }
 
 static inline struct ivu_iface *ivu_iface_of(struct ivs_ep *ep)

@@ -25,6 +25,20 @@ static inline bool ivs_nt_timed(void)
 uint8_t ivs_nt_copy(struct ivs_nt *nt, const struct nm_ring_ctl *ctl, void *dst,
 		      const void *src, size_t len, bool fresh);
 
+/*
+ * Would the next ivs_nt_copy() be as any other copy is, and not timed? Then it counts as done: the caller makes that copy
+ * by itself.
+ */
+static inline bool ivs_nt_plain(struct ivs_nt *nt)
+{
+	if (!ivs_nt_timed())
+		return true;
+	if (nt->way.on || nt->way.turn < IVS_ADAPT_LEARN || !(nt->way.turn % (IVS_NT_PROBE / 2)))
+		return false;
+	nt->way.turn++;
+	return true;
+}
+
 /* Reports to the sender how many cycles it took to read len bytes that came with these flags. */
 void ivs_nt_report(struct ivs_nt *nt, struct nm_ring_ctl *ctl, uint8_t flags, uint64_t cycles,
 		   size_t len);

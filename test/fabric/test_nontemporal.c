@@ -41,19 +41,23 @@ void (*ivs_copy_nt)(void *dst, const void *src, size_t len) = nontemporal;
 static struct nm_ring_ctl ctl;
 static struct ivs_nt sender, receiver;
 
-/* Copies count pieces of 8 KiB, with this many cycles for reading one, cached and non-temporally. */
-static void pieces(int count, uint64_t read0, uint64_t read1)
+/* Copies 8 KiB, with this many cycles for reading them, cached and non-temporally. */
+static void one(uint64_t read0, uint64_t read1)
 {
 	static uint8_t memory[2][8192];
+	uint8_t flags = ivs_nt_copy(&sender, &ctl, memory[0], memory[1], 8192, false);
 
+	CHECK(!(flags & ~(IVS_F_NT | IVS_F_TIME)));
+	if (flags & IVS_F_TIME)
+		ivs_nt_report(&receiver, &ctl, flags, flags & IVS_F_NT ? read1 : read0, 8192);
+}
+
+/* That many of them. */
+static void pieces(int count, uint64_t read0, uint64_t read1)
+{
 	made[0] = made[1] = 0;
-	while (count--) {
-		uint8_t flags = ivs_nt_copy(&sender, &ctl, memory[0], memory[1], 8192, false);
-
-		CHECK(!(flags & ~(IVS_F_NT | IVS_F_TIME)));
-		if (flags & IVS_F_TIME)
-			ivs_nt_report(&receiver, &ctl, flags, flags & IVS_F_NT ? read1 : read0, 8192);
-	}
+	while (count--)
+		one(read0, read1);
 }
 
 static void times(uint64_t t0, uint64_t t1)
@@ -67,6 +71,28 @@ static void goes(int way)
 {
 	CHECK(made[way] > 20 * made[!way]);
 	CHECK(made[!way] > 0);
+}
+
+/* Copies that somebody else makes: of count, how many may be. All others are made, and timed, as without them. */
+static int elsewhere(int count, uint64_t read0, uint64_t read1)
+{
+	int done = 0;
+
+	made[0] = made[1] = 0;
+	while (count--) {
+		uint32_t turn = sender.way.turn;
+		int before[2] = { made[0], made[1] };
+
+		if (ivs_nt_plain(&sender)) {
+			CHECK(!sender.way.on && sender.way.turn == turn + 1);
+			done++;
+		} else {
+			CHECK(sender.way.turn == turn);
+			one(read0, read1);
+			CHECK(made[0] + made[1] == before[0] + before[1] + 1);
+		}
+	}
+	return done;
 }
 
 int main(void)
@@ -108,6 +134,16 @@ int main(void)
 	pieces(ENOUGH, FAST, FAST);
 	goes(0);
 
+	/* Others make most copies, and what is timed finds out in time that another way is faster, and back. */
+	CHECK(elsewhere(ENOUGH, FAST, FAST) > ENOUGH / 2);
+	times(SLOW, FAST);
+	elsewhere(ENOUGH, FAST, FAST);
+	CHECK(sender.way.on);
+	CHECK(!elsewhere(ENOUGH, FAST, FAST));
+	times(FAST, SLOW);
+	elsewhere(ENOUGH, FAST, FAST);
+	CHECK(!sender.way.on);
+
 	/* Whatever a receiver writes there changes at most the way. */
 	ctl.cost[0] = UINT32_MAX;
 	ctl.cost[1] = 1;
@@ -124,5 +160,6 @@ int main(void)
 	ivs_param.nt = 1;
 	ivs_copy_nt = NULL;
 	CHECK(!ivs_nt_copy(&sender, &ctl, byte, byte, sizeof(byte), false));
+	CHECK(ivs_nt_plain(&sender));
 	return 0;
 }

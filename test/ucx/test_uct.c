@@ -75,6 +75,10 @@ static ucs_status_t on_pattern(void *arg, void *data, size_t length, unsigned fl
 	return UCS_OK;
 }
 
+/* UCX's message that holds all of a tagged one, behind 8 bytes of header. */
+#define WHOLE		2
+#define WHOLE_HEADER	8
+
 static ucs_status_t on_error(void *arg, uct_ep_h failed, ucs_status_t status)
 {
 	(void) arg;
@@ -128,6 +132,7 @@ static void open_all(void)
 	uct_config_release(config);
 	uct_iface_progress_enable(iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
 	EXPECT(uct_iface_query(iface, &attr) == UCS_OK);
+	EXPECT(uct_iface_set_am_handler(iface, WHOLE, on_message, NULL, 0) == UCS_OK);
 	EXPECT(uct_iface_set_am_handler(iface, 3, on_message, NULL, 0) == UCS_OK);
 	EXPECT(uct_iface_set_am_handler(iface, 4, on_pattern, NULL, 0) == UCS_OK);
 }
@@ -251,7 +256,7 @@ static void hostile(void)
 				uct_ep_am_short(ep, 3, 1, window, random_number() % (attr.cap.am.max_short - 7));
 				break;
 			case 1:
-				uct_ep_am_bcopy(ep, 3, pack, &len, 0);
+				uct_ep_am_bcopy(ep, turn % 2 ? 3 : WHOLE, pack, &len, 0);
 				break;
 			default:
 				uct_ep_put_zcopy(ep, &iov, 1, remote + random_number() % 32768, key.rkey, NULL);
@@ -368,6 +373,39 @@ static void zcopy(void)
 	EXPECT(patterns == sent);
 	barrier(NULL);
 	free(data);
+	close_all();
+}
+
+static size_t pack_pattern(void *dest, void *arg)
+{
+	uint8_t *d = dest;
+	size_t len = *(size_t *) arg, i;
+
+	for (i = 0; i < len; i++)
+		d[i] = pattern(i);
+	return len;
+}
+
+/* Tagged messages, which UCX packs into the region itself where the last one was long enough: all lengths after all. */
+static void packed(void)
+{
+	enum { COUNT = 3000 };
+	size_t sent = 0, len;
+	int n;
+
+	open_all();
+	EXPECT(uct_iface_set_am_handler(iface, WHOLE, on_pattern, NULL, 0) == UCS_OK);
+	connect_to(!rank);
+	for (n = 0; n < COUNT; n++) {
+		len = n % 5 == 3 ? (size_t) n % 400 + 1 : n % 7 == 6 ? attr.cap.am.max_bcopy - (size_t) n % 30 : 4000 + (size_t) n;
+		while (!rank && uct_ep_am_bcopy(ep, WHOLE, pack_pattern, &len, 0) < 0)
+			uct_iface_progress(iface);
+		sent += len;
+	}
+	while (rank && patterns < sent)
+		uct_iface_progress(iface);
+	EXPECT(!rank || patterns == sent);
+	barrier(NULL);
 	close_all();
 }
 
@@ -570,6 +608,60 @@ static void forged(void)
 	}
 }
 
+/*
+ * Rank 0 writes messages in bounce buffers that are as long as they may be, and then one that is longer, with all lengths of a
+ * header. What is longer does not come: UCX made room for no more than is stated.
+ */
+static void longest(void)
+{
+	static const struct {
+		uint8_t	id, header;
+	} kinds[] = { { 3, 0 }, { WHOLE, 0 }, { WHOLE, WHOLE_HEADER }, { 3, 1 }, { 3, 56 }, { WHOLE, 56 } };
+	enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+	int fd = open(region_path(), O_RDWR | O_CLOEXEC), n, over;
+	uint8_t *base = mmap(NULL, 16 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), *ring, message[64];
+	const struct nm_conn *conn;
+	uint64_t head, word, before;
+	uint32_t length;
+	uint16_t from, to;
+
+	EXPECT(fd >= 0 && base != MAP_FAILED);
+	for (n = 0; n < KINDS; n++) {
+		gone = 0;
+		open_all();
+		connect_to(!rank);
+		barrier(NULL);
+		if (!rank) {
+			memcpy(&from, shared->address[0] + 64 + 4, sizeof(from));
+			memcpy(&to, shared->address[1] + 64 + 4, sizeof(to));
+			EXPECT(uct_ep_am_short(ep, 3, 1, "x", 1) == UCS_OK);
+			ring = find_ring(base, from, to, &conn);
+			for (over = 0, head = 2; over < 2; over++, head += 2) {
+				uint64_t *line = (uint64_t *) (void *) (ring + head * NM_LAYOUT_LINE);
+
+				/* A buffer of data with a header ends there. */
+				length = kinds[n].header && kinds[n].header < WHOLE_HEADER ? WHOLE_HEADER : kinds[n].header;
+				length = (uint32_t) attr.cap.am.max_bcopy - length + (uint32_t) over;
+				memset(message, 0, sizeof(message));
+				memcpy(message + 4, &length, sizeof(length));
+				memcpy(line + 2, message, NM_LINE_FIRST_BYTES);
+				word = 0x80000000U | conn->lap0 | (uint64_t) (0x40 | kinds[n].id) << 32 | 1ULL << 40 |
+				       (8ULL + kinds[n].header) << 48;
+				__atomic_store_n(line, word, __ATOMIC_RELEASE);
+			}
+			barrier(NULL);
+		} else {
+			before = came;
+			barrier(NULL);
+			while (!gone)
+				uct_iface_progress(iface);
+			EXPECT(came == before + 2);
+		}
+		barrier(NULL);
+		close_all();
+	}
+}
+
 /* Memory of the region: its domain, an interface and an endpoint for it. */
 static uct_component_h shared_component;
 static uct_md_h shared_md;
@@ -762,11 +854,15 @@ int main(void)
 	run("every way", 2, 64, plain, false);
 	run("pieces that lie apart", 2, 64, strided, false);
 	run("data from where it lies", 2, 64, zcopy, false);
+	setenv("FI_IVSHMEM_NT", "0", 1);
+	run("packed messages", 2, 64, packed, false);
+	unsetenv("FI_IVSHMEM_NT");
 	setenv("FI_IVSHMEM_RANKS", "128", 1);
 	run("slots that were left behind", 2, 256, left_behind, false);
 	unsetenv("FI_IVSHMEM_RANKS");
 	run("a write that is refused", 2, 64, refused, false);
 	run("messages that were made up", 2, 16, forged, false);
+	run("messages longer than stated", 2, 16, longest, false);
 	ucp_get_version(&major, &minor, &release);
 	if (HAS_WINDOW(minor))
 		run("memory of the region", 2, 64, shared_memory, false);
