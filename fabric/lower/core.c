@@ -694,10 +694,25 @@ static bool handle(struct ivs_ep *ep, struct buffer *b)
 	return true;
 }
 
+/* Says of each rank that has messages here whether the one whose turn it is, is here, too; forgets it again with false. */
+static void note_turns(struct core_ep *ce, bool note)
+{
+	struct ivs_peer *peer;
+	struct buffer *b;
+	struct wire w;
+
+	for (b = ce->held; b; b = b->next) {
+		memcpy(&w, b->data, sizeof(w));
+		peer = find_uid(ce, w.uid);
+		if (peer && w.seq == peer->core_seen)
+			peer->core_turn = note;
+	}
+}
+
 /*
- * Every buffer holds a message that has to wait, and nothing can come. A message that another one waits for had its buffer
- * before that one: it is on its way, or it never was sent. So whoever has one here out of its turn lies, and the other ranks
- * get the buffers.
+ * Every buffer holds a message that has to wait, and nothing can come. Where the first one of a rank waits for room, the others
+ * wait for it. A first one that is not here had its buffer before the others: it is on its way, or it never was sent. So whoever
+ * has only others here lies, and the other ranks get the buffers.
  */
 static void refuse_held(struct ivs_ep *ep)
 {
@@ -706,10 +721,11 @@ static void refuse_held(struct ivs_ep *ep)
 	struct ivs_peer *peer;
 	struct wire w;
 
+	note_turns(ce, true);
 	while ((b = *at)) {
 		memcpy(&w, b->data, sizeof(w));
 		peer = find_uid(ce, w.uid);
-		if (peer && w.seq == peer->core_seen) {
+		if (peer && peer->core_turn) {
 			at = &b->next;
 			continue;
 		}
@@ -723,6 +739,7 @@ static void refuse_held(struct ivs_ep *ep)
 		ce->held_count--;
 		post(ce, b);
 	}
+	note_turns(ce, false);
 }
 
 /* Those whose turn has come. */

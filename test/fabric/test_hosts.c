@@ -468,7 +468,46 @@ static void short_killed(struct ctx *c)
 	talk(c, !c->rank, 10);
 }
 
+/*
+ * A rank that sends more than its receiver has room for waits, and is not taken for one that lies: all receive buffers hold its
+ * messages, the first of which waits for room and the others for that one.
+ */
+static void no_room(struct ctx *c)
+{
+	enum { COUNT = 200, LEN = 16000, POLLS = 20000 };
+	uint8_t *buf = malloc(LEN);
+	volatile uint32_t *sent = shared();
+	struct fi_cq_tagged_entry e;
+	int i, done = 0;
+
+	talk(c, !c->rank, 10);
+	barrier(c);
+	if (!c->rank) {
+		fill(buf, LEN, 1);
+		for (i = 0; i < COUNT; i++) {
+			RETRY(c, fi_tsenddata(c->ep, buf, LEN, NULL, (uint64_t) i, c->peer[1], 9, NULL));
+			*sent = (uint32_t) i + 1;
+			done += fi_cq_read(c->txcq, &e, 1) == 1;
+		}
+		for (; done < COUNT; done++)
+			wait_comp(c, c->txcq);
+	} else {
+		/* There is room for some 40, and 64 are in the buffers. */
+		while (*sent < 120)
+			progress(c);
+		for (i = 0; i < POLLS; i++)
+			progress(c);
+		for (i = 0; i < COUNT; i++) {
+			OK(fi_trecv(c->ep, buf, LEN, NULL, c->peer[0], 9, 0, NULL));
+			e = wait_comp(c, c->rxcq);
+			CHECK(e.data == (uint64_t) i && e.len == LEN && filled(buf, LEN, 1));
+		}
+	}
+	free(buf);
+}
+
 const struct test test_hosts[] = {
+	{ "hosts_no_room", 2, no_room, .per_host = 1, .env = { "FI_IVSHMEM_CORE=auto", "FI_IVSHMEM_UNEXPECTED=1048576" } },
 	{ "hosts_in_order", 2, in_order, .per_host = 1, HOSTS },
 	{ "hosts_last_word", 2, last_word, .bare = true, .per_host = 1, HOSTS },
 	{ "hosts_closed", 2, closed, .bare = true, .per_host = 1, HOSTS },
