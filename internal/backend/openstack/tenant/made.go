@@ -140,7 +140,7 @@ func search(ctx context.Context, c *center, r backend.Ref) ([]string, error) {
 	return ids, nil
 }
 
-// remove deletes a thing, and returns when it is gone.
+// remove deletes a thing, and returns when it is gone. A server that is DELETED still counts, and is in lists, for a moment.
 func remove(ctx context.Context, c *center, kind, id string) error {
 	var err error
 	switch kind {
@@ -169,7 +169,7 @@ func remove(ctx context.Context, c *center, kind, id string) error {
 			return nil
 		case err != nil:
 			return explain("a server that is being deleted", err)
-		case s.Status == "DELETED" || s.Status == "SOFT_DELETED":
+		case s.Status == "SOFT_DELETED": // the cloud keeps it for some days
 			return nil
 		case s.Status == "ERROR" && s.Fault.Message != "":
 			// It may be an older fault: Nova goes on deleting.

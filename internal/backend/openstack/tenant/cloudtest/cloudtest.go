@@ -38,6 +38,7 @@ type Cloud struct {
 	things   map[string]map[string]map[string]any // by kind and ID
 	ends     map[string]context.CancelFunc        // of servers' agents
 	listens  map[string]net.Listener              // by address
+	deleted  map[string]int                       // servers that are DELETED still: how often each was looked at
 	searches map[string]int                       // calls that list, by collection, since the last that changes
 	calls    []string                             // those that changed something: METHOD kind
 
@@ -65,7 +66,7 @@ const uuidForm = "%08x-1111-4222-8333-444444444444"
 // New starts a cloud, which ends with the test, and names it test in a clouds.yaml that OS_CLIENT_CONFIG_FILE names.
 func New(t *testing.T) *Cloud {
 	t.Helper()
-	c := &Cloud{t: t, searches: map[string]int{}, things: map[string]map[string]map[string]any{}, ends: map[string]context.CancelFunc{}, listens: map[string]net.Listener{}, Quota: 64, Refuse: map[string]int{}, Once: map[string][]int{}}
+	c := &Cloud{t: t, searches: map[string]int{}, things: map[string]map[string]map[string]any{}, ends: map[string]context.CancelFunc{}, listens: map[string]net.Listener{}, deleted: map[string]int{}, Quota: 64, Refuse: map[string]int{}, Once: map[string][]int{}}
 	s := httptest.NewServer(c)
 	c.url = s.URL
 	t.Cleanup(func() {
@@ -361,12 +362,23 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request, f []string, id, ac
 		answer(w, 202, nil)
 	case r.Method == http.MethodGet:
 		answer(w, 200, map[string]any{one: all[id]})
+		if n, ok := c.deleted[id]; ok {
+			if c.deleted[id] = n + 1; n > 0 {
+				delete(all, id)
+			}
+		}
 	case r.Method == http.MethodDelete:
 		if f[0] == "security-groups" && len(c.things["ports"]) > 0 {
 			oops(w, 409, "Security Group in use.")
 			return
 		}
-		delete(all, id)
+		// As Nova does: a server is DELETED for a moment, and in lists, before there is none.
+		if f[0] == "servers" {
+			all[id]["status"] = "DELETED"
+			c.deleted[id] = 0
+		} else {
+			delete(all, id)
+		}
 		if end := c.ends[id]; end != nil {
 			end()
 		}
