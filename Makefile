@@ -226,7 +226,7 @@ test-nova: deps ## the flavors that plans ask for, checked and placed by Nova's 
 	@sh scripts/wheels.sh nova
 	go test -count=1 -tags nova -run TestNova ./internal/backend/openstack
 
-# Ten minutes of CPU to build OpenTofu and its provider at the first call, which needs Go 1.24.
+# It takes minutes to build OpenTofu and its provider at the first call, which needs Go 1.24.
 tofu:
 	@sh scripts/tofu.sh build/tofu
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # tofu.sh FOLDER        builds OpenTofu and its provider for OpenStack from the Go module proxy into FOLDER, and writes
-#                       FOLDER/config there, by which tofu finds the provider (TF_CLI_CONFIG_FILE). Ten minutes of CPU.
+#                       FOLDER/config there, by which tofu finds the provider (TF_CLI_CONFIG_FILE). Takes minutes.
 #
 # The provider's module asks for Go 1.24. What is there already is not built again.
 set -eu
