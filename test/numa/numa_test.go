@@ -327,7 +327,7 @@ func cpus(t *testing.T, rows map[string]verify.Row, n int) []int {
 		r := rows[fmt.Sprintf("CPUs of vCPU %d", v)]
 		c, err := strconv.Atoi(r.Found)
 		if err != nil {
-			t.Fatalf("vCPU %d: %+v", v, r)
+			t.Fatalf("vCPU %d: %+v of %+v", v, r, rows)
 		}
 		on = append(on, c)
 	}
