@@ -44,7 +44,7 @@ var clusterFlags = []clusterFlag{
 	{"accel", "accel", "", "how the VMs' instructions run; auto is KVM where it works"},
 	{"kernel", "kernel", "FILE", "kernel of the VMs (default the newest in /boot with its modules)"},
 	{"qemu", "qemu", "FILE", "QEMU program (default the one found)"},
-	{"region", "region.size", "SIZE", "memory that the VMs share, a power of two; 0 for none (default 4MiB a vCPU, at least 64MiB, with more than one VM)"},
+	{"region", "region.size", "SIZE", "memory that the VMs share, a power of two; 0 for none (default 16MiB a vCPU, at least 64MiB, with more than one VM)"},
 	{"network", "network.type", "", "how the VMs are joined; rxe is auto with soft RoCE, an RDMA device in each VM"},
 	{"launcher", "launcher", "", "where mpirun and its like run: on the host, or in the first VM"},
 	{"isolation", "isolation", "", "how closely the VMs are fenced in on this host (docs/security.md); auto says what cannot be had"},

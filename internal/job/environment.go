@@ -61,11 +61,36 @@ func setup(r *cluster.Record, side launch.Side, root bool) (launch.Setup, error)
 		s.Providers = providers(r, "mpirun", "mpiexec")
 		s.OtherHosts = len(r.Overlay) > 0 || len(r.Remote) > 1
 		s.UCX, s.PreferUCX = r.UCX != "", r.Spec.Fabric == "ucx"
+		s.RegionRanks = regionRanks(r)
 	}
 	s.OpenMPIHosts = filepath.Join(dir, cluster.HostsDir, cluster.OpenMPIHosts)
 	s.MPICHHosts = filepath.Join(dir, cluster.HostsDir, cluster.MPICHHosts)
 	return s, nil
 }
+
+// regionRanks is how many ranks are to have room in a region: one a vCPU of the VMs of one host, and as many again, since
+// an MPI library may open the region twice. The fewer there are, the larger is each one's part. 0: the region is not of the plan.
+func regionRanks(r *cluster.Record) int {
+	if r.Plan == nil || r.Plan.Region == nil {
+		return 0
+	}
+	of, most := map[string]int{}, 0
+	for _, v := range r.VMs {
+		of[v.Host] += v.VCPUs
+		most = max(most, of[v.Host])
+	}
+	for _, h := range r.Overlay {
+		n := 0
+		for _, v := range h.VMs {
+			n += v.VCPUs
+		}
+		most = max(most, n)
+	}
+	return max(leastRegionRanks, 2*most)
+}
+
+// leastRegionRanks have room in any region: more ranks than vCPUs may be started.
+const leastRegionRanks = 16
 
 // providers are the folders with further libfabric providers of the MPI libraries that launchers, by their names in the
 // caller's PATH or by their paths, belong to, as far as the VMs have the same files.

@@ -41,6 +41,7 @@ type Setup struct {
 	Providers    []string     // folders of other libfabric providers, see ProviderFolders
 	Devices      []Device     // of the VMs, which reach those of other hosts by them; none: over their network
 	Ranks        int          // that the VMs have vCPUs for
+	RegionRanks  int          // that there is to be room for in the region of a host's VMs; 0: the first rank in it decides
 	OtherHosts   bool         // the job has VMs on further hosts, which the provider's region does not reach
 }
 

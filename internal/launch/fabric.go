@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 )
 
@@ -52,6 +53,9 @@ func fabric(s Setup, theirs string, ours bool) []variable {
 		// of them.
 		choice = []variable{{"FI_PROVIDER", Provider + ",verbs,tcp,ofi_rxm", false}, {"FI_IVSHMEM_CORE", core, false},
 			{"OMPI_MCA_opal_common_ofi_provider_include", Provider, false}, {"FI_OFI_RXM_BUFFER_SIZE", rxmBuffer, false}}
+	}
+	if s.RegionRanks > 0 {
+		choice = append(choice, variable{"FI_IVSHMEM_RANKS", strconv.Itoa(s.RegionRanks), false})
 	}
 	if s.UCX {
 		choice = append(choice, ucx(s)...)

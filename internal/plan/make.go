@@ -518,7 +518,8 @@ func (m *maker) solve(a *attempt) *solution {
 const (
 	regionLeast = 64 << 20
 	regionMost  = 4 << 30
-	regionVCPU  = 4 << 20 // twice as many ranks as vCPUs have room for their buffers (docs/fabric.md)
+	// Twice as many ranks as vCPUs have the 8 MiB whose buffers are as fast as larger ones (docs/fabric-measurements.md).
+	regionVCPU = 16 << 20
 )
 
 // growRegion sizes a region whose size the cluster file leaves open, by the vCPUs of the plan.

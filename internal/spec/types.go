@@ -102,7 +102,7 @@ type Network struct {
 
 // Region is the memory that the VMs of one host share.
 type Region struct {
-	// Size: a power of two of at least 1MiB; 0 for none. Unset: with more than one VM on a host 4MiB for each vCPU, at least 64MiB and at most 4GiB, else none.
+	// Size: a power of two of at least 1MiB; 0 for none. Unset: with more than one VM on a host 16MiB for each vCPU, at least 64MiB and at most 4GiB, else none.
 	Size *Size `yaml:"size" json:"size" max:"1TiB" format:"power-of-two"`
 	// Backing of the region: /dev/shm, or the huge pages of a hugetlbfs mount.
 	Backing string `yaml:"backing" json:"backing" default:"shm" enum:"shm,hugetlb"`

@@ -27,8 +27,8 @@ func TestRegion(t *testing.T) {
 		{"not counted", Request{VMs: 2, Region: size(64 << 20)}, 4, "", 64, ""},
 		{"one VM has none", Request{}, 4, "region:0", 0, ""},
 		{"nobody said", Request{VMs: 2}, 4, "", 64, ""},
-		{"64 CPUs shared out", Request{VMs: 2}, 64, "", 256, ""},
-		{"64 vCPUs said", Request{VMs: 2, VCPUs: 32}, 4, "", 256, ""},
+		{"64 CPUs shared out", Request{VMs: 2}, 64, "", 1024, ""},
+		{"64 vCPUs said", Request{VMs: 2, VCPUs: 32}, 4, "", 1024, ""},
 		{"the request's", Request{VMs: 2, Region: size(64 << 20)}, 4, "region:1048576", 0, "a region of 64 MiB is not among the job's GRES (1 MiB are): add --gres=region:64M"},
 		{"the file's", Request{File: file}, 4, "reg:134217728", 0, "a region of 256 MiB is not among the job's GRES (128 MiB are): add --gres=reg:256M"},
 		{"the file's, which the job has", Request{File: file}, 4, "reg:268435456", 256, ""},
@@ -69,7 +69,7 @@ func TestFitLargeRegion(t *testing.T) {
 	if err := region(c, a, 64); err != nil {
 		t.Fatal(err)
 	}
-	if err := fit(c, a); err == nil || !strings.Contains(err.Error(), "add --mem=2688M") {
+	if err := fit(c, a); err == nil || !strings.Contains(err.Error(), "add --mem=3456M") {
 		t.Errorf("%v: %s", err, spec.Size(a.Bytes))
 	}
 }

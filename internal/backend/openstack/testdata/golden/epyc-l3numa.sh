@@ -26,7 +26,7 @@ if [ "$part" != tenant ]; then
 		--property hw:numa_mem.0=12288 \
 		--property hw:numa_mem.1=12288 \
 		--property hw:numa_nodes=2 \
-		--property nearmetal:region=128MiB \
+		--property nearmetal:region=512MiB \
 		nm.16.24576M
 fi
 [ "$part" != admin ] || exit 0

@@ -26,7 +26,7 @@ if [ "$part" != tenant ]; then
 		--property hw:mem_page_size=1GB \
 		--property hw:numa_nodes=1 \
 		--property hw:pci_numa_affinity_policy=required \
-		--property nearmetal:region=256MiB \
+		--property nearmetal:region=1GiB \
 		--property pci_passthrough:alias=0000-21-00-0:1 \
 		nm.16.40960M
 	openstack flavor create --vcpus 16 --ram 40960 --disk "${DISK:-20}" \
@@ -39,7 +39,7 @@ if [ "$part" != tenant ]; then
 		--property hw:mem_page_size=1GB \
 		--property hw:numa_nodes=1 \
 		--property hw:pci_numa_affinity_policy=required \
-		--property nearmetal:region=256MiB \
+		--property nearmetal:region=1GiB \
 		--property pci_passthrough:alias=0000-a1-00-0:1 \
 		nm.16.40960M.2
 	openstack flavor create --vcpus 16 --ram 40960 --disk "${DISK:-20}" \
@@ -52,7 +52,7 @@ if [ "$part" != tenant ]; then
 		--property hw:mem_page_size=1GB \
 		--property hw:numa_nodes=1 \
 		--property hw:pci_numa_affinity_policy=preferred \
-		--property nearmetal:region=256MiB \
+		--property nearmetal:region=1GiB \
 		--property pci_passthrough:alias=0000-21-00-0:1 \
 		nm.16.40960M.3
 	openstack flavor create --vcpus 16 --ram 40960 --disk "${DISK:-20}" \
@@ -65,7 +65,7 @@ if [ "$part" != tenant ]; then
 		--property hw:mem_page_size=1GB \
 		--property hw:numa_nodes=1 \
 		--property hw:pci_numa_affinity_policy=preferred \
-		--property nearmetal:region=256MiB \
+		--property nearmetal:region=1GiB \
 		--property pci_passthrough:alias=0000-a1-00-0:1 \
 		nm.16.40960M.4
 fi

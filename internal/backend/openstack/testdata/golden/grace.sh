@@ -24,7 +24,7 @@ if [ "$part" != tenant ]; then
 		--property hw:emulator_threads_policy=share \
 		--property hw:mem_page_size=512MB \
 		--property hw:numa_nodes=1 \
-		--property nearmetal:region=1GiB \
+		--property nearmetal:region=4GiB \
 		nm.64.98304M
 	openstack flavor create --vcpus 4 --ram 8192 --disk "${DISK:-20}" \
 		--property hw:cpu_cores=4 \
@@ -35,7 +35,7 @@ if [ "$part" != tenant ]; then
 		--property hw:emulator_threads_policy=share \
 		--property hw:numa_nodes=1 \
 		--property hw:pci_numa_affinity_policy=required \
-		--property nearmetal:region=1GiB \
+		--property nearmetal:region=4GiB \
 		--property pci_passthrough:alias=0006-01-00-0:1 \
 		nm.4.8192M
 fi

@@ -25,7 +25,7 @@ if [ "$part" != tenant ]; then
 		--property hw:numa_mem.0=24576 \
 		--property hw:numa_mem.1=24576 \
 		--property hw:numa_nodes=2 \
-		--property nearmetal:region=128MiB \
+		--property nearmetal:region=512MiB \
 		nm.16.49152M
 fi
 [ "$part" != admin ] || exit 0

@@ -20,7 +20,7 @@ if [ "$part" != tenant ]; then
 		--property hw:cpu_thread_policy=prefer \
 		--property hw:cpu_threads=1 \
 		--property hw:numa_nodes=1 \
-		--property nearmetal:region=64MiB \
+		--property nearmetal:region=256MiB \
 		nm.6.16384M
 fi
 [ "$part" != admin ] || exit 0

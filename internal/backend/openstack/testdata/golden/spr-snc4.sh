@@ -25,7 +25,7 @@ if [ "$part" != tenant ]; then
 		--property hw:mem_page_size=2MB \
 		--property hw:numa_nodes=1 \
 		--property hw:pci_numa_affinity_policy=required \
-		--property nearmetal:region=256MiB \
+		--property nearmetal:region=1GiB \
 		--property pci_passthrough:alias=0000-9a-00-0:1 \
 		nm.12.32768M
 	openstack flavor create --vcpus 12 --ram 32768 --disk "${DISK:-20}" \
@@ -38,7 +38,7 @@ if [ "$part" != tenant ]; then
 		--property hw:mem_page_size=2MB \
 		--property hw:numa_nodes=1 \
 		--property hw:pci_numa_affinity_policy=preferred \
-		--property nearmetal:region=256MiB \
+		--property nearmetal:region=1GiB \
 		--property pci_passthrough:alias=0000-9a-00-0:1 \
 		nm.12.32768M.2
 fi

@@ -22,7 +22,7 @@ if [ "$part" != tenant ]; then
 		--property hw:cpu_threads=1 \
 		--property hw:emulator_threads_policy=share \
 		--property hw:numa_nodes=1 \
-		--property nearmetal:region=64MiB \
+		--property nearmetal:region=256MiB \
 		nm.8.16384M
 fi
 [ "$part" != admin ] || exit 0
