@@ -47,13 +47,9 @@
 #define IVS_PUT_MIN_AMD		8192	/* bytes; the same for AMD's: puts of 4 KiB in a row were slower by string instructions in four of four runs, and those of 32 KiB had 0.99 to 1.03 of memcpy's bandwidth in place of 0.89 to 0.92 (Zen 5, three runs) */
 #define IVS_OWN_MAX		8192	/* bytes of a copy fetched for writing before it: a sixth of a core's own cache */
 
-/*
- * Bounce buffers, near pool and far pool. Far ones have 1.15 to 1.3 times the bandwidth from 256 KiB on, and 0.9
- * times it for messages of 16 to 64 KiB (cores with 2 MiB of cache each).
- */
-#define IVS_NEAR_BYTES		((size_t) 2 << 20)	/* bytes of the near pool (0.98, 0.96) */
-#define IVS_FAR_MIN		(128 << 10)	/* bytes of a message behind others, from which it takes far ones (0.98, 1.00) */
-#define IVS_FAR_ALONE		(4 << 20)	/* bytes of a message alone, from which it takes far ones (0.96, 0.94) */
+/* Bounce buffers (NM_LAYOUT_POOL_MOST is how much they go round). */
+#define IVS_POOL_FIRST		((size_t) 256 << 10)	/* bytes that they go round at first, and twice as many each time: a new page takes some 5 us */
+#define IVS_POOL_TURNS		64	/* times round, before they are more: new pages are few among what is sent */
 #define IVS_PUMP_MAX		4	/* pieces sent before something else gets its turn (0.96, 1.00) */
 
 /*

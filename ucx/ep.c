@@ -110,26 +110,22 @@ static ivu_status am_short_iov(struct ivu_ep *e, uint8_t id, const struct ivu_io
 	return status;
 }
 
-/* Is there a bounce buffer for the next message? */
+/* Is there a bounce buffer for the next message that UCX packs, of any length? */
 static inline bool have_scratch(struct ivu_iface *i)
 {
-	if (unlikely(i->scratch == UINT32_MAX))
-		i->scratch = ivs_ring_bounce(&i->ep, false);
-	return i->scratch != UINT32_MAX;
+	if (i->scratch == IVS_NO_BOUNCE)
+		i->scratch = ivs_ring_bounce(&i->ep, i->domain.region->geo.bounce_bytes);
+	return i->scratch != IVS_NO_BOUNCE;
 }
 
-/* Byte at of the next message's bounce buffer. */
-static inline uint8_t *bounce_at(const struct ivu_iface *i, size_t at)
+/* Copies data to byte at of a bounce buffer. Returns the flags that say how. */
+static uint8_t copy_to_bounce(struct ivu_iface *i, struct ivs_peer *p, uint32_t bounce, size_t at, const void *data, size_t len)
 {
-	return i->ep.area + (size_t) i->scratch * i->domain.region->geo.bounce_bytes + at;
-}
+	uint8_t *to = ivs_bounce_at(&i->ep, bounce) + at;
 
-/* Copies data there. Returns the flags that say how. */
-static uint8_t copy_to_bounce(struct ivu_iface *i, struct ivs_peer *p, size_t at, const void *data, size_t len)
-{
 	if (len >= IVS_NT_MIN)
-		return ivs_nt_copy(&p->nt, p->tx_ctl, bounce_at(i, at), data, len, ivs_bounce_fresh(&i->ep, i->scratch));
-	ivs_copy(bounce_at(i, at), data, len);
+		return ivs_nt_copy(&p->nt, p->tx_ctl, to, data, len, ivs_bounce_fresh(&i->ep, bounce));
+	ivs_copy(to, data, len);
 	return 0;
 }
 
@@ -143,23 +139,22 @@ static inline bool packs_there(struct ivu_peer *peer, uint8_t id)
 	return id == IVU_AM_WHOLE && peer->packed >= IVS_NT_MIN && ivs_nt_plain(&peer->ivs.nt);
 }
 
-/* Sends an active message whose data is in the next bounce buffer, with a header in the ring. */
-static void send_bounce(struct ivu_iface *i, struct ivs_peer *p, uint8_t id, uint8_t how, size_t len,
+/* Sends an active message whose data is in a bounce buffer, with a header in the ring. */
+static void send_bounce(struct ivs_peer *p, uint8_t id, uint8_t how, uint32_t bounce, size_t len,
 			const void *header, size_t header_len)
 {
 	struct nm_line *l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
 	struct {
 		struct ivs_bounce ref;
 		uint8_t header[IVU_HEADER_MAX];
-	} all = { .ref = { .index = i->scratch, .len = (uint32_t) len } };
+	} all = { .ref = { .page = bounce, .len = (uint32_t) len } };
 	size_t bytes = sizeof(all.ref) + header_len;
 	uint32_t lines = ivs_lines_for(bytes);
 
 	if (header_len)
 		memcpy(all.header, header, header_len);
 	/* It comes back with the message's last line. */
-	p->tx_bounce[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (i->scratch + 1);
-	i->scratch = ivs_ring_bounce(&i->ep, false);
+	p->tx_bounce[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (bounce + 1);
 	if (bytes > NM_LINE_FIRST_BYTES)
 		ivs_eager_send_more(p, (const uint8_t *) &all + NM_LINE_FIRST_BYTES, bytes - NM_LINE_FIRST_BYTES);
 	l->tag = 0;
@@ -175,7 +170,7 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	/* How long it is shows when it is packed. */
 	ivu_status status = check(e, ivs_lines_for(IVS_INLINE_MAX));
 	/* Its header goes in the ring, as with am_zcopy(): so the receiver's UCX gets the rest where it is. */
-	size_t head = id == IVU_AM_WHOLE ? IVU_WHOLE_HEADER : 0, len;
+	size_t head = id == IVU_AM_WHOLE ? IVU_WHOLE_HEADER : 0, gap = head ? IVU_HEADER_GAP : 0, len;
 	uint8_t *packed = i->packed, how = 0;
 
 	(void) flags;
@@ -186,7 +181,7 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	if (unlikely(!have_scratch(i)))
 		return IVU_ERR_NO_RESOURCE;
 	if (packs_there(peer, id))
-		packed = bounce_at(i, IVU_HEADER_GAP - IVU_WHOLE_HEADER);
+		packed = ivs_bounce_at(&i->ep, i->scratch) + gap - head;
 	len = pack(packed, arg);
 	if (head)
 		peer->packed = (uint32_t) len;
@@ -195,8 +190,10 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 		return (ssize_t) len;
 	}
 	if (packed == i->packed)
-		how = copy_to_bounce(i, p, head ? IVU_HEADER_GAP : 0, packed + head, len - head);
-	send_bounce(i, p, id, how, len - head, packed, head);
+		how = copy_to_bounce(i, p, i->scratch, gap, packed + head, len - head);
+	ivs_bounce_trim(&i->ep, i->scratch, gap + len - head);
+	send_bounce(p, id, how, i->scratch, len - head, packed, head);
+	i->scratch = IVS_NO_BOUNCE;
 	return (ssize_t) len;
 }
 
@@ -255,6 +252,7 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 	struct iovec pieces[IVU_IOV_MAX];
 	uint8_t data[IVU_SHORT_MAX], how = 0;
 	ivu_status status;
+	uint32_t bounce;
 	size_t len, n;
 
 	(void) flags;
@@ -271,12 +269,14 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 		send_inline(p, id, data, header_length + len);
 		return IVU_OK;
 	}
-	if (unlikely(!have_scratch(i)))
+	len = header_length ? IVU_HEADER_GAP : 0;
+	bounce = ivs_ring_bounce(&i->ep, len + pkt.len);
+	if (unlikely(bounce == IVS_NO_BOUNCE))
 		return IVU_ERR_NO_RESOURCE;
-	for (n = 0, len = header_length ? IVU_HEADER_GAP : 0; n < pkt.count; len += pieces[n++].iov_len)
-		how = copy_to_bounce(i, p, len, pieces[n].iov_base, pieces[n].iov_len);
+	for (n = 0; n < pkt.count; len += pieces[n++].iov_len)
+		how = copy_to_bounce(i, p, bounce, len, pieces[n].iov_base, pieces[n].iov_len);
 	/* What was timed is one piece. */
-	send_bounce(i, p, id, pkt.count == 1 ? how : 0, pkt.len, header, header_length);
+	send_bounce(p, id, pkt.count == 1 ? how : 0, bounce, pkt.len, header, header_length);
 	return IVU_OK;
 }
 

@@ -20,16 +20,13 @@ static void broken(struct ivs_peer *p, const char *what)
  */
 static uint8_t *bounced(struct ivs_peer *p, const uint8_t *message, size_t len, size_t fixed, size_t gap, size_t *bytes)
 {
-	const struct nm_layout_geometry *g = &p->ep->domain->region->geo;
 	struct ivs_bounce ref;
 
 	if (len != sizeof(ref) + fixed)
 		return NULL;
 	memcpy(&ref, message, sizeof(ref));
-	if (ref.index >= g->bounces || ref.len > g->bounce_bytes - gap)
-		return NULL;
 	*bytes = ref.len;
-	return ivs_area(p->ep->domain->region, p->slot) + (size_t) ref.index * g->bounce_bytes + gap;
+	return ivs_bounced(p->ep->domain->region, p->slot, ref.page, gap, ref.len);
 }
 
 static inline void call(struct ivu_iface *i, uint8_t op, const void *data, size_t len)
@@ -57,6 +54,10 @@ static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p
 	uint64_t begin = 0;
 
 	if (likely(!flags)) {
+		if (likely(op == (IVU_OP_AM | IVU_AM_WHOLE) && len <= NM_LINE_FIRST_BYTES)) {
+			call(i, op, &ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask)->tag, 8 + len);
+			return NULL;
+		}
 		memcpy(message, &tag, 8);
 		ivs_ring_get(p, 0, message + 8, len);
 		call(i, op, message, 8 + len);

@@ -9,7 +9,7 @@
 #define IVU_WINDOW_NAME	"ivshmem_m"	/* of the transport for memory of the region */
 #define IVU_DEVICE	"ivshmem0"
 #define IVU_WINDOW_DEVICE "ivshmem_m0"
-#define IVU_FORMAT	4	/* of the messages and addresses: ranks of another one are not reached */
+#define IVU_FORMAT	5	/* of the messages and addresses: ranks of another one are not reached */
 
 /* Messages: op in a line of a ring. */
 #define IVU_OP_PUT	1	/* struct ivu_put, then data for registered memory */
@@ -128,7 +128,7 @@ struct ivu_iface {
 	struct ivu_device_addr addr;
 	struct ivs_domain domain;
 	struct ivs_ep	ep;
-	uint32_t	scratch;	/* a bounce buffer for the next message, or UINT32_MAX */
+	uint32_t	scratch;	/* a bounce buffer for the next message that UCX packs, or IVS_NO_BOUNCE */
 	uint8_t		*buffers;
 	uint8_t		*packed, *received;	/* in them: a bounce buffer's bytes of a message each */
 	uint32_t	puts;		/* peers with puts that are not known to be done */

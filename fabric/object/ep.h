@@ -86,7 +86,7 @@ struct ivs_ep {
 	struct ivs_numbers shown;	/* of messages (proto/shown.h) */
 
 	uint8_t		*area;
-	struct ivs_bounce_pool near, far;	/* ring/bounce.c */
+	struct ivs_bounce_pool pool;	/* ring/bounce.c */
 	struct ivs_heap	*heap;		/* what is left of the area; NULL: there is no region */
 	struct ivs_ring_free *ring_free;	/* rings of peers that are gone */
 	struct ivs_cq	*sink;		/* for what has no queue */

@@ -48,7 +48,7 @@ enum ivs_op {
 #define IVS_F_TIME	128	/* BOUNCE: nm_ring_ctl.cost is to say what reading it takes */
 
 struct ivs_bounce {
-	uint32_t	index;		/* of the sender's bounce buffers */
+	uint32_t	page;		/* of the sender's pool, with which it begins */
 	uint32_t	len;		/* bytes */
 };
 
@@ -148,7 +148,6 @@ struct ivs_packet {
 	const void	*fixed;
 	const struct iovec *iov;	/* payload: len bytes from offset on */
 	size_t		count, offset, len;
-	bool		far;		/* a bounce buffer for it is a far one (bounce.h) */
 };
 
 #endif /* IVS_MESSAGE_H */

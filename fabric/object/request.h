@@ -91,7 +91,6 @@ struct ivs_tx {
 	bool		response;	/* answers a read of a peer's */
 	bool		coop;		/* was asked to write a part of it */
 	bool		shown;		/* its receiver may read it from our memory (proto/shown.h) */
-	bool		far;		/* its pieces go through far bounce buffers */
 	uint8_t		open;		/* IVS_OPEN_*: counted in peer->open_out, or open_in of a response */
 	void		*context;
 	uint64_t	flags;		/* of the completion; FI_COMPLETION if wanted */

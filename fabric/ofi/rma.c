@@ -208,7 +208,6 @@ static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_
 	pkt.iov = iov;
 	pkt.count = count;
 	pkt.len = write ? (total < peer->piece ? total : peer->piece) : 0;
-	pkt.far = ivs_select_far(peer, total);
 	err = ivs_packet_send(peer, &pkt);
 	if (err) {
 		if (tx)
@@ -219,7 +218,6 @@ static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_
 		return 0;
 	if (write && pkt.len < total) {
 		tx->sent = pkt.len;
-		tx->far = pkt.far;
 		ivs_tx_start(peer, tx);
 	} else {
 		if (!write)

@@ -83,12 +83,6 @@ static inline size_t ivs_select_piece(const struct ivs_peer *peer, size_t total)
 	       quarter : peer->piece;
 }
 
-/* Do the pieces of a message of len bytes, sent to peer now, go through the far bounce buffers (ring/bounce.c)? */
-static inline bool ivs_select_far(const struct ivs_peer *peer, size_t len)
-{
-	return len >= IVS_FAR_ALONE || (len >= IVS_FAR_MIN && !ivs_list_empty(&peer->sending));
-}
-
 /* Is [base, base + len) in the region? Returns its offset there, or -1. */
 int64_t ivs_region_offset(const struct ivs_ep *ep, const void *base, size_t len);
 

@@ -223,7 +223,6 @@ static bool pump(struct ivs_peer *peer, struct ivs_tx *tx, int *budget, bool *mo
 		.op = tx->response ? IVS_OP_RESULT : IVS_OP_DATA,
 		.fixed = &part, .fixed_len = sizeof(part),
 		.iov = tx->iov, .count = tx->count,
-		.far = tx->far,
 	};
 	bool once = tx->response && (!tx->total || tx->error);
 	size_t piece_len = ivs_select_piece(peer, tx->total);
@@ -408,7 +407,6 @@ static ssize_t send_pieces(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 			 (len > ivs_param.window ? IVS_F_CTS : 0),
 		.tag = tag, .fixed = &head, .fixed_len = sizeof(head),
 		.iov = iov, .count = count, .len = ivs_select_piece(peer, len),
-		.far = ivs_select_far(peer, len),
 	};
 	struct ivs_tx *tx = ivs_tx_get(ep, peer);
 	int ret;
@@ -432,7 +430,6 @@ static ssize_t send_pieces(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 	tx->sent = pkt.len;
 	tx->ack = flags & FI_DELIVERY_COMPLETE;
 	tx->cts = !(pkt.flags & IVS_F_CTS);
-	tx->far = pkt.far;
 	ivs_tx_start(peer, tx);
 	return 0;
 }
@@ -465,7 +462,6 @@ send_whole(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, const struct io
 	pkt.count = count;
 	pkt.offset = 0;
 	pkt.len = len;
-	pkt.far = false;
 	if (unlikely(flags & FI_REMOTE_CQ_DATA)) {
 		fixed[0] = data;
 		pkt.fixed_len = 8;

@@ -1,75 +1,111 @@
 /*
- * A rank's bounce buffers, which hold pieces of messages, are in two pools. The near pool is small, and stays in
- * the caches of the two cores: best for a message that is read as soon as it is written. The far pool is so
- * large that a buffer has left both cores' own caches for the shared one before its turn comes again. With
- * a long message the sender is many pieces ahead of the receiver. Each then finds its lines in the shared
- * cache, in place of the other core's: 1.15 to 1.3 times the bandwidth of the near pool from 256 KiB on,
- * 0.9 times for messages of 16 to 64 KiB (measured on cores with 2 MiB of cache each).
+ * Buffers are taken one behind the other, round the pool. So a byte of it is written again only after all others were.
+ * By then it has left the caches of both cores for the one that they share. What is written again sooner is still in
+ * the cache of the core that has read it, and each line has to be fetched from there: 4 to 16 KiB in a row had two to three
+ * times less bandwidth, and took one and a half times as long (Zen 4).
+ * At first only a part of the pool is gone round, since a page that is new costs more than that. It grows with what is sent.
  */
 #include "ring/bounce.h"
 #include "tune.h"
 
-static int queue_open(struct ivs_bounce_pool *q, uint32_t first, uint32_t size)
-{
-	q->free = calloc(size ? size : 1, sizeof(*q->free));
-	if (!q->free)
-		return -FI_ENOMEM;
-	q->first = first;
-	q->size = q->fresh = size;
-	while (q->count < size) {
-		q->free[q->count] = (uint16_t) (first + q->count);
-		q->count++;
-	}
-	return 0;
-}
+#define MORE	UINT8_MAX	/* a page of a buffer, but its first */
 
 int ivs_bounce_pool_open(struct ivs_ep *ep)
 {
 	const struct nm_layout_geometry *g = &ep->domain->region->geo;
-	uint32_t near = IVS_NEAR_BYTES / g->bounce_bytes;
+	struct ivs_bounce_pool *q = &ep->pool;
 
-	if (near > g->bounces)
-		near = g->bounces;
-	if (queue_open(&ep->near, 0, near) || queue_open(&ep->far, near, g->bounces - near))
-		return -FI_ENOMEM;
-	return 0;
+	memset(q, 0, sizeof(*q));
+	q->count = (uint32_t) (g->heap / NM_LAYOUT_PAGE);
+	q->turn = IVS_POOL_FIRST / NM_LAYOUT_PAGE < q->count ? IVS_POOL_FIRST / NM_LAYOUT_PAGE : q->count;
+	q->pages = calloc(q->count, sizeof(*q->pages));
+	return q->pages ? 0 : -FI_ENOMEM;
 }
 
 void ivs_bounce_pool_close(struct ivs_ep *ep)
 {
-	free(ep->near.free);
-	free(ep->far.free);
+	free(ep->pool.pages);
+	ep->pool.pages = NULL;
 }
 
-uint32_t ivs_bounce_alloc(struct ivs_ep *ep, bool far)
+static uint32_t pages_for(size_t bytes)
 {
-	struct ivs_bounce_pool *q = far ? &ep->far : &ep->near;
-	uint32_t bounce;
+	return bytes ? (uint32_t) ((bytes + NM_LAYOUT_PAGE - 1) / NM_LAYOUT_PAGE) : 1;
+}
 
-	if (unlikely(!q->count))
-		return UINT32_MAX;
-	/*
-	 * The one that was free for longest: one that was just read is still in the reader's
-	 * cache, and costs more to write.
-	 */
-	bounce = q->free[q->next];
-	q->next = (q->next + 1) % q->size;
-	q->count--;
-	if (unlikely(q->fresh))
-		q->fresh--;
+/* The first of n free pages in a row, from page at on and before page end. */
+static uint32_t find(const struct ivs_bounce_pool *q, uint32_t at, uint32_t end, uint32_t n)
+{
+	uint32_t row = 0;
+
+	for (; at < end; at++) {
+		row = q->pages[at] ? 0 : row + 1;
+		if (row == n)
+			return at + 1 - n;
+	}
+	return IVS_NO_BOUNCE;
+}
+
+/* More pages are gone round from now on. false: all are. */
+static bool grow(struct ivs_bounce_pool *q)
+{
+	if (q->turn == q->count)
+		return false;
+	q->turn = 2 * q->turn < q->count ? 2 * q->turn : q->count;
+	q->taken = 0;
+	return true;
+}
+
+uint32_t ivs_bounce_alloc(struct ivs_ep *ep, size_t bytes)
+{
+	struct ivs_bounce_pool *q = &ep->pool;
+	uint32_t n = pages_for(bytes), bounce;
+
+	do {
+		bounce = find(q, q->next, q->turn, n);
+		if (unlikely(bounce == IVS_NO_BOUNCE)) {
+			if (q->taken / IVS_POOL_TURNS >= q->turn)
+				grow(q);
+			bounce = find(q, 0, q->turn, n);
+		}
+	} while (unlikely(bounce == IVS_NO_BOUNCE) && grow(q));
+	if (unlikely(bounce == IVS_NO_BOUNCE))
+		return bounce;
+	memset(q->pages + bounce, MORE, n);
+	q->pages[bounce] = (uint8_t) n;
+	q->taken += n;
+	q->next = bounce + n;
 	return bounce;
 }
 
-bool ivs_bounce_fresh(const struct ivs_ep *ep, uint32_t bounce)
+void ivs_bounce_trim(struct ivs_ep *ep, uint32_t bounce, size_t bytes)
 {
-	const struct ivs_bounce_pool *q = bounce >= ep->far.first ? &ep->far : &ep->near;
+	struct ivs_bounce_pool *q = &ep->pool;
+	uint32_t n = q->pages[bounce], left = pages_for(bytes);
 
-	return q->fresh;
+	if (left >= n)
+		return;
+	memset(q->pages + bounce + left, 0, n - left);
+	q->pages[bounce] = (uint8_t) left;
+	q->taken -= n - left;
+	if (q->next == bounce + n)
+		q->next = bounce + left;
+}
+
+bool ivs_bounce_fresh(struct ivs_ep *ep, uint32_t bounce)
+{
+	struct ivs_bounce_pool *q = &ep->pool;
+	uint32_t end = bounce + q->pages[bounce];
+
+	if (likely(end <= q->touched))
+		return false;
+	q->touched = end;
+	return true;
 }
 
 void ivs_bounce_free(struct ivs_ep *ep, uint32_t bounce)
 {
-	struct ivs_bounce_pool *q = bounce >= ep->far.first ? &ep->far : &ep->near;
+	struct ivs_bounce_pool *q = &ep->pool;
 
-	q->free[(q->next + q->count++) % q->size] = (uint16_t) bounce;
+	memset(q->pages + bounce, 0, q->pages[bounce]);
 }

@@ -1,21 +1,35 @@
-/* A rank's buffers for pieces of messages. */
+/*
+ * A rank's bounce buffers, which hold pieces of messages: each is a run of pages of the rank's pool, with which its
+ * area begins. Their number is that of its first page.
+ */
 #ifndef IVS_BOUNCE_H
 #define IVS_BOUNCE_H
 
 #include "object/ep.h"
 #include "tune.h"
 
-/* Sets up the queues of an endpoint that has an area. Returns 0 or -FI_ENOMEM. */
+#define IVS_NO_BOUNCE	UINT32_MAX
+
+/* Sets up the pool of an endpoint that has an area. Returns 0 or -FI_ENOMEM. */
 int ivs_bounce_pool_open(struct ivs_ep *ep);
 void ivs_bounce_pool_close(struct ivs_ep *ep);
 
-/* Takes a free bounce buffer, a far one or a near one: its number, or UINT32_MAX if none of that kind is free. */
-uint32_t ivs_bounce_alloc(struct ivs_ep *ep, bool far);
+/* Takes a buffer of that many bytes, at most geo.bounce_bytes. Returns its number, or IVS_NO_BOUNCE: there is no room. */
+uint32_t ivs_bounce_alloc(struct ivs_ep *ep, size_t bytes);
 
-/* May a bounce buffer of this one's kind be one that was never used? Its memory has to be found by the kernel. */
-bool ivs_bounce_fresh(const struct ivs_ep *ep, uint32_t bounce);
+/* Frees all of a buffer that lies behind its first bytes bytes, 1 or more. */
+void ivs_bounce_trim(struct ivs_ep *ep, uint32_t bounce, size_t bytes);
 
-/* Frees a bounce buffer that was allocated. */
+/* Was some of the buffer's memory never asked about before? The kernel has to find it. */
+bool ivs_bounce_fresh(struct ivs_ep *ep, uint32_t bounce);
+
+/* Frees a buffer that was allocated. */
 void ivs_bounce_free(struct ivs_ep *ep, uint32_t bounce);
+
+/* The first byte of a buffer of this rank's. */
+static inline uint8_t *ivs_bounce_at(const struct ivs_ep *ep, uint32_t bounce)
+{
+	return ep->area + (size_t) bounce * NM_LAYOUT_PAGE;
+}
 
 #endif /* IVS_BOUNCE_H */

@@ -37,11 +37,11 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 	len -= skip + fixed;
 	if (skip) {
 		memcpy(&ref, b, sizeof(ref));
-		if (ref.index >= ep->domain->region->geo.bounces || ref.len > ep->domain->region->geo.bounce_bytes || len) {
+		payload = ivs_bounced(ep->domain->region, p->slot, ref.page, 0, ref.len);
+		if (!payload || len) {
 			broken(p, "a message with a wrong bounce buffer");
 			return true;
 		}
-		payload = ivs_area(ep->domain->region, p->slot) + (size_t) ref.index * ep->domain->region->geo.bounce_bytes;
 		len = ref.len;
 	}
 	if (flags & IVS_F_TIME)

@@ -47,14 +47,12 @@ void __attribute__((noinline)) ivs_ring_notify(struct ivs_peer *p)
 	ivs_doorbell_check(p);
 }
 
-uint32_t ivs_ring_bounce(struct ivs_ep *ep, bool far)
+uint32_t ivs_ring_bounce(struct ivs_ep *ep, size_t bytes)
 {
 	struct ivs_list *pos;
-	uint32_t bounce;
+	uint32_t bounce = ivs_bounce_alloc(ep, bytes);
 
-	far = far && ep->far.size;
-	bounce = ivs_bounce_alloc(ep, far);
-	if (likely(bounce != UINT32_MAX))
+	if (likely(bounce != IVS_NO_BOUNCE))
 		return bounce;
 	/* Others may have read theirs. */
 	ivs_list_each(pos, &ep->peers_all) {
@@ -63,8 +61,7 @@ uint32_t ivs_ring_bounce(struct ivs_ep *ep, bool far)
 		if (q->channel == IVS_CHAN_RING)
 			reap(q);
 	}
-	bounce = ivs_bounce_alloc(ep, far);
-	return bounce != UINT32_MAX ? bounce : ivs_bounce_alloc(ep, !far);
+	return ivs_bounce_alloc(ep, bytes);
 }
 
 /* Writes bytes from byte at of a message's payload on; at is any. */
@@ -113,7 +110,7 @@ bool ivs_eager_send(struct ivs_peer *p, uint8_t op, uint64_t tag, const uint64_t
 static uint8_t fill(struct ivs_peer *p, uint32_t bounce, const struct ivs_packet *pkt)
 {
 	struct ivs_ep *ep = p->ep;
-	uint8_t *to = ep->area + (size_t) bounce * ep->domain->region->geo.bounce_bytes;
+	uint8_t *to = ivs_bounce_at(ep, bounce);
 
 	if (pkt->count == 1 && pkt->len >= IVS_NT_MIN)
 		return ivs_nt_copy(&p->nt, p->tx_ctl, to,
@@ -140,13 +137,13 @@ int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 		lines = ivs_lines_for(len);
 		if (unlikely(!ivs_ring_room(p, lines)))
 			return -FI_EAGAIN;
-		ref.index = ivs_ring_bounce(p->ep, pkt->far);
-		if (unlikely(ref.index == UINT32_MAX))
+		ref.page = ivs_ring_bounce(p->ep, pkt->len);
+		if (unlikely(ref.page == IVS_NO_BOUNCE))
 			return -FI_EAGAIN;
 		ref.len = (uint32_t) pkt->len;
 		/* The bounce buffer comes back with the message's last line. */
-		p->tx_bounce[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (ref.index + 1);
-		flags |= IVS_F_BOUNCE | fill(p, ref.index, pkt);
+		p->tx_bounce[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (ref.page + 1);
+		flags |= IVS_F_BOUNCE | fill(p, ref.page, pkt);
 		write_bytes(p, 0, (uint8_t *) &ref, sizeof(ref));
 		at = sizeof(ref);
 	}
@@ -194,13 +191,6 @@ void ivs_ring_prefetch(const struct ivs_peer *p)
 {
 	if (p->rx_ring)
 		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask));
-}
-
-bool ivs_ring_pending(const struct ivs_peer *p)
-{
-	return p->rx_ring &&
-	       __atomic_load_n(&ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask)->lap,
-			       __ATOMIC_RELAXED) == ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0);
 }
 
 /* Finds room for a ring in our area: its offset, or 0. */

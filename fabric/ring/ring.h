@@ -127,12 +127,18 @@ static inline bool ivs_ring_room(struct ivs_peer *p, uint32_t lines)
 	return likely(p->tx_head + lines - p->tx_tail <= p->tx_mask + 1) || ivs_ring_reap(p, lines);
 }
 
-/* Takes a free bounce buffer of the kind asked for, else of the other; UINT32_MAX: there is none. */
-uint32_t ivs_ring_bounce(struct ivs_ep *ep, bool far);
+/* Takes a bounce buffer of that many bytes, perhaps one that its receiver has just read; IVS_NO_BOUNCE: there is no room. */
+uint32_t ivs_ring_bounce(struct ivs_ep *ep, size_t bytes);
 /* receive.c: handles what has arrived. Returns how many messages. */
 int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *peer);
 /* Is there a message that was not handled? */
-bool ivs_ring_pending(const struct ivs_peer *peer);
+static inline bool ivs_ring_pending(const struct ivs_peer *p)
+{
+	return p->rx_ring &&
+	       __atomic_load_n(&ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask)->lap, __ATOMIC_RELAXED) ==
+	       ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0);
+}
+
 void ivs_ring_prefetch(const struct ivs_peer *peer);
 int ivs_ring_open(struct ivs_peer *peer);
 /* Finds a ring from the rank in slot to us. Returns the peer, or NULL. */

@@ -18,14 +18,13 @@
 #include <stdint.h>
 
 #define NM_LAYOUT_TYPE		1	/* in the region's header: made by a provider itself */
-#define NM_LAYOUT_VERSION	6
+#define NM_LAYOUT_VERSION	7
 #define NM_LAYOUT_MAX_SLOTS	1024
 #define NM_LAYOUT_MIN_SLOTS	4
 #define NM_LAYOUT_LINE		64	/* bytes: a cache line, and a ring's slot */
 #define NM_LAYOUT_BOUNCE_BYTES	8192	/* the smallest buffer for a piece of a large message */
 #define NM_LAYOUT_BOUNCE_LARGEST 32768
-#define NM_LAYOUT_MAX_BOUNCES	1024	/* a rank, of the smallest; fewer of larger ones */
-#define NM_LAYOUT_HALF_BYTES	(4ULL << 20)	/* of an area this large, half are bounce buffers */
+#define NM_LAYOUT_POOL_MOST	(3ULL << 20)	/* bytes of such buffers a rank: docs/fabric-measurements.md */
 #define NM_LAYOUT_RING_MIN	8	/* lines in the smallest ring */
 #define NM_LAYOUT_RING_MAX	256	/* lines in the largest */
 #define NM_LAYOUT_RING_CTL	128	/* bytes before a ring's first line */
@@ -167,8 +166,8 @@ _Static_assert(sizeof(struct nm_mr) == NM_LAYOUT_LINE, "one line");
 /* Where everything is; offsets from the layout area's first byte. */
 struct nm_layout_geometry {
 	uint32_t	slots;
-	uint32_t	bounces;	/* a rank */
-	uint32_t	bounce_bytes;
+	uint32_t	bounces;	/* of bounce_bytes each: a rank's pool */
+	uint32_t	bounce_bytes;	/* the most of a piece */
 	uint64_t	slot_table;
 	uint64_t	conn_table;
 	uint64_t	mr_table;
@@ -248,14 +247,11 @@ static inline const char *nm_layout_geometry(uint64_t word, uint64_t bytes,
 	g->areas = fixed;
 	rings = (uint64_t) g->slots *
 		(NM_LAYOUT_RING_CTL + NM_LAYOUT_RING_MIN * NM_LAYOUT_LINE);
-	/* Half of it, and of what is beyond some MiB three quarters. */
 	pool = g->area_bytes / 2;
-	if (g->area_bytes > NM_LAYOUT_HALF_BYTES)
-		pool += (g->area_bytes - NM_LAYOUT_HALF_BYTES) / 4;
 	if (pool > g->area_bytes - rings)
 		pool = g->area_bytes - rings;
-	if (pool > NM_LAYOUT_MAX_BOUNCES * NM_LAYOUT_BOUNCE_BYTES)
-		pool = NM_LAYOUT_MAX_BOUNCES * NM_LAYOUT_BOUNCE_BYTES;
+	if (pool > NM_LAYOUT_POOL_MOST)
+		pool = NM_LAYOUT_POOL_MOST;
 	/* Larger ones are faster, but only if there are many. */
 	g->bounce_bytes = NM_LAYOUT_BOUNCE_BYTES;
 	while (g->bounce_bytes < NM_LAYOUT_BOUNCE_LARGEST && pool / g->bounce_bytes >= 64)

@@ -5,13 +5,13 @@ package region
 // empty layout: scrubbing a region is all the formatting there is.
 const (
 	LayoutFabric      = 1 // a region that a provider made itself, for ranks outside VMs
-	LayoutVersion     = 6
+	LayoutVersion     = 7
 	LayoutMaxSlots    = 1024 // ranks
 	LayoutMinSlots    = 4
 	LayoutLineBytes   = 64
 	LayoutBounceBytes = 8192
-	LayoutMaxBounces  = 1024 // a rank
-	LayoutMRCount     = 63   // memory regions a rank shows
+	LayoutPoolMost    = 3 << 20 // bytes of such buffers a rank
+	LayoutMRCount     = 63      // memory regions a rank shows
 
 	layoutPage        = 4096
 	layoutSlotBytes   = 256

@@ -15,7 +15,7 @@ func TestCLayout(t *testing.T) {
 		{"NM_LAYOUT_TYPE", LayoutFabric}, {"NM_LAYOUT_VERSION", LayoutVersion},
 		{"NM_LAYOUT_MAX_SLOTS", LayoutMaxSlots}, {"NM_LAYOUT_MIN_SLOTS", LayoutMinSlots},
 		{"NM_LAYOUT_LINE", LayoutLineBytes}, {"NM_LAYOUT_BOUNCE_BYTES", LayoutBounceBytes},
-		{"NM_LAYOUT_MAX_BOUNCES", LayoutMaxBounces}, {"NM_LAYOUT_MR_COUNT", LayoutMRCount},
+		{"NM_LAYOUT_POOL_MOST", LayoutPoolMost}, {"NM_LAYOUT_MR_COUNT", LayoutMRCount},
 		{"NM_LAYOUT_RING_MIN", layoutRingMin}, {"NM_LAYOUT_RING_CTL", layoutRingControl},
 		{"NM_LAYOUT_PAGE", layoutPage}, {"sizeof(struct nm_slot)", layoutSlotBytes},
 		{"sizeof(struct nm_conn)", layoutConnBytes}, {"sizeof(struct nm_mr)", LayoutLineBytes},

@@ -187,7 +187,7 @@ static void forge(struct input *in, uint64_t key)
 	struct ivs_peer *p = &ep->peer->ivs;
 	uint8_t what = (uint8_t) take(in, 1), flags = (uint8_t) take(in, 1), payload[IVS_INLINE_MAX] = { 0 };
 	uint8_t id = (uint8_t) take(in, 1), op = what & 3 ? what & 1 ? IVU_OP_AM | (id & 31) : IVU_OP_PUT : id;
-	struct ivs_bounce ref = { .index = (uint32_t) take(in, what & 4 ? 4 : 1), .len = (uint32_t) take(in, 2) };
+	struct ivs_bounce ref = { .page = (uint32_t) take(in, what & 4 ? 4 : 1), .len = (uint32_t) take(in, 2) };
 	uint16_t len = (uint16_t) take(in, 2);
 	uint32_t lines;
 	size_t have, i;
