@@ -35,14 +35,22 @@ type Guest struct {
 //go:embed gather.sh
 var gatherScript string
 
-// guestTimeout bounds the answer of a guest that is busy.
-const guestTimeout = 60 * time.Second
+// What a guest that is busy may take for its answer: guestQuiet until its next words, and guestMost until the last.
+// The answer takes minutes where an emulated VM runs in an emulated host.
+var (
+	guestQuiet = 60 * time.Second
+	guestMost  = 10 * time.Minute
+)
 
 // AskGuest reads a guest's sysfs. What comes is the guest's: it is bounded and checked.
 func AskGuest(ctx context.Context, name string, run Run) *Guest {
-	ctx, cancel := context.WithTimeoutCause(ctx, guestTimeout, fmt.Errorf("no answer within %v", guestTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, guestMost, fmt.Errorf("no whole answer within %v", guestMost))
 	defer cancel()
-	var out limited
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	quiet := time.AfterFunc(guestQuiet, func() { stop(fmt.Errorf("it said nothing for %v", guestQuiet)) })
+	defer quiet.Stop()
+	out := limited{came: func() { quiet.Reset(guestQuiet) }}
 	err := run(ctx, []string{"/bin/sh", "-c", gatherScript, "sh"}, &out)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -69,13 +77,15 @@ const (
 
 var errTooMuch = fmt.Errorf("it sent more than %d bytes", maxAnswer)
 
-// limited keeps at most maxAnswer bytes.
+// limited keeps at most maxAnswer bytes, and says when more have come.
 type limited struct {
 	buf  bytes.Buffer
 	full bool
+	came func()
 }
 
 func (l *limited) Write(b []byte) (int, error) {
+	l.came()
 	if l.buf.Len()+len(b) > maxAnswer {
 		l.full = true
 		return 0, errTooMuch

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"nearmetal/internal/plan"
 	"nearmetal/internal/words"
@@ -254,5 +255,48 @@ func TestPromise(t *testing.T) {
 		if !strings.Contains(d, want) || want == "" && strings.Contains(d, "region") {
 			t.Errorf("%d bytes: %q is missing in\n%s", size, want, d)
 		}
+	}
+}
+
+// A guest that is slow is waited for while it says something.
+func TestSlowGuest(t *testing.T) {
+	defer func(quiet, most time.Duration) { guestQuiet, guestMost = quiet, most }(guestQuiet, guestMost)
+	guestQuiet = time.Second
+	text := answer(t)
+	slow := func(ctx context.Context, _ []string, w io.Writer) error {
+		for n := range 5 {
+			from, to := len(text)*n/5, len(text)*(n+1)/5
+			if _, err := io.WriteString(w, text[from:to]); err != nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(guestQuiet / 4):
+			}
+		}
+		return nil
+	}
+	if g := AskGuest(context.Background(), "vm0", slow); g.Error != "" {
+		t.Error(g.Error)
+	}
+	silent := func(ctx context.Context, _ []string, w io.Writer) error {
+		io.WriteString(w, "f")
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	guestQuiet = 10 * time.Millisecond
+	if g := AskGuest(context.Background(), "vm0", silent); g.Error != "it said nothing for 10ms" {
+		t.Error(g.Error)
+	}
+	drips := func(ctx context.Context, _ []string, w io.Writer) error {
+		for ctx.Err() == nil {
+			io.WriteString(w, "f")
+		}
+		return ctx.Err()
+	}
+	guestQuiet, guestMost = time.Minute, 10*time.Millisecond
+	if g := AskGuest(context.Background(), "vm0", drips); g.Error != "no whole answer within 10ms" {
+		t.Error(g.Error)
 	}
 }
