@@ -163,7 +163,7 @@ test-hosts-mpi: go extras ## every MPI over hosts that ssh reaches, by region an
 	NEARMETAL_HOSTS_MPI=1 go test -count=1 -v -timeout 40m -run 'TestHostsMPI|TestHostsSilent|TestHostsBenchMatrix' ./test/e2e
 
 test-slurm-long: slurm extras ## tests of srun --vm that take minutes (root)
-	NEARMETAL_SLURM_LONG=1 go test -count=1 -timeout 30m -run 'TestBenchAblateOnNodes|TestRegionAndVerbs' ./test/slurm
+	NEARMETAL_SLURM_LONG=1 go test -count=1 -timeout 30m -run 'TestBenchAblateOnNodes|TestRegionAndVerbs|TestMPICHOverUCX' ./test/slurm
 
 # The SPANK plugin: Slurm's own packages, and a build that knows of them.
 slurm: go

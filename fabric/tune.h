@@ -97,7 +97,7 @@
 #define IVS_CORE_INJECT_MAX	192	/* bytes, ours included, up to which a message to another host may go without a completion: with the 56 of ofi_rxm it is in line in the request of verbs (FI_VERBS_INLINE_SIZE, 256) */
 #define IVS_CORE_GATHER_MIN	512	/* bytes of payload from which the core provider gathers a message that it copies: half a ping-pong takes as many instructions as with a copy of ours at 512, 25 less at 1 KiB, 110 at 4 KiB, 250 at 8 KiB and 520 at 16 KiB (bench-hosts' part count) */
 #define IVS_CORE_GATHER_MAX	16640	/* bytes up to which it is asked to: nearmetal's FI_OFI_RXM_BUFFER_SIZE */
-#define IVS_CORE_BUFFERS	64	/* each for sending and for receiving, an endpoint: of 32 KiB, so that they are 2 MiB as the near pool is */
+#define IVS_CORE_BUFFERS	64	/* each for sending and for receiving, an endpoint: of 32 KiB, so that they are 2 MiB */
 
 /*
  * Yielding the CPU, and sleeping. A rank that cannot be woken sleeps an eighth of the time waited so far: a message waits for

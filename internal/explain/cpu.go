@@ -86,7 +86,7 @@ var cpuRules = []rule{
 			}
 			w := l.wanted()
 			d.CPU.Topology, d.CPU.Cache = w.Topology, w.Cache
-			if l.want.Dies > 1 && !slices.ContainsFunc(d.CPU.Features, func(f libvirtxml.DomainCPUFeature) bool { return f.Name == "topoext" }) {
+			if (l.want.Dies > 1 || l.want.Threads > 1) && !slices.ContainsFunc(d.CPU.Features, func(f libvirtxml.DomainCPUFeature) bool { return f.Name == "topoext" }) {
 				d.CPU.Features = append(d.CPU.Features, w.Features...)
 			}
 			return true

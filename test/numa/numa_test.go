@@ -256,7 +256,7 @@ func (h *host) wide() {
 		"page size of node 1":              "2 MiB, all taken",
 		"device 0000:41:10.0":              "node 0",
 		"distances of node 0 in the guest": "10 12",
-		"topology in the guest":            "2 sockets x 1 die x 1 core x 1 thread",
+		"topology in the guest":            "1 socket x 1 die x 2 cores x 1 thread",
 	} {
 		if r, ok := rows[what]; !ok || r.Planned != planned {
 			h.T.Errorf("row %q is %+v, want planned %q", what, r, planned)
@@ -347,9 +347,9 @@ func (h *host) bothThreads() {
 			}
 		}
 	}
-	h.up("both", "vms: [{vcpus: 4, memory: 384MiB}]\nplacement: {smt: require, pages: 2MiB, nodes: 2}\n")
+	h.up("both", "vms: [{vcpus: 4, memory: 384MiB}]\nplacement: {smt: require, pin: always, pages: 2MiB, nodes: 2}\n")
 	rows := h.asPlanned("both")
-	if r := rows["topology in the guest"]; r.Planned != "2 sockets x 1 die x 1 core x 2 threads" {
+	if r := rows["topology in the guest"]; r.Planned != "1 socket x 1 die x 2 cores x 2 threads" {
 		h.T.Errorf("%+v", r)
 	}
 	on := cpus(h.T, rows, 4)
@@ -362,9 +362,9 @@ func (h *host) bothThreads() {
 
 // oneThread is a VM with a core for each vCPU. Nothing of the VM runs on the other thread.
 func (h *host) oneThread() {
-	h.up("one", "vms: [{vcpus: 2, memory: 384MiB}]\nplacement: {smt: isolate, pages: 2MiB, nodes: 2}\n")
+	h.up("one", "vms: [{vcpus: 2, memory: 384MiB}]\nplacement: {smt: isolate, pin: always, pages: 2MiB, nodes: 2}\n")
 	rows := h.asPlanned("one")
-	if r := rows["topology in the guest"]; r.Planned != "2 sockets x 1 die x 1 core x 1 thread" {
+	if r := rows["topology in the guest"]; r.Planned != "1 socket x 1 die x 2 cores x 1 thread" {
 		h.T.Errorf("%+v", r)
 	}
 	on := cpus(h.T, rows, 2)

@@ -124,8 +124,8 @@ func CPU(vm *plan.VM, accel host.Accel, low lower.Machine) *libvirtxml.DomainCPU
 		c.Mode, c.Migratable = "maximum", ""
 		feature("disable", "erms")
 		feature("disable", "fsrm")
-	} else if vm.Dies > 1 {
-		feature("force", "topoext") // on AMD hosts the leaves that show dies are on request
+	} else if vm.Dies > 1 || vm.Threads > 1 {
+		feature("force", "topoext") // on AMD hosts the leaves that show dies and threads are on request
 	}
 	if low.PhysBits != 0 {
 		c.MaxPhysAddr = &libvirtxml.DomainCPUMaxPhysAddr{Mode: "emulate", Bits: uint(low.PhysBits)}

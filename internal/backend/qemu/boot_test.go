@@ -328,7 +328,7 @@ func TestBootNodes(t *testing.T) {
 // TestBootDies has the VM's kernel say which vCPUs share a die and a last-level cache: each die has one.
 func TestBootDies(t *testing.T) {
 	r := newRig(t)
-	if !showsDies(r.set.Accel, firmware(onePlan(), r.set, r.caps)) {
+	if !showsLeaves(r.set.Accel, firmware(onePlan(), r.set, r.caps)) {
 		needs(t, errors.New("no dies are shown without qboot, or with a kernel that has no PVH entry"))
 	}
 	vm := onePlan()
@@ -343,6 +343,23 @@ func TestBootDies(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("vCPU %d: %s, want %s", i, got, want)
+		}
+	}
+}
+
+// TestBootThreads has the VM's kernel say which vCPUs are threads of a core.
+func TestBootThreads(t *testing.T) {
+	r := newRig(t)
+	if !showsLeaves(r.set.Accel, firmware(onePlan(), r.set, r.caps)) {
+		needs(t, errors.New("no threads are shown without qboot, or with a kernel that has no PVH entry"))
+	}
+	vm := onePlan()
+	vm.VCPUs, vm.Cores, vm.Threads = 4, 2, 2
+	v, _ := r.start(vm, Files{}, Options{})
+	await(t, v, "TEST up")
+	for i, want := range []string{"0-1", "0-1", "2-3", "2-3"} {
+		if got := line(v, fmt.Sprintf("threads cpu%d", i)); got != want {
+			t.Errorf("vCPU %d: threads %s of its core, want %s", i, got, want)
 		}
 	}
 }

@@ -182,7 +182,7 @@ func (m *Machine) assemble(vm plan.VM, low lower.Machine, s backend.Settings, ca
 		m.use(sandbox{})
 	}
 	m.use(machine,
-		accelerator{s.Accel, lower.Dedicated(vm.Pins), low.PhysBits, vm.Dies > 1 && showsDies(s.Accel, bios)},
+		accelerator{s.Accel, lower.Dedicated(vm.Pins), low.PhysBits, (vm.Dies > 1 || vm.Threads > 1) && showsLeaves(s.Accel, bios)},
 		vcpus,
 		mem,
 		numa{Nodes: vm.Nodes, Bytes: vm.MemoryBytes, CPUs: vm.VCPUs, Max: vcpus.max(), Shared: shared})
@@ -221,9 +221,9 @@ func firmware(vm plan.VM, s backend.Settings, caps Caps) string {
 	return ""
 }
 
-// showsDies says whether the guest may see dies. QEMU 10.0.2 ends by a failed assertion when SeaBIOS
+// showsLeaves says whether the guest may see dies and threads. QEMU 10.0.2 ends by a failed assertion when SeaBIOS
 // reads the CPUID leaf that lists them under TCG; with qboot, which does not, and with KVM it cannot.
-func showsDies(accel host.Accel, bios string) bool { return accel == host.KVM || bios != "" }
+func showsLeaves(accel host.Accel, bios string) bool { return accel == host.KVM || bios != "" }
 
 func (m *Machine) useExports(exports []backend.Export, d virtiofsd) error {
 	tags := map[string]bool{}

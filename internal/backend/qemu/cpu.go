@@ -13,7 +13,7 @@ type accelerator struct {
 	Accel     host.Accel
 	Dedicated bool // every vCPU has a host CPU to itself: the guest may spin
 	PhysBits  int  // width of physical addresses, 0: the default
-	Dies      bool // a socket has several dies, which the guest's kernel is to see
+	Leaves    bool // a socket has several dies, or a core threads, which the guest's kernel is to see
 }
 
 func (a accelerator) Valid() error {
@@ -33,16 +33,16 @@ func (a accelerator) Args() []string {
 	}
 	if a.Accel == host.TCG {
 		vendor := ""
-		if a.Dies {
-			// TCG's own model is an AMD processor without the leaves that tell of dies and caches there.
+		if a.Leaves {
+			// TCG's own model is an AMD processor without the leaves that tell of dies, threads and caches there.
 			vendor = "vendor=GenuineIntel"
 		}
 		// Without rep movsb and stosb: TCG runs them byte by byte, six to eight times slower than any other copy.
 		return []string{"-accel", option("tcg", fmt.Sprintf("tb-size=%d", lower.TCGCode)), "-cpu", option("max", "-erms", "-fsrm", vendor, physBits)}
 	}
 	cpu := []string{"migratable=off"}
-	if a.Dies {
-		// On AMD hosts these leaves are on request; on Intel's, QEMU leaves it out with a warning.
+	if a.Leaves {
+		// On AMD hosts these leaves are on request, and QEMU shows each thread as a core without them; on Intel's, QEMU leaves it out with a warning.
 		cpu = append(cpu, "topoext=on")
 	}
 	if a.Dedicated {

@@ -25,7 +25,7 @@ var tuned = []struct {
 		"IVS_SPIN_POLLS", "IVS_SPIN_CALL", "IVS_SPIN_MISSES", "IVS_SPIN_PROBE", "IVS_COPY_SMALL", "IVS_CHECK_TICKS",
 		"IVS_CMA_BUSY_MIN", "IVS_CMA_POLICY_PROBE",
 		"IVS_COOP_PIECE_MIN", "IVS_COOP_PIECE_MAX", "IVS_COOP_HALVED", "FI_IVSHMEM_CMA_COOP"}, false},
-	{"few ivshmem", []string{"FI_IVSHMEM_CMA=0", "FI_IVSHMEM_RANKS=16"}, []string{"IVS_NEAR_BYTES", "IVS_FAR_MIN", "IVS_FAR_ALONE", "IVS_PUMP_MAX",
+	{"few ivshmem", []string{"FI_IVSHMEM_CMA=0", "FI_IVSHMEM_RANKS=16"}, []string{"IVS_POOL_FIRST", "IVS_POOL_TURNS", "IVS_PUMP_MAX",
 		"IVS_NT_MIN", "IVS_NT_PROBE", "IVS_NT_MARGIN", "IVS_ADAPT_LEARN", "FI_IVSHMEM_WINDOW"}, false},
 	{"senders ivshmem", nil, []string{"IVS_TURN_TICKS", "IVS_IDLE_TICKS"}, false},
 	{"start ivshmem 64", nil, []string{"IVS_YIELD_AFTER", "IVS_YIELD_EACH"}, false},

@@ -94,6 +94,7 @@ int main(void)
 	show("distance", "/sys/devices/system/node/node0/distance");
 	show_cpus("package", "topology/physical_package_id");
 	show_cpus("die", "topology/die_id");
+	show_cpus("threads", "topology/thread_siblings_list");
 	show_cpus("l3", "cache/index3/shared_cpu_list");
 	show("cmdline", "/proc/cmdline");
 	show_dir("mac", "/sys/class/net", "address");
