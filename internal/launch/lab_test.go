@@ -325,6 +325,16 @@ func labSetup(dir string, side Side) Setup {
 // wrote and its status.
 func (l *theLab) run(t *testing.T, side Side, further []string, argv ...string) (string, int) {
 	t.Helper()
+	out, status, ended := l.within(t, 4*time.Minute, side, further, argv...)
+	if !ended {
+		t.Errorf("%s did not end", strings.Join(argv, " "))
+	}
+	return out, status
+}
+
+// within does the same, and says whether the command has ended within the bound.
+func (l *theLab) within(t *testing.T, bound time.Duration, side Side, further []string, argv ...string) (string, int, bool) {
+	t.Helper()
 	s := labSetup(l.dir, side)
 	l.write(t, "hosts.openmpi", Hostfile, "openmpi")
 	if side == OnHost {
@@ -338,7 +348,7 @@ func (l *theLab) run(t *testing.T, side Side, further []string, argv ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(environ, vars...)
@@ -346,13 +356,10 @@ func (l *theLab) run(t *testing.T, side Side, further []string, argv ...string) 
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()
-	if ctx.Err() != nil {
-		t.Errorf("%s did not end", strings.Join(argv, " "))
-	}
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
 	}
-	return out.String(), cmd.ProcessState.ExitCode()
+	return out.String(), cmd.ProcessState.ExitCode(), ctx.Err() == nil
 }
 
 func (l *theLab) write(t *testing.T, name string, format func([]Host, string) (string, error), kind string) {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // mpi is one library on this machine.
@@ -162,6 +163,12 @@ func testLauncher(t *testing.T, l *theLab, m mpi) {
 		}
 	})
 	t.Run("killed", func(t *testing.T) {
+		// Open MPI 5's mpirun stays now and then (docs/mpi.md): another one is given as long as it takes.
+		if m.name == "openmpi5" {
+			if _, status, ended := l.within(t, time.Minute, OnHost, nil, m.launcher, "-n", "4", program, "kill", "3", "9"); ended && status != 0 {
+				return
+			}
+		}
 		if out, status := l.run(t, OnHost, nil, m.launcher, "-n", "4", program, "kill", "3", "9"); status == 0 {
 			t.Errorf("status 0 for a rank that was killed\n%s", out)
 		}

@@ -81,7 +81,7 @@ func TestPrograms(t *testing.T) {
 	}
 	plan := []string{"plan", "--on", "openstack", "--root", "backend", "--host", machine, "--vms", "2", "--format", "openstack"}
 	nm(0, "hw:cpu_policy=dedicated", plan...)
-	nm(0, "nearmetal:region=256MiB", plan...)
+	nm(0, "nearmetal:region=1GiB", plan...)
 	nm(0, "demo", "up", "--on", on, "--root", "backend", "--name", "demo", "--vms", "2", "--memory", "1GiB")
 	nm(0, "openstack:test", "ps")
 	nm(0, "vm1", "exec", "-c", "demo", "--vm", "vm0", "--", "getent", "hosts", "vm1")
