@@ -71,7 +71,7 @@ static void long_rows(struct ctx *c)
 
 const struct test test_bounce[] = {
 	{ "long_rows", 2, long_rows, .env = { NO_CMA } },
-	/* There is room for a dozen pieces, and the others wait for theirs. */
+	/* There is room for 32 pieces of 16 KiB, and the others wait for theirs. */
 	{ "long_rows_small", 2, long_rows, .env = { NO_CMA, "FI_IVSHMEM_REGION_SIZE=16777216" } },
 	{ "long_rows_delivery", 2, long_rows, .env = { NO_CMA },
 	  .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE } },
