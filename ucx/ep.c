@@ -154,7 +154,7 @@ static void send_bounce(struct ivs_peer *p, uint8_t id, uint8_t how, uint32_t bo
 	if (header_len)
 		memcpy(all.header, header, header_len);
 	/* It comes back with the message's last line. */
-	p->tx_bounce[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (bounce + 1);
+	ivs_ring_hold(p, lines, bounce);
 	if (bytes > NM_LINE_FIRST_BYTES)
 		ivs_eager_send_more(p, (const uint8_t *) &all + NM_LINE_FIRST_BYTES, bytes - NM_LINE_FIRST_BYTES);
 	l->tag = 0;

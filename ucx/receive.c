@@ -146,7 +146,6 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		uint16_t len;
 
 		if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0)) {
-			ivs_ring_fetch(p);
 			break;
 		}
 		op = (uint8_t) (word >> 32);
@@ -171,7 +170,6 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		if (unlikely(p->broken || !p->rx_ring))
 			break;
 		p->rx_head += lines;
-		p->rx_lines = lines;
 		done++;
 		/* Lines in batches. A bounce buffer at once, others wait for it; a put, too: its flush does. */
 		if (flags & IVS_F_BOUNCE || op == IVU_OP_PUT)

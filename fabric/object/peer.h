@@ -33,15 +33,14 @@ struct ivs_peer {
 	struct nm_ring_ctl *tx_ctl;
 	uint64_t	tx_head;
 	uint64_t	tx_tail;	/* what we know of the receiver's */
-	uint64_t	tx_reaped;	/* bounce buffers were taken back up to here */
-	uint16_t	*tx_bounce;	/* by line: bounce buffer + 1 that goes free with it */
+	uint16_t	*tx_bounce;	/* by line: bounce buffer + 1 that goes free with it, 0: none */
+	uint32_t	tx_held;	/* lines that have one */
 	uint8_t		*activity;	/* the receiver's byte for us */
 
 	uint8_t		*rx_ring;
 	struct nm_ring_ctl *rx_ctl;
 	uint64_t	rx_head;
 	uint64_t	rx_shown;	/* tail as the sender knows it */
-	uint32_t	rx_lines;	/* of the last message */
 	uint32_t	rx_mask;
 	uint32_t	rx_shift;
 	uint32_t	rx_lap0;
@@ -118,7 +117,6 @@ IVS_IN_LINE(struct ivs_peer, rx_ring, 1);
 IVS_IN_LINE(struct ivs_peer, rx_ctl, 1);
 IVS_IN_LINE(struct ivs_peer, rx_head, 1);
 IVS_IN_LINE(struct ivs_peer, rx_shown, 1);
-IVS_IN_LINE(struct ivs_peer, rx_lines, 1);
 IVS_IN_LINE(struct ivs_peer, rx_lap0, 1);
 IVS_IN_LINE(struct ivs_peer, row_rx, 2);
 IVS_IN_LINE(struct ivs_peer, row_tx, 2);

@@ -66,8 +66,7 @@ static inline int receive_one(struct ivs_ep *ep, struct ivs_peer *p, struct ivs_
 	ivs_cntr_inc(ep->cntr[IVS_CNTR_RECV], len);
 	rx->next = ep->rx_free;
 	ep->rx_free = rx;
-	p->rx_lines = ivs_lines_for(skip + len);
-	p->rx_head += p->rx_lines;
+	p->rx_head += ivs_lines_for(skip + len);
 	return 1;
 }
 
@@ -114,7 +113,7 @@ again:
 		return 0;
 	/* A caller that waits in a loop ends here most of the time: return soon, so that it polls again. */
 	ep->ticks++;
-	ivs_ring_fetch(p);
+	ivs_ring_idle(p);
 	/* Other threads may wait for the domain. */
 	if (!cq->domain->locking && ivs_spin(p))
 		goto again;

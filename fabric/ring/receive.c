@@ -70,7 +70,6 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		struct ivs_rx *rx;
 
 		if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0)) {
-			ivs_ring_fetch(p);
 			break;
 		}
 		/* A program that does not read completions gets no more of them. */
@@ -120,7 +119,6 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		if (unlikely(p->broken || !p->rx_ring))
 			break;
 		p->rx_head += lines;
-		p->rx_lines = lines;
 		done++;
 		/* Lines in batches; a bounce buffer at once, others wait for it. */
 		if (flags & IVS_F_BOUNCE)

@@ -24,12 +24,13 @@ static void reap(struct ivs_peer *p)
 	/* A receiver that counts beyond what was sent, or backwards, gains nothing. */
 	if (tail - p->tx_tail > p->tx_head - p->tx_tail)
 		return;
-	for (; p->tx_reaped != tail; p->tx_reaped++) {
-		uint16_t *c = &p->tx_bounce[p->tx_reaped & p->tx_mask];
+	for (; p->tx_held && p->tx_tail != tail; p->tx_tail++) {
+		uint16_t *c = &p->tx_bounce[p->tx_tail & p->tx_mask];
 
 		if (*c) {
 			ivs_bounce_free(ep, *c - 1U);
 			*c = 0;
+			p->tx_held--;
 		}
 	}
 	p->tx_tail = tail;
@@ -142,7 +143,7 @@ int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 			return -FI_EAGAIN;
 		ref.len = (uint32_t) pkt->len;
 		/* The bounce buffer comes back with the message's last line. */
-		p->tx_bounce[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (ref.page + 1);
+		ivs_ring_hold(p, lines, ref.page);
 		flags |= IVS_F_BOUNCE | fill(p, ref.page, pkt);
 		write_bytes(p, 0, (uint8_t *) &ref, sizeof(ref));
 		at = sizeof(ref);
@@ -230,7 +231,8 @@ int ivs_ring_open(struct ivs_peer *p)
 	p->tx_ring = ep->area + offset + NM_LAYOUT_RING_CTL;
 	p->tx_shift = shift;
 	p->tx_mask = (1U << shift) - 1;
-	p->tx_head = p->tx_tail = p->tx_reaped = 0;
+	p->tx_head = p->tx_tail = 0;
+	p->tx_held = 0;
 	/* Not foreseeable: an old reader of this memory takes nothing for its own. */
 	if (getrandom(&p->tx_lap0, sizeof(p->tx_lap0), 0) != sizeof(p->tx_lap0))
 		p->tx_lap0 = (uint32_t) ivs_now_ms();

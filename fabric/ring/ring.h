@@ -51,20 +51,6 @@ static inline void ivs_ring_get(struct ivs_peer *p, size_t at, uint8_t *dst, siz
 	}
 }
 
-/*
- * While there is no message: fetches the lines of the next one with the poll of its first
- * line, so that they come at the same time. The sender writes a message's second line before its
- * first. The next pair is fetched if the last message had two pairs.
- */
-static inline void ivs_ring_fetch(const struct ivs_peer *p)
-{
-	__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 1, p->rx_mask));
-	if (p->rx_lines == 4) {
-		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 2, p->rx_mask));
-		__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + 3, p->rx_mask));
-	}
-}
-
 /* Has a peer sent something whose ring is not polled in each call? */
 static inline bool ivs_any_activity(const struct nm_slot *me)
 {
@@ -76,14 +62,29 @@ static inline bool ivs_any_activity(const struct nm_slot *me)
 	       __atomic_load_n(&w[6], __ATOMIC_RELAXED) | __atomic_load_n(&w[7], __ATOMIC_RELAXED);
 }
 
-/* Shows a sender how much of its ring was read, once for each quarter. */
-static inline void ivs_ring_show(struct ivs_peer *p)
+/* The same of an eighth of them, in turn. */
+static inline bool ivs_some_activity(const struct nm_slot *me, uint32_t turn)
 {
-	if (p->rx_head - p->rx_shown > p->rx_mask / 4) {
+	const uint64_t *w = (const uint64_t *) (const void *) me->activity;
+
+	return __atomic_load_n(&w[turn % 8], __ATOMIC_RELAXED);
+}
+
+/* Shows a sender how much of its ring was read, if that are so many lines more than it knows of. */
+static inline void ivs_ring_show_from(struct ivs_peer *p, uint32_t lines)
+{
+	if (p->rx_head - p->rx_shown > lines) {
 		p->rx_shown = p->rx_head;
 		__atomic_store_n(&p->rx_ctl->tail, p->rx_head, __ATOMIC_RELEASE);
 	}
 }
+
+/* Once for each half: what is sent meanwhile waits in the store buffer until that line has come. */
+static inline void ivs_ring_show(struct ivs_peer *p)
+{
+	ivs_ring_show_from(p, p->rx_mask / 2);
+}
+
 
 /*
  * A receiver that polls each line while it is being written slows down a sender of many
@@ -121,10 +122,28 @@ bool ivs_ring_send_head(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64
 /* Takes back what the receiver has read. Is there room for this many lines now? */
 bool ivs_ring_reap(struct ivs_peer *peer, uint32_t lines);
 
+/*
+ * While there is no message: does what would have to be done soon, between a message and its answer. It fetches lines
+ * from the peer's cache.
+ */
+static inline void ivs_ring_idle(struct ivs_peer *p)
+{
+	ivs_ring_show_from(p, p->rx_mask / 4);
+	if (unlikely(p->tx_head - p->tx_tail > p->tx_mask / 2 + 1) && p->tx_ring)
+		ivs_ring_reap(p, 0);
+}
+
 /* Is there room for a message of this many lines? */
 static inline bool ivs_ring_room(struct ivs_peer *p, uint32_t lines)
 {
 	return likely(p->tx_head + lines - p->tx_tail <= p->tx_mask + 1) || ivs_ring_reap(p, lines);
+}
+
+/* A bounce buffer comes back when the last of these lines was read, which are not published yet. */
+static inline void ivs_ring_hold(struct ivs_peer *p, uint32_t lines, uint32_t bounce)
+{
+	p->tx_bounce[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (bounce + 1);
+	p->tx_held++;
 }
 
 /* Takes a bounce buffer of that many bytes, perhaps one that its receiver has just read; IVS_NO_BOUNCE: there is no room. */
