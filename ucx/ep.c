@@ -280,6 +280,19 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 	return IVU_OK;
 }
 
+/* May another piece of a long message be written now? If not it waits in peer->pending. */
+static bool put_turn(struct ivu_peer *peer)
+{
+	if (peer->puts_tick != peer->ivs.ep->ticks)
+		ivu_puts_begin(peer);
+	if (!ivu_puts_in_turns(peer))
+		return true;
+	if (!peer->puts_left)
+		return false;
+	peer->puts_left--;
+	return true;
+}
+
 /* Writes memory of the peer's, by a message that it carries out. */
 static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t count, uint64_t remote,
 			    uintptr_t rkey, struct ivu_completion *comp)
@@ -300,7 +313,7 @@ static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t 
 	status = check(e, ivs_lines_for(sizeof(struct ivs_bounce) + sizeof(put)));
 	if (status != IVU_OK)
 		return status;
-	if (ivs_ring_send(&peer->ivs, &pkt))
+	if (!put_turn(peer) || ivs_ring_send(&peer->ivs, &pkt))
 		return IVU_ERR_NO_RESOURCE;
 	peer->put_mark = peer->ivs.tx_head;
 	if (!peer->put) {

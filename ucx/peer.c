@@ -170,15 +170,20 @@ void ivs_peer_pump(struct ivs_peer *p)
 	struct ivu_peer *peer = ivu_peer_of(p);
 	struct ivs_list *pos;
 
+	ivu_puts_begin(peer);
 	look(p);
 	ivu_peer_put_done(peer);
 	end_flushes(peer, false, IVU_OK);
 	while (!ivs_list_empty(&peer->pending)) {
 		struct ivu_waiting *w = ivs_entry(peer->pending.next, struct ivu_waiting, link);
 		struct ivu_pending *req = ivs_entry((char *) w, struct ivu_pending, priv);
+		uint64_t mark = peer->put_mark;
 		ivu_status status;
 
-		/* It may be freed by what it does. If it is not done it is the first again. */
+		/*
+		 * It may be freed by what it does. If it is not done it is the first again. A piece of a long message has had
+		 * its turn: the order among those is of no account, as each is written to memory of its own.
+		 */
 		ivs_list_del(&w->link);
 		peer->blocked = p->channel != IVS_CHAN_RING;
 		status = req->func(req);
@@ -187,7 +192,9 @@ void ivs_peer_pump(struct ivs_peer *p)
 			continue;
 		}
 		pos = &peer->pending;
-		ivs_list_add(pos->next, &w->link);
+		if (status != IVU_INPROGRESS || peer->put_mark == mark || !ivu_puts_in_turns(peer))
+			pos = pos->next;
+		ivs_list_add(pos, &w->link);
 		ivu_peer_gate(peer);
 		if (status != IVU_INPROGRESS)
 			break;
