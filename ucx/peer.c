@@ -50,6 +50,7 @@ static struct ivu_peer *new_peer(struct ivs_ep *ep, uint32_t slot, uint32_t epoc
 	peer->ivs.ep = ep;
 	peer->ivs.slot = slot;
 	peer->ivs.epoch = epoch;
+	ivu_puts_begin(peer);
 	ivs_list_init(&peer->eps);
 	ivs_list_init(&peer->pending);
 	ivs_list_init(&peer->flushes);

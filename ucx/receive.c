@@ -45,19 +45,15 @@ static inline void report(struct ivs_peer *p, uint8_t flags, uint64_t begin, siz
 		ivs_nt_report(&p->nt, p->rx_ctl, flags, ivs_cycles() - begin, bytes);
 }
 
-/* An active message. Returns what is wrong with it, or NULL. */
-static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p, uint8_t op, uint8_t flags,
-					 uint64_t tag, size_t len)
+/* An active message that is not whole in its first line. Returns what is wrong with it, or NULL. */
+static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, struct ivs_peer *p, uint8_t op, uint8_t flags,
+							   uint64_t tag, size_t len)
 {
 	size_t missing = (flags & IVU_MISSING_MASK) >> IVU_MISSING_SHIFT, bytes;
 	uint8_t *message = i->message, *payload;
 	uint64_t begin = 0;
 
-	if (likely(!flags)) {
-		if (likely(op == (IVU_OP_AM | IVU_AM_WHOLE) && len <= NM_LINE_FIRST_BYTES)) {
-			call(i, op, &ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask)->tag, 8 + len);
-			return NULL;
-		}
+	if (!flags) {
 		memcpy(message, &tag, 8);
 		ivs_ring_get(p, 0, message + 8, len);
 		call(i, op, message, 8 + len);
@@ -98,8 +94,18 @@ static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p
 	return NULL;
 }
 
+/* An active message. */
+static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p, struct nm_line *l, uint8_t op, uint8_t flags,
+					 size_t len)
+{
+	if (unlikely(flags || op != (IVU_OP_AM | IVU_AM_WHOLE) || len > NM_LINE_FIRST_BYTES))
+		return long_message(i, p, op, flags, *(volatile uint64_t *) &l->tag, len);
+	call(i, op, &l->tag, 8 + len);
+	return NULL;
+}
+
 /* A write to memory of ours. Returns what is wrong with it, or NULL. */
-static const char *put(struct ivu_iface *i, struct ivs_peer *p, uint8_t flags, size_t len)
+static const char *__attribute__((noinline)) put(struct ivu_iface *i, struct ivs_peer *p, uint8_t flags, size_t len)
 {
 	struct ivu_memory *m = ivs_entry(i->base.md, struct ivu_memory, md);
 	uint64_t words[(IVS_INLINE_MAX + 7) / 8], begin = 0;
@@ -139,7 +145,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		return 0;
 	while (done < IVS_EAGER_RECEIVE_MAX) {
 		struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
-		uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE), tag;
+		uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
 		const char *wrong = NULL;
 		uint8_t op, flags;
 		uint32_t lines;
@@ -151,7 +157,6 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		op = (uint8_t) (word >> 32);
 		flags = (uint8_t) (word >> 40);
 		len = (uint16_t) (word >> 48);
-		tag = *(volatile uint64_t *) &l->tag;
 		if (unlikely(len > IVS_INLINE_MAX)) {
 			broken(p, "a message longer than a ring's");
 			break;
@@ -159,7 +164,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		lines = ivs_lines_for(len);
 		p->handling = true;
 		if (likely(op >= IVU_OP_AM && op <= IVU_OP_AM_LAST))
-			wrong = active_message(i, p, op, flags, tag, len);
+			wrong = active_message(i, p, l, op, flags, len);
 		else if (op == IVU_OP_PUT)
 			wrong = put(i, p, flags, len);
 		else
