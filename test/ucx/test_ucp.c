@@ -182,6 +182,33 @@ static void messages(void)
 	stop();
 }
 
+/* Long messages in a row both ways at once, more than there are bounce buffers for: their pieces take turns. */
+static void rows(void)
+{
+	enum { ROW = 6, BYTES = (2 << 20) + 5 };
+	uint8_t *out[ROW], *in[ROW];
+	void *sends[ROW], *receives[ROW];
+	int n;
+
+	start(UCP_FEATURE_TAG, false);
+	for (n = 0; n < ROW; n++) {
+		out[n] = malloc(BYTES);
+		in[n] = calloc(1, BYTES);
+		fill(out[n], BYTES, (uint32_t) (rank * ROW + n));
+		receives[n] = receive_tag(in[n], BYTES, (uint64_t) n);
+	}
+	barrier(progress);
+	for (n = 0; n < ROW; n++)
+		sends[n] = send_tag(!rank, out[n], BYTES, (uint64_t) n);
+	for (n = ROW - 1; n >= 0; n--) {
+		EXPECT(complete(receives[n]) == UCS_OK && filled(in[n], BYTES, (uint32_t) (!rank * ROW + n)));
+		EXPECT(complete(sends[n]) == UCS_OK);
+		free(out[n]);
+		free(in[n]);
+	}
+	stop();
+}
+
 /* Far more comes than a region of 16 MiB holds, before any receive is posted. */
 static void flood(void)
 {
@@ -837,6 +864,7 @@ int main(int argc, char **argv)
 	} tests[] = {
 		{ "messages", 3, 64, messages, false },
 		{ "messages in a small region", 2, 4, messages, false },
+		{ "rows", 2, 64, rows, false },
 		{ "flood", 2, 16, flood, false },
 		{ "pieces", 2, 64, pieces, false },
 		{ "others", 2, 64, others, false },
