@@ -186,7 +186,7 @@ static unsigned int __attribute__((noinline)) progress_all(struct ivu_iface *i)
 
 /*
  * The short way, with one ring that is polled in each call and nothing else to do: most calls of a caller that waits in a
- * loop find nothing, and what comes is soon taken. Of the activity bytes each call looks at an eighth.
+ * loop find nothing, and what comes is soon taken. Each call checks an eighth of the activity bytes.
  */
 static unsigned int iface_progress(struct ivu_iface *i)
 {

@@ -70,7 +70,7 @@ static inline bool ivs_some_activity(const struct nm_slot *me, uint32_t turn)
 	return __atomic_load_n(&w[turn % 8], __ATOMIC_RELAXED);
 }
 
-/* Shows a sender how much of its ring was read, if that are so many lines more than it knows of. */
+/* Shows a sender how much of its ring was read, if that is more than lines beyond what it knows of. */
 static inline void ivs_ring_show_from(struct ivs_peer *p, uint32_t lines)
 {
 	if (p->rx_head - p->rx_shown > lines) {

@@ -204,6 +204,8 @@ type Probed struct {
 	Accel host.Accel
 	// TSCKHz is the host's TSC rate, in kHz, where guests get it; 0: they do not.
 	TSCKHz int
+	// SlowStrings: copies by string instructions are slow here (host.SlowStrings), and guests are not to make any.
+	SlowStrings bool
 	// RegionDevice is what shows a region best here, where the cluster file says auto.
 	RegionDevice string
 	// MaxInodes is how many files of an export by virtiofs a VM may know at a time, each with an open descriptor

@@ -17,9 +17,11 @@ type Settings struct {
 	TSCKHz     int      // the host's TSC rate, for the guest's kernel under TCG; 0: not known
 	PVH        bool     // Files.Kernel is an ELF image with a PVH entry
 	KernelArgs []string // added at the end of the kernel's command line
-	Exports    []Export
-	Links      []Link
-	Region     *plan.Region // nil: none
+	// SlowStrings: the guest does not see that it has fast string instructions (Probed.SlowStrings).
+	SlowStrings bool
+	Exports     []Export
+	Links       []Link
+	Region      *plan.Region // nil: none
 	// Strict: the VM's process is in a jail of its own (Caps.Jail), with what it needs and Files; what of
 	// that cannot be had is an error.
 	Strict bool

@@ -23,13 +23,14 @@ import (
 
 // prepared is what is known and made before the first VM starts.
 type prepared struct {
-	accel  host.Accel
-	tsc    int    // kHz, 0 where it is not used
-	inodes uint64 // that a VM may know by virtiofs; 0: any number
-	kernel image.Kernel
-	image  *image.Image    // made by openImage; nil where the VMs start no kernel of this host's
-	hosts  []topology.Host // that the plan may use
-	plan   *plan.Plan      // made by place
+	accel       host.Accel
+	tsc         int    // kHz, 0 where it is not used
+	slowStrings bool   // backend.Probed.SlowStrings
+	inodes      uint64 // that a VM may know by virtiofs; 0: any number
+	kernel      image.Kernel
+	image       *image.Image    // made by openImage; nil where the VMs start no kernel of this host's
+	hosts       []topology.Host // that the plan may use
+	plan        *plan.Plan      // made by place
 }
 
 // prepare finds out what the back end and the host have, and settles what the cluster file leaves
@@ -93,7 +94,7 @@ func (c *Cluster) probe(ctx context.Context, o Options, p *prepared, notice func
 	if err := errors.Join(backend.Fit(s, found), kernelErr); err != nil {
 		return firstLine(err)
 	}
-	c.caps, p.accel, p.tsc, p.inodes = found.Caps, found.Accel, found.TSCKHz, found.MaxInodes
+	c.caps, p.accel, p.tsc, p.slowStrings, p.inodes = found.Caps, found.Accel, found.TSCKHz, found.SlowStrings, found.MaxInodes
 	notice(found.Notice)
 	return c.fence(o, notice)
 }

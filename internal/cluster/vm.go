@@ -51,7 +51,7 @@ func (v *vm) current() (backend.Instance, chan struct{}) {
 // settings returns what the back end gets for v beside its plan.
 func (c *Cluster) settings(v *vm, s *spec.Cluster, p *prepared) backend.Settings {
 	return backend.Settings{
-		Accel: p.accel, TSCKHz: p.tsc, PVH: p.image != nil && p.image.PVH(), KernelArgs: s.KernelArgs,
+		Accel: p.accel, TSCKHz: p.tsc, SlowStrings: p.slowStrings, PVH: p.image != nil && p.image.PVH(), KernelArgs: s.KernelArgs,
 		Exports: c.veiled(exports(s)), Links: c.wiring.links[v.index], Region: p.plan.Region,
 		Strict: s.Isolation == "strict",
 	}

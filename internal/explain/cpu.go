@@ -225,7 +225,7 @@ func fixPins(l *laid, d *libvirtxml.Domain) bool {
 
 // wanted is the cpu element that the planner's VM has.
 func (l *laid) wanted() *libvirtxml.DomainCPU {
-	c := domain.CPU(l.want, host.KVM, l.low())
+	c := domain.CPU(l.want, host.KVM, l.low(), false)
 	if l.vcpus == 1 && l.spare == 0 {
 		c.Topology.Sockets = 1
 		if c.Numa != nil {

@@ -64,6 +64,26 @@ func TestDetectAccel(t *testing.T) {
 	}
 }
 
+// TestSlowStrings: Zen 3 and Zen 4 only, if they show erms.
+func TestSlowStrings(t *testing.T) {
+	for cpuinfo, want := range map[string]bool{
+		"vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nflags\t\t: fpu erms fsrm\n":             true,
+		"vendor_id\t: AuthenticAMD\ncpu family\t: 25\nflags\t\t: fpu fsrm\n":                                 false,
+		"vendor_id\t: AuthenticAMD\ncpu family\t: 26\nflags\t\t: fpu erms\n":                                 false,
+		"vendor_id\t: GenuineIntel\ncpu family\t: 6\nflags\t\t: fpu erms\n":                                  false,
+		"vendor_id\t: AuthenticAMD\ncpu family\t: 26\nflags\t\t: erms\n\nprocessor\t: 1\ncpu family\t: 25\n": false,
+		"CPU implementer\t: 0x41\n": false,
+		"":                          false,
+	} {
+		if got := tree(t, map[string]string{"proc/cpuinfo": cpuinfo}).SlowStrings(); got != want {
+			t.Errorf("%q: %v", cpuinfo, got)
+		}
+	}
+	if tree(t, nil).SlowStrings() {
+		t.Error("true without /proc/cpuinfo")
+	}
+}
+
 // TestProbeKVM runs the real probe on whatever KVM this machine has: it must come back, and must
 // not find a working KVM on a CPU without hardware virtualization.
 func TestProbeKVM(t *testing.T) {

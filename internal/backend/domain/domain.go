@@ -36,7 +36,7 @@ func Make(name, region string, vm *plan.VM, s backend.Settings) (*libvirtxml.Dom
 		NUMATune:      Binding(vm),
 		OS:            &libvirtxml.DomainOS{Type: &libvirtxml.DomainOSType{Arch: "x86_64", Machine: "q35", Type: "hvm"}},
 		Features:      &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}, APIC: &libvirtxml.DomainFeatureAPIC{}},
-		CPU:           CPU(vm, s.Accel, low),
+		CPU:           CPU(vm, s.Accel, low, s.SlowStrings),
 		Clock:         &libvirtxml.DomainClock{Offset: "utc"},
 		Devices: &libvirtxml.DomainDeviceList{
 			Controllers: []libvirtxml.DomainController{NoUSB()},
@@ -106,8 +106,9 @@ func Pins(vm *plan.VM) *libvirtxml.DomainCPUTune {
 	return t
 }
 
-// CPU is the cpu element of a VM: the host's model, the topology, the caches, the nodes with their distances.
-func CPU(vm *plan.VM, accel host.Accel, low lower.Machine) *libvirtxml.DomainCPU {
+// CPU is the cpu element of a VM: the host's model, the topology, the caches, the nodes with their distances. slow: string
+// instructions are slow on the host (host.SlowStrings).
+func CPU(vm *plan.VM, accel host.Accel, low lower.Machine, slow bool) *libvirtxml.DomainCPU {
 	c := &libvirtxml.DomainCPU{
 		Mode: "host-passthrough", Check: "none", Migratable: "off",
 		Topology: &libvirtxml.DomainCPUTopology{Sockets: vm.Sockets, Dies: vm.Dies, Cores: vm.Cores, Threads: vm.Threads},
@@ -122,9 +123,12 @@ func CPU(vm *plan.VM, accel host.Accel, low lower.Machine) *libvirtxml.DomainCPU
 	}
 	if accel == host.TCG {
 		c.Mode, c.Migratable = "maximum", ""
+	}
+	if accel == host.TCG || slow {
 		feature("disable", "erms")
 		feature("disable", "fsrm")
-	} else if vm.Dies > 1 || vm.Threads > 1 {
+	}
+	if accel != host.TCG && (vm.Dies > 1 || vm.Threads > 1) {
 		feature("force", "topoext") // on AMD hosts the leaves that show dies and threads are on request
 	}
 	if low.PhysBits != 0 {

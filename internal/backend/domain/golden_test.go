@@ -87,6 +87,7 @@ func TestShapes(t *testing.T) {
 		{"tcg-one-vcpu", vm(1), backend.Settings{Accel: host.TCG, Region: region}},
 		{"kvm-devdax", vm(2), backend.Settings{Accel: host.KVM, Region: devdax}},
 		{"kvm-dies", dies, backend.Settings{Accel: host.KVM}},
+		{"kvm-slow-strings", dies, backend.Settings{Accel: host.KVM, SlowStrings: true}},
 		{"kvm-expanders", wide, backend.Settings{Accel: host.KVM, Region: region}},
 		{"kvm-288", huge, backend.Settings{Accel: host.KVM}},
 	} {

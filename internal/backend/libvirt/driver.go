@@ -108,6 +108,7 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 	if khz, ok := host.TSCKHz(); ok && accel == host.TCG {
 		p.TSCKHz = khz
 	}
+	p.SlowStrings = accel == host.KVM && host.SlowStrings()
 	p.RegionDevice = "ivshmem"
 	if !slices.Contains(p.Caps.Regions, "ivshmem") {
 		p.RegionDevice = "devdax"

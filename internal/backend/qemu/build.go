@@ -182,7 +182,7 @@ func (m *Machine) assemble(vm plan.VM, low lower.Machine, s backend.Settings, ca
 		m.use(sandbox{})
 	}
 	m.use(machine,
-		accelerator{s.Accel, lower.Dedicated(vm.Pins), low.PhysBits, (vm.Dies > 1 || vm.Threads > 1) && showsLeaves(s.Accel, bios)},
+		accelerator{s.Accel, lower.Dedicated(vm.Pins), low.PhysBits, (vm.Dies > 1 || vm.Threads > 1) && showsLeaves(s.Accel, bios), s.SlowStrings},
 		vcpus,
 		mem,
 		numa{Nodes: vm.Nodes, Bytes: vm.MemoryBytes, CPUs: vm.VCPUs, Max: vcpus.max(), Shared: shared})

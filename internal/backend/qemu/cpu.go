@@ -14,6 +14,7 @@ type accelerator struct {
 	Dedicated bool // every vCPU has a host CPU to itself: the guest may spin
 	PhysBits  int  // width of physical addresses, 0: the default
 	Leaves    bool // a socket has several dies, or a core threads, which the guest's kernel is to see
+	Slow      bool // string instructions are slow on the host (host.SlowStrings)
 }
 
 func (a accelerator) Valid() error {
@@ -44,6 +45,9 @@ func (a accelerator) Args() []string {
 	if a.Leaves {
 		// On AMD hosts these leaves are on request, and QEMU shows each thread as a core without them; on Intel's, QEMU leaves it out with a warning.
 		cpu = append(cpu, "topoext=on")
+	}
+	if a.Slow {
+		cpu = append(cpu, "erms=off", "fsrm=off")
 	}
 	if a.Dedicated {
 		cpu = append(cpu, "kvm-hint-dedicated=on")

@@ -66,6 +66,7 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 	if khz, ok := host.TSCKHz(); ok && accel == host.TCG {
 		p.TSCKHz = khz
 	}
+	p.SlowStrings = accel == host.KVM && host.SlowStrings()
 	if fsErr != nil {
 		fs, d.caps.VirtiofsdWhy = virtiofsd{}, fsErr.Error()
 	}

@@ -117,6 +117,7 @@ func goldenCases() []goldenCase {
 		{"tcg-tap", qemu72, vm("vm0", 4), tap},
 		{"tcg-devdax", qemu72, vm("vm0", 1), devdax},
 		{"kvm", qemu72, vm("vm0", 1), kvm},
+		{"kvm-slow-strings", qemu72, vm("vm0", 1), func() backend.Settings { s := kvm; s.SlowStrings = true; return s }()},
 		{"kvm-pinned", qemu72, pinned, kvm},
 		{"kvm-nodes", qemu72, nodes, kvm},
 		{"kvm-expanders", qemu10, expanders, kvm},

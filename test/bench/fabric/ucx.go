@@ -5,6 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+
+	"nearmetal/internal/host"
 )
 
 // The transport for UCX, measured by `make bench-ucx`: its tables are made only if --only names them. A run of all three
@@ -82,6 +85,19 @@ const (
 	posixCMA = "UCX_TLS=posix,cma,self"
 )
 
+// asInVM adds to all ways of a table the C library's copies that programs have in a VM on this CPU: without string
+// instructions where those are slow.
+func (t *table) asInVM() *table {
+	if !host.SlowStrings() {
+		return t
+	}
+	t.title += "; all without erms, as in a VM"
+	for _, w := range t.ways {
+		w.env = append(slices.Clone(w.env), "GLIBC_TUNABLES=glibc.cpu.hwcaps=-ERMS")
+	}
+	return t
+}
+
 // ucp compares the transport with UCX's own shared memory, and with the provider at the level of libfabric.
 func ucp(b *bench) (*table, error) {
 	ours, err := b.overRegion(regionMiB, 16)
@@ -94,7 +110,7 @@ func ucp(b *bench) (*table, error) {
 		b.ucp("posix", messages, posix),
 		b.ucp("posix-cma", messages, posixCMA),
 		b.fabric("libfabric", []string{"messages", "ivshmem"}, "FI_IVSHMEM_CMA=0"),
-	).limited(b).compare("ivshmem", "posix").compare("ivshmem", "posix-cma").compare("ivshmem", "libfabric").
+	).asInVM().limited(b).compare("ivshmem", "posix").compare("ivshmem", "posix-cma").compare("ivshmem", "libfabric").
 		compare("ivshmem", "posix", "libfabric"), nil
 }
 
@@ -105,7 +121,7 @@ func ucpWindow(b *bench) (*table, error) {
 		return nil, err
 	}
 	return newTable("ucp_put and ucp_get of a peer's memory in the region (ivshmem_m), and memcpy",
-		b.ucp("ivshmem", []string{"window"}, append(env, "UCX_TLS=ivshmem,ivshmem_m,self", "UCX_ALLOC_PRIO=md:ivshmem_m")...)), nil
+		b.ucp("ivshmem", []string{"window"}, append(env, "UCX_TLS=ivshmem,ivshmem_m,self", "UCX_ALLOC_PRIO=md:ivshmem_m")...)).asInVM(), nil
 }
 
 // ucpScale measures what many peers cost, and a worker's memory.
@@ -152,7 +168,7 @@ func openmpiUCX(b *bench) (*table, error) {
 		{"posix-cma", args["ucx"], []string{posixCMA}, nil},
 		{"libfabric", args["ivshmem"], provider, nil},
 	}
-	return newTable("Open MPI 5, pml ucx"+limitsText+"; libfabric: pml cm over the provider without CMA, as between VMs", m.ways()...).limited(b).
+	return newTable("Open MPI 5, pml ucx"+limitsText+"; libfabric: pml cm over the provider without CMA, as between VMs", m.ways()...).asInVM().limited(b).
 		compare("ivshmem", "posix").compare("ivshmem", "posix-cma").compare("ivshmem", "libfabric").
 		compare("ivshmem", "posix", "libfabric"), nil
 }
