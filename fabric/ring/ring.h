@@ -85,7 +85,6 @@ static inline void ivs_ring_show(struct ivs_peer *p)
 	ivs_ring_show_from(p, p->rx_mask / 2);
 }
 
-
 /*
  * A receiver that polls each line while it is being written slows down a sender of many
  * messages in a row. So after some of them the next poll waits for more to come.
