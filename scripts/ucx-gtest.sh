@@ -6,7 +6,7 @@
 # Fetches Debian's source of UCX by apt-get (2 MB), and builds it in build/ucx-gtest: half an hour on one CPU, once. In the
 # fetched copy the transport ivshmem and posix take the place of all others: nothing of UCX is kept here. Needs gcc, g++,
 # autoconf, automake, libtool and dpkg-dev. UCX_GTEST_SECONDS bounds a class of tests, and then each of its tests (default: 120).
-# UCX_GTEST_RESUME=1 runs what has not run yet, so that runs in parts make one table. All of it takes an hour.
+# UCX_GTEST_RESUME=1 runs what has not run yet, so that runs in parts make one table. All of it takes ten minutes, on a busy machine an hour.
 #
 # Shows how many tests ran, failed and were skipped, and what differs. Ends with 1 if a test fails over ivshmem alone that
 # test/ucx/gtest.exclude does not name.
