@@ -106,9 +106,9 @@ func Pins(vm *plan.VM) *libvirtxml.DomainCPUTune {
 	return t
 }
 
-// CPU is the cpu element of a VM: the host's model, the topology, the caches, the nodes with their distances. slow: string
-// instructions are slow on the host (host.SlowStrings).
-func CPU(vm *plan.VM, accel host.Accel, low lower.Machine, slow bool) *libvirtxml.DomainCPU {
+// CPU is the cpu element of a VM: the host's model, the topology, the caches, the nodes with their distances. slowStrings
+// is what host.SlowStrings says of the host.
+func CPU(vm *plan.VM, accel host.Accel, low lower.Machine, slowStrings bool) *libvirtxml.DomainCPU {
 	c := &libvirtxml.DomainCPU{
 		Mode: "host-passthrough", Check: "none", Migratable: "off",
 		Topology: &libvirtxml.DomainCPUTopology{Sockets: vm.Sockets, Dies: vm.Dies, Cores: vm.Cores, Threads: vm.Threads},
@@ -124,7 +124,7 @@ func CPU(vm *plan.VM, accel host.Accel, low lower.Machine, slow bool) *libvirtxm
 	if accel == host.TCG {
 		c.Mode, c.Migratable = "maximum", ""
 	}
-	if accel == host.TCG || slow {
+	if accel == host.TCG || slowStrings {
 		feature("disable", "erms")
 		feature("disable", "fsrm")
 	}

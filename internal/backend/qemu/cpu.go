@@ -10,11 +10,11 @@ import (
 
 // accelerator is how the VM's instructions run, and the CPU model that goes with it.
 type accelerator struct {
-	Accel     host.Accel
-	Dedicated bool // every vCPU has a host CPU to itself: the guest may spin
-	PhysBits  int  // width of physical addresses, 0: the default
-	Leaves    bool // a socket has several dies, or a core threads, which the guest's kernel is to see
-	Slow      bool // string instructions are slow on the host (host.SlowStrings)
+	Accel       host.Accel
+	Dedicated   bool // every vCPU has a host CPU to itself: the guest may spin
+	PhysBits    int  // width of physical addresses, 0: the default
+	Leaves      bool // a socket has several dies, or a core threads, which the guest's kernel is to see
+	SlowStrings bool // host.SlowStrings
 }
 
 func (a accelerator) Valid() error {
@@ -46,7 +46,7 @@ func (a accelerator) Args() []string {
 		// On AMD hosts these leaves are on request, and QEMU shows each thread as a core without them; on Intel's, QEMU leaves it out with a warning.
 		cpu = append(cpu, "topoext=on")
 	}
-	if a.Slow {
+	if a.SlowStrings {
 		cpu = append(cpu, "erms=off", "fsrm=off")
 	}
 	if a.Dedicated {
