@@ -114,7 +114,7 @@ static ivu_status am_short_iov(struct ivu_ep *e, uint8_t id, const struct ivu_io
 static inline bool have_scratch(struct ivu_iface *i)
 {
 	if (i->scratch == IVS_NO_BOUNCE)
-		i->scratch = ivs_ring_bounce(&i->ep, i->domain.region->geo.bounce_bytes);
+		i->scratch = ivs_ring_bounce(&i->ep, IVU_HEADER_GAP + ivu_am_max(i->domain.region));
 	return i->scratch != IVS_NO_BOUNCE;
 }
 
@@ -139,8 +139,8 @@ static inline bool packs_there(struct ivu_peer *peer, uint8_t id)
 	return id == IVU_AM_WHOLE && peer->packed >= IVS_NT_MIN && ivs_nt_plain(&peer->ivs.nt);
 }
 
-/* Sends an active message whose data is in a bounce buffer, with a header in the ring. */
-static void send_bounce(struct ivs_peer *p, uint8_t id, uint8_t how, uint32_t bounce, size_t len,
+/* Sends a message whose data is in a bounce buffer, with a header in the ring. */
+static void send_bounce(struct ivs_peer *p, uint8_t op, uint8_t how, uint32_t bounce, size_t len,
 			const void *header, size_t header_len)
 {
 	struct nm_line *l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
@@ -159,7 +159,7 @@ static void send_bounce(struct ivs_peer *p, uint8_t id, uint8_t how, uint32_t bo
 		ivs_eager_send_more(p, (const uint8_t *) &all + NM_LINE_FIRST_BYTES, bytes - NM_LINE_FIRST_BYTES);
 	l->tag = 0;
 	ivs_copy_small(l->payload, &all, bytes < NM_LINE_FIRST_BYTES ? bytes : NM_LINE_FIRST_BYTES);
-	ivs_ring_publish(p, l, lines, IVU_OP_AM | id, IVS_F_BOUNCE | how, bytes);
+	ivs_ring_publish(p, l, lines, op, IVS_F_BOUNCE | how, bytes);
 }
 
 static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, unsigned int flags)
@@ -192,7 +192,7 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	if (packed == i->packed)
 		how = copy_to_bounce(i, p, i->scratch, gap, packed + head, len - head);
 	ivs_bounce_trim(&i->ep, i->scratch, gap + len - head);
-	send_bounce(p, id, how, i->scratch, len - head, packed, head);
+	send_bounce(p, IVU_OP_AM | id, how, i->scratch, len - head, packed, head);
 	i->scratch = IVS_NO_BOUNCE;
 	return (ssize_t) len;
 }
@@ -214,12 +214,12 @@ static ivu_status put_own(struct ivu_iface *i, const struct iovec *pieces, size_
 
 /*
  * What iov names, as the payload of a message: in at most IVU_IOV_MAX pieces. What has more of them, or lies apart, is
- * gathered first. false: it is longer than a bounce buffer.
+ * gathered first. false: it is longer than most, which is ivu_put_max() or less.
  */
-static bool collect(struct ivu_iface *i, const struct ivu_iov *iov, size_t count, struct iovec *pieces,
+static bool collect(struct ivu_iface *i, const struct ivu_iov *iov, size_t count, size_t most, struct iovec *pieces,
 		    struct ivs_packet *pkt)
 {
-	size_t most = i->domain.region->geo.bounce_bytes, n;
+	size_t n;
 	bool simple = count <= IVU_IOV_MAX;
 
 	for (n = 0; simple && n < count; n++) {
@@ -250,15 +250,14 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 	struct ivs_peer *p = &e->peer->ivs;
 	struct ivs_packet pkt = { .len = 0 };
 	struct iovec pieces[IVU_IOV_MAX];
+	size_t len, n, most = ivu_am_max(i->domain.region);
 	uint8_t data[IVU_SHORT_MAX], how = 0;
 	ivu_status status;
 	uint32_t bounce;
-	size_t len, n;
 
 	(void) flags;
 	(void) comp;
-	if (id >= IVU_AM_IDS || header_length > IVU_HEADER_MAX || !collect(i, iov, count, pieces, &pkt) ||
-	    pkt.len + header_length > ivu_zcopy_max(i))
+	if (id >= IVU_AM_IDS || header_length > IVU_HEADER_MAX || !collect(i, iov, count, most - header_length, pieces, &pkt))
 		return IVU_ERR_INVALID_PARAM;
 	status = check(e, ivs_lines_for(IVS_INLINE_MAX));
 	if (unlikely(status != IVU_OK))
@@ -276,44 +275,68 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 	for (n = 0; n < pkt.count; len += pieces[n++].iov_len)
 		how = copy_to_bounce(i, p, bounce, len, pieces[n].iov_base, pieces[n].iov_len);
 	/* What was timed is one piece. */
-	send_bounce(p, id, pkt.count == 1 ? how : 0, bounce, pkt.len, header, header_length);
+	send_bounce(p, IVU_OP_AM | id, pkt.count == 1 ? how : 0, bounce, pkt.len, header, header_length);
 	return IVU_OK;
 }
 
-/* May another piece of a long message be written now? If not it waits in peer->pending. */
-static bool put_turn(struct ivu_peer *peer)
+/* May that many pieces of a long message be written now? If not they wait in peer->pending. */
+static bool put_turn(struct ivu_peer *peer, uint32_t count)
 {
 	if (peer->puts_tick != peer->ivs.ep->ticks)
 		ivu_puts_begin(peer);
 	if (!ivu_puts_in_turns(peer))
 		return true;
-	if (!peer->puts_left)
+	if (peer->puts_left < count)
 		return false;
-	peer->puts_left--;
+	peer->puts_left -= count;
 	return true;
 }
 
-/* Writes memory of the peer's, by a message that it carries out. */
+/* Sends what pkt has, behind put, in pieces of a bounce buffer each, for whose messages there is room. false: no buffers. */
+static bool send_pieces(struct ivu_iface *i, struct ivs_peer *p, struct ivu_put *put, const struct ivs_packet *pkt)
+{
+	size_t most = i->domain.region->geo.bounce_bytes, at = 0, len;
+	uint32_t bounce = ivs_ring_bounce(&i->ep, pkt->len), next;
+	uint8_t how = 0;
+
+	if (unlikely(bounce == IVS_NO_BOUNCE))
+		return false;
+	for (; at < pkt->len; at += len, put->addr += len, bounce = next) {
+		len = pkt->len - at < most ? pkt->len - at : most;
+		next = at + len < pkt->len ? ivs_bounce_split(&i->ep, bounce, len) : IVS_NO_BOUNCE;
+		if (pkt->count == 1)
+			how = copy_to_bounce(i, p, bounce, 0, (const uint8_t *) pkt->iov->iov_base + at, len);
+		else
+			ivs_iov_gather(ivs_bounce_at(&i->ep, bounce), len, pkt->iov, pkt->count, at);
+		send_bounce(p, IVU_OP_PUT, how, bounce, len, put, sizeof(*put));
+	}
+	return true;
+}
+
+/* Writes memory of the peer's, by messages that it carries out. */
 static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t count, uint64_t remote,
 			    uintptr_t rkey, struct ivu_completion *comp)
 {
 	struct ivu_peer *peer = e->peer;
 	struct ivu_put put = { .addr = remote, .key = rkey };
 	struct ivs_packet pkt = { .op = IVU_OP_PUT, .fixed = &put, .fixed_len = sizeof(put) };
+	const struct ivs_region *r = e->iface->domain.region;
 	struct iovec pieces[IVU_IOV_MAX];
 	ivu_status status;
+	uint32_t n;
 
 	(void) comp;
-	if (!collect(e->iface, iov, count, pieces, &pkt))
+	if (!collect(e->iface, iov, count, ivu_put_max(r), pieces, &pkt))
 		return IVU_ERR_INVALID_PARAM;
 	if (!pkt.len)
 		return IVU_OK;
 	if (unlikely(peer->ivs.slot == e->iface->ep.slot && peer->ivs.epoch == e->iface->ep.epoch))
 		return put_own(e->iface, pieces, pkt.count, remote, rkey);
-	status = check(e, ivs_lines_for(sizeof(struct ivs_bounce) + sizeof(put)));
+	n = (uint32_t) ((pkt.len + r->geo.bounce_bytes - 1) / r->geo.bounce_bytes);
+	status = check(e, n * ivs_lines_for(sizeof(struct ivs_bounce) + sizeof(put)));
 	if (status != IVU_OK)
 		return status;
-	if (!put_turn(peer) || ivs_ring_send(&peer->ivs, &pkt))
+	if (!put_turn(peer, n) || (n == 1 ? ivs_ring_send(&peer->ivs, &pkt) != 0 : !send_pieces(e->iface, &peer->ivs, &put, &pkt)))
 		return IVU_ERR_NO_RESOURCE;
 	peer->put_mark = peer->ivs.tx_head;
 	if (!peer->put) {

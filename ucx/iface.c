@@ -67,24 +67,23 @@ static bool near_wanted(void)
  * The least that a write of a rendezvous has to carry, bytes: UCX_MIN_RNDV_CHUNK_SIZE, as it is by default. UCX from
  * 1.16 on asks a lane for that much at once, and a build with assertions ends where the lane takes less.
  */
-#define RENDEZVOUS_LEAST	((size_t) 16 << 10)
+_Static_assert(IVU_PIECES * NM_LAYOUT_BOUNCE_BYTES >= 16 << 10, "a put of the smallest region is too short for UCX");
 
 static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 {
-	size_t bounce = i->ep.domain->region->geo.bounce_bytes;
+	const struct ivs_region *r = i->domain.region;
 
 	memset(a, 0, sizeof(*a));
 	a->am.max_short = IVU_SHORT_MAX;
-	a->am.max_bcopy = ivu_bcopy_max(i);
-	a->am.max_zcopy = ivu_zcopy_max(i);
+	a->am.max_bcopy = a->am.max_zcopy = ivu_am_max(r);
 	a->am.max_hdr = IVU_HEADER_MAX;
 	a->am.align_mtu = a->am.opt_zcopy_align = 1;
 	a->am.max_iov = IVU_AM_IOV_MAX;
-	a->put.max_zcopy = bounce;
+	a->put.max_zcopy = ivu_put_max(r);
 	a->put.opt_zcopy_align = a->put.align_mtu = 1;
 	a->put.max_iov = IVU_IOV_MAX;
 	a->flags = IVU_FLAG_AM_SHORT | IVU_FLAG_AM_BCOPY | IVU_FLAG_AM_ZCOPY | IVU_FLAG_PENDING |
-		   (ivu_uct.minor < 16 || bounce >= RENDEZVOUS_LEAST ? IVU_FLAG_PUT_ZCOPY : 0) |
+		   IVU_FLAG_PUT_ZCOPY |
 		   IVU_FLAG_PEER_FAILURE | IVU_FLAG_EP_CHECK | IVU_FLAG_CONNECT_TO_IFACE | IVU_FLAG_CB_SYNC |
 		   (ivu_uct.minor >= 18 ? IVU_FLAG_INTER_NODE : 0);
 	a->event_flags = IVU_EVENT_SEND_COMP | IVU_EVENT_RECV | IVU_EVENT_FD;
@@ -95,9 +94,9 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 	a->latency.c = 80e-9;
 	a->dedicated = 12e9;
 	if (i->estimated == IVU_OPERATION_PUT_ZCOPY) {
-		/* For a row of messages UCX leaves out the latency. */
-		a->overhead = 2e-6;
-		a->latency.c = 2e-6;
+		/* No latency: for a row of messages UCX would leave it out. */
+		a->overhead = 4.5e-6;
+		a->latency.c = 0;
 	} else if (i->estimated == IVU_OPERATION_AM_ZCOPY) {
 		a->overhead = 100e-9;
 		a->dedicated = 10e9;
@@ -114,7 +113,7 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 /*
  * How long an operation takes, for UCX from 1.16 on, which chooses protocols by it. UCX's own function reads what
  * iface_query() says. A rendezvous takes its writes to be without copies, as on a card. Here they have as many as other
- * messages. A latency makes up for that: messages of up to some 30 KiB take half the time without a rendezvous.
+ * messages. An overhead makes up for that: messages of up to 32 KiB take two thirds of the time without a rendezvous.
  * For the same reason messages from the user's memory state less bandwidth, and more to begin with than short ones.
  */
 static ivu_status estimate_perf(struct ivu_iface *i, struct ivu_perf *perf)
@@ -411,11 +410,11 @@ static bool join(struct ivu_iface *i)
 	void *memory;
 
 	ep->by_slot = calloc(r->geo.slots, sizeof(struct ivs_peer *));
-	if (posix_memalign(&memory, IVU_PAGE, 2 * (IVU_PAGE + (size_t) r->geo.bounce_bytes)))
+	if (posix_memalign(&memory, IVU_PAGE, 2 * IVU_PAGE + ivu_put_max(r) + ivu_am_max(r)))
 		memory = NULL;
 	i->buffers = memory;
 	i->packed = i->buffers + IVU_PACKED_AT;
-	i->received = i->packed + IVU_PAGE + r->geo.bounce_bytes;
+	i->received = i->packed + IVU_PAGE + ivu_put_max(r);
 	if (!memory || !ep->by_slot || ivs_slot_claim(r, 0, &ep->slot, &ep->epoch))
 		goto failed;
 	if (ivs_heap_open(ep->slot, ep->epoch, &ep->heap)) {

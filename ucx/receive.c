@@ -18,7 +18,8 @@ static void broken(struct ivs_peer *p, const char *what)
  * Where the payload of a message with a bounce buffer is, which its first 8 bytes name, behind a gap. NULL: it names none.
  * What lies there may change while it is read, if its sender is hostile.
  */
-static uint8_t *bounced(struct ivs_peer *p, const uint8_t *message, size_t len, size_t fixed, size_t gap, size_t *bytes)
+static uint8_t *bounced(struct ivs_peer *p, const uint8_t *message, size_t len, size_t fixed, size_t gap, size_t most,
+			size_t *bytes)
 {
 	struct ivs_bounce ref;
 
@@ -26,7 +27,7 @@ static uint8_t *bounced(struct ivs_peer *p, const uint8_t *message, size_t len, 
 		return NULL;
 	memcpy(&ref, message, sizeof(ref));
 	*bytes = ref.len;
-	return ivs_bounced(p->ep->domain->region, p->slot, ref.page, gap, ref.len);
+	return ivs_bounced(p->ep->domain->region, p->slot, ref.page, gap, ref.len, most);
 }
 
 static inline void call(struct ivu_iface *i, uint8_t op, const void *data, size_t len)
@@ -61,12 +62,13 @@ static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, s
 	}
 	ivs_ring_get(p, 0, message + 8, len);
 	if (flags & IVS_F_BOUNCE) {
-		size_t header = len - sizeof(struct ivs_bounce);
+		size_t header = len - sizeof(struct ivs_bounce), most = ivu_am_max(i->domain.region);
 		uint8_t *to;
 
-		payload = header <= IVU_HEADER_MAX ? bounced(p, message + 8, len, header, header ? IVU_HEADER_GAP : 0, &bytes) : NULL;
 		/* UCX has room for as much as the transport says that it sends. */
-		if (!payload || header + bytes > ivu_bcopy_max(i) || flags & ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME))
+		payload = header <= IVU_HEADER_MAX ?
+			bounced(p, message + 8, len, header, header ? IVU_HEADER_GAP : 0, most - header, &bytes) : NULL;
+		if (!payload || flags & ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME))
 			return "a message with a wrong bounce buffer";
 		if (flags & IVS_F_TIME)
 			begin = ivs_cycles();
@@ -122,7 +124,7 @@ static const char *__attribute__((noinline)) put(struct ivu_iface *i, struct ivs
 	payload = message + sizeof(where);
 	bytes = len - sizeof(where);
 	if (skip) {
-		payload = bounced(p, message, len, sizeof(where), 0, &bytes);
+		payload = bounced(p, message, len, sizeof(where), 0, i->domain.region->geo.bounce_bytes, &bytes);
 		if (!payload)
 			return "a message with a wrong bounce buffer";
 	}

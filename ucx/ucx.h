@@ -9,7 +9,7 @@
 #define IVU_WINDOW_NAME	"ivshmem_m"	/* of the transport for memory of the region */
 #define IVU_DEVICE	"ivshmem0"
 #define IVU_WINDOW_DEVICE "ivshmem_m0"
-#define IVU_FORMAT	5	/* of the messages and addresses: ranks of another one are not reached */
+#define IVU_FORMAT	6	/* of the messages and addresses: ranks of another one are not reached */
 
 /* Messages: op in a line of a ring. */
 #define IVU_OP_PUT	1	/* struct ivu_put, then data for registered memory */
@@ -32,6 +32,12 @@ struct ivu_put {
 	uint64_t	addr;		/* of the target's memory */
 	uint64_t	key;
 };
+
+/*
+ * How many times geo.bounce_bytes a message may have that UCX does not divide. A write of registered memory comes in pieces of
+ * geo.bounce_bytes. A tagged message that UCX divides has a further copy, and each write costs UCX some time: docs/ucx.md.
+ */
+#define IVU_PIECES	4
 
 #define IVU_SHORT_MAX	(8 + IVS_INLINE_MAX)	/* bytes of an active message in the ring itself */
 #define IVU_IOV_MAX	8
@@ -153,7 +159,7 @@ struct ivu_iface {
 	struct ivs_ep	ep;
 	uint32_t	scratch;	/* a bounce buffer for the next message that UCX packs, or IVS_NO_BOUNCE */
 	uint8_t		*buffers;
-	uint8_t		*packed, *received;	/* in them: a bounce buffer's bytes of a message each */
+	uint8_t		*packed, *received;	/* in them: what UCX packs, or a put's pieces; a message of ivu_am_max() */
 	uint32_t	puts;		/* peers with puts that are not known to be done */
 	uint64_t	came;		/* messages */
 	unsigned int	forks;		/* ivu_forks when it was opened */
@@ -163,16 +169,16 @@ struct ivu_iface {
 	uint8_t		message[IVU_SHORT_MAX + 8] __attribute__((aligned(64)));
 };
 
-/* The most bytes of an active message, header and data, that is sent from the user's memory. */
-static inline size_t ivu_zcopy_max(const struct ivu_iface *iface)
+/* The most bytes of an active message, header and data: what is longer was not sent by a transport of ours. */
+static inline size_t ivu_am_max(const struct ivs_region *r)
 {
-	return iface->domain.region->geo.bounce_bytes - IVU_HEADER_GAP;
+	return IVU_PIECES * (size_t) r->geo.bounce_bytes + IVU_WHOLE_HEADER;
 }
 
-/* The same of one that UCX packs, as it may be at all: what is longer was not sent by a transport of ours. */
-static inline size_t ivu_bcopy_max(const struct ivu_iface *iface)
+/* The most bytes that are written to registered memory at once. */
+static inline size_t ivu_put_max(const struct ivs_region *r)
 {
-	return ivu_zcopy_max(iface) + IVU_WHOLE_HEADER;
+	return IVU_PIECES * (size_t) r->geo.bounce_bytes;
 }
 
 static inline struct ivu_iface *ivu_iface_of(struct ivs_ep *ep)

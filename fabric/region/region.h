@@ -112,12 +112,15 @@ static inline uint8_t *ivs_area(struct ivs_region *r, uint32_t slot)
 	return r->layout + r->geo.areas + slot * r->geo.area_bytes;
 }
 
-/* The len bytes behind a gap in the buffer that begins with a page of the pool of the rank in slot; NULL: it has no such. */
-static inline uint8_t *ivs_bounced(struct ivs_region *r, uint32_t slot, uint32_t page, size_t gap, size_t len)
+/*
+ * The len bytes, at most `most`, behind a gap in the buffer that begins with a page of the pool of the rank in slot; NULL: it
+ * has no such.
+ */
+static inline uint8_t *ivs_bounced(struct ivs_region *r, uint32_t slot, uint32_t page, size_t gap, size_t len, size_t most)
 {
 	size_t at = (size_t) page * NM_LAYOUT_PAGE + gap;
 
-	if (len > r->geo.bounce_bytes - gap || at > r->geo.heap || len > r->geo.heap - at)
+	if (len > most || at > r->geo.heap || len > r->geo.heap - at)
 		return NULL;
 	return ivs_area(r, slot) + at;
 }

@@ -8,7 +8,7 @@
 #include "ring/bounce.h"
 #include "tune.h"
 
-#define MORE	UINT8_MAX	/* a page of a buffer, but its first */
+#define MORE	(IVS_BOUNCE_PAGES_MAX + 1)	/* a page of a buffer, but its first */
 
 int ivs_bounce_pool_open(struct ivs_ep *ep)
 {
@@ -37,11 +37,23 @@ static uint32_t pages_for(size_t bytes)
 static uint32_t find(const struct ivs_bounce_pool *q, uint32_t at, uint32_t end, uint32_t n)
 {
 	uint32_t row = 0;
+	uint64_t eight;
 
-	for (; at < end; at++) {
-		row = q->pages[at] ? 0 : row + 1;
+	while (at < end) {
+		/* Most pages are free: eight at once. */
+		if (n - row >= sizeof(eight) && end - at >= sizeof(eight)) {
+			memcpy(&eight, q->pages + at, sizeof(eight));
+			if (!eight) {
+				row += sizeof(eight);
+				at += sizeof(eight);
+				if (row == n)
+					return at - n;
+				continue;
+			}
+		}
+		row = q->pages[at++] ? 0 : row + 1;
 		if (row == n)
-			return at + 1 - n;
+			return at - n;
 	}
 	return IVS_NO_BOUNCE;
 }
@@ -90,6 +102,16 @@ void ivs_bounce_trim(struct ivs_ep *ep, uint32_t bounce, size_t bytes)
 	q->taken -= n - left;
 	if (q->next == bounce + n)
 		q->next = bounce + left;
+}
+
+uint32_t ivs_bounce_split(struct ivs_ep *ep, uint32_t bounce, size_t bytes)
+{
+	uint8_t *pages = ep->pool.pages + bounce;
+	uint32_t first = pages_for(bytes);
+
+	pages[first] = (uint8_t) (pages[0] - first);
+	pages[0] = (uint8_t) first;
+	return bounce + first;
 }
 
 bool ivs_bounce_fresh(struct ivs_ep *ep, uint32_t bounce)

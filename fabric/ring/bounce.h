@@ -9,16 +9,20 @@
 #include "tune.h"
 
 #define IVS_NO_BOUNCE	UINT32_MAX
+#define IVS_BOUNCE_PAGES_MAX	254	/* of one buffer */
 
 /* Sets up the pool of an endpoint that has an area. Returns 0 or -FI_ENOMEM. */
 int ivs_bounce_pool_open(struct ivs_ep *ep);
 void ivs_bounce_pool_close(struct ivs_ep *ep);
 
-/* Takes a buffer of that many bytes, at most geo.bounce_bytes. Returns its number, or IVS_NO_BOUNCE: there is no room. */
+/* Takes a buffer of that many bytes, at most IVS_BOUNCE_PAGES_MAX pages. Returns its number, or IVS_NO_BOUNCE: there is no room. */
 uint32_t ivs_bounce_alloc(struct ivs_ep *ep, size_t bytes);
 
 /* Frees all of a buffer that lies behind its first bytes bytes, 1 or more. */
 void ivs_bounce_trim(struct ivs_ep *ep, uint32_t bounce, size_t bytes);
+
+/* Makes two of a buffer: its first bytes bytes, whole pages and fewer than it has, and the rest. Returns that one's number. */
+uint32_t ivs_bounce_split(struct ivs_ep *ep, uint32_t bounce, size_t bytes);
 
 /* Was some of the buffer's memory never asked about before? The kernel has to find it. */
 bool ivs_bounce_fresh(struct ivs_ep *ep, uint32_t bounce);

@@ -37,7 +37,7 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 	len -= skip + fixed;
 	if (skip) {
 		memcpy(&ref, b, sizeof(ref));
-		payload = ivs_bounced(ep->domain->region, p->slot, ref.page, 0, ref.len);
+		payload = ivs_bounced(ep->domain->region, p->slot, ref.page, 0, ref.len, ep->domain->region->geo.bounce_bytes);
 		if (!payload || len) {
 			broken(p, "a message with a wrong bounce buffer");
 			return true;

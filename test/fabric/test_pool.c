@@ -6,7 +6,7 @@
 #include "region/region.h"
 #include "ring/bounce.h"
 
-enum { PAGE = NM_LAYOUT_PAGE, LARGEST = 32 << 10, MOST = 9, PAGES = NM_LAYOUT_POOL_MOST / PAGE, FIRST = IVS_POOL_FIRST / PAGE };
+enum { PAGE = NM_LAYOUT_PAGE, LARGEST = 128 << 10, MOST = 33, PAGES = NM_LAYOUT_POOL_MOST / PAGE, FIRST = IVS_POOL_FIRST / PAGE };
 
 static struct ivs_region region;
 static struct ivs_domain domain = { .region = &region };
@@ -16,7 +16,6 @@ static uint8_t owner[PAGES];	/* of each page: the buffer that has it */
 static void open_pool(size_t bytes)
 {
 	region.geo.heap = bytes;
-	region.geo.bounce_bytes = LARGEST;
 	CHECK(!ivs_bounce_pool_open(&ep));
 	memset(owner, 0, sizeof(owner));
 }
@@ -103,7 +102,7 @@ static void fills(size_t bytes)
 	free(all);
 }
 
-/* Buffers of all lengths, cut short and freed in any order. */
+/* Buffers of all lengths, cut short, split and freed in any order. */
 static void any_order(size_t bytes, unsigned int seed)
 {
 	enum { LIVE = 100 };
@@ -137,6 +136,15 @@ static void any_order(size_t bytes, unsigned int seed)
 			ivs_bounce_trim(&ep, live[i].bounce, left);
 			mark(live[i].bounce + pages(left), live[i].pages - pages(left), (uint8_t) (i + 1), 0);
 			live[i].pages = pages(left);
+		} else if (random() % 2 && live[i].pages > 1 && !live[(i + 1) % LIVE].pages) {
+			int k = (i + 1) % LIVE;
+			uint32_t first = 1 + (uint32_t) random() % (live[i].pages - 1);
+
+			live[k].bounce = ivs_bounce_split(&ep, live[i].bounce, first * (size_t) PAGE);
+			CHECK(live[k].bounce == live[i].bounce + first);
+			live[k].pages = live[i].pages - first;
+			live[i].pages = first;
+			mark(live[k].bounce, live[k].pages, (uint8_t) (i + 1), (uint8_t) (k + 1));
 		}
 	}
 	close_pool();
@@ -146,10 +154,10 @@ int main(void)
 {
 	goes_round();
 	fills(NM_LAYOUT_POOL_MOST);
-	fills(64 << 10);
+	fills(LARGEST);
 	for (unsigned int seed = 1; seed <= 4; seed++) {
 		any_order(NM_LAYOUT_POOL_MOST, seed);
-		any_order(128 << 10, seed);
+		any_order(2 * LARGEST, seed);
 	}
 	return 0;
 }

@@ -471,6 +471,87 @@ static void strided(void)
 	close_all();
 }
 
+/* The bytes of a bounce buffer: a long write comes in pieces of as many. */
+static size_t piece(void)
+{
+	return attr.cap.put.max_zcopy / 4;
+}
+
+/* Opens an interface and registers a window that is as long as two of the longest writes. Returns where the peer's is. */
+static uint64_t open_window(uct_mem_h *memh, uct_rkey_bundle_t *key)
+{
+	uint64_t remote;
+
+	open_all();
+	window = calloc(2, attr.cap.put.max_zcopy);
+	EXPECT(window != NULL);
+	EXPECT(uct_md_mem_reg(md, window, 2 * attr.cap.put.max_zcopy, UCT_MD_MEM_ACCESS_ALL, memh) == UCS_OK);
+	connect_to(!rank);
+	EXPECT(uct_md_mkey_pack(md, *memh, shared->address[rank] + 128) == UCS_OK);
+	memcpy(shared->address[rank] + 200, &window, sizeof(window));
+	barrier(NULL);
+	EXPECT(uct_rkey_unpack(component, shared->address[!rank] + 128, key) == UCS_OK);
+	memcpy(&remote, shared->address[!rank] + 200, sizeof(remote));
+	return remote;
+}
+
+static void close_window(uct_mem_h memh, uct_rkey_bundle_t *key)
+{
+	barrier(NULL);
+	uct_rkey_release(component, key);
+	EXPECT(uct_md_mem_dereg(md, memh) == UCS_OK);
+	free(window);
+	close_all();
+}
+
+/* Long writes, which come in pieces: all lengths near a piece's end, of memory in one or in three parts, more than there is room for. */
+static void long_puts(void)
+{
+	size_t most, lengths[16], count = 0, len, n, i;
+	uct_rkey_bundle_t key;
+	uint64_t remote;
+	uct_iov_t iov[3];
+	uct_mem_h memh;
+	uint8_t *data;
+
+	remote = open_window(&memh, &key);
+	most = attr.cap.put.max_zcopy;
+	for (i = 1; i <= 4; i++)
+		for (n = 0; n < 3; n++)
+			if (i * piece() + n - 1 <= most)
+				lengths[count++] = i * piece() + n - 1;
+	data = malloc(most + 1);
+	for (n = 0; n < 2 * count; n++) {
+		len = lengths[n / 2];
+		for (i = 0; i < len; i++)
+			data[i] = pattern(n + i);
+		/* Parts that end within pieces. */
+		iov[0] = (uct_iov_t) { .buffer = data, .length = n % 2 ? len / 5 : len, .count = 1 };
+		iov[1] = (uct_iov_t) { .buffer = data + len / 5, .length = len / 3, .count = 1 };
+		iov[2] = (uct_iov_t) { .buffer = data + len / 5 + len / 3, .length = len - len / 5 - len / 3, .count = 1 };
+		memset(window, 0, 2 * most);
+		barrier(NULL);
+		if (!rank) {
+			/* As many at once as the region has no room for. */
+			for (i = 0; i < 200; i++)
+				while (uct_ep_put_zcopy(ep, iov, n % 2 ? 3 : 1, remote + 1 + i, key.rkey, NULL) == UCS_ERR_NO_RESOURCE)
+					uct_iface_progress(iface);
+			while (uct_ep_flush(ep, 0, NULL) == UCS_INPROGRESS)
+				uct_iface_progress(iface);
+			__atomic_store_n(&shared->flag[0], n + 1, __ATOMIC_RELEASE);
+		} else {
+			while (__atomic_load_n(&shared->flag[0], __ATOMIC_ACQUIRE) != n + 1)
+				uct_iface_progress(iface);
+			EXPECT(!window[0] && window[1] == data[0] && !window[len + 200]);
+			EXPECT(!memcmp(window + 200, data, len));
+		}
+	}
+	iov[0] = (uct_iov_t) { .buffer = data, .length = most + 1, .count = 1 };
+	EXPECT(uct_ep_put_zcopy(ep, iov, 1, remote, key.rkey, NULL) == UCS_ERR_INVALID_PARAM);
+	free(data);
+	close_window(memh, &key);
+}
+
 /* The slots of a process that was killed serve the next one. Not each of them is waited for anew: 250 s. */
 static void left_behind(void)
 {
@@ -639,9 +720,7 @@ static void longest(void)
 			for (over = 0, head = 2; over < 2; over++, head += 2) {
 				uint64_t *line = (uint64_t *) (void *) (ring + head * NM_LAYOUT_LINE);
 
-				/* A buffer of data with a header ends there. */
-				length = kinds[n].header && kinds[n].header < WHOLE_HEADER ? WHOLE_HEADER : kinds[n].header;
-				length = (uint32_t) attr.cap.am.max_bcopy - length + (uint32_t) over;
+				length = (uint32_t) attr.cap.am.max_bcopy - kinds[n].header + (uint32_t) over;
 				memset(message, 0, sizeof(message));
 				memcpy(message + 4, &length, sizeof(length));
 				memcpy(line + 2, message, NM_LINE_FIRST_BYTES);
@@ -660,6 +739,50 @@ static void longest(void)
 		barrier(NULL);
 		close_all();
 	}
+}
+
+/* Rank 0 makes up writes to memory that it may write, one as long as a piece and one that is longer. That one writes nothing. */
+static void longest_put(void)
+{
+	int fd = open(region_path(), O_RDWR | O_CLOEXEC);
+	uint8_t *base = mmap(NULL, 16 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), *ring;
+	struct {
+		uint32_t page, length;
+		uint64_t addr, key;
+	} message = { .page = 0 };
+	const struct nm_conn *conn;
+	uct_rkey_bundle_t key;
+	uint64_t *line, word;
+	uint16_t from, to;
+	uct_mem_h memh;
+	int over;
+
+	EXPECT(fd >= 0 && base != MAP_FAILED);
+	message.addr = open_window(&memh, &key);
+	message.key = key.rkey;
+	if (!rank) {
+		memcpy(&from, shared->address[0] + 64 + 4, sizeof(from));
+		memcpy(&to, shared->address[1] + 64 + 4, sizeof(to));
+		EXPECT(uct_ep_am_short(ep, 3, 1, "x", 1) == UCS_OK);
+		ring = find_ring(base, from, to, &conn);
+		/* Its pool begins with its area. */
+		memset(ring - (uint64_t) (conn->ring - 1) * NM_LAYOUT_LINE - NM_LAYOUT_RING_CTL, 7, piece() + 1);
+		for (over = 0; over < 2; over++) {
+			line = (uint64_t *) (void *) (ring + (size_t) (2 + 2 * over) * NM_LAYOUT_LINE);
+			message.length = (uint32_t) piece() + (uint32_t) over;
+			message.addr += (uint64_t) over * piece();
+			memcpy(line + 2, &message, sizeof(message));
+			word = 0x80000000U | conn->lap0 | 1ULL << 32 | 1ULL << 40 | (uint64_t) sizeof(message) << 48;
+			__atomic_store_n(line, word, __ATOMIC_RELEASE);
+		}
+		barrier(NULL);
+	} else {
+		barrier(NULL);
+		while (!gone)
+			uct_iface_progress(iface);
+		EXPECT(window[0] == 7 && window[piece() - 1] == 7 && !window[piece()]);
+	}
+	close_window(memh, &key);
 }
 
 /* Memory of the region: its domain, an interface and an endpoint for it. */
@@ -853,6 +976,7 @@ int main(void)
 	setenv("UCX_LOG_LEVEL", "error", 0);
 	run("every way", 2, 64, plain, false);
 	run("pieces that lie apart", 2, 64, strided, false);
+	run("long writes", 2, 64, long_puts, false);
 	run("data from where it lies", 2, 64, zcopy, false);
 	setenv("FI_IVSHMEM_NT", "0", 1);
 	run("packed messages", 2, 64, packed, false);
@@ -863,6 +987,7 @@ int main(void)
 	run("a write that is refused", 2, 64, refused, false);
 	run("messages that were made up", 2, 16, forged, false);
 	run("messages longer than stated", 2, 16, longest, false);
+	run("writes longer than stated", 2, 16, longest_put, false);
 	ucp_get_version(&major, &minor, &release);
 	if (HAS_WINDOW(minor))
 		run("memory of the region", 2, 64, shared_memory, false);

@@ -65,7 +65,7 @@ static ivu_status on_message(void *arg, void *data, size_t length, unsigned int 
 
 	(void) arg;
 	(void) flags;
-	MUST(length <= ivu_bcopy_max(receiver));
+	MUST(length <= ivu_am_max(receiver->domain.region));
 	for (i = 0; i < length; i++)
 		sum += ((uint8_t *) data)[i];
 	return IVU_OK;
