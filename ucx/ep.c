@@ -110,19 +110,9 @@ static ivu_status am_short_iov(struct ivu_ep *e, uint8_t id, const struct ivu_io
 	return status;
 }
 
-/* Is there a bounce buffer for the next message that UCX packs, of any length? */
-static inline bool have_scratch(struct ivu_iface *i)
+/* Copies data to a place in a bounce buffer. Returns the flags that say how. */
+static uint8_t copy_to_bounce(struct ivu_iface *i, struct ivs_peer *p, uint32_t bounce, uint8_t *to, const void *data, size_t len)
 {
-	if (i->scratch == IVS_NO_BOUNCE)
-		i->scratch = ivs_ring_bounce(&i->ep, IVU_HEADER_GAP + ivu_am_max(i->domain.region));
-	return i->scratch != IVS_NO_BOUNCE;
-}
-
-/* Copies data to byte at of a bounce buffer. Returns the flags that say how. */
-static uint8_t copy_to_bounce(struct ivu_iface *i, struct ivs_peer *p, uint32_t bounce, size_t at, const void *data, size_t len)
-{
-	uint8_t *to = ivs_bounce_at(&i->ep, bounce) + at;
-
 	if (len >= IVS_NT_MIN)
 		return ivs_nt_copy(&p->nt, p->tx_ctl, to, data, len, ivs_bounce_fresh(&i->ep, bounce));
 	ivs_copy(to, data, len);
@@ -139,16 +129,17 @@ static inline bool packs_there(struct ivu_peer *peer, uint8_t id)
 	return id == IVU_AM_WHOLE && peer->packed >= IVS_NT_MIN && ivs_nt_plain(&peer->ivs.nt);
 }
 
-/* Sends a message whose data is in a bounce buffer, with a header in the ring. */
-static void send_bounce(struct ivs_peer *p, uint8_t op, uint8_t how, uint32_t bounce, size_t len,
+/* Sends a message whose data is in a bounce buffer, from what begin says on, with a header in the ring. */
+static void send_bounce(struct ivs_peer *p, uint8_t op, uint8_t how, uint32_t bounce, uint32_t begin, size_t len,
 			const void *header, size_t header_len)
 {
 	struct nm_line *l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	/* As struct ivu_packed and struct ivs_bounce. */
 	struct {
-		struct ivs_bounce ref;
+		uint32_t begin, len;
 		uint8_t header[IVU_HEADER_MAX];
-	} all = { .ref = { .page = bounce, .len = (uint32_t) len } };
-	size_t bytes = sizeof(all.ref) + header_len;
+	} all = { .begin = begin, .len = (uint32_t) len };
+	size_t bytes = 2 * sizeof(uint32_t) + header_len;
 	uint32_t lines = ivs_lines_for(bytes);
 
 	if (header_len)
@@ -170,18 +161,21 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	/* How long it is shows when it is packed. */
 	ivu_status status = check(e, ivs_lines_for(IVS_INLINE_MAX));
 	/* Its header goes in the ring, as with am_zcopy(): so the receiver's UCX gets the rest where it is. */
-	size_t head = id == IVU_AM_WHOLE ? IVU_WHOLE_HEADER : 0, gap = head ? IVU_HEADER_GAP : 0, len;
-	uint8_t *packed = i->packed, how = 0;
+	size_t head = id == IVU_AM_WHOLE ? IVU_WHOLE_HEADER : 0, len;
+	uint8_t *packed = i->packed, *to, how = 0;
+	uint32_t bounce, at;
 
 	(void) flags;
 	if (unlikely(id >= IVU_AM_IDS))
 		return IVU_ERR_INVALID_PARAM;
 	if (unlikely(status != IVU_OK))
 		return status;
-	if (unlikely(!have_scratch(i)))
+	at = ivs_ring_seek(&i->ep, ivu_am_max(i->domain.region), p->nt.way.on);
+	if (unlikely(at == IVS_NO_BOUNCE))
 		return IVU_ERR_NO_RESOURCE;
+	to = i->ep.area + at;
 	if (packs_there(peer, id))
-		packed = ivs_bounce_at(&i->ep, i->scratch) + gap - head;
+		packed = to - head;
 	len = pack(packed, arg);
 	if (head)
 		peer->packed = (uint32_t) len;
@@ -189,11 +183,10 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 		send_inline(p, id, packed, len);
 		return (ssize_t) len;
 	}
+	bounce = ivs_bounce_pack(&i->ep, at, len - head);
 	if (packed == i->packed)
-		how = copy_to_bounce(i, p, i->scratch, gap, packed + head, len - head);
-	ivs_bounce_trim(&i->ep, i->scratch, gap + len - head);
-	send_bounce(p, IVU_OP_AM | id, how, i->scratch, len - head, packed, head);
-	i->scratch = IVS_NO_BOUNCE;
+		how = copy_to_bounce(i, p, bounce, to, packed + head, len - head);
+	send_bounce(p, IVU_OP_AM | id, how, bounce, at / NM_LAYOUT_LINE, len - head, packed, head);
 	return (ssize_t) len;
 }
 
@@ -241,7 +234,7 @@ static bool collect(struct ivu_iface *i, const struct ivu_iov *iov, size_t count
 
 /*
  * A message of which UCX has packed the header only: its data is copied straight from the user's memory to the bounce
- * buffer, behind a gap in which the receiver may put the header. That stands in the ring. It is done when this returns.
+ * buffer, before which the receiver may put the header. That stands in the ring. It is done when this returns.
  */
 static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, unsigned int header_length,
 			   const struct ivu_iov *iov, size_t count, unsigned int flags, struct ivu_completion *comp)
@@ -251,9 +244,9 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 	struct ivs_packet pkt = { .len = 0 };
 	struct iovec pieces[IVU_IOV_MAX];
 	size_t len, n, most = ivu_am_max(i->domain.region);
-	uint8_t data[IVU_SHORT_MAX], how = 0;
+	uint8_t data[IVU_SHORT_MAX], *to, how = 0;
+	uint32_t bounce, at;
 	ivu_status status;
-	uint32_t bounce;
 
 	(void) flags;
 	(void) comp;
@@ -268,14 +261,15 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 		send_inline(p, id, data, header_length + len);
 		return IVU_OK;
 	}
-	len = header_length ? IVU_HEADER_GAP : 0;
-	bounce = ivs_ring_bounce(&i->ep, len + pkt.len);
-	if (unlikely(bounce == IVS_NO_BOUNCE))
+	at = ivs_ring_seek(&i->ep, pkt.len, p->nt.way.on);
+	if (unlikely(at == IVS_NO_BOUNCE))
 		return IVU_ERR_NO_RESOURCE;
-	for (n = 0; n < pkt.count; len += pieces[n++].iov_len)
-		how = copy_to_bounce(i, p, bounce, len, pieces[n].iov_base, pieces[n].iov_len);
+	bounce = ivs_bounce_pack(&i->ep, at, pkt.len);
+	to = i->ep.area + at;
+	for (n = 0; n < pkt.count; to += pieces[n++].iov_len)
+		how = copy_to_bounce(i, p, bounce, to, pieces[n].iov_base, pieces[n].iov_len);
 	/* What was timed is one piece. */
-	send_bounce(p, IVU_OP_AM | id, pkt.count == 1 ? how : 0, bounce, pkt.len, header, header_length);
+	send_bounce(p, IVU_OP_AM | id, pkt.count == 1 ? how : 0, bounce, at / NM_LAYOUT_LINE, pkt.len, header, header_length);
 	return IVU_OK;
 }
 
@@ -305,10 +299,10 @@ static bool send_pieces(struct ivu_iface *i, struct ivs_peer *p, struct ivu_put 
 		len = pkt->len - at < most ? pkt->len - at : most;
 		next = at + len < pkt->len ? ivs_bounce_split(&i->ep, bounce, len) : IVS_NO_BOUNCE;
 		if (pkt->count == 1)
-			how = copy_to_bounce(i, p, bounce, 0, (const uint8_t *) pkt->iov->iov_base + at, len);
+			how = copy_to_bounce(i, p, bounce, ivs_bounce_at(&i->ep, bounce), (const uint8_t *) pkt->iov->iov_base + at, len);
 		else
 			ivs_iov_gather(ivs_bounce_at(&i->ep, bounce), len, pkt->iov, pkt->count, at);
-		send_bounce(p, IVU_OP_PUT, how, bounce, len, put, sizeof(*put));
+		send_bounce(p, IVU_OP_PUT, how, bounce, bounce, len, put, sizeof(*put));
 	}
 	return true;
 }

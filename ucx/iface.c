@@ -465,7 +465,6 @@ ivu_status ivu_iface_open(struct ivu_memory *md, void *worker, const void *param
 	pthread_once(&once, watch_forks);
 	i->forks = ivu_forks;
 	i->timer = -1;
-	i->scratch = IVS_NO_BOUNCE;
 	i->domain.region = md->region;
 	i->domain.wake = -1;
 	i->ep.domain = &i->domain;

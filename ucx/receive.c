@@ -15,19 +15,18 @@ static void broken(struct ivs_peer *p, const char *what)
 }
 
 /*
- * Where the payload of a message with a bounce buffer is, which its first 8 bytes name, behind a gap. NULL: it names none.
- * What lies there may change while it is read, if its sender is hostile.
+ * Where the data of an active message with a bounce buffer is, with room for a header of IVU_WHOLE_HEADER bytes before it. NULL:
+ * it names none, or one of more than most bytes. What lies there may change while it is read, if its sender is hostile.
  */
-static uint8_t *bounced(struct ivs_peer *p, const uint8_t *message, size_t len, size_t fixed, size_t gap, size_t most,
-			size_t *bytes)
+static uint8_t *packed(struct ivs_peer *p, const uint8_t *message, size_t most, size_t *bytes)
 {
-	struct ivs_bounce ref;
+	struct ivu_packed ref;
 
-	if (len != sizeof(ref) + fixed)
-		return NULL;
 	memcpy(&ref, message, sizeof(ref));
 	*bytes = ref.len;
-	return ivs_bounced(p->ep->domain->region, p->slot, ref.page, gap, ref.len, most);
+	if (!ref.line)
+		return NULL;
+	return ivs_bounced(p->ep->domain->region, p->slot, 0, (size_t) ref.line * NM_LAYOUT_LINE, ref.len, most);
 }
 
 static inline void call(struct ivu_iface *i, uint8_t op, const void *data, size_t len)
@@ -62,12 +61,11 @@ static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, s
 	}
 	ivs_ring_get(p, 0, message + 8, len);
 	if (flags & IVS_F_BOUNCE) {
-		size_t header = len - sizeof(struct ivs_bounce), most = ivu_am_max(i->domain.region);
+		size_t header = len - sizeof(struct ivu_packed), most = ivu_am_max(i->domain.region);
 		uint8_t *to;
 
 		/* UCX has room for as much as the transport says that it sends. */
-		payload = header <= IVU_HEADER_MAX ?
-			bounced(p, message + 8, len, header, header ? IVU_HEADER_GAP : 0, most - header, &bytes) : NULL;
+		payload = header <= IVU_HEADER_MAX ? packed(p, message + 8, most - header, &bytes) : NULL;
 		if (!payload || flags & ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME))
 			return "a message with a wrong bounce buffer";
 		if (flags & IVS_F_TIME)
@@ -75,7 +73,7 @@ static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, s
 		if (op == (IVU_OP_AM | IVU_AM_WHOLE) && header == IVU_WHOLE_HEADER) {
 			/* UCX copies it from there to its user's memory. */
 			to = payload - IVU_WHOLE_HEADER;
-			memcpy(to, message + 8 + sizeof(struct ivs_bounce), IVU_WHOLE_HEADER);
+			memcpy(to, message + 8 + sizeof(struct ivu_packed), IVU_WHOLE_HEADER);
 			call(i, op, to, IVU_WHOLE_HEADER + bytes);
 			report(p, flags, begin, bytes);
 			return NULL;
@@ -83,7 +81,7 @@ static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, s
 		/* The data lies as IVU_PACKED_AT has it, behind a header of any length. One that UCX packed has its own. */
 		to = header ? i->received + 8 - header : i->received;
 		/* UCX reads such a message more than once, and it must not change meanwhile. */
-		ivs_copy_small(to, message + 8 + sizeof(struct ivs_bounce), header);
+		ivs_copy_small(to, message + 8 + sizeof(struct ivu_packed), header);
 		ivs_copy(to + header, payload, bytes);
 		report(p, flags, begin, bytes);
 		call(i, op, to, header + bytes);
@@ -112,6 +110,7 @@ static const char *__attribute__((noinline)) put(struct ivu_iface *i, struct ivs
 	struct ivu_memory *m = ivs_entry(i->base.md, struct ivu_memory, md);
 	uint64_t words[(IVS_INLINE_MAX + 7) / 8], begin = 0;
 	const uint8_t *message = (const uint8_t *) words, *payload;
+	struct ivs_bounce ref;
 	struct ivu_put where;
 	size_t skip = 0, bytes;
 
@@ -124,8 +123,10 @@ static const char *__attribute__((noinline)) put(struct ivu_iface *i, struct ivs
 	payload = message + sizeof(where);
 	bytes = len - sizeof(where);
 	if (skip) {
-		payload = bounced(p, message, len, sizeof(where), 0, i->domain.region->geo.bounce_bytes, &bytes);
-		if (!payload)
+		memcpy(&ref, message, sizeof(ref));
+		bytes = ref.len;
+		payload = ivs_bounced(p->ep->domain->region, p->slot, ref.page, 0, bytes, i->domain.region->geo.bounce_bytes);
+		if (!payload || len != sizeof(ref) + sizeof(where))
 			return "a message with a wrong bounce buffer";
 	}
 	if (flags & IVS_F_TIME)

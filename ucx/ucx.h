@@ -39,16 +39,16 @@ struct ivu_put {
  */
 #define IVU_PIECES	4
 
+/* Where the data of an active message is that has a packed bounce buffer: in the message, before its header. */
+struct ivu_packed {
+	uint32_t	line;		/* of the sender's pool, with which it begins; the receiver may put the header right before it */
+	uint32_t	len;		/* bytes */
+};
+
 #define IVU_SHORT_MAX	(8 + IVS_INLINE_MAX)	/* bytes of an active message in the ring itself */
 #define IVU_IOV_MAX	8
 #define IVU_AM_IOV_MAX	16	/* pieces that are stated: UCX and programs keep that many on their stack */
 #define IVU_HEADER_MAX	56	/* bytes of a header in the ring before data in a bounce buffer */
-
-/*
- * Bytes of a bounce buffer before data that has its header in the ring: the receiver may put the header there. Half a page
- * more: a CPU takes a load for one of what was just stored if both lie alike in their pages, as user's data mostly does.
- */
-#define IVU_HEADER_GAP	(2048 + 64)
 
 /*
  * The active message that holds all of a tagged message, behind 8 bytes of header (UCX's UCP_AM_ID_EAGER_ONLY). What UCX
@@ -157,7 +157,6 @@ struct ivu_iface {
 	struct ivu_device_addr addr;
 	struct ivs_domain domain;
 	struct ivs_ep	ep;
-	uint32_t	scratch;	/* a bounce buffer for the next message that UCX packs, or IVS_NO_BOUNCE */
 	uint8_t		*buffers;
 	uint8_t		*packed, *received;	/* in them: what UCX packs, or a put's pieces; a message of ivu_am_max() */
 	uint32_t	puts;		/* peers with puts that are not known to be done */

@@ -12,6 +12,7 @@ struct ivs_bounce_pool {
 	uint32_t	turn;		/* those that are used now, */
 	uint32_t	taken;		/* and how many were taken since they are as many */
 	uint32_t	next;		/* from here on the next buffer is searched for */
+	uint32_t	end;		/* the byte of the pool behind the buffer that was taken last, if it was packed; 0: it was not */
 	uint32_t	touched;	/* from there on none was asked about (ivs_bounce_fresh) */
 };
 

@@ -8,7 +8,14 @@
 #include "ring/bounce.h"
 #include "tune.h"
 
-#define MORE	(IVS_BOUNCE_PAGES_MAX + 1)	/* a page of a buffer, but its first */
+#define MORE	UINT8_MAX	/* a page of a buffer, but its first */
+#define SHARED	0x80		/* with the pages of a buffer: its first page is the last of the one before, too */
+
+/*
+ * Where in its page the first of a row of packed buffers begins. A CPU takes a load for one of what was just stored if both lie
+ * alike in their pages, and users' data mostly lies at a page's begin, or 16 bytes behind it.
+ */
+#define PACKED_FIRST	(2048 + NM_LAYOUT_LINE)
 
 int ivs_bounce_pool_open(struct ivs_ep *ep)
 {
@@ -33,27 +40,37 @@ static uint32_t pages_for(size_t bytes)
 	return bytes ? (uint32_t) ((bytes + NM_LAYOUT_PAGE - 1) / NM_LAYOUT_PAGE) : 1;
 }
 
-/* The first of n free pages in a row, from page at on and before page end. */
-static uint32_t find(const struct ivs_bounce_pool *q, uint32_t at, uint32_t end, uint32_t n)
+/* The pages of a buffer. */
+static uint32_t pages_of(const struct ivs_bounce_pool *q, uint32_t bounce)
+{
+	return q->pages[bounce] & (uint8_t) ~SHARED;
+}
+
+/* How many pages are free from page at on, up to n, which is as many as there are or less. */
+static uint32_t free_pages(const struct ivs_bounce_pool *q, uint32_t at, uint32_t n)
 {
 	uint32_t row = 0;
 	uint64_t eight;
 
-	while (at < end) {
-		/* Most pages are free: eight at once. */
-		if (n - row >= sizeof(eight) && end - at >= sizeof(eight)) {
-			memcpy(&eight, q->pages + at, sizeof(eight));
-			if (!eight) {
-				row += sizeof(eight);
-				at += sizeof(eight);
-				if (row == n)
-					return at - n;
-				continue;
-			}
-		}
-		row = q->pages[at++] ? 0 : row + 1;
+	for (; n - row >= sizeof(eight); row += sizeof(eight)) {
+		memcpy(&eight, q->pages + at + row, sizeof(eight));
+		if (eight)
+			break;
+	}
+	while (row < n && !q->pages[at + row])
+		row++;
+	return row;
+}
+
+/* The first of n free pages in a row, from page at on and before page end. */
+static uint32_t find(const struct ivs_bounce_pool *q, uint32_t at, uint32_t end, uint32_t n)
+{
+	uint32_t row;
+
+	for (; at < end && end - at >= n; at += row + 1) {
+		row = free_pages(q, at, n);
 		if (row == n)
-			return at - n;
+			return at;
 	}
 	return IVS_NO_BOUNCE;
 }
@@ -68,10 +85,19 @@ static bool grow(struct ivs_bounce_pool *q)
 	return true;
 }
 
-uint32_t ivs_bounce_alloc(struct ivs_ep *ep, size_t bytes)
+/* Makes a buffer of n pages from page bounce on, of which all but perhaps the first are free. */
+static void take(struct ivs_bounce_pool *q, uint32_t bounce, uint32_t n)
 {
-	struct ivs_bounce_pool *q = &ep->pool;
-	uint32_t n = pages_for(bytes), bounce;
+	memset(q->pages + bounce, MORE, n);
+	q->pages[bounce] = (uint8_t) n;
+	q->taken += n;
+	q->next = bounce + n;
+}
+
+/* The first of n free pages in a row, behind what was taken last if they are there. */
+static uint32_t search(struct ivs_bounce_pool *q, uint32_t n)
+{
+	uint32_t bounce;
 
 	do {
 		bounce = find(q, q->next, q->turn, n);
@@ -81,27 +107,56 @@ uint32_t ivs_bounce_alloc(struct ivs_ep *ep, size_t bytes)
 			bounce = find(q, 0, q->turn, n);
 		}
 	} while (unlikely(bounce == IVS_NO_BOUNCE) && grow(q));
-	if (unlikely(bounce == IVS_NO_BOUNCE))
-		return bounce;
-	memset(q->pages + bounce, MORE, n);
-	q->pages[bounce] = (uint8_t) n;
-	q->taken += n;
-	q->next = bounce + n;
 	return bounce;
 }
 
-void ivs_bounce_trim(struct ivs_ep *ep, uint32_t bounce, size_t bytes)
+uint32_t ivs_bounce_alloc(struct ivs_ep *ep, size_t bytes)
 {
 	struct ivs_bounce_pool *q = &ep->pool;
-	uint32_t n = q->pages[bounce], left = pages_for(bytes);
+	uint32_t n = pages_for(bytes), bounce = search(q, n);
 
-	if (left >= n)
-		return;
-	memset(q->pages + bounce + left, 0, n - left);
-	q->pages[bounce] = (uint8_t) left;
-	q->taken -= n - left;
-	if (q->next == bounce + n)
-		q->next = bounce + left;
+	if (unlikely(bounce == IVS_NO_BOUNCE))
+		return bounce;
+	take(q, bounce, n);
+	q->end = 0;
+	return bounce;
+}
+
+/* Where a buffer may begin behind the last one, whose last page may be its first. IVS_NO_BOUNCE: not there. */
+static uint32_t behind(const struct ivs_bounce_pool *q, size_t bytes)
+{
+	uint32_t at = (q->end + NM_LAYOUT_LINE - 1) / NM_LAYOUT_LINE * NM_LAYOUT_LINE + NM_LAYOUT_LINE, page, end;
+
+	if (at % NM_LAYOUT_PAGE == 0)
+		at += NM_LAYOUT_LINE;
+	page = at / NM_LAYOUT_PAGE;
+	end = page + pages_for(at % NM_LAYOUT_PAGE + bytes);
+	if (!q->end || end > q->turn || (page < q->next && q->pages[page] && q->pages[page] != MORE))
+		return IVS_NO_BOUNCE;
+	return free_pages(q, q->next, end - q->next) == end - q->next ? at : IVS_NO_BOUNCE;
+}
+
+uint32_t ivs_bounce_seek(struct ivs_ep *ep, size_t bytes, bool row)
+{
+	struct ivs_bounce_pool *q = &ep->pool;
+	uint32_t at = row ? behind(q, bytes) : IVS_NO_BOUNCE, bounce;
+
+	if (at != IVS_NO_BOUNCE)
+		return at;
+	bounce = search(q, pages_for(PACKED_FIRST + bytes));
+	return likely(bounce != IVS_NO_BOUNCE) ? bounce * NM_LAYOUT_PAGE + PACKED_FIRST : IVS_NO_BOUNCE;
+}
+
+uint32_t ivs_bounce_pack(struct ivs_ep *ep, uint32_t at, size_t bytes)
+{
+	struct ivs_bounce_pool *q = &ep->pool;
+	uint32_t bounce = at / NM_LAYOUT_PAGE;
+	uint8_t shared = q->pages[bounce] ? SHARED : 0;
+
+	take(q, bounce, pages_for(at % NM_LAYOUT_PAGE + bytes));
+	q->pages[bounce] |= shared;
+	q->end = at + (uint32_t) bytes;
+	return bounce;
 }
 
 uint32_t ivs_bounce_split(struct ivs_ep *ep, uint32_t bounce, size_t bytes)
@@ -117,7 +172,7 @@ uint32_t ivs_bounce_split(struct ivs_ep *ep, uint32_t bounce, size_t bytes)
 bool ivs_bounce_fresh(struct ivs_ep *ep, uint32_t bounce)
 {
 	struct ivs_bounce_pool *q = &ep->pool;
-	uint32_t end = bounce + q->pages[bounce];
+	uint32_t end = bounce + pages_of(q, bounce);
 
 	if (likely(end <= q->touched))
 		return false;
@@ -128,6 +183,16 @@ bool ivs_bounce_fresh(struct ivs_ep *ep, uint32_t bounce)
 void ivs_bounce_free(struct ivs_ep *ep, uint32_t bounce)
 {
 	struct ivs_bounce_pool *q = &ep->pool;
+	uint8_t shared = q->pages[bounce] & SHARED, *last;
+	uint32_t n = pages_of(q, bounce);
 
-	memset(q->pages + bounce, 0, q->pages[bounce]);
+	last = q->pages + bounce + n - 1;
+	if (n > 1 && *last != MORE) {
+		/* Another buffer begins there. */
+		*last &= (uint8_t) ~SHARED;
+		n--;
+	}
+	memset(q->pages + bounce, 0, n);
+	if (shared)
+		q->pages[bounce] = MORE;
 }

@@ -9,7 +9,7 @@
 #include "tune.h"
 
 #define IVS_NO_BOUNCE	UINT32_MAX
-#define IVS_BOUNCE_PAGES_MAX	254	/* of one buffer */
+#define IVS_BOUNCE_PAGES_MAX	126	/* of one buffer */
 
 /* Sets up the pool of an endpoint that has an area. Returns 0 or -FI_ENOMEM. */
 int ivs_bounce_pool_open(struct ivs_ep *ep);
@@ -18,10 +18,20 @@ void ivs_bounce_pool_close(struct ivs_ep *ep);
 /* Takes a buffer of that many bytes, at most IVS_BOUNCE_PAGES_MAX pages. Returns its number, or IVS_NO_BOUNCE: there is no room. */
 uint32_t ivs_bounce_alloc(struct ivs_ep *ep, size_t bytes);
 
-/* Frees all of a buffer that lies behind its first bytes bytes, 1 or more. */
-void ivs_bounce_trim(struct ivs_ep *ep, uint32_t bounce, size_t bytes);
+/*
+ * Where in the pool a packed buffer of up to that many bytes may begin: a byte at a line's begin, not at a page's. The line before
+ * it is the buffer's, too. row: right behind the last one that was packed, if no other one was taken since. Nothing is taken yet.
+ * IVS_NO_BOUNCE: there is no room.
+ */
+uint32_t ivs_bounce_seek(struct ivs_ep *ep, size_t bytes, bool row);
 
-/* Makes two of a buffer: its first bytes bytes, whole pages and fewer than it has, and the rest. Returns that one's number. */
+/* Takes a buffer of that many bytes, 1 or more, at a place that was sought for as many or more. Returns its number. */
+uint32_t ivs_bounce_pack(struct ivs_ep *ep, uint32_t at, size_t bytes);
+
+/*
+ * Makes two of a buffer that is not packed: its first bytes bytes, which are whole pages and fewer than it has, and the rest.
+ * Returns the number of the rest.
+ */
 uint32_t ivs_bounce_split(struct ivs_ep *ep, uint32_t bounce, size_t bytes);
 
 /* Was some of the buffer's memory never asked about before? The kernel has to find it. */

@@ -48,21 +48,37 @@ void __attribute__((noinline)) ivs_ring_notify(struct ivs_peer *p)
 	ivs_doorbell_check(p);
 }
 
-uint32_t ivs_ring_bounce(struct ivs_ep *ep, size_t bytes)
+/* Frees the bounce buffers that receivers have read. */
+static void reap_all(struct ivs_ep *ep)
 {
 	struct ivs_list *pos;
-	uint32_t bounce = ivs_bounce_alloc(ep, bytes);
 
-	if (likely(bounce != IVS_NO_BOUNCE))
-		return bounce;
-	/* Others may have read theirs. */
 	ivs_list_each(pos, &ep->peers_all) {
 		struct ivs_peer *q = ivs_entry(pos, struct ivs_peer, all);
 
 		if (q->channel == IVS_CHAN_RING)
 			reap(q);
 	}
+}
+
+uint32_t ivs_ring_bounce(struct ivs_ep *ep, size_t bytes)
+{
+	uint32_t bounce = ivs_bounce_alloc(ep, bytes);
+
+	if (likely(bounce != IVS_NO_BOUNCE))
+		return bounce;
+	reap_all(ep);
 	return ivs_bounce_alloc(ep, bytes);
+}
+
+uint32_t ivs_ring_seek(struct ivs_ep *ep, size_t bytes, bool row)
+{
+	uint32_t at = ivs_bounce_seek(ep, bytes, row);
+
+	if (likely(at != IVS_NO_BOUNCE))
+		return at;
+	reap_all(ep);
+	return ivs_bounce_seek(ep, bytes, row);
 }
 
 /* Writes bytes from byte at of a message's payload on; at is any. */

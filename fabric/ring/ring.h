@@ -147,6 +147,8 @@ static inline void ivs_ring_hold(struct ivs_peer *p, uint32_t lines, uint32_t bo
 
 /* Takes a bounce buffer of that many bytes, perhaps one that its receiver has just read; IVS_NO_BOUNCE: there is no room. */
 uint32_t ivs_ring_bounce(struct ivs_ep *ep, size_t bytes);
+/* The same of a place for a packed one (ivs_bounce_seek). */
+uint32_t ivs_ring_seek(struct ivs_ep *ep, size_t bytes, bool row);
 /* receive.c: handles what has arrived. Returns how many messages. */
 int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *peer);
 /* Is there a message that was not handled? */

@@ -102,51 +102,105 @@ static void fills(size_t bytes)
 	free(all);
 }
 
-/* Buffers of all lengths, cut short, split and freed in any order. */
+/* What any_order() has taken. */
+struct buffer {
+	uint32_t bounce, pages;
+	uint32_t line, lines;	/* of the pool, which no other one has */
+};
+
+enum { LINES = PAGE / NM_LAYOUT_LINE };
+
+static uint16_t line_owner[PAGES * LINES];
+
+/* Makes lines and pages of the pool who's, or nobody's if that is 0. They must have been the other before. */
+static void set_owner(const struct buffer *b, uint16_t before, uint16_t who)
+{
+	for (uint32_t i = b->line; i < b->line + b->lines; i++) {
+		CHECK(i < PAGES * LINES && line_owner[i] == before);
+		line_owner[i] = who;
+	}
+	/* How many buffers have it: a page is shared by two at most. */
+	for (uint32_t i = b->bounce; i < b->bounce + b->pages; i++) {
+		owner[i] = (uint8_t) (who ? owner[i] + 1 : owner[i] - 1);
+		CHECK(owner[i] <= 2);
+	}
+}
+
+/* Takes a packed buffer, mostly for less than it is taken with. false: there is no room. */
+static bool pack(struct buffer *b, size_t len, bool row)
+{
+	uint32_t at = ivs_bounce_seek(&ep, len, row), end;
+
+	if (at == IVS_NO_BOUNCE)
+		return false;
+	CHECK(at % PAGE && !(at % NM_LAYOUT_LINE));
+	if (random() % 4)
+		len = 1 + (size_t) random() % len;
+	end = at + (uint32_t) len;
+	b->bounce = ivs_bounce_pack(&ep, at, len);
+	CHECK(b->bounce == at / PAGE);
+	b->pages = (end - 1) / PAGE + 1 - b->bounce;
+	b->line = at / NM_LAYOUT_LINE - 1;
+	b->lines = (end + NM_LAYOUT_LINE - 1) / NM_LAYOUT_LINE - b->line;
+	return true;
+}
+
+/* Buffers of all lengths, packed ones too, cut short, split and freed in any order. */
 static void any_order(size_t bytes, unsigned int seed)
 {
 	enum { LIVE = 100 };
-	struct {
-		uint32_t bounce, pages;
-	} live[LIVE] = { { 0 } };
-	uint32_t count = (uint32_t) (bytes / PAGE);
+	struct buffer live[LIVE] = { { 0 } };
+	uint32_t count = (uint32_t) (bytes / PAGE), shared = 0;
 
 	srandom(seed);
 	open_pool(bytes);
+	memset(line_owner, 0, sizeof(line_owner));
 	for (int n = 0; n < 200000; n++) {
-		int i = (int) (random() % LIVE);
-		size_t len = (size_t) random() % (random() % 3 ? 2 * PAGE : LARGEST + PAGE), left;
+		/* Often those that are still free, so that buffers follow each other. */
+		int i = (int) (n % 3 ? n % LIVE : random() % LIVE), k = (i + 1) % LIVE;
+		size_t len = 1 + (size_t) random() % (random() % 3 ? 2 * PAGE : LARGEST + PAGE);
+		struct buffer *b = &live[i], *next = &live[k];
 
-		if (live[i].pages) {
-			mark(live[i].bounce, live[i].pages, (uint8_t) (i + 1), 0);
-			ivs_bounce_free(&ep, live[i].bounce);
-			live[i].pages = 0;
+		if (b->pages) {
+			set_owner(b, (uint16_t) (i + 1), 0);
+			ivs_bounce_free(&ep, b->bounce);
+			b->pages = 0;
 			continue;
 		}
-		live[i].bounce = ivs_bounce_alloc(&ep, len);
-		if (live[i].bounce == IVS_NO_BOUNCE) {
+		if (random() % 2) {
+			if (!pack(b, len, random() % 8)) {
+				CHECK(!has_room(count, pages(len + PAGE / 2 + NM_LAYOUT_LINE)));
+				continue;
+			}
+			shared += owner[b->bounce];
+			set_owner(b, 0, (uint16_t) (i + 1));
+			continue;
+		}
+		b->bounce = ivs_bounce_alloc(&ep, len);
+		if (b->bounce == IVS_NO_BOUNCE) {
 			CHECK(!has_room(count, pages(len)));
 			continue;
 		}
-		live[i].pages = pages(len);
-		CHECK(live[i].pages <= MOST && live[i].bounce + live[i].pages <= count);
-		mark(live[i].bounce, live[i].pages, 0, (uint8_t) (i + 1));
-		if (random() % 2 && len) {
-			left = (size_t) random() % len + 1;
-			ivs_bounce_trim(&ep, live[i].bounce, left);
-			mark(live[i].bounce + pages(left), live[i].pages - pages(left), (uint8_t) (i + 1), 0);
-			live[i].pages = pages(left);
-		} else if (random() % 2 && live[i].pages > 1 && !live[(i + 1) % LIVE].pages) {
-			int k = (i + 1) % LIVE;
-			uint32_t first = 1 + (uint32_t) random() % (live[i].pages - 1);
+		b->pages = pages(len);
+		b->line = b->bounce * LINES;
+		b->lines = b->pages * LINES;
+		CHECK(b->pages <= MOST && b->bounce + b->pages <= count);
+		set_owner(b, 0, (uint16_t) (i + 1));
+		if (random() % 2 && b->pages > 1 && !next->pages) {
+			uint32_t first = 1 + (uint32_t) random() % (b->pages - 1);
 
-			live[k].bounce = ivs_bounce_split(&ep, live[i].bounce, first * (size_t) PAGE);
-			CHECK(live[k].bounce == live[i].bounce + first);
-			live[k].pages = live[i].pages - first;
-			live[i].pages = first;
-			mark(live[k].bounce, live[k].pages, (uint8_t) (i + 1), (uint8_t) (k + 1));
+			next->bounce = ivs_bounce_split(&ep, b->bounce, first * (size_t) PAGE);
+			CHECK(next->bounce == b->bounce + first);
+			next->pages = b->pages - first;
+			next->line = next->bounce * LINES;
+			next->lines = next->pages * LINES;
+			b->pages = first;
+			b->lines = first * LINES;
+			for (uint32_t l = next->line; l < next->line + next->lines; l++)
+				line_owner[l] = (uint16_t) (k + 1);
 		}
 	}
+	CHECK(shared > 100);
 	close_pool();
 }
 
