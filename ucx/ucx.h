@@ -33,10 +33,7 @@ struct ivu_put {
 	uint64_t	key;
 };
 
-/*
- * How many times geo.bounce_bytes a message may have that UCX does not divide. A write of registered memory comes in pieces of
- * geo.bounce_bytes. A tagged message that UCX divides has a further copy, and each write costs UCX some time: docs/ucx.md.
- */
+/* How many times geo.bounce_bytes are written to registered memory at once, in as many pieces: each write costs UCX some time. */
 #define IVU_PIECES	4
 
 /* Where the data of an active message is that has a packed bounce buffer: in the message, before its header. */
@@ -168,10 +165,13 @@ struct ivu_iface {
 	uint8_t		message[IVU_SHORT_MAX + 8] __attribute__((aligned(64)));
 };
 
-/* The most bytes of an active message, header and data: what is longer was not sent by a transport of ours. */
+/*
+ * The most bytes of an active message, header and data: what is longer was not sent by a transport of ours. UCX keeps a message of
+ * over 1 KiB that no receive waits for in memory of that size, however long it is. So more than 32 KiB would be too much.
+ */
 static inline size_t ivu_am_max(const struct ivs_region *r)
 {
-	return IVU_PIECES * (size_t) r->geo.bounce_bytes + IVU_WHOLE_HEADER;
+	return r->geo.bounce_bytes + IVU_WHOLE_HEADER;
 }
 
 /* The most bytes that are written to registered memory at once. */
