@@ -30,6 +30,12 @@ static inline void ivs_own_ahead(struct ivs_peer *p, uint32_t lines, size_t len)
 	}
 }
 
+/* Has nothing come from it since the last message to it? */
+static inline bool ivs_in_row(const struct ivs_peer *p)
+{
+	return p->rx_head == p->row_rx;
+}
+
 /* Shows a complete message, of this many lines from l on, to its receiver. */
 static inline void ivs_ring_publish(struct ivs_peer *p, struct nm_line *l, uint32_t lines,
 				    uint8_t op, uint8_t flags, size_t len)
@@ -40,6 +46,7 @@ static inline void ivs_ring_publish(struct ivs_peer *p, struct nm_line *l, uint3
 
 	__atomic_store_n((uint64_t *) (void *) l, word, __ATOMIC_RELEASE);
 	p->tx_head += lines;
+	p->ep->sent++;
 	ivs_own_ahead(p, lines, len);
 	/*
 	 * A receiver that does not poll this ring in each call sees its activity

@@ -86,20 +86,35 @@ static inline void ivs_ring_show(struct ivs_peer *p)
 }
 
 /*
+ * After a message with a bounce buffer: how many cycles the next poll waits. One who sends to others meanwhile may wait for
+ * this peer with each of its messages, as in a ring of ranks: that one does not wait longer than for short ones.
+ */
+static inline uint64_t ivs_quiet_long(struct ivs_peer *p)
+{
+	uint32_t before = p->run_sent;
+
+	p->came_long = false;
+	p->run_sent = p->ep->sent;
+	return p->run_sent == before ? IVS_QUIET_LONG_CYCLES : IVS_QUIET_CYCLES;
+}
+
+/*
  * A receiver that polls each line while it is being written slows down a sender of many
- * messages in a row. So after some of them the next poll waits for more to come.
+ * messages in a row. So after some of them the next poll waits for more to come. One that reads a bounce buffer while the
+ * next one is being written slows it down as well: its CPU fetches lines ahead, which the sender then has to take back.
  */
 static inline void ivs_pace(struct ivs_peer *p, int n)
 {
 	if (p->tx_head != p->run_head) {
 		p->run_head = p->tx_head;
 		p->run = 0;
+		p->came_long = false;
 		return;
 	}
 	p->run += (uint32_t) n;
 	if (p->run >= IVS_RUN_LENGTH) {
 		p->run = IVS_RUN_LENGTH;
-		p->quiet_until = ivs_cycles() + IVS_QUIET_CYCLES;
+		p->quiet_until = ivs_cycles() + (unlikely(p->came_long) ? ivs_quiet_long(p) : IVS_QUIET_CYCLES);
 	}
 }
 

@@ -1,4 +1,4 @@
-/* When a rank spins for a reply within one call (fabric/ring/spin.h). */
+/* When a rank spins for a reply within one call (fabric/ring/spin.h), and when it leaves a ring alone (ivs_pace() of ring.h). */
 #include "../../fabric/ring/spin.h"
 #include "check.h"
 
@@ -39,11 +39,40 @@ static void answers(void)
 	ivs_pace(&peer, 1);
 }
 
+/* Messages with bounce buffers in a row: the ring is left alone for longer, but not by one who sends to others meanwhile. */
+static void paces(void)
+{
+	static struct ivs_ep ep;
+	struct ivs_peer from = { .ep = &ep };
+	uint64_t begin;
+	int n;
+
+	for (n = 1; n < IVS_RUN_LENGTH; n++) {
+		from.came_long = true;
+		ivs_pace(&from, 1);
+		CHECK(!from.quiet_until);
+	}
+	begin = ivs_cycles();
+	ivs_pace(&from, 1);
+	CHECK(from.quiet_until >= begin + IVS_QUIET_LONG_CYCLES && !from.came_long);
+	CHECK(ivs_quiet_long(&from) == IVS_QUIET_LONG_CYCLES);
+	ep.sent++;
+	CHECK(ivs_quiet_long(&from) == IVS_QUIET_CYCLES);
+	CHECK(ivs_quiet_long(&from) == IVS_QUIET_LONG_CYCLES);
+	/* A reply of ours ends the row. */
+	from.tx_head++;
+	from.came_long = true;
+	from.quiet_until = 0;
+	ivs_pace(&from, IVS_RUN_LENGTH);
+	CHECK(!from.quiet_until && !from.came_long);
+}
+
 int main(void)
 {
 	int i, n;
 
 	ivs_cpu_relax_init();
+	paces();
 	for (i = 0; i < 2; i++) {
 		/* Nothing was sent, nothing is waited for: the next poll finds what has come. */
 		*next() = ivs_lap_of(peer.rx_head, peer.rx_shift, peer.rx_lap0);
