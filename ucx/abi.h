@@ -164,6 +164,8 @@ struct ivu_perf {
 };
 
 #define IVU_PERF_OPERATION	1U
+#define IVU_OPERATION_NONE	-1	/* no value of UCX's */
+#define IVU_OPERATION_AM_SHORT	0
 #define IVU_OPERATION_AM_ZCOPY	2
 #define IVU_OPERATION_PUT_SHORT	3
 #define IVU_OPERATION_PUT_BCOPY	4

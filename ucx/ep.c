@@ -48,20 +48,7 @@ static inline ivu_status check(struct ivu_ep *e, uint32_t lines)
 	return ready(e, lines);
 }
 
-static ivu_status am_short(struct ivu_ep *e, uint8_t id, uint64_t header, const void *payload, unsigned int length)
-{
-	uint32_t lines = ivs_lines_for(length);
-	ivu_status status;
-
-	if (unlikely(length > IVS_INLINE_MAX || id >= IVU_AM_IDS))
-		return IVU_ERR_INVALID_PARAM;
-	status = check(e, lines);
-	if (likely(status == IVU_OK))
-		ivs_eager_send_lines(&e->peer->ivs, lines, IVU_OP_AM | id, header, NULL, payload, length);
-	return status;
-}
-
-/* Sends an active message of up to IVU_SHORT_MAX bytes, for which there is room. */
+/* Sends an active message of up to IVU_INLINE_MAX bytes, for which there is room. */
 static void send_inline(struct ivs_peer *p, uint8_t id, const uint8_t *data, size_t len)
 {
 	struct nm_line *l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
@@ -94,20 +81,6 @@ static size_t gather(uint8_t *dst, size_t most, const struct ivu_iov *iov, size_
 		}
 	}
 	return len;
-}
-
-static ivu_status am_short_iov(struct ivu_ep *e, uint8_t id, const struct ivu_iov *iov, size_t count)
-{
-	uint8_t data[IVU_SHORT_MAX];
-	size_t len = gather(data, sizeof(data), iov, count);
-	ivu_status status;
-
-	if (len > sizeof(data) || id >= IVU_AM_IDS)
-		return IVU_ERR_INVALID_PARAM;
-	status = check(e, ivs_lines_for(len < 8 ? 0 : len - 8));
-	if (likely(status == IVU_OK))
-		send_inline(&e->peer->ivs, id, data, len);
-	return status;
 }
 
 /* Copies data to a place in a bounce buffer. Returns the flags that say how. */
@@ -170,7 +143,7 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 		return IVU_ERR_INVALID_PARAM;
 	if (unlikely(status != IVU_OK))
 		return status;
-	at = ivs_ring_seek(&i->ep, ivu_am_max(i->domain.region), p->nt.way.on);
+	at = ivs_ring_seek(&i->ep, ivu_am_max(i->domain.region), ivs_in_row(p));
 	if (unlikely(at == IVS_NO_BOUNCE))
 		return IVU_ERR_NO_RESOURCE;
 	to = i->ep.area + at;
@@ -179,7 +152,7 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	len = pack(packed, arg);
 	if (head)
 		peer->packed = (uint32_t) len;
-	if (len <= IVU_SHORT_MAX) {
+	if (len <= IVU_INLINE_MAX) {
 		send_inline(p, id, packed, len);
 		return (ssize_t) len;
 	}
@@ -188,6 +161,45 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 		how = copy_to_bounce(i, p, bounce, to, packed + head, len - head);
 	send_bounce(p, IVU_OP_AM | id, how, bounce, at / NM_LAYOUT_LINE, len - head, packed, head);
 	return (ssize_t) len;
+}
+
+/* A short message whose payload does not fit the ring. UCX makes no request for it, as it does for one of am_zcopy(). */
+static ivu_status __attribute__((noinline)) am_short_long(struct ivu_ep *e, uint8_t id, uint64_t header, const void *payload,
+							  size_t length)
+{
+	struct ivu_iface *i = e->iface;
+	struct ivs_peer *p = &e->peer->ivs;
+	uint32_t bounce, at;
+	ivu_status status;
+	uint8_t how;
+
+	if (unlikely(length > ivu_am_max(i->domain.region) - sizeof(header) || id >= IVU_AM_IDS))
+		return IVU_ERR_INVALID_PARAM;
+	status = check(e, ivs_lines_for(sizeof(struct ivu_packed) + sizeof(header)));
+	if (unlikely(status != IVU_OK))
+		return status;
+	at = ivs_ring_seek(&i->ep, length, ivs_in_row(p));
+	if (unlikely(at == IVS_NO_BOUNCE))
+		return IVU_ERR_NO_RESOURCE;
+	bounce = ivs_bounce_pack(&i->ep, at, length);
+	how = copy_to_bounce(i, p, bounce, i->ep.area + at, payload, length);
+	send_bounce(p, IVU_OP_AM | id, how, bounce, at / NM_LAYOUT_LINE, length, &header, sizeof(header));
+	return IVU_OK;
+}
+
+static ivu_status am_short(struct ivu_ep *e, uint8_t id, uint64_t header, const void *payload, unsigned int length)
+{
+	uint32_t lines = ivs_lines_for(length);
+	ivu_status status;
+
+	if (unlikely(length > IVS_INLINE_MAX))
+		return am_short_long(e, id, header, payload, length);
+	if (unlikely(id >= IVU_AM_IDS))
+		return IVU_ERR_INVALID_PARAM;
+	status = check(e, lines);
+	if (likely(status == IVU_OK))
+		ivs_eager_send_lines(&e->peer->ivs, lines, IVU_OP_AM | id, header, NULL, payload, length);
+	return status;
 }
 
 /*
@@ -244,7 +256,7 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 	struct ivs_packet pkt = { .len = 0 };
 	struct iovec pieces[IVU_IOV_MAX];
 	size_t len, n, most = ivu_am_max(i->domain.region);
-	uint8_t data[IVU_SHORT_MAX], *to, how = 0;
+	uint8_t data[IVU_INLINE_MAX], *to, how = 0;
 	uint32_t bounce, at;
 	ivu_status status;
 
@@ -261,7 +273,7 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 		send_inline(p, id, data, header_length + len);
 		return IVU_OK;
 	}
-	at = ivs_ring_seek(&i->ep, pkt.len, p->nt.way.on);
+	at = ivs_ring_seek(&i->ep, pkt.len, ivs_in_row(p));
 	if (unlikely(at == IVS_NO_BOUNCE))
 		return IVU_ERR_NO_RESOURCE;
 	bounce = ivs_bounce_pack(&i->ep, at, pkt.len);
@@ -271,6 +283,25 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 	/* What was timed is one piece. */
 	send_bounce(p, IVU_OP_AM | id, pkt.count == 1 ? how : 0, bounce, at / NM_LAYOUT_LINE, pkt.len, header, header_length);
 	return IVU_OK;
+}
+
+static ivu_status am_short_iov(struct ivu_ep *e, uint8_t id, const struct ivu_iov *iov, size_t count)
+{
+	uint8_t data[IVU_INLINE_MAX];
+	size_t len = gather(data, sizeof(data), iov, count);
+	ivu_status status;
+
+	/* The first piece is UCX's own header. */
+	if (len > sizeof(data))
+		return iov->count == 1 && iov->length <= IVU_HEADER_MAX ?
+		       am_zcopy(e, id, iov->buffer, (unsigned int) iov->length, iov + 1, count - 1, 0, NULL) :
+		       am_zcopy(e, id, NULL, 0, iov, count, 0, NULL);
+	if (id >= IVU_AM_IDS)
+		return IVU_ERR_INVALID_PARAM;
+	status = check(e, ivs_lines_for(len < 8 ? 0 : len - 8));
+	if (likely(status == IVU_OK))
+		send_inline(&e->peer->ivs, id, data, len);
+	return status;
 }
 
 /* May that many pieces of a long message be written now? If not they wait in peer->pending. */

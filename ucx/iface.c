@@ -74,8 +74,7 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 	const struct ivs_region *r = i->domain.region;
 
 	memset(a, 0, sizeof(*a));
-	a->am.max_short = IVU_SHORT_MAX;
-	a->am.max_bcopy = a->am.max_zcopy = ivu_am_max(r);
+	a->am.max_short = a->am.max_bcopy = a->am.max_zcopy = ivu_am_max(r);
 	a->am.max_hdr = IVU_HEADER_MAX;
 	a->am.align_mtu = a->am.opt_zcopy_align = 1;
 	a->am.max_iov = IVU_AM_IOV_MAX;
@@ -95,11 +94,12 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 	a->dedicated = 12e9;
 	if (i->estimated == IVU_OPERATION_PUT_ZCOPY) {
 		/* No latency: for a row of messages UCX would leave it out. */
-		a->overhead = 4.5e-6;
+		a->overhead = 5.7e-6;
 		a->latency.c = 0;
+	} else if (i->estimated == IVU_OPERATION_AM_SHORT) {
+		a->dedicated = 100e9;
 	} else if (i->estimated == IVU_OPERATION_AM_ZCOPY) {
-		a->overhead = 100e-9;
-		a->dedicated = 10e9;
+		a->overhead = 1.7e-6;
 	}
 	a->max_num_eps = SIZE_MAX;
 	/*
@@ -114,7 +114,8 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
  * How long an operation takes, for UCX from 1.16 on, which chooses protocols by it. UCX's own function reads what
  * iface_query() says. A rendezvous takes its writes to be without copies, as on a card. Here they have as many as other
  * messages. An overhead makes up for that: messages of up to 32 KiB take two thirds of the time without a rendezvous.
- * For the same reason messages from the user's memory state less bandwidth, and more to begin with than short ones.
+ * To a short message UCX adds a copy. Here it has none beside the one that others have as well, and it is the fastest way for as
+ * long as it may be: so it states much bandwidth, and messages from the user's memory more to begin with.
  */
 static ivu_status estimate_perf(struct ivu_iface *i, struct ivu_perf *perf)
 {
@@ -122,9 +123,9 @@ static ivu_status estimate_perf(struct ivu_iface *i, struct ivu_perf *perf)
 	ivu_status status;
 
 	*(void **) &theirs = ivu_uct.estimate_perf;
-	i->estimated = perf->field_mask & IVU_PERF_OPERATION ? perf->operation : 0;
+	i->estimated = perf->field_mask & IVU_PERF_OPERATION ? perf->operation : IVU_OPERATION_NONE;
 	status = theirs(i, perf);
-	i->estimated = 0;
+	i->estimated = IVU_OPERATION_NONE;
 	return status;
 }
 
@@ -465,6 +466,7 @@ ivu_status ivu_iface_open(struct ivu_memory *md, void *worker, const void *param
 	pthread_once(&once, watch_forks);
 	i->forks = ivu_forks;
 	i->timer = -1;
+	i->estimated = IVU_OPERATION_NONE;
 	i->domain.region = md->region;
 	i->domain.wake = -1;
 	i->ep.domain = &i->domain;

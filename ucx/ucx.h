@@ -42,7 +42,7 @@ struct ivu_packed {
 	uint32_t	len;		/* bytes */
 };
 
-#define IVU_SHORT_MAX	(8 + IVS_INLINE_MAX)	/* bytes of an active message in the ring itself */
+#define IVU_INLINE_MAX	(8 + IVS_INLINE_MAX)	/* bytes of an active message in the ring itself */
 #define IVU_IOV_MAX	8
 #define IVU_AM_IOV_MAX	16	/* pieces that are stated: UCX and programs keep that many on their stack */
 #define IVU_HEADER_MAX	56	/* bytes of a header in the ring before data in a bounce buffer */
@@ -159,10 +159,10 @@ struct ivu_iface {
 	uint32_t	puts;		/* peers with puts that are not known to be done */
 	uint64_t	came;		/* messages */
 	unsigned int	forks;		/* ivu_forks when it was opened */
-	int		estimated;	/* the operation that UCX asks about, 0: none */
+	int		estimated;	/* the operation that UCX asks about, or IVU_OPERATION_NONE */
 	int		timer;		/* wakes UCX, -1: was not asked for */
 	uint64_t	idle_since, idle_came;	/* ns; what had come then */
-	uint8_t		message[IVU_SHORT_MAX + 8] __attribute__((aligned(64)));
+	uint8_t		message[IVU_INLINE_MAX + 8] __attribute__((aligned(64)));
 };
 
 /*

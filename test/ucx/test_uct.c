@@ -253,7 +253,7 @@ static void hostile(void)
 		if (!gone)
 			switch (turn++ % 3) {
 			case 0:
-				uct_ep_am_short(ep, 3, 1, window, random_number() % (attr.cap.am.max_short - 7));
+				uct_ep_am_short(ep, turn % 2 ? 3 : WHOLE, 1, window, random_number() % (attr.cap.am.max_short - 7));
 				break;
 			case 1:
 				uct_ep_am_bcopy(ep, turn % 2 ? 3 : WHOLE, pack, &len, 0);
@@ -290,7 +290,7 @@ static void plain(void)
 	while (sent < COUNT) {
 		len = sent * 13 % (attr.cap.am.max_bcopy + 1);
 		if (sent % 2 ? uct_ep_am_bcopy(ep, 3, pack, &len, 0) >= 0 :
-			       uct_ep_am_short(ep, 3, 1, window, (unsigned) (sent % 329)) == UCS_OK)
+			       uct_ep_am_short(ep, 3, 1, window, (unsigned) (sent * 13 % (attr.cap.am.max_short - 7))) == UCS_OK)
 			sent++;
 		uct_iface_progress(iface);
 	}
@@ -376,6 +376,58 @@ static void zcopy(void)
 	close_all();
 }
 
+/* Short messages, of all lengths: what does not fit the ring goes by a bounce buffer. In pieces, too. */
+static void shorts(void)
+{
+	size_t most = 0, sent = 0, len, first;
+	uct_iov_t iov[3];
+	uint64_t header;
+	uint8_t *data;
+	int id, n;
+
+	open_all();
+	EXPECT(uct_iface_set_am_handler(iface, WHOLE, on_pattern, NULL, 0) == UCS_OK);
+	most = attr.cap.am.max_short;
+	EXPECT(most >= 16384);
+	data = malloc(most + 1);
+	for (len = 0; len <= most; len++)
+		data[len] = pattern(len);
+	memcpy(&header, data, sizeof(header));
+	connect_to(!rank);
+	memset(iov, 0, sizeof(iov));
+	for (n = 0; n < 2000; n++) {
+		len = n < 600 ? (size_t) n : n < 650 ? most - (size_t) (n - 600) : (size_t) n * 7919 % (most + 1);
+		id = n % 2 ? 4 : WHOLE;
+		if (len >= sizeof(header)) {
+			while (uct_ep_am_short(ep, (uint8_t) id, header, data + sizeof(header),
+					       (unsigned) (len - sizeof(header))) == UCS_ERR_NO_RESOURCE)
+				uct_iface_progress(iface);
+			sent += len;
+		}
+		first = n % 3 ? (size_t) n % 80 : 8;
+		if (first > len)
+			first = len;
+		iov[0] = (uct_iov_t) { .buffer = data, .length = first, .count = 1 };
+		iov[1] = (uct_iov_t) { .buffer = data + first, .length = (len - first) / 2, .count = 1 };
+		iov[2] = (uct_iov_t) { .buffer = data + first + iov[1].length, .length = len - first - iov[1].length, .count = 1 };
+		while (uct_ep_am_short_iov(ep, (uint8_t) id, iov, 3) == UCS_ERR_NO_RESOURCE)
+			uct_iface_progress(iface);
+		sent += len;
+		uct_iface_progress(iface);
+	}
+	EXPECT(uct_ep_am_short(ep, 4, header, data, (unsigned) most - 7) == UCS_ERR_INVALID_PARAM);
+	EXPECT(uct_ep_am_short(ep, UCT_AM_ID_MAX, header, data, 5000) == UCS_ERR_INVALID_PARAM);
+	iov[0] = (uct_iov_t) { .buffer = data, .length = most, .count = 1 };
+	iov[1] = (uct_iov_t) { .buffer = data, .length = 1, .count = 1 };
+	EXPECT(uct_ep_am_short_iov(ep, 4, iov, 2) == UCS_ERR_INVALID_PARAM);
+	while (patterns < sent)
+		uct_iface_progress(iface);
+	EXPECT(patterns == sent);
+	barrier(NULL);
+	free(data);
+	close_all();
+}
+
 static size_t pack_pattern(void *dest, void *arg)
 {
 	uint8_t *d = dest;
@@ -446,7 +498,8 @@ static void strided(void)
 		EXPECT(uct_ep_put_zcopy(ep, put, 3, remote, key.rkey, NULL) == UCS_OK);
 		EXPECT(uct_ep_am_short_iov(ep, UCT_AM_ID_MAX, iov, 3) == UCS_ERR_INVALID_PARAM);
 		/* All of it is too long, though one piece is not. */
-		iov[0].count = 1000;
+		iov[0].count = (unsigned int) attr.cap.am.max_short;
+		iov[0].stride = 0;
 		EXPECT(uct_ep_am_short_iov(ep, 3, iov, 3) == UCS_ERR_INVALID_PARAM);
 		put[0].count = (unsigned int) attr.cap.put.max_zcopy;
 		put[0].stride = 0;
@@ -979,6 +1032,7 @@ int main(void)
 	setenv("UCX_LOG_LEVEL", "error", 0);
 	run("every way", 2, 64, plain, false);
 	run("pieces that lie apart", 2, 64, strided, false);
+	run("short messages", 2, 64, shorts, false);
 	run("long writes", 2, 64, long_puts, false);
 	run("data from where it lies", 2, 64, zcopy, false);
 	setenv("FI_IVSHMEM_NT", "0", 1);
