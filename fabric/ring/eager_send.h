@@ -46,7 +46,6 @@ static inline void ivs_ring_publish(struct ivs_peer *p, struct nm_line *l, uint3
 
 	__atomic_store_n((uint64_t *) (void *) l, word, __ATOMIC_RELEASE);
 	p->tx_head += lines;
-	p->ep->sent++;
 	ivs_own_ahead(p, lines, len);
 	/*
 	 * A receiver that does not poll this ring in each call sees its activity

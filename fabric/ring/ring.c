@@ -112,6 +112,15 @@ static void write_bytes(struct ivs_peer *p, size_t at, const uint8_t *src, size_
 	}
 }
 
+/*
+ * The bytes that are left free behind a bounce buffer. In a ping-pong the receiver's CPU has fetched lines behind the last message,
+ * and they would have to be taken back for the next one.
+ */
+static size_t gap_after(const struct ivs_peer *p, size_t len)
+{
+	return len > IVS_CLOSE_MAX || ivs_in_row(p) ? 0 : NM_LAYOUT_PAGE;
+}
+
 bool ivs_eager_send(struct ivs_peer *p, uint8_t op, uint64_t tag, const uint64_t *data,
 		  const void *buf, size_t len)
 {
@@ -154,7 +163,7 @@ int ivs_ring_send(struct ivs_peer *p, const struct ivs_packet *pkt)
 		lines = ivs_lines_for(len);
 		if (unlikely(!ivs_ring_room(p, lines)))
 			return -FI_EAGAIN;
-		ref.page = ivs_ring_bounce(p->ep, pkt->len);
+		ref.page = ivs_ring_bounce(p->ep, pkt->len + gap_after(p, pkt->len));
 		if (unlikely(ref.page == IVS_NO_BOUNCE))
 			return -FI_EAGAIN;
 		ref.len = (uint32_t) pkt->len;

@@ -86,16 +86,16 @@ static inline void ivs_ring_show(struct ivs_peer *p)
 }
 
 /*
- * After a message with a bounce buffer: how many cycles the next poll waits. One who sends to others meanwhile may wait for
- * this peer with each of its messages, as in a ring of ranks: that one does not wait longer than for short ones.
+ * After a message with a bounce buffer: how many cycles the next poll waits. One who sends such messages to others meanwhile may
+ * wait for this peer with each of its messages, as in a ring of ranks: that one does not wait longer than for short ones.
  */
 static inline uint64_t ivs_quiet_long(struct ivs_peer *p)
 {
-	uint32_t before = p->run_sent;
+	uint32_t before = p->run_held;
 
 	p->came_long = false;
-	p->run_sent = p->ep->sent;
-	return p->run_sent == before ? IVS_QUIET_LONG_CYCLES : IVS_QUIET_CYCLES;
+	p->run_held = p->ep->held;
+	return p->run_held == before ? IVS_QUIET_LONG_CYCLES : IVS_QUIET_CYCLES;
 }
 
 /*
@@ -158,6 +158,7 @@ static inline void ivs_ring_hold(struct ivs_peer *p, uint32_t lines, uint32_t bo
 {
 	p->tx_bounce[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (bounce + 1);
 	p->tx_held++;
+	p->ep->held++;
 }
 
 /* Takes a bounce buffer of that many bytes, perhaps one that its receiver has just read; IVS_NO_BOUNCE: there is no room. */
