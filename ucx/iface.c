@@ -99,7 +99,8 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 	} else if (i->estimated == IVU_OPERATION_AM_SHORT) {
 		a->dedicated = 100e9;
 	} else if (i->estimated == IVU_OPERATION_AM_ZCOPY) {
-		a->overhead = 1.7e-6;
+		a->overhead = 1e-6;
+		a->dedicated = 9e9;
 	}
 	a->max_num_eps = SIZE_MAX;
 	/*
