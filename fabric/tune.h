@@ -23,7 +23,7 @@
 #define IVS_RUN_LENGTH		4	/* messages without a reply that make a stream (0.92, 1.00) */
 #define IVS_QUIET_CYCLES	600	/* cycles, a fifth to a third of a microsecond (0.98, 0.96) */
 #define IVS_QUIET_LONG_CYCLES	5000	/* cycles, 1 to 2 us, after a message with a bounce buffer: 4 KiB in a row had 21.7 GB/s, 21.2 with 2400 and 9.5 with 600; by UCX 23.0, 21.9 and 17.3 (Zen 4, near cores, medians of 5 to 8 runs by turns) */
-#define IVS_CLOSE_MAX		16384	/* bytes of a message with a bounce buffer for which the two ends keep apart: that wait, and a page between the messages of a ping-pong. So 4 KiB take 0.34 us in place of 0.56, 16 KiB 1.09 in place of 1.23 (as before, medians of 12). With that wait for all lengths 1 MiB took 3 to 10 % longer */
+#define IVS_APART_MAX		16384	/* bytes of a message with a bounce buffer for which the two ends keep apart: that wait, and a page between the messages of a ping-pong. So 4 KiB take 0.34 us in place of 0.56, 16 KiB 1.09 in place of 1.23 (as before, medians of 12). With that wait for all lengths 1 MiB took 3 to 10 % longer */
 #define IVS_EAGER_RECEIVE_MAX	64	/* messages received in one call before other rings are polled (1.00, 0.99) */
 #define IVS_AHEAD_LINES		16	/* lines of a stream fetched before they are read (0.98, 1.01) */
 #define IVS_OWN_LINES		8	/* lines sent without a reply, after which as many are fetched ahead for writing (1.00, 0.91) */

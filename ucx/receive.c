@@ -68,7 +68,7 @@ static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, s
 		payload = header <= IVU_HEADER_MAX ? packed(p, message + 8, most - header, &bytes) : NULL;
 		if (!payload || flags & ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME))
 			return "a message with a wrong bounce buffer";
-		p->came_long = bytes <= IVS_CLOSE_MAX;
+		p->came_long = bytes <= IVS_APART_MAX;
 		if (flags & IVS_F_TIME)
 			begin = ivs_cycles();
 		if (op == (IVU_OP_AM | IVU_AM_WHOLE) && header == IVU_WHOLE_HEADER) {

@@ -65,7 +65,7 @@ struct ivs_ep {
 	int		hot_count;
 	uint32_t	turn;		/* next slot to poll in turn */
 	uint32_t	ticks;
-	uint32_t	held;		/* messages sent that had a bounce buffer */
+	uint32_t	bounced;	/* messages sent that had a bounce buffer */
 	uint64_t	checked_ms;
 	uint64_t	attached;	/* senders */
 	uint32_t	newcomers;	/* peers that were made since the last ivs_peer_check() */

@@ -69,7 +69,7 @@ struct ivs_peer {
 	uint32_t	used;		/* ep->ticks when something came */
 	uint32_t	run;		/* messages in a row, with none from us in between */
 	uint64_t	run_head;	/* tx_head when it began */
-	uint32_t	run_held;	/* ep->held when a message with a bounce buffer last came in it, */
+	uint32_t	run_bounced;	/* ep->bounced when a message with a bounce buffer last came in it, */
 	bool		came_long;	/* if one has since the last poll that waited */
 	uint64_t	spin_head;	/* tx_head when we began to wait for an answer (spin.h) */
 	uint8_t		spin_polls;	/* that are left for it */

@@ -43,7 +43,7 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 			return true;
 		}
 		len = ref.len;
-		p->came_long = len <= IVS_CLOSE_MAX;
+		p->came_long = len <= IVS_APART_MAX;
 	}
 	if (flags & IVS_F_TIME)
 		begin = ivs_cycles();

@@ -118,7 +118,7 @@ static void write_bytes(struct ivs_peer *p, size_t at, const uint8_t *src, size_
  */
 static size_t gap_after(const struct ivs_peer *p, size_t len)
 {
-	return len > IVS_CLOSE_MAX || ivs_in_row(p) ? 0 : NM_LAYOUT_PAGE;
+	return len > IVS_APART_MAX || ivs_in_row(p) ? 0 : NM_LAYOUT_PAGE;
 }
 
 bool ivs_eager_send(struct ivs_peer *p, uint8_t op, uint64_t tag, const uint64_t *data,

@@ -91,11 +91,11 @@ static inline void ivs_ring_show(struct ivs_peer *p)
  */
 static inline uint64_t ivs_quiet_long(struct ivs_peer *p)
 {
-	uint32_t before = p->run_held;
+	uint32_t before = p->run_bounced;
 
 	p->came_long = false;
-	p->run_held = p->ep->held;
-	return p->run_held == before ? IVS_QUIET_LONG_CYCLES : IVS_QUIET_CYCLES;
+	p->run_bounced = p->ep->bounced;
+	return p->run_bounced == before ? IVS_QUIET_LONG_CYCLES : IVS_QUIET_CYCLES;
 }
 
 /*
@@ -158,7 +158,7 @@ static inline void ivs_ring_hold(struct ivs_peer *p, uint32_t lines, uint32_t bo
 {
 	p->tx_bounce[(p->tx_head + lines - 1) & p->tx_mask] = (uint16_t) (bounce + 1);
 	p->tx_held++;
-	p->ep->held++;
+	p->ep->bounced++;
 }
 
 /* Takes a bounce buffer of that many bytes, perhaps one that its receiver has just read; IVS_NO_BOUNCE: there is no room. */

@@ -56,7 +56,7 @@ static void paces(void)
 	ivs_pace(&from, 1);
 	CHECK(from.quiet_until >= begin + IVS_QUIET_LONG_CYCLES && !from.came_long);
 	CHECK(ivs_quiet_long(&from) == IVS_QUIET_LONG_CYCLES);
-	ep.held++;
+	ep.bounced++;
 	CHECK(ivs_quiet_long(&from) == IVS_QUIET_CYCLES);
 	CHECK(ivs_quiet_long(&from) == IVS_QUIET_LONG_CYCLES);
 	/* A reply of ours ends the row. */

@@ -324,6 +324,15 @@ static void plain(void)
 	close_all();
 }
 
+/* Waits until as many bytes of patterns have come as the other rank has sent. */
+static void await_patterns(size_t sent)
+{
+	while (patterns < sent)
+		uct_iface_progress(iface);
+	EXPECT(patterns == sent);
+	barrier(NULL);
+}
+
 /* Data that is copied from where it lies: all lengths of headers, of data, and one, two or too many pieces of it. */
 static void zcopy(void)
 {
@@ -368,10 +377,7 @@ static void zcopy(void)
 	EXPECT(uct_ep_am_zcopy(ep, UCT_AM_ID_MAX, data, 0, iov, 1, 0, NULL) == UCS_ERR_INVALID_PARAM);
 	EXPECT(uct_ep_am_zcopy(ep, 4, data, (unsigned) attr.cap.am.max_hdr + 1, iov, 0, 0, NULL) ==
 	       UCS_ERR_INVALID_PARAM);
-	while (patterns < sent)
-		uct_iface_progress(iface);
-	EXPECT(patterns == sent);
-	barrier(NULL);
+	await_patterns(sent);
 	free(data);
 	close_all();
 }
@@ -420,10 +426,7 @@ static void shorts(void)
 	iov[0] = (uct_iov_t) { .buffer = data, .length = most, .count = 1 };
 	iov[1] = (uct_iov_t) { .buffer = data, .length = 1, .count = 1 };
 	EXPECT(uct_ep_am_short_iov(ep, 4, iov, 2) == UCS_ERR_INVALID_PARAM);
-	while (patterns < sent)
-		uct_iface_progress(iface);
-	EXPECT(patterns == sent);
-	barrier(NULL);
+	await_patterns(sent);
 	free(data);
 	close_all();
 }
