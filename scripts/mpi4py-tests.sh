@@ -25,7 +25,7 @@ fi
 
 run_openmpi() {
 	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 \
-		PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout "${MPI4PY_TIMEOUT:-900}" \
+		PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 10 "${MPI4PY_TIMEOUT:-900}" \
 		"$venv/openmpi/bin/mpirun" --oversubscribe -n "$1" --mca pml cm --mca mtl ofi \
 		--mca opal_common_ofi_provider_include ivshmem --mca osc ^ucx \
 		"$venv/openmpi/bin/python" "$suite/test/main.py" --xfile "$work/exclude" ${MPI4PY_ARGS:-}
@@ -34,14 +34,14 @@ run_openmpi() {
 # All through the provider: without MPICH's own shared memory.
 run_mpich() {
 	FI_PROVIDER=ivshmem MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1 \
-		timeout "${MPI4PY_TIMEOUT:-900}" "$venv/mpich/bin/mpiexec" -n "$1" \
+		timeout -k 10 "${MPI4PY_TIMEOUT:-900}" "$venv/mpich/bin/mpiexec" -n "$1" \
 		"$venv/mpich/bin/python" "$suite/test/main.py" --xfile "$work/exclude" ${MPI4PY_ARGS:-}
 }
 
 # over_ucx TRANSPORTS RANKS: Open MPI's pml ucx, by these transports alone.
 over_ucx() {
 	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 \
-		PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 UCX_TLS=$1 timeout "${MPI4PY_TIMEOUT:-900}" \
+		PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 UCX_TLS=$1 timeout -k 10 "${MPI4PY_TIMEOUT:-900}" \
 		"$venv/openmpi/bin/mpirun" --oversubscribe -n "$2" --mca pml ucx --mca opal_common_ucx_tls any \
 		--mca opal_common_ucx_devices any --mca osc ucx \
 		"$venv/openmpi/bin/python" "$suite/test/main.py" --xfile "$work/exclude" ${MPI4PY_ARGS:-}
@@ -67,9 +67,9 @@ for mpi in "$@"; do
 		log=$work/$mpi-$n.log
 		sed -n "s/^$mpi //p" "$here/fabric/mpi4py.exclude" >"$work/exclude"
 		(cd "$work" && "run_$mpi" "$n") >"$log" 2>&1
-		ranks=$(grep -Eo 'Ran [0-9]+ tests in' "$log" | wc -l)
-		failed=$(grep -Eo '(FAIL|ERROR): test.*' "$log" | sort -u)
-		echo "$mpi, $n ranks: $(grep -Eo 'Ran [0-9]+ tests in [0-9.]+s' "$log" | head -n 1) ($log)"
+		ranks=$(grep -a -Eo 'Ran [0-9]+ tests in' "$log" | wc -l)
+		failed=$(grep -a -Eo '(FAIL|ERROR): test.*' "$log" | sort -u)
+		echo "$mpi, $n ranks: $(grep -a -Eo 'Ran [0-9]+ tests in [0-9.]+s' "$log" | head -n 1) ($log)"
 		if [ "$ranks" -lt "$n" ]; then
 			echo "  $((n - ranks)) ranks did not come to the end:"
 			tail -n 5 "$log"

@@ -81,7 +81,7 @@ for version; do
 		parts=
 		if [ -n "$short" ]; then
 			[ $test = ucx_ucp ] || continue
-			parts="messages others window pieces wakeup cancels threads network itself"
+			parts="messages others window atomics pieces wakeup cancels threads network itself"
 		fi
 		echo "== UCX of $version: $test"
 		# shellcheck disable=SC2086

@@ -194,7 +194,16 @@ struct ivu_iface_ops {
 	ivu_status	(*am_zcopy)(struct ivu_ep *ep, uint8_t id, const void *header, unsigned int header_length,
 				    const struct ivu_iov *iov, size_t count, unsigned int flags,
 				    struct ivu_completion *comp);
-	void		*atomic[6];
+	ivu_status	(*cswap64)(struct ivu_ep *ep, uint64_t compare, uint64_t swap, uint64_t remote, uintptr_t rkey,
+				   uint64_t *before, struct ivu_completion *comp);
+	ivu_status	(*cswap32)(struct ivu_ep *ep, uint32_t compare, uint32_t swap, uint64_t remote, uintptr_t rkey,
+				   uint32_t *before, struct ivu_completion *comp);
+	ivu_status	(*post32)(struct ivu_ep *ep, unsigned int op, uint32_t value, uint64_t remote, uintptr_t rkey);
+	ivu_status	(*post64)(struct ivu_ep *ep, unsigned int op, uint64_t value, uint64_t remote, uintptr_t rkey);
+	ivu_status	(*fetch32)(struct ivu_ep *ep, unsigned int op, uint32_t value, uint32_t *before, uint64_t remote,
+				   uintptr_t rkey, struct ivu_completion *comp);
+	ivu_status	(*fetch64)(struct ivu_ep *ep, unsigned int op, uint64_t value, uint64_t *before, uint64_t remote,
+				   uintptr_t rkey, struct ivu_completion *comp);
 	void		*tag[8];
 	ivu_status	(*pending_add)(struct ivu_ep *ep, struct ivu_pending *req, unsigned int flags);
 	void		(*pending_purge)(struct ivu_ep *ep, ivu_purge purge, void *arg);
@@ -238,6 +247,9 @@ struct ivu_base_iface {
 
 _Static_assert(offsetof(struct ivu_base_iface, am) == 424 && sizeof(struct ivu_base_iface) == 1280, "as UCX has it");
 
+/* Atomic operations. */
+enum { IVU_ATOMIC_ADD, IVU_ATOMIC_AND, IVU_ATOMIC_OR, IVU_ATOMIC_XOR, IVU_ATOMIC_SWAP, IVU_ATOMIC_CSWAP };
+
 #define IVU_FLAG_AM_SHORT	(1ULL << 0)
 #define IVU_FLAG_AM_BCOPY	(1ULL << 1)
 #define IVU_FLAG_AM_ZCOPY	(1ULL << 2)
@@ -247,6 +259,7 @@ _Static_assert(offsetof(struct ivu_base_iface, am) == 424 && sizeof(struct ivu_b
 #define IVU_FLAG_PUT_ZCOPY	(1ULL << 6)
 #define IVU_FLAG_GET_BCOPY	(1ULL << 9)
 #define IVU_FLAG_GET_ZCOPY	(1ULL << 10)
+#define IVU_FLAG_ATOMIC_CPU	(1ULL << 30)	/* atomics by the CPU's instructions */
 #define IVU_FLAG_PEER_FAILURE	(1ULL << 38)
 #define IVU_FLAG_EP_CHECK	(1ULL << 39)
 #define IVU_FLAG_CONNECT_TO_IFACE (1ULL << 40)
@@ -266,13 +279,18 @@ struct ivu_cap_rma {
 };
 
 /* uct_iface_attr_t */
+/* Sets of operations: bit IVU_ATOMIC_ADD and so on. */
+struct ivu_cap_atomic {
+	uint64_t	post, fetch;
+};
+
 struct ivu_iface_attr {
 	struct ivu_cap_rma put, get;
 	struct {
 		size_t	max_short, max_bcopy, min_zcopy, max_zcopy, opt_zcopy_align, align_mtu, max_hdr, max_iov;
 	}		am;
 	size_t		tag[11];
-	uint64_t	atomic[4];
+	struct ivu_cap_atomic atomic32, atomic64;
 	uint64_t	flags, event_flags;
 	size_t		device_addr_len, iface_addr_len, ep_addr_len, max_conn_priv;
 	struct sockaddr_storage listen_sockaddr;

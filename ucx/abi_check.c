@@ -38,6 +38,12 @@ static void interface(void)
 	OP(put_bcopy, ep_put_bcopy);
 	OP(put_zcopy, ep_put_zcopy);
 	OP(get_bcopy, ep_get_bcopy);
+	OP(cswap64, ep_atomic_cswap64);
+	OP(cswap32, ep_atomic_cswap32);
+	OP(post32, ep_atomic32_post);
+	OP(post64, ep_atomic64_post);
+	OP(fetch32, ep_atomic32_fetch);
+	OP(fetch64, ep_atomic64_fetch);
 	OP(am_short, ep_am_short);
 	OP(am_short_iov, ep_am_short_iov);
 	OP(am_bcopy, ep_am_bcopy);
@@ -79,6 +85,10 @@ static void interface(void)
 	FIELD(struct ivu_iface_attr, am.max_iov, uct_iface_attr_t, cap.am.max_iov);
 	FIELD(struct ivu_iface_attr, put.max_zcopy, uct_iface_attr_t, cap.put.max_zcopy);
 	FIELD(struct ivu_iface_attr, put.max_iov, uct_iface_attr_t, cap.put.max_iov);
+	FIELD(struct ivu_iface_attr, atomic32.post, uct_iface_attr_t, cap.atomic32.op_flags);
+	FIELD(struct ivu_iface_attr, atomic32.fetch, uct_iface_attr_t, cap.atomic32.fop_flags);
+	FIELD(struct ivu_iface_attr, atomic64.post, uct_iface_attr_t, cap.atomic64.op_flags);
+	FIELD(struct ivu_iface_attr, atomic64.fetch, uct_iface_attr_t, cap.atomic64.fop_flags);
 	FIELD(struct ivu_iface_attr, flags, uct_iface_attr_t, cap.flags);
 	FIELD(struct ivu_iface_attr, event_flags, uct_iface_attr_t, cap.event_flags);
 	FIELD(struct ivu_iface_attr, device_addr_len, uct_iface_attr_t, device_addr_len);
@@ -114,6 +124,13 @@ static void interface(void)
 static void flags(void)
 {
 	SAME(sizeof(ivu_status), sizeof(ucs_status_t));
+	SAME(IVU_ATOMIC_ADD, UCT_ATOMIC_OP_ADD);
+	SAME(IVU_ATOMIC_AND, UCT_ATOMIC_OP_AND);
+	SAME(IVU_ATOMIC_OR, UCT_ATOMIC_OP_OR);
+	SAME(IVU_ATOMIC_XOR, UCT_ATOMIC_OP_XOR);
+	SAME(IVU_ATOMIC_SWAP, UCT_ATOMIC_OP_SWAP);
+	SAME(IVU_ATOMIC_CSWAP, UCT_ATOMIC_OP_CSWAP);
+	SAME(IVU_FLAG_ATOMIC_CPU, UCT_IFACE_FLAG_ATOMIC_CPU);
 	SAME(IVU_OK, UCS_OK);
 	SAME(IVU_INPROGRESS, UCS_INPROGRESS);
 	SAME(IVU_ERR_NO_RESOURCE, UCS_ERR_NO_RESOURCE);

@@ -14,7 +14,7 @@
 
 #include "region/region.h"
 #include "ring/copy.h"
-#include "ucx.h"
+#include "window.h"
 
 #define WINDOW_FORMAT	1	/* of the keys */
 #define PACKED_MAX	8192	/* bytes that UCX packs at once: how many shows behind that only */
@@ -32,15 +32,6 @@ struct window {
 	void		*memory;
 	size_t		len;		/* of memory that is none of the region's, else 0 */
 	struct packed_key key;
-};
-
-/* A key that was unpacked and checked. */
-struct opened {
-	struct ivs_region *region;
-	uint8_t		*at;		/* where the memory is here */
-	uint64_t	addr, len;
-	const uint64_t	*owner;		/* of the slot: it says whose the memory is now, */
-	uint64_t	is;		/* and what it said when the key was packed */
 };
 
 struct window_iface {
@@ -191,7 +182,7 @@ static ivu_status rkey_unpack(void *comp, const void *buffer, uintptr_t *rkey, v
 	const struct nm_layout_geometry *g;
 	struct packed_key key;
 	struct ivs_region *r;
-	struct opened *o;
+	struct ivu_opened *o;
 
 	(void) comp;
 	memcpy(&key, buffer, sizeof(key));
@@ -230,7 +221,7 @@ static ivu_status rkey_unpack_params(void *comp, const void *buffer, const void 
 
 static ivu_status rkey_release(void *comp, uintptr_t rkey, void *handle)
 {
-	struct opened *o = (struct opened *) rkey;
+	struct ivu_opened *o = (struct ivu_opened *) rkey;
 
 	(void) comp;
 	(void) handle;
@@ -241,23 +232,12 @@ static ivu_status rkey_release(void *comp, uintptr_t rkey, void *handle)
 
 static ivu_status rkey_compare(void *comp, uintptr_t a, uintptr_t b, const void *params, int *result)
 {
-	const struct opened *one = (const struct opened *) a, *other = (const struct opened *) b;
+	const struct ivu_opened *one = (const struct ivu_opened *) a, *other = (const struct ivu_opened *) b;
 
 	(void) comp;
 	(void) params;
 	*result = one->at < other->at ? -1 : one->at > other->at;
 	return IVU_OK;
-}
-
-/* Where len bytes at a peer's address are here. NULL: they are not of that memory, or its owner has left. */
-static inline uint8_t *place(uintptr_t rkey, uint64_t addr, size_t len)
-{
-	const struct opened *o = (const struct opened *) rkey;
-
-	if (addr < o->addr || addr - o->addr > o->len || len > o->len - (addr - o->addr) ||
-	    __atomic_load_n(o->owner, __ATOMIC_RELAXED) != o->is)
-		return NULL;
-	return o->at + (addr - o->addr);
 }
 
 /* Nobody waits for the copy at the other end. */
@@ -271,7 +251,7 @@ static inline void copy(void *to, const void *from, size_t len)
 
 static ivu_status put_short(struct window_ep *e, const void *data, unsigned int len, uint64_t addr, uintptr_t rkey)
 {
-	uint8_t *to = place(rkey, addr, len);
+	uint8_t *to = ivu_place(rkey, addr, len);
 
 	(void) e;
 	if (!to)
@@ -292,7 +272,7 @@ static ssize_t put_bcopy(struct window_ep *e, ivu_pack pack, void *arg, uint64_t
 static ivu_status get_bcopy(struct window_ep *e, ivu_unpack unpack, void *arg, size_t len, uint64_t addr,
 			    uintptr_t rkey, struct ivu_completion *comp)
 {
-	const uint8_t *from = place(rkey, addr, len);
+	const uint8_t *from = ivu_place(rkey, addr, len);
 
 	(void) e;
 	(void) comp;
@@ -319,7 +299,7 @@ static size_t length_of(const struct ivu_iov *iov, size_t count)
 /* Copies all that iov names to there, or from there. */
 static ivu_status copy_pieces(const struct ivu_iov *iov, size_t count, uint64_t addr, uintptr_t rkey, bool there)
 {
-	uint8_t *at = place(rkey, addr, length_of(iov, count)), *own;
+	uint8_t *at = ivu_place(rkey, addr, length_of(iov, count)), *own;
 	size_t n, k;
 
 	if (!at)
@@ -386,6 +366,7 @@ static ivu_status iface_query(struct window_iface *i, struct ivu_iface_attr *a)
 	a->flags = IVU_FLAG_PUT_SHORT | IVU_FLAG_PUT_BCOPY | IVU_FLAG_GET_BCOPY | IVU_FLAG_PENDING |
 		   IVU_FLAG_CONNECT_TO_IFACE | IVU_FLAG_CB_SYNC | (ivu_uct.minor >= 18 ? IVU_FLAG_INTER_NODE : 0) |
 		   (by_model() ? IVU_FLAG_PUT_ZCOPY | IVU_FLAG_GET_ZCOPY : 0);
+	ivu_atomic_query(a);
 	a->device_addr_len = sizeof(uint64_t);
 	a->iface_addr_len = sizeof(uint64_t);
 	a->overhead = 10e-9;
@@ -495,6 +476,7 @@ static void fill_ops(struct ivu_iface_ops *ops)
 	ops->get_bcopy = FN(get_bcopy);
 	ops->put_zcopy = put_zcopy;
 	ops->get_zcopy = FN(get_zcopy);
+	ivu_atomic_ops(ops);
 	*(void **) &ops->pending_add = FN(pending_add);
 	*(void **) &ops->pending_purge = FN(nothing);
 	*(void **) &ops->ep_flush = *(void **) &ops->ep_fence = FN(flush);

@@ -390,6 +390,91 @@ static void window(void)
 	stop();
 }
 
+/* One atomic operation on the peer's memory at addr; fetched: where what it held before goes, NULL: nowhere. */
+static void atomic(ucp_atomic_op_t op, size_t bytes, uint64_t value, uint64_t *fetched, uint64_t addr, ucp_rkey_h rkey)
+{
+	ucp_request_param_t how = { .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE, .datatype = ucp_dt_make_contig(bytes) };
+
+	if (fetched) {
+		how.op_attr_mask |= UCP_OP_ATTR_FIELD_REPLY_BUFFER;
+		how.reply_buffer = fetched;
+	}
+	EXPECT(complete(ucp_atomic_op_nbx(eps[1], op, &value, 1, addr, rkey, &how)) == UCS_OK);
+}
+
+/* Atomics on memory in the region, by the peer alone: its owner makes no progress, and adds by itself meanwhile. */
+static void window_atomics(void)
+{
+	enum { ADDS = 100000, AT = 64 };
+	static const struct {
+		ucp_atomic_op_t op;
+		uint64_t value, after;	/* what the memory holds then, each after the one before */
+		bool fetches_only;
+	} ops[] = {
+		{ UCP_ATOMIC_OP_ADD, 12, 12, false }, { UCP_ATOMIC_OP_OR, 3, 15, false }, { UCP_ATOMIC_OP_AND, 9, 9, false },
+		{ UCP_ATOMIC_OP_XOR, 5, 12, false }, { UCP_ATOMIC_OP_SWAP, 77, 77, true }, { UCP_ATOMIC_OP_CSWAP, 77, 5, true },
+		{ UCP_ATOMIC_OP_CSWAP, 78, 5, true },
+	};
+	ucp_mem_map_params_t map = { .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
+				     .length = 4096, .flags = UCP_MEM_MAP_ALLOCATE };
+	ucp_mem_attr_t attr = { .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS };
+	ucp_request_param_t none = { .op_attr_mask = 0 };
+	uint64_t was, before[2], *mine;
+	size_t len, bytes, n;
+	uintptr_t theirs;
+	void *packed;
+	ucp_mem_h memh;
+	ucp_rkey_h rkey;
+	int fetch;
+
+	setenv("FI_IVSHMEM_RANKS", "4", 1);
+	setenv("UCX_TLS", "ivshmem,ivshmem_m", 1);
+	setenv("UCX_ALLOC_PRIO", "md:ivshmem_m", 1);
+	start(UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64, false);
+	EXPECT(ucp_mem_map(context, &map, &memh) == UCS_OK && ucp_mem_query(memh, &attr) == UCS_OK);
+	EXPECT(ucp_rkey_pack(context, memh, &packed, &len) == UCS_OK && len <= ADDRESS_MAX);
+	mine = attr.address;
+	memset(mine, 0, 4096);
+	barrier(progress);
+	memcpy(shared->address[rank], packed, len);
+	memcpy(&shared->flag[2 * rank], &attr.address, sizeof(attr.address));
+	ucp_rkey_buffer_release(packed);
+	barrier(progress);
+	EXPECT(ucp_ep_rkey_unpack(eps[!rank], shared->address[!rank], &rkey) == UCS_OK);
+	memcpy(&theirs, &shared->flag[2 * !rank], sizeof(theirs));
+	barrier(progress);
+	for (n = 0; n < ADDS; n++)
+		if (rank)
+			__atomic_fetch_add(mine, 1, __ATOMIC_RELAXED);
+		else
+			atomic(UCP_ATOMIC_OP_ADD, 8, 1, NULL, theirs, rkey);
+	for (bytes = 4; !rank && bytes <= 8; bytes += 4)
+		for (fetch = 0; fetch < 2; fetch++)
+			for (was = n = 0; n < sizeof(ops) / sizeof(ops[0]); n++) {
+				uint64_t at = theirs + AT * (bytes + (size_t) fetch), now = 0;
+
+				if (!fetch && ops[n].fetches_only)
+					continue;
+				before[0] = 5;	/* what CSWAP puts there */
+				before[1] = 0;
+				atomic(ops[n].op, bytes, ops[n].value, fetch ? before : NULL, at, rkey);
+				EXPECT(complete(ucp_ep_flush_nbx(eps[1], &none)) == UCS_OK);
+				EXPECT(!fetch || !memcmp(before, &was, bytes));
+				EXPECT(complete(ucp_get_nbx(eps[1], &now, 8, at, rkey, &none)) == UCS_OK);
+				EXPECT(now == ops[n].after);
+				was = now;
+			}
+	if (!rank)
+		EXPECT(complete(ucp_ep_flush_nbx(eps[1], &none)) == UCS_OK);
+	barrier(NULL);
+	EXPECT(!rank || *mine == 2 * ADDS);
+	barrier(NULL);
+	ucp_rkey_destroy(rkey);
+	barrier(progress);
+	EXPECT(ucp_mem_unmap(context, memh) == UCS_OK);
+	stop();
+}
+
 static bool has_window(void);
 
 /* Memory for which the region has no room, and that of before the first worker: it is none of the region's, and reached. */
@@ -869,6 +954,7 @@ int main(int argc, char **argv)
 		{ "pieces", 2, 64, pieces, false },
 		{ "others", 2, 64, others, false },
 		{ "window", 2, 64, window, false },
+		{ "atomics", 2, 64, window_atomics, false },
 		{ "no room", 2, 64, no_room, false },
 		{ "death", 2, 64, death, true },
 		{ "wakeup", 2, 64, wakeup, false },
@@ -888,7 +974,7 @@ int main(int argc, char **argv)
 	setenv("UCX_TLS", "ivshmem", 0);
 	setenv("FI_IVSHMEM_TIMEOUT", "2000", 0);
 	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		if (asked(argc, argv, tests[i].name) && (tests[i].fn != window || has_window()))
+		if (asked(argc, argv, tests[i].name) && (has_window() || (tests[i].fn != window && tests[i].fn != window_atomics)))
 			run(tests[i].name, tests[i].ranks, tests[i].mib, tests[i].fn, tests[i].may_die);
 	return 0;
 }

@@ -881,6 +881,20 @@ static void unpack(void *arg, const void *data, size_t length)
 	memcpy(arg, data, length);
 }
 
+/* Is each atomic operation on a word of 8 bytes there refused? */
+static bool no_atomics(uint64_t addr, uct_rkey_t rkey)
+{
+	uint64_t before = 0xee;
+	bool refused = true;
+	unsigned op;
+
+	for (op = UCT_ATOMIC_OP_ADD; op <= UCT_ATOMIC_OP_XOR; op++)
+		refused &= uct_ep_atomic64_post(shared_ep, op, 1, addr, rkey) != UCS_OK;
+	for (op = UCT_ATOMIC_OP_ADD; op <= UCT_ATOMIC_OP_SWAP; op++)
+		refused &= uct_ep_atomic64_fetch(shared_ep, op, 1, &before, addr, rkey, NULL) != UCS_OK;
+	return refused && uct_ep_atomic_cswap64(shared_ep, 0, 1, addr, rkey, &before, NULL) != UCS_OK && before == 0xee;
+}
+
 /* Can nothing be reached by that key and address? */
 static bool out_of_reach(const struct key *key, uint64_t addr, size_t len)
 {
@@ -899,7 +913,8 @@ static bool out_of_reach(const struct key *key, uint64_t addr, size_t len)
 		  uct_ep_get_zcopy(shared_ep, &iov, 1, addr, bundle.rkey, NULL) != UCS_OK &&
 		  uct_ep_get_zcopy(shared_ep, &endless, 1, addr, bundle.rkey, NULL) != UCS_OK &&
 		  uct_ep_put_zcopy(shared_ep, &iov, 1, addr, bundle.rkey, NULL) != UCS_OK &&
-		  uct_ep_put_zcopy(shared_ep, &endless, 1, addr, bundle.rkey, NULL) != UCS_OK && *data == 0xee;
+		  uct_ep_put_zcopy(shared_ep, &endless, 1, addr, bundle.rkey, NULL) != UCS_OK && *data == 0xee &&
+		  (len > 64 || no_atomics(addr, bundle.rkey));
 	EXPECT(uct_rkey_release(shared_component, &bundle) == UCS_OK);
 	return refused;
 }
@@ -930,6 +945,14 @@ static void wrong_keys(const struct key *right)
 	}
 	EXPECT(out_of_reach(right, a - 1, 8) && out_of_reach(right, a + WINDOW - 7, 8) && out_of_reach(right, a + WINDOW, 1));
 	EXPECT(out_of_reach(right, a, WINDOW + 1) && out_of_reach(right, 0, 8) && out_of_reach(right, UINT64_MAX - 3, 8));
+	/* Words that straddle two lines, by the address or by the key. */
+	k = *right;
+	k.offset += 4;
+	k.len -= 8;
+	EXPECT(uct_rkey_unpack(shared_component, &k, &bundle) == UCS_OK);
+	EXPECT(no_atomics(a, bundle.rkey));
+	EXPECT(uct_ep_atomic64_post(shared_ep, UCT_ATOMIC_OP_ADD, 0, a + 4, bundle.rkey) == UCS_OK);
+	EXPECT(uct_rkey_release(shared_component, &bundle) == UCS_OK);
 	EXPECT(out_of_reach(right, a - 8192, 8192) && out_of_reach(right, a + WINDOW - 8, 4096));
 	for (i = 0; i < 2000; i++) {
 		/* A word of it changed at random: unpacked or not, nothing may crash. */
@@ -938,6 +961,7 @@ static void wrong_keys(const struct key *right)
 		if (uct_rkey_unpack(shared_component, &k, &bundle) != UCS_OK)
 			continue;
 		uct_ep_get_bcopy(shared_ep, unpack, last, 64, a + random_number() % WINDOW, bundle.rkey, NULL);
+		uct_ep_atomic64_post(shared_ep, UCT_ATOMIC_OP_AND, UINT64_MAX, a + random_number() % WINDOW, bundle.rkey);
 		EXPECT(uct_rkey_release(shared_component, &bundle) == UCS_OK);
 	}
 }
