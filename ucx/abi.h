@@ -247,7 +247,7 @@ struct ivu_base_iface {
 
 _Static_assert(offsetof(struct ivu_base_iface, am) == 424 && sizeof(struct ivu_base_iface) == 1280, "as UCX has it");
 
-/* Atomic operations. */
+/* uct_atomic_op_t */
 enum { IVU_ATOMIC_ADD, IVU_ATOMIC_AND, IVU_ATOMIC_OR, IVU_ATOMIC_XOR, IVU_ATOMIC_SWAP, IVU_ATOMIC_CSWAP };
 
 #define IVU_FLAG_AM_SHORT	(1ULL << 0)
@@ -278,12 +278,12 @@ struct ivu_cap_rma {
 	size_t		max_short, max_bcopy, min_zcopy, max_zcopy, opt_zcopy_align, align_mtu, max_iov;
 };
 
-/* uct_iface_attr_t */
 /* Sets of operations: bit IVU_ATOMIC_ADD and so on. */
 struct ivu_cap_atomic {
 	uint64_t	post, fetch;
 };
 
+/* uct_iface_attr_t */
 struct ivu_iface_attr {
 	struct ivu_cap_rma put, get;
 	struct {

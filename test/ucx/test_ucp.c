@@ -333,54 +333,66 @@ static void others(void)
 }
 
 /*
+ * Allocates memory by UCX, zeros, and takes the peer's: *rkey is the key for that, *theirs where it lies at the peer. Returns
+ * this rank's, with its handle in *memh.
+ */
+static void *allocate(size_t bytes, ucp_mem_h *memh, ucp_rkey_h *rkey, uintptr_t *theirs)
+{
+	ucp_mem_map_params_t map = { .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
+				     .length = bytes, .flags = UCP_MEM_MAP_ALLOCATE };
+	ucp_mem_attr_t attr = { .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS };
+	void *packed;
+	size_t len;
+
+	EXPECT(ucp_mem_map(context, &map, memh) == UCS_OK && ucp_mem_query(*memh, &attr) == UCS_OK);
+	EXPECT(ucp_rkey_pack(context, *memh, &packed, &len) == UCS_OK && len <= ADDRESS_MAX);
+	memset(attr.address, 0, bytes);
+	barrier(progress);
+	memcpy(shared->address[rank], packed, len);
+	memcpy(&shared->flag[2 * rank], &attr.address, sizeof(attr.address));
+	ucp_rkey_buffer_release(packed);
+	barrier(progress);
+	EXPECT(ucp_ep_rkey_unpack(eps[!rank], shared->address[!rank], rkey) == UCS_OK);
+	memcpy(theirs, &shared->flag[2 * !rank], sizeof(*theirs));
+	barrier(progress);
+	return attr.address;
+}
+
+/*
  * Memory that UCX has allocated in the region is written and read by the peer alone: its owner makes no progress
  * meanwhile.
  */
 static void window(void)
 {
 	enum { BYTES = 1 << 20 };
-	ucp_mem_map_params_t map = { .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
-				     .length = BYTES, .flags = UCP_MEM_MAP_ALLOCATE };
-	ucp_mem_attr_t attr = { .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS };
 	ucp_request_param_t none = { .op_attr_mask = 0 };
-	uint8_t *mine = malloc(BYTES), *theirs;
+	uint8_t *mine = malloc(BYTES), *own;
+	uintptr_t theirs;
 	size_t len, at;
-	void *packed;
 	ucp_mem_h memh;
 	ucp_rkey_h rkey;
-	int other = !rank;
 
 	/* Few ranks, so that each has room for it. */
 	setenv("FI_IVSHMEM_RANKS", "4", 1);
 	setenv("UCX_TLS", "ivshmem,ivshmem_m", 1);
 	setenv("UCX_ALLOC_PRIO", "md:ivshmem_m", 1);
 	start(UCP_FEATURE_TAG | UCP_FEATURE_RMA, false);
-	EXPECT(ucp_mem_map(context, &map, &memh) == UCS_OK && ucp_mem_query(memh, &attr) == UCS_OK);
-	EXPECT(ucp_rkey_pack(context, memh, &packed, &len) == UCS_OK && len <= ADDRESS_MAX);
-	memset(attr.address, 0, BYTES);
-	barrier(progress);
-	memcpy(shared->address[rank], packed, len);
-	memcpy(&shared->flag[2 * rank], &attr.address, sizeof(attr.address));
-	ucp_rkey_buffer_release(packed);
-	barrier(progress);
-	EXPECT(ucp_ep_rkey_unpack(eps[other], shared->address[other], &rkey) == UCS_OK);
-	memcpy(&theirs, &shared->flag[2 * other], sizeof(theirs));
-	barrier(progress);
+	own = allocate(BYTES, &memh, &rkey, &theirs);
 	if (!rank) {
 		fill(mine, BYTES, 5);
 		for (at = 0; at < BYTES; at += len) {
 			len = at < 100000 ? 1 + at % 3000 : 300000;
 			len = len < BYTES - at ? len : BYTES - at;
-			EXPECT(complete(ucp_put_nbx(eps[1], mine + at, len, (uintptr_t) theirs + at, rkey, &none)) == UCS_OK);
+			EXPECT(complete(ucp_put_nbx(eps[1], mine + at, len, theirs + at, rkey, &none)) == UCS_OK);
 		}
 		EXPECT(complete(ucp_ep_flush_nbx(eps[1], &none)) == UCS_OK);
 	}
 	barrier(NULL);
 	if (rank)
-		EXPECT(filled(attr.address, BYTES, 5));
+		EXPECT(filled(own, BYTES, 5));
 	else {
 		memset(mine, 0, BYTES);
-		EXPECT(complete(ucp_get_nbx(eps[1], mine, BYTES, (uintptr_t) theirs, rkey, &none)) == UCS_OK);
+		EXPECT(complete(ucp_get_nbx(eps[1], mine, BYTES, theirs, rkey, &none)) == UCS_OK);
 		EXPECT(filled(mine, BYTES, 5));
 	}
 	barrier(NULL);
@@ -415,14 +427,10 @@ static void window_atomics(void)
 		{ UCP_ATOMIC_OP_XOR, 5, 12, false }, { UCP_ATOMIC_OP_SWAP, 77, 77, true }, { UCP_ATOMIC_OP_CSWAP, 77, 5, true },
 		{ UCP_ATOMIC_OP_CSWAP, 78, 5, true },
 	};
-	ucp_mem_map_params_t map = { .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
-				     .length = 4096, .flags = UCP_MEM_MAP_ALLOCATE };
-	ucp_mem_attr_t attr = { .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS };
 	ucp_request_param_t none = { .op_attr_mask = 0 };
 	uint64_t was, before[2], *mine;
-	size_t len, bytes, n;
+	size_t bytes, n;
 	uintptr_t theirs;
-	void *packed;
 	ucp_mem_h memh;
 	ucp_rkey_h rkey;
 	int fetch;
@@ -431,18 +439,7 @@ static void window_atomics(void)
 	setenv("UCX_TLS", "ivshmem,ivshmem_m", 1);
 	setenv("UCX_ALLOC_PRIO", "md:ivshmem_m", 1);
 	start(UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64, false);
-	EXPECT(ucp_mem_map(context, &map, &memh) == UCS_OK && ucp_mem_query(memh, &attr) == UCS_OK);
-	EXPECT(ucp_rkey_pack(context, memh, &packed, &len) == UCS_OK && len <= ADDRESS_MAX);
-	mine = attr.address;
-	memset(mine, 0, 4096);
-	barrier(progress);
-	memcpy(shared->address[rank], packed, len);
-	memcpy(&shared->flag[2 * rank], &attr.address, sizeof(attr.address));
-	ucp_rkey_buffer_release(packed);
-	barrier(progress);
-	EXPECT(ucp_ep_rkey_unpack(eps[!rank], shared->address[!rank], &rkey) == UCS_OK);
-	memcpy(&theirs, &shared->flag[2 * !rank], sizeof(theirs));
-	barrier(progress);
+	mine = allocate(4096, &memh, &rkey, &theirs);
 	for (n = 0; n < ADDS; n++)
 		if (rank)
 			__atomic_fetch_add(mine, 1, __ATOMIC_RELAXED);
@@ -487,15 +484,13 @@ static void no_room(void)
 		.length = BYTES,
 		.flags = UCP_MEM_MAP_ALLOCATE,
 	};
-	ucp_mem_attr_t attr = { .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS };
 	ucp_request_param_t none = { .op_attr_mask = 0 };
-	uint8_t *mine = malloc(BYTES), *theirs;
+	uint8_t *mine = malloc(BYTES), *own;
+	uintptr_t theirs;
 	ucp_context_h early;
 	ucp_config_t *config;
 	ucp_mem_h memh;
 	ucp_rkey_h rkey;
-	void *packed;
-	size_t len;
 	int other = !rank;
 
 	setenv("FI_IVSHMEM_RANKS", "32", 1);
@@ -508,23 +503,14 @@ static void no_room(void)
 	EXPECT(ucp_mem_map(early, &map, &memh) == UCS_OK && ucp_mem_unmap(early, memh) == UCS_OK);
 	ucp_cleanup(early);
 	start(UCP_FEATURE_RMA, false);
-	EXPECT(ucp_mem_map(context, &map, &memh) == UCS_OK && ucp_mem_query(memh, &attr) == UCS_OK);
-	EXPECT(ucp_rkey_pack(context, memh, &packed, &len) == UCS_OK && len <= ADDRESS_MAX);
-	memset(attr.address, 0, BYTES);
-	barrier(progress);
-	memcpy(shared->address[rank], packed, len);
-	memcpy(&shared->flag[2 * rank], &attr.address, sizeof(attr.address));
-	ucp_rkey_buffer_release(packed);
-	barrier(progress);
-	EXPECT(ucp_ep_rkey_unpack(eps[other], shared->address[other], &rkey) == UCS_OK);
-	memcpy(&theirs, &shared->flag[2 * other], sizeof(theirs));
+	own = allocate(BYTES, &memh, &rkey, &theirs);
 	fill(mine, BYTES, (uint32_t) rank);
-	EXPECT(complete(ucp_put_nbx(eps[other], mine, BYTES, (uintptr_t) theirs, rkey, &none)) == UCS_OK);
+	EXPECT(complete(ucp_put_nbx(eps[other], mine, BYTES, theirs, rkey, &none)) == UCS_OK);
 	EXPECT(complete(ucp_ep_flush_nbx(eps[other], &none)) == UCS_OK);
 	barrier(progress);
-	EXPECT(filled(attr.address, BYTES, (uint32_t) other));
+	EXPECT(filled(own, BYTES, (uint32_t) other));
 	memset(mine, 0, BYTES);
-	EXPECT(complete(ucp_get_nbx(eps[other], mine, BYTES, (uintptr_t) theirs, rkey, &none)) == UCS_OK);
+	EXPECT(complete(ucp_get_nbx(eps[other], mine, BYTES, theirs, rkey, &none)) == UCS_OK);
 	EXPECT(filled(mine, BYTES, (uint32_t) rank));
 	barrier(progress);
 	ucp_rkey_destroy(rkey);
