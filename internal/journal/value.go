@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -83,8 +84,28 @@ func undoValue(c Change) (bool, error) {
 }
 
 // ReadValue reads a kernel attribute: its first line, and of a choice such as
-// "always [madvise] never" the word that is chosen.
+// "always [madvise] never" the word that is chosen. The number of huge pages is the one that was
+// asked for: the kernel adds those on demand, which go by themselves (nr_hugepages and surplus_hugepages
+// in Documentation/admin-guide/mm/hugetlbpage.rst).
 func ReadValue(path string) (string, error) {
+	value, err := readLine(path)
+	if err != nil || filepath.Base(path) != "nr_hugepages" {
+		return value, err
+	}
+	surplus, err := readLine(filepath.Join(filepath.Dir(path), "surplus_hugepages"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return value, nil
+	}
+	all, bad := strconv.ParseUint(value, 10, 64)
+	over, bad2 := strconv.ParseUint(surplus, 10, 64)
+	if err == nil && bad == nil && bad2 == nil {
+		value = strconv.FormatUint(all-min(all, over), 10)
+	}
+	return value, err
+}
+
+// readLine reads an attribute's first line, or the word in it that is chosen.
+func readLine(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return "", err

@@ -72,3 +72,21 @@ func TestBadValues(t *testing.T) {
 		}
 	}
 }
+
+// The pages that a program took on demand, and those that it still has of a pool that was lowered, are not asked for.
+func TestReadHugePages(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "nr_hugepages")
+	for _, tt := range []struct{ all, surplus, want string }{
+		{"5\n", "", "5"}, {"5\n", "0\n", "5"}, {"5\n", "3\n", "2"}, {"5\n", "6\n", "0"}, {"5\n", "x\n", "5"}, {"x\n", "3\n", "x"},
+	} {
+		os.WriteFile(path, []byte(tt.all), 0o644)
+		os.Remove(filepath.Join(dir, "surplus_hugepages"))
+		if tt.surplus != "" {
+			os.WriteFile(filepath.Join(dir, "surplus_hugepages"), []byte(tt.surplus), 0o644)
+		}
+		if got, err := ReadValue(path); got != tt.want || err != nil {
+			t.Errorf("%q, %q on demand: %q, %v; want %q", tt.all, tt.surplus, got, err, tt.want)
+		}
+	}
+}

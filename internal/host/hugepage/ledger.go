@@ -175,19 +175,8 @@ func (p pool) count(name string) (int, error) {
 	return int(n), nil
 }
 
-// standing returns the pages that were asked for of the kernel: those on demand (surplus) count in
-// nr_hugepages of a node, and go by themselves.
-func (p pool) standing() (int, error) {
-	all, err := p.count("nr_hugepages")
-	if err != nil {
-		return 0, err
-	}
-	surplus, err := p.count("surplus_hugepages")
-	if os.IsNotExist(err) {
-		surplus, err = 0, nil
-	}
-	return all - min(all, surplus), err
-}
+// standing returns the pages that were asked for of the kernel, without those on demand.
+func (p pool) standing() (int, error) { return p.count("nr_hugepages") }
 
 // promised returns what the jobs have of a pool, and what of it was made for them.
 func (p pool) promised(list []change.Info) (pages, made int) {
