@@ -113,6 +113,20 @@ static void name_node(void)
 		setenv("PMIX_HOSTNAME", step.job.node, 1);
 }
 
+/*
+ * By the tree, which Slurm's PMIx takes where there is no data, a fence waits for the ranks of its own node only,
+ * if the step has fewer nodes than TreeWidth (Slurm 20.02 to 26.05: src/common/reverse_tree.c has no tree then).
+ * Open MPI over UCX then waits in MPI_Finalize for ranks that have left. The ring waits for all nodes.
+ * What the user's environment says stays.
+ */
+static void fence_all_nodes(spank_t sp)
+{
+	uint32_t nodes = 0;
+
+	if (step.where == IN_VM && spank_get_item(sp, S_JOB_NNODES, &nodes) == ESPANK_SUCCESS && nodes > 1)
+		spank_setenv(sp, "SLURM_PMIX_FENCE", "ring", 0);
+}
+
 int nm_step_post_opt(spank_t sp, int ac, char **av)
 {
 	uint32_t id = 0, stepid = 0;
@@ -151,6 +165,7 @@ int nm_step_post_opt(spank_t sp, int ac, char **av)
 	}
 	read_result(!strcmp(nm_options.text[NM_KEEP], "step"));
 	name_node();
+	fence_all_nodes(sp);
 	if (step.own && nm_state_run_here(step.settings.state, &step.job))
 		fail("the folder of the job's VMs cannot be mounted");
 	return 0;

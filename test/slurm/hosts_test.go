@@ -128,9 +128,6 @@ func sent(t *testing.T, log string) (list []int) {
 
 // Over UCX, too, ranks of one node reach each other by the region and those of another by verbs, at once. And what two VMs
 // of a node send each other goes over the region alone, large messages too: UCX up to 1.15 would read them by verbs.
-//
-// Slurm 22.05's PMIx lets a node's ranks pass a fence without data before those of other nodes have come to it. Then
-// MPI_Finalize waits for peers that have left (docs/slurm.md). The ring does not.
 func TestUCXRegionAndVerbs(t *testing.T) {
 	defer clean(t)
 	cmd := command(t, "sbatch", "-W", "-N2", "-n4", "--mem=2500", "--gres=region:64M", "--vms-per-node=2", "--vm-memory=384MiB", "--vm=cluster.yaml", "-o", "log")
@@ -143,7 +140,7 @@ func TestUCXRegionAndVerbs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd.Args = append(cmd.Args, "--wrap", patient+`export SLURM_PMIX_FENCE=ring UCX_LOG_LEVEL=info
+	cmd.Args = append(cmd.Args, "--wrap", patient+`export UCX_LOG_LEVEL=info
 srun --mpi=pmix ./packets ./pairs >four 2>four.log || echo "four: status $?"
 srun -N1 -n2 --ntasks-per-node=2 --mpi=pmix ./packets ./nm_bw --sizes 1048576 --window 4 --iterations 10 >two 2>two.log || echo "two: status $?"
 `)

@@ -38,6 +38,16 @@ func compile(t *testing.T, program, mpicc, to string, flags ...string) {
 	}
 }
 
+// pmix compiles a program for the PMIx that Slurm has.
+func pmix(t *testing.T, program, to string) {
+	t.Helper()
+	out, err := exec.Command("pkg-config", "--cflags", "--libs", "pmix").Output()
+	if err != nil {
+		t.Fatalf("pkg-config pmix: %v", err)
+	}
+	compile(t, program, "gcc", to, append([]string{"-Wl,--no-as-needed"}, strings.Fields(string(out))...)...)
+}
+
 // mpich5 compiles the program for the wheel's MPICH 5, with a copy of its libraries that the user may
 // read: Debian's MPICH 4.0 hangs in MPI_Finalize now and then (docs/mpi.md).
 func mpich5(t *testing.T, program, home string) {
@@ -147,17 +157,20 @@ func TestMPIOverNodes(t *testing.T) {
 	a := newAccount(t, 2)
 	mpich5(t, pairs, a.home)
 	compile(t, pairs, "mpicc.openmpi", filepath.Join(a.home, "openmpi"))
+	pmix(t, "testdata/fence.c", filepath.Join(a.home, "fence"))
 	r := a.run(t, "sbatch", "-W", "-N2", "-n4", "--mem=2500", "--gres=region:64M", "--vm=vms=2,vcpus=1,region=64MiB,memory=384MiB", "-o", a.home+"/log", "--wrap", patient+`
 srun sh -c 'getent hosts n1-vm0 n1-vm1 n2-vm0 n2-vm1; ! env | grep SECRET' >names || echo names: status $?
 export FI_LOG_LEVEL=info FI_LOG_PROV=ivshmem FI_LOG_SUBSYS=ep_ctrl
 srun --mpi=pmi2 ./mpich >pmi2 2>channels || echo pmi2: status $?
 srun --mpi=pmix ./openmpi >pmix 2>channels.pmix || echo pmix: status $?
 mpirun.openmpi -x FI_LOG_LEVEL -x FI_LOG_PROV -x FI_LOG_SUBSYS -n 4 --map-by node ./openmpi >mpirun 2>channels.mpirun || echo mpirun: status $?
+srun -N2 -n2 --mpi=pmix ./fence >fences || echo fence: status $?
+SLURM_PMIX_FENCE=tree srun -N2 -n2 sh -c 'test $SLURM_PROCID = 1 || echo $SLURM_PMIX_FENCE' >>fences
 `)
 	log, _ := os.ReadFile(a.home + "/log")
 	// A word of Open MPI's own mpirun (4: rsh, 5: ssh), whose shell for a host may be too quick for it.
 	log = regexp.MustCompile(`(?m)^.*plm:[rs]sh: Warning: setpgid\(.*\n`).ReplaceAll(log, nil)
-	if r.code != 0 || len(log) > 0 {
+	if r.code != 0 || said(string(log)) != "" {
 		t.Errorf("%+v\n%s", r, log)
 	}
 	for _, name := range []string{"pmi2", "pmix", "mpirun"} {
@@ -175,7 +188,11 @@ mpirun.openmpi -x FI_LOG_LEVEL -x FI_LOG_PROV -x FI_LOG_SUBSYS -n 4 --map-by nod
 			t.Errorf("%s: %d ranks used the region and the network, want 4:\n%s", name, n, used)
 		}
 	}
-	text, _ := os.ReadFile(filepath.Join(a.home, "names"))
+	text, _ := os.ReadFile(filepath.Join(a.home, "fences"))
+	if string(text) != "5 of 5 fences waited\ntree\n" {
+		t.Errorf("PMIx's fences over nodes, and the user's own choice of them: %q", text)
+	}
+	text, _ = os.ReadFile(filepath.Join(a.home, "names"))
 	for _, vm := range []string{"n1-vm0", "n1-vm1", "n2-vm0", "n2-vm1"} {
 		if n := strings.Count(string(text), vm+"\n"); n != 4 {
 			t.Errorf("%d VMs know %s: %q", n, vm, text)
