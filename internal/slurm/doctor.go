@@ -64,6 +64,7 @@ var rows = []row{
 	{"cgroup", "a job's VMs must not take cores, memory or VFs of others", lookCgroup},
 	{"memlock", "a VM with a VF locks all its memory: a limit lower than that is a VM that does not start", lookMemlock},
 	{"mpi", "an MPI program started by srun finds its ranks by PMI", lookMpi},
+	{"fences", "ranks of Open MPI over UCX wait for ever at their end if those of other nodes leave a fence of PMIx before them", lookFences},
 	{"accounting", "sstat and sacct show what the VMs took", lookAccounting},
 	{"kvm", "without KVM the VMs are emulated: good for tests, useless for speed", lookKVM},
 }

@@ -139,6 +139,30 @@ func TestDoctorWeighs(t *testing.T) {
 	}
 }
 
+// Fences of PMIx wait for all nodes by the ring, or by a tree that is one for every number of nodes.
+func TestDoctorFences(t *testing.T) {
+	for _, c := range []struct{ slurm, mpi, want string }{
+		{"NodeName=n1\n", "", "ok fences: no PMIx over nodes"},
+		{"NodeName=DEFAULT CPUs=2\nNodeName=n1\n", "", "ok fences: no PMIx over nodes"},
+		{"NodeName=n[1-4]\n", "", "warn fences: in steps without VMs PMIx's fences wait for the ranks of their own node only\n\tDIR/etc/slurm/mpi.conf: PMIxCollFence=ring"},
+		{"NodeName=n1\nNodeName=n2\nTreeWidth=16\n", "PMIxCollFence=tree\n", "warn fences: "},
+		{"NodeName=n[1-4]\nTreeWidth=2\n", "", "ok fences: TreeWidth=2 (DIR/etc/slurm/slurm.conf:2)"},
+		{"NodeName=n[1-4]\n", "# all\nPMIxCollFence=Ring\n", "ok fences: PMIxCollFence=Ring (DIR/etc/slurm/mpi.conf:2)"},
+	} {
+		files := map[string]string{"etc/slurm/slurm.conf": c.slurm, "usr/lib64/slurm/mpi_pmix.so": ""}
+		if c.mpi != "" {
+			files["etc/slurm/mpi.conf"] = c.mpi
+		}
+		if got := doctor(t, tree(t, files), "laptop.machine"); !strings.Contains(got, c.want) {
+			t.Errorf("%q, %q: no %q in\n%s", c.slurm, c.mpi, c.want, got)
+		}
+	}
+	none := tree(t, map[string]string{"etc/slurm/slurm.conf": "NodeName=n[1-4]\n"})
+	if got := doctor(t, none, "laptop.machine"); !strings.Contains(got, "ok fences: no PMIx over nodes") {
+		t.Errorf("without PMIx's plugin:\n%s", got)
+	}
+}
+
 func TestSiteErrors(t *testing.T) {
 	for want, files := range map[string]map[string]string{
 		"nearmetal slurm example writes a new":   {},

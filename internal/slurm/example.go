@@ -21,6 +21,7 @@ func Example(host *topology.Host, gres *Gres, hostname string) []File {
 		{"slurm.conf", slurmConf(host, gres, hostname)},
 		{"gres.conf", strings.Join(gres.Lines(), "\n") + "\n"},
 		{"cgroup.conf", examples.Cgroup},
+		{"mpi.conf", examples.MPI},
 		{"plugstack.conf", "required " + Plugin + " region_gres=" + GresRegion + "\n"},
 		{"job_submit.lua", examples.JobSubmit},
 	}

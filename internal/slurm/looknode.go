@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"nearmetal/internal/slurm/conf"
 	"nearmetal/internal/words"
 )
 
@@ -81,6 +82,31 @@ func lookMpi(s *Site) Finding {
 			add(s.Conf.File, "MpiDefault=pmix")
 	}
 	return okf("%s", v).at(where)
+}
+
+// lookFences looks for PMIx's fences that wait for a node's own ranks only: those by the tree, in a step of fewer nodes than
+// TreeWidth (docs/slurm.md). Without PMIx's plugin slurmd would not know the key.
+func lookFences(s *Site) Finding {
+	nodes := 0
+	for _, l := range s.Conf.Records("NodeName") {
+		if names, err := conf.Expand(l.Pairs[0].Value); err == nil && !strings.EqualFold(names[0], "DEFAULT") {
+			nodes += len(names)
+		}
+	}
+	file := filepath.Join(filepath.Dir(s.Conf.File), "mpi.conf")
+	if s.MPI != nil {
+		if v, l, _ := s.MPI.Last("PMIxCollFence"); strings.EqualFold(v, "ring") {
+			return okf("PMIxCollFence=%s", v).at(l.Where())
+		}
+	}
+	plugins, _ := filepath.Glob(s.path(filepath.Join(s.pluginDir(), "mpi_pmix*.so")))
+	if nodes == 1 || len(plugins) == 0 {
+		return okf("no PMIx over nodes")
+	}
+	if v, where := s.value("TreeWidth", ""); v == "1" || v == "2" {
+		return okf("TreeWidth=%s", v).at(where)
+	}
+	return warnf("in steps without VMs PMIx's fences wait for the ranks of their own node only").add(file, "PMIxCollFence=ring")
 }
 
 func lookAccounting(s *Site) Finding {

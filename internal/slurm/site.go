@@ -24,6 +24,7 @@ type Site struct {
 	Conf  *conf.Config // slurm.conf
 	Gres  *conf.Config // gres.conf; nil if there is none
 	Cgrp  *conf.Config // cgroup.conf; nil if there is none
+	MPI   *conf.Config // mpi.conf; nil if there is none
 	Stack []StackLine  // plugstack.conf and its includes
 	// StackFile is the plugstack.conf that holds; it may be missing.
 	StackFile string
@@ -78,6 +79,9 @@ func NewSite(ctx context.Context, o Options) (*Site, error) {
 		return nil, err
 	}
 	if s.Cgrp, err = optional(filepath.Join(dir, "cgroup.conf")); err != nil {
+		return nil, err
+	}
+	if s.MPI, err = optional(filepath.Join(dir, "mpi.conf")); err != nil {
 		return nil, err
 	}
 	s.StackFile = filepath.Join(dir, "plugstack.conf")

@@ -13,3 +13,8 @@ var JobSubmit string
 //
 //go:embed cgroup.conf
 var Cgroup string
+
+// MPI is an mpi.conf with which fences of PMIx wait for all nodes.
+//
+//go:embed mpi.conf
+var MPI string

@@ -19,7 +19,7 @@ func TestExample(t *testing.T) {
 	}
 	must(t, bin+"/nearmetal", "-q", "slurm", "example", "--dir", dir)
 	files := map[string]string{}
-	for _, name := range []string{"slurm.conf", "gres.conf", "cgroup.conf", "plugstack.conf", "job_submit.lua"} {
+	for _, name := range []string{"slurm.conf", "gres.conf", "cgroup.conf", "mpi.conf", "plugstack.conf", "job_submit.lua"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ controller() {
 		mount -t proc proc $c/proc && mount --rbind /dev $c/dev || return
 	echo "10.77.0.1 aio" >>$c/etc/hosts
 	sed 's/CONTROLLER/aio/; s/ADDRESS/10.77.0.1/' /nm/cloud/slurm.conf >$c/etc/slurm/slurm.conf
+	cp /nm/mpi.conf $c/etc/slurm/
 	sed -i 's/^MpiDefault/MessageTimeout=100\n&/' $c/etc/slurm/slurm.conf # emulated nodes are slow to answer
 	echo "IgnoreSystemd=yes" >$c/etc/slurm/cgroup.conf # the guests have no D-Bus
 	chroot $c sh -ec 'install -d -o slurm -g slurm /var/spool/slurmctld; install -d -o munge -g munge /run/munge; runuser -u munge munged'
