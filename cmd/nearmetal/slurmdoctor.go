@@ -15,9 +15,9 @@ func newSlurmDoctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [flags]",
 		Short: "Say what Slurm lacks for srun --vm, with the lines to add",
-		Long: `Reads slurm.conf, plugstack.conf, gres.conf and cgroup.conf, looks at this host,
-and says what keeps srun --vm from working or from being safe, with the lines to
-add. It changes nothing. The exit status is 1 if something fails.`,
+		Long: `Reads slurm.conf, plugstack.conf, gres.conf, cgroup.conf and mpi.conf, looks at
+this host, and says what keeps srun --vm from working or from being safe, with
+the lines to add. It changes nothing. The exit status is 1 if something fails.`,
 		Example: "  nearmetal slurm doctor\n  nearmetal slurm doctor --conf ./slurm.conf --json",
 		Args:    noArgs,
 	}
