@@ -539,7 +539,10 @@ func carryOut(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, wai
 	live := terminal.Live(cmd.ErrOrStderr())
 	out, err := start(run.Events{
 		Alone: func() (err error) {
-			lock, err = run.TakeLock(ctx, wait, func(line string) { p.Printf("%s", line) })
+			lock, err = run.TakeLock(ctx, wait, func(line string) {
+				p.Printf("%s", line)
+				st.Detail("the other one ends first")
+			})
 			return err
 		},
 		Step: func(at run.Progress) {
