@@ -121,9 +121,7 @@ static void name_node(void)
  */
 static void fence_all_nodes(spank_t sp)
 {
-	uint32_t nodes = 0;
-
-	if (step.where == IN_VM && spank_get_item(sp, S_JOB_NNODES, &nodes) == ESPANK_SUCCESS && nodes > 1)
+	if (step.where == IN_VM)
 		spank_setenv(sp, "SLURM_PMIX_FENCE", "ring", 0);
 }
 
