@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -143,14 +142,11 @@ func await(t *testing.T, v *VM, text string) {
 	}
 }
 
-// kernelWord is a line of the kernel's own, which comes between what the init writes and the end of that line at times.
-var kernelWord = regexp.MustCompile(`\[ *\d+\.\d{6}\] .*`)
-
 // line returns what the test's init said after a mark.
 func line(v *VM, mark string) string {
 	for _, l := range v.LastLines(500) {
 		if _, after, ok := strings.Cut(l, "TEST "+mark+" "); ok {
-			return kernelWord.ReplaceAllString(after, "")
+			return after
 		}
 	}
 	return ""
@@ -359,7 +355,7 @@ func TestBootThreads(t *testing.T) {
 	await(t, v, "TEST up")
 	for i, want := range []string{"0-1", "0-1", "2-3", "2-3"} {
 		if got := line(v, fmt.Sprintf("threads cpu%d", i)); got != want {
-			t.Errorf("vCPU %d: threads %s of its core, want %s", i, got, want)
+			t.Errorf("vCPU %d: threads %q of its core, want %s\n%s", i, got, want, strings.Join(v.LastLines(100), "\n"))
 		}
 	}
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/klog.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
@@ -83,6 +84,7 @@ int main(void)
 {
 	char c;
 
+	klogctl(6, NULL, 0); /* the kernel's lines come amid those of a tty: none but a panic's (syslog(2), CONSOLE_OFF) */
 	mount("proc", "/proc", "proc", 0, "");
 	mount("sysfs", "/sys", "sysfs", 0, "");
 	mount("devtmpfs", "/dev", "devtmpfs", 0, "");
