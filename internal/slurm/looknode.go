@@ -89,7 +89,8 @@ func lookMpi(s *Site) Finding {
 func lookFences(s *Site) Finding {
 	nodes := 0
 	for _, l := range s.Conf.Records("NodeName") {
-		if names, err := conf.Expand(l.Pairs[0].Value); err == nil && !strings.EqualFold(names[0], "DEFAULT") {
+		if list := l.Pairs[0].Value; !strings.EqualFold(list, "DEFAULT") {
+			names, _ := conf.Expand(list) // read before, by findNode
 			nodes += len(names)
 		}
 	}
@@ -103,6 +104,7 @@ func lookFences(s *Site) Finding {
 	if nodes == 1 || len(plugins) == 0 {
 		return okf("no PMIx over nodes")
 	}
+	// No step over several nodes has fewer than these.
 	if v, where := s.value("TreeWidth", ""); v == "1" || v == "2" {
 		return okf("TreeWidth=%s", v).at(where)
 	}

@@ -4,10 +4,22 @@
  */
 #include <pmix.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { FENCES = 5, LATE_NS = 100000000 };
+
+static void make(const char *path)
+{
+	FILE *f = fopen(path, "w");
+
+	if (!f) {
+		perror(path);
+		exit(1);
+	}
+	fclose(f);
+}
 
 int main(void)
 {
@@ -24,12 +36,12 @@ int main(void)
 		snprintf(in, sizeof(in), "fence.%d.in", i);
 		snprintf(out, sizeof(out), "fence.%d.late", i);
 		if (!me.rank) {
-			fclose(fopen(in, "w"));
+			make(in);
 		} else {
 			while (access(in, F_OK))
 				nanosleep(&soon, NULL);
 			nanosleep(&late, NULL);
-			fclose(fopen(out, "w"));
+			make(out);
 		}
 		if (PMIx_Fence(NULL, 0, NULL, 0) != PMIX_SUCCESS) {
 			fprintf(stderr, "fence: rank %u: PMIx_Fence failed\n", me.rank);
