@@ -379,7 +379,7 @@ bench-hosts: slurm ## MPI over two hosts: region and verbs beside verbs alone, a
 
 # The other hosts are processes of this machine, joined to one host alone. Minutes.
 bench-overlay: ## what a host of a job of up to 1,000 takes to be joined to the others
-	go test -run '^$$' -bench Overlay -benchtime 1x -timeout 30m ./internal/cluster
+	go test -run '^$$' -bench Overlay -benchtime 1x -timeout 30m ./internal/cluster/wiring
 
 # The old name, until 0.2.0.
 bench-mesh: bench-overlay

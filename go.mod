@@ -17,6 +17,7 @@ require (
 	github.com/vishvananda/netlink v1.3.0
 	github.com/vmware/govmomi v0.48.1
 	golang.org/x/image v0.11.0
+	golang.org/x/sync v0.11.0
 	golang.org/x/sys v0.30.0
 	golang.org/x/term v0.29.0
 	gonum.org/v1/plot v0.14.0

@@ -20,7 +20,7 @@ import (
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/run"
 	"nearmetal/internal/bench/suite"
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/fleet"
 	"nearmetal/internal/host"
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/report/paper"
@@ -379,7 +379,7 @@ func (f *benchFlags) overHosts(ctx context.Context, cmd *cobra.Command, p *termi
 	}
 	w.Native = false
 	st := p.Start("asking the hosts what they are")
-	plan, hosts, _, err := cluster.PlanHosts(ctx, w.Spec)
+	plan, hosts, _, err := fleet.PlanHosts(ctx, w.Spec)
 	if err != nil {
 		st.Fail()
 		return "", nil, err

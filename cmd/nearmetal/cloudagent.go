@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/carry"
 	"nearmetal/internal/guest/image"
 )
@@ -68,13 +68,13 @@ func newCloudAgentCommand() *cobra.Command {
 
 // putAgent puts the agent where launchers in the VM look for the remote shell.
 func putAgent(program []byte) error {
-	if err := executable(cluster.VMDir); err != nil {
+	if err := executable(state.VMDir); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(cluster.VMAgent), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(state.VMAgent), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(cluster.VMAgent, program, 0o755)
+	return os.WriteFile(state.VMAgent, program, 0o755)
 }
 
 // executable makes a folder in which programs may be started: Debian's initramfs mounts /run with noexec.

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/fleet"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/session"
 	"nearmetal/internal/terminal"
 )
@@ -21,9 +23,9 @@ import (
 func init() {
 	completeClusters = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
-		list, _ := cluster.List()
+		list, _ := state.List()
 		for _, r := range list {
-			if r.State != cluster.Dead {
+			if r.State != state.Dead {
 				names = append(names, cobra.CompletionWithDesc(r.Name, fmt.Sprintf("%s, %s", counted(len(r.VMs), "VM", "VMs"), stateOf(&r))))
 			}
 		}
@@ -65,13 +67,13 @@ func completeVMs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.S
 		name, _ = cmd.Flags().GetString("cluster")
 	}
 	var names []string
-	if r, err := cluster.Find(name); err == nil {
+	if r, err := state.Find(name); err == nil {
 		names = vmNames(r)
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-func vmNames(r *cluster.Record) []string {
+func vmNames(r *state.Record) []string {
 	var names []string
 	for _, v := range r.VMs {
 		names = append(names, v.Name)
@@ -106,19 +108,19 @@ func interruptible() (context.Context, func()) {
 
 // addBootFlags adds the flags of a command that boots a cluster. The function that it returns
 // reads them, reports on p what the user should know, removes what dead clusters left, and
-// returns the options of the start, which is shown on p until booted is called.
-func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Options, booted func(), err error) {
+// returns what the cluster is started from, with the events of the start, which is shown on p until booted is called.
+func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (s cluster.Start, ev cluster.Events, booted func(), err error) {
 	read := addClusterFlags(cmd)
 	noVerify := addNoVerifyFlag(cmd)
 	timeout := addBootTimeoutFlag(cmd)
 	verbose := cmd.Flags().BoolP("verbose", "v", false, "say how MPI messages between the VMs go; run: at the end what they sent")
-	return func(p *terminal.Progress) (o cluster.Options, booted func(), err error) {
+	return func(p *terminal.Progress) (s cluster.Start, ev cluster.Events, booted func(), err error) {
 		c, notice, err := read()
 		if err != nil {
-			return o, nil, err
+			return s, ev, nil, err
 		}
-		if err := cluster.CheckHosts(c); err != nil && len(c.Placement.Hosts) > 0 {
-			return o, nil, &usageError{err}
+		if err := fleet.CheckHosts(c); err != nil && len(c.Placement.Hosts) > 0 {
+			return s, ev, nil, &usageError{err}
 		}
 		if notice != "" {
 			p.Printf("%s", notice)
@@ -129,17 +131,17 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Opti
 				p.Printf("%s", l)
 			}
 		}
-		events, booted := bootEvents(p)
-		return cluster.Options{
-			Spec: c, Command: strings.Join(os.Args, " "), Events: events,
+		ev, booted = bootEvents(p)
+		return cluster.Start{
+			Spec: c, Command: strings.Join(os.Args, " "),
 			BootTimeout: time.Duration(*timeout), NoVerify: *noVerify, Verbose: *verbose,
-		}, booted, nil
+		}, ev, booted, nil
 	}
 }
 
 // sweep removes what dead clusters left, and says so.
 func sweep(p *terminal.Progress) error {
-	lines, err := cluster.Sweep()
+	lines, err := state.Sweep()
 	for _, l := range lines {
 		p.Printf("%s", l)
 	}

@@ -3,7 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/job"
 )
 
@@ -33,12 +34,12 @@ $NEARMETAL_CLUSTER, or the only cluster that runs.`,
 			return err
 		}
 		if *all {
-			list, err := cluster.List()
+			list, err := state.List()
 			if err != nil {
 				return err
 			}
 			for _, r := range list {
-				if r.State != cluster.Dead {
+				if r.State != state.Dead {
 					args = append(args, r.Name)
 				}
 			}
@@ -53,7 +54,7 @@ $NEARMETAL_CLUSTER, or the only cluster that runs.`,
 			if err != nil {
 				return err
 			}
-			c, err := cluster.Connect(ctx, name)
+			c, err := client.Connect(ctx, name)
 			if err == nil {
 				for _, line := range job.Lost(c) {
 					p.Printf("%s", line)

@@ -14,7 +14,7 @@ import (
 	"nearmetal/internal/backend/openstack"
 	"nearmetal/internal/backend/vsphere/esx"
 	"nearmetal/internal/bench/gate"
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/explain"
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/host/device"
@@ -37,8 +37,8 @@ var forms = []struct {
 	command string
 	of      reflect.Type
 }{
-	{"ps", reflect.TypeFor[[]cluster.Record]()},
-	{"ps NAME", reflect.TypeFor[cluster.Record]()},
+	{"ps", reflect.TypeFor[[]state.Record]()},
+	{"ps NAME", reflect.TypeFor[state.Record]()},
 	{"top", reflect.TypeFor[[]load.VM]()},
 	{"traffic", reflect.TypeFor[traffic.Matrix]()},
 	{"verify", reflect.TypeFor[verify.Report]()},

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/launch"
 )
 
@@ -42,7 +42,7 @@ env, with which it needs no host file.`,
 		if err != nil {
 			return err
 		}
-		r, err := cluster.Find(name)
+		r, err := state.Find(name)
 		if err != nil {
 			return err
 		}

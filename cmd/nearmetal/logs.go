@@ -7,7 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/state"
 )
 
 func newLogsCommand() *cobra.Command {
@@ -30,7 +31,7 @@ messages. Control characters are made harmless.`,
 		if err != nil {
 			return err
 		}
-		r, err := cluster.Find(t.cluster)
+		r, err := state.Find(t.cluster)
 		if err != nil {
 			return err
 		}
@@ -42,7 +43,7 @@ messages. Control characters are made harmless.`,
 		defer stop()
 		out := &byteCount{Writer: cmd.OutOrStdout()}
 		if len(r.Remote) == 0 {
-			err = cluster.Logs(ctx, r, name, *follow, out)
+			err = state.Logs(ctx, r, name, *follow, out)
 		} else {
 			err = farLogs(ctx, r.Name, name, *follow, out)
 		}
@@ -54,9 +55,9 @@ messages. Control characters are made harmless.`,
 	return cmd
 }
 
-// farLogs is cluster.Logs for a VM on another host.
+// farLogs is state.Logs for a VM on another host.
 func farLogs(ctx context.Context, name, vm string, follow bool, out io.Writer) error {
-	c, err := cluster.Connect(ctx, name)
+	c, err := client.Connect(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
 )
 
 func newPauseCommand() *cobra.Command {
@@ -40,7 +40,7 @@ func holdCommand(stop bool, cmd *cobra.Command) *cobra.Command {
 		}
 		ctx, done := interruptible()
 		defer done()
-		c, err := cluster.Connect(ctx, name)
+		c, err := client.Connect(ctx, name)
 		if err != nil {
 			return err
 		}

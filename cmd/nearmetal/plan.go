@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/backend"
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/fleet"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
@@ -173,8 +174,8 @@ func translate(c *spec.Cluster, p *plan.Plan, hosts []topology.Host) (backend.Tr
 // planFor makes the plan for the hosts that flags or file name: descriptions, or hosts that ssh reaches, as run and up
 // do; without any for this one.
 func planFor(ctx context.Context, described []string, c *spec.Cluster) (*plan.Plan, []topology.Host, plan.Ledger, error) {
-	if len(described) == 0 && len(c.Placement.Hosts) > 0 && !slices.ContainsFunc(c.Placement.Hosts, cluster.IsDescription) {
-		return cluster.PlanHosts(ctx, c)
+	if len(described) == 0 && len(c.Placement.Hosts) > 0 && !slices.ContainsFunc(c.Placement.Hosts, fleet.IsDescription) {
+		return fleet.PlanHosts(ctx, c)
 	}
 	list, ledger, err := planHosts(described, c)
 	if err != nil {
@@ -202,7 +203,7 @@ func planHosts(names []string, c *spec.Cluster) ([]topology.Host, plan.Ledger, e
 			return nil, ledger, err
 		}
 		c.Accel = string(accel)
-		ledger, err := cluster.Ledger()
+		ledger, err := state.Ledger()
 		return []topology.Host{*h}, ledger, err
 	}
 	if c.Accel == "auto" {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
 )
@@ -51,7 +51,7 @@ VMs of it have ended. --json prints the whole record of each, with its plan.`,
 func showClusters(w io.Writer, args []string, devices, asJSON bool) error {
 	if len(args) == 1 {
 		t := parseTarget(args[0])
-		r, err := cluster.Find(t.cluster)
+		r, err := state.Find(t.cluster)
 		if err != nil {
 			return err
 		}
@@ -59,23 +59,23 @@ func showClusters(w io.Writer, args []string, devices, asJSON bool) error {
 			if t.vm, err = r.FindVM(t.vm); err != nil {
 				return err
 			}
-			r.VMs = slices.DeleteFunc(r.VMs, func(v cluster.VMRecord) bool { return v.Name != t.vm })
+			r.VMs = slices.DeleteFunc(r.VMs, func(v state.VMRecord) bool { return v.Name != t.vm })
 		}
 		if asJSON {
 			return terminal.PrintJSON(w, r)
 		}
 		if devices {
-			return deviceTable([]cluster.Record{*r}).Print(w)
+			return deviceTable([]state.Record{*r}).Print(w)
 		}
 		return printVMs(w, r)
 	}
-	list, err := cluster.List()
+	list, err := state.List()
 	if err != nil {
 		return err
 	}
 	if asJSON {
 		if list == nil {
-			list = []cluster.Record{}
+			list = []state.Record{}
 		}
 		return terminal.PrintJSON(w, list)
 	}
@@ -87,19 +87,19 @@ func showClusters(w io.Writer, args []string, devices, asJSON bool) error {
 
 // clusterTable has a row for each cluster. VMs that have ended count as such, and hold neither
 // CPUs nor memory.
-func clusterTable(list []cluster.Record) *terminal.Table {
+func clusterTable(list []state.Record) *terminal.Table {
 	t := terminal.NewTable("name", "state", "vms", "vcpus", "memory", "accel", "backend", "age", "command")
 	for i := range list {
 		r := &list[i]
 		vcpus, memory := 0, uint64(0)
 		for _, v := range r.VMs {
-			if v.State != cluster.Dead {
+			if v.State != state.Dead {
 				vcpus += v.VCPUs
 				memory += v.MemoryBytes
 			}
 		}
 		vms := fmt.Sprint(len(r.VMs))
-		if n := r.Running(); r.State == cluster.Ready && n < len(r.VMs) {
+		if n := r.Running(); r.State == state.Ready && n < len(r.VMs) {
 			vms = fmt.Sprintf("%d of %d", n, len(r.VMs))
 		}
 		t.Row(r.Name, stateOf(r), vms, vcpus, spec.Size(memory), r.Accel, r.Backend, age(r.Created), r.Command)
@@ -108,18 +108,18 @@ func clusterTable(list []cluster.Record) *terminal.Table {
 }
 
 // stateOf is the state of a cluster as people read it: beside its own, degraded and paused.
-func stateOf(r *cluster.Record) string {
+func stateOf(r *state.Record) string {
 	switch {
 	case r.Paused:
 		return "paused"
-	case r.State == cluster.Ready && r.Running() < len(r.VMs):
+	case r.State == state.Ready && r.Running() < len(r.VMs):
 		return "degraded"
 	}
 	return string(r.State)
 }
 
 // printVMs shows the VMs of a cluster, and below them why some have ended.
-func printVMs(w io.Writer, r *cluster.Record) error {
+func printVMs(w io.Writer, r *state.Record) error {
 	if err := vmTable(r).Print(w); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func printVMs(w io.Writer, r *cluster.Record) error {
 	return nil
 }
 
-func vmTable(r *cluster.Record) *terminal.Table {
+func vmTable(r *state.Record) *terminal.Table {
 	headings := []string{"vm", "state", "vcpus", "memory", "ip", "pid", "boot"}
 	if len(r.Remote) > 0 { // on another host a process has no number here
 		headings[5] = "host"
@@ -161,17 +161,17 @@ func vmTable(r *cluster.Record) *terminal.Table {
 		if v.ReadyNs != 0 {
 			boot = time.Duration(v.ReadyNs).Round(10 * time.Millisecond).String()
 		}
-		state := string(v.State)
-		if r.Paused && v.State == cluster.Ready {
-			state = "paused"
+		shown := string(v.State)
+		if r.Paused && v.State == state.Ready {
+			shown = "paused"
 		}
-		t.Row(v.Name, state, v.VCPUs, spec.Size(v.MemoryBytes), v.IP, pid, boot)
+		t.Row(v.Name, shown, v.VCPUs, spec.Size(v.MemoryBytes), v.IP, pid, boot)
 	}
 	return t
 }
 
 // deviceTable shows the devices that the VMs' agents reported.
-func deviceTable(list []cluster.Record) *terminal.Table {
+func deviceTable(list []state.Record) *terminal.Table {
 	t := terminal.NewTable("cluster", "vm", "device", "driver", "interface", "mac", "rdma", "guid", "state", "ip", "link", "gid", "node", "mtu")
 	for _, r := range list {
 		for _, v := range r.VMs {

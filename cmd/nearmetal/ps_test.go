@@ -6,18 +6,18 @@ import (
 	"strings"
 	"testing"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 )
 
 // A VM that has ended is not counted as one that is ready.
 func TestPsDegraded(t *testing.T) {
-	vms := []cluster.VMRecord{
-		{Name: "vm0", VCPUs: 2, MemoryBytes: 1 << 30, State: cluster.Ready},
-		{Name: "vm1", VCPUs: 2, MemoryBytes: 1 << 30, State: cluster.Dead, Ended: "vm1 ended: its kernel panicked"},
+	vms := []state.VMRecord{
+		{Name: "vm0", VCPUs: 2, MemoryBytes: 1 << 30, State: state.Ready},
+		{Name: "vm1", VCPUs: 2, MemoryBytes: 1 << 30, State: state.Dead, Ended: "vm1 ended: its kernel panicked"},
 	}
-	list := []cluster.Record{
-		{Name: "whole", State: cluster.Ready, Accel: "kvm", Backend: "qemu", VMs: vms[:1]}, {Name: "demo", State: cluster.Ready, VMs: vms},
-		{Name: "gone", State: cluster.Dead, VMs: vms},
+	list := []state.Record{
+		{Name: "whole", State: state.Ready, Accel: "kvm", Backend: "qemu", VMs: vms[:1]}, {Name: "demo", State: state.Ready, VMs: vms},
+		{Name: "gone", State: state.Dead, VMs: vms},
 	}
 	var out bytes.Buffer
 	if err := clusterTable(list).Print(&out); err != nil {
@@ -39,12 +39,12 @@ func TestPsDegraded(t *testing.T) {
 
 	// What starts it again is named where that works: not on several hosts, nor with every back end.
 	for _, x := range []struct {
-		r    cluster.Record
+		r    state.Record
 		want string
 	}{
-		{cluster.Record{Name: "demo", State: cluster.Ready, Kept: true, VMs: vms}, ended},
-		{cluster.Record{Name: "demo", State: cluster.Ready, Kept: true, Restartable: true, VMs: vms}, ended + "start it again: nearmetal restart demo/vm1\n"},
-		{cluster.Record{Name: "demo", State: cluster.Ready, Kept: true, Restartable: true, VMs: vms[1:]}, ended},
+		{state.Record{Name: "demo", State: state.Ready, Kept: true, VMs: vms}, ended},
+		{state.Record{Name: "demo", State: state.Ready, Kept: true, Restartable: true, VMs: vms}, ended + "start it again: nearmetal restart demo/vm1\n"},
+		{state.Record{Name: "demo", State: state.Ready, Kept: true, Restartable: true, VMs: vms[1:]}, ended},
 	} {
 		out.Reset()
 		if err := printVMs(&out, &x.r); err != nil || !strings.HasSuffix(out.String(), x.want) {

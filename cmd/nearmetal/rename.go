@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
 	"nearmetal/internal/spec"
 )
 
@@ -31,7 +31,7 @@ keep their names, and so do those with isolation: strict.`,
 			}
 			ctx, done := interruptible()
 			defer done()
-			c, err := cluster.Connect(ctx, name)
+			c, err := client.Connect(ctx, name)
 			if err != nil {
 				return err
 			}

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
 )
 
 func newRestartCommand() *cobra.Command {
@@ -27,7 +27,7 @@ was killed, comes back by it, as long as another VM of the cluster runs.`,
 		}
 		ctx, done := interruptible()
 		defer done()
-		c, err := cluster.Connect(ctx, t.cluster)
+		c, err := client.Connect(ctx, t.cluster)
 		if err != nil {
 			return err
 		}

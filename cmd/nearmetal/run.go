@@ -54,7 +54,7 @@ but below /tmp and the like, are named at the end: they go with the VMs.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := progress(cmd)
 		defer p.Close()
-		o, booted, err := boot(p)
+		o, ev, booted, err := boot(p)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ but below /tmp and the like, are named at the end: they go with the VMs.`,
 			}, Carried: func(list []traffic.Carried) { traffic.WriteCarried(cmd.ErrOrStderr(), list) }}
 		}
 		code, err := job.Run(job.RunOptions{
-			Cluster: o, Args: args, Where: where, NoPrefix: *noPrefix, NoInput: *noInput,
+			Cluster: o, Events: ev, Args: args, Where: where, NoPrefix: *noPrefix, NoInput: *noInput,
 			Booted: booted, Traffic: counted,
 			Notice: func(line string) { p.Printf("%s", line) },
 		}, streams(cmd))

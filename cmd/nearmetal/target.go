@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/spec"
 )
 
@@ -50,7 +50,7 @@ func clusterTarget(cmd *cobra.Command, arg string) (string, error) {
 // target may stand before "--" as well, as it always could: it is a program then.
 func beforeCommand(args []string) (t target, command []string, err error) {
 	if len(args) > 2 && args[2] == "--" {
-		if r, err := cluster.Find(args[0]); err == nil {
+		if r, err := state.Find(args[0]); err == nil {
 			if _, err := r.FindVM(args[1]); err == nil {
 				return t, nil, usagef("a VM of a cluster is NAME/VM: write exec %s/%s -- COMMAND", args[0], args[1])
 			}
@@ -63,7 +63,7 @@ func beforeCommand(args []string) (t target, command []string, err error) {
 	if name != "" && spec.CheckName(name) != nil || strings.Contains(vm, "/") || slash && vm == "" {
 		return t, args, nil
 	}
-	if _, err := cluster.Find(name); err != nil {
+	if _, err := state.Find(name); err != nil {
 		if _, no := exec.LookPath(args[0]); no == nil {
 			return t, args, nil
 		}
@@ -85,7 +85,7 @@ func forgotten(args []string) error {
 	if !slash || vm == "" || name != "" && spec.CheckName(name) != nil {
 		return nil
 	}
-	r, err := cluster.Find(name)
+	r, err := state.Find(name)
 	if err != nil {
 		return nil
 	}
@@ -120,7 +120,7 @@ func completeOneTarget(cmd *cobra.Command, _ []string, typed string) ([]string, 
 	if name == "" && !slash {
 		return offers, cobra.ShellCompDirectiveNoFileComp
 	}
-	if r, err := cluster.Find(name); err == nil {
+	if r, err := state.Find(name); err == nil {
 		for _, vm := range vmNames(r) {
 			offers = append(offers, name+"/"+vm)
 		}

@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/host/device"
 	"nearmetal/internal/job"
 	"nearmetal/internal/load"
@@ -108,28 +109,28 @@ type extras struct{ inside, nodes bool }
 
 // readUsage reads what the VMs of the user's clusters take, or of the one called name.
 func readUsage(ctx context.Context, name string, more extras) ([]load.VM, error) {
-	list, err := cluster.List()
+	list, err := state.List()
 	if err != nil {
 		return nil, err
 	}
 	if name != "" {
-		r, err := cluster.Find(name)
+		r, err := state.Find(name)
 		if err != nil {
 			return nil, err
 		}
-		list = []cluster.Record{*r}
+		list = []state.Record{*r}
 	}
 	vms := []load.VM{}
 	for i := range list {
 		r := &list[i]
 		own := len(vms)
 		switch {
-		case r.State == cluster.Dead:
+		case r.State == state.Dead:
 			continue
 		case len(r.Remote) == 0:
 			vms = append(vms, r.Usage(more.nodes)...)
 			readFunctions(r, vms[own:])
-		case name != "" || r.State == cluster.Ready:
+		case name != "" || r.State == state.Ready:
 			far, err := usageElsewhere(ctx, r.Name, more.nodes)
 			if err != nil && name != "" { // of all clusters one may be ending
 				return nil, err
@@ -144,7 +145,7 @@ func readUsage(ctx context.Context, name string, more extras) ([]load.VM, error)
 }
 
 // readFunctions adds what the host's cards count of the VMs' virtual functions.
-func readFunctions(r *cluster.Record, vms []load.VM) {
+func readFunctions(r *state.Record, vms []load.VM) {
 	if r.Plan == nil || len(r.Plan.VMs) != len(vms) {
 		return
 	}
@@ -171,7 +172,7 @@ func readFunctions(r *cluster.Record, vms []load.VM) {
 const insidePatience = 5 * time.Second
 
 // readInside adds what the VMs themselves say of their interfaces; nothing for one that does not answer.
-func readInside(ctx context.Context, r *cluster.Record, vms []load.VM) {
+func readInside(ctx context.Context, r *state.Record, vms []load.VM) {
 	ctx, cancel := context.WithTimeout(ctx, insidePatience)
 	defer cancel()
 	answers, err := job.Ask(ctx, r.Name, load.InsideCommand)
@@ -189,7 +190,7 @@ func readInside(ctx context.Context, r *cluster.Record, vms []load.VM) {
 func usageElsewhere(ctx context.Context, name string, nodes bool) ([]load.VM, error) {
 	ctx, cancel := context.WithTimeout(ctx, farTime)
 	defer cancel()
-	c, err := cluster.Connect(ctx, name)
+	c, err := client.Connect(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -27,13 +27,13 @@ output; nearmetal down ends it.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := progress(cmd)
 		defer p.Close()
-		o, booted, err := boot(p)
+		o, ev, booted, err := boot(p)
 		if err != nil {
 			return err
 		}
 		ctx, stop := interruptible()
 		defer stop()
-		name, err := cluster.Supervised(ctx, o)
+		name, err := cluster.Supervised(ctx, o, ev)
 		booted()
 		if err != nil {
 			return err

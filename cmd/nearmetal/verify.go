@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/verify"
 )
@@ -77,7 +77,7 @@ could not be read, or what this QEMU cannot show.`,
 			return showVerified(cmd, r, *asJSON, "as its XML says")
 		}
 		t := parseTarget(firstArg(args))
-		c, err := cluster.Connect(ctx, t.cluster)
+		c, err := client.Connect(ctx, t.cluster)
 		if err != nil {
 			return err
 		}

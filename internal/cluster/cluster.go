@@ -1,106 +1,107 @@
-// Package cluster is the life of a cluster: up, ready, exec, down; the record of
-// what runs, and the recovery of what a crash left.
+// Package cluster is the life of a cluster: up, ready, down.
 //
-// The process that starts a cluster owns it: it starts the VMs by a back end and holds the
-// cluster's lock, so that its death, however it comes, frees the lock, and ends the VMs where the
-// back end says so (backend.Caps.DiesWithOwner); where it does not, the journal leads to them. `nearmetal run` owns its cluster itself; `nearmetal up` leaves a small
-// supervisor behind that does. Every other command reaches the owner through the
-// cluster's control socket.
+// The process that starts a cluster owns it: it has the cluster's lock, so that its death, however it comes, frees the lock,
+// and ends the VMs where the backend says so (backend.Caps.DiesWithOwner); where it does not, the journal leads to them.
+// nearmetal run owns its cluster itself; nearmetal up leaves a small supervisor behind that does. Every other command reaches
+// the owner through the cluster's control socket (package client).
+//
+// The VMs are on this host (package local) or on others (package fleet).
 package cluster
 
 import (
+	"context"
+	"io"
 	"net"
-	"os"
 	"sync"
-	"time"
 
-	"nearmetal/internal/backend"
+	"nearmetal/internal/cluster/fleet"
+	"nearmetal/internal/cluster/local"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/channel"
-	"nearmetal/internal/host/isolate"
-	"nearmetal/internal/journal"
+	"nearmetal/internal/load"
+	"nearmetal/internal/verify"
+)
+
+// Start is what a cluster is started from, and Events are called while it starts.
+type (
+	Start  = local.Start
+	Events = local.Events
 )
 
 // Cluster is a cluster that this process owns.
 type Cluster struct {
-	dir     string
-	lock    *os.File
-	journal *journal.Journal
-	board   *channel.Switchboard
-	ln      *net.UnixListener
-	driver  backend.Driver
-	caps    backend.Caps
-	wiring  *wiring
-	devices *devices      // nil: none are wanted
-	veil    *isolate.Veil // what the VMs see through; nil: nothing
-	groups  groups        // of isolation: strict
-	started time.Time
-	kept    bool // Options.Kept
-	vms     []*vm
-	far     *fleet     // the hosts that have the VMs; nil: they are on this host
-	answers *answering // of a part, for MPI launchers at its front; else nil
+	own   *state.Owned
+	board *channel.Switchboard
+	ln    *net.UnixListener
+	vms   machines
+	here  *local.VMs // vms, where they are on this host; else nil
 
-	holding sync.Mutex // serveHold, serveRename and restart, one at a time
-	again   *again     // nil: no VM can be started again
-	giveUp  func()     // ends a restart that is under way; nil: none is. Of mu
-
-	mu       sync.Mutex // of rec, and of dir once the cluster is ready
-	rec      Record
-	down     sync.Once
-	asked    chan struct{} // closed when somebody asks for the cluster's end
-	askOne   sync.Once
-	died     chan struct{} // closed when no VM runs any more
-	living   int           // VMs that are watched
-	noneLeft sync.Once     // of died, where the VMs are on other hosts
-	lost     chan error    // gets an error for each VM that ended by itself
+	down   sync.Once
+	asked  chan struct{} // closed when somebody asks for the cluster's end
+	askOne sync.Once
 }
 
-// Name of the cluster.
-func (c *Cluster) Name() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.rec.Name
+// machines are the VMs of a cluster, wherever they are.
+type machines interface {
+	// Lost gets an error for each VM that ends by itself, and Died is closed when the last has ended.
+	Lost() <-chan error
+	Died() <-chan struct{}
+	// Admit returns the policy of the switchboard, over next.
+	Admit(next local.Policy) local.Policy
+	Verify(ctx context.Context) (*verify.Report, error)
+	Usage(ctx context.Context, nodes bool) ([]load.VM, error)
+	Hold(ctx context.Context, stop bool) error
+	Rename(name string) error
+	Restart(ctx context.Context, vm string) error
+	Console(ctx context.Context, vm string, follow bool, w io.Writer) error
+	// Stop ends the VMs: with their help while ctx lasts, or at once.
+	Stop(ctx context.Context, help bool) error
 }
 
-// Record is a copy of what the cluster's record says now.
-func (c *Cluster) Record() Record {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := c.rec
-	r.VMs = append([]VMRecord(nil), r.VMs...)
-	return r
-}
+var _, _ machines = (*local.VMs)(nil), (*fleet.Fleet)(nil)
 
-// Asked is closed when a client asked for the cluster's end (`nearmetal down`).
+// Owned returns the cluster as this process owns it: its directory, its journal, its record.
+func (c *Cluster) Owned() *state.Owned { return c.own }
+
+// Board returns what passes streams to the VMs.
+func (c *Cluster) Board() *channel.Switchboard { return c.board }
+
+// Name returns the name of the cluster.
+func (c *Cluster) Name() string { return c.own.Name() }
+
+// Record returns a copy of the cluster's record.
+func (c *Cluster) Record() state.Record { return c.own.Record() }
+
+// Asked is closed when a client asked for the cluster's end (nearmetal down).
 func (c *Cluster) Asked() <-chan struct{} { return c.asked }
 
 // Died is closed when the last VM has ended.
-func (c *Cluster) Died() <-chan struct{} { return c.died }
+func (c *Cluster) Died() <-chan struct{} { return c.vms.Died() }
 
 // Lost gets an error for each VM that ends before Down; it names the VM.
-func (c *Cluster) Lost() <-chan error { return c.lost }
+func (c *Cluster) Lost() <-chan error { return c.vms.Lost() }
 
-// Timings of the start, a VM each.
-func (c *Cluster) Timings() []Timings {
-	var t []Timings
-	for _, v := range c.vms {
-		t = append(t, v.timings)
+// Timings of the start, one per VM on this host.
+func (c *Cluster) Timings() []local.Timings {
+	if c.here == nil {
+		return nil
 	}
-	return t
+	return c.here.Timings()
 }
 
-func (c *Cluster) setVM(i int, f func(*VMRecord)) {
-	c.write(func(r *Record) { f(&r.VMs[i]) })
+// Pause stops all VMs on this host, so that they take nothing from what runs there, until Resume. It fails where a VM cannot
+// be stopped, or a client of the cluster keeps it running.
+func (c *Cluster) Pause() error {
+	if c.here == nil {
+		return nil
+	}
+	return c.here.Pause()
 }
 
-// write changes the record and puts it into the cluster's directory.
-func (c *Cluster) write(f func(*Record)) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if f != nil {
-		f(&c.rec)
+// Resume lets VMs that Pause has stopped go on.
+func (c *Cluster) Resume() error {
+	if c.here == nil {
+		return nil
 	}
-	if c.dir == "" {
-		return nil // the cluster has ended
-	}
-	return c.rec.write(c.dir)
+	return c.here.Resume()
 }

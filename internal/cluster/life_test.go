@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +16,11 @@ import (
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/fake"
+	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/clustertest"
+	"nearmetal/internal/cluster/local"
+	"nearmetal/internal/cluster/state"
+	"nearmetal/internal/guest"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/verify"
 )
@@ -25,55 +28,25 @@ import (
 // These tests are of the life of a cluster, on VMs that are processes (backend/fake): real agents, a
 // real channel, control socket, record and journal.
 
-// patience bounds a wait on a busy machine; on an idle one it is milliseconds.
-const patience = time.Minute
-
-// lab is a directory of clusters and one of fake VMs.
+// lab is one of clustertest, in which whole clusters start.
 type lab struct {
-	t    *testing.T
-	base string
-	o    fake.Options
+	*clustertest.Lab
+	t *testing.T
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	if err := fake.Works(); err != nil {
-		if os.Getenv("CI") != "" && !errors.Is(err, fake.ErrUser) {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	// Not of t.TempDir: a control socket's path is short.
-	dir, err := os.MkdirTemp("", "nm-life")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	t.Setenv("NEARMETAL_RUNTIME_DIR", dir)
-	t.Setenv("NEARMETAL_CLUSTER", "")
-	l := &lab{t: t, base: dir, o: fake.Options{Dir: t.TempDir()}}
-	t.Cleanup(l.empty)
-	return l
-}
-
-// spec is a cluster file of n VMs as the commands hand it on.
-func (l *lab) spec(n int) *spec.Cluster {
-	c := &spec.Cluster{Name: "life", Backend: l.o.Name(), VMs: []spec.Group{{Name: "vm", Count: n, VCPUs: 1, Memory: 128 << 20}}}
-	spec.Defaults(c)
-	if err := spec.Validate(c); err != nil {
-		l.t.Fatal(err)
-	}
-	return c
+	return &lab{clustertest.New(t), t}
 }
 
 // up starts a cluster; the test ends it if nothing else does.
-func (l *lab) up(s *spec.Cluster, o Options) (*Cluster, error) {
+func (l *lab) up(s *spec.Cluster, o Start, ev ...Events) (*Cluster, error) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), clustertest.Patience)
 	defer cancel()
-	s.Backend = l.o.Name()
+	s.Backend = l.O.Name()
 	o.Spec = s
-	c, err := Up(ctx, o)
+	c, err := Up(ctx, o, append(ev, Events{})[0])
 	if err == nil {
 		l.t.Cleanup(func() { l.down(c) })
 	}
@@ -83,7 +56,7 @@ func (l *lab) up(s *spec.Cluster, o Options) (*Cluster, error) {
 // must is up without an error.
 func (l *lab) must(n int) *Cluster {
 	l.t.Helper()
-	c, err := l.up(l.spec(n), Options{})
+	c, err := l.up(l.Spec(n), Start{})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -97,80 +70,28 @@ func (l *lab) down(c *Cluster) {
 	}
 }
 
-// made are the VMs that the hypervisor has.
-func (l *lab) made() []string {
-	l.t.Helper()
-	list, err := os.ReadDir(l.o.Dir)
+// runTrue runs a program in a VM.
+func runTrue(c *client.Client, vm string) error {
+	p, err := c.VM(vm).Start(guest.Exec{Args: []string{"true"}, NoStdin: true})
 	if err != nil {
-		l.t.Fatal(err)
+		return err
 	}
-	var names []string
-	for _, e := range list {
-		names = append(names, e.Name())
-	}
-	return names
-}
-
-// empty fails if anything is left: a VM, its process, or a cluster's directory.
-func (l *lab) empty() {
-	l.t.Helper()
-	if made := l.made(); len(made) > 0 {
-		l.t.Errorf("left behind: %q", made)
-	}
-	if dirs, _ := filepath.Glob(filepath.Join(l.base, "[^.]*")); len(dirs) > 0 {
-		l.t.Errorf("left behind: %q", dirs)
-	}
-}
-
-// pids are the processes of a cluster's VMs.
-func pids(r Record) (list []int) {
-	for _, v := range r.VMs {
-		list = append(list, v.PID)
-	}
-	return list
-}
-
-// gone fails unless the processes end.
-func gone(t *testing.T, pids []int) {
-	t.Helper()
-	for _, pid := range pids {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err == unix.ESRCH {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
-		unix.Close(fd)
-		if n != 1 {
-			t.Errorf("process %d still runs", pid)
-		}
-	}
-}
-
-// await receives from c within the test's patience.
-func await[T any](t *testing.T, what string, c <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(patience):
-		t.Fatalf("%s did not come", what)
-	}
-	return v
+	defer p.Close()
+	_, err = p.Wait()
+	return err
 }
 
 func TestUpDown(t *testing.T) {
 	l := newLab(t)
 	c := l.must(3)
 	r := c.Record()
-	if r.State != Ready || len(r.VMs) != 3 || r.VMs[2].State != Ready || r.VMs[2].IP != "10.77.0.3" || !r.VMs[2].Uplink || r.Survives {
+	if r.State != state.Ready || len(r.VMs) != 3 || r.VMs[2].State != state.Ready || r.VMs[2].IP != "10.77.0.3" || !r.VMs[2].Uplink || r.Survives {
 		t.Errorf("%+v", r)
 	}
-	if len(l.made()) != 3 {
-		t.Errorf("made: %q", l.made())
+	if len(l.Made()) != 3 {
+		t.Errorf("made: %q", l.Made())
 	}
-	cl, err := Connect(context.Background(), "")
+	cl, err := client.Connect(context.Background(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,20 +101,20 @@ func TestUpDown(t *testing.T) {
 	if err != nil || !rep.Guest || len(rep.Rows) < 6 || rep.Rows[0].Status != verify.Note || !strings.Contains(rep.Rows[0].Found, "no way to") {
 		t.Errorf("%+v, %v", rep, err)
 	}
-	for _, v := range c.vms {
-		if _, err := v.agent.Ping(context.Background()); err != nil {
+	for _, v := range r.VMs {
+		if err := runTrue(cl, v.Name); err != nil {
 			t.Error(err)
 		}
 	}
 	asked := make(chan error, 1)
 	go func() { asked <- cl.Down(context.Background()) }()
-	await(t, "the wish for the end", c.Asked())
+	clustertest.Await(t, "the wish for the end", c.Asked())
 	l.down(c)
-	if err := await(t, "the client's answer", asked); err != nil {
+	if err := clustertest.Await(t, "the client's answer", asked); err != nil {
 		t.Error(err)
 	}
-	await(t, "the end of the last VM", c.Died())
-	gone(t, pids(r))
+	clustertest.Await(t, "the end of the last VM", c.Died())
+	clustertest.Gone(t, clustertest.PIDs(r))
 }
 
 // A VM that dies is reported by its name; the others run on.
@@ -201,8 +122,8 @@ func TestVMDies(t *testing.T) {
 	l := newLab(t)
 	c := l.must(2)
 	unix.Kill(-c.Record().VMs[1].PID, unix.SIGKILL)
-	err := await(t, "the loss", c.Lost())
-	var lost *VMError
+	err := clustertest.Await(t, "the loss", c.Lost())
+	var lost *state.VMError
 	if !errors.As(err, &lost) || !strings.Contains(err.Error(), "vm1 ended: its process ended: signal: killed") {
 		t.Errorf("%v", err)
 	}
@@ -210,39 +131,16 @@ func TestVMDies(t *testing.T) {
 		t.Errorf("console %q", lost.Console)
 	}
 	r := c.Record()
-	if r.VMs[0].State != Ready || r.VMs[1].State != Dead || r.VMs[1].PID != 0 {
+	if r.VMs[0].State != state.Ready || r.VMs[1].State != state.Dead || r.VMs[1].PID != 0 {
 		t.Errorf("%+v", r.VMs)
 	}
-	if _, err := c.vms[0].agent.Ping(context.Background()); err != nil {
+	cl, err := client.Connect(context.Background(), "life")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if err := runTrue(cl, "vm0"); err != nil {
 		t.Errorf("the other: %v", err)
-	}
-}
-
-// Whoever loses a VM's channel finds in Lost why the VM ended, though the record takes its time.
-func TestLostBeforeChannel(t *testing.T) {
-	l := newLab(t)
-	c := l.must(2)
-	v := c.vms[1]
-	found := make(chan error, 1)
-	go func() {
-		<-v.agent.Mux().Done()
-		select {
-		case err := <-c.Lost():
-			found <- err
-		default:
-			found <- nil
-		}
-	}()
-	c.mu.Lock()
-	unix.Kill(c.rec.VMs[1].PID, unix.SIGKILL)
-	<-v.inst.Done()
-	select {
-	case <-v.agent.Mux().Done():
-	case <-time.After(100 * time.Millisecond): // of a record that is written slowly
-	}
-	c.mu.Unlock()
-	if err := await(t, "the channel's end", found); err == nil || !strings.Contains(err.Error(), "vm1 ended") {
-		t.Errorf("the channel ended first: %v", err)
 	}
 }
 
@@ -250,73 +148,73 @@ func TestLostBeforeChannel(t *testing.T) {
 func TestDownHung(t *testing.T) {
 	l := newLab(t)
 	c := l.must(2)
-	list := pids(c.Record())
-	stop(t, list[0])
+	list := clustertest.PIDs(c.Record())
+	clustertest.Stop(t, list[0])
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	if err := c.Down(ctx); err != nil {
 		t.Error(err)
 	}
-	gone(t, list)
+	clustertest.Gone(t, list)
 }
 
 // An agent that never speaks ends the start when its time is up, with nothing left.
 func TestAgentHangs(t *testing.T) {
 	l := newLab(t)
-	l.o.Mute = "vm1"
-	_, err := l.up(l.spec(2), Options{BootTimeout: 500 * time.Millisecond})
+	l.O.Mute = "vm1"
+	_, err := l.up(l.Spec(2), Start{BootTimeout: 500 * time.Millisecond})
 	if err == nil || !strings.Contains(err.Error(), "not ready after 500ms") {
 		t.Errorf("%v", err)
 	}
-	l.empty()
+	l.Empty()
 }
 
 // A VM that dies before its agent speaks ends the start at once, by name.
 func TestVMDiesBooting(t *testing.T) {
 	l := newLab(t)
-	l.o.Mute = "vm1"
-	_, err := l.up(l.spec(2), Options{BootTimeout: patience, Events: Events{Stage: func(name string, done, total int) {
-		if name == StageBoot && done == 1 { // vm0 is ready: vm1 is there
-			r, err := Find("life")
+	l.O.Mute = "vm1"
+	_, err := l.up(l.Spec(2), Start{BootTimeout: clustertest.Patience}, Events{Stage: func(name string, done, total int) {
+		if name == local.StageBoot && done == 1 { // vm0 is ready: vm1 is there
+			r, err := state.Find("life")
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			unix.Kill(-r.VMs[1].PID, unix.SIGKILL)
 		}
-	}}})
+	}})
 	if err == nil || !strings.Contains(err.Error(), "vm1 ended while the cluster booted") {
 		t.Errorf("%v", err)
 	}
-	l.empty()
+	l.Empty()
 }
 
 // A start that fails half way leaves nothing, neither of the VM that failed nor of the others.
 func TestStartFails(t *testing.T) {
 	l := newLab(t)
-	l.o.Refuse = "vm1"
-	_, err := l.up(l.spec(3), Options{})
+	l.O.Refuse = "vm1"
+	_, err := l.up(l.Spec(3), Start{})
 	if err == nil || err.Error() != "VM vm1: it is to be refused" {
 		t.Errorf("%v", err)
 	}
-	l.empty()
+	l.Empty()
 }
 
 // A caller that cancels has its own reason as the error, and nothing is left.
 func TestUpInterrupted(t *testing.T) {
 	l := newLab(t)
-	l.o.Mute = "vm0"
+	l.O.Mute = "vm0"
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stop := errors.New("Ctrl-C")
-	_, err := Up(ctx, Options{Spec: l.spec(1), Events: Events{Stage: func(name string, _, _ int) {
-		if name == StageBoot {
+	_, err := Up(ctx, Start{Spec: l.Spec(1)}, Events{Stage: func(name string, _, _ int) {
+		if name == local.StageBoot {
 			cancel(stop)
 		}
-	}}})
+	}})
 	if !errors.Is(err, stop) {
 		t.Errorf("%v", err)
 	}
-	l.empty()
+	l.Empty()
 }
 
 // A VM stops when all that hold it ask for that, and goes on with the first that does not.
@@ -324,14 +222,14 @@ func TestPause(t *testing.T) {
 	l := newLab(t)
 	c := l.must(1)
 	pid := c.Record().VMs[0].PID
-	state := func() string { return processState(t, pid) }
+	state := func() string { return clustertest.ProcessState(t, pid) }
 	if err := c.Pause(); err != nil || state() != "T" {
 		t.Errorf("by the owner alone: %v, state %s", err, state())
 	}
 	if err := c.Resume(); err != nil || state() == "T" {
 		t.Errorf("and on again: %v, state %s", err, state())
 	}
-	cl, err := Connect(context.Background(), "life")
+	cl, err := client.Connect(context.Background(), "life")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +242,7 @@ func TestPause(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pause := func(p *Pauser, stop bool, want string) {
+	pause := func(p *client.Pauser, stop bool, want string) {
 		t.Helper()
 		if err := p.Pause(stop); err != nil {
 			t.Fatal(err)
@@ -374,28 +272,6 @@ func TestPause(t *testing.T) {
 	pause(two, false, "S")
 }
 
-// processState is the state of a process: S, T, …
-func processState(t *testing.T, pid int) string {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b[bytes.LastIndexByte(b, ')')+2])
-}
-
-// stop stops a process that may be busy, and waits until it has stopped. It is no child of the test's:
-// there is nothing but its state to wait for.
-func stop(t *testing.T, pid int) {
-	t.Helper()
-	unix.Kill(pid, unix.SIGSTOP)
-	for end := time.Now().Add(patience); processState(t, pid) != "T"; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("process %d does not stop", pid)
-		}
-	}
-}
-
 // What the file demands and the back end lacks is one error, before anything is made.
 func TestBackendLacks(t *testing.T) {
 	for _, x := range []struct {
@@ -409,17 +285,17 @@ func TestBackendLacks(t *testing.T) {
 		{nil, func(c *spec.Cluster) { s := spec.Size(1 << 20); c.Region.Size = &s }, "cannot share memory between VMs, which region: 1MiB needs: it has no VMs"},
 	} {
 		l := newLab(t)
-		l.o.Lacks = x.lacks
-		s := l.spec(2)
+		l.O.Lacks = x.lacks
+		s := l.Spec(2)
 		if x.change != nil {
 			x.change(s)
 		}
-		_, err := l.up(s, Options{})
+		_, err := l.up(s, Start{})
 		var lacks backend.Lacks
 		if !errors.As(err, &lacks) || !strings.HasPrefix(err.Error(), "back end fake cannot") || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%v\nwant %s", err, x.want)
 		}
-		l.empty()
+		l.Empty()
 	}
 }
 
@@ -427,25 +303,25 @@ func TestBackendLacks(t *testing.T) {
 // none. Where either is missing, the error says which root there is.
 func TestOwnDisk(t *testing.T) {
 	l := newLab(t)
-	l.o.OwnDisk, l.o.Lacks = true, []backend.Cap{backend.CapHostFiles}
-	s := l.spec(2)
+	l.O.OwnDisk, l.O.Lacks = true, []backend.Cap{backend.CapHostFiles}
+	s := l.Spec(2)
 	s.Root = spec.RootBackend
-	c, err := l.up(s, Options{})
+	c, err := l.up(s, Start{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := c.Record(); r.Backend != l.o.Name() || r.Running() != 2 || len(exports(s)) != 0 {
+	if r := c.Record(); r.Backend != l.O.Name() || r.Running() != 2 {
 		t.Errorf("%+v", r)
 	}
 	l.down(c)
-	_, err = l.up(l.spec(2), Options{})
+	_, err = l.up(l.Spec(2), Start{})
 	if err == nil || !strings.Contains(err.Error(), "which root: host needs: write root: backend, and no shares") {
 		t.Errorf("%v", err)
 	}
-	l.o.OwnDisk, l.o.Lacks = false, nil
-	s = l.spec(2)
+	l.O.OwnDisk, l.O.Lacks = false, nil
+	s = l.Spec(2)
 	s.Root = spec.RootBackend
-	_, err = l.up(s, Options{})
+	_, err = l.up(s, Start{})
 	if err == nil || err.Error() != "back end fake cannot start VMs from a disk of its own, which root: backend needs" {
 		t.Errorf("%v", err)
 	}
@@ -454,7 +330,7 @@ func TestOwnDisk(t *testing.T) {
 // What the file leaves open is left out where the back end lacks it.
 func TestLeftOut(t *testing.T) {
 	l := newLab(t)
-	l.o.Lacks = []backend.Cap{backend.CapUserNetwork, backend.CapPins, backend.CapVFIO}
+	l.O.Lacks = []backend.Cap{backend.CapUserNetwork, backend.CapPins, backend.CapVFIO}
 	c := l.must(2)
 	r := c.Record()
 	if r.VMs[0].Uplink || r.Plan.Region != nil || len(r.Plan.VMs[0].Pins) != 0 {
@@ -465,62 +341,28 @@ func TestLeftOut(t *testing.T) {
 // A back end with a network of its own joins the VMs, and what it made for that goes with them.
 func TestOwnNetwork(t *testing.T) {
 	l := newLab(t)
-	l.o.Network = true
-	l.o.Lacks = []backend.Cap{backend.CapUserNetwork}
+	l.O.Network = true
+	l.O.Lacks = []backend.Cap{backend.CapUserNetwork}
 	c := l.must(3)
 	if r := c.Record(); r.VMs[2].IP != "192.0.2.12" || r.VMs[2].Subnet != "192.0.2.0/24" || r.VMs[2].Uplink {
 		t.Errorf("%+v", r.VMs[2])
 	}
-	if len(l.made()) != 4 {
-		t.Errorf("made: %q, want three VMs and a network", l.made())
-	}
-}
-
-// What a back end says of its network is looked at.
-func TestOwnNetworkChecked(t *testing.T) {
-	at := netip.MustParsePrefix
-	good := backend.Card{MAC: "52:54:00:00:00:01", Address: at("192.0.2.1/24")}
-	for _, x := range []struct {
-		second backend.Card
-		want   string
-	}{
-		{backend.Card{MAC: "52:54:00:00:00:02"}, "is no IPv4 address"},
-		{backend.Card{MAC: "52:54:00:00:00:02", Address: at("2001:db8::1/64")}, "is no IPv4 address"},
-		{backend.Card{MAC: "53:54:00:00:00:02", Address: at("192.0.2.2/24")}, "no unicast MAC"},
-		{backend.Card{MAC: "52:54:00:00:00:01", Address: at("192.0.2.2/24")}, "another VM's"},
-		{backend.Card{MAC: "52:54:00:00:00:02", Address: at("192.0.2.1/24")}, "another VM's"},
-	} {
-		if _, err := wireOwn([]string{"vm0", "vm1"}, []backend.Card{good, x.second}); err == nil || !strings.Contains(err.Error(), x.want) || !strings.Contains(err.Error(), "vm1") {
-			t.Errorf("%+v: %v", x.second, err)
-		}
-	}
-	if _, err := wireOwn([]string{"vm0", "vm1"}, []backend.Card{good}); err == nil {
-		t.Error("one card for two VMs")
-	}
-	// Addresses that come when the VMs run are looked at then.
-	w, err := wireOwn([]string{"vm0", "vm1"}, []backend.Card{{MAC: "52:54:00:00:00:01"}, {MAC: "52:54:00:00:00:02"}})
-	if err != nil || !w.late || w.subnet(1) != "" || w.ip(1).IsValid() {
-		t.Fatalf("%v, %+v", err, w)
-	}
-	if err := w.address(0, good.Address); err != nil {
-		t.Error(err)
-	}
-	for _, x := range []struct{ address, want string }{{"192.0.2.1/16", "another VM's"}, {"2001:db8::1/64", "is no IPv4 address"}} {
-		if err := w.address(1, at(x.address)); err == nil || !strings.Contains(err.Error(), x.want) || !strings.Contains(err.Error(), "vm1") {
-			t.Errorf("%s: %v", x.address, err)
-		}
-	}
-	if err := w.address(1, at("192.0.2.2/24")); err != nil || w.subnet(1) != "192.0.2.0/24" || w.config[1][0].Address != at("192.0.2.2/24") {
-		t.Errorf("%v, %+v", err, w)
+	if len(l.Made()) != 4 {
+		t.Errorf("made: %q, want three VMs and a network", l.Made())
 	}
 }
 
 // VMs elsewhere are planned on the back end's machines.
 func TestRemote(t *testing.T) {
 	l := newLab(t)
-	l.o.Hosts = "../../test/topology/igb-sriov.tar.gz"
+	l.O.Hosts = "../../test/topology/igb-sriov.tar.gz"
 	c := l.must(2)
-	hosts, err := c.driver.(backend.Locator).Hosts(context.Background())
+	d, err := backend.Open(l.O.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	hosts, err := d.(backend.Locator).Hosts(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -542,7 +384,7 @@ func TestOwner(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Up(context.Background(), Options{Spec: &s})
+	_, err := Up(context.Background(), Start{Spec: &s}, Events{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -551,9 +393,9 @@ func TestOwner(t *testing.T) {
 }
 
 // owned starts an owner of n VMs in a process of its own, and returns it with its cluster's record.
-func (l *lab) owned(n int) (*exec.Cmd, Record) {
+func (l *lab) owned(n int) (*exec.Cmd, state.Record) {
 	l.t.Helper()
-	text, err := json.Marshal(l.spec(n))
+	text, err := json.Marshal(l.Spec(n))
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -573,7 +415,7 @@ func (l *lab) owned(n int) (*exec.Cmd, Record) {
 	}
 	theirs.Close()
 	ready.Read(make([]byte, 1)) // the end of the file: it is ready, or gone
-	r, err := Find("life")
+	r, err := state.Find("life")
 	if err != nil {
 		cmd.Wait()
 		l.t.Fatalf("%v\n%s", err, said.String())
@@ -591,8 +433,8 @@ func TestOwnerKilled(t *testing.T) {
 	l := newLab(t)
 	cmd, r := l.owned(2)
 	killed(cmd)
-	gone(t, pids(r))
-	lines, err := Sweep()
+	clustertest.Gone(t, clustertest.PIDs(r))
+	lines, err := state.Sweep()
 	if err != nil || len(lines) != 1 || !strings.Contains(lines[0], "fake VM vm0") || !strings.Contains(lines[0], "fake VM vm1") {
 		t.Errorf("%q, %v", lines, err)
 	}
@@ -602,32 +444,32 @@ func TestOwnerKilled(t *testing.T) {
 // is ended.
 func TestOwnerKilledVMsSurvive(t *testing.T) {
 	l := newLab(t)
-	l.o.Survives = true
+	l.O.Survives = true
 	cmd, r := l.owned(2)
 	hung := r.VMs[1].PID
-	stop(t, hung) // its agent cannot power it off
+	clustertest.Stop(t, hung) // its agent cannot power it off
 	killed(cmd)
-	gone(t, []int{r.VMs[0].PID}) // this one's did
-	if len(l.made()) != 2 {
-		t.Errorf("the hypervisor has %q", l.made())
+	clustertest.Gone(t, []int{r.VMs[0].PID}) // this one's did
+	if len(l.Made()) != 2 {
+		t.Errorf("the hypervisor has %q", l.Made())
 	}
 
 	// While the hypervisor does not answer, the sweep says what it could not end, and keeps the journal.
-	deny := filepath.Join(l.o.Dir, fake.Deny)
+	deny := filepath.Join(l.O.Dir, fake.Deny)
 	if err := os.WriteFile(deny, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if lines, err := Sweep(); err == nil || !strings.Contains(err.Error(), "cannot undo fake VM vm1: the hypervisor does not answer") || len(lines) != 0 {
+	if lines, err := state.Sweep(); err == nil || !strings.Contains(err.Error(), "cannot undo fake VM vm1: the hypervisor does not answer") || len(lines) != 0 {
 		t.Errorf("%q, %v", lines, err)
 	}
-	list, err := List()
-	if err != nil || len(list) != 1 || list[0].State != Dead || !list[0].mayRun() {
+	list, err := state.List()
+	if err != nil || len(list) != 1 || list[0].State != state.Dead || !list[0].MayRun() {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	if s := processState(t, hung); s != "T" {
+	if s := clustertest.ProcessState(t, hung); s != "T" {
 		t.Errorf("the VM that runs on is in state %s", s)
 	}
-	if _, err := l.up(l.spec(1), Options{}); err == nil || !strings.Contains(err.Error(), "whose owner is gone") {
+	if _, err := l.up(l.Spec(1), Start{}); err == nil || !strings.Contains(err.Error(), "whose owner is gone") {
 		t.Errorf("a cluster of the same name: %v", err)
 	}
 	if n := held(t); n != 2 {
@@ -635,12 +477,12 @@ func TestOwnerKilledVMsSurvive(t *testing.T) {
 	}
 
 	os.Remove(deny)
-	lines, err := Sweep()
+	lines, err := state.Sweep()
 	if err != nil || len(lines) != 1 || !strings.Contains(lines[0], "fake VM vm1") {
 		t.Errorf("%q, %v", lines, err)
 	}
-	gone(t, []int{hung})
-	l.empty()
+	clustertest.Gone(t, []int{hung})
+	l.Empty()
 	if n := held(t); n != 0 {
 		t.Errorf("%d VMs are held after the sweep", n)
 	}
@@ -649,7 +491,7 @@ func TestOwnerKilledVMsSurvive(t *testing.T) {
 // held counts the VMs that a new cluster has to leave room for.
 func held(t *testing.T) int {
 	t.Helper()
-	ledger, err := Ledger()
+	ledger, err := state.Ledger()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -659,14 +501,14 @@ func held(t *testing.T) int {
 // A down whose VMs cannot be ended says so, and keeps the journal for the next sweep.
 func TestDownFails(t *testing.T) {
 	l := newLab(t)
-	l.o.Survives = true
-	c, err := l.up(l.spec(1), Options{})
+	l.O.Survives = true
+	c, err := l.up(l.Spec(1), Start{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	pid := c.Record().VMs[0].PID
-	stop(t, pid)
-	deny := filepath.Join(l.o.Dir, fake.Deny)
+	clustertest.Stop(t, pid)
+	deny := filepath.Join(l.O.Dir, fake.Deny)
 	os.WriteFile(deny, nil, 0o600)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -674,22 +516,22 @@ func TestDownFails(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	os.Remove(deny)
-	if lines, err := Sweep(); err != nil || len(lines) != 1 {
+	if lines, err := state.Sweep(); err != nil || len(lines) != 1 {
 		t.Errorf("%q, %v", lines, err)
 	}
-	gone(t, []int{pid})
+	clustertest.Gone(t, []int{pid})
 }
 
 // A Ref leads to what it was written for only: a number that another process has by now is not
 // touched, and neither is a file outside of the driver's.
 func TestForgedRef(t *testing.T) {
 	l := newLab(t)
-	d, err := backend.Open(l.o.Name())
+	d, err := backend.Open(l.O.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]string{"../../etc/passwd": "is no VM", "0123456789abcdef": backend.ErrGone.Error()} {
-		_, err := d.Attach(context.Background(), backend.Ref{Driver: l.o.Name(), ID: map[string]string{"id": id}})
+		_, err := d.Attach(context.Background(), backend.Ref{Driver: l.O.Name(), ID: map[string]string{"id": id}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", id, err)
 		}

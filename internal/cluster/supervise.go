@@ -12,11 +12,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/spec"
+	"nearmetal/internal/cluster/local"
+	"nearmetal/internal/cluster/state"
 )
 
 // `nearmetal up` starts the supervisor: the same program in a session of its own, which
@@ -27,39 +27,15 @@ import (
 // SupervisorFD is the descriptor of the supervisor's end of that socket pair.
 const SupervisorFD = 3
 
-// request is the first line to the supervisor: the cluster to start.
-type request struct {
-	Spec        *spec.Cluster `json:"spec"`
-	Command     string        `json:"command"`
-	BootTimeout time.Duration `json:"bootTimeoutNs"`
-	NoVerify    bool          `json:"noVerify,omitempty"`
-	Verbose     bool          `json:"verbose,omitempty"`
-	Until       int           `json:"until,omitempty"`
-	Devices     []string      `json:"devices"`
-	Limited     bool          `json:"limited,omitempty"`
-	Overlay     *Overlay      `json:"overlay,omitempty"`
-}
-
 // message is a line from the supervisor.
 type message struct {
-	Notice string `json:"notice,omitempty"`
-	Stage  string `json:"stage,omitempty"`
-	Done   int    `json:"done,omitempty"`
-	Total  int    `json:"total,omitempty"`
-	Error  string `json:"error,omitempty"`
-	// Console goes with Error: see VMError.
-	Console []string `json:"console,omitempty"`
-	Ready   string   `json:"ready,omitempty"` // the cluster's name
-	// Host is for a part instead of Ready.
-	Host *hostReady `json:"host,omitempty"`
+	local.Progress
+	Ready string `json:"ready,omitempty"` // the cluster's name
 }
-
-// maxLine bounds a line on the socket pair, in bytes: a cluster file is at most 1 MiB.
-const maxLine = 8 << 20
 
 // Supervised starts a cluster under a supervisor and waits until it is ready; it returns
 // its name. When it fails or ctx ends, nothing is left of the cluster.
-func Supervised(ctx context.Context, o Options) (name string, err error) {
+func Supervised(ctx context.Context, start Start, ev Events) (name string, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -81,14 +57,15 @@ func Supervised(ctx context.Context, o Options) (name string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
-	go cmd.Wait() // it is not ours any more once the cluster is ready; until then no zombie
-	if err := json.NewEncoder(ours).Encode(request{o.Spec, o.Command, o.BootTimeout, o.NoVerify, o.Verbose, o.Until, o.Devices, o.Limited, o.Overlay}); err != nil {
+	start.Kept = !start.Limited && start.Until == 0 && start.Overlay == nil // else it is a job's
+	go cmd.Wait()                                                           // it is not ours any more once the cluster is ready; until then no zombie
+	if err := json.NewEncoder(ours).Encode(start); err != nil {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { unix.Shutdown(int(ours.Fd()), unix.SHUT_WR) })
 	defer stop()
 	sc := bufio.NewScanner(ours)
-	sc.Buffer(nil, maxLine)
+	sc.Buffer(nil, local.MaxLine)
 	for sc.Scan() {
 		var m message
 		if err := json.Unmarshal(sc.Bytes(), &m); err != nil {
@@ -99,13 +76,13 @@ func Supervised(ctx context.Context, o Options) (name string, err error) {
 			if cause := context.Cause(ctx); cause != nil {
 				return "", cause
 			}
-			return "", &VMError{errors.New(m.Error), m.Console}
+			return "", &state.VMError{Err: errors.New(m.Error), Console: m.Console}
 		case m.Ready != "":
 			return m.Ready, nil
 		case m.Notice != "":
-			o.Events.notice(m.Notice)
+			ev.Note(m.Notice)
 		default:
-			o.Events.stage(m.Stage, m.Done, m.Total)
+			ev.At(m.Stage, m.Done, m.Total)
 		}
 	}
 	if cause := context.Cause(ctx); cause != nil {
@@ -139,21 +116,17 @@ func Supervise() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
-	var req request
-	if err := json.NewDecoder(io.LimitReader(conn, maxLine)).Decode(&req); err != nil || req.Spec == nil {
+	var start Start
+	if err := json.NewDecoder(io.LimitReader(conn, local.MaxLine)).Decode(&start); err != nil || start.Spec == nil {
 		return errors.New(misuse)
 	}
-	if req.Overlay == nil {
+	if start.Overlay == nil {
 		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
 			return err
 		}
 	}
 	out := json.NewEncoder(conn)
-	o := Options{Spec: req.Spec, Command: req.Command, BootTimeout: req.BootTimeout, NoVerify: req.NoVerify, Verbose: req.Verbose, Devices: req.Devices, Limited: req.Limited, Overlay: req.Overlay, Events: Events{
-		Notice: func(line string) { out.Encode(message{Notice: line}) },
-		Stage:  func(name string, done, total int) { out.Encode(message{Stage: name, Done: done, Total: total}) },
-	}}
-	o.Kept = !o.Limited && req.Until == 0 && o.Overlay == nil // else it is a job's
+	ev := local.Report(func(p local.Progress) { out.Encode(message{Progress: p}) })
 	signal.Ignore(unix.SIGHUP, unix.SIGPIPE)
 	ask := make(chan os.Signal, 1)
 	signal.Notify(ask, unix.SIGTERM, unix.SIGINT)
@@ -166,9 +139,9 @@ func Supervise() error {
 		case <-ctx.Done():
 		}
 	}()
-	if req.Until > 0 {
-		if err := endWith(req.Until, func() { cancel(errors.New("the process that the cluster was for has ended")) }); err != nil {
-			out.Encode(message{Error: err.Error()})
+	if start.Until > 0 {
+		if err := endWith(start.Until, func() { cancel(errors.New("the process that the cluster was for has ended")) }); err != nil {
+			out.Encode(message{Progress: local.Failed(err)})
 			return nil
 		}
 	}
@@ -182,14 +155,9 @@ func Supervise() error {
 			cancel(errors.New("nearmetal up has gone"))
 		}
 	}()
-	c, err := Up(ctx, o)
+	c, err := Up(ctx, start, ev)
 	if err != nil {
-		m := message{Error: err.Error()}
-		var boot *VMError
-		if errors.As(err, &boot) {
-			m.Console = boot.Console
-		}
-		out.Encode(m)
+		out.Encode(message{Progress: local.Failed(err)})
 		return nil // it has been said
 	}
 	close(ready)
@@ -227,7 +195,7 @@ func endWith(pid int, f func()) error {
 
 // detach sends what is left to say (a panic, at worst) into the cluster's directory.
 func detach(c *Cluster) {
-	log, err := os.OpenFile(filepath.Join(c.dir, supervisor), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(c.own.Path(state.SupervisorFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return
 	}

@@ -4,7 +4,8 @@ import (
 	"context"
 	"sync"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/session"
 )
 
@@ -14,7 +15,7 @@ const answerMax = 64 << 10
 // Ask runs a shell's command line as the caller in each VM of a running cluster, side by side, and returns what it printed,
 // by VM. A VM where it did not end with status 0, or answered too much, is left out. The answers are the VMs' word.
 func Ask(ctx context.Context, name, script string) (map[string][]byte, error) {
-	c, err := cluster.Connect(ctx, name)
+	c, err := client.Connect(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +26,7 @@ func Ask(ctx context.Context, name, script string) (map[string][]byte, error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, v := range c.Record.VMs {
-		if v.State != cluster.Ready {
+		if v.State != state.Ready {
 			continue
 		}
 		wg.Add(1)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/load"
 	"nearmetal/internal/traffic"
 )
@@ -14,7 +14,7 @@ const carriedTime = 10 * time.Second
 
 // Uncounted says whether no rank of a cluster can count its messages: it has several VMs, and none has the provider. The
 // provider is not put there for the count alone: messages would go another way than without it.
-func Uncounted(r *cluster.Record) bool { return len(r.VMs) > 1 && r.Fabric == "" && r.Promised == 0 }
+func Uncounted(r *state.Record) bool { return len(r.VMs) > 1 && r.Fabric == "" && r.Promised == 0 }
 
 // Interfaces returns what the interfaces of each VM of a cluster have carried since its boot, by the VMs' names. A VM that
 // does not answer is not there.
@@ -36,7 +36,7 @@ func Interfaces(name string) map[string][]load.Interface {
 
 // Carried returns what the interfaces of VMs carried between two readings, in the order of the VMs. What is not in both is
 // left out, and so is a counter that went back: its device was taken away and came again.
-func Carried(vms []cluster.VMRecord, before, after map[string][]load.Interface) []traffic.Carried {
+func Carried(vms []state.VMRecord, before, after map[string][]load.Interface) []traffic.Carried {
 	list := []traffic.Carried{}
 	for _, v := range vms {
 		for _, now := range after[v.Name] {

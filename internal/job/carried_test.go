@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"testing"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/load"
 )
 
 // What was there before the command is no part of what it took; a counter that went back, and what is in one reading
 // only, says nothing.
 func TestCarried(t *testing.T) {
-	vms := []cluster.VMRecord{{Name: "vm0"}, {Name: "vm1"}, {Name: "vm2"}}
+	vms := []state.VMRecord{{Name: "vm0"}, {Name: "vm1"}, {Name: "vm2"}}
 	before := map[string][]load.Interface{
 		"vm0": {{Name: "eth0", Received: 100, Sent: 10}, {Name: "mlx5_0/1", RDMA: true, Received: 4, Sent: 8}, {Name: "eth1", Received: 9}},
 		"vm1": {{Name: "eth0", Sent: 7}},
@@ -29,15 +29,15 @@ func TestCarried(t *testing.T) {
 
 // Only a cluster whose VMs have no provider cannot count.
 func TestUncounted(t *testing.T) {
-	two := []cluster.VMRecord{{Name: "vm0"}, {Name: "vm1"}}
+	two := []state.VMRecord{{Name: "vm0"}, {Name: "vm1"}}
 	for _, c := range []struct {
-		r    cluster.Record
+		r    state.Record
 		want bool
 	}{
-		{cluster.Record{VMs: two}, true},
-		{cluster.Record{VMs: two, Fabric: "/x"}, false},
-		{cluster.Record{VMs: two, Promised: 1 << 20}, false},
-		{cluster.Record{VMs: two[:1]}, false},
+		{state.Record{VMs: two}, true},
+		{state.Record{VMs: two, Fabric: "/x"}, false},
+		{state.Record{VMs: two, Promised: 1 << 20}, false},
+		{state.Record{VMs: two[:1]}, false},
 	} {
 		if got := Uncounted(&c.r); got != c.want {
 			t.Errorf("%d VMs, provider %q, promised %d: %v", len(c.r.VMs), c.r.Fabric, c.r.Promised, got)

@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/session"
@@ -22,7 +22,7 @@ const reportMax = 4 << 20
 // memory, run there as root with the profile guest, and removed. What it says is the VM's
 // word: it is bounded and read as data.
 func Check(ctx context.Context, name, vm string) (*check.Report, error) {
-	c, err := cluster.Connect(ctx, name)
+	c, err := client.Connect(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/session"
 	"nearmetal/internal/spec"
@@ -37,7 +37,7 @@ func ParsePlace(s string) Place {
 // Copy copies a file or a directory between this host and a VM, exactly one of from and
 // to, as the caller.
 func Copy(ctx context.Context, name string, from, to Place) error {
-	c, err := cluster.Connect(ctx, name)
+	c, err := client.Connect(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func Copy(ctx context.Context, name string, from, to Place) error {
 }
 
 // isDirIn reports whether a path in a VM is a directory.
-func isDirIn(ctx context.Context, c *cluster.Client, e guest.Exec, vm, p string) bool {
+func isDirIn(ctx context.Context, c *client.Client, e guest.Exec, vm, p string) bool {
 	e.Args, e.Env = []string{"test", "-d", p}, []string{"PATH=/usr/bin:/bin"}
 	st, err := session.Run(ctx, c.VM(vm), e, session.Discard, nil)
 	return err == nil && st.ExitCode() == 0

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/launch"
 	"nearmetal/internal/session"
@@ -24,7 +24,7 @@ const (
 const lookDevices = `for f in "$@"; do [ -e "$f" ] || echo "$f"; done`
 
 // launchable says what keeps the launcher that e starts from running in the VMs.
-func launchable(ctx context.Context, c *cluster.Client, e guest.Exec) error {
+func launchable(ctx context.Context, c *client.Client, e guest.Exec) error {
 	if err := sameMPI(ctx, c, e); err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func launchable(ctx context.Context, c *cluster.Client, e guest.Exec) error {
 
 // haveDevices says which device of the VMs has gone since they booted, before the launcher that e starts has its ranks
 // use it: they would wait for each other, or end with a library's own words for it.
-func haveDevices(ctx context.Context, c *cluster.Client, e guest.Exec) error {
+func haveDevices(ctx context.Context, c *client.Client, e guest.Exec) error {
 	if len(e.Args) == 0 || !launch.Named(e.Args[0]) {
 		return nil
 	}

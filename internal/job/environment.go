@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/launch"
 	"nearmetal/internal/session"
 )
 
 // onHost reports whether an MPI launcher for the cluster runs on this host.
-func onHost(r *cluster.Record) bool {
+func onHost(r *state.Record) bool {
 	switch r.Spec.Launcher {
 	case "host":
 		return true
@@ -29,10 +29,10 @@ func onHost(r *cluster.Record) bool {
 	return r.Spec.Root == "host" && uplink(r) && len(r.Remote) == 0
 }
 
-func uplink(r *cluster.Record) bool { return len(r.VMs) > 0 && r.VMs[0].Uplink }
+func uplink(r *state.Record) bool { return len(r.VMs) > 0 && r.VMs[0].Uplink }
 
 // setup returns what launchers need to know of the cluster.
-func setup(r *cluster.Record, side launch.Side, root bool) (launch.Setup, error) {
+func setup(r *state.Record, side launch.Side, root bool) (launch.Setup, error) {
 	s := launch.Setup{Side: side, Cluster: r.Name, Interface: "eth0", Root: root, Devices: r.Devices()}
 	for _, h := range r.Hosts() {
 		s.Ranks += h.Slots
@@ -45,11 +45,11 @@ func setup(r *cluster.Record, side launch.Side, root bool) (launch.Setup, error)
 		s.Interface, s.Subnet = "lo", netip.MustParsePrefix("127.0.0.0/8")
 	} else if s.Subnet, err = netip.ParsePrefix(sub); err != nil {
 		return s, err
-	} else if s.Subnet == cluster.UplinkHost.Masked() {
+	} else if s.Subnet == state.UplinkHost.Masked() {
 		s.Interface = "eth1"
 	}
-	dir := cluster.VMDir
-	s.Agent = cluster.VMAgent
+	dir := state.VMDir
+	s.Agent = state.VMAgent
 	if side == launch.OnHost {
 		if dir, err = r.Dir(); err != nil {
 			return s, err
@@ -57,20 +57,20 @@ func setup(r *cluster.Record, side launch.Side, root bool) (launch.Setup, error)
 		s.Agent = filepath.Join(dir, launch.AgentName)
 	}
 	if r.Fabric != "" {
-		s.Fabric = cluster.FabricDir + "/" + cluster.FabricFile
+		s.Fabric = state.FabricDir + "/" + state.FabricFile
 		s.Providers = providers(r, "mpirun", "mpiexec")
 		s.OtherHosts = len(r.Overlay) > 0 || len(r.Remote) > 1
 		s.UCX, s.PreferUCX = r.UCX != "", r.Spec.Fabric == "ucx"
 		s.RegionRanks = regionRanks(r)
 	}
-	s.OpenMPIHosts = filepath.Join(dir, cluster.HostsDir, cluster.OpenMPIHosts)
-	s.MPICHHosts = filepath.Join(dir, cluster.HostsDir, cluster.MPICHHosts)
+	s.OpenMPIHosts = filepath.Join(dir, state.HostsDir, state.OpenMPIHosts)
+	s.MPICHHosts = filepath.Join(dir, state.HostsDir, state.MPICHHosts)
 	return s, nil
 }
 
 // regionRanks is how many ranks are to have room in a region: one a vCPU of the VMs of one host, and as many again, since
 // an MPI library may open the region twice. The fewer there are, the larger is each one's part. 0: the region is not of the plan.
-func regionRanks(r *cluster.Record) int {
+func regionRanks(r *state.Record) int {
 	if r.Plan == nil || r.Plan.Region == nil {
 		return 0
 	}
@@ -94,7 +94,7 @@ const leastRegionRanks = 16
 
 // providers are the folders with further libfabric providers of the MPI libraries that launchers, by their names in the
 // caller's PATH or by their paths, belong to, as far as the VMs have the same files.
-func providers(r *cluster.Record, launchers ...string) []string {
+func providers(r *state.Record, launchers ...string) []string {
 	var folders []string
 	if r.Spec.Root != "host" {
 		return nil
@@ -113,7 +113,7 @@ func providers(r *cluster.Record, launchers ...string) []string {
 
 // LaunchVariables are what makes any known launcher on this host put its ranks into the
 // VMs, over the environment environ.
-func LaunchVariables(r *cluster.Record, environ []string) ([]string, error) {
+func LaunchVariables(r *state.Record, environ []string) ([]string, error) {
 	if !uplink(r) {
 		return nil, fmt.Errorf("the VMs of cluster %s have no uplink to this host, which an MPI launcher on it needs: "+
 			"start the launcher in a VM (nearmetal exec mpirun …), or the cluster with a QEMU that has the user network", r.Name)
@@ -130,7 +130,7 @@ func LaunchVariables(r *cluster.Record, environ []string) ([]string, error) {
 }
 
 // hostEnvironment is the whole environment of a launcher on this host.
-func hostEnvironment(r *cluster.Record) ([]string, error) {
+func hostEnvironment(r *state.Record) ([]string, error) {
 	own := append(os.Environ(), session.Pairs(r.Spec.Env)...)
 	vars, err := LaunchVariables(r, own)
 	if err != nil {
@@ -142,13 +142,13 @@ func hostEnvironment(r *cluster.Record) ([]string, error) {
 // VMEnvironment is the environment of a command in a VM: the caller's as far as it makes
 // sense there, the cluster file's, what over says, and what lets an MPI launcher that is
 // started there reach the other VMs.
-func VMEnvironment(r *cluster.Record, over []string) ([]string, error) {
+func VMEnvironment(r *state.Record, over []string) ([]string, error) {
 	return vmEnvironment(r, over, "")
 }
 
 // vmEnvironment is VMEnvironment for a program. Where that is a launcher that is named by a path, its library may be
 // another one than that of the mpirun in PATH.
-func vmEnvironment(r *cluster.Record, over []string, program string) ([]string, error) {
+func vmEnvironment(r *state.Record, over []string, program string) ([]string, error) {
 	env := session.Environment(os.Environ(), r.Caller.Identity(), session.Pairs(r.Spec.Env), over)
 	s, err := setup(r, launch.InVM, os.Geteuid() == 0)
 	if err != nil {
@@ -165,9 +165,9 @@ func vmEnvironment(r *cluster.Record, over []string, program string) ([]string, 
 }
 
 // preloaded is environ, of a program in a VM, with the transport for UCX, if the VMs have it.
-func preloaded(r *cluster.Record, environ []string) []string {
+func preloaded(r *state.Record, environ []string) []string {
 	if r.UCX == "" {
 		return environ
 	}
-	return launch.Preload(environ, cluster.FabricDir, cluster.UCXFile)
+	return launch.Preload(environ, state.FabricDir, state.UCXFile)
 }

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/session"
 	"nearmetal/internal/terminal"
@@ -19,7 +20,7 @@ import (
 
 // ExecOptions say what to run in a cluster that runs, and where.
 type ExecOptions struct {
-	Cluster string            // see cluster.Find for ""
+	Cluster string            // see state.Find for ""
 	VM      string            // "": the first
 	All     bool              // once in every VM
 	Args    []string          // the command; none: a login shell
@@ -34,7 +35,7 @@ type ExecOptions struct {
 // Exec runs a command in a VM, or in all, and returns its exit status.
 func Exec(o ExecOptions, s session.Streams) (int, error) {
 	ctx := context.Background()
-	c, err := cluster.Connect(ctx, o.Cluster)
+	c, err := client.Connect(ctx, o.Cluster)
 	if err != nil {
 		return 0, err
 	}
@@ -121,7 +122,7 @@ func ended(st guest.Status, err error, w io.Writer) (int, error) {
 
 // everywhere runs e in every VM of the cluster. It returns the exit status, and the VMs in which files
 // may have been written that no share keeps.
-func everywhere(ctx context.Context, c *cluster.Client, e guest.Exec, noPrefix bool, s session.Streams, sigs <-chan os.Signal) (code int, wrote []string, err error) {
+func everywhere(ctx context.Context, c *client.Client, e guest.Exec, noPrefix bool, s session.Streams, sigs <-chan os.Signal) (code int, wrote []string, err error) {
 	vms := vmNames(&c.Record)
 	out := terminal.NewPrefixer(s.Out, vms, terminal.Coloured(s.Out))
 	errs := terminal.NewPrefixer(s.Err, vms, terminal.Coloured(s.Err))
@@ -162,7 +163,7 @@ type open struct{ io.Writer }
 func (open) Close() error { return nil }
 
 // command is o's command as the caller would run it, in the environment of a VM.
-func command(r *cluster.Record, o ExecOptions) (guest.Exec, error) {
+func command(r *state.Record, o ExecOptions) (guest.Exec, error) {
 	program := ""
 	if len(o.Args) > 0 {
 		program = o.Args[0]

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/launch"
 	"nearmetal/internal/session"
 	"nearmetal/internal/terminal"
@@ -19,7 +19,7 @@ import (
 // HostShell opens a shell on this host in which MPI launchers put their ranks into the
 // VMs of a cluster.
 func HostShell(o ExecOptions, s session.Streams) (int, error) {
-	r, err := cluster.Find(o.Cluster)
+	r, err := state.Find(o.Cluster)
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +67,7 @@ func UnsetCommands() []string {
 // EnvCommands returns the commands by which a shell of the user gets the variables of
 // HostShell.
 func EnvCommands(name string) ([]string, error) {
-	r, err := cluster.Find(name)
+	r, err := state.Find(name)
 	if err != nil {
 		return nil, err
 	}

@@ -16,17 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/session"
 	"nearmetal/internal/spec"
 )
 
 // record is a cluster of two VMs as a client reads it.
-func record(t *testing.T) *cluster.Record {
+func record(t *testing.T) *state.Record {
 	t.Helper()
 	t.Setenv("NEARMETAL_RUNTIME_DIR", filepath.Join(t.TempDir(), "run"))
 	s := &spec.Cluster{}
 	spec.Defaults(s)
-	return &cluster.Record{Name: "demo", Spec: s, VMs: []cluster.VMRecord{
+	return &state.Record{Name: "demo", Spec: s, VMs: []state.VMRecord{
 		{Name: "vm0", VCPUs: 2, IP: "10.77.0.1", Subnet: "10.77.0.0/16", Uplink: true},
 		{Name: "vm1", VCPUs: 2, IP: "10.77.0.2", Subnet: "10.77.0.0/16", Uplink: true},
 	}}
@@ -73,7 +74,7 @@ func TestLauncherSide(t *testing.T) {
 		}
 	}
 	// Hosts that ssh reaches have files of their own: a launcher runs here only where the user says so.
-	r.Remote = []cluster.RemoteHost{{Name: "n1"}, {Name: "n2"}}
+	r.Remote = []state.RemoteHost{{Name: "n1"}, {Name: "n2"}}
 	for launcher, want := range map[string]bool{"auto": false, "host": true, "vm": false} {
 		r.Spec.Launcher, r.Spec.Root, r.VMs[0].Uplink = launcher, "host", true
 		if got := onHost(r); got != want {
@@ -140,7 +141,7 @@ func TestLook(t *testing.T) {
 		{OnHost, "host", "hostname", true, false, ""},
 		{OnHost, "host", "job.sh", true, false, "4.1.6"}, // no line: it was said
 	} {
-		got, err := look(RunOptions{Where: c.where, Args: strings.Fields(c.args), Cluster: cluster.Options{Spec: &spec.Cluster{Root: c.root}}})
+		got, err := look(RunOptions{Where: c.where, Args: strings.Fields(c.args), Cluster: cluster.Start{Spec: &spec.Cluster{Root: c.root}}})
 		if err != nil || got.once != c.once || (got.script != "") != c.script || got.launcher.Version != c.library {
 			t.Errorf("%s, root %s, where %d: %+v, %v", c.args, c.root, c.where, got, err)
 		}
@@ -262,7 +263,7 @@ func TestMissing(t *testing.T) {
 		if c.change != nil {
 			c.change(s)
 		}
-		if got := missing(RunOptions{Args: []string{c.name}, Cluster: cluster.Options{Spec: s}}); got != c.want {
+		if got := missing(RunOptions{Args: []string{c.name}, Cluster: cluster.Start{Spec: s}}); got != c.want {
 			t.Errorf("%s: missing %v, want %v", c.name, got, c.want)
 		}
 	}

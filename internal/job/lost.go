@@ -8,7 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/terminal"
 )
 
@@ -25,7 +26,7 @@ type written struct {
 
 // writtenIn asks VMs for the files that were written in them, in the last since (0: ever), and that no share
 // keeps. A VM that does not answer in a second has none: the answer is only for a warning.
-func writtenIn(c *cluster.Client, vms []string, since time.Duration) (w written) {
+func writtenIn(c *client.Client, vms []string, since time.Duration) (w written) {
 	ctx, cancel := context.WithTimeout(context.Background(), lostTime)
 	defer cancel()
 	var mu sync.Mutex
@@ -81,7 +82,7 @@ const (
 )
 
 // Lost returns lines about files in the VMs of a cluster that go with it; nil: none.
-func Lost(c *cluster.Client) []string {
+func Lost(c *client.Client) []string {
 	if c.Record.Paused {
 		return nil // they do not answer
 	}
@@ -89,14 +90,14 @@ func Lost(c *cluster.Client) []string {
 }
 
 // warnWritten writes to w, after a command that began at start, which files were written since in VMs.
-func warnWritten(w io.Writer, c *cluster.Client, vms []string, start time.Time) {
+func warnWritten(w io.Writer, c *client.Client, vms []string, start time.Time) {
 	for _, line := range writtenIn(c, vms, time.Since(start)).lines(lostLater) {
 		fmt.Fprintf(w, "nearmetal: %s\n", line)
 	}
 }
 
 // vmNames are the names of a cluster's VMs.
-func vmNames(r *cluster.Record) []string {
+func vmNames(r *state.Record) []string {
 	names := make([]string, len(r.VMs))
 	for i, v := range r.VMs {
 		names[i] = v.Name

@@ -4,7 +4,8 @@ import (
 	"context"
 	"path/filepath"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/launch"
 	"nearmetal/internal/session"
@@ -13,7 +14,7 @@ import (
 // LauncherHere returns the whole environment (NAME=value) of an MPI launcher on this host that
 // puts its ranks into the VMs of the cluster r, with over beside the caller's variables. ok
 // is false where the launcher has to run in the first VM (see InVM).
-func LauncherHere(r *cluster.Record, l launch.Launcher, over []string) (env []string, ok bool, err error) {
+func LauncherHere(r *state.Record, l launch.Launcher, over []string) (env []string, ok bool, err error) {
 	if !onHost(r) || needsVM(l) != "" && r.Spec.Launcher == "auto" {
 		return nil, false, nil
 	}
@@ -23,8 +24,8 @@ func LauncherHere(r *cluster.Record, l launch.Launcher, over []string) (env []st
 
 // InVM runs a command in a VM of the cluster r, as the caller, in the directory dir
 // with over beside the caller's variables. When ctx ends, it is killed.
-func InVM(ctx context.Context, r *cluster.Record, vm string, args []string, dir string, over []string, s session.Streams) (guest.Status, error) {
-	c, err := cluster.Connect(ctx, r.Name)
+func InVM(ctx context.Context, r *state.Record, vm string, args []string, dir string, over []string, s session.Streams) (guest.Status, error) {
+	c, err := client.Connect(ctx, r.Name)
 	if err != nil {
 		return guest.Status{}, err
 	}

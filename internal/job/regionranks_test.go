@@ -3,28 +3,28 @@ package job
 import (
 	"testing"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/plan"
 )
 
 // Twice the vCPUs of the host that has the most of them, 16 at least.
 func TestRegionRanks(t *testing.T) {
-	vms := func(host string, vcpus ...int) (list []cluster.VMRecord) {
+	vms := func(host string, vcpus ...int) (list []state.VMRecord) {
 		for _, n := range vcpus {
-			list = append(list, cluster.VMRecord{Host: host, VCPUs: n})
+			list = append(list, state.VMRecord{Host: host, VCPUs: n})
 		}
 		return list
 	}
 	for _, c := range []struct {
 		name string
-		r    cluster.Record
+		r    state.Record
 		want int
 	}{
-		{"no region", cluster.Record{Plan: &plan.Plan{}, VMs: vms("", 64, 64)}, 0},
-		{"small VMs", cluster.Record{VMs: vms("", 2, 2)}, 16},
-		{"one host", cluster.Record{VMs: vms("", 32, 24)}, 112},
-		{"hosts by ssh", cluster.Record{VMs: append(vms("a", 32, 32), vms("b", 16, 32)...)}, 128},
-		{"hosts of a job", cluster.Record{VMs: vms("", 8, 8), Overlay: []cluster.RecordHost{{Self: true}, {VMs: vms("", 16, 16)}}}, 64},
+		{"no region", state.Record{Plan: &plan.Plan{}, VMs: vms("", 64, 64)}, 0},
+		{"small VMs", state.Record{VMs: vms("", 2, 2)}, 16},
+		{"one host", state.Record{VMs: vms("", 32, 24)}, 112},
+		{"hosts by ssh", state.Record{VMs: append(vms("a", 32, 32), vms("b", 16, 32)...)}, 128},
+		{"hosts of a job", state.Record{VMs: vms("", 8, 8), Overlay: []state.RecordHost{{Self: true}, {VMs: vms("", 16, 16)}}}, 64},
 	} {
 		if c.r.Plan == nil {
 			c.r.Plan = &plan.Plan{Region: &plan.Region{}}

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/launch"
 	"nearmetal/internal/session"
 )
@@ -20,7 +21,7 @@ func Rsh(args []string, s session.Streams) (int, error) {
 		return 0, err
 	}
 	ctx := context.Background()
-	c, err := cluster.Connect(ctx, "")
+	c, err := client.Connect(ctx, "")
 	if err != nil {
 		return 0, err
 	}
@@ -41,11 +42,11 @@ func Rsh(args []string, s session.Streams) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	back := cluster.UplinkHost
+	back := state.UplinkHost
 	if away {
 		joining, cancel := context.WithTimeout(ctx, joinBound)
 		defer cancel()
-		if _, err := cluster.AwaitJoined(joining, c.Record.Name); err != nil {
+		if err := c.AwaitJoined(joining); err != nil {
 			return 0, err
 		}
 		back = c.Record.HostAddress()
@@ -85,7 +86,7 @@ type translation struct {
 	iface string // the VMs' own network interface
 }
 
-func inVM(r *cluster.Record) (*translation, error) {
+func inVM(r *state.Record) (*translation, error) {
 	here, err := setup(r, launch.OnHost, false)
 	if err != nil {
 		return nil, err

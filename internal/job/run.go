@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/launch"
 	"nearmetal/internal/load"
@@ -24,7 +26,8 @@ import (
 
 // RunOptions say what cluster to boot and what to run in it.
 type RunOptions struct {
-	Cluster  cluster.Options
+	Cluster  cluster.Start
+	Events   cluster.Events // called while the cluster starts
 	Args     []string
 	Where    Where
 	NoPrefix bool
@@ -95,7 +98,7 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 	if what.once && launch.Named(o.Args[0]) && !strings.Contains(o.Args[0], "/") {
 		o.Cluster.Launcher = o.Args[0]
 	}
-	c, err := cluster.Up(ctx, o.Cluster)
+	c, err := cluster.Up(ctx, o.Cluster, o.Events)
 	close(booted)
 	<-listened
 	if o.Booted != nil {
@@ -294,7 +297,7 @@ func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 			return j.onHost(ctx, sigs, &r)
 		}
 	}
-	cl, err := cluster.Connect(ctx, r.Name)
+	cl, err := client.Connect(ctx, r.Name)
 	if err != nil {
 		return 0, err
 	}
@@ -318,7 +321,7 @@ func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 
 // lost warns of files that go with the VMs.
 func (j *running) lost() {
-	cl, err := cluster.Connect(context.Background(), j.c.Name())
+	cl, err := client.Connect(context.Background(), j.c.Name())
 	if err != nil {
 		return
 	}
@@ -330,7 +333,7 @@ func (j *running) lost() {
 
 // onHost runs an MPI launcher on this host, as the user would, in an environment that
 // sends its ranks into the VMs.
-func (j *running) onHost(ctx context.Context, sigs <-chan os.Signal, r *cluster.Record) (int, error) {
+func (j *running) onHost(ctx context.Context, sigs <-chan os.Signal, r *state.Record) (int, error) {
 	env, err := hostEnvironment(r)
 	if err != nil {
 		return 0, err
@@ -340,7 +343,7 @@ func (j *running) onHost(ctx context.Context, sigs <-chan os.Signal, r *cluster.
 }
 
 // report is what makes the transport for UCX say in one line whether it is in the ranks' UCX, if that is wanted.
-func (j *running) report(r *cluster.Record) map[string]string {
+func (j *running) report(r *state.Record) map[string]string {
 	if r.UCX == "" || !j.o.Cluster.Verbose {
 		return nil
 	}
@@ -357,7 +360,7 @@ func needsVM(l launch.Launcher) string {
 }
 
 // hint warns of what will surprise the user of a launcher.
-func (j *running) hint(l launch.Launcher, r *cluster.Record) {
+func (j *running) hint(l launch.Launcher, r *state.Record) {
 	if w := launch.CrowdedWarning(j.o.Args, r.Hosts()); w != "" {
 		j.o.Notice(w)
 	}

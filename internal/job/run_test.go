@@ -8,6 +8,7 @@ import (
 
 	"nearmetal/internal/backend/fake"
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/launch"
 	"nearmetal/internal/session"
 	"nearmetal/internal/spec"
@@ -36,7 +37,7 @@ func TestRunInput(t *testing.T) {
 			VMs: []spec.Group{{Name: "vm", Count: 1, VCPUs: 1, Memory: 128 << 20}}}
 		spec.Defaults(s)
 		var out, errs bytes.Buffer
-		code, err := Run(RunOptions{Cluster: cluster.Options{Spec: s}, Args: []string{"sh", "-c", "cat; echo end"}, Where: c.where,
+		code, err := Run(RunOptions{Cluster: cluster.Start{Spec: s}, Args: []string{"sh", "-c", "cat; echo end"}, Where: c.where,
 			NoInput: c.noInput, Notice: func(string) {}}, session.Streams{In: strings.NewReader("typed\n"), Out: &out, Err: &errs})
 		if err != nil || code != 0 || out.String() != c.want {
 			t.Errorf("where %d, no input %v: %d, %v, %q, %q", c.where, c.noInput, code, err, out.String(), errs.String())
@@ -65,7 +66,7 @@ func TestHints(t *testing.T) {
 		{"ch4:ucx", "4.0.2", false, "ucx.so", "tcp,self", 0, true, false}, // the user's choice
 		{"ch4:ucx", "4.0.2", false, "ucx.so", "", 2, true, false},         // TCP to another host
 	} {
-		r.UCX, r.Spec.Env, r.Overlay = c.ucx, nil, make([]cluster.RecordHost, c.overlay)
+		r.UCX, r.Spec.Env, r.Overlay = c.ucx, nil, make([]state.RecordHost, c.overlay)
 		for i := range r.Overlay {
 			r.Overlay[i].Self = true
 		}
@@ -73,7 +74,7 @@ func TestHints(t *testing.T) {
 			r.Spec.Env = map[string]string{"UCX_TLS": c.tls}
 		}
 		var said []string
-		j := &running{o: RunOptions{Args: []string{"mpiexec", "-n", "2", "app"}, Cluster: cluster.Options{Verbose: c.verbose},
+		j := &running{o: RunOptions{Args: []string{"mpiexec", "-n", "2", "app"}, Cluster: cluster.Start{Verbose: c.verbose},
 			Notice: func(line string) { said = append(said, line) }}}
 		j.hint(launch.Launcher{Library: launch.MPICH, Version: c.version, Device: c.device}, r)
 		all := strings.Join(said, "\n")

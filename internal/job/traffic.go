@@ -12,7 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/session"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
@@ -49,7 +50,7 @@ func counted(s *spec.Cluster) *spec.Cluster {
 
 // traffic gathers the counts of the VMs. What of them cannot be had is a notice.
 func (j *running) traffic() {
-	cl, err := cluster.Connect(context.Background(), j.c.Name())
+	cl, err := client.Connect(context.Background(), j.c.Name())
 	if err != nil {
 		return
 	}
@@ -91,7 +92,7 @@ func (j *running) traffic() {
 }
 
 // trafficOf reads the counts that ranks left in a VM, at most traffic.MaxBytes.
-func trafficOf(ctx context.Context, c *cluster.Client, vm string) ([]byte, error) {
+func trafficOf(ctx context.Context, c *client.Client, vm string) ([]byte, error) {
 	e := session.Caller([]string{"/bin/sh", "-c", `cd "$1" 2>/dev/null || exit 0; for f in *; do [ ! -f "$f" ] || cat "$f"; done`, "sh", trafficDir()},
 		[]string{"PATH=/usr/bin:/bin"})
 	e.Dir = "/"
@@ -116,7 +117,7 @@ func (w *bounded) Write(p []byte) (int, error) {
 }
 
 // Places are where a cluster's VMs are, by the plan.
-func Places(r *cluster.Record) map[string]traffic.Place {
+func Places(r *state.Record) map[string]traffic.Place {
 	list := map[string]traffic.Place{}
 	if r.Plan == nil {
 		return list

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/launch"
 )
@@ -21,7 +21,7 @@ const (
 // sameMPI says where the launcher that e starts is of another MPI, or another version, on the hosts that ssh
 // reaches: each has its own files, and ranks of two versions wait for each other for ever. Where it is not found, or says
 // nothing known, its start shows more.
-func sameMPI(ctx context.Context, c *cluster.Client, e guest.Exec) error {
+func sameMPI(ctx context.Context, c *client.Client, e guest.Exec) error {
 	if len(c.Record.Remote) < 2 || len(e.Args) == 0 || !launch.Named(e.Args[0]) {
 		return nil
 	}

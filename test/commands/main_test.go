@@ -48,11 +48,11 @@ func lab(t *testing.T) {
 // up starts a cluster of n VMs that are processes. It ends with the test.
 func up(t *testing.T, name string, n int) *cluster.Cluster {
 	t.Helper()
-	return upWith(t, name, n, cluster.Options{})
+	return upWith(t, name, n, cluster.Start{})
 }
 
 // upWith is up with options.
-func upWith(t *testing.T, name string, n int, o cluster.Options) *cluster.Cluster {
+func upWith(t *testing.T, name string, n int, o cluster.Start) *cluster.Cluster {
 	t.Helper()
 	s := &spec.Cluster{Name: name, Backend: fake.Options{Dir: t.TempDir()}.Name(), Shares: []spec.Share{},
 		VMs: []spec.Group{{Name: "vm", Count: n, VCPUs: 1, Memory: 128 << 20}}}
@@ -60,7 +60,7 @@ func upWith(t *testing.T, name string, n int, o cluster.Options) *cluster.Cluste
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	o.Spec = s
-	c, err := cluster.Up(ctx, o)
+	c, err := cluster.Up(ctx, o, cluster.Events{})
 	if err != nil {
 		t.Fatal(err)
 	}

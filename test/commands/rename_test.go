@@ -13,8 +13,8 @@ import (
 // A cluster that is kept gets another name: under that alone it is found, read and ended, and no other's is taken.
 func TestRename(t *testing.T) {
 	lab(t)
-	c := upWith(t, "first", 2, cluster.Options{Kept: true})
-	upWith(t, "other", 1, cluster.Options{Kept: true})
+	c := upWith(t, "first", 2, cluster.Start{Kept: true})
+	upWith(t, "other", 1, cluster.Start{Kept: true})
 	up(t, "run", 1)
 	do := func(code int, want string, args ...string) {
 		t.Helper()

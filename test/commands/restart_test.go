@@ -10,12 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 )
 
 // One VM of a cluster that is kept is started again, whether it runs or has ended, and the other goes on.
 func TestRestart(t *testing.T) {
 	lab(t)
-	c := upWith(t, "again", 2, cluster.Options{Kept: true})
+	c := upWith(t, "again", 2, cluster.Start{Kept: true})
 	up(t, "run", 1)
 	do := func(code int, want string, args ...string) {
 		t.Helper()
@@ -27,7 +28,7 @@ func TestRestart(t *testing.T) {
 	before := c.Record().VMs
 	do(0, "", "restart", "again/vm1")
 	after := c.Record().VMs
-	if after[0].PID != before[0].PID || after[1].PID == before[1].PID || after[1].PID == 0 || after[1].State != cluster.Ready || after[1].IP != before[1].IP {
+	if after[0].PID != before[0].PID || after[1].PID == before[1].PID || after[1].PID == 0 || after[1].State != state.Ready || after[1].IP != before[1].IP {
 		t.Errorf("%+v, then %+v", before, after)
 	}
 	select {
@@ -40,7 +41,7 @@ func TestRestart(t *testing.T) {
 
 	// One that was killed comes back as well.
 	unix.Kill(after[1].PID, unix.SIGKILL)
-	await(t, func() bool { return c.Record().VMs[1].State == cluster.Dead })
+	await(t, func() bool { return c.Record().VMs[1].State == state.Dead })
 	// Every command says the same of it: ps, exec, cp, and the remote shell of an MPI launcher.
 	for _, args := range [][]string{{"exec", "again/vm1", "--", "true"}, {"cp", "again/vm1:/etc/hostname", t.TempDir()}} {
 		do(1, "vm1 ended", args...)
@@ -79,7 +80,7 @@ func TestRestart(t *testing.T) {
 		t.Error("the cluster does not notice that all its VMs have ended")
 	}
 	do(1, "no VM of the cluster runs any more", "restart", "again/vm0")
-	dir, err := cluster.Base()
+	dir, err := state.Base()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 )
 
 // Fault tests kill what belongs to a cluster, at every phase of its life, and look for what
@@ -121,12 +121,12 @@ func (v *victim) wantStatus(code int, words ...string) {
 }
 
 // record reads the record of a cluster; nil where there is none.
-func (p *place) record(name string) *cluster.Record {
+func (p *place) record(name string) *state.Record {
 	b, err := os.ReadFile(filepath.Join(p.dir, name, "record.json"))
 	if err != nil {
 		return nil
 	}
-	r := &cluster.Record{}
+	r := &state.Record{}
 	if err := json.Unmarshal(b, r); err != nil {
 		p.t.Fatalf("record.json is not whole: %v", err)
 	}
@@ -134,22 +134,22 @@ func (p *place) record(name string) *cluster.Record {
 }
 
 // The phases of a cluster's life, as its record shows them.
-var phases = map[string]func(*cluster.Record) bool{
-	"preparing": func(r *cluster.Record) bool { return r.State == cluster.Booting },
-	"booting": func(r *cluster.Record) bool {
+var phases = map[string]func(*state.Record) bool{
+	"preparing": func(r *state.Record) bool { return r.State == state.Booting },
+	"booting": func(r *state.Record) bool {
 		for _, v := range r.VMs {
 			if v.PID == 0 {
 				return false
 			}
 		}
-		return r.State == cluster.Booting && len(r.VMs) > 0
+		return r.State == state.Booting && len(r.VMs) > 0
 	},
-	"ready":  func(r *cluster.Record) bool { return r.State == cluster.Ready },
-	"ending": func(r *cluster.Record) bool { return r.State == cluster.Ending },
+	"ready":  func(r *state.Record) bool { return r.State == state.Ready },
+	"ending": func(r *state.Record) bool { return r.State == state.Ending },
 }
 
 // reach waits until the cluster called name is in a phase, and returns its record.
-func (v *victim) reach(name, phase string) *cluster.Record {
+func (v *victim) reach(name, phase string) *state.Record {
 	v.t.Helper()
 	for end := time.Now().Add(bound); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if r := v.record(name); r != nil && phases[phase](r) {

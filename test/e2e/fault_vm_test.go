@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 )
 
 // The loss of VMs under `nearmetal run`.
@@ -38,7 +38,7 @@ func TestFaultQEMU(t *testing.T) {
 				command = []string{"true"}
 			}
 			v := p.start(append([]string{"run", "--name", "x", "--vms", "2", "--memory", "256MiB", "--no-share", "--"}, command...)...)
-			var r *cluster.Record
+			var r *state.Record
 			if f.phase == "running" {
 				v.out.await(t, "vm0: started")
 				v.out.await(t, "vm1: started")
@@ -82,7 +82,7 @@ func TestFaultQEMU(t *testing.T) {
 			}
 			r := p.record("x")
 			for i := 0; r != nil && i < len(r.VMs); i++ {
-				if r.VMs[i].State == cluster.Ready {
+				if r.VMs[i].State == state.Ready {
 					first = r.VMs[i].PID
 					return true
 				}
@@ -145,7 +145,7 @@ func (p *place) isDead(name, vm string) {
 	until(p.t, vm+" in ps as dead", func() bool {
 		for _, v := range p.record(name).VMs {
 			if v.Name == vm {
-				return v.State == cluster.Dead && v.PID == 0
+				return v.State == state.Dead && v.PID == 0
 			}
 		}
 		return false

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/verify"
 )
@@ -30,9 +30,9 @@ func clusterFile(t *testing.T, text string) string {
 }
 
 // record is what ps --json says of a cluster.
-func record(t *testing.T, name string) *cluster.Record {
+func record(t *testing.T, name string) *state.Record {
 	t.Helper()
-	r := &cluster.Record{}
+	r := &state.Record{}
 	if err := json.Unmarshal([]byte(nm(t, "ps", name, "--json").want(t, 0).out), r); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/suite"
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/job"
 	"nearmetal/internal/session"
 	"nearmetal/internal/spec"
@@ -53,7 +54,7 @@ func (m *vms) want(ctx context.Context, v *Variant, x *experiment, r *runner) er
 	c.Shares = append(c.Shares, spec.Share{Path: r.folder.dir, Target: r.folder.dir, Mode: "rw"})
 	c.RootWrites = true // its own folder, for its own programs
 	c.Name = ""
-	m.c, err = cluster.Up(ctx, cluster.Options{Spec: c, Command: "nearmetal bench run", Events: cluster.Events{Notice: m.notice}})
+	m.c, err = cluster.Up(ctx, cluster.Start{Spec: c, Command: "nearmetal bench run"}, cluster.Events{Notice: m.notice})
 	if err != nil {
 		return fmt.Errorf("the VMs of %s did not come up: %w", v.Label, err)
 	}
@@ -169,7 +170,7 @@ func (m *vms) run(ctx context.Context, x *experiment, v *Variant, c invocation) 
 
 // pair runs a command in a VM of one host as the server, and in one of another as the client, whose result it is. The server
 // ends by itself, or is killed when the client has failed.
-func (m *vms) pair(ctx context.Context, rec *cluster.Record, c invocation) (process.Result, error) {
+func (m *vms) pair(ctx context.Context, rec *state.Record, c invocation) (process.Result, error) {
 	if len(rec.Remote) < 2 || len(rec.Remote[0].VMs) == 0 || len(rec.Remote[1].VMs) == 0 {
 		return process.Result{}, errors.New("its server and its client need a VM each on two hosts")
 	}
@@ -207,7 +208,7 @@ func (m *vms) pair(ctx context.Context, rec *cluster.Record, c invocation) (proc
 }
 
 // inside runs a command in a VM.
-func (m *vms) inside(ctx context.Context, rec *cluster.Record, vm string, c invocation) (process.Result, error) {
+func (m *vms) inside(ctx context.Context, rec *state.Record, vm string, c invocation) (process.Result, error) {
 	var r process.Result
 	limit, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()

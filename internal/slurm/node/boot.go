@@ -14,6 +14,7 @@ import (
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/image"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
@@ -49,7 +50,7 @@ func (h *HostFault) Unwrap() error { return h.error }
 // Boot starts the VMs of a job, or of a step, on this node and leaves them to a supervisor; it
 // returns when they are ready, or with nothing left. Errors of the host are a
 // *HostFault.
-func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error) {
+func Boot(ctx context.Context, r Request, a Allocation) (*state.Record, error) {
 	c, err := r.Cluster(a.Dir)
 	if err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 	if err := checkHost(ctx, c, a); err != nil {
 		return nil, err
 	}
-	if _, err := cluster.Base(); err != nil {
+	if _, err := state.Base(); err != nil {
 		return nil, err
 	}
 	cpus, err := a.cpus()
@@ -111,11 +112,12 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 	if warning != "" {
 		a.Warn(warning)
 	}
-	got, err := cluster.Supervised(ctx, cluster.Options{Spec: c, Command: "srun --vm", Limited: true, BootTimeout: a.Limit, Until: a.Until, Devices: append([]string{}, a.Devices...), Overlay: overlay})
+	got, err := cluster.Supervised(ctx, cluster.Start{Spec: c, Command: "srun --vm", Limited: true, BootTimeout: a.Limit, Until: a.Until,
+		Devices: append([]string{}, a.Devices...), Overlay: overlay}, cluster.Events{})
 	if err != nil {
 		return nil, err
 	}
-	return cluster.Find(got)
+	return state.Find(got)
 }
 
 // CheckHost returns a *HostFault where this host lacks what any VM needs, with accel the site's choice of auto, kvm

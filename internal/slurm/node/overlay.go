@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/fleet"
+	"nearmetal/internal/cluster/wiring"
 	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/network"
 	"nearmetal/internal/spec"
@@ -18,7 +19,7 @@ const (
 	VarSecretFD = "NEARMETAL_SLURM_SECRET_FD" // number of a pipe that holds the job's secret
 )
 
-// DefaultPorts are those of cluster.DefaultPorts, as plugstack.conf has them.
+// DefaultPorts are those of fleet.DefaultPorts, as plugstack.conf has them.
 const DefaultPorts = "61000-65535"
 
 // Overlay is what joins a job's VMs over its nodes.
@@ -35,7 +36,7 @@ var (
 )
 
 // overlay returns the job's other hosts, for the cluster on node; nil where it is alone.
-func (t Overlay) overlay(c *spec.Cluster, node string) (*cluster.Overlay, error) {
+func (t Overlay) overlay(c *spec.Cluster, node string) (*wiring.Overlay, error) {
 	hosts := strings.Fields(t.Hosts)
 	if len(hosts) < 2 || c.Network.Type == "none" || c.Network.Type == "bridge" {
 		return nil, nil
@@ -44,9 +45,9 @@ func (t Overlay) overlay(c *spec.Cluster, node string) (*cluster.Overlay, error)
 	if err != nil || len(secret) != 32 {
 		return nil, errors.New("the job has no secret that joins its nodes: submit it with this version's srun or sbatch")
 	}
-	out := &cluster.Overlay{Secret: network.Derive(secret, t.Use), Self: -1}
+	out := &wiring.Overlay{Secret: network.Derive(secret, t.Use), Self: -1}
 	if t.Ports == "" {
-		out.Ports = cluster.DefaultPorts
+		out.Ports = fleet.DefaultPorts
 	} else if n, err := fmt.Sscanf(t.Ports, "%d-%d", &out.Ports[0], &out.Ports[1]); n != 2 || err != nil {
 		return nil, fmt.Errorf("plugstack.conf: ports=%.40q is not LOW-HIGH", t.Ports)
 	}
@@ -56,7 +57,7 @@ func (t Overlay) overlay(c *spec.Cluster, node string) (*cluster.Overlay, error)
 		if !hostForm().MatchString(name) || !addrForm().MatchString(addr) {
 			return nil, fmt.Errorf("%.80q is not a node and its address", h)
 		}
-		host := cluster.OverlayHost{Name: name, Addr: addr}
+		host := wiring.OverlayHost{Name: name, Addr: addr}
 		for _, vm := range names {
 			host.VMs = append(host.VMs, spec.HostPrefix(name)+vm)
 		}

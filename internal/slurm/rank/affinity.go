@@ -3,7 +3,7 @@ package rank
 import (
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/plan"
 )
 
@@ -11,7 +11,7 @@ import (
 // means outside: nil for all. Slurm has bound this process already (task/affinity,
 // task/cgroup); cpus is how many CPUs the step has on this node. Of vCPUs that are pinned those count
 // whose CPUs are in its set; else a task that is bound gets its share of the VM's.
-func vcpus(r *cluster.Record, name string, t *task, cpus int) []int {
+func vcpus(r *state.Record, name string, t *task, cpus int) []int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil || r.Plan == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/slurm/conf"
 	"nearmetal/internal/slurm/node"
 	"nearmetal/internal/spec"
@@ -27,7 +27,7 @@ func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, secret stri
 	if err := spec.CheckName(name); err != nil {
 		return "", err
 	}
-	base, err := cluster.Base()
+	base, err := state.Base()
 	if err != nil {
 		return "", err
 	}
@@ -53,7 +53,7 @@ func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, secret stri
 	if err := flock(ctx, lock); err != nil {
 		return "", err
 	}
-	if r, err := cluster.Find(name); err == nil && r.State == cluster.Ready {
+	if r, err := state.Find(name); err == nil && r.State == state.Ready {
 		return name, nil
 	}
 	failed := filepath.Join(base, name+".failed")

@@ -13,7 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/session"
@@ -24,7 +25,7 @@ const joinBound = 2 * time.Minute
 
 // joined waits until the ranks of an MPI step over several nodes can reach each other: by the job's
 // overlay, or by the site's bridge.
-func (t *task) joined(ctx context.Context, r *cluster.Record, w io.Writer) error {
+func (t *task) joined(ctx context.Context, r *state.Record, w io.Writer) error {
 	mpi := os.Getenv("PMI_FD") != "" || os.Getenv("PMIX_RANK") != ""
 	if !mpi || len(t.tasks) < 2 || r.Spec.Network.Type == "bridge" {
 		return nil
@@ -35,12 +36,17 @@ func (t *task) joined(ctx context.Context, r *cluster.Record, w io.Writer) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinBound)
 	defer cancel()
-	if _, err := cluster.AwaitJoined(ctx, r.Name); err != nil {
+	owner, err := client.Connect(ctx, r.Name)
+	if err != nil {
+		return err
+	}
+	defer owner.Close()
+	if err := owner.AwaitJoined(ctx); err != nil {
 		return err
 	}
 	ctx, cancel = context.WithTimeout(ctx, devicesBound)
 	defer cancel()
-	why, err := cluster.AwaitDevices(ctx, r.Name)
+	why, err := owner.AwaitReached(ctx)
 	if why != "" && t.local == 0 {
 		fmt.Fprintln(w, "nearmetal:", why)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/client"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/job"
 	"nearmetal/internal/session"
@@ -64,7 +64,7 @@ func Run(args []string, s session.Streams) (guest.Status, error) {
 			return guest.Status{}, err
 		}
 	}
-	c, err := cluster.Connect(ctx, name)
+	c, err := client.Connect(ctx, name)
 	if err != nil {
 		return guest.Status{}, err
 	}
@@ -118,7 +118,7 @@ func without(env []string, prefix string) []string {
 
 // suspend passes `scontrol suspend` on: on SIGTSTP the VM asks to stop, which it does
 // when all of its ranks have asked, and on SIGCONT to go on. Its function ends that.
-func suspend(c *cluster.Client, vm string) func() {
+func suspend(c *client.Client, vm string) func() {
 	p, err := c.Pauser(vm)
 	if err != nil {
 		return func() {} // an owner that cannot: the VM runs on

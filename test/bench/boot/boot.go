@@ -107,7 +107,7 @@ func (b *bench) nearmetal(ctx context.Context, s settings, mem spec.Size, r *rep
 	c.Resolve(cwd)
 	c.RootWrites = true
 	start := time.Now()
-	cl, err := cluster.Up(ctx, cluster.Options{Spec: c, Command: "bench-boot"})
+	cl, err := cluster.Up(ctx, cluster.Start{Spec: c, Command: "bench-boot"}, cluster.Events{})
 	if err != nil {
 		return nil, err
 	}

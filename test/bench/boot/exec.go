@@ -13,14 +13,14 @@ import (
 	"strings"
 	"time"
 
-	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 )
 
 // loops is how many times a guest runs a program to time it.
 const loops = 20
 
 // up starts a cluster under a supervisor; down ends it.
-func up(ctx context.Context, s settings, args ...string) (r *cluster.Record, down func() error, err error) {
+func up(ctx context.Context, s settings, args ...string) (r *state.Record, down func() error, err error) {
 	say("starting a cluster: up %s", strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, s.program, append([]string{"up", "--quiet", "--no-share"}, args...)...)
 	cmd.Stderr = os.Stderr
@@ -30,7 +30,7 @@ func up(ctx context.Context, s settings, args ...string) (r *cluster.Record, dow
 	}
 	name := strings.TrimSpace(string(out))
 	down = func() error { return exec.Command(s.program, "down", "--quiet", name).Run() }
-	if r, err = cluster.Find(name); err != nil {
+	if r, err = state.Find(name); err != nil {
 		down()
 	}
 	return r, down, err
@@ -78,7 +78,7 @@ func execs(ctx context.Context, s settings, r *report) error {
 }
 
 // stream sends bytes through cat in a VM and back.
-func stream(ctx context.Context, s settings, r *report, rec *cluster.Record, in func(string) (string, error)) error {
+func stream(ctx context.Context, s settings, r *report, rec *state.Record, in func(string) (string, error)) error {
 	say("%d MiB through exec cat", s.stream>>20)
 	agent := func() (float64, error) {
 		out, err := in("sed -n 's/^VmHWM:[^0-9]*\\([0-9]*\\) kB/\\1/p' /proc/1/status")

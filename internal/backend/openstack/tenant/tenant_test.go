@@ -15,6 +15,7 @@ import (
 
 	"nearmetal/internal/backend/openstack/tenant/cloudtest"
 	"nearmetal/internal/cluster"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/image"
 	"nearmetal/internal/job"
 	"nearmetal/internal/session"
@@ -60,7 +61,7 @@ func up(t *testing.T, name string, n int) (*cluster.Cluster, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return cluster.Up(ctx, cluster.Options{Spec: clusterFile(name, n)})
+	return cluster.Up(ctx, cluster.Start{Spec: clusterFile(name, n)}, cluster.Events{})
 }
 
 // A cluster's life: made with a tenant's means, reached over TLS, paused, and undone to the last rule.
@@ -216,7 +217,7 @@ func TestNoRegion(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var lines []string
-	u, err := cluster.Up(ctx, cluster.Options{Spec: clusterFile(on, 1), Events: cluster.Events{Notice: func(line string) { lines = append(lines, line) }}})
+	u, err := cluster.Up(ctx, cluster.Start{Spec: clusterFile(on, 1)}, cluster.Events{Notice: func(line string) { lines = append(lines, line) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +330,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	quick()
-	u, err := cluster.Up(context.Background(), cluster.Options{Spec: clusterFile(on, vms)})
+	u, err := cluster.Up(context.Background(), cluster.Start{Spec: clusterFile(on, vms)}, cluster.Events{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(3)
@@ -380,7 +381,7 @@ func killed(t *testing.T, n int, after bool) (ended bool) {
 		t.Fatalf("%v: %s", err, errs.String())
 	}
 	c.Quiet()
-	if _, err := cluster.Sweep(); err != nil {
+	if _, err := state.Sweep(); err != nil {
 		t.Fatal(err)
 	}
 	if left := c.Left(); len(left) != 0 {
@@ -410,7 +411,7 @@ func TestLate(t *testing.T) {
 		}
 		close(swept)
 	}()
-	if _, err := cluster.Sweep(); err != nil {
+	if _, err := state.Sweep(); err != nil {
 		t.Fatal(err)
 	}
 	c.Quiet()

@@ -1,0 +1,607 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/cluster/local"
+	"nearmetal/internal/cluster/provider"
+	"nearmetal/internal/cluster/state"
+	"nearmetal/internal/cluster/wiring"
+	"nearmetal/internal/guest"
+	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/host"
+	"nearmetal/internal/network"
+	"nearmetal/internal/plan"
+	"nearmetal/internal/remote"
+	"nearmetal/internal/spec"
+	"nearmetal/internal/topology"
+	"nearmetal/internal/words"
+)
+
+// MaxHosts is the largest number of hosts of a cluster without a batch system.
+const MaxHosts = 64
+
+// DefaultPorts are those that hosts listen on for each other: above those that Linux assigns
+// by itself (net.ipv4.ip_local_port_range).
+var DefaultPorts = [2]int{61000, 65535}
+
+// StageHosts is the first stage of a start over several hosts.
+const StageHosts = "reaching hosts"
+
+// Fleet are the hosts that have the VMs of a cluster, as its front reaches them.
+type Fleet struct {
+	own     *state.Owned
+	board   *channel.Switchboard
+	hosts   []*farHost
+	user    state.Caller
+	machine string // this one; see hostFacts
+	calls   *calls
+	lost    chan error    // gets an error for each VM and each host that ends by itself
+	died    chan struct{} // closed when no VM runs any more
+	none    sync.Once     // of died
+	holding sync.Mutex    // Hold and Rename, one at a time
+	mu      sync.Mutex    // of the hosts' asked and end
+}
+
+// New returns the hosts that s names, none of which is called yet, for the cluster own. Programs reach the VMs through board.
+func New(own *state.Owned, board *channel.Switchboard, s *spec.Cluster) *Fleet {
+	f := newFleet(s.Placement.Hosts)
+	f.own, f.board, f.died = own, board, make(chan struct{})
+	return f
+}
+
+// farHost is one host of a fleet.
+type farHost struct {
+	name    string
+	session *remote.Session
+	facts   hostFacts
+	addr    string
+	vms     []string
+	client  *guest.Client
+	lead    *channel.Stream
+	gone    chan struct{} // closed when nothing is heard of the part any more
+	end     error         // of the part, once gone
+	asked   bool          // the front has asked for the part's end
+}
+
+// IsDescription reports whether one of placement.hosts is the description of a machine, and no host's name: a path, an
+// archive, a file of hwloc's, or a folder here that is a captured tree.
+func IsDescription(name string) bool {
+	_, err := os.Stat(filepath.Join(name, "sys"))
+	return err == nil || strings.ContainsRune(name, '/') || slices.Contains([]string{".xml", ".machine", ".tar", ".gz", ".tgz"}, filepath.Ext(name))
+}
+
+// PlanHosts asks the hosts of s what they are and what runs on them, and returns the plan that Up would make, with
+// the topologies that it is for. It changes s.Accel to what the hosts have.
+func PlanHosts(ctx context.Context, s *spec.Cluster) (*plan.Plan, []topology.Host, plan.Ledger, error) {
+	var ledger plan.Ledger
+	if err := CheckHosts(s); err != nil {
+		return nil, nil, ledger, err
+	}
+	f := newFleet(s.Placement.Hosts)
+	defer func() {
+		for _, h := range f.hosts {
+			if h.session != nil {
+				h.session.Close()
+			}
+		}
+	}()
+	if err := f.reach(ctx, s); err != nil {
+		return nil, nil, ledger, err
+	}
+	s.Accel = f.hosts[0].facts.Accel
+	hosts, ledger, err := f.topologies()
+	if err != nil {
+		return nil, nil, ledger, err
+	}
+	p, err := plan.Make(s, hosts, ledger)
+	return p, hosts, ledger, f.explain(err, hosts)
+}
+
+func newFleet(names []string) *Fleet {
+	f := &Fleet{calls: newCalls()}
+	f.machine, _ = machineID() // unknown, it is none of the hosts
+	for _, n := range names {
+		f.hosts = append(f.hosts, &farHost{name: n, gone: make(chan struct{})})
+	}
+	return f
+}
+
+// reach asks all hosts what they are, and checks that they can have one cluster.
+func (f *Fleet) reach(ctx context.Context, s *spec.Cluster) error {
+	files, err := ownFiles(s)
+	if err != nil {
+		return err
+	}
+	asked := *s
+	asked.Placement.Hosts = nil
+	if err := f.all(func(h *farHost) error { return h.ask(ctx, files, &asked) }); err != nil {
+		return err
+	}
+	return f.check()
+}
+
+// CheckHosts says what is wrong with a list of hosts, before any is called. A description of a machine is
+// for plans.
+func CheckHosts(s *spec.Cluster) error {
+	names := s.Placement.Hosts
+	if len(names) > MaxHosts {
+		return fmt.Errorf("placement.hosts: %d hosts are more than ssh is used for (%d): use a batch system", len(names), MaxHosts)
+	}
+	seen := map[string]bool{}
+	for _, n := range names {
+		switch {
+		case IsDescription(n):
+			return fmt.Errorf("placement.hosts: %.80q describes a machine, and is no host on which VMs can run: nearmetal plan takes it", n)
+		case remote.CheckHost(n) != nil:
+			return fmt.Errorf("placement.hosts: %w", remote.CheckHost(n))
+		case seen[n]:
+			return fmt.Errorf("placement.hosts: %s is there twice", n)
+		}
+		seen[n] = true
+	}
+	if on := backend.Scheme(s.Backend); on != "" && on != backend.Default {
+		return fmt.Errorf("placement.hosts: back end %s has machines of its own: leave one of the two out", on)
+	}
+	if s.Network.Type == "none" || s.Network.Type == "bridge" {
+		return fmt.Errorf("network: %s does not join the VMs of several hosts: leave it out", s.Network.Type)
+	}
+	return nil
+}
+
+// Up starts the cluster's VMs on its hosts, and joins them to this cluster. When it fails, or ctx ends first, the caller stops
+// the fleet.
+func (f *Fleet) Up(ctx context.Context, o local.Start, ev local.Events) error {
+	if err := CheckHosts(o.Spec); err != nil {
+		return err
+	}
+	// This process will know the secret of the hosts: see HostPart.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	notice := func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		ev.Note(line)
+	}
+	ev.At(StageHosts, 0, len(f.hosts))
+	if err := f.reach(ctx, o.Spec); err != nil {
+		return err
+	}
+	asked := *o.Spec
+	asked.Placement.Hosts = nil
+	for _, h := range f.hosts {
+		for _, line := range h.facts.Swept {
+			notice("host " + h.name + ": " + channel.Clean(line))
+		}
+	}
+	notice(f.hosts[0].facts.Notice)
+	asked.Accel = f.hosts[0].facts.Accel
+	hosts, ledger, err := f.topologies()
+	if err != nil {
+		return err
+	}
+	p, err := plan.Make(&asked, hosts, ledger)
+	if err != nil {
+		return f.explain(err, hosts)
+	}
+	for _, w := range p.Warnings {
+		notice(w)
+	}
+	asked.Name = partName(f.own.Name())
+	if err := f.divide(p); err != nil {
+		return err
+	}
+	if err := f.own.Write(func(r *state.Record) {
+		r.Accel, r.Plan, r.Caller = asked.Accel, p, &f.user
+		for _, h := range f.hosts {
+			r.Remote = append(r.Remote, state.RemoteHost{Name: h.name, Addr: h.addr, VMs: h.vms})
+		}
+	}); err != nil {
+		return err
+	}
+	o.Spec = &asked
+	return f.boot(ctx, o, p, local.Events{Notice: notice, Stage: ev.Stage})
+}
+
+// partName is the name of a cluster's part on a host, which may be the front's own.
+func partName(name string) string {
+	const suffix = "-part"
+	return strings.TrimRight(name[:min(len(name), state.MaxName-len(suffix))], "-") + suffix
+}
+
+// ownFiles are this program, and the libfabric provider and the transport for UCX if the VMs are to have them.
+func ownFiles(s *spec.Cluster) (*remote.Files, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	list := []remote.File{{Local: exe, Remote: "bin/nearmetal"}}
+	// A root that is not the host's is looked at there.
+	any := *s
+	any.Root = spec.RootBackend
+	if path, _ := provider.Find(&any, exe); path != "" {
+		list = append(list, remote.File{Local: path, Remote: "lib/nearmetal/libfabric/" + state.FabricFile})
+		if ucx, why := provider.FindUCX(&any, path); why == "" {
+			list = append(list, remote.File{Local: ucx, Remote: "lib/nearmetal/ucx/" + state.UCXFile})
+		}
+	}
+	return remote.NewFiles(list...)
+}
+
+// all runs a function for each host, side by side, and returns the first error.
+func (f *Fleet) all(do func(h *farHost) error) error {
+	var g errgroup.Group
+	for _, h := range f.hosts {
+		g.Go(func() error { return do(h) })
+	}
+	return g.Wait()
+}
+
+// fault is an error of a host's, which names it.
+func (h *farHost) fault(err error) error {
+	var un *remote.Unreached
+	if err == nil || errors.As(err, &un) {
+		return err
+	}
+	return fmt.Errorf("host %s: %w", h.name, err)
+}
+
+// ask starts the part on a host and asks what the host is.
+func (h *farHost) ask(ctx context.Context, files *remote.Files, s *spec.Cluster) error {
+	var err error
+	if h.session, err = remote.Start(ctx, h.name, files, "host-part"); err != nil {
+		return h.fault(err)
+	}
+	stop := context.AfterFunc(ctx, h.session.Kill)
+	defer stop()
+	err = writeLine(h.session, hostAsk{hostProtocol, s})
+	if err == nil {
+		err = h.line(&h.facts)
+	}
+	switch {
+	case context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return h.fault(err)
+	case h.facts.Error != "":
+		return h.fault(errors.New(channel.Clean(h.facts.Error)))
+	case h.facts.Protocol != hostProtocol:
+		return h.fault(errors.New("another version of nearmetal answers there"))
+	}
+	for a, why := range h.facts.Taken {
+		h.facts.Taken[a] = channel.Clean(why)
+	}
+	return nil
+}
+
+// line reads a line of the part's.
+func (h *farHost) line(v any) error {
+	text, err := h.session.Line(local.MaxLine)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		return fmt.Errorf("what its part of the cluster says is not understood: %w", err)
+	}
+	return nil
+}
+
+// check says what keeps the hosts from having one cluster together.
+func (f *Fleet) check() error {
+	first := f.hosts[0]
+	for i, h := range f.hosts {
+		for _, o := range f.hosts[:i] {
+			if o.facts.Machine == h.facts.Machine {
+				return fmt.Errorf("placement.hosts: %s and %s are one host: leave one out", o.name, h.name)
+			}
+		}
+		if h.facts.Accel != string(host.KVM) && h.facts.Accel != string(host.TCG) {
+			return h.fault(errors.New("it does not say how it runs VMs"))
+		}
+		if h.facts.Accel != first.facts.Accel {
+			return fmt.Errorf("host %s runs VMs by %s and %s by %s: leave one out, or write --accel tcg", first.name, first.facts.Accel, h.name, h.facts.Accel)
+		}
+		if h.facts.User.UID != first.facts.User.UID || h.facts.User.GID != first.facts.User.GID {
+			return fmt.Errorf("you are user %d (group %d) on host %s and %d (%d) on %s: the numbers must be the same, since the VMs share files",
+				first.facts.User.UID, first.facts.User.GID, first.name, h.facts.User.UID, h.facts.User.GID, h.name)
+		}
+		if len(h.facts.User.Groups) > 65536 || len(h.facts.User.Home) > unix.PathMax {
+			return h.fault(errors.New("what it says of its user cannot be"))
+		}
+		h.addr = h.name[strings.LastIndexByte(h.name, '@')+1:]
+		if a, err := addressOf(h.facts.Addr); err == nil {
+			h.addr = a.String()
+		}
+	}
+	f.user = first.facts.User
+	f.user.Name, f.user.Home = channel.Clean(f.user.Name), channel.Clean(f.user.Home)
+	return nil
+}
+
+// topologies are the hosts as a plan is made for them, and what runs on them.
+func (f *Fleet) topologies() (list []topology.Host, ledger plan.Ledger, err error) {
+	for _, h := range f.hosts {
+		t, err := topology.ReadTar(bytes.NewReader(h.facts.Topology), h.name)
+		if err != nil {
+			return nil, ledger, h.fault(err)
+		}
+		t.Name = h.name
+		list = append(list, *t)
+		for _, held := range h.facts.Ledger.Held {
+			held.Host = h.name
+			ledger.Held = append(ledger.Held, held)
+		}
+		h.facts.Taken.Hold(&ledger, t)
+	}
+	return list, ledger, nil
+}
+
+// explain adds to a plan that failed why VFs and devices of the hosts could not be had.
+func (f *Fleet) explain(err error, hosts []topology.Host) error {
+	for i, h := range f.hosts {
+		if err != nil && len(h.facts.Taken) > 0 {
+			err = h.facts.Taken.Explain(err, &hosts[i])
+		}
+	}
+	return err
+}
+
+// divide assigns each host its VMs, and drops those that get none.
+func (f *Fleet) divide(p *plan.Plan) error {
+	var kept []*farHost
+	for _, h := range f.hosts {
+		for _, v := range p.VMs {
+			if v.Host == h.name {
+				h.vms = append(h.vms, v.Name)
+			}
+		}
+		if len(h.vms) > 0 {
+			kept = append(kept, h)
+			continue
+		}
+		p.Warnings = append(p.Warnings, fmt.Sprintf("host %s gets no VM", h.name))
+		h.session.Close()
+	}
+	f.hosts = kept
+	return nil
+}
+
+// boot has every host boot its VMs of the plan p, and joins them to this cluster.
+func (f *Fleet) boot(ctx context.Context, o local.Start, p *plan.Plan, ev local.Events) error {
+	overlay, err := f.overlay(p)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	f.lost = make(chan error, len(p.VMs)+len(f.hosts))
+	readies := make([]*hostReady, len(f.hosts))
+	var mu sync.Mutex
+	done := make([]int, len(f.hosts))
+	boot := func(i int, h *farHost) error {
+		q := o
+		q.Kept, q.Until, q.Devices = false, 0, nil // these are of this host
+		q.Part, q.Planned, q.Plan = f.own.Name(), h.facts.Ledger, p.On(h.name)
+		if overlay != nil {
+			own := *overlay
+			own.Self = i
+			q.Overlay = &own
+		}
+		stop := context.AfterFunc(ctx, func() { h.session.Close() })
+		defer stop()
+		if err := writeLine(h.session, q); err != nil {
+			return err
+		}
+		for {
+			var m message
+			if err := h.line(&m); err != nil {
+				return err
+			}
+			switch {
+			case m.Error != "":
+				for k := range m.Console {
+					m.Console[k] = channel.Clean(m.Console[k])
+				}
+				return &state.VMError{Err: fmt.Errorf("host %s: %s", h.name, channel.Clean(m.Error)), Console: m.Console}
+			case m.Host != nil:
+				readies[i] = m.Host
+				return nil
+			case m.Notice != "":
+				ev.Note("host " + h.name + ": " + channel.Clean(m.Notice))
+			case m.Stage == local.StageBoot:
+				mu.Lock()
+				done[i] = min(max(m.Done, 0), len(h.vms))
+				sum := 0
+				for _, n := range done {
+					sum += n
+				}
+				ev.At(local.StageBoot, sum, len(p.VMs))
+				mu.Unlock()
+			}
+		}
+	}
+	ev.At(local.StageBoot, 0, len(p.VMs))
+	var g errgroup.Group
+	for i, h := range f.hosts {
+		g.Go(func() error {
+			err := boot(i, h)
+			if err == nil {
+				return nil
+			}
+			var vm *state.VMError
+			if !errors.As(err, &vm) {
+				err = h.fault(err)
+			}
+			cancel(err) // one host less is no cluster
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return context.Cause(ctx)
+	}
+	if line := f.unreached(readies); line != "" {
+		ev.Note(line)
+	}
+	vms, have, err := f.records(p, readies)
+	if err != nil {
+		return err
+	}
+	if err := f.own.Write(func(r *state.Record) {
+		r.VMs, r.Fabric, r.UCX, r.DeviceFaults = vms, have.fabric, have.ucx, faultsOf(readies)
+	}); err != nil {
+		return err
+	}
+	if err := errors.Join(local.LinkLauncher(f.own), local.WriteHostFiles(f.own)); err != nil {
+		return err
+	}
+	for _, h := range f.hosts {
+		if err := f.joinPart(ctx, h); err != nil {
+			return h.fault(err)
+		}
+	}
+	return nil
+}
+
+// overlay is what joins the VMs of the hosts; nil: there is one host.
+func (f *Fleet) overlay(p *plan.Plan) (*wiring.Overlay, error) {
+	if len(f.hosts) < 2 {
+		return nil, nil
+	}
+	t := &wiring.Overlay{Secret: make([]byte, 32), Ports: DefaultPorts}
+	if _, err := rand.Read(t.Secret); err != nil {
+		return nil, err
+	}
+	for _, h := range f.hosts {
+		oh := wiring.OverlayHost{Name: h.name[strings.LastIndexByte(h.name, '@')+1:], Addr: h.addr, VMs: h.vms}
+		for _, v := range p.VMs {
+			if v.Host == h.name {
+				oh.Sizes = append(oh.Sizes, wiring.VMSize{VCPUs: v.VCPUs, MemoryBytes: v.MemoryBytes, Devices: len(v.Devices)})
+			}
+		}
+		t.Hosts = append(t.Hosts, oh)
+	}
+	if len(t.Hosts) > network.MaxOverlayHosts {
+		return nil, fmt.Errorf("the VMs of %d hosts cannot be joined", len(t.Hosts))
+	}
+	return t, nil
+}
+
+// given is what all hosts have put into their VMs for MPI libraries: Record's Fabric and UCX.
+type given struct{ fabric, ucx string }
+
+// records are the VMs as the hosts say they are, of which only what can be is taken.
+func (f *Fleet) records(p *plan.Plan, readies []*hostReady) ([]state.VMRecord, given, error) {
+	var list []state.VMRecord
+	var have given
+	for i, h := range f.hosts {
+		if len(readies[i].VMs) != len(h.vms) {
+			return nil, given{}, h.fault(errors.New("it has other VMs than it was asked for"))
+		}
+		for _, v := range readies[i].VMs {
+			k := slices.IndexFunc(p.VMs, func(x plan.VM) bool { return x.Name == v.Name && x.Host == h.name })
+			ip, err := netip.ParseAddr(v.IP)
+			subnet, serr := netip.ParsePrefix(v.Subnet)
+			if k < 0 || err != nil || serr != nil || !subnet.Contains(ip) || slices.ContainsFunc(list, func(o state.VMRecord) bool { return o.Name == v.Name }) {
+				return nil, given{}, h.fault(errors.New("it has other VMs than it was asked for"))
+			}
+			list = append(list, state.VMRecord{Name: v.Name, Host: h.name, VCPUs: p.VMs[k].VCPUs, MemoryBytes: p.VMs[k].MemoryBytes, IP: ip.String(),
+				Subnet: subnet.Masked().String(), Uplink: v.Uplink, State: state.Ready, ReadyNs: max(v.ReadyNs, 0), Devices: v.Devices})
+		}
+		switch has := readies[i].Fabric != ""; {
+		case i == 0 && has:
+			have.fabric, have.ucx = channel.Clean(readies[i].Fabric), channel.Clean(readies[i].UCX)
+		case has != (have.fabric != ""):
+			return nil, given{}, fmt.Errorf("only one of the hosts %s and %s has the libfabric provider for its VMs: write --fabric none, or the same MPI root everywhere", f.hosts[0].name, h.name)
+		}
+		// A library that is preloaded must be in every VM.
+		if readies[i].UCX == "" {
+			have.ucx = ""
+		}
+	}
+	order := func(name string) int { return slices.IndexFunc(p.VMs, func(x plan.VM) bool { return x.Name == name }) }
+	slices.SortFunc(list, func(a, b state.VMRecord) int { return order(a.Name) - order(b.Name) })
+	return list, have, nil
+}
+
+// unreached says in one line that VMs of different hosts do not reach each other by their devices: both hosts of such a
+// pair report it, and of one with a wrong VLAN all others do.
+func (f *Fleet) unreached(readies []*hostReady) string {
+	line, more := "", 0
+	for i, r := range readies {
+		switch {
+		case r.Unreached == "":
+		case line == "":
+			line = fmt.Sprintf("host %s: %s", f.hosts[i].name, channel.Clean(r.Unreached))
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		line += fmt.Sprintf(" (%s such VMs)", words.Count(more, "other host reports", "other hosts report"))
+	}
+	return line
+}
+
+// faultsOf are the faults of all hosts' devices.
+func faultsOf(readies []*hostReady) []string {
+	var list []string
+	for _, r := range readies {
+		for _, f := range r.DeviceFaults {
+			if len(list) < 64 {
+				list = append(list, channel.Clean(f))
+			}
+		}
+	}
+	return list
+}
+
+// joinPart makes a host's VMs reachable here, and follows its part from now on.
+func (f *Fleet) joinPart(ctx context.Context, h *farHost) error {
+	var err error
+	if h.client, err = guest.DialAccept(ctx, h.session, "host "+h.name, f.calls.accept); err != nil {
+		return err
+	}
+	if h.lead, err = h.client.Mux().Open("lead", nil); err != nil {
+		return err
+	}
+	for _, vm := range h.vms {
+		f.board.AddRemote(vm, h.client.Mux())
+	}
+	go h.beat()
+	go f.followPart(h)
+	return nil
+}
+
+// beat says that the front lives.
+func (h *farHost) beat() {
+	t := time.NewTicker(leadEvery)
+	defer t.Stop()
+	for {
+		if _, err := h.lead.Write([]byte{'.'}); err != nil {
+			return
+		}
+		select {
+		case <-t.C:
+		case <-h.gone:
+			return
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"nearmetal/internal/guest"
+	"nearmetal/internal/guest/channel"
+)
+
+// KeyFrontPort is the header field of a command by which the front of a cluster over several hosts asks a part to
+// listen on a launcher's port.
+const KeyFrontPort = "front-port"
+
+// Policy decides what a switchboard passes on; see channel.Switchboard.
+type Policy func(from, to, kind string, h channel.Fields) (channel.Fields, error)
+
+// Admit returns the policy of the switchboard, over next, which decides who may ask for what: a client's command has the
+// VMs see what the user has made since, and opens the ports of this host that its launcher listens on.
+func (m *VMs) Admit(next Policy) Policy {
+	return func(from, to, kind string, h channel.Fields) (channel.Fields, error) {
+		h, err := next(from, to, kind, h)
+		if err != nil || from != "" || !m.Has(to) {
+			return h, err
+		}
+		if err := errors.Join(m.openPorts(h.All(guest.KeyHostPort)), m.answer(h.All(KeyFrontPort))); err != nil {
+			return nil, err
+		}
+		if m.fences.veil != nil && kind == "exec" {
+			if err := m.fences.veil.Refresh(); err != nil {
+				return nil, err
+			}
+		}
+		return h.Without(guest.KeyHostPort).Without(KeyFrontPort), nil
+	}
+}
+
+// answer has a part listen on the ports of launchers at its front, and opens them to its VMs.
+func (m *VMs) answer(list []string) error {
+	ports, err := ParsePorts(list)
+	if err != nil {
+		return err
+	}
+	for _, p := range ports {
+		if m.calls == nil {
+			return errors.New("this cluster has no front with an MPI launcher")
+		}
+		if err := m.calls(p.Number); err != nil {
+			return err
+		}
+	}
+	return m.openPorts(list)
+}
+
+// Has reports whether a VM runs on this host.
+func (m *VMs) Has(name string) bool {
+	for _, v := range m.vms {
+		if v.plan.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// maxHostPorts is how many ports one command may ask for.
+const maxHostPorts = 64
+
+// openPorts opens the ports of a command's header to the VMs.
+func (m *VMs) openPorts(list []string) error {
+	ports, err := ParsePorts(list)
+	if err != nil {
+		return err
+	}
+	for _, p := range ports {
+		if m.net == nil || m.net.Ports == nil {
+			continue // nothing is closed
+		}
+		if err := m.net.Ports.Open(p.Number); err != nil && !p.Optional {
+			return err
+		}
+	}
+	return nil
+}
+
+// Port is a port that a command asks for.
+type Port struct {
+	Number   uint16
+	Optional bool // it is no error if nothing listens on it
+}
+
+// ParsePorts reads the values of guest.KeyHostPort in a header.
+func ParsePorts(list []string) ([]Port, error) {
+	if len(list) > maxHostPorts {
+		return nil, fmt.Errorf("%d ports of this host are more than a command can ask for", len(list))
+	}
+	var ports []Port
+	for _, text := range list {
+		number, optional := strings.CutSuffix(text, " optional")
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("%q is no port of this host", channel.Clean(text))
+		}
+		ports = append(ports, Port{uint16(n), optional})
+	}
+	return ports, nil
+}

@@ -1,0 +1,127 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"nearmetal/internal/backend"
+	"nearmetal/internal/cluster/state"
+)
+
+// Boot starts the prepared VMs and waits until they are ready and as planned. When it fails, or ctx ends first, the caller
+// stops and closes them.
+func (m *VMs) Boot(ctx context.Context) error {
+	p, o, reg := m.again.p, m.again.o, m.again.reg
+	o.events.At(StageBoot, 0, len(m.vms))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.BootTimeout,
+		fmt.Errorf("the VMs were not ready after %v", o.BootTimeout))
+	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	var g errgroup.Group
+	for _, v := range m.vms {
+		g.Go(func() error { return m.start(ctx, v, o.Spec, p, reg) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if !m.restartable() {
+		m.net.HandedOver()
+	}
+	go m.watch(giveUp)
+
+	if m.net.Late {
+		if err := m.awaitAddresses(ctx, p, o, reg); err != nil {
+			return err
+		}
+	}
+	if err := m.awaitAll(ctx, cancel, o.events); err != nil {
+		return err
+	}
+	if err := m.notePromised(); err != nil {
+		return err
+	}
+	if !o.NoVerify {
+		if err := m.verifyStart(ctx, o, p.accel); err != nil {
+			return err
+		}
+	}
+	if err := m.reachStart(ctx, o); err != nil {
+		return err
+	}
+	if o.Verbose && o.Part == "" { // a part's front says it
+		r := m.own.Record()
+		if line := filesLine(o.Spec); line != "" {
+			o.events.Note(line)
+		}
+		for _, w := range r.Ways() {
+			o.events.Note(w.String())
+		}
+	}
+	again := m.restartable()
+	if err := m.own.Write(func(r *state.Record) { r.State, r.Restartable = state.Ready, again && !m.fences.groups.Any() }); err != nil {
+		return err
+	}
+	if m.net.Joined != nil {
+		_, from := m.ends()
+		m.net.ReachHosts(m.dialFrom, from)
+	}
+	if again {
+		m.again.o.events = Events{} // who got them is gone by then
+	} else {
+		m.again.close()
+	}
+	return context.Cause(ctx) // a VM may have ended after it was ready and before the last was
+}
+
+// notePromised writes into the record the region that the back end promises all VMs.
+func (m *VMs) notePromised() error {
+	var least uint64
+	for k, v := range m.vms {
+		i, _ := v.current()
+		p, ok := i.(backend.Promiser)
+		if !ok {
+			return nil
+		}
+		if size, _ := p.Promised(); k == 0 || size < least {
+			least = size
+		}
+	}
+	if least == 0 {
+		return nil
+	}
+	return m.own.Write(func(r *state.Record) { r.Promised = least })
+}
+
+// awaitAll waits for the agents of all VMs. The first that fails cancels the others: one VM less is
+// no cluster.
+func (m *VMs) awaitAll(ctx context.Context, cancel func(), ev Events) (err error) {
+	ready := make(chan error)
+	for _, v := range m.vms {
+		go func() { ready <- m.await(ctx, v) }()
+	}
+	for n := 1; n <= len(m.vms); n++ {
+		if e := <-ready; e != nil && err == nil {
+			err = e
+			cancel()
+		}
+		ev.At(StageBoot, n, len(m.vms))
+	}
+	return err
+}
+
+// firstLine keeps the first of several joined errors: the others tend to follow from it.
+func firstLine(err error) error {
+	var many interface{ Unwrap() []error }
+	if errors.As(err, &many) {
+		for _, e := range many.Unwrap() {
+			if e != nil {
+				return e
+			}
+		}
+	}
+	return err
+}

@@ -1,0 +1,39 @@
+package local
+
+import (
+	"errors"
+
+	"nearmetal/internal/cluster/state"
+)
+
+// MaxLine bounds a line between the processes of a cluster, in bytes: a cluster file is at most 1 MiB.
+const MaxLine = 8 << 20
+
+// Progress is how far a start is, as its owner reports it to the process that waits for it: a JSON object a line.
+type Progress struct {
+	Notice string `json:"notice,omitempty"`
+	Stage  string `json:"stage,omitempty"`
+	Done   int    `json:"done,omitempty"`
+	Total  int    `json:"total,omitempty"`
+	Error  string `json:"error,omitempty"`
+	// Console goes with Error: see state.VMError.
+	Console []string `json:"console,omitempty"`
+}
+
+// Report returns events that are passed to send.
+func Report(send func(Progress)) Events {
+	return Events{
+		Notice: func(line string) { send(Progress{Notice: line}) },
+		Stage:  func(name string, done, total int) { send(Progress{Stage: name, Done: done, Total: total}) },
+	}
+}
+
+// Failed returns the report of a start that failed with err.
+func Failed(err error) Progress {
+	p := Progress{Error: err.Error()}
+	var boot *state.VMError
+	if errors.As(err, &boot) {
+		p.Error, p.Console = boot.Err.Error(), boot.Console
+	}
+	return p
+}

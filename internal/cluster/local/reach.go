@@ -1,0 +1,72 @@
+package local
+
+import (
+	"context"
+	"fmt"
+
+	"nearmetal/internal/cluster/state"
+	"nearmetal/internal/cluster/wiring"
+)
+
+// dialFrom opens a connection from a VM of this host, and closes it.
+func (m *VMs) dialFrom(ctx context.Context, vm, addr string) error {
+	for _, v := range m.vms {
+		if v.plan.Name == vm {
+			conn, err := v.agent.DialTCP(ctx, "", addr)
+			if err == nil {
+				conn.Close()
+			}
+			return err
+		}
+	}
+	return fmt.Errorf("no VM %s", vm)
+}
+
+// ends are the devices of this host's VMs: all of them, and the first of each VM, from which the kernel opens
+// connections to the others.
+func (m *VMs) ends() (all, first []wiring.End) {
+	for _, v := range m.own.Record().VMs {
+		list := wiring.Ends(v.Name, v.Devices)
+		all = append(all, list...)
+		first = append(first, list[:min(1, len(list))]...)
+	}
+	return all, first
+}
+
+// reachStart tries the devices of this host's VMs. What is wrong is reported and written down, or with strict
+// is an error.
+func (m *VMs) reachStart(ctx context.Context, o options) error {
+	var faults []string
+	for _, v := range m.own.Record().VMs {
+		for _, d := range v.Devices {
+			if why := wiring.PortFault(v.Name, d); why != "" {
+				faults = append(faults, why)
+			}
+		}
+	}
+	if len(faults) == 0 {
+		bound, cancel := context.WithTimeout(ctx, wiring.ReachBound)
+		defer cancel()
+		all, first := m.ends()
+		if failed := wiring.Reach(bound, m.dialFrom, first, all); len(failed) > 0 {
+			faults = append(faults, wiring.UnreachedLine(failed))
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	if o.Spec.Placement.Strict {
+		return fmt.Errorf("%s (leave out --strict to start nevertheless)", faults[0])
+	}
+	for i, f := range faults {
+		if i == shownDifferences {
+			o.events.Note(fmt.Sprintf("%d devices more cannot be used (nearmetal ps --devices lists them)", len(faults)-i))
+			break
+		}
+		o.events.Note(f)
+	}
+	return m.own.Write(func(r *state.Record) { r.DeviceFaults = faults })
+}

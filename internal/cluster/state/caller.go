@@ -1,0 +1,27 @@
+package state
+
+import "nearmetal/internal/guest"
+
+// Caller is who runs programs in the VMs.
+type Caller struct {
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"`
+	Name   string   `json:"name,omitempty"`
+	Home   string   `json:"home,omitempty"`
+}
+
+// Become makes e run as the user that k is, on the hosts that have the VMs; with k nil e stays as it is.
+func (k *Caller) Become(e *guest.Exec) {
+	if k != nil {
+		e.UID, e.GID, e.Groups = k.UID, k.GID, k.Groups
+	}
+}
+
+// Identity are the variables that name the user that k is (NAME=value); none with k nil.
+func (k *Caller) Identity() []string {
+	if k == nil || k.Name == "" {
+		return nil
+	}
+	return []string{"USER=" + k.Name, "LOGNAME=" + k.Name, "HOME=" + k.Home}
+}

@@ -1,0 +1,106 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"nearmetal/internal/plan"
+	"nearmetal/internal/spec"
+)
+
+// List returns the records of the user's clusters, by name. One whose owner is gone is
+// given with the state Dead.
+func List() ([]Record, error) {
+	base, err := Base()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return nil, err
+	}
+	var list []Record
+	for _, e := range entries {
+		if spec.CheckName(e.Name()) != nil || !e.IsDir() {
+			continue
+		}
+		dir := filepath.Join(base, e.Name())
+		r, err := readRecord(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // between its making and its first record, or between removal and its end
+		}
+		if err != nil {
+			r = &Record{}
+		}
+		r.Name = e.Name() // the record of one that is being renamed may have the other
+		// Where the lock does not say it the record is believed.
+		if live, err := locked(dir); !live && err == nil {
+			r.State = Dead
+		}
+		list = append(list, *r)
+	}
+	return list, nil
+}
+
+// Ledger returns what VMs of the user's clusters hold of the hosts, those included that may have
+// outlived their owner.
+func Ledger() (plan.Ledger, error) {
+	var l plan.Ledger
+	list, err := List()
+	if err != nil {
+		return l, err
+	}
+	for i := range list {
+		if r := &list[i]; r.Plan != nil && r.MayRun() && len(r.Remote) == 0 {
+			l.Hold(r.Plan)
+		}
+	}
+	return l, nil
+}
+
+// Find returns the record of the cluster called name; with an empty name, of
+// $NEARMETAL_CLUSTER, else of the only cluster that runs.
+func Find(name string) (*Record, error) {
+	if name == "" {
+		name = os.Getenv("NEARMETAL_CLUSTER")
+	}
+	if name != "" {
+		if err := spec.CheckName(name); err != nil {
+			return nil, err
+		}
+	}
+	list, err := List()
+	if err != nil {
+		return nil, err
+	}
+	var live []Record
+	for _, r := range list {
+		if r.State != Dead && (name == "" || r.Name == name) {
+			live = append(live, r)
+		}
+	}
+	// A part is named only by whoever means it.
+	if whole := slices.DeleteFunc(slices.Clone(live), func(r Record) bool { return r.Part != "" }); name == "" && len(whole) > 0 {
+		live = whole
+	}
+	switch {
+	case len(live) == 1:
+		return &live[0], nil
+	case len(live) > 1:
+		return nil, fmt.Errorf("%d clusters run: name one of them (nearmetal ps lists them)", len(live))
+	case name != "":
+		for _, r := range list {
+			for _, v := range r.VMs {
+				if r.State != Dead && v.Name == name {
+					return nil, fmt.Errorf("no cluster %q runs: did you mean the VM %s/%s?", name, r.Name, name)
+				}
+			}
+		}
+		return nil, fmt.Errorf("no cluster %q runs (nearmetal ps lists those that do)", name)
+	}
+	return nil, errors.New("no cluster runs: start one with nearmetal up")
+}

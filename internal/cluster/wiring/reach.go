@@ -1,0 +1,159 @@
+package wiring
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"nearmetal/internal/guest"
+)
+
+// The VMs' devices are tried before the cluster is ready: a port that nobody has brought up, a VLAN or a
+// partition key that is not the others' would otherwise be seen by an MPI program only, which waits for ever.
+
+const (
+	// ReachBound is how long the devices of this host's VMs have to reach each other.
+	ReachBound = 15 * time.Second
+	// reachTry is how long one of them is given to answer before it is tried again.
+	reachTry = 5 * time.Second
+	// reachPause lies between two tries.
+	reachPause = 200 * time.Millisecond
+	// reachesAtOnce bounds the tries that are under way.
+	reachesAtOnce = 64
+	// closedPort is one on which nothing listens: that a VM refuses a connection is its answer.
+	closedPort = 1
+	// shownUnreached is how many pairs a message names.
+	shownUnreached = 3
+)
+
+// End is a device of a VM by which the VM can be reached.
+type End struct {
+	VM         string
+	Addr       netip.Addr
+	Name       string // of the RDMA device, or the interface
+	InfiniBand bool
+}
+
+// Ends returns the devices of a VM that have an address, each address once.
+func Ends(vm string, list []guest.Device) []End {
+	var ends []End
+	for _, d := range list {
+		a, err := netip.ParseAddr(d.IP)
+		if err != nil || slices.ContainsFunc(ends, func(e End) bool { return e.Addr == a }) {
+			continue // soft RoCE has the address of its interface
+		}
+		ends = append(ends, End{VM: vm, Addr: a, Name: cmp.Or(d.RDMA, d.Net), InfiniBand: d.Layer == "InfiniBand"})
+	}
+	return ends
+}
+
+// PortFault says in a line why the port of a device of vm cannot be used; "" where it can.
+func PortFault(vm string, d guest.Device) string {
+	what := fmt.Sprintf("device %s of %s", cmp.Or(d.RDMA, d.Net, d.PCI), vm)
+	if d.RDMA == "" {
+		if d.Net != "" && (d.State == "down" || d.State == "lowerlayerdown" || d.State == "dormant") {
+			return fmt.Sprintf("%s has no link (%s is %s): on the host look at the cable and, for a VF, at the state that its card has it in (ip link show)", what, d.Net, d.State)
+		}
+		return ""
+	}
+	switch {
+	case d.State == "ACTIVE":
+	case d.State == "INIT" && d.Layer == "InfiniBand":
+		return fmt.Sprintf("%s stays in state INIT: no subnet manager has brought its port up (is opensm running, does it serve virtual ports, and has the VF GUIDs?)", what)
+	case d.State == "DOWN":
+		return fmt.Sprintf("%s has no link (its port is DOWN): on the host look at the cable and, for a VF, at the state that its card has it in (ip link show)", what)
+	default:
+		return fmt.Sprintf("%s cannot be used: its port is in state %s", what, cmp.Or(d.State, "unknown"))
+	}
+	if d.Layer == "Ethernet" && d.IP != "" && d.GID == "" {
+		return fmt.Sprintf("%s has no GID for RoCE v2 that follows from its address %s: on the host set the card's RoCE mode to 2", what, d.IP)
+	}
+	return ""
+}
+
+// Unreached is a pair of VMs of which the first does not reach the second.
+type Unreached struct {
+	From, To End
+	Why      error
+}
+
+// Dial opens a connection from a VM of this host to an address with a port, and closes it.
+type Dial func(ctx context.Context, vm, addr string) error
+
+// Reach has every VM of from try to reach every VM of to over their devices, until ctx ends. It returns the
+// pairs of which the first got no answer.
+func Reach(ctx context.Context, dial Dial, from, to []End) []Unreached {
+	var mu sync.Mutex
+	var failed []Unreached
+	var wg sync.WaitGroup
+	places := make(chan struct{}, reachesAtOnce)
+	for _, f := range from {
+		for _, t := range to {
+			if f.VM == t.VM {
+				continue
+			}
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				places <- struct{}{}
+				defer func() { <-places }()
+				if err := reachOne(ctx, dial, f, t); err != nil {
+					mu.Lock()
+					failed = append(failed, Unreached{f, t, err})
+					mu.Unlock()
+				}
+			}()
+		}
+	}
+	wg.Wait()
+	sort.Slice(failed, func(i, k int) bool {
+		a, b := failed[i], failed[k]
+		return a.From.Addr.Less(b.From.Addr) || a.From.Addr == b.From.Addr && a.To.Addr.Less(b.To.Addr)
+	})
+	return failed
+}
+
+// reachOne tries until it is answered or ctx ends; the error is that of the last try.
+func reachOne(ctx context.Context, dial Dial, f, t End) error {
+	last := errors.New("no answer")
+	for {
+		try, cancel := context.WithTimeout(ctx, reachTry)
+		err := dial(try, f.VM, netip.AddrPortFrom(t.Addr, closedPort).String())
+		cancel()
+		if err == nil || strings.Contains(err.Error(), "Connection refused") {
+			return nil
+		}
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(reachPause):
+		}
+	}
+}
+
+// UnreachedLine says which pairs do not reach each other, in one line.
+func UnreachedLine(list []Unreached) string {
+	var pairs []string
+	for i, u := range list {
+		if i == shownUnreached {
+			pairs = append(pairs, fmt.Sprintf("and %d pairs more", len(list)-i))
+			break
+		}
+		pairs = append(pairs, fmt.Sprintf("%s (%s, %s) does not reach %s (%s): %v", u.From.VM, u.From.Name, u.From.Addr, u.To.VM, u.To.Addr, u.Why))
+	}
+	remedy := "are they in the same VLAN, and is their MTU not above the switch's?"
+	if list[0].From.InfiniBand {
+		remedy = "are they in the same partition (pkey), one of them as a full member?"
+	}
+	return "devices: " + strings.Join(pairs, ", ") + "; " + remedy
+}

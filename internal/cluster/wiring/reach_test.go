@@ -1,0 +1,34 @@
+package wiring
+
+import (
+	"strings"
+	"testing"
+
+	"nearmetal/internal/guest"
+)
+
+// What a port says of itself decides what a user reads; the words are those that the kernel writes.
+func TestPortFault(t *testing.T) {
+	good := guest.Device{Kind: "pci", PCI: "0000:00:05.0", Net: "eth2", RDMA: "mlx5_0", State: "ACTIVE", Layer: "Ethernet", IP: "10.78.0.1", GID: "3"}
+	ib := guest.Device{Kind: "pci", PCI: "0000:00:05.0", RDMA: "mlx5_0", State: "ACTIVE", Layer: "InfiniBand", PKey: "0xffff"}
+	if a, b := PortFault("vm0", good), PortFault("vm0", ib); a+b != "" {
+		t.Errorf("%q, %q", a, b)
+	}
+	for want, change := range map[string]func() guest.Device{
+		"no subnet manager":              func() guest.Device { d := ib; d.State = "INIT"; return d },
+		"its port is DOWN":               func() guest.Device { d := ib; d.State = "DOWN"; return d },
+		"its port is in state ARMED":     func() guest.Device { d := ib; d.State = "ARMED"; return d },
+		"no GID for RoCE v2":             func() guest.Device { d := good; d.GID = ""; return d },
+		"has no link (eth2 is down)":     func() guest.Device { return guest.Device{Net: "eth2", State: "down"} },
+		"device 0000:00:06.0 of vm0":     func() guest.Device { return guest.Device{PCI: "0000:00:06.0", RDMA: "", Net: "eth3", State: "dormant"} },
+		"device mlx5_0 of vm0 has no li": func() guest.Device { d := good; d.State = "DOWN"; return d },
+	} {
+		got := PortFault("vm0", change())
+		if want == "device 0000:00:06.0 of vm0" {
+			want = "device eth3 of vm0"
+		}
+		if !strings.Contains(got, want) || strings.Contains(got, "\n") {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
