@@ -17,6 +17,7 @@ import (
 
 	"nearmetal/internal/cluster/local"
 	"nearmetal/internal/cluster/state"
+	"nearmetal/internal/sockpair"
 )
 
 // `nearmetal up` starts the supervisor: the same program in a session of its own, which
@@ -43,7 +44,7 @@ func Supervised(ctx context.Context, start Start, ev Events) (name string, err e
 	if filepath.Base(self) == "nearmetal-task" { // a rank's program, which nearmetal itself stands beside
 		self = filepath.Join(filepath.Dir(self), "nearmetal")
 	}
-	ours, theirs, err := socketPair()
+	ours, theirs, err := sockpair.Conn("supervisor")
 	if err != nil {
 		return "", err
 	}
@@ -62,7 +63,7 @@ func Supervised(ctx context.Context, start Start, ev Events) (name string, err e
 	if err := json.NewEncoder(ours).Encode(start); err != nil {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { unix.Shutdown(int(ours.Fd()), unix.SHUT_WR) })
+	stop := context.AfterFunc(ctx, func() { ours.CloseWrite() })
 	defer stop()
 	sc := bufio.NewScanner(ours)
 	sc.Buffer(nil, local.MaxLine)
@@ -89,17 +90,6 @@ func Supervised(ctx context.Context, start Start, ev Events) (name string, err e
 		return "", cause
 	}
 	return "", errors.New("the supervisor ended before the cluster was ready")
-}
-
-// socketPair returns two ends of a stream.
-func socketPair() (ours, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	// Ours is non-blocking, so that closing it ends a read that waits.
-	unix.SetNonblock(fds[0], true)
-	return os.NewFile(uintptr(fds[0]), "supervisor"), os.NewFile(uintptr(fds[1]), "nearmetal up"), nil
 }
 
 // Supervise is the supervisor: it reads its request from SupervisorFD, owns the cluster, and

@@ -19,6 +19,7 @@ import (
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/host/process"
+	"nearmetal/internal/sockpair"
 )
 
 // The VM's process: descriptor 3 is its channel, 4 the agent's program, 5 says when to begin (and
@@ -53,7 +54,7 @@ func (i *instance) start(name string) error {
 	if err != nil {
 		return err
 	}
-	ours, theirs, err := socketPair()
+	ours, theirs, err := sockpair.Conn("channel")
 	if err != nil {
 		return err
 	}
@@ -215,20 +216,4 @@ func (i *instance) Console(n int) []string {
 	}
 	lines := strings.Split(string(bytes.TrimSpace(text)), "\n")
 	return lines[max(0, len(lines)-n):]
-}
-
-// socketPair returns a connected pair of stream sockets: ours to read and write, theirs for a child.
-func socketPair() (ours net.Conn, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	mine := os.NewFile(uintptr(fds[0]), "channel")
-	defer mine.Close()
-	theirs = os.NewFile(uintptr(fds[1]), "channel of the VM")
-	if ours, err = net.FileConn(mine); err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return ours, theirs, nil
 }

@@ -20,6 +20,7 @@ import (
 	"nearmetal/internal/guest/image"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
+	"nearmetal/internal/sockpair"
 )
 
 // bootTimeout bounds a boot on a busy machine; on an idle one it takes 2 s.
@@ -111,7 +112,7 @@ func (r *rig) start(vm plan.VM, f Files, o Options) (*VM, net.Conn) {
 
 func (r *rig) startMachine(m *Machine, f Files, o Options) (*VM, net.Conn) {
 	r.t.Helper()
-	ours, theirs, err := socketPair("channel")
+	ours, theirs, err := sockpair.Conn("channel")
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"nearmetal/internal/host"
 	"nearmetal/internal/host/process"
 	"nearmetal/internal/plan"
+	"nearmetal/internal/sockpair"
 	"nearmetal/internal/spec"
 )
 
@@ -164,7 +165,7 @@ func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance
 	if err != nil {
 		return nil, err
 	}
-	ours, theirs, err := socketPair("channel of QEMU")
+	ours, theirs, err := sockpair.Conn("channel of QEMU")
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/host"
 	"nearmetal/internal/host/isolate"
+	"nearmetal/internal/sockpair"
 )
 
 // attacked starts a QEMU with the code of testdata/attack.c in it, in a jail or not, and returns how it ended.
@@ -113,7 +114,7 @@ func TestUplinkEnds(t *testing.T) {
 		}
 		var links []*os.File
 		for range 2 {
-			ours, theirs, err := socketPair("filter")
+			ours, theirs, err := sockpair.Conn("filter")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/host"
+	"nearmetal/internal/sockpair"
 )
 
 // withoutSlirp is caps of a QEMU that has no user network of its own.
@@ -63,13 +64,13 @@ func TestPasstReal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, card, err := socketPair("card")
+	ours, card, err := sockpair.Conn("card")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ours.Close()
 	defer card.Close()
-	filter, end, err := socketPair("filter")
+	filter, end, err := sockpair.Conn("filter")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
+	"nearmetal/internal/sockpair"
 )
 
 // idle starts a VM whose kernel is no kernel: QEMU comes up all the same, and that is all these tests need.
@@ -49,7 +50,7 @@ func startIdle(t *testing.T, m *Machine, links ...*os.File) (*VM, error) {
 		t.Cleanup(func() { f.Close() })
 		return f
 	}
-	ours, theirs, err := socketPair("channel")
+	ours, theirs, err := sockpair.Conn("channel")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/host/isolate"
+	"nearmetal/internal/sockpair"
 )
 
 // firstFD is the number of the first file that a child inherits, after its standard ones.
@@ -143,7 +144,7 @@ func (c *child) signalled() syscall.Signal {
 
 // spawnWithSocket starts a program whose first inherited file is one end of a stream socket, and returns the other.
 func spawnWithSocket(args []string) (*child, net.Conn, error) {
-	ours, theirs, err := socketPair("qmp")
+	ours, theirs, err := sockpair.Conn("qmp")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -154,22 +155,6 @@ func spawnWithSocket(args []string) (*child, net.Conn, error) {
 		return nil, nil, err
 	}
 	return c, ours, nil
-}
-
-// socketPair returns a connected pair of stream sockets: ours to read and write, theirs for a child.
-func socketPair(name string) (ours net.Conn, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("socketpair: %w", err)
-	}
-	mine := os.NewFile(uintptr(fds[0]), name)
-	defer mine.Close()
-	theirs = os.NewFile(uintptr(fds[1]), name)
-	if ours, err = net.FileConn(mine); err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return ours, theirs, nil
 }
 
 // tailWriter keeps the first and the last bytes that are written to it.

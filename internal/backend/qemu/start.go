@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nearmetal/internal/backend/console"
+	"nearmetal/internal/sockpair"
 )
 
 // Options of Start.
@@ -60,13 +61,13 @@ func start(ctx context.Context, m *Machine, f Files, o Options) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	conOurs, conTheirs, err := socketPair("console")
+	conOurs, conTheirs, err := sockpair.Conn("console")
 	if err != nil {
 		return nil, err
 	}
 	go con.Read(conOurs) // ends when conTheirs has no holder
 	defer conTheirs.Close()
-	qmpOurs, qmpTheirs, err := socketPair("qmp")
+	qmpOurs, qmpTheirs, err := sockpair.Conn("qmp")
 	if err != nil {
 		return nil, err
 	}

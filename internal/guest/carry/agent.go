@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/sockpair"
 )
 
 // Run starts the agent's program as a process of this VM, whose channel is conn, and returns when either has ended. before
@@ -25,15 +27,8 @@ func Run(ctx context.Context, program []byte, name string, conn net.Conn, before
 	if _, err := file.Write(program); err != nil {
 		return err
 	}
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := sockpair.Conn("channel of the agent")
 	if err != nil {
-		return err
-	}
-	mine, theirs := os.NewFile(uintptr(fds[0]), "channel"), os.NewFile(uintptr(fds[1]), "channel of the agent")
-	ours, err := net.FileConn(mine)
-	mine.Close()
-	if err != nil {
-		theirs.Close()
 		return err
 	}
 	defer ours.Close()

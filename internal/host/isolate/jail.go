@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/sockpair"
 )
 
 // jailName is this program's name as the child that becomes a program in a jail.
@@ -78,16 +80,9 @@ const jailTime = 60 * time.Second
 // program runs in its jail, or with what cannot be had; a *NoNamespace where the host lets this user make no namespace.
 // The process has to be ended and waited for by the caller then.
 func (j *Jail) Command() (cmd *exec.Cmd, enter func(started error) error, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	conn, theirs, err := sockpair.Conn("jail")
 	if err != nil {
-		return nil, nil, fmt.Errorf("jail: %w", err)
-	}
-	mine, theirs := os.NewFile(uintptr(fds[0]), "jail"), os.NewFile(uintptr(fds[1]), "jail")
-	conn, err := net.FileConn(mine)
-	mine.Close()
-	if err != nil {
-		theirs.Close()
-		return nil, nil, fmt.Errorf("jail: %w", err)
+		return nil, nil, err
 	}
 	flags := uintptr(unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC)
 	if !j.Network {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/sockpair"
 )
 
 // veilName is this program's name as the child that holds a veil.
@@ -78,18 +80,11 @@ func NewTreeVeil(dirs, hidden, write []string) (*Veil, error) {
 }
 
 func startVeil(o veilOrder) (*Veil, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	conn, theirs, err := sockpair.Conn("veil")
 	if err != nil {
-		return nil, fmt.Errorf("veil: %w", err)
+		return nil, err
 	}
-	mine, theirs := os.NewFile(uintptr(fds[0]), "veil"), os.NewFile(uintptr(fds[1]), "veil")
-	conn, err := net.FileConn(mine)
-	mine.Close()
-	if err != nil {
-		theirs.Close()
-		return nil, fmt.Errorf("veil: %w", err)
-	}
-	v := &Veil{conn: conn.(*net.UnixConn), cmd: childCommand(veilName, unix.CLONE_NEWNS)}
+	v := &Veil{conn: conn, cmd: childCommand(veilName, unix.CLONE_NEWNS)}
 	v.cmd.ExtraFiles = []*os.File{theirs}
 	err = v.cmd.Start()
 	theirs.Close()
