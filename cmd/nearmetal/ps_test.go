@@ -42,9 +42,9 @@ func TestPsDegraded(t *testing.T) {
 		r    state.Record
 		want string
 	}{
-		{state.Record{Name: "demo", State: state.Ready, Kept: true, VMs: vms}, ended},
-		{state.Record{Name: "demo", State: state.Ready, Kept: true, Restartable: true, VMs: vms}, ended + "start it again: nearmetal restart demo/vm1\n"},
-		{state.Record{Name: "demo", State: state.Ready, Kept: true, Restartable: true, VMs: vms[1:]}, ended},
+		{state.Record{Name: "demo", State: state.Ready, Life: state.Life{Kept: true}, VMs: vms}, ended},
+		{state.Record{Name: "demo", State: state.Ready, Life: state.Life{Kept: true, Restartable: true}, VMs: vms}, ended + "start it again: nearmetal restart demo/vm1\n"},
+		{state.Record{Name: "demo", State: state.Ready, Life: state.Life{Kept: true, Restartable: true}, VMs: vms[1:]}, ended},
 	} {
 		out.Reset()
 		if err := printVMs(&out, &x.r); err != nil || !strings.HasSuffix(out.String(), x.want) {

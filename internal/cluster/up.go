@@ -36,7 +36,7 @@ func up(ctx context.Context, s Start, ev Events, answer func(uint16) error) (*Cl
 		s.Spec.Name = state.MakeName()
 	}
 	own, err := state.Create(state.Record{Name: s.Spec.Name, State: state.Booting, Backend: s.Spec.Backend, Owner: os.Getpid(), Command: s.Command,
-		Part: s.Part, Created: time.Now().UTC().Truncate(time.Second), Kept: s.Kept, Spec: s.Spec})
+		Created: time.Now().UTC().Truncate(time.Second), Spec: s.Spec, Life: state.Life{Kept: s.Kept}, Across: state.Across{Part: s.Part}})
 	if err != nil {
 		return nil, err
 	}

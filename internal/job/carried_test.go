@@ -35,8 +35,8 @@ func TestUncounted(t *testing.T) {
 		want bool
 	}{
 		{state.Record{VMs: two}, true},
-		{state.Record{VMs: two, Fabric: "/x"}, false},
-		{state.Record{VMs: two, Promised: 1 << 20}, false},
+		{state.Record{VMs: two, Channels: state.Channels{Fabric: "/x"}}, false},
+		{state.Record{VMs: two, Channels: state.Channels{Promised: 1 << 20}}, false},
 		{state.Record{VMs: two[:1]}, false},
 	} {
 		if got := Uncounted(&c.r); got != c.want {

@@ -24,7 +24,7 @@ func TestRegionRanks(t *testing.T) {
 		{"small VMs", state.Record{VMs: vms("", 2, 2)}, 16},
 		{"one host", state.Record{VMs: vms("", 32, 24)}, 112},
 		{"hosts by ssh", state.Record{VMs: append(vms("a", 32, 32), vms("b", 16, 32)...)}, 128},
-		{"hosts of a job", state.Record{VMs: vms("", 8, 8), Overlay: []state.RecordHost{{Self: true}, {VMs: vms("", 16, 16)}}}, 64},
+		{"hosts of a job", state.Record{VMs: vms("", 8, 8), Across: state.Across{Overlay: []state.RecordHost{{Self: true}, {VMs: vms("", 16, 16)}}}}, 64},
 	} {
 		if c.r.Plan == nil {
 			c.r.Plan = &plan.Plan{Region: &plan.Region{}}

@@ -32,27 +32,42 @@ type Record struct {
 	Command string    `json:"command"`
 	Created time.Time `json:"created"`
 	// Accel is how the VMs' instructions run: "kvm" or "tcg", and of VMs elsewhere what their agents say, "" before.
-	Accel   string `json:"accel"`
-	Backend string `json:"backend,omitempty"` // that of Spec
-	// Survives says that the VMs do not end with their owner.
-	Survives bool          `json:"survives,omitempty"`
-	Spec     *spec.Cluster `json:"spec"`
-	Plan     *plan.Plan    `json:"plan"`
-	VMs      []VMRecord    `json:"vms"`
-	// Kept says that the cluster outlives the command that started it.
+	Accel   string        `json:"accel"`
+	Backend string        `json:"backend,omitempty"` // that of Spec
+	Spec    *spec.Cluster `json:"spec"`
+	Plan    *plan.Plan    `json:"plan"`
+	VMs     []VMRecord    `json:"vms"`
+	Life
+	Channels
+	Across
+}
+
+// Life is how long a cluster lasts, and what can be done to it.
+type Life struct {
+	// Survives: the VMs do not end with their owner.
+	Survives bool `json:"survives,omitempty"`
+	// Kept: the cluster outlives the command that started it.
 	Kept bool `json:"kept,omitempty"`
-	// Restartable says that `nearmetal restart` can start a VM of it again.
+	// Restartable: nearmetal restart can start a VM of it again.
 	Restartable bool `json:"restartable,omitempty"`
-	// Paused says that the user has stopped the VMs (`nearmetal pause`).
+	// Paused: the user has stopped the VMs (nearmetal pause).
 	Paused bool `json:"paused,omitempty"`
+}
+
+// Channels are what messages between VMs can go through.
+type Channels struct {
 	// Fabric is the libfabric provider on this host of which the VMs have a copy; empty: none.
 	Fabric string `json:"fabric,omitempty"`
-	// Promised is the size in bytes of a region that the back end promises the VMs, beside the plan; 0: none.
-	Promised uint64 `json:"promisedRegion,omitempty"`
 	// UCX is the transport for UCX on this host of which the VMs have a copy; empty: none.
 	UCX string `json:"ucx,omitempty"`
-	// DeviceFaults say why the VMs' devices are not used, a line each; none: they are, where there are any.
+	// Promised is the size in bytes of a region that the back end promises the VMs, besides the plan's; 0: none.
+	Promised uint64 `json:"promisedRegion,omitempty"`
+	// DeviceFaults are why the VMs' devices are not used, a line each; none: they are, where there are any.
 	DeviceFaults []string `json:"deviceFaults,omitempty"`
+}
+
+// Across are the hosts of a cluster's VMs, where this host does not have all of them.
+type Across struct {
 	// Part is the cluster whose part this is on this host: one over several hosts, which another nearmetal owns.
 	Part string `json:"partOf,omitempty"`
 	// Remote are the hosts that have the VMs, reached by ssh; none: this host.

@@ -167,7 +167,7 @@ func TestOverlayResets(t *testing.T) {
 
 // A host whose link is made again before it was known to be lost is joined.
 func TestOverlayNews(t *testing.T) {
-	own := state.InMemory(state.Record{Overlay: []state.RecordHost{{Self: true, Joined: true}, {Joined: true}}})
+	own := state.InMemory(state.Record{Across: state.Across{Overlay: []state.RecordHost{{Self: true, Joined: true}, {Joined: true}}}})
 	c := &Joined{Overlay: &Overlay{}, own: own, ctx: context.Background(), ready: []bool{false, true}, down: []int{0, 0}}
 	isJoined := func() error { r := own.Record(); return r.Joined() }
 	lost := errors.New("reset")
