@@ -16,6 +16,7 @@ import (
 
 	"nearmetal/internal/cluster/fleet"
 	"nearmetal/internal/cluster/local"
+	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/load"
@@ -24,8 +25,8 @@ import (
 
 // Start is what a cluster is started from, and Events are called while it starts.
 type (
-	Start  = local.Start
-	Events = local.Events
+	Start  = start.Request
+	Events = start.Events
 )
 
 // Cluster is a cluster that this process owns.
@@ -82,7 +83,7 @@ func (c *Cluster) Died() <-chan struct{} { return c.vms.Died() }
 func (c *Cluster) Lost() <-chan error { return c.vms.Lost() }
 
 // Timings of the start, one per VM on this host.
-func (c *Cluster) Timings() []local.Timings {
+func (c *Cluster) Timings() []start.Timings {
 	if c.here == nil {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 	"nearmetal/internal/backend/fake"
 	"nearmetal/internal/cluster/client"
 	"nearmetal/internal/cluster/clustertest"
-	"nearmetal/internal/cluster/local"
+	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/spec"
@@ -174,7 +174,7 @@ func TestVMDiesBooting(t *testing.T) {
 	l := newLab(t)
 	l.O.Mute = "vm1"
 	_, err := l.up(l.Spec(2), Start{BootTimeout: clustertest.Patience}, Events{Stage: func(name string, done, total int) {
-		if name == local.StageBoot && done == 1 { // vm0 is ready: vm1 is there
+		if name == start.StageBoot && done == 1 { // vm0 is ready: vm1 is there
 			r, err := state.Find("life")
 			if err != nil {
 				t.Error(err)
@@ -207,7 +207,7 @@ func TestUpInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stop := errors.New("Ctrl-C")
 	_, err := Up(ctx, Start{Spec: l.Spec(1)}, Events{Stage: func(name string, _, _ int) {
-		if name == local.StageBoot {
+		if name == start.StageBoot {
 			cancel(stop)
 		}
 	}})

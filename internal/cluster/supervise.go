@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/cluster/local"
+	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/sockpair"
 )
@@ -30,13 +30,13 @@ const SupervisorFD = 3
 
 // message is a line from the supervisor.
 type message struct {
-	local.Progress
+	start.Progress
 	Ready string `json:"ready,omitempty"` // the cluster's name
 }
 
 // Supervised starts a cluster under a supervisor and waits until it is ready; it returns
 // its name. When it fails or ctx ends, nothing is left of the cluster.
-func Supervised(ctx context.Context, start Start, ev Events) (name string, err error) {
+func Supervised(ctx context.Context, r Start, ev Events) (name string, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -58,15 +58,15 @@ func Supervised(ctx context.Context, start Start, ev Events) (name string, err e
 	if err != nil {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
-	start.Kept = !start.Limited && start.Until == 0 && start.Overlay == nil // else it is a job's
-	go cmd.Wait()                                                           // it is not ours any more once the cluster is ready; until then no zombie
-	if err := json.NewEncoder(ours).Encode(start); err != nil {
+	r.Kept = !r.Limited && r.Until == 0 && r.Overlay == nil // else it is a job's
+	go cmd.Wait()                                           // it is not ours any more once the cluster is ready; until then no zombie
+	if err := json.NewEncoder(ours).Encode(r); err != nil {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { ours.CloseWrite() })
 	defer stop()
 	sc := bufio.NewScanner(ours)
-	sc.Buffer(nil, local.MaxLine)
+	sc.Buffer(nil, start.MaxLine)
 	for sc.Scan() {
 		var m message
 		if err := json.Unmarshal(sc.Bytes(), &m); err != nil {
@@ -106,17 +106,17 @@ func Supervise() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
-	var start Start
-	if err := json.NewDecoder(io.LimitReader(conn, local.MaxLine)).Decode(&start); err != nil || start.Spec == nil {
+	var r Start
+	if err := json.NewDecoder(io.LimitReader(conn, start.MaxLine)).Decode(&r); err != nil || r.Spec == nil {
 		return errors.New(misuse)
 	}
-	if start.Overlay == nil {
+	if r.Overlay == nil {
 		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
 			return err
 		}
 	}
 	out := json.NewEncoder(conn)
-	ev := local.Report(func(p local.Progress) { out.Encode(message{Progress: p}) })
+	ev := start.Report(func(p start.Progress) { out.Encode(message{Progress: p}) })
 	signal.Ignore(unix.SIGHUP, unix.SIGPIPE)
 	ask := make(chan os.Signal, 1)
 	signal.Notify(ask, unix.SIGTERM, unix.SIGINT)
@@ -129,9 +129,9 @@ func Supervise() error {
 		case <-ctx.Done():
 		}
 	}()
-	if start.Until > 0 {
-		if err := endWith(start.Until, func() { cancel(errors.New("the process that the cluster was for has ended")) }); err != nil {
-			out.Encode(message{Progress: local.Failed(err)})
+	if r.Until > 0 {
+		if err := endWith(r.Until, func() { cancel(errors.New("the process that the cluster was for has ended")) }); err != nil {
+			out.Encode(message{Progress: start.Failed(err)})
 			return nil
 		}
 	}
@@ -145,9 +145,9 @@ func Supervise() error {
 			cancel(errors.New("nearmetal up has gone"))
 		}
 	}()
-	c, err := Up(ctx, start, ev)
+	c, err := Up(ctx, r, ev)
 	if err != nil {
-		out.Encode(message{Progress: local.Failed(err)})
+		out.Encode(message{Progress: start.Failed(err)})
 		return nil // it has been said
 	}
 	close(ready)

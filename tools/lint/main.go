@@ -1,6 +1,7 @@
 // Command lint checks what gofmt, vet and staticcheck do not know of: the words and the
 // sentences of the prose, the links of the pages, the subjects of commits, the marks in go.mod, the
-// list of third parties, and which package or folder of fabric/ may import which. make lint runs it
+// list of third parties, which package or folder of fabric/ may import which, and how large
+// the packages and types of a cluster may be. make lint runs it
 // in the top folder. It needs git for the subjects alone, and no network.
 //
 //	go run ./tools/lint            check
@@ -27,6 +28,7 @@ func main() {
 		subjects, direct, thirdParty,
 		func() ([]string, error) { return includes(".") },
 		func() ([]string, error) { return packages(".") },
+		func() ([]string, error) { return sizes(".") },
 	} {
 		faults, err := check()
 		if err != nil {

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/cluster/claim"
-	"nearmetal/internal/cluster/local"
+	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/host"
@@ -51,7 +51,7 @@ type Part interface {
 }
 
 // Starter starts a part and waits until its VMs are ready. answer has the part listen on a launcher's port of the front.
-type Starter func(ctx context.Context, s local.Start, ev local.Events, answer func(port uint16) error) (Part, error)
+type Starter func(ctx context.Context, s start.Request, ev start.Events, answer func(port uint16) error) (Part, error)
 
 // HostPart runs the part on this host of a cluster over several, which up starts: it speaks with the front over in and out,
 // and returns when nothing of the part is left. What went wrong has been reported to the front.
@@ -83,7 +83,7 @@ func HostPart(in io.Reader, out io.Writer, up Starter) error {
 	if err := writeLine(out, facts); err != nil {
 		return err
 	}
-	var start local.Start
+	var start start.Request
 	if err := readLineJSON(r, &start); err != nil || start.Spec == nil || start.Plan == nil {
 		return nil // the front needs no VMs here, or has gone
 	}
@@ -91,13 +91,13 @@ func HostPart(in io.Reader, out io.Writer, up Starter) error {
 	return p.run(up)
 }
 
-// readLineJSON reads a line of at most local.MaxLine bytes.
+// readLineJSON reads a line of at most start.MaxLine bytes.
 func readLineJSON(r *bufio.Reader, v any) error {
 	var b []byte
 	for {
 		chunk, err := r.ReadSlice('\n')
-		if len(b)+len(chunk) > local.MaxLine {
-			return fmt.Errorf("a line of more than %d bytes", local.MaxLine)
+		if len(b)+len(chunk) > start.MaxLine {
+			return fmt.Errorf("a line of more than %d bytes", start.MaxLine)
 		}
 		b = append(b, chunk...)
 		if err == nil {
@@ -168,7 +168,7 @@ type part struct {
 	in    *bufio.Reader
 	outMu sync.Mutex
 	out   io.Writer
-	start local.Start
+	start start.Request
 	conn  *partConn
 	// answers are the ports of the front's launchers on which this part listens.
 	answers *answering
@@ -197,7 +197,7 @@ func (p *part) run(up Starter) error {
 		case <-ctx.Done():
 		}
 	}()
-	ev := local.Report(func(m local.Progress) { p.say(message{Progress: m}) })
+	ev := start.Report(func(m start.Progress) { p.say(message{Progress: m}) })
 	c, err := up(ctx, p.start, ev, p.answers.listen)
 	if err == nil {
 		if err = p.ready(ctx, c.Owned()); err != nil {
@@ -205,7 +205,7 @@ func (p *part) run(up Starter) error {
 		}
 	}
 	if err != nil {
-		p.say(message{Progress: local.Failed(err)})
+		p.say(message{Progress: start.Failed(err)})
 		return nil
 	}
 	return p.serve(ctx, c)

@@ -21,6 +21,7 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/cluster/local"
 	"nearmetal/internal/cluster/provider"
+	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/cluster/wiring"
 	"nearmetal/internal/guest"
@@ -167,7 +168,7 @@ func CheckHosts(s *spec.Cluster) error {
 
 // Up starts the cluster's VMs on its hosts, and joins them to this cluster. When it fails, or ctx ends first, the caller stops
 // the fleet.
-func (f *Fleet) Up(ctx context.Context, o local.Start, ev local.Events) error {
+func (f *Fleet) Up(ctx context.Context, o start.Request, ev start.Events) error {
 	if err := CheckHosts(o.Spec); err != nil {
 		return err
 	}
@@ -218,7 +219,7 @@ func (f *Fleet) Up(ctx context.Context, o local.Start, ev local.Events) error {
 		return err
 	}
 	o.Spec = &asked
-	return f.boot(ctx, o, p, local.Events{Notice: notice, Stage: ev.Stage})
+	return f.boot(ctx, o, p, start.Events{Notice: notice, Stage: ev.Stage})
 }
 
 // partName is the name of a cluster's part on a host, which may be the front's own.
@@ -294,7 +295,7 @@ func (h *farHost) ask(ctx context.Context, files *remote.Files, s *spec.Cluster)
 
 // line reads a line of the part's.
 func (h *farHost) line(v any) error {
-	text, err := h.session.Line(local.MaxLine)
+	text, err := h.session.Line(start.MaxLine)
 	if err != nil {
 		return err
 	}
@@ -385,7 +386,7 @@ func (f *Fleet) divide(p *plan.Plan) error {
 }
 
 // boot has every host boot its VMs of the plan p, and joins them to this cluster.
-func (f *Fleet) boot(ctx context.Context, o local.Start, p *plan.Plan, ev local.Events) error {
+func (f *Fleet) boot(ctx context.Context, o start.Request, p *plan.Plan, ev start.Events) error {
 	overlay, err := f.overlay(p)
 	if err != nil {
 		return err
@@ -426,19 +427,19 @@ func (f *Fleet) boot(ctx context.Context, o local.Start, p *plan.Plan, ev local.
 				return nil
 			case m.Notice != "":
 				ev.Note("host " + h.name + ": " + channel.Clean(m.Notice))
-			case m.Stage == local.StageBoot:
+			case m.Stage == start.StageBoot:
 				mu.Lock()
 				done[i] = min(max(m.Done, 0), len(h.vms))
 				sum := 0
 				for _, n := range done {
 					sum += n
 				}
-				ev.At(local.StageBoot, sum, len(p.VMs))
+				ev.At(start.StageBoot, sum, len(p.VMs))
 				mu.Unlock()
 			}
 		}
 	}
-	ev.At(local.StageBoot, 0, len(p.VMs))
+	ev.At(start.StageBoot, 0, len(p.VMs))
 	var g errgroup.Group
 	for i, h := range f.hosts {
 		g.Go(func() error {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"nearmetal/internal/cluster/local"
+	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
@@ -146,7 +146,7 @@ func TestHostLine(t *testing.T) {
 	if err := readLineJSON(bufio.NewReaderSize(strings.NewReader(`{"a":7}`+"\n"), 16), &v); err != nil || v.A != 7 {
 		t.Error(v, err)
 	}
-	if err := readLineJSON(bufio.NewReader(strings.NewReader(strings.Repeat(" ", local.MaxLine+1)+`{"a":7}`+"\n")), &v); err == nil {
+	if err := readLineJSON(bufio.NewReader(strings.NewReader(strings.Repeat(" ", start.MaxLine+1)+`{"a":7}`+"\n")), &v); err == nil {
 		t.Error("a line without a bound")
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"nearmetal/internal/cluster/claim"
-	"nearmetal/internal/cluster/local"
+	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
@@ -15,7 +15,7 @@ import (
 // A cluster over several hosts has an owner, the front, and on each host a part: the same program, which the front
 // has started over ssh (package remote), and which owns the VMs there as it would own a cluster's. They speak over
 // the part's standard input and output. First the front asks (hostAsk), the part answers (hostFacts), and the front
-// has it start its VMs (local.Start); the part says how far it is (message) until they are ready. All of these
+// has it start its VMs (start.Request); the part says how far it is (message) until they are ready. All of these
 // are JSON objects, a line each. From then on the connection is a channel: the part serves the streams to its VMs,
 // as a control socket does, and one of kind "lead" by which the front says that it lives. The end of the connection,
 // or a front that says nothing for leadBound, ends the part.
@@ -47,7 +47,7 @@ type hostFacts struct {
 
 // message is a line of the part's until it is ready.
 type message struct {
-	local.Progress
+	start.Progress
 	// Host is the last.
 	Host *hostReady `json:"host,omitempty"`
 }
@@ -76,8 +76,8 @@ func writeLine(w io.Writer, v any) error {
 	if err != nil {
 		return err
 	}
-	if len(b) >= local.MaxLine {
-		return fmt.Errorf("%d bytes are more than a line between hosts may have (%d)", len(b), local.MaxLine)
+	if len(b) >= start.MaxLine {
+		return fmt.Errorf("%d bytes are more than a line between hosts may have (%d)", len(b), start.MaxLine)
 	}
 	_, err = w.Write(append(b, '\n'))
 	return err

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"nearmetal/internal/backend"
+	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 )
 
@@ -15,7 +16,7 @@ import (
 // stops and closes them.
 func (m *VMs) Boot(ctx context.Context) error {
 	p, o, reg := m.again.p, m.again.o, m.again.reg
-	o.events.At(StageBoot, 0, len(m.vms))
+	o.events.At(start.StageBoot, 0, len(m.vms))
 	ctx, cancel := context.WithTimeoutCause(ctx, o.BootTimeout,
 		fmt.Errorf("the VMs were not ready after %v", o.BootTimeout))
 	defer cancel()
@@ -23,7 +24,7 @@ func (m *VMs) Boot(ctx context.Context) error {
 	defer giveUp(nil)
 	var g errgroup.Group
 	for _, v := range m.vms {
-		g.Go(func() error { return m.start(ctx, v, o.Spec, p, reg) })
+		g.Go(func() error { return m.startOne(ctx, v, o.Spec, p, reg) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -70,7 +71,7 @@ func (m *VMs) Boot(ctx context.Context) error {
 		m.net.ReachHosts(m.dialFrom, from)
 	}
 	if again {
-		m.again.o.events = Events{} // who got them is gone by then
+		m.again.o.events = start.Events{} // who got them is gone by then
 	} else {
 		m.again.close()
 	}
@@ -98,7 +99,7 @@ func (m *VMs) notePromised() error {
 
 // awaitAll waits for the agents of all VMs. The first that fails cancels the others: one VM less is
 // no cluster.
-func (m *VMs) awaitAll(ctx context.Context, cancel func(), ev Events) (err error) {
+func (m *VMs) awaitAll(ctx context.Context, cancel func(), ev start.Events) (err error) {
 	ready := make(chan error)
 	for _, v := range m.vms {
 		go func() { ready <- m.await(ctx, v) }()
@@ -108,7 +109,7 @@ func (m *VMs) awaitAll(ctx context.Context, cancel func(), ev Events) (err error
 			err = e
 			cancel()
 		}
-		ev.At(StageBoot, n, len(m.vms))
+		ev.At(start.StageBoot, n, len(m.vms))
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/region"
 )
@@ -78,7 +79,7 @@ func (m *VMs) Restart(ctx context.Context, name string) error {
 	defer m.stopBy(nil)
 	err := m.net.Again(v.index)
 	if err == nil {
-		err = m.start(ctx, v, m.again.o.Spec, m.again.p, m.again.reg)
+		err = m.startOne(ctx, v, m.again.o.Spec, m.again.p, m.again.reg)
 	}
 	if err != nil {
 		end := "it could not be started again: " + err.Error()
@@ -122,7 +123,7 @@ func (m *VMs) leave(ctx context.Context, v *vm) error {
 	}
 	<-i.Done()
 	v.mu.Lock()
-	v.agent, v.timings = nil, Timings{VM: v.plan.Name}
+	v.agent, v.timings = nil, start.Timings{VM: v.plan.Name}
 	v.mu.Unlock()
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nearmetal/internal/backend"
+	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/guest/channel"
@@ -26,7 +27,7 @@ type vm struct {
 	inst    backend.Instance
 	agent   *guest.Agent
 	began   time.Time // of the VM's start
-	timings Timings
+	timings start.Timings
 	mu      sync.Mutex       // of inst, noted, agent, why and leaving
 	noted   chan struct{}    // closed when the end of inst is in the record, and said to Lost
 	why     error            // why we ended it, where its channel failed
@@ -57,8 +58,8 @@ func (m *VMs) settings(v *vm, s *spec.Cluster, p *prepared) backend.Settings {
 	}
 }
 
-// start starts v.
-func (m *VMs) start(ctx context.Context, v *vm, s *spec.Cluster, p *prepared, reg *region.Region) error {
+// startOne starts v.
+func (m *VMs) startOne(ctx context.Context, v *vm, s *spec.Cluster, p *prepared, reg *region.Region) error {
 	var cfg []byte
 	var err error
 	if !m.net.Late {
@@ -198,7 +199,7 @@ func (m *VMs) await(ctx context.Context, v *vm) error {
 	}
 	v.timings.Ready = time.Since(v.began)
 	for _, ph := range a.Info.Phases {
-		v.timings.Phases = append(v.timings.Phases, PhaseAt{ph.Name, ph.At})
+		v.timings.Phases = append(v.timings.Phases, start.PhaseAt{Name: ph.Name, At: ph.At})
 	}
 	if err := errors.Join(m.putHostfiles(ctx, a), m.putFabric(ctx, a)); err != nil {
 		// The verdict first: closing the channel is what the agent powers off at.

@@ -11,6 +11,7 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/cluster/claim"
 	"nearmetal/internal/cluster/limits"
+	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/cluster/wiring"
 	"nearmetal/internal/guest/channel"
@@ -40,6 +41,12 @@ type VMs struct {
 	giveUp  func()     // ends a restart that is under way; nil: none is
 }
 
+// options are a request with who hears of the start.
+type options struct {
+	start.Request
+	events start.Events
+}
+
 // fences are what keeps the VMs from what is the user's and the host's.
 type fences struct {
 	veil   *isolate.Veil // what the VMs see through; nil: nothing
@@ -58,9 +65,9 @@ func (m *VMs) Lost() <-chan error { return m.watched.lost }
 // Died is closed when the last VM has ended.
 func (m *VMs) Died() <-chan struct{} { return m.watched.died }
 
-// Timings of the start, one per VM.
-func (m *VMs) Timings() []Timings {
-	var t []Timings
+// start.Timings of the start, one per VM.
+func (m *VMs) Timings() []start.Timings {
+	var t []start.Timings
 	for _, v := range m.vms {
 		t = append(t, v.timings)
 	}
@@ -69,7 +76,7 @@ func (m *VMs) Timings() []Timings {
 
 // Prepare makes and reserves all that the VMs start from: their plan, devices, network, region and fences, and what
 // clients and launchers find in the cluster's directory. When it fails, or ctx ends first, the caller stops and closes the VMs.
-func (m *VMs) Prepare(ctx context.Context, s Start, ev Events) error {
+func (m *VMs) Prepare(ctx context.Context, s start.Request, ev start.Events) error {
 	o := options{s, ev}
 	var noticeMu sync.Mutex
 	notice := func(line string) {
@@ -77,9 +84,9 @@ func (m *VMs) Prepare(ctx context.Context, s Start, ev Events) error {
 		defer noticeMu.Unlock()
 		ev.Note(line)
 	}
-	stage := StagePrepare
+	stage := start.StagePrepare
 	if s.Spec.Root == spec.RootBackend {
-		stage = StageAsk
+		stage = start.StageAsk
 	}
 	ev.At(stage, 0, 0)
 	p, err := m.prepare(ctx, o, notice)
@@ -175,7 +182,7 @@ func (m *VMs) reserve(ctx context.Context, p *prepared, o options, notice func(s
 	if m.devices == nil {
 		return p.openImage(o.Spec, nil, notice)
 	}
-	o.events.At(StageDevices, 0, 0)
+	o.events.At(start.StageDevices, 0, 0)
 	if err := m.bind(ctx, p.plan); err != nil {
 		return err
 	}
@@ -194,7 +201,7 @@ func (m *VMs) join(ctx context.Context, p *prepared, o options) (*region.Region,
 		return nil, err
 	}
 	for i, v := range p.plan.VMs {
-		m.vms = append(m.vms, &vm{plan: v, index: i, timings: Timings{VM: v.Name}})
+		m.vms = append(m.vms, &vm{plan: v, index: i, timings: start.Timings{VM: v.Name}})
 		if err := m.driver.Check(v, m.settings(m.vms[i], o.Spec, p)); err != nil {
 			return nil, err
 		}

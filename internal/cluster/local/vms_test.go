@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/cluster/clustertest"
+	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/channel"
 )
@@ -32,7 +33,7 @@ func up(t *testing.T, l *clustertest.Lab, n int) *VMs {
 		m.Close()
 		own.Remove()
 	})
-	if err := m.Prepare(ctx, Start{Spec: s, BootTimeout: clustertest.Patience}, Events{}); err != nil {
+	if err := m.Prepare(ctx, start.Request{Spec: s, BootTimeout: clustertest.Patience}, start.Events{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Boot(ctx); err != nil {

@@ -1,4 +1,4 @@
-package local
+package start
 
 import (
 	"encoding/json"
@@ -8,10 +8,10 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// All of a Start arrives at the process that it is sent to: a field that JSON leaves out would be lost without a word.
-func TestStartArrives(t *testing.T) {
-	var sent, got Start
-	fill(t, reflect.ValueOf(&sent).Elem(), "Start", 0)
+// All of a Request arrives at the process that it is sent to: a field that JSON leaves out would be lost without a word.
+func TestRequestArrives(t *testing.T) {
+	var sent, got Request
+	fill(t, reflect.ValueOf(&sent).Elem(), "Request", 0)
 	text, err := json.Marshal(sent)
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,5 @@
-package local
+// Package start has what a cluster is started from, and how a start is reported.
+package start
 
 import (
 	"time"
@@ -8,9 +9,9 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Start is what a cluster is started from. It is passed on as JSON as it stands: to a supervisor, and to the hosts that
+// Request is what a cluster is started from. It is passed on as JSON as it stands: to a supervisor, and to the hosts that
 // have the VMs.
-type Start struct {
+type Request struct {
 	// Spec is the cluster file: checked, defaults filled in, paths absolute.
 	Spec *spec.Cluster `json:"spec"`
 	// Command is what the user typed, for nearmetal ps.
@@ -61,12 +62,6 @@ func (e Events) At(name string, done, total int) {
 	if e.Stage != nil {
 		e.Stage(name, done, total)
 	}
-}
-
-// options are a Start with who hears of it.
-type options struct {
-	Start
-	events Events
 }
 
 // The stages of a start.
