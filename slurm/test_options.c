@@ -105,6 +105,60 @@ static void test_request(void)
 	CHECK(nm_request_read("1 what=1", &w, message) == -1);
 }
 
+/* Undo the notation of testdata/requests.txt. */
+static void expand(const char *text, char *out, size_t size)
+{
+	size_t n = 0;
+
+	while (*text && n + 1 < size) {
+		unsigned int byte, times;
+		int len = 0;
+
+		if (sscanf(text, "\\x%2x%n", &byte, &len) == 1 && len == 4) {
+			out[n++] = (char)byte;
+			text += len;
+		} else if (*text == '{' && sscanf(text, "{%*[^*]*%u}%n", &times, &len) == 1 && len) {
+			for (; times && n + 1 < size; times--)
+				for (const char *p = text + 1; *p != '*' && n + 1 < size; p++)
+					out[n++] = *p;
+			text += len;
+		} else {
+			out[n++] = *text++;
+		}
+	}
+	out[n] = 0;
+}
+
+/* The cases that the reader in Go is tested with, too. */
+static void test_cases(const char *file)
+{
+	static char line[1024], text[16384];
+	static struct nm_values v;
+	char message[NM_MESSAGE_MAX], again[NM_REQUEST_MAX];
+	FILE *f = fopen(file, "r");
+	int cases = 0;
+
+	CHECK(f != NULL);
+	while (f && fgets(line, sizeof(line), f)) {
+		bool yes = !strncmp(line, "yes ", 4);
+
+		line[strcspn(line, "\n")] = 0;
+		if (!*line || *line == '#')
+			continue;
+		expand(line + strcspn(line, " ") + (strchr(line, ' ') != NULL), text, sizeof(text));
+		cases++;
+		*message = 0;
+		if (nm_request_read(text, &v, message) == (yes ? 0 : -1) && yes == !*message &&
+		    (!yes || (!nm_request_write(&v, again) && !strcmp(again, text))))
+			continue;
+		fprintf(stderr, "%s: %s: %s\n", file, line, message);
+		failures++;
+	}
+	CHECK(cases > 80);
+	if (f)
+		fclose(f);
+}
+
 static void test_multiprog(void)
 {
 	static const char with[] = "srun\0-n2\0--multi-prog\0conf";
@@ -333,13 +387,15 @@ static void test_cgroup_remove(void)
 	remove_all(root);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	CHECK(argc == 2);
 	test_cgroups();
 	test_cgroup_remove();
 	test_values();
 	test_spec();
 	test_request();
+	test_cases(argc == 2 ? argv[1] : "");
 	test_multiprog();
 	if (own_mounts())
 		test_state();
