@@ -18,6 +18,7 @@
 #include <slurm/spank.h>
 
 #include "cgroup.h"
+#include "environ.h"
 #include "node.h"
 
 /* Of nodes' names: hostlist_t before Slurm 23.11, hostlist_t * from then on. */
@@ -137,9 +138,10 @@ out:
 /* Whether the process called pid (a name in /proc) is the job's, and which of ours it is. */
 static bool is_ours(int proc, const char *pid, uid_t uid, const char *mark, bool *supervisor)
 {
-	char path[64], buf[65536], *end;
+	char path[64], buf[4096];
 	struct stat st;
-	ssize_t n, len = 0;
+	ssize_t n;
+	bool marked;
 	int fd;
 
 	if (fstatat(proc, pid, &st, 0) || st.st_uid != uid)
@@ -148,16 +150,10 @@ static bool is_ours(int proc, const char *pid, uid_t uid, const char *mark, bool
 	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	while ((n = read(fd, buf + len, sizeof(buf) - 1 - (size_t)len)) > 0)
-		len += n;
+	marked = nm_environ_has(fd, mark);
 	close(fd);
-	buf[len] = 0;
-	end = buf + len;
-	for (char *p = buf; p < end; p += strlen(p) + 1)
-		if (!strcmp(p, mark))
-			goto marked;
-	return false;
-marked:
+	if (!marked)
+		return false;
 	snprintf(path, sizeof(path), "%.20s/cmdline", pid);
 	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
 	*supervisor = false;

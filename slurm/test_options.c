@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cgroup.h"
+#include "environ.h"
 #include "multiprog.h"
 #include "request.h"
 #include "state.h"
@@ -345,6 +346,42 @@ static void test_cgroups(void)
 	CHECK(nm_cgroup_files("8:freezer", 17, false, files, NM_CGROUPS_MAX) == 0);
 }
 
+/* A variable is found wherever it is in an environment; a similar one is not. */
+static void test_environ(void)
+{
+	static const char mark[] = "NEARMETAL_SLURM_JOB=/run/s/7.n1";
+	static const struct { const char *before, *after; bool found; } cases[] = {
+		{ "A=1", "B=2", true }, { "", "", true }, { "A=1", "", true }, { "NEARMETAL_SLURM_JOB=/run/s/7.n", "", true },
+		{ NULL, "1", false }, { NULL, "NEARMETAL_SLURM_JOB=/run/s/7.n1", false },
+	};
+	static char filler[70000];
+	FILE *f = tmpfile();
+
+	CHECK(f != NULL);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		for (int big = 0; big < 2; big++) {
+			rewind(f);
+			CHECK(!ftruncate(fileno(f), 0));
+			memset(filler, 'x', sizeof(filler) - 1);
+			if (big)
+				fwrite(filler, sizeof(filler), 1, f);
+			if (cases[i].before)
+				fwrite(cases[i].before, strlen(cases[i].before) + 1, 1, f);
+			fwrite(mark, cases[i].before ? sizeof(mark) : sizeof(mark) - 1, 1, f);
+			fwrite(cases[i].after, strlen(cases[i].after) + 1, 1, f);
+			fflush(f);
+			lseek(fileno(f), 0, SEEK_SET);
+			CHECK(nm_environ_has(fileno(f), mark) == cases[i].found);
+		}
+	}
+	/* The whole of a process's memory, without an end. */
+	int zeros = open("/dev/zero", O_RDONLY);
+
+	CHECK(zeros >= 0 && !nm_environ_has(zeros, mark));
+	close(zeros);
+	fclose(f);
+}
+
 static int exists(int dir, const char *name)
 {
 	return !faccessat(dir, name, F_OK, 0);
@@ -391,6 +428,7 @@ int main(int argc, char **argv)
 {
 	CHECK(argc == 2);
 	test_cgroups();
+	test_environ();
 	test_cgroup_remove();
 	test_values();
 	test_spec();
