@@ -149,7 +149,7 @@ int nm_step_post_opt(spank_t sp, int ac, char **av)
 			read_result(false);
 		return 0;
 	}
-	if (nm_options_complete(job_variable, sp, 0, NULL)) {
+	if (nm_options_complete(job_variable, sp, 1, 0, NULL)) {
 		fail(nm_options_mistake);
 		return 0;
 	}
