@@ -72,6 +72,7 @@ static int node_index(const char *nodes, const char *node)
 int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[NM_MESSAGE_MAX])
 {
 	job_info_msg_t *m = NULL;
+	bool fits = true;
 
 	*gres = 0;
 	slurm_init(NULL); /* without it the library of 24.11 ends the prolog */
@@ -84,10 +85,12 @@ int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[
 		int i = j->nodes ? node_index(j->nodes, job->node) : -1;
 
 		if (i >= 0 && (uint32_t)i < j->gres_detail_cnt && j->gres_detail_str[i])
-			snprintf(gres, NM_GRES_MAX, "%s", j->gres_detail_str[i]);
+			fits = snprintf(gres, NM_GRES_MAX, "%s", j->gres_detail_str[i]) < NM_GRES_MAX;
 	}
 	slurm_free_job_info_msg(m);
-	return 0;
+	if (!fits)
+		snprintf(message, NM_MESSAGE_MAX, "the job's GRES on this host are longer than %d bytes: ask for fewer", NM_GRES_MAX - 1);
+	return fits ? 0 : -1;
 }
 
 /* The address of a node as slurmctld has it. */
