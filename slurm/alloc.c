@@ -136,7 +136,7 @@ int nm_alloc_post_opt(spank_t sp, int ac, char **av)
 	struct nm_settings s;
 	const char *idle;
 
-	if (nm_options_complete(own_variable, NULL, ac, av)) {
+	if (nm_options_complete(own_variable, NULL, 0, ac, av)) {
 		slurm_error("nearmetal: %s", nm_options_mistake);
 		return -1;
 	}

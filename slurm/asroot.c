@@ -29,6 +29,14 @@ static void search_path(char *out, size_t size)
 	snprintf(out, size, "PATH=/usr/sbin:/usr/bin:/sbin:/bin%s%s%s", slash ? ":" : "", slash ? exe : "", slash ? "/../bin" : "");
 }
 
+bool nm_asroot_journals(const struct nm_settings *s)
+{
+	char dir[1024];
+
+	snprintf(dir, sizeof(dir), "%.1000s/var/lib/nearmetal", s->sysroot ? s->sysroot : "");
+	return !access(dir, F_OK) || errno != ENOENT;
+}
+
 int nm_asroot(const struct nm_settings *s, const char *command, char *const *words, char *out, size_t size,
 	      char message[NM_MESSAGE_MAX])
 {

@@ -2,6 +2,7 @@
 #ifndef NM_ASROOT_H_
 #define NM_ASROOT_H_
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "settings.h"
@@ -13,5 +14,8 @@
  */
 int nm_asroot(const struct nm_settings *s, const char *command, char *const *words, char *out, size_t size,
 	      char message[NM_MESSAGE_MAX]);
+
+/* Whether this host may have journals of changes, from which VFs and huge pages are given back (internal/host/change). */
+bool nm_asroot_journals(const struct nm_settings *s);
 
 #endif /* NM_ASROOT_H_ */

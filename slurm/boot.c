@@ -24,6 +24,7 @@
 
 /* Words of a command: they are kept in one place. */
 struct words {
+	bool full;			/* one did not fit: none is left out unsaid */
 	char text[96 << 10];
 	size_t used;
 	char *list[128];		/* 64 VFs at the most (values.c) */
@@ -41,8 +42,10 @@ static void add(struct words *w, const char *format, ...)
 	va_start(args, format);
 	len = vsnprintf(w->text + w->used, room, format, args);
 	va_end(args);
-	if (len < 0 || (size_t)len >= room || w->n + 1 >= sizeof(w->list) / sizeof(*w->list))
-		return; /* cannot be: all parts are bounded */
+	if (len < 0 || (size_t)len >= room || w->n + 1 >= sizeof(w->list) / sizeof(*w->list)) {
+		w->full = true;
+		return;
+	}
 	w->list[w->n++] = w->text + w->used;
 	w->list[w->n] = NULL;
 	w->used += (size_t)len + 1;
@@ -139,7 +142,6 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	struct passwd pw, *user = NULL;
 	int ngroups = GROUPS_MAX, status;
 	uint64_t memory = 0;
-	uint32_t nodes = 1, index = 0;
 	char *cores = NULL;
 	struct nm_child c = {
 		.path = s->nearmetal, .argv = argv.list, .envp = envp.list, .drop = true, .uid = job->uid, .gid = job->gid,
@@ -154,13 +156,17 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 		snprintf(result, NM_RESULT_MAX, "failed host\nthe path of state=%.200s is too long\n", s->state);
 		return;
 	}
+	/* Without what the job has of the region's GRES its VMs would have no bound. */
+	if (nm_state_read_region(s->state, job, region) < 0 || nm_state_read_devices(s->state, job, devices) < 0 ||
+	    nm_state_read_hosts(s->state, job, hosts) < 0) {
+		snprintf(result, NM_RESULT_MAX, "failed host\nwhat is kept of the job cannot be read: %s\n", strerror(errno));
+		return;
+	}
 	if (getgrouplist(user->pw_name, job->gid, groups, &ngroups) < 0)
 		ngroups = GROUPS_MAX;
 	c.ngroups = (size_t)ngroups;
 	spank_get_item(sp, S_JOB_ALLOC_CORES, &cores);
 	spank_get_item(sp, S_JOB_ALLOC_MEM, &memory);
-	spank_get_item(sp, S_JOB_NNODES, &nodes);
-	spank_get_item(sp, S_JOB_NODEID, &index);
 	read_cgroup(task > 1 ? task : getpid(), cgroup);
 	if (task > 1)
 		c.ncgroups = nm_cgroup_files(cgroup, job->id, adopted_outlives(sp), cgroups, NM_CGROUPS_MAX);
@@ -171,7 +177,7 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	add(&argv, "%s", s->nearmetal);
 	add(&argv, "slurm-boot");
 	add(&argv, "--node=%s", job->node);
-	add(&argv, "--cores=%.4000s", cores ? cores : "");
+	add(&argv, "--cores=%s", cores ? cores : "");
 	add(&argv, "--memory-limit=%lluMiB", (unsigned long long)memory);
 	add(&argv, "--workdir=%s", job->dir);
 	add(&argv, "--accel=%.40s", s->accel);
@@ -180,13 +186,12 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 		add(&argv, "--root-writes");
 	if (s->ports)
 		add(&argv, "--ports=%.40s", s->ports);
-	if (nm_state_read_region(s->state, job, region) > 0)
+	if (*region)
 		add(&argv, "--region-limit=%s", region);
 	add(&argv, "--boot-timeout=%us", s->boot_timeout);
-	if (nm_state_read_devices(s->state, job, devices) > 0)
-		for (char *rest = devices, *at; (at = strsep(&rest, "\n")); )
-			if (*at)
-				add(&argv, "--device=%.40s", at);
+	for (char *rest = devices, *at; (at = strsep(&rest, "\n")); )
+		if (*at)
+			add(&argv, "--device=%.40s", at);
 	add(&argv, "--");
 	add(&argv, "%s", job->request);
 	memset(&envp, 0, sizeof(envp));
@@ -198,14 +203,23 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	add(&envp, "NEARMETAL_RUNTIME_DIR=%s", run);
 	add(&envp, "NEARMETAL_SLURM_JOB=%s/%u.%s", s->state, job->id, job->node);
 	/* The secret goes by a pipe: an environment stands in /proc for all that the user runs, guests too. */
-	if (nm_state_read_hosts(s->state, job, hosts) > NM_SECRET_LEN) {
+	if (strlen(hosts) > NM_SECRET_LEN) {
 		add(&envp, "NEARMETAL_SLURM_HOSTS=%s", hosts + NM_SECRET_LEN + 1);
 		hosts[NM_SECRET_LEN] = 0;
 		c.input = hosts;
 	}
 
+	if (argv.full || envp.full) {
+		snprintf(result, NM_RESULT_MAX, "failed user\nwhat the job has is too long for a command\n");
+		return;
+	}
 	status = nm_child_run(&c, out, sizeof(out));
-	if (status >= 0 && WIFEXITED(status) && !WEXITSTATUS(status)) {
+	if (!status && strlen(out) + 1 == sizeof(out)) {
+		/* A variable in part would mislead a launcher. */
+		snprintf(result, NM_RESULT_MAX, "failed user\nthe variables for launchers are longer than %zu bytes: use fewer VMs\n", sizeof(out) - 2);
+		return;
+	}
+	if (!status) {
 		first_line(out, line, sizeof(line));
 		snprintf(result, NM_RESULT_MAX, "ready %s\n%s", line, strchr(out, '\n') ? strchr(out, '\n') + 1 : "");
 		return;

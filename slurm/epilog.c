@@ -26,7 +26,7 @@ int nm_slurmd_init(int ac, char **av)
 int nm_epilog(spank_t sp, int ac, char **av)
 {
 	char message[NM_MESSAGE_MAX];
-	const char *id = getenv("SLURM_JOB_ID");
+	const char *id = getenv("SLURM_JOB_ID"), *uid = getenv("SLURM_JOB_UID");
 	struct nm_settings s;
 	struct nm_job job;
 	int rc;
@@ -34,10 +34,15 @@ int nm_epilog(spank_t sp, int ac, char **av)
 	(void)sp;
 	nm_settings_read(&s, ac, av);
 	rc = id ? nm_state_read(s.state, (uint32_t)strtoul(id, NULL, 10), &job) : 0;
-	if (rc < 0)
-		slurm_error("nearmetal: epilog: request of job %s: %s", id, strerror(errno));
 	if (!rc)
 		return 0;
+	if (rc < 0) {
+		slurm_error("nearmetal: epilog: request of job %s: %s", id, strerror(errno));
+		/* Slurm says whose job it is; without a name of this host nothing was handed out. */
+		if (!uid || !*job.node)
+			return 0;
+		job.uid = (uid_t)strtoul(uid, NULL, 10);
+	}
 	if (nm_node_end_job(&s, &job) && nm_state_write_left(s.state, &job))
 		slurm_error("nearmetal: epilog: a cgroup of job %u stays: %s", job.id, strerror(errno));
 	if (nm_vf_return(&s, &job, message))

@@ -18,6 +18,7 @@
 #include <slurm/spank.h>
 
 #include "cgroup.h"
+#include "environ.h"
 #include "node.h"
 
 /* Of nodes' names: hostlist_t before Slurm 23.11, hostlist_t * from then on. */
@@ -71,6 +72,7 @@ static int node_index(const char *nodes, const char *node)
 int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[NM_MESSAGE_MAX])
 {
 	job_info_msg_t *m = NULL;
+	bool fits = true;
 
 	*gres = 0;
 	slurm_init(NULL); /* without it the library of 24.11 ends the prolog */
@@ -83,10 +85,12 @@ int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[
 		int i = j->nodes ? node_index(j->nodes, job->node) : -1;
 
 		if (i >= 0 && (uint32_t)i < j->gres_detail_cnt && j->gres_detail_str[i])
-			snprintf(gres, NM_GRES_MAX, "%s", j->gres_detail_str[i]);
+			fits = snprintf(gres, NM_GRES_MAX, "%s", j->gres_detail_str[i]) < NM_GRES_MAX;
 	}
 	slurm_free_job_info_msg(m);
-	return 0;
+	if (!fits)
+		snprintf(message, NM_MESSAGE_MAX, "the job's GRES on this host are longer than %d bytes: ask for fewer", NM_GRES_MAX - 1);
+	return fits ? 0 : -1;
 }
 
 /* The address of a node as slurmctld has it. */
@@ -137,9 +141,10 @@ out:
 /* Whether the process called pid (a name in /proc) is the job's, and which of ours it is. */
 static bool is_ours(int proc, const char *pid, uid_t uid, const char *mark, bool *supervisor)
 {
-	char path[64], buf[65536], *end;
+	char path[64], buf[4096];
 	struct stat st;
-	ssize_t n, len = 0;
+	ssize_t n;
+	bool marked;
 	int fd;
 
 	if (fstatat(proc, pid, &st, 0) || st.st_uid != uid)
@@ -148,16 +153,10 @@ static bool is_ours(int proc, const char *pid, uid_t uid, const char *mark, bool
 	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	while ((n = read(fd, buf + len, sizeof(buf) - 1 - (size_t)len)) > 0)
-		len += n;
+	marked = nm_environ_has(fd, mark);
 	close(fd);
-	buf[len] = 0;
-	end = buf + len;
-	for (char *p = buf; p < end; p += strlen(p) + 1)
-		if (!strcmp(p, mark))
-			goto marked;
-	return false;
-marked:
+	if (!marked)
+		return false;
 	snprintf(path, sizeof(path), "%.20s/cmdline", pid);
 	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
 	*supervisor = false;

@@ -65,10 +65,14 @@ static const struct spank_option *option_of(int val)
 	return NULL;
 }
 
-/* A relative path of --vm reaches the job's hosts as it was typed; its absolute form goes with the environment. */
+/*
+ * A relative path of --vm or NEARMETAL_VM reaches the job's hosts as it was typed; its absolute form goes with the
+ * environment. A slurmstepd, which is root, resolves none.
+ */
 #define FILE_VARIABLE "NEARMETAL_VM_FILE"
 
-static bool relative_file;
+/* Where a relative path comes from, in a slurmstepd; NM_UNSET: there is none. */
+static enum nm_origin relative_file;
 
 /* The argument of --vm: a relative path becomes an absolute one, where it was typed. */
 static int vm_given(const char *arg, int remote, enum nm_origin from, char *why)
@@ -77,7 +81,7 @@ static int vm_given(const char *arg, int remote, enum nm_origin from, char *why)
 
 	if (arg[0] != '/' && !strchr(arg, '=')) {
 		if (remote) {
-			relative_file = true;
+			relative_file = from;
 			return 0;
 		}
 		if (!realpath(arg, resolved)) {
@@ -187,7 +191,7 @@ static void variable(const char *option, bool upper, char out[64])
 }
 
 /* Set one default; of those that are on or off, the text 0 or 1 is taken too. */
-static int set_default(const struct spank_option *o, const char *name, const char *text, enum nm_origin from)
+static int set_default(const struct spank_option *o, const char *name, const char *text, int remote, enum nm_origin from)
 {
 	char why[NM_MESSAGE_MAX];
 	int val = o->val;
@@ -206,42 +210,38 @@ static int set_default(const struct spank_option *o, const char *name, const cha
 		if (!strcmp(text, "1"))
 			text = "";
 	}
-	if (set(val, text, 0, from, from, why)) {
+	if (set(val, text, remote, from, from, why)) {
 		snprintf(nm_options_mistake, NM_MESSAGE_MAX, "%s: %.440s", name, why);
 		return -1;
 	}
 	return 0;
 }
 
-int nm_options_complete(const char *(*get)(const char *name, void *arg), void *arg, int ac, char **av)
+int nm_options_complete(const char *(*get)(const char *name, void *arg), void *arg, int remote, int ac, char **av)
 {
+	const char *path;
 	char name[64];
 
 	if (*nm_options_mistake)
 		return -1;
-	if (relative_file) {
-		const char *path = get(FILE_VARIABLE, arg);
-
-		if (path && nm_values_set(&nm_options, NM_FILE, path, NM_FROM_SPEC, nm_options_mistake))
-			return -1;
-	}
 	for (size_t i = 0; i < TABLE_LEN; i++) {
 		const char *text;
 
 		variable(table[i].name, true, name);
 		text = get(name, arg);
-		if (text && *text && set_default(&table[i], name, text, NM_FROM_ENV))
+		if (text && *text && set_default(&table[i], name, text, remote, NM_FROM_ENV))
 			return -1;
 		variable(table[i].name, false, name);
 		for (int a = 0; a < ac; a++) {
 			size_t n = strlen(name);
 
 			if (!strncmp(av[a], name, n) && av[a][n] == '=' &&
-			    set_default(&table[i], name, av[a] + n + 1, NM_FROM_SITE))
+			    set_default(&table[i], name, av[a] + n + 1, remote, NM_FROM_SITE))
 				return -1;
 		}
 	}
-	return 0;
+	path = relative_file != NM_UNSET ? get(FILE_VARIABLE, arg) : NULL;
+	return path ? nm_values_set(&nm_options, NM_FILE, path, relative_file, nm_options_mistake) : 0;
 }
 
 const char *nm_options_idle(void)

@@ -19,9 +19,10 @@ int nm_options_register(spank_t sp);
 
 /*
  * Put the defaults of the environment (get: the value of a variable, or NULL) and of
- * plugstack.conf below the options. Returns 0, or -1 with nm_options_mistake set.
+ * plugstack.conf below the options. Where remote is set nothing was typed here: no path is resolved, and no variable of
+ * this process set. Returns 0, or -1 with nm_options_mistake set.
  */
-int nm_options_complete(const char *(*get)(const char *name, void *arg), void *arg, int ac, char **av);
+int nm_options_complete(const char *(*get)(const char *name, void *arg), void *arg, int remote, int ac, char **av);
 
 /* Whether a --vm-... option was given that means nothing without VMs; its name, or NULL. */
 const char *nm_options_idle(void);

@@ -14,7 +14,7 @@ bool nm_pages_wanted(const struct nm_values *v);
  */
 int nm_pages_keep(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX]);
 
-/* Give the job's pages back. Returns 0 also where it has none, else -1 and a message. */
+/* Give the job's pages back, whatever its request says. Returns 0 also where it has none, else -1 and a message. */
 int nm_pages_return(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX]);
 
 #endif /* NM_PAGES_H_ */

@@ -96,7 +96,7 @@ int nm_prolog(spank_t sp, int ac, char **av)
 	}
 	ok = !nm_request_read(text, &v, message);
 	if (ok) {
-		nm_request_write(&v, job.request);
+		strcpy(job.request, text); /* which is bounded, and in the one form of it */
 		if (v.origin[NM_VF] != NM_UNSET || s.region_gres)
 			ok = !nm_node_gres(&job, gres, message);
 	}

@@ -1,4 +1,3 @@
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -6,9 +5,10 @@
 
 #define FORMAT "1"
 
+/* The same whatever the locale. */
 static bool plain(char c)
 {
-	return isalnum((unsigned char)c) || (c && strchr("-_./:,+@", c));
+	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c && strchr("-_./:,+@", c));
 }
 
 int nm_request_write(const struct nm_values *v, char out[NM_REQUEST_MAX])
@@ -79,11 +79,16 @@ static int decode(const char *value, size_t len, char out[NM_VALUE_MAX])
 
 int nm_request_read(const char *text, struct nm_values *v, char message[NM_MESSAGE_MAX])
 {
-	char value[NM_VALUE_MAX];
+	char value[NM_VALUE_MAX], again[NM_REQUEST_MAX];
+	const char *whole = text;
 	size_t len = strnlen(text, NM_REQUEST_MAX);
 
 	memset(v, 0, sizeof(*v));
-	if (len >= NM_REQUEST_MAX || strncmp(text, FORMAT " ", strlen(FORMAT) + 1)) {
+	if (len >= NM_REQUEST_MAX) {
+		snprintf(message, NM_MESSAGE_MAX, "the job's request for VMs is longer than %d bytes: write a cluster file", NM_REQUEST_MAX - 1);
+		return -1;
+	}
+	if (strncmp(text, FORMAT " ", strlen(FORMAT) + 1)) {
 		snprintf(message, NM_MESSAGE_MAX, "the job's request for VMs is not of format " FORMAT
 			 ": are srun and this host of one version of nearmetal?");
 		return -1;
@@ -102,7 +107,7 @@ int nm_request_read(const char *text, struct nm_values *v, char message[NM_MESSA
 			goto broken;
 		text += end;
 	}
-	if (!*text)
+	if (!*text && (v->origin[NM_VM] == NM_UNSET || nm_values_wanted(v)) && !nm_request_write(v, again) && !strcmp(again, whole))
 		return 0;
 broken:
 	snprintf(message, NM_MESSAGE_MAX, "the job's request for VMs is broken: submit it again");

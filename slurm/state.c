@@ -94,23 +94,27 @@ static int write_file(int dir, const char *name, const char *text)
 	return close(fd);
 }
 
+/* A file that does not fit is an error: none is read in part. */
 static ssize_t read_file(int dir, const char *name, char *text, size_t size)
 {
 	size_t len = 0;
 	ssize_t n;
-	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), e;
 
 	if (fd < 0)
 		return -1;
-	while (len + 1 < size) {
-		n = read(fd, text + len, size - 1 - len);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		len += (size_t)n;
-	}
+	do {
+		n = read(fd, text + len, size - len);
+		if (n > 0)
+			len += (size_t)n;
+	} while (len < size && (n > 0 || (n < 0 && errno == EINTR)));
+	e = n < 0 ? errno : EFBIG;
 	close(fd);
+	if (n < 0 || len == size) {
+		*text = 0;
+		errno = e;
+		return -1;
+	}
 	text[len] = 0;
 	return (ssize_t)len;
 }

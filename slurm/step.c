@@ -55,22 +55,29 @@ static void own_vms(const char *job_request)
 	char message[NM_MESSAGE_MAX];
 	struct nm_values v;
 
-	if (!nm_request_read(job_request, &v, message))
-		for (int k = 0; k < NM_KEYS; k++)
-			if (nm_options.origin[k] == NM_UNSET && v.origin[k] != NM_UNSET) {
-				strcpy(nm_options.text[k], v.text[k]);
-				nm_options.origin[k] = NM_FROM_SITE;
-			}
+	if (nm_request_read(job_request, &v, message)) {
+		fail(message);
+		return;
+	}
+	for (int k = 0; k < NM_KEYS; k++)
+		if (nm_options.origin[k] == NM_UNSET && v.origin[k] != NM_UNSET) {
+			strcpy(nm_options.text[k], v.text[k]);
+			nm_options.origin[k] = NM_FROM_SITE;
+		}
 	if (nm_request_write(&nm_options, step.request)) {
 		fail("the options of the VMs are too long together: write a cluster file");
 		return;
 	}
-	if (nm_state_read_devices(step.settings.state, &step.job, step.devices) > 0)
-		for (char *p = step.devices; *p; p++)
-			if (*p == '\n')
-				*p = ' ';
-	nm_state_read_region(step.settings.state, &step.job, step.region);
-	nm_state_read_hosts(step.settings.state, &step.job, step.hosts);
+	/* Without what the job has of the region's GRES the step's VMs would have no bound. */
+	if (nm_state_read_devices(step.settings.state, &step.job, step.devices) < 0 ||
+	    nm_state_read_region(step.settings.state, &step.job, step.region) < 0 ||
+	    nm_state_read_hosts(step.settings.state, &step.job, step.hosts) < 0) {
+		fail("what root keeps of the job cannot be read");
+		return;
+	}
+	for (char *p = step.devices; *p; p++)
+		if (*p == '\n')
+			*p = ' ';
 	step.where = IN_VM;
 	step.own = true;
 }
@@ -82,7 +89,13 @@ static void read_result(bool own)
 	char *rest = text, *line;
 	bool ready;
 
-	if (nm_state_read_result(step.settings.state, &step.job, text) <= 0) {
+	ssize_t n = nm_state_read_result(step.settings.state, &step.job, text);
+
+	if (n < 0) {
+		fail("what root keeps of the job cannot be read");
+		return;
+	}
+	if (!n) {
 		/* No extern step (PrologFlags lacks Contain) has booted VMs: each step does. */
 		own_vms(step.job.request);
 		return;
@@ -149,7 +162,7 @@ int nm_step_post_opt(spank_t sp, int ac, char **av)
 			read_result(false);
 		return 0;
 	}
-	if (nm_options_complete(job_variable, sp, 0, NULL)) {
+	if (nm_options_complete(job_variable, sp, 1, 0, NULL)) {
 		fail(nm_options_mistake);
 		return 0;
 	}
@@ -169,6 +182,17 @@ int nm_step_post_opt(spank_t sp, int ac, char **av)
 	return 0;
 }
 
+/* Put a variable into the step's environment: a step that lacks one fails, since a bound may be in it. */
+static void put(spank_t sp, const char *name, const char *value)
+{
+	char why[128];
+
+	if (spank_setenv(sp, name, value, 1) == ESPANK_SUCCESS)
+		return;
+	snprintf(why, sizeof(why), "the variable %.60s cannot be set", name);
+	fail(why);
+}
+
 /* NAME=VALUE lines of the result, for launchers in a batch script. */
 static void set_lines(spank_t sp, char *text)
 {
@@ -178,7 +202,8 @@ static void set_lines(spank_t sp, char *text)
 		if (!value || !strncmp(line, WARNING, strlen(WARNING)))
 			continue;
 		*value++ = 0;
-		spank_setenv(sp, line, value, 1);
+		if (spank_setenv(sp, line, value, 1) != ESPANK_SUCCESS)
+			slurm_error("nearmetal: the variable %.60s cannot be set", line);
 	}
 }
 
@@ -190,9 +215,13 @@ int nm_step_user_init(spank_t sp, int ac, char **av)
 	(void)av;
 	/* What srun put into the job for the prologs comes back with the environment of its steps. */
 	spank_unsetenv(sp, "SLURM_SPANK_" NM_SECRET_NAME);
-	if (step.where != IN_VM || nm_state_run_dir(step.settings.state, &step.job, run, sizeof(run)))
+	if (step.where != IN_VM)
 		return 0;
-	spank_setenv(sp, "NEARMETAL_RUNTIME_DIR", run, 1);
+	if (nm_state_run_dir(step.settings.state, &step.job, run, sizeof(run))) {
+		fail("the path of state= in plugstack.conf is too long");
+		return 0;
+	}
+	put(sp, "NEARMETAL_RUNTIME_DIR", run);
 	if (step.own) {
 		char *cores = NULL;
 		uint64_t memory = 0;
@@ -201,32 +230,32 @@ int nm_step_user_init(spank_t sp, int ac, char **av)
 		if (step.batch)
 			return 0;
 		if (strlen(step.hosts) > NM_SECRET_LEN) {
-			spank_setenv(sp, "NEARMETAL_SLURM_HOSTS", step.hosts + NM_SECRET_LEN + 1, 1);
+			put(sp, "NEARMETAL_SLURM_HOSTS", step.hosts + NM_SECRET_LEN + 1);
 			if (step.settings.ports)
-				spank_setenv(sp, "NEARMETAL_SLURM_PORTS", step.settings.ports, 1);
+				put(sp, "NEARMETAL_SLURM_PORTS", step.settings.ports);
 		}
 		if (*step.region)
-			spank_setenv(sp, "NEARMETAL_SLURM_REGION", step.region, 1);
-		spank_setenv(sp, "NEARMETAL_SLURM_ACCEL", step.settings.accel, 1);
-		spank_setenv(sp, "NEARMETAL_SLURM_ISOLATION", step.settings.isolation, 1);
-		spank_setenv(sp, "NEARMETAL_SLURM_ROOT_WRITES", step.settings.root_writes ? "yes" : "no", 1);
+			put(sp, "NEARMETAL_SLURM_REGION", step.region);
+		put(sp, "NEARMETAL_SLURM_ACCEL", step.settings.accel);
+		put(sp, "NEARMETAL_SLURM_ISOLATION", step.settings.isolation);
+		put(sp, "NEARMETAL_SLURM_ROOT_WRITES", step.settings.root_writes ? "yes" : "no");
 		snprintf(text, sizeof(text), "%us", step.settings.boot_timeout);
-		spank_setenv(sp, "NEARMETAL_SLURM_BOOT_TIMEOUT", text, 1);
+		put(sp, "NEARMETAL_SLURM_BOOT_TIMEOUT", text);
 		if (*step.devices)
-			spank_setenv(sp, "NEARMETAL_SLURM_DEVICES", step.devices, 1);
+			put(sp, "NEARMETAL_SLURM_DEVICES", step.devices);
 		snprintf(mark, sizeof(mark), "%.700s/%u.%s", step.settings.state, step.job.id, step.job.node);
-		spank_setenv(sp, "NEARMETAL_SLURM_JOB", mark, 1);
-		spank_setenv(sp, "NEARMETAL_SLURM_REQUEST", step.request, 1);
-		spank_setenv(sp, "NEARMETAL_SLURM_DIR", step.job.dir, 1);
+		put(sp, "NEARMETAL_SLURM_JOB", mark);
+		put(sp, "NEARMETAL_SLURM_REQUEST", step.request);
+		put(sp, "NEARMETAL_SLURM_DIR", step.job.dir);
 		if (spank_get_item(sp, S_STEP_ALLOC_CORES, &cores) == ESPANK_SUCCESS && cores)
-			spank_setenv(sp, "NEARMETAL_SLURM_CORES", cores, 1);
+			put(sp, "NEARMETAL_SLURM_CORES", cores);
 		if (spank_get_item(sp, S_STEP_ALLOC_MEM, &memory) == ESPANK_SUCCESS) {
 			snprintf(text, sizeof(text), "%lluMiB", (unsigned long long)memory);
-			spank_setenv(sp, "NEARMETAL_SLURM_MEMORY", text, 1);
+			put(sp, "NEARMETAL_SLURM_MEMORY", text);
 		}
 		return 0;
 	}
-	spank_setenv(sp, "NEARMETAL_CLUSTER", step.cluster, 1);
+	put(sp, "NEARMETAL_CLUSTER", step.cluster);
 	if (step.batch)
 		set_lines(sp, step.text);
 	return 0;

@@ -60,9 +60,6 @@ void nm_sweep_before(const struct nm_settings *s, const char *node, uint32_t job
 
 void nm_sweep_all(const struct nm_settings *s)
 {
-	char journals[1024];
-
-	snprintf(journals, sizeof(journals), "%.1000s/var/lib/nearmetal", s->sysroot ? s->sysroot : "");
-	if (!access(journals, F_OK) || !access(s->state, F_OK))
+	if (nm_asroot_journals(s) || !access(s->state, F_OK))
 		run(s, "", 0);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cgroup.h"
+#include "environ.h"
 #include "multiprog.h"
 #include "request.h"
 #include "state.h"
@@ -103,6 +104,60 @@ static void test_request(void)
 	CHECK(nm_request_read("1 file=/a\tb", &w, message) == -1);
 	CHECK(nm_request_read("1 file=etc", &w, message) == -1);
 	CHECK(nm_request_read("1 what=1", &w, message) == -1);
+}
+
+/* Undo the notation of testdata/requests.txt. */
+static void expand(const char *text, char *out, size_t size)
+{
+	size_t n = 0;
+
+	while (*text && n + 1 < size) {
+		unsigned int byte, times;
+		int len = 0;
+
+		if (sscanf(text, "\\x%2x%n", &byte, &len) == 1 && len == 4) {
+			out[n++] = (char)byte;
+			text += len;
+		} else if (*text == '{' && sscanf(text, "{%*[^*]*%u}%n", &times, &len) == 1 && len) {
+			for (; times && n + 1 < size; times--)
+				for (const char *p = text + 1; *p != '*' && n + 1 < size; p++)
+					out[n++] = *p;
+			text += len;
+		} else {
+			out[n++] = *text++;
+		}
+	}
+	out[n] = 0;
+}
+
+/* The cases that the reader in Go is tested with, too. */
+static void test_cases(const char *file)
+{
+	static char line[1024], text[16384];
+	static struct nm_values v;
+	char message[NM_MESSAGE_MAX], again[NM_REQUEST_MAX];
+	FILE *f = fopen(file, "r");
+	int cases = 0;
+
+	CHECK(f != NULL);
+	while (f && fgets(line, sizeof(line), f)) {
+		bool yes = !strncmp(line, "yes ", 4);
+
+		line[strcspn(line, "\n")] = 0;
+		if (!*line || *line == '#')
+			continue;
+		expand(line + strcspn(line, " ") + (strchr(line, ' ') != NULL), text, sizeof(text));
+		cases++;
+		*message = 0;
+		if (nm_request_read(text, &v, message) == (yes ? 0 : -1) && yes == !*message &&
+		    (!yes || (!nm_request_write(&v, again) && !strcmp(again, text))))
+			continue;
+		fprintf(stderr, "%s: %s: %s\n", file, line, message);
+		failures++;
+	}
+	CHECK(cases > 80);
+	if (f)
+		fclose(f);
 }
 
 static void test_multiprog(void)
@@ -220,6 +275,15 @@ static void test_state(void)
 	CHECK(nm_state_read(state, 7, &got) == 1 && !strcmp(got.request, "1 vm=1") && !strcmp(got.dir, "/home") && got.uid == getuid());
 	CHECK(nm_state_read_result(state, &job, text) == 0);
 	CHECK(!nm_state_write_result(state, &job, "ready job\n") && nm_state_read_result(state, &job, text) == 10);
+	/* None is read in part, and one that cannot be read is not one that is missing. */
+	CHECK(nm_state_read_region(state, &job, text) == 0 && !*text);
+	snprintf(text, sizeof(text), "region:%0100d", 1);
+	CHECK(!nm_state_write_region(state, &job, text));
+	CHECK(nm_state_read_region(state, &job, text) == -1 && errno == EFBIG && !*text);
+	CHECK(!nm_state_write_region(state, &job, "region:1") && nm_state_read_region(state, &job, text) == 8);
+	snprintf(path, sizeof(path), "%s/7.n1/region", state);
+	CHECK(!unlink(path) && !symlink("request", path) && nm_state_read_region(state, &job, text) == -1 && errno == ELOOP);
+	CHECK(!unlink(path) && !mkdir(path, 0700) && nm_state_read_region(state, &job, text) == -1 && !rmdir(path));
 	snprintf(path, sizeof(path), "%s/keep", top);
 	fd = open(path, O_CREAT | O_WRONLY, 0600);
 	CHECK(fd >= 0);
@@ -291,6 +355,42 @@ static void test_cgroups(void)
 	CHECK(nm_cgroup_files("8:freezer", 17, false, files, NM_CGROUPS_MAX) == 0);
 }
 
+/* A variable is found wherever it is in an environment; a similar one is not. */
+static void test_environ(void)
+{
+	static const char mark[] = "NEARMETAL_SLURM_JOB=/run/s/7.n1";
+	static const struct { const char *before, *after; bool found; } cases[] = {
+		{ "A=1", "B=2", true }, { "", "", true }, { "A=1", "", true }, { "NEARMETAL_SLURM_JOB=/run/s/7.n", "", true },
+		{ NULL, "1", false }, { NULL, "NEARMETAL_SLURM_JOB=/run/s/7.n1", false },
+	};
+	static char filler[70000];
+	FILE *f = tmpfile();
+
+	CHECK(f != NULL);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		for (int big = 0; big < 2; big++) {
+			rewind(f);
+			CHECK(!ftruncate(fileno(f), 0));
+			memset(filler, 'x', sizeof(filler) - 1);
+			if (big)
+				fwrite(filler, sizeof(filler), 1, f);
+			if (cases[i].before)
+				fwrite(cases[i].before, strlen(cases[i].before) + 1, 1, f);
+			fwrite(mark, cases[i].before ? sizeof(mark) : sizeof(mark) - 1, 1, f);
+			fwrite(cases[i].after, strlen(cases[i].after) + 1, 1, f);
+			fflush(f);
+			lseek(fileno(f), 0, SEEK_SET);
+			CHECK(nm_environ_has(fileno(f), mark) == cases[i].found);
+		}
+	}
+	/* The whole of a process's memory, without an end. */
+	int zeros = open("/dev/zero", O_RDONLY);
+
+	CHECK(zeros >= 0 && !nm_environ_has(zeros, mark));
+	close(zeros);
+	fclose(f);
+}
+
 static int exists(int dir, const char *name)
 {
 	return !faccessat(dir, name, F_OK, 0);
@@ -333,13 +433,16 @@ static void test_cgroup_remove(void)
 	remove_all(root);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	CHECK(argc == 2);
 	test_cgroups();
+	test_environ();
 	test_cgroup_remove();
 	test_values();
 	test_spec();
 	test_request();
+	test_cases(argc == 2 ? argv[1] : "");
 	test_multiprog();
 	if (own_mounts())
 		test_state();

@@ -26,10 +26,11 @@ int nm_vf_lease(const struct nm_settings *s, const struct nm_job *job, const cha
 	rc = nm_asroot(s, "slurm-vf", words, out, sizeof(out), message);
 	if (rc)
 		return rc == EXIT_HELD ? NM_VF_HELD : -1;
-	for (char *rest = out, *line; (line = strsep(&rest, "\n")); ) {
+	/* Each line has its end: one without was cut. */
+	for (char *rest = out, *line; (line = strsep(&rest, "\n")) && rest; ) {
 		size_t used = strlen(list);
 
-		if (*line == '#')
+		if (!strncmp(line, "# ", 2))
 			slurm_error("nearmetal: prolog: %s", line + 2);
 		else if (*line)
 			snprintf(list + used, sizeof(list) - used, "%s\n", line);
@@ -45,9 +46,8 @@ int nm_vf_return(const struct nm_settings *s, const struct nm_job *job, char mes
 {
 	char name[256], state[1024], out[1024];
 	char *words[] = { "return", name, state, NULL };
-	struct nm_values v;
 
-	if (nm_request_read(job->request, &v, message) || v.origin[NM_VF] == NM_UNSET)
+	if (!nm_asroot_journals(s))
 		return 0;
 	snprintf(name, sizeof(name), "--job=%u.%s", job->id, job->node);
 	snprintf(state, sizeof(state), "--state=%.1000s", s->state);

@@ -14,7 +14,7 @@
  */
 int nm_vf_lease(const struct nm_settings *s, const struct nm_job *job, const char *gres, char message[NM_MESSAGE_MAX]);
 
-/* Take the job's VFs back. Returns 0 also where it has none, else -1 and a message. */
+/* Take the job's VFs back, whatever its request says. Returns 0 also where it has none, else -1 and a message. */
 int nm_vf_return(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX]);
 
 #endif /* NM_VF_H_ */

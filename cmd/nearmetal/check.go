@@ -158,8 +158,8 @@ func (f *checkFlags) validate(cmd *cobra.Command) error {
 	if f.root != "" && (len(f.domains) > 0 || f.allDomains) {
 		return usagef("--root and domains cannot be given together: nearmetal explain --host lays a domain on another host")
 	}
-	if f.root != "" && (f.fix || f.undo || f.vm != "" && f.vm != thisVM || f.measure) {
-		return usagef("--root only reads: leave out --fix, --undo, --vm and --measure")
+	if f.root != "" && (f.fix || f.undo || f.vm != "" && f.vm != thisVM || f.measure || f.fleet != "") {
+		return usagef("--root only reads one captured tree: leave out --fix, --undo, --vm, --measure and --fleet")
 	}
 	if f.measure && len(modes) > 0 {
 		return usagef("--measure and %s cannot be given together", modes[0])

@@ -17,8 +17,12 @@ func newSlurmDoctorCommand() *cobra.Command {
 		Short: "Say what Slurm lacks for srun --vm, with the lines to add",
 		Long: `Reads slurm.conf, plugstack.conf, gres.conf, cgroup.conf and mpi.conf, looks at
 this host, and says what keeps srun --vm from working or from being safe, with
-the lines to add. It changes nothing. The exit status is 1 if something fails.`,
-		Example: "  nearmetal slurm doctor\n  nearmetal slurm doctor --conf ./slurm.conf --json",
+the lines to add. It changes nothing. The exit status is 1 if something fails.
+
+With --root it looks at that host, and at nothing of this one. A captured tree
+without the host's configuration, an archive and a description need --conf: the
+other files are beside that one. What they do not show of the host is unknown.`,
+		Example: "  nearmetal slurm doctor\n  nearmetal slurm doctor --conf ./slurm.conf --json\n  nearmetal slurm doctor --root n07.tar.gz --conf ./slurm.conf --node n07",
 		Args:    noArgs,
 	}
 	file := cmd.Flags().String("conf", "", "the slurm.conf `FILE` to read (default: $SLURM_CONF, else /etc/slurm/slurm.conf)")
@@ -29,7 +33,11 @@ the lines to add. It changes nothing. The exit status is 1 if something fails.`,
 		if err != nil {
 			return err
 		}
-		site, err := slurm.NewSite(cmd.Context(), slurm.Options{Conf: *file, Node: flags.node, Offer: gres, Ask: true})
+		o := slurm.Options{Conf: *file, Root: flags.root, Node: flags.node, Offer: gres, Ask: true}
+		if flags.root != "" {
+			o.Hostname = gres.Node
+		}
+		site, err := slurm.NewSite(cmd.Context(), o)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/host/process"
+	"nearmetal/internal/words"
 )
 
 // valueMax bounds a value of a kernel attribute, in bytes.
@@ -175,7 +176,11 @@ func validMemlock(c Change) error {
 }
 
 func sayMemlock(c Change) string {
-	return fmt.Sprintf("limit on locked memory of %s (process %s)", c.Args["name"], c.Args["pid"])
+	limit := "unlimited"
+	if n, _ := strconv.ParseUint(c.Args["soft"], 10, 64); n != unix.RLIM_INFINITY {
+		limit = words.Bytes(n)
+	}
+	return fmt.Sprintf("limit on locked memory of %s (process %s) = %s", c.Args["name"], c.Args["pid"], limit)
 }
 
 func undoMemlock(c Change) (bool, error) {

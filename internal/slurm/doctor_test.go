@@ -61,6 +61,8 @@ func doctor(t *testing.T, root, host string) string {
 func TestDoctorBare(t *testing.T) {
 	root := tree(t, map[string]string{
 		"etc/slurm/slurm.conf": "ClusterName=c\nSlurmctldHost=n1\nProctrackType=proctrack/linuxproc\nNodeName=n[1-4] CPUs=48 RealMemory=380000\nPartitionName=all Nodes=ALL\n",
+		"dev/null":             "",
+		"usr/bin/true":         "",
 	})
 	golden.Check(t, "testdata/doctor-bare.txt", doctor(t, root, "r740.machine"))
 }
@@ -118,6 +120,7 @@ func TestDoctorWeighs(t *testing.T) {
 		return map[string]string{
 			"etc/slurm/slurm.conf":     "ClusterName=c\nPropagateResourceLimitsExcept=MEMLOCK\nNodeName=n1 CPUs=2\n",
 			"etc/slurm/plugstack.conf": "required " + plugin + "\n",
+			"dev/null":                 "",
 			"proc/4711/comm":           "slurmd\n",
 			"proc/4711/limits":         "Max locked memory         67108864             67108864             bytes\n",
 		}
@@ -157,9 +160,68 @@ func TestDoctorFences(t *testing.T) {
 			t.Errorf("%q, %q: no %q in\n%s", c.slurm, c.mpi, c.want, got)
 		}
 	}
-	none := tree(t, map[string]string{"etc/slurm/slurm.conf": "NodeName=n[1-4]\n"})
+	none := tree(t, map[string]string{"etc/slurm/slurm.conf": "NodeName=n[1-4]\n", "usr/bin/true": ""})
 	if got := doctor(t, none, "laptop.machine"); !strings.Contains(got, "ok fences: no PMIx over nodes") {
 		t.Errorf("without PMIx's plugin:\n%s", got)
+	}
+}
+
+// Of another host than this one nothing of this one is said: neither of a captured tree, which has some of a host's folders,
+// nor of a description, which has no files at all.
+func TestDoctorElsewhere(t *testing.T) {
+	// What this host has, and what of it is in a capture.
+	t.Setenv("SLURM_CONF", filepath.Join(tree(t, map[string]string{"slurm.conf": "ClusterName=here\nNodeName=n1\n"}), "slurm.conf"))
+	included := filepath.Join(tree(t, map[string]string{"plugstack.conf": "required " + Plugin + " accel=tcg\n"}), "plugstack.conf")
+	files := map[string]string{
+		"etc/slurm/slurm.conf": "ClusterName=there\nGresTypes=vf,region\nPropagateResourceLimitsExcept=MEMLOCK\nPlugStackConfig=/etc/slurm/stack\n" +
+			"NodeName=n[1-2] CPUs=96 Gres=vf:mlx5:2,region:96G\n",
+		"etc/slurm/gres.conf": "NodeName=n1 Name=vf Type=mlx5 File=/dev/vfio/[31-32]\nName=region Count=96G\n",
+		"etc/slurm/stack":     "include " + included + "\nrequired /opt/" + Plugin + "\n",
+		"proc/cpuinfo":        "flags : vmx\n",
+	}
+	root := tree(t, files)
+	files["etc/slurm/stack"] = "required /opt/" + Plugin + "\n"
+	beside := tree(t, files)
+	description, err := filepath.Abs("../../test/topology/r740.machine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]Options{
+		"tree":                 {Root: root},
+		"description":          {Root: description, Conf: beside + "/etc/slurm/slurm.conf"},
+		"archive of the trees": {Root: "../../test/topology/igb-sriov.tar.gz", Conf: beside + "/etc/slurm/slurm.conf"},
+	} {
+		o.Hostname, o.Ask, o.Offer = "n1", true, NewGres(machine(t, "r740.machine"), "n1", 0)
+		s, err := NewSite(context.Background(), o)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got := text(s.Doctor(), root)
+		for _, want := range []string{
+			"unknown version: no program of Slurm's could be asked", "unknown kvm: the host's /dev is not here", "ok gres-conf: vf, region",
+			"unknown memlock: not propagated; the limit of that host's slurmd cannot be seen from here", "unknown fences: ",
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, got)
+			}
+		}
+		if o.Root == root && !strings.Contains(got, "unknown plugin: /opt/"+Plugin) {
+			t.Errorf("%s:\n%s", name, got)
+		}
+	}
+	if _, err := NewSite(context.Background(), Options{Root: description, Hostname: "n1"}); err == nil || !strings.Contains(err.Error(), "--conf FILE") {
+		t.Errorf("a description without a slurm.conf: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(beside, "etc/slurm/gres.conf"), []byte("Name=region Count=1G\nName=vf File=/dev/vfio/[31-33]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewSite(context.Background(), Options{Root: description, Conf: beside + "/etc/slurm/slurm.conf", Hostname: "n1", Offer: NewGres(machine(t, "r740.machine"), "n1", 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := text(s.Doctor(), beside); !strings.Contains(got, "fail gres-conf: /dev/vfio/33 is not there") {
+		t.Errorf("a VF that the description lacks:\n%s", got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,7 +29,7 @@ func (j jobFolder) end() error {
 		for _, p := range processes() {
 			pid, _ := strconv.Atoi(filepath.Base(p))
 			if j.killIf(pid, func() bool {
-				env, _ := os.ReadFile(p + "/environ")
+				env, _ := readSome(p + "/environ")
 				return bytes.Contains(append([]byte{0}, env...), append(append([]byte{0}, mark...), 0))
 			}) {
 				left++
@@ -41,6 +42,16 @@ func (j jobFolder) end() error {
 			return fmt.Errorf("%d processes of its VMs do not end", left)
 		}
 	}
+}
+
+// readSome reads a file of a user's process, of which the user may make terabytes (NM_ENVIRON_MAX, slurm/environ.h).
+func readSome(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, 8<<20))
 }
 
 // killIf kills a process of the job's user that is chosen, and returns whether it did.

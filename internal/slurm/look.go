@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -64,6 +65,9 @@ func lookPlugin(s *Site) Finding {
 			path = filepath.Join(s.pluginDir(), path)
 		}
 		st, err := os.Stat(s.path(path))
+		if err != nil && !s.shows(path) {
+			return unknownf("%s is named; the host's files are not here to look for it", path).at(where)
+		}
 		if err != nil {
 			return failf("%s is named, but is not there", path).at(where).run("make install    # on every node, from a tree that was built where libslurm-dev is")
 		}
@@ -198,7 +202,7 @@ func lookGresConf(s *Site) Finding {
 }
 
 // missing returns the first of the files of a File= that is not there, or nothing. Only a path
-// below /dev/vfio is looked at.
+// below /dev/vfio is looked at. Where the host's /dev cannot be seen the files are those of the VFs that it offers.
 func (s *Site) missing(files string) string {
 	list, ok := strings.CutPrefix(files, "/dev/vfio/")
 	if !ok {
@@ -210,6 +214,12 @@ func (s *Site) missing(files string) string {
 	}
 	for _, g := range groups {
 		name := fmt.Sprintf("/dev/vfio/%d", g)
+		if !s.shows(name) {
+			if s.Offer == nil || slices.ContainsFunc(s.Offer.VFs, func(v VFs) bool { return slices.Contains(v.Groups, g) }) {
+				continue
+			}
+			return name
+		}
 		if _, err := os.Stat(s.path(name)); err != nil {
 			return name
 		}

@@ -34,6 +34,8 @@ func lookMemlock(s *Site) Finding {
 	}
 	limit, ok := s.slurmdMemlock()
 	switch {
+	case !ok && s.root != "/":
+		return unknownf("not propagated; the limit of that host's slurmd cannot be seen from here").at(where)
 	case !ok:
 		return unknownf("not propagated; slurmd does not run here, so its own limit is not known").at(where)
 	case limit != "unlimited":
@@ -101,12 +103,15 @@ func lookFences(s *Site) Finding {
 		}
 	}
 	plugins, _ := filepath.Glob(s.path(filepath.Join(s.pluginDir(), "mpi_pmix*.so")))
-	if nodes == 1 || len(plugins) == 0 {
+	if nodes == 1 || len(plugins) == 0 && s.shows(s.pluginDir()) {
 		return okf("no PMIx over nodes")
 	}
 	// No step over several nodes has fewer than these.
 	if v, where := s.value("TreeWidth", ""); v == "1" || v == "2" {
 		return okf("TreeWidth=%s", v).at(where)
+	}
+	if len(plugins) == 0 {
+		return unknownf("the host's files are not here to look for PMIx's plugin in %s", s.pluginDir())
 	}
 	return warnf("in steps without VMs PMIx's fences wait for the ranks of their own node only").add(file, "PMIxCollFence=ring")
 }
@@ -128,6 +133,9 @@ func lookKVM(s *Site) Finding {
 		}
 	}
 	st, err := os.Stat(s.path("/dev/kvm"))
+	if err != nil && !s.shows("/dev/kvm") {
+		return unknownf("the host's /dev is not here to look for kvm")
+	}
 	if err != nil {
 		return missing("there is no /dev/kvm here: VMs are emulated").run("modprobe kvm_intel    # or kvm_amd; nearmetal check says more")
 	}

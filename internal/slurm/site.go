@@ -34,7 +34,8 @@ type Site struct {
 	Node         string // NodeName of this host; empty if slurm.conf has none for it
 	NodeLine     *conf.Line
 	Offer        *Gres  // what this host could offer
-	root         string // "/", or a captured tree
+	root         string // "/", or a captured tree; "": a description, which has no files
+	dir          string // of slurm.conf
 }
 
 // StackLine is one plugin of plugstack.conf.
@@ -49,12 +50,12 @@ type StackLine struct {
 // Options say where the doctor looks.
 type Options struct {
 	Conf string // slurm.conf; empty: $SLURM_CONF, else where distributions have it
-	Root string // "/" or a folder that stands for it
+	Root string // empty or "/": this host; a folder that stands for it; or a file that describes it, and then Conf is needed
 	Node string // NodeName to look at; empty: the one of this host's name
-	// Hostname is this host's name; empty: the kernel's.
+	// Hostname is the host's name; empty: the kernel's of this one, none of another.
 	Hostname string
 	Offer    *Gres
-	// Ask runs Slurm's own programs for their version.
+	// Ask runs Slurm's own programs for their version, unless Root is another host.
 	Ask bool
 }
 
@@ -66,54 +67,86 @@ func NewSite(ctx context.Context, o Options) (*Site, error) {
 	s := &Site{root: o.Root, Offer: o.Offer}
 	if s.root == "" {
 		s.root = "/"
+	} else if st, err := os.Stat(s.root); err != nil {
+		return nil, err
+	} else if !st.IsDir() {
+		s.root = ""
 	}
 	file, err := s.findConf(o.Conf)
 	if err != nil {
 		return nil, err
 	}
-	if s.Conf, err = conf.Read(file); err != nil {
+	s.dir = filepath.Dir(file)
+	if s.Conf, err = conf.ReadOf(s.confFile, file); err != nil {
 		return nil, err
 	}
-	dir := filepath.Dir(file)
-	if s.Gres, err = optional(filepath.Join(dir, "gres.conf")); err != nil {
+	if s.Gres, err = s.optional(filepath.Join(s.dir, "gres.conf")); err != nil {
 		return nil, err
 	}
-	if s.Cgrp, err = optional(filepath.Join(dir, "cgroup.conf")); err != nil {
+	if s.Cgrp, err = s.optional(filepath.Join(s.dir, "cgroup.conf")); err != nil {
 		return nil, err
 	}
-	if s.MPI, err = optional(filepath.Join(dir, "mpi.conf")); err != nil {
+	if s.MPI, err = s.optional(filepath.Join(s.dir, "mpi.conf")); err != nil {
 		return nil, err
 	}
-	s.StackFile = filepath.Join(dir, "plugstack.conf")
+	s.StackFile = filepath.Join(s.dir, "plugstack.conf")
 	if v, _, ok := s.Conf.Last("PlugStackConfig"); ok {
-		s.StackFile = s.path(v)
+		s.StackFile = s.confFile(v)
 	}
-	if s.Stack, err = readStack(s.StackFile, 0); err != nil {
+	if s.Stack, err = s.readStack(s.StackFile, 0); err != nil {
 		return nil, err
 	}
-	if o.Ask {
+	if o.Ask && s.root == "/" {
 		s.askVersion(ctx)
 	}
-	if o.Hostname == "" {
+	if o.Hostname == "" && s.root == "/" {
 		o.Hostname, _ = os.Hostname()
 	}
 	return s, s.findNode(o)
 }
 
-// path returns the place of an absolute path below the site's root.
+// path returns the place of an absolute path of the host, never one of this host's if it is another: where a description
+// stands for it nothing is at that place.
 func (s *Site) path(name string) string {
-	if s.root == "/" {
+	switch s.root {
+	case "/":
 		return name
+	case "":
+		return filepath.Join("/dev/null", name)
 	}
 	return filepath.Join(s.root, name)
 }
 
+// confFile returns the place of a file of Slurm's configuration that is named by an absolute path. Beside a description it is
+// with the slurm.conf that was given.
+func (s *Site) confFile(name string) string {
+	if s.root != "" {
+		return s.path(name)
+	}
+	for _, place := range confPlaces {
+		if below, ok := strings.CutPrefix(name, filepath.Dir(place)+"/"); ok {
+			return filepath.Join(s.dir, below)
+		}
+	}
+	return filepath.Join(s.dir, filepath.Base(name))
+}
+
+// shows reports whether it can be seen what is at an absolute path of the host: a capture has some of its folders only.
+func (s *Site) shows(name string) bool {
+	top, _, _ := strings.Cut(strings.TrimPrefix(name, "/"), "/")
+	st, err := os.Stat(s.path("/" + top))
+	return s.root == "/" || err == nil && st.IsDir()
+}
+
 func (s *Site) findConf(given string) (string, error) {
-	if given == "" {
+	if given == "" && s.root == "/" {
 		given = os.Getenv("SLURM_CONF")
 	}
 	if given != "" {
 		return given, nil
+	}
+	if s.root == "" {
+		return "", errors.New("a description of a host has no slurm.conf: --conf FILE says where it is")
 	}
 	for _, place := range confPlaces {
 		if _, err := os.Stat(s.path(place)); err == nil {
@@ -124,8 +157,8 @@ func (s *Site) findConf(given string) (string, error) {
 }
 
 // optional reads a file that need not be there.
-func optional(name string) (*conf.Config, error) {
-	c, err := conf.Read(name)
+func (s *Site) optional(name string) (*conf.Config, error) {
+	c, err := conf.ReadOf(s.confFile, name)
 	if errors.Is(err, os.ErrNotExist) && c != nil && len(c.Lines) == 0 {
 		return nil, nil
 	}
@@ -134,7 +167,7 @@ func optional(name string) (*conf.Config, error) {
 
 // readStack reads plugstack.conf (spank(8), CONFIGURATION): required|optional PLUGIN [ARGS], or
 // include FILE, which may be a pattern.
-func readStack(name string, depth int) ([]StackLine, error) {
+func (s *Site) readStack(name string, depth int) ([]StackLine, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -159,7 +192,9 @@ func readStack(name string, depth int) ([]StackLine, error) {
 			out = append(out, StackLine{File: name, Number: n, Required: words[0] == "required", Path: words[1], Args: words[2:]})
 		case "include":
 			pattern := words[1]
-			if !filepath.IsAbs(pattern) {
+			if filepath.IsAbs(pattern) {
+				pattern = s.confFile(pattern)
+			} else {
 				pattern = filepath.Join(filepath.Dir(name), pattern)
 			}
 			if depth == 4 {
@@ -170,7 +205,7 @@ func readStack(name string, depth int) ([]StackLine, error) {
 				return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 			}
 			for _, file := range files {
-				more, err := readStack(file, depth+1)
+				more, err := s.readStack(file, depth+1)
 				if err != nil {
 					return nil, err
 				}
@@ -245,12 +280,12 @@ func StateFolder() (string, error) {
 	s := &Site{root: "/"}
 	if file, err := s.findConf(""); err == nil {
 		stackFile := filepath.Join(filepath.Dir(file), "plugstack.conf")
-		if c, err := conf.Read(file); err == nil {
+		if c, err := conf.ReadOf(s.confFile, file); err == nil {
 			if v, _, ok := c.Last("PlugStackConfig"); ok {
 				stackFile = v
 			}
 		}
-		stack, err := readStack(stackFile, 0)
+		stack, err := s.readStack(stackFile, 0)
 		if err != nil {
 			return "", err
 		}

@@ -135,7 +135,7 @@ func readJob(state, name string) (j jobFolder, ok bool) {
 	if request, err := os.ReadFile(filepath.Join(j.path(), "request")); err == nil {
 		if lines := strings.Split(string(request), "\n"); len(lines) > 1 {
 			uid, _, _ := strings.Cut(lines[1], " ")
-			if n, err := strconv.ParseUint(uid, 10, 31); err == nil {
+			if n, err := strconv.ParseUint(uid, 10, 32); err == nil {
 				j.uid = int(n)
 			}
 		}
@@ -160,7 +160,7 @@ func readLeft(state, name string) (j jobFolder, ok bool) {
 	}
 	j.uid = -1
 	text, _ := os.ReadFile(j.leftPath())
-	if uid, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 31); err == nil {
+	if uid, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32); err == nil {
 		j.uid = int(uid)
 	}
 	return j, true

@@ -143,6 +143,26 @@ func TestSweepRemovesCgroups(t *testing.T) {
 	sweep(0, "cgroup of job 7 on "+node, "")
 }
 
+// A user's number may have all of 32 bits, as the plugin writes it (slurm/state.c).
+func TestReadJob(t *testing.T) {
+	state := t.TempDir()
+	for name, text := range map[string]string{"7.n1/request": "1 vm=1\n4294967293 100\n/home\n", "cgroups-8.n1": "4294967293\n"} {
+		name = filepath.Join(state, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if j, ok := readJob(state, "7.n1"); !ok || j.uid != 4294967293 {
+		t.Errorf("%+v, %v", j, ok)
+	}
+	if j, ok := readLeft(state, "cgroups-8.n1"); !ok || j.uid != 4294967293 {
+		t.Errorf("%+v, %v", j, ok)
+	}
+}
+
 // Of the processes on a host those of the job's user with the job's mark end, and no other.
 func TestEndsTheJobsOwn(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -159,11 +179,23 @@ func TestEndsTheJobsOwn(t *testing.T) {
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 		return cmd
 	}
+	large := exec.Command("sleep", "600")
+	for i := range 20 {
+		large.Env = append(large.Env, fmt.Sprintf("LARGE%d=%s", i, strings.Repeat("x", 10000)))
+	}
+	large.Env = append(large.Env, "NEARMETAL_SLURM_JOB="+state+"/7.n1")
+	if err := large.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { large.Process.Kill() })
 	own := start(fmt.Sprintf("%s/7.n1", state))
 	other := start(fmt.Sprintf("%s/70.n1", state))
 	j := jobFolder{state: state, node: "n1", id: 7, uid: 0}
 	if err := j.end(); err != nil {
 		t.Fatal(err)
+	}
+	if err := large.Wait(); err == nil || err.Error() != "signal: killed" {
+		t.Errorf("with a large environment: %v", err)
 	}
 	if err := own.Wait(); err == nil || err.Error() != "signal: killed" {
 		t.Errorf("the job's own: %v", err)

@@ -79,6 +79,27 @@ func TestOthersFile(t *testing.T) {
 	}
 }
 
+// A relative path in NEARMETAL_VM is one of where srun was typed, for VMs of the job and of a step.
+func TestRelativeVariable(t *testing.T) {
+	defer clean(t)
+	a := newAccount(t, 1)
+	dir := filepath.Join(a.home, "folder")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "relative.yaml"), []byte("version: 1\nvms: [{memory: 256MiB, vcpus: 1}]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, keep := range []string{"job", "step"} {
+		cmd := a.command(t, "srun", "-w", "n1", "-n1", "--mem=700", "hostname")
+		cmd.Dir = dir
+		cmd.Env = append(cmd.Env, "NEARMETAL_VM=relative.yaml", "NEARMETAL_VM_KEEP="+keep)
+		if r := finish(t, cmd, ""); r.code != 0 || r.out != "n1-vm0\n" {
+			t.Errorf("%s: %+v", keep, r)
+		}
+	}
+}
+
 // A job without --vm leaves no trace of the plugin.
 func TestWithoutVM(t *testing.T) {
 	host, err := os.Hostname()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -118,5 +119,37 @@ func TestPage(t *testing.T) {
 	b, err := os.ReadFile("../../../docs/reference/checks.md")
 	if err != nil || string(b) != Markdown() {
 		t.Errorf("docs/reference/checks.md is not what go generate ./internal/host/check makes (%v)", err)
+	}
+}
+
+// What would be written to a daemon's limit on locked memory says what the limit is now.
+func TestMemlockBefore(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"proc/self/limits": "Max locked memory         unlimited            unlimited            bytes\n",
+		"proc/77/comm":     "slurmd\n",
+		"proc/77/limits":   "Max locked memory         67108864             unlimited            bytes\n",
+	} {
+		name = filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := newFacts(context.Background(), Options{Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	f.live = true // writes are for a host that runs
+	for _, r := range Rows() {
+		if r.ID != "limits.memlock" {
+			continue
+		}
+		if got := r.writes(f); len(got) != 1 || got[0] != (Write{PID: 77, Name: "slurmd", Before: "64 MiB"}) {
+			t.Errorf("%+v", got)
+		}
 	}
 }

@@ -37,7 +37,7 @@ var limitRows = []Row{
 			var list []Write
 			for _, p := range f.lockers() {
 				if p.limit != "unlimited" && p.pid != 0 {
-					list = append(list, Write{PID: p.pid, Name: p.name})
+					list = append(list, Write{PID: p.pid, Name: p.name, Before: p.limit})
 				}
 			}
 			return list

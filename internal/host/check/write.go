@@ -52,7 +52,9 @@ func Fixes(ctx context.Context, o Options, r *Report) ([]Fix, error) {
 		fix := Fix{Row: res}
 		if row.writes != nil {
 			for _, w := range row.writes(f) {
-				w.Before = chosen(f.line(w.File))
+				if w.PID == 0 {
+					w.Before = chosen(f.line(w.File))
+				}
 				fix.Writes = append(fix.Writes, w)
 			}
 		}

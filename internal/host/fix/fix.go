@@ -146,7 +146,7 @@ func Describe(f check.Fix) []string {
 	at := map[string]int{}
 	for _, w := range f.Writes {
 		if w.PID != 0 {
-			lines = append(lines, line{text: fmt.Sprintf("locked memory of %s (process %d): unlimited", w.Name, w.PID), n: 1})
+			lines = append(lines, line{text: fmt.Sprintf("locked memory of %s (process %d): %s -> unlimited", w.Name, w.PID, w.Before), n: 1})
 			continue
 		}
 		path := general(w.File)

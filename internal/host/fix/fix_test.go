@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -313,4 +314,12 @@ func TestRealKernel(t *testing.T) {
 	for n := 1; victim(t, "undo", o, n); n++ {
 	}
 	same(0)
+}
+
+// A limit is shown as it is and as it becomes, as a value of a file is.
+func TestDescribe(t *testing.T) {
+	got := Describe(check.Fix{Writes: []check.Write{{PID: 77, Name: "slurmd", Before: "64 MiB"}, {File: "/proc/sys/vm/swappiness", Value: "10", Before: "60"}}})
+	if want := []string{"locked memory of slurmd (process 77): 64 MiB -> unlimited", "/proc/sys/vm/swappiness: 60 -> 10"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
 }

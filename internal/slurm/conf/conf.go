@@ -49,6 +49,7 @@ func (l *Line) Get(key string) (string, bool) {
 type Config struct {
 	File  string
 	Lines []*Line
+	place func(string) string // where an absolute path of the host is
 }
 
 // Last returns the line that sets a key and the value, the last one if there are several: it is
@@ -76,7 +77,12 @@ func (c *Config) Records(key string) []*Line {
 // Read reads a file and what it includes (Include FILE, relative to the file's folder; a
 // pattern is not followed). An error names file and line.
 func Read(name string) (*Config, error) {
-	c := &Config{File: name}
+	return ReadOf(func(path string) string { return path }, name)
+}
+
+// ReadOf is Read for another host, of which place returns where an absolute path that is included can be read.
+func ReadOf(place func(string) string, name string) (*Config, error) {
+	c := &Config{File: name, place: place}
 	includes := 0
 	return c, c.read(name, 0, &includes)
 }
@@ -96,7 +102,7 @@ func (c *Config) read(name string, depth int, includes *int) error {
 // Parse reads the text of a configuration; name is what errors call it. Its includes are
 // read from name's folder.
 func Parse(r io.Reader, name string) (*Config, error) {
-	c := &Config{File: name}
+	c := &Config{File: name, place: func(path string) string { return path }}
 	includes := 0
 	return c, c.parse(r, name, 0, &includes)
 }
@@ -147,7 +153,9 @@ func (c *Config) line(text, name string, number, depth int, includes *int) error
 			return fmt.Errorf("%s:%d: more than %d includes, or more than %d deep", name, number, maxIncludes, maxDepth)
 		}
 		file := strings.Trim(strings.TrimSpace(rest), `"`)
-		if !filepath.IsAbs(file) {
+		if filepath.IsAbs(file) {
+			file = c.place(file)
+		} else {
 			file = filepath.Join(filepath.Dir(name), file)
 		}
 		if err := c.read(file, depth+1, includes); err != nil {

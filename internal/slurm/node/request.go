@@ -29,99 +29,115 @@ type Request struct {
 	RootWrites    bool   // the site lets VMs of root write to shares; no user's word
 }
 
-// maxRequest bounds a request, in bytes: NM_REQUEST_MAX.
-const maxRequest = 4096
+// Bounds of a request and of one value, in bytes: below NM_REQUEST_MAX and NM_VALUE_MAX.
+const (
+	maxRequest = 4095
+	maxValue   = 1023
+)
 
 var errRequest = errors.New("the job's request for VMs is broken: submit it again")
+
+// keys are those of a request, in the order in which they are written (enum nm_key, slurm/values.h). Each reads its value, in
+// the one form that there is of it: slurm/testdata/requests.txt has cases.
+var keys = []struct {
+	name string
+	set  func(r *Request, value string) bool
+}{
+	{"vm", func(_ *Request, v string) bool { return v == "1" }},
+	{"file", func(r *Request, v string) bool { r.File = v; return isPath(v) }},
+	{"vms", func(r *Request, v string) bool { n, ok := number(v, 1, 1024); r.VMs = int(n); return ok }},
+	{"vcpus", func(r *Request, v string) bool { n, ok := number(v, 1, 4096); r.VCPUs = int(n); return ok }},
+	{"memory", func(r *Request, v string) (ok bool) { r.Memory, ok = number(v, 128<<20, 64<<40); return ok }},
+	{"root", func(r *Request, v string) bool { r.Root = v; return v == "host" || isPath(v) }},
+	{"vf", func(r *Request, v string) bool { r.VF = v; return isVF(v) }},
+	{"region", func(r *Request, v string) bool {
+		n, ok := number(v, 0, 1<<40)
+		r.Region = &n
+		return ok && n&(n-1) == 0 && (n == 0 || n >= 1<<20)
+	}},
+	{"policy", func(r *Request, v string) bool {
+		r.Policy = v
+		return v == "auto" || v == "consolidate" || v == "spread"
+	}},
+	{"pages", func(r *Request, v string) bool { _, ok := pageSizes[v]; r.Pages = v; return ok }},
+	{"keep", func(r *Request, v string) bool { r.KeepForStep = v == "step"; return v == "step" || v == "job" }},
+}
 
 // ParseRequest reads a request.
 func ParseRequest(text string) (Request, error) {
 	r := Request{WithoutValues: true}
 	fields := strings.Split(text, " ")
-	if len(text) >= maxRequest || fields[0] != "1" {
-		return r, errRequest
+	if len(text) > maxRequest || fields[0] != "1" || len(fields) < 2 {
+		return Request{}, errRequest
 	}
-	seen := map[string]bool{}
+	next := 0 // of keys
 	for _, f := range fields[1:] {
-		key, raw, ok := strings.Cut(f, "=")
-		value, err := unescape(raw)
-		if !ok || err != nil || seen[key] {
-			return r, errRequest
+		name, raw, _ := strings.Cut(f, "=")
+		value, ok := unescape(raw)
+		for next < len(keys) && keys[next].name != name {
+			next++
 		}
-		seen[key] = true
-		if err := r.set(key, value); err != nil {
-			return r, errRequest
+		if !ok || next == len(keys) || !keys[next].set(&r, value) {
+			return Request{}, errRequest
 		}
-		if key != "vm" && key != "keep" {
+		next++
+		if name != "vm" && name != "keep" {
 			r.WithoutValues = false
 		}
 	}
 	return r, nil
 }
 
-// set sets one key.
-func (r *Request) set(key, value string) error {
-	number := func(bits int) (uint64, error) { return strconv.ParseUint(value, 10, bits) }
-	var n uint64
-	var err error
-	switch key {
-	case "vm":
-		if value != "1" {
-			return errRequest
-		}
-	case "file":
-		if !filepath.IsAbs(value) {
-			return errRequest
-		}
-		r.File = value
-	case "vms":
-		n, err = number(16)
-		r.VMs = int(n)
-	case "vcpus":
-		n, err = number(16)
-		r.VCPUs = int(n)
-	case "memory":
-		r.Memory, err = number(63)
-	case "region":
-		n, err = number(63)
-		r.Region = &n
-	case "root":
-		r.Root = value
-	case "vf":
-		r.VF = value
-	case "policy":
-		r.Policy = value
-	case "pages":
-		if _, ok := pageSizes[value]; !ok {
-			return errRequest
-		}
-		r.Pages = value
-	case "keep":
-		r.KeepForStep = value == "step"
-	default:
-		return errRequest
-	}
-	return err
+// number reads a decimal number without leading zeros.
+func number(text string, least, most uint64) (uint64, bool) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	return n, err == nil && n >= least && n <= most && strconv.FormatUint(n, 10) == text
 }
 
-// unescape reads %XX.
-func unescape(s string) (string, error) {
+// isPath reports whether text is an absolute path without control characters.
+func isPath(text string) bool {
+	return strings.HasPrefix(text, "/") && !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f })
+}
+
+// isVF reports whether text is [TYPE:]N, with N from 1 to 64.
+func isVF(text string) bool {
+	kind, digits, typed := strings.Cut(text, ":")
+	if !typed {
+		kind, digits = "-", text
+	}
+	word := func(c rune) bool { return !isAlphanumeric(c) && !strings.ContainsRune("_-.", c) }
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return len(text) < 72 && err == nil && n >= 1 && n <= 64 && kind != "" && len(kind) <= 64 && !strings.ContainsFunc(kind, word)
+}
+
+func isAlphanumeric(c rune) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// unescape reads a value, in which bytes that are not plain are %XX, and no others are.
+func unescape(s string) (string, bool) {
+	plain := func(c byte) bool { return isAlphanumeric(rune(c)) || strings.IndexByte("-_./:,+@", c) >= 0 }
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		if c == '%' {
-			if i+2 >= len(s) {
-				return "", errRequest
+		if c != '%' {
+			if !plain(c) {
+				return "", false
 			}
-			n, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
-			if err != nil || n == 0 {
-				return "", errRequest
-			}
-			c, i = byte(n), i+2
+			b.WriteByte(c)
+			continue
 		}
-		b.WriteByte(c)
+		if i+2 >= len(s) {
+			return "", false
+		}
+		n, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+		if err != nil || n == 0 || plain(byte(n)) || fmt.Sprintf("%02X", n) != s[i+1:i+3] {
+			return "", false
+		}
+		b.WriteByte(byte(n))
+		i += 2
 	}
-	return b.String(), nil
+	return b.String(), b.Len() <= maxValue
 }
 
 // Cluster is the cluster file that the request asks for, without what depends on the node. It

@@ -3,6 +3,8 @@ package node
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,12 +24,46 @@ func TestParseRequest(t *testing.T) {
 	if r, err := ParseRequest("1 vm=1"); err != nil || !r.WithoutValues {
 		t.Errorf("%+v, %v", r, err)
 	}
-	for _, bad := range []string{"", "2 vm=1", "1 vm=2", "1 vm", "1 vms=-1", "1 vms=1 vms=1", "1 file=a", "1 file=/a%0", "1 file=/a%00",
-		"1 file=/a%zz", "1 what=1", "1 memory=1e9", "1 pages=auto", "1 pages=3MiB", "1 " + strings.Repeat("x", 5000)} {
-		if r, err := ParseRequest(bad); err == nil {
-			t.Errorf("%.60q: %+v", bad, r)
+}
+
+// The cases that the reader in C is tested with, too. A case of "yes" is read to what it says, and to nothing else.
+func TestRequestCases(t *testing.T) {
+	table, err := os.ReadFile("../../../slurm/testdata/requests.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := 0
+	for _, line := range strings.Split(string(table), "\n") {
+		want, text, _ := strings.Cut(line, " ")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		cases++
+		r, err := ParseRequest(expand(t, text))
+		if want != "yes" && want != "no" || (err == nil) != (want == "yes") {
+			t.Errorf("%s: %+.200v, %v", line, r, err)
 		}
 	}
+	if cases < 80 {
+		t.Errorf("%d cases", cases)
+	}
+}
+
+// expand undoes the notation of slurm/testdata/requests.txt.
+func expand(t *testing.T, text string) string {
+	t.Helper()
+	return regexp.MustCompile(`\\x[0-9A-F]{2}|\{[^*]+\*[0-9]+\}`).ReplaceAllStringFunc(text, func(s string) string {
+		if digits, ok := strings.CutPrefix(s, `\x`); ok {
+			n, _ := strconv.ParseUint(digits, 16, 8)
+			return string([]byte{byte(n)})
+		}
+		what, times, _ := strings.Cut(strings.Trim(s, "{}"), "*")
+		n, err := strconv.Atoi(times)
+		if err != nil {
+			t.Fatal(s, err)
+		}
+		return strings.Repeat(what, n)
+	})
 }
 
 func FuzzParseRequest(f *testing.F) {
