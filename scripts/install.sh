@@ -36,12 +36,12 @@ fi
 packages() {
 	case $1 in
 	base)
-		# What runs a VM; what compiles; what MPI programs are tried with.
+		# What runs a VM; what compiles; what MPI programs are tried with; what draws pictures as viewers do.
 		echo "qemu-system-x86 qemu-utils passt
 		gcc libc6-dev meson ninja-build pkg-config make git ca-certificates
 		openmpi-bin libopenmpi-dev mpich libmpich-dev libfabric-dev libfabric-bin
 		python3 python3-venv numactl hwloc-nox iproute2 openssh-client procps busybox-static tmux xz-utils squashfs-tools umoci
-		ibverbs-utils ibverbs-providers perftest"
+		ibverbs-utils ibverbs-providers perftest librsvg2-bin"
 		;;
 	slurm) echo "slurmctld slurmd slurm-client slurm-wlm-basic-plugins libslurm-dev munge" ;;
 	sacct) echo "slurmdbd slurm-wlm-mysql-plugin mariadb-server-core" ;;

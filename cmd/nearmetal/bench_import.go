@@ -15,6 +15,7 @@ import (
 	"nearmetal/internal/bench/importer"
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/run"
+	"nearmetal/internal/terminal"
 )
 
 func newBenchImportCommand() *cobra.Command {
@@ -22,7 +23,10 @@ func newBenchImportCommand() *cobra.Command {
 		Use:   "import FILE|RUN... --out RUN [--variant LABEL]",
 		Short: "Take over results that were measured otherwise",
 		Long: `Reads outputs of the OSU micro-benchmarks and raw result files of SPEC MPI and
-OMP (.rsf) into the folder of a run, as one variant. Called again with the same
+OMP (.rsf) into the folder of a run, as one variant. Titles of OSU tests are
+compared whole: an unknown title or column is refused, and nothing is imported.
+Prefixes of mpirun --tag-output and srun -l are read over. Values that their
+program reports as wrong are stored as failed. Called again with the same
 --out and another --variant it adds that one; the first is the baseline. Called
 again with a variant that is there it adds values, such as those of more ranks.
 Ranks and threads are those that the .rsf names, or those of --ranks, --threads.
@@ -97,10 +101,29 @@ make (bench run --kind vm), with the machine and its checks.`,
 			all = append(all, r)
 		}
 		n, err := addImported(*out, v, all)
-		if err == nil {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s\n", *out, count(n, "value"), *label)
+		if err != nil {
+			return err
 		}
-		return err
+		told, failures := map[string]bool{}, 0
+		for _, r := range all {
+			for _, note := range r.Notes {
+				if !told[note] {
+					fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: %s\n", terminal.Clean(note))
+				}
+				told[note] = true
+			}
+			for i := range r.Samples {
+				if !r.Samples[i].OK {
+					failures++
+				}
+			}
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s", *out, count(n, "value"), *label)
+		if failures > 0 {
+			fmt.Fprintf(cmd.OutOrStdout(), ", %d of them failed", failures)
+		}
+		fmt.Fprintln(cmd.OutOrStdout())
+		return nil
 	}
 	return cmd
 }

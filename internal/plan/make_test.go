@@ -28,6 +28,24 @@ func clusterOf(p spec.Placement, groups ...spec.Group) *spec.Cluster {
 	return c
 }
 
+// VMs have the names that the file has for them, pinned or not; those of a group without names have its name and a number.
+func TestNames(t *testing.T) {
+	for _, pin := range []string{"always", "never"} {
+		c := clusterOf(spec.Placement{Pin: pin}, spec.Group{Names: []string{"login", "gpu-7"}, VCPUs: 2, Memory: 1 << 30}, spec.Group{VCPUs: 2, Memory: 1 << 30})
+		p, err := Make(c, []topology.Host{machine(t, "dl380g8")}, Ledger{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for i := range p.VMs {
+			names = append(names, p.VMs[i].Name)
+		}
+		if got := strings.Join(names, " "); got != "login gpu-7 vm0" || got != strings.Join(spec.VMNames(c), " ") {
+			t.Errorf("pin %s: %s", pin, got)
+		}
+	}
+}
+
 // What cannot be met is refused in one sentence that says what is short, where,
 // by how much, and what would fit.
 func TestShort(t *testing.T) {

@@ -38,7 +38,7 @@ func (m *maker) realise(a *attempt, s *solution, region *Region) (*Plan, error) 
 			g := list[i].placement.group
 			index := m.groups[g].first + next[g]
 			vm := &vms[index]
-			*vm = VM{Name: fmt.Sprintf("%s%d", m.groups[g].name, next[g]), Index: index, Host: r.host.Name}
+			*vm = VM{Name: m.groups[g].spec.VMName(next[g]), Index: index, Host: r.host.Name}
 			next[g]++
 			m.build(vm, r, &list[i], &s.shapes[g], &m.groups[g], pools)
 			m.explain(vm, r, a, &list[i], s, &m.groups[g], s.placed[h])

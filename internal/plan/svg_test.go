@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"fmt"
+	"image/color"
 	"io"
 	"path/filepath"
 	"slices"
@@ -11,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
+	"nearmetal/test/render"
 )
 
 // label is a text of a picture with the room that it takes.
@@ -134,5 +137,31 @@ func TestPictures(t *testing.T) {
 				t.Errorf("%s: no legend for %s", file, p.VMs[i].Name)
 			}
 		}
+	}
+}
+
+// The picture of a plan has its VMs' colours in every viewer.
+func TestRender(t *testing.T) {
+	hosts := []topology.Host{machine(t, "dl380g8")}
+	p, err := Make(clusterOf(spec.Placement{}, spec.Group{Count: 2, VCPUs: 4, Memory: 4 << 30}), hosts, Ledger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := p.SVG(&b, hosts, Ledger{}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "var(") {
+		t.Error("its colours are in a style sheet")
+	}
+	of, all := render.Counts(render.SVG(t, b.Bytes()))
+	colours := 0
+	for c, n := range of {
+		if n >= 50 && (c.R != c.G || c.G != c.B) {
+			colours++
+		}
+	}
+	if black := of[color.RGBA{A: 255}]; colours < 3 || black*10 > all {
+		t.Errorf("%d colours, %d of %d pixels are black", colours, black, all)
 	}
 }

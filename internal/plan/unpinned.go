@@ -50,7 +50,7 @@ func (m *maker) unpinned(a *attempt, region *Region, why shortage) (*Plan, error
 				return nil, errors.New(m.memoryShort(a, have, need, region))
 			}
 			s, r := &hosts[best], a.capacities[best]
-			vm := VM{Name: fmt.Sprintf("%s%d", g.name, n), Index: len(p.VMs), Host: r.host.Name, VCPUs: g.vcpus,
+			vm := VM{Name: g.spec.VMName(n), Index: len(p.VMs), Host: r.host.Name, VCPUs: g.vcpus,
 				Sockets: 1, Dies: 1, Cores: g.vcpus, Threads: 1, MemoryBytes: g.memory}
 			s.mem -= g.memory
 			s.vcpus += g.vcpus

@@ -20,6 +20,7 @@ func TrafficPicture(m *traffic.Matrix) *chart.Scene {
 		Words: func(v float64) string { return words.Bytes(uint64(v)) }}
 	for i, row := range m.Bytes() {
 		h.Labels = append(h.Labels, fmt.Sprint(m.Ranks[i].Rank))
+		h.Groups = append(h.Groups, m.Ranks[i].VM)
 		var values []float64
 		for _, n := range row {
 			values = append(values, float64(n))
@@ -34,7 +35,7 @@ const mostDrawn = 128
 
 type trafficView struct {
 	Title, Between, Advice string
-	Picture                template.URL // "": too many ranks
+	Picture                template.HTML // "": too many ranks
 	Tables                 []tableRows
 }
 
@@ -91,10 +92,10 @@ func (r *RunReport) traffic() ([]trafficView, error) {
 		v.Tables = append(v.Tables, tableRows{rows[0], rows[1:]})
 		if len(t.Ranks) <= mostDrawn {
 			var b bytes.Buffer
-			if err := TrafficPicture(&t.Matrix).SVG(&b); err != nil {
+			if err := TrafficPicture(&t.Matrix).Inline(&b); err != nil {
 				return nil, err
 			}
-			v.Picture = svgURL(b.String())
+			v.Picture = template.HTML(b.String())
 		}
 		out = append(out, v)
 	}

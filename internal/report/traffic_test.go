@@ -26,7 +26,7 @@ func TestTraffic(t *testing.T) {
 	page := htmlOf(t, r)
 	title := run.Cases[0].Title + ", " + sent.Variant + ", ranks 2"
 	for _, part := range []string{"<h2>What ranks sent to each other</h2>", "<h3>" + title + "</h3>", `<p class="note">put them on one host</p>`,
-		`<img class="picture" alt="Bytes between ranks: ` + title + `" src="data:image/svg`, "<tr><td>0<td>vm0<td>·<td>3 KiB", "<td>&lt;b&gt;", "<tr><td>region<td>3<td>3 KiB", "<th>from VM, to VM", "<td>3 KiB region",
+		`<div class="heat"><svg class="plot"`, "<tr><td>0<td>vm0<td>·<td>3 KiB", "<td>&lt;b&gt;", "<tr><td>region<td>3<td>3 KiB", "<th>from VM, to VM", "<td>3 KiB region",
 		"counts of messages between ranks 0 and 7"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("no %q", part)

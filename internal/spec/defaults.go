@@ -9,6 +9,7 @@ func Defaults(c *Cluster) {
 	if len(c.VMs) == 0 {
 		c.VMs = make([]Group, 1)
 	}
+	countNames(c)
 	fill(reflect.ValueOf(c).Elem(), Schema(), nil)
 }
 

@@ -15,6 +15,7 @@ var formats = map[string]func(string) string{
 	"backend":      backend,
 	"cluster-name": clusterName,
 	"host-name":    hostName,
+	"vm-name":      vmName,
 	"path":         path,
 	"target":       target,
 	"cidr":         cidr,
@@ -35,6 +36,7 @@ var (
 	backends     = lazyregexp.New(`^[a-z][a-z0-9-]{0,31}(:[!-~]{0,999})?$`)
 	clusterNames = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9-]{0,39}$`)
 	hostNames    = lazyregexp.New(`^[a-z][a-z0-9-]{0,55}$`)
+	vmNames      = lazyregexp.New(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	variables    = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,254}$`)
 	interfaces   = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
 	pciAddresses = lazyregexp.New(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
@@ -101,6 +103,17 @@ func hostName(s string) string {
 		return quote(s) + " is not a host name in lower case: write " + lower
 	}
 	return quote(s) + " is not a host name: use at most 56 lower-case letters, digits and hyphens, a letter first"
+}
+
+// vmName checks the whole host name of a VM, a label of RFC 1123 with a letter first.
+func vmName(s string) string {
+	if s == "localhost" {
+		return quote(s) + " is every VM's name for itself: write another"
+	}
+	if !vmNames().MatchString(s) {
+		return quote(s) + " is not the host name of a VM: use at most 63 lower-case letters, digits and hyphens, a letter first, no hyphen last"
+	}
+	return ""
 }
 
 // port checks a TCP port's number.

@@ -19,14 +19,44 @@ func CheckName(name string) error {
 	return nil
 }
 
-// VMNames returns the names of a cluster's VMs in their order: group by group, each
-// name its group's with a number from 0, also in a group of one, so that a name
-// does not change when a VM is added. Defaults need not be filled in.
+// VMName returns the name of the group's VM n: the one that the file names, or the group's name with the number, also
+// in a group of one, so that a name does not change when a VM is added.
+func (g *Group) VMName(n int) string {
+	if n < len(g.Names) {
+		return g.Names[n]
+	}
+	name := g.Name
+	if name == "" {
+		name = "vm"
+	}
+	return name + strconv.Itoa(n)
+}
+
+// Prefix puts a prefix before the names of the group's VMs.
+func (g *Group) Prefix(prefix string) {
+	g.Name = prefix + g.Name
+	names := make([]string, len(g.Names))
+	for i := range names {
+		names[i] = prefix + g.Names[i]
+	}
+	g.Names = names
+}
+
+// countNames sets the count of the groups that name their VMs instead.
+func countNames(c *Cluster) {
+	for i := range c.VMs {
+		if g := &c.VMs[i]; g.Count == 0 {
+			g.Count = len(g.Names)
+		}
+	}
+}
+
+// VMNames returns the names of a cluster's VMs in their order, group by group. Defaults need not be filled in.
 func VMNames(c *Cluster) []string {
 	names := make([]string, 0, max(0, min(VMCount(c), MaxVMs)))
 	for _, g := range groupsOf(c) {
 		for i := 0; i < g.Count && len(names) < MaxVMs; i++ {
-			names = append(names, g.Name+strconv.Itoa(i))
+			names = append(names, g.VMName(i))
 		}
 	}
 	return names
@@ -67,7 +97,7 @@ func groupsOf(c *Cluster) []Group {
 			groups[i].Name = "vm"
 		}
 		if groups[i].Count == 0 {
-			groups[i].Count = 1
+			groups[i].Count = max(1, len(groups[i].Names))
 		}
 	}
 	return groups

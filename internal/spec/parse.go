@@ -48,6 +48,7 @@ func Parse(name string, data []byte) (*Cluster, error) {
 	if document := r.document(data); document != nil {
 		r.value(document, Schema(), nil, reflect.ValueOf(c).Elem(), "")
 	}
+	countNames(c)
 	if len(r.problems.List) == 0 {
 		for _, p := range conflicts(c) {
 			at := r.placeOf(p.Key)

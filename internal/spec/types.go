@@ -60,6 +60,8 @@ const RootBackend = "backend"
 type Group struct {
 	// Name of the VMs: `vm` with count 2 makes vm0 and vm1.
 	Name string `yaml:"name" json:"name" default:"vm" format:"host-name"`
+	// Names of the VMs, a host name each, instead of `name` with a number. `count` is their number, and may be left out.
+	Names []string `yaml:"names" json:"names" format:"vm-name"`
 	// Count of VMs in the group.
 	Count int `yaml:"count" json:"count" default:"1" min:"1" max:"1024"`
 	// VCPUs of each VM. 0: the host's cores shared out among the VMs, at least 1.

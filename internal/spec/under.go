@@ -13,7 +13,7 @@ func Under(c, d *Cluster) {
 	for i := range groups {
 		if len(d.VMs) == 1 {
 			g := d.VMs[0]
-			g.Name, g.Count = "", 0
+			g.Name, g.Names, g.Count = "", nil, 0
 			under(reflect.ValueOf(&c.VMs[i]).Elem(), reflect.ValueOf(g))
 		}
 	}

@@ -96,13 +96,23 @@ type adder func(key, format string, args ...any)
 // nameConflicts finds two VMs of one name, also those such as the 10th of vm and the first of vm1.
 func nameConflicts(c *Cluster, add adder) {
 	owner := map[string]int{}
+groups:
 	for i, g := range c.VMs {
+		if len(g.Names) > 0 && len(g.Names) != g.Count {
+			add(fmt.Sprintf("vms[%d].names", i), "%d names for %d VMs: write one for each, or leave names out", len(g.Names), g.Count)
+			continue
+		}
 		for n := 0; n < g.Count; n++ {
-			name := fmt.Sprintf("%s%d", g.Name, n)
-			if other, ok := owner[name]; ok && other != i {
+			name := g.VMName(n)
+			switch other, ok := owner[name]; {
+			case name == "":
+				add(fmt.Sprintf("vms[%d].names[%d]", i, n), "is empty: write the host name of a VM")
+			case ok && len(g.Names) > 0:
+				add(fmt.Sprintf("vms[%d].names[%d]", i, n), "%s is the name of a VM of vms[%d] already", name, other)
+			case ok && other != i:
 				add(fmt.Sprintf("vms[%d].name", i), "group %s has a VM %s, and so has group %s (vms[%d]): give one of them another name",
 					g.Name, name, c.VMs[other].Name, other)
-				break
+				continue groups
 			}
 			owner[name] = i
 		}

@@ -1,4 +1,4 @@
-// Package vhpc reads the cluster files of VMware's vHPC toolkit (1.0.3), and makes cluster files of ours of them.
+// Package vhpc reads the cluster files of VMware's vHPC toolkit (0.1 to 1.0.3), and makes cluster files of ours of them.
 //
 // The form is INI. Sections _VMS_, _SVS_ and _DVS_ hold a row for each VM or switch; the other sections are macros. A row is a
 // name, a colon, and words: a macro's name, or key:value. A range {1:4} in a VM's name makes four VMs; in host, datastore,
@@ -10,14 +10,16 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// Bounds of a file: its bytes, and the VMs that its ranges make.
+// Bounds of a file: its bytes, the VMs that its ranges make, and the unknown keys that are listed.
 const (
-	fileMost = 1 << 20
-	vmsMost  = 1024
+	fileMost    = 1 << 20
+	vmsMost     = 1024
+	unknownMost = 100
 )
 
 // VM is a VM of a file, its ranges unfolded.
@@ -27,10 +29,17 @@ type VM struct {
 	Keys map[string]string // by their names
 }
 
+// Unknown is a key that none of the toolkit's versions has.
+type Unknown struct {
+	Key  string
+	Line int
+}
+
 // File is what a file says.
 type File struct {
 	VMs      []VM
 	Switches []Switch
+	Unknown  []Unknown // each once
 }
 
 // Switch is a row of _SVS_ or _DVS_.
@@ -46,10 +55,10 @@ type row struct {
 	line       int
 }
 
-// vmKeys are those of a VM, as the toolkit's pages list them.
+// vmKeys are those of a VM, as the pages of the toolkit 0.1 to 1.0.3 list them.
 var vmKeys = words(`template cpu memory datacenter vm_folder cluster host datastore resource_pool linked port_group is_dhcp ip netmask
 	gateway domain dns guest_hostname device mmio_size latency cpu_reservation memory_reservation cpu_shares memory_shares
-	cores_per_socket guest_username guest_password script sequence sriov_port_group sriov_dvs_name pf
+	cores_per_socket guest_username guest_password script sequence barrier sriov_port_group sriov_dvs_name pf
 	allow_guest_mtu_change pvrdma_port_group dvs_name vgpu secure_boot power instant adapter_number svs_name`)
 
 // appended are those that a row may have several times: their values are a list.
@@ -77,7 +86,7 @@ func Read(name string, r io.Reader) (*File, error) {
 		for _, x := range sections[s] {
 			switch s {
 			case "_VMS_":
-				list, err := readVM(x, sections)
+				list, err := f.readVM(x, sections)
 				if err != nil {
 					return nil, fmt.Errorf("%s:%d: %w", name, x.line, err)
 				}
@@ -85,7 +94,7 @@ func Read(name string, r io.Reader) (*File, error) {
 					return nil, fmt.Errorf("%s:%d: more than %d VMs", name, x.line, vmsMost)
 				}
 			case "_SVS_", "_DVS_":
-				keys, err := keysOf(x.text, sections, switchKeys)
+				keys, err := f.keysOf(x, sections, switchKeys)
 				if err != nil {
 					return nil, fmt.Errorf("%s:%d: %w", name, x.line, err)
 				}
@@ -167,29 +176,25 @@ var (
 )
 
 // keysOf resolves the words of a row: macros, and key:value. A later word goes before an earlier one, but for those that
-// make lists.
-func keysOf(text string, sections map[string][]row, known map[string]bool) (map[string]string, error) {
+// make lists. Keys that are not known are left out, and listed.
+func (f *File) keysOf(at row, sections map[string][]row, known map[string]bool) (map[string]string, error) {
 	keys := map[string]string{}
-	put := func(key, value string) error {
+	put := func(key, value string, line int) {
 		key = strings.ToLower(key)
-		if !known[key] {
-			return fmt.Errorf("key %.60q is none of the toolkit's", key)
-		}
 		switch {
+		case !known[key]:
+			f.unknown(key, line)
 		case value == "":
 		case appended[key] && keys[key] != "":
 			keys[key] += " " + value
 		default:
 			keys[key] = value
 		}
-		return nil
 	}
-	for _, w := range fields(text) {
+	for _, w := range fields(at.text) {
 		if rows, macro := sections[w]; macro {
 			for _, x := range rows {
-				if err := put(x.name, x.text); err != nil {
-					return nil, fmt.Errorf("section %.60q, line %d: %w", w, x.line, err)
-				}
+				put(x.name, x.text, x.line)
 			}
 			continue
 		}
@@ -197,11 +202,16 @@ func keysOf(text string, sections map[string][]row, known map[string]bool) (map[
 		if !ok {
 			return nil, fmt.Errorf("%.60q is neither a section nor KEY:VALUE", w)
 		}
-		if err := put(key, value); err != nil {
-			return nil, err
-		}
+		put(key, value, at.line)
 	}
 	return keys, nil
+}
+
+// unknown lists a key, once.
+func (f *File) unknown(key string, line int) {
+	if len(f.Unknown) < unknownMost && !slices.ContainsFunc(f.Unknown, func(u Unknown) bool { return u.Key == key }) {
+		f.Unknown = append(f.Unknown, Unknown{key, line})
+	}
 }
 
 // fields splits a row into words: a list in brackets is one, and so is a key with its value behind a space.
@@ -236,8 +246,8 @@ func fields(text string) []string {
 }
 
 // readVM makes the VMs of a row.
-func readVM(x row, sections map[string][]row) ([]VM, error) {
-	keys, err := keysOf(x.text, sections, vmKeys)
+func (f *File) readVM(x row, sections map[string][]row) ([]VM, error) {
+	keys, err := f.keysOf(x, sections, vmKeys)
 	if err != nil {
 		return nil, err
 	}

@@ -2,9 +2,11 @@ package vhpc
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -27,11 +29,13 @@ var why = map[string]string{
 	"guest_username":         "set GOVC_GUEST_LOGIN to USER:PASSWORD, or vsphere.user for your own ssh",
 	"guest_password":         "a password in a file that others can read: change it, and set GOVC_GUEST_LOGIN",
 	"script":                 "run it by nearmetal exec",
-	"sequence":               "scripts run in the order in which you run them",
+	"sequence":               inOrder,
+	"barrier":                inOrder,
 	"allow_guest_mtu_change": "cards with a virtual function always allow it",
 }
 
 const (
+	inOrder  = "scripts run in the order in which you run them"
 	ignored  = "the toolkit itself ignores it"
 	noShares = "shares stay normal: CPUs and memory are reserved instead"
 	ofGroup  = "the port group says its switch"
@@ -71,6 +75,7 @@ func (f *File) Spec() (c *spec.Cluster, notes []string, err error) {
 	if m.err != nil {
 		return nil, nil, m.err
 	}
+	m.dropBad()
 	if err := spec.Validate(m.c); err != nil {
 		return nil, nil, err
 	}
@@ -78,44 +83,81 @@ func (f *File) Spec() (c *spec.Cluster, notes []string, err error) {
 	return m.c, m.notes, nil
 }
 
+// dropBad leaves out values of the network that are none, such as those that somebody still has to fill in.
+func (m *maker) dropBad() {
+	v := &m.c.VSphere
+	for _, x := range []struct {
+		key  string
+		drop func()
+	}{{"gateway", func() { v.Gateway = "" }}, {"domain", func() { v.Domain = "" }}, {"dns", func() { v.DNS = nil }}} {
+		var bad *spec.Problems
+		if errors.As(spec.Validate(m.c), &bad) && slices.ContainsFunc(bad.List, func(p spec.Problem) bool { return strings.HasPrefix(p.Key, "vsphere."+x.key) }) {
+			m.note("%s (line %d): it is no value for vsphere.%s, and left out", x.key, m.f.VMs[0].Line, x.key)
+			x.drop()
+		}
+	}
+}
+
 // groups makes groups of equal VMs that follow each other.
 func (m *maker) groups() {
 	var last string
+	used := map[string]bool{}
 	for i := range m.f.VMs {
 		v := &m.f.VMs[i]
-		g, err := group(v)
+		g, err := m.group(v)
 		if err != nil {
 			m.fail(v, "%w", err)
 			return
 		}
-		sign := fmt.Sprintf("%s %d %d %v", g.Name, g.VCPUs, g.Memory, g.Devices)
-		if n := len(m.c.VMs); n > 0 && sign == last {
+		name := vmName(v.Name, used)
+		if name != v.Name {
+			m.note("VM %s (line %d): its host name is %s", clip(v.Name), v.Line, name)
+		}
+		sign := fmt.Sprintf("%d %d %v", g.VCPUs, g.Memory, g.Devices)
+		n := len(m.c.VMs)
+		// A function at an address is one of each host, and a group of several VMs would share it.
+		if n > 0 && sign == last && !slices.ContainsFunc(g.Devices, func(d spec.Device) bool { return d.Type == "pci" }) {
+			m.c.VMs[n-1].Names = append(m.c.VMs[n-1].Names, name)
 			m.c.VMs[n-1].Count++
 			continue
 		}
 		last = sign
-		for k := range m.c.VMs {
-			if m.c.VMs[k].Name == g.Name {
-				g.Name = fmt.Sprintf("%s-%c", g.Name, 'a'+len(m.c.VMs)%26)
-			}
-		}
+		g.Names = []string{name}
 		m.c.VMs = append(m.c.VMs, g)
 	}
-	i := 0
 	for _, g := range m.c.VMs {
-		for n := 0; n < g.Count; n++ {
-			if name := fmt.Sprintf("%s%d", g.Name, n); name != m.f.VMs[i].Name {
-				m.note("VM %s is called %s", clip(m.f.VMs[i].Name), name)
-			}
-			i++
+		who := g.Names[0]
+		if g.Count > 1 {
+			who += " to " + g.Names[g.Count-1]
 		}
 		if g.VCPUs == 0 {
-			m.note("VMs %s: cpu is the template's, and not known here: write vcpus", g.Name)
+			m.note("VMs %s: cpu is the template's, and not known here: write vcpus", who)
 		}
 		if g.Memory == 0 {
-			m.note("VMs %s: memory is the template's, and not known here: write memory", g.Name)
+			m.note("VMs %s: memory is the template's, and not known here: write memory", who)
 		}
 	}
+}
+
+// vmName is a VM's name as a host name that no other VM has: letters become small, what else a host name cannot have
+// becomes a hyphen.
+func vmName(vm string, used map[string]bool) string {
+	s := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(vm))
+	if s = strings.Trim(s, "-"); s == "" || s[0] < 'a' || s == "localhost" {
+		s = strings.TrimSuffix("vm-"+s, "-")
+	}
+	s = strings.TrimRight(s[:min(len(s), 58)], "-") // four digits and a hyphen follow at most
+	name := s
+	for n := 2; used[name]; n++ {
+		name = fmt.Sprintf("%s-%d", s, n)
+	}
+	used[name] = true
+	return name
 }
 
 // reservations are the plan's: with cores of their own VMs have all of their CPU and memory reserved.
@@ -260,6 +302,9 @@ func (m *maker) others() {
 		}
 	}
 	sort.Strings(keys)
+	for _, u := range m.f.Unknown {
+		m.note("%s (line %d): no key of the toolkit's: it is left out", clip(u.Key), u.Line)
+	}
 	for _, k := range keys {
 		m.note("%s (line %d): %s", k, lines[k], why[k])
 	}
@@ -316,8 +361,8 @@ func truth(text string) (bool, error) {
 }
 
 // group is a VM as a group of one.
-func group(v *VM) (spec.Group, error) {
-	g := spec.Group{Name: groupName(v.Name), Count: 1}
+func (m *maker) group(v *VM) (spec.Group, error) {
+	g := spec.Group{Count: 1}
 	if text := v.Keys["cpu"]; text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > 4096 {
@@ -333,8 +378,9 @@ func group(v *VM) (spec.Group, error) {
 		g.Memory = spec.Size(math.Round(gb*1024)) << 20
 	}
 	for _, a := range listOf(v.Keys["device"]) {
-		if !strings.Contains(a, ":") {
-			return g, fmt.Errorf("device %.40q: only PCI addresses are known; dynamic DirectPath has no key in the toolkit's files", a)
+		if !pciAddress.MatchString(a) {
+			m.note("device (line %d): one of them is no PCI address, and left out: write vms.devices", v.Line)
+			continue
 		}
 		g.Devices = append(g.Devices, spec.Device{Type: "pci", Address: address(a)})
 	}
@@ -346,6 +392,8 @@ func group(v *VM) (spec.Group, error) {
 	}
 	return g, nil
 }
+
+var pciAddress = regexp.MustCompile(`^(?:[0-9A-Fa-f]{4}:)?[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]$`)
 
 // address is a PCI address in our form.
 func address(a string) string {
@@ -359,21 +407,6 @@ func address(a string) string {
 // listOf reads a list as Python writes it, ['a', 'b'], or one word.
 func listOf(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("[]'\", \t", r) })
-}
-
-// groupName makes a group's name of a VM's: the number behind it is the VM's in the group.
-func groupName(vm string) string {
-	s := strings.TrimRight(vm, "0123456789")
-	s = strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, s)
-	if s = strings.Trim(s, "-"); s == "" {
-		return "vm"
-	}
-	return s[:min(len(s), 40)]
 }
 
 // clip is a name for a line.

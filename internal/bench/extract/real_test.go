@@ -1,6 +1,7 @@
 package extract_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,6 +70,47 @@ func TestRealOutputs(t *testing.T) {
 		if half := text[:len(text)/3]; extract.Check(half, p.Check) == nil {
 			if v, err := extract.Values(half, p.Output, extract.Context{Peak: 100}); err == nil && len(v) >= len(values) {
 				t.Errorf("%s: a third of the output has as many values", file)
+			}
+		}
+	}
+}
+
+// Another program's output, and one whose data were wrong, is no result of an experiment: the title is compared as a
+// whole, and a failed validation is found.
+func TestOtherPrograms(t *testing.T) {
+	list, err := suite.Shipped()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{"osu", "perftest"} {
+		picked, err := suite.Select(list, []string{s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs := map[string][]byte{}
+		for i := range picked[0].Experiments {
+			name := picked[0].Experiments[i].Name
+			for _, form := range []string{"testdata/%s-%s.user.log", "testdata/%s-%s.log"} {
+				if text, err := os.ReadFile(fmt.Sprintf(form, s, name)); err == nil && logs[name] == nil {
+					logs[name] = text
+				}
+			}
+			if logs[name] == nil {
+				t.Errorf("%s/%s has no output", s, name)
+			}
+		}
+		for i := range picked[0].Experiments {
+			e := &picked[0].Experiments[i]
+			for name, text := range logs {
+				if err := extract.Check(text, e.Programs[0].Check); (err == nil) != (name == e.Name) {
+					t.Errorf("%s/%s of the output of %s: %v", s, e.Name, name, err)
+				}
+			}
+			if s == "osu" {
+				wrong := string(logs[e.Name]) + "64                     1.10              Fail\n"
+				if extract.Check([]byte(wrong), e.Programs[0].Check) == nil {
+					t.Errorf("osu/%s: a failed validation is a result", e.Name)
+				}
 			}
 		}
 	}

@@ -5,6 +5,7 @@ package importer
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 type Result struct {
 	Cases   []record.Case
 	Samples []record.Sample // without a variant
+	Notes   []string        // what of them is not certain, a line each
 }
 
 // MaxFile is the size up to which a file is read, in bytes.
@@ -36,7 +38,7 @@ func Read(name string, text []byte) (*Result, error) {
 	switch {
 	case specLine().Match(text):
 		r, err = spec(text)
-	case osuHead().Match(text):
+	case bytes.Contains(text, []byte("# OSU ")) || bytes.Contains(text, []byte("# OMB")):
 		r, err = osu(text)
 	default:
 		return nil, fmt.Errorf("%s is neither an output of the OSU micro-benchmarks (a line \"# OSU MPI … Test\") nor a raw result file of SPEC MPI or OMP (.rsf)", name)
@@ -50,86 +52,11 @@ func Read(name string, text []byte) (*Result, error) {
 	return r, nil
 }
 
-// osuHead is the first line of an OSU program's output: "# OSU MPI Latency Test v5.9".
-var osuHead = lazyregexp.New(`(?m)^# OSU (?:MPI|UPC|OpenSHMEM)[^\n]{0,100}?(?: Test| Tests)?(?: v[\d.]+\w*)?\s*$`)
-
-// osuKinds finds, by words of the head in small letters, which experiment of the suite osu it is.
-var osuKinds = []struct{ words, name string }{
-	{"multi latency", "multi_lat"}, {"multi-threaded latency", "latency_mt"}, {"multi-pair", "multi_lat"},
-	{"put latency", "put_latency"}, {"get latency", "get_latency"}, {"put bandwidth", "put_bw"}, {"get bandwidth", "get_bw"},
-	{"put bi-directional bandwidth", "put_bibw"},
-	{"multiple bandwidth", "mbw_mr"}, {"message rate", "mbw_mr"}, {"bi-directional bandwidth", "bibw"}, {"bidirectional bandwidth", "bibw"},
-	{"all-to-all personalized", "alltoall"}, {"alltoall", "alltoall"}, {"allreduce", "allreduce"}, {"allgather", "allgather"}, {"broadcast", "bcast"},
-	{"reduce", "reduce"}, {"gather", "gather"}, {"scatter", "scatter"}, {"barrier", "barrier"},
-	{"bandwidth", "bw"}, {"latency", "latency"},
-}
-
-// osu reads outputs of OSU programs, one after another: a repetition each.
-func osu(text []byte) (*Result, error) {
-	r := &Result{}
-	reps := map[string]int{}
-	heads := osuHead().FindAllIndex(text, -1)
-	for i, at := range heads {
-		end := len(text)
-		if i+1 < len(heads) {
-			end = heads[i+1][0]
-		}
-		head := strings.ToLower(string(text[at[0]:at[1]]))
-		name := ""
-		for _, k := range osuKinds {
-			if strings.Contains(head, k.words) {
-				name = k.name
-				break
-			}
-		}
-		if name == "" {
-			return nil, fmt.Errorf("%q is a test that is not known", strings.TrimSpace(head))
-		}
-		n, err := r.osuTable(name, reps[name], bytes.Split(text[at[1]:end], []byte("\n")))
-		if err != nil {
-			return nil, err
-		}
-		if n == 0 {
-			return nil, fmt.Errorf("%q has no lines of results", strings.TrimSpace(head))
-		}
-		reps[name]++
+// note adds a line to the notes, once.
+func (r *Result) note(line string) {
+	if !slices.Contains(r.Notes, line) {
+		r.Notes = append(r.Notes, line)
 	}
-	return r, nil
-}
-
-// osuTable reads the lines of one table.
-func (r *Result) osuTable(name string, rep int, lines [][]byte) (n int, err error) {
-	c := record.Case{Name: "osu/" + name, Title: "OSU osu_" + name, Suite: "osu", Program: "OSU osu_" + name, Metric: "latency", Unit: "us", Better: "down", Kind: "size", X: "size"}
-	if strings.Contains(name, "bw") {
-		c.Metric, c.Unit, c.Better = "bandwidth", "MB/s", "up"
-	}
-	if name == "barrier" {
-		c.Kind, c.X = "bar", ""
-	}
-	r.add(c)
-	for _, line := range lines {
-		f := strings.Fields(string(line))
-		if len(f) == 0 || strings.HasPrefix(f[0], "#") {
-			continue
-		}
-		values := f
-		point := map[string]string{}
-		if name != "barrier" {
-			if _, err := strconv.ParseUint(f[0], 10, 62); err != nil || len(f) < 2 {
-				continue // a message of the MPI library between the lines
-			}
-			point["size"], values = f[0], f[1:]
-		}
-		v, err := strconv.ParseFloat(values[0], 64)
-		if err != nil || v-v != 0 {
-			continue
-		}
-		if n++; n > maxValues {
-			return n, fmt.Errorf("there are more than %d values", maxValues)
-		}
-		r.Samples = append(r.Samples, record.Sample{Case: c.Name, Point: point, Rep: rep, Value: v, OK: true})
-	}
-	return n, nil
 }
 
 func (r *Result) add(c record.Case) {
@@ -239,7 +166,9 @@ func spec(text []byte) (*Result, error) {
 		}
 		r.add(c)
 		// SPEC marks a run that verified with S, for success.
-		if v, ok := valid[k]; ok && v != "S" {
+		if v, ok := valid[k]; !ok {
+			s.OK, s.Error = false, "the file does not say whether the run is valid"
+		} else if v != "S" {
 			s.OK, s.Error = false, "SPEC says that the run is not valid: "+v
 		} else if times[k] == 0 {
 			s.OK, s.Error = false, "the file has no time of it"

@@ -21,7 +21,7 @@ spec.mpi2007.results.137_lu.base.000.valid: VE
 
 func TestOSU(t *testing.T) {
 	r, err := Read("x", []byte(latency+strings.ReplaceAll(latency, "0.98", "1.98")+"# OSU MPI Multiple Bandwidth / Message Rate Test v5.9\n# [ pairs: 4 ] [ window size: 64 ]\n# Size MB/s Messages/s\n8 55.1 6887500.0\n"))
-	if err != nil || len(r.Cases) != 2 || len(r.Samples) != 5 {
+	if err != nil || len(r.Cases) != 3 || len(r.Samples) != 6 {
 		t.Fatalf("%+v %v", r, err)
 	}
 	if s := r.Samples[2]; s.Case != "osu/latency" || s.Rep != 1 || s.Value != 1.98 || s.Point["size"] != "0" {
@@ -42,6 +42,14 @@ func TestSPEC(t *testing.T) {
 	}
 	if s := r.Samples[2]; s.OK || !strings.Contains(s.Error, "VE") {
 		t.Errorf("an invalid run is a result: %+v", s)
+	}
+}
+
+// A run without a verdict is no result.
+func TestSPECWithoutVerdict(t *testing.T) {
+	r, err := Read("x.rsf", []byte("spec.mpi2007.results.104_milc.base.000.reported_time: 171.5\n"))
+	if err != nil || len(r.Samples) != 1 || r.Samples[0].OK {
+		t.Errorf("%+v %v", r, err)
 	}
 }
 
@@ -75,8 +83,8 @@ func TestSPECSize(t *testing.T) {
 func TestBad(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                             "is neither an output of the OSU",
-		"# OSU MPI Latency Test v5.9":  "has no lines of results",
-		"# OSU MPI Frobnication Test ": "is a test that is not known",
+		"# OSU MPI Latency Test v5.9":  "it has no lines of results",
+		"# OSU MPI Frobnication Test ": "is none of the OSU micro-benchmarks",
 	} {
 		if _, err := Read("x", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)

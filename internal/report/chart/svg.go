@@ -55,35 +55,64 @@ func Style() string {
 // variables of a palette.
 func (s *Scene) Inline(w io.Writer) error {
 	b := bufio.NewWriter(w)
-	s.svg(b, `class="plot" `, "")
+	s.svg(b, `class="plot" `, nil)
 	return b.Flush()
 }
 
-// SVG writes the scene as a file of its own, in light or dark as its reader prefers.
+// SVG writes the scene as a file of its own. Each shape has its colour as an attribute: programs that show files know no style
+// sheets with variables, and paint black.
 func (s *Scene) SVG(w io.Writer) error {
 	b := bufio.NewWriter(w)
-	head := "<style>svg{--sans:'Helvetica Neue',Arial,'Liberation Sans','DejaVu Sans',sans-serif;" + Light.CSS() + "}" +
-		"@media (prefers-color-scheme:dark){svg{" + Dark.CSS() + "}}" + Style() + "</style>"
-	s.svg(b, `xmlns="http://www.w3.org/2000/svg" class="plot" `, head)
+	s.svg(b, `xmlns="http://www.w3.org/2000/svg" font-family="'Helvetica Neue',Arial,'Liberation Sans','DejaVu Sans',sans-serif" stroke-linejoin="round" `, Light)
 	b.WriteByte('\n')
 	return b.Flush()
 }
 
-func (s *Scene) svg(b *bufio.Writer, attributes, head string) {
+// svg writes the scene in the colours of c; nil: with a class for each role.
+func (s *Scene) svg(b *bufio.Writer, attributes string, c Colours) {
 	b.WriteString("<svg " + attributes + `viewBox="0 0 ` + num(s.Width) + " " + num(s.Height) + `" width="` + num(s.Width) + `" height="` + num(s.Height) + `"`)
 	if s.Title != "" {
 		b.WriteString(` role="img" aria-label="` + html.EscapeString(xmlText(s.Title)) + `"`)
 	} else {
 		b.WriteString(` aria-hidden="true"`)
 	}
-	b.WriteString(">" + head)
+	b.WriteString(">")
 	for i := range s.shapes {
-		s.shapes[i].svg(b)
+		s.shapes[i].svg(b, c)
 	}
 	b.WriteString("</svg>")
 }
 
-func (s *shape) svg(b *bufio.Writer) {
+// painted returns the attributes of a shape's colours and weight.
+func (s *shape) painted(c Colours) string {
+	if c == nil {
+		var class []string
+		if s.fill != noPaint {
+			class = append(class, "f-"+string(s.fill))
+		}
+		if s.stroke != noPaint {
+			class = append(class, "k-"+string(s.stroke))
+		}
+		if s.bold {
+			class = append(class, "b")
+		}
+		return ` class="` + strings.Join(class, " ") + `"`
+	}
+	fill := "none"
+	if s.fill != noPaint && s.kind != polyline {
+		fill = c[string(s.fill)]
+	}
+	out := ` fill="` + fill + `"`
+	if s.stroke != noPaint {
+		out += ` stroke="` + c[string(s.stroke)] + `"`
+	}
+	if s.bold {
+		out += ` font-weight="600"`
+	}
+	return out
+}
+
+func (s *shape) svg(b *bufio.Writer, c Colours) {
 	switch s.kind {
 	case group:
 		b.WriteString("<g>")
@@ -103,11 +132,7 @@ func (s *shape) svg(b *bufio.Writer) {
 		if s.rotate {
 			b.WriteString(` transform="rotate(-90 ` + num(p.x) + " " + num(p.y) + `)"`)
 		}
-		class := "f-" + string(s.fill)
-		if s.bold {
-			class += " b"
-		}
-		b.WriteString(` class="` + class + `">` + html.EscapeString(xmlText(s.text)) + "</text>")
+		b.WriteString(s.painted(c) + ">" + html.EscapeString(xmlText(s.text)) + "</text>")
 		return
 	case circle:
 		b.WriteString(`<circle cx="` + num(s.points[0].x) + `" cy="` + num(s.points[0].y) + `" r="` + num(s.radius) + `"`)
@@ -121,19 +146,12 @@ func (s *shape) svg(b *bufio.Writer) {
 		}
 		b.WriteByte('"')
 	}
-	var class []string
-	if s.fill != noPaint {
-		class = append(class, "f-"+string(s.fill))
+	if s.stroke != noPaint && s.width != 1 {
+		b.WriteString(` stroke-width="` + num(s.width) + `"`)
 	}
-	if s.stroke != noPaint {
-		class = append(class, "k-"+string(s.stroke))
-		if s.width != 1 {
-			b.WriteString(` stroke-width="` + num(s.width) + `"`)
-		}
-	}
-	b.WriteString(` class="` + strings.Join(class, " ") + `"`)
+	b.WriteString(s.painted(c))
 	if s.opacity > 0 {
-		b.WriteString(` fill-opacity="` + num(s.opacity) + `"`)
+		b.WriteString(` fill-opacity="` + strconv.FormatFloat(s.opacity, 'f', 2, 64) + `"`)
 	}
 	if len(s.dash) > 0 {
 		b.WriteString(` stroke-dasharray="`)

@@ -98,7 +98,7 @@ func Boot(ctx context.Context, r Request, a Allocation) (*state.Record, error) {
 		return nil, err
 	}
 	for i := range c.VMs {
-		c.VMs[i].Name = spec.HostPrefix(a.Node) + c.VMs[i].Name
+		c.VMs[i].Prefix(spec.HostPrefix(a.Node))
 	}
 	if err := spec.Validate(c); err != nil {
 		return nil, err
