@@ -120,7 +120,11 @@ func hiddenDirs() ([]string, error) {
 		return nil, err
 	}
 	list := []string{base, "/tmp/nearmetal-" + strconv.Itoa(os.Getuid())}
-	if x := os.Getenv("XDG_RUNTIME_DIR"); x != "" {
+	x, err := runtimeDir()
+	if err != nil {
+		return nil, err
+	}
+	if x != "" {
 		list = append(list, x)
 	}
 	return list, nil
