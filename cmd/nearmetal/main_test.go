@@ -427,3 +427,31 @@ func FuzzParseShare(f *testing.F) {
 		}
 	})
 }
+
+// An empty value is not the default: a script whose variable is not set gets an error.
+func TestEmptyValues(t *testing.T) {
+	n := 0
+	everyCommand(func(c *cobra.Command) {
+		for p := c; p != nil; p = p.Parent() {
+			if p.Hidden {
+				return
+			}
+		}
+		c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+			n++
+			if err := f.Value.Set(""); err == nil {
+				t.Errorf("%s: --%s '' is accepted", c.CommandPath(), f.Name)
+			}
+		})
+	})
+	if n < 100 {
+		t.Errorf("only %d flags", n)
+	}
+	for _, line := range []string{"run --hosts= -- hostname", "run --kernel= -- hostname", "check --vm=", "exec --cluster= hostname", "plan --host="} {
+		var stdout, stderr bytes.Buffer
+		status := execute(strings.Fields(line), nil, &stdout, &stderr)
+		if status != exitUsage || stdout.Len() > 0 || strings.Count(stderr.String(), "\n") != 1 || !strings.Contains(stderr.String(), "is empty") {
+			t.Errorf("%s: status %d, %q, %q", line, status, stdout.String(), stderr.String())
+		}
+	}
+}
