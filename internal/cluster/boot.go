@@ -9,11 +9,27 @@ import (
 	"nearmetal/internal/region"
 )
 
+// tooLate is the error of VMs that took longer to be ready than they may.
+type tooLate struct {
+	what string // "the VMs were"
+	o    Options
+}
+
+func (e *tooLate) Error() string {
+	by := "--boot-timeout"
+	if e.o.Limited {
+		by = "boot_timeout in Slurm's plugstack.conf"
+	}
+	return fmt.Sprintf("%s not ready after %v (%s)", e.what, e.o.BootTimeout, by)
+}
+
+// Is says that it is the end of a time, for whoever asks whose fault that was.
+func (e *tooLate) Is(err error) bool { return err == context.DeadlineExceeded }
+
 // boot starts the VMs and waits until they are ready and as planned.
 func (c *Cluster) boot(ctx context.Context, p *prepared, o Options, reg *region.Region) error {
 	o.Events.stage(StageBoot, 0, len(c.vms))
-	ctx, cancel := context.WithTimeoutCause(ctx, o.BootTimeout,
-		fmt.Errorf("the VMs were not ready after %v", o.BootTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.BootTimeout, &tooLate{"the VMs were", o})
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)

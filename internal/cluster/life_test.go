@@ -265,7 +265,7 @@ func TestAgentHangs(t *testing.T) {
 	l := newLab(t)
 	l.o.Mute = "vm1"
 	_, err := l.up(l.spec(2), Options{BootTimeout: 500 * time.Millisecond})
-	if err == nil || !strings.Contains(err.Error(), "not ready after 500ms") {
+	if err == nil || !strings.Contains(err.Error(), "not ready after 500ms (--boot-timeout)") {
 		t.Errorf("%v", err)
 	}
 	l.empty()

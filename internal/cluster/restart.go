@@ -69,7 +69,7 @@ func (c *Cluster) restart(ctx context.Context, name string) error {
 		c.watchLess()
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.again.o.BootTimeout, fmt.Errorf("%s was not ready after %v", name, c.again.o.BootTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.again.o.BootTimeout, &tooLate{name + " was", c.again.o})
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
