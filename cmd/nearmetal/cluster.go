@@ -123,6 +123,9 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Opti
 		if notice != "" {
 			p.Printf("%s", notice)
 		}
+		if _, err := cluster.Base(); err != nil {
+			return o, nil, err
+		}
 		// What another left and cannot be removed does not keep this one from starting.
 		if err := sweep(p); err != nil {
 			for _, l := range strings.Split(err.Error(), "\n") {
