@@ -125,6 +125,9 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (s cluster.Star
 		if notice != "" {
 			p.Printf("%s", notice)
 		}
+		if _, err := state.Base(); err != nil {
+			return s, ev, nil, err
+		}
 		// What another left and cannot be removed does not keep this one from starting.
 		if err := sweep(p); err != nil {
 			for _, l := range strings.Split(err.Error(), "\n") {

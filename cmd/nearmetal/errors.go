@@ -6,11 +6,13 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
 )
@@ -91,7 +93,7 @@ func report(stderr io.Writer, ran *cobra.Command, err error) int {
 		lines[len(lines)-1] += " (see " + ran.CommandPath() + " --help)"
 	}
 	for _, line := range lines {
-		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Clean(withoutCall(line, err)))
+		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Clean(plainly(withoutCall(line, err))))
 	}
 	return status
 }
@@ -104,6 +106,35 @@ func withoutCall(line string, err error) string {
 		return line
 	}
 	return strings.ReplaceAll(line, path.Error(), path.Path+": "+path.Err.Error())
+}
+
+// rawWords are errors of the operating system's calls and of Go's libraries as these write them, and what a user reads.
+var rawWords = []struct {
+	form func() *regexp.Regexp
+	text string
+}{
+	{lazyregexp.New(`(^|: |[(])(?:open|openat|stat|lstat|read|readlink|mkdir|mkdirat|chdir|readdirent|fdopendir|fork/exec) ([^:\n]+: ` +
+		`(?:no such file or directory|is a directory|not a directory|permission denied|too many levels of symbolic links|file name too long))`), "$1$2"},
+	{lazyregexp.New(`context deadline exceeded`), "it took too long"},
+	{lazyregexp.New(`context canceled`), "it was interrupted"},
+	{lazyregexp.New(`bufio\.Scanner: token too long`), "a line is too long"},
+	{lazyregexp.New(`strconv\.\w+: parsing ("[^"\n]*"): invalid syntax`), "$1 is not a number"},
+	{lazyregexp.New(`strconv\.\w+: parsing ("[^"\n]*"): value out of range`), "$1 is too large or too small"},
+	{lazyregexp.New(`archive/tar: invalid tar header`), "not a tar archive"},
+	{lazyregexp.New(`yaml: unmarshal errors:\s*`), ""},
+	{lazyregexp.New("cannot unmarshal !!\\w+( `[^`\n]*`)? into \\S+"), "a value of another kind is expected here, not$1"},
+	{lazyregexp.New(`invalid character ('[^\n]+?') (?:looking for beginning of (?:value|object key string)|after (?:top-level value|object key(?::value pair)?|array element)|in [a-z ]+)`), "unexpected character $1"},
+	{lazyregexp.New(`unexpected EOF|unexpected end of JSON input`), "it ends too early"},
+	{lazyregexp.New(`: EOF\b`), ": it is empty or ends too early"},
+}
+
+// plainly returns a line of an error in plain words.
+func plainly(line string) string {
+	for _, w := range rawWords {
+		line = w.form().ReplaceAllString(line, w.text)
+	}
+	// An error often repeats the file that the error in it names.
+	return strings.Join(slices.Compact(strings.Split(line, ": ")), ": ")
 }
 
 // flagError makes one line of pflag's errors and adds what was probably meant.

@@ -427,3 +427,82 @@ func FuzzParseShare(f *testing.F) {
 		}
 	})
 }
+
+// An empty value is not the default: a script whose variable is not set gets an error.
+func TestEmptyValues(t *testing.T) {
+	n := 0
+	everyCommand(func(c *cobra.Command) {
+		for p := c; p != nil; p = p.Parent() {
+			if p.Hidden {
+				return
+			}
+		}
+		c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+			n++
+			if err := f.Value.Set(""); err == nil {
+				t.Errorf("%s: --%s '' is accepted", c.CommandPath(), f.Name)
+			}
+		})
+	})
+	if n < 100 {
+		t.Errorf("only %d flags", n)
+	}
+	for _, line := range []string{"run --hosts= -- hostname", "run --kernel= -- hostname", "check --vm=", "exec --cluster= hostname", "plan --host="} {
+		var stdout, stderr bytes.Buffer
+		status := execute(strings.Fields(line), nil, &stdout, &stderr)
+		if status != exitUsage || stdout.Len() > 0 || strings.Count(stderr.String(), "\n") != 1 || !strings.Contains(stderr.String(), "is empty") {
+			t.Errorf("%s: status %d, %q, %q", line, status, stdout.String(), stderr.String())
+		}
+	}
+}
+
+// An error is in plain words, without those of Go's libraries and of system calls.
+func TestPlainErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("run.json", "root:x:0")
+	write("request.json", "root:x:0")
+	write("cut.json", `{"a":`)
+	write("long", strings.Repeat("x", 200000))
+	for _, name := range []string{"empty", "e.tar.gz", "e.tar", "e.machine", "e.xml"} {
+		write(name, "")
+	}
+	for _, name := range []string{"l.tar", "l.machine"} {
+		write(name, strings.Repeat("x", 200000))
+	}
+	raw := regexp.MustCompile(`\b(open|read|l?stat) /|context (deadline|canceled)|bufio|strconv|unmarshal|EOF|invalid character|end of JSON|archive/tar|<nil>`)
+	for _, line := range []string{
+		"spec validate D/none.yaml", "spec validate D", "spec show D/none", "spec validate D/none D", "run -f D -- hostname",
+		"spec import --vhpc D/none", "spec import --vhpc D", "plan --match D/none", "plan --match D", "plan --match D/cut.json",
+		"verify --flavor D", "topology --hwloc D", "topology --hwloc D/none", "topology --hwloc D/empty",
+		"topology gather --root D/none D/o.tar.gz", "plan --move D/run.json --to D", "plan --move D/empty --to D",
+		"topology --root D/e.tar", "topology --root D/e.tar.gz", "topology --root D/e.machine", "topology --root D/e.xml",
+		"topology --root D/l.tar", "topology --root D/l.machine", "traffic D", "traffic D/none", "check --fleet D/long",
+		"report D", "bench compare D D", "bench run --resume D", "slurm doctor --conf D/long", "explain D", "explain D/long",
+		"bench run --repetitions x", "report --tolerance x D", "up --boot-timeout x", "kernel fetch D", "bench list --suite D",
+	} {
+		line = strings.ReplaceAll(line, "D", dir)
+		var stdout, stderr bytes.Buffer
+		status := execute(strings.Fields(line), nil, &stdout, &stderr)
+		if status == 0 || strings.Contains(stderr.String(), "panic") || raw.MatchString(stderr.String()) {
+			t.Errorf("%s: status %d: %s", line, status, stderr.String())
+		}
+	}
+	for line, want := range map[string]string{
+		"cannot read the cluster file: open a b.yaml: no such file or directory": "cannot read the cluster file: a b.yaml: no such file or directory",
+		"cannot open x: permission denied":                                       "cannot open x: permission denied",
+		"write /dev/full: no space left on device":                               "write /dev/full: no space left on device",
+		"VM vm0: QEMU did not come up: context deadline exceeded":                "VM vm0: QEMU did not come up: it took too long",
+		`f.json: invalid character 'r' looking for beginning of value`:           `f.json: unexpected character 'r'`,
+		"/a: open /a: is a directory":                                            "/a: is a directory",
+		"the EOF marker is missing":                                              "the EOF marker is missing",
+	} {
+		if got := plainly(line); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -123,10 +124,41 @@ natively and in VMs.`,
 	return root
 }
 
+// filled is the value of a flag that is not empty where it is given: a script's variable that is not set is no wish for the default.
+type filled struct{ pflag.Value }
+
+func (v filled) Set(text string) error {
+	if text == "" {
+		return errors.New("is empty")
+	}
+	return v.Value.Set(text)
+}
+
+// String shows no empty list, which pflag's help would call a default.
+func (v filled) String() string {
+	if text := v.Value.String(); text != "[]" {
+		return text
+	}
+	return ""
+}
+
+// fill has a flag of a type that takes any text refuse an empty one. The others do that by themselves.
+func fill(f *pflag.Flag) {
+	switch f.Value.Type() {
+	case "string", "stringSlice", "stringArray":
+		f.Value = filled{f.Value}
+	}
+}
+
 // frame sets on c and the commands below it what all have in common: errors that
-// tell usage from failure, and flags in the order in which they were added.
+// tell usage from failure, flags in the order in which they were added, and no empty values but for programs of
+// nearmetal's own (hidden commands).
 func frame(c *cobra.Command) {
 	c.Flags().SortFlags = false
+	if !c.Hidden {
+		c.Flags().VisitAll(fill)
+		c.PersistentFlags().VisitAll(fill)
+	}
 	c.InitDefaultHelpFlag()
 	c.Flags().Lookup("help").Usage = "show this help"
 	c.DisableFlagsInUseLine = true

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/klauspost/compress/gzip"
@@ -122,6 +124,9 @@ addresses, serial numbers, licences, datastores and networks are left out.`,
 		}
 		if len(args) == 1 {
 			file = args[0]
+		}
+		if _, err := os.Stat(*root); err != nil {
+			return fmt.Errorf("--root: %w", err)
 		}
 		write := func(w io.Writer) error {
 			if gather != nil {

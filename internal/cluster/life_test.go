@@ -163,7 +163,7 @@ func TestAgentHangs(t *testing.T) {
 	l := newLab(t)
 	l.O.Mute = "vm1"
 	_, err := l.up(l.Spec(2), Start{BootTimeout: 500 * time.Millisecond})
-	if err == nil || !strings.Contains(err.Error(), "not ready after 500ms") {
+	if err == nil || !strings.Contains(err.Error(), "not ready after 500ms (--boot-timeout)") {
 		t.Errorf("%v", err)
 	}
 	l.Empty()

@@ -88,6 +88,14 @@ func (a Address) sockets() []string {
 	return []string{filepath.Join(dir, "virtqemud-sock"), filepath.Join(dir, "libvirt-sock")}
 }
 
+// stateDir is where the daemon has the pid files of its domains' QEMUs.
+func (a Address) stateDir() string {
+	if a.Session {
+		return filepath.Join(sessionDir(), "qemu", "run")
+	}
+	return "/run/libvirt/qemu"
+}
+
 // sessionDir is where the user's own daemon has its socket (virGetUserRuntimeDirectory): below XDG_RUNTIME_DIR, or
 // where a login without one has its cache.
 func sessionDir() string {

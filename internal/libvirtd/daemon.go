@@ -1,18 +1,17 @@
 package libvirtd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/host/process"
 )
 
 // Since returns when the daemon at an address was started, by the wall clock, to 10 ms.
@@ -60,30 +59,23 @@ func peer(raw net.Conn) (int, error) {
 	return 0, errors.New("libvirtd answers, and its process is not found")
 }
 
+// isDaemon reports whether a process is a libvirtd of root's.
 func isDaemon(pid int) bool {
-	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	p, err := process.Open(pid)
 	if err != nil {
 		return false
 	}
-	var st unix.Stat_t
-	if unix.Stat(fmt.Sprintf("/proc/%d", pid), &st) != nil || st.Uid != 0 {
-		return false
-	}
-	n := strings.TrimSpace(string(name))
-	return n == "libvirtd" || n == "virtqemud"
+	defer p.Close()
+	return p.Runs("libvirtd") || p.Runs("virtqemud")
 }
 
-// began returns when a process was started (proc(5): field 22 of stat, in ticks since the boot).
+// began returns when a process was started.
 func began(pid int) (time.Time, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	start, err := process.Start(pid)
 	if err != nil {
 		return time.Time{}, err
 	}
-	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(f) < 20 {
-		return time.Time{}, fmt.Errorf("/proc/%d/stat is not understood", pid)
-	}
-	ticks, err := strconv.ParseInt(f[19], 10, 64)
+	ticks, err := strconv.ParseInt(start, 10, 64)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
 	}

@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/qemufacts"
@@ -15,36 +19,118 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// FindQEMU returns the process of the domain with a UUID, which it has on its command line; nil: there is none. The
-// caller closes it.
-func FindQEMU(id UUID) (*process.Process, error) {
-	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
+// FindQEMU returns the process of a domain of the daemon at a, by the domain's name and UUID; nil: there is none. The
+// caller closes it. The daemon need not run.
+//
+// Any user can start a process with a domain's UUID on its command line, so that alone proves nothing. The user's own
+// daemon runs QEMU as the user: there it must be a process of this user's. The host's daemon runs QEMU as another
+// user. There it is the process that holds the lock of the domain's pid file, which libvirt has QEMU inherit.
+func (a Address) FindQEMU(name string, id UUID) (*process.Process, error) {
+	if a.Session && os.Geteuid() != 0 {
+		return ownQEMU(id)
+	}
+	if name == "" || strings.ContainsAny(name, "/\x00") {
+		return nil, fmt.Errorf("%.80q is not the name of a domain", name)
+	}
+	p, err := lockHolder(filepath.Join(a.stateDir(), name+".pid"))
+	if p == nil || err != nil {
+		return nil, err
+	}
+	if !hasUUID(p.PID, id) { // another domain has the name now, or libvirtd's child has not become QEMU yet
+		p.Close()
+		return nil, nil
+	}
+	return p, nil
+}
+
+// ownQEMU returns the process of this user's that has a domain's UUID on its command line; nil: there is none.
+func ownQEMU(id UUID) (*process.Process, error) {
+	list, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range list {
-		text, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(text, []byte("\x00-uuid\x00"+string(id)+"\x00")) {
+	me := os.Geteuid()
+	for _, dir := range list {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || !hasUUID(pid, id) {
 			continue
 		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		start, err := process.Start(pid)
-		if err != nil {
-			continue
-		}
-		p, err := process.Find(pid, start)
+		p, err := process.Open(pid)
 		if errors.Is(err, process.ErrGone) {
 			continue
 		}
-		return p, err
+		if err != nil {
+			return nil, err
+		}
+		// All of them: a program that takes a user's rights when a stranger starts it keeps the stranger's real user.
+		if users, _, err := p.Owner(); err == nil && users == (process.IDs{me, me, me, me}) && hasUUID(pid, id) {
+			return p, nil
+		}
+		p.Close()
 	}
 	return nil, nil
+}
+
+// hasUUID reports whether a process has a domain's UUID on its command line, as libvirt writes it.
+func hasUUID(pid int, id UUID) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && bytes.Contains(text, []byte("\x00-uuid\x00"+string(id)+"\x00"))
+}
+
+// lockHolder returns the process that holds the lock of a pid file, by the kernel's account; nil: none does.
+func lockHolder(path string) (*process.Process, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+		return nil, fmt.Errorf("%s is not a file of libvirtd's: it belongs to user %d", path, st.Uid)
+	}
+	// A lock to read conflicts with locks to write only, which need a descriptor open for writing.
+	holder := func() (int, error) {
+		l := unix.Flock_t{Type: unix.F_RDLCK}
+		if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &l); err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
+		}
+		switch {
+		case l.Type == unix.F_UNLCK:
+			return 0, nil
+		case l.Pid <= 0:
+			return 0, fmt.Errorf("%s: the process that holds its lock is not seen from here", path)
+		}
+		return int(l.Pid), nil
+	}
+	pid, err := holder()
+	if pid == 0 || err != nil {
+		return nil, err
+	}
+	p, err := process.Open(pid)
+	if errors.Is(err, process.ErrGone) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	// It held the lock before and after it was opened, so its number was not another's meanwhile.
+	if again, err := holder(); again != pid || err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // Inspector reads a running domain back, whoever made it, from its QEMU's monitor and from /proc. It fails for one
 // that does not run.
 func (c *Conn) Inspector(d *Domain) (backend.Inspector, error) {
-	p, err := FindQEMU(d.UUID)
+	p, err := c.Address.FindQEMU(d.Name, d.UUID)
 	if err != nil {
 		return nil, err
 	}

@@ -7,24 +7,25 @@ import (
 	"sync"
 )
 
-// callers are the connections to an overlay that have not proved yet to be a host of the job's. Any
-// program of the network can make such: a source has places of its own, and where they are all
-// taken one of its own calls makes room, drawn by lot. So a source that calls without end,
-// and never says anything, keeps out no other source, and none of its own host for long.
-type callers struct {
+// Callers are the connections to a listener that have not proved yet that they have its secret: an overlay's, or the
+// agent's in a cloud. Any program of the network can make such connections. A source has places of its own; where they
+// are all taken, one of its own connections, drawn by lot, is closed to make room. So a source that connects without end
+// and never says anything keeps out no other source, and no honest program of its own host for long.
+// The zero value has no connections.
+type Callers struct {
 	mu   sync.Mutex
 	from map[netip.Prefix][]net.Conn
 	n    int
 }
 
-// Bounds of callers, in connections.
+// Bounds of Callers, in connections.
 const (
 	callersOfSource = 64
 	callersAtMost   = 512
 )
 
-// add takes a connection in; another may be closed for it.
-func (s *callers) add(c net.Conn) {
+// Add takes a connection in; another may be closed for it.
+func (s *Callers) Add(c net.Conn) {
 	src := source(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +48,7 @@ func (s *callers) add(c net.Conn) {
 }
 
 // drop closes a connection of a source; the lock is held.
-func (s *callers) drop(src netip.Prefix) {
+func (s *Callers) drop(src netip.Prefix) {
 	if list := s.from[src]; len(list) > 0 {
 		c := list[rand.Intn(len(list))]
 		c.Close()
@@ -55,14 +56,14 @@ func (s *callers) drop(src netip.Prefix) {
 	}
 }
 
-// done takes a connection out; it was added before.
-func (s *callers) done(c net.Conn) {
+// Done takes a connection out, which no other makes room for then. It was added before, and may have been closed since.
+func (s *Callers) Done(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.take(source(c), c)
 }
 
-func (s *callers) take(src netip.Prefix, c net.Conn) {
+func (s *Callers) take(src netip.Prefix, c net.Conn) {
 	list := s.from[src]
 	for i := range list {
 		if list[i] == c {

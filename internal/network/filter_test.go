@@ -10,11 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/test/nobody"
 )
 
 var userNet = netip.MustParsePrefix("10.0.2.0/24")
@@ -359,5 +362,77 @@ func TestHostPortsOfOthers(t *testing.T) {
 	os.WriteFile(filepath.Join(dir, "tcp"), []byte(fmt.Sprintf(line, os.Geteuid())), 0o644)
 	if err := h.Open(22); err != nil {
 		t.Error(err)
+	}
+}
+
+// A socket that a stranger has closed counts for nobody, though the kernel lists it as user 0's until its connection has
+// ended, and root may be this user. One of IPv6 that has called an IPv4 address has the user that it has.
+func TestOwnPeer(t *testing.T) {
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	// connect makes a connection with data waiting. Plain system calls: the thread's user makes the socket.
+	connect := func(family int) int {
+		fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Error(err)
+			return -1
+		}
+		to := unix.Sockaddr(&unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
+		if family == unix.AF_INET6 {
+			to = &unix.SockaddrInet6{Port: port, Addr: netip.MustParseAddr("::ffff:127.0.0.1").As16()}
+		}
+		if err := unix.Connect(fd, to); err != nil {
+			t.Error(err)
+		}
+		if _, err := unix.Write(fd, []byte("let me in")); err != nil {
+			t.Error(err)
+		}
+		return fd
+	}
+	is := func(what string, want bool) {
+		t.Helper()
+		c, err := l.AcceptTCP()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		// The kernel forgets whose a closed socket was when its FIN is acknowledged: no event says so.
+		own := fmt.Sprintf(":%04X ", c.RemoteAddr().(*net.TCPAddr).Port)
+		waits := func(line string) bool {
+			return strings.Contains(line, own) && strings.Contains(line, fmt.Sprintf("0100007F:%04X 04 ", port))
+		}
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			four, _ := os.ReadFile("/proc/net/tcp")
+			six, _ := os.ReadFile("/proc/net/tcp6")
+			if !slices.ContainsFunc(strings.Split(string(four)+string(six), "\n"), waits) {
+				break
+			}
+		}
+		if OwnPeer(c) != want {
+			t.Errorf("%s: own is %v", what, !want)
+		}
+	}
+	for family, name := range map[int]string{unix.AF_INET: "IPv4", unix.AF_INET6: "IPv6"} {
+		fd := connect(family)
+		is(name+", open", true)
+		unix.Close(fd)
+		fd = connect(family)
+		unix.Shutdown(fd, unix.SHUT_WR)
+		is(name+", sending no more", true)
+		unix.Close(fd)
+		unix.Close(connect(family))
+		is(name+", closed", false)
+		if os.Getuid() != 0 {
+			continue
+		}
+		nobody.Do(t, func() { fd = connect(family) })
+		is(name+", a stranger's", false)
+		unix.Close(fd)
+		nobody.Do(t, func() { unix.Close(connect(family)) })
+		is(name+", closed by a stranger", false)
 	}
 }

@@ -107,33 +107,77 @@ func (h *HostPorts) isOwn(a netip.Addr) bool {
 
 var errNoListener = errors.New("no program listens on it")
 
-// OwnPeer reports whether the other end of a connection within this host's IPv4 loopback is a process of this user.
+// OwnPeer reports whether the other end of a connection within this host's IPv4 loopback is a socket that a process of this
+// user has open now.
 func OwnPeer(c *net.TCPConn) bool {
 	local, ok := c.LocalAddr().(*net.TCPAddr)
 	remote, ok2 := c.RemoteAddr().(*net.TCPAddr)
 	if !ok || !ok2 {
 		return false
 	}
-	return peerUser("/proc/net/tcp", remote.AddrPort(), local.AddrPort()) == os.Geteuid()
+	return peerUser("/proc/net", remote.AddrPort(), local.AddrPort()) == os.Geteuid()
 }
 
-// peerUser returns the user of the socket with these addresses in a file as /proc/net/tcp, -1 where there is none.
-func peerUser(file string, own, other netip.AddrPort) int {
-	f, err := os.Open(file)
-	if err != nil {
-		return -1
-	}
-	defer f.Close()
-	want := [2]string{procAddr(own), procAddr(other)}
-	for sc := bufio.NewScanner(f); sc.Scan(); {
-		w := strings.Fields(sc.Text())
-		if len(w) >= 10 && w[1] == want[0] && w[2] == want[1] {
-			if uid, err := strconv.Atoi(w[7]); err == nil {
-				return uid
+// tcpSocket is a line of /proc/net/tcp or tcp6.
+type tcpSocket struct {
+	local, remote string // address and port in hexadecimal digits
+	state         string
+	uid           int
+	inode         uint64
+}
+
+// States of a tcpSocket (the kernel's include/net/tcp_states.h).
+const (
+	stateEstablished = "01"
+	stateFinWait1    = "04" // its process has sent its last byte and still reads, if it has an inode
+	stateFinWait2    = "05"
+	stateListen      = "0A"
+)
+
+// eachSocket calls f with each TCP socket that a process has open, those of IPv6 first. proc is /proc/net. The kernel also
+// lists sockets that every process has closed (FIN_WAIT, TIME_WAIT) and connections that nobody has accepted yet: those
+// have inode 0 and mostly user 0, whoever made them, and are left out.
+func eachSocket(proc string, f func(tcpSocket)) {
+	for _, name := range []string{"tcp6", "tcp"} {
+		file, err := os.Open(proc + "/" + name)
+		if err != nil {
+			continue
+		}
+		for sc := bufio.NewScanner(file); sc.Scan(); {
+			// sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode
+			w := strings.Fields(sc.Text())
+			if len(w) < 10 {
+				continue
+			}
+			uid, uerr := strconv.Atoi(w[7])
+			inode, ierr := strconv.ParseUint(w[9], 10, 64)
+			if uerr == nil && ierr == nil && inode != 0 {
+				f(tcpSocket{local: w[1], remote: w[2], state: w[3], uid: uid, inode: inode})
 			}
 		}
+		file.Close()
 	}
-	return -1
+}
+
+// peerUser returns the user whose process has the connected socket with these addresses open, -1 where there is none.
+func peerUser(proc string, own, other netip.AddrPort) int {
+	uid := -1
+	eachSocket(proc, func(s tcpSocket) {
+		switch s.state {
+		case stateEstablished, stateFinWait1, stateFinWait2:
+			if isAddr(s.local, own) && isAddr(s.remote, other) {
+				uid = s.uid
+			}
+		}
+	})
+	return uid
+}
+
+// isAddr reports whether an address and port of /proc/net/tcp or tcp6 are these, which are IPv4. A socket of IPv6 that has
+// called an IPv4 address stands in tcp6.
+func isAddr(text string, a netip.AddrPort) bool {
+	four := procAddr(a)
+	return text == four || text == "0000000000000000FFFF0000"+four
 }
 
 // procAddr is an IPv4 address and port as /proc/net/tcp has them, on a little-endian machine.
@@ -146,31 +190,16 @@ func procAddr(a netip.AddrPort) string {
 // the loopback goes before one on any address: that is whom a connection there reaches.
 func (h *HostPorts) listener(port uint16) (inode uint64, uid int, err error) {
 	err = fmt.Errorf("port %d of this host: %w", port, errNoListener)
-	for _, file := range []string{"tcp6", "tcp"} {
-		f, ferr := os.Open(h.proc + "/" + file)
-		if ferr != nil {
-			continue
+	eachSocket(h.proc, func(s tcpSocket) {
+		_, hex, _ := strings.Cut(s.local, ":")
+		p, bad := strconv.ParseUint(hex, 16, 16)
+		if s.state != stateListen || bad != nil || uint16(p) != port {
+			return
 		}
-		sc := bufio.NewScanner(f)
-		for sc.Scan() {
-			// sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode
-			w := strings.Fields(sc.Text())
-			if len(w) < 10 || w[3] != "0A" {
-				continue
-			}
-			_, hex, ok := strings.Cut(w[1], ":")
-			p, perr := strconv.ParseUint(hex, 16, 16)
-			n, nerr := strconv.ParseUint(w[9], 10, 64)
-			u, uerr := strconv.Atoi(w[7])
-			if !ok || uint16(p) != port || perr != nil || nerr != nil || uerr != nil {
-				continue
-			}
-			if err == nil && !strings.HasPrefix(w[1], "0100007F") {
-				continue
-			}
-			inode, uid, err = n, u, nil
+		if err == nil && !strings.HasPrefix(s.local, "0100007F") {
+			return
 		}
-		f.Close()
-	}
+		inode, uid, err = s.inode, s.uid, nil
+	})
 	return inode, uid, err
 }

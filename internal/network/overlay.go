@@ -32,8 +32,8 @@ type Overlay struct {
 	ticket  []byte // key of the proof
 	ctx     context.Context
 	stop    context.CancelFunc
-	callers callers // that have proved nothing
-	proven  callers // that have the secret, or somebody between who repeats what a host said
+	callers Callers // that have proved nothing
+	proven  Callers // that have the secret, or somebody between who repeats what a host said
 
 	mu     sync.Mutex
 	closed bool
@@ -226,9 +226,9 @@ func (m *Overlay) listen() {
 				return
 			}
 		}
-		m.callers.add(c)
+		m.callers.Add(c)
 		if !m.spawn(func() { m.answer(c) }) {
-			m.callers.done(c)
+			m.callers.Done(c)
 			c.Close()
 			return
 		}
@@ -239,8 +239,8 @@ func (m *Overlay) listen() {
 func (m *Overlay) answer(raw net.Conn) {
 	stop := context.AfterFunc(m.ctx, func() { raw.Close() })
 	l, fresh, err := m.admit(raw)
-	m.callers.done(raw)
-	m.proven.done(raw)
+	m.callers.Done(raw)
+	m.proven.Done(raw)
 	stop()
 	if err != nil {
 		raw.Close()
@@ -273,8 +273,8 @@ func (m *Overlay) admit(raw net.Conn) (l *Link, fresh bool, err error) {
 	if !hmac.Equal(answer, m.proof(challenge, m.o.Self)) {
 		return nil, false, errors.New("network: a stranger called")
 	}
-	m.callers.done(raw)
-	m.proven.add(raw)
+	m.callers.Done(raw)
+	m.proven.Add(raw)
 	raw.SetDeadline(time.Now().Add(helloBound))
 	c := tls.Server(raw, m.tls)
 	line, err := readLine(c)

@@ -402,11 +402,11 @@ func (*written) SetWriteDeadline(time.Time) error { return nil }
 
 // A source has a share of the places of those that have not proved, and no more.
 func TestCallers(t *testing.T) {
-	var s callers
+	var s Callers
 	from := func(ip string, n int) (list []*fakeCaller) {
 		for range n {
 			c := &fakeCaller{addr: net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}
-			s.add(c)
+			s.Add(c)
 			list = append(list, c)
 		}
 		return list
@@ -436,9 +436,9 @@ func TestCallers(t *testing.T) {
 	}
 	for _, c := range append(append(many, six...), friend...) {
 		if !c.closed {
-			s.done(c)
+			s.Done(c)
 		}
-		s.done(c) // twice: it was thrown out meanwhile
+		s.Done(c) // twice: it was thrown out meanwhile
 	}
 	if got := len(s.from); got > 1 {
 		t.Errorf("%d sources are left", got)

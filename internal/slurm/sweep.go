@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/host/hugepage"
+	"nearmetal/internal/host/process"
 	"nearmetal/internal/journal"
 	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/slurm/conf"
@@ -186,16 +187,22 @@ func (j jobFolder) removeLeft() (stays string) {
 
 func (j jobFolder) path() string { return filepath.Join(j.state, fmt.Sprintf("%d.%s", j.id, j.node)) }
 
-// attended reports whether a slurmstepd of the job runs on this host. Only root's processes count: a user's may
-// have any name.
+// attended reports whether a slurmstepd of the job runs on this host, which writes the job over its command line. Only root's
+// that run this program count: whoever starts another one may choose its command line.
 func (j jobFolder) attended() bool {
 	name := fmt.Appendf(nil, "slurmstepd: [%d.", j.id)
-	for _, p := range processes() {
-		var st unix.Stat_t
-		if unix.Stat(p, &st) != nil || st.Uid != 0 {
+	for _, dir := range processes() {
+		if line, _ := os.ReadFile(dir + "/cmdline"); !bytes.HasPrefix(line, name) {
 			continue
 		}
-		if line, _ := os.ReadFile(p + "/cmdline"); bytes.HasPrefix(line, name) {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		p, err := process.Open(pid)
+		if err != nil {
+			continue
+		}
+		runs := p.Runs("slurmstepd")
+		p.Close()
+		if runs {
 			return true
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"nearmetal/test/nobody"
 )
 
 // What squeue answers, as Slurm 22.05 and 24.11 print it, and what becomes of the job's folder.
@@ -206,5 +208,28 @@ func TestEndsTheJobsOwn(t *testing.T) {
 	j.uid = 65534
 	if err := j.end(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A job is attended by root's slurmstepd, not by any process that has its command line: users start such, with a
+// set-user-ID program as root's.
+func TestAttended(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	j := jobFolder{id: 4194303}
+	for _, c := range []struct {
+		program string
+		uid     int
+		want    bool
+	}{
+		{"slurmstepd", 0, true}, {"slurmstepd", 65534, false}, {"sleep", 0, false}, {"sleep", 65534, false},
+	} {
+		cmd := nobody.Called(t, c.program, c.uid, "slurmstepd: [4194303.batch]")
+		if got := j.attended(); got != c.want {
+			t.Errorf("%s of user %d: attended %v", c.program, c.uid, got)
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
 	}
 }

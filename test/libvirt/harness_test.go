@@ -10,17 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"nearmetal/internal/libvirtd"
 
 	"golang.org/x/sys/unix"
 )
@@ -233,14 +233,22 @@ func ofUser(t *testing.T, name string, more ...string) *site {
 	return s
 }
 
-// command prepares a program of the site's user.
+// command prepares a program of the site's user, which sees the directories of the site's daemon.
 func (s *site) command(program string, args ...string) *exec.Cmd {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	s.t.Cleanup(cancel)
+	if s.host != nil {
+		id := fmt.Sprint(s.uid)
+		args = append([]string{"-m", "-t", fmt.Sprint(s.host.holder.Process.Pid), "-S", id, "-G", id, "--wdns=" + s.home, "--", program}, args...)
+		program = "nsenter"
+	}
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env, cmd.Dir, cmd.WaitDelay = s.env, s.home, 10*time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(s.uid), Gid: uint32(s.uid)}}
+	cmd.Env, cmd.WaitDelay = s.env, 10*time.Second
+	if s.host == nil {
+		cmd.Dir = s.home
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(s.uid), Gid: uint32(s.uid)}}
+	}
 	return cmd
 }
 
@@ -350,13 +358,56 @@ func (s *site) qemus() []int {
 // qemu is the process of a domain, whoever made it.
 func (s *site) qemu(domain string) int {
 	s.t.Helper()
-	id := strings.TrimSpace(s.virsh("domuuid", domain).want(0).out)
-	p, err := libvirtd.FindQEMU(libvirtd.UUID(id))
-	if err != nil || p == nil {
-		s.t.Fatalf("QEMU of %s: %v, %v", domain, p, err)
+	pid := s.running(domain)
+	if pid == 0 {
+		s.t.Fatalf("domain %s has no QEMU", domain)
 	}
-	defer p.Close()
-	return p.PID
+	return pid
+}
+
+// running is the process of a domain, as libvirt's pid file names it; 0: it has none.
+func (s *site) running(domain string) int {
+	s.t.Helper()
+	path := fmt.Sprintf("%s/run/libvirt/qemu/run/%s.pid", s.home, domain)
+	if s.host != nil {
+		path = fmt.Sprintf("/proc/%d/root/run/libvirt/qemu/%s.pid", s.host.holder.Process.Pid, domain)
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0
+	}
+	pid, bad := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || bad != nil {
+		s.t.Fatalf("%s: %q, %v", path, text, err)
+	}
+	if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); !bytes.Contains(line, []byte("\x00guest="+domain+",")) {
+		return 0 // the file is left by a daemon that was killed
+	}
+	return pid
+}
+
+// stranger is a process of another user that has a domain's UUID on its command line, as its QEMU has. It reads until the
+// test ends, unless somebody ends it.
+func (s *site) stranger(uuid string) *exec.Cmd {
+	s.t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", "echo ready; read line", "qemu", "-uuid", uuid, "-machine")
+	cmd.Dir, cmd.Stderr = "/", os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65533, Gid: 65533}}
+	in, _ := cmd.StdinPipe()
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		s.t.Fatalf("%q, %v", line, err)
+	}
+	s.t.Cleanup(func() {
+		in.Close()
+		if cmd.Wait(); cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+			s.t.Errorf("a stranger's process with a domain's UUID was ended: %v", cmd.ProcessState)
+		}
+	})
+	return cmd
 }
 
 // file is a cluster file with the text.

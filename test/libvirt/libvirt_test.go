@@ -62,6 +62,7 @@ func TestHost(t *testing.T) {
 		s.nm("pause", "r").want(0)
 		s.nm("resume", "r").want(0)
 		owner := s.owner("r")
+		s.stranger(strings.TrimSpace(s.virsh("domuuid", "r-vm0").want(0).out))
 		s.host.kill()
 		kill(t, owner)
 		s.nm("ps").want(0, "removed what cluster r left") // with no daemon

@@ -9,12 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"nearmetal/internal/guest"
 	"nearmetal/internal/guest/image"
-	"nearmetal/internal/libvirtd"
 )
 
 // compute is an OpenStack compute host in all that the region's hook sees: a libvirtd, and domains with Nova's metadata.
@@ -40,6 +40,7 @@ func newCompute(t *testing.T) *compute {
 		if os.Mkdir(dir, 0o755) == nil {
 			t.Cleanup(func() { os.Remove(dir) })
 		}
+		c.inside("mkdir", "-p", dir).want(0) // in its own copy of /etc
 		c.inside("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", dir).want(0)
 	}
 	c.inside("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm").want(0)
@@ -81,7 +82,7 @@ func newCompute(t *testing.T) *compute {
 // inside runs a program where the daemon runs.
 func (c *compute) inside(args ...string) result {
 	c.t.Helper()
-	return c.finish(c.command("nsenter", append([]string{"-m", "-t", fmt.Sprint(c.host.holder.Process.Pid), "--"}, args...)...))
+	return c.finish(c.command(args[0], args[1:]...))
 }
 
 // region runs nearmetal host openstack-region there.
@@ -97,7 +98,7 @@ type server struct {
 	boots                      bool // it has a kernel; else it stays in its firmware
 }
 
-// uuid is this process's own: its QEMU is looked for by it.
+// uuid is this process's own.
 func (s *server) uuid() string {
 	return fmt.Sprintf("%08x-0000-4000-8000-%012x", s.n, os.Getpid())
 }
@@ -130,9 +131,8 @@ func (c *compute) boot(s *server) result {
 <devices>%s%s<memballoon model='none'/></devices></domain>`,
 		s.domain(), s.uuid(), s.name, s.flavor, s.tenant, s.kind, start, ports, console)
 	c.t.Cleanup(func() { // where the test failed
-		if p, err := libvirtd.FindQEMU(libvirtd.UUID(s.uuid())); err == nil && p != nil {
-			p.Kill(bound)
-			p.Close()
+		if pid := c.running(s.domain()); pid != 0 {
+			syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
 	file := filepath.Join(c.home, s.domain()+".xml")
@@ -242,10 +242,17 @@ func TestNovaRegion(t *testing.T) {
 	vm1 := &server{2, "demo-vm1", tenantA, "hpc", "pc", false}
 	alien := &server{3, "demo-vm0", tenantB, "hpc", "q35", false}
 	plain := &server{4, "demo-vm2", tenantA, "m1.tiny", "pc", false}
+	// Strangers who claim to be the QEMUs of the servers get no region, and keep none.
+	for _, s := range []*server{vm0, vm1, alien} {
+		c.stranger(s.uuid())
+	}
 	for _, s := range []*server{vm0, vm1, alien, plain} {
 		c.boot(s).want(0)
 	}
 	c.count(3, 2)
+	if got := c.inside("find", "/dev/shm", "-type", "f", "!", "-user", "libvirt-qemu").out; got != "" {
+		t.Errorf("regions of others than libvirt's user: %s", c.inside("ls", "-lR", "/dev/shm").out)
+	}
 	for _, s := range []*server{vm0, vm1} {
 		c.virsh("dumpxml", s.domain()).want(0, "ivshmem-plain")
 	}
@@ -349,12 +356,5 @@ func onDemand(t *testing.T) {
 // kill9 kills the QEMU of a server.
 func (c *compute) kill9(s *server) {
 	c.t.Helper()
-	p, err := libvirtd.FindQEMU(libvirtd.UUID(s.uuid()))
-	if err != nil || p == nil {
-		c.t.Fatalf("QEMU of %s: %v, %v", s.domain(), p, err)
-	}
-	defer p.Close()
-	if _, err := p.Kill(bound); err != nil {
-		c.t.Fatal(err)
-	}
+	kill(c.t, c.qemu(s.domain()))
 }

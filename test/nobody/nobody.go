@@ -3,8 +3,10 @@ package nobody
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -44,4 +46,32 @@ func Do(t *testing.T, f func()) {
 		f()
 	}()
 	<-done
+}
+
+// Called starts a program that sleeps until the test ends, whose file and command line have these names, as a user. The caller
+// is root.
+func Called(t *testing.T, file string, user int, line string) *exec.Cmd {
+	t.Helper()
+	program, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(program)
+	path := filepath.Join(Dir(t), file)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := &exec.Cmd{Path: path, Args: []string{line, "3600"}, Dir: "/",
+		SysProcAttr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}}}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd
 }

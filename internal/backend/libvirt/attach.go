@@ -16,13 +16,13 @@ import (
 
 var uuidForm = lazyregexp.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// Attach finds a domain by the UUID that was chosen for it. Where no libvirtd answers, a domain is a QEMU with that
-// UUID on its command line, or nothing: a daemon that starts later forgets a domain without a QEMU.
+// Attach finds a domain by the UUID that was chosen for it. Where no libvirtd answers, a domain is its QEMU or
+// nothing: a daemon that starts later forgets a domain without a QEMU.
 func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, error) {
 	if !uuidForm().MatchString(r.ID[keyUUID]) {
 		return nil, fmt.Errorf("%.60q is no UUID of a domain", r.ID[keyUUID])
 	}
-	p, err := libvirtd.FindQEMU(libvirtd.UUID(r.ID[keyUUID]))
+	p, err := d.qemu(r)
 	if err != nil {
 		return nil, err
 	}
@@ -47,20 +47,25 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 	return &attached{d: d, ref: r, p: p, done: make(chan struct{})}, nil
 }
 
+// qemu returns the process of the domain of a Ref; nil: there is none. The caller closes it.
+func (d *driver) qemu(r backend.Ref) (*process.Process, error) {
+	return d.address.FindQEMU(r.ID[keyName], libvirtd.UUID(r.ID[keyUUID]))
+}
+
 // killWait is how long a process may take to end after SIGKILL.
 const killWait = 10 * time.Second
 
 // end ends the domain of a Ref, whatever of it is there: by libvirtd, or where none answers by its QEMU's process p
 // (nil: not known). It returns when both are gone.
-func end(ctx context.Context, dial func(context.Context) (*libvirtd.Conn, error), r backend.Ref, p *process.Process) error {
+func (d *driver) end(ctx context.Context, r backend.Ref, p *process.Process) error {
 	var none *libvirtd.NoDaemon
-	err := endDomain(ctx, dial, r.ID[keyUUID])
+	err := endDomain(ctx, d.connect, r.ID[keyUUID])
 	if err != nil && !errors.As(err, &none) && !errors.Is(err, libvirtd.ErrLost) {
 		return err
 	}
 	if p == nil {
 		var e error
-		if p, e = libvirtd.FindQEMU(libvirtd.UUID(r.ID[keyUUID])); e != nil {
+		if p, e = d.qemu(r); e != nil {
 			return errors.Join(err, e)
 		}
 		if p == nil {
@@ -116,7 +121,7 @@ func (a *attached) Pause(context.Context) error { return errAttached }
 func (a *attached) Resume(context.Context) error { return errAttached }
 
 func (a *attached) Kill(ctx context.Context) error {
-	if err := end(ctx, a.d.connect, a.ref, a.p); err != nil {
+	if err := a.d.end(ctx, a.ref, a.p); err != nil {
 		return err
 	}
 	a.once.Do(func() { close(a.done) })

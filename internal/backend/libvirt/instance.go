@@ -215,7 +215,7 @@ func (i *instance) blame() {
 // Kill ends the domain, and returns when libvirtd knows of none any more.
 func (i *instance) Kill(ctx context.Context) error {
 	i.blame()
-	if err := end(ctx, i.d.connect, i.ref, i.process); err != nil {
+	if err := i.d.end(ctx, i.ref, i.process); err != nil {
 		return err
 	}
 	i.mu.Lock()

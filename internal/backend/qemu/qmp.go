@@ -79,7 +79,7 @@ func newQMP(ctx context.Context, conn io.ReadWriteCloser) (*QMP, error) {
 	case <-q.done:
 		return fail(q.err)
 	case <-ctx.Done():
-		return fail(ctx.Err())
+		return fail(context.Cause(ctx))
 	}
 	if err := q.Execute(ctx, "qmp_capabilities", nil, nil); err != nil {
 		return fail(err)
@@ -135,7 +135,7 @@ func (q *QMP) Execute(ctx context.Context, command string, args, result any) err
 	case <-q.done:
 		return q.err
 	case <-ctx.Done():
-		return fmt.Errorf("QEMU: %s: %w", command, ctx.Err())
+		return fmt.Errorf("QEMU: %s: %w", command, context.Cause(ctx))
 	}
 }
 

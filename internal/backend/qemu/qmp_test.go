@@ -185,3 +185,16 @@ func FuzzQMP(f *testing.F) {
 		q.Close()
 	})
 }
+
+// QEMU that says nothing in time is reported by the caller's own words for that time.
+func TestQMPLate(t *testing.T) {
+	mine, theirs := net.Pipe()
+	defer theirs.Close()
+	late := errors.New("the VMs were not ready after 1ms")
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 1, late)
+	defer cancel()
+	<-ctx.Done()
+	if _, err := newQMP(ctx, mine); err != late {
+		t.Errorf("%v, want %v", err, late)
+	}
+}

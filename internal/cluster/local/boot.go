@@ -12,13 +12,29 @@ import (
 	"nearmetal/internal/cluster/state"
 )
 
+// tooLate is the error of VMs that took longer to be ready than they may.
+type tooLate struct {
+	what string // "the VMs were"
+	o    options
+}
+
+func (e *tooLate) Error() string {
+	by := "--boot-timeout"
+	if e.o.Limited {
+		by = "boot_timeout in Slurm's plugstack.conf"
+	}
+	return fmt.Sprintf("%s not ready after %v (%s)", e.what, e.o.BootTimeout, by)
+}
+
+// Is says that it is the end of a time, for whoever asks whose fault that was.
+func (e *tooLate) Is(err error) bool { return err == context.DeadlineExceeded }
+
 // Boot starts the prepared VMs and waits until they are ready and as planned. When it fails, or ctx ends first, the caller
 // stops and closes them.
 func (m *VMs) Boot(ctx context.Context) error {
 	p, o, reg := m.again.p, m.again.o, m.again.reg
 	o.events.At(start.StageBoot, 0, len(m.vms))
-	ctx, cancel := context.WithTimeoutCause(ctx, o.BootTimeout,
-		fmt.Errorf("the VMs were not ready after %v", o.BootTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.BootTimeout, &tooLate{"the VMs were", o})
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)

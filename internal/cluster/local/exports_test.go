@@ -48,4 +48,13 @@ func TestCheckExports(t *testing.T) {
 			}
 		})
 	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	// As root what is not there is named before what root's VMs could write to.
+	for path, want := range map[string]string{"/no/such": "no such file or directory", readOnly: "--root-writes"} {
+		if err := checkExports(&spec.Cluster{Root: "host", Shares: []spec.Share{{Path: path, Mode: "rw"}}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("as root, %s: %v, want %q", path, err, want)
+		}
+	}
 }

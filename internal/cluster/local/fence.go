@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/cluster/limits"
@@ -45,7 +44,7 @@ func (m *VMs) fence(o options, notice func(string)) error {
 	if len(dirs) == 0 {
 		return nil
 	}
-	hidden, err := hiddenDirs()
+	hidden, err := state.HiddenDirs()
 	if err != nil {
 		return err
 	}
@@ -115,19 +114,6 @@ func lack(what string, err error, demanded bool, notice func(string)) error {
 	}
 	notice(fmt.Sprintf("%s: %v (--strict refuses that)", what, err))
 	return nil
-}
-
-// hiddenDirs hold what belongs to clusters and to the user's session.
-func hiddenDirs() ([]string, error) {
-	base, err := state.Base()
-	if err != nil {
-		return nil, err
-	}
-	list := []string{base, "/tmp/nearmetal-" + strconv.Itoa(os.Getuid())}
-	if x := os.Getenv("XDG_RUNTIME_DIR"); x != "" {
-		list = append(list, x)
-	}
-	return list, nil
 }
 
 // veiled returns the exports as the VMs see them.

@@ -256,17 +256,17 @@ func checkExports(s *spec.Cluster) error {
 			}
 		}
 	}
-	if os.Geteuid() == 0 {
-		if err := s.WritesAsRoot(); err != nil {
-			return err
-		}
-	}
 	for _, sh := range s.Shares {
 		mode := uint32(unix.R_OK | unix.X_OK)
 		if sh.Mode != "ro" {
 			mode |= unix.W_OK
 		}
 		if err := check("share", sh.Path, mode); err != nil {
+			return err
+		}
+	}
+	if os.Geteuid() == 0 {
+		if err := s.WritesAsRoot(); err != nil {
 			return err
 		}
 	}

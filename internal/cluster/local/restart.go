@@ -68,7 +68,7 @@ func (m *VMs) Restart(ctx context.Context, name string) error {
 		m.watched.less()
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, m.again.o.BootTimeout, fmt.Errorf("%s was not ready after %v", name, m.again.o.BootTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, m.again.o.BootTimeout, &tooLate{name + " was", m.again.o})
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -17,15 +18,21 @@ import (
 func Base() (string, error) {
 	dir := os.Getenv("NEARMETAL_RUNTIME_DIR")
 	if dir == "" {
-		if x := os.Getenv("XDG_RUNTIME_DIR"); x != "" && owned(x) == nil {
-			dir = filepath.Join(x, "nearmetal")
-		} else {
+		x, err := runtimeDir()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(x, "nearmetal")
+		if x == "" {
 			dir = filepath.Join("/tmp", "nearmetal-"+strconv.Itoa(os.Getuid()))
 		}
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
+	}
+	if err := hideable(dir); err != nil {
+		return "", fmt.Errorf("directory of clusters: %w; set NEARMETAL_RUNTIME_DIR to another", err)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("cannot make the directory of clusters: %w; set NEARMETAL_RUNTIME_DIR to one that can be", err)
@@ -38,6 +45,72 @@ func Base() (string, error) {
 		return "", fmt.Errorf("directory of clusters: %s is too long by %d characters; set NEARMETAL_RUNTIME_DIR to a shorter one", dir, n-107)
 	}
 	return dir, nil
+}
+
+// runtimeDir returns $XDG_RUNTIME_DIR; "" where it is not set, names nothing (in a container), or names the private directory
+// of another user (after su). Any other directory that is not this user's own is an error.
+func runtimeDir() (string, error) {
+	x := os.Getenv("XDG_RUNTIME_DIR")
+	if x == "" {
+		return "", nil
+	}
+	fi, err := os.Lstat(x)
+	if errors.Is(err, fs.ErrNotExist) && filepath.IsAbs(x) {
+		return "", nil
+	}
+	if err == nil {
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok && fi.IsDir() && int(st.Uid) != os.Getuid() && fi.Mode().Perm()&0o077 == 0 {
+			return "", nil
+		}
+		if err = owned(x); err == nil {
+			err = hideable(x)
+		}
+	}
+	if !filepath.IsAbs(x) {
+		err = fmt.Errorf("%q is not an absolute path", x)
+	}
+	if err != nil {
+		return "", fmt.Errorf("XDG_RUNTIME_DIR: %w; unset it, or set it to a private directory of your own", err)
+	}
+	return filepath.Clean(x), nil
+}
+
+// hideable says why VMs need what is in a directory, so that it cannot be hidden from them.
+func hideable(dir string) error {
+	dir = filepath.Clean(dir)
+	for _, tree := range []string{"/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot", "/proc", "/sys"} {
+		if within(dir, tree) || within(tree, dir) {
+			return fmt.Errorf("%s holds files of the system, which the VMs need", dir)
+		}
+	}
+	for _, d := range []string{"/home", "/root", "/srv", "/opt", "/var/tmp", "/run", "/dev/shm", "/tmp", os.Getenv("HOME")} {
+		if within(d, dir) {
+			return fmt.Errorf("%s holds more than runtime files, and the VMs see nothing of what is in a runtime directory", dir)
+		}
+	}
+	return nil
+}
+
+// within reports whether a clean path is dir or in it.
+func within(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
+
+// HiddenDirs returns the directories that hold what belongs to clusters and to the user's session.
+func HiddenDirs() ([]string, error) {
+	base, err := Base()
+	if err != nil {
+		return nil, err
+	}
+	list := []string{base, "/tmp/nearmetal-" + strconv.Itoa(os.Getuid())}
+	x, err := runtimeDir()
+	if err != nil {
+		return nil, err
+	}
+	if x != "" {
+		list = append(list, x)
+	}
+	return list, nil
 }
 
 // owned says why dir is not a directory that only this user can write to.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,6 +117,63 @@ func TestBaseOfOthers(t *testing.T) {
 		t.Error("a path too long for a socket was taken")
 	}
 	os.Remove("/" + strings.Repeat("x", 80))
+}
+
+// What clusters' directories and the user's runtime directory hold is hidden from VMs: no directory that they need may be either.
+func TestRuntimeDir(t *testing.T) {
+	home := t.TempDir()
+	own, open, file := filepath.Join(home, "own"), filepath.Join(home, "open"), filepath.Join(home, "file")
+	if err := errors.Join(os.Mkdir(own, 0o700), os.Mkdir(open, 0o700), os.Chmod(open, 0o777), os.WriteFile(file, nil, 0o600), os.Symlink("/usr", filepath.Join(home, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", home)
+	bad := []string{"/", "/usr", "/usr/", "/usr/lib", "/etc", "/home", "/tmp", "/var/tmp", "/run", "/var", home, filepath.Dir(home)}
+	for _, key := range []string{"NEARMETAL_RUNTIME_DIR", "XDG_RUNTIME_DIR"} {
+		t.Setenv("NEARMETAL_RUNTIME_DIR", "")
+		t.Setenv("XDG_RUNTIME_DIR", "")
+		for _, dir := range append(bad, open, file, filepath.Join(home, "link"), "usr") {
+			t.Setenv(key, dir)
+			if key == "NEARMETAL_RUNTIME_DIR" && dir == "usr" { // below the working directory
+				continue
+			}
+			if got, err := Base(); err == nil || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s=%s: clusters are in %s, %v", key, dir, got, err)
+			}
+			if got, err := HiddenDirs(); err == nil {
+				t.Errorf("%s=%s: hidden are %q", key, dir, got)
+			}
+		}
+	}
+	t.Setenv("NEARMETAL_RUNTIME_DIR", own)
+	t.Setenv("XDG_RUNTIME_DIR", "/usr")
+	if got, err := HiddenDirs(); err == nil || !strings.Contains(err.Error(), "XDG_RUNTIME_DIR") {
+		t.Errorf("hidden are %q, %v", got, err)
+	}
+	t.Setenv("NEARMETAL_RUNTIME_DIR", "")
+	t.Setenv("XDG_RUNTIME_DIR", own)
+	if got, err := Base(); err != nil || got != filepath.Join(own, "nearmetal") {
+		t.Errorf("%s, %v", got, err)
+	}
+	if got, err := HiddenDirs(); err != nil || !slices.Contains(got, own) {
+		t.Errorf("hidden are %q, %v", got, err)
+	}
+	// After su the variable may name another user's, and in a container one that is not there.
+	names := []string{filepath.Join(home, "none")}
+	if os.Getuid() == 0 {
+		if err := os.Chown(own, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, own)
+	}
+	for _, dir := range names {
+		t.Setenv("XDG_RUNTIME_DIR", dir)
+		if got, err := Base(); err != nil || strings.HasPrefix(got, dir) {
+			t.Errorf("%s: %s, %v", dir, got, err)
+		}
+		if got, err := HiddenDirs(); err != nil || slices.Contains(got, dir) {
+			t.Errorf("%s: hidden are %q, %v", dir, got, err)
+		}
+	}
 }
 
 // A lock that the file system cannot be asked about (NFS) does not say that nobody owns a cluster: nothing of

@@ -39,8 +39,6 @@ const (
 	dataMax = 65535/4*3 - 32
 	// handshakeTime bounds how long a caller may take to prove that it has the secret.
 	handshakeTime = 10 * time.Second
-	// callersMost bounds callers that are at it.
-	callersMost = 32
 )
 
 // NewSecret returns a new secret as Settings have it.
@@ -149,7 +147,7 @@ func Accept(ctx context.Context, l net.Listener, secret string) (net.Conn, error
 	}()
 	found := make(chan net.Conn)
 	failed := make(chan error, 1)
-	places := make(chan struct{}, callersMost)
+	var callers network.Callers
 	go func() {
 		for {
 			raw, err := l.Accept()
@@ -157,25 +155,14 @@ func Accept(ctx context.Context, l net.Listener, secret string) (net.Conn, error
 				failed <- err
 				return
 			}
-			select {
-			case places <- struct{}{}:
-			default:
-				raw.Close() // too many at it: the owner tries again
-				continue
-			}
+			callers.Add(raw)
 			go func() {
-				defer func() { <-places }()
-				t := tls.Server(raw, c)
-				t.SetDeadline(time.Now().Add(handshakeTime))
-				if err := t.HandshakeContext(ctx); err != nil {
+				t, err := greet(ctx, raw, c)
+				callers.Done(raw)
+				if err != nil {
 					raw.Close()
 					return
 				}
-				if _, err := t.Write([]byte{welcome}); err != nil {
-					raw.Close()
-					return
-				}
-				t.SetDeadline(time.Time{})
 				select {
 				case found <- t:
 				case <-ctx.Done():
@@ -190,4 +177,17 @@ func Accept(ctx context.Context, l net.Listener, secret string) (net.Conn, error
 	case err := <-failed:
 		return nil, errors.Join(context.Cause(ctx), err)
 	}
+}
+
+// greet has a caller prove that it has the secret, within handshakeTime.
+func greet(ctx context.Context, raw net.Conn, c *tls.Config) (net.Conn, error) {
+	t := tls.Server(raw, c)
+	t.SetDeadline(time.Now().Add(handshakeTime))
+	if err := t.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := t.Write([]byte{welcome}); err != nil {
+		return nil, err
+	}
+	return t, t.SetDeadline(time.Time{})
 }

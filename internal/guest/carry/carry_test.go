@@ -83,6 +83,44 @@ func TestSecret(t *testing.T) {
 	}
 }
 
+// Callers that say nothing take no place from the owner, who comes from another address or their own, and gets in at once.
+func TestFlood(t *testing.T) {
+	for name, from := range map[string]string{"another address": "127.0.0.2", "the owner's own": "127.0.0.1"} {
+		t.Run(name, func(t *testing.T) {
+			l, s := listen(t), secret(t)
+			at := l.Addr().String()
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+			for range 300 { // the listener has them before the owner
+				c, err := d.Dial("tcp", at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+			}
+			got := make(chan error, 1)
+			go func() {
+				c, err := Accept(context.Background(), l, s)
+				if err == nil {
+					_, err = c.Write([]byte{'!'})
+					c.Close()
+				}
+				got <- err
+			}()
+			mine, err := Dial(context.Background(), at, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer mine.Close()
+			if b, err := io.ReadAll(mine); string(b) != "!" || err != nil {
+				t.Errorf("%q, %v", b, err)
+			}
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A program in the VM's place that has not the secret is not taken for it.
 func TestImpostor(t *testing.T) {
 	l, s := listen(t), secret(t)

@@ -158,7 +158,7 @@ func (m *Mux) Hello(ctx context.Context) (Fields, error) {
 	case <-m.done:
 		return nil, m.Err()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	}
 }
 

@@ -178,8 +178,8 @@ func (s *Stream) Receive(ctx context.Context) (Fields, error) {
 		if s.err != nil {
 			return nil, s.err
 		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
 		s.cond.Wait()
 	}

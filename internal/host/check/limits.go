@@ -1,7 +1,9 @@
 package check
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 
@@ -146,14 +148,29 @@ func (f *facts) lockers() []locker {
 	}
 	add("this process", "/proc/self/limits", 0)
 	for _, name := range []string{"slurmd", "libvirtd", "virtqemud", "sshd"} {
-		for i, pid := range f.processes(name) {
-			if i > 0 {
+		for _, pid := range f.processes(name) {
+			if f.ofRoot(pid) {
+				add(name, fmt.Sprintf("/proc/%d/limits", pid), pid)
 				break // the first is the daemon, others are its children
 			}
-			add(name, fmt.Sprintf("/proc/%d/limits", pid), pid)
 		}
 	}
 	return list
+}
+
+// ofRoot reports whether a process is root's in every way: any user may call a program slurmd. A tree that was captured
+// need not say.
+func (f *facts) ofRoot(pid int) bool {
+	s, err := f.read(fmt.Sprintf("/proc/%d/status", pid))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	for _, line := range strings.Split(s, "\n") {
+		if ids, ok := strings.CutPrefix(line, "Uid:"); ok {
+			return strings.Join(strings.Fields(ids), " ") == "0 0 0 0"
+		}
+	}
+	return false
 }
 
 // parseLimit reads a soft and a hard limit, called name, of a process's limits (proc(5), /proc/PID/limits).

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"nearmetal/internal/lazyregexp"
@@ -23,6 +24,7 @@ type Domain struct {
 	Port    int               // number of a PCI Express root port that is free; 0: there is none
 	Node    int               // NUMA node of this host that the first of its memory is on; -1: any
 	Reboots bool              // a reset lets it start again
+	User    int               // that its QEMU runs as, where libvirtd says so by number; else -1
 }
 
 // What a region can be plugged into.
@@ -62,6 +64,10 @@ type xmlDomain struct {
 	Devices struct {
 		All []xmlDevice `xml:",any"`
 	} `xml:"devices"`
+	Labels []struct {
+		Model string `xml:"model,attr"`
+		Label string `xml:"label"`
+	} `xml:"seclabel"`
 }
 
 type xmlInstance struct {
@@ -116,7 +122,7 @@ func ParseDomain(r io.Reader) (*Domain, error) {
 		return nil, nil
 	}
 	d := &Domain{UUID: strings.TrimSpace(x.UUID), Name: strings.TrimSpace(x.Name), Project: nova.Project.UUID,
-		Group: GroupOf(strings.TrimSpace(nova.Name)), Flavor: nova.Flavor.Name, Specs: map[string]string{}, Node: -1,
+		Group: GroupOf(strings.TrimSpace(nova.Name)), Flavor: nova.Flavor.Name, Specs: map[string]string{}, Node: -1, User: -1,
 		Reboots: x.OnReboot == "" || strings.TrimSpace(x.OnReboot) == "restart"}
 	switch {
 	case !uuidForm().MatchString(d.UUID):
@@ -126,6 +132,12 @@ func ParseDomain(r io.Reader) (*Domain, error) {
 	}
 	for _, s := range nova.Flavor.Specs {
 		d.Specs[s.Name] = strings.TrimSpace(s.Value)
+	}
+	for _, l := range x.Labels { // +64055:+64055 of model dac are user and group of a domain that runs
+		user, _, _ := strings.Cut(strings.TrimSpace(l.Label), ":")
+		if n, err := strconv.ParseUint(strings.TrimPrefix(user, "+"), 10, 31); err == nil && l.Model == "dac" {
+			d.User = int(n)
+		}
 	}
 	nodes := x.Memory.Nodeset
 	for _, c := range x.Cells {

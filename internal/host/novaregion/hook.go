@@ -134,7 +134,7 @@ func (p Paths) started(d *Domain, c *Config) error {
 	if r == nil {
 		return errors.New("no region was made for it: its flavor was given one while it started")
 	}
-	q, err := libvirtd.FindQEMU(libvirtd.UUID(d.UUID))
+	q, err := findQEMU(d.Name, d.UUID)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (p Paths) started(d *Domain, c *Config) error {
 		return errors.New("its QEMU is not there")
 	}
 	defer q.Close()
-	if err := own(p.memory(r), q.PID); err != nil {
+	if err := own(p.memory(r), q, d.User); err != nil {
 		return err
 	}
 	cmd := exec.Command(c.Program, "host", "openstack-region", "plug", d.UUID)
@@ -152,24 +152,34 @@ func (p Paths) started(d *Domain, c *Config) error {
 	return cmd.Start() // nobody waits for it: libvirtd does not end this start before this process has ended
 }
 
-// own makes a QEMU's user the owner of a region's memory. All of a region's VMs run as one user.
-func own(path string, pid int) error {
-	st, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+// findQEMU returns the process of a domain of the host's libvirtd, which Nova's are; nil: there is none.
+func findQEMU(name, uuid string) (*process.Process, error) {
+	return libvirtd.Address{}.FindQEMU(name, libvirtd.UUID(uuid))
+}
+
+// own makes a QEMU's user the owner of a region's memory. All of a region's VMs run as one user. said is the user that libvirtd
+// runs this QEMU as, by its own account; -1: it does not say.
+func own(path string, q *process.Process, said int) error {
+	users, groups, err := q.Owner()
+	if err != nil {
+		return fmt.Errorf("its QEMU: %w", err)
+	}
+	user, group := users[1], groups[1]
+	if said >= 0 && user != said {
+		return fmt.Errorf("its QEMU runs as user %d, and libvirtd started it as user %d", user, said)
+	}
+	st, err := os.Lstat(path)
 	if err != nil {
 		return err
 	}
-	user := st.Sys().(*syscall.Stat_t)
-	if st, err = os.Lstat(path); err != nil {
-		return err
-	}
 	now := st.Sys().(*syscall.Stat_t)
-	if now.Uid == user.Uid && now.Gid == user.Gid {
+	if int(now.Uid) == user && int(now.Gid) == group {
 		return nil
 	}
 	if now.Uid != uint32(os.Geteuid()) {
-		return fmt.Errorf("the region belongs to VMs of user %d, and this one runs as user %d", now.Uid, user.Uid)
+		return fmt.Errorf("the region belongs to VMs of user %d, and this one runs as user %d", now.Uid, user)
 	}
-	return os.Lchown(path, int(user.Uid), int(user.Gid))
+	return os.Lchown(path, user, group)
 }
 
 // release takes a domain that has ended off its region, and removes what has no VM any more.

@@ -16,6 +16,7 @@ import (
 
 	"nearmetal/internal/backend/openstack"
 	"nearmetal/internal/host/change"
+	"nearmetal/internal/host/process"
 	"nearmetal/internal/region"
 	"nearmetal/internal/spec"
 )
@@ -75,7 +76,7 @@ func TestParseDomain(t *testing.T) {
 	}
 	base := nova{uuid: id(1), server: "demo-vm0", project: projectA, flavor: "hpc.1"}
 	d := parse(base)
-	want := Domain{UUID: id(1), Name: "instance-00000001", Project: projectA, Group: "demo", Flavor: "hpc.1", Bus: BusPCI, Node: -1, Reboots: true}
+	want := Domain{UUID: id(1), Name: "instance-00000001", Project: projectA, Group: "demo", Flavor: "hpc.1", Bus: BusPCI, Node: -1, Reboots: true, User: -1}
 	if d.Specs = nil; fmt.Sprintf("%+v", *d) != fmt.Sprintf("%+v", want) {
 		t.Errorf("%+v, want %+v", *d, want)
 	}
@@ -84,6 +85,16 @@ func TestParseDomain(t *testing.T) {
 	base.specs = `<nova:extraSpecs><nova:extraSpec name="nearmetal:region"> 64MiB </nova:extraSpec></nova:extraSpecs>`
 	if d = parse(base); d.Bus != BusPCIe || d.Port != 6 || d.Node != 3 || d.Specs[ExtraSpec] != "64MiB" {
 		t.Errorf("%+v", d)
+	}
+	label := func(model, text string) int {
+		d, err := ParseDomain(strings.NewReader(strings.Replace(base.xml(), "</domain>", "<seclabel model='"+model+"'><label>"+text+"</label></seclabel></domain>", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.User
+	}
+	if a, b, c := label("dac", "+64055:+64056"), label("dac", "qemu:qemu"), label("apparmor", "107:107"); a != 64055 || b != -1 || c != -1 {
+		t.Errorf("users %d, %d, %d", a, b, c)
 	}
 	base.devices = strings.ReplaceAll(ports, "index='6'", "index='7'") + "<interface><address type='pci' bus='0x07'/></interface>"
 	if d = parse(base); d.Port != 0 {
@@ -299,6 +310,46 @@ func TestSweep(t *testing.T) {
 	}
 	if got := p.memories(t); len(got) != 1 || filepath.Base(got[0]) != "other" || len(doors()) != 0 {
 		t.Errorf("left: %v, %v", got, doors())
+	}
+}
+
+// The region goes to the user of a QEMU that libvirtd started as this user.
+func TestOwn(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	path := filepath.Join(t.TempDir(), "memory")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65533}}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	q, err := process.Open(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	if err := own(path, q, 64055); err == nil || !strings.Contains(err.Error(), "libvirtd started it as user 64055") {
+		t.Errorf("%v", err)
+	}
+	for _, said := range []int{65534, -1} {
+		if err := own(path, q, said); err != nil {
+			t.Error(err)
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Uid != 65534 || st.Gid != 65533 {
+		t.Errorf("%v: user %d, group %d", err, st.Uid, st.Gid)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if err := own(path, q, -1); !errors.Is(err, process.ErrGone) {
+		t.Errorf("%v", err)
 	}
 }
 

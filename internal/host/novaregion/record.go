@@ -17,7 +17,6 @@ import (
 
 	"nearmetal/internal/host/process"
 	"nearmetal/internal/lazyregexp"
-	"nearmetal/internal/libvirtd"
 	"nearmetal/internal/region"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/wholefile"
@@ -191,7 +190,7 @@ func (p Paths) closeDoor(m *Member) {
 
 // lives reports whether a VM runs, or starts.
 func lives(m *Member) (bool, error) {
-	q, err := libvirtd.FindQEMU(libvirtd.UUID(m.UUID))
+	q, err := findQEMU(m.Name, m.UUID)
 	if err != nil {
 		return false, err
 	}

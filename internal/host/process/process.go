@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -50,26 +51,85 @@ type Process struct {
 // ErrGone is Find's error for a process that has ended.
 var ErrGone = errors.New("there is no such process any more")
 
-// Find returns the process with this number and start; ErrGone if it has ended, whoever has the
-// number now. The caller closes it.
-func Find(pid int, start string) (*Process, error) {
-	// The pidfd is taken before the start time is read: a signal then goes to the process that was
-	// looked at, or to none.
+// Open returns the process that has a number now; ErrGone if there is none. The caller closes it.
+func Open(pid int) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err == unix.ESRCH {
 		return nil, ErrGone
 	}
 	if err != nil {
+		return nil, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return &Process{pid, fd}, nil
+}
+
+// Find returns the process with this number and start; ErrGone if it has ended, whoever has the
+// number now. The caller closes it.
+func Find(pid int, start string) (*Process, error) {
+	// The pidfd is taken before the start time is read: a signal then goes to the process that was
+	// looked at, or to none.
+	p, err := Open(pid)
+	if err != nil {
 		return nil, err
 	}
 	if now, err := Start(pid); errors.Is(err, fs.ErrNotExist) || err == nil && now != start {
-		unix.Close(fd)
+		p.Close()
 		return nil, ErrGone
 	} else if err != nil {
-		unix.Close(fd)
+		p.Close()
 		return nil, err
 	}
-	return &Process{pid, fd}, nil
+	return p, nil
+}
+
+// IDs are a process's real, effective, saved and file-system user or group.
+type IDs [4]int
+
+// Owner returns the users and groups of the process; ErrGone if it has ended.
+func (p *Process) Owner() (users, groups IDs, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
+	if ended, perr := p.poll(0); ended || perr != nil || errors.Is(err, fs.ErrNotExist) {
+		return users, groups, ErrGone // the number may be another's since
+	}
+	if err != nil {
+		return users, groups, err
+	}
+	n := 0
+	for _, line := range strings.Split(string(text), "\n") {
+		var ids *IDs
+		key, v, _ := strings.Cut(line, ":")
+		switch key {
+		case "Uid":
+			ids = &users
+		case "Gid":
+			ids = &groups
+		default:
+			continue
+		}
+		if k, err := fmt.Sscan(v, &ids[0], &ids[1], &ids[2], &ids[3]); k == 4 && err == nil {
+			n++
+		}
+	}
+	if n != 2 {
+		return users, groups, fmt.Errorf("/proc/%d/status names no user and group", p.PID)
+	}
+	return users, groups, nil
+}
+
+// Runs reports whether the process is root's in every way and runs a program whose file has a name. Command lines and
+// names of processes prove nothing: whoever starts a program chooses them, a set-user-ID one of root's too. It is for root.
+func (p *Process) Runs(program string) bool {
+	users, _, err := p.Owner()
+	if err != nil || users != (IDs{}) {
+		return false
+	}
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PID))
+	if ended, perr := p.poll(0); ended || perr != nil || err != nil {
+		return false
+	}
+	// A program replaced since is "/usr/sbin/NAME (deleted)", one without a file "/memfd:NAME (deleted)".
+	name := strings.TrimSuffix(filepath.Base(exe), " (deleted)")
+	return strings.TrimPrefix(name, "memfd:") == program
 }
 
 // Kill ends the process by SIGKILL and waits until it has ended, for the time given at most. did is
