@@ -460,6 +460,18 @@ static void unmap_region(struct ivs_region *r)
 	free(r);
 }
 
+/* Conditions whose waits end by a clock that nobody sets. */
+static void init_beat(struct ivs_region *r)
+{
+	pthread_condattr_t attr;
+
+	pthread_mutex_init(&r->beat_lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&r->beat_cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
 static int open_region(struct ivs_region **region)
 {
 	char own[256], prefix[64], found[320];
@@ -473,8 +485,7 @@ static int open_region(struct ivs_region **region)
 	if (!r)
 		return -FI_ENOMEM;
 	r->fd = -1;
-	pthread_mutex_init(&r->beat_lock, NULL);
-	pthread_cond_init(&r->beat_cond, NULL);
+	init_beat(r);
 	if (!path && ivs_region_find(found, sizeof(found)))
 		path = found;
 	if (!path) {

@@ -100,7 +100,7 @@ static void *beat(void *arg)
 				if (doors[i])
 					ivs_identity_clear(doors[i] - 1);
 			}
-		clock_gettime(CLOCK_REALTIME, &ts);
+		clock_gettime(CLOCK_MONOTONIC, &ts);
 		ts.tv_nsec += IVS_BEAT_MS * 1000000L;
 		if (ts.tv_nsec >= 1000000000L) {
 			ts.tv_nsec -= 1000000000L;
