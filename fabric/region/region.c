@@ -457,6 +457,7 @@ static void unmap_region(struct ivs_region *r)
 	}
 	pthread_mutex_destroy(&r->beat_lock);
 	pthread_cond_destroy(&r->beat_cond);
+	pthread_cond_destroy(&r->held_cond);
 	free(r);
 }
 
@@ -469,6 +470,7 @@ static void init_beat(struct ivs_region *r)
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&r->beat_cond, &attr);
+	pthread_cond_init(&r->held_cond, &attr);
 	pthread_condattr_destroy(&attr);
 }
 
