@@ -67,6 +67,9 @@ void ivu_peer_free(struct ivu_peer *peer)
 	ivs_list_each_safe(pos, tmp, &peer->flushes)
 		free(ivs_entry(pos, struct ivu_flush, link));
 	free(peer->ivs.tx_bounce);
+	/* A child of fork has something else where its parent had the ledger. */
+	if (!ivu_alien(ivu_iface_of(peer->ivs.ep)))
+		ivs_slot_forget(&peer->ivs.alive);
 	ivs_list_del(&peer->ivs.all);
 	free(peer);
 }
@@ -105,7 +108,7 @@ struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epo
 	if (!peer)
 		return NULL;
 	ep->by_slot[slot] = &peer->ivs;
-	/* Now, while it lives: if the proof fails later, it has ended. */
+	/* Now, while it lives: its ledger shows when it has ended. */
 	ivs_slot_neighbour(ep->domain->region, slot, epoch, &peer->ivs.alive);
 	return &peer->ivs;
 }

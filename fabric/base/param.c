@@ -80,7 +80,7 @@ void ivs_param_init(void)
 	       "$NEARMETAL_REGION, else " NM_REGION_DEVICE ", else a file of the job's "
 	       "own in /dev/shm); \"none\": everything goes over the core provider");
 	DEFINE("region_size", FI_PARAM_SIZE_T,
-	       "Bytes of a region made in /dev/shm; only what is touched takes memory "
+	       "Bytes of a region made in /dev/shm; it takes memory as ranks need it "
 	       "(default: %zu)", ivs_param.region_size);
 	DEFINE("ranks", FI_PARAM_SIZE_T,
 	       "Most ranks in a region that nobody has used yet, up to %d "

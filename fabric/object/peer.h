@@ -10,7 +10,6 @@
 #include "region/region.h"
 
 struct ivs_ep;
-struct ivs_ledger;
 struct ivs_traffic_to;
 
 #define IVS_NO_SLOT	UINT32_MAX
@@ -56,16 +55,16 @@ struct ivs_peer {
 	uint32_t	slot;		/* NONE: of no slot */
 	uint32_t	epoch;
 	int		pid;		/* whose memory we can read, or 0 */
-	uint8_t		key[16];	/* its secret; pid != 0 */
 	bool		self;		/* of this very process */
-	bool		located;	/* pid was determined */
 	bool		marked;		/* something names it (ivs_peer_check()) */
 	bool		alone;		/* it cannot write our memory */
 	bool		helped;		/* it copied a part of its last message to us */
 	uint32_t	coop_gen;	/* of the last message that both copied to us (ivs_front.word) */
 	struct ivs_alive alive;
-	const struct ivs_ledger *ledger; /* its own; ivs_peer_ledger() */
-	bool		ledger_asked;
+	uint64_t	cma_copies;	/* from or to its memory (CMA) */
+	fi_addr_t	core_addr;	/* in the core provider's AV */
+	uint64_t	core_uid;	/* what it calls itself there, 0: not heard of */
+	struct ivs_peer	*core_next;
 	uint32_t	used;		/* ep->ticks when something came */
 	uint32_t	run;		/* messages in a row, with none from us in between */
 	uint64_t	run_head;	/* tx_head when it began */
@@ -89,11 +88,7 @@ struct ivs_peer {
 	struct ivs_list	active;		/* in ep->active: something to send */
 	bool		is_active;
 	struct ivs_list	all;		/* in ep->peers_all */
-	fi_addr_t	core_addr;	/* in the core provider's AV */
 	int		knock;		/* a connection that shows whether it is there (lower/knock.h), -1: none */
-	uint64_t	core_uid;	/* what it calls itself there, 0: not heard of */
-	struct ivs_peer	*core_next;
-	uint64_t	cma_copies;		/* copies from or to its memory (CMA) */
 	struct ivs_nt	nt;		/* how pieces for it are copied */
 	struct ivs_cma_policy reads;	/* when it reads messages directly */
 	uint32_t	core_sent;	/* messages to it */

@@ -379,10 +379,12 @@ static int enable(struct ivs_ep *ep)
 			return ret;
 		ep->by_slot = calloc(r->geo.slots, sizeof(*ep->by_slot));
 		ep->held_by_slot = calloc(r->geo.slots, sizeof(*ep->held_by_slot));
-		if (!ep->by_slot || !ep->held_by_slot || ivs_bounce_pool_open(ep) ||
-		    ivs_heap_open(ep->slot, ep->epoch, &ep->heap)) {
+		ret = ep->by_slot && ep->held_by_slot ? ivs_bounce_pool_open(ep) : -FI_ENOMEM;
+		if (!ret)
+			ret = ivs_heap_open(ep->slot, ep->epoch, &ep->heap);
+		if (ret) {
 			ivs_slot_release(r, ep->slot, ep->epoch);
-			return -FI_ENOMEM;
+			return ret;
 		}
 		ep->area = ivs_area(r, ep->slot);
 		ep->me = &r->slots[ep->slot];

@@ -46,12 +46,12 @@ static bool find_remote(struct ivs_peer *peer, uint64_t addr, size_t len, uint64
 					state, r->base + m.base);
 			out->iov_base = r->base + m.base + (addr - m.origin);
 		} else {
-			const struct ivs_ledger *ledger = ivs_peer_ledger(peer);
+			const struct ivs_ledger *ledger = peer->alive.ledger;
 
 			/* Its own memory: only as its owner wrote it, nobody else, and while it holds. */
 			if (!peer->pid || !ledger || !m.check ||
 			    m.check != __atomic_load_n(&ledger->check[i], __ATOMIC_ACQUIRE) ||
-			    m.check != ivs_mr_check(peer->key, &m, peer->slot, peer->epoch))
+			    m.check != ivs_mr_check(peer->alive.key, &m, peer->slot, peer->epoch))
 				return false;
 			out->iov_base = (void *) (uintptr_t) (m.base + (addr - m.origin));
 		}

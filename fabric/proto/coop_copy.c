@@ -172,7 +172,7 @@ static bool asked(const volatile struct ivs_front *front, uint32_t gen, struct i
 
 bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t tag)
 {
-	const struct ivs_ledger *theirs = ivs_peer_ledger(peer);
+	const struct ivs_ledger *theirs = peer->alive.ledger;
 	uint32_t gen = (uint32_t) (tag >> 32), count, done = 0;
 	struct ivs_tx *tx = ivs_tx_find(ep, peer, (uint32_t) tag);
 	struct ivs_shown *shown = tx && tx->shown ? ivs_shown_entry(ep, tx) : NULL;

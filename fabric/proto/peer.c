@@ -6,7 +6,6 @@
 #include "lower/knock.h"
 #include "lower/passthrough.h"
 #include "proto/proto.h"
-#include "region/ledger.h"
 #include "ring/ring.h"
 
 static struct ivs_peer *new_peer(struct ivs_ep *ep, const struct ivs_addr *addr)
@@ -51,6 +50,14 @@ static fi_addr_t find_slot_addr(struct ivs_ep *ep, uint32_t slot, uint32_t epoch
 	return FI_ADDR_NOTAVAIL;
 }
 
+/* Finds out whether it is a neighbour, whose memory we can reach. */
+static void locate(struct ivs_peer *p)
+{
+	if (ivs_slot_neighbour(p->ep->domain->region, p->slot, p->epoch, &p->alive) && ivs_param.cma)
+		p->pid = p->alive.pid;
+	p->self = p->pid == getpid();
+}
+
 struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epoch)
 {
 	struct ivs_peer *p = ep->by_slot[slot];
@@ -77,8 +84,8 @@ struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epo
 	p->held = &ep->held_by_slot[slot];
 	p->fi_addr = find_slot_addr(ep, slot, epoch);
 	ep->by_slot[slot] = p;
-	/* Now, while it lives: if the proof fails later, it has ended. */
-	ivs_peer_locate(p);
+	/* Now, while it lives: its ledger shows when it has ended. */
+	locate(p);
 	return p;
 }
 
@@ -237,30 +244,6 @@ int ivs_peer_connect(struct ivs_peer *p)
 	return 0;
 }
 
-void ivs_peer_locate(struct ivs_peer *p)
-{
-	struct ivs_region *r = p->ep->domain->region;
-
-	if (p->located || p->slot == IVS_NO_SLOT)
-		return;
-	p->located = true;
-	if (ivs_slot_neighbour(r, p->slot, p->epoch, &p->alive) && ivs_param.cma) {
-		p->pid = p->alive.pid;
-		memcpy(p->key, p->alive.key, sizeof(p->key));
-	}
-	p->self = p->pid == getpid();
-}
-
-const struct ivs_ledger *ivs_peer_ledger(struct ivs_peer *p)
-{
-	if (!p->ledger_asked) {
-		p->ledger_asked = true;
-		if (p->pid)
-			p->ledger = ivs_ledger_map(p->pid, p->alive.ledger);
-	}
-	return p->ledger;
-}
-
 static void unhot(struct ivs_peer *p)
 {
 	struct ivs_ep *ep = p->ep;
@@ -358,7 +341,9 @@ void ivs_peer_free(struct ivs_peer *p)
 		free(c);
 	}
 	free(p->tx_bounce);
-	ivs_ledger_unmap(p->ledger);
+	/* A child of fork has something else where its parent had the ledger. */
+	if (!ivs_forked(p->ep->domain->pid))
+		ivs_slot_forget(&p->alive);
 	ivs_knock_end(p);
 	ivs_list_del(&p->all);
 	free(p);

@@ -10,9 +10,6 @@ int ivs_peer_connect(struct ivs_peer *peer);
 void ivs_peer_inserted(struct ivs_ep *ep, fi_addr_t addr);
 void ivs_peer_removed(struct ivs_ep *ep, fi_addr_t addr);
 void ivs_peer_free(struct ivs_peer *peer);
-void ivs_peer_locate(struct ivs_peer *peer);
-/* The ledger of a neighbour whose memory we can reach (ledger.h), or NULL. */
-const struct ivs_ledger *ivs_peer_ledger(struct ivs_peer *peer);
 /* Checks now and then whether the peers that owe us something still live. */
 void ivs_peer_check(struct ivs_ep *ep);
 

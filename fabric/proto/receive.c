@@ -171,7 +171,8 @@ static const char *parse(struct ivs_peer *peer, struct start *s, const void *fix
 		s->total = head.total;
 		s->data = head.data;
 		s->id = head.id;
-		return s->total < s->len || s->total > IVS_MSG_MAX ? "a message of a wrong length" : NULL;
+		/* One that is whole is sent as such: no piece would come to complete this. */
+		return s->total <= s->len || s->total > IVS_MSG_MAX ? "a message of a wrong length" : NULL;
 	default:
 		return s->flags & IVS_F_CORE ? parse_core_rts(peer, s, fixed) : parse_rts(peer, s, fixed);
 	}
@@ -590,8 +591,7 @@ static bool part(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, cons
 		write_part(ep, msg, payload, len);
 	} else if (msg->rx) {
 		receive_part(ep, msg, payload, len);
-	} else if (msg->got + len > HELD_MAX ||
-		   (msg->got + len > msg->charged && ep->ux_bytes / 2 > ivs_param.unexpected)) {
+	} else if (msg->got + len > HELD_MAX || (msg->got + len > msg->charged && !may_hold(ep, peer))) {
 		nonsense(peer, "more than it was asked for");
 	} else {
 		return hold(ep, msg, payload, len);

@@ -102,12 +102,12 @@ struct ivs_tx *ivs_shown_answered(struct ivs_ep *ep, struct ivs_peer *peer, uint
 	if (!tx || tx->peer != peer || !tx->shown)
 		return NULL;
 	return tag == answer(ivs_shown_entry(ep, tx)->number, tx->id) ||
-	       tag == signed_answer(peer->key, op, tx->id, ep->slot, ep->epoch) ? tx : NULL;
+	       tag == signed_answer(peer->alive.key, op, tx->id, ep->slot, ep->epoch) ? tx : NULL;
 }
 
 const struct ivs_shown *ivs_shown_of(struct ivs_peer *peer, uint32_t id)
 {
-	return entry((struct ivs_ledger *) (uintptr_t) ivs_peer_ledger(peer), id);
+	return entry((struct ivs_ledger *) (uintptr_t) peer->alive.ledger, id);
 }
 
 int ivs_shown_find(struct ivs_peer *peer, uint32_t id, size_t total, struct iovec *iov, uint64_t *number_out)
@@ -118,7 +118,7 @@ int ivs_shown_find(struct ivs_peer *peer, uint32_t id, size_t total, struct iove
 	int count;
 
 	*number_out = 0;
-	if (!ivs_peer_ledger(peer))
+	if (!peer->alive.ledger)
 		return 0;
 	e = ivs_shown_of(peer, id);
 	if (!e)

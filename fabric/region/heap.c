@@ -25,6 +25,14 @@ static struct ivs_heap *heaps;
 #define RING_BYTES(shift) (NM_LAYOUT_RING_CTL + ((uint64_t) NM_LAYOUT_LINE << (shift)))
 #define RING_SHIFT_MAX	8
 
+/* Bytes that a rank's smallest rings to all that it has none to would take. */
+static uint64_t least(const struct ivs_heap *h)
+{
+	uint32_t slots = h->region->geo.slots;
+
+	return h->rings_made < slots ? (slots - h->rings_made) * RING_BYTES(3) : 0;
+}
+
 int ivs_heap_open(uint32_t slot, uint32_t epoch, struct ivs_heap **heap)
 {
 	struct ivs_heap *h = calloc(1, sizeof(*h));
@@ -40,6 +48,13 @@ int ivs_heap_open(uint32_t slot, uint32_t epoch, struct ivs_heap **heap)
 	h->slot = slot;
 	h->epoch = epoch;
 	h->base = ivs_area(h->region, slot);
+	h->taken = h->region->geo.heap + least(h);
+	ret = ivs_region_take(h->region, h->base + h->region->geo.heap, least(h), true);
+	if (ret) {
+		ivs_region_put(h->region);
+		free(h);
+		return ret;
+	}
 	pthread_mutex_lock(&lock);
 	h->next = heaps;
 	heaps = h;
@@ -90,6 +105,17 @@ void ivs_heap_close(struct ivs_heap *h)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Has the area memory up to end? It is taken if not. */
+static bool reach(struct ivs_heap *h, uint64_t end)
+{
+	if (end <= h->taken)
+		return true;
+	if (ivs_region_take(h->region, h->base + h->taken, end - h->taken, false))
+		return false;
+	h->taken = end;
+	return true;
+}
+
 uint64_t ivs_heap_ring(struct ivs_heap *h, uint32_t *shift)
 {
 	const struct nm_layout_geometry *g = &h->region->geo;
@@ -100,7 +126,8 @@ uint64_t ivs_heap_ring(struct ivs_heap *h, uint32_t *shift)
 	/* A smallest ring must remain for everybody else. */
 	kept = h->rings_made < g->slots ? (g->slots - h->rings_made - 1) * RING_BYTES(3) : 0;
 	for (s = RING_SHIFT_MAX; s >= 3; s--) {
-		if (h->rings + h->top + RING_BYTES(s) + (s > 3 ? kept : 0) > heap)
+		if (h->rings + h->top + RING_BYTES(s) + (s > 3 ? kept : 0) > heap ||
+		    !reach(h, g->heap + h->rings + RING_BYTES(s) + kept))
 			continue;
 		offset = g->heap + h->rings;
 		h->rings += RING_BYTES(s);
@@ -135,8 +162,10 @@ static struct ivs_block *find(struct ivs_heap *h, uint64_t len, uint64_t kept)
 	if (g->heap + h->rings + kept + h->top + len > g->area_bytes)
 		return NULL;
 	b = calloc(1, sizeof(*b));
-	if (!b)
+	if (!b || ivs_region_take(h->region, h->base + g->area_bytes - h->top - len, len, false)) {
+		free(b);
 		return NULL;
+	}
 	h->top += len;
 	b->offset = g->area_bytes - h->top;
 	b->len = len;
@@ -157,14 +186,6 @@ static void *take(struct ivs_heap *h, size_t len, uint64_t kept, bool stays)
 	b->used = true;
 	b->stays = stays;
 	return h->base + b->offset;
-}
-
-/* Bytes that a rank's smallest rings to all that it has none to would take. */
-static uint64_t least(const struct ivs_heap *h)
-{
-	uint32_t slots = h->region->geo.slots;
-
-	return h->rings_made < slots ? (slots - h->rings_made) * RING_BYTES(3) : 0;
 }
 
 void *ivs_heap_alloc(struct ivs_heap *h, size_t len)

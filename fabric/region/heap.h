@@ -9,6 +9,7 @@ struct ivs_heap {
 	struct ivs_region *region;
 	uint32_t	slot, epoch;
 	uint8_t		*base;		/* the rank's area */
+	uint64_t	taken;		/* rings have memory up to this byte of the area (ivs_region_take()) */
 	uint64_t	rings;		/* bytes of rings, from below */
 	uint64_t	top;		/* bytes of blocks, from above */
 	uint32_t	rings_made;
@@ -16,7 +17,9 @@ struct ivs_heap {
 	bool		closed;		/* its endpoint is gone */
 };
 
-/* The heap of a slot that was claimed. */
+/*
+ * The heap of a slot that was claimed. It has memory for a smallest ring to each rank, and takes more when that is wanted. Returns 0 or a negative error.
+ */
 int ivs_heap_open(uint32_t slot, uint32_t epoch, struct ivs_heap **heap);
 /*
  * Releases the slot, too; but not while the program has memory by nm_fabric_alloc(): then

@@ -5,6 +5,9 @@
 #ifndef IVS_LEDGER_H
 #define IVS_LEDGER_H
 
+#include <pthread.h>
+#include <stdbool.h>
+
 #include "base/layout.h"
 #include "base/limits.h"
 
@@ -48,14 +51,28 @@ struct ivs_ledger {
 	uint64_t	pad;
 	struct ivs_shown shown[IVS_SHOWN_MAX];	/* by the low 16 bits of the id */
 	struct ivs_front front[NM_LAYOUT_MAX_SLOTS];	/* by the sender's slot */
+	struct nm_proof	proof;		/* whose ledger it is; written before others can find it */
+	/*
+	 * A robust mutex that the owner's heart holds. When that thread ends, also by SIGKILL or exec, the kernel takes
+	 * the owner out of it, which it does before it frees the process's pid. (Linux before 5.18 may not do so for a
+	 * process that it ends because memory is short. The heartbeat shows that.)
+	 */
+	_Alignas(NM_LAYOUT_LINE) pthread_mutex_t life;
 };
 
-/* Makes one for this process. *fd: by which neighbours find it. NULL: there can be none. */
-struct ivs_ledger *ivs_ledger_make(int *fd);
-void ivs_ledger_free(struct ivs_ledger *ledger, int fd);
+/* Makes one for this process, in a file by which neighbours find it: proof.ledger. NULL: there can be none. */
+struct ivs_ledger *ivs_ledger_make(void);
+void ivs_ledger_free(struct ivs_ledger *ledger);
 
-/* Maps that of process pid, which has it open as fd. NULL: it cannot be had. */
-const struct ivs_ledger *ivs_ledger_map(int pid, int fd);
+/* Shows that this process lives, until it ends or takes that back. Both by the same thread, which lives as long. */
+void ivs_ledger_hold(struct ivs_ledger *ledger);
+void ivs_ledger_release(struct ivs_ledger *ledger);
+
+/* Does the process whose ledger it is live? A read of memory, which is mostly in the cache. */
+bool ivs_ledger_held(const struct ivs_ledger *ledger);
+
+/* Maps that of process pid, which has shown this proof. NULL: it is not there, or another one. */
+const struct ivs_ledger *ivs_ledger_map(int pid, const struct nm_proof *proof);
 void ivs_ledger_unmap(const struct ivs_ledger *ledger);
 
 #endif /* IVS_LEDGER_H */

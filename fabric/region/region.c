@@ -177,6 +177,36 @@ static int map_region(struct ivs_region *r, const char *path)
 	return 0;
 }
 
+/* Bytes that one fallocate takes: a signal undoes no more. */
+#define TAKE_STEP	((off_t) 16 << 20)
+
+static int take(int fd, off_t at, off_t len)
+{
+	off_t n;
+
+	for (; len; at += n, len -= n) {
+		n = len < TAKE_STEP ? len : TAKE_STEP;
+		while (fallocate(fd, 0, at, n)) {
+			/* A file system that cannot say is believed. */
+			if (errno == EOPNOTSUPP)
+				return 0;
+			if (errno != EINTR)
+				return -errno;
+		}
+	}
+	return 0;
+}
+
+int ivs_region_take(const struct ivs_region *r, const void *at, size_t len, bool warn)
+{
+	int ret = r->file ? take(r->fd, (const uint8_t *) at - (const uint8_t *) r->map, (off_t) len) : 0;
+
+	if (ret && warn)
+		IVS_WARN(FI_LOG_DOMAIN, "region %s: cannot take %zu bytes of it: %s; remove files there, or make "
+			 "that file system larger\n", r->path, len, ivs_lib.strerror(-ret));
+	return ret;
+}
+
 /* Chooses the geometry if nobody has, and reads it. */
 static int read_geometry(struct ivs_region *r)
 {
@@ -184,6 +214,7 @@ static int read_geometry(struct ivs_region *r)
 						   (uint32_t) ivs_param.ranks);
 	uint64_t job = ivs_job_hash(), other = 0;
 	const char *wrong;
+	int ret;
 
 	if (!ours) {
 		IVS_WARN(FI_LOG_DOMAIN, "region %s: its layout area of %ju bytes is too small; "
@@ -200,6 +231,10 @@ static int read_geometry(struct ivs_region *r)
 		IVS_WARN(FI_LOG_DOMAIN, "region %s: %s\n", r->path, wrong);
 		return -FI_EINVAL;
 	}
+	/* What all ranks have in common. Each takes its own area later. */
+	ret = ivs_region_take(r, r->layout, r->geo.areas, true);
+	if (ret)
+		return ret;
 	if (job && !__atomic_compare_exchange_n(&r->head->job, &other, job, false,
 						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
 	    other != job) {
@@ -220,10 +255,16 @@ static int format_file(int fd, size_t bytes)
 {
 	struct nm_region_header *h;
 	void *map;
-	int ret = 0;
+	int ret;
 
+	if (bytes < NM_REGION_HEADER_BYTES + NM_LAYOUT_PAGE)
+		return -FI_ENOSPC;
 	if (ftruncate(fd, (off_t) bytes))
 		return -errno;
+	/* What is written before the geometry is known. */
+	ret = take(fd, 0, NM_REGION_HEADER_BYTES + NM_LAYOUT_PAGE);
+	if (ret)
+		return ret;
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return -FI_ENOMEM;
@@ -256,8 +297,7 @@ static int format_file(int fd, size_t bytes)
 
 /*
  * How large a new region on the file system of fd gets: as large as it may be, but at
- * most half of what is free, since what does not fit ends a rank with SIGBUS. Huge
- * pages are set aside at once, so all of them can be had.
+ * most half of what is free. Huge pages are set aside at once, so all of them can be had.
  */
 static size_t new_bytes(int fd)
 {
@@ -383,7 +423,7 @@ static int open_file(struct ivs_region *r, const char *path, bool make, bool own
 			ret = fchmod(fd, 0600) ? -errno : format_file(fd, bytes);
 			if (ret) {
 				IVS_WARN(FI_LOG_DOMAIN, "region %s: cannot make a file of %zu "
-					 "bytes: %s; set FI_IVSHMEM_REGION_SIZE, in bytes\n", path,
+					 "bytes: %s; remove files there, or set FI_IVSHMEM_REGION_SIZE, in bytes\n", path,
 					 bytes, ivs_lib.strerror(-ret));
 				close(fd);
 				return ret;
@@ -457,7 +497,21 @@ static void unmap_region(struct ivs_region *r)
 	}
 	pthread_mutex_destroy(&r->beat_lock);
 	pthread_cond_destroy(&r->beat_cond);
+	pthread_cond_destroy(&r->held_cond);
 	free(r);
+}
+
+/* Conditions whose waits end by a clock that nobody sets. */
+static void init_beat(struct ivs_region *r)
+{
+	pthread_condattr_t attr;
+
+	pthread_mutex_init(&r->beat_lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&r->beat_cond, &attr);
+	pthread_cond_init(&r->held_cond, &attr);
+	pthread_condattr_destroy(&attr);
 }
 
 static int open_region(struct ivs_region **region)
@@ -473,8 +527,7 @@ static int open_region(struct ivs_region **region)
 	if (!r)
 		return -FI_ENOMEM;
 	r->fd = -1;
-	pthread_mutex_init(&r->beat_lock, NULL);
-	pthread_cond_init(&r->beat_cond, NULL);
+	init_beat(r);
 	if (!path && ivs_region_find(found, sizeof(found)))
 		path = found;
 	if (!path) {

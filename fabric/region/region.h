@@ -32,7 +32,7 @@ struct ivs_region {
 	int		users;		/* domains; under ivs_region_lock */
 	pid_t		pid;		/* of the process that mapped it */
 	pthread_mutex_t	beat_lock;
-	pthread_cond_t	beat_cond;
+	pthread_cond_t	beat_cond, held_cond;	/* for the heart, and from it: the ledgers are held as beat_mask has it */
 	pthread_t	beat_thread;
 	bool		beat_on;
 	uint64_t	beats;		/* of this process, from 1 on */
@@ -48,6 +48,13 @@ struct ivs_region {
  */
 int ivs_region_get(struct ivs_region **region);
 void ivs_region_put(struct ivs_region *region);
+
+/*
+ * Allocates the memory of len bytes of the region for good. Without that, writing there ends a process by SIGBUS
+ * where the file system is full.
+ * Other regions than files of ours have theirs. Returns 0 or a negative error; warn: with a line that says so.
+ */
+int ivs_region_take(const struct ivs_region *region, const void *at, size_t len, bool warn);
 
 /* Could ivs_region_get() succeed? Opens and makes nothing. */
 bool ivs_region_likely(void);
@@ -69,11 +76,9 @@ int ivs_slot_find(struct ivs_region *region, uint64_t name, uint32_t *epoch);
 
 /* Another rank's process. */
 struct ivs_alive {
-	bool		proven;		/* it is a neighbour: see ivs_slot_neighbour() */
-	pid_t		pid;		/* then: its process, where in its memory its nm_proof is, */
-	uint64_t	at;
-	uint8_t		key[16];	/* what that holds, */
-	int		ledger;		/* and its descriptor of its ledger */
+	const struct ivs_ledger *ledger; /* of a neighbour (ivs_slot_neighbour()): its own, which we map; else NULL */
+	pid_t		pid;		/* of a neighbour: its process, */
+	uint8_t		key[16];	/* and its key */
 	uint64_t	beat;
 	uint64_t	seen;		/* our own beats when it last changed, 0: never read */
 };
@@ -87,12 +92,13 @@ uint64_t ivs_now_ms(void);
 
 /*
  * Proves that a slot's owner is a process of this user's whose memory we can read: the
- * struct nm_proof that the slot names must be of that slot and epoch, and the kernel must say
+ * struct nm_proof that the slot names must be of that slot and epoch, and in its ledger; and the kernel must say
  * that this process listens at the name that only its key leads to (identity.h). Sets *alive and
- * returns true, or returns false.
+ * returns true, or returns false. ivs_slot_forget() ends what is in *alive.
  */
 bool ivs_slot_neighbour(struct ivs_region *region, uint32_t slot, uint32_t epoch,
 			struct ivs_alive *alive);
+void ivs_slot_forget(struct ivs_alive *alive);
 
 /* This process's own key. */
 const uint8_t *ivs_slot_key(void);

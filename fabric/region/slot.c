@@ -17,10 +17,10 @@
 #include "region/region.h"
 #include "region/siphash.h"
 
-/* Read by neighbours as a proof of who we are; see ivs_slot_neighbour(). */
-static struct nm_proof proofs[NM_LAYOUT_MAX_SLOTS];
 static struct ivs_ledger *ledgers[NM_LAYOUT_MAX_SLOTS];
+static bool held[NM_LAYOUT_MAX_SLOTS];	/* by the heart: ledgers; under beat_lock */
 static int doors[NM_LAYOUT_MAX_SLOTS];	/* + 1; 0: closed */
+static int files[NM_LAYOUT_MAX_SLOTS];	/* of the ledgers, for a child of fork, which has none */
 static uint8_t secret[16];
 static bool keyed; /* secret is random: without it no slot is taken */
 static uint64_t kernel_id;
@@ -42,9 +42,10 @@ static void identify(void)
 		if (doors[i])
 			close(doors[i] - 1);
 		if (ledgers[i])
-			close(proofs[i].ledger);
+			close(files[i]);
 		doors[i] = 0;
 		ledgers[i] = NULL;
+		held[i] = false;
 	}
 	identified = getpid();
 	keyed = getrandom(secret, sizeof(secret), 0) == sizeof(secret);
@@ -81,7 +82,41 @@ static uint64_t prove(const uint8_t *key, uint32_t slot, uint32_t epoch)
 	return ivs_siphash(key, data, sizeof(data)) | 1;
 }
 
-/* One thread a process keeps its slots alive while the program computes. */
+static bool beats(const struct ivs_region *r, uint32_t slot)
+{
+	return r->beat_mask[slot / 64] >> (slot % 64) & 1;
+}
+
+/* Holds the ledgers of the slots that beat, and no others. */
+static void hold(struct ivs_region *r)
+{
+	uint32_t i;
+
+	for (i = 0; i < r->geo.slots; i++) {
+		if (beats(r, i) == held[i])
+			continue;
+		held[i] = !held[i];
+		if (ledgers[i] && held[i])
+			ivs_ledger_hold(ledgers[i]);
+		else if (ledgers[i])
+			ivs_ledger_release(ledgers[i]);
+		pthread_cond_broadcast(&r->held_cond);
+	}
+}
+
+/* Lets the heart hold the ledger of a slot, or no more. Under beat_lock. */
+static void change_hold(struct ivs_region *r, uint32_t slot, bool on)
+{
+	if (on)
+		r->beat_mask[slot / 64] |= 1ULL << (slot % 64);
+	else
+		r->beat_mask[slot / 64] &= ~(1ULL << (slot % 64));
+	pthread_cond_signal(&r->beat_cond);
+	while (r->beat_on && held[slot] != on)
+		pthread_cond_wait(&r->held_cond, &r->beat_lock);
+}
+
+/* The heart: one thread a process keeps its slots alive while the program computes. */
 static void *beat(void *arg)
 {
 	struct ivs_region *r = arg;
@@ -92,7 +127,7 @@ static void *beat(void *arg)
 	while (!r->beat_stop) {
 		__atomic_store_n(&r->beats, r->beats + 1, __ATOMIC_RELAXED);
 		for (i = 0; i < r->geo.slots; i++)
-			if (r->beat_mask[i / 64] >> (i % 64) & 1) {
+			if (beats(r, i)) {
 				uint64_t *b = &r->slots[i].beat;
 
 				__atomic_store_n(b, __atomic_load_n(b, __ATOMIC_RELAXED) + 1,
@@ -100,13 +135,15 @@ static void *beat(void *arg)
 				if (doors[i])
 					ivs_identity_clear(doors[i] - 1);
 			}
-		clock_gettime(CLOCK_REALTIME, &ts);
+		clock_gettime(CLOCK_MONOTONIC, &ts);
 		ts.tv_nsec += IVS_BEAT_MS * 1000000L;
 		if (ts.tv_nsec >= 1000000000L) {
 			ts.tv_nsec -= 1000000000L;
 			ts.tv_sec++;
 		}
-		pthread_cond_timedwait(&r->beat_cond, &r->beat_lock, &ts);
+		do
+			hold(r);
+		while (!r->beat_stop && pthread_cond_timedwait(&r->beat_cond, &r->beat_lock, &ts) != ETIMEDOUT);
 	}
 	pthread_mutex_unlock(&r->beat_lock);
 	return NULL;
@@ -220,6 +257,7 @@ static int find_slot(struct ivs_region *r, uint32_t *slot, uint32_t *epoch)
 int ivs_slot_claim(struct ivs_region *r, uint64_t name, uint32_t *slot, uint32_t *epoch)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct ivs_ledger *ledger;
 	struct nm_slot *s;
 	int ret;
 
@@ -236,15 +274,16 @@ int ivs_slot_claim(struct ivs_region *r, uint64_t name, uint32_t *slot, uint32_t
 	s = &r->slots[*slot];
 	s->kernel = kernel_id;
 	s->pid = (uint64_t) getpid();
-	proofs[*slot].magic = NM_PROOF_MAGIC;
-	proofs[*slot].slot = *slot;
-	proofs[*slot].epoch = *epoch;
-	memcpy(proofs[*slot].key, secret, sizeof(secret));
-	ledgers[*slot] = ivs_ledger_make(&proofs[*slot].ledger);
-	pthread_mutex_lock(&r->beat_lock);
-	doors[*slot] = ivs_identity_open(secret, *slot, *epoch) + 1;
-	pthread_mutex_unlock(&r->beat_lock);
-	s->secret = (uintptr_t) &proofs[*slot];
+	ledger = ivs_ledger_make();
+	if (ledger) {
+		ledger->proof.magic = NM_PROOF_MAGIC;
+		ledger->proof.slot = *slot;
+		ledger->proof.epoch = *epoch;
+		memcpy(ledger->proof.key, secret, sizeof(secret));
+		files[*slot] = ledger->proof.ledger;
+	}
+	ledgers[*slot] = ledger;
+	s->secret = ledger ? (uintptr_t) &ledger->proof : 0;
 	s->proof = prove(secret, *slot, *epoch);
 	s->name = name;
 	__atomic_store_n(&s->asleep, 0, __ATOMIC_RELAXED);
@@ -253,9 +292,14 @@ int ivs_slot_claim(struct ivs_region *r, uint64_t name, uint32_t *slot, uint32_t
 	/* Connections of earlier owners stay: their epochs tell that they are old. */
 	memset(ivs_mrs(r, *slot), 0, NM_LAYOUT_MR_COUNT * sizeof(struct nm_mr));
 	pthread_mutex_lock(&r->beat_lock);
-	r->beat_mask[*slot / 64] |= 1ULL << (*slot % 64);
 	ret = beat_start(r);
+	if (!ret) {
+		doors[*slot] = ivs_identity_open(secret, *slot, *epoch) + 1;
+		change_hold(r, *slot, true);
+	}
 	pthread_mutex_unlock(&r->beat_lock);
+	if (ret)
+		ivs_slot_release(r, *slot, *epoch);
 	return ret;
 }
 
@@ -273,14 +317,13 @@ void ivs_slot_release(struct ivs_region *r, uint32_t slot, uint32_t epoch)
 	if (ivs_forked(r->pid))
 		return;
 	pthread_mutex_lock(&r->beat_lock);
-	r->beat_mask[slot / 64] &= ~(1ULL << (slot % 64));
+	change_hold(r, slot, false);
 	if (doors[slot])
 		close(doors[slot] - 1);
 	doors[slot] = 0;
 	pthread_mutex_unlock(&r->beat_lock);
-	ivs_ledger_free(ledgers[slot], proofs[slot].ledger);
+	ivs_ledger_free(ledgers[slot]);
 	ledgers[slot] = NULL;
-	memset(&proofs[slot], 0, sizeof(proofs[slot]));
 	s->name = 0;
 	/* Somebody may have taken us for dead and hold the slot by now. */
 	if (owner >> 2 == epoch)
@@ -327,19 +370,26 @@ bool ivs_slot_neighbour(struct ivs_region *r, uint32_t slot, uint32_t epoch, str
 	struct nm_proof p;
 
 	identify();
-	alive->proven = false;
+	alive->ledger = NULL;
 	if (!pid || pid > INT32_MAX || !read_proof((pid_t) pid, at, slot, epoch, &p) ||
 	    prove(p.key, slot, epoch) != proof)
 		return false;
 	/* Such bytes may have come there in a message. Only the process that made them up listens there. */
 	if (ivs_identity_owner(p.key, slot, epoch) != (pid_t) pid)
 		return false;
-	alive->proven = true;
+	alive->ledger = ivs_ledger_map((pid_t) pid, &p);
+	/* Last: it lives, so all this was about one process. */
+	if (alive->ledger && !ivs_ledger_held(alive->ledger))
+		ivs_slot_forget(alive);
 	alive->pid = (pid_t) pid;
-	alive->at = at;
-	alive->ledger = p.ledger;
 	memcpy(alive->key, p.key, sizeof(p.key));
-	return true;
+	return alive->ledger;
+}
+
+void ivs_slot_forget(struct ivs_alive *alive)
+{
+	ivs_ledger_unmap(alive->ledger);
+	alive->ledger = NULL;
 }
 
 bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch,
@@ -349,7 +399,6 @@ bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch,
 	uint64_t owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);
 	uint64_t now = __atomic_load_n(&r->beats, __ATOMIC_RELAXED);
 	uint64_t b = __atomic_load_n(&s->beat, __ATOMIC_RELAXED);
-	struct nm_proof p;
 
 	if (owner != NM_SLOT_OWNER(epoch, NM_SLOT_LIVE))
 		return false;
@@ -361,9 +410,8 @@ bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch,
 		alive->beat = b;
 		alive->seen = now;
 	}
-	/* A process that could prove itself and cannot any more has ended. */
-	if (alive->proven && (!read_proof(alive->pid, alive->at, slot, epoch, &p) ||
-			      memcmp(p.key, alive->key, sizeof(p.key))))
+	/* Its own memory is not asked: that it cannot be read any more is no proof of its end. */
+	if (alive->ledger && !ivs_ledger_held(alive->ledger))
 		return false;
 	return (now - alive->seen) * IVS_BEAT_MS < ivs_param.timeout;
 }

@@ -26,7 +26,10 @@ int ivs_bounce_pool_open(struct ivs_ep *ep)
 	q->count = (uint32_t) (g->heap / NM_LAYOUT_PAGE);
 	q->turn = IVS_POOL_FIRST / NM_LAYOUT_PAGE < q->count ? IVS_POOL_FIRST / NM_LAYOUT_PAGE : q->count;
 	q->pages = calloc(q->count, sizeof(*q->pages));
-	return q->pages ? 0 : -FI_ENOMEM;
+	if (!q->pages)
+		return -FI_ENOMEM;
+	return ivs_region_take(ep->domain->region, ivs_area(ep->domain->region, ep->slot),
+			       (size_t) q->turn * NM_LAYOUT_PAGE, true);
 }
 
 void ivs_bounce_pool_close(struct ivs_ep *ep)
@@ -75,13 +78,16 @@ static uint32_t find(const struct ivs_bounce_pool *q, uint32_t at, uint32_t end,
 	return IVS_NO_BOUNCE;
 }
 
-/* More pages are gone round from now on. false: all are. */
-static bool grow(struct ivs_bounce_pool *q)
+/* More pages are gone round from now on. false: all are, or the others have no memory. */
+static bool grow(struct ivs_ep *ep)
 {
-	if (q->turn == q->count)
-		return false;
-	q->turn = 2 * q->turn < q->count ? 2 * q->turn : q->count;
+	struct ivs_bounce_pool *q = &ep->pool;
+	uint32_t more = q->turn < q->count - q->turn ? q->turn : q->count - q->turn;
+
 	q->taken = 0;
+	if (!more || ivs_region_take(ep->domain->region, ivs_bounce_at(ep, q->turn), (size_t) more * NM_LAYOUT_PAGE, false))
+		return false;
+	q->turn += more;
 	return true;
 }
 
@@ -95,25 +101,26 @@ static void take(struct ivs_bounce_pool *q, uint32_t bounce, uint32_t n)
 }
 
 /* The first of n free pages in a row, behind what was taken last if they are there. */
-static uint32_t search(struct ivs_bounce_pool *q, uint32_t n)
+static uint32_t search(struct ivs_ep *ep, uint32_t n)
 {
+	struct ivs_bounce_pool *q = &ep->pool;
 	uint32_t bounce;
 
 	do {
 		bounce = find(q, q->next, q->turn, n);
 		if (unlikely(bounce == IVS_NO_BOUNCE)) {
 			if (q->taken / IVS_POOL_TURNS >= q->turn)
-				grow(q);
+				grow(ep);
 			bounce = find(q, 0, q->turn, n);
 		}
-	} while (unlikely(bounce == IVS_NO_BOUNCE) && grow(q));
+	} while (unlikely(bounce == IVS_NO_BOUNCE) && grow(ep));
 	return bounce;
 }
 
 uint32_t ivs_bounce_alloc(struct ivs_ep *ep, size_t bytes)
 {
 	struct ivs_bounce_pool *q = &ep->pool;
-	uint32_t n = pages_for(bytes), bounce = search(q, n);
+	uint32_t n = pages_for(bytes), bounce = search(ep, n);
 
 	if (unlikely(bounce == IVS_NO_BOUNCE))
 		return bounce;
@@ -143,7 +150,7 @@ uint32_t ivs_bounce_seek(struct ivs_ep *ep, size_t bytes, bool row)
 
 	if (at != IVS_NO_BOUNCE)
 		return at;
-	bounce = search(q, pages_for(PACKED_FIRST + bytes));
+	bounce = search(ep, pages_for(PACKED_FIRST + bytes));
 	return likely(bounce != IVS_NO_BOUNCE) ? bounce * NM_LAYOUT_PAGE + PACKED_FIRST : IVS_NO_BOUNCE;
 }
 

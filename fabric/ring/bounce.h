@@ -11,7 +11,7 @@
 #define IVS_NO_BOUNCE	UINT32_MAX
 #define IVS_BOUNCE_PAGES_MAX	126	/* of one buffer */
 
-/* Sets up the pool of an endpoint that has an area. Returns 0 or -FI_ENOMEM. */
+/* Sets up the pool of an endpoint that has a slot. Returns 0 or a negative error. */
 int ivs_bounce_pool_open(struct ivs_ep *ep);
 void ivs_bounce_pool_close(struct ivs_ep *ep);
 

@@ -76,8 +76,8 @@ struct nm_slot {
 _Static_assert(sizeof(struct nm_slot) == 256, "four lines");
 
 /*
- * In the owner's own memory. Bytes like these may have come there from another VM, in a
- * message: they prove nothing until the kernel says who listens at their key's name
+ * In the owner's own memory, in its ledger (fabric/region/ledger.h). Bytes like these may have come there from
+ * another VM, in a message: they prove nothing until the kernel says who listens at their key's name
  * (fabric/region/identity.h).
  */
 struct nm_proof {

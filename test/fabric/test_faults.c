@@ -1,10 +1,17 @@
-/* Ranks that die, leave or write nonsense; forks; more ranks than there is room for. */
+/* Ranks that die, leave or write nonsense; forks; more ranks than there is room for; clocks that are set. */
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include <nearmetal/region.h>
 
@@ -334,6 +341,139 @@ static void stopped(struct ctx *c)
 	}
 }
 
+static time_t ahead;	/* seconds that CLOCK_REALTIME is ahead of the kernel's in this process */
+
+/*
+ * In place of libc's for the provider as well: it reads a clock which is set before the kernel reads it. A wait until
+ * what was read and a little more ends too late by that, or at once.
+ */
+int clock_gettime(clockid_t clock, struct timespec *ts)
+{
+	int ret = (int) syscall(SYS_clock_gettime, clock, ts);
+
+	if (!ret && clock == CLOCK_REALTIME)
+		ts->tv_sec += __atomic_load_n(&ahead, __ATOMIC_RELAXED);
+	return ret;
+}
+
+/*
+ * One rank's clock is set back by an hour and its peer's is put forward by one. The peer waits longer than
+ * FI_IVSHMEM_TIMEOUT, and takes the rank, which computes, for alive.
+ */
+static void clock_set(struct ctx *c)
+{
+	int in = 0, out = 4711;
+
+	__atomic_store_n(&ahead, c->rank ? 3600 : -3600, __ATOMIC_RELAXED);
+	barrier(c);
+	if (c->rank) {
+		usleep(5000000);	/* the silence itself: there is no event */
+		RETRY(c, fi_tinject(c->ep, &out, sizeof(out), c->peer[0], 1));
+	} else {
+		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[1], 1, 0, NULL));
+		wait_comp(c, c->rxcq);
+		CHECK(in == out);
+	}
+}
+
+/* From now on reading another process's memory fails with EPERM, as under yama.ptrace_scope=1. */
+static void filter_reading(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
+
+	OK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	OK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+/* One message of 1 MiB each way, and one more that is longer than a bounce buffer. */
+static void talk(struct ctx *c)
+{
+	enum { LEN = 1 << 20 };
+	char *buf = malloc(LEN);
+
+	CHECK(buf);
+	for (int round = 0; round < 4; round++) {
+		size_t len = round < 2 ? LEN : 100000;
+
+		if (c->rank == (round & 1)) {
+			fill(buf, len, (unsigned int) round);
+			RETRY(c, fi_tsend(c->ep, buf, len, NULL, c->peer[!c->rank], 3, NULL));
+			wait_comp(c, c->txcq);
+		} else {
+			OK(fi_trecv(c->ep, buf, len, NULL, c->peer[!c->rank], 3, 0, NULL));
+			wait_comp(c, c->rxcq);
+			CHECK(filled(buf, len, (unsigned int) round));
+		}
+	}
+	free(buf);
+}
+
+/*
+ * Rank 0 waits for a neighbour whose memory it cannot read any more, until it has checked several times whether
+ * that lives. It does, and their messages go through the region.
+ */
+static void unreadable(struct ctx *c, bool filter)
+{
+	uint64_t *polled = shared(), begin;
+	int in = 0, out = 4711;
+
+	talk(c);
+	if (!c->rank && filter)
+		filter_reading();
+	if (c->rank && !filter)
+		OK(prctl(PR_SET_DUMPABLE, 0));
+	barrier(c);
+	if (c->rank) {
+		while (__atomic_load_n(polled, __ATOMIC_ACQUIRE) < 1000)
+			usleep(1000);
+		RETRY(c, fi_tinject(c->ep, &out, sizeof(out), c->peer[0], 1));
+	} else {
+		struct fi_cq_tagged_entry e;
+		struct timespec ts;
+		ssize_t n;
+
+		OK(clock_gettime(CLOCK_MONOTONIC, &ts));
+		begin = (uint64_t) ts.tv_sec * 1000 + (uint64_t) ts.tv_nsec / 1000000;
+		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[1], 1, 0, NULL));
+		while ((n = fi_cq_read(c->rxcq, &e, 1)) == -FI_EAGAIN) {
+			OK(clock_gettime(CLOCK_MONOTONIC, &ts));
+			__atomic_store_n(polled, (uint64_t) ts.tv_sec * 1000 + (uint64_t) ts.tv_nsec / 1000000 - begin,
+					 __ATOMIC_RELEASE);
+		}
+		CHECK(n == 1 && in == out);
+	}
+	talk(c);
+}
+
+static void unreadable_filter(struct ctx *c)
+{
+	unreadable(c, true);
+}
+
+/* As an ordinary user, since root reads all. */
+static void unreadable_dumpable(struct ctx *c)
+{
+	enum { NOBODY = 65534 };
+	static const struct setup plain;
+
+	/* Loads the provider, which that user may not be able to read. */
+	fi_freeinfo(get_info(&plain));
+	if (!geteuid())
+		OK(setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY) ||
+		   prctl(PR_SET_DUMPABLE, 1));
+	open_all(c, &plain);
+	exchange(c);
+	unreadable(c, false);
+	barrier(c);
+	close_all(c);
+}
+
 /* Of two jobs with names of their own the second cannot have the first one's region. */
 static void other_job(struct ctx *c)
 {
@@ -426,6 +566,9 @@ static void vandal(struct ctx *c)
 const struct test test_faults[] = {
 	{ "file_region", 1, file_region },
 	{ "stopped", 3, stopped, .env = { "FI_IVSHMEM_TIMEOUT=2000" } },
+	{ "clock_set", 2, clock_set, .env = { "FI_IVSHMEM_TIMEOUT=2000" } },
+	{ "unreadable_filter", 2, unreadable_filter, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+	{ "unreadable_dumpable", 2, unreadable_dumpable, .bare = true, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
 	{ "other_job", 2, other_job, .bare = true },
 	{ "killed", 3, killed, .killed = 1, .env = { "FI_IVSHMEM_TIMEOUT=2000" } },
 	{ "killed_no_cma", 3, killed, .killed = 1,

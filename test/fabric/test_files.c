@@ -1,13 +1,16 @@
 /*
  * The region that a job makes for itself in /dev/shm, where everybody may make files:
- * one that others could have written is refused, and left as it is.
+ * one that others could have written is refused, and left as it is. Where no room is left, an error says so.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <nearmetal/fabric.h>
 #include <nearmetal/region.h>
 
 #include "lists.h"
@@ -257,11 +260,90 @@ static void named_by_secret(struct ctx *c)
 	close_domain(c);
 }
 
+#define FILLER "/dev/shm/filler"
+
+/* Leaves no room in /dev/shm. */
+static void fill_shm(void)
+{
+	static const char page[4096];
+	int fd = open(FILLER, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0);
+	while (write(fd, page, sizeof(page)) == sizeof(page))
+		;
+	CHECK(errno == ENOSPC);
+	close(fd);
+}
+
+/* Another endpoint; its error. */
+static int try_endpoint(struct ctx *c)
+{
+	struct fid_ep *ep;
+	int ret;
+
+	OK(fi_endpoint(c->domain, c->info, &ep, NULL));
+	OK(fi_ep_bind(ep, &c->av->fid, 0));
+	OK(fi_ep_bind(ep, &c->txcq->fid, FI_TRANSMIT));
+	OK(fi_ep_bind(ep, &c->rxcq->fid, FI_RECV));
+	ret = fi_enable(ep);
+	OK(fi_close(&ep->fid));
+	return ret;
+}
+
+/*
+ * Another program fills /dev/shm: before there is a region, before a rank has its part of it, and while ranks use
+ * it. The first two are errors, and the third is nothing to messages. Memory for the program is not had there then.
+ */
+static void full_shm(struct ctx *c)
+{
+	static const size_t sizes[] = { 8, 300, 5000, 70000, 1 << 20 };
+	static const struct setup plain;
+	static char out[1 << 20], in[1 << 20];
+	struct nm_fabric_memory *ops;
+	unsigned char name[64];
+	size_t len = sizeof(name), i, most = 0;
+
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=16m")) {
+		fprintf(stderr, "skipped: a file system can be mounted by root only\n");
+		return;
+	}
+	no_region("full");
+	fill_shm();
+	CHECK(open_domain(c) == -FI_ENOSPC);
+	OK(unlink(FILLER));
+
+	open_all(c, &plain);
+	OK(fi_getname(&c->ep->fid, name, &len));
+	CHECK(fi_av_insert(c->av, name, 1, &c->peer[0], 0, NULL) == 1);
+	OK(fi_open_ops(&c->domain->fid, NM_FABRIC_MEMORY, 0, (void **) &ops, NULL));
+	fill_shm();
+	CHECK(try_endpoint(c) == -FI_ENOSPC);
+	CHECK(!ops->alloc(c->domain, 4096));
+	for (int round = 0; round < 200; round++) {
+		i = (size_t) round % (sizeof(sizes) / sizeof(*sizes));
+		fill(out, sizes[i], (unsigned int) round);
+		OK(fi_trecv(c->ep, in, sizeof(in), NULL, c->peer[0], 1, 0, NULL));
+		RETRY(c, fi_tsend(c->ep, out, sizes[i], NULL, c->peer[0], 1, NULL));
+		CHECK(wait_comp(c, c->rxcq).len == sizes[i]);
+		wait_comp(c, c->txcq);
+		CHECK(filled(in, sizes[i], (unsigned int) round));
+	}
+	OK(unlink(FILLER));
+	OK(try_endpoint(c));
+	/* With room, as much as there is, and all of it can be written. */
+	for (void *memory; (memory = ops->alloc(c->domain, 65536)); most += 65536)
+		memset(memory, 1, 65536);
+	CHECK(most);
+	close_all(c);
+}
+
 const struct test test_files[] = {
 	{ "files_planted", 1, planted, .bare = true },
 	{ "files_given", 1, given, .bare = true },
 	{ "files_raced", 8, raced, .bare = true },
 	{ "files_stale", 8, stale, .bare = true },
 	{ "files_secret", 4, named_by_secret, .bare = true },
+	{ "files_full", 1, full_shm, .bare = true, .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_RANKS=4" } },
 	{ 0 }
 };

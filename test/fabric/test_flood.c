@@ -20,10 +20,18 @@ static struct forge take_over(struct ctx *c, struct told *s)
 	return forge_ring(s->slot[1], s->slot[0], 2);
 }
 
+/* Bytes of the heap, with those that malloc has mapped for one piece each. */
+static size_t heap(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+
 /* What rank 0 has of its heap when the hostile one has sent all, or is not listened to. */
 static size_t serve(struct ctx *c, struct told *s)
 {
-	size_t before = mallinfo2().uordblks, most = 0, now;
+	size_t before = heap(), most = 0, now;
 	int same = 0;
 	char in[8];
 
@@ -42,7 +50,7 @@ static size_t serve(struct ctx *c, struct told *s)
 			n = fi_cq_read(c->rxcq, &e, 1) == -FI_EAVAIL;
 		if (n)
 			fi_cq_readerr(c->rxcq, &err.e, 0);
-		now = mallinfo2().uordblks;
+		now = heap();
 		if (now > most) {
 			most = now;
 			same = 0;
@@ -114,6 +122,9 @@ static void flood(struct ctx *c, uint32_t count, size_t most,
 		       __atomic_load_n(&f.ctl->tail, __ATOMIC_ACQUIRE) + f.mask / 2 < f.head)
 			usleep(100);
 		__atomic_store_n(&s->ready, 2, __ATOMIC_RELEASE);
+		/* With its end all that it holds would be freed, and not be counted. */
+		while (!__atomic_load_n(&s->over, __ATOMIC_ACQUIRE))
+			usleep(100);
 		_exit(0);
 	}
 	if (!c->rank) {
@@ -189,6 +200,25 @@ static size_t piece_of_message(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t
 	return sizeof(part) + 32;
 }
 
+enum { LARGE = 24, PIECES = (1 << 20) / NM_LAYOUT_BOUNCE_BYTES };	/* messages of 1 MiB; of each one */
+
+/* The starts of large messages that no receive waits for, then all of them, which nobody has asked for. */
+static size_t all_of_message(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t *tag, void *payload)
+{
+	struct ivs_bounce ref = { .len = NM_LAYOUT_BOUNCE_BYTES };	/* the same for each piece */
+	struct ivs_part part = { .id = (i - LARGE) / PIECES };
+	size_t len = start_of_message(i, op, flags, tag, payload);
+
+	if (i < LARGE)
+		return len;
+	*op = IVS_OP_DATA;
+	*flags = IVS_F_BOUNCE;
+	*tag = (uint64_t) ((i - LARGE) % PIECES) * NM_LAYOUT_BOUNCE_BYTES;
+	memcpy(payload, &ref, sizeof(ref));
+	memcpy((char *) payload + sizeof(ref), &part, sizeof(part));
+	return sizeof(ref) + sizeof(part);
+}
+
 static void flood_writes(struct ctx *c)
 {
 	flood(c, 100000, 8 << 20, part_of_write);
@@ -212,6 +242,12 @@ static void flood_starts(struct ctx *c)
 static void flood_pieces(struct ctx *c)
 {
 	flood(c, 100000, 24 << 20, piece_of_message);
+}
+
+/* Half of FI_IVSHMEM_UNEXPECTED is for whoever comes first, and a 16th of the other half is the peer's own. */
+static void flood_large(struct ctx *c)
+{
+	flood(c, LARGE + LARGE * PIECES, 10 << 20, all_of_message);
 }
 
 /* A slot that has another owner each time that one reads it, of which each sends nonsense. */
@@ -365,6 +401,7 @@ const struct test test_flood[] = {
 	{ "flood_reads", 3, flood_reads, .killed = 1 },
 	{ "flood_starts", 3, flood_starts, .killed = 1, .env = { SMALL } },
 	{ "flood_pieces", 3, flood_pieces, .killed = 1, .env = { SMALL } },
+	{ "flood_large", 3, flood_large, .killed = 1, .env = { SMALL } },
 	{ "flood_owners", 3, flood_owners, .killed = 1 },
 	{ "flood_rest", 3, flood_rest, .killed = 1 },
 	{ "flood_share", 3, share_of_unexpected, .env = { SMALL } },

@@ -3,6 +3,7 @@
  * whose messages bring bytes of its choice into other ranks' memory. Nobody else's memory is
  * reached by what it makes up, or puts back.
  */
+#include <signal.h>
 #include <sys/mman.h>
 
 #include "../../fabric/object/message.h"
@@ -408,9 +409,41 @@ static void forged_coop(struct ctx *c)
 	}
 }
 
+/*
+ * Rank 1 sends the start of a long message that is all of it, which no rank does, and is killed. The receive that
+ * it has matched ends.
+ */
+static void forged_whole(struct ctx *c)
+{
+	struct told *s = shared();
+	static const uint32_t never;
+	char in[16];
+
+	tell_address(c, s);
+	if (c->rank) {
+		struct ivs_long head = { .total = 16, .id = 1 };
+		char payload[sizeof(head) + 16] = "";
+		struct forge f;
+
+		RETRY(c, fi_tinject(c->ep, "hello", 5, c->peer[0], 1));
+		spin_step(c, s, 1);
+		f = forge_ring(slot_of(s, 1), slot_of(s, 0), 2);
+		memcpy(payload, &head, sizeof(head));
+		forge(&f, &never, IVS_OP_TAGGED_LONG, 0, 2, payload, sizeof(payload));
+		__atomic_store_n(f.activity, 1, __ATOMIC_RELEASE);
+		raise(SIGKILL);
+	}
+	OK(fi_trecv(c->ep, in, sizeof(in), NULL, c->peer[1], 1, 0, NULL));
+	wait_comp(c, c->rxcq);
+	OK(fi_trecv(c->ep, in, sizeof(in), NULL, c->peer[1], 2, 0, NULL));
+	next_step(s);
+	CHECK(wait_err(c, c->rxcq).err == FI_EIO);
+}
+
 const struct test test_forged[] = {
 	{ "forged_neighbour", 3, forged },
 	{ "withdrawn_memory", 3, withdrawn },
+	{ "forged_whole", 2, forged_whole, .killed = 1 },
 	/* Any size is read directly, without timing it first. */
 	{ "forged_read", 3, forged_read, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
 	{ "replayed_read", 3, replayed_read, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },

@@ -8,6 +8,19 @@
 
 enum { PAGE = NM_LAYOUT_PAGE, LARGEST = 128 << 10, MOST = 33, PAGES = NM_LAYOUT_POOL_MOST / PAGE, FIRST = IVS_POOL_FIRST / PAGE };
 
+static size_t room = SIZE_MAX;	/* bytes that the region's file system has */
+
+int ivs_region_take(const struct ivs_region *r, const void *at, size_t len, bool warn)
+{
+	(void) r;
+	(void) at;
+	(void) warn;
+	if (len > room)
+		return -FI_ENOSPC;
+	room -= len;
+	return 0;
+}
+
 static struct ivs_region region;
 static struct ivs_domain domain = { .region = &region };
 static struct ivs_ep ep = { .domain = &domain };
@@ -204,9 +217,29 @@ static void any_order(size_t bytes, unsigned int seed)
 	close_pool();
 }
 
+/* Where the file system has no room, the pool stays as it is until there is some again. */
+static void no_memory(void)
+{
+	enum { BUFFER = IVS_POOL_FIRST / 4 };
+
+	room = IVS_POOL_FIRST - 1;
+	region.geo.heap = NM_LAYOUT_POOL_MOST;
+	CHECK(ivs_bounce_pool_open(&ep) == -FI_ENOSPC);
+	close_pool();
+	room = IVS_POOL_FIRST;
+	open_pool(NM_LAYOUT_POOL_MOST);
+	for (int i = 0; i < 4; i++)
+		CHECK(ivs_bounce_alloc(&ep, BUFFER) != IVS_NO_BOUNCE);
+	CHECK(ivs_bounce_alloc(&ep, BUFFER) == IVS_NO_BOUNCE);
+	room = SIZE_MAX;
+	CHECK(ivs_bounce_alloc(&ep, BUFFER) != IVS_NO_BOUNCE);
+	close_pool();
+}
+
 int main(void)
 {
 	goes_round();
+	no_memory();
 	fills(NM_LAYOUT_POOL_MOST);
 	fills(LARGEST);
 	for (unsigned int seed = 1; seed <= 4; seed++) {

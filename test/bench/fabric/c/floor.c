@@ -331,7 +331,7 @@ static int endpoint(struct fid_domain *d, struct fi_info *info, struct fid_ep **
 
 	(void) d;
 	(void) info;
-	if (fd < 0 || ftruncate(fd, FLOOR_BYTES))
+	if (fd < 0 || posix_fallocate(fd, 0, FLOOR_BYTES))
 		return -FI_ENODEV;
 	shared = mmap(NULL, FLOOR_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 	close(fd);

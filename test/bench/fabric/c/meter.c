@@ -29,7 +29,7 @@ void *meter_shared(size_t bytes)
 	meter_yields = getenv("METER_YIELD");
 	if (file) {
 		fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-		if (fd < 0 || ftruncate(fd, (off_t) bytes))
+		if (fd < 0 || posix_fallocate(fd, 0, (off_t) bytes))
 			return NULL;
 	}
 	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (file ? 0 : MAP_ANONYMOUS), fd, 0);
