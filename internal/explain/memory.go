@@ -273,7 +273,7 @@ func lookPages(l *laid) verdict {
 		for _, id := range nodes {
 			if k := l.host.NodeIndex(id); k >= 0 {
 				for _, p := range l.host.Nodes[k].Pools {
-					if p.PageBytes == said || said == 0 && p.PageBytes == 2<<20 {
+					if p.PageBytes == said || said == 0 && p.PageBytes == l.host.DefaultHugePage() {
 						have += uint64(p.Total) * p.PageBytes
 					}
 				}

@@ -17,8 +17,9 @@ import (
 // pattern that it is below. Nothing else is taken: no addresses of network
 // cards, no serial numbers, no command lines, no names of users or jobs.
 var gathered = map[string][]string{
-	cpuDir:           {"online", "offline", "present", "possible", "isolated"},
-	cpuDir + "/cpu#": {"online"},
+	cpuDir:                 {"online", "offline", "present", "possible", "isolated"},
+	cpuDir + "/cpu#":       {"online", "cpu_capacity"},
+	"sys/devices/cpu_core": {"cpus"}, "sys/devices/cpu_atom": {"cpus"}, "sys/devices/cpu_lowpower": {"cpus"},
 	cpuDir + "/cpu#/topology": {"core_id", "die_id", "physical_package_id", "thread_siblings", "thread_siblings_list",
 		"core_siblings", "core_siblings_list", "core_cpus", "core_cpus_list", "die_cpus", "die_cpus_list",
 		"package_cpus", "package_cpus_list", "cluster_id", "cluster_cpus", "cluster_cpus_list"},
@@ -180,7 +181,7 @@ func gatherProc(t tree, files map[string]string, name string) {
 		for _, line := range strings.Split(s, "\n") {
 			key, _, ok := strings.Cut(line, ":")
 			switch strings.TrimSpace(key) {
-			case "processor", "vendor_id", "model name", "CPU implementer", "CPU architecture", "physical id", "core id", "address sizes":
+			case "processor", "vendor_id", "cpu family", "model name", "CPU implementer", "CPU architecture", "physical id", "core id", "address sizes":
 				keep = append(keep, line)
 			default:
 				if !ok && strings.TrimSpace(line) == "" {
@@ -192,6 +193,13 @@ func gatherProc(t tree, files map[string]string, name string) {
 	}
 	if s, err := t.read("proc/meminfo", fileMax); err == nil {
 		files["proc/meminfo"] = s
+	}
+	gpus, _ := t.list("proc/driver/nvidia/gpus")
+	for _, gpu := range gpus {
+		file := "proc/driver/nvidia/gpus/" + gpu + "/numa_status"
+		if s, err := t.read(file, 4096); err == nil && ValidAddress(gpu) {
+			files[file] = "Node: " + field(s, "Node") + "\n"
+		}
 	}
 	files["proc/mounts"] = "sysfs /sys sysfs rw 0 0\n" // hwloc looks for it
 	if s, err := t.read("proc/self/status", fileMax); err == nil {
