@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -145,7 +146,9 @@ func gatherPCI(t tree, files, links map[string]string) {
 		if !ValidAddress(n) || err != nil || len(files) > 1<<20 {
 			continue
 		}
-		links[bus+"/"+n] = relative(bus, at)
+		if at != bus+"/"+n { // a capture may have directories there
+			links[bus+"/"+n] = relative(bus, at)
+		}
 		take(t, files, at, gatheredPCI)
 		entries, _ := t.list(at)
 		for _, e := range entries {
@@ -169,6 +172,22 @@ func gatherPCI(t tree, files, links map[string]string) {
 // relative returns the link text from a folder to a path of the same tree.
 func relative(dir, to string) string {
 	return strings.Repeat("../", strings.Count(path.Clean(dir), "/")+1) + to
+}
+
+// allowed is what proc/self/status says of what the job may use.
+func (h *Host) allowed() string {
+	var cpus, nodes []int
+	for i := range h.CPUs {
+		if h.CPUs[i].Allowed {
+			cpus = append(cpus, h.CPUs[i].ID)
+		}
+	}
+	for i := range h.Nodes {
+		if h.Nodes[i].Allowed {
+			nodes = append(nodes, h.Nodes[i].ID)
+		}
+	}
+	return fmt.Sprintf("Cpus_allowed_list:\t%s\nMems_allowed_list:\t%s\n", FormatList(cpus), FormatList(nodes))
 }
 
 // gatherProc takes of proc what describes the machine and the job's limits.
@@ -212,6 +231,18 @@ func gatherProc(t tree, files map[string]string, name string) {
 		return
 	}
 	readLimits(t, all)
+	own := &Host{CPUs: slices.Clone(all.CPUs), Nodes: slices.Clone(all.Nodes)}
+	for i := range own.CPUs {
+		own.CPUs[i].Allowed = true
+	}
+	for i := range own.Nodes {
+		own.Nodes[i].Allowed = true
+	}
+	limitCPUs(own, field(files["proc/self/status"], "Cpus_allowed_list"), "")
+	limitNodes(own, field(files["proc/self/status"], "Mems_allowed_list"), "")
+	if a, b := all.allowed(), own.allowed(); a != b { // a capture's process was another than its cgroup's
+		files["proc/self/status"] = a
+	}
 	if all.Limits.MemoryBytes > 0 || all.Limits.CPUQuota > 0 {
 		files["proc/self/cgroup"] = "0::/\n"
 		files["sys/fs/cgroup/cgroup.controllers"] = "cpuset cpu memory\n"

@@ -1,11 +1,13 @@
 package topology
 
 import (
+	"bytes"
 	"encoding/xml"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sort"
 	"strconv"
@@ -159,6 +161,23 @@ func differ(h *Host, want facts, nodes map[int][]int) []string {
 	return out
 }
 
+// sameGathered reads what is gathered from a directory: it is the same host.
+func sameGathered(t *testing.T, h *Host, dir string) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Gather(dir, &b, "x"); err != nil {
+		t.Fatal(err)
+	}
+	g, err := ReadTar(&b, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Name, g.Limits.From = h.Name, h.Limits.From
+	if !reflect.DeepEqual(g, h) {
+		t.Errorf("gathered: %s", diff(g, h))
+	}
+}
+
 func needLstopo(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("lstopo-no-graphics"); err != nil {
@@ -201,6 +220,14 @@ func TestAsLstopo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			a, err := Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Name = h.Name; !reflect.DeepEqual(a, h) {
+				t.Errorf("the archive: %s", diff(a, h))
+			}
+			sameGathered(t, h, dir)
 			for _, s := range agree(t, h, dir) {
 				t.Error(s)
 			}

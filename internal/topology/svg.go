@@ -290,6 +290,8 @@ func nodeBox(h *Host, n *Node, p *Paint) *box {
 	text := fmt.Sprintf("node %d: %s", n.ID, words.Bytes(total))
 	if total == 0 {
 		text = fmt.Sprintf("node %d: no memory", n.ID)
+	} else if n.GPU != "" {
+		text += " of a GPU"
 	}
 	for _, pool := range n.Pools {
 		if pool.Total > 0 {

@@ -227,6 +227,7 @@ func TestVariedAsLstopo(t *testing.T) {
 				t.Fatal(err)
 			}
 			sane(t, h)
+			sameGathered(t, h, dir)
 			for _, s := range agree(t, h, dir) {
 				t.Error(s)
 			}
