@@ -165,8 +165,8 @@ func readCPUs(t tree, h *Host) error {
 	}
 
 	units := bulldozer(t)
-	type key struct{ pkg, die, core int }
-	packages, dies, cores := map[int]int{}, map[key]int{}, map[int]int{}
+	type key struct{ by, n int }
+	packages, dies, cores := map[key]int{}, map[key]int{}, map[int]int{}
 	for _, id := range present {
 		c := CPU{ID: id, Node: -1, Package: -1, Die: -1, L3: -1, Core: -1, Isolated: isolated[id], Allowed: true}
 		dir := fmt.Sprintf("%s/cpu%d", cpuDir, id)
@@ -176,17 +176,20 @@ func readCPUs(t tree, h *Host) error {
 			c.Online = !there || v == 1
 		}
 		if c.Online {
-			pkg, okp := number(t, dir+"/topology/physical_package_id")
-			if !okp || pkg < 0 {
-				// Some Arm and virtual machines say -1: one package.
-				pkg = 0
+			// Some Arm and POWER machines number their packages -1, and say which CPUs they have.
+			var pkg key
+			if set, ok := cpuSet(t, dir+"/topology/package_cpus", dir+"/topology/core_siblings",
+				dir+"/topology/package_cpus_list", dir+"/topology/core_siblings_list"); ok && contains(set, id) {
+				pkg = key{1, firstOn(set, on, okOnline)}
+			} else if n, ok := number(t, dir+"/topology/physical_package_id"); ok && n >= 0 {
+				pkg = key{2, n}
 			}
 			die, okd := number(t, dir+"/topology/die_id")
 			if !okd || die < 0 {
 				die = 0
 			}
 			c.Package = dense(packages, pkg)
-			c.Die = dense(dies, key{pkg, die, 0})
+			c.Die = dense(dies, key{c.Package, die})
 			sib, oks := cpuSet(t, dir+"/topology/core_cpus", dir+"/topology/thread_siblings",
 				dir+"/topology/core_cpus_list", dir+"/topology/thread_siblings_list")
 			first := id
@@ -199,13 +202,7 @@ func readCPUs(t tree, h *Host) error {
 				}
 			}
 			if oks && contains(sib, id) {
-				first = sib[0]
-				for _, s := range sib { // the lowest that is online names the core
-					if on[s] || !okOnline {
-						first = s
-						break
-					}
-				}
+				first = firstOn(sib, on, okOnline)
 			} else if oks {
 				h.repair("CPU", id, "not among the thread siblings of its own: taken as a core of its own")
 			}
@@ -225,6 +222,16 @@ func bulldozer(t tree) bool {
 	words := strings.Fields(strings.NewReplacer(":", " ", "\t", " ").Replace(s))
 	text := strings.Join(words, " ") + " "
 	return strings.Contains(text, "vendor_id AuthenticAMD ") && (strings.Contains(text, "cpu family 21 ") || strings.Contains(text, "cpu family 22 "))
+}
+
+// firstOn returns the lowest CPU of a set that is online, where that is known, which names the set.
+func firstOn(set []int, on map[int]bool, known bool) int {
+	for _, id := range set {
+		if on[id] || !known {
+			return id
+		}
+	}
+	return set[0]
 }
 
 // dense numbers keys from 0 in the order in which they are first seen.
