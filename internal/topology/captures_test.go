@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -143,6 +144,19 @@ func TestRepairsByKind(t *testing.T) {
 	want := []string{"CPUs 0-199: not among the thread siblings of its own: taken as a core of its own", "CPUs 100-199: on no node: no VM is pinned there"}
 	if strings.Join(h.Repairs, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%q", h.Repairs)
+	}
+}
+
+// A hostile tree of nodes that all list CPUs which are not there is read in a moment.
+func TestManyRepairs(t *testing.T) {
+	h := mustTree(t, func(t *memTree) {
+		t.add(nodeDir+"/online", "0-1023\n")
+		for n := 2; n < MaxNodes; n++ {
+			t.add(fmt.Sprintf("%s/node%d/cpulist", nodeDir, n), "4-16383\n")
+		}
+	})
+	if s := strings.Join(h.Repairs, "\n"); !strings.Contains(s, "CPUs 4-16383: on a node, but not present") {
+		t.Error(s)
 	}
 }
 

@@ -7,7 +7,6 @@ package topology
 
 import (
 	"fmt"
-	"slices"
 	"sort"
 
 	"nearmetal/internal/words"
@@ -208,20 +207,18 @@ func (h *Host) Counts() (packages, cores, cpus int) {
 // repairs are the IDs of the things with one fault, which is one line of Host.Repairs.
 type repairs struct {
 	thing, fault string
-	ids          []int
+	ids          map[int]bool
 }
 
 // repair notes a fault of a CPU or node that was repaired.
 func (h *Host) repair(thing string, id int, fault string) {
 	for i := range h.repaired {
 		if r := &h.repaired[i]; r.thing == thing && r.fault == fault {
-			if !slices.Contains(r.ids, id) {
-				r.ids = append(r.ids, id)
-			}
+			r.ids[id] = true
 			return
 		}
 	}
-	h.repaired = append(h.repaired, repairs{thing, fault, []int{id}})
+	h.repaired = append(h.repaired, repairs{thing, fault, map[int]bool{id: true}})
 }
 
 // note notes a repair that concerns one thing only.
@@ -235,8 +232,12 @@ func (h *Host) note(format string, a ...any) {
 // writeRepairs makes a line of each kind of fault.
 func (h *Host) writeRepairs() {
 	for _, r := range h.repaired {
-		sort.Ints(r.ids)
-		h.note("%s %s: %s", words.Plural(len(r.ids), r.thing, r.thing+"s"), clip(FormatList(r.ids)), r.fault)
+		ids := make([]int, 0, len(r.ids))
+		for id := range r.ids {
+			ids = append(ids, id)
+		}
+		sort.Ints(ids)
+		h.note("%s %s: %s", words.Plural(len(ids), r.thing, r.thing+"s"), clip(FormatList(ids)), r.fault)
 	}
 	h.repaired = nil
 }

@@ -273,6 +273,7 @@ func readNodes(t tree, h *Host) error {
 	}
 	only := len(ids) == 1 && len(possible) <= 1
 	var columns []int // places in ids of the nodes that are kept
+	absent := make([]bool, MaxCPUs)
 	for i, id := range ids {
 		dir := fmt.Sprintf("%s/node%d", nodeDir, id)
 		n := Node{ID: id, Allowed: true}
@@ -291,7 +292,7 @@ func readNodes(t tree, h *Host) error {
 		for _, c := range cpus {
 			cpu := h.CPU(c)
 			if cpu == nil {
-				h.repair("CPU", c, "on a node, but not present: left out")
+				absent[c] = true
 				continue
 			}
 			cpu.Node = id
@@ -308,6 +309,11 @@ func readNodes(t tree, h *Host) error {
 		}
 		h.Nodes = append(h.Nodes, n)
 		columns = append(columns, i)
+	}
+	for id, is := range absent {
+		if is {
+			h.repair("CPU", id, "on a node, but not present: left out")
+		}
 	}
 	readGPUs(t, h)
 	homeless(h)
