@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,6 +66,9 @@ func (v *keyValue) String() string { return v.text }
 func (v *keyValue) Set(text string) error {
 	if err := spec.Set(&spec.Cluster{}, v.flag.key, text); err != nil {
 		return err
+	}
+	if n, err := strconv.Atoi(text); v.flag.name == "vcpus" && err == nil && n == 0 { // in a file it is the default
+		return errors.New("0 is no number of vCPUs: leave --vcpus out for the host's cores, shared out")
 	}
 	if v.flag.key == "backend" {
 		if err := backend.Known(text); err != nil {

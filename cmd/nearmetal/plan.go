@@ -34,9 +34,10 @@ nearmetal run and nearmetal up choose them. It changes nothing. --explain says
 why, and what was turned down.
 
 A host (--host, repeatable; or placement.hosts of the file) is a captured tree,
-an archive of nearmetal topology gather, hwloc's XML or a description. The hosts
-of --hosts are reached by ssh and asked what they have and what runs on them
-(docs/hosts.md). Without one it is this host, with the VMs that run on it now.
+an archive of nearmetal topology gather or hwloc-gather-topology, hwloc's XML or
+a description. The hosts of --hosts are reached by ssh and asked what they have
+and what runs on them (docs/hosts.md). Without one it is this host, with the VMs
+that run on it now.
 
 On vSphere (--on vsphere) the hosts are ESXi's, from nearmetal topology gather
 --vsphere; the settings of each VM are shown, with what ESXi does not promise
@@ -47,7 +48,8 @@ know, become on the host of --to, and how far from ideal that is.
 
 --format openstack writes what the plan asks OpenStack for, as commands of its
 client, with what is lost there. --match FLAVORS says which flavors of a cloud
-fit the plan, and what each of the others lacks; it fails where none fits.`,
+fit the plan, and what each of the others lacks; it fails where none fits.
+--json is --format json.`,
 		Example: `  nearmetal plan -f cluster.yaml --explain
   nearmetal plan --vms 2 --vcpus 22 --host node17.tar.gz --svg plan.svg
   nearmetal plan -f cluster.yaml --format yaml >plan.yaml
@@ -68,8 +70,13 @@ fit the plan, and what each of the others lacks; it fails where none fits.`,
 	svg := cmd.Flags().String("svg", "", "write a picture to `FILE`")
 	move := cmd.Flags().String("move", "", "`PLAN` (YAML or JSON) of running VMs that are to be moved")
 	to := cmd.Flags().String("to", "", "`HOST` that --move is to")
+	asJSON := addJSONFlag(cmd)
+	cmd.MarkFlagsMutuallyExclusive("json", "format")
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *asJSON {
+			*format = "json"
+		}
 		if !slices.Contains(planFormats, *format) {
 			return usagef("--format %q: one of %s", *format, strings.Join(planFormats, ", "))
 		}

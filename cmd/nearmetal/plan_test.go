@@ -83,6 +83,12 @@ func TestPlanCommand(t *testing.T) {
 	if out := run("--explain"); !strings.Contains(out, "spans nodes 0-1: 40 vCPUs > 24 free cores of any node") {
 		t.Error(out)
 	}
+	if out := run("--json"); out != run("--format", "json") || !strings.Contains(out, `"vcpus": 40`) {
+		t.Error(out)
+	}
+	if out := run("--memory", "96G"); !strings.Contains(out, "96 GiB") {
+		t.Error(out)
+	}
 	svg := filepath.Join(dir, "p.svg")
 	file := filepath.Join(dir, "plan.yaml")
 	if err := os.WriteFile(file, []byte(run("--format", "yaml", "--svg", svg)), 0o644); err != nil {
@@ -99,7 +105,7 @@ func TestPlanCommand(t *testing.T) {
 	if out := run("--host", aMachine, "--format", "json"); !strings.Contains(out, `"host": "r740"`) {
 		t.Error(out)
 	}
-	for _, c := range [][]string{{"--format", "xml"}, {"--move", file}, {"--host", filepath.Join(dir, "none")}, {"--vms", "1", "--vcpus", "4000", "--strict", "--host", aMachine}} {
+	for _, c := range [][]string{{"--format", "xml"}, {"--json", "--format", "yaml"}, {"--move", file}, {"--host", filepath.Join(dir, "none")}, {"--vms", "1", "--vcpus", "4000", "--strict", "--host", aMachine}} {
 		if out, err := command(t, newPlanCommand, c...); err == nil {
 			t.Errorf("%q: no error, %q", c, out)
 		}

@@ -71,7 +71,7 @@ func showMatch(w io.Writer, file, format string, all bool, c *spec.Cluster, p *p
 			}
 		}
 		if len(m.Flavors) == 0 || !m.Flavors[0].Fits {
-			missing = m.Servers[0]
+			missing = terminal.Clean(m.Servers[0] + openstack.SoleLack(m.Flavors))
 		}
 		list = append(list, m)
 	}
@@ -81,7 +81,7 @@ func showMatch(w io.Writer, file, format string, all bool, c *spec.Cluster, p *p
 		err = textMatch(w, list, all)
 	}
 	if err == nil && missing != "" {
-		err = fmt.Errorf("no flavor fits %s: nearmetal plan --format openstack shows one that does", terminal.Clean(missing))
+		err = fmt.Errorf("no flavor fits %s; nearmetal plan --format openstack shows one that does", missing)
 	}
 	return err
 }

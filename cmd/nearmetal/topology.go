@@ -23,8 +23,9 @@ func newTopologyCommand() *cobra.Command {
 		Long: `Shows NUMA nodes and their distances, packages, last-level caches, cores and
 CPUs, memory and huge pages, and PCI devices with their nodes; and what of it
 this job may use. Without flags it reads this host. Other hosts are read from a
-captured tree, from an archive of nearmetal topology gather, from hwloc's XML,
-or from a description (.machine). --vsphere reads an ESXi host by its name in
+captured tree, from an archive of nearmetal topology gather or of
+hwloc-gather-topology (.tar.gz, .tar.bz2), from hwloc's XML, or from a
+description (.machine). --vsphere reads an ESXi host by its name in
 the vCenter of GOVC_URL (docs/vsphere.md).`,
 		Example: `  nearmetal topology
   nearmetal topology --svg host.svg

@@ -128,7 +128,7 @@ func TestBadFlavors(t *testing.T) {
 		"number of nodes":       {Name: "x", VCPUs: 2, RAMMiB: 64, Specs: map[string]string{"hw:numa_nodes": "3"}},
 		"hw:numa_cpus.0":        {Name: "x", VCPUs: 2, RAMMiB: 64, Specs: map[string]string{"hw:numa_cpus.0": "0-9"}},
 		"hw:numa_mem.0":         {Name: "x", VCPUs: 2, RAMMiB: 64, Specs: map[string]string{"hw:numa_mem.0": "-1"}},
-		"nearmetal:region":      {Name: "x", VCPUs: 2, RAMMiB: 64, Specs: map[string]string{"nearmetal:region": "64" + "MB"}},
+		"nearmetal:region":      {Name: "x", VCPUs: 2, RAMMiB: 64, Specs: map[string]string{"nearmetal:region": "64Mb"}},
 		"pci_passthrough:alias": {Name: "x", VCPUs: 2, RAMMiB: 64, Specs: map[string]string{"pci_passthrough:alias": "vf:0"}},
 	} {
 		if _, err := Verify(context.Background(), dir, &f, &Instance{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

@@ -20,8 +20,10 @@ type capacity struct {
 	cpus     int    // usable CPUs, held or not
 	cores    int    // usable cores, held or not
 	heldCPUs int
-	nodeOf   []int32 // node of each CPU by its ID; -1: none
-	caches   []int32 // last-level cache of each CPU by its ID, -1: none; made when first asked for
+	nodeOf   []int32  // node of each CPU by its ID; -1: none
+	others   []int    // free usable CPUs of kinds that the VMs' vCPUs are not put on
+	remote   []remote // nodes whose cores have another node's memory
+	caches   []int32  // last-level cache of each CPU by its ID, -1: none; made when first asked for
 }
 
 // node returns the dense node of a CPU by its ID, or -1.
@@ -48,6 +50,9 @@ type coreGroup struct {
 	l3    int
 	cores []core
 }
+
+// remote says that the cores of a node without memory are planned with the memory of the node nearest to it; by ID.
+type remote struct{ from, to, distance int }
 
 // core is a core with all usable threads free.
 type core struct {
@@ -121,8 +126,9 @@ func classes(hosts []topology.Host) []uint64 {
 	return append(out, 0)
 }
 
-// newCapacity takes from the host what is not allowed, held or reserved. pages is of classes.
-func newCapacity(h *topology.Host, p *spec.Placement, pages []uint64, held []Held, isolated bool) *capacity {
+// newCapacity takes from the host what is not allowed, held or reserved. pages is of classes; of the attempt, which
+// CPUs it takes.
+func newCapacity(h *topology.Host, p *spec.Placement, pages []uint64, held []Held, a *attempt) *capacity {
 	r := &capacity{host: h, limit: h.Limits.MemoryBytes}
 	r.nodes = make([]roomNode, len(h.Nodes))
 	open := func(id int) bool {
@@ -136,7 +142,7 @@ func newCapacity(h *topology.Host, p *spec.Placement, pages []uint64, held []Hel
 	for i := range h.Nodes {
 		n := &h.Nodes[i]
 		r.nodes[i] = roomNode{id: n.ID, pkg: -1, free: make([]uint64, len(pages)), open: open(n.ID)}
-		if !n.Allowed {
+		if !n.Usable() {
 			continue
 		}
 		for k, size := range pages {
@@ -172,9 +178,43 @@ func newCapacity(h *topology.Host, p *spec.Placement, pages []uint64, held []Hel
 		}
 	}
 	r.takeHeld(held, pages)
-	r.takeCores(p, held, isolated)
+	kind := -1
+	if a.kind > 0 && len(h.Kinds) > 1 {
+		kind = min(a.kind, len(h.Kinds)) - 1
+	}
+	r.takeCores(p, held, a.isolated && hasIsolated(h), kind)
+	if a.remote {
+		r.takeRemote()
+	}
 	r.takeDevices(held)
 	return r
+}
+
+// takeRemote moves the cores of nodes without memory to the nearest node with memory that VMs may have.
+func (r *capacity) takeRemote() {
+	for i := range r.nodes {
+		from := &r.nodes[i]
+		if !from.open || from.memory() > 0 || from.count(1) == 0 {
+			continue
+		}
+		best := -1
+		for j := range r.nodes {
+			if r.nodes[j].open && r.nodes[j].memory() > 0 && r.host.Nodes[j].Usable() && (best < 0 || r.dist[i][j] < r.dist[i][best]) {
+				best = j
+			}
+		}
+		if best < 0 {
+			continue
+		}
+		to := &r.nodes[best]
+		to.groups = append(to.groups, from.groups...)
+		to.total += from.total
+		if to.pkg < 0 {
+			to.pkg = from.pkg
+		}
+		from.groups, from.total = nil, 0
+		r.remote = append(r.remote, remote{from.id, to.id, int(r.dist[i][best])})
+	}
 }
 
 // takeHeld subtracts the memory of running VMs. What they have touched is
@@ -210,8 +250,8 @@ func (r *capacity) takeHeld(held []Held, pages []uint64) {
 	}
 }
 
-// takeCores collects the free cores of each node.
-func (r *capacity) takeCores(p *spec.Placement, held []Held, isolated bool) {
+// takeCores collects the free cores of each node, of one kind unless that is -1.
+func (r *capacity) takeCores(p *spec.Placement, held []Held, isolated bool, kind int) {
 	h := r.host
 	max := 0
 	r.nodeOf = make([]int32, h.CPUs[len(h.CPUs)-1].ID+1)
@@ -274,6 +314,10 @@ func (r *capacity) takeCores(p *spec.Placement, held []Held, isolated bool) {
 			node.pkg = c.Package
 		}
 		if taken[c.Core] || isolated && !c.Isolated {
+			continue
+		}
+		if kind >= 0 && c.Kind != kind {
+			r.others = append(r.others, c.ID)
 			continue
 		}
 		if pl := at[c.Core]; pl.node >= 0 {

@@ -31,6 +31,7 @@ func (m *maker) emulators(r *capacity, vms []*VM, pinned [][]core, a *attempt) {
 			}
 		}
 	}
+	spare = append(spare, r.others...)
 	if a.isolated {
 		spare = nil
 		for i := range r.host.CPUs {
@@ -57,7 +58,7 @@ func (m *maker) emulators(r *capacity, vms []*VM, pinned [][]core, a *attempt) {
 			on[r.node(pin[0])] = true
 		}
 		for _, id := range set {
-			if on[r.node(id)] {
+			if n := r.node(id); n >= 0 && on[n] {
 				vm.EmulatorCPUs = append(vm.EmulatorCPUs, id)
 			}
 		}

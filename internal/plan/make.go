@@ -129,6 +129,9 @@ func (m *maker) checkNodes() error {
 				if n < 0 {
 					return fmt.Errorf("placement.%s: host %s has no node %d; it has %s", what, h.Name, id, nodeList(h))
 				}
+				if gpu := h.Nodes[n].GPU; gpu != "" {
+					return fmt.Errorf("placement.%s: node %d of %s is the memory of GPU %s: leave it out, VMs get none of it", what, id, h.Name, gpu)
+				}
 				if what == "memoryNodes" && len(h.Nodes[n].CPUs) > 0 {
 					return fmt.Errorf("placement.memoryNodes: node %d of %s has CPUs: name nodes with memory only", id, h.Name)
 				}
@@ -149,11 +152,14 @@ func nodeList(h *topology.Host) string {
 	return words.Plural(len(ids), "node", "nodes") + " " + topology.FormatList(ids)
 }
 
-// attempt is one way of taking CPUs: threads on a core, and whether hosts with
-// isolated CPUs give only these.
+// attempt is one way of taking CPUs: threads on a core, whether hosts with
+// isolated CPUs give only these, which kind of core hybrid hosts give, and whether
+// cores of nodes without memory are given, with the memory of another node.
 type attempt struct {
 	threads    int
 	isolated   bool
+	kind       int // 0: any; 1: the fastest
+	remote     bool
 	capacities []*capacity
 	class      []int // hosts of one class have equal capacities
 	classes    int
@@ -161,8 +167,13 @@ type attempt struct {
 
 // attempts returns the ways to be tried, the preferred one first.
 func (m *maker) attempts() ([]attempt, error) {
-	smt, isolated := 1<<30, false
+	smt, isolated, kinds, bare := 1<<30, false, 0, false
 	for i := range m.hosts {
+		kinds = max(kinds, len(m.hosts[i].Kinds))
+		for k := range m.hosts[i].Nodes {
+			n := &m.hosts[i].Nodes[k]
+			bare = bare || n.MemoryBytes == 0 && len(n.CPUs) > 0
+		}
 		per := map[int]int{}
 		most := 1
 		for k := range m.hosts[i].CPUs {
@@ -192,12 +203,23 @@ func (m *maker) attempts() ([]attempt, error) {
 	if smt == 1 {
 		threads = threads[:1]
 	}
+	first, last := 0, 0 // kinds
+	if kinds > 1 && m.place.Cores != "any" {
+		first, last = 1, kinds
+	}
 	var out []attempt
-	for _, t := range threads {
-		if isolated {
-			out = append(out, attempt{threads: t, isolated: true})
+	for _, remote := range []bool{false, true} {
+		if remote && !bare {
+			break
 		}
-		out = append(out, attempt{threads: t})
+		for _, t := range threads {
+			for k := first; k <= last; k++ {
+				if isolated {
+					out = append(out, attempt{threads: t, isolated: true, kind: k, remote: remote})
+				}
+				out = append(out, attempt{threads: t, kind: k, remote: remote})
+			}
+		}
 	}
 	return out, nil
 }
@@ -209,8 +231,7 @@ func (m *maker) fill(a *attempt) {
 	seen := map[string]int{}
 	for i := range m.hosts {
 		h := &m.hosts[i]
-		only := a.isolated && hasIsolated(h)
-		a.capacities[i] = newCapacity(h, m.place, m.pages, m.held[i], only)
+		a.capacities[i] = newCapacity(h, m.place, m.pages, m.held[i], a)
 		for g := range m.groups {
 			for d := range m.groups[g].spec.Devices {
 				a.capacities[i].eligible(&m.groups[g].spec.Devices[d]) // functions by address become pools of their own
@@ -299,7 +320,7 @@ func (m *maker) make() (*Plan, error) {
 	}
 	// Why not? With as many cores as one likes it either fits, and cores are
 	// short, or something else is.
-	a := &attempts[len(attempts)-1]
+	a := widest(attempts)
 	for g := range m.groups {
 		m.groups[g].vcpus = asked[g]
 	}
@@ -310,6 +331,26 @@ func (m *maker) make() (*Plan, error) {
 		return m.unpinned(a, region, short)
 	}
 	return nil, errors.New(short.text)
+}
+
+// widest returns the attempt with the most vCPUs' worth of cores, the last of those.
+func widest(attempts []attempt) *attempt {
+	best, most := 0, -1
+	for i := range attempts {
+		a := &attempts[i]
+		n := 0
+		for _, r := range a.capacities {
+			for j := range r.nodes {
+				if r.nodes[j].open && r.nodes[j].memory() > 0 {
+					n += r.nodes[j].count(a.threads) * a.threads
+				}
+			}
+		}
+		if n >= most {
+			best, most = i, n
+		}
+	}
+	return &attempts[best]
 }
 
 func (m *maker) total() int {

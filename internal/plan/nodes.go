@@ -75,7 +75,7 @@ func (m *maker) memoryNodes(r *capacity, vms []*VM) error {
 	}
 	free := map[int]uint64{} // by node ID
 	for _, id := range m.place.MemoryNodes {
-		if n := &r.host.Nodes[r.host.NodeIndex(id)]; n.Allowed {
+		if n := &r.host.Nodes[r.host.NodeIndex(id)]; n.Usable() {
 			free[id] = n.AvailableBytes
 		}
 	}

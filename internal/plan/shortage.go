@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strings"
 
+	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
 	"nearmetal/internal/words"
 )
@@ -19,38 +20,8 @@ type shortage struct {
 // diagnose says which resource is short, where, by how much, and the nearest
 // requests that would fit. It is asked only when there is no plan.
 func (m *maker) diagnose(a *attempt, region *Region) shortage {
-	var have, need uint64
-	for _, r := range a.capacities {
-		have += r.ordinary(m.pages)
-	}
-	for i := range m.groups {
-		need += uint64(m.groups[i].count) * m.groups[i].memory
-	}
+	have, need := m.roomFor(a)
 	huge := m.place.Pages != "auto" && m.place.Pages != "" && m.place.Pages != "ordinary"
-	if huge {
-		have = 0
-		for _, r := range a.capacities {
-			for j := range r.nodes {
-				for k, p := range m.pages {
-					if r.nodes[j].open && p > 0 && m.pageAllowed(p) {
-						have += r.nodes[j].free[k]
-					}
-				}
-			}
-		}
-	} else {
-		for k, p := range m.pages { // the VMs could lie in huge pages instead
-			var sum uint64
-			for _, r := range a.capacities {
-				for j := range r.nodes {
-					if p > 0 && r.nodes[j].open {
-						sum += r.nodes[j].free[k]
-					}
-				}
-			}
-			have = max(have, sum)
-		}
-	}
 	if s := m.devicesShort(a); s != "" {
 		return shortage{text: s}
 	}
@@ -78,7 +49,7 @@ func (m *maker) diagnose(a *attempt, region *Region) shortage {
 	var b strings.Builder
 	if wanted > cores {
 		fmt.Fprintf(&b, "%d vCPUs need %d cores, and %s %s %d free%s: %d short", vcpus, wanted, where, words.Plural(len(m.hosts), "has", "have"), cores, m.keptBack(a), wanted-cores)
-		b.WriteString(m.nearest(a, region))
+		b.WriteString(m.nearest(a, region, true))
 		return shortage{b.String(), !huge && m.place.SMT != "require"}
 	}
 	// Enough of everything in sum: it is cut into pieces that are too small.
@@ -98,8 +69,67 @@ func (m *maker) diagnose(a *attempt, region *Region) shortage {
 	} else {
 		fmt.Fprintf(&b, "%s: %d vCPUs and %s cannot be split into equal parts that fit the nodes of %s (free: %s)", g.name, g.vcpus, words.Bytes(g.memory), where, strings.Join(nodes, ", "))
 	}
-	b.WriteString(m.nearest(a, region))
+	b.WriteString(m.notMultiple(a))
+	b.WriteString(m.nearest(a, region, true))
 	return shortage{b.String(), !huge}
+}
+
+// roomFor returns the memory of all hosts in the page size that has the most of it and that all VMs' memory is a
+// multiple of, and what the VMs need.
+func (m *maker) roomFor(a *attempt) (have, need uint64) {
+	for i := range m.groups {
+		need += uint64(m.groups[i].count) * m.groups[i].memory
+	}
+	for k, p := range m.pages {
+		if m.pageAllowed(p) && m.multiple(p) {
+			have = max(have, sumFree(a, m.pages, k))
+		}
+	}
+	return have, need
+}
+
+// sumFree is what all hosts have free in pages of class k.
+func sumFree(a *attempt, pages []uint64, k int) uint64 {
+	var sum uint64
+	for _, r := range a.capacities {
+		if pages[k] == 0 {
+			sum += r.ordinary(pages)
+			continue
+		}
+		for j := range r.nodes {
+			if r.nodes[j].open {
+				sum += r.nodes[j].free[k]
+			}
+		}
+	}
+	return sum
+}
+
+// multiple says whether the memory of all VMs is a multiple of a page.
+func (m *maker) multiple(page uint64) bool {
+	for i := range m.groups {
+		if page > 0 && m.groups[i].memory%page != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// notMultiple says which free huge pages the VMs cannot have because their memory is not a multiple of
+// them, and what is; "": none.
+func (m *maker) notMultiple(a *attempt) string {
+	for k, p := range m.pages {
+		if p == 0 || !m.pageAllowed(p) {
+			continue
+		}
+		free := sumFree(a, m.pages, k)
+		for i := range m.groups {
+			if g := &m.groups[i]; g.memory%p != 0 && free >= g.memory {
+				return fmt.Sprintf("; %s are free in %s, but %s is not a multiple of %s: ask for %s", words.Bytes(free), pageName(p), words.Bytes(g.memory), words.Bytes(p), spec.Size((g.memory+p-1)/p*p))
+			}
+		}
+	}
+	return ""
 }
 
 // roomiest is the most memory of any one page size on a node.
@@ -154,6 +184,12 @@ func (m *maker) keptBack(a *attempt) string {
 	if a.isolated {
 		parts = append(parts, "only isolated CPUs counted")
 	}
+	for _, r := range a.capacities {
+		if k := r.host.Kinds; a.kind > 0 && len(k) > 1 {
+			parts = append(parts, fmt.Sprintf("only %s counted: placement.cores: any takes all", k[min(a.kind, len(k))-1]))
+			break
+		}
+	}
 	if len(parts) == 0 {
 		return ""
 	}
@@ -204,7 +240,7 @@ func (m *maker) memoryShort(a *attempt, have, need uint64, region *Region) strin
 			s += "; free: " + strings.Join(parts, ", ")
 		}
 	}
-	return s + m.nearest(a, region)
+	return s + m.notMultiple(a) + m.nearest(a, region, false)
 }
 
 // devicesShort says which device there are too few of.
@@ -339,9 +375,23 @@ func (m *maker) regionFor(region *Region) *Region {
 	return &r
 }
 
+// realises says whether a solution leaves room for the region.
+func (m *maker) realises(a *attempt, s *solution, region Region) bool {
+	first := 0
+	for i := range m.groups {
+		m.groups[i].first = first
+		first += m.groups[i].count
+	}
+	notes, warnings := m.notes, m.warnings
+	_, err := m.realise(a, s, &region)
+	m.notes, m.warnings = notes, warnings
+	return err == nil
+}
+
 // nearest returns the nearest requests that fit, as the end of a sentence: fewer
-// vCPUs, fewer VMs, less memory, each with the rest as it is.
-func (m *maker) nearest(a *attempt, region *Region) string {
+// vCPUs, fewer VMs, less memory, each with the rest as it is. pinned: on cores of their
+// own, else as they would be planned.
+func (m *maker) nearest(a *attempt, region *Region, pinned bool) string {
 	saved := append([]group(nil), m.groups...)
 	m.steps = nearestSteps
 	defer func() {
@@ -349,13 +399,15 @@ func (m *maker) nearest(a *attempt, region *Region) string {
 		m.steps = m.budget()
 	}()
 	fits := func() bool {
-		if m.mayUnpin() && m.memoryFor(a, m.regionFor(region)) {
+		if !pinned && m.mayUnpin() && m.memoryFor(a, m.regionFor(region)) {
 			return true
 		}
-		if len(m.groups) == 1 && len(m.groups[0].spec.Devices) == 0 {
+		own := m.regionFor(region)
+		if len(m.groups) == 1 && len(m.groups[0].spec.Devices) == 0 && (own == nil || !m.capacityFor(a)) {
 			return m.capacityFor(a)
 		}
-		return m.solve(a) != nil
+		s := m.solve(a)
+		return s != nil && (own == nil || m.realises(a, s, *own))
 	}
 	var out []string
 	g := m.largest()

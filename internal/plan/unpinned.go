@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"nearmetal/internal/words"
 )
@@ -77,6 +78,9 @@ func (m *maker) unpinned(a *attempt, region *Region, why shortage) (*Plan, error
 			m.warnings = append(m.warnings, fmt.Sprintf("%s has %d %s for %d vCPUs: they take turns, and MPI programs wait for each other", r.host.Name, r.cpus, words.Plural(r.cpus, "CPU", "CPUs"), hosts[h].vcpus))
 		} else if hosts[h].vcpus > 0 {
 			m.warnings = append(m.warnings, fmt.Sprintf("%s: vCPUs share its CPUs, not pinned: %s", r.host.Name, why.text))
+		}
+		if kinds := r.host.Kinds; len(kinds) > 1 && hosts[h].vcpus > 0 {
+			m.warnings = append(m.warnings, fmt.Sprintf("%s: vCPUs move between %s: ranks on the slower ones hold up the others", r.host.Name, strings.Join(kinds, " and ")))
 		}
 	}
 	p.Reasons, p.Warnings = m.notes, m.warnings

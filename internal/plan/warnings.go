@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 
 	"nearmetal/internal/topology"
 	"nearmetal/internal/words"
@@ -10,6 +11,10 @@ import (
 // hostWarnings says what of the host will disturb the VMs.
 func (m *maker) hostWarnings(r *capacity, vms []*VM) {
 	h := r.host
+	m.kindWarnings(h, vms)
+	for _, l := range r.remote {
+		m.warnings = append(m.warnings, fmt.Sprintf("%s: node %d has cores and no memory: VMs there have the memory of node %d, distance %d", h.Name, l.from, l.to, l.distance))
+	}
 	var bare []int
 	for j := range r.nodes {
 		if n := &r.nodes[j]; n.open && n.count(1) > 0 && h.Nodes[j].MemoryBytes == 0 {
@@ -39,5 +44,36 @@ func (m *maker) hostWarnings(r *capacity, vms []*VM) {
 	}
 	if q := h.Limits.CPUQuota; q > 0 && float64(need) > q {
 		m.warnings = append(m.warnings, fmt.Sprintf("%s: the job's cgroup allows %.3g CPUs of time for %d vCPUs: they will be stopped in every period", h.Name, q, need))
+	}
+}
+
+// kindWarnings says of a hybrid host on which kind of core the VMs run.
+func (m *maker) kindWarnings(h *topology.Host, vms []*VM) {
+	if len(h.Kinds) < 2 || !m.pin {
+		return
+	}
+	used := map[int]bool{}
+	for _, vm := range vms {
+		kinds := make([]int, len(h.Kinds))
+		for _, pin := range vm.Pins {
+			if c := h.CPU(pin[0]); c != nil {
+				kinds[c.Kind]++
+				used[c.Kind] = true
+			}
+		}
+		var parts []string
+		for k, n := range kinds {
+			if n > 0 {
+				parts = append(parts, fmt.Sprintf("%d on %s", n, h.Kinds[k]))
+			}
+		}
+		if len(parts) > 1 {
+			m.warnings = append(m.warnings, fmt.Sprintf("%s: vCPUs of %s: %s: ranks on the slower ones hold up the others (placement.cores: any)", h.Name, vm.Name, strings.Join(parts, ", ")))
+		}
+	}
+	for k := range used {
+		if len(used) == 1 {
+			m.notes = append(m.notes, fmt.Sprintf("%s has %s: all VMs run on %s; placement.cores: any would mix them", h.Name, strings.Join(h.Kinds, " and "), h.Kinds[k]))
+		}
 	}
 }

@@ -31,6 +31,9 @@ func slurmConf(host *topology.Host, gres *Gres, hostname string) string {
 	packages, cores, cpus := host.Counts()
 	var memory uint64
 	for _, n := range host.Nodes {
+		if n.GPU != "" {
+			continue // slurmd counts it, jobs and VMs must not
+		}
 		memory += n.MemoryBytes
 	}
 	var b strings.Builder

@@ -43,7 +43,9 @@ func NewGres(host *topology.Host, node string, regionBytes uint64) *Gres {
 	if regionBytes == 0 {
 		var memory uint64
 		for _, n := range host.Nodes {
-			memory += n.MemoryBytes
+			if n.GPU == "" {
+				memory += n.MemoryBytes
+			}
 		}
 		g.RegionBytes = memory / 4 &^ (1<<30 - 1)
 		if g.RegionBytes == 0 {

@@ -10,6 +10,8 @@ type Placement struct {
 	Hint string `yaml:"hint" json:"hint" enum:",bandwidth,latency,cache"`
 	// SMT: `isolate` puts each vCPU on a core and leaves the core's other threads idle, `prefer` puts vCPUs on all threads of a core, `require` refuses hosts without SMT, `auto` isolates where there are cores enough and else prefers.
 	SMT string `yaml:"smt" json:"smt" default:"auto" enum:"auto,isolate,prefer,require"`
+	// Cores is which kinds of cores VMs get on hosts that have several (P-cores and E-cores, big and little): `auto` puts all VMs on one kind, the fastest with room; `any` mixes them.
+	Cores string `yaml:"cores" json:"cores" default:"auto" enum:"auto,any"`
 	// Pin vCPUs to CPUs: `auto` does where KVM runs them, not where instructions are emulated.
 	Pin string `yaml:"pin" json:"pin" default:"auto" enum:"auto,always,never"`
 	// Reserve keeps this many cores of each host for the host and QEMU's own threads, in turn from its nodes.
@@ -24,7 +26,7 @@ type Placement struct {
 	MemoryNodes []int `yaml:"memoryNodes" json:"memoryNodes" min:"0" max:"1023"`
 	// MemoryNodeSize is what each VM gets of the memory nodes, beside its memory.
 	MemoryNodeSize Size `yaml:"memoryNodeSize" json:"memoryNodeSize"`
-	// Hosts that the VMs run on, by names that your ssh knows (see docs/hosts.md). `nearmetal plan` takes descriptions as well: folders with captured sysfs, archives of `nearmetal topology gather`, hwloc's XML. Unset: this host.
+	// Hosts that the VMs run on, by names that your ssh knows (see docs/hosts.md). `nearmetal plan` takes descriptions as well: directories with captured sysfs, archives of `nearmetal topology gather` or hwloc-gather-topology, hwloc's XML. Unset: this host.
 	Hosts []string `yaml:"hosts" json:"hosts"`
 	// HostPolicy over several hosts: `spread` puts about as many VMs on each, `pack` uses as few as can be.
 	HostPolicy string `yaml:"hostPolicy" json:"hostPolicy" default:"spread" enum:"pack,spread"`

@@ -83,6 +83,9 @@ func setText(v reflect.Value, t *Type, s string) string {
 		}
 		v.SetFloat(n)
 	case Bytes, Text:
+		if message := noUnit(s); t.Kind == Bytes && message != "" {
+			return message
+		}
 		if err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(s)); err != nil {
 			return err.Error()
 		}

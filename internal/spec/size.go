@@ -9,7 +9,7 @@ import (
 )
 
 // Size is a number of bytes. In a file or a flag it is a whole number with a
-// unit, 512MiB or 2GiB, or without one for bytes. It is a flag value (pflag.Value)
+// unit of 1024 (512MiB, 2GiB; 512M and 2GB are the same, as Slurm and QEMU read them), or without one for bytes. It is a flag value (pflag.Value)
 // and reads and writes itself as text, in JSON too.
 type Size uint64
 
@@ -26,15 +26,20 @@ var sizeUnits = []struct {
 	bytes Size
 }{{"TiB", TiB}, {"GiB", GiB}, {"MiB", MiB}, {"KiB", KiB}}
 
-// ParseSize reads a size. Decimal units (GB) and bare letters (G) mean different
-// things to different programs, so they are refused; the error says what to write.
+// ParseSize reads a size: digits, then nothing for bytes, or K, M, G or T in either case, with iB or B behind it or not.
+// slurm/values.c reads the same.
 func ParseSize(s string) (Size, error) {
-	digits, unit := s, Size(1)
-	for _, u := range sizeUnits {
-		if d, ok := strings.CutSuffix(s, u.name); ok {
-			digits, unit = d, u.bytes
-			break
+	digits, unit := strings.TrimRight(s, "iB"), Size(1)
+	if n := len(digits); n > 0 {
+		for _, u := range sizeUnits {
+			if rest := s[n:]; digits[n-1]&^0x20 == u.name[0] && (rest == "" || rest == "B" || rest == "iB") {
+				digits, unit = digits[:n-1], u.bytes
+				break
+			}
 		}
+	}
+	if unit == 1 {
+		digits = s
 	}
 	if digits == "" || strings.Trim(digits, "0123456789") != "" {
 		return 0, sizeError(s)
@@ -44,6 +49,15 @@ func ParseSize(s string) (Size, error) {
 		return 0, fmt.Errorf("%s is too large for a size", quote(s))
 	}
 	return Size(n) * unit, nil
+}
+
+// noUnit says of a text that it lacks a unit: a small number of bytes, such as 1024, is no memory of a VM. "": it does not.
+func noUnit(s string) string {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || n == 0 || Size(n) >= MiB {
+		return ""
+	}
+	return fmt.Sprintf("%s has no unit: write %dMiB", s, n)
 }
 
 // sizeError says that s is no size, and what was probably meant.

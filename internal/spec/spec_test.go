@@ -98,6 +98,7 @@ func FuzzSize(f *testing.F) {
 func TestSize(t *testing.T) {
 	for text, want := range map[string]Size{
 		"0": 0, "1": 1, "1024": KiB, "512MiB": 512 * MiB, "2GiB": 2 * GiB, "1TiB": TiB, "007KiB": 7 * KiB,
+		"1G": GiB, "1g": GiB, "1GB": GiB, "512M": 512 * MiB, "512mB": 512 * MiB, "3T": 3 * TiB, "9kiB": 9 * KiB, "4K": 4 * KiB,
 		"18446744073709551615": 1<<64 - 1, "16777215TiB": 16777215 * TiB,
 	} {
 		if got, err := ParseSize(text); err != nil || got != want {
@@ -111,6 +112,10 @@ func TestSize(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"2GB ":                 `"2GB " is not a size: write 2GiB`,
+		"1024B":                `"1024B" is not a size: write 1KiB`,
+		"1Gi":                  `"1Gi" is not a size: write 1GiB`,
+		"1GiBB":                `"1GiBB" is not a size: write a number with KiB, MiB, GiB or TiB, such as 2GiB`,
+		"GB":                   `"GB" is not a size: write a number with KiB, MiB, GiB or TiB, such as 2GiB`,
 		"2 GiB":                `"2 GiB" is not a size: write 2GiB`,
 		"1.5g":                 `"1.5g" is not a size: write 1536MiB`,
 		"0.3GiB":               `"0.3GiB" is not a size: write a number with KiB, MiB, GiB or TiB, such as 2GiB`,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -17,8 +18,9 @@ import (
 // pattern that it is below. Nothing else is taken: no addresses of network
 // cards, no serial numbers, no command lines, no names of users or jobs.
 var gathered = map[string][]string{
-	cpuDir:           {"online", "offline", "present", "possible", "isolated"},
-	cpuDir + "/cpu#": {"online"},
+	cpuDir:                 {"online", "offline", "present", "possible", "isolated"},
+	cpuDir + "/cpu#":       {"online", "cpu_capacity"},
+	"sys/devices/cpu_core": {"cpus"}, "sys/devices/cpu_atom": {"cpus"}, "sys/devices/cpu_lowpower": {"cpus"},
 	cpuDir + "/cpu#/topology": {"core_id", "die_id", "physical_package_id", "thread_siblings", "thread_siblings_list",
 		"core_siblings", "core_siblings_list", "core_cpus", "core_cpus_list", "die_cpus", "die_cpus_list",
 		"package_cpus", "package_cpus_list", "cluster_id", "cluster_cpus", "cluster_cpus_list"},
@@ -144,7 +146,9 @@ func gatherPCI(t tree, files, links map[string]string) {
 		if !ValidAddress(n) || err != nil || len(files) > 1<<20 {
 			continue
 		}
-		links[bus+"/"+n] = relative(bus, at)
+		if at != bus+"/"+n { // a capture may have directories there
+			links[bus+"/"+n] = relative(bus, at)
+		}
 		take(t, files, at, gatheredPCI)
 		entries, _ := t.list(at)
 		for _, e := range entries {
@@ -170,6 +174,22 @@ func relative(dir, to string) string {
 	return strings.Repeat("../", strings.Count(path.Clean(dir), "/")+1) + to
 }
 
+// allowed is what proc/self/status says of what the job may use.
+func (h *Host) allowed() string {
+	var cpus, nodes []int
+	for i := range h.CPUs {
+		if h.CPUs[i].Allowed {
+			cpus = append(cpus, h.CPUs[i].ID)
+		}
+	}
+	for i := range h.Nodes {
+		if h.Nodes[i].Allowed {
+			nodes = append(nodes, h.Nodes[i].ID)
+		}
+	}
+	return fmt.Sprintf("Cpus_allowed_list:\t%s\nMems_allowed_list:\t%s\n", FormatList(cpus), FormatList(nodes))
+}
+
 // gatherProc takes of proc what describes the machine and the job's limits.
 func gatherProc(t tree, files map[string]string, name string) {
 	files["proc/sys/kernel/hostname"] = name + "\n"
@@ -180,7 +200,7 @@ func gatherProc(t tree, files map[string]string, name string) {
 		for _, line := range strings.Split(s, "\n") {
 			key, _, ok := strings.Cut(line, ":")
 			switch strings.TrimSpace(key) {
-			case "processor", "vendor_id", "model name", "CPU implementer", "CPU architecture", "physical id", "core id", "address sizes":
+			case "processor", "vendor_id", "cpu family", "model name", "CPU implementer", "CPU architecture", "physical id", "core id", "address sizes":
 				keep = append(keep, line)
 			default:
 				if !ok && strings.TrimSpace(line) == "" {
@@ -193,6 +213,13 @@ func gatherProc(t tree, files map[string]string, name string) {
 	if s, err := t.read("proc/meminfo", fileMax); err == nil {
 		files["proc/meminfo"] = s
 	}
+	gpus, _ := t.list("proc/driver/nvidia/gpus")
+	for _, gpu := range gpus {
+		file := "proc/driver/nvidia/gpus/" + gpu + "/numa_status"
+		if s, err := t.read(file, 4096); err == nil && ValidAddress(gpu) {
+			files[file] = "Node: " + field(s, "Node") + "\n"
+		}
+	}
 	files["proc/mounts"] = "sysfs /sys sysfs rw 0 0\n" // hwloc looks for it
 	if s, err := t.read("proc/self/status", fileMax); err == nil {
 		files["proc/self/status"] = fmt.Sprintf("Cpus_allowed_list:\t%s\nMems_allowed_list:\t%s\n",
@@ -204,6 +231,18 @@ func gatherProc(t tree, files map[string]string, name string) {
 		return
 	}
 	readLimits(t, all)
+	own := &Host{CPUs: slices.Clone(all.CPUs), Nodes: slices.Clone(all.Nodes)}
+	for i := range own.CPUs {
+		own.CPUs[i].Allowed = true
+	}
+	for i := range own.Nodes {
+		own.Nodes[i].Allowed = true
+	}
+	limitCPUs(own, field(files["proc/self/status"], "Cpus_allowed_list"), "")
+	limitNodes(own, field(files["proc/self/status"], "Mems_allowed_list"), "")
+	if a, b := all.allowed(), own.allowed(); a != b { // a capture's process was another than its cgroup's
+		files["proc/self/status"] = a
+	}
 	if all.Limits.MemoryBytes > 0 || all.Limits.CPUQuota > 0 {
 		files["proc/self/cgroup"] = "0::/\n"
 		files["sys/fs/cgroup/cgroup.controllers"] = "cpuset cpu memory\n"

@@ -8,6 +8,8 @@ package topology
 import (
 	"fmt"
 	"sort"
+
+	"nearmetal/internal/words"
 )
 
 // Limits of what a reader accepts. They are far above any machine built and
@@ -34,20 +36,27 @@ type Host struct {
 	Caches  []Cache  `json:"caches,omitempty"`
 	Devices []Device `json:"devices,omitempty"`
 	Limits  Limits   `json:"limits"`
+	// Kinds are the kinds of cores of a hybrid machine, the fastest first; empty: all cores are alike.
+	Kinds []string `json:"kinds,omitempty"`
+	// HugePageBytes is the size of the huge pages that a program gets which names none; 0: not known.
+	HugePageBytes uint64 `json:"hugePageBytes,omitempty"`
 	// System says what runs the host and how it is set, where that is not this system: a line each.
 	System []string `json:"system,omitempty"`
-	// Repairs are what was wrong or missing in the source and what was put in its place.
-	Repairs []string `json:"repairs,omitempty"`
+	// Repairs are what was wrong or missing in the source and what was put in its place, a line each kind.
+	Repairs  []string  `json:"repairs,omitempty"`
+	repaired []repairs // not yet in Repairs
 }
 
 // CPU is one hardware thread.
 type CPU struct {
 	ID      int `json:"id"`
-	Node    int `json:"node"`    // ID of its NUMA node
+	Node    int `json:"node"`    // ID of its NUMA node; -1: on none
 	Package int `json:"package"` // socket, numbered from 0 host-wide
 	Die     int `json:"die"`     // numbered from 0 host-wide
 	L3      int `json:"l3"`      // group of CPUs that share a last-level cache of level 3 or above and a node, numbered from 0 host-wide; -1: none
 	Core    int `json:"core"`    // numbered from 0 host-wide
+	// Kind is the place of its core's kind in Host.Kinds.
+	Kind int `json:"kind,omitempty"`
 	// Online CPUs run; a CPU that is not online has Core, Die and Package -1.
 	Online bool `json:"online"`
 	// Isolated CPUs are kept from the scheduler (isolcpus).
@@ -74,9 +83,14 @@ type Node struct {
 	// ReadMBps and ReadNs are the firmware's bandwidth (MB/s) and latency (ns) from the nearest CPUs (HMAT); 0: not said.
 	ReadMBps int `json:"readMBps,omitempty"`
 	ReadNs   int `json:"readNs,omitempty"`
+	// GPU is the PCI address of the GPU whose memory the node is (GH200, POWER9): no ordinary memory. Empty: none.
+	GPU string `json:"gpu,omitempty"`
 	// Allowed says that this job's cgroup lets it take memory here.
 	Allowed bool `json:"allowed"`
 }
+
+// Usable reports whether a VM's memory may lie on the node.
+func (n *Node) Usable() bool { return n.Allowed && n.GPU == "" }
 
 // Pool is one size of huge pages on a node.
 type Pool struct {
@@ -127,6 +141,15 @@ type Limits struct {
 	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
 	// CPUQuota is CPU time in CPUs (2.5 is two CPUs and a half); 0: no limit.
 	CPUQuota float64 `json:"cpuQuota,omitempty"`
+}
+
+// DefaultHugePage returns the size in bytes of the huge pages that a program gets which names none; where the source
+// says nothing, Linux's own default on x86-64 and most of Arm.
+func (h *Host) DefaultHugePage() uint64 {
+	if h.HugePageBytes > 0 {
+		return h.HugePageBytes
+	}
+	return 2 << 20
 }
 
 // NodeIndex returns the place in h.Nodes of the node with an ID, or -1.
@@ -181,10 +204,40 @@ func (h *Host) Counts() (packages, cores, cpus int) {
 	return len(p), len(c), cpus
 }
 
-// repair notes what was repaired.
-func (h *Host) repair(format string, a ...any) {
+// repairs are the IDs of the things with one fault, which is one line of Host.Repairs.
+type repairs struct {
+	thing, fault string
+	ids          map[int]bool
+}
+
+// repair notes a fault of a CPU or node that was repaired.
+func (h *Host) repair(thing string, id int, fault string) {
+	for i := range h.repaired {
+		if r := &h.repaired[i]; r.thing == thing && r.fault == fault {
+			r.ids[id] = true
+			return
+		}
+	}
+	h.repaired = append(h.repaired, repairs{thing, fault, map[int]bool{id: true}})
+}
+
+// note notes a repair that concerns one thing only.
+func (h *Host) note(format string, a ...any) {
 	const most = 100 // a hostile tree must not fill memory with notes
 	if len(h.Repairs) < most {
 		h.Repairs = append(h.Repairs, fmt.Sprintf(format, a...))
 	}
+}
+
+// writeRepairs makes a line of each kind of fault.
+func (h *Host) writeRepairs() {
+	for _, r := range h.repaired {
+		ids := make([]int, 0, len(r.ids))
+		for id := range r.ids {
+			ids = append(ids, id)
+		}
+		sort.Ints(ids)
+		h.note("%s %s: %s", words.Plural(len(ids), r.thing, r.thing+"s"), clip(FormatList(ids)), r.fault)
+	}
+	h.repaired = nil
 }

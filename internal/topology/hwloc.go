@@ -45,6 +45,7 @@ type xmlObject struct {
 	kind           string
 	pkg, die, core int
 	cpus, nodes    []int // of the nearest object with a cpuset, a nodeset
+	complete       []int // nodes, with those that the job may not use
 	node           int   // index in the nodes being built, for page_type; -1
 	device         int   // index in the devices, for OS devices; -1
 	root           string
@@ -58,6 +59,10 @@ type xmlReader struct {
 	pkgs, dies int
 	cores      int
 	nodeCPUs   map[int][]int // node ID → cpuset
+	home       map[int]int   // CPU → its only node, in the topology or not
+	kinds      map[string][]int
+	capacity   map[int]int // CPU → what Linux's scheduler counts with
+	kind       xmlKind
 	allowed    []int
 	allowedN   []int
 	limited    bool
@@ -77,11 +82,19 @@ type xmlMatrix struct {
 	version int
 }
 
+// xmlKind is a <cpukind> element being read.
+type xmlKind struct {
+	open     bool
+	cpus     []int
+	name     string
+	capacity int
+}
+
 // readXML reads and checks hwloc's XML.
 func readXML(r io.Reader) (*Host, error) {
 	in := &io.LimitedReader{R: r, N: xmlBytes + 1}
 	d := xml.NewDecoder(in)
-	x := &xmlReader{h: &Host{}, nodeCPUs: map[int][]int{}, rows: map[int]map[int]int{}}
+	x := &xmlReader{h: &Host{}, nodeCPUs: map[int][]int{}, home: map[int]int{}, kinds: map[string][]int{}, capacity: map[int]int{}, rows: map[int]map[int]int{}}
 	depth, seen := 0, false
 	for {
 		tok, err := d.RawToken()
@@ -182,6 +195,10 @@ func (x *xmlReader) start(t xml.StartElement) error {
 		return x.pages(a)
 	case "info":
 		x.info(a)
+	case "cpukind":
+		cpus, err := xmlSet(a["cpuset"], MaxCPUs)
+		x.kind = xmlKind{open: true, cpus: cpus}
+		return err
 	case "distances2":
 		x.matrix = xmlMatrix{}
 		if a["type"] == "NUMANode" && (a["name"] == "" || a["name"] == "NUMALatency") && a["indexing"] != "gp" {
@@ -229,9 +246,19 @@ func (x *xmlReader) object(a map[string]string) error {
 			return err
 		}
 	}
-	id, err := small(a, "os_index", -1, MaxCPUs-1)
-	if err != nil {
-		return err
+	if s, ok := a["complete_nodeset"]; ok {
+		var err error
+		if o.complete, err = xmlSet(s, MaxNodes); err != nil {
+			return err
+		}
+	}
+	var id int
+	var err error
+	switch o.kind {
+	case "PU", "NUMANode", "Node": // cores and packages may have any number
+		if id, err = small(a, "os_index", -1, MaxCPUs-1); err != nil {
+			return err
+		}
 	}
 	switch o.kind {
 	case "Machine", "System":
@@ -279,6 +306,9 @@ func (x *xmlReader) object(a map[string]string) error {
 		if len(x.h.CPUs) >= MaxCPUs {
 			return fmt.Errorf("more than %d PUs", MaxCPUs)
 		}
+		if len(o.complete) == 1 {
+			x.home[id] = o.complete[0]
+		}
 		x.h.CPUs = append(x.h.CPUs, CPU{ID: id, Node: -1, Package: o.pkg, Die: o.die, L3: -1, Core: o.core, Online: true, Allowed: true})
 	case "NUMANode", "Node":
 		if id < 0 || id >= MaxNodes {
@@ -290,6 +320,10 @@ func (x *xmlReader) object(a map[string]string) error {
 		mem, _ := strconv.ParseUint(a["local_memory"], 10, 56)
 		x.h.Nodes = append(x.h.Nodes, Node{ID: id, MemoryBytes: mem, AvailableBytes: mem, Allowed: true})
 		x.nodeCPUs[id] = o.cpus
+		if a["subtype"] == "GPUMemory" {
+			x.h.Nodes[len(x.h.Nodes)-1].GPU = "of unknown address"
+			x.nodeCPUs[id] = nil // those near to the GPU
+		}
 		o.node = len(x.h.Nodes) - 1
 	case "Bridge":
 		if b := a["pci_busid"]; ValidAddress(b) {
@@ -359,13 +393,13 @@ func (x *xmlReader) pages(a map[string]string) error {
 		return nil
 	}
 	size, err1 := strconv.ParseUint(a["size"], 10, 48)
+	n := &x.h.Nodes[o.node]
+	if err1 == nil && size > 0 && (size < 1<<20 || len(n.Pools) >= 16 || size&(size-1) != 0) {
+		return nil // ordinary pages: their count is memory less huge pages, which wraps where a node has less
+	}
 	count, err2 := strconv.ParseUint(a["count"], 10, 48)
 	if err1 != nil || err2 != nil || size == 0 {
 		return fmt.Errorf("page_type size=%q count=%q", clip(a["size"]), clip(a["count"]))
-	}
-	n := &x.h.Nodes[o.node]
-	if size < 1<<20 || len(n.Pools) >= 16 || size&(size-1) != 0 {
-		return nil // ordinary pages
 	}
 	if count > (1<<56)/size {
 		return fmt.Errorf("page_type count=%d of %d bytes: no machine has that", count, size)
@@ -377,6 +411,22 @@ func (x *xmlReader) pages(a map[string]string) error {
 // info takes what <info name= value=/> says of the machine.
 func (x *xmlReader) info(a map[string]string) {
 	v := printable(a["value"])
+	if x.kind.open {
+		for _, k := range kindNames {
+			if a["name"] == "CoreType" && v == k.coreType {
+				x.kind.name = k.name
+			}
+		}
+		if n, err := strconv.Atoi(v); err == nil && a["name"] == "LinuxCapacity" {
+			x.kind.capacity = n
+		}
+		return
+	}
+	if n := len(x.stack); n > 0 && x.stack[n-1].node >= 0 {
+		if node := &x.h.Nodes[x.stack[n-1].node]; a["name"] == "PCIBusID" && node.GPU != "" && ValidAddress(v) {
+			node.GPU = v
+		}
+	}
 	switch a["name"] {
 	case "HostName":
 		if validName(v) {
@@ -422,6 +472,14 @@ func (x *xmlReader) end(name string) error {
 			return errors.New("</object> without a beginning")
 		}
 		x.stack = x.stack[:len(x.stack)-1]
+	case "cpukind":
+		x.kinds[x.kind.name] = append(x.kinds[x.kind.name], x.kind.cpus...)
+		if x.kind.name == "" && x.kind.capacity > 0 {
+			for _, id := range x.kind.cpus {
+				x.capacity[id] = x.kind.capacity
+			}
+		}
+		x.kind = xmlKind{}
 	case "indexes", "u64values":
 		x.matrix.text = ""
 	case "distances", "distances2":
@@ -437,7 +495,7 @@ func (x *xmlReader) end(name string) error {
 // take keeps a whole matrix of latencies; a partial one is said to be missing later.
 func (x *xmlReader) take(m *xmlMatrix) {
 	if len(m.values) != m.n*m.n || m.version == 2 && len(m.index) != m.n {
-		x.h.repair("a distance matrix has %d values for %d nodes: left out", len(m.values), m.n)
+		x.h.note("a distance matrix has %d values for %d nodes: left out", len(m.values), m.n)
 		return
 	}
 	for i := 0; i < m.n; i++ {
@@ -472,7 +530,10 @@ func (x *xmlReader) finish() (*Host, error) {
 	}
 	if len(h.Nodes) == 0 {
 		h.Nodes = []Node{{Allowed: true}}
-		h.repair("no NUMA node in it: taken as one node of unknown memory")
+		for i := range h.CPUs {
+			x.nodeCPUs[0] = append(x.nodeCPUs[0], h.CPUs[i].ID)
+		}
+		h.note("no NUMA node in it: taken as one node of unknown memory")
 	}
 	sort.SliceStable(h.Nodes, func(i, j int) bool { return h.Nodes[i].ID < h.Nodes[j].ID })
 	for i := range h.Nodes {
@@ -488,7 +549,9 @@ func (x *xmlReader) finish() (*Host, error) {
 		sort.Slice(n.Pools, func(i, j int) bool { return n.Pools[i].PageBytes > n.Pools[j].PageBytes })
 	}
 	x.cpusOfNodes()
-	adopt(h)
+	hidden := x.hiddenNodes()
+	homeless(h)
+	x.setKinds()
 	pkgs, dies, cores := map[int]int{}, map[[2]int]int{}, map[int]int{}
 	for i := range h.CPUs {
 		c := &h.CPUs[i]
@@ -502,7 +565,8 @@ func (x *xmlReader) finish() (*Host, error) {
 		c.Allowed = !x.limited || contains(x.allowed, c.ID)
 	}
 	for i := range h.Nodes {
-		h.Nodes[i].Allowed = len(x.allowedN) == 0 || contains(x.allowedN, h.Nodes[i].ID)
+		n := &h.Nodes[i]
+		n.Allowed = !hidden[n.ID] && (len(x.allowedN) == 0 || contains(x.allowedN, n.ID))
 	}
 	x.checkCaches()
 	groupL3(h)
@@ -524,7 +588,45 @@ func (x *xmlReader) finish() (*Host, error) {
 			d.Node = -1
 		}
 	}
+	h.writeRepairs()
 	return h, nil
+}
+
+// hiddenNodes adds the nodes of CPUs that the job may use although it may not use the node's memory: hwloc leaves
+// such nodes out, and nothing is known of them but their CPUs.
+func (x *xmlReader) hiddenNodes() map[int]bool {
+	h, hidden := x.h, map[int]bool{}
+	for i := range h.CPUs {
+		c := &h.CPUs[i]
+		home, ok := x.home[c.ID]
+		if c.Node >= 0 || !ok || !hidden[home] && h.NodeIndex(home) >= 0 {
+			continue
+		}
+		if !hidden[home] {
+			hidden[home] = true
+			h.Nodes = append(h.Nodes, Node{ID: home})
+			sort.SliceStable(h.Nodes, func(i, j int) bool { return h.Nodes[i].ID < h.Nodes[j].ID })
+			h.repair("node", home, "not in the topology although its CPUs are: its memory is not for this job")
+		}
+		c.Node = home
+		n := &h.Nodes[h.NodeIndex(home)]
+		n.CPUs = append(n.CPUs, c.ID)
+	}
+	return hidden
+}
+
+// setKinds marks the kinds of cores.
+func (x *xmlReader) setKinds() {
+	var names []string
+	for _, k := range kindNames {
+		names = append(names, k.name)
+		sort.Ints(x.kinds[k.name])
+	}
+	kinds := x.kinds
+	if len(x.capacity) > 0 {
+		kinds, names = byCapacity(x.capacity)
+	}
+	x.h.setKinds(kinds, names)
 }
 
 // cpusOfNodes assigns CPUs to their nodes. A memory-only node has the cpuset of what

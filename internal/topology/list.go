@@ -14,8 +14,8 @@ func ParseList(s string, max int) ([]int, error) {
 	if s == "" || s == "(null)" {
 		return nil, nil
 	}
-	set := make(map[int]bool)
-	top := -1
+	var set []bool
+	count := 0
 	for _, part := range strings.Split(s, ",") {
 		part = strings.TrimSpace(part)
 		used, group := 1, 1
@@ -41,18 +41,19 @@ func ParseList(s string, max int) ([]int, error) {
 		if b >= max {
 			return nil, fmt.Errorf("list %q: %d is above the most this program takes (%d)", clip(s), b, max-1)
 		}
+		if b >= len(set) {
+			set = append(set, make([]bool, b+1-len(set))...)
+		}
 		for i := a; i <= b; i++ {
-			if (i-a)%group < used {
+			if (i-a)%group < used && !set[i] {
 				set[i] = true
+				count++
 			}
 		}
-		if b > top {
-			top = b
-		}
 	}
-	out := make([]int, 0, len(set))
-	for i := 0; i <= top; i++ {
-		if set[i] {
+	out := make([]int, 0, count)
+	for i, in := range set {
+		if in {
 			out = append(out, i)
 		}
 	}

@@ -52,13 +52,13 @@ func TestMalformed(t *testing.T) {
 	}{
 		{name: "whole"},
 		{name: "no distances", change: func(t *memTree) { t.remove(nodeDir + "/node0/distance"); t.remove(nodeDir + "/node1/distance") },
-			repair: "lacks 1 of 2 distances", check: func(h *Host) bool { return h.Distance(0, 1) == 20 && h.Distance(1, 1) == 10 }},
+			repair: "nodes 0-1: distances missing", check: func(h *Host) bool { return h.Distance(0, 1) == 20 && h.Distance(1, 1) == 10 }},
 		{name: "one distance missing", change: func(t *memTree) { t.remove(nodeDir + "/node1/distance") },
-			repair: "node1 lacks 1 of 2", check: func(h *Host) bool { return h.Distance(1, 0) == 21 }},
+			repair: "node 1: distances missing", check: func(h *Host) bool { return h.Distance(1, 0) == 21 }},
 		{name: "short distances", change: func(t *memTree) { t.add(nodeDir+"/node0/distance", "10\n") },
-			repair: "node0 has 1 distances for 2 nodes", check: func(h *Host) bool { return h.Distance(0, 1) == 21 }},
+			repair: "node 0: a list of distances of another length", check: func(h *Host) bool { return h.Distance(0, 1) == 21 }},
 		{name: "asymmetric", change: func(t *memTree) { t.add(nodeDir+"/node1/distance", "31 10\n") },
-			repair: "distance 21 from node0 to node1 but 31 back", check: func(h *Host) bool { return h.Distance(0, 1) == 21 && h.Distance(1, 0) == 31 }},
+			repair: "nodes 0-1: distances that differ by direction", check: func(h *Host) bool { return h.Distance(0, 1) == 21 && h.Distance(1, 0) == 31 }},
 		{name: "distance out of range", change: func(t *memTree) { t.add(nodeDir+"/node1/distance", "255 10\n") },
 			repair: "out of range", check: func(h *Host) bool { return h.Distance(1, 0) == 21 }},
 		{name: "distance no number", change: func(t *memTree) { t.add(nodeDir+"/node1/distance", "near 10\n") }, err: "is not a list of numbers"},
@@ -69,16 +69,16 @@ func TestMalformed(t *testing.T) {
 			t.add(nodeDir+"/node5/meminfo", "MemTotal: 4 kB")
 		}, check: func(h *Host) bool { return h.Nodes[1].ID == 5 && h.CPU(2).Node == 5 && h.Distance(5, 0) == 21 }},
 		{name: "CPUs of no node", change: func(t *memTree) { t.add(nodeDir+"/node1/cpulist", "2\n") },
-			repair: "CPUs 3 are in no node", check: func(h *Host) bool { return h.CPU(3).Node == 1 }},
+			repair: "CPU 3: on no node", check: func(h *Host) bool { return h.CPU(3).Node == -1 }},
 		{name: "CPU of two nodes", change: func(t *memTree) { t.add(nodeDir+"/node1/cpulist", "1-3\n") },
-			repair: "cpu1 is in node0 and node1", check: func(h *Host) bool { return h.CPU(1).Node == 0 }},
-		{name: "node of a CPU that is not there", change: func(t *memTree) { t.add(nodeDir+"/node1/cpulist", "2-3,9\n") }, repair: "cpu9, which is not present"},
+			repair: "node 1: shares CPUs with a node before it", check: func(h *Host) bool { return h.CPU(1).Node == 0 && len(h.Nodes) == 1 }},
+		{name: "node of a CPU that is not there", change: func(t *memTree) { t.add(nodeDir+"/node1/cpulist", "2-3,9\n") }, repair: "CPU 9: on a node, but not present"},
 		{name: "no cpulist", change: func(t *memTree) { t.remove(nodeDir + "/node1/cpulist") },
-			check: func(h *Host) bool { return len(h.Repairs) == 2 && h.CPU(2).Node == 0 }},
+			check: func(h *Host) bool { return len(h.Repairs) == 2 && h.CPU(2).Node == -1 }},
 		{name: "no meminfo", change: func(t *memTree) { t.remove(nodeDir + "/node1/meminfo") },
-			repair: "node1 has no meminfo", check: func(h *Host) bool { return h.Nodes[1].MemoryBytes == 0 }},
+			repair: "node 1: no meminfo", check: func(h *Host) bool { return h.Nodes[1].MemoryBytes == 0 }},
 		{name: "not its own sibling", change: func(t *memTree) { t.add(cpuDir+"/cpu3/topology/core_cpus_list", "0-1") },
-			repair: "cpu3 is not among its own thread siblings", check: func(h *Host) bool { return h.CPU(3).Core == 3 }},
+			repair: "CPU 3: not among the thread siblings of its own", check: func(h *Host) bool { return h.CPU(3).Core == 3 }},
 		{name: "no nodes", change: func(t *memTree) {
 			for n := 0; n < 2; n++ {
 				for _, f := range []string{"cpulist", "meminfo", "distance"} {
@@ -138,7 +138,7 @@ func sane(t *testing.T, h *Host) {
 		if i > 0 && c.ID <= h.CPUs[i-1].ID {
 			t.Fatalf("CPU %d after %d", c.ID, h.CPUs[i-1].ID)
 		}
-		if c.Online && (h.NodeIndex(c.Node) < 0 || c.Core < 0 || c.Core >= len(h.CPUs) || c.Package < 0 || c.Die < 0) {
+		if c.Online && (c.Node != -1 && h.NodeIndex(c.Node) < 0 || c.Core < 0 || c.Core >= len(h.CPUs) || c.Package < 0 || c.Die < 0) {
 			t.Fatalf("CPU %+v", *c)
 		}
 	}

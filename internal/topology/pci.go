@@ -29,7 +29,7 @@ func readPCI(t tree, h *Host) {
 			continue
 		}
 		if len(h.Devices) >= MaxDevices {
-			h.repair("more than %d PCI functions: the rest left out", MaxDevices)
+			h.note("more than %d PCI functions: the rest left out", MaxDevices)
 			break
 		}
 		h.Devices = append(h.Devices, readDevice(t, h, dir+"/"+name, name))
@@ -49,7 +49,7 @@ func readDevice(t tree, h *Host, dir, address string) Device {
 		if h.NodeIndex(n) >= 0 {
 			d.Node = n
 		} else {
-			h.repair("%s says node %d, which there is not: taken as of no node", address, n)
+			h.note("%s says node %d, which there is not: taken as of no node", address, n)
 		}
 	}
 	if p, err := t.resolve(dir + "/driver"); err == nil {

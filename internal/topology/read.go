@@ -28,7 +28,7 @@ var suffixes = map[string]func(name string) (*Host, error){}
 func RegisterSuffix(suffix string, open func(name string) (*Host, error)) { suffixes[suffix] = open }
 
 // Open reads a host from a directory (as Read), from an archive that `nearmetal
-// topology gather` made (.tar, .tar.gz, .tgz; .vsphere.tar.gz in package vsphere),
+// topology gather` or hwloc-gather-topology made (.tar, .tar.gz, .tgz, .tar.bz2, .tbz2; .vsphere.tar.gz in package vsphere),
 // from hwloc's XML (.xml), or from a description (.machine, package machine). A
 // host that does not say its name gets the file's.
 func Open(name string) (*Host, error) {
@@ -64,15 +64,23 @@ func Open(name string) (*Host, error) {
 			return nil, fmt.Errorf("topology: %s: %w", name, err)
 		}
 		return FromMachine(m)
-	case strings.HasSuffix(base, ".tar.gz"), strings.HasSuffix(base, ".tgz"), strings.HasSuffix(base, ".tar"):
+	}
+	for _, suffix := range archives {
+		host, ok := strings.CutSuffix(base, suffix)
+		if !ok {
+			continue
+		}
 		t, err := readTar(r)
 		if err != nil {
 			return nil, fmt.Errorf("topology: %s: %w", name, err)
 		}
-		return readTree(t, strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(base, ".gz"), ".tgz"), ".tar"))
+		return readTree(t, host)
 	}
-	return nil, fmt.Errorf("topology: %s: not a directory, .tar, .tar.gz, .xml or .machine", name)
+	return nil, fmt.Errorf("topology: %s: not a directory, .tar, .tar.gz, .tar.bz2, .xml or .machine", name)
 }
+
+// archives are how names of archives end.
+var archives = []string{".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar"}
 
 // FromMachine returns the host that a description stands for, read from the
 // files that it makes.
@@ -105,9 +113,12 @@ func readTree(t tree, name string) (*Host, error) {
 	if err := readNodes(t, h); err != nil {
 		return nil, fmt.Errorf("topology: %s: %w", name, err)
 	}
+	readKinds(t, h)
 	readCaches(t, h)
 	readLimits(t, h)
 	readPCI(t, h)
+	h.HugePageBytes = defaultHugePage(t)
+	h.writeRepairs()
 	return h, nil
 }
 

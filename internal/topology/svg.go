@@ -239,14 +239,24 @@ func hostBox(h *Host, p *Paint) *box {
 		perLine = 2
 	}
 	kids := packages
-	var offline []int
+	var offline, nodeless []int
 	for i := range h.CPUs {
-		if c := &h.CPUs[i]; !c.Online && h.NodeIndex(c.Node) < 0 {
+		switch c := &h.CPUs[i]; {
+		case h.NodeIndex(c.Node) >= 0:
+		case c.Online:
+			nodeless = append(nodeless, c.ID)
+		default:
 			offline = append(offline, c.ID)
 		}
 	}
-	if len(offline) > 0 {
-		text := clip("offline CPUs " + FormatList(offline))
+	for _, s := range []struct {
+		what string
+		ids  []int
+	}{{"offline CPUs ", offline}, {"CPUs on no node ", nodeless}} {
+		if len(s.ids) == 0 {
+			continue
+		}
+		text := clip(s.what + FormatList(s.ids))
 		kids = append(kids, &box{text: text, w: textWidth(text), h: svgHead + 2, fill: "#eee", edge: "#777", dash: true})
 	}
 	if d := strayBox(h, p); d != nil {
@@ -290,6 +300,8 @@ func nodeBox(h *Host, n *Node, p *Paint) *box {
 	text := fmt.Sprintf("node %d: %s", n.ID, words.Bytes(total))
 	if total == 0 {
 		text = fmt.Sprintf("node %d: no memory", n.ID)
+	} else if n.GPU != "" {
+		text += " of a GPU"
 	}
 	for _, pool := range n.Pools {
 		if pool.Total > 0 {

@@ -37,7 +37,8 @@ func listOf(t tree, name string, max int) (ids []int, ok bool, err error) {
 }
 
 // cpuSet reads a set of CPUs from the first of the attributes that is there:
-// names that end in _list or list are lists, the others masks.
+// names that end in _list or list are lists, the others masks. Masks precede lists,
+// as in hwloc, for the two differ in some captured trees.
 func cpuSet(t tree, names ...string) ([]int, bool) {
 	for _, name := range names {
 		s, err := t.read(name, fileMax)
@@ -163,8 +164,9 @@ func readCPUs(t tree, h *Host) error {
 		isolated[id] = true
 	}
 
-	type key struct{ pkg, die, core int }
-	packages, dies, cores := map[int]int{}, map[key]int{}, map[int]int{}
+	units := bulldozer(t)
+	type key struct{ by, n int }
+	packages, dies, cores := map[key]int{}, map[key]int{}, map[int]int{}
 	for _, id := range present {
 		c := CPU{ID: id, Node: -1, Package: -1, Die: -1, L3: -1, Core: -1, Isolated: isolated[id], Allowed: true}
 		dir := fmt.Sprintf("%s/cpu%d", cpuDir, id)
@@ -174,30 +176,35 @@ func readCPUs(t tree, h *Host) error {
 			c.Online = !there || v == 1
 		}
 		if c.Online {
-			pkg, okp := number(t, dir+"/topology/physical_package_id")
-			if !okp || pkg < 0 {
-				// Some Arm and virtual machines say -1: one package.
-				pkg = 0
+			// Some Arm and POWER machines number their packages -1, and say which CPUs they have.
+			var pkg key
+			if set, ok := cpuSet(t, dir+"/topology/package_cpus", dir+"/topology/core_siblings",
+				dir+"/topology/package_cpus_list", dir+"/topology/core_siblings_list"); ok && contains(set, id) {
+				pkg = key{1, firstOn(set, on, okOnline)}
+			} else if n, ok := number(t, dir+"/topology/physical_package_id"); ok && n >= 0 {
+				pkg = key{2, n}
 			}
 			die, okd := number(t, dir+"/topology/die_id")
 			if !okd || die < 0 {
 				die = 0
 			}
 			c.Package = dense(packages, pkg)
-			c.Die = dense(dies, key{pkg, die, 0})
-			sib, oks := cpuSet(t, dir+"/topology/core_cpus_list", dir+"/topology/thread_siblings_list",
-				dir+"/topology/core_cpus", dir+"/topology/thread_siblings")
+			c.Die = dense(dies, key{c.Package, die})
+			sib, oks := cpuSet(t, dir+"/topology/core_cpus", dir+"/topology/thread_siblings",
+				dir+"/topology/core_cpus_list", dir+"/topology/thread_siblings_list")
 			first := id
-			if oks && contains(sib, id) {
-				first = sib[0]
-				for _, s := range sib { // the lowest that is online names the core
-					if on[s] || !okOnline {
-						first = s
-						break
-					}
+			if units && oks && len(sib) > 1 {
+				// Cores of a Bulldozer module are siblings with numbers of their own; threads share their core's.
+				own, _ := number(t, dir+"/topology/core_id")
+				for _, s := range sib {
+					other, ok := number(t, fmt.Sprintf("%s/cpu%d/topology/core_id", cpuDir, s))
+					oks = oks && (!ok || other == own)
 				}
+			}
+			if oks && contains(sib, id) {
+				first = firstOn(sib, on, okOnline)
 			} else if oks {
-				h.repair("cpu%d is not among its own thread siblings (%s): taken as a core of its own", id, FormatList(sib))
+				h.repair("CPU", id, "not among the thread siblings of its own: taken as a core of its own")
 			}
 			c.Core = dense(cores, first)
 		}
@@ -207,6 +214,24 @@ func readCPUs(t tree, h *Host) error {
 		return fmt.Errorf("%s says of no CPU that it is online", cpuDir)
 	}
 	return nil
+}
+
+// bulldozer says whether the processor has two cores in a module (AMD's families 15h and 16h).
+func bulldozer(t tree) bool {
+	s, _ := t.read("proc/cpuinfo", 4096)
+	words := strings.Fields(strings.NewReplacer(":", " ", "\t", " ").Replace(s))
+	text := strings.Join(words, " ") + " "
+	return strings.Contains(text, "vendor_id AuthenticAMD ") && (strings.Contains(text, "cpu family 21 ") || strings.Contains(text, "cpu family 22 "))
+}
+
+// firstOn returns the lowest CPU of a set that is online, where that is known, which names the set.
+func firstOn(set []int, on map[int]bool, known bool) int {
+	for _, id := range set {
+		if on[id] || !known {
+			return id
+		}
+	}
+	return set[0]
 }
 
 // dense numbers keys from 0 in the order in which they are first seen.
@@ -242,32 +267,40 @@ func readNodes(t tree, h *Host) error {
 		// A kernel without NUMA has no such folder: everything is one node.
 		ids = []int{0}
 	}
-	for _, id := range ids {
+	possible, _, err := listOf(t, nodeDir+"/possible", MaxNodes)
+	if err != nil {
+		return err
+	}
+	only := len(ids) == 1 && len(possible) <= 1
+	var columns []int // places in ids of the nodes that are kept
+	absent := make([]bool, MaxCPUs)
+	for i, id := range ids {
 		dir := fmt.Sprintf("%s/node%d", nodeDir, id)
 		n := Node{ID: id, Allowed: true}
-		cpus, ok := cpuSet(t, dir+"/cpulist", dir+"/cpumap")
+		cpus, ok := cpuSet(t, dir+"/cpumap", dir+"/cpulist")
 		if !ok && len(ids) == 1 {
 			for i := range h.CPUs {
 				cpus = append(cpus, h.CPUs[i].ID)
 			}
 		} else if !ok {
-			h.repair("node%d has no cpulist: taken as a node without CPUs", id)
+			h.repair("node", id, "no cpulist: taken as a node without CPUs")
+		}
+		if slices.ContainsFunc(cpus, func(c int) bool { cpu := h.CPU(c); return cpu != nil && cpu.Node >= 0 }) {
+			h.repair("node", id, "shares CPUs with a node before it: left out, as hwloc does")
+			continue
 		}
 		for _, c := range cpus {
 			cpu := h.CPU(c)
-			switch {
-			case cpu == nil:
-				h.repair("node%d lists cpu%d, which is not present: left out", id, c)
-			case cpu.Node >= 0:
-				h.repair("cpu%d is in node%d and node%d: kept in node%d", c, cpu.Node, id, cpu.Node)
-			default:
-				cpu.Node = id
-				if cpu.Online {
-					n.CPUs = append(n.CPUs, c)
-				}
+			if cpu == nil {
+				absent[c] = true
+				continue
+			}
+			cpu.Node = id
+			if cpu.Online {
+				n.CPUs = append(n.CPUs, c)
 			}
 		}
-		readNodeMemory(t, h, &n, dir, len(ids) == 1)
+		readNodeMemory(t, h, &n, dir, only)
 		if v, ok := number(t, dir+"/access0/initiators/read_bandwidth"); ok && v > 0 {
 			n.ReadMBps = v
 		}
@@ -275,55 +308,67 @@ func readNodes(t tree, h *Host) error {
 			n.ReadNs = v
 		}
 		h.Nodes = append(h.Nodes, n)
+		columns = append(columns, i)
 	}
-	adopt(h)
+	for id, is := range absent {
+		if is {
+			h.repair("CPU", id, "on a node, but not present: left out")
+		}
+	}
+	readGPUs(t, h)
+	homeless(h)
 	rows := make([][]int, len(h.Nodes))
 	for i := range h.Nodes {
-		s, err := t.read(fmt.Sprintf("%s/node%d/distance", nodeDir, h.Nodes[i].ID), fileMax)
+		name := fmt.Sprintf("%s/node%d/distance", nodeDir, h.Nodes[i].ID)
+		s, err := t.read(name, fileMax)
 		if err != nil {
 			continue
 		}
+		var row []int
 		for _, f := range strings.Fields(s) {
 			v, err := strconv.Atoi(f)
-			if err != nil || len(rows[i]) >= MaxNodes {
-				return fmt.Errorf("%s/node%d/distance: %q is not a list of numbers", nodeDir, h.Nodes[i].ID, clip(s))
+			if err != nil || len(row) >= MaxNodes {
+				return fmt.Errorf("%s: %q is not a list of numbers", name, clip(s))
 			}
-			rows[i] = append(rows[i], v)
+			row = append(row, v)
+		}
+		if len(row) != len(ids) {
+			h.repair("node", h.Nodes[i].ID, "a list of distances of another length than that of the nodes: left out")
+			continue
+		}
+		for _, k := range columns {
+			rows[i] = append(rows[i], row[k])
 		}
 	}
 	setDistances(h, rows)
 	return nil
 }
 
-// adopt returns online CPUs that no node lists a node: that of a CPU of the same
-// core or package, else the first.
-func adopt(h *Host) {
-	home := map[int]int{} // package → node
-	for i := range h.CPUs {
-		if c := &h.CPUs[i]; c.Node >= 0 && c.Online {
-			if _, ok := home[c.Package]; !ok {
-				home[c.Package] = c.Node
-			}
-		}
-	}
-	var stray []int
-	for i := range h.CPUs {
-		c := &h.CPUs[i]
-		if c.Node >= 0 || !c.Online {
+// readGPUs marks the nodes whose memory is a GPU's (GH200, POWER9 with V100): the driver names them.
+func readGPUs(t tree, h *Host) {
+	const dir = "proc/driver/nvidia/gpus"
+	names, _ := t.list(dir)
+	for _, gpu := range names {
+		s, err := t.read(dir+"/"+gpu+"/numa_status", 4096)
+		if err != nil || !ValidAddress(gpu) {
 			continue
 		}
-		node, ok := home[c.Package]
-		if !ok {
-			node = h.Nodes[0].ID
+		id, err := strconv.Atoi(field(s, "Node"))
+		if err != nil {
+			continue
 		}
-		c.Node = node
-		n := &h.Nodes[h.NodeIndex(node)]
-		n.CPUs = append(n.CPUs, c.ID)
-		sort.Ints(n.CPUs)
-		stray = append(stray, c.ID)
+		if i := h.NodeIndex(id); i >= 0 && len(h.Nodes[i].CPUs) == 0 {
+			h.Nodes[i].GPU = gpu
+		}
 	}
-	if len(stray) > 0 && len(h.Nodes) > 1 {
-		h.repair("CPUs %s are in no node: taken to be on the node of their package", clip(FormatList(stray)))
+}
+
+// homeless says which online CPUs are on no node: none is guessed for them.
+func homeless(h *Host) {
+	for i := range h.CPUs {
+		if c := &h.CPUs[i]; c.Node < 0 && c.Online {
+			h.repair("CPU", c.ID, "on no node: no VM is pinned there")
+		}
 	}
 }
 
@@ -334,7 +379,6 @@ func setDistances(h *Host, rows [][]int) {
 	n := len(h.Nodes)
 	for i, r := range rows {
 		if r != nil && len(r) != n {
-			h.repair("node%d has %d distances for %d nodes: left out", h.Nodes[i].ID, len(r), n)
 			rows[i] = nil
 		}
 	}
@@ -358,11 +402,13 @@ func setDistances(h *Host, rows [][]int) {
 				missing++
 			}
 			if valid(i, j) && valid(j, i) && rows[i][j] != rows[j][i] && i < j {
-				h.repair("distance %d from node%d to node%d but %d back: kept; the plan takes the larger", rows[i][j], h.Nodes[i].ID, h.Nodes[j].ID, rows[j][i])
+				const two = "distances that differ by direction: kept; the plan takes the larger"
+				h.repair("node", h.Nodes[i].ID, two)
+				h.repair("node", h.Nodes[j].ID, two)
 			}
 		}
 		if missing > 0 && n > 1 {
-			h.repair("node%d lacks %d of %d distances, or they are out of range: the other direction's, else 20, put in", h.Nodes[i].ID, missing, n)
+			h.repair("node", h.Nodes[i].ID, "distances missing or out of range: the other direction's, else 20, put in")
 		}
 		h.Nodes[i].Distances = d
 	}
@@ -372,14 +418,14 @@ func setDistances(h *Host, rows [][]int) {
 func readNodeMemory(t tree, h *Host, n *Node, dir string, only bool) {
 	s, err := t.read(dir+"/meminfo", fileMax)
 	if only {
-		// Of a single node /proc says the same, and more where memory was added
-		// while the machine ran (a virtual machine's node0 was seen to say 5.6 of 24 GiB).
-		if p, perr := t.read("proc/meminfo", fileMax); perr == nil && (err != nil || meminfo(p)["MemTotal"] > meminfo(s)["MemTotal"]) {
+		// For the only node there can be, /proc reports the same, give or take a page, and more
+		// where memory was added while the machine ran (a VM's node0 reported 5.6 of 24 GiB).
+		if p, perr := t.read("proc/meminfo", fileMax); perr == nil && (err != nil || meminfo(p)["MemTotal"] > meminfo(s)["MemTotal"]/8*9) {
 			s, err = p, nil
 		}
 	}
 	if err != nil {
-		h.repair("node%d has no meminfo: taken as a node without memory", n.ID)
+		h.repair("node", n.ID, "no meminfo: taken as a node without memory")
 	}
 	v := meminfo(s)
 	n.MemoryBytes = v["MemTotal"]
@@ -404,7 +450,7 @@ func readNodeMemory(t tree, h *Host, n *Node, dir string, only bool) {
 		total, ok1 := number(t, base+"/"+name+"/nr_hugepages")
 		free, ok2 := number(t, base+"/"+name+"/free_hugepages")
 		if !ok1 || !ok2 || total < 0 || free < 0 || uint64(total) > (1<<56)/(kb<<10) {
-			h.repair("node%d: %s cannot be read: left out", n.ID, printable(name))
+			h.repair("node", n.ID, "a pool of huge pages that cannot be read: left out")
 			continue
 		}
 		n.Pools = append(n.Pools, Pool{kb << 10, total, min(free, total)})
@@ -448,10 +494,10 @@ func readCaches(t tree, h *Host) {
 			dir := fmt.Sprintf("%s/cpu%d/cache/index%d", cpuDir, c.ID, x)
 			level, ok := number(t, dir+"/level")
 			if !ok {
-				break
+				continue // some captures lack the first ones
 			}
 			if level < 1 || level > 8 {
-				h.repair("cpu%d: cache of level %d: left out", c.ID, level)
+				h.repair("CPU", c.ID, "a cache of a level that is not 1 to 8: left out")
 				continue
 			}
 			kind, _ := t.read(dir+"/type", 32)
@@ -459,9 +505,13 @@ func readCaches(t tree, h *Host) {
 			if kind != "Data" && kind != "Instruction" {
 				kind = "Unified"
 			}
-			shared, ok := cpuSet(t, dir+"/shared_cpu_list", dir+"/shared_cpu_map")
-			if !ok || !contains(shared, c.ID) {
-				shared = []int{c.ID}
+			shared, ok := cpuSet(t, dir+"/shared_cpu_map", dir+"/shared_cpu_list")
+			if ok && len(shared) == 0 { // Itanium's kernels: the threads of the core share it
+				for o := range h.CPUs {
+					if h.CPUs[o].Core == c.Core {
+						shared = append(shared, h.CPUs[o].ID)
+					}
+				}
 			}
 			var cpus []int
 			for _, id := range shared {
@@ -469,7 +519,10 @@ func readCaches(t tree, h *Host) {
 					cpus = append(cpus, id)
 				}
 			}
-			k := key{level, kind, cpus[0]}
+			if len(cpus) == 0 || cpus[0] != c.ID {
+				continue // its first CPU describes it
+			}
+			k := key{level, kind, c.ID}
 			if seen[k] {
 				continue
 			}

@@ -28,7 +28,13 @@ func (h *Host) Text() string {
 	for _, s := range h.System {
 		fmt.Fprintf(&b, "%s\n", s)
 	}
-	var offline, isolated, barred []int
+	for k, name := range h.Kinds {
+		fmt.Fprintf(&b, "%s: CPUs %s\n", name, FormatList(h.KindCPUs(k)))
+	}
+	if n := h.HugePageBytes; n > 0 && n != 2<<20 {
+		fmt.Fprintf(&b, "default huge page: %s\n", words.Bytes(n))
+	}
+	var offline, isolated, barred, nodeless []int
 	for i := range h.CPUs {
 		switch c := &h.CPUs[i]; {
 		case !c.Online:
@@ -38,11 +44,14 @@ func (h *Host) Text() string {
 		case c.Isolated:
 			isolated = append(isolated, c.ID)
 		}
+		if c := &h.CPUs[i]; c.Online && c.Node < 0 {
+			nodeless = append(nodeless, c.ID)
+		}
 	}
 	for _, s := range []struct {
 		what string
 		ids  []int
-	}{{"offline CPUs", offline}, {"isolated CPUs", isolated}, {"CPUs that this job does not have", barred}} {
+	}{{"offline CPUs", offline}, {"isolated CPUs", isolated}, {"CPUs that this job does not have", barred}, {"CPUs on no node", nodeless}} {
 		if len(s.ids) > 0 {
 			fmt.Fprintf(&b, "%s: %s\n", s.what, FormatList(s.ids))
 		}
@@ -86,6 +95,9 @@ func (h *Host) Text() string {
 func (h *Host) nodeText(b *strings.Builder, n *Node) {
 	if n.MemoryBytes > 0 {
 		fmt.Fprintf(b, "\nnode %d: %s, %s available", n.ID, words.Bytes(n.MemoryBytes), words.Bytes(n.AvailableBytes))
+		if n.GPU != "" {
+			fmt.Fprintf(b, ", memory of GPU %s: VMs get none of it", n.GPU)
+		}
 	} else {
 		fmt.Fprintf(b, "\nnode %d: no memory", n.ID)
 	}

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"archive/tar"
+	"compress/bzip2"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 // archive held in memory. Paths are relative to its root, without a leading
 // slash. Links are followed and never lead out of the tree.
 type tree interface {
-	// read returns a regular file's first max bytes.
+	// read returns a regular file's text: at most its first max bytes, and up to the first NUL.
 	read(name string, max int) (string, error)
 	// list returns the names in a directory, sorted.
 	list(name string) ([]string, error)
@@ -140,7 +141,19 @@ func (t *dirTree) real(name string) (string, error) {
 	return filepath.Join(t.root, rel), err
 }
 
+// upToNUL ends text at its first NUL, as C does: old kernels, and captures that filled a page, have some behind a value.
+func upToNUL(s string) string {
+	s, _, _ = strings.Cut(s, "\x00")
+	return s
+}
+
 func (t *dirTree) read(name string, max int) (string, error) {
+	s, err := t.whole(name, max)
+	return upToNUL(s), err
+}
+
+// whole is read without regard to NULs.
+func (t *dirTree) whole(name string, max int) (string, error) {
 	if t.fd != nil {
 		return t.quick(name, max)
 	}
@@ -267,7 +280,7 @@ func (t *memTree) read(name string, max int) (string, error) {
 	if len(s) > max {
 		s = s[:max]
 	}
-	return s, nil
+	return upToNUL(s), nil
 }
 
 func (t *memTree) list(name string) ([]string, error) {
@@ -292,13 +305,14 @@ func inTree(name string) bool {
 // small files.
 const (
 	tarEntries = 2 << 20
-	tarBytes   = 256 << 20
+	tarBytes   = 256 << 20 // of all of it, unpacked
+	tarFile    = 16 << 20  // of one file, kept or not
 )
 
 var errTarSize = errors.New("the archive is larger than any captured tree")
 
-// readTar takes a tar archive, gzip or not, into memory, bounded. Only the
-// files below sys/ and proc/ are kept.
+// readTar takes a tar archive, compressed by gzip, by bzip2 or not at all, into memory,
+// bounded. Only the files below sys/ and proc/ are kept.
 func readTar(r io.Reader) (*memTree, error) {
 	t := newMemTree()
 	var magic [2]byte
@@ -313,6 +327,8 @@ func readTar(r io.Reader) (*memTree, error) {
 			return nil, fmt.Errorf("gzip: %w", err)
 		}
 		r = z
+	} else if magic == [2]byte{'B', 'Z'} {
+		r = bzip2.NewReader(r)
 	}
 	in := &io.LimitedReader{R: r, N: tarBytes + 1}
 	tr := tar.NewReader(in)
@@ -326,6 +342,9 @@ func readTar(r io.Reader) (*memTree, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("tar: %w", err)
+		}
+		if h.Size > tarFile {
+			return nil, fmt.Errorf("tar: %s has %d MiB: no file of a captured tree is as large", clip(printable(h.Name)), h.Size>>20)
 		}
 		name := path.Clean("/" + h.Name)[1:]
 		if !inTree(name) {

@@ -173,3 +173,26 @@ func pageKiB(s string) uint64 {
 	}
 	return n
 }
+
+// SoleLack names the one thing that the nearest of flavors lacks, or the one that every flavor lacks, as the end of a
+// sentence; "": there is none. The flavors are those of Match.
+func SoleLack(flavors []Fit) string {
+	if len(flavors) == 0 {
+		return ""
+	}
+	best := flavors[0]
+	if len(best.Lacks) == 1 {
+		return ": " + best.Flavor + " lacks only this: " + best.Lacks[0]
+	}
+	var common []string
+	for _, l := range best.Lacks {
+		if !slices.ContainsFunc(flavors, func(f Fit) bool { return !slices.Contains(f.Lacks, l) }) {
+			common = append(common, l)
+		}
+	}
+	if len(common) != 1 {
+		return ""
+	}
+	what, _, _ := strings.Cut(common[0], " is not there: ")
+	return ": every flavor lacks " + what
+}

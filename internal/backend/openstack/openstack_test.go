@@ -3,6 +3,7 @@ package openstack
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -201,4 +202,26 @@ func FuzzReadFlavors(f *testing.F) {
 			Match(have, []Flavor{want})
 		}
 	})
+}
+
+// What keeps a plan from every flavor is named, if it is one thing.
+func TestSoleLack(t *testing.T) {
+	for _, c := range []struct {
+		lacks [][]string
+		want  string
+	}{
+		{nil, ""},
+		{[][]string{{"a=1 is not there: x"}, {"b", "c"}}, ": f0 lacks only this: a=1 is not there: x"},
+		{[][]string{{"a=1 is not there: x", "b"}, {"c", "a=1 is not there: x"}}, ": every flavor lacks a=1"},
+		{[][]string{{"a", "b"}, {"b", "a"}}, ""},
+		{[][]string{{"a", "b"}, {"c", "d"}}, ""},
+	} {
+		var flavors []Fit
+		for i, l := range c.lacks {
+			flavors = append(flavors, Fit{Flavor: fmt.Sprint("f", i), Lacks: l})
+		}
+		if got := SoleLack(flavors); got != c.want {
+			t.Errorf("%q: %q, want %q", c.lacks, got, c.want)
+		}
+	}
 }

@@ -85,7 +85,7 @@ type farHost struct {
 // archive, a file of hwloc's, or a folder here that is a captured tree.
 func IsDescription(name string) bool {
 	_, err := os.Stat(filepath.Join(name, "sys"))
-	return err == nil || strings.ContainsRune(name, '/') || slices.Contains([]string{".xml", ".machine", ".tar", ".gz", ".tgz"}, filepath.Ext(name))
+	return err == nil || strings.ContainsRune(name, '/') || slices.Contains([]string{".xml", ".machine", ".tar", ".gz", ".tgz", ".bz2", ".tbz2"}, filepath.Ext(name))
 }
 
 // PlanHosts asks the hosts of s what they are and what runs on them, and returns the plan that Up would make, with

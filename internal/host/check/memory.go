@@ -32,7 +32,7 @@ var memoryRows = []Row{
 			}
 			var items []Item
 			for _, n := range h.Nodes {
-				if n.MemoryBytes == 0 {
+				if n.MemoryBytes == 0 || n.GPU != "" {
 					continue
 				}
 				var list []string
@@ -233,7 +233,7 @@ func hugePageWrites(f *facts) []Write {
 		}
 		file := fmt.Sprintf("%snode%d/hugepages/hugepages-2048kB/nr_hugepages", nodeDir, n.ID)
 		has, ok := f.number(file)
-		if n.MemoryBytes == 0 || free > 0 || !ok || want < page {
+		if n.MemoryBytes == 0 || n.GPU != "" || free > 0 || !ok || want < page {
 			continue
 		}
 		list = append(list, Write{File: file, Value: strconv.FormatInt(has+int64(want/page), 10)})

@@ -36,7 +36,7 @@ func measureMemory(ctx context.Context, o Options, cpus []*topology.CPU, r *Resu
 		if len(cores[n.ID]) > 0 {
 			from = append(from, n.ID)
 		}
-		if n.MemoryBytes > 0 && n.Allowed {
+		if n.MemoryBytes > 0 && n.Usable() {
 			to = append(to, n.ID)
 		}
 	}

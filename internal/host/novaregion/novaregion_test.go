@@ -241,7 +241,7 @@ func TestHookRefuses(t *testing.T) {
 		{func(n *nova) { n.machine = "microvm" }, "a machine of type q35 or pc"},
 		{func(n *nova) { n.machine = "pc-q35-7.2" }, "num_pcie_ports"},
 		{func(n *nova) { n.specs = spec3("3MiB") }, "a power of two"},
-		{func(n *nova) { n.specs = spec3("64MB") }, "nearmetal:region"},
+		{func(n *nova) { n.specs = spec3("64Mb") }, "nearmetal:region"},
 		{func(n *nova) { n.specs = spec3("65536GiB") }, "memory are asked for"},
 	} {
 		n := base

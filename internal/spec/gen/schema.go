@@ -91,7 +91,7 @@ func scalarSchema(t *spec.Type, f *spec.Field) map[string]any {
 		schema["type"] = "number"
 	case spec.Bytes:
 		schema["type"] = []string{"string", "integer"}
-		schema["pattern"] = "^[0-9]+(KiB|MiB|GiB|TiB)?$"
+		schema["pattern"] = "^[0-9]+([KMGTkmgt](iB|B)?)?$"
 	case spec.Text:
 		schema["type"] = []string{"string", "number"}
 	default:
