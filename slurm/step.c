@@ -88,7 +88,6 @@ static void read_result(bool own)
 	static char text[NM_RESULT_MAX];
 	char *rest = text, *line;
 	bool ready;
-
 	ssize_t n = nm_state_read_result(step.settings.state, &step.job, text);
 
 	if (n < 0) {

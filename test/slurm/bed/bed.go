@@ -28,6 +28,7 @@ type Options struct {
 	CgroupV2    bool   // with Cgroup: the unified hierarchy, without systemd
 	Networks    bool   // each node has a network and an address of its own, instead of the loopback
 	Accounting  bool   // slurmdbd and its database, for sacct
+	MPI         string // MpiDefault; "": none
 	Extra       string // more lines for slurm.conf
 	// Site is a slurm.conf of one node, called Node, instead of ours: of it only what distinguishes this
 	// cluster from others on the machine is changed, by lines behind it.

@@ -1,6 +1,7 @@
 package bed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -72,11 +73,11 @@ SlurmdParameters=config_overrides
 PropagateResourceLimitsExcept=MEMLOCK
 TmpFS=%[4]s/tmpfs/%%n
 SchedulerParameters=sched_min_interval=10000,bf_interval=1,batch_sched_delay=0
-MpiDefault=none
+MpiDefault=%[17]s
 %[7]s%[8]sNodeName=n[1-%[9]d] NodeHostname=%[1]s NodeAddr=%[16]s Port=[%[10]d-%[11]d] Sockets=1 CoresPerSocket=%[12]d ThreadsPerCore=1 RealMemory=%[13]d%[14]s
 PartitionName=all Nodes=ALL Default=YES OverSubscribe=YES MaxTime=30
 `, b.host, b.port, b.socket(), b.Dir, proctrack, task, gres, b.accountingConf()+b.o.Extra, b.o.Nodes, b.port+1, b.port+b.o.Nodes, b.o.CPUs, b.o.MemoryMB, nodeGres,
-		b.address(thisHost), strings.Join(addrs, ","))
+		b.address(thisHost), strings.Join(addrs, ","), cmp.Or(b.o.MPI, "none"))
 	if b.o.Site != "" {
 		conf = b.siteConf()
 	}
