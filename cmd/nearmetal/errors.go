@@ -125,6 +125,11 @@ var rawWords = []struct {
 	{lazyregexp.New("cannot unmarshal !!\\w+( `[^`\n]*`)? into \\S+"), "a value of another kind is expected here, not$1"},
 	{lazyregexp.New(`invalid character ('[^\n]+?') (?:looking for beginning of (?:value|object key string)|after (?:top-level value|object key(?::value pair)?|array element)|in [a-z ]+)`), "unexpected character $1"},
 	{lazyregexp.New(`unexpected EOF|unexpected end of JSON input`), "it ends too early"},
+	{lazyregexp.New(`exec: ("[^"\n]+"): executable file not found in \$PATH`), "$1 is not in PATH"},
+	{lazyregexp.New(`(?:dial|read|write) (?:tcp|udp|unix) (?:[^ \n]+->)?([^ \n]+): (?:connect: |read: |write: )?`), "$1: "},
+	{lazyregexp.New(`dial (?:tcp|udp): `), ""},
+	{lazyregexp.New(`lookup ([^: \n]+)(?: on [^ \n]+)?: no such host`), "there is no host $1"},
+	{lazyregexp.New(`i/o timeout`), "no answer in time"},
 	{lazyregexp.New(`: EOF\b`), ": it is empty or ends too early"},
 }
 

@@ -499,6 +499,10 @@ func TestPlainErrors(t *testing.T) {
 		"VM vm0: QEMU did not come up: context deadline exceeded":                "VM vm0: QEMU did not come up: it took too long",
 		`f.json: invalid character 'r' looking for beginning of value`:           `f.json: unexpected character 'r'`,
 		"/a: open /a: is a directory":                                            "/a: is a directory",
+		`no ssh here: exec: "ssh": executable file not found in $PATH`:           `no ssh here: "ssh" is not in PATH`,
+		"dial tcp 10.0.0.1:5000: connect: connection refused":                    "10.0.0.1:5000: connection refused",
+		"dial tcp: lookup nosuch on 10.0.0.1:53: no such host":                   "there is no host nosuch",
+		"read tcp 10.0.0.2:4->10.0.0.1:5000: i/o timeout":                        "10.0.0.1:5000: no answer in time",
 		"the EOF marker is missing":                                              "the EOF marker is missing",
 	} {
 		if got := plainly(line); got != want {

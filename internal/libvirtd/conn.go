@@ -67,7 +67,7 @@ func Reach(ctx context.Context, a Address) (*Conn, error) { return reach(ctx, a,
 // reach connects to the daemon at a, and may start it. The socket of a daemon that is being killed still takes
 // connections: one that ends before its first answer has asked for nothing, so another is made.
 func reach(ctx context.Context, a Address, start bool) (*Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, fmt.Errorf("nothing came in %v", connectTimeout))
 	defer cancel()
 	for try := 1; ; try++ {
 		raw, err := connect(ctx, a)

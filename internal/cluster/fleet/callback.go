@@ -200,6 +200,10 @@ func (a *answering) serve(l *net.TCPListener, port uint16, m *channel.Mux) {
 		if err != nil {
 			return
 		}
+		if !network.OwnPeer(conn) { // it has no place among those that are passed on
+			conn.Close()
+			continue
+		}
 		select {
 		case a.places <- struct{}{}:
 		default:
@@ -208,10 +212,6 @@ func (a *answering) serve(l *net.TCPListener, port uint16, m *channel.Mux) {
 		}
 		go func() {
 			defer func() { <-a.places }()
-			if !network.OwnPeer(conn) {
-				conn.Close()
-				return
-			}
 			s, err := m.Open(kindCall, channel.Fields{{Key: keyPort, Value: strconv.Itoa(int(port))}})
 			if err != nil {
 				conn.Close()

@@ -103,8 +103,8 @@ func parseReport(b []byte) (*check.Report, error) {
 		return nil, fmt.Errorf("a report of more than %d bytes", reportMax)
 	}
 	var r check.Report
-	if err := json.Unmarshal(b, &r); err != nil {
-		return nil, fmt.Errorf("not a report of nearmetal check --json: %w", err)
+	if json.Unmarshal(b, &r) != nil {
+		return nil, errors.New("not a report of nearmetal check --json")
 	}
 	return &r, r.Sane()
 }

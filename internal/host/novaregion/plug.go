@@ -24,7 +24,7 @@ func (p Paths) Plug(ctx context.Context, uuid string) error {
 	if !uuidForm().MatchString(uuid) {
 		return fmt.Errorf("%.60q is no UUID of a domain", uuid)
 	}
-	ctx, cancel := context.WithTimeout(ctx, plugWait)
+	ctx, cancel := context.WithTimeoutCause(ctx, plugWait, fmt.Errorf("the domain was not started and plugged in %v", plugWait))
 	defer cancel()
 	c, err := p.ReadConfig()
 	if err != nil {
