@@ -18,15 +18,20 @@ func NoUSB() libvirtxml.DomainController {
 	return libvirtxml.DomainController{Type: "usb", Model: "none"}
 }
 
+// buses is how many PCI buses a machine has.
+const buses = 256
+
 // AddDevices adds a VM's devices to a domain: each in a root port, behind the expander of the node that the
 // plan shows it on, and the window for their BARs. Controllers get the indices above those that the domain has.
-// Devices that the domain has already are moved there.
+// Devices that the domain has already are moved there, host devices and network cards. Expanders get bus numbers
+// above those that the domain has.
 func AddDevices(d *libvirtxml.Domain, vm *plan.VM, low lower.Machine) error {
 	if low.MMIO > lower.DefaultWindow {
 		setHole(d, low.MMIO)
 	}
 	next := uint(1)
 	chassis := uint(1)
+	first := uint(lower.FirstBus)
 	for i := range d.Devices.Controllers {
 		c := &d.Devices.Controllers[i]
 		if c.Type != "pci" {
@@ -37,6 +42,9 @@ func AddDevices(d *libvirtxml.Domain, vm *plan.VM, low lower.Machine) error {
 		}
 		if c.PCI != nil && c.PCI.Target != nil && c.PCI.Target.Chassis != nil {
 			chassis = max(chassis, *c.PCI.Target.Chassis+1)
+		}
+		if c.PCI != nil && c.PCI.Target != nil && c.PCI.Target.BusNr != nil && *c.PCI.Target.BusNr < buses {
+			first = max(first, (*c.PCI.Target.BusNr+buses)/2) // it keeps half of those above its own
 		}
 	}
 	add := func(c libvirtxml.DomainController) uint {
@@ -74,10 +82,13 @@ func AddDevices(d *libvirtxml.Domain, vm *plan.VM, low lower.Machine) error {
 	sorted := slices.Clone(low.Expanders)
 	slices.SortFunc(sorted, func(a, b lower.Expander) int { return a.Node - b.Node })
 	for _, x := range sorted {
-		if 1+len(x.Devices) > (256-lower.FirstBus)/len(sorted) || len(x.Devices) > 32 {
+		if 1+len(x.Devices) > (buses-int(first))/len(sorted) || len(x.Devices) > 32 {
 			return errors.New("more devices than there are PCI buses for")
 		}
 		bus, node := uint(x.Bus), uint(x.Node)
+		if first > lower.FirstBus {
+			bus = first + (bus-lower.FirstBus)*(buses-first)/(buses-lower.FirstBus)
+		}
 		index := add(libvirtxml.DomainController{
 			Model: "pcie-expander-bus",
 			PCI: &libvirtxml.DomainControllerPCI{
@@ -98,7 +109,7 @@ func AddDevices(d *libvirtxml.Domain, vm *plan.VM, low lower.Machine) error {
 	return slots(nil, own)
 }
 
-// setHole makes the window for 64-bit BARs of the domain's root complex.
+// setHole makes the window for 64-bit BARs of the domain's root complex, if it has no larger one.
 func setHole(d *libvirtxml.Domain, bytes uint64) {
 	hole := &libvirtxml.DomainControllerPCIHole64{Size: bytes >> 10, Unit: "KiB"}
 	for i := range d.Devices.Controllers {
@@ -106,7 +117,9 @@ func setHole(d *libvirtxml.Domain, bytes uint64) {
 			if c.PCI == nil {
 				c.PCI = &libvirtxml.DomainControllerPCI{}
 			}
-			c.PCI.Hole64 = hole
+			if own := c.PCI.Hole64; own == nil || own.Unit == "KiB" && own.Size < hole.Size {
+				c.PCI.Hole64 = hole
+			}
 			return
 		}
 	}
@@ -122,6 +135,13 @@ func place(d *libvirtxml.Domain, host *libvirtxml.DomainAddressPCI, guest *libvi
 		h := &d.Devices.Hostdevs[i]
 		if p := h.SubsysPCI; p != nil && p.Source != nil && p.Source.Address != nil && FormatAddress(p.Source.Address) == FormatAddress(host) {
 			h.Address = guest
+			return
+		}
+	}
+	for i := range d.Devices.Interfaces {
+		n := &d.Devices.Interfaces[i]
+		if s := n.Source; s != nil && s.Hostdev != nil && s.Hostdev.PCI != nil && s.Hostdev.PCI.Address != nil && FormatAddress(s.Hostdev.PCI.Address) == FormatAddress(host) {
+			n.Address = guest
 			return
 		}
 	}
