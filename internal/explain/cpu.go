@@ -7,15 +7,14 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"nearmetal/internal/backend/domain"
-	"nearmetal/internal/host"
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/topology"
 )
 
 var cpuRules = []rule{
 	{
-		kvm: true,
-		id:  "cpu.model", title: "the guest sees the host's CPU", wanted: "<cpu mode='host-passthrough' migratable='off'>",
+		kvm: true, x86: true,
+		id: "cpu.model", title: "the guest sees the host's CPU", wanted: "<cpu mode='host-passthrough' migratable='off'>",
 		cost: "instructions that the model lacks are hidden, and libraries take slower code", source: qemu + ": CPU models; " + libvirt + ", cpu",
 		look: func(l *laid) verdict {
 			c := l.d.CPU
@@ -28,6 +27,8 @@ var cpuRules = []rule{
 				return v
 			case c.Mode == "host-passthrough":
 				return found(check.OK, "host-passthrough")
+			case c.Mode == "maximum":
+				return found(check.Warn, "maximum: the host's CPU, and what QEMU emulates beyond it")
 			case c.Mode == "host-model":
 				return found(check.Warn, "host-model: what libvirt knows of the host's CPU by name")
 			}
@@ -42,18 +43,22 @@ var cpuRules = []rule{
 				d.CPU = &libvirtxml.DomainCPU{}
 			}
 			c := d.CPU
-			c.Mode, c.Check, c.Migratable, c.Match, c.Model, c.Vendor, c.Features = "host-passthrough", "none", "off", "", nil, "", nil
+			c.Mode, c.Check, c.Migratable, c.Match, c.Model, c.Vendor = "host-passthrough", "none", "off", "", nil, ""
+			// What is required is the model's. What is forced or switched off is meant for this guest.
+			c.Features = slices.DeleteFunc(c.Features, func(f libvirtxml.DomainCPUFeature) bool { return f.Policy != "disable" && f.Policy != "force" })
 			return true
 		},
 	},
 	{
-		id: "cpu.pinned", title: "each vCPU has a host CPU of its own", wanted: "a vcpupin for each vCPU with one CPU that no other has",
+		place: true,
+		id:    "cpu.pinned", title: "each vCPU has a host CPU of its own", wanted: "a vcpupin for each vCPU with one CPU that no other has",
 		cost: "vCPUs move between cores and away from their memory, and two may wait for one core: MPI's ranks wait for the slowest", source: nasa + ", section 3.2.1; " + libvirt + ", vcpupin",
 		look: lookPinned,
-		fix:  fixPins,
+		fix:  place,
 	},
 	{
-		id: "cpu.node", title: "the vCPUs of a guest's node are on one node of the host", wanted: "pins by the host's numbering, which lstopo and nearmetal topology show",
+		place: true,
+		id:    "cpu.node", title: "the vCPUs of a guest's node are on one node of the host", wanted: "pins by the host's numbering, which lstopo and nearmetal topology show",
 		cost: "the guest puts a rank beside memory that is far from it", source: libvirt + ", vcpupin; VMware's vNUMA paper (a virtual node is on one of the host)",
 		look: func(l *laid) verdict {
 			if len(l.cells) < 2 || !l.pinned() {
@@ -74,112 +79,82 @@ var cpuRules = []rule{
 			v.cost = fmt.Sprintf("a part of each cell's accesses goes at distance %d, where its own node is at 10 (the firmware's table)", farthest)
 			return v
 		},
-		fix: fixPins,
+		fix: place,
 	},
 	{
+		x86: true, place: true,
 		id: "cpu.topology", title: "sockets, dies, cores and threads as they lie on the host", wanted: "a topology that shows which vCPUs share a core and a last-level cache",
 		cost: "the guest's scheduler and MPI's binding take cores for sockets, or two threads of a core for two cores", source: libvirt + ", topology (the default is a socket for each vCPU); VMware's vNUMA paper",
 		look: lookTopology,
 		fix: func(l *laid, d *libvirtxml.Domain) bool {
-			if l.want == nil || d.CPU == nil {
-				return false
+			if !l.keeps {
+				return place(l, d)
 			}
-			w := l.wanted()
-			d.CPU.Topology, d.CPU.Cache = w.Topology, w.Cache
-			if (l.want.Dies > 1 || l.want.Threads > 1) && !slices.ContainsFunc(d.CPU.Features, func(f libvirtxml.DomainCPUFeature) bool { return f.Name == "topoext" }) {
-				d.CPU.Features = append(d.CPU.Features, w.Features...)
-			}
+			showCPUs(l, d)
 			return true
 		},
 	},
 	{
-		id: "cpu.emulator", title: "QEMU's other threads are not on the vCPUs' CPUs", wanted: "an emulatorpin to CPUs that no vCPU has",
+		place: true,
+		id:    "cpu.emulator", title: "QEMU's other threads are not on the vCPUs' cores", wanted: "an emulatorpin to cores that no vCPU has",
 		cost: "QEMU's main thread takes the core of a vCPU whenever a device, a monitor or a timer wants something: noise that all ranks wait for", source: libvirt + ", emulatorpin (default: all CPUs)",
 		look: func(l *laid) verdict {
-			if l.emulator == nil && !l.pinned() {
-				return found(check.Warn, "they float, as the vCPUs do")
-			}
-			used := map[int]bool{}
-			for _, p := range l.pins {
-				for _, c := range p {
-					used[c] = true
-				}
-			}
-			var both []int
-			for _, c := range l.emulator {
-				if used[c] {
-					both = append(both, c)
-				}
-			}
 			v := found(check.OK, "on CPUs %s", topology.FormatList(l.emulator))
-			switch {
+			switch both := l.onCores(l.emulator); {
+			case l.emulator == nil && !l.pinned():
+				return found(check.Warn, "they float, as the vCPUs do")
+			case len(l.absent(l.emulator)) > 0:
+				v = found(check.Fail, "on CPUs %s, of which %s has no %s", topology.FormatList(l.emulator), l.host.Name, topology.FormatList(l.absent(l.emulator)))
 			case l.emulator == nil:
 				v = found(check.Warn, "no emulatorpin: they run on the vCPUs' CPUs too")
+			case !l.pinned():
+				v = found(check.Warn, "on CPUs %s, and vCPUs that are not pinned run there too", topology.FormatList(l.emulator))
 			case len(both) > 0:
-				v = found(check.Warn, "on CPUs %s, of which vCPUs have %s", topology.FormatList(l.emulator), topology.FormatList(both))
+				v = found(check.Warn, "on CPUs %s, of which %s are on cores of vCPUs", topology.FormatList(l.emulator), topology.FormatList(both))
 			default:
 				return v
 			}
-			if l.want != nil && len(l.want.EmulatorCPUs) == 0 {
+			if l.keeps && len(l.want.EmulatorCPUs) == 0 {
 				v.fix = fmt.Sprintf("fewer vCPUs: with %d the host has no core left for them", l.vcpus)
 			}
 			return v
 		},
 		fix: func(l *laid, d *libvirtxml.Domain) bool {
-			if l.want == nil || len(l.want.EmulatorCPUs) == 0 {
-				return false
+			if !l.keeps {
+				return place(l, d)
 			}
-			if d.CPUTune == nil {
-				d.CPUTune = &libvirtxml.DomainCPUTune{}
-			}
-			d.CPUTune.EmulatorPin = domain.Pins(l.want).EmulatorPin
+			tune(d).EmulatorPin = domain.Pins(l.want).EmulatorPin
 			return true
 		},
 	},
 	{
-		id: "cpu.iothreads", title: "disks' threads are not on the vCPUs' CPUs", wanted: "an iothreadpin for each to CPUs that no vCPU has",
+		place: true,
+		id:    "cpu.iothreads", title: "disks' threads are not on the vCPUs' cores", wanted: "an iothreadpin for each to cores that no vCPU has",
 		cost: "a disk's thread takes the core of a vCPU while it works", source: libvirt + ", iothreadpin",
 		look: func(l *laid) verdict {
-			if l.d.IOThreads == 0 {
-				return found(check.NotApplicable, "there are none")
-			}
-			used := map[int]bool{}
-			for _, p := range l.pins {
-				for _, c := range p {
-					used[c] = true
-				}
-			}
-			free := map[uint]bool{}
-			if t := l.d.CPUTune; t != nil {
-				for _, p := range t.IOThreadPin {
-					list, err := cpus(p.CPUSet)
-					free[p.IOThread] = err == nil && len(list) > 0 && !slices.ContainsFunc(list, func(c int) bool { return used[c] })
-				}
-			}
-			n := uint(0)
-			for _, ok := range free {
-				if ok {
+			n := 0
+			for _, t := range l.threads {
+				if !l.shares(t) {
 					n++
 				}
 			}
-			if n < l.d.IOThreads {
-				return found(check.Warn, "%d of %d have CPUs of their own", n, l.d.IOThreads)
+			switch {
+			case len(l.threads) == 0:
+				return found(check.NotApplicable, "there are none")
+			case n < len(l.threads):
+				v := found(check.Warn, "%d of %d have CPUs of their own", n, len(l.threads))
+				if l.keeps && len(l.want.EmulatorCPUs) == 0 {
+					v.fix = fmt.Sprintf("fewer vCPUs: with %d the host has no core left for them", l.vcpus)
+				}
+				return v
 			}
-			return found(check.OK, "all %d", l.d.IOThreads)
+			return found(check.OK, "all %d", n)
 		},
 		fix: func(l *laid, d *libvirtxml.Domain) bool {
-			if l.want == nil || len(l.want.EmulatorCPUs) == 0 || d.IOThreads > 64 {
-				return false
+			if !l.keeps {
+				return place(l, d)
 			}
-			if d.CPUTune == nil {
-				d.CPUTune = &libvirtxml.DomainCPUTune{}
-			}
-			pin := domain.Pins(l.want).IOThreadPin[0]
-			d.CPUTune.IOThreadPin = nil
-			for i := uint(1); i <= d.IOThreads; i++ {
-				pin.IOThread = i
-				d.CPUTune.IOThreadPin = append(d.CPUTune.IOThreadPin, pin)
-			}
+			pinThreads(l, tune(d), l.shares)
 			return true
 		},
 	},
@@ -188,7 +163,7 @@ var cpuRules = []rule{
 		cost: "a vCPU stands still for the rest of each period: ranks on it make all others wait", source: libvirt + ", CPU tuning",
 		look: func(l *laid) verdict {
 			if t := l.d.CPUTune; t != nil {
-				for _, q := range []*libvirtxml.DomainCPUTuneQuota{t.Quota, t.GlobalQuota, t.EmulatorQuota} {
+				for _, q := range []*libvirtxml.DomainCPUTuneQuota{t.Quota, t.GlobalQuota, t.EmulatorQuota, t.IOThreadQuota} {
 					if q != nil && q.Value > 0 {
 						return found(check.Fail, "%d µs in each period", q.Value)
 					}
@@ -198,41 +173,16 @@ var cpuRules = []rule{
 		},
 		fix: func(_ *laid, d *libvirtxml.Domain) bool {
 			t := d.CPUTune
-			t.Quota, t.GlobalQuota, t.EmulatorQuota, t.Period, t.GlobalPeriod, t.EmulatorPeriod = nil, nil, nil, nil, nil, nil
+			t.Quota, t.GlobalQuota, t.EmulatorQuota, t.IOThreadQuota = nil, nil, nil, nil
+			t.Period, t.GlobalPeriod, t.EmulatorPeriod, t.IOThreadPeriod = nil, nil, nil, nil
 			return true
 		},
 	},
 }
 
-// fixPins pins the vCPUs as the planner does. Where the guest's nodes are not the planner's, they change with the pins.
-func fixPins(l *laid, d *libvirtxml.Domain) bool {
-	if l.want == nil {
-		return false
-	}
-	if d.CPUTune == nil {
-		d.CPUTune = &libvirtxml.DomainCPUTune{}
-	}
-	d.CPUTune.VCPUPin = domain.Pins(l.want).VCPUPin
-	if d.VCPU != nil {
-		d.VCPU.CPUSet, d.VCPU.Placement = "", "static"
-	}
-	same := len(l.cells) == max(len(l.want.Nodes), 1)
-	for i := range l.want.Nodes {
-		same = same && slices.Equal(l.want.Nodes[i].VCPUs, l.cells[i].vcpus)
-	}
-	return same || fixCells(l, d)
-}
-
-// wanted is the cpu element that the planner's VM has.
-func (l *laid) wanted() *libvirtxml.DomainCPU {
-	c := domain.CPU(l.want, host.KVM, l.low(), false)
-	if l.vcpus == 1 && l.spare == 0 {
-		c.Topology.Sockets = 1
-		if c.Numa != nil {
-			c.Numa.Cell[0].CPUs = "0"
-		}
-	}
-	return c
+// shares says whether a disk's thread may run on a vCPU's core, or cannot run at all.
+func (l *laid) shares(t iothread) bool {
+	return len(t.cpus) == 0 || len(l.onCores(t.cpus))+len(l.absent(t.cpus)) > 0
 }
 
 // some joins a few of many.
@@ -309,42 +259,13 @@ func lookTopology(l *laid) verdict {
 		return found(check.Unknown, "%s", said)
 	}
 	w := l.wanted().Topology
-	if t.Sockets == w.Sockets && t.Dies == w.Dies && t.Cores == w.Cores && t.Threads == w.Threads {
+	same := t.Sockets == w.Sockets && t.Dies == w.Dies && t.Cores == w.Cores && t.Threads == w.Threads
+	if same && (l.keeps || !l.pinned() || slices.EqualFunc(l.pins, l.want.Pins, slices.Equal[[]int])) {
 		return found(check.OK, "%s", said)
 	}
 	// A good topology may differ from the planner's, which chooses other cores.
-	if l.matches(t) {
+	if l.matches(t, true) {
 		return found(check.OK, "%s", said)
 	}
 	return found(check.Warn, "%s; this host's for it: sockets=%d dies=%d cores=%d threads=%d", said, w.Sockets, w.Dies, w.Cores, w.Threads)
-}
-
-// matches says whether vCPUs share a core in the guest exactly where their host CPUs do, and no last-level cache
-// that the guest sees is several of the host's.
-func (l *laid) matches(t libvirtxml.DomainCPUTopology) bool {
-	if t.Sockets < 1 || t.Cores < 1 || t.Threads < 1 || t.Sockets > maxVCPUs || t.Sockets == l.vcpus && l.vcpus > len(l.cells) {
-		return false
-	}
-	core, guest, cache := map[int]int{}, map[int]int{}, map[int]int{} // host core → guest core, and back; guest die → host cache
-	for v, p := range l.pins {
-		if len(p) != 1 {
-			return false
-		}
-		c := l.host.CPU(p[0])
-		if c == nil {
-			return false
-		}
-		g, die := v/t.Threads, v/t.Threads/t.Cores
-		if k, ok := core[c.Core]; ok && k != g {
-			return false
-		}
-		if k, ok := guest[g]; ok && k != c.Core {
-			return false
-		}
-		if k, ok := cache[die]; ok && k != c.L3 {
-			return false
-		}
-		core[c.Core], guest[g], cache[die] = g, c.Core, c.L3
-	}
-	return true
 }

@@ -8,19 +8,29 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"nearmetal/internal/backend/domain"
+	"nearmetal/internal/backend/lower"
 	"nearmetal/internal/host/check"
+	"nearmetal/internal/plan"
 )
 
 var deviceRules = []rule{
 	{
-		id: "device.node", title: "the guest sees each device of the host on its node", wanted: "hostdev in a root port behind a pcie-expander-bus with the node's number, where the guest sees several nodes; else vCPUs on the device's node",
+		x86: true,
+		id:  "device.node", title: "the guest sees each device of the host on its node", wanted: "hostdev in a root port behind a pcie-expander-bus with the node's number, where the guest sees several nodes; else vCPUs on the device's node",
 		cost: "MPI libraries choose the core and the memory for a card by its node: a guest that does not know it may take the other socket's", source: libvirt + ", controllers (pcie-expander-bus); " + qemu + ": docs/pci_expander_bridge.txt",
 		look: lookDevices,
 		fix: func(l *laid, d *libvirtxml.Domain) bool {
-			if l.want == nil || len(l.want.Devices) == 0 || l.machine != "q35" || len(l.want.Nodes) != len(l.cells) {
+			if !l.keeps || l.machine != "q35" || len(l.cells) < 2 {
 				return false
 			}
-			return domain.AddDevices(d, l.want, l.low()) == nil
+			// What is shown on its node stays where it is.
+			vm := *l.want
+			vm.Devices = slices.DeleteFunc(slices.Clone(vm.Devices), func(p plan.Device) bool {
+				return p.Node < 0 || slices.ContainsFunc(l.devices, func(d device) bool { return d.address == p.Address && d.shown == p.Node })
+			})
+			low := lower.Of(&vm)
+			low.MMIO = l.low().MMIO // the window is for all of them
+			return len(vm.Devices) > 0 && domain.AddDevices(d, &vm, low) == nil
 		},
 	},
 	{
@@ -29,14 +39,7 @@ var deviceRules = []rule{
 		look: func(l *laid) verdict {
 			var wrong []string
 			for i, n := range l.d.Devices.Interfaces {
-				if n.Source != nil && n.Source.Hostdev != nil {
-					continue
-				}
-				model := "libvirt's default, rtl8139 or e1000"
-				if n.Model != nil {
-					model = n.Model.Type
-				}
-				if !strings.HasPrefix(model, "virtio") {
+				if model := l.model(&n); !strings.HasPrefix(model, "virtio") {
 					wrong = append(wrong, fmt.Sprintf("card %d: %s", i, model))
 				}
 			}
@@ -48,13 +51,11 @@ var deviceRules = []rule{
 			}
 			return found(check.OK, "all are")
 		},
-		fix: func(_ *laid, d *libvirtxml.Domain) bool {
+		fix: func(l *laid, d *libvirtxml.Domain) bool {
 			for i := range d.Devices.Interfaces {
-				n := &d.Devices.Interfaces[i]
-				if n.Source != nil && n.Source.Hostdev != nil || n.Model != nil && strings.HasPrefix(n.Model.Type, "virtio") {
-					continue
+				if n := &d.Devices.Interfaces[i]; !strings.HasPrefix(l.model(n), "virtio") {
+					n.Model = &libvirtxml.DomainInterfaceModel{Type: "virtio"}
 				}
-				n.Model = &libvirtxml.DomainInterfaceModel{Type: "virtio"}
 			}
 			return true
 		},
@@ -69,8 +70,8 @@ var deviceRules = []rule{
 				if k.Device == "cdrom" || k.Device == "floppy" {
 					continue
 				}
-				if disks++; k.Target != nil && !slices.Contains([]string{"virtio", "scsi"}, k.Target.Bus) {
-					wrong = append(wrong, fmt.Sprintf("%s: %s", k.Target.Dev, k.Target.Bus))
+				if disks++; k.Target != nil && !slices.Contains([]string{"virtio", "scsi"}, busOf(&k)) {
+					wrong = append(wrong, fmt.Sprintf("%s: %s", k.Target.Dev, busOf(&k)))
 				}
 			}
 			switch {
@@ -86,16 +87,39 @@ var deviceRules = []rule{
 	},
 }
 
+// model is that of a network card; a function of the host counts as virtio's, since nothing is emulated there either.
+func (l *laid) model(n *libvirtxml.DomainInterface) string {
+	switch s := n.Source; {
+	case s != nil && (s.Hostdev != nil || s.Network != nil && l.pooled(s.Network.Network)):
+		return "virtio"
+	case n.Model != nil && n.Model.Type != "":
+		return n.Model.Type
+	case l.x86():
+		return "libvirt's default, rtl8139 or e1000"
+	case strings.HasPrefix(l.arch, "ppc64"):
+		return "libvirt's default, spapr-vlan"
+	}
+	return "virtio" // libvirt's default
+}
+
+// pooled says whether a network is a pool of VFs.
+func (l *laid) pooled(name string) bool {
+	return slices.ContainsFunc(l.devices, func(d device) bool { return d.pool == name })
+}
+
 func lookDevices(l *laid) verdict {
-	if len(l.devices) == 0 {
+	if len(l.devices)+len(l.unread) == 0 {
 		return found(check.NotApplicable, "it has none")
 	}
 	var wrong, unknown []string
-	farthest := 0
+	for _, u := range l.unread {
+		unknown = append(unknown, u+": its node is not known")
+	}
+	farthest, floats := 0, false
 	for _, d := range l.devices {
 		switch {
 		case d.on == nil:
-			unknown = append(unknown, fmt.Sprintf("%s: %s has no such device", d.address, l.host.Name))
+			unknown = append(unknown, fmt.Sprintf("%s: %s has no such device", printable(d.address), l.host.Name))
 		case d.on.Node < 0:
 			unknown = append(unknown, fmt.Sprintf("%s: the firmware says no node", d.address))
 		case len(l.cells) > 1 && d.shown < 0:
@@ -113,6 +137,9 @@ func lookDevices(l *laid) verdict {
 			if len(nodes) > 0 && !slices.Contains(nodes, d.on.Node) {
 				wrong = append(wrong, fmt.Sprintf("%s is on node %d, and shown on cell %d, which is on node %d", d.address, d.on.Node, d.shown, nodes[0]))
 			}
+		case !l.pinned() && len(l.host.Nodes) > 1:
+			wrong = append(wrong, fmt.Sprintf("%s is on node %d, and the vCPUs float over all nodes", d.address, d.on.Node))
+			floats = true
 		default:
 			for _, n := range l.spread(l.cells[0].vcpus) {
 				if n != d.on.Node {
@@ -125,11 +152,15 @@ func lookDevices(l *laid) verdict {
 	switch {
 	case len(wrong) > 0:
 		v := found(check.Warn, "%s", some(wrong))
-		if farthest > 0 {
+		if floats {
+			v.fix = "that of cpu.pinned"
+		} else if farthest > 0 {
 			v.cost = fmt.Sprintf("messages to and from the card cross the link between sockets: distance %d, where the own node is at 10 (the firmware's table)", farthest)
 			v.fix = "the rows above: pins and memory on the device's node"
 		} else if l.machine != "q35" {
 			v.fix = "machine='q35' first (machine.type)"
+		} else if slices.ContainsFunc(l.devices, func(d device) bool { return d.pool != "" && d.shown < 0 }) {
+			v.fix = "an address for the interface, behind a pcie-expander-bus with the node's number"
 		}
 		return v
 	case len(unknown) > 0:

@@ -18,37 +18,55 @@ import (
 type laid struct {
 	d        *libvirtxml.Domain
 	host     *topology.Host
-	vcpus    int // that are plugged in
-	spare    int // that could be
-	bytes    uint64
-	machine  string  // as domain.Machine says
-	pins     [][]int // for each vCPU; nil: it is not pinned
-	emulator []int   // nil: not pinned
-	cells    []cell  // one for all where the guest sees no nodes
+	arch     string // of the guest, as libvirt names it
+	vcpus    int    // that are plugged in
+	spare    int    // that could be
+	bytes    uint64 // of memory at its start
+	plugged  uint64 // bytes of memory devices, which come on top
+	machine  string // as domain.Machine says
+	pins     [][]int
+	emulator []int // nil: not pinned
+	threads  []iothread
+	cells    []cell // one for all where the guest sees no nodes
 	devices  []device
-	want     *plan.VM // what the planner would choose; nil: there is no place
-	why      string   // why there is none
-	noKVM    string   // as Domain has it
+	unread   []string          // devices of the host that the XML does not name by their address
+	networks map[string]string // as Domain has them
+	// want is the placement that is wanted: the domain's own, where that is whole, with what it leaves open filled
+	// in (keeps); else what the planner would choose. nil: there is no place.
+	want  *plan.VM
+	keeps bool
+	why   string // why there is none
+	noKVM string // as Domain has it
+
+	caches map[int]int // CPU → place of its last-level cache in the host's list; see cache
+}
+
+// iothread is a thread of QEMU's for disks.
+type iothread struct {
+	id   uint
+	cpus []int // nil: not pinned
 }
 
 // cell is a guest's node.
 type cell struct {
-	vcpus []int
-	bytes uint64
-	mode  string // of its memory's binding; "": none
-	nodes []int  // of the host that its memory is bound to
+	vcpus   []int
+	bytes   uint64
+	plugged uint64 // bytes of the memory devices on it
+	mode    string // of its memory's binding; "": none
+	nodes   []int  // of the host that its memory is bound to
 }
 
 // device is a PCI function of the host in the domain.
 type device struct {
 	address string
 	on      *topology.Device // nil: the host has none
+	pool    string           // the network whose VFs it is one of: libvirtd chooses when the domain starts
 	shown   int              // the guest's node that it is behind; -1: none
 }
 
 // lay reads what the rows need. Errors name what in the domain makes no sense.
 func lay(e *Domain, h *topology.Host) (*laid, error) {
-	l := &laid{d: e.xml, host: h, machine: domain.Machine(e.xml), noKVM: printable(e.NoKVM)}
+	l := &laid{d: e.xml, host: h, arch: archOf(e.xml, h), machine: domain.Machine(e.xml), networks: e.Networks, noKVM: printable(e.NoKVM)}
 	l.vcpus = 1
 	if v := l.d.VCPU; v != nil {
 		if v.Value < 1 || v.Value > maxVCPUs || v.Current > v.Value {
@@ -59,22 +77,144 @@ func lay(e *Domain, h *topology.Host) (*laid, error) {
 			l.vcpus, l.spare = int(v.Current), int(v.Value-v.Current)
 		}
 	}
-	var err error
-	if l.d.Memory == nil {
-		return nil, fmt.Errorf("no memory element")
+	if l.d.Devices == nil {
+		l.d.Devices = &libvirtxml.DomainDeviceList{}
 	}
-	if l.bytes, err = size(l.d.Memory.Value, l.d.Memory.Unit); err != nil {
-		return nil, fmt.Errorf("memory: %w", err)
+	if err := l.readMemory(); err != nil {
+		return nil, err
 	}
 	if err := l.readPins(); err != nil {
+		return nil, err
+	}
+	if err := l.readThreads(); err != nil {
 		return nil, err
 	}
 	if err := l.readCells(); err != nil {
 		return nil, err
 	}
 	l.readDevices()
+	if l.want = l.kept(); l.want != nil {
+		l.keeps = true
+		return l, nil
+	}
 	l.plan()
 	return l, nil
+}
+
+// archOf is the architecture of a domain's guest: where the XML does not say, libvirt takes the host's.
+func archOf(d *libvirtxml.Domain, h *topology.Host) string {
+	switch {
+	case d.OS != nil && d.OS.Type != nil && d.OS.Type.Arch != "":
+		return printable(d.OS.Type.Arch)
+	case h.Arch != "":
+		return printable(h.Arch)
+	}
+	return "x86_64"
+}
+
+// x86 says whether the guest is of the architecture that package domain writes.
+func (l *laid) x86() bool { return l.arch == "x86_64" || l.arch == "i686" }
+
+// foreign says whether no KVM of the host's runs the guest.
+func (l *laid) foreign() bool {
+	family := func(arch string) string {
+		switch arch {
+		case "i386", "i486", "i586", "i686":
+			return "x86_64"
+		case "armv7l", "armv6l", "arm":
+			return "aarch64"
+		case "ppc64le":
+			return "ppc64"
+		}
+		return arch
+	}
+	return l.host.Arch != "" && family(l.arch) != family(l.host.Arch)
+}
+
+// readMemory reads how much memory there is. With cells it is what they have, as in libvirt.
+func (l *laid) readMemory() error {
+	for i, m := range l.d.Devices.Memorydevs {
+		if m.Target == nil || m.Target.Size == nil {
+			return fmt.Errorf("memory device %d has no size", i)
+		}
+		n, err := size(m.Target.Size.Value, m.Target.Size.Unit)
+		if err != nil {
+			return fmt.Errorf("memory device %d: %w", i, err)
+		}
+		l.plugged += n
+	}
+	if numa := numaOf(l.d); numa != nil {
+		for i, c := range numa.Cell {
+			n, err := size(c.Memory, c.Unit)
+			if err != nil {
+				return fmt.Errorf("cell %d: %w", i, err)
+			}
+			l.bytes += n
+		}
+	}
+	if m := l.d.Memory; m != nil && l.bytes == 0 {
+		all, err := size(m.Value, m.Unit)
+		if err != nil {
+			return fmt.Errorf("memory: %w", err)
+		}
+		if all < l.plugged {
+			return fmt.Errorf("memory: its devices have more than all of it")
+		}
+		l.bytes = all - l.plugged
+	}
+	switch total := l.bytes + l.plugged; {
+	case l.bytes == 0:
+		return fmt.Errorf("it has no memory: neither a memory element nor a cell says how much")
+	case total > maxMemory:
+		return fmt.Errorf("%d bytes of memory: at most 64 TiB", total)
+	}
+	return nil
+}
+
+// numaOf are the guest's nodes; nil: it sees none.
+func numaOf(d *libvirtxml.Domain) *libvirtxml.DomainNuma {
+	if d.CPU == nil || d.CPU.Numa == nil || len(d.CPU.Numa.Cell) == 0 {
+		return nil
+	}
+	return d.CPU.Numa
+}
+
+// readThreads reads the disks' threads. Those without an ID get the lowest that is left, as in libvirt.
+func (l *laid) readThreads() error {
+	const most = 1024
+	taken := map[uint]bool{}
+	if ids := l.d.IOThreadIDs; ids != nil {
+		for _, t := range ids.IOThreads {
+			if taken[t.ID] || t.ID == 0 || len(l.threads) == most {
+				return fmt.Errorf("iothread %d: threads are numbered from 1, each once, and are at most %d", t.ID, most)
+			}
+			taken[t.ID] = true
+			l.threads = append(l.threads, iothread{id: t.ID})
+		}
+	}
+	if l.d.IOThreads > most {
+		return fmt.Errorf("iothreads: %d: at most %d", l.d.IOThreads, most)
+	}
+	for id := uint(1); uint(len(l.threads)) < l.d.IOThreads; id++ {
+		if !taken[id] {
+			l.threads = append(l.threads, iothread{id: id})
+		}
+	}
+	if l.d.CPUTune == nil {
+		return nil
+	}
+	for _, p := range l.d.CPUTune.IOThreadPin {
+		list, err := cpus(p.CPUSet)
+		if err != nil {
+			return fmt.Errorf("iothreadpin of thread %d: %w", p.IOThread, err)
+		}
+		for i := range l.threads {
+			if l.threads[i].id == p.IOThread {
+				l.threads[i].cpus = list
+			}
+		}
+	}
+	return nil
 }
 
 func (l *laid) readPins() error {
@@ -113,7 +253,7 @@ func (l *laid) readPins() error {
 }
 
 func (l *laid) readCells() error {
-	whole := cell{bytes: l.bytes}
+	whole := cell{bytes: l.bytes, plugged: l.plugged}
 	for v := 0; v < l.vcpus; v++ {
 		whole.vcpus = append(whole.vcpus, v)
 	}
@@ -130,23 +270,23 @@ func (l *laid) readCells() error {
 			whole.mode = "" // placement auto: numad chooses
 		}
 	}
-	if l.d.CPU == nil || l.d.CPU.Numa == nil || len(l.d.CPU.Numa.Cell) == 0 {
+	numa := numaOf(l.d)
+	if numa == nil {
 		l.cells = []cell{whole}
 		return nil
 	}
-	list := l.d.CPU.Numa.Cell
+	list := numa.Cell
 	if len(list) > 128 {
 		return fmt.Errorf("%d cells: QEMU takes 128", len(list))
 	}
 	l.cells = make([]cell, len(list))
+	seen := make([]bool, len(list))
 	for i, c := range list {
-		id := i
-		if c.ID != nil {
-			id = int(*c.ID)
-		}
-		if id < 0 || id >= len(list) || l.cells[id].bytes != 0 {
+		id := cellID(list, i)
+		if id < 0 || id >= len(list) || seen[id] {
 			return fmt.Errorf("cell %d: cells are numbered from 0, each once", id)
 		}
+		seen[id] = true
 		k := &l.cells[id]
 		var err error
 		if k.bytes, err = size(c.Memory, c.Unit); err != nil {
@@ -157,6 +297,32 @@ func (l *laid) readCells() error {
 		}
 		k.vcpus = slices.DeleteFunc(k.vcpus, func(v int) bool { return v >= l.vcpus })
 		k.mode, k.nodes = whole.mode, whole.nodes
+	}
+	named := make([]bool, l.vcpus)
+	for _, c := range l.cells {
+		for _, v := range c.vcpus {
+			named[v] = true
+		}
+	}
+	for v, ok := range named {
+		if !ok { // libvirt puts it into the first
+			l.cells[0].vcpus = append(l.cells[0].vcpus, v)
+		}
+	}
+	slices.Sort(l.cells[0].vcpus)
+	for i, m := range l.d.Devices.Memorydevs {
+		on := uint(0)
+		if m.Target.Node != nil {
+			on = m.Target.Node.Value
+		}
+		if on >= uint(len(l.cells)) {
+			return fmt.Errorf("memory device %d is on cell %d: there are %d", i, on, len(l.cells))
+		}
+		bytes, err := size(m.Target.Size.Value, m.Target.Size.Unit)
+		if err != nil {
+			return err
+		}
+		l.cells[on].plugged += bytes
 	}
 	if nt == nil {
 		return nil
@@ -174,27 +340,86 @@ func (l *laid) readCells() error {
 	return nil
 }
 
-func (l *laid) readDevices() {
-	if l.d.Devices == nil {
-		l.d.Devices = &libvirtxml.DomainDeviceList{}
+// cellID is the number of a cell of a list: its place, where it has none.
+func cellID(list []libvirtxml.DomainCell, i int) int {
+	if id := list[i].ID; id != nil {
+		return int(min(*id, 1<<20))
 	}
+	return i
+}
+
+// readDevices reads the functions of the host that the guest has: host devices, and network cards that are VFs.
+func (l *laid) readDevices() {
 	seen := map[string]bool{}
-	for i := range l.d.Devices.Hostdevs {
-		h := &l.d.Devices.Hostdevs[i]
-		if h.SubsysPCI == nil || h.SubsysPCI.Source == nil || h.SubsysPCI.Source.Address == nil {
-			continue
+	add := func(source *libvirtxml.DomainHostdevSubsysPCISource, guest *libvirtxml.DomainAddress) {
+		if source == nil || source.Address == nil {
+			return
 		}
-		d := device{address: domain.FormatAddress(h.SubsysPCI.Source.Address), shown: -1}
+		d := device{address: domain.FormatAddress(source.Address), shown: l.nodeOf(guest)}
 		if seen[d.address] {
-			continue
+			return
 		}
 		seen[d.address] = true
 		d.on = l.host.Device(d.address)
-		if h.Address != nil && h.Address.PCI != nil && h.Address.PCI.Bus != nil {
-			d.shown = l.nodeOfBus(*h.Address.PCI.Bus)
-		}
 		l.devices = append(l.devices, d)
 	}
+	for i := range l.d.Devices.Hostdevs {
+		h := &l.d.Devices.Hostdevs[i]
+		if h.SubsysPCI != nil {
+			add(h.SubsysPCI.Source, h.Address)
+		}
+		if m := h.SubsysMDev; m != nil && m.Source != nil && m.Source.Address != nil {
+			l.unread = append(l.unread, "mediated device "+m.Source.Address.UUID)
+		}
+	}
+	for i := range l.d.Devices.Interfaces {
+		n := &l.d.Devices.Interfaces[i]
+		switch s := n.Source; {
+		case s == nil:
+		case s.Hostdev != nil:
+			add(s.Hostdev.PCI, n.Address)
+		case s.VDPA != nil:
+			l.unread = append(l.unread, "vDPA device "+s.VDPA.Device)
+		case s.Network != nil:
+			l.readNetwork(s.Network.Network, n.Address)
+		}
+	}
+}
+
+// readNetwork reads a network of libvirt's that a network card is on: it may be a pool of VFs.
+func (l *laid) readNetwork(name string, guest *libvirtxml.DomainAddress) {
+	text, ok := l.networks[name]
+	n := &libvirtxml.Network{}
+	if !ok || n.Unmarshal(text) != nil {
+		l.unread = append(l.unread, fmt.Sprintf("network %s, which may be a pool of VFs: libvirtd is asked for a domain that is named", name))
+		return
+	}
+	if n.Forward == nil || n.Forward.Mode != "hostdev" {
+		return
+	}
+	d := device{pool: name, shown: l.nodeOf(guest)}
+	for _, p := range n.Forward.PFs {
+		for i := range l.host.Devices {
+			if slices.Contains(l.host.Devices[i].Net, p.Dev) {
+				d.on = &l.host.Devices[i]
+			}
+		}
+	}
+	for _, a := range n.Forward.Addresses {
+		if a.PCI != nil && d.on == nil {
+			d.on = l.host.Device(domain.FormatAddress(&libvirtxml.DomainAddressPCI{Domain: a.PCI.Domain, Bus: a.PCI.Bus, Slot: a.PCI.Slot, Function: a.PCI.Function}))
+		}
+	}
+	d.address = "a VF of network " + name
+	l.devices = append(l.devices, d)
+}
+
+// nodeOf is the guest's node of an address; -1: none.
+func (l *laid) nodeOf(a *libvirtxml.DomainAddress) int {
+	if a == nil || a.PCI == nil || a.PCI.Bus == nil {
+		return -1
+	}
+	return l.nodeOfBus(*a.PCI.Bus)
 }
 
 // nodeOfBus is the guest's node of a bus, by the expander above it; -1: none.
@@ -240,7 +465,7 @@ func (l *laid) plan() {
 		Region: spec.Region{Size: &zero},
 	}
 	for _, d := range l.devices {
-		if d.on != nil {
+		if d.on != nil && d.pool == "" {
 			c.VMs[0].Devices = append(c.VMs[0].Devices, spec.Device{Type: "pci", Address: d.address})
 		}
 	}
@@ -261,6 +486,16 @@ func (l *laid) plan() {
 		return
 	}
 	l.want = &p.VMs[0]
+	if len(l.want.Nodes) == 0 {
+		n := plan.Node{MemoryBytes: l.bytes, HostNodes: l.under(l.want.Pins)}
+		for v := range l.vcpus {
+			n.VCPUs = append(n.VCPUs, v)
+		}
+		l.want.Nodes = []plan.Node{n}
+	}
+	if l.why = l.cannotReplace(); l.why != "" {
+		l.want = nil
+	}
 }
 
 // empty is a host on which nothing runs.
@@ -287,12 +522,21 @@ func (l *laid) low() lower.Machine { return lower.Of(l.want) }
 
 // spread returns the host's nodes under some vCPUs, ascending; nil: not all of them are pinned.
 func (l *laid) spread(vcpus []int) []int {
-	nodes := map[int]bool{}
+	var pins [][]int
 	for _, v := range vcpus {
 		if l.pins[v] == nil {
 			return nil
 		}
-		for _, id := range l.pins[v] {
+		pins = append(pins, l.pins[v])
+	}
+	return l.under(pins)
+}
+
+// under returns the host's nodes of some pins, ascending.
+func (l *laid) under(pins [][]int) []int {
+	nodes := map[int]bool{}
+	for _, p := range pins {
+		for _, id := range p {
 			if c := l.host.CPU(id); c != nil {
 				nodes[c.Node] = true
 			}
@@ -343,20 +587,30 @@ func cpus(s string) ([]int, error) {
 	return keys(set), nil
 }
 
-// units are libvirt's, in bytes.
-var units = map[string]uint64{
-	"b": 1, "bytes": 1, "": 1 << 10, "k": 1 << 10, "KB": 1000, "KiB": 1 << 10, "M": 1 << 20, "MB": 1e6, "MiB": 1 << 20,
-	"G": 1 << 30, "GB": 1e9, "GiB": 1 << 30, "T": 1 << 40, "TB": 1e12, "TiB": 1 << 40,
-}
+// units are the powers of libvirt's units, which may be written in any case: k, KB (1000) and KiB (1024).
+const units = "kmgtpe"
 
-// size is a number with its unit, in bytes.
+// size is a number with its unit in bytes, as libvirt reads it. Without a unit the number is of KiB.
 func size(n uint, unit string) (uint64, error) {
-	u, ok := units[unit]
+	u, ok := uint64(1), false
+	switch s := strings.ToLower(unit); {
+	case s == "":
+		u, ok = 1<<10, true
+	case s == "b" || s == "byte" || s == "bytes":
+		ok = true
+	default:
+		power := strings.IndexByte(units, s[0]) + 1
+		base, known := map[string]uint64{"": 1 << 10, "ib": 1 << 10, "b": 1000}[s[1:]]
+		ok = known && power > 0
+		for range power {
+			u *= base
+		}
+	}
 	switch {
 	case !ok:
 		return 0, fmt.Errorf("unknown unit %.20q", unit)
-	case uint64(n) > maxMemory/u || n == 0:
-		return 0, fmt.Errorf("%d %s of memory: more than nothing, at most 64 TiB", n, unit)
+	case uint64(n) > maxMemory/u:
+		return 0, fmt.Errorf("%d %s of memory: at most 64 TiB", n, unit)
 	}
-	return uint64(n) * u, nil
+	return (uint64(n)*u + 1<<10 - 1) >> 10 << 10, nil // libvirt counts in KiB
 }

@@ -15,7 +15,8 @@ import (
 
 var memoryRules = []rule{
 	{
-		id: "memory.cells", title: "the guest sees the nodes that it is on", wanted: "a cell for each node of the host under it",
+		place: true,
+		id:    "memory.cells", title: "the guest sees the nodes that it is on", wanted: "a cell for each node of the host under it",
 		cost: "the guest cannot put a rank beside its memory, and takes all of it to be near", source: "VMware's vNUMA paper; " + nasa + ", section 4.1.1 step 11",
 		look: func(l *laid) verdict {
 			n := 0 // those of memory alone do not count
@@ -44,28 +45,26 @@ var memoryRules = []rule{
 			}
 			return found(check.OK, "%d", n)
 		},
-		fix: fixCells,
+		fix: place,
 	},
 	{
-		id: "memory.bound", title: "each guest node's memory is on its host node", wanted: "numatune with a memnode mode='strict' for each cell",
+		place: true,
+		id:    "memory.bound", title: "each guest node's memory is on its host node", wanted: "numatune with a memnode mode='strict' for each cell",
 		cost: "the kernel takes a cell's memory from any node with room", source: libvirt + ", numatune and memnode (default: no binding)",
 		look: lookBound,
 		fix: func(l *laid, d *libvirtxml.Domain) bool {
-			if l.want == nil || len(l.want.Nodes) != len(l.cells) && len(l.want.Nodes) > 0 {
-				return false
+			if !l.keeps {
+				return place(l, d)
 			}
-			if len(l.want.Nodes) == 0 {
-				return false
+			d.NUMATune = binding(l.want, d)
+			if l.resize() {
+				movePages(l, d)
 			}
-			b := domain.Binding(l.want)
-			if d.CPU == nil || d.CPU.Numa == nil || len(d.CPU.Numa.Cell) == 0 {
-				b.MemNodes = nil // without cells libvirt takes the whole memory's binding only
-			}
-			d.NUMATune = b
 			return true
 		},
 	},
 	{
+		x86: true, place: true,
 		id: "memory.distances", title: "the guest knows the distances between its nodes", wanted: "distances in each cell, as the host's firmware has them",
 		cost: "the guest's kernel takes all other nodes to be at 20: it chooses the wrong neighbour when a node is full", source: libvirt + ", numa (distances); " + qemu + ": -numa dist",
 		look: func(l *laid) verdict {
@@ -82,7 +81,7 @@ var memoryRules = []rule{
 				return found(check.OK, "all say them")
 			}
 			if l.want != nil && len(l.want.Nodes) == len(l.cells) {
-				same := true
+				same := len(l.want.Nodes[0].Distances) > 0
 				for i, n := range l.want.Nodes {
 					for j, d := range n.Distances {
 						same = same && (i == j || d == 20)
@@ -94,7 +93,19 @@ var memoryRules = []rule{
 			}
 			return found(check.Warn, "%d of %d cells say them", said, len(l.cells))
 		},
-		fix: fixCells,
+		fix: func(l *laid, d *libvirtxml.Domain) bool {
+			if !l.keeps {
+				return place(l, d)
+			}
+			own, w := numaOf(d), l.wanted().Numa
+			if len(l.want.Nodes[0].Distances) == 0 {
+				return false
+			}
+			for i := range own.Cell {
+				own.Cell[i].Distances = w.Cell[cellID(own.Cell, i)].Distances
+			}
+			return true
+		},
 	},
 	{
 		id: "memory.pages", title: "memory in huge pages", wanted: "hugepages, with enough of them on the nodes that the memory is bound to",
@@ -108,11 +119,14 @@ var memoryRules = []rule{
 			if b.MemoryHugePages == nil {
 				return false
 			}
-			if len(l.cells) == 1 && (d.CPU == nil || d.CPU.Numa == nil) {
+			if numaOf(d) == nil && len(l.want.Nodes) < 2 {
 				b.MemoryHugePages.Hugepages[0].Nodeset = "" // no cell to name
 			}
 			if old := d.MemoryBacking; old != nil {
 				b.MemoryLocked, b.MemoryDiscard = old.MemoryLocked, old.MemoryDiscard
+				if old.MemoryAccess != nil {
+					b.MemoryAccess = old.MemoryAccess
+				}
 			}
 			d.MemoryBacking = b
 			return true
@@ -144,40 +158,20 @@ var memoryRules = []rule{
 				return found(check.OK, "all")
 			}
 			n, err := size(c.Value, c.Unit)
-			if err == nil && n >= l.bytes {
+			all := l.bytes + l.plugged
+			if err == nil && (n >= all || n == 0) { // libvirt takes either for all
 				return found(check.OK, "all")
 			}
 			if err != nil {
 				return found(check.Fail, "currentMemory: %v", err)
 			}
-			return found(check.Warn, "%s of %s", words.Bytes(n), words.Bytes(l.bytes))
+			return found(check.Warn, "%s of %s", words.Bytes(n), words.Bytes(all))
 		},
-		fix: func(_ *laid, d *libvirtxml.Domain) bool {
-			d.CurrentMemory.Value, d.CurrentMemory.Unit = d.Memory.Value, d.Memory.Unit
+		fix: func(l *laid, d *libvirtxml.Domain) bool {
+			d.CurrentMemory.Value, d.CurrentMemory.Unit = uint((l.bytes+l.plugged)>>10), "KiB"
 			return true
 		},
 	},
-}
-
-// fixCells describes to the guest the planner's nodes, with the pins and the topology that belong to them.
-func fixCells(l *laid, d *libvirtxml.Domain) bool {
-	if l.want == nil || len(l.want.Nodes) == 0 {
-		return false
-	}
-	if d.CPU == nil {
-		d.CPU = &libvirtxml.DomainCPU{}
-	}
-	w := l.wanted()
-	d.CPU.Numa, d.CPU.Topology = w.Numa, w.Topology
-	if d.NUMATune != nil {
-		d.NUMATune = domain.Binding(l.want) // it names cells
-	}
-	if b := d.MemoryBacking; b != nil && b.MemoryHugePages != nil {
-		if pages := b.MemoryHugePages.Hugepages; len(pages) == 1 {
-			pages[0].Nodeset = "" // of cells, too
-		}
-	}
-	return true
 }
 
 func lookBound(l *laid) verdict {
@@ -185,6 +179,7 @@ func lookBound(l *laid) verdict {
 		return found(check.NotApplicable, "the host has one node")
 	}
 	var wrong []string
+	alone := true // no cell of those has a vCPU
 	status, farthest := check.OK, 0
 	worse := func(s check.Status, far int, format string, args ...any) {
 		wrong = append(wrong, fmt.Sprintf(format, args...))
@@ -204,6 +199,7 @@ func lookBound(l *laid) verdict {
 			what = "its memory"
 		}
 		under := l.spread(c.vcpus)
+		was := len(wrong)
 		var gone []int
 		for _, n := range c.nodes {
 			if l.host.NodeIndex(n) < 0 {
@@ -230,6 +226,7 @@ func lookBound(l *laid) verdict {
 			}
 			worse(s, far, "%s is on nodes %s, its vCPUs on %s", what, topology.FormatList(c.nodes), topology.FormatList(under))
 		}
+		alone = alone && (len(wrong) == was || len(c.vcpus) == 0)
 	}
 	if len(wrong) == 0 {
 		return found(check.OK, "each is")
@@ -238,8 +235,8 @@ func lookBound(l *laid) verdict {
 	if farthest > 10 {
 		v.cost = fmt.Sprintf("the kernel takes memory where there is room: up to all of it at distance %d, where the own node is at 10 (the firmware's table)", farthest)
 	}
-	if l.want != nil && len(l.want.Nodes) == 0 {
-		v.fix = "numatune: the planner describes no nodes for a VM of this size"
+	if alone {
+		v.fix = "a memnode for each of them, to a node of memory alone: which one is yours to choose"
 	}
 	return v
 }
@@ -253,39 +250,20 @@ func lookPages(l *laid) verdict {
 		}
 		return v
 	}
-	// What each node's pool has to hold.
-	var said uint64
-	if p := b.MemoryHugePages.Hugepages; len(p) > 0 {
-		var err error
-		if said, err = size(p[0].Size, p[0].Unit); err != nil {
+	var sizes []string
+	for _, p := range b.MemoryHugePages.Hugepages {
+		n, err := size(p.Size, p.Unit)
+		if err != nil {
 			return found(check.Fail, "hugepages: %v", err)
 		}
-	}
-	var wrong []string
-	for i, c := range l.cells {
-		nodes := c.nodes
-		if len(nodes) == 0 {
-			for _, n := range l.host.Nodes {
-				nodes = append(nodes, n.ID)
-			}
-		}
-		var have uint64
-		for _, id := range nodes {
-			if k := l.host.NodeIndex(id); k >= 0 {
-				for _, p := range l.host.Nodes[k].Pools {
-					if p.PageBytes == said || said == 0 && p.PageBytes == 2<<20 {
-						have += uint64(p.Total) * p.PageBytes
-					}
-				}
-			}
-		}
-		if have < c.bytes {
-			wrong = append(wrong, fmt.Sprintf("cell %d needs %s, node %s has a pool of %s", i, words.Bytes(c.bytes), topology.FormatList(nodes), words.Bytes(have)))
+		if s := words.Bytes(n); !slices.Contains(sizes, s) {
+			sizes = append(sizes, s)
 		}
 	}
+	wrong := l.shortOfPages(l.boundTo)
 	size := "of the host's default size"
-	if said > 0 {
-		size = "of " + words.Bytes(said)
+	if len(sizes) > 0 {
+		size = "of " + strings.Join(sizes, " and ")
 	}
 	if len(wrong) > 0 {
 		v := found(check.Fail, "huge pages %s, but %s", size, some(wrong))
@@ -294,4 +272,36 @@ func lookPages(l *laid) verdict {
 		return v
 	}
 	return found(check.OK, "huge pages %s", size)
+}
+
+// shortOfPages says which cells' huge pages the pools of their nodes do not hold.
+func (l *laid) shortOfPages(nodesOf func(cell int) []int) []string {
+	b := l.d.MemoryBacking
+	if b == nil || b.MemoryHugePages == nil {
+		return nil
+	}
+	var wrong []string
+	for i, c := range l.cells {
+		nodes := nodesOf(i)
+		if len(nodes) == 0 {
+			for _, n := range l.host.Nodes {
+				nodes = append(nodes, n.ID)
+			}
+		}
+		page := pagesOf(b, i)
+		if page == 0 {
+			if len(b.MemoryHugePages.Hugepages) > 0 {
+				continue // in ordinary pages
+			}
+			page = 2 << 20
+		}
+		var have uint64
+		for _, id := range nodes {
+			have += l.pool(id, page)
+		}
+		if have < c.bytes {
+			wrong = append(wrong, fmt.Sprintf("cell %d needs %s, node %s has a pool of %s", i, words.Bytes(c.bytes), topology.FormatList(nodes), words.Bytes(have)))
+		}
+	}
+	return wrong
 }

@@ -1,7 +1,7 @@
 // Package explain reads a domain of libvirt, lays it on the topology of a host, and says row by row what keeps
 // it from native speed: what was found, what is wanted, what it costs and who says so, and the lines of XML
 // that fix it. What is wanted is what package plan would choose for a VM of that size on an empty host.
-// It changes nothing.
+// It changes nothing but what its rows are about: all other bytes of the XML stay.
 package explain
 
 import (
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"strings"
 
@@ -27,11 +28,28 @@ const (
 // Domain is a domain's XML as it was read.
 type Domain struct {
 	Name string
-	// Lost are elements and attributes that this program does not know, and could not write again.
+	// Lost are elements and attributes that this program does not know: Fixed leaves them as they are.
 	Lost []string
-	// NoKVM is why the host's libvirtd makes no domain of type kvm; "": it does, or nobody has asked it.
+	// NoKVM is why the host runs no domain of type kvm; "": it does, or nobody has asked.
 	NoKVM string
-	xml   *libvirtxml.Domain
+	// Networks are the XML of those of libvirt's networks that the domain names (NetworkNames), where libvirtd was asked.
+	Networks map[string]string
+	xml      *libvirtxml.Domain
+	text     string // as it was read
+}
+
+// NetworkNames are libvirt's networks that the domain's network cards are on, each once.
+func (e *Domain) NetworkNames() []string {
+	var list []string
+	if e.xml.Devices == nil {
+		return nil
+	}
+	for _, n := range e.xml.Devices.Interfaces {
+		if s := n.Source; s != nil && s.Network != nil && !slices.Contains(list, s.Network.Network) {
+			list = append(list, s.Network.Network)
+		}
+	}
+	return list
 }
 
 // Read reads a domain's XML, as virsh dumpxml prints it. Errors say what it is instead.
@@ -62,9 +80,9 @@ func Read(r io.Reader) (*Domain, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Domain{Name: printable(d.Name), xml: d}
+	e := &Domain{Name: printable(d.Name), xml: d, text: string(text)}
 	for p, n := range had {
-		if has[p] < n && !strings.HasPrefix(p, "domain/metadata/") {
+		if has[p] < n && !strings.HasPrefix(p, "domain/metadata/") && p != "domain/devices/hostdev/source/address@type" { // it says what the host device says
 			e.Lost = append(e.Lost, printable(p))
 		}
 	}

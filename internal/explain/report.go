@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ type Report struct {
 	Rows        []Row                `json:"rows"`
 	// NoPlace says why the planner finds no place for such a VM on the host; "": it finds one.
 	NoPlace string `json:"noPlace,omitempty"`
-	// Lost are elements and attributes that this program does not know: Fixed would lose them.
+	// Lost are elements and attributes that this program does not know: no row looks at them, and Fixed leaves them as they are.
 	Lost []string `json:"lost,omitempty"`
 }
 
@@ -61,12 +62,20 @@ func Explain(e *Domain, h *topology.Host) (*Report, error) {
 		return nil, oneLine(err)
 	}
 	r := &Report{
-		Version: Version, Domain: e.Name, Host: h.Name, VCPUs: l.vcpus, MemoryBytes: l.bytes, NoPlace: l.why, Lost: e.Lost,
+		Version: Version, Domain: e.Name, Host: h.Name, VCPUs: l.vcpus, MemoryBytes: l.bytes + l.plugged, NoPlace: l.why, Lost: e.Lost,
 		Summary: map[check.Status]int{check.OK: 0, check.Warn: 0, check.Fail: 0, check.Unknown: 0, check.NotApplicable: 0},
 	}
+	placed := "" // the first row whose lines are the whole placement
 	for i := range rules {
 		rule := &rules[i]
 		v := rule.verdict(l)
+		if rule.place && bad(v.status) && v.fix == "" && !l.keeps && l.want != nil {
+			if placed != "" {
+				v.fix = "that of " + placed + ": it changes the whole placement"
+			} else {
+				placed = rule.id
+			}
+		}
 		row := Row{ID: rule.id, Title: rule.title, Status: v.status, Found: printable(v.found), Wanted: rule.wanted, Cost: rule.cost, Source: rule.source, Fix: v.fix}
 		if v.cost != "" {
 			row.Cost = v.cost
@@ -98,30 +107,82 @@ func Explain(e *Domain, h *topology.Host) (*Report, error) {
 
 func bad(s check.Status) bool { return s == check.Warn || s == check.Fail }
 
-// Fixed returns the domain's XML with everything changed that Explain has lines for, and the IDs of those rows.
-// It fails for a domain of which something would be lost.
+// Fixed returns the domain's XML with everything changed that Explain has lines for, and the IDs of the rows that are
+// right then. All other bytes stay. It fails where that cannot be written, and where another row would become worse.
 func Fixed(e *Domain, h *topology.Host) (string, []string, error) {
-	if len(e.Lost) > 0 {
-		return "", nil, fmt.Errorf("it has what this program cannot write again (%s): change the lines by hand", strings.Join(e.Lost, ", "))
-	}
 	d, err := copyOf(e.xml)
 	if err != nil {
 		return "", nil, err
 	}
-	var did []string
+	now := &Domain{Name: e.Name, NoKVM: e.NoKVM, Networks: e.Networks, xml: d}
+	var was []check.Status
 	for i := range rules {
 		// Each row looks at what the ones before it have left.
-		l, err := lay(&Domain{Name: e.Name, NoKVM: e.NoKVM, xml: d}, h)
+		l, err := lay(now, h)
 		if err != nil {
 			return "", nil, err
 		}
-		v := rules[i].verdict(l)
-		if rules[i].fix != nil && bad(v.status) && v.fix == "" && rules[i].fix(l, d) {
+		if i == 0 {
+			was = statuses(l)
+		}
+		if v := rules[i].verdict(l); rules[i].fix != nil && bad(v.status) && v.fix == "" {
+			rules[i].fix(l, d)
+		}
+	}
+	l, err := lay(now, h)
+	if err != nil {
+		return "", nil, err
+	}
+	var did []string
+	for i, s := range statuses(l) {
+		switch {
+		case rank(s) > rank(was[i]):
+			return "", nil, fmt.Errorf("with the lines of all rows %s would be worse: %s; change lines by hand, and explain again", rules[i].id, rules[i].verdict(l).found)
+		case bad(was[i]) && !bad(s):
 			did = append(did, rules[i].id)
 		}
 	}
-	text, err := domain.Marshal(d)
+	text, err := e.write(d)
 	return text, did, err
+}
+
+// write is the text of e with the changes that make it d.
+func (e *Domain) write(d *libvirtxml.Domain) (string, error) {
+	before, err := domain.Marshal(e.xml)
+	if err != nil {
+		return "", oneLine(err)
+	}
+	after, err := domain.Marshal(d)
+	if err != nil {
+		return "", oneLine(err)
+	}
+	text, err := rewrite(e.text, before, after)
+	if err != nil {
+		return "", oneLine(err)
+	}
+	// It has to read as what was meant.
+	again, err := Read(strings.NewReader(text))
+	if err != nil {
+		return "", err
+	}
+	if got, err := domain.Marshal(again.xml); err != nil || got != after {
+		return "", errors.New("the changes cannot be written into this XML: change the lines by hand")
+	}
+	return text, nil
+}
+
+// statuses are those of all rows.
+func statuses(l *laid) []check.Status {
+	var list []check.Status
+	for i := range rules {
+		list = append(list, rules[i].verdict(l).status)
+	}
+	return list
+}
+
+// rank orders statuses: what is larger is worse.
+func rank(s check.Status) int {
+	return slices.Index([]check.Status{check.Unknown, check.Warn, check.Fail}, s)
 }
 
 // copyOf is a domain of its own with the same content.
@@ -233,7 +294,7 @@ func (r *Report) Text(t check.Text) string {
 		b.WriteString(t.Hanging("no better place is known: " + r.NoPlace))
 	}
 	if len(r.Lost) > 0 {
-		b.WriteString(t.Hanging("not known here, and not looked at: " + strings.Join(r.Lost, ", ")))
+		b.WriteString(t.Hanging("not known here, not looked at, and left as it is: " + strings.Join(r.Lost, ", ")))
 	}
 	b.WriteByte('\n')
 	for i := range r.Rows {

@@ -12,6 +12,8 @@ import (
 type rule struct {
 	id, title, wanted string
 	kvm               bool   // it is about what KVM does
+	x86               bool   // it is about guests of x86
+	place             bool   // its lines are a part of the placement, which changes whole
 	cost, source      string // what it costs, and who says so
 	look              func(*laid) verdict
 	// fix changes a copy of the domain; false: there is nothing to be done here. nil: nobody can.
@@ -34,6 +36,9 @@ func found(s check.Status, format string, args ...any) verdict {
 func (r *rule) verdict(l *laid) verdict {
 	if r.kvm && l.noKVM != "" && l.d.Type != "kvm" {
 		return found(check.NotApplicable, "the guest's CPU is emulated")
+	}
+	if r.x86 && !l.x86() {
+		return found(check.Unknown, "not looked at in guests of %s", l.arch)
 	}
 	return r.look(l)
 }
