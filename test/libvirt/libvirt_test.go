@@ -221,6 +221,7 @@ func (s *site) define() {
 <devices><input type='tablet' bus='usb'/><graphics type='vnc' passwd='tell0one'/></devices></domain>`), 0o600)
 	s.virsh("define", file).want(0)
 	defer func() { s.virsh("undefine", "d").want(0) }()
+	s.pool()
 	was := s.virsh("dumpxml", "--inactive", "--security-info", "d").out
 	fixed := filepath.Join(s.home, "fixed.xml")
 	explain := []string{"explain", "--connect", s.on, "--fix", fixed, "--define", "d"}
@@ -239,6 +240,24 @@ func (s *site) define() {
 	if back := s.virsh("dumpxml", "--inactive", "--security-info", "d").out; back != was {
 		t.Errorf("before\n%s\ntaken back\n%s", was, back)
 	}
+}
+
+// pool asks of a domain whose network card is a VF of a network: only libvirtd knows that it is.
+func (s *site) pool() {
+	s.t.Helper()
+	if s.uid != 0 {
+		return // a user's own libvirtd has no networks of devices
+	}
+	network, file := filepath.Join(s.home, "vfs.xml"), filepath.Join(s.home, "p.xml")
+	os.WriteFile(network, []byte(`<network><name>vfs</name><forward mode='hostdev' managed='yes'><pf dev='nmpf0'/></forward></network>`), 0o600)
+	os.WriteFile(file, []byte(`<domain type='qemu'><name>p</name><memory unit='MiB'>64</memory><vcpu>1</vcpu><os><type machine='q35'>hvm</type></os>
+<devices><interface type='network'><source network='vfs'/></interface></devices></domain>`), 0o600)
+	s.virsh("net-define", network).want(0)
+	s.virsh("define", file).want(0)
+	s.nm("explain", "--connect", s.on, "p").want(1, "a VF of network vfs")
+	s.nm("explain", file).want(1, "network vfs, which may be a pool of VFs")
+	s.virsh("undefine", "p").want(0)
+	s.virsh("net-undefine", "vfs").want(0)
 }
 
 // ended waits until no domain's QEMU runs.
