@@ -103,6 +103,8 @@ var cpuRules = []rule{
 			switch both := l.onCores(l.emulator); {
 			case l.emulator == nil && !l.pinned():
 				return found(check.Warn, "they float, as the vCPUs do")
+			case len(l.absent(l.emulator)) > 0:
+				v = found(check.Fail, "on CPUs %s, of which %s has no %s", topology.FormatList(l.emulator), l.host.Name, topology.FormatList(l.absent(l.emulator)))
 			case l.emulator == nil:
 				v = found(check.Warn, "no emulatorpin: they run on the vCPUs' CPUs too")
 			case !l.pinned():
@@ -178,9 +180,9 @@ var cpuRules = []rule{
 	},
 }
 
-// shares says whether a disk's thread may run on a vCPU's core.
+// shares says whether a disk's thread may run on a vCPU's core, or cannot run at all.
 func (l *laid) shares(t iothread) bool {
-	return len(t.cpus) == 0 || len(l.onCores(t.cpus)) > 0
+	return len(t.cpus) == 0 || len(l.onCores(t.cpus))+len(l.absent(t.cpus)) > 0
 }
 
 // some joins a few of many.

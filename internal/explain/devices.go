@@ -28,7 +28,9 @@ var deviceRules = []rule{
 			vm.Devices = slices.DeleteFunc(slices.Clone(vm.Devices), func(p plan.Device) bool {
 				return p.Node < 0 || slices.ContainsFunc(l.devices, func(d device) bool { return d.address == p.Address && d.shown == p.Node })
 			})
-			return len(vm.Devices) > 0 && domain.AddDevices(d, &vm, lower.Of(&vm)) == nil
+			low := lower.Of(&vm)
+			low.MMIO = l.low().MMIO // the window is for all of them
+			return len(vm.Devices) > 0 && domain.AddDevices(d, &vm, low) == nil
 		},
 	},
 	{

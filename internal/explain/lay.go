@@ -37,6 +37,8 @@ type laid struct {
 	keeps bool
 	why   string // why there is none
 	noKVM string // as Domain has it
+
+	caches map[int]int // CPU → place of its last-level cache in the host's list; see cache
 }
 
 // iothread is a thread of QEMU's for disks.
@@ -296,8 +298,14 @@ func (l *laid) readCells() error {
 		k.vcpus = slices.DeleteFunc(k.vcpus, func(v int) bool { return v >= l.vcpus })
 		k.mode, k.nodes = whole.mode, whole.nodes
 	}
-	for _, v := range whole.vcpus { // those that no cell names are libvirt's cell 0
-		if !slices.ContainsFunc(l.cells, func(c cell) bool { return slices.Contains(c.vcpus, v) }) {
+	named := make([]bool, l.vcpus)
+	for _, c := range l.cells {
+		for _, v := range c.vcpus {
+			named[v] = true
+		}
+	}
+	for v, ok := range named {
+		if !ok { // libvirt puts it into the first
 			l.cells[0].vcpus = append(l.cells[0].vcpus, v)
 		}
 	}

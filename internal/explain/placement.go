@@ -54,7 +54,7 @@ func (l *laid) kept() *plan.VM {
 	if vm.Nodes[0].PageBytes == 0 && len(l.shortBound(vm)) > 0 && len(l.shortOfPages(l.boundTo)) == 0 {
 		return nil // the pools are enough, but not where the memory would be bound to
 	}
-	if vm.EmulatorCPUs = l.emulator; len(l.emulator) == 0 || len(l.onCores(l.emulator)) > 0 {
+	if vm.EmulatorCPUs = l.emulator; len(l.emulator) == 0 || len(l.onCores(l.emulator))+len(l.absent(l.emulator)) > 0 {
 		vm.EmulatorCPUs = l.idle(vm)
 	}
 	for _, d := range l.devices {
@@ -84,14 +84,7 @@ func (l *laid) onCores(list []int) []int {
 	if !l.pinned() {
 		return list
 	}
-	cores := map[int]bool{}
-	for _, p := range l.pins {
-		for _, id := range p {
-			if c := l.host.CPU(id); c != nil && c.Online {
-				cores[c.Core] = true
-			}
-		}
-	}
+	cores := l.cores()
 	var both []int
 	for _, id := range list {
 		if c := l.host.CPU(id); c != nil && cores[c.Core] {
@@ -101,9 +94,33 @@ func (l *laid) onCores(list []int) []int {
 	return both
 }
 
+// cores are the host's cores that vCPUs may run on.
+func (l *laid) cores() map[int]bool {
+	cores := map[int]bool{}
+	for _, p := range l.pins {
+		for _, id := range p {
+			if c := l.host.CPU(id); c != nil && c.Online {
+				cores[c.Core] = true
+			}
+		}
+	}
+	return cores
+}
+
+// absent are those of some CPUs that the host does not have.
+func (l *laid) absent(list []int) []int {
+	var gone []int
+	for _, id := range list {
+		if c := l.host.CPU(id); c == nil || !c.Online {
+			gone = append(gone, id)
+		}
+	}
+	return gone
+}
+
 // idle are CPUs for QEMU's other threads: cores that no vCPU has, on the VM's nodes first.
 func (l *laid) idle(vm *plan.VM) []int {
-	nodes := l.under(vm.Pins)
+	nodes, cores := l.under(vm.Pins), l.cores()
 	isolated := false
 	for _, p := range vm.Pins {
 		if c := l.host.CPU(p[0]); c != nil && c.Isolated {
@@ -113,7 +130,7 @@ func (l *laid) idle(vm *plan.VM) []int {
 	var near, far []int
 	for i := range l.host.CPUs {
 		c := &l.host.CPUs[i]
-		if !c.Usable() || c.Isolated && isolated || len(l.onCores([]int{c.ID})) > 0 {
+		if !c.Usable() || c.Isolated && isolated || cores[c.Core] {
 			continue
 		}
 		if far = append(far, c.ID); slices.Contains(nodes, c.Node) {
@@ -204,13 +221,21 @@ func (l *laid) matches(t libvirtxml.DomainCPUTopology, strict bool) bool {
 
 // cache is the last-level cache of a CPU, by place in the host's list; -1: none. It may lie over several nodes.
 func (l *laid) cache(c *topology.CPU) int {
-	last, level := -1, 2
-	for i := range l.host.Caches {
-		if k := &l.host.Caches[i]; k.Level > level && slices.Contains(k.CPUs, c.ID) {
-			last, level = i, k.Level
+	if l.caches == nil {
+		l.caches = map[int]int{}
+		level := map[int]int{}
+		for i := range l.host.Caches {
+			for _, id := range l.host.Caches[i].CPUs {
+				if k := l.host.Caches[i].Level; k > max(level[id], 2) {
+					l.caches[id], level[id] = i, k
+				}
+			}
 		}
 	}
-	return last
+	if i, ok := l.caches[c.ID]; ok {
+		return i
+	}
+	return -1
 }
 
 // distances fills in how far the guest's nodes are from each other, where all of them are bound.

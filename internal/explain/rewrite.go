@@ -227,18 +227,18 @@ func (w *rewriter) element(o, a, b *element, depth int) error {
 
 // list changes the children of one name. It returns where the next new element goes.
 func (w *rewriter) list(up *element, is, was, shall []*element, at int, inserts map[int]string, depth int) (int, error) {
-	partner := align(was, shall) // for each of shall: its place in was, or -1
+	partner, err := align(was, shall) // for each of shall: its place in was, or -1
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", up.name, err)
+	}
 	next := 0
 	drop := func(to int) error {
 		for ; next < to; next++ {
 			if more := beyond(is[next], was[next]); more != "" {
 				return fmt.Errorf("%s has what this program does not know (%s): change the lines by hand", is[next].name, printable(more))
 			}
-			from := is[next].start
-			if line := strings.LastIndexByte(w.text[:from], '\n'); line >= 0 && strings.TrimSpace(w.text[line:from]) == "" {
-				from = line
-			}
-			w.edits = append(w.edits, edit{from, is[next].end, ""})
+			space, _ := w.before(is[next].start)
+			w.edits = append(w.edits, edit{is[next].start - len(space), is[next].end, ""})
 		}
 		return nil
 	}
@@ -271,8 +271,38 @@ func (w *rewriter) list(up *element, is, was, shall []*element, at int, inserts 
 }
 
 // align finds for each element of shall the one of was that it is or was: equal ones first, in their order, then
-// those between them that are akin.
-func align(was, shall []*element) []int {
+// those between them that are akin. It fails where that would take too long.
+func align(was, shall []*element) ([]int, error) {
+	const most = 1 << 22 // comparisons
+	head := 0
+	for head < len(was) && head < len(shall) && was[head].equal(shall[head]) {
+		head++
+	}
+	tail := 0
+	for tail < len(was)-head && tail < len(shall)-head && was[len(was)-1-tail].equal(shall[len(shall)-1-tail]) {
+		tail++
+	}
+	if (len(was)-head-tail)*(len(shall)-head-tail) > most {
+		return nil, fmt.Errorf("%d elements become %d: too many to compare", len(was), len(shall))
+	}
+	var partner []int
+	for i := range head {
+		partner = append(partner, i)
+	}
+	for _, p := range alignDifferent(was[head:len(was)-tail], shall[head:len(shall)-tail]) {
+		if p >= 0 {
+			p += head
+		}
+		partner = append(partner, p)
+	}
+	for i := range tail {
+		partner = append(partner, len(was)-tail+i)
+	}
+	return partner, nil
+}
+
+// alignDifferent does so for elements whose first and last differ.
+func alignDifferent(was, shall []*element) []int {
 	n, m := len(was), len(shall)
 	long := make([][]int32, n+1)
 	for i := range long {
@@ -404,11 +434,26 @@ func opened(tag string) string {
 	return tag
 }
 
+// before is the line break and the white space that a place in the text is behind; false: something else is before it in
+// its line.
+func (w *rewriter) before(at int) (string, bool) {
+	k := at
+	for k > 0 && (w.text[k-1] == ' ' || w.text[k-1] == '\t') {
+		k--
+	}
+	if k == 0 || w.text[k-1] != '\n' {
+		return "", false
+	}
+	if k > 1 && w.text[k-2] == '\r' {
+		k--
+	}
+	return w.text[k-1 : at], true
+}
+
 // lineBreak is what is before the end tag of an element that has lines of its own.
 func (w *rewriter) lineBreak(o *element, depth int) string {
-	line := strings.LastIndexByte(w.text[:o.start], '\n') + 1
-	if s := w.text[line:o.start]; strings.TrimSpace(s) == "" {
-		return "\n" + s
+	if space, ok := w.before(o.start); ok {
+		return space
 	}
 	return "\n" + strings.Repeat("  ", depth)
 }
@@ -418,9 +463,8 @@ func (w *rewriter) lineBreak(o *element, depth int) string {
 func (w *rewriter) render(up, k *element, depth int) string {
 	in := w.lineBreak(up, depth) + "  "
 	for _, kid := range up.kids {
-		line := strings.LastIndexByte(w.text[:kid.start], '\n') + 1
-		if s := w.text[line:kid.start]; line > 0 && strings.TrimSpace(s) == "" {
-			in = "\n" + s
+		if space, ok := w.before(kid.start); ok {
+			in = space
 			break
 		}
 	}

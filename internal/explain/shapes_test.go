@@ -190,3 +190,36 @@ func TestBytesStay(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// CPUs that the host does not have are no CPUs for QEMU's threads, and are not kept.
+func TestAbsentCPUs(t *testing.T) {
+	h := machine(t, "dl380g8")
+	d, err := Read(strings.NewReader(`<domain type='kvm'><name>d</name><memory unit='GiB'>2</memory><vcpu>2</vcpu><iothreads>1</iothreads><os><type machine='q35'>hvm</type></os>
+<cputune><vcpupin vcpu='0' cpuset='8'/><vcpupin vcpu='1' cpuset='9'/><emulatorpin cpuset='10,99'/><iothreadpin iothread='1' cpuset='98'/></cputune></domain>`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Explain(d, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row := r.row("cpu.emulator"); row.Status != check.Fail || !strings.Contains(row.Found, "has no 99") {
+		t.Errorf("%+v", row)
+	}
+	text, _, err := Fixed(d, h)
+	if err != nil || !strings.Contains(text, `vcpu='1' cpuset='9'`) || strings.Contains(text, "99") || strings.Contains(text, "98") || strings.Count(text, "cpuset='10-15'") != 2 {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// What takes too long to compare is refused.
+func TestManyElements(t *testing.T) {
+	d, err := Read(strings.NewReader(`<domain type='kvm'><name>d</name><memory unit='GiB'>2</memory><vcpu>2</vcpu><os><type machine='pc'>hvm</type></os><devices>` +
+		strings.Repeat("<controller type='ide'/><controller type='usb' model='piix3-uhci'/><input type='tablet' bus='usb'/>", 8000) + `</devices></domain>`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, _, err := Fixed(d, machine(t, "c6100")); err == nil && strings.Contains(text, "tablet") {
+		t.Error(text[:1000])
+	}
+}

@@ -13,13 +13,14 @@ import (
 // writer writes a domain's XML.
 type writer struct {
 	*rand.Rand
-	h     *topology.Host
-	b     strings.Builder
-	arch  string
-	vcpus int
-	cells int // 0: the guest sees none
-	usb   bool
-	units []string
+	h      *topology.Host
+	b      strings.Builder
+	arch   string
+	vcpus  int
+	cells  int // 0: the guest sees none
+	thread int // a disk's thread, by its ID; 0: there is none
+	usb    bool
+	units  []string
 }
 
 // Random returns a domain for a host, as somebody may have written it. Most are what libvirt takes.
@@ -153,10 +154,13 @@ func (w *writer) cpuCount() {
 	}
 	switch w.Intn(5) {
 	case 0:
-		w.say("  <iothreads>%d</iothreads>", 1+w.Intn(3))
+		w.thread = 1 + w.Intn(3)
+		w.say("  <iothreads>%d</iothreads>", w.thread)
 	case 1:
+		w.thread = 7
 		w.say("  <iothreads>3</iothreads><iothreadids><iothread id='2'/><iothread id='7'/></iothreadids>")
 	case 2:
+		w.thread = 5
 		w.say("  <iothreadids><iothread id='5'/></iothreadids>")
 	}
 }
@@ -179,6 +183,9 @@ func (w *writer) tuning() {
 		w.say("    <vcpupin vcpu='%d' cpuset='%s'/>", v, set)
 	}
 	w.maybe(2, "    <emulatorpin cpuset='%d-%d'/>", w.Intn(8), 8+w.Intn(8))
+	if w.thread > 0 {
+		w.maybe(2, "    <iothreadpin iothread='%d' cpuset='%d'/>", w.thread, w.Intn(12))
+	}
 	w.maybe(8, "    <vcpusched vcpus='0' scheduler='fifo' priority='1'/>")
 	w.maybe(20, "    <cachetune vcpus='0'><cache id='0' level='3' type='both' size='3' unit='MiB'/></cachetune>")
 	w.say("  </cputune>")

@@ -250,7 +250,7 @@ func (s *site) pool() {
 		return // a user's own libvirtd has no networks of devices
 	}
 	network, file := filepath.Join(s.home, "vfs.xml"), filepath.Join(s.home, "p.xml")
-	os.WriteFile(network, []byte(`<network><name>vfs</name><forward mode='hostdev' managed='yes'><address type='pci' domain='0' bus='0x41' slot='0x10' function='1'/></forward></network>`), 0o600)
+	os.WriteFile(network, []byte(`<network><name>vfs</name><forward mode='hostdev' managed='yes'><pf dev='nmpf0'/></forward></network>`), 0o600)
 	os.WriteFile(file, []byte(`<domain type='qemu'><name>p</name><memory unit='MiB'>64</memory><vcpu>1</vcpu><os><type machine='q35'>hvm</type></os>
 <devices><interface type='network'><source network='vfs'/></interface></devices></domain>`), 0o600)
 	s.virsh("net-define", network).want(0)

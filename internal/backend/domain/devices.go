@@ -109,7 +109,7 @@ func AddDevices(d *libvirtxml.Domain, vm *plan.VM, low lower.Machine) error {
 	return slots(nil, own)
 }
 
-// setHole makes the window for 64-bit BARs of the domain's root complex.
+// setHole makes the window for 64-bit BARs of the domain's root complex, if it has no larger one.
 func setHole(d *libvirtxml.Domain, bytes uint64) {
 	hole := &libvirtxml.DomainControllerPCIHole64{Size: bytes >> 10, Unit: "KiB"}
 	for i := range d.Devices.Controllers {
@@ -117,7 +117,9 @@ func setHole(d *libvirtxml.Domain, bytes uint64) {
 			if c.PCI == nil {
 				c.PCI = &libvirtxml.DomainControllerPCI{}
 			}
-			c.PCI.Hole64 = hole
+			if own := c.PCI.Hole64; own == nil || own.Unit == "KiB" && own.Size < hole.Size {
+				c.PCI.Hole64 = hole
+			}
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"nearmetal/internal/backend"
+	"nearmetal/internal/backend/lower"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 	"nearmetal/test/golden"
@@ -133,5 +134,37 @@ func TestMachine(t *testing.T) {
 	}
 	if got := Machine(&libvirtxml.Domain{}); got != "pc" {
 		t.Errorf("%q", got)
+	}
+}
+
+// A device that comes to a domain with an expander gets one of its own, with another bus number. A network card that is a
+// VF is moved, and not added again. A larger window stays.
+func TestAddDevicesAgain(t *testing.T) {
+	d := &libvirtxml.Domain{}
+	if err := d.Unmarshal(`<domain type='kvm'><devices><controller type='pci' index='0' model='pcie-root'><pcihole64 unit='KiB'>4294967296</pcihole64></controller>
+<interface type='hostdev'><source><address type='pci' domain='0' bus='0x41' slot='0x10' function='0'/></source></interface></devices></domain>`); err != nil {
+		t.Fatal(err)
+	}
+	vm := plan.VM{VCPUs: 2, Sockets: 2, Dies: 1, Cores: 1, Threads: 1, Nodes: []plan.Node{{ID: 0, VCPUs: []int{0}}, {ID: 1, VCPUs: []int{1}}}}
+	for i, address := range []string{"0000:41:10.0", "0000:41:10.1"} {
+		vm.Devices = []plan.Device{{Address: address, Node: i, BARBytes: 64 << 30}}
+		if err := AddDevices(d, &vm, lower.Of(&vm)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var buses []uint
+	for _, c := range d.Devices.Controllers {
+		if c.PCI != nil && c.PCI.Target != nil && c.PCI.Target.BusNr != nil {
+			buses = append(buses, *c.PCI.Target.BusNr)
+		}
+	}
+	if len(buses) != 2 || buses[0] != 64 || buses[1] < 80 || buses[1] > 250 {
+		t.Errorf("buses %v", buses)
+	}
+	if n := d.Devices.Interfaces[0].Address; n == nil || n.PCI == nil || len(d.Devices.Hostdevs) != 1 {
+		t.Errorf("%+v, and host devices %+v", n, d.Devices.Hostdevs)
+	}
+	if hole := d.Devices.Controllers[0].PCI.Hole64; hole.Size != 4294967296 {
+		t.Errorf("%+v", hole)
 	}
 }
