@@ -293,7 +293,7 @@ func (l *laid) shortOfPages(nodesOf func(cell int) []int) []string {
 			if len(b.MemoryHugePages.Hugepages) > 0 {
 				continue // in ordinary pages
 			}
-			page = 2 << 20
+			page = l.host.DefaultHugePage()
 		}
 		var have uint64
 		for _, id := range nodes {
