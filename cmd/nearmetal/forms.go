@@ -39,6 +39,9 @@ var forms = []struct {
 }{
 	{"ps", reflect.TypeFor[[]cluster.Record]()},
 	{"ps NAME", reflect.TypeFor[cluster.Record]()},
+	{"up", reflect.TypeFor[cluster.Record]()},
+	{"down", reflect.TypeFor[[]ended]()},
+	{"host recover", reflect.TypeFor[recovered]()},
 	{"top", reflect.TypeFor[[]load.VM]()},
 	{"traffic", reflect.TypeFor[traffic.Matrix]()},
 	{"verify", reflect.TypeFor[verify.Report]()},
