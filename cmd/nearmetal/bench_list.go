@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/bench/mpi"
+	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/run"
 	"nearmetal/internal/bench/suite"
 	"nearmetal/internal/terminal"
@@ -108,7 +112,7 @@ func newBenchShowCommand() *cobra.Command {
 		Short: "Show a suite's file",
 		Long: `Shows the file that a suite is read from: what is run, swept, read and checked.
 Copied to ~/.config/nearmetal/suites and changed, it takes the place of the
-shipped one.`,
+shipped one. A suite that a run in ./nearmetal-bench had by --suite is found.`,
 		Example:           "  nearmetal bench show osu\n  nearmetal bench show hpl >~/.config/nearmetal/suites/hpl.yaml",
 		Args:              exactArgs("SUITE"),
 		ValidArgsFunction: completeSuites,
@@ -121,7 +125,15 @@ shipped one.`,
 		}
 		picked, err := suite.Select(list, args)
 		if err != nil {
-			return &usageError{err}
+			if list, more := suite.All(suitesOfRuns()); more == nil {
+				picked, more = suite.Select(list, args)
+				if more == nil {
+					err = nil
+				}
+			}
+		}
+		if err != nil {
+			return &usageError{fmt.Errorf("%w; --suite FILE names the file of another", err)}
 		}
 		text, err := picked[0].Source()
 		if err != nil {
@@ -131,4 +143,30 @@ shipped one.`,
 		return err
 	}
 	return cmd
+}
+
+// suitesOfRuns returns the files of suites that the runs in benchFolder named, as far as they are there and suites still, those of
+// later runs last.
+func suitesOfRuns() []string {
+	folders, err := filepath.Glob(filepath.Join(benchFolder, "*", record.RunFile))
+	if err != nil {
+		return nil
+	}
+	var files []string
+	for _, f := range folders {
+		run, err := record.LoadRun(filepath.Dir(f))
+		if err != nil {
+			continue
+		}
+		for i, word := range run.Command {
+			file, joined := strings.CutPrefix(word, "--suite=")
+			if word == "--suite" && i+1 < len(run.Command) {
+				file, joined = run.Command[i+1], true
+			}
+			if _, err := suite.All([]string{file}); joined && err == nil && !slices.Contains(files, file) {
+				files = append(files, file)
+			}
+		}
+	}
+	return files
 }

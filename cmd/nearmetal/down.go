@@ -6,11 +6,19 @@ import (
 	"nearmetal/internal/cluster/client"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/job"
+	"nearmetal/internal/terminal"
 )
+
+// ended is a cluster that down ended, or could not end.
+type ended struct {
+	Name  string   `json:"name"`
+	Lost  []string `json:"lost"`            // lines on what programs had written and nobody keeps
+	Error string   `json:"error,omitempty"` // why it did not end
+}
 
 func newDownCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "down [NAME...] [--all]",
+		Use:     "down [NAME...] [--all] [--json]",
 		GroupID: groupCluster,
 		Short:   "End clusters",
 		Long: `Ends clusters: programs are killed, shares written back, VMs powered off, and
@@ -24,6 +32,7 @@ $NEARMETAL_CLUSTER, or the only cluster that runs.`,
 		},
 	}
 	all := cmd.Flags().Bool("all", false, "end all of the user's clusters")
+	asJSON := addJSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := progress(cmd)
 		defer p.Close()
@@ -49,15 +58,20 @@ $NEARMETAL_CLUSTER, or the only cluster that runs.`,
 		ctx, stop := interruptible()
 		defer stop()
 		var failed errorList
+		list := []ended{}
 		for _, name := range args {
 			name, err := clusterTarget(cmd, name)
 			if err != nil {
 				return err
 			}
+			e := ended{Name: name, Lost: []string{}}
 			c, err := client.Connect(ctx, name)
 			if err == nil {
-				for _, line := range job.Lost(c) {
-					p.Printf("%s", line)
+				e.Name, e.Lost = c.Record.Name, append(e.Lost, job.Lost(c)...)
+				for _, line := range e.Lost {
+					if !*asJSON {
+						p.Printf("%s", line)
+					}
 				}
 				step := p.Start("ending " + c.Record.Name)
 				err = c.Down(ctx)
@@ -65,7 +79,15 @@ $NEARMETAL_CLUSTER, or the only cluster that runs.`,
 				c.Close()
 			}
 			if err != nil {
+				e.Error = err.Error()
 				failed = append(failed, err)
+			}
+			list = append(list, e)
+		}
+		if *asJSON {
+			p.Close()
+			if err := terminal.PrintJSON(cmd.OutOrStdout(), list); err != nil {
+				return err
 			}
 		}
 		if failed != nil {

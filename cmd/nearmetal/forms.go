@@ -39,6 +39,9 @@ var forms = []struct {
 }{
 	{"ps", reflect.TypeFor[[]state.Record]()},
 	{"ps NAME", reflect.TypeFor[state.Record]()},
+	{"up", reflect.TypeFor[state.Record]()},
+	{"down", reflect.TypeFor[[]ended]()},
+	{"host recover", reflect.TypeFor[recovered]()},
 	{"top", reflect.TypeFor[[]load.VM]()},
 	{"traffic", reflect.TypeFor[traffic.Matrix]()},
 	{"verify", reflect.TypeFor[verify.Report]()},

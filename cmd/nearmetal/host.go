@@ -10,6 +10,7 @@ import (
 	_ "nearmetal/internal/host/device" // its kinds of changes
 	"nearmetal/internal/host/novaregion"
 	"nearmetal/internal/slurm"
+	"nearmetal/internal/terminal"
 )
 
 func newHostCommand() *cobra.Command {
@@ -25,9 +26,15 @@ made. recover undoes what a kill, a crash or a reboot left half done.`,
 	return cmd
 }
 
+// recovered is what host recover did.
+type recovered struct {
+	Undone  []string `json:"undone"`  // changes of this host
+	Removed []string `json:"removed"` // what jobs had left
+}
+
 func newHostRecoverCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "recover",
+		Use:   "recover [--json]",
 		Short: "Undo what was left half done",
 		Long: `Undoes the changes of commands that were killed before their end. What ended
 well (VFs that were made, devices handed to users) stays; a reboot takes that
@@ -37,19 +44,30 @@ boot and in the epilog of jobs: where nothing is to be done it is quick.`,
 		Example: "  nearmetal host recover",
 		Args:    noArgs,
 	}
+	asJSON := addJSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		did, err := change.Recover(change.Dir)
-		sayUndone(cmd, did)
+		undone, err := change.Recover(change.Dir)
 		err = errors.Join(err, change.Check(change.Dir))
-		if os.Geteuid() != 0 {
-			return err // only root has kept anything for jobs
+		var removed []string
+		if os.Geteuid() == 0 { // only root has kept anything for jobs
+			state, bad := slurm.StateFolder()
+			if state != "" {
+				jobs, more, e := slurm.Sweep{State: state}.Run(cmd.Context())
+				removed, undone, bad = jobs, append(undone, more...), errors.Join(bad, e)
+			}
+			_, lost := novaregion.Host.Sweep()
+			err = errors.Join(err, bad, lost)
 		}
-		state, bad := slurm.StateFolder()
-		if state != "" {
-			bad = errors.Join(bad, sweepJobs(cmd, slurm.Sweep{State: state}))
+		if !*asJSON {
+			sayRemoved(cmd, removed)
+			sayUndone(cmd, undone)
+			return err
 		}
-		_, lost := novaregion.Host.Sweep()
-		return errors.Join(err, bad, lost)
+		r := recovered{Undone: []string{}, Removed: append([]string{}, removed...)}
+		for _, c := range undone {
+			r.Undone = append(r.Undone, c.String())
+		}
+		return errors.Join(terminal.PrintJSON(cmd.OutOrStdout(), r), err)
 	}
 	return cmd
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // planFormats are those of nearmetal plan --format.
-var planFormats = []string{"text", "yaml", "json", "qemu", "libvirt", "vsphere", "openstack", "openstack-tofu", "openstack-json", "openstack-yaml"}
+var planFormats = []string{"text", "yaml", "json", "svg", "qemu", "libvirt", "vsphere", "openstack", "openstack-tofu", "openstack-json", "openstack-yaml"}
 
 func newPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -51,7 +51,7 @@ client, with what is lost there. --match FLAVORS says which flavors of a cloud
 fit the plan, and what each of the others lacks; it fails where none fits.
 --json is --format json.`,
 		Example: `  nearmetal plan -f cluster.yaml --explain
-  nearmetal plan --vms 2 --vcpus 22 --host node17.tar.gz --svg plan.svg
+  nearmetal plan --vms 2 --vcpus 22 --host node17.tar.gz -o plan.svg
   nearmetal plan -f cluster.yaml --format yaml >plan.yaml
   nearmetal plan -f cluster.yaml --format libvirt --dir domains
   nearmetal plan -f cluster.yaml --format openstack >ask.sh
@@ -64,26 +64,16 @@ fit the plan, and what each of the others lacks; it fails where none fits.
 	read := addClusterFlags(cmd)
 	hosts := cmd.Flags().StringArray("host", nil, "a `HOST` to plan for: folder, archive, hwloc's XML or description; repeatable")
 	explain := cmd.Flags().Bool("explain", false, "say why, and what was turned down")
-	format := cmd.Flags().String("format", "text", "`FORMAT`: text, yaml, json, qemu for the plan's part of QEMU's command lines, libvirt for domains, vsphere for ESXi's settings (JSON), or openstack for commands of its client (openstack-tofu, openstack-json, openstack-yaml: the same for OpenTofu and as data)")
+	o := addOutputFlags(cmd, planFormats, "`FORMAT`: text, yaml, json, svg for a picture, qemu for the plan's part of QEMU's command lines, libvirt for domains, vsphere for ESXi's settings (JSON), or openstack for commands of its client (openstack-tofu, openstack-json, openstack-yaml: the same for OpenTofu and as data)")
 	match := cmd.Flags().String("match", "", "say which `FLAVORS` fit: a file with what openstack flavor list --long -f json prints; - is the input")
 	dir := cmd.Flags().String("dir", "", "with --format libvirt: write each domain to `DIR`/NAME.xml, and overwrite nothing")
-	svg := cmd.Flags().String("svg", "", "write a picture to `FILE`")
 	move := cmd.Flags().String("move", "", "`PLAN` (YAML or JSON) of running VMs that are to be moved")
 	to := cmd.Flags().String("to", "", "`HOST` that --move is to")
-	asJSON := addJSONFlag(cmd)
-	cmd.MarkFlagsMutuallyExclusive("json", "format")
-	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *asJSON {
-			*format = "json"
-		}
-		if !slices.Contains(planFormats, *format) {
-			return usagef("--format %q: one of %s", *format, strings.Join(planFormats, ", "))
-		}
-		if *match != "" && (*format != "text" && *format != "json" || *move != "") {
+	show := func(cmd *cobra.Command, out io.Writer, format string) error {
+		if *match != "" && (format != "text" && format != "json" || *move != "") {
 			return usagef("--match goes with --format text or json, and without --move")
 		}
-		if *dir != "" && *format != "libvirt" {
+		if *dir != "" && format != "libvirt" {
 			return usagef("--dir goes with --format libvirt")
 		}
 		if (*move == "") != (*to == "") {
@@ -94,7 +84,7 @@ fit the plan, and what each of the others lacks; it fails where none fits.
 			return err
 		}
 		if *move != "" {
-			return showMove(cmd.OutOrStdout(), *move, *to, *format, c)
+			return showMove(out, *move, *to, format, c)
 		}
 		if err := fitPlan(c); err != nil {
 			return err
@@ -107,46 +97,56 @@ fit the plan, and what each of the others lacks; it fails where none fits.
 			return err
 		}
 		p.Warnings = append(p.Warnings, backend.Unused(c)...)
-		if *svg != "" {
-			if err := wholefile.Write(*svg, func(w io.Writer) error { return p.SVG(w, list, ledger) }); err != nil {
+		if *o.svg != "" {
+			if err := wholefile.Write(*o.svg, func(w io.Writer) error { return p.SVG(w, list, ledger) }); err != nil {
 				return err
 			}
+		}
+		if format == "svg" {
+			return p.SVG(out, list, ledger)
 		}
 		translated, err := translate(c, p, list)
 		if err != nil {
 			return err
 		}
-		if *format == "vsphere" {
+		if format == "vsphere" {
 			if translated == nil {
 				return usagef("--format vsphere goes with --on vsphere")
 			}
-			return translated.JSON(cmd.OutOrStdout())
+			return translated.JSON(out)
 		}
 		if *match != "" {
-			return showMatch(cmd.OutOrStdout(), *match, *format, *explain, c, p)
+			return showMatch(out, *match, format, *explain, c, p)
 		}
-		if strings.HasPrefix(*format, "openstack") {
-			return showRequest(cmd.OutOrStdout(), *format, c, p)
+		if strings.HasPrefix(format, "openstack") {
+			return showRequest(out, format, c, p)
 		}
-		if *format == "libvirt" {
-			return showDomains(cmd.OutOrStdout(), *dir, c, p, list)
+		if format == "libvirt" {
+			return showDomains(out, *dir, c, p, list)
 		}
-		if *format == "qemu" {
-			return render(cmd.Context(), cmd.OutOrStdout(), *format, c, p)
+		if format == "qemu" {
+			return render(cmd.Context(), out, format, c, p)
 		}
-		if err := p.Write(cmd.OutOrStdout(), *format, *explain); err != nil || *format != "text" {
+		if err := p.Write(out, format, *explain); err != nil || format != "text" {
 			return err
 		}
 		if translated != nil {
-			_, err = io.WriteString(cmd.OutOrStdout(), "\n"+translated.Text())
+			_, err = io.WriteString(out, "\n"+translated.Text())
 			return err
 		}
 		more := ""
 		if !*explain {
 			more = " (--explain says why)"
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "\n%s%s\n", p.Short(c.Accel), more)
+		_, err = fmt.Fprintf(out, "\n%s%s\n", p.Short(c.Accel), more)
 		return err
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		format, err := o.settle(cmd)
+		if err != nil {
+			return err
+		}
+		return o.write(cmd, func(w io.Writer) error { return show(cmd, w, format) })
 	}
 	return cmd
 }

@@ -53,7 +53,7 @@ func newBenchReportCommand() *cobra.Command {
 // addReportFlags makes cmd write reports: its arguments are folders of runs.
 func addReportFlags(cmd *cobra.Command) {
 	output := cmd.Flags().StringP("output", "o", "", "the page's `FILE.html`, or a folder for all that is written")
-	formats := cmd.Flags().StringSlice("format", []string{"html", "text"}, "the `FORMATS` that are written: "+strings.Join(reporting.Formats, ", "))
+	formats := cmd.Flags().StringSlice("format", []string{"html", "text"}, "the `FORMATS` that are written: "+strings.Join(reporting.Formats, ", ")+"; or json alone, the same as --json")
 	tolerance := cmd.Flags().String("tolerance", "", "`LOSS` of performance that is accepted, like 5%, 0.05 or 4/48 (default: computed)")
 	cmd.Flags().StringVar(tolerance, "gauge", "", "the old name of --tolerance")
 	if err := cmd.Flags().MarkDeprecated("gauge", "it is called --tolerance"); err != nil { // until 0.2.0
@@ -62,9 +62,12 @@ func addReportFlags(cmd *cobra.Command) {
 	name := cmd.Flags().String("paper", "", "lay the run beside what a `PAPER` prints: "+strings.Join(paper.Names(), ", "))
 	asJSON := addJSONFlag(cmd)
 	suites := addSuiteFlag(cmd)
-	complete(cmd, "format", reporting.Formats)
+	complete(cmd, "format", append(slices.Clone(reporting.Formats), "json"))
 	complete(cmd, "paper", paper.Names())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(*formats) == 1 && (*formats)[0] == "json" {
+			*asJSON, *formats = true, nil
+		}
 		for _, f := range *formats {
 			if !slices.Contains(reporting.Formats, f) {
 				return usagef("--format %q is none of %s", f, strings.Join(reporting.Formats, ", "))
@@ -95,7 +98,10 @@ func addReportFlags(cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		if *asJSON {
+		switch {
+		case *asJSON && *output != "" && *output != "-":
+			return wholefile.Write(*output, func(w io.Writer) error { return terminal.PrintJSON(w, r.View()) })
+		case *asJSON:
 			return terminal.PrintJSON(cmd.OutOrStdout(), r.View())
 		}
 		if len(args) == 0 {

@@ -32,9 +32,14 @@ func newSlurmSweepCommand() *cobra.Command {
 // sweepJobs runs s and says what it did.
 func sweepJobs(cmd *cobra.Command, s slurm.Sweep) error {
 	jobs, undone, err := s.Run(cmd.Context())
+	sayRemoved(cmd, jobs)
+	sayUndone(cmd, undone)
+	return err
+}
+
+// sayRemoved says what jobs had left.
+func sayRemoved(cmd *cobra.Command, jobs []string) {
 	for _, j := range jobs {
 		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: removed: %s\n", terminal.Clean(j))
 	}
-	sayUndone(cmd, undone)
-	return err
 }

@@ -28,7 +28,7 @@ hwloc-gather-topology (.tar.gz, .tar.bz2), from hwloc's XML, or from a
 description (.machine). --vsphere reads an ESXi host by its name in
 the vCenter of GOVC_URL (docs/vsphere.md).`,
 		Example: `  nearmetal topology
-  nearmetal topology --svg host.svg
+  nearmetal topology -o host.svg
   nearmetal topology --root node17.tar.gz --json
   lstopo node17.xml && nearmetal topology --hwloc node17.xml
   nearmetal topology --vsphere esx1.example.com`,
@@ -36,10 +36,13 @@ the vCenter of GOVC_URL (docs/vsphere.md).`,
 	}
 	root := cmd.Flags().String("root", "", "`HOST`: a folder with sys/ and proc/ in it, an archive, hwloc's XML or a description, instead of this host")
 	xml := cmd.Flags().String("hwloc", "", "hwloc's XML, `FILE`, as lstopo writes it, instead of this host")
-	svg := cmd.Flags().String("svg", "", "write a picture to `FILE`")
 	vsphere := cmd.Flags().String("vsphere", "", "the ESXi `HOST` of that name or path in vCenter, instead of this host")
-	asJSON := addJSONFlag(cmd)
+	o := addOutputFlags(cmd, []string{"text", "json", "svg"}, "`FORMAT`: text, json, or svg for a picture")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		format, err := o.settle(cmd)
+		if err != nil {
+			return err
+		}
 		if *root != "" && *xml != "" {
 			return usagef("--root and --hwloc are both given: one host is shown")
 		}
@@ -50,19 +53,22 @@ the vCenter of GOVC_URL (docs/vsphere.md).`,
 		if err != nil {
 			return err
 		}
-		if *svg != "" {
-			pic := topology.Picture{Title: "topology of " + h.Name, Hosts: []*topology.Host{h}}
-			if err := wholefile.Write(*svg, pic.SVG); err != nil {
+		pic := topology.Picture{Title: "topology of " + h.Name, Hosts: []*topology.Host{h}}
+		if *o.svg != "" {
+			if err := wholefile.Write(*o.svg, pic.SVG); err != nil || format == "text" && *o.file == "" {
 				return err
 			}
 		}
-		switch {
-		case *asJSON:
-			return terminal.PrintJSON(cmd.OutOrStdout(), h)
-		case *svg == "":
-			_, err = io.WriteString(cmd.OutOrStdout(), h.Text())
-		}
-		return err
+		return o.write(cmd, func(w io.Writer) error {
+			switch format {
+			case "json":
+				return terminal.PrintJSON(w, h)
+			case "svg":
+				return pic.SVG(w)
+			}
+			_, err := io.WriteString(w, h.Text())
+			return err
+		})
 	}
 	cmd.AddCommand(newTopologyGatherCommand())
 	return cmd

@@ -13,7 +13,8 @@ import (
 func TestJSON(t *testing.T) {
 	lab(t)
 	up(t, "form", 2)
-	for command, file := range map[string]string{"ps": "ps", "ps form": "ps-name", "top": "top", "verify form": "verify"} {
+	for _, c := range [][2]string{{"ps", "ps"}, {"ps form", "ps-name"}, {"ps form", "up"}, {"top", "top"}, {"verify form", "verify"}} {
+		command, file := c[0], c[1]
 		out, errs, _ := answer(t, append(strings.Fields(command), "--json")...)
 		text, err := os.ReadFile("../../docs/reference/json/" + file + ".schema.json")
 		if err != nil {

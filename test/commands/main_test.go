@@ -56,6 +56,9 @@ func upWith(t *testing.T, name string, n int, o cluster.Start) *cluster.Cluster 
 	t.Helper()
 	s := &spec.Cluster{Name: name, Backend: fake.Options{Dir: t.TempDir()}.Name(), Shares: []spec.Share{},
 		VMs: []spec.Group{{Name: "vm", Count: n, VCPUs: 1, Memory: 128 << 20}}}
+	if o.Spec != nil { // only its VMs
+		s.VMs = o.Spec.VMs
+	}
 	spec.Defaults(s)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"nearmetal/internal/cluster"
+	"nearmetal/internal/spec"
 )
 
 // A VM is NAME/VM in every command.
@@ -70,5 +73,22 @@ func TestTargets(t *testing.T) {
 	}
 	if _, err := os.Stat(file + ".copy"); err != nil {
 		t.Error(err)
+	}
+}
+
+// VMs that the cluster file names are called so by every command.
+func TestNamedVMs(t *testing.T) {
+	lab(t)
+	upWith(t, "named", 0, cluster.Options{Spec: &spec.Cluster{VMs: []spec.Group{{Names: []string{"login", "gpu-7"}, VCPUs: 1, Memory: 128 << 20}}}})
+	if out, errs, code := answer(t, "ps", "named"); code != 0 || !strings.Contains(out, "login") || !strings.Contains(out, "gpu-7") {
+		t.Errorf("%d, %q, %q", code, out, errs)
+	}
+	for _, vm := range []string{"login", "gpu-7"} {
+		if out, errs, code := answer(t, "exec", "named/"+vm, "--", "echo", "here"); code != 0 || !strings.HasSuffix(out, "here\n") {
+			t.Errorf("%s: %d, %q, %q", vm, code, out, errs)
+		}
+	}
+	if _, errs, code := answer(t, "exec", "named/vm0", "--", "true"); code == 0 {
+		t.Errorf("vm0 is there: %q", errs)
 	}
 }

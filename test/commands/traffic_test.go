@@ -32,7 +32,7 @@ func TestTraffic(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &m); code != 0 || err != nil || len(m.Pairs) != 1 || m.Pairs[0].Classes[2] != 1 {
 		t.Errorf("%d, %v, %q, %q", code, err, out, errs)
 	}
-	if b, err := os.ReadFile(picture); err != nil || !strings.Contains(string(b), "0 → 1: 4 KiB") {
+	if b, err := os.ReadFile(picture); err != nil || !strings.Contains(string(b), "0 (vm0) → 1 (vm1): 4 KiB") {
 		t.Errorf("%v, %s", err, b)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "vm2"), []byte("nearmetal-traffic 1\nself 1 7 vm2\nto a b c\n"), 0o600); err != nil {

@@ -168,6 +168,9 @@ func (o *osuReader) fail(format string, a ...any) error {
 
 // unprefixed splits a line into what a launcher wrote before it and the line. Blanks that end it are cut off.
 func unprefixed(line string) (prefix, rest string) {
+	if line == "" || line[0] == '#' {
+		return "", line
+	}
 	if m := timePrefix().FindStringSubmatchIndex(line); m != nil {
 		if line = line[m[1]:]; m[2] >= 0 {
 			return "time", line
@@ -190,9 +193,11 @@ func (o *osuReader) read(raw string) error {
 		return nil
 	case strings.HasPrefix(line, "# OSU ") || strings.HasPrefix(line, "# OMB"):
 		return o.begin(prefix, line[2:])
-	case strings.HasPrefix(line, "# Number of "):
-		return o.setBefore(line)
-	case osuFailed().MatchString(line):
+	case strings.Contains(line, "# OSU ") || strings.Contains(line, "# OMB"):
+		return fmt.Errorf("line %d: %q: a title stands behind other text, which is not known", o.line, clip(line[strings.Index(line, "# O")+2:]))
+	case o.setBefore(line):
+		return nil
+	case line[0] != '#' && (len(fields) < 2 || !osuNumber().MatchString(fields[1])) && osuFailed().MatchString(line):
 		return o.failed(line)
 	case o.title == "":
 		return nil
@@ -220,11 +225,11 @@ func (o *osuReader) begin(prefix, line string) error {
 	return nil
 }
 
-// setBefore keeps a line that comes before the title that it is about.
-func (o *osuReader) setBefore(line string) error {
+// setBefore keeps a line that comes before the title that it is about, and reports whether this is one.
+func (o *osuReader) setBefore(line string) bool {
 	m := osuBefore().FindStringSubmatch(line)
 	if m == nil {
-		return o.fail("%q is not known", clip(line))
+		return false
 	}
 	if m[1] == "forked" {
 		m[1] = "processes in " + m[2]
@@ -232,7 +237,7 @@ func (o *osuReader) setBefore(line string) error {
 		m[1] = strings.ToLower(m[1]) + " threads"
 	}
 	o.before = append(o.before, m[3]+" "+m[1])
-	return nil
+	return true
 }
 
 // comment reads a line that begins with #: a setting, or the head of a table.

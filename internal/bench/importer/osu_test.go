@@ -321,6 +321,7 @@ func TestOSUBroken(t *testing.T) {
 		"# OSU MPI Multiple Bandwidth / Message Rate Test v7.4\n# [ pairs: 1 ] [ window size: varied ]\n":                     "is not known",
 		"# OSU MPI_Put Latency Test v7.4\n" + head:                                                                            "no lines of results",
 		head + "# OSU MPI All-to-Allx Latency Test v7.4\n":                                                                    "All-to-Allx",
+		head + "  # OSU MPI Latency Test v7.4\n# Size       Avg Latency(us)\n128 1.2\n":                                       "behind other text",
 		head + "# OSU Latency Test\n":                                                                                         "OSU Latency Test",
 	} {
 		if r, err := Read("x", []byte(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"OSU `) {
@@ -328,9 +329,11 @@ func TestOSUBroken(t *testing.T) {
 		}
 	}
 	for text, failed := range map[string]int{
-		head + "16 1.2\n":   0,
-		head + "16 -nan\n":  1,
-		head + "16 -3.00\n": 1,
+		head + "16 1.2\n":                       0,
+		"# Number of nodes: 2\n1 2\n" + head:    0,
+		head + "# done\n# Number of nodes: 2\n": 0,
+		head + "16 -nan\n":                      1,
+		head + "16 -3.00\n":                     1,
 		head + "16 1.2\nDATA VALIDATION ERROR: osu_latency exited with status 1 on message size 16.\n": 1,
 		head + "16 1.2\nmpirun noticed that process rank 1 with PID 7 on node n exited on signal 11\n": 2,
 		head + "16 1.2\nsrun: error: n2: task 1: Exited with exit code 1\n":                            2,
