@@ -50,7 +50,7 @@ const (
 	nextSecrets                   // that, with its passwords
 )
 
-// readXML reads a version of a domain.
+// readXML reads a version of a domain, and the networks that it names.
 func readXML(ctx context.Context, c *libvirtd.Conn, d *libvirtd.Domain, v domainText) (*explain.Domain, string, error) {
 	var text string
 	var err error
@@ -64,9 +64,20 @@ func readXML(ctx context.Context, c *libvirtd.Conn, d *libvirtd.Domain, v domain
 	}
 	e, err := explain.Read(strings.NewReader(text))
 	if err != nil {
-		err = fmt.Errorf("domain %s: %w", terminal.Clean(d.Name), err)
+		return nil, "", fmt.Errorf("domain %s: %w", terminal.Clean(d.Name), err)
 	}
-	return e, text, err
+	e.Networks = map[string]string{}
+	for _, name := range e.NetworkNames() {
+		network, err := c.Network(ctx, name)
+		var said *libvirtd.Said
+		switch {
+		case err == nil:
+			e.Networks[name] = network
+		case !errors.As(err, &said): // a daemon that has no such network leaves it unknown
+			return nil, "", err
+		}
+	}
+	return e, text, nil
 }
 
 // completeDomain completes the names of domains of a libvirtd that runs.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/explain"
+	"nearmetal/internal/host"
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/libvirtd"
 	"nearmetal/internal/terminal"
@@ -33,9 +34,13 @@ FILE may be -, standard input; a name without a slash that is no file is a
 domain's. --host names another host: a captured tree, an archive of nearmetal
 topology gather, hwloc's XML or a description.
 
---fix writes the XML with all of these lines to a new file; the domain itself is
-left alone until you give that file to virsh define, or say --define: then the
-old XML is kept beside it, in FILE.old. See docs/libvirt.md.
+A sound placement of the domain's own is kept, and what it leaves open is filled
+in; any other is replaced whole.
+
+--fix writes the XML with all of these lines to a new file, and leaves all other
+bytes as they are. The domain itself is left alone until you give that file to
+virsh define, or say --define: then the old XML is kept next to it, in FILE.old.
+See docs/libvirt.md.
 
 The exit status is 1 if a row fails; a warning costs something, or may.`,
 		Example: `  nearmetal explain vm0
@@ -90,10 +95,14 @@ The exit status is 1 if a row fails; a warning costs something, or may.`,
 			return err
 		}
 		d := src.domain
-		if src.conn != nil && *on == "" {
+		switch {
+		case *on != "":
+		case src.conn != nil:
 			if d.NoKVM, err = src.conn.NoKVM(ctx); err != nil {
 				return err
 			}
+		default:
+			d.NoKVM = noKVM()
 		}
 		if *fix != "" {
 			return src.fix(ctx, cmd, h, *fix, *define)
@@ -117,6 +126,15 @@ The exit status is 1 if a row fails; a warning costs something, or may.`,
 		return err
 	}
 	return cmd
+}
+
+// noKVM says why no VM runs under KVM on this host; "": one may. What this user may not do libvirtd may.
+func noKVM() string {
+	_, _, err := host.DetectAccel("kvm")
+	if err == nil || errors.Is(err, fs.ErrPermission) {
+		return ""
+	}
+	return strings.TrimPrefix(err.Error(), "accel kvm: ")
 }
 
 // readDomain reads the XML of a file, or of standard input for "-".
@@ -176,8 +194,19 @@ func openDomain(ctx context.Context, cmd *cobra.Command, arg, uri string, v doma
 		return &source{domain: d}, err
 	}
 	c, err := connectLibvirtd(ctx, uri)
-	if err != nil {
-		return nil, fmt.Errorf("%s is no file, and as a domain: %w", terminal.Clean(arg), err)
+	var none *libvirtd.NoDaemon
+	switch {
+	case err == nil:
+	case uri != "":
+		return nil, err
+	case errors.As(err, &none) && !none.Address.Session && !errors.Is(err, fs.ErrPermission):
+		start := "systemctl start libvirtd"
+		if os.Geteuid() != 0 { // root has no session
+			start += ", or --connect qemu:///session"
+		}
+		return nil, fmt.Errorf("%s: not a file, and libvirtd is not running (%s)", terminal.Clean(arg), start)
+	default:
+		return nil, fmt.Errorf("%s: not a file; as a domain: %w", terminal.Clean(arg), err)
 	}
 	s := &source{conn: c}
 	s.of, err = findDomain(ctx, c, arg)
@@ -240,7 +269,7 @@ func explainHost(name string) (*topology.Host, error) {
 func fixDomain(cmd *cobra.Command, d *explain.Domain, h *topology.Host, path string, mode fs.FileMode) error {
 	text, did, err := explain.Fixed(d, h)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", terminal.Clean(d.Name), err)
 	}
 	if path == "-" {
 		_, err = io.WriteString(cmd.OutOrStdout(), text)
@@ -258,11 +287,16 @@ func fixDomain(cmd *cobra.Command, d *explain.Domain, h *topology.Host, path str
 			return err
 		}
 	}
+	if len(d.Lost) > 0 {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), "kept  as it is, not known here: "+strings.Join(d.Lost, ", ")); err != nil {
+			return err
+		}
+	}
 	again, err := explain.Read(strings.NewReader(text))
 	if err != nil {
 		return err
 	}
-	again.NoKVM = d.NoKVM
+	again.NoKVM, again.Networks = d.NoKVM, d.Networks
 	left, err := explain.Explain(again, h)
 	if err != nil {
 		return err

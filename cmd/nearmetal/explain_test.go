@@ -41,3 +41,12 @@ func TestExplain(t *testing.T) {
 		}
 	}
 }
+
+// A name that is neither a file nor, without libvirtd, a domain is one line that says what to do.
+func TestExplainNothing(t *testing.T) {
+	t.Setenv("LIBVIRT_DEFAULT_URI", "qemu:///system?socket=/nonexistent/libvirt-sock")
+	_, err := command(t, newExplainCommand, "--host", "../../test/topology/c6100.machine", "foo")
+	if err == nil || !strings.HasPrefix(err.Error(), "foo: not a file, and libvirtd is not running (systemctl start libvirtd") {
+		t.Errorf("%v", err)
+	}
+}

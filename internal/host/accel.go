@@ -57,7 +57,7 @@ func (h Host) kvmBroken() error {
 	case errors.Is(err, os.ErrNotExist):
 		return errors.New("no /dev/kvm (load the module kvm_intel or kvm_amd, or switch virtualization on in the firmware)")
 	case errors.Is(err, os.ErrPermission):
-		return errors.New("/dev/kvm: permission denied (be a member of the group kvm)")
+		return fmt.Errorf("/dev/kvm: %w (be a member of the group kvm)", os.ErrPermission)
 	case err != nil:
 		return fmt.Errorf("/dev/kvm: %w", errors.Unwrap(err))
 	}

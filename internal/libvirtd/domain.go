@@ -133,6 +133,17 @@ func (c *Conn) Defined(ctx context.Context, d *Domain, secrets bool) (string, er
 	return call(ctx, c, func() (string, error) { return c.rpc.DomainGetXMLDesc(d.d, flags) })
 }
 
+// Network returns the XML of one of the daemon's networks.
+func (c *Conn) Network(ctx context.Context, name string) (string, error) {
+	return call(ctx, c, func() (string, error) {
+		n, err := c.rpc.NetworkLookupByName(name)
+		if err != nil {
+			return "", err
+		}
+		return c.rpc.NetworkGetXMLDesc(n, 0)
+	})
+}
+
 // Persistent reports whether a domain is still defined when it does not run.
 func (c *Conn) Persistent(ctx context.Context, d *Domain) (bool, error) {
 	n, err := call(ctx, c, func() (int32, error) { return c.rpc.DomainIsPersistent(d.d) })
