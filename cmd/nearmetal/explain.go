@@ -34,8 +34,8 @@ FILE may be -, standard input; a name without a slash that is no file is a
 domain's. --host names another host: a captured tree, an archive of nearmetal
 topology gather, hwloc's XML or a description.
 
-A placement of the domain's own that is sound is kept, and what it leaves open is
-filled in; any other is replaced whole.
+A sound placement of the domain's own is kept, and what it leaves open is filled
+in; any other is replaced whole.
 
 --fix writes the XML with all of these lines to a new file, and leaves all other
 bytes as they are. The domain itself is left alone until you give that file to
