@@ -34,7 +34,7 @@ type Allocation struct {
 	Region    *RegionLimit  // nil: the site does not count regions
 	Devices   []string      // PCI addresses of the VFs that the job has on this node
 	Overlay   Overlay
-	Warn      func(line string) // what does not keep the VMs from booting; not nil
+	Warn      func(line string) // what does not keep the VMs from booting, such as a fence that cannot be had; not nil
 }
 
 // HostFault is an error that is the host's and not the user's: one of Faults. The plugin drains
@@ -111,7 +111,8 @@ func Boot(ctx context.Context, r Request, a Allocation) (*cluster.Record, error)
 	if warning != "" {
 		a.Warn(warning)
 	}
-	got, err := cluster.Supervised(ctx, cluster.Options{Spec: c, Command: "srun --vm", Limited: true, BootTimeout: a.Limit, Until: a.Until, Devices: append([]string{}, a.Devices...), Overlay: overlay})
+	got, err := cluster.Supervised(ctx, cluster.Options{Spec: c, Command: "srun --vm", Limited: true, BootTimeout: a.Limit, Until: a.Until, Devices: append([]string{}, a.Devices...), Overlay: overlay,
+		Events: cluster.Events{Notice: a.Warn}})
 	if err != nil {
 		return nil, err
 	}
