@@ -34,11 +34,8 @@ deps: ## the packages and Go modules that a build needs (root: apt)
 	@sh scripts/install.sh base
 	@sh scripts/modules.sh
 
-build/c/build.ninja: | deps
-	@meson setup --buildtype=release build/c . >build-c.log 2>&1 || { cat build-c.log; rm -f build-c.log; exit 1; }
-	@rm -f build-c.log
-
-c: deps build/c/build.ninja
+c: deps
+	@sh scripts/meson.sh
 	@ninja --quiet -C build/c
 
 # The agent is embedded in the Go binary, so that one file is all a node needs.
@@ -96,6 +93,7 @@ packages: go slurm ## build/packages: .deb and .rpm of nearmetal, its provider, 
 	@sh scripts/packages.sh
 
 uninstall: ## what install has put below PREFIX and DESTDIR
+	@sh scripts/meson.sh
 	@meson configure build/c -Dprefix='$(PREFIX)' -Dslurm_plugins='$(SLURM_PLUGINS)'
 	@meson introspect build/c --installed | python3 -c 'import json, sys; print("\n".join(json.load(sys.stdin).values()))' | \
 		while read -r f; do rm -f "$(DESTDIR)$$f"; done
