@@ -15,7 +15,8 @@ export CGO_ENABLED := 0
 # All of Go is compiled with one set of flags: what a build has compiled, vet and tests take from Go's cache.
 export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS 2>/dev/null)) -trimpath
 AGENT   := internal/guest/image/payload/agent-x86_64
-GOFLAGS_BUILD := -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
+# -E: see internal/session/entry_linux_amd64.s.
+GOFLAGS_BUILD := -ldflags '-s -w -E nearmetal/internal/session.entry -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
 # Help is made of this file: "##@ TITLE" begins a group, "target: ... ## TEXT" is a line of it.
 # A target without a text is a step of others.

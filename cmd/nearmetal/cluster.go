@@ -180,5 +180,5 @@ func age(since time.Time) string {
 
 // streams are the standard streams of the command that runs.
 func streams(cmd *cobra.Command) session.Streams {
-	return session.Streams{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
+	return session.Streams{In: cmd.InOrStdin(), Out: bare(cmd.OutOrStdout()), Err: cmd.ErrOrStderr()}
 }
