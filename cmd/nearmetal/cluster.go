@@ -132,7 +132,7 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Opti
 		events, booted := bootEvents(p)
 		return cluster.Options{
 			Spec: c, Command: strings.Join(os.Args, " "), Events: events,
-			BootTimeout: time.Duration(*timeout), NoVerify: *noVerify, Verbose: *verbose,
+			BootTimeout: time.Duration(*timeout), NoVerify: *noVerify, Quiet: quiet(cmd), Verbose: *verbose,
 		}, booted, nil
 	}
 }

@@ -182,7 +182,9 @@ func (c *Cluster) upHosts(ctx context.Context, o Options) error {
 			notice("host " + h.name + ": " + channel.Clean(line))
 		}
 	}
-	notice(f.hosts[0].facts.Notice)
+	if !o.Quiet {
+		notice(f.hosts[0].facts.Notice)
+	}
 	asked.Accel = f.hosts[0].facts.Accel
 	hosts, ledger, err := f.topologies()
 	if err != nil {

@@ -21,6 +21,8 @@ type Options struct {
 	BootTimeout time.Duration
 	// NoVerify leaves out that the VMs are compared with the plan once they are ready.
 	NoVerify bool
+	// Quiet leaves out that this host emulates VMs: whoever starts one cluster after another knows.
+	Quiet bool
 	// Verbose reports what went well, too.
 	Verbose bool
 	// Until is a process, by its id, whose end ends a cluster of Supervised; 0: none.

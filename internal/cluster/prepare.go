@@ -95,7 +95,9 @@ func (c *Cluster) probe(ctx context.Context, o Options, p *prepared, notice func
 		return firstLine(err)
 	}
 	c.caps, p.accel, p.tsc, p.slowStrings, p.inodes = found.Caps, found.Accel, found.TSCKHz, found.SlowStrings, found.MaxInodes
-	notice(found.Notice)
+	if !o.Quiet {
+		notice(found.Notice)
+	}
 	return c.fence(o, notice)
 }
 

@@ -33,6 +33,7 @@ type request struct {
 	Command     string        `json:"command"`
 	BootTimeout time.Duration `json:"bootTimeoutNs"`
 	NoVerify    bool          `json:"noVerify,omitempty"`
+	Quiet       bool          `json:"quiet,omitempty"`
 	Verbose     bool          `json:"verbose,omitempty"`
 	Until       int           `json:"until,omitempty"`
 	Devices     []string      `json:"devices"`
@@ -82,7 +83,7 @@ func Supervised(ctx context.Context, o Options) (name string, err error) {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
 	go cmd.Wait() // it is not ours any more once the cluster is ready; until then no zombie
-	if err := json.NewEncoder(ours).Encode(request{o.Spec, o.Command, o.BootTimeout, o.NoVerify, o.Verbose, o.Until, o.Devices, o.Limited, o.Overlay}); err != nil {
+	if err := json.NewEncoder(ours).Encode(request{o.Spec, o.Command, o.BootTimeout, o.NoVerify, o.Quiet, o.Verbose, o.Until, o.Devices, o.Limited, o.Overlay}); err != nil {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { unix.Shutdown(int(ours.Fd()), unix.SHUT_WR) })
@@ -149,7 +150,7 @@ func Supervise() error {
 		}
 	}
 	out := json.NewEncoder(conn)
-	o := Options{Spec: req.Spec, Command: req.Command, BootTimeout: req.BootTimeout, NoVerify: req.NoVerify, Verbose: req.Verbose, Devices: req.Devices, Limited: req.Limited, Overlay: req.Overlay, Events: Events{
+	o := Options{Spec: req.Spec, Command: req.Command, BootTimeout: req.BootTimeout, NoVerify: req.NoVerify, Quiet: req.Quiet, Verbose: req.Verbose, Devices: req.Devices, Limited: req.Limited, Overlay: req.Overlay, Events: Events{
 		Notice: func(line string) { out.Encode(message{Notice: line}) },
 		Stage:  func(name string, done, total int) { out.Encode(message{Stage: name, Done: done, Total: total}) },
 	}}
