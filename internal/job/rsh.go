@@ -68,9 +68,6 @@ func Rsh(args []string, s session.Streams) (int, error) {
 	if err != nil && !c.Runs() {
 		return lostShell, nil // the launcher has ended, and the cluster with it: no news
 	}
-	if err == nil && status.ExitCode() == 0 {
-		warnMemory(&c.Record, vm, status, s.Err) // a launcher's daemon ends well though a rank of it was killed
-	}
 	return ended(&c.Record, vm, status, err, s.Err)
 }
 

@@ -90,11 +90,7 @@ func Run(args []string, s session.Streams) (guest.Status, error) {
 	if tty, ok := s.In.(*os.File); ok && terminal.IsTerminal(tty) {
 		return session.Terminal(ctx, c.VM(vm), e, tty, sigs)
 	}
-	st, err := session.Run(ctx, c.VM(vm), e, s, sigs)
-	if err == nil && st.OutOfMemory && st.Signal == unix.SIGKILL {
-		fmt.Fprintf(s.Err, "nearmetal: %s\n", terminal.Clean(c.Record.OutOfMemory(vm, "--vm-memory")))
-	}
-	return st, err
+	return session.Run(ctx, c.VM(vm), e, s, sigs)
 }
 
 // command returns the task's words. Before Slurm 23.11 the wrapper's path stands where the
