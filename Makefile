@@ -15,7 +15,8 @@ export CGO_ENABLED := 0
 # All of Go is compiled with one set of flags: what a build has compiled, vet and tests take from Go's cache.
 export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS 2>/dev/null)) -trimpath
 AGENT   := internal/guest/image/payload/agent-x86_64
-GOFLAGS_BUILD := -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
+# -E: see internal/session/entry_linux_amd64.s.
+GOFLAGS_BUILD := -ldflags '-s -w -E nearmetal/internal/session.entry -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 
 # Help is made of this file: "##@ TITLE" begins a group, "target: ... ## TEXT" is a line of it.
 # A target without a text is a step of others.
@@ -34,11 +35,8 @@ deps: ## the packages and Go modules that a build needs (root: apt)
 	@sh scripts/install.sh base
 	@sh scripts/modules.sh
 
-build/c/build.ninja: | deps
-	@meson setup --buildtype=release build/c . >build-c.log 2>&1 || { cat build-c.log; rm -f build-c.log; exit 1; }
-	@rm -f build-c.log
-
-c: deps build/c/build.ninja
+c: deps
+	@sh scripts/meson.sh
 	@ninja --quiet -C build/c
 
 # The agent is embedded in the Go binary, so that one file is all a node needs.
@@ -96,6 +94,7 @@ packages: go slurm ## build/packages: .deb and .rpm of nearmetal, its provider, 
 	@sh scripts/packages.sh
 
 uninstall: ## what install has put below PREFIX and DESTDIR
+	@sh scripts/meson.sh
 	@meson configure build/c -Dprefix='$(PREFIX)' -Dslurm_plugins='$(SLURM_PLUGINS)'
 	@meson introspect build/c --installed | python3 -c 'import json, sys; print("\n".join(json.load(sys.stdin).values()))' | \
 		while read -r f; do rm -f "$(DESTDIR)$$f"; done

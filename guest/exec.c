@@ -38,6 +38,7 @@ struct proc {
 	bool exited, told, out_done, err_done;
 	bool glance;		/* the client asks whether files were written outside shares */
 	struct timespec began;	/* by the clock of files' times */
+	uint64_t oom_before;	/* oom_kills() at its start */
 	int status;
 	char *what;		/* the program's name */
 	struct proc *next;
@@ -232,6 +233,28 @@ static int explain(const struct proc *p, const struct failure *f, char *b, size_
 	return 126;
 }
 
+/* How many processes this VM's kernel has killed since its start because memory ran out. */
+static uint64_t oom_kills(void)
+{
+	static char text[32768];
+	size_t used = 0;
+	ssize_t n;
+	uint64_t count = 0;
+	const char *at;
+	int fd = open("/proc/vmstat", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return 0;
+	while (used < sizeof text - 1 && (n = read(fd, text + used, sizeof text - 1 - used)) > 0)
+		used += (size_t)n;
+	close(fd);
+	text[used] = 0;
+	at = strstr(text, "\noom_kill ");
+	if (at)
+		count = strtoull(at + strlen("\noom_kill "), NULL, 10);
+	return count;
+}
+
 static int upper;	/* of the root's overlay; 0: there is none */
 
 static void tell(struct proc *p)
@@ -249,6 +272,8 @@ static void tell(struct proc *p)
 	} else {
 		fields_addf(&b, "exit", "%d", WEXITSTATUS(p->status));
 	}
+	if (oom_kills() != p->oom_before)
+		fields_add(&b, "oom", "1");
 	if (p->glance)
 		fields_addf(&b, "written", "%d", upper && written_since(upper, &p->began));
 	stream_message(p->s, &b);
@@ -413,6 +438,7 @@ static void start(struct mux *m, uint32_t id, const struct fields *h, struct job
 	p = must_alloc(sizeof *p);
 	p->glance = fields_get(h, "written");
 	clock_gettime(CLOCK_REALTIME_COARSE, &p->began);
+	p->oom_before = oom_kills();
 	pid = group_fork(&p->group);
 	if (pid == 0) {
 		if (is_tty)

@@ -107,10 +107,14 @@ play 'changed=[1-9].*failed=0' -e nearmetal_packages=/pk/next -e "nearmetal_vers
 play 'failed=1' -e '{"nearmetal_slurm": 22.10}'
 play 'failed=1' -e nearmetal_state=gone
 
-touch /var/lib/nearmetal/000001-test.open
-play 'failed=1' -e nearmetal_state=absent
-grep -q 'check --undo takes them back' "$work/log" || fail "nothing is said of changes to the host"
-rm /var/lib/nearmetal/000001-test.open
+# With a change in force, half made or complete, nothing is taken away.
+for journal in 000001-test.open 000001-fix.done; do
+	touch "/var/lib/nearmetal/$journal"
+	play 'failed=1' -e nearmetal_state=absent
+	grep -q "$journal.*" "$work/log" && grep -q 'nearmetal check --undo' "$work/log" || fail "nothing is said of changes to the host ($journal)"
+	[ -e "/var/lib/nearmetal/$journal" ] && nearmetal version >/dev/null || fail "with $journal something was taken away"
+	rm "/var/lib/nearmetal/$journal"
+done
 play 'changed=[1-9].*failed=0' -e nearmetal_state=absent
 [ "$(cat $pages)" = 0 ] || fail "$pages is $(cat $pages)"
 [ "$(cat /etc/slurm/plugstack.conf)" = "optional other.so" ] || fail "plugstack.conf is not what it was"

@@ -16,11 +16,7 @@ tests=${FABRIC_TESTS:-tagged_ring_safe tagged_calls peek_claim multi_recv trunca
 
 # build TOOL SANITIZE: the provider and its tests in build/san-TOOL.
 build() {
-	if [ ! -e "build/san-$1/build.ninja" ]; then
-		meson setup --buildtype=debugoptimized -Db_sanitize="$2" -Db_lundef=false \
-			-Dmpicc=none "build/san-$1" . >"build/san-$1.log" 2>&1 ||
-			{ cat "build/san-$1.log"; exit 1; }
-	fi
+	sh scripts/meson.sh "build/san-$1" --buildtype=debugoptimized -Db_sanitize="$2" -Db_lundef=false -Dmpicc=none || exit 1
 	ninja --quiet -C "build/san-$1" fabric/libivshmem-fi.so test/fabric/fabric_tests \
 		>"build/san-$1.log" 2>&1 || { cat "build/san-$1.log"; exit 1; }
 }

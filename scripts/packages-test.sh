@@ -109,6 +109,26 @@ works() {
 	[ "$(stat -c '%U %a' "$root/var/lib/nearmetal")" = "root 700" ] || fail "$release: /var/lib/nearmetal is not root's own"
 }
 
+# changed: journals of changes in force, complete ones and one that is half made
+changed() {
+	for f in 000001-fix.done 000002-persist.done 000003-enable-vfs:0000:41:00.0.done 000004-bind:0000:41:00.1.done 000005-pages-7.n1:0.open; do
+		echo "{}" >"$root/var/lib/nearmetal/$f"
+	done
+}
+
+# warned KIND: the removal has named each of their commands once, and lost no journal
+warned() {
+	for words in "changes to this host stay in force" ": nearmetal host recover; nearmetal check --undo; nearmetal device disable-vfs 0000:41:00.0;" \
+		"; nearmetal device release 0000:41:00.1"; do
+		grep -Fq -- "$words" "$work/log" || {
+			cat "$work/log" >&2
+			fail "$release: removal of the $1 does not say $words"
+		}
+	done
+	[ "$(grep -o 'check --undo' "$work/log" | wc -l)" = 1 ] || fail "$release: removal of the $1 says a command twice"
+	[ "$(ls "$root/var/lib/nearmetal" | wc -l)" = 5 ] || fail "$release: removal of the $1 lost a journal"
+}
+
 for release; do
 	root=$work/$release
 	mkdir "$root"
@@ -136,12 +156,17 @@ for release; do
 	}
 	works
 	grep -q "a site's own" "$root/etc/security/limits.d/50-nearmetal.conf" || fail "$release: an upgrade overwrites what the site wrote"
-	touch "$root/var/lib/nearmetal/000001-test.open"
+	changed
 	inside apt-get -q remove -y nearmetal nearmetal-fabric nearmetal-vsphere "nearmetal-slurm-$slurm" >"$work/log" 2>&1
-	grep -q "changes to this host stay" "$work/log" || fail "$release: removal says nothing of changes to the host"
-	[ -e "$root/var/lib/nearmetal/000001-test.open" ] || fail "$release: removal lost a journal"
+	warned .deb
 	[ ! -e "$root/usr/bin/nearmetal" ] || fail "$release: nearmetal is there after its removal"
-	inside dpkg -P nearmetal nearmetal-fabric nearmetal-vsphere "nearmetal-slurm-$slurm" >/dev/null 2>&1
+	# A purge finds a change in force, and then none.
+	inside dpkg -P nearmetal >/dev/null 2>&1
+	[ -e "$root/var/lib/nearmetal/000001-fix.done" ] || fail "$release: a purge lost the journal of a change that is in force"
+	inside sh -c "dpkg -i /pk/next/nearmetal_*.deb" >/dev/null 2>&1 || fail "$release: nearmetal cannot be installed again"
+	rm "$root"/var/lib/nearmetal/0*
+	inside dpkg -P nearmetal nearmetal-fabric nearmetal-vsphere "nearmetal-slurm-$slurm" >"$work/log" 2>&1
+	grep -q "changes to this host" "$work/log" && fail "$release: removal speaks of changes where there are none"
 	left "the packages' purge"
 	echo "$release: .deb: installed, upgraded, removed, purged"
 
@@ -159,7 +184,10 @@ for release; do
 	r -U "$out"/next/nearmetal-0*.rpm "$out"/next/nearmetal-fabric-*.rpm "$out"/next/nearmetal-vsphere-*.rpm "$out/next/nearmetal-slurm-$slurm"-*.rpm
 	works
 	r -V nearmetal-fabric nearmetal-vsphere "nearmetal-slurm-$slurm" || fail "$release: rpm -V finds other files than it installed"
-	r -e "nearmetal-slurm-$slurm" nearmetal-vsphere nearmetal-fabric nearmetal 2>/dev/null
+	changed
+	r -e "nearmetal-slurm-$slurm" nearmetal-vsphere nearmetal-fabric nearmetal 2>"$work/log"
+	warned .rpm
+	rm -r "$root/var/lib/nearmetal"
 	rm -f "$root/etc/security/limits.d/50-nearmetal.conf.rpmsave" # as rpm does with what a site wrote
 	left "the rpm packages' removal"
 	echo "$release: .rpm: installed, upgraded, verified, removed"

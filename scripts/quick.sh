@@ -29,12 +29,13 @@ done
 agent=internal/guest/image/payload/agent-x86_64
 fresh_agent() {
 	[ -e $agent ] && [ -e build/c/build.ninja ] || return 0
+	sh scripts/meson.sh || return 1
 	ninja --quiet -C build/c guest/nearmetal-agent || return 1
 	cmp -s build/c/guest/nearmetal-agent $agent || cp build/c/guest/nearmetal-agent $agent
 }
 # check_c: builds what is C, and runs its unit tests.
 check_c() {
-	[ -e build/c/build.ninja ] || meson setup --buildtype=release build/c . || return 1
+	sh scripts/meson.sh || return 1
 	ninja --quiet -C build/c && meson test -C build/c --no-rebuild --print-errorlogs --suite unit
 }
 c=

@@ -83,7 +83,7 @@ kernel() {
 	cat "$log"
 	grep -q "nearmetal kernel fetch" "$log" || fail "nothing is said of nearmetal kernel fetch"
 	wants "$version" nearmetal kernel fetch
-	wants "^vm0: $version\$" nearmetal run --memory 512MiB -- uname -r
+	wants "^$version\$" nearmetal run --memory 512MiB -- uname -r
 }
 
 build() {

@@ -20,10 +20,7 @@ sanitize=$tool
 [ $tool = thread ] || sanitize=address,undefined
 dir=build/san-$tool
 log=$dir-ucx.log
-if [ ! -e $dir/build.ninja ]; then
-	meson setup --buildtype=debugoptimized -Db_sanitize=$sanitize -Db_lundef=false -Dmpicc=none $dir . >"$log" 2>&1 ||
-		{ cat "$log"; exit 1; }
-fi
+sh scripts/meson.sh $dir --buildtype=debugoptimized -Db_sanitize=$sanitize -Db_lundef=false -Dmpicc=none || exit 1
 ninja --quiet -C $dir ucx/libnearmetal-ucx.so fabric/libivshmem-fi.so test/ucx/ucx_ucp test/ucx/ucx_uct >"$log" 2>&1 ||
 	{ cat "$log"; exit 1; }
 # UCX keeps until its end what it has allocated, and that leads to more: leaks are not asked for.

@@ -43,7 +43,8 @@ environment() {
 	name=$1 mb=$2
 	shift 2
 	want="$*"
-	if [ "$(cat "$dir/$name/.wheels" 2>/dev/null)" = "$want" ] &&
+	# In a folder that was copied it would be the other folder's: its programs name that.
+	if [ "$(cat "$dir/$name/.wheels" 2>/dev/null)" = "$want" ] && head -n 2 "$dir/$name/bin/pip" | grep -Fq "$dir/$name/bin/" &&
 		"$dir/$name/bin/${program:-mpiexec}" --version >/dev/null 2>&1; then
 		return
 	fi

@@ -16,6 +16,7 @@ import (
 )
 
 func main() {
+	session.KeepClosed()
 	os.Exit(run(os.Args, session.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 

@@ -137,7 +137,7 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (s cluster.Star
 		ev, booted = bootEvents(p)
 		return cluster.Start{
 			Spec: c, Command: strings.Join(os.Args, " "),
-			BootTimeout: time.Duration(*timeout), NoVerify: *noVerify, Verbose: *verbose,
+			BootTimeout: time.Duration(*timeout), NoVerify: *noVerify, Quiet: quiet(cmd), Verbose: *verbose,
 		}, ev, booted, nil
 	}
 }
@@ -185,5 +185,5 @@ func age(since time.Time) string {
 
 // streams are the standard streams of the command that runs.
 func streams(cmd *cobra.Command) session.Streams {
-	return session.Streams{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
+	return session.Streams{In: cmd.InOrStdin(), Out: bare(cmd.OutOrStdout()), Err: cmd.ErrOrStderr()}
 }

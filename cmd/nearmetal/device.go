@@ -333,7 +333,7 @@ func newDeviceReleaseCommand(open opener) *cobra.Command {
 
 // sayUndone reports what was undone, a line a change.
 func sayUndone(cmd *cobra.Command, did []journal.Change) {
-	if quiet, err := cmd.Flags().GetBool("quiet"); err == nil && quiet {
+	if quiet(cmd) {
 		return
 	}
 	for _, c := range did {

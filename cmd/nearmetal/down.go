@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/cluster/client"
@@ -77,6 +79,9 @@ $NEARMETAL_CLUSTER, or the only cluster that runs.`,
 				err = c.Down(ctx)
 				step.Done()
 				c.Close()
+				if err == nil && os.Getenv("NEARMETAL_CLUSTER") == c.Record.Name && len(job.UnsetCommands()) > 0 {
+					p.Notef("this shell still sends the ranks of mpirun to %s: eval $(nearmetal env --unset)", c.Record.Name)
+				}
 			}
 			if err != nil {
 				e.Error = err.Error()

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 
 	_ "nearmetal/internal/backend/all"
+	"nearmetal/internal/session"
 	"nearmetal/internal/terminal"
 )
 
@@ -20,6 +21,7 @@ func main() {
 	if filepath.Base(os.Args[0]) == "nearmetal-rsh" {
 		args = append([]string{"rsh"}, args...)
 	}
+	session.KeepClosed()
 	os.Exit(execute(args, os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -33,9 +35,15 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) (status i
 	root := newRootCommand()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	out := &output{w: stdout}
+	root.SetOut(out)
 	root.SetErr(stderr)
 	ran, err := root.ExecuteC()
+	if err == nil {
+		if err = out.failed(); err != nil {
+			err = &runError{err}
+		}
+	}
 	return report(stderr, ran, err)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -326,6 +327,32 @@ func TestGenerators(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(man, "nearmetal-man.1")); err == nil {
 		t.Error("a hidden command has a manual page")
+	}
+}
+
+// Output that cannot be written is an error of whatever command prints it.
+func TestFullOutput(t *testing.T) {
+	conf := t.TempDir()
+	t.Setenv("NEARMETAL_RUNTIME_DIR", t.TempDir())
+	for _, words := range []string{
+		"--help", "version", "version --json", "completion bash", "topology", "topology --json", "plan", "plan --explain",
+		"check --only limits.nofile --json", "check --only limits.nofile --all", "spec show", "spec templates", "ps", "ps --json", "device list", "bench list",
+		"slurm example --node n1 --dir " + conf, "hostfile --help", "explain ../../internal/explain/testdata/kubevirt.xml",
+	} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var normal, stderr bytes.Buffer
+		if execute(strings.Fields(words), strings.NewReader(""), &normal, io.Discard); normal.Len() == 0 {
+			t.Logf("nearmetal %s prints nothing here", words)
+			continue
+		}
+		status := execute(strings.Fields(words), strings.NewReader(""), full, &stderr)
+		if status != 1 || !strings.Contains(stderr.String(), "/dev/full: no space left on device\n") {
+			t.Errorf("nearmetal %s: status %d, %q", words, status, stderr.String())
+		}
+		full.Close()
 	}
 }
 

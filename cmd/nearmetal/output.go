@@ -1,68 +1,51 @@
 package main
 
 import (
-	"bytes"
 	"io"
-	"path/filepath"
-	"slices"
-	"strings"
-
-	"github.com/spf13/cobra"
-
-	"nearmetal/internal/wholefile"
+	"sync"
 )
 
-// outputFlags say in which form a command writes, and where: the same flags in every command that has several forms.
-type outputFlags struct {
-	file, format, svg *string
-	json              *bool
-	formats           []string
+// output is standard output, of any command. It keeps the first error of a write: what prints a line does not look at it,
+// and execute reports it in the end.
+type output struct {
+	w io.Writer
+
+	mu  sync.Mutex
+	err error
 }
 
-// addOutputFlags adds -o, --format and --json to cmd, whose first format is the usual one; usage is the text of --format.
-// The older --svg FILE writes a picture in addition.
-func addOutputFlags(cmd *cobra.Command, formats []string, usage string) *outputFlags {
-	o := &outputFlags{formats: formats, json: addJSONFlag(cmd)}
-	o.file = cmd.Flags().StringP("output", "o", "", "write to `FILE` instead of standard output; its ending says the format where --format does not")
-	o.format = cmd.Flags().String("format", formats[0], usage)
-	complete(cmd, "format", formats)
-	o.svg = cmd.Flags().String("svg", "", "the older form of -o FILE.svg")
-	if err := cmd.Flags().MarkHidden("svg"); err != nil {
-		panic(err)
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.w.Write(b)
+	if err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.err == nil {
+			o.err = err
+		}
 	}
-	return o
+	return n, err
 }
 
-// settle returns the format, or an error in the flags.
-func (o *outputFlags) settle(cmd *cobra.Command) (string, error) {
-	format, said := *o.format, cmd.Flags().Changed("format")
-	switch ending := strings.TrimPrefix(strings.ToLower(filepath.Ext(*o.file)), "."); {
-	case *o.json && said && format != "json":
-		return "", usagef("--json and --format %s: give one of them", format)
-	case *o.json:
-		format = "json"
-	case !said && ending == "yml" && slices.Contains(o.formats, "yaml"):
-		format = "yaml"
-	case !said && slices.Contains(o.formats, ending):
-		format = ending
-	}
-	if !slices.Contains(o.formats, format) {
-		return "", usagef("--format %q: one of %s", format, strings.Join(o.formats, ", "))
-	}
-	return format, nil
+// failed returns the first error of a write.
+func (o *output) failed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
 }
 
-// write has show write to the file of -o, or to standard output. A file is written when all of it is there.
-func (o *outputFlags) write(cmd *cobra.Command, show func(w io.Writer) error) error {
-	if *o.file == "" || *o.file == "-" {
-		return show(cmd.OutOrStdout())
+// Fd is that of a file, for what looks whether it is a terminal; else no descriptor.
+func (o *output) Fd() uintptr {
+	if f, ok := o.w.(interface{ Fd() uintptr }); ok {
+		return f.Fd()
 	}
-	var b bytes.Buffer
-	if err := show(&b); err != nil {
-		return err
+	return ^uintptr(0)
+}
+
+// bare returns the writer below an output: a program that is started inherits a file only, and what runs in a VM reports
+// errors of its output itself.
+func bare(w io.Writer) io.Writer {
+	if o, ok := w.(*output); ok {
+		return o.w
 	}
-	return wholefile.Write(*o.file, func(w io.Writer) error {
-		_, err := w.Write(b.Bytes())
-		return err
-	})
+	return w
 }

@@ -101,7 +101,7 @@ natively and in VMs.`,
 	root.Version = version
 	root.SetVersionTemplate("nearmetal {{.Version}}\n")
 	root.Flags().Bool("version", false, "show the version of nearmetal")
-	root.PersistentFlags().BoolP("quiet", "q", false, "show no progress, only warnings and errors")
+	root.PersistentFlags().BoolP("quiet", "q", false, "show no progress, nor that VMs are emulated: only warnings and errors")
 	used := map[string]bool{groupSelf: true}
 	var list []*cobra.Command
 	for _, newCommand := range commands {
@@ -200,8 +200,13 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 // progress returns the progress of a command: silent with --quiet. Close it before
 // the command ends.
 func progress(cmd *cobra.Command) *terminal.Progress {
-	quiet, err := cmd.Flags().GetBool("quiet")
-	return terminal.NewProgress(cmd.ErrOrStderr(), err == nil && quiet)
+	return terminal.NewProgress(cmd.ErrOrStderr(), quiet(cmd))
+}
+
+// quiet reports whether a command has --quiet.
+func quiet(cmd *cobra.Command) bool {
+	set, err := cmd.Flags().GetBool("quiet")
+	return err == nil && set
 }
 
 // debugging reports whether the user wants to see how nearmetal works (NEARMETAL_DEBUG=1).

@@ -22,9 +22,10 @@ is the command's. Where COMMAND runs:
   any other COMMAND: once in every VM
 
 --host and --each say it, whatever COMMAND is. Ranks are spread over the VMs as
-the launcher is asked to spread them. In every VM: each line of output stands
-behind the name of its VM, standard input goes to the first, and the highest
-status counts.
+the launcher is asked to spread them. In every VM: standard input goes to the
+first, and the highest status counts. With several VMs each line of output has
+its VM's name before it. A line stays whole, however long: the other VMs' output
+waits for its end, for ten seconds at most.
 
 With --hosts the VMs run on other hosts, which are reached by your ssh; an MPI
 launcher then runs in the first VM, and with --host here (docs/hosts.md).

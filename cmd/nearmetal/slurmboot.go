@@ -11,6 +11,7 @@ import (
 	"nearmetal/internal/job"
 	"nearmetal/internal/slurm/node"
 	"nearmetal/internal/spec"
+	"nearmetal/internal/terminal"
 )
 
 // exitHostFault is the status of slurm-boot where the host is at fault: slurm/boot.c drains it then.
@@ -81,14 +82,15 @@ func newSlurmBootCommand() *cobra.Command {
 			return err
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), rec.Name)
-		for _, w := range warnings {
-			fmt.Fprintln(cmd.OutOrStdout(), warningMark+w)
-		}
 		// A batch script's mpirun finds the VMs by these; without an uplink it cannot.
 		if vars, err := job.LaunchVariables(rec, nil); err == nil {
 			for _, v := range vars {
 				fmt.Fprintln(cmd.OutOrStdout(), v)
 			}
+		}
+		// Last: the plugin cuts off what is too long.
+		for _, w := range warnings {
+			fmt.Fprintln(cmd.OutOrStdout(), warningMark+terminal.Clean(w))
 		}
 		return nil
 	}

@@ -66,6 +66,8 @@ type Status struct {
 	// NothingWritten: the agent saw, as Exec.AskWritten asked it, that since the start no file was written which
 	// no share keeps. False: there may be some, see Client.Written.
 	NothingWritten bool
+	// OutOfMemory: while the program ran, the VM's kernel killed a process because memory ran out.
+	OutOfMemory bool
 }
 
 // String is the status as a shell would tell it.
@@ -201,7 +203,7 @@ func (p *Process) follow() {
 	for {
 		f, err := p.s.Receive(context.Background())
 		p.mu.Lock()
-		p.status.NothingWritten = f.Get("written") == "0"
+		p.status.NothingWritten, p.status.OutOfMemory = f.Get("written") == "0", f.Get("oom") != ""
 		switch {
 		case err == io.EOF:
 			p.err = errors.New("the agent ended the program without a status")

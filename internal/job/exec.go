@@ -82,7 +82,7 @@ func Exec(o ExecOptions, s session.Streams) (int, error) {
 	if err == nil && !st.NothingWritten {
 		warnWritten(s.Err, c, []string{vm}, start)
 	}
-	return ended(st, err, s.Err)
+	return ended(&c.Record, vm, st, err, s.Err)
 }
 
 // patient returns s with an input that does not stop this process where it is a terminal and the
@@ -108,11 +108,14 @@ func Shell(o ExecOptions, s session.Streams) (int, error) {
 	return Exec(o, s)
 }
 
-// ended reports the status of a command in one VM: what kept it from starting on
+// ended reports the status of a command in a VM of r: what kept it from starting, or may have ended it, on
 // standard error, the rest by the exit status.
-func ended(st guest.Status, err error, w io.Writer) (int, error) {
+func ended(r *state.Record, vm string, st guest.Status, err error, w io.Writer) (int, error) {
 	if err != nil {
 		return 0, &lines{err}
+	}
+	if st.ExitCode() != 0 {
+		warnMemory(r, vm, st, w)
 	}
 	if st.Message != "" {
 		fmt.Fprintf(w, "nearmetal: %s\n", terminal.Clean(st.Message))
@@ -120,10 +123,18 @@ func ended(st guest.Status, err error, w io.Writer) (int, error) {
 	return st.ExitCode(), nil
 }
 
+// warnMemory writes to w that a command's VM ran out of memory, if it did.
+func warnMemory(r *state.Record, vm string, st guest.Status, w io.Writer) {
+	if st.OutOfMemory {
+		fmt.Fprintf(w, "nearmetal: %s\n", terminal.Clean(r.OutOfMemory(vm, "--memory")))
+	}
+}
+
 // everywhere runs e in every VM of the cluster. It returns the exit status, and the VMs in which files
 // may have been written that no share keeps.
 func everywhere(ctx context.Context, c *client.Client, e guest.Exec, noPrefix bool, s session.Streams, sigs <-chan os.Signal) (code int, wrote []string, err error) {
 	vms := vmNames(&c.Record)
+	noPrefix = noPrefix || len(vms) == 1 // whose output it is needs no words
 	out := terminal.NewPrefixer(s.Out, vms, terminal.Coloured(s.Out))
 	errs := terminal.NewPrefixer(s.Err, vms, terminal.Coloured(s.Err))
 	res := session.Everywhere(ctx, c.Client, vms, e, s.In, func(vm string) (io.WriteCloser, io.WriteCloser) {
@@ -135,6 +146,9 @@ func everywhere(ctx context.Context, c *client.Client, e guest.Exec, noPrefix bo
 	for _, r := range res {
 		if !r.Status.NothingWritten {
 			wrote = append(wrote, r.VM)
+		}
+		if r.Err == nil && r.Status.ExitCode() != 0 {
+			warnMemory(&c.Record, r.VM, r.Status, s.Err)
 		}
 		if r.Err == nil && r.Status.Message != "" {
 			fmt.Fprintf(s.Err, "nearmetal: %s: %s\n", r.VM, terminal.Clean(strings.TrimPrefix(r.Status.Message, r.VM+": ")))

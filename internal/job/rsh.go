@@ -69,7 +69,7 @@ func Rsh(args []string, s session.Streams) (int, error) {
 	if err != nil && !c.Runs() {
 		return lostShell, nil // the launcher has ended, and the cluster with it: no news
 	}
-	return ended(status, err, s.Err)
+	return ended(&c.Record, vm, status, err, s.Err)
 }
 
 // joinBound is how long the VMs of other hosts may take until they can be reached.

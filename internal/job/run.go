@@ -313,7 +313,7 @@ func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 		}
 		var st guest.Status
 		st, err = session.Run(ctx, cl.VM(r.VMs[0].Name), e, s, sigs)
-		return ended(st, err, s.Err)
+		return ended(&r, r.VMs[0].Name, st, err, s.Err)
 	}
 	code, _, err := everywhere(ctx, cl, e, j.o.NoPrefix, s, sigs)
 	return code, err

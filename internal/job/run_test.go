@@ -30,7 +30,7 @@ func TestRunInput(t *testing.T) {
 		noInput bool
 		want    string
 	}{
-		{Each, false, "vm0: typed\nvm0: end\n"}, {Each, true, "vm0: end\n"},
+		{Each, false, "typed\nend\n"}, {Each, true, "end\n"},
 		{OnHost, false, "typed\nend\n"}, {OnHost, true, "end\n"},
 	} {
 		s := &spec.Cluster{Backend: fake.Options{Dir: t.TempDir()}.Name(), Shares: []spec.Share{},

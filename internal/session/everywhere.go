@@ -36,7 +36,9 @@ func Everywhere(ctx context.Context, c *guest.Client, vms []string, e guest.Exec
 		go func() {
 			defer wg.Done()
 			st, err := Run(ctx, c.VM(vm), e, s, each[i])
-			out.Close()
+			if e := out.Close(); err == nil {
+				err = e // a last line without its end is written only now
+			}
 			errw.Close()
 			res[i] = Result{vm, st, err}
 		}()

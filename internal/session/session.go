@@ -68,6 +68,10 @@ func Run(ctx context.Context, c *guest.Client, e guest.Exec, s Streams, sigs <-c
 		defer wg.Done()
 		k := &sink{Writer: w}
 		io.Copy(k, r)
+		if err == &errErr && k.err != nil && !errors.Is(k.err, unix.EPIPE) {
+			io.Copy(io.Discard, r) // as natively: messages that cannot be written are lost, and the command goes on
+			return
+		}
 		if *err = k.err; k.err != nil {
 			p.Close() // nobody reads any more: the command would wait for ever
 		}

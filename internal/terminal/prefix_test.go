@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestPrefixer(t *testing.T) {
@@ -49,34 +50,75 @@ func TestPrefixColours(t *testing.T) {
 	}
 }
 
-// TestLongLines checks that memory is bounded and no byte is lost.
+// A line is one line with one prefix, however long it is; memory is bounded.
 func TestLongLines(t *testing.T) {
+	for _, size := range []int{1, 999, maxLine - 1, maxLine, maxLine + 1, 3*maxLine + 5} {
+		var out bytes.Buffer
+		w := NewPrefixer(&out, nil, false).Writer("v").(*prefixWriter)
+		want := ""
+		for _, n := range []int{3*maxLine + 5, 5, maxLine, maxLine + 1, 0, 2 * maxLine} {
+			want += "v: " + strings.Repeat("x", n) + "\n"
+		}
+		text := strings.ReplaceAll(want, "v: ", "")
+		for i := 0; i < len(text); i += size {
+			io.WriteString(w, text[i:min(i+size, len(text))])
+			if len(w.rest) > maxLine || cap(w.rest) > 2*maxLine {
+				t.Fatalf("%d bytes are kept", cap(w.rest))
+			}
+		}
+		if out.String() != want {
+			t.Errorf("in writes of %d bytes: %d bytes, want %d", size, out.Len(), len(want))
+		}
+	}
+}
+
+// While a VM writes a long line, others wait for its end.
+func TestLongLineIsOne(t *testing.T) {
 	var out bytes.Buffer
-	w := NewPrefixer(&out, nil, false).Writer("v").(*prefixWriter)
-	long := strings.Repeat("x", 3*maxLine+5) + "\nshort\n"
-	for i := 0; i < len(long); i += 1000 {
-		io.WriteString(w, long[i:min(i+1000, len(long))])
-		if len(w.rest) > maxLine || cap(w.rest) > 2*maxLine {
-			t.Fatalf("%d bytes are kept", cap(w.rest))
-		}
+	p := NewPrefixer(&out, nil, false)
+	a, b := p.Writer("a"), p.Writer("b")
+	most := strings.Repeat("x", maxLine+1)
+	io.WriteString(a, most)
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		io.WriteString(b, "other\n")
+	}()
+	io.WriteString(a, most)
+	io.WriteString(a, "\n")
+	wg.Wait()
+	io.WriteString(b, most)
+	b.Close() // a line without an end
+	io.WriteString(a, "last\n")
+	if want := "a: " + most + most + "\nb: other\nb: " + most + "\na: last\n"; out.String() != want {
+		t.Errorf("%d bytes, want %d: %.10q", out.Len(), len(want), strings.ReplaceAll(out.String(), "x", ""))
 	}
-	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-	var sizes []int
-	for _, line := range lines {
-		if !strings.HasPrefix(line, "v: ") {
-			t.Fatalf("no prefix: %.20q", line)
-		}
-		sizes = append(sizes, len(line)-3)
+}
+
+// One whose long line does not end keeps no other waiting for ever, and loses no byte.
+func TestLongLineIsBroken(t *testing.T) {
+	defer func(d time.Duration) { holdBound = d }(holdBound)
+	holdBound = 0
+	var out bytes.Buffer
+	p := NewPrefixer(&out, nil, false)
+	a, b := p.Writer("a"), p.Writer("b")
+	most := strings.Repeat("x", maxLine+1)
+	io.WriteString(a, most)
+	io.WriteString(b, "other\n")
+	for _, text := range []string{"y", most, "z\nnext", "\n"} {
+		io.WriteString(a, text)
 	}
-	if fmt.Sprint(sizes) != fmt.Sprint([]int{maxLine, maxLine, maxLine, 5, 5}) {
-		t.Errorf("pieces of %v", sizes)
+	want := "a: " + most + "\nb: other\na: y" + most[2:] + "\na: xxz\na: next\n"
+	if out.String() != want {
+		t.Errorf("%d bytes, want %d: %.80q", out.Len(), len(want), strings.ReplaceAll(out.String(), "xxx", ""))
 	}
-	// A line of exactly the limit is whole.
-	out.Reset()
-	io.WriteString(w, strings.Repeat("y", maxLine)+"\n")
-	if out.Len() != maxLine+4 {
-		t.Errorf("%d bytes", out.Len())
-	}
+	// It does not wait for a VM whose output cannot be written either.
+	p = NewPrefixer(failing{}, nil, false)
+	a, b = p.Writer("a"), p.Writer("b")
+	holdBound = time.Hour
+	io.WriteString(a, most)
+	io.WriteString(b, "other\n")
 }
 
 // lineChecker fails on a write that is not whole lines of one VM each.
@@ -126,12 +168,12 @@ func TestPrefixerOfManyGoroutines(t *testing.T) {
 	}
 }
 
-type broken struct{}
+type failing struct{}
 
-func (broken) Write([]byte) (int, error) { return 0, errors.New("broken") }
+func (failing) Write([]byte) (int, error) { return 0, errors.New("broken") }
 
 func TestPrefixerErrorStays(t *testing.T) {
-	w := NewPrefixer(broken{}, nil, false).Writer("v")
+	w := NewPrefixer(failing{}, nil, false).Writer("v")
 	if n, err := io.WriteString(w, "x"); n != 1 || err != nil {
 		t.Error(n, err)
 	}
@@ -166,7 +208,7 @@ func FuzzPrefixer(f *testing.F) {
 		if want != "" && !strings.HasSuffix(want, "\n") {
 			want += "\n"
 		}
-		if len(text) <= maxLine && !strings.Contains(text, "v: ") && got != want {
+		if !strings.Contains(text, "v: ") && got != want {
 			t.Errorf("%q became %q", text, got)
 		}
 	})

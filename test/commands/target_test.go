@@ -79,7 +79,7 @@ func TestTargets(t *testing.T) {
 // VMs that the cluster file names are called so by every command.
 func TestNamedVMs(t *testing.T) {
 	lab(t)
-	upWith(t, "named", 0, cluster.Options{Spec: &spec.Cluster{VMs: []spec.Group{{Names: []string{"login", "gpu-7"}, VCPUs: 1, Memory: 128 << 20}}}})
+	upWith(t, "named", 0, cluster.Start{Spec: &spec.Cluster{VMs: []spec.Group{{Names: []string{"login", "gpu-7"}, VCPUs: 1, Memory: 128 << 20}}}})
 	if out, errs, code := answer(t, "ps", "named"); code != 0 || !strings.Contains(out, "login") || !strings.Contains(out, "gpu-7") {
 		t.Errorf("%d, %q, %q", code, out, errs)
 	}

@@ -81,8 +81,10 @@ func newBed(t *testing.T) *bed {
 		}
 		b.key(name + ".key")
 		b.write(name+".conf", 0o600, "ListenAddress %s\nHostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nUsePAM no\n"+
-			"PermitRootLogin prohibit-password\nPidFile none\nSetEnv NEARMETAL_RUNTIME_DIR=%s XDG_CACHE_HOME=%s\n",
-			addr, b.path(name+".key"), b.path("user.pub"), b.path(name, "run"), b.path(name, "cache"))
+			"PermitRootLogin prohibit-password\nPidFile none\nSetEnv NEARMETAL_RUNTIME_DIR=%s XDG_CACHE_HOME=%s\n"+
+			"Match User %s\nAuthorizedKeysFile .ssh/authorized_keys\nSetEnv NEARMETAL_RUNTIME_DIR=%s XDG_CACHE_HOME=%s\n",
+			addr, b.path(name+".key"), b.path("user.pub"), b.path(name, "run"), b.path(name, "cache"),
+			loginName(), filepath.Join(loginHome(), name, "run"), filepath.Join(loginHome(), name, "cache"))
 		sshd := exec.Command("ip", "netns", "exec", ns, "/usr/sbin/sshd", "-D", "-f", b.path(name+".conf"), "-E", b.path(name+".log"))
 		if err := sshd.Start(); err != nil {
 			t.Fatal(err)

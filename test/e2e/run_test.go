@@ -312,7 +312,7 @@ func TestNothingShared(t *testing.T) {
 	}
 	cmd = run(t, "--", "sh", "-c", "pwd; echo lost >nearmetal-e2e && cat nearmetal-e2e")
 	cmd.Dir = "/tmp"
-	r = finish(t, cmd, "").want(t, 0, "vm0: /tmp\nvm0: lost\n")
+	r = finish(t, cmd, "").want(t, 0, "/tmp\nlost\n")
 	if strings.Count(r.err, "nearmetal: /tmp "+notice) != 1 {
 		t.Errorf("not said once: %q", r.err)
 	}
@@ -322,12 +322,73 @@ func TestNothingShared(t *testing.T) {
 	}
 }
 
+// Output that cannot be written fails as it does natively, and not without a word: standard output that is closed, or full,
+// of commands in VMs and of nearmetal's own. What cannot be written to standard error ends nothing.
+func TestOutputThatFails(t *testing.T) {
+	c := shared(t)
+	for _, test := range []struct {
+		script string
+		code   int
+		words  string
+	}{
+		{`"$0" run --memory 512MiB -- hostname >&-`, 1, "bad file descriptor"},
+		{`"$0" exec ` + c + ` -- hostname >&-`, 1, "bad file descriptor"},
+		{`"$0" exec --all ` + c + ` -- printf unended >/dev/full`, 1, "no space left on device"},
+		{`"$0" plan >&-`, 1, "bad file descriptor"},
+		{`"$0" ps >/dev/full`, 1, "no space left on device"},
+		{`"$0" exec ` + c + ` -- sh -c 'echo lost >&2; echo kept; exit 3' 2>&-`, 3, "kept"},
+		{`"$0" exec ` + c + ` -- sh -c 'echo lost >&2; echo kept; exit 3' 2>/dev/full`, 3, "kept"},
+		{`"$0" exec ` + c + ` -- cat <&-; "$0" version >/dev/null`, 0, ""},
+	} {
+		cmd := command(t)
+		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", test.script, nearmetal}
+		cmd.Env = append(os.Environ(), "SHELL=/bin/sh")
+		if r := finish(t, cmd, ""); r.code != test.code || !strings.Contains(r.out+r.err, test.words) {
+			t.Errorf("%s: %+v", test.script, r)
+		}
+	}
+}
+
+// The output of one VM needs no name before it.
+func TestOneVM(t *testing.T) {
+	if r := finish(t, run(t, "--", "sh", "-c", "echo out; echo err >&2"), "").want(t, 0, "out\n", "err\n"); strings.Contains(r.out+r.err, "vm0") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A program that the VM's kernel kills since memory ran out: which VM that was, and what raises its memory.
+func TestOutOfMemory(t *testing.T) {
+	name := up(t, "--memory", "256MiB", "-q")
+	const said = "nearmetal: vm0 ran out of memory, and its kernel killed a process: the VM has 256MiB (--memory raises that)\n"
+	r := nm(t, "exec", name, "--", "sh", "-c", "tail /dev/zero").want(t, 137)
+	if !strings.Contains(r.err, said) {
+		t.Errorf("%+v", r)
+	}
+	if r := nm(t, "exec", name, "--", "sh", "-c", "kill -9 $$").want(t, 137); strings.Contains(r.err, "memory") {
+		t.Errorf("a signal of its own: %+v", r)
+	}
+}
+
+// That VMs are emulated is no news to whoever asks for quiet; nor does the end of a cluster leave a shell behind that
+// sends ranks into it, without a word.
+func TestQuiet(t *testing.T) {
+	loud := finish(t, run(t, "--", "true"), "").want(t, 0)
+	r := finish(t, run(t, "-q", "--", "true"), "").want(t, 0)
+	if r.err != "" {
+		t.Errorf("run -q: %q; without: %q", r.err, loud.err)
+	}
+	name := up(t, "--memory", "256MiB", "-q")
+	cmd := command(t)
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `eval $("$0" env ` + name + `); "$0" down ` + name, nearmetal}
+	finish(t, cmd, "").want(t, 0, "eval $(nearmetal env --unset)")
+}
+
 // Terminals of ssh-like tools often close standard output early.
 func TestRunOutputClosed(t *testing.T) {
 	cmd := exec.Command("sh", "-c", `"$0" run --memory 512MiB -- sh -c 'while echo y; do :; done' | head -1`, nearmetal)
 	cmd.Dir = t.TempDir()
 	out, err := cmd.Output()
-	if err != nil || string(out) != "vm0: y\n" {
+	if err != nil || string(out) != "y\n" {
 		t.Errorf("%q, %v", out, err)
 	}
 	until(t, "the end of what was run", func() bool { return len(mine(cmd.Dir)) == 0 })

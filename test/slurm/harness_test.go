@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nearmetal/internal/host"
 	"nearmetal/test/slurm/bed"
 )
 
@@ -64,6 +65,9 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if accel, _, err := host.DetectAccel("auto"); err == nil && accel == host.TCG {
+		emulated = []string{"accel=tcg"}
+	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
@@ -105,9 +109,18 @@ func install(top string) error {
 	return os.Symlink("nearmetal", filepath.Join(bin, "nearmetal-rsh"))
 }
 
+// plugstack is the site's plugstack.conf. Where the host has no KVM the site has chosen emulation: no job warns of it.
 func plugstack(more ...string) string {
+	return sitePlugstack(append(emulated, more...)...)
+}
+
+// sitePlugstack is plugstack of a site that leaves the choice to the hosts.
+func sitePlugstack(more ...string) string {
 	return bed.Plugstack(bin, state, append([]string{"region_gres=region", "boot_timeout=200"}, more...)...)
 }
+
+// emulated is accel=tcg where this host has no KVM.
+var emulated []string
 
 // result is how a command ended.
 type result struct {

@@ -180,7 +180,7 @@ func TestOwnSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The agent is root's: only root sets the names of all VMs over the disk's own.
-	if out := ok(t, "", "run", "-f", file, "--", "sh", "-c", "stat -c %U /run/nearmetal; grep vm /etc/hosts"); out != "vm0: root\nvm0: 127.7.0.1 vm0\n" {
+	if out := ok(t, "", "run", "-f", file, "--", "sh", "-c", "stat -c %U /run/nearmetal; grep vm /etc/hosts"); out != "root\n127.7.0.1 vm0\n" {
 		t.Errorf("%q", out)
 	}
 	if after := inventory(); !slices.Equal(after, before) {

@@ -193,7 +193,9 @@ func (f *Fleet) Up(ctx context.Context, o start.Request, ev start.Events) error 
 			notice("host " + h.name + ": " + channel.Clean(line))
 		}
 	}
-	notice(f.hosts[0].facts.Notice)
+	if !o.Quiet {
+		notice(f.hosts[0].facts.Notice)
+	}
 	asked.Accel = f.hosts[0].facts.Accel
 	hosts, ledger, err := f.topologies()
 	if err != nil {

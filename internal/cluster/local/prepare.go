@@ -98,7 +98,9 @@ func (m *VMs) probe(ctx context.Context, o options, p *prepared, notice func(str
 		return firstLine(err)
 	}
 	m.caps, p.accel, p.tsc, p.slowStrings, p.inodes = found.Caps, found.Accel, found.TSCKHz, found.SlowStrings, found.MaxInodes
-	notice(found.Notice)
+	if !o.Quiet {
+		notice(found.Notice)
+	}
 	return m.fence(o, notice)
 }
 

@@ -22,6 +22,8 @@ type Request struct {
 	BootTimeout time.Duration `json:"bootTimeoutNs,omitempty"`
 	// NoVerify: the VMs are not compared with the plan once they are ready.
 	NoVerify bool `json:"noVerify,omitempty"`
+	// Quiet: how the VMs' instructions run is not reported.
+	Quiet bool `json:"quiet,omitempty"`
 	// Verbose: what went well is reported as well.
 	Verbose bool `json:"verbose,omitempty"`
 	// Until is a process, by its id, whose end ends a cluster of Supervised; 0: none.

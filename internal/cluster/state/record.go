@@ -131,6 +131,16 @@ func (r *Record) Running() int {
 // ended with its owner and is not swept yet is in the list too.)
 func (r *Record) MayRun() bool { return r.State != Dead || r.Survives }
 
+// OutOfMemory returns the line that a VM's kernel has killed a process because memory ran out; option raises what a VM has.
+func (r *Record) OutOfMemory(vm, option string) string {
+	for _, v := range r.VMs {
+		if v.Name == vm {
+			return fmt.Sprintf("%s ran out of memory, and its kernel killed a process: the VM has %s (%s raises that)", vm, spec.Size(v.MemoryBytes/(1<<20)*(1<<20)), option)
+		}
+	}
+	return vm + " ran out of memory, and its kernel killed a process"
+}
+
 // FindVM returns the name of the VM that a user named, or of the first where name is "".
 func (r *Record) FindVM(name string) (string, error) {
 	var names []string

@@ -33,17 +33,53 @@ func init() {
 	os.Exit(0)
 }
 
+// child is this program as one of children, to be started in new namespaces.
+type child struct {
+	*exec.Cmd
+	users *users // nil: the child needs no user namespace
+}
+
+// users are the numbers that this process's user and group have in a child's user namespace.
+type users struct{ uid, gid int }
+
+// heldRights are what a child in a user namespace makes its mounts with.
+var heldRights = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE}
+
 // childCommand prepares this program as the child called name, in new namespaces.
 // flags are CLONE_NEW…; where this process may not make namespaces it adds one for users, in which
-// the caller is user 0.
-func childCommand(name string, flags uintptr) *exec.Cmd {
+// the caller has the numbers uid and gid. When the child has started, the caller calls mapUser.
+func childCommand(name string, flags uintptr, uid, gid int) *child {
+	c := &child{Cmd: &exec.Cmd{Path: "/proc/self/exe", Args: []string{name}, Dir: "/", Env: []string{}}}
 	attr := &syscall.SysProcAttr{Cloneflags: flags}
 	if !privileged() {
 		attr.Cloneflags |= unix.CLONE_NEWUSER
-		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
-		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+		attr.AmbientCaps = heldRights // no user is known yet to whom the start of a program could give them
+		c.users = &users{uid, gid}
 	}
-	return &exec.Cmd{Path: "/proc/self/exe", Args: []string{name}, Dir: "/", Env: []string{}, SysProcAttr: attr}
+	c.SysProcAttr = attr
+	return c
+}
+
+// mapUser names the child's user and group, once it has started; until then it waits for its order.
+//
+// SysProcAttr would do this before the child becomes a program of its own. But then the child still is a copy of this
+// process, and where others of the user may not look into this one (PR_SET_DUMPABLE), its files in /proc are root's.
+func (c *child) mapUser() error {
+	if c.users == nil {
+		return nil
+	}
+	for _, f := range []struct {
+		name, text string
+	}{
+		{"uid_map", fmt.Sprintf("%d %d 1\n", c.users.uid, os.Geteuid())},
+		{"setgroups", "deny"},
+		{"gid_map", fmt.Sprintf("%d %d 1\n", c.users.gid, os.Getegid())},
+	} {
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", c.Process.Pid, f.name), []byte(f.text), 0); err != nil {
+			return &NoNamespace{plain(err)}
+		}
+	}
+	return nil
 }
 
 // OneUser reports whether a jail of this process is in a user namespace, in which its user and group are the only ones.

@@ -88,13 +88,8 @@ func (j *Jail) Command() (cmd *exec.Cmd, enter func(started error) error, err er
 	if !j.Network {
 		flags |= unix.CLONE_NEWNET
 	}
-	cmd = childCommand(jailName, flags)
-	if attr := cmd.SysProcAttr; attr.UidMappings != nil {
-		// The user stays himself, so that files are his; what makes the jail is kept over the start.
-		attr.UidMappings[0].ContainerID = os.Geteuid()
-		attr.GidMappings[0].ContainerID = os.Getegid()
-		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE}
-	}
+	c := childCommand(jailName, flags, os.Geteuid(), os.Getegid()) // the user stays himself, so that files are his
+	cmd = c.Cmd
 	if j.Cgroup != nil {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(j.Cgroup.Fd())
 	}
@@ -108,6 +103,9 @@ func (j *Jail) Command() (cmd *exec.Cmd, enter func(started error) error, err er
 		theirs.Close()
 		if started != nil {
 			return &NoNamespace{plain(started)}
+		}
+		if err := c.mapUser(); err != nil {
+			return err
 		}
 		return j.enter(conn)
 	}, nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"sync"
 	"syscall"
 	"time"
@@ -26,7 +25,7 @@ const veilName = "nearmetal-veil"
 type Veil struct {
 	dirs []*os.File
 	ns   *os.File
-	cmd  *exec.Cmd
+	cmd  *child
 	path []string // of what Tree returns
 
 	mu   sync.Mutex
@@ -84,7 +83,7 @@ func startVeil(o veilOrder) (*Veil, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Veil{conn: conn, cmd: childCommand(veilName, unix.CLONE_NEWNS)}
+	v := &Veil{conn: conn, cmd: childCommand(veilName, unix.CLONE_NEWNS, 0, 0)}
 	v.cmd.ExtraFiles = []*os.File{theirs}
 	err = v.cmd.Start()
 	theirs.Close()
@@ -92,7 +91,10 @@ func startVeil(o veilOrder) (*Veil, error) {
 		conn.Close()
 		return nil, &NoNamespace{plain(err)}
 	}
-	if err := v.begin(o); err != nil {
+	if err = v.cmd.mapUser(); err == nil {
+		err = v.begin(o)
+	}
+	if err != nil {
 		v.Close()
 		return nil, err
 	}

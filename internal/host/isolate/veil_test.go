@@ -230,6 +230,53 @@ func TestVeilOutlives(t *testing.T) {
 	}
 }
 
+// undumpable makes this process one that no other of its user may look into, as the owner of a cluster with a secret is.
+func undumpable(t *testing.T) {
+	t.Helper()
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) })
+}
+
+// A process with a secret makes veils and jails as any other does.
+func TestUndumpable(t *testing.T) {
+	defer asUser(t)
+	share := tmpDir(t)
+	write(t, share+"/file")
+	undumpable(t)
+	v := newVeil(t, []string{"/"}, nil)
+	if _, err := os.Lstat(through(v.Dirs()[0], "/proc/version")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("/proc can be reached: %v", err)
+	}
+	if _, err := os.ReadFile(through(v.Dirs()[0], share+"/file")); err != nil {
+		t.Errorf("what shall be seen: %v", err)
+	}
+	trees, err := NewTreeVeil([]string{"/"}, nil, nil)
+	namespaces(t, err)
+	defer trees.Close()
+	tree, err := trees.Tree(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	if got := jailed(t, Jail{Files: []JailFile{{File: tree, Reopen: true, At: "/export"}}}, "read", "/export/etc/passwd"); !strings.HasSuffix(got, "done\n") {
+		t.Error(got)
+	}
+	for _, network := range []bool{false, true} {
+		if got := jailed(t, Jail{Network: network}, "read", "/etc/passwd"); !strings.HasPrefix(got, "refused: ") {
+			t.Error(got)
+		}
+	}
+	// What makes them does not open this process to others.
+	if os.Geteuid() != 0 {
+		out, err := exec.Command("cat", fmt.Sprintf("/proc/%d/maps", os.Getpid())).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "ermission denied") {
+			t.Errorf("another process of the user reads this one's memory: %v, %.80s", err, out)
+		}
+	}
+}
+
 // A directory that is not there is an error, and nothing is left.
 func TestVeilRefuses(t *testing.T) {
 	if _, err := NewVeil([]string{"/", "/nonexistent"}, nil); err == nil || !strings.Contains(err.Error(), "/nonexistent") {

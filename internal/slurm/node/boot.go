@@ -35,7 +35,7 @@ type Allocation struct {
 	Region    *RegionLimit  // nil: the site does not count regions
 	Devices   []string      // PCI addresses of the VFs that the job has on this node
 	Overlay   Overlay
-	Warn      func(line string) // what does not keep the VMs from booting; not nil
+	Warn      func(line string) // what does not keep the VMs from booting, such as a fence that cannot be had; not nil
 }
 
 // HostFault is an error that is the host's and not the user's: one of Faults. The plugin drains
@@ -113,7 +113,7 @@ func Boot(ctx context.Context, r Request, a Allocation) (*state.Record, error) {
 		a.Warn(warning)
 	}
 	got, err := cluster.Supervised(ctx, cluster.Start{Spec: c, Command: "srun --vm", Limited: true, BootTimeout: a.Limit, Until: a.Until,
-		Devices: append([]string{}, a.Devices...), Overlay: overlay}, cluster.Events{})
+		Devices: append([]string{}, a.Devices...), Overlay: overlay}, cluster.Events{Notice: a.Warn})
 	if err != nil {
 		return nil, err
 	}
