@@ -19,8 +19,8 @@ func TestMessages(t *testing.T) {
 		status int
 		want   string
 	}{
-		{[]string{"cp", "vm0:/a", "vm1:/b"}, 2, "vm0:/a and vm1:/b are both in VMs: copy to this host first"},
-		{[]string{"cp", "a", "b"}, 2, "neither a nor b is VM:PATH: one of the two has to be in a VM"},
+		{[]string{"cp", "vm0:/a", "vm1:/b"}, 2, "cp: exactly one of FROM and TO may be in a VM: copy vm0:/a to this host first"},
+		{[]string{"cp", "a", "b"}, 2, "cp: neither a nor b is in a VM: write one of them as NAME:PATH or NAME/VM:PATH"},
 		{[]string{"explain", "nope.xml"}, 1, "nope.xml: no such file or directory"},
 		{[]string{"topology", "--root", "nope"}, 1, "topology: nope: no such file or directory"},
 		{[]string{"plan", "-f", "nope.yaml"}, 1, "cannot read the cluster file: nope.yaml: no such file or directory"},

@@ -107,11 +107,16 @@ func (r *Record) FindVM(name string) (string, error) {
 		}
 		names = append(names, v.Name)
 	}
+	return "", fmt.Errorf("cluster %s has no VM %q: it has %s", r.Name, name, few(names))
+}
+
+// few joins the first of names for a message.
+func few(names []string) string {
 	const shown = 8
 	if len(names) > shown {
-		names = append(names[:shown], "…")
+		names = append(names[:shown:shown], "…")
 	}
-	return "", fmt.Errorf("cluster %s has no VM %q: it has %s", r.Name, name, strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }
 
 // write puts the record into dir, whole or not at all.
@@ -196,6 +201,15 @@ func Ledger() (plan.Ledger, error) {
 	return l, nil
 }
 
+// clusterNames are the names of clusters.
+func clusterNames(list []Record) []string {
+	names := make([]string, len(list))
+	for i, r := range list {
+		names[i] = r.Name
+	}
+	return names
+}
+
 // Find returns the record of the cluster called name; with an empty name, of
 // $NEARMETAL_CLUSTER, else of the only cluster that runs.
 func Find(name string) (*Record, error) {
@@ -225,7 +239,7 @@ func Find(name string) (*Record, error) {
 	case len(live) == 1:
 		return &live[0], nil
 	case len(live) > 1:
-		return nil, fmt.Errorf("%d clusters run: name one of them (nearmetal ps lists them)", len(live))
+		return nil, fmt.Errorf("%d clusters run (%s): name one of them", len(live), few(clusterNames(live)))
 	case name != "":
 		for _, r := range list {
 			for _, v := range r.VMs {
