@@ -29,6 +29,12 @@ $NEARMETAL_CLUSTER, or the only cluster that runs.`,
 		if *all && len(args) > 0 {
 			return usagef("give names or --all, not both")
 		}
+		for i, name := range args { // all of them before one ends
+			var err error
+			if args[i], err = clusterTarget(cmd, name); err != nil {
+				return err
+			}
+		}
 		if err := sweep(p); err != nil {
 			return err
 		}
@@ -49,10 +55,6 @@ $NEARMETAL_CLUSTER, or the only cluster that runs.`,
 		defer stop()
 		var failed errorList
 		for _, name := range args {
-			name, err := clusterTarget(cmd, name)
-			if err != nil {
-				return err
-			}
 			c, err := cluster.Connect(ctx, name)
 			if err == nil {
 				for _, line := range job.Lost(c) {

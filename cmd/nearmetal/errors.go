@@ -91,19 +91,9 @@ func report(stderr io.Writer, ran *cobra.Command, err error) int {
 		lines[len(lines)-1] += " (see " + ran.CommandPath() + " --help)"
 	}
 	for _, line := range lines {
-		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Clean(withoutCall(line, err)))
+		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Bounded(terminal.Clean(line)))
 	}
 	return status
-}
-
-// withoutCall returns a line without the name of the system call that failed: "nope: no such file or directory" for "lstat
-// nope: no such file or directory".
-func withoutCall(line string, err error) string {
-	var path *os.PathError
-	if !errors.As(err, &path) || path.Path == "" || path.Op == "write" || path.Op == "read" {
-		return line
-	}
-	return strings.ReplaceAll(line, path.Error(), path.Path+": "+path.Err.Error())
 }
 
 // flagError makes one line of pflag's errors and adds what was probably meant.
@@ -116,10 +106,7 @@ func flagError(cmd *cobra.Command, err error) error {
 			if _, long, ok := strings.Cut(name, ", "); ok {
 				name = long
 			}
-			if strings.HasPrefix(what, "strconv.ParseBool") {
-				what = "is neither true nor false"
-			}
-			return usagef("%s: %s", name, what)
+			return usagef("%s: %s", name, plainNumber(what))
 		}
 	}
 	if name, ok := strings.CutPrefix(message, "unknown flag: --"); ok {
@@ -135,6 +122,24 @@ func flagError(cmd *cobra.Command, err error) error {
 		return usagef("%s needs a value", shorthand(name))
 	}
 	return &usageError{err}
+}
+
+// plainNumber says in our words what strconv found: strconv.ParseInt: parsing "x": invalid syntax.
+func plainNumber(what string) string {
+	call, rest, ok := strings.Cut(what, ": parsing ")
+	if !ok || !strings.HasPrefix(call, "strconv.") {
+		return what
+	}
+	value, why, _ := strings.Cut(rest, `": `)
+	switch {
+	case call == "strconv.ParseBool":
+		return value + `" is neither true nor false`
+	case why == "value out of range":
+		return value + `" is too large or too small`
+	case call == "strconv.ParseFloat":
+		return value + `" is not a number`
+	}
+	return value + `" is not a whole number`
 }
 
 var exclusive = regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`)

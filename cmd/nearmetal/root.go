@@ -141,6 +141,9 @@ func frame(c *cobra.Command) {
 			return nil
 		}
 	}
+	if !c.Hidden && c.RunE != nil {
+		c.Args = noneEmpty(c.Args)
+	}
 	if c.HasSubCommands() && c.RunE == nil && c.Run == nil {
 		// cobra itself is content with any word after a command that has no work of its own.
 		c.Args = unknownCommand

@@ -23,6 +23,7 @@ import (
 	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
+	"nearmetal/internal/terminal"
 	"nearmetal/internal/topology"
 )
 
@@ -59,7 +60,7 @@ func HostPart(in io.Reader, out io.Writer) error {
 		facts, err = factsOf(ask)
 	}
 	if err != nil {
-		return writeLine(out, hostFacts{Protocol: hostProtocol, Error: err.Error()})
+		return writeLine(out, hostFacts{Protocol: hostProtocol, Error: terminal.PlainError(err)})
 	}
 	facts.Ledger, facts.Swept = ledger, swept
 	if err := writeLine(out, facts); err != nil {
@@ -197,10 +198,10 @@ func (p *part) run() error {
 		}
 	}
 	if err != nil {
-		m := message{Error: err.Error()}
+		m := message{Error: terminal.PlainError(err)}
 		var boot *VMError
 		if errors.As(err, &boot) {
-			m.Error, m.Console = boot.Err.Error(), boot.Console
+			m.Error, m.Console = terminal.PlainError(boot.Err), boot.Console
 		}
 		p.say(m)
 		return nil

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/spec"
+	"nearmetal/internal/terminal"
 )
 
 // `nearmetal up` starts the supervisor: the same program in a session of its own, which
@@ -168,7 +169,7 @@ func Supervise() error {
 	}()
 	if req.Until > 0 {
 		if err := endWith(req.Until, func() { cancel(errors.New("the process that the cluster was for has ended")) }); err != nil {
-			out.Encode(message{Error: err.Error()})
+			out.Encode(message{Error: terminal.PlainError(err)})
 			return nil
 		}
 	}
@@ -184,7 +185,7 @@ func Supervise() error {
 	}()
 	c, err := Up(ctx, o)
 	if err != nil {
-		m := message{Error: err.Error()}
+		m := message{Error: terminal.PlainError(err)}
 		var boot *VMError
 		if errors.As(err, &boot) {
 			m.Console = boot.Console

@@ -56,6 +56,8 @@ func TestTargets(t *testing.T) {
 		{"env one/vm1", 2, "one/vm1 is a VM, and env is about a whole cluster: write one"},
 		{"hostfile one/vm1", 2, "one/vm1 is a VM"},
 		{"down one/vm1", 2, "one/vm1 is a VM"},
+		{"down two one/vm1", 2, "one/vm1 is a VM"},
+		{"ps two", 0, "vm0"}, // none has ended
 		{"cp one/vm1:/no/such " + file, 1, "vm1:/no/such: No such file or directory"},
 		{"cp -r " + file + " two/vm1:" + file + ".copy", 0, ""},
 		{"cp -c two one/vm1:/x .", 2, "one and -c two name two clusters"},
