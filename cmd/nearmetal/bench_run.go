@@ -270,7 +270,7 @@ func withoutFlags(words []string, names ...string) []string {
 }
 
 // request makes the request and the record of a run from the flags.
-func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, string, error)) (q run.Request, r *record.Run, err error) {
+func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, []string, error)) (q run.Request, r *record.Run, err error) {
 	notice, sshHosts := "", []string(nil)
 	if err := f.foreign(cmd); err != nil {
 		return q, nil, err
@@ -457,7 +457,7 @@ func checks(ctx context.Context, profile check.Profile) json.RawMessage {
 
 // machines returns the VMs: those of the flags, and two where nothing says how many, for one
 // has nobody to talk to.
-func (f *benchFlags) machines(cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, string, error)) (*spec.Cluster, error) {
+func (f *benchFlags) machines(cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, []string, error)) (*spec.Cluster, error) {
 	if !cmd.Flags().Changed("vms") && !cmd.Flags().Changed("file") {
 		if err := cmd.Flags().Set("vms", "2"); err != nil {
 			return nil, err

@@ -113,15 +113,15 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Opti
 	timeout := addBootTimeoutFlag(cmd)
 	verbose := cmd.Flags().BoolP("verbose", "v", false, "say how MPI messages between the VMs go; run: at the end what they sent")
 	return func(p *terminal.Progress) (o cluster.Options, booted func(), err error) {
-		c, notice, err := read()
+		c, notices, err := read()
 		if err != nil {
 			return o, nil, err
 		}
 		if err := cluster.CheckHosts(c); err != nil && len(c.Placement.Hosts) > 0 {
 			return o, nil, &usageError{err}
 		}
-		if notice != "" {
-			p.Printf("%s", notice)
+		for _, line := range notices {
+			p.Printf("%s", line)
 		}
 		// What another left and cannot be removed does not keep this one from starting.
 		if err := sweep(p); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -143,7 +142,7 @@ func (s *deviceSet) card(ctx context.Context, cmd *cobra.Command, h *device.Host
 		fmt.Fprintf(out, "  %s: %s (now %s)\n", c.Name, c.After, c.Before)
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("writing takes root: sudo nearmetal device set")
+		return mustBeRoot("device set")
 	}
 	if ok, err := confirm(cmd, s.yes); err != nil || !ok {
 		return err

@@ -56,6 +56,9 @@ func (e *usageError) Unwrap() error { return e.error }
 // usagef returns a usage error.
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
+// mustBeRoot is the error of a command that only root can do; how is its command line after nearmetal.
+func mustBeRoot(how string) error { return fmt.Errorf("must be root: sudo nearmetal %s", how) }
+
 // runError is an error of a command that had begun, as opposed to one of cobra's,
 // which are all about usage.
 type runError struct{ error }
@@ -91,9 +94,23 @@ func report(stderr io.Writer, ran *cobra.Command, err error) int {
 		lines[len(lines)-1] += " (see " + ran.CommandPath() + " --help)"
 	}
 	for _, line := range lines {
-		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Bounded(terminal.Clean(line)))
+		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Bounded(terminal.Clean(line+otherHome(line))))
 	}
 	return status
+}
+
+// otherHome returns what to do about a line that a file in $HOME may not be read, where that is the home of another user, as
+// sudo and su leave it; "" elsewhere.
+func otherHome(line string) string {
+	home := os.Getenv("HOME")
+	if !strings.Contains(line, home+"/") || !strings.Contains(line, syscall.EACCES.Error()) && !strings.Contains(line, " belongs to user ") {
+		return ""
+	}
+	var st syscall.Stat_t
+	if err := syscall.Stat(home, &st); err != nil || int(st.Uid) == os.Geteuid() {
+		return ""
+	}
+	return fmt.Sprintf(" (HOME=%s is the home of user %d: sudo -H sets yours)", home, st.Uid)
 }
 
 // flagError makes one line of pflag's errors and adds what was probably meant.

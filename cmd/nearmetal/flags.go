@@ -85,9 +85,9 @@ func (v *keyValue) Type() string {
 // addClusterFlags adds -f and the flags that override a cluster file. The
 // function that it returns reads the file, if there is one, puts the flags over it,
 // fills in the defaults, makes paths absolute and checks the whole. It is called
-// after the flags were read; what is wrong with the flags is a usage error. The notice is
-// a line that somebody who boots the cluster should read, or "".
-func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string, err error) {
+// after the flags were read; what is wrong with the flags is a usage error. The notices are
+// lines that somebody who boots the cluster should read.
+func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notices []string, err error) {
 	flags := cmd.Flags()
 	var file fileName
 	flags.VarP(&file, "file", "f", "cluster file, or the name of a template, which the flags below override (see docs/reference/cluster.md)")
@@ -115,45 +115,45 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 	rootWrites := flags.Bool("root-writes", os.Getenv(varRootWrites) == "1", "as root: let VMs write to what is shared, as root (also "+varRootWrites+"=1)")
 	completeClusterFlags(cmd)
 
-	return func() (*spec.Cluster, string, error) {
+	return func() (*spec.Cluster, []string, error) {
 		c := &spec.Cluster{}
 		if file != "" {
 			var stdin []byte
 			var err error
 			if c, stdin, err = loadCluster(cmd, string(file)); err != nil {
-				return nil, "", err
+				return nil, nil, err
 			}
 			elsewhere.Consumed(stdin)
 		}
 		defaults, err := site.Defaults()
 		if err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
 		for _, d := range defaults {
 			spec.Under(c, d)
 		}
 		if err := known(c, "config.yaml"); err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
 		for _, v := range keys {
 			if v.text == "" {
 				continue
 			}
 			if v.flag.name == "vms" && len(c.VMs) > 1 {
-				return nil, "", usagef("--vms: %s has %d groups of VMs: write their counts there", file, len(c.VMs))
+				return nil, nil, usagef("--vms: %s has %d groups of VMs: write their counts there", file, len(c.VMs))
 			}
 			if err := spec.Set(c, v.flag.key, v.text); err != nil {
-				return nil, "", usagef("--%s: %w", v.flag.name, err)
+				return nil, nil, usagef("--%s: %w", v.flag.name, err)
 			}
 		}
 		if flags.Changed("hosts") {
 			c.Placement.Hosts = nil
 			for _, h := range *hosts {
 				if h == "" {
-					return nil, "", usagef("--hosts: a host's name is empty")
+					return nil, nil, usagef("--hosts: a host's name is empty")
 				}
 				if slices.Contains(c.Placement.Hosts, h) {
-					return nil, "", usagef("--hosts: %s is there twice", h)
+					return nil, nil, usagef("--hosts: %s is there twice", h)
 				}
 				c.Placement.Hosts = append(c.Placement.Hosts, h)
 			}
@@ -176,7 +176,11 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 		}
 		notice, err := addShares(c, shares, *noShare)
 		if err != nil {
-			return nil, "", err
+			return nil, nil, err
+		}
+		var notices []string
+		if notice != "" {
+			notices = append(notices, notice)
 		}
 		for _, d := range defaults {
 			for _, s := range d.Shares {
@@ -185,22 +189,26 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 				}
 			}
 		}
-		if err := c.ShareHome(homeDir(), os.Geteuid() == 0); err != nil {
-			return nil, "", &usageError{err}
+		home := homeDir()
+		if err := c.ShareHome(home, os.Geteuid() == 0); err != nil {
+			return nil, nil, &usageError{err}
+		}
+		if fi, err := os.Stat(home); err == nil && fi.IsDir() && c.LosesHome(home) {
+			notices = append(notices, fmt.Sprintf("warning: your home directory %s is not shared: files written there are lost; use --share-home, or --no-home to leave this line out", home))
 		}
 		if err := spec.Validate(c); err != nil {
-			return nil, "", &usageError{err}
+			return nil, nil, &usageError{err}
 		}
 		spec.Defaults(c)
 		if err := elsewhere.Needed(c.Backend); err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
 		if vsphereHere != nil && backend.Scheme(c.Backend) == "vsphere" && cmd.Name() != "plan" {
 			if err := vsphereHere.AskPassword(); err != nil { // the supervisor has no terminal
-				return nil, "", err
+				return nil, nil, err
 			}
 		}
-		return c, notice, nil
+		return c, notices, nil
 	}
 }
 
@@ -234,7 +242,7 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, 
 	case c.Shares == nil && c.Root == spec.RootBackend: // it may have no files of this host's
 		c.Shares = []spec.Share{}
 		if len(shares) == 0 {
-			notice = fmt.Sprintf("%s is not shared with the VMs: with root: backend only what --share names is", cwd)
+			notice = fmt.Sprintf("warning: %s is not shared: with root: backend only what --share names is", cwd)
 		}
 	case c.Shares == nil:
 		c.Shares = []spec.Share{}
@@ -245,7 +253,7 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, 
 			}
 			c.Shares = append(c.Shares, mine)
 		} else if len(shares) == 0 {
-			notice = fmt.Sprintf("%s is not shared with the VMs: what they write stays in their memory (see --share, --no-share)", cwd)
+			notice = fmt.Sprintf("warning: %s is not shared: files written there are lost; run elsewhere or use --share", cwd)
 		}
 	}
 	c.Resolve(cwd)
@@ -266,11 +274,10 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, 
 // readOnlyNotice says that the VMs cannot write in the working directory cwd, why, and what to do: the caller may
 // not, or is root.
 func readOnlyNotice(cwd string, root bool) string {
-	why, remedy := "you may not write in "+cwd+": the VMs have it read-only", ""
 	if root {
-		why, remedy = "you are root: the VMs have "+cwd+" read-only", "; --root-writes lets them write to it as root"
+		return "note: running as root: " + cwd + " is read-only in the VMs (--root-writes to change)"
 	}
-	return why + remedy + " (--share .:ro or --no-share leaves this line out)"
+	return "note: you may not write in " + cwd + ": it is read-only in the VMs (--share .:ro leaves this line out)"
 }
 
 // putShare adds a share in the place of one with the same target.
@@ -305,6 +312,8 @@ func loadCluster(cmd *cobra.Command, path string) (c *spec.Cluster, stdin []byte
 			c, err = spec.Read(name, f)
 		} else if !errors.Is(e, fs.ErrNotExist) {
 			err = e
+		} else if !strings.ContainsAny(path, "./") {
+			err = fmt.Errorf("no cluster file or template %q (nearmetal spec templates)", path)
 		}
 	}
 	if err != nil {

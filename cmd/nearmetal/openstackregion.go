@@ -206,7 +206,7 @@ func newRegionPlugCommand() *cobra.Command {
 // asRoot refuses what only root may do.
 func asRoot(what string) error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("only root may %s: sudo nearmetal ...", what)
+		return mustBeRoot(what)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ was killed, comes back by it, as long as another VM of the cluster runs.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		t := parseTarget(args[0])
 		if t.vm == "" {
-			return usagef("restart is about one VM: write %s/VM (a whole cluster: nearmetal down, then up)", args[0])
+			return usagef("restart needs one VM: %s/vm0; for all: down, then up", args[0])
 		}
 		ctx, done := interruptible()
 		defer done()
