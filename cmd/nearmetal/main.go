@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 
 	_ "nearmetal/internal/backend/all"
+	"nearmetal/internal/remote"
 	"nearmetal/internal/terminal"
 )
 
@@ -20,6 +21,7 @@ func main() {
 	if filepath.Base(os.Args[0]) == "nearmetal-rsh" {
 		args = append([]string{"rsh"}, args...)
 	}
+	remote.Keep()
 	os.Exit(execute(args, os.Stdin, os.Stdout, os.Stderr))
 }
 
