@@ -111,7 +111,7 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Opti
 	read := addClusterFlags(cmd)
 	noVerify := addNoVerifyFlag(cmd)
 	timeout := addBootTimeoutFlag(cmd)
-	verbose := cmd.Flags().BoolP("verbose", "v", false, "say how MPI messages between the VMs go; run: at the end what they sent")
+	verbose := cmd.Flags().BoolP("verbose", "v", false, "report the transport of MPI messages; run: at the end also what was sent")
 	return func(p *terminal.Progress) (o cluster.Options, booted func(), err error) {
 		c, notices, err := read()
 		if err != nil {

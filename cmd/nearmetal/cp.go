@@ -18,6 +18,7 @@ or of the only cluster that runs, unless a cluster has that name. The other is a
 path on this host (one with a colon begins with ./ or /). If TO is a directory,
 the copy is made in it.`,
 		Example: `  nearmetal cp input.dat demo:/tmp/
+  nearmetal cp -c demo src vm1:/tmp/
   nearmetal cp demo/vm1:/tmp/results .`,
 		Args:              exactArgs("FROM", "TO"),
 		ValidArgsFunction: completePlace,

@@ -22,9 +22,9 @@ func newExecCommand() *cobra.Command {
 user, working directory, environment and limits. Standard input, output and
 error are the caller's, signals are passed on, and the exit status is the
 command's (128 and the signal's number if a signal ended it, 127 if there is no
-such command). With --all, lines carry the VM's name and the highest status
-counts. Files that it wrote in no share, but for those below /tmp and the like,
-are named at its end: they go with the cluster.
+such command). With --all, output lines are prefixed with the VM's name, and the
+highest status counts. Files written outside shares are lost with the cluster,
+and listed at the end (except those below /tmp and similar directories).
 
 The first word is a cluster, or a VM of it, if one of that name runs; otherwise
 it is the command. A "--" after the word makes it a cluster, a "--" before it
@@ -42,12 +42,12 @@ it is the command. A "--" after the word makes it a cluster, a "--" before it
 	name := addClusterNameFlag(cmd)
 	cmd.Flags().StringVar(&o.VM, "vm", "", "`VM` to run in (the older form of NAME/VM; default the first)")
 	cmd.Flags().BoolVar(&o.All, "all", false, "run once in every VM")
-	cmd.Flags().BoolVarP(&o.TTY, "tty", "t", false, "give the command a terminal")
+	cmd.Flags().BoolVarP(&o.TTY, "tty", "t", false, "run the command in a terminal")
 	cmd.Flags().BoolVarP(&o.NoInput, "no-stdin", "n", false, "no standard input")
-	cmd.Flags().BoolVar(&o.NoPrefix, "no-prefix", false, "with --all, lines without the VM's name")
+	cmd.Flags().BoolVar(&o.NoPrefix, "no-prefix", false, "with --all, do not prefix output lines with the VM's name")
 	cmd.Flags().BoolVar(&o.Root, "as-root", false, "run as root of the VM")
 	var env envList
-	cmd.Flags().Var(&env, "env", "a variable for the command, with the caller's value if none is given; repeatable")
+	cmd.Flags().Var(&env, "env", "set a variable for the command, without VALUE to the caller's; repeatable")
 	cmd.ValidArgsFunction = completeTarget
 	if err := cmd.RegisterFlagCompletionFunc("vm", completeVMs); err != nil {
 		panic(err)

@@ -35,20 +35,20 @@ type clusterFlag struct {
 }
 
 var clusterFlags = []clusterFlag{
-	{"name", "name", "NAME", "name of the cluster (default one that is made up)"},
+	{"name", "name", "NAME", "name of the cluster (default a generated one)"},
 	{"vms", "vms[].count", "N", "number of VMs"},
-	{"vcpus", "vms[].vcpus", "N", "vCPUs of each VM (default the host's cores, shared out)"},
+	{"vcpus", "vms[].vcpus", "N", "vCPUs of each VM (default: the host's cores divided among the VMs)"},
 	{"memory", "vms[].memory", "SIZE", "memory of each VM"},
-	{"on", "backend", "BACKEND", "back end that runs the VMs, as nearmetal version lists them"},
-	{"root", "root", "host|DIR|backend", "root file system: this host's, read-only below an overlay; a directory; or the back end's own disk"},
-	{"accel", "accel", "", "how the VMs' instructions run; auto is KVM where it works"},
+	{"on", "backend", "BACKEND", "backend that runs the VMs; nearmetal version lists them"},
+	{"root", "root", "host|DIR|backend", "root file system: this host's, read-only below an overlay; a directory or an image; or the backend's own disk"},
+	{"accel", "accel", "", "KVM or emulation (tcg); auto uses KVM where it works"},
 	{"kernel", "kernel", "FILE", "kernel of the VMs (default the newest in /boot with its modules)"},
 	{"qemu", "qemu", "FILE", "QEMU program (default the one found)"},
-	{"region", "region.size", "SIZE", "memory that the VMs share, a power of two; 0 for none (default 16MiB a vCPU, at least 64MiB, with more than one VM)"},
-	{"network", "network.type", "", "how the VMs are joined; rxe is auto with soft RoCE, an RDMA device in each VM"},
-	{"launcher", "launcher", "", "where mpirun and its like run: on the host, or in the first VM"},
-	{"isolation", "isolation", "", "how closely the VMs are fenced in on this host (docs/security.md); auto says what cannot be had"},
-	{"fabric", "fabric", "", "how MPI messages take the region: auto: by libfabric, and by UCX for libraries that have UCX only; libfabric or ucx: only by the one, or rather by the other; none leaves the MPI as it is"},
+	{"region", "region.size", "SIZE", "memory that the VMs share, a power of two; 0 for none (default with several VMs: 16MiB per vCPU, at least 64MiB)"},
+	{"network", "network.type", "", "VM network; rxe adds a soft-RoCE RDMA device to each VM"},
+	{"launcher", "launcher", "", "where mpirun and other MPI launchers run: on the host, or in the first VM"},
+	{"isolation", "isolation", "", "host-side isolation of each VM (docs/security.md); auto warns if a mechanism is unavailable"},
+	{"fabric", "fabric", "", "MPI transport over shared memory: auto (libfabric, else UCX), libfabric, ucx, or none, which leaves the MPI as it is"},
 }
 
 // varRootWrites is the variable that stands for --root-writes.
@@ -90,7 +90,7 @@ func (v *keyValue) Type() string {
 func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notices []string, err error) {
 	flags := cmd.Flags()
 	var file fileName
-	flags.VarP(&file, "file", "f", "cluster file, or the name of a template, which the flags below override (see docs/reference/cluster.md)")
+	flags.VarP(&file, "file", "f", "cluster file or name of a template; the flags below override it (docs/reference/cluster.md)")
 	var keys []*keyValue
 	for _, f := range clusterFlags {
 		v := &keyValue{flag: f}
@@ -101,18 +101,18 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notices []stri
 		keys = append(keys, v)
 	}
 	var shares shareList
-	flags.Var(&shares, "share", "a directory for the VMs besides the working directory; repeatable")
+	flags.Var(&shares, "share", "share a directory with the VMs besides the working directory; repeatable")
 	flags.Var(&shares, "bind", "the same as --share")
 	flags.Lookup("bind").Hidden = true
-	shareHome := flags.Bool("share-home", false, "share your home directory, too (home: share)")
-	noHome := flags.Bool("no-home", false, "do not share your home directory, whatever files say")
+	shareHome := flags.Bool("share-home", false, "share your home directory as well (home: share)")
+	noHome := flags.Bool("no-home", false, "do not share your home directory, whatever cluster files say")
 	cmd.MarkFlagsMutuallyExclusive("share-home", "no-home")
-	noShare := flags.Bool("no-share", false, "share neither the working directory nor the file's shares")
+	noShare := flags.Bool("no-share", false, "share neither the working directory nor the cluster file's shares")
 	var env envList
-	flags.Var(&env, "env", "a variable for the programs in the VMs, with the caller's value if none is given; repeatable")
-	hosts := flags.StringSlice("hosts", nil, "`HOST`s on which the VMs run, as ssh knows them, with commas between (default this one)")
-	strict := flags.Bool("strict", false, "refuse more vCPUs than there are CPUs, VMs that differ from their plan, and with --isolation strict what this host cannot add, instead of warning")
-	rootWrites := flags.Bool("root-writes", os.Getenv(varRootWrites) == "1", "as root: let VMs write to what is shared, as root (also "+varRootWrites+"=1)")
+	flags.Var(&env, "env", "set a variable for the programs in the VMs, without VALUE to the caller's; repeatable")
+	hosts := flags.StringSlice("hosts", nil, "comma-separated ssh `HOST`s to run the VMs on (default this host)")
+	strict := flags.Bool("strict", false, "fail instead of warning: more vCPUs than CPUs, VMs that differ from their plan, and with --isolation strict what this host lacks")
+	rootWrites := flags.Bool("root-writes", os.Getenv(varRootWrites) == "1", "as root: let the VMs write to shares as root (also "+varRootWrites+"=1)")
 	completeClusterFlags(cmd)
 
 	return func() (*spec.Cluster, []string, error) {
@@ -348,7 +348,7 @@ func (s *span) Set(text string) error {
 // addBootTimeoutFlag adds --boot-timeout.
 func addBootTimeoutFlag(cmd *cobra.Command) *span {
 	s := span(5 * time.Minute)
-	cmd.Flags().Var(&s, "boot-timeout", "how long the VMs may take to be ready")
+	cmd.Flags().Var(&s, "boot-timeout", "how long the VMs may take to become ready")
 	return &s
 }
 

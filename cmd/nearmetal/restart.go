@@ -14,8 +14,8 @@ func newRestartCommand() *cobra.Command {
 		Long: `Ends a VM of a cluster of nearmetal up, if it still runs, and starts it again:
 on the same CPUs and memory nodes, with its address, its devices and the region.
 The other VMs go on. What ran in the VM has ended, and files that it wrote
-outside shares are gone. It returns when the VM is ready. A VM that panicked, or
-was killed, comes back by it, as long as another VM of the cluster runs.`,
+outside shares are gone. It returns when the VM is ready. A VM that panicked or
+was killed can be restarted as long as another VM of the cluster runs.`,
 		Example:           "  nearmetal restart demo/vm1\n  nearmetal restart /vm1",
 		Args:              exactArgs("NAME/VM"),
 		ValidArgsFunction: completeTarget,
