@@ -121,7 +121,11 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (o cluster.Opti
 			return o, nil, &usageError{err}
 		}
 		for _, line := range notices {
-			p.Printf("%s", line)
+			if strings.HasPrefix(line, "note: ") {
+				p.Notef("%s", line)
+			} else {
+				p.Printf("%s", line)
+			}
 		}
 		// What another left and cannot be removed does not keep this one from starting.
 		if err := sweep(p); err != nil {
