@@ -127,6 +127,11 @@ func TestWrongInputs(t *testing.T) {
 				}
 			}
 			wrongFiles(t, work, uid)
+			config := filepath.Join(home, ".config/nearmetal")
+			err := os.MkdirAll(config, 0o755)
+			if err = errors.Join(err, os.WriteFile(filepath.Join(config, "config.yaml"), []byte("home: none\n"), 0o644)); err != nil {
+				t.Fatal(err) // without it up and run warn of the home
+			}
 			user := stranger{filepath.Join(dir, "nearmetal"), home, work, uid}
 			for _, wrong := range wrongInputs {
 				for i := 0; i < c.operands; i++ {
