@@ -74,7 +74,7 @@ it is the command. A "--" after the word makes it a cluster, a "--" before it
 		if err != nil {
 			return err
 		}
-		if code == noProgram && t.cluster == "" && len(args) > 1 && !program(args[0]) && spec.CheckName(args[0]) == nil {
+		if code == noProgram && *name == "" && cmd.ArgsLenAtDash() != 0 && len(args) > 1 && !program(args[0]) && spec.CheckName(args[0]) == nil {
 			if _, err := cluster.Find(args[0]); err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: %v\n", err)
 			}

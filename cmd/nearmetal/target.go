@@ -54,9 +54,6 @@ func beforeCommand(args []string, dash int, named bool) (t target, command []str
 	if dash == 0 || named && !marked {
 		return t, args, nil
 	}
-	if args[0] == "" {
-		return t, nil, usagef("exec: the first word is empty: write NAME -- COMMAND")
-	}
 	name, vm, slash := strings.Cut(args[0], "/")
 	if name != "" && spec.CheckName(name) != nil || strings.Contains(vm, "/") || slash && vm == "" {
 		return t, args, nil

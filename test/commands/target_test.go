@@ -107,6 +107,11 @@ func TestTargets(t *testing.T) {
 			t.Errorf("%s: %d, %q, %q", args, code, out, errs)
 		}
 	}
+	for _, args := range []string{"exec -c two vm1 x", "exec -- vm1 x"} {
+		if _, errs, code := answer(t, strings.Fields(args)...); code != 127 || strings.Contains(errs, "no cluster") {
+			t.Errorf("%s: %d, %s", args, code, errs)
+		}
+	}
 	// Neither a cluster nor a program.
 	if _, errs, code := answer(t, "exec", "vm1", "hostname"); code != 127 || !strings.Contains(errs, `no cluster "vm1" runs: did you mean the VM one/vm1?`) {
 		t.Errorf("exec of no program: %d, %s", code, errs)
