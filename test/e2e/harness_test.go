@@ -159,7 +159,6 @@ func within(t *testing.T, namespace, prepare string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-
 // notice matches what is said besides: how VMs run, what is shared, and what takes over two seconds.
 var notice = regexp.MustCompile(`timings are not meaningful$|^nearmetal: (warning|note): |^nearmetal: [^:]*(\.\.\.|: done after [0-9.]+ s)$`)
 
