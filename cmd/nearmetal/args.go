@@ -1,12 +1,39 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nearmetal/internal/spec"
 )
+
+// noneEmpty refuses empty words, as variables leave them that are not set, before check sees them: no command may take one
+// for a word that was left out. Arguments of a program that is run may be empty.
+func noneEmpty(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		words := args
+		if runsPrograms[cmd.CommandPath()] && len(args) > 1 {
+			words = args[:1]
+		}
+		if i := slices.Index(words, ""); i >= 0 {
+			return usagef("%s: argument %d is empty", cmd.Name(), i+1)
+		}
+		var err error
+		cmd.Flags().Visit(func(f *pflag.Flag) {
+			list, ok := f.Value.(pflag.SliceValue)
+			if ok && (len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")) || f.Value.Type() == "string" && f.Value.String() == "" {
+				err = usagef("--%s is empty: leave it out, or name something", f.Name)
+			}
+		})
+		if err != nil || check == nil {
+			return err
+		}
+		return check(cmd, args)
+	}
+}
 
 // noArgs refuses arguments.
 func noArgs(cmd *cobra.Command, args []string) error {

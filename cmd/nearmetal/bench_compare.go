@@ -27,7 +27,7 @@ the exit status 1. What was measured in emulated VMs is left out.`,
 	}
 	threshold := cmd.Flags().Float64("threshold", 5, "`PERCENT` by which a median may be worse")
 	junit := cmd.Flags().String("junit", "", "also write JUnit's XML to this `FILE` (- is standard output)")
-	all := cmd.Flags().Bool("all", false, "show the points that are the same, too")
+	all := cmd.Flags().Bool("all", false, "show unchanged points as well")
 	asJSON := addJSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !(*threshold >= 0 && *threshold < 1000) {

@@ -75,17 +75,17 @@ The exit status is 1 if a repetition failed.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.variants, "variants", []string{"native", "vm"}, "the `VARIANTS` that are compared; the first native one is the baseline")
 	flags.DurationVar(&f.time, "time", 0, "choose sizes and repetitions so that the run takes this `TIME`, such as 4h, and intervals are as narrow as it allows")
-	flags.StringVar(&f.variant, "variant", "", "`LABEL` of this run, which --kind says of what")
+	flags.StringVar(&f.variant, "variant", "", "`LABEL` for this run (requires --kind)")
 	flags.StringVar(&f.kind, "kind", "", "`KIND` vm: this is a VM of a cloud or of another hypervisor, and is measured as one; bench import adds the run to another")
 	complete(cmd, "kind", []string{"vm"})
 	flags.IntSliceVar(&f.cores, "cores", nil, "also natively with `N` cores, the equal of VMs that leave some to the host; repeatable")
 	flags.StringSliceVar(&f.ablate, "ablate", nil, "also VMs without a `SWITCH`, each a variant: "+strings.Join(run.Switches, ", ")+"; several at once joined by +; untuned: without hugepages, pinning and vnuma")
 	flags.StringSliceVar(&f.mpis, "mpi", nil, "`MPI` libraries: "+strings.Join(mpi.Names, ", ")+", or a launcher's path, with +ivshmem behind it for the provider (default the first found)")
 	flags.IntVar(&f.repetitions, "repetitions", 0, "`N` repetitions of each point (default 5; fewer only with --quick)")
-	flags.IntVar(&f.warmup, "warmup", 1, "`N` repetitions before those, which enter nothing")
-	flags.BoolVar(&f.quick, "quick", false, "small sizes, and 3 repetitions: a look, no result to publish")
+	flags.IntVar(&f.warmup, "warmup", 1, "`N` repetitions before those, which are not counted")
+	flags.BoolVar(&f.quick, "quick", false, "smoke test: small sizes, 3 repetitions, no verdict")
 	flags.StringArrayVar(&f.set, "set", nil, "values in place of a suite's, `PARAMETER=VALUES`, for one experiment EXPERIMENT.PARAMETER=VALUES; repeatable")
-	flags.StringVar(&f.paper, "paper", "", "take the sizes that a `PAPER` has ("+strings.Join(paper.Names(), ", ")+"); without SUITE: run what repeats its figures on as many hosts")
+	flags.StringVar(&f.paper, "paper", "", "use the sizes of a `PAPER` ("+strings.Join(paper.Names(), ", ")+"); without SUITE: run what repeats its figures on as many hosts")
 	complete(cmd, "paper", paper.Names())
 	flags.BoolVar(&f.skipMissing, "skip-missing", false, "leave out experiments that cannot run here")
 	flags.Float64Var(&f.peak, "peak-gflops", 0, "theoretical peak of a core, `GFLOPS` in 1e9 operations a second (default computed from its vectors and frequency)")
@@ -270,7 +270,7 @@ func withoutFlags(words []string, names ...string) []string {
 }
 
 // request makes the request and the record of a run from the flags.
-func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, string, error)) (q run.Request, r *record.Run, err error) {
+func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, []string, error)) (q run.Request, r *record.Run, err error) {
 	notice, sshHosts := "", []string(nil)
 	if err := f.foreign(cmd); err != nil {
 		return q, nil, err
@@ -457,7 +457,7 @@ func checks(ctx context.Context, profile check.Profile) json.RawMessage {
 
 // machines returns the VMs: those of the flags, and two where nothing says how many, for one
 // has nobody to talk to.
-func (f *benchFlags) machines(cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, string, error)) (*spec.Cluster, error) {
+func (f *benchFlags) machines(cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, []string, error)) (*spec.Cluster, error) {
 	if !cmd.Flags().Changed("vms") && !cmd.Flags().Changed("file") {
 		if err := cmd.Flags().Set("vms", "2"); err != nil {
 			return nil, err

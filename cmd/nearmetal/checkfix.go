@@ -57,7 +57,7 @@ func (f *checkFlags) runFix(ctx context.Context, cmd *cobra.Command, p *terminal
 	}
 	if len(now) > 0 || f.persist {
 		if os.Geteuid() != 0 {
-			return errors.New("writing takes root: sudo nearmetal check --fix")
+			return mustBeRoot("check --fix")
 		}
 		if ok, err := confirm(cmd, f.yes); err != nil || !ok {
 			return err
@@ -124,7 +124,7 @@ func confirmed(cmd *cobra.Command, yes bool, question string) (bool, error) {
 		return true, nil
 	}
 	if !terminal.IsTerminal(cmd.InOrStdin()) {
-		return false, errors.New("standard input is no terminal to ask on: say --yes")
+		return false, errors.New("stdin is not a terminal: pass --yes")
 	}
 	fmt.Fprint(cmd.OutOrStdout(), question+" [y/N] ")
 	line, err := bufio.NewReader(io.LimitReader(cmd.InOrStdin(), 1024)).ReadString('\n')
@@ -142,7 +142,7 @@ func confirmed(cmd *cobra.Command, yes bool, question string) (bool, error) {
 // runUndo puts back what --fix and --persist changed.
 func runUndo(cmd *cobra.Command) error {
 	if os.Geteuid() != 0 {
-		return errors.New("putting values back takes root: sudo nearmetal check --undo")
+		return mustBeRoot("check --undo")
 	}
 	did, err := fix.Undo(fix.Options{})
 	out := cmd.OutOrStdout()

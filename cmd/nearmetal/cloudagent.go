@@ -31,7 +31,7 @@ func newCloudAgentCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, stop := interruptible()
 		defer stop()
-		if err := asRoot("be a VM's agent"); err != nil {
+		if err := asRoot("cloud-agent"); err != nil {
 			return err
 		}
 		s, err := carry.ReadSettings(args[0])

@@ -113,17 +113,21 @@ func addBootFlags(cmd *cobra.Command) func(p *terminal.Progress) (s cluster.Star
 	read := addClusterFlags(cmd)
 	noVerify := addNoVerifyFlag(cmd)
 	timeout := addBootTimeoutFlag(cmd)
-	verbose := cmd.Flags().BoolP("verbose", "v", false, "say how MPI messages between the VMs go; run: at the end what they sent")
+	verbose := cmd.Flags().BoolP("verbose", "v", false, "report the transport of MPI messages; run: at the end also what was sent")
 	return func(p *terminal.Progress) (s cluster.Start, ev cluster.Events, booted func(), err error) {
-		c, notice, err := read()
+		c, notices, err := read()
 		if err != nil {
 			return s, ev, nil, err
 		}
 		if err := fleet.CheckHosts(c); err != nil && len(c.Placement.Hosts) > 0 {
 			return s, ev, nil, &usageError{err}
 		}
-		if notice != "" {
-			p.Printf("%s", notice)
+		for _, line := range notices {
+			if strings.HasPrefix(line, "note: ") {
+				p.Notef("%s", line)
+			} else {
+				p.Printf("%s", line)
+			}
 		}
 		if _, err := state.Base(); err != nil {
 			return s, ev, nil, err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -48,7 +47,8 @@ nearmetal device release sets everything back.`,
 	}
 	flags.StringVar(&s.eswitch, "eswitch", "", "mode of the card's eswitch, `legacy|switchdev`")
 	flags.StringVar(&s.firmware.LinkType, "link-type", "", "link of the card's port in its firmware, `ib|eth`")
-	flags.IntVar(&s.firmware.VFs, "firmware-vfs", -1, "`N` VFs in the card's firmware, 0 turns SR-IOV off (default as it is)")
+	flags.IntVar(&s.firmware.VFs, "firmware-vfs", -1, "`N` VFs in the card's firmware, 0 turns SR-IOV off (default: left as it is)")
+	flags.Lookup("firmware-vfs").DefValue = "0" // -1 is no default of a person's
 	flags.BoolVarP(&s.yes, "yes", "y", false, "with firmware settings: do not ask")
 	for name, words := range map[string][]string{"eswitch": {"legacy", "switchdev"}, "link-type": {"ib", "eth"}} {
 		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
@@ -143,7 +143,7 @@ func (s *deviceSet) card(ctx context.Context, cmd *cobra.Command, h *device.Host
 		fmt.Fprintf(out, "  %s: %s (now %s)\n", c.Name, c.After, c.Before)
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("writing takes root: sudo nearmetal device set")
+		return mustBeRoot("device set")
 	}
 	if ok, err := confirm(cmd, s.yes); err != nil || !ok {
 		return err

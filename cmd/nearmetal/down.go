@@ -41,6 +41,12 @@ $NEARMETAL_CLUSTER, or the only cluster that runs.`,
 		if *all && len(args) > 0 {
 			return usagef("give names or --all, not both")
 		}
+		for i, name := range args { // all of them before one ends
+			var err error
+			if args[i], err = clusterTarget(cmd, name); err != nil {
+				return err
+			}
+		}
 		if err := sweep(p); err != nil {
 			return err
 		}
@@ -62,10 +68,6 @@ $NEARMETAL_CLUSTER, or the only cluster that runs.`,
 		var failed errorList
 		list := []ended{}
 		for _, name := range args {
-			name, err := clusterTarget(cmd, name)
-			if err != nil {
-				return err
-			}
 			e := ended{Name: name, Lost: []string{}}
 			c, err := client.Connect(ctx, name)
 			if err == nil {

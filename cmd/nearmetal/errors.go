@@ -58,6 +58,9 @@ func (e *usageError) Unwrap() error { return e.error }
 // usagef returns a usage error.
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
+// mustBeRoot is the error of a command that only root can do; how is its command line after nearmetal.
+func mustBeRoot(how string) error { return fmt.Errorf("must be root: sudo nearmetal %s", how) }
+
 // runError is an error of a command that had begun, as opposed to one of cobra's,
 // which are all about usage.
 type runError struct{ error }
@@ -93,19 +96,23 @@ func report(stderr io.Writer, ran *cobra.Command, err error) int {
 		lines[len(lines)-1] += " (see " + ran.CommandPath() + " --help)"
 	}
 	for _, line := range lines {
-		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Clean(plainly(withoutCall(line, err))))
+		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Bounded(terminal.Clean(plainly(line+otherHome(line)))))
 	}
 	return status
 }
 
-// withoutCall returns a line without the name of the system call that failed: "nope: no such file or directory" for "lstat
-// nope: no such file or directory".
-func withoutCall(line string, err error) string {
-	var path *os.PathError
-	if !errors.As(err, &path) || path.Path == "" || path.Op == "write" || path.Op == "read" {
-		return line
+// otherHome returns what to do about a line that a file in $HOME may not be read, where that is the home of another user, as
+// sudo and su leave it; "" elsewhere.
+func otherHome(line string) string {
+	home := os.Getenv("HOME")
+	if !strings.Contains(line, home+"/") || !strings.Contains(line, syscall.EACCES.Error()) && !strings.Contains(line, " belongs to user ") {
+		return ""
 	}
-	return strings.ReplaceAll(line, path.Error(), path.Path+": "+path.Err.Error())
+	var st syscall.Stat_t
+	if err := syscall.Stat(home, &st); err != nil || int(st.Uid) == os.Geteuid() {
+		return ""
+	}
+	return fmt.Sprintf(" (HOME=%s is the home of user %d: sudo -H sets yours)", home, st.Uid)
 }
 
 // rawWords are errors of the operating system's calls and of Go's libraries as these write them, and what a user reads.
@@ -152,10 +159,7 @@ func flagError(cmd *cobra.Command, err error) error {
 			if _, long, ok := strings.Cut(name, ", "); ok {
 				name = long
 			}
-			if strings.HasPrefix(what, "strconv.ParseBool") {
-				what = "is neither true nor false"
-			}
-			return usagef("%s: %s", name, what)
+			return usagef("%s: %s", name, plainNumber(what))
 		}
 	}
 	if name, ok := strings.CutPrefix(message, "unknown flag: --"); ok {
@@ -171,6 +175,24 @@ func flagError(cmd *cobra.Command, err error) error {
 		return usagef("%s needs a value", shorthand(name))
 	}
 	return &usageError{err}
+}
+
+// plainNumber says in our words what strconv found: strconv.ParseInt: parsing "x": invalid syntax.
+func plainNumber(what string) string {
+	call, rest, ok := strings.Cut(what, ": parsing ")
+	if !ok || !strings.HasPrefix(call, "strconv.") {
+		return what
+	}
+	value, why, _ := strings.Cut(rest, `": `)
+	switch {
+	case call == "strconv.ParseBool":
+		return value + `" is neither true nor false`
+	case why == "value out of range":
+		return value + `" is too large or too small`
+	case call == "strconv.ParseFloat":
+		return value + `" is not a number`
+	}
+	return value + `" is not a whole number`
 }
 
 var exclusive = regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`)

@@ -36,20 +36,20 @@ type clusterFlag struct {
 }
 
 var clusterFlags = []clusterFlag{
-	{"name", "name", "NAME", "name of the cluster (default one that is made up)"},
+	{"name", "name", "NAME", "name of the cluster (default a generated one)"},
 	{"vms", "vms[].count", "N", "number of VMs"},
-	{"vcpus", "vms[].vcpus", "N", "vCPUs of each VM (default the host's cores, shared out)"},
+	{"vcpus", "vms[].vcpus", "N", "vCPUs of each VM (default: the host's cores divided among the VMs)"},
 	{"memory", "vms[].memory", "SIZE", "memory of each VM"},
-	{"on", "backend", "BACKEND", "back end that runs the VMs, as nearmetal version lists them"},
-	{"root", "root", "host|DIR|backend", "root file system: this host's, read-only below an overlay; a directory; or the back end's own disk"},
-	{"accel", "accel", "", "how the VMs' instructions run; auto is KVM where it works"},
+	{"on", "backend", "BACKEND", "backend that runs the VMs; nearmetal version lists them"},
+	{"root", "root", "host|DIR|backend", "root file system: this host's, read-only below an overlay; a directory or an image; or the backend's own disk"},
+	{"accel", "accel", "", "KVM or emulation (tcg); auto uses KVM where it works"},
 	{"kernel", "kernel", "FILE", "kernel of the VMs (default the newest in /boot with its modules)"},
 	{"qemu", "qemu", "FILE", "QEMU program (default the one found)"},
-	{"region", "region.size", "SIZE", "memory that the VMs share, a power of two; 0 for none (default 16MiB a vCPU, at least 64MiB, with more than one VM)"},
-	{"network", "network.type", "", "how the VMs are joined; rxe is auto with soft RoCE, an RDMA device in each VM"},
-	{"launcher", "launcher", "", "where mpirun and its like run: on the host, or in the first VM"},
-	{"isolation", "isolation", "", "how closely the VMs are fenced in on this host (docs/security.md); auto says what cannot be had"},
-	{"fabric", "fabric", "", "how MPI messages take the region: auto: by libfabric, and by UCX for libraries that have UCX only; libfabric or ucx: only by the one, or rather by the other; none leaves the MPI as it is"},
+	{"region", "region.size", "SIZE", "memory that the VMs share, a power of two; 0 for none (default with several VMs: 16MiB per vCPU, at least 64MiB)"},
+	{"network", "network.type", "", "VM network; rxe adds a soft-RoCE RDMA device to each VM"},
+	{"launcher", "launcher", "", "where mpirun and other MPI launchers run: on the host, or in the first VM"},
+	{"isolation", "isolation", "", "host-side isolation of each VM (docs/security.md); auto warns if a mechanism is unavailable"},
+	{"fabric", "fabric", "", "MPI transport over shared memory: auto (libfabric, else UCX), libfabric, ucx, or none, which leaves the MPI as it is"},
 }
 
 // varRootWrites is the variable that stands for --root-writes.
@@ -89,12 +89,12 @@ func (v *keyValue) Type() string {
 // addClusterFlags adds -f and the flags that override a cluster file. The
 // function that it returns reads the file, if there is one, puts the flags over it,
 // fills in the defaults, makes paths absolute and checks the whole. It is called
-// after the flags were read; what is wrong with the flags is a usage error. The notice is
-// a line that somebody who boots the cluster should read, or "".
-func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string, err error) {
+// after the flags were read; what is wrong with the flags is a usage error. The notices are
+// lines that somebody who boots the cluster should read.
+func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notices []string, err error) {
 	flags := cmd.Flags()
 	var file fileName
-	flags.VarP(&file, "file", "f", "cluster file, or the name of a template, which the flags below override (see docs/reference/cluster.md)")
+	flags.VarP(&file, "file", "f", "cluster file or name of a template; the flags below override it (docs/reference/cluster.md)")
 	var keys []*keyValue
 	for _, f := range clusterFlags {
 		v := &keyValue{flag: f}
@@ -105,59 +105,59 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 		keys = append(keys, v)
 	}
 	var shares shareList
-	flags.Var(&shares, "share", "a directory for the VMs besides the working directory; repeatable")
+	flags.Var(&shares, "share", "share a directory with the VMs besides the working directory; repeatable")
 	flags.Var(&shares, "bind", "the same as --share")
 	flags.Lookup("bind").Hidden = true
-	shareHome := flags.Bool("share-home", false, "share your home directory, too (home: share)")
-	noHome := flags.Bool("no-home", false, "do not share your home directory, whatever files say")
+	shareHome := flags.Bool("share-home", false, "share your home directory as well (home: share)")
+	noHome := flags.Bool("no-home", false, "do not share your home directory, whatever cluster files say")
 	cmd.MarkFlagsMutuallyExclusive("share-home", "no-home")
-	noShare := flags.Bool("no-share", false, "share neither the working directory nor the file's shares")
+	noShare := flags.Bool("no-share", false, "share neither the working directory nor the cluster file's shares")
 	var env envList
-	flags.Var(&env, "env", "a variable for the programs in the VMs, with the caller's value if none is given; repeatable")
-	hosts := flags.StringSlice("hosts", nil, "`HOST`s on which the VMs run, as ssh knows them, with commas between (default this one)")
-	strict := flags.Bool("strict", false, "refuse more vCPUs than there are CPUs, VMs that differ from their plan, and with --isolation strict what this host cannot add, instead of warning")
-	rootWrites := flags.Bool("root-writes", os.Getenv(varRootWrites) == "1", "as root: let VMs write to what is shared, as root (also "+varRootWrites+"=1)")
+	flags.Var(&env, "env", "set a variable for the programs in the VMs, without VALUE to the caller's; repeatable")
+	hosts := flags.StringSlice("hosts", nil, "comma-separated ssh `HOST`s to run the VMs on (default this host)")
+	strict := flags.Bool("strict", false, "fail instead of warning: more vCPUs than CPUs, VMs that differ from their plan, and with --isolation strict what this host lacks")
+	rootWrites := flags.Bool("root-writes", os.Getenv(varRootWrites) == "1", "as root: let the VMs write to shares as root (also "+varRootWrites+"=1)")
 	completeClusterFlags(cmd)
 
-	return func() (*spec.Cluster, string, error) {
+	return func() (*spec.Cluster, []string, error) {
 		c := &spec.Cluster{}
 		if file != "" {
 			var stdin []byte
 			var err error
 			if c, stdin, err = loadCluster(cmd, string(file)); err != nil {
-				return nil, "", err
+				return nil, nil, err
 			}
 			elsewhere.Consumed(stdin)
 		}
 		defaults, err := site.Defaults()
 		if err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
 		for _, d := range defaults {
 			spec.Under(c, d)
 		}
 		if err := known(c, "config.yaml"); err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
 		for _, v := range keys {
 			if v.text == "" {
 				continue
 			}
 			if v.flag.name == "vms" && len(c.VMs) > 1 {
-				return nil, "", usagef("--vms: %s has %d groups of VMs: write their counts there", file, len(c.VMs))
+				return nil, nil, usagef("--vms: %s has %d groups of VMs: write their counts there", file, len(c.VMs))
 			}
 			if err := spec.Set(c, v.flag.key, v.text); err != nil {
-				return nil, "", usagef("--%s: %w", v.flag.name, err)
+				return nil, nil, usagef("--%s: %w", v.flag.name, err)
 			}
 		}
 		if flags.Changed("hosts") {
 			c.Placement.Hosts = nil
 			for _, h := range *hosts {
 				if h == "" {
-					return nil, "", usagef("--hosts: a host's name is empty")
+					return nil, nil, usagef("--hosts: a host's name is empty")
 				}
 				if slices.Contains(c.Placement.Hosts, h) {
-					return nil, "", usagef("--hosts: %s is there twice", h)
+					return nil, nil, usagef("--hosts: %s is there twice", h)
 				}
 				c.Placement.Hosts = append(c.Placement.Hosts, h)
 			}
@@ -180,7 +180,11 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 		}
 		notice, err := addShares(c, shares, *noShare)
 		if err != nil {
-			return nil, "", err
+			return nil, nil, err
+		}
+		var notices []string
+		if notice != "" {
+			notices = append(notices, notice)
 		}
 		for _, d := range defaults {
 			for _, s := range d.Shares {
@@ -189,22 +193,26 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notice string,
 				}
 			}
 		}
-		if err := c.ShareHome(homeDir(), os.Geteuid() == 0); err != nil {
-			return nil, "", &usageError{err}
+		home := homeDir()
+		if err := c.ShareHome(home, os.Geteuid() == 0); err != nil {
+			return nil, nil, &usageError{err}
+		}
+		if fi, err := os.Stat(home); err == nil && fi.IsDir() && c.LosesHome(home) {
+			notices = append(notices, fmt.Sprintf("warning: your home directory %s is not shared: files written there are lost; use --share-home, or --no-home to leave this line out", home))
 		}
 		if err := spec.Validate(c); err != nil {
-			return nil, "", &usageError{err}
+			return nil, nil, &usageError{err}
 		}
 		spec.Defaults(c)
 		if err := elsewhere.Needed(c.Backend); err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
 		if vsphereHere != nil && backend.Scheme(c.Backend) == "vsphere" && cmd.Name() != "plan" {
 			if err := vsphereHere.AskPassword(); err != nil { // the supervisor has no terminal
-				return nil, "", err
+				return nil, nil, err
 			}
 		}
-		return c, notice, nil
+		return c, notices, nil
 	}
 }
 
@@ -238,7 +246,7 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, 
 	case c.Shares == nil && c.Root == spec.RootBackend: // it may have no files of this host's
 		c.Shares = []spec.Share{}
 		if len(shares) == 0 {
-			notice = fmt.Sprintf("%s is not shared with the VMs: with root: backend only what --share names is", cwd)
+			notice = fmt.Sprintf("warning: %s is not shared: with root: backend only what --share names is", cwd)
 		}
 	case c.Shares == nil:
 		c.Shares = []spec.Share{}
@@ -249,7 +257,7 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, 
 			}
 			c.Shares = append(c.Shares, mine)
 		} else if len(shares) == 0 {
-			notice = fmt.Sprintf("%s is not shared with the VMs: what they write stays in their memory (see --share, --no-share)", cwd)
+			notice = fmt.Sprintf("warning: %s is not shared: files written there are lost; run elsewhere or use --share", cwd)
 		}
 	}
 	c.Resolve(cwd)
@@ -270,11 +278,10 @@ func addShares(c *spec.Cluster, shares []spec.Share, none bool) (notice string, 
 // readOnlyNotice says that the VMs cannot write in the working directory cwd, why, and what to do: the caller may
 // not, or is root.
 func readOnlyNotice(cwd string, root bool) string {
-	why, remedy := "you may not write in "+cwd+": the VMs have it read-only", ""
 	if root {
-		why, remedy = "you are root: the VMs have "+cwd+" read-only", "; --root-writes lets them write to it as root"
+		return "note: running as root: " + cwd + " is read-only in the VMs (--root-writes to change)"
 	}
-	return why + remedy + " (--share .:ro or --no-share leaves this line out)"
+	return "note: you may not write in " + cwd + ": it is read-only in the VMs (--share .:ro leaves this line out)"
 }
 
 // putShare adds a share in the place of one with the same target.
@@ -309,6 +316,8 @@ func loadCluster(cmd *cobra.Command, path string) (c *spec.Cluster, stdin []byte
 			c, err = spec.Read(name, f)
 		} else if !errors.Is(e, fs.ErrNotExist) {
 			err = e
+		} else if !strings.ContainsAny(path, "./") {
+			err = fmt.Errorf("no cluster file or template %q (nearmetal spec templates)", path)
 		}
 	}
 	if err != nil {
@@ -343,7 +352,7 @@ func (s *span) Set(text string) error {
 // addBootTimeoutFlag adds --boot-timeout.
 func addBootTimeoutFlag(cmd *cobra.Command) *span {
 	s := span(5 * time.Minute)
-	cmd.Flags().Var(&s, "boot-timeout", "how long the VMs may take to be ready")
+	cmd.Flags().Var(&s, "boot-timeout", "how long the VMs may take to become ready")
 	return &s
 }
 

@@ -27,7 +27,7 @@ func newKernelFetchCommand() *cobra.Command {
 		Long: `Gets the kernel of an installed package from the distribution's archive, and
 keeps it in your cache, where nearmetal finds it. Ubuntu closes /boot/vmlinuz-*
 to users, though everybody may download the package. Its modules are those of
-the system. It takes no root. apt-get downloads the package, which is verified
+the system. Root is not needed: apt-get downloads the package, which is verified
 by the signed lists of the system; nothing is installed. Without a VERSION it
 is the running kernel's, or the newest one that is closed. Systems without apt
 have no such copy: the administrator has to open the file.`,

@@ -23,7 +23,7 @@ messages. Control characters are made harmless.`,
 		ValidArgsFunction: completeTarget,
 	}
 	vm := addVMFlag(cmd, "whose console is shown")
-	follow := cmd.Flags().BoolP("follow", "f", false, "go on as more is written, until the cluster ends")
+	follow := cmd.Flags().BoolP("follow", "f", false, "keep printing what is written, until the cluster ends")
 	cmd.Flags().BoolVarP(follow, "follow-older", "F", false, "the older form of -f")
 	cmd.Flags().Lookup("follow-older").Hidden = true
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 
 	_ "nearmetal/internal/backend/all"
+	"nearmetal/internal/remote"
 	"nearmetal/internal/session"
 	"nearmetal/internal/terminal"
 )
@@ -22,6 +23,7 @@ func main() {
 		args = append([]string{"rsh"}, args...)
 	}
 	session.KeepClosed()
+	remote.Keep()
 	os.Exit(execute(args, os.Stdin, os.Stdout, os.Stderr))
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,11 +20,14 @@ func TestMessages(t *testing.T) {
 		status int
 		want   string
 	}{
-		{[]string{"cp", "vm0:/a", "vm1:/b"}, 2, "vm0:/a and vm1:/b are both in VMs: copy to this host first"},
-		{[]string{"cp", "a", "b"}, 2, "neither a nor b is VM:PATH: one of the two has to be in a VM"},
+		{[]string{"cp", "vm0:/a", "vm1:/b"}, 2, "cp: exactly one of FROM and TO may be in a VM: copy vm0:/a to this host first"},
+		{[]string{"cp", "a", "b"}, 2, "cp: neither a nor b is in a VM: write one of them as NAME:PATH or NAME/VM:PATH"},
 		{[]string{"explain", "nope.xml"}, 1, "nope.xml: no such file or directory"},
 		{[]string{"topology", "--root", "nope"}, 1, "topology: nope: no such file or directory"},
 		{[]string{"plan", "-f", "nope.yaml"}, 1, "cannot read the cluster file: nope.yaml: no such file or directory"},
+		{[]string{"plan", "-f", "nope"}, 1, "no cluster file or template \"nope\" (nearmetal spec templates)"},
+		{[]string{"run", "--on", "kvm", "--", "x"}, 2, "--on: unknown backend \"kvm\" (have libvirt, openstack, qemu, vsphere); for KVM use --accel kvm"},
+		{[]string{"restart", "demo"}, 2, "restart needs one VM: demo/vm0; for all: down, then up"},
 		{[]string{"traffic", "nope"}, 1, "nope: no such file or directory"},
 		{[]string{"run", "--", "./nope"}, 127, "./nope: no such program on this host, whose files the VMs have"},
 		{[]string{"report", run, "-o", "out.pdf"}, 2, "-o out.pdf: the page is HTML, so name it FILE.html; a folder that is to be made ends with /"},
@@ -40,6 +44,31 @@ func TestMessages(t *testing.T) {
 		}
 		if status != c.status || !strings.HasPrefix(last, "nearmetal: "+c.want) {
 			t.Errorf("%q: status %d, %s", c.args, status, stderr.String())
+		}
+	}
+}
+
+// The home of another user, as sudo leaves it in HOME, is named where it is in the way.
+func TestOtherHome(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a directory of another user's")
+	}
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	for _, owner := range []int{0, 12345} {
+		if err := os.Chown(home, owner, -1); err != nil {
+			t.Fatal(err)
+		}
+		for line, foreign := range map[string]bool{
+			home + "/.config/nearmetal/config.yaml: permission denied":                                true,
+			home + "/.config/x belongs to user 12345: it is read only where it is root's or your own": true,
+			"/other/file: permission denied":                                                          false,
+			home + "/x: no such file":                                                                 false,
+		} {
+			got := otherHome(line)
+			if want := foreign && owner != 0; (got != "") != want || want && got != " (HOME="+home+" is the home of user 12345: sudo -H sets yours)" {
+				t.Errorf("%s, home of %d: %q", line, owner, got)
+			}
 		}
 	}
 }

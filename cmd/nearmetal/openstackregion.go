@@ -62,7 +62,7 @@ change the flavors.`,
 			}
 			c.Flavors[f[:i]] = size
 		}
-		if err := asRoot("install a hook of libvirt's"); err != nil {
+		if err := asRoot("host openstack-region install"); err != nil {
 			return err
 		}
 		var err error
@@ -97,7 +97,7 @@ func newRegionStatusCommand() *cobra.Command {
 	}
 	asJSON := addJSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := asRoot("see the regions of this host"); err != nil {
+		if err := asRoot("host openstack-region status"); err != nil {
 			return err
 		}
 		s, err := novaregion.Host.Status(cmd.Context())
@@ -163,7 +163,7 @@ func newRegionRemoveCommand() *cobra.Command {
 		Args:    noArgs,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := asRoot("remove a hook of libvirt's"); err != nil {
+		if err := asRoot("host openstack-region remove"); err != nil {
 			return err
 		}
 		did, err := novaregion.Host.Remove()
@@ -203,10 +203,10 @@ func newRegionPlugCommand() *cobra.Command {
 	}
 }
 
-// asRoot refuses what only root may do.
-func asRoot(what string) error {
+// asRoot refuses a command that only root may run; how is its command line after nearmetal.
+func asRoot(how string) error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("only root may %s: sudo nearmetal ...", what)
+		return mustBeRoot(how)
 	}
 	return nil
 }

@@ -10,11 +10,10 @@ func newPauseCommand() *cobra.Command {
 	return holdCommand(true, &cobra.Command{
 		Use:     "pause [NAME]",
 		GroupID: groupCluster,
-		Short:   "Let the VMs of a cluster stand still",
-		Long: `Stops the VMs of a cluster: their time stands still, their memory stays. What
-runs in them goes on with nearmetal resume, and finds that its clock has jumped.
-Commands in a paused cluster are refused; nearmetal down ends it. VMs that a
-job of Slurm keeps running are not stopped.`,
+		Short:   "Suspend a cluster's VMs",
+		Long: `Suspends the VMs of a cluster. Memory is kept, and guest clocks jump when
+nearmetal resume lets the VMs go on. Commands in a paused cluster are refused;
+nearmetal down ends it. VMs of a Slurm job are not suspended.`,
 		Example: "  nearmetal pause demo\n  nearmetal resume demo",
 	})
 }
@@ -23,9 +22,9 @@ func newResumeCommand() *cobra.Command {
 	return holdCommand(false, &cobra.Command{
 		Use:     "resume [NAME]",
 		GroupID: groupCluster,
-		Short:   "Let the VMs of a paused cluster go on",
-		Long:    "Lets the VMs of a cluster that nearmetal pause has stopped go on.",
-		Example: "  nearmetal resume demo",
+		Short:   "Resume a paused cluster's VMs",
+		Long:    "Resumes the VMs of a cluster that nearmetal pause has suspended.",
+		Example: "  nearmetal resume\n  nearmetal resume demo",
 	})
 }
 

@@ -18,9 +18,9 @@ func newPsCommand() *cobra.Command {
 		Use:     "ps [NAME[/VM]] [--devices] [--watch] [--json]",
 		GroupID: groupCluster,
 		Short:   "List clusters, or the VMs of one",
-		Long: `Lists the user's clusters; with a name, the VMs of that one and the way that
-messages take between them; with --devices the VMs' devices as they see them:
-functions of the host passed through, and soft RoCE. A cluster is degraded when
+		Long: `Lists the user's clusters; with a name, the VMs of that one and how messages
+travel between them; with --devices the VMs' devices as they see them: functions
+of the host passed through, and soft RoCE. A cluster is degraded when
 VMs of it have ended. --json prints the whole record of each, with its plan.`,
 		Example:           "  nearmetal ps\n  nearmetal ps demo\n  nearmetal ps --watch\n  nearmetal ps --devices\n  nearmetal ps --json",
 		Args:              rangeArgs(0, "NAME[/VM]"),
@@ -28,7 +28,7 @@ VMs of it have ended. --json prints the whole record of each, with its plan.`,
 	}
 	devices := cmd.Flags().Bool("devices", false, "show the VMs' devices: driver, addresses, state")
 	asJSON := addJSONFlag(cmd)
-	again := cmd.Flags().Bool("watch", false, "show it anew each second, until Ctrl-C")
+	again := cmd.Flags().Bool("watch", false, "refresh every second, until Ctrl-C")
 	cmd.MarkFlagsMutuallyExclusive("watch", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := progress(cmd)

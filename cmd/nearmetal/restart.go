@@ -14,8 +14,8 @@ func newRestartCommand() *cobra.Command {
 		Long: `Ends a VM of a cluster of nearmetal up, if it still runs, and starts it again:
 on the same CPUs and memory nodes, with its address, its devices and the region.
 The other VMs go on. What ran in the VM has ended, and files that it wrote
-outside shares are gone. It returns when the VM is ready. A VM that panicked, or
-was killed, comes back by it, as long as another VM of the cluster runs.`,
+outside shares are gone. It returns when the VM is ready. A VM that panicked or
+was killed can be restarted as long as another VM of the cluster runs.`,
 		Example:           "  nearmetal restart demo/vm1\n  nearmetal restart /vm1",
 		Args:              exactArgs("NAME/VM"),
 		ValidArgsFunction: completeTarget,
@@ -23,7 +23,7 @@ was killed, comes back by it, as long as another VM of the cluster runs.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		t := parseTarget(args[0])
 		if t.vm == "" {
-			return usagef("restart is about one VM: write %s/VM (a whole cluster: nearmetal down, then up)", args[0])
+			return usagef("restart needs one VM: %s/vm0; for all: down, then up", args[0])
 		}
 		ctx, done := interruptible()
 		defer done()

@@ -91,7 +91,10 @@ func newRootCommand() *cobra.Command {
 		Short: "Run MPI programs inside virtual machines at the speed of the metal",
 		Long: `nearmetal boots virtual machines as the user, with this host's own files as
 their root, and runs MPI programs in them: the same binary with the same MPI,
-natively and in VMs.`,
+natively and in VMs.
+
+Every command names a cluster as NAME and a VM as NAME/VM. Without NAME it is the
+cluster of $NEARMETAL_CLUSTER, or the only one that runs; /VM is a VM of that.`,
 		Example: `  nearmetal run --vms 2 -- mpirun -n 4 ./solver
   nearmetal run -f cluster.yaml -- hostname`,
 		SilenceErrors:     true,
@@ -169,6 +172,9 @@ func frame(c *cobra.Command) {
 			}
 			return nil
 		}
+	}
+	if !c.Hidden && c.RunE != nil {
+		c.Args = noneEmpty(c.Args)
 	}
 	if c.HasSubCommands() && c.RunE == nil && c.Run == nil {
 		// cobra itself is content with any word after a command that has no work of its own.

@@ -11,12 +11,12 @@ func newRshCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "rsh [OPTION...] VM COMMAND...",
 		GroupID: groupMPI,
-		Short:   "Be the remote shell of an MPI launcher: run a command in a VM",
-		Long: `Takes the command line of ssh, of which it ignores the options, and runs the
-command in a VM by /bin/sh, as the calling user. MPI launchers use it to start
-their daemons (see nearmetal env); the cluster is $NEARMETAL_CLUSTER, or the
-only one. The daemons and their ranks get the variables of nearmetal env, if the
-launcher does not have them: it needs only the remote shell and the hosts.`,
+		Short:   "ssh replacement for MPI launchers: run a command in a VM",
+		Long: `Accepts the command line of ssh, ignores its options, and runs the command in a
+VM by /bin/sh, as the calling user. MPI launchers use it to start their daemons
+(see nearmetal env); the cluster is $NEARMETAL_CLUSTER, or the only one. The
+daemons and their ranks get the variables of nearmetal env where the launcher
+does not have them: it needs only the remote shell and the hosts.`,
 		Example: `  nearmetal rsh vm0 hostname
   mpirun --mca plm_rsh_agent "nearmetal rsh" --host vm0,vm1 ./app # Open MPI 4
   mpirun --prtemca plm_ssh_agent "nearmetal rsh" --host vm0,vm1 ./app  # 5

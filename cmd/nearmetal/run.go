@@ -21,18 +21,19 @@ is the command's. Where COMMAND runs:
   script that calls one: once, on this host; its ranks land in the VMs
   any other COMMAND: once in every VM
 
---host and --each say it, whatever COMMAND is. Ranks are spread over the VMs as
-the launcher is asked to spread them. In every VM: standard input goes to the
-first, and the highest status counts. With several VMs each line of output has
-its VM's name before it. A line stays whole, however long: the other VMs' output
-waits for its end, for ten seconds at most.
+--host and --each override this. Ranks are spread over the VMs as the launcher
+is asked to spread them. In every VM: standard input goes to the first VM, and
+the highest exit status counts. With several VMs output lines are prefixed with
+the VM's name. A line stays whole, however long: the other VMs' output waits for
+its end, for ten seconds at most.
 
 With --hosts the VMs run on other hosts, which are reached by your ssh; an MPI
 launcher then runs in the first VM, and with --host here (docs/hosts.md).
 
 The VMs see this host's files, read-only below an overlay in memory; what is
-written in the working directory is kept (see --share). Files written elsewhere,
-but below /tmp and the like, are named at the end: they go with the VMs.`,
+written in the working directory is kept (see --share). Files written elsewhere
+are lost with the VMs, and listed at the end (except those below /tmp and
+similar directories).`,
 		Example: `  nearmetal run --vms 2 -- mpirun -n 4 ./solver
   nearmetal run --vms 4 --vcpus 2 --memory 1GiB -- mpiexec.hydra -n 8 ./app
   nearmetal run --vms 2 -- ./job.sh
@@ -45,12 +46,12 @@ but below /tmp and the like, are named at the end: they go with the VMs.`,
 	}
 	cmd.Flags().SetInterspersed(false)
 	boot := addBootFlags(cmd)
-	noPrefix := cmd.Flags().Bool("no-prefix", false, "lines of output without the VM's name")
+	noPrefix := cmd.Flags().Bool("no-prefix", false, "do not prefix output lines with the VM's name")
 	noInput := cmd.Flags().Bool("no-stdin", false, "no standard input for COMMAND")
 	onHost := cmd.Flags().Bool("host", false, "run COMMAND once, on this host; the ranks of MPI launchers that it calls land in the VMs")
 	each := cmd.Flags().Bool("each", false, "run COMMAND once in every VM, launcher or not")
 	counts := cmd.Flags().Bool("traffic", false, "show at the end what the ranks sent to each other")
-	countsDir := cmd.Flags().String("traffic-dir", "", "keep that in `DIR`, which is made, for nearmetal traffic")
+	countsDir := cmd.Flags().String("traffic-dir", "", "keep that in `DIR`, which is created, for nearmetal traffic")
 	cmd.MarkFlagsMutuallyExclusive("host", "each")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := progress(cmd)

@@ -46,60 +46,65 @@ func clusterTarget(cmd *cobra.Command, arg string) (string, error) {
 	return t.cluster, nil
 }
 
-// beforeCommand takes the target off the arguments of exec, [NAME[/VM] --] COMMAND [ARG...]. A word that is no
-// target may stand before "--" as well, as it always could: it is a program then.
-func beforeCommand(args []string) (t target, command []string, err error) {
-	if len(args) > 2 && args[2] == "--" {
-		if r, err := state.Find(args[0]); err == nil {
-			if _, err := r.FindVM(args[1]); err == nil {
-				return t, nil, usagef("a VM of a cluster is NAME/VM: write exec %s/%s -- COMMAND", args[0], args[1])
-			}
-		}
-	}
-	if len(args) < 2 || args[1] != "--" {
-		return t, args, forgotten(args)
+// beforeCommand splits the arguments of exec, [NAME[/VM] [--]] COMMAND [ARG...], into target and command. The first word
+// is a target if a cluster of that name runs (and has that VM), or if "--" follows. Otherwise it is the command. A
+// command that has "--" before it, or a cluster named by -c (named), begins with the first word.
+func beforeCommand(args []string, dash int, named bool) (t target, command []string, err error) {
+	marked := len(args) > 1 && args[1] == "--"
+	if dash == 0 || named && !marked {
+		return t, args, nil
 	}
 	name, vm, slash := strings.Cut(args[0], "/")
 	if name != "" && spec.CheckName(name) != nil || strings.Contains(vm, "/") || slash && vm == "" {
 		return t, args, nil
 	}
-	if _, err := state.Find(name); err != nil {
-		if _, no := exec.LookPath(args[0]); no == nil {
-			return t, args, nil
-		}
-		if _, no := os.Stat(args[0]); no == nil {
-			return t, args, nil
-		}
-		return t, nil, err
+	r, err := state.Find(name)
+	other := err != nil || name == "" // it may well be no target
+	if err == nil && vm != "" {
+		_, err = r.FindVM(vm)
 	}
-	if len(args) == 2 {
-		return t, nil, usagef("exec needs at least one COMMAND")
+	if err != nil {
+		switch {
+		case program(args[0]):
+			return t, args, nil
+		case marked || !other:
+			return t, nil, err
+		case len(args) > 1 && name != "":
+			if _, none := state.Find(""); none != nil { // no VM could run the command
+				return t, nil, err
+			}
+		}
+		return t, args, nil
 	}
-	return target{name, vm}, args[2:], nil
+	rest := args[1:]
+	if marked {
+		rest = args[2:]
+	} else if len(args) > 2 && args[2] == "--" {
+		if _, err := r.FindVM(args[1]); err == nil {
+			return t, nil, usagef("a VM of a cluster is NAME/VM: write exec %s/%s -- COMMAND", args[0], args[1])
+		}
+	}
+	if len(rest) == 0 {
+		return t, nil, usagef("%s is %s: exec needs a COMMAND after it (exec -- %[1]s runs a program of that name)", args[0], kindOf(vm))
+	}
+	return target{name, vm}, rest, nil
 }
 
-// forgotten returns an error where args begin with a VM of a cluster that runs, with no "--" behind it, and no program of
-// that name is there.
-func forgotten(args []string) error {
-	name, vm, slash := strings.Cut(firstArg(args), "/")
-	if !slash || vm == "" || name != "" && spec.CheckName(name) != nil {
-		return nil
+// kindOf names what a target is.
+func kindOf(vm string) string {
+	if vm == "" {
+		return "a cluster"
 	}
-	r, err := state.Find(name)
-	if err != nil {
-		return nil
+	return "a VM"
+}
+
+// program reports whether a word is a program of this host, by PATH or as a path.
+func program(word string) bool {
+	if _, err := exec.LookPath(word); err == nil {
+		return true
 	}
-	if _, err := r.FindVM(vm); err != nil {
-		return nil
-	}
-	if _, err := os.Stat(args[0]); err == nil {
-		return nil
-	}
-	command := "COMMAND"
-	if len(args) > 1 {
-		command = args[1]
-	}
-	return usagef("%s is a VM: write exec %[1]s -- %[2]s", args[0], command)
+	_, err := os.Stat(word)
+	return err == nil
 }
 
 // completeTarget completes a first argument NAME[/VM]: the VMs are offered once NAME is that of a cluster.

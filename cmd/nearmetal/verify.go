@@ -27,7 +27,7 @@ own XML asks for: vcpupin, emulatorpin, topology, cells, numatune, huge pages
 and devices.
 
 --flavor, inside a VM of a cloud, compares what the flavor promises with what
-this VM sees, and takes no rights: vCPUs, sockets, cores, threads, nodes,
+this VM sees (no privileges needed): vCPUs, sockets, cores, threads, nodes,
 memory, stolen time, clock, cards and the region. FILE is what openstack flavor
 show NAME -f json prints. Of several flavors the VM's own is taken, which its
 metadata names (docs/openstack.md).
@@ -157,5 +157,5 @@ func verdict(r *verify.Report) string {
 
 // addNoVerifyFlag adds --no-verify.
 func addNoVerifyFlag(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("no-verify", false, "do not compare the VMs with their plan once they are ready (the kernels in them are asked with KVM only; nearmetal verify always does)")
+	return cmd.Flags().Bool("no-verify", false, "do not compare the VMs with their plan once they are ready (guest kernels are compared with KVM only; nearmetal verify always does)")
 }

@@ -64,7 +64,11 @@ func Known(name string) error {
 	if has == "" {
 		has = "none"
 	}
-	return fmt.Errorf("there is no back end %.60q: this program has %s", Scheme(name), has)
+	hint := ""
+	if s := Scheme(name); s == "kvm" || s == "tcg" {
+		hint = fmt.Sprintf("; for %s use --accel %s", strings.ToUpper(s), s)
+	}
+	return fmt.Errorf("unknown backend %.60q (have %s)%s", Scheme(name), has, hint)
 }
 
 // Names returns the schemes of this program's drivers, sorted.

@@ -42,7 +42,7 @@ func TestSeam(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	if _, err := Open("nowhere:///x"); err == nil || err.Error() != `there is no back end "nowhere": this program has none` {
+	if _, err := Open("nowhere:///x"); err == nil || err.Error() != `unknown backend "nowhere" (have none)` {
 		t.Errorf("%v", err)
 	}
 	got := ""
@@ -65,7 +65,7 @@ func TestKnown(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if err := Known("known-b:there"); err == nil || !strings.HasPrefix(err.Error(), `there is no back end "known-b": this program has known-a`) {
+	if err := Known("known-b:there"); err == nil || !strings.HasPrefix(err.Error(), `unknown backend "known-b" (have known-a`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -9,15 +9,17 @@ import (
 	"strings"
 
 	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/session"
 	"nearmetal/internal/spec"
 )
 
-// Place is a file on this host (VM is "") or in a VM, of a cluster that may be named.
+// Place is a file on this host (VM is "") or in a VM. Without Cluster, VM may be the name of a cluster, whose
+// first VM is meant: that depends on what runs.
 type Place struct{ Cluster, VM, Path string }
 
-// ParsePlace reads [CLUSTER/]VM:PATH or a path of this host. As with scp, a path of this host that
+// ParsePlace reads CLUSTER[/VM]:PATH, VM:PATH or a path of this host. As with scp, a path of this host that
 // has a colon begins with a dot or a slash: ./a:b.
 func ParsePlace(s string) Place {
 	vm, p, ok := strings.Cut(s, ":")
@@ -34,22 +36,49 @@ func ParsePlace(s string) Place {
 	return Place{Path: s}
 }
 
+// settle finds the cluster and the VM of a place in a VM. name is the cluster that was named besides, or "".
+func (p *Place) settle(name string) error {
+	if p.Cluster != "" {
+		name = p.Cluster
+	} else if name == "" || name == p.VM {
+		if r, err := state.Find(p.VM); err == nil {
+			name, p.VM = r.Name, ""
+		}
+	}
+	r, err := state.Find(name)
+	if err != nil {
+		if list, _ := state.List(); p.Cluster == "" && name == "" && len(list) > 0 {
+			err = fmt.Errorf("%s:%s: %w: "+placeForms, p.VM, p.Path, err)
+		}
+		return err
+	}
+	vm, err := r.FindVM(p.VM)
+	if err != nil && p.Cluster == "" {
+		err = fmt.Errorf("%w, and no cluster %q runs: "+placeForms, err, p.VM)
+	}
+	p.Cluster, p.VM = r.Name, vm
+	return err
+}
+
+// placeForms ends the error about a place that names no VM.
+const placeForms = "write NAME:PATH or NAME/VM:PATH (./ before a file of this host)"
+
 // Copy copies a file or a directory between this host and a VM, exactly one of from and
-// to, as the caller.
+// to, as the caller. name is a cluster, or "".
 func Copy(ctx context.Context, name string, from, to Place) error {
-	c, err := client.Connect(ctx, name)
+	remote := &from
+	if to.VM != "" {
+		remote = &to
+	}
+	if err := remote.settle(name); err != nil {
+		return err
+	}
+	c, err := client.Connect(ctx, remote.Cluster)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	if err := c.Running(); err != nil {
-		return err
-	}
-	remote := &from
-	if to.VM != "" {
-		remote = &to
-	}
-	if remote.VM, err = c.Record.FindVM(remote.VM); err != nil {
 		return err
 	}
 	if !path.IsAbs(remote.Path) {

@@ -70,7 +70,7 @@ func Exec(o ExecOptions, s session.Streams) (int, error) {
 	if o.TTY {
 		tty, ok := s.In.(*os.File)
 		if !ok || !terminal.IsTerminal(tty) {
-			return 0, errors.New("standard input is not a terminal: leave out --tty")
+			return 0, errors.New("stdin is not a terminal: leave out --tty")
 		}
 		if os.Getenv("TERM") != "" {
 			e.Env = session.Environment(e.Env, []string{"TERM=" + os.Getenv("TERM")})

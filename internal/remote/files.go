@@ -65,7 +65,7 @@ func NewFiles(list ...File) (*Files, error) {
 func (f *Files) script(args []string) string {
 	var b strings.Builder
 	// The folder is named by the program's sum: another version has another.
-	fmt.Fprintf(&b, `d="${XDG_CACHE_HOME:-$HOME/.cache}/nearmetal/programs/%s"; u=$(umask); umask 077; `, f.list[0].sum[:32])
+	fmt.Fprintf(&b, `d="${XDG_CACHE_HOME:-$HOME/.cache}/nearmetal/programs/%s"; u=$(umask); umask 077; if test -d "$d"; then touch "$d"; fi; `, f.list[0].sum[:32])
 	b.WriteString(`same() { test -f "$1" && test "$(sha256sum <"$1" | cut -c1-64)" = "$2"; }; `)
 	fmt.Fprintf(&b, `put() { if same "$1" "$2"; then echo %[1]shave; return; fi; mkdir -p "${1%%/*}" || exit 91; echo %[1]sneed; `+
 		`t="$1.$$"; head -c "$3" >"$t"; if same "$t" "$2"; then chmod 700 "$t" && mv -f "$t" "$1" || exit 92; echo %[1]shave; `+

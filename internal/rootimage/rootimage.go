@@ -111,27 +111,38 @@ func (i *Image) key() (string, error) {
 		}
 		fmt.Fprintf(h, "%s %d %d %d %d %d", i.Kind, st.Dev, st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec)
 	}
-	return "root-" + hex.EncodeToString(h.Sum(nil)[:16]), nil
+	return treePrefix + hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// Unpack returns the folder of an image's root in d. notice says that it is being unpacked, once, if it is.
+// Prefixes of directories in a cache: what was unpacked, and what is being unpacked.
+const (
+	treePrefix = "root-"
+	workPrefix = "unpack-"
+)
+
+// Unpack returns the folder of an image's root in d, which stays there at least as long as this process lives. Roots that
+// were not used for 30 days are removed when one is unpacked. notice says that it is being unpacked, once, if it is.
 func (i *Image) Unpack(ctx context.Context, d *cache.Dir, notice func(string)) (string, error) {
 	key, err := i.key()
 	if err != nil {
 		return "", err
 	}
 	dir := filepath.Join(d.Path(), key)
-	if fi, err := os.Lstat(dir); err == nil && fi.IsDir() {
+	if d.Hold(key) == nil {
 		return dir, nil
 	}
 	if err := i.needs(); err != nil {
 		return "", err
 	}
-	work, err := os.MkdirTemp(d.Path(), "unpack-")
+	d.TrimTrees(cache.TreeAge, treePrefix, workPrefix)
+	work, err := os.MkdirTemp(d.Path(), workPrefix)
 	if err != nil {
 		return "", err
 	}
-	defer removeAll(work)
+	defer cache.RemoveTree(work)
+	if err := d.Hold(filepath.Base(work)); err != nil {
+		return "", err
+	}
 	notice(fmt.Sprintf("unpacking the %s %s into %s, once", i.Kind, i.Path, dir))
 	made, err := i.unpack(ctx, work)
 	if err != nil {
@@ -146,7 +157,7 @@ func (i *Image) Unpack(ctx context.Context, d *cache.Dir, notice func(string)) (
 			return "", err
 		}
 	}
-	return dir, nil
+	return dir, d.Hold(key)
 }
 
 // whole looks whether what was unpacked is a system's root, and lets its owner in, since everything below is his.
@@ -161,15 +172,4 @@ func whole(root string) error {
 		}
 	}
 	return errors.New("there is no /bin/sh in it: it is not the root of a system")
-}
-
-// removeAll removes a folder whose folders may be closed to their owner.
-func removeAll(dir string) {
-	filepath.WalkDir(dir, func(path string, e os.DirEntry, _ error) error {
-		if e != nil && e.IsDir() {
-			os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	os.RemoveAll(dir)
 }

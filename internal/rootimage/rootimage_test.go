@@ -33,7 +33,7 @@ func at(t *testing.T) *cache.Dir {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { removeAll(d.Path()) })
+	t.Cleanup(func() { cache.RemoveTree(d.Path()) })
 	return d
 }
 

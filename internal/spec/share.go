@@ -67,6 +67,15 @@ func (c *Cluster) ShareHome(home string, asRoot bool) error {
 	return nil
 }
 
+// LosesHome reports whether what programs write into the home directory, at the same path, is lost with the VMs, and
+// nobody has chosen that (home: none). It is asked when all shares are known, and before Defaults.
+func (c *Cluster) LosesHome(home string) bool {
+	if _, ok := DefaultShare(home); !ok || c.Home != "" || c.Root == RootBackend {
+		return false
+	}
+	return !slices.ContainsFunc(c.Shares, func(s Share) bool { return below(home, s.Target) })
+}
+
 // AddShare adds a share whose paths are absolute, unless c has one at its place. It comes before shares in it, which
 // are mounted over it; asRoot is as in ShareHome.
 func (c *Cluster) AddShare(s Share, asRoot bool) {

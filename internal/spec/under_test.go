@@ -66,3 +66,34 @@ func TestAddShare(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Files in the home directory are lost unless a share has it, or somebody chose that.
+func TestLosesHome(t *testing.T) {
+	shares := func(targets ...string) (list []Share) {
+		for _, p := range targets {
+			list = append(list, Share{Path: p, Target: p, Mode: "rw"})
+		}
+		return list
+	}
+	for _, c := range []struct {
+		cluster Cluster
+		home    string
+		want    bool
+	}{
+		{Cluster{Shares: shares("/scratch")}, "/home/u", true},
+		{Cluster{}, "/root", true},
+		{Cluster{Shares: shares("/home/u/work")}, "/home/u", true},
+		{Cluster{Shares: shares("/scratch", "/home/u")}, "/home/u", false},
+		{Cluster{Shares: shares("/home")}, "/home/u", false},
+		{Cluster{Home: "none"}, "/home/u", false},
+		{Cluster{Home: "share"}, "/home/u", false},
+		{Cluster{Root: RootBackend}, "/home/u", false},
+		{Cluster{}, "/", false}, // of a service
+		{Cluster{}, "/var/lib/u", false},
+		{Cluster{}, "", false},
+	} {
+		if got := c.cluster.LosesHome(c.home); got != c.want {
+			t.Errorf("%+v, %s: %v", c.cluster, c.home, got)
+		}
+	}
+}

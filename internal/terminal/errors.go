@@ -2,6 +2,8 @@ package terminal
 
 import (
 	"errors"
+	"io/fs"
+	"os/exec"
 	"slices"
 	"strings"
 )
@@ -31,5 +33,48 @@ func ErrorLines(err error) []string {
 			return lines
 		}
 	}
-	return []string{err.Error()}
+	return []string{PlainError(err)}
+}
+
+// PlainError returns the text of an error without the names of the system calls that failed: "nope: no such file or directory"
+// for "lstat nope: no such file or directory".
+func PlainError(err error) string { return withoutCalls(err.Error(), err) }
+
+// withoutCalls is PlainError for a text that has err's in it.
+func withoutCalls(text string, err error) string {
+	switch e := err.(type) {
+	case *fs.PathError:
+		if e.Path != "" && e.Op != "write" && e.Op != "read" {
+			text = strings.ReplaceAll(text, e.Error(), e.Path+": "+e.Err.Error())
+		}
+	case *exec.Error:
+		if e.Err == exec.ErrNotFound {
+			text = strings.ReplaceAll(text, e.Error(), e.Name+": no such program in PATH")
+		}
+	case interface{ Unwrap() error }:
+		text = withoutCalls(text, e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			text = withoutCalls(text, one)
+		}
+	}
+	return text
+}
+
+// longestWord bounds, in bytes, what a message shows of a word, such as a file's name.
+const longestWord = 255
+
+// Bounded returns a line in which no word is longer than a file's name may be: of one that is, the middle is left out.
+func Bounded(line string) string {
+	if len(line) <= longestWord {
+		return line
+	}
+	words := strings.Split(line, " ")
+	for i, w := range words {
+		if len(w) > longestWord {
+			const end = 20
+			words[i] = strings.ToValidUTF8(w[:longestWord-end-3]+"..."+w[len(w)-end:], "")
+		}
+	}
+	return strings.Join(words, " ")
 }

@@ -192,7 +192,7 @@ func (p *Progress) Printf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clear()
-	fmt.Fprintf(p.w, "nearmetal: %s\n", Clean(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(p.w, "nearmetal: %s\n", Bounded(Clean(fmt.Sprintf(format, args...))))
 }
 
 // Notef shows a message, one line, unless quiet.

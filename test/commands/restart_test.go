@@ -65,7 +65,7 @@ func TestRestart(t *testing.T) {
 
 	do(1, "belongs to the command that started it", "restart", "run/vm0")
 	do(1, `has no VM "vm7"`, "restart", "again/vm7")
-	do(2, "restart is about one VM: write again/VM", "restart", "again")
+	do(2, "restart needs one VM: again/vm0; for all: down, then up", "restart", "again")
 
 	// Both are started again and again, more often than anybody asks for lost VMs.
 	for range 3 {

@@ -34,11 +34,21 @@ func TestTargets(t *testing.T) {
 		{"exec one/vm7 -- true", 1, `cluster one has no VM "vm7": it has vm0, vm1`},
 		{"exec three/vm0 -- true", 1, `no cluster "three" runs`},
 		{"exec vm1 -- true", 1, `no cluster "vm1" runs: did you mean the VM one/vm1?`},
-		{"exec one/vm1 --", 2, "exec needs at least one COMMAND"},
+		{"exec one/vm1 --", 2, "one/vm1 is a VM: exec needs a COMMAND"},
+		{"exec one echo it is", 0, "it is\n"},
+		{"exec one/vm1 echo it is", 0, "it is\n"},
+		{"exec one echo -- it is", 0, "-- it is\n"},
+		{"exec one", 2, "one is a cluster: exec needs a COMMAND"},
+		{"exec -c one -- one", 127, "one: no such program"},
+		{"exec -c one one x", 127, "one: no such program"},
+		{"exec -c one two", 127, "two: no such program"},
+		{"exec hostname", 1, "2 clusters run (one, two): name one of them"},
+		{"exec three hostname", 1, `no cluster "three" runs`},
+		{"exec one/vm7 hostname", 1, `cluster one has no VM "vm7": it has vm0, vm1`},
+		{"exec one/vm0/x hostname", 1, "2 clusters run (one, two)"},
 		{"shell vm1", 1, "did you mean the VM one/vm1?"},
 		{"exec one vm1 -- true", 2, "write exec one/vm1 -- COMMAND"},
-		{"exec one/vm1 hostname -f", 2, "one/vm1 is a VM: write exec one/vm1 -- hostname"},
-		{"exec one/vm1", 2, "one/vm1 is a VM: write exec one/vm1 -- COMMAND"},
+		{"exec one/vm1", 2, "one/vm1 is a VM: exec needs a COMMAND"},
 		{"exec -c one one/vm7 x", 127, "one/vm7"}, // a program that is not there
 		{"shell one/vm1 --vm vm0", 2, "one/vm1 and --vm vm0 name two VMs"},
 		{"shell one/vm1 --host", 2, "leave out the VM vm1"},
@@ -49,10 +59,22 @@ func TestTargets(t *testing.T) {
 		{"env one/vm1", 2, "one/vm1 is a VM, and env is about a whole cluster: write one"},
 		{"hostfile one/vm1", 2, "one/vm1 is a VM"},
 		{"down one/vm1", 2, "one/vm1 is a VM"},
+		{"down two one/vm1", 2, "one/vm1 is a VM"},
+		{"ps two", 0, "vm0"}, // none has ended
 		{"cp one/vm1:/no/such " + file, 1, "vm1:/no/such: No such file or directory"},
 		{"cp -r " + file + " two/vm1:" + file + ".copy", 0, ""},
 		{"cp -c two one/vm1:/x .", 2, "one and -c two name two clusters"},
-		{"cp one/vm1:/x two/vm1:/y", 2, "are both in VMs"},
+		{"cp one/vm1:/x two/vm1:/y", 2, "exactly one of FROM and TO may be in a VM: copy one/vm1:/x to this host first"},
+		{"cp " + file + " " + file, 2, "NAME:PATH or NAME/VM:PATH"},
+		{"cp " + file + " two:" + file + ".first", 0, ""},
+		{"cp -c two " + file + " two:" + file + ".named", 0, ""},
+		{"cp two:" + file + ".first " + file + ".back", 0, ""},
+		{"cp " + file + " vm0:/x", 1, "vm0:/x: 2 clusters run (one, two): name one of them: write NAME:PATH or NAME/VM:PATH"},
+		{"cp " + file + " three:/x", 1, "three:/x: 2 clusters run (one, two): name one of them: write NAME:PATH or NAME/VM:PATH"},
+		{"cp -c two " + file + " vm7:/x", 1, `cluster two has no VM "vm7": it has vm0, vm1, and no cluster "vm7" runs: write NAME:PATH or NAME/VM:PATH`},
+		{"cp -c two " + file + " one:/x", 1, "write NAME:PATH or NAME/VM:PATH"},
+		{"cp " + file + " three/vm0:/x", 1, `no cluster "three" runs`},
+		{"cp " + file + " one:x", 1, "vm0:x: a path in a VM must be absolute"},
 	} {
 		out, errs, code := answer(t, strings.Fields(c.args)...)
 		if code != c.code || !strings.Contains(out+errs, c.want) {
@@ -71,8 +93,31 @@ func TestTargets(t *testing.T) {
 			t.Errorf("exec one/%s ran in %q (%s)", vm, out, errs)
 		}
 	}
-	if _, err := os.Stat(file + ".copy"); err != nil {
-		t.Error(err)
+	for _, end := range []string{".copy", ".first", ".named", ".back"} {
+		if _, err := os.Stat(file + end); err != nil {
+			t.Error(err)
+		}
+	}
+	// A program of a cluster's name is reached by "--" before it.
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "one"), []byte("#!/bin/sh\necho a program: $*\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	t.Setenv("NEARMETAL_CLUSTER", "two")
+	for args, want := range map[string]string{"exec -- one x": "a program: x\n", "exec -c two one x": "a program: x\n", "exec one echo x": "x\n"} {
+		if out, errs, code := answer(t, strings.Fields(args)...); code != 0 || out != want {
+			t.Errorf("%s: %d, %q, %q", args, code, out, errs)
+		}
+	}
+	for _, args := range []string{"exec -c two vm1 x", "exec -- vm1 x"} {
+		if _, errs, code := answer(t, strings.Fields(args)...); code != 127 || strings.Contains(errs, "no cluster") {
+			t.Errorf("%s: %d, %s", args, code, errs)
+		}
+	}
+	// Neither a cluster nor a program.
+	if _, errs, code := answer(t, "exec", "vm1", "hostname"); code != 127 || !strings.Contains(errs, `no cluster "vm1" runs: did you mean the VM one/vm1?`) {
+		t.Errorf("exec of no program: %d, %s", code, errs)
 	}
 }
 

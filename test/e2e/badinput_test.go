@@ -101,7 +101,7 @@ func TestShareOfAnother(t *testing.T) {
 	oneLine(t, finish(t, cmd, "").want(t, 1, "share "+dir, "write"))
 	cmd = a.command(t, append(append([]string{"run"}, a.kernel(t)...), "true")...)
 	cmd.Dir = dir
-	if r := finish(t, cmd, "").want(t, 0); !strings.Contains(r.err, "you may not write in "+dir) || !strings.Contains(r.err, "--share .:ro or --no-share") {
+	if r := finish(t, cmd, "").want(t, 0); !strings.Contains(r.err, "you may not write in "+dir) || !strings.Contains(r.err, "--share .:ro leaves this line out") {
 		t.Errorf("no line says that %s is shared read-only: %q", dir, r.err)
 	}
 }

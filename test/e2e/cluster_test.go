@@ -156,7 +156,7 @@ func TestTwoClusters(t *testing.T) {
 		u.r.want(t, 0, u.name+"\n")
 	}
 	t.Cleanup(func() { nm(t, "down", "--all") })
-	nm(t, "exec", "hostname").want(t, 1, "2 clusters run: name one of them")
+	nm(t, "exec", "hostname").want(t, 1, "2 clusters run (")
 	nm(t, "down").want(t, 1, "2 clusters run")
 	nm(t, "down", "one", "--all").want(t, 2)
 

@@ -74,7 +74,7 @@ func TestFaultHostileInit(t *testing.T) {
 	}
 	for _, f := range []struct{ mode, why string }{
 		{"garbage", "vm0: the channel failed: the other side sent "},
-		{"flood", "vm0: the channel failed: the other side does not read what it asked for"},
+		{"flood", "vm0: the channel failed: peer stopped reading"},
 		{"console", "the VMs were not ready after 10s"},
 	} {
 		t.Run(f.mode, func(t *testing.T) {

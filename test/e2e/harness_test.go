@@ -159,8 +159,8 @@ func within(t *testing.T, namespace, prepare string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// notice matches what is said besides: how VMs run, and what takes over two seconds.
-var notice = regexp.MustCompile(`timings are not meaningful$|^nearmetal: [^:]*(\.\.\.|: done after [0-9.]+ s)$`)
+// notice matches what is said besides: how VMs run, what is shared, and what takes over two seconds.
+var notice = regexp.MustCompile(`timings are not meaningful$|^nearmetal: (warning|note): |^nearmetal: [^:]*(\.\.\.|: done after [0-9.]+ s)$`)
 
 // oneLine fails unless the user saw one line, but for notices.
 func oneLine(t *testing.T, r result) {

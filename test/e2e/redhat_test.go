@@ -144,7 +144,7 @@ func TestRedHatPasst(t *testing.T) {
 	needsVirtiofsd(t)
 	qemu := redHatQEMU(t)
 	overVirtiofs(t, qemu, "standard", true)
-	nm(t, "run", "--qemu", qemu, "--isolation", "strict", "--", "true").want(t, 1, "passt runs in no jail")
+	nm(t, "run", "--qemu", qemu, "--isolation", "strict", "--", "true").want(t, 1, "passt does not run in a jail")
 }
 
 // What is read-only is so for root in a VM, too; a share is written by the user who started the VMs; and a virtiofsd

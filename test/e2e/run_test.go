@@ -300,7 +300,7 @@ func ociOf(t *testing.T, root string) string {
 
 // Nothing is shared where the user wants it so, or where a VM must not write; that is said.
 func TestNothingShared(t *testing.T) {
-	const notice = "is not shared with the VMs"
+	const notice = "is not shared: files written there are lost"
 	cmd := run(t, "--no-share", "--", "sh", "-c", "pwd; echo lost >lost; cat lost; cat input")
 	write(t, cmd.Dir, "input", "seen\n")
 	r := finish(t, cmd, "").want(t, 0, cmd.Dir+"\n", "lost\n", "seen\n")
@@ -313,7 +313,7 @@ func TestNothingShared(t *testing.T) {
 	cmd = run(t, "--", "sh", "-c", "pwd; echo lost >nearmetal-e2e && cat nearmetal-e2e")
 	cmd.Dir = "/tmp"
 	r = finish(t, cmd, "").want(t, 0, "/tmp\nlost\n")
-	if strings.Count(r.err, "nearmetal: /tmp "+notice) != 1 {
+	if strings.Count(r.err, "nearmetal: warning: /tmp "+notice) != 1 {
 		t.Errorf("not said once: %q", r.err)
 	}
 	if read("/tmp/nearmetal-e2e") != "" {

@@ -136,7 +136,7 @@ func TestESXi(t *testing.T) {
 		"esxi.firmware: mt4119_pciconf0: LINK_TYPE_P1=IB(1) LINK_TYPE_P2=ETH(2) NUM_OF_VFS=0 SRIOV_EN=False(0)", "fix: "+firmware,
 		"esxi.link: mt4119_pciconf0: LINK_TYPE_P1=IB(1) LINK_TYPE_P2=ETH(2)", "esxi.max-vfs: max_vfs=", "fix: "+max, "esxi.reboot: nothing does")
 	expect(0, []string{"--fix", "--dry-run"}, "Would be run on esx1:", firmware, max, "Left to do by hand:", "esxi.driver")
-	expect(1, []string{"--fix"}, "say --yes")
+	expect(1, []string{"--fix"}, "pass --yes")
 	if did := ran(); did != "" {
 		t.Fatalf("it has changed: %s", did)
 	}

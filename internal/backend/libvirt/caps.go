@@ -47,7 +47,7 @@ func find(ctx context.Context, c *libvirtd.Conn, emulator string, accel host.Acc
 	if emulator != "" {
 		path, err := exec.LookPath(emulator)
 		if err != nil {
-			return f, fmt.Errorf("QEMU %s: %w", emulator, err)
+			return f, fmt.Errorf("QEMU: %w", err)
 		}
 		if emulator, err = filepath.Abs(path); err != nil {
 			return f, err

@@ -75,7 +75,7 @@ func TestGolden(t *testing.T) {
 func TestRefused(t *testing.T) {
 	d := &driver{}
 	for want, s := range map[string]backend.Settings{
-		"isolation: strict":      {Strict: true},
+		"isolation=strict":       {Strict: true},
 		"by 9p only":             {Exports: []backend.Export{{Tag: "root", Path: "/", Kind: backend.ExportVirtiofs}}},
 		"unknown kind":           {Links: []backend.Link{{Kind: backend.LinkOwn}}},
 		"at most 13":             {Links: make([]backend.Link, 14)},

@@ -74,7 +74,7 @@ const (
 func (d *driver) machine(vm plan.VM, s backend.Settings, id identity, p places) (*libvirtxml.Domain, error) {
 	fail := func(err error) (*libvirtxml.Domain, error) { return nil, fmt.Errorf("VM %s: %w", vm.Name, err) }
 	if s.Strict {
-		return fail(fmt.Errorf("isolation: strict: a domain's process is libvirtd's"))
+		return fail(fmt.Errorf("isolation=strict: a domain's process is libvirtd's"))
 	}
 	bare := s
 	bare.Region = nil

@@ -141,19 +141,19 @@ func checkCaps(vm plan.VM, low lower.Machine, s backend.Settings, caps Caps) err
 // checkStrict fails for what would make a jail weaker than it is promised to be.
 func checkStrict(s backend.Settings, caps Caps) error {
 	if !caps.Sandbox {
-		return fmt.Errorf("isolation: strict: %s (%s) is built without seccomp", caps.Path, caps.Version)
+		return fmt.Errorf("isolation=strict: %s (%s) is built without seccomp", caps.Path, caps.Version)
 	}
 	for _, e := range s.Exports {
 		if !e.Veiled {
-			return fmt.Errorf("isolation: strict: %s is not veiled", e.Path)
+			return fmt.Errorf("isolation=strict: cannot hide host paths below %s", e.Path)
 		}
 	}
 	for _, l := range s.Links {
 		if l.Kind == backend.LinkUser && caps.passt() != "" {
-			return errors.New("isolation: strict: passt runs in no jail: say network: {uplink: none}, or take a QEMU with the user network")
+			return errors.New("isolation=strict: passt does not run in a jail: set network: {uplink: none}, or use a QEMU with the user network")
 		}
 		if l.Kind == backend.LinkUser && !l.Filtered {
-			return errors.New("isolation: strict: the user network has no filter")
+			return errors.New("isolation=strict: the user network has no filter")
 		}
 	}
 	return nil

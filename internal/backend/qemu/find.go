@@ -42,6 +42,8 @@ func plainError(err error) error {
 	switch {
 	case errors.As(err, &pe):
 		return pe.Err
+	case errors.Is(err, exec.ErrNotFound):
+		return errors.New("no such program in PATH")
 	case errors.As(err, &ee):
 		return ee.Err
 	}

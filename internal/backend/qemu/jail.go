@@ -91,7 +91,7 @@ func qemuJail(path string, cgroup *os.File) (*isolate.Jail, error) {
 	}
 	var err error
 	if j.Binds, err = isolate.Needs(path, j.Env); err != nil {
-		return nil, fmt.Errorf("isolation: strict: what QEMU needs is not known: %w", err)
+		return nil, fmt.Errorf("isolation=strict: what QEMU needs is not known: %w", err)
 	}
 	// Firmware and modules, where distributions and a build of one's own have them.
 	prefix := filepath.Dir(filepath.Dir(path))

@@ -205,7 +205,7 @@ func TestStrictRefuses(t *testing.T) {
 	open.Exports = []backend.Export{{Tag: "root", Path: "/", ReadOnly: true}}
 	unfiltered := strict
 	unfiltered.Links = []backend.Link{{Kind: backend.LinkUser, MAC: "52:54:00:00:00:01"}}
-	for want, s := range map[string]backend.Settings{"/ is not veiled": open, "no filter": unfiltered} {
+	for want, s := range map[string]backend.Settings{"isolation=strict: cannot hide host paths below /": open, "no filter": unfiltered} {
 		if _, err := Build(onePlan(), s, caps); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
@@ -224,7 +224,7 @@ func TestStrictRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := startIdle(t, m); err == nil || !strings.Contains(err.Error(), "isolation: strict") || strings.Contains(err.Error(), "\n") {
+	if _, err := startIdle(t, m); err == nil || !strings.Contains(err.Error(), "isolation=strict") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v", err)
 	}
 }

@@ -40,7 +40,7 @@ func TestPasst(t *testing.T) {
 		t.Errorf("%s; %v, %v", args, m.later, m.uplinks)
 	}
 	set.Strict = true
-	if _, err := Build(onePlan(), set, caps); err == nil || !strings.Contains(err.Error(), "passt runs in no jail") {
+	if _, err := Build(onePlan(), set, caps); err == nil || !strings.Contains(err.Error(), "passt does not run in a jail") {
 		t.Errorf("strict: %v", err)
 	}
 	set.Strict, set.Links[0].Filtered = false, false

@@ -221,7 +221,7 @@ func TestProbeFailures(t *testing.T) {
 		{script("notqemu", "no program at all"), "exec format error"},
 	} {
 		_, err := Probe(context.Background(), tt.path)
-		if tt.want == "did not greet" && err != nil && strings.Contains(err.Error(), "what is no QMP") {
+		if tt.want == "did not greet" && err != nil && strings.Contains(err.Error(), "an invalid QMP message") {
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {

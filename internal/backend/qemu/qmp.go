@@ -173,7 +173,7 @@ func (q *QMP) readLines(greeting chan struct{}) error {
 		}
 		var m qmpMessage
 		if err := json.Unmarshal(line, &m); err != nil {
-			return fmt.Errorf("QEMU's monitor sent what is no QMP: %.60q", line)
+			return fmt.Errorf("QEMU's monitor sent an invalid QMP message: %.60q", line)
 		}
 		switch {
 		case !greeted:

@@ -72,7 +72,7 @@ func ReadAccess(server string) (*Access, error) {
 		text = server
 	}
 	if text == "" {
-		return nil, fmt.Errorf("no vSphere server is named: set %s, or write vsphere:SERVER", varURL)
+		return nil, fmt.Errorf("set %s to your vCenter", varURL)
 	}
 	if !strings.Contains(text, "://") {
 		text = "https://" + text

@@ -44,7 +44,7 @@ func TestAccess(t *testing.T) {
 	}
 	for _, x := range []struct{ server, text, want string }{
 		{"", "GOVC_URL=vc\nGOVC_USERNAME=a\nhidden\n", "vsphere:3: not one of GOVC_URL"},
-		{"", "GOVC_USERNAME=a\n", "no vSphere server is named"},
+		{"", "GOVC_USERNAME=a\n", "set GOVC_URL to your vCenter"},
 		{"", "GOVC_URL=vc\n", "no user is named"},
 		{"http://vc", "GOVC_USERNAME=a\n", "in the open"},
 		{"https://a:hidden@vc", "", "does not belong into a name"},

@@ -58,7 +58,7 @@ func (c *Client) Usage(ctx context.Context, nodes bool) ([]load.VM, error) {
 	}
 	var list []load.VM
 	if err := json.Unmarshal(text, &list); err != nil {
-		return nil, fmt.Errorf("what the cluster's owner says of its VMs is not understood: %w", err)
+		return nil, fmt.Errorf("invalid answer of the cluster's owner: %w", err)
 	}
 	return list, nil
 }

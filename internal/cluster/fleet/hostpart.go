@@ -25,6 +25,7 @@ import (
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/host"
+	"nearmetal/internal/terminal"
 	"nearmetal/internal/topology"
 )
 
@@ -77,7 +78,7 @@ func HostPart(in io.Reader, out io.Writer, up Starter) error {
 		facts, err = factsOf(ask)
 	}
 	if err != nil {
-		return writeLine(out, hostFacts{Protocol: hostProtocol, Error: err.Error()})
+		return writeLine(out, hostFacts{Protocol: hostProtocol, Error: terminal.PlainError(err)})
 	}
 	facts.Ledger, facts.Swept = ledger, swept
 	if err := writeLine(out, facts); err != nil {

@@ -302,7 +302,7 @@ func (h *farHost) line(v any) error {
 		return err
 	}
 	if err := json.Unmarshal([]byte(text), v); err != nil {
-		return fmt.Errorf("what its part of the cluster says is not understood: %w", err)
+		return fmt.Errorf("invalid message from nearmetal there: %w", err)
 	}
 	return nil
 }
@@ -317,7 +317,7 @@ func (f *Fleet) check() error {
 			}
 		}
 		if h.facts.Accel != string(host.KVM) && h.facts.Accel != string(host.TCG) {
-			return h.fault(errors.New("it does not say how it runs VMs"))
+			return h.fault(errors.New("reported neither kvm nor tcg: version mismatch?"))
 		}
 		if h.facts.Accel != first.facts.Accel {
 			return fmt.Errorf("host %s runs VMs by %s and %s by %s: leave one out, or write --accel tcg", first.name, first.facts.Accel, h.name, h.facts.Accel)
@@ -327,7 +327,7 @@ func (f *Fleet) check() error {
 				first.facts.User.UID, first.facts.User.GID, first.name, h.facts.User.UID, h.facts.User.GID, h.name)
 		}
 		if len(h.facts.User.Groups) > 65536 || len(h.facts.User.Home) > unix.PathMax {
-			return h.fault(errors.New("what it says of its user cannot be"))
+			return h.fault(errors.New("reported an invalid user (too many groups, or home path too long)"))
 		}
 		h.addr = h.name[strings.LastIndexByte(h.name, '@')+1:]
 		if a, err := addressOf(h.facts.Addr); err == nil {
@@ -510,20 +510,22 @@ func (f *Fleet) overlay(p *plan.Plan) (*wiring.Overlay, error) {
 // given is what all hosts have put into their VMs for MPI libraries: Record's Fabric and UCX.
 type given struct{ fabric, ucx string }
 
+var errStrangeVMs = errors.New("started different VMs than requested: please report")
+
 // records are the VMs as the hosts say they are, of which only what can be is taken.
 func (f *Fleet) records(p *plan.Plan, readies []*hostReady) ([]state.VMRecord, given, error) {
 	var list []state.VMRecord
 	var have given
 	for i, h := range f.hosts {
 		if len(readies[i].VMs) != len(h.vms) {
-			return nil, given{}, h.fault(errors.New("it has other VMs than it was asked for"))
+			return nil, given{}, h.fault(errStrangeVMs)
 		}
 		for _, v := range readies[i].VMs {
 			k := slices.IndexFunc(p.VMs, func(x plan.VM) bool { return x.Name == v.Name && x.Host == h.name })
 			ip, err := netip.ParseAddr(v.IP)
 			subnet, serr := netip.ParsePrefix(v.Subnet)
 			if k < 0 || err != nil || serr != nil || !subnet.Contains(ip) || slices.ContainsFunc(list, func(o state.VMRecord) bool { return o.Name == v.Name }) {
-				return nil, given{}, h.fault(errors.New("it has other VMs than it was asked for"))
+				return nil, given{}, h.fault(errStrangeVMs)
 			}
 			list = append(list, state.VMRecord{Name: v.Name, Host: h.name, VCPUs: p.VMs[k].VCPUs, MemoryBytes: p.VMs[k].MemoryBytes, IP: ip.String(),
 				Subnet: subnet.Masked().String(), Uplink: v.Uplink, State: state.Ready, ReadyNs: max(v.ReadyNs, 0), Devices: v.Devices})

@@ -67,13 +67,13 @@ func enter(t *testing.T, folder string) {
 // Hosts that cannot have a cluster together are named.
 func TestHostsCheck(t *testing.T) {
 	for want, change := range map[string]func(h *farHost){
-		"":                     func(h *farHost) {},
-		"a and b are one host": func(h *farHost) { h.facts.Machine = "1" },
-		"runs VMs by tcg":      func(h *farHost) { h.facts.Accel = "kvm" },
-		"does not say how":     func(h *farHost) { h.facts.Accel = "\x1b[31m" },
-		"must be the same":     func(h *farHost) { h.facts.User.UID = 7 },
-		"its user cannot be":   func(h *farHost) { h.facts.User.Groups = make([]uint32, 1<<17) },
-		"user cannot be":       func(h *farHost) { h.facts.User.Home = strings.Repeat("x", 1<<20) },
+		"":                         func(h *farHost) {},
+		"a and b are one host":     func(h *farHost) { h.facts.Machine = "1" },
+		"runs VMs by tcg":          func(h *farHost) { h.facts.Accel = "kvm" },
+		"neither kvm nor tcg":      func(h *farHost) { h.facts.Accel = "\x1b[31m" },
+		"must be the same":         func(h *farHost) { h.facts.User.UID = 7 },
+		"invalid user (too":        func(h *farHost) { h.facts.User.Groups = make([]uint32, 1<<17) },
+		"reported an invalid user": func(h *farHost) { h.facts.User.Home = strings.Repeat("x", 1<<20) },
 	} {
 		a, b := &farHost{name: "a"}, &farHost{name: "me@b"}
 		a.facts, b.facts = hostFacts{Machine: "1", Accel: "tcg", Addr: "10.0.0.1"}, hostFacts{Machine: "2", Accel: "tcg", Addr: "x; rm"}

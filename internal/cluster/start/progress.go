@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"nearmetal/internal/cluster/state"
+	"nearmetal/internal/terminal"
 )
 
 // MaxLine bounds a line between the processes of a cluster, in bytes: a cluster file is at most 1 MiB.
@@ -30,10 +31,10 @@ func Report(send func(Progress)) Events {
 
 // Failed returns the report of a start that failed with err.
 func Failed(err error) Progress {
-	p := Progress{Error: err.Error()}
+	p := Progress{Error: terminal.PlainError(err)}
 	var boot *state.VMError
 	if errors.As(err, &boot) {
-		p.Error, p.Console = boot.Err.Error(), boot.Console
+		p.Error, p.Console = terminal.PlainError(boot.Err), boot.Console
 	}
 	return p
 }

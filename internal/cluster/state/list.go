@@ -62,6 +62,15 @@ func Ledger() (plan.Ledger, error) {
 	return l, nil
 }
 
+// clusterNames are the names of clusters.
+func clusterNames(list []Record) []string {
+	names := make([]string, len(list))
+	for i, r := range list {
+		names[i] = r.Name
+	}
+	return names
+}
+
 // Find returns the record of the cluster called name; with an empty name, of
 // $NEARMETAL_CLUSTER, else of the only cluster that runs.
 func Find(name string) (*Record, error) {
@@ -91,7 +100,7 @@ func Find(name string) (*Record, error) {
 	case len(live) == 1:
 		return &live[0], nil
 	case len(live) > 1:
-		return nil, fmt.Errorf("%d clusters run: name one of them (nearmetal ps lists them)", len(live))
+		return nil, fmt.Errorf("%d clusters run (%s): name one of them", len(live), few(clusterNames(live)))
 	case name != "":
 		for _, r := range list {
 			for _, v := range r.VMs {

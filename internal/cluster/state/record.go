@@ -150,11 +150,16 @@ func (r *Record) FindVM(name string) (string, error) {
 		}
 		names = append(names, v.Name)
 	}
+	return "", fmt.Errorf("cluster %s has no VM %q: it has %s", r.Name, name, few(names))
+}
+
+// few joins the first of names for a message.
+func few(names []string) string {
 	const shown = 8
 	if len(names) > shown {
-		names = append(names[:shown], "…")
+		names = append(names[:shown:shown], "…")
 	}
-	return "", fmt.Errorf("cluster %s has no VM %q: it has %s", r.Name, name, strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }
 
 // write puts the record into dir, whole or not at all.

@@ -255,7 +255,7 @@ func (m *Mux) send(t FrameType, lane uint8, id uint32, payload []byte) error {
 	}
 	if len(m.queue) > queueMost {
 		m.mu.Unlock()
-		err := errors.New("the other side does not read what it asked for")
+		err := errors.New("peer stopped reading")
 		go m.fail(err)
 		return err
 	}

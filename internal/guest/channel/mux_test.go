@@ -371,7 +371,7 @@ func TestFlood(t *testing.T) {
 				}
 			}
 			<-m.Done()
-			if !strings.Contains(m.Err().Error(), "does not read") {
+			if !strings.Contains(m.Err().Error(), "peer stopped reading") {
 				t.Error(m.Err())
 			}
 		})

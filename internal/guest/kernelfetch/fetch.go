@@ -90,7 +90,7 @@ func owner(ctx context.Context, version string) (string, error) {
 	path := "/boot/vmlinuz-" + version
 	out, err := output(command(ctx, "dpkg-query", "-S", path))
 	if err != nil {
-		return "", fmt.Errorf("no package has installed %s: %w", path, err)
+		return "", fmt.Errorf("kernel %s is not from an installed package (dpkg-query -S %s)", version, path)
 	}
 	name, _, ok := strings.Cut(strings.SplitN(out, "\n", 2)[0], ": ")
 	if !ok || strings.ContainsAny(name, ", ") || strings.HasPrefix(name, "-") {

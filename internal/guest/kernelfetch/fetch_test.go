@@ -153,7 +153,7 @@ func TestFetchRefused(t *testing.T) {
 	})
 	t.Run("no package's", func(t *testing.T) {
 		archive(t, version)
-		refused(t, "6.8.0-1", "no package has installed /boot/vmlinuz-6.8.0-1")
+		refused(t, "6.8.0-1", "kernel 6.8.0-1 is not from an installed package")
 		refused(t, "../x", "no version of a kernel")
 		refused(t, "-x", "no version of a kernel")
 	})

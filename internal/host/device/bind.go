@@ -61,7 +61,7 @@ func (h *Host) begin(name string) (*change.Transaction, error) {
 	t, err := change.Begin(h.State(), name)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
-			return nil, errors.New("only root may change devices: run it as root, or ask root to")
+			return nil, errors.New("must be root to change devices: sudo nearmetal device ...")
 		}
 		return nil, err
 	}

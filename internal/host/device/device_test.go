@@ -228,7 +228,7 @@ func TestLostVF(t *testing.T) {
 	before := k.state()
 	h := open(t, root)
 	h.wait = 300 * time.Millisecond
-	wantErr(t, h.EnableVFs(ctx, thePF, 2), "VF 0", "did not come within")
+	wantErr(t, h.EnableVFs(ctx, thePF, 2), "VF 0", "timed out after")
 	k.settle()
 	if after := k.state(); after != before {
 		t.Errorf("before\n%safter\n%s", before, after)

@@ -106,7 +106,7 @@ func (h *Host) until(ctx context.Context, what string, f func() (bool, error)) e
 			return err
 		}
 		if over {
-			return fmt.Errorf("%s did not come within %v", what, h.wait)
+			return fmt.Errorf("timed out after %v waiting for %s", h.wait, what)
 		}
 		select {
 		case <-ctx.Done():
