@@ -48,6 +48,9 @@ func (e *NoDaemon) Unwrap() error { return e.Err }
 // ErrLost is the error of a call whose connection ended before its answer: the daemon was ended or restarted.
 var ErrLost = errors.New("the connection to libvirtd ended: it was stopped or restarted")
 
+// wonBound is how long the socket of a daemon may take that was started at the same time as one that has ended.
+const wonBound = 2 * time.Second
+
 // connectTimeout bounds what a daemon may take to say anything. A new one asks QEMU what it can do first.
 const connectTimeout = 60 * time.Second
 
@@ -72,8 +75,9 @@ func reach(ctx context.Context, a Address, start bool) (*Conn, error) {
 	for try := 1; ; try++ {
 		raw, err := connect(ctx, a)
 		if err != nil && start && !errors.Is(err, fs.ErrPermission) {
-			if err = startSession(ctx); err == nil {
-				raw, err = await(ctx, a)
+			var ended <-chan struct{}
+			if ended, err = startSession(); err == nil {
+				raw, err = await(ctx, a, ended)
 			}
 		}
 		if err != nil {
@@ -146,7 +150,7 @@ func plain(err error) error {
 }
 
 // await connects to a daemon that has just been started.
-func await(ctx context.Context, a Address) (net.Conn, error) {
+func await(ctx context.Context, a Address, ended <-chan struct{}) (net.Conn, error) {
 	for {
 		raw, err := connect(ctx, a)
 		if err == nil {
@@ -158,6 +162,11 @@ func await(ctx context.Context, a Address) (net.Conn, error) {
 		select {
 		case <-ctx.Done():
 			return nil, err
+		case <-ended: // it has failed, or another that was started at the same time has won
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, wonBound)
+			defer cancel()
+			ended = nil
 		case <-time.After(20 * time.Millisecond): // it makes its socket when it is ready: no event says so
 		}
 	}

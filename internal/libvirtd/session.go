@@ -1,7 +1,6 @@
 package libvirtd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,8 +14,9 @@ var programs = []string{"virtqemud", "libvirtd"}
 // idle is how long, in seconds, such a daemon stays without clients and domains, as virsh has it.
 const idle = "120"
 
-// startSession starts the user's own daemon, in a session of its own: it outlives this process and its terminal.
-func startSession(ctx context.Context) error {
+// startSession starts the user's own daemon, in a session of its own: it outlives this process and its terminal. ended is
+// closed if it ends while this process runs.
+func startSession() (ended <-chan struct{}, err error) {
 	path := os.Getenv("LIBVIRTD_PATH") // as for libvirt's own clients
 	for _, name := range programs {
 		if path != "" {
@@ -30,18 +30,21 @@ func startSession(ctx context.Context) error {
 		}
 	}
 	if path == "" {
-		return errors.New("neither virtqemud nor libvirtd is installed: install libvirt-daemon (Debian, Ubuntu) or libvirt-daemon-driver-qemu (Red Hat, Fedora)")
+		return nil, errors.New("neither virtqemud nor libvirtd is installed: install libvirt-daemon (Debian, Ubuntu) or libvirt-daemon-driver-qemu (Red Hat, Fedora)")
 	}
 	if sessionDir() == "libvirt" {
-		return errors.New("neither XDG_RUNTIME_DIR nor HOME is set: it has no place for its socket")
+		return nil, errors.New("neither XDG_RUNTIME_DIR nor HOME is set: it has no place for its socket")
 	}
 	cmd := exec.Command(path, "--timeout="+idle)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Dir = "/"
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	// It is reaped if it ends while this process runs: another that was started at the same time won.
-	go cmd.Wait()
-	return ctx.Err()
+	gone := make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(gone)
+	}()
+	return gone, nil
 }

@@ -176,7 +176,7 @@ func (s *stranger) try(t *testing.T, wrong string, free bool, args []string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.program, args...)
 	cmd.Dir = s.work
-	cmd.Env = []string{"HOME=" + s.home, "PATH=" + s.work, "XDG_RUNTIME_DIR=" + filepath.Join(s.home, "run"), "LIBVIRT_AUTOSTART=0"}
+	cmd.Env = []string{"HOME=" + s.home, "PATH=" + s.work, "XDG_RUNTIME_DIR=" + filepath.Join(s.home, "run"), "LIBVIRTD_PATH=/nonexistent/libvirtd"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal to ask on
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(s.uid), Gid: uint32(s.uid)}
