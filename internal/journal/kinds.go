@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/host/process"
+	"nearmetal/internal/process"
 )
 
 // kind is a kind of change: how its arguments are checked, how it is undone (did is

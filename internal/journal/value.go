@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/host/process"
+	"nearmetal/internal/process"
 	"nearmetal/internal/words"
 )
 

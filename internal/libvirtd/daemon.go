@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/host/process"
+	"nearmetal/internal/process"
 )
 
 // Since returns when the daemon at an address was started, by the wall clock, to 10 ms.

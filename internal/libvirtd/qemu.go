@@ -15,8 +15,8 @@ import (
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/qemufacts"
-	"nearmetal/internal/host/process"
 	"nearmetal/internal/plan"
+	"nearmetal/internal/process"
 )
 
 // FindQEMU returns the process of a domain of the daemon at a, by the domain's name and UUID; nil: there is none. The

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/bench/record"
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 )
 
 // level of the confidence intervals.

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"nearmetal/internal/bench/record"
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 )
 
 // View is the report as data: what --json prints. Times and rates are in each experiment's unit.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"nearmetal/internal/bench/record"
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 )
 
 // Report is all that is shown.

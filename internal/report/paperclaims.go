@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"nearmetal/internal/bench/stats"
 	"nearmetal/internal/report/chart"
 	"nearmetal/internal/report/paper"
+	"nearmetal/internal/stats"
 	"nearmetal/internal/words"
 )
 

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/host/hugepage"
-	"nearmetal/internal/host/process"
 	"nearmetal/internal/journal"
 	"nearmetal/internal/lazyregexp"
+	"nearmetal/internal/process"
 	"nearmetal/internal/slurm/conf"
 )
 

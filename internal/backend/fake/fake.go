@@ -27,8 +27,8 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/guest/image"
 	"nearmetal/internal/host"
-	"nearmetal/internal/host/process"
 	"nearmetal/internal/plan"
+	"nearmetal/internal/process"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
 )

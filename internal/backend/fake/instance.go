@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/backend"
-	"nearmetal/internal/host/process"
+	"nearmetal/internal/process"
 	"nearmetal/internal/sockpair"
 )
 

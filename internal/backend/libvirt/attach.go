@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"nearmetal/internal/backend"
-	"nearmetal/internal/host/process"
 	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/libvirtd"
+	"nearmetal/internal/process"
 )
 
 var uuidForm = lazyregexp.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)

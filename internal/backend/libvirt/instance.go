@@ -12,9 +12,9 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/console"
 	"nearmetal/internal/backend/qemufacts"
-	"nearmetal/internal/host/process"
 	"nearmetal/internal/libvirtd"
 	"nearmetal/internal/plan"
+	"nearmetal/internal/process"
 )
 
 // instance is a domain that this process has made.

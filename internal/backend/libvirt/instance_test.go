@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"nearmetal/internal/backend"
-	"nearmetal/internal/host/process"
 	"nearmetal/internal/libvirtd"
+	"nearmetal/internal/process"
 )
 
 // What a user reads of a VM's end, for what libvirtd and QEMU say of it.

@@ -17,9 +17,9 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/console"
 	"nearmetal/internal/backend/domain"
-	"nearmetal/internal/host/process"
 	"nearmetal/internal/libvirtd"
 	"nearmetal/internal/network"
+	"nearmetal/internal/process"
 )
 
 // The keys of a Ref's ID.

@@ -17,8 +17,8 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/qemufacts"
 	"nearmetal/internal/host"
-	"nearmetal/internal/host/process"
 	"nearmetal/internal/plan"
+	"nearmetal/internal/process"
 	"nearmetal/internal/sockpair"
 	"nearmetal/internal/spec"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/bench/record"
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 )
 
 // Verdict of a row.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"nearmetal/internal/bench/record"
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 	"nearmetal/internal/words"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 	"nearmetal/internal/topology"
 )
 

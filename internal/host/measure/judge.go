@@ -3,7 +3,7 @@ package measure
 import (
 	"math"
 
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 )
 
 // A value is out of line when it is worse than the median of its kind by half and by

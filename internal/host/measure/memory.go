@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 	"nearmetal/internal/topology"
 )
 

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 	"nearmetal/internal/topology"
 )
 

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"nearmetal/internal/host/process"
 	"nearmetal/internal/libvirtd"
+	"nearmetal/internal/process"
 )
 
 // Hook does what is to be done for an operation of libvirt's on a domain (libvirt's docs/hooks.rst): prepare makes the

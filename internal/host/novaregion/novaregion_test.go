@@ -16,7 +16,7 @@ import (
 
 	"nearmetal/internal/backend/openstack"
 	"nearmetal/internal/host/change"
-	"nearmetal/internal/host/process"
+	"nearmetal/internal/process"
 	"nearmetal/internal/region"
 	"nearmetal/internal/spec"
 )

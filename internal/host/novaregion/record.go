@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/host/process"
 	"nearmetal/internal/lazyregexp"
+	"nearmetal/internal/process"
 	"nearmetal/internal/region"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/wholefile"

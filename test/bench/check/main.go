@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/bench/stats"
 	"nearmetal/internal/host/check"
+	"nearmetal/internal/stats"
 	"nearmetal/internal/topology"
 	"nearmetal/test/hosttree"
 )

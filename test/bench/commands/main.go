@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 )
 
 var (

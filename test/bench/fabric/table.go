@@ -7,7 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 )
 
 // key is a figure: what is measured, and the message size in bytes.

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 )
 
 var (

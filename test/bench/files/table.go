@@ -5,7 +5,7 @@ import (
 	"io"
 	"math"
 
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 	"nearmetal/internal/terminal"
 )
 

@@ -17,8 +17,8 @@ import (
 	"nearmetal/internal/bench/mpi"
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/run"
-	"nearmetal/internal/bench/stats"
 	"nearmetal/internal/bench/suite"
+	"nearmetal/internal/stats"
 )
 
 // Bounds that the harness is held to.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"nearmetal/internal/bench/stats"
+	"nearmetal/internal/stats"
 	"nearmetal/test/slurm/bed"
 )
 

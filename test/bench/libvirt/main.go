@@ -19,10 +19,10 @@ import (
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/lower"
-	"nearmetal/internal/bench/stats"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/guest/image"
 	"nearmetal/internal/host"
+	"nearmetal/internal/stats"
 )
 
 func main() {
