@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/explain"
-	"nearmetal/internal/libvirtd"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/topology"
 )
@@ -66,7 +66,7 @@ func (f *checkFlags) runDomains(ctx context.Context, cmd *cobra.Command) error {
 }
 
 // pick returns the domains that the flags name.
-func (f *checkFlags) pick(ctx context.Context, c *libvirtd.Conn) ([]*libvirtd.Domain, error) {
+func (f *checkFlags) pick(ctx context.Context, c *daemon.Conn) ([]*daemon.Domain, error) {
 	if f.allDomains {
 		list, err := c.List(ctx)
 		if err == nil && len(list) == 0 {
@@ -74,7 +74,7 @@ func (f *checkFlags) pick(ctx context.Context, c *libvirtd.Conn) ([]*libvirtd.Do
 		}
 		return list, err
 	}
-	var list []*libvirtd.Domain
+	var list []*daemon.Domain
 	for _, name := range f.domains {
 		d, err := findDomain(ctx, c, name)
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/explain"
-	"nearmetal/internal/libvirtd"
 	"nearmetal/internal/terminal"
 )
 
@@ -24,18 +24,18 @@ func addConnectFlag(cmd *cobra.Command) *string {
 }
 
 // connectLibvirtd connects to the libvirtd of --connect.
-func connectLibvirtd(ctx context.Context, uri string) (*libvirtd.Conn, error) {
-	a, err := libvirtd.Parse(uri)
+func connectLibvirtd(ctx context.Context, uri string) (*daemon.Conn, error) {
+	a, err := daemon.Parse(uri)
 	if err != nil {
 		return nil, usagef("--connect: %v", err)
 	}
-	return libvirtd.Dial(ctx, a)
+	return daemon.Dial(ctx, a)
 }
 
 // findDomain finds a domain by its name or UUID.
-func findDomain(ctx context.Context, c *libvirtd.Conn, name string) (*libvirtd.Domain, error) {
+func findDomain(ctx context.Context, c *daemon.Conn, name string) (*daemon.Domain, error) {
 	d, err := c.Find(ctx, name)
-	if libvirtd.IsNoDomain(err) {
+	if daemon.IsNoDomain(err) {
 		return nil, fmt.Errorf("libvirtd at %s has no domain %s: virsh -c %[1]s list --all shows them", c.Address, terminal.Clean(name))
 	}
 	return d, err
@@ -51,7 +51,7 @@ const (
 )
 
 // readXML reads a version of a domain, and the networks that it names.
-func readXML(ctx context.Context, c *libvirtd.Conn, d *libvirtd.Domain, v domainText) (*explain.Domain, string, error) {
+func readXML(ctx context.Context, c *daemon.Conn, d *daemon.Domain, v domainText) (*explain.Domain, string, error) {
 	var text string
 	var err error
 	if v == running {
@@ -69,7 +69,7 @@ func readXML(ctx context.Context, c *libvirtd.Conn, d *libvirtd.Domain, v domain
 	e.Networks = map[string]string{}
 	for _, name := range e.NetworkNames() {
 		network, err := c.Network(ctx, name)
-		var said *libvirtd.Said
+		var said *daemon.Said
 		switch {
 		case err == nil:
 			e.Networks[name] = network
@@ -83,11 +83,11 @@ func readXML(ctx context.Context, c *libvirtd.Conn, d *libvirtd.Domain, v domain
 // completeDomain completes the names of domains of a libvirtd that runs.
 func completeDomain(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	uri, _ := cmd.Flags().GetString("connect")
-	a, err := libvirtd.Parse(uri)
+	a, err := daemon.Parse(uri)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	c, err := libvirtd.Reach(cmd.Context(), a)
+	c, err := daemon.Reach(cmd.Context(), a)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

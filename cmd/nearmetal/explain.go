@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/explain"
 	"nearmetal/internal/host"
 	"nearmetal/internal/host/check"
-	"nearmetal/internal/libvirtd"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/topology"
 )
@@ -168,8 +168,8 @@ type source struct {
 	domain *explain.Domain
 	// Of a domain of libvirtd's; a file has none of these.
 	text string // its XML
-	conn *libvirtd.Conn
-	of   *libvirtd.Domain
+	conn *daemon.Conn
+	of   *daemon.Domain
 }
 
 // mode is that of the files that are written: a domain's XML may have passwords in it.
@@ -194,7 +194,7 @@ func openDomain(ctx context.Context, cmd *cobra.Command, arg, uri string, v doma
 		return &source{domain: d}, err
 	}
 	c, err := connectLibvirtd(ctx, uri)
-	var none *libvirtd.NoDaemon
+	var none *daemon.NoDaemon
 	switch {
 	case err == nil:
 	case uri != "":
@@ -245,7 +245,7 @@ func (s *source) fix(ctx context.Context, cmd *cobra.Command, h *topology.Host, 
 		return err
 	}
 	err = s.conn.Define(ctx, string(text))
-	var said *libvirtd.Said
+	var said *daemon.Said
 	switch {
 	case errors.As(err, &said):
 		os.Remove(old)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/backend/openstack"
+	"nearmetal/internal/backend/openstack/hook"
 	"nearmetal/internal/backend/vsphere/esx"
 	"nearmetal/internal/bench/gate"
 	"nearmetal/internal/cluster/state"
@@ -19,7 +20,6 @@ import (
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/host/device"
 	"nearmetal/internal/host/fleet"
-	"nearmetal/internal/host/novaregion"
 	"nearmetal/internal/jsonform"
 	"nearmetal/internal/load"
 	"nearmetal/internal/plan"
@@ -65,7 +65,7 @@ var forms = []struct {
 	{"slurm doctor", reflect.TypeFor[[]slurm.Finding]()},
 	{"vsphere passthru", reflect.TypeFor[[]esx.Function]()},
 	{"vsphere sriov", reflect.TypeFor[[]esx.Function]()},
-	{"host openstack-region status", reflect.TypeFor[novaregion.Status]()},
+	{"host openstack-region status", reflect.TypeFor[hook.Status]()},
 	{"version", reflect.TypeFor[versionFacts]()},
 }
 

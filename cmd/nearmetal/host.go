@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nearmetal/internal/backend/openstack/hook"
 	"nearmetal/internal/host/change"
 	_ "nearmetal/internal/host/device" // its kinds of changes
-	"nearmetal/internal/host/novaregion"
 	"nearmetal/internal/slurm"
 	"nearmetal/internal/terminal"
 )
@@ -55,7 +55,7 @@ boot and in the epilog of jobs: where nothing is to be done it is quick.`,
 				jobs, more, e := slurm.Sweep{State: state}.Run(cmd.Context())
 				removed, undone, bad = jobs, append(undone, more...), errors.Join(bad, e)
 			}
-			_, lost := novaregion.Host.Sweep()
+			_, lost := hook.Host.Sweep()
 			err = errors.Join(err, bad, lost)
 		}
 		if !*asJSON {

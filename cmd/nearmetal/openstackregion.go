@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/host/novaregion"
+	"nearmetal/internal/backend/openstack/hook"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/words"
@@ -47,7 +47,7 @@ change the flavors.`,
 	flavors := cmd.Flags().StringArray("flavor", nil, "servers of this flavor have a region, `NAME=SIZE`, a power of two; repeatable")
 	connect := cmd.Flags().String("connect", "qemu:///system", "libvirtd's `URI`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c := &novaregion.Config{Version: 1, Connect: *connect, Flavors: map[string]spec.Size{}}
+		c := &hook.Config{Version: 1, Connect: *connect, Flavors: map[string]spec.Size{}}
 		for _, f := range *flavors {
 			i := strings.LastIndexByte(f, '=')
 			if i < 1 {
@@ -55,7 +55,7 @@ change the flavors.`,
 			}
 			size, err := spec.ParseSize(f[i+1:])
 			if err == nil {
-				err = novaregion.CheckSize(size)
+				err = hook.CheckSize(size)
 			}
 			if err != nil {
 				return usagef("--flavor %s: %v", f[:i], err)
@@ -72,15 +72,15 @@ change the flavors.`,
 		if c.Program, err = filepath.EvalSymlinks(c.Program); err != nil {
 			return err
 		}
-		fresh, err := novaregion.Host.Install(cmd.Context(), c)
+		fresh, err := hook.Host.Install(cmd.Context(), c)
 		if err != nil {
 			return err
 		}
 		if fresh {
-			fmt.Fprintf(cmd.OutOrStdout(), "made %s and %s\n", novaregion.Host.HookFile, novaregion.Host.Config)
+			fmt.Fprintf(cmd.OutOrStdout(), "made %s and %s\n", hook.Host.HookFile, hook.Host.Config)
 			fmt.Fprintln(cmd.OutOrStdout(), "restart libvirtd, which looks for hooks when it starts (systemctl restart libvirtd, or virtqemud); VMs stay")
 		} else {
-			fmt.Fprintf(cmd.OutOrStdout(), "changed %s\n", novaregion.Host.Config)
+			fmt.Fprintf(cmd.OutOrStdout(), "changed %s\n", hook.Host.Config)
 		}
 		return nil
 	}
@@ -100,7 +100,7 @@ func newRegionStatusCommand() *cobra.Command {
 		if err := asRoot("host openstack-region status"); err != nil {
 			return err
 		}
-		s, err := novaregion.Host.Status(cmd.Context())
+		s, err := hook.Host.Status(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func newRegionStatusCommand() *cobra.Command {
 	return cmd
 }
 
-func showRegions(cmd *cobra.Command, s *novaregion.Status) error {
+func showRegions(cmd *cobra.Command, s *hook.Status) error {
 	if s.Active {
 		fmt.Fprintln(cmd.OutOrStdout(), "the hook is installed, and libvirtd runs it")
 	}
@@ -166,7 +166,7 @@ func newRegionRemoveCommand() *cobra.Command {
 		if err := asRoot("host openstack-region remove"); err != nil {
 			return err
 		}
-		did, err := novaregion.Host.Remove()
+		did, err := hook.Host.Remove()
 		if err == nil {
 			fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", words.Count(len(did), "file or directory", "files and directories"))
 		}
@@ -184,7 +184,7 @@ func newRegionHookCommand() *cobra.Command {
 		Example: "  nearmetal host openstack-region status",
 		Args:    exactArgs("DOMAIN", "OPERATION", "PHASE", "EXTRA"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return novaregion.Host.Hook(args[1], cmd.InOrStdin())
+			return hook.Host.Hook(args[1], cmd.InOrStdin())
 		},
 	}
 }
@@ -198,7 +198,7 @@ func newRegionPlugCommand() *cobra.Command {
 		Example: "  nearmetal host openstack-region status",
 		Args:    exactArgs("UUID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return novaregion.Host.Plug(cmd.Context(), args[0])
+			return hook.Host.Plug(cmd.Context(), args[0])
 		},
 	}
 }

@@ -4,23 +4,23 @@ import (
 	"fmt"
 	"strings"
 
-	"nearmetal/internal/libvirtd"
+	"nearmetal/internal/backend/libvirt/daemon"
 )
 
 // parse reads a back end's name: libvirt, libvirt:///session, libvirt:qemu:///system; backend.Open passes
 // qemu:///session on, too.
-func parse(name string) (libvirtd.Address, error) {
+func parse(name string) (daemon.Address, error) {
 	own := strings.TrimPrefix(name, "libvirt:")
 	switch {
 	case name == "libvirt":
-		return libvirtd.Default()
+		return daemon.Default()
 	case strings.HasPrefix(own, "//"):
 		own = "qemu:" + own
 	}
 	if own == "" {
-		return libvirtd.Address{}, fmt.Errorf("back end %.60q: libvirt, libvirt:///session or libvirt:///system", name)
+		return daemon.Address{}, fmt.Errorf("back end %.60q: libvirt, libvirt:///session or libvirt:///system", name)
 	}
-	a, err := libvirtd.Parse(own)
+	a, err := daemon.Parse(own)
 	if err != nil {
 		return a, fmt.Errorf("back end %.60q: %w", name, err)
 	}
@@ -28,4 +28,4 @@ func parse(name string) (libvirtd.Address, error) {
 }
 
 // nameOf is the name by which any process opens the same.
-func nameOf(a libvirtd.Address) string { return "libvirt:" + a.String() }
+func nameOf(a daemon.Address) string { return "libvirt:" + a.String() }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"nearmetal/internal/backend"
+	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/lazyregexp"
-	"nearmetal/internal/libvirtd"
 	"nearmetal/internal/process"
 )
 
@@ -26,8 +26,8 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 	if err != nil {
 		return nil, err
 	}
-	c, err := libvirtd.Reach(ctx, d.address)
-	var none *libvirtd.NoDaemon
+	c, err := daemon.Reach(ctx, d.address)
+	var none *daemon.NoDaemon
 	switch {
 	case errors.As(err, &none) && p == nil:
 		return nil, backend.ErrGone
@@ -37,10 +37,10 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 	default:
 		_, err := c.Find(ctx, r.ID[keyUUID])
 		c.Close()
-		if libvirtd.IsNoDomain(err) && p == nil {
+		if daemon.IsNoDomain(err) && p == nil {
 			return nil, backend.ErrGone
 		}
-		if err != nil && !libvirtd.IsNoDomain(err) {
+		if err != nil && !daemon.IsNoDomain(err) {
 			return nil, err
 		}
 	}
@@ -49,7 +49,7 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 
 // qemu returns the process of the domain of a Ref; nil: there is none. The caller closes it.
 func (d *driver) qemu(r backend.Ref) (*process.Process, error) {
-	return d.address.FindQEMU(r.ID[keyName], libvirtd.UUID(r.ID[keyUUID]))
+	return d.address.FindQEMU(r.ID[keyName], daemon.UUID(r.ID[keyUUID]))
 }
 
 // killWait is how long a process may take to end after SIGKILL.
@@ -58,9 +58,9 @@ const killWait = 10 * time.Second
 // end ends the domain of a Ref, whatever of it is there: by libvirtd, or where none answers by its QEMU's process p
 // (nil: not known). It returns when both are gone.
 func (d *driver) end(ctx context.Context, r backend.Ref, p *process.Process) error {
-	var none *libvirtd.NoDaemon
+	var none *daemon.NoDaemon
 	err := endDomain(ctx, d.connect, r.ID[keyUUID])
-	if err != nil && !errors.As(err, &none) && !errors.Is(err, libvirtd.ErrLost) {
+	if err != nil && !errors.As(err, &none) && !errors.Is(err, daemon.ErrLost) {
 		return err
 	}
 	if p == nil {
@@ -79,13 +79,13 @@ func (d *driver) end(ctx context.Context, r backend.Ref, p *process.Process) err
 }
 
 // endDomain asks libvirtd; nil where it knows of no such domain.
-func endDomain(ctx context.Context, dial func(context.Context) (*libvirtd.Conn, error), uuid string) error {
+func endDomain(ctx context.Context, dial func(context.Context) (*daemon.Conn, error), uuid string) error {
 	c, err := dial(ctx)
 	if err != nil {
 		return err
 	}
 	x, err := c.Find(ctx, uuid)
-	if libvirtd.IsNoDomain(err) {
+	if daemon.IsNoDomain(err) {
 		return nil
 	}
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"nearmetal/internal/backend"
+	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/host"
-	"nearmetal/internal/libvirtd"
 )
 
 // The oldest that the domains are made for: what package domain writes, and QEMU's -netdev stream.
@@ -35,7 +35,7 @@ type found struct {
 }
 
 // find asks the daemon, and its QEMU. emulator is the QEMU that the cluster file names; "": libvirt's choice.
-func find(ctx context.Context, c *libvirtd.Conn, emulator string, accel host.Accel) (found, error) {
+func find(ctx context.Context, c *daemon.Conn, emulator string, accel host.Accel) (found, error) {
 	var f found
 	var err error
 	if f.daemon, f.qemu, err = c.Versions(ctx); err != nil {
@@ -120,7 +120,7 @@ func kindOf(a host.Accel) string {
 }
 
 // caps is that in the words that all back ends share. The user's own daemon has the user's rights, and no more.
-func (f *found) caps(a libvirtd.Address) backend.Caps {
+func (f *found) caps(a daemon.Address) backend.Caps {
 	why := map[backend.Cap]string{
 		backend.CapVirtiofs: "libvirt shows a directory by virtiofs for writing only before 11.0: say files: 9p",
 		backend.CapOwnDisk:  "its VMs start from this host's files: write root: host, or a directory",

@@ -11,8 +11,8 @@ import (
 	"sync"
 
 	"nearmetal/internal/backend"
+	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/host"
-	"nearmetal/internal/libvirtd"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
 )
@@ -23,22 +23,22 @@ func init() {
 		if err != nil {
 			return nil, err
 		}
-		return &driver{address: a, watched: map[libvirtd.UUID]*instance{}}, nil
+		return &driver{address: a, watched: map[daemon.UUID]*instance{}}, nil
 	})
 }
 
 // driver makes domains over one connection, with whose end they end.
 type driver struct {
-	address libvirtd.Address
+	address daemon.Address
 	found   found // by Probe
 
 	mu      sync.Mutex
-	conn    *libvirtd.Conn
-	watched map[libvirtd.UUID]*instance
+	conn    *daemon.Conn
+	watched map[daemon.UUID]*instance
 }
 
 // connect returns the driver's connection: a new one where the last has ended, as after a restart of the daemon.
-func (d *driver) connect(ctx context.Context) (*libvirtd.Conn, error) {
+func (d *driver) connect(ctx context.Context) (*daemon.Conn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.conn != nil {
@@ -48,7 +48,7 @@ func (d *driver) connect(ctx context.Context) (*libvirtd.Conn, error) {
 			return d.conn, nil
 		}
 	}
-	c, err := libvirtd.Dial(ctx, d.address)
+	c, err := daemon.Dial(ctx, d.address)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (d *driver) gone() <-chan struct{} {
 }
 
 // ended passes on what libvirtd says of a domain's end.
-func (d *driver) ended(id libvirtd.UUID, how libvirtd.End) {
+func (d *driver) ended(id daemon.UUID, how daemon.End) {
 	d.mu.Lock()
 	i := d.watched[id]
 	d.mu.Unlock()
@@ -124,7 +124,7 @@ func (d *driver) Check(vm plan.VM, s backend.Settings) error {
 
 // Version is that of the daemon, and of its QEMU.
 func (d *driver) Version(ctx context.Context) (string, error) {
-	c, err := libvirtd.Reach(ctx, d.address)
+	c, err := daemon.Reach(ctx, d.address)
 	if err != nil {
 		return "", err
 	}
@@ -144,7 +144,7 @@ func (d *driver) Close() error {
 		return nil
 	}
 	err := d.conn.Close()
-	if errors.Is(err, libvirtd.ErrLost) {
+	if errors.Is(err, daemon.ErrLost) {
 		err = nil
 	}
 	d.conn = nil

@@ -9,8 +9,8 @@ import (
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/domain"
+	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/host"
-	"nearmetal/internal/libvirtd"
 	"nearmetal/internal/plan"
 	"nearmetal/test/golden"
 )
@@ -41,7 +41,7 @@ func TestGolden(t *testing.T) {
 			Region: &plan.Region{SizeBytes: 256 << 20, Backing: "shm", Device: "devdax", HostNode: 0}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := &driver{address: libvirtd.Address{Session: c.session}, found: found{emulator: "/usr/bin/qemu-system-x86_64", qboot: "/usr/share/qemu/qboot.rom"}}
+			d := &driver{address: daemon.Address{Session: c.session}, found: found{emulator: "/usr/bin/qemu-system-x86_64", qboot: "/usr/share/qemu/qboot.rom"}}
 			p := places{owner: 4711, sockets: map[string]string{}}
 			for _, what := range socketsFor(c.set) {
 				p.sockets[what] = "/run/user/1000/nearmetal/demo/0123abcd." + what
@@ -132,15 +132,15 @@ func TestNames(t *testing.T) {
 // What a QEMU lacks is missing in the caps, with a reason.
 func TestCaps(t *testing.T) {
 	all := found{emulator: "/q", devices: `name "virtio-9p-pci", bus PCI` + "\n" + `name "ivshmem-plain"` + "\n" + `name "nvdimm"` + "\n" + `name "vfio-pci"`, netdevs: "Available:\nstream\nuser\nhubport\n"}
-	c := all.caps(libvirtd.Address{})
+	c := all.caps(daemon.Address{})
 	if len(c.Exports) != 1 || len(c.Regions) != 2 || len(c.Links) != 3 || !c.Filter || !c.VFIO || c.DiesWithOwner || c.Jail {
 		t.Errorf("%+v", c)
 	}
-	if c := all.caps(libvirtd.Address{Session: true}); c.VFIO || c.Why[backend.CapVFIO] == "" {
+	if c := all.caps(daemon.Address{Session: true}); c.VFIO || c.Why[backend.CapVFIO] == "" {
 		t.Errorf("session: %+v", c)
 	}
 	none := found{emulator: "/q"}
-	c = none.caps(libvirtd.Address{})
+	c = none.caps(daemon.Address{})
 	for _, k := range []backend.Cap{backend.CapHostFiles, backend.CapIvshmem, backend.CapDevdax, backend.CapUserNetwork, backend.CapJail, backend.CapVirtiofs} {
 		if c.Why[k] == "" {
 			t.Errorf("no reason for %q", k)

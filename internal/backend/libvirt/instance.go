@@ -11,8 +11,8 @@ import (
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/console"
+	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/backend/qemufacts"
-	"nearmetal/internal/libvirtd"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/process"
 )
@@ -31,12 +31,12 @@ type instance struct {
 	saidWhy sync.Once     // of stated
 
 	mu     sync.Mutex
-	domain *libvirtd.Domain // nil: libvirtd has not said that it is made
-	killed bool             // by Kill
-	handed bool             // the agent's connection is the caller's
-	how    libvirtd.End     // valid when heard is closed
-	why    string           // QEMU's own reason for its shutdown
-	err    error            // valid when done is closed
+	domain *daemon.Domain // nil: libvirtd has not said that it is made
+	killed bool           // by Kill
+	handed bool           // the agent's connection is the caller's
+	how    daemon.End     // valid when heard is closed
+	why    string         // QEMU's own reason for its shutdown
+	err    error          // valid when done is closed
 }
 
 func (i *instance) Ref() backend.Ref { return i.ref }
@@ -79,7 +79,7 @@ func (c *carrier) Read(b []byte) (int, error) {
 }
 
 // said notes what libvirtd says of the end.
-func (i *instance) said(how libvirtd.End) {
+func (i *instance) said(how daemon.End) {
 	i.once.Do(func() {
 		i.mu.Lock()
 		i.how = how
@@ -114,11 +114,11 @@ func (i *instance) watch() {
 
 // hear waits until all is known of how the VM ended: while the daemon has not gone, for so long, and then for QEMU's
 // reason. The two words come in any order. Where libvirtd calls the end a shutdown, QEMU says whose.
-func (i *instance) hear(gone <-chan struct{}, daemon, qemu time.Duration) {
+func (i *instance) hear(gone <-chan struct{}, answer, qemu time.Duration) {
 	select {
 	case <-i.heard:
 	case <-gone:
-	case <-time.After(daemon):
+	case <-time.After(answer):
 	}
 	select {
 	case <-i.heard:
@@ -126,7 +126,7 @@ func (i *instance) hear(gone <-chan struct{}, daemon, qemu time.Duration) {
 		return
 	}
 	i.mu.Lock()
-	shutdown := i.how == libvirtd.EndShutdown
+	shutdown := i.how == daemon.EndShutdown
 	i.mu.Unlock()
 	if !shutdown {
 		return
@@ -140,7 +140,7 @@ func (i *instance) hear(gone <-chan struct{}, daemon, qemu time.Duration) {
 // finish says that the VM has ended.
 func (i *instance) finish() {
 	i.d.mu.Lock()
-	delete(i.d.watched, libvirtd.UUID(i.ref.ID[keyUUID]))
+	delete(i.d.watched, daemon.UUID(i.ref.ID[keyUUID]))
 	i.d.mu.Unlock()
 	i.mu.Lock()
 	i.err = i.verdict()
@@ -164,18 +164,18 @@ func (i *instance) verdict() error {
 	case i.why == "guest-reset" || i.why == "guest-panic":
 		return backend.ErrReset
 	// libvirtd calls it a shutdown too where it sees QEMU's end before it has noted who asked for it.
-	case i.how == libvirtd.EndDestroyed, i.why == "host-signal", i.why == "host-qmp-quit":
+	case i.how == daemon.EndDestroyed, i.why == "host-signal", i.why == "host-qmp-quit":
 		return errors.New("somebody ended its domain (virsh destroy)")
-	case i.how == libvirtd.EndShutdown:
+	case i.how == daemon.EndShutdown:
 		return nil
-	case i.how == libvirtd.EndFailed:
+	case i.how == daemon.EndFailed:
 		return fmt.Errorf("its QEMU was killed, or failed (libvirt's log of domain %s has its last words)", i.ref.ID[keyName])
 	}
 	return errors.New("its domain was migrated or saved")
 }
 
 // with does what f says over the driver's connection: a new one where the daemon was restarted.
-func (i *instance) with(ctx context.Context, f func(*libvirtd.Conn, *libvirtd.Domain) error) error {
+func (i *instance) with(ctx context.Context, f func(*daemon.Conn, *daemon.Domain) error) error {
 	c, err := i.d.connect(ctx)
 	if err != nil {
 		return err
@@ -188,13 +188,13 @@ func (i *instance) with(ctx context.Context, f func(*libvirtd.Conn, *libvirtd.Do
 }
 
 func (i *instance) Pause(ctx context.Context) error {
-	return i.with(ctx, func(c *libvirtd.Conn, x *libvirtd.Domain) error { return c.Suspend(ctx, x) })
+	return i.with(ctx, func(c *daemon.Conn, x *daemon.Domain) error { return c.Suspend(ctx, x) })
 }
 
 func (i *instance) Resume(ctx context.Context) error {
-	return i.with(ctx, func(c *libvirtd.Conn, x *libvirtd.Domain) error {
+	return i.with(ctx, func(c *daemon.Conn, x *daemon.Domain) error {
 		err := c.Resume(ctx, x)
-		if libvirtd.IsNotRunning(err) {
+		if daemon.IsNotRunning(err) {
 			return nil // it runs
 		}
 		return err
@@ -248,7 +248,7 @@ func (i *instance) Console(n int) []string { return i.console.LastLines(n) }
 // Inspect reads the VM back from QEMU's monitor, through libvirtd, and from /proc.
 func (i *instance) Inspect(ctx context.Context, vm *plan.VM, region *plan.Region) *backend.Facts {
 	var q qemufacts.Monitor
-	err := i.with(ctx, func(c *libvirtd.Conn, x *libvirtd.Domain) error {
+	err := i.with(ctx, func(c *daemon.Conn, x *daemon.Domain) error {
 		q = c.Monitor(x)
 		return nil
 	})

@@ -8,28 +8,28 @@ import (
 	"time"
 
 	"nearmetal/internal/backend"
-	"nearmetal/internal/libvirtd"
+	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/process"
 )
 
 // What a user reads of a VM's end, for what libvirtd and QEMU say of it.
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
-		how    libvirtd.End
+		how    daemon.End
 		why    string
 		killed bool
 		want   string // a part of the error; empty: none
 	}{
-		{how: libvirtd.EndShutdown, why: "guest-shutdown"},
-		{how: libvirtd.EndShutdown},
-		{how: libvirtd.EndShutdown, why: "guest-reset", want: backend.ErrReset.Error()},
-		{how: libvirtd.EndDestroyed, why: "host-signal", want: "somebody ended its domain"},
-		{how: libvirtd.EndDestroyed, want: "somebody ended its domain"},
+		{how: daemon.EndShutdown, why: "guest-shutdown"},
+		{how: daemon.EndShutdown},
+		{how: daemon.EndShutdown, why: "guest-reset", want: backend.ErrReset.Error()},
+		{how: daemon.EndDestroyed, why: "host-signal", want: "somebody ended its domain"},
+		{how: daemon.EndDestroyed, want: "somebody ended its domain"},
 		// virsh destroy, whose daemon saw QEMU's end first.
-		{how: libvirtd.EndShutdown, why: "host-signal", want: "somebody ended its domain"},
-		{how: libvirtd.EndDestroyed, why: "host-signal", killed: true},
-		{how: libvirtd.EndFailed, want: "its QEMU was killed, or failed"},
-		{how: libvirtd.EndOther, want: "migrated or saved"},
+		{how: daemon.EndShutdown, why: "host-signal", want: "somebody ended its domain"},
+		{how: daemon.EndDestroyed, why: "host-signal", killed: true},
+		{how: daemon.EndFailed, want: "its QEMU was killed, or failed"},
+		{how: daemon.EndOther, want: "migrated or saved"},
 	} {
 		i := &instance{heard: make(chan struct{}), stated: make(chan struct{}), killed: c.killed, ref: backend.Ref{ID: map[string]string{keyName: "n-vm0"}}}
 		qemu := time.Duration(0)

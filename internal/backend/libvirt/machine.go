@@ -9,16 +9,16 @@ import (
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/domain"
+	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/backend/lower"
 	"nearmetal/internal/host"
-	"nearmetal/internal/libvirtd"
 	"nearmetal/internal/plan"
 )
 
 // identity is what a domain is known by.
 type identity struct {
 	name    string
-	uuid    libvirtd.UUID
+	uuid    daemon.UUID
 	cluster string
 }
 

@@ -17,7 +17,7 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/console"
 	"nearmetal/internal/backend/domain"
-	"nearmetal/internal/libvirtd"
+	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/network"
 	"nearmetal/internal/process"
 )
@@ -105,11 +105,11 @@ func identify(r backend.Request) (identity, error) {
 	if r.Cluster != "" {
 		name = r.Cluster + "-" + name
 	}
-	return identity{name, libvirtd.UUID(uuid), r.Cluster}, nil
+	return identity{name, daemon.UUID(uuid), r.Cluster}, nil
 }
 
 // bringUp makes the domain, and returns when it runs. What it leaves when it fails, undo ends.
-func (i *instance) bringUp(ctx context.Context, c *libvirtd.Conn, text string, s *sockets, r backend.Request) error {
+func (i *instance) bringUp(ctx context.Context, c *daemon.Conn, text string, s *sockets, r backend.Request) error {
 	// Not bounded by ctx: what libvirtd has begun it finishes, and only then can it be undone.
 	made := make(chan error, 1)
 	go func() {
@@ -161,7 +161,7 @@ func (i *instance) bringUp(ctx context.Context, c *libvirtd.Conn, text string, s
 
 // refused says why a domain was not made.
 func refused(err error) error {
-	if libvirtd.IsTaken(err) {
+	if daemon.IsTaken(err) {
 		return fmt.Errorf("libvirtd has a domain of that name already, which is left alone (%w): take another name with --name", err)
 	}
 	return fmt.Errorf("libvirtd refused the domain: %w", err)

@@ -13,7 +13,7 @@ import (
 )
 
 // RegionSpec is the extra spec of a flavor that has the size of a region between its VMs. Nova takes it and does nothing;
-// the hook on compute hosts reads it (package novaregion).
+// the hook on compute hosts reads it (package hook).
 const RegionSpec = "nearmetal:region"
 
 // Request is what a cluster needs of OpenStack. Flavors are an administrator's to make; everything else is within a

@@ -1,4 +1,4 @@
-package novaregion
+package hook
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"nearmetal/internal/libvirtd"
+	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/process"
 )
 
@@ -154,7 +154,7 @@ func (p Paths) started(d *Domain, c *Config) error {
 
 // findQEMU returns the process of a domain of the host's libvirtd, which Nova's are; nil: there is none.
 func findQEMU(name, uuid string) (*process.Process, error) {
-	return libvirtd.Address{}.FindQEMU(name, libvirtd.UUID(uuid))
+	return daemon.Address{}.FindQEMU(name, daemon.UUID(uuid))
 }
 
 // own makes a QEMU's user the owner of a region's memory. All of a region's VMs run as one user. said is the user that libvirtd

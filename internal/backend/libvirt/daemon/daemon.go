@@ -1,4 +1,4 @@
-package libvirtd
+package daemon
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package novaregion
+package hook
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package novaregion
+package hook
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/host/change"
 	"nearmetal/internal/journal"
-	"nearmetal/internal/libvirtd"
 )
 
 // journalName is the transactions' in the host's journals.
@@ -81,14 +81,14 @@ func (p Paths) install(c *Config) (fresh bool, err error) {
 
 // enough asks libvirtd whether it runs hooks of qemu.d.
 func enough(ctx context.Context, c *Config) error {
-	a, err := libvirtd.Parse(c.Connect)
+	a, err := daemon.Parse(c.Connect)
 	if err != nil {
 		return err
 	}
 	if a.Session {
 		return errors.New("Nova's domains are of the host's libvirtd: qemu:///system")
 	}
-	v, err := libvirtd.Reach(ctx, a)
+	v, err := daemon.Reach(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (p Paths) Status(ctx context.Context) (*Status, error) {
 		s.Advice = err.Error()
 		return s, nil
 	}
-	a, err := libvirtd.Parse(c.Connect)
+	a, err := daemon.Parse(c.Connect)
 	if err != nil {
 		return nil, err
 	}

@@ -1,10 +1,10 @@
-// Package novaregion puts a region between the VMs that an unpatched OpenStack Nova starts on this host. A hook of
+// Package hook puts a region between the VMs that an unpatched OpenStack Nova starts on this host. A hook of
 // libvirt's (Hook) makes the region before the first VM of a group starts, and removes it after the last. Another
 // process (Plug) plugs it into a VM that has just started, since a hook may not call libvirtd.
 //
 // A region is for one project, one group of servers and one size. Nothing that Nova does not write into a domain's XML is
 // asked for. What is known of a region is one file in State; its memory is a file that only root can reach.
-package novaregion
+package hook
 
 import (
 	"encoding/json"

@@ -1,5 +1,5 @@
-// Package libvirtd is the way to a libvirtd of this host: its socket, its domains, and their QEMU's monitors.
-package libvirtd
+// Package daemon is the way to a libvirtd of this host: its socket, its domains, and their QEMU's monitors.
+package daemon
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package novaregion
+package hook
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"nearmetal/internal/libvirtd"
+	"nearmetal/internal/backend/libvirt/daemon"
 )
 
 // plugWait bounds how long libvirtd may take to end a start and plug the region in.
@@ -88,11 +88,11 @@ func (p Paths) settle(uuid string, problem error) error {
 
 // plug asks libvirtd, which answers when it has ended the start.
 func plug(ctx context.Context, c *Config, uuid, door string, size uint64) error {
-	a, err := libvirtd.Parse(c.Connect)
+	a, err := daemon.Parse(c.Connect)
 	if err != nil {
 		return err
 	}
-	v, err := libvirtd.Reach(ctx, a)
+	v, err := daemon.Reach(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func plug(ctx context.Context, c *Config, uuid, door string, size uint64) error 
 	}
 	// A start holds the domain while the hook of "started" runs, and some other call may: libvirtd says so after 30 s.
 	for {
-		if err = v.Attach(ctx, x, device(d, door, size)); err == nil || !libvirtd.IsBusy(err) {
+		if err = v.Attach(ctx, x, device(d, door, size)); err == nil || !daemon.IsBusy(err) {
 			break
 		}
 	}
