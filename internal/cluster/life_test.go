@@ -17,12 +17,12 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/fake"
 	"nearmetal/internal/cluster/client"
-	"nearmetal/internal/cluster/clustertest"
 	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/verify"
+	"nearmetal/test/clustertest"
 )
 
 // These tests are of the life of a cluster, on VMs that are processes (backend/fake): real agents, a

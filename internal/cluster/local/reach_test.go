@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"nearmetal/internal/cluster/clustertest"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/cluster/wiring"
 	"nearmetal/internal/guest"
 	"nearmetal/internal/plan"
+	"nearmetal/test/clustertest"
 )
 
 // Real agents open the connections: from one there is no way to an address that belongs to nobody, and a VM

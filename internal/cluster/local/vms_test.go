@@ -8,10 +8,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nearmetal/internal/cluster/clustertest"
 	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/channel"
+	"nearmetal/test/clustertest"
 )
 
 // up starts n VMs that are processes. They end with the test.
