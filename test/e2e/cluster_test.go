@@ -181,12 +181,12 @@ func TestTwoClusters(t *testing.T) {
 	if err := follow.Wait(); err != nil {
 		t.Errorf("logs -f when the cluster ends: %v, %s", err, errs)
 	}
-	if r := nm(t, "ps").want(t, 0); strings.Contains(r.out, "one") || !strings.Contains(r.out, "two") {
+	if r := nm(t, "ps").want(t, 0); strings.Contains(r.out, "\none ") || !strings.Contains(r.out, "\ntwo ") {
 		t.Errorf("%q", r.out)
 	}
 	nm(t, "down", "one").want(t, 1, `no cluster "one" runs`)
 	nm(t, "down", "--all").want(t, 0)
-	if r := nm(t, "ps").want(t, 0); strings.Contains(r.out, "two") {
+	if r := nm(t, "ps").want(t, 0); strings.Contains(r.out, "\ntwo ") {
 		t.Errorf("%q", r.out)
 	}
 	left, _ := filepath.Glob(os.Getenv("NEARMETAL_RUNTIME_DIR") + "/[a-z]*")

@@ -229,14 +229,14 @@ func TestRootWrites(t *testing.T) {
 func TestLimitsInVM(t *testing.T) {
 	needsRoot(t)
 	dir := t.TempDir()
-	for name, tests := range map[string]string{"isolate": "host/isolate", "cluster": "cluster"} {
+	for name, tests := range map[string]string{"isolate": "host/isolate", "limits": "cluster/limits"} {
 		if out, err := exec.Command("go", "test", "-c", "-o", filepath.Join(dir, name), "nearmetal/internal/"+tests).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
 	script := `mount -t cgroup2 none /sys/fs/cgroup && cd /sys/fs/cgroup &&
 		echo "+memory +pids +cpu +io" >cgroup.subtree_control && cd ` + dir + ` &&
-		./isolate -test.v -test.run "^TestGroup" && ./cluster -test.v -test.run "^TestGroup"`
+		./isolate -test.v -test.run "^TestGroup" && ./limits -test.v -test.run "^TestGroup"`
 	r := finish(t, command(t, "run", "--memory", "768MiB", "--no-share", "--share", dir+":ro", "--", "unshare", "-m", "sh", "-c", script), "").want(t, 0)
 	for _, name := range []string{"TestGroupProcesses", "TestGroupMemory", "TestGroupJournaled"} {
 		if !strings.Contains(r.out, "--- PASS: "+name) {

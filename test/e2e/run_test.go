@@ -372,8 +372,8 @@ func TestOutOfMemory(t *testing.T) {
 // That VMs are emulated is no news to whoever asks for quiet; nor does the end of a cluster leave a shell behind that
 // sends ranks into it, without a word.
 func TestQuiet(t *testing.T) {
-	loud := finish(t, run(t, "--", "true"), "").want(t, 0)
-	r := finish(t, run(t, "-q", "--", "true"), "").want(t, 0)
+	loud := finish(t, run(t, "--no-home", "--", "true"), "").want(t, 0)
+	r := finish(t, run(t, "-q", "--no-home", "--", "true"), "").want(t, 0)
 	if r.err != "" {
 		t.Errorf("run -q: %q; without: %q", r.err, loud.err)
 	}
