@@ -68,7 +68,7 @@ func (v *keyValue) Set(text string) error {
 		return err
 	}
 	if n, err := strconv.Atoi(text); v.flag.name == "vcpus" && err == nil && n == 0 { // in a file it is the default
-		return errors.New("0 is no number of vCPUs: leave --vcpus out for the host's cores, shared out")
+		return errors.New("0 vCPUs are not possible: leave --vcpus out to divide the host's cores")
 	}
 	if v.flag.key == "backend" {
 		if err := backend.Known(text); err != nil {

@@ -127,7 +127,7 @@ cluster of $NEARMETAL_CLUSTER, or the only one that runs; /VM is a VM of that.`,
 	return root
 }
 
-// filled is the value of a flag that is not empty where it is given: a script's variable that is not set is no wish for the default.
+// filled is the value of a flag that is not empty where it is given: an unset variable of a script does not ask for the default.
 type filled struct{ pflag.Value }
 
 func (v filled) Set(text string) error {

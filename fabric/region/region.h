@@ -52,7 +52,7 @@ void ivs_region_put(struct ivs_region *region);
 /*
  * Allocates the memory of len bytes of the region for good. Without that, writing there ends a process by SIGBUS
  * where the file system is full.
- * Other regions than files of ours have theirs. Returns 0 or a negative error; warn: with a line that says so.
+ * Other regions than files of ours have theirs. Returns 0 or a negative error; warn: with a warning.
  */
 int ivs_region_take(const struct ivs_region *region, const void *at, size_t len, bool warn);
 

@@ -410,7 +410,7 @@ bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch,
 		alive->beat = b;
 		alive->seen = now;
 	}
-	/* Its own memory is not asked: that it cannot be read any more is no proof of its end. */
+	/* Its own memory is not read: a process whose memory cannot be read may still run. */
 	if (alive->ledger && !ivs_ledger_held(alive->ledger))
 		return false;
 	return (now - alive->seen) * IVS_BEAT_MS < ivs_param.timeout;
