@@ -3,7 +3,6 @@ package cluster
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 
 	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
+	"nearmetal/internal/linejson"
 	"nearmetal/internal/sockpair"
 )
 
@@ -60,16 +60,20 @@ func Supervised(ctx context.Context, r Start, ev Events) (name string, err error
 	}
 	r.Kept = !r.Limited && r.Until == 0 && r.Overlay == nil // else it is a job's
 	go cmd.Wait()                                           // it is not ours any more once the cluster is ready; until then no zombie
-	if err := json.NewEncoder(ours).Encode(r); err != nil {
+	if err := linejson.Write(ours, r); err != nil {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { ours.CloseWrite() })
 	defer stop()
-	sc := bufio.NewScanner(ours)
-	sc.Buffer(nil, start.MaxLine)
-	for sc.Scan() {
+	for in := bufio.NewReader(ours); ; {
 		var m message
-		if err := json.Unmarshal(sc.Bytes(), &m); err != nil {
+		if err := linejson.Read(in, &m); err != nil {
+			switch cause := context.Cause(ctx); {
+			case cause != nil:
+				return "", cause
+			case err == io.EOF:
+				return "", errors.New("the supervisor ended before the cluster was ready")
+			}
 			return "", fmt.Errorf("supervisor: %w", err)
 		}
 		switch {
@@ -86,10 +90,6 @@ func Supervised(ctx context.Context, r Start, ev Events) (name string, err error
 			ev.At(m.Stage, m.Done, m.Total)
 		}
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		return "", cause
-	}
-	return "", errors.New("the supervisor ended before the cluster was ready")
 }
 
 // Supervise is the supervisor: it reads its request from SupervisorFD, owns the cluster, and
@@ -106,8 +106,9 @@ func Supervise() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
+	in := bufio.NewReader(conn)
 	var r Start
-	if err := json.NewDecoder(io.LimitReader(conn, start.MaxLine)).Decode(&r); err != nil || r.Spec == nil {
+	if err := linejson.Read(in, &r); err != nil || r.Spec == nil {
 		return errors.New(misuse)
 	}
 	if r.Overlay == nil {
@@ -115,8 +116,7 @@ func Supervise() error {
 			return err
 		}
 	}
-	out := json.NewEncoder(conn)
-	ev := start.Report(func(p start.Progress) { out.Encode(message{Progress: p}) })
+	ev := start.Report(func(p start.Progress) { linejson.Write(conn, message{Progress: p}) })
 	signal.Ignore(unix.SIGHUP, unix.SIGPIPE)
 	ask := make(chan os.Signal, 1)
 	signal.Notify(ask, unix.SIGTERM, unix.SIGINT)
@@ -131,14 +131,13 @@ func Supervise() error {
 	}()
 	if r.Until > 0 {
 		if err := endWith(r.Until, func() { cancel(errors.New("the process that the cluster was for has ended")) }); err != nil {
-			out.Encode(message{Progress: start.Failed(err)})
+			linejson.Write(conn, message{Progress: start.Failed(err)})
 			return nil
 		}
 	}
 	ready := make(chan struct{})
 	go func() { // the end of input before we are ready: the caller is gone, or wants no cluster
-		var b [1]byte
-		conn.Read(b[:])
+		io.Copy(io.Discard, in)
 		select {
 		case <-ready:
 		default:
@@ -147,12 +146,12 @@ func Supervise() error {
 	}()
 	c, err := Up(ctx, r, ev)
 	if err != nil {
-		out.Encode(message{Progress: start.Failed(err)})
+		linejson.Write(conn, message{Progress: start.Failed(err)})
 		return nil // it has been said
 	}
 	close(ready)
 	detach(c)
-	if err := out.Encode(message{Ready: c.Name()}); err != nil {
+	if err := linejson.Write(conn, message{Ready: c.Name()}); err != nil {
 		cancel(err) // nobody has learnt the cluster's name
 	}
 	conn.Close()

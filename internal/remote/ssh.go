@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/lazyregexp"
+	"nearmetal/internal/linejson"
 )
 
 // hostName is what may be handed to ssh: no option and no shell word. It may be an alias of the user's ssh
@@ -162,22 +163,17 @@ func (s *Session) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Line reads a line of the program's standard output of at most most bytes, without its end.
+// Line reads a line of the program's standard output of at most most bytes with its end, which it leaves out.
 func (s *Session) Line(most int) (string, error) {
-	var b []byte
-	for {
-		part, err := s.out.ReadSlice('\n')
-		if len(b)+len(part) > most {
-			return "", fmt.Errorf("host %s: a line of more than %d bytes", s.Host, most)
-		}
-		b = append(b, part...)
-		if err == nil {
-			return string(b[:len(b)-1]), nil
-		}
-		if err != bufio.ErrBufferFull {
-			return "", s.why(err)
-		}
+	b, err := linejson.Line(s.out, most)
+	var long linejson.TooLongError
+	switch {
+	case errors.As(err, &long):
+		return "", fmt.Errorf("host %s: %w", s.Host, err)
+	case err != nil:
+		return "", s.why(err)
 	}
+	return string(b), nil
 }
 
 // Write writes to the program's standard input.
@@ -218,7 +214,7 @@ func (s *Session) why(err error) error {
 	words := s.said.last()
 	switch {
 	case words != "":
-	case errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded):
 		words = "the connection has ended"
 	default:
 		words = err.Error()

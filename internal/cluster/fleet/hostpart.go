@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +24,7 @@ import (
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/host"
+	"nearmetal/internal/linejson"
 	"nearmetal/internal/terminal"
 	"nearmetal/internal/topology"
 )
@@ -65,7 +65,7 @@ func HostPart(in io.Reader, out io.Writer, up Starter) error {
 	signal.Ignore(unix.SIGHUP, unix.SIGPIPE)
 	r := bufio.NewReaderSize(in, 64<<10)
 	var ask hostAsk
-	if err := readLineJSON(r, &ask); err != nil || ask.Spec == nil {
+	if err := linejson.Read(r, &ask); err != nil || ask.Spec == nil {
 		return errors.New("host-part: this command is only for nearmetal run and up with --hosts")
 	}
 	swept, sweepErr := state.Sweep() // what cannot be removed does not keep this part from starting
@@ -78,36 +78,18 @@ func HostPart(in io.Reader, out io.Writer, up Starter) error {
 		facts, err = factsOf(ask)
 	}
 	if err != nil {
-		return writeLine(out, hostFacts{Protocol: hostProtocol, Error: terminal.PlainError(err)})
+		return linejson.Write(out, hostFacts{Protocol: hostProtocol, Error: terminal.PlainError(err)})
 	}
 	facts.Ledger, facts.Swept = ledger, swept
-	if err := writeLine(out, facts); err != nil {
+	if err := linejson.Write(out, facts); err != nil {
 		return err
 	}
 	var start start.Request
-	if err := readLineJSON(r, &start); err != nil || start.Spec == nil || start.Plan == nil {
+	if err := linejson.Read(r, &start); err != nil || start.Spec == nil || start.Plan == nil {
 		return nil // the front needs no VMs here, or has gone
 	}
 	p := &part{in: r, out: out, start: start, answers: newAnswering()}
 	return p.run(up)
-}
-
-// readLineJSON reads a line of at most start.MaxLine bytes.
-func readLineJSON(r *bufio.Reader, v any) error {
-	var b []byte
-	for {
-		chunk, err := r.ReadSlice('\n')
-		if len(b)+len(chunk) > start.MaxLine {
-			return fmt.Errorf("a line of more than %d bytes", start.MaxLine)
-		}
-		b = append(b, chunk...)
-		if err == nil {
-			return json.Unmarshal(b, v)
-		}
-		if err != bufio.ErrBufferFull {
-			return err
-		}
-	}
 }
 
 // factsOf returns what this host is.
@@ -179,7 +161,7 @@ type part struct {
 func (p *part) say(m any) {
 	p.outMu.Lock()
 	defer p.outMu.Unlock()
-	writeLine(p.out, m)
+	linejson.Write(p.out, m)
 }
 
 // run starts the part, serves it, and ends it.
@@ -294,7 +276,7 @@ func (p *part) serve(ctx context.Context, c Part) error {
 				ev.Why, ev.Lines = lost.Err.Error(), lost.Console
 			}
 			ev.Lost, _, _ = strings.Cut(ev.Why, " ")
-			writeLine(s, ev)
+			linejson.Write(s, ev)
 		case help := <-down:
 			var end error
 			if help {
@@ -307,7 +289,7 @@ func (p *part) serve(ctx context.Context, c Part) error {
 				ev.Why = end.Error()
 			}
 			if help {
-				writeLine(s, ev)
+				linejson.Write(s, ev)
 				select { // the front has read it, and closes
 				case <-m.Done():
 				case <-time.After(leadEvery):
@@ -316,7 +298,7 @@ func (p *part) serve(ctx context.Context, c Part) error {
 			return end
 		case <-c.Asked(): // nearmetal down on this host
 			err := c.Down(ctx)
-			writeLine(s, hostEvent{Down: true, Why: "its part of the cluster was ended there by nearmetal down"})
+			linejson.Write(s, hostEvent{Down: true, Why: "its part of the cluster was ended there by nearmetal down"})
 			return err
 		case <-ctx.Done():
 			return c.Kill(ctx)

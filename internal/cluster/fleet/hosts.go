@@ -27,6 +27,7 @@ import (
 	"nearmetal/internal/guest"
 	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/host"
+	"nearmetal/internal/linejson"
 	"nearmetal/internal/network"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/remote"
@@ -275,7 +276,7 @@ func (h *farHost) ask(ctx context.Context, files *remote.Files, s *spec.Cluster)
 	}
 	stop := context.AfterFunc(ctx, h.session.Kill)
 	defer stop()
-	err = writeLine(h.session, hostAsk{hostProtocol, s})
+	err = linejson.Write(h.session, hostAsk{hostProtocol, s})
 	if err == nil {
 		err = h.line(&h.facts)
 	}
@@ -297,7 +298,7 @@ func (h *farHost) ask(ctx context.Context, files *remote.Files, s *spec.Cluster)
 
 // line reads a line of the part's.
 func (h *farHost) line(v any) error {
-	text, err := h.session.Line(start.MaxLine)
+	text, err := h.session.Line(linejson.MaxBytes)
 	if err != nil {
 		return err
 	}
@@ -410,7 +411,7 @@ func (f *Fleet) boot(ctx context.Context, o start.Request, p *plan.Plan, ev star
 		}
 		stop := context.AfterFunc(ctx, func() { h.session.Close() })
 		defer stop()
-		if err := writeLine(h.session, q); err != nil {
+		if err := linejson.Write(h.session, q); err != nil {
 			return err
 		}
 		for {

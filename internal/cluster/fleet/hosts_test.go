@@ -1,14 +1,12 @@
 package fleet
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
@@ -137,17 +135,6 @@ func TestHostsUnreached(t *testing.T) {
 		if got := f.unreached(readies); got != c.want {
 			t.Errorf("%q: %q, want %q", c.said, got, c.want)
 		}
-	}
-}
-
-// A line of another host's is bounded.
-func TestHostLine(t *testing.T) {
-	var v struct{ A int }
-	if err := readLineJSON(bufio.NewReaderSize(strings.NewReader(`{"a":7}`+"\n"), 16), &v); err != nil || v.A != 7 {
-		t.Error(v, err)
-	}
-	if err := readLineJSON(bufio.NewReader(strings.NewReader(strings.Repeat(" ", start.MaxLine+1)+`{"a":7}`+"\n")), &v); err == nil {
-		t.Error("a line without a bound")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"nearmetal/internal/cluster/client"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/linejson"
 	"nearmetal/internal/load"
 	"nearmetal/internal/verify"
 )
@@ -30,7 +31,7 @@ func (f *Fleet) followPart(h *farHost) {
 	var end error
 	for {
 		var ev hostEvent
-		if err := readLineJSON(r, &ev); err != nil {
+		if err := linejson.Read(r, &ev); err != nil {
 			// What ssh says is more than what the channel does.
 			if end = h.client.Mux().Err(); end == nil {
 				end = err

@@ -1,10 +1,6 @@
 package fleet
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
-
 	"nearmetal/internal/cluster/claim"
 	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
@@ -68,17 +64,4 @@ type hostEvent struct {
 	Why   string   `json:"why,omitempty"`
 	Lines []string `json:"lines,omitempty"` // the end of its console
 	Down  bool     `json:"down,omitempty"`  // the part has ended, or Why says what is left
-}
-
-// writeLine writes v as a line.
-func writeLine(w io.Writer, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	if len(b) >= start.MaxLine {
-		return fmt.Errorf("%d bytes are more than a line between hosts may have (%d)", len(b), start.MaxLine)
-	}
-	_, err = w.Write(append(b, '\n'))
-	return err
 }

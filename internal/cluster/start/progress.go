@@ -7,9 +7,6 @@ import (
 	"nearmetal/internal/terminal"
 )
 
-// MaxLine bounds a line between the processes of a cluster, in bytes: a cluster file is at most 1 MiB.
-const MaxLine = 8 << 20
-
 // Progress is how far a start is, as its owner reports it to the process that waits for it: a JSON object a line.
 type Progress struct {
 	Notice string `json:"notice,omitempty"`
