@@ -8,18 +8,19 @@ import (
 
 // makers of the tables, by name.
 var makers = map[string]func(*bench) (*table, error){
-	"message":     message,
-	"libfabric":   libfabric,
-	"puts":        puts,
-	"core":        core,
-	"scale":       scale,
-	"openmpi":     openmpi,
-	"mpich":       mpich,
-	"intel":       intel,
-	"earlier":     earlier(earlierFabric),
-	"earlier-mpi": earlier(earlierMPI),
-	"traffic":     traffic,
-	"tune":        tune,
+	"message":      message,
+	"libfabric":    libfabric,
+	"puts":         puts,
+	"core":         core,
+	"scale":        scale,
+	"openmpi":      openmpi,
+	"mpich":        mpich,
+	"intel":        intel,
+	"earlier":      earlier(earlierFabric),
+	"earlier-work": earlier(earlierWork),
+	"earlier-mpi":  earlier(earlierMPI),
+	"traffic":      traffic,
+	"tune":         tune,
 
 	"ucp":         ucp,
 	"ucp-window":  ucpWindow,
@@ -28,7 +29,7 @@ var makers = map[string]func(*bench) (*table, error){
 }
 
 func tableNames() []string {
-	return append([]string{"libfabric", "puts", "core", "scale", "openmpi", "mpich", "intel", "earlier", "earlier-mpi", "message", "traffic", "tune"}, ucxTables...)
+	return append([]string{"libfabric", "puts", "core", "scale", "openmpi", "mpich", "intel", "earlier", "earlier-work", "earlier-mpi", "message", "traffic", "tune"}, ucxTables...)
 }
 
 // fabric is a way at the level of libfabric, with the newest libfabric that is here: the

@@ -102,6 +102,8 @@ func verdicts(tables []*table) {
 			v.message(t)
 		case "earlier":
 			v.earlier(t, earlierFabric)
+		case "earlier-work":
+			v.earlier(t, earlierWork)
 		case "earlier-mpi":
 			v.earlier(t, earlierMPI)
 		case "traffic":
