@@ -115,19 +115,12 @@ func ended(r *state.Record, vm string, st guest.Status, err error, w io.Writer) 
 		return 0, &lines{err}
 	}
 	if st.ExitCode() != 0 {
-		warnMemory(r, vm, st, w)
+		WarnMemory(r, vm, st, memoryOption, w)
 	}
 	if st.Message != "" {
 		fmt.Fprintf(w, "nearmetal: %s\n", terminal.Clean(st.Message))
 	}
 	return st.ExitCode(), nil
-}
-
-// warnMemory writes to w that a command's VM ran out of memory, if it did.
-func warnMemory(r *state.Record, vm string, st guest.Status, w io.Writer) {
-	if st.OutOfMemory {
-		fmt.Fprintf(w, "nearmetal: %s\n", terminal.Clean(r.OutOfMemory(vm, "--memory")))
-	}
 }
 
 // everywhere runs e in every VM of the cluster. It returns the exit status, and the VMs in which files
@@ -148,7 +141,7 @@ func everywhere(ctx context.Context, c *client.Client, e guest.Exec, noPrefix bo
 			wrote = append(wrote, r.VM)
 		}
 		if r.Err == nil && r.Status.ExitCode() != 0 {
-			warnMemory(&c.Record, r.VM, r.Status, s.Err)
+			WarnMemory(&c.Record, r.VM, r.Status, memoryOption, s.Err)
 		}
 		if r.Err == nil && r.Status.Message != "" {
 			fmt.Fprintf(s.Err, "nearmetal: %s: %s\n", r.VM, terminal.Clean(strings.TrimPrefix(r.Status.Message, r.VM+": ")))

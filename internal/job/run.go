@@ -133,6 +133,9 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 		if o.Traffic != nil {
 			j.traffic()
 		}
+		if r := c.Record(); what.once && code != 0 {
+			warnLaunched(&r, s.Err)
+		}
 		j.lost()
 	}
 	end, hurry := context.WithCancel(context.Background())
@@ -313,6 +316,7 @@ func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 		}
 		var st guest.Status
 		st, err = session.Run(ctx, cl.VM(r.VMs[0].Name), e, s, sigs)
+		st.OutOfMemory = false // all VMs are asked in the end
 		return ended(&r, r.VMs[0].Name, st, err, s.Err)
 	}
 	code, _, err := everywhere(ctx, cl, e, j.o.NoPrefix, s, sigs)

@@ -369,6 +369,17 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
+// A launcher only says that a signal ended a rank: which VM ran out of memory is said behind it, once.
+func TestOutOfMemoryOfRank(t *testing.T) {
+	needs(t, "mpirun.openmpi")
+	const said = "nearmetal: vm1 ran out of memory, and its kernel killed a process: the VM has 256MiB (--memory raises that)\n"
+	r := nm(t, "run", "-q", "--vms", "2", "--memory", "256MiB", "--", "mpirun.openmpi", "-n", "2", "sh", "-c",
+		"[ $(hostname) = vm0 ] || exec tail /dev/zero; exec sleep 600")
+	if r.code == 0 || strings.Count(r.err, said) != 1 || strings.Contains(r.err, "vm0 ran out of memory") {
+		t.Errorf("%+v", r)
+	}
+}
+
 // That VMs are emulated is no news to whoever asks for quiet; nor does the end of a cluster leave a shell behind that
 // sends ranks into it, without a word.
 func TestQuiet(t *testing.T) {

@@ -61,6 +61,17 @@ func TestBootPanics(t *testing.T) {
 	}
 }
 
+// A rank that the VM's kernel kills since memory ran out: which VM that was, and what raises its memory.
+func TestOutOfMemory(t *testing.T) {
+	defer clean(t)
+	a := newAccount(t, 1)
+	r := a.run(t, "srun", "-w", "n1", "-n1", "--mem=700", "--vm", "--vm-memory=256M", "tail", "/dev/zero")
+	if said := "ran out of memory, and its kernel killed a process: the VM has 256MiB (--vm-memory raises that)"; r.code == 0 ||
+		strings.Count(r.err, said) != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // A cluster file whose share is relative to the job's directory, and more vCPUs than the job has CPUs.
 func TestSharesAndCrowd(t *testing.T) {
 	defer clean(t)

@@ -90,8 +90,15 @@ func Run(args []string, s session.Streams) (guest.Status, error) {
 	if tty, ok := s.In.(*os.File); ok && terminal.IsTerminal(tty) {
 		return session.Terminal(ctx, c.VM(vm), e, tty, sigs)
 	}
-	return session.Run(ctx, c.VM(vm), e, s, sigs)
+	st, err := session.Run(ctx, c.VM(vm), e, s, sigs)
+	if st.ExitCode() == killed { // of the other ranks there it is no news
+		job.WarnMemory(&c.Record, vm, st, "--vm-memory", s.Err)
+	}
+	return st, err
 }
+
+// killed is the exit status of a rank that the kernel killed, or a shell's whose command it did: 128 and SIGKILL.
+const killed = 128 + int(unix.SIGKILL)
 
 // command returns the task's words. Before Slurm 23.11 the wrapper's path stands where the
 // command's was, and the plugin has put that into a variable; later it is put before them.

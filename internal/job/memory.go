@@ -1,0 +1,53 @@
+package job
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"nearmetal/internal/cluster/state"
+	"nearmetal/internal/guest"
+	"nearmetal/internal/terminal"
+)
+
+// memoryBound is how long VMs are asked whether they ran out of memory.
+const memoryBound = 5 * time.Second
+
+// memoryOption is the option of nearmetal by which VMs get more memory.
+const memoryOption = "--memory"
+
+// WarnMemory writes to w that a command's VM ran out of memory, if st says so; option raises the VM's memory.
+func WarnMemory(r *state.Record, vm string, st guest.Status, option string, w io.Writer) {
+	if st.OutOfMemory {
+		fmt.Fprintf(w, "nearmetal: %s\n", terminal.Clean(r.OutOfMemory(vm, option)))
+	}
+}
+
+// warnLaunched writes to w which of a cluster's VMs have run out of memory since they started: their ranks are a launcher's, which
+// only says that a signal ended one.
+func warnLaunched(r *state.Record, w io.Writer) {
+	ctx, cancel := context.WithTimeout(context.Background(), memoryBound)
+	defer cancel()
+	answers, err := Ask(ctx, r.Name, "cat /proc/vmstat")
+	if err != nil {
+		return // the VMs have ended, which is reported
+	}
+	for _, v := range r.VMs {
+		WarnMemory(r, v.Name, guest.Status{OutOfMemory: killedForMemory(answers[v.Name])}, memoryOption, w)
+	}
+}
+
+// killedForMemory reports whether a kernel's /proc/vmstat counts a process that was killed because memory ran out.
+func killedForMemory(vmstat []byte) bool {
+	for _, line := range bytes.Split(vmstat, []byte("\n")) {
+		if count, ok := strings.CutPrefix(string(line), "oom_kill "); ok {
+			n, err := strconv.ParseUint(count, 10, 64)
+			return err == nil && n > 0
+		}
+	}
+	return false
+}
