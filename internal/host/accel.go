@@ -61,11 +61,28 @@ func (h Host) kvmBroken() error {
 	case err != nil:
 		return fmt.Errorf("/dev/kvm: %w", errors.Unwrap(err))
 	}
-	defer dev.Close()
-	if err := probeKVM(dev, probeTimeout); err != nil {
+	if err := inTime(2*probeTimeout, func() error {
+		defer dev.Close()
+		return probeKVM(dev, probeTimeout)
+	}); err != nil {
 		return fmt.Errorf("/dev/kvm is there but runs no VM (%w)", err)
 	}
 	return nil
+}
+
+// inTime returns what f returns, or an error if that takes longer than limit. Then f goes on by itself: a call of the kernel
+// that does not return cannot be ended.
+func inTime(limit time.Duration, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-t.C:
+		return fmt.Errorf("it did not answer within %s", limit)
+	}
 }
 
 // hardwareVirt says whether the CPU shows VT-x or AMD-V.

@@ -250,6 +250,11 @@ func TestComplaint(t *testing.T) {
 		{"qemu-system-x86_64: first\nqemu-system-x86_64: second\nAborted\n", "second"},
 		{"qemu: initrd is too large\n", "initrd is too large"},
 		{"error while loading shared libraries: libx.so: not there\n", "error while loading shared libraries: libx.so: not there"},
+		{"qemu-system-x86_64: -device vfio-pci: no such group\nqemu-system-x86_64: ../hw/core/qdev.c:411: qdev_realize: Assertion `dev->realized' failed.\nAborted\n",
+			"-device vfio-pci: no such group"},
+		{"qemu-system-x86_64: cannot set up guest memory\n**\nERROR:../accel/tcg/cpu-exec.c:928:cpu_exec: assertion failed: (cpu == current_cpu)\n" +
+			"Bail out! ERROR:../accel/tcg/cpu-exec.c:928:cpu_exec: assertion failed: (cpu == current_cpu)\n", "cannot set up guest memory"},
+		{"qemu-system-x86_64: ../hw/pci/msix.c:9: msix_init: Assertion `x' failed.\n", "../hw/pci/msix.c:9: msix_init: Assertion `x' failed."},
 		{"qemu-system-x86_64: \x1b[31mred\tline\n", "red line"},
 	} {
 		if got := complaint("/usr/bin/qemu-system-x86_64", tt.said); got != tt.want {

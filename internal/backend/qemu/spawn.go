@@ -2,6 +2,7 @@ package qemu
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/host/isolate"
+	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/sockpair"
 )
 
@@ -193,11 +195,15 @@ func (w *tailWriter) String() string {
 	return string(w.head) + mid + string(w.tail)
 }
 
+// assertion matches what QEMU or GLib writes where a check of theirs failed, without QEMU's name before it. It says where they ended, not why.
+var assertion = lazyregexp.New(`^(.*: )?Assertion .* failed\.$|^(Bail out! )?ERROR:.*: (assertion failed|code should not be reached)|^\*\*$|^Aborted`)
+
 // complaint picks out of what QEMU wrote the line that says why it ended: the last that it
-// wrote under its own name and that is no mere warning, or else the last at all.
+// wrote under its own name and that is no mere warning, or else the first at all. An assertion that failed behind it is not
+// the reason; it is returned if there is nothing else.
 func complaint(path, said string) string {
 	name := path[strings.LastIndexByte(path, '/')+1:]
-	last := ""
+	last, asserted := "", ""
 	for _, line := range bytes.Split([]byte(said), []byte("\n")) {
 		text := strings.TrimSpace(string(line))
 		own, isOwn := strings.CutPrefix(text, name+": ")
@@ -206,13 +212,17 @@ func complaint(path, said string) string {
 		}
 		switch {
 		case text == "" || strings.HasPrefix(own, "warning: ") || strings.HasPrefix(own, "info: "):
+		case assertion().MatchString(own):
+			if len(own) > len(asserted) {
+				asserted = own
+			}
 		case isOwn:
 			last = own
 		case last == "":
 			last = text
 		}
 	}
-	return oneLine(last)
+	return oneLine(cmp.Or(last, asserted))
 }
 
 // grace is how long a process whose monitor is closed may take to end and have its say.

@@ -45,6 +45,8 @@ func (v *VM) verdict() error {
 		return errors.New("QEMU ended with a bus error (signal 7): /dev/shm or the huge pages behind the VM's memory ran out")
 	case sig == syscall.SIGSYS:
 		return errors.New("QEMU ended with a system call that its sandbox forbids (signal 31)")
+	case sig != 0 && said != "":
+		return fmt.Errorf("QEMU failed: %s (signal %d, %s)", said, int(sig), sig)
 	case sig != 0:
 		return fmt.Errorf("QEMU was %s", v.child.state())
 	case v.child.err != nil && said != "":

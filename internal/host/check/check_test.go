@@ -89,6 +89,34 @@ func TestHugePagesEmulated(t *testing.T) {
 	}
 }
 
+// Where /dev/kvm exists and the CPU has neither vmx nor svm, the row says which KVM that is, and what to ask for.
+func TestOtherKVM(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"proc", "sys", "dev"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, there := range []bool{false, true} {
+		if there {
+			if err := os.WriteFile(filepath.Join(root, "dev/kvm"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f, err := newFacts(context.Background(), Options{Root: root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.live = true
+		f.kvmOnce.Do(func() { f.kvmErr = errors.New("accel kvm: no vmx or svm in /proc/cpuinfo") })
+		i := slices.IndexFunc(rows, func(r Row) bool { return r.ID == "kvm.works" })
+		got := rows[i].look(f)
+		if got.status != Fail || strings.Contains(got.found, "made for it") != there || strings.Contains(got.fix, "ask the provider") != there {
+			t.Errorf("/dev/kvm %v: %+v", there, got)
+		}
+	}
+}
+
 func TestOnly(t *testing.T) {
 	r, err := Run(context.Background(), Options{Only: []string{"memory.ksm", "power"}})
 	if err != nil {

@@ -42,6 +42,11 @@ var kvmRows = []Row{
 			if err := f.kvm(); err != nil {
 				why := strings.TrimPrefix(err.Error(), "accel kvm: ")
 				if strings.Contains(why, "vmx or svm") {
+					if f.has("/dev/kvm") {
+						return found(Fail, "/dev/kvm is there, but the CPU has neither vmx nor svm: this KVM runs only kernels that are made for it").fixedBy(
+							"ask the provider for machines with hardware virtualization: bare metal, or nested virtualization (vmx or svm in /proc/cpuinfo); " +
+								"until then VMs run under TCG: everything works, no timing means anything")
+					}
 					return found(Fail, "%s", why).fixedBy("see firmware.virtualization; until then VMs run under TCG: everything works, no timing means anything")
 				}
 				return found(Fail, "%s", why)
