@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/cluster/state"
+	"nearmetal/internal/job"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
 )
@@ -21,7 +22,8 @@ func newPsCommand() *cobra.Command {
 		Long: `Lists the user's clusters; with a name, the VMs of that one and how messages
 travel between them; with --devices the VMs' devices as they see them: functions
 of the host passed through, and soft RoCE. A cluster is degraded when
-VMs of it have ended. --json prints the whole record of each, with its plan.`,
+VMs of it have ended, and silent when one does not answer within 3 seconds.
+--json prints the whole record of each, with its plan.`,
 		Example:           "  nearmetal ps\n  nearmetal ps demo\n  nearmetal ps --watch\n  nearmetal ps --devices\n  nearmetal ps --json",
 		Args:              rangeArgs(0, "NAME[/VM]"),
 		ValidArgsFunction: completeTarget,
@@ -61,11 +63,14 @@ func showClusters(w io.Writer, args []string, devices, asJSON bool) error {
 			}
 			r.VMs = slices.DeleteFunc(r.VMs, func(v state.VMRecord) bool { return v.Name != t.vm })
 		}
+		one := []state.Record{*r}
+		job.MarkSilent(one)
+		r = &one[0]
 		if asJSON {
 			return terminal.PrintJSON(w, r)
 		}
 		if devices {
-			return deviceTable([]state.Record{*r}).Print(w)
+			return deviceTable(one).Print(w)
 		}
 		return printVMs(w, r)
 	}
@@ -73,6 +78,7 @@ func showClusters(w io.Writer, args []string, devices, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	job.MarkSilent(list)
 	if asJSON {
 		if list == nil {
 			list = []state.Record{}
@@ -114,6 +120,8 @@ func stateOf(r *state.Record) string {
 		return "paused"
 	case r.State == state.Ready && r.Running() < len(r.VMs):
 		return "degraded"
+	case slices.ContainsFunc(r.VMs, func(v state.VMRecord) bool { return v.State == state.Silent }):
+		return string(state.Silent)
 	}
 	return string(r.State)
 }

@@ -42,6 +42,9 @@ func DialAccept(ctx context.Context, conn io.ReadWriteCloser, name string, accep
 // VM returns a client for one VM behind a cluster's owner.
 func (c *Client) VM(name string) *Client { return &Client{c.mux, name} }
 
+// Name returns the name of the client's VM; "": that of a Mux which leads to one agent.
+func (c *Client) Name() string { return c.vm }
+
 // Mux that carries the client's streams.
 func (c *Client) Mux() *channel.Mux { return c.mux }
 

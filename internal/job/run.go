@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/cluster/client"
@@ -86,7 +85,7 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 		for {
 			select {
 			case sig := <-sigs:
-				if ends(sig) {
+				if session.Ends(sig) {
 					cancel(&Interrupted{sig.(syscall.Signal)})
 					return
 				}
@@ -144,7 +143,7 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 		for {
 			select {
 			case sig := <-sigs:
-				if ends(sig) {
+				if session.Ends(sig) {
 					hurry()
 				}
 			case <-end.Done():
@@ -224,11 +223,6 @@ type Interrupted struct{ Signal syscall.Signal }
 
 func (i *Interrupted) Error() string { return "interrupted: " + i.Signal.String() }
 
-// ends reports whether a signal asks for the end.
-func ends(s os.Signal) bool {
-	return s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGHUP || s == unix.SIGQUIT
-}
-
 // running is a command that runs in a cluster.
 type running struct {
 	o    RunOptions
@@ -252,7 +246,7 @@ func (j *running) relay(sigs <-chan os.Signal) (<-chan os.Signal, func()) {
 		for {
 			select {
 			case sig := <-sigs:
-				if ends(sig) {
+				if session.Ends(sig) {
 					if asked++; asked > 1 {
 						j.why = &Interrupted{sig.(syscall.Signal)}
 						close(j.gone)

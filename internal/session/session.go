@@ -43,7 +43,8 @@ func Signals() (<-chan os.Signal, func()) {
 }
 
 // Run runs e by way of c and waits until it has ended and its output is written. The
-// signals that come from sigs are passed on; when ctx ends, the command is killed. Its
+// signals that come from sigs are passed on; when ctx ends, the command is killed. A VM that does not answer after a signal
+// which asks for the end is waited for no more: the status is that of the signal. Its
 // errors are a lost VM or output that could not be written; a command that fails is a
 // Status.
 func Run(ctx context.Context, c *guest.Client, e guest.Exec, s Streams, sigs <-chan os.Signal) (guest.Status, error) {
@@ -85,10 +86,17 @@ func Run(ctx context.Context, c *guest.Client, e guest.Exec, s Streams, sigs <-c
 		wg.Wait()
 		<-p.Done()
 	}()
+	q := newQuestion(c)
+	defer q.cancel()
 	for {
 		select {
 		case sig := <-sigs:
 			p.Signal(sig.(syscall.Signal))
+			if q.ask(sig.(syscall.Signal)) {
+				return q.silent(), nil
+			}
+		case <-q.noReply:
+			return q.silent(), nil
 		case <-ctx.Done():
 			return guest.Status{}, context.Cause(ctx)
 		case <-ended:
@@ -143,6 +151,8 @@ func Terminal(ctx context.Context, c *guest.Client, e guest.Exec, tty *os.File, 
 		io.Copy(os.Stdout, p.Stdout)
 		<-p.Done()
 	}()
+	q := newQuestion(c)
+	defer q.cancel()
 	for {
 		select {
 		case <-winch:
@@ -153,6 +163,11 @@ func Terminal(ctx context.Context, c *guest.Client, e guest.Exec, tty *os.File, 
 			// In raw mode Ctrl-C is a byte, not a signal; what comes here was sent by
 			// somebody else.
 			p.Signal(sig.(syscall.Signal))
+			if q.ask(sig.(syscall.Signal)) {
+				return q.silent(), nil
+			}
+		case <-q.noReply:
+			return q.silent(), nil
 		case <-ctx.Done():
 			return guest.Status{}, context.Cause(ctx)
 		case <-ended:

@@ -25,6 +25,41 @@ import (
 
 func soak() bool { return os.Getenv("NEARMETAL_SOAK") == "1" }
 
+// A VM whose QEMU is stopped does not answer. ps says so, and a command in it can be left: by a signal after a while, by a
+// second one at once.
+func TestSilentVM(t *testing.T) {
+	name := up(t, "-q", "--no-share", "--memory", "256MiB")
+	var r state.Record
+	if err := json.Unmarshal([]byte(nm(t, "ps", name, "--json").want(t, 0).out), &r); err != nil {
+		t.Fatal(err)
+	}
+	start := func() *exec.Cmd {
+		cmd, said := command(t, "exec", name, "--", "sh", "-c", "trap '' INT TERM; echo here; sleep 1000"), newReader()
+		cmd.Stdout = said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		said.await(t, "here")
+		return cmd
+	}
+	once := start()
+	twice := start()
+	unix.Kill(r.VMs[0].PID, unix.SIGSTOP)
+	nm(t, "ps", name).want(t, 0, "vm0  silent")
+	nm(t, "ps").want(t, 0, "silent")
+	twice.Process.Signal(unix.SIGINT)
+	twice.Process.Signal(unix.SIGTERM)
+	once.Process.Signal(unix.SIGTERM)
+	for cmd, want := range map[*exec.Cmd]int{once: 128 + int(unix.SIGTERM), twice: 128 + int(unix.SIGTERM)} {
+		cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Errorf("%v: exit status %d, want %d", cmd.Args, got, want)
+		}
+	}
+	unix.Kill(r.VMs[0].PID, unix.SIGCONT)
+	until(t, "the VM answers again", func() bool { return strings.Contains(nm(t, "ps", name).out, "vm0  ready") })
+}
+
 // place is a directory of clusters of a test's own, so that it can tell what is its.
 type place struct {
 	t   *testing.T

@@ -21,7 +21,8 @@ const (
 	Booting State = "booting"
 	Ready   State = "ready"
 	Ending  State = "ending"
-	Dead    State = "dead" // its owner is gone; only List says so
+	Dead    State = "dead"   // its owner is gone; only List says so
+	Silent  State = "silent" // a VM that is ready and does not answer; only nearmetal ps says so
 )
 
 // Record is what a cluster's directory says of it. Only the owner writes it.

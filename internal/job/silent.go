@@ -1,0 +1,54 @@
+package job
+
+import (
+	"context"
+	"sync"
+
+	"nearmetal/internal/cluster/client"
+	"nearmetal/internal/cluster/state"
+	"nearmetal/internal/session"
+)
+
+// MarkSilent sets the state of VMs that are ready and do not answer within session.Silence to state.Silent. It asks the VMs of all
+// clusters of the list side by side.
+func MarkSilent(list []state.Record) {
+	ctx, cancel := context.WithTimeout(context.Background(), session.Silence)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range list {
+		r := &list[i]
+		if r.State != state.Ready || r.Paused {
+			continue
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			markSilent(ctx, r)
+		}()
+	}
+	wg.Wait()
+}
+
+// markSilent is MarkSilent of one cluster.
+func markSilent(ctx context.Context, r *state.Record) {
+	c, err := client.Connect(ctx, r.Name)
+	if err != nil {
+		return // of the owner's silence other commands speak
+	}
+	defer c.Close()
+	var wg sync.WaitGroup
+	for i := range r.VMs {
+		v := &r.VMs[i]
+		if v.State != state.Ready {
+			continue
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := c.VM(v.Name).Answers(ctx); err != nil && err == context.Cause(ctx) {
+				v.State = state.Silent
+			}
+		}()
+	}
+	wg.Wait()
+}
