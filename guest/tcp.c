@@ -245,9 +245,16 @@ static struct conn *conn_new(struct mux *m, uint32_t id)
 	return c;
 }
 
+/* The errno goes with it: a caller that only wants to know whether the peer is there takes ECONNREFUSED as a yes. */
 static void refuse(struct conn *c, const char *addr, int err)
 {
-	stream_reset(c->s, "%s: %s", addr, strerror(err));
+	struct buf b = {0};
+
+	fields_addf(&b, "error", "%.100s: %s", addr, strerror(err));
+	fields_addf(&b, "errno", "%d", err);
+	stream_message(c->s, &b);
+	buf_free(&b);
+	stream_close(c->s);
 	c->s = NULL;
 	conn_free(c);
 }
@@ -285,14 +292,14 @@ void tcp_open(struct mux *m, uint32_t id, const struct fields *h)
 		mux_refuse(m, id, "%.100s: not an address and a port", addr ? addr : "");
 		return;
 	}
+	c = conn_new(m, id);
 	fd = socket(a.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0 || (connect(fd, (struct sockaddr *)&a, n) && errno != EINPROGRESS)) {
-		mux_refuse(m, id, "%.100s: %s", addr, strerror(errno));
+		refuse(c, addr, errno);
 		if (fd >= 0)
 			close(fd);
 		return;
 	}
-	c = conn_new(m, id);
 	event_init(&c->connecting, fd, connect_ready);
 	event_watch(&c->connecting, EPOLLOUT);
 }

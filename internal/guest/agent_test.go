@@ -544,7 +544,7 @@ func TestTCP(t *testing.T) {
 		c.Close()
 	}
 	l.Close()
-	if _, err := a.DialTCP(ctx, "", l.Addr); err == nil || !strings.Contains(err.Error(), "Connection refused") {
+	if _, err := a.DialTCP(ctx, "", l.Addr); err == nil || !errors.Is(err, unix.ECONNREFUSED) || !strings.Contains(err.Error(), "Connection refused") {
 		t.Errorf("after Close: %v", err)
 	}
 }

@@ -7,13 +7,15 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"nearmetal/internal/guest/channel"
 )
 
 // DialTCP opens a TCP connection from inside a VM ("" for the client's own) to
-// an IPv4 or IPv6 address and port, "127.0.0.1:80", as seen in the VM.
+// an IPv4 or IPv6 address and port, "127.0.0.1:80", as seen in the VM. Where the VM's kernel says why there is none, the error
+// is its errno, as errors.Is(err, unix.ECONNREFUSED).
 func (c *Client) DialTCP(ctx context.Context, vm, addr string) (net.Conn, error) {
 	s, f, err := c.ask(ctx, "tcp", vm, channel.Fields{{Key: "addr", Value: addr}})
 	if err != nil {
@@ -88,7 +90,8 @@ func (c *Client) ask(ctx context.Context, kind, vm string, h channel.Fields) (*c
 	case err == io.EOF:
 		err = errors.New("the agent refused the connection without a reason")
 	case err == nil && f.Get("error") != "":
-		err = errors.New(channel.Clean(f.Get("error")))
+		n, _ := f.Uint("errno", maxErrno)
+		err = &guestError{channel.Clean(f.Get("error")), syscall.Errno(n)}
 	}
 	if err != nil {
 		s.Close()
@@ -96,6 +99,19 @@ func (c *Client) ask(ctx context.Context, kind, vm string, h channel.Fields) (*c
 	}
 	return s, f, nil
 }
+
+// maxErrno is the highest errno of Linux (MAX_ERRNO).
+const maxErrno = 4095
+
+// guestError is an error that an agent reports, with the errno behind it; 0: there is none.
+type guestError struct {
+	text  string
+	errno syscall.Errno
+}
+
+func (e *guestError) Error() string { return e.text }
+
+func (e *guestError) Is(target error) bool { return e.errno != 0 && e.errno == target }
 
 // streamConn is a stream as a net.Conn.
 type streamConn struct {

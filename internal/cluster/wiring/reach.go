@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"nearmetal/internal/guest"
 )
 
@@ -127,7 +129,7 @@ func reachOne(ctx context.Context, dial Dial, f, t End) error {
 		try, cancel := context.WithTimeout(ctx, reachTry)
 		err := dial(try, f.VM, netip.AddrPortFrom(t.Addr, closedPort).String())
 		cancel()
-		if err == nil || strings.Contains(err.Error(), "Connection refused") {
+		if err == nil || errors.Is(err, unix.ECONNREFUSED) {
 			return nil
 		}
 		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
