@@ -74,7 +74,7 @@ install: go ## below PREFIX (/usr/local) and DESTDIR
 	build/nearmetal completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nearmetal.fish
 
 ucx: c ## the UCX transport, build/c/ucx/libnearmetal-ucx.so (docs/ucx.md)
-	@sed -n 's/^#define IVU_MINOR_FIRST[^0-9]*/build\/c\/ucx\/libnearmetal-ucx.so: for UCX 1./p; s/^#define IVU_MINOR_LAST[^0-9]*/to 1./p' ucx/abi.h | paste -sd ' '
+	@sed -n 's/^#define IVU_MINOR_FIRST[^0-9]*/build\/c\/ucx\/libnearmetal-ucx.so: for UCX 1./p; s/^#define IVU_MINOR_LAST[^0-9]*/to 1./p' ucx/abi/abi.h | paste -sd ' '
 
 recording: go ## docs/first-commands.cast and .svg: README's first commands, as they run here
 	@go run ./tools/record

@@ -1,5 +1,5 @@
 #!/bin/sh
-# ucx-abi.sh DIR...: compares what ucx/abi.h says of UCX with the sources of UCX unpacked in each DIR: a release,
+# ucx-abi.sh DIR...: compares what ucx/abi/abi.h says of UCX with the sources of UCX unpacked in each DIR: a release,
 # or what `apt-get source ucx` unpacks. Needs a C compiler only; UCX is not built. Ends with 1 if anything differs.
 set -eu
 [ $# -gt 0 ] || {
@@ -23,8 +23,8 @@ for dir; do
 	# What configure would have found out, for a build without statistics.
 	: >"$work/config.h"
 	${CC:-cc} -std=gnu11 -w -O1 -ffunction-sections -Wl,--gc-sections -Wl,--unresolved-symbols=ignore-all -DCHECK_MINOR="$minor" -DHAVE_CONFIG_H -DENABLE_PARAMS_CHECK=0 -DENABLE_DEBUG_DATA=0 \
-		-Ducs_offsetof=offsetof -I"$work" -I"$dir/src" -I"$top/ucx" \
-		-o "$work/check" "$top/ucx/abi_check.c" "$top/ucx/abi.c" || exit 1
+		-Ducs_offsetof=offsetof -I"$work" -I"$dir/src" -I"$top/ucx/abi" \
+		-o "$work/check" "$top/ucx/abi/abi_check.c" "$top/ucx/abi/abi.c" || exit 1
 	"$work/check" || status=1
 done
 exit $status

@@ -10,7 +10,7 @@
 
 #include "base/lib.h"
 #include "base/param.h"
-#include "log.h"
+#include "abi/log.h"
 #include "lower/core.h"
 #include "ring/copy.h"
 #include "ring/cpu_relax.h"

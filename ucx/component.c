@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/param.h"
-#include "log.h"
+#include "abi/log.h"
 #include "region/discovery.h"
 #include "region/siphash.h"
 #include "ring/copy.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/param.h"
-#include "log.h"
+#include "abi/log.h"
 #include "proto/proto.h"
 #include "region/heap.h"
 #include "region/siphash.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/times.h"
-#include "log.h"
+#include "abi/log.h"
 #include "proto/proto.h"
 #include "region/region.h"
 #include "ring/ring.h"

@@ -16,8 +16,8 @@
 
 #include <nearmetal/region.h>
 
-#include "abi.h"
-#include "log.h"
+#include "abi/abi.h"
+#include "abi/log.h"
 #include "region/discovery.h"
 #include "ucx.h"
 

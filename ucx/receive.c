@@ -1,7 +1,7 @@
 /* Messages that have come in a ring: to the functions that UCX has set for them, and into registered memory. */
 #include <string.h>
 
-#include "log.h"
+#include "abi/log.h"
 #include "object/upcall.h"
 #include "ring/nontemporal.h"
 #include "ring/ring.h"

@@ -3,7 +3,7 @@
 #define IVU_UCX_H
 
 #include "object/ep.h"
-#include "uct.h"
+#include "abi/uct.h"
 
 #define IVU_NAME	"ivshmem"
 #define IVU_WINDOW_NAME	"ivshmem_m"	/* of the transport for memory of the region */
