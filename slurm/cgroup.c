@@ -45,21 +45,44 @@ size_t nm_cgroup_files(const char *text, uint32_t job, bool signalled, char file
 	return n;
 }
 
-bool nm_cgroup_of_job(const char *text, uint32_t job)
+/* Does the text name the job's own cgroup, or one in it? */
+static bool names_job(const char *text, uint32_t job)
 {
 	char mark[32];
 	const char *at;
 
-	/* From 26.05 on the unified hierarchy has another name of the job's. */
-	if (strstr(text, "/step_extern"))
-		return true;
 	snprintf(mark, sizeof(mark), "/job_%u", job);
 	at = strstr(text, mark);
 	return at && !isdigit((unsigned char)at[strlen(mark)]);
 }
 
-/* End the user's processes in a cgroup: those of a step whose slurmstepd was killed are nobody's else. */
-static void end_below(int cgroup, uid_t uid)
+bool nm_cgroup_of_job(const char *text, uint32_t job)
+{
+	/* From 26.05 on the unified hierarchy has another name of the job's. */
+	return strstr(text, "/step_extern") || names_job(text, job);
+}
+
+/* Is the process with this number the user's, and in a cgroup of the job? */
+static bool is_jobs(int pid, const struct nm_job *job)
+{
+	char path[32], text[8192];
+	struct stat st;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	if (stat(path, &st) || st.st_uid != job->uid)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	text[fread(text, 1, sizeof(text) - 1, f)] = 0;
+	fclose(f);
+	return names_job(text, job->id);
+}
+
+/* End the user's processes in a cgroup of the job: those of a step whose slurmstepd was killed are nobody's else. */
+static void end_below(int cgroup, const struct nm_job *job)
 {
 	int fd = openat(cgroup, "cgroup.procs", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
@@ -68,12 +91,10 @@ static void end_below(int cgroup, uid_t uid)
 	if (!f)
 		return;
 	while (fscanf(f, "%d", &pid) == 1) {
+		/* It may have ended since the list was read, and its number be another's: so the one that is opened is checked. */
 		int process = pid > 1 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-		char path[32];
-		struct stat st;
 
-		snprintf(path, sizeof(path), "/proc/%d", pid);
-		if (process >= 0 && !stat(path, &st) && st.st_uid == uid)
+		if (process >= 0 && is_jobs(pid, job))
 			syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
 		if (process >= 0)
 			close(process);
@@ -82,7 +103,7 @@ static void end_below(int cgroup, uid_t uid)
 }
 
 /* Remove the cgroup called name and those in it; the kernel's files in them go with them. */
-static void remove_below(int dir, const char *name, int depth, uid_t uid, bool *busy)
+static void remove_below(int dir, const char *name, int depth, const struct nm_job *job, bool *busy)
 {
 	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct dirent *e;
@@ -97,8 +118,8 @@ static void remove_below(int dir, const char *name, int depth, uid_t uid, bool *
 	}
 	while (depth > 0 && (e = readdir(d)))
 		if (e->d_type == DT_DIR && e->d_name[0] != '.')
-			remove_below(fd, e->d_name, depth - 1, uid, busy);
-	end_below(fd, uid);
+			remove_below(fd, e->d_name, depth - 1, job, busy);
+	end_below(fd, job);
 	closedir(d);
 	if (unlinkat(dir, name, AT_REMOVEDIR) && errno == EBUSY)
 		*busy = true;
@@ -119,7 +140,7 @@ bool nm_cgroup_remove(const char *root, const struct nm_job *job)
 		char dir[300];
 
 		snprintf(dir, sizeof(dir), scopes[i], job->node, job->id);
-		remove_below(dirfd(d), dir, DEPTH, job->uid, &busy);
+		remove_below(dirfd(d), dir, DEPTH, job, &busy);
 	}
 	while ((e = readdir(d))) {
 		if (e->d_name[0] == '.')
@@ -130,7 +151,7 @@ bool nm_cgroup_remove(const char *root, const struct nm_job *job)
 
 			snprintf(user + n, sizeof(user) - (size_t)n, tops[i], job->node, (unsigned int)job->uid);
 			snprintf(dir, sizeof(dir), "%s/job_%u", user, job->id);
-			remove_below(dirfd(d), dir, DEPTH, job->uid, &busy);
+			remove_below(dirfd(d), dir, DEPTH, job, &busy);
 			if (faccessat(dirfd(d), dir, F_OK, AT_SYMLINK_NOFOLLOW))
 				unlinkat(dirfd(d), user, AT_REMOVEDIR); /* refused where the user has other jobs */
 		}

@@ -119,7 +119,17 @@ func (j jobFolder) emptyCgroup(dir string) bool {
 	own := true
 	for scan := bufio.NewScanner(f); scan.Scan(); {
 		pid, _ := strconv.Atoi(scan.Text())
-		own = j.killIf(pid, func() bool { return true }) && own
+		// It may have ended since the list was read, and its number be that of a process elsewhere.
+		own = j.killIf(pid, func() bool {
+			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+			return inJob(text, j.id)
+		}) && own
 	}
 	return own
+}
+
+// inJob reports whether what /proc/PID/cgroup says names a job's own cgroup, or one in it (names_job, slurm/cgroup.c).
+func inJob(cgroups []byte, job uint32) bool {
+	_, after, found := bytes.Cut(cgroups, fmt.Appendf(nil, "/job_%d", job))
+	return found && (len(after) == 0 || after[0] < '0' || after[0] > '9')
 }

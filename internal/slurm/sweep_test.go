@@ -233,3 +233,17 @@ func TestAttended(t *testing.T) {
 		cmd.Wait()
 	}
 }
+
+// Processes that have left a job's cgroups, or whose number another one has got meanwhile, are not the job's.
+func TestInJob(t *testing.T) {
+	for text, want := range map[string]bool{
+		"8:freezer:/slurm_n1/uid_0/job_17\n0::/\n":                           true,
+		"0::/system.slice/slurmstepd.scope/job_17/step_0/user/task_0\n":      true,
+		"8:freezer:/slurm_n1/uid_0/job_170\n0::/user.slice/session-17.scope": false,
+		"": false,
+	} {
+		if got := inJob([]byte(text), 17); got != want {
+			t.Errorf("%q: got %v", text, got)
+		}
+	}
+}
