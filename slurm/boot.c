@@ -157,8 +157,9 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 		return;
 	}
 	/* Without what the job has of the region's GRES its VMs would have no bound. */
-	if (nm_state_read_region(s->state, job, region) < 0 || nm_state_read_devices(s->state, job, devices) < 0 ||
-	    nm_state_read_hosts(s->state, job, hosts) < 0) {
+	if (nm_state_read_file(s->state, job, NM_FILE_REGION, region, NM_REGION_MAX) < 0 ||
+	    nm_state_read_file(s->state, job, NM_FILE_DEVICES, devices, NM_DEVICES_MAX) < 0 ||
+	    nm_state_read_file(s->state, job, NM_FILE_HOSTS, hosts, NM_HOSTS_MAX) < 0) {
 		snprintf(result, NM_RESULT_MAX, "failed host\nwhat is kept of the job cannot be read: %s\n", strerror(errno));
 		return;
 	}

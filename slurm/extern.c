@@ -36,7 +36,7 @@ int nm_extern_task_post_fork(spank_t sp, int ac, char **av)
 	if (rc > 0 && pid > 1 &&
 	    nm_state_write_extern(s.state, &job, pid, nm_node_started(pid)))
 		slurm_error("nearmetal: extern step of job %u: %s", id, strerror(errno));
-	if (rc <= 0 || nm_state_read_result(s.state, &job, result) > 0)
+	if (rc <= 0 || nm_state_read_file(s.state, &job, NM_FILE_RESULT, result, NM_RESULT_MAX) > 0)
 		return 0;
 	if (nm_request_read(job.request, &v, message) || !strcmp(v.text[NM_KEEP], "step"))
 		return 0;
@@ -44,7 +44,7 @@ int nm_extern_task_post_fork(spank_t sp, int ac, char **av)
 		snprintf(result, sizeof(result), "failed host\nthe folder of the job's VMs cannot be mounted: %s\n", strerror(errno));
 	else
 		nm_boot(sp, &s, &job, pid, result);
-	if (nm_state_write_result(s.state, &job, result))
+	if (nm_state_write_file(s.state, &job, NM_FILE_RESULT, result))
 		slurm_error("nearmetal: result of job %u: %s", id, strerror(errno));
 	if (!strncmp(result, "failed host\n", 12)) {
 		char *reason = result + 12;

@@ -61,7 +61,7 @@ static void join(const struct nm_settings *s, const struct nm_job *job)
 	text[NM_SECRET_LEN] = ' ';
 	if (nm_node_hosts(nodes, text + NM_SECRET_LEN + 1, sizeof(text) - NM_SECRET_LEN - 1, message))
 		slurm_error("nearmetal: prolog: job %u: %s", job->id, message);
-	else if (text[NM_SECRET_LEN + 1] && nm_state_write_hosts(s->state, job, text))
+	else if (text[NM_SECRET_LEN + 1] && nm_state_write_file(s->state, job, NM_FILE_HOSTS, text))
 		slurm_error("nearmetal: prolog: the nodes of job %u: %s", job->id, strerror(errno));
 }
 
@@ -107,12 +107,12 @@ int nm_prolog(spank_t sp, int ac, char **av)
 	}
 	if (!ok) {
 		snprintf(result, sizeof(result), "failed user\n%s\n", message);
-		return nm_state_write_result(s.state, &job, result);
+		return nm_state_write_file(s.state, &job, NM_FILE_RESULT, result);
 	}
 	/* Who boots VMs, and knows their region's size, checks it: a cluster file may say it, or a step. */
 	if (s.region_gres) {
 		snprintf(region, sizeof(region), "%.64s:%llu", s.region_gres, (unsigned long long)nm_node_gres_count(gres, s.region_gres));
-		if (nm_state_write_region(s.state, &job, region))
+		if (nm_state_write_file(s.state, &job, NM_FILE_REGION, region))
 			return -1;
 	}
 	join(&s, &job);
@@ -121,12 +121,12 @@ int nm_prolog(spank_t sp, int ac, char **av)
 		snprintf(result, sizeof(result), "failed %s\n%s\n", rc == NM_VF_HELD ? "user" : "host", message);
 		if (rc != NM_VF_HELD)
 			nm_node_drain(&job, message);
-		return nm_state_write_result(s.state, &job, result);
+		return nm_state_write_file(s.state, &job, NM_FILE_RESULT, result);
 	}
 	/* Memory that is in pieces is no fault of a host that other jobs may use. */
 	if (nm_pages_wanted(&v) && nm_pages_keep(&s, &job, message)) {
 		snprintf(result, sizeof(result), "failed user\n%s\n", message);
-		return nm_state_write_result(s.state, &job, result);
+		return nm_state_write_file(s.state, &job, NM_FILE_RESULT, result);
 	}
 	return 0;
 }

@@ -212,18 +212,27 @@ int nm_state_read(const char *state, uint32_t id, struct nm_job *job)
 	return 1;
 }
 
-static int write_job_file(const char *state, const struct nm_job *job, const char *name, const char *text)
+/* Their names in the job's directory. */
+static const char *const file_names[] = {
+	[NM_FILE_RESULT] = "result",
+	[NM_FILE_DEVICES] = "devices",
+	[NM_FILE_REGION] = "region",
+	[NM_FILE_HOSTS] = "hosts",
+	[NM_FILE_EXTERN] = "extern",
+};
+
+int nm_state_write_file(const char *state, const struct nm_job *job, enum nm_state_file what, const char *text)
 {
 	int fd = open_job(state, job->id, job->node), rc;
 
 	if (fd < 0)
 		return -1;
-	rc = write_file(fd, name, text);
+	rc = write_file(fd, file_names[what], text);
 	close(fd);
 	return rc;
 }
 
-static ssize_t read_job_file(const char *state, const struct nm_job *job, const char *name, char *text, size_t size)
+ssize_t nm_state_read_file(const char *state, const struct nm_job *job, enum nm_state_file what, char *text, size_t size)
 {
 	int fd = open_job(state, job->id, job->node);
 	ssize_t n;
@@ -231,49 +240,9 @@ static ssize_t read_job_file(const char *state, const struct nm_job *job, const 
 	*text = 0;
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -1;
-	n = read_file(fd, name, text, size);
+	n = read_file(fd, file_names[what], text, size);
 	close(fd);
 	return n < 0 && errno == ENOENT ? 0 : n;
-}
-
-int nm_state_write_result(const char *state, const struct nm_job *job, const char *text)
-{
-	return write_job_file(state, job, "result", text);
-}
-
-ssize_t nm_state_read_result(const char *state, const struct nm_job *job, char text[NM_RESULT_MAX])
-{
-	return read_job_file(state, job, "result", text, NM_RESULT_MAX);
-}
-
-int nm_state_write_devices(const char *state, const struct nm_job *job, const char *text)
-{
-	return write_job_file(state, job, "devices", text);
-}
-
-ssize_t nm_state_read_devices(const char *state, const struct nm_job *job, char text[NM_DEVICES_MAX])
-{
-	return read_job_file(state, job, "devices", text, NM_DEVICES_MAX);
-}
-
-int nm_state_write_region(const char *state, const struct nm_job *job, const char *text)
-{
-	return write_job_file(state, job, "region", text);
-}
-
-ssize_t nm_state_read_region(const char *state, const struct nm_job *job, char text[NM_REGION_MAX])
-{
-	return read_job_file(state, job, "region", text, NM_REGION_MAX);
-}
-
-int nm_state_write_hosts(const char *state, const struct nm_job *job, const char *text)
-{
-	return write_job_file(state, job, "hosts", text);
-}
-
-ssize_t nm_state_read_hosts(const char *state, const struct nm_job *job, char text[NM_HOSTS_MAX])
-{
-	return read_job_file(state, job, "hosts", text, NM_HOSTS_MAX);
 }
 
 int nm_state_write_extern(const char *state, const struct nm_job *job, pid_t pid, unsigned long long start)
@@ -281,7 +250,7 @@ int nm_state_write_extern(const char *state, const struct nm_job *job, pid_t pid
 	char text[64];
 
 	snprintf(text, sizeof(text), "%d %llu\n", (int)pid, start);
-	return write_job_file(state, job, "extern", text);
+	return nm_state_write_file(state, job, NM_FILE_EXTERN, text);
 }
 
 int nm_state_read_extern(const char *state, const struct nm_job *job, pid_t *pid, unsigned long long *start)
@@ -289,7 +258,7 @@ int nm_state_read_extern(const char *state, const struct nm_job *job, pid_t *pid
 	char text[64];
 	int n;
 
-	if (read_job_file(state, job, "extern", text, sizeof(text)) <= 0 || sscanf(text, "%d %llu", &n, start) != 2 || n <= 1)
+	if (nm_state_read_file(state, job, NM_FILE_EXTERN, text, sizeof(text)) <= 0 || sscanf(text, "%d %llu", &n, start) != 2 || n <= 1)
 		return 0;
 	*pid = n;
 	return 1;

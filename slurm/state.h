@@ -29,9 +29,10 @@
 /* How the names of files begin that say whose cgroups stay. */
 #define NM_LEFT "cgroups-"
 
-/* The most bytes of a result, and of the list of devices. */
+/* The most bytes of what is kept, with the zero behind it. */
 #define NM_RESULT_MAX (16 << 10)
 #define NM_DEVICES_MAX 4096
+#define NM_REGION_MAX 96
 #define NM_HOSTS_MAX (64 << 10)
 
 struct nm_job {
@@ -52,31 +53,16 @@ int nm_state_create(const char *state, const struct nm_job *job);
 /* Read the request of job on this host. Returns 1, 0 if there is none, or -1 with errno. */
 int nm_state_read(const char *state, uint32_t id, struct nm_job *job);
 
-/*
- * Write the result: its first line is "ready CLUSTER", "failed user" or "failed host". Returns 0, or -1 with
- * errno.
- */
-int nm_state_write_result(const char *state, const struct nm_job *job, const char *text);
+/* Files of a job that are text as it is. A result's first line is "ready CLUSTER", "failed user" or "failed host". */
+enum nm_state_file { NM_FILE_RESULT, NM_FILE_DEVICES, NM_FILE_REGION, NM_FILE_HOSTS, NM_FILE_EXTERN };
 
-/* Read the result. Returns its length, 0 if there is none, or -1 with errno. */
-ssize_t nm_state_read_result(const char *state, const struct nm_job *job, char text[NM_RESULT_MAX]);
+/* Write such a file anew. Returns 0, or -1 with errno. */
+int nm_state_write_file(const char *state, const struct nm_job *job, enum nm_state_file what, const char *text);
 
-/* Write and read the list of devices, "" for none. As for results. */
-int nm_state_write_devices(const char *state, const struct nm_job *job, const char *text);
-ssize_t nm_state_read_devices(const char *state, const struct nm_job *job, char text[NM_DEVICES_MAX]);
+/* Read it to text, which has size bytes: NM_RESULT_MAX and so on. Returns its length, 0 if there is none, or -1 with errno. */
+ssize_t nm_state_read_file(const char *state, const struct nm_job *job, enum nm_state_file what, char *text, size_t size);
 
-/* The most bytes of what is kept of the GRES that counts regions. */
-#define NM_REGION_MAX 96
-
-/* Write and read what the job has of it. As for results. */
-int nm_state_write_region(const char *state, const struct nm_job *job, const char *text);
-ssize_t nm_state_read_region(const char *state, const struct nm_job *job, char text[NM_REGION_MAX]);
-
-/* Write and read the secret and the nodes. As for results. */
-int nm_state_write_hosts(const char *state, const struct nm_job *job, const char *text);
-ssize_t nm_state_read_hosts(const char *state, const struct nm_job *job, char text[NM_HOSTS_MAX]);
-
-/* Write and read the extern step's process. As for results; reading returns 1 where it is known. */
+/* Write and read the extern step's process: its number, and when it started. Reading returns 1 where it is known, or 0. */
 int nm_state_write_extern(const char *state, const struct nm_job *job, pid_t pid, unsigned long long start);
 int nm_state_read_extern(const char *state, const struct nm_job *job, pid_t *pid, unsigned long long *start);
 

@@ -69,9 +69,9 @@ static void own_vms(const char *job_request)
 		return;
 	}
 	/* Without what the job has of the region's GRES the step's VMs would have no bound. */
-	if (nm_state_read_devices(step.settings.state, &step.job, step.devices) < 0 ||
-	    nm_state_read_region(step.settings.state, &step.job, step.region) < 0 ||
-	    nm_state_read_hosts(step.settings.state, &step.job, step.hosts) < 0) {
+	if (nm_state_read_file(step.settings.state, &step.job, NM_FILE_DEVICES, step.devices, NM_DEVICES_MAX) < 0 ||
+	    nm_state_read_file(step.settings.state, &step.job, NM_FILE_REGION, step.region, NM_REGION_MAX) < 0 ||
+	    nm_state_read_file(step.settings.state, &step.job, NM_FILE_HOSTS, step.hosts, NM_HOSTS_MAX) < 0) {
 		fail("what root keeps of the job cannot be read");
 		return;
 	}
@@ -88,7 +88,7 @@ static void read_result(bool own)
 	static char text[NM_RESULT_MAX];
 	char *rest = text, *line;
 	bool ready;
-	ssize_t n = nm_state_read_result(step.settings.state, &step.job, text);
+	ssize_t n = nm_state_read_file(step.settings.state, &step.job, NM_FILE_RESULT, text, NM_RESULT_MAX);
 
 	if (n < 0) {
 		fail("what root keeps of the job cannot be read");

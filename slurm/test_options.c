@@ -255,6 +255,11 @@ static void attack(const char *run)
 	CHECK(!chmod(run, 0));
 }
 
+static ssize_t read_region(const char *state, const struct nm_job *job, char *text)
+{
+	return nm_state_read_file(state, job, NM_FILE_REGION, text, NM_REGION_MAX);
+}
+
 /* What a user leaves in the job's directory is removed, and what it points to stays. */
 static void test_state(void)
 {
@@ -273,17 +278,18 @@ static void test_state(void)
 	CHECK(!nm_state_create(state, &job));
 	CHECK(!nm_state_create(state, &job)); /* twice */
 	CHECK(nm_state_read(state, 7, &got) == 1 && !strcmp(got.request, "1 vm=1") && !strcmp(got.dir, "/home") && got.uid == getuid());
-	CHECK(nm_state_read_result(state, &job, text) == 0);
-	CHECK(!nm_state_write_result(state, &job, "ready job\n") && nm_state_read_result(state, &job, text) == 10);
+	CHECK(nm_state_read_file(state, &job, NM_FILE_RESULT, text, NM_RESULT_MAX) == 0);
+	CHECK(!nm_state_write_file(state, &job, NM_FILE_RESULT, "ready job\n"));
+	CHECK(nm_state_read_file(state, &job, NM_FILE_RESULT, text, NM_RESULT_MAX) == 10);
 	/* None is read in part, and one that cannot be read is not one that is missing. */
-	CHECK(nm_state_read_region(state, &job, text) == 0 && !*text);
+	CHECK(read_region(state, &job, text) == 0 && !*text);
 	snprintf(text, sizeof(text), "region:%0100d", 1);
-	CHECK(!nm_state_write_region(state, &job, text));
-	CHECK(nm_state_read_region(state, &job, text) == -1 && errno == EFBIG && !*text);
-	CHECK(!nm_state_write_region(state, &job, "region:1") && nm_state_read_region(state, &job, text) == 8);
+	CHECK(!nm_state_write_file(state, &job, NM_FILE_REGION, text));
+	CHECK(read_region(state, &job, text) == -1 && errno == EFBIG && !*text);
+	CHECK(!nm_state_write_file(state, &job, NM_FILE_REGION, "region:1") && read_region(state, &job, text) == 8);
 	snprintf(path, sizeof(path), "%s/7.n1/region", state);
-	CHECK(!unlink(path) && !symlink("request", path) && nm_state_read_region(state, &job, text) == -1 && errno == ELOOP);
-	CHECK(!unlink(path) && !mkdir(path, 0700) && nm_state_read_region(state, &job, text) == -1 && !rmdir(path));
+	CHECK(!unlink(path) && !symlink("request", path) && read_region(state, &job, text) == -1 && errno == ELOOP);
+	CHECK(!unlink(path) && !mkdir(path, 0700) && read_region(state, &job, text) == -1 && !rmdir(path));
 	snprintf(path, sizeof(path), "%s/keep", top);
 	fd = open(path, O_CREAT | O_WRONLY, 0600);
 	CHECK(fd >= 0);

@@ -35,7 +35,7 @@ int nm_vf_lease(const struct nm_settings *s, const struct nm_job *job, const cha
 		else if (*line)
 			snprintf(list + used, sizeof(list) - used, "%s\n", line);
 	}
-	if (nm_state_write_devices(s->state, job, list)) {
+	if (nm_state_write_file(s->state, job, NM_FILE_DEVICES, list)) {
 		snprintf(message, NM_MESSAGE_MAX, "the list of the job's VFs cannot be kept: %s", strerror(errno));
 		return -1;
 	}
