@@ -73,3 +73,15 @@ int nm_asroot(const struct nm_settings *s, const char *command, char *const *wor
 		snprintf(message, NM_MESSAGE_MAX, "nearmetal %s was killed", command);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
+
+int nm_asroot_return(const struct nm_settings *s, const char *command, const struct nm_job *job, char message[NM_MESSAGE_MAX])
+{
+	char name[256], state[1024], out[1024];
+	char *words[] = { "return", name, state, NULL };
+
+	if (!nm_asroot_journals(s))
+		return 0;
+	snprintf(name, sizeof(name), "--job=%u.%s", job->id, job->node);
+	snprintf(state, sizeof(state), "--state=%.1000s", s->state);
+	return nm_asroot(s, command, words, out, sizeof(out), message);
+}

@@ -6,13 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "asroot.h"
 #include "contexts.h"
 #include "node.h"
-#include "pages.h"
 #include "settings.h"
 #include "state.h"
 #include "sweep.h"
-#include "vf.h"
 
 int nm_slurmd_init(int ac, char **av)
 {
@@ -45,9 +44,9 @@ int nm_epilog(spank_t sp, int ac, char **av)
 	}
 	if (nm_node_end_job(&s, &job) && nm_state_write_left(s.state, &job))
 		slurm_error("nearmetal: epilog: a cgroup of job %u stays: %s", job.id, strerror(errno));
-	if (nm_vf_return(&s, &job, message))
+	if (nm_asroot_return(&s, "slurm-vf", &job, message))
 		slurm_error("nearmetal: epilog: VFs of job %u: %s", job.id, message);
-	if (nm_pages_return(&s, &job, message))
+	if (nm_asroot_return(&s, "slurm-pages", &job, message))
 		slurm_error("nearmetal: epilog: huge pages of job %u: %s", job.id, message);
 	/* What stays is the next sweep's: an epilog that fails drains its host. */
 	if (nm_state_remove(s.state, job.id, job.node))

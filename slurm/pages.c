@@ -21,15 +21,3 @@ int nm_pages_keep(const struct nm_settings *s, const struct nm_job *job, char me
 	strcpy(request, job->request);
 	return nm_asroot(s, "slurm-pages", words, out, sizeof(out), message);
 }
-
-int nm_pages_return(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX])
-{
-	char name[256], state[1024], out[1024];
-	char *words[] = { "return", name, state, NULL };
-
-	if (!nm_asroot_journals(s))
-		return 0;
-	snprintf(name, sizeof(name), "--job=%u.%s", job->id, job->node);
-	snprintf(state, sizeof(state), "--state=%.1000s", s->state);
-	return nm_asroot(s, "slurm-pages", words, out, sizeof(out), message);
-}

@@ -1,4 +1,4 @@
-/* Keeping huge pages for a job, and giving them back: `nearmetal slurm-pages`, run as root. */
+/* Keeping huge pages for a job: `nearmetal slurm-pages`, run as root. */
 #ifndef NM_PAGES_H_
 #define NM_PAGES_H_
 
@@ -13,8 +13,5 @@ bool nm_pages_wanted(const struct nm_values *v);
  * the job. Returns 0, or -1 and a message for the user.
  */
 int nm_pages_keep(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX]);
-
-/* Give the job's pages back, whatever its request says. Returns 0 also where it has none, else -1 and a message. */
-int nm_pages_return(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX]);
 
 #endif /* NM_PAGES_H_ */

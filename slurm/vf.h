@@ -1,4 +1,4 @@
-/* Handing a job's VFs to its user, and back: `nearmetal slurm-vf`, run as root. */
+/* Handing a job's VFs to its user: `nearmetal slurm-vf`, run as root. */
 #ifndef NM_VF_H_
 #define NM_VF_H_
 
@@ -13,8 +13,5 @@
  * the boot. Returns 0, or NM_VF_HELD and a message, or -1 and a message: the host is at fault.
  */
 int nm_vf_lease(const struct nm_settings *s, const struct nm_job *job, const char *gres, char message[NM_MESSAGE_MAX]);
-
-/* Take the job's VFs back, whatever its request says. Returns 0 also where it has none, else -1 and a message. */
-int nm_vf_return(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX]);
 
 #endif /* NM_VF_H_ */
