@@ -2,7 +2,8 @@
  * Atomics of a peer's memory in the region, by this CPU's own instructions. UCX's emulation, by which the others reach that
  * memory, uses such instructions as well: so all of them are atomic with each other.
  */
-#include "window.h"
+#include "atomic.h"
+#include "base/common.h"
 
 /* With one operand; compare and swap has a function of its own. */
 #define POSTED	(1 << IVU_ATOMIC_ADD | 1 << IVU_ATOMIC_AND | 1 << IVU_ATOMIC_OR | 1 << IVU_ATOMIC_XOR)

@@ -8,13 +8,13 @@
 #include <string.h>
 #include <strings.h>
 
+#include "abi/log.h"
+#include "base.h"
 #include "base/lib.h"
 #include "base/param.h"
-#include "abi/log.h"
 #include "lower/core.h"
 #include "ring/copy.h"
 #include "ring/cpu_relax.h"
-#include "ucx.h"
 
 struct fi_provider ivs_prov;
 
@@ -105,8 +105,16 @@ struct ivs_lib ivs_lib = {
 	.strerror = error_text, .log_enabled = log_enabled, .log = log_line, .param_define = define, .param_get = get,
 };
 
+unsigned int ivu_forks;
+
+static void forked(void)
+{
+	ivu_forks++;
+}
+
 static void once(void)
 {
+	pthread_atfork(NULL, NULL, forked);
 	ivs_param_init();
 	ivs_copy_init();
 	ivs_cpu_relax_init();

@@ -2,20 +2,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ep.h"
+#include "memory.h"
+#include "peer.h"
 #include "proto/proto.h"
 #include "region/region.h"
 #include "ring/bounce.h"
 #include "ring/eager_send.h"
 #include "ring/nontemporal.h"
-#include "ucx.h"
-
-void ivu_complete(struct ivu_completion *comp, ivu_status status)
-{
-	if (status != IVU_OK && comp->status == IVU_OK)
-		comp->status = status;
-	if (!--comp->count)
-		comp->func(comp);
-}
 
 /* May this endpoint send now, in the ring of its peer, that many lines? Connects it. */
 static ivu_status __attribute__((noinline)) ready(struct ivu_ep *e, uint32_t lines)
@@ -208,7 +202,7 @@ static ivu_status am_short(struct ivu_ep *e, uint8_t id, uint64_t header, const 
  */
 static ivu_status put_own(struct ivu_iface *i, const struct iovec *pieces, size_t count, uint64_t remote, uintptr_t rkey)
 {
-	struct ivu_memory *m = ivs_entry(i->base.md, struct ivu_memory, md);
+	struct ivu_memory *m = ivs_entry(i->shown.base.md, struct ivu_memory, md);
 	size_t n;
 
 	for (n = 0; n < count; remote += pieces[n++].iov_len)
@@ -485,14 +479,6 @@ static void ep_destroy(struct ivu_ep *e)
 	ivs_list_del(&e->link);
 	e->peer->ep_count--;
 	free(e);
-}
-
-void ivu_ep_fail(struct ivu_ep *e)
-{
-	if (e->failed)
-		return;
-	e->failed = true;
-	ivu_uct.handle_ep_err(e->iface, e, IVU_ERR_ENDPOINT_TIMEOUT);
 }
 
 void ivu_ep_ops(struct ivu_iface_ops *ops)

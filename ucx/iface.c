@@ -9,28 +9,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/param.h"
 #include "abi/log.h"
+#include "ep.h"
+#include "iface.h"
+#include "memory.h"
+#include "peer.h"
 #include "proto/proto.h"
 #include "region/heap.h"
 #include "region/siphash.h"
 #include "ring/bounce.h"
 #include "ring/ring.h"
-#include "ucx.h"
-
-static void *internal_ops[IVU_INTERNAL_OPS_MAX];
-
-unsigned int ivu_forks;
-
-static void forked(void)
-{
-	ivu_forks++;
-}
-
-static void watch_forks(void)
-{
-	pthread_atfork(NULL, NULL, forked);
-}
 
 /*
  * A hash of what makes UCX's own shared memory reach a rank: the kernel and the name space of its IPC. Among ranks
@@ -88,17 +76,23 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 	a->event_flags = IVU_EVENT_SEND_COMP | IVU_EVENT_RECV | IVU_EVENT_FD;
 	a->device_addr_len = sizeof(struct ivu_device_addr);
 	a->iface_addr_len = sizeof(struct ivu_iface_addr);
-	/* What UCX chooses its lanes by. It is measured, and no promise: docs/ucx.md. */
+	/*
+	 * What UCX chooses its lanes by, and from 1.16 on its protocols. It is measured, and no promise: docs/ucx.md.
+	 * A rendezvous takes its writes to be without copies, as on a card. Here they have as many as other messages. An
+	 * overhead makes up for that: messages of up to 32 KiB take two thirds of the time without a rendezvous. To a short
+	 * message UCX adds a copy. Here it has none beside the one that others have as well, and it is the fastest way for as
+	 * long as it may be: so it states much bandwidth, and messages from the user's memory more to begin with.
+	 */
 	a->overhead = 10e-9;
 	a->latency.c = 80e-9;
 	a->dedicated = 12e9;
-	if (i->estimated == IVU_OPERATION_PUT_ZCOPY) {
+	if (i->shown.estimated == IVU_OPERATION_PUT_ZCOPY) {
 		/* No latency: for a row of messages UCX would leave it out. */
 		a->overhead = 5.7e-6;
 		a->latency.c = 0;
-	} else if (i->estimated == IVU_OPERATION_AM_SHORT) {
+	} else if (i->shown.estimated == IVU_OPERATION_AM_SHORT) {
 		a->dedicated = 100e9;
-	} else if (i->estimated == IVU_OPERATION_AM_ZCOPY) {
+	} else if (i->shown.estimated == IVU_OPERATION_AM_ZCOPY) {
 		a->overhead = 1e-6;
 		a->dedicated = 9e9;
 	}
@@ -109,25 +103,6 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 	 */
 	a->dev_num_paths = ivu_uct.minor == 13 ? 2 : 1;
 	return IVU_OK;
-}
-
-/*
- * How long an operation takes, for UCX from 1.16 on, which chooses protocols by it. UCX's own function reads what
- * iface_query() says. A rendezvous takes its writes to be without copies, as on a card. Here they have as many as other
- * messages. An overhead makes up for that: messages of up to 32 KiB take two thirds of the time without a rendezvous.
- * To a short message UCX adds a copy. Here it has none beside the one that others have as well, and it is the fastest way for as
- * long as it may be: so it states much bandwidth, and messages from the user's memory more to begin with.
- */
-static ivu_status estimate_perf(struct ivu_iface *i, struct ivu_perf *perf)
-{
-	ivu_status (*theirs)(struct ivu_iface *i, struct ivu_perf *perf);
-	ivu_status status;
-
-	*(void **) &theirs = ivu_uct.estimate_perf;
-	i->estimated = perf->field_mask & IVU_PERF_OPERATION ? perf->operation : IVU_OPERATION_NONE;
-	status = theirs(i, perf);
-	i->estimated = IVU_OPERATION_NONE;
-	return status;
 }
 
 static ivu_status get_device_address(struct ivu_iface *i, void *addr)
@@ -154,13 +129,6 @@ static int is_reachable(struct ivu_iface *i, const void *dev_addr, const void *i
 		memcpy(&a, iface_addr, sizeof(a));
 	return i->addr.region && d.region == i->addr.region && a.format == IVU_FORMAT &&
 	       a.slot < i->ep.domain->region->geo.slots && (d.kernel != i->addr.kernel || near_wanted());
-}
-
-static int is_reachable_v2(struct ivu_iface *i, const struct ivu_reachable_params *p)
-{
-	return p->field_mask & IVU_REACHABLE_DEVICE_ADDR && p->device_addr &&
-	       is_reachable(i, p->device_addr,
-			    p->field_mask & IVU_REACHABLE_IFACE_ADDR ? p->iface_addr : NULL);
 }
 
 static int is_connected(struct ivu_ep *ep, const struct ivu_reachable_params *p)
@@ -321,66 +289,22 @@ static void iface_close(struct ivu_iface *i)
 	free(i);
 }
 
-#define FN(function) ((void *) (uintptr_t) (function))
-
-static ivu_status unsupported(void)
-{
-	return IVU_ERR_UNSUPPORTED;
-}
-
-static void nothing(void)
-{
-}
-
-void ivu_internal_ops(void **ops, void *estimate, void *reachable_v2, void *connected)
-{
-	const struct ivu_abi *a = &ivu_uct.abi;
-	const struct {
-		int at;
-		void *function;
-	} known[] = {
-		{ a->query_v2, ivu_uct.query_v2 },
-		{ a->estimate_perf, estimate },
-		{ a->vfs_refresh, FN(nothing) },
-		{ a->is_reachable_v2, reachable_v2 },
-		{ a->is_connected, connected },
-	};
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	size_t n;
-
-	/* Once: another thread's interface may be at work with them. */
-	pthread_mutex_lock(&lock);
-	if (!ops[0]) {
-		for (n = 0; n < IVU_INTERNAL_OPS_MAX; n++)
-			ops[n] = FN(unsupported);
-		for (n = 0; n < sizeof(known) / sizeof(known[0]); n++)
-			if (known[n].at >= 0)
-				ops[known[n].at] = known[n].function;
-	}
-	pthread_mutex_unlock(&lock);
-}
-
 static void fill_ops(struct ivu_iface_ops *ops)
 {
-	void **all = (void **) (void *) ops;
-	size_t n;
-
-	for (n = 0; n < sizeof(*ops) / sizeof(void *); n++)
-		all[n] = FN(unsupported);
+	ivu_iface_ops_fill(ops);
 	ivu_ep_ops(ops);
 	ops->iface_flush = iface_flush;
 	ops->iface_fence = iface_fence;
 	ops->progress_enable = ivu_uct.progress_enable;
-	*(void **) &ops->progress_disable = FN(ivu_uct.progress_disable);
+	*(void **) &ops->progress_disable = IVU_FN(ivu_uct.progress_disable);
 	ops->iface_progress = iface_progress;
 	ops->event_fd_get = event_fd_get;
 	ops->event_arm = event_arm;
 	ops->iface_close = iface_close;
-	*(void **) &ops->iface_query = FN(iface_query);
+	*(void **) &ops->iface_query = IVU_FN(iface_query);
 	ops->get_device_address = get_device_address;
 	ops->get_address = get_address;
 	ops->is_reachable = is_reachable;
-	ivu_internal_ops(internal_ops, FN(estimate_perf), FN(is_reachable_v2), FN(is_connected));
 }
 
 static int find_provider(struct dl_phdr_info *info, size_t size, void *arg)
@@ -444,31 +368,21 @@ failed:
 	return false;
 }
 
-ivu_status ivu_iface_open(struct ivu_memory *md, void *worker, const void *params, const void *config,
-			  struct ivu_iface **iface)
+static ivu_status iface_open(struct ivu_md *md, void *worker, const void *params, const void *config, void **iface)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct ivs_region *region = ivs_entry(md, struct ivu_memory, md)->region;
 	struct ivu_iface_ops ops;
 	struct ivu_iface *i;
-	int count = 1;
 	ivu_status status;
-	void *memory;
 
-	if (posix_memalign(&memory, 64, sizeof(*i)))
-		return IVU_ERR_NO_MEMORY;
-	i = memset(memory, 0, sizeof(*i));
 	fill_ops(&ops);
-	status = ivu_uct.iface_init(i, ivu_uct.iface_class, &count, &ops, internal_ops, &md->md, worker, params, config);
-	if (status != IVU_OK) {
-		ivu_uct.class_cleanup(ivu_uct.iface_class, i, count);
-		free(i);
+	status = ivu_iface_new(sizeof(*i), &ops, md, worker, params, config, iface);
+	if (status != IVU_OK)
 		return status;
-	}
-	pthread_once(&once, watch_forks);
+	i = *iface;
 	i->forks = ivu_forks;
 	i->timer = -1;
-	i->estimated = IVU_OPERATION_NONE;
-	i->domain.region = md->region;
+	i->domain.region = region;
 	i->domain.wake = -1;
 	i->ep.domain = &i->domain;
 	i->ep.doorbell = IVS_NO_DOORBELL;
@@ -478,8 +392,12 @@ ivu_status ivu_iface_open(struct ivu_memory *md, void *worker, const void *param
 	if (provider_goes_first())
 		ivu_log(IVU_LOG_INFO, "the libfabric provider is in this process: UCX leaves the region to it");
 	else if (!join(i))
-		ivu_log(IVU_LOG_WARN, "there is no slot for this worker in region %s: it uses other transports",
-			md->region->path);
-	*iface = i;
+		ivu_log(IVU_LOG_WARN, "there is no slot for this worker in region %s: it uses other transports", region->path);
 	return IVU_OK;
+}
+
+void ivu_iface_transport(struct ivu_transport *t)
+{
+	t->tl.iface_open = IVU_FN(iface_open);
+	t->is_connected = IVU_FN(is_connected);
 }

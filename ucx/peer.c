@@ -2,12 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/times.h"
 #include "abi/log.h"
+#include "abi/uct.h"
+#include "base/times.h"
+#include "peer.h"
 #include "proto/proto.h"
 #include "region/region.h"
 #include "ring/ring.h"
-#include "ucx.h"
 
 const uint8_t ivs_protocol = NM_PROTOCOL_UCX;
 
@@ -152,6 +153,15 @@ bool ivu_peer_put_done(struct ivu_peer *peer)
 	return true;
 }
 
+/* Ends a completion, or counts it. */
+static void complete(struct ivu_completion *comp, ivu_status status)
+{
+	if (status != IVU_OK && comp->status == IVU_OK)
+		comp->status = status;
+	if (!--comp->count)
+		comp->func(comp);
+}
+
 /* Ends the flushes whose puts are done; status: why all end. */
 static void end_flushes(struct ivu_peer *peer, bool all, ivu_status status)
 {
@@ -165,7 +175,7 @@ static void end_flushes(struct ivu_peer *peer, bool all, ivu_status status)
 			break;
 		ivs_list_del(&f->link);
 		free(f);
-		ivu_complete(comp, status);
+		complete(comp, status);
 	}
 }
 
@@ -218,6 +228,14 @@ static void unhot(struct ivs_peer *p)
 			break;
 		}
 	p->hot = false;
+}
+
+void ivu_ep_fail(struct ivu_ep *e)
+{
+	if (e->failed)
+		return;
+	e->failed = true;
+	ivu_uct.handle_ep_err(e->iface, e, IVU_ERR_ENDPOINT_TIMEOUT);
 }
 
 void ivs_peer_dead(struct ivs_peer *p, int err)

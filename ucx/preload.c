@@ -18,8 +18,9 @@
 
 #include "abi/abi.h"
 #include "abi/log.h"
+#include "abi/uct.h"
 #include "region/discovery.h"
-#include "ucx.h"
+#include "register.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -68,7 +69,7 @@ static void offer(void *library, void *query)
 		ivu_report("%s: %s (%u.%u.%u): the region is not used", info.dli_fname, wrong, major, minor, release);
 		goto out;
 	}
-	ivu_component_register();
+	ivu_register();
 	ivu_report("UCX %u.%u.%u, %s: it has the transport ivshmem", major, minor, release, info.dli_fname);
 out:
 	pthread_mutex_unlock(&lock);

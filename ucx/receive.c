@@ -2,10 +2,11 @@
 #include <string.h>
 
 #include "abi/log.h"
+#include "memory.h"
+#include "object.h"
 #include "object/upcall.h"
 #include "ring/nontemporal.h"
 #include "ring/ring.h"
-#include "ucx.h"
 
 static void broken(struct ivs_peer *p, const char *what)
 {
@@ -31,7 +32,7 @@ static uint8_t *packed(struct ivs_peer *p, const uint8_t *message, size_t most, 
 
 static inline void call(struct ivu_iface *i, uint8_t op, const void *data, size_t len)
 {
-	const struct ivu_am_handler *h = &i->base.am[op - IVU_OP_AM];
+	const struct ivu_am_handler *h = &i->shown.base.am[op - IVU_OP_AM];
 
 	i->came++;
 	/* It keeps nothing: without a flag of UCX's the data is its own only until it returns. */
@@ -108,7 +109,7 @@ static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p
 /* A write to memory of ours. Returns what is wrong with it, or NULL. */
 static const char *__attribute__((noinline)) put(struct ivu_iface *i, struct ivs_peer *p, uint8_t flags, size_t len)
 {
-	struct ivu_memory *m = ivs_entry(i->base.md, struct ivu_memory, md);
+	struct ivu_memory *m = ivs_entry(i->shown.base.md, struct ivu_memory, md);
 	uint64_t words[(IVS_INLINE_MAX + 7) / 8], begin = 0;
 	const uint8_t *message = (const uint8_t *) words, *payload;
 	struct ivs_bounce ref;

@@ -12,6 +12,11 @@
 
 #include <nearmetal/fabric.h>
 
+#include "atomic.h"
+#include "base.h"
+#include "base/list.h"
+#include "memory.h"
+#include "message.h"
 #include "region/region.h"
 #include "ring/copy.h"
 #include "window.h"
@@ -35,36 +40,14 @@ struct window {
 };
 
 struct window_iface {
-	struct ivu_base_iface base;	/* first, as UCX has it */
+	struct ivu_iface_base shown;	/* first, as UCX has it */
 	struct ivs_region *region;
-	int		estimated;	/* the operation that UCX asks about, 0: none */
 };
 
 /* As UCX has it, with nothing more. */
 struct window_ep {
 	struct window_iface *iface;
 };
-
-static struct ivu_component component = { .name = IVU_WINDOW_NAME };
-static struct ivu_tl tl = { .name = IVU_WINDOW_NAME };
-static void *md_ops[IVU_MD_OPS_MAX];
-static void *internal_ops[IVU_INTERNAL_OPS_MAX];
-
-static ivu_status unsupported(void)
-{
-	return IVU_ERR_UNSUPPORTED;
-}
-
-static void nothing(void)
-{
-}
-
-static ivu_status md_open(void *comp, const char *name, const void *config, struct ivu_md **md)
-{
-	(void) name;
-	(void) config;
-	return ivu_memory_open(comp, md_ops, md);
-}
 
 /*
  * From 1.19 on UCX reads by the lanes of a rendezvous only. A lane is one of these if its transport reads or writes
@@ -82,8 +65,7 @@ static bool by_model(void)
 
 static ivu_status md_query(struct ivu_md *md, uint8_t *attr)
 {
-	(void) md;
-	ivu_memory_query(attr, IVU_WINDOW_NAME, IVU_MD_FLAG_ALLOC | IVU_MD_FLAG_NEED_RKEY, sizeof(struct packed_key));
+	ivu_memory_query(md, attr, IVU_MD_FLAG_ALLOC | IVU_MD_FLAG_NEED_RKEY, sizeof(struct packed_key));
 	if (by_model())
 		ivu_memory_names(attr);
 	return IVU_OK;
@@ -159,32 +141,20 @@ static ivu_status mem_free(struct ivu_md *md, void *memh)
 	return IVU_OK;
 }
 
-static ivu_status mkey_pack(struct ivu_md *md, void *memh, const void *params, void *buffer)
+static void pack(const void *memh, void *buffer)
 {
 	const struct window *w = memh;
 
-	(void) md;
-	(void) params;
 	memcpy(buffer, &w->key, sizeof(w->key));
-	return IVU_OK;
 }
 
-static ivu_status mkey_pack_range(struct ivu_md *md, void *memh, void *address, size_t length, const void *params,
-				  void *buffer)
-{
-	(void) address;
-	(void) length;
-	return mkey_pack(md, memh, params, buffer);
-}
-
-static ivu_status rkey_unpack(void *comp, const void *buffer, uintptr_t *rkey, void **handle)
+static ivu_status unpack(const void *buffer, uintptr_t *rkey)
 {
 	const struct nm_layout_geometry *g;
 	struct packed_key key;
 	struct ivs_region *r;
 	struct ivu_opened *o;
 
-	(void) comp;
 	memcpy(&key, buffer, sizeof(key));
 	ivu_base_init();
 	if (ivs_region_get(&r))
@@ -208,15 +178,7 @@ static ivu_status rkey_unpack(void *comp, const void *buffer, uintptr_t *rkey, v
 	o->owner = &r->slots[key.slot].owner;
 	o->is = NM_SLOT_OWNER(key.epoch, NM_SLOT_LIVE);
 	*rkey = (uintptr_t) o;
-	*handle = NULL;
 	return IVU_OK;
-}
-
-static ivu_status rkey_unpack_params(void *comp, const void *buffer, const void *params, uintptr_t *rkey,
-				     void **handle)
-{
-	(void) params;
-	return rkey_unpack(comp, buffer, rkey, handle);
 }
 
 static ivu_status rkey_release(void *comp, uintptr_t rkey, void *handle)
@@ -377,7 +339,7 @@ static ivu_status iface_query(struct window_iface *i, struct ivu_iface_attr *a)
 	 * A write by ivshmem has two copies, and waits for the owner, and memory of the region can be written by it, too. UCX
 	 * leaves a lane out that has less than a quarter of another one's bandwidth.
 	 */
-	switch (i->estimated) {
+	switch (i->shown.estimated) {
 	case IVU_OPERATION_PUT_ZCOPY:
 	case IVU_OPERATION_GET_ZCOPY:
 		/*
@@ -399,18 +361,6 @@ static ivu_status iface_query(struct window_iface *i, struct ivu_iface_attr *a)
 	a->max_num_eps = SIZE_MAX;
 	a->dev_num_paths = 1;
 	return IVU_OK;
-}
-
-static ivu_status estimate_perf(struct window_iface *i, struct ivu_perf *perf)
-{
-	ivu_status (*theirs)(struct window_iface *i, struct ivu_perf *perf);
-	ivu_status status;
-
-	*(void **) &theirs = ivu_uct.estimate_perf;
-	i->estimated = perf->field_mask & IVU_PERF_OPERATION ? perf->operation : 0;
-	status = theirs(i, perf);
-	i->estimated = 0;
-	return status;
 }
 
 static ivu_status get_device_address(struct window_iface *i, void *addr)
@@ -439,15 +389,11 @@ static int is_reachable(struct window_iface *i, const void *dev_addr, const void
 	return region == i->region->id && format == WINDOW_FORMAT;
 }
 
-static int is_reachable_v2(struct window_iface *i, const struct ivu_reachable_params *p)
-{
-	return p->field_mask & IVU_REACHABLE_DEVICE_ADDR && p->device_addr &&
-	       is_reachable(i, p->device_addr, p->field_mask & IVU_REACHABLE_IFACE_ADDR ? p->iface_addr : NULL);
-}
-
+/* What reaches the other's interface is connected to it. */
 static int is_connected(struct window_ep *e, const struct ivu_reachable_params *p)
 {
-	return is_reachable_v2(e->iface, p);
+	return p->field_mask & IVU_REACHABLE_DEVICE_ADDR && p->device_addr &&
+	       is_reachable(e->iface, p->device_addr, p->field_mask & IVU_REACHABLE_IFACE_ADDR ? p->iface_addr : NULL);
 }
 
 static unsigned int iface_progress(struct window_iface *i)
@@ -462,91 +408,61 @@ static void iface_close(struct window_iface *i)
 	free(i);
 }
 
-#define FN(function) ((void *) (uintptr_t) (function))
-
 static void fill_ops(struct ivu_iface_ops *ops)
 {
-	void **all = (void **) (void *) ops;
-	size_t n;
-
-	for (n = 0; n < sizeof(*ops) / sizeof(void *); n++)
-		all[n] = FN(unsupported);
-	ops->put_short = FN(put_short);
-	ops->put_bcopy = FN(put_bcopy);
-	ops->get_bcopy = FN(get_bcopy);
+	ivu_iface_ops_fill(ops);
+	ops->put_short = IVU_FN(put_short);
+	ops->put_bcopy = IVU_FN(put_bcopy);
+	ops->get_bcopy = IVU_FN(get_bcopy);
 	ops->put_zcopy = put_zcopy;
-	ops->get_zcopy = FN(get_zcopy);
+	ops->get_zcopy = IVU_FN(get_zcopy);
 	ivu_atomic_ops(ops);
-	*(void **) &ops->pending_add = FN(pending_add);
-	*(void **) &ops->pending_purge = FN(nothing);
-	*(void **) &ops->ep_flush = *(void **) &ops->ep_fence = FN(flush);
-	*(void **) &ops->ep_create = FN(ep_create);
-	*(void **) &ops->ep_destroy = FN(free);
-	*(void **) &ops->iface_flush = *(void **) &ops->iface_fence = FN(flush);
+	*(void **) &ops->pending_add = IVU_FN(pending_add);
+	*(void **) &ops->pending_purge = IVU_FN(ivu_nothing);
+	*(void **) &ops->ep_flush = *(void **) &ops->ep_fence = IVU_FN(flush);
+	*(void **) &ops->ep_create = IVU_FN(ep_create);
+	*(void **) &ops->ep_destroy = IVU_FN(free);
+	*(void **) &ops->iface_flush = *(void **) &ops->iface_fence = IVU_FN(flush);
 	/* It takes no time of the worker's progress. */
-	ops->progress_enable = ops->progress_disable = FN(nothing);
-	*(void **) &ops->iface_progress = FN(iface_progress);
-	*(void **) &ops->iface_close = FN(iface_close);
-	*(void **) &ops->iface_query = FN(iface_query);
-	*(void **) &ops->get_device_address = FN(get_device_address);
-	*(void **) &ops->get_address = FN(get_address);
-	*(void **) &ops->is_reachable = FN(is_reachable);
-	ivu_internal_ops(internal_ops, FN(estimate_perf), FN(is_reachable_v2), FN(is_connected));
-}
-
-/* A device of its own: UCX takes one transport of a device for its lanes. */
-static ivu_status query_devices(struct ivu_md *md, struct ivu_tl_device **devices, unsigned int *count)
-{
-	(void) md;
-	return ivu_device(IVU_WINDOW_DEVICE, devices, count);
+	ops->progress_enable = ops->progress_disable = IVU_FN(ivu_nothing);
+	*(void **) &ops->iface_progress = IVU_FN(iface_progress);
+	*(void **) &ops->iface_close = IVU_FN(iface_close);
+	*(void **) &ops->iface_query = IVU_FN(iface_query);
+	*(void **) &ops->get_device_address = IVU_FN(get_device_address);
+	*(void **) &ops->get_address = IVU_FN(get_address);
+	*(void **) &ops->is_reachable = IVU_FN(is_reachable);
 }
 
 static ivu_status iface_open(struct ivu_md *md, void *worker, const void *params, const void *config, void **iface)
 {
 	struct ivu_iface_ops ops;
-	struct window_iface *i;
-	int count = 1;
 	ivu_status status;
-	void *memory;
 
-	*iface = NULL;
-	if (posix_memalign(&memory, 64, sizeof(*i)))
-		return IVU_ERR_NO_MEMORY;
-	i = memset(memory, 0, sizeof(*i));
-	i->region = ivs_entry(md, struct ivu_memory, md)->region;
 	fill_ops(&ops);
-	status = ivu_uct.iface_init(i, ivu_uct.iface_class, &count, &ops, internal_ops, md, worker, params, config);
-	if (status != IVU_OK) {
-		ivu_uct.class_cleanup(ivu_uct.iface_class, i, count);
-		free(i);
-		return status;
-	}
-	*iface = i;
-	return IVU_OK;
+	status = ivu_iface_new(sizeof(struct window_iface), &ops, md, worker, params, config, iface);
+	if (status == IVU_OK)
+		((struct window_iface *) *iface)->region = ivs_entry(md, struct ivu_memory, md)->region;
+	return status;
 }
 
-void ivu_window_register(void)
+/*
+ * 1.16 to 1.18 read by the lanes of a rendezvous as well, and take none of a domain that does not register memory. One that
+ * did so would be asked to register all that is sent.
+ */
+bool ivu_window_usable(void)
 {
-	const struct ivu_abi *a = &ivu_uct.abi;
+	return ivu_uct.minor <= IVU_MINOR_WINDOW || ivu_uct.minor >= IVU_MINOR_WINDOW_AGAIN;
+}
 
-	/*
-	 * 1.16 to 1.18 read by the lanes of a rendezvous as well, and take none of a domain that does not register memory. One that
-	 * did so would be asked to register all that is sent.
-	 */
-	if (ivu_uct.minor > IVU_MINOR_WINDOW && ivu_uct.minor < IVU_MINOR_WINDOW_AGAIN)
-		return;
-	ivu_md_ops(md_ops);
-	md_ops[1] = FN(md_query);
-	md_ops[2] = a->alloc_has_device ? FN(mem_alloc_device) : FN(mem_alloc);
-	md_ops[3] = FN(mem_free);
-	md_ops[a->mkey_pack] = a->pack_has_range ? FN(mkey_pack_range) : FN(mkey_pack);
-	component.md_open = FN(md_open);
-	component.rkey_unpack = a->unpack_has_params ? FN(rkey_unpack_params) : FN(rkey_unpack);
-	component.rkey_ptr = FN(unsupported);
-	component.rkey_release = FN(rkey_release);
-	tl.query_devices = FN(query_devices);
-	tl.iface_open = FN(iface_open);
-	ivu_component_add(&component, &tl, FN(rkey_compare),
-			  &(struct ivu_config_names) { IVU_WINDOW_NAME " memory domain", "IVSHMEM_M_MD_",
-						       IVU_WINDOW_NAME " transport", "IVSHMEM_M_" });
+void ivu_window_transport(struct ivu_transport *t)
+{
+	t->md_ops[IVU_MD_QUERY] = IVU_FN(md_query);
+	t->md_ops[IVU_MD_MEM_ALLOC] = ivu_uct.abi.alloc_has_device ? IVU_FN(mem_alloc_device) : IVU_FN(mem_alloc);
+	t->md_ops[IVU_MD_MEM_FREE] = IVU_FN(mem_free);
+	t->component.rkey_release = IVU_FN(rkey_release);
+	t->pack = pack;
+	t->unpack = unpack;
+	t->rkey_compare = IVU_FN(rkey_compare);
+	t->tl.iface_open = IVU_FN(iface_open);
+	t->is_connected = IVU_FN(is_connected);
 }

@@ -1,30 +1,12 @@
-/* Memory of the region for the programs (window.c), as its operations have it: a peer's key that was unpacked and checked. */
+/* Memory of the region for the programs: a transport of its own. */
 #ifndef IVU_WINDOW_H
 #define IVU_WINDOW_H
 
-#include "ucx.h"
+#include "abi/ops.h"
 
-struct ivu_opened {
-	struct ivs_region *region;
-	uint8_t		*at;		/* where the memory is here */
-	uint64_t	addr, len;	/* of the memory, as its owner has it */
-	const uint64_t	*owner;		/* of the slot: it says whose the memory is now, */
-	uint64_t	is;		/* and what it said when the key was packed */
-};
-
-/* Where len bytes at a peer's address are here. NULL: they are not of that memory, or its owner has left. */
-static inline uint8_t *ivu_place(uintptr_t rkey, uint64_t addr, size_t len)
-{
-	const struct ivu_opened *o = (const struct ivu_opened *) rkey;
-
-	if (addr < o->addr || addr - o->addr > o->len || len > o->len - (addr - o->addr) ||
-	    __atomic_load_n(o->owner, __ATOMIC_RELAXED) != o->is)
-		return NULL;
-	return o->at + (addr - o->addr);
-}
-
-/* atomic.c: the atomics of that memory, and what of them an interface states. */
-void ivu_atomic_ops(struct ivu_iface_ops *ops);
-void ivu_atomic_query(struct ivu_iface_attr *attr);
+/* Can this process's UCX use it? Some versions take none of such memory. */
+bool ivu_window_usable(void);
+/* Sets the transport's functions, and those of its memory domain. */
+void ivu_window_transport(struct ivu_transport *t);
 
 #endif /* IVU_WINDOW_H */

@@ -27,6 +27,7 @@ func main() {
 		func() ([]string, error) { return links(".") },
 		subjects, direct, thirdParty,
 		func() ([]string, error) { return includes(".") },
+		func() ([]string, error) { return includesUCX(".") },
 		func() ([]string, error) { return packages(".") },
 		func() ([]string, error) { return sizes(".") },
 	} {

@@ -97,6 +97,10 @@ struct ivu_md {
 };
 
 #define IVU_MD_OPS_MAX		12
+
+/* Places of a memory domain's functions in its list (uct_md_ops_t): those that are the same in all versions. */
+enum { IVU_MD_CLOSE, IVU_MD_QUERY, IVU_MD_MEM_ALLOC, IVU_MD_MEM_FREE, IVU_MD_MEM_REG = 5, IVU_MD_MEM_DEREG };
+
 #define IVU_INTERNAL_OPS_MAX	10
 
 #define IVU_MD_FLAG_ALLOC	(1U << 0)
@@ -310,9 +314,9 @@ struct ivu_abi {
 	size_t		md_config, cm_config, tl_list, list, flags, rkey_compare, md_vfs_init;
 	/* offsets in a transport */
 	size_t		tl_entry_list;
-	/* numbers of functions of a memory domain */
+	/* places of more of a memory domain's functions */
 	int		mkey_pack, mem_attach;
-	/* numbers of internal functions of an interface */
+	/* places of internal functions of an interface */
 	int		query_v2, estimate_perf, vfs_refresh, ep_query, ep_invalidate, connect_to_ep_v2,
 			is_reachable_v2, is_connected, device_ep, mem_element_pack, put_sgl;
 	/* offsets in the answer to a query of a memory domain */

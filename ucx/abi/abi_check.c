@@ -223,12 +223,12 @@ static bool alloc_has_device(uct_md_ops_t *ops)
 static void functions(const struct ivu_abi *a)
 {
 	SAME(a->alloc_has_device, alloc_has_device(NULL));
-	SAME(0, INDEX(uct_md_ops_t, close));
-	SAME(1, INDEX(uct_md_ops_t, query));
-	SAME(2, INDEX(uct_md_ops_t, mem_alloc));
-	SAME(3, INDEX(uct_md_ops_t, mem_free));
-	SAME(5, INDEX(uct_md_ops_t, mem_reg));
-	SAME(6, INDEX(uct_md_ops_t, mem_dereg));
+	SAME(IVU_MD_CLOSE, INDEX(uct_md_ops_t, close));
+	SAME(IVU_MD_QUERY, INDEX(uct_md_ops_t, query));
+	SAME(IVU_MD_MEM_ALLOC, INDEX(uct_md_ops_t, mem_alloc));
+	SAME(IVU_MD_MEM_FREE, INDEX(uct_md_ops_t, mem_free));
+	SAME(IVU_MD_MEM_REG, INDEX(uct_md_ops_t, mem_reg));
+	SAME(IVU_MD_MEM_DEREG, INDEX(uct_md_ops_t, mem_dereg));
 	SAME(a->mkey_pack, INDEX(uct_md_ops_t, mkey_pack));
 #if M >= 14
 	SAME(a->mem_attach, INDEX(uct_md_ops_t, mem_attach));

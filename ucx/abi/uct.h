@@ -33,9 +33,6 @@ extern struct ivu_uct ivu_uct;
  */
 const char *ivu_uct_open(void *handle, unsigned int major, unsigned int minor);
 
-/* component.c: shows the transport to that UCX. Once a process. */
-void ivu_component_register(void);
-
 /* Memory that UCX frees, zeros; NULL: there is none. */
 void *ivu_uct_calloc(size_t bytes);
 

@@ -12,7 +12,9 @@
 
 #include "../../fabric/ring/eager_send.h"
 #include "../../fabric/ring/ring.h"
-#include "../ucx.h"
+#include "../memory.h"
+#include "../object.h"
+#include "../register.h"
 
 #define REGION_BYTES	(2 << 20)
 #define WINDOW		65536
@@ -38,6 +40,7 @@ static uint64_t take(struct input *in, size_t bytes)
 }
 
 static struct ivu_component *component;
+static struct ivu_tl *transport;
 static struct ivu_iface *receiver, *sender;
 static struct ivu_md *md;
 static struct ivu_ep *ep;
@@ -55,8 +58,8 @@ static void on_component(void *c)
 
 static void on_transport(void *c, void *tl)
 {
-	(void) c;
-	(void) tl;
+	if (c == component)
+		transport = tl;
 }
 
 static ivu_status on_message(void *arg, void *data, size_t length, unsigned int flags)
@@ -138,7 +141,7 @@ static void begin(void)
 	ivu_uct.progress_disable = on_disable;
 	ivu_uct.handle_ep_err = on_error;
 	ivu_base_init();
-	ivu_component_register();
+	ivu_register();
 	window = mmap(NULL, WINDOW + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	MUST(window != MAP_FAILED);
 	window += PAGE;
@@ -149,24 +152,28 @@ static uint64_t open_all(void)
 {
 	ivu_status (*md_open)(void *c, const char *name, const void *config, struct ivu_md **md);
 	ivu_status (*mem_reg)(struct ivu_md *m, void *address, size_t len, const void *params, void **memh);
+	ivu_status (*iface_open)(struct ivu_md *m, void *worker, const void *params, const void *config, void **iface);
 	struct ivu_device_addr device;
 	struct ivu_iface_addr address;
 	struct ivu_ep_params params;
-	void *memh;
+	void *memh, *iface;
 
 	/* Zeros behind the header: a region that nobody has used yet. */
 	MUST(!ftruncate(file, PAGE) && !ftruncate(file, REGION_BYTES));
 	*(void **) &md_open = component->md_open;
 	MUST(md_open(component, IVU_NAME, NULL, &md) == IVU_OK);
-	*(void **) &mem_reg = md->ops[5];
+	*(void **) &mem_reg = md->ops[IVU_MD_MEM_REG];
 	MUST(mem_reg(md, window, WINDOW, NULL, &memh) == IVU_OK);
-	MUST(ivu_iface_open(ivs_entry(md, struct ivu_memory, md), NULL, NULL, NULL, &receiver) == IVU_OK);
-	MUST(ivu_iface_open(ivs_entry(md, struct ivu_memory, md), NULL, NULL, NULL, &sender) == IVU_OK);
-	receiver->base.ops.get_device_address(receiver, &device);
-	receiver->base.ops.get_address(receiver, &address);
+	*(void **) &iface_open = transport->iface_open;
+	MUST(iface_open(md, NULL, NULL, NULL, &iface) == IVU_OK);
+	receiver = iface;
+	MUST(iface_open(md, NULL, NULL, NULL, &iface) == IVU_OK);
+	sender = iface;
+	receiver->shown.base.ops.get_device_address(receiver, &device);
+	receiver->shown.base.ops.get_address(receiver, &address);
 	params = (struct ivu_ep_params) { .iface = sender, .dev_addr = &device, .iface_addr = &address };
-	MUST(sender->base.ops.ep_create(&params, &ep) == IVU_OK);
-	MUST(sender->base.ops.am_short(ep, 3, 1, window, 8) == IVU_OK);
+	MUST(sender->shown.base.ops.ep_create(&params, &ep) == IVU_OK);
+	MUST(sender->shown.base.ops.am_short(ep, 3, 1, window, 8) == IVU_OK);
 	return ((struct ivu_mem *) memh)->key;
 }
 
@@ -174,10 +181,10 @@ static void close_all(void)
 {
 	void (*md_close)(struct ivu_md *m);
 
-	sender->base.ops.ep_destroy(ep);
-	sender->base.ops.iface_close(sender);
-	receiver->base.ops.iface_close(receiver);
-	*(void **) &md_close = md->ops[0];
+	sender->shown.base.ops.ep_destroy(ep);
+	sender->shown.base.ops.iface_close(sender);
+	receiver->shown.base.ops.iface_close(receiver);
+	*(void **) &md_close = md->ops[IVU_MD_CLOSE];
 	md_close(md);
 }
 
@@ -252,20 +259,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 		case 1:
 			iov = (struct ivu_iov) { .buffer = window, .length = take(&in, 2) % 20000 };
-			sender->base.ops.put_zcopy(ep, &iov, 1, (uintptr_t) window + take(&in, 2), key, NULL);
+			sender->shown.base.ops.put_zcopy(ep, &iov, 1, (uintptr_t) window + take(&in, 2), key, NULL);
 			break;
 		case 2:
 		case 3:
 			for (i = 0; i < 80; i++)
-				receiver->base.ops.iface_progress(receiver);
+				receiver->shown.base.ops.iface_progress(receiver);
 			break;
 		default:
 			forge(&in, key);
 		}
 	}
 	for (i = 0; i < 200; i++)
-		receiver->base.ops.iface_progress(receiver);
-	sender->base.ops.iface_progress(sender);
+		receiver->shown.base.ops.iface_progress(receiver);
+	sender->shown.base.ops.iface_progress(sender);
 	close_all();
 	return 0;
 }
