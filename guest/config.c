@@ -62,7 +62,7 @@ static bool take_mount(struct mount_config *m, const char *tag, const char *msiz
 {
 	uint64_t n;
 
-	if (!take_name(m->tag, sizeof m->tag, tag))
+	if (!take_name(m->tag, sizeof(m->tag), tag))
 		return false;
 	m->msize = 0;
 	if (!strcmp(msize, "virtiofs"))
@@ -108,7 +108,7 @@ static bool take_link(struct config *c, char **w)
 	struct link_config l = {0};
 	uint64_t n;
 
-	if (c->nlinks == LINKS_MAX || !take_name(l.name, sizeof l.name, w[0]) ||
+	if (c->nlinks == LINKS_MAX || !take_name(l.name, sizeof(l.name), w[0]) ||
 	    !take_mac(l.mac, w[1]) || !take_prefix(&l.addr, &l.mask, w[2]))
 		return false;
 	if (!parse_number(w[3], 65535, &n) || (n && n < 576))
@@ -116,7 +116,7 @@ static bool take_link(struct config *c, char **w)
 	l.mtu = n;
 	if (strcmp(w[4], "-") && inet_pton(AF_INET, w[4], &l.gateway) != 1)
 		return false;
-	c->links = grow(c->links, c->nlinks, sizeof *c->links);
+	c->links = grow(c->links, c->nlinks, sizeof(*c->links));
 	c->links[c->nlinks++] = l;
 	return true;
 }
@@ -127,7 +127,7 @@ static bool take_host(struct config *c, char *line)
 	uint8_t addr[16];
 	int names = 0;
 
-	if (c->nhosts == HOSTS_MAX || strlen(line) >= sizeof copy)
+	if (c->nhosts == HOSTS_MAX || strlen(line) >= sizeof(copy))
 		return false;
 	strcpy(copy, line);
 	w = strtok_r(copy, " ", &save);
@@ -140,7 +140,7 @@ static bool take_host(struct config *c, char *line)
 	}
 	if (!names)
 		return false;
-	c->hosts = grow(c->hosts, c->nhosts, sizeof *c->hosts);
+	c->hosts = grow(c->hosts, c->nhosts, sizeof(*c->hosts));
 	c->hosts[c->nhosts++] = line;
 	return true;
 }
@@ -166,10 +166,10 @@ static bool take_rdma(struct config *c, char **w)
 {
 	struct rdma_config r = {0};
 
-	if (c->nrdmas == RDMAS_MAX || !take_name(r.name, sizeof r.name, w[0]) ||
-	    !take_name(r.net, sizeof r.net, w[1]))
+	if (c->nrdmas == RDMAS_MAX || !take_name(r.name, sizeof(r.name), w[0]) ||
+	    !take_name(r.net, sizeof(r.net), w[1]))
 		return false;
-	c->rdmas = grow(c->rdmas, c->nrdmas, sizeof *c->rdmas);
+	c->rdmas = grow(c->rdmas, c->nrdmas, sizeof(*c->rdmas));
 	c->rdmas[c->nrdmas++] = r;
 	return true;
 }
@@ -198,7 +198,7 @@ static bool take_function(struct config *c, char **w)
 	if ((!f.net && !f.rdma && strcmp(w[3], "none")) || !parse_number(w[4], 65535, &mtu) || (mtu && mtu < 576))
 		return false;
 	f.mtu = mtu;
-	c->functions = grow(c->functions, c->nfunctions, sizeof *c->functions);
+	c->functions = grow(c->functions, c->nfunctions, sizeof(*c->functions));
 	c->functions[c->nfunctions++] = f;
 	return true;
 }
@@ -227,7 +227,7 @@ static bool take_share(struct config *c, char *rest)
 		return false;
 	m.read_only = w[2][1] == 'o';
 	m.target = w[3];
-	c->shares = grow(c->shares, c->nshares, sizeof *c->shares);
+	c->shares = grow(c->shares, c->nshares, sizeof(*c->shares));
 	c->shares[c->nshares++] = m;
 	return true;
 }
@@ -236,7 +236,7 @@ static bool take_peer(struct config *c, const char *name)
 {
 	if (c->npeers == HOSTS_MAX || !name_valid(name, NAME_SIZE))
 		return false;
-	c->peers = grow(c->peers, c->npeers, sizeof *c->peers);
+	c->peers = grow(c->peers, c->npeers, sizeof(*c->peers));
 	c->peers[c->npeers++] = name;
 	return true;
 }
@@ -249,9 +249,9 @@ static bool take_line(struct config *c, const char *key, char *rest)
 	if (!strcmp(key, "version"))
 		return !strcmp(rest, "1");
 	if (!strcmp(key, "name"))
-		return take_name(c->name, sizeof c->name, rest);
+		return take_name(c->name, sizeof(c->name), rest);
 	if (!strcmp(key, "hostname"))
-		return take_name(c->host_name, sizeof c->host_name, rest);
+		return take_name(c->host_name, sizeof(c->host_name), rest);
 	if (!strcmp(key, "peer"))
 		return take_peer(c, rest);
 	if (!strcmp(key, "index")) {
@@ -352,13 +352,13 @@ void config_print(const struct config *c)
 		printf("share %s %s %s %s\n", c->shares[i].tag, how(&c->shares[i], msize),
 		       c->shares[i].read_only ? "ro" : "rw", c->shares[i].target);
 	if (c->max_inodes)
-		printf("inodes %llu\n", (unsigned long long)c->max_inodes);
+		printf("inodes %llu\n", (unsigned long long) c->max_inodes);
 	for (size_t i = 0; i < c->nlinks; i++) {
 		const struct link_config *l = &c->links[i];
 		const uint8_t *m = l->mac;
 
-		inet_ntop(AF_INET, &l->addr, addr, sizeof addr);
-		inet_ntop(AF_INET, &l->gateway, gateway, sizeof gateway);
+		inet_ntop(AF_INET, &l->addr, addr, sizeof(addr));
+		inet_ntop(AF_INET, &l->gateway, gateway, sizeof(gateway));
 		printf("link %s %02x:%02x:%02x:%02x:%02x:%02x %s/%d %u %s\n", l->name, m[0], m[1],
 		       m[2], m[3], m[4], m[5], addr, __builtin_popcount(l->mask), l->mtu,
 		       l->gateway ? gateway : "-");
@@ -368,7 +368,7 @@ void config_print(const struct config *c)
 	if (*c->host_name)
 		printf("hostname %s\n", c->host_name);
 	if (c->region)
-		printf("region %s %llu %u %u\n", c->region_kind, (unsigned long long)c->region_size,
+		printf("region %s %llu %u %u\n", c->region_kind, (unsigned long long) c->region_size,
 		       c->region_uid, c->region_gid);
 	for (size_t i = 0; i < c->nrdmas; i++)
 		printf("rdma %s %s\n", c->rdmas[i].name, c->rdmas[i].net);
@@ -379,7 +379,7 @@ void config_print(const struct config *c)
 
 		printf("function %04x %04x ", f->vendor, f->device);
 		if (f->addr)
-			printf("%s/%d", inet_ntop(AF_INET, &f->addr, addr, sizeof addr), __builtin_popcount(f->mask));
+			printf("%s/%d", inet_ntop(AF_INET, &f->addr, addr, sizeof(addr)), __builtin_popcount(f->mask));
 		else
 			printf("-");
 		printf(" %s %u\n", makes, f->mtu);

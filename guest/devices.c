@@ -42,7 +42,7 @@ static void line_of(char *to, size_t size, bool word, const char *format, const 
 	int fd;
 	ssize_t n;
 
-	snprintf(path, sizeof path, format, a, b);
+	snprintf(path, sizeof(path), format, a, b);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = fd < 0 ? -1 : read(fd, to, size - 1);
 	if (fd >= 0)
@@ -89,14 +89,14 @@ static bool port_active(struct shown *s)
 	char state[32];
 
 	/* "4: ACTIVE" */
-	line_of(state, sizeof state, false, "/sys/class/infiniband/%s/%s", s->rdma, "ports/1/state");
-	snprintf(s->state, sizeof s->state, "%.15s", strchr(state, ' ') ? strchr(state, ' ') + 1 : state);
+	line_of(state, sizeof(state), false, "/sys/class/infiniband/%s/%s", s->rdma, "ports/1/state");
+	snprintf(s->state, sizeof(s->state), "%.15s", strchr(state, ' ') ? strchr(state, ' ') + 1 : state);
 	return !strcmp(s->state, "ACTIVE");
 }
 
 static bool link_up(struct shown *s)
 {
-	line_of(s->state, sizeof s->state, true, "/sys/class/net/%s/%s", s->net, "operstate");
+	line_of(s->state, sizeof(s->state), true, "/sys/class/net/%s/%s", s->net, "operstate");
 	return strcmp(s->state, "down") && strcmp(s->state, "dormant") && strcmp(s->state, "lowerlayerdown");
 }
 
@@ -104,26 +104,26 @@ static bool has_net(struct shown *s)
 {
 	char dir[128];
 
-	snprintf(dir, sizeof dir, "%s/%s/net", pci, s->pci);
-	return first_in(s->net, sizeof s->net, dir);
+	snprintf(dir, sizeof(dir), "%s/%s/net", pci, s->pci);
+	return first_in(s->net, sizeof(s->net), dir);
 }
 
 /* Finds the GID of RoCE v2 that follows from the address. */
 static bool roce_gid(struct shown *s)
 {
 	char want[48], file[64], text[48];
-	const uint8_t *a = (const uint8_t *)&s->addr;
+	const uint8_t *a = (const uint8_t *) &s->addr;
 
-	snprintf(want, sizeof want, "0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x", a[0], a[1], a[2], a[3]);
+	snprintf(want, sizeof(want), "0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x", a[0], a[1], a[2], a[3]);
 	for (unsigned i = 0; i < GIDS_MAX; i++) {
-		snprintf(file, sizeof file, "ports/1/gids/%u", i);
-		line_of(text, sizeof text, true, "/sys/class/infiniband/%s/%s", s->rdma, file);
+		snprintf(file, sizeof(file), "ports/1/gids/%u", i);
+		line_of(text, sizeof(text), true, "/sys/class/infiniband/%s/%s", s->rdma, file);
 		if (strcmp(text, want))
 			continue;
-		snprintf(file, sizeof file, "ports/1/gid_attrs/types/%u", i);
-		line_of(text, sizeof text, false, "/sys/class/infiniband/%s/%s", s->rdma, file);
+		snprintf(file, sizeof(file), "ports/1/gid_attrs/types/%u", i);
+		line_of(text, sizeof(text), false, "/sys/class/infiniband/%s/%s", s->rdma, file);
 		if (!strcmp(text, "RoCE v2")) {
-			snprintf(s->gid, sizeof s->gid, "%u", i);
+			snprintf(s->gid, sizeof(s->gid), "%u", i);
 			return true;
 		}
 	}
@@ -135,11 +135,11 @@ static bool roce_gid(struct shown *s)
 static void describe_rdma(struct shown *s)
 {
 	strcpy(s->port, "1");
-	line_of(s->guid, sizeof s->guid, true, "/sys/class/infiniband/%s/%s", s->rdma, "node_guid");
-	line_of(s->layer, sizeof s->layer, true, "/sys/class/infiniband/%s/%s", s->rdma, "ports/1/link_layer");
+	line_of(s->guid, sizeof(s->guid), true, "/sys/class/infiniband/%s/%s", s->rdma, "node_guid");
+	line_of(s->layer, sizeof(s->layer), true, "/sys/class/infiniband/%s/%s", s->rdma, "ports/1/link_layer");
 	poll_for(port_active, s, LINK_TIMEOUT);
 	if (!strcmp(s->layer, "InfiniBand"))
-		line_of(s->pkey, sizeof s->pkey, true, "/sys/class/infiniband/%s/%s", s->rdma, "ports/1/pkeys/0");
+		line_of(s->pkey, sizeof(s->pkey), true, "/sys/class/infiniband/%s/%s", s->rdma, "ports/1/pkeys/0");
 	else if (s->addr)
 		poll_for(roce_gid, s, GID_TIMEOUT);
 }
@@ -147,10 +147,10 @@ static void describe_rdma(struct shown *s)
 /* Fills in what the network interface s->net says of itself. */
 static void describe_net(struct shown *s)
 {
-	line_of(s->mac, sizeof s->mac, true, "/sys/class/net/%s/%s", s->net, "address");
-	line_of(s->mtu, sizeof s->mtu, true, "/sys/class/net/%s/%s", s->net, "mtu");
+	line_of(s->mac, sizeof(s->mac), true, "/sys/class/net/%s/%s", s->net, "address");
+	line_of(s->mtu, sizeof(s->mtu), true, "/sys/class/net/%s/%s", s->net, "mtu");
 	if (s->addr)
-		inet_ntop(AF_INET, &s->addr, s->ip, sizeof s->ip);
+		inet_ntop(AF_INET, &s->addr, s->ip, sizeof(s->ip));
 }
 
 static struct shown *add(const char *kind)
@@ -163,7 +163,7 @@ static struct shown *add(const char *kind)
 	*s = (struct shown){.pci = "-", .driver = "-", .net = "-", .mac = "-", .rdma = "-",
 			    .guid = "-", .state = "-", .ip = "-", .port = "-", .layer = "-", .gid = "-",
 			    .node = "-", .mtu = "-", .pkey = "-"};
-	snprintf(s->kind, sizeof s->kind, "%s", kind);
+	snprintf(s->kind, sizeof(s->kind), "%s", kind);
 	return s;
 }
 
@@ -175,10 +175,10 @@ static void soft_roce(const char *name, const char *net, uint32_t addr)
 
 	if (err)
 		die("%s: no soft RoCE on %s: %s", name, net, strerror(err));
-	snprintf(s->rdma, sizeof s->rdma, "%s", name);
-	snprintf(s->net, sizeof s->net, "%s", net);
+	snprintf(s->rdma, sizeof(s->rdma), "%s", name);
+	snprintf(s->net, sizeof(s->net), "%s", net);
 	strcpy(s->driver, "rdma_rxe");
-	line_of(s->node, sizeof s->node, true, "/sys/class/net/%s/%s", net, "device/numa_node");
+	line_of(s->node, sizeof(s->node), true, "/sys/class/net/%s/%s", net, "device/numa_node");
 	s->addr = addr;
 	describe_net(s);
 	describe_rdma(s);
@@ -206,19 +206,19 @@ static bool nth_function(char *to, unsigned vendor, unsigned device, unsigned nt
 	DIR *d = opendir(pci);
 	struct dirent *e;
 
-	while (d && n < sizeof names / sizeof *names && (e = readdir(d))) {
+	while (d && n < sizeof(names) / sizeof(*names) && (e = readdir(d))) {
 		char v[16], w[16];
 
-		if (e->d_name[0] == '.' || strlen(e->d_name) >= sizeof names[0])
+		if (e->d_name[0] == '.' || strlen(e->d_name) >= sizeof(names[0]))
 			continue;
-		line_of(v, sizeof v, true, "/sys/bus/pci/devices/%s/%s", e->d_name, "vendor");
-		line_of(w, sizeof w, true, "/sys/bus/pci/devices/%s/%s", e->d_name, "device");
+		line_of(v, sizeof(v), true, "/sys/bus/pci/devices/%s/%s", e->d_name, "vendor");
+		line_of(w, sizeof(w), true, "/sys/bus/pci/devices/%s/%s", e->d_name, "device");
 		if (strtoul(v, NULL, 16) == vendor && strtoul(w, NULL, 16) == device)
 			strcpy(names[n++], e->d_name);
 	}
 	if (d)
 		closedir(d);
-	qsort(names, n, sizeof names[0], by_name);
+	qsort(names, n, sizeof(names[0]), by_name);
 	if (nth >= n)
 		return false;
 	strcpy(to, names[nth]);
@@ -238,8 +238,8 @@ static bool there(void *what)
 
 	if (w->f->net && !has_net(w->s))
 		return false;
-	snprintf(dir, sizeof dir, "%s/%s/infiniband", pci, w->s->pci);
-	return !w->f->rdma || first_in(w->s->rdma, sizeof w->s->rdma, dir);
+	snprintf(dir, sizeof(dir), "%s/%s/infiniband", pci, w->s->pci);
+	return !w->f->rdma || first_in(w->s->rdma, sizeof(w->s->rdma), dir);
 }
 
 /* Sets up a function that was passed through: its driver, link and address. */
@@ -255,13 +255,13 @@ static void function_up(const struct function_config *f, unsigned nth)
 	if (!uevent_wait(there, &w, DRIVER_TIMEOUT))
 		die("device %s (%04x:%04x): its driver made no %s within %d s", s->pci, f->vendor, f->device,
 		    f->net && !strcmp(s->net, "-") ? "network interface" : "RDMA device", DRIVER_TIMEOUT / 1000);
-	snprintf(link, sizeof link, "%s/%s/driver", pci, s->pci);
-	n = readlink(link, target, sizeof target - 1);
+	snprintf(link, sizeof(link), "%s/%s/driver", pci, s->pci);
+	n = readlink(link, target, sizeof(target) - 1);
 	if (n > 0) {
 		target[n] = 0;
-		snprintf(s->driver, sizeof s->driver, "%.31s", strrchr(target, '/') ? strrchr(target, '/') + 1 : target);
+		snprintf(s->driver, sizeof(s->driver), "%.31s", strrchr(target, '/') ? strrchr(target, '/') + 1 : target);
 	}
-	line_of(s->node, sizeof s->node, true, "/sys/bus/pci/devices/%s/%s", s->pci, "numa_node");
+	line_of(s->node, sizeof(s->node), true, "/sys/bus/pci/devices/%s/%s", s->pci, "numa_node");
 	if (f->ipoib)
 		poll_for(has_net, s, LINK_TIMEOUT);
 	if (strcmp(s->net, "-")) {
@@ -302,7 +302,7 @@ void devices_up(const struct config *c)
 
 		if (!c->functions[i].soft)
 			continue;
-		snprintf(name, sizeof name, "rxe%zu", c->nrdmas + nsoft++);
+		snprintf(name, sizeof(name), "rxe%zu", c->nrdmas + nsoft++);
 		soft_roce(name, list[i].net, list[i].addr);
 	}
 	for (size_t i = 0; i < c->nrdmas; i++)
@@ -315,7 +315,7 @@ void devices_up(const struct config *c)
 	for (size_t i = 0; i < nlist; i++) {
 		char line[420];
 
-		print(line, sizeof line, &list[i]);
+		print(line, sizeof(line), &list[i]);
 		fprintf(f, "%s\n", line);
 	}
 	fclose(f);
@@ -326,7 +326,7 @@ void devices_add(struct buf *b)
 	for (size_t i = 0; i < nlist; i++) {
 		char line[420];
 
-		print(line, sizeof line, &list[i]);
+		print(line, sizeof(line), &list[i]);
 		fields_add(b, "device", line);
 	}
 }

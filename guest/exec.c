@@ -67,7 +67,7 @@ static void fail(int fd, int stage)
 {
 	struct failure f = {stage, errno};
 
-	if (write(fd, &f, sizeof f) != sizeof f)
+	if (write(fd, &f, sizeof(f)) != sizeof(f))
 		_exit(125);
 	_exit(127);
 }
@@ -89,8 +89,8 @@ static void exec_program(char **argv, char **envp)
 	for (p = path;; p++) {
 		size_t n = strcspn(p, ":");
 
-		if (snprintf(file, sizeof file, "%.*s%s%s", (int)n, p, n ? "/" : "./", argv[0]) <
-		    (int)sizeof file) {
+		if (snprintf(file, sizeof(file), "%.*s%s%s", (int) n, p, n ? "/" : "./", argv[0]) <
+		    (int) sizeof(file)) {
 			/* An execve that finds no file copies all arguments and variables first. */
 			if (!access(file, F_OK))
 				execve(file, argv, envp);
@@ -100,8 +100,8 @@ static void exec_program(char **argv, char **envp)
 
 				while (argv[argc])
 					argc++;
-				sh = must_alloc((argc + 2) * sizeof *sh);
-				memcpy(sh + 1, argv, (argc + 1) * sizeof *sh);
+				sh = must_alloc((argc + 2) * sizeof(*sh));
+				memcpy(sh + 1, argv, (argc + 1) * sizeof(*sh));
 				sh[0] = "/bin/sh";
 				sh[1] = file;
 				execve(sh[0], sh, envp);
@@ -147,7 +147,7 @@ static bool connect_for(const struct job *j)
 	fd = tcp_dial(blank + 1);
 	if (fd < 0)
 		return false;
-	snprintf(var, sizeof var, "%.*s=%d", (int)(blank - j->connect), j->connect, fd);
+	snprintf(var, sizeof(var), "%.*s=%d", (int) (blank - j->connect), j->connect, fd);
 	while (j->envp[n])
 		n++;
 	j->envp[n] = var;
@@ -245,8 +245,8 @@ static uint64_t oom_kills(void)
 
 	if (fd < 0)
 		return 0;
-	while (used < sizeof text - 1 && (n = read(fd, text + used, sizeof text - 1 - used)) > 0)
-		used += (size_t)n;
+	while (used < sizeof(text) - 1 && (n = read(fd, text + used, sizeof(text) - 1 - used)) > 0)
+		used += (size_t) n;
 	close(fd);
 	text[used] = 0;
 	at = strstr(text, "\noom_kill ");
@@ -264,8 +264,8 @@ static void tell(struct proc *p)
 	char text[800];
 
 	p->told = true;
-	if (p->failed >= 0 && read(p->failed, &f, sizeof f) == sizeof f) {
-		fields_addf(&b, "exit", "%d", explain(p, &f, text, sizeof text));
+	if (p->failed >= 0 && read(p->failed, &f, sizeof(f)) == sizeof(f)) {
+		fields_addf(&b, "exit", "%d", explain(p, &f, text, sizeof(text)));
 		fields_add(&b, "error", text);
 	} else if (WIFSIGNALED(p->status)) {
 		fields_addf(&b, "signal", "%d", WTERMSIG(p->status));
@@ -315,7 +315,7 @@ static void err_ended(struct source *s)
 
 static void kill_now(struct timer *t)
 {
-	struct proc *p = (struct proc *)((char *)t - offsetof(struct proc, kill));
+	struct proc *p = (struct proc *) ((char *) t - offsetof(struct proc, kill));
 
 	group_kill(&p->group);
 	if (p->exited)
@@ -341,7 +341,7 @@ static void abandon(struct proc *p)
 static void on_data(struct stream *s, int lane, const uint8_t *b, size_t n)
 {
 	struct proc *p = s->owner;
-	struct fields f = {(const char *)b, n};
+	struct fields f = {(const char *) b, n};
 	const char *v;
 	uint64_t sig;
 
@@ -369,7 +369,7 @@ static void on_credit(struct stream *s, int lane, uint32_t n)
 {
 	struct proc *p = s->owner;
 
-	(void)n;
+	(void) n;
 	if (lane == LANE_DATA)
 		source_go(&p->out);
 	else if (lane == LANE_ERROR)
@@ -390,8 +390,8 @@ static void on_eof(struct stream *s, int lane)
 
 static void on_end(struct stream *s, bool reset, const char *text)
 {
-	(void)reset;
-	(void)text;
+	(void) reset;
+	(void) text;
 	abandon(s->owner);
 }
 
@@ -435,7 +435,7 @@ static void start(struct mux *m, uint32_t id, const struct fields *h, struct job
 	}
 	if (is_tty)
 		pty_resize(tty[0], fields_get(h, "size"));
-	p = must_alloc(sizeof *p);
+	p = must_alloc(sizeof(*p));
 	p->glance = fields_get(h, "written");
 	clock_gettime(CLOCK_REALTIME_COARSE, &p->began);
 	p->oom_before = oom_kills();
@@ -460,7 +460,7 @@ static void start(struct mux *m, uint32_t id, const struct fields *h, struct job
 	close(failed[1]);
 	fcntl(p->failed, F_SETFL, O_NONBLOCK);
 	p->s = mux_take(m, id, &ops, p);
-	fields_addf(&b, "pid", "%d", (int)pid);
+	fields_addf(&b, "pid", "%d", (int) pid);
 	stream_message(p->s, &b);
 	buf_free(&b);
 	if (is_tty) {
@@ -491,11 +491,11 @@ static void start(struct mux *m, uint32_t id, const struct fields *h, struct job
 static char **list(const struct fields *h, const char *key)
 {
 	size_t n = 0, at = 0;
-	char **v = must_alloc((fields_count(h, key) + 2) * sizeof *v);
+	char **v = must_alloc((fields_count(h, key) + 2) * sizeof(*v));
 	const char *s;
 
 	while ((s = fields_next(h, key, &at)))
-		v[n++] = (char *)s;
+		v[n++] = (char *) s;
 	return v;
 }
 
@@ -504,7 +504,7 @@ void exec_open(struct mux *m, uint32_t id, const struct fields *h)
 	static struct job j;
 	const char *wrong;
 
-	j = (struct job){.dir = fields_get(h, "dir"), .dir_optional = fields_get(h, "dir-optional"),
+	j = (struct job) {.dir = fields_get(h, "dir"), .dir_optional = fields_get(h, "dir-optional"),
 		.connect = fields_get(h, "connect")};
 	wrong = identity_read(&j.id, h);
 	if (!wrong && !fields_get(h, "arg"))
@@ -525,7 +525,7 @@ static void copy_open(struct mux *m, uint32_t id, const struct fields *h, int (*
 	static struct job j;
 	const char *wrong;
 
-	j = (struct job){.builtin = f, .path = fields_get(h, "path")};
+	j = (struct job) {.builtin = f, .path = fields_get(h, "path")};
 	wrong = identity_read(&j.id, h);
 	if (!wrong && (!j.path || j.path[0] != '/'))
 		wrong = "the path is not absolute";
@@ -558,7 +558,7 @@ void written_stream_open(struct mux *m, uint32_t id, const struct fields *h)
 	static struct job j;
 	const char *wrong, *age = fields_get(h, "age");
 
-	j = (struct job){.builtin = written_list, .path = age ? age : "", .top = upper};
+	j = (struct job) {.builtin = written_list, .path = age ? age : "", .top = upper};
 	wrong = identity_read(&j.id, h);
 	if (!wrong && !upper)
 		wrong = "this VM has no overlay";

@@ -71,7 +71,7 @@ void fields_addf(struct buf *b, const char *key, const char *format, ...)
 	va_list a;
 
 	va_start(a, format);
-	vsnprintf(s, sizeof s, format, a);
+	vsnprintf(s, sizeof(s), format, a);
 	va_end(a);
 	fields_add(b, key, s);
 }

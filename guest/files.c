@@ -30,10 +30,10 @@ static void complain(const char *format, ...)
 	int n;
 
 	va_start(a, format);
-	n = vsnprintf(b, sizeof b - 1, format, a);
+	n = vsnprintf(b, sizeof(b) - 1, format, a);
 	va_end(a);
-	if (n > (int)sizeof b - 2)
-		n = sizeof b - 2;
+	if (n > (int) sizeof(b) - 2)
+		n = sizeof(b) - 2;
 	b[n] = '\n';
 	if (write(2, b, n + 1) < 0)
 		return;
@@ -123,7 +123,7 @@ static bool set_times(int fd, const struct fields *f)
 
 	if (!parse_number(fields_get(f, "mtime"), INT64_MAX, &ns))
 		return true;
-	t[1] = (struct timespec){ns / 1000000000, ns % 1000000000};
+	t[1] = (struct timespec) {ns / 1000000000, ns % 1000000000};
 	return !futimens(fd, t);
 }
 
@@ -187,7 +187,7 @@ static bool make_dir(int dir, const char *name)
 
 static bool finish_dir(int top, const struct made *m)
 {
-	struct fields f = {(const char *)buf_head(&m->fields), m->fields.len};
+	struct fields f = {(const char *) buf_head(&m->fields), m->fields.len};
 	const char *name;
 	int dir = parent(top, m->path, &name), fd;
 	bool ok;
@@ -215,7 +215,7 @@ static int receive_record(int top, const char *root, struct made **dirs)
 	int dir;
 	bool ok;
 
-	if (!take(len, sizeof len))
+	if (!take(len, sizeof(len)))
 		return -1;
 	f.len = get32(len);
 	if (f.len > RECORD_MAX) {
@@ -234,12 +234,12 @@ static int receive_record(int top, const char *root, struct made **dirs)
 		complain("a record that cannot be");
 		return -1;
 	}
-	snprintf(path, sizeof path, "%s%s%s", root, strcmp(rel, ".") ? "/" : "",
+	snprintf(path, sizeof(path), "%s%s%s", root, strcmp(rel, ".") ? "/" : "",
 		 strcmp(rel, ".") ? rel : "");
 	dir = parent(top, path, &name);
 	ok = dir >= 0;
 	if (ok && !strcmp(type, "dir")) {
-		struct made *m = must_alloc(sizeof *m);
+		struct made *m = must_alloc(sizeof(*m));
 
 		ok = make_dir(dir, name);
 		m->path = must_dup(path);
@@ -305,7 +305,7 @@ static bool send_record(struct buf *b)
 		return false;
 	}
 	put32(len, b->len);
-	ok = give(1, len, sizeof len) && give(1, buf_head(b), b->len);
+	ok = give(1, len, sizeof(len)) && give(1, buf_head(b), b->len);
 	buf_free(b);
 	return ok;
 }
@@ -390,14 +390,14 @@ static bool send_entry(int dir, const char *name, const char *shown, const char 
 			return failed(shown);
 	}
 	fields_add(&b, "path", rel);
-	fields_addf(&b, "mode", "%o", (unsigned)st.st_mode & 01777);
-	fields_addf(&b, "mtime", "%lld", (long long)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec);
+	fields_addf(&b, "mode", "%o", (unsigned) st.st_mode & 01777);
+	fields_addf(&b, "mtime", "%lld", (long long) st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec);
 	if (S_ISDIR(st.st_mode)) {
 		fields_add(&b, "type", "dir");
 		return send_record(&b) && send_dir(fd, shown, rel, depth);
 	}
 	if (S_ISLNK(st.st_mode)) {
-		n = readlinkat(dir, name, target, sizeof target - 1);
+		n = readlinkat(dir, name, target, sizeof(target) - 1);
 		if (n < 0)
 			return failed(shown);
 		target[n] = 0;
@@ -410,7 +410,7 @@ static bool send_entry(int dir, const char *name, const char *shown, const char 
 		return false;
 	}
 	fields_add(&b, "type", "file");
-	fields_addf(&b, "size", "%lld", (long long)st.st_size);
+	fields_addf(&b, "size", "%lld", (long long) st.st_size);
 	ok = send_record(&b) && send_content(fd, shown, st.st_size);
 	close(fd);
 	return ok;

@@ -12,7 +12,7 @@ void put32(uint8_t *p, uint32_t n)
 
 uint32_t get32(const uint8_t *p)
 {
-	return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24;
+	return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t) p[3] << 24;
 }
 
 void frame_put(uint8_t *p, const struct frame *f)

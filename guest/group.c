@@ -41,7 +41,7 @@ pid_t group_fork(struct group *g)
 
 	g->cgroup = 0;
 	if (root) {
-		path_of(++made, "", path, sizeof path);
+		path_of(++made, "", path, sizeof(path));
 		if (!mkdir(path, 0755)) {
 			g->cgroup = made;
 			dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -51,7 +51,7 @@ pid_t group_fork(struct group *g)
 		/* Born in its cgroup: moving it there later waits for an RCU grace period. */
 		a.flags = CLONE_INTO_CGROUP;
 		a.cgroup = dir;
-		pid = syscall(SYS_clone3, &a, sizeof a);
+		pid = syscall(SYS_clone3, &a, sizeof(a));
 	}
 	if (pid < 0) {
 		if (g->cgroup) {
@@ -89,11 +89,11 @@ static struct process *processes(size_t *n)
 		x.pid = atoi(e->d_name);
 		if (x.pid <= 0)
 			continue;
-		snprintf(path, sizeof path, "/proc/%d/stat", (int)x.pid);
+		snprintf(path, sizeof(path), "/proc/%d/stat", (int) x.pid);
 		fd = open(path, O_RDONLY | O_CLOEXEC);
 		if (fd < 0)
 			continue;
-		got = read(fd, b, sizeof b - 1);
+		got = read(fd, b, sizeof(b) - 1);
 		close(fd);
 		if (got <= 0)
 			continue;
@@ -103,7 +103,7 @@ static struct process *processes(size_t *n)
 			continue;
 		if (*n == cap) {
 			cap = cap ? 2 * cap : 256;
-			all = realloc(all, cap * sizeof *all);
+			all = realloc(all, cap * sizeof(*all));
 			if (!all)
 				abort();
 		}
@@ -147,11 +147,11 @@ static int signal_cgroup(unsigned long cgroup, int sig)
 	ssize_t n;
 	int hit = 0, fd;
 
-	path_of(cgroup, "/cgroup.procs", path, sizeof path);
+	path_of(cgroup, "/cgroup.procs", path, sizeof(path));
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
-	while ((n = read(fd, b + len, sizeof b - 1 - len)) > 0) {
+	while ((n = read(fd, b + len, sizeof(b) - 1 - len)) > 0) {
 		char *p = b, *end;
 
 		len += n;
@@ -184,7 +184,7 @@ void group_kill(const struct group *g)
 		char path[128];
 		int fd;
 
-		path_of(g->cgroup, "/cgroup.kill", path, sizeof path);
+		path_of(g->cgroup, "/cgroup.kill", path, sizeof(path));
 		fd = open(path, O_WRONLY | O_CLOEXEC);
 		if (fd >= 0) {
 			bool done = write(fd, "1", 1) == 1;
@@ -207,7 +207,7 @@ static bool remove_cgroup(unsigned long cgroup)
 {
 	char path[128];
 
-	path_of(cgroup, "", path, sizeof path);
+	path_of(cgroup, "", path, sizeof(path));
 	return !rmdir(path) || errno != EBUSY;
 }
 
@@ -226,7 +226,7 @@ void group_drop(const struct group *g)
 		}
 	}
 	if (g->cgroup && !remove_cgroup(g->cgroup)) {
-		struct left *l = must_alloc(sizeof *l);
+		struct left *l = must_alloc(sizeof(*l));
 
 		l->cgroup = g->cgroup;
 		l->next = leftovers;

@@ -11,7 +11,7 @@ static bool names_ours(const struct config *c, const char *line)
 	char copy[1024], *save = NULL, *w;
 	bool loopback;
 
-	if (strlen(line) >= sizeof copy)
+	if (strlen(line) >= sizeof(copy))
 		return false;
 	strcpy(copy, line);
 	copy[strcspn(copy, "#\n")] = 0;
@@ -43,7 +43,7 @@ void hosts_write(const struct config *c, const char *old, const char *file)
 		die("%s: %s", file, strerror(errno));
 	for (size_t i = 0; i < c->nhosts; i++)
 		fprintf(out, "%s\n", c->hosts[i]);
-	while (in && fgets(line, sizeof line, in)) {
+	while (in && fgets(line, sizeof(line), in)) {
 		if (names_ours(c, line))
 			continue;
 		localhost = localhost || !strncmp(line, "127.0.0.1", 9);

@@ -18,7 +18,7 @@ void hypervisor_add(struct buf *b)
 	for (int i = 0; i < 12; i++) {
 		char c = regs[i / 4] >> 8 * (i % 4);
 
-		if (!isprint((unsigned char)c))
+		if (!isprint((unsigned char) c))
 			break;
 		word[i] = c;
 	}

@@ -40,7 +40,7 @@ static bool read_rlimit(struct identity *i, const char *s)
 	if (i->nlimits == LIMITS_MAX ||
 	    sscanf(s, "%15s %31s %31s %c", name, soft, hard, &rest) != 3)
 		return false;
-	for (size_t k = 0; k < sizeof limits / sizeof *limits; k++) {
+	for (size_t k = 0; k < sizeof(limits) / sizeof(*limits); k++) {
 		struct rlimit *to = &i->limits[i->nlimits].to;
 
 		if (strcmp(limits[k].name, name))
@@ -80,11 +80,11 @@ const char *identity_read(struct identity *i, const struct fields *h)
 			return "a resource limit that cannot be";
 	at = 0;
 	i->bound = false;
-	memset(i->cpus, 0, sizeof i->cpus);
+	memset(i->cpus, 0, sizeof(i->cpus));
 	while ((s = fields_next(h, "cpu", &at))) {
 		if (!parse_number(s, CPUS_MAX - 1, &n))
 			return "a CPU that cannot be";
-		i->cpus[n / (8 * sizeof *i->cpus)] |= 1ul << n % (8 * sizeof *i->cpus);
+		i->cpus[n / (8 * sizeof(*i->cpus))] |= 1ul << n % (8 * sizeof(*i->cpus));
 		i->bound = true;
 	}
 	s = fields_get(h, "umask");
@@ -118,7 +118,7 @@ bool identity_take(const struct identity *i)
 			return false;
 	}
 	umask(i->umask);
-	if (i->bound && syscall(SYS_sched_setaffinity, 0, sizeof i->cpus, i->cpus))
+	if (i->bound && syscall(SYS_sched_setaffinity, 0, sizeof(i->cpus), i->cpus))
 		return false;
 	if (!root && i->uid == getuid() && i->gid == getgid())
 		return true;

@@ -51,13 +51,13 @@ void phase(const char *name)
 		return;
 	clock_gettime(CLOCK_BOOTTIME, &t);
 	phases[nphases].name = name;
-	phases[nphases++].ns = (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+	phases[nphases++].ns = (uint64_t) t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 void add_phases(struct buf *b)
 {
 	for (size_t i = 0; i < nphases; i++)
-		fields_addf(b, "phase", "%s %llu", phases[i].name, (unsigned long long)phases[i].ns);
+		fields_addf(b, "phase", "%s %llu", phases[i].name, (unsigned long long) phases[i].ns);
 }
 
 void power_off(bool sync_shares)
@@ -121,7 +121,7 @@ static void cover(const char *path)
 
 	if (stat(path, &st))
 		die("%s: %s", path, strerror(errno));
-	snprintf(options, sizeof options, "mode=%04o,uid=%u,gid=%u", st.st_mode & 07777, st.st_uid, st.st_gid);
+	snprintf(options, sizeof(options), "mode=%04o,uid=%u,gid=%u", st.st_mode & 07777, st.st_uid, st.st_gid);
 	mount_at("covered", path, "tmpfs", MS_NOSUID | MS_NODEV, options);
 }
 
@@ -131,7 +131,7 @@ static void make_dirs(const char *path)
 	char b[4096];
 	size_t parent = 0;	/* the length of its path, 0 for / */
 
-	snprintf(b, sizeof b, "%s", path);
+	snprintf(b, sizeof(b), "%s", path);
 	for (char *p = b + 1; ; p++) {
 		char end = *p;
 
@@ -190,7 +190,7 @@ static void read_config(struct config *c)
 	close(fd);
 	copy = must_alloc(config_text.len + 1);
 	memcpy(copy, buf_head(&config_text), config_text.len);
-	if (!config_parse(c, copy, config_text.len, why, sizeof why))
+	if (!config_parse(c, copy, config_text.len, why, sizeof(why)))
 		die("%s: %s", CONFIG, why);
 	the_config = c;
 }
@@ -203,7 +203,7 @@ static void mount_export(const struct mount_config *m, const char *at, bool is_r
 	/* The root does not change under us; a share may, and what is mapped must be written.
 	   What virtiofs keeps in its caches the host says (virtiofsd --cache). */
 	if (m->msize)
-		snprintf(options, sizeof options, "trans=virtio,version=9p2000.L,msize=%u,cache=%s",
+		snprintf(options, sizeof(options), "trans=virtio,version=9p2000.L,msize=%u,cache=%s",
 			 m->msize, is_root ? "loose" : "mmap");
 	if (mount(m->tag, at, type, MS_NODEV | MS_NOATIME | (m->read_only || is_root ? MS_RDONLY : 0), options))
 		die("cannot mount %s (%s tag %s): %s", is_root ? "the root" : m->target, type, m->tag,
@@ -228,10 +228,10 @@ static void make_hidden(void)
 {
 	static const char *const hidden[] = {"dev", "proc", "sys", "run"};
 
-	for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++) {
+	for (size_t i = 0; i < sizeof(hidden) / sizeof(*hidden); i++) {
 		char path[64];
 
-		snprintf(path, sizeof path, "/memory/upper/%s", hidden[i]);
+		snprintf(path, sizeof(path), "/memory/upper/%s", hidden[i]);
 		make_dir(path, 0755);
 		if (setxattr(path, "trusted.overlay.opaque", "y", 1, 0))
 			return;	/* only slower */
@@ -265,9 +265,9 @@ static void switch_root(void)
 	char to[64], from[64];
 	int fd;
 
-	for (size_t i = 0; i < sizeof move / sizeof *move; i++) {
-		snprintf(from, sizeof from, "/%s", move[i]);
-		snprintf(to, sizeof to, "/new/%s", move[i]);
+	for (size_t i = 0; i < sizeof(move) / sizeof(*move); i++) {
+		snprintf(from, sizeof(from), "/%s", move[i]);
+		snprintf(to, sizeof(to), "/new/%s", move[i]);
 		mkdir(to, 0755);
 		mount_at(from, to, NULL, MS_MOVE, NULL);
 	}
@@ -332,7 +332,7 @@ void limits(void)
 		{RLIMIT_CORE, 0, RLIM_INFINITY},
 	};
 
-	for (size_t i = 0; i < sizeof l / sizeof *l; i++) {
+	for (size_t i = 0; i < sizeof(l) / sizeof(*l); i++) {
 		struct rlimit r = {l[i].soft, l[i].hard};
 
 		if (setrlimit(l[i].what, &r))
@@ -344,7 +344,7 @@ static void write_config(void)
 {
 	int fd = open("/run/nearmetal/config", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
 
-	if (fd < 0 || write(fd, buf_head(&config_text), config_text.len) != (ssize_t)config_text.len)
+	if (fd < 0 || write(fd, buf_head(&config_text), config_text.len) != (ssize_t) config_text.len)
 		say("/run/nearmetal/config: %s", strerror(errno));
 	if (fd >= 0)
 		close(fd);
@@ -402,7 +402,7 @@ int init_hello(void)
 	buf_added(&b, FRAME_HEADER);
 	buf_append(&b, buf_head(&h), h.len);
 	/* In blocking mode it waits until the host has opened its end. */
-	if (write(channel, buf_head(&b), b.len) != (ssize_t)b.len)
+	if (write(channel, buf_head(&b), b.len) != (ssize_t) b.len)
 		die("the channel: %s", strerror(errno));
 	buf_free(&b);
 	buf_free(&h);

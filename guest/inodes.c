@@ -31,7 +31,7 @@ static bool count(uint64_t *n)
 
 	if (!f)
 		return false;
-	while (!found && fgets(line, sizeof line, f))
+	while (!found && fgets(line, sizeof(line), f))
 		found = sscanf(line, "fuse_inode %llu", &active) == 1;
 	fclose(f);
 	*n = active;
@@ -59,7 +59,7 @@ static void look(struct timer *t)
 
 	if (!count(&n)) {
 		say("/proc/slabinfo does not say how many files this VM knows: a program that opens %llu may fail",
-		    (unsigned long long)limit);
+		    (unsigned long long) limit);
 		return;
 	}
 	if (dropped) {

@@ -10,10 +10,10 @@ void (*on_die)(const char *text);
 static void line(const char *text)
 {
 	char b[1100];
-	int n = snprintf(b, sizeof b, "nearmetal-agent: %s\n", text);
+	int n = snprintf(b, sizeof(b), "nearmetal-agent: %s\n", text);
 
-	if (n >= (int)sizeof b)
-		n = sizeof b - 1;
+	if (n >= (int) sizeof(b))
+		n = sizeof(b) - 1;
 	if (write(STDERR_FILENO, b, n) < 0)
 		return;		/* nobody is left to tell */
 }
@@ -24,7 +24,7 @@ void say(const char *format, ...)
 	va_list a;
 
 	va_start(a, format);
-	vsnprintf(b, sizeof b, format, a);
+	vsnprintf(b, sizeof(b), format, a);
 	va_end(a);
 	line(b);
 }
@@ -35,7 +35,7 @@ void die(const char *format, ...)
 	va_list a;
 
 	va_start(a, format);
-	vsnprintf(b, sizeof b, format, a);
+	vsnprintf(b, sizeof(b), format, a);
 	va_end(a);
 	line(b);
 	if (on_die)

@@ -29,7 +29,7 @@ uint64_t now_ns(void)
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+	return (uint64_t) t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 void loop_init(void)
@@ -150,7 +150,7 @@ void task_cancel(struct task *t)
 
 void free_later(void *p)
 {
-	struct garbage *g = must_alloc(sizeof *g);
+	struct garbage *g = must_alloc(sizeof(*g));
 
 	g->p = p;
 	g->next = garbage;

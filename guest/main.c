@@ -41,7 +41,7 @@ static void end(bool sync_shares)
 
 static void host_end(struct mux *m, const char *why)
 {
-	(void)m;
+	(void) m;
 	if (is_init)
 		say("the channel has ended: %s", why);
 	end(false);
@@ -86,8 +86,8 @@ static void signals_ready(struct event *e, uint32_t events)
 {
 	struct signalfd_siginfo i;
 
-	(void)events;
-	while (read(e->fd, &i, sizeof i) == sizeof i) {
+	(void) events;
+	while (read(e->fd, &i, sizeof(i)) == sizeof(i)) {
 		if (i.ssi_signo == SIGCHLD)
 			exec_reap();
 		else
@@ -118,7 +118,7 @@ static void agent_run(int fd, bool said_hello, const char *socket_path)
 
 	loop_init();
 	take_signals();
-	host = (struct mux){.on_open = host_open, .on_end = host_end};
+	host = (struct mux) {.on_open = host_open, .on_end = host_end};
 	mux_start(&host, fd);
 	if (!said_hello) {
 		uname(&u);
@@ -170,7 +170,7 @@ static int serve_main(int argc, char **argv)
 			die("%s: no such option", argv[i]);
 	}
 	if (fcntl(fd, F_SETFD, FD_CLOEXEC))
-		die("--serve: descriptor %d: %s", (int)fd, strerror(errno));
+		die("--serve: descriptor %d: %s", (int) fd, strerror(errno));
 	/* Orphans are ours to reap, as they are init's. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	phase("ready");
@@ -200,9 +200,9 @@ static int check_config(void)
 	static char text[CONFIG_MAX];
 	struct config c;
 	char why[256];
-	size_t n = fread(text, 1, sizeof text, stdin);
+	size_t n = fread(text, 1, sizeof(text), stdin);
 
-	if (!config_parse(&c, text, n, why, sizeof why)) {
+	if (!config_parse(&c, text, n, why, sizeof(why))) {
 		fprintf(stderr, "%s\n", why);
 		return 1;
 	}

@@ -38,7 +38,7 @@ void modules_load(const char *list)
 			say("%s: %s", list, strerror(errno));
 		return;		/* all is built into the kernel */
 	}
-	while (fgets(line, sizeof line, f)) {
+	while (fgets(line, sizeof(line), f)) {
 		line[strcspn(line, "\n")] = 0;
 		if (*line)
 			load(line);

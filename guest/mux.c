@@ -70,12 +70,12 @@ static void flush(struct mux *m)
 
 static void flush_task(struct task *t)
 {
-	flush((struct mux *)((char *)t - offsetof(struct mux, flush)));
+	flush((struct mux *) ((char *) t - offsetof(struct mux, flush)));
 }
 
 static void ready(struct event *e, uint32_t events)
 {
-	struct mux *m = (struct mux *)e;
+	struct mux *m = (struct mux *) e;
 
 	if (events & EPOLLOUT)
 		flush(m);
@@ -155,7 +155,7 @@ void waiter_cancel(struct mux *m, struct waiter *w)
 
 static struct stream *add(struct mux *m, uint32_t id, const struct stream_ops *ops, void *owner)
 {
-	struct stream *s = must_alloc(sizeof *s);
+	struct stream *s = must_alloc(sizeof(*s));
 
 	*s = (struct stream){.m = m, .id = id, .ops = ops, .owner = owner};
 	for (int i = 0; i < LANES; i++)
@@ -176,7 +176,7 @@ void mux_refuse(struct mux *m, uint32_t id, const char *format, ...)
 	va_list a;
 
 	va_start(a, format);
-	vsnprintf(s, sizeof s, format, a);
+	vsnprintf(s, sizeof(s), format, a);
 	va_end(a);
 	mux_frame(m, T_RESET, 0, id, s, strlen(s));
 }
@@ -280,11 +280,11 @@ static const char *take_open(struct mux *m, const struct frame *f, const uint8_t
 	m->open_id = 0;
 	if (*slot(m, f->stream))
 		return "OPEN of a stream that is open";
-	kind = (const char *)buf_head(&m->open);
+	kind = (const char *) buf_head(&m->open);
 	end = memchr(kind, 0, m->open.len);
 	if (!end || end == kind)
 		return "a stream without a kind";
-	h = (struct fields){end + 1, m->open.len - (end + 1 - kind)};
+	h = (struct fields) {end + 1, m->open.len - (end + 1 - kind)};
 	if (!fields_valid(h.p, h.len))
 		return "a header that is not made of fields";
 	if (m->remote >= m->remote_max)
@@ -347,7 +347,7 @@ static const char *take_stream(struct mux *m, const struct frame *f, const uint8
 
 static const char *take(struct mux *m, const struct frame *f, const uint8_t *p)
 {
-	struct fields h = {(const char *)p, f->len};
+	struct fields h = {(const char *) p, f->len};
 	static char why[TEXT_MAX + 1];
 
 	if (f->stream) {
@@ -394,7 +394,7 @@ static void parse(struct mux *m)
 		if (wrong) {
 			char s[TEXT_MAX + 64];
 
-			snprintf(s, sizeof s, "the other side sent %s", wrong);
+			snprintf(s, sizeof(s), "the other side sent %s", wrong);
 			mux_fail(m, s);
 			return;
 		}
@@ -440,7 +440,7 @@ void stream_grant(struct stream *s, int lane, uint32_t n)
 		return;
 	s->allow[lane] += n;
 	put32(b, n);
-	mux_frame(s->m, T_CREDIT, lane, s->id, b, sizeof b);
+	mux_frame(s->m, T_CREDIT, lane, s->id, b, sizeof(b));
 }
 
 void stream_refill(struct stream *s, int lane, size_t held)
@@ -471,7 +471,7 @@ void stream_reset(struct stream *s, const char *format, ...)
 	va_list a;
 
 	va_start(a, format);
-	vsnprintf(text, sizeof text, format, a);
+	vsnprintf(text, sizeof(text), format, a);
 	va_end(a);
 	if (!s->sent_end)
 		mux_frame(s->m, T_RESET, 0, s->id, text, strlen(text));

@@ -53,7 +53,7 @@ static void set_addr(struct sockaddr *a, uint32_t addr)
 {
 	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr.s_addr = addr};
 
-	memcpy(a, &v4, sizeof v4);
+	memcpy(a, &v4, sizeof(v4));
 }
 
 static void up(const char *name)
@@ -111,7 +111,7 @@ static void configure(const struct link_config *l)
 	give(l->name, l->addr, l->mask);
 	up(l->name);
 	if (l->gateway) {
-		struct rtentry t = {.rt_flags = RTF_UP | RTF_GATEWAY, .rt_dev = (char *)l->name};
+		struct rtentry t = {.rt_flags = RTF_UP | RTF_GATEWAY, .rt_dev = (char *) l->name};
 
 		set_addr(&t.rt_dst, 0);
 		set_addr(&t.rt_genmask, 0);
@@ -136,11 +136,11 @@ static void own_arp(const char *name)
 {
 	static const char *const keys[][2] = {{"arp_ignore", "1"}, {"arp_announce", "2"}};
 
-	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		char path[96];
 		int fd;
 
-		snprintf(path, sizeof path, "/proc/sys/net/ipv4/conf/%s/%s", name, keys[i][0]);
+		snprintf(path, sizeof(path), "/proc/sys/net/ipv4/conf/%s/%s", name, keys[i][0]);
 		fd = open(path, O_WRONLY | O_CLOEXEC);
 		if (fd < 0 || write(fd, keys[i][1], 1) != 1)
 			say("%s: %s: %s", name, keys[i][0], strerror(errno));
@@ -159,7 +159,7 @@ void net_address(const char *name, unsigned mtu, uint32_t addr, uint32_t mask)
 		die("%s: network.deviceMTU %u: %s; the card's physical function and its switch port have to have it too",
 		    name, mtu, strerror(errno));
 	r = request(name);
-	if (mtu && (ioctl(sock, SIOCGIFMTU, &r) || r.ifr_mtu != (int)mtu))
+	if (mtu && (ioctl(sock, SIOCGIFMTU, &r) || r.ifr_mtu != (int) mtu))
 		die("%s: network.deviceMTU %u: it has %d", name, mtu, r.ifr_mtu);
 	if (addr) {
 		own_arp(name);

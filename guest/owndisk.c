@@ -26,14 +26,14 @@ static void be_root(const char *name)
 {
 	if (!geteuid())
 		return;
-	execlp("sudo", "sudo", "-n", "--", self, "--stdio", name, (char *)NULL);
+	execlp("sudo", "sudo", "-n", "--", self, "--stdio", name, (char *) NULL);
 	die("another user than root needs sudo: %s", strerror(errno));
 }
 
 static void read_beside(struct config *c, const char *name)
 {
 	static char text[CONFIG_MAX + 1];
-	char path[sizeof self + NAME_SIZE], why[256], *dir_end;
+	char path[sizeof(self) + NAME_SIZE], why[256], *dir_end;
 	size_t n = 0;
 	ssize_t got;
 	int fd;
@@ -46,15 +46,15 @@ static void read_beside(struct config *c, const char *name)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		die("%s: %s", path, strerror(errno));
-	while (n < sizeof text - 1 && (got = read(fd, text + n, sizeof text - 1 - n)) > 0)
+	while (n < sizeof(text) - 1 && (got = read(fd, text + n, sizeof(text) - 1 - n)) > 0)
 		n += got;
 	close(fd);
 	unlink(path);		/* it is for this start only */
 	fd = open(RUN "/config", O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
-	if (fd < 0 || write(fd, text, n) != (ssize_t)n)
+	if (fd < 0 || write(fd, text, n) != (ssize_t) n)
 		die(RUN "/config: %s", strerror(errno));
 	close(fd);
-	if (!config_parse(c, text, n, why, sizeof why))
+	if (!config_parse(c, text, n, why, sizeof(why)))
 		die("%s: %s", path, why);
 }
 
@@ -74,7 +74,7 @@ static void copy_self(const char *to)
 
 	if (in < 0 || out < 0)
 		die("%s: %s", to, strerror(errno));
-	while ((n = read(in, b, sizeof b)) > 0)
+	while ((n = read(in, b, sizeof(b))) > 0)
 		if (write(out, b, n) != n)
 			die("%s: %s", to, strerror(errno));
 	close(in);
@@ -112,7 +112,7 @@ static void carry(int from, int to)
 	static char b[65536];
 	ssize_t n;
 
-	while ((n = read(from, b, sizeof b)) > 0 || (n < 0 && errno == EINTR))
+	while ((n = read(from, b, sizeof(b))) > 0 || (n < 0 && errno == EINTR))
 		if (n > 0 && !write_all(to, b, n))
 			return;
 }
@@ -141,7 +141,7 @@ static void pump(int channel)
 
 int owndisk_begin(struct config *c, const char *name)
 {
-	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	int fds[2], null;
 	pid_t pid;
 

@@ -28,11 +28,11 @@ static bool find(void *what)
 
 		if (e->d_name[0] == '.')
 			continue;
-		snprintf(path, sizeof path, "%s/%s/name", ports, e->d_name);
+		snprintf(path, sizeof(path), "%s/%s/name", ports, e->d_name);
 		fd = open(path, O_RDONLY | O_CLOEXEC);
 		if (fd < 0)
 			continue;
-		n = read(fd, name, sizeof name - 1);
+		n = read(fd, name, sizeof(name) - 1);
 		close(fd);
 		if (n <= 0)
 			continue;
@@ -40,7 +40,7 @@ static bool find(void *what)
 		name[strcspn(name, "\n")] = 0;
 		if (strcmp(name, s->name))
 			continue;
-		snprintf(s->device, sizeof s->device, "/dev/%s", e->d_name);
+		snprintf(s->device, sizeof(s->device), "/dev/%s", e->d_name);
 		found = !access(s->device, F_OK);
 	}
 	if (d)

@@ -18,14 +18,14 @@ static void source_end(struct source *p)
 
 static void source_ready(struct event *e, uint32_t events)
 {
-	struct source *p = (struct source *)e;
+	struct source *p = (struct source *) e;
 	struct mux *m = p->s->m;
 	size_t most = stream_may_send(p->s, p->lane, FRAME_MAX - FRAME_HEADER);
 	struct frame f = {.type = T_DATA, .lane = p->lane, .stream = p->s->id};
 	uint8_t *to;
 	ssize_t n;
 
-	(void)events;
+	(void) events;
 	if (!most || !mux_room(m, &p->room)) {
 		event_watch(e, 0);
 		return;
@@ -54,14 +54,14 @@ void source_go(struct source *p)
 
 static void source_room(struct waiter *w)
 {
-	source_go((struct source *)((char *)w - offsetof(struct source, room)));
+	source_go((struct source *) ((char *) w - offsetof(struct source, room)));
 }
 
 void source_start(struct source *p, int fd, struct stream *s, int lane,
 		  void (*ended)(struct source *), void *owner)
 {
 	event_init(&p->ev, fd, source_ready);
-	p->room = (struct waiter){.go = source_room};
+	p->room = (struct waiter) {.go = source_room};
 	p->s = s;
 	p->lane = lane;
 	p->ended = ended;
@@ -116,8 +116,8 @@ static bool sink_flush(struct sink *p)
 
 static void sink_ready(struct event *e, uint32_t events)
 {
-	(void)events;
-	sink_flush((struct sink *)e);
+	(void) events;
+	sink_flush((struct sink *) e);
 }
 
 void sink_start(struct sink *p, int fd, struct stream *s, int lane,

@@ -15,12 +15,12 @@ struct message {
 
 static void put_string(struct message *m, uint16_t type, const char *s)
 {
-	struct nlattr *a = (void *)((char *)m + NLMSG_ALIGN(m->h.nlmsg_len));
+	struct nlattr *a = (void *) ((char *) m + NLMSG_ALIGN(m->h.nlmsg_len));
 	size_t n = strlen(s) + 1;
 
 	a->nla_type = type;
 	a->nla_len = NLA_HDRLEN + n;
-	memcpy((char *)a + NLA_HDRLEN, s, n);
+	memcpy((char *) a + NLA_HDRLEN, s, n);
 	m->h.nlmsg_len = NLMSG_ALIGN(m->h.nlmsg_len) + NLA_ALIGN(a->nla_len);
 }
 
@@ -51,10 +51,10 @@ int rdma_add_link(const char *name, const char *type, const char *net)
 	if (send(fd, &m, m.h.nlmsg_len, 0) < 0) {
 		err = errno;
 	} else {
-		n = recv(fd, &answer, sizeof answer, 0);
+		n = recv(fd, &answer, sizeof(answer), 0);
 		if (n < 0)
 			err = errno;
-		else if ((size_t)n < sizeof answer.h + sizeof answer.e || answer.h.nlmsg_type != NLMSG_ERROR)
+		else if ((size_t) n < sizeof(answer.h) + sizeof(answer.e) || answer.h.nlmsg_type != NLMSG_ERROR)
 			err = EPROTO;
 		else
 			err = -answer.e.error;

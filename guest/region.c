@@ -22,7 +22,7 @@ static bool reads(const char *path, const char *want)
 
 	if (fd < 0)
 		return false;
-	n = read(fd, b, sizeof b - 1);
+	n = read(fd, b, sizeof(b) - 1);
 	close(fd);
 	if (n <= 0)
 		return false;
@@ -44,14 +44,14 @@ static bool find_ivshmem(char *to, size_t size)
 
 		if (e->d_name[0] == '.')
 			continue;
-		snprintf(path, sizeof path, "%s/%s/device", devices, e->d_name);
+		snprintf(path, sizeof(path), "%s/%s/device", devices, e->d_name);
 		if (!reads(path, "0x1110"))
 			continue;
-		snprintf(path, sizeof path, "%s/%s/vendor", devices, e->d_name);
+		snprintf(path, sizeof(path), "%s/%s/vendor", devices, e->d_name);
 		if (!reads(path, "0x1af4"))
 			continue;
 		/* Without it the device does not answer to its memory. */
-		snprintf(path, sizeof path, "%s/%s/enable", devices, e->d_name);
+		snprintf(path, sizeof(path), "%s/%s/enable", devices, e->d_name);
 		fd = open(path, O_WRONLY | O_CLOEXEC);
 		if (fd < 0 || write(fd, "1", 1) != 1)
 			die("region: %s: %s", path, strerror(errno));
@@ -83,13 +83,13 @@ void region_show(const struct config *c)
 			die("region: there is no %s", dax);
 		strcpy(path, dax);
 	} else {
-		if (!find_ivshmem(path, sizeof path))
+		if (!find_ivshmem(path, sizeof(path)))
 			die("region: there is no ivshmem device (PCI 1af4:1110)");
 		if (stat(path, &st))
 			die("region: %s: %s", path, strerror(errno));
-		if ((uint64_t)st.st_size != c->region_size)
+		if ((uint64_t) st.st_size != c->region_size)
 			die("region: the device has %llu bytes, not %llu",
-			    (unsigned long long)st.st_size, (unsigned long long)c->region_size);
+			    (unsigned long long) st.st_size, (unsigned long long) c->region_size);
 	}
 	if (chown(path, c->region_uid, c->region_gid) || chmod(path, 0600))
 		die("region: %s: %s", path, strerror(errno));
@@ -100,6 +100,6 @@ void region_show(const struct config *c)
 	if (!f)
 		die("/run/nearmetal/region: %s", strerror(errno));
 	fprintf(f, "kind %s\nsize %llu\npath %s\n", c->region_kind,
-		(unsigned long long)c->region_size, shown);
+		(unsigned long long) c->region_size, shown);
 	fclose(f);
 }

@@ -57,7 +57,7 @@ static void on_data(struct stream *s, int lane, const uint8_t *b, size_t n)
 
 static void room(struct waiter *w)
 {
-	struct client *c = (struct client *)((char *)w - offsetof(struct client, room));
+	struct client *c = (struct client *) ((char *) w - offsetof(struct client, room));
 
 	mux_pause(&c->m, false);
 }
@@ -115,7 +115,7 @@ static void client_open(struct mux *m, uint32_t id, const char *kind, const stru
 		buf_free(&b);
 		return;
 	}
-	p = must_alloc(sizeof *p);
+	p = must_alloc(sizeof(*p));
 	p->client = mux_take(m, id, &ops, p);
 	p->host = mux_open(host, &b, &ops, p);
 	buf_free(&b);
@@ -125,7 +125,7 @@ static void client_end(struct mux *m, const char *why)
 {
 	struct client *c = m->owner;
 
-	(void)why;
+	(void) why;
 	waiter_cancel(host, &c->room);
 	free(c->groups);
 	nclients--;
@@ -135,23 +135,23 @@ static void client_end(struct mux *m, const char *why)
 static void server_ready(struct event *e, uint32_t events)
 {
 	struct client *c;
-	socklen_t n = sizeof c->cred;
+	socklen_t n = sizeof(c->cred);
 	struct buf hello = {0};
 	int fd = accept4(e->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	(void)events;
+	(void) events;
 	if (fd < 0)
 		return;
-	c = must_alloc(sizeof *c);
+	c = must_alloc(sizeof(*c));
 	if (nclients == CLIENTS_MAX || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->cred, &n)) {
 		close(fd);
 		free(c);
 		return;
 	}
-	c->groups = must_alloc(GROUPS * sizeof *c->groups);
-	n = GROUPS * sizeof *c->groups;
+	c->groups = must_alloc(GROUPS * sizeof(*c->groups));
+	n = GROUPS * sizeof(*c->groups);
 	if (!getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, c->groups, &n))
-		c->ngroups = n / sizeof *c->groups;
+		c->ngroups = n / sizeof(*c->groups);
 	nclients++;
 	c->room.go = room;
 	c->m.owner = c;
@@ -171,11 +171,11 @@ void relay_listen(const char *path, struct mux *to)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	host = to;
-	if (strlen(path) >= sizeof a.sun_path)
+	if (strlen(path) >= sizeof(a.sun_path))
 		die("%s: too long for a socket", path);
 	strcpy(a.sun_path, path);
 	unlink(path);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) || chmod(path, 0666) || listen(fd, 128))
+	if (fd < 0 || bind(fd, (struct sockaddr *) &a, sizeof(a)) || chmod(path, 0666) || listen(fd, 128))
 		die("%s: %s", path, strerror(errno));
 	event_init(&server, fd, server_ready);
 	event_watch(&server, EPOLLIN);

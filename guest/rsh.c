@@ -37,9 +37,9 @@ static void leave(int status)
 static void complain(const char *text)
 {
 	char b[1200];
-	int n = snprintf(b, sizeof b, "nearmetal-rsh: %s\n", text);
+	int n = snprintf(b, sizeof(b), "nearmetal-rsh: %s\n", text);
 
-	if (write(2, b, n < (int)sizeof b ? n : (int)sizeof b - 1) < 0)
+	if (write(2, b, n < (int) sizeof(b) ? n : (int) sizeof(b) - 1) < 0)
 		leave(FAILED);
 }
 
@@ -66,18 +66,18 @@ static void check(void)
 
 static void sink_ended(struct sink *p)
 {
-	(void)p;
+	(void) p;
 	check();
 }
 
 static void in_ended(struct source *p)
 {
-	(void)p;
+	(void) p;
 }
 
 static void on_data(struct stream *s, int lane, const uint8_t *b, size_t n)
 {
-	struct fields f = {(const char *)b, n};
+	struct fields f = {(const char *) b, n};
 	const char *text;
 	uint64_t v;
 
@@ -103,15 +103,15 @@ static void on_data(struct stream *s, int lane, const uint8_t *b, size_t n)
 
 static void on_credit(struct stream *s, int lane, uint32_t n)
 {
-	(void)s;
-	(void)n;
+	(void) s;
+	(void) n;
 	if (lane == LANE_DATA)
 		source_go(&in);
 }
 
 static void on_eof(struct stream *s, int lane)
 {
-	(void)s;
+	(void) s;
 	if (lane == LANE_DATA)
 		sink_eof(&out);
 	else if (lane == LANE_ERROR)
@@ -120,7 +120,7 @@ static void on_eof(struct stream *s, int lane)
 
 static void on_end(struct stream *s, bool reset, const char *text)
 {
-	(void)s;
+	(void) s;
 	if (reset) {
 		complain(text);
 		code = FAILED;
@@ -139,7 +139,7 @@ static const struct stream_ops ops = {on_data, on_credit, on_eof, on_end};
 
 static void mux_end(struct mux *m, const char *why)
 {
-	(void)m;
+	(void) m;
 	if (!over) {
 		complain(why);
 		leave(FAILED);
@@ -148,8 +148,8 @@ static void mux_end(struct mux *m, const char *why)
 
 static void no_open(struct mux *m, uint32_t id, const char *kind, const struct fields *h)
 {
-	(void)kind;
-	(void)h;
+	(void) kind;
+	(void) h;
 	mux_refuse(m, id, "nothing is offered here");
 }
 
@@ -158,8 +158,8 @@ static void signals_ready(struct event *e, uint32_t events)
 	struct signalfd_siginfo i;
 	struct buf b = {0};
 
-	(void)events;
-	if (read(e->fd, &i, sizeof i) != sizeof i || !stream)
+	(void) events;
+	if (read(e->fd, &i, sizeof(i)) != sizeof(i) || !stream)
 		return;
 	fields_addf(&b, "signal", "%u", i.ssi_signo);
 	stream_message(stream, &b);
@@ -173,7 +173,7 @@ static void forward_signals(void)
 	sigset_t s;
 
 	sigemptyset(&s);
-	for (size_t i = 0; i < sizeof sigs / sizeof *sigs; i++)
+	for (size_t i = 0; i < sizeof(sigs) / sizeof(*sigs); i++)
 		sigaddset(&s, sigs[i]);
 	sigprocmask(SIG_BLOCK, &s, NULL);
 	signal(SIGPIPE, SIG_IGN);
@@ -189,10 +189,10 @@ static int connect_agent(void)
 
 	if (!path || !*path)
 		path = RELAY_SOCKET;
-	if (strlen(path) >= sizeof a.sun_path || fd < 0)
+	if (strlen(path) >= sizeof(a.sun_path) || fd < 0)
 		return -1;
 	strcpy(a.sun_path, path);
-	return connect(fd, (struct sockaddr *)&a, sizeof a) ? -1 : fd;
+	return connect(fd, (struct sockaddr *) &a, sizeof(a)) ? -1 : fd;
 }
 
 /* Skips options as ssh has them; the index of the VM's name. */
@@ -237,7 +237,7 @@ int rsh_main(int argc, char **argv)
 	buf_append(&command, "", 1);
 	fd = connect_agent();
 	if (fd < 0) {
-		snprintf(text, sizeof text, "no agent of a VM is reached: %s", strerror(errno));
+		snprintf(text, sizeof(text), "no agent of a VM is reached: %s", strerror(errno));
 		complain(text);
 		return FAILED;
 	}
@@ -245,11 +245,11 @@ int rsh_main(int argc, char **argv)
 	fields_add(&open, "vm", vm);
 	fields_add(&open, "arg", "/bin/sh");
 	fields_add(&open, "arg", "-c");
-	fields_add(&open, "arg", (char *)buf_head(&command));
+	fields_add(&open, "arg", (char *) buf_head(&command));
 	for (char **e = environ; *e; e++)
 		if (strchr(*e, '='))
 			fields_add(&open, "env", *e);
-	if (getcwd(cwd, sizeof cwd)) {
+	if (getcwd(cwd, sizeof(cwd))) {
 		fields_add(&open, "dir", cwd);
 		fields_add(&open, "dir-optional", "1");
 	}
@@ -264,7 +264,7 @@ int rsh_main(int argc, char **argv)
 	}
 	loop_init();
 	forward_signals();
-	mux = (struct mux){.initiator = true, .on_open = no_open, .on_end = mux_end};
+	mux = (struct mux) {.initiator = true, .on_open = no_open, .on_end = mux_end};
 	mux_start(&mux, fd);
 	fields_add(&hello, "protocol", "1");
 	mux_hello(&mux, &hello);

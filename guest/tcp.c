@@ -39,12 +39,12 @@ static socklen_t parse_addr(const char *s, struct sockaddr_storage *a)
 {
 	char host[64];
 	const char *colon = s ? strrchr(s, ':') : NULL;
-	struct sockaddr_in *v4 = (void *)a;
-	struct sockaddr_in6 *v6 = (void *)a;
+	struct sockaddr_in *v4 = (void *) a;
+	struct sockaddr_in6 *v6 = (void *) a;
 	uint64_t port;
 	size_t n;
 
-	memset(a, 0, sizeof *a);
+	memset(a, 0, sizeof(*a));
 	if (!colon || !parse_number(colon + 1, 65535, &port))
 		return 0;
 	n = colon - s;
@@ -52,19 +52,19 @@ static socklen_t parse_addr(const char *s, struct sockaddr_storage *a)
 		s++;
 		n -= 2;
 	}
-	if (n >= sizeof host)
+	if (n >= sizeof(host))
 		return 0;
 	memcpy(host, s, n);
 	host[n] = 0;
 	if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
 		v4->sin_family = AF_INET;
 		v4->sin_port = htons(port);
-		return sizeof *v4;
+		return sizeof(*v4);
 	}
 	if (inet_pton(AF_INET6, host, &v6->sin6_addr) == 1) {
 		v6->sin6_family = AF_INET6;
 		v6->sin6_port = htons(port);
-		return sizeof *v6;
+		return sizeof(*v6);
 	}
 	return 0;
 }
@@ -80,9 +80,9 @@ int tcp_dial(const char *addr)
 		return -1;
 	}
 	fd = socket(a.ss_family, SOCK_STREAM, 0);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&a, n))
+	if (fd < 0 || connect(fd, (struct sockaddr *) &a, n))
 		return -1;
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	return fd;
 }
 
@@ -93,17 +93,17 @@ static void add_addr(struct buf *b, const char *key, int fd, int (*name)(int, st
 		struct sockaddr_in v4;
 		struct sockaddr_in6 v6;
 	} a;
-	socklen_t n = sizeof a;
+	socklen_t n = sizeof(a);
 	char s[64] = "";
 
-	memset(&a, 0, sizeof a);
+	memset(&a, 0, sizeof(a));
 	if (name(fd, &a.any, &n))
 		return;
 	if (a.any.sa_family == AF_INET) {
-		inet_ntop(AF_INET, &a.v4.sin_addr, s, sizeof s);
+		inet_ntop(AF_INET, &a.v4.sin_addr, s, sizeof(s));
 		fields_addf(b, key, "%s:%d", s, ntohs(a.v4.sin_port));
 	} else {
-		inet_ntop(AF_INET6, &a.v6.sin6_addr, s, sizeof s);
+		inet_ntop(AF_INET6, &a.v6.sin6_addr, s, sizeof(s));
 		fields_addf(b, key, "[%s]:%d", s, ntohs(a.v6.sin6_port));
 	}
 }
@@ -175,7 +175,7 @@ static void connected(struct conn *c, int fd)
 	struct buf held = c->in.q;
 	bool eof = c->in.eof;
 
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	fields_add(&b, "state", "connected");
 	add_addr(&b, "local", fd, sock_name);
 	add_addr(&b, "peer", fd, peer_name);
@@ -207,7 +207,7 @@ static void on_credit(struct stream *s, int lane, uint32_t n)
 {
 	struct conn *c = s->owner;
 
-	(void)n;
+	(void) n;
 	if (lane == LANE_DATA && c->out.s)
 		source_go(&c->out);
 }
@@ -228,8 +228,8 @@ static void on_end(struct stream *s, bool reset, const char *text)
 {
 	struct conn *c = s->owner;
 
-	(void)reset;
-	(void)text;
+	(void) reset;
+	(void) text;
 	c->s = NULL;
 	conn_free(c);
 }
@@ -238,7 +238,7 @@ static const struct stream_ops conn_ops = {on_data, on_credit, on_eof, on_end};
 
 static struct conn *conn_new(struct mux *m, uint32_t id)
 {
-	struct conn *c = must_alloc(sizeof *c);
+	struct conn *c = must_alloc(sizeof(*c));
 
 	c->s = mux_take(m, id, &conn_ops, c);
 	c->connecting.fd = c->out.ev.fd = c->in.ev.fd = -1;
@@ -261,11 +261,11 @@ static void refuse(struct conn *c, const char *addr, int err)
 
 static void connect_ready(struct event *e, uint32_t events)
 {
-	struct conn *c = (struct conn *)((char *)e - offsetof(struct conn, connecting));
+	struct conn *c = (struct conn *) ((char *) e - offsetof(struct conn, connecting));
 	int err = 0, fd;
-	socklen_t n = sizeof err;
+	socklen_t n = sizeof(err);
 
-	(void)events;
+	(void) events;
 	if (getsockopt(e->fd, SOL_SOCKET, SO_ERROR, &err, &n))
 		err = errno;
 	if (err) {
@@ -294,7 +294,7 @@ void tcp_open(struct mux *m, uint32_t id, const struct fields *h)
 	}
 	c = conn_new(m, id);
 	fd = socket(a.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd < 0 || (connect(fd, (struct sockaddr *)&a, n) && errno != EINPROGRESS)) {
+	if (fd < 0 || (connect(fd, (struct sockaddr *) &a, n) && errno != EINPROGRESS)) {
 		refuse(c, addr, errno);
 		if (fd >= 0)
 			close(fd);
@@ -306,9 +306,9 @@ void tcp_open(struct mux *m, uint32_t id, const struct fields *h)
 
 static void listen_ready(struct event *e, uint32_t events)
 {
-	struct listener *l = (struct listener *)e;
+	struct listener *l = (struct listener *) e;
 
-	(void)events;
+	(void) events;
 	while (l->waiting) {
 		struct conn *c = l->waiting;
 		int fd = accept4(e->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -325,8 +325,8 @@ static void listener_end(struct stream *s, bool reset, const char *text)
 {
 	struct listener *l = s->owner, **p = &listeners;
 
-	(void)reset;
-	(void)text;
+	(void) reset;
+	(void) text;
 	while (*p != l)
 		p = &(*p)->next;
 	*p = l->next;
@@ -344,22 +344,22 @@ static void listener_end(struct stream *s, bool reset, const char *text)
 
 static void listener_data(struct stream *s, int lane, const uint8_t *p, size_t n)
 {
-	(void)p;
-	(void)n;
+	(void) p;
+	(void) n;
 	stream_refill(s, lane, 0);
 }
 
 static void listener_credit(struct stream *s, int lane, uint32_t n)
 {
-	(void)s;
-	(void)lane;
-	(void)n;
+	(void) s;
+	(void) lane;
+	(void) n;
 }
 
 static void listener_eof(struct stream *s, int lane)
 {
-	(void)s;
-	(void)lane;
+	(void) s;
+	(void) lane;
 }
 
 static const struct stream_ops listener_ops = {listener_data, listener_credit, listener_eof, listener_end};
@@ -379,20 +379,20 @@ void listen_open(struct mux *m, uint32_t id, const struct fields *h)
 	}
 	fd = socket(a.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd >= 0)
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&a, n) || listen(fd, 128)) {
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (fd < 0 || bind(fd, (struct sockaddr *) &a, n) || listen(fd, 128)) {
 		mux_refuse(m, id, "%.100s: %s", addr, strerror(errno));
 		if (fd >= 0)
 			close(fd);
 		return;
 	}
-	l = must_alloc(sizeof *l);
+	l = must_alloc(sizeof(*l));
 	event_init(&l->ev, fd, listen_ready);
 	l->id = ++listener_ids;
 	l->next = listeners;
 	listeners = l;
 	l->s = mux_take(m, id, &listener_ops, l);
-	fields_addf(&b, "listener", "%llu", (unsigned long long)l->id);
+	fields_addf(&b, "listener", "%llu", (unsigned long long) l->id);
 	add_addr(&b, "local", fd, sock_name);
 	stream_message(l->s, &b);
 	buf_free(&b);

@@ -17,7 +17,7 @@ bool uevent_wait(bool (*there)(void *what), void *what, int timeout_ms)
 	if (found)
 		return true;
 	p.fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
-	if (p.fd >= 0 && bind(p.fd, (struct sockaddr *)&a, sizeof a)) {
+	if (p.fd >= 0 && bind(p.fd, (struct sockaddr *) &a, sizeof(a))) {
 		close(p.fd);
 		p.fd = -1;
 	}
@@ -31,7 +31,7 @@ bool uevent_wait(bool (*there)(void *what), void *what, int timeout_ms)
 		if (p.fd < 0 && left > 10)
 			left = 10;	/* no uevents in this kernel */
 		poll(&p, 1, left);
-		while (p.fd >= 0 && recv(p.fd, b, sizeof b, 0) > 0)
+		while (p.fd >= 0 && recv(p.fd, b, sizeof(b), 0) > 0)
 			;
 	}
 	if (p.fd >= 0)

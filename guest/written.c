@@ -26,7 +26,7 @@ static bool left_out(const char *path, const char *name)
 		"/dev", "/proc", "/sys", "/run", "/tmp", "/var/tmp", "/var/log", "/var/cache", "/etc/hosts",
 	};
 
-	for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
 		if (!strcmp(path, paths[i]))
 			return true;
 	return !strcmp(name, ".cache") || !strcmp(name, ".bash_history");

@@ -26,7 +26,7 @@ extern char **environ;
 
 static const char *own_variable(const char *name, void *arg)
 {
-	(void)arg;
+	(void) arg;
 	return getenv(name);
 }
 
@@ -40,14 +40,14 @@ static bool has_multiprog(void)
 		return false;
 	n = read(fd, line, sizeof(line));
 	close(fd);
-	return n > 0 && nm_multiprog(line, (size_t)n);
+	return n > 0 && nm_multiprog(line, (size_t) n);
 }
 
 /* Let nearmetal itself check the request and the cluster file, where it is installed. */
 static int check(const struct nm_settings *s, const char *request)
 {
 	char out[4096], accel[64];
-	char *argv[] = { (char *)s->nearmetal, "slurm-boot", "--check", accel, "--", (char *)request, NULL };
+	char *argv[] = { (char *) s->nearmetal, "slurm-boot", "--check", accel, "--", (char *) request, NULL };
 	struct nm_child c = { .path = s->nearmetal, .argv = argv, .envp = environ, .timeout = CHECK_TIMEOUT };
 	int status;
 
@@ -71,7 +71,7 @@ static int draw_secret(char secret[NM_SECRET_LEN + 1])
 {
 	unsigned char bytes[NM_SECRET_LEN / 2];
 
-	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t) sizeof(bytes))
 		return -1;
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		sprintf(secret + 2 * i, "%02x", bytes[i]);

@@ -41,7 +41,7 @@ int nm_asroot(const struct nm_settings *s, const char *command, char *const *wor
 	      char message[NM_MESSAGE_MAX])
 {
 	char root[1024], conf[1024], path[1200];
-	char *argv[WORDS_MAX + 4] = { (char *)s->nearmetal, (char *)command };
+	char *argv[WORDS_MAX + 4] = { (char *) s->nearmetal, (char *) command };
 	char *envp[] = { path, "LANG=C.UTF-8", conf, NULL };
 	struct nm_child c = { .path = s->nearmetal, .argv = argv, .envp = envp, .timeout = TIMEOUT };
 	const char *file = getenv("SLURM_CONF"), *said;
@@ -68,7 +68,7 @@ int nm_asroot(const struct nm_settings *s, const char *command, char *const *wor
 	said = nm_child_said(out);
 	line = strcspn(said, "\n");
 	if (line)
-		snprintf(message, NM_MESSAGE_MAX, "%.*s", (int)(line < NM_MESSAGE_MAX ? line : NM_MESSAGE_MAX - 1), said);
+		snprintf(message, NM_MESSAGE_MAX, "%.*s", (int) (line < NM_MESSAGE_MAX ? line : NM_MESSAGE_MAX - 1), said);
 	else
 		snprintf(message, NM_MESSAGE_MAX, "nearmetal %s was killed", command);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;

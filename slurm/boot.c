@@ -42,13 +42,13 @@ static void add(struct words *w, const char *format, ...)
 	va_start(args, format);
 	len = vsnprintf(w->text + w->used, room, format, args);
 	va_end(args);
-	if (len < 0 || (size_t)len >= room || w->n + 1 >= sizeof(w->list) / sizeof(*w->list)) {
+	if (len < 0 || (size_t) len >= room || w->n + 1 >= sizeof(w->list) / sizeof(*w->list)) {
 		w->full = true;
 		return;
 	}
 	w->list[w->n++] = w->text + w->used;
 	w->list[w->n] = NULL;
-	w->used += (size_t)len + 1;
+	w->used += (size_t) len + 1;
 }
 
 static bool adopted_outlives(spank_t sp)
@@ -70,7 +70,7 @@ static void first_line(const char *text, char *out, size_t size)
 {
 	size_t n = strcspn(text, "\n");
 
-	snprintf(out, size, "%.*s", (int)(n < size ? n : size - 1), text);
+	snprintf(out, size, "%.*s", (int) (n < size ? n : size - 1), text);
 }
 
 #define CGROUP_TEXT_MAX 16384
@@ -83,7 +83,7 @@ static void read_cgroup(pid_t pid, char text[CGROUP_TEXT_MAX])
 	int fd;
 
 	*text = 0;
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int) pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
@@ -117,7 +117,7 @@ static bool host_at_fault(const struct nm_settings *s)
 	/* Out of the job's memory limit, which slurmstepd and its children are in. */
 	static char root[][512] = { "/sys/fs/cgroup/memory/cgroup.procs", "/sys/fs/cgroup/cgroup.procs" };
 	char accel[64], out[1024];
-	char *argv[] = { (char *)s->nearmetal, "slurm-host", accel, NULL };
+	char *argv[] = { (char *) s->nearmetal, "slurm-host", accel, NULL };
 	char *envp[] = { "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", "LANG=C.UTF-8", NULL };
 	struct nm_child c = {
 		.path = s->nearmetal, .argv = argv, .envp = envp, .timeout = s->boot_timeout,
@@ -149,7 +149,7 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	};
 
 	if (getpwuid_r(job->uid, &pw, buf, sizeof(buf), &user) || !user) {
-		snprintf(result, NM_RESULT_MAX, "failed host\nuser %u is not known on this host\n", (unsigned int)job->uid);
+		snprintf(result, NM_RESULT_MAX, "failed host\nuser %u is not known on this host\n", (unsigned int) job->uid);
 		return;
 	}
 	if (nm_state_run_dir(s->state, job, run, sizeof(run))) {
@@ -165,7 +165,7 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	}
 	if (getgrouplist(user->pw_name, job->gid, groups, &ngroups) < 0)
 		ngroups = GROUPS_MAX;
-	c.ngroups = (size_t)ngroups;
+	c.ngroups = (size_t) ngroups;
 	spank_get_item(sp, S_JOB_ALLOC_CORES, &cores);
 	spank_get_item(sp, S_JOB_ALLOC_MEM, &memory);
 	read_cgroup(task > 1 ? task : getpid(), cgroup);
@@ -179,7 +179,7 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	add(&argv, "slurm-boot");
 	add(&argv, "--node=%s", job->node);
 	add(&argv, "--cores=%s", cores ? cores : "");
-	add(&argv, "--memory-limit=%lluMiB", (unsigned long long)memory);
+	add(&argv, "--memory-limit=%lluMiB", (unsigned long long) memory);
 	add(&argv, "--workdir=%s", job->dir);
 	add(&argv, "--accel=%.40s", s->accel);
 	add(&argv, "--isolation=%.40s", s->isolation);

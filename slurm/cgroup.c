@@ -25,7 +25,7 @@ size_t nm_cgroup_files(const char *text, uint32_t job, bool signalled, char file
 		char *controllers, *dir, *at;
 		bool unified;
 
-		snprintf(line, sizeof(line), "%.*s", (int)(len < sizeof(line) ? len : sizeof(line) - 1), text);
+		snprintf(line, sizeof(line), "%.*s", (int) (len < sizeof(line) ? len : sizeof(line) - 1), text);
 		text += len + (text[len] == '\n');
 		controllers = strchr(line, ':');
 		if (!controllers || !(dir = strchr(++controllers, ':')))
@@ -53,7 +53,7 @@ static bool names_job(const char *text, uint32_t job)
 
 	snprintf(mark, sizeof(mark), "/job_%u", job);
 	at = strstr(text, mark);
-	return at && !isdigit((unsigned char)at[strlen(mark)]);
+	return at && !isdigit((unsigned char) at[strlen(mark)]);
 }
 
 bool nm_cgroup_of_job(const char *text, uint32_t job)
@@ -92,7 +92,7 @@ static void end_below(int cgroup, const struct nm_job *job)
 		return;
 	while (fscanf(f, "%d", &pid) == 1) {
 		/* It may have ended since the list was read, and its number be another's: so the one that is opened is checked. */
-		int process = pid > 1 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+		int process = pid > 1 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1;
 
 		if (process >= 0 && is_jobs(pid, job))
 			syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
@@ -149,7 +149,7 @@ bool nm_cgroup_remove(const char *root, const struct nm_job *job)
 			char user[600], dir[700];
 			int n = snprintf(user, sizeof(user), "%.200s/", e->d_name);
 
-			snprintf(user + n, sizeof(user) - (size_t)n, tops[i], job->node, (unsigned int)job->uid);
+			snprintf(user + n, sizeof(user) - (size_t) n, tops[i], job->node, (unsigned int) job->uid);
 			snprintf(dir, sizeof(dir), "%s/job_%u", user, job->id);
 			remove_below(dirfd(d), dir, DEPTH, job, &busy);
 			if (faccessat(dirfd(d), dir, F_OK, AT_SYMLINK_NOFOLLOW))

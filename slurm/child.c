@@ -24,7 +24,7 @@ static long long now_ms(void)
 static void close_from(int fd)
 {
 #ifdef SYS_close_range
-	if (!syscall(SYS_close_range, (unsigned int)fd, ~0U, 0))
+	if (!syscall(SYS_close_range, (unsigned int) fd, ~0U, 0))
 		return;
 #endif
 	for (long last = sysconf(_SC_OPEN_MAX); fd < last; fd++)
@@ -87,7 +87,7 @@ static int pipe_of(const char *text)
 	}
 	if (pipe2(fds, O_CLOEXEC))
 		return -1;
-	ok = write(fds[1], text, n) == (ssize_t)n;
+	ok = write(fds[1], text, n) == (ssize_t) n;
 	close(fds[1]);
 	if (ok)
 		return fds[0];
@@ -106,7 +106,7 @@ static int read_all(int fd, char *out, size_t size, long long deadline)
 		struct pollfd p = { .fd = fd, .events = POLLIN };
 		long long left = deadline - now_ms();
 		ssize_t got;
-		int rc = left > 0 ? poll(&p, 1, (int)(left < 3600000 ? left : 3600000)) : 0;
+		int rc = left > 0 ? poll(&p, 1, (int) (left < 3600000 ? left : 3600000)) : 0;
 
 		if (rc < 0 && errno == EINTR)
 			continue;
@@ -121,9 +121,9 @@ static int read_all(int fd, char *out, size_t size, long long deadline)
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)
-			return (int)got;
+			return (int) got;
 		if (n + 1 < size) {
-			n += (size_t)got;
+			n += (size_t) got;
 			out[n] = 0;
 		}
 	}

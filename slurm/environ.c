@@ -21,7 +21,7 @@ bool nm_environ_has(int fd, const char *variable)
 				at = 0;
 			}
 		}
-		total += n > 0 ? (size_t)n : 0;
+		total += n > 0 ? (size_t) n : 0;
 	}
 	return same && at && !variable[at];
 }

@@ -30,9 +30,9 @@ int nm_epilog(spank_t sp, int ac, char **av)
 	struct nm_job job;
 	int rc;
 
-	(void)sp;
+	(void) sp;
 	nm_settings_read(&s, ac, av);
-	rc = id ? nm_state_read(s.state, (uint32_t)strtoul(id, NULL, 10), &job) : 0;
+	rc = id ? nm_state_read(s.state, (uint32_t) strtoul(id, NULL, 10), &job) : 0;
 	if (!rc)
 		return 0;
 	if (rc < 0) {
@@ -40,7 +40,7 @@ int nm_epilog(spank_t sp, int ac, char **av)
 		/* Slurm says whose job it is; without a name of this host nothing was handed out. */
 		if (!uid || !*job.node)
 			return 0;
-		job.uid = (uid_t)strtoul(uid, NULL, 10);
+		job.uid = (uid_t) strtoul(uid, NULL, 10);
 	}
 	if (nm_node_end_job(&s, &job) && nm_state_write_left(s.state, &job))
 		slurm_error("nearmetal: epilog: a cgroup of job %u stays: %s", job.id, strerror(errno));

@@ -84,7 +84,7 @@ int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[
 		job_info_t *j = &m->job_array[0];
 		int i = j->nodes ? node_index(j->nodes, job->node) : -1;
 
-		if (i >= 0 && (uint32_t)i < j->gres_detail_cnt && j->gres_detail_str[i])
+		if (i >= 0 && (uint32_t) i < j->gres_detail_cnt && j->gres_detail_str[i])
 			fits = snprintf(gres, NM_GRES_MAX, "%s", j->gres_detail_str[i]) < NM_GRES_MAX;
 	}
 	slurm_free_job_info_msg(m);
@@ -123,11 +123,11 @@ int nm_node_hosts(const char *nodes, char *out, size_t size, char message[NM_MES
 		const char *addr = address(m, name);
 		int n = snprintf(out + used, size - used, "%s%s=%s", used ? " " : "", name, addr ? addr : name);
 
-		if (n < 0 || (size_t)n >= size - used) {
+		if (n < 0 || (size_t) n >= size - used) {
 			snprintf(message, NM_MESSAGE_MAX, "the job has too many nodes for VMs that reach each other");
 			rc = -1;
 		} else {
-			used += (size_t)n;
+			used += (size_t) n;
 		}
 		free(name);
 	}
@@ -182,10 +182,10 @@ static int signal_job(uid_t uid, const char *mark, int sig, bool supervisors)
 		bool supervisor;
 		int fd;
 
-		if (!isdigit((unsigned char)e->d_name[0]))
+		if (!isdigit((unsigned char) e->d_name[0]))
 			continue;
 		/* The descriptor first: it stays this process whatever becomes of its number. */
-		fd = (int)syscall(SYS_pidfd_open, atoi(e->d_name), 0);
+		fd = (int) syscall(SYS_pidfd_open, atoi(e->d_name), 0);
 		if (fd < 0 && errno != ENOSYS)
 			continue;
 		if (is_ours(dirfd(d), e->d_name, uid, mark, &supervisor) && (supervisor || !supervisors)) {
@@ -222,7 +222,7 @@ static unsigned long long stat_field(pid_t pid, int wanted)
 	unsigned long long value = 0;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
 	f = fopen(path, "re");
 	if (!f)
 		return 0;
@@ -266,7 +266,7 @@ pid_t nm_node_child(void)
 	if (!d)
 		return -1;
 	while (found < 0 && (e = readdir(d)))
-		if (isdigit((unsigned char)e->d_name[0]) && stat_field(atoi(e->d_name), 4) == (unsigned long long)getpid())
+		if (isdigit((unsigned char) e->d_name[0]) && stat_field(atoi(e->d_name), 4) == (unsigned long long) getpid())
 			found = atoi(e->d_name);
 	closedir(d);
 	return found;
@@ -281,7 +281,7 @@ static void end_extern(const struct nm_settings *s, const struct nm_job *job)
 
 	if (!nm_state_read_extern(s->state, job, &pid, &start))
 		return;
-	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	fd = (int) syscall(SYS_pidfd_open, pid, 0);
 	if (fd < 0)
 		return;
 	if (nm_node_started(pid) == start)
@@ -304,7 +304,7 @@ bool nm_node_end_job(const struct nm_settings *s, const struct nm_job *job)
 	for (int ms = 0; nm_cgroup_remove("/sys/fs/cgroup", job); ms += 20) {
 		if (ms >= KILLED_MS)
 			return true;
-		nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000000 }, NULL);
+		nanosleep(&(struct timespec) { .tv_nsec = 20 * 1000000 }, NULL);
 	}
 	return false;
 }
@@ -316,7 +316,7 @@ void nm_node_drain(const struct nm_job *job, const char *reason)
 
 	snprintf(text, sizeof(text), "nearmetal: %.200s", reason);
 	slurm_init_update_node_msg(&m);
-	m.node_names = (char *)job->node;
+	m.node_names = (char *) job->node;
 	m.node_state = NODE_STATE_DRAIN;
 	m.reason = text;
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(26, 5, 0)

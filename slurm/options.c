@@ -122,7 +122,7 @@ static int traffic_given(const char *arg, int remote, enum nm_origin from, char 
 		snprintf(why, NM_MESSAGE_MAX, "the working directory: %s", strerror(errno));
 		return -1;
 	}
-	if ((size_t)snprintf(path, sizeof(path), "%s%s%s", *arg == '/' ? "" : dir, *arg == '/' ? "" : "/", arg) >=
+	if ((size_t) snprintf(path, sizeof(path), "%s%s%s", *arg == '/' ? "" : dir, *arg == '/' ? "" : "/", arg) >=
 	    TRAFFIC_MAX) {
 		snprintf(why, NM_MESSAGE_MAX, "the directory's name has %d bytes or more", TRAFFIC_MAX);
 		return -1;
@@ -151,7 +151,7 @@ static int set(int val, const char *arg, int remote, enum nm_origin from, enum n
 	case NM_KEEP:
 		return nm_values_set(&nm_options, NM_KEEP, arg && *arg ? arg : "job", from, why);
 	default:
-		return nm_values_set(&nm_options, (enum nm_key)val, arg ? arg : "", from, why);
+		return nm_values_set(&nm_options, (enum nm_key) val, arg ? arg : "", from, why);
 	}
 }
 
@@ -184,9 +184,9 @@ static void variable(const char *option, bool upper, char out[64])
 	size_t n = 0;
 
 	if (upper)
-		n = (size_t)sprintf(out, "NEARMETAL_");
+		n = (size_t) sprintf(out, "NEARMETAL_");
 	for (; *option && n < 62; option++)
-		out[n++] = *option == '-' ? '_' : upper ? (char)toupper((unsigned char)*option) : *option;
+		out[n++] = *option == '-' ? '_' : upper ? (char) toupper((unsigned char) *option) : *option;
 	out[n] = 0;
 }
 

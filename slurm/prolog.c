@@ -76,22 +76,22 @@ int nm_prolog(spank_t sp, int ac, char **av)
 	bool ok;
 	int rc;
 
-	(void)sp;
+	(void) sp;
 	nm_settings_read(&s, ac, av);
 	if (!variable("SLURM_JOB_ID", &id) && !nm_state_node(job.node))
-		nm_sweep_before(&s, job.node, (uint32_t)id);
+		nm_sweep_before(&s, job.node, (uint32_t) id);
 	if (!text)
 		return 0;
 	if (variable("SLURM_JOB_ID", &id) || variable("SLURM_JOB_UID", &uid) || nm_state_node(job.node)) {
 		slurm_error("nearmetal: prolog: Slurm says neither job, user nor host");
 		return -1;
 	}
-	job.id = (uint32_t)id;
-	job.uid = (uid_t)uid;
-	job.gid = variable("SLURM_JOB_GID", &gid) ? (gid_t)-1 : (gid_t)gid;
+	job.id = (uint32_t) id;
+	job.uid = (uid_t) uid;
+	job.gid = variable("SLURM_JOB_GID", &gid) ? (gid_t) -1 : (gid_t) gid;
 	working_dir(&job);
-	if (job.gid == (gid_t)-1 && nm_node_group(job.uid, &job.gid)) {
-		slurm_error("nearmetal: prolog: user %u has no group", (unsigned int)job.uid);
+	if (job.gid == (gid_t) -1 && nm_node_group(job.uid, &job.gid)) {
+		slurm_error("nearmetal: prolog: user %u has no group", (unsigned int) job.uid);
 		return -1;
 	}
 	ok = !nm_request_read(text, &v, message);
@@ -111,7 +111,7 @@ int nm_prolog(spank_t sp, int ac, char **av)
 	}
 	/* Who boots VMs, and knows their region's size, checks it: a cluster file may say it, or a step. */
 	if (s.region_gres) {
-		snprintf(region, sizeof(region), "%.64s:%llu", s.region_gres, (unsigned long long)nm_node_gres_count(gres, s.region_gres));
+		snprintf(region, sizeof(region), "%.64s:%llu", s.region_gres, (unsigned long long) nm_node_gres_count(gres, s.region_gres));
 		if (nm_state_write_file(s.state, &job, NM_FILE_REGION, region))
 			return -1;
 	}

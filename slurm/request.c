@@ -23,7 +23,7 @@ int nm_request_write(const struct nm_values *v, char out[NM_REQUEST_MAX])
 		if (v->origin[k] == NM_UNSET)
 			continue;
 		PUT(' ');
-		for (const char *p = nm_key_name((enum nm_key)k); *p; p++)
+		for (const char *p = nm_key_name((enum nm_key) k); *p; p++)
 			PUT(*p);
 		PUT('=');
 		for (const char *p = v->text[k]; *p; p++) {
@@ -32,8 +32,8 @@ int nm_request_write(const struct nm_values *v, char out[NM_REQUEST_MAX])
 				continue;
 			}
 			PUT('%');
-			PUT(hex[(unsigned char)*p >> 4]);
-			PUT(hex[(unsigned char)*p & 15]);
+			PUT(hex[(unsigned char) *p >> 4]);
+			PUT(hex[(unsigned char) *p & 15]);
 		}
 	}
 #undef PUT
@@ -66,7 +66,7 @@ static int decode(const char *value, size_t len, char out[NM_VALUE_MAX])
 
 			if (high < 0 || low < 0 || !(high | low))
 				return -1;
-			c = (char)(high << 4 | low);
+			c = (char) (high << 4 | low);
 			i += 2;
 		} else if (!plain(c)) {
 			return -1;

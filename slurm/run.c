@@ -22,7 +22,7 @@ static int mount_run(int job, uid_t uid, gid_t gid)
 
 	path_of(job, path);
 	snprintf(options, sizeof(options), "mode=0700,uid=%u,gid=%u,size=" NM_RUN_BYTES ",nr_inodes=" NM_RUN_FILES,
-		 (unsigned int)uid, (unsigned int)gid);
+		 (unsigned int) uid, (unsigned int) gid);
 	return mount("nearmetal", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options);
 }
 

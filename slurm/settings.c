@@ -17,7 +17,7 @@ void nm_settings_read(struct nm_settings *s, int ac, char **av)
 	};
 	for (int i = 0; i < ac; i++) {
 		const char *value = strchr(av[i], '=');
-		size_t n = value ? (size_t)(value - av[i]) : strlen(av[i]);
+		size_t n = value ? (size_t) (value - av[i]) : strlen(av[i]);
 
 #define IS(name) (value && n == strlen(name) && !strncmp(av[i], name, n))
 		if (IS("nearmetal"))
@@ -44,7 +44,7 @@ void nm_settings_read(struct nm_settings *s, int ac, char **av)
 		else if (IS("root_writes"))
 			s->root_writes = !strcmp(value + 1, "yes");
 		else if (IS("boot_timeout") && atoi(value + 1) > 0)
-			s->boot_timeout = (unsigned int)atoi(value + 1);
+			s->boot_timeout = (unsigned int) atoi(value + 1);
 		else if (strncmp(av[i], "vm", 2) && strncmp(av[i], "no_vm", 5))
 			slurm_error("nearmetal: plugstack.conf: argument %s is not known", av[i]);
 #undef IS

@@ -19,7 +19,7 @@ int nm_state_node(char node[128])
 	if (!name || !*name || strlen(name) >= 128 || !strcmp(name, ".") || !strcmp(name, ".."))
 		return -1;
 	for (const char *p = name; *p; p++)
-		if (!isalnum((unsigned char)*p) && !strchr("-_.", *p))
+		if (!isalnum((unsigned char) *p) && !strchr("-_.", *p))
 			return -1;
 	strcpy(node, name);
 	return 0;
@@ -89,7 +89,7 @@ static int write_file(int dir, const char *name, const char *text)
 			return -1;
 		}
 		text += n;
-		len -= (size_t)n;
+		len -= (size_t) n;
 	}
 	return close(fd);
 }
@@ -106,7 +106,7 @@ static ssize_t read_file(int dir, const char *name, char *text, size_t size)
 	do {
 		n = read(fd, text + len, size - len);
 		if (n > 0)
-			len += (size_t)n;
+			len += (size_t) n;
 	} while (len < size && (n > 0 || (n < 0 && errno == EINTR)));
 	e = n < 0 ? errno : EFBIG;
 	close(fd);
@@ -116,7 +116,7 @@ static ssize_t read_file(int dir, const char *name, char *text, size_t size)
 		return -1;
 	}
 	text[len] = 0;
-	return (ssize_t)len;
+	return (ssize_t) len;
 }
 
 /*
@@ -157,7 +157,7 @@ int nm_state_create(const char *state, const struct nm_job *job)
 		return -1;
 	job_name(job->id, job->node, name);
 	left_name(job->id, job->node, left);
-	snprintf(text, sizeof(text), "%s\n%u %u\n%s\n", job->request, (unsigned int)job->uid, (unsigned int)job->gid, job->dir);
+	snprintf(text, sizeof(text), "%s\n%u %u\n%s\n", job->request, (unsigned int) job->uid, (unsigned int) job->gid, job->dir);
 	/* No sweep decides over a job of this number meanwhile (internal/slurm/sweep.go). */
 	while (flock(dir, LOCK_EX))
 		if (errno != EINTR)
@@ -249,7 +249,7 @@ int nm_state_write_extern(const char *state, const struct nm_job *job, pid_t pid
 {
 	char text[64];
 
-	snprintf(text, sizeof(text), "%d %llu\n", (int)pid, start);
+	snprintf(text, sizeof(text), "%d %llu\n", (int) pid, start);
 	return nm_state_write_file(state, job, NM_FILE_EXTERN, text);
 }
 
@@ -272,7 +272,7 @@ int nm_state_write_left(const char *state, const struct nm_job *job)
 	if (dir < 0)
 		return -1;
 	left_name(job->id, job->node, name);
-	snprintf(text, sizeof(text), "%u\n", (unsigned int)job->uid);
+	snprintf(text, sizeof(text), "%u\n", (unsigned int) job->uid);
 	rc = write_file(dir, name, text);
 	close(dir);
 	return rc;
@@ -308,5 +308,5 @@ int nm_state_run_dir(const char *state, const struct nm_job *job, char *out, siz
 {
 	int n = snprintf(out, size, "%s/%u.%s/run", state, job->id, job->node);
 
-	return n > 0 && (size_t)n < size ? 0 : -1;
+	return n > 0 && (size_t) n < size ? 0 : -1;
 }

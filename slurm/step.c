@@ -38,7 +38,7 @@ static const char *job_variable(const char *name, void *arg)
 {
 	static char value[NM_VALUE_MAX];
 
-	if (spank_getenv((spank_t)arg, name, value, sizeof(value)) != ESPANK_SUCCESS)
+	if (spank_getenv((spank_t) arg, name, value, sizeof(value)) != ESPANK_SUCCESS)
 		return NULL;
 	return value;
 }
@@ -210,8 +210,8 @@ int nm_step_user_init(spank_t sp, int ac, char **av)
 {
 	char run[512], mark[1024];
 
-	(void)ac;
-	(void)av;
+	(void) ac;
+	(void) av;
 	/* What srun put into the job for the prologs comes back with the environment of its steps. */
 	spank_unsetenv(sp, "SLURM_SPANK_" NM_SECRET_NAME);
 	if (step.where != IN_VM)
@@ -249,7 +249,7 @@ int nm_step_user_init(spank_t sp, int ac, char **av)
 		if (spank_get_item(sp, S_STEP_ALLOC_CORES, &cores) == ESPANK_SUCCESS && cores)
 			put(sp, "NEARMETAL_SLURM_CORES", cores);
 		if (spank_get_item(sp, S_STEP_ALLOC_MEM, &memory) == ESPANK_SUCCESS) {
-			snprintf(text, sizeof(text), "%lluMiB", (unsigned long long)memory);
+			snprintf(text, sizeof(text), "%lluMiB", (unsigned long long) memory);
 			put(sp, "NEARMETAL_SLURM_MEMORY", text);
 		}
 		return 0;
@@ -272,7 +272,7 @@ static void raise_warnings(void)
 {
 	for (char *p = step.text; p && *p; p = (p = strchr(p, '\n')) ? p + 1 : NULL)
 		if (!strncmp(p, WARNING, strlen(WARNING)))
-			slurm_spank_log("nearmetal: %s: warning: %.*s", step.job.node, (int)strcspn(p, "\n") - (int)strlen(WARNING),
+			slurm_spank_log("nearmetal: %s: warning: %.*s", step.job.node, (int) strcspn(p, "\n") - (int) strlen(WARNING),
 					p + strlen(WARNING));
 }
 
@@ -344,8 +344,8 @@ int nm_step_task_init(spank_t sp, int ac, char **av)
 	static char wrapper[1024];
 	const char *slash;
 
-	(void)ac;
-	(void)av;
+	(void) ac;
+	(void) av;
 	if (step.where == FAILED)
 		return step.batch ? 0 : raise_failure(sp);
 	if (step.where == ON_HOST || step.batch)
@@ -354,7 +354,7 @@ int nm_step_task_init(spank_t sp, int ac, char **av)
 		raise_warnings();
 	slash = strrchr(step.settings.nearmetal, '/');
 	snprintf(wrapper, sizeof(wrapper), "%.*s/nearmetal-task",
-		 slash ? (int)(slash - step.settings.nearmetal) : 0, step.settings.nearmetal);
+		 slash ? (int) (slash - step.settings.nearmetal) : 0, step.settings.nearmetal);
 	if (access(wrapper, X_OK)) {
 		slurm_spank_log("nearmetal: %s: %s: %s", step.job.node, wrapper, strerror(errno));
 		return -1;

@@ -51,7 +51,7 @@ void nm_sweep_before(const struct nm_settings *s, const char *node, uint32_t job
 		char *dot;
 		unsigned long id = strtoul(e->d_name + (left ? sizeof(NM_LEFT) - 1 : 0), &dot, 10);
 
-		found = id && id != job && *dot == '.' && !strcmp(dot + 1, node) && (left || !attended(s, (uint32_t)id, node));
+		found = id && id != job && *dot == '.' && !strcmp(dot + 1, node) && (left || !attended(s, (uint32_t) id, node));
 	}
 	closedir(d);
 	if (found)

@@ -116,7 +116,7 @@ static void expand(const char *text, char *out, size_t size)
 		int len = 0;
 
 		if (sscanf(text, "\\x%2x%n", &byte, &len) == 1 && len == 4) {
-			out[n++] = (char)byte;
+			out[n++] = (char) byte;
 			text += len;
 		} else if (*text == '{' && sscanf(text, "{%*[^*]*%u}%n", &times, &len) == 1 && len) {
 			for (; times && n + 1 < size; times--)
@@ -186,7 +186,7 @@ static bool own_mounts(void)
 		static const char *const files[] = { "/proc/self/setgroups", "/proc/self/uid_map", "/proc/self/gid_map" };
 
 		for (int i = 0; i < 3; i++) {
-			snprintf(map, sizeof(map), i ? "0 %u 1" : "deny", (unsigned int)(i == 1 ? uid : gid));
+			snprintf(map, sizeof(map), i ? "0 %u 1" : "deny", (unsigned int) (i == 1 ? uid : gid));
 			fd = open(files[i], O_WRONLY);
 			if (fd < 0 || write(fd, map, strlen(map)) < 0)
 				return false;
@@ -198,9 +198,9 @@ static bool own_mounts(void)
 
 static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
 {
-	(void)st;
-	(void)flag;
-	(void)ftw;
+	(void) st;
+	(void) flag;
+	(void) ftw;
 	return remove(path);
 }
 

@@ -19,14 +19,14 @@ static const char *const key_names[NM_KEYS] = {
 
 const char *nm_key_name(enum nm_key key)
 {
-	return (unsigned int)key < NM_KEYS ? key_names[key] : NULL;
+	return (unsigned int) key < NM_KEYS ? key_names[key] : NULL;
 }
 
 enum nm_key nm_key_find(const char *name, size_t len)
 {
 	for (int k = 0; k < NM_KEYS; k++)
 		if (strlen(key_names[k]) == len && !memcmp(key_names[k], name, len))
-			return (enum nm_key)k;
+			return (enum nm_key) k;
 	return NM_KEYS;
 }
 
@@ -39,7 +39,7 @@ static const char *shown(const char *text, char buf[SHOWN + 4])
 	size_t n = 0;
 
 	for (; text[n] && n < SHOWN; n++)
-		buf[n] = isprint((unsigned char)text[n]) ? text[n] : '?';
+		buf[n] = isprint((unsigned char) text[n]) ? text[n] : '?';
 	strcpy(buf + n, text[n] ? "..." : "");
 	return buf;
 }
@@ -51,9 +51,9 @@ static int number(const char *text, uint64_t min, uint64_t max, uint64_t *out)
 	if (!*text)
 		return -1;
 	for (; *text; text++) {
-		if (!isdigit((unsigned char)*text) || n > (UINT64_MAX - 9) / 10)
+		if (!isdigit((unsigned char) *text) || n > (UINT64_MAX - 9) / 10)
 			return -1;
-		n = n * 10 + (uint64_t)(*text - '0');
+		n = n * 10 + (uint64_t) (*text - '0');
 	}
 	if (n < min || n > max)
 		return -1;
@@ -77,11 +77,11 @@ static int size(const char *text, uint64_t *out)
 		return -1;
 	text += n;
 	if (*text) {
-		const char *units = "KMGT", *u = strchr(units, toupper((unsigned char)*text));
+		const char *units = "KMGT", *u = strchr(units, toupper((unsigned char) *text));
 
 		if (!u)
 			return -1;
-		shift = 10 * (int)(u - units + 1);
+		shift = 10 * (int) (u - units + 1);
 		text++;
 		if (*text && strcmp(text, "iB") && strcmp(text, "B"))
 			return -1;
@@ -97,7 +97,7 @@ static int word(const char *text, const char *more)
 	if (!*text || strlen(text) > 64)
 		return -1;
 	for (; *text; text++)
-		if (!isalnum((unsigned char)*text) && !strchr(more, *text))
+		if (!isalnum((unsigned char) *text) && !strchr(more, *text))
 			return -1;
 	return 0;
 }
@@ -107,7 +107,7 @@ static int path(const char *text, char out[NM_VALUE_MAX])
 	if (text[0] != '/' || strlen(text) >= NM_VALUE_MAX)
 		return -1;
 	for (const char *p = text; *p; p++)
-		if (iscntrl((unsigned char)*p))
+		if (iscntrl((unsigned char) *p))
 			return -1;
 	strcpy(out, text);
 	return 0;
@@ -125,7 +125,7 @@ static int vf(const char *text, char out[NM_VALUE_MAX])
 	if (number(colon ? colon + 1 : text, 1, 64, &n))
 		return -1;
 	if (colon) {
-		memcpy(type, text, (size_t)(colon - text));
+		memcpy(type, text, (size_t) (colon - text));
 		type[colon - text] = 0;
 		if (word(type, "_-."))
 			return -1;
@@ -201,7 +201,7 @@ int nm_value_read(enum nm_key key, const char *text, char out[NM_VALUE_MAX], cha
 	default:
 		return WRONG("is no key");
 	}
-	snprintf(out, NM_VALUE_MAX, "%llu", (unsigned long long)n);
+	snprintf(out, NM_VALUE_MAX, "%llu", (unsigned long long) n);
 	return 0;
 #undef WRONG
 }

@@ -20,8 +20,8 @@ int nm_vf_lease(const struct nm_settings *s, const struct nm_job *job, const cha
 	snprintf(name, sizeof(name), "--job=%u.%s", job->id, job->node);
 	snprintf(state, sizeof(state), "--state=%.1000s", s->state);
 	snprintf(node, sizeof(node), "--node=%s", job->node);
-	snprintf(uid, sizeof(uid), "--uid=%u", (unsigned int)job->uid);
-	snprintf(gid, sizeof(gid), "--gid=%u", (unsigned int)job->gid);
+	snprintf(uid, sizeof(uid), "--uid=%u", (unsigned int) job->uid);
+	snprintf(gid, sizeof(gid), "--gid=%u", (unsigned int) job->gid);
 	snprintf(has, sizeof(has), "--gres=%s", gres);
 	rc = nm_asroot(s, "slurm-vf", words, out, sizeof(out), message);
 	if (rc)

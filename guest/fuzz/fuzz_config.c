@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char why[256] = "", *text = malloc(size + 1);
 
 	memcpy(text, data, size);
-	if (!config_parse(&c, text, size, why, sizeof why) && !*why)
+	if (!config_parse(&c, text, size, why, sizeof(why)) && !*why)
 		abort();	/* a refusal says why */
 	config_free(&c);
 	free(text);

@@ -19,7 +19,7 @@ static void on_data(struct stream *s, int lane, const uint8_t *p, size_t n)
 
 static void on_credit(struct stream *s, int lane, uint32_t n)
 {
-	(void)n;
+	(void) n;
 	if (s->credit[lane] > lane_max(lane))
 		abort();
 }
@@ -31,7 +31,7 @@ static void on_eof(struct stream *s, int lane)
 
 static void on_end(struct stream *s, bool reset, const char *text)
 {
-	(void)s;
+	(void) s;
 	if (reset && strlen(text) > TEXT_MAX)
 		abort();
 }
@@ -54,8 +54,8 @@ static bool over;
 
 static void mux_over(struct mux *m, const char *why)
 {
-	(void)m;
-	(void)why;
+	(void) m;
+	(void) why;
 	over = true;
 }
 
@@ -69,9 +69,9 @@ static void round_of(struct mux *m)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char text[] = "protocol=1";
-	struct frame f = {.type = T_HELLO, .len = sizeof text};
+	struct frame f = {.type = T_HELLO, .len = sizeof(text)};
 	uint8_t hello[FRAME_HEADER];
-	struct mux *m = must_alloc(sizeof *m);
+	struct mux *m = must_alloc(sizeof(*m));
 	static bool ready;
 	int fd[2];
 
@@ -86,8 +86,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	m->remote_max = 8;
 	mux_start(m, fd[0]);
 	frame_put(hello, &f);
-	if (size > 65536 || write(fd[1], hello, sizeof hello) < 0 ||
-	    write(fd[1], text, sizeof text) < 0 || (size && write(fd[1], data, size) < 0))
+	if (size > 65536 || write(fd[1], hello, sizeof(hello)) < 0 ||
+	    write(fd[1], text, sizeof(text)) < 0 || (size && write(fd[1], data, size) < 0))
 		size = 0;
 	round_of(m);
 	close(fd[1]);

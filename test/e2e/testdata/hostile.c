@@ -37,7 +37,7 @@ static void load_modules(void)
 	char path[256];
 	FILE *f = fopen("/nearmetal/modules", "r");
 
-	while (f && fgets(path, sizeof path, f)) {
+	while (f && fgets(path, sizeof(path), f)) {
 		int fd;
 
 		path[strcspn(path, "\n")] = 0;
@@ -78,8 +78,8 @@ static int stolen_port(void)
 		char path[300], to[300];
 		ssize_t n;
 
-		snprintf(path, sizeof path, "/proc/1/fd/%s", e->d_name);
-		n = readlink(path, to, sizeof to - 1);
+		snprintf(path, sizeof(path), "/proc/1/fd/%s", e->d_name);
+		n = readlink(path, to, sizeof(to) - 1);
 		if (n > 0 && (to[n] = 0, strstr(to, "vport")))
 			return syscall(SYS_pidfd_getfd, init, atoi(e->d_name), 0);
 	}
@@ -134,7 +134,7 @@ static void garbage(int fd)
 			x ^= x << 17;
 			b[i] = x;
 		}
-		put(fd, b, sizeof b);
+		put(fd, b, sizeof(b));
 	}
 }
 
@@ -158,14 +158,14 @@ static void flood(int fd, int frames)
 	uint64_t ping = 0;
 
 	if (getpid() == 1)
-		frame(fd, 1, 0, 0, hello, sizeof hello);
-	memset(header, 'x', sizeof header);
-	memcpy(header, start, sizeof start - 1);
-	header[sizeof header - 1] = 0;
+		frame(fd, 1, 0, 0, hello, sizeof(hello));
+	memset(header, 'x', sizeof(header));
+	memcpy(header, start, sizeof(start) - 1);
+	header[sizeof(header) - 1] = 0;
 	for (uint32_t id = 1000000; frames--; id += 2) {
-		frame(fd, 4, 0, id, header, sizeof header);
+		frame(fd, 4, 0, id, header, sizeof(header));
 		for (int i = 0; i < 50; i++, ping++)
-			frame(fd, 2, 0, 0, &ping, sizeof ping);
+			frame(fd, 2, 0, 0, &ping, sizeof(ping));
 	}
 }
 
@@ -175,11 +175,11 @@ static void console(void)
 	int fd = open("/dev/console", O_WRONLY);
 	char b[4096];
 
-	for (size_t i = 0; i < sizeof b; i++)
+	for (size_t i = 0; i < sizeof(b); i++)
 		b[i] = i % 256;
-	memcpy(b, commands, sizeof commands - 1);
+	memcpy(b, commands, sizeof(commands) - 1);
 	for (;;)
-		put(fd, b, sizeof b);
+		put(fd, b, sizeof(b));
 }
 
 int main(int argc, char **argv)

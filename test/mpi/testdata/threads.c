@@ -16,7 +16,7 @@ static MPI_Comm sums;
 
 static unsigned char byte_of(int from, int tag, int i)
 {
-	return (unsigned char)(from * 31 + tag * 7 + i * 13 + (i >> 8));
+	return (unsigned char) (from * 31 + tag * 7 + i * 13 + (i >> 8));
 }
 
 static int length(int round)
@@ -28,9 +28,9 @@ static int length(int round)
 
 static void *exchange(void *arg)
 {
-	int thread = (int)(size_t)arg;
+	int thread = (int) (size_t)arg;
 	unsigned char *out = malloc(MOST), *in = malloc(MOST);
-	MPI_Request *sent = malloc(sizeof(*sent) * (size_t)size);
+	MPI_Request *sent = malloc(sizeof(*sent) * (size_t) size);
 
 	if (!out || !in || !sent)
 		MPI_Abort(MPI_COMM_WORLD, 3);
@@ -64,7 +64,7 @@ static void *exchange(void *arg)
 
 static void *add_up(void *arg)
 {
-	(void)arg;
+	(void) arg;
 	for (int round = 0; round < ROUNDS; round++) {
 		int mine = rank + round, sum = 0;
 
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
 	}
 	MPI_Comm_dup(MPI_COMM_WORLD, &sums);
 	for (size_t i = 0; i <= SENDERS; i++)
-		if (pthread_create(&threads[i], NULL, i < SENDERS ? exchange : add_up, (void *)i))
+		if (pthread_create(&threads[i], NULL, i < SENDERS ? exchange : add_up, (void *) i))
 			MPI_Abort(MPI_COMM_WORLD, 3);
 	for (size_t i = 0; i <= SENDERS; i++) {
 		pthread_join(threads[i], NULL);
