@@ -111,11 +111,18 @@ clean: ## remove build/ and the embedded agent
 quick: ## the checks before a commit: no network, no root, no VM; under a minute
 	@sh scripts/quick.sh
 
-# It needs Go and the modules of go.mod, and installs nothing.
-lint: ## gofmt, go vet, and the rules for prose, commits and dependencies (tools/lint)
+# It needs Go and the modules of go.mod, and installs nothing. CHECK_FORMAT=1 checks how C is formatted, too: not yet by default,
+# since the tree is not formatted as a whole. It fetches clang-format the first time.
+CHECK_FORMAT ?=
+lint: ## gofmt, go vet, and the rules for prose, commits and dependencies (tools/lint); CHECK_FORMAT=1: clang-format
 	@test -z "$$(gofmt -l cmd internal test tools)" || { echo "gofmt:"; gofmt -l cmd internal test tools; exit 1; }
 	@go vet ./...
 	@go run ./tools/lint
+	$(if $(CHECK_FORMAT),@sh scripts/clang-format.sh --check)
+
+format: ## gofmt over Go and clang-format over C, which it fetches (2 MB)
+	@gofmt -w cmd internal test tools
+	@sh scripts/clang-format.sh
 
 unit: lint unit-go unit-c ## lint, and the unit tests of Go and C
 
