@@ -1,6 +1,5 @@
 /* Bandwidth between two MPI ranks in both directions at once, by OSU's method. */
 #include <mpi.h>
-#include <stdlib.h>
 
 #include "p2p.h"
 
@@ -42,29 +41,10 @@ static void windows(const struct p2p *p, int bytes, long n, MPI_Request *q, MPI_
 
 static bool measure(struct p2p *p, size_t bytes)
 {
-	size_t room = 2 * (size_t)p->window;
-	MPI_Request *q = malloc(room * sizeof(*q));
-	MPI_Status *st = malloc(room * sizeof(*st));
-	long warmup = p2p_warmup(p, bytes), n;
-	double start, total, mb = 2 * (double)bytes * (double)p->window / 1e6, *seconds;
-	struct summary s, rate;
+	long n;
+	double total, mb = 2 * (double)bytes * (double)p->window / 1e6;
+	struct summary s = p2p_time_windows(p, bytes, 2 * (size_t)p->window, windows, &n, &total), rate;
 
-	if (!q || !st)
-		MPI_Abort(MPI_COMM_WORLD, 1);
-	p2p_fill(p, bytes);
-	MPI_Barrier(MPI_COMM_WORLD);
-	start = now();
-	windows(p, (int)bytes, warmup, q, st, NULL);
-	n = p2p_iterations(p, bytes, warmup, now() - start, 1);
-	seconds = p2p_samples(n);
-	MPI_Barrier(MPI_COMM_WORLD);
-	start = now();
-	windows(p, (int)bytes, n, q, st, seconds);
-	total = now() - start;
-	s = summarize(seconds, (size_t)n);
-	free(seconds);
-	free(q);
-	free(st);
 	rate = (struct summary){ .mean = mb * (double)n / total, .min = mb / s.max, .max = mb / s.min,
 				 .median = mb / s.median, .p99 = mb / s.p99 };
 	if (!p2p_received(p, bytes, true))

@@ -1,6 +1,5 @@
 /* Bandwidth and message rate of several pairs of MPI ranks at once, by OSU's method. */
 #include <mpi.h>
-#include <stdlib.h>
 
 #include "p2p.h"
 
@@ -50,30 +49,13 @@ static void windows(const struct p2p *p, int bytes, long n, MPI_Request *q, MPI_
 
 static bool measure(struct p2p *p, size_t bytes)
 {
-	MPI_Request *q = malloc((size_t)p->window * sizeof(*q));
-	MPI_Status *st = malloc((size_t)p->window * sizeof(*st));
-	long warmup = p2p_warmup(p, bytes), n;
 	int pairs = p->ranks / 2;
-	double start, mine, all = 0, mb = (double)bytes * (double)p->window * pairs / 1e6, *seconds;
-	struct summary s, rate;
+	long n;
+	double total, mine, all = 0, mb = (double)bytes * (double)p->window * pairs / 1e6;
+	struct summary s = p2p_time_windows(p, bytes, (size_t)p->window, windows, &n, &total), rate;
 
-	if (!q || !st)
-		MPI_Abort(MPI_COMM_WORLD, 1);
-	p2p_fill(p, bytes);
-	MPI_Barrier(MPI_COMM_WORLD);
-	start = now();
-	windows(p, (int)bytes, warmup, q, st, NULL);
-	n = p2p_iterations(p, bytes, warmup, now() - start, 1);
-	seconds = p2p_samples(n);
-	MPI_Barrier(MPI_COMM_WORLD);
-	start = now();
-	windows(p, (int)bytes, n, q, st, seconds);
-	mine = p->rank < pairs ? now() - start : 0;
+	mine = p->rank < pairs ? total : 0;
 	MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-	s = summarize(seconds, (size_t)n);
-	free(seconds);
-	free(q);
-	free(st);
 	if (!p2p_received(p, bytes, p->rank >= pairs))
 		return false;
 	if (p->rank == 0) {

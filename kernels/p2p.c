@@ -283,6 +283,33 @@ double *p2p_samples(long n)
 	return samples;
 }
 
+struct summary p2p_time_windows(const struct p2p *p, size_t bytes, size_t requests, p2p_windows *windows, long *n, double *total)
+{
+	MPI_Request *q = malloc(requests * sizeof(*q));
+	MPI_Status *st = malloc(requests * sizeof(*st));
+	long warmup = p2p_warmup(p, bytes);
+	struct summary s;
+	double start, *seconds;
+
+	if (!q || !st)
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	p2p_fill(p, bytes);
+	MPI_Barrier(MPI_COMM_WORLD);
+	start = now();
+	windows(p, (int)bytes, warmup, q, st, NULL);
+	*n = p2p_iterations(p, bytes, warmup, now() - start, 1);
+	seconds = p2p_samples(*n);
+	MPI_Barrier(MPI_COMM_WORLD);
+	start = now();
+	windows(p, (int)bytes, *n, q, st, seconds);
+	*total = now() - start;
+	s = summarize(seconds, (size_t)*n);
+	free(seconds);
+	free(q);
+	free(st);
+	return s;
+}
+
 int p2p_words(const char *const *words, int argc, char **argv, const char *help)
 {
 	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {

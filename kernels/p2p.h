@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <mpi.h>
+
 #include "summary.h"
 
 /* Up to this size the number of iterations is the first of the two, as in OSU's programs. */
@@ -15,6 +17,7 @@
 /* How many ranks a program takes: two, an even number, or any number from two on. */
 enum p2p_ranks { P2P_TWO, P2P_PAIRS, P2P_MANY };
 
+/* help stands whole in each program, though their options are much alike: it is read there as it is printed. */
 struct p2p {
 	const char *program, *what, *unit, *help;
 	bool window_used;
@@ -64,6 +67,16 @@ int p2p_main(struct p2p *p, int argc, char **argv, bool (*measure)(struct p2p *,
 
 /* Room for n samples; without memory the program ends. */
 double *p2p_samples(long n);
+
+/* Sends n windows of messages of a size. q and st have room for a window's requests. seconds: of each window; NULL: not asked for. */
+typedef void p2p_windows(const struct p2p *p, int bytes, long n, MPI_Request *q, MPI_Status *st, double *seconds);
+
+/*
+ * Times windows of messages of a size, with that many requests in each, behind their warm-up. Returns the seconds of a window; sets
+ * how many there were, and the seconds of all. Programs that time single messages, or calls with their samples in a run of its
+ * own, measure by themselves: when the clock is read is what they differ in.
+ */
+struct summary p2p_time_windows(const struct p2p *p, size_t bytes, size_t requests, p2p_windows *windows, long *n, double *total);
 
 /*
  * The place of the first argument among words, which NULL ends. -1: the help was asked for
