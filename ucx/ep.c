@@ -378,7 +378,7 @@ static ivu_status pending_add(struct ivu_ep *e, struct ivu_pending *req, unsigne
 	w->ep = e;
 	ivs_list_add(&e->peer->pending, &w->link);
 	ivu_peer_gate(e->peer);
-	ivu_peer_activate(e->peer);
+	ivs_peer_activate(&e->peer->ivs);
 	return IVU_OK;
 }
 
@@ -421,7 +421,7 @@ static ivu_status ep_flush(struct ivu_ep *e, unsigned int flags, struct ivu_comp
 		f->mark = peer->put_mark;
 		f->comp = comp;
 		ivs_list_add(&peer->flushes, &f->link);
-		ivu_peer_activate(peer);
+		ivs_peer_activate(&peer->ivs);
 	}
 	return IVU_INPROGRESS;
 }

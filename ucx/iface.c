@@ -386,6 +386,7 @@ static ivu_status iface_open(struct ivu_md *md, void *worker, const void *params
 	i->domain.wake = -1;
 	i->ep.domain = &i->domain;
 	i->ep.doorbell = IVS_NO_DOORBELL;
+	i->ep.protocol = NM_PROTOCOL_UCX;
 	ivs_list_init(&i->ep.peers_all);
 	ivs_list_init(&i->ep.active);
 	/* UCX ends the program if an interface does not open. One that reaches nobody leaves it the old ways. */

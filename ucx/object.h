@@ -24,6 +24,7 @@ struct ivu_flush {
 struct ivu_peer {
 	struct ivs_peer	ivs;
 	uint32_t	packed;		/* bytes of the last tagged message that UCX packed for it */
+	bool		handling;	/* a message of its is in hand */
 	bool		blocked;	/* not connected, dead, or requests wait: the short way is closed */
 	uint64_t	put_mark;	/* tx_head behind the last put, */
 	bool		put;		/* if there was one that is not known to be done */

@@ -1,4 +1,4 @@
-/* Peers: the ranks behind endpoints, and those that send to us. What fabric/'s ring calls of the protocol above it. */
+/* Peers: the ranks behind endpoints, and those that send to us. They stand in for fabric/proto/peer.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,6 @@
 #include "proto/proto.h"
 #include "region/region.h"
 #include "ring/ring.h"
-
-const uint8_t ivs_protocol = NM_PROTOCOL_UCX;
 
 /* Does UCX have something for this peer that waits? */
 static bool waits(const struct ivu_peer *peer)
@@ -23,20 +21,10 @@ void ivu_peer_gate(struct ivu_peer *peer)
 	peer->blocked = peer->ivs.channel != IVS_CHAN_RING || !ivs_list_empty(&peer->pending);
 }
 
-void ivu_peer_activate(struct ivu_peer *peer)
+void ivu_peer_condemn(struct ivu_peer *peer)
 {
-	if (peer->ivs.is_active)
-		return;
-	peer->ivs.is_active = true;
-	ivs_list_add(&peer->ivs.ep->active, &peer->ivs.active);
-}
-
-static void deactivate(struct ivu_peer *peer)
-{
-	if (!peer->ivs.is_active)
-		return;
-	peer->ivs.is_active = false;
-	ivs_list_del(&peer->ivs.active);
+	ivs_peer_condemn(&peer->ivs);
+	ivu_peer_gate(peer);
 }
 
 static struct ivu_peer *new_peer(struct ivs_ep *ep, uint32_t slot, uint32_t epoch)
@@ -64,7 +52,7 @@ void ivu_peer_free(struct ivu_peer *peer)
 {
 	struct ivs_list *pos, *tmp;
 
-	deactivate(peer);
+	ivs_peer_deactivate(&peer->ivs);
 	ivs_list_each_safe(pos, tmp, &peer->flushes)
 		free(ivs_entry(pos, struct ivu_flush, link));
 	free(peer->ivs.tx_bounce);
@@ -101,7 +89,7 @@ struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epo
 	}
 	if (p) {
 		/* The slot has another owner now. */
-		ivs_peer_dead(p, FI_EIO);
+		ivu_peer_condemn(ivu_peer_of(p));
 		ep->by_slot[slot] = NULL;
 	}
 	ep->newcomers++;
@@ -123,7 +111,7 @@ ivu_status ivu_peer_connect(struct ivu_peer *peer)
 		return IVU_ERR_CONNECTION_RESET;
 	owner = __atomic_load_n(&p->ep->domain->region->slots[p->slot].owner, __ATOMIC_ACQUIRE);
 	if (owner != NM_SLOT_OWNER(p->epoch, NM_SLOT_LIVE)) {
-		ivs_peer_dead(p, FI_EIO);
+		ivu_peer_condemn(peer);
 		return IVU_ERR_CONNECTION_RESET;
 	}
 	/* Another time there may be room: rings of peers that are gone are used again. */
@@ -213,21 +201,8 @@ void ivs_peer_pump(struct ivs_peer *p)
 		if (status != IVU_INPROGRESS)
 			break;
 	}
-	if (!waits(peer))
-		deactivate(peer);
-}
-
-static void unhot(struct ivs_peer *p)
-{
-	struct ivs_ep *ep = p->ep;
-	int i;
-
-	for (i = 0; i < ep->hot_count; i++)
-		if (ep->hot[i] == p) {
-			ep->hot[i] = ep->hot[--ep->hot_count];
-			break;
-		}
-	p->hot = false;
+	if (!waits(peer) && !p->condemned)
+		ivs_peer_deactivate(p);
 }
 
 void ivu_ep_fail(struct ivu_ep *e)
@@ -238,17 +213,15 @@ void ivu_ep_fail(struct ivu_ep *e)
 	ivu_uct.handle_ep_err(e->iface, e, IVU_ERR_ENDPOINT_TIMEOUT);
 }
 
-void ivs_peer_dead(struct ivs_peer *p, int err)
+void ivs_peer_reap(struct ivs_peer *p)
 {
 	struct ivu_peer *peer = ivu_peer_of(p);
 	struct ivs_list *pos, *tmp;
 
-	(void) err;
-	if (p->channel == IVS_CHAN_DEAD)
-		return;
 	p->channel = IVS_CHAN_DEAD;
+	p->condemned = false;
 	ivu_log(IVU_LOG_INFO, "the rank in slot %u is gone", p->slot);
-	unhot(p);
+	ivs_peer_unhot(p);
 	ivs_ring_close(p);
 	ivu_peer_gate(peer);
 	if (peer->put) {
@@ -275,11 +248,10 @@ static void drain(struct ivs_peer *p)
 	struct ivs_ep *ep = p->ep;
 	uint64_t begin;
 
-	if (p->handling)
-		return;
 	if (ep->by_slot[p->slot] == p && !p->rx_ring)
-		ivs_ring_attach(ep, p->slot);
-	for (begin = p->rx_head; p->rx_ring && p->rx_head - begin <= p->rx_mask && ivs_ring_poll(ep, p);)
+		ivs_peer_attach(ep, p->slot);
+	for (begin = p->rx_head; p->rx_ring && p->rx_head - begin <= p->rx_mask && p->channel != IVS_CHAN_DEAD &&
+	     ivs_ring_poll(ep, p);)
 		;
 }
 
@@ -292,8 +264,7 @@ bool ivu_peer_alive(struct ivu_peer *peer)
 	if (ivs_slot_alive(p->ep->domain->region, p->slot, p->epoch, &p->alive))
 		return true;
 	drain(p);
-	if (p->channel != IVS_CHAN_DEAD)
-		ivs_peer_dead(p, FI_EIO);
+	ivu_peer_condemn(peer);
 	return false;
 }
 
@@ -312,7 +283,7 @@ void ivs_peer_check(struct ivs_ep *ep)
 
 		if (p->channel == IVS_CHAN_DEAD) {
 			/* Nothing names it any more. */
-			if (!peer->ep_count && !p->handling && ep->by_slot[p->slot] != p)
+			if (!peer->ep_count && !p->condemned && !peer->handling && ep->by_slot[p->slot] != p)
 				ivu_peer_free(peer);
 		} else if (owes(peer)) {
 			ivu_peer_alive(peer);

@@ -6,10 +6,10 @@
 
 /* Connects a peer that is not yet. Returns IVU_OK, or IVU_ERR_CONNECTION_RESET: it is gone. */
 ivu_status ivu_peer_connect(struct ivu_peer *peer);
-/* Does it live? Ends what is under way with it if not. */
+/* Does it live? Condemns it if not. */
 bool ivu_peer_alive(struct ivu_peer *peer);
-/* Notes what waits for it, so that ivs_ep_progress() calls ivs_peer_pump(). */
-void ivu_peer_activate(struct ivu_peer *peer);
+/* ivs_peer_condemn(), after which the short way is closed. */
+void ivu_peer_condemn(struct ivu_peer *peer);
 /* Sets peer->blocked. */
 void ivu_peer_gate(struct ivu_peer *peer);
 /* Are all puts to it done? */

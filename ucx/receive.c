@@ -4,7 +4,8 @@
 #include "abi/log.h"
 #include "memory.h"
 #include "object.h"
-#include "object/upcall.h"
+#include "peer.h"
+#include "proto/proto.h"
 #include "ring/nontemporal.h"
 #include "ring/ring.h"
 
@@ -12,7 +13,7 @@ static void broken(struct ivs_peer *p, const char *what)
 {
 	ivu_log(IVU_LOG_WARN, "the rank in slot %u sent %s; its messages are ignored from now on", p->slot, what);
 	p->broken = true;
-	ivs_peer_dead(p, FI_EIO);
+	ivu_peer_condemn(ivu_peer_of(p));
 }
 
 /*
@@ -146,7 +147,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 	int done = 0;
 
 	/* UCX's function for a message has come here again. */
-	if (unlikely(p->handling))
+	if (unlikely(ivu_peer_of(p)->handling))
 		return 0;
 	while (done < IVS_EAGER_RECEIVE_MAX) {
 		struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
@@ -167,17 +168,17 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 			break;
 		}
 		lines = ivs_lines_for(len);
-		p->handling = true;
+		ivu_peer_of(p)->handling = true;
 		if (likely(op >= IVU_OP_AM && op <= IVU_OP_AM_LAST))
 			wrong = active_message(i, p, l, op, flags, len);
 		else if (op == IVU_OP_PUT)
 			wrong = put(i, p, flags, len);
 		else
 			wrong = "a message of an unknown kind";
-		p->handling = false;
+		ivu_peer_of(p)->handling = false;
 		if (unlikely(wrong != NULL))
 			broken(p, wrong);
-		if (unlikely(p->broken || !p->rx_ring))
+		if (unlikely(p->channel == IVS_CHAN_DEAD))
 			break;
 		p->rx_head += lines;
 		done++;

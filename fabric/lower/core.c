@@ -297,7 +297,7 @@ static int take_domain(struct ivs_core *in, struct fid_domain **domain)
 	return 0;
 }
 
-int ivs_core_enable(struct ivs_ep *ep)
+int ivs_core_enable(struct ivs_ep *ep, const struct ivs_core_ops *ops)
 {
 	struct ivs_core *in = ep->domain->core;
 	bool waits = ep->tx_cq->wait.epoll >= 0 || ep->rx_cq->wait.epoll >= 0;
@@ -313,6 +313,7 @@ int ivs_core_enable(struct ivs_ep *ep)
 	memset(ce, 0, sizeof(*ce));
 	ep->core = ce;
 	ce->core = in;
+	ce->ops = ops;
 	/* Beyond that injection costs a copy: it is for send_gathered() alone. */
 	ce->inject = in->injects ? IVS_CORE_INJECT_MAX : in->info->tx_attr->inject_size;
 	ce->wait_fd = -1;
@@ -640,7 +641,7 @@ static void hello(struct ivs_ep *ep, uint64_t uid, const uint8_t *payload, size_
 	memcpy(&addr, payload, sizeof(addr));
 	if (addr.core_len > sizeof(addr.core))
 		return;
-	p = ivs_peer_by_addr(ep, &addr);
+	p = ce->ops->peer_by_addr(ep, &addr);
 	if (!p || p->core_uid)
 		return;
 	p->core_uid = uid;
@@ -688,7 +689,7 @@ static bool handle(struct ivs_ep *ep, struct buffer *b)
 		peer->core_seen++;
 		return true;
 	}
-	if (!ivs_receive(ep, peer, w.op, w.flags, w.tag, fixed, fixed + w.fixed_len, w.len))
+	if (!ce->ops->receive(ep, peer, w.op, w.flags, w.tag, fixed, fixed + w.fixed_len, w.len))
 		return false;
 	peer->core_seen++;
 	return true;
@@ -733,7 +734,7 @@ static void refuse_held(struct ivs_ep *ep)
 			IVS_WARN(FI_LOG_EP_DATA, "a rank on another host sent messages that wait for one that does not come; "
 				 "its messages are ignored from now on\n");
 			peer->broken = true;
-			ivs_peer_dead(peer, FI_EIO);
+			ivs_peer_condemn(peer);
 		}
 		*at = b->next;
 		ce->held_count--;
@@ -806,7 +807,7 @@ static void failed(struct ivs_ep *ep)
 		sent(ce, b);
 		IVS_INFO(FI_LOG_EP_DATA, "a rank on another host is gone: %s\n",
 			 ivs_lib.strerror(err.e.err));
-		ivs_peer_dead(b->peer, FI_EIO);
+		ivs_peer_condemn(b->peer);
 		return;
 	case OP_FETCH:
 		ivs_fetch_done(ce, op, err.e.err ? err.e.err : FI_EIO);

@@ -10,13 +10,29 @@
 
 struct ivs_core;
 
+/* What an endpoint's part of it calls when something has come. Who enables the endpoint sets them. */
+struct ivs_core_ops {
+	/*
+	 * A message from peer: op is IVS_OP_*, flags IVS_F_*, with its fixed part and len bytes of payload. Returns false if
+	 * there is no room for it now: it comes again.
+	 */
+	bool		(*receive)(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags,
+				   uint64_t tag, const void *fixed, const uint8_t *payload, size_t len);
+	/* A message was read (fetch.h). err: 0, FI_EAGAIN if reading could not begin, or another positive error. */
+	void		(*fetched)(struct ivs_msg *msg, int err);
+	/* The peer with this address, made if it is not known. NULL: there is no memory. */
+	struct ivs_peer	*(*peer_by_addr)(struct ivs_ep *ep, const struct ivs_addr *addr);
+	/* The peer of an entry of the AV. NULL and a negative *err: there is none, or not yet (-FI_EAGAIN). */
+	struct ivs_peer	*(*peer_lookup)(struct ivs_ep *ep, fi_addr_t addr, int *err);
+};
+
 /* Is there to be one, as far as can be said without opening it? */
 bool ivs_core_wanted(void);
 /* Opens it for the domain. -FI_ENODATA: there is none; then *core is NULL. */
 int ivs_core_open(struct ivs_domain *domain, struct ivs_core **core);
 void ivs_core_close(struct ivs_core *core);
-/* An endpoint's part of it: the address goes to ep->addr. */
-int ivs_core_enable(struct ivs_ep *ep);
+/* Opens an endpoint's part of it, which calls ops, and sets ep->addr. Returns 0 or a negative error. */
+int ivs_core_enable(struct ivs_ep *ep, const struct ivs_core_ops *ops);
 void ivs_core_disable(struct ivs_ep *ep);
 /* Does it take an application's tagged messages as they are? */
 bool ivs_core_passthrough(const struct ivs_domain *domain);

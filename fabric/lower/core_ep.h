@@ -7,7 +7,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "lower/core.h"
-#include "object/upcall.h"
+#include "object/peers.h"
 #include "ring/copy.h"
 #include "tune.h"
 
@@ -120,6 +120,7 @@ struct core_ep {
 	struct fi_ops_tagged *general;	/* the endpoint's own, which take what is not plain; NULL: tagged is not in use */
 
 	struct ivs_core *core;
+	const struct ivs_core_ops *ops;	/* who gets what has come */
 	size_t		gathers;	/* bytes up to which a message may go from two places: send_gathered(); 0: never */
 	struct fid_domain *domain;	/* of this endpoint alone: take_domain() */
 	struct fid_av	*av;

@@ -117,7 +117,7 @@ void ivs_core_fetch_forget(struct ivs_msg *msg)
 	msg->fetch = NULL;
 }
 
-static void end(struct fetch *f, int err)
+static void end(const struct core_ep *ce, struct fetch *f, int err)
 {
 	struct ivs_msg *msg = f->msg;
 
@@ -126,7 +126,7 @@ static void end(struct fetch *f, int err)
 	if (!msg)
 		return;
 	msg->fetch = NULL;
-	ivs_core_fetched(msg, err);
+	ce->ops->fetched(msg, err);
 }
 
 int ivs_fetch_stalled(struct core_ep *ce)
@@ -142,7 +142,7 @@ int ivs_fetch_stalled(struct core_ep *ce)
 			break;
 		done++;
 		if (ret) {
-			end(f, FI_EAGAIN);
+			end(ce, f, FI_EAGAIN);
 			continue;
 		}
 		ivs_list_del(&f->link);
@@ -154,7 +154,7 @@ int ivs_fetch_stalled(struct core_ep *ce)
 void ivs_fetch_done(struct core_ep *ce, struct op *op, int err)
 {
 	ce->sending--;
-	end(ivs_entry(op, struct fetch, op), err);
+	end(ce, ivs_entry(op, struct fetch, op), err);
 }
 
 void ivs_fetch_free(struct ivs_ep *ep)

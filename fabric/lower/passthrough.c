@@ -177,7 +177,7 @@ ssize_t ivs_passthrough_recv(struct ivs_ep *ep, const struct iovec *iov, size_t 
 	if (!ce)
 		return -FI_EOPBADSTATE;
 	if (src != FI_ADDR_UNSPEC && ep->caps & FI_DIRECTED_RECV) {
-		peer = ivs_peer_lookup(ep, src, &err);
+		peer = ce->ops->peer_lookup(ep, src, &err);
 		if (!peer)
 			return err;
 		if (!ivs_core_address(peer))
@@ -247,7 +247,7 @@ ssize_t ivs_passthrough_cancel(struct ivs_ep *ep, void *context)
 	return -FI_ENOENT;
 }
 
-void ivs_passthrough_dead(struct ivs_peer *peer, int err)
+void ivs_passthrough_dead(struct ivs_peer *peer)
 {
 	struct core_ep *ce = peer->ep->core;
 	struct ivs_list *pos, *tmp;
@@ -260,7 +260,7 @@ void ivs_passthrough_dead(struct ivs_peer *peer, int err)
 
 		if (t->peer != peer)
 			continue;
-		t->op.err = (uint16_t) err;
+		t->op.err = FI_EIO;
 		fi_cancel(&ce->ep->fid, &t->op.context);
 	}
 }
@@ -293,7 +293,7 @@ void ivs_passthrough_inserted(struct ivs_ep *ep, fi_addr_t addr)
 
 	if (!(ep->caps & FI_SOURCE))
 		return;
-	peer = ivs_peer_lookup(ep, addr, &err);
+	peer = ((struct core_ep *) ep->core)->ops->peer_lookup(ep, addr, &err);
 	if (peer)
 		ivs_core_address(peer);
 }
@@ -363,7 +363,7 @@ void ivs_passthrough_failed(struct ivs_ep *ep, struct op *op, const struct fi_cq
 		ivs_passthrough_put(ce, t);
 		IVS_INFO(FI_LOG_EP_DATA, "a rank on another host is gone: %s\n",
 			 ivs_lib.strerror(err));
-		ivs_peer_dead(peer, FI_EIO);
+		ivs_peer_condemn(peer);
 		return;
 	}
 	if (op->kind == OP_PASSTHROUGH_RECV)

@@ -15,16 +15,18 @@ ssize_t ivs_passthrough_recv(struct ivs_ep *ep, const struct iovec *iov, size_t 
 			 uint64_t tag, uint64_t ignore, void *context, uint64_t flags);
 /* Ends the receive with this context. -FI_ENOENT: there is none. */
 ssize_t ivs_passthrough_cancel(struct ivs_ep *ep, void *context);
-/* Ends the receives that only this peer could have answered. */
-void ivs_passthrough_dead(struct ivs_peer *peer, int err);
+/* Ends the receives that only this peer, which is dead, could have answered. */
+void ivs_passthrough_dead(struct ivs_peer *peer);
 /* An address was inserted: it has to be known before its messages come. */
 void ivs_passthrough_inserted(struct ivs_ep *ep, fi_addr_t addr);
 /* An address was removed. */
 void ivs_passthrough_removed(struct ivs_ep *ep, fi_addr_t addr);
 /* Before the end: adds up what each peer was sent. */
 void ivs_passthrough_report(struct ivs_ep *ep);
-/* Calls of a queue whose domain has the core provider only: fi_cq_read, fi_cq_readfrom. */
-ssize_t ivs_passthrough_cq_read(struct fid_cq *fid, void *buf, size_t count);
-ssize_t ivs_passthrough_cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src);
+/*
+ * Handles what has come for an endpoint. Up to count completions of cq, which is empty, go straight to buf, of the queue's
+ * format, and their sources to src if it is not NULL. Returns how many.
+ */
+size_t ivs_passthrough_read(struct ivs_ep *ep, struct ivs_cq *cq, void *buf, size_t count, fi_addr_t *src);
 
 #endif /* IVS_PASSTHROUGH_H */

@@ -206,43 +206,10 @@ void ivs_passthrough_plain(struct ivs_ep *ep)
 	ep->fid.tagged = &ce->tagged;
 }
 
-/* Handles what has come to the domain, straight to the reader if that can be. Returns the completions there. */
-static inline size_t take(struct ivs_cq *cq, struct sink *sink)
+size_t ivs_passthrough_read(struct ivs_ep *ep, struct ivs_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
-	struct ivs_list *eps = &cq->domain->eps;
-	struct ivs_ep *ep;
-
-	if (likely(eps->next != eps && eps->next == eps->prev)) {
-		ep = ivs_entry(eps->next, struct ivs_ep, domain_link);
-		if (likely(ep->enabled && ivs_list_empty(&ep->active))) {
-			ivs_core_read(ep, sink);
-			if (likely(sink->count || ivs_list_empty(&ep->active)))
-				return sink->count;
-		}
-	}
-	ivs_domain_progress(cq->domain);
-	return 0;
-}
-
-ssize_t ivs_passthrough_cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
-{
-	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
 	struct sink sink = { .cq = cq, .out = buf, .src = src, .room = count };
-	uint32_t idle;
-	ssize_t ret;
 
-	ivs_lock(cq->domain);
-	ret = cq->head == cq->tail || !count ? (ssize_t) take(cq, &sink) : 0;
-	if (!ret && (count || cq->head == cq->tail))
-		ret = ivs_cq_drain(cq, buf, count, src);
-	idle = ivs_cq_idle(cq, ret);
-	ivs_unlock(cq->domain);
-	if (unlikely(idle >= ivs_cq_patience(cq)))
-		ivs_cq_yield(cq, idle);
-	return ret;
-}
-
-ssize_t ivs_passthrough_cq_read(struct fid_cq *fid, void *buf, size_t count)
-{
-	return ivs_passthrough_cq_readfrom(fid, buf, count, NULL);
+	ivs_core_read(ep, &sink);
+	return sink.count;
 }

@@ -52,6 +52,7 @@ struct ivs_ep {
 	size_t		min_multi_recv;
 	bool		enabled;
 	bool		passthrough;	/* the core provider receives tagged messages */
+	uint8_t		protocol;	/* of the messages in its rings, NM_PROTOCOL_* */
 	struct ivs_addr	addr;
 	struct ivs_addr	want;		/* address asked for, kind 0: any */
 	uint32_t	slot, epoch;

@@ -46,7 +46,7 @@ struct ivs_peer {
 	uint64_t	row_rx, row_tx;	/* rx_head, and tx_head when it last changed */
 	bool		hot;
 	bool		broken;		/* sent nonsense */
-	bool		handling;	/* a message of its is being handled */
+	bool		condemned;	/* to be ended by the next progress (object/peers.h) */
 	bool		deaf;		/* we cannot wake it */
 
 	struct ivs_ep	*ep;

@@ -1,7 +1,7 @@
 /* Counters. */
 #include "object/cntr.h"
-#include "object/upcall.h"
 #include "ofi/open.h"
+#include "proto/proto.h"
 #include "proto/sleep.h"
 
 static void progress(struct ivs_cntr *cntr)

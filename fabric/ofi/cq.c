@@ -1,10 +1,10 @@
 /* Completion queues. */
 #include "lower/core.h"
 #include "lower/passthrough.h"
-#include "object/upcall.h"
 #include "ofi/open.h"
+#include "proto/eager_receive.h"
+#include "proto/proto.h"
 #include "proto/sleep.h"
-#include "ring/eager_receive.h"
 #include "tune.h"
 
 static const size_t entry_bytes[] = {
@@ -50,6 +50,48 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 {
 	return cq_readfrom(fid, buf, count, NULL);
+}
+
+/* Handles what has come to the domain, straight to the reader if that can be. Returns the completions there. */
+static inline size_t take(struct ivs_cq *cq, void *buf, size_t count, fi_addr_t *src)
+{
+	struct ivs_list *eps = &cq->domain->eps;
+	struct ivs_ep *ep;
+	size_t n;
+
+	if (likely(eps->next != eps && eps->next == eps->prev)) {
+		ep = ivs_entry(eps->next, struct ivs_ep, domain_link);
+		if (likely(ep->enabled && ivs_list_empty(&ep->active))) {
+			n = ivs_passthrough_read(ep, cq, buf, count, src);
+			if (likely(n || ivs_list_empty(&ep->active)))
+				return n;
+		}
+	}
+	ivs_domain_progress(cq->domain);
+	return 0;
+}
+
+/* As cq_readfrom(), of a domain that has the core provider only. */
+static ssize_t passthrough_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
+{
+	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
+	uint32_t idle;
+	ssize_t ret;
+
+	ivs_lock(cq->domain);
+	ret = cq->head == cq->tail || !count ? (ssize_t) take(cq, buf, count, src) : 0;
+	if (!ret && (count || cq->head == cq->tail))
+		ret = ivs_cq_drain(cq, buf, count, src);
+	idle = ivs_cq_idle(cq, ret);
+	ivs_unlock(cq->domain);
+	if (unlikely(idle >= ivs_cq_patience(cq)))
+		ivs_cq_yield(cq, idle);
+	return ret;
+}
+
+static ssize_t passthrough_read(struct fid_cq *fid, void *buf, size_t count)
+{
+	return passthrough_readfrom(fid, buf, count, NULL);
 }
 
 static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint64_t flags)
@@ -156,8 +198,8 @@ static struct fi_ops_cq cq_ops = {
 /* Of a domain that has nothing but the core provider. */
 static struct fi_ops_cq passthrough_ops = {
 	.size = sizeof(struct fi_ops_cq),
-	.read = ivs_passthrough_cq_read,
-	.readfrom = ivs_passthrough_cq_readfrom,
+	.read = passthrough_read,
+	.readfrom = passthrough_readfrom,
 	.readerr = cq_readerr,
 	.sread = cq_sread,
 	.sreadfrom = cq_sreadfrom,

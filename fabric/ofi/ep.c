@@ -397,7 +397,7 @@ static int enable(struct ivs_ep *ep)
 		ep->addr.kind = IVS_ADDR_CORE;
 	}
 	if (d->core) {
-		ret = ivs_core_enable(ep);
+		ret = ivs_core_enable(ep, &ivs_deliver);
 		if (ret) {
 			ivs_heap_close(ep->heap);
 			ep->heap = NULL;
@@ -565,6 +565,7 @@ int ivs_ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **ou
 	ep->short_max = ivs_param.inline_max < 8 ? 0 : ivs_param.inline_max - 8;
 	ep->min_multi_recv = 1;
 	ep->doorbell = -1;
+	ep->protocol = NM_PROTOCOL_OFI;
 	if (info->src_addr && info->src_addrlen == sizeof(ep->want))
 		memcpy(&ep->want, info->src_addr, sizeof(ep->want));
 	ep->tagged.tail = &ep->tagged.head;

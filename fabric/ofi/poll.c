@@ -4,8 +4,8 @@
 #include "base/list.h"
 #include "object/cntr.h"
 #include "object/cq.h"
-#include "object/upcall.h"
 #include "ofi/open.h"
+#include "proto/proto.h"
 
 struct member {
 	struct ivs_list	link;

@@ -67,7 +67,7 @@ struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epo
 		return p;
 	if (p) {
 		/* The slot has another owner now. */
-		ivs_peer_dead(p, FI_EIO);
+		ivs_peer_condemn(p);
 		ep->by_slot[slot] = NULL;
 	}
 	ep->newcomers++;
@@ -141,14 +141,13 @@ static bool drain(struct ivs_peer *p)
 	struct ivs_ep *ep = p->ep;
 	uint64_t begin;
 
-	if (p->handling)
-		return false;
 	if (ep->by_slot[p->slot] == p && !p->rx_ring)
-		ivs_ring_attach(ep, p->slot);
+		ivs_peer_attach(ep, p->slot);
 	/* No more than there was room for: it may not have left, and go on for ever. */
-	for (begin = p->rx_head; p->rx_ring && p->rx_head - begin <= p->rx_mask && ivs_ring_poll(ep, p);)
+	for (begin = p->rx_head; p->rx_ring && p->rx_head - begin <= p->rx_mask && p->channel != IVS_CHAN_DEAD &&
+	     ivs_ring_poll(ep, p);)
 		;
-	return !p->rx_ring || !ivs_ring_pending(p);
+	return p->channel == IVS_CHAN_DEAD || !ivs_ring_pending(p);
 }
 
 struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err)
@@ -191,8 +190,7 @@ struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err)
 		} else {
 			p = ep->by_slot[a->slot];
 			if (p && p->epoch == a->epoch) {
-				if (drain(p))
-					ivs_peer_dead(p, FI_EIO);
+				ivs_peer_retire(p);
 			} else {
 				p = new_peer(ep, a);
 				if (p) {
@@ -233,8 +231,7 @@ int ivs_peer_connect(struct ivs_peer *p)
 	if (owner == NM_SLOT_OWNER(p->epoch, NM_SLOT_CLAIMED))
 		return -FI_EAGAIN;
 	if (owner != NM_SLOT_OWNER(p->epoch, NM_SLOT_LIVE)) {
-		if (drain(p))
-			ivs_peer_dead(p, FI_EIO);
+		ivs_peer_retire(p);
 		return -FI_EIO;
 	}
 	ret = ivs_ring_open(p);
@@ -244,21 +241,8 @@ int ivs_peer_connect(struct ivs_peer *p)
 	return 0;
 }
 
-static void unhot(struct ivs_peer *p)
-{
-	struct ivs_ep *ep = p->ep;
-	int i;
-
-	for (i = 0; i < ep->hot_count; i++)
-		if (ep->hot[i] == p) {
-			ep->hot[i] = ep->hot[--ep->hot_count];
-			break;
-		}
-	p->hot = false;
-}
-
 /* Ends the posted receives that only this peer could have answered. */
-static void fail_receives(struct ivs_peer *p, struct ivs_queue *q, bool tagged, int err)
+static void fail_receives(struct ivs_peer *p, struct ivs_queue *q, bool tagged)
 {
 	struct ivs_rx **at = &q->head, *rx;
 
@@ -271,27 +255,27 @@ static void fail_receives(struct ivs_peer *p, struct ivs_queue *q, bool tagged, 
 		if (!rx->next)
 			q->tail = at;
 		ivs_cq_error(p->ep->rx_cq, rx->context, FI_RECV | (tagged ? FI_TAGGED : FI_MSG),
-			     0, rx->iov[0].iov_base, 0, rx->tag, 0, err);
+			     0, rx->iov[0].iov_base, 0, rx->tag, 0, FI_EIO);
 		ivs_cntr_fail(p->ep->cntr[IVS_CNTR_RECV]);
 		ivs_rx_put(p->ep, rx);
 	}
 }
 
-void ivs_peer_dead(struct ivs_peer *p, int err)
+/* Ends all that is under way with a peer. */
+static void end(struct ivs_peer *p)
 {
 	struct ivs_ep *ep = p->ep;
 	struct ivs_list *pos, *tmp;
 	struct ivs_ctl *c;
 
-	if (p->channel == IVS_CHAN_DEAD)
-		return;
 	p->channel = IVS_CHAN_DEAD;
+	p->condemned = false;
 	IVS_INFO(FI_LOG_EP_CTRL, "peer in slot %u is gone\n", p->slot);
-	unhot(p);
+	ivs_peer_unhot(p);
 	ivs_list_each_safe(pos, tmp, &p->sending)
-		ivs_tx_complete(ep, ivs_entry(pos, struct ivs_tx, link), err);
+		ivs_tx_complete(ep, ivs_entry(pos, struct ivs_tx, link), FI_EIO);
 	ivs_list_each_safe(pos, tmp, &p->waiting)
-		ivs_tx_complete(ep, ivs_entry(pos, struct ivs_tx, link), err);
+		ivs_tx_complete(ep, ivs_entry(pos, struct ivs_tx, link), FI_EIO);
 	ivs_list_each_safe(pos, tmp, &p->streams) {
 		struct ivs_msg *msg = ivs_entry(pos, struct ivs_msg, stream);
 
@@ -300,28 +284,32 @@ void ivs_peer_dead(struct ivs_peer *p, int err)
 			continue;
 		if (msg->rx) {
 			ivs_rx_complete(ep, msg->rx, ivs_msg_tagged(msg), p, 0,
-					msg->tag, false, 0, err);
+					msg->tag, false, 0, FI_EIO);
 			msg->rx = NULL;
 		}
 		ivs_msg_free(ep, msg);
 	}
 	if (ep->rx_cq) {
-		fail_receives(p, &ep->tagged, true, err);
-		fail_receives(p, &ep->msg, false, err);
+		fail_receives(p, &ep->tagged, true);
+		fail_receives(p, &ep->msg, false);
 	}
 	if (ep->passthrough)
-		ivs_passthrough_dead(p, err);
+		ivs_passthrough_dead(p);
 	while ((c = p->ctl_head)) {
 		p->ctl_head = c->next;
 		free(c);
 	}
 	p->ctl_tail = &p->ctl_head;
 	p->ctl_count = 0;
-	if (p->is_active) {
-		p->is_active = false;
-		ivs_list_del(&p->active);
-	}
+	ivs_peer_deactivate(p);
 	ivs_ring_close(p);
+}
+
+void ivs_peer_reap(struct ivs_peer *p)
+{
+	/* What it sent before it left still counts. */
+	if (p->channel == IVS_CHAN_DEAD || drain(p))
+		end(p);
 }
 
 void ivs_peer_free(struct ivs_peer *p)
@@ -345,6 +333,7 @@ void ivs_peer_free(struct ivs_peer *p)
 	if (!ivs_forked(p->ep->domain->pid))
 		ivs_slot_forget(&p->alive);
 	ivs_knock_end(p);
+	ivs_peer_deactivate(p);
 	ivs_list_del(&p->all);
 	free(p);
 }
@@ -441,7 +430,7 @@ static void free_gone(struct ivs_ep *ep)
 	ivs_list_each(pos, &ep->peers_all) {
 		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
 
-		p->marked = p->channel != IVS_CHAN_DEAD || p->slot == IVS_NO_SLOT || p->handling ||
+		p->marked = p->channel != IVS_CHAN_DEAD || p->slot == IVS_NO_SLOT || p->condemned ||
 			    p->fi_addr != FI_ADDR_NOTAVAIL || ep->by_slot[p->slot] == p;
 		any = any || !p->marked;
 	}
@@ -480,7 +469,7 @@ void ivs_peer_check(struct ivs_ep *ep)
 		if (p->slot == IVS_NO_SLOT) {
 			if (p->channel == IVS_CHAN_CORE &&
 			    (((p->knock >= 0 || (ask && owes(p))) && ivs_knock(p)) || !ivs_core_check(p)))
-				ivs_peer_dead(p, FI_EIO);
+				end(p);
 			continue;
 		}
 		if (!owes(p)) {
@@ -491,6 +480,6 @@ void ivs_peer_check(struct ivs_ep *ep)
 			continue;
 		/* Messages that do not fit have to wait, but only if the program reads completions. */
 		if (drain(p) || ivs_cq_count(ep->rx_cq) < ep->rx_cq->size)
-			ivs_peer_dead(p, FI_EIO);
+			end(p);
 	}
 }

@@ -1,11 +1,21 @@
-/* Peers: found, connected, and watched. object/upcall.h has those calls that lower folders make. */
+/* Peers: found, connected, watched, and ended. */
 #ifndef IVS_PROTO_PEER_H
 #define IVS_PROTO_PEER_H
 
-#include "object/ep.h"
-#include "object/upcall.h"
+#include "object/peers.h"
+
+/* The peer in this slot with this epoch, made if it is not known. NULL: there is no memory. */
+struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epoch);
+/* The peer with this address, made if it is not known. NULL: there is no memory. */
+struct ivs_peer *ivs_peer_by_addr(struct ivs_ep *ep, const struct ivs_addr *addr);
+/* The peer of an entry of the AV. NULL and a negative *err: there is none, or not yet (-FI_EAGAIN). */
+struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err);
+/* progress.c: the peer in slot, once we receive from the ring that it has shown to us. NULL: there is none. */
+struct ivs_peer *ivs_peer_attach(struct ivs_ep *ep, uint32_t slot);
 
 int ivs_peer_connect(struct ivs_peer *peer);
+/* Ends all that is under way with a condemned peer; one that has left by itself, once all is received that it had sent. */
+void ivs_peer_reap(struct ivs_peer *peer);
 
 void ivs_peer_inserted(struct ivs_ep *ep, fi_addr_t addr);
 void ivs_peer_removed(struct ivs_ep *ep, fi_addr_t addr);
@@ -24,7 +34,7 @@ static inline struct ivs_peer *ivs_peer_get(struct ivs_ep *ep, fi_addr_t addr, i
 	p = ivs_peer_lookup(ep, addr, err);
 	if (!p)
 		return NULL;
-	if (p->channel == IVS_CHAN_DEAD) {
+	if (p->channel == IVS_CHAN_DEAD || p->condemned) {
 		*err = -FI_EIO;
 		return NULL;
 	}

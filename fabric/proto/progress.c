@@ -50,14 +50,31 @@ static void __attribute__((noinline)) cool_idle(struct ivs_ep *ep)
 			cool(ep, i);
 }
 
+struct ivs_peer *ivs_peer_attach(struct ivs_ep *ep, uint32_t slot)
+{
+	struct ivs_ring_found found;
+	struct ivs_peer *p;
+
+	if (likely(!ivs_ring_find(ep, slot, &found)))
+		return NULL;
+	/* More than can have come at once: the others later. */
+	if (ep->newcomers > 2 * ep->domain->region->geo.slots)
+		return NULL;
+	p = ivs_peer_by_slot(ep, slot, found.epoch);
+	if (!p || p->broken || p->channel == IVS_CHAN_DEAD)
+		return NULL;
+	ivs_ring_attach(p, &found);
+	return p;
+}
+
 static void poll_slot(struct ivs_ep *ep, uint32_t slot)
 {
 	struct ivs_peer *p = ep->by_slot[slot];
 
 	if (!p || !p->rx_ring)
-		p = ivs_ring_attach(ep, slot);
-	if (p && p->rx_ring && !p->hot &&
-	    (ivs_ring_poll(ep, p) || ivs_ring_pending(p)) && p->rx_ring)
+		p = ivs_peer_attach(ep, slot);
+	if (p && p->rx_ring && !p->hot && p->channel != IVS_CHAN_DEAD &&
+	    (ivs_ring_poll(ep, p) || ivs_ring_pending(p)) && p->channel != IVS_CHAN_DEAD)
 		heat(ep, p);
 }
 
@@ -102,9 +119,22 @@ static void __attribute__((noinline)) turn(struct ivs_ep *ep)
 	ep->turn = (ep->turn + 1) & mask;
 }
 
-void ivs_ep_progress(struct ivs_ep *ep)
+void ivs_ep_serve(struct ivs_ep *ep)
 {
 	struct ivs_list *pos, *tmp;
+
+	ivs_list_each_safe(pos, tmp, &ep->active) {
+		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, active);
+
+		if (unlikely(p->condemned))
+			ivs_peer_reap(p);
+		else
+			ivs_peer_pump(p);
+	}
+}
+
+void ivs_ep_progress(struct ivs_ep *ep)
+{
 	int i, n, came = 0;
 
 	if (unlikely(!ep->enabled))
@@ -142,8 +172,7 @@ void ivs_ep_progress(struct ivs_ep *ep)
 	if (unlikely(ep->domain->core != NULL))
 		ivs_core_poll(ep);
 	if (unlikely(!ivs_list_empty(&ep->active)))
-		ivs_list_each_safe(pos, tmp, &ep->active)
-			ivs_peer_pump(ivs_entry(pos, struct ivs_peer, active));
+		ivs_ep_serve(ep);
 }
 
 void ivs_ep_cool(struct ivs_ep *ep)

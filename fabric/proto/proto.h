@@ -2,11 +2,15 @@
 #ifndef IVS_PROTO_H
 #define IVS_PROTO_H
 
+#include "lower/core.h"
 #include "object/ep.h"
 #include "object/match.h"
 #include "object/message.h"
-#include "object/upcall.h"
+#include "object/peers.h"
 #include "proto/peer.h"
+
+/* deliver.c: what the core provider calls when something has come. */
+extern const struct ivs_core_ops ivs_deliver;
 
 /* send.c */
 /* Sends a message. Returns 0, -FI_EAGAIN, or another error when the peer is gone. */
@@ -33,7 +37,6 @@ void ivs_tx_complete(struct ivs_ep *ep, struct ivs_tx *tx, int err);
 /* Puts tx among those with data to send, and sends what can be sent. */
 void ivs_tx_start(struct ivs_peer *peer, struct ivs_tx *tx);
 void ivs_peer_pump(struct ivs_peer *peer);
-void ivs_peer_activate(struct ivs_peer *peer);
 void ivs_ack_later(struct ivs_peer *peer, struct ivs_tx *tx);
 
 /* A send of either kind; op is IVS_OP_TAGGED or IVS_OP_MSG. */
@@ -41,7 +44,19 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
 		 fi_addr_t dest, uint64_t tag, uint64_t data, void *context,
 		 uint64_t flags);
 
+/*
+ * receive.c: handles a message from peer, with this fixed part, tag and len bytes of payload; op is IVS_OP_*, flags
+ * IVS_F_*. Returns false if there is no room for it now.
+ */
+bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags,
+		 uint64_t tag, const void *fixed, const uint8_t *payload, size_t len);
+
+/* ring_poll.c: handles what has arrived in the peer's ring. Returns how many messages. */
+int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *peer);
+
 /* rendezvous.c */
+/* A message was read through the core provider. err: 0, FI_EAGAIN if that could not begin, or another positive error. */
+void ivs_core_fetched(struct ivs_msg *msg, int err);
 /* Brings a message and its receive together. */
 void ivs_msg_attach(struct ivs_ep *ep, struct ivs_msg *msg, struct ivs_rx *rx);
 void ivs_msg_free(struct ivs_ep *ep, struct ivs_msg *msg);
@@ -54,6 +69,10 @@ void ivs_rx_post(struct ivs_ep *ep, struct ivs_rx *rx, bool tagged);
 
 /* progress.c */
 void ivs_ep_progress(struct ivs_ep *ep);
+/* Handles what has arrived for any of the domain's endpoints. */
+void ivs_domain_progress(struct ivs_domain *domain);
+/* Sends what waits in the peers that are queued for that, and ends those that are condemned. */
+void ivs_ep_serve(struct ivs_ep *ep);
 /* Before sleeping: from now on senders set their activity byte. */
 void ivs_ep_cool(struct ivs_ep *ep);
 /* Polls every peer's ring. */

@@ -7,8 +7,6 @@
 #include "proto/traffic.h"
 #include "ring/copy.h"
 
-const uint8_t ivs_protocol = NM_PROTOCOL_OFI;
-
 #define HELD_MAX	((size_t) 1 << 20)	/* bytes of one message before its receive */
 
 static struct ivs_msg *new_msg(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag)
@@ -30,7 +28,7 @@ static void nonsense(struct ivs_peer *p, const char *what)
 {
 	IVS_WARN(FI_LOG_EP_DATA, "a rank sent %s; its messages are ignored from now on\n", what);
 	p->broken = true;
-	ivs_peer_dead(p, FI_EIO);
+	ivs_peer_condemn(p);
 }
 
 /* Bytes of a message that may come before its receive is known. */

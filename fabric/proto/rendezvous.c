@@ -100,7 +100,7 @@ static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
 		count = ivs_shown_find(msg->peer, msg->id, msg->total, msg->iov, &msg->number);
 		msg->niov = count > 0 ? (uint32_t) count : 0;
 		if (count < 0)
-			ivs_peer_dead(msg->peer, FI_EIO);
+			ivs_peer_condemn(msg->peer);
 	}
 	switch (ivs_select_read(msg->peer, msg->flags, msg->niov, rx, len)) {
 	case IVS_READ_FAILS:
@@ -148,7 +148,7 @@ void ivs_core_fetched(struct ivs_msg *msg, int err)
 	msg->streaming = false;
 	/* It is gone, or has ended the message. */
 	if (err && err != FI_EAGAIN)
-		ivs_peer_dead(peer, FI_EIO);
+		ivs_peer_condemn(peer);
 	if (peer->channel == IVS_CHAN_DEAD)
 		finish(peer->ep, msg, FI_EIO);
 	else

@@ -23,14 +23,6 @@ int ivs_packet_send(struct ivs_peer *peer, const struct ivs_packet *pkt)
 	}
 }
 
-void ivs_peer_activate(struct ivs_peer *peer)
-{
-	if (!peer->is_active) {
-		peer->is_active = true;
-		ivs_list_add(&peer->ep->active, &peer->active);
-	}
-}
-
 static int send_ctl(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint64_t *len)
 {
 	struct ivs_packet pkt = { .op = op, .tag = tag, .fixed = len, .fixed_len = op == IVS_OP_EVENT ? sizeof(*len) : 0 };
@@ -279,11 +271,9 @@ void ivs_peer_pump(struct ivs_peer *peer)
 			break;
 		}
 	}
-	if (!more && !peer->ctl_head && peer->is_active) {
-		/* Those that wait for a CTS make it active again. */
-		peer->is_active = false;
-		ivs_list_del(&peer->active);
-	}
+	/* Those that wait for a CTS make it active again. */
+	if (!more && !peer->ctl_head && !peer->condemned)
+		ivs_peer_deactivate(peer);
 }
 
 void ivs_tx_start(struct ivs_peer *peer, struct ivs_tx *tx)

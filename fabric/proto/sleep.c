@@ -67,6 +67,8 @@ uint64_t ivs_wait_arm(struct ivs_domain *d, struct ivs_wait *w, ivs_quiet_fn *qu
 		ivs_ep_poll_all(ep);
 		if (d->core && ep->enabled && !ivs_core_sleep(ep))
 			all = false;
+		/* Whose death was seen here: what waits for it ends now. */
+		ivs_ep_serve(ep);
 	}
 	d->sleepers--;
 	if (!quiet(arg, &mark))

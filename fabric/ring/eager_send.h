@@ -1,6 +1,6 @@
 /*
  * The shortest way of a message to its receiver: written at once into the ring, if it fits
- * there. eager_receive.c is the other end of it. Whatever is not as simple is left to send.c.
+ * there. proto/eager_receive.c is the other end of it. Whatever is not as simple is left to send.c.
  */
 #ifndef IVS_EAGER_SEND_H
 #define IVS_EAGER_SEND_H

@@ -1,7 +1,6 @@
 /* Rings, one from each rank to each other that it talks to: made, found and written. */
 #include <sys/random.h>
 
-#include "object/upcall.h"
 #include "region/heap.h"
 #include "ring/bounce.h"
 #include "ring/doorbell.h"
@@ -266,7 +265,7 @@ int ivs_ring_open(struct ivs_peer *p)
 	memset(&c, 0, sizeof(c));
 	c.ring = (uint32_t) (offset / NM_LAYOUT_LINE) + 1;
 	c.lines_log2 = (uint8_t) shift;
-	c.protocol = ivs_protocol;
+	c.protocol = ep->protocol;
 	c.check = (uint16_t) p->epoch;
 	c.lap0 = p->tx_lap0;
 	c.epoch = ep->epoch;
@@ -277,25 +276,21 @@ int ivs_ring_open(struct ivs_peer *p)
 	return 0;
 }
 
-struct ivs_peer *ivs_ring_attach(struct ivs_ep *ep, uint32_t slot)
+bool ivs_ring_find(const struct ivs_ep *ep, uint32_t slot, struct ivs_ring_found *found)
 {
 	struct ivs_region *r = ep->domain->region;
 	struct nm_conn c, *conn = ivs_conn(r, ep->slot, slot);
-	struct ivs_peer *p;
 	uint64_t words[2], owner, offset;
 
 	words[0] = __atomic_load_n((uint64_t *) (void *) conn, __ATOMIC_ACQUIRE);
 	if (likely(!words[0]))
-		return NULL;
+		return false;
 	words[1] = __atomic_load_n((uint64_t *) (void *) conn + 1, __ATOMIC_RELAXED);
 	memcpy(&c, words, sizeof(c));
-	p = ep->by_slot[slot];
-	if (p && p->rx_ring && p->epoch == c.epoch)
-		return p;
 	owner = __atomic_load_n(&r->slots[slot].owner, __ATOMIC_ACQUIRE);
 	if (c.check != (uint16_t) ep->epoch || c.epoch != (uint32_t) (owner >> 2) || !c.ring ||
-	    c.protocol != ivs_protocol)
-		return NULL;
+	    c.protocol != ep->protocol)
+		return false;
 	offset = (uint64_t) (c.ring - 1) * NM_LAYOUT_LINE;
 	if (c.lines_log2 < 3 || c.lines_log2 > 8 || offset < r->geo.heap ||
 	    offset + NM_LAYOUT_RING_CTL + ((uint64_t) NM_LAYOUT_LINE << c.lines_log2) >
@@ -303,22 +298,23 @@ struct ivs_peer *ivs_ring_attach(struct ivs_ep *ep, uint32_t slot)
 		IVS_WARN(FI_LOG_EP_CTRL, "rank in slot %u: its ring is not in its area\n", slot);
 		/* Once: not each time we come by. */
 		__atomic_store_n((uint64_t *) (void *) conn, 0, __ATOMIC_RELAXED);
-		return NULL;
+		return false;
 	}
-	/* More than can have come at once: the others later. */
-	if (ep->newcomers > 2 * r->geo.slots)
-		return NULL;
-	p = ivs_peer_by_slot(ep, slot, c.epoch);
-	if (!p || p->broken || p->channel == IVS_CHAN_DEAD)
-		return NULL;
-	p->rx_ctl = (struct nm_ring_ctl *) (void *) (ivs_area(r, slot) + offset);
-	p->rx_ring = (uint8_t *) p->rx_ctl + NM_LAYOUT_RING_CTL;
-	p->rx_shift = c.lines_log2;
-	p->rx_mask = (1U << c.lines_log2) - 1;
-	p->rx_lap0 = c.lap0;
+	*found = (struct ivs_ring_found) {
+		.slot = slot, .epoch = c.epoch, .ctl = ivs_area(r, slot) + offset, .shift = c.lines_log2, .lap0 = c.lap0,
+	};
+	return true;
+}
+
+void ivs_ring_attach(struct ivs_peer *p, const struct ivs_ring_found *found)
+{
+	p->rx_ctl = (struct nm_ring_ctl *) (void *) found->ctl;
+	p->rx_ring = found->ctl + NM_LAYOUT_RING_CTL;
+	p->rx_shift = found->shift;
+	p->rx_mask = (1U << found->shift) - 1;
+	p->rx_lap0 = found->lap0;
 	p->rx_head = p->rx_shown = 0;
-	ep->attached++;
-	return p;
+	p->ep->attached++;
 }
 
 void ivs_ring_close(struct ivs_peer *p)

@@ -165,8 +165,6 @@ static inline void ivs_ring_hold(struct ivs_peer *p, uint32_t lines, uint32_t bo
 uint32_t ivs_ring_bounce(struct ivs_ep *ep, size_t bytes);
 /* The same of a place for a packed one (ivs_bounce_seek). */
 uint32_t ivs_ring_seek(struct ivs_ep *ep, size_t bytes, bool row);
-/* receive.c: handles what has arrived. Returns how many messages. */
-int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *peer);
 /* Is there a message that was not handled? */
 static inline bool ivs_ring_pending(const struct ivs_peer *p)
 {
@@ -177,8 +175,19 @@ static inline bool ivs_ring_pending(const struct ivs_peer *p)
 
 void ivs_ring_prefetch(const struct ivs_peer *peer);
 int ivs_ring_open(struct ivs_peer *peer);
-/* Finds a ring from the rank in slot to us. Returns the peer, or NULL. */
-struct ivs_peer *ivs_ring_attach(struct ivs_ep *ep, uint32_t slot);
+
+/* A ring to us, as the rank in a slot shows it; checked to lie in that rank's area. */
+struct ivs_ring_found {
+	uint32_t	slot, epoch;	/* of the sender */
+	uint32_t	shift;		/* it has 1 << shift lines */
+	uint32_t	lap0;		/* the first lap's number */
+	uint8_t		*ctl;		/* its struct nm_ring_ctl; the lines follow */
+};
+
+/* Finds the ring from the rank in slot to us. Returns false if it shows none. */
+bool ivs_ring_find(const struct ivs_ep *ep, uint32_t slot, struct ivs_ring_found *found);
+/* Receives from that ring, which is the peer's, from now on. */
+void ivs_ring_attach(struct ivs_peer *peer, const struct ivs_ring_found *found);
 void ivs_ring_close(struct ivs_peer *peer);
 void ivs_ring_free_all(struct ivs_ep *ep);
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// layers are the folders of fabric/ from the lowest to the highest. A file includes headers of its own
-// folder and of lower ones; object/upcall.h names the few functions that are called upwards.
+// layers are the directories of fabric/ from the lowest to the highest. A file includes headers of its own directory and of
+// lower ones only, so that no call climbs.
 var layers = []string{"base", "region", "object", "ring", "lower", "proto", "ofi"}
 
 var include = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
@@ -43,7 +43,7 @@ func includes(top string) ([]string, error) {
 				case !in || n < 0:
 					faults = append(faults, fmt.Sprintf("%s: includes %q: write FOLDER/FILE with a folder of %s", rel, m[1], strings.Join(layers, ", ")))
 				case n > at:
-					faults = append(faults, fmt.Sprintf("%s: includes %q of the higher folder %s: move what it needs to %s or below, or add it to object/upcall.h",
+					faults = append(faults, fmt.Sprintf("%s: includes %q of the higher folder %s: move what it needs to %s or below, or call it through a table that a higher folder sets",
 						rel, m[1], folder, layer))
 				}
 			}

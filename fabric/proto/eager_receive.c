@@ -4,7 +4,7 @@
  * the first receive posted, and is no longer than a ring takes. So do those after it.
  * All others take the long way (proto/progress.c), which polls all rings.
  */
-#include "ring/eager_receive.h"
+#include "proto/eager_receive.h"
 #include "ring/ring.h"
 #include "ring/spin.h"
 #include "tune.h"

@@ -1,6 +1,6 @@
-/* Messages that have come in a ring: to the receive that waits for them, or to the protocol above. */
-#include "object/match.h"
-#include "object/upcall.h"
+/* Messages that have come in a ring: to the receive that waits for them, or to ivs_receive(). */
+#include "object/peers.h"
+#include "proto/proto.h"
 #include "ring/nontemporal.h"
 #include "ring/ring.h"
 
@@ -9,7 +9,7 @@ static void broken(struct ivs_peer *p, const char *what)
 	IVS_WARN(FI_LOG_EP_DATA, "rank in slot %u sent %s; its messages are ignored from now on\n",
 		 p->slot, what);
 	p->broken = true;
-	ivs_peer_dead(p, FI_EIO);
+	ivs_peer_condemn(p);
 }
 
 /* A message that is not the simplest kind. Returns false if it has to wait. */
@@ -47,12 +47,10 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 	}
 	if (flags & IVS_F_TIME)
 		begin = ivs_cycles();
-	p->handling = true;
 	done = ivs_receive(ep, p, op, flags & (uint8_t) ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME), tag,
 			   b + skip, payload, len);
-	p->handling = false;
 	/* What was refused, or has ended all with its sender, is no reading. */
-	if (flags & IVS_F_TIME && done && p->rx_ring && len >= IVS_NT_MIN)
+	if (flags & IVS_F_TIME && done && p->channel != IVS_CHAN_DEAD && len >= IVS_NT_MIN)
 		ivs_nt_report(&p->nt, p->rx_ctl, flags, ivs_cycles() - begin, len);
 	return done;
 }
@@ -117,7 +115,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		} else if (!complex_message(ep, p, op, flags, tag, len)) {
 			break;
 		}
-		if (unlikely(p->broken || !p->rx_ring))
+		if (unlikely(p->channel == IVS_CHAN_DEAD))
 			break;
 		p->rx_head += lines;
 		done++;

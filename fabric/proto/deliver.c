@@ -1,0 +1,9 @@
+/* Where what has come over the core provider goes: every endpoint of the libfabric provider is enabled with this. */
+#include "proto/proto.h"
+
+const struct ivs_core_ops ivs_deliver = {
+	.receive = ivs_receive,
+	.fetched = ivs_core_fetched,
+	.peer_by_addr = ivs_peer_by_addr,
+	.peer_lookup = ivs_peer_lookup,
+};
