@@ -12,7 +12,7 @@
 #include "base.h"
 #include "base/lib.h"
 #include "base/param.h"
-#include "lower/core.h"
+#include "remote/core.h"
 #include "ring/copy.h"
 #include "ring/cpu_relax.h"
 

@@ -93,10 +93,10 @@ struct ivs_ep {
 	struct ivs_ring_free *ring_free;	/* rings of peers that are gone */
 	struct ivs_cq	*sink;		/* for what has no queue */
 	struct ivs_target targets[IVS_TARGETS];
-	void		*core;		/* struct core_ep (lower/core_ep.h) */
+	void		*core;		/* struct core_ep (remote/core_ep.h) */
 	struct ivs_traffic *traffic;	/* what is counted (proto/traffic.h), NULL: nothing */
 	int		doorbell;	/* what neighbours ring while we sleep, -1: not open yet */
-	uint64_t	asked_ms;	/* when peers on other hosts were asked whether they are there (lower/knock.h) */
+	uint64_t	asked_ms;	/* when peers on other hosts were asked whether they are there (remote/knock.h) */
 };
 
 /* A send needs the queues and the peers, a call to progress the rings that are polled each time. */

@@ -88,7 +88,7 @@ struct ivs_peer {
 	struct ivs_list	active;		/* in ep->active: something to send */
 	bool		is_active;
 	struct ivs_list	all;		/* in ep->peers_all */
-	int		knock;		/* a connection that shows whether it is there (lower/knock.h), -1: none */
+	int		knock;		/* a connection that shows whether it is there (remote/knock.h), -1: none */
 	struct ivs_nt	nt;		/* how pieces for it are copied */
 	struct ivs_cma_policy reads;	/* when it reads messages directly */
 	uint32_t	core_sent;	/* messages to it */
@@ -96,7 +96,7 @@ struct ivs_peer {
 	uint32_t	core_checked;	/* core_sent at the last check of core_unsure */
 	bool		core_unsure;	/* nothing says so far that the last one has arrived */
 	bool		core_asked;	/* a question about it is on its way */
-	bool		core_turn;	/* the message of its whose turn it is waits for room (refuse_held() of lower/core.c) */
+	bool		core_turn;	/* the message of its whose turn it is waits for room (refuse_held() of remote/core.c) */
 	uint64_t	core_lost_ms;	/* since when none can be sent, 0: it can */
 	uint32_t	core_reads;	/* messages of its that were read through the core provider */
 	uint32_t	passthrough_sent;	/* to it, which the core provider matches */

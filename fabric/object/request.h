@@ -72,7 +72,7 @@ struct ivs_msg {
 	size_t		held;		/* bytes that fit in buf */
 	size_t		charged;	/* to ep->ux_bytes and peer->held */
 	uint8_t		*buf;
-	struct fetch	*fetch;		/* it is being read through the core provider (lower/fetch.h) */
+	struct fetch	*fetch;		/* it is being read through the core provider (remote/fetch.h) */
 	int		error;
 	uint32_t	niov;
 	struct iovec	iov[IVS_PIECES_MAX];	/* the sender's memory, or the target's */
@@ -102,7 +102,7 @@ struct ivs_tx {
 	size_t		count;
 	struct iovec	iov[IVS_PIECES_MAX];
 	uint8_t		*own;		/* buffer to free at the end */
-	struct fid_mr	*core_mr;	/* RTS: its receiver reads it through the core provider (lower/fetch.h) */
+	struct fid_mr	*core_mr;	/* RTS: its receiver reads it through the core provider (remote/fetch.h) */
 	uint64_t	begun;		/* RTS: ivs_cycles() when it was shown, 0: is not measured */
 	int		error;
 };

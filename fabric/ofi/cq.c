@@ -1,10 +1,10 @@
 /* Completion queues. */
-#include "lower/core.h"
-#include "lower/passthrough.h"
 #include "ofi/open.h"
 #include "proto/eager_receive.h"
 #include "proto/proto.h"
 #include "proto/sleep.h"
+#include "remote/core.h"
+#include "remote/passthrough.h"
 #include "tune.h"
 
 static const size_t entry_bytes[] = {

@@ -1,12 +1,12 @@
 /* Domains. */
 #include <unistd.h>
 
-#include "lower/core.h"
 #include "object/ep.h"
 #include "object/mr.h"
 #include "ofi/eq.h"
 #include "ofi/memory.h"
 #include "ofi/open.h"
+#include "remote/core.h"
 
 static int domain_close(struct fid *fid)
 {

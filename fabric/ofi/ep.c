@@ -1,11 +1,11 @@
 /* Endpoints. */
-#include "lower/core.h"
-#include "lower/passthrough.h"
 #include "ofi/open.h"
 #include "proto/proto.h"
 #include "proto/shown.h"
 #include "proto/traffic.h"
 #include "region/heap.h"
+#include "remote/core.h"
+#include "remote/passthrough.h"
 #include "ring/bounce.h"
 #include "ring/doorbell.h"
 #include "ring/ring.h"

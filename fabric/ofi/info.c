@@ -6,10 +6,10 @@
 #include "base/lib.h"
 #include "base/limits.h"
 #include "base/param.h"
-#include "lower/core.h"
 #include "ofi/open.h"
 #include "region/region.h"
 #include "region/siphash.h"
+#include "remote/core.h"
 
 #define TX_CAPS (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE)
 #define RX_CAPS (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ | \

@@ -1,8 +1,8 @@
 /* The calls of fi_tagged. */
-#include "lower/passthrough.h"
 #include "ofi/open.h"
 #include "proto/proto.h"
 #include "proto/traffic.h"
+#include "remote/passthrough.h"
 #include "ring/eager_send.h"
 
 /* A receive that is to be posted, all but its buffers. NULL: *ret says why. */

@@ -2,10 +2,10 @@
 #include <unistd.h>
 
 #include "base/times.h"
-#include "lower/core.h"
-#include "lower/knock.h"
-#include "lower/passthrough.h"
 #include "proto/proto.h"
+#include "remote/core.h"
+#include "remote/knock.h"
+#include "remote/passthrough.h"
 #include "ring/ring.h"
 
 static struct ivs_peer *new_peer(struct ivs_ep *ep, const struct ivs_addr *addr)

@@ -1,6 +1,6 @@
 /* Progress: polling the rings, and handling what has arrived. */
-#include "lower/core.h"
 #include "proto/proto.h"
+#include "remote/core.h"
 #include "ring/ring.h"
 #include "tune.h"
 

@@ -2,12 +2,12 @@
 #ifndef IVS_PROTO_H
 #define IVS_PROTO_H
 
-#include "lower/core.h"
 #include "object/ep.h"
 #include "object/match.h"
 #include "object/message.h"
 #include "object/peers.h"
 #include "proto/peer.h"
+#include "remote/core.h"
 
 /* deliver.c: what the core provider calls when something has come. */
 extern const struct ivs_core_ops ivs_deliver;

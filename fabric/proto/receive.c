@@ -1,10 +1,10 @@
 /* Messages that have arrived: checked, matched, and received. */
-#include "lower/fetch.h"
 #include "proto/cma_policy.h"
 #include "proto/coop_copy.h"
 #include "proto/select.h"
 #include "proto/shown.h"
 #include "proto/traffic.h"
+#include "remote/fetch.h"
 #include "ring/copy.h"
 
 #define HELD_MAX	((size_t) 1 << 20)	/* bytes of one message before its receive */

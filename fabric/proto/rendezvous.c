@@ -1,8 +1,8 @@
 /* Messages that have met their receive: read from their sender, asked for, and completed. */
-#include "lower/fetch.h"
 #include "proto/coop_copy.h"
 #include "proto/select.h"
 #include "proto/shown.h"
+#include "remote/fetch.h"
 #include "ring/copy.h"
 
 void ivs_msg_free(struct ivs_ep *ep, struct ivs_msg *msg)

@@ -4,9 +4,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lower/core.h"
-#include "lower/passthrough.h"
 #include "proto/proto.h"
+#include "remote/core.h"
+#include "remote/passthrough.h"
 
 struct use {
 	unsigned int	ranks;

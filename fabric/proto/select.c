@@ -1,7 +1,7 @@
-#include "lower/fetch.h"
 #include "proto/cma_policy.h"
 #include "proto/coop_copy.h"
 #include "proto/select.h"
+#include "remote/fetch.h"
 #include "ring/nontemporal.h"
 
 int64_t ivs_region_offset(const struct ivs_ep *ep, const void *base, size_t len)

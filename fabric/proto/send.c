@@ -1,11 +1,11 @@
 /* Sending: messages, their pieces in turns, and control messages. */
-#include "lower/core.h"
-#include "lower/fetch.h"
-#include "lower/passthrough.h"
 #include "proto/proto.h"
 #include "proto/select.h"
 #include "proto/shown.h"
 #include "proto/traffic.h"
+#include "remote/core.h"
+#include "remote/fetch.h"
+#include "remote/passthrough.h"
 #include "ring/ring.h"
 #include "tune.h"
 

@@ -7,10 +7,10 @@
 #include <time.h>
 
 #include "base/param.h"
-#include "lower/core.h"
 #include "object/domain.h"
 #include "proto/proto.h"
 #include "proto/sleep.h"
+#include "remote/core.h"
 #include "ring/doorbell.h"
 #include "tune.h"
 

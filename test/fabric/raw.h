@@ -2,7 +2,7 @@
 #ifndef RAW_H
 #define RAW_H
 
-#include "../../fabric/lower/core_ep.h"
+#include "../../fabric/remote/core_ep.h"
 #include "harness.h"
 
 #define RAW_CORE "tcp;ofi_rxm"	/* the same for all libfabrics, so that the hostile one knows the victim's; FABRIC_CORE: another */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/lib.h"
-#include "lower/named.h"
+#include "remote/named.h"
 
 static const char *const *offers; /* names, ended by NULL */
 static int two_parts;		  /* the library finds names of two parts */

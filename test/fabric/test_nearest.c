@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lower/nearest.h"
+#include "remote/nearest.h"
 
 static char sys[] = "/tmp/nearest.XXXXXX";
 static cpu_set_t cpus[IVS_NEAREST_CPUS / 8 / sizeof(cpu_set_t)];

@@ -1,6 +1,6 @@
 /*
  * A rank on another host is hostile: it speaks to the core provider by itself, and makes up announcements of messages that
- * are read through it (fabric/lower/fetch.c). Only the receive that such a message fits gets bytes, and not more than it
+ * are read through it (fabric/remote/fetch.c). Only the receive that such a message fits gets bytes, and not more than it
  * takes. Other memory, other messages and other ranks are not touched.
  */
 #include "lists.h"

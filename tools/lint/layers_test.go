@@ -21,12 +21,12 @@ func TestIncludes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Remove(filepath.Join(top, "fabric", "lower", "x.c")); err != nil {
+	if err := os.Remove(filepath.Join(top, "fabric", "remote", "x.c")); err != nil {
 		t.Fatal(err)
 	}
 	got, err := includes(top)
 	if err != nil || len(got) != 3 || !strings.Contains(got[0], `fabric/ring/x.c: includes "ofi/open.h" of the higher folder ofi`) ||
-		!strings.Contains(got[1], `"ring.h": write FOLDER/FILE`) || !strings.Contains(got[2], "fabric/lower: there are no sources") {
+		!strings.Contains(got[1], `"ring.h": write FOLDER/FILE`) || !strings.Contains(got[2], "fabric/remote: there are no sources") {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

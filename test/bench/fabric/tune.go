@@ -188,7 +188,7 @@ func (b *bench) tunedProvider(fixed string, value uint64) (dir string, values ma
 		cc -I. -o "$1/values" "$1/values.c"
 		cc -std=c11 -O3 -flto=auto -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -fPIC -shared -fvisibility=hidden -fno-strict-aliasing -pthread \
 			-I"$1" -Ifabric -Iinclude $(pkg-config --cflags libfabric) -o "$1/libivshmem-fi.so" \
-			fabric/ofi/*.c fabric/proto/*.c fabric/lower/*.c fabric/ring/*.c fabric/object/*.c fabric/region/*.c fabric/base/*.c \
+			fabric/ofi/*.c fabric/proto/*.c fabric/remote/*.c fabric/ring/*.c fabric/object/*.c fabric/region/*.c fabric/base/*.c \
 			"$1/tuned.c" -ldl >&2
 		"$1/values"`, "sh", dir).Output()
 	if err != nil {

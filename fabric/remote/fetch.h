@@ -17,7 +17,7 @@ bool ivs_core_show(struct ivs_ep *ep, struct ivs_tx *tx, void *base, size_t len,
 /* From now on they cannot. */
 void ivs_core_hide(struct ivs_tx *tx);
 /*
- * Reads the first len bytes of an announced message into msg->rx. ops->fetched() (lower/core.h) is called at its end, which may
+ * Reads the first len bytes of an announced message into msg->rx. ops->fetched() (remote/core.h) is called at its end, which may
  * be after the peer's. false: it cannot be read, and has to be asked for.
  */
 bool ivs_core_fetch(struct ivs_msg *msg, size_t len);

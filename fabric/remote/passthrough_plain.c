@@ -4,8 +4,8 @@
  * tagged.c and passthrough.c. Most of what this costs is code and data that system calls have
  * put out of the cache since the last time, so that this is short rather than general.
  */
-#include "lower/core_ep.h"
-#include "lower/passthrough.h"
+#include "remote/core_ep.h"
+#include "remote/passthrough.h"
 
 /* Flags of a send that ask for more than its completion. */
 #define SPECIAL	(FI_INJECT | FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE | FI_REMOTE_CQ_DATA | FI_FENCE)

@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "lower/core_ep.h"
-#include "lower/knock.h"
+#include "remote/core_ep.h"
+#include "remote/knock.h"
 
 /* The peer's listening socket; 0: its address is none. */
 static socklen_t listener(const struct ivs_peer *peer, struct sockaddr_storage *to)

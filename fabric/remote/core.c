@@ -5,9 +5,9 @@
 
 #include <sys/epoll.h>
 
-#include "lower/core_ep.h"
-#include "lower/named.h"
-#include "lower/nearest.h"
+#include "remote/core_ep.h"
+#include "remote/named.h"
+#include "remote/nearest.h"
 #include "tune.h"
 
 static const char *const candidates[] = { "verbs;ofi_rxm", "efa", "tcp", "tcp;ofi_rxm" };

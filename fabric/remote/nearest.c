@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lower/nearest.h"
+#include "remote/nearest.h"
 
 #define NODES 1024	/* of a host: the kernel has no more */
 

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "base/lib.h"
-#include "lower/named.h"
+#include "remote/named.h"
 
 /* Keeps of a list what a provider of that name offers. */
 static void keep_only(struct fi_info **info, const char *name)

@@ -1,5 +1,5 @@
-#include "lower/core_ep.h"
-#include "lower/passthrough.h"
+#include "remote/core_ep.h"
+#include "remote/passthrough.h"
 
 #define BLOCK		32	/* requests allocated at once: some KiB, freed with the endpoint */
 #define PEEK_POLLS	4	/* before FI_PEEK reports that there is nothing: it must not wait */

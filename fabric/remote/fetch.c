@@ -1,7 +1,7 @@
 #include <rdma/fi_rma.h>
 
-#include "lower/core_ep.h"
-#include "lower/fetch.h"
+#include "remote/core_ep.h"
+#include "remote/fetch.h"
 #include "tune.h"
 
 /* The core provider's completion of it, or our list, points to it. */

@@ -6,8 +6,8 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
-#include "lower/core.h"
 #include "object/peers.h"
+#include "remote/core.h"
 #include "ring/copy.h"
 #include "tune.h"
 
