@@ -96,7 +96,7 @@ struct ivs_peer {
 	uint32_t	core_checked;	/* core_sent at the last check of core_unsure */
 	bool		core_unsure;	/* nothing says so far that the last one has arrived */
 	bool		core_asked;	/* a question about it is on its way */
-	bool		core_turn;	/* the message of its whose turn it is waits for room (refuse_held() of remote/core.c) */
+	bool		core_turn;	/* the message of its whose turn it is waits for room (refuse_held() of remote/wire.c) */
 	uint64_t	core_lost_ms;	/* since when none can be sent, 0: it can */
 	uint32_t	core_reads;	/* messages of its that were read through the core provider */
 	uint32_t	passthrough_sent;	/* to it, which the core provider matches */

@@ -26,24 +26,26 @@ struct ivs_core_ops {
 	struct ivs_peer	*(*peer_lookup)(struct ivs_ep *ep, fi_addr_t addr, int *err);
 };
 
-/* Is there to be one, as far as can be said without opening it? */
+/* choose.c: is there to be one, as far as can be said without opening it? */
 bool ivs_core_wanted(void);
 /* Opens it for the domain. -FI_ENODATA: there is none; then *core is NULL. */
 int ivs_core_open(struct ivs_domain *domain, struct ivs_core **core);
 void ivs_core_close(struct ivs_core *core);
-/* Opens an endpoint's part of it, which calls ops, and sets ep->addr. Returns 0 or a negative error. */
+/* core.c: opens an endpoint's part of it, which calls ops, and sets ep->addr. Returns 0 or a negative error. */
 int ivs_core_enable(struct ivs_ep *ep, const struct ivs_core_ops *ops);
 void ivs_core_disable(struct ivs_ep *ep);
 /* Does it take an application's tagged messages as they are? */
 bool ivs_core_passthrough(const struct ivs_domain *domain);
+/* wire.c: makes ourselves known to the peer. Returns 0, -FI_EAGAIN or another negative error. */
 int ivs_core_connect(struct ivs_peer *peer);
+/* Sends a message. Returns 0, -FI_EAGAIN: there is no room now, or another negative error. */
 int ivs_core_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
 /*
  * From time to time, for a peer on another host: asks whether it has got what went without a completion. An answer that
  * does not come ends the peer. Returns false if no question can be sent for as long as the dead are waited for.
  */
 bool ivs_core_check(struct ivs_peer *peer);
-/* Handles what has arrived. Returns how many messages. */
+/* core.c: handles what has arrived. Returns how many messages. */
 int ivs_core_poll(struct ivs_ep *ep);
 /* Before sleeping: handles what is there. Returns true if what comes next wakes us. */
 bool ivs_core_sleep(struct ivs_ep *ep);

@@ -1,4 +1,4 @@
-/* An endpoint's part of the core provider: core.c, and passthrough.c. */
+/* An endpoint's part of the core provider, which the files of this folder share. */
 #ifndef IVS_CORE_EP_H
 #define IVS_CORE_EP_H
 
@@ -20,7 +20,7 @@ struct ivs_core {
 	struct fid_domain *spare;	/* opened, to know that it can be: the next endpoint takes it */
 	bool		tagged;		/* it takes an application's tagged messages as they are */
 	bool		reads;		/* it reads a peer's memory (fetch.h) */
-	bool		injects;	/* short messages go without a completion: send_wire() */
+	bool		injects;	/* short messages go without a completion: send_wire() of wire.c */
 };
 
 /* What comes before the fixed part and the payload on the wire. */
@@ -141,7 +141,17 @@ struct core_ep {
 	size_t		known_size;
 };
 
-/* The peer's address in the core provider's AV; false: there is none. */
+/* wire.c: has a message received into the buffer. Returns 0 or a negative error. */
+int ivs_wire_post(struct core_ep *ce, struct buffer *b);
+/* Asks whether all that went to the peer has arrived; ivs_wire_sent() gets the answer. Returns 0, -FI_EAGAIN or another negative error. */
+ssize_t ivs_wire_ask(struct ivs_peer *peer);
+/* What the buffer held has been sent, or its question answered. */
+void ivs_wire_sent(struct core_ep *ce, struct buffer *b);
+/* A message has come in the buffer: handles it and those that waited for it, or holds it. Returns how many were handled. */
+int ivs_wire_received(struct ivs_ep *ep, struct buffer *b);
+/* Handles held messages whose turn has come. Returns how many. */
+int ivs_wire_held(struct ivs_ep *ep);
+/* Fills in the peer's address in the core provider's AV. Returns false if there is none. */
 bool ivs_core_address(struct ivs_peer *peer);
 
 /* Handles what has arrived, as ivs_core_poll() does. */

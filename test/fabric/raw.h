@@ -33,7 +33,7 @@ void raw_close(struct raw *r);
 struct ivs_addr raw_address(const struct raw *r, enum where where);
 /* Makes itself known so. */
 void raw_hello(struct raw *r, enum where where);
-/* Sends a message as core.c would, and waits until it is sent. */
+/* Sends a message as wire.c would, and waits until it is sent. */
 void raw_send(struct raw *r, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed, size_t fixed_len,
 	      const void *payload, size_t len);
 

@@ -1,6 +1,6 @@
 /*
  * A rank on another host is hostile: it lies in the counts that its messages carry. One is the message's own number, the
- * other how many of the receiver's it has handled (fabric/remote/core.c). The second counts over verbs only, with
+ * other how many of the receiver's it has handled (fabric/remote/wire.c). The second counts over verbs only, with
  * FABRIC_CORE='verbs;ofi_rxm'. Whoever is lied to goes on with all others.
  */
 #include <linux/futex.h>
