@@ -491,7 +491,7 @@ static int ep_close(struct fid *fid)
 		/* What was accepted for sending is sent, if the peers take it soon. */
 		uint64_t start = ivs_now_ms();
 
-		while (!ivs_list_empty(&ep->active) && ivs_now_ms() - start < 100)
+		while (!ivs_list_empty(&ep->active) && ivs_now_ms() - start < IVS_CLOSE_MS)
 			ivs_ep_progress(ep);
 		ivs_report_use(ep);
 		ivs_traffic_close(ep, true);

@@ -59,7 +59,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 {
 	int done = 0;
 
-	while (done < 64) {
+	while (done < IVS_POLL_MAX) {
 		struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
 		uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
 		uint8_t op, flags;

@@ -8,6 +8,7 @@
 
 #include "base/lib.h"
 #include "region/heap.h"
+#include "tune.h"
 
 /* A piece that the application has, or had. */
 struct ivs_block {
@@ -23,14 +24,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ivs_heap *heaps;
 
 #define RING_BYTES(shift) (NM_LAYOUT_RING_CTL + ((uint64_t) NM_LAYOUT_LINE << (shift)))
-#define RING_SHIFT_MAX	8
 
 /* Bytes that a rank's smallest rings to all that it has none to would take. */
 static uint64_t least(const struct ivs_heap *h)
 {
 	uint32_t slots = h->region->geo.slots;
 
-	return h->rings_made < slots ? (slots - h->rings_made) * RING_BYTES(3) : 0;
+	return h->rings_made < slots ? (slots - h->rings_made) * RING_BYTES(IVS_RING_SHIFT_MIN) : 0;
 }
 
 int ivs_heap_open(uint32_t slot, uint32_t epoch, struct ivs_heap **heap)
@@ -124,9 +124,9 @@ uint64_t ivs_heap_ring(struct ivs_heap *h, uint32_t *shift)
 
 	pthread_mutex_lock(&lock);
 	/* A smallest ring must remain for everybody else. */
-	kept = h->rings_made < g->slots ? (g->slots - h->rings_made - 1) * RING_BYTES(3) : 0;
-	for (s = RING_SHIFT_MAX; s >= 3; s--) {
-		if (h->rings + h->top + RING_BYTES(s) + (s > 3 ? kept : 0) > heap ||
+	kept = h->rings_made < g->slots ? (g->slots - h->rings_made - 1) * RING_BYTES(IVS_RING_SHIFT_MIN) : 0;
+	for (s = IVS_RING_SHIFT_MAX; s >= IVS_RING_SHIFT_MIN; s--) {
+		if (h->rings + h->top + RING_BYTES(s) + (s > IVS_RING_SHIFT_MIN ? kept : 0) > heap ||
 		    !reach(h, g->heap + h->rings + RING_BYTES(s) + kept))
 			continue;
 		offset = g->heap + h->rings;
@@ -243,7 +243,7 @@ void *nm_fabric_alloc(size_t len)
 			continue;
 		/* Programs ask without knowing of rings: those keep room, half of it at most. */
 		room = (h->region->geo.area_bytes - h->region->geo.heap) / 2;
-		full = h->region->geo.slots * RING_BYTES(RING_SHIFT_MAX);
+		full = h->region->geo.slots * RING_BYTES(IVS_RING_SHIFT_MAX);
 		kept = full < room ? full : room;
 		kept = kept > h->rings ? kept - h->rings : 0;
 		p = take(h, len, kept > least(h) ? kept : least(h), true);

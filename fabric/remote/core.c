@@ -130,7 +130,7 @@ static void flush(struct ivs_ep *ep)
 		if (p->core_unsure && !p->core_asked && p->channel == IVS_CHAN_CORE)
 			ivs_wire_ask(p);
 	}
-	while (ce->sending && ivs_now_ms() - start < 1000) {
+	while (ce->sending && ivs_now_ms() - start < IVS_CORE_CLOSE_MS) {
 		n = fi_cq_read(ce->cq, e, 16);
 		memset(&err, 0, sizeof(err));
 		if (n == -FI_EAVAIL && fi_cq_readerr(ce->cq, &err.e, 0) == 1) {

@@ -292,7 +292,7 @@ bool ivs_ring_find(const struct ivs_ep *ep, uint32_t slot, struct ivs_ring_found
 	    c.protocol != ep->protocol)
 		return false;
 	offset = (uint64_t) (c.ring - 1) * NM_LAYOUT_LINE;
-	if (c.lines_log2 < 3 || c.lines_log2 > 8 || offset < r->geo.heap ||
+	if (c.lines_log2 < IVS_RING_SHIFT_MIN || c.lines_log2 > IVS_RING_SHIFT_MAX || offset < r->geo.heap ||
 	    offset + NM_LAYOUT_RING_CTL + ((uint64_t) NM_LAYOUT_LINE << c.lines_log2) >
 	    r->geo.area_bytes) {
 		IVS_WARN(FI_LOG_EP_CTRL, "rank in slot %u: its ring is not in its area\n", slot);
