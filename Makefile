@@ -49,9 +49,10 @@ go: agent
 	@go build $(GOFLAGS_BUILD) -tags vsphere -o build/nearmetal-vsphere ./cmd/nearmetal
 	@ln -sf nearmetal build/nearmetal-rsh
 
-docs: go ## the generated pages: docs/reference, man pages
+docs: go ## the generated pages: docs/reference, man pages; the picture of the imports
 	@go generate ./...
 	@build/nearmetal man docs/man
+	@go run ./tools/lint -draw
 
 # What is C is on Meson's own list (install: true in meson.build); what is Go is here.
 install: go ## below PREFIX (/usr/local) and DESTDIR

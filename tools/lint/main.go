@@ -1,11 +1,12 @@
 // Command lint checks what gofmt, vet and staticcheck do not know of: the words and the
 // sentences of the prose, the links of the pages, the subjects of commits, the marks in go.mod, the
-// list of third parties, which package or folder of fabric/ may import which, and how large
+// list of third parties, which package or folder of fabric/ may import which, the picture of the imports, and how large
 // the packages and types of a cluster may be. make lint runs it
 // in the top folder. It needs git for the subjects alone, and no network.
 //
 //	go run ./tools/lint            check
 //	go run ./tools/lint -shrink    check, and lower the numbers in tools/lint/allowed.txt
+//	go run ./tools/lint -draw      draw docs/architecture.svg from the imports
 package main
 
 import (
@@ -16,10 +17,22 @@ import (
 
 func main() {
 	shrink := flag.Bool("shrink", false, "lower the numbers in "+allowedFile+" to what is there; no number rises")
+	drawn := flag.Bool("draw", false, "draw "+pictureFile+", and check nothing")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "lint: no arguments; see -help")
 		os.Exit(2)
+	}
+	if *drawn {
+		svg, err := draw(".")
+		if err == nil {
+			err = os.WriteFile(pictureFile, svg, 0o644)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "lint:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	bad := 0
 	for _, check := range []func() ([]string, error){
@@ -29,6 +42,7 @@ func main() {
 		func() ([]string, error) { return includes(".") },
 		func() ([]string, error) { return includesUCX(".") },
 		func() ([]string, error) { return packages(".") },
+		func() ([]string, error) { return picture(".") },
 		func() ([]string, error) { return sizes(".") },
 	} {
 		faults, err := check()
