@@ -13,6 +13,7 @@ import (
 	"nearmetal/internal/session"
 	"nearmetal/internal/slurm/rank"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 func main() {
@@ -46,4 +47,4 @@ func run(args []string, s session.Streams) (status int) {
 	return st.Code
 }
 
-func say(w io.Writer, line string) { fmt.Fprintf(w, "nearmetal: %s\n", terminal.Clean(line)) }
+func say(w io.Writer, line string) { fmt.Fprintf(w, "nearmetal: %s\n", text.Clean(line)) }

@@ -10,6 +10,7 @@ import (
 	"nearmetal/internal/bench/gate"
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 func newBenchCompareCommand() *cobra.Command {
@@ -65,7 +66,7 @@ the exit status 1. What was measured in emulated VMs is left out.`,
 func loadRun(cmd *cobra.Command, name string) (gate.Run, error) {
 	r, samples, notes, err := record.Load(runFolder(name))
 	for _, n := range notes {
-		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: %s\n", terminal.Clean(n))
+		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: %s\n", text.Clean(n))
 	}
 	return gate.Run{Record: r, Samples: samples}, err
 }
@@ -86,7 +87,7 @@ func writeJUnit(cmd *cobra.Command, path string, r *gate.Report) error {
 
 func printGate(cmd *cobra.Command, r *gate.Report, all bool) error {
 	for _, n := range r.Notes {
-		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: %s\n", terminal.Clean(n))
+		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: %s\n", text.Clean(n))
 	}
 	t := terminal.NewTable("case", "variant", "point", "before", "after", "unit", "change", "verdict")
 	same := 0

@@ -15,7 +15,7 @@ import (
 	"nearmetal/internal/bench/importer"
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/run"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 func newBenchImportCommand() *cobra.Command {
@@ -108,7 +108,7 @@ make (bench run --kind vm), with the machine and its checks.`,
 		for _, r := range all {
 			for _, note := range r.Notes {
 				if !told[note] {
-					fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: %s\n", terminal.Clean(note))
+					fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: %s\n", text.Clean(note))
 				}
 				told[note] = true
 			}

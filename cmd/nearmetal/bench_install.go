@@ -10,7 +10,7 @@ import (
 
 	"nearmetal/internal/bench/install"
 	"nearmetal/internal/bench/suite"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 func newBenchInstallCommand() *cobra.Command {
@@ -96,7 +96,7 @@ func carryOutInstall(ctx context.Context, cmd *cobra.Command, p *install.Plan, h
 			return errorList{fmt.Errorf("%s: cannot make its programs callable: %w", p.Suite, err)}
 		}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s is here\n", terminal.Clean(p.Suite))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s is here\n", text.Clean(p.Suite))
 	return nil
 }
 

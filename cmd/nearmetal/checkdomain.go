@@ -10,6 +10,7 @@ import (
 	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/explain"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 )
 
@@ -42,7 +43,7 @@ func (f *checkFlags) runDomains(ctx context.Context, cmd *cobra.Command) error {
 		e.NoKVM = noKVM
 		r, err := explain.Explain(e, h)
 		if err != nil {
-			return fmt.Errorf("domain %s: %w", terminal.Clean(d.Name), err)
+			return fmt.Errorf("domain %s: %w", text.Clean(d.Name), err)
 		}
 		reports = append(reports, r)
 		failed = failed || r.Failed()

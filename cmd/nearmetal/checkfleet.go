@@ -11,6 +11,7 @@ import (
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/host/fleet"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // runFleet checks many hosts and reports where they differ.
@@ -68,7 +69,7 @@ func (f *checkFlags) fleetText(cmd *cobra.Command, c *fleet.Comparison) string {
 		b.WriteString(t.Hanging(fmt.Sprintf("%s: %s, unlike most in %s", word, o.Host, strings.Join(o.IDs, ", "))))
 	}
 	for _, d := range c.Differences {
-		fmt.Fprintf(&b, "\n%s (%s)\n", d.ID, terminal.Clean(d.Title))
+		fmt.Fprintf(&b, "\n%s (%s)\n", d.ID, text.Clean(d.Title))
 		for _, v := range d.Values {
 			found := v.Found
 			if found == "" {

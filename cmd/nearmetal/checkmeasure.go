@@ -13,6 +13,7 @@ import (
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/host/measure"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 )
 
@@ -93,7 +94,7 @@ func measuredText(m *measure.Result) string {
 	fmt.Fprintf(&b, "  %-36s %s, at most %.0f µs\n", "timer's lateness", spread(timers, "µs"), latest)
 	for _, d := range m.RDMA {
 		if d.Error != "" {
-			fmt.Fprintf(&b, "  %-36s not measured: %s\n", "RDMA "+d.Device, terminal.Clean(d.Error))
+			fmt.Fprintf(&b, "  %-36s not measured: %s\n", "RDMA "+d.Device, text.Clean(d.Error))
 			continue
 		}
 		fmt.Fprintf(&b, "  %-36s %.2f µs for 8 bytes to itself\n", "RDMA "+d.Device, d.Us)

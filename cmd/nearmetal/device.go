@@ -13,6 +13,7 @@ import (
 	"nearmetal/internal/host/device"
 	"nearmetal/internal/journal"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 func newDeviceCommand() *cobra.Command {
@@ -340,6 +341,6 @@ func sayUndone(cmd *cobra.Command, did []journal.Change) {
 		if c.Kind == "file" && strings.HasPrefix(filepath.Base(filepath.Dir(c.Args["path"])), "devices") {
 			continue // the lock of a device's claims
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: undone: %s\n", terminal.Clean(c.String()))
+		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: undone: %s\n", text.Clean(c.String()))
 	}
 }

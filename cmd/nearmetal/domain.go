@@ -10,7 +10,7 @@ import (
 
 	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/explain"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // addConnectFlag adds --connect, the libvirtd whose domains are asked for.
@@ -36,7 +36,7 @@ func connectLibvirtd(ctx context.Context, uri string) (*daemon.Conn, error) {
 func findDomain(ctx context.Context, c *daemon.Conn, name string) (*daemon.Domain, error) {
 	d, err := c.Find(ctx, name)
 	if daemon.IsNoDomain(err) {
-		return nil, fmt.Errorf("libvirtd at %s has no domain %s: virsh -c %[1]s list --all shows them", c.Address, terminal.Clean(name))
+		return nil, fmt.Errorf("libvirtd at %s has no domain %s: virsh -c %[1]s list --all shows them", c.Address, text.Clean(name))
 	}
 	return d, err
 }
@@ -52,19 +52,19 @@ const (
 
 // readXML reads a version of a domain, and the networks that it names.
 func readXML(ctx context.Context, c *daemon.Conn, d *daemon.Domain, v domainText) (*explain.Domain, string, error) {
-	var text string
+	var doc string
 	var err error
 	if v == running {
-		text, err = c.XML(ctx, d)
+		doc, err = c.XML(ctx, d)
 	} else {
-		text, err = c.Defined(ctx, d, v == nextSecrets)
+		doc, err = c.Defined(ctx, d, v == nextSecrets)
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	e, err := explain.Read(strings.NewReader(text))
+	e, err := explain.Read(strings.NewReader(doc))
 	if err != nil {
-		return nil, "", fmt.Errorf("domain %s: %w", terminal.Clean(d.Name), err)
+		return nil, "", fmt.Errorf("domain %s: %w", text.Clean(d.Name), err)
 	}
 	e.Networks = map[string]string{}
 	for _, name := range e.NetworkNames() {
@@ -77,7 +77,7 @@ func readXML(ctx context.Context, c *daemon.Conn, d *daemon.Domain, v domainText
 			return nil, "", err
 		}
 	}
-	return e, text, nil
+	return e, doc, nil
 }
 
 // completeDomain completes the names of domains of a libvirtd that runs.

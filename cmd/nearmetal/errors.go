@@ -15,6 +15,7 @@ import (
 	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // Statuses of nearmetal's own; run and exec give those of the programs that they ran.
@@ -96,7 +97,7 @@ func report(stderr io.Writer, ran *cobra.Command, err error) int {
 		lines[len(lines)-1] += " (see " + ran.CommandPath() + " --help)"
 	}
 	for _, line := range lines {
-		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Bounded(terminal.Clean(plainly(line+otherHome(line)))))
+		fmt.Fprintf(stderr, "nearmetal: %s\n", terminal.Bounded(text.Clean(plainly(line+otherHome(line)))))
 	}
 	return status
 }

@@ -16,6 +16,7 @@ import (
 	"nearmetal/internal/host"
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 )
 
@@ -88,7 +89,7 @@ The exit status is 1 if a row fails; a warning costs something, or may.`,
 		}
 		defer src.close()
 		if *define && src.conn == nil {
-			return usagef("--define: %s is a file: name the domain", terminal.Clean(args[0]))
+			return usagef("--define: %s is a file: name the domain", text.Clean(args[0]))
 		}
 		h, err := explainHost(*on)
 		if err != nil {
@@ -109,7 +110,7 @@ The exit status is 1 if a row fails; a warning costs something, or may.`,
 		}
 		r, err := explain.Explain(d, h)
 		if err != nil {
-			return fmt.Errorf("%s: %w", terminal.Clean(args[0]), err)
+			return fmt.Errorf("%s: %w", text.Clean(args[0]), err)
 		}
 		if *asJSON {
 			err = terminal.PrintJSON(cmd.OutOrStdout(), r)
@@ -147,7 +148,7 @@ func readDomain(stdin io.Reader, name string) (*explain.Domain, error) {
 			return nil, err
 		}
 		if !st.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is no file: virsh dumpxml prints a domain's XML", terminal.Clean(name))
+			return nil, fmt.Errorf("%s is no file: virsh dumpxml prints a domain's XML", text.Clean(name))
 		}
 		f, err := os.Open(name)
 		if err != nil {
@@ -158,7 +159,7 @@ func readDomain(stdin io.Reader, name string) (*explain.Domain, error) {
 	}
 	d, err := explain.Read(r)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", terminal.Clean(name), err)
+		return nil, fmt.Errorf("%s: %w", text.Clean(name), err)
 	}
 	return d, nil
 }
@@ -204,9 +205,9 @@ func openDomain(ctx context.Context, cmd *cobra.Command, arg, uri string, v doma
 		if os.Geteuid() != 0 { // root has no session
 			start += ", or --connect qemu:///session"
 		}
-		return nil, fmt.Errorf("%s: not a file, and libvirtd is not running (%s)", terminal.Clean(arg), start)
+		return nil, fmt.Errorf("%s: not a file, and libvirtd is not running (%s)", text.Clean(arg), start)
 	default:
-		return nil, fmt.Errorf("%s: not a file; as a domain: %w", terminal.Clean(arg), err)
+		return nil, fmt.Errorf("%s: not a file; as a domain: %w", text.Clean(arg), err)
 	}
 	s := &source{conn: c}
 	s.of, err = findDomain(ctx, c, arg)
@@ -230,7 +231,7 @@ func (s *source) fix(ctx context.Context, cmd *cobra.Command, h *topology.Host, 
 	case err != nil:
 		return err
 	case !kept:
-		return fmt.Errorf("--define: domain %s is transient: it is gone when it ends, and whoever made it has its XML", terminal.Clean(s.of.Name))
+		return fmt.Errorf("--define: domain %s is transient: it is gone when it ends, and whoever made it has its XML", text.Clean(s.of.Name))
 	}
 	old := path + ".old"
 	if err := writeNew(old, s.text, s.mode()); err != nil {
@@ -240,20 +241,20 @@ func (s *source) fix(ctx context.Context, cmd *cobra.Command, h *topology.Host, 
 		os.Remove(old)
 		return err
 	}
-	text, err := os.ReadFile(path)
+	fixed, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	err = s.conn.Define(ctx, string(text))
+	err = s.conn.Define(ctx, string(fixed))
 	var said *daemon.Said
 	switch {
 	case errors.As(err, &said):
 		os.Remove(old)
-		return fmt.Errorf("libvirtd does not take the XML in %s, and the domain is as it was: %w", terminal.Clean(path), err)
+		return fmt.Errorf("libvirtd does not take the XML in %s, and the domain is as it was: %w", text.Clean(path), err)
 	case err != nil: // nobody knows whether it was done
-		return fmt.Errorf("%w; the domain may have been defined anew: virsh define %s takes that back", err, terminal.Clean(old))
+		return fmt.Errorf("%w; the domain may have been defined anew: virsh define %s takes that back", err, text.Clean(old))
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "defined %s anew; virsh define %s takes it back\n", terminal.Clean(s.domain.Name), terminal.Clean(old))
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "defined %s anew; virsh define %s takes it back\n", text.Clean(s.domain.Name), text.Clean(old))
 	return err
 }
 
@@ -267,19 +268,19 @@ func explainHost(name string) (*topology.Host, error) {
 
 // fixDomain writes the fixed XML, and says which rows it is for.
 func fixDomain(cmd *cobra.Command, d *explain.Domain, h *topology.Host, path string, mode fs.FileMode) error {
-	text, did, err := explain.Fixed(d, h)
+	fixed, did, err := explain.Fixed(d, h)
 	if err != nil {
-		return fmt.Errorf("%s: %w", terminal.Clean(d.Name), err)
+		return fmt.Errorf("%s: %w", text.Clean(d.Name), err)
 	}
 	if path == "-" {
-		_, err = io.WriteString(cmd.OutOrStdout(), text)
+		_, err = io.WriteString(cmd.OutOrStdout(), fixed)
 		return err
 	}
-	if err := writeNew(path, text, mode); err != nil {
+	if err := writeNew(path, fixed, mode); err != nil {
 		return err
 	}
 	if len(did) == 0 {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing was to be changed\n", terminal.Clean(path))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing was to be changed\n", text.Clean(path))
 		return err
 	}
 	for _, id := range did {
@@ -292,7 +293,7 @@ func fixDomain(cmd *cobra.Command, d *explain.Domain, h *topology.Host, path str
 			return err
 		}
 	}
-	again, err := explain.Read(strings.NewReader(text))
+	again, err := explain.Read(strings.NewReader(fixed))
 	if err != nil {
 		return err
 	}

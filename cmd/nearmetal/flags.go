@@ -19,7 +19,7 @@ import (
 	"nearmetal/internal/backend/elsewhere"
 	"nearmetal/internal/site"
 	"nearmetal/internal/spec"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // completeClusters completes the names of clusters; it is set where they are known.
@@ -329,7 +329,7 @@ func loadCluster(cmd *cobra.Command, path string) (c *spec.Cluster, stdin []byte
 // known says that c's back end is none of ours; name is the file.
 func known(c *spec.Cluster, name string) error {
 	if err := backend.Known(c.Backend); err != nil {
-		return fmt.Errorf("%s: backend: %w", terminal.Clean(name), err)
+		return fmt.Errorf("%s: backend: %w", text.Clean(name), err)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	_ "nearmetal/internal/backend/all"
 	"nearmetal/internal/remote"
 	"nearmetal/internal/session"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 func main() {
@@ -53,7 +53,7 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) (status i
 // of by the kernel: they are children that die with this process.
 func reportPanic(stderr io.Writer, cause any) int {
 	fmt.Fprintf(stderr, "nearmetal: internal error: %s; please report it with the output of the same command under NEARMETAL_DEBUG=1\n",
-		terminal.Clean(fmt.Sprint(cause)))
+		text.Clean(fmt.Sprint(cause)))
 	if debugging() {
 		stderr.Write(debug.Stack())
 	}

@@ -11,6 +11,7 @@ import (
 	"nearmetal/internal/backend/openstack/hook"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/words"
 )
 
@@ -115,12 +116,12 @@ func newRegionStatusCommand() *cobra.Command {
 		for _, r := range s.Regions {
 			for _, m := range r.VMs {
 				if m.Problem != "" {
-					return fmt.Errorf("%s has no region: %s", m.Name, terminal.Clean(m.Problem))
+					return fmt.Errorf("%s has no region: %s", m.Name, text.Clean(m.Problem))
 				}
 			}
 		}
 		if !s.Active {
-			return fmt.Errorf("the hook does not run: %s", terminal.Clean(s.Advice))
+			return fmt.Errorf("the hook does not run: %s", text.Clean(s.Advice))
 		}
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 	"nearmetal/internal/wholefile"
 )
@@ -274,7 +275,7 @@ func showMove(w io.Writer, file, to, format string, c *spec.Cluster) error {
 	defer f.Close()
 	p, err := plan.Load(f)
 	if err != nil {
-		return fmt.Errorf("%s: %w", terminal.Clean(file), err)
+		return fmt.Errorf("%s: %w", text.Clean(file), err)
 	}
 	h, err := topology.Open(to)
 	if err != nil {

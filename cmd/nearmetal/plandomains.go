@@ -13,7 +13,7 @@ import (
 	"nearmetal/internal/host"
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 )
 
@@ -21,7 +21,7 @@ import (
 func showDomains(w io.Writer, dir string, c *spec.Cluster, p *plan.Plan, hosts []topology.Host) error {
 	for i := range hosts {
 		if a := hosts[i].Arch; a != "" && a != "x86_64" {
-			return fmt.Errorf("%s is an %s host: domains are made for x86-64 hosts", hosts[i].Name, terminal.Clean(a))
+			return fmt.Errorf("%s is an %s host: domains are made for x86-64 hosts", hosts[i].Name, text.Clean(a))
 		}
 	}
 	s := backend.Settings{Accel: host.Accel(c.Accel), Region: p.Region}
@@ -38,7 +38,7 @@ func showDomains(w io.Writer, dir string, c *spec.Cluster, p *plan.Plan, hosts [
 	// All or none: what is there is found before anything is written.
 	for _, f := range files {
 		if _, err := os.Lstat(filepath.Join(dir, f.Name+".xml")); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s is there already: remove it, or name another --dir", terminal.Clean(filepath.Join(dir, f.Name+".xml")))
+			return fmt.Errorf("%s is there already: remove it, or name another --dir", text.Clean(filepath.Join(dir, f.Name+".xml")))
 		}
 	}
 	for _, f := range files {
@@ -50,15 +50,15 @@ func showDomains(w io.Writer, dir string, c *spec.Cluster, p *plan.Plan, hosts [
 }
 
 // writeNew writes a file that is not there yet, with mode.
-func writeNew(path, text string, mode fs.FileMode) error {
+func writeNew(path, content string, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already: remove it, or name another file", terminal.Clean(path))
+		return fmt.Errorf("%s is there already: remove it, or name another file", text.Clean(path))
 	}
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(f, text)
+	_, err = io.WriteString(f, content)
 	if e := f.Close(); err == nil {
 		err = e
 	}

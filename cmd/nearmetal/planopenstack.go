@@ -11,6 +11,7 @@ import (
 	"nearmetal/internal/plan"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/words"
 )
 
@@ -59,7 +60,7 @@ func showMatch(w io.Writer, file, format string, all bool, c *spec.Cluster, p *p
 	}
 	have, err := openstack.ReadFlavors(in)
 	if err != nil {
-		return fmt.Errorf("%s: %w", terminal.Clean(file), err)
+		return fmt.Errorf("%s: %w", text.Clean(file), err)
 	}
 	var list []matched
 	missing := ""
@@ -71,7 +72,7 @@ func showMatch(w io.Writer, file, format string, all bool, c *spec.Cluster, p *p
 			}
 		}
 		if len(m.Flavors) == 0 || !m.Flavors[0].Fits {
-			missing = terminal.Clean(m.Servers[0] + openstack.SoleLack(m.Flavors))
+			missing = text.Clean(m.Servers[0] + openstack.SoleLack(m.Flavors))
 		}
 		list = append(list, m)
 	}
@@ -94,7 +95,7 @@ func textMatch(w io.Writer, list []matched, all bool) error {
 		fmt.Fprintf(w, "%s (%d vCPUs, %d MiB):\n", words.Count(len(m.Servers), "VM", "VMs"), m.Wanted.VCPUs, m.Wanted.RAMMiB)
 		misfits := 0
 		for _, f := range m.Flavors {
-			name := terminal.Clean(f.Flavor)
+			name := text.Clean(f.Flavor)
 			if f.Fits {
 				with := ""
 				for _, k := range openstack.Keys(f.Image) {
@@ -110,14 +111,14 @@ func textMatch(w io.Writer, list []matched, all bool) error {
 				}
 				fmt.Fprintf(w, "  %s lacks:\n", name)
 				for _, l := range f.Lacks {
-					fmt.Fprintf(w, "    - %s\n", terminal.Clean(l))
+					fmt.Fprintf(w, "    - %s\n", text.Clean(l))
 				}
 			}
 			for _, o := range f.Without {
-				fmt.Fprintf(w, "    ~ %s\n", terminal.Clean(o))
+				fmt.Fprintf(w, "    ~ %s\n", text.Clean(o))
 			}
 			for _, o := range f.Over {
-				fmt.Fprintf(w, "    + %s\n", terminal.Clean(o))
+				fmt.Fprintf(w, "    + %s\n", text.Clean(o))
 			}
 		}
 		if more := misfits - fewFlavors; more > 0 && !all {

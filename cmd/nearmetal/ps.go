@@ -12,6 +12,7 @@ import (
 	"nearmetal/internal/job"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 func newPsCommand() *cobra.Command {
@@ -132,7 +133,7 @@ func printVMs(w io.Writer, r *state.Record) error {
 		return err
 	}
 	for _, way := range r.Ways() {
-		if _, err := fmt.Fprintln(w, terminal.Clean(way.String())); err != nil {
+		if _, err := fmt.Fprintln(w, text.Clean(way.String())); err != nil {
 			return err
 		}
 	}
@@ -140,7 +141,7 @@ func printVMs(w io.Writer, r *state.Record) error {
 		if v.Ended == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "\n%s\nconsole: nearmetal logs %s/%s\n", terminal.Clean(v.Ended), r.Name, v.Name); err != nil {
+		if _, err := fmt.Fprintf(w, "\n%s\nconsole: nearmetal logs %s/%s\n", text.Clean(v.Ended), r.Name, v.Name); err != nil {
 			return err
 		}
 		if r.Restartable && r.Running() > 0 {

@@ -15,6 +15,7 @@ import (
 	reporting "nearmetal/internal/report"
 	"nearmetal/internal/report/paper"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/wholefile"
 )
 
@@ -207,7 +208,7 @@ func writeReport(cmd *cobra.Command, p *terminal.Progress, r *reporting.Report, 
 		}
 	}
 	for _, w := range written {
-		fmt.Fprintln(cmd.OutOrStdout(), "report: "+terminal.Clean(w))
+		fmt.Fprintln(cmd.OutOrStdout(), "report: "+text.Clean(w))
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/job"
 	"nearmetal/internal/slurm/node"
 	"nearmetal/internal/spec"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // exitHostFault is the status of slurm-boot where the host is at fault: slurm/boot.c drains it then.
@@ -90,7 +90,7 @@ func newSlurmBootCommand() *cobra.Command {
 		}
 		// Last: the plugin cuts off what is too long.
 		for _, w := range warnings {
-			fmt.Fprintln(cmd.OutOrStdout(), warningMark+terminal.Clean(w))
+			fmt.Fprintln(cmd.OutOrStdout(), warningMark+text.Clean(w))
 		}
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"nearmetal/internal/slurm"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 func newSlurmDoctorCommand() *cobra.Command {
@@ -72,9 +73,9 @@ func printFindings(w io.Writer, findings []slurm.Finding) error {
 		status := terminal.Paint(fmt.Sprintf("%-7s", f.Status), statusColours[f.Status], colour)
 		where := ""
 		if f.Where != "" {
-			where = " (" + terminal.Clean(f.Where) + ")"
+			where = " (" + text.Clean(f.Where) + ")"
 		}
-		fmt.Fprintf(&b, "%s  %-12s  %s%s\n", status, f.ID, terminal.Clean(f.Found), where)
+		fmt.Fprintf(&b, "%s  %-12s  %s%s\n", status, f.ID, text.Clean(f.Found), where)
 		if f.Why != "" {
 			fmt.Fprintf(&b, "%-23s%s\n", "", f.Why)
 		}
@@ -82,12 +83,12 @@ func printFindings(w io.Writer, findings []slurm.Finding) error {
 		for _, m := range f.Fix {
 			switch {
 			case m.File == "":
-				fmt.Fprintf(&b, "%-23s$ %s\n", "", terminal.Clean(m.Line))
+				fmt.Fprintf(&b, "%-23s$ %s\n", "", text.Clean(m.Line))
 			case m.File != file:
-				fmt.Fprintf(&b, "%-23sin %s:\n", "", terminal.Clean(m.File))
+				fmt.Fprintf(&b, "%-23sin %s:\n", "", text.Clean(m.File))
 				fallthrough
 			default:
-				fmt.Fprintf(&b, "%-25s%s\n", "", terminal.Clean(m.Line))
+				fmt.Fprintf(&b, "%-25s%s\n", "", text.Clean(m.Line))
 			}
 			file = m.File
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/slurm"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // newSlurmSweepCommand is what the plugin runs as root at slurmd's start, and in a prolog that finds the folder of
@@ -40,6 +40,6 @@ func sweepJobs(cmd *cobra.Command, s slurm.Sweep) error {
 // sayRemoved says what jobs had left.
 func sayRemoved(cmd *cobra.Command, jobs []string) {
 	for _, j := range jobs {
-		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: removed: %s\n", terminal.Clean(j))
+		fmt.Fprintf(cmd.ErrOrStderr(), "nearmetal: removed: %s\n", text.Clean(j))
 	}
 }

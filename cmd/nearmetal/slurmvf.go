@@ -10,7 +10,7 @@ import (
 
 	"nearmetal/internal/host/device"
 	"nearmetal/internal/slurm"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // exitHeld is the status of slurm-vf lease where somebody still has a VF open: slurm/vf.c does not drain the host.
@@ -49,7 +49,7 @@ func newSlurmVFCommand() *cobra.Command {
 			}
 			// The plugin reads one stream: its lines with a # are for the log.
 			for _, note := range notes {
-				fmt.Fprintln(cmd.OutOrStdout(), "# "+terminal.Clean(note))
+				fmt.Fprintln(cmd.OutOrStdout(), "# "+text.Clean(note))
 			}
 			if errors.As(err, new(*device.HeldError)) {
 				return &ExitError{Code: exitHeld, Err: err}

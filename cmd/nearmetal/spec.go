@@ -9,6 +9,7 @@ import (
 	"nearmetal/internal/site"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 func newSpecCommand() *cobra.Command {
@@ -41,7 +42,7 @@ cannot be read.`,
 					failed = append(failed, err)
 					continue
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", terminal.Clean(path))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", text.Clean(path))
 			}
 			if failed != nil {
 				return failed

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/vhpc"
 )
 
@@ -34,7 +34,7 @@ them. No value of such a key is shown: it may be a password.`,
 				return err
 			}
 			defer f.Close()
-			r, name = f, terminal.Clean(*file)
+			r, name = f, text.Clean(*file)
 		}
 		return importVHPC(cmd.OutOrStdout(), cmd.ErrOrStderr(), name, r)
 	}
@@ -51,7 +51,7 @@ func importVHPC(out, errs io.Writer, name string, r io.Reader) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	for _, n := range notes {
-		fmt.Fprintf(errs, "%s: %s\n", name, terminal.Clean(n))
+		fmt.Fprintf(errs, "%s: %s\n", name, text.Clean(n))
 	}
 	text, err := c.YAML()
 	if err == nil {

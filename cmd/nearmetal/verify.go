@@ -8,6 +8,7 @@ import (
 
 	"nearmetal/internal/cluster/client"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/verify"
 )
 
@@ -128,7 +129,7 @@ func printReport(cmd *cobra.Command, r *verify.Report) error {
 	}
 	for _, vm := range vms {
 		one := &verify.Report{Rows: rows[vm]}
-		fmt.Fprintf(out, "%s: %s\n", terminal.Clean(vm), verdict(one))
+		fmt.Fprintf(out, "%s: %s\n", text.Clean(vm), verdict(one))
 		t := terminal.NewTable("what", "planned", "found", "status")
 		for _, row := range one.Rows {
 			t.Row(row.What, row.Planned, row.Found, row.Status)
@@ -138,7 +139,7 @@ func printReport(cmd *cobra.Command, r *verify.Report) error {
 		}
 		fmt.Fprintln(out)
 	}
-	_, err := fmt.Fprintf(out, "%s, %s: %s\n", terminal.Clean(r.Cluster), counted(len(vms), "VM", "VMs"), verdict(r))
+	_, err := fmt.Fprintf(out, "%s, %s: %s\n", text.Clean(r.Cluster), counted(len(vms), "VM", "VMs"), verdict(r))
 	return err
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"nearmetal/internal/explain"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 	"nearmetal/internal/verify"
 )
@@ -22,7 +22,7 @@ func verifyDomain(ctx context.Context, uri, name string) (*verify.Report, error)
 		return nil, err
 	}
 	if !d.Running {
-		return nil, fmt.Errorf("domain %s does not run: virsh start it first", terminal.Clean(d.Name))
+		return nil, fmt.Errorf("domain %s does not run: virsh start it first", text.Clean(d.Name))
 	}
 	e, _, err := readXML(ctx, c, d, running)
 	if err != nil {
@@ -34,7 +34,7 @@ func verifyDomain(ctx context.Context, uri, name string) (*verify.Report, error)
 	}
 	vm, err := explain.Plan(e, h)
 	if err != nil {
-		return nil, fmt.Errorf("domain %s: %w", terminal.Clean(d.Name), err)
+		return nil, fmt.Errorf("domain %s: %w", text.Clean(d.Name), err)
 	}
 	i, err := c.Inspector(d)
 	if err != nil {

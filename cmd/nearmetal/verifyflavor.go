@@ -9,7 +9,7 @@ import (
 
 	"nearmetal/internal/backend/openstack"
 	"nearmetal/internal/cloud"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/verify"
 )
 
@@ -26,12 +26,12 @@ func verifyFlavor(cmd *cobra.Command, file, root string) (*verify.Report, error)
 	}
 	list, err := openstack.ReadFlavors(in)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", terminal.Clean(file), err)
+		return nil, fmt.Errorf("%s: %w", text.Clean(file), err)
 	}
 	i := cloud.ReadInstance(cmd.Context(), root)
 	f, err := cloud.Pick(list, i)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", terminal.Clean(file), err)
+		return nil, fmt.Errorf("%s: %w", text.Clean(file), err)
 	}
 	return cloud.Verify(cmd.Context(), root, f, i)
 }

@@ -14,6 +14,7 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/host"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // Set by the linker (see the Makefile).
@@ -73,7 +74,7 @@ whether VMs run on KVM.`,
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "nearmetal %s\n", version)
 		for _, f := range facts[1:] {
-			fmt.Fprintf(cmd.OutOrStdout(), "%-10s%s\n", f.name, terminal.Clean(f.value))
+			fmt.Fprintf(cmd.OutOrStdout(), "%-10s%s\n", f.name, text.Clean(f.value))
 		}
 		return nil
 	}

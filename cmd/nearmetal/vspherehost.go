@@ -9,6 +9,7 @@ import (
 
 	"nearmetal/internal/backend/vsphere/esx"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 func newVSphereCommand() *cobra.Command {
@@ -132,9 +133,9 @@ func newVSpherePowerCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), terminal.Clean(after))
+		fmt.Fprintln(cmd.OutOrStdout(), text.Clean(after))
 		if before != after {
-			fmt.Fprintf(cmd.ErrOrStderr(), "undone by: nearmetal vsphere power %s --policy %s\n", terminal.Clean(args[0]), terminal.Clean(before))
+			fmt.Fprintf(cmd.ErrOrStderr(), "undone by: nearmetal vsphere power %s --policy %s\n", text.Clean(args[0]), text.Clean(before))
 		}
 		return nil
 	}
@@ -193,7 +194,7 @@ func changed(cmd *cobra.Command, before, after []esx.Function, asJSON bool, undo
 	}
 	sort.Ints(counts)
 	for _, n := range counts {
-		fmt.Fprintf(cmd.ErrOrStderr(), "undone by: %s\n", terminal.Clean(undo(n, strings.Join(by[n], " "))))
+		fmt.Fprintf(cmd.ErrOrStderr(), "undone by: %s\n", text.Clean(undo(n, strings.Join(by[n], " "))))
 	}
 	return printFunctions(cmd, after, asJSON)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/backend/vsphere/esx"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // switchFlags are those of a virtual switch.
@@ -51,7 +51,7 @@ func (f *switchFlags) said(cmd *cobra.Command, changed bool) {
 	case !changed:
 		what = "there already"
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "switch %s, port group %s: %s\n", terminal.Clean(f.w.Name), terminal.Clean(f.w.PortGroup), what)
+	fmt.Fprintf(cmd.OutOrStdout(), "switch %s, port group %s: %s\n", text.Clean(f.w.Name), text.Clean(f.w.PortGroup), what)
 }
 
 func newVSphereSVSCommand() *cobra.Command {

@@ -37,7 +37,7 @@ func flavorNamed(t *testing.T, name string) *openstack.Flavor {
 	return &list[0]
 }
 
-func text(r *verify.Report) string {
+func asText(r *verify.Report) string {
 	var b strings.Builder
 	for _, row := range r.Rows {
 		fmt.Fprintf(&b, "%s | %s | %s | %s\n", row.What, row.Planned, row.Found, row.Status)
@@ -81,7 +81,7 @@ func TestReports(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, c.name+".txt", string(head)+"\n"+text(r))
+			golden(t, c.name+".txt", string(head)+"\n"+asText(r))
 		})
 	}
 }

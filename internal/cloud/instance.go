@@ -66,7 +66,8 @@ func read(root, name string) []byte {
 	return b
 }
 
-// word makes text of a cloud's harmless and short.
+// word makes text of a cloud's harmless and short. It is not text.Clean, because names are compared: a line's end shows as '?' and
+// not as a space that could be the name's own, and a cut has no mark.
 func word(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {

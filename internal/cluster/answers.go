@@ -9,6 +9,7 @@ import (
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/spec"
+	"nearmetal/internal/text"
 )
 
 // What clients ask the owner for, apart from programs in VMs: a stream each. The other end is in package client.
@@ -39,7 +40,7 @@ func reply(s *channel.Stream, key, value string, err error) {
 // replyJSON answers a client by v as JSON.
 func replyJSON(s *channel.Stream, v any, err error) {
 	if err != nil {
-		s.Reset(channel.Clean(err.Error()))
+		s.Reset(text.CleanLines(err.Error()))
 		return
 	}
 	if err := json.NewEncoder(s).Encode(v); err != nil {

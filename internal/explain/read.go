@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"libvirt.org/go/libvirtxml"
+
+	"nearmetal/internal/text"
 )
 
 // Limits of what is read. A domain of hundreds of vCPUs has some 100 KiB.
@@ -142,15 +144,5 @@ func paths(text string) (map[string]int, error) {
 // oneLine is an error without line breaks and control characters.
 func oneLine(err error) error { return errors.New(printable(err.Error())) }
 
-// printable makes text of others harmless to a terminal.
-func printable(s string) string {
-	if len(s) > 300 {
-		s = s[:300] + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0xfffd || r >= 0x202a && r <= 0x202e {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-}
+// printable returns text of others for one line of a report, at most 300 bytes of it.
+func printable(s string) string { return text.Clip(text.Clean(s), 300) }

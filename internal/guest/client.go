@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/text"
 )
 
 // Client opens streams to agents over a Mux: that of one VM, or that of a
@@ -159,8 +160,8 @@ var hypervisors = map[string]string{"KVMKVMKVM": "kvm", "TCGTCGTCGTCG": "tcg", "
 
 // parseInfo reads a HELLO of an agent.
 func parseInfo(f channel.Fields) (Info, error) {
-	i := Info{Agent: channel.Clean(f.Get("agent")), Kernel: channel.Clean(f.Get("kernel"))}
-	i.Hypervisor = channel.Clean(f.Get("hypervisor"))
+	i := Info{Agent: text.CleanLines(f.Get("agent")), Kernel: text.CleanLines(f.Get("kernel"))}
+	i.Hypervisor = text.CleanLines(f.Get("hypervisor"))
 	if name, ok := hypervisors[i.Hypervisor]; ok {
 		i.Hypervisor = name
 	} else if len(i.Hypervisor) > 12 {
@@ -173,14 +174,14 @@ func parseInfo(f channel.Fields) (Info, error) {
 		name, ns, _ := strings.Cut(p, " ")
 		n, err := channel.Fields{{Key: "ns", Value: ns}}.Uint("ns", 1<<62)
 		if err != nil || len(i.Phases) == 32 {
-			return i, fmt.Errorf("the agent sent a phase %q of its boot", channel.Clean(p))
+			return i, fmt.Errorf("the agent sent a phase %q of its boot", text.CleanLines(p))
 		}
-		i.Phases = append(i.Phases, Phase{channel.Clean(name), time.Duration(n)})
+		i.Phases = append(i.Phases, Phase{text.CleanLines(name), time.Duration(n)})
 	}
 	for _, d := range f.All("device") {
-		w := strings.Split(channel.Clean(d), " ")
+		w := strings.Split(text.CleanLines(d), " ")
 		if len(w) != 15 || len(i.Devices) == maxFunctions+16 || len(d) > 500 {
-			return i, fmt.Errorf("the agent sent a device %q", channel.Clean(d))
+			return i, fmt.Errorf("the agent sent a device %q", text.CleanLines(d))
 		}
 		for k := range w {
 			if w[k] == "-" {

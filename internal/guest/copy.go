@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/text"
 )
 
 // Copy is a copy of a file or of a directory with what is in it: regular
@@ -90,10 +91,10 @@ func copyStatus(ctx context.Context, s *channel.Stream, vm string) error {
 		}
 		return errors.New(text)
 	}
-	text := make(chan string, 1)
+	fault := make(chan string, 1)
 	go func() {
 		b, _ := io.ReadAll(io.LimitReader(s.Lane(channel.LaneError), 4096))
-		text <- channel.Clean(strings.TrimSpace(string(b)))
+		fault <- text.CleanLines(strings.TrimSpace(string(b)))
 	}()
 	for {
 		f, err := s.Receive(ctx)
@@ -107,9 +108,9 @@ func copyStatus(ctx context.Context, s *channel.Stream, vm string) error {
 		case f.Get("exit") == "0":
 			return nil
 		case f.Get("error") != "":
-			return said(channel.Clean(f.Get("error")))
+			return said(text.CleanLines(f.Get("error")))
 		case f.Get("exit") != "" || f.Get("signal") != "":
-			if t := <-text; t != "" {
+			if t := <-fault; t != "" {
 				return said(t)
 			}
 			return said("the agent could not finish the copy")

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/text"
 )
 
 // Exec is a program to run in a VM.
@@ -220,7 +221,7 @@ func (p *Process) follow() {
 		case f.Get("exit") != "":
 			n, err := f.Uint("exit", 255)
 			p.status.Code, p.err = int(n), err
-			p.status.Message = channel.Clean(f.Get("error"))
+			p.status.Message = text.CleanLines(f.Get("error"))
 		default:
 			p.mu.Unlock()
 			continue

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/text"
 )
 
 // What the CPU names its hypervisor by has a word of ours where it is known, and is short.
@@ -36,7 +37,7 @@ func FuzzInfo(f *testing.F) {
 		}
 		i, err := parseInfo(h)
 		if err != nil {
-			if channel.Clean(err.Error()) != err.Error() {
+			if text.CleanLines(err.Error()) != err.Error() {
 				t.Errorf("%q cannot be shown", err)
 			}
 			return
@@ -51,7 +52,7 @@ func FuzzInfo(f *testing.F) {
 		for _, d := range i.Devices {
 			words = append(words, d.Kind, d.PCI, d.Driver, d.Net, d.MAC, d.RDMA, d.GUID, d.State, d.IP, d.Port, d.Layer, d.GID, d.Node, d.MTU, d.PKey)
 		}
-		if s := strings.Join(words, ""); channel.Clean(s) != s || len(i.Phases) > 32 || len(i.Devices) > maxFunctions+16 {
+		if s := strings.Join(words, ""); text.CleanLines(s) != s || len(i.Phases) > 32 || len(i.Devices) > maxFunctions+16 {
 			t.Errorf("%+v", i)
 		}
 	})

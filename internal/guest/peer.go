@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/text"
 )
 
 // PeerPolicy decides what a VM may ask of another VM of its job: to run a launcher's daemon or rank
@@ -65,7 +66,7 @@ func (p *PeerPolicy) Check(from, to, kind string, h channel.Fields) (channel.Fie
 			continue
 		}
 		if once[f.Key] {
-			return nil, fmt.Errorf("a VM sent the field %q twice", channel.Clean(f.Key))
+			return nil, fmt.Errorf("a VM sent the field %q twice", text.CleanLines(f.Key))
 		}
 		once[f.Key] = true
 		switch f.Key {
@@ -82,7 +83,7 @@ func (p *PeerPolicy) Check(from, to, kind string, h channel.Fields) (channel.Fie
 			}
 			out.AddInt("gid", int64(n))
 		default:
-			return nil, fmt.Errorf("a VM may not ask another VM for %q: only to run a program as the job's user", channel.Clean(f.Key))
+			return nil, fmt.Errorf("a VM may not ask another VM for %q: only to run a program as the job's user", text.CleanLines(f.Key))
 		}
 	}
 	if !once["uid"] || !once["gid"] {
@@ -103,7 +104,7 @@ func (p *PeerPolicy) Check(from, to, kind string, h channel.Fields) (channel.Fie
 
 func (p *PeerPolicy) stranger(what, id, to string) error {
 	return fmt.Errorf("%s %q may not run programs in %s from another VM: only the job's user %d and its groups may",
-		what, channel.Clean(id), to, p.uid)
+		what, text.CleanLines(id), to, p.uid)
 }
 
 // parseID reads the number of a user or group.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/text"
 )
 
 // DialTCP opens a TCP connection from inside a VM ("" for the client's own) to
@@ -38,7 +39,7 @@ func (c *Client) ListenTCP(ctx context.Context, vm, addr string, serve func(net.
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{Addr: channel.Clean(f.Get("local")), s: s, done: make(chan struct{})}
+	l := &Listener{Addr: text.CleanLines(f.Get("local")), s: s, done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
 		defer s.Close()
@@ -91,7 +92,7 @@ func (c *Client) ask(ctx context.Context, kind, vm string, h channel.Fields) (*c
 		err = errors.New("the agent refused the connection without a reason")
 	case err == nil && f.Get("error") != "":
 		n, _ := f.Uint("errno", maxErrno)
-		err = &guestError{channel.Clean(f.Get("error")), syscall.Errno(n)}
+		err = &guestError{text.CleanLines(f.Get("error")), syscall.Errno(n)}
 	}
 	if err != nil {
 		s.Close()
@@ -128,7 +129,7 @@ func (a tcpAddr) Network() string { return "tcp" }
 func (a tcpAddr) String() string  { return string(a) }
 
 func newStreamConn(s *channel.Stream, local, peer string) *streamConn {
-	return &streamConn{s: s, local: tcpAddr(channel.Clean(local)), peer: tcpAddr(channel.Clean(peer))}
+	return &streamConn{s: s, local: tcpAddr(text.CleanLines(local)), peer: tcpAddr(text.CleanLines(peer))}
 }
 
 func (c *streamConn) LocalAddr() net.Addr  { return c.local }

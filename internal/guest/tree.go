@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/text"
 )
 
 // A tree travels as records. A record is the length of its fields (4 bytes,
@@ -196,12 +197,12 @@ func parseRecord(f channel.Fields) (record, error) {
 	bad := func(what string) (record, error) {
 		return record{}, fmt.Errorf("the VM sent a record with %s", what)
 	}
-	k := record{kind: f.Get("type"), name: channel.Clean(f.Get("path")), target: f.Get("target")}
+	k := record{kind: f.Get("type"), name: text.CleanLines(f.Get("path")), target: f.Get("target")}
 	if k.kind == "end" {
 		return k, nil
 	}
 	if k.kind != "dir" && k.kind != "file" && k.kind != "link" {
-		return bad(fmt.Sprintf("the type %q", channel.Clean(k.kind)))
+		return bad(fmt.Sprintf("the type %q", text.CleanLines(k.kind)))
 	}
 	var err error
 	if k.path, err = splitPath(f.Get("path")); err != nil {
@@ -245,7 +246,7 @@ func splitPath(p string) ([]string, error) {
 	}
 	for _, c := range parts {
 		if c == "" || c == "." || c == ".." || len(c) > 255 {
-			return nil, fmt.Errorf("the VM sent %q, which is no path below the copy", channel.Clean(p))
+			return nil, fmt.Errorf("the VM sent %q, which is no path below the copy", text.CleanLines(p))
 		}
 	}
 	return parts, nil
@@ -301,7 +302,7 @@ func receiveTree(r io.Reader, root string) error {
 		if err := v.receive(br, &k); err != nil {
 			var path *os.PathError
 			if errors.As(err, &path) {
-				path.Path = filepath.Join(filepath.Dir(root), channel.Clean(strings.Join(k.path, "/")))
+				path.Path = filepath.Join(filepath.Dir(root), text.CleanLines(strings.Join(k.path, "/")))
 				return &localError{err}
 			}
 			return err
@@ -330,7 +331,7 @@ func (v *receiver) leave(n int, base string) error {
 		if err := unix.Fchmod(d.fd, d.mode); err != nil {
 			parts := []string{base}
 			for _, o := range v.open[1:] {
-				parts = append(parts, channel.Clean(o.name))
+				parts = append(parts, text.CleanLines(o.name))
 			}
 			return &localError{&os.PathError{Op: "chmod", Path: filepath.Join(parts...), Err: err}}
 		}

@@ -16,6 +16,7 @@ import (
 	"nearmetal/internal/guest"
 	"nearmetal/internal/session"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // ExecOptions say what to run in a cluster that runs, and where.
@@ -118,7 +119,7 @@ func ended(r *state.Record, vm string, st guest.Status, err error, w io.Writer) 
 		WarnMemory(r, vm, st, memoryOption, w)
 	}
 	if st.Message != "" {
-		fmt.Fprintf(w, "nearmetal: %s\n", terminal.Clean(st.Message))
+		fmt.Fprintf(w, "nearmetal: %s\n", text.Clean(st.Message))
 	}
 	return st.ExitCode(), nil
 }
@@ -144,7 +145,7 @@ func everywhere(ctx context.Context, c *client.Client, e guest.Exec, noPrefix bo
 			WarnMemory(&c.Record, r.VM, r.Status, memoryOption, s.Err)
 		}
 		if r.Err == nil && r.Status.Message != "" {
-			fmt.Fprintf(s.Err, "nearmetal: %s: %s\n", r.VM, terminal.Clean(strings.TrimPrefix(r.Status.Message, r.VM+": ")))
+			fmt.Fprintf(s.Err, "nearmetal: %s: %s\n", r.VM, text.Clean(strings.TrimPrefix(r.Status.Message, r.VM+": ")))
 		} else if r.Err == nil && r.Status.ExitCode() != 0 && len(res) > 1 {
 			fmt.Fprintf(s.Err, "nearmetal: %s: %s\n", r.VM, r.Status)
 		}

@@ -14,6 +14,7 @@ import (
 	"nearmetal/internal/launch"
 	"nearmetal/internal/session"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // HostShell opens a shell on this host in which MPI launchers put their ranks into the
@@ -80,7 +81,7 @@ func EnvCommands(name string) ([]string, error) {
 	for _, v := range vars {
 		name, value, _ := strings.Cut(v, "=")
 		// With a semicolon: `eval $(…)` without quotes makes one line of them all.
-		lines = append(lines, fmt.Sprintf("export %s=%s;", name, shellQuote(value)))
+		lines = append(lines, fmt.Sprintf("export %s=%s;", name, text.Shell(value)))
 	}
 	return append(lines, limitCommand()...), nil
 }
@@ -94,13 +95,4 @@ func limitCommand() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("ulimit -Sn %d;", min(l.Max, openFiles))}
-}
-
-// shellQuote returns s as one word of a POSIX shell. It has no blanks outside quotes, but
-// `eval $(…)` without quotes folds runs of blanks inside them: none of the values has any.
-func shellQuote(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,=+@%-") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

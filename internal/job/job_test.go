@@ -19,6 +19,7 @@ import (
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/session"
 	"nearmetal/internal/spec"
+	"nearmetal/internal/text"
 )
 
 // record is a cluster of two VMs as a client reads it.
@@ -35,7 +36,7 @@ func record(t *testing.T) *state.Record {
 
 func TestShellQuote(t *testing.T) {
 	for _, s := range []string{"plain", "", "a b", "it's", "$HOME `id` \"x\"", "^slurm,tm", "a;b"} {
-		out, err := exec.Command("/bin/sh", "-c", "printf %s "+shellQuote(s)).Output()
+		out, err := exec.Command("/bin/sh", "-c", "printf %s "+text.Shell(s)).Output()
 		if err != nil || string(out) != s {
 			t.Errorf("%q came back as %q, %v", s, out, err)
 		}

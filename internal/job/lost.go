@@ -10,7 +10,7 @@ import (
 
 	"nearmetal/internal/cluster/client"
 	"nearmetal/internal/cluster/state"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 const (
@@ -70,7 +70,7 @@ func (w written) lines(follows string) []string {
 		if i == lostShown {
 			return append(out, fmt.Sprintf("  and %d more", len(w.files)-i))
 		}
-		out = append(out, "  "+terminal.Clean(f))
+		out = append(out, "  "+text.Clean(f))
 	}
 	return out
 }

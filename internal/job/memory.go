@@ -11,7 +11,7 @@ import (
 
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // memoryBound is how long VMs are asked whether they ran out of memory.
@@ -23,7 +23,7 @@ const memoryOption = "--memory"
 // WarnMemory writes to w that a command's VM ran out of memory, if st says so; option raises the VM's memory.
 func WarnMemory(r *state.Record, vm string, st guest.Status, option string, w io.Writer) {
 	if st.OutOfMemory {
-		fmt.Fprintf(w, "nearmetal: %s\n", terminal.Clean(r.OutOfMemory(vm, option)))
+		fmt.Fprintf(w, "nearmetal: %s\n", text.Clean(r.OutOfMemory(vm, option)))
 	}
 }
 

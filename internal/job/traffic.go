@@ -16,7 +16,7 @@ import (
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/session"
 	"nearmetal/internal/spec"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/traffic"
 )
 
@@ -74,7 +74,7 @@ func (j *running) traffic() {
 		c, err := traffic.Read(bytes.NewReader(texts[i]), v.Name)
 		list = append(list, c...)
 		if err = errors.Join(errs[i], err); err != nil {
-			j.o.Notice(terminal.Clean(v.Name + ": " + err.Error()))
+			j.o.Notice(text.Clean(v.Name + ": " + err.Error()))
 		}
 		if j.o.Traffic.Dir != "" && len(c) > 0 {
 			if err := os.WriteFile(filepath.Join(j.o.Traffic.Dir, v.Name), texts[i], 0o600); err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"nearmetal/internal/lazyregexp"
+	"nearmetal/internal/text"
 )
 
 // Bounds of asking a program for its version.
@@ -127,10 +128,7 @@ func ask(ctx context.Context, path, final string, info os.FileInfo) (Launcher, e
 	if !ok {
 		reason := "its --version says nothing known"
 		if line, _, _ := strings.Cut(strings.TrimSpace(output), "\n"); line != "" {
-			if r := []rune(line); len(r) > 80 {
-				line = string(r[:80]) + "…"
-			}
-			reason = fmt.Sprintf("its --version says %q", line)
+			reason = fmt.Sprintf("its --version says %q", text.Clip(line, 80))
 		} else if err != nil {
 			reason = "its --version failed: " + err.Error()
 		}

@@ -18,6 +18,7 @@ import (
 
 	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/linejson"
+	"nearmetal/internal/text"
 )
 
 // hostName is what may be handed to ssh: no option and no shell word. It may be an alias of the user's ssh
@@ -243,16 +244,9 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text := string(t.b)
-	if i := strings.LastIndex(text, mark+"start\n"); i >= 0 {
-		text = text[i+len(mark+"start\n"):]
+	said := string(t.b)
+	if i := strings.LastIndex(said, mark+"start\n"); i >= 0 {
+		said = said[i+len(mark+"start\n"):]
 	}
-	text = strings.TrimSpace(text)
-	text = text[strings.LastIndexByte(text, '\n')+1:]
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, strings.TrimSuffix(strings.ToValidUTF8(text, "?"), "\r")))
+	return text.LastLine(said)
 }

@@ -10,6 +10,7 @@ import (
 	"nearmetal/internal/report/chart"
 	"nearmetal/internal/report/paper"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/words"
 )
 
@@ -248,7 +249,7 @@ func (r *PaperReport) text(out *strings.Builder) {
 		}
 		fmt.Fprintf(out, "\n%s (%s)\n", it.What, it.Where)
 		for _, line := range it.Unlike {
-			fmt.Fprintln(out, "  unlike the paper: "+terminal.Clean(line))
+			fmt.Fprintln(out, "  unlike the paper: "+text.Clean(line))
 		}
 		if it.Drawn != "" {
 			fmt.Fprintln(out, "  drawn there, and not read off: "+it.Drawn)
@@ -282,9 +283,9 @@ func (it *PaperItem) textClaims(out *strings.Builder) {
 		}
 		for i, o := range ours {
 			if i == 0 {
-				t.Row(c.Printed, c.Says, terminal.Clean(o))
+				t.Row(c.Printed, c.Says, text.Clean(o))
 			} else {
-				t.Row(" ", " ", terminal.Clean(o))
+				t.Row(" ", " ", text.Clean(o))
 			}
 		}
 	}
@@ -323,7 +324,7 @@ func (it *PaperItem) textLines(out *strings.Builder) {
 	names := it.ourNames()
 	for _, n := range names {
 		n = strings.TrimSuffix(strings.Replace(n, "("+Emulated+")", "(emulated)", 1), " (baseline)")
-		columns = append(columns, terminal.Clean(n))
+		columns = append(columns, text.Clean(n))
 	}
 	fmt.Fprintf(out, "  %s (%s), %s\n", capital(it.Metric), unit(it.Unit), better(it.Better))
 	t := terminal.NewTable(columns...)

@@ -8,6 +8,7 @@ import (
 
 	"nearmetal/internal/report/chart"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // mostTextRows is how many points a table in the terminal has; longer ones are thinned evenly.
@@ -42,12 +43,12 @@ func (r *RunReport) text(out *strings.Builder, colour bool) {
 	if run.Host.CPU != "" {
 		head += ", " + run.Host.CPU
 	}
-	fmt.Fprintln(out, terminal.Paint(terminal.Clean(head), terminal.Bold, colour))
+	fmt.Fprintln(out, terminal.Paint(text.Clean(head), terminal.Bold, colour))
 	for _, note := range r.Notes {
-		fmt.Fprintln(out, "  "+terminal.Paint("note: "+terminal.Clean(note), terminal.Yellow, colour))
+		fmt.Fprintln(out, "  "+terminal.Paint("note: "+text.Clean(note), terminal.Yellow, colour))
 	}
 	for _, t := range r.terms() {
-		fmt.Fprintln(out, "  "+terminal.Clean(t.Name+": "+t.Means))
+		fmt.Fprintln(out, "  "+text.Clean(t.Name+": "+t.Means))
 	}
 	for _, e := range r.Experiments {
 		out.WriteByte('\n')
@@ -60,27 +61,27 @@ func (e *Experiment) text(out *strings.Builder, colour bool) {
 	if e.Case.Program != "" {
 		title += " (" + e.Case.Program + ")"
 	}
-	fmt.Fprintln(out, terminal.Paint(terminal.Clean(title), terminal.Bold, colour))
+	fmt.Fprintln(out, terminal.Paint(text.Clean(title), terminal.Bold, colour))
 	for _, v := range e.Verdicts {
 		c := map[State]terminal.Colour{Within: terminal.Green, Outside: terminal.Red, Unclear: terminal.Yellow, None: terminal.Dim}[v.State]
 		found, detail := e.words(v)
-		fmt.Fprintln(out, "  "+terminal.Paint(terminal.Clean(found), c, colour))
+		fmt.Fprintln(out, "  "+terminal.Paint(text.Clean(found), c, colour))
 		for _, line := range strings.Split(detail, "; ") {
 			if line != "" {
-				fmt.Fprintln(out, "    "+terminal.Clean(line))
+				fmt.Fprintln(out, "    "+text.Clean(line))
 			}
 		}
 	}
 	if e.Samples > 0 {
-		fmt.Fprintln(out, "  "+terminal.Clean(e.yLabel()))
+		fmt.Fprintln(out, "  "+text.Clean(e.yLabel()))
 	}
 	for _, p := range e.Panels {
 		if p.Label != "" {
-			fmt.Fprintln(out, "  "+terminal.Clean(p.Label))
+			fmt.Fprintln(out, "  "+text.Clean(p.Label))
 		}
 		e.textTable(out, p)
 	}
-	fmt.Fprintln(out, "  "+terminal.Paint(terminal.Clean(e.Method()), terminal.Dim, colour))
+	fmt.Fprintln(out, "  "+terminal.Paint(text.Clean(e.Method()), terminal.Dim, colour))
 }
 
 func (e *Experiment) textTable(out *strings.Builder, p *Panel) {
@@ -88,9 +89,9 @@ func (e *Experiment) textTable(out *strings.Builder, p *Panel) {
 	if x == "" {
 		x = "point"
 	}
-	columns := []string{terminal.Clean(x)}
+	columns := []string{text.Clean(x)}
 	for _, v := range e.Sides {
-		name := terminal.Clean(e.variant(v).Label)
+		name := text.Clean(e.variant(v).Label)
 		columns = append(columns, name)
 		if v != e.Base && !e.variant(v).Emulated && e.Base >= 0 {
 			columns = append(columns, "ratio")
@@ -126,7 +127,7 @@ func (e *Experiment) textTable(out *strings.Builder, p *Panel) {
 	}
 	for _, v := range e.Sides {
 		if line := spark(p, v); line != "" {
-			fmt.Fprintf(out, "  ratio of %s  %s\n", terminal.Clean(e.variant(v).Label), line)
+			fmt.Fprintf(out, "  ratio of %s  %s\n", text.Clean(e.variant(v).Label), line)
 		}
 	}
 }

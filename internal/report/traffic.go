@@ -10,6 +10,7 @@ import (
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/report/chart"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/traffic"
 	"nearmetal/internal/words"
 )
@@ -112,9 +113,9 @@ func (r *RunReport) textTraffic(out *strings.Builder, colour bool) error {
 		if err := write(&b); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "\n%s\n", terminal.Paint(terminal.Clean("What ranks sent: "+r.trafficTitle(t)), terminal.Bold, colour))
+		fmt.Fprintf(out, "\n%s\n", terminal.Paint(text.Clean("What ranks sent: "+r.trafficTitle(t)), terminal.Bold, colour))
 		for _, line := range strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") {
-			fmt.Fprintln(out, "  "+terminal.Clean(line))
+			fmt.Fprintln(out, "  "+text.Clean(line))
 		}
 	}
 	return nil

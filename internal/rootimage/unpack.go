@@ -2,7 +2,6 @@ package rootimage
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +9,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"nearmetal/internal/host"
+	"nearmetal/internal/text"
 )
 
 // programs are what unpacks each kind.
@@ -183,15 +182,4 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (t *tail) last() string {
-	lines := strings.FieldsFunc(string(bytes.TrimSpace(t.b)), func(r rune) bool { return r == '\n' || r == '\r' })
-	if len(lines) == 0 {
-		return ""
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return -1
-		}
-		return r
-	}, strings.TrimSpace(lines[len(lines)-1]))
-}
+func (t *tail) last() string { return text.LastLine(string(t.b)) }

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"nearmetal/internal/lazyregexp"
+	"nearmetal/internal/text"
 )
 
 // formats are the rules that a field's `format` tag names. Each takes the text of
@@ -49,7 +50,7 @@ var (
 // inventory checks a name of a vCenter's inventory, or a path in it.
 func inventory(s string) string {
 	if len(s) > 1000 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || strings.ContainsRune("*?[]\\", r) }) {
-		return quote(s) + " is not a name in vCenter: write it without wildcards"
+		return text.Quote(s) + " is not a name in vCenter: write it without wildcards"
 	}
 	return ""
 }
@@ -57,7 +58,7 @@ func inventory(s string) string {
 // address checks an IPv4 address.
 func address(s string) string {
 	if a, err := netip.ParseAddr(s); err != nil || !a.Is4() {
-		return quote(s) + " is not an IPv4 address"
+		return text.Quote(s) + " is not an IPv4 address"
 	}
 	return ""
 }
@@ -65,7 +66,7 @@ func address(s string) string {
 // domain checks a name of a DNS domain.
 func domain(s string) string {
 	if !domains().MatchString(s) {
-		return quote(s) + " is not a domain: write it like cluster.example.com"
+		return text.Quote(s) + " is not a domain: write it like cluster.example.com"
 	}
 	return ""
 }
@@ -73,7 +74,7 @@ func domain(s string) string {
 // user checks the name of a user in the VMs.
 func user(s string) string {
 	if !users().MatchString(s) {
-		return quote(s) + " is not a user's name"
+		return text.Quote(s) + " is not a user's name"
 	}
 	return ""
 }
@@ -81,14 +82,14 @@ func user(s string) string {
 // backend checks the shape of a back end's name. Which ones there are, the program knows.
 func backend(s string) string {
 	if !backends().MatchString(s) {
-		return quote(s) + " is not a back end's name: write one that nearmetal version lists, such as qemu"
+		return text.Quote(s) + " is not a back end's name: write one that nearmetal version lists, such as qemu"
 	}
 	return ""
 }
 
 func clusterName(s string) string {
 	if !clusterNames().MatchString(s) {
-		return quote(s) + " is not a cluster's name: use at most 40 letters, digits and hyphens, no hyphen first"
+		return text.Quote(s) + " is not a cluster's name: use at most 40 letters, digits and hyphens, no hyphen first"
 	}
 	return ""
 }
@@ -100,18 +101,18 @@ func hostName(s string) string {
 		return ""
 	}
 	if lower := strings.ToLower(s); hostNames().MatchString(lower) {
-		return quote(s) + " is not a host name in lower case: write " + lower
+		return text.Quote(s) + " is not a host name in lower case: write " + lower
 	}
-	return quote(s) + " is not a host name: use at most 56 lower-case letters, digits and hyphens, a letter first"
+	return text.Quote(s) + " is not a host name: use at most 56 lower-case letters, digits and hyphens, a letter first"
 }
 
 // vmName checks the whole host name of a VM, a label of RFC 1123 with a letter first.
 func vmName(s string) string {
 	if s == "localhost" {
-		return quote(s) + " is every VM's name for itself: write another"
+		return text.Quote(s) + " is every VM's name for itself: write another"
 	}
 	if !vmNames().MatchString(s) {
-		return quote(s) + " is not the host name of a VM: use at most 63 lower-case letters, digits and hyphens, a letter first, no hyphen last"
+		return text.Quote(s) + " is not the host name of a VM: use at most 63 lower-case letters, digits and hyphens, a letter first, no hyphen last"
 	}
 	return ""
 }
@@ -119,7 +120,7 @@ func vmName(s string) string {
 // port checks a TCP port's number.
 func port(s string) string {
 	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > 65535 {
-		return quote(s) + " is no TCP port: write 1 to 65535"
+		return text.Quote(s) + " is no TCP port: write 1 to 65535"
 	}
 	return ""
 }
@@ -130,7 +131,7 @@ func path(s string) string {
 	case len(s) > 4095: // PATH_MAX without its NUL
 		return "is longer than a path can be (4095 bytes)"
 	case hasControl(s):
-		return quote(s) + " has control characters, which a path here may not have"
+		return text.Quote(s) + " has control characters, which a path here may not have"
 	}
 	return ""
 }
@@ -141,10 +142,10 @@ func target(s string) string {
 		return message
 	}
 	if !strings.HasPrefix(s, "/") {
-		return quote(s) + " is not an absolute path in the guests: let it begin with /"
+		return text.Quote(s) + " is not an absolute path in the guests: let it begin with /"
 	}
 	if strings.Contains(s+"/", "/../") {
-		return quote(s) + " goes up with ..: write the path without it"
+		return text.Quote(s) + " goes up with ..: write the path without it"
 	}
 	return reservedTarget(s)
 }
@@ -153,18 +154,18 @@ func cidr(s string) string {
 	prefix, err := netip.ParsePrefix(s)
 	switch {
 	case err != nil || !prefix.Addr().Is4():
-		return quote(s) + " is not an IPv4 subnet: write address/length, such as 10.77.0.0/16"
+		return text.Quote(s) + " is not an IPv4 subnet: write address/length, such as 10.77.0.0/16"
 	case prefix.Bits() < 8 || prefix.Bits() > 28:
-		return quote(s) + " has a length that is not 8 to 28"
+		return text.Quote(s) + " has a length that is not 8 to 28"
 	case prefix.Masked() != prefix:
-		return quote(s) + " is an address in a subnet: write the subnet, " + prefix.Masked().String()
+		return text.Quote(s) + " is an address in a subnet: write the subnet, " + prefix.Masked().String()
 	}
 	return ""
 }
 
 func variable(s string) string {
 	if !variables().MatchString(s) {
-		return quote(s) + " is not a variable's name: use letters, digits and underscores, no digit first"
+		return text.Quote(s) + " is not a variable's name: use letters, digits and underscores, no digit first"
 	}
 	return ""
 }
@@ -172,20 +173,20 @@ func variable(s string) string {
 func kernelArg(s string) string {
 	switch {
 	case hasControl(s):
-		return quote(s) + " has control characters"
+		return text.Quote(s) + " has control characters"
 	case len(s) > 1024:
 		return "is longer than 1024 bytes"
 	case strings.ContainsRune(s, ' ') && strings.Count(s, `"`) < 2:
-		return quote(s) + " is more than one argument: make each an item of the list"
+		return text.Quote(s) + " is more than one argument: make each an item of the list"
 	case strings.Count(s, `"`)%2 != 0:
-		return quote(s) + ` has a " without its partner`
+		return text.Quote(s) + ` has a " without its partner`
 	}
 	return ""
 }
 
 func interfaceName(s string) string {
 	if !interfaces().MatchString(s) {
-		return quote(s) + " is not an interface's name: use at most 15 letters, digits, dots, hyphens and underscores"
+		return text.Quote(s) + " is not an interface's name: use at most 15 letters, digits, dots, hyphens and underscores"
 	}
 	return ""
 }
@@ -195,16 +196,16 @@ func pciAddress(s string) string {
 	case pciAddresses().MatchString(s):
 		return ""
 	case pciAddresses().MatchString(strings.ToLower(s)):
-		return quote(s) + " is not a PCI address in lower case: write " + strings.ToLower(s)
+		return text.Quote(s) + " is not a PCI address in lower case: write " + strings.ToLower(s)
 	case shortPCI().MatchString(strings.ToLower(s)):
-		return quote(s) + " is a PCI address without its domain: write 0000:" + strings.ToLower(s)
+		return text.Quote(s) + " is a PCI address without its domain: write 0000:" + strings.ToLower(s)
 	}
-	return quote(s) + " is not a PCI address: write it as lspci -D does, such as 0000:41:00.0"
+	return text.Quote(s) + " is not a PCI address: write it as lspci -D does, such as 0000:41:00.0"
 }
 
 func deviceName(s string) string {
 	if !deviceNames().MatchString(s) {
-		return quote(s) + " is not a device's name, such as mlx5_0, ens1f0 or 0000:41:00.0"
+		return text.Quote(s) + " is not a device's name, such as mlx5_0, ens1f0 or 0000:41:00.0"
 	}
 	return ""
 }

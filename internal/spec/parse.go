@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"nearmetal/internal/text"
 )
 
 // Bounds of a cluster file, so that one from a stranger costs little.
@@ -167,7 +169,7 @@ func (r *reader) value(n *yaml.Node, t *Type, f *Field, v reflect.Value, key str
 
 // mismatch says that n is no value of type t.
 func mismatch(n *yaml.Node, t *Type, key string) string {
-	is := map[yaml.Kind]string{yaml.MappingNode: "keys with values", yaml.SequenceNode: "a list", yaml.ScalarNode: quote(n.Value)}[n.Kind]
+	is := map[yaml.Kind]string{yaml.MappingNode: "keys with values", yaml.SequenceNode: "a list", yaml.ScalarNode: text.Quote(n.Value)}[n.Kind]
 	wants := "a " + string(t.Kind)
 	switch {
 	case key == "":
@@ -313,5 +315,5 @@ func clip(s string) string {
 	if len(s) <= 40 && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' }) && s != "" {
 		return s
 	}
-	return quote(s)
+	return text.Quote(s)
 }

@@ -2,9 +2,7 @@ package spec
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // maxProblems is how many problems of one file are reported; more are counted only.
@@ -66,17 +64,4 @@ func (p *Problems) add(problem Problem) {
 		return
 	}
 	p.List = append(p.List, problem)
-}
-
-// quote shows a user's text in a message: one line, printable, not long.
-func quote(s string) string {
-	const limit = 60
-	if len(s) > limit {
-		cut := limit
-		for cut > 0 && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		return strconv.Quote(s[:cut]) + "..."
-	}
-	return strconv.Quote(s)
 }

@@ -9,29 +9,31 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"nearmetal/internal/text"
 )
 
 // setScalar reads the scalar n into v, a value of type t, and returns what is wrong
 // with it or "". literal takes a number or a truth value for a text as it is written.
 func setScalar(v reflect.Value, t *Type, n *yaml.Node, literal bool) string {
 	tag := n.ShortTag()
-	text := tag == "!!str"
+	isText := tag == "!!str"
 	switch t.Kind {
 	case String:
-		if !text && !literal {
-			return fmt.Sprintf("is the %s %s but must be text: write %q", tagName(tag), quote(n.Value), n.Value)
+		if !isText && !literal {
+			return fmt.Sprintf("is the %s %s but must be text: write %q", tagName(tag), text.Quote(n.Value), n.Value)
 		}
 	case Bool:
 		if tag != "!!bool" {
-			return quote(n.Value) + " is neither true nor false"
+			return text.Quote(n.Value) + " is neither true nor false"
 		}
 	case Int:
 		if tag != "!!int" {
-			return quote(n.Value) + " is not a whole number"
+			return text.Quote(n.Value) + " is not a whole number"
 		}
 	case Float:
 		if tag != "!!int" && tag != "!!float" {
-			return quote(n.Value) + " is not a number"
+			return text.Quote(n.Value) + " is not a number"
 		}
 	}
 	return setText(v, t, n.Value)
@@ -58,7 +60,7 @@ func setText(v reflect.Value, t *Type, s string) string {
 	case Bool:
 		b, err := strconv.ParseBool(s)
 		if err != nil {
-			return quote(s) + " is neither true nor false"
+			return text.Quote(s) + " is neither true nor false"
 		}
 		v.SetBool(b)
 	case Int:
@@ -79,7 +81,7 @@ func setText(v reflect.Value, t *Type, s string) string {
 	case Float:
 		n, err := strconv.ParseFloat(s, 64)
 		if err != nil || n != n || n-n != 0 { // NaN and the infinities are no setting
-			return quote(s) + " is not a number"
+			return text.Quote(s) + " is not a number"
 		}
 		v.SetFloat(n)
 	case Bytes, Text:
@@ -95,13 +97,13 @@ func setText(v reflect.Value, t *Type, s string) string {
 
 func wholeNumber(s string) string {
 	if strings.Trim(s, "+-0123456789") == "" {
-		return quote(s) + " is out of range"
+		return text.Quote(s) + " is out of range"
 	}
-	return quote(s) + " is not a whole number: write it in decimal digits only"
+	return text.Quote(s) + " is not a whole number: write it in decimal digits only"
 }
 
-// text returns the scalar v as it is written in a file.
-func text(v reflect.Value, t *Type) string {
+// written returns the scalar v as it is written in a file.
+func written(v reflect.Value, t *Type) string {
 	if t.Kind == Text || t.Kind == Bytes {
 		s, err := v.Interface().(encoding.TextMarshaler).MarshalText()
 		if err != nil {
@@ -115,14 +117,14 @@ func text(v reflect.Value, t *Type) string {
 // check compares a scalar v of type t with the rules of the field f that it
 // belongs to, and returns what is wrong with it or "".
 func (f *Field) check(t *Type, v reflect.Value) string {
-	if f.Enum != nil && !slices.Contains(f.Enum, text(v, t)) {
-		return f.notOneOf(text(v, t))
+	if f.Enum != nil && !slices.Contains(f.Enum, written(v, t)) {
+		return f.notOneOf(written(v, t))
 	}
 	switch t.Kind {
 	case String:
 		s := v.String()
 		if strings.ContainsRune(s, 0) {
-			return quote(s) + " has a NUL character"
+			return text.Quote(s) + " has a NUL character"
 		}
 		if f.Required && s == "" {
 			return "is empty"
@@ -133,7 +135,7 @@ func (f *Field) check(t *Type, v reflect.Value) string {
 		}
 	}
 	// The names of a map are what its format is about, not the values.
-	if s := text(v, t); f.Format != "" && s != "" && f.Type.Kind != Map {
+	if s := written(v, t); f.Format != "" && s != "" && f.Type.Kind != Map {
 		return formats[f.Format](s)
 	}
 	return ""
@@ -146,9 +148,9 @@ func (f *Field) notOneOf(s string) string {
 			words = append(words, word)
 		}
 	}
-	message := quote(s) + " is not one of " + strings.Join(words, ", ")
+	message := text.Quote(s) + " is not one of " + strings.Join(words, ", ")
 	if len(words) == 1 {
-		message = quote(s) + " is not " + words[0]
+		message = text.Quote(s) + " is not " + words[0]
 	}
 	if near := Nearest(s, words); near != "" && len(words) > 1 {
 		message += ": did you mean " + near + "?"
@@ -172,11 +174,11 @@ func (f *Field) checkRange(t *Type, v reflect.Value) string {
 	}
 	switch {
 	case f.Min != "" && f.Max != "":
-		return fmt.Sprintf("%s is not between %s and %s", text(v, t), f.Min, f.Max)
+		return fmt.Sprintf("%s is not between %s and %s", written(v, t), f.Min, f.Max)
 	case low:
-		return fmt.Sprintf("%s is less than %s", text(v, t), f.Min)
+		return fmt.Sprintf("%s is less than %s", written(v, t), f.Min)
 	}
-	return fmt.Sprintf("%s is more than %s", text(v, t), f.Max)
+	return fmt.Sprintf("%s is more than %s", written(v, t), f.Max)
 }
 
 func less(a, b reflect.Value) bool {

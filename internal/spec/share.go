@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/text"
 )
 
 // systemTrees are not shared by default, nor is anything below them: a guest
@@ -140,7 +142,7 @@ func reservedTarget(s string) string {
 	}
 	for _, tree := range []string{"/proc", "/sys", "/dev", "/run", "/nearmetal"} {
 		if below(s, tree) {
-			return quote(s) + " is in " + tree + ", which belongs to each guest: choose another target"
+			return text.Quote(s) + " is in " + tree + ", which belongs to each guest: choose another target"
 		}
 	}
 	return ""

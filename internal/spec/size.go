@@ -6,6 +6,8 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/text"
 )
 
 // Size is a number of bytes. In a file or a flag it is a whole number with a
@@ -46,7 +48,7 @@ func ParseSize(s string) (Size, error) {
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || n > math.MaxUint64/uint64(unit) {
-		return 0, fmt.Errorf("%s is too large for a size", quote(s))
+		return 0, fmt.Errorf("%s is too large for a size", text.Quote(s))
 	}
 	return Size(n) * unit, nil
 }
@@ -69,11 +71,11 @@ func sizeError(s string) error {
 		end++
 	}
 	if end == 0 || end > 20 {
-		return fmt.Errorf("%s is not a size: write %s", quote(s), plain)
+		return fmt.Errorf("%s is not a size: write %s", text.Quote(s), plain)
 	}
 	number, ok := new(big.Rat).SetString(t[:end])
 	if !ok {
-		return fmt.Errorf("%s is not a size: write %s", quote(s), plain)
+		return fmt.Errorf("%s is not a size: write %s", text.Quote(s), plain)
 	}
 	unit := int64(0)
 	switch strings.TrimSuffix(strings.TrimSuffix(t[end:], "B"), "I") {
@@ -90,9 +92,9 @@ func sizeError(s string) error {
 	}
 	number.Mul(number, new(big.Rat).SetInt64(unit))
 	if unit == 0 || !number.IsInt() || !number.Num().IsUint64() {
-		return fmt.Errorf("%s is not a size: write %s", quote(s), plain)
+		return fmt.Errorf("%s is not a size: write %s", text.Quote(s), plain)
 	}
-	return fmt.Errorf("%s is not a size: write %s", quote(s), Size(number.Num().Uint64()))
+	return fmt.Errorf("%s is not a size: write %s", text.Quote(s), Size(number.Num().Uint64()))
 }
 
 // String returns the shortest exact form that ParseSize reads.

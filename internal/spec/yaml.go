@@ -70,7 +70,7 @@ func nodeOf(v reflect.Value, t *Type) *yaml.Node {
 	case Bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: strconv.FormatBool(v.Bool())}
 	}
-	return &yaml.Node{Kind: yaml.ScalarNode, Value: text(v, t)}
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: written(v, t)}
 }
 
 // word returns a text, which is quoted where it would be read as something else.

@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"nearmetal/internal/text"
 )
 
 // maxLine is how much of a line, in bytes, is kept while its end is awaited. What is longer is written in pieces as it
@@ -31,7 +33,7 @@ type Prefixer struct {
 func NewPrefixer(w io.Writer, names []string, colour bool) *Prefixer {
 	p := &Prefixer{w: w, prefixes: make(map[string]string, len(names)), colour: colour}
 	for i, name := range names {
-		p.prefixes[name] = Paint(Clean(name)+":", vmColours[i%len(vmColours)], colour) + " "
+		p.prefixes[name] = Paint(text.Clean(name)+":", vmColours[i%len(vmColours)], colour) + " "
 	}
 	return p
 }
@@ -42,7 +44,7 @@ func NewPrefixer(w io.Writer, names []string, colour bool) *Prefixer {
 func (p *Prefixer) Writer(name string) io.WriteCloser {
 	prefix, ok := p.prefixes[name]
 	if !ok {
-		prefix = Clean(name) + ": "
+		prefix = text.Clean(name) + ": "
 	}
 	return &prefixWriter{p: p, prefix: []byte(prefix)}
 }

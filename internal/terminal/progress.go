@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"nearmetal/internal/text"
 )
 
 // Times of progress. What takes less than patience is not announced in a log.
@@ -70,7 +72,7 @@ func (p *Progress) Start(name string) *Step {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := &Step{p: p, name: Clean(name), began: p.now()}
+	s := &Step{p: p, name: text.Clean(name), began: p.now()}
 	p.steps = append(p.steps, s)
 	if p.wake == nil && !p.quiet {
 		p.wake = make(chan struct{})
@@ -118,7 +120,7 @@ func (s *Step) Detail(format string, args ...any) {
 	}
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	s.detail = Clean(fmt.Sprintf(format, args...))
+	s.detail = text.Clean(fmt.Sprintf(format, args...))
 }
 
 // Done ends the step and takes its live line away. What was reported in a plain
@@ -192,7 +194,7 @@ func (p *Progress) Printf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clear()
-	fmt.Fprintf(p.w, "nearmetal: %s\n", Bounded(Clean(fmt.Sprintf(format, args...))))
+	fmt.Fprintf(p.w, "nearmetal: %s\n", Bounded(text.Clean(fmt.Sprintf(format, args...))))
 }
 
 // Notef shows a message, one line, unless quiet.

@@ -245,13 +245,3 @@ func TestColoursAreRefused(t *testing.T) {
 		t.Error("wrong colours")
 	}
 }
-
-func TestClean(t *testing.T) {
-	for text, want := range map[string]string{
-		"plain": "plain", "a\nb\tc": "a b c", "\x1b[2Jx\r\x00": "?[2Jx??", "\xff": "?", "Zürich €": "Zürich €", "\u202egnp": "?gnp",
-	} {
-		if got := Clean(text); got != want {
-			t.Errorf("%q: %q, not %q", text, got, want)
-		}
-	}
-}

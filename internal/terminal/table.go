@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"nearmetal/internal/text"
 )
 
 // Table is rows of text under a heading, in columns that are as wide as they need.
@@ -29,7 +31,7 @@ func (t *Table) Row(cells ...any) {
 	row := make([]string, len(t.heading))
 	for i := range row {
 		if i < len(cells) {
-			row[i] = Clean(fmt.Sprint(cells[i]))
+			row[i] = text.Clean(fmt.Sprint(cells[i]))
 		}
 		if row[i] == "" {
 			row[i] = "-"

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode"
 
 	"golang.org/x/term"
 )
@@ -91,21 +90,7 @@ func Paint(s string, c Colour, on bool) string {
 	return "\x1b[" + string(c) + "m" + s + "\x1b[0m"
 }
 
-// Clean makes text that a VM or a user chose harmless in a message of ours: one
-// line without control characters.
-func Clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-}
-
-// cut shortens s to at most columns characters.
+// cut shortens s to at most columns characters. It is not text.Clip, which counts bytes: this is about the width of a screen.
 func cut(s string, columns int) string {
 	runes := []rune(s)
 	if len(runes) <= columns {

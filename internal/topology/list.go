@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/text"
 )
 
 // ParseList reads the kernel's list format ("0-3,8,10-11"; empty is the empty
@@ -81,10 +83,5 @@ func FormatList(n []int) string {
 	return b.String()
 }
 
-// clip shortens text from a file for a message.
-func clip(s string) string {
-	if len(s) > 60 {
-		return s[:57] + "..."
-	}
-	return s
-}
+// clip returns text from a file for a message, at most 60 bytes of it.
+func clip(s string) string { return text.Clip(s, 60) }

@@ -7,6 +7,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/text"
 )
 
 const (
@@ -114,16 +116,8 @@ func readModel(t tree, h *Host) {
 	}
 }
 
-// printable drops what could disturb a terminal and bounds the length.
-func printable(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r > 0x7e {
-			return -1
-		}
-		return r
-	}, s)
-	return clip(s)
-}
+// printable returns the name of a part of the host: the printable ASCII in s, clipped.
+func printable(s string) string { return clip(text.ASCII(s)) }
 
 // readCPUs reads which CPUs there are, and their packages, dies and cores.
 func readCPUs(t tree, h *Host) error {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/spec"
+	"nearmetal/internal/text"
 )
 
 // taken are the keys that become a part of the cluster file, or are met by what nearmetal does with every VM. The others are said in
@@ -409,8 +410,5 @@ func listOf(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("[]'\", \t", r) })
 }
 
-// clip is a name for a line.
-func clip(s string) string {
-	q := strconv.QuoteToASCII(s[:min(len(s), 60)])
-	return q[1 : len(q)-1]
-}
+// clip returns a name for a note, at most 60 bytes of it.
+func clip(s string) string { return text.Clip(text.Clean(s), 60) }

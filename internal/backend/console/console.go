@@ -149,7 +149,8 @@ func (c *Console) Await(ctx context.Context, text string) error {
 }
 
 // Harmless returns text that a VM wrote in a form that a terminal shows and does not obey: no escape
-// sequences, control characters or broken UTF-8; at most limit characters.
+// sequences, control characters or broken UTF-8; at most limit characters. It is not text.Clean, because a console is read to find
+// a fault: what the VM wrote stays visible as an escape, and only what coloured it is left out.
 func Harmless(s string, limit int) string {
 	var b strings.Builder
 	n := 0

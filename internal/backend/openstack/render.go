@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"nearmetal/internal/text"
 	"nearmetal/internal/words"
 )
 
@@ -35,7 +36,7 @@ func (r *Request) Commands(w io.Writer) error {
 	for _, f := range r.Flavors {
 		fmt.Fprintf(&b, "\topenstack flavor create --vcpus %d --ram %d --disk \"${DISK:-%d}\"", f.VCPUs, f.RAMMiB, diskGiB)
 		properties(&b, f.Specs)
-		b.WriteString(" \\\n\t\t" + quote(f.Name) + "\n")
+		b.WriteString(" \\\n\t\t" + text.Shell(f.Name) + "\n")
 	}
 	b.WriteString("fi\n[ \"$part\" != admin ] || exit 0\n\n")
 	if len(r.Image) > 0 {
@@ -45,7 +46,7 @@ func (r *Request) Commands(w io.Writer) error {
 	}
 	hint := ""
 	if r.Group != nil {
-		fmt.Fprintf(&b, "group=$(openstack server group create -f value -c id --policy %s %s)\n", r.Group.Policy, quote(r.Group.Name))
+		fmt.Fprintf(&b, "group=$(openstack server group create -f value -c id --policy %s %s)\n", r.Group.Policy, text.Shell(r.Group.Name))
 		hint = " --hint \"group=$group\""
 	}
 	for _, s := range r.Servers {
@@ -54,13 +55,13 @@ func (r *Request) Commands(w io.Writer) error {
 			if p.PF != "" {
 				of = " # a VF of a card like " + p.PF
 			}
-			fmt.Fprintf(&b, "openstack port create --network \"$VFNET\" --vnic-type %s %s%s\n", p.VNIC, quote(p.Name), of)
+			fmt.Fprintf(&b, "openstack port create --network \"$VFNET\" --vnic-type %s %s%s\n", p.VNIC, text.Shell(p.Name), of)
 		}
-		fmt.Fprintf(&b, "openstack server create --flavor %s --image \"$IMAGE\" --network \"$NETWORK\"", quote(s.Flavor))
+		fmt.Fprintf(&b, "openstack server create --flavor %s --image \"$IMAGE\" --network \"$NETWORK\"", text.Shell(s.Flavor))
 		for _, p := range s.Ports {
-			b.WriteString(" --port " + quote(p.Name))
+			b.WriteString(" --port " + text.Shell(p.Name))
 		}
-		fmt.Fprintf(&b, "%s ${USER_DATA:+--config-drive true --user-data \"$USER_DATA\"} %s\n", hint, quote(s.Name))
+		fmt.Fprintf(&b, "%s ${USER_DATA:+--config-drive true --user-data \"$USER_DATA\"} %s\n", hint, text.Shell(s.Name))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -77,18 +78,8 @@ func (r *Request) vfnetUse() string {
 // properties writes --property options, a line each, in the order of their keys.
 func properties(b *strings.Builder, m map[string]string) {
 	for _, k := range Keys(m) {
-		fmt.Fprintf(b, " \\\n\t\t--property %s", quote(k+"="+m[k]))
+		fmt.Fprintf(b, " \\\n\t\t--property %s", text.Shell(k+"="+m[k]))
 	}
-}
-
-// quote writes a word for a POSIX shell.
-func quote(s string) string {
-	if s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-.:=,/", r))
-	}) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // LossLines are what is lost, a line each, without control characters. No line: all of the plan is carried out.

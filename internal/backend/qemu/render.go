@@ -10,6 +10,7 @@ import (
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/plan"
+	"nearmetal/internal/text"
 )
 
 // note stands above command lines, which are not for a shell as they are.
@@ -42,19 +43,11 @@ func (d *driver) Render(w io.Writer, vms []plan.VM, s backend.Settings) error {
 			default:
 				io.WriteString(w, " ")
 			}
-			io.WriteString(w, shellQuote(arg))
+			io.WriteString(w, text.Shell(arg))
 		}
 		fmt.Fprintln(w)
 	}
 	return nil
-}
-
-// shellQuote quotes an argument for a shell where it needs to be.
-func shellQuote(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 var versionLine = regexp.MustCompile(`version (\S+)`)

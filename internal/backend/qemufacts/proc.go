@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/backend"
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 )
 
@@ -195,12 +196,7 @@ func threadName(pid, tid int) string {
 	if err != nil {
 		return "thread"
 	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return -1
-		}
-		return r
-	}, string(b))
+	return text.ASCII(string(b))
 }
 
 // Threads are the threads of a process: by the number that it knows each under, in its own pid namespace, the

@@ -11,6 +11,7 @@ import (
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/vsphere/esx"
+	"nearmetal/internal/text"
 )
 
 // markKey is the advanced setting that marks a VM as ours. The call that clones the VM writes it, so that there is no moment at which a
@@ -74,7 +75,7 @@ func (d *driver) card(r backend.Request) (*backend.Card, error) {
 func (i *instance) start(ctx context.Context, r backend.Request) error {
 	d := i.d
 	at := fmt.Sprintf("VM %s (%s) on host %s", i.plan.Name, i.name, i.host.name)
-	info, err := i.c.do(ctx, "clone template "+oneLine(d.place.template.Name)+" as "+at, i.clone, func(t types.ManagedObjectReference) error {
+	info, err := i.c.do(ctx, "clone template "+text.OneLine(d.place.template.Name)+" as "+at, i.clone, func(t types.ManagedObjectReference) error {
 		i.log.Say("clone: task %s", t.Value)
 		return nil
 	})

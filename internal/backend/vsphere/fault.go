@@ -12,7 +12,7 @@ import (
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // explain makes one line of an error of vSphere: what failed, and why in vCenter's own words. nil stays nil.
@@ -26,7 +26,7 @@ func (s *Session) explain(what string, err error) error {
 	}
 	var missing *find.NotFoundError
 	if errors.As(err, &missing) {
-		return fmt.Errorf("vSphere server %s: %s: %s", s.access.server, what, terminal.Clean(missing.Error()))
+		return fmt.Errorf("vSphere server %s: %s: %s", s.access.server, what, text.Clean(missing.Error()))
 	}
 	return fmt.Errorf("vSphere server %s: cannot %s: %w", s.access.server, what, &said{words(err), err})
 }
@@ -44,17 +44,17 @@ func (e *said) Unwrap() error { return e.err }
 func words(err error) string {
 	if soap.IsSoapFault(err) {
 		f := soap.ToSoapFault(err)
-		text := f.String
-		if v := f.VimFault(); v != nil && text == "" {
-			text = faultName(v)
+		said := f.String
+		if v := f.VimFault(); v != nil && said == "" {
+			said = faultName(v)
 		}
-		return oneLine(text)
+		return text.OneLine(said)
 	}
 	var has types.HasLocalizedMethodFault
 	if errors.As(err, &has) {
-		return oneLine(localised(has.GetLocalizedMethodFault()))
+		return text.OneLine(localised(has.GetLocalizedMethodFault()))
 	}
-	return oneLine(err.Error())
+	return text.OneLine(err.Error())
 }
 
 // localised is the message of a fault, with those that it says itself.
@@ -86,8 +86,6 @@ func faultName(f any) string {
 	}
 	return t.Name()
 }
-
-func oneLine(text string) string { return terminal.Clean(strings.Join(strings.Fields(text), " ")) }
 
 // noPermission names the privilege and the object.
 func (s *Session) noPermission(what string, f *types.NoPermission) error {

@@ -20,6 +20,8 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"nearmetal/internal/text"
 )
 
 // keys are the key pair that this cluster's owner logs in with, where it has a password of the guests to hand it over by.
@@ -36,7 +38,7 @@ func (k *keys) make(dir string) error {
 		k.private = filepath.Join(dir, "vsphere.key")
 		out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "nearmetal", "-f", k.private).CombinedOutput()
 		if err != nil {
-			k.err = fmt.Errorf("ssh-keygen: %w: %s", err, oneLine(string(out)))
+			k.err = fmt.Errorf("ssh-keygen: %w: %s", err, text.OneLine(string(out)))
 			return
 		}
 		var text []byte
@@ -91,7 +93,7 @@ func (i *instance) Address(ctx context.Context) (netip.Prefix, error) {
 
 // some are some of the addresses, for an error.
 func (g *guestState) some() string {
-	return oneLine(strings.Join(g.addresses[:min(len(g.addresses), 4)], ", "))
+	return text.OneLine(strings.Join(g.addresses[:min(len(g.addresses), 4)], ", "))
 }
 
 // awaitGuest waits until what VMware Tools say is enough, and returns what they said last.

@@ -11,6 +11,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"nearmetal/internal/backend/vsphere/esx"
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 )
 
@@ -73,11 +74,11 @@ func (f *found) system() []string {
 	var list []string
 	c := f.host.Config
 	if c != nil && c.Product.FullName != "" {
-		list = append(list, oneLine(c.Product.FullName))
+		list = append(list, text.OneLine(c.Product.FullName))
 	}
 	if c != nil && c.PowerSystemInfo != nil {
 		p := c.PowerSystemInfo.CurrentPolicy
-		list = append(list, oneLine("power policy: "+powerPolicy(p)))
+		list = append(list, text.OneLine("power policy: "+powerPolicy(p)))
 	}
 	if c != nil && c.HyperThread != nil && c.HyperThread.Available && !c.HyperThread.Active {
 		list = append(list, "hyperthreading: off")
@@ -86,7 +87,7 @@ func (f *found) system() []string {
 		list = append(list, esx.Maintenance)
 	}
 	if s := f.host.Runtime.ConnectionState; s != "" && s != types.HostSystemConnectionStateConnected {
-		list = append(list, oneLine("vCenter has no connection to it: "+string(s)))
+		list = append(list, text.OneLine("vCenter has no connection to it: "+string(s)))
 	}
 	return list
 }
@@ -123,7 +124,7 @@ func (f *found) cpus(h *topology.Host) error {
 	core := map[int]int{}
 	for p, pkg := range hw.CpuPkg {
 		if h.Model == "" {
-			h.Model, h.Vendor = oneLine(pkg.Description), vendor(pkg.Vendor)
+			h.Model, h.Vendor = text.OneLine(pkg.Description), vendor(pkg.Vendor)
 		}
 		ids := slices.Clone(pkg.ThreadId)
 		slices.Sort(ids)
@@ -174,7 +175,7 @@ func vendor(v string) string {
 	case "amd":
 		return "AuthenticAMD"
 	}
-	return oneLine(v)
+	return text.OneLine(v)
 }
 
 // memory fills in the nodes. What is used now is known of the host as a whole, and counted against its nodes by their sizes.

@@ -12,6 +12,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"nearmetal/internal/backend/vsphere/esx"
+	"nearmetal/internal/text"
 )
 
 // esxiHost is a host whose settings are shown or changed.
@@ -60,7 +61,7 @@ func (h *esxiHost) read(ctx context.Context) error {
 	if h.mo.Config == nil || h.mo.Hardware == nil {
 		return fmt.Errorf("host %s: vCenter says nothing of its settings: is it connected?", h.name)
 	}
-	h.name = oneLine(h.mo.Name)
+	h.name = text.OneLine(h.mo.Name)
 	return nil
 }
 
@@ -68,22 +69,22 @@ func (h *esxiHost) read(ctx context.Context) error {
 func (h *esxiHost) functions() []esx.Function {
 	name, net := map[string]string{}, map[string]string{}
 	for _, d := range h.mo.Hardware.PciDevice {
-		name[address(d.Id)] = oneLine(strings.TrimSpace(d.VendorName + " " + d.DeviceName))
+		name[address(d.Id)] = text.OneLine(strings.TrimSpace(d.VendorName + " " + d.DeviceName))
 	}
 	uses := map[string][]string{}
 	if n := h.mo.Config.Network; n != nil {
 		key := map[string]string{}
 		for _, p := range n.Pnic {
-			net[address(p.Pci)], key[p.Key] = oneLine(p.Device), address(p.Pci)
+			net[address(p.Pci)], key[p.Key] = text.OneLine(p.Device), address(p.Pci)
 		}
 		for _, s := range n.Vswitch {
 			for _, k := range s.Pnic {
-				uses[key[k]] = append(uses[key[k]], oneLine(s.Name))
+				uses[key[k]] = append(uses[key[k]], text.OneLine(s.Name))
 			}
 		}
 		for _, s := range n.ProxySwitch {
 			for _, k := range s.Pnic {
-				uses[key[k]] = append(uses[key[k]], oneLine(s.DvsName))
+				uses[key[k]] = append(uses[key[k]], text.OneLine(s.DvsName))
 			}
 		}
 	}
@@ -295,5 +296,5 @@ func (h *esxiHost) policy() (string, error) {
 			return x.Word, nil
 		}
 	}
-	return oneLine(p.CurrentPolicy.ShortName), nil
+	return text.OneLine(p.CurrentPolicy.ShortName), nil
 }

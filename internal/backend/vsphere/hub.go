@@ -13,6 +13,8 @@ import (
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"nearmetal/internal/text"
 )
 
 // hub watches tasks and VMs of one session by one property collector. Its filter is over a list view: what is to be watched is
@@ -362,7 +364,7 @@ func (h *hub) await(ctx context.Context, done <-chan *types.TaskInfo) (*types.Ta
 // taskError is the failure of a task.
 type taskError struct{ *types.LocalizedMethodFault }
 
-func (e *taskError) Error() string { return oneLine(localised(e.LocalizedMethodFault)) }
+func (e *taskError) Error() string { return text.OneLine(localised(e.LocalizedMethodFault)) }
 
 // GetLocalizedMethodFault makes it a fault to look into.
 func (e *taskError) GetLocalizedMethodFault() *types.LocalizedMethodFault {

@@ -12,6 +12,7 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/vsphere/esx"
 	"nearmetal/internal/plan"
+	"nearmetal/internal/text"
 )
 
 // Inspect reads the VM back from vCenter, setting by setting.
@@ -53,7 +54,7 @@ func (i *instance) Inspect(ctx context.Context, vm *plan.VM, _ *plan.Region) *ba
 		r.add("virtualNuma.coresPerNumaNode", fmt.Sprint(i.set.CoresPerNUMANode), found)
 	}
 	if i.set.Firmware != "" {
-		r.add("firmware", i.set.Firmware, oneLine(c.Firmware))
+		r.add("firmware", i.set.Firmware, text.OneLine(c.Firmware))
 	}
 	if on := i.set.SecureBoot; on != nil {
 		found := c.BootOptions != nil && c.BootOptions.EfiSecureBootEnabled != nil && *c.BootOptions.EfiSecureBootEnabled
@@ -69,9 +70,9 @@ func (i *instance) Inspect(ctx context.Context, vm *plan.VM, _ *plan.Region) *ba
 		if !ok {
 			found = "not set"
 		}
-		r.add(k, i.set.ExtraConfig[k], oneLine(found))
+		r.add(k, i.set.ExtraConfig[k], text.OneLine(found))
 	}
-	r.add("mark", i.mark, oneLine(extra[markKey]))
+	r.add("mark", i.mark, text.OneLine(extra[markKey]))
 	r.devices(i.set.Devices, c.Hardware.Device, i.d.place)
 	f.Settings = r.list
 	return f

@@ -9,6 +9,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"nearmetal/internal/backend/vsphere/esx"
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 )
 
@@ -59,7 +60,7 @@ func (f *found) devices(h *topology.Host) error {
 	for _, d := range hw.PciDevice {
 		a := address(d.Id)
 		if _, twice := at[a]; a == "" || twice {
-			h.Repairs = append(h.Repairs, fmt.Sprintf("PCI function %.40q left out: its address is none, or another's", oneLine(d.Id)))
+			h.Repairs = append(h.Repairs, fmt.Sprintf("PCI function %.40q left out: its address is none, or another's", text.OneLine(d.Id)))
 			continue
 		}
 		t := topology.Device{Address: a, Class: int(uint16(d.ClassId)) << 8, VendorID: int(uint16(d.VendorId)), DeviceID: int(uint16(d.DeviceId)), Node: -1, Group: -1}
@@ -83,7 +84,7 @@ func (f *found) devices(h *topology.Host) error {
 			for _, p := range c.Network.Pnic {
 				if i, ok := at[address(p.Pci)]; ok && plainName(p.Device) {
 					h.Devices[i].Net = append(h.Devices[i].Net, p.Device)
-					h.Devices[i].Driver = oneLine(p.Driver)
+					h.Devices[i].Driver = text.OneLine(p.Driver)
 				}
 			}
 		}

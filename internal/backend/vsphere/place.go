@@ -14,6 +14,7 @@ import (
 
 	"nearmetal/internal/backend/vsphere/esx"
 	"nearmetal/internal/spec"
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 )
 
@@ -93,7 +94,7 @@ func (s *Session) find(ctx context.Context, file spec.VSphere) (*place, error) {
 // checkTemplate says what is wrong with a template for any plan.
 func (p *place) checkTemplate() error {
 	t := &p.template
-	name := oneLine(t.Name)
+	name := text.OneLine(t.Name)
 	switch {
 	case t.Config == nil:
 		return fmt.Errorf("template %s: vCenter says nothing of its settings", name)
@@ -193,7 +194,7 @@ func (s *Session) findHosts(ctx context.Context, p *place, devices bool) ([]topo
 		if err != nil {
 			return nil, err
 		}
-		m := &machine{name: oneLine(f.host.Name), ref: captures[i].content.Obj, capture: captures[i]}
+		m := &machine{name: text.OneLine(f.host.Name), ref: captures[i].content.Obj, capture: captures[i]}
 		if f.host.Parent != nil {
 			m.parent = *f.host.Parent
 		}
@@ -201,7 +202,7 @@ func (s *Session) findHosts(ctx context.Context, p *place, devices bool) ([]topo
 		if r.InMaintenanceMode || r.ConnectionState != "" && r.ConnectionState != types.HostSystemConnectionStateConnected {
 			why := "in maintenance mode"
 			if !r.InMaintenanceMode {
-				why = oneLine(string(r.ConnectionState))
+				why = text.OneLine(string(r.ConnectionState))
 			}
 			if len(p.file.Hosts) > 0 {
 				return nil, fmt.Errorf("host %s takes no VMs: it is %s", m.name, why)
@@ -273,13 +274,13 @@ func (d *driver) checkPlan(ctx context.Context) error {
 			if v.SecureBoot != nil && *v.SecureBoot {
 				what = "secure boot needs"
 			}
-			return fmt.Errorf("template %s starts by %s, and %s %s: install a template that starts so", oneLine(p.template.Name), oneLine(p.template.Config.Firmware), what, v.Firmware)
+			return fmt.Errorf("template %s starts by %s, and %s %s: install a template that starts so", text.OneLine(p.template.Name), text.OneLine(p.template.Config.Firmware), what, v.Firmware)
 		}
 		if have := hardwareVersion(p.template.Config.Version); v.HardwareVersion > have && have > 0 {
 			if v.CoresPerNUMANode == 0 {
-				return fmt.Errorf("template %s has hardware version %d, and PVRDMA cards need %d: upgrade the template's compatibility in vCenter, or leave pvrdma out", oneLine(p.template.Name), have, v.HardwareVersion)
+				return fmt.Errorf("template %s has hardware version %d, and PVRDMA cards need %d: upgrade the template's compatibility in vCenter, or leave pvrdma out", text.OneLine(p.template.Name), have, v.HardwareVersion)
 			}
-			return fmt.Errorf("template %s has hardware version %d, and NUMA nodes of VM %s need %d: upgrade the template's compatibility in vCenter, or write placement: {nodes: 1}", oneLine(p.template.Name), have, v.Name, v.HardwareVersion)
+			return fmt.Errorf("template %s has hardware version %d, and NUMA nodes of VM %s need %d: upgrade the template's compatibility in vCenter, or write placement: {nodes: 1}", text.OneLine(p.template.Name), have, v.Name, v.HardwareVersion)
 		}
 		for _, x := range v.Devices {
 			if m := p.hosts[v.Host]; (x.Kind == "dynamic" || x.Kind == esx.VGPU) && m != nil {
@@ -314,10 +315,10 @@ func (d *driver) checkPlan(ctx context.Context) error {
 	for i := range pools {
 		r := &pools[i]
 		if free := r.Runtime.Memory.UnreservedForVm; free < memory[r.Self] && r.Runtime.Memory.MaxUsage > 0 {
-			return fmt.Errorf("resource pool %s: the VMs' reservations need %d MB of memory, and %d MB are not reserved yet: fewer VMs, less memory, or another pool", oneLine(r.Name), memory[r.Self]>>20, free>>20)
+			return fmt.Errorf("resource pool %s: the VMs' reservations need %d MB of memory, and %d MB are not reserved yet: fewer VMs, less memory, or another pool", text.OneLine(r.Name), memory[r.Self]>>20, free>>20)
 		}
 		if free := r.Runtime.Cpu.UnreservedForVm; free < mhz[r.Self] && r.Runtime.Cpu.MaxUsage > 0 {
-			return fmt.Errorf("resource pool %s: the VMs' reservations need %d MHz of CPU, and %d MHz are not reserved yet: fewer vCPUs, another pool, or placement: {pin: never}", oneLine(r.Name), mhz[r.Self], free)
+			return fmt.Errorf("resource pool %s: the VMs' reservations need %d MHz of CPU, and %d MHz are not reserved yet: fewer vCPUs, another pool, or placement: {pin: never}", text.OneLine(r.Name), mhz[r.Self], free)
 		}
 	}
 	return nil
@@ -335,7 +336,7 @@ func (m *machine) offers(f *found, profile string) error {
 	if len(have) == 0 {
 		return fmt.Errorf("host %s offers no vGPU: vsphere.vgpu needs one with NVIDIA's manager, and its GPUs shared directly", m.name)
 	}
-	return fmt.Errorf("host %s offers no vGPU profile %s: it has %s", m.name, oneLine(profile), oneLine(strings.Join(have[:min(len(have), 8)], ", ")))
+	return fmt.Errorf("host %s offers no vGPU profile %s: it has %s", m.name, text.OneLine(profile), text.OneLine(strings.Join(have[:min(len(have), 8)], ", ")))
 }
 
 // poolOf is the pool of VMs on a host.

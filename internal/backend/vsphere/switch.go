@@ -14,6 +14,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"nearmetal/internal/backend/vsphere/esx"
+	"nearmetal/internal/text"
 )
 
 // mark is the description of the distributed switches that nearmetal makes, written by the call that makes them. Others are never
@@ -44,7 +45,7 @@ func (p Part) SVS(ctx context.Context, host string, w esx.Switch, remove bool) (
 		if v.Name == w.Name {
 			there = &h.mo.Config.Network.Vswitch[i]
 		} else if slices.Contains(h.groups(&h.mo.Config.Network.Vswitch[i]), w.PortGroup) {
-			return false, fmt.Errorf("host %s: port group %q is of switch %q", h.name, w.PortGroup, oneLine(v.Name))
+			return false, fmt.Errorf("host %s: port group %q is of switch %q", h.name, w.PortGroup, text.OneLine(v.Name))
 		}
 	}
 	if remove {
@@ -87,7 +88,7 @@ func (h *esxiHost) removeSVS(ctx context.Context, net *object.HostNetworkSystem,
 	list := h.groups(there)
 	for _, g := range list {
 		if g != w.PortGroup {
-			return false, fmt.Errorf("host %s: switch %s has port group %q besides: it is not removed", h.name, w.Name, oneLine(g))
+			return false, fmt.Errorf("host %s: switch %s has port group %q besides: it is not removed", h.name, w.Name, text.OneLine(g))
 		}
 	}
 	for _, g := range list {
@@ -117,7 +118,7 @@ func (h *esxiHost) same(v *types.HostVirtualSwitch, w esx.Switch) error {
 	for _, key := range v.Pnic {
 		for _, p := range h.mo.Config.Network.Pnic {
 			if p.Key == key && p.Device != w.Card {
-				return fmt.Errorf("host %s: switch %s is there, with card %s: it is another's", h.name, w.Name, oneLine(p.Device))
+				return fmt.Errorf("host %s: switch %s is there, with card %s: it is another's", h.name, w.Name, text.OneLine(p.Device))
 			}
 		}
 	}
@@ -131,18 +132,18 @@ func (h *esxiHost) card(name string) error {
 	if i < 0 {
 		var have []string
 		for _, p := range n.Pnic {
-			have = append(have, oneLine(p.Device))
+			have = append(have, text.OneLine(p.Device))
 		}
 		return fmt.Errorf("host %s has no card %.40q: it has %s", h.name, name, strings.Join(have, ", "))
 	}
 	for _, v := range n.Vswitch {
 		if slices.Contains(v.Pnic, n.Pnic[i].Key) {
-			return fmt.Errorf("host %s: card %s is in switch %s", h.name, name, oneLine(v.Name))
+			return fmt.Errorf("host %s: card %s is in switch %s", h.name, name, text.OneLine(v.Name))
 		}
 	}
 	for _, v := range n.ProxySwitch {
 		if slices.Contains(v.Pnic, n.Pnic[i].Key) {
-			return fmt.Errorf("host %s: card %s is in switch %s", h.name, name, oneLine(v.DvsName))
+			return fmt.Errorf("host %s: card %s is in switch %s", h.name, name, text.OneLine(v.DvsName))
 		}
 	}
 	return nil
@@ -233,7 +234,7 @@ func (s *Session) removeDVS(ctx context.Context, d *object.DistributedVirtualSwi
 		if g.Config.Description != mark {
 			continue
 		}
-		if err := s.task(ctx, "remove port group "+oneLine(g.Config.Name), object.NewDistributedVirtualPortgroup(s.client.Client, ref).Destroy); err != nil {
+		if err := s.task(ctx, "remove port group "+text.OneLine(g.Config.Name), object.NewDistributedVirtualPortgroup(s.client.Client, ref).Destroy); err != nil {
 			return err
 		}
 	}

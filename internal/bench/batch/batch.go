@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/text"
 )
 
 // Request is what is submitted: a job for each number of nodes and each kind of VMs.
@@ -94,7 +95,7 @@ func (j *job) run(ctx context.Context, q *Request, say func(string, ...any)) err
 	if len(q.VMs) > 1 {
 		words = append(words, "--only", j.vm.Label)
 	}
-	text := "#!/bin/sh\nexec " + quote(words) + "\n"
+	text := "#!/bin/sh\nexec " + text.Shell(words...) + "\n"
 	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
 		return err
 	}
@@ -146,22 +147,12 @@ func (j *job) with(q *Request) string {
 	return " with " + j.vm.Label
 }
 
-// quote writes words for a shell.
-func quote(words []string) string {
-	var out []string
-	for _, w := range words {
-		out = append(out, "'"+strings.ReplaceAll(w, "'", `'\''`)+"'")
-	}
-	return strings.Join(out, " ")
-}
-
 // lastLine returns ": LINE", the last of what sbatch or the job itself said.
 func lastLine(said, file string) string {
 	if text, err := os.ReadFile(file); err == nil && len(text) < 1<<20 {
 		said += string(text)
 	}
-	lines := strings.Split(strings.TrimSpace(said), "\n")
-	if last := lines[len(lines)-1]; last != "" {
+	if last := text.LastLine(said); last != "" {
 		return ": " + last
 	}
 	return ""

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/bench/suite"
+	"nearmetal/internal/text"
 )
 
 // Value is one measured value.
@@ -50,7 +51,7 @@ func (e *Error) Lines() []string {
 
 // Values returns the values of all outputs in a program's text. It is an error if an output
 // has none, but for one that may lack.
-func Values(text []byte, outputs []suite.Output, c Context) ([]Value, error) {
+func Values(printed []byte, outputs []suite.Output, c Context) ([]Value, error) {
 	var all []Value
 	for i, o := range outputs {
 		var list []Value
@@ -59,25 +60,25 @@ func Values(text []byte, outputs []suite.Output, c Context) ([]Value, error) {
 		case o.Wall:
 			list = []Value{{Value: c.Seconds}}
 		case o.JSON != "":
-			list, err = fromJSON(text, o)
+			list, err = fromJSON(printed, o)
 		default:
-			list, err = fromText(text, o)
+			list, err = fromText(printed, o)
 		}
 		if err == nil && len(list) == 0 && !o.MayLack {
 			err = fmt.Errorf("has no %s", o.Metric)
 		}
 		if err != nil {
-			return nil, &Error{What: "the output " + err.Error(), Near: Ends(text)}
+			return nil, &Error{What: "the output " + err.Error(), Near: Ends(printed)}
 		}
 		for _, v := range list {
 			if v.Value, err = scaled(v.Value, o, c); err != nil {
-				return nil, &Error{What: err.Error(), Near: Ends(text)}
+				return nil, &Error{What: err.Error(), Near: Ends(printed)}
 			}
 			v.Output = i
 			all = append(all, v)
 		}
 		if len(all) > maxValues {
-			return nil, &Error{What: fmt.Sprintf("the output has more than %d values", maxValues), Near: Ends(text)}
+			return nil, &Error{What: fmt.Sprintf("the output has more than %d values", maxValues), Near: Ends(printed)}
 		}
 	}
 	return all, nil
@@ -99,26 +100,26 @@ func scaled(v float64, o suite.Output, c Context) (float64, error) {
 	return v, nil
 }
 
-func fromText(text []byte, o suite.Output) ([]Value, error) {
+func fromText(printed []byte, o suite.Output) ([]Value, error) {
 	re, err := suite.Regexp(o.Match)
 	if err != nil {
 		return nil, fmt.Errorf("cannot be read: %v", err)
 	}
 	var out []Value
-	for _, m := range re.FindAllSubmatch(text, maxValues+1) {
+	for _, m := range re.FindAllSubmatch(printed, maxValues+1) {
 		v := Value{}
 		for i, name := range re.SubexpNames() {
 			switch part := string(m[i]); {
 			case name == "":
 			case name == "value":
 				if v.Value, err = number(part); err != nil {
-					return nil, fmt.Errorf("has %s as its %s", quote(part), o.Metric)
+					return nil, fmt.Errorf("has %s as its %s", text.Quote(part), o.Metric)
 				}
 			default:
 				if v.Point == nil {
 					v.Point = map[string]string{}
 				}
-				v.Point[name] = clip(part)
+				v.Point[name] = text.Clip(part, maxText)
 			}
 		}
 		out = append(out, v)
@@ -141,12 +142,12 @@ func number(s string) (float64, error) {
 }
 
 // fromJSON reads objects at a path such as "a.b[]" from the first JSON document in the text.
-func fromJSON(text []byte, o suite.Output) ([]Value, error) {
-	start := bytes.IndexByte(text, '{')
+func fromJSON(printed []byte, o suite.Output) ([]Value, error) {
+	start := bytes.IndexByte(printed, '{')
 	if start < 0 {
 		return nil, fmt.Errorf("has no JSON document")
 	}
-	d := json.NewDecoder(bytes.NewReader(text[start:]))
+	d := json.NewDecoder(bytes.NewReader(printed[start:]))
 	d.UseNumber()
 	var doc any
 	if err := d.Decode(&doc); err != nil {
@@ -164,13 +165,13 @@ func fromJSON(text []byte, o suite.Output) ([]Value, error) {
 		}
 		v := Value{}
 		if v.Value, err = number(word(object[o.Value])); err != nil {
-			return nil, fmt.Errorf("has %s as %s at %s", quote(word(object[o.Value])), o.Value, o.JSON)
+			return nil, fmt.Errorf("has %s as %s at %s", text.Quote(word(object[o.Value])), o.Value, o.JSON)
 		}
 		for name, key := range o.Point {
 			if v.Point == nil {
 				v.Point = map[string]string{}
 			}
-			v.Point[name] = clip(word(object[key]))
+			v.Point[name] = text.Clip(word(object[key]), maxText)
 		}
 		out = append(out, v)
 	}
@@ -222,28 +223,28 @@ func word(v any) string {
 }
 
 // Check compares a program's text with the checks of its result.
-func Check(text []byte, checks []suite.Check) error {
+func Check(printed []byte, checks []suite.Check) error {
 	for _, c := range checks {
-		if err := checkOne(text, c); err != nil {
+		if err := checkOne(printed, c); err != nil {
 			if c.Says != "" {
 				err = fmt.Errorf("%s (%v)", c.Says, err)
 			}
-			return &Error{What: "the result is wrong: " + err.Error(), Near: Ends(text)}
+			return &Error{What: "the result is wrong: " + err.Error(), Near: Ends(printed)}
 		}
 	}
 	return nil
 }
 
-func checkOne(text []byte, c suite.Check) error {
+func checkOne(printed []byte, c suite.Check) error {
 	pattern := c.Match + c.Absent
 	re, err := suite.Regexp(pattern)
 	if err != nil {
 		return err
 	}
-	found := re.FindAllSubmatch(text, maxValues)
+	found := re.FindAllSubmatch(printed, maxValues)
 	if c.Absent != "" {
 		if len(found) > 0 {
-			return fmt.Errorf("the output has %s", quote(string(found[0][0])))
+			return fmt.Errorf("the output has %s", text.Quote(string(found[0][0])))
 		}
 		return nil
 	}
@@ -258,22 +259,22 @@ func checkOne(text []byte, c suite.Check) error {
 		v, err := number(part)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s is no number", quote(part))
+			return fmt.Errorf("%s is no number", text.Quote(part))
 		case c.Min != nil && v < *c.Min:
-			return fmt.Errorf("%s is below %g", clip(part), *c.Min)
+			return fmt.Errorf("%s is below %g", text.Clip(part, maxText), *c.Min)
 		case c.Max != nil && v > *c.Max:
-			return fmt.Errorf("%s is above %g", clip(part), *c.Max)
+			return fmt.Errorf("%s is above %g", text.Clip(part, maxText), *c.Max)
 		}
 	}
 	return nil
 }
 
 // Ends returns the last lines of a text, for a person: ten at most, printable, not long.
-func Ends(text []byte) []string {
-	if len(text) > 8192 {
-		text = text[len(text)-8192:]
+func Ends(printed []byte) []string {
+	if len(printed) > 8192 {
+		printed = printed[len(printed)-8192:]
 	}
-	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(string(printed), "\n"), "\n")
 	if len(lines) > 10 {
 		lines = lines[len(lines)-10:]
 	}
@@ -281,18 +282,7 @@ func Ends(text []byte) []string {
 		return []string{"(nothing was printed)"}
 	}
 	for i, l := range lines {
-		if r := []rune(l); len(r) > 160 {
-			lines[i] = string(r[:160]) + "…"
-		}
+		lines[i] = text.Clip(l, 160)
 	}
 	return lines
-}
-
-func quote(s string) string { return strconv.Quote(clip(s)) }
-
-func clip(s string) string {
-	if len(s) > maxText {
-		return strings.ToValidUTF8(s[:maxText], "") + "…"
-	}
-	return strings.ToValidUTF8(s, "?")
 }

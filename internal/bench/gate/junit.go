@@ -80,7 +80,8 @@ func (r *Row) Text() string {
 	return fmt.Sprintf("%s was %.4g and is %.4g %s: %+.1f %% (%+.1f to %+.1f)", r.Metric, r.Before, r.After, r.Unit, 100*r.Change, 100*r.Low, 100*r.High)
 }
 
-// printable leaves out what XML cannot hold: a label may come from a stranger's file.
+// printable leaves out what XML cannot hold: a label may come from a stranger's file. It is not text.Clean, because XML refuses
+// other characters than a terminal.
 func printable(s string) string {
 	out := []rune(s)
 	for i, c := range out {

@@ -10,6 +10,7 @@ import (
 
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/lazyregexp"
+	"nearmetal/internal/text"
 )
 
 var (
@@ -417,9 +418,5 @@ func slug(s string) string {
 	}), "-"), "-")
 }
 
-func clip(s string) string {
-	if len(s) > 120 {
-		return strings.ToValidUTF8(s[:120], "") + "…"
-	}
-	return strings.ToValidUTF8(s, "?")
-}
+// clip returns text from a result for a message, at most 120 bytes of it.
+func clip(s string) string { return text.Clip(s, 120) }

@@ -108,6 +108,8 @@ func quoted(list []string) []string {
 	return out
 }
 
+// quote writes one word for a shell. It is not text.Shell, because every word that came from a suite's file stands in quotes where
+// commands are shown before they run.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // standIn is 1 for folders of libraries that stand in for better ones of the same name: the reference BLAS and LAPACK,

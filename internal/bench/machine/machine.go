@@ -16,6 +16,7 @@ import (
 
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/host"
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 )
 
@@ -140,7 +141,7 @@ func Version(words []string) string {
 	out, _ := cmd.CombinedOutput()
 	for _, line := range strings.Split(string(out), "\n") {
 		if line = strings.TrimSpace(line); line != "" {
-			return strings.ToValidUTF8(line[:min(len(line), 200)], "")
+			return text.Cut(line, 200)
 		}
 	}
 	return ""

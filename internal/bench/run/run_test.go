@@ -18,8 +18,8 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// text is a suite whose program is a shell: what it prints follows from its parameters.
-const text = `version: 1
+// suiteText is a suite whose program is a shell: what it prints follows from its parameters.
+const suiteText = `version: 1
 suite: t
 experiments:
   - name: one
@@ -38,7 +38,7 @@ func request(t *testing.T, script string, labels ...string) Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := suite.Parse("t.yaml", []byte(strings.Replace(text, "SCRIPT", string(quoted), 1)))
+	s, err := suite.Parse("t.yaml", []byte(strings.Replace(suiteText, "SCRIPT", string(quoted), 1)))
 	if err != nil {
 		t.Fatal(err)
 	}

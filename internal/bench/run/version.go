@@ -82,7 +82,8 @@ func findVersion(p *suite.Program, text []byte) string {
 	return ""
 }
 
-// plainText returns a program's words on one line, without control characters, and not long.
+// plainText returns a program's words on one line, without control characters, and not long. It is not text.OneLine, because
+// versions are compared: a control character leaves a space, not a '?' that could be the program's.
 func plainText(b []byte) string {
 	s := strings.Join(strings.Fields(strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) { // C1 ones too: some terminals obey them

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nearmetal/internal/spec"
+	"nearmetal/internal/text"
 )
 
 // DefaultTimeout of a repetition.
@@ -27,7 +28,7 @@ func (r *reader) check(s *Suite) {
 		r.failKey("version", "is %d: this nearmetal reads version %d", s.Version, Version)
 	}
 	if !names.MatchString(s.Name) {
-		r.failKey("suite", "%s is no name: use small letters, digits and hyphens, at most 40", quote(s.Name))
+		r.failKey("suite", "%s is no name: use small letters, digits and hyphens, at most 40", text.Quote(s.Name))
 	}
 	if s.Title == "" {
 		s.Title = s.Name
@@ -42,10 +43,10 @@ func (r *reader) check(s *Suite) {
 	for i := range s.Experiments {
 		e, key := &s.Experiments[i], fmt.Sprintf("experiments[%d]", i)
 		if !names.MatchString(e.Name) {
-			r.failKey(key+".name", "%s is no name: use small letters, digits and hyphens, at most 40", quote(e.Name))
+			r.failKey(key+".name", "%s is no name: use small letters, digits and hyphens, at most 40", text.Quote(e.Name))
 		}
 		if seen[e.Name] {
-			r.failKey(key+".name", "%s is the name of another experiment of this suite", quote(e.Name))
+			r.failKey(key+".name", "%s is the name of another experiment of this suite", text.Quote(e.Name))
 		}
 		seen[e.Name] = true
 		r.experiment(e, key)
@@ -59,7 +60,7 @@ func (r *reader) like(earlier []Experiment, e *Experiment, key string) {
 	}
 	at := slices.IndexFunc(earlier, func(o Experiment) bool { return o.Name == e.Like })
 	if at < 0 {
-		r.failKey(key+".like", "%s is no earlier experiment of this suite", quote(e.Like))
+		r.failKey(key+".like", "%s is no earlier experiment of this suite", text.Quote(e.Like))
 		return
 	}
 	to, from := reflect.ValueOf(e).Elem(), reflect.ValueOf(earlier[at])
@@ -86,7 +87,7 @@ func (r *reader) experiment(e *Experiment, key string) {
 		e.Launch = "plain"
 	}
 	if !slices.Contains([]string{"mpi", "plain", LaunchPair}, e.Launch) {
-		r.failKey(key+".launch", "%s is none of mpi, plain and pair", quote(e.Launch))
+		r.failKey(key+".launch", "%s is none of mpi, plain and pair", text.Quote(e.Launch))
 	}
 	if e.Launch == LaunchPair {
 		e.Hosts = max(e.Hosts, 2)
@@ -95,7 +96,7 @@ func (r *reader) experiment(e *Experiment, key string) {
 		r.failKey(key, "the key ranks is missing: how many ranks the MPI program has")
 	}
 	if !slices.Contains(rankRules, e.RanksRule) {
-		r.failKey(key+".ranks-rule", "%s is none of square, power of 2 and any", quote(e.RanksRule))
+		r.failKey(key+".ranks-rule", "%s is none of square, power of 2 and any", text.Quote(e.RanksRule))
 	}
 	for name, values := range e.Memory {
 		for value, size := range values {
@@ -117,7 +118,7 @@ func (r *reader) experiment(e *Experiment, key string) {
 	for _, p := range append(slices.Clone(e.Parameters), e.Sweep...) {
 		at := key + ".parameters." + p.Name
 		if !parameterNames.MatchString(p.Name) {
-			r.failKey(at, "%s is no name of a parameter: use small letters, digits and hyphens", quote(p.Name))
+			r.failKey(at, "%s is no name of a parameter: use small letters, digits and hyphens", text.Quote(p.Name))
 		}
 		if slices.Contains(known, p.Name) && !(p.Name == "ranks" || p.Name == "threads" || p.Name == "nodes") {
 			r.failKey(at, "there are two parameters of this name, or it is one of nearmetal's own: %s", strings.Join(Builtin, ", "))
@@ -167,7 +168,7 @@ func (r *reader) texts(e *Experiment, key string, known []string) {
 	}
 	r.template(key+".command", strings.Join(e.Command, " "), known)
 	if e.Read != "" && !plainFile(e.Read) {
-		r.failKey(key+".read", "%s is no file name: write one without a slash", quote(e.Read))
+		r.failKey(key+".read", "%s is no file name: write one without a slash", text.Quote(e.Read))
 	}
 }
 
@@ -185,7 +186,7 @@ func (r *reader) programs(e *Experiment, key string, known []string) {
 		case (p.Kernel == "") == (len(p.Find) == 0):
 			r.failKey(at, "has to have one of find and kernel")
 		case p.Kernel != "" && !names.MatchString(p.Kernel):
-			r.failKey(at+".kernel", "%s is no name", quote(p.Kernel))
+			r.failKey(at+".kernel", "%s is no name", text.Quote(p.Kernel))
 		}
 		if slices.Contains(p.Find, "") {
 			r.failKey(at+".find", "a name is empty")
@@ -203,7 +204,7 @@ func (r *reader) programs(e *Experiment, key string, known []string) {
 			r.failKey(at, "has no output, nor has the experiment: what is measured")
 		}
 		if p.Read != "" && !plainFile(p.Read) {
-			r.failKey(at+".read", "%s is no file name: write one without a slash", quote(p.Read))
+			r.failKey(at+".read", "%s is no file name: write one without a slash", text.Quote(p.Read))
 		}
 	}
 }
@@ -236,13 +237,13 @@ func (r *reader) outputs(list []Output, key string) {
 			r.failKey(at, "the key unit is missing")
 		}
 		if o.Better != "up" && o.Better != "down" {
-			r.failKey(at+".better", "%s is neither up nor down", quote(o.Better))
+			r.failKey(at+".better", "%s is neither up nor down", text.Quote(o.Better))
 		}
 		if o.Kind == "" {
 			o.Kind = "bar"
 		}
 		if !slices.Contains([]string{"size", "scaling", "sweep", "bar"}, o.Kind) {
-			r.failKey(at+".kind", "%s is none of size, scaling, sweep, bar", quote(o.Kind))
+			r.failKey(at+".kind", "%s is none of size, scaling, sweep, bar", text.Quote(o.Kind))
 		}
 		if o.Kind == "size" && o.X == "" {
 			o.X = "size"
@@ -306,24 +307,17 @@ func Regexp(text string) (*regexp.Regexp, error) {
 }
 
 // template checks the names in braces of a text.
-func (r *reader) template(key, text string, known []string) {
-	if err := eachName(text, func(name string) error {
+func (r *reader) template(key, template string, known []string) {
+	if err := eachName(template, func(name string) error {
 		base, _, _ := strings.Cut(name, ".")
 		if slices.Contains(known, base) {
 			return nil
 		}
 		if near := spec.Nearest(base, known); near != "" {
-			return fmt.Errorf("there is no parameter {%s}: did you mean {%s}?", clip(name), near)
+			return fmt.Errorf("there is no parameter {%s}: did you mean {%s}?", text.Clip(name, 40), near)
 		}
-		return fmt.Errorf("there is no parameter {%s}: write {{ for a brace", clip(name))
+		return fmt.Errorf("there is no parameter {%s}: write {{ for a brace", text.Clip(name, 40))
 	}); err != nil {
 		r.failKey(key, "%v", err)
 	}
-}
-
-func clip(s string) string {
-	if len(s) > 40 {
-		return s[:40] + "…"
-	}
-	return s
 }

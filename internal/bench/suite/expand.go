@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/text"
 )
 
 // Expand puts values in the place of the names in braces: {size}, or {grid.0} for the part
@@ -45,12 +47,12 @@ func lookup(name string, values map[string]string) (string, error) {
 	base, part, ok := strings.Cut(name, ".")
 	v, known := values[base]
 	if !ok || !known {
-		return "", fmt.Errorf("there is no parameter {%s}", clip(name))
+		return "", fmt.Errorf("there is no parameter {%s}", text.Clip(name, 40))
 	}
 	parts := strings.Split(v, "x")
 	i, err := strconv.Atoi(part)
 	if err != nil || i < 0 || i >= len(parts) {
-		return "", fmt.Errorf("{%s}: %s has no such part", clip(name), quote(v))
+		return "", fmt.Errorf("{%s}: %s has no such part", text.Clip(name, 40), text.Quote(v))
 	}
 	return parts[i], nil
 }
@@ -105,7 +107,7 @@ func Spread(list []string, cores int, same bool) ([]string, error) {
 			high, err = Count(b, cores)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s is no range such as 1..all or 4..64: %v", quote(v), err)
+			return nil, fmt.Errorf("%s is no range such as 1..all or 4..64: %v", text.Quote(v), err)
 		}
 		for n := low; n < high; n *= 2 {
 			out = append(out, strconv.Itoa(n))
@@ -132,7 +134,7 @@ func Count(value string, cores int) (int, error) {
 		}
 		d, err := strconv.Atoi(strings.TrimPrefix(rest, "/"))
 		if err != nil || d < 1 || !strings.HasPrefix(rest, "/") {
-			return 0, fmt.Errorf("%s is no number, nor all or all/2", quote(value))
+			return 0, fmt.Errorf("%s is no number, nor all or all/2", text.Quote(value))
 		}
 		return max(1, cores/d), nil
 	}
@@ -140,7 +142,7 @@ func Count(value string, cores int) (int, error) {
 	for _, part := range strings.Split(value, "x") {
 		n, err := strconv.Atoi(part)
 		if err != nil || n < 1 || n > 10_000_000 || product > 10_000_000 {
-			return 0, fmt.Errorf("%s is no number of at least 1", quote(value))
+			return 0, fmt.Errorf("%s is no number of at least 1", text.Quote(value))
 		}
 		product *= n
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/spec"
+	"nearmetal/internal/text"
 )
 
 //go:embed suites/*.yaml
@@ -157,7 +158,7 @@ func merge(list []*Suite, s *Suite) []*Suite {
 
 func unknown(what, name string, known []string) error {
 	if near := spec.Nearest(name, known); near != "" {
-		return fmt.Errorf("there is no %s %s: did you mean %s?", what, quote(name), near)
+		return fmt.Errorf("there is no %s %s: did you mean %s?", what, text.Quote(name), near)
 	}
-	return fmt.Errorf("there is no %s %s: there are %s", what, quote(name), strings.Join(known, ", "))
+	return fmt.Errorf("there is no %s %s: there are %s", what, text.Quote(name), strings.Join(known, ", "))
 }

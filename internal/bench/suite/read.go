@@ -15,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"nearmetal/internal/spec"
+	"nearmetal/internal/text"
 )
 
 // Bounds of a suite file, so that one from a stranger costs little.
@@ -174,33 +175,33 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, key string) {
 }
 
 func (r *reader) scalar(n *yaml.Node, v reflect.Value, key string) {
-	switch text := n.Value; {
-	case strings.ContainsRune(text, 0):
+	switch s := n.Value; {
+	case strings.ContainsRune(s, 0):
 		r.fail(n, key, "has a NUL character")
 	case v.Type() == durationType:
-		d, err := time.ParseDuration(text)
+		d, err := time.ParseDuration(s)
 		if err != nil || d <= 0 {
-			r.fail(n, key, "%s is not a time: write a number with s, m or h, such as 90s", quote(text))
+			r.fail(n, key, "%s is not a time: write a number with s, m or h, such as 90s", text.Quote(s))
 		}
 		v.SetInt(int64(d))
 	case v.Kind() == reflect.String:
-		v.SetString(text)
+		v.SetString(s)
 	case v.Kind() == reflect.Bool:
-		b, err := strconv.ParseBool(text)
+		b, err := strconv.ParseBool(s)
 		if err != nil {
-			r.fail(n, key, "%s is neither true nor false", quote(text))
+			r.fail(n, key, "%s is neither true nor false", text.Quote(s))
 		}
 		v.SetBool(b)
 	case v.Kind() == reflect.Int:
-		i, err := strconv.Atoi(text)
+		i, err := strconv.Atoi(s)
 		if err != nil || i < 0 || i > 1_000_000 {
-			r.fail(n, key, "%s is not a whole number from 0 to 1000000", quote(text))
+			r.fail(n, key, "%s is not a whole number from 0 to 1000000", text.Quote(s))
 		}
 		v.SetInt(int64(i))
 	case v.Kind() == reflect.Float64:
-		f, err := strconv.ParseFloat(text, 64)
+		f, err := strconv.ParseFloat(s, 64)
 		if err != nil || f-f != 0 {
-			r.fail(n, key, "%s is not a number", quote(text))
+			r.fail(n, key, "%s is not a number", text.Quote(s))
 		}
 		v.SetFloat(f)
 	}
@@ -226,7 +227,7 @@ func (r *reader) object(n *yaml.Node, v reflect.Value, key string) {
 			if near := spec.Nearest(k.Value, names); near != "" {
 				message = "did you mean " + near + "?"
 			}
-			r.fail(k, key, "unknown key %s: %s", quote(k.Value), message)
+			r.fail(k, key, "unknown key %s: %s", text.Quote(k.Value), message)
 			return
 		}
 		r.value(value, v.Field(i), join(key, k.Value))
@@ -246,7 +247,7 @@ func (r *reader) keys(n *yaml.Node, key string, f func(k, value *yaml.Node)) {
 		case k.Kind != yaml.ScalarNode || k.ShortTag() == "!!merge" || k.Anchor != "":
 			r.fail(k, key, "a key must be a plain word")
 		case again:
-			r.fail(k, key, "the key %s stands in line %d already", quote(k.Value), line)
+			r.fail(k, key, "the key %s stands in line %d already", text.Quote(k.Value), line)
 		default:
 			seen[k.Value] = k.Line
 			f(k, n.Content[i+1])
@@ -312,12 +313,4 @@ func join(key, name string) string {
 		return name
 	}
 	return key + "." + name
-}
-
-// quote shows a user's text in a message: one line, not long.
-func quote(s string) string {
-	if len(s) > 60 {
-		s = s[:60] + "…"
-	}
-	return strconv.Quote(s)
 }

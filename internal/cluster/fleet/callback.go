@@ -14,6 +14,7 @@ import (
 	"nearmetal/internal/guest"
 	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/network"
+	"nearmetal/internal/text"
 )
 
 // An MPI launcher may run where a cluster's front is, and the VMs be on hosts that ssh reaches. Its daemons call back
@@ -104,7 +105,7 @@ func (f *Fleet) allowCalls(vm string, h channel.Fields) (channel.Fields, error) 
 // accept takes the streams that a part opens: its VMs' calls.
 func (k *calls) accept(kind string, h channel.Fields) (channel.Route, error) {
 	if kind != kindCall {
-		return channel.Route{}, fmt.Errorf("a host may not open streams of kind %s", channel.Clean(kind))
+		return channel.Route{}, fmt.Errorf("a host may not open streams of kind %s", text.CleanLines(kind))
 	}
 	n, err := strconv.ParseUint(h.Get(keyPort), 10, 16)
 	if err != nil {

@@ -32,6 +32,7 @@ import (
 	"nearmetal/internal/plan"
 	"nearmetal/internal/remote"
 	"nearmetal/internal/spec"
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 	"nearmetal/internal/words"
 )
@@ -191,7 +192,7 @@ func (f *Fleet) Up(ctx context.Context, o start.Request, ev start.Events) error 
 	asked.Placement.Hosts = nil
 	for _, h := range f.hosts {
 		for _, line := range h.facts.Swept {
-			notice("host " + h.name + ": " + channel.Clean(line))
+			notice("host " + h.name + ": " + text.CleanLines(line))
 		}
 	}
 	if !o.Quiet {
@@ -286,12 +287,12 @@ func (h *farHost) ask(ctx context.Context, files *remote.Files, s *spec.Cluster)
 	case err != nil:
 		return h.fault(err)
 	case h.facts.Error != "":
-		return h.fault(errors.New(channel.Clean(h.facts.Error)))
+		return h.fault(errors.New(text.CleanLines(h.facts.Error)))
 	case h.facts.Protocol != hostProtocol:
 		return h.fault(errors.New("another version of nearmetal answers there"))
 	}
 	for a, why := range h.facts.Taken {
-		h.facts.Taken[a] = channel.Clean(why)
+		h.facts.Taken[a] = text.CleanLines(why)
 	}
 	return nil
 }
@@ -336,7 +337,7 @@ func (f *Fleet) check() error {
 		}
 	}
 	f.user = first.facts.User
-	f.user.Name, f.user.Home = channel.Clean(f.user.Name), channel.Clean(f.user.Home)
+	f.user.Name, f.user.Home = text.CleanLines(f.user.Name), text.CleanLines(f.user.Home)
 	return nil
 }
 
@@ -422,14 +423,14 @@ func (f *Fleet) boot(ctx context.Context, o start.Request, p *plan.Plan, ev star
 			switch {
 			case m.Error != "":
 				for k := range m.Console {
-					m.Console[k] = channel.Clean(m.Console[k])
+					m.Console[k] = text.CleanLines(m.Console[k])
 				}
-				return &state.VMError{Err: fmt.Errorf("host %s: %s", h.name, channel.Clean(m.Error)), Console: m.Console}
+				return &state.VMError{Err: fmt.Errorf("host %s: %s", h.name, text.CleanLines(m.Error)), Console: m.Console}
 			case m.Host != nil:
 				readies[i] = m.Host
 				return nil
 			case m.Notice != "":
-				ev.Note("host " + h.name + ": " + channel.Clean(m.Notice))
+				ev.Note("host " + h.name + ": " + text.CleanLines(m.Notice))
 			case m.Stage == start.StageBoot:
 				mu.Lock()
 				done[i] = min(max(m.Done, 0), len(h.vms))
@@ -533,7 +534,7 @@ func (f *Fleet) records(p *plan.Plan, readies []*hostReady) ([]state.VMRecord, g
 		}
 		switch has := readies[i].Fabric != ""; {
 		case i == 0 && has:
-			have.fabric, have.ucx = channel.Clean(readies[i].Fabric), channel.Clean(readies[i].UCX)
+			have.fabric, have.ucx = text.CleanLines(readies[i].Fabric), text.CleanLines(readies[i].UCX)
 		case has != (have.fabric != ""):
 			return nil, given{}, fmt.Errorf("only one of the hosts %s and %s has the libfabric provider for its VMs: write --fabric none, or the same MPI root everywhere", f.hosts[0].name, h.name)
 		}
@@ -555,7 +556,7 @@ func (f *Fleet) unreached(readies []*hostReady) string {
 		switch {
 		case r.Unreached == "":
 		case line == "":
-			line = fmt.Sprintf("host %s: %s", f.hosts[i].name, channel.Clean(r.Unreached))
+			line = fmt.Sprintf("host %s: %s", f.hosts[i].name, text.CleanLines(r.Unreached))
 		default:
 			more++
 		}
@@ -572,7 +573,7 @@ func faultsOf(readies []*hostReady) []string {
 	for _, r := range readies {
 		for _, f := range r.DeviceFaults {
 			if len(list) < 64 {
-				list = append(list, channel.Clean(f))
+				list = append(list, text.CleanLines(f))
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/linejson"
 	"nearmetal/internal/load"
+	"nearmetal/internal/text"
 	"nearmetal/internal/verify"
 )
 
@@ -45,15 +46,15 @@ func (f *Fleet) followPart(h *farHost) {
 		}
 		if ev.Down {
 			if ev.Why != "" {
-				end = h.fault(errors.New(channel.Clean(ev.Why)))
+				end = h.fault(errors.New(text.CleanLines(ev.Why)))
 			}
 			break
 		}
 		if slices.Contains(h.vms, ev.Lost) {
-			lost := &state.VMError{Err: h.fault(errors.New(channel.Clean(ev.Why)))}
+			lost := &state.VMError{Err: h.fault(errors.New(text.CleanLines(ev.Why)))}
 			for _, l := range ev.Lines {
 				if len(lost.Console) < 50 {
-					lost.Console = append(lost.Console, channel.Clean(l))
+					lost.Console = append(lost.Console, text.CleanLines(l))
 				}
 			}
 			// First, before the record is written: the VM's streams end at the same time.

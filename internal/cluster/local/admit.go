@@ -8,6 +8,7 @@ import (
 
 	"nearmetal/internal/guest"
 	"nearmetal/internal/guest/channel"
+	"nearmetal/internal/text"
 )
 
 // KeyFrontPort is the header field of a command by which the front of a cluster over several hosts asks a part to
@@ -96,11 +97,11 @@ func ParsePorts(list []string) ([]Port, error) {
 		return nil, fmt.Errorf("%d ports of this host are more than a command can ask for", len(list))
 	}
 	var ports []Port
-	for _, text := range list {
-		number, optional := strings.CutSuffix(text, " optional")
+	for _, port := range list {
+		number, optional := strings.CutSuffix(port, " optional")
 		n, err := strconv.ParseUint(number, 10, 16)
 		if err != nil || n == 0 {
-			return nil, fmt.Errorf("%q is no port of this host", channel.Clean(text))
+			return nil, fmt.Errorf("%q is no port of this host", text.CleanLines(port))
 		}
 		ports = append(ports, Port{uint16(n), optional})
 	}

@@ -9,9 +9,9 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/cluster/state"
 	"nearmetal/internal/guest"
-	"nearmetal/internal/guest/channel"
 	"nearmetal/internal/host"
 	"nearmetal/internal/load"
+	"nearmetal/internal/text"
 	"nearmetal/internal/verify"
 )
 
@@ -73,7 +73,7 @@ func runIn(a *guest.Agent) verify.Run {
 		}
 		st, err := p.Wait()
 		if err == nil && st.ExitCode() != 0 {
-			err = fmt.Errorf("%s: %s", args[0], channel.Clean(st.String()))
+			err = fmt.Errorf("%s: %s", args[0], text.CleanLines(st.String()))
 		}
 		return err
 	}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"unicode"
 )
 
 // ErrClosed is what the streams of a Mux that was closed on this side give.
@@ -49,14 +47,3 @@ func protocolError(format string, a ...any) error {
 type ResetError struct{ Text string }
 
 func (e *ResetError) Error() string { return e.Text }
-
-// Clean makes text from the other side fit for a terminal: control characters
-// but line ends and tabs become '?'.
-func Clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, strings.ToValidUTF8(s, "?"))
-}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"nearmetal/internal/text"
 )
 
 // Options of a Mux.
@@ -477,7 +479,7 @@ func (m *Mux) take(h FrameHeader, p []byte, in *incoming) error {
 func (m *Mux) takeControl(h FrameHeader, p []byte) error {
 	switch h.Type {
 	case Reset:
-		return &ResetError{Clean(string(p))}
+		return &ResetError{text.CleanLines(string(p))}
 	case Hello:
 		if m.hello != nil {
 			return protocolError("a second HELLO")
@@ -487,7 +489,7 @@ func (m *Mux) takeControl(h FrameHeader, p []byte) error {
 			return err
 		}
 		if v := f.Get("protocol"); v != fmt.Sprint(Version) {
-			return protocolError("version %q of the protocol; this side speaks version %d", Clean(v), Version)
+			return protocolError("version %q of the protocol; this side speaks version %d", text.CleanLines(v), Version)
 		}
 		m.hello = f
 		close(m.helloDone)

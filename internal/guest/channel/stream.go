@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"nearmetal/internal/text"
 )
 
 // Stream is one end of a stream. Reading and writing wait for each other's
@@ -269,7 +271,7 @@ func (s *Stream) frame(h FrameHeader, p []byte) error {
 		if s.err == nil {
 			s.err = io.EOF
 			if h.Type == Reset {
-				s.err = &ResetError{Clean(string(p))}
+				s.err = &ResetError{text.CleanLines(string(p))}
 			}
 		}
 		close(s.gone)

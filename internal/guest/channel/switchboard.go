@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"nearmetal/internal/text"
 )
 
 // KeyVM is the header field that names the VM a stream is for.
@@ -94,7 +96,7 @@ func (b *Switchboard) accept(from string) func(string, Fields) (Route, error) {
 			return Route{}, errors.New(why)
 		}
 		if m == nil {
-			return Route{}, fmt.Errorf("no VM %q in this cluster", Clean(to))
+			return Route{}, fmt.Errorf("no VM %q in this cluster", text.CleanLines(to))
 		}
 		if err := m.Err(); err != nil {
 			return Route{}, err

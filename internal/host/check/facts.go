@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 )
 
@@ -77,18 +78,9 @@ func (f *facts) number(name string) (int64, bool) {
 // lineMax bounds what of a line is shown or compared, in bytes.
 const lineMax = 4096
 
-// printable makes a line harmless: a captured tree, or a device, may hold anything.
-func printable(s string) string {
-	if len(s) > lineMax {
-		s = s[:lineMax]
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0xfffd {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-}
+// printable makes a line harmless: a captured tree, or a device, may hold anything. It has no mark where it cuts, because
+// what it returns is also compared.
+func printable(s string) string { return text.Clean(text.Cut(s, lineMax)) }
 
 // numbered returns the names in a directory that are prefix and a number, in the order of the numbers.
 func (f *facts) numbered(dir, prefix string) []string {

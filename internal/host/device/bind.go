@@ -11,6 +11,7 @@ import (
 
 	"nearmetal/internal/host/change"
 	"nearmetal/internal/journal"
+	"nearmetal/internal/text"
 )
 
 // vfioDriver is the driver of functions that are passed through.
@@ -176,7 +177,7 @@ func (h *Host) loadVFIO(ctx context.Context) error {
 // oneLine is what a program said, or how it failed.
 func oneLine(said string, err error) string {
 	if s := strings.TrimSpace(said); s != "" {
-		return printable(strings.ReplaceAll(s, "\n", "; "))
+		return text.ASCII(strings.ReplaceAll(s, "\n", "; "))
 	}
 	return err.Error()
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/text"
 )
 
 // Claims say which cluster uses a function that was handed to a user. A claim is a lock on the
@@ -112,14 +114,14 @@ func (h *Host) claim(at string) (who string, pid int) {
 		return "", 0
 	}
 	who = "another cluster"
-	var text claimText
+	var claim claimText
 	b, _ := io.ReadAll(io.LimitReader(f, 400))
-	if json.Unmarshal(b, &text) == nil && text.Cluster != "" && len(text.Cluster) <= 63 {
-		who = "cluster " + printable(text.Cluster)
+	if json.Unmarshal(b, &claim) == nil && claim.Cluster != "" && len(claim.Cluster) <= 63 {
+		who = "cluster " + text.ASCII(claim.Cluster)
 	}
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) == nil {
 		who += " of " + userName(int(st.Uid))
 	}
-	return who, text.PID
+	return who, claim.PID
 }

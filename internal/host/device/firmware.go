@@ -18,6 +18,7 @@ import (
 	"nearmetal/internal/host/change"
 	"nearmetal/internal/journal"
 	"nearmetal/internal/lazyregexp"
+	"nearmetal/internal/text"
 )
 
 // kindFirmware is a setting in a card's firmware. It outlives the boot.
@@ -167,15 +168,15 @@ var firmwareNames = map[string]bool{
 
 // firmwareSettings reads mstconfig's answer to query: under a heading, lines of a name and a
 // value, such as "LINK_TYPE_P1   IB(1)"; with several columns the last is the next boot's.
-func firmwareSettings(text string) map[string]string {
+func firmwareSettings(said string) map[string]string {
 	found := map[string]string{}
-	for _, line := range strings.Split(text, "\n") {
+	for _, line := range strings.Split(said, "\n") {
 		w := strings.Fields(line)
 		if len(w) > 0 && w[0] == "*" { // a setting that is not the default
 			w = w[1:]
 		}
 		if len(w) >= 2 && len(w) <= 4 && firmwareNames[w[0]] && len(w[len(w)-1]) < 64 {
-			found[w[0]] = printable(w[len(w)-1])
+			found[w[0]] = text.ASCII(w[len(w)-1])
 		}
 	}
 	return found
@@ -257,7 +258,7 @@ func (h *Host) mstconfig(ctx context.Context, args ...string) (string, error) {
 func complaint(said string, err error) string {
 	for _, line := range strings.Split(said, "\n") {
 		if s, ok := strings.CutPrefix(strings.TrimSpace(line), "-E-"); ok && len(s) < 400 {
-			return printable(strings.TrimSpace(s))
+			return text.ASCII(strings.TrimSpace(s))
 		}
 	}
 	return err.Error()

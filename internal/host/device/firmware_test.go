@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"nearmetal/internal/host/change"
+	"nearmetal/internal/text"
 )
 
 // theCard is a program that answers as mstconfig 4.21 for a card with two ports; the values are
@@ -191,9 +192,9 @@ The '*' shows parameters with next value different from default/current value.
 func FuzzFirmwareSettings(f *testing.F) {
 	f.Add("*  NUM_OF_VFS  8\n  LINK_TYPE_P1  IB(1)\n")
 	f.Add("SRIOV_EN True(1) False(0)\n\x00\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		for n, v := range firmwareSettings(text) {
-			if !firmwareNames[n] || len(v) >= 64 || printable(v) != v {
+	f.Fuzz(func(t *testing.T, said string) {
+		for n, v := range firmwareSettings(said) {
+			if !firmwareNames[n] || len(v) >= 64 || text.ASCII(v) != v {
 				t.Fatalf("%q: %q", n, v)
 			}
 			if d, ok := numeric(v); ok && (len(d) > 6 || strings.Trim(d, "0123456789") != "") {

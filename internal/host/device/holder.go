@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/text"
 )
 
 // held reports whether a function that is bound to vfio-pci is open: the kernel enables the
@@ -90,7 +92,7 @@ func (h *Host) scanGroups() map[string]string {
 		pid := strings.Split(fd, "/")[2]
 		if _, err := strconv.Atoi(strings.TrimPrefix(to, "/dev/vfio/")); err == nil {
 			comm, _ := os.ReadFile("/proc/" + pid + "/comm")
-			groups[to] = fmt.Sprintf("%s (process %s)", printable(strings.TrimSpace(string(comm))), pid)
+			groups[to] = fmt.Sprintf("%s (process %s)", text.ASCII(strings.TrimSpace(string(comm))), pid)
 		}
 	}
 	return groups

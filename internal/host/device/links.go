@@ -9,6 +9,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/text"
 )
 
 // Links are what the kernel reports of network interfaces and their VFs.
@@ -198,5 +200,5 @@ func driverFirmware(name string) string {
 	if err != nil {
 		return ""
 	}
-	return printable(unix.ByteSliceToString(info.Fw_version[:]))
+	return text.ASCII(unix.ByteSliceToString(info.Fw_version[:]))
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/text"
 )
 
 const (
@@ -48,7 +50,7 @@ func (h *Host) attr(path string) string {
 	defer f.Close()
 	b, _ := io.ReadAll(io.LimitReader(f, attrMax))
 	s, _, _ := strings.Cut(string(b), "\n")
-	return printable(strings.TrimSpace(s))
+	return text.ASCII(strings.TrimSpace(s))
 }
 
 // number reads an attribute as a number, decimal or 0x.
@@ -63,7 +65,7 @@ func (h *Host) target(path string) string {
 	if err != nil {
 		return ""
 	}
-	return printable(filepath.Base(p))
+	return text.ASCII(filepath.Base(p))
 }
 
 // names returns what is in a directory, sorted.
@@ -79,16 +81,6 @@ func (h *Host) names(path string) ([]string, error) {
 	}
 	sort.Strings(names)
 	return names, err
-}
-
-// printable leaves out what is no plain text: what a card's firmware says is not ours.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return -1
-		}
-		return r
-	}, s)
 }
 
 // poll is how long to wait between two polls of what no event announces.

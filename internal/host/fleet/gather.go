@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"nearmetal/internal/host/check"
+	"nearmetal/internal/text"
 )
 
 // Options say how hosts are asked.
@@ -140,20 +141,15 @@ func answer(ctx context.Context, out []byte, errs string, err error) (*check.Rep
 	if bad == nil {
 		return r, nil
 	}
-	switch text := lastLine(errs); {
+	switch said := text.LastLine(errs); {
 	case ctx.Err() == context.DeadlineExceeded:
 		return nil, errors.New("no answer in time")
-	case text != "":
-		return nil, errors.New(text)
+	case said != "":
+		return nil, errors.New(said)
 	case err != nil:
 		return nil, err
 	}
 	return nil, bad
-}
-
-func lastLine(s string) string {
-	s = strings.TrimSpace(s)
-	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
 // askPdsh asks all hosts with one pdsh, whose lines begin with "HOST: ".
@@ -181,7 +177,7 @@ func askPdsh(ctx context.Context, hosts []Host, which []int, o Options) {
 		name := hosts[i].Name
 		why := string(complaints[name])
 		if why == "" && len(said[name]) == 0 {
-			why = lastLine(errs.String())
+			why = text.LastLine(errs.String())
 		}
 		hosts[i].take(answer(ctx, said[name], why, err))
 		if o.Done != nil {

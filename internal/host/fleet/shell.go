@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"os/exec"
-	"strings"
 	"time"
 
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // Shell runs commands on a host by ssh, whose own configuration says how to log in.
@@ -19,11 +18,7 @@ const shellBound = 10 * time.Minute
 // Command runs a program with its arguments, and returns its standard output. The error is one line: ssh's own words where the host was not
 // reached, else the program's last.
 func (s Shell) Command(ctx context.Context, name string, args ...string) ([]byte, error) {
-	words := []string{quote(name)}
-	for _, a := range args {
-		words = append(words, quote(a))
-	}
-	return s.Run(ctx, strings.Join(words, " "))
+	return s.Run(ctx, text.Shell(append([]string{name}, args...)...))
 }
 
 // Run is Command for a line of the host's shell.
@@ -39,9 +34,9 @@ func (s Shell) Run(ctx context.Context, line string) ([]byte, error) {
 	if err == nil {
 		return out.Bytes(), nil
 	}
-	text := lastLine(errs.String())
-	if text == "" {
-		text = lastLine(out.String())
+	said := text.LastLine(errs.String())
+	if said == "" {
+		said = text.LastLine(out.String())
 	}
 	var exit *exec.ExitError
 	switch {
@@ -49,16 +44,8 @@ func (s Shell) Run(ctx context.Context, line string) ([]byte, error) {
 		return nil, errors.New("no answer in time")
 	case errors.As(err, &exit) && exit.ExitCode() == 127:
 		return nil, errors.New("not installed")
-	case text != "":
-		return nil, errors.New(terminal.Clean(text))
+	case said != "":
+		return nil, errors.New(said)
 	}
 	return nil, err
-}
-
-// quote makes one word of a shell's of text.
-func quote(text string) string {
-	if text != "" && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-") == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"nearmetal/internal/text"
 )
 
 // maxHosts bounds what one expression may stand for.
@@ -19,7 +21,7 @@ func Expand(list string) ([]string, error) {
 			return nil, err
 		}
 		if out = append(out, names...); len(out) > maxHosts {
-			return nil, fmt.Errorf("%q stands for more than %d names", cut(list), maxHosts)
+			return nil, fmt.Errorf("%q stands for more than %d names", text.Clip(list, 60), maxHosts)
 		}
 	}
 	return out, nil
@@ -49,13 +51,13 @@ func expandOne(name string) ([]string, error) {
 	open := strings.IndexByte(name, '[')
 	if open < 0 {
 		if name == "" || strings.ContainsRune(name, ']') {
-			return nil, fmt.Errorf("%q is not a list of hosts", cut(name))
+			return nil, fmt.Errorf("%q is not a list of hosts", text.Clip(name, 60))
 		}
 		return []string{name}, nil
 	}
 	length := strings.IndexByte(name[open:], ']')
 	if length < 0 {
-		return nil, fmt.Errorf("the bracket of %q is not closed", cut(name))
+		return nil, fmt.Errorf("the bracket of %q is not closed", text.Clip(name, 60))
 	}
 	tails := []string{""}
 	if rest := name[open+length+1:]; rest != "" {
@@ -73,10 +75,10 @@ func expandOne(name string) ([]string, error) {
 		a, err1 := strconv.ParseUint(low, 10, 31)
 		b, err2 := strconv.ParseUint(high, 10, 31)
 		if err1 != nil || err2 != nil || a > b || len(low) > 10 {
-			return nil, fmt.Errorf("%q of %q is not a range of numbers", cut(r), cut(name))
+			return nil, fmt.Errorf("%q of %q is not a range of numbers", text.Clip(r, 60), text.Clip(name, 60))
 		}
 		if (b-a+1)*uint64(len(tails)) > maxHosts {
-			return nil, fmt.Errorf("%q stands for more than %d names", cut(name), maxHosts)
+			return nil, fmt.Errorf("%q stands for more than %d names", text.Clip(name, 60), maxHosts)
 		}
 		for n := a; n <= b; n++ {
 			for _, tail := range tails {
@@ -85,16 +87,8 @@ func expandOne(name string) ([]string, error) {
 			}
 		}
 		if len(out) > maxHosts {
-			return nil, fmt.Errorf("%q stands for more than %d names", cut(name), maxHosts)
+			return nil, fmt.Errorf("%q stands for more than %d names", text.Clip(name, 60), maxHosts)
 		}
 	}
 	return out, nil
-}
-
-// cut shortens what is quoted in an error.
-func cut(s string) string {
-	if len(s) > 60 {
-		return s[:57] + "..."
-	}
-	return s
 }

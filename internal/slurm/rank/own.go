@@ -17,7 +17,7 @@ import (
 	"nearmetal/internal/slurm/conf"
 	"nearmetal/internal/slurm/node"
 	"nearmetal/internal/spec"
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // ownCluster returns the name of the step's own cluster on this node. The first of the step's
@@ -69,7 +69,7 @@ func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, secret stri
 	a := node.Allocation{
 		Node: os.Getenv("SLURMD_NODENAME"), Cores: os.Getenv(varCores), Dir: os.Getenv(varDir),
 		Name: name, Until: t.parent,
-		Warn: func(line string) { fmt.Fprintln(w, "nearmetal:", terminal.Clean(line)) },
+		Warn: func(line string) { fmt.Fprintln(w, "nearmetal:", text.Clean(line)) },
 	}
 	if err := fromPlugin(&a); err != nil {
 		return "", err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/spec"
+	"nearmetal/internal/text"
 )
 
 // comments are the documentation of types ("Group") and fields ("Group.Count").
@@ -42,23 +43,21 @@ func (c comments) add(decl *ast.GenDecl, s *ast.TypeSpec) {
 	if doc == nil {
 		doc = decl.Doc
 	}
-	c[s.Name.Name] = oneLine(doc.Text())
+	c[s.Name.Name] = text.OneLine(doc.Text())
 	fields, ok := s.Type.(*ast.StructType)
 	if !ok {
 		return
 	}
 	for _, f := range fields.Fields.List {
-		text := f.Doc.Text()
-		if text == "" {
-			text = f.Comment.Text()
+		comment := f.Doc.Text()
+		if comment == "" {
+			comment = f.Comment.Text()
 		}
 		for _, name := range f.Names {
-			c[s.Name.Name+"."+name.Name] = oneLine(text)
+			c[s.Name.Name+"."+name.Name] = text.OneLine(comment)
 		}
 	}
 }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // of returns a field's comment, which it must have. Go's comments begin with the name
 // of the field, which a table of keys need not say again.

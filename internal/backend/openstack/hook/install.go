@@ -15,6 +15,7 @@ import (
 	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/host/change"
 	"nearmetal/internal/journal"
+	"nearmetal/internal/text"
 )
 
 // journalName is the transactions' in the host's journals.
@@ -27,7 +28,7 @@ const hookHeader = "#!/bin/sh\n# Written by nearmetal host openstack-region inst
 const leastLibvirt = 6005000
 
 func hookText(program string) string {
-	q := "'" + strings.ReplaceAll(program, "'", `'\''`) + "'"
+	q := text.Shell(program)
 	return hookHeader + "[ -x " + q + " ] || exit 0\nexec " + q + " host openstack-region hook \"$@\"\n"
 }
 

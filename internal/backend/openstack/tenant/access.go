@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -14,7 +13,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/config"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
 
-	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 )
 
 // center are the clients of a cloud's services.
@@ -72,14 +71,8 @@ func login(ctx context.Context, cloud string) (*center, error) {
 	return c, nil
 }
 
-// oneLine makes an error of the library's one line that is harmless to print.
-func oneLine(err error) string {
-	s := terminal.Clean(strings.Join(strings.Fields(err.Error()), " "))
-	if len(s) > 500 {
-		s = strings.ToValidUTF8(s[:500], "") + "…"
-	}
-	return s
-}
+// oneLine returns an error of the library as one line of at most 500 bytes.
+func oneLine(err error) string { return text.Clip(text.OneLine(err.Error()), 500) }
 
 // explain says what a cloud answered to a call: its own words where it has some.
 func explain(what string, err error) error {
