@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"nearmetal/internal/backend/qemufacts"
+	"nearmetal/internal/linejson"
 )
 
 const (
@@ -164,9 +165,10 @@ func (q *QMP) readLines(greeting chan struct{}) error {
 	greeted := false
 	r := bufio.NewReaderSize(q.conn, 32<<10)
 	for {
-		line, err := boundedLine(r, maxQMPLine)
-		if err == errLongLine {
-			return fmt.Errorf("QEMU's monitor sent a line of more than %d bytes", maxQMPLine)
+		line, err := linejson.Line(r, maxQMPLine)
+		var long linejson.TooLongError
+		if errors.As(err, &long) {
+			return fmt.Errorf("QEMU's monitor sent %w", long)
 		}
 		if err != nil {
 			return errQMPClosed
@@ -218,26 +220,6 @@ func (q *QMP) answer(m qmpMessage) {
 	q.mu.Unlock()
 	if ch != nil {
 		ch <- m
-	}
-}
-
-var errLongLine = errors.New("line too long")
-
-// boundedLine reads a line of at most limit bytes, without its end.
-func boundedLine(r *bufio.Reader, limit int) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if len(line)+len(part) > limit {
-			return nil, errLongLine
-		}
-		line = append(line, part...)
-		if err == nil {
-			return line, nil
-		}
-		if err != bufio.ErrBufferFull {
-			return nil, err
-		}
 	}
 }
 

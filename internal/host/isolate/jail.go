@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nearmetal/internal/linejson"
 	"nearmetal/internal/sockpair"
 )
 
@@ -114,7 +115,7 @@ func (j *Jail) Command() (cmd *exec.Cmd, enter func(started error) error, err er
 // enter sends the order to the child and waits until it is the program.
 func (j *Jail) enter(conn net.Conn) error {
 	conn.SetDeadline(time.Now().Add(jailTime))
-	if err := json.NewEncoder(conn).Encode(j); err != nil {
+	if err := linejson.Write(conn, j); err != nil {
 		return fmt.Errorf("jail: %w", err)
 	}
 	said, err := io.ReadAll(io.LimitReader(conn, 4096)) // its end is closed by the start of the program

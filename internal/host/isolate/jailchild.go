@@ -2,9 +2,9 @@ package isolate
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/linejson"
 )
 
 // jailRoot is where the jail's file system is put together: a directory that every host has.
@@ -38,15 +40,15 @@ func jailChild() error {
 	}
 	unix.CloseOnExec(n)
 	sock := os.NewFile(uintptr(n), "jail")
-	line, err := bufio.NewReader(sock).ReadBytes('\n')
-	if err != nil {
+	var j Jail
+	err := linejson.Read(bufio.NewReader(sock), &j)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return nil // the caller has gone
 	}
-	var j Jail
-	if err = json.Unmarshal(line, &j); err == nil {
+	if err == nil {
 		err = j.become(n)
 	}
-	return json.NewEncoder(sock).Encode(jailAnswer{err.Error(), errors.Is(err, errRight)})
+	return linejson.Write(sock, jailAnswer{err.Error(), errors.Is(err, errRight)})
 }
 
 // become makes the jail and starts the program in it; it returns with an error only.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nearmetal/internal/linejson"
 	"nearmetal/internal/sockpair"
 )
 
@@ -105,7 +106,7 @@ func startVeil(o veilOrder) (*Veil, error) {
 func (v *Veil) begin(o veilOrder) error {
 	v.conn.SetDeadline(time.Now().Add(veilTime))
 	defer v.conn.SetDeadline(time.Time{})
-	if err := json.NewEncoder(v.conn).Encode(o); err != nil {
+	if err := linejson.Write(v.conn, o); err != nil {
 		return fmt.Errorf("veil: %w", err)
 	}
 	if o.Trees {

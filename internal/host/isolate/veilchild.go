@@ -2,8 +2,8 @@ package isolate
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"nearmetal/internal/linejson"
 )
 
 // maxScratch is how many of the user's own entries of /tmp are shown.
@@ -45,18 +47,17 @@ func veilChild() error {
 	unix.CloseRange(childFD+1, math.MaxUint32, 0) // what this program inherited is not for us
 	sock := os.NewFile(childFD, "veil")
 	in := bufio.NewReader(sock)
-	line, err := in.ReadBytes('\n')
-	if err != nil {
-		return nil // the caller has gone
-	}
 	var o veilOrder
-	if err := json.Unmarshal(line, &o); err != nil {
+	switch err := linejson.Read(in, &o); {
+	case err == io.EOF || err == io.ErrUnexpectedEOF:
+		return nil // the caller has gone
+	case err != nil:
 		return err
 	}
 	v := &veiled{locked: o.Locked, trees: o.Trees, covered: map[string]bool{}}
 	files, err := v.begin(o)
 	if err != nil {
-		return json.NewEncoder(sock).Encode(veilAnswer{err.Error()})
+		return linejson.Write(sock, veilAnswer{err.Error()})
 	}
 	var dirs []int
 	if o.Trees {
@@ -78,7 +79,7 @@ func veilChild() error {
 				return nil
 			}
 			if tree, err = lockedTree(dirs[i], o.Dirs[i], slices.Contains(o.Write, o.Dirs[i])); err != nil {
-				err = json.NewEncoder(sock).Encode(veilAnswer{err.Error()})
+				err = linejson.Write(sock, veilAnswer{err.Error()})
 			} else {
 				err = sendFile(tree)
 			}
