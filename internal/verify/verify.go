@@ -6,7 +6,8 @@ package verify
 import (
 	"context"
 	"fmt"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/plan"
@@ -88,25 +89,22 @@ func Check(ctx context.Context, cluster string, region *plan.Region, vms []VM) *
 	r := &Report{Cluster: cluster}
 	facts := make([]*backend.Facts, len(vms))
 	guests := make([]*Guest, len(vms))
-	slots := make(chan struct{}, together)
-	var wg sync.WaitGroup
+	var g errgroup.Group
+	g.SetLimit(together)
 	for i := range vms {
 		if vms[i].Run != nil {
 			r.Guest = true
 		}
-		wg.Add(1)
-		go func(i int) {
-			defer wg.Done()
-			slots <- struct{}{}
-			defer func() { <-slots }()
+		g.Go(func() error {
 			v := &vms[i]
 			facts[i] = gather(ctx, v, region)
 			if v.Run != nil && !v.Ended {
 				guests[i] = AskGuest(ctx, v.Plan.Name, v.Run)
 			}
-		}(i)
+			return nil
+		})
 	}
-	wg.Wait()
+	g.Wait()
 	shared := regionFile(facts)
 	for i := range vms {
 		r.Rows = append(r.Rows, Compare(&vms[i].Plan, region, facts[i], shared)...)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/libvirt/daemon"
 	"nearmetal/internal/host"
@@ -86,15 +88,13 @@ func (d *driver) ended(id daemon.UUID, how daemon.End) {
 func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, error) {
 	var accel host.Accel
 	var notice string
-	var accelErr error
-	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
-		accel, notice, accelErr = host.DetectAccel(s.Accel)
-	}()
+	var g errgroup.Group
+	g.Go(func() (err error) {
+		accel, notice, err = host.DetectAccel(s.Accel)
+		return err
+	})
 	c, err := d.connect(ctx)
-	wg.Wait()
+	accelErr := g.Wait()
 	switch {
 	case err != nil:
 		return nil, err

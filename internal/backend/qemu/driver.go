@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"nearmetal/internal/backend"
 	"nearmetal/internal/backend/qemufacts"
 	"nearmetal/internal/host"
@@ -38,29 +40,25 @@ type driver struct{ caps Caps }
 // Probe finds the QEMU that the file names, or this host's, and whether KVM works.
 func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, error) {
 	p := &backend.Probed{}
-	var probeErr error
-	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() { // some 0.1 s each when they are not cached
-		defer wg.Done()
-		var path string
-		if path, probeErr = Find(s.QEMU); probeErr == nil {
-			d.caps, probeErr = Probe(ctx, path)
+	var g errgroup.Group
+	g.Go(func() error { // some 0.1 s each when they are not cached
+		path, err := Find(s.QEMU)
+		if err == nil {
+			d.caps, err = Probe(ctx, path)
 		}
-	}()
+		return err
+	})
 	var fs virtiofsd
 	var fsErr error
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
+	g.Go(func() error {
 		fs, fsErr = findVirtiofsd(ctx)
-	}()
+		return nil // a start needs no virtiofsd
+	})
 	accel, notice, err := host.DetectAccel(s.Accel)
-	wg.Wait()
-	switch {
-	case probeErr != nil:
-		return nil, probeErr
-	case err != nil:
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	if err != nil {
 		return nil, &backend.AccelError{Err: err}
 	}
 	p.Accel, p.Notice = accel, notice

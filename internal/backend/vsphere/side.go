@@ -1,24 +1,13 @@
 package vsphere
 
-import "sync"
+import "golang.org/x/sync/errgroup"
 
-// side runs functions side by side, at most most at a time, and returns the first error.
+// side runs functions side by side, at most most at a time, and returns the first error. The others run to their end.
 func side(list []func() error, most int) error {
-	var wg sync.WaitGroup
-	var once sync.Once
-	var first error
-	slots := make(chan struct{}, most)
+	var g errgroup.Group
+	g.SetLimit(most)
 	for _, f := range list {
-		wg.Add(1)
-		slots <- struct{}{}
-		go func() {
-			defer wg.Done()
-			defer func() { <-slots }()
-			if err := f(); err != nil {
-				once.Do(func() { first = err })
-			}
-		}()
+		g.Go(f)
 	}
-	wg.Wait()
-	return first
+	return g.Wait()
 }

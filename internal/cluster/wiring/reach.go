@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/guest"
@@ -94,27 +95,24 @@ type Dial func(ctx context.Context, vm, addr string) error
 func Reach(ctx context.Context, dial Dial, from, to []End) []Unreached {
 	var mu sync.Mutex
 	var failed []Unreached
-	var wg sync.WaitGroup
-	places := make(chan struct{}, reachesAtOnce)
+	var g errgroup.Group
+	g.SetLimit(reachesAtOnce)
 	for _, f := range from {
 		for _, t := range to {
 			if f.VM == t.VM {
 				continue
 			}
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				places <- struct{}{}
-				defer func() { <-places }()
+			g.Go(func() error {
 				if err := reachOne(ctx, dial, f, t); err != nil {
 					mu.Lock()
 					failed = append(failed, Unreached{f, t, err})
 					mu.Unlock()
 				}
-			}()
+				return nil
+			})
 		}
 	}
-	wg.Wait()
+	g.Wait()
 	sort.Slice(failed, func(i, k int) bool {
 		a, b := failed[i], failed[k]
 		return a.From.Addr.Less(b.From.Addr) || a.From.Addr == b.From.Addr && a.To.Addr.Less(b.To.Addr)

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"nearmetal/internal/host/check"
 	"nearmetal/internal/text"
 )
@@ -62,18 +64,16 @@ func Gather(ctx context.Context, list []Target, o Options) []Host {
 		askPdsh(ctx, hosts, remote, o)
 		return hosts
 	}
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
+	var g errgroup.Group
+	g.SetLimit(atOnce)
 	for _, i := range remote {
-		wg.Add(1)
-		slots <- struct{}{}
-		go func(h *Host) {
-			defer wg.Done()
-			defer func() { <-slots; done() }()
-			h.take(askSSH(ctx, h.Name, o))
-		}(&hosts[i])
+		g.Go(func() error {
+			defer done()
+			hosts[i].take(askSSH(ctx, hosts[i].Name, o))
+			return nil // each host keeps its own error
+		})
 	}
-	wg.Wait()
+	g.Wait()
 	return hosts
 }
 
