@@ -12,7 +12,7 @@ require (
 	github.com/klauspost/compress v1.17.11
 	github.com/pierrec/lz4/v4 v4.1.22
 	github.com/spf13/cobra v1.9.1
-	github.com/spf13/pflag v1.0.6
+	github.com/spf13/pflag v1.0.7
 	github.com/therootcompany/xz v1.0.1
 	github.com/vishvananda/netlink v1.3.0
 	github.com/vmware/govmomi v0.48.1

@@ -7,10 +7,12 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nearmetal/internal/lazyregexp"
 	"nearmetal/internal/spec"
@@ -90,7 +92,7 @@ func report(stderr io.Writer, ran *cobra.Command, err error) int {
 	case errors.As(err, &usage):
 		status = exitUsage
 	case !errors.As(err, &begun):
-		status, err = exitUsage, groupError(err)
+		status = exitUsage
 	}
 	lines := terminal.ErrorLines(err)
 	if status == exitUsage && exit == nil {
@@ -152,66 +154,67 @@ func plainly(line string) string {
 
 // flagError makes one line of pflag's errors and adds what was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
-	message := err.Error()
-	if _, rest, ok := strings.Cut(message, "invalid argument "); ok {
-		// invalid argument "x" for "-f, --file" flag: MESSAGE
-		if name, what, ok := strings.Cut(rest, `" flag: `); ok {
-			name = name[strings.LastIndex(name, `"`)+1:]
-			if _, long, ok := strings.Cut(name, ", "); ok {
-				name = long
+	var value *pflag.InvalidValueError
+	var unknown *pflag.NotExistError
+	var missing *pflag.ValueRequiredError
+	switch {
+	case errors.As(err, &value):
+		return usagef("--%s: %s", value.GetFlag().Name, plainNumber(value.Unwrap()))
+	case errors.As(err, &missing):
+		return usagef("%s needs a value", written(missing.GetSpecifiedName(), missing.GetSpecifiedShortnames()))
+	case errors.As(err, &unknown):
+		name := unknown.GetSpecifiedName()
+		if unknown.GetSpecifiedShortnames() == "" {
+			if near := spec.Nearest(name, flagNames(cmd)); near != "" {
+				return usagef("unknown flag --%s: did you mean --%s?", name, near)
 			}
-			return usagef("%s: %s", name, plainNumber(what))
 		}
-	}
-	if name, ok := strings.CutPrefix(message, "unknown flag: --"); ok {
-		if near := spec.Nearest(name, flagNames(cmd)); near != "" {
-			return usagef("unknown flag --%s: did you mean --%s?", name, near)
-		}
-		return usagef("unknown flag --%s", name)
-	}
-	if name, ok := strings.CutPrefix(message, "unknown shorthand flag: "); ok {
-		return usagef("unknown flag %s", shorthand(name))
-	}
-	if name, ok := strings.CutPrefix(message, "flag needs an argument: "); ok {
-		return usagef("%s needs a value", shorthand(name))
+		return usagef("unknown flag %s", written(name, unknown.GetSpecifiedShortnames()))
 	}
 	return &usageError{err}
 }
 
-// plainNumber says in our words what strconv found: strconv.ParseInt: parsing "x": invalid syntax.
-func plainNumber(what string) string {
-	call, rest, ok := strings.Cut(what, ": parsing ")
-	if !ok || !strings.HasPrefix(call, "strconv.") {
-		return what
+// written returns a flag as it was written: --name, or the letter at the beginning of name where it was among shorthands (-abc).
+func written(name, shorthands string) string {
+	if shorthands == "" {
+		return "--" + name
 	}
-	value, why, _ := strings.Cut(rest, `": `)
+	return "-" + string(rune(name[0]))
+}
+
+// plainNumber returns in our words what strconv found wrong with the value of a flag, and other errors as they are.
+func plainNumber(err error) string {
+	number, ok := err.(*strconv.NumError)
 	switch {
-	case call == "strconv.ParseBool":
-		return value + `" is neither true nor false`
-	case why == "value out of range":
-		return value + `" is too large or too small`
-	case call == "strconv.ParseFloat":
-		return value + `" is not a number`
+	case !ok:
+		return err.Error()
+	case number.Func == "ParseBool":
+		return fmt.Sprintf("%q is neither true nor false", number.Num)
+	case number.Err == strconv.ErrRange:
+		return fmt.Sprintf("%q is too large or too small", number.Num)
+	case number.Func == "ParseFloat":
+		return fmt.Sprintf("%q is not a number", number.Num)
 	}
-	return value + `" is not a whole number`
+	return fmt.Sprintf("%q is not a whole number", number.Num)
 }
 
-var exclusive = regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`)
-
-// groupError says in our words which flags cobra found to exclude each other.
-func groupError(err error) error {
-	if m := exclusive.FindStringSubmatch(err.Error()); m != nil {
-		return usagef("--%s cannot be given together", strings.Join(strings.Fields(m[1]), " and --"))
+// exclude has cmd refuse two or more of flags at once. cobra learns of them, too, so that its completion offers no second one;
+// its own refusal would come later.
+func exclude(cmd *cobra.Command, flags ...string) {
+	cmd.MarkFlagsMutuallyExclusive(flags...)
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if before != nil {
+			if err := before(cmd, args); err != nil {
+				return err
+			}
+		}
+		given := slices.DeleteFunc(slices.Clone(flags), func(name string) bool { return !cmd.Flags().Changed(name) })
+		if slices.Sort(given); len(given) > 1 {
+			return usagef("--%s cannot be given together", strings.Join(given, " and --"))
+		}
+		return nil
 	}
-	return err
-}
-
-// shorthand returns the flag that pflag names as "'x' in -xyz", and other names as they are.
-func shorthand(name string) string {
-	if letter, _, ok := strings.Cut(name, " in "); ok {
-		return "-" + strings.Trim(letter, "'")
-	}
-	return name
 }
 
 // plainProblem returns a check's error without the key of the cluster file, for a flag that names it.

@@ -52,8 +52,8 @@ it is the command. A "--" after the word makes it a cluster, a "--" before it
 	if err := cmd.RegisterFlagCompletionFunc("vm", completeVMs); err != nil {
 		panic(err)
 	}
-	cmd.MarkFlagsMutuallyExclusive("vm", "all")
-	cmd.MarkFlagsMutuallyExclusive("tty", "all")
+	exclude(cmd, "tty", "all")
+	exclude(cmd, "vm", "all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		t, args, err := beforeCommand(args, cmd.ArgsLenAtDash(), *name != "")
 		switch {

@@ -110,7 +110,7 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notices []stri
 	flags.Lookup("bind").Hidden = true
 	shareHome := flags.Bool("share-home", false, "share your home directory as well (home: share)")
 	noHome := flags.Bool("no-home", false, "do not share your home directory, whatever cluster files say")
-	cmd.MarkFlagsMutuallyExclusive("share-home", "no-home")
+	exclude(cmd, "share-home", "no-home")
 	noShare := flags.Bool("no-share", false, "share neither the working directory nor the cluster file's shares")
 	var env envList
 	flags.Var(&env, "env", "set a variable for the programs in the VMs, without VALUE to the caller's; repeatable")

@@ -32,7 +32,7 @@ VMs of it have ended, and silent when one does not answer within 3 seconds.
 	devices := cmd.Flags().Bool("devices", false, "show the VMs' devices: driver, addresses, state")
 	asJSON := addJSONFlag(cmd)
 	again := cmd.Flags().Bool("watch", false, "refresh every second, until Ctrl-C")
-	cmd.MarkFlagsMutuallyExclusive("watch", "json")
+	exclude(cmd, "watch", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := progress(cmd)
 		defer p.Close()

@@ -137,19 +137,14 @@ func (v filled) Set(text string) error {
 	return v.Value.Set(text)
 }
 
-// String shows no empty list, which pflag's help would call a default.
-func (v filled) String() string {
-	if text := v.Value.String(); text != "[]" {
-		return text
-	}
-	return ""
-}
-
 // fill has a flag of a type that takes any text refuse an empty one. The others do that by themselves.
 func fill(f *pflag.Flag) {
 	switch f.Value.Type() {
 	case "string", "stringSlice", "stringArray":
 		f.Value = filled{f.Value}
+		if f.DefValue == "[]" { // pflag's help would show it as a default
+			f.DefValue = ""
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ similar directories).`,
 	each := cmd.Flags().Bool("each", false, "run COMMAND once in every VM, launcher or not")
 	counts := cmd.Flags().Bool("traffic", false, "show at the end what the ranks sent to each other")
 	countsDir := cmd.Flags().String("traffic-dir", "", "keep that in `DIR`, which is created, for nearmetal traffic")
-	cmd.MarkFlagsMutuallyExclusive("host", "each")
+	exclude(cmd, "host", "each")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := progress(cmd)
 		defer p.Close()

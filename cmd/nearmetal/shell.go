@@ -23,8 +23,8 @@ the VMs (see nearmetal env).`,
 	vm := addVMFlag(cmd, "to run in")
 	host := cmd.Flags().Bool("host", false, "a shell on this host, whose MPI launchers reach into the VMs")
 	root := cmd.Flags().Bool("as-root", false, "be root of the VM")
-	cmd.MarkFlagsMutuallyExclusive("vm", "host")
-	cmd.MarkFlagsMutuallyExclusive("as-root", "host")
+	exclude(cmd, "as-root", "host")
+	exclude(cmd, "vm", "host")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		t, err := vmTarget(args, *vm)
 		if err != nil {

@@ -66,7 +66,7 @@ Without a terminal, and with --count, it shows that many intervals. --json and
 	cmd.Flags().BoolVar(&more.nodes, "nodes", false, "show memory by NUMA node, and of the region")
 	asJSON := addJSONFlag(cmd)
 	metrics := cmd.Flags().Bool("openmetrics", false, "print OpenMetrics text, for node_exporter's textfile collector")
-	cmd.MarkFlagsMutuallyExclusive("json", "openmetrics")
+	exclude(cmd, "json", "openmetrics")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := clusterTarget(cmd, firstArg(args))
 		if err != nil {

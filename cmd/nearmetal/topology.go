@@ -112,7 +112,7 @@ addresses, serial numbers, licences, datastores and networks are left out.`,
 	root := cmd.Flags().String("root", "/", "`DIR` with sys/ and proc/ in it")
 	vsphere := cmd.Flags().String("vsphere", "", "the ESXi `HOST` of that name or path in vCenter, instead of this host")
 	anonymous := cmd.Flags().Bool("anonymous", false, "with --vsphere: leave out whatever shows whose host it is")
-	cmd.MarkFlagsMutuallyExclusive("root", "vsphere")
+	exclude(cmd, "root", "vsphere")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *anonymous && *vsphere == "" {
 			return usagef("--anonymous goes with --vsphere: other captures are anonymous")

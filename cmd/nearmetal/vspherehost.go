@@ -44,7 +44,7 @@ functions.`,
 	on := cmd.Flags().Bool("on", false, "pass the functions through")
 	off := cmd.Flags().Bool("off", false, "return the functions to the host")
 	asJSON := addJSONFlag(cmd)
-	cmd.MarkFlagsMutuallyExclusive("on", "off")
+	exclude(cmd, "on", "off")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		host, which := args[0], args[1:]
 		if (*on || *off) != (len(which) > 0) {
