@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 
-
 	"nearmetal/internal/cluster"
 	"nearmetal/internal/cluster/client"
 	"nearmetal/internal/cluster/state"
