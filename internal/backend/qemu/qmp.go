@@ -241,8 +241,3 @@ func (q *QMP) Stop(ctx context.Context) error { return q.Execute(ctx, "stop", ni
 
 // Cont lets them run again.
 func (q *QMP) Cont(ctx context.Context) error { return q.Execute(ctx, "cont", nil, nil) }
-
-// Powerdown presses the VM's power button; it is up to the VM to obey.
-func (q *QMP) Powerdown(ctx context.Context) error {
-	return q.Execute(ctx, "system_powerdown", nil, nil)
-}

@@ -64,11 +64,6 @@ func (c *Conn) NoKVM(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// Argv returns QEMU's command line for a domain, as XML, which is not made.
-func (c *Conn) Argv(ctx context.Context, xml string) (string, error) {
-	return call(ctx, c, func() (string, error) { return c.rpc.ConnectDomainXMLToNative("qemu-argv", xml, 0) })
-}
-
 // Create makes a transient domain, which ends with this connection, and leaves it before its first instruction.
 func (c *Conn) Create(ctx context.Context, xml string) (*Domain, error) {
 	d, err := call(ctx, c, func() (lv.Domain, error) {
