@@ -66,6 +66,6 @@ show "$nearmetal" down demo
 title "Native beside VMs, in turns, and its report"
 results=$repository/build/demo
 rm -rf "$results"
-show "$nearmetal" -q bench run osu/latency --quick --repetitions 3 --warmup 0 --memory 1GiB --set sizes=8:4096 --set iterations=200 --out "$results"
+show "$nearmetal" -q bench run osu/latency --wait --quick --repetitions 3 --warmup 0 --memory 1GiB --set sizes=8:4096 --set iterations=200 --out "$results"
 show "$nearmetal" -q report "$results"
 echo "The report: $results/report.html"

@@ -190,7 +190,8 @@ struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err)
 		} else {
 			p = ep->by_slot[a->slot];
 			if (p && p->epoch == a->epoch) {
-				ivs_peer_retire(p);
+				if (p->channel != IVS_CHAN_DEAD)
+					ivs_peer_retire(p);
 			} else {
 				p = new_peer(ep, a);
 				if (p) {
@@ -224,7 +225,7 @@ int ivs_peer_connect(struct ivs_peer *p)
 		if (!ret)
 			p->channel = IVS_CHAN_CORE;
 		else if (ret != -FI_EAGAIN)
-			p->channel = IVS_CHAN_DEAD;
+			ivs_peer_condemn(p); /* with the receives that only it could have answered */
 		return ret;
 	}
 	owner = __atomic_load_n(&r->slots[p->slot].owner, __ATOMIC_ACQUIRE);

@@ -71,7 +71,7 @@ static void poll_slot(struct ivs_ep *ep, uint32_t slot)
 {
 	struct ivs_peer *p = ep->by_slot[slot];
 
-	if (!p || !p->rx_ring)
+	if (!p || !p->rx_ring || p->channel == IVS_CHAN_DEAD)
 		p = ivs_peer_attach(ep, slot);
 	if (p && p->rx_ring && !p->hot && p->channel != IVS_CHAN_DEAD &&
 	    (ivs_ring_poll(ep, p) || ivs_ring_pending(p)) && p->channel != IVS_CHAN_DEAD)
@@ -93,7 +93,7 @@ static void __attribute__((noinline)) activity(struct ivs_ep *ep)
 			struct ivs_peer *p = ep->by_slot[slot];
 
 			/* The ring may be that of the slot's next owner. */
-			if (!p || !p->rx_ring || (!p->hot && p->channel != IVS_CHAN_DEAD))
+			if (!p || !p->rx_ring || !p->hot)
 				poll_slot(ep, slot);
 		}
 	}

@@ -15,6 +15,7 @@
 
 #include <nearmetal/region.h>
 
+#include "base/addr.h"
 #include "lists.h"
 
 /* One is killed: what the others wait for from it fails, and only that. */
@@ -474,6 +475,24 @@ static void unreadable_dumpable(struct ctx *c)
 	close_all(c);
 }
 
+/* A rank that no way leads to: the call that finds that out fails, and so does a receive that only it could have answered. */
+static void no_way(struct ctx *c)
+{
+	struct ivs_addr addr;
+	size_t len = sizeof(addr);
+	fi_addr_t nobody;
+	int in;
+
+	OK(fi_getname(&c->ep->fid, &addr, &len));
+	addr.id ^= 1; /* of another region, */
+	addr.core_len = 0; /* and without a core provider */
+	CHECK(fi_av_insert(c->av, &addr, 1, &nobody, 0, NULL) == 1);
+	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, nobody, 1, 0, &in));
+	CHECK(fi_tsend(c->ep, &in, sizeof(in), NULL, nobody, 1, NULL) == -FI_EHOSTUNREACH);
+	CHECK(wait_err(c, c->rxcq).err == FI_EIO);
+	CHECK(fi_tsend(c->ep, &in, sizeof(in), NULL, nobody, 1, NULL) == -FI_EIO);
+}
+
 /* Of two jobs with names of their own the second cannot have the first one's region. */
 static void other_job(struct ctx *c)
 {
@@ -569,6 +588,7 @@ const struct test test_faults[] = {
 	{ "clock_set", 2, clock_set, .env = { "FI_IVSHMEM_TIMEOUT=2000" } },
 	{ "unreadable_filter", 2, unreadable_filter, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
 	{ "unreadable_dumpable", 2, unreadable_dumpable, .bare = true, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+	{ "no_way", 1, no_way },
 	{ "other_job", 2, other_job, .bare = true },
 	{ "killed", 3, killed, .killed = 1, .env = { "FI_IVSHMEM_TIMEOUT=2000" } },
 	{ "killed_no_cma", 3, killed, .killed = 1,
