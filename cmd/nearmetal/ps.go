@@ -22,8 +22,9 @@ func newPsCommand() *cobra.Command {
 		Short:   "List clusters, or the VMs of one",
 		Long: `Lists the user's clusters; with a name, the VMs of that one and how messages
 travel between them; with --devices the VMs' devices as they see them: functions
-of the host passed through, and soft RoCE. A cluster is degraded when
-VMs of it have ended, and silent when one does not answer within 3 seconds.
+of the host passed through, and soft RoCE. A cluster is
+degraded if some of its VMs have ended, and silent if a VM does not answer
+within 3 seconds.
 --json prints the whole record of each, with its plan.`,
 		Example:           "  nearmetal ps\n  nearmetal ps demo\n  nearmetal ps --watch\n  nearmetal ps --devices\n  nearmetal ps --json",
 		Args:              rangeArgs(0, "NAME[/VM]"),

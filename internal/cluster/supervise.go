@@ -71,7 +71,7 @@ func Supervised(ctx context.Context, r Start, ev Events) (name string, err error
 			switch cause := context.Cause(ctx); {
 			case cause != nil:
 				return "", cause
-			case err == io.EOF:
+			case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET):
 				return "", errors.New("the supervisor ended before the cluster was ready")
 			}
 			return "", fmt.Errorf("supervisor: %w", err)

@@ -28,16 +28,13 @@ func WarnMemory(r *state.Record, vm string, st guest.Status, option string, w io
 }
 
 // warnLaunched writes to w which of a cluster's VMs have run out of memory since they started: their ranks are a launcher's, which
-// only says that a signal ended one.
-func warnLaunched(r *state.Record, w io.Writer) {
+// only says that a signal ended one. short: of the first VM that is known.
+func warnLaunched(r *state.Record, short bool, w io.Writer) {
 	ctx, cancel := context.WithTimeout(context.Background(), memoryBound)
 	defer cancel()
-	answers, err := Ask(ctx, r.Name, "cat /proc/vmstat")
-	if err != nil {
-		return // the VMs have ended, which is reported
-	}
-	for _, v := range r.VMs {
-		WarnMemory(r, v.Name, guest.Status{OutOfMemory: killedForMemory(answers[v.Name])}, memoryOption, w)
+	answers, _ := Ask(ctx, r.Name, "cat /proc/vmstat") // without an answer, where the VMs have ended, that is reported
+	for i, v := range r.VMs {
+		WarnMemory(r, v.Name, guest.Status{OutOfMemory: killedForMemory(answers[v.Name]) || short && i == 0}, memoryOption, w)
 	}
 }
 

@@ -132,7 +132,7 @@ func Run(o RunOptions, s session.Streams) (code int, err error) {
 			j.traffic()
 		}
 		if r := c.Record(); what.once && code != 0 {
-			warnLaunched(&r, s.Err)
+			warnLaunched(&r, j.short, s.Err)
 		}
 		j.lost()
 	}
@@ -229,6 +229,8 @@ type running struct {
 	s    session.Streams
 	gone chan struct{} // closed when the command is to be given up
 	why  error         // set before that
+	// short: the first VM, in which the launcher ran, is known to have run out of memory.
+	short bool
 	// before is what the VMs' interfaces had carried when the command started, where ranks do not count.
 	before map[string][]load.Interface
 }
@@ -309,7 +311,7 @@ func (j *running) command(sigs <-chan os.Signal, what seen) (int, error) {
 		}
 		var st guest.Status
 		st, err = session.Run(ctx, cl.VM(r.VMs[0].Name), e, s, sigs)
-		st.OutOfMemory = false // all VMs are asked in the end
+		j.short, st.OutOfMemory = st.OutOfMemory, false // all VMs are asked in the end
 		return ended(&r, r.VMs[0].Name, st, err, s.Err)
 	}
 	code, _, err := everywhere(ctx, cl, e, j.o.NoPrefix, s, sigs)

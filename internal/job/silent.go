@@ -12,8 +12,6 @@ import (
 // MarkSilent sets the state of VMs that are ready and do not answer within session.Silence to state.Silent. It asks the VMs of all
 // clusters of the list side by side.
 func MarkSilent(list []state.Record) {
-	ctx, cancel := context.WithTimeout(context.Background(), session.Silence)
-	defer cancel()
 	var wg sync.WaitGroup
 	for i := range list {
 		r := &list[i]
@@ -23,19 +21,23 @@ func MarkSilent(list []state.Record) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			markSilent(ctx, r)
+			markSilent(r)
 		}()
 	}
 	wg.Wait()
 }
 
 // markSilent is MarkSilent of one cluster.
-func markSilent(ctx context.Context, r *state.Record) {
-	c, err := client.Connect(ctx, r.Name)
+func markSilent(r *state.Record) {
+	reach, over := context.WithTimeout(context.Background(), session.Silence)
+	defer over()
+	c, err := client.Connect(reach, r.Name)
 	if err != nil {
-		return // of the owner's silence other commands speak
+		return // other commands report that an owner does not answer
 	}
 	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), session.Silence)
+	defer cancel()
 	var wg sync.WaitGroup
 	for i := range r.VMs {
 		v := &r.VMs[i]

@@ -16,6 +16,15 @@ import (
 // a second.
 const Silence = 3 * time.Second
 
+const (
+	// endSilence is how long a command's VM may take to answer after a signal that asks for the end. It is longer: a VM that
+	// is short of memory, or writes a checkpoint, may still pass the signal on.
+	endSilence = 10 * time.Second
+	// impatience is how long after the first such signal a second one ends the command at once. Slurm, timeout(1) and systemd
+	// send two in a row.
+	impatience = time.Second
+)
+
 // Ends reports whether a signal asks for the end.
 func Ends(s os.Signal) bool {
 	return s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGHUP || s == unix.SIGQUIT
@@ -26,7 +35,8 @@ func Ends(s os.Signal) bool {
 type question struct {
 	vm      *guest.Client
 	asked   atomic.Bool    // and not answered yet
-	sig     syscall.Signal // that asked
+	sig     syscall.Signal // that asked last
+	since   time.Time      // when it was asked
 	ctx     context.Context
 	cancel  context.CancelFunc
 	noReply chan struct{} // closed when the VM has not answered in time
@@ -38,17 +48,18 @@ func newQuestion(vm *guest.Client) *question {
 	return q
 }
 
-// ask asks, and reports whether nothing is to be waited for any more: the second signal has come before an answer to the first.
+// ask asks, and reports whether nothing is to be waited for any more: another signal has come a while after the first, which is not answered.
 func (q *question) ask(sig syscall.Signal) bool {
 	if !Ends(sig) {
 		return false
 	}
 	q.sig = sig
 	if q.asked.Swap(true) {
-		return true
+		return time.Since(q.since) >= impatience
 	}
+	q.since = time.Now()
 	go func() {
-		ctx, cancel := context.WithTimeout(q.ctx, Silence)
+		ctx, cancel := context.WithTimeout(q.ctx, endSilence)
 		defer cancel()
 		q.vm.Answers(ctx)
 		switch {
@@ -65,5 +76,5 @@ func (q *question) ask(sig syscall.Signal) bool {
 // silent is the status of a command whose VM does not answer. What it wrote is not known, and cannot be asked for.
 func (q *question) silent() guest.Status {
 	return guest.Status{Signal: q.sig, NothingWritten: true,
-		Message: q.vm.Name() + " does not answer: what was started there ends when the VM goes on"}
+		Message: q.vm.Name() + ": does not answer; its command ends when the VM resumes"}
 }

@@ -44,20 +44,46 @@ func TestSilentVM(t *testing.T) {
 	}
 	once := start()
 	twice := start()
+	t.Cleanup(func() { unix.Kill(r.VMs[0].PID, unix.SIGCONT) })
 	unix.Kill(r.VMs[0].PID, unix.SIGSTOP)
 	nm(t, "ps", name).want(t, 0, "vm0  silent")
 	nm(t, "ps").want(t, 0, "silent")
-	twice.Process.Signal(unix.SIGINT)
-	twice.Process.Signal(unix.SIGTERM)
+	ended := make(chan struct{})
+	go func() { twice.Wait(); close(ended) }()
+	until(t, "the end after a second signal", func() bool {
+		twice.Process.Signal(unix.SIGINT)
+		select {
+		case <-ended:
+			return true
+		default:
+			return false
+		}
+	})
 	once.Process.Signal(unix.SIGTERM)
-	for cmd, want := range map[*exec.Cmd]int{once: 128 + int(unix.SIGTERM), twice: 128 + int(unix.SIGTERM)} {
-		cmd.Wait()
+	once.Wait()
+	for cmd, want := range map[*exec.Cmd]int{once: 128 + int(unix.SIGTERM), twice: 128 + int(unix.SIGINT)} {
 		if got := cmd.ProcessState.ExitCode(); got != want {
 			t.Errorf("%v: exit status %d, want %d", cmd.Args, got, want)
 		}
 	}
 	unix.Kill(r.VMs[0].PID, unix.SIGCONT)
 	until(t, "the VM answers again", func() bool { return strings.Contains(nm(t, "ps", name).out, "vm0  ready") })
+}
+
+// Two signals in a row reach a command in a VM that answers: its own end is waited for.
+func TestTwoSignals(t *testing.T) {
+	cmd, said := command(t, "exec", shared(t), "--", "sh", "-c", "trap 'sleep 1; exit 7' INT TERM; echo here; while :; do sleep 0.1; done"), newReader()
+	cmd.Stdout = said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said.await(t, "here")
+	cmd.Process.Signal(unix.SIGINT)
+	cmd.Process.Signal(unix.SIGTERM)
+	cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 7 {
+		t.Errorf("exit status %d, want 7", got)
+	}
 }
 
 // place is a directory of clusters of a test's own, so that it can tell what is its.

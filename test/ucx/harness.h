@@ -10,7 +10,7 @@
 #define RANKS_MAX	4
 #define ADDRESS_MAX	2048
 
-/* Does UCX 1.minor take memory of the region? As in ucx/abi.h. */
+/* Does UCX 1.minor take memory of the region? As in ucx/abi/abi.h. */
 #define HAS_WINDOW(minor) ((minor) <= 15 || (minor) >= 19)
 
 /* What the processes of a test share beside the region. */

@@ -111,7 +111,7 @@ func TestOtherKVM(t *testing.T) {
 		f.kvmOnce.Do(func() { f.kvmErr = errors.New("accel kvm: no vmx or svm in /proc/cpuinfo") })
 		i := slices.IndexFunc(rows, func(r Row) bool { return r.ID == "kvm.works" })
 		got := rows[i].look(f)
-		if got.status != Fail || strings.Contains(got.found, "made for it") != there || strings.Contains(got.fix, "ask the provider") != there {
+		if got.status != Fail || strings.Contains(got.found, "modified kernels") != there || strings.Contains(got.fix, "ask the provider") != there {
 			t.Errorf("/dev/kvm %v: %+v", there, got)
 		}
 	}

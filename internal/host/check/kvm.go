@@ -43,7 +43,7 @@ var kvmRows = []Row{
 				why := strings.TrimPrefix(err.Error(), "accel kvm: ")
 				if strings.Contains(why, "vmx or svm") {
 					if f.has("/dev/kvm") {
-						return found(Fail, "/dev/kvm is there, but the CPU has neither vmx nor svm: this KVM runs only kernels that are made for it").fixedBy(
+						return found(Fail, "/dev/kvm exists, but the CPU has neither vmx nor svm: this KVM probably runs only modified kernels").fixedBy(
 							"ask the provider for machines with hardware virtualization: bare metal, or nested virtualization (vmx or svm in /proc/cpuinfo); " +
 								"until then VMs run under TCG: everything works, no timing means anything")
 					}

@@ -87,10 +87,12 @@ func Run(args []string, s session.Streams) (guest.Status, error) {
 	e.CPUs = vcpus(&c.Record, vm, t, cpus)
 	e.Connect = connect
 	defer suspend(c, vm)()
+	var st guest.Status
 	if tty, ok := s.In.(*os.File); ok && terminal.IsTerminal(tty) {
-		return session.Terminal(ctx, c.VM(vm), e, tty, sigs)
+		st, err = session.Terminal(ctx, c.VM(vm), e, tty, sigs)
+	} else {
+		st, err = session.Run(ctx, c.VM(vm), e, s, sigs)
 	}
-	st, err := session.Run(ctx, c.VM(vm), e, s, sigs)
 	if st.ExitCode() == killed { // of the other ranks there it is no news
 		job.WarnMemory(&c.Record, vm, st, "--vm-memory", s.Err)
 	}
