@@ -52,7 +52,7 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 	return cq_readfrom(fid, buf, count, NULL);
 }
 
-/* Handles what has come to the domain, straight to the reader if that can be. Returns the completions there. */
+/* Makes progress on the domain; completions go straight to the reader if possible. Returns how many it got. */
 static inline size_t take(struct ivs_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
 	struct ivs_list *eps = &cq->domain->eps;

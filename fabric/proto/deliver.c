@@ -1,4 +1,4 @@
-/* Where what has come over the core provider goes: every endpoint of the libfabric provider is enabled with this. */
+/* Operations that the core provider calls for received messages: every endpoint of the libfabric provider is enabled with these. */
 #include "proto/proto.h"
 
 const struct ivs_core_ops ivs_deliver = {

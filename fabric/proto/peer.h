@@ -4,9 +4,9 @@
 
 #include "object/peers.h"
 
-/* The peer in this slot with this epoch, made if it is not known. NULL: there is no memory. */
+/* Returns the peer in this slot with this epoch, and creates it if it is unknown. NULL: out of memory. */
 struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epoch);
-/* The peer with this address, made if it is not known. NULL: there is no memory. */
+/* Returns the peer with this address, and creates it if it is unknown. NULL: out of memory. */
 struct ivs_peer *ivs_peer_by_addr(struct ivs_ep *ep, const struct ivs_addr *addr);
 /* The peer of an entry of the AV. NULL and a negative *err: there is none, or not yet (-FI_EAGAIN). */
 struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err);

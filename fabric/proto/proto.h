@@ -9,7 +9,7 @@
 #include "proto/peer.h"
 #include "remote/core.h"
 
-/* deliver.c: what the core provider calls when something has come. */
+/* deliver.c: operations that the core provider calls for received messages. */
 extern const struct ivs_core_ops ivs_deliver;
 
 /* send.c */
@@ -46,7 +46,7 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
 
 /*
  * receive.c: handles a message from peer, with this fixed part, tag and len bytes of payload; op is IVS_OP_*, flags
- * IVS_F_*. Returns false if there is no room for it now.
+ * IVS_F_*. Returns false if no buffer is free.
  */
 bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags,
 		 uint64_t tag, const void *fixed, const uint8_t *payload, size_t len);

@@ -264,7 +264,7 @@ static bool keep(struct ivs_ep *ep, struct ivs_msg *msg, const struct start *s)
 	return true;
 }
 
-/* A message, or its start. Returns false if there is no room for it now. */
+/* A message, or its start. Returns false if no buffer is free. */
 static bool start(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags,
 		  uint64_t tag, const void *fixed, const uint8_t *payload, size_t len)
 {

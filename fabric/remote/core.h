@@ -10,7 +10,7 @@
 
 struct ivs_core;
 
-/* What an endpoint's part of it calls when something has come. Who enables the endpoint sets them. */
+/* Operations that the core provider calls for received messages. They are set when the endpoint is enabled. */
 struct ivs_core_ops {
 	/*
 	 * A message from peer: op is IVS_OP_*, flags IVS_F_*, with its fixed part and len bytes of payload. Returns false if
@@ -20,7 +20,7 @@ struct ivs_core_ops {
 				   uint64_t tag, const void *fixed, const uint8_t *payload, size_t len);
 	/* A message was read (fetch.h). err: 0, FI_EAGAIN if reading could not begin, or another positive error. */
 	void		(*fetched)(struct ivs_msg *msg, int err);
-	/* The peer with this address, made if it is not known. NULL: there is no memory. */
+	/* The peer with this address, created if it is unknown. NULL: out of memory. */
 	struct ivs_peer	*(*peer_by_addr)(struct ivs_ep *ep, const struct ivs_addr *addr);
 	/* The peer of an entry of the AV. NULL and a negative *err: there is none, or not yet (-FI_EAGAIN). */
 	struct ivs_peer	*(*peer_lookup)(struct ivs_ep *ep, fi_addr_t addr, int *err);
@@ -38,7 +38,7 @@ void ivs_core_disable(struct ivs_ep *ep);
 bool ivs_core_passthrough(const struct ivs_domain *domain);
 /* wire.c: makes ourselves known to the peer. Returns 0, -FI_EAGAIN or another negative error. */
 int ivs_core_connect(struct ivs_peer *peer);
-/* Sends a message. Returns 0, -FI_EAGAIN: there is no room now, or another negative error. */
+/* Sends a message. Returns 0, -FI_EAGAIN: the queue is full, or another negative error. */
 int ivs_core_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
 /*
  * From time to time, for a peer on another host: asks whether it has got what went without a completion. An answer that
