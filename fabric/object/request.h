@@ -64,7 +64,7 @@ struct ivs_msg {
 	uint32_t	coop;		/* pieces that the receiver has not taken, where the sender may have */
 	uint32_t	piece;		/* coop: bytes of one */
 	uint32_t	id;		/* the sender's */
-	uint64_t	number;		/* of an RTS, in its sender's ledger (proto/shown.h); 0: it cannot be read. IVS_F_CORE: the key */
+	uint64_t	number;		/* of an RTS, in its sender's ledger (proto/shown.h), or 0; IVS_F_CORE: the key */
 	uint64_t	tag;
 	uint64_t	data;
 	size_t		total;

@@ -11,6 +11,9 @@ typedef float complex cfloat;
 typedef double complex cdouble;
 typedef long double complex cldouble;
 
+/* Lists of macros are no statements. */
+/* clang-format off */
+
 /* In the order of enum fi_datatype, which is alike in all versions for these. */
 #define INT_TYPES(X) \
 	X(FI_INT8, int8_t) X(FI_UINT8, uint8_t) X(FI_INT16, int16_t) X(FI_UINT16, uint16_t) \
@@ -197,3 +200,5 @@ int ivs_atomic_apply(uint8_t type, uint8_t op, uint8_t kind, void *target,
 	}
 #undef CALL
 }
+
+/* clang-format on */
