@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEEP = 256 * 1024 };	/* bytes an empty buffer may hold on to */
+enum { KEEP = 256 * 1024 }; /* bytes an empty buffer may hold on to */
 
 void *must_alloc(size_t n)
 {
@@ -71,5 +71,5 @@ void buf_drop(struct buf *b, size_t n)
 void buf_free(struct buf *b)
 {
 	free(b->p);
-	*b = (struct buf){0};
+	*b = (struct buf) { 0 };
 }

@@ -7,7 +7,7 @@
 
 struct buf {
 	uint8_t *p;
-	size_t off, len, cap;	/* the bytes are p[off .. off+len) */
+	size_t off, len, cap; /* the bytes are p[off .. off+len) */
 };
 
 /* Makes room for n more bytes and returns where they go; aborts without memory. */
@@ -18,7 +18,10 @@ void buf_append(struct buf *b, const void *p, size_t n);
 /* Drops n bytes at the start. An empty buffer frees its memory if it had grown large. */
 void buf_drop(struct buf *b, size_t n);
 void buf_free(struct buf *b);
-static inline uint8_t *buf_head(const struct buf *b) { return b->p + b->off; }
+static inline uint8_t *buf_head(const struct buf *b)
+{
+	return b->p + b->off;
+}
 
 /* malloc and strdup that abort: an agent without memory is of no use. */
 void *must_alloc(size_t n);

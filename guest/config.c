@@ -7,16 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS_MAX = 32, SHARES_MAX = 256, LINKS_MAX = 16, HOSTS_MAX = 8192, RDMAS_MAX = 16,
-       FUNCTIONS_MAX = 64 };
+enum { WORDS_MAX = 32, SHARES_MAX = 256, LINKS_MAX = 16, HOSTS_MAX = 8192, RDMAS_MAX = 16, FUNCTIONS_MAX = 64 };
 
 static bool name_valid(const char *s, size_t size)
 {
 	if (!*s || strlen(s) >= size)
 		return false;
 	for (const char *p = s; *p; p++) {
-		bool alnum = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
-			     (*p >= '0' && *p <= '9');
+		bool alnum = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9');
 
 		if (!alnum && (p == s || !strchr("._-", *p)))
 			return false;
@@ -51,7 +49,7 @@ static bool target_valid(const char *s)
 static void *grow(void *p, size_t n, size_t size)
 {
 	if (n & (n + 1))
-		return p;	/* there is room for 1, 3, 7, 15 … elements */
+		return p; /* there is room for 1, 3, 7, 15 … elements */
 	p = realloc(p, (2 * n + 1) * size);
 	if (!p)
 		abort();
@@ -105,11 +103,11 @@ static bool take_prefix(uint32_t *addr, uint32_t *mask, char *s)
 
 static bool take_link(struct config *c, char **w)
 {
-	struct link_config l = {0};
+	struct link_config l = { 0 };
 	uint64_t n;
 
-	if (c->nlinks == LINKS_MAX || !take_name(l.name, sizeof(l.name), w[0]) ||
-	    !take_mac(l.mac, w[1]) || !take_prefix(&l.addr, &l.mask, w[2]))
+	if (c->nlinks == LINKS_MAX || !take_name(l.name, sizeof(l.name), w[0]) || !take_mac(l.mac, w[1]) ||
+	    !take_prefix(&l.addr, &l.mask, w[2]))
 		return false;
 	if (!parse_number(w[3], 65535, &n) || (n && n < 576))
 		return false;
@@ -164,7 +162,7 @@ static bool take_region(struct config *c, char **w)
 
 static bool take_rdma(struct config *c, char **w)
 {
-	struct rdma_config r = {0};
+	struct rdma_config r = { 0 };
 
 	if (c->nrdmas == RDMAS_MAX || !take_name(r.name, sizeof(r.name), w[0]) ||
 	    !take_name(r.net, sizeof(r.net), w[1]))
@@ -185,7 +183,7 @@ static bool take_id(unsigned *to, const char *s)
 
 static bool take_function(struct config *c, char **w)
 {
-	struct function_config f = {0};
+	struct function_config f = { 0 };
 	uint64_t mtu;
 
 	if (c->nfunctions == FUNCTIONS_MAX || !take_id(&f.vendor, w[0]) || !take_id(&f.device, w[1]) ||
@@ -219,7 +217,7 @@ static int split(char *s, char **w, int max)
 
 static bool take_share(struct config *c, char *rest)
 {
-	struct mount_config m = {0};
+	struct mount_config m = { 0 };
 	char *w[4];
 
 	if (c->nshares == SHARES_MAX || split(rest, w, 4) != 4 || !take_mount(&m, w[0], w[1]) ||
@@ -285,7 +283,7 @@ bool config_parse(struct config *c, char *text, size_t n, char *why, size_t why_
 {
 	int number = 0;
 
-	*c = (struct config){0};
+	*c = (struct config) { 0 };
 	if (memchr(text, 0, n)) {
 		snprintf(why, why_size, "a NUL byte");
 		return false;
@@ -327,7 +325,7 @@ void config_free(struct config *c)
 	free(c->peers);
 	free(c->rdmas);
 	free(c->functions);
-	*c = (struct config){0};
+	*c = (struct config) { 0 };
 }
 
 /* How a mount is written: "virtiofs", or 9p's greatest message, in text. */
@@ -359,23 +357,26 @@ void config_print(const struct config *c)
 
 		inet_ntop(AF_INET, &l->addr, addr, sizeof(addr));
 		inet_ntop(AF_INET, &l->gateway, gateway, sizeof(gateway));
-		printf("link %s %02x:%02x:%02x:%02x:%02x:%02x %s/%d %u %s\n", l->name, m[0], m[1],
-		       m[2], m[3], m[4], m[5], addr, __builtin_popcount(l->mask), l->mtu,
-		       l->gateway ? gateway : "-");
+		printf("link %s %02x:%02x:%02x:%02x:%02x:%02x %s/%d %u %s\n", l->name, m[0], m[1], m[2], m[3], m[4],
+		       m[5], addr, __builtin_popcount(l->mask), l->mtu, l->gateway ? gateway : "-");
 	}
 	for (size_t i = 0; i < c->nhosts; i++)
 		printf("host %s\n", c->hosts[i]);
 	if (*c->host_name)
 		printf("hostname %s\n", c->host_name);
 	if (c->region)
-		printf("region %s %llu %u %u\n", c->region_kind, (unsigned long long) c->region_size,
-		       c->region_uid, c->region_gid);
+		printf("region %s %llu %u %u\n", c->region_kind, (unsigned long long) c->region_size, c->region_uid,
+		       c->region_gid);
 	for (size_t i = 0; i < c->nrdmas; i++)
 		printf("rdma %s %s\n", c->rdmas[i].name, c->rdmas[i].net);
 	for (size_t i = 0; i < c->nfunctions; i++) {
 		const struct function_config *f = &c->functions[i];
-		const char *makes = f->ipoib ? "ipoib" : f->net && f->rdma ? "both" : f->soft ? "soft" :
-				    f->net ? "net" : f->rdma ? "rdma" : "none";
+		const char *makes = f->ipoib		? "ipoib"
+				    : f->net && f->rdma ? "both"
+				    : f->soft		? "soft"
+				    : f->net		? "net"
+				    : f->rdma		? "rdma"
+							: "none";
 
 		printf("function %04x %04x ", f->vendor, f->device);
 		if (f->addr)

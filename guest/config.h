@@ -10,17 +10,17 @@ enum { NAME_SIZE = 64, TAG_SIZE = 64, CONFIG_MAX = 4 << 20 };
 
 struct mount_config {
 	char tag[TAG_SIZE];
-	unsigned msize;		/* of 9p, bytes; 0: virtiofs */
+	unsigned msize; /* of 9p, bytes; 0: virtiofs */
 	bool read_only;
-	const char *target;	/* NULL for the root */
+	const char *target; /* NULL for the root */
 };
 
 struct link_config {
 	char name[16];
 	uint8_t mac[6];
-	uint32_t addr, mask;	/* network byte order */
-	unsigned mtu;		/* 0: as it is */
-	uint32_t gateway;	/* network byte order, 0: none */
+	uint32_t addr, mask; /* network byte order */
+	unsigned mtu;	     /* 0: as it is */
+	uint32_t gateway;    /* network byte order, 0: none */
 };
 
 /* Soft RoCE on a network interface. */
@@ -30,30 +30,30 @@ struct rdma_config {
 
 /* A PCI function of the host that was passed through. */
 struct function_config {
-	unsigned vendor, device;	/* 16 bits each */
-	uint32_t addr, mask;		/* of its network interface; network byte order, 0: none */
-	bool net, rdma;			/* its driver makes a network interface, an RDMA device */
-	bool soft;			/* with net: an RDMA device (rdma_rxe) is made on its network interface */
-	bool ipoib;			/* InfiniBand: an RDMA device, and a network interface if the kernel has IPoIB */
-	unsigned mtu;			/* of its network interface, bytes; 0: as it is */
+	unsigned vendor, device; /* 16 bits each */
+	uint32_t addr, mask;	 /* of its network interface; network byte order, 0: none */
+	bool net, rdma;		 /* its driver makes a network interface, an RDMA device */
+	bool soft;		 /* with net: an RDMA device (rdma_rxe) is made on its network interface */
+	bool ipoib;		 /* InfiniBand: an RDMA device, and a network interface if the kernel has IPoIB */
+	unsigned mtu;		 /* of its network interface, bytes; 0: as it is */
 };
 
 struct config {
 	char name[NAME_SIZE];
 	unsigned index;
 	struct mount_config root;
-	bool own_root;		/* the disk that the VM started from: there is no root to mount */
+	bool own_root; /* the disk that the VM started from: there is no root to mount */
 	struct mount_config *shares;
 	size_t nshares;
-	uint64_t max_inodes;	/* of virtiofs in the caches; 0: any number */
+	uint64_t max_inodes; /* of virtiofs in the caches; 0: any number */
 	struct link_config *links;
 	size_t nlinks;
-	const char **hosts;	/* lines of /etc/hosts */
+	const char **hosts; /* lines of /etc/hosts */
 	size_t nhosts;
-	char host_name[NAME_SIZE];	/* "": none */
+	char host_name[NAME_SIZE]; /* "": none */
 	bool region;
 	char region_kind[16];
-	uint64_t region_size;	/* bytes */
+	uint64_t region_size; /* bytes */
 	uint32_t region_uid, region_gid;
 	struct rdma_config *rdmas;
 	size_t nrdmas;

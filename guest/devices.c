@@ -17,19 +17,19 @@
 static const char pci[] = "/sys/bus/pci/devices";
 
 enum {
-	SHOWN_MAX = 2 * 64 + 16,	/* functions, soft RoCE on each, and RDMAS_MAX of config.c */
+	SHOWN_MAX = 2 * 64 + 16, /* functions, soft RoCE on each, and RDMAS_MAX of config.c */
 	/* Nested VMs probe slowly: igbvf takes 20 s under emulated SVM. */
-	DRIVER_TIMEOUT = 90000,	/* ms */
-	LINK_TIMEOUT = 10000,	/* ms, for a link or a subnet manager to bring a port up, or IPoIB's interface to come */
-	GID_TIMEOUT = 3000,	/* ms, for the kernel to enter an address as a GID */
-	GIDS_MAX = 256,		/* of a port */
+	DRIVER_TIMEOUT = 90000, /* ms */
+	LINK_TIMEOUT = 10000, /* ms, for a link or a subnet manager to bring a port up, or IPoIB's interface to come */
+	GID_TIMEOUT = 3000,   /* ms, for the kernel to enter an address as a GID */
+	GIDS_MAX = 256,	      /* of a port */
 };
 
 /* What is reported of a device, "-" for what it has not. An IPoIB interface has an address of 20 bytes. */
 struct shown {
 	char kind[8], pci[32], driver[32], net[32], mac[64], rdma[32], guid[32], state[16], ip[INET_ADDRSTRLEN];
 	char port[4], layer[16], gid[8], node[8], mtu[8], pkey[12];
-	uint32_t addr;	/* network byte order, 0: none */
+	uint32_t addr; /* network byte order, 0: none */
 };
 
 static struct shown list[SHOWN_MAX];
@@ -160,9 +160,20 @@ static struct shown *add(const char *kind)
 	if (nlist == SHOWN_MAX)
 		die("more devices than %d", SHOWN_MAX);
 	s = &list[nlist++];
-	*s = (struct shown){.pci = "-", .driver = "-", .net = "-", .mac = "-", .rdma = "-",
-			    .guid = "-", .state = "-", .ip = "-", .port = "-", .layer = "-", .gid = "-",
-			    .node = "-", .mtu = "-", .pkey = "-"};
+	*s = (struct shown) { .pci = "-",
+			      .driver = "-",
+			      .net = "-",
+			      .mac = "-",
+			      .rdma = "-",
+			      .guid = "-",
+			      .state = "-",
+			      .ip = "-",
+			      .port = "-",
+			      .layer = "-",
+			      .gid = "-",
+			      .node = "-",
+			      .mtu = "-",
+			      .pkey = "-" };
 	snprintf(s->kind, sizeof(s->kind), "%s", kind);
 	return s;
 }
@@ -245,7 +256,7 @@ static bool there(void *what)
 /* Sets up a function that was passed through: its driver, link and address. */
 static void function_up(const struct function_config *f, unsigned nth)
 {
-	struct wanted w = {f, add("pci")};
+	struct wanted w = { f, add("pci") };
 	struct shown *s = w.s;
 	char link[160], target[256];
 	ssize_t n;
@@ -259,7 +270,8 @@ static void function_up(const struct function_config *f, unsigned nth)
 	n = readlink(link, target, sizeof(target) - 1);
 	if (n > 0) {
 		target[n] = 0;
-		snprintf(s->driver, sizeof(s->driver), "%.31s", strrchr(target, '/') ? strrchr(target, '/') + 1 : target);
+		snprintf(s->driver, sizeof(s->driver), "%.31s",
+			 strrchr(target, '/') ? strrchr(target, '/') + 1 : target);
 	}
 	line_of(s->node, sizeof(s->node), true, "/sys/bus/pci/devices/%s/%s", s->pci, "numa_node");
 	if (f->ipoib)

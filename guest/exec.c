@@ -22,25 +22,25 @@
 
 enum {
 	PIPE_SIZE = 256 * 1024,
-	GRACE_MS = 2000,	/* from SIGTERM to SIGKILL, once the client has gone */
+	GRACE_MS = 2000, /* from SIGTERM to SIGKILL, once the client has gone */
 };
 
 const char *vm_name = "";
 
 struct proc {
-	struct stream *s;	/* NULL once the client has gone */
+	struct stream *s; /* NULL once the client has gone */
 	struct group group;
 	struct source out, err;
 	struct sink in;
 	struct timer kill;
-	int master;		/* of a terminal, -1: none */
-	int failed;		/* pipe on which the child says why it could not exec */
+	int master; /* of a terminal, -1: none */
+	int failed; /* pipe on which the child says why it could not exec */
 	bool exited, told, out_done, err_done;
-	bool glance;		/* the client asks whether files were written outside shares */
-	struct timespec began;	/* by the clock of files' times */
-	uint64_t oom_before;	/* oom_kills() at its start */
+	bool glance;	       /* the client asks whether files were written outside shares */
+	struct timespec began; /* by the clock of files' times */
+	uint64_t oom_before;   /* oom_kills() at its start */
 	int status;
-	char *what;		/* the program's name */
+	char *what; /* the program's name */
 	struct proc *next;
 };
 
@@ -52,20 +52,20 @@ struct failure {
 	int stage, err;
 };
 
-struct job {			/* what a child shall do */
+struct job { /* what a child shall do */
 	struct identity id;
-	char **argv, **envp;	/* of envp the last place but one is free */
-	const char *connect;	/* "NAME ADDR": a connection whose descriptor is the value of variable NAME */
+	char **argv, **envp; /* of envp the last place but one is free */
+	const char *connect; /* "NAME ADDR": a connection whose descriptor is the value of variable NAME */
 	const char *dir;
 	bool dir_optional;
-	int (*builtin)(const char *path);	/* instead of argv */
+	int (*builtin)(const char *path); /* instead of argv */
 	const char *path;
-	int top;		/* a directory as the builtin's standard input; 0: none */
+	int top; /* a directory as the builtin's standard input; 0: none */
 };
 
 static void fail(int fd, int stage)
 {
-	struct failure f = {stage, errno};
+	struct failure f = { stage, errno };
 
 	if (write(fd, &f, sizeof(f)) != sizeof(f))
 		_exit(125);
@@ -207,18 +207,14 @@ static int explain(const struct proc *p, const struct failure *f, char *b, size_
 	const char *why = strerror(f->err);
 
 	switch (f->stage) {
-	case AT_DIR:
-		snprintf(b, n, "%s%scannot enter the working directory: %s", vm_name, colon, why);
-		return 126;
+	case AT_DIR: snprintf(b, n, "%s%scannot enter the working directory: %s", vm_name, colon, why); return 126;
 	case AT_IDENTITY:
 		snprintf(b, n, "%s%scannot take on the user's identity and limits: %s", vm_name, colon, why);
 		return 126;
 	case AT_CONNECT:
 		snprintf(b, n, "%s%scannot connect the program to the host: %s", vm_name, colon, why);
 		return 126;
-	case AT_TERMINAL:
-		snprintf(b, n, "%s%scannot control the terminal: %s", vm_name, colon, why);
-		return 126;
+	case AT_TERMINAL: snprintf(b, n, "%s%scannot control the terminal: %s", vm_name, colon, why); return 126;
 	}
 	if (f->err == ENOENT) {
 		bool path = strchr(p->what, '/');
@@ -255,11 +251,11 @@ static uint64_t oom_kills(void)
 	return count;
 }
 
-static int upper;	/* of the root's overlay; 0: there is none */
+static int upper; /* of the root's overlay; 0: there is none */
 
 static void tell(struct proc *p)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 	struct failure f;
 	char text[800];
 
@@ -301,7 +297,7 @@ static void out_ended(struct source *s)
 	struct proc *p = s->owner;
 
 	p->out_done = true;
-	p->master = -1;		/* was closed with it */
+	p->master = -1; /* was closed with it */
 	check(p);
 }
 
@@ -321,7 +317,7 @@ static void kill_now(struct timer *t)
 	if (p->exited)
 		finish(p);
 	else
-		timer_set(t, 1000000000);	/* until the kernel has let go of it */
+		timer_set(t, 1000000000); /* until the kernel has let go of it */
 }
 
 /* The client has gone: so does all that it has started. */
@@ -341,7 +337,7 @@ static void abandon(struct proc *p)
 static void on_data(struct stream *s, int lane, const uint8_t *b, size_t n)
 {
 	struct proc *p = s->owner;
-	struct fields f = {(const char *) b, n};
+	struct fields f = { (const char *) b, n };
 	const char *v;
 	uint64_t sig;
 
@@ -383,7 +379,7 @@ static void on_eof(struct stream *s, int lane)
 	if (lane != LANE_DATA)
 		return;
 	if (p->master >= 0)
-		sink_data(&p->in, "\004", 1);	/* what the line discipline takes for the end */
+		sink_data(&p->in, "\004", 1); /* what the line discipline takes for the end */
 	else
 		sink_eof(&p->in);
 }
@@ -395,7 +391,7 @@ static void on_end(struct stream *s, bool reset, const char *text)
 	abandon(s->owner);
 }
 
-static const struct stream_ops ops = {on_data, on_credit, on_eof, on_end};
+static const struct stream_ops ops = { on_data, on_credit, on_eof, on_end };
 
 static void close_all(const int *fd, size_t n)
 {
@@ -411,11 +407,11 @@ static void wide_pipe(int fd)
 
 static void start(struct mux *m, uint32_t id, const struct fields *h, struct job *j, const char *what)
 {
-	int fd[10] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+	int fd[10] = { -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 };
 	int *in = fd, *out = fd + 2, *err = fd + 4, *failed = fd + 6, *tty = fd + 8;
 	bool is_tty = fields_get(h, "tty"), no_stdin = fields_get(h, "no-stdin");
 	struct proc *p;
-	struct buf b = {0};
+	struct buf b = { 0 };
 	pid_t pid;
 
 	bool ok = !pipe2(failed, O_CLOEXEC);
@@ -504,8 +500,9 @@ void exec_open(struct mux *m, uint32_t id, const struct fields *h)
 	static struct job j;
 	const char *wrong;
 
-	j = (struct job) {.dir = fields_get(h, "dir"), .dir_optional = fields_get(h, "dir-optional"),
-		.connect = fields_get(h, "connect")};
+	j = (struct job) { .dir = fields_get(h, "dir"),
+			   .dir_optional = fields_get(h, "dir-optional"),
+			   .connect = fields_get(h, "connect") };
 	wrong = identity_read(&j.id, h);
 	if (!wrong && !fields_get(h, "arg"))
 		wrong = "no program is named";
@@ -525,7 +522,7 @@ static void copy_open(struct mux *m, uint32_t id, const struct fields *h, int (*
 	static struct job j;
 	const char *wrong;
 
-	j = (struct job) {.builtin = f, .path = fields_get(h, "path")};
+	j = (struct job) { .builtin = f, .path = fields_get(h, "path") };
 	wrong = identity_read(&j.id, h);
 	if (!wrong && (!j.path || j.path[0] != '/'))
 		wrong = "the path is not absolute";
@@ -558,7 +555,7 @@ void written_stream_open(struct mux *m, uint32_t id, const struct fields *h)
 	static struct job j;
 	const char *wrong, *age = fields_get(h, "age");
 
-	j = (struct job) {.builtin = written_list, .path = age ? age : "", .top = upper};
+	j = (struct job) { .builtin = written_list, .path = age ? age : "", .top = upper };
 	wrong = identity_read(&j.id, h);
 	if (!wrong && !upper)
 		wrong = "this VM has no overlay";
@@ -579,7 +576,7 @@ void exec_reap(void)
 		while (p && (p->group.pid != pid || p->exited))
 			p = p->next;
 		if (!p)
-			continue;	/* an orphan */
+			continue; /* an orphan */
 		p->exited = true;
 		p->status = status;
 		check(p);

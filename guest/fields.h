@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 struct fields {
-	const char *p;		/* not owned */
+	const char *p; /* not owned */
 	size_t len;
 };
 
@@ -22,8 +22,7 @@ const char *fields_each(const struct fields *f, size_t *at);
 /* How many values key has. */
 size_t fields_count(const struct fields *f, const char *key);
 void fields_add(struct buf *b, const char *key, const char *value);
-void fields_addf(struct buf *b, const char *key, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+void fields_addf(struct buf *b, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Reads a whole decimal number of at most `most`. */
 bool parse_number(const char *s, uint64_t most, uint64_t *n);
 

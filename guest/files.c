@@ -86,8 +86,8 @@ static bool path_valid(const char *p)
 	for (;; p++) {
 		size_t n = strcspn(p, "/");
 
-		if (!n || n > 255 || (n == 1 && p[0] == '.') ||
-		    (n == 2 && p[0] == '.' && p[1] == '.') || ++depth > DEPTH_MAX)
+		if (!n || n > 255 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.') ||
+		    ++depth > DEPTH_MAX)
 			return false;
 		p += n;
 		if (!*p)
@@ -118,12 +118,12 @@ static int parent(int top, const char *path, const char **last)
 
 static bool set_times(int fd, const struct fields *f)
 {
-	struct timespec t[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
+	struct timespec t[2] = { { .tv_nsec = UTIME_NOW }, { .tv_nsec = UTIME_NOW } };
 	uint64_t ns;
 
 	if (!parse_number(fields_get(f, "mtime"), INT64_MAX, &ns))
 		return true;
-	t[1] = (struct timespec) {ns / 1000000000, ns % 1000000000};
+	t[1] = (struct timespec) { ns / 1000000000, ns % 1000000000 };
 	return !futimens(fd, t);
 }
 
@@ -167,7 +167,7 @@ static bool receive_file(int dir, const char *name, const struct fields *f, uint
 	return !close(fd);
 }
 
-struct made {			/* a directory, whose mode and time are set at the end */
+struct made { /* a directory, whose mode and time are set at the end */
 	char *path;
 	struct buf fields;
 	struct made *next;
@@ -187,7 +187,7 @@ static bool make_dir(int dir, const char *name)
 
 static bool finish_dir(int top, const struct made *m)
 {
-	struct fields f = {(const char *) buf_head(&m->fields), m->fields.len};
+	struct fields f = { (const char *) buf_head(&m->fields), m->fields.len };
 	const char *name;
 	int dir = parent(top, m->path, &name), fd;
 	bool ok;
@@ -208,7 +208,7 @@ static int receive_record(int top, const char *root, struct made **dirs)
 {
 	static char b[RECORD_MAX];
 	static char path[RECORD_MAX + 256];
-	struct fields f = {b, 0};
+	struct fields f = { b, 0 };
 	const char *type, *rel, *target, *name;
 	uint8_t len[4];
 	uint64_t size = 0;
@@ -234,8 +234,7 @@ static int receive_record(int top, const char *root, struct made **dirs)
 		complain("a record that cannot be");
 		return -1;
 	}
-	snprintf(path, sizeof(path), "%s%s%s", root, strcmp(rel, ".") ? "/" : "",
-		 strcmp(rel, ".") ? rel : "");
+	snprintf(path, sizeof(path), "%s%s%s", root, strcmp(rel, ".") ? "/" : "", strcmp(rel, ".") ? rel : "");
 	dir = parent(top, path, &name);
 	ok = dir >= 0;
 	if (ok && !strcmp(type, "dir")) {
@@ -286,7 +285,7 @@ int files_receive(const char *path)
 		;
 	if (r < 0)
 		return 1;
-	for (; dirs; dirs = dirs->next) {	/* the deepest first */
+	for (; dirs; dirs = dirs->next) { /* the deepest first */
 		if (!finish_dir(top, dirs)) {
 			complain("%s: %s", dirs->path, strerror(errno));
 			return 1;
@@ -341,8 +340,8 @@ static bool send_dir(int fd, const char *shown, const char *rel, int depth)
 
 		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
 			continue;
-		if (asprintf(&below, "%s%s%s", strcmp(rel, ".") ? rel : "",
-			     strcmp(rel, ".") ? "/" : "", e->d_name) < 0 ||
+		if (asprintf(&below, "%s%s%s", strcmp(rel, ".") ? rel : "", strcmp(rel, ".") ? "/" : "", e->d_name) <
+			    0 ||
 		    asprintf(&show, "%s/%s", shown, e->d_name) < 0)
 			_exit(1);
 		ok = send_entry(dirfd(d), e->d_name, show, below, depth + 1);
@@ -376,7 +375,7 @@ static bool send_content(int fd, const char *shown, uint64_t size)
 static bool send_entry(int dir, const char *name, const char *shown, const char *rel, int depth)
 {
 	char target[4096];
-	struct buf b = {0};
+	struct buf b = { 0 };
 	struct stat st;
 	ssize_t n;
 	int fd = -1;
@@ -418,7 +417,7 @@ static bool send_entry(int dir, const char *name, const char *shown, const char 
 
 int files_send(const char *path)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 
 	if (!send_entry(AT_FDCWD, path, path, ".", 0))
 		return 1;

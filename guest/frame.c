@@ -64,17 +64,13 @@ const char *frame_get(const uint8_t *p, struct frame *f)
 		least = most = 4;
 		top_lane = LANES - 1;
 		break;
-	case T_EOF:
-		top_lane = LANES - 1;
-		break;
-	case T_CLOSE:
-		break;
+	case T_EOF: top_lane = LANES - 1; break;
+	case T_CLOSE: break;
 	case T_RESET:
 		most = TEXT_MAX;
 		on0 = true;
 		break;
-	default:
-		return "a frame of unknown type";
+	default: return "a frame of unknown type";
 	}
 	if (f->lane > top_lane)
 		return "a frame on a lane that it cannot have";

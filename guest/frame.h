@@ -9,10 +9,10 @@ enum {
 	FRAME_MAGIC = 0x4e,
 	FRAME_VERSION = 1,
 	FRAME_HEADER = 12,
-	FRAME_MAX = 64 * 1024,		/* bytes of payload */
-	HEADER_MAX = 1024 * 1024,	/* bytes of a stream's kind and header */
+	FRAME_MAX = 64 * 1024,	  /* bytes of payload */
+	HEADER_MAX = 1024 * 1024, /* bytes of a stream's kind and header */
 	MESSAGE_MAX = 2048,
-	TEXT_MAX = 1024,		/* bytes of a RESET's text */
+	TEXT_MAX = 1024, /* bytes of a RESET's text */
 	HELLO_MAX = 4096,
 };
 
@@ -21,7 +21,15 @@ enum { LANE_DATA, LANE_ERROR, LANE_MESSAGE, LANES };
 enum { CREDIT_MAX = 256 * 1024, CREDIT_MAX_MESSAGE = 4096 };
 
 enum frame_type {
-	T_HELLO = 1, T_PING, T_PONG, T_OPEN, T_DATA, T_CREDIT, T_EOF, T_CLOSE, T_RESET,
+	T_HELLO = 1,
+	T_PING,
+	T_PONG,
+	T_OPEN,
+	T_DATA,
+	T_CREDIT,
+	T_EOF,
+	T_CLOSE,
+	T_RESET,
 };
 
 struct frame {

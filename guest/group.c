@@ -16,7 +16,7 @@
 static const char *root;
 static unsigned long made;
 
-struct left {			/* a cgroup whose processes outlived their exec */
+struct left { /* a cgroup whose processes outlived their exec */
 	unsigned long cgroup;
 	struct left *next;
 };
@@ -34,7 +34,7 @@ static void path_of(unsigned long cgroup, const char *file, char *b, size_t n)
 
 pid_t group_fork(struct group *g)
 {
-	struct clone_args a = {.exit_signal = SIGCHLD};
+	struct clone_args a = { .exit_signal = SIGCHLD };
 	char path[128];
 	int dir = -1;
 	long pid = -1;
@@ -82,7 +82,7 @@ static struct process *processes(size_t *n)
 	*n = 0;
 	while (d && (e = readdir(d))) {
 		char path[64], b[512], *p;
-		struct process x = {0};
+		struct process x = { 0 };
 		ssize_t got;
 		int fd;
 
@@ -98,7 +98,7 @@ static struct process *processes(size_t *n)
 		if (got <= 0)
 			continue;
 		b[got] = 0;
-		p = strrchr(b, ')');	/* the name may hold anything */
+		p = strrchr(b, ')'); /* the name may hold anything */
 		if (!p || sscanf(p + 1, " %*c %d %*d %d", &x.ppid, &x.session) != 2)
 			continue;
 		if (*n == cap) {

@@ -6,8 +6,8 @@
 #include <sys/types.h>
 
 struct group {
-	pid_t pid;		/* the first process, leader of its session */
-	unsigned long cgroup;	/* its number, 0: none; then sessions are searched in /proc */
+	pid_t pid;	      /* the first process, leader of its session */
+	unsigned long cgroup; /* its number, 0: none; then sessions are searched in /proc */
 };
 
 /* Names the directory of a cgroup v2 hierarchy to use; without it there are no cgroups. */

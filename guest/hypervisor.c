@@ -4,8 +4,8 @@
 #include <cpuid.h>
 #include <ctype.h>
 
-#define LEAF 0x40000000u
-#define IN_VM (1u << 31)	/* in ECX of leaf 1 */
+#define LEAF  0x40000000u
+#define IN_VM (1u << 31) /* in ECX of leaf 1 */
 
 void hypervisor_add(struct buf *b)
 {

@@ -12,11 +12,20 @@ static const struct {
 	const char *name;
 	int what;
 } limits[] = {
-	{"as", RLIMIT_AS}, {"core", RLIMIT_CORE}, {"cpu", RLIMIT_CPU}, {"data", RLIMIT_DATA},
-	{"fsize", RLIMIT_FSIZE}, {"memlock", RLIMIT_MEMLOCK}, {"msgqueue", RLIMIT_MSGQUEUE},
-	{"nice", RLIMIT_NICE}, {"nofile", RLIMIT_NOFILE}, {"nproc", RLIMIT_NPROC},
-	{"rss", RLIMIT_RSS}, {"rtprio", RLIMIT_RTPRIO}, {"sigpending", RLIMIT_SIGPENDING},
-	{"stack", RLIMIT_STACK},
+	{ "as", RLIMIT_AS },
+	{ "core", RLIMIT_CORE },
+	{ "cpu", RLIMIT_CPU },
+	{ "data", RLIMIT_DATA },
+	{ "fsize", RLIMIT_FSIZE },
+	{ "memlock", RLIMIT_MEMLOCK },
+	{ "msgqueue", RLIMIT_MSGQUEUE },
+	{ "nice", RLIMIT_NICE },
+	{ "nofile", RLIMIT_NOFILE },
+	{ "nproc", RLIMIT_NPROC },
+	{ "rss", RLIMIT_RSS },
+	{ "rtprio", RLIMIT_RTPRIO },
+	{ "sigpending", RLIMIT_SIGPENDING },
+	{ "stack", RLIMIT_STACK },
 };
 
 static bool read_limit(const char *s, rlim_t *to)
@@ -37,8 +46,7 @@ static bool read_rlimit(struct identity *i, const char *s)
 {
 	char name[16], soft[32], hard[32], rest;
 
-	if (i->nlimits == LIMITS_MAX ||
-	    sscanf(s, "%15s %31s %31s %c", name, soft, hard, &rest) != 3)
+	if (i->nlimits == LIMITS_MAX || sscanf(s, "%15s %31s %31s %c", name, soft, hard, &rest) != 3)
 		return false;
 	for (size_t k = 0; k < sizeof(limits) / sizeof(*limits); k++) {
 		struct rlimit *to = &i->limits[i->nlimits].to;

@@ -15,7 +15,7 @@ struct identity {
 	size_t ngroups;
 	gid_t groups[GROUPS_MAX];
 	mode_t umask;
-	bool bound;		/* to cpus */
+	bool bound; /* to cpus */
 	unsigned long cpus[CPUS_MAX / (8 * sizeof(unsigned long))];
 	size_t nlimits;
 	struct {

@@ -27,8 +27,8 @@
 #define NM_VERSION "0.1"
 #endif
 
-#define PORT "org.nearmetal.agent"
-#define CONFIG "/nearmetal/config"
+#define PORT	"org.nearmetal.agent"
+#define CONFIG	"/nearmetal/config"
 #define MODULES "/nearmetal/modules"
 #define CGROUPS "/run/nearmetal/cgroup"
 
@@ -41,7 +41,7 @@ static struct {
 static size_t nphases;
 
 static const struct config *the_config;
-static int channel = -1;	/* the port, until the loop has it */
+static int channel = -1; /* the port, until the loop has it */
 
 void phase(const char *name)
 {
@@ -64,12 +64,12 @@ void power_off(bool sync_shares)
 {
 	kill(-1, SIGKILL);
 	if (sync_shares && the_config) {
-		for (size_t i = the_config->nshares; i--; )
+		for (size_t i = the_config->nshares; i--;)
 			umount2(the_config->shares[i].target, 0);
 		sync();
 	}
 	reboot(RB_POWER_OFF);
-	reboot(RB_AUTOBOOT);	/* QEMU runs with -no-reboot */
+	reboot(RB_AUTOBOOT); /* QEMU runs with -no-reboot */
 	for (;;)
 		pause();
 }
@@ -78,7 +78,7 @@ void power_off(bool sync_shares)
 static void boot_failed(const char *text)
 {
 	uint8_t b[FRAME_HEADER + TEXT_MAX];
-	struct frame f = {.type = T_RESET, .len = strlen(text)};
+	struct frame f = { .type = T_RESET, .len = strlen(text) };
 
 	on_die = NULL;
 	if (f.len > TEXT_MAX)
@@ -96,8 +96,7 @@ static void boot_failed(const char *text)
 	power_off(false);
 }
 
-static void mount_at(const char *what, const char *at, const char *type, unsigned long flags,
-		     const char *options)
+static void mount_at(const char *what, const char *at, const char *type, unsigned long flags, const char *options)
 {
 	if (mount(what, at, type, flags, options))
 		die("cannot mount %s at %s: %s", what, at, strerror(errno));
@@ -129,10 +128,10 @@ static void cover(const char *path)
 static void make_dirs(const char *path)
 {
 	char b[4096];
-	size_t parent = 0;	/* the length of its path, 0 for / */
+	size_t parent = 0; /* the length of its path, 0 for / */
 
 	snprintf(b, sizeof(b), "%s", path);
-	for (char *p = b + 1; ; p++) {
+	for (char *p = b + 1;; p++) {
 		char end = *p;
 
 		if (end && end != '/')
@@ -184,8 +183,7 @@ static void read_config(struct config *c)
 
 	if (fd < 0)
 		die("%s: %s", CONFIG, strerror(errno));
-	while (config_text.len <= CONFIG_MAX &&
-	       (n = read(fd, buf_reserve(&config_text, 65536), 65536)) > 0)
+	while (config_text.len <= CONFIG_MAX && (n = read(fd, buf_reserve(&config_text, 65536), 65536)) > 0)
 		buf_added(&config_text, n);
 	close(fd);
 	copy = must_alloc(config_text.len + 1);
@@ -203,8 +201,8 @@ static void mount_export(const struct mount_config *m, const char *at, bool is_r
 	/* The root does not change under us; a share may, and what is mapped must be written.
 	   What virtiofs keeps in its caches the host says (virtiofsd --cache). */
 	if (m->msize)
-		snprintf(options, sizeof(options), "trans=virtio,version=9p2000.L,msize=%u,cache=%s",
-			 m->msize, is_root ? "loose" : "mmap");
+		snprintf(options, sizeof(options), "trans=virtio,version=9p2000.L,msize=%u,cache=%s", m->msize,
+			 is_root ? "loose" : "mmap");
 	if (mount(m->tag, at, type, MS_NODEV | MS_NOATIME | (m->read_only || is_root ? MS_RDONLY : 0), options))
 		die("cannot mount %s (%s tag %s): %s", is_root ? "the root" : m->target, type, m->tag,
 		    errno == ENOENT || (errno == EINVAL && !m->msize) ? "the VM has no such device" : strerror(errno));
@@ -216,7 +214,7 @@ static void hurry(bool on)
 	int fd = open("/sys/kernel/rcu_expedited", O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0)
-		return;		/* only slower */
+		return; /* only slower */
 	if (write(fd, on ? "1" : "0", 1) < 0)
 		say("rcu_expedited: %s", strerror(errno));
 	close(fd);
@@ -226,7 +224,7 @@ static void hurry(bool on)
    overlay need not ask the host for what they hide. */
 static void make_hidden(void)
 {
-	static const char *const hidden[] = {"dev", "proc", "sys", "run"};
+	static const char *const hidden[] = { "dev", "proc", "sys", "run" };
 
 	for (size_t i = 0; i < sizeof(hidden) / sizeof(*hidden); i++) {
 		char path[64];
@@ -234,7 +232,7 @@ static void make_hidden(void)
 		snprintf(path, sizeof(path), "/memory/upper/%s", hidden[i]);
 		make_dir(path, 0755);
 		if (setxattr(path, "trusted.overlay.opaque", "y", 1, 0))
-			return;	/* only slower */
+			return; /* only slower */
 	}
 }
 
@@ -261,7 +259,7 @@ static void mount_root(const struct config *c)
 /* Everything that is the VM's own in the new root; then the new root is /. */
 static void switch_root(void)
 {
-	static const char *const move[] = {"dev", "proc", "sys"};
+	static const char *const move[] = { "dev", "proc", "sys" };
 	char to[64], from[64];
 	int fd;
 
@@ -274,7 +272,7 @@ static void switch_root(void)
 	mkdir("/new/run", 0755);
 	/* /tmp is the root's own, under the overlay: programs and inputs are there too. */
 	if (!mkdir("/new/tmp", 01777))
-		chmod("/new/tmp", 01777);	/* mkdir minds the umask */
+		chmod("/new/tmp", 01777); /* mkdir minds the umask */
 	mount_at("run", "/new/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755");
 	make_dir("/new/run/nearmetal", 0755);
 	make_dir("/new/run/nearmetal/bin", 0755);
@@ -305,7 +303,7 @@ static void own_mounts(void)
 	link_at("/proc/self/fd/1", "/dev/stdout");
 	link_at("/proc/self/fd/2", "/dev/stderr");
 	make_dir("/run/lock", 01777);
-	chmod("/run/lock", 01777);	/* mkdir minds the umask */
+	chmod("/run/lock", 01777); /* mkdir minds the umask */
 	make_dir(CGROUPS, 0755);
 	if (!mount("cgroup", CGROUPS, "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL))
 		group_use_cgroups(CGROUPS);
@@ -326,14 +324,14 @@ void limits(void)
 		int what;
 		rlim_t soft, hard;
 	} l[] = {
-		{RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY},
-		{RLIMIT_NOFILE, 1024, 1 << 20},
-		{RLIMIT_NPROC, RLIM_INFINITY, RLIM_INFINITY},
-		{RLIMIT_CORE, 0, RLIM_INFINITY},
+		{ RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY },
+		{ RLIMIT_NOFILE, 1024, 1 << 20 },
+		{ RLIMIT_NPROC, RLIM_INFINITY, RLIM_INFINITY },
+		{ RLIMIT_CORE, 0, RLIM_INFINITY },
 	};
 
 	for (size_t i = 0; i < sizeof(l) / sizeof(*l); i++) {
-		struct rlimit r = {l[i].soft, l[i].hard};
+		struct rlimit r = { l[i].soft, l[i].hard };
 
 		if (setrlimit(l[i].what, &r))
 			say("resource limit %d: %s", l[i].what, strerror(errno));
@@ -382,8 +380,8 @@ void init_boot(struct config *c)
 
 int init_hello(void)
 {
-	struct frame f = {.type = T_HELLO};
-	struct buf b = {0}, h = {0};
+	struct frame f = { .type = T_HELLO };
+	struct buf b = { 0 }, h = { 0 };
 	struct utsname u;
 
 	channel = port_open(PORT, PORT_TIMEOUT);

@@ -27,6 +27,6 @@ void net_up(const struct config *c);
 void net_address(const char *name, unsigned mtu, uint32_t addr, uint32_t mask);
 void hosts_write(const struct config *c, const char *old, const char *file);
 void region_show(const struct config *c);
-int port_open(const char *name, int timeout_ms);	/* -1 if there is none */
+int port_open(const char *name, int timeout_ms); /* -1 if there is none */
 
 #endif

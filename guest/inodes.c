@@ -13,12 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PER_SECOND = 50000 };	/* inodes: more than a VM can open */
+enum { PER_SECOND = 50000 }; /* inodes: more than a VM can open */
 
 static const uint64_t second = 1000000000;
 
-static uint64_t bound, limit;	/* drop at bound; 0: stopped */
-static bool dropped;		/* the last time */
+static uint64_t bound, limit; /* drop at bound; 0: stopped */
+static bool dropped;	      /* the last time */
 static struct timer timer;
 
 /* The number of virtiofs inodes that the kernel has; false: it does not say. */

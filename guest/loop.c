@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROUND = 64 };	/* events taken at a time */
+enum { ROUND = 64 }; /* events taken at a time */
 
 static int epfd = -1;
 static struct epoll_event events[ROUND];
@@ -41,7 +41,7 @@ void loop_init(void)
 
 void event_init(struct event *e, int fd, void (*ready)(struct event *, uint32_t))
 {
-	*e = (struct event){.fd = fd, .ready = ready};
+	*e = (struct event) { .fd = fd, .ready = ready };
 }
 
 static void unlist(struct event *e)
@@ -56,7 +56,7 @@ static void unlist(struct event *e)
 
 void event_watch(struct event *e, uint32_t mask)
 {
-	struct epoll_event ev = {.events = mask, .data.ptr = e};
+	struct epoll_event ev = { .events = mask, .data.ptr = e };
 	int op;
 
 	if (e->fd < 0 || (mask == e->mask && (e->added || !mask)))

@@ -7,20 +7,20 @@
 
 struct event {
 	int fd;
-	uint32_t mask;		/* EPOLLIN, EPOLLOUT; 0: not watched */
+	uint32_t mask; /* EPOLLIN, EPOLLOUT; 0: not watched */
 	bool added;
-	bool always;		/* a file that epoll does not take: ready whenever it is watched */
+	bool always; /* a file that epoll does not take: ready whenever it is watched */
 	void (*ready)(struct event *e, uint32_t events);
-	struct event *next;	/* of those with always */
+	struct event *next; /* of those with always */
 };
 
 struct timer {
-	uint64_t at;		/* CLOCK_MONOTONIC, ns; 0: not set */
+	uint64_t at; /* CLOCK_MONOTONIC, ns; 0: not set */
 	void (*fire)(struct timer *t);
 	struct timer *next;
 };
 
-struct task {			/* something to do once this round's events are handled */
+struct task { /* something to do once this round's events are handled */
 	bool queued;
 	void (*run)(struct task *t);
 	struct task *next;

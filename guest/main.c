@@ -29,7 +29,7 @@
 static struct mux host;
 static struct event signals;
 static bool is_init;
-static bool has_devices;	/* they are the VM's own: HELLO says them */
+static bool has_devices; /* they are the VM's own: HELLO says them */
 
 static void end(bool sync_shares)
 {
@@ -50,7 +50,7 @@ static void host_end(struct mux *m, const char *why)
 static void power_stream(struct mux *m, uint32_t id)
 {
 	/* A stream that is over at once: the message, then the end. */
-	struct buf b = {0};
+	struct buf b = { 0 };
 
 	fields_add(&b, "state", "off");
 	mux_frame(m, T_DATA, LANE_MESSAGE, id, buf_head(&b), b.len);
@@ -103,7 +103,7 @@ static void take_signals(void)
 	sigemptyset(&s);
 	sigaddset(&s, SIGCHLD);
 	sigaddset(&s, SIGTERM);
-	sigaddset(&s, SIGINT);	/* to init: Ctrl-Alt-Del */
+	sigaddset(&s, SIGINT); /* to init: Ctrl-Alt-Del */
 	sigprocmask(SIG_BLOCK, &s, NULL);
 	event_init(&signals, signalfd(-1, &s, SFD_CLOEXEC | SFD_NONBLOCK), signals_ready);
 	event_watch(&signals, EPOLLIN);
@@ -113,12 +113,12 @@ static void agent_run(int fd, bool said_hello, const char *socket_path) __attrib
 
 static void agent_run(int fd, bool said_hello, const char *socket_path)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 	struct utsname u;
 
 	loop_init();
 	take_signals();
-	host = (struct mux) {.on_open = host_open, .on_end = host_end};
+	host = (struct mux) { .on_open = host_open, .on_end = host_end };
 	mux_start(&host, fd);
 	if (!said_hello) {
 		uname(&u);
@@ -159,7 +159,7 @@ static int serve_main(int argc, char **argv)
 		if (i == 2 && parse_number(argv[i], 1 << 20, &fd))
 			continue;
 		if (!strcmp(argv[i], "--no-init"))
-			continue;	/* what it is anyway, unless it is process 1 */
+			continue; /* what it is anyway, unless it is process 1 */
 		if (!strcmp(argv[i], "--name") && i + 1 < argc)
 			vm_name = argv[++i];
 		else if (!strcmp(argv[i], "--socket") && i + 1 < argc)
@@ -235,6 +235,7 @@ int main(int argc, char **argv)
 	      "       nearmetal-agent rsh VM COMMAND...\n"
 	      "       nearmetal-agent --stdio CONFIG\n"
 	      "       nearmetal-agent --check-config <FILE\n"
-	      "As process 1 it is the init of a nearmetal VM.\n", stderr);
+	      "As process 1 it is the init of a nearmetal VM.\n",
+	      stderr);
 	return 2;
 }

@@ -36,7 +36,7 @@ void modules_load(const char *list)
 	if (!f) {
 		if (errno != ENOENT)
 			say("%s: %s", list, strerror(errno));
-		return;		/* all is built into the kernel */
+		return; /* all is built into the kernel */
 	}
 	while (fgets(line, sizeof(line), f)) {
 		line[strcspn(line, "\n")] = 0;

@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 enum {
-	OUT_HIGH = 256 * 1024,	/* bytes in the queue above which data waits */
-	OUT_LOW = 128 * 1024,	/* below which it goes on */
+	OUT_HIGH = 256 * 1024, /* bytes in the queue above which data waits */
+	OUT_LOW = 128 * 1024,  /* below which it goes on */
 	READ_SIZE = 64 * 1024,
-	READS = 32,		/* reads a round: a virtio port returns a page at a time */
+	READS = 32, /* reads a round: a virtio port returns a page at a time */
 };
 
 static void parse(struct mux *m);
@@ -110,7 +110,7 @@ void mux_start(struct mux *m, int fd)
 
 void mux_frame(struct mux *m, int type, int lane, uint32_t id, const void *p, size_t n)
 {
-	struct frame f = {.type = type, .lane = lane, .stream = id, .len = n};
+	struct frame f = { .type = type, .lane = lane, .stream = id, .len = n };
 	uint8_t *to;
 
 	if (m->dead)
@@ -157,7 +157,7 @@ static struct stream *add(struct mux *m, uint32_t id, const struct stream_ops *o
 {
 	struct stream *s = must_alloc(sizeof(*s));
 
-	*s = (struct stream){.m = m, .id = id, .ops = ops, .owner = owner};
+	*s = (struct stream) { .m = m, .id = id, .ops = ops, .owner = owner };
 	for (int i = 0; i < LANES; i++)
 		s->allow[i] = s->credit[i] = lane_initial(i);
 	*slot(m, id) = s;
@@ -181,8 +181,7 @@ void mux_refuse(struct mux *m, uint32_t id, const char *format, ...)
 	mux_frame(m, T_RESET, 0, id, s, strlen(s));
 }
 
-struct stream *mux_open(struct mux *m, const struct buf *payload, const struct stream_ops *ops,
-			void *owner)
+struct stream *mux_open(struct mux *m, const struct buf *payload, const struct stream_ops *ops, void *owner)
 {
 	const uint8_t *p = buf_head(payload);
 	struct stream *s;
@@ -254,7 +253,7 @@ void mux_fail(struct mux *m, const char *why)
 void mux_drain(struct mux *m)
 {
 	while (m->out.len && !m->dead) {
-		struct pollfd p = {.fd = m->ev.fd, .events = POLLOUT};
+		struct pollfd p = { .fd = m->ev.fd, .events = POLLOUT };
 
 		if (poll(&p, 1, 1000) <= 0 || p.revents & (POLLERR | POLLHUP))
 			return;
@@ -284,7 +283,7 @@ static const char *take_open(struct mux *m, const struct frame *f, const uint8_t
 	end = memchr(kind, 0, m->open.len);
 	if (!end || end == kind)
 		return "a stream without a kind";
-	h = (struct fields) {end + 1, m->open.len - (end + 1 - kind)};
+	h = (struct fields) { end + 1, m->open.len - (end + 1 - kind) };
 	if (!fields_valid(h.p, h.len))
 		return "a header that is not made of fields";
 	if (m->remote >= m->remote_max)
@@ -305,7 +304,7 @@ static const char *take_stream(struct mux *m, const struct frame *f, const uint8
 	char text[TEXT_MAX + 1];
 
 	if (!s)
-		return NULL;	/* late frames of a stream that this side is done with */
+		return NULL; /* late frames of a stream that this side is done with */
 	ops = s->ops;
 	switch (f->type) {
 	case T_DATA:
@@ -347,7 +346,7 @@ static const char *take_stream(struct mux *m, const struct frame *f, const uint8
 
 static const char *take(struct mux *m, const struct frame *f, const uint8_t *p)
 {
-	struct fields h = {(const char *) p, f->len};
+	struct fields h = { (const char *) p, f->len };
 	static char why[TEXT_MAX + 1];
 
 	if (f->stream) {
@@ -365,9 +364,7 @@ static const char *take(struct mux *m, const struct frame *f, const uint8_t *p)
 		if (m->on_hello)
 			m->on_hello(m, &h);
 		return NULL;
-	case T_PING:
-		mux_frame(m, T_PONG, 0, 0, p, f->len);
-		return NULL;
+	case T_PING: mux_frame(m, T_PONG, 0, 0, p, f->len); return NULL;
 	case T_RESET:
 		memcpy(why, p, f->len);
 		why[f->len] = 0;

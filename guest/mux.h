@@ -24,15 +24,15 @@ struct stream {
 	struct mux *m;
 	uint32_t id;
 	uint32_t allow[LANES];	/* bytes the other side may still send */
-	uint32_t credit[LANES];	/* bytes this side may still send */
+	uint32_t credit[LANES]; /* bytes this side may still send */
 	bool in_eof[LANES], out_eof[LANES];
 	bool sent_end;
-	const struct stream_ops *ops;	/* NULL: closed on this side */
+	const struct stream_ops *ops; /* NULL: closed on this side */
 	void *owner;
-	struct stream *next;		/* in the table */
+	struct stream *next; /* in the table */
 };
 
-struct waiter {			/* something that waits for room in a carrier's queue */
+struct waiter { /* something that waits for room in a carrier's queue */
 	void (*go)(struct waiter *w);
 	struct waiter *next;
 	bool queued;
@@ -43,18 +43,18 @@ enum { STREAM_BUCKETS = 64 };
 struct mux {
 	struct event ev;
 	struct task flush;
-	bool initiator;		/* numbers its streams odd */
+	bool initiator; /* numbers its streams odd */
 	bool hello, dead, paused;
-	bool blocking;		/* the carrier's descriptor is in blocking mode */
+	bool blocking; /* the carrier's descriptor is in blocking mode */
 	struct buf in, out, open;
 	uint32_t open_id, next_id;
 	struct stream *table[STREAM_BUCKETS];
-	unsigned remote, remote_max;	/* streams of the other side, and the most there may be */
-	size_t out_max;			/* a carrier with more bytes waiting is ended */
+	unsigned remote, remote_max; /* streams of the other side, and the most there may be */
+	size_t out_max;		     /* a carrier with more bytes waiting is ended */
 	struct waiter *waiters;
 	/* A stream of the other side: take it with mux_take or refuse with mux_refuse. */
 	void (*on_open)(struct mux *m, uint32_t id, const char *kind, const struct fields *h);
-	void (*on_hello)(struct mux *m, const struct fields *f);	/* may be NULL */
+	void (*on_hello)(struct mux *m, const struct fields *f); /* may be NULL */
 	void (*on_end)(struct mux *m, const char *why);
 	void *owner;
 };
@@ -69,11 +69,9 @@ bool mux_room(struct mux *m, struct waiter *w);
 void waiter_cancel(struct mux *m, struct waiter *w);
 /* Takes or refuses a stream that was offered. */
 struct stream *mux_take(struct mux *m, uint32_t id, const struct stream_ops *ops, void *owner);
-void mux_refuse(struct mux *m, uint32_t id, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+void mux_refuse(struct mux *m, uint32_t id, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Opens a stream; payload is kind, NUL, fields. */
-struct stream *mux_open(struct mux *m, const struct buf *payload, const struct stream_ops *ops,
-			void *owner);
+struct stream *mux_open(struct mux *m, const struct buf *payload, const struct stream_ops *ops, void *owner);
 /* Stops or goes on taking frames from the carrier. */
 void mux_pause(struct mux *m, bool pause);
 /* Ends the carrier: every stream ends, on_end is called. */

@@ -19,7 +19,7 @@ static int sock;
 
 static struct ifreq request(const char *name)
 {
-	struct ifreq r = {0};
+	struct ifreq r = { 0 };
 
 	strncpy(r.ifr_name, name, IFNAMSIZ - 1);
 	return r;
@@ -37,7 +37,7 @@ static bool find(void *what)
 
 	/* The kernel numbers interfaces from 1 (lo). */
 	for (int i = 1; i < 64; i++) {
-		struct ifreq r = {.ifr_ifindex = i};
+		struct ifreq r = { .ifr_ifindex = i };
 
 		if (ioctl(sock, SIOCGIFNAME, &r) || ioctl(sock, SIOCGIFHWADDR, &r))
 			continue;
@@ -51,7 +51,7 @@ static bool find(void *what)
 
 static void set_addr(struct sockaddr *a, uint32_t addr)
 {
-	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr.s_addr = addr};
+	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_addr.s_addr = addr };
 
 	memcpy(a, &v4, sizeof(v4));
 }
@@ -97,11 +97,12 @@ static void give(const char *name, uint32_t addr, uint32_t mask)
 
 static void configure(const struct link_config *l)
 {
-	struct nic n = {.mac = l->mac};
+	struct nic n = { .mac = l->mac };
 	struct ifreq r = request(l->name);
 
 	if (!uevent_wait(find, &n, 10000))
-		die("%s: no network interface has the address %02x:%02x:%02x:%02x:%02x:%02x; is its driver in the initramfs?",
+		die("%s: no network interface has the address %02x:%02x:%02x:%02x:%02x:%02x; is its driver in the "
+		    "initramfs?",
 		    l->name, l->mac[0], l->mac[1], l->mac[2], l->mac[3], l->mac[4], l->mac[5]);
 	if (strcmp(n.name, l->name))
 		rename_to(n.name, l->name);
@@ -111,7 +112,7 @@ static void configure(const struct link_config *l)
 	give(l->name, l->addr, l->mask);
 	up(l->name);
 	if (l->gateway) {
-		struct rtentry t = {.rt_flags = RTF_UP | RTF_GATEWAY, .rt_dev = (char *) l->name};
+		struct rtentry t = { .rt_flags = RTF_UP | RTF_GATEWAY, .rt_dev = (char *) l->name };
 
 		set_addr(&t.rt_dst, 0);
 		set_addr(&t.rt_genmask, 0);
@@ -134,7 +135,7 @@ static void open_sock(void)
  */
 static void own_arp(const char *name)
 {
-	static const char *const keys[][2] = {{"arp_ignore", "1"}, {"arp_announce", "2"}};
+	static const char *const keys[][2] = { { "arp_ignore", "1" }, { "arp_announce", "2" } };
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		char path[96];
@@ -156,7 +157,8 @@ void net_address(const char *name, unsigned mtu, uint32_t addr, uint32_t mask)
 	open_sock();
 	r.ifr_mtu = mtu;
 	if (mtu && ioctl(sock, SIOCSIFMTU, &r))
-		die("%s: network.deviceMTU %u: %s; the card's physical function and its switch port have to have it too",
+		die("%s: network.deviceMTU %u: %s; the card's physical function and its switch port have to have it "
+		    "too",
 		    name, mtu, strerror(errno));
 	r = request(name);
 	if (mtu && (ioctl(sock, SIOCGIFMTU, &r) || r.ifr_mtu != (int) mtu))

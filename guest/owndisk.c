@@ -49,7 +49,7 @@ static void read_beside(struct config *c, const char *name)
 	while (n < sizeof(text) - 1 && (got = read(fd, text + n, sizeof(text) - 1 - n)) > 0)
 		n += got;
 	close(fd);
-	unlink(path);		/* it is for this start only */
+	unlink(path); /* it is for this start only */
 	fd = open(RUN "/config", O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
 	if (fd < 0 || write(fd, text, n) != (ssize_t) n)
 		die(RUN "/config: %s", strerror(errno));
@@ -131,7 +131,7 @@ static void pump(int channel)
 	if (!pid) {
 		close(STDOUT_FILENO);
 		carry(STDIN_FILENO, channel);
-		shutdown(channel, SHUT_WR);	/* the owner has gone: the agent ends */
+		shutdown(channel, SHUT_WR); /* the owner has gone: the agent ends */
 		_exit(0);
 	}
 	carry(channel, STDOUT_FILENO);
@@ -175,7 +175,7 @@ int owndisk_begin(struct config *c, const char *name)
 		die("/dev/null: %s", strerror(errno));
 	if (null > 2)
 		close(null);
-	setsid();		/* the end of ssh's session ends the pump; the agent ends by its channel */
+	setsid(); /* the end of ssh's session ends the pump; the agent ends by its channel */
 	fcntl(fds[1], F_SETFD, FD_CLOEXEC);
 	return fds[1];
 }

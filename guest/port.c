@@ -50,7 +50,7 @@ static bool find(void *what)
 
 int port_open(const char *name, int timeout_ms)
 {
-	struct search s = {.name = name};
+	struct search s = { .name = name };
 
 	if (!uevent_wait(find, &s, timeout_ms))
 		return -1;

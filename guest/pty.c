@@ -24,7 +24,7 @@ bool pty_open(int *master, int *slave, uid_t uid)
 		close(*master);
 		return false;
 	}
-	if (fchown(*slave, uid, 5) == 0)	/* group tty */
+	if (fchown(*slave, uid, 5) == 0) /* group tty */
 		fchmod(*slave, 0620);
 	if (!tcgetattr(*slave, &t)) {
 		t.c_iflag |= IUTF8;
@@ -35,7 +35,7 @@ bool pty_open(int *master, int *slave, uid_t uid)
 
 bool pty_resize(int master, const char *size)
 {
-	struct winsize w = {0};
+	struct winsize w = { 0 };
 	unsigned rows, cols;
 	char rest;
 

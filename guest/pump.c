@@ -4,7 +4,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { GENTLE = 4096 };	/* PIPE_BUF: a pipe that polls writable takes so much at once */
+enum { GENTLE = 4096 }; /* PIPE_BUF: a pipe that polls writable takes so much at once */
 
 static void source_end(struct source *p)
 {
@@ -21,7 +21,7 @@ static void source_ready(struct event *e, uint32_t events)
 	struct source *p = (struct source *) e;
 	struct mux *m = p->s->m;
 	size_t most = stream_may_send(p->s, p->lane, FRAME_MAX - FRAME_HEADER);
-	struct frame f = {.type = T_DATA, .lane = p->lane, .stream = p->s->id};
+	struct frame f = { .type = T_DATA, .lane = p->lane, .stream = p->s->id };
 	uint8_t *to;
 	ssize_t n;
 
@@ -35,7 +35,7 @@ static void source_ready(struct event *e, uint32_t events)
 	n = read(e->fd, to + FRAME_HEADER, most);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	if (n <= 0) {	/* EIO: the last program on a terminal has gone */
+	if (n <= 0) { /* EIO: the last program on a terminal has gone */
 		source_end(p);
 		return;
 	}
@@ -57,11 +57,10 @@ static void source_room(struct waiter *w)
 	source_go((struct source *) ((char *) w - offsetof(struct source, room)));
 }
 
-void source_start(struct source *p, int fd, struct stream *s, int lane,
-		  void (*ended)(struct source *), void *owner)
+void source_start(struct source *p, int fd, struct stream *s, int lane, void (*ended)(struct source *), void *owner)
 {
 	event_init(&p->ev, fd, source_ready);
-	p->room = (struct waiter) {.go = source_room};
+	p->room = (struct waiter) { .go = source_room };
 	p->s = s;
 	p->lane = lane;
 	p->ended = ended;
@@ -120,10 +119,9 @@ static void sink_ready(struct event *e, uint32_t events)
 	sink_flush((struct sink *) e);
 }
 
-void sink_start(struct sink *p, int fd, struct stream *s, int lane,
-		void (*ended)(struct sink *), void *owner)
+void sink_start(struct sink *p, int fd, struct stream *s, int lane, void (*ended)(struct sink *), void *owner)
 {
-	*p = (struct sink){.s = s, .lane = lane, .ended = ended, .owner = owner};
+	*p = (struct sink) { .s = s, .lane = lane, .ended = ended, .owner = owner };
 	event_init(&p->ev, fd, sink_ready);
 }
 

@@ -4,34 +4,32 @@
 
 #include "mux.h"
 
-struct source {			/* descriptor → lane */
+struct source { /* descriptor → lane */
 	struct event ev;
 	struct waiter room;
-	struct stream *s;	/* NULL: what is read is dropped */
+	struct stream *s; /* NULL: what is read is dropped */
 	int lane;
-	void (*ended)(struct source *p);	/* the descriptor came to its end and was closed */
+	void (*ended)(struct source *p); /* the descriptor came to its end and was closed */
 	void *owner;
 };
 
-struct sink {			/* lane → descriptor */
+struct sink { /* lane → descriptor */
 	struct event ev;
 	struct stream *s;
 	int lane;
 	struct buf q;
-	bool eof;		/* close the descriptor once q is written */
-	bool gentle;		/* a descriptor in blocking mode: write only what it has room for */
-	void (*ended)(struct sink *p);	/* closed: all is written, or the reader has gone */
+	bool eof;		       /* close the descriptor once q is written */
+	bool gentle;		       /* a descriptor in blocking mode: write only what it has room for */
+	void (*ended)(struct sink *p); /* closed: all is written, or the reader has gone */
 	void *owner;
 };
 
-void source_start(struct source *p, int fd, struct stream *s, int lane,
-		  void (*ended)(struct source *), void *owner);
+void source_start(struct source *p, int fd, struct stream *s, int lane, void (*ended)(struct source *), void *owner);
 /* To be called when credit came. */
 void source_go(struct source *p);
 void source_stop(struct source *p);
 
-void sink_start(struct sink *p, int fd, struct stream *s, int lane,
-		void (*ended)(struct sink *), void *owner);
+void sink_start(struct sink *p, int fd, struct stream *s, int lane, void (*ended)(struct sink *), void *owner);
 void sink_data(struct sink *p, const void *b, size_t n);
 void sink_eof(struct sink *p);
 void sink_stop(struct sink *p);

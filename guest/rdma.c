@@ -27,11 +27,11 @@ static void put_string(struct message *m, uint16_t type, const char *s)
 /* The request of `rdma link add` (rdma(8), RDMA_NLDEV_CMD_NEWLINK of rdma_netlink.h). */
 int rdma_add_link(const char *name, const char *type, const char *net)
 {
-	struct message m = {.h = {
-		.nlmsg_len = NLMSG_HDRLEN,
-		.nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK),
-		.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK,
-	}};
+	struct message m = { .h = {
+				     .nlmsg_len = NLMSG_HDRLEN,
+				     .nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK),
+				     .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK,
+			     } };
 	struct {
 		struct nlmsghdr h;
 		struct nlmsgerr e;

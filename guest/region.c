@@ -88,8 +88,8 @@ void region_show(const struct config *c)
 		if (stat(path, &st))
 			die("region: %s: %s", path, strerror(errno));
 		if ((uint64_t) st.st_size != c->region_size)
-			die("region: the device has %llu bytes, not %llu",
-			    (unsigned long long) st.st_size, (unsigned long long) c->region_size);
+			die("region: the device has %llu bytes, not %llu", (unsigned long long) st.st_size,
+			    (unsigned long long) c->region_size);
 	}
 	if (chown(path, c->region_uid, c->region_gid) || chmod(path, 0600))
 		die("region: %s: %s", path, strerror(errno));
@@ -99,7 +99,6 @@ void region_show(const struct config *c)
 	f = fopen("/run/nearmetal/region", "we");
 	if (!f)
 		die("/run/nearmetal/region: %s", strerror(errno));
-	fprintf(f, "kind %s\nsize %llu\npath %s\n", c->region_kind,
-		(unsigned long long) c->region_size, shown);
+	fprintf(f, "kind %s\nsize %llu\npath %s\n", c->region_kind, (unsigned long long) c->region_size, shown);
 	fclose(f);
 }

@@ -14,13 +14,13 @@
 enum {
 	CLIENTS_MAX = 1024,
 	CLIENT_STREAMS = 4,
-	CLIENT_OUT = 4 << 20,	/* bytes a client may leave unread before it is dropped */
+	CLIENT_OUT = 4 << 20, /* bytes a client may leave unread before it is dropped */
 	GROUPS = 1024,
 };
 
 struct client {
 	struct mux m;
-	struct waiter room;	/* waits for the host's carrier */
+	struct waiter room; /* waits for the host's carrier */
 	struct ucred cred;
 	size_t ngroups;
 	gid_t *groups;
@@ -84,13 +84,13 @@ static void on_end(struct stream *s, bool reset, const char *text)
 	free_later(p);
 }
 
-static const struct stream_ops ops = {on_data, on_credit, on_eof, on_end};
+static const struct stream_ops ops = { on_data, on_credit, on_eof, on_end };
 
 static void client_open(struct mux *m, uint32_t id, const char *kind, const struct fields *h)
 {
 	struct client *c = m->owner;
 	const char *f;
-	struct buf b = {0};
+	struct buf b = { 0 };
 	struct pair *p;
 	size_t at = 0;
 
@@ -136,7 +136,7 @@ static void server_ready(struct event *e, uint32_t events)
 {
 	struct client *c;
 	socklen_t n = sizeof(c->cred);
-	struct buf hello = {0};
+	struct buf hello = { 0 };
 	int fd = accept4(e->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	(void) events;
@@ -167,7 +167,7 @@ static void server_ready(struct event *e, uint32_t events)
 
 void relay_listen(const char *path, struct mux *to)
 {
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	host = to;

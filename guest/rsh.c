@@ -19,14 +19,14 @@
 
 extern char **environ;
 
-enum { FAILED = 255 };	/* exit code of ssh's own errors */
+enum { FAILED = 255 }; /* exit code of ssh's own errors */
 
 static struct mux mux;
 static struct stream *stream;
 static struct source in;
 static struct sink out, err;
 static struct event signals;
-static bool over;		/* the stream has ended */
+static bool over; /* the stream has ended */
 static int code = FAILED, killed_by;
 
 static void leave(int status)
@@ -46,7 +46,7 @@ static void complain(const char *text)
 /* Ends once all output is written. */
 static void check(void)
 {
-	struct rlimit none = {0, 0};
+	struct rlimit none = { 0, 0 };
 
 	if (!over || out.ev.fd >= 0 || err.ev.fd >= 0)
 		return;
@@ -77,7 +77,7 @@ static void in_ended(struct source *p)
 
 static void on_data(struct stream *s, int lane, const uint8_t *b, size_t n)
 {
-	struct fields f = {(const char *) b, n};
+	struct fields f = { (const char *) b, n };
 	const char *text;
 	uint64_t v;
 
@@ -135,7 +135,7 @@ static void on_end(struct stream *s, bool reset, const char *text)
 	check();
 }
 
-static const struct stream_ops ops = {on_data, on_credit, on_eof, on_end};
+static const struct stream_ops ops = { on_data, on_credit, on_eof, on_end };
 
 static void mux_end(struct mux *m, const char *why)
 {
@@ -156,7 +156,7 @@ static void no_open(struct mux *m, uint32_t id, const char *kind, const struct f
 static void signals_ready(struct event *e, uint32_t events)
 {
 	struct signalfd_siginfo i;
-	struct buf b = {0};
+	struct buf b = { 0 };
 
 	(void) events;
 	if (read(e->fd, &i, sizeof(i)) != sizeof(i) || !stream)
@@ -168,8 +168,8 @@ static void signals_ready(struct event *e, uint32_t events)
 
 static void forward_signals(void)
 {
-	static const int sigs[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT,
-				   SIGTSTP, SIGURG, SIGALRM, SIGXCPU};
+	static const int sigs[] = { SIGTERM, SIGINT,  SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2,
+				    SIGCONT, SIGTSTP, SIGURG, SIGALRM, SIGXCPU };
 	sigset_t s;
 
 	sigemptyset(&s);
@@ -184,7 +184,7 @@ static void forward_signals(void)
 static int connect_agent(void)
 {
 	const char *path = getenv("NEARMETAL_AGENT_SOCKET");
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (!path || !*path)
@@ -208,7 +208,7 @@ static int skip_options(int argc, char **argv, bool *no_stdin)
 				*no_stdin = true;
 			if (strchr("BbcDEeFIiJLlmOopQRSWw", *p)) {
 				if (!p[1])
-					i++;	/* the value is the next argument */
+					i++; /* the value is the next argument */
 				break;
 			}
 		}
@@ -218,7 +218,7 @@ static int skip_options(int argc, char **argv, bool *no_stdin)
 
 int rsh_main(int argc, char **argv)
 {
-	struct buf open = {0}, command = {0}, hello = {0};
+	struct buf open = { 0 }, command = { 0 }, hello = { 0 };
 	char cwd[4096], text[512];
 	bool no_stdin = false;
 	const char *vm;
@@ -264,7 +264,7 @@ int rsh_main(int argc, char **argv)
 	}
 	loop_init();
 	forward_signals();
-	mux = (struct mux) {.initiator = true, .on_open = no_open, .on_end = mux_end};
+	mux = (struct mux) { .initiator = true, .on_open = no_open, .on_end = mux_end };
 	mux_start(&mux, fd);
 	fields_add(&hello, "protocol", "1");
 	mux_hello(&mux, &hello);

@@ -16,10 +16,10 @@
 struct conn {
 	struct stream *s;
 	struct event connecting;
-	struct source out;	/* socket → host */
-	struct sink in;		/* host → socket */
+	struct source out; /* socket → host */
+	struct sink in;	   /* host → socket */
 	bool out_done, in_done;
-	struct listener *waits;	/* an accept that has no connection yet */
+	struct listener *waits; /* an accept that has no connection yet */
 	struct conn *next;	/* of those that wait */
 };
 
@@ -170,7 +170,7 @@ static void in_ended(struct sink *p)
 
 static void connected(struct conn *c, int fd)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 	int one = 1, twin = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	struct buf held = c->in.q;
 	bool eof = c->in.eof;
@@ -234,7 +234,7 @@ static void on_end(struct stream *s, bool reset, const char *text)
 	conn_free(c);
 }
 
-static const struct stream_ops conn_ops = {on_data, on_credit, on_eof, on_end};
+static const struct stream_ops conn_ops = { on_data, on_credit, on_eof, on_end };
 
 static struct conn *conn_new(struct mux *m, uint32_t id)
 {
@@ -248,7 +248,7 @@ static struct conn *conn_new(struct mux *m, uint32_t id)
 /* The errno goes with it: a caller that only wants to know whether the peer is there takes ECONNREFUSED as a yes. */
 static void refuse(struct conn *c, const char *addr, int err)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 
 	fields_addf(&b, "error", "%.100s: %s", addr, strerror(err));
 	fields_addf(&b, "errno", "%d", err);
@@ -318,7 +318,7 @@ static void listen_ready(struct event *e, uint32_t events)
 		unlist(c);
 		connected(c, fd);
 	}
-	event_watch(e, 0);	/* until the host waits for the next one */
+	event_watch(e, 0); /* until the host waits for the next one */
 }
 
 static void listener_end(struct stream *s, bool reset, const char *text)
@@ -362,7 +362,7 @@ static void listener_eof(struct stream *s, int lane)
 	(void) lane;
 }
 
-static const struct stream_ops listener_ops = {listener_data, listener_credit, listener_eof, listener_end};
+static const struct stream_ops listener_ops = { listener_data, listener_credit, listener_eof, listener_end };
 
 void listen_open(struct mux *m, uint32_t id, const struct fields *h)
 {
@@ -370,7 +370,7 @@ void listen_open(struct mux *m, uint32_t id, const struct fields *h)
 	struct sockaddr_storage a;
 	socklen_t n = parse_addr(addr, &a);
 	struct listener *l;
-	struct buf b = {0};
+	struct buf b = { 0 };
 	int fd, one = 1;
 
 	if (!n) {

@@ -8,9 +8,9 @@
 
 bool uevent_wait(bool (*there)(void *what), void *what, int timeout_ms)
 {
-	struct sockaddr_nl a = {.nl_family = AF_NETLINK, .nl_groups = 1};
+	struct sockaddr_nl a = { .nl_family = AF_NETLINK, .nl_groups = 1 };
 	uint64_t end = now_ns() + timeout_ms * 1000000ull;
-	struct pollfd p = {.events = POLLIN};
+	struct pollfd p = { .events = POLLIN };
 	bool found = there(what);
 	char b[8192];
 
@@ -29,7 +29,7 @@ bool uevent_wait(bool (*there)(void *what), void *what, int timeout_ms)
 		if (!left)
 			break;
 		if (p.fd < 0 && left > 10)
-			left = 10;	/* no uevents in this kernel */
+			left = 10; /* no uevents in this kernel */
 		poll(&p, 1, left);
 		while (p.fd >= 0 && recv(p.fd, b, sizeof(b), 0) > 0)
 			;

@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 enum {
-	FOUND_MAX = 1000,	/* files that are listed */
-	SEEN_MAX = 200000,	/* entries that are read: some 0.3 s */
+	FOUND_MAX = 1000,  /* files that are listed */
+	SEEN_MAX = 200000, /* entries that are read: some 0.3 s */
 	DEPTH_MAX = 64,
-	GLANCE_MAX = 2000,	/* entries that written_since reads: some 5 ms in an emulated VM */
+	GLANCE_MAX = 2000, /* entries that written_since reads: some 5 ms in an emulated VM */
 };
 
 /* What is a VM's own, or made by its start. */
@@ -34,15 +34,14 @@ static bool left_out(const char *path, const char *name)
 
 struct walk {
 	struct timespec since;
-	size_t see, find;	/* entries and files, beyond which it is enough */
-	bool list;		/* paths go to standard output */
+	size_t see, find; /* entries and files, beyond which it is enough */
+	bool list;	  /* paths go to standard output */
 	size_t seen, found;
 };
 
 static bool since(const struct walk *w, const struct timespec *t)
 {
-	return t->tv_sec > w->since.tv_sec ||
-	       (t->tv_sec == w->since.tv_sec && t->tv_nsec >= w->since.tv_nsec);
+	return t->tv_sec > w->since.tv_sec || (t->tv_sec == w->since.tv_sec && t->tv_nsec >= w->since.tv_nsec);
 }
 
 /* Goes through what is below the directory fd, whose path is path, and closes fd; false: enough. */
@@ -54,7 +53,7 @@ static bool walk(struct walk *w, int fd, char *path, size_t len, int depth)
 
 	if (!d) {
 		close(fd);
-		return true;	/* what cannot be read is not listed */
+		return true; /* what cannot be read is not listed */
 	}
 	while (more && (e = readdir(d))) {
 		size_t n = strlen(e->d_name);
@@ -66,12 +65,10 @@ static bool walk(struct walk *w, int fd, char *path, size_t len, int depth)
 		memcpy(path + len + 1, e->d_name, n + 1);
 		if (++w->seen > w->see)
 			more = false;
-		else if (left_out(path, e->d_name) ||
-			 fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
+		else if (left_out(path, e->d_name) || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
 		else if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX) {
-			int below = openat(dirfd(d), e->d_name,
-					   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+			int below = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 			if (below >= 0)
 				more = walk(w, below, path, len + 1 + n, depth + 1);
@@ -89,7 +86,7 @@ static bool walk(struct walk *w, int fd, char *path, size_t len, int depth)
 int written_list(const char *age)
 {
 	static char path[PATH_MAX];
-	struct walk w = {.see = SEEN_MAX, .find = FOUND_MAX, .list = true};
+	struct walk w = { .see = SEEN_MAX, .find = FOUND_MAX, .list = true };
 	uint64_t ms;
 	int fd;
 
@@ -119,7 +116,7 @@ int written_list(const char *age)
 bool written_since(int top, const struct timespec *since)
 {
 	static char path[PATH_MAX];
-	struct walk w = {.since = *since, .see = GLANCE_MAX, .find = 0};
+	struct walk w = { .since = *since, .see = GLANCE_MAX, .find = 0 };
 	int fd = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	return fd >= 0 && !walk(&w, fd, path, 0, 0);

@@ -10,15 +10,15 @@ __attribute__((target("avx2"))) static void copy_avx2(unsigned char *to, const u
 	size_t i = 0;
 
 	for (; i + 128 <= bytes; i += 128) {
-		__m256i a = _mm256_loadu_si256((const __m256i *)(from + i));
-		__m256i b = _mm256_loadu_si256((const __m256i *)(from + i + 32));
-		__m256i c = _mm256_loadu_si256((const __m256i *)(from + i + 64));
-		__m256i d = _mm256_loadu_si256((const __m256i *)(from + i + 96));
+		__m256i a = _mm256_loadu_si256((const __m256i *) (from + i));
+		__m256i b = _mm256_loadu_si256((const __m256i *) (from + i + 32));
+		__m256i c = _mm256_loadu_si256((const __m256i *) (from + i + 64));
+		__m256i d = _mm256_loadu_si256((const __m256i *) (from + i + 96));
 
-		_mm256_storeu_si256((__m256i *)(to + i), a);
-		_mm256_storeu_si256((__m256i *)(to + i + 32), b);
-		_mm256_storeu_si256((__m256i *)(to + i + 64), c);
-		_mm256_storeu_si256((__m256i *)(to + i + 96), d);
+		_mm256_storeu_si256((__m256i *) (to + i), a);
+		_mm256_storeu_si256((__m256i *) (to + i + 32), b);
+		_mm256_storeu_si256((__m256i *) (to + i + 64), c);
+		_mm256_storeu_si256((__m256i *) (to + i + 96), d);
 	}
 	if (i < bytes)
 		memcpy(to + i, from + i, bytes - i);

@@ -10,12 +10,12 @@
 struct job {
 	int rank, ranks;
 	long rounds;
-	size_t count;		/* 64-bit words of a block */
+	size_t count; /* 64-bit words of a block */
 	MPI_Comm comm;
-	MPI_Group all;		/* of comm */
-	MPI_Win win;		/* a block of each rank, then SPARE words */
+	MPI_Group all; /* of comm */
+	MPI_Win win;   /* a block of each rank, then SPARE words */
 	uint64_t *base;
-	uint64_t *block;	/* to send from and receive into */
+	uint64_t *block; /* to send from and receive into */
 };
 
 /* Words behind the blocks. */
@@ -23,16 +23,16 @@ enum { FIRST, SECOND, THIRD, FOURTH, SPARE = 8 };
 
 struct check {
 	const char *name;
-	bool (*run)(struct job *j);	/* false: something was wrong on this rank */
+	bool (*run)(struct job *j); /* false: something was wrong on this rank */
 };
 
-extern const struct check active_checks[], passive_checks[];	/* ended by a NULL name */
+extern const struct check active_checks[], passive_checks[]; /* ended by a NULL name */
 /* Windows of the check's own, once. */
 extern const struct check window_checks[];
 
 /* What this rank is in; whoever waits for too long names it. */
 extern const char *volatile stage;
-#define DO(call) (stage = #call, (void)(call))
+#define DO(call) (stage = #call, (void) (call))
 
 /* Zeroed; ends the job if there is none. */
 void *allocate(size_t bytes);

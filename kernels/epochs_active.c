@@ -8,13 +8,14 @@ static bool fences(struct job *j)
 	bool ok = true;
 
 	for (long k = 0; k < j->rounds; k++) {
-		int by = (int)(k % j->ranks), to = (j->rank + by) % j->ranks, from = (j->rank - by + j->ranks) % j->ranks;
+		int by = (int) (k % j->ranks), to = (j->rank + by) % j->ranks,
+		    from = (j->rank - by + j->ranks) % j->ranks;
 
 		DO(MPI_Win_fence(0, j->win));
-		fill(j, (uint64_t)k);
+		fill(j, (uint64_t) k);
 		put(j, to);
 		DO(MPI_Win_fence(0, j->win));
-		ok = ok && same(j, j->base + at(j, from), from, (uint64_t)k);
+		ok = ok && same(j, j->base + at(j, from), from, (uint64_t) k);
 	}
 	DO(MPI_Win_fence(MPI_MODE_NOSUCCEED, j->win));
 	return ok;
@@ -25,7 +26,7 @@ static bool asserts(struct job *j)
 	bool ok = true;
 
 	for (long k = 0; k < j->rounds; k++) {
-		uint64_t phase = (uint64_t)k;
+		uint64_t phase = (uint64_t) k;
 		uint64_t *own = j->base + at(j, j->rank), mark = 0;
 
 		/* Puts only. The window is not stored to from here to the next fence. */
@@ -38,7 +39,8 @@ static bool asserts(struct job *j)
 		own[0] = phase + 1000;
 		DO(MPI_Win_fence(MPI_MODE_NOPRECEDE | MPI_MODE_NOPUT, j->win));
 		MPI_Get(&mark, 1, MPI_UINT64_T, left_of(j), at(j, left_of(j)), 1, MPI_UINT64_T, j->win);
-		MPI_Get(j->block, (int)j->count, MPI_UINT64_T, right_of(j), at(j, j->rank), (int)j->count, MPI_UINT64_T, j->win);
+		MPI_Get(j->block, (int) j->count, MPI_UINT64_T, right_of(j), at(j, j->rank), (int) j->count,
+			MPI_UINT64_T, j->win);
 		DO(MPI_Win_fence(MPI_MODE_NOSTORE | MPI_MODE_NOSUCCEED | MPI_MODE_NOPUT, j->win));
 		ok = ok && mark == phase + 1000;
 		/* With one rank, both are the same block. */
@@ -55,15 +57,15 @@ static bool ring(struct job *j)
 	bool ok = true;
 
 	for (long k = 0; k < j->rounds; k++) {
-		fill(j, (uint64_t)k);
+		fill(j, (uint64_t) k);
 		DO(MPI_Win_post(from, 0, j->win));
 		DO(MPI_Win_start(to, 0, j->win));
 		put(j, right_of(j));
 		DO(MPI_Win_complete(j->win));
 		DO(MPI_Win_wait(j->win));
 		/* A neighbour that is ahead may be in the next round's start, not further. */
-		ok = ok && same(j, got, left_of(j), (uint64_t)k);
-		ok = ok && same(j, got, left_of(j), (uint64_t)k);
+		ok = ok && same(j, got, left_of(j), (uint64_t) k);
+		ok = ok && same(j, got, left_of(j), (uint64_t) k);
 	}
 	MPI_Group_free(&from);
 	MPI_Group_free(&to);
@@ -73,7 +75,7 @@ static bool ring(struct job *j)
 /* Puts to all of a group in an epoch, with start first or post first; phase is the data. */
 static bool exchange(struct job *j, MPI_Group group, bool start_first, uint64_t phase)
 {
-	int n, *ranks = allocate((size_t)j->ranks * sizeof(*ranks)), *in = allocate((size_t)j->ranks * sizeof(*in));
+	int n, *ranks = allocate((size_t) j->ranks * sizeof(*ranks)), *in = allocate((size_t) j->ranks * sizeof(*in));
 	bool ok = true;
 
 	MPI_Group_size(group, &n);
@@ -106,7 +108,7 @@ static bool orders(struct job *j)
 
 	/* Each in turn starts before it posts. */
 	for (int k = 0; k < j->ranks; k++)
-		ok = exchange(j, all, k == j->rank, (uint64_t)k) && ok;
+		ok = exchange(j, all, k == j->rank, (uint64_t) k) && ok;
 	/* From one to the next: who has been reached reaches further. */
 	fill(j, 100);
 	if (j->rank > 0) {
@@ -128,7 +130,7 @@ static bool orders(struct job *j)
 	for (int k = 0; k < j->ranks; k++) {
 		one = group_of(j, k);
 		if (k == j->rank) {
-			fill(j, 200 + (uint64_t)k);
+			fill(j, 200 + (uint64_t) k);
 			DO(MPI_Win_start(all, 0, j->win));
 			for (int to = 0; to < j->ranks; to++)
 				if (to != k)
@@ -137,7 +139,7 @@ static bool orders(struct job *j)
 		} else {
 			DO(MPI_Win_post(one, 0, j->win));
 			DO(MPI_Win_wait(j->win));
-			ok = ok && same(j, j->base + at(j, k), k, 200 + (uint64_t)k);
+			ok = ok && same(j, j->base + at(j, k), k, 200 + (uint64_t) k);
 		}
 		MPI_Group_free(&one);
 	}
@@ -155,7 +157,7 @@ static bool groups(struct job *j)
 	ok = exchange(j, self, false, 3) && ok;
 	DO(MPI_Barrier(j->comm));
 	for (long k = 0; k < j->rounds; k++)
-		ok = exchange(j, j->all, false, 4 + (uint64_t)k) && ok;
+		ok = exchange(j, j->all, false, 4 + (uint64_t) k) && ok;
 	MPI_Group_free(&self);
 	return ok;
 }
@@ -163,11 +165,11 @@ static bool groups(struct job *j)
 static bool nocheck(struct job *j)
 {
 	MPI_Group all = others(j);
-	uint64_t *own = j->base + at(j, j->rank), *got = allocate((size_t)j->ranks * 8);
+	uint64_t *own = j->base + at(j, j->rank), *got = allocate((size_t) j->ranks * 8);
 	bool ok = true;
 
 	for (long k = 0; k < j->rounds; k++) {
-		fill(j, (uint64_t)k);
+		fill(j, (uint64_t) k);
 		DO(MPI_Win_post(all, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE, j->win));
 		DO(MPI_Barrier(j->comm));
 		DO(MPI_Win_start(all, MPI_MODE_NOCHECK, j->win));
@@ -177,8 +179,8 @@ static bool nocheck(struct job *j)
 		DO(MPI_Win_complete(j->win));
 		DO(MPI_Win_wait(j->win));
 		for (int from = 0; from < j->ranks; from++)
-			ok = ok && (from == j->rank || same(j, j->base + at(j, from), from, (uint64_t)k));
-		own[0] = (uint64_t)k + 7;
+			ok = ok && (from == j->rank || same(j, j->base + at(j, from), from, (uint64_t) k));
+		own[0] = (uint64_t) k + 7;
 		/* Nothing is put: gets only. */
 		DO(MPI_Win_post(all, MPI_MODE_NOPUT, j->win));
 		DO(MPI_Win_start(all, 0, j->win));
@@ -188,7 +190,7 @@ static bool nocheck(struct job *j)
 		DO(MPI_Win_complete(j->win));
 		DO(MPI_Win_wait(j->win));
 		for (int from = 0; from < j->ranks; from++)
-			ok = ok && (from == j->rank || got[from] == (uint64_t)k + 7);
+			ok = ok && (from == j->rank || got[from] == (uint64_t) k + 7);
 	}
 	free(got);
 	MPI_Group_free(&all);
@@ -203,18 +205,19 @@ static bool tested(struct job *j)
 	int done;
 
 	for (long k = 0; k < j->rounds; k++) {
-		fill(j, (uint64_t)k);
+		fill(j, (uint64_t) k);
 		DO(MPI_Win_post(from, 0, j->win));
 		DO(MPI_Win_test(j->win, &done));
 		/* Whoever is to put needs this rank's word first. */
 		ok = ok && !done;
-		DO(MPI_Sendrecv(NULL, 0, MPI_INT, left_of(j), 1, NULL, 0, MPI_INT, right_of(j), 1, j->comm, MPI_STATUS_IGNORE));
+		DO(MPI_Sendrecv(NULL, 0, MPI_INT, left_of(j), 1, NULL, 0, MPI_INT, right_of(j), 1, j->comm,
+				MPI_STATUS_IGNORE));
 		DO(MPI_Win_start(to, 0, j->win));
 		put(j, right_of(j));
 		DO(MPI_Win_complete(j->win));
 		for (done = 0; !done;)
 			DO(MPI_Win_test(j->win, &done));
-		ok = ok && same(j, j->base + at(j, left_of(j)), left_of(j), (uint64_t)k);
+		ok = ok && same(j, j->base + at(j, left_of(j)), left_of(j), (uint64_t) k);
 	}
 	MPI_Group_free(&from);
 	MPI_Group_free(&to);
@@ -230,19 +233,19 @@ static bool message(struct job *j)
 
 	for (long k = 0; k < j->rounds; k++) {
 		MPI_Request r[2];
-		MPI_Status ignored[2];	/* MPICH's MPI_STATUSES_IGNORE makes gcc 12 warn */
+		MPI_Status ignored[2]; /* MPICH's MPI_STATUSES_IGNORE makes gcc 12 warn */
 
-		MPI_Irecv(got, (int)j->count, MPI_UINT64_T, left_of(j), 2, j->comm, &r[0]);
+		MPI_Irecv(got, (int) j->count, MPI_UINT64_T, left_of(j), 2, j->comm, &r[0]);
 		DO(MPI_Win_post(from, 0, j->win));
 		DO(MPI_Win_start(to, 0, j->win));
-		fill(j, (uint64_t)k);
+		fill(j, (uint64_t) k);
 		put(j, right_of(j));
 		DO(MPI_Win_complete(j->win));
-		MPI_Isend(j->block, (int)j->count, MPI_UINT64_T, right_of(j), 2, j->comm, &r[1]);
+		MPI_Isend(j->block, (int) j->count, MPI_UINT64_T, right_of(j), 2, j->comm, &r[1]);
 		DO(MPI_Waitall(2, r, ignored));
 		DO(MPI_Win_wait(j->win));
-		ok = ok && same(j, got, left_of(j), (uint64_t)k) &&
-		     same(j, j->base + at(j, left_of(j)), left_of(j), (uint64_t)k);
+		ok = ok && same(j, got, left_of(j), (uint64_t) k) &&
+		     same(j, j->base + at(j, left_of(j)), left_of(j), (uint64_t) k);
 	}
 	free(got);
 	MPI_Group_free(&from);
@@ -256,7 +259,8 @@ static bool message(struct job *j)
  */
 static bool parity(struct job *j)
 {
-	int *same_kind = allocate((size_t)j->ranks * sizeof(int)), *other_kind = allocate((size_t)j->ranks * sizeof(int)), s = 0, o = 0;
+	int *same_kind = allocate((size_t) j->ranks * sizeof(int)),
+	    *other_kind = allocate((size_t) j->ranks * sizeof(int)), s = 0, o = 0;
 	MPI_Group alike, unlike;
 	bool ok = true;
 
@@ -273,8 +277,8 @@ static bool parity(struct job *j)
 	free(same_kind);
 	free(other_kind);
 	for (long k = 0; k < j->rounds; k++) {
-		ok = exchange(j, unlike, j->rank % 2 == 0, 2 * (uint64_t)k) && ok;
-		ok = exchange(j, alike, false, 2 * (uint64_t)k + 1) && ok;
+		ok = exchange(j, unlike, j->rank % 2 == 0, 2 * (uint64_t) k) && ok;
+		ok = exchange(j, alike, false, 2 * (uint64_t) k + 1) && ok;
 	}
 	MPI_Group_free(&alike);
 	MPI_Group_free(&unlike);
@@ -287,14 +291,14 @@ static bool early(struct job *j)
 	bool ok = true;
 
 	for (long k = 0; k < j->rounds; k++) {
-		int hub = (int)(k % j->ranks);
+		int hub = (int) (k % j->ranks);
 		MPI_Group one;
 
 		if (j->rank == hub) {
 			for (int r = 0; r < j->ranks; r++)
 				if (r != hub)
 					DO(MPI_Recv(NULL, 0, MPI_INT, r, 3, j->comm, MPI_STATUS_IGNORE));
-			fill(j, (uint64_t)k);
+			fill(j, (uint64_t) k);
 			for (int r = j->ranks - 1; r >= 0; r--) {
 				if (r == hub)
 					continue;
@@ -310,16 +314,22 @@ static bool early(struct job *j)
 			DO(MPI_Send(NULL, 0, MPI_INT, hub, 3, j->comm));
 			DO(MPI_Win_wait(j->win));
 			MPI_Group_free(&one);
-			ok = ok && same(j, j->base + at(j, hub), hub, (uint64_t)k);
+			ok = ok && same(j, j->base + at(j, hub), hub, (uint64_t) k);
 		}
 	}
 	return ok;
 }
 
 const struct check active_checks[] = {
-	{ "fence", fences }, { "asserts", asserts },
-	{ "ring", ring }, { "orders", orders }, { "groups", groups }, { "nocheck", nocheck },
-	{ "test", tested }, { "message", message },
-	{ "parity", parity }, { "early", early },
+	{ "fence", fences },
+	{ "asserts", asserts },
+	{ "ring", ring },
+	{ "orders", orders },
+	{ "groups", groups },
+	{ "nocheck", nocheck },
+	{ "test", tested },
+	{ "message", message },
+	{ "parity", parity },
+	{ "early", early },
 	{ 0 },
 };

@@ -27,11 +27,11 @@ static void put_word(struct job *j, const uint64_t *from, int to, MPI_Aint where
 /* Two counters, which are equal for whoever has the lock: that of others and one's own. */
 static bool exclusive(struct job *j)
 {
-	uint64_t all = (uint64_t)j->ranks * (uint64_t)j->rounds;
+	uint64_t all = (uint64_t) j->ranks * (uint64_t) j->rounds;
 	bool ok = true;
 
 	for (long k = 0; k < j->rounds * j->ranks; k++) {
-		int to = (int)((j->rank + k) % j->ranks);
+		int to = (int) ((j->rank + k) % j->ranks);
 		uint64_t a = 0, b = 1;
 
 		DO(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, j->win));
@@ -67,14 +67,15 @@ static bool shared(struct job *j)
 		for (int to = 0; to < j->ranks; to++) {
 			if (j->rank == 0) {
 				for (size_t i = 0; i < j->count; i++)
-					j->block[i] = (uint64_t)k;
+					j->block[i] = (uint64_t) k;
 				DO(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, j->win));
 				put(j, to);
 				DO(MPI_Win_unlock(to, j->win));
 				continue;
 			}
 			DO(MPI_Win_lock(MPI_LOCK_SHARED, to, 0, j->win));
-			MPI_Get(j->block, (int)j->count, MPI_UINT64_T, to, at(j, 0), (int)j->count, MPI_UINT64_T, j->win);
+			MPI_Get(j->block, (int) j->count, MPI_UINT64_T, to, at(j, 0), (int) j->count, MPI_UINT64_T,
+				j->win);
 			DO(MPI_Win_unlock(to, j->win));
 			for (size_t i = 0; i < j->count; i++)
 				ok = ok && j->block[i] == j->block[0];
@@ -94,7 +95,7 @@ static bool several(struct job *j)
 	bool ok = true;
 
 	for (long k = 0; k < j->rounds; k++) {
-		uint64_t *v = allocate((size_t)j->ranks * 8);
+		uint64_t *v = allocate((size_t) j->ranks * 8);
 
 		for (int to = 0; to < j->ranks; to++)
 			DO(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, j->win));
@@ -113,7 +114,7 @@ static bool several(struct job *j)
 		free(v);
 	}
 	DO(MPI_Barrier(j->comm));
-	return load(j, FIRST) == (uint64_t)j->ranks * (uint64_t)j->rounds && ok;
+	return load(j, FIRST) == (uint64_t) j->ranks * (uint64_t) j->rounds && ok;
 }
 
 /* Locks that are known to be free, and after them some that are not. */
@@ -122,7 +123,7 @@ static bool nolock(struct job *j)
 	bool ok = true;
 
 	for (long k = 0; k < j->rounds; k++) {
-		fill(j, (uint64_t)k);
+		fill(j, (uint64_t) k);
 		if (k % 2)
 			DO(MPI_Win_lock_all(MPI_MODE_NOCHECK, j->win));
 		else
@@ -134,7 +135,7 @@ static bool nolock(struct job *j)
 			DO(MPI_Win_unlock(right_of(j), j->win));
 		DO(MPI_Barrier(j->comm));
 		DO(MPI_Win_lock(MPI_LOCK_SHARED, j->rank, MPI_MODE_NOCHECK, j->win));
-		ok = ok && same(j, j->base + at(j, left_of(j)), left_of(j), (uint64_t)k);
+		ok = ok && same(j, j->base + at(j, left_of(j)), left_of(j), (uint64_t) k);
 		DO(MPI_Win_unlock(j->rank, j->win));
 		DO(MPI_Barrier(j->comm));
 	}
@@ -157,7 +158,7 @@ static bool flush(struct job *j)
 
 	DO(MPI_Win_lock_all(0, j->win));
 	for (long k = 0; k < 4 * j->rounds; k++) {
-		fill(j, (uint64_t)k);
+		fill(j, (uint64_t) k);
 		put(j, right_of(j));
 		if (k % 4 == 0) {
 			DO(MPI_Win_flush(right_of(j), j->win));
@@ -171,10 +172,12 @@ static bool flush(struct job *j)
 			memset(j->block, 0xff, j->count * 8);
 			DO(MPI_Win_flush(right_of(j), j->win));
 		}
-		DO(MPI_Sendrecv(NULL, 0, MPI_INT, right_of(j), 1, NULL, 0, MPI_INT, left_of(j), 1, j->comm, MPI_STATUS_IGNORE));
+		DO(MPI_Sendrecv(NULL, 0, MPI_INT, right_of(j), 1, NULL, 0, MPI_INT, left_of(j), 1, j->comm,
+				MPI_STATUS_IGNORE));
 		DO(MPI_Win_sync(j->win));
-		ok = ok && same(j, j->base + at(j, left_of(j)), left_of(j), (uint64_t)k);
-		DO(MPI_Sendrecv(NULL, 0, MPI_INT, left_of(j), 1, NULL, 0, MPI_INT, right_of(j), 1, j->comm, MPI_STATUS_IGNORE));
+		ok = ok && same(j, j->base + at(j, left_of(j)), left_of(j), (uint64_t) k);
+		DO(MPI_Sendrecv(NULL, 0, MPI_INT, left_of(j), 1, NULL, 0, MPI_INT, right_of(j), 1, j->comm,
+				MPI_STATUS_IGNORE));
 	}
 	DO(MPI_Win_unlock_all(j->win));
 	return ok;
@@ -182,29 +185,33 @@ static bool flush(struct job *j)
 
 static bool request(struct job *j)
 {
-	size_t all = (size_t)j->ranks * (size_t)j->rounds;
-	uint64_t one = 1, *tickets = allocate(all * 8), *seen = allocate(all * 8), *drawn = allocate((size_t)j->ranks * 8);
-	MPI_Request *r = allocate(2 * (size_t)j->ranks * sizeof(*r)), q;
+	size_t all = (size_t) j->ranks * (size_t) j->rounds;
+	uint64_t one = 1, *tickets = allocate(all * 8), *seen = allocate(all * 8),
+		 *drawn = allocate((size_t) j->ranks * 8);
+	MPI_Request *r = allocate(2 * (size_t) j->ranks * sizeof(*r)), q;
 	bool ok = true;
 
 	DO(MPI_Win_lock_all(0, j->win));
 	for (long k = 0; k < j->rounds; k++) {
-		int to = (int)((j->rank + k) % j->ranks);
+		int to = (int) ((j->rank + k) % j->ranks);
 
-		fill(j, (uint64_t)k);
-		MPI_Rput(j->block, (int)j->count, MPI_UINT64_T, to, at(j, j->rank), (int)j->count, MPI_UINT64_T, j->win, &q);
+		fill(j, (uint64_t) k);
+		MPI_Rput(j->block, (int) j->count, MPI_UINT64_T, to, at(j, j->rank), (int) j->count, MPI_UINT64_T,
+			 j->win, &q);
 		DO(MPI_Wait(&q, MPI_STATUS_IGNORE));
 		memset(j->block, 0xff, j->count * 8);
 		DO(MPI_Win_flush(to, j->win));
-		MPI_Rget(j->block, (int)j->count, MPI_UINT64_T, to, at(j, j->rank), (int)j->count, MPI_UINT64_T, j->win, &q);
+		MPI_Rget(j->block, (int) j->count, MPI_UINT64_T, to, at(j, j->rank), (int) j->count, MPI_UINT64_T,
+			 j->win, &q);
 		DO(MPI_Wait(&q, MPI_STATUS_IGNORE));
-		ok = ok && same(j, j->block, j->rank, (uint64_t)k);
+		ok = ok && same(j, j->block, j->rank, (uint64_t) k);
 		for (int t = 0; t < j->ranks; t++) {
-			MPI_Raccumulate(&one, 1, MPI_UINT64_T, t, spare(j, FIRST), 1, MPI_UINT64_T, MPI_SUM, j->win, &r[2 * t]);
-			MPI_Rget_accumulate(&one, 1, MPI_UINT64_T, &drawn[t], 1, MPI_UINT64_T, t, spare(j, SECOND), 1, MPI_UINT64_T,
-					    MPI_SUM, j->win, &r[2 * t + 1]);
+			MPI_Raccumulate(&one, 1, MPI_UINT64_T, t, spare(j, FIRST), 1, MPI_UINT64_T, MPI_SUM, j->win,
+					&r[2 * t]);
+			MPI_Rget_accumulate(&one, 1, MPI_UINT64_T, &drawn[t], 1, MPI_UINT64_T, t, spare(j, SECOND), 1,
+					    MPI_UINT64_T, MPI_SUM, j->win, &r[2 * t + 1]);
 		}
-		for (int t = 0; t < 2 * j->ranks; t++)	/* MPICH's MPI_STATUSES_IGNORE makes gcc 12 warn */
+		for (int t = 0; t < 2 * j->ranks; t++) /* MPICH's MPI_STATUSES_IGNORE makes gcc 12 warn */
 			DO(MPI_Wait(&r[t], MPI_STATUS_IGNORE));
 		if (drawn[0] < all)
 			tickets[drawn[0]]++;
@@ -213,7 +220,7 @@ static bool request(struct job *j)
 	}
 	DO(MPI_Win_unlock_all(j->win));
 	/* Each ticket of rank 0's was drawn once. */
-	DO(MPI_Allreduce(tickets, seen, (int)all, MPI_UINT64_T, MPI_SUM, j->comm));
+	DO(MPI_Allreduce(tickets, seen, (int) all, MPI_UINT64_T, MPI_SUM, j->comm));
 	for (size_t i = 0; i < all; i++)
 		ok = ok && seen[i] == 1;
 	ok = load(j, FIRST) == all && load(j, SECOND) == all && ok;
@@ -231,15 +238,16 @@ static bool request(struct job *j)
 static bool order(struct job *j)
 {
 	enum { READ, ADDED, SWAPPED, AFTER, LAST, RESULTS };
-	size_t n = (size_t)(j->rounds < 20 ? j->rounds : 20);
-	uint64_t *sent = allocate(n * j->count * 8), (*got)[RESULTS] = allocate(n * sizeof(*got)), *expect = allocate(2 * n * 8);
+	size_t n = (size_t) (j->rounds < 20 ? j->rounds : 20);
+	uint64_t *sent = allocate(n * j->count * 8), (*got)[RESULTS] = allocate(n * sizeof(*got)),
+		 *expect = allocate(2 * n * 8);
 	uint64_t three = 3, five = 5, none = 0;
 	bool ok = true;
 
 	DO(MPI_Win_lock_all(0, j->win));
 	for (int by = 0; by < j->ranks; by++) {
 		int to = (j->rank + by) % j->ranks;
-		MPI_Aint first = at(j, j->rank), last = first + (MPI_Aint)j->count - 1;
+		MPI_Aint first = at(j, j->rank), last = first + (MPI_Aint) j->count - 1;
 
 		for (size_t k = 0; k < n; k++) {
 			uint64_t *block = sent + k * j->count, start = 1000 * (k + 1);
@@ -248,11 +256,14 @@ static bool order(struct job *j)
 				block[i] = start + i;
 			expect[2 * k] = start + 8;
 			expect[2 * k + 1] = start + 100;
-			MPI_Accumulate(block, (int)j->count, MPI_UINT64_T, to, first, (int)j->count, MPI_UINT64_T, MPI_REPLACE, j->win);
+			MPI_Accumulate(block, (int) j->count, MPI_UINT64_T, to, first, (int) j->count, MPI_UINT64_T,
+				       MPI_REPLACE, j->win);
 			MPI_Accumulate(&three, 1, MPI_UINT64_T, to, first, 1, MPI_UINT64_T, MPI_SUM, j->win);
-			MPI_Get_accumulate(&none, 0, MPI_UINT64_T, &got[k][READ], 1, MPI_UINT64_T, to, first, 1, MPI_UINT64_T, MPI_NO_OP, j->win);
+			MPI_Get_accumulate(&none, 0, MPI_UINT64_T, &got[k][READ], 1, MPI_UINT64_T, to, first, 1,
+					   MPI_UINT64_T, MPI_NO_OP, j->win);
 			MPI_Fetch_and_op(&five, &got[k][ADDED], MPI_UINT64_T, to, first, MPI_SUM, j->win);
-			MPI_Compare_and_swap(&expect[2 * k + 1], &expect[2 * k], &got[k][SWAPPED], MPI_UINT64_T, to, first, j->win);
+			MPI_Compare_and_swap(&expect[2 * k + 1], &expect[2 * k], &got[k][SWAPPED], MPI_UINT64_T, to,
+					     first, j->win);
 			MPI_Fetch_and_op(&none, &got[k][AFTER], MPI_UINT64_T, to, first, MPI_NO_OP, j->win);
 			MPI_Fetch_and_op(&three, &got[k][LAST], MPI_UINT64_T, to, last, MPI_SUM, j->win);
 		}
@@ -260,8 +271,9 @@ static bool order(struct job *j)
 		for (size_t k = 0; k < n; k++) {
 			uint64_t start = 1000 * (k + 1);
 
-			ok = ok && got[k][READ] == start + 3 && got[k][ADDED] == start + 3 && got[k][SWAPPED] == start + 8 &&
-			     got[k][AFTER] == start + 100 && got[k][LAST] == (j->count == 1 ? start + 100 : start + j->count - 1);
+			ok = ok && got[k][READ] == start + 3 && got[k][ADDED] == start + 3 &&
+			     got[k][SWAPPED] == start + 8 && got[k][AFTER] == start + 100 &&
+			     got[k][LAST] == (j->count == 1 ? start + 100 : start + j->count - 1);
 		}
 	}
 	DO(MPI_Win_unlock_all(j->win));
@@ -275,7 +287,7 @@ static bool order(struct job *j)
 static bool atomic(struct job *j)
 {
 	uint64_t one = 1, *ones = allocate(j->count * 8), *got = allocate(j->count * 8), before, last = 0;
-	uint64_t all = (uint64_t)j->ranks * (uint64_t)j->rounds;
+	uint64_t all = (uint64_t) j->ranks * (uint64_t) j->rounds;
 	const uint64_t *sums = j->base + at(j, 0);
 	int32_t small = 1;
 	double real = 0.5;
@@ -289,10 +301,11 @@ static bool atomic(struct job *j)
 			int to = (j->rank + by) % j->ranks;
 
 			MPI_Accumulate(&one, 1, MPI_UINT64_T, to, at(j, 0), 1, MPI_UINT64_T, MPI_SUM, j->win);
-			MPI_Accumulate(ones, (int)j->count, MPI_UINT64_T, to, at(j, 0), (int)j->count, MPI_UINT64_T, MPI_SUM, j->win);
+			MPI_Accumulate(ones, (int) j->count, MPI_UINT64_T, to, at(j, 0), (int) j->count, MPI_UINT64_T,
+				       MPI_SUM, j->win);
 			MPI_Fetch_and_op(&one, &before, MPI_UINT64_T, to, at(j, 0), MPI_SUM, j->win);
-			MPI_Get_accumulate(ones, (int)j->count, MPI_UINT64_T, got, (int)j->count, MPI_UINT64_T, to, at(j, 0),
-					   (int)j->count, MPI_UINT64_T, MPI_SUM, j->win);
+			MPI_Get_accumulate(ones, (int) j->count, MPI_UINT64_T, got, (int) j->count, MPI_UINT64_T, to,
+					   at(j, 0), (int) j->count, MPI_UINT64_T, MPI_SUM, j->win);
 			MPI_Accumulate(&small, 1, MPI_INT32_T, to, spare(j, THIRD), 1, MPI_INT32_T, MPI_SUM, j->win);
 			MPI_Accumulate(&real, 1, MPI_DOUBLE, to, spare(j, FOURTH), 1, MPI_DOUBLE, MPI_SUM, j->win);
 			DO(MPI_Win_flush_local(to, j->win));
@@ -311,7 +324,7 @@ static bool atomic(struct job *j)
 		ok = ok && sums[i] == 2 * all;
 	memcpy(&small, j->base + spare(j, THIRD), sizeof(small));
 	memcpy(&real, j->base + spare(j, FOURTH), sizeof(real));
-	ok = ok && small == (int32_t)all && real == 0.5 * (double)all;
+	ok = ok && small == (int32_t) all && real == 0.5 * (double) all;
 	DO(MPI_Win_unlock(j->rank, j->win));
 	free(ones);
 	free(got);
@@ -338,7 +351,7 @@ static bool swap(struct job *j)
 	}
 	DO(MPI_Win_unlock_all(j->win));
 	DO(MPI_Barrier(j->comm));
-	return (j->rank || load(j, FIRST) == (uint64_t)j->ranks * (uint64_t)j->rounds) && ok;
+	return (j->rank || load(j, FIRST) == (uint64_t) j->ranks * (uint64_t) j->rounds) && ok;
 }
 
 /* Locks of one beside locks of all: nobody asks for one while it has another. */
@@ -359,8 +372,8 @@ static bool crowd(struct job *j)
 		DO(MPI_Win_unlock_all(j->win));
 	}
 	DO(MPI_Barrier(j->comm));
-	ok = load(j, FIRST) == 10 * (uint64_t)j->rounds;
-	return (j->rank || load(j, SECOND) == 10 * (uint64_t)j->rounds * (uint64_t)j->ranks) && ok;
+	ok = load(j, FIRST) == 10 * (uint64_t) j->rounds;
+	return (j->rank || load(j, SECOND) == 10 * (uint64_t) j->rounds * (uint64_t) j->ranks) && ok;
 }
 
 /* Every kind of epoch after every other, with barriers where locks meet posts or other locks. */
@@ -371,7 +384,7 @@ static bool mixed(struct job *j)
 	bool ok = true;
 
 	for (long k = 0; k < j->rounds; k++) {
-		uint64_t phase = 8 * (uint64_t)k;
+		uint64_t phase = 8 * (uint64_t) k;
 
 		fill(j, phase);
 		DO(MPI_Win_fence(MPI_MODE_NOPRECEDE, j->win));
@@ -415,9 +428,7 @@ static bool mixed(struct job *j)
 }
 
 const struct check passive_checks[] = {
-	{ "exclusive", exclusive }, { "shared", shared }, { "several", several }, { "nolock", nolock },
-	{ "flush", flush }, { "request", request },
-	{ "order", order }, { "atomic", atomic }, { "swap", swap }, { "mixed", mixed },
-	{ "crowd", crowd },
-	{ 0 },
+	{ "exclusive", exclusive }, { "shared", shared },   { "several", several }, { "nolock", nolock },
+	{ "flush", flush },	    { "request", request }, { "order", order },	    { "atomic", atomic },
+	{ "swap", swap },	    { "mixed", mixed },	    { "crowd", crowd },	    { 0 },
 };

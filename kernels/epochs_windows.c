@@ -15,14 +15,14 @@ static bool two(struct job *j)
 	MPI_Comm_rank(b.comm, &b.rank);
 	MPI_Comm_group(b.comm, &b.all);
 	b.block = allocate(j->count * 8);
-	DO(MPI_Win_allocate((MPI_Aint)((size_t)j->ranks * j->count * 8), 8, MPI_INFO_NULL, a.comm, &a.base, &a.win));
-	DO(MPI_Win_allocate((MPI_Aint)((size_t)j->ranks * j->count * 8), 8, MPI_INFO_NULL, b.comm, &b.base, &b.win));
+	DO(MPI_Win_allocate((MPI_Aint) ((size_t) j->ranks * j->count * 8), 8, MPI_INFO_NULL, a.comm, &a.base, &a.win));
+	DO(MPI_Win_allocate((MPI_Aint) ((size_t) j->ranks * j->count * 8), 8, MPI_INFO_NULL, b.comm, &b.base, &b.win));
 	group[0] = group_of(&a, left_of(&a));
 	group[1] = group_of(&a, right_of(&a));
 	group[2] = group_of(&b, left_of(&b));
 	group[3] = group_of(&b, right_of(&b));
 	for (long k = 0; k < j->rounds; k++) {
-		uint64_t phase = 2 * (uint64_t)k;
+		uint64_t phase = 2 * (uint64_t) k;
 
 		fill(&a, phase);
 		fill(&b, phase + 1);
@@ -67,7 +67,7 @@ static bool two(struct job *j)
 static bool dynamic(struct job *j)
 {
 	size_t bytes = j->count * 8;
-	MPI_Aint *where = allocate((size_t)j->ranks * sizeof(*where)), mine;
+	MPI_Aint *where = allocate((size_t) j->ranks * sizeof(*where)), mine;
 	MPI_Group from = group_of(j, left_of(j)), to = group_of(j, right_of(j));
 	uint64_t one = 1, before, *got = allocate(bytes);
 	bool ok = true;
@@ -76,10 +76,10 @@ static bool dynamic(struct job *j)
 	DO(MPI_Win_create_dynamic(MPI_INFO_NULL, j->comm, &win));
 	for (long k = 0; k < j->rounds; k++) {
 		uint64_t *memory = allocate(bytes), *counter = allocate(8);
-		uint64_t phase = 4 * (uint64_t)k;
+		uint64_t phase = 4 * (uint64_t) k;
 		MPI_Aint counters;
 
-		DO(MPI_Win_attach(win, memory, (MPI_Aint)bytes));
+		DO(MPI_Win_attach(win, memory, (MPI_Aint) bytes));
 		DO(MPI_Win_attach(win, counter, 8));
 		MPI_Get_address(memory, &mine);
 		DO(MPI_Allgather(&mine, 1, MPI_AINT, where, 1, MPI_AINT, j->comm));
@@ -88,25 +88,29 @@ static bool dynamic(struct job *j)
 		/* Under locks. */
 		fill(j, phase);
 		DO(MPI_Win_lock_all(0, win));
-		MPI_Put(j->block, (int)j->count, MPI_UINT64_T, right_of(j), where[right_of(j)], (int)j->count, MPI_UINT64_T, win);
+		MPI_Put(j->block, (int) j->count, MPI_UINT64_T, right_of(j), where[right_of(j)], (int) j->count,
+			MPI_UINT64_T, win);
 		DO(MPI_Win_flush(right_of(j), win));
-		MPI_Get(got, (int)j->count, MPI_UINT64_T, right_of(j), where[right_of(j)], (int)j->count, MPI_UINT64_T, win);
+		MPI_Get(got, (int) j->count, MPI_UINT64_T, right_of(j), where[right_of(j)], (int) j->count,
+			MPI_UINT64_T, win);
 		MPI_Fetch_and_op(&one, &before, MPI_UINT64_T, 0, counters, MPI_SUM, win);
 		DO(MPI_Win_unlock_all(win));
-		ok = ok && same(j, got, j->rank, phase) && before < (uint64_t)j->ranks;
+		ok = ok && same(j, got, j->rank, phase) && before < (uint64_t) j->ranks;
 		DO(MPI_Barrier(j->comm));
-		ok = ok && (j->rank || *counter == (uint64_t)j->ranks);
+		ok = ok && (j->rank || *counter == (uint64_t) j->ranks);
 		/* Between fences. */
 		DO(MPI_Win_fence(MPI_MODE_NOPRECEDE, win));
 		fill(j, phase + 1);
-		MPI_Put(j->block, (int)j->count, MPI_UINT64_T, right_of(j), where[right_of(j)], (int)j->count, MPI_UINT64_T, win);
+		MPI_Put(j->block, (int) j->count, MPI_UINT64_T, right_of(j), where[right_of(j)], (int) j->count,
+			MPI_UINT64_T, win);
 		DO(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
 		ok = ok && same(j, memory, left_of(j), phase + 1);
 		/* By turns. */
 		DO(MPI_Win_post(from, 0, win));
 		DO(MPI_Win_start(to, 0, win));
 		fill(j, phase + 2);
-		MPI_Put(j->block, (int)j->count, MPI_UINT64_T, right_of(j), where[right_of(j)], (int)j->count, MPI_UINT64_T, win);
+		MPI_Put(j->block, (int) j->count, MPI_UINT64_T, right_of(j), where[right_of(j)], (int) j->count,
+			MPI_UINT64_T, win);
 		DO(MPI_Win_complete(win));
 		DO(MPI_Win_wait(win));
 		ok = ok && same(j, memory, left_of(j), phase + 2);
@@ -154,16 +158,18 @@ static bool memory(struct job *j)
 		DO(MPI_Barrier(node));
 		DO(MPI_Win_sync(win));
 		for (long k = 1; k <= j->rounds; k++) {
-			right[0] = (uint64_t)k * 100 + (uint64_t)rank;
-			MPI_Put(&(uint64_t){ (uint64_t)k }, 1, MPI_UINT64_T, (rank + 1) % ranks, 1, 1, MPI_UINT64_T, win);
+			right[0] = (uint64_t) k * 100 + (uint64_t) rank;
+			MPI_Put(&(uint64_t) { (uint64_t) k }, 1, MPI_UINT64_T, (rank + 1) % ranks, 1, 1, MPI_UINT64_T,
+				win);
 			DO(MPI_Win_flush((rank + 1) % ranks, win));
 			MPI_Fetch_and_op(&one, &before, MPI_UINT64_T, 0, 2, MPI_SUM, win);
 			DO(MPI_Win_flush(0, win));
 			DO(MPI_Win_sync(win));
 			DO(MPI_Barrier(node));
 			DO(MPI_Win_sync(win));
-			ok = ok && own[0] == (uint64_t)k * 100 + (uint64_t)((rank + ranks - 1) % ranks) && own[1] == (uint64_t)k;
-			ok = ok && first[2] == (uint64_t)ranks * (uint64_t)k;
+			ok = ok && own[0] == (uint64_t) k * 100 + (uint64_t) ((rank + ranks - 1) % ranks) &&
+			     own[1] == (uint64_t) k;
+			ok = ok && first[2] == (uint64_t) ranks * (uint64_t) k;
 			DO(MPI_Barrier(node));
 		}
 		DO(MPI_Win_unlock_all(win));

@@ -15,46 +15,45 @@
 #include "values.h"
 #include "where.h"
 
-static const char help[] =
-"nm_cg - solve a Poisson problem by conjugate gradients and check the result\n"
-"\n"
-"Usage: mpirun -n RANKS nm_cg [OPTION]...\n"
-"\n"
-"Solves -(u_xx + u_yy) = 2 (x (1 - x) + y (1 - y)) on the unit square, u = 0 on its edge,\n"
-"with the 5-point stencil on a grid of N by N inner points. The exact solution,\n"
-"u = x (1 - x) y (1 - y), is that of the discrete problem as well, so the error found is\n"
-"the solver's own. The rows of the grid are shared out among the ranks, which exchange\n"
-"their border rows by nonblocking messages.\n"
-"\n"
-"The result does not depend on the number of ranks, the MPI library, the processor or\n"
-"whether it is emulated, to the last bit: a dot product is summed up row by row, each\n"
-"rank gets the sums of all rows and adds them in the rows' order (no MPI reduction is\n"
-"used, whose order is the library's); the program is compiled without fused\n"
-"multiply-add, and of the mathematical functions it uses the square root alone, which\n"
-"IEEE 754 defines exactly.\n"
-"\n"
-"Options:\n"
-"      --grid N              inner points in each direction, 2 to 16384 (default 256)\n"
-"      --tolerance X         stop when the residual, relative to the right-hand side, is\n"
-"                            not above X (default 1e-10)\n"
-"      --max-iterations N    give up after N (default 10 times the grid's N)\n"
-"      --expect CHECKSUM     the checksum must be this one (16 hexadecimal digits)\n"
-"      --json                one JSON document instead of the lines\n"
-"  -h, --help                this text\n"
-"\n"
-"Output: lines that start with # say where it ran and how long it took; the others are\n"
-"the result and are the same wherever it ran:\n"
-"  iterations   how many were made\n"
-"  residual     |b - A x| / |b|, computed anew at the end; decimal and exact\n"
-"  error        |x - u| / |u| in the L2 norm\n"
-"  checksum     of the bits of x: FNV-1a of the FNV-1a of each row\n"
-"\n"
-"Exit status: 0; 1 if the result is wrong (it did not converge; the error is above\n"
-"tolerance * (N + 1)^2, which bounds it for this matrix; another checksum than expected);\n"
-"2 for a wrong option or more ranks than rows.\n"
-"\n"
-"Example:\n"
-"  mpirun -n 4 nm_cg --grid 512\n";
+static const char help[] = "nm_cg - solve a Poisson problem by conjugate gradients and check the result\n"
+			   "\n"
+			   "Usage: mpirun -n RANKS nm_cg [OPTION]...\n"
+			   "\n"
+			   "Solves -(u_xx + u_yy) = 2 (x (1 - x) + y (1 - y)) on the unit square, u = 0 on its edge,\n"
+			   "with the 5-point stencil on a grid of N by N inner points. The exact solution,\n"
+			   "u = x (1 - x) y (1 - y), is that of the discrete problem as well, so the error found is\n"
+			   "the solver's own. The rows of the grid are shared out among the ranks, which exchange\n"
+			   "their border rows by nonblocking messages.\n"
+			   "\n"
+			   "The result does not depend on the number of ranks, the MPI library, the processor or\n"
+			   "whether it is emulated, to the last bit: a dot product is summed up row by row, each\n"
+			   "rank gets the sums of all rows and adds them in the rows' order (no MPI reduction is\n"
+			   "used, whose order is the library's); the program is compiled without fused\n"
+			   "multiply-add, and of the mathematical functions it uses the square root alone, which\n"
+			   "IEEE 754 defines exactly.\n"
+			   "\n"
+			   "Options:\n"
+			   "      --grid N              inner points in each direction, 2 to 16384 (default 256)\n"
+			   "      --tolerance X         stop when the residual, relative to the right-hand side, is\n"
+			   "                            not above X (default 1e-10)\n"
+			   "      --max-iterations N    give up after N (default 10 times the grid's N)\n"
+			   "      --expect CHECKSUM     the checksum must be this one (16 hexadecimal digits)\n"
+			   "      --json                one JSON document instead of the lines\n"
+			   "  -h, --help                this text\n"
+			   "\n"
+			   "Output: lines that start with # say where it ran and how long it took; the others are\n"
+			   "the result and are the same wherever it ran:\n"
+			   "  iterations   how many were made\n"
+			   "  residual     |b - A x| / |b|, computed anew at the end; decimal and exact\n"
+			   "  error        |x - u| / |u| in the L2 norm\n"
+			   "  checksum     of the bits of x: FNV-1a of the FNV-1a of each row\n"
+			   "\n"
+			   "Exit status: 0; 1 if the result is wrong (it did not converge; the error is above\n"
+			   "tolerance * (N + 1)^2, which bounds it for this matrix; another checksum than expected);\n"
+			   "2 for a wrong option or more ranks than rows.\n"
+			   "\n"
+			   "Example:\n"
+			   "  mpirun -n 4 nm_cg --grid 512\n";
 
 struct options {
 	long grid, max_iterations;
@@ -69,8 +68,8 @@ struct options {
  */
 struct grid {
 	int n, first, rows, rank, ranks;
-	int *counts, *starts;	/* rows of every rank, and their first */
-	double *sums, *all;	/* of this rank's rows, and of all n */
+	int *counts, *starts; /* rows of every rank, and their first */
+	double *sums, *all;   /* of this rank's rows, and of all n */
 };
 
 struct result {
@@ -97,12 +96,8 @@ static int read_options(struct options *o, int argc, char **argv)
 
 	while (ok && (c = next_option(argc, argv, "h", options, help, &status)) != -1) {
 		switch (c) {
-		case GRID:
-			ok = value_count("grid", optarg, 2, 16384, &o->grid);
-			break;
-		case TOLERANCE:
-			ok = value_seconds("tolerance", optarg, 1e-15, 0.1, &o->tolerance);
-			break;
+		case GRID: ok = value_count("grid", optarg, 2, 16384, &o->grid); break;
+		case TOLERANCE: ok = value_seconds("tolerance", optarg, 1e-15, 0.1, &o->tolerance); break;
 		case MAX_ITERATIONS:
 			ok = value_count("max-iterations", optarg, 1, 1000000000, &o->max_iterations);
 			break;
@@ -113,9 +108,7 @@ static int read_options(struct options *o, int argc, char **argv)
 				ok = false;
 			}
 			break;
-		case JSON:
-			o->json = true;
-			break;
+		case JSON: o->json = true; break;
 		}
 	}
 	if (!o->max_iterations)
@@ -128,8 +121,7 @@ static void *allocate(size_t count, size_t size)
 	void *p = calloc(count, size);
 
 	if (!p) {
-		fprintf(stderr, "nm_cg: no memory for %zu bytes; take a smaller --grid or more ranks\n",
-			count * size);
+		fprintf(stderr, "nm_cg: no memory for %zu bytes; take a smaller --grid or more ranks\n", count * size);
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	}
 	return p;
@@ -137,20 +129,20 @@ static void *allocate(size_t count, size_t size)
 
 static double *field(const struct grid *g)
 {
-	return allocate((size_t)(g->rows + 2) * (size_t)g->n, sizeof(double));
+	return allocate((size_t) (g->rows + 2) * (size_t) g->n, sizeof(double));
 }
 
 /* The points of row i of a field, 0 being this rank's first. */
 static double *row(const struct grid *g, double *f, int i)
 {
-	return f + (size_t)(i + 1) * (size_t)g->n;
+	return f + (size_t) (i + 1) * (size_t) g->n;
 }
 
 static void share_out(struct grid *g, int n)
 {
 	g->n = n;
-	g->counts = allocate((size_t)g->ranks, sizeof(int));
-	g->starts = allocate((size_t)g->ranks, sizeof(int));
+	g->counts = allocate((size_t) g->ranks, sizeof(int));
+	g->starts = allocate((size_t) g->ranks, sizeof(int));
 	for (int r = 0, first = 0; r < g->ranks; r++) {
 		g->counts[r] = n / g->ranks + (r < n % g->ranks);
 		g->starts[r] = first;
@@ -158,8 +150,8 @@ static void share_out(struct grid *g, int n)
 	}
 	g->first = g->starts[g->rank];
 	g->rows = g->counts[g->rank];
-	g->sums = allocate((size_t)g->rows, sizeof(double));
-	g->all = allocate((size_t)n, sizeof(double));
+	g->sums = allocate((size_t) g->rows, sizeof(double));
+	g->all = allocate((size_t) n, sizeof(double));
 }
 
 /* The sum of g->sums over all rows of all ranks, added in the rows' order. */
@@ -167,8 +159,7 @@ static double total(struct grid *g)
 {
 	double sum = 0;
 
-	MPI_Allgatherv(g->sums, g->rows, MPI_DOUBLE, g->all, g->counts, g->starts, MPI_DOUBLE,
-		       MPI_COMM_WORLD);
+	MPI_Allgatherv(g->sums, g->rows, MPI_DOUBLE, g->all, g->counts, g->starts, MPI_DOUBLE, MPI_COMM_WORLD);
 	for (int i = 0; i < g->n; i++)
 		sum += g->all[i];
 	return sum;
@@ -207,7 +198,7 @@ static void apply(const struct grid *g, double *p, double *out)
 	int above = g->rank > 0 ? g->rank - 1 : MPI_PROC_NULL;
 	int below = g->rank < g->ranks - 1 ? g->rank + 1 : MPI_PROC_NULL;
 	MPI_Request q[4];
-	MPI_Status ignored[4];	/* MPICH's MPI_STATUSES_IGNORE makes gcc 12 warn */
+	MPI_Status ignored[4]; /* MPICH's MPI_STATUSES_IGNORE makes gcc 12 warn */
 
 	MPI_Irecv(row(g, p, -1), g->n, MPI_DOUBLE, above, 1, MPI_COMM_WORLD, &q[0]);
 	MPI_Irecv(row(g, p, g->rows), g->n, MPI_DOUBLE, below, 2, MPI_COMM_WORLD, &q[1]);
@@ -227,7 +218,7 @@ static void add(const struct grid *g, double *y, double a, double *x)
 	double *to = row(g, y, 0);
 	const double *from = row(g, x, 0);
 
-	for (size_t k = 0; k < (size_t)g->rows * (size_t)g->n; k++)
+	for (size_t k = 0; k < (size_t) g->rows * (size_t) g->n; k++)
 		to[k] = to[k] + a * from[k];
 }
 
@@ -261,8 +252,8 @@ static uint64_t fnv1a(uint64_t hash, uint64_t bits)
 static uint64_t checksum(const struct grid *g, double *x)
 {
 	const uint64_t start = 0xcbf29ce484222325;
-	uint64_t *mine = allocate((size_t)g->rows, sizeof(*mine));
-	uint64_t *all = allocate((size_t)g->n, sizeof(*all));
+	uint64_t *mine = allocate((size_t) g->rows, sizeof(*mine));
+	uint64_t *all = allocate((size_t) g->n, sizeof(*all));
 	uint64_t hash = start, bits;
 
 	for (int i = 0; i < g->rows; i++) {
@@ -272,8 +263,7 @@ static uint64_t checksum(const struct grid *g, double *x)
 			mine[i] = fnv1a(mine[i], bits);
 		}
 	}
-	MPI_Allgatherv(mine, g->rows, MPI_UINT64_T, all, g->counts, g->starts, MPI_UINT64_T,
-		       MPI_COMM_WORLD);
+	MPI_Allgatherv(mine, g->rows, MPI_UINT64_T, all, g->counts, g->starts, MPI_UINT64_T, MPI_COMM_WORLD);
 	for (int i = 0; i < g->n; i++)
 		hash = fnv1a(hash, all[i]);
 	free(mine);
@@ -284,7 +274,7 @@ static uint64_t checksum(const struct grid *g, double *x)
 static struct result solve(struct grid *g, const struct options *o)
 {
 	double *u = field(g), *b = field(g), *x = field(g), *r = field(g), *p = field(g), *ap = field(g);
-	size_t bytes = (size_t)g->rows * (size_t)g->n * sizeof(double);
+	size_t bytes = (size_t) g->rows * (size_t) g->n * sizeof(double);
 	struct result res = { 0 };
 	double bb, rr, uu, start;
 
@@ -348,28 +338,27 @@ static void print_json(const struct grid *g, const struct result *res, const cha
 	printf(",\"emulated\":%s,\"seconds\":%.6f,\"iterations\":%ld,\"converged\":%s,\n"
 	       "\"residual\":%.17g,\"residualHex\":\"%a\",\"error\":%.17g,\"errorHex\":\"%a\","
 	       "\"checksum\":\"%016" PRIx64 "\"}\n",
-	       emulated_ranks ? "true" : "false", res->seconds, res->iterations,
-	       res->converged ? "true" : "false", res->residual, res->residual, res->error, res->error,
-	       res->checksum);
+	       emulated_ranks ? "true" : "false", res->seconds, res->iterations, res->converged ? "true" : "false",
+	       res->residual, res->residual, res->error, res->error, res->checksum);
 }
 
 /* The hosts of the ranks in their order, each once where it stands in a row: "vm0 vm1". */
 static char *where(const struct grid *g, int *emulated_ranks)
 {
 	enum { LEN = MPI_MAX_PROCESSOR_NAME + 1 };
-	char name[LEN] = "", *names = allocate((size_t)g->ranks, LEN), *out;
+	char name[LEN] = "", *names = allocate((size_t) g->ranks, LEN), *out;
 	int len, mine = emulated();
 	size_t used = 0;
 
 	MPI_Get_processor_name(name, &len);
 	MPI_Gather(name, LEN, MPI_CHAR, names, LEN, MPI_CHAR, 0, MPI_COMM_WORLD);
 	MPI_Allreduce(&mine, emulated_ranks, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-	out = allocate((size_t)g->ranks, LEN + 1);
+	out = allocate((size_t) g->ranks, LEN + 1);
 	for (int r = 0; g->rank == 0 && r < g->ranks; r++) {
-		const char *host = names + (size_t)r * LEN;
+		const char *host = names + (size_t) r * LEN;
 
 		if (r == 0 || strcmp(host, host - LEN))
-			used += (size_t)sprintf(out + used, "%s%s", r ? " " : "", host);
+			used += (size_t) sprintf(out + used, "%s%s", r ? " " : "", host);
 	}
 	free(names);
 	return out;
@@ -409,12 +398,12 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &g.ranks);
 	if (g.ranks > o.grid) {
 		if (g.rank == 0)
-			fprintf(stderr, "nm_cg: %d ranks for %ld rows; take a larger --grid or fewer ranks\n",
-				g.ranks, o.grid);
+			fprintf(stderr, "nm_cg: %d ranks for %ld rows; take a larger --grid or fewer ranks\n", g.ranks,
+				o.grid);
 		MPI_Finalize();
 		return 2;
 	}
-	share_out(&g, (int)o.grid);
+	share_out(&g, (int) o.grid);
 	res = solve(&g, &o);
 	hosts = where(&g, &emulated_ranks);
 	problem_found = wrong(&g, &o, &res);

@@ -13,42 +13,42 @@
 #include "where.h"
 
 static const char help[] =
-"nm_epochs - check MPI's rules of one-sided synchronisation and order\n"
-"\n"
-"Usage: mpirun -n RANKS nm_epochs [OPTION]...\n"
-"\n"
-"For windows that MPI allocated and for windows over memory of the program's own:\n"
-"  fence asserts           fences in a row, and with every assertion\n"
-"  ring orders groups      post, start, complete, wait: in each order, with empty groups\n"
-"  nocheck test message    and with oneself, with assertions, MPI_Win_test, and messages\n"
-"  parity early            groups that overlap; posts that come before their turn\n"
-"  exclusive shared        locks of one target, of all in turn, among readers\n"
-"  several nolock\n"
-"  flush request           under a lock of all: flush in each form, operations with requests\n"
-"  order atomic swap       accumulates of one origin in order; those of all atomic\n"
-"  mixed                   all kinds of epochs, one after another\n"
-"  crowd                   locks of one target beside locks of all\n"
-"and once each:\n"
-"  two                     two windows at once, the second with the ranks reversed\n"
-"  dynamic                 memory attached and detached\n"
-"  memory                  a shared window: loads and stores beside operations\n"
-"\n"
-"Options:\n"
-"      --bytes N             of a block, 8 to 16MiB (default 40000); a multiple of 8\n"
-"      --rounds N            1 to 100000 (default 10)\n"
-"      --only NAME[,NAME]... run these checks\n"
-"      --leave NAME[,NAME].. run all but these\n"
-"      --seconds N           that a check may take, 1 to 3600 (default 60)\n"
-"  -h, --help                this text\n"
-"\n"
-"Output: lines that start with # say where it ran; then for each kind of window and each\n"
-"check its name and ok, or what was wrong. A check that takes too long ends the program:\n"
-"each rank names the call that it is in.\n"
-"\n"
-"Exit status: 0; 1 if something was wrong; 2 for a wrong option; 3 if a check took too long.\n"
-"\n"
-"Example:\n"
-"  nearmetal run --vms 2 -- mpirun -n 4 ./nm_epochs --only parity,early\n";
+	"nm_epochs - check MPI's rules of one-sided synchronisation and order\n"
+	"\n"
+	"Usage: mpirun -n RANKS nm_epochs [OPTION]...\n"
+	"\n"
+	"For windows that MPI allocated and for windows over memory of the program's own:\n"
+	"  fence asserts           fences in a row, and with every assertion\n"
+	"  ring orders groups      post, start, complete, wait: in each order, with empty groups\n"
+	"  nocheck test message    and with oneself, with assertions, MPI_Win_test, and messages\n"
+	"  parity early            groups that overlap; posts that come before their turn\n"
+	"  exclusive shared        locks of one target, of all in turn, among readers\n"
+	"  several nolock\n"
+	"  flush request           under a lock of all: flush in each form, operations with requests\n"
+	"  order atomic swap       accumulates of one origin in order; those of all atomic\n"
+	"  mixed                   all kinds of epochs, one after another\n"
+	"  crowd                   locks of one target beside locks of all\n"
+	"and once each:\n"
+	"  two                     two windows at once, the second with the ranks reversed\n"
+	"  dynamic                 memory attached and detached\n"
+	"  memory                  a shared window: loads and stores beside operations\n"
+	"\n"
+	"Options:\n"
+	"      --bytes N             of a block, 8 to 16MiB (default 40000); a multiple of 8\n"
+	"      --rounds N            1 to 100000 (default 10)\n"
+	"      --only NAME[,NAME]... run these checks\n"
+	"      --leave NAME[,NAME].. run all but these\n"
+	"      --seconds N           that a check may take, 1 to 3600 (default 60)\n"
+	"  -h, --help                this text\n"
+	"\n"
+	"Output: lines that start with # say where it ran; then for each kind of window and each\n"
+	"check its name and ok, or what was wrong. A check that takes too long ends the program:\n"
+	"each rank names the call that it is in.\n"
+	"\n"
+	"Exit status: 0; 1 if something was wrong; 2 for a wrong option; 3 if a check took too long.\n"
+	"\n"
+	"Example:\n"
+	"  nearmetal run --vms 2 -- mpirun -n 4 ./nm_epochs --only parity,early\n";
 
 static const char *only, *leave;
 static long seconds = 60;
@@ -70,7 +70,7 @@ void *allocate(size_t bytes)
 
 MPI_Aint at(const struct job *j, int rank)
 {
-	return (MPI_Aint)((size_t)rank * j->count);
+	return (MPI_Aint) ((size_t) rank * j->count);
 }
 
 MPI_Aint spare(const struct job *j, int s)
@@ -82,14 +82,14 @@ void clear(struct job *j)
 {
 	DO(MPI_Barrier(j->comm));
 	DO(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, j->rank, 0, j->win));
-	memset(j->base, 0, ((size_t)j->ranks * j->count + SPARE) * 8);
+	memset(j->base, 0, ((size_t) j->ranks * j->count + SPARE) * 8);
 	DO(MPI_Win_unlock(j->rank, j->win));
 	DO(MPI_Barrier(j->comm));
 }
 
 static uint64_t word(int from, uint64_t phase, size_t i)
 {
-	return ((uint64_t)(unsigned)from + 1) << 48 ^ phase << 32 ^ i;
+	return ((uint64_t) (unsigned) from + 1) << 48 ^ phase << 32 ^ i;
 }
 
 void fill(struct job *j, uint64_t phase)
@@ -108,7 +108,7 @@ bool same(const struct job *j, const uint64_t *words, int from, uint64_t phase)
 
 void put(struct job *j, int to)
 {
-	MPI_Put(j->block, (int)j->count, MPI_UINT64_T, to, at(j, j->rank), (int)j->count, MPI_UINT64_T, j->win);
+	MPI_Put(j->block, (int) j->count, MPI_UINT64_T, to, at(j, j->rank), (int) j->count, MPI_UINT64_T, j->win);
 }
 
 MPI_Group group_of(const struct job *j, int rank)
@@ -136,9 +136,10 @@ static void say(const char *s)
 
 static void too_long(int signal)
 {
-	char digits[] = { (char)('0' + own_rank / 100 % 10), (char)('0' + own_rank / 10 % 10), (char)('0' + own_rank % 10), 0 };
+	char digits[] = { (char) ('0' + own_rank / 100 % 10), (char) ('0' + own_rank / 10 % 10),
+			  (char) ('0' + own_rank % 10), 0 };
 
-	(void)signal;
+	(void) signal;
 	say("nm_epochs: rank ");
 	say(digits + (own_rank < 10 ? 2 : own_rank < 100 ? 1 : 0));
 	say(": ");
@@ -172,7 +173,7 @@ static bool run(struct job *j, const char *kind, const struct check *checks)
 		if ((only && !named(only, c->name)) || named(leave, c->name))
 			continue;
 		checked = c->name;
-		alarm((unsigned)seconds);
+		alarm((unsigned) seconds);
 		mine = c->run(j) ? j->ranks : j->rank;
 		DO(MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, j->comm));
 		if (j->rank == 0 && first < j->ranks)
@@ -190,21 +191,21 @@ static bool run(struct job *j, const char *kind, const struct check *checks)
 
 static bool window(struct job *j, bool create)
 {
-	size_t bytes = ((size_t)j->ranks * j->count + SPARE) * 8;
+	size_t bytes = ((size_t) j->ranks * j->count + SPARE) * 8;
 	void *own = NULL;
 	bool ok;
 
 	if (create) {
 		own = allocate(bytes);
 		j->base = own;
-		MPI_Win_create(own, (MPI_Aint)bytes, 8, MPI_INFO_NULL, j->comm, &j->win);
+		MPI_Win_create(own, (MPI_Aint) bytes, 8, MPI_INFO_NULL, j->comm, &j->win);
 	} else {
-		MPI_Win_allocate((MPI_Aint)bytes, 8, MPI_INFO_NULL, j->comm, &j->base, &j->win);
+		MPI_Win_allocate((MPI_Aint) bytes, 8, MPI_INFO_NULL, j->comm, &j->base, &j->win);
 	}
 	clear(j);
 	ok = run(j, create ? "created" : "allocated", active_checks);
 	ok = run(j, create ? "created" : "allocated", passive_checks) && ok;
-	alarm((unsigned)seconds);
+	alarm((unsigned) seconds);
 	checked = "the window's end";
 	DO(MPI_Win_free(&j->win));
 	alarm(0);
@@ -221,7 +222,7 @@ static bool known(const char *list)
 		size_t n = strcspn(p, ",");
 		bool found = false;
 
-		snprintf(one, sizeof(one), "%.*s", (int)(n < sizeof(one) ? n : sizeof(one) - 1), p);
+		snprintf(one, sizeof(one), "%.*s", (int) (n < sizeof(one) ? n : sizeof(one) - 1), p);
 		for (size_t k = 0; k < sizeof(lists) / sizeof(*lists); k++)
 			for (const struct check *c = lists[k]; c->name; c++)
 				found = found || !strcmp(c->name, one);
@@ -257,12 +258,8 @@ static int read_options(struct job *j, uint64_t *bytes, int argc, char **argv)
 			if (!value_count("rounds", optarg, 1, 100000, &j->rounds))
 				return 2;
 			break;
-		case 'o':
-			only = optarg;
-			break;
-		case 'l':
-			leave = optarg;
-			break;
+		case 'o': only = optarg; break;
+		case 'l': leave = optarg; break;
 		case 's':
 			if (!value_count("seconds", optarg, 1, 3600, &seconds))
 				return 2;
@@ -309,7 +306,7 @@ int main(int argc, char **argv)
 	free(j.block);
 	MPI_Group_free(&j.all);
 	checked = "MPI_Finalize";
-	alarm((unsigned)seconds);
+	alarm((unsigned) seconds);
 	DO(MPI_Finalize());
 	return ok ? 0 : 1;
 }

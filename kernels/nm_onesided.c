@@ -12,44 +12,44 @@
 #include "where.h"
 
 static const char help[] =
-"nm_onesided - check MPI's one-sided communication between all ranks\n"
-"\n"
-"Usage: mpirun -n RANKS nm_onesided [OPTION]...\n"
-"\n"
-"Every rank reaches the memory of every other, in windows that MPI allocated and in\n"
-"windows over memory of the program's own:\n"
-"  fence        put to and get from all ranks between fences\n"
-"  lock         put, flush and get under shared locks; a counter under exclusive locks\n"
-"  accumulate   sums, greatest values and replacements of all ranks at all ranks\n"
-"  fetch        tickets by fetch-and-op, of which each is drawn once\n"
-"  swap         a counter by compare-and-swap\n"
-"  start        post, start, complete and wait around a ring\n"
-"  vector       every second element, by a derived datatype\n"
-"What each operation leaves is known beforehand and compared.\n"
-"\n"
-"Options:\n"
-"      --bytes N             put and got at once, 8 to 16MiB (default 64KiB); a multiple of 8\n"
-"      --rounds N            of the counters, 1 to 100000 (default 20)\n"
-"  -h, --help                this text\n"
-"\n"
-"Output: lines that start with # say where it ran; then for each kind of window and each\n"
-"check its name and ok, or what was wrong.\n"
-"\n"
-"Exit status: 0; 1 if something was wrong; 2 for a wrong option.\n"
-"\n"
-"Example:\n"
-"  nearmetal run --vms 2 -- mpirun -n 4 ./nm_onesided --bytes 1MiB\n";
+	"nm_onesided - check MPI's one-sided communication between all ranks\n"
+	"\n"
+	"Usage: mpirun -n RANKS nm_onesided [OPTION]...\n"
+	"\n"
+	"Every rank reaches the memory of every other, in windows that MPI allocated and in\n"
+	"windows over memory of the program's own:\n"
+	"  fence        put to and get from all ranks between fences\n"
+	"  lock         put, flush and get under shared locks; a counter under exclusive locks\n"
+	"  accumulate   sums, greatest values and replacements of all ranks at all ranks\n"
+	"  fetch        tickets by fetch-and-op, of which each is drawn once\n"
+	"  swap         a counter by compare-and-swap\n"
+	"  start        post, start, complete and wait around a ring\n"
+	"  vector       every second element, by a derived datatype\n"
+	"What each operation leaves is known beforehand and compared.\n"
+	"\n"
+	"Options:\n"
+	"      --bytes N             put and got at once, 8 to 16MiB (default 64KiB); a multiple of 8\n"
+	"      --rounds N            of the counters, 1 to 100000 (default 20)\n"
+	"  -h, --help                this text\n"
+	"\n"
+	"Output: lines that start with # say where it ran; then for each kind of window and each\n"
+	"check its name and ok, or what was wrong.\n"
+	"\n"
+	"Exit status: 0; 1 if something was wrong; 2 for a wrong option.\n"
+	"\n"
+	"Example:\n"
+	"  nearmetal run --vms 2 -- mpirun -n 4 ./nm_onesided --bytes 1MiB\n";
 
 struct job {
 	int rank, ranks;
-	uint64_t bytes;		/* of a block */
+	uint64_t bytes; /* of a block */
 	long rounds;
-	size_t count;		/* 64-bit words of a block */
-	MPI_Win win;		/* a block from each rank, then SPARE words */
+	size_t count; /* 64-bit words of a block */
+	MPI_Win win;  /* a block from each rank, then SPARE words */
 	uint64_t *base;
-	uint64_t *block;	/* to send from and receive into */
+	uint64_t *block; /* to send from and receive into */
 	const char *kind;
-	bool failed;		/* anything, on this rank */
+	bool failed; /* anything, on this rank */
 };
 
 enum { COUNTER, TICKET, SWAPPED, SUM, MOST, LAST, SPARE = 8 };
@@ -68,7 +68,8 @@ static void *allocate(size_t bytes)
 /* Word i of what rank sends to rank to in a phase. */
 static uint64_t word(int rank, int to, size_t i, int phase)
 {
-	return ((uint64_t)(unsigned)rank << 48 ^ (uint64_t)(unsigned)to << 32 ^ (uint64_t)phase << 56) + i * 2654435761u;
+	return ((uint64_t) (unsigned) rank << 48 ^ (uint64_t) (unsigned) to << 32 ^ (uint64_t) phase << 56) +
+	       i * 2654435761u;
 }
 
 static void fill(struct job *j, int to, int phase)
@@ -89,7 +90,7 @@ static bool same(const struct job *j, const uint64_t *words, int from, int to, i
 /* Displacement, in words, of the block that rank writes, and of spare word s. */
 static MPI_Aint at(const struct job *j, int rank)
 {
-	return (MPI_Aint)((size_t)rank * j->count);
+	return (MPI_Aint) ((size_t) rank * j->count);
 }
 
 static MPI_Aint spare(const struct job *j, int s)
@@ -100,7 +101,7 @@ static MPI_Aint spare(const struct job *j, int s)
 static void clear(struct job *j)
 {
 	MPI_Win_lock(MPI_LOCK_EXCLUSIVE, j->rank, 0, j->win);
-	memset(j->base, 0, ((size_t)j->ranks * j->count + SPARE) * 8);
+	memset(j->base, 0, ((size_t) j->ranks * j->count + SPARE) * 8);
 	MPI_Win_unlock(j->rank, j->win);
 	MPI_Barrier(MPI_COMM_WORLD);
 }
@@ -124,13 +125,14 @@ static void fence(struct job *j)
 {
 	bool ok = true;
 	/* A block may not change before the fence: one for each target. */
-	uint64_t *own = j->block, *all = allocate((size_t)j->ranks * j->count * 8);
+	uint64_t *own = j->block, *all = allocate((size_t) j->ranks * j->count * 8);
 
 	MPI_Win_fence(0, j->win);
 	for (int to = 0; to < j->ranks; to++) {
-		j->block = all + (size_t)to * j->count;
+		j->block = all + (size_t) to * j->count;
 		fill(j, to, 1);
-		MPI_Put(j->block, (int)j->count, MPI_UINT64_T, to, at(j, j->rank), (int)j->count, MPI_UINT64_T, j->win);
+		MPI_Put(j->block, (int) j->count, MPI_UINT64_T, to, at(j, j->rank), (int) j->count, MPI_UINT64_T,
+			j->win);
 	}
 	j->block = own;
 	MPI_Win_fence(0, j->win);
@@ -139,11 +141,11 @@ static void fence(struct job *j)
 	MPI_Win_fence(0, j->win);
 	/* Everybody's block for its right neighbour, from where it lies. */
 	for (int r = 0; r < j->ranks; r++)
-		MPI_Get(all + (size_t)r * j->count, (int)j->count, MPI_UINT64_T, (r + 1) % j->ranks, at(j, r),
-			(int)j->count, MPI_UINT64_T, j->win);
+		MPI_Get(all + (size_t) r * j->count, (int) j->count, MPI_UINT64_T, (r + 1) % j->ranks, at(j, r),
+			(int) j->count, MPI_UINT64_T, j->win);
 	MPI_Win_fence(0, j->win);
 	for (int r = 0; r < j->ranks; r++)
-		ok = ok && same(j, all + (size_t)r * j->count, r, (r + 1) % j->ranks, 1);
+		ok = ok && same(j, all + (size_t) r * j->count, r, (r + 1) % j->ranks, 1);
 	free(all);
 	verdict(j, "fence", ok);
 }
@@ -158,10 +160,12 @@ static void lock(struct job *j)
 
 		fill(j, to, 2);
 		MPI_Win_lock(MPI_LOCK_SHARED, to, 0, j->win);
-		MPI_Put(j->block, (int)j->count, MPI_UINT64_T, to, at(j, j->rank), (int)j->count, MPI_UINT64_T, j->win);
+		MPI_Put(j->block, (int) j->count, MPI_UINT64_T, to, at(j, j->rank), (int) j->count, MPI_UINT64_T,
+			j->win);
 		MPI_Win_flush(to, j->win);
 		memset(j->block, 0, j->bytes);
-		MPI_Get(j->block, (int)j->count, MPI_UINT64_T, to, at(j, j->rank), (int)j->count, MPI_UINT64_T, j->win);
+		MPI_Get(j->block, (int) j->count, MPI_UINT64_T, to, at(j, j->rank), (int) j->count, MPI_UINT64_T,
+			j->win);
 		MPI_Win_unlock(to, j->win);
 		ok = ok && same(j, j->block, j->rank, to, 2);
 	}
@@ -177,41 +181,42 @@ static void lock(struct job *j)
 	MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, j->win);
 	MPI_Get(&n, 1, MPI_UINT64_T, 0, spare(j, COUNTER), 1, MPI_UINT64_T, j->win);
 	MPI_Win_unlock(0, j->win);
-	verdict(j, "lock", ok && n == (uint64_t)j->ranks * (uint64_t)j->rounds);
+	verdict(j, "lock", ok && n == (uint64_t) j->ranks * (uint64_t) j->rounds);
 }
 
 static void accumulate(struct job *j)
 {
-	uint64_t one[3] = { (uint64_t)j->rank + 1, (uint64_t)j->rank + 100, 7 };
-	uint64_t sum = (uint64_t)j->ranks * ((uint64_t)j->ranks + 1) / 2;
+	uint64_t one[3] = { (uint64_t) j->rank + 1, (uint64_t) j->rank + 100, 7 };
+	uint64_t sum = (uint64_t) j->ranks * ((uint64_t) j->ranks + 1) / 2;
 	bool ok = true;
-	double *d = (double *)j->block;
+	double *d = (double *) j->block;
 
 	for (size_t i = 0; i < j->count; i++)
-		d[i] = (double)(j->rank + 1) * (double)(i % 1000);
+		d[i] = (double) (j->rank + 1) * (double) (i % 1000);
 	MPI_Win_fence(0, j->win);
 	for (int to = 0; to < j->ranks; to++) {
 		MPI_Accumulate(&one[0], 1, MPI_UINT64_T, to, spare(j, SUM), 1, MPI_UINT64_T, MPI_SUM, j->win);
 		MPI_Accumulate(&one[1], 1, MPI_UINT64_T, to, spare(j, MOST), 1, MPI_UINT64_T, MPI_MAX, j->win);
 		MPI_Accumulate(&one[2], 1, MPI_UINT64_T, to, spare(j, LAST), 1, MPI_UINT64_T, MPI_REPLACE, j->win);
 		/* Whole numbers below 2^53: exact in any order. */
-		MPI_Accumulate(d, (int)j->count, MPI_DOUBLE, to, at(j, 0), (int)j->count, MPI_DOUBLE, MPI_SUM, j->win);
+		MPI_Accumulate(d, (int) j->count, MPI_DOUBLE, to, at(j, 0), (int) j->count, MPI_DOUBLE, MPI_SUM,
+			       j->win);
 	}
 	MPI_Win_fence(0, j->win);
 	for (size_t i = 0; i < j->count; i++) {
 		double v;
 
 		memcpy(&v, &j->base[i], sizeof(v));
-		ok = ok && v == (double)sum * (double)(i % 1000);
+		ok = ok && v == (double) sum * (double) (i % 1000);
 	}
-	ok = ok && j->base[spare(j, SUM)] == sum && j->base[spare(j, MOST)] == (uint64_t)j->ranks + 99 &&
+	ok = ok && j->base[spare(j, SUM)] == sum && j->base[spare(j, MOST)] == (uint64_t) j->ranks + 99 &&
 	     j->base[spare(j, LAST)] == 7;
 	verdict(j, "accumulate", ok);
 }
 
 static void fetch(struct job *j)
 {
-	size_t all = (size_t)j->ranks * (size_t)j->rounds;
+	size_t all = (size_t) j->ranks * (size_t) j->rounds;
 	uint64_t one = 1, got, *mine = allocate(all * 8), *seen = allocate(all * 8);
 	bool ok = true;
 
@@ -225,7 +230,7 @@ static void fetch(struct job *j)
 			ok = false;
 	}
 	MPI_Win_unlock_all(j->win);
-	MPI_Allreduce(mine, seen, (int)all, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Allreduce(mine, seen, (int) all, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
 	for (size_t i = 0; i < all; i++)
 		ok = ok && seen[i] == 1;
 	free(mine);
@@ -248,7 +253,7 @@ static void swap(struct job *j)
 	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Fetch_and_op(&zero, &end, MPI_UINT64_T, 0, spare(j, SWAPPED), MPI_NO_OP, j->win);
 	MPI_Win_unlock_all(j->win);
-	verdict(j, "swap", end == (uint64_t)j->ranks * (uint64_t)j->rounds);
+	verdict(j, "swap", end == (uint64_t) j->ranks * (uint64_t) j->rounds);
 }
 
 static void start(struct job *j)
@@ -262,7 +267,7 @@ static void start(struct job *j)
 	fill(j, right, 3);
 	MPI_Win_post(from, 0, j->win);
 	MPI_Win_start(to, 0, j->win);
-	MPI_Put(j->block, (int)j->count, MPI_UINT64_T, right, at(j, j->rank), (int)j->count, MPI_UINT64_T, j->win);
+	MPI_Put(j->block, (int) j->count, MPI_UINT64_T, right, at(j, j->rank), (int) j->count, MPI_UINT64_T, j->win);
 	MPI_Win_complete(j->win);
 	MPI_Win_wait(j->win);
 	MPI_Group_free(&from);
@@ -274,7 +279,7 @@ static void start(struct job *j)
 static void vector(struct job *j)
 {
 	int right = (j->rank + 1) % j->ranks, left = (j->rank + j->ranks - 1) % j->ranks;
-	int half = (int)(j->count / 2);
+	int half = (int) (j->count / 2);
 	const uint64_t *got = j->base + at(j, left);
 	MPI_Datatype every;
 	bool ok = true;
@@ -287,23 +292,23 @@ static void vector(struct job *j)
 		MPI_Put(j->block, half, MPI_UINT64_T, right, at(j, j->rank), 1, every, j->win);
 	MPI_Win_fence(0, j->win);
 	for (int i = 0; i < half; i++)
-		ok = ok && got[2 * i] == word(left, j->rank, (size_t)i, 4) && got[2 * i + 1] == 0;
+		ok = ok && got[2 * i] == word(left, j->rank, (size_t) i, 4) && got[2 * i + 1] == 0;
 	MPI_Type_free(&every);
 	verdict(j, "vector", ok);
 }
 
 static void window(struct job *j, bool create)
 {
-	size_t bytes = ((size_t)j->ranks * j->count + SPARE) * 8;
+	size_t bytes = ((size_t) j->ranks * j->count + SPARE) * 8;
 	void *own = NULL;
 
 	j->kind = create ? "created" : "allocated";
 	if (create) {
 		own = allocate(bytes);
 		j->base = own;
-		MPI_Win_create(own, (MPI_Aint)bytes, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &j->win);
+		MPI_Win_create(own, (MPI_Aint) bytes, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &j->win);
 	} else {
-		MPI_Win_allocate((MPI_Aint)bytes, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &j->base, &j->win);
+		MPI_Win_allocate((MPI_Aint) bytes, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &j->base, &j->win);
 	}
 	clear(j);
 	fence(j);

@@ -11,31 +11,30 @@
 #include "values.h"
 #include "where.h"
 
-static const char help[] =
-"nm_stream - sustainable memory bandwidth of this machine's cores\n"
-"\n"
-"Usage: OMP_NUM_THREADS=N nm_stream [OPTION]...\n"
-"\n"
-"Four loops over three arrays of doubles, shared out among OpenMP's threads: copy\n"
-"(c = a), scale (b = 3 c), add (c = a + b), triad (a = b + 3 c). A loop's bandwidth is\n"
-"the bytes that it names, 16 or 24 an element, by the least time of all rounds but the\n"
-"first, in MB/s (1e6 bytes a second), as in McCalpin's STREAM. The threads that use the\n"
-"arrays write them first, so that each has its part on its own NUMA node. At the end\n"
-"the arrays are compared with what they must hold.\n"
-"\n"
-"Options:\n"
-"      --bytes SIZE   of each array (default 256MiB; take four times the last-level cache)\n"
-"      --rounds N     at least 2 (default 10)\n"
-"      --json         one JSON document instead of the table\n"
-"  -h, --help         this text\n"
-"\n"
-"Exit status: 0; 1 if the result is wrong, or without memory; 2 for a wrong option.\n"
-"\n"
-"Example:\n"
-"  OMP_NUM_THREADS=12 nm_stream --bytes 1GiB\n";
+static const char help[] = "nm_stream - sustainable memory bandwidth of this machine's cores\n"
+			   "\n"
+			   "Usage: OMP_NUM_THREADS=N nm_stream [OPTION]...\n"
+			   "\n"
+			   "Four loops over three arrays of doubles, shared out among OpenMP's threads: copy\n"
+			   "(c = a), scale (b = 3 c), add (c = a + b), triad (a = b + 3 c). A loop's bandwidth is\n"
+			   "the bytes that it names, 16 or 24 an element, by the least time of all rounds but the\n"
+			   "first, in MB/s (1e6 bytes a second), as in McCalpin's STREAM. The threads that use the\n"
+			   "arrays write them first, so that each has its part on its own NUMA node. At the end\n"
+			   "the arrays are compared with what they must hold.\n"
+			   "\n"
+			   "Options:\n"
+			   "      --bytes SIZE   of each array (default 256MiB; take four times the last-level cache)\n"
+			   "      --rounds N     at least 2 (default 10)\n"
+			   "      --json         one JSON document instead of the table\n"
+			   "  -h, --help         this text\n"
+			   "\n"
+			   "Exit status: 0; 1 if the result is wrong, or without memory; 2 for a wrong option.\n"
+			   "\n"
+			   "Example:\n"
+			   "  OMP_NUM_THREADS=12 nm_stream --bytes 1GiB\n";
 
 static const char *const names[4] = { "copy", "scale", "add", "triad" };
-static const int words[4] = { 2, 2, 3, 3 };	/* doubles that a loop moves an element */
+static const int words[4] = { 2, 2, 3, 3 }; /* doubles that a loop moves an element */
 
 struct arrays {
 	double *a, *b, *c;
@@ -105,23 +104,22 @@ static double error(const struct arrays *x, long rounds)
 static int options(int argc, char **argv, uint64_t *bytes, long *rounds, bool *json)
 {
 	static const struct option list[] = {
-		{ "bytes", required_argument, NULL, 'b' }, { "rounds", required_argument, NULL, 'r' },
-		{ "json", no_argument, NULL, 'j' }, { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+		{ "bytes", required_argument, NULL, 'b' },
+		{ "rounds", required_argument, NULL, 'r' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
 	};
 	bool ok = true;
 	int c, status;
 
 	while (ok && (c = next_option(argc, argv, "h", list, help, &status)) != -1) {
 		switch (c) {
-		case 'b':
-			ok = value_size("bytes", optarg, 1 << 12, 1ULL << 40, bytes);
-			break;
+		case 'b': ok = value_size("bytes", optarg, 1 << 12, 1ULL << 40, bytes); break;
 		case 'r': /* values grow 15-fold a round: above 260 they leave the range of doubles */
 			ok = value_count("rounds", optarg, 2, 250, rounds);
 			break;
-		case 'j':
-			*json = true;
-			break;
+		case 'j': *json = true; break;
 		}
 	}
 	return ok ? status : 2;
@@ -130,17 +128,20 @@ static int options(int argc, char **argv, uint64_t *bytes, long *rounds, bool *j
 static void print(const struct arrays *x, double times[4][250], long rounds, bool json)
 {
 	if (json)
-		printf("{\"program\":\"nm_stream\",\"unit\":\"MB/s\",\"threads\":%d,\"bytes\":%zu,\"emulated\":%s,\"results\":[",
-		       omp_get_max_threads(), (size_t)x->n * sizeof(double), emulated() ? "true" : "false");
+		printf("{\"program\":\"nm_stream\",\"unit\":\"MB/"
+		       "s\",\"threads\":%d,\"bytes\":%zu,\"emulated\":%s,\"results\":[",
+		       omp_get_max_threads(), (size_t) x->n * sizeof(double), emulated() ? "true" : "false");
 	else
-		printf("# nm_stream: %d threads, arrays of %zu bytes, MB/s (1e6 bytes a second)%s\n# %6s %12s %12s %12s\n",
-		       omp_get_max_threads(), (size_t)x->n * sizeof(double),
+		printf("# nm_stream: %d threads, arrays of %zu bytes, MB/s (1e6 bytes a second)%s\n# %6s %12s %12s "
+		       "%12s\n",
+		       omp_get_max_threads(), (size_t) x->n * sizeof(double),
 		       emulated() ? " (emulated: timings are not meaningful)" : "", "loop", "best", "median", "least");
 	for (int k = 0; k < 4; k++) {
-		struct summary s = summarize(times[k] + 1, (size_t)rounds - 1);
-		double mb = (double)x->n * words[k] * sizeof(double) / 1e6;
+		struct summary s = summarize(times[k] + 1, (size_t) rounds - 1);
+		double mb = (double) x->n * words[k] * sizeof(double) / 1e6;
 
-		printf(json ? "%s\n{\"loop\":\"%s\",\"best\":%.6g,\"median\":%.6g,\"least\":%.6g}" : "%s%8s %12.1f %12.1f %12.1f\n",
+		printf(json ? "%s\n{\"loop\":\"%s\",\"best\":%.6g,\"median\":%.6g,\"least\":%.6g}"
+			    : "%s%8s %12.1f %12.1f %12.1f\n",
 		       json && k ? "," : "", names[k], mb / s.min, mb / s.median, mb / s.max);
 	}
 	if (json)
@@ -160,11 +161,11 @@ int main(int argc, char **argv)
 	status = options(argc, argv, &bytes, &rounds, &json);
 	if (status >= 0)
 		return status;
-	x.n = (long)(bytes / sizeof(double));
-	bytes = (uint64_t)x.n * sizeof(double);
-	if (posix_memalign((void **)&x.a, 4096, bytes) || posix_memalign((void **)&x.b, 4096, bytes) ||
-	    posix_memalign((void **)&x.c, 4096, bytes)) {
-		complain("no memory for three arrays of %llu bytes; take smaller --bytes", (unsigned long long)bytes);
+	x.n = (long) (bytes / sizeof(double));
+	bytes = (uint64_t) x.n * sizeof(double);
+	if (posix_memalign((void **) &x.a, 4096, bytes) || posix_memalign((void **) &x.b, 4096, bytes) ||
+	    posix_memalign((void **) &x.c, 4096, bytes)) {
+		complain("no memory for three arrays of %llu bytes; take smaller --bytes", (unsigned long long) bytes);
 		return 1;
 	}
 	first_touch(&x);

@@ -27,7 +27,6 @@ int next_option(int argc, char **argv, const char *letters, const struct option 
 			*status = 2;
 		}
 		return -1;
-	default:
-		return c;
+	default: return c;
 	}
 }

@@ -29,19 +29,17 @@ int p2p_options(struct p2p *p, int argc, char **argv)
 	while (ok && (c = next_option(argc, argv, "h", options, p->help, &status)) != -1) {
 		switch (c) {
 		case SIZES:
-			ok = value_sizes("sizes", optarg, p->limit ? p->limit : P2P_MAX_BYTES, &p->min_bytes, &p->max_bytes);
+			ok = value_sizes("sizes", optarg, p->limit ? p->limit : P2P_MAX_BYTES, &p->min_bytes,
+					 &p->max_bytes);
 			break;
 		case ITERATIONS:
-			ok = value_counts("iterations", optarg, 1000000000, &p->iterations,
-					  &p->iterations_large);
+			ok = value_counts("iterations", optarg, 1000000000, &p->iterations, &p->iterations_large);
 			if (ok && (p->iterations < 1 || p->iterations_large < 1)) {
 				complain("--iterations: at least 1");
 				ok = false;
 			}
 			break;
-		case WARMUP:
-			ok = value_counts("warmup", optarg, 1000000000, &p->warmup, &p->warmup_large);
-			break;
+		case WARMUP: ok = value_counts("warmup", optarg, 1000000000, &p->warmup, &p->warmup_large); break;
 		case WINDOW:
 			if (!p->window_used) {
 				complain("--window is an option of the bandwidth programs");
@@ -50,12 +48,8 @@ int p2p_options(struct p2p *p, int argc, char **argv)
 				ok = value_count("window", optarg, 1, 1 << 16, &p->window);
 			}
 			break;
-		case TIME_LIMIT:
-			ok = value_seconds("time-limit", optarg, 0, 86400, &p->time_limit);
-			break;
-		case JSON:
-			p->json = true;
-			break;
+		case TIME_LIMIT: ok = value_seconds("time-limit", optarg, 0, 86400, &p->time_limit); break;
+		case JSON: p->json = true; break;
 		}
 	}
 	return ok ? status : 2;
@@ -117,12 +111,9 @@ static void header(const struct p2p *p, const struct place *places)
 static const char *wrong_ranks(const struct p2p *p)
 {
 	switch (p->takes) {
-	case P2P_TWO:
-		return p->ranks == 2 ? NULL : "it measures between two ranks";
-	case P2P_PAIRS:
-		return p->ranks % 2 == 0 ? NULL : "it measures between pairs of ranks";
-	default:
-		return p->ranks > 1 ? NULL : "it measures among several ranks";
+	case P2P_TWO: return p->ranks == 2 ? NULL : "it measures between two ranks";
+	case P2P_PAIRS: return p->ranks % 2 == 0 ? NULL : "it measures between pairs of ranks";
+	default: return p->ranks > 1 ? NULL : "it measures among several ranks";
 	}
 }
 
@@ -137,8 +128,8 @@ int p2p_start(struct p2p *p)
 	wrong = wrong_ranks(p);
 	if (wrong) {
 		if (p->rank == 0)
-			fprintf(stderr, "%s: %s, and there %s %d; start it with mpirun -n 2\n", p->program,
-				wrong, p->ranks == 1 ? "is" : "are", p->ranks);
+			fprintf(stderr, "%s: %s, and there %s %d; start it with mpirun -n 2\n", p->program, wrong,
+				p->ranks == 1 ? "is" : "are", p->ranks);
 		return 2;
 	}
 	p->peer = (p->rank + p->ranks / 2) % p->ranks;
@@ -146,13 +137,13 @@ int p2p_start(struct p2p *p)
 	MPI_Get_processor_name(mine.host, &len);
 	mine.emulated = emulated();
 
-	size_t bytes = (p->max_bytes ? p->max_bytes : 1) * (size_t)(p->per_rank ? p->ranks : 1);
+	size_t bytes = (p->max_bytes ? p->max_bytes : 1) * (size_t) (p->per_rank ? p->ranks : 1);
 	void *buf[2] = { NULL, NULL };
 	int failed = posix_memalign(&buf[0], 4096, bytes) || posix_memalign(&buf[1], 4096, bytes);
 	int any = 0;
 
 	if (p->rank == 0) {
-		places = calloc((size_t)p->ranks, sizeof(*places));
+		places = calloc((size_t) p->ranks, sizeof(*places));
 		failed |= !places;
 	}
 	MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
@@ -188,10 +179,10 @@ long p2p_iterations(const struct p2p *p, size_t bytes, long warmup, double secon
 	long n = bytes > P2P_SMALL_BYTES ? p->iterations_large : p->iterations;
 
 	if (p->time_limit > 0 && warmup > 0 && seconds > 0) {
-		double fit = p->time_limit / loops / (seconds / (double)warmup);
+		double fit = p->time_limit / loops / (seconds / (double) warmup);
 
-		if (fit < (double)n)
-			n = fit < 10 ? (n < 10 ? n : 10) : (long)fit;
+		if (fit < (double) n)
+			n = fit < 10 ? (n < 10 ? n : 10) : (long) fit;
 	}
 	MPI_Bcast(&n, 1, MPI_LONG, 0, MPI_COMM_WORLD);
 	return n;
@@ -200,7 +191,7 @@ long p2p_iterations(const struct p2p *p, size_t bytes, long warmup, double secon
 /* What rank sends at place i of a message of a size. */
 unsigned char p2p_pattern(int rank, size_t bytes, size_t i)
 {
-	return (unsigned char)(i * 31 + (i >> 8) * 7 + bytes % 251 + 101 * (size_t)rank + 1);
+	return (unsigned char) (i * 31 + (i >> 8) * 7 + bytes % 251 + 101 * (size_t) rank + 1);
 }
 
 void p2p_fill(const struct p2p *p, size_t bytes)
@@ -240,8 +231,8 @@ void p2p_row(struct p2p *p, size_t bytes, long iterations, const struct summary 
 			printf(",\"messages\":%.6g", p->messages);
 		printf("}");
 	} else {
-		printf("%12zu %10ld %12.3f %12.3f %12.3f %12.3f\n", bytes, iterations, s->mean, s->min,
-		       s->median, s->p99);
+		printf("%12zu %10ld %12.3f %12.3f %12.3f %12.3f\n", bytes, iterations, s->mean, s->min, s->median,
+		       s->p99);
 	}
 	fflush(stdout);
 	p->rows++;
@@ -276,14 +267,15 @@ int p2p_main(struct p2p *p, int argc, char **argv, bool (*measure)(struct p2p *,
 
 double *p2p_samples(long n)
 {
-	double *samples = malloc((size_t)n * sizeof(*samples));
+	double *samples = malloc((size_t) n * sizeof(*samples));
 
 	if (!samples)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	return samples;
 }
 
-struct summary p2p_time_windows(const struct p2p *p, size_t bytes, size_t requests, p2p_windows *windows, long *n, double *total)
+struct summary p2p_time_windows(const struct p2p *p, size_t bytes, size_t requests, p2p_windows *windows, long *n,
+				double *total)
 {
 	MPI_Request *q = malloc(requests * sizeof(*q));
 	MPI_Status *st = malloc(requests * sizeof(*st));
@@ -296,14 +288,14 @@ struct summary p2p_time_windows(const struct p2p *p, size_t bytes, size_t reques
 	p2p_fill(p, bytes);
 	MPI_Barrier(MPI_COMM_WORLD);
 	start = now();
-	windows(p, (int)bytes, warmup, q, st, NULL);
+	windows(p, (int) bytes, warmup, q, st, NULL);
 	*n = p2p_iterations(p, bytes, warmup, now() - start, 1);
 	seconds = p2p_samples(*n);
 	MPI_Barrier(MPI_COMM_WORLD);
 	start = now();
-	windows(p, (int)bytes, *n, q, st, seconds);
+	windows(p, (int) bytes, *n, q, st, seconds);
 	*total = now() - start;
-	s = summarize(seconds, (size_t)*n);
+	s = summarize(seconds, (size_t) *n);
 	free(seconds);
 	free(q);
 	free(st);

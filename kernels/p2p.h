@@ -11,7 +11,7 @@
 #include "summary.h"
 
 /* Up to this size the number of iterations is the first of the two, as in OSU's programs. */
-#define P2P_SMALL_BYTES	8192
+#define P2P_SMALL_BYTES 8192
 #define P2P_MAX_BYTES	(1ULL << 30)
 
 /* How many ranks a program takes: two, an even number, or any number from two on. */
@@ -22,20 +22,20 @@ struct p2p {
 	const char *program, *what, *unit, *help;
 	bool window_used;
 	enum p2p_ranks takes;
-	uint64_t limit;		/* of --sizes; 0: P2P_MAX_BYTES */
-	bool per_rank;		/* a buffer holds max_bytes for each rank */
+	uint64_t limit; /* of --sizes; 0: P2P_MAX_BYTES */
+	bool per_rank;	/* a buffer holds max_bytes for each rank */
 	uint64_t min_bytes, max_bytes;
 	long iterations, iterations_large;
 	long warmup, warmup_large;
 	long window;
-	double time_limit;	/* seconds for a size; 0: none */
+	double time_limit; /* seconds for a size; 0: none */
 	bool json;
 	/* from here on set by p2p_start() */
 	int rank, ranks;
-	int peer;		/* the other rank of the pair: the lower half's in the upper half */
-	double messages;	/* a second, of the row to come; 0: not known */
+	int peer;	 /* the other rank of the pair: the lower half's in the upper half */
+	double messages; /* a second, of the row to come; 0: not known */
 	long rows;
-	unsigned char *send, *receive;	/* max_bytes each (for each rank: per_rank), page-aligned */
+	unsigned char *send, *receive; /* max_bytes each (for each rank: per_rank), page-aligned */
 };
 
 /* Reads the options. Returns -1 to go on, else the status to exit with. */
@@ -76,7 +76,8 @@ typedef void p2p_windows(const struct p2p *p, int bytes, long n, MPI_Request *q,
  * how many there were, and the seconds of all. Programs that time single messages, or calls with their samples in a run of its
  * own, measure by themselves: when the clock is read is what they differ in.
  */
-struct summary p2p_time_windows(const struct p2p *p, size_t bytes, size_t requests, p2p_windows *windows, long *n, double *total);
+struct summary p2p_time_windows(const struct p2p *p, size_t bytes, size_t requests, p2p_windows *windows, long *n,
+				double *total);
 
 /*
  * The place of the first argument among words, which NULL ends. -1: the help was asked for

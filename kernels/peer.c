@@ -14,7 +14,7 @@
 #include "summary.h"
 #include "values.h"
 
-#define TEMPORARY_BYTES	(8ULL << 20)
+#define TEMPORARY_BYTES (8ULL << 20)
 
 static bool cpus(const char *text, int out[2])
 {
@@ -27,23 +27,21 @@ static bool cpus(const char *text, int out[2])
 
 		b = strtol(second, &end, 10);
 		if (end == second)
-			end = (char *)text;
+			end = (char *) text;
 	}
 	if (end == text || *end || *text == '-' || a < 0 || b < 0 || a >= CPU_SETSIZE || b >= CPU_SETSIZE) {
 		complain("--cpus: \"%s\" is not the number of a CPU, or two as A,B", text);
 		return false;
 	}
-	out[0] = (int)a;
-	out[1] = (int)b;
+	out[0] = (int) a;
+	out[1] = (int) b;
 	return true;
 }
 
 bool peer_option(struct peer_options *o, int option, const char *value)
 {
 	switch (option) {
-	case PEER_REGION:
-		o->region = value;
-		return true;
+	case PEER_REGION: o->region = value; return true;
 	case PEER_ROLE:
 		if (strcmp(value, "a") && strcmp(value, "b")) {
 			complain("--role: \"%s\" is neither a nor b", value);
@@ -51,16 +49,10 @@ bool peer_option(struct peer_options *o, int option, const char *value)
 		}
 		o->role = *value;
 		return true;
-	case PEER_FORK:
-		o->fork = true;
-		return true;
-	case PEER_CPUS:
-		return cpus(value, o->cpus);
-	case PEER_TIMEOUT:
-		return value_seconds("timeout", value, 0.01, 86400, &o->timeout);
-	case PEER_JSON:
-		o->json = true;
-		return true;
+	case PEER_FORK: o->fork = true; return true;
+	case PEER_CPUS: return cpus(value, o->cpus);
+	case PEER_TIMEOUT: return value_seconds("timeout", value, 0.01, 86400, &o->timeout);
+	case PEER_JSON: o->json = true; return true;
 	}
 	return false;
 }
@@ -96,8 +88,8 @@ bool peer_lost(const struct peer *p)
 		complain("the other process ended before its time");
 	else
 		complain("side %c did not answer within %g s: start it in the other VM with --role %c, "
-			 "or it has ended", p->role == 'a' ? 'b' : 'a', p->timeout,
-			 p->role == 'a' ? 'b' : 'a');
+			 "or it has ended",
+			 p->role == 'a' ? 'b' : 'a', p->timeout, p->role == 'a' ? 'b' : 'a');
 	return false;
 }
 
@@ -118,7 +110,7 @@ bool peer_waiting_slow(const struct peer *p, struct peer_wait *w)
 		 */
 		if (w->gone)
 			return false;
-		if (!waitid(P_PID, (id_t)p->child, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid)
+		if (!waitid(P_PID, (id_t) p->child, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid)
 			w->gone = true;
 	}
 	return t < w->end;
@@ -131,7 +123,7 @@ static bool meet(struct peer *p)
 	uint64_t nonce = 0;
 
 	while (!nonce)
-		if (getrandom(&nonce, sizeof(nonce), 0) != (ssize_t)sizeof(nonce))
+		if (getrandom(&nonce, sizeof(nonce), 0) != (ssize_t) sizeof(nonce))
 			return false;
 	atomic_store(&p->mine->nonce, nonce);
 	for (;;) {
@@ -169,7 +161,7 @@ bool peer_start(struct peer *p, struct region *r, struct read_times *t, const st
 	}
 	if (r->header.scratch_bytes < 64 << 10) {
 		complain("%s: its scratch area, %llu bytes, is below 64 KiB", path,
-			 (unsigned long long)r->header.scratch_bytes);
+			 (unsigned long long) r->header.scratch_bytes);
 		region_close(r);
 		return false;
 	}
@@ -192,7 +184,7 @@ bool peer_start(struct peer *p, struct region *r, struct read_times *t, const st
 		}
 	}
 	/* The words of both sides take the area's first page. */
-	words = (struct peer_words *)r->scratch;
+	words = (struct peer_words *) r->scratch;
 	p->mine = words + (p->role == 'b');
 	p->theirs = words + (p->role == 'a');
 	p->area = r->scratch + 4096;

@@ -17,14 +17,14 @@
 #include "region_map.h"
 
 #define CACHE_LINE	64
-#define PEER_PARAMETERS	8
+#define PEER_PARAMETERS 8
 
 /* One side's words; only that side writes them. */
 struct peer_words {
-	_Alignas(CACHE_LINE) _Atomic uint64_t nonce;	/* not 0 when the side is there */
-	_Atomic uint64_t echo;				/* the other's nonce */
-	_Atomic uint64_t parameters[PEER_PARAMETERS];	/* of side a, for b to follow */
-	_Atomic uint64_t base;				/* phase at the start */
+	_Alignas(CACHE_LINE) _Atomic uint64_t nonce;  /* not 0 when the side is there */
+	_Atomic uint64_t echo;			      /* the other's nonce */
+	_Atomic uint64_t parameters[PEER_PARAMETERS]; /* of side a, for b to follow */
+	_Atomic uint64_t base;			      /* phase at the start */
 	/*
 	 * Steps that the side is through with. It goes on from what an earlier run left:
 	 * if it fell, a side that still waits in that run's last step would wait for ever.
@@ -34,46 +34,43 @@ struct peer_words {
 
 struct peer {
 	char role;	/* 'a' or 'b' */
-	double timeout;	/* seconds for the other to come, and for each of its steps */
+	double timeout; /* seconds for the other to come, and for each of its steps */
 	pid_t child;	/* of --fork, 0: none */
 	struct peer_words *mine, *theirs;
-	unsigned char *area;	/* for the test itself, on a page */
+	unsigned char *area; /* for the test itself, on a page */
 	size_t area_bytes;
-	uint64_t phase;	/* steps of this run */
+	uint64_t phase; /* steps of this run */
 };
 
 /* The options that the programs over a region have in common. */
 struct peer_options {
-	const char *region;	/* path */
-	char role;		/* 'a', 'b', or 0 for --fork */
+	const char *region; /* path */
+	char role;	    /* 'a', 'b', or 0 for --fork */
 	bool fork;
-	int cpus[2];		/* of a and b, -1: anywhere */
+	int cpus[2]; /* of a and b, -1: anywhere */
 	double timeout;
 	bool json;
 };
 
-#define PEER_SHORT_OPTIONS	"h"
+#define PEER_SHORT_OPTIONS "h"
 #define PEER_OPTIONS \
-	{ "region", required_argument, NULL, PEER_REGION }, \
-	{ "role", required_argument, NULL, PEER_ROLE }, \
-	{ "fork", no_argument, NULL, PEER_FORK }, \
-	{ "cpus", required_argument, NULL, PEER_CPUS }, \
-	{ "timeout", required_argument, NULL, PEER_TIMEOUT }, \
-	{ "json", no_argument, NULL, PEER_JSON }, \
-	{ "help", no_argument, NULL, 'h' }
+	{ "region", required_argument, NULL, PEER_REGION }, { "role", required_argument, NULL, PEER_ROLE }, \
+		{ "fork", no_argument, NULL, PEER_FORK }, { "cpus", required_argument, NULL, PEER_CPUS }, \
+		{ "timeout", required_argument, NULL, PEER_TIMEOUT }, { "json", no_argument, NULL, PEER_JSON }, \
+		{ "help", no_argument, NULL, 'h' }
 
 enum { PEER_REGION = 256, PEER_ROLE, PEER_FORK, PEER_CPUS, PEER_TIMEOUT, PEER_JSON, PEER_LAST };
 
 #define PEER_HELP \
-"      --region PATH         the region (default " NM_REGION_DEVICE "; with --fork a new\n" \
-"                            one in /dev/shm): a PCI resource, a devdax device or a file\n" \
-"      --role a|b            which side this is; a measures and prints, b follows it\n" \
-"      --fork                be both sides, in two processes of this host\n" \
-"      --cpus A[,B]          run on these CPUs: with --fork both, else this side on A\n" \
-"      --timeout SECONDS     how long to wait for the other side, at the start and at\n" \
-"                            each step (default 60)\n" \
-"      --json                one JSON document instead of the table\n" \
-"  -h, --help                this text\n"
+	"      --region PATH         the region (default " NM_REGION_DEVICE "; with --fork a new\n" \
+	"                            one in /dev/shm): a PCI resource, a devdax device or a file\n" \
+	"      --role a|b            which side this is; a measures and prints, b follows it\n" \
+	"      --fork                be both sides, in two processes of this host\n" \
+	"      --cpus A[,B]          run on these CPUs: with --fork both, else this side on A\n" \
+	"      --timeout SECONDS     how long to wait for the other side, at the start and at\n" \
+	"                            each step (default 60)\n" \
+	"      --json                one JSON document instead of the table\n" \
+	"  -h, --help                this text\n"
 
 /* Takes one of PEER_OPTIONS; false after a complaint. */
 bool peer_option(struct peer_options *o, int option, const char *value);
@@ -106,7 +103,7 @@ bool peer_lost(const struct peer *p);
 struct peer_wait {
 	uint64_t spins;
 	double end;
-	bool gone;	/* the child was seen to have ended */
+	bool gone; /* the child was seen to have ended */
 };
 
 bool peer_waiting_slow(const struct peer *p, struct peer_wait *w);
@@ -125,7 +122,7 @@ static inline bool peer_await(const struct peer *p, const _Atomic uint64_t *word
 {
 	struct peer_wait w = { 0 };
 
-	while ((int64_t)(atomic_load_explicit(word, memory_order_acquire) - value) < 0)
+	while ((int64_t) (atomic_load_explicit(word, memory_order_acquire) - value) < 0)
 		if (!peer_waiting(p, &w))
 			return peer_lost(p);
 	return true;

@@ -9,43 +9,41 @@
 #include "values.h"
 #include "where.h"
 
-static const char help[] =
-"region_atomics - test atomics and fences over a region\n"
-"\n"
-"Usage: region_atomics --role a [OPTION]...     in one VM, and\n"
-"       region_atomics --role b                 in another, in any order\n"
-"       region_atomics --fork [OPTION]...       between two processes of this host\n"
-"\n"
-"Two sides work on the same words at the same time:\n"
-"  add     each adds 1 N times by one atomic instruction; the sum must be 2 N\n"
-"  cas     each adds 1 N times by compare-and-swap; the sum must be 2 N\n"
-"  fence   a writes x, fences and reads y, while b writes y, fences and reads x; one of\n"
-"          the two must see what the other wrote (the store-buffer litmus test)\n"
-"\n"
-"A VM that QEMU emulates (TCG) with a single vCPU and no more to come gets instructions\n"
-"without locks and fences, as nobody else seems to be there, and fails all three:\n"
-"nearmetal starts such VMs with maxcpus of at least 2.\n"
-"\n"
-"A pass means something only where the two really ran at once: the line of each test says\n"
-"how many of a's operations met one of b's (the word had changed since a's last one).\n"
-"Only the region's scratch area is used, by one pair of these programs at a time.\n"
-"\n"
-"Options:\n"
-"      --operations N        additions a side (default 1000000)\n"
-"      --rounds N            rounds of the fence test (default 20000)\n"
-PEER_HELP
-"The counts are side a's to say; b follows it.\n"
-"\n"
-"Output: a line for each test: its name, what was lost or violated, of how many, and how\n"
-"many met.\n"
-"\n"
-"Exit status: 0; 1 if anything is lost or violated, or the region cannot be used, or the\n"
-"other side is missing; 2 for a wrong option.\n"
-"\n"
-"Example:\n"
-"  region_atomics --fork\n"
-"  nearmetal exec --vm vm1 region_atomics --role b &\n"
-"  nearmetal exec --vm vm0 region_atomics --role a\n";
+static const char help[] = "region_atomics - test atomics and fences over a region\n"
+			   "\n"
+			   "Usage: region_atomics --role a [OPTION]...     in one VM, and\n"
+			   "       region_atomics --role b                 in another, in any order\n"
+			   "       region_atomics --fork [OPTION]...       between two processes of this host\n"
+			   "\n"
+			   "Two sides work on the same words at the same time:\n"
+			   "  add     each adds 1 N times by one atomic instruction; the sum must be 2 N\n"
+			   "  cas     each adds 1 N times by compare-and-swap; the sum must be 2 N\n"
+			   "  fence   a writes x, fences and reads y, while b writes y, fences and reads x; one of\n"
+			   "          the two must see what the other wrote (the store-buffer litmus test)\n"
+			   "\n"
+			   "A VM that QEMU emulates (TCG) with a single vCPU and no more to come gets instructions\n"
+			   "without locks and fences, as nobody else seems to be there, and fails all three:\n"
+			   "nearmetal starts such VMs with maxcpus of at least 2.\n"
+			   "\n"
+			   "A pass means something only where the two really ran at once: the line of each test says\n"
+			   "how many of a's operations met one of b's (the word had changed since a's last one).\n"
+			   "Only the region's scratch area is used, by one pair of these programs at a time.\n"
+			   "\n"
+			   "Options:\n"
+			   "      --operations N        additions a side (default 1000000)\n"
+			   "      --rounds N            rounds of the fence test (default 20000)\n" PEER_HELP
+			   "The counts are side a's to say; b follows it.\n"
+			   "\n"
+			   "Output: a line for each test: its name, what was lost or violated, of how many, and how\n"
+			   "many met.\n"
+			   "\n"
+			   "Exit status: 0; 1 if anything is lost or violated, or the region cannot be used, or the\n"
+			   "other side is missing; 2 for a wrong option.\n"
+			   "\n"
+			   "Example:\n"
+			   "  region_atomics --fork\n"
+			   "  nearmetal exec --vm vm1 region_atomics --role b &\n"
+			   "  nearmetal exec --vm vm0 region_atomics --role a\n";
 
 /* The words of the tests, each in a line of its own. a alone resets the shared ones. */
 struct words {
@@ -53,9 +51,9 @@ struct words {
 	_Alignas(CACHE_LINE) _Atomic uint64_t swapped;
 	_Alignas(CACHE_LINE) _Atomic uint64_t x;
 	_Alignas(CACHE_LINE) _Atomic uint64_t y;
-	_Alignas(CACHE_LINE) _Atomic uint64_t round_a;	/* rounds that a is through with */
+	_Alignas(CACHE_LINE) _Atomic uint64_t round_a; /* rounds that a is through with */
 	_Alignas(CACHE_LINE) _Atomic uint64_t round_b;
-	_Alignas(CACHE_LINE) _Atomic uint64_t b_saw;	/* x, in b's last round */
+	_Alignas(CACHE_LINE) _Atomic uint64_t b_saw; /* x, in b's last round */
 };
 
 enum { OPERATIONS, ROUNDS };
@@ -68,7 +66,7 @@ struct outcome {
 
 static void prepare(struct peer *p)
 {
-	struct words *w = (struct words *)p->area;
+	struct words *w = (struct words *) p->area;
 
 	if (p->role == 'a') {
 		atomic_store(&w->added, 0);
@@ -101,7 +99,7 @@ static bool add(struct peer *p, struct words *w, uint64_t n, struct outcome *out
 	}
 	if (!peer_barrier(p))
 		return false;
-	*out = (struct outcome){ "add", lost(atomic_load(&w->added), n), 2 * n, met };
+	*out = (struct outcome) { "add", lost(atomic_load(&w->added), n), 2 * n, met };
 	return true;
 }
 
@@ -125,7 +123,7 @@ static bool cas(struct peer *p, struct words *w, uint64_t n, struct outcome *out
 	}
 	if (!peer_barrier(p))
 		return false;
-	*out = (struct outcome){ "cas", lost(atomic_load(&w->swapped), n), 2 * n, met };
+	*out = (struct outcome) { "cas", lost(atomic_load(&w->swapped), n), 2 * n, met };
 	return true;
 }
 
@@ -167,7 +165,7 @@ static bool fence(struct peer *p, struct words *w, uint64_t rounds, struct outco
 			met += saw == r && !b_missed;
 		}
 	}
-	*out = (struct outcome){ "fence", violations, rounds, met };
+	*out = (struct outcome) { "fence", violations, rounds, met };
 	return true;
 }
 
@@ -177,15 +175,15 @@ static void print(const struct peer_options *o, const struct outcome out[3])
 		printf("{\"program\":\"region_atomics\",\"emulated\":%s", emulated() ? "true" : "false");
 		for (int i = 0; i < 3; i++)
 			printf(",\n\"%s\":{\"lost\":%llu,\"of\":%llu,\"met\":%llu}", out[i].name,
-			       (unsigned long long)out[i].lost, (unsigned long long)out[i].of,
-			       (unsigned long long)out[i].met);
+			       (unsigned long long) out[i].lost, (unsigned long long) out[i].of,
+			       (unsigned long long) out[i].met);
 		printf("}\n");
 		return;
 	}
 	printf("# test        lost           of          met\n");
 	for (int i = 0; i < 3; i++)
-		printf("%-6s %11llu %12llu %12llu\n", out[i].name, (unsigned long long)out[i].lost,
-		       (unsigned long long)out[i].of, (unsigned long long)out[i].met);
+		printf("%-6s %11llu %12llu %12llu\n", out[i].name, (unsigned long long) out[i].lost,
+		       (unsigned long long) out[i].of, (unsigned long long) out[i].met);
 }
 
 static int run(const struct peer_options *o, const uint64_t parameters[PEER_PARAMETERS])
@@ -200,7 +198,7 @@ static int run(const struct peer_options *o, const uint64_t parameters[PEER_PARA
 
 	if (!peer_start(&p, &r, &times, o, parameters, prepare))
 		return 1;
-	w = (struct words *)p.area;
+	w = (struct words *) p.area;
 	n = peer_parameter(&p, OPERATIONS);
 	rounds = peer_parameter(&p, ROUNDS);
 	ok = n && rounds && n <= MAX_COUNT && rounds <= MAX_COUNT;
@@ -219,7 +217,8 @@ static int run(const struct peer_options *o, const uint64_t parameters[PEER_PARA
 		for (int i = 0; i < 2; i++)
 			if (sound && !out[i].met)
 				complain("%s: the two sides never met, so that this proves nothing; take more "
-					 "--operations", out[i].name);
+					 "--operations",
+					 out[i].name);
 	}
 	return peer_end(&p, &r, ok && sound ? 0 : 1);
 }
@@ -242,21 +241,16 @@ int main(int argc, char **argv)
 	program_name("region_atomics");
 	while (ok && (c = next_option(argc, argv, PEER_SHORT_OPTIONS, options, help, &status)) != -1) {
 		switch (c) {
-		case OPS:
-			ok = value_count("operations", optarg, 1, MAX_COUNT, &n);
-			break;
-		case RND:
-			ok = value_count("rounds", optarg, 1, MAX_COUNT, &rounds);
-			break;
-		default:
-			ok = peer_option(&o, c, optarg);
+		case OPS: ok = value_count("operations", optarg, 1, MAX_COUNT, &n); break;
+		case RND: ok = value_count("rounds", optarg, 1, MAX_COUNT, &rounds); break;
+		default: ok = peer_option(&o, c, optarg);
 		}
 	}
 	if (ok && status >= 0)
 		return status;
 	if (!ok || !peer_options_check(&o))
 		return 2;
-	parameters[OPERATIONS] = (uint64_t)n;
-	parameters[ROUNDS] = (uint64_t)rounds;
+	parameters[OPERATIONS] = (uint64_t) n;
+	parameters[ROUNDS] = (uint64_t) rounds;
 	return run(&o, parameters);
 }

@@ -39,7 +39,7 @@ static bool map(struct region *r, const char *path, uint64_t bytes)
 	r->map_bytes = bytes;
 	r->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
 	if (r->map == MAP_FAILED) {
-		complain("%s: cannot map its %llu bytes: %s", path, (unsigned long long)bytes, strerror(errno));
+		complain("%s: cannot map its %llu bytes: %s", path, (unsigned long long) bytes, strerror(errno));
 		close(r->fd);
 		return false;
 	}
@@ -67,13 +67,14 @@ bool region_open(struct region *r, const char *path)
 	r->fd = open(path, O_RDWR | O_CLOEXEC);
 	if (r->fd < 0 || fstat(r->fd, &st)) {
 		complain("cannot open the region %s: %s%s", path, strerror(errno),
-			 errno == ENOENT ? "; is this a VM of a cluster with a region? (between two processes of one host: --fork)"
+			 errno == ENOENT ? "; is this a VM of a cluster with a region? (between two processes of one "
+					   "host: --fork)"
 					 : "");
 		if (r->fd >= 0)
 			close(r->fd);
 		return false;
 	}
-	bytes = S_ISCHR(st.st_mode) ? device_bytes(st.st_rdev) : (uint64_t)st.st_size;
+	bytes = S_ISCHR(st.st_mode) ? device_bytes(st.st_rdev) : (uint64_t) st.st_size;
 	if ((!S_ISCHR(st.st_mode) && !S_ISREG(st.st_mode)) || !bytes || bytes > 2 * NM_REGION_MAX_BYTES) {
 		complain("%s: neither a PCI resource, a devdax device nor a file with something in it", path);
 		close(r->fd);
@@ -85,8 +86,10 @@ bool region_open(struct region *r, const char *path)
 bool region_temporary(struct region *r, const char *dir, uint64_t bytes)
 {
 	struct nm_region_header h = {
-		.version = NM_REGION_VERSION, .header_bytes = NM_REGION_HEADER_BYTES,
-		.size_bytes = bytes, .layout_offset = NM_REGION_HEADER_BYTES,
+		.version = NM_REGION_VERSION,
+		.header_bytes = NM_REGION_HEADER_BYTES,
+		.size_bytes = bytes,
+		.layout_offset = NM_REGION_HEADER_BYTES,
 	};
 	int err;
 
@@ -101,11 +104,11 @@ bool region_temporary(struct region *r, const char *dir, uint64_t bytes)
 		complain("cannot make a file in %s: %s", dir, strerror(errno));
 		return false;
 	}
-	err = posix_fallocate(r->fd, 0, (off_t)bytes);
-	if (!err && pwrite(r->fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
+	err = posix_fallocate(r->fd, 0, (off_t) bytes);
+	if (!err && pwrite(r->fd, &h, sizeof(h), 0) != (ssize_t) sizeof(h))
 		err = errno;
 	if (err) {
-		complain("cannot make a region of %llu bytes in %s: %s", (unsigned long long)bytes, dir,
+		complain("cannot make a region of %llu bytes in %s: %s", (unsigned long long) bytes, dir,
 			 strerror(err));
 		close(r->fd);
 		return false;
@@ -129,7 +132,7 @@ static double read_time(const volatile uint64_t *page)
 		double start = now(), t;
 
 		for (int i = 0; i < READS; i++)
-			(void)page[i];
+			(void) page[i];
 		t = (now() - start) * 1e9 / READS;
 		if (t < best)
 			best = t;
@@ -142,7 +145,7 @@ struct read_times region_read_times(const struct region *r)
 	static uint64_t ordinary[512] __attribute__((aligned(4096)));
 	struct read_times t;
 
-	t.region = read_time((const volatile uint64_t *)r->map);
+	t.region = read_time((const volatile uint64_t *) r->map);
 	t.ordinary = read_time(ordinary);
 	return t;
 }
@@ -160,6 +163,7 @@ bool region_cached(const struct region *r, const char *path, struct read_times *
 	complain("%s is not cached: a read takes %.0f ns, one of ordinary memory %.1f ns. The guest maps "
 		 "a PCI BAR uncached, and this host's processor heeds that (AMD; Intel with some passed-through "
 		 "devices). Ask for the same memory as persistent memory, which is cached: "
-		 "`region: {device: devdax}` in the cluster file", path, t->region, t->ordinary);
+		 "`region: {device: devdax}` in the cluster file",
+		 path, t->region, t->ordinary);
 	return false;
 }

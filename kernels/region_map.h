@@ -10,10 +10,10 @@
 
 struct region {
 	int fd;
-	unsigned char *map;	/* all of the file or device */
+	unsigned char *map; /* all of the file or device */
 	size_t map_bytes;
-	struct nm_region_header header;	/* a checked copy */
-	unsigned char *scratch;	/* header.scratch_bytes for the test programs */
+	struct nm_region_header header; /* a checked copy */
+	unsigned char *scratch;		/* header.scratch_bytes for the test programs */
 };
 
 /* Opens and maps the region at path: a PCI BAR in sysfs, a devdax device or a file. */

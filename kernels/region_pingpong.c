@@ -10,69 +10,67 @@
 #include "values.h"
 #include "where.h"
 
-static const char help[] =
-"region_pingpong - latency and bandwidth over a region\n"
-"\n"
-"Usage: region_pingpong --role a [OPTION]...     in one VM, and\n"
-"       region_pingpong --role b                 in another, in any order\n"
-"       region_pingpong --fork [OPTION]...       between two processes of this host\n"
-"\n"
-"Two sides write messages into the memory that they share and poll for the other's.\n"
-"Latency is half a round trip, in microseconds: a message of up to 56 bytes stands in\n"
-"one cache line with the number that announces it, a larger one is copied in and out.\n"
-"Bandwidth is that of a stream from a to b, in MB/s (1e6 bytes a second), through a ring\n"
-"of up to 1 MiB in chunks of up to 8 KiB, copied in and out (two copies): each iteration\n"
-"sends up to 64 messages or 64 MiB and waits for the answer. Only the region's scratch\n"
-"area is used: ranks that exchange messages over the same region are not disturbed, but\n"
-"only one pair of these programs may run in a region at a time.\n"
-"\n"
-"At the start the time of a read is measured; a region that is not cached is refused.\n"
-"The content is checked once for each size.\n"
-"\n"
-"Options:\n"
-"      --latency A:B         sizes for latency in bytes, doubling (default 0:4KiB, at most\n"
-"                            64KiB and what fits into half of the scratch area)\n"
-"      --bandwidth A:B       sizes for bandwidth (default 4KiB:8MiB, at most 64MiB)\n"
-"      --only latency|bandwidth\n"
-"      --iterations N[:M]    round trips, and windows of the bandwidth (default\n"
-"                            10000:20; N alone leaves M)\n"
-"      --warmup N[:M]        before those (default 1000:2)\n"
-PEER_HELP
-"What is measured, the options above --region, is side a's to say; b follows it.\n"
-"\n"
-"Output: lines that start with # and a table for each measurement. Its columns:\n"
-"  bytes       of one message\n"
-"  iterations  round trips (latency), windows (bandwidth)\n"
-"  mean        latency: of all round trips; bandwidth: all bytes over all the time\n"
-"  min         the shortest round trip; the slowest window\n"
-"  median      of the round trips; of the windows\n"
-"  p99         99 % of the round trips took no longer; 99 % of the windows reached it\n"
-"All columns of a row are from the same round trips or windows, so min <= median and\n"
-"min <= mean. Each round trip includes one reading of the clock; the first line says\n"
-"how long that takes.\n"
-"\n"
-"Exit status: 0; 1 if the region cannot be used, the other side is missing or a message\n"
-"did not arrive as it was sent; 2 for a wrong option.\n"
-"\n"
-"Example:\n"
-"  region_pingpong --fork --cpus 0,1\n"
-"  nearmetal exec --vm vm1 region_pingpong --role b &\n"
-"  nearmetal exec --vm vm0 region_pingpong --role a\n";
+static const char help[] = "region_pingpong - latency and bandwidth over a region\n"
+			   "\n"
+			   "Usage: region_pingpong --role a [OPTION]...     in one VM, and\n"
+			   "       region_pingpong --role b                 in another, in any order\n"
+			   "       region_pingpong --fork [OPTION]...       between two processes of this host\n"
+			   "\n"
+			   "Two sides write messages into the memory that they share and poll for the other's.\n"
+			   "Latency is half a round trip, in microseconds: a message of up to 56 bytes stands in\n"
+			   "one cache line with the number that announces it, a larger one is copied in and out.\n"
+			   "Bandwidth is that of a stream from a to b, in MB/s (1e6 bytes a second), through a ring\n"
+			   "of up to 1 MiB in chunks of up to 8 KiB, copied in and out (two copies): each iteration\n"
+			   "sends up to 64 messages or 64 MiB and waits for the answer. Only the region's scratch\n"
+			   "area is used: ranks that exchange messages over the same region are not disturbed, but\n"
+			   "only one pair of these programs may run in a region at a time.\n"
+			   "\n"
+			   "At the start the time of a read is measured; a region that is not cached is refused.\n"
+			   "The content is checked once for each size.\n"
+			   "\n"
+			   "Options:\n"
+			   "      --latency A:B         sizes for latency in bytes, doubling (default 0:4KiB, at most\n"
+			   "                            64KiB and what fits into half of the scratch area)\n"
+			   "      --bandwidth A:B       sizes for bandwidth (default 4KiB:8MiB, at most 64MiB)\n"
+			   "      --only latency|bandwidth\n"
+			   "      --iterations N[:M]    round trips, and windows of the bandwidth (default\n"
+			   "                            10000:20; N alone leaves M)\n"
+			   "      --warmup N[:M]        before those (default 1000:2)\n" PEER_HELP
+			   "What is measured, the options above --region, is side a's to say; b follows it.\n"
+			   "\n"
+			   "Output: lines that start with # and a table for each measurement. Its columns:\n"
+			   "  bytes       of one message\n"
+			   "  iterations  round trips (latency), windows (bandwidth)\n"
+			   "  mean        latency: of all round trips; bandwidth: all bytes over all the time\n"
+			   "  min         the shortest round trip; the slowest window\n"
+			   "  median      of the round trips; of the windows\n"
+			   "  p99         99 % of the round trips took no longer; 99 % of the windows reached it\n"
+			   "All columns of a row are from the same round trips or windows, so min <= median and\n"
+			   "min <= mean. Each round trip includes one reading of the clock; the first line says\n"
+			   "how long that takes.\n"
+			   "\n"
+			   "Exit status: 0; 1 if the region cannot be used, the other side is missing or a message\n"
+			   "did not arrive as it was sent; 2 for a wrong option.\n"
+			   "\n"
+			   "Example:\n"
+			   "  region_pingpong --fork --cpus 0,1\n"
+			   "  nearmetal exec --vm vm1 region_pingpong --role b &\n"
+			   "  nearmetal exec --vm vm0 region_pingpong --role a\n";
 
-#define LINE_PAYLOAD	(CACHE_LINE - sizeof(uint64_t))
-#define MAX_LATENCY	(64ULL << 10)
-#define MAX_BANDWIDTH	(64ULL << 20)
-#define CHUNK		8192
-#define MAX_RING	(1ULL << 20)
-#define WINDOW		64
-#define WINDOW_BYTES	(64ULL << 20)
+#define LINE_PAYLOAD  (CACHE_LINE - sizeof(uint64_t))
+#define MAX_LATENCY   (64ULL << 10)
+#define MAX_BANDWIDTH (64ULL << 20)
+#define CHUNK	      8192
+#define MAX_RING      (1ULL << 20)
+#define WINDOW	      64
+#define WINDOW_BYTES  (64ULL << 20)
 
 /* What one side writes: its half of the area starts with this, and its data follow. */
 struct half {
-	_Alignas(CACHE_LINE) _Atomic uint64_t number;	/* of the last message */
+	_Alignas(CACHE_LINE) _Atomic uint64_t number; /* of the last message */
 	unsigned char payload[LINE_PAYLOAD];
-	_Alignas(CACHE_LINE) _Atomic uint64_t head;	/* chunks written (a) */
-	_Alignas(CACHE_LINE) _Atomic uint64_t tail;	/* chunks read (b) */
+	_Alignas(CACHE_LINE) _Atomic uint64_t head; /* chunks written (a) */
+	_Alignas(CACHE_LINE) _Atomic uint64_t tail; /* chunks read (b) */
 	_Alignas(4096) unsigned char data[];
 };
 
@@ -82,9 +80,9 @@ enum { PART_LATENCY = 1, PART_BANDWIDTH = 2 };
 struct test {
 	struct peer peer;
 	struct half *mine, *theirs;
-	size_t data_bytes;	/* of half.data */
+	size_t data_bytes; /* of half.data */
 	uint64_t parameters[PEER_PARAMETERS];
-	unsigned char *out, *in;	/* MAX_BANDWIDTH at most: private copies */
+	unsigned char *out, *in; /* MAX_BANDWIDTH at most: private copies */
 	uint64_t number;
 	bool json;
 	int rows;
@@ -92,12 +90,12 @@ struct test {
 
 static size_t half_bytes(const struct peer *p)
 {
-	return p->area_bytes / 2 & ~(size_t)4095;
+	return p->area_bytes / 2 & ~(size_t) 4095;
 }
 
 static struct half *half_of(const struct peer *p, char role)
 {
-	return (struct half *)(p->area + (role == 'b' ? half_bytes(p) : 0));
+	return (struct half *) (p->area + (role == 'b' ? half_bytes(p) : 0));
 }
 
 static void prepare(struct peer *p)
@@ -111,7 +109,7 @@ static void prepare(struct peer *p)
 
 static unsigned char pattern(size_t bytes, size_t i, char role)
 {
-	return (unsigned char)(i * 31 + (i >> 8) * 7 + bytes % 251 + (role == 'a' ? 1 : 102));
+	return (unsigned char) (i * 31 + (i >> 8) * 7 + bytes % 251 + (role == 'a' ? 1 : 102));
 }
 
 static void fill(struct test *t, size_t bytes)
@@ -207,14 +205,15 @@ static void print_row(struct test *t, const char *what, size_t bytes, uint64_t n
 	if (t->peer.role != 'a')
 		return;
 	if (t->json)
-		printf("%s\n{\"bytes\":%zu,\"iterations\":%llu,\"mean\":%.6g,\"min\":%.6g,\"median\":%.6g,\"p99\":%.6g}",
-		       t->rows ? "," : "", bytes, (unsigned long long)n, s->mean, s->min, s->median, s->p99);
+		printf("%s\n{\"bytes\":%zu,\"iterations\":%llu,\"mean\":%.6g,\"min\":%.6g,\"median\":%.6g,\"p99\":%."
+		       "6g}",
+		       t->rows ? "," : "", bytes, (unsigned long long) n, s->mean, s->min, s->median, s->p99);
 	else {
 		if (!t->rows)
-			printf("# %s\n# %10s %10s %12s %12s %12s %12s\n", what, "bytes", "iterations", "mean",
-			       "min", "median", "p99");
-		printf("%12zu %10llu %12.3f %12.3f %12.3f %12.3f\n", bytes, (unsigned long long)n, s->mean,
-		       s->min, s->median, s->p99);
+			printf("# %s\n# %10s %10s %12s %12s %12s %12s\n", what, "bytes", "iterations", "mean", "min",
+			       "median", "p99");
+		printf("%12zu %10llu %12.3f %12.3f %12.3f %12.3f\n", bytes, (unsigned long long) n, s->mean, s->min,
+		       s->median, s->p99);
 	}
 	fflush(stdout);
 	t->rows++;
@@ -228,7 +227,7 @@ static bool latency(struct test *t, size_t bytes)
 	bool ok = samples != NULL;
 
 	if (!ok)
-		complain("no memory for %llu samples; take fewer --iterations", (unsigned long long)n);
+		complain("no memory for %llu samples; take fewer --iterations", (unsigned long long) n);
 	fill(t, bytes);
 	ok = ok && peer_barrier(&t->peer) && round_trips(t, bytes, warmup, NULL);
 	ok = ok && round_trips(t, bytes, n, samples) && arrived(t, bytes);
@@ -242,7 +241,7 @@ static bool latency(struct test *t, size_t bytes)
 
 /* The ring of chunks in a's data. */
 struct ring {
-	size_t chunk, chunks;	/* bytes, and a power of two of them */
+	size_t chunk, chunks; /* bytes, and a power of two of them */
 };
 
 static struct ring ring_for(const struct test *t, size_t bytes)
@@ -265,7 +264,7 @@ static bool stream_out(struct test *t, const struct ring *r, size_t bytes, uint6
 		while (*head - *tail >= r->chunks) {
 			uint64_t v = atomic_load_explicit(&t->theirs->tail, memory_order_acquire);
 
-			if (v - *tail <= *head - *tail)	/* else it is none of ours */
+			if (v - *tail <= *head - *tail) /* else it is none of ours */
 				*tail = v;
 			if (*head - *tail >= r->chunks && !peer_waiting(&t->peer, &w))
 				return peer_lost(&t->peer);
@@ -300,12 +299,12 @@ static bool bandwidth(struct test *t, size_t bytes)
 {
 	uint64_t n = t->parameters[WINDOWS], warmup = t->parameters[WARMUPS] & 0xffffffff;
 	uint64_t window = WINDOW_BYTES / bytes < WINDOW ? WINDOW_BYTES / bytes : WINDOW, head, tail;
-	double *seconds = malloc(n * sizeof(*seconds)), total = 0, mb = (double)bytes * (double)window / 1e6;
+	double *seconds = malloc(n * sizeof(*seconds)), total = 0, mb = (double) bytes * (double) window / 1e6;
 	struct ring r = ring_for(t, bytes);
 	bool ok = seconds != NULL;
 
 	if (!ok)
-		complain("no memory for %llu samples; take fewer --iterations", (unsigned long long)n);
+		complain("no memory for %llu samples; take fewer --iterations", (unsigned long long) n);
 	fill(t, bytes);
 	head = tail = atomic_load(t->peer.role == 'a' ? &t->mine->head : &t->mine->tail);
 	ok = ok && peer_barrier(&t->peer);
@@ -328,7 +327,9 @@ static bool bandwidth(struct test *t, size_t bytes)
 	if (ok) {
 		struct summary s = summarize(seconds, n);
 		struct summary rate = {
-			.mean = mb * (double)n / total, .min = mb / s.max, .median = mb / s.median,
+			.mean = mb * (double) n / total,
+			.min = mb / s.max,
+			.median = mb / s.median,
 			.p99 = mb / s.p99,
 		};
 
@@ -343,9 +344,9 @@ static bool parameters_sound(const struct test *t)
 {
 	const uint64_t *p = t->parameters;
 
-	return p[LAT_MIN] <= p[LAT_MAX] && p[LAT_MAX] <= MAX_LATENCY && p[LAT_MAX] <= t->data_bytes &&
-	       p[BW_MIN] >= 1 && p[BW_MIN] <= p[BW_MAX] && p[BW_MAX] <= MAX_BANDWIDTH &&
-	       p[ITERATIONS] >= 1 && p[ITERATIONS] <= 100000000 && p[WINDOWS] >= 1 && p[WINDOWS] <= 1000000 &&
+	return p[LAT_MIN] <= p[LAT_MAX] && p[LAT_MAX] <= MAX_LATENCY && p[LAT_MAX] <= t->data_bytes && p[BW_MIN] >= 1 &&
+	       p[BW_MIN] <= p[BW_MAX] && p[BW_MAX] <= MAX_BANDWIDTH && p[ITERATIONS] >= 1 &&
+	       p[ITERATIONS] <= 100000000 && p[WINDOWS] >= 1 && p[WINDOWS] <= 1000000 &&
 	       p[WARMUPS] >> 32 <= 100000000 && (p[WARMUPS] & 0xffffffff) <= 1000000;
 }
 
@@ -362,8 +363,8 @@ static void header(const struct test *t, const struct peer_options *o, const str
 		       times->ordinary, clock_ns(), emulated() ? "true" : "false");
 		return;
 	}
-	printf("# region_pingpong: %s, cached: a read takes %.2g ns, of ordinary memory %.2g ns\n", path,
-	       times->region, times->ordinary);
+	printf("# region_pingpong: %s, cached: a read takes %.2g ns, of ordinary memory %.2g ns\n", path, times->region,
+	       times->ordinary);
 	printf("# each round trip includes one reading of the clock, which takes %.0f ns here\n", clock_ns());
 	if (emulated())
 		printf("# emulated: timings are not meaningful\n");
@@ -416,7 +417,8 @@ static int run(const struct peer_options *o, const uint64_t parameters[PEER_PARA
 	ok = parameters_sound(&t);
 	if (!ok)
 		complain("side %c: sizes or iterations that side a asks for are out of range (this region's "
-			 "scratch area has %zu bytes for latency)", t.peer.role, t.data_bytes);
+			 "scratch area has %zu bytes for latency)",
+			 t.peer.role, t.data_bytes);
 	most = ok ? (t.parameters[BW_MAX] > MAX_LATENCY ? t.parameters[BW_MAX] : MAX_LATENCY) : 1;
 	t.out = malloc(most);
 	t.in = malloc(most);
@@ -447,7 +449,10 @@ int main(int argc, char **argv)
 	};
 	struct peer_options o = { .cpus = { -1, -1 }, .timeout = 60 };
 	uint64_t p[PEER_PARAMETERS] = {
-		[LAT_MIN] = 0, [LAT_MAX] = 4096, [BW_MIN] = 4096, [BW_MAX] = 8 << 20,
+		[LAT_MIN] = 0,
+		[LAT_MAX] = 4096,
+		[BW_MIN] = 4096,
+		[BW_MAX] = 8 << 20,
 		[PARTS] = PART_LATENCY | PART_BANDWIDTH,
 	};
 	long n = 10000, m = 20, warm_n = 1000, warm_m = 2;
@@ -457,9 +462,7 @@ int main(int argc, char **argv)
 	program_name("region_pingpong");
 	while (ok && (c = next_option(argc, argv, PEER_SHORT_OPTIONS, options, help, &status)) != -1) {
 		switch (c) {
-		case LATENCY:
-			ok = value_sizes("latency", optarg, MAX_LATENCY, &p[LAT_MIN], &p[LAT_MAX]);
-			break;
+		case LATENCY: ok = value_sizes("latency", optarg, MAX_LATENCY, &p[LAT_MIN], &p[LAT_MAX]); break;
 		case BANDWIDTH:
 			ok = value_sizes("bandwidth", optarg, MAX_BANDWIDTH, &p[BW_MIN], &p[BW_MAX]);
 			if (ok && !p[BW_MIN]) {
@@ -491,16 +494,15 @@ int main(int argc, char **argv)
 			if (!strchr(optarg, ':'))
 				warm_m = 2;
 			break;
-		default:
-			ok = peer_option(&o, c, optarg);
+		default: ok = peer_option(&o, c, optarg);
 		}
 	}
 	if (ok && status >= 0)
 		return status;
 	if (!ok || !peer_options_check(&o))
 		return 2;
-	p[ITERATIONS] = (uint64_t)n;
-	p[WINDOWS] = (uint64_t)m;
-	p[WARMUPS] = (uint64_t)warm_n << 32 | (uint64_t)warm_m;
+	p[ITERATIONS] = (uint64_t) n;
+	p[WINDOWS] = (uint64_t) m;
+	p[WARMUPS] = (uint64_t) warm_n << 32 | (uint64_t) warm_m;
 	return run(&o, p);
 }

@@ -4,7 +4,7 @@
 
 static int compare(const void *a, const void *b)
 {
-	double x = *(const double *)a, y = *(const double *)b;
+	double x = *(const double *) a, y = *(const double *) b;
 
 	return (x > y) - (x < y);
 }
@@ -20,7 +20,7 @@ struct summary summarize(double *samples, size_t n)
 	s.min = samples[0];
 	s.max = samples[n - 1];
 	s.median = (samples[(n - 1) / 2] + samples[n / 2]) / 2;
-	s.mean = sum / (double)n;
+	s.mean = sum / (double) n;
 	s.p99 = samples[(n * 99 + 99) / 100 - 1];
 	return s;
 }
@@ -29,7 +29,7 @@ void json_string(FILE *f, const char *s)
 {
 	fputc('"', f);
 	for (; *s; s++) {
-		unsigned char c = (unsigned char)*s;
+		unsigned char c = (unsigned char) *s;
 
 		if (c == '"' || c == '\\')
 			fprintf(f, "\\%c", c);

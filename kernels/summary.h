@@ -19,7 +19,7 @@ static inline double now(void)
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+	return (double) ts.tv_sec + 1e-9 * (double) ts.tv_nsec;
 }
 
 /* The size after bytes in a series that doubles: 0, 1, 2, 4 ... */

@@ -57,7 +57,7 @@ static void test_summary(void)
 	struct summary s;
 
 	for (int i = 0; i < 200; i++)
-		v[i] = 200 - i;	/* 1 to 200 */
+		v[i] = 200 - i; /* 1 to 200 */
 	s = summarize(v, 200);
 	CHECK(s.min == 1 && s.max == 200 && s.median == 100.5 && s.mean == 100.5 && s.p99 == 198);
 	v[0] = 7;
@@ -86,7 +86,7 @@ static void test_copy(void)
 	static unsigned char from[N], to[N + 64];
 
 	for (int i = 0; i < N; i++)
-		from[i] = (unsigned char)(i * 7 + i / 256);
+		from[i] = (unsigned char) (i * 7 + i / 256);
 	for (size_t n = 0; n <= N; n += n < 300 ? 1 : 997)
 		for (size_t offset = 0; offset < 3; offset++) {
 			memset(to, 0xee, sizeof(to));
@@ -98,11 +98,11 @@ static void test_copy(void)
 
 static void test_cached(void)
 {
-	CHECK(read_times_cached((struct read_times){ .region = 0.4, .ordinary = 0.4 }));
-	CHECK(read_times_cached((struct read_times){ .region = 3, .ordinary = 0.2 }));
-	CHECK(read_times_cached((struct read_times){ .region = 40, .ordinary = 10 }));	/* emulated */
-	CHECK(!read_times_cached((struct read_times){ .region = 90, .ordinary = 0.4 }));
-	CHECK(!read_times_cached((struct read_times){ .region = 800, .ordinary = 2 }));
+	CHECK(read_times_cached((struct read_times) { .region = 0.4, .ordinary = 0.4 }));
+	CHECK(read_times_cached((struct read_times) { .region = 3, .ordinary = 0.2 }));
+	CHECK(read_times_cached((struct read_times) { .region = 40, .ordinary = 10 })); /* emulated */
+	CHECK(!read_times_cached((struct read_times) { .region = 90, .ordinary = 0.4 }));
+	CHECK(!read_times_cached((struct read_times) { .region = 800, .ordinary = 2 }));
 }
 
 /* A region is taken, and what is not one is refused. */
@@ -120,10 +120,10 @@ static void test_region(void)
 	region_close(&again);
 
 	memcpy(&saved, r.map, sizeof(saved));
-	((struct nm_region_header *)r.map)->scratch_bytes = 1ULL << 40;
+	((struct nm_region_header *) r.map)->scratch_bytes = 1ULL << 40;
 	CHECK(!region_open(&again, path));
 	memcpy(r.map, &saved, sizeof(saved));
-	CHECK(!ftruncate(r.fd, 8192));	/* smaller than the header says */
+	CHECK(!ftruncate(r.fd, 8192)); /* smaller than the header says */
 	CHECK(!region_open(&again, path));
 	CHECK(!ftruncate(r.fd, 0));
 	CHECK(!region_open(&again, path));

@@ -18,7 +18,10 @@ bool first_rank(void)
 {
 	/* Open MPI; MPICH, Intel MPI and other users of PMI; PMIx; Slurm. */
 	static const char *const names[] = {
-		"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID",
+		"OMPI_COMM_WORLD_RANK",
+		"PMI_RANK",
+		"PMIX_RANK",
+		"SLURM_PROCID",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -90,8 +93,8 @@ bool value_size(const char *option, const char *text, uint64_t min, uint64_t max
 		return false;
 	}
 	if (*out < min || *out > max) {
-		complain("--%s: %s is not in %llu to %llu bytes", option, text,
-			 (unsigned long long)min, (unsigned long long)max);
+		complain("--%s: %s is not in %llu to %llu bytes", option, text, (unsigned long long) min,
+			 (unsigned long long) max);
 		return false;
 	}
 	return true;
@@ -102,11 +105,11 @@ bool value_count(const char *option, const char *text, long min, long max, long 
 	const char *at = text;
 	uint64_t n;
 
-	if (!number(&at, &n) || *at || n > (uint64_t)max || (long)n < min) {
+	if (!number(&at, &n) || *at || n > (uint64_t) max || (long) n < min) {
 		complain("--%s: \"%s\" is not a number in %ld to %ld", option, text, min, max);
 		return false;
 	}
-	*out = (long)n;
+	*out = (long) n;
 	return true;
 }
 
@@ -137,7 +140,7 @@ bool value_sizes(const char *option, const char *text, uint64_t max, uint64_t *a
 		return false;
 	}
 	if (*b > max) {
-		complain("--%s: %s is above %llu bytes", option, text, (unsigned long long)max);
+		complain("--%s: %s is above %llu bytes", option, text, (unsigned long long) max);
 		return false;
 	}
 	return true;
@@ -154,11 +157,11 @@ bool value_counts(const char *option, const char *text, long max, long *a, long 
 		at++;
 		ok = number(&at, &y);
 	}
-	if (!ok || *at || x > (uint64_t)max || y > (uint64_t)max) {
+	if (!ok || *at || x > (uint64_t) max || y > (uint64_t) max) {
 		complain("--%s: \"%s\" is not a number, or two as N:M, of at most %ld", option, text, max);
 		return false;
 	}
-	*a = (long)x;
-	*b = (long)y;
+	*a = (long) x;
+	*b = (long) y;
 	return true;
 }

@@ -61,7 +61,7 @@ static int check(const struct nm_settings *s, const char *request)
 		slurm_error("nearmetal: cannot check the request: %s", strerror(errno));
 		return -1;
 	}
-	for (char *rest = out, *line; (line = strsep(&rest, "\n")); )
+	for (char *rest = out, *line; (line = strsep(&rest, "\n"));)
 		if (*line)
 			slurm_error("%s", line);
 	return -1;
@@ -102,7 +102,8 @@ static int submit(spank_t sp, const struct nm_settings *s)
 	} else if (nm_options.origin[NM_FILE] != NM_UNSET && nm_options.origin[NM_PAGES] != NM_UNSET &&
 		   strcmp(nm_options.text[NM_PAGES], "ordinary") &&
 		   (nm_options.origin[NM_VMS] == NM_UNSET || nm_options.origin[NM_MEMORY] == NM_UNSET)) {
-		slurm_error("nearmetal: --vm-pages with a cluster file needs --vms-per-node and --vm-memory: root, who keeps the pages "
+		slurm_error("nearmetal: --vm-pages with a cluster file needs --vms-per-node and --vm-memory: root, who "
+			    "keeps the pages "
 			    "for the job, does not read the file");
 		return -1;
 	}
@@ -149,13 +150,16 @@ int nm_alloc_post_opt(spank_t sp, int ac, char **av)
 	}
 	nm_settings_read(&s, ac, av);
 	if (strcmp(s.backend, "qemu")) {
-		slurm_error("nearmetal: plugstack.conf: vm_backend=%.60s: VMs of a job are QEMU processes of the job; those of another "
-			    "back end are not in its cgroup, which could not bound or end them: take it out, or write vm_backend=qemu",
+		slurm_error("nearmetal: plugstack.conf: vm_backend=%.60s: VMs of a job are QEMU processes of the job; "
+			    "those of another "
+			    "back end are not in its cgroup, which could not bound or end them: take it out, or write "
+			    "vm_backend=qemu",
 			    s.backend);
 		return -1;
 	}
 	if (spank_context() == S_CTX_LOCAL && !spank_prepend_task_argv && has_multiprog()) {
-		slurm_error("nearmetal: --multi-prog with --vm needs Slurm 23.11 or newer: start the programs by a script that "
+		slurm_error("nearmetal: --multi-prog with --vm needs Slurm 23.11 or newer: start the programs by a "
+			    "script that "
 			    "reads SLURM_PROCID");
 		return -1;
 	}

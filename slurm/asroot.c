@@ -26,7 +26,8 @@ static void search_path(char *out, size_t size)
 	slash = strrchr(exe, '/');
 	if (slash)
 		*slash = 0;
-	snprintf(out, size, "PATH=/usr/sbin:/usr/bin:/sbin:/bin%s%s%s", slash ? ":" : "", slash ? exe : "", slash ? "/../bin" : "");
+	snprintf(out, size, "PATH=/usr/sbin:/usr/bin:/sbin:/bin%s%s%s", slash ? ":" : "", slash ? exe : "",
+		 slash ? "/../bin" : "");
 }
 
 bool nm_asroot_journals(const struct nm_settings *s)
@@ -68,13 +69,15 @@ int nm_asroot(const struct nm_settings *s, const char *command, char *const *wor
 	said = nm_child_said(out);
 	line = strcspn(said, "\n");
 	if (line)
-		snprintf(message, NM_MESSAGE_MAX, "%.*s", (int) (line < NM_MESSAGE_MAX ? line : NM_MESSAGE_MAX - 1), said);
+		snprintf(message, NM_MESSAGE_MAX, "%.*s", (int) (line < NM_MESSAGE_MAX ? line : NM_MESSAGE_MAX - 1),
+			 said);
 	else
 		snprintf(message, NM_MESSAGE_MAX, "nearmetal %s was killed", command);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-int nm_asroot_return(const struct nm_settings *s, const char *command, const struct nm_job *job, char message[NM_MESSAGE_MAX])
+int nm_asroot_return(const struct nm_settings *s, const char *command, const struct nm_job *job,
+		     char message[NM_MESSAGE_MAX])
 {
 	char name[256], state[1024], out[1024];
 	char *words[] = { "return", name, state, NULL };

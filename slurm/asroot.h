@@ -20,7 +20,8 @@ int nm_asroot(const struct nm_settings *s, const char *command, char *const *wor
  * Run nearmetal COMMAND return: take back what the job has of that kind, slurm-vf or slurm-pages, whatever its request says. Returns
  * as nm_asroot(), 0 also where it has none.
  */
-int nm_asroot_return(const struct nm_settings *s, const char *command, const struct nm_job *job, char message[NM_MESSAGE_MAX]);
+int nm_asroot_return(const struct nm_settings *s, const char *command, const struct nm_job *job,
+		     char message[NM_MESSAGE_MAX]);
 
 /* Whether this host may have journals of changes, from which VFs and huge pages are given back (internal/host/change). */
 bool nm_asroot_journals(const struct nm_settings *s);

@@ -24,10 +24,10 @@
 
 /* Words of a command: they are kept in one place. */
 struct words {
-	bool full;			/* one did not fit: none is left out unsaid */
+	bool full; /* one did not fit: none is left out unsaid */
 	char text[96 << 10];
 	size_t used;
-	char *list[128];		/* 64 VFs at the most (values.c) */
+	char *list[128]; /* 64 VFs at the most (values.c) */
 	size_t n;
 };
 
@@ -120,8 +120,12 @@ static bool host_at_fault(const struct nm_settings *s)
 	char *argv[] = { (char *) s->nearmetal, "slurm-host", accel, NULL };
 	char *envp[] = { "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", "LANG=C.UTF-8", NULL };
 	struct nm_child c = {
-		.path = s->nearmetal, .argv = argv, .envp = envp, .timeout = s->boot_timeout,
-		.cgroups = root, .ncgroups = sizeof(root) / sizeof(*root),
+		.path = s->nearmetal,
+		.argv = argv,
+		.envp = envp,
+		.timeout = s->boot_timeout,
+		.cgroups = root,
+		.ncgroups = sizeof(root) / sizeof(*root),
 	};
 	int status;
 
@@ -144,12 +148,20 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	uint64_t memory = 0;
 	char *cores = NULL;
 	struct nm_child c = {
-		.path = s->nearmetal, .argv = argv.list, .envp = envp.list, .drop = true, .uid = job->uid, .gid = job->gid,
-		.groups = groups, .cgroups = cgroups, .timeout = s->boot_timeout + SLACK,
+		.path = s->nearmetal,
+		.argv = argv.list,
+		.envp = envp.list,
+		.drop = true,
+		.uid = job->uid,
+		.gid = job->gid,
+		.groups = groups,
+		.cgroups = cgroups,
+		.timeout = s->boot_timeout + SLACK,
 	};
 
 	if (getpwuid_r(job->uid, &pw, buf, sizeof(buf), &user) || !user) {
-		snprintf(result, NM_RESULT_MAX, "failed host\nuser %u is not known on this host\n", (unsigned int) job->uid);
+		snprintf(result, NM_RESULT_MAX, "failed host\nuser %u is not known on this host\n",
+			 (unsigned int) job->uid);
 		return;
 	}
 	if (nm_state_run_dir(s->state, job, run, sizeof(run))) {
@@ -160,7 +172,8 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	if (nm_state_read_file(s->state, job, NM_FILE_REGION, region, NM_REGION_MAX) < 0 ||
 	    nm_state_read_file(s->state, job, NM_FILE_DEVICES, devices, NM_DEVICES_MAX) < 0 ||
 	    nm_state_read_file(s->state, job, NM_FILE_HOSTS, hosts, NM_HOSTS_MAX) < 0) {
-		snprintf(result, NM_RESULT_MAX, "failed host\nwhat is kept of the job cannot be read: %s\n", strerror(errno));
+		snprintf(result, NM_RESULT_MAX, "failed host\nwhat is kept of the job cannot be read: %s\n",
+			 strerror(errno));
 		return;
 	}
 	if (getgrouplist(user->pw_name, job->gid, groups, &ngroups) < 0)
@@ -190,7 +203,7 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	if (*region)
 		add(&argv, "--region-limit=%s", region);
 	add(&argv, "--boot-timeout=%us", s->boot_timeout);
-	for (char *rest = devices, *at; (at = strsep(&rest, "\n")); )
+	for (char *rest = devices, *at; (at = strsep(&rest, "\n"));)
 		if (*at)
 			add(&argv, "--device=%.40s", at);
 	add(&argv, "--");
@@ -217,7 +230,9 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	status = nm_child_run(&c, out, sizeof(out));
 	if (!status && strlen(out) + 1 == sizeof(out)) {
 		/* A variable in part would mislead a launcher. */
-		snprintf(result, NM_RESULT_MAX, "failed user\nthe variables for launchers are longer than %zu bytes: use fewer VMs\n", sizeof(out) - 2);
+		snprintf(result, NM_RESULT_MAX,
+			 "failed user\nthe variables for launchers are longer than %zu bytes: use fewer VMs\n",
+			 sizeof(out) - 2);
 		return;
 	}
 	if (!status) {
@@ -228,7 +243,8 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	if (status < 0)
 		snprintf(result, NM_RESULT_MAX, "failed user\n%s: %s\n", s->nearmetal, strerror(errno));
 	else if (WIFEXITED(status) && (WEXITSTATUS(status) == 127 || WEXITSTATUS(status) == 126))
-		snprintf(result, NM_RESULT_MAX, "failed %s\n%s cannot be run\n", host_at_fault(s) ? "host" : "user", s->nearmetal);
+		snprintf(result, NM_RESULT_MAX, "failed %s\n%s cannot be run\n", host_at_fault(s) ? "host" : "user",
+			 s->nearmetal);
 	else
 		snprintf(result, NM_RESULT_MAX, "failed %s\n%s",
 			 WIFEXITED(status) && WEXITSTATUS(status) == HOST_FAULT && host_at_fault(s) ? "host" : "user",

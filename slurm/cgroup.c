@@ -129,7 +129,8 @@ bool nm_cgroup_remove(const char *root, const struct nm_job *job)
 {
 	static const char *const tops[] = { "slurm_%s/uid_%u", "slurm%.0s/uid_%u" };
 	/* The unified hierarchy; the former where several slurmds share a host. */
-	static const char *const scopes[] = { "system.slice/%s_slurmstepd.scope/job_%u", "system.slice/slurmstepd%.0s.scope/job_%u" };
+	static const char *const scopes[] = { "system.slice/%s_slurmstepd.scope/job_%u",
+					      "system.slice/slurmstepd%.0s.scope/job_%u" };
 	bool busy = false;
 	struct dirent *e;
 	DIR *d = opendir(root);

@@ -13,16 +13,16 @@ struct nm_child {
 	const char *path;
 	char *const *argv;
 	char *const *envp;
-	bool drop;			/* become uid, gid and groups */
+	bool drop; /* become uid, gid and groups */
 	uid_t uid;
 	gid_t gid;
 	gid_t *groups;
 	size_t ngroups;
-	char (*cgroups)[512];		/* cgroup.procs files to write 0 to before */
+	char (*cgroups)[512]; /* cgroup.procs files to write 0 to before */
 	size_t ncgroups;
-	const char *input;		/* what it finds on its standard input, PIPE_BUF bytes at the most; NULL: nothing */
-	void (*place)(pid_t pid);	/* called here before the child runs anything; or NULL */
-	unsigned int timeout;		/* seconds */
+	const char *input;	  /* what it finds on its standard input, PIPE_BUF bytes at the most; NULL: nothing */
+	void (*place)(pid_t pid); /* called here before the child runs anything; or NULL */
+	unsigned int timeout;	  /* seconds */
 };
 
 /*

@@ -9,13 +9,13 @@
 
 /* Step ids of <slurm/slurm.h>, which older ones lack. */
 #ifndef SLURM_EXTERN_CONT
-# define SLURM_EXTERN_CONT (0xfffffffc)
+#define SLURM_EXTERN_CONT (0xfffffffc)
 #endif
 #ifndef SLURM_BATCH_SCRIPT
-# define SLURM_BATCH_SCRIPT (0xfffffffb)
+#define SLURM_BATCH_SCRIPT (0xfffffffb)
 #endif
 #ifndef SLURM_INTERACTIVE_STEP
-# define SLURM_INTERACTIVE_STEP (0xfffffffa)
+#define SLURM_INTERACTIVE_STEP (0xfffffffa)
 #endif
 
 /* Of Slurm 23.11 and newer; spank_symbol_supported knows a plugin's functions only. */

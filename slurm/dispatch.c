@@ -24,12 +24,9 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
 	switch (spank_context()) {
 	case S_CTX_LOCAL:
 	case S_CTX_ALLOCATOR:
-	case S_CTX_REMOTE:
-		return nm_options_register(sp);
-	case S_CTX_SLURMD:
-		return nm_slurmd_init(ac, av);
-	default:
-		return 0;
+	case S_CTX_REMOTE: return nm_options_register(sp);
+	case S_CTX_SLURMD: return nm_slurmd_init(ac, av);
+	default: return 0;
 	}
 }
 
@@ -37,14 +34,12 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 {
 	switch (spank_context()) {
 	case S_CTX_LOCAL:
-	case S_CTX_ALLOCATOR:
-		return nm_alloc_post_opt(sp, ac, av);
+	case S_CTX_ALLOCATOR: return nm_alloc_post_opt(sp, ac, av);
 	case S_CTX_REMOTE:
 		if (step_id(sp) == SLURM_EXTERN_CONT)
 			return 0;
 		return nm_step_post_opt(sp, ac, av);
-	default:
-		return 0;
+	default: return 0;
 	}
 }
 

@@ -33,15 +33,15 @@ int nm_extern_task_post_fork(spank_t sp, int ac, char **av)
 	/* Slurm 22.05 has no task for the extern step, but it is this process's only child. */
 	if (rc > 0 && (spank_get_item(sp, S_TASK_PID, &pid) != ESPANK_SUCCESS || pid <= 1))
 		pid = nm_node_child();
-	if (rc > 0 && pid > 1 &&
-	    nm_state_write_extern(s.state, &job, pid, nm_node_started(pid)))
+	if (rc > 0 && pid > 1 && nm_state_write_extern(s.state, &job, pid, nm_node_started(pid)))
 		slurm_error("nearmetal: extern step of job %u: %s", id, strerror(errno));
 	if (rc <= 0 || nm_state_read_file(s.state, &job, NM_FILE_RESULT, result, NM_RESULT_MAX) > 0)
 		return 0;
 	if (nm_request_read(job.request, &v, message) || !strcmp(v.text[NM_KEEP], "step"))
 		return 0;
 	if (nm_state_run_here(s.state, &job))
-		snprintf(result, sizeof(result), "failed host\nthe folder of the job's VMs cannot be mounted: %s\n", strerror(errno));
+		snprintf(result, sizeof(result), "failed host\nthe folder of the job's VMs cannot be mounted: %s\n",
+			 strerror(errno));
 	else
 		nm_boot(sp, &s, &job, pid, result);
 	if (nm_state_write_file(s.state, &job, NM_FILE_RESULT, result))

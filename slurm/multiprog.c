@@ -6,7 +6,7 @@ bool nm_multiprog(const char *cmdline, size_t len)
 {
 	const char *end = cmdline + len;
 
-	for (const char *w = cmdline; w < end; ) {
+	for (const char *w = cmdline; w < end;) {
 		size_t n = strnlen(w, (size_t) (end - w));
 
 		if (n == 2 && !memcmp(w, "--", 2))

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SLURM_BACKWARD_COMPAT	/* from 26.05 on a job is named otherwise (slurm.h) */
+#define SLURM_BACKWARD_COMPAT /* from 26.05 on a job is named otherwise (slurm.h) */
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <slurm/spank.h>
@@ -25,7 +25,7 @@
 typedef __typeof__(slurm_hostlist_create(NULL)) node_list;
 
 /* How long supervisors may take to end their VMs in order, and the kernel to end what is killed, ms. */
-#define GRACE_MS 5000
+#define GRACE_MS  5000
 #define KILLED_MS 2000
 
 int nm_node_group(uid_t uid, gid_t *gid)
@@ -77,7 +77,8 @@ int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[
 	*gres = 0;
 	slurm_init(NULL); /* without it the library of 24.11 ends the prolog */
 	if (slurm_load_job(&m, job->id, SHOW_DETAIL)) {
-		snprintf(message, NM_MESSAGE_MAX, "cannot ask slurmctld for the job's GRES: %.200s", slurm_strerror(errno));
+		snprintf(message, NM_MESSAGE_MAX, "cannot ask slurmctld for the job's GRES: %.200s",
+			 slurm_strerror(errno));
 		return -1;
 	}
 	if (m->record_count) {
@@ -89,7 +90,8 @@ int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[
 	}
 	slurm_free_job_info_msg(m);
 	if (!fits)
-		snprintf(message, NM_MESSAGE_MAX, "the job's GRES on this host are longer than %d bytes: ask for fewer", NM_GRES_MAX - 1);
+		snprintf(message, NM_MESSAGE_MAX, "the job's GRES on this host are longer than %d bytes: ask for fewer",
+			 NM_GRES_MAX - 1);
 	return fits ? 0 : -1;
 }
 
@@ -115,7 +117,8 @@ int nm_node_hosts(const char *nodes, char *out, size_t size, char message[NM_MES
 		goto out;
 	slurm_init(NULL);
 	if (slurm_load_node(0, &m, SHOW_ALL)) {
-		snprintf(message, NM_MESSAGE_MAX, "cannot ask slurmctld for the nodes' addresses: %.200s", slurm_strerror(errno));
+		snprintf(message, NM_MESSAGE_MAX, "cannot ask slurmctld for the nodes' addresses: %.200s",
+			 slurm_strerror(errno));
 		rc = -1;
 		goto out;
 	}
@@ -165,7 +168,7 @@ static bool is_ours(int proc, const char *pid, uid_t uid, const char *mark, bool
 	n = read(fd, buf, sizeof(buf) - 1);
 	close(fd);
 	buf[n > 0 ? n : 0] = 0;
-	*supervisor = n > 0 && (size_t)n > strlen(buf) + 1 && !strcmp(buf + strlen(buf) + 1, "supervise");
+	*supervisor = n > 0 && (size_t) n > strlen(buf) + 1 && !strcmp(buf + strlen(buf) + 1, "supervise");
 	return true;
 }
 
@@ -266,7 +269,8 @@ pid_t nm_node_child(void)
 	if (!d)
 		return -1;
 	while (found < 0 && (e = readdir(d)))
-		if (isdigit((unsigned char) e->d_name[0]) && stat_field(atoi(e->d_name), 4) == (unsigned long long) getpid())
+		if (isdigit((unsigned char) e->d_name[0]) &&
+		    stat_field(atoi(e->d_name), 4) == (unsigned long long) getpid())
 			found = atoi(e->d_name);
 	closedir(d);
 	return found;

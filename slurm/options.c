@@ -23,24 +23,35 @@ static int option_given(int val, const char *optarg, int remote);
 
 static struct spank_option table[] = {
 	{ "vm", "SPEC|FILE",
-	  "[nearmetal] run the job in virtual machines. SPEC is KEY=VALUE,... with the keys vms, vcpus, memory, root, vf, "
-	  "region, policy, pages, keep; FILE is a cluster file.", MAY_HAVE_ARGUMENT, NM_VM, option_given },
+	  "[nearmetal] run the job in virtual machines. SPEC is KEY=VALUE,... with the keys vms, vcpus, memory, root, "
+	  "vf, "
+	  "region, policy, pages, keep; FILE is a cluster file.",
+	  MAY_HAVE_ARGUMENT, NM_VM, option_given },
 	{ "vms-per-node", "N", "[nearmetal] VMs on each node (default 1)", ARGUMENT, NM_VMS, option_given },
-	{ "vm-vcpus", "N", "[nearmetal] vCPUs of each VM (default the job's CPUs, shared out)", ARGUMENT, NM_VCPUS, option_given },
-	{ "vm-memory", "SIZE", "[nearmetal] memory of each VM (default the job's memory, shared out)", ARGUMENT, NM_MEMORY,
+	{ "vm-vcpus", "N", "[nearmetal] vCPUs of each VM (default the job's CPUs, shared out)", ARGUMENT, NM_VCPUS,
 	  option_given },
-	{ "vm-root", "host|DIR", "[nearmetal] root file system of the VMs (default the host's)", ARGUMENT, NM_ROOT, option_given },
-	{ "vm-vf", "[TYPE:]N", "[nearmetal] virtual functions of each node for its VMs", MAY_HAVE_ARGUMENT, NM_VF, option_given },
-	{ "vm-region", "SIZE", "[nearmetal] memory that the VMs of a node share, a power of two; 0 for none", ARGUMENT, NM_REGION,
+	{ "vm-memory", "SIZE", "[nearmetal] memory of each VM (default the job's memory, shared out)", ARGUMENT,
+	  NM_MEMORY, option_given },
+	{ "vm-root", "host|DIR", "[nearmetal] root file system of the VMs (default the host's)", ARGUMENT, NM_ROOT,
 	  option_given },
-	{ "vm-policy", "POLICY", "[nearmetal] placement of the VMs: auto, consolidate or spread", ARGUMENT, NM_POLICY, option_given },
-	{ "vm-pages", "SIZE", "[nearmetal] huge pages under the VMs' memory, 2MiB or 1GiB, kept for the job; ordinary for none", ARGUMENT,
+	{ "vm-vf", "[TYPE:]N", "[nearmetal] virtual functions of each node for its VMs", MAY_HAVE_ARGUMENT, NM_VF,
+	  option_given },
+	{ "vm-region", "SIZE", "[nearmetal] memory that the VMs of a node share, a power of two; 0 for none", ARGUMENT,
+	  NM_REGION, option_given },
+	{ "vm-policy", "POLICY", "[nearmetal] placement of the VMs: auto, consolidate or spread", ARGUMENT, NM_POLICY,
+	  option_given },
+	{ "vm-pages", "SIZE",
+	  "[nearmetal] huge pages under the VMs' memory, 2MiB or 1GiB, kept for the job; ordinary for none", ARGUMENT,
 	  NM_PAGES, option_given },
-	{ "vm-keep", "job|step", "[nearmetal] keep the VMs until the job ends (default), or boot VMs of its own for each step",
+	{ "vm-keep", "job|step",
+	  "[nearmetal] keep the VMs until the job ends (default), or boot VMs of its own for each step",
 	  MAY_HAVE_ARGUMENT, NM_KEEP, option_given },
-	{ "vm-traffic", "DIR", "[nearmetal] count what the ranks send to each other, into DIR, which the VMs share and may write to "
-	  "(nearmetal traffic DIR shows it)", ARGUMENT, TRAFFIC, option_given },
-	{ "no-vm", NULL, "[nearmetal] run this step, or job, on the hosts themselves", NO_ARGUMENT, NO_VM, option_given },
+	{ "vm-traffic", "DIR",
+	  "[nearmetal] count what the ranks send to each other, into DIR, which the VMs share and may write to "
+	  "(nearmetal traffic DIR shows it)",
+	  ARGUMENT, TRAFFIC, option_given },
+	{ "no-vm", NULL, "[nearmetal] run this step, or job, on the hosts themselves", NO_ARGUMENT, NO_VM,
+	  option_given },
 };
 
 #define TABLE_LEN (sizeof(table) / sizeof(*table))
@@ -85,7 +96,8 @@ static int vm_given(const char *arg, int remote, enum nm_origin from, char *why)
 			return 0;
 		}
 		if (!realpath(arg, resolved)) {
-			snprintf(why, NM_MESSAGE_MAX, "\"%.200s\" is neither KEY=VALUE,... nor a cluster file that can be found", arg);
+			snprintf(why, NM_MESSAGE_MAX,
+				 "\"%.200s\" is neither KEY=VALUE,... nor a cluster file that can be found", arg);
 			return -1;
 		}
 		if (setenv(FILE_VARIABLE, resolved, 1)) {
@@ -102,7 +114,7 @@ static int vm_given(const char *arg, int remote, enum nm_origin from, char *why)
  * ranks with their environment, so it is set where the option was typed.
  */
 #define TRAFFIC_VARIABLE "NEARMETAL_TRAFFIC"
-#define TRAFFIC_MAX 512 /* what the provider takes, its end included */
+#define TRAFFIC_MAX	 512 /* what the provider takes, its end included */
 
 static bool traffic_typed;
 
@@ -138,20 +150,15 @@ static int traffic_given(const char *arg, int remote, enum nm_origin from, char 
 static int set(int val, const char *arg, int remote, enum nm_origin from, enum nm_origin spec, char *why)
 {
 	switch (val) {
-	case NO_VM:
-		return nm_values_set(&nm_options, NM_VM, "0", from, why);
+	case NO_VM: return nm_values_set(&nm_options, NM_VM, "0", from, why);
 	case NM_VM:
 		if (nm_values_set(&nm_options, NM_VM, "1", from, why))
 			return -1;
 		return arg && *arg ? vm_given(arg, remote, spec, why) : 0;
-	case TRAFFIC:
-		return traffic_given(arg ? arg : "", remote, from, why);
-	case NM_VF:
-		return nm_values_set(&nm_options, NM_VF, arg && *arg ? arg : "1", from, why);
-	case NM_KEEP:
-		return nm_values_set(&nm_options, NM_KEEP, arg && *arg ? arg : "job", from, why);
-	default:
-		return nm_values_set(&nm_options, (enum nm_key) val, arg ? arg : "", from, why);
+	case TRAFFIC: return traffic_given(arg ? arg : "", remote, from, why);
+	case NM_VF: return nm_values_set(&nm_options, NM_VF, arg && *arg ? arg : "1", from, why);
+	case NM_KEEP: return nm_values_set(&nm_options, NM_KEEP, arg && *arg ? arg : "job", from, why);
+	default: return nm_values_set(&nm_options, (enum nm_key) val, arg ? arg : "", from, why);
 	}
 }
 
@@ -191,7 +198,8 @@ static void variable(const char *option, bool upper, char out[64])
 }
 
 /* Set one default; of those that are on or off, the text 0 or 1 is taken too. */
-static int set_default(const struct spank_option *o, const char *name, const char *text, int remote, enum nm_origin from)
+static int set_default(const struct spank_option *o, const char *name, const char *text, int remote,
+		       enum nm_origin from)
 {
 	char why[NM_MESSAGE_MAX];
 	int val = o->val;
@@ -247,7 +255,8 @@ int nm_options_complete(const char *(*get)(const char *name, void *arg), void *a
 const char *nm_options_idle(void)
 {
 	for (size_t i = 0; i < TABLE_LEN; i++)
-		if (table[i].val < NM_KEYS && table[i].val != NM_VM && nm_options.origin[table[i].val] == NM_FROM_OPTION)
+		if (table[i].val < NM_KEYS && table[i].val != NM_VM &&
+		    nm_options.origin[table[i].val] == NM_FROM_OPTION)
 			return table[i].name;
 	return traffic_typed ? option_of(TRAFFIC)->name : NULL;
 }

@@ -111,7 +111,8 @@ int nm_prolog(spank_t sp, int ac, char **av)
 	}
 	/* Who boots VMs, and knows their region's size, checks it: a cluster file may say it, or a step. */
 	if (s.region_gres) {
-		snprintf(region, sizeof(region), "%.64s:%llu", s.region_gres, (unsigned long long) nm_node_gres_count(gres, s.region_gres));
+		snprintf(region, sizeof(region), "%.64s:%llu", s.region_gres,
+			 (unsigned long long) nm_node_gres_count(gres, s.region_gres));
 		if (nm_state_write_file(s.state, &job, NM_FILE_REGION, region))
 			return -1;
 	}

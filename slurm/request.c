@@ -8,7 +8,8 @@
 /* The same whatever the locale. */
 static bool plain(char c)
 {
-	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c && strchr("-_./:,+@", c));
+	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+	       (c && strchr("-_./:,+@", c));
 }
 
 int nm_request_write(const struct nm_values *v, char out[NM_REQUEST_MAX])
@@ -16,7 +17,12 @@ int nm_request_write(const struct nm_values *v, char out[NM_REQUEST_MAX])
 	static const char hex[] = "0123456789ABCDEF";
 	size_t n = 0;
 
-#define PUT(c) do { if (n + 1 >= NM_REQUEST_MAX) return -1; out[n++] = (c); } while (0)
+#define PUT(c) \
+	do { \
+		if (n + 1 >= NM_REQUEST_MAX) \
+			return -1; \
+		out[n++] = (c); \
+	} while (0)
 	for (const char *p = FORMAT; *p; p++)
 		PUT(*p);
 	for (int k = 0; k < NM_KEYS; k++) {
@@ -85,11 +91,13 @@ int nm_request_read(const char *text, struct nm_values *v, char message[NM_MESSA
 
 	memset(v, 0, sizeof(*v));
 	if (len >= NM_REQUEST_MAX) {
-		snprintf(message, NM_MESSAGE_MAX, "the job's request for VMs is longer than %d bytes: write a cluster file", NM_REQUEST_MAX - 1);
+		snprintf(message, NM_MESSAGE_MAX,
+			 "the job's request for VMs is longer than %d bytes: write a cluster file", NM_REQUEST_MAX - 1);
 		return -1;
 	}
 	if (strncmp(text, FORMAT " ", strlen(FORMAT) + 1)) {
-		snprintf(message, NM_MESSAGE_MAX, "the job's request for VMs is not of format " FORMAT
+		snprintf(message, NM_MESSAGE_MAX,
+			 "the job's request for VMs is not of format " FORMAT
 			 ": are srun and this host of one version of nearmetal?");
 		return -1;
 	}
@@ -107,7 +115,8 @@ int nm_request_read(const char *text, struct nm_values *v, char message[NM_MESSA
 			goto broken;
 		text += end;
 	}
-	if (!*text && (v->origin[NM_VM] == NM_UNSET || nm_values_wanted(v)) && !nm_request_write(v, again) && !strcmp(again, whole))
+	if (!*text && (v->origin[NM_VM] == NM_UNSET || nm_values_wanted(v)) && !nm_request_write(v, again) &&
+	    !strcmp(again, whole))
 		return 0;
 broken:
 	snprintf(message, NM_MESSAGE_MAX, "the job's request for VMs is broken: submit it again");

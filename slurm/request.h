@@ -23,7 +23,7 @@
  * was submitted. Only the prolog and epilog see it, and the job's own supervisors.
  */
 #define NM_SECRET_NAME "NEARMETAL_SECRET"
-#define NM_SECRET_LEN 64
+#define NM_SECRET_LEN  64
 
 /* Write the values that are set to out. Returns 0, or -1 if they are too long. */
 int nm_request_write(const struct nm_values *v, char out[NM_REQUEST_MAX]);

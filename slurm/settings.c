@@ -7,7 +7,7 @@
 
 void nm_settings_read(struct nm_settings *s, int ac, char **av)
 {
-	*s = (struct nm_settings){
+	*s = (struct nm_settings) {
 		.nearmetal = NM_BINDIR "/nearmetal",
 		.state = "/run/nearmetal-slurm",
 		.accel = "auto",
@@ -35,11 +35,12 @@ void nm_settings_read(struct nm_settings *s, int ac, char **av)
 		else if (IS("isolation")) {
 			s->isolation = value[1] ? value + 1 : "(empty)";
 			/* What is not known stays: nearmetal refuses it, where a default would be weaker than meant. */
-			if (strcmp(s->isolation, "auto") && strcmp(s->isolation, "standard") && strcmp(s->isolation, "strict"))
-				slurm_error("nearmetal: plugstack.conf: isolation=%s: auto, standard or strict; no VM will start",
+			if (strcmp(s->isolation, "auto") && strcmp(s->isolation, "standard") &&
+			    strcmp(s->isolation, "strict"))
+				slurm_error("nearmetal: plugstack.conf: isolation=%s: auto, standard or strict; no VM "
+					    "will start",
 					    s->isolation);
-		}
-		else if (IS("vm_backend"))
+		} else if (IS("vm_backend"))
 			s->backend = value[1] ? value + 1 : "(empty)";
 		else if (IS("root_writes"))
 			s->root_writes = !strcmp(value + 1, "yes");

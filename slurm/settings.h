@@ -18,14 +18,14 @@
 struct nm_settings {
 	const char *nearmetal;
 	const char *state;
-	const char *region_gres;	/* NULL: regions are not counted */
-	const char *ports;		/* NULL: nearmetal's own default */
-	const char *sysroot;		/* NULL: this host */
+	const char *region_gres; /* NULL: regions are not counted */
+	const char *ports;	 /* NULL: nearmetal's own default */
+	const char *sysroot;	 /* NULL: this host */
 	const char *accel;
 	const char *isolation;
 	const char *backend;
 	int root_writes;
-	unsigned int boot_timeout;	/* seconds */
+	unsigned int boot_timeout; /* seconds */
 };
 
 /* Read the arguments; the strings stay those of av. Unknown ones are said in the log. */

@@ -157,7 +157,8 @@ int nm_state_create(const char *state, const struct nm_job *job)
 		return -1;
 	job_name(job->id, job->node, name);
 	left_name(job->id, job->node, left);
-	snprintf(text, sizeof(text), "%s\n%u %u\n%s\n", job->request, (unsigned int) job->uid, (unsigned int) job->gid, job->dir);
+	snprintf(text, sizeof(text), "%s\n%u %u\n%s\n", job->request, (unsigned int) job->uid, (unsigned int) job->gid,
+		 job->dir);
 	/* No sweep decides over a job of this number meanwhile (internal/slurm/sweep.go). */
 	while (flock(dir, LOCK_EX))
 		if (errno != EINTR)
@@ -166,7 +167,8 @@ int nm_state_create(const char *state, const struct nm_job *job)
 	if (remove_job(dir, name) || (unlinkat(dir, left, 0) && errno != ENOENT) || mkdirat(dir, name, 0711))
 		goto out;
 	fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || write_file(fd, "request", text) || (conf && write_file(fd, "conf", conf)) || nm_run_make(fd, job->uid, job->gid))
+	if (fd < 0 || write_file(fd, "request", text) || (conf && write_file(fd, "conf", conf)) ||
+	    nm_run_make(fd, job->uid, job->gid))
 		goto out;
 	rc = 0;
 out:
@@ -214,11 +216,8 @@ int nm_state_read(const char *state, uint32_t id, struct nm_job *job)
 
 /* Their names in the job's directory. */
 static const char *const file_names[] = {
-	[NM_FILE_RESULT] = "result",
-	[NM_FILE_DEVICES] = "devices",
-	[NM_FILE_REGION] = "region",
-	[NM_FILE_HOSTS] = "hosts",
-	[NM_FILE_EXTERN] = "extern",
+	[NM_FILE_RESULT] = "result", [NM_FILE_DEVICES] = "devices", [NM_FILE_REGION] = "region",
+	[NM_FILE_HOSTS] = "hosts",   [NM_FILE_EXTERN] = "extern",
 };
 
 int nm_state_write_file(const char *state, const struct nm_job *job, enum nm_state_file what, const char *text)
@@ -232,7 +231,8 @@ int nm_state_write_file(const char *state, const struct nm_job *job, enum nm_sta
 	return rc;
 }
 
-ssize_t nm_state_read_file(const char *state, const struct nm_job *job, enum nm_state_file what, char *text, size_t size)
+ssize_t nm_state_read_file(const char *state, const struct nm_job *job, enum nm_state_file what, char *text,
+			   size_t size)
 {
 	int fd = open_job(state, job->id, job->node);
 	ssize_t n;
@@ -258,7 +258,8 @@ int nm_state_read_extern(const char *state, const struct nm_job *job, pid_t *pid
 	char text[64];
 	int n;
 
-	if (nm_state_read_file(state, job, NM_FILE_EXTERN, text, sizeof(text)) <= 0 || sscanf(text, "%d %llu", &n, start) != 2 || n <= 1)
+	if (nm_state_read_file(state, job, NM_FILE_EXTERN, text, sizeof(text)) <= 0 ||
+	    sscanf(text, "%d %llu", &n, start) != 2 || n <= 1)
 		return 0;
 	*pid = n;
 	return 1;

@@ -30,18 +30,18 @@
 #define NM_LEFT "cgroups-"
 
 /* The most bytes of what is kept, with the zero behind it. */
-#define NM_RESULT_MAX (16 << 10)
+#define NM_RESULT_MAX  (16 << 10)
 #define NM_DEVICES_MAX 4096
-#define NM_REGION_MAX 96
-#define NM_HOSTS_MAX (64 << 10)
+#define NM_REGION_MAX  96
+#define NM_HOSTS_MAX   (64 << 10)
 
 struct nm_job {
 	uint32_t id;
-	char node[128];			/* Slurm's name of this host */
+	char node[128]; /* Slurm's name of this host */
 	uid_t uid;
 	gid_t gid;
-	char request[NM_REQUEST_MAX];	/* checked */
-	char dir[1024];			/* working directory of the job: text of the user's */
+	char request[NM_REQUEST_MAX]; /* checked */
+	char dir[1024];		      /* working directory of the job: text of the user's */
 };
 
 /* The name of this host in Slurm, of the environment. Returns 0, or -1 if it has none that is one. */
@@ -60,7 +60,8 @@ enum nm_state_file { NM_FILE_RESULT, NM_FILE_DEVICES, NM_FILE_REGION, NM_FILE_HO
 int nm_state_write_file(const char *state, const struct nm_job *job, enum nm_state_file what, const char *text);
 
 /* Read it to text, which has size bytes: NM_RESULT_MAX and so on. Returns its length, 0 if there is none, or -1 with errno. */
-ssize_t nm_state_read_file(const char *state, const struct nm_job *job, enum nm_state_file what, char *text, size_t size);
+ssize_t nm_state_read_file(const char *state, const struct nm_job *job, enum nm_state_file what, char *text,
+			   size_t size);
 
 /* Write and read the extern step's process: its number, and when it started. Reading returns 1 where it is known, or 0. */
 int nm_state_write_extern(const char *state, const struct nm_job *job, pid_t pid, unsigned long long start);

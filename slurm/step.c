@@ -23,15 +23,15 @@ static struct {
 	struct nm_settings settings;
 	struct nm_job job;
 	enum { ON_HOST, IN_VM, FAILED } where;
-	bool own;				/* VMs of the step's own */
+	bool own; /* VMs of the step's own */
 	bool batch;
-	bool first;				/* of the job's steps */
+	bool first; /* of the job's steps */
 	char cluster[64];
-	char request[NM_REQUEST_MAX];		/* of the step's own VMs */
-	char devices[NM_DEVICES_MAX];		/* what they may have */
-	char region[NM_REGION_MAX];		/* what they may have of the GRES that counts regions */
-	char hosts[NM_HOSTS_MAX];		/* what joins them over the nodes */
-	char text[NM_RESULT_MAX];		/* FAILED: why; else NAME=VALUE lines */
+	char request[NM_REQUEST_MAX]; /* of the step's own VMs */
+	char devices[NM_DEVICES_MAX]; /* what they may have */
+	char region[NM_REGION_MAX];   /* what they may have of the GRES that counts regions */
+	char hosts[NM_HOSTS_MAX];     /* what joins them over the nodes */
+	char text[NM_RESULT_MAX];     /* FAILED: why; else NAME=VALUE lines */
 } step;
 
 static const char *job_variable(const char *name, void *arg)
@@ -169,7 +169,8 @@ int nm_step_post_opt(spank_t sp, int ac, char **av)
 		return 0;
 	if (!have) {
 		if (nm_values_wanted(&nm_options))
-			fail("this job has no VMs: give --vm to the sbatch or salloc that makes the job, with --vm-keep=step if its "
+			fail("this job has no VMs: give --vm to the sbatch or salloc that makes the job, with "
+			     "--vm-keep=step if its "
 			     "steps are to have VMs of their own");
 		return 0;
 	}
@@ -195,7 +196,7 @@ static void put(spank_t sp, const char *name, const char *value)
 /* NAME=VALUE lines of the result, for launchers in a batch script. */
 static void set_lines(spank_t sp, char *text)
 {
-	for (char *rest = text, *line; (line = strsep(&rest, "\n")); ) {
+	for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
 		char *value = strchr(line, '=');
 
 		if (!value || !strncmp(line, WARNING, strlen(WARNING)))
@@ -272,8 +273,8 @@ static void raise_warnings(void)
 {
 	for (char *p = step.text; p && *p; p = (p = strchr(p, '\n')) ? p + 1 : NULL)
 		if (!strncmp(p, WARNING, strlen(WARNING)))
-			slurm_spank_log("nearmetal: %s: warning: %.*s", step.job.node, (int) strcspn(p, "\n") - (int) strlen(WARNING),
-					p + strlen(WARNING));
+			slurm_spank_log("nearmetal: %s: warning: %.*s", step.job.node,
+					(int) strcspn(p, "\n") - (int) strlen(WARNING), p + strlen(WARNING));
 }
 
 /* Let program, an absolute path, run before the task's command or in its place. */
@@ -306,7 +307,7 @@ static int raise_failure(spank_t sp)
 
 	if (!first_task(sp))
 		return run_instead(sp, fails);
-	for (char *rest = step.text, *line; (line = strsep(&rest, "\n")); ) {
+	for (char *rest = step.text, *line; (line = strsep(&rest, "\n"));) {
 		if (!*line)
 			continue;
 		if (first)
@@ -353,8 +354,8 @@ int nm_step_task_init(spank_t sp, int ac, char **av)
 	if (step.first && first_task(sp))
 		raise_warnings();
 	slash = strrchr(step.settings.nearmetal, '/');
-	snprintf(wrapper, sizeof(wrapper), "%.*s/nearmetal-task",
-		 slash ? (int) (slash - step.settings.nearmetal) : 0, step.settings.nearmetal);
+	snprintf(wrapper, sizeof(wrapper), "%.*s/nearmetal-task", slash ? (int) (slash - step.settings.nearmetal) : 0,
+		 step.settings.nearmetal);
 	if (access(wrapper, X_OK)) {
 		slurm_spank_log("nearmetal: %s: %s: %s", step.job.node, wrapper, strerror(errno));
 		return -1;

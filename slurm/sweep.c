@@ -35,7 +35,8 @@ static bool attended(const struct nm_settings *s, uint32_t id, const char *node)
 	pid_t pid;
 
 	snprintf(job.node, sizeof(job.node), "%s", node);
-	return nm_state_read_extern(s->state, &job, &pid, &start) && nm_node_started(pid) == start && nm_node_of_slurmstepd(pid);
+	return nm_state_read_extern(s->state, &job, &pid, &start) && nm_node_started(pid) == start &&
+	       nm_node_of_slurmstepd(pid);
 }
 
 void nm_sweep_before(const struct nm_settings *s, const char *node, uint32_t job)
@@ -51,7 +52,8 @@ void nm_sweep_before(const struct nm_settings *s, const char *node, uint32_t job
 		char *dot;
 		unsigned long id = strtoul(e->d_name + (left ? sizeof(NM_LEFT) - 1 : 0), &dot, 10);
 
-		found = id && id != job && *dot == '.' && !strcmp(dot + 1, node) && (left || !attended(s, (uint32_t) id, node));
+		found = id && id != job && *dot == '.' && !strcmp(dot + 1, node) &&
+			(left || !attended(s, (uint32_t) id, node));
 	}
 	closedir(d);
 	if (found)

@@ -94,7 +94,8 @@ static void test_request(void)
 	CHECK(!nm_values_set(&v, NM_VM, "1", NM_FROM_OPTION, message));
 	CHECK(!nm_values_set(&v, NM_FILE, "/home/u/a b%.yaml", NM_FROM_OPTION, message));
 	CHECK(!nm_request_write(&v, text) && !strcmp(text, "1 vm=1 file=/home/u/a%20b%25.yaml"));
-	CHECK(!nm_request_read(text, &w, message) && !strcmp(w.text[NM_FILE], "/home/u/a b%.yaml") && nm_values_wanted(&w));
+	CHECK(!nm_request_read(text, &w, message) && !strcmp(w.text[NM_FILE], "/home/u/a b%.yaml") &&
+	      nm_values_wanted(&w));
 	CHECK(nm_request_read("", &w, message) == -1);
 	CHECK(nm_request_read("2 vm=1", &w, message) == -1);
 	CHECK(nm_request_read("1 vm=1 vm=1", &w, message) == -1);
@@ -183,7 +184,8 @@ static bool own_mounts(void)
 	if (unshare(geteuid() ? CLONE_NEWUSER | CLONE_NEWNS : CLONE_NEWNS))
 		return false;
 	if (uid) {
-		static const char *const files[] = { "/proc/self/setgroups", "/proc/self/uid_map", "/proc/self/gid_map" };
+		static const char *const files[] = { "/proc/self/setgroups", "/proc/self/uid_map",
+						     "/proc/self/gid_map" };
 
 		for (int i = 0; i < 3; i++) {
 			snprintf(map, sizeof(map), i ? "0 %u 1" : "deny", (unsigned int) (i == 1 ? uid : gid));
@@ -277,7 +279,8 @@ static void test_state(void)
 	CHECK(nm_state_read(state, 7, &got) == 0);
 	CHECK(!nm_state_create(state, &job));
 	CHECK(!nm_state_create(state, &job)); /* twice */
-	CHECK(nm_state_read(state, 7, &got) == 1 && !strcmp(got.request, "1 vm=1") && !strcmp(got.dir, "/home") && got.uid == getuid());
+	CHECK(nm_state_read(state, 7, &got) == 1 && !strcmp(got.request, "1 vm=1") && !strcmp(got.dir, "/home") &&
+	      got.uid == getuid());
 	CHECK(nm_state_read_file(state, &job, NM_FILE_RESULT, text, NM_RESULT_MAX) == 0);
 	CHECK(!nm_state_write_file(state, &job, NM_FILE_RESULT, "ready job\n"));
 	CHECK(nm_state_read_file(state, &job, NM_FILE_RESULT, text, NM_RESULT_MAX) == 10);
@@ -321,7 +324,8 @@ static void test_state(void)
 	/* A cgroup that stays is written down, until the job runs anew. */
 	snprintf(path, sizeof(path), "%s/cgroups-7.n1", state);
 	CHECK(!nm_state_write_left(state, &job) && !nm_state_write_left(state, &job));
-	CHECK(!stat(path, &st) && (st.st_mode & 07777) == 0600 && st.st_size == snprintf(text, sizeof(text), "%u\n", getuid()));
+	CHECK(!stat(path, &st) && (st.st_mode & 07777) == 0600 &&
+	      st.st_size == snprintf(text, sizeof(text), "%u\n", getuid()));
 	CHECK(!nm_state_create(state, &job) && access(path, F_OK) && errno == ENOENT);
 	CHECK(!nm_state_remove(state, 7, "n1"));
 	/* A directory that others may write to is not root's. */
@@ -334,13 +338,12 @@ static void test_state(void)
 /* What /proc/PID/cgroup says of the extern step's process: old hierarchies, the unified one, another job's. */
 static void test_cgroups(void)
 {
-	static const char old[] =
-		"11:memory:/slurm_n1/uid_1000/job_17/step_extern/task_0\n"
-		"9:cpuacct:/slurm_n1/uid_1000/job_17/step_extern/task_0\n"
-		"8:freezer:/slurm_n1/uid_1000/job_17/step_extern\n"
-		"2:pids:/\n"
-		"1:name=systemd:/user.slice\n"
-		"0::/\n";
+	static const char old[] = "11:memory:/slurm_n1/uid_1000/job_17/step_extern/task_0\n"
+				  "9:cpuacct:/slurm_n1/uid_1000/job_17/step_extern/task_0\n"
+				  "8:freezer:/slurm_n1/uid_1000/job_17/step_extern\n"
+				  "2:pids:/\n"
+				  "1:name=systemd:/user.slice\n"
+				  "0::/\n";
 	static const char unified[] = "0::/system.slice/slurmstepd.scope/job_17/step_extern/user/task_special\n";
 	char files[NM_CGROUPS_MAX][512];
 
@@ -351,7 +354,9 @@ static void test_cgroups(void)
 	CHECK(nm_cgroup_files(old, 17, true, files, NM_CGROUPS_MAX) == 3);
 	CHECK(!strcmp(files[2], "/sys/fs/cgroup/freezer/slurm_n1/uid_1000/job_17/step_extern/cgroup.procs"));
 	CHECK(nm_cgroup_files(unified, 17, false, files, NM_CGROUPS_MAX) == 1);
-	CHECK(!strcmp(files[0], "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_17/step_extern/user/task_special/cgroup.procs"));
+	CHECK(!strcmp(
+		files[0],
+		"/sys/fs/cgroup/system.slice/slurmstepd.scope/job_17/step_extern/user/task_special/cgroup.procs"));
 	CHECK(nm_cgroup_files(old, 1, false, files, NM_CGROUPS_MAX) == 0);
 	CHECK(nm_cgroup_files(old, 17, false, files, 1) == 1);
 	CHECK(nm_cgroup_files("", 17, false, files, NM_CGROUPS_MAX) == 0);
@@ -365,9 +370,13 @@ static void test_cgroups(void)
 static void test_environ(void)
 {
 	static const char mark[] = "NEARMETAL_SLURM_JOB=/run/s/7.n1";
-	static const struct { const char *before, *after; bool found; } cases[] = {
-		{ "A=1", "B=2", true }, { "", "", true }, { "A=1", "", true }, { "NEARMETAL_SLURM_JOB=/run/s/7.n", "", true },
-		{ NULL, "1", false }, { NULL, "NEARMETAL_SLURM_JOB=/run/s/7.n1", false },
+	static const struct {
+		const char *before, *after;
+		bool found;
+	} cases[] = {
+		{ "A=1", "B=2", true }, { "", "", true },
+		{ "A=1", "", true },	{ "NEARMETAL_SLURM_JOB=/run/s/7.n", "", true },
+		{ NULL, "1", false },	{ NULL, "NEARMETAL_SLURM_JOB=/run/s/7.n1", false },
 	};
 	static char filler[70000];
 	FILE *f = tmpfile();
@@ -406,16 +415,29 @@ static int exists(int dir, const char *name)
 static void test_cgroup_remove(void)
 {
 	static const char *const made[] = {
-		"memory", "memory/slurm_n1", "memory/slurm_n1/uid_1000", "memory/slurm_n1/uid_1000/job_17",
-		"memory/slurm_n1/uid_1000/job_17/step_extern", "memory/slurm_n1/uid_1000/job_17/step_extern/task_0",
-		"memory/slurm_n1/uid_1000/job_18", "freezer", "freezer/slurm", "freezer/slurm/uid_1000",
+		"memory",
+		"memory/slurm_n1",
+		"memory/slurm_n1/uid_1000",
+		"memory/slurm_n1/uid_1000/job_17",
+		"memory/slurm_n1/uid_1000/job_17/step_extern",
+		"memory/slurm_n1/uid_1000/job_17/step_extern/task_0",
+		"memory/slurm_n1/uid_1000/job_18",
+		"freezer",
+		"freezer/slurm",
+		"freezer/slurm/uid_1000",
 		"freezer/slurm/uid_1000/job_17",
 		/* As Slurm 22.05 makes them with cgroup/v2. */
-		"system.slice", "system.slice/n1_slurmstepd.scope", "system.slice/n1_slurmstepd.scope/system",
-		"system.slice/n1_slurmstepd.scope/job_17", "system.slice/n1_slurmstepd.scope/job_17/step_extern",
-		"system.slice/n1_slurmstepd.scope/job_17/step_extern/slurm", "system.slice/n1_slurmstepd.scope/job_17/step_extern/user",
-		"system.slice/n1_slurmstepd.scope/job_17/step_extern/user/task_special", "system.slice/n1_slurmstepd.scope/job_18",
-		"system.slice/slurmstepd.scope", "system.slice/slurmstepd.scope/job_17",
+		"system.slice",
+		"system.slice/n1_slurmstepd.scope",
+		"system.slice/n1_slurmstepd.scope/system",
+		"system.slice/n1_slurmstepd.scope/job_17",
+		"system.slice/n1_slurmstepd.scope/job_17/step_extern",
+		"system.slice/n1_slurmstepd.scope/job_17/step_extern/slurm",
+		"system.slice/n1_slurmstepd.scope/job_17/step_extern/user",
+		"system.slice/n1_slurmstepd.scope/job_17/step_extern/user/task_special",
+		"system.slice/n1_slurmstepd.scope/job_18",
+		"system.slice/slurmstepd.scope",
+		"system.slice/slurmstepd.scope/job_17",
 	};
 	char root[] = "/tmp/nm_cgroup_XXXXXX";
 	struct nm_job job = { .id = 17, .node = "n1", .uid = 1000 };
@@ -432,7 +454,8 @@ static void test_cgroup_remove(void)
 	CHECK(!exists(dir, "freezer/slurm/uid_1000"));
 	CHECK(exists(dir, "freezer/slurm"));
 	CHECK(!exists(dir, "system.slice/n1_slurmstepd.scope/job_17"));
-	CHECK(exists(dir, "system.slice/n1_slurmstepd.scope/job_18") && exists(dir, "system.slice/n1_slurmstepd.scope/system"));
+	CHECK(exists(dir, "system.slice/n1_slurmstepd.scope/job_18") &&
+	      exists(dir, "system.slice/n1_slurmstepd.scope/system"));
 	CHECK(!exists(dir, "system.slice/slurmstepd.scope/job_17") && exists(dir, "system.slice/slurmstepd.scope"));
 	CHECK(!nm_cgroup_remove(root, &job));
 	close(dir);

@@ -6,8 +6,8 @@
 #include "values.h"
 
 static const char *const key_names[NM_KEYS] = {
-	[NM_VM] = "vm", [NM_FILE] = "file", [NM_VMS] = "vms", [NM_VCPUS] = "vcpus",
-	[NM_MEMORY] = "memory", [NM_ROOT] = "root", [NM_VF] = "vf", [NM_REGION] = "region",
+	[NM_VM] = "vm",		[NM_FILE] = "file",   [NM_VMS] = "vms",	  [NM_VCPUS] = "vcpus",
+	[NM_MEMORY] = "memory", [NM_ROOT] = "root",   [NM_VF] = "vf",	  [NM_REGION] = "region",
 	[NM_POLICY] = "policy", [NM_PAGES] = "pages", [NM_KEEP] = "keep",
 };
 
@@ -161,8 +161,9 @@ int nm_value_read(enum nm_key key, const char *text, char out[NM_VALUE_MAX], cha
 		break;
 	case NM_REGION:
 		if (size(text, &n) || (n && (n < REGION_MIN || n > REGION_MAX || n & (n - 1))))
-			return WRONG("\"%s\" is not the size of a region: write a power of two like 64MiB, or 0 for none",
-				     shown(text, buf));
+			return WRONG(
+				"\"%s\" is not the size of a region: write a power of two like 64MiB, or 0 for none",
+				shown(text, buf));
 		break;
 	case NM_FILE:
 		if (path(text, out))
@@ -176,7 +177,8 @@ int nm_value_read(enum nm_key key, const char *text, char out[NM_VALUE_MAX], cha
 		return 0;
 	case NM_VF:
 		if (vf(text, out))
-			return WRONG("\"%s\" is not a number of VFs: write N or TYPE:N, N from 1 to 64", shown(text, buf));
+			return WRONG("\"%s\" is not a number of VFs: write N or TYPE:N, N from 1 to 64",
+				     shown(text, buf));
 		return 0;
 	case NM_POLICY:
 		if (strcmp(text, "auto") && strcmp(text, "consolidate") && strcmp(text, "spread"))
@@ -198,8 +200,7 @@ int nm_value_read(enum nm_key key, const char *text, char out[NM_VALUE_MAX], cha
 			return WRONG("\"%s\" is neither job nor step", shown(text, buf));
 		strcpy(out, text);
 		return 0;
-	default:
-		return WRONG("is no key");
+	default: return WRONG("is no key");
 	}
 	snprintf(out, NM_VALUE_MAX, "%llu", (unsigned long long) n);
 	return 0;
@@ -241,8 +242,10 @@ int nm_values_spec(struct nm_values *v, const char *text, enum nm_origin from, c
 			item[len] = 0;
 			char buf[SHOWN + 4];
 
-			snprintf(message, NM_MESSAGE_MAX, "\"%s\" is not KEY=VALUE with a KEY of vms, vcpus, memory, root, vf, "
-				 "region, policy, pages or keep", shown(item, buf));
+			snprintf(message, NM_MESSAGE_MAX,
+				 "\"%s\" is not KEY=VALUE with a KEY of vms, vcpus, memory, root, vf, "
+				 "region, policy, pages or keep",
+				 shown(item, buf));
 			return -1;
 		}
 		memcpy(item, text + name + 1, len - name - 1);

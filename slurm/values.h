@@ -10,35 +10,35 @@
 #include <stdint.h>
 
 /* The most bytes of one value, its end included, and of one message. */
-#define NM_VALUE_MAX 1024
+#define NM_VALUE_MAX   1024
 #define NM_MESSAGE_MAX 512
 
 enum nm_key {
-	NM_VM,		/* VMs are wanted: 1, or 0 by --no-vm */
-	NM_FILE,	/* cluster file, absolute */
-	NM_VMS,		/* VMs of each node */
-	NM_VCPUS,	/* of each VM */
-	NM_MEMORY,	/* of each VM, bytes */
-	NM_ROOT,	/* "host" or an absolute directory */
-	NM_VF,		/* [TYPE:]N */
-	NM_REGION,	/* bytes, a power of two or 0 */
-	NM_POLICY,	/* of placement */
-	NM_PAGES,	/* "2MiB", "1GiB" or "ordinary": what the VMs' memory lies in */
-	NM_KEEP,	/* "job" or "step" */
+	NM_VM,	   /* VMs are wanted: 1, or 0 by --no-vm */
+	NM_FILE,   /* cluster file, absolute */
+	NM_VMS,	   /* VMs of each node */
+	NM_VCPUS,  /* of each VM */
+	NM_MEMORY, /* of each VM, bytes */
+	NM_ROOT,   /* "host" or an absolute directory */
+	NM_VF,	   /* [TYPE:]N */
+	NM_REGION, /* bytes, a power of two or 0 */
+	NM_POLICY, /* of placement */
+	NM_PAGES,  /* "2MiB", "1GiB" or "ordinary": what the VMs' memory lies in */
+	NM_KEEP,   /* "job" or "step" */
 	NM_KEYS
 };
 
 /* Where a value comes from; a higher one overrides. */
 enum nm_origin {
 	NM_UNSET,
-	NM_FROM_SITE,	/* plugstack.conf */
-	NM_FROM_ENV,	/* NEARMETAL_* */
-	NM_FROM_SPEC,	/* --vm=KEY=VALUE,... */
-	NM_FROM_OPTION	/* --vm-KEY */
+	NM_FROM_SITE,  /* plugstack.conf */
+	NM_FROM_ENV,   /* NEARMETAL_* */
+	NM_FROM_SPEC,  /* --vm=KEY=VALUE,... */
+	NM_FROM_OPTION /* --vm-KEY */
 };
 
 struct nm_values {
-	char text[NM_KEYS][NM_VALUE_MAX];	/* as nm_value_read left it */
+	char text[NM_KEYS][NM_VALUE_MAX]; /* as nm_value_read left it */
 	enum nm_origin origin[NM_KEYS];
 };
 

@@ -13,7 +13,8 @@
 
 int nm_vf_lease(const struct nm_settings *s, const struct nm_job *job, const char *gres, char message[NM_MESSAGE_MAX])
 {
-	char name[256], state[1024], node[256], uid[32], gid[32], has[NM_GRES_MAX + 16], out[NM_DEVICES_MAX], list[NM_DEVICES_MAX] = "";
+	char name[256], state[1024], node[256], uid[32], gid[32], has[NM_GRES_MAX + 16], out[NM_DEVICES_MAX],
+		list[NM_DEVICES_MAX] = "";
 	char *words[] = { "lease", name, state, node, uid, gid, has, NULL };
 	int rc;
 
@@ -27,7 +28,7 @@ int nm_vf_lease(const struct nm_settings *s, const struct nm_job *job, const cha
 	if (rc)
 		return rc == EXIT_HELD ? NM_VF_HELD : -1;
 	/* Each line has its end: one without was cut. */
-	for (char *rest = out, *line; (line = strsep(&rest, "\n")) && rest; ) {
+	for (char *rest = out, *line; (line = strsep(&rest, "\n")) && rest;) {
 		size_t used = strlen(list);
 
 		if (!strncmp(line, "# ", 2))

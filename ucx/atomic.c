@@ -7,7 +7,7 @@
 
 /* With one operand; compare and swap has a function of its own. */
 #define POSTED	(1 << IVU_ATOMIC_ADD | 1 << IVU_ATOMIC_AND | 1 << IVU_ATOMIC_OR | 1 << IVU_ATOMIC_XOR)
-#define FETCHED	(POSTED | 1 << IVU_ATOMIC_SWAP | 1 << IVU_ATOMIC_CSWAP)
+#define FETCHED (POSTED | 1 << IVU_ATOMIC_SWAP | 1 << IVU_ATOMIC_CSWAP)
 
 /* Where a word of a peer's is here, or NULL. What straddles two lines would stop all cores: a hostile key may lead there. */
 static inline void *word(uintptr_t rkey, uint64_t addr, size_t bytes)
@@ -19,55 +19,46 @@ static inline void *word(uintptr_t rkey, uint64_t addr, size_t bytes)
 
 /* The functions for words of one type. They are done when they return. */
 #define ATOMICS(bits) \
-static ivu_status fetch##bits(struct ivu_ep *e, unsigned int op, uint##bits##_t value, uint##bits##_t *before, \
-			      uint64_t addr, uintptr_t rkey, struct ivu_completion *comp) \
-{ \
-	uint##bits##_t *at = word(rkey, addr, sizeof(*at)); \
+	static ivu_status fetch##bits(struct ivu_ep *e, unsigned int op, uint##bits##_t value, uint##bits##_t *before, \
+				      uint64_t addr, uintptr_t rkey, struct ivu_completion *comp) \
+	{ \
+		uint##bits##_t *at = word(rkey, addr, sizeof(*at)); \
 \
-	(void) e; \
-	(void) comp; \
-	if (unlikely(!at)) \
-		return IVU_ERR_INVALID_PARAM; \
-	switch (op) { \
-	case IVU_ATOMIC_ADD: \
-		*before = __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); \
-		return IVU_OK; \
-	case IVU_ATOMIC_AND: \
-		*before = __atomic_fetch_and(at, value, __ATOMIC_SEQ_CST); \
-		return IVU_OK; \
-	case IVU_ATOMIC_OR: \
-		*before = __atomic_fetch_or(at, value, __ATOMIC_SEQ_CST); \
-		return IVU_OK; \
-	case IVU_ATOMIC_XOR: \
-		*before = __atomic_fetch_xor(at, value, __ATOMIC_SEQ_CST); \
-		return IVU_OK; \
-	case IVU_ATOMIC_SWAP: \
-		*before = __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST); \
-		return IVU_OK; \
+		(void) e; \
+		(void) comp; \
+		if (unlikely(!at)) \
+			return IVU_ERR_INVALID_PARAM; \
+		switch (op) { \
+		case IVU_ATOMIC_ADD: *before = __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); return IVU_OK; \
+		case IVU_ATOMIC_AND: *before = __atomic_fetch_and(at, value, __ATOMIC_SEQ_CST); return IVU_OK; \
+		case IVU_ATOMIC_OR: *before = __atomic_fetch_or(at, value, __ATOMIC_SEQ_CST); return IVU_OK; \
+		case IVU_ATOMIC_XOR: *before = __atomic_fetch_xor(at, value, __ATOMIC_SEQ_CST); return IVU_OK; \
+		case IVU_ATOMIC_SWAP: *before = __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST); return IVU_OK; \
+		} \
+		return IVU_ERR_UNSUPPORTED; \
 	} \
-	return IVU_ERR_UNSUPPORTED; \
-} \
 \
-static ivu_status post##bits(struct ivu_ep *e, unsigned int op, uint##bits##_t value, uint64_t addr, uintptr_t rkey) \
-{ \
-	uint##bits##_t before; \
+	static ivu_status post##bits(struct ivu_ep *e, unsigned int op, uint##bits##_t value, uint64_t addr, \
+				     uintptr_t rkey) \
+	{ \
+		uint##bits##_t before; \
 \
-	return fetch##bits(e, op, value, &before, addr, rkey, NULL); \
-} \
+		return fetch##bits(e, op, value, &before, addr, rkey, NULL); \
+	} \
 \
-static ivu_status cswap##bits(struct ivu_ep *e, uint##bits##_t compare, uint##bits##_t swap, uint64_t addr, \
-			      uintptr_t rkey, uint##bits##_t *before, struct ivu_completion *comp) \
-{ \
-	uint##bits##_t *at = word(rkey, addr, sizeof(*at)); \
+	static ivu_status cswap##bits(struct ivu_ep *e, uint##bits##_t compare, uint##bits##_t swap, uint64_t addr, \
+				      uintptr_t rkey, uint##bits##_t *before, struct ivu_completion *comp) \
+	{ \
+		uint##bits##_t *at = word(rkey, addr, sizeof(*at)); \
 \
-	(void) e; \
-	(void) comp; \
-	if (unlikely(!at)) \
-		return IVU_ERR_INVALID_PARAM; \
-	__atomic_compare_exchange_n(at, &compare, swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
-	*before = compare; \
-	return IVU_OK; \
-}
+		(void) e; \
+		(void) comp; \
+		if (unlikely(!at)) \
+			return IVU_ERR_INVALID_PARAM; \
+		__atomic_compare_exchange_n(at, &compare, swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+		*before = compare; \
+		return IVU_OK; \
+	}
 
 ATOMICS(32)
 ATOMICS(64)

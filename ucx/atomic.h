@@ -7,10 +7,10 @@
 
 struct ivu_opened {
 	struct ivs_region *region;
-	uint8_t		*at;		/* where the memory is here */
-	uint64_t	addr, len;	/* of the memory, as its owner has it */
-	const uint64_t	*owner;		/* of the slot: it says whose the memory is now, */
-	uint64_t	is;		/* and what it said when the key was packed */
+	uint8_t *at;	       /* where the memory is here */
+	uint64_t addr, len;    /* of the memory, as its owner has it */
+	const uint64_t *owner; /* of the slot: it says whose the memory is now, */
+	uint64_t is;	       /* and what it said when the key was packed */
 };
 
 /* Where len bytes at a peer's address are here. NULL: they are not of that memory, or its owner has left. */

@@ -102,7 +102,11 @@ static int get(struct fi_provider *prov, const char *name, void *value)
 }
 
 struct ivs_lib ivs_lib = {
-	.strerror = error_text, .log_enabled = log_enabled, .log = log_line, .param_define = define, .param_get = get,
+	.strerror = error_text,
+	.log_enabled = log_enabled,
+	.log = log_line,
+	.param_define = define,
+	.param_get = get,
 };
 
 unsigned int ivu_forks;

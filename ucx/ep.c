@@ -36,8 +36,7 @@ static inline ivu_status check(struct ivu_ep *e, uint32_t lines)
 {
 	const struct ivs_peer *p = &e->peer->ivs;
 
-	if (likely(!e->peer->blocked && !ivu_alien(e->iface) &&
-		   p->tx_head + lines - p->tx_tail <= p->tx_mask + 1))
+	if (likely(!e->peer->blocked && !ivu_alien(e->iface) && p->tx_head + lines - p->tx_tail <= p->tx_mask + 1))
 		return IVU_OK;
 	return ready(e, lines);
 }
@@ -78,7 +77,8 @@ static size_t gather(uint8_t *dst, size_t most, const struct ivu_iov *iov, size_
 }
 
 /* Copies data to a place in a bounce buffer. Returns the flags that say how. */
-static uint8_t copy_to_bounce(struct ivu_iface *i, struct ivs_peer *p, uint32_t bounce, uint8_t *to, const void *data, size_t len)
+static uint8_t copy_to_bounce(struct ivu_iface *i, struct ivs_peer *p, uint32_t bounce, uint8_t *to, const void *data,
+			      size_t len)
 {
 	if (len >= IVS_NT_MIN)
 		return ivs_nt_copy(&p->nt, p->tx_ctl, to, data, len, ivs_bounce_fresh(&i->ep, bounce));
@@ -158,8 +158,8 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 }
 
 /* A short message whose payload does not fit the ring. UCX makes no request for it, as it does for one of am_zcopy(). */
-static ivu_status __attribute__((noinline)) am_short_long(struct ivu_ep *e, uint8_t id, uint64_t header, const void *payload,
-							  size_t length)
+static ivu_status __attribute__((noinline)) am_short_long(struct ivu_ep *e, uint8_t id, uint64_t header,
+							  const void *payload, size_t length)
 {
 	struct ivu_iface *i = e->iface;
 	struct ivs_peer *p = &e->peer->ivs;
@@ -200,7 +200,8 @@ static ivu_status am_short(struct ivu_ep *e, uint8_t id, uint64_t header, const 
  * Writes memory of this very worker's, at once: up to UCX 1.15 it takes a write for done when it is accepted, and says
  * so by the transport self, which would be faster than a message here.
  */
-static ivu_status put_own(struct ivu_iface *i, const struct iovec *pieces, size_t count, uint64_t remote, uintptr_t rkey)
+static ivu_status put_own(struct ivu_iface *i, const struct iovec *pieces, size_t count, uint64_t remote,
+			  uintptr_t rkey)
 {
 	struct ivu_memory *m = ivs_entry(i->shown.base.md, struct ivu_memory, md);
 	size_t n;
@@ -256,7 +257,8 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 
 	(void) flags;
 	(void) comp;
-	if (id >= IVU_AM_IDS || header_length > IVU_HEADER_MAX || !collect(i, iov, count, most - header_length, pieces, &pkt))
+	if (id >= IVU_AM_IDS || header_length > IVU_HEADER_MAX ||
+	    !collect(i, iov, count, most - header_length, pieces, &pkt))
 		return IVU_ERR_INVALID_PARAM;
 	status = check(e, ivs_lines_for(IVS_INLINE_MAX));
 	if (unlikely(status != IVU_OK))
@@ -275,7 +277,8 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 	for (n = 0; n < pkt.count; to += pieces[n++].iov_len)
 		how = copy_to_bounce(i, p, bounce, to, pieces[n].iov_base, pieces[n].iov_len);
 	/* What was timed is one piece. */
-	send_bounce(p, IVU_OP_AM | id, pkt.count == 1 ? how : 0, bounce, at / NM_LAYOUT_LINE, pkt.len, header, header_length);
+	send_bounce(p, IVU_OP_AM | id, pkt.count == 1 ? how : 0, bounce, at / NM_LAYOUT_LINE, pkt.len, header,
+		    header_length);
 	return IVU_OK;
 }
 
@@ -287,9 +290,9 @@ static ivu_status am_short_iov(struct ivu_ep *e, uint8_t id, const struct ivu_io
 
 	/* The first piece is UCX's own header. */
 	if (len > sizeof(data))
-		return iov->count == 1 && iov->length <= IVU_HEADER_MAX ?
-		       am_zcopy(e, id, iov->buffer, (unsigned int) iov->length, iov + 1, count - 1, 0, NULL) :
-		       am_zcopy(e, id, NULL, 0, iov, count, 0, NULL);
+		return iov->count == 1 && iov->length <= IVU_HEADER_MAX
+			       ? am_zcopy(e, id, iov->buffer, (unsigned int) iov->length, iov + 1, count - 1, 0, NULL)
+			       : am_zcopy(e, id, NULL, 0, iov, count, 0, NULL);
 	if (id >= IVU_AM_IDS)
 		return IVU_ERR_INVALID_PARAM;
 	status = check(e, ivs_lines_for(len < 8 ? 0 : len - 8));
@@ -324,7 +327,8 @@ static bool send_pieces(struct ivu_iface *i, struct ivs_peer *p, struct ivu_put 
 		len = pkt->len - at < most ? pkt->len - at : most;
 		next = at + len < pkt->len ? ivs_bounce_split(&i->ep, bounce, len) : IVS_NO_BOUNCE;
 		if (pkt->count == 1)
-			how = copy_to_bounce(i, p, bounce, ivs_bounce_at(&i->ep, bounce), (const uint8_t *) pkt->iov->iov_base + at, len);
+			how = copy_to_bounce(i, p, bounce, ivs_bounce_at(&i->ep, bounce),
+					     (const uint8_t *) pkt->iov->iov_base + at, len);
 		else
 			ivs_iov_gather(ivs_bounce_at(&i->ep, bounce), len, pkt->iov, pkt->count, at);
 		send_bounce(p, IVU_OP_PUT, how, bounce, bounce, len, put, sizeof(*put));
@@ -333,8 +337,8 @@ static bool send_pieces(struct ivu_iface *i, struct ivs_peer *p, struct ivu_put 
 }
 
 /* Writes memory of the peer's, by messages that it carries out. */
-static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t count, uint64_t remote,
-			    uintptr_t rkey, struct ivu_completion *comp)
+static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t count, uint64_t remote, uintptr_t rkey,
+			    struct ivu_completion *comp)
 {
 	struct ivu_peer *peer = e->peer;
 	struct ivu_put put = { .addr = remote, .key = rkey };
@@ -355,7 +359,8 @@ static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t 
 	status = check(e, n * ivs_lines_for(sizeof(struct ivs_bounce) + sizeof(put)));
 	if (status != IVU_OK)
 		return status;
-	if (!put_turn(peer, n) || (n == 1 ? ivs_ring_send(&peer->ivs, &pkt) != 0 : !send_pieces(e->iface, &peer->ivs, &put, &pkt)))
+	if (!put_turn(peer, n) ||
+	    (n == 1 ? ivs_ring_send(&peer->ivs, &pkt) != 0 : !send_pieces(e->iface, &peer->ivs, &put, &pkt)))
 		return IVU_ERR_NO_RESOURCE;
 	peer->put_mark = peer->ivs.tx_head;
 	if (!peer->put) {

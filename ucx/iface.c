@@ -55,7 +55,7 @@ static bool near_wanted(void)
  * The least that a write of a rendezvous has to carry, bytes: UCX_MIN_RNDV_CHUNK_SIZE, as it is by default. UCX from
  * 1.16 on asks a lane for that much at once, and a build with assertions ends where the lane takes less.
  */
-_Static_assert(IVU_PIECES * NM_LAYOUT_BOUNCE_BYTES >= 16 << 10, "a put of the smallest region is too short for UCX");
+_Static_assert(IVU_PIECES *NM_LAYOUT_BOUNCE_BYTES >= 16 << 10, "a put of the smallest region is too short for UCX");
 
 static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 {
@@ -69,8 +69,7 @@ static ivu_status iface_query(struct ivu_iface *i, struct ivu_iface_attr *a)
 	a->put.max_zcopy = ivu_put_max(r);
 	a->put.opt_zcopy_align = a->put.align_mtu = 1;
 	a->put.max_iov = IVU_IOV_MAX;
-	a->flags = IVU_FLAG_AM_SHORT | IVU_FLAG_AM_BCOPY | IVU_FLAG_AM_ZCOPY | IVU_FLAG_PENDING |
-		   IVU_FLAG_PUT_ZCOPY |
+	a->flags = IVU_FLAG_AM_SHORT | IVU_FLAG_AM_BCOPY | IVU_FLAG_AM_ZCOPY | IVU_FLAG_PENDING | IVU_FLAG_PUT_ZCOPY |
 		   IVU_FLAG_PEER_FAILURE | IVU_FLAG_EP_CHECK | IVU_FLAG_CONNECT_TO_IFACE | IVU_FLAG_CB_SYNC |
 		   (ivu_uct.minor >= 18 ? IVU_FLAG_INTER_NODE : 0);
 	a->event_flags = IVU_EVENT_SEND_COMP | IVU_EVENT_RECV | IVU_EVENT_FD;
@@ -140,8 +139,7 @@ static int is_connected(struct ivu_ep *ep, const struct ivu_reachable_params *p)
 		return 0;
 	memcpy(&d, p->device_addr, sizeof(d));
 	memcpy(&a, p->iface_addr, sizeof(a));
-	return d.region == ep->iface->addr.region && a.slot == ep->peer->ivs.slot &&
-	       a.epoch == ep->peer->ivs.epoch;
+	return d.region == ep->iface->addr.region && a.slot == ep->peer->ivs.slot && a.epoch == ep->peer->ivs.epoch;
 }
 
 /* Apart, so that the short way saves few registers. */
@@ -166,7 +164,8 @@ static unsigned int iface_progress(struct ivu_iface *i)
 
 	if (unlikely(ivu_alien(i)))
 		return 0;
-	if (unlikely(ep->hot_count != 1 || p->quiet_until || !(tick % IVS_TURN_TICKS) || !ivs_list_empty(&ep->active) || !p->rx_ring))
+	if (unlikely(ep->hot_count != 1 || p->quiet_until || !(tick % IVS_TURN_TICKS) || !ivs_list_empty(&ep->active) ||
+		     !p->rx_ring))
 		return progress_all(i);
 	if (!ivs_ring_pending(p)) {
 		if (unlikely(ivs_some_activity(ep->me, tick)))
@@ -393,7 +392,8 @@ static ivu_status iface_open(struct ivu_md *md, void *worker, const void *params
 	if (provider_goes_first())
 		ivu_log(IVU_LOG_INFO, "the libfabric provider is in this process: UCX leaves the region to it");
 	else if (!join(i))
-		ivu_log(IVU_LOG_WARN, "there is no slot for this worker in region %s: it uses other transports", region->path);
+		ivu_log(IVU_LOG_WARN, "there is no slot for this worker in region %s: it uses other transports",
+			region->path);
 	return IVU_OK;
 }
 

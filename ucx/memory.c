@@ -81,7 +81,7 @@ static void put64(uint8_t *attr, size_t at, uint64_t value)
 void ivu_memory_query(struct ivu_md *md, uint8_t *attr, uint64_t flags, size_t key_bytes)
 {
 	const struct ivu_abi *a = &ivu_uct.abi;
-	size_t begin = ivu_uct.minor == 13 ? 0 : sizeof(uint64_t);	/* the mask of what is asked for */
+	size_t begin = ivu_uct.minor == 13 ? 0 : sizeof(uint64_t); /* the mask of what is asked for */
 
 	memset(attr + begin, 0, a->attr_bytes - begin);
 	put64(attr, a->attr_flags, flags);

@@ -7,23 +7,23 @@
 #include "abi/ops.h"
 #include "region/region.h"
 
-#define IVU_MEM_BUCKETS	256
+#define IVU_MEM_BUCKETS 256
 
 /* Registered memory. */
 struct ivu_mem {
-	struct ivu_mem	*next;
-	uint64_t	key;
-	uint8_t		*base;
-	size_t		len;
+	struct ivu_mem *next;
+	uint64_t key;
+	uint8_t *base;
+	size_t len;
 };
 
 struct ivu_memory {
-	struct ivu_md	md;
+	struct ivu_md md;
 	struct ivs_region *region;
-	pthread_mutex_t	lock;		/* of the memory: threads of one context share it */
-	struct ivu_mem	*mem[IVU_MEM_BUCKETS];
-	uint64_t	last_key;
-	uint8_t		secret[16];	/* keys follow from it */
+	pthread_mutex_t lock; /* of the memory: threads of one context share it */
+	struct ivu_mem *mem[IVU_MEM_BUCKETS];
+	uint64_t last_key;
+	uint8_t secret[16]; /* keys follow from it */
 };
 
 /* Copies data into memory registered under key. false: no such memory holds all of it. */

@@ -13,27 +13,27 @@
  * 35, 34, 32 and 24 GB/s in place of 29, 27, 27 and 18; by turns of 4 pieces 32, 31, 28 and 25, but 256 KiB lost 4 % (Zen 4,
  * medians of 6 to 8 runs). Other ranks gain nothing by it.
  */
-#define IVU_PUTS_ROW	16
+#define IVU_PUTS_ROW 16
 
 struct ivu_flush {
-	struct ivs_list	link;
-	uint64_t	mark;		/* ends when the receiver has read up to here */
+	struct ivs_list link;
+	uint64_t mark; /* ends when the receiver has read up to here */
 	struct ivu_completion *comp;
 };
 
 struct ivu_peer {
-	struct ivs_peer	ivs;
-	uint32_t	packed;		/* bytes of the last tagged message that UCX packed for it */
-	bool		handling;	/* a message of its is in hand */
-	bool		blocked;	/* not connected, dead, or requests wait: the short way is closed */
-	uint64_t	put_mark;	/* tx_head behind the last put, */
-	bool		put;		/* if there was one that is not known to be done */
-	uint32_t	puts_left;	/* pieces that may be written in this call to progress, */
-	uint32_t	puts_tick;	/* of ep->ticks */
-	uint32_t	ep_count;
-	struct ivs_list	eps;
-	struct ivs_list	pending;	/* struct ivu_waiting */
-	struct ivs_list	flushes;
+	struct ivs_peer ivs;
+	uint32_t packed;    /* bytes of the last tagged message that UCX packed for it */
+	bool handling;	    /* a message of its is in hand */
+	bool blocked;	    /* not connected, dead, or requests wait: the short way is closed */
+	uint64_t put_mark;  /* tx_head behind the last put, */
+	bool put;	    /* if there was one that is not known to be done */
+	uint32_t puts_left; /* pieces that may be written in this call to progress, */
+	uint32_t puts_tick; /* of ep->ticks */
+	uint32_t ep_count;
+	struct ivs_list eps;
+	struct ivs_list pending; /* struct ivu_waiting */
+	struct ivs_list flushes;
 };
 
 /* Do the pieces of long messages to it take turns? */
@@ -55,33 +55,33 @@ static inline struct ivu_peer *ivu_peer_of(struct ivs_peer *p)
 }
 
 struct ivu_ep {
-	struct ivu_iface *iface;	/* first, as UCX has it */
-	struct ivu_peer	*peer;
-	struct ivs_list	link;		/* in peer->eps */
-	bool		failed;		/* UCX knows */
+	struct ivu_iface *iface; /* first, as UCX has it */
+	struct ivu_peer *peer;
+	struct ivs_list link; /* in peer->eps */
+	bool failed;	      /* UCX knows */
 };
 
 /* In a pending request's bytes of ours. */
 struct ivu_waiting {
-	struct ivs_list	link;
-	struct ivu_ep	*ep;
+	struct ivs_list link;
+	struct ivu_ep *ep;
 };
 
 _Static_assert(sizeof(struct ivu_waiting) <= IVU_PENDING_PRIV, "UCX leaves no more");
 
 struct ivu_iface {
-	struct ivu_iface_base shown;	/* first, as UCX has it */
-	uint64_t	came;		/* messages */
+	struct ivu_iface_base shown; /* first, as UCX has it */
+	uint64_t came;		     /* messages */
 	struct ivs_domain domain;
-	struct ivs_ep	ep;
-	uint8_t		*buffers;
-	uint8_t		*packed, *received;	/* in them: what UCX packs, or a put's pieces; a message of ivu_am_max() */
-	uint32_t	puts;		/* peers with puts that are not known to be done */
-	unsigned int	forks;		/* ivu_forks when it was opened */
-	int		timer;		/* wakes UCX, -1: was not asked for */
-	uint64_t	idle_since, idle_came;	/* ns; what had come then */
+	struct ivs_ep ep;
+	uint8_t *buffers;
+	uint8_t *packed, *received;	/* in them: what UCX packs, or a put's pieces; a message of ivu_am_max() */
+	uint32_t puts;			/* peers with puts that are not known to be done */
+	unsigned int forks;		/* ivu_forks when it was opened */
+	int timer;			/* wakes UCX, -1: was not asked for */
+	uint64_t idle_since, idle_came; /* ns; what had come then */
 	struct ivu_device_addr addr;
-	uint8_t		message[IVU_INLINE_MAX + 8] __attribute__((aligned(64)));
+	uint8_t message[IVU_INLINE_MAX + 8] __attribute__((aligned(64)));
 };
 
 /*

@@ -250,8 +250,8 @@ static void drain(struct ivs_peer *p)
 
 	if (ep->by_slot[p->slot] == p && !p->rx_ring)
 		ivs_peer_attach(ep, p->slot);
-	for (begin = p->rx_head; p->rx_ring && p->rx_head - begin <= p->rx_mask && p->channel != IVS_CHAN_DEAD &&
-	     ivs_ring_poll(ep, p);)
+	for (begin = p->rx_head;
+	     p->rx_ring && p->rx_head - begin <= p->rx_mask && p->channel != IVS_CHAN_DEAD && ivs_ring_poll(ep, p);)
 		;
 }
 

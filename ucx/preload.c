@@ -33,7 +33,7 @@ EXPORT ivu_status ucp_config_read(const char *prefix, const char *file, void **c
 EXPORT void ucs_module_global_init(void);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *offered_to;	/* the uct_query_components() of the UCX that has the transport */
+static void *offered_to; /* the uct_query_components() of the UCX that has the transport */
 static bool region_there;
 
 /* Finds a name in the library at path and those that it needs; without one, after this library. */
@@ -121,7 +121,8 @@ ivu_status ucp_config_read(const char *prefix, const char *file, void **config)
 	config_read real;
 	void *library;
 
-	*(void **) &real = behind("ucp_config_read", (void *) (uintptr_t) ucp_config_read, __builtin_return_address(0), &library);
+	*(void **) &real =
+		behind("ucp_config_read", (void *) (uintptr_t) ucp_config_read, __builtin_return_address(0), &library);
 	if (!real)
 		return IVU_ERR_UNSUPPORTED;
 	*(void **) &version = find(library, "ucp_get_version");
@@ -222,8 +223,7 @@ __attribute__((constructor)) static void name_device(void)
 	there = !access(named ? named : NM_REGION_DEVICE, R_OK | W_OK);
 	if (there)
 		name_allocator();
-	if (!devices || !*devices || *devices == '^' || strstr(devices, "all") ||
-	    strstr(devices, IVU_DEVICE))
+	if (!devices || !*devices || *devices == '^' || strstr(devices, "all") || strstr(devices, IVU_DEVICE))
 		return;
 	/* The region of a VM that nearmetal has not made. Every program under the preload comes here, so this is last. */
 	if (!there) {

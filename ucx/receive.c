@@ -48,8 +48,8 @@ static inline void report(struct ivs_peer *p, uint8_t flags, uint64_t begin, siz
 }
 
 /* An active message that is not whole in its first line. Returns what is wrong with it, or NULL. */
-static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, struct ivs_peer *p, uint8_t op, uint8_t flags,
-							   uint64_t tag, size_t len)
+static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, struct ivs_peer *p, uint8_t op,
+							  uint8_t flags, uint64_t tag, size_t len)
 {
 	size_t missing = (flags & IVU_MISSING_MASK) >> IVU_MISSING_SHIFT, bytes;
 	uint8_t *message = i->message, *payload;
@@ -98,8 +98,8 @@ static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, s
 }
 
 /* An active message. */
-static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p, struct nm_line *l, uint8_t op, uint8_t flags,
-					 size_t len)
+static inline const char *active_message(struct ivu_iface *i, struct ivs_peer *p, struct nm_line *l, uint8_t op,
+					 uint8_t flags, size_t len)
 {
 	if (unlikely(flags || op != (IVU_OP_AM | IVU_AM_WHOLE) || len > NM_LINE_FIRST_BYTES))
 		return long_message(i, p, op, flags, *(volatile uint64_t *) &l->tag, len);
@@ -128,7 +128,8 @@ static const char *__attribute__((noinline)) put(struct ivu_iface *i, struct ivs
 	if (skip) {
 		memcpy(&ref, message, sizeof(ref));
 		bytes = ref.len;
-		payload = ivs_bounced(p->ep->domain->region, p->slot, ref.page, 0, bytes, i->domain.region->geo.bounce_bytes);
+		payload = ivs_bounced(p->ep->domain->region, p->slot, ref.page, 0, bytes,
+				      i->domain.region->geo.bounce_bytes);
 		if (!payload || len != sizeof(ref) + sizeof(where))
 			return "a message with a wrong bounce buffer";
 	}

@@ -5,15 +5,23 @@
 #include "window.h"
 
 static struct ivu_transport messages = {
-	.component.name = IVU_NAME, .tl.name = IVU_NAME, .device = IVU_DEVICE,
-	.md_name = IVU_NAME " memory domain", .md_prefix = "IVSHMEM_MD_",
-	.tl_name = IVU_NAME " transport", .tl_prefix = "IVSHMEM_",
+	.component.name = IVU_NAME,
+	.tl.name = IVU_NAME,
+	.device = IVU_DEVICE,
+	.md_name = IVU_NAME " memory domain",
+	.md_prefix = "IVSHMEM_MD_",
+	.tl_name = IVU_NAME " transport",
+	.tl_prefix = "IVSHMEM_",
 };
 
 static struct ivu_transport window = {
-	.component.name = IVU_WINDOW_NAME, .tl.name = IVU_WINDOW_NAME, .device = IVU_WINDOW_DEVICE,
-	.md_name = IVU_WINDOW_NAME " memory domain", .md_prefix = "IVSHMEM_M_MD_",
-	.tl_name = IVU_WINDOW_NAME " transport", .tl_prefix = "IVSHMEM_M_",
+	.component.name = IVU_WINDOW_NAME,
+	.tl.name = IVU_WINDOW_NAME,
+	.device = IVU_WINDOW_DEVICE,
+	.md_name = IVU_WINDOW_NAME " memory domain",
+	.md_prefix = "IVSHMEM_M_MD_",
+	.tl_name = IVU_WINDOW_NAME " transport",
+	.tl_prefix = "IVSHMEM_M_",
 };
 
 void ivu_register(void)

@@ -21,26 +21,26 @@
 #include "ring/copy.h"
 #include "window.h"
 
-#define WINDOW_FORMAT	1	/* of the keys */
-#define PACKED_MAX	8192	/* bytes that UCX packs at once: how many shows behind that only */
+#define WINDOW_FORMAT 1	   /* of the keys */
+#define PACKED_MAX    8192 /* bytes that UCX packs at once: how many shows behind that only */
 
 /* A key, as peers pack it. */
 struct packed_key {
-	uint64_t	region;		/* its id */
-	uint64_t	addr;		/* of the memory, as its owner has it */
-	uint64_t	offset, len;	/* in the area of slot, bytes */
-	uint32_t	slot, epoch;
+	uint64_t region;      /* its id */
+	uint64_t addr;	      /* of the memory, as its owner has it */
+	uint64_t offset, len; /* in the area of slot, bytes */
+	uint32_t slot, epoch;
 };
 
 /* Memory that was allocated. */
 struct window {
-	void		*memory;
-	size_t		len;		/* of memory that is none of the region's, else 0 */
+	void *memory;
+	size_t len; /* of memory that is none of the region's, else 0 */
 	struct packed_key key;
 };
 
 struct window_iface {
-	struct ivu_iface_base shown;	/* first, as UCX has it */
+	struct ivu_iface_base shown; /* first, as UCX has it */
 	struct ivs_region *region;
 };
 
@@ -350,9 +350,7 @@ static ivu_status iface_query(struct window_iface *i, struct ivu_iface_attr *a)
 		a->dedicated = 50e9;
 		break;
 	case IVU_OPERATION_PUT_SHORT:
-	case IVU_OPERATION_GET_BCOPY:
-		a->dedicated = 50e9;
-		break;
+	case IVU_OPERATION_GET_BCOPY: a->dedicated = 50e9; break;
 	case IVU_OPERATION_PUT_BCOPY:
 		/* It has two copies. UCX counts them as made at the same time. */
 		a->dedicated = 5e9;

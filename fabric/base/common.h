@@ -11,8 +11,8 @@
 #define IVS_IN_LINE(type, field, line) \
 	_Static_assert(offsetof(type, field) / 64 == (line), #field " has left its cache line")
 
-#define likely(x)	__builtin_expect(!!(x), 1)
-#define unlikely(x)	__builtin_expect(!!(x), 0)
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
 
 /* How many objects use another: threads open and close them at the same time. */
 static inline void ivs_ref(int *refs)

@@ -34,15 +34,12 @@ static inline void ivs_list_del(struct ivs_list *e)
 	e->next = e->prev = e;
 }
 
-#define ivs_entry(ptr, type, field) \
-	((type *) (void *) ((char *) (ptr) - offsetof(type, field)))
+#define ivs_entry(ptr, type, field) ((type *) (void *) ((char *) (ptr) - offsetof(type, field)))
 
-#define ivs_list_each(pos, head) \
-	for (pos = (head)->next; pos != (head); pos = pos->next)
+#define ivs_list_each(pos, head) for (pos = (head)->next; pos != (head); pos = pos->next)
 
 /* pos may be taken out of the list meanwhile. */
 #define ivs_list_each_safe(pos, tmp, head) \
-	for (pos = (head)->next, tmp = pos->next; pos != (head); \
-	     pos = tmp, tmp = pos->next)
+	for (pos = (head)->next, tmp = pos->next; pos != (head); pos = tmp, tmp = pos->next)
 
 #endif /* IVS_LIST_H */

@@ -8,24 +8,23 @@
 #include "base/param.h"
 #include "tune.h"
 
-#define MAX_WAIT_TIMEOUT 3600000	/* ms */
+#define MAX_WAIT_TIMEOUT 3600000 /* ms */
 
 struct ivs_param ivs_param = {
-	.region_size	= 16UL << 30,
-	.cma		= 1,
-	.cma_min	= IVS_CMA_MIN,
-	.cma_max	= SIZE_MAX,
-	.cma_coop	= IVS_COOP_MIN,
-	.nt		= 1,
-	.inline_max	= IVS_INLINE_MAX,
-	.window		= IVS_WINDOW,
-	.unexpected	= 1UL << 30,
-	.timeout	= 20000,
-	.wait_timeout	= 50,
+	.region_size = 16UL << 30,
+	.cma = 1,
+	.cma_min = IVS_CMA_MIN,
+	.cma_max = SIZE_MAX,
+	.cma_coop = IVS_COOP_MIN,
+	.nt = 1,
+	.inline_max = IVS_INLINE_MAX,
+	.window = IVS_WINDOW,
+	.unexpected = 1UL << 30,
+	.timeout = 20000,
+	.wait_timeout = 50,
 };
 
-#define DEFINE(name, type, ...) \
-	ivs_lib.param_define(&ivs_prov, name, type, __VA_ARGS__)
+#define DEFINE(name, type, ...) ivs_lib.param_define(&ivs_prov, name, type, __VA_ARGS__)
 
 #define GET(name, field) ivs_lib.param_get(&ivs_prov, name, &ivs_param.field)
 
@@ -49,20 +48,22 @@ static void old_names(bool core, bool wait)
 /* Parameters for tests only: docs/testing.md names them. They take a path that is never the best one. */
 static void test_params(void)
 {
-	DEFINE("cma_max", FI_PARAM_SIZE_T,
-	       "Largest message in bytes that is read directly (default: of any size)");
+	DEFINE("cma_max", FI_PARAM_SIZE_T, "Largest message in bytes that is read directly (default: of any size)");
 	DEFINE("cma_coop", FI_PARAM_SIZE_T,
 	       "Smallest message in bytes of which sender and receiver copy a part each, "
-	       "0: the receiver always copies all (default: %zu)", ivs_param.cma_coop);
+	       "0: the receiver always copies all (default: %zu)",
+	       ivs_param.cma_coop);
 	DEFINE("nt", FI_PARAM_BOOL,
 	       "Copy large pieces of messages non-temporally for ranks where that is measured "
 	       "to be faster, as it is if no cache is shared with them (default: yes)");
 	DEFINE("inline_max", FI_PARAM_SIZE_T,
 	       "Largest message in bytes that is put into the ring itself, up to %d "
-	       "(default: %zu)", IVS_INLINE_MAX, ivs_param.inline_max);
+	       "(default: %zu)",
+	       IVS_INLINE_MAX, ivs_param.inline_max);
 	DEFINE("window", FI_PARAM_SIZE_T,
 	       "Bytes of a message that are sent before its receive is posted "
-	       "(default: %zu)", ivs_param.window);
+	       "(default: %zu)",
+	       ivs_param.window);
 
 	GET("cma_max", cma_max);
 	GET("cma_coop", cma_coop);
@@ -81,10 +82,12 @@ void ivs_param_init(void)
 	       "own in /dev/shm); \"none\": everything goes over the core provider");
 	DEFINE("region_size", FI_PARAM_SIZE_T,
 	       "Bytes of a region made in /dev/shm; it takes memory as ranks need it "
-	       "(default: %zu)", ivs_param.region_size);
+	       "(default: %zu)",
+	       ivs_param.region_size);
 	DEFINE("ranks", FI_PARAM_SIZE_T,
 	       "Most ranks in a region that nobody has used yet, up to %d "
-	       "(default: as many as fit well)", NM_LAYOUT_MAX_SLOTS);
+	       "(default: as many as fit well)",
+	       NM_LAYOUT_MAX_SLOTS);
 	DEFINE("job", FI_PARAM_STRING,
 	       "Name of the job: ranks of different jobs never share a region "
 	       "(default: what the launcher or Slurm says)");
@@ -97,13 +100,16 @@ void ivs_param_init(void)
 	       ivs_param.cma_min);
 	DEFINE("unexpected", FI_PARAM_SIZE_T,
 	       "Most bytes held for receives that are not posted yet: half for whoever sends first, half in "
-	       "equal shares for every rank; beyond, senders have to wait (default: %zu)", ivs_param.unexpected);
+	       "equal shares for every rank; beyond, senders have to wait (default: %zu)",
+	       ivs_param.unexpected);
 	DEFINE("timeout", FI_PARAM_SIZE_T,
 	       "Milliseconds without a heartbeat after which a rank is taken for dead "
-	       "(default: %zu)", ivs_param.timeout);
+	       "(default: %zu)",
+	       ivs_param.timeout);
 	DEFINE("wait_timeout", FI_PARAM_SIZE_T,
 	       "Wait timeout: milliseconds after which a rank that sleeps until a neighbour wakes it "
-	       "polls all the same (default: %zu)", ivs_param.wait_timeout);
+	       "polls all the same (default: %zu)",
+	       ivs_param.wait_timeout);
 	DEFINE("core", FI_PARAM_STRING,
 	       "Provider for ranks on other hosts, \"none\" for none, \"auto\" for the first of "
 	       "verbs;ofi_rxm, efa, tcp, tcp;ofi_rxm (default: auto if the launcher says that "

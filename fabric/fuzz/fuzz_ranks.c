@@ -18,34 +18,40 @@
 #include "../ofi/open.h"
 #include "../proto/proto.h"
 
-#define INPUT_MAX	600
-#define REGION_BYTES	(4 << 20)
-#define LARGEST		(512 << 10)
-#define GUARD		(256 << 10)
-#define PATIENCE_MS	20000	/* for the other processes: a busy machine is slow */
-#define MR_KEY		1
+#define INPUT_MAX    600
+#define REGION_BYTES (4 << 20)
+#define LARGEST	     (512 << 10)
+#define GUARD	     (256 << 10)
+#define PATIENCE_MS  20000 /* for the other processes: a busy machine is slow */
+#define MR_KEY	     1
 
 struct fi_provider *fi_prov_ini(void);
 
-#define MUST(x) do { if (x) { fprintf(stderr, "%s failed\n", #x); abort(); } } while (0)
+#define MUST(x) \
+	do { \
+		if (x) { \
+			fprintf(stderr, "%s failed\n", #x); \
+			abort(); \
+		} \
+	} while (0)
 
 /* What the processes share besides the region. */
 static struct shared {
-	uint32_t	go;		/* number of the input */
-	uint32_t	named[2], done[2], spoils, spoiled;
-	size_t		size;
-	uint8_t		data[INPUT_MAX];
-	uint8_t		name[2][64];
+	uint32_t go; /* number of the input */
+	uint32_t named[2], done[2], spoils, spoiled;
+	size_t size;
+	uint8_t data[INPUT_MAX];
+	uint8_t name[2][64];
 } *s;
 
 static struct {
 	struct fi_provider *prov;
-	struct fi_info	*info;
-	char		path[64];
-	pid_t		child[2];
-	uint8_t		out[LARGEST + 2 * GUARD];
-	uint8_t		in[GUARD + LARGEST + GUARD];
-	uint8_t		withdrawn[4096];	/* was registered once, at each input's start */
+	struct fi_info *info;
+	char path[64];
+	pid_t child[2];
+	uint8_t out[LARGEST + 2 * GUARD];
+	uint8_t in[GUARD + LARGEST + GUARD];
+	uint8_t withdrawn[4096]; /* was registered once, at each input's start */
 } f;
 
 static void ended(int i)
@@ -137,33 +143,25 @@ static void rank(int me, uint32_t round)
 	/* Withdrawn at once: a line of the table is left, which can be put back. */
 	MUST(fi_mr_reg(domain, f.withdrawn, sizeof(f.withdrawn), FI_REMOTE_WRITE, 0, MR_KEY, 0, &mr, NULL));
 	fi_close(&mr->fid);
-	MUST(fi_mr_reg(domain, f.in + GUARD, LARGEST, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, MR_KEY, 0,
-		       &mr, NULL));
+	MUST(fi_mr_reg(domain, f.in + GUARD, LARGEST, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, MR_KEY, 0, &mr, NULL));
 	for (i = (size_t) me; i < s->size; i += 2) {
 		uint8_t op = s->data[i];
 		size_t n = lens[op >> 4 & 7];
 
 		switch (op & 15) {
-		case 0: case 1: case 2:
-			fi_tsend(ep, f.out + GUARD, n, NULL, to, 1, NULL);
-			break;
-		case 3: case 4: case 5:
-			fi_trecv(ep, f.in + GUARD, op & 128 ? LARGEST : n, NULL, FI_ADDR_UNSPEC, 1, 0, NULL);
-			break;
-		case 6:
-			fi_write(ep, f.out + GUARD, n, NULL, to, 0, MR_KEY, NULL);
-			break;
-		case 7:
-			fi_read(ep, f.in + GUARD, n, NULL, to, 0, MR_KEY, NULL);
-			break;
+		case 0:
+		case 1:
+		case 2: fi_tsend(ep, f.out + GUARD, n, NULL, to, 1, NULL); break;
+		case 3:
+		case 4:
+		case 5: fi_trecv(ep, f.in + GUARD, op & 128 ? LARGEST : n, NULL, FI_ADDR_UNSPEC, 1, 0, NULL); break;
+		case 6: fi_write(ep, f.out + GUARD, n, NULL, to, 0, MR_KEY, NULL); break;
+		case 7: fi_read(ep, f.in + GUARD, n, NULL, to, 0, MR_KEY, NULL); break;
 		case 8:
 			fi_fetch_atomic(ep, &add, 1, NULL, &result, NULL, to, 8, MR_KEY, FI_UINT64, FI_SUM, NULL);
 			break;
-		case 9:
-			fi_cancel(&ep->fid, NULL);
-			break;
-		default:
-			read_queue(cq, 50);
+		case 9: fi_cancel(&ep->fid, NULL); break;
+		default: read_queue(cq, 50);
 		}
 	}
 	for (i = 0; i < 20; i++) {
@@ -196,7 +194,8 @@ static void spoil(uint8_t *layout, const struct nm_layout_geometry *g, const uin
 	ctl = (struct nm_ring_ctl *) (void *) (layout + g->areas + from * g->area_bytes +
 					       (uint64_t) (c - 1) * NM_LAYOUT_LINE);
 	switch (at[0] % 8) {
-	case 0: case 1:
+	case 0:
+	case 1:
 		/* The ring's control lines. */
 		word = (uint64_t *) (void *) ctl + at[2] % 16;
 		break;
@@ -209,18 +208,13 @@ static void spoil(uint8_t *layout, const struct nm_layout_geometry *g, const uin
 			else
 				__atomic_store_n(&word[i], i || !(at[3] & 2) ? keep[i] : keep[i] + 1, __ATOMIC_RELAXED);
 		return;
-	case 3:
-		word = (uint64_t *) (void *) &slots[at[1] % 2] + at[2] % 6;
-		break;
+	case 3: word = (uint64_t *) (void *) &slots[at[1] % 2] + at[2] % 6; break;
 	case 4:
 		word = (uint64_t *) (void *) (layout + g->mr_table) + where % (8 * (NM_LAYOUT_MR_COUNT + 1) * 2);
-		value = at[3] & 1 ? value : 1;		/* valid, or what a line had */
+		value = at[3] & 1 ? value : 1; /* valid, or what a line had */
 		break;
-	case 5:
-		word = &ctl->tail;
-		break;
-	default:
-		word = (uint64_t *) (void *) ((uint8_t *) ctl + where % 8192 / 8 * 8);
+	case 5: word = &ctl->tail; break;
+	default: word = (uint64_t *) (void *) ((uint8_t *) ctl + where % 8192 / 8 * 8);
 	}
 	if (at[0] & 64)
 		value ^= __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -243,11 +237,12 @@ static void spoiler(uint32_t round)
 	map = mmap(NULL, (size_t) st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	MUST(map == MAP_FAILED || nm_region_read(map, (uint64_t) st.st_size, &h));
-	MUST(nm_layout_geometry(((struct nm_layout_head *) (void *) (map + h.layout_offset))->geometry,
-				h.layout_bytes, &g));
+	MUST(nm_layout_geometry(((struct nm_layout_head *) (void *) (map + h.layout_offset))->geometry, h.layout_bytes,
+				&g));
 	__atomic_store_n(&s->spoils, round, __ATOMIC_RELEASE);
 	while ((__atomic_load_n(&s->done[0], __ATOMIC_ACQUIRE) != round ||
-		__atomic_load_n(&s->done[1], __ATOMIC_ACQUIRE) != round) && ivs_now_ms() < end)
+		__atomic_load_n(&s->done[1], __ATOMIC_ACQUIRE) != round) &&
+	       ivs_now_ms() < end)
 		for (size_t i = 0; i + 5 <= s->size; i += 5)
 			spoil(map + h.layout_offset, &g, s->data + i, keep);
 	munmap(map, (size_t) st.st_size);

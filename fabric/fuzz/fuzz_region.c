@@ -10,14 +10,14 @@
 #include "../ofi/open.h"
 #include "../proto/proto.h"
 
-#define REGION_BYTES	(2 << 20)
-#define BUFFER_BYTES	30000
+#define REGION_BYTES (2 << 20)
+#define BUFFER_BYTES 30000
 
 struct fi_provider *fi_prov_ini(void);
 
 struct input {
-	const uint8_t	*at;
-	size_t		left;
+	const uint8_t *at;
+	size_t left;
 };
 
 static uint64_t take(struct input *in, size_t bytes)
@@ -33,24 +33,30 @@ static uint64_t take(struct input *in, size_t bytes)
 }
 
 struct side {
-	struct fid_ep	*ep;
-	struct fid_cq	*cq;
-	uint8_t		buf[2][BUFFER_BYTES];
+	struct fid_ep *ep;
+	struct fid_cq *cq;
+	uint8_t buf[2][BUFFER_BYTES];
 };
 
 static struct {
 	struct fi_provider *prov;
-	struct fi_info	*info;
+	struct fi_info *info;
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
-	struct fid_av	*av;
-	struct fid_mr	*mr;
-	struct side	side[2];
-	fi_addr_t	addr[2];
-	char		path[64];
+	struct fid_av *av;
+	struct fid_mr *mr;
+	struct side side[2];
+	fi_addr_t addr[2];
+	char path[64];
 } f;
 
-#define MUST(x) do { if (x) { fprintf(stderr, "%s failed\n", #x); abort(); } } while (0)
+#define MUST(x) \
+	do { \
+		if (x) { \
+			fprintf(stderr, "%s failed\n", #x); \
+			abort(); \
+		} \
+	} while (0)
 
 static void open_side(struct side *s, fi_addr_t *addr)
 {
@@ -76,8 +82,8 @@ static void open_all(void)
 	MUST(fi_av_open(f.domain, &av, &f.av, NULL));
 	open_side(&f.side[0], &f.addr[0]);
 	open_side(&f.side[1], &f.addr[1]);
-	MUST(fi_mr_reg(f.domain, f.side[1].buf[1], BUFFER_BYTES,
-		       FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0, &f.mr, NULL));
+	MUST(fi_mr_reg(f.domain, f.side[1].buf[1], BUFFER_BYTES, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0, &f.mr,
+		       NULL));
 }
 
 static void close_all(void)
@@ -117,18 +123,10 @@ static void spoil(struct input *in, const struct ivs_region *r)
 	const struct nm_layout_geometry *g = &r->geo;
 
 	switch (what & 7) {
-	case 0:
-		at = at % (g->slots * sizeof(struct nm_slot)) + g->slot_table;
-		break;
-	case 1:
-		at = at % (g->slots * g->slots * sizeof(struct nm_conn)) + g->conn_table;
-		break;
-	case 2:
-		at = at % (2 * (NM_LAYOUT_MR_COUNT + 1) * sizeof(struct nm_mr)) + g->mr_table;
-		break;
-	case 3:
-		at = at % (2 * IVS_BOUNCE) + g->areas;
-		break;
+	case 0: at = at % (g->slots * sizeof(struct nm_slot)) + g->slot_table; break;
+	case 1: at = at % (g->slots * g->slots * sizeof(struct nm_conn)) + g->conn_table; break;
+	case 2: at = at % (2 * (NM_LAYOUT_MR_COUNT + 1) * sizeof(struct nm_mr)) + g->mr_table; break;
+	case 3: at = at % (2 * IVS_BOUNCE) + g->areas; break;
 	default:
 		/* The first lines of the first ring of either. */
 		at = at % 4096 + g->areas + (what >> 3 & 1) * g->area_bytes + g->heap;
@@ -151,40 +149,23 @@ static void one(struct input *in)
 	struct side *s = &f.side[side];
 	fi_addr_t to = f.addr[!side];
 	size_t len = lens[op >> 4 & 7];
-	static uint64_t x = 5, y = 7, z;	/* used until the operation ends */
+	static uint64_t x = 5, y = 7, z; /* used until the operation ends */
 
 	switch (op & 15) {
-	case 0:
-		fi_tsend(s->ep, s->buf[0], len, NULL, to, 1, NULL);
-		break;
-	case 1:
-		fi_trecv(s->ep, s->buf[1], BUFFER_BYTES, NULL, FI_ADDR_UNSPEC, 1, 0, NULL);
-		break;
-	case 2:
-		fi_send(s->ep, s->buf[0], len, NULL, to, NULL);
-		break;
-	case 3:
-		fi_recv(s->ep, s->buf[1], len, NULL, to, NULL);
-		break;
-	case 4:
-		fi_write(s->ep, s->buf[0], len, NULL, to, 0, 1, NULL);
-		break;
-	case 5:
-		fi_read(s->ep, s->buf[0], len, NULL, to, 0, 1, NULL);
-		break;
-	case 6:
-		fi_atomic(s->ep, &x, 1, NULL, to, 8, 1, FI_UINT64, FI_SUM, NULL);
-		break;
+	case 0: fi_tsend(s->ep, s->buf[0], len, NULL, to, 1, NULL); break;
+	case 1: fi_trecv(s->ep, s->buf[1], BUFFER_BYTES, NULL, FI_ADDR_UNSPEC, 1, 0, NULL); break;
+	case 2: fi_send(s->ep, s->buf[0], len, NULL, to, NULL); break;
+	case 3: fi_recv(s->ep, s->buf[1], len, NULL, to, NULL); break;
+	case 4: fi_write(s->ep, s->buf[0], len, NULL, to, 0, 1, NULL); break;
+	case 5: fi_read(s->ep, s->buf[0], len, NULL, to, 0, 1, NULL); break;
+	case 6: fi_atomic(s->ep, &x, 1, NULL, to, 8, 1, FI_UINT64, FI_SUM, NULL); break;
 	case 7:
-		fi_compare_atomic(s->ep, &x, 1, NULL, &y, NULL, &z, NULL, to, 8, 1, FI_UINT64,
-				  FI_CSWAP, NULL);
+		fi_compare_atomic(s->ep, &x, 1, NULL, &y, NULL, &z, NULL, to, 8, 1, FI_UINT64, FI_CSWAP, NULL);
 		read_queue(&f.side[!side]);
 		read_queue(s);
 		break;
 	case 8:
-	case 9:
-		read_queue(s);
-		break;
+	case 9: read_queue(s); break;
 	case 10:
 		if (len > 100) {
 			fi_cancel(&s->ep->fid, NULL);
@@ -195,9 +176,7 @@ static void one(struct input *in)
 			fi_trywait(f.fabric, &fid, 1);
 		}
 		break;
-	default:
-		spoil(in, r);
-		break;
+	default: spoil(in, r); break;
 	}
 }
 

@@ -9,9 +9,9 @@
 #include "abi.h"
 
 struct search {
-	const char	*prefix;	/* of the file's name */
-	int		skip;		/* files that have it, to skip */
-	char		path[PATH_MAX];
+	const char *prefix; /* of the file's name */
+	int skip;	    /* files that have it, to skip */
+	char path[PATH_MAX];
 };
 
 static const char *base(const char *path)
@@ -83,7 +83,7 @@ void *ivm_next(const char *name)
 static bool is_mpich(void *library)
 {
 	int (*version)(char *, int *);
-	char text[8192] = "";	/* MPI_MAX_LIBRARY_VERSION_STRING, of MPICH and of the standard */
+	char text[8192] = ""; /* MPI_MAX_LIBRARY_VERSION_STRING, of MPICH and of the standard */
 	int len = 0;
 
 	*(void **) &version = dlsym(library, "PMPI_Get_library_version");

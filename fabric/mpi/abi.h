@@ -10,21 +10,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef uintptr_t ivm_handle;	/* by value; what is beyond an int's bits is undefined */
-typedef intptr_t ivm_aint;	/* MPI_Aint */
+typedef uintptr_t ivm_handle; /* by value; what is beyond an int's bits is undefined */
+typedef intptr_t ivm_aint;    /* MPI_Aint */
 
-#define IVM_SUCCESS	0
-#define IVM_EXPORT	__attribute__((visibility("default")))
+#define IVM_SUCCESS 0
+#define IVM_EXPORT  __attribute__((visibility("default")))
 
 struct ivm_abi {
-	bool		known;		/* the fields below count */
-	size_t		handle_bytes;
-	ivm_handle	type_int;	/* MPI_INT */
-	ivm_handle	op_min;		/* MPI_MIN */
-	int		key_flavor;	/* MPI_WIN_CREATE_FLAVOR */
-	int		flavor_allocate; /* MPI_WIN_FLAVOR_ALLOCATE */
-	int		nocheck;	/* MPI_MODE_NOCHECK */
-	bool		counts_posts;	/* it is MPICH: see sync.c */
+	bool known; /* the fields below count */
+	size_t handle_bytes;
+	ivm_handle type_int; /* MPI_INT */
+	ivm_handle op_min;   /* MPI_MIN */
+	int key_flavor;	     /* MPI_WIN_CREATE_FLAVOR */
+	int flavor_allocate; /* MPI_WIN_FLAVOR_ALLOCATE */
+	int nocheck;	     /* MPI_MODE_NOCHECK */
+	bool counts_posts;   /* it is MPICH: see sync.c */
 };
 
 /* What is different between the MPIs. */

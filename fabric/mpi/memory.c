@@ -20,7 +20,7 @@ void *ivm_alloc(ivm_aint bytes)
 		if (!a || !f)
 			return NULL;
 		__atomic_store_n(&provider_free, (int (*)(void *)) f, __ATOMIC_RELEASE);
-		__atomic_store_n(&provider_alloc, (void *(*)(size_t)) a, __ATOMIC_RELEASE);
+		__atomic_store_n(&provider_alloc, (void *(*) (size_t) ) a, __ATOMIC_RELEASE);
 	}
 	return provider_alloc((size_t) bytes);
 }

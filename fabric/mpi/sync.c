@@ -78,7 +78,7 @@ static int post(const char *name, ivm_handle group, int assert, ivm_handle win)
 		return -1;
 	if (!w || !w->posts)
 		return next(group, assert & ~(ivm_abi()->known ? nocheck : 0), win);
-	if (assert & nocheck)
+	if (assert &nocheck)
 		return next(group, assert, win);
 	ranks = ranks_of(group, w->comm, &n);
 	ret = ranks ? next(group, assert | nocheck, win) : -1;
@@ -99,14 +99,14 @@ static int start(const char *name, ivm_handle group, int assert, ivm_handle win)
 	open_epoch *next = (open_epoch *) ivm_next(name);
 	int (*receive)(void *, int, ivm_handle, int, int, ivm_handle, void *);
 	int *ranks, n, i, ret = 0;
-	uint64_t status[16];	/* more than any MPI's is */
+	uint64_t status[16]; /* more than any MPI's is */
 
 	*(void **) &receive = ivm_next("PMPI_Recv");
 	if (!next || !receive)
 		return -1;
 	if (!w || !w->posts)
 		return next(group, assert & ~(ivm_abi()->known ? nocheck : 0), win);
-	if (assert & nocheck)
+	if (assert &nocheck)
 		return next(group, assert, win);
 	ranks = ranks_of(group, w->comm, &n);
 	if (!ranks)
@@ -136,12 +136,12 @@ IVM_EXPORT lock_one MPI_Win_lock, PMPI_Win_lock;
 	{ \
 		return post(#prefix "MPI_Win_post", group, assert, win); \
 	} \
-	\
+\
 	int prefix##MPI_Win_start(ivm_handle group, int assert, ivm_handle win) \
 	{ \
 		return start(#prefix "MPI_Win_start", group, assert, win); \
 	} \
-	\
+\
 	int prefix##MPI_Win_lock(int type, int rank, int assert, ivm_handle win) \
 	{ \
 		return lock(#prefix "MPI_Win_lock", type, rank, assert, win); \

@@ -19,7 +19,7 @@ static ivm_handle handle_at(const void *win)
 {
 	ivm_handle h = 0;
 
-	memcpy(&h, win, ivm_abi()->handle_bytes);	/* little-endian */
+	memcpy(&h, win, ivm_abi()->handle_bytes); /* little-endian */
 	return h;
 }
 
@@ -60,15 +60,12 @@ static bool all(bool yes, ivm_handle comm)
 	int mine = yes, least = 0;
 
 	*(void **) &allreduce = ivm_next("PMPI_Allreduce");
-	return allreduce && !allreduce(&mine, &least, 1, ivm_abi()->type_int, ivm_abi()->op_min,
-				       comm) && least;
+	return allreduce && !allreduce(&mine, &least, 1, ivm_abi()->type_int, ivm_abi()->op_min, comm) && least;
 }
 
 /* disp_unit is an int or, in the calls that end in _c, an MPI_Aint. */
-typedef int create(void *base, ivm_aint size, ivm_aint disp_unit, ivm_handle info,
-		   ivm_handle comm, void *win);
-typedef int allocate(ivm_aint size, ivm_aint disp_unit, ivm_handle info, ivm_handle comm,
-		     void *baseptr, void *win);
+typedef int create(void *base, ivm_aint size, ivm_aint disp_unit, ivm_handle info, ivm_handle comm, void *win);
+typedef int allocate(ivm_aint size, ivm_aint disp_unit, ivm_handle info, ivm_handle comm, void *baseptr, void *win);
 
 typedef int create_dynamic(ivm_handle info, ivm_handle comm, void *win);
 
@@ -85,8 +82,8 @@ static int made(int ret, ivm_handle comm, const void *win)
 	return ret;
 }
 
-static int window(const char *name, const char *by, ivm_aint size, ivm_aint disp_unit,
-		  ivm_handle info, ivm_handle comm, void *baseptr, void *win)
+static int window(const char *name, const char *by, ivm_aint size, ivm_aint disp_unit, ivm_handle info, ivm_handle comm,
+		  void *baseptr, void *win)
 {
 	allocate *next = (allocate *) ivm_next(name);
 	create *make = (create *) ivm_next(by);
@@ -150,11 +147,11 @@ IVM_EXPORT win_free MPI_Win_free, PMPI_Win_free;
 IVM_EXPORT get_attr MPI_Win_get_attr;
 
 #define ALLOCATE(prefix, suffix) \
-	int prefix##MPI_Win_allocate##suffix(ivm_aint size, ivm_aint disp_unit, ivm_handle info, \
-					     ivm_handle comm, void *baseptr, void *win) \
+	int prefix##MPI_Win_allocate##suffix(ivm_aint size, ivm_aint disp_unit, ivm_handle info, ivm_handle comm, \
+					     void *baseptr, void *win) \
 	{ \
-		return window(#prefix "MPI_Win_allocate" #suffix, "PMPI_Win_create" #suffix, \
-			      size, disp_unit, info, comm, baseptr, win); \
+		return window(#prefix "MPI_Win_allocate" #suffix, "PMPI_Win_create" #suffix, size, disp_unit, info, \
+			      comm, baseptr, win); \
 	}
 
 ALLOCATE(, )
@@ -167,7 +164,7 @@ ALLOCATE(P, _c)
 						    ivm_handle comm, void *baseptr, void *win) \
 	{ \
 		allocate *next = (allocate *) ivm_next(#prefix "MPI_Win_allocate_shared" #suffix); \
-		\
+\
 		return next ? made(next(size, disp_unit, info, comm, baseptr, win), comm, win) : -1; \
 	}
 
@@ -181,7 +178,7 @@ SHARED(P, _c)
 					   ivm_handle comm, void *win) \
 	{ \
 		create *next = (create *) ivm_next(#prefix "MPI_Win_create" #suffix); \
-		\
+\
 		return next ? made(next(base, size, disp_unit, info, comm, win), comm, win) : -1; \
 	}
 
@@ -194,7 +191,7 @@ CREATE(P, _c)
 	int prefix##MPI_Win_create_dynamic(ivm_handle info, ivm_handle comm, void *win) \
 	{ \
 		create_dynamic *next = (create_dynamic *) ivm_next(#prefix "MPI_Win_create_dynamic"); \
-		\
+\
 		return next ? made(next(info, comm, win), comm, win) : -1; \
 	}
 

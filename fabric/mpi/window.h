@@ -6,11 +6,11 @@
 
 struct ivm_window {
 	struct ivm_window *next;
-	ivm_handle	handle;
-	bool		region;		/* memory is ours */
-	void		*memory;	/* NULL: of no bytes */
-	bool		posts;		/* comm is there */
-	ivm_handle	comm;		/* for messages that say that a rank has posted */
+	ivm_handle handle;
+	bool region;	 /* memory is ours */
+	void *memory;	 /* NULL: of no bytes */
+	bool posts;	 /* comm is there */
+	ivm_handle comm; /* for messages that say that a rank has posted */
 };
 
 /* The window, or NULL: it is not of those. */

@@ -14,8 +14,8 @@
 
 /* What the last few of one way took: cycles for 1 KiB, 0: there was none yet. */
 struct ivs_cost {
-	uint32_t	last[IVS_COST_LAST];
-	uint32_t	next;		/* which is the oldest, modulo IVS_COST_LAST */
+	uint32_t last[IVS_COST_LAST];
+	uint32_t next; /* which is the oldest, modulo IVS_COST_LAST */
 };
 
 /* Adds one more, of len bytes, that took this many cycles. */
@@ -38,25 +38,25 @@ static inline uint32_t ivs_cost_least(const struct ivs_cost *cost)
 
 /* Ways 0 and 1 of doing one thing. */
 struct ivs_adapt {
-	uint32_t	turn;		/* times so far */
-	bool		on;		/* way 1 is the faster one */
+	uint32_t turn; /* times so far */
+	bool on;       /* way 1 is the faster one */
 };
 
 /* How a choice is learned. */
 struct ivs_adapt_rate {
-	uint32_t	learn;		/* times at first, by turns in either way */
-	uint32_t	unknown;	/* times by turns at most, while a cost is not known */
-	uint32_t	probe;		/* times, of which one goes the other way after that */
-	uint32_t	margin;		/* the other way must be faster by one in this many */
+	uint32_t learn;	  /* times at first, by turns in either way */
+	uint32_t unknown; /* times by turns at most, while a cost is not known */
+	uint32_t probe;	  /* times, of which one goes the other way after that */
+	uint32_t margin;  /* the other way must be faster by one in this many */
 };
 
 /* Compares the costs of the two ways, in the same unit. 0: not known, nothing changes. */
-static inline void ivs_adapt_compare(struct ivs_adapt *a, const struct ivs_adapt_rate *rate,
-				     uint64_t cost0, uint64_t cost1)
+static inline void ivs_adapt_compare(struct ivs_adapt *a, const struct ivs_adapt_rate *rate, uint64_t cost0,
+				     uint64_t cost1)
 {
 	if (cost0 && cost1)
-		a->on = a->on ? cost1 * (rate->margin - 1) < cost0 * rate->margin :
-			cost1 * rate->margin < cost0 * (rate->margin - 1);
+		a->on = a->on ? cost1 * (rate->margin - 1) < cost0 * rate->margin
+			      : cost1 * rate->margin < cost0 * (rate->margin - 1);
 }
 
 /* Counts one more, and returns the way that it takes. known: both costs are. */
@@ -71,14 +71,14 @@ static inline bool ivs_adapt_next(struct ivs_adapt *a, const struct ivs_adapt_ra
 
 /* Pieces of messages to a peer and from it; way 0: in the caches, way 1: non-temporally. */
 struct ivs_nt {
-	struct ivs_cost	write[2];	/* ours into our bounce buffers */
-	struct ivs_cost	read[2];	/* the peer's out of its bounce buffers, by us */
+	struct ivs_cost write[2]; /* ours into our bounce buffers */
+	struct ivs_cost read[2];  /* the peer's out of its bounce buffers, by us */
 	struct ivs_adapt way;
 };
 
 /* Messages to a peer; way 0: through bounce buffers, way 1: it reads them. */
 struct ivs_cma_policy {
-	struct ivs_cost	cost[IVS_CMA_POLICY_CLASSES];	/* of way 1, from the RTS to the ACK */
+	struct ivs_cost cost[IVS_CMA_POLICY_CLASSES]; /* of way 1, from the RTS to the ACK */
 	struct ivs_adapt way[IVS_CMA_POLICY_CLASSES];
 };
 

@@ -8,16 +8,16 @@
 #include "object/domain.h"
 
 struct ivs_av {
-	struct fid_av	fid;
+	struct fid_av fid;
 	struct ivs_domain *domain;
-	enum fi_av_type	type;
-	int		refs;
-	struct ivs_addr	*addr;
-	bool		*used;
-	size_t		count;		/* entries in use or freed below this */
-	size_t		removed;	/* of them */
-	size_t		size;
-	struct ivs_list	eps;		/* struct ivs_ep.av_link */
+	enum fi_av_type type;
+	int refs;
+	struct ivs_addr *addr;
+	bool *used;
+	size_t count;	/* entries in use or freed below this */
+	size_t removed; /* of them */
+	size_t size;
+	struct ivs_list eps; /* struct ivs_ep.av_link */
 };
 
 #endif /* IVS_AV_H */

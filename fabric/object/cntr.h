@@ -8,15 +8,15 @@
 #include "object/wait.h"
 
 struct ivs_cntr {
-	struct fid_cntr	fid;
+	struct fid_cntr fid;
 	struct ivs_domain *domain;
-	int		refs;
+	int refs;
 	enum fi_wait_obj wait_obj;
-	struct ivs_wait	wait;
-	uint64_t	value;
-	uint64_t	errors;
-	uint64_t	seen, seen_errors;	/* as they were last read */
-	bool		bytes;		/* FI_CNTR_EVENTS_BYTES */
+	struct ivs_wait wait;
+	uint64_t value;
+	uint64_t errors;
+	uint64_t seen, seen_errors; /* as they were last read */
+	bool bytes;		    /* FI_CNTR_EVENTS_BYTES */
 };
 
 /* Ends a sleep that waits for the counter. */
@@ -30,8 +30,7 @@ static inline void ivs_cntr_inc(struct ivs_cntr *cntr, size_t bytes)
 {
 	if (likely(!cntr))
 		return;
-	__atomic_store_n(&cntr->value, cntr->value + (cntr->bytes ? bytes : 1),
-			 __ATOMIC_RELEASE);
+	__atomic_store_n(&cntr->value, cntr->value + (cntr->bytes ? bytes : 1), __ATOMIC_RELEASE);
 	if (unlikely(cntr->wait.armed))
 		ivs_cntr_wake(cntr);
 }

@@ -31,8 +31,8 @@ void ivs_cq_wake(struct ivs_cq *cq)
 	ivs_wait_signal(&cq->wait);
 }
 
-void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf,
-		  uint64_t data, uint64_t tag, size_t olen, int err)
+void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf, uint64_t data, uint64_t tag,
+		  size_t olen, int err)
 {
 	struct ivs_cq_err *e;
 

@@ -10,38 +10,38 @@
 #include "tune.h"
 
 struct ivs_comp {
-	void		*context;
-	uint64_t	flags;
-	size_t		len;
-	void		*buf;
-	uint64_t	data;
-	uint64_t	tag;
-	fi_addr_t	src;
-	struct ivs_cq_err *err;		/* not NULL: an error */
+	void *context;
+	uint64_t flags;
+	size_t len;
+	void *buf;
+	uint64_t data;
+	uint64_t tag;
+	fi_addr_t src;
+	struct ivs_cq_err *err; /* not NULL: an error */
 };
 
 struct ivs_cq_err {
-	size_t		olen;
-	int		err;
-	int		prov_errno;
+	size_t olen;
+	int err;
+	int prov_errno;
 };
 
 struct ivs_cq {
-	struct fid_cq	fid;
+	struct fid_cq fid;
 	struct ivs_domain *domain;
-	int		refs;
+	int refs;
 	enum fi_cq_format format;
-	size_t		entry_bytes;
+	size_t entry_bytes;
 	enum fi_wait_obj wait_obj;
-	struct ivs_comp	*ring;		/* mask + 1 of them */
-	size_t		mask;
-	size_t		head;		/* next to read */
-	size_t		tail;		/* next to write */
-	size_t		size;		/* from here on nothing more is received */
-	uint32_t	idle;		/* reads in a row that found nothing */
-	uint32_t	patience;	/* IVS_YIELD_CROWDED and its doubles, IVS_YIELD_AFTER at most */
-	bool		signaled;
-	struct ivs_wait	wait;
+	struct ivs_comp *ring; /* mask + 1 of them */
+	size_t mask;
+	size_t head;	   /* next to read */
+	size_t tail;	   /* next to write */
+	size_t size;	   /* from here on nothing more is received */
+	uint32_t idle;	   /* reads in a row that found nothing */
+	uint32_t patience; /* IVS_YIELD_CROWDED and its doubles, IVS_YIELD_AFTER at most */
+	bool signaled;
+	struct ivs_wait wait;
 };
 
 /* A completion needs one line. */
@@ -57,15 +57,15 @@ _Static_assert(sizeof(struct ivs_comp) == 64, "a completion is one cache line");
 /* cq.c */
 void ivs_cq_grow(struct ivs_cq *cq);
 void ivs_cq_wake(struct ivs_cq *cq);
-void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf,
-		  uint64_t data, uint64_t tag, size_t olen, int err);
+void ivs_cq_error(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf, uint64_t data, uint64_t tag,
+		  size_t olen, int err);
 
 /* After idle reads in a row that found nothing, ivs_cq_patience() at least: yields the CPU now and then. */
 void ivs_cq_yield(struct ivs_cq *cq, uint32_t idle);
 
 /* An entry of the queue's format at buf. */
-static inline void ivs_cq_fill(const struct ivs_cq *cq, void *buf, void *context, uint64_t flags,
-			       size_t len, void *at, uint64_t data, uint64_t tag)
+static inline void ivs_cq_fill(const struct ivs_cq *cq, void *buf, void *context, uint64_t flags, size_t len, void *at,
+			       uint64_t data, uint64_t tag)
 {
 	struct fi_cq_tagged_entry *e = buf;
 
@@ -124,8 +124,8 @@ static inline size_t ivs_cq_count(const struct ivs_cq *cq)
 	return cq->tail - cq->head;
 }
 
-static inline void ivs_cq_add(struct ivs_cq *cq, void *context, uint64_t flags, size_t len,
-			      void *buf, uint64_t data, uint64_t tag, fi_addr_t src)
+static inline void ivs_cq_add(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf, uint64_t data,
+			      uint64_t tag, fi_addr_t src)
 {
 	struct ivs_comp *c;
 

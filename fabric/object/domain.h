@@ -25,23 +25,23 @@ struct ivs_fabric {
 struct ivs_domain {
 	struct fid_domain fid;
 	struct ivs_fabric *fabric;
-	struct ivs_region *region;	/* NULL: none on this host */
-	struct ivs_core *core;	/* NULL: this host only */
-	pthread_mutex_t	lock;
-	bool		locking;	/* FI_THREAD_SAFE and the like */
-	uint64_t	caps;
-	int		mr_mode;
-	int		refs;
-	struct ivs_list	eps;		/* struct ivs_ep.domain_link */
-	struct ivs_mr	*mr_shown[NM_LAYOUT_MR_COUNT];
-	struct ivs_mr	**mr_hash;
-	size_t		mr_count;
-	uint64_t	mr_next;	/* next key of FI_MR_PROV_KEY */
-	pid_t		pid;		/* of the process that opened it */
-	int		wake;		/* an epoll of what can wake us, -1: nobody has waited */
-	uint32_t	sleepers;	/* while there are, senders have to say that they send */
+	struct ivs_region *region; /* NULL: none on this host */
+	struct ivs_core *core;	   /* NULL: this host only */
+	pthread_mutex_t lock;
+	bool locking; /* FI_THREAD_SAFE and the like */
+	uint64_t caps;
+	int mr_mode;
+	int refs;
+	struct ivs_list eps; /* struct ivs_ep.domain_link */
+	struct ivs_mr *mr_shown[NM_LAYOUT_MR_COUNT];
+	struct ivs_mr **mr_hash;
+	size_t mr_count;
+	uint64_t mr_next;  /* next key of FI_MR_PROV_KEY */
+	pid_t pid;	   /* of the process that opened it */
+	int wake;	   /* an epoll of what can wake us, -1: nobody has waited */
+	uint32_t sleepers; /* while there are, senders have to say that they send */
 	/* Called before mr ends, under the lock; NULL while no endpoint was opened. */
-	void		(*mr_closed)(struct ivs_domain *domain, const struct ivs_mr *mr);
+	void (*mr_closed)(struct ivs_domain *domain, const struct ivs_mr *mr);
 };
 
 static inline void ivs_lock(struct ivs_domain *d)

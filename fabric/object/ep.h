@@ -25,78 +25,78 @@ struct ivs_traffic;
 
 /* Registered memory of a peer's in the region, as its table showed it (target.h). */
 struct ivs_target {
-	const struct nm_mr *line;	/* of the table; NULL: nothing is here */
-	uint32_t	slot, epoch;	/* of the peer whose it is */
-	uint64_t	state, key;	/* the line's when it was copied */
-	uint64_t	origin, len;	/* bytes; what its owner calls the first one */
-	uint8_t		*base;		/* where that is mapped here */
-	uint32_t	access;		/* NM_MR_* */
+	const struct nm_mr *line; /* of the table; NULL: nothing is here */
+	uint32_t slot, epoch;	  /* of the peer whose it is */
+	uint64_t state, key;	  /* the line's when it was copied */
+	uint64_t origin, len;	  /* bytes; what its owner calls the first one */
+	uint8_t *base;		  /* where that is mapped here */
+	uint32_t access;	  /* NM_MR_* */
 };
 
-#define IVS_NO_DOORBELL	(-2)	/* it cannot be opened */
+#define IVS_NO_DOORBELL (-2) /* it cannot be opened */
 
 struct ivs_ep {
-	struct fid_ep	fid;
+	struct fid_ep fid;
 	struct ivs_domain *domain;
-	struct ivs_av	*av;
-	struct ivs_cq	*tx_cq, *rx_cq;
-	struct ivs_cntr	*cntr[4];	/* IVS_CNTR_* */
-	struct ivs_cntr	*rma_cntr[2];	/* FI_REMOTE_READ, FI_REMOTE_WRITE */
-	struct ivs_list	domain_link, av_link;
-	uint64_t	caps;
-	uint64_t	tx_flags, rx_flags;	/* default operation flags */
-	uint64_t	tx_comp, rx_comp;	/* FI_COMPLETION unless selective */
-	uint64_t	msg_order;
-	size_t		inject_max;
-	size_t		short_max;	/* bytes that the ring takes, beside remote CQ data */
-	size_t		min_multi_recv;
-	bool		enabled;
-	bool		passthrough;	/* the core provider receives tagged messages */
-	uint8_t		protocol;	/* of the messages in its rings, NM_PROTOCOL_* */
-	struct ivs_addr	addr;
-	struct ivs_addr	want;		/* address asked for, kind 0: any */
-	uint32_t	slot, epoch;
+	struct ivs_av *av;
+	struct ivs_cq *tx_cq, *rx_cq;
+	struct ivs_cntr *cntr[4];     /* IVS_CNTR_* */
+	struct ivs_cntr *rma_cntr[2]; /* FI_REMOTE_READ, FI_REMOTE_WRITE */
+	struct ivs_list domain_link, av_link;
+	uint64_t caps;
+	uint64_t tx_flags, rx_flags; /* default operation flags */
+	uint64_t tx_comp, rx_comp;   /* FI_COMPLETION unless selective */
+	uint64_t msg_order;
+	size_t inject_max;
+	size_t short_max; /* bytes that the ring takes, beside remote CQ data */
+	size_t min_multi_recv;
+	bool enabled;
+	bool passthrough; /* the core provider receives tagged messages */
+	uint8_t protocol; /* of the messages in its rings, NM_PROTOCOL_* */
+	struct ivs_addr addr;
+	struct ivs_addr want; /* address asked for, kind 0: any */
+	uint32_t slot, epoch;
 
-	struct ivs_peer	**peers;	/* by fi_addr; NULL: not found yet */
-	size_t		peers_size;
-	struct ivs_peer	**by_slot;
-	struct ivs_list	peers_all;
-	struct ivs_list	active;
-	struct ivs_peer	*hot[IVS_HOT_MAX];
-	int		hot_count;
-	uint32_t	turn;		/* next slot to poll in turn */
-	uint32_t	ticks;
-	uint32_t	bounced;	/* messages sent that had a bounce buffer */
-	uint64_t	checked_ms;
-	uint64_t	attached;	/* senders */
-	uint32_t	newcomers;	/* peers that were made since the last ivs_peer_check() */
-	struct nm_slot	*me;
+	struct ivs_peer **peers; /* by fi_addr; NULL: not found yet */
+	size_t peers_size;
+	struct ivs_peer **by_slot;
+	struct ivs_list peers_all;
+	struct ivs_list active;
+	struct ivs_peer *hot[IVS_HOT_MAX];
+	int hot_count;
+	uint32_t turn; /* next slot to poll in turn */
+	uint32_t ticks;
+	uint32_t bounced; /* messages sent that had a bounce buffer */
+	uint64_t checked_ms;
+	uint64_t attached;  /* senders */
+	uint32_t newcomers; /* peers that were made since the last ivs_peer_check() */
+	struct nm_slot *me;
 
 	struct ivs_queue tagged, msg;
-	struct ivs_list	ux_tagged, ux_msg, claimed;
-	size_t		ux_bytes;	/* that those take, of all peers */
-	size_t		*held_by_slot;	/* of the peers in a slot, one after another */
-	size_t		core_peers;	/* that are in no slot */
-	struct ivs_rx	*rx_free, *rx_blocks;
-	struct ivs_list	tx_free_list;
-	struct ivs_tx	**tx_table;	/* by the low 16 bits of the id */
-	size_t		tx_used;
-	uint32_t	*tx_free_ids;
-	size_t		tx_free_count;
-	size_t		tx_table_size;
-	uint32_t	tx_gen;
-	struct ivs_numbers shown;	/* of messages (proto/shown.h) */
+	struct ivs_list ux_tagged, ux_msg, claimed;
+	size_t ux_bytes;      /* that those take, of all peers */
+	size_t *held_by_slot; /* of the peers in a slot, one after another */
+	size_t core_peers;    /* that are in no slot */
+	struct ivs_rx *rx_free, *rx_blocks;
+	struct ivs_list tx_free_list;
+	struct ivs_tx **tx_table; /* by the low 16 bits of the id */
+	size_t tx_used;
+	uint32_t *tx_free_ids;
+	size_t tx_free_count;
+	size_t tx_table_size;
+	uint32_t tx_gen;
+	struct ivs_numbers shown; /* of messages (proto/shown.h) */
 
-	uint8_t		*area;
-	struct ivs_bounce_pool pool;	/* ring/bounce.c */
-	struct ivs_heap	*heap;		/* what is left of the area; NULL: there is no region */
-	struct ivs_ring_free *ring_free;	/* rings of peers that are gone */
-	struct ivs_cq	*sink;		/* for what has no queue */
+	uint8_t *area;
+	struct ivs_bounce_pool pool;	 /* ring/bounce.c */
+	struct ivs_heap *heap;		 /* what is left of the area; NULL: there is no region */
+	struct ivs_ring_free *ring_free; /* rings of peers that are gone */
+	struct ivs_cq *sink;		 /* for what has no queue */
 	struct ivs_target targets[IVS_TARGETS];
-	void		*core;		/* struct core_ep (remote/core_ep.h) */
-	struct ivs_traffic *traffic;	/* what is counted (proto/traffic.h), NULL: nothing */
-	int		doorbell;	/* what neighbours ring while we sleep, -1: not open yet */
-	uint64_t	asked_ms;	/* when peers on other hosts were asked whether they are there (remote/knock.h) */
+	void *core;		     /* struct core_ep (remote/core_ep.h) */
+	struct ivs_traffic *traffic; /* what is counted (proto/traffic.h), NULL: nothing */
+	int doorbell;		     /* what neighbours ring while we sleep, -1: not open yet */
+	uint64_t asked_ms;	     /* when peers on other hosts were asked whether they are there (remote/knock.h) */
 };
 
 /* A send needs the queues and the peers, a call to progress the rings that are polled each time. */

@@ -34,8 +34,7 @@ void ivs_rx_put(struct ivs_ep *ep, struct ivs_rx *rx)
 }
 
 /* The part of a multi-receive buffer that a message of total bytes gets. */
-static struct ivs_rx *multi_part(struct ivs_ep *ep, struct ivs_queue *q, struct ivs_rx **at,
-				 size_t total)
+static struct ivs_rx *multi_part(struct ivs_ep *ep, struct ivs_queue *q, struct ivs_rx **at, size_t total)
 {
 	struct ivs_rx *buf = *at, *part = ivs_rx_get(ep);
 	size_t left = buf->len - buf->used;
@@ -62,8 +61,8 @@ static struct ivs_rx *multi_part(struct ivs_ep *ep, struct ivs_queue *q, struct 
 	return part;
 }
 
-struct ivs_rx *ivs_match_posted(struct ivs_ep *ep, struct ivs_queue *q, bool tagged,
-				struct ivs_peer *peer, uint64_t tag, size_t total)
+struct ivs_rx *ivs_match_posted(struct ivs_ep *ep, struct ivs_queue *q, bool tagged, struct ivs_peer *peer,
+				uint64_t tag, size_t total)
 {
 	struct ivs_rx **at = &q->head, *rx;
 
@@ -84,8 +83,8 @@ struct ivs_rx *ivs_match_posted(struct ivs_ep *ep, struct ivs_queue *q, bool tag
 	return NULL;
 }
 
-struct ivs_msg *ivs_match_unexpected(struct ivs_list *ux, bool tagged,
-				     struct ivs_peer *peer, uint64_t tag, uint64_t ignore)
+struct ivs_msg *ivs_match_unexpected(struct ivs_list *ux, bool tagged, struct ivs_peer *peer, uint64_t tag,
+				     uint64_t ignore)
 {
 	struct ivs_list *pos;
 
@@ -101,12 +100,10 @@ struct ivs_msg *ivs_match_unexpected(struct ivs_list *ux, bool tagged,
 	return NULL;
 }
 
-void ivs_rx_complete(struct ivs_ep *ep, struct ivs_rx *rx, bool tagged,
-		     struct ivs_peer *peer, size_t total, uint64_t tag, bool has_data,
-		     uint64_t data, int err)
+void ivs_rx_complete(struct ivs_ep *ep, struct ivs_rx *rx, bool tagged, struct ivs_peer *peer, size_t total,
+		     uint64_t tag, bool has_data, uint64_t data, int err)
 {
-	uint64_t flags = FI_RECV | (tagged ? FI_TAGGED : FI_MSG) |
-			 (has_data ? FI_REMOTE_CQ_DATA : 0);
+	uint64_t flags = FI_RECV | (tagged ? FI_TAGGED : FI_MSG) | (has_data ? FI_REMOTE_CQ_DATA : 0);
 	size_t len = total;
 	void *buf = rx->iov[0].iov_base;
 
@@ -137,6 +134,5 @@ void ivs_rx_complete(struct ivs_ep *ep, struct ivs_rx *rx, bool tagged,
 
 bool ivs_msg_tagged(const struct ivs_msg *msg)
 {
-	return msg->op == IVS_OP_TAGGED || msg->op == IVS_OP_TAGGED_LONG ||
-	       msg->op == IVS_OP_TAGGED_RTS;
+	return msg->op == IVS_OP_TAGGED || msg->op == IVS_OP_TAGGED_LONG || msg->op == IVS_OP_TAGGED_RTS;
 }

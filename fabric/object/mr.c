@@ -14,13 +14,12 @@ struct ivs_mr *ivs_mr_find_key(struct ivs_domain *domain, uint64_t key)
 	return NULL;
 }
 
-struct ivs_mr *ivs_mr_find(struct ivs_domain *domain, uint64_t key, uint64_t addr, size_t len,
-			   uint64_t access)
+struct ivs_mr *ivs_mr_find(struct ivs_domain *domain, uint64_t key, uint64_t addr, size_t len, uint64_t access)
 {
 	struct ivs_mr *mr = ivs_mr_find_key(domain, key);
 
-	if (!mr || (mr->access & access) != access || addr < mr->origin ||
-	    addr - mr->origin > mr->len || len > mr->len - (addr - mr->origin))
+	if (!mr || (mr->access & access) != access || addr < mr->origin || addr - mr->origin > mr->len ||
+	    len > mr->len - (addr - mr->origin))
 		return NULL;
 	return mr;
 }
@@ -38,8 +37,7 @@ static bool holds(const struct ivs_mr *mr, const struct iovec *piece)
 	return false;
 }
 
-bool ivs_mr_covers(const struct ivs_domain *domain, const struct iovec *iov, size_t count,
-		   uint64_t access)
+bool ivs_mr_covers(const struct ivs_domain *domain, const struct iovec *iov, size_t count, uint64_t access)
 {
 	size_t done = 0, bucket;
 
@@ -56,8 +54,7 @@ bool ivs_mr_covers(const struct ivs_domain *domain, const struct iovec *iov, siz
 	return true;
 }
 
-size_t ivs_mr_pieces(const struct ivs_mr *mr, uint64_t addr, size_t len, struct iovec *iov,
-		     size_t max)
+size_t ivs_mr_pieces(const struct ivs_mr *mr, uint64_t addr, size_t len, struct iovec *iov, size_t max)
 {
 	uint64_t offset = addr - mr->origin;
 	size_t i, n = 0, k;
@@ -96,9 +93,9 @@ uint64_t ivs_mr_copy(const struct nm_mr *from, struct nm_mr *to)
 
 uint64_t ivs_mr_check(const uint8_t *key, const struct nm_mr *m, uint32_t slot, uint32_t epoch)
 {
-	uint64_t data[6] = { m->key, m->base, m->len, m->origin,
-			     (uint64_t) m->access << 32 | m->valid,
-			     (uint64_t) slot << 32 | epoch };
+	uint64_t data[6] = {
+		m->key, m->base, m->len, m->origin, (uint64_t) m->access << 32 | m->valid, (uint64_t) slot << 32 | epoch
+	};
 
 	return ivs_siphash(key, data, sizeof(data));
 }

@@ -18,20 +18,20 @@ struct ivs_peer;
 
 /* A receive that was posted. */
 struct ivs_rx {
-	struct ivs_rx	*next;
-	uint64_t	tag;
-	uint64_t	ignore;
-	struct ivs_peer	*peer;		/* NULL: from anybody */
-	void		*context;
-	uint64_t	flags;		/* FI_COMPLETION, FI_MULTI_RECV */
-	size_t		len;
-	size_t		count;
-	struct iovec	iov[IVS_IOV_MAX];
+	struct ivs_rx *next;
+	uint64_t tag;
+	uint64_t ignore;
+	struct ivs_peer *peer; /* NULL: from anybody */
+	void *context;
+	uint64_t flags; /* FI_COMPLETION, FI_MULTI_RECV */
+	size_t len;
+	size_t count;
+	struct iovec iov[IVS_IOV_MAX];
 	/* multi-receive */
-	size_t		used;		/* bytes given away */
-	int		busy;		/* messages still arriving in it */
-	bool		done;		/* no more messages fit */
-	struct ivs_rx	*parent;	/* the buffer that this message lies in */
+	size_t used;	       /* bytes given away */
+	int busy;	       /* messages still arriving in it */
+	bool done;	       /* no more messages fit */
+	struct ivs_rx *parent; /* the buffer that this message lies in */
 };
 
 /* To match a receive and to complete it takes one line, before its first piece of memory. */
@@ -43,76 +43,76 @@ IVS_IN_LINE(struct ivs_rx, count, 0);
 IVS_IN_LINE(struct ivs_rx, iov, 1);
 
 struct ivs_queue {
-	struct ivs_rx	*head;
-	struct ivs_rx	**tail;
+	struct ivs_rx *head;
+	struct ivs_rx **tail;
 };
 
 /* A message that has arrived in part, or has no receive yet. */
 struct ivs_msg {
-	struct ivs_list	link;		/* in the unexpected messages */
-	struct ivs_list	stream;		/* in peer->streams */
-	struct ivs_peer	*peer;
-	struct ivs_rx	*rx;		/* its receive, when known */
-	struct ivs_mr	*mr;		/* RMA write: where it goes */
-	struct ivs_tx	*result;	/* RMA read or fetch: our request */
-	uint8_t		op;		/* IVS_OP_* that began it */
-	uint8_t		flags;		/* of its header */
-	bool		queued;		/* is unexpected */
-	bool		streaming;	/* is in peer->streams */
-	bool		asked;		/* clear to send was sent */
-	bool		claimed;
-	uint32_t	coop;		/* pieces that the receiver has not taken, where the sender may have */
-	uint32_t	piece;		/* coop: bytes of one */
-	uint32_t	id;		/* the sender's */
-	uint64_t	number;		/* of an RTS, in its sender's ledger (proto/shown.h), or 0; IVS_F_CORE: the key */
-	uint64_t	tag;
-	uint64_t	data;
-	size_t		total;
-	size_t		got;
-	size_t		held;		/* bytes that fit in buf */
-	size_t		charged;	/* to ep->ux_bytes and peer->held */
-	uint8_t		*buf;
-	struct fetch	*fetch;		/* it is being read through the core provider (remote/fetch.h) */
-	int		error;
-	uint32_t	niov;
-	struct iovec	iov[IVS_PIECES_MAX];	/* the sender's memory, or the target's */
+	struct ivs_list link;	/* in the unexpected messages */
+	struct ivs_list stream; /* in peer->streams */
+	struct ivs_peer *peer;
+	struct ivs_rx *rx;     /* its receive, when known */
+	struct ivs_mr *mr;     /* RMA write: where it goes */
+	struct ivs_tx *result; /* RMA read or fetch: our request */
+	uint8_t op;	       /* IVS_OP_* that began it */
+	uint8_t flags;	       /* of its header */
+	bool queued;	       /* is unexpected */
+	bool streaming;	       /* is in peer->streams */
+	bool asked;	       /* clear to send was sent */
+	bool claimed;
+	uint32_t coop;	 /* pieces that the receiver has not taken, where the sender may have */
+	uint32_t piece;	 /* coop: bytes of one */
+	uint32_t id;	 /* the sender's */
+	uint64_t number; /* of an RTS, in its sender's ledger (proto/shown.h), or 0; IVS_F_CORE: the key */
+	uint64_t tag;
+	uint64_t data;
+	size_t total;
+	size_t got;
+	size_t held;	/* bytes that fit in buf */
+	size_t charged; /* to ep->ux_bytes and peer->held */
+	uint8_t *buf;
+	struct fetch *fetch; /* it is being read through the core provider (remote/fetch.h) */
+	int error;
+	uint32_t niov;
+	struct iovec iov[IVS_PIECES_MAX]; /* the sender's memory, or the target's */
 };
 
 /* A send, RMA or atomic operation under way. */
 struct ivs_tx {
-	struct ivs_list	link;		/* in peer->sending or peer->waiting */
-	struct ivs_peer	*peer;
-	uint32_t	id;
-	uint8_t		op;
-	bool		queued;		/* is in a list */
-	bool		header;		/* the header was sent */
-	bool		cts;		/* clear to send came */
-	bool		ack;		/* completes with the receiver's ACK */
-	bool		response;	/* answers a read of a peer's */
-	bool		coop;		/* was asked to write a part of it */
-	bool		shown;		/* its receiver may read it from our memory (proto/shown.h) */
-	uint8_t		open;		/* IVS_OPEN_*: counted in peer->open_out, or open_in of a response */
-	void		*context;
-	uint64_t	flags;		/* of the completion; FI_COMPLETION if wanted */
-	uint64_t	tag;
-	uint64_t	data;
-	uint32_t	remote;		/* response: the peer's id */
-	size_t		total;
-	size_t		sent;
-	size_t		count;
-	struct iovec	iov[IVS_PIECES_MAX];
-	uint8_t		*own;		/* buffer to free at the end */
-	struct fid_mr	*core_mr;	/* RTS: its receiver reads it through the core provider (remote/fetch.h) */
-	uint64_t	begun;		/* RTS: ivs_cycles() when it was shown, 0: is not measured */
-	int		error;
+	struct ivs_list link; /* in peer->sending or peer->waiting */
+	struct ivs_peer *peer;
+	uint32_t id;
+	uint8_t op;
+	bool queued;   /* is in a list */
+	bool header;   /* the header was sent */
+	bool cts;      /* clear to send came */
+	bool ack;      /* completes with the receiver's ACK */
+	bool response; /* answers a read of a peer's */
+	bool coop;     /* was asked to write a part of it */
+	bool shown;    /* its receiver may read it from our memory (proto/shown.h) */
+	uint8_t open;  /* IVS_OPEN_*: counted in peer->open_out, or open_in of a response */
+	void *context;
+	uint64_t flags; /* of the completion; FI_COMPLETION if wanted */
+	uint64_t tag;
+	uint64_t data;
+	uint32_t remote; /* response: the peer's id */
+	size_t total;
+	size_t sent;
+	size_t count;
+	struct iovec iov[IVS_PIECES_MAX];
+	uint8_t *own;		/* buffer to free at the end */
+	struct fid_mr *core_mr; /* RTS: its receiver reads it through the core provider (remote/fetch.h) */
+	uint64_t begun;		/* RTS: ivs_cycles() when it was shown, 0: is not measured */
+	int error;
 };
 
 /* A header without payload that could not be sent at once. */
 struct ivs_ctl {
-	struct ivs_ctl	*next;
-	uint64_t	tag;
-	uint64_t	len;		/* IVS_OP_EVENT: bytes written */
-	uint8_t		op;
+	struct ivs_ctl *next;
+	uint64_t tag;
+	uint64_t len; /* IVS_OP_EVENT: bytes written */
+	uint8_t op;
 };
 
 /*
@@ -121,17 +121,17 @@ struct ivs_ctl {
  */
 enum ivs_open {
 	IVS_OPEN_NONE,
-	IVS_OPEN_WRITE,		/* a write of several pieces */
-	IVS_OPEN_READ,		/* a read, or an atomic operation with a result */
+	IVS_OPEN_WRITE, /* a write of several pieces */
+	IVS_OPEN_READ,	/* a read, or an atomic operation with a result */
 	IVS_OPEN_KINDS
 };
-#define IVS_OPEN_MAX	1024
+#define IVS_OPEN_MAX 1024
 
 /*
  * Control messages that wait for room in a peer's ring. Each of the IVS_TX_MAX operations that a peer can
  * have under way causes three at most.
  */
-#define IVS_TX_MAX	65536
-#define IVS_CTL_MAX	(4 * IVS_TX_MAX)
+#define IVS_TX_MAX  65536
+#define IVS_CTL_MAX (4 * IVS_TX_MAX)
 
 #endif /* IVS_REQUEST_H */

@@ -64,11 +64,8 @@ int ivs_wait_control(const struct ivs_wait *w, enum fi_wait_obj obj, int command
 			return -FI_ENODATA;
 		*(int *) arg = w->epoll;
 		return 0;
-	case FI_GETWAITOBJ:
-		*(enum fi_wait_obj *) arg = obj;
-		return 0;
-	default:
-		return -FI_ENOSYS;
+	case FI_GETWAITOBJ: *(enum fi_wait_obj *) arg = obj; return 0;
+	default: return -FI_ENOSYS;
 	}
 }
 
@@ -77,7 +74,7 @@ void ivs_wait_signal(struct ivs_wait *w)
 	uint64_t one = 1;
 
 	if (w->epoll >= 0 && write(w->event, &one, sizeof(one)) != sizeof(one))
-		return;	/* it is signaled as much as can be */
+		return; /* it is signaled as much as can be */
 }
 
 void ivs_wait_clear(struct ivs_wait *w)
@@ -85,14 +82,12 @@ void ivs_wait_clear(struct ivs_wait *w)
 	uint64_t count;
 
 	if (w->epoll >= 0 && read(w->event, &count, sizeof(count)) < 0)
-		return;	/* nothing was signaled */
+		return; /* nothing was signaled */
 }
 
 void ivs_wait_timer(struct ivs_wait *w, uint64_t ns)
 {
-	struct itimerspec soon = {
-		.it_value = { (time_t) (ns / 1000000000U), (long) (ns % 1000000000U) }
-	};
+	struct itimerspec soon = { .it_value = { (time_t) (ns / 1000000000U), (long) (ns % 1000000000U) } };
 
 	if (w->epoll >= 0)
 		timerfd_settime(w->timer, 0, &soon, NULL);

@@ -11,13 +11,13 @@ struct ivs_domain;
 
 /* A way to sleep until something may have happened. */
 struct ivs_wait {
-	int		epoll;		/* -1: none */
-	int		timer;
-	int		event;
-	bool		armed;		/* somebody sleeps, or will: signal what comes */
-	uint64_t	since;		/* when this wait began, ns; 0: none has */
-	uint64_t	mark;		/* how much had come then */
-	uint64_t	timeout;	/* the last one, ns */
+	int epoll; /* -1: none */
+	int timer;
+	int event;
+	bool armed;	  /* somebody sleeps, or will: signal what comes */
+	uint64_t since;	  /* when this wait began, ns; 0: none has */
+	uint64_t mark;	  /* how much had come then */
+	uint64_t timeout; /* the last one, ns */
 };
 
 /* Opens a wait; domain: what may wake it, or NULL if only ivs_wait_signal() does. */

@@ -21,9 +21,8 @@ static ssize_t to_iov(const struct fi_ioc *ioc, size_t count, size_t size, struc
 	return (ssize_t) sum;
 }
 
-static ssize_t atomic(struct ivs_ep *ep, uint8_t kind, const struct fi_msg_atomic *m,
-		      const struct fi_ioc *compare, size_t ncompare,
-		      const struct fi_ioc *result, size_t nresult, uint64_t flags)
+static ssize_t atomic(struct ivs_ep *ep, uint8_t kind, const struct fi_msg_atomic *m, const struct fi_ioc *compare,
+		      size_t ncompare, const struct fi_ioc *result, size_t nresult, uint64_t flags)
 {
 	size_t size = (unsigned int) m->datatype < 256 ? ivs_type_bytes((uint8_t) m->datatype) : 0;
 	uint64_t dir = m->op == FI_ATOMIC_READ || kind != IVS_ATOMIC_WRITE ? FI_READ : FI_WRITE;
@@ -36,8 +35,7 @@ static ssize_t atomic(struct ivs_ep *ep, uint8_t kind, const struct fi_msg_atomi
 	ssize_t total, n;
 	int err;
 
-	if (!size || (unsigned int) m->op > 255 ||
-	    !ivs_atomic_valid((uint8_t) m->datatype, (uint8_t) m->op, kind))
+	if (!size || (unsigned int) m->op > 255 || !ivs_atomic_valid((uint8_t) m->datatype, (uint8_t) m->op, kind))
 		return -FI_EOPNOTSUPP;
 	if (m->rma_iov_count > IVS_IOV_MAX)
 		return -FI_EINVAL;
@@ -107,8 +105,7 @@ static ssize_t atomic(struct ivs_ep *ep, uint8_t kind, const struct fi_msg_atomi
 	}
 	memset(&pkt, 0, sizeof(pkt));
 	pkt.op = IVS_OP_ATOMIC;
-	pkt.flags = (flags & FI_REMOTE_CQ_DATA ? IVS_F_DATA : 0) |
-		    (tx && tx->ack ? IVS_F_ACK : 0);
+	pkt.flags = (flags & FI_REMOTE_CQ_DATA ? IVS_F_DATA : 0) | (tx && tx->ack ? IVS_F_ACK : 0);
 	pkt.fixed = &head;
 	pkt.fixed_len = sizeof(head);
 	pkt.iov = iov;
@@ -127,9 +124,8 @@ static ssize_t atomic(struct ivs_ep *ep, uint8_t kind, const struct fi_msg_atomi
 	return 0;
 }
 
-static ssize_t locked(struct fid_ep *fid, uint8_t kind, const struct fi_msg_atomic *m,
-		      const struct fi_ioc *compare, size_t ncompare,
-		      const struct fi_ioc *result, size_t nresult, uint64_t flags)
+static ssize_t locked(struct fid_ep *fid, uint8_t kind, const struct fi_msg_atomic *m, const struct fi_ioc *compare,
+		      size_t ncompare, const struct fi_ioc *result, size_t nresult, uint64_t flags)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	ssize_t ret;
@@ -142,15 +138,20 @@ static ssize_t locked(struct fid_ep *fid, uint8_t kind, const struct fi_msg_atom
 
 /* Without its own flags: the endpoint's. */
 static ssize_t plain(struct fid_ep *fid, uint8_t kind, const struct fi_ioc *iov, size_t count,
-		     const struct fi_ioc *compare, size_t ncompare, const struct fi_ioc *result,
-		     size_t nresult, fi_addr_t dest, uint64_t addr, uint64_t key,
-		     enum fi_datatype type, enum fi_op op, void *context)
+		     const struct fi_ioc *compare, size_t ncompare, const struct fi_ioc *result, size_t nresult,
+		     fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	struct fi_rma_ioc rma = { addr, 0, key };
 	struct fi_msg_atomic m = {
-		.msg_iov = iov, .iov_count = count, .addr = dest, .rma_iov = &rma,
-		.rma_iov_count = 1, .datatype = type, .op = op, .context = context,
+		.msg_iov = iov,
+		.iov_count = count,
+		.addr = dest,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.datatype = type,
+		.op = op,
+		.context = context,
 	};
 	size_t i;
 
@@ -163,18 +164,15 @@ static ssize_t plain(struct fid_ep *fid, uint8_t kind, const struct fi_ioc *iov,
 	return locked(fid, kind, &m, compare, ncompare, result, nresult, ep->tx_flags);
 }
 
-static ssize_t at_writev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
-			 fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
-			 enum fi_op op, void *context)
+static ssize_t at_writev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count, fi_addr_t dest,
+			 uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
 {
 	(void) desc;
-	return plain(ep, IVS_ATOMIC_WRITE, iov, count, NULL, 0, NULL, 0, dest, addr, key, type,
-		     op, context);
+	return plain(ep, IVS_ATOMIC_WRITE, iov, count, NULL, 0, NULL, 0, dest, addr, key, type, op, context);
 }
 
-static ssize_t at_write(struct fid_ep *ep, const void *buf, size_t count, void *desc,
-			fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
-			enum fi_op op, void *context)
+static ssize_t at_write(struct fid_ep *ep, const void *buf, size_t count, void *desc, fi_addr_t dest, uint64_t addr,
+			uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
 {
 	struct fi_ioc iov = { (void *) (uintptr_t) buf, count };
 
@@ -187,15 +185,20 @@ static ssize_t at_writemsg(struct fid_ep *ep, const struct fi_msg_atomic *msg, u
 	return locked(ep, IVS_ATOMIC_WRITE, msg, NULL, 0, NULL, 0, flags);
 }
 
-static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count, fi_addr_t dest,
-			 uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op)
+static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count, fi_addr_t dest, uint64_t addr, uint64_t key,
+			 enum fi_datatype type, enum fi_op op)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	struct fi_ioc iov = { (void *) (uintptr_t) buf, count };
 	struct fi_rma_ioc rma = { addr, count, key };
 	struct fi_msg_atomic m = {
-		.msg_iov = &iov, .iov_count = 1, .addr = dest, .rma_iov = &rma,
-		.rma_iov_count = 1, .datatype = type, .op = op,
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = dest,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.datatype = type,
+		.op = op,
 	};
 	ssize_t ret;
 
@@ -205,20 +208,19 @@ static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count, fi_a
 	return ret;
 }
 
-static ssize_t at_readwritev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc,
-			     size_t count, struct fi_ioc *resultv, void **result_desc,
-			     size_t result_count, fi_addr_t dest, uint64_t addr, uint64_t key,
-			     enum fi_datatype type, enum fi_op op, void *context)
+static ssize_t at_readwritev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
+			     struct fi_ioc *resultv, void **result_desc, size_t result_count, fi_addr_t dest,
+			     uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
 {
 	(void) desc;
 	(void) result_desc;
-	return plain(ep, IVS_ATOMIC_FETCH, iov, count, NULL, 0, resultv, result_count, dest,
-		     addr, key, type, op, context);
+	return plain(ep, IVS_ATOMIC_FETCH, iov, count, NULL, 0, resultv, result_count, dest, addr, key, type, op,
+		     context);
 }
 
-static ssize_t at_readwrite(struct fid_ep *ep, const void *buf, size_t count, void *desc,
-			    void *result, void *result_desc, fi_addr_t dest, uint64_t addr,
-			    uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
+static ssize_t at_readwrite(struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
+			    void *result_desc, fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
+			    enum fi_op op, void *context)
 {
 	struct fi_ioc iov = { (void *) (uintptr_t) buf, count };
 	struct fi_ioc res = { result, count };
@@ -228,31 +230,28 @@ static ssize_t at_readwrite(struct fid_ep *ep, const void *buf, size_t count, vo
 	return at_readwritev(ep, &iov, NULL, 1, &res, NULL, 1, dest, addr, key, type, op, context);
 }
 
-static ssize_t at_readwritemsg(struct fid_ep *ep, const struct fi_msg_atomic *msg,
-			       struct fi_ioc *resultv, void **result_desc, size_t result_count,
-			       uint64_t flags)
+static ssize_t at_readwritemsg(struct fid_ep *ep, const struct fi_msg_atomic *msg, struct fi_ioc *resultv,
+			       void **result_desc, size_t result_count, uint64_t flags)
 {
 	(void) result_desc;
 	return locked(ep, IVS_ATOMIC_FETCH, msg, NULL, 0, resultv, result_count, flags);
 }
 
-static ssize_t at_compwritev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc,
-			     size_t count, const struct fi_ioc *comparev, void **compare_desc,
-			     size_t compare_count, struct fi_ioc *resultv, void **result_desc,
-			     size_t result_count, fi_addr_t dest, uint64_t addr, uint64_t key,
-			     enum fi_datatype type, enum fi_op op, void *context)
+static ssize_t at_compwritev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
+			     const struct fi_ioc *comparev, void **compare_desc, size_t compare_count,
+			     struct fi_ioc *resultv, void **result_desc, size_t result_count, fi_addr_t dest,
+			     uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
 {
 	(void) desc;
 	(void) compare_desc;
 	(void) result_desc;
-	return plain(ep, IVS_ATOMIC_COMPARE, iov, count, comparev, compare_count, resultv,
-		     result_count, dest, addr, key, type, op, context);
+	return plain(ep, IVS_ATOMIC_COMPARE, iov, count, comparev, compare_count, resultv, result_count, dest, addr,
+		     key, type, op, context);
 }
 
-static ssize_t at_compwrite(struct fid_ep *ep, const void *buf, size_t count, void *desc,
-			    const void *compare, void *compare_desc, void *result,
-			    void *result_desc, fi_addr_t dest, uint64_t addr, uint64_t key,
-			    enum fi_datatype type, enum fi_op op, void *context)
+static ssize_t at_compwrite(struct fid_ep *ep, const void *buf, size_t count, void *desc, const void *compare,
+			    void *compare_desc, void *result, void *result_desc, fi_addr_t dest, uint64_t addr,
+			    uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
 {
 	struct fi_ioc iov = { (void *) (uintptr_t) buf, count };
 	struct fi_ioc cmp = { (void *) (uintptr_t) compare, count };
@@ -261,19 +260,16 @@ static ssize_t at_compwrite(struct fid_ep *ep, const void *buf, size_t count, vo
 	(void) desc;
 	(void) compare_desc;
 	(void) result_desc;
-	return at_compwritev(ep, &iov, NULL, 1, &cmp, NULL, 1, &res, NULL, 1, dest, addr, key,
-			     type, op, context);
+	return at_compwritev(ep, &iov, NULL, 1, &cmp, NULL, 1, &res, NULL, 1, dest, addr, key, type, op, context);
 }
 
-static ssize_t at_compwritemsg(struct fid_ep *ep, const struct fi_msg_atomic *msg,
-			       const struct fi_ioc *comparev, void **compare_desc,
-			       size_t compare_count, struct fi_ioc *resultv, void **result_desc,
+static ssize_t at_compwritemsg(struct fid_ep *ep, const struct fi_msg_atomic *msg, const struct fi_ioc *comparev,
+			       void **compare_desc, size_t compare_count, struct fi_ioc *resultv, void **result_desc,
 			       size_t result_count, uint64_t flags)
 {
 	(void) compare_desc;
 	(void) result_desc;
-	return locked(ep, IVS_ATOMIC_COMPARE, msg, comparev, compare_count, resultv,
-		      result_count, flags);
+	return locked(ep, IVS_ATOMIC_COMPARE, msg, comparev, compare_count, resultv, result_count, flags);
 }
 
 static int check(enum fi_datatype type, enum fi_op op, uint8_t kind, size_t *count)
@@ -292,25 +288,24 @@ static int at_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op
 	return check(type, op, IVS_ATOMIC_WRITE, count);
 }
 
-static int at_readwritevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op,
-			     size_t *count)
+static int at_readwritevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
 {
 	(void) ep;
 	return check(type, op, IVS_ATOMIC_FETCH, count);
 }
 
-static int at_compwritevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op,
-			     size_t *count)
+static int at_compwritevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
 {
 	(void) ep;
 	return check(type, op, IVS_ATOMIC_COMPARE, count);
 }
 
-int ivs_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op,
-		     struct fi_atomic_attr *attr, uint64_t flags)
+int ivs_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op, struct fi_atomic_attr *attr,
+		     uint64_t flags)
 {
-	uint8_t kind = flags & FI_COMPARE_ATOMIC ? IVS_ATOMIC_COMPARE :
-		       flags & FI_FETCH_ATOMIC ? IVS_ATOMIC_FETCH : IVS_ATOMIC_WRITE;
+	uint8_t kind = flags & FI_COMPARE_ATOMIC ? IVS_ATOMIC_COMPARE
+		       : flags & FI_FETCH_ATOMIC ? IVS_ATOMIC_FETCH
+						 : IVS_ATOMIC_WRITE;
 	int ret;
 
 	(void) domain;

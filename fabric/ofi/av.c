@@ -51,8 +51,8 @@ static int64_t add_one(struct ivs_av *av, const struct ivs_addr *addr)
 	return (int64_t) i;
 }
 
-static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr,
-		     uint64_t flags, void *context)
+static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr, uint64_t flags,
+		     void *context)
 {
 	struct ivs_av *av = ivs_entry(fid, struct ivs_av, fid);
 	struct ivs_addr a;
@@ -81,8 +81,8 @@ static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr
 	return done;
 }
 
-static int av_insertsvc(struct fid_av *fid, const char *node, const char *service,
-			fi_addr_t *fi_addr, uint64_t flags, void *context)
+static int av_insertsvc(struct fid_av *fid, const char *node, const char *service, fi_addr_t *fi_addr, uint64_t flags,
+			void *context)
 {
 	struct ivs_addr a;
 
@@ -93,8 +93,8 @@ static int av_insertsvc(struct fid_av *fid, const char *node, const char *servic
 	return av_insert(fid, &a, 1, fi_addr, flags, context);
 }
 
-static int av_insertsym(struct fid_av *fid, const char *node, size_t nodes, const char *service,
-			size_t services, fi_addr_t *fi_addr, uint64_t flags, void *context)
+static int av_insertsym(struct fid_av *fid, const char *node, size_t nodes, const char *service, size_t services,
+			fi_addr_t *fi_addr, uint64_t flags, void *context)
 {
 	char name[32];
 	size_t i;
@@ -149,8 +149,7 @@ static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *
 	if (fi_addr >= av->count || !av->used[fi_addr]) {
 		ret = -FI_EINVAL;
 	} else {
-		memcpy(addr, &av->addr[fi_addr],
-		       room < sizeof(struct ivs_addr) ? room : sizeof(struct ivs_addr));
+		memcpy(addr, &av->addr[fi_addr], room < sizeof(struct ivs_addr) ? room : sizeof(struct ivs_addr));
 		*len = sizeof(struct ivs_addr);
 	}
 	ivs_unlock(av->domain);
@@ -200,8 +199,7 @@ static struct fi_ops av_fi_ops = {
 	.ops_open = ivs_no_ops_open,
 };
 
-int ivs_av_open(struct fid_domain *fid, struct fi_av_attr *attr, struct fid_av **out,
-		void *context)
+int ivs_av_open(struct fid_domain *fid, struct fi_av_attr *attr, struct fid_av **out, void *context)
 {
 	struct ivs_domain *domain = ivs_entry(fid, struct ivs_domain, fid);
 	struct ivs_av *av;

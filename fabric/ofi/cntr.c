@@ -80,7 +80,7 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 /* A caller that waits for a counter. */
 struct waiter {
 	const struct ivs_cntr *cntr;
-	uint64_t	threshold, errors;
+	uint64_t threshold, errors;
 };
 
 static bool waits(void *arg, uint64_t *mark)
@@ -156,18 +156,15 @@ static struct fi_ops cntr_fi_ops = {
 	.ops_open = ivs_no_ops_open,
 };
 
-int ivs_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct fid_cntr **out,
-		  void *context)
+int ivs_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct fid_cntr **out, void *context)
 {
 	struct ivs_domain *domain = ivs_entry(fid, struct ivs_domain, fid);
 	struct ivs_cntr *cntr;
 	int ret;
 
-	if ((int) attr->events != FI_CNTR_EVENTS_COMP &&
-	    (int) attr->events != FI_CNTR_EVENTS_COMP + 1)
+	if ((int) attr->events != FI_CNTR_EVENTS_COMP && (int) attr->events != FI_CNTR_EVENTS_COMP + 1)
 		return -FI_ENOSYS;
-	if (attr->wait_obj == FI_WAIT_SET || attr->wait_obj == FI_WAIT_MUTEX_COND ||
-	    attr->wait_obj > FI_WAIT_POLLFD)
+	if (attr->wait_obj == FI_WAIT_SET || attr->wait_obj == FI_WAIT_MUTEX_COND || attr->wait_obj > FI_WAIT_POLLFD)
 		return -FI_ENOSYS;
 	cntr = calloc(1, sizeof(*cntr));
 	if (!cntr)

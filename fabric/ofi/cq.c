@@ -8,10 +8,10 @@
 #include "tune.h"
 
 static const size_t entry_bytes[] = {
-	[FI_CQ_FORMAT_CONTEXT]	= sizeof(struct fi_cq_entry),
-	[FI_CQ_FORMAT_MSG]	= sizeof(struct fi_cq_msg_entry),
-	[FI_CQ_FORMAT_DATA]	= sizeof(struct fi_cq_data_entry),
-	[FI_CQ_FORMAT_TAGGED]	= sizeof(struct fi_cq_tagged_entry),
+	[FI_CQ_FORMAT_CONTEXT] = sizeof(struct fi_cq_entry),
+	[FI_CQ_FORMAT_MSG] = sizeof(struct fi_cq_msg_entry),
+	[FI_CQ_FORMAT_DATA] = sizeof(struct fi_cq_data_entry),
+	[FI_CQ_FORMAT_TAGGED] = sizeof(struct fi_cq_tagged_entry),
 };
 
 static inline ssize_t read_locked(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t *src)
@@ -131,8 +131,7 @@ bool ivs_cq_quiet(void *arg, uint64_t *mark)
 	return cq->head == cq->tail;
 }
 
-static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src,
-			    const void *cond, int timeout)
+static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src, const void *cond, int timeout)
 {
 	struct ivs_cq *cq = ivs_entry(fid, struct ivs_cq, fid);
 	uint64_t deadline = ivs_deadline(timeout);
@@ -161,8 +160,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 	}
 }
 
-static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void *cond,
-			int timeout)
+static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void *cond, int timeout)
 {
 	return cq_sreadfrom(fid, buf, count, NULL, cond, timeout);
 }
@@ -176,8 +174,7 @@ static int cq_signal(struct fid_cq *fid)
 	return 0;
 }
 
-static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data,
-			       char *buf, size_t len)
+static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data, char *buf, size_t len)
 {
 	(void) fid;
 	(void) err_data;
@@ -237,8 +234,7 @@ static struct fi_ops cq_fi_ops = {
 	.ops_open = ivs_no_ops_open,
 };
 
-int ivs_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **out,
-		void *context)
+int ivs_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **out, void *context)
 {
 	struct ivs_domain *domain = ivs_entry(fid, struct ivs_domain, fid);
 	struct ivs_cq *cq;
@@ -251,10 +247,8 @@ int ivs_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq *
 	case FI_WAIT_NONE:
 	case FI_WAIT_UNSPEC:
 	case FI_WAIT_FD:
-	case FI_WAIT_YIELD:
-		break;
-	default:
-		return -FI_ENOSYS;
+	case FI_WAIT_YIELD: break;
+	default: return -FI_ENOSYS;
 	}
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)

@@ -35,8 +35,7 @@ static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	return bfid->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;
 }
 
-static int no_scalable_ep(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
-			  void *context)
+static int no_scalable_ep(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context)
 {
 	(void) domain;
 	(void) info;
@@ -45,8 +44,7 @@ static int no_scalable_ep(struct fid_domain *domain, struct fi_info *info, struc
 	return -FI_ENOSYS;
 }
 
-static int no_stx_ctx(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
-		      void *context)
+static int no_stx_ctx(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx, void *context)
 {
 	(void) domain;
 	(void) attr;
@@ -55,8 +53,7 @@ static int no_stx_ctx(struct fid_domain *domain, struct fi_tx_attr *attr, struct
 	return -FI_ENOSYS;
 }
 
-static int no_srx_ctx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
-		      void *context)
+static int no_srx_ctx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep, void *context)
 {
 	(void) domain;
 	(void) attr;
@@ -86,15 +83,13 @@ static struct fi_ops_domain domain_ops = {
 	.query_atomic = ivs_query_atomic,
 };
 
-int ivs_domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_domain **out,
-		    void *context)
+int ivs_domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_domain **out, void *context)
 {
 	struct ivs_fabric *f = ivs_entry(fid, struct ivs_fabric, fid);
 	struct ivs_domain *d;
 	int ret;
 
-	if (info->domain_attr && info->domain_attr->name &&
-	    strcmp(info->domain_attr->name, IVS_NAME))
+	if (info->domain_attr && info->domain_attr->name && strcmp(info->domain_attr->name, IVS_NAME))
 		return -FI_EINVAL;
 	d = calloc(1, sizeof(*d));
 	if (!d)

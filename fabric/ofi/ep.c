@@ -20,11 +20,11 @@ static ssize_t cancel_in(struct ivs_ep *ep, struct ivs_queue *q, bool tagged, vo
 		*at = rx->next;
 		if (!rx->next)
 			q->tail = at;
-		ivs_cq_error(ep->rx_cq, rx->context, FI_RECV | (tagged ? FI_TAGGED : FI_MSG),
-			     0, NULL, 0, rx->tag, 0, FI_ECANCELED);
+		ivs_cq_error(ep->rx_cq, rx->context, FI_RECV | (tagged ? FI_TAGGED : FI_MSG), 0, NULL, 0, rx->tag, 0,
+			     FI_ECANCELED);
 		ivs_cntr_fail(ep->cntr[IVS_CNTR_RECV]);
 		if (rx->busy)
-			rx->done = true;	/* messages are still arriving in it */
+			rx->done = true; /* messages are still arriving in it */
 		else
 			ivs_rx_put(ep, rx);
 		return 0;
@@ -47,8 +47,13 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 
 /* Options of libfabric 2 on; Debian's headers do not name them. */
 enum {
-	OPT_MAX_MSG_SIZE = FI_OPT_XPU_TRIGGER + 3, OPT_MAX_TAGGED_SIZE, OPT_MAX_RMA_SIZE,
-	OPT_MAX_ATOMIC_SIZE, OPT_INJECT_MSG_SIZE, OPT_INJECT_TAGGED_SIZE, OPT_INJECT_RMA_SIZE,
+	OPT_MAX_MSG_SIZE = FI_OPT_XPU_TRIGGER + 3,
+	OPT_MAX_TAGGED_SIZE,
+	OPT_MAX_RMA_SIZE,
+	OPT_MAX_ATOMIC_SIZE,
+	OPT_INJECT_MSG_SIZE,
+	OPT_INJECT_TAGGED_SIZE,
+	OPT_INJECT_RMA_SIZE,
 	OPT_INJECT_ATOMIC_SIZE,
 };
 
@@ -60,28 +65,17 @@ static int ep_getopt(fid_t fid, int level, int name, void *value, size_t *len)
 	if (level != FI_OPT_ENDPOINT)
 		return -FI_ENOPROTOOPT;
 	switch (name) {
-	case FI_OPT_MIN_MULTI_RECV:
-		size = ep->min_multi_recv;
-		break;
-	case FI_OPT_CM_DATA_SIZE:
-		size = 0;
-		break;
+	case FI_OPT_MIN_MULTI_RECV: size = ep->min_multi_recv; break;
+	case FI_OPT_CM_DATA_SIZE: size = 0; break;
 	case OPT_MAX_MSG_SIZE:
 	case OPT_MAX_TAGGED_SIZE:
-	case OPT_MAX_RMA_SIZE:
-		size = IVS_MSG_MAX;
-		break;
-	case OPT_MAX_ATOMIC_SIZE:
-		size = IVS_ATOMIC_MAX;
-		break;
+	case OPT_MAX_RMA_SIZE: size = IVS_MSG_MAX; break;
+	case OPT_MAX_ATOMIC_SIZE: size = IVS_ATOMIC_MAX; break;
 	case OPT_INJECT_MSG_SIZE:
 	case OPT_INJECT_TAGGED_SIZE:
 	case OPT_INJECT_RMA_SIZE:
-	case OPT_INJECT_ATOMIC_SIZE:
-		size = ep->inject_max;
-		break;
-	default:
-		return -FI_ENOPROTOOPT;
+	case OPT_INJECT_ATOMIC_SIZE: size = ep->inject_max; break;
+	default: return -FI_ENOPROTOOPT;
 	}
 	if (*len < sizeof(size)) {
 		*len = sizeof(size);
@@ -105,28 +99,21 @@ static int ep_setopt(fid_t fid, int level, int name, const void *value, size_t l
 		return name == FI_OPT_MIN_MULTI_RECV ? -FI_EINVAL : -FI_ENOPROTOOPT;
 	size = *(const size_t *) value;
 	switch (name) {
-	case FI_OPT_MIN_MULTI_RECV:
-		ep->min_multi_recv = size;
-		return 0;
+	case FI_OPT_MIN_MULTI_RECV: ep->min_multi_recv = size; return 0;
 	/* A promise to ask for less than we offer. */
 	case OPT_MAX_MSG_SIZE:
 	case OPT_MAX_TAGGED_SIZE:
-	case OPT_MAX_RMA_SIZE:
-		return size <= IVS_MSG_MAX ? 0 : -FI_EINVAL;
-	case OPT_MAX_ATOMIC_SIZE:
-		return size <= IVS_ATOMIC_MAX ? 0 : -FI_EINVAL;
+	case OPT_MAX_RMA_SIZE: return size <= IVS_MSG_MAX ? 0 : -FI_EINVAL;
+	case OPT_MAX_ATOMIC_SIZE: return size <= IVS_ATOMIC_MAX ? 0 : -FI_EINVAL;
 	case OPT_INJECT_MSG_SIZE:
 	case OPT_INJECT_TAGGED_SIZE:
 	case OPT_INJECT_RMA_SIZE:
-	case OPT_INJECT_ATOMIC_SIZE:
-		return size <= ep->inject_max ? 0 : -FI_EINVAL;
-	default:
-		return -FI_ENOPROTOOPT;
+	case OPT_INJECT_ATOMIC_SIZE: return size <= ep->inject_max ? 0 : -FI_EINVAL;
+	default: return -FI_ENOPROTOOPT;
 	}
 }
 
-static int no_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr, struct fid_ep **ep,
-		     void *context)
+static int no_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr, struct fid_ep **ep, void *context)
 {
 	(void) sep;
 	(void) index;
@@ -136,8 +123,7 @@ static int no_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr, str
 	return -FI_ENOSYS;
 }
 
-static int no_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr, struct fid_ep **ep,
-		     void *context)
+static int no_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr, struct fid_ep **ep, void *context)
 {
 	(void) sep;
 	(void) index;
@@ -237,8 +223,7 @@ static int cm_shutdown(struct fid_ep *ep, uint64_t flags)
 	return -FI_ENOSYS;
 }
 
-static int cm_join(struct fid_ep *ep, const void *addr, uint64_t flags, struct fid_mc **mc,
-		   void *context)
+static int cm_join(struct fid_ep *ep, const void *addr, uint64_t flags, struct fid_mc **mc, void *context)
 {
 	(void) ep;
 	(void) addr;
@@ -267,8 +252,10 @@ static int bind_cntr(struct ivs_ep *ep, struct ivs_cntr *cntr, uint64_t flags)
 		uint64_t flag;
 		int index;
 	} kinds[] = {
-		{ FI_SEND, IVS_CNTR_SEND }, { FI_RECV, IVS_CNTR_RECV },
-		{ FI_READ, IVS_CNTR_READ }, { FI_WRITE, IVS_CNTR_WRITE },
+		{ FI_SEND, IVS_CNTR_SEND },
+		{ FI_RECV, IVS_CNTR_RECV },
+		{ FI_READ, IVS_CNTR_READ },
+		{ FI_WRITE, IVS_CNTR_WRITE },
 	};
 	size_t i;
 
@@ -324,12 +311,9 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 			ivs_ref(&cq->refs);
 		}
 		return 0;
-	case FI_CLASS_CNTR:
-		return bind_cntr(ep, ivs_entry(bfid, struct ivs_cntr, fid.fid), flags);
-	case FI_CLASS_EQ:
-		return 0;
-	default:
-		return -FI_EINVAL;
+	case FI_CLASS_CNTR: return bind_cntr(ep, ivs_entry(bfid, struct ivs_cntr, fid.fid), flags);
+	case FI_CLASS_EQ: return 0;
+	default: return -FI_EINVAL;
 	}
 }
 
@@ -357,9 +341,8 @@ static int enable(struct ivs_ep *ep)
 		return -FI_EOPBADSTATE;
 	if (!ep->av)
 		return -FI_ENOAV;
-	if ((!ep->tx_cq && !ep->cntr[IVS_CNTR_SEND] && !ep->cntr[IVS_CNTR_WRITE] &&
-	     !ep->cntr[IVS_CNTR_READ]) || (!ep->rx_cq && !ep->cntr[IVS_CNTR_RECV] &&
-					   ep->caps & (FI_MSG | FI_TAGGED)))
+	if ((!ep->tx_cq && !ep->cntr[IVS_CNTR_SEND] && !ep->cntr[IVS_CNTR_WRITE] && !ep->cntr[IVS_CNTR_READ]) ||
+	    (!ep->rx_cq && !ep->cntr[IVS_CNTR_RECV] && ep->caps & (FI_MSG | FI_TAGGED)))
 		return -FI_ENOCQ;
 	if (!ep->tx_cq) {
 		ep->tx_cq = ep->sink ? ep->sink : sink_cq(ep);
@@ -373,8 +356,7 @@ static int enable(struct ivs_ep *ep)
 		return -FI_ENOMEM;
 	memset(&ep->addr, 0, sizeof(ep->addr));
 	if (r) {
-		ret = ivs_slot_claim(r, ep->want.kind == IVS_ADDR_NAME ? ep->want.id : 0,
-				     &ep->slot, &ep->epoch);
+		ret = ivs_slot_claim(r, ep->want.kind == IVS_ADDR_NAME ? ep->want.id : 0, &ep->slot, &ep->epoch);
 		if (ret)
 			return ret;
 		ep->by_slot = calloc(r->geo.slots, sizeof(*ep->by_slot));
@@ -443,8 +425,7 @@ static int ep_control(struct fid *fid, int command, void *arg)
 		else
 			return -FI_EINVAL;
 		return 0;
-	default:
-		return -FI_ENOSYS;
+	default: return -FI_ENOSYS;
 	}
 }
 
@@ -542,17 +523,14 @@ static struct fi_ops ep_fi_ops = {
 	.ops_open = ivs_no_ops_open,
 };
 
-int ivs_ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **out,
-		void *context)
+int ivs_ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **out, void *context)
 {
 	struct ivs_domain *d = ivs_entry(fid, struct ivs_domain, fid);
 	struct ivs_ep *ep;
 
-	if (!info || !info->ep_attr || (info->ep_attr->type != FI_EP_RDM &&
-					info->ep_attr->type != FI_EP_UNSPEC))
+	if (!info || !info->ep_attr || (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_UNSPEC))
 		return -FI_EINVAL;
-	if (info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT ||
-	    info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT)
+	if (info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT || info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT)
 		return -FI_ENOSYS;
 	ep = calloc(1, sizeof(*ep));
 	if (!ep)

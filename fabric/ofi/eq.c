@@ -8,24 +8,23 @@
 #include "tune.h"
 
 struct event {
-	struct ivs_list	link;
-	uint32_t	number;
-	size_t		len;
-	uint8_t		data[];
+	struct ivs_list link;
+	uint32_t number;
+	size_t len;
+	uint8_t data[];
 };
 
 struct ivs_eq {
-	struct fid_eq	fid;
+	struct fid_eq fid;
 	struct ivs_fabric *fabric;
-	pthread_mutex_t	lock;
-	struct ivs_list	events;
+	pthread_mutex_t lock;
+	struct ivs_list events;
 	enum fi_wait_obj wait_obj;
-	struct ivs_wait	wait;
-	uint64_t	flags;
+	struct ivs_wait wait;
+	uint64_t flags;
 };
 
-static ssize_t eq_read(struct fid_eq *fid, uint32_t *number, void *buf, size_t len,
-		       uint64_t flags)
+static ssize_t eq_read(struct fid_eq *fid, uint32_t *number, void *buf, size_t len, uint64_t flags)
 {
 	struct ivs_eq *eq = ivs_entry(fid, struct ivs_eq, fid);
 	ssize_t ret = -FI_EAGAIN;
@@ -58,8 +57,7 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf, uint6
 	return -FI_EAGAIN;
 }
 
-static ssize_t eq_write(struct fid_eq *fid, uint32_t number, const void *buf, size_t len,
-			uint64_t flags)
+static ssize_t eq_write(struct fid_eq *fid, uint32_t number, const void *buf, size_t len, uint64_t flags)
 {
 	struct ivs_eq *eq = ivs_entry(fid, struct ivs_eq, fid);
 	struct event *e;
@@ -81,8 +79,7 @@ static ssize_t eq_write(struct fid_eq *fid, uint32_t number, const void *buf, si
 	return (ssize_t) len;
 }
 
-static ssize_t eq_sread(struct fid_eq *fid, uint32_t *number, void *buf, size_t len,
-			int timeout, uint64_t flags)
+static ssize_t eq_sread(struct fid_eq *fid, uint32_t *number, void *buf, size_t len, int timeout, uint64_t flags)
 {
 	struct ivs_eq *eq = ivs_entry(fid, struct ivs_eq, fid);
 	uint64_t deadline = ivs_deadline(timeout);
@@ -95,15 +92,13 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *number, void *buf, size_t 
 		if (ret != -FI_EAGAIN || !timeout)
 			return ret;
 		/* Only what is written here ends it: no need to poll anything else. */
-		if (!ivs_wait_block(&eq->wait, eq->wait.epoll >= 0 ? UINT64_MAX : IVS_WAIT_FIRST,
-				    deadline))
+		if (!ivs_wait_block(&eq->wait, eq->wait.epoll >= 0 ? UINT64_MAX : IVS_WAIT_FIRST, deadline))
 			return ret;
 		ivs_wait_clear(&eq->wait);
 	}
 }
 
-static const char *eq_strerror(struct fid_eq *fid, int prov_errno, const void *err_data,
-			       char *buf, size_t len)
+static const char *eq_strerror(struct fid_eq *fid, int prov_errno, const void *err_data, char *buf, size_t len)
 {
 	(void) fid;
 	(void) err_data;
@@ -163,15 +158,14 @@ int ivs_eq_trywait(struct fid *fid)
 	return ret;
 }
 
-int ivs_eq_open(struct fid_fabric *fid, struct fi_eq_attr *attr, struct fid_eq **out,
-		void *context)
+int ivs_eq_open(struct fid_fabric *fid, struct fi_eq_attr *attr, struct fid_eq **out, void *context)
 {
 	struct ivs_fabric *f = ivs_entry(fid, struct ivs_fabric, fid);
 	struct ivs_eq *eq;
 	int ret;
 
-	if (attr->wait_obj != FI_WAIT_NONE && attr->wait_obj != FI_WAIT_UNSPEC &&
-	    attr->wait_obj != FI_WAIT_FD && attr->wait_obj != FI_WAIT_YIELD)
+	if (attr->wait_obj != FI_WAIT_NONE && attr->wait_obj != FI_WAIT_UNSPEC && attr->wait_obj != FI_WAIT_FD &&
+	    attr->wait_obj != FI_WAIT_YIELD)
 		return -FI_ENOSYS;
 	eq = calloc(1, sizeof(*eq));
 	if (!eq)

@@ -18,8 +18,7 @@ static int fabric_close(struct fid *fid)
 	return 0;
 }
 
-static int no_passive_ep(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep,
-			 void *context)
+static int no_passive_ep(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep, void *context)
 {
 	(void) fabric;
 	(void) info;
@@ -28,8 +27,7 @@ static int no_passive_ep(struct fid_fabric *fabric, struct fi_info *info, struct
 	return -FI_ENOSYS;
 }
 
-static int no_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr,
-			struct fid_wait **set)
+static int no_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fid_wait **set)
 {
 	(void) fabric;
 	(void) attr;
@@ -67,11 +65,8 @@ static int trywait(struct fid_fabric *fabric, struct fid **fids, int count)
 			cntr = ivs_entry(fids[i], struct ivs_cntr, fid.fid);
 			ret = may_sleep(cntr->domain, &cntr->wait, ivs_cntr_quiet, cntr);
 			break;
-		case FI_CLASS_EQ:
-			ret = ivs_eq_trywait(fids[i]);
-			break;
-		default:
-			return -FI_EINVAL;
+		case FI_CLASS_EQ: ret = ivs_eq_trywait(fids[i]); break;
+		default: return -FI_EINVAL;
 		}
 		if (ret)
 			return ret;

@@ -12,21 +12,22 @@
 #include "remote/core.h"
 
 #define TX_CAPS (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE)
-#define RX_CAPS (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ | \
-		 FI_REMOTE_WRITE | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_RMA_EVENT)
-#define DOMAIN_CAPS (FI_LOCAL_COMM | FI_REMOTE_COMM)
-#define PRIMARY_CAPS (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC)
+#define RX_CAPS \
+	(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | \
+	 FI_DIRECTED_RECV | FI_SOURCE | FI_RMA_EVENT)
+#define DOMAIN_CAPS    (FI_LOCAL_COMM | FI_REMOTE_COMM)
+#define PRIMARY_CAPS   (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC)
 #define RMA_DIRECTIONS (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 #define MSG_DIRECTIONS (FI_SEND | FI_RECV)
-#define ALL_CAPS (TX_CAPS | RX_CAPS | DOMAIN_CAPS)
+#define ALL_CAPS       (TX_CAPS | RX_CAPS | DOMAIN_CAPS)
 
-#define ORDER (FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | \
-	       FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
-#define TX_OP_FLAGS (FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | \
-		     FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)
+#define ORDER (FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
+#define TX_OP_FLAGS \
+	(FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | \
+	 FI_MATCH_COMPLETE)
 #define RX_OP_FLAGS (FI_COMPLETION | FI_MULTI_RECV)
 
-#define MODES_IGNORED (~0ULL)	/* what an application is able to do for us: nothing is needed */
+#define MODES_IGNORED (~0ULL) /* what an application is able to do for us: nothing is needed */
 
 void ivs_name_addr(struct ivs_addr *addr, const char *service)
 {
@@ -39,7 +40,7 @@ void ivs_name_addr(struct ivs_addr *addr, const char *service)
 static void newer_domain_attr(struct fi_domain_attr *d)
 {
 	struct later {
-		size_t	 max_ep_auth_key;
+		size_t max_ep_auth_key;
 		uint32_t max_group_id;
 		uint64_t max_cntr_value;
 		uint64_t max_err_cntr_value;
@@ -111,10 +112,13 @@ static struct fi_info *all_we_have(void)
 	return info;
 }
 
-#define REFUSE(...) do { IVS_INFO(FI_LOG_CORE, __VA_ARGS__); return -FI_ENODATA; } while (0)
+#define REFUSE(...) \
+	do { \
+		IVS_INFO(FI_LOG_CORE, __VA_ARGS__); \
+		return -FI_ENODATA; \
+	} while (0)
 
-static int check_domain(const struct fi_domain_attr *h, const struct fi_domain_attr *o,
-			uint32_t version)
+static int check_domain(const struct fi_domain_attr *h, const struct fi_domain_attr *o, uint32_t version)
 {
 	int mode = h->mr_mode;
 
@@ -124,20 +128,17 @@ static int check_domain(const struct fi_domain_attr *h, const struct fi_domain_a
 		REFUSE("progress is manual\n");
 	if (h->resource_mgmt > FI_RM_ENABLED || h->av_type > FI_AV_TABLE)
 		REFUSE("unknown resource management or AV type\n");
-	if (h->mr_key_size > o->mr_key_size || h->cq_data_size > o->cq_data_size ||
-	    h->max_ep_tx_ctx > 1 || h->max_ep_rx_ctx > 1 || h->max_ep_stx_ctx ||
-	    h->max_ep_srx_ctx || h->ep_cnt > o->ep_cnt || h->cq_cnt > o->cq_cnt ||
-	    h->cntr_cnt > o->cntr_cnt || h->mr_iov_limit > o->mr_iov_limit)
+	if (h->mr_key_size > o->mr_key_size || h->cq_data_size > o->cq_data_size || h->max_ep_tx_ctx > 1 ||
+	    h->max_ep_rx_ctx > 1 || h->max_ep_stx_ctx || h->max_ep_srx_ctx || h->ep_cnt > o->ep_cnt ||
+	    h->cq_cnt > o->cq_cnt || h->cntr_cnt > o->cntr_cnt || h->mr_iov_limit > o->mr_iov_limit)
 		REFUSE("a limit of the domain is asked for that we do not have\n");
 	if (h->caps & ~(uint64_t) DOMAIN_CAPS)
 		REFUSE("domain capabilities %#jx are not offered\n", (uintmax_t) h->caps);
 	if (h->auth_key_size)
 		REFUSE("no authorization keys\n");
-	if (FI_VERSION_LT(version, FI_VERSION(1, 5)) && mode &&
-	    mode & ~(IVS_MR_BASIC | IVS_MR_SCALABLE))
+	if (FI_VERSION_LT(version, FI_VERSION(1, 5)) && mode && mode & ~(IVS_MR_BASIC | IVS_MR_SCALABLE))
 		REFUSE("memory registration mode %#x before 1.5\n", (unsigned int) mode);
-	if (mode & (IVS_MR_BASIC | IVS_MR_SCALABLE) &&
-	    mode & ~(IVS_MR_BASIC | IVS_MR_SCALABLE))
+	if (mode & (IVS_MR_BASIC | IVS_MR_SCALABLE) && mode & ~(IVS_MR_BASIC | IVS_MR_SCALABLE))
 		REFUSE("mixed memory registration modes\n");
 	return 0;
 }
@@ -147,8 +148,7 @@ static int check_hints(uint32_t version, const struct fi_info *h, const struct f
 	int ret;
 
 	if (h->caps & ~(uint64_t) ALL_CAPS)
-		REFUSE("capabilities %#jx are not offered\n",
-		       (uintmax_t) (h->caps & ~(uint64_t) ALL_CAPS));
+		REFUSE("capabilities %#jx are not offered\n", (uintmax_t) (h->caps & ~(uint64_t) ALL_CAPS));
 	if (h->addr_format && h->addr_format != IVS_ADDR_FORMAT)
 		REFUSE("another address format\n");
 	if (h->handle)
@@ -156,8 +156,7 @@ static int check_hints(uint32_t version, const struct fi_info *h, const struct f
 	if (h->fabric_attr) {
 		if (h->fabric_attr->name && strcmp(h->fabric_attr->name, IVS_NAME))
 			REFUSE("there is no fabric %s\n", h->fabric_attr->name);
-		if (h->fabric_attr->prov_version &&
-		    h->fabric_attr->prov_version > IVS_VERSION)
+		if (h->fabric_attr->prov_version && h->fabric_attr->prov_version > IVS_VERSION)
 			REFUSE("version %#x is asked for\n", h->fabric_attr->prov_version);
 	}
 	if (h->ep_attr) {
@@ -176,9 +175,8 @@ static int check_hints(uint32_t version, const struct fi_info *h, const struct f
 	if (h->tx_attr) {
 		const struct fi_tx_attr *t = h->tx_attr;
 
-		if (t->caps & ~(uint64_t) (TX_CAPS | DOMAIN_CAPS) ||
-		    t->op_flags & ~(uint64_t) TX_OP_FLAGS || t->msg_order & ~(uint64_t) ORDER ||
-		    t->inject_size > IVS_INJECT_MAX || t->size > 65536 ||
+		if (t->caps & ~(uint64_t) (TX_CAPS | DOMAIN_CAPS) || t->op_flags & ~(uint64_t) TX_OP_FLAGS ||
+		    t->msg_order & ~(uint64_t) ORDER || t->inject_size > IVS_INJECT_MAX || t->size > 65536 ||
 		    t->iov_limit > IVS_IOV_MAX || t->rma_iov_limit > IVS_IOV_MAX ||
 		    t->comp_order & ~(uint64_t) IVS_ORDER_DATA)
 			REFUSE("transmit attributes that are not offered\n");
@@ -188,9 +186,8 @@ static int check_hints(uint32_t version, const struct fi_info *h, const struct f
 	if (h->rx_attr) {
 		const struct fi_rx_attr *r = h->rx_attr;
 
-		if (r->caps & ~(uint64_t) (RX_CAPS | DOMAIN_CAPS) ||
-		    r->op_flags & ~(uint64_t) RX_OP_FLAGS || r->msg_order & ~(uint64_t) ORDER ||
-		    r->size > 1U << 20 || r->iov_limit > IVS_IOV_MAX ||
+		if (r->caps & ~(uint64_t) (RX_CAPS | DOMAIN_CAPS) || r->op_flags & ~(uint64_t) RX_OP_FLAGS ||
+		    r->msg_order & ~(uint64_t) ORDER || r->size > 1U << 20 || r->iov_limit > IVS_IOV_MAX ||
 		    r->comp_order & ~(uint64_t) IVS_ORDER_DATA)
 			REFUSE("receive attributes that are not offered\n");
 		if (h->caps && r->caps & ~(h->caps | MSG_DIRECTIONS | RMA_DIRECTIONS))
@@ -277,8 +274,8 @@ static int set_addr(void **at, size_t *len, const struct ivs_addr *addr)
 	return 0;
 }
 
-static int addresses(const char *node, const char *service, uint64_t flags,
-		     const struct fi_info *h, struct fi_info *info)
+static int addresses(const char *node, const char *service, uint64_t flags, const struct fi_info *h,
+		     struct fi_info *info)
 {
 	struct ivs_addr a;
 	int ret = 0;
@@ -303,8 +300,8 @@ static int addresses(const char *node, const char *service, uint64_t flags,
 	return set_addr(&info->dest_addr, &info->dest_addrlen, &a);
 }
 
-int ivs_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
-		const struct fi_info *hints, struct fi_info **out)
+int ivs_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags, const struct fi_info *hints,
+		struct fi_info **out)
 {
 	struct fi_info *info;
 	int ret;

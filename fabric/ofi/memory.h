@@ -5,7 +5,6 @@
 #include <rdma/fabric.h>
 
 /* The fi_ops_open of a domain; offers NM_FABRIC_MEMORY of <nearmetal/fabric.h>. */
-int ivs_memory_ops(struct fid *fid, const char *name, uint64_t flags, void **ops,
-		   void *context);
+int ivs_memory_ops(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 
 #endif /* IVS_MEMORY_H */

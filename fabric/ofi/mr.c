@@ -40,8 +40,7 @@ static void write_line(struct ivs_ep *ep, const struct ivs_mr *mr)
 	line.origin = mr->origin;
 	line.base = in_region ? base - start : base;
 	line.access = (mr->access & FI_REMOTE_READ ? NM_MR_READ : 0) |
-		      (mr->access & FI_REMOTE_WRITE ? NM_MR_WRITE : 0) |
-		      (in_region ? NM_MR_REGION : 0);
+		      (mr->access & FI_REMOTE_WRITE ? NM_MR_WRITE : 0) | (in_region ? NM_MR_REGION : 0);
 	line.valid = 1;
 	line.check = ivs_mr_check(ivs_slot_key(), &line, ep->slot, ep->epoch);
 	if (ledger)
@@ -52,8 +51,7 @@ static void write_line(struct ivs_ep *ep, const struct ivs_mr *mr)
 	end(m, state);
 	/* One past the last that was ever used: readers go no further. */
 	if ((uint64_t) mr->shown >= table[NM_LAYOUT_MR_COUNT].key)
-		__atomic_store_n(&table[NM_LAYOUT_MR_COUNT].key, (uint64_t) mr->shown + 1,
-				 __ATOMIC_RELEASE);
+		__atomic_store_n(&table[NM_LAYOUT_MR_COUNT].key, (uint64_t) mr->shown + 1, __ATOMIC_RELEASE);
 }
 
 /* Puts mr where others see it: in the table of each of the domain's slots. */
@@ -65,13 +63,13 @@ static void show(struct ivs_mr *mr)
 
 	mr->shown = -1;
 	/* If we count what peers do, they have to send it as messages. */
-	if (!d->region || mr->count != 1 || mr->flags & FI_RMA_EVENT ||
-	    d->caps & FI_RMA_EVENT || !(mr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
+	if (!d->region || mr->count != 1 || mr->flags & FI_RMA_EVENT || d->caps & FI_RMA_EVENT ||
+	    !(mr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
 		return;
 	for (i = 0; i < NM_LAYOUT_MR_COUNT && d->mr_shown[i]; i++)
 		;
 	if (i == NM_LAYOUT_MR_COUNT)
-		return;		/* it is reached by messages only */
+		return; /* it is reached by messages only */
 	mr->shown = i;
 	d->mr_shown[i] = mr;
 	ivs_list_each(pos, &d->eps) {
@@ -179,8 +177,7 @@ static struct fi_ops mr_fi_ops = {
 	.ops_open = ivs_no_ops_open,
 };
 
-static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
-		      struct fid_mr **out)
+static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags, struct fid_mr **out)
 {
 	struct ivs_domain *d = ivs_entry(fid, struct ivs_domain, fid.fid);
 	struct ivs_mr *mr;
@@ -240,9 +237,8 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	return 0;
 }
 
-static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint64_t access,
-		   uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr **mr,
-		   void *context)
+static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint64_t access, uint64_t offset,
+		   uint64_t requested_key, uint64_t flags, struct fid_mr **mr, void *context)
 {
 	struct fi_mr_attr attr = {
 		.mr_iov = iov,

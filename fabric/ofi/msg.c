@@ -3,8 +3,8 @@
 #include "proto/proto.h"
 #include "ring/copy.h"
 
-static ssize_t post(struct ivs_ep *ep, const struct iovec *iov, size_t count, fi_addr_t src,
-		    void *context, uint64_t flags)
+static ssize_t post(struct ivs_ep *ep, const struct iovec *iov, size_t count, fi_addr_t src, void *context,
+		    uint64_t flags)
 {
 	struct ivs_peer *peer = NULL;
 	struct ivs_rx *rx;
@@ -38,8 +38,8 @@ static ssize_t post(struct ivs_ep *ep, const struct iovec *iov, size_t count, fi
 	return 0;
 }
 
-static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
-			 fi_addr_t src, void *context)
+static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count, fi_addr_t src,
+			 void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	ssize_t ret;
@@ -53,8 +53,7 @@ static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **des
 	return ret;
 }
 
-static ssize_t msg_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src,
-			void *context)
+static ssize_t msg_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src, void *context)
 {
 	struct iovec iov = { buf, len };
 
@@ -72,14 +71,13 @@ static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 	if (flags & (FI_PEEK | FI_CLAIM | FI_DISCARD))
 		return -FI_EOPNOTSUPP;
 	ivs_lock(ep->domain);
-	ret = post(ep, msg->msg_iov, msg->iov_count, msg->addr, msg->context,
-		   flags | ep->rx_comp);
+	ret = post(ep, msg->msg_iov, msg->iov_count, msg->addr, msg->context, flags | ep->rx_comp);
 	ivs_unlock(ep->domain);
 	return ret;
 }
 
-static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
-			 fi_addr_t dest, void *context)
+static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count, fi_addr_t dest,
+			 void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	ssize_t ret;
@@ -88,14 +86,12 @@ static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
 	if (count > IVS_IOV_MAX)
 		return -FI_EINVAL;
 	ivs_lock(ep->domain);
-	ret = ivs_send(ep, IVS_OP_MSG, iov, count, dest, 0, 0, context,
-		       ep->tx_comp | ep->tx_flags);
+	ret = ivs_send(ep, IVS_OP_MSG, iov, count, dest, 0, 0, context, ep->tx_comp | ep->tx_flags);
 	ivs_unlock(ep->domain);
 	return ret;
 }
 
-static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len, void *desc,
-			fi_addr_t dest, void *context)
+static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest, void *context)
 {
 	struct iovec iov = { (void *) (uintptr_t) buf, len };
 
@@ -113,14 +109,13 @@ static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 	if (flags & FI_INJECT && ivs_iov_bytes(msg->msg_iov, msg->iov_count) > ep->inject_max)
 		return -FI_EMSGSIZE;
 	ivs_lock(ep->domain);
-	ret = ivs_send(ep, IVS_OP_MSG, msg->msg_iov, msg->iov_count, msg->addr, 0, msg->data,
-		       msg->context, flags | ep->tx_comp);
+	ret = ivs_send(ep, IVS_OP_MSG, msg->msg_iov, msg->iov_count, msg->addr, 0, msg->data, msg->context,
+		       flags | ep->tx_comp);
 	ivs_unlock(ep->domain);
 	return ret;
 }
 
-static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
-			      fi_addr_t dest)
+static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data, fi_addr_t dest)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	struct iovec iov = { (void *) (uintptr_t) buf, len };
@@ -129,8 +124,7 @@ static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, u
 	if (len > ep->inject_max)
 		return -FI_EMSGSIZE;
 	ivs_lock(ep->domain);
-	ret = ivs_send(ep, IVS_OP_MSG, &iov, 1, dest, 0, data, NULL,
-		       FI_INJECT | FI_REMOTE_CQ_DATA);
+	ret = ivs_send(ep, IVS_OP_MSG, &iov, 1, dest, 0, data, NULL, FI_INJECT | FI_REMOTE_CQ_DATA);
 	ivs_unlock(ep->domain);
 	return ret;
 }
@@ -149,8 +143,8 @@ static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 	return ret;
 }
 
-static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
-			    uint64_t data, fi_addr_t dest, void *context)
+static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data, fi_addr_t dest,
+			    void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	struct iovec iov = { (void *) (uintptr_t) buf, len };
@@ -158,8 +152,7 @@ static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, voi
 
 	(void) desc;
 	ivs_lock(ep->domain);
-	ret = ivs_send(ep, IVS_OP_MSG, &iov, 1, dest, 0, data, context,
-		       ep->tx_comp | ep->tx_flags | FI_REMOTE_CQ_DATA);
+	ret = ivs_send(ep, IVS_OP_MSG, &iov, 1, dest, 0, data, context, ep->tx_comp | ep->tx_flags | FI_REMOTE_CQ_DATA);
 	ivs_unlock(ep->domain);
 	return ret;
 }

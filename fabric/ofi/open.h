@@ -12,23 +12,17 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
-int ivs_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
-		const struct fi_info *hints, struct fi_info **info);
+int ivs_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags, const struct fi_info *hints,
+		struct fi_info **info);
 int ivs_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
-int ivs_domain_open(struct fid_fabric *fabric, struct fi_info *info,
-		    struct fid_domain **domain, void *context);
-int ivs_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
-		  struct fid_poll **poll);
-int ivs_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
-		void *context);
-int ivs_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
-		void *context);
-int ivs_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
-		void *context);
-int ivs_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
-		  void *context);
-int ivs_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op,
-		     struct fi_atomic_attr *attr, uint64_t flags);
+int ivs_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *context);
+int ivs_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **poll);
+int ivs_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
+int ivs_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *context);
+int ivs_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context);
+int ivs_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr, void *context);
+int ivs_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op, struct fi_atomic_attr *attr,
+		     uint64_t flags);
 
 /* ivs_quiet_fn (proto/sleep.h) of a queue, and of a counter since it was read. */
 bool ivs_cq_quiet(void *cq, uint64_t *mark);
@@ -41,8 +35,7 @@ void ivs_mr_show_all(struct ivs_ep *ep);
 /* What an object does not offer: -FI_ENOSYS. */
 int ivs_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int ivs_no_control(struct fid *fid, int command, void *arg);
-int ivs_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops,
-		    void *context);
+int ivs_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 
 /*
  * What fi_cq_strerror and fi_eq_strerror return for a code of either sign: libfabric's text. If there
@@ -54,7 +47,7 @@ const char *ivs_error_text(int prov_errno, char *buf, size_t len);
 extern struct fi_ops_mr ivs_mr_ops;
 extern struct fi_ops_msg ivs_msg_ops;
 extern struct fi_ops_tagged ivs_tagged_ops;
-extern const struct fi_ops_tagged ivs_tagged_counted;	/* for ivs_traffic_open() */
+extern const struct fi_ops_tagged ivs_tagged_counted; /* for ivs_traffic_open() */
 extern struct fi_ops_rma ivs_rma_ops;
 extern struct fi_ops_atomic ivs_atomic_ops;
 

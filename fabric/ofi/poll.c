@@ -8,15 +8,15 @@
 #include "proto/proto.h"
 
 struct member {
-	struct ivs_list	link;
-	struct fid	*fid;
-	uint64_t	seen;	/* counter: its value when it was last polled */
+	struct ivs_list link;
+	struct fid *fid;
+	uint64_t seen; /* counter: its value when it was last polled */
 };
 
 struct ivs_poll {
-	struct fid_poll	fid;
+	struct fid_poll fid;
 	struct ivs_domain *domain;
-	struct ivs_list	members;
+	struct ivs_list members;
 };
 
 static uint64_t counted(const struct ivs_cntr *cntr)
@@ -118,7 +118,8 @@ static int poll_close(struct fid *fid)
 	struct ivs_poll *set = ivs_entry(fid, struct ivs_poll, fid.fid);
 
 	while (!ivs_list_empty(&set->members))
-		drop(ivs_entry(set->members.next, struct member, link)); /* NOLINT(clang-analyzer-unix.Malloc): as in list.h */
+		drop(ivs_entry(set->members.next, struct member,
+			       link)); /* NOLINT(clang-analyzer-unix.Malloc): as in list.h */
 	ivs_unref(&set->domain->refs);
 	free(set);
 	return 0;

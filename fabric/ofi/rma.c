@@ -11,8 +11,8 @@
  * Finds a target in the table that its owner shows. false: it is not there, or in
  * a place that we cannot reach by ourselves.
  */
-static bool find_remote(struct ivs_peer *peer, uint64_t addr, size_t len, uint64_t key,
-			uint32_t access, bool *region, struct iovec *out)
+static bool find_remote(struct ivs_peer *peer, uint64_t addr, size_t len, uint64_t key, uint32_t access, bool *region,
+			struct iovec *out)
 {
 	struct ivs_region *r = peer->ep->domain->region;
 	const struct nm_mr *table = ivs_mrs(r, peer->slot);
@@ -33,17 +33,16 @@ static bool find_remote(struct ivs_peer *peer, uint64_t addr, size_t len, uint64
 			return false;
 		if (!m.valid || m.key != key)
 			continue;
-		if ((m.access & access) != access || addr < m.origin ||
-		    addr - m.origin > m.len || len > m.len - (addr - m.origin))
+		if ((m.access & access) != access || addr < m.origin || addr - m.origin > m.len ||
+		    len > m.len - (addr - m.origin))
 			return false;
 		*region = m.access & NM_MR_REGION;
 		if (*region) {
 			/* The copy was made by somebody else: is it in the region at all? */
-			if (m.base > r->header.size_bytes ||
-			    m.len > r->header.size_bytes - m.base)
+			if (m.base > r->header.size_bytes || m.len > r->header.size_bytes - m.base)
 				return false;
-			ivs_target_keep(ivs_target_at(peer->ep, peer->fi_addr, key), peer, &table[i], &m,
-					state, r->base + m.base);
+			ivs_target_keep(ivs_target_at(peer->ep, peer->fi_addr, key), peer, &table[i], &m, state,
+					r->base + m.base);
 			out->iov_base = r->base + m.base + (addr - m.origin);
 		} else {
 			const struct ivs_ledger *ledger = peer->alive.ledger;
@@ -72,8 +71,8 @@ static bool direct(struct ivs_peer *peer, bool write, const struct iovec *iov, s
 	if (peer->channel != IVS_CHAN_RING)
 		return false;
 	for (i = 0; i < rma_count; i++) {
-		if (!find_remote(peer, rma[i].addr, rma[i].len, rma[i].key,
-				 write ? NM_MR_WRITE : NM_MR_READ, &region, &remote[i]))
+		if (!find_remote(peer, rma[i].addr, rma[i].len, rma[i].key, write ? NM_MR_WRITE : NM_MR_READ, &region,
+				 &remote[i]))
 			return false;
 		all = all && region;
 		any = any || region;
@@ -86,15 +85,12 @@ static bool direct(struct ivs_peer *peer, bool write, const struct iovec *iov, s
 			else if (write)
 				ivs_iov_gather(remote[i].iov_base, remote[i].iov_len, iov, count, at);
 			else
-				ivs_iov_scatter(iov, count, at, remote[i].iov_base,
-						remote[i].iov_len);
+				ivs_iov_scatter(iov, count, at, remote[i].iov_base, remote[i].iov_len);
 			at += remote[i].iov_len;
 		}
 		return true;
-	case IVS_RMA_CMA:
-		return !ivs_cma(peer, write, iov, count, remote, rma_count, total);
-	default:
-		return false;
+	case IVS_RMA_CMA: return !ivs_cma(peer, write, iov, count, remote, rma_count, total);
+	default: return false;
 	}
 }
 
@@ -135,9 +131,8 @@ static inline bool quick(struct ivs_ep *ep, bool write, void *buf, size_t len, f
 	return true;
 }
 
-static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_t count,
-		   fi_addr_t dest, const struct fi_rma_iov *riov, size_t rcount, uint64_t data,
-		   void *context, uint64_t flags)
+static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_t count, fi_addr_t dest,
+		   const struct fi_rma_iov *riov, size_t rcount, uint64_t data, void *context, uint64_t flags)
 {
 	size_t total = ivs_iov_bytes(iov, count), rtotal = 0, i;
 	struct ivs_packet pkt;
@@ -185,8 +180,7 @@ static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_
 		tx = ivs_tx_get(ep, peer);
 		if (!tx)
 			return -FI_EAGAIN;
-		if ((!write || total > peer->piece) &&
-		    !ivs_tx_open(tx, peer, write ? IVS_OPEN_WRITE : IVS_OPEN_READ)) {
+		if ((!write || total > peer->piece) && !ivs_tx_open(tx, peer, write ? IVS_OPEN_WRITE : IVS_OPEN_READ)) {
 			ivs_tx_put(ep, tx);
 			return -FI_EAGAIN;
 		}
@@ -227,9 +221,8 @@ static ssize_t rma(struct ivs_ep *ep, bool write, const struct iovec *iov, size_
 	return 0;
 }
 
-static ssize_t locked(struct fid_ep *fid, bool write, const struct iovec *iov, size_t count,
-		      fi_addr_t dest, const struct fi_rma_iov *riov, size_t rcount,
-		      uint64_t data, void *context, uint64_t flags)
+static ssize_t locked(struct fid_ep *fid, bool write, const struct iovec *iov, size_t count, fi_addr_t dest,
+		      const struct fi_rma_iov *riov, size_t rcount, uint64_t data, void *context, uint64_t flags)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	uint64_t copies = 0;
@@ -238,8 +231,7 @@ static ssize_t locked(struct fid_ep *fid, bool write, const struct iovec *iov, s
 	ivs_lock(ep->domain);
 	if (unlikely(ep->traffic != NULL))
 		copies = ivs_traffic_copies(ep, dest);
-	if (count != 1 || rcount != 1 ||
-	    !quick(ep, write, iov->iov_base, iov->iov_len, dest, riov, context, flags))
+	if (count != 1 || rcount != 1 || !quick(ep, write, iov->iov_base, iov->iov_len, dest, riov, context, flags))
 		ret = rma(ep, write, iov, count, dest, riov, rcount, data, context, flags);
 	if (unlikely(ep->traffic != NULL) && !ret)
 		ivs_traffic_count(ep, dest, ivs_iov_bytes(iov, count), &copies);
@@ -259,8 +251,8 @@ static uint64_t selective(struct fid_ep *fid, uint64_t flags)
 	return flags | ivs_entry(fid, struct ivs_ep, fid)->tx_comp;
 }
 
-static ssize_t rma_readv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
-			 fi_addr_t src, uint64_t addr, uint64_t key, void *context)
+static ssize_t rma_readv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count, fi_addr_t src,
+			 uint64_t addr, uint64_t key, void *context)
 {
 	struct fi_rma_iov r = { addr, ivs_iov_bytes(iov, count), key };
 
@@ -268,8 +260,8 @@ static ssize_t rma_readv(struct fid_ep *ep, const struct iovec *iov, void **desc
 	return locked(ep, false, iov, count, src, &r, 1, 0, context, defaults(ep));
 }
 
-static ssize_t rma_read(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t src,
-			uint64_t addr, uint64_t key, void *context)
+static ssize_t rma_read(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t src, uint64_t addr,
+			uint64_t key, void *context)
 {
 	struct iovec iov = { buf, len };
 
@@ -279,13 +271,12 @@ static ssize_t rma_read(struct fid_ep *ep, void *buf, size_t len, void *desc, fi
 
 static ssize_t rma_readmsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
 {
-	return locked(ep, false, msg->msg_iov, msg->iov_count, msg->addr, msg->rma_iov,
-		      msg->rma_iov_count, 0, msg->context,
-		      selective(ep, flags & ~(uint64_t) (FI_REMOTE_CQ_DATA | FI_INJECT)));
+	return locked(ep, false, msg->msg_iov, msg->iov_count, msg->addr, msg->rma_iov, msg->rma_iov_count, 0,
+		      msg->context, selective(ep, flags & ~(uint64_t) (FI_REMOTE_CQ_DATA | FI_INJECT)));
 }
 
-static ssize_t rma_writev(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
-			  fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
+static ssize_t rma_writev(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count, fi_addr_t dest,
+			  uint64_t addr, uint64_t key, void *context)
 {
 	struct fi_rma_iov r = { addr, ivs_iov_bytes(iov, count), key };
 
@@ -293,8 +284,8 @@ static ssize_t rma_writev(struct fid_ep *ep, const struct iovec *iov, void **des
 	return locked(ep, true, iov, count, dest, &r, 1, 0, context, defaults(ep));
 }
 
-static ssize_t rma_write(struct fid_ep *ep, const void *buf, size_t len, void *desc,
-			 fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
+static ssize_t rma_write(struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t addr,
+			 uint64_t key, void *context)
 {
 	struct iovec iov = { (void *) (uintptr_t) buf, len };
 
@@ -304,12 +295,11 @@ static ssize_t rma_write(struct fid_ep *ep, const void *buf, size_t len, void *d
 
 static ssize_t rma_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
 {
-	return locked(ep, true, msg->msg_iov, msg->iov_count, msg->addr, msg->rma_iov,
-		      msg->rma_iov_count, msg->data, msg->context, selective(ep, flags));
+	return locked(ep, true, msg->msg_iov, msg->iov_count, msg->addr, msg->rma_iov, msg->rma_iov_count, msg->data,
+		      msg->context, selective(ep, flags));
 }
 
-static ssize_t rma_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest,
-			  uint64_t addr, uint64_t key)
+static ssize_t rma_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t addr, uint64_t key)
 {
 	struct iovec iov = { (void *) (uintptr_t) buf, len };
 	struct fi_rma_iov r = { addr, len, key };
@@ -317,20 +307,18 @@ static ssize_t rma_inject(struct fid_ep *ep, const void *buf, size_t len, fi_add
 	return locked(ep, true, &iov, 1, dest, &r, 1, 0, NULL, FI_INJECT);
 }
 
-static ssize_t rma_writedata(struct fid_ep *ep, const void *buf, size_t len, void *desc,
-			     uint64_t data, fi_addr_t dest, uint64_t addr, uint64_t key,
-			     void *context)
+static ssize_t rma_writedata(struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data, fi_addr_t dest,
+			     uint64_t addr, uint64_t key, void *context)
 {
 	struct iovec iov = { (void *) (uintptr_t) buf, len };
 	struct fi_rma_iov r = { addr, len, key };
 
 	(void) desc;
-	return locked(ep, true, &iov, 1, dest, &r, 1, data, context,
-		      defaults(ep) | FI_REMOTE_CQ_DATA);
+	return locked(ep, true, &iov, 1, dest, &r, 1, data, context, defaults(ep) | FI_REMOTE_CQ_DATA);
 }
 
-static ssize_t rma_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
-			      fi_addr_t dest, uint64_t addr, uint64_t key)
+static ssize_t rma_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data, fi_addr_t dest,
+			      uint64_t addr, uint64_t key)
 {
 	struct iovec iov = { (void *) (uintptr_t) buf, len };
 	struct fi_rma_iov r = { addr, len, key };

@@ -20,8 +20,7 @@ int ivs_no_control(struct fid *fid, int command, void *arg)
 	return -FI_ENOSYS;
 }
 
-int ivs_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops,
-		    void *context)
+int ivs_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
 {
 	(void) fid;
 	(void) name;

@@ -6,8 +6,8 @@
 #include "ring/eager_send.h"
 
 /* A receive that is to be posted, all but its buffers. NULL: *ret says why. */
-static inline struct ivs_rx *prepare(struct ivs_ep *ep, fi_addr_t src, uint64_t tag,
-				     uint64_t ignore, void *context, uint64_t flags, ssize_t *ret)
+static inline struct ivs_rx *prepare(struct ivs_ep *ep, fi_addr_t src, uint64_t tag, uint64_t ignore, void *context,
+				     uint64_t flags, ssize_t *ret)
 {
 	struct ivs_peer *peer = NULL;
 	struct ivs_rx *rx;
@@ -38,8 +38,8 @@ static inline struct ivs_rx *prepare(struct ivs_ep *ep, fi_addr_t src, uint64_t 
 	return rx;
 }
 
-static ssize_t post(struct ivs_ep *ep, const struct iovec *iov, size_t count, fi_addr_t src,
-		    uint64_t tag, uint64_t ignore, void *context, uint64_t flags)
+static ssize_t post(struct ivs_ep *ep, const struct iovec *iov, size_t count, fi_addr_t src, uint64_t tag,
+		    uint64_t ignore, void *context, uint64_t flags)
 {
 	struct ivs_rx *rx;
 	ssize_t ret;
@@ -60,9 +60,8 @@ static ssize_t post(struct ivs_ep *ep, const struct iovec *iov, size_t count, fi
 	return 0;
 }
 
-static ssize_t tagged_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc,
-			    size_t count, fi_addr_t src, uint64_t tag, uint64_t ignore,
-			    void *context)
+static ssize_t tagged_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count, fi_addr_t src,
+			    uint64_t tag, uint64_t ignore, void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	ssize_t ret;
@@ -76,8 +75,8 @@ static ssize_t tagged_recvv(struct fid_ep *fid, const struct iovec *iov, void **
 	return ret;
 }
 
-static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len, void *desc,
-			   fi_addr_t src, uint64_t tag, uint64_t ignore, void *context)
+static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src, uint64_t tag,
+			   uint64_t ignore, void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	uint64_t flags = ep->rx_comp | ep->rx_flags;
@@ -120,8 +119,7 @@ static ssize_t discard(struct ivs_ep *ep, struct ivs_msg *msg, void *context, ui
 	rx->len = msg->total;
 	if (msg->op == IVS_OP_TAGGED_RTS) {
 		ivs_msg_ack(msg);
-		ivs_rx_complete(ep, rx, true, msg->peer, msg->total, msg->tag,
-				msg->flags & IVS_F_DATA, msg->data, 0);
+		ivs_rx_complete(ep, rx, true, msg->peer, msg->total, msg->tag, msg->flags & IVS_F_DATA, msg->data, 0);
 		ivs_msg_free(ep, msg);
 		return 0;
 	}
@@ -144,8 +142,7 @@ static ssize_t peek(struct ivs_ep *ep, const struct fi_msg_tagged *m, uint64_t f
 	ivs_domain_progress(ep->domain);
 	msg = err ? NULL : ivs_match_unexpected(&ep->ux_tagged, true, peer, m->tag, m->ignore);
 	if (!msg) {
-		ivs_cq_error(ep->rx_cq, m->context, FI_RECV | FI_TAGGED, 0, NULL, 0, m->tag, 0,
-			     FI_ENOMSG);
+		ivs_cq_error(ep->rx_cq, m->context, FI_RECV | FI_TAGGED, 0, NULL, 0, m->tag, 0, FI_ENOMSG);
 		return 0;
 	}
 	if (flags & FI_CLAIM) {
@@ -157,9 +154,8 @@ static ssize_t peek(struct ivs_ep *ep, const struct fi_msg_tagged *m, uint64_t f
 	} else if (flags & FI_DISCARD) {
 		return discard(ep, msg, m->context, flags | ep->rx_comp);
 	}
-	ivs_cq_add(ep->rx_cq, m->context, FI_RECV | FI_TAGGED |
-		   (msg->flags & IVS_F_DATA ? FI_REMOTE_CQ_DATA : 0), msg->total, NULL,
-		   msg->data, msg->tag, msg->peer->fi_addr);
+	ivs_cq_add(ep->rx_cq, m->context, FI_RECV | FI_TAGGED | (msg->flags & IVS_F_DATA ? FI_REMOTE_CQ_DATA : 0),
+		   msg->total, NULL, msg->data, msg->tag, msg->peer->fi_addr);
 	return 0;
 }
 
@@ -191,8 +187,7 @@ static ssize_t claim(struct ivs_ep *ep, const struct fi_msg_tagged *m, uint64_t 
 	return 0;
 }
 
-static ssize_t tagged_recvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
-			      uint64_t flags)
+static ssize_t tagged_recvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	ssize_t ret;
@@ -201,21 +196,21 @@ static ssize_t tagged_recvmsg(struct fid_ep *fid, const struct fi_msg_tagged *ms
 		return -FI_EINVAL;
 	ivs_lock(ep->domain);
 	if (ep->passthrough)
-		ret = ivs_passthrough_recv(ep, msg->msg_iov, msg->iov_count, msg->addr, msg->tag,
-				       msg->ignore, msg->context, flags | ep->rx_comp);
+		ret = ivs_passthrough_recv(ep, msg->msg_iov, msg->iov_count, msg->addr, msg->tag, msg->ignore,
+					   msg->context, flags | ep->rx_comp);
 	else if (flags & FI_PEEK)
 		ret = peek(ep, msg, flags);
 	else if (flags & FI_CLAIM)
 		ret = claim(ep, msg, flags);
 	else
-		ret = post(ep, msg->msg_iov, msg->iov_count, msg->addr, msg->tag, msg->ignore,
-			   msg->context, flags | ep->rx_comp);
+		ret = post(ep, msg->msg_iov, msg->iov_count, msg->addr, msg->tag, msg->ignore, msg->context,
+			   flags | ep->rx_comp);
 	ivs_unlock(ep->domain);
 	return ret;
 }
 
-static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc,
-			    size_t count, fi_addr_t dest, uint64_t tag, void *context)
+static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count, fi_addr_t dest,
+			    uint64_t tag, void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	ssize_t ret;
@@ -224,8 +219,7 @@ static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov, void **
 	if (unlikely(count > IVS_IOV_MAX))
 		return -FI_EINVAL;
 	ivs_lock(ep->domain);
-	ret = ivs_send(ep, IVS_OP_TAGGED, iov, count, dest, tag, 0, context,
-		       ep->tx_comp | ep->tx_flags);
+	ret = ivs_send(ep, IVS_OP_TAGGED, iov, count, dest, tag, 0, context, ep->tx_comp | ep->tx_flags);
 	ivs_unlock(ep->domain);
 	return ret;
 }
@@ -234,20 +228,18 @@ static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov, void **
  * Sends one piece of memory; data: 8 bytes of remote CQ data, or NULL. count: counts it (proto/traffic.h), and is a
  * constant, so that what does not count is not asked about it.
  */
-static inline __attribute__((always_inline)) ssize_t
-send_one(struct ivs_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t tag, const uint64_t *data,
-	 void *context, uint64_t flags, bool count)
+static inline __attribute__((always_inline)) ssize_t send_one(struct ivs_ep *ep, const void *buf, size_t len,
+							      fi_addr_t dest, uint64_t tag, const uint64_t *data,
+							      void *context, uint64_t flags, bool count)
 {
 	struct iovec iov;
 	ssize_t ret = 0;
 
 	ivs_lock(ep->domain);
-	if (likely(!(flags & FI_DELIVERY_COMPLETE) &&
-		   ivs_cq_count(ep->tx_cq) < IVS_CQ_UNREAD &&
+	if (likely(!(flags & FI_DELIVERY_COMPLETE) && ivs_cq_count(ep->tx_cq) < IVS_CQ_UNREAD &&
 		   ivs_eager_send_tagged(ep, dest, tag, data, buf, len))) {
 		if (flags & FI_COMPLETION)
-			ivs_cq_add(ep->tx_cq, context, FI_SEND | FI_TAGGED, len, NULL, 0, tag,
-				   FI_ADDR_NOTAVAIL);
+			ivs_cq_add(ep->tx_cq, context, FI_SEND | FI_TAGGED, len, NULL, 0, tag, FI_ADDR_NOTAVAIL);
 		if (count)
 			ivs_traffic_count_ring(ep, dest, len);
 	} else {
@@ -262,8 +254,8 @@ send_one(struct ivs_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_
 	return ret;
 }
 
-static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void *desc,
-			   fi_addr_t dest, uint64_t tag, void *context)
+static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t tag,
+			   void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 
@@ -271,8 +263,7 @@ static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void
 	return send_one(ep, buf, len, dest, tag, NULL, context, ep->tx_comp | ep->tx_flags, false);
 }
 
-static ssize_t tagged_sendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
-			      uint64_t flags)
+static ssize_t tagged_sendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	ssize_t ret;
@@ -282,14 +273,13 @@ static ssize_t tagged_sendmsg(struct fid_ep *fid, const struct fi_msg_tagged *ms
 	if (flags & FI_INJECT && ivs_iov_bytes(msg->msg_iov, msg->iov_count) > ep->inject_max)
 		return -FI_EMSGSIZE;
 	ivs_lock(ep->domain);
-	ret = ivs_send(ep, IVS_OP_TAGGED, msg->msg_iov, msg->iov_count, msg->addr, msg->tag,
-		       msg->data, msg->context, flags | ep->tx_comp);
+	ret = ivs_send(ep, IVS_OP_TAGGED, msg->msg_iov, msg->iov_count, msg->addr, msg->tag, msg->data, msg->context,
+		       flags | ep->tx_comp);
 	ivs_unlock(ep->domain);
 	return ret;
 }
 
-static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest,
-			     uint64_t tag)
+static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest, uint64_t tag)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 
@@ -298,8 +288,8 @@ static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len, fi
 	return send_one(ep, buf, len, dest, tag, NULL, NULL, FI_INJECT, false);
 }
 
-static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
-			       uint64_t data, fi_addr_t dest, uint64_t tag, void *context)
+static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data,
+			       fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 
@@ -307,8 +297,8 @@ static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len, 
 	return send_one(ep, buf, len, dest, tag, &data, context, ep->tx_comp | ep->tx_flags, false);
 }
 
-static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
-				 fi_addr_t dest, uint64_t tag)
+static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data, fi_addr_t dest,
+				 uint64_t tag)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 
@@ -330,8 +320,8 @@ struct fi_ops_tagged ivs_tagged_ops = {
 	.injectdata = tagged_injectdata,
 };
 
-static ssize_t counted_send(struct fid_ep *fid, const void *buf, size_t len, void *desc,
-			    fi_addr_t dest, uint64_t tag, void *context)
+static ssize_t counted_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t tag,
+			    void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 
@@ -339,8 +329,7 @@ static ssize_t counted_send(struct fid_ep *fid, const void *buf, size_t len, voi
 	return send_one(ep, buf, len, dest, tag, NULL, context, ep->tx_comp | ep->tx_flags, true);
 }
 
-static ssize_t counted_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest,
-			      uint64_t tag)
+static ssize_t counted_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest, uint64_t tag)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 
@@ -349,8 +338,8 @@ static ssize_t counted_inject(struct fid_ep *fid, const void *buf, size_t len, f
 	return send_one(ep, buf, len, dest, tag, NULL, NULL, FI_INJECT, true);
 }
 
-static ssize_t counted_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
-				uint64_t data, fi_addr_t dest, uint64_t tag, void *context)
+static ssize_t counted_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data,
+				fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 
@@ -358,8 +347,8 @@ static ssize_t counted_senddata(struct fid_ep *fid, const void *buf, size_t len,
 	return send_one(ep, buf, len, dest, tag, &data, context, ep->tx_comp | ep->tx_flags, true);
 }
 
-static ssize_t counted_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
-				  fi_addr_t dest, uint64_t tag)
+static ssize_t counted_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data, fi_addr_t dest,
+				  uint64_t tag)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 

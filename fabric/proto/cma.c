@@ -35,8 +35,8 @@ static int unreachable(struct ivs_peer *peer, int err)
 	return -err;
 }
 
-int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t nlocal,
-	    const struct iovec *remote, size_t nremote, size_t total)
+int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t nlocal, const struct iovec *remote,
+	    size_t nremote, size_t total)
 {
 	struct iovec l[IVS_PIECES_MAX], r[IVS_PIECES_MAX];
 	size_t left = total;
@@ -64,8 +64,8 @@ int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t
 	for (;;) {
 		if (write && !ivs_ledger_held(peer->alive.ledger))
 			return unreachable(peer, ESRCH);
-		n = write ? process_vm_writev(peer->pid, l, nlocal, r, nremote, 0) :
-		    process_vm_readv(peer->pid, l, nlocal, r, nremote, 0);
+		n = write ? process_vm_writev(peer->pid, l, nlocal, r, nremote, 0)
+			  : process_vm_readv(peer->pid, l, nlocal, r, nremote, 0);
 		if (n <= 0 || (size_t) n > left)
 			return unreachable(peer, n < 0 ? errno : EIO);
 		if (!write && !ivs_ledger_held(peer->alive.ledger))

@@ -21,7 +21,9 @@ static int class_of(size_t len)
 bool ivs_cma_policy_better(struct ivs_cma_policy *policy, size_t len, uint64_t copies, bool alone)
 {
 	const struct ivs_adapt_rate rate = {
-		.learn = IVS_ADAPT_LEARN, .unknown = 8 * IVS_CMA_POLICY_PROBE, .probe = IVS_CMA_POLICY_PROBE,
+		.learn = IVS_ADAPT_LEARN,
+		.unknown = 8 * IVS_CMA_POLICY_PROBE,
+		.probe = IVS_CMA_POLICY_PROBE,
 		.margin = IVS_CMA_POLICY_PROBE,
 	};
 	int class = class_of(len);

@@ -16,8 +16,9 @@
 #include "region/ledger.h"
 #include "tune.h"
 
-#define PIECES_MAX	8192	/* of a message: a limit of the format */
-#define HALF_CYCLES_MAX	((uint64_t) 1 << 20)	/* of waiting for a sender that may have stopped: half a millisecond at 2 GHz */
+#define PIECES_MAX 8192 /* of a message: a limit of the format */
+#define HALF_CYCLES_MAX \
+	((uint64_t) 1 << 20) /* of waiting for a sender that may have stopped: half a millisecond at 2 GHz */
 
 /*
  * ivs_front.word: which message it is of, another number for each between two ranks (gen); and the pieces that the
@@ -27,8 +28,8 @@
 
 /* ivs_shown.back: the pieces that the sender has taken, and whether it takes no more. */
 #define BACK_COUNT(word) ((uint32_t) (word) & 0xffff)
-#define BACK_OVER	(1ULL << 32)	/* no more: that many are copied */
-#define BACK_FAILED	(1ULL << 33)	/* since the kernel let it not */
+#define BACK_OVER	 (1ULL << 32) /* no more: that many are copied */
+#define BACK_FAILED	 (1ULL << 33) /* since the kernel let it not */
 
 /* Writes this end's count of pieces, and reads the other end's then. */
 static uint64_t claim(uint64_t *own, uint64_t word, const uint64_t *other)
@@ -56,8 +57,8 @@ static inline uint32_t pieces(size_t len, size_t piece)
 }
 
 /* Copies bytes [from, to) of a message of one piece of memory at each end. */
-static int copy(struct ivs_peer *peer, bool write, const struct iovec *ours,
-		const struct iovec *theirs, size_t from, size_t to)
+static int copy(struct ivs_peer *peer, bool write, const struct iovec *ours, const struct iovec *theirs, size_t from,
+		size_t to)
 {
 	struct iovec local = { (char *) ours->iov_base + from, to - from };
 	struct iovec remote = { (char *) theirs->iov_base + from, to - from };
@@ -74,15 +75,14 @@ static void spin_half(const uint64_t *back, uint32_t half, uint64_t begun)
 	uint64_t now = ivs_cycles(), ours = now - begun;
 	uint64_t end = now + (ours < HALF_CYCLES_MAX ? ours : HALF_CYCLES_MAX);
 
-	while (BACK_COUNT(__atomic_load_n(back, __ATOMIC_ACQUIRE)) < half &&
-	       (int64_t) (ivs_cycles() - end) < 0)
+	while (BACK_COUNT(__atomic_load_n(back, __ATOMIC_ACQUIRE)) < half && (int64_t) (ivs_cycles() - end) < 0)
 		ivs_pause();
 }
 
 bool ivs_coop_fits(const struct ivs_peer *peer, size_t len)
 {
-	return peer->pid && !peer->self && !peer->alone && ivs_param.cma_coop &&
-	       len >= ivs_param.cma_coop && len > IVS_COOP_PIECE_MIN;
+	return peer->pid && !peer->self && !peer->alone && ivs_param.cma_coop && len >= ivs_param.cma_coop &&
+	       len > IVS_COOP_PIECE_MIN;
 }
 
 int ivs_coop_read(struct ivs_msg *msg, size_t len)
@@ -123,8 +123,7 @@ int ivs_coop_read(struct ivs_msg *msg, size_t len)
 		front++;
 		/* After an error the other pieces are only taken, so that the sender does not. */
 		if (!err)
-			err = copy(peer, false, msg->rx->iov, msg->iov, from,
-				   len - from < piece ? len : from + piece);
+			err = copy(peer, false, msg->rx->iov, msg->iov, from, len - from < piece ? len : from + piece);
 	}
 	msg->error = err;
 	peer->helped = front != count;

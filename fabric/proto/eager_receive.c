@@ -10,9 +10,9 @@
 #include "tune.h"
 
 /* Of a line's word (docs/region.md): op and flags; a short tagged message's; that it has data. */
-#define WORD_KIND	0xffff00000000ULL
-#define WORD_TAGGED	((uint64_t) IVS_OP_TAGGED << 32)
-#define WORD_DATA	((uint64_t) IVS_F_DATA << 40)
+#define WORD_KIND   0xffff00000000ULL
+#define WORD_TAGGED ((uint64_t) IVS_OP_TAGGED << 32)
+#define WORD_DATA   ((uint64_t) IVS_F_DATA << 40)
 
 /* The only endpoint of a queue's domain, if it polls one ring only and has nothing to send. */
 static inline struct ivs_ep *only(struct ivs_cq *cq)
@@ -23,8 +23,7 @@ static inline struct ivs_ep *only(struct ivs_cq *cq)
 	if (unlikely(eps->next == eps || eps->next != eps->prev))
 		return NULL;
 	ep = ivs_entry(eps->next, struct ivs_ep, domain_link);
-	return likely(ep->rx_cq == cq && ep->hot_count == 1 && ivs_list_empty(&ep->active)) ?
-	       ep : NULL;
+	return likely(ep->rx_cq == cq && ep->hot_count == 1 && ivs_list_empty(&ep->active)) ? ep : NULL;
 }
 
 /*
@@ -43,14 +42,13 @@ static inline int receive_one(struct ivs_ep *ep, struct ivs_peer *p, struct ivs_
 		return 0;
 	len = word >> 48;
 	skip = word & WORD_DATA ? 8 : 0;
-	if (unlikely((word & WORD_KIND & ~WORD_DATA) != WORD_TAGGED || len > IVS_INLINE_MAX ||
-		     len < skip))
+	if (unlikely((word & WORD_KIND & ~WORD_DATA) != WORD_TAGGED || len > IVS_INLINE_MAX || len < skip))
 		return -1;
 	len -= skip;
 	tag = *(volatile uint64_t *) &l->tag;
 	rx = ep->tagged.head;
-	if (unlikely(!rx || (rx->peer && rx->peer != p) || (rx->tag ^ tag) & ~rx->ignore ||
-		     rx->count != 1 || rx->len < len || !(rx->flags & FI_COMPLETION)))
+	if (unlikely(!rx || (rx->peer && rx->peer != p) || (rx->tag ^ tag) & ~rx->ignore || rx->count != 1 ||
+		     rx->len < len || !(rx->flags & FI_COMPLETION)))
 		return -1;
 	ep->tagged.head = rx->next;
 	if (!rx->next)

@@ -43,8 +43,8 @@ static fi_addr_t find_slot_addr(struct ivs_ep *ep, uint32_t slot, uint32_t epoch
 	for (i = 0; i < av->count; i++) {
 		const struct ivs_addr *a = &av->addr[i];
 
-		if (av->used[i] && a->kind == IVS_ADDR_SLOT && a->slot == slot &&
-		    a->epoch == epoch && a->id == ep->domain->region->id)
+		if (av->used[i] && a->kind == IVS_ADDR_SLOT && a->slot == slot && a->epoch == epoch &&
+		    a->id == ep->domain->region->id)
 			return i;
 	}
 	return FI_ADDR_NOTAVAIL;
@@ -97,8 +97,7 @@ struct ivs_peer *ivs_peer_by_addr(struct ivs_ep *ep, const struct ivs_addr *addr
 
 	ivs_list_each(pos, &ep->peers_all) {
 		p = ivs_entry(pos, struct ivs_peer, all);
-		if (p->slot == IVS_NO_SLOT && p->channel != IVS_CHAN_DEAD &&
-		    !memcmp(&p->addr, addr, sizeof(*addr)))
+		if (p->slot == IVS_NO_SLOT && p->channel != IVS_CHAN_DEAD && !memcmp(&p->addr, addr, sizeof(*addr)))
 			return p;
 	}
 	p = new_peer(ep, addr);
@@ -131,8 +130,8 @@ static bool grow_peers(struct ivs_ep *ep, fi_addr_t addr)
 
 static bool here(const struct ivs_ep *ep, const struct ivs_addr *a)
 {
-	return ep->domain->region && a->kind == IVS_ADDR_SLOT &&
-	       a->id == ep->domain->region->id && a->slot < ep->domain->region->geo.slots;
+	return ep->domain->region && a->kind == IVS_ADDR_SLOT && a->id == ep->domain->region->id &&
+	       a->slot < ep->domain->region->geo.slots;
 }
 
 /* What it sent before it left still counts. Returns false if some of it has to wait. */
@@ -144,8 +143,8 @@ static bool drain(struct ivs_peer *p)
 	if (ep->by_slot[p->slot] == p && !p->rx_ring)
 		ivs_peer_attach(ep, p->slot);
 	/* No more than there was room for: it may not have left, and go on for ever. */
-	for (begin = p->rx_head; p->rx_ring && p->rx_head - begin <= p->rx_mask && p->channel != IVS_CHAN_DEAD &&
-	     ivs_ring_poll(ep, p);)
+	for (begin = p->rx_head;
+	     p->rx_ring && p->rx_head - begin <= p->rx_mask && p->channel != IVS_CHAN_DEAD && ivs_ring_poll(ep, p);)
 		;
 	return p->channel == IVS_CHAN_DEAD || !ivs_ring_pending(p);
 }
@@ -255,8 +254,8 @@ static void fail_receives(struct ivs_peer *p, struct ivs_queue *q, bool tagged)
 		*at = rx->next;
 		if (!rx->next)
 			q->tail = at;
-		ivs_cq_error(p->ep->rx_cq, rx->context, FI_RECV | (tagged ? FI_TAGGED : FI_MSG),
-			     0, rx->iov[0].iov_base, 0, rx->tag, 0, FI_EIO);
+		ivs_cq_error(p->ep->rx_cq, rx->context, FI_RECV | (tagged ? FI_TAGGED : FI_MSG), 0, rx->iov[0].iov_base,
+			     0, rx->tag, 0, FI_EIO);
 		ivs_cntr_fail(p->ep->cntr[IVS_CNTR_RECV]);
 		ivs_rx_put(p->ep, rx);
 	}
@@ -284,8 +283,7 @@ static void end(struct ivs_peer *p)
 		if (msg->fetch)
 			continue;
 		if (msg->rx) {
-			ivs_rx_complete(ep, msg->rx, ivs_msg_tagged(msg), p, 0,
-					msg->tag, false, 0, FI_EIO);
+			ivs_rx_complete(ep, msg->rx, ivs_msg_tagged(msg), p, 0, msg->tag, false, 0, FI_EIO);
 			msg->rx = NULL;
 		}
 		ivs_msg_free(ep, msg);
@@ -385,9 +383,8 @@ static bool owes(const struct ivs_peer *p)
 {
 	const struct ivs_rx *rx;
 
-	if (!ivs_list_empty(&p->sending) || !ivs_list_empty(&p->waiting) ||
-	    !ivs_list_empty(&p->streams) || p->ctl_head ||
-	    (p->tx_ring && p->tx_head != p->tx_tail))
+	if (!ivs_list_empty(&p->sending) || !ivs_list_empty(&p->waiting) || !ivs_list_empty(&p->streams) ||
+	    p->ctl_head || (p->tx_ring && p->tx_head != p->tx_tail))
 		return true;
 	for (rx = p->ep->tagged.head; rx; rx = rx->next)
 		if (rx->peer == p)

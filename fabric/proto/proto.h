@@ -40,16 +40,15 @@ void ivs_peer_pump(struct ivs_peer *peer);
 void ivs_ack_later(struct ivs_peer *peer, struct ivs_tx *tx);
 
 /* A send of either kind; op is IVS_OP_TAGGED or IVS_OP_MSG. */
-ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t count,
-		 fi_addr_t dest, uint64_t tag, uint64_t data, void *context,
-		 uint64_t flags);
+ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t count, fi_addr_t dest, uint64_t tag,
+		 uint64_t data, void *context, uint64_t flags);
 
 /*
  * receive.c: handles a message from peer, with this fixed part, tag and len bytes of payload; op is IVS_OP_*, flags
  * IVS_F_*. Returns false if no buffer is free.
  */
-bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags,
-		 uint64_t tag, const void *fixed, const uint8_t *payload, size_t len);
+bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed,
+		 const uint8_t *payload, size_t len);
 
 /* ring_poll.c: handles what has arrived in the peer's ring. Returns how many messages. */
 int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *peer);
@@ -92,12 +91,12 @@ void ivs_stop_access(struct ivs_domain *domain, const struct ivs_mr *mr);
  * Reads total bytes of the peer's memory at remote into local, or writes them there.
  * Returns 0 or a negative error.
  */
-int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t nlocal,
-	    const struct iovec *remote, size_t nremote, size_t total);
+int ivs_cma(struct ivs_peer *peer, bool write, const struct iovec *local, size_t nlocal, const struct iovec *remote,
+	    size_t nremote, size_t total);
 
 /* atomic_apply.c: does the operation on count elements at target; result and compare may be NULL. */
-int ivs_atomic_apply(uint8_t type, uint8_t op, uint8_t kind, void *target,
-		     const void *operand, const void *compare, void *result, size_t count);
+int ivs_atomic_apply(uint8_t type, uint8_t op, uint8_t kind, void *target, const void *operand, const void *compare,
+		     void *result, size_t count);
 size_t ivs_type_bytes(uint8_t type);
 bool ivs_atomic_valid(uint8_t type, uint8_t op, uint8_t kind);
 

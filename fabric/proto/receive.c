@@ -7,7 +7,7 @@
 #include "remote/fetch.h"
 #include "ring/copy.h"
 
-#define HELD_MAX	((size_t) 1 << 20)	/* bytes of one message before its receive */
+#define HELD_MAX ((size_t) 1 << 20) /* bytes of one message before its receive */
 
 static struct ivs_msg *new_msg(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag)
 {
@@ -84,16 +84,16 @@ static bool hold(struct ivs_ep *ep, struct ivs_msg *msg, const uint8_t *payload,
 
 /* A message, or its start, as its head says. */
 struct start {
-	uint8_t		op, flags;
-	bool		tagged;
-	uint32_t	id;		/* the sender's; IVS_F_ACK, and all but whole messages */
-	uint64_t	tag, data;
-	size_t		total;
-	const uint8_t	*payload;	/* the first len bytes */
-	size_t		len;
-	uint64_t	number;		/* RTS: in its sender's ledger (proto/shown.h) */
-	size_t		niov;		/* RTS: where it lies; 0: that is not known here */
-	struct iovec	iov[IVS_IOV_MAX];
+	uint8_t op, flags;
+	bool tagged;
+	uint32_t id; /* the sender's; IVS_F_ACK, and all but whole messages */
+	uint64_t tag, data;
+	size_t total;
+	const uint8_t *payload; /* the first len bytes */
+	size_t len;
+	uint64_t number; /* RTS: in its sender's ledger (proto/shown.h) */
+	size_t niov;	 /* RTS: where it lies; 0: that is not known here */
+	struct iovec iov[IVS_IOV_MAX];
 };
 
 /* The same of one that is read through the core provider, which checks where it lies as its sender registered it. */
@@ -137,8 +137,7 @@ static const char *parse_rts(struct ivs_peer *peer, struct start *s, const void 
 	for (i = 0; i < s->niov; i++) {
 		uint64_t addr = where.iov[i].addr, len = where.iov[i].len;
 
-		if (len > IVS_MSG_MAX || !r || addr > r->header.size_bytes ||
-		    len > r->header.size_bytes - addr)
+		if (len > IVS_MSG_MAX || !r || addr > r->header.size_bytes || len > r->header.size_bytes - addr)
 			return "a message outside the region";
 		s->iov[i].iov_base = (void *) (uintptr_t) addr;
 		s->iov[i].iov_len = len;
@@ -171,8 +170,7 @@ static const char *parse(struct ivs_peer *peer, struct start *s, const void *fix
 		s->id = head.id;
 		/* One that is whole is sent as such: no piece would come to complete this. */
 		return s->total <= s->len || s->total > IVS_MSG_MAX ? "a message of a wrong length" : NULL;
-	default:
-		return s->flags & IVS_F_CORE ? parse_core_rts(peer, s, fixed) : parse_rts(peer, s, fixed);
+	default: return s->flags & IVS_F_CORE ? parse_core_rts(peer, s, fixed) : parse_rts(peer, s, fixed);
 	}
 }
 
@@ -265,8 +263,8 @@ static bool keep(struct ivs_ep *ep, struct ivs_msg *msg, const struct start *s)
 }
 
 /* A message, or its start. Returns false if no buffer is free. */
-static bool start(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags,
-		  uint64_t tag, const void *fixed, const uint8_t *payload, size_t len)
+static bool start(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed,
+		  const uint8_t *payload, size_t len)
 {
 	const char *fault;
 	struct ivs_msg *msg;
@@ -312,22 +310,21 @@ static void ack(struct ivs_peer *peer, uint32_t id, int err)
 }
 
 /* A write or atomic of a peer's is in its place. */
-static void target_event(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_mr *mr,
-			 bool has_data, uint64_t data, size_t len, uint64_t flags)
+static void target_event(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_mr *mr, bool has_data, uint64_t data,
+			 size_t len, uint64_t flags)
 {
 	int dir = flags & FI_REMOTE_READ ? 0 : 1;
 
 	if (has_data)
-		ivs_cq_add(ep->rx_cq, NULL, flags | FI_REMOTE_CQ_DATA, len, NULL, data, 0,
-			   peer->fi_addr);
+		ivs_cq_add(ep->rx_cq, NULL, flags | FI_REMOTE_CQ_DATA, len, NULL, data, 0, peer->fi_addr);
 	ivs_cntr_inc(ep->rma_cntr[dir], len);
 	if (mr && mr->cntr[dir] != ep->rma_cntr[dir])
 		ivs_cntr_inc(mr->cntr[dir], len);
 }
 
 /* Checks what a peer wants to reach. Returns 0 and its pieces in iov, or a negative error. */
-static int target_pieces(struct ivs_ep *ep, const struct ivs_rma *rma, uint64_t access,
-			 struct iovec *iov, uint32_t *count, struct ivs_mr **first)
+static int target_pieces(struct ivs_ep *ep, const struct ivs_rma *rma, uint64_t access, struct iovec *iov,
+			 uint32_t *count, struct ivs_mr **first)
 {
 	size_t i, n = 0, sum = 0, k;
 
@@ -336,8 +333,7 @@ static int target_pieces(struct ivs_ep *ep, const struct ivs_rma *rma, uint64_t 
 	if (rma->count > IVS_IOV_MAX || rma->total > IVS_MSG_MAX)
 		return -FI_EINVAL;
 	for (i = 0; i < rma->count; i++) {
-		struct ivs_mr *mr = ivs_mr_find(ep->domain, rma->rma[i].key, rma->rma[i].addr,
-						rma->rma[i].len, access);
+		struct ivs_mr *mr = ivs_mr_find(ep->domain, rma->rma[i].key, rma->rma[i].addr, rma->rma[i].len, access);
 
 		if (!mr)
 			return -FI_EKEYREJECTED;
@@ -347,8 +343,7 @@ static int target_pieces(struct ivs_ep *ep, const struct ivs_rma *rma, uint64_t 
 			return -FI_EINVAL;
 		if (!rma->rma[i].len)
 			continue;
-		k = ivs_mr_pieces(mr, rma->rma[i].addr, rma->rma[i].len, iov + n,
-				  IVS_PIECES_MAX - n);
+		k = ivs_mr_pieces(mr, rma->rma[i].addr, rma->rma[i].len, iov + n, IVS_PIECES_MAX - n);
 		if (!k)
 			return -FI_EMSGSIZE;
 		n += k;
@@ -360,8 +355,8 @@ static int target_pieces(struct ivs_ep *ep, const struct ivs_rma *rma, uint64_t 
 	return 0;
 }
 
-static bool rma_write(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags,
-		      const void *fixed, const uint8_t *payload, size_t len)
+static bool rma_write(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, const void *fixed,
+		      const uint8_t *payload, size_t len)
 {
 	struct iovec iov[IVS_PIECES_MAX];
 	struct ivs_rma rma;
@@ -378,15 +373,13 @@ static bool rma_write(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags,
 	ret = target_pieces(ep, &rma, FI_REMOTE_WRITE, iov, &count, &mr);
 	if (!ret && rma.total == len) {
 		ivs_iov_scatter(iov, count, 0, payload, len);
-		target_event(ep, peer, mr, flags & IVS_F_DATA, rma.data, len,
-			     FI_REMOTE_WRITE | FI_RMA);
+		target_event(ep, peer, mr, flags & IVS_F_DATA, rma.data, len, FI_REMOTE_WRITE | FI_RMA);
 		if (flags & IVS_F_ACK)
 			ack(peer, rma.id, 0);
 		return true;
 	}
 	if (ret && rma.total == len) {
-		IVS_INFO(FI_LOG_EP_DATA, "refused a write of %zu bytes: %s\n", len,
-			 ivs_lib.strerror(-ret));
+		IVS_INFO(FI_LOG_EP_DATA, "refused a write of %zu bytes: %s\n", len, ivs_lib.strerror(-ret));
 		if (flags & IVS_F_ACK)
 			ack(peer, rma.id, -ret);
 		return true;
@@ -459,8 +452,9 @@ static int atomic_do(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, co
 	size_t at = 0, size = ivs_type_bytes(a->type);
 	struct iovec iov[IVS_PIECES_MAX];
 	uint32_t count = 0, i;
-	uint64_t access = a->op == FI_ATOMIC_READ ? FI_REMOTE_READ :
-			  FI_REMOTE_WRITE | (a->kind != IVS_ATOMIC_WRITE ? FI_REMOTE_READ : 0);
+	uint64_t access = a->op == FI_ATOMIC_READ
+				  ? FI_REMOTE_READ
+				  : FI_REMOTE_WRITE | (a->kind != IVS_ATOMIC_WRITE ? FI_REMOTE_READ : 0);
 	struct ivs_mr *mr;
 	int ret = target_pieces(ep, &a->rma, access, iov, &count, &mr);
 
@@ -470,21 +464,19 @@ static int atomic_do(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, co
 	/* Aligned, and not changed by the sender while it is used. */
 	ivs_copy(operand, payload, len);
 	for (i = 0; !ret && i < count; i++) {
-		ret = ivs_atomic_apply(a->type, a->op, a->kind, iov[i].iov_base,
-				       (char *) operand + at,
-				       (char *) operand + a->rma.total + at,
-				       result ? result + at : NULL, iov[i].iov_len / size);
+		ret = ivs_atomic_apply(a->type, a->op, a->kind, iov[i].iov_base, (char *) operand + at,
+				       (char *) operand + a->rma.total + at, result ? result + at : NULL,
+				       iov[i].iov_len / size);
 		at += iov[i].iov_len;
 	}
 	if (!ret)
 		target_event(ep, peer, mr, flags & IVS_F_DATA, a->rma.data, a->rma.total,
-			     (a->op == FI_ATOMIC_READ ? FI_REMOTE_READ : FI_REMOTE_WRITE) |
-			     FI_ATOMIC);
+			     (a->op == FI_ATOMIC_READ ? FI_REMOTE_READ : FI_REMOTE_WRITE) | FI_ATOMIC);
 	return ret;
 }
 
-static bool atomic(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, const void *fixed,
-		   const uint8_t *payload, size_t len)
+static bool atomic(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t flags, const void *fixed, const uint8_t *payload,
+		   size_t len)
 {
 	struct ivs_tx *tx = NULL;
 	struct ivs_atomic a;
@@ -537,8 +529,8 @@ static void write_part(struct ivs_ep *ep, struct ivs_msg *msg, const uint8_t *pa
 	if (msg->got < msg->total)
 		return;
 	if (!msg->error)
-		target_event(ep, peer, msg->mr, msg->flags & IVS_F_DATA, msg->data,
-			     msg->total, FI_REMOTE_WRITE | FI_RMA);
+		target_event(ep, peer, msg->mr, msg->flags & IVS_F_DATA, msg->data, msg->total,
+			     FI_REMOTE_WRITE | FI_RMA);
 	if (msg->flags & IVS_F_ACK)
 		ack(peer, msg->id, -msg->error);
 	ivs_msg_free(ep, msg);
@@ -559,15 +551,15 @@ static void receive_part(struct ivs_ep *ep, struct ivs_msg *msg, const uint8_t *
 		return;
 	if (msg->flags & IVS_F_ACK)
 		ack(msg->peer, msg->id, 0);
-	ivs_rx_complete(ep, rx, msg->op == IVS_OP_TAGGED_LONG, msg->peer, msg->total, msg->tag,
-			msg->flags & IVS_F_DATA, msg->data, 0);
+	ivs_rx_complete(ep, rx, msg->op == IVS_OP_TAGGED_LONG, msg->peer, msg->total, msg->tag, msg->flags & IVS_F_DATA,
+			msg->data, 0);
 	msg->rx = NULL;
 	ivs_msg_free(ep, msg);
 }
 
 /* More of a message that has begun. */
-static bool part(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, const void *fixed,
-		 const uint8_t *payload, size_t len)
+static bool part(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, const void *fixed, const uint8_t *payload,
+		 size_t len)
 {
 	struct ivs_msg *msg = NULL, *m;
 	struct ivs_part head;
@@ -648,8 +640,8 @@ void ivs_stop_access(struct ivs_domain *domain, const struct ivs_mr *mr)
 }
 
 /* The result of a read or a fetching atomic of ours. */
-static void result(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, const void *fixed,
-		   const uint8_t *payload, size_t len)
+static void result(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, const void *fixed, const uint8_t *payload,
+		   size_t len)
 {
 	struct ivs_part head;
 	struct ivs_tx *tx;
@@ -662,8 +654,7 @@ static void result(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t offset, co
 		return;
 	}
 	if (head.status) {
-		ivs_tx_complete(ep, tx, head.status < 0 && head.status > -4096 ?
-				-head.status : FI_EIO);
+		ivs_tx_complete(ep, tx, head.status < 0 && head.status > -4096 ? -head.status : FI_EIO);
 		return;
 	}
 	ivs_iov_scatter(tx->iov, tx->count, tx->sent, payload, len);
@@ -714,8 +705,8 @@ static struct ivs_tx *answered(struct ivs_ep *ep, struct ivs_peer *peer, uint64_
 	return tx && !tx->shown ? tx : NULL;
 }
 
-static bool receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags,
-		    uint64_t tag, const void *fixed, const uint8_t *payload, size_t len)
+static bool receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag,
+		    const void *fixed, const uint8_t *payload, size_t len)
 {
 	uint64_t bytes;
 
@@ -725,31 +716,16 @@ static bool receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_
 	case IVS_OP_TAGGED_LONG:
 	case IVS_OP_MSG_LONG:
 	case IVS_OP_TAGGED_RTS:
-	case IVS_OP_MSG_RTS:
-		return start(ep, peer, op, flags, tag, fixed, payload, len);
-	case IVS_OP_DATA:
-		return part(ep, peer, tag, fixed, payload, len);
-	case IVS_OP_CTS:
-		cts(ep, peer, answered(ep, peer, tag));
-		return true;
-	case IVS_OP_ACK:
-		acked(ep, peer, answered(ep, peer, (uint32_t) tag), (int) (tag >> 32 & 0xfff));
-		return true;
-	case IVS_OP_SHOWN_CTS:
-		cts(ep, peer, ivs_shown_answered(ep, peer, op, tag));
-		return true;
-	case IVS_OP_SHOWN_ACK:
-		acked(ep, peer, ivs_shown_answered(ep, peer, op, tag), 0);
-		return true;
-	case IVS_OP_WRITE:
-		return rma_write(ep, peer, flags, fixed, payload, len);
-	case IVS_OP_READ:
-		return rma_read(ep, peer, fixed);
-	case IVS_OP_RESULT:
-		result(ep, peer, tag, fixed, payload, len);
-		return true;
-	case IVS_OP_ATOMIC:
-		return atomic(ep, peer, flags, fixed, payload, len);
+	case IVS_OP_MSG_RTS: return start(ep, peer, op, flags, tag, fixed, payload, len);
+	case IVS_OP_DATA: return part(ep, peer, tag, fixed, payload, len);
+	case IVS_OP_CTS: cts(ep, peer, answered(ep, peer, tag)); return true;
+	case IVS_OP_ACK: acked(ep, peer, answered(ep, peer, (uint32_t) tag), (int) (tag >> 32 & 0xfff)); return true;
+	case IVS_OP_SHOWN_CTS: cts(ep, peer, ivs_shown_answered(ep, peer, op, tag)); return true;
+	case IVS_OP_SHOWN_ACK: acked(ep, peer, ivs_shown_answered(ep, peer, op, tag), 0); return true;
+	case IVS_OP_WRITE: return rma_write(ep, peer, flags, fixed, payload, len);
+	case IVS_OP_READ: return rma_read(ep, peer, fixed);
+	case IVS_OP_RESULT: result(ep, peer, tag, fixed, payload, len); return true;
+	case IVS_OP_ATOMIC: return atomic(ep, peer, flags, fixed, payload, len);
 	case IVS_OP_EVENT:
 		memcpy(&bytes, fixed, sizeof(bytes));
 		target_event(ep, peer, NULL, true, tag, bytes, FI_REMOTE_WRITE | FI_RMA);
@@ -758,17 +734,13 @@ static bool receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_
 		if (!ivs_coop_write(ep, peer, tag))
 			nonsense(peer, "a call to copy nothing");
 		return true;
-	case IVS_OP_COOP_END:
-		ivs_msg_coop_end(ep, peer, (uint32_t) tag);
-		return true;
-	default:
-		nonsense(peer, "a message of no kind");
-		return true;
+	case IVS_OP_COOP_END: ivs_msg_coop_end(ep, peer, (uint32_t) tag); return true;
+	default: nonsense(peer, "a message of no kind"); return true;
 	}
 }
 
-bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags,
-		 uint64_t tag, const void *fixed, const uint8_t *payload, size_t len)
+bool ivs_receive(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag, const void *fixed,
+		 const uint8_t *payload, size_t len)
 {
 	bool done = receive(ep, peer, op, flags, tag, fixed, payload, len);
 

@@ -26,7 +26,8 @@ void ivs_msg_free(struct ivs_ep *ep, struct ivs_msg *msg)
 /* Is it the announcement of a message in its sender's memory? */
 static bool is_shown(const struct ivs_msg *msg)
 {
-	return (msg->op == IVS_OP_TAGGED_RTS || msg->op == IVS_OP_MSG_RTS) && !(msg->flags & (IVS_F_REGION | IVS_F_CORE));
+	return (msg->op == IVS_OP_TAGGED_RTS || msg->op == IVS_OP_MSG_RTS) &&
+	       !(msg->flags & (IVS_F_REGION | IVS_F_CORE));
 }
 
 static void answer_shown(const struct ivs_msg *msg, uint8_t op)
@@ -51,8 +52,8 @@ static void finish(struct ivs_ep *ep, struct ivs_msg *msg, int err)
 
 	if (peer->channel != IVS_CHAN_DEAD)
 		ivs_msg_ack(msg);
-	ivs_rx_complete(ep, msg->rx, ivs_msg_tagged(msg), peer, msg->total, msg->tag,
-			msg->flags & IVS_F_DATA, msg->data, err);
+	ivs_rx_complete(ep, msg->rx, ivs_msg_tagged(msg), peer, msg->total, msg->tag, msg->flags & IVS_F_DATA,
+			msg->data, err);
 	msg->rx = NULL;
 	ivs_msg_free(ep, msg);
 }
@@ -110,8 +111,7 @@ static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
 	case IVS_READ_REGION:
 		for (i = 0; i < msg->niov && msg->got < len; i++)
 			msg->got += ivs_iov_scatter(rx->iov, rx->count, msg->got,
-						    r->base + (uintptr_t) msg->iov[i].iov_base,
-						    msg->iov[i].iov_len);
+						    r->base + (uintptr_t) msg->iov[i].iov_base, msg->iov[i].iov_len);
 		break;
 	case IVS_READ_COOP:
 		err = ivs_coop_read(msg, len);
@@ -131,11 +131,8 @@ static void rendezvous_read(struct ivs_ep *ep, struct ivs_msg *msg)
 		}
 		err = -FI_EPERM;
 		break;
-	case IVS_READ_CTS:
-		err = -FI_EPERM;
-		break;
-	case IVS_READ_CMA:
-		err = ivs_cma(msg->peer, false, rx->iov, rx->count, msg->iov, msg->niov, len);
+	case IVS_READ_CTS: err = -FI_EPERM; break;
+	case IVS_READ_CMA: err = ivs_cma(msg->peer, false, rx->iov, rx->count, msg->iov, msg->niov, len);
 	}
 	read_over(ep, msg, err);
 }
@@ -238,8 +235,8 @@ void ivs_rx_post(struct ivs_ep *ep, struct ivs_rx *rx, bool tagged)
 			if (last) {
 				if (!rx->busy) {
 					/* The last part has completed; say that the buffer is free. */
-					ivs_cq_add(ep->rx_cq, rx->context, FI_MULTI_RECV | FI_RECV |
-						   FI_MSG, 0, NULL, 0, 0, FI_ADDR_NOTAVAIL);
+					ivs_cq_add(ep->rx_cq, rx->context, FI_MULTI_RECV | FI_RECV | FI_MSG, 0, NULL, 0,
+						   0, FI_ADDR_NOTAVAIL);
 					ivs_rx_put(ep, rx);
 				}
 				return;
@@ -250,8 +247,8 @@ void ivs_rx_post(struct ivs_ep *ep, struct ivs_rx *rx, bool tagged)
 		return;
 	}
 	if (unlikely(rx->peer && rx->peer->channel == IVS_CHAN_DEAD)) {
-		ivs_cq_error(ep->rx_cq, rx->context, FI_RECV | (tagged ? FI_TAGGED : FI_MSG), 0,
-			     rx->iov[0].iov_base, 0, rx->tag, 0, FI_EIO);
+		ivs_cq_error(ep->rx_cq, rx->context, FI_RECV | (tagged ? FI_TAGGED : FI_MSG), 0, rx->iov[0].iov_base, 0,
+			     rx->tag, 0, FI_EIO);
 		ivs_cntr_fail(ep->cntr[IVS_CNTR_RECV]);
 		ivs_rx_put(ep, rx);
 		return;

@@ -9,8 +9,8 @@
 #include "remote/passthrough.h"
 
 struct use {
-	unsigned int	ranks;
-	uint64_t	sent;		/* lines of 64 bytes, or messages of the core provider */
+	unsigned int ranks;
+	uint64_t sent; /* lines of 64 bytes, or messages of the core provider */
 };
 
 /*
@@ -36,7 +36,7 @@ void ivs_report_use(struct ivs_ep *ep)
 {
 	struct use near = { 0 }, region = { 0 }, core = { 0 }, *u;
 	struct ivs_list *pos;
-	char line[512];		/* its numbers have at most 180 digits */
+	char line[512]; /* its numbers have at most 180 digits */
 	uint64_t direct = 0, reads = 0;
 	int n;
 
@@ -57,12 +57,13 @@ void ivs_report_use(struct ivs_ep *ep)
 	}
 	if (!ivs_lib.log_enabled(&ivs_prov, FI_LOG_INFO, FI_LOG_EP_CTRL))
 		return;
-	n = snprintf(line, sizeof(line), "libfabric:%d:%lld:%s:ep_ctrl:%s():%d<info> channels used: "
-		     "%u ranks of this VM, %ju lines, %ju direct copies; "
-		     "%u ranks of other VMs, %ju lines; %u ranks over the core provider, %ju messages, %ju direct reads\n",
-		     (int) getpid(), (long long) time(NULL), ivs_prov.name, __func__, __LINE__,
-		     near.ranks, (uintmax_t) near.sent, (uintmax_t) direct,
-		     region.ranks, (uintmax_t) region.sent, core.ranks, (uintmax_t) core.sent,
-		     (uintmax_t) reads);
+	n = snprintf(
+		line, sizeof(line),
+		"libfabric:%d:%lld:%s:ep_ctrl:%s():%d<info> channels used: "
+		"%u ranks of this VM, %ju lines, %ju direct copies; "
+		"%u ranks of other VMs, %ju lines; %u ranks over the core provider, %ju messages, %ju direct reads\n",
+		(int) getpid(), (long long) time(NULL), ivs_prov.name, __func__, __LINE__, near.ranks,
+		(uintmax_t) near.sent, (uintmax_t) direct, region.ranks, (uintmax_t) region.sent, core.ranks,
+		(uintmax_t) core.sent, (uintmax_t) reads);
 	write_line(line, (size_t) n);
 }

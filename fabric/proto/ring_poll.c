@@ -6,16 +6,14 @@
 
 static void broken(struct ivs_peer *p, const char *what)
 {
-	IVS_WARN(FI_LOG_EP_DATA, "rank in slot %u sent %s; its messages are ignored from now on\n",
-		 p->slot, what);
+	IVS_WARN(FI_LOG_EP_DATA, "rank in slot %u sent %s; its messages are ignored from now on\n", p->slot, what);
 	p->broken = true;
 	ivs_peer_condemn(p);
 }
 
 /* A message that is not the simplest kind. Returns false if it has to wait. */
-static bool __attribute__((noinline))
-complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags,
-		uint64_t tag, size_t len)
+static bool __attribute__((noinline)) complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags,
+						      uint64_t tag, size_t len)
 {
 	uint64_t buf[(IVS_INLINE_MAX + 7) / 8];
 	uint8_t *b = (uint8_t *) buf;
@@ -37,7 +35,8 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 	len -= skip + fixed;
 	if (skip) {
 		memcpy(&ref, b, sizeof(ref));
-		payload = ivs_bounced(ep->domain->region, p->slot, ref.page, 0, ref.len, ep->domain->region->geo.bounce_bytes);
+		payload = ivs_bounced(ep->domain->region, p->slot, ref.page, 0, ref.len,
+				      ep->domain->region->geo.bounce_bytes);
 		if (!payload || len) {
 			broken(p, "a message with a wrong bounce buffer");
 			return true;
@@ -47,8 +46,8 @@ complex_message(struct ivs_ep *ep, struct ivs_peer *p, uint8_t op, uint8_t flags
 	}
 	if (flags & IVS_F_TIME)
 		begin = ivs_cycles();
-	done = ivs_receive(ep, p, op, flags & (uint8_t) ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME), tag,
-			   b + skip, payload, len);
+	done = ivs_receive(ep, p, op, flags & (uint8_t) ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME), tag, b + skip, payload,
+			   len);
 	/* What was refused, or has ended all with its sender, is no reading. */
 	if (flags & IVS_F_TIME && done && p->channel != IVS_CHAN_DEAD && len >= IVS_NT_MIN)
 		ivs_nt_report(&p->nt, p->rx_ctl, flags, ivs_cycles() - begin, len);
@@ -83,13 +82,11 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 			break;
 		}
 		lines = ivs_lines_for(len);
-		if (likely(op <= IVS_OP_MSG && op && !(flags & ~IVS_F_DATA) &&
-			   (!flags || len >= 8))) {
+		if (likely(op <= IVS_OP_MSG && op && !(flags & ~IVS_F_DATA) && (!flags || len >= 8))) {
 			bool tagged = op == IVS_OP_TAGGED;
 			size_t skip = flags ? 8 : 0, bytes = len - skip;
 
-			rx = ivs_match_posted(ep, tagged ? &ep->tagged : &ep->msg, tagged, p,
-					      tag, bytes);
+			rx = ivs_match_posted(ep, tagged ? &ep->tagged : &ep->msg, tagged, p, tag, bytes);
 			if (likely(rx != NULL)) {
 				uint64_t data = 0;
 

@@ -13,29 +13,29 @@
 
 /* How a send goes to its peer. */
 enum ivs_send_way {
-	IVS_SEND_WHOLE,		/* in one message: in the ring, in a bounce buffer or over the core provider */
-	IVS_SEND_READ,		/* as an announcement (RTS): the receiver reads it where it is */
-	IVS_SEND_CORE_READ,	/* so, too, over the core provider, which the receiver reads it through */
-	IVS_SEND_PIECES,	/* in pieces, of which those beyond the window wait for a CTS */
-	IVS_SEND_PASSTHROUGH,	/* to the core provider, which matches it */
-	IVS_SEND_TOO_LONG,	/* not at all: FI_INJECT of more than one message holds */
+	IVS_SEND_WHOLE,	      /* in one message: in the ring, in a bounce buffer or over the core provider */
+	IVS_SEND_READ,	      /* as an announcement (RTS): the receiver reads it where it is */
+	IVS_SEND_CORE_READ,   /* so, too, over the core provider, which the receiver reads it through */
+	IVS_SEND_PIECES,      /* in pieces, of which those beyond the window wait for a CTS */
+	IVS_SEND_PASSTHROUGH, /* to the core provider, which matches it */
+	IVS_SEND_TOO_LONG,    /* not at all: FI_INJECT of more than one message holds */
 };
 
 /* What a receiver does with an announced message. */
 enum ivs_read_way {
-	IVS_READ_REGION,	/* copies it: it lies in the region */
-	IVS_READ_COOP,		/* reads a part of it, while the sender writes the others (coop_copy.h) */
-	IVS_READ_CMA,		/* reads it from the sender's memory; if that fails, sends a CTS */
-	IVS_READ_CORE,		/* reads it through the core provider */
-	IVS_READ_CTS,		/* sends a CTS: where it lies is not known here */
-	IVS_READ_FAILS,		/* ends it with an error: its sender is dead */
+	IVS_READ_REGION, /* copies it: it lies in the region */
+	IVS_READ_COOP,	 /* reads a part of it, while the sender writes the others (coop_copy.h) */
+	IVS_READ_CMA,	 /* reads it from the sender's memory; if that fails, sends a CTS */
+	IVS_READ_CORE,	 /* reads it through the core provider */
+	IVS_READ_CTS,	 /* sends a CTS: where it lies is not known here */
+	IVS_READ_FAILS,	 /* ends it with an error: its sender is dead */
 };
 
 /* How an RMA operation reaches its target. */
 enum ivs_rma_way {
-	IVS_RMA_REGION,		/* by a copy: all its targets lie in the region */
-	IVS_RMA_CMA,		/* by the kernel: none lies there, and the target is a neighbour */
-	IVS_RMA_MESSAGE,	/* in a message: the target's owner does it */
+	IVS_RMA_REGION,	 /* by a copy: all its targets lie in the region */
+	IVS_RMA_CMA,	 /* by the kernel: none lies there, and the target is a neighbour */
+	IVS_RMA_MESSAGE, /* in a message: the target's owner does it */
 };
 
 /* Does a send of one piece, of len bytes, go straight into the ring? flags: FI_*. */
@@ -53,9 +53,8 @@ enum ivs_send_way ivs_select_long(struct ivs_peer *peer, const struct iovec *iov
  * The way of a send of len bytes in count pieces; op is IVS_OP_TAGGED or IVS_OP_MSG. *rts: the flags of
  * its announcement (IVS_F_REGION, IVS_F_COOP), for IVS_SEND_READ only. In line: of a short message it is soon known.
  */
-static inline enum ivs_send_way
-ivs_select_send(struct ivs_peer *peer, uint8_t op, const struct iovec *iov, size_t count, size_t len,
-		uint64_t flags, uint8_t *rts)
+static inline enum ivs_send_way ivs_select_send(struct ivs_peer *peer, uint8_t op, const struct iovec *iov,
+						size_t count, size_t len, uint64_t flags, uint8_t *rts)
 {
 	if (unlikely(peer->addr.kind == IVS_ADDR_TAGGED && op == IVS_OP_TAGGED))
 		return IVS_SEND_PASSTHROUGH;
@@ -65,8 +64,8 @@ ivs_select_send(struct ivs_peer *peer, uint8_t op, const struct iovec *iov, size
 }
 
 /* The way of a message announced with these flags, in niov pieces, of which rx takes len bytes. */
-enum ivs_read_way ivs_select_read(const struct ivs_peer *peer, uint8_t flags, size_t niov,
-				  const struct ivs_rx *rx, size_t len);
+enum ivs_read_way ivs_select_read(const struct ivs_peer *peer, uint8_t flags, size_t niov, const struct ivs_rx *rx,
+				  size_t len);
 
 /* The way of an RMA operation: do all its targets, or any, lie in the region, as their owner's table says? */
 enum ivs_rma_way ivs_select_rma(const struct ivs_peer *peer, bool all, bool any);
@@ -79,8 +78,7 @@ static inline size_t ivs_select_piece(const struct ivs_peer *peer, size_t total)
 {
 	size_t quarter = total / 4 & ~(size_t) 4095;
 
-	return quarter < peer->piece && peer->channel == IVS_CHAN_RING && quarter >= IVS_BOUNCE ?
-	       quarter : peer->piece;
+	return quarter < peer->piece && peer->channel == IVS_CHAN_RING && quarter >= IVS_BOUNCE ? quarter : peer->piece;
 }
 
 /* Is [base, base + len) in the region? Returns its offset there, or -1. */

@@ -12,20 +12,18 @@
 int ivs_packet_send(struct ivs_peer *peer, const struct ivs_packet *pkt)
 {
 	switch (peer->channel) {
-	case IVS_CHAN_RING:
-		return ivs_ring_send(peer, pkt);
-	case IVS_CHAN_CORE:
-		return ivs_core_send(peer, pkt);
-	case IVS_CHAN_NONE:
-		return -FI_EAGAIN;
-	default:
-		return -FI_EIO;
+	case IVS_CHAN_RING: return ivs_ring_send(peer, pkt);
+	case IVS_CHAN_CORE: return ivs_core_send(peer, pkt);
+	case IVS_CHAN_NONE: return -FI_EAGAIN;
+	default: return -FI_EIO;
 	}
 }
 
 static int send_ctl(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint64_t *len)
 {
-	struct ivs_packet pkt = { .op = op, .tag = tag, .fixed = len, .fixed_len = op == IVS_OP_EVENT ? sizeof(*len) : 0 };
+	struct ivs_packet pkt = {
+		.op = op, .tag = tag, .fixed = len, .fixed_len = op == IVS_OP_EVENT ? sizeof(*len) : 0
+	};
 
 	if (likely(peer->channel == IVS_CHAN_RING))
 		return ivs_ring_send_head(peer, op, 0, tag, len, pkt.fixed_len) ? 0 : -FI_EAGAIN;
@@ -174,18 +172,18 @@ struct ivs_tx *ivs_tx_find(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t id
 
 void ivs_tx_complete(struct ivs_ep *ep, struct ivs_tx *tx, int err)
 {
-	struct ivs_cntr *cntr = ep->cntr[tx->flags & FI_READ ? IVS_CNTR_READ :
-					 tx->flags & FI_WRITE ? IVS_CNTR_WRITE : IVS_CNTR_SEND];
+	struct ivs_cntr *cntr = ep->cntr[tx->flags & FI_READ	? IVS_CNTR_READ
+					 : tx->flags & FI_WRITE ? IVS_CNTR_WRITE
+								: IVS_CNTR_SEND];
 
 	if (!tx->response) {
 		if (err) {
-			ivs_cq_error(ep->tx_cq, tx->context, tx->flags & ~FI_COMPLETION, 0, NULL,
-				     0, tx->tag, 0, err);
+			ivs_cq_error(ep->tx_cq, tx->context, tx->flags & ~FI_COMPLETION, 0, NULL, 0, tx->tag, 0, err);
 			ivs_cntr_fail(cntr);
 		} else {
 			if (tx->flags & FI_COMPLETION)
-				ivs_cq_add(ep->tx_cq, tx->context, tx->flags & ~FI_COMPLETION,
-					   tx->total, NULL, 0, tx->tag, FI_ADDR_NOTAVAIL);
+				ivs_cq_add(ep->tx_cq, tx->context, tx->flags & ~FI_COMPLETION, tx->total, NULL, 0,
+					   tx->tag, FI_ADDR_NOTAVAIL);
 			ivs_cntr_inc(cntr, tx->total);
 		}
 	}
@@ -209,12 +207,13 @@ void ivs_ack_later(struct ivs_peer *peer, struct ivs_tx *tx)
 static bool pump(struct ivs_peer *peer, struct ivs_tx *tx, int *budget, bool *more)
 {
 	struct ivs_ep *ep = peer->ep;
-	struct ivs_part part = { .id = tx->response ? tx->remote : tx->id,
-				 .status = tx->error };
+	struct ivs_part part = { .id = tx->response ? tx->remote : tx->id, .status = tx->error };
 	struct ivs_packet pkt = {
 		.op = tx->response ? IVS_OP_RESULT : IVS_OP_DATA,
-		.fixed = &part, .fixed_len = sizeof(part),
-		.iov = tx->iov, .count = tx->count,
+		.fixed = &part,
+		.fixed_len = sizeof(part),
+		.iov = tx->iov,
+		.count = tx->count,
 	};
 	bool once = tx->response && (!tx->total || tx->error);
 	size_t piece_len = ivs_select_piece(peer, tx->total);
@@ -297,15 +296,16 @@ static inline void describe(struct ivs_tx *tx, uint8_t op, size_t len, uint64_t 
 }
 
 /* Announces a message. -FI_ENOSYS: it has to be sent after all. */
-static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
-			 const struct iovec *iov, size_t count, size_t len, uint64_t tag,
-			 uint64_t data, void *context, uint64_t flags, uint8_t rts)
+static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, const struct iovec *iov, size_t count,
+			size_t len, uint64_t tag, uint64_t data, void *context, uint64_t flags, uint8_t rts)
 {
 	struct ivs_rendezvous_read head;
 	struct ivs_packet pkt = {
 		.op = op == IVS_OP_TAGGED ? IVS_OP_TAGGED_RTS : IVS_OP_MSG_RTS,
 		.flags = rts | (flags & FI_REMOTE_CQ_DATA ? IVS_F_DATA : 0),
-		.tag = tag, .fixed = &head, .fixed_len = sizeof(head),
+		.tag = tag,
+		.fixed = &head,
+		.fixed_len = sizeof(head),
 	};
 	struct ivs_tx *tx = ivs_tx_get(ep, peer);
 	size_t i;
@@ -357,14 +357,16 @@ static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 }
 
 /* Announces a message to a rank on another host. -FI_ENOSYS: it has to be sent after all. */
-static ssize_t send_core_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, const struct iovec *iov,
-			     size_t len, uint64_t tag, uint64_t data, void *context, uint64_t flags)
+static ssize_t send_core_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, const struct iovec *iov, size_t len,
+			     uint64_t tag, uint64_t data, void *context, uint64_t flags)
 {
 	struct ivs_core_rts head = { .total = len, .data = data };
 	struct ivs_packet pkt = {
 		.op = op == IVS_OP_TAGGED ? IVS_OP_TAGGED_RTS : IVS_OP_MSG_RTS,
 		.flags = IVS_F_CORE | (flags & FI_REMOTE_CQ_DATA ? IVS_F_DATA : 0),
-		.tag = tag, .fixed = &head, .fixed_len = sizeof(head),
+		.tag = tag,
+		.fixed = &head,
+		.fixed_len = sizeof(head),
 	};
 	struct ivs_tx *tx = ivs_tx_get(ep, peer);
 	int ret;
@@ -385,18 +387,20 @@ static ssize_t send_core_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t o
 	return 0;
 }
 
-static ssize_t send_pieces(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
-			 const struct iovec *iov, size_t count, size_t len, uint64_t tag,
-			 uint64_t data, void *context, uint64_t flags)
+static ssize_t send_pieces(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, const struct iovec *iov, size_t count,
+			   size_t len, uint64_t tag, uint64_t data, void *context, uint64_t flags)
 {
 	struct ivs_long head = { .total = len, .data = data };
 	struct ivs_packet pkt = {
 		.op = op == IVS_OP_TAGGED ? IVS_OP_TAGGED_LONG : IVS_OP_MSG_LONG,
-		.flags = (flags & FI_REMOTE_CQ_DATA ? IVS_F_DATA : 0) |
-			 (flags & FI_DELIVERY_COMPLETE ? IVS_F_ACK : 0) |
+		.flags = (flags & FI_REMOTE_CQ_DATA ? IVS_F_DATA : 0) | (flags & FI_DELIVERY_COMPLETE ? IVS_F_ACK : 0) |
 			 (len > ivs_param.window ? IVS_F_CTS : 0),
-		.tag = tag, .fixed = &head, .fixed_len = sizeof(head),
-		.iov = iov, .count = count, .len = ivs_select_piece(peer, len),
+		.tag = tag,
+		.fixed = &head,
+		.fixed_len = sizeof(head),
+		.iov = iov,
+		.count = count,
+		.len = ivs_select_piece(peer, len),
 	};
 	struct ivs_tx *tx = ivs_tx_get(ep, peer);
 	int ret;
@@ -428,15 +432,16 @@ static ssize_t send_pieces(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
 static inline void sent(struct ivs_ep *ep, size_t len, uint64_t tag, void *context, uint64_t flags)
 {
 	if (flags & FI_COMPLETION)
-		ivs_cq_add(ep->tx_cq, context, flags & (FI_SEND | FI_MSG | FI_TAGGED), len,
-			   NULL, 0, tag, FI_ADDR_NOTAVAIL);
+		ivs_cq_add(ep->tx_cq, context, flags & (FI_SEND | FI_MSG | FI_TAGGED), len, NULL, 0, tag,
+			   FI_ADDR_NOTAVAIL);
 	ivs_cntr_inc(ep->cntr[IVS_CNTR_SEND], len);
 }
 
 /* In line: its eleven arguments alone would cost 50 instructions a message. */
-static inline __attribute__((always_inline)) ssize_t
-send_whole(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, const struct iovec *iov, size_t count, size_t len,
-	   uint64_t tag, uint64_t data, void *context, uint64_t flags)
+static inline __attribute__((always_inline)) ssize_t send_whole(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op,
+								const struct iovec *iov, size_t count, size_t len,
+								uint64_t tag, uint64_t data, void *context,
+								uint64_t flags)
 {
 	struct ivs_packet pkt;
 	uint64_t fixed[2];
@@ -481,8 +486,8 @@ send_whole(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, const struct io
 	return 0;
 }
 
-ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t count,
-		 fi_addr_t dest, uint64_t tag, uint64_t data, void *context, uint64_t flags)
+ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t count, fi_addr_t dest, uint64_t tag,
+		 uint64_t data, void *context, uint64_t flags)
 {
 	struct ivs_peer *peer;
 	ssize_t announced;
@@ -497,16 +502,15 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
 		return ret;
 	flags |= FI_SEND | (op == IVS_OP_TAGGED ? FI_TAGGED : FI_MSG);
 	if (likely(count == 1 && ivs_select_eager(peer, iov->iov_len, flags))) {
-		if (unlikely(!ivs_eager_send(peer, op, tag, flags & FI_REMOTE_CQ_DATA ? &data : NULL,
-					     iov->iov_base, iov->iov_len)))
+		if (unlikely(!ivs_eager_send(peer, op, tag, flags & FI_REMOTE_CQ_DATA ? &data : NULL, iov->iov_base,
+					     iov->iov_len)))
 			return -FI_EAGAIN;
 		sent(ep, iov->iov_len, tag, context, flags);
 		return 0;
 	}
 	len = ivs_iov_bytes(iov, count);
 	switch (ivs_select_send(peer, op, iov, count, len, flags, &rts)) {
-	case IVS_SEND_PASSTHROUGH:
-		return ivs_passthrough_send(peer, iov, count, len, tag, data, context, flags);
+	case IVS_SEND_PASSTHROUGH: return ivs_passthrough_send(peer, iov, count, len, tag, data, context, flags);
 	case IVS_SEND_READ:
 		announced = send_rts(ep, peer, op, iov, count, len, tag, data, context, flags, rts);
 		if (likely(announced != -FI_ENOSYS))
@@ -517,10 +521,8 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
 		if (likely(announced != -FI_ENOSYS))
 			return announced;
 		break;
-	case IVS_SEND_TOO_LONG:
-		return -FI_EMSGSIZE;
-	default:
-		break;
+	case IVS_SEND_TOO_LONG: return -FI_EMSGSIZE;
+	default: break;
 	}
 	if (len > peer->piece)
 		return send_pieces(ep, peer, op, iov, count, len, tag, data, context, flags);

@@ -19,8 +19,7 @@ struct ivs_shown *ivs_shown_entry(struct ivs_ep *ep, const struct ivs_tx *tx)
 	return entry(ivs_slot_ledger(ep->slot), tx->id);
 }
 
-bool ivs_shown_begin(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx,
-		     const struct iovec *iov, size_t count)
+bool ivs_shown_begin(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx, const struct iovec *iov, size_t count)
 {
 	struct ivs_shown *e = ivs_shown_entry(ep, tx);
 	size_t i, n = 0;
@@ -102,7 +101,9 @@ struct ivs_tx *ivs_shown_answered(struct ivs_ep *ep, struct ivs_peer *peer, uint
 	if (!tx || tx->peer != peer || !tx->shown)
 		return NULL;
 	return tag == answer(ivs_shown_entry(ep, tx)->number, tx->id) ||
-	       tag == signed_answer(peer->alive.key, op, tx->id, ep->slot, ep->epoch) ? tx : NULL;
+			       tag == signed_answer(peer->alive.key, op, tx->id, ep->slot, ep->epoch)
+		       ? tx
+		       : NULL;
 }
 
 const struct ivs_shown *ivs_shown_of(struct ivs_peer *peer, uint32_t id)
@@ -124,8 +125,7 @@ int ivs_shown_find(struct ivs_peer *peer, uint32_t id, size_t total, struct iove
 	if (!e)
 		return -FI_EACCES;
 	number = __atomic_load_n(&e->number, __ATOMIC_ACQUIRE);
-	if (!number || (number & 0xffff) != of_id(id) || e->slot != peer->ep->slot ||
-	    e->epoch != peer->ep->epoch)
+	if (!number || (number & 0xffff) != of_id(id) || e->slot != peer->ep->slot || e->epoch != peer->ep->epoch)
 		return -FI_EACCES;
 	for (count = 0; count < IVS_IOV_MAX; count++) {
 		iov[count].iov_len = e->iov[count].len;

@@ -17,8 +17,8 @@ struct ivs_shown;
  * Sender: lets peer read tx's memory, count pieces at iov, until ivs_shown_end(). false: it cannot
  * be said here, and the message has to go another way.
  */
-bool ivs_shown_begin(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx,
-		     const struct iovec *iov, size_t count);
+bool ivs_shown_begin(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx, const struct iovec *iov,
+		     size_t count);
 void ivs_shown_end(struct ivs_ep *ep, struct ivs_tx *tx);
 /*
  * Ends all of an endpoint's, which closes, while its slot is its own. forked: we are a child of its

@@ -92,8 +92,7 @@ uint64_t ivs_wait_arm(struct ivs_domain *d, struct ivs_wait *w, ivs_quiet_fn *qu
 	return w->timeout;
 }
 
-bool ivs_wait_sleep(struct ivs_domain *d, struct ivs_wait *w, ivs_quiet_fn *quiet, void *arg,
-		    uint64_t deadline)
+bool ivs_wait_sleep(struct ivs_domain *d, struct ivs_wait *w, ivs_quiet_fn *quiet, void *arg, uint64_t deadline)
 {
 	bool left = true;
 	uint64_t ns;

@@ -24,9 +24,8 @@ static inline uint8_t *ivs_target_find(const struct ivs_target *t, const struct 
 {
 	if (unlikely(!t->line || t->key != key || t->slot != p->slot || t->epoch != p->epoch ||
 		     __atomic_load_n(&t->line->state, __ATOMIC_ACQUIRE) != t->state ||
-		     __atomic_load_n(&t->line->key, __ATOMIC_RELAXED) != key ||
-		     (t->access & access) != access || addr < t->origin ||
-		     addr - t->origin > t->len || len > t->len - (addr - t->origin)))
+		     __atomic_load_n(&t->line->key, __ATOMIC_RELAXED) != key || (t->access & access) != access ||
+		     addr < t->origin || addr - t->origin > t->len || len > t->len - (addr - t->origin)))
 		return NULL;
 	return t->base + (addr - t->origin);
 }
@@ -36,8 +35,15 @@ static inline void ivs_target_keep(struct ivs_target *t, const struct ivs_peer *
 				   const struct nm_mr *m, uint64_t state, uint8_t *base)
 {
 	*t = (struct ivs_target) {
-		.line = line, .slot = p->slot, .epoch = p->epoch, .state = state, .key = m->key,
-		.origin = m->origin, .len = m->len, .base = base, .access = m->access,
+		.line = line,
+		.slot = p->slot,
+		.epoch = p->epoch,
+		.state = state,
+		.key = m->key,
+		.origin = m->origin,
+		.len = m->len,
+		.base = base,
+		.access = m->access,
 	};
 }
 

@@ -8,16 +8,16 @@
 #include "proto/traffic.h"
 #include "ring/copy.h"
 
-#define DESTS_MAX	(1U << 20)	/* more than any job's */
-#define FILE_MAX_BYTES	(16UL << 20)	/* what internal/traffic reads of one */
+#define DESTS_MAX      (1U << 20)   /* more than any job's */
+#define FILE_MAX_BYTES (16UL << 20) /* what internal/traffic reads of one */
 
 struct ivs_traffic {
 	struct fi_ops_tagged tagged, *tagged_below;
 	struct fi_ops_msg msg, *msg_below;
-	struct ivs_traffic_to **to;	/* by fi_addr; NULL: nothing was counted */
-	size_t		size;
+	struct ivs_traffic_to **to; /* by fi_addr; NULL: nothing was counted */
+	size_t size;
 	struct ivs_traffic_to *all;
-	char		dir[512];
+	char dir[512];
 };
 
 static const char *const way_names[] = { "region", "cma", "fabric" };
@@ -69,8 +69,9 @@ uint64_t ivs_traffic_copies(const struct ivs_ep *ep, fi_addr_t dest)
 void ivs_traffic_count(struct ivs_ep *ep, fi_addr_t dest, size_t len, const uint64_t *copies)
 {
 	struct ivs_peer *p = dest < ep->peers_size ? ep->peers[dest] : NULL;
-	enum ivs_traffic_way way = !p || p->channel != IVS_CHAN_RING ? IVS_TRAFFIC_FABRIC :
-				   copies && p->cma_copies != *copies ? IVS_TRAFFIC_CMA : IVS_TRAFFIC_REGION;
+	enum ivs_traffic_way way = !p || p->channel != IVS_CHAN_RING	? IVS_TRAFFIC_FABRIC
+				   : copies && p->cma_copies != *copies ? IVS_TRAFFIC_CMA
+									: IVS_TRAFFIC_REGION;
 	struct ivs_traffic_to *to = p && p->traffic ? p->traffic : find(ep, dest);
 
 	if (unlikely(!to))
@@ -111,18 +112,18 @@ static inline ssize_t sent(struct ivs_ep *ep, fi_addr_t dest, size_t len, ssize_
 	return ret;
 }
 
-#define EP(fid)		ivs_entry(fid, struct ivs_ep, fid)
-#define TAGGED(fid)	EP(fid)->traffic->tagged_below
-#define MSG(fid)	EP(fid)->traffic->msg_below
+#define EP(fid)	    ivs_entry(fid, struct ivs_ep, fid)
+#define TAGGED(fid) EP(fid)->traffic->tagged_below
+#define MSG(fid)    EP(fid)->traffic->msg_below
 
-static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest,
-			   uint64_t tag, void *context)
+static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t tag,
+			   void *context)
 {
 	return sent(EP(fid), dest, len, TAGGED(fid)->send(fid, buf, len, desc, dest, tag, context));
 }
 
-static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
-			    fi_addr_t dest, uint64_t tag, void *context)
+static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count, fi_addr_t dest,
+			    uint64_t tag, void *context)
 {
 	ssize_t ret = TAGGED(fid)->sendv(fid, iov, desc, count, dest, tag, context);
 
@@ -144,24 +145,22 @@ static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len, fi
 static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data,
 			       fi_addr_t dest, uint64_t tag, void *context)
 {
-	return sent(EP(fid), dest, len,
-		    TAGGED(fid)->senddata(fid, buf, len, desc, data, dest, tag, context));
+	return sent(EP(fid), dest, len, TAGGED(fid)->senddata(fid, buf, len, desc, data, dest, tag, context));
 }
 
-static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
-				 fi_addr_t dest, uint64_t tag)
+static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data, fi_addr_t dest,
+				 uint64_t tag)
 {
 	return sent(EP(fid), dest, len, TAGGED(fid)->injectdata(fid, buf, len, data, dest, tag));
 }
 
-static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest,
-			void *context)
+static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest, void *context)
 {
 	return sent(EP(fid), dest, len, MSG(fid)->send(fid, buf, len, desc, dest, context));
 }
 
-static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
-			 fi_addr_t dest, void *context)
+static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count, fi_addr_t dest,
+			 void *context)
 {
 	ssize_t ret = MSG(fid)->sendv(fid, iov, desc, count, dest, context);
 
@@ -180,8 +179,8 @@ static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 	return sent(EP(fid), dest, len, MSG(fid)->inject(fid, buf, len, dest));
 }
 
-static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data,
-			    fi_addr_t dest, void *context)
+static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data, fi_addr_t dest,
+			    void *context)
 {
 	return sent(EP(fid), dest, len, MSG(fid)->senddata(fid, buf, len, desc, data, dest, context));
 }
@@ -379,8 +378,8 @@ static void save(const struct ivs_ep *ep)
 	if (dir >= 0) {
 		done = write_file(dir, text, len);
 		if (!done)
-			IVS_WARN(FI_LOG_EP_CTRL, "NEARMETAL_TRAFFIC: cannot write into %s: %s\n",
-				 ep->traffic->dir, ivs_lib.strerror(errno));
+			IVS_WARN(FI_LOG_EP_CTRL, "NEARMETAL_TRAFFIC: cannot write into %s: %s\n", ep->traffic->dir,
+				 ivs_lib.strerror(errno));
 		close(dir);
 	} else {
 		IVS_WARN(FI_LOG_EP_CTRL, "NEARMETAL_TRAFFIC=%s: %s; it has to be a directory of this user's own\n",

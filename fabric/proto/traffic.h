@@ -12,26 +12,26 @@
 #include "object/ep.h"
 #include "object/peer.h"
 
-#define IVS_TRAFFIC_CLASSES	6	/* up to 64 B, 1 KiB, 16 KiB, 256 KiB, 4 MiB, and more */
+#define IVS_TRAFFIC_CLASSES 6 /* up to 64 B, 1 KiB, 16 KiB, 256 KiB, 4 MiB, and more */
 
 enum ivs_traffic_way {
-	IVS_TRAFFIC_REGION,	/* by the region: in a ring, a buffer, or a copy from or to memory in it */
-	IVS_TRAFFIC_CMA,	/* read or written in the other's memory */
-	IVS_TRAFFIC_FABRIC,	/* over the core provider */
+	IVS_TRAFFIC_REGION, /* by the region: in a ring, a buffer, or a copy from or to memory in it */
+	IVS_TRAFFIC_CMA,    /* read or written in the other's memory */
+	IVS_TRAFFIC_FABRIC, /* over the core provider */
 	IVS_TRAFFIC_WAYS
 };
 
 /* What one channel took to a peer, in one line of the cache. */
 struct ivs_traffic_sum {
 	_Alignas(64) int64_t bytes;
-	int64_t		ops[IVS_TRAFFIC_CLASSES];
+	int64_t ops[IVS_TRAFFIC_CLASSES];
 };
 
 struct ivs_traffic_to {
 	struct ivs_traffic_sum by[IVS_TRAFFIC_WAYS];
-	uint64_t	eager[IVS_INLINE_MAX + 1];	/* messages in the ring itself, by length; they are in no sum so far */
-	struct ivs_addr	addr;
-	struct ivs_traffic_to *next;	/* of all that there are */
+	uint64_t eager[IVS_INLINE_MAX + 1]; /* messages in the ring itself, by length; they are in no sum so far */
+	struct ivs_addr addr;
+	struct ivs_traffic_to *next; /* of all that there are */
 };
 
 /* The size class of an operation whose last byte's number has this many bits. */

@@ -9,7 +9,7 @@
 #include "base/layout.h"
 #include "region/discovery.h"
 
-#define DAX_ALIGN	(2UL << 20)	/* what a devdax device maps at least */
+#define DAX_ALIGN (2UL << 20) /* what a devdax device maps at least */
 
 /* Does the device at path, of which len bytes can be mapped, begin with our magic? */
 static bool has_magic(const char *path, size_t len)

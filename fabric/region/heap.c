@@ -12,11 +12,11 @@
 
 /* A piece that the application has, or had. */
 struct ivs_block {
-	struct ivs_block *next;		/* in the order of their offsets, without gaps */
-	uint64_t	offset;		/* in the rank's area, bytes */
-	uint64_t	len;
-	bool		used;
-	bool		stays;		/* when the endpoint is closed */
+	struct ivs_block *next; /* in the order of their offsets, without gaps */
+	uint64_t offset;	/* in the rank's area, bytes */
+	uint64_t len;
+	bool used;
+	bool stays; /* when the endpoint is closed */
 };
 
 /* All of the process's, and everything in them: threads with domains of their own ask. */

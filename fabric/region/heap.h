@@ -5,16 +5,16 @@
 #include "region/region.h"
 
 struct ivs_heap {
-	struct ivs_heap	*next;		/* of the process */
+	struct ivs_heap *next; /* of the process */
 	struct ivs_region *region;
-	uint32_t	slot, epoch;
-	uint8_t		*base;		/* the rank's area */
-	uint64_t	taken;		/* rings have memory up to this byte of the area (ivs_region_take()) */
-	uint64_t	rings;		/* bytes of rings, from below */
-	uint64_t	top;		/* bytes of blocks, from above */
-	uint32_t	rings_made;
+	uint32_t slot, epoch;
+	uint8_t *base;	/* the rank's area */
+	uint64_t taken; /* rings have memory up to this byte of the area (ivs_region_take()) */
+	uint64_t rings; /* bytes of rings, from below */
+	uint64_t top;	/* bytes of blocks, from above */
+	uint32_t rings_made;
 	struct ivs_block *blocks;
-	bool		closed;		/* its endpoint is gone */
+	bool closed; /* its endpoint is gone */
 };
 
 /*

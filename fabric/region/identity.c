@@ -10,9 +10,9 @@
 #include "region/identity.h"
 #include "region/siphash.h"
 
-#define QUEUE		4096	/* ranks that may ask between two heartbeats */
-#define ASK_MS		1000	/* how long one waits while the queue is full */
-#define CLEAR_MAX	(2 * QUEUE)
+#define QUEUE	  4096 /* ranks that may ask between two heartbeats */
+#define ASK_MS	  1000 /* how long one waits while the queue is full */
+#define CLEAR_MAX (2 * QUEUE)
 
 static socklen_t name(const uint8_t *key, uint32_t slot, uint32_t epoch, struct sockaddr_un *addr)
 {
@@ -35,8 +35,7 @@ int ivs_identity_open(const uint8_t *key, uint32_t slot, uint32_t epoch)
 
 	if (fd >= 0 && !bind(fd, (struct sockaddr *) &addr, len) && !listen(fd, QUEUE))
 		return fd;
-	IVS_INFO(FI_LOG_DOMAIN, "no neighbour can read this rank's memory: %s\n",
-		 ivs_lib.strerror(errno));
+	IVS_INFO(FI_LOG_DOMAIN, "no neighbour can read this rank's memory: %s\n", ivs_lib.strerror(errno));
 	if (fd >= 0)
 		close(fd);
 	return -1;

@@ -14,7 +14,7 @@
  * each run.
  */
 static const char *const launcher_names[] = {
-	"PMIX_NAMESPACE",	/* Open MPI 4 and 5, PRRTE, srun --mpi=pmix */
+	"PMIX_NAMESPACE", /* Open MPI 4 and 5, PRRTE, srun --mpi=pmix */
 	"FLUX_JOB_ID",
 	"PMI_JOBID",
 };
@@ -59,8 +59,8 @@ static pid_t pmi_proxy(void)
 	if (!text || !*text)
 		return 0;
 	fd = strtol(text, &end, 10);
-	if (*end || fd < 0 || fd > INT32_MAX ||
-	    getsockopt((int) fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || len != sizeof(cred))
+	if (*end || fd < 0 || fd > INT32_MAX || getsockopt((int) fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) ||
+	    len != sizeof(cred))
 		return 0;
 	return cred.pid;
 }
@@ -68,7 +68,7 @@ static pid_t pmi_proxy(void)
 /* What all ranks of a job know and other users do not: random in each run. */
 static const char *launcher_secret(void)
 {
-	const char *secret = getenv("OMPI_MCA_orte_precondition_transports");	/* Open MPI 4 */
+	const char *secret = getenv("OMPI_MCA_orte_precondition_transports"); /* Open MPI 4 */
 
 	return secret && strlen(secret) >= 16 ? secret : NULL;
 }

@@ -8,8 +8,8 @@
 
 #include "region/ledger.h"
 
-#define LEDGER_BYTES	((sizeof(struct ivs_ledger) + NM_LAYOUT_PAGE - 1) / NM_LAYOUT_PAGE * NM_LAYOUT_PAGE)
-#define LEDGER_SEALS	(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define LEDGER_BYTES ((sizeof(struct ivs_ledger) + NM_LAYOUT_PAGE - 1) / NM_LAYOUT_PAGE * NM_LAYOUT_PAGE)
+#define LEDGER_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /* Makes the mutex. false: the kernel has no robust ones. */
 static bool make_life(pthread_mutex_t *life)
@@ -89,8 +89,7 @@ const struct ivs_ledger *ivs_ledger_map(int pid, const struct nm_proof *proof)
 		return NULL;
 	/* Its size is for good, so that reading it never faults. */
 	seals = fcntl(file, F_GET_SEALS);
-	if (seals >= 0 && (seals & LEDGER_SEALS) == LEDGER_SEALS &&
-	    lseek(file, 0, SEEK_END) == LEDGER_BYTES)
+	if (seals >= 0 && (seals & LEDGER_SEALS) == LEDGER_SEALS && lseek(file, 0, SEEK_END) == LEDGER_BYTES)
 		map = mmap(NULL, LEDGER_BYTES, PROT_READ, MAP_SHARED, file, 0);
 	close(file);
 	if (map == MAP_FAILED)

@@ -11,7 +11,7 @@
 #include "base/layout.h"
 #include "base/limits.h"
 
-#define IVS_SHOWN_MAX	4096	/* messages that a rank shows to its neighbours at a time */
+#define IVS_SHOWN_MAX 4096 /* messages that a rank shows to its neighbours at a time */
 
 /* A message that one neighbour may read from the owner's memory. Owner: it writes number last. */
 struct ivs_shown {
@@ -19,24 +19,24 @@ struct ivs_shown {
 	 * Another one for each message, never 0, and nobody can guess it: the low 16 bits are the high ones of
 	 * its id. Whoever answers the message says it. 0: none.
 	 */
-	uint64_t	number;
-	uint32_t	slot, epoch;	/* of whom it is for */
+	uint64_t number;
+	uint32_t slot, epoch; /* of whom it is for */
 	struct {
-		uint64_t addr, len;	/* bytes; 0 after the last piece */
-	}		iov[IVS_IOV_MAX];
-	uint64_t	back;		/* of the pieces that the owner itself writes (proto/coop_copy.c) */
-	uint64_t	pad[5];
+		uint64_t addr, len; /* bytes; 0 after the last piece */
+	} iov[IVS_IOV_MAX];
+	uint64_t back; /* of the pieces that the owner itself writes (proto/coop_copy.c) */
+	uint64_t pad[5];
 };
 
 _Static_assert(sizeof(struct ivs_shown) == 2 * NM_LAYOUT_LINE, "what two pieces need is in one line");
 
 /* A message to the owner that its sender may write a part of (proto/coop_copy.c). Owner: it writes word last. */
 struct ivs_front {
-	uint64_t	word;		/* which message, and the pieces that the owner reads. 0: the rest is being written */
-	uint64_t	addr, len;	/* of the owner's memory; bytes */
-	uint64_t	number;		/* the message's, as in its sender's ledger */
-	uint64_t	piece;		/* bytes */
-	uint64_t	pad[3];
+	uint64_t word;	    /* which message, and the pieces that the owner reads. 0: the rest is being written */
+	uint64_t addr, len; /* of the owner's memory; bytes */
+	uint64_t number;    /* the message's, as in its sender's ledger */
+	uint64_t piece;	    /* bytes */
+	uint64_t pad[3];
 };
 
 _Static_assert(sizeof(struct ivs_front) == NM_LAYOUT_LINE, "one line for each sender");
@@ -47,11 +47,11 @@ struct ivs_ledger {
 	 * nm_mr.check of the lines that are in force, 0 for others: a line that was withdrawn
 	 * can be put back into the region, but not here.
 	 */
-	uint64_t	check[NM_LAYOUT_MR_COUNT];
-	uint64_t	pad;
-	struct ivs_shown shown[IVS_SHOWN_MAX];	/* by the low 16 bits of the id */
-	struct ivs_front front[NM_LAYOUT_MAX_SLOTS];	/* by the sender's slot */
-	struct nm_proof	proof;		/* whose ledger it is; written before others can find it */
+	uint64_t check[NM_LAYOUT_MR_COUNT];
+	uint64_t pad;
+	struct ivs_shown shown[IVS_SHOWN_MAX];	     /* by the low 16 bits of the id */
+	struct ivs_front front[NM_LAYOUT_MAX_SLOTS]; /* by the sender's slot */
+	struct nm_proof proof;			     /* whose ledger it is; written before others can find it */
 	/*
 	 * A robust mutex that the owner's heart holds. When that thread ends, also by SIGKILL or exec, the kernel takes
 	 * the owner out of it, which it does before it frees the process's pid. (Linux before 5.18 may not do so for a

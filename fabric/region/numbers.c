@@ -6,18 +6,18 @@
 /* A row of ChaCha's square: what is done to one word is done to four at once. */
 typedef uint32_t row __attribute__((vector_size(16)));
 
-#define ROTL(v, n)	((v) << (n) | (v) >> (32 - (n)))
+#define ROTL(v, n) ((v) << (n) | (v) >> (32 - (n)))
 
 #ifdef __clang__
-#define TURN(v, a, b, c, d)	__builtin_shufflevector(v, v, a, b, c, d)
+#define TURN(v, a, b, c, d) __builtin_shufflevector(v, v, a, b, c, d)
 #else
-#define TURN(v, a, b, c, d)	__builtin_shuffle(v, (row) { a, b, c, d })
+#define TURN(v, a, b, c, d) __builtin_shuffle(v, (row) { a, b, c, d })
 #endif
 
 void ivs_numbers_block(const uint32_t key[8], uint64_t block, int rounds, uint64_t out[IVS_NUMBERS_MADE])
 {
 	const row first[4] = {
-		{ 0x61707865, 0x3320646e, 0x79622d32, 0x6b206574 },	/* "expand 32-byte k" */
+		{ 0x61707865, 0x3320646e, 0x79622d32, 0x6b206574 }, /* "expand 32-byte k" */
 		{ key[0], key[1], key[2], key[3] },
 		{ key[4], key[5], key[6], key[7] },
 		{ (uint32_t) block, (uint32_t) (block >> 32), 0, 0 },
@@ -59,8 +59,7 @@ void ivs_numbers_block(const uint32_t key[8], uint64_t block, int rounds, uint64
 
 bool ivs_numbers_make(struct ivs_numbers *numbers)
 {
-	if (!numbers->keyed &&
-	    getrandom(numbers->key, sizeof(numbers->key), 0) != sizeof(numbers->key))
+	if (!numbers->keyed && getrandom(numbers->key, sizeof(numbers->key), 0) != sizeof(numbers->key))
 		return false;
 	numbers->keyed = true;
 	ivs_numbers_block(numbers->key, numbers->block++, 8, numbers->made);

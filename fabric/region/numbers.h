@@ -8,15 +8,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define IVS_NUMBERS_MADE	8	/* of 64 bits, in a block of 64 bytes */
+#define IVS_NUMBERS_MADE 8 /* of 64 bits, in a block of 64 bytes */
 
 /* Zeros: it has no key yet. */
 struct ivs_numbers {
-	uint64_t	made[IVS_NUMBERS_MADE];
-	uint64_t	block;		/* the next one's number */
-	uint32_t	key[8];
-	uint32_t	left;		/* of made */
-	bool		keyed;
+	uint64_t made[IVS_NUMBERS_MADE];
+	uint64_t block; /* the next one's number */
+	uint32_t key[8];
+	uint32_t left; /* of made */
+	bool keyed;
 };
 
 /* A block of the key stream, after this even number of rounds; the nonce is 0. Stands alone for its test. */

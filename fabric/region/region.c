@@ -74,8 +74,7 @@ static uint64_t device_bytes(int fd, const struct stat *st)
 		return (uint64_t) st->st_size;
 	if (!S_ISCHR(st->st_mode))
 		return 0;
-	snprintf(name, sizeof(name), "/sys/dev/char/%u:%u/size", major(st->st_rdev),
-		 minor(st->st_rdev));
+	snprintf(name, sizeof(name), "/sys/dev/char/%u:%u/size", major(st->st_rdev), minor(st->st_rdev));
 	f = fopen(name, "re");
 	if (f) {
 		if (fscanf(f, "%ju", (uintmax_t *) &bytes) != 1)
@@ -101,8 +100,7 @@ static double read_ns(const volatile uint8_t *p)
 		for (i = 0; i < 64; i++)
 			(void) *(const volatile uint64_t *) (const volatile void *) (p + (i & 7) * 8);
 		clock_gettime(CLOCK_MONOTONIC, &b);
-		double ns = ((double) (b.tv_sec - a.tv_sec) * 1e9 +
-			     (double) (b.tv_nsec - a.tv_nsec)) / 64;
+		double ns = ((double) (b.tv_sec - a.tv_sec) * 1e9 + (double) (b.tv_nsec - a.tv_nsec)) / 64;
 		if (ns < best)
 			best = ns;
 	}
@@ -130,16 +128,18 @@ static int map_region(struct ivs_region *r, const char *path)
 		return -errno;
 	bytes = device_bytes(r->fd, &st);
 	if (bytes < NM_REGION_HEADER_BYTES) {
-		IVS_WARN(FI_LOG_DOMAIN, "region %s: it has no size that could be mapped; "
-			 "give a file, a PCI resource or a devdax device\n", path);
+		IVS_WARN(FI_LOG_DOMAIN,
+			 "region %s: it has no size that could be mapped; "
+			 "give a file, a PCI resource or a devdax device\n",
+			 path);
 		return -FI_EINVAL;
 	}
 	r->map_bytes = bytes;
 	r->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
 	if (r->map == MAP_FAILED) {
 		r->map = NULL;
-		IVS_WARN(FI_LOG_DOMAIN, "region %s: cannot map %ju bytes: %s\n", path,
-			 (uintmax_t) bytes, ivs_lib.strerror(errno));
+		IVS_WARN(FI_LOG_DOMAIN, "region %s: cannot map %ju bytes: %s\n", path, (uintmax_t) bytes,
+			 ivs_lib.strerror(errno));
 		return -errno;
 	}
 	/* The child of a fork must not touch what its parent owns. */
@@ -159,17 +159,20 @@ static int map_region(struct ivs_region *r, const char *path)
 		return -FI_EINVAL;
 	}
 	if (r->header.layout_type > NM_LAYOUT_TYPE || r->header.layout_version > NM_LAYOUT_VERSION) {
-		IVS_WARN(FI_LOG_DOMAIN, "region %s: its layout is of type %u version %u, "
+		IVS_WARN(FI_LOG_DOMAIN,
+			 "region %s: its layout is of type %u version %u, "
 			 "this provider knows type %d version %d; use the same nearmetal "
-			 "everywhere\n", path, r->header.layout_type,
-			 r->header.layout_version, NM_LAYOUT_TYPE, NM_LAYOUT_VERSION);
+			 "everywhere\n",
+			 path, r->header.layout_type, r->header.layout_version, NM_LAYOUT_TYPE, NM_LAYOUT_VERSION);
 		return -FI_EINVAL;
 	}
 	if (!cached(r->base, &ns, &ref) && !ivs_param.uncached) {
-		IVS_WARN(FI_LOG_DOMAIN, "region %s: a read takes %.0f ns, of cached memory "
+		IVS_WARN(FI_LOG_DOMAIN,
+			 "region %s: a read takes %.0f ns, of cached memory "
 			 "%.0f ns: it is mapped uncached and would be a hundred times slower "
 			 "than it should be. Give the VM the region as devdax (write-back), "
-			 "or set FI_IVSHMEM_UNCACHED=1 to use it all the same\n", path, ns, ref);
+			 "or set FI_IVSHMEM_UNCACHED=1 to use it all the same\n",
+			 path, ns, ref);
 		return -FI_EOPNOTSUPP;
 	}
 	r->layout = r->base + r->header.layout_offset;
@@ -178,7 +181,7 @@ static int map_region(struct ivs_region *r, const char *path)
 }
 
 /* Bytes that one fallocate takes: a signal undoes no more. */
-#define TAKE_STEP	((off_t) 16 << 20)
+#define TAKE_STEP ((off_t) 16 << 20)
 
 static int take(int fd, off_t at, off_t len)
 {
@@ -202,28 +205,29 @@ int ivs_region_take(const struct ivs_region *r, const void *at, size_t len, bool
 	int ret = r->file ? take(r->fd, (const uint8_t *) at - (const uint8_t *) r->map, (off_t) len) : 0;
 
 	if (ret && warn)
-		IVS_WARN(FI_LOG_DOMAIN, "region %s: cannot take %zu bytes of it: %s; remove files there, or make "
-			 "that file system larger\n", r->path, len, ivs_lib.strerror(-ret));
+		IVS_WARN(FI_LOG_DOMAIN,
+			 "region %s: cannot take %zu bytes of it: %s; remove files there, or make "
+			 "that file system larger\n",
+			 r->path, len, ivs_lib.strerror(-ret));
 	return ret;
 }
 
 /* Chooses the geometry if nobody has, and reads it. */
 static int read_geometry(struct ivs_region *r)
 {
-	uint64_t word = 0, ours = nm_layout_choose(r->header.layout_bytes,
-						   (uint32_t) ivs_param.ranks);
+	uint64_t word = 0, ours = nm_layout_choose(r->header.layout_bytes, (uint32_t) ivs_param.ranks);
 	uint64_t job = ivs_job_hash(), other = 0;
 	const char *wrong;
 	int ret;
 
 	if (!ours) {
-		IVS_WARN(FI_LOG_DOMAIN, "region %s: its layout area of %ju bytes is too small; "
-			 "the least is about 1 MiB for %d ranks\n", r->path,
-			 (uintmax_t) r->header.layout_bytes, NM_LAYOUT_MIN_SLOTS);
+		IVS_WARN(FI_LOG_DOMAIN,
+			 "region %s: its layout area of %ju bytes is too small; "
+			 "the least is about 1 MiB for %d ranks\n",
+			 r->path, (uintmax_t) r->header.layout_bytes, NM_LAYOUT_MIN_SLOTS);
 		return -FI_ENOSPC;
 	}
-	__atomic_compare_exchange_n(&r->head->geometry, &word, ours, false,
-				    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+	__atomic_compare_exchange_n(&r->head->geometry, &word, ours, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 	if (!word)
 		word = ours;
 	wrong = nm_layout_geometry(word, r->header.layout_bytes, &r->geo);
@@ -235,13 +239,15 @@ static int read_geometry(struct ivs_region *r)
 	ret = ivs_region_take(r, r->layout, r->geo.areas, true);
 	if (ret)
 		return ret;
-	if (job && !__atomic_compare_exchange_n(&r->head->job, &other, job, false,
-						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
+	if (job &&
+	    !__atomic_compare_exchange_n(&r->head->job, &other, job, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
 	    other != job) {
 		/* A launcher's names differ between its runs in one cluster. */
 		if (ivs_job_strict()) {
-			IVS_WARN(FI_LOG_DOMAIN, "region %s: it belongs to another job; give each "
-				 "job a region of its own, or the same FI_IVSHMEM_JOB\n", r->path);
+			IVS_WARN(FI_LOG_DOMAIN,
+				 "region %s: it belongs to another job; give each "
+				 "job a region of its own, or the same FI_IVSHMEM_JOB\n",
+				 r->path);
 			return -FI_EBUSY;
 		}
 	}
@@ -307,7 +313,7 @@ static size_t new_bytes(int fd)
 
 	if (!fstatfs(fd, &fs) && fs.f_bsize > 0 && fs.f_blocks) {
 		room = (uint64_t) fs.f_bavail * (uint64_t) fs.f_bsize;
-		if ((uint32_t) fs.f_type == 0x958458f6)		/* HUGETLBFS_MAGIC */
+		if ((uint32_t) fs.f_type == 0x958458f6) /* HUGETLBFS_MAGIC */
 			page = (size_t) fs.f_bsize;
 		else
 			room /= 2;
@@ -335,10 +341,8 @@ static void sweep(const char *dir, const char *prefix)
 		fd = openat(dirfd(d), e->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 		if (fd < 0)
 			continue;
-		if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-		    !flock(fd, LOCK_EX | LOCK_NB) &&
-		    !fstatat(dirfd(d), e->d_name, &now, AT_SYMLINK_NOFOLLOW) &&
-		    now.st_ino == st.st_ino)
+		if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && !flock(fd, LOCK_EX | LOCK_NB) &&
+		    !fstatat(dirfd(d), e->d_name, &now, AT_SYMLINK_NOFOLLOW) && now.st_ino == st.st_ino)
 			unlinkat(dirfd(d), e->d_name, 0);
 		close(fd);
 	}
@@ -350,8 +354,7 @@ static bool made_here(int fd)
 {
 	struct nm_region_header h;
 
-	return pread(fd, &h, sizeof(h), 0) == sizeof(h) &&
-	       !memcmp(h.magic, NM_REGION_MAGIC, sizeof(h.magic)) &&
+	return pread(fd, &h, sizeof(h), 0) == sizeof(h) && !memcmp(h.magic, NM_REGION_MAGIC, sizeof(h.magic)) &&
 	       h.layout_type == NM_LAYOUT_TYPE;
 }
 
@@ -361,17 +364,16 @@ static bool made_here(int fd)
  */
 static bool only_ours(const struct stat *st)
 {
-	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && (st->st_mode & 07777) == 0600 &&
-	       st->st_nlink == 1;
+	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && (st->st_mode & 07777) == 0600 && st->st_nlink == 1;
 }
 
 static int not_ours(const char *path, const struct stat *st)
 {
-	IVS_WARN(FI_LOG_DOMAIN, "region %s: it belongs to user %u, has mode %04o and %ju links, and "
+	IVS_WARN(FI_LOG_DOMAIN,
+		 "region %s: it belongs to user %u, has mode %04o and %ju links, and "
 		 "is not used: only a file of this user's, with mode 0600 and one link, is safe. Remove "
-		 "it, or set FI_IVSHMEM_JOB to a name that others cannot guess\n", path,
-		 (unsigned int) st->st_uid, (unsigned int) (st->st_mode & 07777),
-		 (uintmax_t) st->st_nlink);
+		 "it, or set FI_IVSHMEM_JOB to a name that others cannot guess\n",
+		 path, (unsigned int) st->st_uid, (unsigned int) (st->st_mode & 07777), (uintmax_t) st->st_nlink);
 	return -FI_EPERM;
 }
 
@@ -401,8 +403,7 @@ static int open_file(struct ivs_region *r, const char *path, bool make, bool own
 		if (fd < 0 && own && errno != ENOENT && !lstat(path, &st))
 			return not_ours(path, &st);
 		if (fd < 0 && errno != ENOENT) {
-			IVS_WARN(FI_LOG_DOMAIN, "region %s: cannot open it: %s\n", path,
-				 ivs_lib.strerror(errno));
+			IVS_WARN(FI_LOG_DOMAIN, "region %s: cannot open it: %s\n", path, ivs_lib.strerror(errno));
 			return -errno;
 		}
 		if (fd < 0) {
@@ -422,9 +423,10 @@ static int open_file(struct ivs_region *r, const char *path, bool make, bool own
 			/* Whatever the umask is. */
 			ret = fchmod(fd, 0600) ? -errno : format_file(fd, bytes);
 			if (ret) {
-				IVS_WARN(FI_LOG_DOMAIN, "region %s: cannot make a file of %zu "
-					 "bytes: %s; remove files there, or set FI_IVSHMEM_REGION_SIZE, in bytes\n", path,
-					 bytes, ivs_lib.strerror(-ret));
+				IVS_WARN(FI_LOG_DOMAIN,
+					 "region %s: cannot make a file of %zu "
+					 "bytes: %s; remove files there, or set FI_IVSHMEM_REGION_SIZE, in bytes\n",
+					 path, bytes, ivs_lib.strerror(-ret));
 				close(fd);
 				return ret;
 			}
@@ -438,8 +440,7 @@ static int open_file(struct ivs_region *r, const char *path, bool make, bool own
 				close(fd);
 				if (ret == EEXIST)
 					continue;
-				IVS_WARN(FI_LOG_DOMAIN, "region %s: cannot make it: %s\n", path,
-					 ivs_lib.strerror(ret));
+				IVS_WARN(FI_LOG_DOMAIN, "region %s: cannot make it: %s\n", path, ivs_lib.strerror(ret));
 				return -ret;
 			}
 			r->fd = fd;
@@ -451,7 +452,7 @@ static int open_file(struct ivs_region *r, const char *path, bool make, bool own
 			return ret;
 		}
 		if (!own && (!make || !S_ISREG(st.st_mode) || !made_here(fd))) {
-			r->fd = fd;	/* a device, or somebody's: not ours to remove */
+			r->fd = fd; /* a device, or somebody's: not ours to remove */
 			r->file = false;
 			return 0;
 		}
@@ -532,8 +533,7 @@ static int open_region(struct ivs_region **region)
 		path = found;
 	if (!path) {
 		snprintf(prefix, sizeof(prefix), "nearmetal-%u-", (unsigned int) geteuid());
-		snprintf(own, sizeof(own), "/dev/shm/%s%016jx", prefix,
-			 (uintmax_t) ivs_job_hash());
+		snprintf(own, sizeof(own), "/dev/shm/%s%016jx", prefix, (uintmax_t) ivs_job_hash());
 		if (access(own, F_OK))
 			sweep("/dev/shm", prefix);
 		path = own;

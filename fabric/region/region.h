@@ -12,34 +12,34 @@
 
 /* What a claim has seen of a slot. */
 struct ivs_watched {
-	uint64_t	owner, beat;
-	uint64_t	quiet_ms;	/* counted since they last changed */
+	uint64_t owner, beat;
+	uint64_t quiet_ms; /* counted since they last changed */
 };
 
 struct ivs_region {
-	uint8_t		*base;		/* header's first byte */
-	size_t		map_bytes;
-	void		*map;
-	int		fd;
-	bool		file;		/* a file of ours: locked, and removed by the last */
-	char		path[320];
-	struct nm_region_header header;	/* the copy that was checked */
-	uint64_t	id;		/* what makes two ranks neighbours */
+	uint8_t *base; /* header's first byte */
+	size_t map_bytes;
+	void *map;
+	int fd;
+	bool file; /* a file of ours: locked, and removed by the last */
+	char path[320];
+	struct nm_region_header header; /* the copy that was checked */
+	uint64_t id;			/* what makes two ranks neighbours */
 	struct nm_layout_geometry geo;
-	uint8_t		*layout;
+	uint8_t *layout;
 	struct nm_layout_head *head;
-	struct nm_slot	*slots;
-	int		users;		/* domains; under ivs_region_lock */
-	pid_t		pid;		/* of the process that mapped it */
-	pthread_mutex_t	beat_lock;
-	pthread_cond_t	beat_cond, held_cond;	/* for the heart, and from it: the ledgers are held as beat_mask has it */
-	pthread_t	beat_thread;
-	bool		beat_on;
-	uint64_t	beats;		/* of this process, from 1 on */
-	bool		beat_stop;
-	bool		keep;		/* it stays mapped */
-	uint64_t	beat_mask[NM_LAYOUT_MAX_SLOTS / 64];
-	struct ivs_watched watched[NM_LAYOUT_MAX_SLOTS];	/* under beat_lock */
+	struct nm_slot *slots;
+	int users; /* domains; under ivs_region_lock */
+	pid_t pid; /* of the process that mapped it */
+	pthread_mutex_t beat_lock;
+	pthread_cond_t beat_cond, held_cond; /* for the heart, and from it: the ledgers are held as beat_mask has it */
+	pthread_t beat_thread;
+	bool beat_on;
+	uint64_t beats; /* of this process, from 1 on */
+	bool beat_stop;
+	bool keep; /* it stays mapped */
+	uint64_t beat_mask[NM_LAYOUT_MAX_SLOTS / 64];
+	struct ivs_watched watched[NM_LAYOUT_MAX_SLOTS]; /* under beat_lock */
 };
 
 /*
@@ -66,8 +66,7 @@ bool ivs_forked(pid_t pid);
  * Claims a slot and fills it in; name is a hash or 0. Returns the slot's number and
  * epoch, or -FI_ENOSPC if all are taken.
  */
-int ivs_slot_claim(struct ivs_region *region, uint64_t name, uint32_t *slot,
-		   uint32_t *epoch);
+int ivs_slot_claim(struct ivs_region *region, uint64_t name, uint32_t *slot, uint32_t *epoch);
 /* Shows the slot to others, once its rings are in order. */
 void ivs_slot_live(struct ivs_region *region, uint32_t slot, uint32_t epoch);
 void ivs_slot_release(struct ivs_region *region, uint32_t slot, uint32_t epoch);
@@ -77,15 +76,14 @@ int ivs_slot_find(struct ivs_region *region, uint64_t name, uint32_t *epoch);
 /* Another rank's process. */
 struct ivs_alive {
 	const struct ivs_ledger *ledger; /* of a neighbour (ivs_slot_neighbour()): its own, which we map; else NULL */
-	pid_t		pid;		/* of a neighbour: its process, */
-	uint8_t		key[16];	/* and its key */
-	uint64_t	beat;
-	uint64_t	seen;		/* our own beats when it last changed, 0: never read */
+	pid_t pid;			 /* of a neighbour: its process, */
+	uint8_t key[16];		 /* and its key */
+	uint64_t beat;
+	uint64_t seen; /* our own beats when it last changed, 0: never read */
 };
 
 /* Does the owner of slot in that epoch live? */
-bool ivs_slot_alive(struct ivs_region *region, uint32_t slot, uint32_t epoch,
-		    struct ivs_alive *alive);
+bool ivs_slot_alive(struct ivs_region *region, uint32_t slot, uint32_t epoch, struct ivs_alive *alive);
 
 /* Milliseconds of a clock that never jumps. */
 uint64_t ivs_now_ms(void);
@@ -96,8 +94,7 @@ uint64_t ivs_now_ms(void);
  * that this process listens at the name that only its key leads to (identity.h). Sets *alive and
  * returns true, or returns false. ivs_slot_forget() ends what is in *alive.
  */
-bool ivs_slot_neighbour(struct ivs_region *region, uint32_t slot, uint32_t epoch,
-			struct ivs_alive *alive);
+bool ivs_slot_neighbour(struct ivs_region *region, uint32_t slot, uint32_t epoch, struct ivs_alive *alive);
 void ivs_slot_forget(struct ivs_alive *alive);
 
 /* This process's own key. */
@@ -109,8 +106,7 @@ struct ivs_ledger *ivs_slot_ledger(uint32_t slot);
 
 static inline struct nm_conn *ivs_conn(struct ivs_region *r, uint32_t to, uint32_t from)
 {
-	return (struct nm_conn *) (r->layout + r->geo.conn_table) +
-	       (size_t) to * r->geo.slots + from;
+	return (struct nm_conn *) (r->layout + r->geo.conn_table) + (size_t) to * r->geo.slots + from;
 }
 
 static inline uint8_t *ivs_area(struct ivs_region *r, uint32_t slot)
@@ -122,7 +118,8 @@ static inline uint8_t *ivs_area(struct ivs_region *r, uint32_t slot)
  * The len bytes, at most `most`, behind a gap in the buffer that begins with a page of the pool of the rank in slot; NULL: it
  * has no such.
  */
-static inline uint8_t *ivs_bounced(struct ivs_region *r, uint32_t slot, uint32_t page, size_t gap, size_t len, size_t most)
+static inline uint8_t *ivs_bounced(struct ivs_region *r, uint32_t slot, uint32_t page, size_t gap, size_t len,
+				   size_t most)
 {
 	size_t at = (size_t) page * NM_LAYOUT_PAGE + gap;
 
@@ -133,8 +130,7 @@ static inline uint8_t *ivs_bounced(struct ivs_region *r, uint32_t slot, uint32_t
 
 static inline struct nm_mr *ivs_mrs(struct ivs_region *r, uint32_t slot)
 {
-	return (struct nm_mr *) (r->layout + r->geo.mr_table) +
-	       (size_t) slot * (NM_LAYOUT_MR_COUNT + 1);
+	return (struct nm_mr *) (r->layout + r->geo.mr_table) + (size_t) slot * (NM_LAYOUT_MR_COUNT + 1);
 }
 
 #endif /* IVS_REGION_H */

@@ -18,9 +18,9 @@
 #include "region/siphash.h"
 
 static struct ivs_ledger *ledgers[NM_LAYOUT_MAX_SLOTS];
-static bool held[NM_LAYOUT_MAX_SLOTS];	/* by the heart: ledgers; under beat_lock */
-static int doors[NM_LAYOUT_MAX_SLOTS];	/* + 1; 0: closed */
-static int files[NM_LAYOUT_MAX_SLOTS];	/* of the ledgers, for a child of fork, which has none */
+static bool held[NM_LAYOUT_MAX_SLOTS]; /* by the heart: ledgers; under beat_lock */
+static int doors[NM_LAYOUT_MAX_SLOTS]; /* + 1; 0: closed */
+static int files[NM_LAYOUT_MAX_SLOTS]; /* of the ledgers, for a child of fork, which has none */
 static uint8_t secret[16];
 static bool keyed; /* secret is random: without it no slot is taken */
 static uint64_t kernel_id;
@@ -60,8 +60,7 @@ static void identify(void)
 		close(fd);
 	}
 	if (!stat("/proc/self/ns/pid", &st))
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%ju",
-			 (uintmax_t) st.st_ino);
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%ju", (uintmax_t) st.st_ino);
 	kernel_id = ivs_siphash(zeros, text, strlen(text)) | 1;
 }
 
@@ -130,8 +129,7 @@ static void *beat(void *arg)
 			if (beats(r, i)) {
 				uint64_t *b = &r->slots[i].beat;
 
-				__atomic_store_n(b, __atomic_load_n(b, __ATOMIC_RELAXED) + 1,
-						 __ATOMIC_RELAXED);
+				__atomic_store_n(b, __atomic_load_n(b, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 				if (doors[i])
 					ivs_identity_clear(doors[i] - 1);
 			}
@@ -186,9 +184,8 @@ static bool expired(struct ivs_region *r, uint32_t slot, const struct ivs_watche
 	if (w->quiet_ms >= ivs_param.timeout)
 		return true;
 	/* The kernel id alone proves nothing: VMs from one template may share it. */
-	return w->quiet_ms >= IVS_SAME_KERNEL_MS && (w->owner & 3) == NM_SLOT_LIVE &&
-	       s->kernel == kernel_id && pid && pid <= INT32_MAX &&
-	       kill((pid_t) pid, 0) && errno == ESRCH;
+	return w->quiet_ms >= IVS_SAME_KERNEL_MS && (w->owner & 3) == NM_SLOT_LIVE && s->kernel == kernel_id && pid &&
+	       pid <= INT32_MAX && kill((pid_t) pid, 0) && errno == ESRCH;
 }
 
 static bool try_claim(struct ivs_region *r, uint32_t slot, uint64_t owner, uint32_t *epoch)
@@ -197,8 +194,7 @@ static bool try_claim(struct ivs_region *r, uint32_t slot, uint64_t owner, uint3
 
 	if (!next)
 		next = 1;
-	if (!__atomic_compare_exchange_n(&r->slots[slot].owner, &owner,
-					 NM_SLOT_OWNER(next, NM_SLOT_CLAIMED), false,
+	if (!__atomic_compare_exchange_n(&r->slots[slot].owner, &owner, NM_SLOT_OWNER(next, NM_SLOT_CLAIMED), false,
 					 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		return false;
 	*epoch = next;
@@ -249,8 +245,10 @@ static int find_slot(struct ivs_region *r, uint32_t *slot, uint32_t *epoch)
 			watched[i].quiet_ms += IVS_CLAIM_MS;
 	} while (waited < ivs_param.timeout + 1000);
 	copy_watched(r, r->watched, watched);
-	IVS_WARN(FI_LOG_DOMAIN, "region %s: all %u slots are taken; make the region larger, "
-		 "or set FI_IVSHMEM_RANKS before its first use\n", r->path, r->geo.slots);
+	IVS_WARN(FI_LOG_DOMAIN,
+		 "region %s: all %u slots are taken; make the region larger, "
+		 "or set FI_IVSHMEM_RANKS before its first use\n",
+		 r->path, r->geo.slots);
 	return -FI_ENOSPC;
 }
 
@@ -305,8 +303,7 @@ int ivs_slot_claim(struct ivs_region *r, uint64_t name, uint32_t *slot, uint32_t
 
 void ivs_slot_live(struct ivs_region *r, uint32_t slot, uint32_t epoch)
 {
-	__atomic_store_n(&r->slots[slot].owner, NM_SLOT_OWNER(epoch, NM_SLOT_LIVE),
-			 __ATOMIC_RELEASE);
+	__atomic_store_n(&r->slots[slot].owner, NM_SLOT_OWNER(epoch, NM_SLOT_LIVE), __ATOMIC_RELEASE);
 }
 
 void ivs_slot_release(struct ivs_region *r, uint32_t slot, uint32_t epoch)
@@ -327,8 +324,7 @@ void ivs_slot_release(struct ivs_region *r, uint32_t slot, uint32_t epoch)
 	s->name = 0;
 	/* Somebody may have taken us for dead and hold the slot by now. */
 	if (owner >> 2 == epoch)
-		__atomic_compare_exchange_n(&s->owner, &owner,
-					    NM_SLOT_OWNER(epoch, NM_SLOT_FREE), false,
+		__atomic_compare_exchange_n(&s->owner, &owner, NM_SLOT_OWNER(epoch, NM_SLOT_FREE), false,
 					    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
@@ -359,8 +355,8 @@ static bool read_proof(pid_t pid, uint64_t at, uint32_t slot, uint32_t epoch, st
 	struct iovec local = { p, sizeof(*p) };
 	struct iovec remote = { (void *) (uintptr_t) at, sizeof(*p) };
 
-	return process_vm_readv(pid, &local, 1, &remote, 1, 0) == sizeof(*p) &&
-	       p->magic == NM_PROOF_MAGIC && p->slot == slot && p->epoch == epoch;
+	return process_vm_readv(pid, &local, 1, &remote, 1, 0) == sizeof(*p) && p->magic == NM_PROOF_MAGIC &&
+	       p->slot == slot && p->epoch == epoch;
 }
 
 bool ivs_slot_neighbour(struct ivs_region *r, uint32_t slot, uint32_t epoch, struct ivs_alive *alive)
@@ -392,8 +388,7 @@ void ivs_slot_forget(struct ivs_alive *alive)
 	alive->ledger = NULL;
 }
 
-bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch,
-		    struct ivs_alive *alive)
+bool ivs_slot_alive(struct ivs_region *r, uint32_t slot, uint32_t epoch, struct ivs_alive *alive)
 {
 	struct nm_slot *s = &r->slots[slot];
 	uint64_t owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);

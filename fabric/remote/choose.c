@@ -26,8 +26,7 @@ static bool several_nodes(void)
 {
 	long here, all;
 
-	if (is_number("OMPI_COMM_WORLD_LOCAL_SIZE", &here) &&
-	    is_number("OMPI_COMM_WORLD_SIZE", &all))
+	if (is_number("OMPI_COMM_WORLD_LOCAL_SIZE", &here) && is_number("OMPI_COMM_WORLD_SIZE", &all))
 		return here < all;
 	if (is_number("MPI_LOCALNRANKS", &here) && is_number("PMI_SIZE", &all))
 		return here < all;
@@ -63,7 +62,8 @@ static unsigned long local_rank(void)
 	long n;
 
 	if ((is_number("OMPI_COMM_WORLD_LOCAL_RANK", &n) || is_number("MPI_LOCALRANKID", &n) ||
-	     is_number("SLURM_LOCALID", &n)) && n >= 0)
+	     is_number("SLURM_LOCALID", &n)) &&
+	    n >= 0)
 		return (unsigned long) n;
 	return 0;
 }
@@ -105,8 +105,7 @@ static void choose_device(struct fi_info **info)
 	}
 	if (!n)
 		return;
-	i = ivs_nearest("/sys", names, n, sched_getaffinity(0, sizeof(cpus), cpus) ? NULL : cpus,
-			local_rank());
+	i = ivs_nearest("/sys", names, n, sched_getaffinity(0, sizeof(cpus), cpus) ? NULL : cpus, local_rank());
 	chosen = ivs_lib.dupinfo(of[i]);
 	if (!chosen)
 		return;
@@ -187,10 +186,8 @@ static int try_open(const char *name, uint64_t caps, bool reads, struct ivs_core
 		ret = try_info(name, FI_MSG | FI_TAGGED | caps, &in->info);
 
 	/* ofi_rxm over tcp (seen: 1.17) drops the connection when a message is cut short. */
-	in->tagged = !ret && strcmp(name, "tcp;ofi_rxm") &&
-		     in->info->ep_attr->mem_tag_format >> 63 &&
-		     in->info->tx_attr->iov_limit >= IVS_IOV_MAX &&
-		     in->info->rx_attr->iov_limit >= IVS_IOV_MAX;
+	in->tagged = !ret && strcmp(name, "tcp;ofi_rxm") && in->info->ep_attr->mem_tag_format >> 63 &&
+		     in->info->tx_attr->iov_limit >= IVS_IOV_MAX && in->info->rx_attr->iov_limit >= IVS_IOV_MAX;
 	if (!ret && !in->tagged)
 		ivs_lib.freeinfo(in->info);
 	if (!in->tagged) {
@@ -211,8 +208,7 @@ static int try_open(const char *name, uint64_t caps, bool reads, struct ivs_core
 		ret = fi_domain(in->fabric, in->info, &in->spare, NULL);
 	if (!ret)
 		return 0;
-	IVS_INFO(FI_LOG_DOMAIN, "provider %s cannot be used: %s\n", name,
-		 ivs_lib.strerror(-ret));
+	IVS_INFO(FI_LOG_DOMAIN, "provider %s cannot be used: %s\n", name, ivs_lib.strerror(-ret));
 	if (in->fabric)
 		fi_close(&in->fabric->fid);
 	ivs_lib.freeinfo(in->info);
@@ -240,9 +236,8 @@ int ivs_core_open(struct ivs_domain *domain, struct ivs_core **out)
 		for (i = 0; ret && i < sizeof(candidates) / sizeof(candidates[0]); i++)
 			ret = try_open(candidates[i], caps, domain->region, in);
 	if (ret) {
-		IVS_WARN(FI_LOG_DOMAIN, "no provider for ranks on other hosts%s%s: %s\n",
-			 named() ? " named " : "", named() ? ivs_param.core : "",
-			 ivs_lib.strerror(-ret));
+		IVS_WARN(FI_LOG_DOMAIN, "no provider for ranks on other hosts%s%s: %s\n", named() ? " named " : "",
+			 named() ? ivs_param.core : "", ivs_lib.strerror(-ret));
 		free(in);
 		return ret;
 	}

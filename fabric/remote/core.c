@@ -35,7 +35,8 @@ int ivs_core_enable(struct ivs_ep *ep, const struct ivs_core_ops *ops)
 {
 	struct ivs_core *in = ep->domain->core;
 	bool waits = ep->tx_cq->wait.epoll >= 0 || ep->rx_cq->wait.epoll >= 0;
-	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .size = 1024,
+	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED,
+				 .size = 1024,
 				 .wait_obj = waits ? FI_WAIT_FD : FI_WAIT_NONE };
 	struct fi_av_attr av = { .type = in->info->domain_attr->av_type };
 	struct core_ep *ce = aligned_alloc(64, (sizeof(*ce) + 63) & ~(size_t) 63);
@@ -79,8 +80,8 @@ int ivs_core_enable(struct ivs_ep *ep, const struct ivs_core_ops *ops)
 	if (!ret)
 		ret = fi_enable(ce->ep);
 	if (!ret && in->info->domain_attr->mr_mode & FI_MR_LOCAL)
-		ret = fi_mr_reg(ce->domain, ce->buffers, 2 * IVS_CORE_BUFFERS * sizeof(*ce->buffers),
-				FI_SEND | FI_RECV, 0, 0, 0, &ce->mr, NULL);
+		ret = fi_mr_reg(ce->domain, ce->buffers, 2 * IVS_CORE_BUFFERS * sizeof(*ce->buffers), FI_SEND | FI_RECV,
+				0, 0, 0, &ce->mr, NULL);
 	if (!ret)
 		ret = fi_getname(&ce->ep->fid, ep->addr.core, &len);
 	/* Without FI_MR_LOCAL: the application's memory is not registered. */
@@ -94,8 +95,7 @@ int ivs_core_enable(struct ivs_ep *ep, const struct ivs_core_ops *ops)
 		ce->free = &ce->buffers[IVS_CORE_BUFFERS + i];
 	}
 	if (ret) {
-		IVS_WARN(FI_LOG_EP_CTRL, "provider %s: %s\n", in->info->fabric_attr->prov_name,
-			 ivs_lib.strerror(-ret));
+		IVS_WARN(FI_LOG_EP_CTRL, "provider %s: %s\n", in->info->fabric_attr->prov_name, ivs_lib.strerror(-ret));
 		ivs_core_disable(ep);
 		return ret;
 	}
@@ -203,15 +203,11 @@ static void failed(struct ivs_ep *ep)
 	case OP_ASKED:
 		b = ivs_entry(op, struct buffer, op);
 		ivs_wire_sent(ce, b);
-		IVS_INFO(FI_LOG_EP_DATA, "a rank on another host is gone: %s\n",
-			 ivs_lib.strerror(err.e.err));
+		IVS_INFO(FI_LOG_EP_DATA, "a rank on another host is gone: %s\n", ivs_lib.strerror(err.e.err));
 		ivs_peer_condemn(b->peer);
 		return;
-	case OP_FETCH:
-		ivs_fetch_done(ce, op, err.e.err ? err.e.err : FI_EIO);
-		return;
-	default:
-		ivs_passthrough_failed(ep, op, &err.e);
+	case OP_FETCH: ivs_fetch_done(ce, op, err.e.err ? err.e.err : FI_EIO); return;
+	default: ivs_passthrough_failed(ep, op, &err.e);
 	}
 }
 
@@ -251,8 +247,7 @@ int ivs_core_read(struct ivs_ep *ep, struct sink *sink)
 
 		if (likely(op->kind >= OP_PASSTHROUGH_SEND)) {
 			/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): src is filled where there are sources */
-			ivs_passthrough_done(ep, op, &e[i], ce->sources ? src[i] : FI_ADDR_NOTAVAIL,
-					 sink);
+			ivs_passthrough_done(ep, op, &e[i], ce->sources ? src[i] : FI_ADDR_NOTAVAIL, sink);
 			done++;
 		} else if (op->kind == OP_RECEIVED) {
 			struct buffer *b = ivs_entry(op, struct buffer, op);

@@ -16,14 +16,14 @@ struct ivs_core_ops {
 	 * A message from peer: op is IVS_OP_*, flags IVS_F_*, with its fixed part and len bytes of payload. Returns false if
 	 * there is no room for it now: it comes again.
 	 */
-	bool		(*receive)(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags,
-				   uint64_t tag, const void *fixed, const uint8_t *payload, size_t len);
+	bool (*receive)(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag,
+			const void *fixed, const uint8_t *payload, size_t len);
 	/* A message was read (fetch.h). err: 0, FI_EAGAIN if reading could not begin, or another positive error. */
-	void		(*fetched)(struct ivs_msg *msg, int err);
+	void (*fetched)(struct ivs_msg *msg, int err);
 	/* The peer with this address, created if it is unknown. NULL: out of memory. */
-	struct ivs_peer	*(*peer_by_addr)(struct ivs_ep *ep, const struct ivs_addr *addr);
+	struct ivs_peer *(*peer_by_addr)(struct ivs_ep *ep, const struct ivs_addr *addr);
 	/* The peer of an entry of the AV. NULL and a negative *err: there is none, or not yet (-FI_EAGAIN). */
-	struct ivs_peer	*(*peer_lookup)(struct ivs_ep *ep, fi_addr_t addr, int *err);
+	struct ivs_peer *(*peer_lookup)(struct ivs_ep *ep, fi_addr_t addr, int *err);
 };
 
 /* choose.c: is there to be one, as far as can be said without opening it? */

@@ -6,12 +6,12 @@
 
 /* The core provider's completion of it, or our list, points to it. */
 struct fetch {
-	struct op	op;
-	struct ivs_list	link;		/* in ce->fetches, or ce->stalled */
-	struct ivs_msg	*msg;		/* NULL: nobody waits for it */
-	struct ivs_peer	*peer;
-	size_t		len;
-	uint64_t	addr, key;	/* of the sender's memory */
+	struct op op;
+	struct ivs_list link; /* in ce->fetches, or ce->stalled */
+	struct ivs_msg *msg;  /* NULL: nobody waits for it */
+	struct ivs_peer *peer;
+	size_t len;
+	uint64_t addr, key; /* of the sender's memory */
 };
 
 bool ivs_core_shows(const struct ivs_peer *peer, size_t count, size_t len)
@@ -19,8 +19,8 @@ bool ivs_core_shows(const struct ivs_peer *peer, size_t count, size_t len)
 	const struct core_ep *ce = peer->ep->core;
 
 	/* A rank without a region has no use for our memory: the core provider matches its messages. */
-	return ce && ce->core->reads && peer->addr.kind != IVS_ADDR_TAGGED && count == 1 &&
-	       len >= IVS_CORE_READ_MIN && len <= ce->core->info->ep_attr->max_msg_size;
+	return ce && ce->core->reads && peer->addr.kind != IVS_ADDR_TAGGED && count == 1 && len >= IVS_CORE_READ_MIN &&
+	       len <= ce->core->info->ep_attr->max_msg_size;
 }
 
 bool ivs_core_show(struct ivs_ep *ep, struct ivs_tx *tx, void *base, size_t len, struct ivs_core_rts *where)

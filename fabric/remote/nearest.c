@@ -7,11 +7,10 @@
 
 #include "remote/nearest.h"
 
-#define NODES 1024	/* of a host: the kernel has no more */
+#define NODES 1024 /* of a host: the kernel has no more */
 
 /* The first line of the file sys/dir/name/last, without its end; false if there is none. */
-static bool line_of(char *to, size_t size, const char *sys, const char *dir, const char *name,
-		    const char *last)
+static bool line_of(char *to, size_t size, const char *sys, const char *dir, const char *name, const char *last)
 {
 	char path[512];
 	ssize_t n = -1;
@@ -70,12 +69,10 @@ static bool runs_on(const char *sys, long node, const cpu_set_t *cpus)
 	char name[32], list[4096];
 
 	snprintf(name, sizeof(name), "node%ld", node);
-	return line_of(list, sizeof(list), sys, "devices/system/node", name, "cpulist") &&
-	       any_of(list, cpus);
+	return line_of(list, sizeof(list), sys, "devices/system/node", name, "cpulist") && any_of(list, cpus);
 }
 
-size_t ivs_nearest(const char *sys, const char *const *names, size_t count, const cpu_set_t *cpus,
-		   unsigned long local)
+size_t ivs_nearest(const char *sys, const char *const *names, size_t count, const cpu_set_t *cpus, unsigned long local)
 {
 	size_t near[IVS_NEAREST_MAX], n = 0;
 

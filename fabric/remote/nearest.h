@@ -8,8 +8,8 @@
 #include <sched.h>
 #include <stddef.h>
 
-#define IVS_NEAREST_CPUS 8192	/* most CPUs in a set of ivs_nearest() */
-#define IVS_NEAREST_MAX 32	/* most devices to choose from */
+#define IVS_NEAREST_CPUS 8192 /* most CPUs in a set of ivs_nearest() */
+#define IVS_NEAREST_MAX	 32   /* most devices to choose from */
 
 /*
  * Returns the index of the device to use, of those in names (count: at most IVS_NEAREST_MAX; of
@@ -17,7 +17,6 @@
  * is its number among the ranks of this VM. Nodes are read below sys, which is /sys but in tests.
  * Where no device is known to be on a node of the rank's, all of them count.
  */
-size_t ivs_nearest(const char *sys, const char *const *names, size_t count, const cpu_set_t *cpus,
-		   unsigned long local);
+size_t ivs_nearest(const char *sys, const char *const *names, size_t count, const cpu_set_t *cpus, unsigned long local);
 
 #endif /* IVS_NEAREST_H */

@@ -1,8 +1,8 @@
 #include "remote/core_ep.h"
 #include "remote/passthrough.h"
 
-#define BLOCK		32	/* requests allocated at once: some KiB, freed with the endpoint */
-#define PEEK_POLLS	4	/* before FI_PEEK reports that there is nothing: it must not wait */
+#define BLOCK	   32 /* requests allocated at once: some KiB, freed with the endpoint */
+#define PEEK_POLLS 4  /* before FI_PEEK reports that there is nothing: it must not wait */
 
 bool ivs_passthrough_more(struct core_ep *ce, bool room)
 {
@@ -88,8 +88,8 @@ void ivs_passthrough_report(struct ivs_ep *ep)
 		forget_peer(ep->core, NULL);
 }
 
-ssize_t ivs_passthrough_send(struct ivs_peer *peer, const struct iovec *iov, size_t count, size_t len,
-			 uint64_t tag, uint64_t data, void *context, uint64_t flags)
+ssize_t ivs_passthrough_send(struct ivs_peer *peer, const struct iovec *iov, size_t count, size_t len, uint64_t tag,
+			     uint64_t data, void *context, uint64_t flags)
 {
 	struct ivs_ep *ep = peer->ep;
 	struct core_ep *ce = ep->core;
@@ -100,19 +100,17 @@ ssize_t ivs_passthrough_send(struct ivs_peer *peer, const struct iovec *iov, siz
 	struct passthrough *t;
 	ssize_t ret;
 
-	if (count <= 1 && len <= ce->inject &&
-	    (copy || !(how & ~FI_REMOTE_CQ_DATA))) {
+	if (count <= 1 && len <= ce->inject && (copy || !(how & ~FI_REMOTE_CQ_DATA))) {
 		const void *buf = count ? iov->iov_base : NULL;
 
-		ret = how & FI_REMOTE_CQ_DATA ?
-		      fi_tinjectdata(ce->ep, buf, len, data, peer->core_addr, tag) :
-		      fi_tinject(ce->ep, buf, len, peer->core_addr, tag);
+		ret = how & FI_REMOTE_CQ_DATA ? fi_tinjectdata(ce->ep, buf, len, data, peer->core_addr, tag)
+					      : fi_tinject(ce->ep, buf, len, peer->core_addr, tag);
 		if (!ret) {
 			peer->passthrough_sent++;
 			learn(ce, peer->fi_addr, peer, true);
 			if (flags & FI_COMPLETION)
-				ivs_cq_add(ep->tx_cq, context, FI_SEND | FI_TAGGED, len, NULL, 0,
-					   tag, FI_ADDR_NOTAVAIL);
+				ivs_cq_add(ep->tx_cq, context, FI_SEND | FI_TAGGED, len, NULL, 0, tag,
+					   FI_ADDR_NOTAVAIL);
 			ivs_cntr_inc(ep->cntr[IVS_CNTR_SEND], len);
 		}
 		return ret == 0 || ret == -FI_EAGAIN ? ret : -FI_EIO;
@@ -137,12 +135,14 @@ ssize_t ivs_passthrough_send(struct ivs_peer *peer, const struct iovec *iov, siz
 		how &= FI_REMOTE_CQ_DATA;
 	}
 	if (likely(count == 1 && !how)) {
-		ret = fi_tsend(ce->ep, iov->iov_base, len, NULL, peer->core_addr, tag,
-			       &t->op.context);
+		ret = fi_tsend(ce->ep, iov->iov_base, len, NULL, peer->core_addr, tag, &t->op.context);
 	} else {
-		m = (struct fi_msg_tagged) { .msg_iov = iov, .iov_count = count,
-			.addr = peer->core_addr, .tag = tag, .context = &t->op.context,
-			.data = data };
+		m = (struct fi_msg_tagged) { .msg_iov = iov,
+					     .iov_count = count,
+					     .addr = peer->core_addr,
+					     .tag = tag,
+					     .context = &t->op.context,
+					     .data = data };
 		ret = fi_tsendmsg(ce->ep, &m, how | FI_COMPLETION);
 	}
 	if (unlikely(ret)) {
@@ -155,8 +155,7 @@ ssize_t ivs_passthrough_send(struct ivs_peer *peer, const struct iovec *iov, siz
 	return 0;
 }
 
-static void refuse(struct ivs_ep *ep, const struct passthrough *t, uint64_t flags, size_t len,
-		   size_t olen, int err)
+static void refuse(struct ivs_ep *ep, const struct passthrough *t, uint64_t flags, size_t len, size_t olen, int err)
 {
 	ivs_cq_error(ep->rx_cq, t->user, flags, len, t->buf, 0, t->tag, olen, err);
 	/* A peek counts nothing. */
@@ -164,8 +163,8 @@ static void refuse(struct ivs_ep *ep, const struct passthrough *t, uint64_t flag
 		ivs_cntr_fail(ep->cntr[IVS_CNTR_RECV]);
 }
 
-ssize_t ivs_passthrough_recv(struct ivs_ep *ep, const struct iovec *iov, size_t count, fi_addr_t src,
-			 uint64_t tag, uint64_t ignore, void *context, uint64_t flags)
+ssize_t ivs_passthrough_recv(struct ivs_ep *ep, const struct iovec *iov, size_t count, fi_addr_t src, uint64_t tag,
+			     uint64_t ignore, void *context, uint64_t flags)
 {
 	struct core_ep *ce = ep->core;
 	struct ivs_peer *peer = NULL;
@@ -186,9 +185,8 @@ ssize_t ivs_passthrough_recv(struct ivs_ep *ep, const struct iovec *iov, size_t 
 			learn(ce, src, peer, false);
 	}
 	/* What was claimed is known to the core provider by the context of the claim. */
-	t = flags & FI_CLAIM && !(flags & FI_PEEK) ?
-	    ((struct fi_context *) context)->internal[0] :
-	    ivs_passthrough_get(ce, false);
+	t = flags & FI_CLAIM && !(flags & FI_PEEK) ? ((struct fi_context *) context)->internal[0]
+						   : ivs_passthrough_get(ce, false);
 	if (!t)
 		return -FI_ENOMEM;
 	t->op.kind = flags & FI_PEEK ? OP_PASSTHROUGH_PEEK : OP_PASSTHROUGH_RECV;
@@ -206,15 +204,16 @@ ssize_t ivs_passthrough_recv(struct ivs_ep *ep, const struct iovec *iov, size_t 
 		return 0;
 	}
 	if (likely(count == 1 && !(flags & (FI_PEEK | FI_CLAIM | FI_DISCARD)))) {
-		ret = fi_trecv(ce->ep, iov->iov_base, t->len, NULL,
-			       peer ? peer->core_addr : FI_ADDR_UNSPEC, tag, ignore,
-			       &t->op.context);
+		ret = fi_trecv(ce->ep, iov->iov_base, t->len, NULL, peer ? peer->core_addr : FI_ADDR_UNSPEC, tag,
+			       ignore, &t->op.context);
 	} else {
-		m = (struct fi_msg_tagged) { .msg_iov = iov, .iov_count = count,
-			.addr = peer ? peer->core_addr : FI_ADDR_UNSPEC, .tag = tag,
-			.ignore = ignore, .context = &t->op.context };
-		ret = fi_trecvmsg(ce->ep, &m, (flags & (FI_PEEK | FI_CLAIM | FI_DISCARD)) |
-				  FI_COMPLETION);
+		m = (struct fi_msg_tagged) { .msg_iov = iov,
+					     .iov_count = count,
+					     .addr = peer ? peer->core_addr : FI_ADDR_UNSPEC,
+					     .tag = tag,
+					     .ignore = ignore,
+					     .context = &t->op.context };
+		ret = fi_trecvmsg(ce->ep, &m, (flags & (FI_PEEK | FI_CLAIM | FI_DISCARD)) | FI_COMPLETION);
 	}
 	if (unlikely(ret)) {
 		if (flags & FI_PEEK && ret == -FI_ENOMSG) {
@@ -303,8 +302,8 @@ static inline fi_addr_t who(const struct core_ep *ce, fi_addr_t src)
 	return src < ce->known_size && ce->known[src] ? ce->known[src]->fi_addr : FI_ADDR_NOTAVAIL;
 }
 
-static inline void complete(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf,
-			    uint64_t data, uint64_t tag, fi_addr_t src, struct sink *sink)
+static inline void complete(struct ivs_cq *cq, void *context, uint64_t flags, size_t len, void *buf, uint64_t data,
+			    uint64_t tag, fi_addr_t src, struct sink *sink)
 {
 	if (sink->cq == cq && sink->count < sink->room && cq->head == cq->tail) {
 		ivs_cq_fill(cq, sink->out, context, flags, len, buf, data, tag);
@@ -317,8 +316,8 @@ static inline void complete(struct ivs_cq *cq, void *context, uint64_t flags, si
 	}
 }
 
-void ivs_passthrough_done(struct ivs_ep *ep, struct op *op, const struct fi_cq_tagged_entry *e,
-		      fi_addr_t src, struct sink *sink)
+void ivs_passthrough_done(struct ivs_ep *ep, struct op *op, const struct fi_cq_tagged_entry *e, fi_addr_t src,
+			  struct sink *sink)
 {
 	struct core_ep *ce = ep->core;
 	struct passthrough *t = ivs_entry(op, struct passthrough, op);
@@ -327,18 +326,16 @@ void ivs_passthrough_done(struct ivs_ep *ep, struct op *op, const struct fi_cq_t
 	if (likely(op->kind == OP_PASSTHROUGH_RECV)) {
 		ivs_list_del(&t->link);
 		if (op->wanted)
-			complete(ep->rx_cq, t->user, flags, e->len, t->buf, e->data, e->tag,
-				 who(ce, src), sink);
+			complete(ep->rx_cq, t->user, flags, e->len, t->buf, e->data, e->tag, who(ce, src), sink);
 		ivs_cntr_inc(ep->cntr[IVS_CNTR_RECV], e->len);
 	} else if (op->kind == OP_PASSTHROUGH_SEND) {
 		ce->sending--;
 		if (op->wanted)
-			complete(ep->tx_cq, t->user, FI_SEND | FI_TAGGED, t->len, NULL, 0, t->tag,
-				 FI_ADDR_NOTAVAIL, sink);
+			complete(ep->tx_cq, t->user, FI_SEND | FI_TAGGED, t->len, NULL, 0, t->tag, FI_ADDR_NOTAVAIL,
+				 sink);
 		ivs_cntr_inc(ep->cntr[IVS_CNTR_SEND], t->len);
 	} else {
-		ivs_cq_add(ep->rx_cq, t->user, flags, e->len, NULL, e->data, e->tag,
-			   who(ce, src));
+		ivs_cq_add(ep->rx_cq, t->user, flags, e->len, NULL, e->data, e->tag, who(ce, src));
 		if (op->claims) {
 			/* Kept for the receive that takes it. */
 			((struct fi_context *) t->user)->internal[0] = t;
@@ -361,8 +358,7 @@ void ivs_passthrough_failed(struct ivs_ep *ep, struct op *op, const struct fi_cq
 		ivs_cq_error(ep->tx_cq, t->user, FI_SEND | FI_TAGGED, 0, NULL, 0, t->tag, 0, FI_EIO);
 		ivs_cntr_fail(ep->cntr[IVS_CNTR_SEND]);
 		ivs_passthrough_put(ce, t);
-		IVS_INFO(FI_LOG_EP_DATA, "a rank on another host is gone: %s\n",
-			 ivs_lib.strerror(err));
+		IVS_INFO(FI_LOG_EP_DATA, "a rank on another host is gone: %s\n", ivs_lib.strerror(err));
 		ivs_peer_condemn(peer);
 		return;
 	}

@@ -8,11 +8,11 @@
 #include "object/ep.h"
 
 /* A tagged send to a peer whose address says that it takes them so. */
-ssize_t ivs_passthrough_send(struct ivs_peer *peer, const struct iovec *iov, size_t count, size_t len,
-			 uint64_t tag, uint64_t data, void *context, uint64_t flags);
+ssize_t ivs_passthrough_send(struct ivs_peer *peer, const struct iovec *iov, size_t count, size_t len, uint64_t tag,
+			     uint64_t data, void *context, uint64_t flags);
 /* A tagged receive of an endpoint with ep->passthrough; FI_PEEK, FI_CLAIM and FI_DISCARD, too. */
-ssize_t ivs_passthrough_recv(struct ivs_ep *ep, const struct iovec *iov, size_t count, fi_addr_t src,
-			 uint64_t tag, uint64_t ignore, void *context, uint64_t flags);
+ssize_t ivs_passthrough_recv(struct ivs_ep *ep, const struct iovec *iov, size_t count, fi_addr_t src, uint64_t tag,
+			     uint64_t ignore, void *context, uint64_t flags);
 /* Ends the receive with this context. -FI_ENOENT: there is none. */
 ssize_t ivs_passthrough_cancel(struct ivs_ep *ep, void *context);
 /* Ends the receives that only this peer, which is dead, could have answered. */

@@ -8,7 +8,7 @@
 #include "remote/passthrough.h"
 
 /* Flags of a send that ask for more than its completion. */
-#define SPECIAL	(FI_INJECT | FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE | FI_REMOTE_CQ_DATA | FI_FENCE)
+#define SPECIAL (FI_INJECT | FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE | FI_REMOTE_CQ_DATA | FI_FENCE)
 
 /* The peer at dest. NULL: it is not known, or may not be sent to yet. */
 static inline struct passthrough_to *known(const struct core_ep *ce, fi_addr_t dest)
@@ -17,13 +17,13 @@ static inline struct passthrough_to *known(const struct core_ep *ce, fi_addr_t d
 }
 
 /* Of memory that is free when this returns. data: CQ data, or NULL. */
-static inline ssize_t inject(struct ivs_ep *ep, struct core_ep *ce, struct passthrough_to *to,
-			     const void *buf, size_t len, uint64_t tag, const uint64_t *data)
+static inline ssize_t inject(struct ivs_ep *ep, struct core_ep *ce, struct passthrough_to *to, const void *buf,
+			     size_t len, uint64_t tag, const uint64_t *data)
 {
 	ssize_t ret;
 
-	ret = data ? fi_tinjectdata(ce->ep, buf, len, *data, to->addr, tag) :
-	      fi_tinject(ce->ep, buf, len, to->addr, tag);
+	ret = data ? fi_tinjectdata(ce->ep, buf, len, *data, to->addr, tag)
+		   : fi_tinject(ce->ep, buf, len, to->addr, tag);
 	if (likely(!ret)) {
 		to->sent++;
 		ivs_cntr_inc(ep->cntr[IVS_CNTR_SEND], len);
@@ -33,8 +33,8 @@ static inline ssize_t inject(struct ivs_ep *ep, struct core_ep *ce, struct passt
 }
 
 /* Of buf, or with copy of a copy of it. */
-static inline ssize_t post(struct core_ep *ce, struct passthrough_to *to, const void *buf, size_t len,
-			   uint64_t tag, const uint64_t *data, void *context, bool wanted, bool copy)
+static inline ssize_t post(struct core_ep *ce, struct passthrough_to *to, const void *buf, size_t len, uint64_t tag,
+			   const uint64_t *data, void *context, bool wanted, bool copy)
 {
 	struct passthrough *t = ivs_passthrough_get(ce, copy);
 	ssize_t ret;
@@ -49,8 +49,8 @@ static inline ssize_t post(struct core_ep *ce, struct passthrough_to *to, const 
 	t->len = len;
 	if (copy)
 		buf = memcpy(t->data, buf, len);
-	ret = data ? fi_tsenddata(ce->ep, buf, len, NULL, *data, to->addr, tag, &t->op.context) :
-	      fi_tsend(ce->ep, buf, len, NULL, to->addr, tag, &t->op.context);
+	ret = data ? fi_tsenddata(ce->ep, buf, len, NULL, *data, to->addr, tag, &t->op.context)
+		   : fi_tsend(ce->ep, buf, len, NULL, to->addr, tag, &t->op.context);
 	if (likely(!ret)) {
 		ce->sending++;
 		to->sent++;
@@ -61,8 +61,8 @@ static inline ssize_t post(struct core_ep *ce, struct passthrough_to *to, const 
 }
 
 /* Returns false if it is not plain. */
-static inline bool do_inject(struct ivs_ep *ep, const void *buf, size_t len, fi_addr_t dest,
-			     uint64_t tag, const uint64_t *data, ssize_t *ret)
+static inline bool do_inject(struct ivs_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t tag,
+			     const uint64_t *data, ssize_t *ret)
 {
 	struct core_ep *ce = ep->core;
 	struct passthrough_to *to;
@@ -73,14 +73,14 @@ static inline bool do_inject(struct ivs_ep *ep, const void *buf, size_t len, fi_
 		ivs_unlock(ep->domain);
 		return false;
 	}
-	*ret = len <= ce->inject ? inject(ep, ce, to, buf, len, tag, data) :
-	       post(ce, to, buf, len, tag, data, NULL, false, true);
+	*ret = len <= ce->inject ? inject(ep, ce, to, buf, len, tag, data)
+				 : post(ce, to, buf, len, tag, data, NULL, false, true);
 	ivs_unlock(ep->domain);
 	return true;
 }
 
-static inline bool do_send(struct ivs_ep *ep, const void *buf, size_t len, fi_addr_t dest,
-			   uint64_t tag, const uint64_t *data, void *context, ssize_t *ret)
+static inline bool do_send(struct ivs_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t tag,
+			   const uint64_t *data, void *context, ssize_t *ret)
 {
 	struct core_ep *ce = ep->core;
 	uint64_t flags = ep->tx_comp | ep->tx_flags;
@@ -95,8 +95,7 @@ static inline bool do_send(struct ivs_ep *ep, const void *buf, size_t len, fi_ad
 	if (len <= ce->inject) {
 		*ret = inject(ep, ce, to, buf, len, tag, data);
 		if (!*ret && flags & FI_COMPLETION)
-			ivs_cq_add(ep->tx_cq, context, FI_SEND | FI_TAGGED, len, NULL, 0, tag,
-				   FI_ADDR_NOTAVAIL);
+			ivs_cq_add(ep->tx_cq, context, FI_SEND | FI_TAGGED, len, NULL, 0, tag, FI_ADDR_NOTAVAIL);
 	} else {
 		*ret = post(ce, to, buf, len, tag, data, context, flags & FI_COMPLETION, false);
 	}
@@ -112,46 +111,47 @@ static inline struct fi_ops_tagged *general(struct fid_ep *fid)
 	return ce->general;
 }
 
-static ssize_t plain_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest,
-			    uint64_t tag)
+static ssize_t plain_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest, uint64_t tag)
 {
 	ssize_t ret;
 
-	return do_inject(ivs_entry(fid, struct ivs_ep, fid), buf, len, dest, tag, NULL, &ret) ? ret :
-	       general(fid)->inject(fid, buf, len, dest, tag);
+	return do_inject(ivs_entry(fid, struct ivs_ep, fid), buf, len, dest, tag, NULL, &ret)
+		       ? ret
+		       : general(fid)->inject(fid, buf, len, dest, tag);
 }
 
-static ssize_t plain_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
-				fi_addr_t dest, uint64_t tag)
+static ssize_t plain_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data, fi_addr_t dest,
+				uint64_t tag)
 {
 	ssize_t ret;
 
-	return do_inject(ivs_entry(fid, struct ivs_ep, fid), buf, len, dest, tag, &data, &ret) ? ret :
-	       general(fid)->injectdata(fid, buf, len, data, dest, tag);
+	return do_inject(ivs_entry(fid, struct ivs_ep, fid), buf, len, dest, tag, &data, &ret)
+		       ? ret
+		       : general(fid)->injectdata(fid, buf, len, data, dest, tag);
 }
 
-static ssize_t plain_send(struct fid_ep *fid, const void *buf, size_t len, void *desc,
-			  fi_addr_t dest, uint64_t tag, void *context)
+static ssize_t plain_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t tag,
+			  void *context)
 {
 	ssize_t ret;
 
-	return do_send(ivs_entry(fid, struct ivs_ep, fid), buf, len, dest, tag, NULL, context,
-		       &ret) ? ret :
-	       general(fid)->send(fid, buf, len, desc, dest, tag, context);
+	return do_send(ivs_entry(fid, struct ivs_ep, fid), buf, len, dest, tag, NULL, context, &ret)
+		       ? ret
+		       : general(fid)->send(fid, buf, len, desc, dest, tag, context);
 }
 
-static ssize_t plain_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
-			      uint64_t data, fi_addr_t dest, uint64_t tag, void *context)
+static ssize_t plain_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data,
+			      fi_addr_t dest, uint64_t tag, void *context)
 {
 	ssize_t ret;
 
-	return do_send(ivs_entry(fid, struct ivs_ep, fid), buf, len, dest, tag, &data, context,
-		       &ret) ? ret :
-	       general(fid)->senddata(fid, buf, len, desc, data, dest, tag, context);
+	return do_send(ivs_entry(fid, struct ivs_ep, fid), buf, len, dest, tag, &data, context, &ret)
+		       ? ret
+		       : general(fid)->senddata(fid, buf, len, desc, data, dest, tag, context);
 }
 
-static ssize_t plain_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src,
-			  uint64_t tag, uint64_t ignore, void *context)
+static ssize_t plain_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src, uint64_t tag,
+			  uint64_t ignore, void *context)
 {
 	struct ivs_ep *ep = ivs_entry(fid, struct ivs_ep, fid);
 	struct core_ep *ce = ep->core;

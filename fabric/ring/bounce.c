@@ -8,14 +8,14 @@
 #include "ring/bounce.h"
 #include "tune.h"
 
-#define MORE	UINT8_MAX	/* a page of a buffer, but its first */
-#define SHARED	0x80		/* with the pages of a buffer: its first page is the last of the one before, too */
+#define MORE   UINT8_MAX /* a page of a buffer, but its first */
+#define SHARED 0x80	 /* with the pages of a buffer: its first page is the last of the one before, too */
 
 /*
  * Where in its page the first of a row of packed buffers begins. A CPU takes a load for one of what was just stored if both lie
  * alike in their pages, and users' data mostly lies at a page's begin, or 16 bytes behind it.
  */
-#define PACKED_FIRST	(2048 + NM_LAYOUT_LINE)
+#define PACKED_FIRST (2048 + NM_LAYOUT_LINE)
 
 int ivs_bounce_pool_open(struct ivs_ep *ep)
 {
@@ -85,7 +85,8 @@ static bool grow(struct ivs_ep *ep)
 	uint32_t more = q->turn < q->count - q->turn ? q->turn : q->count - q->turn;
 
 	q->taken = 0;
-	if (!more || ivs_region_take(ep->domain->region, ivs_bounce_at(ep, q->turn), (size_t) more * NM_LAYOUT_PAGE, false))
+	if (!more ||
+	    ivs_region_take(ep->domain->region, ivs_bounce_at(ep, q->turn), (size_t) more * NM_LAYOUT_PAGE, false))
 		return false;
 	q->turn += more;
 	return true;

@@ -8,8 +8,8 @@
 #include "object/ep.h"
 #include "tune.h"
 
-#define IVS_NO_BOUNCE	UINT32_MAX
-#define IVS_BOUNCE_PAGES_MAX	126	/* of one buffer */
+#define IVS_NO_BOUNCE	     UINT32_MAX
+#define IVS_BOUNCE_PAGES_MAX 126 /* of one buffer */
 
 /* Sets up the pool of an endpoint that has a slot. Returns 0 or a negative error. */
 int ivs_bounce_pool_open(struct ivs_ep *ep);

@@ -17,8 +17,7 @@ void (*ivs_copy_nt)(void *dst, const void *src, size_t len);
 #include <immintrin.h>
 
 /* The last piece may overlap the one before. */
-__attribute__((target("avx")))
-static void copy_avx(void *dst, const void *src, size_t len)
+__attribute__((target("avx"))) static void copy_avx(void *dst, const void *src, size_t len)
 {
 	char *d = dst;
 	const char *s = src;
@@ -49,12 +48,9 @@ static void copy_avx(void *dst, const void *src, size_t len)
 		_mm256_store_si256((void *) (d + 96), e);
 	}
 	_mm256_storeu_si256((void *) dend, _mm256_loadu_si256((const void *) end));
-	_mm256_storeu_si256((void *) (dend + 32),
-			    _mm256_loadu_si256((const void *) (end + 32)));
-	_mm256_storeu_si256((void *) (dend + 64),
-			    _mm256_loadu_si256((const void *) (end + 64)));
-	_mm256_storeu_si256((void *) (dend + 96),
-			    _mm256_loadu_si256((const void *) (end + 96)));
+	_mm256_storeu_si256((void *) (dend + 32), _mm256_loadu_si256((const void *) (end + 32)));
+	_mm256_storeu_si256((void *) (dend + 64), _mm256_loadu_si256((const void *) (end + 64)));
+	_mm256_storeu_si256((void *) (dend + 96), _mm256_loadu_si256((const void *) (end + 96)));
 	_mm256_zeroupper();
 }
 
@@ -74,7 +70,7 @@ static void string(void *dst, const void *src, size_t len)
 		s += head;
 		len -= head;
 	}
-	__asm__ volatile("rep movsb" : "+D" (d), "+S" (s), "+c" (len) : : "memory");
+	__asm__ volatile("rep movsb" : "+D"(d), "+S"(s), "+c"(len) : : "memory");
 }
 
 static void copy_string(void *dst, const void *src, size_t len)
@@ -121,8 +117,7 @@ static void put_string_amd(void *dst, const void *src, size_t len)
 }
 
 /* As copy_avx, but lines go to memory at once, and none is fetched to be written. */
-__attribute__((target("avx")))
-static void copy_nt(void *dst, const void *src, size_t len)
+__attribute__((target("avx"))) static void copy_nt(void *dst, const void *src, size_t len)
 {
 	size_t head = -(uintptr_t) dst & 31;
 	char *d = dst;
@@ -157,7 +152,7 @@ static bool emulated(void)
 	if (!(c & 1U << 31))
 		return false;
 	__cpuid(0x40000000, a, b, c, d);
-	return b == 0x54474354 && c == 0x43544743 && d == 0x47435447;	/* TCGTCGTCGTCG */
+	return b == 0x54474354 && c == 0x43544743 && d == 0x47435447; /* TCGTCGTCGTCG */
 }
 
 static bool amd(void)
@@ -165,8 +160,7 @@ static bool amd(void)
 	unsigned int max, maker[3];
 
 	__cpuid(0, max, maker[0], maker[2], maker[1]);
-	return !memcmp(maker, "AuthenticAMD", sizeof(maker)) ||
-	       !memcmp(maker, "HygonGenuine", sizeof(maker));
+	return !memcmp(maker, "AuthenticAMD", sizeof(maker)) || !memcmp(maker, "HygonGenuine", sizeof(maker));
 }
 
 /*
@@ -211,8 +205,7 @@ void ivs_copy_init(void)
 #endif
 }
 
-size_t ivs_iov_gather(void *buf, size_t len, const struct iovec *iov, size_t count,
-		      size_t offset)
+size_t ivs_iov_gather(void *buf, size_t len, const struct iovec *iov, size_t count, size_t offset)
 {
 	size_t done = 0, i, n;
 
@@ -231,8 +224,7 @@ size_t ivs_iov_gather(void *buf, size_t len, const struct iovec *iov, size_t cou
 	return done;
 }
 
-size_t ivs_iov_scatter(const struct iovec *iov, size_t count, size_t offset,
-		       const void *buf, size_t len)
+size_t ivs_iov_scatter(const struct iovec *iov, size_t count, size_t offset, const void *buf, size_t len)
 {
 	size_t done = 0, i, n;
 

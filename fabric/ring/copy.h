@@ -75,7 +75,7 @@ static inline void ivs_prefetch_own(void *line)
 {
 #if defined(__x86_64__) && defined(__GNUC__)
 	/* The compiler's own would only read it, for CPUs that were made before this one. */
-	__asm__ volatile("prefetchw %0" : : "m" (*(char *) line));
+	__asm__ volatile("prefetchw %0" : : "m"(*(char *) line));
 #else
 	__builtin_prefetch(line, 1);
 #endif
@@ -100,11 +100,9 @@ static inline size_t ivs_iov_bytes(const struct iovec *iov, size_t count)
 }
 
 /* Copies up to len bytes, from byte offset of the pieces on, to buf. Returns how many. */
-size_t ivs_iov_gather(void *buf, size_t len, const struct iovec *iov, size_t count,
-		      size_t offset);
+size_t ivs_iov_gather(void *buf, size_t len, const struct iovec *iov, size_t count, size_t offset);
 
 /* Copies up to len bytes from buf into the pieces, from byte offset on. Returns how many. */
-size_t ivs_iov_scatter(const struct iovec *iov, size_t count, size_t offset,
-		       const void *buf, size_t len);
+size_t ivs_iov_scatter(const struct iovec *iov, size_t count, size_t offset, const void *buf, size_t len);
 
 #endif /* IVS_COPY_H */

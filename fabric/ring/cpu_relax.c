@@ -2,8 +2,8 @@
 #include "ring/cpu_relax.h"
 #include "tune.h"
 
-#define PAUSES	8	/* at once, so that reading the clock (20 cycles or more) adds little to each */
-#define TURNS	8	/* such measurements: what disturbs one disturbs not all */
+#define PAUSES 8 /* at once, so that reading the clock (20 cycles or more) adds little to each */
+#define TURNS  8 /* such measurements: what disturbs one disturbs not all */
 
 bool ivs_pause_is_short;
 

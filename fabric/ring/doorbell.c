@@ -16,8 +16,7 @@
 #include "tune.h"
 
 /* In the abstract name space: no file, and of this network name space only. */
-static socklen_t name(const struct ivs_region *r, uint32_t slot, uint32_t epoch,
-		      struct sockaddr_un *addr)
+static socklen_t name(const struct ivs_region *r, uint32_t slot, uint32_t epoch, struct sockaddr_un *addr)
 {
 	static const char what[] = "wake";
 	uint32_t data[3] = { slot, epoch };
@@ -66,7 +65,7 @@ void ivs_doorbell_close(struct ivs_ep *ep)
 }
 
 /* Bytes taken off a doorbell at once. A socket holds some 10; who rings on and on is not followed. */
-#define DRAIN_MAX	16
+#define DRAIN_MAX 16
 
 void ivs_doorbell_drain(struct ivs_ep *ep)
 {
@@ -87,8 +86,8 @@ static bool rung(struct ivs_peer *p)
 	if (!ivs_doorbell_open(ep))
 		return false;
 	len = name(ep->domain->region, p->slot, p->epoch, &addr);
-	return sendto(ep->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *) &addr,
-		      len) == 1 || errno == EAGAIN || errno == ENOBUFS;
+	return sendto(ep->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *) &addr, len) == 1 ||
+	       errno == EAGAIN || errno == ENOBUFS;
 }
 
 void __attribute__((noinline)) ivs_doorbell_ring(struct ivs_peer *p)

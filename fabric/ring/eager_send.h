@@ -37,12 +37,11 @@ static inline bool ivs_in_row(const struct ivs_peer *p)
 }
 
 /* Shows a complete message, of this many lines from l on, to its receiver. */
-static inline void ivs_ring_publish(struct ivs_peer *p, struct nm_line *l, uint32_t lines,
-				    uint8_t op, uint8_t flags, size_t len)
+static inline void ivs_ring_publish(struct ivs_peer *p, struct nm_line *l, uint32_t lines, uint8_t op, uint8_t flags,
+				    size_t len)
 {
-	uint64_t word = (uint64_t) ivs_lap_of(p->tx_head, p->tx_shift, p->tx_lap0) |
-			(uint64_t) op << 32 | (uint64_t) flags << 40 |
-			(uint64_t) len << 48;
+	uint64_t word = (uint64_t) ivs_lap_of(p->tx_head, p->tx_shift, p->tx_lap0) | (uint64_t) op << 32 |
+			(uint64_t) flags << 40 | (uint64_t) len << 48;
 
 	__atomic_store_n((uint64_t *) (void *) l, word, __ATOMIC_RELEASE);
 	p->tx_head += lines;
@@ -75,7 +74,7 @@ static inline void ivs_eager_send_more(struct ivs_peer *p, const uint8_t *src, s
  * last: its receiver polls it all the time, and would take it back in between.
  */
 static inline void ivs_eager_send_lines(struct ivs_peer *p, uint32_t lines, uint8_t op, uint64_t tag,
-				 const uint64_t *data, const void *buf, size_t len)
+					const uint64_t *data, const void *buf, size_t len)
 {
 	size_t at = data ? 8 : 0, first = NM_LINE_FIRST_BYTES - at;
 	struct nm_line *l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
@@ -93,8 +92,8 @@ static inline void ivs_eager_send_lines(struct ivs_peer *p, uint32_t lines, uint
  * A tagged message to dest; data: 8 bytes of remote CQ data, or NULL. false: it needs the long
  * way, and nothing was done.
  */
-static inline bool ivs_eager_send_tagged(struct ivs_ep *ep, fi_addr_t dest, uint64_t tag,
-				  const uint64_t *data, const void *buf, size_t len)
+static inline bool ivs_eager_send_tagged(struct ivs_ep *ep, fi_addr_t dest, uint64_t tag, const uint64_t *data,
+					 const void *buf, size_t len)
 {
 	uint32_t lines = ivs_lines_for((data ? 8 : 0) + len);
 	struct ivs_peer *p;
@@ -102,8 +101,7 @@ static inline bool ivs_eager_send_tagged(struct ivs_ep *ep, fi_addr_t dest, uint
 	if (unlikely(dest >= ep->peers_size || len > ep->short_max))
 		return false;
 	p = ep->peers[dest];
-	if (unlikely(!p || p->channel != IVS_CHAN_RING ||
-		     p->tx_head + lines - p->tx_tail > p->tx_mask + 1))
+	if (unlikely(!p || p->channel != IVS_CHAN_RING || p->tx_head + lines - p->tx_tail > p->tx_mask + 1))
 		return false;
 	ivs_eager_send_lines(p, lines, IVS_OP_TAGGED, tag, data, buf, len);
 	ivs_cntr_inc(ep->cntr[IVS_CNTR_SEND], len);

@@ -38,11 +38,13 @@ static void copy(bool nontemporal, void *dst, const void *src, size_t len)
 		ivs_copy(dst, src, len);
 }
 
-uint8_t ivs_nt_copy(struct ivs_nt *nt, const struct nm_ring_ctl *ctl, void *dst,
-		      const void *src, size_t len, bool fresh)
+uint8_t ivs_nt_copy(struct ivs_nt *nt, const struct nm_ring_ctl *ctl, void *dst, const void *src, size_t len,
+		    bool fresh)
 {
 	const struct ivs_adapt_rate rate = {
-		.learn = IVS_ADAPT_LEARN, .probe = IVS_NT_PROBE, .margin = IVS_NT_MARGIN,
+		.learn = IVS_ADAPT_LEARN,
+		.probe = IVS_NT_PROBE,
+		.margin = IVS_NT_MARGIN,
 	};
 	uint64_t begin;
 	bool way;
@@ -64,8 +66,7 @@ uint8_t ivs_nt_copy(struct ivs_nt *nt, const struct nm_ring_ctl *ctl, void *dst,
 	return (way ? IVS_F_NT : 0) | IVS_F_TIME;
 }
 
-void ivs_nt_report(struct ivs_nt *nt, struct nm_ring_ctl *ctl, uint8_t flags, uint64_t cycles,
-		   size_t len)
+void ivs_nt_report(struct ivs_nt *nt, struct nm_ring_ctl *ctl, uint8_t flags, uint64_t cycles, size_t len)
 {
 	int way = flags & IVS_F_NT ? 1 : 0;
 
@@ -73,8 +74,7 @@ void ivs_nt_report(struct ivs_nt *nt, struct nm_ring_ctl *ctl, uint8_t flags, ui
 	__atomic_store_n(&ctl->cost[way], ivs_cost_least(&nt->read[way]), __ATOMIC_RELAXED);
 }
 
-uint64_t ivs_nt_cycles(const struct ivs_nt *nt, const struct nm_ring_ctl *ctl, size_t len,
-			 size_t piece)
+uint64_t ivs_nt_cycles(const struct ivs_nt *nt, const struct nm_ring_ctl *ctl, size_t len, size_t piece)
 {
 	uint64_t write = ivs_cost_least(&nt->write[nt->way.on]);
 	uint64_t read = __atomic_load_n(&ctl->cost[nt->way.on], __ATOMIC_RELAXED);

@@ -22,8 +22,8 @@ static inline bool ivs_nt_timed(void)
  * receiver whose ring has ctl, and now and then in the other one, to see. fresh: the bounce buffer was not
  * used before, and its timing says nothing. Returns IVS_F_NT and IVS_F_TIME as they are to be sent along.
  */
-uint8_t ivs_nt_copy(struct ivs_nt *nt, const struct nm_ring_ctl *ctl, void *dst,
-		      const void *src, size_t len, bool fresh);
+uint8_t ivs_nt_copy(struct ivs_nt *nt, const struct nm_ring_ctl *ctl, void *dst, const void *src, size_t len,
+		    bool fresh);
 
 /*
  * Would the next ivs_nt_copy() be as any other copy is, and not timed? Then it counts as done: the caller makes that copy
@@ -40,14 +40,12 @@ static inline bool ivs_nt_plain(struct ivs_nt *nt)
 }
 
 /* Reports to the sender how many cycles it took to read len bytes that came with these flags. */
-void ivs_nt_report(struct ivs_nt *nt, struct nm_ring_ctl *ctl, uint8_t flags, uint64_t cycles,
-		   size_t len);
+void ivs_nt_report(struct ivs_nt *nt, struct nm_ring_ctl *ctl, uint8_t flags, uint64_t cycles, size_t len);
 
 /*
  * Estimates the cycles that a message of len bytes, in pieces of `piece` bytes, takes in the way that
  * is taken now, with both ends copying at the same time. 0: not known.
  */
-uint64_t ivs_nt_cycles(const struct ivs_nt *nt, const struct nm_ring_ctl *ctl, size_t len,
-			 size_t piece);
+uint64_t ivs_nt_cycles(const struct ivs_nt *nt, const struct nm_ring_ctl *ctl, size_t len, size_t piece);
 
 #endif /* IVS_NONTEMPORAL_H */

@@ -10,8 +10,8 @@
 /* A ring in our area whose receiver is gone. */
 struct ivs_ring_free {
 	struct ivs_ring_free *next;
-	uint64_t	offset;		/* in our area, bytes */
-	uint32_t	shift;
+	uint64_t offset; /* in our area, bytes */
+	uint32_t shift;
 };
 
 /* Takes back the bounce buffers of the messages that were read. */
@@ -96,8 +96,8 @@ static void write_bytes(struct ivs_peer *p, size_t at, const uint8_t *src, size_
 		at += n;
 	}
 	while (len) {
-		uint64_t *l = (uint64_t *) (void *) ivs_line_at(p->tx_ring, pos + 1 +
-				(at - NM_LINE_FIRST_BYTES) / NM_LINE_MORE_BYTES, p->tx_mask);
+		uint64_t *l = (uint64_t *) (void *) ivs_line_at(
+			p->tx_ring, pos + 1 + (at - NM_LINE_FIRST_BYTES) / NM_LINE_MORE_BYTES, p->tx_mask);
 
 		in = (at - NM_LINE_FIRST_BYTES) % NM_LINE_MORE_BYTES;
 		n = NM_LINE_MORE_BYTES - in;
@@ -120,8 +120,7 @@ static size_t gap_after(const struct ivs_peer *p, size_t len)
 	return len > IVS_APART_MAX || ivs_in_row(p) ? 0 : NM_LAYOUT_PAGE;
 }
 
-bool ivs_eager_send(struct ivs_peer *p, uint8_t op, uint64_t tag, const uint64_t *data,
-		  const void *buf, size_t len)
+bool ivs_eager_send(struct ivs_peer *p, uint8_t op, uint64_t tag, const uint64_t *data, const void *buf, size_t len)
 {
 	uint32_t lines = ivs_lines_for(len + (data ? 8 : 0));
 
@@ -138,9 +137,8 @@ static uint8_t fill(struct ivs_peer *p, uint32_t bounce, const struct ivs_packet
 	uint8_t *to = ivs_bounce_at(ep, bounce);
 
 	if (pkt->count == 1 && pkt->len >= IVS_NT_MIN)
-		return ivs_nt_copy(&p->nt, p->tx_ctl, to,
-				     (uint8_t *) pkt->iov->iov_base + pkt->offset, pkt->len,
-				     ivs_bounce_fresh(ep, bounce));
+		return ivs_nt_copy(&p->nt, p->tx_ctl, to, (uint8_t *) pkt->iov->iov_base + pkt->offset, pkt->len,
+				   ivs_bounce_fresh(ep, bounce));
 	ivs_iov_gather(to, pkt->len, pkt->iov, pkt->count, pkt->offset);
 	return 0;
 }
@@ -243,8 +241,7 @@ int ivs_ring_open(struct ivs_peer *p)
 
 	offset = ring_alloc(ep, &shift);
 	if (!offset) {
-		IVS_WARN(FI_LOG_EP_CTRL, "no room for a ring to slot %u; make the region larger\n",
-			 p->slot);
+		IVS_WARN(FI_LOG_EP_CTRL, "no room for a ring to slot %u; make the region larger\n", p->slot);
 		return -FI_ENOSPC;
 	}
 	p->tx_bounce = calloc((size_t) 1 << shift, sizeof(*p->tx_bounce));
@@ -293,15 +290,18 @@ bool ivs_ring_find(const struct ivs_ep *ep, uint32_t slot, struct ivs_ring_found
 		return false;
 	offset = (uint64_t) (c.ring - 1) * NM_LAYOUT_LINE;
 	if (c.lines_log2 < IVS_RING_SHIFT_MIN || c.lines_log2 > IVS_RING_SHIFT_MAX || offset < r->geo.heap ||
-	    offset + NM_LAYOUT_RING_CTL + ((uint64_t) NM_LAYOUT_LINE << c.lines_log2) >
-	    r->geo.area_bytes) {
+	    offset + NM_LAYOUT_RING_CTL + ((uint64_t) NM_LAYOUT_LINE << c.lines_log2) > r->geo.area_bytes) {
 		IVS_WARN(FI_LOG_EP_CTRL, "rank in slot %u: its ring is not in its area\n", slot);
 		/* Once: not each time we come by. */
 		__atomic_store_n((uint64_t *) (void *) conn, 0, __ATOMIC_RELAXED);
 		return false;
 	}
 	*found = (struct ivs_ring_found) {
-		.slot = slot, .epoch = c.epoch, .ctl = ivs_area(r, slot) + offset, .shift = c.lines_log2, .lap0 = c.lap0,
+		.slot = slot,
+		.epoch = c.epoch,
+		.ctl = ivs_area(r, slot) + offset,
+		.shift = c.lines_log2,
+		.lap0 = c.lap0,
 	};
 	return true;
 }

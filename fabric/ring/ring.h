@@ -24,9 +24,10 @@ static inline struct nm_line *ivs_line_at(uint8_t *ring, uint64_t pos, uint32_t 
  */
 static inline uint32_t ivs_lines_for(size_t len)
 {
-	return len <= NM_LINE_FIRST_BYTES ? 2 :
-	       (2 + (uint32_t) ((len - NM_LINE_FIRST_BYTES + NM_LINE_MORE_BYTES - 1) /
-				NM_LINE_MORE_BYTES)) & ~1U;
+	return len <= NM_LINE_FIRST_BYTES
+		       ? 2
+		       : (2 + (uint32_t) ((len - NM_LINE_FIRST_BYTES + NM_LINE_MORE_BYTES - 1) / NM_LINE_MORE_BYTES)) &
+				 ~1U;
 }
 
 /* Copies len bytes of a message's payload, from byte at of its first line on. */
@@ -124,8 +125,7 @@ void ivs_ring_notify(struct ivs_peer *peer);
  * A whole message that fits the ring: the shortest way there is. data: 8 bytes of
  * remote CQ data, or NULL. false: there is no room now.
  */
-bool ivs_eager_send(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint64_t *data,
-		  const void *buf, size_t len);
+bool ivs_eager_send(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint64_t *data, const void *buf, size_t len);
 /* A message whose payload may need a bounce buffer. Returns 0, or -FI_EAGAIN if there is no room now. */
 int ivs_ring_send(struct ivs_peer *peer, const struct ivs_packet *pkt);
 /*
@@ -168,9 +168,8 @@ uint32_t ivs_ring_seek(struct ivs_ep *ep, size_t bytes, bool row);
 /* Is there a message that was not handled? */
 static inline bool ivs_ring_pending(const struct ivs_peer *p)
 {
-	return p->rx_ring &&
-	       __atomic_load_n(&ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask)->lap, __ATOMIC_RELAXED) ==
-	       ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0);
+	return p->rx_ring && __atomic_load_n(&ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask)->lap, __ATOMIC_RELAXED) ==
+				     ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0);
 }
 
 void ivs_ring_prefetch(const struct ivs_peer *peer);
@@ -178,10 +177,10 @@ int ivs_ring_open(struct ivs_peer *peer);
 
 /* A ring to us, as the rank in a slot shows it; checked to lie in that rank's area. */
 struct ivs_ring_found {
-	uint32_t	slot, epoch;	/* of the sender */
-	uint32_t	shift;		/* it has 1 << shift lines */
-	uint32_t	lap0;		/* the first lap's number */
-	uint8_t		*ctl;		/* its struct nm_ring_ctl; the lines follow */
+	uint32_t slot, epoch; /* of the sender */
+	uint32_t shift;	      /* it has 1 << shift lines */
+	uint32_t lap0;	      /* the first lap's number */
+	uint8_t *ctl;	      /* its struct nm_ring_ctl; the lines follow */
 };
 
 /* Finds the ring from the rank in slot to us. Returns false if it shows none. */

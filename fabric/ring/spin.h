@@ -25,8 +25,8 @@ static inline bool ivs_spin(struct ivs_peer *p)
 		return false;
 	if (p->spin_head != p->tx_head) {
 		p->spin_head = p->tx_head;
-		p->spin_polls = p->spin_misses < IVS_SPIN_MISSES ||
-				 !(++p->spin_skipped % IVS_SPIN_PROBE) ? IVS_SPIN_POLLS : 0;
+		p->spin_polls =
+			p->spin_misses < IVS_SPIN_MISSES || !(++p->spin_skipped % IVS_SPIN_PROBE) ? IVS_SPIN_POLLS : 0;
 	}
 	if (!p->spin_polls)
 		return false;

@@ -36,7 +36,7 @@ static void on_end(struct stream *s, bool reset, const char *text)
 		abort();
 }
 
-static const struct stream_ops ops = {on_data, on_credit, on_eof, on_end};
+static const struct stream_ops ops = { on_data, on_credit, on_eof, on_end };
 
 static void on_open(struct mux *m, uint32_t id, const char *kind, const struct fields *h)
 {
@@ -69,7 +69,7 @@ static void round_of(struct mux *m)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char text[] = "protocol=1";
-	struct frame f = {.type = T_HELLO, .len = sizeof(text)};
+	struct frame f = { .type = T_HELLO, .len = sizeof(text) };
 	uint8_t hello[FRAME_HEADER];
 	struct mux *m = must_alloc(sizeof(*m));
 	static bool ready;
@@ -86,8 +86,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	m->remote_max = 8;
 	mux_start(m, fd[0]);
 	frame_put(hello, &f);
-	if (size > 65536 || write(fd[1], hello, sizeof(hello)) < 0 ||
-	    write(fd[1], text, sizeof(text)) < 0 || (size && write(fd[1], data, size) < 0))
+	if (size > 65536 || write(fd[1], hello, sizeof(hello)) < 0 || write(fd[1], text, sizeof(text)) < 0 ||
+	    (size && write(fd[1], data, size) < 0))
 		size = 0;
 	round_of(m);
 	close(fd[1]);

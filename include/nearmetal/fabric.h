@@ -12,18 +12,18 @@ struct fid_domain;
 #define NM_FABRIC_MEMORY "nearmetal_memory"
 
 struct nm_fabric_memory {
-	size_t	size;	/* of this structure */
+	size_t size; /* of this structure */
 	/*
 	 * Returns len bytes in the region, aligned to a page, or NULL: there is no
 	 * region, or no room in this rank's part of it. Sends from there are copied
 	 * once; registered with fi_mr_reg, peers read and write it with plain loads
 	 * and stores. Its contents are not defined.
 	 */
-	void	*(*alloc)(struct fid_domain *domain, size_t len);
+	void *(*alloc)(struct fid_domain *domain, size_t len);
 	/* Frees what alloc returned. */
-	void	(*free)(struct fid_domain *domain, void *memory);
+	void (*free)(struct fid_domain *domain, void *memory);
 	/* Is [memory, memory + len) in the region? */
-	int	(*inside)(struct fid_domain *domain, const void *memory, size_t len);
+	int (*inside)(struct fid_domain *domain, const void *memory, size_t len);
 };
 
 /*

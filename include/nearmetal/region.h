@@ -17,51 +17,50 @@
 #error "a region is little-endian"
 #endif
 
-#define NM_REGION_MAGIC		"NMREGION"	/* 8 bytes, no final zero */
-#define NM_REGION_VERSION	1
-#define NM_REGION_HEADER_BYTES	4096
-#define NM_REGION_MIN_BYTES	(1ULL << 20)	/* of the file */
-#define NM_REGION_MAX_BYTES	(1ULL << 46)
-#define NM_REGION_ID_BYTES	16
+#define NM_REGION_MAGIC	       "NMREGION" /* 8 bytes, no final zero */
+#define NM_REGION_VERSION      1
+#define NM_REGION_HEADER_BYTES 4096
+#define NM_REGION_MIN_BYTES    (1ULL << 20) /* of the file */
+#define NM_REGION_MAX_BYTES    (1ULL << 46)
+#define NM_REGION_ID_BYTES     16
 
 /*
  * Where a devdax region starts in its file: a guest's /dev/dax0.0 shows the
  * file from here on, and its pages are this large.
  */
-#define NM_REGION_DEVDAX_OFFSET	(2ULL << 20)
+#define NM_REGION_DEVDAX_OFFSET (2ULL << 20)
 
-#define NM_REGION_FLAG_HUGETLB	(1ULL << 0)	/* backed by a hugetlbfs file */
-#define NM_REGION_FLAG_DEVDAX	(1ULL << 1)	/* starts 2 MiB into its file */
-#define NM_REGION_FLAGS		(NM_REGION_FLAG_HUGETLB | NM_REGION_FLAG_DEVDAX)
+#define NM_REGION_FLAG_HUGETLB (1ULL << 0) /* backed by a hugetlbfs file */
+#define NM_REGION_FLAG_DEVDAX  (1ULL << 1) /* starts 2 MiB into its file */
+#define NM_REGION_FLAGS	       (NM_REGION_FLAG_HUGETLB | NM_REGION_FLAG_DEVDAX)
 
-#define NM_REGION_LAYOUT_NONE	0	/* the layout area is all zeros */
+#define NM_REGION_LAYOUT_NONE 0 /* the layout area is all zeros */
 
 /* Path of the region in a VM. */
-#define NM_REGION_DEVICE	"/dev/nearmetal/region"
+#define NM_REGION_DEVICE "/dev/nearmetal/region"
 
 struct nm_region_header {
-	uint8_t		magic[8];
-	uint32_t	version;
-	uint32_t	header_bytes;
-	uint64_t	size_bytes;	/* of the region, this header included */
-	uint64_t	flags;
-	uint8_t		key[NM_REGION_ID_BYTES];	/* random, new for each region */
-	uint8_t		cluster[NM_REGION_ID_BYTES];	/* random id of the cluster */
-	uint8_t		host[NM_REGION_ID_BYTES];	/* HMAC-SHA-256(machine-id, key), cut */
-	uint64_t	layout_offset;	/* from the header's first byte */
-	uint64_t	layout_bytes;
-	uint32_t	layout_type;	/* NM_REGION_LAYOUT_* */
-	uint32_t	layout_version;
-	uint64_t	scratch_offset;	/* for the test programs in kernels/ */
-	uint64_t	scratch_bytes;
-	uint8_t		reserved[NM_REGION_HEADER_BYTES - 124];	/* zeros */
-	uint32_t	crc;		/* CRC-32C of all that comes before it */
+	uint8_t magic[8];
+	uint32_t version;
+	uint32_t header_bytes;
+	uint64_t size_bytes; /* of the region, this header included */
+	uint64_t flags;
+	uint8_t key[NM_REGION_ID_BYTES];     /* random, new for each region */
+	uint8_t cluster[NM_REGION_ID_BYTES]; /* random id of the cluster */
+	uint8_t host[NM_REGION_ID_BYTES];    /* HMAC-SHA-256(machine-id, key), cut */
+	uint64_t layout_offset;		     /* from the header's first byte */
+	uint64_t layout_bytes;
+	uint32_t layout_type; /* NM_REGION_LAYOUT_* */
+	uint32_t layout_version;
+	uint64_t scratch_offset; /* for the test programs in kernels/ */
+	uint64_t scratch_bytes;
+	uint8_t reserved[NM_REGION_HEADER_BYTES - 124]; /* zeros */
+	uint32_t crc;					/* CRC-32C of all that comes before it */
 };
 
-_Static_assert(sizeof(struct nm_region_header) == NM_REGION_HEADER_BYTES,
-	       "the header is one page");
-_Static_assert(offsetof(struct nm_region_header, reserved) == 120 &&
-	       offsetof(struct nm_region_header, crc) == 4092, "no holes");
+_Static_assert(sizeof(struct nm_region_header) == NM_REGION_HEADER_BYTES, "the header is one page");
+_Static_assert(offsetof(struct nm_region_header, reserved) == 120 && offsetof(struct nm_region_header, crc) == 4092,
+	       "no holes");
 
 /* CRC-32C (Castagnoli, reflected, polynomial 0x1EDC6F41), as iSCSI has it (RFC 3720). */
 static inline uint32_t nm_region_crc32c(const void *data, size_t len)
@@ -80,8 +79,8 @@ static inline uint32_t nm_region_crc32c(const void *data, size_t len)
 /* Is [offset, offset + len) behind the header and inside the region? */
 static inline int nm_region_area_ok(uint64_t offset, uint64_t len, uint64_t size)
 {
-	return offset >= NM_REGION_HEADER_BYTES && offset <= size &&
-	       len <= size - offset && offset % 4096 == 0 && len % 4096 == 0;
+	return offset >= NM_REGION_HEADER_BYTES && offset <= size && len <= size - offset && offset % 4096 == 0 &&
+	       len % 4096 == 0;
 }
 
 /*
@@ -89,8 +88,7 @@ static inline int nm_region_area_ok(uint64_t offset, uint64_t len, uint64_t size
  * are mapped from base on. Returns NULL if it is sound, else what is wrong with it,
  * in words.
  */
-static inline const char *nm_region_read(const void *base, uint64_t mapped_bytes,
-					 struct nm_region_header *out)
+static inline const char *nm_region_read(const void *base, uint64_t mapped_bytes, struct nm_region_header *out)
 {
 	if (mapped_bytes < NM_REGION_HEADER_BYTES)
 		return "smaller than a region's header (4096 bytes)";

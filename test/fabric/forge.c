@@ -71,8 +71,8 @@ uint8_t *forge_line(const struct forge *f, uint64_t pos)
 	return f->ring + (pos & f->mask) * NM_LAYOUT_LINE;
 }
 
-bool forge(struct forge *f, const uint32_t *over, uint8_t op, uint8_t flags, uint64_t tag,
-	   const void *payload, size_t len)
+bool forge(struct forge *f, const uint32_t *over, uint8_t op, uint8_t flags, uint64_t tag, const void *payload,
+	   size_t len)
 {
 	uint32_t lines = lines_of(len);
 	const uint8_t *from = payload;
@@ -90,8 +90,8 @@ bool forge(struct forge *f, const uint32_t *over, uint8_t op, uint8_t flags, uin
 		memcpy(forge_line(f, pos) + 8, from, n);
 	}
 	memcpy(forge_line(f, f->head) + 8, &tag, 8);
-	word = lap_of(f) | (uint64_t) op << 32 |
-	       (uint64_t) flags << 40 | (uint64_t) (from - (const uint8_t *) payload) << 48;
+	word = lap_of(f) | (uint64_t) op << 32 | (uint64_t) flags << 40 |
+	       (uint64_t) (from - (const uint8_t *) payload) << 48;
 	__atomic_store_n((uint64_t *) (void *) forge_line(f, f->head), word, __ATOMIC_RELEASE);
 	f->head += lines;
 	return true;

@@ -5,13 +5,13 @@
 #include "harness.h"
 
 struct forge {
-	uint8_t		*ring;
+	uint8_t *ring;
 	struct nm_ring_ctl *ctl;
-	struct nm_conn	*conn;
-	struct nm_slot	*sender, *receiver;
-	uint8_t		*activity;	/* the receiver's byte for the sender */
-	uint32_t	mask, shift, lap0;
-	uint64_t	head;		/* lines */
+	struct nm_conn *conn;
+	struct nm_slot *sender, *receiver;
+	uint8_t *activity; /* the receiver's byte for the sender */
+	uint32_t mask, shift, lap0;
+	uint64_t head; /* lines */
 };
 
 /* The ring from one slot to another, in which messages of head lines were sent so far. */
@@ -30,7 +30,7 @@ uint8_t *forge_line(const struct forge *f, uint64_t pos);
  * Writes a message as soon as there is room. false: *over became 1 meanwhile, nobody reads any more.
  * payload: the fixed part and what follows, len bytes.
  */
-bool forge(struct forge *f, const uint32_t *over, uint8_t op, uint8_t flags, uint64_t tag,
-	   const void *payload, size_t len);
+bool forge(struct forge *f, const uint32_t *over, uint8_t op, uint8_t flags, uint64_t tag, const void *payload,
+	   size_t len);
 
 #endif /* FORGE_H */

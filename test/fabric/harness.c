@@ -120,8 +120,7 @@ uint8_t *map_layout(struct nm_layout_geometry *geo)
 	CHECK(map != MAP_FAILED && !nm_region_read(map, (uint64_t) st.st_size, &h));
 	close(fd);
 	layout = map + h.layout_offset;
-	CHECK(!nm_layout_geometry(((struct nm_layout_head *) (void *) layout)->geometry,
-				  h.layout_bytes, geo));
+	CHECK(!nm_layout_geometry(((struct nm_layout_head *) (void *) layout)->geometry, h.layout_bytes, geo));
 	return layout;
 }
 
@@ -151,8 +150,8 @@ struct fi_info *get_info(const struct setup *s)
 
 	CHECK(hints);
 	hints->fabric_attr->prov_name = strdup("ivshmem");
-	hints->caps = s->caps ? s->caps : FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC |
-		      FI_DIRECTED_RECV | FI_SOURCE | FI_MULTI_RECV;
+	hints->caps = s->caps ? s->caps
+			      : FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | FI_SOURCE | FI_MULTI_RECV;
 	hints->mode = FI_CONTEXT;
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->threading = s->threading ? s->threading : FI_THREAD_DOMAIN;
@@ -175,8 +174,7 @@ static struct fid_cntr *cntr(struct ctx *c, uint64_t flags)
 
 void open_all(struct ctx *c, const struct setup *s)
 {
-	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = s->wait_obj,
-				 .size = s->cq_size };
+	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = s->wait_obj, .size = s->cq_size };
 	struct fi_av_attr av = { .type = s->av_type ? s->av_type : FI_AV_TABLE };
 	uint64_t selective = s->selective ? FI_SELECTIVE_COMPLETION : 0;
 
@@ -323,8 +321,8 @@ static int run(const struct test *t, const char *region)
 		if (!pid)
 			fprintf(stderr, "test %s: it hangs\n", t->name);
 		else if (!bad && WIFSIGNALED(status))
-			fprintf(stderr, "test %s: a process ended by signal %d (%s)\n", t->name,
-				WTERMSIG(status), strsignal(WTERMSIG(status)));
+			fprintf(stderr, "test %s: a process ended by signal %d (%s)\n", t->name, WTERMSIG(status),
+				strsignal(WTERMSIG(status)));
 		/* One that fails leaves the others waiting: they are ended. */
 		bad = 1;
 		polls = 0;
@@ -361,12 +359,11 @@ static bool excepted(const char *name)
 int main(int argc, char **argv)
 {
 	const struct test *t;
-	static char region[64], env[128];	/* env outlives main */
+	static char region[64], env[128]; /* env outlives main */
 	int bad = 0, ran = 0;
 	size_t i;
 
-	common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE,
-		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (common == MAP_FAILED) {
 		perror("mmap");
 		return 1;

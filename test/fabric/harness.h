@@ -26,42 +26,42 @@
 #include <rdma/fi_tagged.h>
 
 #define MAX_PROCS 64
-#define LIMIT_S 120	/* a test that takes longer hangs, if everything runs at its speed */
+#define LIMIT_S	  120 /* a test that takes longer hangs, if everything runs at its speed */
 
 /* What a test may ask of its endpoints; the harness fills in the other fields. */
 struct setup {
-	uint64_t	caps;		/* 0: everything */
-	enum fi_threading threading;	/* 0: FI_THREAD_DOMAIN */
-	enum fi_av_type	av_type;	/* 0: table */
+	uint64_t caps;		     /* 0: everything */
+	enum fi_threading threading; /* 0: FI_THREAD_DOMAIN */
+	enum fi_av_type av_type;     /* 0: table */
 	enum fi_wait_obj wait_obj;
-	uint64_t	tx_op_flags;
-	bool		selective;	/* FI_SELECTIVE_COMPLETION */
-	bool		counters;	/* bound for all four directions */
-	size_t		cq_size;
+	uint64_t tx_op_flags;
+	bool selective; /* FI_SELECTIVE_COMPLETION */
+	bool counters;	/* bound for all four directions */
+	size_t cq_size;
 };
 
 struct ctx {
-	int		rank, procs;
-	struct fi_info	*info;
+	int rank, procs;
+	struct fi_info *info;
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
-	struct fid_av	*av;
-	struct fid_cq	*txcq, *rxcq;
-	struct fid_cntr	*tx_cntr, *rx_cntr, *rd_cntr, *wr_cntr;
-	struct fid_ep	*ep;
-	fi_addr_t	peer[MAX_PROCS];
+	struct fid_av *av;
+	struct fid_cq *txcq, *rxcq;
+	struct fid_cntr *tx_cntr, *rx_cntr, *rd_cntr, *wr_cntr;
+	struct fid_ep *ep;
+	fi_addr_t peer[MAX_PROCS];
 };
 
 struct test {
-	const char	*name;
-	int		procs;
-	void		(*run)(struct ctx *c);
-	struct setup	setup;
-	bool		bare;		/* no endpoint: the test opens what it needs */
-	const char	*env[4];	/* NAME=VALUE for its processes */
-	int		per_host;	/* processes that share a region, as if they were a host's; 0: all of them do */
-	int		killed;		/* this many processes end by a signal */
-	bool		unlimited;	/* it finds what hangs by itself */
+	const char *name;
+	int procs;
+	void (*run)(struct ctx *c);
+	struct setup setup;
+	bool bare;	    /* no endpoint: the test opens what it needs */
+	const char *env[4]; /* NAME=VALUE for its processes */
+	int per_host;	    /* processes that share a region, as if they were a host's; 0: all of them do */
+	int killed;	    /* this many processes end by a signal */
+	bool unlimited;	    /* it finds what hangs by itself */
 };
 
 /* Ends the process with a message unless x holds. */

@@ -1,8 +1,6 @@
 #include "lists.h"
 
-const struct test *const test_lists[] = {
-	test_objects, test_messages, test_memory, test_faults, test_stress,
-	test_chaos, test_bounce, test_coop, test_limits, test_waiting,
-	test_alone, test_files, test_forged, test_flood, test_report, test_hosts, test_wire,
-	test_counts, test_reused, NULL
-};
+const struct test *const test_lists[] = { test_objects, test_messages, test_memory, test_faults, test_stress,
+					  test_chaos,	test_bounce,   test_coop,   test_limits, test_waiting,
+					  test_alone,	test_files,    test_forged, test_flood,	 test_report,
+					  test_hosts,	test_wire,     test_counts, test_reused, NULL };

@@ -54,8 +54,14 @@ void raw_send(struct raw *r, uint8_t op, uint8_t flags, uint64_t tag, const void
 	      const void *payload, size_t len)
 {
 	static uint8_t buf[4096];
-	struct wire w = { .uid = r->uid, .tag = tag, .op = op, .flags = flags, .fixed_len = (uint16_t) fixed_len,
-			  .len = (uint32_t) len, .seq = op == OP_HELLO ? 0 : r->seq++, .seen = r->seen };
+	struct wire w = { .uid = r->uid,
+			  .tag = tag,
+			  .op = op,
+			  .flags = flags,
+			  .fixed_len = (uint16_t) fixed_len,
+			  .len = (uint32_t) len,
+			  .seq = op == OP_HELLO ? 0 : r->seq++,
+			  .seen = r->seen };
 	struct fi_cq_tagged_entry e;
 	struct fi_context2 context;
 	ssize_t n;

@@ -5,7 +5,8 @@
 #include "../../fabric/remote/core_ep.h"
 #include "harness.h"
 
-#define RAW_CORE "tcp;ofi_rxm"	/* the same for all libfabrics, so that the hostile one knows the victim's; FABRIC_CORE: another */
+#define RAW_CORE \
+	"tcp;ofi_rxm" /* the same for all libfabrics, so that the hostile one knows the victim's; FABRIC_CORE: another */
 #define RAW_LEN 40000
 
 /* Where it says that it is reached. */
@@ -22,8 +23,8 @@ struct raw {
 	struct fid_mr *mr;
 	fi_addr_t to;
 	uint64_t uid;
-	uint32_t seq, seen;	/* of the next message */
-	uint8_t *memory;	/* RAW_LEN bytes that it registered */
+	uint32_t seq, seen; /* of the next message */
+	uint8_t *memory;    /* RAW_LEN bytes that it registered */
 };
 
 /* victim: its address, 64 bytes. */

@@ -8,25 +8,17 @@
 
 /* Below and above what the core provider takes at once, and what ours does. */
 static const size_t sizes[] = { 0, 1, 100, 1000, 4096, 20000 };
-#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+#define SIZES	(sizeof(sizes) / sizeof(sizes[0]))
 #define LARGEST 20000
 
 /* One of the calls that send. Returns whether a completion comes. */
 static bool send_by(struct ctx *c, int call, void *out, size_t len, fi_addr_t to, uint64_t tag)
 {
 	switch (call) {
-	case 0:
-		RETRY(c, fi_tsend(c->ep, out, len, NULL, to, tag, out));
-		return true;
-	case 1:
-		RETRY(c, fi_tsenddata(c->ep, out, len, NULL, 77 + tag, to, tag, out));
-		return true;
-	case 2:
-		RETRY(c, fi_tinject(c->ep, out, len, to, tag));
-		return false;
-	default:
-		RETRY(c, fi_tinjectdata(c->ep, out, len, 77 + tag, to, tag));
-		return false;
+	case 0: RETRY(c, fi_tsend(c->ep, out, len, NULL, to, tag, out)); return true;
+	case 1: RETRY(c, fi_tsenddata(c->ep, out, len, NULL, 77 + tag, to, tag, out)); return true;
+	case 2: RETRY(c, fi_tinject(c->ep, out, len, to, tag)); return false;
+	default: RETRY(c, fi_tinjectdata(c->ep, out, len, 77 + tag, to, tag)); return false;
 	}
 }
 
@@ -43,8 +35,7 @@ static void calls(struct ctx *c)
 	for (i = 0; i < SIZES; i++)
 		for (call = 0; call < 4; call++) {
 			if (call >= 2 && sizes[i] > 4096) {
-				CHECK(fi_tinject(c->ep, out, sizes[i], c->peer[!c->rank], 1) ==
-				      -FI_EMSGSIZE);
+				CHECK(fi_tinject(c->ep, out, sizes[i], c->peer[!c->rank], 1) == -FI_EMSGSIZE);
 				continue;
 			}
 			for (round = 0; round < 3; round++) {
@@ -52,8 +43,8 @@ static void calls(struct ctx *c)
 
 				memset(in, 0, sizeof(in));
 				/* From this one, and from anybody. */
-				OK(fi_trecv(c->ep, in, sizeof(in), NULL,
-					    round % 2 ? FI_ADDR_UNSPEC : c->peer[!c->rank], tag, 0, in));
+				OK(fi_trecv(c->ep, in, sizeof(in), NULL, round % 2 ? FI_ADDR_UNSPEC : c->peer[!c->rank],
+					    tag, 0, in));
 				fill(out, sizes[i], (unsigned int) (tag + (uint64_t) c->rank));
 				if (send_by(c, call, out, sizes[i], c->peer[!c->rank], tag)) {
 					e = wait_comp(c, c->txcq);
@@ -66,8 +57,7 @@ static void calls(struct ctx *c)
 				e = wait_comp_src(c, c->rxcq, &src);
 				got++;
 				CHECK(e.op_context == in && e.len == sizes[i] && e.tag == tag);
-				CHECK(e.flags == (FI_RECV | FI_TAGGED |
-						  (call % 2 ? FI_REMOTE_CQ_DATA : 0)));
+				CHECK(e.flags == (FI_RECV | FI_TAGGED | (call % 2 ? FI_REMOTE_CQ_DATA : 0)));
 				CHECK(!(call % 2) || e.data == 77 + tag);
 				CHECK(src == c->peer[!c->rank]);
 				CHECK(filled(in, sizes[i], (unsigned int) (tag + (uint64_t) !c->rank)));
@@ -374,18 +364,16 @@ static void parameters_test(struct ctx *c)
 	parameters(c, 5);
 }
 
-const struct test test_alone[] = {
-	{ "parameters_user", 1, parameters_user, .env = { "FI_IVSHMEM_TEST=0" } },
-	{ "parameters_test", 1, parameters_test },
-	{ "alone_calls", 2, calls, .setup = { .counters = true }, ALONE },
-	{ "alone_calls_safe", 2, calls, .setup = { .counters = true, .threading = FI_THREAD_SAFE },
-	  ALONE },
-	{ "alone_formats", 2, formats, .bare = true, ALONE },
-	{ "alone_removed", 3, removed, ALONE },
-	{ "alone_injected", 2, injected, ALONE },
-	{ "alone_two_endpoints", 2, two_endpoints, ALONE },
-	{ "alone_early_for_second", 2, early_for_second, ALONE },
-	{ "alone_mixed", 2, mixed, ALONE },
-	{ "alone_queued_first", 2, queued_first, ALONE },
-	{ 0 }
-};
+const struct test test_alone[] = { { "parameters_user", 1, parameters_user, .env = { "FI_IVSHMEM_TEST=0" } },
+				   { "parameters_test", 1, parameters_test },
+				   { "alone_calls", 2, calls, .setup = { .counters = true }, ALONE },
+				   { "alone_calls_safe", 2, calls,
+				     .setup = { .counters = true, .threading = FI_THREAD_SAFE }, ALONE },
+				   { "alone_formats", 2, formats, .bare = true, ALONE },
+				   { "alone_removed", 3, removed, ALONE },
+				   { "alone_injected", 2, injected, ALONE },
+				   { "alone_two_endpoints", 2, two_endpoints, ALONE },
+				   { "alone_early_for_second", 2, early_for_second, ALONE },
+				   { "alone_mixed", 2, mixed, ALONE },
+				   { "alone_queued_first", 2, queued_first, ALONE },
+				   { 0 } };

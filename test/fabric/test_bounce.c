@@ -73,7 +73,6 @@ const struct test test_bounce[] = {
 	{ "long_rows", 2, long_rows, .env = { NO_CMA } },
 	/* There is room for 32 pieces of 16 KiB, and the others wait for theirs. */
 	{ "long_rows_small", 2, long_rows, .env = { NO_CMA, "FI_IVSHMEM_REGION_SIZE=16777216" } },
-	{ "long_rows_delivery", 2, long_rows, .env = { NO_CMA },
-	  .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE } },
+	{ "long_rows_delivery", 2, long_rows, .env = { NO_CMA }, .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE } },
 	{ 0 }
 };

@@ -11,31 +11,31 @@
 
 #include "lists.h"
 
-#define RANKS		6
-#define LARGEST_BYTES	200000
-#define STUCK_LOOKS	40000	/* of 1 ms, without an operation ended: it hangs */
+#define RANKS	      6
+#define LARGEST_BYTES 200000
+#define STUCK_LOOKS   40000 /* of 1 ms, without an operation ended: it hangs */
 
 struct rank {
-	uint8_t		addr[64];
-	uint32_t	life;		/* odd: addr is being written */
-	uint64_t	ended;		/* operations, of all lives */
-	uint64_t	failed;		/* of them, with an error */
+	uint8_t addr[64];
+	uint32_t life;	 /* odd: addr is being written */
+	uint64_t ended;	 /* operations, of all lives */
+	uint64_t failed; /* of them, with an error */
 };
 
 struct message {
-	uint32_t	len, seed;
+	uint32_t len, seed;
 };
 
 struct chaos {
-	struct ctx	c;
-	struct rank	*ranks;
-	int		me;
-	unsigned int	seed;
-	fi_addr_t	addr[RANKS];
-	uint32_t	life[RANKS];
-	uint8_t		*in, *out;
-	bool		sending, receiving;
-	int		directed;	/* the receive is for this rank only, -1: for all */
+	struct ctx c;
+	struct rank *ranks;
+	int me;
+	unsigned int seed;
+	fi_addr_t addr[RANKS];
+	uint32_t life[RANKS];
+	uint8_t *in, *out;
+	bool sending, receiving;
+	int directed; /* the receive is for this rank only, -1: for all */
 };
 
 static unsigned int some(struct chaos *h, unsigned int n)
@@ -113,8 +113,7 @@ static void step(struct chaos *h)
 
 	if (!h->receiving) {
 		h->directed = addr != FI_ADDR_NOTAVAIL && some(h, 3) == 0 ? to : -1;
-		n = fi_trecv(h->c.ep, h->in, LARGEST_BYTES, NULL,
-			     h->directed < 0 ? FI_ADDR_UNSPEC : addr, 1, 0, h);
+		n = fi_trecv(h->c.ep, h->in, LARGEST_BYTES, NULL, h->directed < 0 ? FI_ADDR_UNSPEC : addr, 1, 0, h);
 		if (n != -FI_EIO && n != -FI_EAGAIN)
 			OK(n);
 		h->receiving = !n;
@@ -122,8 +121,7 @@ static void step(struct chaos *h)
 		OK(fi_cancel(&h->c.ep->fid, h));
 	}
 	if (!h->sending && addr != FI_ADDR_NOTAVAIL) {
-		size_t len = sizeof(struct message) + (some(h, 4) ? some(h, 500) :
-						       some(h, LARGEST_BYTES - 100));
+		size_t len = sizeof(struct message) + (some(h, 4) ? some(h, 500) : some(h, LARGEST_BYTES - 100));
 		struct message m = { (uint32_t) len, some(h, 1000) };
 
 		memcpy(h->out, &m, sizeof(m));
@@ -173,7 +171,7 @@ static void chaos(struct ctx *c)
 	double end = now() + (seconds ? atof(seconds) : 4);
 	/* Polls are counted, not the clock: all may be stopped together. */
 	int still[RANKS] = { 0 };
-	uint32_t old[RANKS] = { 0 };	/* what a rank's life was when it was started again */
+	uint32_t old[RANKS] = { 0 }; /* what a rank's life was when it was started again */
 	unsigned int seed = text ? (unsigned int) atoi(text) : 1, kills = 0;
 	struct rank *ranks = shared();
 	uint64_t seen[RANKS] = { 0 }, ended = 0, failed = 0, sum, next = 100;
@@ -230,17 +228,14 @@ static void chaos(struct ctx *c)
 		ended += ranks[i].ended;
 		failed += ranks[i].failed;
 	}
-	printf("  %u kills, %ju operations, %ju of them failed\n", kills, (uintmax_t) ended,
-	       (uintmax_t) failed);
+	printf("  %u kills, %ju operations, %ju of them failed\n", kills, (uintmax_t) ended, (uintmax_t) failed);
 	CHECK(ended > failed);
 	/* Nobody was left to remove it. */
 	unlink(getenv("FI_IVSHMEM_REGION"));
 }
 
-const struct test test_chaos[] = {
-	{ "chaos", 1, chaos, .bare = true, .unlimited = true,
-	  .env = { "FI_IVSHMEM_RANKS=16", "FI_IVSHMEM_TIMEOUT=3000" } },
-	{ "chaos_no_cma", 1, chaos, .bare = true, .unlimited = true,
-	  .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_RANKS=16", "FI_IVSHMEM_TIMEOUT=3000" } },
-	{ 0 }
-};
+const struct test test_chaos[] = { { "chaos", 1, chaos, .bare = true, .unlimited = true,
+				     .env = { "FI_IVSHMEM_RANKS=16", "FI_IVSHMEM_TIMEOUT=3000" } },
+				   { "chaos_no_cma", 1, chaos, .bare = true, .unlimited = true,
+				     .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_RANKS=16", "FI_IVSHMEM_TIMEOUT=3000" } },
+				   { 0 } };

@@ -2,7 +2,7 @@
 #include "../../fabric/proto/cma_policy.h"
 #include "check.h"
 
-#define UNKNOWN	0	/* what copies take */
+#define UNKNOWN 0 /* what copies take */
 
 static struct ivs_cma_policy peer;
 

@@ -14,8 +14,8 @@
 #define LARGEST ((size_t) 9 << 20)
 
 static const size_t sizes[] = {
-	(64 << 10) - 1, 64 << 10, (64 << 10) + 1, 100001, (256 << 10) + 4097, (512 << 10) - 1,
-	1 << 20, (1 << 20) + 5, (3 << 20) + 4097, LARGEST - 3,
+	(64 << 10) - 1,	 64 << 10, (64 << 10) + 1, 100001,	     (256 << 10) + 4097,
+	(512 << 10) - 1, 1 << 20,  (1 << 20) + 5,  (3 << 20) + 4097, LARGEST - 3,
 };
 #define SIZES (sizeof(sizes) / sizeof(*sizes))
 
@@ -64,7 +64,7 @@ static void coop(struct ctx *c)
 			}
 			memset(in, 0, LARGEST + 64);
 			if (round == 1)
-				usleep(2000);	/* or not: either order is right */
+				usleep(2000); /* or not: either order is right */
 			OK(fi_trecv(c->ep, in + 3, len, NULL, c->peer[from], s, 0, in));
 			if (round != 1)
 				word(c, from);
@@ -85,19 +85,17 @@ static void coop_windows(struct ctx *c)
 	for (int round = 0; round < 5; round++) {
 		for (int i = 0; i < MANY; i++) {
 			fill(out + (size_t) i * LEN, LEN, (unsigned int) (c->rank * 1000 + round * 10 + i));
-			OK(fi_trecv(c->ep, in + (size_t) i * LEN, LEN, NULL, c->peer[!c->rank],
-				    (uint64_t) i, 0, NULL));
+			OK(fi_trecv(c->ep, in + (size_t) i * LEN, LEN, NULL, c->peer[!c->rank], (uint64_t) i, 0, NULL));
 		}
 		for (int i = 0; i < MANY; i++)
-			RETRY(c, fi_tsend(c->ep, out + (size_t) i * LEN, LEN, NULL, c->peer[!c->rank],
-					  (uint64_t) i, NULL));
+			RETRY(c, fi_tsend(c->ep, out + (size_t) i * LEN, LEN, NULL, c->peer[!c->rank], (uint64_t) i,
+					  NULL));
 		for (int i = 0; i < MANY; i++)
 			wait_comp(c, c->txcq);
 		for (int i = 0; i < MANY; i++)
 			wait_comp(c, c->rxcq);
 		for (int i = 0; i < MANY; i++)
-			CHECK(filled(in + (size_t) i * LEN, LEN,
-				     (unsigned int) (!c->rank * 1000 + round * 10 + i)));
+			CHECK(filled(in + (size_t) i * LEN, LEN, (unsigned int) (!c->rank * 1000 + round * 10 + i)));
 	}
 	free(out);
 	free(in);
@@ -230,7 +228,7 @@ struct told {
 	uint32_t named, step;
 	uint8_t addr[2][64];
 };
-enum { COPIES = 1, LIE_TOLD, OVER };	/* steps */
+enum { COPIES = 1, LIE_TOLD, OVER }; /* steps */
 
 static struct told *told;
 
@@ -307,15 +305,13 @@ static void coop_end_forged(struct ctx *c)
 	free(buf); /* its sender stands still for good */
 }
 
-const struct test test_coop[] = {
-	{ "coop", 2, coop },
-	{ "coop_never", 2, coop, .env = { "FI_IVSHMEM_CMA_COOP=0" } },
-	{ "coop_windows", 2, coop_windows },
-	{ "coop_cut", 2, coop_cut },
-	{ "coop_busy", 2, coop_busy },
-	{ "coop_refused", 2, coop_refused },
-	{ "coop_end_forged", 3, coop_end_forged, .killed = 1 },
-	{ "coop_sender_killed", 2, coop_sender_killed, .killed = 1 },
-	{ "coop_receiver_killed", 2, coop_receiver_killed, .killed = 1 },
-	{ 0 }
-};
+const struct test test_coop[] = { { "coop", 2, coop },
+				  { "coop_never", 2, coop, .env = { "FI_IVSHMEM_CMA_COOP=0" } },
+				  { "coop_windows", 2, coop_windows },
+				  { "coop_cut", 2, coop_cut },
+				  { "coop_busy", 2, coop_busy },
+				  { "coop_refused", 2, coop_refused },
+				  { "coop_end_forged", 3, coop_end_forged, .killed = 1 },
+				  { "coop_sender_killed", 2, coop_sender_killed, .killed = 1 },
+				  { "coop_receiver_killed", 2, coop_receiver_killed, .killed = 1 },
+				  { 0 } };

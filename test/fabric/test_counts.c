@@ -12,12 +12,12 @@
 #include "raw.h"
 #include "../../fabric/tune.h"
 
-enum { MANY = IVS_CORE_BUFFERS + 10 };	/* more messages than the victim has buffers for */
+enum { MANY = IVS_CORE_BUFFERS + 10 }; /* more messages than the victim has buffers for */
 
 /* What the processes tell each other. */
 struct told {
 	uint32_t step;
-	pid_t pid;			/* of the hostile one */
+	pid_t pid; /* of the hostile one */
 	uint8_t victim[64], hostile[64];
 };
 
@@ -202,9 +202,8 @@ static void in_disorder(struct ctx *c)
 	}
 }
 
-const struct test test_counts[] = {
-	{ "hosts_lie_handled", LIES + 1, handled, .per_host = 1, .killed = LIES,
-	  .env = { "FI_IVSHMEM_CORE=" RAW_CORE, "FI_IVSHMEM_TIMEOUT=1000" } },
-	{ "hosts_lie_order", HONEST + 1, in_disorder, .per_host = 1, .env = { "FI_IVSHMEM_CORE=" RAW_CORE } },
-	{ 0 }
-};
+const struct test test_counts[] = { { "hosts_lie_handled", LIES + 1, handled, .per_host = 1, .killed = LIES,
+				      .env = { "FI_IVSHMEM_CORE=" RAW_CORE, "FI_IVSHMEM_TIMEOUT=1000" } },
+				    { "hosts_lie_order", HONEST + 1, in_disorder, .per_host = 1,
+				      .env = { "FI_IVSHMEM_CORE=" RAW_CORE } },
+				    { 0 } };

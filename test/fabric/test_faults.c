@@ -304,7 +304,10 @@ static void poll_times(struct ctx *c, int calls)
  */
 static void stopped(struct ctx *c)
 {
-	struct { pid_t pid[2]; uint32_t waiting, back, polled; } *s = shared();
+	struct {
+		pid_t pid[2];
+		uint32_t waiting, back, polled;
+	} *s = shared();
 	static uint8_t buf[1 << 20];
 	int i;
 
@@ -316,7 +319,7 @@ static void stopped(struct ctx *c)
 			usleep(1000);
 		for (i = 0; i < 2; i++)
 			kill(s->pid[i], SIGSTOP);
-		usleep(2500000);	/* more than FI_IVSHMEM_TIMEOUT */
+		usleep(2500000); /* more than FI_IVSHMEM_TIMEOUT */
 		__atomic_store_n(&s->back, 1, __ATOMIC_RELEASE);
 		kill(s->pid[0], SIGCONT);
 		while (!__atomic_load_n(&s->polled, __ATOMIC_ACQUIRE))
@@ -342,7 +345,7 @@ static void stopped(struct ctx *c)
 	}
 }
 
-static time_t ahead;	/* seconds that CLOCK_REALTIME is ahead of the kernel's in this process */
+static time_t ahead; /* seconds that CLOCK_REALTIME is ahead of the kernel's in this process */
 
 /*
  * In place of libc's for the provider as well: it reads a clock which is set before the kernel reads it. A wait until
@@ -368,7 +371,7 @@ static void clock_set(struct ctx *c)
 	__atomic_store_n(&ahead, c->rank ? 3600 : -3600, __ATOMIC_RELAXED);
 	barrier(c);
 	if (c->rank) {
-		usleep(5000000);	/* the silence itself: there is no event */
+		usleep(5000000); /* the silence itself: there is no event */
 		RETRY(c, fi_tinject(c->ep, &out, sizeof(out), c->peer[0], 1));
 	} else {
 		OK(fi_trecv(c->ep, &in, sizeof(in), NULL, c->peer[1], 1, 0, NULL));
@@ -466,8 +469,7 @@ static void unreadable_dumpable(struct ctx *c)
 	/* Loads the provider, which that user may not be able to read. */
 	fi_freeinfo(get_info(&plain));
 	if (!geteuid())
-		OK(setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY) ||
-		   prctl(PR_SET_DUMPABLE, 1));
+		OK(setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY) || prctl(PR_SET_DUMPABLE, 1));
 	open_all(c, &plain);
 	exchange(c);
 	unreadable(c, false);
@@ -484,7 +486,7 @@ static void no_way(struct ctx *c)
 	int in;
 
 	OK(fi_getname(&c->ep->fid, &addr, &len));
-	addr.id ^= 1; /* of another region, */
+	addr.id ^= 1;	   /* of another region, */
 	addr.core_len = 0; /* and without a core provider */
 	CHECK(fi_av_insert(c->av, &addr, 1, &nobody, 0, NULL) == 1);
 	OK(fi_trecv(c->ep, &in, sizeof(in), NULL, nobody, 1, 0, &in));
@@ -545,18 +547,13 @@ static void vandal(struct ctx *c)
 				at = g.conn_table + (uint64_t) rand_r(&seed) % 4 * g.slots * 16 +
 				     (uint64_t) rand_r(&seed) % 64;
 				break;
-			case 2:
-				at = g.mr_table + (uint64_t) rand_r(&seed) % 16384;
-				break;
-			default:
-				at = g.slot_table + (uint64_t) rand_r(&seed) % 1024;
-				break;
+			case 2: at = g.mr_table + (uint64_t) rand_r(&seed) % 16384; break;
+			default: at = g.slot_table + (uint64_t) rand_r(&seed) % 1024; break;
 			}
 			at &= ~7ULL;
 			/* Often what is nearly right: a bit of what is there. */
 			if (rand_r(&seed) % 2)
-				what = *(uint64_t *) (void *) (layout + at) ^
-				       1ULL << (rand_r(&seed) % 64);
+				what = *(uint64_t *) (void *) (layout + at) ^ 1ULL << (rand_r(&seed) % 64);
 			*(volatile uint64_t *) (void *) (layout + at) = what;
 			if (i % 64 == 0)
 				sched_yield();
@@ -591,8 +588,7 @@ const struct test test_faults[] = {
 	{ "no_way", 1, no_way },
 	{ "other_job", 2, other_job, .bare = true },
 	{ "killed", 3, killed, .killed = 1, .env = { "FI_IVSHMEM_TIMEOUT=2000" } },
-	{ "killed_no_cma", 3, killed, .killed = 1,
-	  .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_TIMEOUT=2000" } },
+	{ "killed_no_cma", 3, killed, .killed = 1, .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_TIMEOUT=2000" } },
 	{ "killed_midway", 2, killed_midway, .env = { "FI_IVSHMEM_CMA_MAX=1048576" }, .killed = 1 },
 	{ "killed_midway_no_cma", 2, killed_midway, .killed = 1,
 	  .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_TIMEOUT=2000" } },

@@ -186,7 +186,9 @@ static void given(struct ctx *c)
 static void together(struct ctx *c, bool left)
 {
 	enum { ROUNDS = 50 };
-	struct { ino_t inode[ROUNDS][8]; } *s = shared();
+	struct {
+		ino_t inode[ROUNDS][8];
+	} *s = shared();
 	char path[300], good[300], job[64];
 	struct stat st;
 
@@ -237,7 +239,9 @@ static void stale(struct ctx *c)
 static void named_by_secret(struct ctx *c)
 {
 	static const char *const secrets[] = { "0123456789abcdef-1", "0123456789abcdef-1", "0123456789abcdef-2", NULL };
-	struct { char path[4][300]; } *s = shared();
+	struct {
+		char path[4][300];
+	} *s = shared();
 	char job[64];
 
 	unsetenv("FI_IVSHMEM_REGION");
@@ -338,12 +342,11 @@ static void full_shm(struct ctx *c)
 	close_all(c);
 }
 
-const struct test test_files[] = {
-	{ "files_planted", 1, planted, .bare = true },
-	{ "files_given", 1, given, .bare = true },
-	{ "files_raced", 8, raced, .bare = true },
-	{ "files_stale", 8, stale, .bare = true },
-	{ "files_secret", 4, named_by_secret, .bare = true },
-	{ "files_full", 1, full_shm, .bare = true, .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_RANKS=4" } },
-	{ 0 }
-};
+const struct test test_files[] = { { "files_planted", 1, planted, .bare = true },
+				   { "files_given", 1, given, .bare = true },
+				   { "files_raced", 8, raced, .bare = true },
+				   { "files_stale", 8, stale, .bare = true },
+				   { "files_secret", 4, named_by_secret, .bare = true },
+				   { "files_full", 1, full_shm, .bare = true,
+				     .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_RANKS=4" } },
+				   { 0 } };

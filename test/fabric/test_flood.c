@@ -9,8 +9,8 @@
 #include "lists.h"
 
 struct told {
-	uint32_t	ready, over, polls, sent;
-	uint16_t	slot[3];
+	uint32_t ready, over, polls, sent;
+	uint16_t slot[3];
 };
 
 /* Sends one message the usual way, so that there is a ring, and takes it over. */
@@ -200,12 +200,12 @@ static size_t piece_of_message(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t
 	return sizeof(part) + 32;
 }
 
-enum { LARGE = 24, PIECES = (1 << 20) / NM_LAYOUT_BOUNCE_BYTES };	/* messages of 1 MiB; of each one */
+enum { LARGE = 24, PIECES = (1 << 20) / NM_LAYOUT_BOUNCE_BYTES }; /* messages of 1 MiB; of each one */
 
 /* The starts of large messages that no receive waits for, then all of them, which nobody has asked for. */
 static size_t all_of_message(uint32_t i, uint8_t *op, uint8_t *flags, uint64_t *tag, void *payload)
 {
-	struct ivs_bounce ref = { .len = NM_LAYOUT_BOUNCE_BYTES };	/* the same for each piece */
+	struct ivs_bounce ref = { .len = NM_LAYOUT_BOUNCE_BYTES }; /* the same for each piece */
 	struct ivs_part part = { .id = (i - LARGE) / PIECES };
 	size_t len = start_of_message(i, op, flags, tag, payload);
 
@@ -317,7 +317,8 @@ static void flood_rest(struct ctx *c)
 			/* Lines read in one call: what is left of the ring, and a poll of it. */
 			CHECK(tail - at <= 4 * (f.mask + 1));
 			if (i == 100000)
-				__atomic_store_n(&f.sender->owner, NM_SLOT_OWNER(f.conn->epoch, NM_SLOT_FREE), __ATOMIC_RELEASE);
+				__atomic_store_n(&f.sender->owner, NM_SLOT_OWNER(f.conn->epoch, NM_SLOT_FREE),
+						 __ATOMIC_RELEASE);
 		}
 		_exit(0);
 	}
@@ -395,15 +396,13 @@ static void share_of_unexpected(struct ctx *c)
 
 #define SMALL "FI_IVSHMEM_UNEXPECTED=16777216"
 
-const struct test test_flood[] = {
-	{ "flood_writes", 3, flood_writes, .killed = 1 },
-	{ "flood_acks", 3, flood_acks, .killed = 1 },
-	{ "flood_reads", 3, flood_reads, .killed = 1 },
-	{ "flood_starts", 3, flood_starts, .killed = 1, .env = { SMALL } },
-	{ "flood_pieces", 3, flood_pieces, .killed = 1, .env = { SMALL } },
-	{ "flood_large", 3, flood_large, .killed = 1, .env = { SMALL } },
-	{ "flood_owners", 3, flood_owners, .killed = 1 },
-	{ "flood_rest", 3, flood_rest, .killed = 1 },
-	{ "flood_share", 3, share_of_unexpected, .env = { SMALL } },
-	{ 0 }
-};
+const struct test test_flood[] = { { "flood_writes", 3, flood_writes, .killed = 1 },
+				   { "flood_acks", 3, flood_acks, .killed = 1 },
+				   { "flood_reads", 3, flood_reads, .killed = 1 },
+				   { "flood_starts", 3, flood_starts, .killed = 1, .env = { SMALL } },
+				   { "flood_pieces", 3, flood_pieces, .killed = 1, .env = { SMALL } },
+				   { "flood_large", 3, flood_large, .killed = 1, .env = { SMALL } },
+				   { "flood_owners", 3, flood_owners, .killed = 1 },
+				   { "flood_rest", 3, flood_rest, .killed = 1 },
+				   { "flood_share", 3, share_of_unexpected, .env = { SMALL } },
+				   { 0 } };

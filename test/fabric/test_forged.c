@@ -16,8 +16,8 @@ enum { BYTES = 4096, KEY = 7 };
 /* What the processes tell each other, outside of the region. */
 struct told {
 	uint32_t step;
-	uint8_t secret[3][BYTES];	/* of each rank's own; only shared so that tests see it */
-	uint64_t at;			/* where forged bytes are in the victim's memory */
+	uint8_t secret[3][BYTES]; /* of each rank's own; only shared so that tests see it */
+	uint64_t at;		  /* where forged bytes are in the victim's memory */
 	pid_t pid;
 	uint8_t addr[3][64];
 	struct nm_mr line;
@@ -61,8 +61,7 @@ static void tell_address(struct ctx *c, struct told *s)
 
 static struct nm_mr *line_of(uint8_t *layout, const struct nm_layout_geometry *g, uint32_t slot, uint64_t key)
 {
-	struct nm_mr *m = (struct nm_mr *) (void *) (layout + g->mr_table) +
-			  (size_t) slot * (NM_LAYOUT_MR_COUNT + 1);
+	struct nm_mr *m = (struct nm_mr *) (void *) (layout + g->mr_table) + (size_t) slot * (NM_LAYOUT_MR_COUNT + 1);
 
 	for (int i = 0; i < NM_LAYOUT_MR_COUNT; i++)
 		if (m[i].key == key && m[i].state)
@@ -74,8 +73,9 @@ static struct nm_mr *line_of(uint8_t *layout, const struct nm_layout_geometry *g
 /* mr.c's check of a line. */
 static uint64_t check_line(const uint8_t *key, const struct nm_mr *m, uint32_t slot, uint32_t epoch)
 {
-	uint64_t data[6] = { m->key, m->base, m->len, m->origin,
-			     (uint64_t) m->access << 32 | m->valid, (uint64_t) slot << 32 | epoch };
+	uint64_t data[6] = {
+		m->key, m->base, m->len, m->origin, (uint64_t) m->access << 32 | m->valid, (uint64_t) slot << 32 | epoch
+	};
 
 	return ivs_siphash(key, data, sizeof(data));
 }
@@ -135,7 +135,7 @@ static void forged(struct ctx *c)
 		slot->proof = ivs_siphash(proof.key, who, sizeof(who)) | 1;
 		line = line_of(layout, &g, who[0], KEY);
 		forged_line = *line;
-		forged_line.base = (uintptr_t) s->secret[1];	/* shared: at the same place in both */
+		forged_line.base = (uintptr_t) s->secret[1]; /* shared: at the same place in both */
 		forged_line.access = NM_MR_READ | NM_MR_WRITE;
 		forged_line.check = check_line(proof.key, &forged_line, who[0], who[1]);
 		write_line(line, &forged_line);
@@ -366,7 +366,7 @@ static void forged_coop(struct ctx *c)
 	enum { LEN = 32 << 20 };
 	struct told *s = shared();
 	static const uint32_t never;
-	static uint8_t buf[LEN];	/* rank 1's message is on its way for good */
+	static uint8_t buf[LEN]; /* rank 1's message is on its way for good */
 
 	tell_address(c, s);
 	if (c->rank == 1) {
@@ -440,17 +440,15 @@ static void forged_whole(struct ctx *c)
 	CHECK(wait_err(c, c->rxcq).err == FI_EIO);
 }
 
-const struct test test_forged[] = {
-	{ "forged_neighbour", 3, forged },
-	{ "withdrawn_memory", 3, withdrawn },
-	{ "forged_whole", 2, forged_whole, .killed = 1 },
-	/* Any size is read directly, without timing it first. */
-	{ "forged_read", 3, forged_read, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
-	{ "replayed_read", 3, replayed_read, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
-	{ "forged_ack", 3, forged_ack, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
-	{ "forged_cts", 3, forged_cts, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
-	{ "replayed_ack", 3, replayed_ack, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
-	{ "forged_coop", 3, forged_coop, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
-	{ "replayed_cts", 3, replayed_cts, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
-	{ 0 }
-};
+const struct test test_forged[] = { { "forged_neighbour", 3, forged },
+				    { "withdrawn_memory", 3, withdrawn },
+				    { "forged_whole", 2, forged_whole, .killed = 1 },
+				    /* Any size is read directly, without timing it first. */
+				    { "forged_read", 3, forged_read, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+				    { "replayed_read", 3, replayed_read, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+				    { "forged_ack", 3, forged_ack, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+				    { "forged_cts", 3, forged_cts, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+				    { "replayed_ack", 3, replayed_ack, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+				    { "forged_coop", 3, forged_coop, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+				    { "replayed_cts", 3, replayed_cts, .env = { "FI_IVSHMEM_CMA_MIN=8192" } },
+				    { 0 } };

@@ -14,8 +14,10 @@
 #define HOSTS .env = { "FI_IVSHMEM_CORE=auto" }
 
 /* Below and above the length from which a message is read. */
-static const size_t sizes[] = { 8, 4096, 32768, 32769, IVS_CORE_READ_MIN - 1, IVS_CORE_READ_MIN, IVS_CORE_READ_MIN + 1, 300001, 2097153 };
-#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+static const size_t sizes[] = {
+	8, 4096, 32768, 32769, IVS_CORE_READ_MIN - 1, IVS_CORE_READ_MIN, IVS_CORE_READ_MIN + 1, 300001, 2097153
+};
+#define SIZES	(sizeof(sizes) / sizeof(sizes[0]))
 #define LARGEST 2097153
 
 /* How many messages this process has read, as its endpoint says when it is closed. */
@@ -38,7 +40,9 @@ static unsigned long close_and_count(struct ctx *c)
 	text[got] = 0;
 	at = strstr(text, "ranks of other VMs, ");
 	if (at)
-		found = sscanf(at, "ranks of other VMs, %*u lines; %lu ranks over the core provider, %lu messages, %lu direct reads",
+		found = sscanf(at,
+			       "ranks of other VMs, %*u lines; %lu ranks over the core provider, %lu messages, %lu "
+			       "direct reads",
 			       &ranks, &messages, &reads);
 	CHECK(found == 3);
 	close(p[0]);
@@ -75,11 +79,11 @@ static void reads(struct ctx *c)
 			if (late)
 				barrier(c);
 			if (tagged)
-				OK(whole ? fi_trecv(c->ep, in, len, NULL, src, tag, 0, in) :
-				   fi_trecvv(c->ep, two, NULL, 2, src, tag, 0, in));
+				OK(whole ? fi_trecv(c->ep, in, len, NULL, src, tag, 0, in)
+					 : fi_trecvv(c->ep, two, NULL, 2, src, tag, 0, in));
 			else
-				OK(whole ? fi_recv(c->ep, in, len, NULL, src, in) :
-				   fi_recvv(c->ep, two, NULL, 2, src, in));
+				OK(whole ? fi_recv(c->ep, in, len, NULL, src, in)
+					 : fi_recvv(c->ep, two, NULL, 2, src, in));
 			if (!late && tagged)
 				RETRY(c, fi_tsenddata(c->ep, out, len, NULL, tag << 32, c->peer[from], tag, out));
 			else if (!late)
@@ -324,8 +328,9 @@ static void talk(struct ctx *c, int other, int rounds)
  */
 static void in_order(struct ctx *c)
 {
-	static const size_t lens[] = { 8, 0, 120, 160, 161, 511, 512, 4000, 8, 16384, 8, 16600, 16601, 20000, 8, 64,
-				       IVS_CORE_READ_MIN + 1, 8 };
+	static const size_t lens[] = {
+		8, 0, 120, 160, 161, 511, 512, 4000, 8, 16384, 8, 16600, 16601, 20000, 8, 64, IVS_CORE_READ_MIN + 1, 8
+	};
 	enum { COUNT = 1300, MOST = IVS_CORE_READ_MIN + 1, KINDS = sizeof(lens) / sizeof(lens[0]) };
 	uint8_t *out = malloc((size_t) KINDS * MOST), *in = malloc(MOST);
 	int from = !c->rank, sent = 0, got = 0, done = 0;
@@ -339,8 +344,8 @@ static void in_order(struct ctx *c)
 	talk(c, from, 10);
 	while (sent < COUNT || got < COUNT || done < COUNT) {
 		if (sent < COUNT) {
-			n = fi_tsenddata(c->ep, out + (size_t) (sent % KINDS) * MOST, lens[sent % KINDS], NULL, (uint64_t) sent,
-					 c->peer[from], 9, NULL);
+			n = fi_tsenddata(c->ep, out + (size_t) (sent % KINDS) * MOST, lens[sent % KINDS], NULL,
+					 (uint64_t) sent, c->peer[from], 9, NULL);
 			CHECK(!n || n == -FI_EAGAIN);
 			sent += !n;
 		}
@@ -506,21 +511,21 @@ static void no_room(struct ctx *c)
 	free(buf);
 }
 
-const struct test test_hosts[] = {
-	{ "hosts_no_room", 2, no_room, .per_host = 1, .env = { "FI_IVSHMEM_CORE=auto", "FI_IVSHMEM_UNEXPECTED=1048576" } },
-	{ "hosts_in_order", 2, in_order, .per_host = 1, HOSTS },
-	{ "hosts_last_word", 2, last_word, .bare = true, .per_host = 1, HOSTS },
-	{ "hosts_closed", 2, closed, .bare = true, .per_host = 1, HOSTS },
-	{ "hosts_short_killed", 3, short_killed, .per_host = 1, .killed = 1,
-	  .env = { "FI_IVSHMEM_CORE=auto", "FI_IVSHMEM_TIMEOUT=1000" } },
-	{ "hosts_reads", 2, reads, .bare = true, .per_host = 1,
-	  .env = { "FI_IVSHMEM_CORE=auto", "FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=ep_ctrl" } },
-	{ "hosts_anybody", 4, anybody, .per_host = 2, HOSTS },
-	{ "hosts_many", 2, many, .per_host = 1, HOSTS },
-	{ "hosts_killed", 2, killed, .per_host = 1, .killed = 1, HOSTS },
-	{ "hosts_receiver_killed", 2, receiver_killed, .per_host = 1, .killed = 1,
-	  .env = { "FI_IVSHMEM_CORE=auto", "FI_IVSHMEM_TIMEOUT=1000" } },
-	{ "hosts_receiver_late", 2, receiver_late, .per_host = 1,
-	  .env = { "FI_IVSHMEM_CORE=auto", "FI_IVSHMEM_TIMEOUT=1000" } },
-	{ 0 }
-};
+const struct test test_hosts[] = { { "hosts_no_room", 2, no_room, .per_host = 1,
+				     .env = { "FI_IVSHMEM_CORE=auto", "FI_IVSHMEM_UNEXPECTED=1048576" } },
+				   { "hosts_in_order", 2, in_order, .per_host = 1, HOSTS },
+				   { "hosts_last_word", 2, last_word, .bare = true, .per_host = 1, HOSTS },
+				   { "hosts_closed", 2, closed, .bare = true, .per_host = 1, HOSTS },
+				   { "hosts_short_killed", 3, short_killed, .per_host = 1, .killed = 1,
+				     .env = { "FI_IVSHMEM_CORE=auto", "FI_IVSHMEM_TIMEOUT=1000" } },
+				   { "hosts_reads", 2, reads, .bare = true, .per_host = 1,
+				     .env = { "FI_IVSHMEM_CORE=auto", "FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem",
+					      "FI_LOG_SUBSYS=ep_ctrl" } },
+				   { "hosts_anybody", 4, anybody, .per_host = 2, HOSTS },
+				   { "hosts_many", 2, many, .per_host = 1, HOSTS },
+				   { "hosts_killed", 2, killed, .per_host = 1, .killed = 1, HOSTS },
+				   { "hosts_receiver_killed", 2, receiver_killed, .per_host = 1, .killed = 1,
+				     .env = { "FI_IVSHMEM_CORE=auto", "FI_IVSHMEM_TIMEOUT=1000" } },
+				   { "hosts_receiver_late", 2, receiver_late, .per_host = 1,
+				     .env = { "FI_IVSHMEM_CORE=auto", "FI_IVSHMEM_TIMEOUT=1000" } },
+				   { 0 } };

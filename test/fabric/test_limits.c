@@ -127,12 +127,10 @@ static void shown_by_the_dead(struct ctx *c)
 	CHECK(n == -FI_EINVAL || !n);
 }
 
-const struct test test_limits[] = {
-	{ "full_region", 1, full_region, .bare = true,
-	  .env = { "FI_IVSHMEM_RANKS=1024", "FI_IVSHMEM_REGION_SIZE=4294967296" } },
-	{ "shown_by_the_dead", 2, shown_by_the_dead, .killed = 1,
-	  .env = { "FI_IVSHMEM_TIMEOUT=2000" } },
-	{ "shown_by_the_dead_no_cma", 2, shown_by_the_dead, .killed = 1,
-	  .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_TIMEOUT=2000" } },
-	{ 0 }
-};
+const struct test test_limits[] = { { "full_region", 1, full_region, .bare = true,
+				      .env = { "FI_IVSHMEM_RANKS=1024", "FI_IVSHMEM_REGION_SIZE=4294967296" } },
+				    { "shown_by_the_dead", 2, shown_by_the_dead, .killed = 1,
+				      .env = { "FI_IVSHMEM_TIMEOUT=2000" } },
+				    { "shown_by_the_dead_no_cma", 2, shown_by_the_dead, .killed = 1,
+				      .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_TIMEOUT=2000" } },
+				    { 0 } };

@@ -31,8 +31,8 @@ static const struct target *show(struct ctx *c, bool in_region)
 	}
 	CHECK(memory);
 	memset(memory, 0, in_region ? 256 << 10 : BYTES);
-	OK(fi_mr_reg(c->domain, memory, in_region ? 256 << 10 : BYTES,
-		     FI_REMOTE_READ | FI_REMOTE_WRITE, 0, (uint64_t) c->rank + 1, 0, &mr, NULL));
+	OK(fi_mr_reg(c->domain, memory, in_region ? 256 << 10 : BYTES, FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
+		     (uint64_t) c->rank + 1, 0, &mr, NULL));
 	t[c->rank].addr = 0;
 	t[c->rank].key = fi_mr_key(mr);
 	barrier(c);
@@ -64,13 +64,11 @@ static void rma_sizes(struct ctx *c, bool in_region)
 	for (i = 0; i < 8 && (!in_region || sizes[i] < 200000); i++) {
 		if (c->rank == 0) {
 			fill(buf, sizes[i], (unsigned int) i);
-			RETRY(c, fi_write(c->ep, buf, sizes[i], NULL, c->peer[1], t[1].addr + 11,
-					  t[1].key, buf));
+			RETRY(c, fi_write(c->ep, buf, sizes[i], NULL, c->peer[1], t[1].addr + 11, t[1].key, buf));
 			e = wait_comp(c, c->txcq);
 			CHECK(e.op_context == buf && e.flags == (FI_RMA | FI_WRITE));
 			memset(buf, 0, sizes[i]);
-			RETRY(c, fi_read(c->ep, buf, sizes[i], NULL, c->peer[1], t[1].addr + 11,
-					 t[1].key, buf));
+			RETRY(c, fi_read(c->ep, buf, sizes[i], NULL, c->peer[1], t[1].addr + 11, t[1].key, buf));
 			e = wait_comp(c, c->txcq);
 			CHECK(e.flags == (FI_RMA | FI_READ) && filled(buf, sizes[i], (unsigned int) i));
 		}
@@ -99,8 +97,9 @@ static void rma_calls(struct ctx *c)
 	char buf[400];
 	struct iovec iov[2] = { { buf, 150 }, { buf + 150, 250 } };
 	struct fi_rma_iov rma[2] = { { 1000, 300, t[1].key }, { 5000, 100, t[1].key } };
-	struct fi_msg_rma msg = { .msg_iov = iov, .iov_count = 2, .addr = c->peer[1],
-				  .rma_iov = rma, .rma_iov_count = 2, .data = 31 };
+	struct fi_msg_rma msg = {
+		.msg_iov = iov, .iov_count = 2, .addr = c->peer[1], .rma_iov = rma, .rma_iov_count = 2, .data = 31
+	};
 	struct fi_cq_tagged_entry e;
 
 	fill(buf, sizeof(buf), 4);
@@ -210,15 +209,15 @@ static void same_key(struct ctx *c)
 		struct fid_mr *own = NULL;
 
 		if (c->rank == 1)
-			OK(fi_mr_reg(c->domain, memory + places[i].offset, 1000, places[i].access, 0, key, 0,
-				     &own, NULL));
+			OK(fi_mr_reg(c->domain, memory + places[i].offset, 1000, places[i].access, 0, key, 0, &own,
+				     NULL));
 		barrier(c);
 		for (turn = 0; c->rank == 0 && turn < 3; turn++) {
 			write_and_read(c, 8 * turn, key, 1000 * i + turn + 1, reads, writes);
 			write_and_read(c, 992, key, 1000 * i, reads, writes);
 			write_and_read(c, 993, key, 666, false, false);
 			write_and_read(c, UINT64_MAX - 3, key, 666, false, false);
-			write_and_read(c, 0, key + 8, 666, false, false);	/* as if it were beside it */
+			write_and_read(c, 0, key + 8, 666, false, false); /* as if it were beside it */
 		}
 		barrier(c);
 		for (turn = 0; c->rank == 1 && turn < 3; turn++) {
@@ -254,53 +253,53 @@ static void rma_counters(struct ctx *c)
 
 /* The same operation here, in the plainest way. */
 #define REFERENCE(name, type) \
-static type ref_##name(enum fi_op op, type d, type s) \
-{ \
-	switch (op) { \
-	case FI_MIN: return s < d ? s : d; \
-	case FI_MAX: return s > d ? s : d; \
-	case FI_SUM: return (type) (d + s); \
-	case FI_PROD: return (type) (d * s); \
-	case FI_LOR: return d || s; \
-	case FI_LAND: return d && s; \
-	case FI_LXOR: return !d != !s; \
-	case FI_ATOMIC_WRITE: return s; \
-	default: return d; \
-	} \
-}
+	static type ref_##name(enum fi_op op, type d, type s) \
+	{ \
+		switch (op) { \
+		case FI_MIN: return s < d ? s : d; \
+		case FI_MAX: return s > d ? s : d; \
+		case FI_SUM: return (type) (d + s); \
+		case FI_PROD: return (type) (d * s); \
+		case FI_LOR: return d || s; \
+		case FI_LAND: return d && s; \
+		case FI_LXOR: return !d != !s; \
+		case FI_ATOMIC_WRITE: return s; \
+		default: return d; \
+		} \
+	}
 REFERENCE(i32, int32_t)
 REFERENCE(u64, uint64_t)
 REFERENCE(dbl, double)
 
 #define ATOMICS(name, type, fitype) \
-static void atomics_##name(struct ctx *c, const struct target *t) \
-{ \
-	static const enum fi_op ops[] = { FI_MIN, FI_MAX, FI_SUM, FI_PROD, FI_LOR, FI_LAND, \
-					  FI_LXOR, FI_ATOMIC_WRITE }; \
-	type start[5] = { 1, 0, 7, 3, 100 }, with[5] = { 2, 1, 7, 0, 50 }, was[5], now[5]; \
-	size_t o, i; \
-	for (o = 0; o < sizeof(ops) / sizeof(ops[0]); o++) { \
-		RETRY(c, fi_write(c->ep, start, sizeof(start), NULL, c->peer[1], 64, t[1].key, NULL)); \
-		wait_comp(c, c->txcq); \
-		RETRY(c, fi_fetch_atomic(c->ep, with, 5, NULL, was, NULL, c->peer[1], 64, \
-					 t[1].key, fitype, ops[o], NULL)); \
-		CHECK(wait_comp(c, c->txcq).flags == (FI_ATOMIC | FI_READ)); \
-		RETRY(c, fi_fetch_atomic(c->ep, with, 5, NULL, now, NULL, c->peer[1], 64, \
-					 t[1].key, fitype, FI_ATOMIC_READ, NULL)); \
-		wait_comp(c, c->txcq); \
-		for (i = 0; i < 5; i++) \
-			CHECK(was[i] == start[i]); \
-		for (i = 0; i < 5; i++) \
-			CHECK(now[i] == ref_##name(ops[o], start[i], with[i])); \
-	} \
-}
+	static void atomics_##name(struct ctx *c, const struct target *t) \
+	{ \
+		static const enum fi_op ops[] = { FI_MIN, FI_MAX,  FI_SUM,  FI_PROD, \
+						  FI_LOR, FI_LAND, FI_LXOR, FI_ATOMIC_WRITE }; \
+		type start[5] = { 1, 0, 7, 3, 100 }, with[5] = { 2, 1, 7, 0, 50 }, was[5], now[5]; \
+		size_t o, i; \
+		for (o = 0; o < sizeof(ops) / sizeof(ops[0]); o++) { \
+			RETRY(c, fi_write(c->ep, start, sizeof(start), NULL, c->peer[1], 64, t[1].key, NULL)); \
+			wait_comp(c, c->txcq); \
+			RETRY(c, fi_fetch_atomic(c->ep, with, 5, NULL, was, NULL, c->peer[1], 64, t[1].key, fitype, \
+						 ops[o], NULL)); \
+			CHECK(wait_comp(c, c->txcq).flags == (FI_ATOMIC | FI_READ)); \
+			RETRY(c, fi_fetch_atomic(c->ep, with, 5, NULL, now, NULL, c->peer[1], 64, t[1].key, fitype, \
+						 FI_ATOMIC_READ, NULL)); \
+			wait_comp(c, c->txcq); \
+			for (i = 0; i < 5; i++) \
+				CHECK(was[i] == start[i]); \
+			for (i = 0; i < 5; i++) \
+				CHECK(now[i] == ref_##name(ops[o], start[i], with[i])); \
+		} \
+	}
 ATOMICS(i32, int32_t, FI_INT32)
 ATOMICS(u64, uint64_t, FI_UINT64)
 ATOMICS(dbl, double, FI_DOUBLE)
 
 static void compare_swap(struct ctx *c, const struct target *t)
 {
-	static const enum fi_op ops[] = { FI_CSWAP, FI_CSWAP_NE, FI_CSWAP_LE, FI_CSWAP_LT,
+	static const enum fi_op ops[] = { FI_CSWAP,    FI_CSWAP_NE, FI_CSWAP_LE, FI_CSWAP_LT,
 					  FI_CSWAP_GE, FI_CSWAP_GT, FI_MSWAP };
 	uint32_t start[3] = { 5, 6, 7 }, cmp[3] = { 6, 6, 6 }, with[3] = { 15, 16, 17 };
 	uint32_t was[3], now[3], want;
@@ -309,21 +308,22 @@ static void compare_swap(struct ctx *c, const struct target *t)
 	for (o = 0; o < 7; o++) {
 		RETRY(c, fi_write(c->ep, start, sizeof(start), NULL, c->peer[1], 0, t[1].key, NULL));
 		wait_comp(c, c->txcq);
-		RETRY(c, fi_compare_atomic(c->ep, with, 3, NULL, cmp, NULL, was, NULL, c->peer[1], 0,
-					   t[1].key, FI_UINT32, ops[o], NULL));
+		RETRY(c, fi_compare_atomic(c->ep, with, 3, NULL, cmp, NULL, was, NULL, c->peer[1], 0, t[1].key,
+					   FI_UINT32, ops[o], NULL));
 		wait_comp(c, c->txcq);
 		RETRY(c, fi_read(c->ep, now, sizeof(now), NULL, c->peer[1], 0, t[1].key, NULL));
 		wait_comp(c, c->txcq);
 		for (i = 0; i < 3; i++) {
-			bool swap = ops[o] == FI_CSWAP ? cmp[i] == start[i] :
-				    ops[o] == FI_CSWAP_NE ? cmp[i] != start[i] :
-				    ops[o] == FI_CSWAP_LE ? cmp[i] <= start[i] :
-				    ops[o] == FI_CSWAP_LT ? cmp[i] < start[i] :
-				    ops[o] == FI_CSWAP_GE ? cmp[i] >= start[i] :
-				    cmp[i] > start[i];
+			bool swap = ops[o] == FI_CSWAP	    ? cmp[i] == start[i]
+				    : ops[o] == FI_CSWAP_NE ? cmp[i] != start[i]
+				    : ops[o] == FI_CSWAP_LE ? cmp[i] <= start[i]
+				    : ops[o] == FI_CSWAP_LT ? cmp[i] < start[i]
+				    : ops[o] == FI_CSWAP_GE ? cmp[i] >= start[i]
+							    : cmp[i] > start[i];
 
-			want = ops[o] == FI_MSWAP ? (with[i] & cmp[i]) | (start[i] & ~cmp[i]) :
-			       swap ? with[i] : start[i];
+			want = ops[o] == FI_MSWAP ? (with[i] & cmp[i]) | (start[i] & ~cmp[i])
+			       : swap		  ? with[i]
+						  : start[i];
 			CHECK(was[i] == start[i] && now[i] == want);
 		}
 	}
@@ -345,8 +345,8 @@ static void every_type(struct ctx *c, const struct target *t)
 				CHECK(w == -FI_EOPNOTSUPP);
 				continue;
 			}
-			n = fi_atomic(c->ep, a, 1, NULL, c->peer[1], 4096, t[1].key,
-				      (enum fi_datatype) type, (enum fi_op) op, NULL);
+			n = fi_atomic(c->ep, a, 1, NULL, c->peer[1], 4096, t[1].key, (enum fi_datatype) type,
+				      (enum fi_op) op, NULL);
 			CHECK(!w == !n);
 			if (!n)
 				CHECK(wait_comp(c, c->txcq).flags == (FI_ATOMIC | FI_WRITE));
@@ -358,15 +358,12 @@ static void every_type(struct ctx *c, const struct target *t)
 		}
 	OK(fi_atomicvalid(c->ep, FI_INT64, FI_SUM, &count));
 	CHECK(count == 512);
-	CHECK(fi_atomic(c->ep, a, count + 1, NULL, c->peer[1], 0, t[1].key, FI_INT64, FI_SUM,
-			NULL) == -FI_EINVAL);
+	CHECK(fi_atomic(c->ep, a, count + 1, NULL, c->peer[1], 0, t[1].key, FI_INT64, FI_SUM, NULL) == -FI_EINVAL);
 	/* As large as they get. */
-	RETRY(c, fi_fetch_atomic(c->ep, a, count, NULL, r, NULL, c->peer[1], 0, t[1].key, FI_INT64,
-				 FI_SUM, NULL));
+	RETRY(c, fi_fetch_atomic(c->ep, a, count, NULL, r, NULL, c->peer[1], 0, t[1].key, FI_INT64, FI_SUM, NULL));
 	wait_comp(c, c->txcq);
 	RETRY(c, fi_inject_atomic(c->ep, a, count, c->peer[1], 0, t[1].key, FI_INT64, FI_SUM));
-	RETRY(c, fi_atomic(c->ep, a, 1, NULL, c->peer[1], BYTES - 4, t[1].key, FI_INT64, FI_SUM,
-			   NULL));
+	RETRY(c, fi_atomic(c->ep, a, 1, NULL, c->peer[1], BYTES - 4, t[1].key, FI_INT64, FI_SUM, NULL));
 	CHECK(wait_err(c, c->txcq).err == FI_EKEYREJECTED);
 }
 
@@ -439,8 +436,7 @@ static void concurrent(struct ctx *c)
 	int i;
 
 	for (i = 0; i < COUNT; i++) {
-		RETRY(c, fi_atomic(c->ep, &one, 1, NULL, c->peer[0], 8, t[0].key, FI_UINT64, FI_SUM,
-				   NULL));
+		RETRY(c, fi_atomic(c->ep, &one, 1, NULL, c->peer[0], 8, t[0].key, FI_UINT64, FI_SUM, NULL));
 		wait_comp(c, c->txcq);
 	}
 	barrier(c);
@@ -480,8 +476,7 @@ static void *provider(const char *name)
 
 	CHECK(folder);
 	folder += *folder == '+';
-	snprintf(path, sizeof(path), "%s%s", folder,
-		 strstr(folder, "-fi.so") ? "" : "/libivshmem-fi.so");
+	snprintf(path, sizeof(path), "%s%s", folder, strstr(folder, "-fi.so") ? "" : "/libivshmem-fi.so");
 	file = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
 	CHECK(file);
 	p = dlsym(file, name);
@@ -508,7 +503,7 @@ static void process_memory(struct ctx *c)
 
 	open_all(c, &plain);
 	exchange(c);
-	alloc = (void *(*)(size_t)) provider("nm_fabric_alloc");
+	alloc = (void *(*) (size_t) ) provider("nm_fabric_alloc");
 	give = (int (*)(void *)) provider("nm_fabric_free");
 	OK(fi_open_ops(&c->domain->fid, NM_FABRIC_MEMORY, 0, (void **) &ops, NULL));
 	CHECK(!alloc(0) && !alloc((size_t) 1 << 40) && !alloc(SIZE_MAX));
@@ -538,8 +533,7 @@ static void process_memory(struct ctx *c)
 	t[c->rank].key = fi_mr_key(mr);
 	barrier(c);
 	fill(buf, sizeof(buf), (unsigned int) c->rank);
-	RETRY(c, fi_write(c->ep, buf, sizeof(buf), NULL, c->peer[!c->rank], 40860,
-			  t[!c->rank].key, NULL));
+	RETRY(c, fi_write(c->ep, buf, sizeof(buf), NULL, c->peer[!c->rank], 40860, t[!c->rank].key, NULL));
 	wait_comp(c, c->txcq);
 	barrier(c);
 	CHECK(filled(memory + 40860, 100, (unsigned int) !c->rank));
@@ -556,7 +550,7 @@ static void process_memory(struct ctx *c)
 /* Who asks for all there is does not get it: a ring to everybody has room beside it. */
 static void greedy(struct ctx *c)
 {
-	void *(*alloc)(size_t) = (void *(*)(size_t)) provider("nm_fabric_alloc");
+	void *(*alloc)(size_t) = (void *(*) (size_t) ) provider("nm_fabric_alloc");
 	int (*give)(void *) = (int (*)(void *)) provider("nm_fabric_free");
 	struct nm_fabric_memory *ops;
 	size_t bytes = 0, more = 0;
@@ -588,13 +582,11 @@ const struct test test_memory[] = {
 	{ "rma_same_key", 2, same_key },
 	{ "rma_same_key_no_cma", 2, same_key, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "rma_counters", 2, rma_counters, .setup = { .counters = true } },
-	{ "rma_counters_no_cma", 2, rma_counters, .setup = { .counters = true },
-	  .env = { "FI_IVSHMEM_CMA=0" } },
+	{ "rma_counters_no_cma", 2, rma_counters, .setup = { .counters = true }, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "atomics", 2, atomics },
 	{ "concurrent_atomics", 3, concurrent },
 	{ "rma_network", 2, rma, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
-	{ "atomics_network", 2, atomics,
-	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
+	{ "atomics_network", 2, atomics, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
 	{ "process_memory", 2, process_memory, .bare = true },
 	{ "greedy", 4, greedy },
 	{ "send_from_region", 2, send_from_region, .env = { "FI_IVSHMEM_CMA=0" } },

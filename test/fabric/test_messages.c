@@ -5,10 +5,10 @@
 
 /* In the ring, in a bounce buffer, in pieces, read from memory; and their borders. */
 static const size_t sizes[] = {
-	0, 1, 7, 8, 40, 48, 49, 104, 105, 328, 329, 4096, 8191, 8192, 8193, 12287, 12288,
-	65536, 65537, 200000, 1048576, 2097153, 5000001,
+	0,    1,    7,	  8,	 40,	48,    49,    104,    105,     328,	329,	 4096,
+	8191, 8192, 8193, 12287, 12288, 65536, 65537, 200000, 1048576, 2097153, 5000001,
 };
-#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+#define SIZES	(sizeof(sizes) / sizeof(sizes[0]))
 #define LARGEST 5000001
 
 static int next(const struct ctx *c)
@@ -39,8 +39,7 @@ static void tagged_ring(struct ctx *c)
 			memset(in, 0xee, sizes[i]);
 			/* Posted before, or after it has come. */
 			if (round != 1)
-				OK(fi_trecv(c->ep, in, sizes[i], NULL, c->peer[previous(c)], tag,
-					    0, in));
+				OK(fi_trecv(c->ep, in, sizes[i], NULL, c->peer[previous(c)], tag, 0, in));
 			barrier(c);
 			RETRY(c, fi_tsend(c->ep, out, sizes[i], NULL, c->peer[next(c)], tag, out));
 			if (round == 1) {
@@ -64,10 +63,10 @@ static void tagged_calls(struct ctx *c)
 	char out[600], in[600];
 	struct iovec iov[3] = { { out, 10 }, { out + 10, 300 }, { out + 310, 290 } };
 	struct iovec into[2] = { { in, 77 }, { in + 77, 523 } };
-	struct fi_msg_tagged msg = { .msg_iov = iov, .iov_count = 3, .addr = c->peer[1],
-				     .tag = 5, .context = out, .data = 99 };
-	struct fi_msg_tagged rmsg = { .msg_iov = into, .iov_count = 2, .addr = c->peer[0],
-				      .tag = 5, .context = in };
+	struct fi_msg_tagged msg = {
+		.msg_iov = iov, .iov_count = 3, .addr = c->peer[1], .tag = 5, .context = out, .data = 99
+	};
+	struct fi_msg_tagged rmsg = { .msg_iov = into, .iov_count = 2, .addr = c->peer[0], .tag = 5, .context = in };
 	struct fi_cq_tagged_entry e;
 	int k;
 
@@ -86,8 +85,7 @@ static void tagged_calls(struct ctx *c)
 		RETRY(c, fi_tsendmsg(c->ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION));
 		for (k = 0; k < 5; k++)
 			CHECK(wait_comp(c, c->txcq).op_context == out);
-		CHECK(fi_tinject(c->ep, out, c->info->tx_attr->inject_size + 1, c->peer[1], 1) ==
-		      -FI_EMSGSIZE);
+		CHECK(fi_tinject(c->ep, out, c->info->tx_attr->inject_size + 1, c->peer[1], 1) == -FI_EMSGSIZE);
 		return;
 	}
 	for (k = 1; k <= 7; k++) {
@@ -117,8 +115,7 @@ static void msg_calls(struct ctx *c)
 {
 	char out[600], in[600];
 	struct iovec iov[2] = { { out, 100 }, { out + 100, 500 } };
-	struct fi_msg msg = { .msg_iov = iov, .iov_count = 2, .addr = c->peer[1],
-			      .context = out, .data = 7 };
+	struct fi_msg msg = { .msg_iov = iov, .iov_count = 2, .addr = c->peer[1], .context = out, .data = 7 };
 	struct fi_cq_tagged_entry e;
 	int k;
 
@@ -136,8 +133,7 @@ static void msg_calls(struct ctx *c)
 	}
 	for (k = 0; k < 6; k++) {
 		struct iovec into[2] = { { in, 1 }, { in + 1, 599 } };
-		struct fi_msg rmsg = { .msg_iov = into, .iov_count = 2, .context = in,
-				       .addr = c->peer[0] };
+		struct fi_msg rmsg = { .msg_iov = into, .iov_count = 2, .context = in, .addr = c->peer[0] };
 
 		memset(in, 0, sizeof(in));
 		if (k % 3 == 0)
@@ -172,8 +168,8 @@ static void order(struct ctx *c)
 		return;
 	}
 	for (i = 0; i < COUNT; i++) {
-		OK(fi_trecv(c->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC, i % 2 ? 7 : 0,
-			    i % 2 ? 0 : UINT64_MAX, NULL));
+		OK(fi_trecv(c->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC, i % 2 ? 7 : 0, i % 2 ? 0 : UINT64_MAX,
+			    NULL));
 		wait_comp(c, c->rxcq);
 		memcpy(&in, buf, sizeof(in));
 		CHECK(in == i);
@@ -220,7 +216,7 @@ static void truncate_some(struct ctx *c)
 	static const size_t lens[] = { 40, 300, 5000, 100000, 3000000 };
 	/* Then how much was cut off is for the core provider to say; tcp does not. */
 	bool alone = !strcmp(getenv("FI_IVSHMEM_REGION"), "none");
-	uint8_t *buf = calloc(1, 3000000);	/* valgrind does not see what the sender writes there */
+	uint8_t *buf = calloc(1, 3000000); /* valgrind does not see what the sender writes there */
 	struct fi_cq_err_entry err;
 	size_t i;
 
@@ -235,8 +231,7 @@ static void truncate_some(struct ctx *c)
 			OK(fi_trecv(c->ep, buf, lens[i] / 2, NULL, FI_ADDR_UNSPEC, i, 0, buf));
 			err = wait_err(c, c->rxcq);
 			CHECK(err.err == FI_ETRUNC && err.op_context == buf);
-			CHECK(alone || (err.len == lens[i] / 2 &&
-					err.olen == lens[i] - lens[i] / 2));
+			CHECK(alone || (err.len == lens[i] / 2 && err.olen == lens[i] - lens[i] / 2));
 			CHECK(alone || filled(buf, lens[i] / 2, 1));
 		}
 		barrier(c);
@@ -333,8 +328,7 @@ static void multi_recv(struct ctx *c)
 	OK(fi_setopt(&c->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &min, sizeof(min)));
 	for (k = 0; k < 2; k++) {
 		struct iovec iov = { buf[k], BYTES };
-		struct fi_msg msg = { .msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC,
-				      .context = buf[k] };
+		struct fi_msg msg = { .msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = buf[k] };
 
 		OK(fi_recvmsg(c->ep, &msg, FI_MULTI_RECV | FI_COMPLETION));
 	}
@@ -348,8 +342,9 @@ static void multi_recv(struct ctx *c)
 		}
 		if (e.flags & FI_MULTI_RECV) {
 			struct iovec iov = { e.op_context, BYTES };
-			struct fi_msg msg = { .msg_iov = &iov, .iov_count = 1,
-					      .addr = FI_ADDR_UNSPEC, .context = e.op_context };
+			struct fi_msg msg = {
+				.msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = e.op_context
+			};
 
 			released++;
 			OK(fi_recvmsg(c->ep, &msg, FI_MULTI_RECV | FI_COMPLETION));
@@ -371,8 +366,8 @@ static void flood(struct ctx *c)
 	if (c->rank) {
 		fill(big, sizeof(big), 2);
 		for (i = 0; i < COUNT; i++) {
-			RETRY(c, fi_tsend(c->ep, big, i % 50 ? 16 : sizeof(big), NULL, c->peer[0],
-					  (uint64_t) c->rank, out[i]));
+			RETRY(c, fi_tsend(c->ep, big, i % 50 ? 16 : sizeof(big), NULL, c->peer[0], (uint64_t) c->rank,
+					  out[i]));
 			wait_comp(c, c->txcq);
 		}
 		return;
@@ -404,8 +399,7 @@ static void self(struct ctx *c)
 static void selective(struct ctx *c)
 {
 	struct iovec iov = { &c->rank, sizeof(c->rank) };
-	struct fi_msg_tagged msg = { .msg_iov = &iov, .iov_count = 1, .addr = c->peer[1],
-				     .tag = 1, .context = &iov };
+	struct fi_msg_tagged msg = { .msg_iov = &iov, .iov_count = 1, .addr = c->peer[1], .tag = 1, .context = &iov };
 	struct fi_cq_tagged_entry e;
 	int in;
 
@@ -497,8 +491,8 @@ static void rows(struct ctx *c)
 				else if (i % 3)
 					RETRY(c, fi_tinject(c->ep, out, len, c->peer[1], (uint64_t) i));
 				else
-					RETRY(c, fi_tinjectdata(c->ep, out, len, (uint64_t) i << 40,
-								c->peer[1], (uint64_t) i));
+					RETRY(c, fi_tinjectdata(c->ep, out, len, (uint64_t) i << 40, c->peer[1],
+								(uint64_t) i));
 			}
 			continue;
 		}
@@ -541,8 +535,7 @@ const struct test test_messages[] = {
 	{ "tagged_ring_no_cma", 2, tagged_ring, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "tagged_ring_inline", 2, tagged_ring, .env = { "FI_IVSHMEM_INLINE_MAX=20" } },
 	{ "tagged_ring_safe", 2, tagged_ring, .setup = { .threading = FI_THREAD_SAFE } },
-	{ "tagged_ring_delivery", 2, tagged_ring,
-	  .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE } },
+	{ "tagged_ring_delivery", 2, tagged_ring, .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE } },
 	{ "tagged_calls", 2, tagged_calls },
 	{ "msg_calls", 2, msg_calls },
 	{ "rows", 2, rows },
@@ -564,16 +557,11 @@ const struct test test_messages[] = {
 	{ "two_hosts", 4, two_hosts, .bare = true, .env = { "FI_IVSHMEM_CORE=auto" } },
 	/* By the variable's old name, which counts where the new one is not set. */
 	{ "two_hosts_old_name", 4, two_hosts, .bare = true, .env = { "FI_IVSHMEM_CORE", "FI_IVSHMEM_INNER=auto" } },
-	{ "network_only", 2, network_only,
-	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
-	{ "alone_matching", 3, matching,
-	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
-	{ "alone_peek_claim", 2, peek_claim,
-	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
-	{ "alone_multi_recv", 2, multi_recv,
-	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
-	{ "alone_flood", 4, flood,
-	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
+	{ "network_only", 2, network_only, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
+	{ "alone_matching", 3, matching, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
+	{ "alone_peek_claim", 2, peek_claim, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
+	{ "alone_multi_recv", 2, multi_recv, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
+	{ "alone_flood", 4, flood, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
 	{ "alone_safe", 2, tagged_ring, .setup = { .threading = FI_THREAD_SAFE },
 	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
 	{ "alone_delivery", 2, tagged_ring, .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE },

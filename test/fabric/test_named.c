@@ -33,8 +33,8 @@ static void freed(struct fi_info *f)
 	}
 }
 
-static int found(uint32_t version, const char *node, const char *service, uint64_t flags,
-		 const struct fi_info *hints, struct fi_info **info)
+static int found(uint32_t version, const char *node, const char *service, uint64_t flags, const struct fi_info *hints,
+		 struct fi_info **info)
 {
 	const char *name = hints->fabric_attr->prov_name;
 	struct fi_info **at = info;

@@ -5,9 +5,9 @@
 #include "../../fabric/object/message.h"
 #include "check.h"
 
-#define SLOW	40000	/* cycles for 8 KiB */
-#define FAST	4000
-#define ENOUGH	2000	/* copies after which a choice is made */
+#define SLOW   40000 /* cycles for 8 KiB */
+#define FAST   4000
+#define ENOUGH 2000 /* copies after which a choice is made */
 
 struct ivs_param ivs_param = { .nt = 1 };
 

@@ -52,7 +52,7 @@ static void info(struct ctx *c)
 static void old_versions(struct ctx *c)
 {
 	static const uint32_t minors[] = { 0, 1, 4 };
-	enum { UNSPEC, BASIC, SCALABLE };	/* fi_mr_mode, deprecated since */
+	enum { UNSPEC, BASIC, SCALABLE }; /* fi_mr_mode, deprecated since */
 	struct fi_info *hints = fi_allocinfo(), *info;
 	size_t i;
 	int mode;
@@ -139,8 +139,7 @@ static void options(struct ctx *c)
 	size = 0;
 	OK(fi_getopt(&c->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &size, &len));
 	CHECK(size == 77 && len == sizeof(size));
-	CHECK(fi_setopt(&c->ep->fid, FI_OPT_ENDPOINT, 9999, &size, sizeof(size)) ==
-	      -FI_ENOPROTOOPT);
+	CHECK(fi_setopt(&c->ep->fid, FI_OPT_ENDPOINT, 9999, &size, sizeof(size)) == -FI_ENOPROTOOPT);
 	CHECK(fi_setopt(&c->ep->fid, 7, FI_OPT_MIN_MULTI_RECV, &size, sizeof(size)) < 0);
 	OK(fi_control(&c->ep->fid, FI_GETOPSFLAG, &flags));
 	flags = FI_TRANSMIT | FI_DELIVERY_COMPLETE;
@@ -201,8 +200,8 @@ static void counters(struct ctx *c)
 
 	for (k = 1; k <= 20; k++) {
 		if (c->rank == 0) {
-			RETRY(c, k % 2 ? fi_tsend(c->ep, &k, sizeof(k), NULL, c->peer[1], 1, NULL) :
-			      fi_tinject(c->ep, &k, sizeof(k), c->peer[1], 1));
+			RETRY(c, k % 2 ? fi_tsend(c->ep, &k, sizeof(k), NULL, c->peer[1], 1, NULL)
+				       : fi_tinject(c->ep, &k, sizeof(k), c->peer[1], 1));
 			OK(fi_cntr_wait(c->tx_cntr, (uint64_t) k, -1));
 		} else {
 			OK(fi_trecv(c->ep, &in, sizeof(in), NULL, FI_ADDR_UNSPEC, 1, 0, NULL));
@@ -277,8 +276,8 @@ static void waiting(struct ctx *c)
 
 static void cq_formats(struct ctx *c)
 {
-	static const enum fi_cq_format formats[] = { FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_MSG,
-						     FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_TAGGED };
+	static const enum fi_cq_format formats[] = { FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_DATA,
+						     FI_CQ_FORMAT_TAGGED };
 	static const size_t bytes[] = { 8, 24, 40, 48 };
 	struct ctx d = *c;
 	struct fi_cq_attr attr = { 0 };
@@ -302,14 +301,13 @@ static void cq_formats(struct ctx *c)
 		while (fi_cq_read(d.rxcq, room, 1) == -FI_EAGAIN)
 			;
 		/* As much as the format has, and no more. */
-		CHECK(*(void **) (void *) room == &in && room[0][bytes[k]] == 0xcc &&
-		      room[0][bytes[k] - 1] != 0xcc);
+		CHECK(*(void **) (void *) room == &in && room[0][bytes[k]] == 0xcc && room[0][bytes[k] - 1] != 0xcc);
 		OK(fi_close(&d.ep->fid));
 		OK(fi_close(&d.rxcq->fid));
 	}
 }
 
-#define THREADS 4
+#define THREADS	   4
 #define PER_THREAD 500
 
 struct job {
@@ -328,8 +326,8 @@ static void *sender(void *arg)
 
 		fill(buf, len, (unsigned int) i);
 		for (;;) {
-			ssize_t n = fi_tinject(j->c->ep, buf, len < 4000 ? len : 4000,
-					       j->c->peer[1], (uint64_t) (j->id * 1000 + i));
+			ssize_t n = fi_tinject(j->c->ep, buf, len < 4000 ? len : 4000, j->c->peer[1],
+					       (uint64_t) (j->id * 1000 + i));
 			struct fi_cq_tagged_entry e;
 
 			if (!n)
@@ -351,8 +349,7 @@ static void *receiver(void *arg)
 		struct fi_cq_tagged_entry e;
 		int *done = calloc(1, sizeof(*done));
 
-		OK(fi_trecv(j->c->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC,
-			    (uint64_t) (j->id * 1000 + i), 0, done));
+		OK(fi_trecv(j->c->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC, (uint64_t) (j->id * 1000 + i), 0, done));
 		/* The reader of a completion wakes the thread that it belongs to. */
 		while (!__atomic_load_n(done, __ATOMIC_ACQUIRE))
 			if (fi_cq_read(j->c->rxcq, &e, 1) == 1)

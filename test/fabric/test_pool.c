@@ -6,9 +6,15 @@
 #include "region/region.h"
 #include "ring/bounce.h"
 
-enum { PAGE = NM_LAYOUT_PAGE, LARGEST = 128 << 10, MOST = 33, PAGES = NM_LAYOUT_POOL_MOST / PAGE, FIRST = IVS_POOL_FIRST / PAGE };
+enum {
+	PAGE = NM_LAYOUT_PAGE,
+	LARGEST = 128 << 10,
+	MOST = 33,
+	PAGES = NM_LAYOUT_POOL_MOST / PAGE,
+	FIRST = IVS_POOL_FIRST / PAGE
+};
 
-static size_t room = SIZE_MAX;	/* bytes that the region's file system has */
+static size_t room = SIZE_MAX; /* bytes that the region's file system has */
 
 int ivs_region_take(const struct ivs_region *r, const void *at, size_t len, bool warn)
 {
@@ -24,7 +30,7 @@ int ivs_region_take(const struct ivs_region *r, const void *at, size_t len, bool
 static struct ivs_region region;
 static struct ivs_domain domain = { .region = &region };
 static struct ivs_ep ep = { .domain = &domain };
-static uint8_t owner[PAGES];	/* of each page: the buffer that has it */
+static uint8_t owner[PAGES]; /* of each page: the buffer that has it */
 
 static void open_pool(size_t bytes)
 {
@@ -118,7 +124,7 @@ static void fills(size_t bytes)
 /* What any_order() has taken. */
 struct buffer {
 	uint32_t bounce, pages;
-	uint32_t line, lines;	/* of the pool, which no other one has */
+	uint32_t line, lines; /* of the pool, which no other one has */
 };
 
 enum { LINES = PAGE / NM_LAYOUT_LINE };

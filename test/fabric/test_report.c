@@ -114,8 +114,8 @@ static void traffic_counts(struct ctx *c)
 	setenv("PMI_RANK", c->rank ? "1" : "0", 1);
 	open_all(c, &plain);
 	exchange(c);
-	OK(fi_mr_reg(c->domain, target, sizeof(target), FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
-		     (uint64_t) c->rank + 1, 0, &mr, NULL));
+	OK(fi_mr_reg(c->domain, target, sizeof(target), FI_REMOTE_READ | FI_REMOTE_WRITE, 0, (uint64_t) c->rank + 1, 0,
+		     &mr, NULL));
 	key[c->rank] = fi_mr_key(mr);
 	barrier(c);
 	if (c->rank) {
@@ -172,7 +172,7 @@ static void traffic_refuses(struct ctx *c)
 
 	open_all(&own, &plain);
 	close_all(&own);
-	OK(rmdir(dir));	/* it is empty */
+	OK(rmdir(dir)); /* it is empty */
 }
 
 const struct test test_report[] = {

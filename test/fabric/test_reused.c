@@ -16,7 +16,7 @@ struct told {
 	uint32_t step, over, spoilt;
 };
 
-static uint8_t memory[LEN];	/* in every process at the same address */
+static uint8_t memory[LEN]; /* in every process at the same address */
 
 static bool all(const uint8_t *p, int value)
 {

@@ -2,7 +2,7 @@
 #include "../../fabric/ring/spin.h"
 #include "check.h"
 
-#define LINES	16
+#define LINES 16
 
 static _Alignas(64) uint8_t lines[LINES * NM_LAYOUT_LINE];
 static struct ivs_peer peer = { .rx_ring = lines, .rx_mask = LINES - 1, .rx_shift = 4 };

@@ -7,51 +7,51 @@
 
 #include "lists.h"
 
-#define POSTED		16	/* receives of a process at once */
-#define SENDS		8	/* sends of a process under way at once */
-#define TAGS		4
-#define SLICE		4096	/* bytes that each may write at each other */
-#define MASK_ANY	UINT64_MAX
+#define POSTED	 16 /* receives of a process at once */
+#define SENDS	 8  /* sends of a process under way at once */
+#define TAGS	 4
+#define SLICE	 4096 /* bytes that each may write at each other */
+#define MASK_ANY UINT64_MAX
 
 struct head {
-	uint32_t	src, seq, len, seed;
+	uint32_t src, seq, len, seed;
 };
 
 struct receive {
-	uint8_t		*buf;
-	size_t		len;
-	uint64_t	index;		/* of its post */
-	bool		used;
+	uint8_t *buf;
+	size_t len;
+	uint64_t index; /* of its post */
+	bool used;
 };
 
 struct send {
-	uint8_t		*buf;
-	bool		used;
+	uint8_t *buf;
+	bool used;
 };
 
 /* Which post got which message of a source and tag, in the order of sending. */
 struct seen {
-	uint64_t	*index;
-	uint32_t	count, size;
+	uint64_t *index;
+	uint32_t count, size;
 };
 
 struct stress {
-	struct ctx	*c;
-	unsigned int	seed;
-	size_t		largest;
-	struct receive	rx[POSTED];
-	struct send	tx[SENDS];
-	uint32_t	seq[MAX_PROCS][TAGS];
-	struct seen	seen[MAX_PROCS][TAGS];
-	uint64_t	posts, received, cancelled, truncated;
-	int		busy;		/* sends under way */
+	struct ctx *c;
+	unsigned int seed;
+	size_t largest;
+	struct receive rx[POSTED];
+	struct send tx[SENDS];
+	uint32_t seq[MAX_PROCS][TAGS];
+	struct seen seen[MAX_PROCS][TAGS];
+	uint64_t posts, received, cancelled, truncated;
+	int busy; /* sends under way */
 };
 
 /* What all processes share. */
 struct board {
-	uint32_t	sent[MAX_PROCS];	/* to each */
-	uint64_t	added[MAX_PROCS];	/* to each one's counter */
-	uint32_t	done;			/* processes that have sent all */
+	uint32_t sent[MAX_PROCS];  /* to each */
+	uint64_t added[MAX_PROCS]; /* to each one's counter */
+	uint32_t done;		   /* processes that have sent all */
 };
 
 static unsigned int rnd(struct stress *s, unsigned int n)
@@ -62,11 +62,11 @@ static unsigned int rnd(struct stress *s, unsigned int n)
 /* Mostly small, some of every kind of path that a message can take. */
 static size_t random_len(struct stress *s)
 {
-	static const size_t edges[] = { 0, 8, 48, 49, 104, 328, 329, 4096, 8192, 8193, 12288,
-					65536, 65537, 100000, 300000 };
-	size_t len = rnd(s, 3) ? rnd(s, 400) : rnd(s, 2) ?
-		     edges[rnd(s, sizeof(edges) / sizeof(edges[0]))] + rnd(s, 3) :
-		     rnd(s, (unsigned int) s->largest);
+	static const size_t edges[] = { 0,    8,    48,	   49,	  104,	 328,	 329,	4096,
+					8192, 8193, 12288, 65536, 65537, 100000, 300000 };
+	size_t len = rnd(s, 3)	 ? rnd(s, 400)
+		     : rnd(s, 2) ? edges[rnd(s, sizeof(edges) / sizeof(edges[0]))] + rnd(s, 3)
+				 : rnd(s, (unsigned int) s->largest);
 
 	if (len < sizeof(struct head))
 		len = sizeof(struct head);
@@ -91,8 +91,7 @@ static void note(struct stress *s, const struct head *h, uint64_t tag, uint64_t 
 }
 
 /* full is what was sent; 0 where that is not said. */
-static void arrived(struct stress *s, struct receive *r, size_t len, size_t full, uint64_t tag,
-		    fi_addr_t src)
+static void arrived(struct stress *s, struct receive *r, size_t len, size_t full, uint64_t tag, fi_addr_t src)
 {
 	struct head h;
 
@@ -142,8 +141,7 @@ static void turn(struct stress *s)
 			/* tcp of libfabric 2 does not say how much it has cut off. */
 			CHECK(err.e.olen || network());
 			s->truncated++;
-			arrived(s, r, err.e.len, err.e.olen ? err.e.len + err.e.olen : 0, err.e.tag,
-				FI_ADDR_NOTAVAIL);
+			arrived(s, r, err.e.len, err.e.olen ? err.e.len + err.e.olen : 0, err.e.tag, FI_ADDR_NOTAVAIL);
 		}
 	} else {
 		CHECK(n == -FI_EAGAIN);
@@ -224,8 +222,8 @@ static void send_one(struct stress *s, struct board *b)
 	fill(t->buf + sizeof(h), len - sizeof(h), h.seed);
 	__atomic_add_fetch(&b->sent[to], 1, __ATOMIC_RELAXED);
 	for (;;) {
-		n = inject ? fi_tinject(s->c->ep, t->buf, len, s->c->peer[to], tag) :
-		    fi_tsend(s->c->ep, t->buf, len, NULL, s->c->peer[to], tag, t);
+		n = inject ? fi_tinject(s->c->ep, t->buf, len, s->c->peer[to], tag)
+			   : fi_tsend(s->c->ep, t->buf, len, NULL, s->c->peer[to], tag, t);
 		if (n != -FI_EAGAIN)
 			break;
 		wait_turn(s);
@@ -299,8 +297,7 @@ static void stress(struct ctx *c)
 		CHECK((s.rx[i].buf = calloc(1, s.largest)));
 	for (i = 0; i < SENDS; i++)
 		CHECK((s.tx[i].buf = malloc(s.largest)));
-	OK(fi_mr_reg(c->domain, memory, window, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0, &mr,
-		     NULL));
+	OK(fi_mr_reg(c->domain, memory, window, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0, &mr, NULL));
 	barrier(c);
 	for (i = 0; i < messages; i++) {
 		/* Now and then nothing is posted for a while: others flood us. */
@@ -351,8 +348,7 @@ const struct test test_stress[] = {
 	{ "stress_4_small", 4, stress, .setup = { .cq_size = 8 },
 	  .env = { "FI_IVSHMEM_UNEXPECTED=65536", "FI_IVSHMEM_REGION_SIZE=2097152" } },
 	{ "stress_3_delivery", 3, stress, .setup = { .tx_op_flags = FI_DELIVERY_COMPLETE } },
-	{ "stress_4_network", 4, stress,
-	  .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
+	{ "stress_4_network", 4, stress, .env = { "FI_IVSHMEM_REGION=none", "FI_IVSHMEM_CORE=auto" } },
 	{ "hosts_stress", 4, stress, .per_host = 2, .env = { "FI_IVSHMEM_CORE=auto" } },
 	{ "stress_16", 16, stress },
 	{ "stress_64", 64, stress },

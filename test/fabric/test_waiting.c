@@ -69,8 +69,8 @@ static void now_and_then(struct ctx *c, const char *what, int count)
 	}
 	if (c->rank == 1) {
 		qsort(late, (size_t) count, sizeof(late[0]), by_value);
-		printf("%s: awake after %.1f us (median of %d), %.1f us at most\n", what,
-		       late[count / 2], count, late[count - 1]);
+		printf("%s: awake after %.1f us (median of %d), %.1f us at most\n", what, late[count / 2], count,
+		       late[count - 1]);
 	}
 }
 
@@ -147,12 +147,9 @@ static void idle(struct ctx *c)
 	getrusage(RUSAGE_SELF, &a);
 	CHECK(fi_cq_sread(c->rxcq, &e, 1, NULL, 1000) == -FI_EAGAIN);
 	getrusage(RUSAGE_SELF, &b);
-	cpu = (double) (b.ru_utime.tv_sec - a.ru_utime.tv_sec + b.ru_stime.tv_sec -
-			a.ru_stime.tv_sec) * 1e3 +
-	      (double) (b.ru_utime.tv_usec - a.ru_utime.tv_usec + b.ru_stime.tv_usec -
-			a.ru_stime.tv_usec) / 1e3;
-	printf("idle for 1 s: %.2f ms of CPU time, %ld times awake\n", cpu,
-	       b.ru_nvcsw - a.ru_nvcsw);
+	cpu = (double) (b.ru_utime.tv_sec - a.ru_utime.tv_sec + b.ru_stime.tv_sec - a.ru_stime.tv_sec) * 1e3 +
+	      (double) (b.ru_utime.tv_usec - a.ru_utime.tv_usec + b.ru_stime.tv_usec - a.ru_stime.tv_usec) / 1e3;
+	printf("idle for 1 s: %.2f ms of CPU time, %ld times awake\n", cpu, b.ru_nvcsw - a.ru_nvcsw);
 	/* 20 polls, and 4 heartbeats; a tool may have threads of its own. */
 	CHECK(b.ru_nvcsw - a.ru_nvcsw < 40 * patience());
 }
@@ -249,10 +246,8 @@ static void false_words(struct ctx *c)
 }
 
 const struct test test_waiting[] = {
-	{ "woken", 2, woken, .setup = { .wait_obj = FI_WAIT_FD },
-	  .env = { "FI_IVSHMEM_WAIT_TIMEOUT=100000" } },
-	{ "woken_unspec_safe", 2, woken,
-	  .setup = { .wait_obj = FI_WAIT_UNSPEC, .threading = FI_THREAD_SAFE },
+	{ "woken", 2, woken, .setup = { .wait_obj = FI_WAIT_FD }, .env = { "FI_IVSHMEM_WAIT_TIMEOUT=100000" } },
+	{ "woken_unspec_safe", 2, woken, .setup = { .wait_obj = FI_WAIT_UNSPEC, .threading = FI_THREAD_SAFE },
 	  .env = { "FI_IVSHMEM_WAIT_TIMEOUT=100000" } },
 	{ "woken_by_counter", 2, woken_by_counter, .setup = { .counters = true },
 	  .env = { "FI_IVSHMEM_WAIT_TIMEOUT=100000" } },

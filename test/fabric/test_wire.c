@@ -11,7 +11,7 @@ enum { LEN = RAW_LEN, OWN = IVS_CORE_READ_MIN, ROOM = 3 * LEN, GUARD = 4096, VIC
 /* What the processes tell each other. */
 struct told {
 	uint32_t step;
-	uint8_t addr[64];	/* the victim's */
+	uint8_t addr[64]; /* the victim's */
 };
 
 /* The id of the victim's message to the honest rank: ivs_tx_get()'s next one each time. */
@@ -22,7 +22,9 @@ static struct ivs_core_rts truth(const struct raw *r)
 {
 	bool virt = r->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
 
-	return (struct ivs_core_rts) { .total = LEN, .id = 1, .key = fi_mr_key(r->mr), .addr = virt ? (uintptr_t) r->memory : 0 };
+	return (struct ivs_core_rts) {
+		.total = LEN, .id = 1, .key = fi_mr_key(r->mr), .addr = virt ? (uintptr_t) r->memory : 0
+	};
 }
 
 static void rts(struct raw *r, uint64_t tag, const struct ivs_core_rts *head)
@@ -161,12 +163,12 @@ static void bytes(struct raw *r)
 
 static const struct attack {
 	void (*send)(struct raw *r);
-	int err;		/* that the receive ends with; 0: with its bytes; -1: it does not fit, and waits */
-	size_t len;		/* bytes that it ends with */
-	bool races;		/* or with LEN bytes, which were read before */
-	bool again;		/* a second receive ends, too */
+	int err;    /* that the receive ends with; 0: with its bytes; -1: it does not fit, and waits */
+	size_t len; /* bytes that it ends with */
+	bool races; /* or with LEN bytes, which were read before */
+	bool again; /* a second receive ends, too */
 	enum where where;
-	bool leaves;		/* its endpoint is closed at once */
+	bool leaves; /* its endpoint is closed at once */
 } attacks[] = {
 	{ honest, .len = LEN },
 	{ twice, .len = LEN, .again = true },
@@ -313,6 +315,5 @@ static void announced(struct ctx *c)
 }
 
 const struct test test_wire[] = {
-	{ "hosts_hostile", 3, announced, .per_host = 1, .env = { "FI_IVSHMEM_CORE=" RAW_CORE } },
-	{ 0 }
+	{ "hosts_hostile", 3, announced, .per_host = 1, .env = { "FI_IVSHMEM_CORE=" RAW_CORE } }, { 0 }
 };

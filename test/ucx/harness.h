@@ -7,19 +7,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define RANKS_MAX	4
-#define ADDRESS_MAX	2048
+#define RANKS_MAX   4
+#define ADDRESS_MAX 2048
 
 /* Does UCX 1.minor take memory of the region? As in ucx/abi/abi.h. */
 #define HAS_WINDOW(minor) ((minor) <= 15 || (minor) >= 19)
 
 /* What the processes of a test share beside the region. */
 struct shared {
-	uint32_t	phase;		/* of the barrier */
-	uint32_t	arrived;
-	uint32_t	flag[8];	/* for the tests */
-	size_t		address_len[RANKS_MAX];
-	uint8_t		address[RANKS_MAX][ADDRESS_MAX];
+	uint32_t phase; /* of the barrier */
+	uint32_t arrived;
+	uint32_t flag[8]; /* for the tests */
+	size_t address_len[RANKS_MAX];
+	uint8_t address[RANKS_MAX][ADDRESS_MAX];
 };
 
 extern struct shared *shared;

@@ -5,7 +5,8 @@
 
 enum { MOST = 1 << 20, ROUNDS = 200 };
 
-static long sync_of[SHMEM_REDUCE_SYNC_SIZE > SHMEM_ALLTOALL_SYNC_SIZE ? SHMEM_REDUCE_SYNC_SIZE : SHMEM_ALLTOALL_SYNC_SIZE];
+static long
+	sync_of[SHMEM_REDUCE_SYNC_SIZE > SHMEM_ALLTOALL_SYNC_SIZE ? SHMEM_REDUCE_SYNC_SIZE : SHMEM_ALLTOALL_SYNC_SIZE];
 static long work[SHMEM_REDUCE_MIN_WRKDATA_SIZE + 64];
 static long lock, counter, flag, value, got, sums[64], parts[64], wrong_here, wrong_all;
 static int me, all;

@@ -16,7 +16,7 @@
 static ucp_context_h context;
 static ucp_worker_h worker;
 static ucp_ep_h eps[RANKS_MAX];
-static int failures;	/* endpoints whose peer is gone */
+static int failures; /* endpoints whose peer is gone */
 
 static void progress(void)
 {
@@ -52,7 +52,8 @@ static void start(uint64_t features, bool errors)
 	barrier(NULL);
 	for (i = 0; i < ranks; i++) {
 		ucp_ep_params_t p = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-				      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
+						    UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+						    UCP_EP_PARAM_FIELD_ERR_HANDLER,
 				      .address = (const ucp_address_t *) shared->address[i],
 				      .err_mode = errors ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
 				      .err_handler = { failed, NULL } };
@@ -125,7 +126,8 @@ static bool filled(const uint8_t *data, size_t len, uint32_t seed)
 /* Bytes of message n: all kinds of lengths, the same for every rank. */
 static size_t length_of(uint32_t n)
 {
-	static const size_t edges[] = { 0, 1, 7, 8, 9, 40, 48, 56, 57, 320, 327, 328, 329, 336, 337, 344, 4096, 8191,
+	static const size_t edges[] = { 0,    1,    7,	   8,	  9,	 40,	 48,	  56,	  57,
+					320,  327,  328,   329,	  336,	 337,	 344,	  4096,	  8191,
 					8192, 8193, 32768, 32769, 65536, 100000, 1 << 20, 3000001 };
 	uint32_t x = n * 2654435761U;
 
@@ -260,11 +262,13 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_len,
 static void others(void)
 {
 	ucp_mem_map_params_t map = { .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH,
-				     .address = target, .length = sizeof(target) };
+				     .address = target,
+				     .length = sizeof(target) };
 	ucp_mem_map_params_t map_counter = { .field_mask = map.field_mask, .address = &counter, .length = 8 };
 	ucp_request_param_t none = { .op_attr_mask = 0 }, fetch, whole;
 	ucp_am_handler_param_t am = { .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB,
-				      .id = 5, .cb = on_message };
+				      .id = 5,
+				      .cb = on_message };
 	uint8_t *mine = malloc(sizeof(target));
 	uint64_t one = 1, before = 0;
 	ucp_mem_h memh[2];
@@ -275,7 +279,8 @@ static void others(void)
 
 	start(UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO64 | UCP_FEATURE_STREAM | UCP_FEATURE_AM, false);
 	EXPECT(ucp_worker_set_am_recv_handler(worker, &am) == UCS_OK);
-	EXPECT(ucp_mem_map(context, &map, &memh[0]) == UCS_OK && ucp_mem_map(context, &map_counter, &memh[1]) == UCS_OK);
+	EXPECT(ucp_mem_map(context, &map, &memh[0]) == UCS_OK &&
+	       ucp_mem_map(context, &map_counter, &memh[1]) == UCS_OK);
 	for (i = 0; i < 2; i++) {
 		EXPECT(ucp_rkey_pack(context, memh[i], &packed, &len) == UCS_OK && len <= ADDRESS_MAX);
 		barrier(progress);
@@ -300,7 +305,8 @@ static void others(void)
 		barrier(progress);
 	}
 	fetch = (ucp_request_param_t) { .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER,
-					.datatype = ucp_dt_make_contig(8), .reply_buffer = &before };
+					.datatype = ucp_dt_make_contig(8),
+					.reply_buffer = &before };
 	for (i = 0; i < 100; i++) {
 		EXPECT(complete(ucp_atomic_op_nbx(eps[other], UCP_ATOMIC_OP_ADD, &one, 1, (uintptr_t) &counter, rkey[1],
 						  &fetch)) == UCS_OK);
@@ -318,7 +324,8 @@ static void others(void)
 		progress();
 	EXPECT(complete(ucp_stream_send_nbx(eps[other], mine, 5000, &none)) == UCS_OK);
 	memset(target, 0, 5000);
-	whole = (ucp_request_param_t) { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_STREAM_RECV_FLAG_WAITALL };
+	whole = (ucp_request_param_t) { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+					.flags = UCP_STREAM_RECV_FLAG_WAITALL };
 	{
 		void *r = ucp_stream_recv_nbx(eps[other], target, 5000, &len, &whole);
 
@@ -339,7 +346,8 @@ static void others(void)
 static void *allocate(size_t bytes, ucp_mem_h *memh, ucp_rkey_h *rkey, uintptr_t *theirs)
 {
 	ucp_mem_map_params_t map = { .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
-				     .length = bytes, .flags = UCP_MEM_MAP_ALLOCATE };
+				     .length = bytes,
+				     .flags = UCP_MEM_MAP_ALLOCATE };
 	ucp_mem_attr_t attr = { .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS };
 	void *packed;
 	size_t len;
@@ -420,11 +428,12 @@ static void window_atomics(void)
 	enum { ADDS = 100000, AT = 64 };
 	static const struct {
 		ucp_atomic_op_t op;
-		uint64_t value, after;	/* what the memory holds then, each after the one before */
+		uint64_t value, after; /* what the memory holds then, each after the one before */
 		bool fetches_only;
 	} ops[] = {
-		{ UCP_ATOMIC_OP_ADD, 12, 12, false }, { UCP_ATOMIC_OP_OR, 3, 15, false }, { UCP_ATOMIC_OP_AND, 9, 9, false },
-		{ UCP_ATOMIC_OP_XOR, 5, 12, false }, { UCP_ATOMIC_OP_SWAP, 77, 77, true }, { UCP_ATOMIC_OP_CSWAP, 77, 5, true },
+		{ UCP_ATOMIC_OP_ADD, 12, 12, false }, { UCP_ATOMIC_OP_OR, 3, 15, false },
+		{ UCP_ATOMIC_OP_AND, 9, 9, false },   { UCP_ATOMIC_OP_XOR, 5, 12, false },
+		{ UCP_ATOMIC_OP_SWAP, 77, 77, true }, { UCP_ATOMIC_OP_CSWAP, 77, 5, true },
 		{ UCP_ATOMIC_OP_CSWAP, 78, 5, true },
 	};
 	ucp_request_param_t none = { .op_attr_mask = 0 };
@@ -452,7 +461,7 @@ static void window_atomics(void)
 
 				if (!fetch && ops[n].fetches_only)
 					continue;
-				before[0] = 5;	/* what CSWAP puts there */
+				before[0] = 5; /* what CSWAP puts there */
 				before[1] = 0;
 				atomic(ops[n].op, bytes, ops[n].value, fetch ? before : NULL, at, rkey);
 				EXPECT(complete(ucp_ep_flush_nbx(eps[1], &none)) == UCS_OK);
@@ -496,7 +505,8 @@ static void no_room(void)
 	setenv("FI_IVSHMEM_RANKS", "32", 1);
 	setenv("UCX_TLS", "ivshmem,ivshmem_m", 1);
 	/* No other way than the region. A version without the domain passes over it, in the list that is set by default. */
-	setenv("UCX_ALLOC_PRIO", has_window() ? "md:ivshmem_m" : "md:ivshmem_m,md:sysv,md:posix,huge,thp,md:*,mmap,heap", 1);
+	setenv("UCX_ALLOC_PRIO",
+	       has_window() ? "md:ivshmem_m" : "md:ivshmem_m,md:sysv,md:posix,huge,thp,md:*,mmap,heap", 1);
 	EXPECT(ucp_config_read(NULL, NULL, &config) == UCS_OK);
 	EXPECT(ucp_init(&params, config, &early) == UCS_OK);
 	ucp_config_release(config);
@@ -712,7 +722,8 @@ static void *work(void *arg)
 static void threads(void)
 {
 	ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED,
-				.features = UCP_FEATURE_TAG, .mt_workers_shared = 1 };
+				.features = UCP_FEATURE_TAG,
+				.mt_workers_shared = 1 };
 	pthread_t thread[WORKERS];
 	ucp_config_t *config;
 	int i;
@@ -960,7 +971,8 @@ int main(int argc, char **argv)
 	setenv("UCX_TLS", "ivshmem", 0);
 	setenv("FI_IVSHMEM_TIMEOUT", "2000", 0);
 	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		if (asked(argc, argv, tests[i].name) && (has_window() || (tests[i].fn != window && tests[i].fn != window_atomics)))
+		if (asked(argc, argv, tests[i].name) &&
+		    (has_window() || (tests[i].fn != window && tests[i].fn != window_atomics)))
 			run(tests[i].name, tests[i].ranks, tests[i].mib, tests[i].fn, tests[i].may_die);
 	return 0;
 }

@@ -30,12 +30,12 @@ static uct_iface_attr_t attr;
 static uct_ep_h ep;
 static uint64_t came, bytes;
 static int gone;
-static uint8_t last[512];	/* the last message, if it is that short */
+static uint8_t last[512]; /* the last message, if it is that short */
 static size_t last_bytes;
 
 /* Memory that peers may write, between two pages that nobody may. */
 static uint8_t *window;
-#define WINDOW	65536
+#define WINDOW 65536
 
 static ucs_status_t on_message(void *arg, void *data, size_t length, unsigned flags)
 {
@@ -76,8 +76,8 @@ static ucs_status_t on_pattern(void *arg, void *data, size_t length, unsigned fl
 }
 
 /* UCX's message that holds all of a tagged one, behind 8 bytes of header. */
-#define WHOLE		2
-#define WHOLE_HEADER	8
+#define WHOLE	     2
+#define WHOLE_HEADER 8
 
 static ucs_status_t on_error(void *arg, uct_ep_h failed, ucs_status_t status)
 {
@@ -199,11 +199,10 @@ static void intrude(double until)
 			continue;
 		switch (random_number() % 4) {
 		case 0:
-			words[at] = (uint64_t) random_number() << 40 ^ (uint64_t) random_number() << 20 ^ random_number();
+			words[at] =
+				(uint64_t) random_number() << 40 ^ (uint64_t) random_number() << 20 ^ random_number();
 			break;
-		case 1:
-			words[at] = w ^ 1ULL << random_number() % 64;
-			break;
+		case 1: words[at] = w ^ 1ULL << random_number() % 64; break;
 		case 2:
 			/* Words of messages with an op and a length of its own. */
 			words[at] = (w & 0xffffffff) | (uint64_t) random_number() << 32;
@@ -253,13 +252,11 @@ static void hostile(void)
 		if (!gone)
 			switch (turn++ % 3) {
 			case 0:
-				uct_ep_am_short(ep, turn % 2 ? 3 : WHOLE, 1, window, random_number() % (attr.cap.am.max_short - 7));
+				uct_ep_am_short(ep, turn % 2 ? 3 : WHOLE, 1, window,
+						random_number() % (attr.cap.am.max_short - 7));
 				break;
-			case 1:
-				uct_ep_am_bcopy(ep, turn % 2 ? 3 : WHOLE, pack, &len, 0);
-				break;
-			default:
-				uct_ep_put_zcopy(ep, &iov, 1, remote + random_number() % 32768, key.rkey, NULL);
+			case 1: uct_ep_am_bcopy(ep, turn % 2 ? 3 : WHOLE, pack, &len, 0); break;
+			default: uct_ep_put_zcopy(ep, &iov, 1, remote + random_number() % 32768, key.rkey, NULL);
 			}
 		uct_iface_progress(iface);
 	}
@@ -289,8 +286,9 @@ static void plain(void)
 	memcpy(&remote, shared->address[!rank] + 200, sizeof(remote));
 	while (sent < COUNT) {
 		len = sent * 13 % (attr.cap.am.max_bcopy + 1);
-		if (sent % 2 ? uct_ep_am_bcopy(ep, 3, pack, &len, 0) >= 0 :
-			       uct_ep_am_short(ep, 3, 1, window, (unsigned) (sent * 13 % (attr.cap.am.max_short - 7))) == UCS_OK)
+		if (sent % 2 ? uct_ep_am_bcopy(ep, 3, pack, &len, 0) >= 0
+			     : uct_ep_am_short(ep, 3, 1, window,
+					       (unsigned) (sent * 13 % (attr.cap.am.max_short - 7))) == UCS_OK)
 			sent++;
 		uct_iface_progress(iface);
 	}
@@ -353,7 +351,8 @@ static void zcopy(void)
 	for (header = 0; header <= attr.cap.am.max_hdr; header++)
 		for (len = 0; len + header <= most; len = 3 * len + 1) {
 			first = len / 3;
-			iov[0] = (uct_iov_t) { .buffer = data + header, .length = header % 2 ? len : first, .count = 1 };
+			iov[0] =
+				(uct_iov_t) { .buffer = data + header, .length = header % 2 ? len : first, .count = 1 };
 			iov[1] = (uct_iov_t) { .buffer = data + header + first, .length = len - first, .count = 1 };
 			iov[11] = iov[1];
 			while (uct_ep_am_zcopy(ep, 4, data, (unsigned) header, iov, header % 2 ? 1 : 2, 0, NULL) ==
@@ -415,7 +414,9 @@ static void shorts(void)
 			first = len;
 		iov[0] = (uct_iov_t) { .buffer = data, .length = first, .count = 1 };
 		iov[1] = (uct_iov_t) { .buffer = data + first, .length = (len - first) / 2, .count = 1 };
-		iov[2] = (uct_iov_t) { .buffer = data + first + iov[1].length, .length = len - first - iov[1].length, .count = 1 };
+		iov[2] = (uct_iov_t) { .buffer = data + first + iov[1].length,
+				       .length = len - first - iov[1].length,
+				       .count = 1 };
 		while (uct_ep_am_short_iov(ep, (uint8_t) id, iov, 3) == UCS_ERR_NO_RESOURCE)
 			uct_iface_progress(iface);
 		sent += len;
@@ -452,7 +453,9 @@ static void packed(void)
 	EXPECT(uct_iface_set_am_handler(iface, WHOLE, on_pattern, NULL, 0) == UCS_OK);
 	connect_to(!rank);
 	for (n = 0; n < COUNT; n++) {
-		len = n % 5 == 3 ? (size_t) n % 400 + 1 : n % 7 == 6 ? attr.cap.am.max_bcopy - (size_t) n % 30 : 4000 + (size_t) n;
+		len = n % 5 == 3   ? (size_t) n % 400 + 1
+		      : n % 7 == 6 ? attr.cap.am.max_bcopy - (size_t) n % 30
+				   : 4000 + (size_t) n;
 		while (!rank && uct_ep_am_bcopy(ep, WHOLE, pack_pattern, &len, 0) < 0)
 			uct_iface_progress(iface);
 		sent += len;
@@ -584,13 +587,16 @@ static void long_puts(void)
 		/* Parts that end within pieces. */
 		iov[0] = (uct_iov_t) { .buffer = data, .length = n % 2 ? len / 5 : len, .count = 1 };
 		iov[1] = (uct_iov_t) { .buffer = data + len / 5, .length = len / 3, .count = 1 };
-		iov[2] = (uct_iov_t) { .buffer = data + len / 5 + len / 3, .length = len - len / 5 - len / 3, .count = 1 };
+		iov[2] = (uct_iov_t) { .buffer = data + len / 5 + len / 3,
+				       .length = len - len / 5 - len / 3,
+				       .count = 1 };
 		memset(window, 0, 2 * most);
 		barrier(NULL);
 		if (!rank) {
 			/* As many at once as the region has no room for. */
 			for (i = 0; i < 200; i++)
-				while (uct_ep_put_zcopy(ep, iov, n % 2 ? 3 : 1, remote + 1 + i, key.rkey, NULL) == UCS_ERR_NO_RESOURCE)
+				while (uct_ep_put_zcopy(ep, iov, n % 2 ? 3 : 1, remote + 1 + i, key.rkey, NULL) ==
+				       UCS_ERR_NO_RESOURCE)
 					uct_iface_progress(iface);
 			while (uct_ep_flush(ep, 0, NULL) == UCS_INPROGRESS)
 				uct_iface_progress(iface);
@@ -687,8 +693,9 @@ static void forge(uint8_t *ring, const struct nm_conn *conn, uint64_t *head)
 	line[2] = (uint64_t) (random_number() % 2 ? random_number() % 70000 : random_number() << 8) << 32 |
 		  (random_number() % 2 ? random_number() % 200 : random_number() << 8);
 	__atomic_store_n(line, lap | (uint64_t) op << 32 | flags << 40 | len << 48, __ATOMIC_RELEASE);
-	*head += len <= NM_LINE_FIRST_BYTES ? 2 :
-		 (2 + (len - NM_LINE_FIRST_BYTES + NM_LINE_MORE_BYTES - 1) / NM_LINE_MORE_BYTES) & ~1U;
+	*head += len <= NM_LINE_FIRST_BYTES
+			 ? 2
+			 : (2 + (len - NM_LINE_FIRST_BYTES + NM_LINE_MORE_BYTES - 1) / NM_LINE_MORE_BYTES) & ~1U;
 }
 
 /* Rank 0 writes into its own ring what no transport would. Rank 1 goes on, and listens to others. */
@@ -752,10 +759,10 @@ static void forged(void)
 static void longest(void)
 {
 	static const struct {
-		uint8_t	id, header;
-		bool at_begin;	/* not longer, but without room for the header before it in the rank's area */
-	} kinds[] = { { 3, 0, 0 }, { WHOLE, 0, 0 }, { WHOLE, WHOLE_HEADER, 0 }, { 3, 1, 0 }, { 3, 56, 0 }, { WHOLE, 56, 0 },
-		      { WHOLE, WHOLE_HEADER, 1 } };
+		uint8_t id, header;
+		bool at_begin; /* not longer, but without room for the header before it in the rank's area */
+	} kinds[] = { { 3, 0, 0 },  { WHOLE, 0, 0 },  { WHOLE, WHOLE_HEADER, 0 }, { 3, 1, 0 },
+		      { 3, 56, 0 }, { WHOLE, 56, 0 }, { WHOLE, WHOLE_HEADER, 1 } };
 	enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 	int fd = open(region_path(), O_RDWR | O_CLOEXEC), n, over;
 	uint8_t *base = mmap(NULL, 16 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), *ring, message[64];
@@ -778,7 +785,8 @@ static void longest(void)
 			for (over = 0, head = 2; over < 2; over++, head += 2) {
 				uint64_t *line = (uint64_t *) (void *) (ring + head * NM_LAYOUT_LINE);
 
-				length = (uint32_t) attr.cap.am.max_bcopy - kinds[n].header + (over && !kinds[n].at_begin);
+				length = (uint32_t) attr.cap.am.max_bcopy - kinds[n].header +
+					 (over && !kinds[n].at_begin);
 				memset(message, 0, sizeof(message));
 				message[0] = !(over && kinds[n].at_begin);
 				memcpy(message + 4, &length, sizeof(length));
@@ -930,12 +938,18 @@ static void wrong_keys(const struct key *right)
 		size_t at, bytes;
 		uint64_t value;
 	} wrong[] = {
-		{ offsetof(struct key, region), 8, 7 }, { offsetof(struct key, slot), 4, UINT32_MAX },
-		{ offsetof(struct key, slot), 4, 1 << 12 }, { offsetof(struct key, epoch), 4, 0x12345 },
-		{ offsetof(struct key, offset), 8, 0 }, { offsetof(struct key, offset), 8, 4096 },
-		{ offsetof(struct key, offset), 8, UINT64_MAX }, { offsetof(struct key, offset), 8, 1ULL << 40 },
-		{ offsetof(struct key, offset), 8, UINT64_MAX - WINDOW + 1 }, { offsetof(struct key, len), 8, UINT64_MAX },
-		{ offsetof(struct key, len), 8, 1ULL << 40 }, { offsetof(struct key, addr), 8, UINT64_MAX - 10 },
+		{ offsetof(struct key, region), 8, 7 },
+		{ offsetof(struct key, slot), 4, UINT32_MAX },
+		{ offsetof(struct key, slot), 4, 1 << 12 },
+		{ offsetof(struct key, epoch), 4, 0x12345 },
+		{ offsetof(struct key, offset), 8, 0 },
+		{ offsetof(struct key, offset), 8, 4096 },
+		{ offsetof(struct key, offset), 8, UINT64_MAX },
+		{ offsetof(struct key, offset), 8, 1ULL << 40 },
+		{ offsetof(struct key, offset), 8, UINT64_MAX - WINDOW + 1 },
+		{ offsetof(struct key, len), 8, UINT64_MAX },
+		{ offsetof(struct key, len), 8, 1ULL << 40 },
+		{ offsetof(struct key, addr), 8, UINT64_MAX - 10 },
 	};
 
 	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -943,8 +957,10 @@ static void wrong_keys(const struct key *right)
 		memcpy((uint8_t *) &k + wrong[i].at, &wrong[i].value, wrong[i].bytes);
 		EXPECT(out_of_reach(&k, k.addr, 64) && out_of_reach(&k, a, 64));
 	}
-	EXPECT(out_of_reach(right, a - 1, 8) && out_of_reach(right, a + WINDOW - 7, 8) && out_of_reach(right, a + WINDOW, 1));
-	EXPECT(out_of_reach(right, a, WINDOW + 1) && out_of_reach(right, 0, 8) && out_of_reach(right, UINT64_MAX - 3, 8));
+	EXPECT(out_of_reach(right, a - 1, 8) && out_of_reach(right, a + WINDOW - 7, 8) &&
+	       out_of_reach(right, a + WINDOW, 1));
+	EXPECT(out_of_reach(right, a, WINDOW + 1) && out_of_reach(right, 0, 8) &&
+	       out_of_reach(right, UINT64_MAX - 3, 8));
 	/* Words that straddle two lines, by the address or by the key. */
 	k = *right;
 	k.offset += 4;
@@ -961,7 +977,8 @@ static void wrong_keys(const struct key *right)
 		if (uct_rkey_unpack(shared_component, &k, &bundle) != UCS_OK)
 			continue;
 		uct_ep_get_bcopy(shared_ep, unpack, last, 64, a + random_number() % WINDOW, bundle.rkey, NULL);
-		uct_ep_atomic64_post(shared_ep, UCT_ATOMIC_OP_AND, UINT64_MAX, a + random_number() % WINDOW, bundle.rkey);
+		uct_ep_atomic64_post(shared_ep, UCT_ATOMIC_OP_AND, UINT64_MAX, a + random_number() % WINDOW,
+				     bundle.rkey);
 		EXPECT(uct_rkey_release(shared_component, &bundle) == UCS_OK);
 	}
 }
@@ -974,7 +991,7 @@ static void shared_memory(void)
 	uct_mem_alloc_params_t alloc = { .field_mask = UCT_MEM_ALLOC_PARAM_FIELD_MDS, .mds = { &shared_md, 1 } };
 	union {
 		uct_allocated_memory_t mem;
-		uint8_t room[256];	/* later versions have more in it */
+		uint8_t room[256]; /* later versions have more in it */
 	} m;
 	uct_ep_params_t params = { .field_mask = UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR |
 						 UCT_EP_PARAM_FIELD_IFACE_ADDR };
@@ -1018,7 +1035,8 @@ static void shared_memory(void)
 				EXPECT(last[i] == (i < 40 || (i >= 100 && i < 130) || (i >= 150 && i < 180)));
 		}
 		EXPECT(uct_ep_put_short(shared_ep, data, WINDOW - 100, key.addr, bundle.rkey) == UCS_OK);
-		EXPECT(uct_ep_put_short(shared_ep, data + WINDOW - 100, 92, key.addr + WINDOW - 100, bundle.rkey) == UCS_OK);
+		EXPECT(uct_ep_put_short(shared_ep, data + WINDOW - 100, 92, key.addr + WINDOW - 100, bundle.rkey) ==
+		       UCS_OK);
 		EXPECT(uct_ep_put_bcopy(shared_ep, pack, &(size_t) { 8 }, key.addr + WINDOW - 8, bundle.rkey) == 8);
 		EXPECT(uct_ep_flush(shared_ep, 0, NULL) == UCS_OK);
 		EXPECT(uct_ep_get_bcopy(shared_ep, unpack, back, WINDOW, key.addr, bundle.rkey, NULL) == UCS_OK);

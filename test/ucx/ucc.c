@@ -12,9 +12,9 @@
 
 #include "harness.h"
 
-#define RANKS		4
-#define TOLD_MAX	(256 << 10)	/* bytes of a rank's in one exchange: addresses */
-#define WORDS_MAX	(1 << 17)
+#define RANKS	  4
+#define TOLD_MAX  (256 << 10) /* bytes of a rank's in one exchange: addresses */
+#define WORDS_MAX (1 << 17)
 
 /* What the ranks tell each other before UCC can. */
 static uint8_t (*told)[TOLD_MAX];
@@ -45,12 +45,17 @@ static ucc_status_t told_all(void *request)
 static void start(void)
 {
 	ucc_lib_params_t lib_params = { .mask = UCC_LIB_PARAM_FIELD_THREAD_MODE, .thread_mode = UCC_THREAD_SINGLE };
-	ucc_oob_coll_t oob = { .allgather = tell_all, .req_test = told_all, .req_free = told_all,
-			       .n_oob_eps = (uint32_t) ranks, .oob_ep = (uint32_t) rank };
+	ucc_oob_coll_t oob = { .allgather = tell_all,
+			       .req_test = told_all,
+			       .req_free = told_all,
+			       .n_oob_eps = (uint32_t) ranks,
+			       .oob_ep = (uint32_t) rank };
 	ucc_context_params_t context_params = { .mask = UCC_CONTEXT_PARAM_FIELD_OOB, .oob = oob };
 	ucc_team_params_t team_params = {
 		.mask = UCC_TEAM_PARAM_FIELD_OOB | UCC_TEAM_PARAM_FIELD_EP | UCC_TEAM_PARAM_FIELD_EP_RANGE,
-		.oob = oob, .ep = (uint64_t) rank, .ep_range = UCC_COLLECTIVE_EP_RANGE_CONTIG,
+		.oob = oob,
+		.ep = (uint64_t) rank,
+		.ep_range = UCC_COLLECTIVE_EP_RANGE_CONTIG,
 	};
 	ucc_lib_config_h lib_config;
 	ucc_context_config_h context_config;
@@ -70,10 +75,13 @@ static void start(void)
 }
 
 /* One collective, of words of 64 bits. */
-static void collective(ucc_coll_type_t type, const void *src, size_t src_words, void *dst, size_t dst_words, uint64_t root)
+static void collective(ucc_coll_type_t type, const void *src, size_t src_words, void *dst, size_t dst_words,
+		       uint64_t root)
 {
 	ucc_coll_args_t args = {
-		.coll_type = type, .root = root, .op = UCC_OP_SUM,
+		.coll_type = type,
+		.root = root,
+		.op = UCC_OP_SUM,
 		.src.info = { (void *) (uintptr_t) src, src_words, UCC_DT_UINT64, UCC_MEMORY_TYPE_HOST },
 		.dst.info = { dst, dst_words, UCC_DT_UINT64, UCC_MEMORY_TYPE_HOST },
 	};
@@ -113,11 +121,13 @@ static void collectives(void)
 			memset(out, 0, RANKS * len * sizeof(*out));
 			collective(UCC_COLL_TYPE_ALLREDUCE, in, len, out, len, 0);
 			for (i = 0; i < len; i++)
-				EXPECT(out[i] == word(0, i, turn) + word(1, i, turn) + word(2, i, turn) + word(3, i, turn));
+				EXPECT(out[i] ==
+				       word(0, i, turn) + word(1, i, turn) + word(2, i, turn) + word(3, i, turn));
 			memset(out, 0, RANKS * len * sizeof(*out));
 			collective(UCC_COLL_TYPE_REDUCE, in, len, out, len, root);
 			for (i = 0; i < len && (uint64_t) rank == root; i++)
-				EXPECT(out[i] == word(0, i, turn) + word(1, i, turn) + word(2, i, turn) + word(3, i, turn));
+				EXPECT(out[i] ==
+				       word(0, i, turn) + word(1, i, turn) + word(2, i, turn) + word(3, i, turn));
 			collective(UCC_COLL_TYPE_ALLGATHER, in, len, out, RANKS * len, 0);
 			for (i = 0; i < RANKS * len; i++)
 				EXPECT(out[i] == word((int) (i / len), i % len, turn));
@@ -140,6 +150,7 @@ int main(void)
 	setenv("NEARMETAL_UCX_NEAR", "1", 1);
 	told = mmap(NULL, RANKS * sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	EXPECT(told != MAP_FAILED);
-	run("allreduce, reduce, allgather, alltoall, bcast and barrier of 8 B to 1 MiB", RANKS, 256, collectives, false);
+	run("allreduce, reduce, allgather, alltoall, bcast and barrier of 8 B to 1 MiB", RANKS, 256, collectives,
+	    false);
 	return 0;
 }

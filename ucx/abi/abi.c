@@ -3,8 +3,8 @@
 
 #include "abi.h"
 
-#define NAME		IVU_COMPONENT_NAME
-#define POINTER		sizeof(void *)
+#define NAME	IVU_COMPONENT_NAME
+#define POINTER sizeof(void *)
 
 static void component(unsigned int minor, struct ivu_abi *a)
 {
@@ -41,13 +41,13 @@ static void attributes(unsigned int minor, struct ivu_abi *a)
 		a->attr_flags = 24;
 		a->attr_reg_mem_types = 32;
 		at = 40;
-		at += minor >= 15 ? 8 : 0;	/* memory that is registered without blocking */
+		at += minor >= 15 ? 8 : 0; /* memory that is registered without blocking */
 		a->attr_cache_mem_types = at;
 		at += 8;
-		at += minor >= 18 ? 8 : 0;	/* under a global address */
-		at += 2 * 8;			/* that is detected, that is allocated */
+		at += minor >= 18 ? 8 : 0; /* under a global address */
+		at += 2 * 8;		   /* that is detected, that is allocated */
 		a->attr_access_mem_types = at;
-		at += 2 * 8;			/* and DMA buffers */
+		at += 2 * 8; /* and DMA buffers */
 	}
 	a->attr_max_alloc = a->attr_max_reg - 8;
 	a->attr_alloc_mem_types = a->attr_access_mem_types - 8;
@@ -60,7 +60,7 @@ static void attributes(unsigned int minor, struct ivu_abi *a)
 	a->attr_cpus = at;
 	at += 128;
 	if (minor > 13)
-		at += 8 + 256;			/* of memory that is exported: the size of its key, an id */
+		at += 8 + 256; /* of memory that is exported: the size of its key, an id */
 	a->attr_alignment = minor >= 16 ? at : 0;
 	at += minor >= 16 ? 8 : 0;
 	at += minor >= 22 ? 8 : 0;

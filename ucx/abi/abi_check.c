@@ -29,7 +29,7 @@ static void same(const char *what, long ours, long theirs)
 		same(#their "." #tfield, offsetof(our, ofield), offsetof(their, tfield)); \
 		same("bytes of " #their "." #tfield, sizeof(((our *) 0)->ofield), sizeof(((their *) 0)->tfield)); \
 	} while (0)
-#define OP(field, name) FIELD(struct ivu_iface_ops, field, uct_iface_ops_t, name)
+#define OP(field, name)	   FIELD(struct ivu_iface_ops, field, uct_iface_ops_t, name)
 #define INDEX(type, field) ((long) (offsetof(type, field) / sizeof(void *)))
 
 static void interface(void)
@@ -217,7 +217,8 @@ static void component(const struct ivu_abi *a)
 static bool alloc_has_device(uct_md_ops_t *ops)
 {
 	return __builtin_types_compatible_p(typeof(ops->mem_alloc),
-		ucs_status_t (*)(uct_md_h, size_t *, void **, ucs_memory_type_t, ucs_sys_device_t, unsigned, const char *, uct_mem_h *));
+					    ucs_status_t (*)(uct_md_h, size_t *, void **, ucs_memory_type_t,
+							     ucs_sys_device_t, unsigned, const char *, uct_mem_h *));
 }
 
 static void functions(const struct ivu_abi *a)

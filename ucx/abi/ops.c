@@ -101,10 +101,8 @@ static void internal_ops(struct ivu_transport *t)
 		int at;
 		void *function;
 	} known[] = {
-		{ a->query_v2, ivu_uct.query_v2 },
-		{ a->estimate_perf, IVU_FN(estimate_perf) },
-		{ a->vfs_refresh, IVU_FN(ivu_nothing) },
-		{ a->is_reachable_v2, IVU_FN(is_reachable_v2) },
+		{ a->query_v2, ivu_uct.query_v2 },	 { a->estimate_perf, IVU_FN(estimate_perf) },
+		{ a->vfs_refresh, IVU_FN(ivu_nothing) }, { a->is_reachable_v2, IVU_FN(is_reachable_v2) },
 		{ a->is_connected, t->is_connected },
 	};
 	size_t i;
@@ -164,8 +162,8 @@ void ivu_iface_ops_fill(struct ivu_iface_ops *ops)
 	unsupported((void **) (void *) ops, sizeof(*ops) / sizeof(void *));
 }
 
-ivu_status ivu_iface_new(size_t bytes, const struct ivu_iface_ops *ops, struct ivu_md *md, void *worker, const void *params,
-			 const void *config, void **iface)
+ivu_status ivu_iface_new(size_t bytes, const struct ivu_iface_ops *ops, struct ivu_md *md, void *worker,
+			 const void *params, const void *config, void **iface)
 {
 	struct ivu_iface_base *i;
 	int count = 1;
@@ -177,8 +175,8 @@ ivu_status ivu_iface_new(size_t bytes, const struct ivu_iface_ops *ops, struct i
 		return IVU_ERR_NO_MEMORY;
 	i = memset(memory, 0, bytes);
 	i->estimated = IVU_OPERATION_NONE;
-	status = ivu_uct.iface_init(i, ivu_uct.iface_class, &count, ops, ivu_transport_of(md)->internal_ops, md, worker, params,
-				    config);
+	status = ivu_uct.iface_init(i, ivu_uct.iface_class, &count, ops, ivu_transport_of(md)->internal_ops, md, worker,
+				    params, config);
 	if (status != IVU_OK) {
 		ivu_uct.class_cleanup(ivu_uct.iface_class, i, count);
 		free(i);

@@ -5,24 +5,24 @@
 #include "abi.h"
 
 struct ivu_uct {
-	unsigned int	minor;
-	struct ivu_abi	abi;
-	void		(*component_register)(void *component);
-	void		(*tl_register)(void *component, void *tl);
-	ivu_status	(*query_single_md)(void *component, void **resources, unsigned int *count);
-	void		*md_config_table;
-	void		*iface_config_table;
-	ivu_status	(*iface_init)(void *self, void *cls, int *count, const struct ivu_iface_ops *ops,
-				      void **internal_ops, struct ivu_md *md, void *worker, const void *params,
-				      const void *config);
-	void		*iface_class;
-	void		(*class_cleanup)(void *cls, void *self, int limit);
-	void		*estimate_perf;
-	void		*query_v2;		/* NULL before 1.20 */
-	void		*progress_enable;
-	void		(*progress_disable)(void *iface, unsigned int flags);
-	ivu_status	(*handle_ep_err)(void *iface, struct ivu_ep *ep, ivu_status status);
-	void		*(*malloc)(size_t bytes, const char *name);	/* NULL: it is libc's */
+	unsigned int minor;
+	struct ivu_abi abi;
+	void (*component_register)(void *component);
+	void (*tl_register)(void *component, void *tl);
+	ivu_status (*query_single_md)(void *component, void **resources, unsigned int *count);
+	void *md_config_table;
+	void *iface_config_table;
+	ivu_status (*iface_init)(void *self, void *cls, int *count, const struct ivu_iface_ops *ops,
+				 void **internal_ops, struct ivu_md *md, void *worker, const void *params,
+				 const void *config);
+	void *iface_class;
+	void (*class_cleanup)(void *cls, void *self, int limit);
+	void *estimate_perf;
+	void *query_v2; /* NULL before 1.20 */
+	void *progress_enable;
+	void (*progress_disable)(void *iface, unsigned int flags);
+	ivu_status (*handle_ep_err)(void *iface, struct ivu_ep *ep, ivu_status status);
+	void *(*malloc)(size_t bytes, const char *name); /* NULL: it is libc's */
 };
 
 extern struct ivu_uct ivu_uct;

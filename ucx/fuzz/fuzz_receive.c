@@ -16,15 +16,21 @@
 #include "../object.h"
 #include "../register.h"
 
-#define REGION_BYTES	(2 << 20)
-#define WINDOW		65536
-#define PAGE		4096
+#define REGION_BYTES (2 << 20)
+#define WINDOW	     65536
+#define PAGE	     4096
 
-#define MUST(x) do { if (!(x)) { fprintf(stderr, "%s failed\n", #x); abort(); } } while (0)
+#define MUST(x) \
+	do { \
+		if (!(x)) { \
+			fprintf(stderr, "%s failed\n", #x); \
+			abort(); \
+		} \
+	} while (0)
 
 struct input {
-	const uint8_t	*at;
-	size_t		left;
+	const uint8_t *at;
+	size_t left;
 };
 
 static uint64_t take(struct input *in, size_t bytes)
@@ -44,8 +50,8 @@ static struct ivu_tl *transport;
 static struct ivu_iface *receiver, *sender;
 static struct ivu_md *md;
 static struct ivu_ep *ep;
-static uint8_t *window;		/* registered memory, between two pages that nobody may touch */
-static uint64_t sum;		/* of what has come */
+static uint8_t *window; /* registered memory, between two pages that nobody may touch */
+static uint64_t sum;	/* of what has come */
 static int file;
 
 /* What UCX would do in these calls, as far as the transport asks for it. */
@@ -205,8 +211,9 @@ static void forge(struct input *in, uint64_t key)
 	if (what & 16)
 		flags = what & 32 ? IVS_F_BOUNCE | (flags & (IVS_F_NT | IVS_F_TIME)) : 0;
 	if (what & 64)
-		len = (uint16_t) (flags & IVS_F_BOUNCE ? sizeof(ref) + (op == IVU_OP_PUT ? sizeof(put) : len % (IVU_HEADER_MAX + 1)) :
-				  len % (IVS_INLINE_MAX + 1));
+		len = (uint16_t) (flags & IVS_F_BOUNCE
+					  ? sizeof(ref) + (op == IVU_OP_PUT ? sizeof(put) : len % (IVU_HEADER_MAX + 1))
+					  : len % (IVS_INLINE_MAX + 1));
 	have = len < sizeof(payload) ? len : sizeof(payload);
 	lines = ivs_lines_for(have);
 	if (p->channel != IVS_CHAN_RING || !ivs_ring_room(p, lines))
@@ -254,9 +261,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	key = open_all();
 	while (in.left) {
 		switch (take(&in, 1) % 8) {
-		case 0:
-			spoil(&in);
-			break;
+		case 0: spoil(&in); break;
 		case 1:
 			iov = (struct ivu_iov) { .buffer = window, .length = take(&in, 2) % 20000 };
 			sender->shown.base.ops.put_zcopy(ep, &iov, 1, (uintptr_t) window + take(&in, 2), key, NULL);
@@ -266,8 +271,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			for (i = 0; i < 80; i++)
 				receiver->shown.base.ops.iface_progress(receiver);
 			break;
-		default:
-			forge(&in, key);
+		default: forge(&in, key);
 		}
 	}
 	for (i = 0; i < 200; i++)

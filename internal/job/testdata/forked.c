@@ -10,9 +10,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static int reached[2], went_on[2];	/* the child's and the parent's word */
-static pid_t child;			/* in the parent, until it has called setpgid */
-static long closes = -1;		/* in the child, that are left */
+static int reached[2], went_on[2]; /* the child's and the parent's word */
+static pid_t child;		   /* in the parent, until it has called setpgid */
+static long closes = -1;	   /* in the child, that are left */
 
 static void *next(const char *name)
 {
@@ -42,7 +42,7 @@ pid_t fork(void)
 	real_close()(reached[1]);
 	real_close()(went_on[0]);
 	while (read(reached[0], &c, 1) < 0)
-		;	/* a signal: of the child, for one */
+		; /* a signal: of the child, for one */
 	real_close()(reached[0]);
 	child = pid;
 	return pid;
@@ -59,7 +59,7 @@ int close(int fd)
 			;
 	}
 	if (closes >= 0 && (fd == reached[1] || fd == went_on[0]))
-		return 0;	/* its exec closes them */
+		return 0; /* its exec closes them */
 	return real_close()(fd);
 }
 

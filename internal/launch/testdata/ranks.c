@@ -56,7 +56,7 @@ static long ring(int rank, int size)
 
 int main(int argc, char **argv)
 {
-	enum { COUNT = 40000 };	/* doubles: past every eager limit */
+	enum { COUNT = 40000 }; /* doubles: past every eager limit */
 	static double in[COUNT], out[COUNT];
 	const char *mode = argc > 1 ? argv[1] : "check";
 	int rank, size, i, bad = 0;
@@ -94,14 +94,14 @@ int main(int argc, char **argv)
 	}
 
 	token = ring(rank, size);
-	want = (long)size * (size - 1) / 2;
+	want = (long) size * (size - 1) / 2;
 	if (rank == 0 && token != want)
 		bad = 1;
 	for (i = 0; i < COUNT; i++)
 		in[i] = rank + i;
 	MPI_Allreduce(in, out, COUNT, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 	for (i = 0; i < COUNT; i++)
-		if (out[i] != (double)want + (double)size * i)
+		if (out[i] != (double) want + (double) size * i)
 			bad = 1;
 	printf("rank %d of %d on %s: %s\n", rank, size, host, bad ? "wrong" : "right");
 	fflush(stdout);

@@ -49,7 +49,7 @@ static void load_modules(void)
 
 static int own_port(void)
 {
-	const struct timespec pause10 = {0, 10000000};
+	const struct timespec pause10 = { 0, 10000000 };
 	int fd = -1;
 
 	mkdir("/dev", 0755);
@@ -141,7 +141,7 @@ static void garbage(int fd)
 static void frame(int fd, int type, int lane, uint32_t stream, const void *payload, uint32_t n)
 {
 	static char b[12 + 65536];
-	const char head[4] = {0x4e, 1, type, lane};
+	const char head[4] = { 0x4e, 1, type, lane };
 
 	memcpy(b, head, 4);
 	memcpy(b + 4, &stream, 4);

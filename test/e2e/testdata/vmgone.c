@@ -19,22 +19,22 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
-#define RANKS_MAX	8
-#define SLOTS_MAX	64
-#define LARGE_BYTES	200000	/* goes in pieces, so that some are on their way */
-#define ROUNDS		20	/* that the living must go on after the others' end */
-#define LIMIT_S		200	/* seconds of the VM's clock; then it hangs */
+#define RANKS_MAX   8
+#define SLOTS_MAX   64
+#define LARGE_BYTES 200000 /* goes in pieces, so that some are on their way */
+#define ROUNDS	    20	   /* that the living must go on after the others' end */
+#define LIMIT_S	    200	   /* seconds of the VM's clock; then it hangs */
 
 struct message {
-	uint64_t	number;
-	uint64_t	content;	/* seen all that was to be seen */
+	uint64_t number;
+	uint64_t content; /* seen all that was to be seen */
 };
 
 struct peer {
-	fi_addr_t	addr;
-	bool		receiving, sending, gone, content, told;
-	uint64_t	got, sent, got_before;
-	uint8_t		in[LARGE_BYTES], out[LARGE_BYTES];
+	fi_addr_t addr;
+	bool receiving, sending, gone, content, told;
+	uint64_t got, sent, got_before;
+	uint8_t in[LARGE_BYTES], out[LARGE_BYTES];
 };
 
 static struct peer peers[RANKS_MAX];
@@ -143,8 +143,7 @@ static void post(struct peer *p, bool content)
 	}
 	if (!p->sending && !p->gone && !p->told && (p->sent <= p->got + 1 || p->content)) {
 		memcpy(p->out, &m, sizeof(m));
-		n = fi_tsend(ep, p->out, m.number % 2 ? sizeof(p->out) : sizeof(m), NULL, p->addr,
-			     1, p->out);
+		n = fi_tsend(ep, p->out, m.number % 2 ? sizeof(p->out) : sizeof(m), NULL, p->addr, 1, p->out);
 		CHECK(!n || n == -FI_EAGAIN || n == -FI_EIO);
 		p->sending = !n;
 		p->sent += !n;
@@ -169,7 +168,7 @@ static void look(void)
 {
 	union {
 		struct fi_cq_err_entry e;
-		char room[256];		/* newer versions write more */
+		char room[256]; /* newer versions write more */
 	} err;
 	struct fi_cq_tagged_entry e;
 	ssize_t n = fi_cq_sread(cq, &e, 1, NULL, 20);
@@ -243,8 +242,8 @@ int main(int argc, char **argv)
 			for (i = 0; i < ranks; i++) {
 				peers[i].got_before = peers[i].got;
 				/* At once, from now on. */
-				CHECK(i < mortal || fi_tsend(ep, peers[i].out, 8, NULL, peers[i].addr, 1,
-							     NULL) == -FI_EIO);
+				CHECK(i < mortal ||
+				      fi_tsend(ep, peers[i].out, 8, NULL, peers[i].addr, 1, NULL) == -FI_EIO);
 			}
 		} else if (parted && !content && all == mortal - 1) {
 			if (!me)

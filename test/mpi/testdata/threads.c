@@ -28,7 +28,7 @@ static int length(int round)
 
 static void *exchange(void *arg)
 {
-	int thread = (int) (size_t)arg;
+	int thread = (int) (size_t) arg;
 	unsigned char *out = malloc(MOST), *in = malloc(MOST);
 	MPI_Request *sent = malloc(sizeof(*sent) * (size_t) size);
 

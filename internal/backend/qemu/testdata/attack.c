@@ -20,7 +20,7 @@
 
 static long try(const char *what, const char *with)
 {
-	char *argv[] = { (char *)with, "--version", NULL };
+	char *argv[] = { (char *) with, "--version", NULL };
 
 	if (!strcmp(what, "none"))
 		return 0;
@@ -39,10 +39,12 @@ static long try(const char *what, const char *with)
 	if (!strcmp(what, "open"))
 		return open(with, O_RDONLY);
 	if (!strcmp(what, "connect")) {
-		struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(with)), .sin_addr = { htonl(INADDR_LOOPBACK) } };
+		struct sockaddr_in a = { .sin_family = AF_INET,
+					 .sin_port = htons((uint16_t) atoi(with)),
+					 .sin_addr = { htonl(INADDR_LOOPBACK) } };
 		int s = socket(AF_INET, SOCK_STREAM, 0);
 
-		return s < 0 ? s : connect(s, (struct sockaddr *)&a, sizeof(a));
+		return s < 0 ? s : connect(s, (struct sockaddr *) &a, sizeof(a));
 	}
 	errno = EINVAL;
 	return -1;
@@ -55,7 +57,7 @@ static void *attack(void *what)
 	while (prctl(PR_GET_SECCOMP) != 2)
 		sched_yield();
 	long rc = try(what, with ? with : "");
-	dprintf(2, "attack %s: %s\n", (char *)what, rc < 0 ? strerror(errno) : "done");
+	dprintf(2, "attack %s: %s\n", (char *) what, rc < 0 ? strerror(errno) : "done");
 	_exit(77);
 }
 

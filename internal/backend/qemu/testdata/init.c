@@ -84,7 +84,8 @@ int main(void)
 {
 	char c;
 
-	klogctl(6, NULL, 0); /* the kernel's lines come amid those of a tty: none but a panic's (syslog(2), CONSOLE_OFF) */
+	klogctl(6, NULL,
+		0); /* the kernel's lines come amid those of a tty: none but a panic's (syslog(2), CONSOLE_OFF) */
 	mount("proc", "/proc", "proc", 0, "");
 	mount("sysfs", "/sys", "sysfs", 0, "");
 	mount("devtmpfs", "/dev", "devtmpfs", 0, "");

@@ -8,8 +8,8 @@
 #include "../../../../fabric/proto/proto.h"
 #include "meter.h"
 
-#define PEERS	1024
-#define ROUNDS	64
+#define PEERS  1024
+#define ROUNDS 64
 
 static struct ivs_ep ep;
 static uint16_t order[PEERS * 16];
@@ -38,9 +38,9 @@ static uint64_t __attribute__((noinline)) chosen(long rounds)
 			if (!p)
 				continue;
 			if (p->channel == IVS_CHAN_RING)
-				sum += p->piece;	/* the region, or CMA when it is large */
+				sum += p->piece; /* the region, or CMA when it is large */
 			else
-				sum += p->piece + 1;	/* the core provider */
+				sum += p->piece + 1; /* the core provider */
 		}
 	return sum;
 }

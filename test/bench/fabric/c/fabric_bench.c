@@ -89,7 +89,8 @@ int main(int argc, char **argv)
 	}
 	if ((argc != 5 || strcmp(what, "beside") || atoi(argv[4]) < 1 || atoi(argv[4]) > BESIDE_MAX) &&
 	    (argc != 2 || (strcmp(what, "limits") && strcmp(what, "pingpong"))) &&
-	    (argc != 3 || (strcmp(what, "messages") && strcmp(what, "few") && strcmp(what, "puts") && strcmp(what, "idle")))) {
+	    (argc != 3 ||
+	     (strcmp(what, "messages") && strcmp(what, "few") && strcmp(what, "puts") && strcmp(what, "idle")))) {
 		fprintf(stderr, "usage: fabric_bench limits|pingpong | messages|few|puts|idle|work|senders PROVIDER | "
 				"beside PROVIDER OTHER N | count|start PROVIDER N\n");
 		return 2;

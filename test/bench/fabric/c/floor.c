@@ -28,41 +28,41 @@
 
 #include "../../../../fabric/ring/cpu_relax.h"
 
-#define LINES		256
-#define POSTED		1024
-#define PAYLOAD		40
-#define FLOOR_BYTES	(1 << 20)
-#define RETURN_EACH	64	/* lines read before their room is given back */
-#define LOOKS		8	/* in one call, at most, for the next message */
+#define LINES	    256
+#define POSTED	    1024
+#define PAYLOAD	    40
+#define FLOOR_BYTES (1 << 20)
+#define RETURN_EACH 64 /* lines read before their room is given back */
+#define LOOKS	    8  /* in one call, at most, for the next message */
 
 struct line {
-	uint32_t lap;	/* written last */
+	uint32_t lap; /* written last */
 	uint32_t len;
 	uint64_t tag, data;
-	uint8_t	 payload[PAYLOAD];
+	uint8_t payload[PAYLOAD];
 } __attribute__((aligned(64)));
 
 struct ring {
-	uint64_t tail;	/* lines read */
+	uint64_t tail; /* lines read */
 	struct line lines[LINES] __attribute__((aligned(128)));
 } __attribute__((aligned(128)));
 
 struct shared {
 	uint32_t ranks;
-	struct ring rings[2];	/* by receiver */
+	struct ring rings[2]; /* by receiver */
 };
 
 static struct rx {
-	void	*buf, *context;
-	size_t	 len;
+	void *buf, *context;
+	size_t len;
 	uint64_t tag, ignore;
 } posted[POSTED];
-static uint64_t rx_head, rx_tail;		/* of posted */
+static uint64_t rx_head, rx_tail; /* of posted */
 static struct shared *shared;
 static struct ring *in, *out;
-static uint64_t in_head, out_head, out_tail;	/* lines */
-static uint64_t self;				/* 0 or 1 */
-static void *sent[POSTED];			/* contexts of sends to be reported */
+static uint64_t in_head, out_head, out_tail; /* lines */
+static uint64_t self;			     /* 0 or 1 */
+static void *sent[POSTED];		     /* contexts of sends to be reported */
 static uint64_t sent_head, sent_tail;
 
 static struct fi_info *(*lib_dupinfo)(const struct fi_info *);
@@ -96,8 +96,8 @@ static inline ssize_t put(const void *buf, size_t len, uint64_t data, fi_addr_t 
 	return 0;
 }
 
-static ssize_t t_recv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t from,
-		      uint64_t tag, uint64_t ignore, void *context)
+static ssize_t t_recv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t from, uint64_t tag,
+		      uint64_t ignore, void *context)
 {
 	struct rx *r = &posted[rx_tail % POSTED];
 
@@ -119,13 +119,12 @@ static ssize_t t_recvmsg(struct fid_ep *ep, const struct fi_msg_tagged *m, uint6
 {
 	if (flags & (FI_PEEK | FI_CLAIM) || m->iov_count > 1)
 		die("a receive that is not offered");
-	return t_recv(ep, m->iov_count ? m->msg_iov->iov_base : NULL,
-		      m->iov_count ? m->msg_iov->iov_len : 0, NULL, m->addr, m->tag, m->ignore,
-		      m->context);
+	return t_recv(ep, m->iov_count ? m->msg_iov->iov_base : NULL, m->iov_count ? m->msg_iov->iov_len : 0, NULL,
+		      m->addr, m->tag, m->ignore, m->context);
 }
 
-static ssize_t t_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc,
-			  uint64_t data, fi_addr_t to, uint64_t tag, void *context)
+static ssize_t t_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data, fi_addr_t to,
+			  uint64_t tag, void *context)
 {
 	ssize_t ret = put(buf, len, data, to, tag);
 
@@ -136,21 +135,19 @@ static ssize_t t_senddata(struct fid_ep *ep, const void *buf, size_t len, void *
 	return ret;
 }
 
-static ssize_t t_send(struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t to,
-		      uint64_t tag, void *context)
+static ssize_t t_send(struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t to, uint64_t tag,
+		      void *context)
 {
 	return t_senddata(ep, buf, len, desc, 0, to, tag, context);
 }
 
-static ssize_t t_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
-			    fi_addr_t to, uint64_t tag)
+static ssize_t t_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data, fi_addr_t to, uint64_t tag)
 {
 	(void) ep;
 	return put(buf, len, data, to, tag);
 }
 
-static ssize_t t_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to,
-			uint64_t tag)
+static ssize_t t_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to, uint64_t tag)
 {
 	(void) ep;
 	return put(buf, len, 0, to, tag);
@@ -235,7 +232,10 @@ static int no_control(struct fid *fid, int command, void *arg)
 }
 
 static struct fi_ops fid_ops = {
-	.size = sizeof(fid_ops), .close = no_close, .bind = no_bind, .control = no_control,
+	.size = sizeof(fid_ops),
+	.close = no_close,
+	.bind = no_bind,
+	.control = no_control,
 };
 
 static ssize_t ep_cancel(fid_t fid, void *context)
@@ -264,8 +264,7 @@ static int cm_getname(fid_t fid, void *addr, size_t *len)
 	return 0;
 }
 
-static int av_insert(struct fid_av *av, const void *addr, size_t count, fi_addr_t *to,
-		     uint64_t flags, void *context)
+static int av_insert(struct fid_av *av, const void *addr, size_t count, fi_addr_t *to, uint64_t flags, void *context)
 {
 	(void) av;
 	(void) flags;
@@ -285,25 +284,38 @@ static int av_remove(struct fid_av *av, fi_addr_t *addr, size_t count, uint64_t 
 }
 
 static struct fi_ops_cq cq_ops = {
-	.size = sizeof(cq_ops), .read = cq_read, .readerr = cq_readerr,
+	.size = sizeof(cq_ops),
+	.read = cq_read,
+	.readerr = cq_readerr,
 };
 static struct fi_ops_av av_ops = {
-	.size = sizeof(av_ops), .insert = av_insert, .remove = av_remove,
+	.size = sizeof(av_ops),
+	.insert = av_insert,
+	.remove = av_remove,
 };
 static struct fi_ops_ep ep_ops = {
-	.size = sizeof(ep_ops), .cancel = ep_cancel, .setopt = ep_setopt,
+	.size = sizeof(ep_ops),
+	.cancel = ep_cancel,
+	.setopt = ep_setopt,
 };
 static struct fi_ops_cm cm_ops = { .size = sizeof(cm_ops), .getname = cm_getname };
 static struct fi_ops_tagged tagged_ops = {
-	.size = sizeof(tagged_ops), .recv = t_recv, .recvmsg = t_recvmsg, .send = t_send,
-	.senddata = t_senddata, .inject = t_inject, .injectdata = t_injectdata,
+	.size = sizeof(tagged_ops),
+	.recv = t_recv,
+	.recvmsg = t_recvmsg,
+	.send = t_send,
+	.senddata = t_senddata,
+	.inject = t_inject,
+	.injectdata = t_injectdata,
 };
 
 static struct fid_cq the_cq = { .fid = { .fclass = FI_CLASS_CQ, .ops = &fid_ops }, .ops = &cq_ops };
 static struct fid_av the_av = { .fid = { .fclass = FI_CLASS_AV, .ops = &fid_ops }, .ops = &av_ops };
 static struct fid_ep the_ep = {
 	.fid = { .fclass = FI_CLASS_EP, .ops = &fid_ops },
-	.ops = &ep_ops, .cm = &cm_ops, .tagged = &tagged_ops,
+	.ops = &ep_ops,
+	.cm = &cm_ops,
+	.tagged = &tagged_ops,
 };
 
 static int cq_open(struct fid_domain *d, struct fi_cq_attr *attr, struct fid_cq **cq, void *context)
@@ -350,10 +362,14 @@ static int endpoint(struct fid_domain *d, struct fi_info *info, struct fid_ep **
 }
 
 static struct fi_ops_domain domain_ops = {
-	.size = sizeof(domain_ops), .av_open = av_open, .cq_open = cq_open, .endpoint = endpoint,
+	.size = sizeof(domain_ops),
+	.av_open = av_open,
+	.cq_open = cq_open,
+	.endpoint = endpoint,
 };
 static struct fid_domain the_domain = {
-	.fid = { .fclass = FI_CLASS_DOMAIN, .ops = &fid_ops }, .ops = &domain_ops,
+	.fid = { .fclass = FI_CLASS_DOMAIN, .ops = &fid_ops },
+	.ops = &domain_ops,
 };
 
 static int domain(struct fid_fabric *f, struct fi_info *info, struct fid_domain **d, void *context)
@@ -367,7 +383,8 @@ static int domain(struct fid_fabric *f, struct fi_info *info, struct fid_domain 
 
 static struct fi_ops_fabric fabric_ops = { .size = sizeof(fabric_ops), .domain = domain };
 static struct fid_fabric the_fabric = {
-	.fid = { .fclass = FI_CLASS_FABRIC, .ops = &fid_ops }, .ops = &fabric_ops,
+	.fid = { .fclass = FI_CLASS_FABRIC, .ops = &fid_ops },
+	.ops = &fabric_ops,
 };
 
 static int floor_fabric(struct fi_fabric_attr *attr, struct fid_fabric **f, void *context)
@@ -381,8 +398,7 @@ static int floor_fabric(struct fi_fabric_attr *attr, struct fid_fabric **f, void
 static int floor_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
 			 const struct fi_info *hints, struct fi_info **out_info)
 {
-	uint64_t caps = FI_TAGGED | FI_MSG | FI_SEND | FI_RECV | FI_DIRECTED_RECV | FI_LOCAL_COMM |
-			FI_REMOTE_COMM;
+	uint64_t caps = FI_TAGGED | FI_MSG | FI_SEND | FI_RECV | FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_REMOTE_COMM;
 	struct fi_info *i;
 
 	(void) node;

@@ -7,8 +7,8 @@
 
 #include "../../../../fabric/ring/copy.h"
 
-#define CHUNK	8192UL
-#define CHUNKS	(sizeof(common->bounce) / CHUNK)
+#define CHUNK  8192UL
+#define CHUNKS (sizeof(common->bounce) / CHUNK)
 
 static uint8_t src[METER_LARGEST], dst[METER_LARGEST];
 

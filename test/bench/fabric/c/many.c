@@ -10,7 +10,7 @@
 #include "over.h"
 #include "pair.h"
 
-#define CROWD_MAX	1022	/* with the two that talk, all of a region's slots */
+#define CROWD_MAX 1022 /* with the two that talk, all of a region's slots */
 
 static struct side side;
 static fi_addr_t peer;

@@ -11,10 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-const size_t meter_latency_sizes[] = { 0, 8, 32, 64, 128, 256, 512, 1024, 4096, 8192, 16384,
-				       65536, 262144, 1048576 };
-const size_t meter_bandwidth_sizes[] = { 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288,
-					 1048576, 2097152, 4194304, 8388608 };
+const size_t meter_latency_sizes[] = { 0, 8, 32, 64, 128, 256, 512, 1024, 4096, 8192, 16384, 65536, 262144, 1048576 };
+const size_t meter_bandwidth_sizes[] = { 4096,	 8192,	 16384,	  32768,   65536,   131072,
+					 262144, 524288, 1048576, 2097152, 4194304, 8388608 };
 const int meter_latency_count = sizeof(meter_latency_sizes) / sizeof(size_t);
 const int meter_bandwidth_count = sizeof(meter_bandwidth_sizes) / sizeof(size_t);
 
@@ -74,7 +73,7 @@ void meter_pin(int index)
 
 void meter_realtime(void)
 {
-	struct rlimit limit = { 60000000, 60000000 };	/* us of running without a pause */
+	struct rlimit limit = { 60000000, 60000000 }; /* us of running without a pause */
 	struct sched_param p = { .sched_priority = 1 };
 
 	if (!getenv("NO_REALTIME") && !setrlimit(RLIMIT_RTTIME, &limit))

@@ -13,9 +13,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define METER_LARGEST	(8UL << 20)	/* bytes of the largest message */
-#define METER_SLICES	5
-#define METER_WINDOW	64		/* messages sent in a row */
+#define METER_LARGEST (8UL << 20) /* bytes of the largest message */
+#define METER_SLICES  5
+#define METER_WINDOW  64 /* messages sent in a row */
 
 extern const size_t meter_latency_sizes[], meter_bandwidth_sizes[];
 extern const int meter_latency_count, meter_bandwidth_count;

@@ -49,8 +49,8 @@ static inline int post_send(const void *buf, size_t len, int i)
 	ssize_t n;
 
 	for (;;) {
-		n = len <= side.inject ? fi_tinject(side.ep, buf, len, peer, 1) :
-		    fi_tsend(side.ep, buf, len, NULL, peer, 1, &contexts[i]);
+		n = len <= side.inject ? fi_tinject(side.ep, buf, len, peer, 1)
+				       : fi_tsend(side.ep, buf, len, NULL, peer, 1, &contexts[i]);
 		if (!n)
 			return len > side.inject;
 		if (n != -FI_EAGAIN)
@@ -147,7 +147,7 @@ void over(const char *provider, bool few)
 	free(in);
 }
 
-#define FIGURES_MAX	64
+#define FIGURES_MAX 64
 
 void over_beside(const char *provider, const char *other, int pairs)
 {
@@ -212,8 +212,8 @@ static double writes(const uint8_t *from, size_t len, long count)
 	for (long k = 0; k < count; k++) {
 		size_t at = len <= 8 ? 0 : place(len, k);
 
-		while ((n = fi_write(side.ep, from + at, len, NULL, peer, common->offset + at,
-				     common->key, &contexts[i])) == -FI_EAGAIN)
+		while ((n = fi_write(side.ep, from + at, len, NULL, peer, common->offset + at, common->key,
+				     &contexts[i])) == -FI_EAGAIN)
 			fi_cq_read(side.rx_cq, NULL, 0);
 		if (n)
 			die("fi_write", n);
@@ -271,12 +271,10 @@ void over_puts(const char *provider)
 		target = memory(2);
 	}
 	memset(target, 2, METER_LARGEST);
-	check("fi_mr_reg", fi_mr_reg(side.domain, target, METER_LARGEST, FI_REMOTE_WRITE, 0, 1, 0, &mr,
-				     NULL));
+	check("fi_mr_reg", fi_mr_reg(side.domain, target, METER_LARGEST, FI_REMOTE_WRITE, 0, 1, 0, &mr, NULL));
 	if (rank == 1) {
 		common->key = fi_mr_key(mr);
-		common->offset = side.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ?
-				 (uintptr_t) target : 0;
+		common->offset = side.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t) target : 0;
 	}
 	meet();
 	if (rank == 0) {

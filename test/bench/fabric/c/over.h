@@ -11,13 +11,13 @@
 #include <rdma/fi_tagged.h>
 
 struct side {
-	struct fi_info	*info;
+	struct fi_info *info;
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
-	struct fid_av	*av;
-	struct fid_cq	*tx_cq, *rx_cq;
-	struct fid_ep	*ep;
-	size_t		inject;		/* bytes that go without a completion */
+	struct fid_av *av;
+	struct fid_cq *tx_cq, *rx_cq;
+	struct fid_ep *ep;
+	size_t inject; /* bytes that go without a completion */
 };
 
 /* Opens a domain of provider, or the endpoint's objects in one that is open. */

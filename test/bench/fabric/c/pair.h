@@ -8,21 +8,21 @@
 
 #include "meter.h"
 
-#define PAIR_MAX	1100	/* addresses */
-#define PAIR_LINES	33
-#define BESIDE_MAX	9	/* pairs of endpoints, one after another */
+#define PAIR_MAX   1100 /* addresses */
+#define PAIR_LINES 33
+#define BESIDE_MAX 9 /* pairs of endpoints, one after another */
 
 struct common {
-	_Alignas(64) uint32_t	arrived[2];
-	_Alignas(128) uint64_t	ball[PAIR_LINES][2][16];	/* each alone in a pair of lines */
-	_Alignas(64) uint64_t	chunks[2][8];	/* written, read */
-	_Alignas(64) uint64_t	word, key, offset;
-	_Alignas(64) uint8_t	addr[PAIR_MAX][128];
-	_Alignas(4096) uint8_t	bounce[1 << 20];
+	_Alignas(64) uint32_t arrived[2];
+	_Alignas(128) uint64_t ball[PAIR_LINES][2][16]; /* each alone in a pair of lines */
+	_Alignas(64) uint64_t chunks[2][8];		/* written, read */
+	_Alignas(64) uint64_t word, key, offset;
+	_Alignas(64) uint8_t addr[PAIR_MAX][128];
+	_Alignas(4096) uint8_t bounce[1 << 20];
 };
 
 extern struct common *common;
-extern int rank;		/* 0 or 1 */
+extern int rank; /* 0 or 1 */
 
 void die(const char *what, long err);
 void check(const char *what, long err);

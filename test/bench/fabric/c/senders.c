@@ -8,9 +8,9 @@
 #include "over.h"
 #include "pair.h"
 
-#define SENDERS_MAX	32
-#define SENDERS_SLICES	15
-#define SENDERS_SLICE_US	2000
+#define SENDERS_MAX	 32
+#define SENDERS_SLICES	 15
+#define SENDERS_SLICE_US 2000
 
 static struct side sender[SENDERS_MAX], receiver;
 static fi_addr_t to;

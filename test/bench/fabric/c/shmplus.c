@@ -13,8 +13,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/providers/fi_prov.h>
 
-static int (*lib_getinfo)(uint32_t, const char *, const char *, uint64_t, const struct fi_info *,
-			  struct fi_info **);
+static int (*lib_getinfo)(uint32_t, const char *, const char *, uint64_t, const struct fi_info *, struct fi_info **);
 static struct fi_info *(*lib_dupinfo)(const struct fi_info *);
 static void (*lib_freeinfo)(struct fi_info *);
 static int (*lib_fabric)(struct fi_fabric_attr *, struct fid_fabric **, void *);
@@ -62,8 +61,7 @@ static int plus_getinfo(uint32_t version, const char *node, const char *service,
 	return 0;
 }
 
-static int plus_endpoint(struct fid_domain *d, struct fi_info *info, struct fid_ep **ep,
-			 void *context)
+static int plus_endpoint(struct fid_domain *d, struct fi_info *info, struct fid_ep **ep, void *context)
 {
 	struct fi_info *i = without(info);
 	int ret = i ? shm_endpoint(d, i, ep, context) : -FI_ENOMEM;
@@ -73,8 +71,7 @@ static int plus_endpoint(struct fid_domain *d, struct fi_info *info, struct fid_
 	return ret;
 }
 
-static int plus_domain(struct fid_fabric *f, struct fi_info *info, struct fid_domain **d,
-		       void *context)
+static int plus_domain(struct fid_fabric *f, struct fi_info *info, struct fid_domain **d, void *context)
 {
 	struct fi_info *i = without(info);
 	int ret = i ? shm_domain(f, i, d, context) : -FI_ENOMEM;

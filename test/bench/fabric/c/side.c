@@ -88,8 +88,8 @@ void side_send(struct side *s, const void *buf, size_t len, fi_addr_t to)
 	bool inject = len <= s->inject;
 	ssize_t n;
 
-	while ((n = inject ? fi_tinject(s->ep, buf, len, to, 1) :
-		fi_tsend(s->ep, buf, len, NULL, to, 1, &context)) == -FI_EAGAIN)
+	while ((n = inject ? fi_tinject(s->ep, buf, len, to, 1) : fi_tsend(s->ep, buf, len, NULL, to, 1, &context)) ==
+	       -FI_EAGAIN)
 		fi_cq_read(s->rx_cq, NULL, 0);
 	if (n)
 		die("fi_tsend", n);

@@ -45,8 +45,8 @@ static void tw_windows(uint8_t *out, uint8_t *in, size_t len, long count)
 }
 
 /* Time in us of one turn: the median of the slices. */
-static double tw_measure(void (*turn)(uint8_t *, uint8_t *, size_t, long), uint8_t *out,
-			 uint8_t *in, size_t len, long first, double slice_us)
+static double tw_measure(void (*turn)(uint8_t *, uint8_t *, size_t, long), uint8_t *out, uint8_t *in, size_t len,
+			 long first, double slice_us)
 {
 	double t, each[METER_SLICES];
 	long count;

@@ -25,19 +25,19 @@
 
 #include "meter.h"
 
-#define ADDRESS_MAX	512
-#define CROWD_MAX	1022
+#define ADDRESS_MAX 512
+#define CROWD_MAX   1022
 
 struct common {
-	_Alignas(64) uint32_t	arrived[2];
-	_Alignas(64) uint32_t	stage;
-	_Alignas(64) long	word;
-	uint64_t		target;		/* rank 1's memory in the region, */
-	uint64_t		offset;		/* and where it is in the region, bytes */
-	size_t			key_len;
-	uint8_t			key[ADDRESS_MAX];
-	size_t			len[2 + CROWD_MAX];
-	uint8_t			address[2 + CROWD_MAX][ADDRESS_MAX];
+	_Alignas(64) uint32_t arrived[2];
+	_Alignas(64) uint32_t stage;
+	_Alignas(64) long word;
+	uint64_t target; /* rank 1's memory in the region, */
+	uint64_t offset; /* and where it is in the region, bytes */
+	size_t key_len;
+	uint8_t key[ADDRESS_MAX];
+	size_t len[2 + CROWD_MAX];
+	uint8_t address[2 + CROWD_MAX][ADDRESS_MAX];
 };
 
 static struct common *common;
@@ -242,7 +242,8 @@ static double pieces(enum way way, uint8_t *own, uint8_t *mapped, ucp_rkey_h rke
 }
 
 /* UCX's way and memcpy in turns, so that both see the same machine. */
-static void beside_memcpy(const char *name, enum way ucx, enum way copy, uint8_t *own, uint8_t *mapped, ucp_rkey_h rkey, size_t len)
+static void beside_memcpy(const char *name, enum way ucx, enum way copy, uint8_t *own, uint8_t *mapped, ucp_rkey_h rkey,
+			  size_t len)
 {
 	double u[METER_SLICES], c[METER_SLICES];
 	long count = meter_count(pieces(ucx, own, mapped, rkey, len, 10), 10, 3000, 1);
@@ -365,7 +366,8 @@ static void idle(int count)
 static void window(void)
 {
 	ucp_mem_map_params_t map = { .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
-				     .length = METER_LARGEST, .flags = UCP_MEM_MAP_ALLOCATE };
+				     .length = METER_LARGEST,
+				     .flags = UCP_MEM_MAP_ALLOCATE };
 	ucp_mem_attr_t attr = { .field_mask = UCP_MEM_ATTR_FIELD_ADDRESS };
 	uint8_t *own = aligned_alloc(4096, METER_LARGEST), hello[8] = { 0 };
 	uint8_t *mapped;

@@ -9,13 +9,13 @@
 
 #include "pair.h"
 
-#define WORK_COUNTED	100	/* messages each way that count() counts, and as many before them */
-#define WORK_SLICES	15
-#define WORK_SLICE_US	2000
+#define WORK_COUNTED  100 /* messages each way that count() counts, and as many before them */
+#define WORK_SLICES   15
+#define WORK_SLICE_US 2000
 
 static struct side ends[2];
-static fi_addr_t to[2];		/* of ends[i]: the other one's address */
-static uint8_t *out, *in;	/* METER_LARGEST each */
+static fi_addr_t to[2];	  /* of ends[i]: the other one's address */
+static uint8_t *out, *in; /* METER_LARGEST each */
 
 static int completions(struct fid_cq *cq)
 {
@@ -40,8 +40,8 @@ static void message(int from, size_t len)
 		fi_cq_read(b->rx_cq, NULL, 0);
 	if (n)
 		die("fi_trecv", n);
-	while ((n = inject ? fi_tinject(a->ep, out, len, to[from], 1) :
-		fi_tsend(a->ep, out, len, NULL, to[from], 1, &sent)) == -FI_EAGAIN) {
+	while ((n = inject ? fi_tinject(a->ep, out, len, to[from], 1)
+			   : fi_tsend(a->ep, out, len, NULL, to[from], 1, &sent)) == -FI_EAGAIN) {
 		fi_cq_read(a->rx_cq, NULL, 0);
 		fi_cq_read(b->rx_cq, NULL, 0);
 	}
