@@ -6,7 +6,7 @@
 # environment: PYTHON (python3)
 set -eu
 
-version=14.0.6
+version=20.1.8
 
 cd "$(dirname "$0")/.."
 venv=build/venv/clang-format

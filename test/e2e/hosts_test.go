@@ -447,16 +447,17 @@ func TestHostsRefused(t *testing.T) {
 	for _, c := range []struct {
 		hosts string
 		code  int
-		words string
+		words []string
 	}{
-		{"alpha,nowhere", 1, "host nowhere: ssh: connect to host 198.18.77.9 port 22"},
-		{"alpha,alpha", 2, "alpha is there twice"},
-		{"alpha,alpha-too", 1, "alpha and alpha-too are one host"},
-		{"old,beta", 1, "host old: another version of nearmetal answers there"},
-		{"alpha," + machine + "/igb-sriov.tar.gz", 2, "describes a machine"},
-		{"-oProxyCommand=x,alpha", 2, "is no host's name"},
+		// ssh names the host or, where the route is lost a moment later, calls it UNKNOWN.
+		{"alpha,nowhere", 1, []string{"host nowhere: ", ": No route to host"}},
+		{"alpha,alpha", 2, []string{"alpha is there twice"}},
+		{"alpha,alpha-too", 1, []string{"alpha and alpha-too are one host"}},
+		{"old,beta", 1, []string{"host old: another version of nearmetal answers there"}},
+		{"alpha," + machine + "/igb-sriov.tar.gz", 2, []string{"describes a machine"}},
+		{"-oProxyCommand=x,alpha", 2, []string{"is no host's name"}},
 	} {
-		r := b.nm("run", "--hosts", c.hosts, "--vms", "2", "--no-share", "--", "hostname").want(t, c.code, c.words)
+		r := b.nm("run", "--hosts", c.hosts, "--vms", "2", "--no-share", "--", "hostname").want(t, c.code, c.words...)
 		oneLine(t, r)
 	}
 	b.quiet(everyDir...)
