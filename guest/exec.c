@@ -72,7 +72,7 @@ static void fail(int fd, int stage)
 	_exit(127);
 }
 
-/* Runs argv[0] as a shell would: PATH if it has no slash, sh if it is no binary. */
+/* Runs argv[0] as a shell would: PATH if it has no slash, sh if it is not a binary. */
 static void exec_program(char **argv, char **envp)
 {
 	const char *path = "/usr/local/bin:/usr/bin:/bin", *p;

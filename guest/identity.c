@@ -70,16 +70,16 @@ const char *identity_read(struct identity *i, const struct fields *h)
 	i->umask = 022;
 	/* (uid_t)-1 means "as it is" to setresuid. */
 	if (!parse_number(fields_get(h, "uid"), UINT32_MAX - 1, &n))
-		return "uid is missing or is no number";
+		return "uid is missing or is not a number";
 	i->uid = n;
 	if (!parse_number(fields_get(h, "gid"), UINT32_MAX - 1, &n))
-		return "gid is missing or is no number";
+		return "gid is missing or is not a number";
 	i->gid = n;
 	while ((s = fields_next(h, "group", &at))) {
 		if (i->ngroups == GROUPS_MAX)
 			return "too many groups";
 		if (!parse_number(s, UINT32_MAX - 1, &n))
-			return "a group is no number";
+			return "a group is not a number";
 		i->groups[i->ngroups++] = n;
 	}
 	at = 0;

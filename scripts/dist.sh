@@ -7,7 +7,7 @@ mkdir -p "${1:-$top/build}"
 dir=$(CDPATH= cd -- "${1:-$top/build}" && pwd)
 cd "$top"
 git rev-parse -q --verify HEAD >/dev/null 2>&1 || {
-	echo "dist.sh: this is no git repository: a source tarball is made from a commit" >&2
+	echo "dist.sh: this is not a git repository: a source tarball is made from a commit" >&2
 	exit 1
 }
 version=$(git show HEAD:VERSION)

@@ -145,14 +145,14 @@ int nm_alloc_post_opt(spank_t sp, int ac, char **av)
 		idle = nm_options.origin[NM_VM] == NM_UNSET && !getenv("SLURM_JOB_ID") ? nm_options_idle() : NULL;
 		if (!idle)
 			return 0;
-		slurm_error("nearmetal: --%s says something about VMs that are not asked for: add --vm", idle);
+		slurm_error("nearmetal: --%s requires --vm", idle);
 		return -1;
 	}
 	nm_settings_read(&s, ac, av);
 	if (strcmp(s.backend, "qemu")) {
 		slurm_error("nearmetal: plugstack.conf: vm_backend=%.60s: VMs of a job are QEMU processes of the job; "
 			    "those of another "
-			    "back end are not in its cgroup, which could not bound or end them: take it out, or write "
+			    "backend are not in its cgroup, which could not bound or end them: take it out, or write "
 			    "vm_backend=qemu",
 			    s.backend);
 		return -1;

@@ -13,7 +13,7 @@
 struct nm_values nm_options;
 char nm_options_mistake[NM_MESSAGE_MAX];
 
-/* The values of options that are no keys. */
+/* The values of options that are not keys. */
 enum { NO_VM = NM_KEYS, TRAFFIC };
 
 /* has_arg of spank_option: none, one, or one that may be left out. */

@@ -83,7 +83,7 @@ int nm_prolog(spank_t sp, int ac, char **av)
 	if (!text)
 		return 0;
 	if (variable("SLURM_JOB_ID", &id) || variable("SLURM_JOB_UID", &uid) || nm_state_node(job.node)) {
-		slurm_error("nearmetal: prolog: Slurm says neither job, user nor host");
+		slurm_error("nearmetal: prolog: SPANK provided no job ID, user ID or node name");
 		return -1;
 	}
 	job.id = (uint32_t) id;

@@ -200,7 +200,7 @@ int nm_value_read(enum nm_key key, const char *text, char out[NM_VALUE_MAX], cha
 			return WRONG("\"%s\" is neither job nor step", shown(text, buf));
 		strcpy(out, text);
 		return 0;
-	default: return WRONG("is no key");
+	default: return WRONG("is not a key");
 	}
 	snprintf(out, NM_VALUE_MAX, "%llu", (unsigned long long) n);
 	return 0;

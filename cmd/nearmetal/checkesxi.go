@@ -57,7 +57,7 @@ func (f *checkFlags) runESXi(ctx context.Context, cmd *cobra.Command, p *termina
 	}
 	for i := range r.Rows {
 		if r.Rows[i].Group != check.OnESXi {
-			return usagef("%s is no check of ESXi hosts", r.Rows[i].ID)
+			return usagef("%s is not a check of ESXi hosts", r.Rows[i].ID)
 		}
 	}
 	if !f.fix {

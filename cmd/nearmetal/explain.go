@@ -31,7 +31,7 @@ with the document that says so, and the lines that fix it. What is wanted is
 what nearmetal plan would choose for such a VM on this host with nothing else
 on it.
 
-FILE may be -, standard input; a name without a slash that is no file is a
+FILE may be -, standard input; a name without a slash that is not a file is a
 domain's. --host names another host: a captured tree, an archive of nearmetal
 topology gather, hwloc's XML or a description.
 
@@ -148,7 +148,7 @@ func readDomain(stdin io.Reader, name string) (*explain.Domain, error) {
 			return nil, err
 		}
 		if !st.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is no file: virsh dumpxml prints a domain's XML", text.Clean(name))
+			return nil, fmt.Errorf("%s is not a file: virsh dumpxml prints a domain's XML", text.Clean(name))
 		}
 		f, err := os.Open(name)
 		if err != nil {

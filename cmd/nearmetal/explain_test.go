@@ -35,7 +35,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%q was taken", c)
 		}
 	}
-	for name, want := range map[string]string{"/dev/null": "is no file", "/nonexistent": "no such file", on[1]: "no XML"} {
+	for name, want := range map[string]string{"/dev/null": "is not a file", "/nonexistent": "no such file", on[1]: "no XML"} {
 		if _, err := command(t, newExplainCommand, append(on, name)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}

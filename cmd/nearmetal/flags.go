@@ -295,8 +295,8 @@ func putShare(list []spec.Share, s spec.Share) []spec.Share {
 	return append(list, s)
 }
 
-// loadCluster reads the cluster file at path; - is standard input, and a name that is no file here is a
-// template's. Its back end is one of ours. stdin is what was read of standard input.
+// loadCluster reads the cluster file at path; - is standard input, and a name that is not a file here is a
+// template's. Its backend is one of ours. stdin is what was read of standard input.
 func loadCluster(cmd *cobra.Command, path string) (c *spec.Cluster, stdin []byte, err error) {
 	name := path
 	if path == "-" {
@@ -326,7 +326,7 @@ func loadCluster(cmd *cobra.Command, path string) (c *spec.Cluster, stdin []byte
 	return c, stdin, known(c, name)
 }
 
-// known says that c's back end is none of ours; name is the file.
+// known says that c's backend is none of ours; name is the file.
 func known(c *spec.Cluster, name string) error {
 	if err := backend.Known(c.Backend); err != nil {
 		return fmt.Errorf("%s: backend: %w", text.Clean(name), err)

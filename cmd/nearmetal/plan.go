@@ -152,7 +152,7 @@ fit the plan, and what each of the others lacks; it fails where none fits.
 	return cmd
 }
 
-// fitPlan matches the cluster file with a back end whose capabilities are known without asking it.
+// fitPlan matches the cluster file with a backend whose capabilities are known without asking it.
 func fitPlan(c *spec.Cluster) error {
 	d, err := backend.Open(c.Backend)
 	if err != nil {
@@ -165,7 +165,7 @@ func fitPlan(c *spec.Cluster) error {
 	return nil
 }
 
-// translate is the plan in a back end's own terms; nil where it has none.
+// translate is the plan in a backend's own terms; nil where it has none.
 func translate(c *spec.Cluster, p *plan.Plan, hosts []topology.Host) (backend.Translation, error) {
 	d, err := backend.Open(c.Backend)
 	if err != nil {
@@ -233,7 +233,7 @@ func planHosts(names []string, c *spec.Cluster) ([]topology.Host, plan.Ledger, e
 	return list, ledger, nil
 }
 
-// advise adds what a back end says of a plan to its warnings.
+// advise adds what a backend says of a plan to its warnings.
 func advise(c *spec.Cluster, p *plan.Plan, hosts []topology.Host) error {
 	d, err := backend.Open(c.Backend)
 	if err != nil {
@@ -246,7 +246,7 @@ func advise(c *spec.Cluster, p *plan.Plan, hosts []topology.Host) error {
 	return nil
 }
 
-// render writes what a back end would be asked for, as this machine's takes it, without what only
+// render writes what a backend would be asked for, as this machine's takes it, without what only
 // a running cluster has: exports and network.
 func render(ctx context.Context, w io.Writer, name string, c *spec.Cluster, p *plan.Plan) error {
 	d, err := backend.Open(name)
@@ -256,7 +256,7 @@ func render(ctx context.Context, w io.Writer, name string, c *spec.Cluster, p *p
 	defer d.Close()
 	r, ok := d.(backend.Renderer)
 	if !ok {
-		return fmt.Errorf("back end %s has nothing to show for a plan", name)
+		return fmt.Errorf("backend %s has nothing to show for a plan", name)
 	}
 	// What the plan was made for may be another host's: its accel is not tried here.
 	ask := *c

@@ -37,7 +37,7 @@ func TestPsDegraded(t *testing.T) {
 		t.Errorf("%s", out.String())
 	}
 
-	// What starts it again is named where that works: not on several hosts, nor with every back end.
+	// What starts it again is named where that works: not on several hosts, nor with every backend.
 	for _, x := range []struct {
 		r    state.Record
 		want string

@@ -26,7 +26,7 @@ var (
 // fact is one line of `nearmetal version`.
 type fact struct{ name, value string }
 
-// versionFacts is what `nearmetal version --json` prints: these, and each back end's under the name of the back end.
+// versionFacts is what `nearmetal version --json` prints: these, and each backend's under the name of the backend.
 type versionFacts struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit"`
@@ -52,7 +52,7 @@ func newVersionCommand() *cobra.Command {
 		GroupID: groupSelf,
 		Short:   "Show the version of nearmetal and of what it uses",
 		Long: `Shows the version of nearmetal, the commit and the Go that it was built from
-and with, the back ends that --on chooses from and what each finds here, and
+and with, the backends that --on chooses from and what each finds here, and
 whether VMs run on KVM.`,
 		Example: "  nearmetal version\n  nearmetal version --json",
 		Args:    noArgs,
@@ -96,7 +96,7 @@ func builtFrom() string {
 	return "unknown"
 }
 
-// backendFact returns what a back end finds here; false where it has nothing to say.
+// backendFact returns what a backend finds here; false where it has nothing to say.
 func backendFact(ctx context.Context, name string) (fact, bool) {
 	d, err := backend.Open(name)
 	if err != nil {

@@ -11,7 +11,7 @@ typedef float complex cfloat;
 typedef double complex cdouble;
 typedef long double complex cldouble;
 
-/* Lists of macros are no statements. */
+/* Lists of macros are not statements. */
 /* clang-format off */
 
 /* In the order of enum fi_datatype, which is alike in all versions for these. */

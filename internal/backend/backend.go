@@ -155,7 +155,7 @@ type Inspector interface {
 	Inspect(ctx context.Context, vm *plan.VM, region *plan.Region) *Facts
 }
 
-// Promiser is an Instance whose region is promised by its back end and is not in the plan: only its guest can say whether
+// Promiser is an Instance whose region is promised by its backend and is not in the plan: only its guest can say whether
 // it is there. Promised returns its size in bytes, 0 for none, and where to look if it is missing.
 type Promiser interface {
 	Promised() (region uint64, look string)
@@ -179,7 +179,7 @@ type Translator interface {
 	Translate(s *spec.Cluster, p *plan.Plan, hosts []topology.Host) (Translation, error)
 }
 
-// Translation is a plan in a back end's own terms, for people and for programs.
+// Translation is a plan in a backend's own terms, for people and for programs.
 type Translation interface {
 	Text() string
 	JSON(w io.Writer) error
@@ -241,7 +241,7 @@ type Ref struct {
 }
 
 // ErrGone is Attach's error for what is not there any more.
-var ErrGone = errors.New("there is no such VM any more")
+var ErrGone = errors.New("the VM no longer exists")
 
 // ErrReset is Instance.Err of a VM that reset itself: that is how a kernel's panic ends, for a VM is never started again.
 var ErrReset = errors.New("the VM reset itself: its kernel panicked, or something in it called for a reboot")
@@ -254,7 +254,7 @@ func (e *AccelError) Error() string { return e.Err.Error() }
 func (e *AccelError) Unwrap() error { return e.Err }
 
 // ErrKilled is of a Probe whose program a signal ended: it proves nothing about what can be done here.
-var ErrKilled = errors.New("was killed while it was asked what it can do")
+var ErrKilled = errors.New("was killed while its capabilities were read")
 
 // AttachTimeout bounds the end of one VM in a sweep: its Attach and Kill.
 const AttachTimeout = time.Minute

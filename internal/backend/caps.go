@@ -17,18 +17,18 @@ type Caps struct {
 	// Exports are the kinds by which directories of this host can be shown to VMs (Settings.Exports), which
 	// root: host and shares need, the best first. None: they cannot.
 	Exports []ExportKind
-	// OwnDisk: VMs that start from a disk of the back end's own (root: backend), with the kernel and the
+	// OwnDisk: VMs that start from a disk of the backend's own (root: backend), with the kernel and the
 	// agent that are on it. Such a VM gets no Files.Kernel and no Files.Initrd.
 	OwnDisk bool
 	// Regions are the devices that can show a region: "ivshmem", "devdax"; none: no region.
 	Regions []string
 	// VFIO: functions of the host passed through.
 	VFIO bool
-	// Dynamic: functions by their vendor and device ids, which the back end chooses when a VM starts.
+	// Dynamic: functions by their vendor and device ids, which the backend chooses when a VM starts.
 	Dynamic bool
 	// Pins: vCPUs on chosen CPUs of the host.
 	Pins bool
-	// Cores: vCPUs on cores of their own, which the back end chooses. Plans have pins then, as for Pins; pin: always,
+	// Cores: vCPUs on cores of their own, which the backend chooses. Plans have pins then, as for Pins; pin: always,
 	// which demands the chosen ones, is refused.
 	Cores bool
 	// DirectKernel: a VM starts from a kernel and an initramfs of the owner's (Files).
@@ -49,7 +49,7 @@ type Caps struct {
 	Why map[Cap]string
 }
 
-// Cap names a capability, in the words of an error: "back end X cannot …".
+// Cap names a capability, in the words of an error: "backend X cannot …".
 type Cap string
 
 // The capabilities that a cluster file can need.
@@ -126,7 +126,7 @@ func (c Caps) why(what Cap) string {
 	return "write root: backend, and no shares"
 }
 
-// LackError says what a cluster file demands and a back end cannot do.
+// LackError says what a cluster file demands and a backend cannot do.
 type LackError struct {
 	Driver string
 	Cap    Cap
@@ -135,7 +135,7 @@ type LackError struct {
 }
 
 func (e *LackError) Error() string {
-	s := fmt.Sprintf("back end %s cannot %s, which %s needs", e.Driver, e.Cap, e.For)
+	s := fmt.Sprintf("backend %s cannot %s, which %s needs", e.Driver, e.Cap, e.For)
 	if e.Why != "" {
 		s += ": " + e.Why
 	}

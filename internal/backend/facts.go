@@ -15,7 +15,7 @@ type Facts struct {
 	Blocks  []Block  `json:"blocks"`
 	Devices []Device `json:"devices,omitempty"`
 	Region  *Mapping `json:"region,omitempty"`
-	// Settings are what a back end that shows no threads and memory says instead of all the above, each compared with the plan.
+	// Settings are what a backend that shows no threads and memory says instead of all the above, each compared with the plan.
 	Settings []Setting `json:"settings,omitempty"`
 	// Guest is the plan as far as the guest can see it; nil: all of it.
 	Guest *plan.VM `json:"guest,omitempty"`
@@ -57,7 +57,7 @@ type VCPU struct {
 	Node   int   `json:"node"`   // guest node, -1: none
 }
 
-// Thread is a thread of QEMU that is no vCPU.
+// Thread is a thread of QEMU that is not a vCPU.
 type Thread struct {
 	Name string `json:"name"`
 	CPUs []int  `json:"cpus"` // that it may run on

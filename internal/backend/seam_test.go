@@ -130,7 +130,7 @@ func TestFitLacks(t *testing.T) {
 		x.caps(&p.Caps)
 		err := Fit(s, p)
 		lacks, ok := err.(Lacks)
-		if !ok || len(lacks) != 1 || !strings.HasPrefix(err.Error(), "back end x cannot ") || !strings.Contains(err.Error(), x.want) {
+		if !ok || len(lacks) != 1 || !strings.HasPrefix(err.Error(), "backend x cannot ") || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%v\nwant %s", err, x.want)
 		}
 	}

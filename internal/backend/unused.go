@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Unused says what of a cluster file the VMs would not have on this back end, where the file serves another one as well: a line each.
+// Unused says what of a cluster file the VMs would not have on this backend, where the file serves another one as well: a line each.
 // What Fit refuses on a machine that is known, a plan for a described one says so. s has its defaults filled in.
 func Unused(s *spec.Cluster) []string {
 	name := Scheme(s.Backend)
@@ -18,14 +18,14 @@ func Unused(s *spec.Cluster) []string {
 	}
 	var list []string
 	if keys := setKeys(s.VSphere); len(keys) > 0 {
-		list = append(list, fmt.Sprintf("not used by back end %s: vsphere: {%s}", name, strings.Join(keys, ", ")))
+		list = append(list, fmt.Sprintf("not used by backend %s: vsphere: {%s}", name, strings.Join(keys, ", ")))
 	}
 	if s.Root == spec.RootBackend {
-		list = append(list, fmt.Sprintf("back end %s has no disks of its own: to start these VMs, write root: host, or a directory", name))
+		list = append(list, fmt.Sprintf("backend %s has no disks of its own: to start these VMs, write root: host, or a directory", name))
 	}
 	for i := range s.VMs {
 		if slices.ContainsFunc(s.VMs[i].Devices, func(d spec.Device) bool { return d.Dynamic }) {
-			list = append(list, fmt.Sprintf("back end %s cannot %s: to start %s, leave dynamic out", name, CapDynamic, s.VMs[i].Name))
+			list = append(list, fmt.Sprintf("backend %s cannot %s: to start %s, leave dynamic out", name, CapDynamic, s.VMs[i].Name))
 		}
 	}
 	return list

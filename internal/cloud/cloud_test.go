@@ -119,11 +119,11 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// Flavors that are no VM are refused, with a line that names what is wrong.
+// Flavors that are not a VM are refused, with a line that names what is wrong.
 func TestBadFlavors(t *testing.T) {
 	dir := tree(t, "default", "vm")
 	for want, f := range map[string]openstack.Flavor{
-		"are no VM":             {Name: "x", VCPUs: 0, RAMMiB: 1},
+		"are not a VM":          {Name: "x", VCPUs: 0, RAMMiB: 1},
 		"and 0 MiB":             {Name: "x", VCPUs: 1},
 		"number of nodes":       {Name: "x", VCPUs: 2, RAMMiB: 64, Specs: map[string]string{"hw:numa_nodes": "3"}},
 		"hw:numa_cpus.0":        {Name: "x", VCPUs: 2, RAMMiB: 64, Specs: map[string]string{"hw:numa_cpus.0": "0-9"}},

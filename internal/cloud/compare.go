@@ -194,7 +194,7 @@ func (r *rows) clock(see map[string]check.Result) {
 	r.add(v.Status == check.OK, "clock", "read without an exit", v.Found)
 }
 
-// devices counts functions that are no devices of a hypervisor's own.
+// devices counts functions that are not devices of a hypervisor's own.
 func (r *rows) devices(promised int, h *topology.Host, see map[string]check.Result) {
 	var have []string
 	for i := range h.Devices {

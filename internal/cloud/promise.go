@@ -37,13 +37,13 @@ const (
 func promised(f *openstack.Flavor, name string) (plan.VM, error) {
 	vm := plan.VM{Name: name, VCPUs: f.VCPUs, MemoryBytes: f.RAMMiB << 20}
 	if f.VCPUs < 1 || f.VCPUs > maxVCPUs || f.RAMMiB < 1 || f.RAMMiB > 1<<31 {
-		return vm, fmt.Errorf("flavor %.80q: %d vCPUs and %d MiB are no VM", f.Name, f.VCPUs, f.RAMMiB)
+		return vm, fmt.Errorf("flavor %.80q: %d vCPUs and %d MiB are not a VM", f.Name, f.VCPUs, f.RAMMiB)
 	}
 	n := 1
 	if s := f.Specs["hw:numa_nodes"]; s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil || n < 1 || n > maxNodes || n > f.VCPUs {
-			return vm, fmt.Errorf("flavor %.80q: hw:numa_nodes=%.20q is no number of nodes", f.Name, s)
+			return vm, fmt.Errorf("flavor %.80q: hw:numa_nodes=%.20q is not a number of nodes", f.Name, s)
 		}
 	}
 	for k := 0; k < n; k++ {
@@ -61,7 +61,7 @@ func promised(f *openstack.Flavor, name string) (plan.VM, error) {
 		if s := f.Specs[fmt.Sprint("hw:numa_mem.", k)]; s != "" {
 			mib, err := strconv.ParseUint(s, 10, 31)
 			if err != nil {
-				return vm, fmt.Errorf("flavor %.80q: hw:numa_mem.%d=%.20q is no number of MiB", f.Name, k, s)
+				return vm, fmt.Errorf("flavor %.80q: hw:numa_mem.%d=%.20q is not a number of MiB", f.Name, k, s)
 			}
 			node.MemoryBytes = mib << 20
 		}

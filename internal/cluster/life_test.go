@@ -96,7 +96,7 @@ func TestUpDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	// The back end has no Inspector: verify says so. What it asks of the guests is this host's answer.
+	// The backend has no Inspector: verify says so. What it asks of the guests is this host's answer.
 	rep, err := cl.Verify(context.Background())
 	if err != nil || !rep.Guest || len(rep.Rows) < 6 || rep.Rows[0].Status != verify.Note || !strings.Contains(rep.Rows[0].Found, "no way to") {
 		t.Errorf("%+v, %v", rep, err)
@@ -272,7 +272,7 @@ func TestPause(t *testing.T) {
 	pause(two, false, "S")
 }
 
-// What the file demands and the back end lacks is one error, before anything is made.
+// What the file demands and the backend lacks is one error, before anything is made.
 func TestBackendLacks(t *testing.T) {
 	for _, x := range []struct {
 		lacks  []backend.Cap
@@ -292,14 +292,14 @@ func TestBackendLacks(t *testing.T) {
 		}
 		_, err := l.up(s, Start{})
 		var lacks backend.Lacks
-		if !errors.As(err, &lacks) || !strings.HasPrefix(err.Error(), "back end fake cannot") || !strings.Contains(err.Error(), x.want) {
+		if !errors.As(err, &lacks) || !strings.HasPrefix(err.Error(), "backend fake cannot") || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%v\nwant %s", err, x.want)
 		}
 		l.Empty()
 	}
 }
 
-// A back end with disks of its own needs no files of this host's: root: backend starts VMs that get
+// A backend with disks of its own needs no files of this host's: root: backend starts VMs that get
 // none. Where either is missing, the error says which root there is.
 func TestOwnDisk(t *testing.T) {
 	l := newLab(t)
@@ -322,12 +322,12 @@ func TestOwnDisk(t *testing.T) {
 	s = l.Spec(2)
 	s.Root = spec.RootBackend
 	_, err = l.up(s, Start{})
-	if err == nil || err.Error() != "back end fake cannot start VMs from a disk of its own, which root: backend needs" {
+	if err == nil || err.Error() != "backend fake cannot start VMs from a disk of its own, which root: backend needs" {
 		t.Errorf("%v", err)
 	}
 }
 
-// What the file leaves open is left out where the back end lacks it.
+// What the file leaves open is left out where the backend lacks it.
 func TestLeftOut(t *testing.T) {
 	l := newLab(t)
 	l.O.Lacks = []backend.Cap{backend.CapUserNetwork, backend.CapPins, backend.CapVFIO}
@@ -338,7 +338,7 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// A back end with a network of its own joins the VMs, and what it made for that goes with them.
+// A backend with a network of its own joins the VMs, and what it made for that goes with them.
 func TestOwnNetwork(t *testing.T) {
 	l := newLab(t)
 	l.O.Network = true
@@ -352,7 +352,7 @@ func TestOwnNetwork(t *testing.T) {
 	}
 }
 
-// VMs elsewhere are planned on the back end's machines.
+// VMs elsewhere are planned on the backend's machines.
 func TestRemote(t *testing.T) {
 	l := newLab(t)
 	l.O.Hosts = "../../test/topology/igb-sriov.tar.gz"
@@ -530,7 +530,7 @@ func TestForgedRef(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, want := range map[string]string{"../../etc/passwd": "is no VM", "0123456789abcdef": backend.ErrGone.Error()} {
+	for id, want := range map[string]string{"../../etc/passwd": "is not a VM", "0123456789abcdef": backend.ErrGone.Error()} {
 		_, err := d.Attach(context.Background(), backend.Ref{Driver: l.O.Name(), ID: map[string]string{"id": id}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", id, err)

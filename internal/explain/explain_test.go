@@ -251,7 +251,7 @@ func TestRulesAreWhole(t *testing.T) {
 	}
 }
 
-// What is no domain, or makes no sense, is one line.
+// What is not a domain, or makes no sense, is one line.
 func TestHostile(t *testing.T) {
 	h := machine(t, "c6100")
 	deep := strings.Repeat("<a>", 5000) + strings.Repeat("</a>", 5000)

@@ -164,7 +164,7 @@ func (l *laid) readMemory() error {
 	}
 	switch total := l.bytes + l.plugged; {
 	case l.bytes == 0:
-		return fmt.Errorf("it has no memory: neither a memory element nor a cell says how much")
+		return fmt.Errorf("it has no memory: neither a memory element nor a cell states its size")
 	case total > maxMemory:
 		return fmt.Errorf("%d bytes of memory: at most 64 TiB", total)
 	}
@@ -277,7 +277,7 @@ func (l *laid) readCells() error {
 	}
 	list := numa.Cell
 	if len(list) > 128 {
-		return fmt.Errorf("%d cells: QEMU takes 128", len(list))
+		return fmt.Errorf("%d cells: QEMU accepts 128", len(list))
 	}
 	l.cells = make([]cell, len(list))
 	seen := make([]bool, len(list))
@@ -576,7 +576,7 @@ func cpus(s string) ([]int, error) {
 			return nil, oneLine(err)
 		}
 		if len(list) == 0 || strings.Contains(part, ":") {
-			return nil, fmt.Errorf("%q is no set of numbers like 0-3,^2", printable(s))
+			return nil, fmt.Errorf("%q is not a set of numbers like 0-3,^2", printable(s))
 		}
 		for _, n := range list {
 			if set[n] = true; without {

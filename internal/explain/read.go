@@ -112,7 +112,7 @@ func paths(text string) (map[string]int, error) {
 		switch t := tok.(type) {
 		case xml.StartElement:
 			if len(stack) == 0 && (t.Name.Local != "domain" || len(count) > 0) {
-				return nil, fmt.Errorf("<%.40s> is no domain: virsh dumpxml prints one", printable(t.Name.Local))
+				return nil, fmt.Errorf("<%.40s> is not a domain: virsh dumpxml prints one", printable(t.Name.Local))
 			}
 			if len(stack) == maxDepth {
 				return nil, fmt.Errorf("elements are nested more than %d deep", maxDepth)

@@ -191,7 +191,7 @@ func TestBytesStay(t *testing.T) {
 	}
 }
 
-// CPUs that the host does not have are no CPUs for QEMU's threads, and are not kept.
+// CPUs that the host does not have are not CPUs for QEMU's threads, and are not kept.
 func TestAbsentCPUs(t *testing.T) {
 	h := machine(t, "dl380g8")
 	d, err := Read(strings.NewReader(`<domain type='kvm'><name>d</name><memory unit='GiB'>2</memory><vcpu>2</vcpu><iothreads>1</iothreads><os><type machine='q35'>hvm</type></os>

@@ -216,9 +216,9 @@ func TestRefusals(t *testing.T) {
 		kind string
 		h    channel.Fields
 	}{
-		"exec: uid is missing or is no number":       {"exec", channel.Fields{{Key: "arg", Value: "true"}}},
+		"exec: uid is missing or is not a number":    {"exec", channel.Fields{{Key: "arg", Value: "true"}}},
 		"exec: no program is named":                  {"exec", ids},
-		"exec: a group is no number":                 {"exec", append(ids, channel.Field{Key: "group", Value: "x"})},
+		"exec: a group is not a number":              {"exec", append(ids, channel.Field{Key: "group", Value: "x"})},
 		"exec: a resource limit that cannot be":      {"exec", append(ids, channel.Field{Key: "rlimit", Value: "nofile 8 7"})},
 		"exec: an umask that cannot be":              {"exec", append(ids, channel.Field{Key: "umask", Value: "99"})},
 		"copy: the path is not absolute":             {"push", append(ids, channel.Field{Key: "path", Value: "x"})},

@@ -187,7 +187,7 @@ func (c *Config) Encode() ([]byte, error) {
 	}
 	if r := c.Region; r != nil {
 		if r.Kind != "ivshmem" && r.Kind != "devdax" {
-			return nil, fmt.Errorf("%q is no kind of region", r.Kind)
+			return nil, fmt.Errorf("%q is not a kind of region", r.Kind)
 		}
 		line("region %s %d %d %d", r.Kind, r.Size, r.UID, r.GID)
 	}

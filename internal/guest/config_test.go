@@ -89,7 +89,7 @@ func TestConfigRefused(t *testing.T) {
 		`eth0: gateway ::1 is not an IPv4 address`:                                func(c *Config) { c.Links[0].Gateway = netip.MustParseAddr("::1") },
 		`10.77.0.1 [] cannot be a line of /etc/hosts`:                             func(c *Config) { c.Hosts[0].Names = nil },
 		`"a b" cannot be a host name`:                                             func(c *Config) { c.Hosts[0].Names = []string{"a b"} },
-		`"tape" is no kind of region`:                                             func(c *Config) { c.Region.Kind = "tape" },
+		`"tape" is not a kind of region`:                                          func(c *Config) { c.Region.Kind = "tape" },
 		`"eth 0" cannot be the name of an interface with soft RoCE`:               func(c *Config) { c.SoftRoCE[0] = "eth 0" },
 		`device 8086:10ca: ::1/64 is not an IPv4 address with a prefix`:           func(c *Config) { c.Functions[0].Address = netip.MustParsePrefix("::1/64") },
 		`18086:10ca is not the ID of a PCI device`:                                func(c *Config) { c.Functions[0].Vendor = 0x18086 },

@@ -246,7 +246,7 @@ func splitPath(p string) ([]string, error) {
 	}
 	for _, c := range parts {
 		if c == "" || c == "." || c == ".." || len(c) > 255 {
-			return nil, fmt.Errorf("the VM sent %q, which is no path below the copy", text.CleanLines(p))
+			return nil, fmt.Errorf("the VM sent %q, which is not a path below the copy", text.CleanLines(p))
 		}
 	}
 	return parts, nil
@@ -386,7 +386,7 @@ func (v *receiver) receive(r io.Reader, k *record) error {
 		return &os.PathError{Op: "stat", Err: err}
 	}
 	if !st.Mode().IsRegular() {
-		return &os.PathError{Op: "create", Err: errors.New("is there and is no regular file")}
+		return &os.PathError{Op: "create", Err: errors.New("is there and is not a regular file")}
 	}
 	if err := f.Truncate(0); err != nil {
 		return &os.PathError{Op: "truncate", Err: err}

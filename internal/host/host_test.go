@@ -227,7 +227,7 @@ func TestTSC(t *testing.T) {
 	}
 	t.Logf("%d kHz, %v", khz, ok)
 	if ok && (khz < 100_000 || khz > 20_000_000) {
-		t.Errorf("%d kHz is no CPU's rate", khz)
+		t.Errorf("%d kHz is not a CPU's rate", khz)
 	}
 	plain := tree(t, map[string]string{"proc/cpuinfo": "flags : tsc\n"})
 	if _, ok := plain.measureTSC(); ok {

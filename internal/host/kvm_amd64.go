@@ -225,12 +225,12 @@ func runToHalt(vcpu int, run []byte, late *atomic.Bool) error {
 			port := le.Uint16(run[kvmRunIO+2:])
 			at := le.Uint64(run[kvmRunIO+8:])
 			if port != probePort || at >= uint64(len(run)) || run[at] != probeByte {
-				return errors.New("its first instructions went wrong")
+				return errors.New("its first instructions failed")
 			}
 			said = true
 		case kvmExitHlt:
 			if !said {
-				return errors.New("its first instructions went wrong")
+				return errors.New("its first instructions failed")
 			}
 			return nil
 		default:

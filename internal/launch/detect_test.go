@@ -101,7 +101,7 @@ func TestLauncherName(t *testing.T) {
 	}
 	for _, s := range []string{"mpirunner", "mympirun", "mpi", "run", "srun", "mpiexecutor", "env"} {
 		if launcherName().MatchString(s) {
-			t.Errorf("%s is no launcher's name", s)
+			t.Errorf("%s is not a launcher's name", s)
 		}
 	}
 }

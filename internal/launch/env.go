@@ -80,7 +80,7 @@ func Env(s Setup, environ []string) ([]string, error) {
 	}
 	s.userUCX = namesUCX(environ)
 	if !interfaceName().MatchString(s.Interface) {
-		return nil, fmt.Errorf("launch: %q is no name of an interface", s.Interface)
+		return nil, fmt.Errorf("launch: %q is not the name of an interface", s.Interface)
 	}
 	vars := hydra(s)
 	vars = append(vars, openmpi4(s)...)

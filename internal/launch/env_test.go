@@ -67,7 +67,7 @@ func TestEnvUsersValues(t *testing.T) {
 		t.Errorf("%q, %v", again, err)
 	}
 
-	// Within the environment of another cluster what that one set is no user's choice.
+	// Within the environment of another cluster what that one set is not a user's choice.
 	other := setup(OnHost)
 	other.Subnet = netip.MustParsePrefix("10.78.0.0/16")
 	again, err := Env(other, append(user, vars...))

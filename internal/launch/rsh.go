@@ -54,7 +54,7 @@ func RshArgs(args []string) (host string, command []string, err error) {
 		host = after
 	}
 	if !targetName().MatchString(host) {
-		return "", nil, fmt.Errorf("rsh: %q is no host", args[0])
+		return "", nil, fmt.Errorf("rsh: %q is not a host", args[0])
 	}
 	if args, err = skipOptions(args[1:]); err != nil {
 		return "", nil, err
@@ -65,7 +65,7 @@ func RshArgs(args []string) (host string, command []string, err error) {
 	return host, args, nil
 }
 
-// skipOptions returns args from the first that is no option on. Flags may stand together and
+// skipOptions returns args from the first that is not an option on. Flags may stand together and
 // a value in the same word, as getopt has it: -xl USER, -oBatchMode=yes.
 func skipOptions(args []string) ([]string, error) {
 	for len(args) > 0 {

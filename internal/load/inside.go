@@ -24,7 +24,7 @@ type Interface struct {
 }
 
 // ReadInside fills in what InsideCommand printed. That is the VM's word: names are cut to what interfaces are called, and
-// what is no number is left out. The loopback interface is left out, too.
+// what is not a number is left out. The loopback interface is left out, too.
 func (v *VM) ReadInside(out []byte) {
 	v.Interfaces = []Interface{}
 	add := func(name string, rdma bool) *Interface {

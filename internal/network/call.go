@@ -21,7 +21,7 @@ const (
 	firstWait  = 50 * time.Millisecond  // between two calls of a host
 	mostWait   = time.Second
 	giveUp     = time.Minute      // until a link that lost its connection has another
-	giveUpLate = 10 * time.Minute // the same, where the host takes calls and does not answer: it is suspended
+	giveUpLate = 10 * time.Minute // the same, where the host accepts connections and does not answer: it is suspended
 	refusals   = 5                // in a row, by all its ports: nothing of the job's is on the host any more
 )
 
@@ -29,7 +29,7 @@ var (
 	// errNotIt says that what listens on a port is not the host that is meant.
 	errNotIt = errors.New("is not the job's host")
 	// errSilent says that something listens on a port, and does not answer.
-	errSilent = errors.New("takes calls and does not answer")
+	errSilent = errors.New("accepts connections and does not answer")
 	// errGone says that the host knows nothing of a link any more.
 	errGone = errors.New("the other host has given this connection up")
 )

@@ -217,7 +217,7 @@ func withOptions(b []byte) []byte {
 	return out
 }
 
-// What a guest needs passes; what is no frame ends the link.
+// What a guest needs passes; what is not a frame ends the link.
 func TestFilterPasses(t *testing.T) {
 	f := &Filter{ports: NewHostPorts(nil), subnet: userNet, dns: netip.MustParseAddr("10.0.2.3")}
 	for _, c := range []struct {

@@ -46,7 +46,7 @@ func parseHello(line string) (hello, error) {
 	h := hello{from: int(from), to: int(to), kind: f[2], id: f[3], fresh: f[4] == "new", received: received}
 	if errors.Join(err1, err2, err3) != nil || h.String() != line || !only(h.kind, 16, "abcdefghijklmnopqrstuvwxyz") ||
 		len(h.id) != 32 || !only(h.id, 32, "0123456789abcdef") || h.fresh && h.received != 0 {
-		return hello{}, errors.New("network: a greeting that cannot be")
+		return hello{}, errors.New("network: malformed handshake")
 	}
 	return h, nil
 }
@@ -55,7 +55,7 @@ func parseHello(line string) (hello, error) {
 // may be one machine: then the caller may have found the other of them.
 func (h hello) check(self, hosts int) error {
 	if h.from >= hosts || h.from == self || h.to != self {
-		return errors.New("network: a host called that is none of the job's, or meant another")
+		return errors.New("network: connection from a host outside this job")
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func NewOverlay(o OverlayOptions) (*Overlay, error) {
 		return nil, fmt.Errorf("network: the VMs of %d hosts cannot be joined: %d are the most", len(o.Hosts), MaxOverlayHosts)
 	}
 	if o.LowPort < 1 || o.HighPort > 65535 || o.HighPort < o.LowPort {
-		return nil, fmt.Errorf("network: %d-%d is no range of ports", o.LowPort, o.HighPort)
+		return nil, fmt.Errorf("network: %d-%d is not a range of ports", o.LowPort, o.HighPort)
 	}
 	m := &Overlay{o: o, ticket: Derive(o.Secret, "ticket"), patience: giveUp,
 		links: map[*Link]bool{}, taken: map[session]*Link{}, of: map[int]int{}}
@@ -271,7 +271,7 @@ func (m *Overlay) admit(raw net.Conn) (l *Link, fresh bool, err error) {
 		return nil, false, err
 	}
 	if !hmac.Equal(answer, m.proof(challenge, m.o.Self)) {
-		return nil, false, errors.New("network: a stranger called")
+		return nil, false, errors.New("network: rejected a connection without the job's secret")
 	}
 	m.callers.Done(raw)
 	m.proven.Add(raw)

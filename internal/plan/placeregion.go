@@ -54,7 +54,7 @@ func (m *maker) placeRegion(r *capacity, a *attempt, vms []*VM, p *Plan) error {
 		}
 	}
 	if best < 0 && g.Backing == "hugetlb" {
-		return fmt.Errorf("region: no node of %s has %s of free huge pages beside the VMs, the best has %s: %s short; ask for a smaller region, or backing: shm",
+		return fmt.Errorf("region: no node of %s has %s of free huge pages next to the VMs, the best has %s: %s short; ask for a smaller region, or backing: shm",
 			r.host.Name, words.Bytes(g.SizeBytes), words.Bytes(most), words.Bytes(g.SizeBytes-min(most, g.SizeBytes)))
 	}
 	if best < 0 {
@@ -69,7 +69,7 @@ func (m *maker) placeRegion(r *capacity, a *attempt, vms []*VM, p *Plan) error {
 			}
 		}
 		if left < g.SizeBytes {
-			return fmt.Errorf("region: %s has %s of memory left beside the VMs for %s: %s short; ask for a smaller region or less memory for the VMs",
+			return fmt.Errorf("region: %s has %s of memory left next to the VMs for %s: %s short; ask for a smaller region or less memory for the VMs",
 				r.host.Name, words.Bytes(left), words.Bytes(g.SizeBytes), words.Bytes(g.SizeBytes-left))
 		}
 	}

@@ -1,6 +1,6 @@
 // Package plan turns a cluster file and the topologies of hosts into a plan:
 // which VM gets which CPUs, memory and devices, and why. It is a pure function:
-// it reads no host and starts nothing. Back ends carry a plan out.
+// it reads no host and starts nothing. Backends carry a plan out.
 package plan
 
 // Plan is where and how the VMs of one cluster run.
@@ -68,7 +68,7 @@ type Device struct {
 	HostNode int    `json:"hostNode" yaml:"hostNode"`         // that it is attached to, -1: not known
 	PF       string `json:"pf,omitempty" yaml:"pf,omitempty"` // whose virtual function it is
 	Name     string `json:"name,omitempty" yaml:"name,omitempty"`
-	// Dynamic: any function with the same vendor and device ids, which the back end chooses when the VM starts.
+	// Dynamic: any function with the same vendor and device ids, which the backend chooses when the VM starts.
 	Dynamic bool `json:"dynamic,omitempty" yaml:"dynamic,omitempty"`
 }
 

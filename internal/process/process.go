@@ -49,7 +49,7 @@ type Process struct {
 }
 
 // ErrGone is Find's error for a process that has ended.
-var ErrGone = errors.New("there is no such process any more")
+var ErrGone = errors.New("the process no longer exists")
 
 // Open returns the process that has a number now; ErrGone if there is none. The caller closes it.
 func Open(pid int) (*Process, error) {

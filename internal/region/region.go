@@ -1,6 +1,6 @@
 // Package region makes the memory that the VMs of one host share: a file in memory
 // that never has a name, filled and zeroed at once, with the header of docs/region.md
-// at its start. Back ends hand it to the VMs by its descriptor.
+// at its start. Backends hand it to the VMs by its descriptor.
 package region
 
 import (

@@ -48,7 +48,7 @@ func NewFiles(list ...File) (*Files, error) {
 			return nil, fmt.Errorf("%s: %d bytes are not copied to another host", x.Local, x.Size)
 		}
 		if strings.Trim(x.Remote, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") != "" || x.Remote == "" {
-			return nil, fmt.Errorf("%q is no path of a copy", x.Remote)
+			return nil, fmt.Errorf("%q is not the path of a copy", x.Remote)
 		}
 		x.sum = hex.EncodeToString(h.Sum(nil))
 		f.list = append(f.list, x)

@@ -28,7 +28,7 @@ var hostName = lazyregexp.New(`^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}@)?[A-Za-z0-9][
 // CheckHost says why ssh is not called with a host's name; nil: it may be.
 func CheckHost(name string) error {
 	if !hostName().MatchString(name) {
-		return fmt.Errorf("%.80q is no host's name: write HOST or USER@HOST, as for ssh", name)
+		return fmt.Errorf("%.80q is not a host's name: write HOST or USER@HOST, as for ssh", name)
 	}
 	return nil
 }

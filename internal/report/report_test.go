@@ -50,12 +50,12 @@ func htmlOf(t testing.TB, r *Report) string {
 		t.Fatal(err)
 	}
 	if !utf8.Valid(b.Bytes()) {
-		t.Error("the page is no UTF-8")
+		t.Error("the page is not UTF-8")
 	}
 	return b.String()
 }
 
-// A verdict at a single point begins with its number, whose minus is no letter to be made a capital.
+// A verdict at a single point begins with its number, whose minus is not a letter to be made a capital.
 func TestOnePoint(t *testing.T) {
 	run := &record.Run{Version: 1, ID: "one", Unreached: []string{"t/a n=1", "t/a n=2"}, Host: record.Host{Cores: 48}, Cases: []record.Case{{Name: "c", Better: "down", Kind: "bar"}},
 		Variants: []record.Variant{{Label: "n", Kind: "native", Cores: 48}, {Label: "v", Kind: "vm", Cores: 44, KeptBack: 4}}}

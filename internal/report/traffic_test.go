@@ -11,7 +11,7 @@ import (
 )
 
 // What ranks sent to each other is a section of the page, with the matrix as a picture and as a table and the line of
-// advice; it is in the text and in the data, too. What is no matrix is a note.
+// advice; it is in the text and in the data, too. What is not a matrix is a note.
 func TestTraffic(t *testing.T) {
 	run, samples := synthetic()
 	sent := record.Traffic{Case: run.Cases[0].Name, Variant: run.Variants[1].Label, Point: map[string]string{"ranks": "2"}, Matrix: traffic.Matrix{

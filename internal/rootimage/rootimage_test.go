@@ -167,7 +167,7 @@ func TestOCI(t *testing.T) {
 	}
 }
 
-// What is no root is refused in a line, and what unpacks it is named with its package.
+// What is not a root is refused in a line, and what unpacks it is named with its package.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {

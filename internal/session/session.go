@@ -17,7 +17,7 @@ import (
 	"nearmetal/internal/guest"
 )
 
-// Streams are a command's standard streams on this side. A nil In is no input.
+// Streams are a command's standard streams on this side. A nil In is not an input.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer

@@ -227,10 +227,10 @@ func TestDoctorElsewhere(t *testing.T) {
 
 func TestSiteErrors(t *testing.T) {
 	for want, files := range map[string]map[string]string{
-		"nearmetal slurm example writes a new":   {},
-		"slurm.conf:1: \"nonsense\" is not":      {"etc/slurm/slurm.conf": "nonsense\n"},
-		"plugstack.conf:2: \"needed\" is none":   {"etc/slurm/slurm.conf": "A=1\n", "etc/slurm/plugstack.conf": "# x\nneeded a.so\n"},
-		"slurm.conf:1: NodeName: the bracket of": {"etc/slurm/slurm.conf": "NodeName=n[1 CPUs=2\n"},
+		"write one by nearmetal slurm example":         {},
+		"slurm.conf:1: \"nonsense\" is not":            {"etc/slurm/slurm.conf": "nonsense\n"},
+		"plugstack.conf:2: \"needed\" is not required": {"etc/slurm/slurm.conf": "A=1\n", "etc/slurm/plugstack.conf": "# x\nneeded a.so\n"},
+		"slurm.conf:1: NodeName: the bracket of":       {"etc/slurm/slurm.conf": "NodeName=n[1 CPUs=2\n"},
 	} {
 		_, err := NewSite(context.Background(), Options{Root: tree(t, files), Hostname: "n1"})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -146,14 +146,14 @@ func (s *Site) findConf(given string) (string, error) {
 		return given, nil
 	}
 	if s.root == "" {
-		return "", errors.New("a description of a host has no slurm.conf: --conf FILE says where it is")
+		return "", errors.New("a description of a host has no slurm.conf: name it by --conf FILE")
 	}
 	for _, place := range confPlaces {
 		if _, err := os.Stat(s.path(place)); err == nil {
 			return s.path(place), nil
 		}
 	}
-	return "", fmt.Errorf("no slurm.conf in %s: --conf FILE or SLURM_CONF says where it is, nearmetal slurm example writes a new one", strings.Join(confPlaces, ", "))
+	return "", fmt.Errorf("no slurm.conf in %s: name it by --conf FILE or SLURM_CONF, or write one by nearmetal slurm example", strings.Join(confPlaces, ", "))
 }
 
 // optional reads a file that need not be there.
@@ -212,7 +212,7 @@ func (s *Site) readStack(name string, depth int) ([]StackLine, error) {
 				out = append(out, more...)
 			}
 		default:
-			return nil, fmt.Errorf("%s:%d: %q is none of required, optional, include", name, n, words[0])
+			return nil, fmt.Errorf("%s:%d: %q is not required, optional or include", name, n, words[0])
 		}
 	}
 	if err := scan.Err(); err != nil {

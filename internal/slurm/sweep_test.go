@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Folders whose job nobody can be asked about stay, and what is no folder of a job is not looked at.
+// Folders whose job nobody can be asked about stay, and what is not a folder of a job is not looked at.
 func TestSweepKeeps(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root has folders of jobs")

@@ -79,10 +79,10 @@ func user(s string) string {
 	return ""
 }
 
-// backend checks the shape of a back end's name. Which ones there are, the program knows.
+// backend checks the shape of a backend's name. Which ones there are, the program knows.
 func backend(s string) string {
 	if !backends().MatchString(s) {
-		return text.Quote(s) + " is not a back end's name: write one that nearmetal version lists, such as qemu"
+		return text.Quote(s) + " is not a backend's name: write one that nearmetal version lists, such as qemu"
 	}
 	return ""
 }

@@ -167,7 +167,7 @@ func (r *reader) value(n *yaml.Node, t *Type, f *Field, v reflect.Value, key str
 	}
 }
 
-// mismatch says that n is no value of type t.
+// mismatch says that n is not a value of type t.
 func mismatch(n *yaml.Node, t *Type, key string) string {
 	is := map[yaml.Kind]string{yaml.MappingNode: "keys with values", yaml.SequenceNode: "a list", yaml.ScalarNode: text.Quote(n.Value)}[n.Kind]
 	wants := "a " + string(t.Kind)
@@ -266,7 +266,7 @@ func (r *reader) key(k *yaml.Node, parent string, seen map[string]int) (string, 
 	return k.Value, true
 }
 
-// unknownKey says that name is no key of the object t, and what was meant:
+// unknownKey says that name is not a key of the object t, and what was meant:
 // another key of it, or a key of another object; or, if list is set, which keys there are.
 func unknownKey(name string, t *Type, list bool) string {
 	message := "unknown key " + clip(name)

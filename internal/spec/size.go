@@ -62,7 +62,7 @@ func noUnit(s string) string {
 	return fmt.Sprintf("%s has no unit: write %dMiB", s, n)
 }
 
-// sizeError says that s is no size, and what was probably meant.
+// sizeError says that s is not a size, and what was probably meant.
 func sizeError(s string) error {
 	const plain = "a number with KiB, MiB, GiB or TiB, such as 2GiB"
 	t := strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(s), " ", ""))

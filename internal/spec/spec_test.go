@@ -245,7 +245,7 @@ func TestDefaultsEverywhere(t *testing.T) {
 				t.Errorf("%s.%s has a least value but no default", at, f.Key)
 			}
 			if f.Default != "" && !f.Type.Scalar() {
-				t.Errorf("%s.%s is no scalar, but has a default", at, f.Key)
+				t.Errorf("%s.%s is not a scalar, but has a default", at, f.Key)
 			}
 		}
 	}

@@ -13,11 +13,11 @@ type Cluster struct {
 	Version int `yaml:"version" json:"version" default:"1" enum:"1"`
 	// Name of the cluster: letters, digits and hyphens, at most 40. Unset: a name is made up.
 	Name string `yaml:"name" json:"name" format:"cluster-name"`
-	// Backend is what carries the plan out: a name that `nearmetal version` lists, with a colon and an address behind it where the back end takes one. `qemu` runs the VMs as QEMU processes of this host.
+	// Backend is what carries the plan out: a name that `nearmetal version` lists, with a colon and an address behind it where the backend takes one. `qemu` runs the VMs as QEMU processes of this host.
 	Backend string `yaml:"backend" json:"backend" default:"qemu" format:"backend"`
 	// Accel is how the guest's instructions run. `auto` takes KVM where it works and TCG (emulation, slow) elsewhere.
 	Accel string `yaml:"accel" json:"accel" default:"auto" enum:"auto,kvm,tcg"`
-	// Root is the guests' file system: `host` for this host's own, read-only under an overlay in memory, a directory, an image, which is unpacked once into your cache (squashfs, qcow2, SIF, a folder or archive with an OCI image: see docs/files.md), or `backend` for a disk that the back end itself has. A directory of that name is `./backend`.
+	// Root is the guests' file system: `host` for this host's own, read-only under an overlay in memory, a directory, an image, which is unpacked once into your cache (squashfs, qcow2, SIF, a folder or archive with an OCI image: see docs/files.md), or `backend` for a disk that the backend itself has. A directory of that name is `./backend`.
 	Root string `yaml:"root" json:"root" default:"host" format:"path"`
 	// Files is how the VMs see the host's files, their root and shares: by `9p`, which QEMU serves itself, or by `virtiofs`, which a virtiofsd process for each of them serves. `auto` takes 9p where QEMU and the guests' kernel have it, else virtiofs; Red Hat's QEMU and kernels have virtiofs only (see docs/files.md).
 	Files string `yaml:"files" json:"files" default:"auto" enum:"auto,virtiofs,9p"`
@@ -53,7 +53,7 @@ type Cluster struct {
 	VSphere VSphere `yaml:"vsphere" json:"vsphere"`
 }
 
-// RootBackend is the Root of VMs that start from a disk of their back end's.
+// RootBackend is the Root of VMs that start from a disk of their backend's.
 const RootBackend = "backend"
 
 // Group is a number of equal VMs.
@@ -84,7 +84,7 @@ type Share struct {
 
 // Network joins the VMs of a cluster.
 type Network struct {
-	// Type: `auto` is a direct link for two VMs and a frame switch for more, neither needs privileges; `rxe` is the same with soft RoCE, an RDMA device in each VM: on it, or on the passed-through network cards that have no RDMA of their own; `bridge` is tap devices on a bridge (root); `none` is no network.
+	// Type: `auto` is a direct link for two VMs and a frame switch for more, neither needs privileges; `rxe` is the same with soft RoCE, an RDMA device in each VM: on it, or on the passed-through network cards that have no RDMA of their own; `bridge` is tap devices on a bridge (root); `none` is not a network.
 	Type string `yaml:"type" json:"type" default:"auto" enum:"auto,rxe,bridge,none"`
 	// Bridge that taps are put on, with `type: bridge`. Unset: one is made and removed.
 	Bridge string `yaml:"bridge" json:"bridge" format:"interface"`

@@ -119,7 +119,7 @@ groups:
 	}
 }
 
-// rootConflicts finds what a VM that starts from a disk of its back end's cannot have.
+// rootConflicts finds what a VM that starts from a disk of its backend's cannot have.
 func rootConflicts(c *Cluster, add adder) {
 	if c.Root != RootBackend {
 		return

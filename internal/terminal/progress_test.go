@@ -239,7 +239,7 @@ func TestNilProgress(t *testing.T) {
 
 func TestColoursAreRefused(t *testing.T) {
 	if Coloured(&bytes.Buffer{}) || Live(os.NewFile(^uintptr(0), "closed")) || IsTerminal(nil) {
-		t.Error("what is no terminal is taken for one")
+		t.Error("what is not a terminal is taken for one")
 	}
 	if Paint("x", Red, false) != "x" || Paint("x", Red, true) != "\x1b[31mx\x1b[0m" || Paint("x", Plain, true) != "x" {
 		t.Error("wrong colours")

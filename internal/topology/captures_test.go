@@ -116,7 +116,7 @@ func TestGPUMemory(t *testing.T) {
 	if err != nil || x.Nodes[1].GPU != "0009:01:00.0" || len(x.Nodes[1].CPUs) > 0 {
 		t.Errorf("%v: %+v", err, x)
 	}
-	// A node with CPUs is no GPU's, whatever a file says.
+	// A node with CPUs is not a GPU's, whatever a file says.
 	if h := mustTree(t, func(t *memTree) { t.add("proc/driver/nvidia/gpus/0009:01:00.0/numa_status", "Node: 1\n") }); h.Nodes[1].GPU != "" {
 		t.Errorf("%+v", h.Nodes[1])
 	}

@@ -143,7 +143,7 @@ func limitV2(t tree, h *Host, dir string) {
 				limitNodes(h, s, from)
 			}
 		}
-		if limit, ok := bytesOf(t, d+"/memory.max"); ok { // "max" is no number: no limit
+		if limit, ok := bytesOf(t, d+"/memory.max"); ok { // "max" is not a number: no limit
 			used, _ := bytesOf(t, d+"/memory.current")
 			limitMemory(h, limit, used, from)
 		}

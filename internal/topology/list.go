@@ -41,7 +41,7 @@ func ParseList(s string, max int) ([]int, error) {
 			return nil, fmt.Errorf("list %q: %q is not a number or range", clip(s), clip(part))
 		}
 		if b >= max {
-			return nil, fmt.Errorf("list %q: %d is above the most this program takes (%d)", clip(s), b, max-1)
+			return nil, fmt.Errorf("list %q: %d is above this program's maximum (%d)", clip(s), b, max-1)
 		}
 		if b >= len(set) {
 			set = append(set, make([]bool, b+1-len(set))...)

@@ -92,10 +92,10 @@ func TestMalformed(t *testing.T) {
 		}},
 		{name: "no online file", change: func(t *memTree) { t.remove(cpuDir + "/online"); t.add(cpuDir+"/cpu3/online", "0") },
 			check: func(h *Host) bool { return !h.CPU(3).Online && h.CPU(2).Online }},
-		{name: "no CPU online", change: func(t *memTree) { t.add(cpuDir+"/online", "\n") }, err: "of no CPU that it is online"},
+		{name: "no CPU online", change: func(t *memTree) { t.add(cpuDir+"/online", "\n") }, err: "lists no online CPU"},
 		{name: "online no list", change: func(t *memTree) { t.add(cpuDir+"/online", "0-x\n") }, err: `"0-x" is not a number or range`},
-		{name: "too many CPUs", change: func(t *memTree) { t.add(cpuDir+"/present", "0-99999999\n") }, err: "above the most"},
-		{name: "too many nodes", change: func(t *memTree) { t.add(nodeDir+"/online", "0-99999\n") }, err: "above the most"},
+		{name: "too many CPUs", change: func(t *memTree) { t.add(cpuDir+"/present", "0-99999999\n") }, err: "above this program's maximum"},
+		{name: "too many nodes", change: func(t *memTree) { t.add(nodeDir+"/online", "0-99999\n") }, err: "above this program's maximum"},
 		{name: "device of a node that is not there", change: func(t *memTree) {
 			t.add("sys/devices/pci0000:00/0000:00:02.0/numa_node", "7")
 			t.link("sys/bus/pci/devices/0000:00:02.0", "../../../devices/pci0000:00/0000:00:02.0")

@@ -143,7 +143,7 @@ func readCPUs(t tree, h *Host) error {
 		sort.Ints(present)
 	}
 	if len(present) == 0 {
-		return fmt.Errorf("%s says of no CPU that it is present", cpuDir)
+		return fmt.Errorf("%s lists no present CPU", cpuDir)
 	}
 	on := map[int]bool{}
 	for _, id := range online {
@@ -205,7 +205,7 @@ func readCPUs(t tree, h *Host) error {
 		h.CPUs = append(h.CPUs, c)
 	}
 	if len(cores) == 0 {
-		return fmt.Errorf("%s says of no CPU that it is online", cpuDir)
+		return fmt.Errorf("%s lists no online CPU", cpuDir)
 	}
 	return nil
 }

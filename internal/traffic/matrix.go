@@ -111,7 +111,7 @@ func (m *Matrix) Check() error {
 	known := map[int]bool{}
 	for _, r := range m.Ranks {
 		if known[r.Rank] || r.Rank < 0 {
-			return fmt.Errorf("counts of messages: rank %d stands there twice, or is none", r.Rank)
+			return fmt.Errorf("counts of messages: rank %d appears twice, or does not exist", r.Rank)
 		}
 		known[r.Rank] = true
 	}

@@ -130,10 +130,10 @@ func (c *Counts) self(f []string, vm string) (err error) {
 		return errors.New("expected: self RANK PID HOST ADDRESS")
 	}
 	if c.Rank, err = strconv.Atoi(f[0]); err != nil || c.Rank < -1 || c.Rank > maxRank {
-		return fmt.Errorf("%q is no rank", f[0])
+		return fmt.Errorf("%q is not a rank", f[0])
 	}
 	if c.PID, err = strconv.Atoi(f[1]); err != nil || c.PID < 0 {
-		return fmt.Errorf("%q is no process", f[1])
+		return fmt.Errorf("%q is not a process", f[1])
 	}
 	if c.VM = vm; vm == "" {
 		c.VM = clean(f[2])
@@ -164,12 +164,12 @@ func (c *Counts) sent(f []string) error {
 		}
 	}
 	if s.channel < 0 {
-		return fmt.Errorf("%q is no channel", f[1])
+		return fmt.Errorf("%q is not a channel", f[1])
 	}
 	for i, word := range f[2:] {
 		n, err := strconv.ParseUint(word, 10, 64)
 		if err != nil || n > maxCount {
-			return fmt.Errorf("%q is no count", word)
+			return fmt.Errorf("%q is not a count", word)
 		}
 		if i == 0 {
 			s.bytes = n

@@ -12,12 +12,12 @@ import (
 )
 
 // Compare compares the facts of a VM with its plan. region is the plan's (nil: none) and
-// shared the file that the cluster's VMs have mapped for it (see regionFile). A VM that its back end
+// shared the file that the cluster's VMs have mapped for it (see regionFile). A VM that its backend
 // cannot read (nil) has one row that says so.
 func Compare(p *plan.VM, region *plan.Region, f *backend.Facts, shared string) []Row {
 	r := &rows{vm: p.Name}
 	if f == nil {
-		r.note("the host's view", "as planned", "cannot be read: the back end has no way to")
+		r.note("the host's view", "as planned", "cannot be read: the backend has no way to")
 		return r.list
 	}
 	if f.Ended {
@@ -113,7 +113,7 @@ func (r *rows) cpus(p *plan.VM, f *backend.Facts) {
 	}
 }
 
-// threads compares the threads that are no vCPU (emulator, I/O, workers) with the plan.
+// threads compares the threads that are not a vCPU (emulator, I/O, workers) with the plan.
 func (r *rows) threads(p *plan.VM, f *backend.Facts) {
 	planned, text := p.EmulatorCPUs, list(p.EmulatorCPUs)
 	if len(planned) == 0 {
@@ -154,7 +154,7 @@ func shape(sockets, dies, cores, threads int) string {
 	return fmt.Sprintf("%s x %s x %s x %s", words.Count(sockets, "socket", "sockets"), words.Count(dies, "die", "dies"), words.Count(cores, "core", "cores"), words.Count(threads, "thread", "threads"))
 }
 
-// topology compares what the back end has of sockets and nodes with the plan.
+// topology compares what the backend has of sockets and nodes with the plan.
 func (r *rows) topology(p *plan.VM, f *backend.Facts) {
 	if _, bad := f.Unread[backend.PartCPUs]; bad {
 		return

@@ -28,7 +28,7 @@ func CompareGuest(p *plan.VM, region *plan.Region, g *Guest) []Row {
 	return r.list
 }
 
-// comparePromise compares the region that a VM's back end has promised with what the guest has.
+// comparePromise compares the region that a VM's backend has promised with what the guest has.
 func comparePromise(v *VM, g *Guest) []Row {
 	if v.Region == 0 || g.Host == nil {
 		return nil

@@ -48,7 +48,7 @@ func AskGuest(ctx context.Context, name string, run Run) *Guest {
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	quiet := time.AfterFunc(guestQuiet, func() { stop(fmt.Errorf("it said nothing for %v", guestQuiet)) })
+	quiet := time.AfterFunc(guestQuiet, func() { stop(fmt.Errorf("it sent nothing for %v", guestQuiet)) })
 	defer quiet.Stop()
 	out := limited{came: func() { quiet.Reset(guestQuiet) }}
 	err := run(ctx, []string{"/bin/sh", "-c", gatherScript, "sh"}, &out)

@@ -179,7 +179,7 @@ func TestHostileGuests(t *testing.T) {
 		{"more lists than lines", says("c lists 3\nsys/a\nsys/b\nend\n", nil), "it sent a strange path"},
 		{"lists elsewhere", says("c lists 1\netc/passwd\nx\nend\n", nil), "it sent a strange path"},
 		{"no CPUs", says("end\n", nil), "cannot be read"},
-		{"a node too many", says(strings.Replace(answer(t), "node/online 0-1", "node/online 0-99999999", 1), nil), "above the most"},
+		{"a node too many", says(strings.Replace(answer(t), "node/online 0-1", "node/online 0-99999999", 1), nil), "above this program's maximum"},
 	} {
 		g := AskGuest(context.Background(), "vm0", c.run)
 		rows := CompareGuest(p, region, g)
@@ -239,7 +239,7 @@ func TestBounceNode(t *testing.T) {
 	}
 }
 
-// A region that a back end promises besides the plan is looked for in the guest alone, and where to look is said.
+// A region that a backend promises besides the plan is looked for in the guest alone, and where to look is said.
 func TestPromise(t *testing.T) {
 	p, _ := twoNodes()
 	text := answer(t)
@@ -286,7 +286,7 @@ func TestSlowGuest(t *testing.T) {
 		return ctx.Err()
 	}
 	guestQuiet = 10 * time.Millisecond
-	if g := AskGuest(context.Background(), "vm0", silent); g.Error != "it said nothing for 10ms" {
+	if g := AskGuest(context.Background(), "vm0", silent); g.Error != "it sent nothing for 10ms" {
 		t.Error(g.Error)
 	}
 	drips := func(ctx context.Context, _ []string, w io.Writer) error {

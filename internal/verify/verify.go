@@ -73,9 +73,9 @@ func (r *Report) Differences() []Row {
 type VM struct {
 	Plan  plan.VM
 	Ended bool              // it does not run
-	Host  backend.Inspector // reads it from outside; nil: its back end cannot
+	Host  backend.Inspector // reads it from outside; nil: its backend cannot
 	Run   Run               // nil: the guest is not asked
-	// Region is what the VM's back end has promised besides the plan, in bytes (backend.Promiser).
+	// Region is what the VM's backend has promised besides the plan, in bytes (backend.Promiser).
 	Region     uint64
 	RegionLook string
 }
@@ -120,7 +120,7 @@ func Check(ctx context.Context, cluster string, region *plan.Region, vms []VM) *
 	return r
 }
 
-// gather reads a VM from outside; nil: its back end cannot.
+// gather reads a VM from outside; nil: its backend cannot.
 func gather(ctx context.Context, v *VM, region *plan.Region) *backend.Facts {
 	switch {
 	case v.Ended:

@@ -58,7 +58,7 @@ func (m *maker) fail(v *VM, format string, a ...any) {
 	}
 }
 
-// Spec makes a cluster file of a file's VMs, for nearmetal with back end vsphere. The notes say what is not in it, a line each: no
+// Spec makes a cluster file of a file's VMs, for nearmetal with backend vsphere. The notes say what is not in it, a line each: no
 // note has a value of a key, which may be a password.
 func (f *File) Spec() (c *spec.Cluster, notes []string, err error) {
 	if len(f.VMs) == 0 {
@@ -93,7 +93,7 @@ func (m *maker) dropBad() {
 	}{{"gateway", func() { v.Gateway = "" }}, {"domain", func() { v.Domain = "" }}, {"dns", func() { v.DNS = nil }}} {
 		var bad *spec.Problems
 		if errors.As(spec.Validate(m.c), &bad) && slices.ContainsFunc(bad.List, func(p spec.Problem) bool { return strings.HasPrefix(p.Key, "vsphere."+x.key) }) {
-			m.note("%s (line %d): it is no value for vsphere.%s, and left out", x.key, m.f.VMs[0].Line, x.key)
+			m.note("%s (line %d): it is not a value for vsphere.%s, and left out", x.key, m.f.VMs[0].Line, x.key)
 			x.drop()
 		}
 	}
@@ -367,20 +367,20 @@ func (m *maker) group(v *VM) (spec.Group, error) {
 	if text := v.Keys["cpu"]; text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > 4096 {
-			return g, fmt.Errorf("cpu is no number from 1 to 4096")
+			return g, fmt.Errorf("cpu is not a number from 1 to 4096")
 		}
 		g.VCPUs = n
 	}
 	if text := v.Keys["memory"]; text != "" { // GB, with a fraction
 		gb, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(gb >= 0.125 && gb <= 65536) {
-			return g, fmt.Errorf("memory is no number of GB from 0.125 to 65536")
+			return g, fmt.Errorf("memory is not a number of GB from 0.125 to 65536")
 		}
 		g.Memory = spec.Size(math.Round(gb*1024)) << 20
 	}
 	for _, a := range listOf(v.Keys["device"]) {
 		if !pciAddress.MatchString(a) {
-			m.note("device (line %d): one of them is no PCI address, and left out: write vms.devices", v.Line)
+			m.note("device (line %d): one of them is not a PCI address, and left out: write vms.devices", v.Line)
 			continue
 		}
 		g.Devices = append(g.Devices, spec.Device{Type: "pci", Address: address(a)})

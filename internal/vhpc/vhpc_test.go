@@ -99,10 +99,10 @@ func TestKeys(t *testing.T) {
 		{"cpu_shares: 10\nmemory_shares: 10", "", nil, "memory_shares (line"},
 		{"guest_username: u\nguest_password: hidden-word\nscript: a.sh\nsequence: 1\nguest_hostname: h\npower: off", "", nil, "script (line"},
 		{"power: off", "", nil, "powers all VMs on"},
-		{"netmask: 255.255.255.0\ngateway: ${gateway}\ndomain: ${domain}\ndns: ['x']", "ip:192.0.2.{1:2}", []string{"subnet: 192.0.2.0/24"}, "gateway (line 7): it is no value for vsphere.gateway"},
+		{"netmask: 255.255.255.0\ngateway: ${gateway}\ndomain: ${domain}\ndns: ['x']", "ip:192.0.2.{1:2}", []string{"subnet: 192.0.2.0/24"}, "gateway (line 7): it is not a value for vsphere.gateway"},
 		{"script: one.sh\nbarrier: 0", "barrier:1", nil, "barrier (line"},
 		{"colour: hidden-word", "", nil, "colour (line 2): no key of the toolkit's"},
-		{"device: ['hidden-word', '3b:00.0']", "", []string{"address: 0000:3b:00.0"}, "device (line 4): one of them is no PCI address"},
+		{"device: ['hidden-word', '3b:00.0']", "", []string{"address: 0000:3b:00.0"}, "device (line 4): one of them is not a PCI address"},
 	} {
 		f, err := Read("f", strings.NewReader("[BASE]\n"+x.base+"\n"+vms+x.row+"\n"))
 		if err != nil {
@@ -193,8 +193,8 @@ func TestBad(t *testing.T) {
 		{"[_VMS_]\nvm{1:3}: host:h{{1:2}}\n", "2 values for 3 VMs"},
 		{"[_VMS_]\nvm{1:99999}: cpu:1\n", "more than 1024"},
 		{"[_VMS_]\nvm1: cpu:1\nvm1: cpu:1\n", "on line 2 already"},
-		{"[_VMS_]\nvm1: cpu:many\n", "cpu is no number"},
-		{"[_VMS_]\nvm1: memory:NaN\n", "memory is no number"},
+		{"[_VMS_]\nvm1: cpu:many\n", "cpu is not a number"},
+		{"[_VMS_]\nvm1: memory:NaN\n", "memory is not a number"},
 		{"[_VMS_]\nvm1: cpu:1 secure_boot:maybe\n", "secure_boot is neither true nor false"},
 		{"[BASE]\ncpu: 1\n", "no VMs"},
 		{strings.Repeat("# x\n", 300000), "more than"},

@@ -82,7 +82,7 @@ func (o *order) packages(f family, releases []string) ([]pkg, error) {
 		depends: []string{f.fabric},
 	}
 	vsphere := pkg{
-		name: "nearmetal-vsphere", summary: "nearmetal with VMware vSphere as a back end",
+		name: "nearmetal-vsphere", summary: "nearmetal with VMware vSphere as a backend",
 		text:    "The command nearmetal-vsphere: nearmetal, and VMs on ESXi hosts of a vCenter. It holds VMware's client library.",
 		depends: []string{fmt.Sprintf(f.same, "nearmetal", o.version, o.release)},
 	}
@@ -181,7 +181,7 @@ func nextRelease(release string) (string, error) {
 	year, month, ok := strings.Cut(release, ".")
 	n, err := strconv.Atoi(month)
 	if !ok || err != nil {
-		return "", fmt.Errorf("%s is no release of Slurm", release)
+		return "", fmt.Errorf("%s is not a release of Slurm", release)
 	}
 	return fmt.Sprintf("%s.%02d", year, n+1), nil
 }

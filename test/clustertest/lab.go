@@ -134,7 +134,7 @@ func ProcessState(t *testing.T, pid int) string {
 	return string(b[bytes.LastIndexByte(b, ')')+2])
 }
 
-// Stop stops a process that may be busy, and waits until it has stopped. It is no child of the test:
+// Stop stops a process that may be busy, and waits until it has stopped. It is not a child of the test:
 // there is nothing but its state to wait for.
 func Stop(t *testing.T, pid int) {
 	t.Helper()

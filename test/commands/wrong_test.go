@@ -17,14 +17,14 @@ import (
 	"unicode/utf8"
 )
 
-// wrongInputs are made in a directory by wrongFiles, or are no files at all.
+// wrongInputs are made in a directory by wrongFiles, or are not files at all.
 var wrongInputs = []string{
 	"",                          // nothing, as an unset variable leaves it
 	"nosuch",                    // no file, no cluster, no word that is known
 	"nosuch.yml",                // the same with a name that files have
 	"folder",                    // a directory
 	"void",                      // an empty file
-	"noise",                     // a file that is no text
+	"noise",                     // a file that is not text
 	"long",                      // a file of 4 MiB in one line
 	"locked",                    // a file that may not be read
 	"\xff\xfe",                  // not UTF-8

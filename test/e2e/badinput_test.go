@@ -24,7 +24,7 @@ func TestCannotStart(t *testing.T) {
 		{"no QEMU of that name", []string{"--qemu", "/nowhere/qemu"}, []string{"/nowhere/qemu", "no such file"}},
 		{"a program that is no QEMU", []string{"--qemu", "/bin/true"}, []string{"/bin/true"}},
 		{"no such kernel", []string{"--kernel", "/nowhere/vmlinuz"}, []string{"/nowhere/vmlinuz", "no such file"}},
-		{"a file that is no kernel", []string{"--kernel", "/etc/passwd"}, []string{"/etc/passwd", "not a Linux bzImage"}},
+		{"a file that is not a kernel", []string{"--kernel", "/etc/passwd"}, []string{"/etc/passwd", "not a Linux bzImage"}},
 		{"no memory", []string{"--memory", "60TiB"}, []string{"memory", "short", "fits"}},
 		{"no memory for all", []string{"--vms", "1000", "--memory", "64GiB"}, []string{"memory", "short"}},
 		{"more vCPUs than CPUs", []string{"--vcpus", fmt.Sprint(cpus.NumCPU() + 1), "--strict"}, []string{"vCPUs", "short"}},

@@ -35,7 +35,7 @@ func newBed(t *testing.T) *bed {
 	t.Helper()
 	needsRoot(t)
 	needs(t, "ip", "ssh", "ssh-keygen", "/usr/sbin/sshd")
-	// Its name is no cluster's: no sweep takes it for one.
+	// Its name is not a cluster's: no sweep takes it for one.
 	dir, err := os.MkdirTemp(runtime, "Hosts_")
 	if err != nil {
 		t.Fatal(err)
@@ -455,7 +455,7 @@ func TestHostsRefused(t *testing.T) {
 		{"alpha,alpha-too", 1, []string{"alpha and alpha-too are one host"}},
 		{"old,beta", 1, []string{"host old: another version of nearmetal answers there"}},
 		{"alpha," + machine + "/igb-sriov.tar.gz", 2, []string{"describes a machine"}},
-		{"-oProxyCommand=x,alpha", 2, []string{"is no host's name"}},
+		{"-oProxyCommand=x,alpha", 2, []string{"is not a host's name"}},
 	} {
 		r := b.nm("run", "--hosts", c.hosts, "--vms", "2", "--no-share", "--", "hostname").want(t, c.code, c.words...)
 		oneLine(t, r)

@@ -256,7 +256,7 @@ func TestStrictRefused(t *testing.T) {
 	if cmd.Path, err = exec.LookPath("unshare"); err != nil {
 		t.Fatal(err)
 	}
-	finish(t, cmd, "").want(t, 1, "isolation: strict cannot be had: this host lets you make no user namespace")
+	finish(t, cmd, "").want(t, 1, "isolation: strict is not available: this host lets you make no user namespace")
 	if left, err := os.ReadDir(a.runtime); err != nil || len(left) > 1 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}

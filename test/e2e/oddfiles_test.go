@@ -167,7 +167,7 @@ func (o *odd) badNames() {
 	}
 	o.in("vm0", `cat "$(printf 'caf\351')" && printf made >"$(printf '\377\376')"`).want(o.t, 0, "odd")
 	if b, err := os.ReadFile(o.at("\xff\xfe")); err != nil || string(b) != "made" {
-		o.t.Errorf("a name that is no UTF-8: %q, %v", b, err)
+		o.t.Errorf("a name that is not UTF-8: %q, %v", b, err)
 	}
 }
 

@@ -43,7 +43,7 @@ func read(path string) string {
 	return string(b)
 }
 
-// A command that is no launcher runs once in every VM: in the caller's directory, which
+// A command that is not a launcher runs once in every VM: in the caller's directory, which
 // is shared, as the caller, with input for the first.
 func TestRunEverywhere(t *testing.T) {
 	cmd := run(t, "--vms", "2", "--env", "A=given", "--env", "MINE", "--", "sh", "-c", `

@@ -175,7 +175,7 @@ func TestHostShellTerminal(t *testing.T) {
 	}
 }
 
-// A shell whose input is no terminal runs what it reads.
+// A shell whose input is not a terminal runs what it reads.
 func TestShellScript(t *testing.T) {
 	c := shared(t)
 	cmd := command(t, "shell", c)

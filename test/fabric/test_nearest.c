@@ -77,7 +77,7 @@ int main(void)
 	put("class/net/eth2/device/numa_node", "2");
 	want("soft RoCE is on its card's node", 8, 8, 7, "rxe0");
 	put("class/infiniband/rxe0/parent", "../net/eth2");
-	want("a parent that is no name", 8, 8, 1, "mlx5_1");
+	want("a parent that is not a name", 8, 8, 1, "mlx5_1");
 	put("class/infiniband/mlx5_0/device/numa_node", "-1");
 	want("a device without a node", 0, 0, 0, "mlx5_0");
 	want("a device without a node", 0, 0, 1, "mlx5_1");

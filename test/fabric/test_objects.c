@@ -117,7 +117,7 @@ static void addresses(struct ctx *c)
 	CHECK(fi_av_lookup(c->av, b, other, &len) < 0);
 	CHECK(fi_av_remove(c->av, &b, 1, 0) < 0);
 	CHECK(fi_av_insert(c->av, addr, 1, &b, 0, NULL) == 1);
-	/* Nonsense is no address, and nobody is there. */
+	/* Nonsense is not an address, and nobody is there. */
 	memset(other, 0xff, sizeof(other));
 	CHECK(fi_av_insert(c->av, other, 1, &b, 0, NULL) == 0 && b == FI_ADDR_NOTAVAIL);
 	CHECK(fi_tsend(c->ep, addr, 1, NULL, none, 0, NULL) == -FI_EINVAL);

@@ -188,7 +188,7 @@ func (h *host) kill() {
 	}
 }
 
-// kill kills a process that is no child, and awaits its end: what it held is free then.
+// kill kills a process that is not a child, and awaits its end: what it held is free then.
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)

@@ -78,8 +78,8 @@ func TestHost(t *testing.T) {
 		os.WriteFile(net, []byte("<network><name>down</name><bridge name='nmdown0'/></network>"), 0o600)
 		s.virsh("net-define", net).want(0)
 		s.refused([][2]string{
-			{"isolation: strict", "back end libvirt cannot put VMs' processes into namespaces of their own"},
-			{"files: virtiofs", "back end libvirt cannot show files of this host by virtiofs"},
+			{"isolation: strict", "backend libvirt cannot put VMs' processes into namespaces of their own"},
+			{"files: virtiofs", "backend libvirt cannot show files of this host by virtiofs"},
 			{"network: {type: bridge, bridge: nmdown0}", "there is no bridge nmdown0; make it (ip link add nmdown0 type bridge), start the network of libvirt's that has it (virsh net-start)"},
 		})
 		s.nm("up", "--on", "libvirt:xen:///system").want(1, "qemu:///system or qemu:///session")
@@ -291,8 +291,8 @@ func TestUser(t *testing.T) {
 	t.Run("life", func(t *testing.T) { s.with(t).life() })
 	t.Run("refused", func(t *testing.T) {
 		s.with(t).refused([][2]string{
-			{"vms: [{count: 1, devices: [{type: pci, address: '0000:00:1f.0'}]}]", "back end libvirt cannot pass devices of the host through, which devices of vm needs: the user's own libvirtd may not lock"},
-			{"files: virtiofs", "back end libvirt cannot show files of this host by virtiofs"},
+			{"vms: [{count: 1, devices: [{type: pci, address: '0000:00:1f.0'}]}]", "backend libvirt cannot pass devices of the host through, which devices of vm needs: the user's own libvirtd may not lock"},
+			{"files: virtiofs", "backend libvirt cannot show files of this host by virtiofs"},
 		})
 	})
 	t.Run("client and daemon killed", func(t *testing.T) {

@@ -161,7 +161,7 @@ func TestNoKVM(t *testing.T) {
 	clean(t)
 }
 
-// A site that writes a back end whose VMs would not be in the job's cgroup: --vm is refused in one line before there is a
+// A site that writes a backend whose VMs would not be in the job's cgroup: --vm is refused in one line before there is a
 // job, and what wants no VMs runs.
 func TestOtherBackend(t *testing.T) {
 	stack(t, plugstack("vm_backend=libvirt"))

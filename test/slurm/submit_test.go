@@ -38,9 +38,9 @@ func TestWrongOptions(t *testing.T) {
 		{[]string{"--vm=" + file("good.yaml", "version: 1\n"), "--vm-pages=2M"}, "--vm-pages with a cluster file needs --vms-per-node and --vm-memory"},
 		{[]string{"--vm", "--vm-policy=best"}, `--vm-policy: "best" is not a policy`},
 		{[]string{"--vm", "--no-vm"}, "--vm and --no-vm cannot be given together"},
-		{[]string{"--vm-traffic=counts"}, "--vm-traffic says something about VMs that are not asked for: add --vm"},
+		{[]string{"--vm-traffic=counts"}, "--vm-traffic requires --vm"},
 		{[]string{"--vm", "--vm-traffic=/" + strings.Repeat("x", 511)}, "--vm-traffic: the directory's name has 512 bytes or more"},
-		{[]string{"--vm-memory=1G"}, "--vm-memory says something about VMs that are not asked for: add --vm"},
+		{[]string{"--vm-memory=1G"}, "--vm-memory requires --vm"},
 	} {
 		r := slurm(t, "srun", append(c.args, "hostname")...)
 		ours := 0

@@ -161,9 +161,9 @@ func TestESXi(t *testing.T) {
 		want string
 	}{
 		{1, "check --esxi esx2", "Could not resolve hostname esx2"},
-		{2, "check --esxi -oProxyCommand=x", "is no host's name"},
+		{2, "check --esxi -oProxyCommand=x", "is not a host's name"},
 		{2, "check --esxi esx1 --undo", "cannot be given together"},
-		{2, "check --esxi esx1 --only memory.thp", "is no check of ESXi hosts"},
+		{2, "check --esxi esx1 --only memory.thp", "is not a check of ESXi hosts"},
 		{2, "check --esxi esx1 --fix --bundle /vmfs/volumes/a;b.zip esxi.driver", "is not /vmfs/volumes/"},
 		{2, "check --esxi esx1 --fix --bundle /vmfs/volumes/ds1/a.zip", "--bundle goes with --fix and one of"},
 		{2, "check --bundle /vmfs/volumes/ds1/a.zip", "--bundle goes with --esxi"},

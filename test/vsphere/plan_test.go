@@ -188,7 +188,7 @@ func TestBothSides(t *testing.T) {
 		if kvm != esxi {
 			t.Errorf("%s plans otherwise:\n%s\nand vSphere\n%s", on, kvm, esxi)
 		}
-		for _, want := range []string{"not used by back end " + on + ": vsphere: {template, portGroup}", "write root: host"} {
+		for _, want := range []string{"not used by backend " + on + ": vsphere: {template, portGroup}", "write root: host"} {
 			if !strings.Contains(lost, want) {
 				t.Errorf("%s: %s\nwant %s", on, lost, want)
 			}

@@ -1,4 +1,4 @@
-// Package all has every back end of nearmetal: a program that imports it can open them by name. Those of vSphere and
+// Package all has every backend of nearmetal: a program that imports it can open them by name. Those of vSphere and
 // OpenStack are in a program of their own (build tag vsphere), since their libraries take time at a start.
 package all
 

@@ -1,4 +1,4 @@
-// Package console keeps what a back end can show of a VM: the end of what it writes to its serial port, or a log of what
+// Package console keeps what a backend can show of a VM: the end of what it writes to its serial port, or a log of what
 // was done for it where its port cannot be read.
 package console
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Log is the file with what a back end did for a VM whose serial port it cannot read. "" keeps nothing.
+// Log is the file with what a backend did for a VM whose serial port it cannot read. "" keeps nothing.
 type Log string
 
 // Say adds a line, formatted as by fmt.Sprintf, in one line and made Harmless. A log of LogMax bytes gets no more. A line that cannot

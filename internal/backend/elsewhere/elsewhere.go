@@ -1,5 +1,5 @@
-// Package elsewhere is for back ends that are in another program than this one: what starts too slowly, or is too large,
-// to be in nearmetal itself. The other program has the same commands, and stands beside this one. Where such a back end is
+// Package elsewhere is for backends that are in another program than this one: what starts too slowly, or is too large,
+// to be in nearmetal itself. The other program has the same commands, and stands beside this one. Where such a backend is
 // needed, this process becomes the other: same arguments, same standard streams, same process number. That happens before
 // anything was made or changed.
 package elsewhere
@@ -20,14 +20,14 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// varBecame names the program that a process has become, so that a program without the back end does not become itself
+// varBecame names the program that a process has become, so that a program without the backend does not become itself
 // for ever. Began takes it away again.
 const varBecame = "NEARMETAL_BECAME"
 
-// programs are those of the back ends, by scheme.
+// programs are those of the backends, by scheme.
 var programs = map[string]string{}
 
-// Register says that the back end is in program, and hosts in files with this suffix are read by it, too ("": none are).
+// Register says that the backend is in program, and hosts in files with this suffix are read by it, too ("": none are).
 func Register(scheme, program, suffix string) {
 	programs[scheme] = program
 	backend.Register(scheme, func(string) (backend.Driver, error) { return driver{program}, nil })
@@ -45,7 +45,7 @@ var consumed []byte
 // Consumed notes what was read of standard input: the other program begins with it, whatever needs that program.
 func Consumed(stdin []byte) { consumed = stdin }
 
-// Needed becomes the program of the back end called name, if that is in another.
+// Needed becomes the program of the backend called name, if that is in another.
 func Needed(name string) error {
 	if p := programs[backend.Scheme(name)]; p != "" {
 		return Become(p)
@@ -63,7 +63,7 @@ func Become(program string) error {
 		return fmt.Errorf("%s does what nearmetal does, and this is %s", program, filepath.Base(self)) // its arguments are others
 	}
 	if os.Getenv(varBecame) == program {
-		return fmt.Errorf("%s: this program was built without its back end: make builds it", path)
+		return fmt.Errorf("%s: this program was built without its backend: make builds it", path)
 	}
 	if consumed != nil {
 		if err := again(consumed); err != nil {
@@ -130,7 +130,7 @@ func (d driver) Attach(context.Context, backend.Ref) (backend.Instance, error) {
 
 func (d driver) Close() error { return nil }
 
-// Version says where the back end is.
+// Version says where the backend is.
 func (d driver) Version(context.Context) (string, error) {
 	path, err := find(d.program)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package fake is a back end without VMs, for tests of the life of a cluster: each of its "VMs" is the
+// Package fake is a backend without VMs, for tests of the life of a cluster: each of its "VMs" is the
 // guest's agent as a process of this host, with a /run of its own. It comes up in milliseconds, and
 // fails in the ways that its Options say.
 //
@@ -67,7 +67,7 @@ func init() {
 	backend.Register("fake", func(name string) (backend.Driver, error) {
 		v, err := url.ParseQuery(name[len("fake:"):])
 		if err != nil || !filepath.IsAbs(v.Get("dir")) {
-			return nil, fmt.Errorf("back end %.60q: %w", name, errors.Join(err, errors.New("no directory")))
+			return nil, fmt.Errorf("backend %.60q: %w", name, errors.Join(err, errors.New("no directory")))
 		}
 		d := &driver{name: name, o: Options{Dir: v.Get("dir"), Survives: v.Get("survives") != "",
 			Network: v.Get("network") != "", OwnDisk: v.Get("owndisk") != "", Refuse: v.Get("refuse"), Mute: v.Get("mute"), Hosts: v.Get("hosts")}}
@@ -144,7 +144,7 @@ type object struct {
 // path is that of a VM's file; an id that is none of ours has none.
 func (d *driver) path(id string) (string, error) {
 	if !regexp.MustCompile(`^[0-9a-f]{16}$`).MatchString(id) {
-		return "", fmt.Errorf("%.40q is no VM", id)
+		return "", fmt.Errorf("%.40q is not a VM", id)
 	}
 	return filepath.Join(d.o.Dir, id), nil
 }

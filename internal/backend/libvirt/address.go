@@ -7,7 +7,7 @@ import (
 	"nearmetal/internal/backend/libvirt/daemon"
 )
 
-// parse reads a back end's name: libvirt, libvirt:///session, libvirt:qemu:///system; backend.Open passes
+// parse reads a backend's name: libvirt, libvirt:///session, libvirt:qemu:///system; backend.Open passes
 // qemu:///session on, too.
 func parse(name string) (daemon.Address, error) {
 	own := strings.TrimPrefix(name, "libvirt:")
@@ -18,11 +18,11 @@ func parse(name string) (daemon.Address, error) {
 		own = "qemu:" + own
 	}
 	if own == "" {
-		return daemon.Address{}, fmt.Errorf("back end %.60q: libvirt, libvirt:///session or libvirt:///system", name)
+		return daemon.Address{}, fmt.Errorf("backend %.60q: libvirt, libvirt:///session or libvirt:///system", name)
 	}
 	a, err := daemon.Parse(own)
 	if err != nil {
-		return a, fmt.Errorf("back end %.60q: %w", name, err)
+		return a, fmt.Errorf("backend %.60q: %w", name, err)
 	}
 	return a, nil
 }

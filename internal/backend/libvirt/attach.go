@@ -20,7 +20,7 @@ var uuidForm = lazyregexp.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 // nothing: a daemon that starts later forgets a domain without a QEMU.
 func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, error) {
 	if !uuidForm().MatchString(r.ID[keyUUID]) {
-		return nil, fmt.Errorf("%.60q is no UUID of a domain", r.ID[keyUUID])
+		return nil, fmt.Errorf("%.60q is not a UUID of a domain", r.ID[keyUUID])
 	}
 	p, err := d.qemu(r)
 	if err != nil {

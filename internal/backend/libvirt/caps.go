@@ -62,7 +62,7 @@ func find(ctx context.Context, c *daemon.Conn, emulator string, accel host.Accel
 	}
 	var caps libvirtxml.DomainCaps
 	if err := caps.Unmarshal(text); err != nil || !filepath.IsAbs(caps.Path) {
-		return f, fmt.Errorf("libvirtd at %s does not say what its domains can have", c.Address)
+		return f, fmt.Errorf("libvirtd at %s does not report the capabilities of its domains", c.Address)
 	}
 	f.emulator = caps.Path
 	return f, f.ask(ctx)
@@ -119,7 +119,7 @@ func kindOf(a host.Accel) string {
 	return "qemu"
 }
 
-// caps is that in the words that all back ends share. The user's own daemon has the user's rights, and no more.
+// caps is that in the words that all backends share. The user's own daemon has the user's rights, and no more.
 func (f *found) caps(a daemon.Address) backend.Caps {
 	why := map[backend.Cap]string{
 		backend.CapVirtiofs: "libvirt shows a directory by virtiofs for writing only before 11.0: say files: 9p",

@@ -1,5 +1,5 @@
 // Package lower finds out what a VM of a plan needs of QEMU's machine beside what the plan says. Every
-// back end whose VMs are QEMU's asks it, so that they are the same machines.
+// backend whose VMs are QEMU's asks it, so that they are the same machines.
 package lower
 
 import (

@@ -16,7 +16,7 @@ const (
 )
 
 // ReadFlavors reads the flavors of a cloud: what `openstack flavor list --long -f json` or `openstack flavor show NAME -f
-// json` prints, of any release, or the answer of Nova's API (/flavors/detail). What is no flavor is an error that says
+// json` prints, of any release, or the answer of Nova's API (/flavors/detail). What is not a flavor is an error that says
 // which entry.
 func ReadFlavors(r io.Reader) ([]Flavor, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxList+1))

@@ -58,7 +58,7 @@ var probedProps = []string{"i8042", "sata", "smbus"}
 // smpCache is the machine type's property that says which CPUs share a cache.
 const smpCache = "smp-cache"
 
-// need fails unless the device is there; why says what it is for, and cure what to do without it.
+// need fails unless the device is there; why says what it is for, and cure what to go without it.
 func (c Caps) need(device, why, cure string) error {
 	if slices.Contains(c.Devices, device) {
 		return nil

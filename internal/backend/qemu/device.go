@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// part is one part of a machine: a device, its back end, or a global setting.
+// part is one part of a machine: a device, its backend, or a global setting.
 type part interface {
 	// Valid fails for what QEMU would refuse or misread.
 	Valid() error

@@ -28,7 +28,7 @@ import (
 func init() {
 	backend.Register("qemu", func(name string) (backend.Driver, error) {
 		if name != "qemu" {
-			return nil, fmt.Errorf("back end %.60q: qemu has no address", name)
+			return nil, fmt.Errorf("backend %.60q: qemu has no address", name)
 		}
 		return &driver{}, nil
 	})
@@ -76,7 +76,7 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 	return p, nil
 }
 
-// seam is what the installed QEMU can do, in the words that all back ends share.
+// seam is what the installed QEMU can do, in the words that all backends share.
 func (c Caps) seam() backend.Caps {
 	has := func(device string) bool { return slices.Contains(c.Devices, device) }
 	s := backend.Caps{

@@ -29,7 +29,7 @@ func validExport(e backend.Export) error {
 		return err
 	}
 	if !filepath.IsAbs(e.Path) || filepath.Clean(e.Path) != e.Path || strings.ContainsAny(e.Path, "\x00\n") {
-		return fmt.Errorf("export %s: %.80q is no clean absolute path", e.Tag, e.Path)
+		return fmt.Errorf("export %s: %.80q is not a clean absolute path", e.Tag, e.Path)
 	}
 	return nil
 }

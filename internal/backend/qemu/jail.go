@@ -91,7 +91,7 @@ func qemuJail(path string, cgroup *os.File) (*isolate.Jail, error) {
 	}
 	var err error
 	if j.Binds, err = isolate.Needs(path, j.Env); err != nil {
-		return nil, fmt.Errorf("isolation=strict: what QEMU needs is not known: %w", err)
+		return nil, fmt.Errorf("isolation=strict: cannot find out what QEMU needs: %w", err)
 	}
 	// Firmware and modules, where distributions and a build of one's own have them.
 	prefix := filepath.Dir(filepath.Dir(path))
@@ -124,7 +124,7 @@ func vfioBinds(devices []plan.Device) ([]isolate.Bind, error) {
 func strictError(err error) error {
 	var no *isolate.NoNamespace
 	if errors.As(err, &no) {
-		return fmt.Errorf("isolation: strict cannot be had: %w; nearmetal check --only limits.userns says what to change", err)
+		return fmt.Errorf("isolation: strict is not available: %w; nearmetal check --only limits.userns shows what to change", err)
 	}
-	return fmt.Errorf("isolation: strict cannot be had: %w", err)
+	return fmt.Errorf("isolation: strict is not available: %w", err)
 }

@@ -24,7 +24,7 @@ const (
 func (l link) Valid() error {
 	mac, err := net.ParseMAC(l.MAC)
 	if err != nil || len(mac) != 6 || mac[0]&1 != 0 {
-		return fmt.Errorf("network card %d: %.40q is no unicast MAC address", l.Index, l.MAC)
+		return fmt.Errorf("network card %d: %.40q is not a unicast MAC address", l.Index, l.MAC)
 	}
 	if l.MTU != 0 && (l.MTU < minMTU || l.MTU > maxMTU) {
 		return fmt.Errorf("network card %d: MTU %d: %d to %d", l.Index, l.MTU, minMTU, maxMTU)

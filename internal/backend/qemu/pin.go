@@ -34,7 +34,7 @@ func (v *VM) pin(ctx context.Context, vm plan.VM) error {
 	for _, c := range cpus {
 		thread, ok := threads[c.Thread]
 		if !ok { // QEMU is not trusted to name other processes' threads
-			return fmt.Errorf("vCPU %d: %d is no thread of QEMU's", c.Index, c.Thread)
+			return fmt.Errorf("vCPU %d: %d is not a thread of QEMU's", c.Index, c.Thread)
 		}
 		delete(threads, c.Thread)
 		if c.Index < 0 || c.Index >= len(vm.Pins) || len(vm.Pins[c.Index]) == 0 {

@@ -172,7 +172,7 @@ func (c *Caps) askAccels(ctx context.Context, q *QMP) error {
 	return nil
 }
 
-// askNetdevs finds the network back ends: the variants of the argument of netdev_add, in QEMU's description of its own protocol.
+// askNetdevs finds the network backends: the variants of the argument of netdev_add, in QEMU's description of its own protocol.
 func (c *Caps) askNetdevs(ctx context.Context, q *QMP) error {
 	var schema []struct {
 		Name     string `json:"name"`

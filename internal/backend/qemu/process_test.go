@@ -22,7 +22,7 @@ import (
 	"nearmetal/internal/sockpair"
 )
 
-// idle starts a VM whose kernel is no kernel: QEMU comes up all the same, and that is all these tests need.
+// idle starts a VM whose kernel is not a kernel: QEMU comes up all the same, and that is all these tests need.
 func idle(t *testing.T, edit func(*plan.VM)) (*VM, error) {
 	t.Helper()
 	vm := onePlan()

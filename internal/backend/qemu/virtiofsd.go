@@ -103,7 +103,7 @@ func askVirtiofsd(ctx context.Context, path string) (virtiofsd, error) {
 	}
 	m := virtiofsdVersion().FindStringSubmatch(said)
 	if m == nil {
-		return d, fmt.Errorf("%s: its version is not understood: %.80q", path, said)
+		return d, fmt.Errorf("%s: cannot read its version: %.80q", path, said)
 	}
 	for i, to := range []*int{&d.Version.Major, &d.Version.Minor, &d.Version.Micro} {
 		*to, _ = strconv.Atoi(m[i+2])
@@ -148,7 +148,7 @@ func (d virtiofsd) jail(e backend.Export, listener, tree *os.File) (*isolate.Jai
 	}
 	var err error
 	if j.Binds, err = isolate.Needs(d.Path, j.Env); err != nil {
-		return nil, fmt.Errorf("what virtiofsd needs is not known: %w", err)
+		return nil, fmt.Errorf("cannot find out what virtiofsd needs: %w", err)
 	}
 	return j, nil
 }

@@ -1,5 +1,5 @@
 // Package qemufacts reads a running QEMU back, whoever started it: from its monitor and from /proc.
-// Back ends whose VMs are QEMU processes of this host share it.
+// Backends whose VMs are QEMU processes of this host share it.
 package qemufacts
 
 import (
@@ -112,7 +112,7 @@ func (f facts) gatherCPUs(ctx context.Context, v QEMU) (map[int]bool, error) {
 		// QEMU is not trusted to name other processes' threads.
 		id, ok := ids[c.Thread]
 		if !ok {
-			return nil, fmt.Errorf("vCPU %d: %d is no thread of QEMU's", c.Index, c.Thread)
+			return nil, fmt.Errorf("vCPU %d: %d is not a thread of QEMU's", c.Index, c.Thread)
 		}
 		cpus, err := affinity(v.PID, id)
 		if err != nil {
@@ -131,7 +131,7 @@ func (f facts) gatherCPUs(ctx context.Context, v QEMU) (map[int]bool, error) {
 	return threads, nil
 }
 
-// gatherThreads reads the threads that are no vCPUs. Workers come and go.
+// gatherThreads reads the threads that are not vCPUs. Workers come and go.
 func (f facts) gatherThreads(pid int, vcpus map[int]bool) error {
 	ids, err := threadIDs(pid)
 	if err != nil {

@@ -79,7 +79,7 @@ func ReadAccess(server string) (*Access, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
-		return nil, errors.New("the vSphere server's name is no URL: write HOST, HOST:PORT or https://HOST/sdk") // not the text: a password may be in it
+		return nil, errors.New("the vSphere server's name is not a URL: write HOST, HOST:PORT or https://HOST/sdk") // not the text: a password may be in it
 	}
 	if u.Scheme != "https" {
 		return nil, fmt.Errorf("vSphere server %s: %s would send the password in the open: write https", u.Host, u.Scheme)

@@ -48,7 +48,7 @@ func TestAccess(t *testing.T) {
 		{"", "GOVC_URL=vc\n", "no user is named"},
 		{"http://vc", "GOVC_USERNAME=a\n", "in the open"},
 		{"https://a:hidden@vc", "", "does not belong into a name"},
-		{"https://a:hid den@v c/%zz", "", "is no URL"},
+		{"https://a:hid den@v c/%zz", "", "is not a URL"},
 		{"vc", "GOVC_USERNAME=a\nGOVC_INSECURE=maybe\n", "neither true nor false"},
 	} {
 		write(x.text, 0o600)

@@ -33,7 +33,7 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 	case kindPortGroup:
 		var on types.ManagedObjectReference
 		if !on.FromString(r.ID["switch"]) || r.ID["mark"] == "" {
-			return nil, fmt.Errorf("%.80q is no port group that this back end makes", r.What)
+			return nil, fmt.Errorf("%.80q is not a port group that this backend makes", r.What)
 		}
 		if r.ID["id"] == "" {
 			if err := c.awaitTasks(ctx, on, "portgroup"); err != nil {
@@ -42,7 +42,7 @@ func (d *driver) Attach(ctx context.Context, r backend.Ref) (backend.Instance, e
 		}
 		ref, err = c.portGroup(ctx, on, r.ID["name"], r.ID["mark"])
 	default:
-		return nil, fmt.Errorf("%.80q is nothing that this back end makes", r.What)
+		return nil, fmt.Errorf("%.80q was not made by this backend", r.What)
 	}
 	if err != nil {
 		return nil, err

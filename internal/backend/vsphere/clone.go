@@ -33,7 +33,7 @@ func (d *driver) Start(ctx context.Context, r backend.Request) (backend.Instance
 	}
 	m := d.place.hosts[v.Host]
 	if m == nil {
-		return nil, fmt.Errorf("VM %s: host %s is none of those that were read", v.Name, v.Host)
+		return nil, fmt.Errorf("VM %s: host %s was not read", v.Name, v.Host)
 	}
 	card, err := d.card(r)
 	if err != nil {
@@ -103,7 +103,7 @@ func (i *instance) start(ctx context.Context, r backend.Request) error {
 		return i.c.explain("read "+at, err)
 	}
 	if clone.Config == nil {
-		return fmt.Errorf("%s: vCenter says nothing of the clone's settings", at)
+		return fmt.Errorf("%s: vCenter reports no settings of the clone", at)
 	}
 	spec, err := i.settings(&clone)
 	if err != nil {

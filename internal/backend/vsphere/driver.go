@@ -61,7 +61,7 @@ func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, e
 		return nil, err
 	}
 	if s.Network.Type == "none" {
-		return nil, errors.New("back end vsphere reaches its VMs over their network: leave network: none out")
+		return nil, errors.New("backend vsphere reaches its VMs over their network: leave network: none out")
 	}
 	d.file = s
 	if d.place, err = c.find(ctx, s.VSphere); err != nil {
@@ -85,7 +85,7 @@ func (d *driver) Hosts(ctx context.Context) ([]topology.Host, error) {
 }
 
 // errNotProbed says that calls came in another order than the seam has.
-var errNotProbed = errors.New("back end vsphere: nobody has logged in yet")
+var errNotProbed = errors.New("backend vsphere: nobody has logged in yet")
 
 // Prepare settles what the plan's VMs become, and checks it against the template and the pools.
 func (d *driver) Prepare(ctx context.Context, p *plan.Plan, _ func(backend.Ref) error) error {

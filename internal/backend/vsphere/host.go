@@ -39,7 +39,7 @@ const (
 func (f *found) topology() (*topology.Host, error) {
 	hw := f.host.Hardware
 	if hw == nil {
-		return nil, errors.New("vCenter says nothing of its hardware: is it connected?")
+		return nil, errors.New("vCenter reports nothing about its hardware: is it connected?")
 	}
 	h := &topology.Host{Name: hostName(f.host.Name), Arch: "x86_64", System: f.system()}
 	if err := f.cpus(h); err != nil {
@@ -108,7 +108,7 @@ func (f *found) cpus(h *topology.Host) error {
 	hw := f.host.Hardware
 	threads, cores := int(hw.CpuInfo.NumCpuThreads), int(hw.CpuInfo.NumCpuCores)
 	if cores < 1 || threads < cores || threads%cores != 0 || threads > topology.MaxCPUs {
-		return fmt.Errorf("%d cores with %d threads are no machine", cores, threads)
+		return fmt.Errorf("%d cores with %d threads are not a machine", cores, threads)
 	}
 	h.MHz = int(min(max(hw.CpuInfo.Hz, 0)/1e6, 1e6))
 	each := threads / cores

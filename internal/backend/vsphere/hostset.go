@@ -59,7 +59,7 @@ func (h *esxiHost) read(ctx context.Context) error {
 		return h.s.explain("read host "+h.name, err)
 	}
 	if h.mo.Config == nil || h.mo.Hardware == nil {
-		return fmt.Errorf("host %s: vCenter says nothing of its settings: is it connected?", h.name)
+		return fmt.Errorf("host %s: vCenter reports nothing about its settings: is it connected?", h.name)
 	}
 	h.name = text.OneLine(h.mo.Name)
 	return nil
@@ -282,7 +282,7 @@ func (p Part) Power(ctx context.Context, host, policy string) (before, after str
 		}
 		return before, after, err
 	}
-	return "", "", fmt.Errorf("%.40q is no power policy: high, balanced, low or custom", policy)
+	return "", "", fmt.Errorf("%.40q is not a power policy: high, balanced, low or custom", policy)
 }
 
 // policy is the power policy now.

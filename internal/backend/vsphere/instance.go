@@ -199,7 +199,7 @@ func (i *instance) endLocked(err error) {
 
 // Pause suspends nothing: vCenter's suspend writes the VM's memory to disk, and VMs with devices cannot be suspended at all.
 func (i *instance) Pause(context.Context) error {
-	return errors.New("back end vsphere cannot make a VM stand still: vCenter's suspend writes its memory to a disk")
+	return errors.New("backend vsphere cannot suspend a VM in memory: vCenter's suspend writes its memory to a disk")
 }
 
 // Resume does nothing: no VM stands still.

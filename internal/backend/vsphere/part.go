@@ -35,7 +35,7 @@ func hostOf(c *Capture, err error) (*topology.Host, error) {
 	return c.Topology()
 }
 
-// Part is what commands do with vCenter beside the back end. Ask asks a person for a password; it returns "" where there is
+// Part is what commands do with vCenter beside the backend. Ask asks a person for a password; it returns "" where there is
 // nobody.
 type Part struct {
 	Ask func(whose string) (string, error)

@@ -97,7 +97,7 @@ func (p *place) checkTemplate() error {
 	name := text.OneLine(t.Name)
 	switch {
 	case t.Config == nil:
-		return fmt.Errorf("template %s: vCenter says nothing of its settings", name)
+		return fmt.Errorf("template %s: vCenter reports no settings of it", name)
 	case t.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn:
 		return fmt.Errorf("template %s is powered on: its clones would be of a running system's disks", name)
 	case p.file.Linked && (t.Snapshot == nil || t.Snapshot.CurrentSnapshot == nil):
@@ -121,7 +121,7 @@ func (s *Session) findNetwork(ctx context.Context, p *place) error {
 			return s.explain("read port group "+f.PVRDMA, err)
 		}
 		if _, ok := p.pvrdma.(*types.VirtualEthernetCardDistributedVirtualPortBackingInfo); !ok {
-			return fmt.Errorf("%.100q is no port group of a distributed switch, which PVRDMA cards need", f.PVRDMA)
+			return fmt.Errorf("%.100q is not a port group of a distributed switch, which PVRDMA cards need", f.PVRDMA)
 		}
 	}
 	if f.PortGroup != "" && f.Switch != "" {
@@ -145,7 +145,7 @@ func (s *Session) findNetwork(ctx context.Context, p *place) error {
 		}
 		d, ok := n.(*object.DistributedVirtualSwitch)
 		if !ok {
-			return fmt.Errorf("%.100q is no distributed switch", f.Switch)
+			return fmt.Errorf("%.100q is not a distributed switch", f.Switch)
 		}
 		ref := d.Reference()
 		p.dvs = &ref
@@ -205,7 +205,7 @@ func (s *Session) findHosts(ctx context.Context, p *place, devices bool) ([]topo
 				why = text.OneLine(string(r.ConnectionState))
 			}
 			if len(p.file.Hosts) > 0 {
-				return nil, fmt.Errorf("host %s takes no VMs: it is %s", m.name, why)
+				return nil, fmt.Errorf("host %s accepts no VMs: it is %s", m.name, why)
 			}
 			away = append(away, m.name+" is "+why)
 			continue
@@ -213,7 +213,7 @@ func (s *Session) findHosts(ctx context.Context, p *place, devices bool) ([]topo
 		list = append(list, m)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("vSphere server %s: no host takes VMs: %s", s.access.server, strings.Join(away[:min(len(away), 4)], ", "))
+		return nil, fmt.Errorf("vSphere server %s: no host accepts VMs: %s", s.access.server, strings.Join(away[:min(len(away), 4)], ", "))
 	}
 	if err := s.findPools(ctx, list, devices); err != nil {
 		return nil, err

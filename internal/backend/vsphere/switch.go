@@ -208,7 +208,7 @@ func (s *Session) dvs(ctx context.Context, name string) (*object.DistributedVirt
 	}
 	d, ok := n.(*object.DistributedVirtualSwitch)
 	if !ok {
-		return nil, fmt.Errorf("%s is there, and is no distributed switch", name)
+		return nil, fmt.Errorf("%s is there, and is not a distributed switch", name)
 	}
 	var have mo.DistributedVirtualSwitch
 	if err := s.retrieve(ctx, d.Reference(), []string{"config", "summary"}, &have); err != nil {

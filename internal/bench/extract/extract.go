@@ -95,7 +95,7 @@ func scaled(v float64, o suite.Output, c Context) (float64, error) {
 		v *= 100 / c.Peak
 	}
 	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0, fmt.Errorf("the output's %s is no number", o.Metric)
+		return 0, fmt.Errorf("the output's %s is not a number", o.Metric)
 	}
 	return v, nil
 }
@@ -151,7 +151,7 @@ func fromJSON(printed []byte, o suite.Output) ([]Value, error) {
 	d.UseNumber()
 	var doc any
 	if err := d.Decode(&doc); err != nil {
-		return nil, fmt.Errorf("is no whole JSON document: %v", err)
+		return nil, fmt.Errorf("is not a whole JSON document: %v", err)
 	}
 	list, err := walk(doc, o.JSON)
 	if err != nil {
@@ -259,7 +259,7 @@ func checkOne(printed []byte, c suite.Check) error {
 		v, err := number(part)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s is no number", text.Quote(part))
+			return fmt.Errorf("%s is not a number", text.Quote(part))
 		case c.Min != nil && v < *c.Min:
 			return fmt.Errorf("%s is below %g", text.Clip(part, maxText), *c.Min)
 		case c.Max != nil && v > *c.Max:

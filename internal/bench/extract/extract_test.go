@@ -58,7 +58,7 @@ func TestBad(t *testing.T) {
 		{"8 nan", table, `has "nan" as its latency`},
 		{"8 x", table, `has "x" as its latency`},
 		{"", suite.Output{Metric: "m", JSON: ".", Value: "v"}, "has no JSON document"},
-		{`{"v":1`, suite.Output{Metric: "m", JSON: ".", Value: "v"}, "is no whole JSON document"},
+		{`{"v":1`, suite.Output{Metric: "m", JSON: ".", Value: "v"}, "is not a whole JSON document"},
 		{`{"v":1}`, suite.Output{Metric: "m", JSON: "a[]", Value: "v"}, "has no a in its JSON document"},
 		{`{"a":1}`, suite.Output{Metric: "m", JSON: "a[]", Value: "v"}, "has no list at a[]"},
 		{`{"a":[1]}`, suite.Output{Metric: "m", JSON: "a[]", Value: "v"}, "something else than objects"},
@@ -84,7 +84,7 @@ func TestCheck(t *testing.T) {
 		{"a FAILED b", suite.Check{Absent: "FAILED"}, `the output has "FAILED"`},
 		{"r 0.5\nr 2", suite.Check{Match: `r (?P<value>\S+)`, Max: &one}, "2 is above 1"},
 		{"r 0.5", suite.Check{Match: `r (?P<value>\S+)`, Min: &one}, "0.5 is below 1"},
-		{"r x", suite.Check{Match: `r (?P<value>\S+)`, Min: &one}, `"x" is no number`},
+		{"r x", suite.Check{Match: `r (?P<value>\S+)`, Min: &one}, `"x" is not a number`},
 	} {
 		err := Check([]byte(c.text), []suite.Check{c.check})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -21,7 +21,7 @@ func TestTitles(t *testing.T) {
 			t.Errorf("%q is there %d times", title, len(tests))
 		}
 		if title != strings.TrimSpace(title) || !strings.HasPrefix(title, "OSU ") && !strings.HasPrefix(title, "OMB") {
-			t.Errorf("%q is no title", title)
+			t.Errorf("%q is not a title", title)
 		}
 		for _, test := range tests {
 			if len(test.programs) == 0 {

@@ -48,7 +48,7 @@ func Find(ctx context.Context, name, provider, programs string) (Flavour, error)
 		path, over := strings.CutSuffix(name, "+ivshmem")
 		l, ok, err := launch.Detect(ctx, []string{path}, exec.LookPath)
 		if err == nil && !ok {
-			err = fmt.Errorf("%s is no MPI launcher that is known", path)
+			err = fmt.Errorf("%s is not a known MPI launcher", path)
 		}
 		if err != nil {
 			return f, err
@@ -211,7 +211,7 @@ func (f Flavour) Family() launch.Library {
 // interface Intel's and MVAPICH share), or "" for none. A script has that of the Python environment that it is in.
 func Library(path string) (string, error) {
 	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is no program", path)
+		return "", fmt.Errorf("%s is not a program", path)
 	}
 	f, err := elf.Open(path)
 	if err != nil {

@@ -51,7 +51,7 @@ func LoadRun(dir string) (*Run, error) {
 	f, err := open(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return nil, fmt.Errorf("%s is no folder of a benchmark run: it has no %s (nearmetal bench run makes one)", dir, RunFile)
+		return nil, fmt.Errorf("%s is not a folder of a benchmark run: it has no %s (nearmetal bench run makes one)", dir, RunFile)
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the run: %w", err)
 	}
@@ -95,9 +95,9 @@ func ParseRun(text []byte) (*Run, error) {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
 			line := 1 + bytes.Count(text[:min(int(syntax.Offset), len(text))], []byte("\n"))
-			return nil, fmt.Errorf("line %d is no JSON: %v", line, err)
+			return nil, fmt.Errorf("line %d is not JSON: %v", line, err)
 		}
-		return nil, fmt.Errorf("is no record of a run: %v", err)
+		return nil, fmt.Errorf("is not a record of a run: %v", err)
 	}
 	if r.Version < 1 || r.Version > Version {
 		return nil, fmt.Errorf("has version %d of the format, and this nearmetal reads up to %d: use a newer one", r.Version, Version)
@@ -120,7 +120,7 @@ func ParseRun(text []byte) (*Run, error) {
 }
 
 // ReadSamples reads the lines of a samples file; name stands for it in notes and errors. A
-// line that is no sample is left out with a note (ten of them at most), a last line that has
+// line that is not a sample is left out with a note (ten of them at most), a last line that has
 // no end too.
 func ReadSamples(name string, in io.Reader) (samples []Sample, notes []string, err error) {
 	r := bufio.NewReaderSize(in, 64<<10)
@@ -189,7 +189,7 @@ func parseSample(line []byte) (s Sample, why string) {
 	case s.Case == "" || s.Variant == "":
 		return s, "a sample without its case or variant"
 	case math.IsNaN(s.Value) || math.IsInf(s.Value, 0):
-		return s, "its value is no number"
+		return s, "its value is not a number"
 	}
 	return s, ""
 }

@@ -41,9 +41,9 @@ func TestFolder(t *testing.T) {
 
 func TestBadRuns(t *testing.T) {
 	for text, want := range map[string]string{
-		"":              "line 1 is no JSON",
-		"{\n\n]":        "line 3 is no JSON",
-		"[]":            "is no record of a run",
+		"":              "line 1 is not JSON",
+		"{\n\n]":        "line 3 is not JSON",
+		"[]":            "is not a record of a run",
 		`{"version":9}`: "has version 9 of the format",
 		`{"version":1,"variants":[{"label":"a"},{"label":"a"}]}`: "variant 1 has no label of its own",
 		`{"version":1,"cases":[{}]}`:                             "case 0 has no name of its own",
@@ -52,7 +52,7 @@ func TestBadRuns(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := LoadRun(t.TempDir()); err == nil || !strings.Contains(err.Error(), "is no folder of a benchmark run") {
+	if _, err := LoadRun(t.TempDir()); err == nil || !strings.Contains(err.Error(), "is not a folder of a benchmark run") {
 		t.Errorf("an empty folder: %v", err)
 	}
 }

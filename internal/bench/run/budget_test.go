@@ -292,7 +292,7 @@ experiments:
 	}
 }
 
-// What a user sets is no size to choose, and jobs have one size.
+// What a user sets is not a size to choose, and jobs have one size.
 func TestSizesAsked(t *testing.T) {
 	s, err := suite.Parse("t.yaml", []byte(sizedSuite))
 	if err != nil {

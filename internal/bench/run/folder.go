@@ -207,7 +207,7 @@ func LoadRequest(dir string) (*Request, error) {
 		text, err = os.ReadFile(filepath.Join(dir, oldRequestFile))
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s is no folder of a run that can go on: it has no %s", dir, requestFile)
+		return nil, fmt.Errorf("%s is not a folder of a run that can go on: it has no %s", dir, requestFile)
 	} else if err != nil {
 		return nil, fmt.Errorf("cannot read the run's request: %w", err)
 	}

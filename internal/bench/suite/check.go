@@ -28,7 +28,7 @@ func (r *reader) check(s *Suite) {
 		r.failKey("version", "is %d: this nearmetal reads version %d", s.Version, Version)
 	}
 	if !names.MatchString(s.Name) {
-		r.failKey("suite", "%s is no name: use small letters, digits and hyphens, at most 40", text.Quote(s.Name))
+		r.failKey("suite", "%s is not a name: use small letters, digits and hyphens, at most 40", text.Quote(s.Name))
 	}
 	if s.Title == "" {
 		s.Title = s.Name
@@ -43,7 +43,7 @@ func (r *reader) check(s *Suite) {
 	for i := range s.Experiments {
 		e, key := &s.Experiments[i], fmt.Sprintf("experiments[%d]", i)
 		if !names.MatchString(e.Name) {
-			r.failKey(key+".name", "%s is no name: use small letters, digits and hyphens, at most 40", text.Quote(e.Name))
+			r.failKey(key+".name", "%s is not a name: use small letters, digits and hyphens, at most 40", text.Quote(e.Name))
 		}
 		if seen[e.Name] {
 			r.failKey(key+".name", "%s is the name of another experiment of this suite", text.Quote(e.Name))
@@ -118,7 +118,7 @@ func (r *reader) experiment(e *Experiment, key string) {
 	for _, p := range append(slices.Clone(e.Parameters), e.Sweep...) {
 		at := key + ".parameters." + p.Name
 		if !parameterNames.MatchString(p.Name) {
-			r.failKey(at, "%s is no name of a parameter: use small letters, digits and hyphens", text.Quote(p.Name))
+			r.failKey(at, "%s is not the name of a parameter: use small letters, digits and hyphens", text.Quote(p.Name))
 		}
 		if slices.Contains(known, p.Name) && !(p.Name == "ranks" || p.Name == "threads" || p.Name == "nodes") {
 			r.failKey(at, "there are two parameters of this name, or it is one of nearmetal's own: %s", strings.Join(Builtin, ", "))
@@ -150,13 +150,13 @@ func (r *reader) texts(e *Experiment, key string, known []string) {
 	r.template(key+".threads", e.Threads, known)
 	for name, value := range e.Env {
 		if !variableNames.MatchString(name) {
-			r.failKey(key+".env."+name, "is no name of a variable")
+			r.failKey(key+".env."+name, "is not the name of a variable")
 		}
 		r.template(key+".env."+name, value, known)
 	}
 	for name, text := range e.Files {
 		if !plainFile(name) {
-			r.failKey(key+".files."+name, "is no file name: write one without a slash")
+			r.failKey(key+".files."+name, "is not a file name: write one without a slash")
 		}
 		r.template(key+".files."+name, text, known)
 	}
@@ -168,7 +168,7 @@ func (r *reader) texts(e *Experiment, key string, known []string) {
 	}
 	r.template(key+".command", strings.Join(e.Command, " "), known)
 	if e.Read != "" && !plainFile(e.Read) {
-		r.failKey(key+".read", "%s is no file name: write one without a slash", text.Quote(e.Read))
+		r.failKey(key+".read", "%s is not a file name: write one without a slash", text.Quote(e.Read))
 	}
 }
 
@@ -186,7 +186,7 @@ func (r *reader) programs(e *Experiment, key string, known []string) {
 		case (p.Kernel == "") == (len(p.Find) == 0):
 			r.failKey(at, "has to have one of find and kernel")
 		case p.Kernel != "" && !names.MatchString(p.Kernel):
-			r.failKey(at+".kernel", "%s is no name", text.Quote(p.Kernel))
+			r.failKey(at+".kernel", "%s is not a name", text.Quote(p.Kernel))
 		}
 		if slices.Contains(p.Find, "") {
 			r.failKey(at+".find", "a name is empty")
@@ -204,7 +204,7 @@ func (r *reader) programs(e *Experiment, key string, known []string) {
 			r.failKey(at, "has no output, nor has the experiment: what is measured")
 		}
 		if p.Read != "" && !plainFile(p.Read) {
-			r.failKey(at+".read", "%s is no file name: write one without a slash", text.Quote(p.Read))
+			r.failKey(at+".read", "%s is not a file name: write one without a slash", text.Quote(p.Read))
 		}
 	}
 }
@@ -292,7 +292,7 @@ func (r *reader) pattern(key, text string, value bool) {
 	}
 	re, err := Regexp(text)
 	if err != nil {
-		r.failKey(key, "is no regular expression: %v", err)
+		r.failKey(key, "is not a regular expression: %v", err)
 	} else if value && re.SubexpIndex("value") < 0 {
 		r.failKey(key, "has no group (?P<value>…) around the value")
 	}

@@ -107,7 +107,7 @@ func Spread(list []string, cores int, same bool) ([]string, error) {
 			high, err = Count(b, cores)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s is no range such as 1..all or 4..64: %v", text.Quote(v), err)
+			return nil, fmt.Errorf("%s is not a range such as 1..all or 4..64: %v", text.Quote(v), err)
 		}
 		for n := low; n < high; n *= 2 {
 			out = append(out, strconv.Itoa(n))
@@ -134,7 +134,7 @@ func Count(value string, cores int) (int, error) {
 		}
 		d, err := strconv.Atoi(strings.TrimPrefix(rest, "/"))
 		if err != nil || d < 1 || !strings.HasPrefix(rest, "/") {
-			return 0, fmt.Errorf("%s is no number, nor all or all/2", text.Quote(value))
+			return 0, fmt.Errorf("%s is not a number, nor all or all/2", text.Quote(value))
 		}
 		return max(1, cores/d), nil
 	}
@@ -142,7 +142,7 @@ func Count(value string, cores int) (int, error) {
 	for _, part := range strings.Split(value, "x") {
 		n, err := strconv.Atoi(part)
 		if err != nil || n < 1 || n > 10_000_000 || product > 10_000_000 {
-			return 0, fmt.Errorf("%s is no number of at least 1", text.Quote(value))
+			return 0, fmt.Errorf("%s is not a number of at least 1", text.Quote(value))
 		}
 		product *= n
 	}

@@ -75,7 +75,7 @@ func Block(n int, grid string) (int, error) {
 	for _, side := range strings.Split(grid, "x") {
 		v, err := strconv.Atoi(side)
 		if err != nil || v < 1 {
-			return 0, fmt.Errorf("%s is no process grid such as 3x4", text.Quote(grid))
+			return 0, fmt.Errorf("%s is not a process grid such as 3x4", text.Quote(grid))
 		}
 		longer = max(longer, v)
 	}
@@ -95,7 +95,7 @@ func Order(memory uint64, nb string) (string, error) {
 	}
 	block, err := strconv.Atoi(nb)
 	if err != nil || block < 1 {
-		return "", fmt.Errorf("%s is no block size", text.Quote(nb))
+		return "", fmt.Errorf("%s is not a block size", text.Quote(nb))
 	}
 	n := int(math.Sqrt(0.8*float64(memory)/8)) / block * block
 	return strconv.Itoa(max(n, block)), nil

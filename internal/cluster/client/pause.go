@@ -7,7 +7,7 @@ import (
 	"nearmetal/internal/guest/channel"
 )
 
-// pauseTimeout bounds a command to the back end.
+// pauseTimeout bounds a command to the backend.
 const pauseTimeout = 10 * time.Second
 
 // Hold stops the cluster's VMs, or lets them go on, until somebody says otherwise. It returns when they have.

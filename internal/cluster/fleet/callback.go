@@ -178,7 +178,7 @@ func (a *answering) listen(port uint16) error {
 		return nil
 	}
 	if a.mux == nil {
-		return errors.New("the front is not there yet")
+		return errors.New("the host that started the cluster is not connected yet")
 	}
 	if len(a.order) >= maxCallPorts { // its launcher has ended long since
 		a.ports[a.order[0]].Close()

@@ -151,7 +151,7 @@ func CheckHosts(s *spec.Cluster) error {
 	for _, n := range names {
 		switch {
 		case IsDescription(n):
-			return fmt.Errorf("placement.hosts: %.80q describes a machine, and is no host on which VMs can run: nearmetal plan takes it", n)
+			return fmt.Errorf("placement.hosts: %.80q describes a machine, and is not a host on which VMs can run: nearmetal plan takes it", n)
 		case remote.CheckHost(n) != nil:
 			return fmt.Errorf("placement.hosts: %w", remote.CheckHost(n))
 		case seen[n]:
@@ -160,7 +160,7 @@ func CheckHosts(s *spec.Cluster) error {
 		seen[n] = true
 	}
 	if on := backend.Scheme(s.Backend); on != "" && on != backend.Default {
-		return fmt.Errorf("placement.hosts: back end %s has machines of its own: leave one of the two out", on)
+		return fmt.Errorf("placement.hosts: backend %s has machines of its own: leave one of the two out", on)
 	}
 	if s.Network.Type == "none" || s.Network.Type == "bridge" {
 		return fmt.Errorf("network: %s does not join the VMs of several hosts: leave it out", s.Network.Type)
@@ -455,7 +455,7 @@ func (f *Fleet) boot(ctx context.Context, o start.Request, p *plan.Plan, ev star
 			if !errors.As(err, &vm) {
 				err = h.fault(err)
 			}
-			cancel(err) // one host less is no cluster
+			cancel(err) // one host less is not a cluster
 			return err
 		})
 	}

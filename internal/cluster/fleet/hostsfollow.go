@@ -74,7 +74,7 @@ func (f *Fleet) followPart(h *farHost) {
 		return
 	}
 	if end == nil {
-		end = h.fault(errors.New("its part of the cluster has ended"))
+		end = h.fault(errors.New("nearmetal on that host exited unexpectedly"))
 	}
 	f.own.Write(func(r *state.Record) {
 		for i := range r.Remote {

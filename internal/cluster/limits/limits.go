@@ -25,7 +25,7 @@ const prefix = "nearmetal-"
 func validGroup(c journal.Change) error {
 	p := c.Args["path"]
 	if !filepath.IsAbs(p) || filepath.Clean(p) != p || !strings.HasPrefix(filepath.Base(p), prefix) {
-		return fmt.Errorf("%.200q is no cgroup of ours", p)
+		return fmt.Errorf("%.200q is not one of nearmetal's cgroups", p)
 	}
 	return nil
 }

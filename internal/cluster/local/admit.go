@@ -101,7 +101,7 @@ func ParsePorts(list []string) ([]Port, error) {
 		number, optional := strings.CutSuffix(port, " optional")
 		n, err := strconv.ParseUint(number, 10, 16)
 		if err != nil || n == 0 {
-			return nil, fmt.Errorf("%q is no port of this host", text.CleanLines(port))
+			return nil, fmt.Errorf("%q is not a port of this host", text.CleanLines(port))
 		}
 		ports = append(ports, Port{uint16(n), optional})
 	}

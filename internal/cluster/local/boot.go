@@ -94,7 +94,7 @@ func (m *VMs) Boot(ctx context.Context) error {
 	return context.Cause(ctx) // a VM may have ended after it was ready and before the last was
 }
 
-// notePromised writes into the record the region that the back end promises all VMs.
+// notePromised writes into the record the region that the backend promises all VMs.
 func (m *VMs) notePromised() error {
 	var least uint64
 	for k, v := range m.vms {

@@ -20,7 +20,7 @@ const vmFabricDir = "vm-libfabric"
 func (m *VMs) prepareFabric(o options, region *plan.Region, notice func(string)) error {
 	s := o.Spec
 	if s.Fabric == "none" || region == nil {
-		if o.Verbose && len(m.vms) > 1 && !m.caps.Remote { // a back end elsewhere may promise one: see Ways
+		if o.Verbose && len(m.vms) > 1 && !m.caps.Remote { // a backend elsewhere may promise one: see Ways
 			why := "fabric: none"
 			if region == nil {
 				why = "no region"

@@ -59,7 +59,7 @@ func (m *VMs) fence(o options, notice func(string)) error {
 	var no *isolate.NoNamespace
 	switch {
 	case errors.As(err, &no) && demanded:
-		return fmt.Errorf("isolation: %s cannot be had: %w; nearmetal check --only limits.userns says what to change", s.Isolation, err)
+		return fmt.Errorf("isolation: %s is not available: %w; nearmetal check --only limits.userns shows what to change", s.Isolation, err)
 	case errors.As(err, &no):
 		notice(fmt.Sprintf("the VMs see this host's /proc, /sys, /run and /tmp as you do: %v (isolation: standard refuses that)", no))
 		return nil
@@ -67,7 +67,7 @@ func (m *VMs) fence(o options, notice func(string)) error {
 	return err
 }
 
-// unfenced are the lines on what the back end cannot fence VMs in with, each with its own reason. uplink: the VMs reach
+// unfenced are the lines on what the backend cannot fence VMs in with, each with its own reason. uplink: the VMs reach
 // this host's network.
 func unfenced(c backend.Caps, uplink bool) (lines []string) {
 	add := func(what string, lacks backend.Cap) {

@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/backend"
 )
 
-// What VMs are not fenced in with is said in the back end's own words: no other's program is named.
+// What VMs are not fenced in with is said in the backend's own words: no other's program is named.
 func TestUnfenced(t *testing.T) {
 	why := map[backend.Cap]string{backend.CapSandbox: "it has no filter", backend.CapFilter: "it has no hub"}
 	const calls, loop, refused = "the VMs' system calls are not filtered", "the VMs reach this host's loopback", " (isolation: standard refuses that)"

@@ -16,7 +16,7 @@ import (
 	"nearmetal/internal/region"
 )
 
-// network makes the VMs' network: the back end's own where it has one, else one of ours.
+// network makes the VMs' network: the backend's own where it has one, else one of ours.
 func (m *VMs) network(ctx context.Context, p *prepared, o options, id [16]byte) (*wiring.Net, error) {
 	n, names := o.Spec.Network, p.names()
 	d, ok := m.driver.(backend.Networker)
@@ -28,7 +28,7 @@ func (m *VMs) network(ctx context.Context, p *prepared, o options, id [16]byte) 
 		return wiring.Make(r)
 	}
 	if o.Overlay != nil {
-		return nil, fmt.Errorf("back end %s has a network of its own, and joins no VMs of several hosts' jobs", m.own.Record().Backend)
+		return nil, fmt.Errorf("backend %s has a network of its own, and joins no VMs of several hosts' jobs", m.own.Record().Backend)
 	}
 	cards, err := d.Network(ctx, names, n, m.own.Ref)
 	if err != nil {
@@ -36,7 +36,7 @@ func (m *VMs) network(ctx context.Context, p *prepared, o options, id [16]byte) 
 	}
 	w, err := wiring.Own(names, cards)
 	if err == nil && w.Late && p.image != nil {
-		err = errors.New("the back end's network: a VM that starts a kernel of this host's needs an address before")
+		err = errors.New("the backend's network: a VM that starts a kernel of this host's needs an address before")
 	}
 	return w, err
 }
@@ -56,7 +56,7 @@ func (m *VMs) awaitAddresses(ctx context.Context, p *prepared, o options, reg *r
 			}()
 			l, ok := v.instance().(backend.Late)
 			if !ok {
-				return fmt.Errorf("%s: the back end says no address of it", v.plan.Name)
+				return fmt.Errorf("%s: the backend reports no address of it", v.plan.Name)
 			}
 			if got[v.index], err = l.Address(asking); err != nil {
 				return v.unready(ctx, fmt.Errorf("%s: its address: %w", v.plan.Name, err))

@@ -23,7 +23,7 @@ type pauses struct {
 	stopped bool
 }
 
-// pauseTimeout bounds a command to the back end.
+// pauseTimeout bounds a command to the backend.
 const pauseTimeout = 10 * time.Second
 
 // ServePause serves one holder.

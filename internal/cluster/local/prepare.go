@@ -36,7 +36,7 @@ type prepared struct {
 	plan        *plan.Plan      // made by place
 }
 
-// prepare finds out what the back end and the host have, and settles what the cluster file leaves
+// prepare finds out what the backend and the host have, and settles what the cluster file leaves
 // open. Its parts take some 0.1 s each when they are not cached: what can runs side by side.
 func (m *VMs) prepare(ctx context.Context, o options, notice func(string)) (*prepared, error) {
 	p := &prepared{}
@@ -64,19 +64,19 @@ func (m *VMs) prepare(ctx context.Context, o options, notice func(string)) (*pre
 	return p, nil
 }
 
-// hostsFor are the machines that the VMs may run on: this host, or those of the back end.
+// hostsFor are the machines that the VMs may run on: this host, or those of the backend.
 func (m *VMs) hostsFor(ctx context.Context, here *topology.Host) ([]topology.Host, error) {
 	if !m.caps.Remote {
 		return []topology.Host{*here}, nil
 	}
 	d, ok := m.driver.(backend.Locator)
 	if !ok {
-		return nil, fmt.Errorf("back end %s has VMs elsewhere, and does not say on which machines", m.own.Record().Backend)
+		return nil, fmt.Errorf("backend %s has VMs elsewhere, and does not report on which machines", m.own.Record().Backend)
 	}
 	return d.Hosts(ctx)
 }
 
-// probe opens the back end, matches the cluster file with what it can do, and finds the kernel that the VMs
+// probe opens the backend, matches the cluster file with what it can do, and finds the kernel that the VMs
 // start.
 func (m *VMs) probe(ctx context.Context, o options, p *prepared, notice func(string)) error {
 	s := o.Spec
@@ -123,7 +123,7 @@ func (p *prepared) openImage(s *spec.Cluster, h *device.Host, notice func(string
 	return err
 }
 
-// mountable takes from the kinds by which a back end can show files of this host those that the guests' kernel
+// mountable takes from the kinds by which a backend can show files of this host those that the guests' kernel
 // cannot mount.
 func mountable(c *backend.Caps, k image.Kernel) {
 	var list []backend.ExportKind

@@ -54,7 +54,7 @@ func (m *VMs) Restart(ctx context.Context, name string) error {
 	case !r.Kept:
 		return fmt.Errorf("cluster %s belongs to the command that started it: only a VM of nearmetal up can be restarted", r.Name)
 	case !m.caps.DiesWithOwner:
-		return fmt.Errorf("VMs of back end %s cannot be restarted", r.Backend)
+		return fmt.Errorf("VMs of backend %s cannot be restarted", r.Backend)
 	case r.State != state.Ready:
 		return errors.New("the cluster is not ready")
 	case m.fences.groups.Any():

@@ -49,7 +49,7 @@ func (v *vm) current() (backend.Instance, chan struct{}) {
 	return v.inst, v.noted
 }
 
-// settings returns what the back end gets for v beside its plan.
+// settings returns what the backend gets for v beside its plan.
 func (m *VMs) settings(v *vm, s *spec.Cluster, p *prepared) backend.Settings {
 	return backend.Settings{
 		Accel: p.accel, TSCKHz: p.tsc, SlowStrings: p.slowStrings, PVH: p.image != nil && p.image.PVH(), KernelArgs: s.KernelArgs,
@@ -282,7 +282,7 @@ func (v *vm) follow(a *guest.Agent, i backend.Instance) {
 	}
 }
 
-// killTimeout bounds the end of a VM by its back end.
+// killTimeout bounds the end of a VM by its backend.
 const killTimeout = time.Minute
 
 // kill ends v at once; the error says that it may still run.
@@ -317,7 +317,7 @@ func because(err error) string {
 	return ": " + err.Error()
 }
 
-// end ends one VM: with help by its agent while ctx lasts, else by its back end.
+// end ends one VM: with help by its agent while ctx lasts, else by its backend.
 func (v *vm) end(ctx context.Context, help bool) (err error) {
 	i := v.instance()
 	if i != nil && help && v.agent != nil {

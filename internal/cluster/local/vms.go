@@ -169,7 +169,7 @@ func (m *VMs) restartable() bool {
 	return m.own.Record().Kept && m.caps.DiesWithOwner && m.net.Joined == nil
 }
 
-// reserve makes the plan, and takes what it needs of the host and the back end.
+// reserve makes the plan, and takes what it needs of the host and the backend.
 func (m *VMs) reserve(ctx context.Context, p *prepared, o options, notice func(string)) error {
 	if err := m.place(p, o, notice); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (m *VMs) reserve(ctx context.Context, p *prepared, o options, notice func(s
 	return p.openImage(o.Spec, m.devices.Host, notice)
 }
 
-// join makes what joins the VMs, their network and their region (nil: none), and has the back end
+// join makes what joins the VMs, their network and their region (nil: none), and has the backend
 // check every VM with it.
 func (m *VMs) join(ctx context.Context, p *prepared, o options) (*region.Region, error) {
 	var id region.ID

@@ -62,7 +62,7 @@ func TestFindUCX(t *testing.T) {
 		t.Errorf("%q %q", got, why)
 	}
 	if _, why := FindUCX(&spec.Cluster{Root: t.TempDir()}, fabric); why == "" {
-		t.Error("another root: what is no library is taken")
+		t.Error("another root: what is not a library is taken")
 	}
 }
 
@@ -111,6 +111,6 @@ func TestLibcVersions(t *testing.T) {
 		}
 	}
 	if _, err := libcVersions(place(t, t.TempDir(), "x", "no ELF file")); err == nil {
-		t.Error("text is no library")
+		t.Error("text is not a library")
 	}
 }

@@ -69,7 +69,7 @@ func (e Events) At(name string, done, total int) {
 // The stages of a start.
 const (
 	StagePrepare = "preparing kernel and initramfs"
-	StageAsk     = "asking the back end" // where VMs start from what the back end has
+	StageAsk     = "asking the backend" // where VMs start from what the backend has
 	StageDevices = "handing devices over"
 	StageBoot    = "booting VMs"
 	StageDown    = "ending VMs"
@@ -80,7 +80,7 @@ const (
 type Timings struct {
 	VM      string        `json:"vm"`
 	Prepare time.Duration `json:"prepareNs"` // from Up to the start of the VM
-	Started time.Duration `json:"startedNs"` // from the start of the VM until its back end had it running
+	Started time.Duration `json:"startedNs"` // from the start of the VM until its backend had it running
 	Ready   time.Duration `json:"readyNs"`   // from the start of the VM until the agent was ready
 	Phases  []PhaseAt     `json:"phases"`    // in the guest
 }

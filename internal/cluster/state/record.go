@@ -61,7 +61,7 @@ type Channels struct {
 	Fabric string `json:"fabric,omitempty"`
 	// UCX is the transport for UCX on this host of which the VMs have a copy; empty: none.
 	UCX string `json:"ucx,omitempty"`
-	// Promised is the size in bytes of a region that the back end promises the VMs, besides the plan's; 0: none.
+	// Promised is the size in bytes of a region that the backend promises the VMs, besides the plan's; 0: none.
 	Promised uint64 `json:"promisedRegion,omitempty"`
 	// DeviceFaults are why the VMs' devices are not used, a line each; none: they are, where there are any.
 	DeviceFaults []string `json:"deviceFaults,omitempty"`

@@ -10,8 +10,8 @@ import (
 	"nearmetal/internal/journal"
 )
 
-// A cluster's journal holds a Ref of each thing that its back end has made. Undoing it asks the
-// back end for the thing, and ends it if it is still there.
+// A cluster's journal holds a Ref of each thing that its backend has made. Undoing it asks the
+// backend for the thing, and ends it if it is still there.
 
 // refKind is the kind of these changes.
 const refKind = "backend"
@@ -45,7 +45,7 @@ func refOf(c journal.Change) backend.Ref {
 
 func validRef(c journal.Change) error {
 	if r := refOf(c); r.Driver == "" || len(r.ID) == 0 {
-		return fmt.Errorf("%.80q is nothing that a back end made", r.What)
+		return fmt.Errorf("%.80q was not made by a backend", r.What)
 	}
 	return nil
 }

@@ -75,9 +75,9 @@ func (r *Record) Ways() []Way {
 		by := r.far()
 		switch own := strings.Contains(r.env("FI_PROVIDER"), launch.Provider); {
 		case r.Promised > 0 && own:
-			between, by = "VMs of one host", fmt.Sprintf("the region of %s that their back end promises", spec.Size(r.Promised))
+			between, by = "VMs of one host", fmt.Sprintf("the region of %s that their backend promises", spec.Size(r.Promised))
 		case r.Promised > 0:
-			by += fmt.Sprintf("; the back end promises a region of %s, for programs with the variables of docs/fabric.md", spec.Size(r.Promised))
+			by += fmt.Sprintf("; the backend promises a region of %s, for programs with the variables of docs/fabric.md", spec.Size(r.Promised))
 		}
 		if r.Fabric != "" && r.Plan != nil && r.Plan.Region != nil {
 			by = fmt.Sprintf("the region of %s", spec.Size(r.Plan.Region.SizeBytes))

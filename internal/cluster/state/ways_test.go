@@ -57,11 +57,11 @@ func TestWays(t *testing.T) {
 	}
 	// A region that is promised and not planned is for programs that ask for it.
 	igb.Plan, igb.Promised, igb.Spec = nil, 64<<20, &spec.Cluster{}
-	if got := say(igb); !strings.Contains(got, "VMs' network; the back end promises a region of 64MiB, for programs with") {
+	if got := say(igb); !strings.Contains(got, "VMs' network; the backend promises a region of 64MiB, for programs with") {
 		t.Error(got)
 	}
 	igb.Spec.Env = map[string]string{"FI_PROVIDER": "ivshmem"}
-	if got := say(igb); got != "VMs of one host: the region of 64MiB that their back end promises" {
+	if got := say(igb); got != "VMs of one host: the region of 64MiB that their backend promises" {
 		t.Error(got)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/backend"
 )
 
-// What a back end says of its network is looked at.
+// What a backend says of its network is looked at.
 func TestOwnNetworkChecked(t *testing.T) {
 	at := netip.MustParsePrefix
 	good := backend.Card{MAC: "52:54:00:00:00:01", Address: at("192.0.2.1/24")}
@@ -16,8 +16,8 @@ func TestOwnNetworkChecked(t *testing.T) {
 		second backend.Card
 		want   string
 	}{
-		{backend.Card{MAC: "52:54:00:00:00:02"}, "is no IPv4 address"},
-		{backend.Card{MAC: "52:54:00:00:00:02", Address: at("2001:db8::1/64")}, "is no IPv4 address"},
+		{backend.Card{MAC: "52:54:00:00:00:02"}, "is not an IPv4 address"},
+		{backend.Card{MAC: "52:54:00:00:00:02", Address: at("2001:db8::1/64")}, "is not an IPv4 address"},
 		{backend.Card{MAC: "53:54:00:00:00:02", Address: at("192.0.2.2/24")}, "no unicast MAC"},
 		{backend.Card{MAC: "52:54:00:00:00:01", Address: at("192.0.2.2/24")}, "another VM's"},
 		{backend.Card{MAC: "52:54:00:00:00:02", Address: at("192.0.2.1/24")}, "another VM's"},
@@ -37,7 +37,7 @@ func TestOwnNetworkChecked(t *testing.T) {
 	if err := w.Address(0, good.Address); err != nil {
 		t.Error(err)
 	}
-	for _, x := range []struct{ address, want string }{{"192.0.2.1/16", "another VM's"}, {"2001:db8::1/64", "is no IPv4 address"}} {
+	for _, x := range []struct{ address, want string }{{"192.0.2.1/16", "another VM's"}, {"2001:db8::1/64", "is not an IPv4 address"}} {
 		if err := w.Address(1, at(x.address)); err == nil || !strings.Contains(err.Error(), x.want) || !strings.Contains(err.Error(), "vm1") {
 			t.Errorf("%s: %v", x.address, err)
 		}

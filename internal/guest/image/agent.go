@@ -18,7 +18,7 @@ func Agent() ([]byte, error) {
 		return nil, errors.New("this nearmetal was built without the guest agent: run make in its source directory")
 	}
 	if !bytes.HasPrefix(b, []byte("\x7fELF")) {
-		return nil, errors.New("the guest agent in this nearmetal is no ELF program: run make in its source directory")
+		return nil, errors.New("the guest agent in this nearmetal is not an ELF program: run make in its source directory")
 	}
 	return b, nil
 }

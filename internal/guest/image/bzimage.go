@@ -34,7 +34,7 @@ const (
 	bzHeaderEnd     = 0x250
 )
 
-// errNotBzImage is for files that are no bzImage at all.
+// errNotBzImage is for files that are not bzImage at all.
 var errNotBzImage = errors.New("not a Linux bzImage")
 
 // payload finds the compressed kernel in a bzImage.

@@ -249,7 +249,7 @@ func FuzzCompactELF(f *testing.F) {
 			return
 		}
 		if _, err := compactELF(small); err != nil {
-			t.Fatalf("what it made is no image to it: %v", err)
+			t.Fatalf("what it made is not an image to it: %v", err)
 		}
 	})
 }

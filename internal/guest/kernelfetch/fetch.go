@@ -41,7 +41,7 @@ type Fetched struct {
 // Fetch gets the kernel of that version for the installed system, and keeps it in d.
 func Fetch(ctx context.Context, d *cache.Dir, version string) (Fetched, error) {
 	if strings.ContainsAny(version, "/ \t\n") || strings.HasPrefix(version, "-") || version == "" {
-		return Fetched{}, fmt.Errorf("%q is no version of a kernel", version)
+		return Fetched{}, fmt.Errorf("%q is not a kernel version", version)
 	}
 	for _, program := range []string{"apt-get", "apt-cache", "dpkg-query", "dpkg-deb"} {
 		if _, err := exec.LookPath(program); err != nil {

@@ -207,7 +207,7 @@ func TestSpoilt(t *testing.T) {
 			p := whole(d)
 			return errors.Join(os.Remove(p), unix.Mkfifo(p, 0o600))
 		},
-		// A checksum that is no hash can be met by another text of the same length.
+		// A checksum that is not a hash can be met by another text of the same length.
 		"another text, its own length": func(d *Dir) error {
 			p := whole(d)
 			b, err := os.ReadFile(p)

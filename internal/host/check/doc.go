@@ -239,7 +239,7 @@ func Select(p Profile, only []string) ([]Row, error) {
 	return list, nil
 }
 
-// Run checks a host. Its errors are a root that is no directory and a name in o.Only that no
+// Run checks a host. Its errors are a root that is not a directory and a name in o.Only that no
 // row has; what cannot be read is a row's status.
 func Run(ctx context.Context, o Options) (Report, error) {
 	list, err := Select(o.Profile, o.Only)

@@ -339,7 +339,7 @@ func parseMlxconfig(out string) (now, next map[string]string) {
 
 var plainNumber = lazyregexp.New(`^(?:[A-Za-z_]+\()?(\d{1,10})\)?$`)
 
-// plainValue is a setting as mlxconfig takes it: True(1) is 1. "": it is no number, and so nothing that may stand in a command.
+// plainValue is a setting as mlxconfig takes it: True(1) is 1. "": it is not a number, and so nothing that may stand in a command.
 func plainValue(v string) string {
 	if m := plainNumber().FindStringSubmatch(v); m != nil {
 		return m[1]

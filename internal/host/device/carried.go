@@ -6,11 +6,11 @@ import "fmt"
 // whose PF has no network interface, as for InfiniBand alone, are not asked: only the VF's own kernel counts there.
 func (h *Host) Carried(at string) (received, sent uint64, err error) {
 	if !address().MatchString(at) {
-		return 0, 0, fmt.Errorf("%.40q is no PCI address", at)
+		return 0, 0, fmt.Errorf("%.40q is not a PCI address", at)
 	}
 	pf := h.target(h.dev(at, "physfn"))
 	if !address().MatchString(pf) {
-		return 0, 0, fmt.Errorf("%s is no virtual function", at)
+		return 0, 0, fmt.Errorf("%s is not a virtual function", at)
 	}
 	index, nets := h.index(pf, at), h.interfaces(pf, "net")
 	if index < 0 || len(nets) == 0 {

@@ -247,7 +247,7 @@ func (h *Host) mstconfig(ctx context.Context, args ...string) (string, error) {
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("mstconfig %s did not answer in time", args[len(args)-1])
 	case out.cut:
-		return "", fmt.Errorf("mstconfig said more than %d bytes: that is no answer", answerMax)
+		return "", fmt.Errorf("mstconfig printed more than %d bytes: not an answer", answerMax)
 	case err != nil:
 		return "", fmt.Errorf("mstconfig: %s", complaint(out.String(), err))
 	}

@@ -118,7 +118,7 @@ func moreVFs(f *Function, n int) string {
 func (h *Host) DisableVFs(ctx context.Context, at string) (did []journal.Change, err error) {
 	f := h.read(at)
 	if f.Kind != PF {
-		return nil, fmt.Errorf("device %s is no physical function with SR-IOV", at)
+		return nil, fmt.Errorf("device %s is not a physical function with SR-IOV", at)
 	}
 	var vfs []*Function
 	for _, vf := range f.VFs {

@@ -363,7 +363,7 @@ func (s *scratch) show(name string, fd int, id unixID) bool {
 		}
 		unix.Close(f)
 	default:
-		return false // sockets, pipes and devices are no files
+		return false // sockets, pipes and devices are not files
 	}
 	s.shown[name] = id
 	if s.bind(fd, at) != nil {

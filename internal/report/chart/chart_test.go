@@ -244,7 +244,7 @@ func FuzzScene(f *testing.F) {
 			t.Fatal(err)
 		}
 		if strings.Contains(out.String(), "NaN") || strings.Contains(out.String(), "Inf") {
-			t.Errorf("a place that is no number: %s", out.String())
+			t.Errorf("a place that is not a number: %s", out.String())
 		}
 	})
 }

@@ -98,7 +98,7 @@ func Names() []string {
 // Open returns the paper of a name.
 func Open(name string) (*Paper, error) {
 	if !slices.Contains(Names(), name) {
-		return nil, fmt.Errorf("%q is none of the papers %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("%q is not one of the papers %s", name, strings.Join(Names(), ", "))
 	}
 	data, err := files.ReadFile("data/" + name + ".yaml")
 	if err != nil {
@@ -158,7 +158,7 @@ func (it *Item) check() error {
 		return fmt.Errorf("a series needs its parameter and its unit")
 	}
 	if !slices.Contains([]string{"", "efficiency", "speed-up"}, it.Plot) {
-		return fmt.Errorf("%q is no plot", it.Plot)
+		return fmt.Errorf("%q is not a plot", it.Plot)
 	}
 	for _, n := range it.Hosts {
 		if n < 1 {
@@ -168,7 +168,7 @@ func (it *Item) check() error {
 	for _, s := range it.Series {
 		for _, p := range s.Points {
 			if !finite(p[0]) || !finite(p[1]) {
-				return fmt.Errorf("%s has a value that is no number", s.Label)
+				return fmt.Errorf("%s has a value that is not a number", s.Label)
 			}
 		}
 	}
@@ -190,7 +190,7 @@ func (it *Item) check() error {
 		}
 		for _, v := range slices.Concat(c.Percent, c.Values, c.Times) {
 			if !finite(v) {
-				return fmt.Errorf("%q has a value that is no number", c.Says)
+				return fmt.Errorf("%q has a value that is not a number", c.Says)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func Expand(list string) ([]string, error) {
 			return nil, err
 		}
 		if out = append(out, names...); len(out) > maxHosts {
-			return nil, fmt.Errorf("%q stands for more than %d names", text.Clip(list, 60), maxHosts)
+			return nil, fmt.Errorf("%q expands to more than %d names", text.Clip(list, 60), maxHosts)
 		}
 	}
 	return out, nil
@@ -78,7 +78,7 @@ func expandOne(name string) ([]string, error) {
 			return nil, fmt.Errorf("%q of %q is not a range of numbers", text.Clip(r, 60), text.Clip(name, 60))
 		}
 		if (b-a+1)*uint64(len(tails)) > maxHosts {
-			return nil, fmt.Errorf("%q stands for more than %d names", text.Clip(name, 60), maxHosts)
+			return nil, fmt.Errorf("%q expands to more than %d names", text.Clip(name, 60), maxHosts)
 		}
 		for n := a; n <= b; n++ {
 			for _, tail := range tails {
@@ -87,7 +87,7 @@ func expandOne(name string) ([]string, error) {
 			}
 		}
 		if len(out) > maxHosts {
-			return nil, fmt.Errorf("%q stands for more than %d names", text.Clip(name, 60), maxHosts)
+			return nil, fmt.Errorf("%q expands to more than %d names", text.Clip(name, 60), maxHosts)
 		}
 	}
 	return out, nil

@@ -94,7 +94,7 @@ func scontrol(args ...string) (string, error) {
 		if line, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n"); line != "" {
 			err = errors.New(line)
 		}
-		return "", fmt.Errorf("cannot ask slurmctld what the job has: scontrol: %w", err)
+		return "", fmt.Errorf("cannot ask slurmctld for the job's resources: scontrol: %w", err)
 	}
 	return string(out), nil
 }

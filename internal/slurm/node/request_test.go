@@ -146,7 +146,7 @@ func TestRequestDefaults(t *testing.T) {
 	}
 }
 
-// A job's VMs are processes of the job: the cluster file's word for another back end is an error, and
+// A job's VMs are processes of the job: the cluster file's word for another backend is an error, and
 // nothing of it is asked.
 func TestRequestBackend(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")

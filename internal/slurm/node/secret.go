@@ -43,11 +43,11 @@ func InheritedSecret() (string, error) {
 	os.Unsetenv(VarSecretFD)
 	fd, err := strconv.Atoi(text)
 	if err != nil || fd < 3 {
-		return "", fmt.Errorf("%s=%q is no descriptor", VarSecretFD, text)
+		return "", fmt.Errorf("%s=%q is not a descriptor", VarSecretFD, text)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
-		return "", fmt.Errorf("%s=%d is no pipe", VarSecretFD, fd)
+		return "", fmt.Errorf("%s=%d is not a pipe", VarSecretFD, fd)
 	}
 	return ReadSecret(os.NewFile(uintptr(fd), "the job's secret"))
 }

@@ -41,7 +41,7 @@ var earlierFabric = []earlierColumn{
 	}},
 	{"puts", "fi_write to the region", func(b *bench) (*way, error) {
 		w := b.fabric("", []string{"puts", "ivshmem"}, "FI_IVSHMEM_RANKS=16")
-		w.keep = func(k key) bool { return k.what != "put-memcpy" } // which is no provider's
+		w.keep = func(k key) bool { return k.what != "put-memcpy" } // which is not a provider's
 		return w, nil
 	}},
 }

@@ -29,7 +29,7 @@ type job struct {
 type way struct {
 	name string
 	env  []string
-	// proof is what each rank says when it goes this way: without it a run is no figure.
+	// proof is what each rank says when it goes this way: without it a run is not a figure.
 	proof *regexp.Regexp
 	why   string // it is left out
 }

@@ -1,4 +1,4 @@
-# catalog.py: the services' addresses; two projects, each with a user who is no administrator.
+# catalog.py: the services' addresses; two projects, each with a user who is not an administrator.
 from keystoneauth1 import identity, session
 from keystoneclient.v3 import client
 

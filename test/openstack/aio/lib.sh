@@ -1,7 +1,7 @@
 # lib.sh: what the parts of a day have in common; sourced by day.sh.
 export OS_CLIENT_CONFIG_FILE=/root/day/clouds.yaml
 install -m755 /build/nearmetal /build/nearmetal-vsphere /build/nearmetal-rsh /usr/local/bin/
-# security is the back end's word for clouds whose Neutron has no security groups (config.sh).
+# security is the backend's word for clouds whose Neutron has no security groups (config.sh).
 security=
 [ -e /usr/bin/neutron-linuxbridge-agent ] || security="&security=none"
 exec 3>&1 # of the day, within a step too

@@ -18,7 +18,7 @@ up() {
 	as ann nearmetal up -v -f demo.yaml --boot-timeout 40m >up.log 2>&1
 	local status=$?
 	cat up.log
-	[ $status = 0 ] && grep -q 'go by the region of 64MiB that their back end promises' up.log && as ann nearmetal ps | grep -w tcg
+	[ $status = 0 ] && grep -q 'go by the region of 64MiB that their backend promises' up.log && as ann nearmetal ps | grep -w tcg
 }
 mpi() {
 	as ann nearmetal exec -c demo -- mpirun.openmpi --allow-run-as-root -n 4 --map-by node /usr/local/bin/nm_cg --grid 24 >mpi.log 2>&1

@@ -86,7 +86,7 @@ running() { kill -9 "$(owner)" && as ann nearmetal down --all && nothing; }
 first="security group"
 [ -z "$security" ] || first=port
 step "an application credential" credential
-[ -z "$security" ] || step "refused: the cloud has no security groups" refused "say security=none in the back end's name" "${on/$security}" 1
+[ -z "$security" ] || step "refused: the cloud has no security groups" refused "say security=none in the backend's name" "${on/$security}" 1
 step "refused: a wrong secret" refused "401" "${on/app/wrong}" 1
 step "refused: no quota of vCPUs" vcpus
 step "refused: no quota of ports" ports

@@ -39,7 +39,7 @@ func Parse(uri string) (Address, error) {
 	u, err := url.Parse(uri)
 	switch {
 	case err != nil || u.Scheme == "" || u.Opaque != "":
-		return Address{}, fmt.Errorf("%.80q is no address of a libvirtd: qemu:///system or qemu:///session", uri)
+		return Address{}, fmt.Errorf("%.80q is not an address of a libvirtd: qemu:///system or qemu:///session", uri)
 	case u.Scheme != "qemu" || u.Host != "" || u.User != nil:
 		return Address{}, fmt.Errorf("libvirt's %.80q: nearmetal reaches QEMU of this host only: qemu:///system or qemu:///session", uri)
 	case u.Path != "/system" && u.Path != "/session":

@@ -126,7 +126,7 @@ func ParseDomain(r io.Reader) (*Domain, error) {
 		Reboots: x.OnReboot == "" || strings.TrimSpace(x.OnReboot) == "restart"}
 	switch {
 	case !uuidForm().MatchString(d.UUID):
-		return nil, fmt.Errorf("the domain's XML: %.60q is no UUID", d.UUID)
+		return nil, fmt.Errorf("the domain's XML: %.60q is not a UUID", d.UUID)
 	case !projectForm().MatchString(d.Project):
 		return nil, fmt.Errorf("domain %s: Nova's metadata names no project", d.UUID)
 	}

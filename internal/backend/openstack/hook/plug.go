@@ -22,7 +22,7 @@ const plugWait = 5 * time.Minute
 // instructions, so nothing is lost. What fails is written into the region's record, which status shows.
 func (p Paths) Plug(ctx context.Context, uuid string) error {
 	if !uuidForm().MatchString(uuid) {
-		return fmt.Errorf("%.60q is no UUID of a domain", uuid)
+		return fmt.Errorf("%.60q is not a UUID of a domain", uuid)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, plugWait, fmt.Errorf("the domain was not started and plugged in %v", plugWait))
 	defer cancel()

@@ -39,7 +39,7 @@ func fromHere() {
 	}
 }
 
-// options are what a back end's name says: openstack:CLOUD?flavor=F&image=I&network=N.
+// options are what a backend's name says: openstack:CLOUD?flavor=F&image=I&network=N.
 type options struct {
 	cloud   string // of clouds.yaml; "": OS_CLOUD, or the variables OS_*
 	flavor  string // name or ID, as the two that follow
@@ -62,13 +62,13 @@ const anywhere = "0.0.0.0/0"
 func parse(name string) (options, error) {
 	o := options{group: "soft-affinity", guard: "own", vnic: "normal", from: anywhere}
 	bad := func(format string, a ...any) (options, error) {
-		return o, fmt.Errorf("back end %.120q: %s: write openstack:CLOUD?flavor=NAME&image=NAME&network=NAME", name, fmt.Sprintf(format, a...))
+		return o, fmt.Errorf("backend %.120q: %s: write openstack:CLOUD?flavor=NAME&image=NAME&network=NAME", name, fmt.Sprintf(format, a...))
 	}
 	rest := strings.TrimPrefix(strings.TrimPrefix(name, "openstack"), ":")
 	cloud, query, _ := strings.Cut(rest, "?")
 	o.cloud = cloud
 	if cloud != "" && !wordForm().MatchString(cloud) {
-		return bad("%.60q is no name of a cloud", cloud)
+		return bad("%.60q is not the name of a cloud", cloud)
 	}
 	v, err := url.ParseQuery(query)
 	if err != nil {
@@ -78,7 +78,7 @@ func parse(name string) (options, error) {
 		if list := v[key]; len(list) == 1 {
 			*to = list[0]
 			if !wordForm().MatchString(*to) {
-				return bad("%s=%.60q is no name", key, *to)
+				return bad("%s=%.60q is not a name", key, *to)
 			}
 		} else if len(list) > 1 {
 			return bad("%s is there twice", key)
@@ -98,7 +98,7 @@ func parse(name string) (options, error) {
 		return bad("vnic=%.60q is neither normal nor direct", o.vnic)
 	}
 	if p, err := netip.ParsePrefix(o.from); err != nil || !p.Addr().Is4() {
-		return bad("from=%.60q is no IPv4 network", o.from)
+		return bad("from=%.60q is not an IPv4 network", o.from)
 	}
 	if o.guard == "none" && o.from != anywhere {
 		return bad("from=%.60q needs a security group, and security=none has none", o.from)

@@ -71,7 +71,7 @@ func (d *driver) clients(ctx context.Context) (*center, error) {
 func (d *driver) Probe(ctx context.Context, s *spec.Cluster) (*backend.Probed, error) {
 	for what, word := range map[string]string{"flavor": d.o.flavor, "image": d.o.image, "network": d.o.network} {
 		if word == "" {
-			return nil, fmt.Errorf("back end %s: no %s is named: write openstack:CLOUD?flavor=NAME&image=NAME&network=NAME (nearmetal plan --match says which flavors fit)", d.name, what)
+			return nil, fmt.Errorf("backend %s: no %s is named: write openstack:CLOUD?flavor=NAME&image=NAME&network=NAME (nearmetal plan --match says which flavors fit)", d.name, what)
 		}
 	}
 	c, err := d.clients(ctx)
@@ -117,7 +117,7 @@ func tenants() *backend.Probed {
 func (d *driver) find(ctx context.Context, c *center) error {
 	pages, err := flavors.ListDetail(c.compute, flavors.ListOpts{AccessType: flavors.AllAccess}).AllPages(ctx)
 	if err != nil {
-		// Who is no administrator sees the flavors that he may use without asking for all.
+		// Who is not an administrator sees the flavors that he may use without asking for all.
 		pages, err = flavors.ListDetail(c.compute, nil).AllPages(ctx)
 	}
 	if err != nil {
@@ -264,10 +264,10 @@ func (d *driver) Prepare(ctx context.Context, p *plan.Plan, record func(backend.
 	}
 	// Clouds of releases that count otherwise answer 0.
 	if most := a.MaxServerGroupMembers; most > 0 && n > most {
-		return fmt.Errorf("the project's quota: a server group has %d servers at most, and %d are needed: say group=none in the back end's name", most, n)
+		return fmt.Errorf("the project's quota: a server group has %d servers at most, and %d are needed: say group=none in the backend's name", most, n)
 	}
 	if most := a.MaxServerGroups; most > 0 && a.TotalServerGroupsUsed >= most {
-		return fmt.Errorf("the project's quota: all of its %d server groups are in use: say group=none in the back end's name, or delete one", most)
+		return fmt.Errorf("the project's quota: all of its %d server groups are in use: say group=none in the backend's name, or delete one", most)
 	}
 	ref := d.ref(kindGroup, "nearmetal-"+d.mark)
 	if err := record(ref); err != nil {
@@ -276,7 +276,7 @@ func (d *driver) Prepare(ctx context.Context, p *plan.Plan, record func(backend.
 	g, err := servergroups.Create(ctx, c.compute, servergroups.CreateOpts{Name: ref.ID[keyName], Policy: d.o.group}).Extract()
 	settled(ref, err)
 	if gophercloud.ResponseCodeIs(err, http.StatusForbidden) {
-		return fmt.Errorf("this project may make no server group (%w): say group=none in the back end's name", explain("policy "+d.o.group, err))
+		return fmt.Errorf("this project may make no server group (%w): say group=none in the backend's name", explain("policy "+d.o.group, err))
 	}
 	if err != nil {
 		return fmt.Errorf("%w (group=none asks for no server group)", explain("making a server group with policy "+d.o.group, err))
@@ -285,7 +285,7 @@ func (d *driver) Prepare(ctx context.Context, p *plan.Plan, record func(backend.
 	return nil
 }
 
-// guarded refuses a cloud whose networks have no security groups, unless the back end's name says to do without.
+// guarded refuses a cloud whose networks have no security groups, unless the backend's name says to go without.
 func (d *driver) guarded(ctx context.Context, c *center) error {
 	if d.o.guard == "none" {
 		return nil
@@ -298,7 +298,7 @@ func (d *driver) guarded(ctx context.Context, c *center) error {
 	if err != nil || slices.ContainsFunc(list, func(e extensions.Extension) bool { return e.Alias == "security-group" }) {
 		return nil
 	}
-	return errors.New("the cloud's networks have no security groups, so all who are in the VMs' network reach all of their ports: say security=none in the back end's name to do without")
+	return errors.New("the cloud's networks have no security groups, so all who are in the VMs' network reach all of their ports: say security=none in the backend's name to go without")
 }
 
 // nobodyElses refuses a cluster whose servers have the names of some that are there.
@@ -334,4 +334,4 @@ func serverName(cluster, vm string) string {
 // Close has nothing to end: a token ends by itself.
 func (d *driver) Close() error { return nil }
 
-var errNotOurs = errors.New("the journal's entry is not of this back end")
+var errNotOurs = errors.New("the journal's entry is not of this backend")

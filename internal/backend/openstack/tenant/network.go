@@ -16,7 +16,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Network makes a security group, unless the back end's name says none, and a port for each VM.
+// Network makes a security group, unless the backend's name says none, and a port for each VM.
 func (d *driver) Network(ctx context.Context, vms []string, _ spec.Network, record func(backend.Ref) error) ([]backend.Card, error) {
 	c, err := d.clients(ctx)
 	if err != nil {

@@ -55,7 +55,7 @@ type Device struct {
 	NUMANode *int   `json:"numaNode,omitempty"` // VirtualDevice.numaNode, since ESXi 8.0 update 1
 }
 
-// The kinds of devices that are no functions of a host.
+// The kinds of devices that are not functions of a host.
 const (
 	VGPU   = "vgpu"
 	PVRDMA = "pvrdma"
@@ -340,7 +340,7 @@ func (vm *VM) devices(v *plan.VM, h *topology.Host, l *losses) error {
 // pvrdmaFrom is the hardware version that has PVRDMA cards: that of ESXi 6.5 [NET].
 const pvrdmaFrom = 13
 
-// more sets what the cluster file asks of vSphere alone: secure boot, and devices that are no functions of a host.
+// more sets what the cluster file asks of vSphere alone: secure boot, and devices that are not functions of a host.
 func (vm *VM) more(file spec.VSphere, l *losses) {
 	if on := file.SecureBoot; on != nil {
 		vm.SecureBoot = on
