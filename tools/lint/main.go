@@ -1,7 +1,7 @@
 // Command lint checks what gofmt, vet and staticcheck do not know of: the words and the
 // sentences of the prose, the links of the pages, the subjects of commits, the marks in go.mod, the
-// list of third parties, which package or folder of fabric/ may import which, the picture of the imports, and how large
-// the packages and types of a cluster may be. make lint runs it
+// list of third parties, which package or folder of fabric/ may import which, the picture of the imports, how large
+// the packages and types of a cluster may be, and how the files of cmd/nearmetal are named. make lint runs it
 // in the top folder. It needs git for the subjects alone, and no network.
 //
 //	go run ./tools/lint            check
@@ -44,6 +44,7 @@ func main() {
 		func() ([]string, error) { return packages(".") },
 		func() ([]string, error) { return picture(".") },
 		func() ([]string, error) { return sizes(".") },
+		func() ([]string, error) { return commandFiles(".") },
 	} {
 		faults, err := check()
 		if err != nil {

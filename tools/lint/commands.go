@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// commandsDir is the directory whose files are named after their commands.
+const commandsDir = "cmd/nearmetal"
+
+// commandFiles checks the names of the files of commandsDir, without its tests. A file that defines commands is named after
+// one of them, without hyphens. A file of a subcommand, or of another part of a command, has a name COMMAND_PART.go. What
+// several commands share is in files whose names begin with no command's.
+func commandFiles(top string) ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(top, commandsDir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]string{} // the commands that each file defines, by its name without .go
+	for _, path := range paths {
+		stem := strings.TrimSuffix(filepath.Base(path), ".go")
+		if strings.HasSuffix(stem, "_test") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return nil, err
+		}
+		files[stem] = commandNames(file)
+	}
+	return misnamed(files), nil
+}
+
+// misnamed returns a line for each file that has another name than its commands ask for.
+func misnamed(files map[string][]string) []string {
+	var faults []string
+	for stem, names := range files {
+		own, part, isPart := strings.Cut(stem, "_")
+		switch {
+		case isPart && !slices.Contains(files[own], own):
+			faults = append(faults, fmt.Sprintf("%s/%s.go: %s.go defines no command %s: name the file after its command", commandsDir, stem, own, own))
+		case isPart && part == "":
+			faults = append(faults, fmt.Sprintf("%s/%s.go: nothing follows the command's name", commandsDir, stem))
+		case !isPart && len(names) > 0 && stem != "root" && !slices.Contains(names, stem):
+			faults = append(faults, fmt.Sprintf("%s/%s.go defines the command %s: name the file after it, or COMMAND_%s.go after the command above", commandsDir, stem, names[0], names[0]))
+		case !isPart && len(names) == 0:
+			for other, of := range files {
+				if rest := strings.TrimPrefix(stem, other); rest != stem && slices.Contains(of, other) {
+					faults = append(faults, fmt.Sprintf("%s/%s.go: its name begins with the command %s: name it %s_%s.go", commandsDir, stem, other, other, rest))
+				}
+			}
+		}
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// commandNames returns the names of the commands that a file defines, without hyphens: the first word of each field Use.
+func commandNames(file *ast.File) []string {
+	var names []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		kv, ok := n.(*ast.KeyValueExpr)
+		if !ok {
+			return true
+		}
+		key, ok := kv.Key.(*ast.Ident)
+		if !ok || key.Name != "Use" {
+			return true
+		}
+		if lit, ok := kv.Value.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if use, err := strconv.Unquote(lit.Value); err == nil {
+				name, _, _ := strings.Cut(use, " ")
+				names = append(names, strings.ReplaceAll(name, "-", ""))
+			}
+		}
+		return true
+	})
+	return names
+}
