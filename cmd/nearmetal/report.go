@@ -124,7 +124,7 @@ func waysOf(suites func() ([]*suite.Suite, error), name string) (func(paper.Key)
 	if err != nil {
 		return nil, err
 	}
-	return ways(list, p), nil
+	return reporting.Ways(list, p), nil
 }
 
 // complete offers values for a flag.

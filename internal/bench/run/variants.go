@@ -266,3 +266,14 @@ func virtual(w *Wish, c *spec.Cluster, label string, without []string) Variant {
 	}
 	return v
 }
+
+// Only returns the native variants of a list, and of the VMs those of the variant that has a label, whichever MPI they have.
+func Only(list []Variant, label string) []Variant {
+	spec := ""
+	for _, v := range list {
+		if v.Label == label {
+			spec = strings.Join(v.Ablated, "+")
+		}
+	}
+	return slices.DeleteFunc(list, func(v Variant) bool { return v.Spec != nil && strings.Join(v.Ablated, "+") != spec })
+}

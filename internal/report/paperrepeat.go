@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"nearmetal/internal/report/paper"
 )
 
-// repeating returns the experiments that repeat a figure of a paper which was measured on one of these numbers of
+// Repeating returns the experiments that repeat a figure of a paper which was measured on one of these numbers of
 // hosts.
-func repeating(list []*suite.Suite, p *paper.Paper, hosts []int) ([]*suite.Suite, error) {
+func Repeating(list []*suite.Suite, p *paper.Paper, hosts []int) ([]*suite.Suite, error) {
 	var names []string
 	for _, it := range p.Items {
 		if len(it.Hosts) > 0 && !slices.ContainsFunc(it.Hosts, func(n int) bool { return slices.Contains(hosts, n) }) {
@@ -54,8 +54,8 @@ func repeaters(list []*suite.Suite, key paper.Key) []string {
 	return out
 }
 
-// ways returns how an item of a paper is measured: a command for each experiment that repeats it.
-func ways(list []*suite.Suite, p *paper.Paper) func(paper.Key) []string {
+// Ways returns a function of how an item of a paper is measured: a command for each experiment that repeats it.
+func Ways(list []*suite.Suite, p *paper.Paper) func(paper.Key) []string {
 	return func(key paper.Key) []string {
 		at := slices.IndexFunc(p.Items, func(it paper.Item) bool { return it.Key == key.Item })
 		if at < 0 {

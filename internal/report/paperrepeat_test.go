@@ -1,4 +1,4 @@
-package main
+package report_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nearmetal/internal/bench/suite"
+	"nearmetal/internal/report"
 	"nearmetal/internal/report/paper"
 )
 
@@ -32,7 +33,7 @@ func TestRepeating(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		picked, err := repeating(list, p, c.hosts)
+		picked, err := report.Repeating(list, p, c.hosts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,13 +51,13 @@ func TestRepeating(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := repeating(list, p, []int{3}); err == nil || !strings.Contains(err.Error(), "3 hosts") {
+	if _, err := report.Repeating(list, p, []int{3}); err == nil || !strings.Contains(err.Error(), "3 hosts") {
 		t.Errorf("on three hosts: %v", err)
 	}
 	if p, err = paper.Open("000"); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(ways(list, p)(paper.Key{Paper: "000", Item: "fig 3"})); got != "[nearmetal bench run osu/latency --paper 000 --nodes 2]" {
+	if got := fmt.Sprint(report.Ways(list, p)(paper.Key{Paper: "000", Item: "fig 3"})); got != "[nearmetal bench run osu/latency --paper 000 --nodes 2]" {
 		t.Error(got)
 	}
 }
