@@ -2,12 +2,10 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,7 +51,14 @@ make (bench run --kind vm), with the machine and its checks.`,
 	emulated := cmd.Flags().Bool("emulated", false, "measured in emulated VMs: it enters no ratio")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *out != "" && *label == "" && !slices.ContainsFunc(args, func(a string) bool { return !exists(filepath.Join(runFolder(a), record.RunFile)) }) {
-			return importRuns(cmd, runFolder(*out), args)
+			for i := range args {
+				args[i] = runFolder(args[i])
+			}
+			taken, err := importer.AddRuns(runFolder(*out), args)
+			for _, t := range taken {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s\n", runFolder(*out), count(t.Values, "value"), strings.Join(t.Variants, ", "))
+			}
+			return err
 		}
 		switch {
 		case *out == "":
@@ -77,11 +82,7 @@ make (bench run --kind vm), with the machine and its checks.`,
 		v := record.Variant{Ablated: *without, Label: *label, Kind: *kind, Cores: *cores, KeptBack: *kept, Emulated: *emulated, Description: "imported"}
 		var all []*importer.Result
 		for _, path := range args {
-			text, err := readFile(path)
-			if err != nil {
-				return err
-			}
-			r, err := importer.Read(path, text)
+			r, err := importer.ReadFile(path)
 			if err != nil {
 				return err
 			}
@@ -100,7 +101,7 @@ make (bench run --kind vm), with the machine and its checks.`,
 			}
 			all = append(all, r)
 		}
-		n, err := addImported(*out, v, all)
+		n, err := importer.Add(*out, v, all, versionText(), append([]string{"nearmetal"}, os.Args[1:]...))
 		if err != nil {
 			return err
 		}
@@ -126,163 +127,6 @@ make (bench run --kind vm), with the machine and its checks.`,
 		return nil
 	}
 	return cmd
-}
-
-// importRuns adds the foreign variants of runs to the run in dir, which is there.
-func importRuns(cmd *cobra.Command, dir string, folders []string) error {
-	into, err := record.LoadRun(dir)
-	if err != nil {
-		return err
-	}
-	var all []record.Sample
-	for _, folder := range folders {
-		from, samples, _, err := record.Load(runFolder(folder))
-		if err != nil {
-			return err
-		}
-		taken := map[string]bool{}
-		for _, v := range from.Variants {
-			if !v.Foreign {
-				continue
-			}
-			if slices.ContainsFunc(into.Variants, func(have record.Variant) bool { return have.Label == v.Label }) {
-				return fmt.Errorf("%s has a variant %s already", dir, v.Label)
-			}
-			v.Baseline = ""
-			into.Variants = append(into.Variants, v)
-			taken[v.Label] = true
-		}
-		if len(taken) == 0 {
-			return fmt.Errorf("%s has no variant of a VM that nearmetal did not make (bench run --variant LABEL --kind vm)", folder)
-		}
-		for _, c := range from.Cases {
-			at := slices.IndexFunc(into.Cases, func(have record.Case) bool { return have.Name == c.Name })
-			switch {
-			case at < 0:
-				into.Cases = append(into.Cases, c)
-			case into.Cases[at].Unit != c.Unit || into.Cases[at].X != c.X:
-				return fmt.Errorf("%s: %s is in %s over %s, and in %s in %s over %s", folder, c.Name, c.Unit, c.X, dir, into.Cases[at].Unit, into.Cases[at].X)
-			}
-		}
-		n := 0
-		for _, s := range samples {
-			if taken[s.Variant] {
-				s.Log = "" // it is in the other folder
-				all = append(all, s)
-				n++
-			}
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s\n", dir, count(n, "value"), strings.Join(sortedNames(taken), ", "))
-	}
-	if err := appendSamples(dir, all); err != nil {
-		return err
-	}
-	return record.SaveRun(dir, into)
-}
-
-// appendSamples writes lines behind those of a run.
-func appendSamples(dir string, samples []record.Sample) error {
-	lines, err := record.Lines(samples)
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(filepath.Join(dir, record.SamplesFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err == nil {
-		_, err = f.Write(lines)
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write the results: %w", err)
-	}
-	return nil
-}
-
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the result: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, importer.MaxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", path, err)
-	}
-	return text, nil
-}
-
-// addImported adds a variant with its values to the run in dir, which it makes if it is not there.
-func addImported(dir string, v record.Variant, results []*importer.Result) (int, error) {
-	run := &record.Run{Version: record.Version, ID: filepath.Base(dir), Nearmetal: versionText(), Command: append([]string{"nearmetal"}, os.Args[1:]...), Host: record.Host{Name: "imported"}}
-	if exists(filepath.Join(dir, record.RunFile)) {
-		var err error
-		if run, err = record.LoadRun(dir); err != nil {
-			return 0, err
-		}
-	} else if err := os.MkdirAll(dir, 0o755); err != nil {
-		return 0, fmt.Errorf("cannot make the run's folder: %w", err)
-	}
-	now := time.Now().UTC()
-	if run.Started.IsZero() {
-		run.Started = now
-	}
-	run.Ended = now
-	reps := map[string]int{} // of each case and point, over all files
-	if at := slices.IndexFunc(run.Variants, func(have record.Variant) bool { return have.Label == v.Label }); at < 0 {
-		run.Variants = append(run.Variants, v)
-	} else if err := addsTo(dir, &run.Variants[at], &v, reps); err != nil {
-		return 0, err
-	}
-	var samples []record.Sample
-	for _, r := range results {
-		most := map[string]int{}
-		for _, s := range r.Samples {
-			key := repKey(&s)
-			most[key] = max(most[key], s.Rep+1)
-			s.Variant, s.Rep, s.At = v.Label, s.Rep+reps[key], now
-			samples = append(samples, s)
-		}
-		for c, n := range most {
-			reps[c] += n
-		}
-		for _, c := range r.Cases {
-			addCase(run, c)
-		}
-	}
-	if err := appendSamples(dir, samples); err != nil {
-		return 0, err
-	}
-	return len(samples), record.SaveRun(dir, run)
-}
-
-// repKey is what repetitions are counted of.
-func repKey(s *record.Sample) string { return s.Case + fmt.Sprint(s.Point) }
-
-// addsTo checks that values may be added to a variant that is there, and counts its repetitions.
-func addsTo(dir string, have, v *record.Variant, reps map[string]int) error {
-	if have.Kind != v.Kind || have.Cores != v.Cores || have.KeptBack != v.KeptBack || have.Emulated != v.Emulated || !slices.Equal(have.Ablated, v.Ablated) {
-		return fmt.Errorf("%s has a variant %s already, of another kind, cores or switches: give another --variant or --out", dir, v.Label)
-	}
-	_, samples, _, err := record.Load(dir)
-	if err != nil {
-		return err
-	}
-	for i := range samples {
-		if s := &samples[i]; s.Variant == v.Label {
-			reps[repKey(s)] = max(reps[repKey(s)], s.Rep+1)
-		}
-	}
-	return nil
-}
-
-func addCase(run *record.Run, c record.Case) {
-	for _, have := range run.Cases {
-		if have.Name == c.Name {
-			return
-		}
-	}
-	run.Cases = append(run.Cases, c)
 }
 
 func newBenchExportCommand() *cobra.Command {
@@ -313,13 +157,4 @@ func newBenchExportCommand() *cobra.Command {
 		return err
 	}
 	return cmd
-}
-
-func sortedNames(set map[string]bool) []string {
-	var out []string
-	for name := range set {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
 }

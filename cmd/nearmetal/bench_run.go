@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,17 +14,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"nearmetal/internal/bench/batch"
-	"nearmetal/internal/bench/machine"
 	"nearmetal/internal/bench/mpi"
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/run"
 	"nearmetal/internal/bench/suite"
 	"nearmetal/internal/cluster/fleet"
-	"nearmetal/internal/host"
-	"nearmetal/internal/host/check"
+	"nearmetal/internal/plan"
+	reporting "nearmetal/internal/report"
 	"nearmetal/internal/report/paper"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/topology"
 )
 
 // benchFlags are the flags of bench run besides those of the VMs.
@@ -134,7 +133,7 @@ The exit status is 1 if a repetition failed.`,
 		q.Suites = picked
 		if f.inJob > 0 {
 			if f.only != "" {
-				q.Variants = only(q.Variants, f.only)
+				q.Variants = run.Only(q.Variants, f.only)
 				r.Variants = nil
 				for _, v := range q.Variants {
 					r.Variants = append(r.Variants, v.Variant)
@@ -175,7 +174,7 @@ func (f *benchFlags) pick(list []*suite.Suite, args []string) ([]*suite.Suite, e
 	if len(hosts) == 0 {
 		hosts = []int{max(1, f.inJob)}
 	}
-	return repeating(list, p, hosts)
+	return reporting.Repeating(list, p, hosts)
 }
 
 // submit has Slurm run the request on each number of nodes.
@@ -244,17 +243,6 @@ func (f *benchFlags) jobVMs(cmd *cobra.Command, dir string, variants []run.Varia
 	return out, nil
 }
 
-// only leaves the native variants and the VMs of a label, whichever MPI they have.
-func only(list []run.Variant, label string) []run.Variant {
-	spec := ""
-	for _, v := range list {
-		if v.Label == label {
-			spec = strings.Join(v.Ablated, "+")
-		}
-	}
-	return slices.DeleteFunc(list, func(v run.Variant) bool { return v.Spec != nil && strings.Join(v.Ablated, "+") != spec })
-}
-
 // withoutFlags leaves flags out of a command line, with their values; --wait has none.
 func withoutFlags(words []string, names ...string) []string {
 	var out []string
@@ -269,98 +257,33 @@ func withoutFlags(words []string, names ...string) []string {
 	return out
 }
 
-// request makes the request and the record of a run from the flags.
-func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, []string, error)) (q run.Request, r *record.Run, err error) {
-	notice, sshHosts := "", []string(nil)
-	if err := f.foreign(cmd); err != nil {
-		return q, nil, err
+// request makes the request and the record of a run from the flags. It prints what the user has to know.
+func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, vms func() (*spec.Cluster, []string, error)) (run.Request, *record.Run, error) {
+	o := run.Options{
+		Variants: f.variants, VariantsChosen: cmd.Flags().Changed("variants"), Cores: f.cores, Ablate: f.ablate, MPI: f.mpis,
+		Label: f.variant, Kind: f.kind, InJobs: len(f.nodes) > 0 || f.inJob > 0,
+		Repetitions: f.repetitions, RepetitionsChosen: cmd.Flags().Changed("repetitions"), Warmup: f.warmup, Time: f.time, Quick: f.quick,
+		Paper: f.paper, Set: f.set, PeakPerCore: f.peak, SkipMissing: f.skipMissing, KeepWork: f.keepWork, Traffic: f.traffic,
+		KernelDirs: kernelFolders(), ProviderDir: providerFolder(), Version: versionText(), Command: append([]string{"nearmetal"}, os.Args[1:]...),
 	}
-	facts, cpus := machine.Facts()
-	w := run.Wish{Cores: f.cores, Ablate: f.ablate, Host: facts, CPUs: cpus}
-	for _, v := range f.variants {
-		switch v {
-		case "native":
-			w.Native = true
-		case "vm":
-			w.VM = true
-		default:
-			return q, nil, usagef("--variants: %q is neither native nor vm (see also --cores and --ablate)", v)
+	o.VMs = func() (*spec.Cluster, error) { return f.machines(cmd, p, vms) }
+	o.PlanHosts = func(c *spec.Cluster) (*plan.Plan, []topology.Host, error) {
+		st := p.Start("asking the hosts what they are")
+		plan, hosts, _, err := fleet.PlanHosts(ctx, c)
+		if err != nil {
+			st.Fail()
+			return nil, nil, err
 		}
+		st.Done()
+		return plan, hosts, nil
 	}
-	if w.MPI, err = flavours(ctx, f.mpis); err != nil {
-		return q, nil, err
-	}
-	if w.VM || len(f.ablate) > 0 {
-		if w.Spec, err = f.machines(cmd, p, vms); err != nil {
-			return q, nil, err
-		}
-		if len(w.Spec.Placement.Hosts) > 0 {
-			if notice, sshHosts, err = f.overHosts(ctx, cmd, p, &w); err != nil {
-				return q, nil, err
-			}
-			facts = w.Host
-		} else {
-			accel, why, err := host.DetectAccel(w.Spec.Accel)
-			if err != nil {
-				return q, nil, err
-			}
-			if w.Emulated = accel == host.TCG; w.Emulated && why != "" {
-				notice = why + ": they are marked, and no ratio is made of them"
-			}
-			w.Spec.Accel = string(accel) // it need not be found out, and reported, at each boot
-		}
-		facts.Acceleration = w.Spec.Accel
-	}
-	if q.Variants, err = run.Variants(w); err != nil {
+	q, r, notice, err := run.New(ctx, o)
+	var wrong *run.UsageError
+	if errors.As(err, &wrong) {
 		return q, nil, &usageError{err}
 	}
-	if q.Set, err = settings(f.set); err != nil {
+	if err != nil {
 		return q, nil, err
-	}
-	q.Paper = f.paper
-	q.Repetitions, q.Warmup, q.Quick = f.repetitions, f.warmup, f.quick
-	if q.Repetitions == 0 {
-		q.Repetitions = run.MinRepetitions
-		if f.quick {
-			q.Repetitions = 3
-		}
-	}
-	q.Time = f.time
-	switch {
-	case f.time < 0 || f.time > 0 && cmd.Flags().Changed("repetitions"):
-		return q, nil, usagef("--time: a time such as 4h, and without --repetitions")
-	case q.Repetitions < run.MinRepetitions && !f.quick:
-		return q, nil, usagef("--repetitions: %d are too few for an interval: take at least %d, or --quick", q.Repetitions, run.MinRepetitions)
-	case q.Repetitions < 1 || q.Repetitions > 1000 || q.Warmup < 0 || q.Warmup > 1000:
-		return q, nil, usagef("--repetitions and --warmup: between 0 and 1000")
-	}
-	q.KernelDirs, q.SkipMissing, q.KeepWork, q.Traffic = kernelFolders(), f.skipMissing, f.keepWork, f.traffic
-	if q.PeakPerCore = f.peak; q.PeakPerCore == 0 {
-		q.PeakPerCore = machine.PeakPerCore()
-	}
-	for _, fl := range w.MPI {
-		facts.Versions[fl.Name] = fl.Launcher.String()
-	}
-	facts.Versions["nearmetal"] = versionText()
-	r = &record.Run{
-		Version: record.Version, Nearmetal: versionText(), Started: time.Now().UTC(),
-		Command: append([]string{"nearmetal"}, os.Args[1:]...), Quick: q.Quick, Host: facts, SSHHosts: sshHosts,
-	}
-	profile := check.Profile("")
-	if f.kind != "" {
-		profile = check.Guest
-	}
-	if len(sshHosts) == 0 { // of the hosts that ssh reaches it is not known
-		r.Checks = checks(ctx, profile)
-	}
-	for i := range q.Variants {
-		if v := &q.Variants[i]; f.kind != "" {
-			v.Label, v.Kind, v.Foreign = strings.Replace(v.Label, "native."+strconv.Itoa(v.Cores), f.variant, 1), "vm", true
-			v.Host, v.Checks, v.KeptBack = &r.Host, r.Checks, 0
-			v.Description = "in a VM that nearmetal did not make, " + strings.TrimPrefix(v.Description, "natively ")
-			v.Baseline = ""
-		}
-		r.Variants = append(r.Variants, q.Variants[i].Variant)
 	}
 	if notice != "" {
 		p.Printf("%s", notice)
@@ -368,92 +291,7 @@ func (f *benchFlags) request(ctx context.Context, cmd *cobra.Command, p *termina
 	return q, r, nil
 }
 
-// overHosts makes a wish for VMs on hosts that ssh reaches. Nothing is said there of this machine: the record's host is the
-// first of them. It returns a line to be said and the hosts that have VMs.
-func (f *benchFlags) overHosts(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, w *run.Wish) (string, []string, error) {
-	switch {
-	case len(f.nodes) > 0 || f.inJob > 0:
-		return "", nil, usagef("placement.hosts: a job's hosts are Slurm's choice: leave the key out")
-	case len(f.cores) > 0 || w.Native && cmd.Flags().Changed("variants"):
-		return "", nil, usagef("placement.hosts: native programs would run on this machine alone: give --variants vm, without --cores")
-	}
-	w.Native = false
-	st := p.Start("asking the hosts what they are")
-	plan, hosts, _, err := fleet.PlanHosts(ctx, w.Spec)
-	if err != nil {
-		st.Fail()
-		return "", nil, err
-	}
-	st.Done()
-	type share struct {
-		vms, vcpus int
-		memory     uint64
-	}
-	of := map[string]share{}
-	for _, v := range plan.VMs {
-		s := of[v.Host]
-		s.vms, s.vcpus, s.memory = s.vms+1, s.vcpus+v.VCPUs, s.memory+v.MemoryBytes
-		of[v.Host] = s
-		w.VCPUs += v.VCPUs
-	}
-	var names []string
-	least := 0
-	for i := range hosts {
-		h := &hosts[i]
-		s, ok := of[h.Name]
-		if !ok {
-			continue
-		}
-		if len(names) > 0 && s != of[names[0]] {
-			return "", nil, usagef("placement.hosts: %s and %s do not get the same VMs (see nearmetal plan), so that no number of ranks would be even: change --vms", names[0], h.Name)
-		}
-		names = append(names, h.Name)
-		if facts := machine.Of(h); len(names) == 1 {
-			facts.Versions = w.Host.Versions
-			w.Host, least = facts, facts.Cores
-		} else {
-			least = min(least, facts.Cores)
-		}
-	}
-	w.Hosts, w.CPUs = len(names), make([]int, least)
-	if w.Emulated = w.Spec.Accel == string(host.TCG); w.Emulated {
-		return "the hosts emulate VMs: they are marked, and no ratio is made of them", names, nil
-	}
-	return "", names, nil
-}
-
 func versionText() string { return strings.TrimSpace(version + " " + commit) }
-
-// foreign checks the flags of a run inside a VM that nearmetal did not make, whose variant is this machine itself.
-func (f *benchFlags) foreign(cmd *cobra.Command) error {
-	switch {
-	case f.kind == "" && f.variant == "":
-		return nil
-	case f.kind != "vm":
-		return usagef("--variant LABEL goes with --kind vm")
-	case f.variant == "":
-		return usagef("--kind vm needs --variant: the label of this VM, such as EC2.c3.2xlarge")
-	case len(f.cores) > 0 || len(f.ablate) > 0:
-		return usagef("--kind vm measures this VM as it is: leave out --cores and --ablate")
-	case cmd.Flags().Changed("variants"):
-		return usagef("--kind vm has one variant, this VM: leave out --variants")
-	}
-	f.variants = []string{"native"}
-	return nil
-}
-
-// checks returns the host's state by `nearmetal check`, nil where there is none.
-func checks(ctx context.Context, profile check.Profile) json.RawMessage {
-	rep, err := check.Run(ctx, check.Options{Profile: profile})
-	if err != nil {
-		return nil
-	}
-	text, err := json.Marshal(rep)
-	if err != nil {
-		return nil
-	}
-	return text
-}
 
 // machines returns the VMs: those of the flags, and two where nothing says how many, for one
 // has nobody to talk to.
@@ -468,40 +306,6 @@ func (f *benchFlags) machines(cmd *cobra.Command, p *terminal.Progress, vms func
 		return nil, err
 	}
 	return c, sweep(p)
-}
-
-// flavours returns the MPI libraries of --mpi, or the first that is there.
-func flavours(ctx context.Context, names []string) ([]mpi.Flavour, error) {
-	if len(names) == 0 {
-		for _, name := range []string{"openmpi", "mpich"} {
-			if f, err := mpi.Find(ctx, name, "", suite.ProgramsDir()); err == nil {
-				return []mpi.Flavour{f}, nil
-			}
-		}
-		return []mpi.Flavour{{Name: "none"}}, nil
-	}
-	var out []mpi.Flavour
-	for _, name := range names {
-		f, err := mpi.Find(ctx, name, providerFolder(), suite.ProgramsDir())
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, f)
-	}
-	return out, nil
-}
-
-// settings reads the values of --set.
-func settings(list []string) (map[string][]string, error) {
-	out := map[string][]string{}
-	for _, s := range list {
-		name, value, ok := strings.Cut(s, "=")
-		if !ok || name == "" || value == "" {
-			return nil, usagef("--set: %q is not PARAMETER=VALUE", s)
-		}
-		out[name] = strings.Split(value, ",")
-	}
-	return out, nil
 }
 
 // folder returns the folder of a new run and puts its name into the record.
