@@ -3,20 +3,16 @@
 package machine
 
 import (
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sort"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/host"
-	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 )
 
@@ -129,20 +125,4 @@ func PeakPerCore() float64 {
 		return 0
 	}
 	return perCycle * mhz / 1e3
-}
-
-// Version runs a command that prints a program's version and returns its first line that says
-// something, "" if there is none. It takes two seconds at most.
-func Version(words []string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-	cmd.WaitDelay = time.Second
-	out, _ := cmd.CombinedOutput()
-	for _, line := range strings.Split(string(out), "\n") {
-		if line = strings.TrimSpace(line); line != "" {
-			return text.Cut(line, 200)
-		}
-	}
-	return ""
 }

@@ -275,9 +275,6 @@ func (t *Transaction) Record(c journal.Change) error {
 // Step is between two steps of the caller's own.
 func (t *Transaction) Step() { step() }
 
-// Changes returns what was changed so far.
-func (t *Transaction) Changes() []journal.Change { return t.j.Changes() }
-
 // Commit leaves the changes in force until Undo. A transaction without changes leaves no file.
 func (t *Transaction) Commit() error {
 	defer t.close()
