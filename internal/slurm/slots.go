@@ -60,7 +60,7 @@ func Slots(gres *conf.Config, node, name string) ([]Slot, error) {
 // "vf:mlx5:2(IDX:0,3),region(CNT:536870912)" (scontrol show job -d; src/common/gres.c).
 func Indices(detail, name string) ([]int, error) {
 	var list []int
-	for _, part := range splitGres(detail) {
+	for _, part := range conf.SplitOutside(detail, '(', ')') {
 		head, index, ok := strings.Cut(part, "(")
 		if kind, _, _ := strings.Cut(head, ":"); kind != name {
 			continue
@@ -80,26 +80,6 @@ func Indices(detail, name string) ([]int, error) {
 		list = append(list, more...)
 	}
 	return list, nil
-}
-
-// splitGres splits at the commas that are not within parentheses.
-func splitGres(text string) []string {
-	var parts []string
-	depth, start := 0, 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '(':
-			depth++
-		case ')':
-			depth--
-		case ',':
-			if depth == 0 {
-				parts = append(parts, text[start:i])
-				start = i + 1
-			}
-		}
-	}
-	return append(parts, text[start:])
 }
 
 // groupOf returns the IOMMU group whose file is called so: /dev/vfio/8 is that of group 8.

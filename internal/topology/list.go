@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/text"
+	"nearmetal/internal/topology/machine"
 )
 
 // ParseList reads the kernel's list format ("0-3,8,10-11"; empty is the empty
@@ -63,25 +64,7 @@ func ParseList(s string, max int) ([]int, error) {
 }
 
 // FormatList writes ascending numbers in the kernel's list format.
-func FormatList(n []int) string {
-	var b strings.Builder
-	for i := 0; i < len(n); {
-		j := i
-		for j+1 < len(n) && n[j+1] == n[j]+1 {
-			j++
-		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(n[i]))
-		if j > i {
-			b.WriteByte('-')
-			b.WriteString(strconv.Itoa(n[j]))
-		}
-		i = j + 1
-	}
-	return b.String()
-}
+func FormatList(n []int) string { return machine.FormatList(n) }
 
 // clip returns text from a file for a message, at most 60 bytes of it.
 func clip(s string) string { return text.Clip(s, 60) }

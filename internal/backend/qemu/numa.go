@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"nearmetal/internal/plan"
+	"nearmetal/internal/topology"
 )
 
 // numa is the VM's NUMA nodes, each with its memory backend.
@@ -144,23 +146,12 @@ func (n numa) backend(id string, node plan.Node) []string {
 	return append(args, "-object", option(kind, opts...))
 }
 
-// ranges writes numbers as QEMU's ranges: 0-3, 8.
+// ranges writes numbers, in any order, as QEMU's ranges: 0-3, 8.
 func ranges(list []int) []string {
+	if len(list) == 0 {
+		return nil
+	}
 	sorted := slices.Clone(list)
 	slices.Sort(sorted)
-	sorted = slices.Compact(sorted)
-	var out []string
-	for i := 0; i < len(sorted); {
-		j := i
-		for j+1 < len(sorted) && sorted[j+1] == sorted[j]+1 {
-			j++
-		}
-		if i == j {
-			out = append(out, strconv.Itoa(sorted[i]))
-		} else {
-			out = append(out, fmt.Sprintf("%d-%d", sorted[i], sorted[j]))
-		}
-		i = j + 1
-	}
-	return out
+	return strings.Split(topology.FormatList(slices.Compact(sorted)), ",")
 }

@@ -15,7 +15,7 @@ const maxHosts = 1 << 16
 // login (slurm.conf(5), NodeName). Several brackets in a name multiply.
 func Expand(list string) ([]string, error) {
 	var out []string
-	for _, part := range splitOutside(list) {
+	for _, part := range SplitOutside(list, '[', ']') {
 		names, err := expandOne(part)
 		if err != nil {
 			return nil, err
@@ -27,15 +27,15 @@ func Expand(list string) ([]string, error) {
 	return out, nil
 }
 
-// splitOutside splits at the commas that are not within brackets.
-func splitOutside(list string) []string {
+// SplitOutside splits a list at the commas that are not within open and shut, such as brackets.
+func SplitOutside(list string, open, shut byte) []string {
 	var parts []string
 	depth, start := 0, 0
 	for i := 0; i < len(list); i++ {
 		switch list[i] {
-		case '[':
+		case open:
 			depth++
-		case ']':
+		case shut:
 			depth--
 		case ',':
 			if depth == 0 {

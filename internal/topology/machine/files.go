@@ -23,7 +23,7 @@ func (w *writer) link(name, target string) {
 // set writes a set of CPUs as mask and as list.
 func (w *writer) set(mask, list string, ids []int, width int) {
 	w.put(mask, "%s", formatMask(ids, width))
-	w.put(list, "%s", formatList(ids))
+	w.put(list, "%s", FormatList(ids))
 }
 
 func formatMask(ids []int, width int) string {
@@ -38,21 +38,25 @@ func formatMask(ids []int, width int) string {
 	return strings.Join(s, ",")
 }
 
-func formatList(ids []int) string {
-	var s []string
-	for i := 0; i < len(ids); {
+// FormatList writes ascending numbers in the kernel's list format.
+func FormatList(n []int) string {
+	var b strings.Builder
+	for i := 0; i < len(n); {
 		j := i
-		for j+1 < len(ids) && ids[j+1] == ids[j]+1 {
+		for j+1 < len(n) && n[j+1] == n[j]+1 {
 			j++
 		}
-		if i == j {
-			s = append(s, strconv.Itoa(ids[i]))
-		} else {
-			s = append(s, fmt.Sprintf("%d-%d", ids[i], ids[j]))
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(n[i]))
+		if j > i {
+			b.WriteByte('-')
+			b.WriteString(strconv.Itoa(n[j]))
 		}
 		i = j + 1
 	}
-	return strings.Join(s, ",")
+	return b.String()
 }
 
 // Files returns the machine's files, sorted by path.
@@ -78,11 +82,11 @@ func (m *Machine) Files() []File {
 	n := len(all)
 	const dir = "sys/devices/system/cpu"
 	last := strconv.Itoa(n - 1)
-	w.put(dir+"/online", "%s", formatList(online))
-	w.put(dir+"/offline", "%s", formatList(m.Offline))
+	w.put(dir+"/online", "%s", FormatList(online))
+	w.put(dir+"/offline", "%s", FormatList(m.Offline))
 	w.put(dir+"/present", "0-%s", last)
 	w.put(dir+"/possible", "0-%s", last)
-	w.put(dir+"/isolated", "%s", formatList(m.Isolated))
+	w.put(dir+"/isolated", "%s", FormatList(m.Isolated))
 	for _, c := range all {
 		d := fmt.Sprintf("%s/cpu%d", dir, c.id)
 		on := slices.Contains(online, c.id)
@@ -142,10 +146,10 @@ func (m *Machine) nodes(w *writer, width int, with func(func(cpu) bool) []int) {
 			withMemory = append(withMemory, i)
 		}
 	}
-	w.put(dir+"/online", "%s", formatList(ids))
-	w.put(dir+"/possible", "%s", formatList(ids))
-	w.put(dir+"/has_cpu", "%s", formatList(withCPU))
-	w.put(dir+"/has_memory", "%s", formatList(withMemory))
+	w.put(dir+"/online", "%s", FormatList(ids))
+	w.put(dir+"/possible", "%s", FormatList(ids))
+	w.put(dir+"/has_cpu", "%s", FormatList(withCPU))
+	w.put(dir+"/has_memory", "%s", FormatList(withMemory))
 	for i := range ids {
 		d := fmt.Sprintf("%s/node%d", dir, i)
 		var cpus []int
@@ -318,7 +322,7 @@ func (m *Machine) proc(w *writer, width int, online []int, all []cpu) {
 	w.files = append(w.files, File{Path: "proc/cpuinfo", Content: b.String()})
 	cpus, nodes := m.AllowedCPUs, m.AllowedNodes
 	if cpus == "" {
-		cpus = formatList(online)
+		cpus = FormatList(online)
 	}
 	if nodes == "" {
 		nodes = "0-1023"
