@@ -231,7 +231,7 @@ func (s *source) fix(ctx context.Context, cmd *cobra.Command, h *topology.Host, 
 	case err != nil:
 		return err
 	case !kept:
-		return fmt.Errorf("--define: domain %s is transient: it is gone when it ends, and whoever made it has its XML", text.Clean(s.of.Name))
+		return fmt.Errorf("--define: domain %s is transient: libvirt forgets it when it stops; change the XML that it is created from", text.Clean(s.of.Name))
 	}
 	old := path + ".old"
 	if err := writeNew(old, s.text, s.mode()); err != nil {

@@ -25,7 +25,7 @@ func includes(top string) ([]string, error) {
 			return nil, err
 		}
 		if len(files) == 0 {
-			faults = append(faults, fmt.Sprintf("fabric/%s: there are no sources; tools/lint/layers.go names this folder", layer))
+			faults = append(faults, fmt.Sprintf("fabric/%s: there are no sources; tools/lint/layers.go names this directory", layer))
 		}
 		for _, f := range files {
 			src, err := os.ReadFile(f)
@@ -41,9 +41,9 @@ func includes(top string) ([]string, error) {
 				switch n := slices.Index(layers, folder); {
 				case !in && m[1] == "tune.h":
 				case !in || n < 0:
-					faults = append(faults, fmt.Sprintf("%s: includes %q: write FOLDER/FILE with a folder of %s", rel, m[1], strings.Join(layers, ", ")))
+					faults = append(faults, fmt.Sprintf("%s: includes %q: write DIR/FILE with a directory of %s", rel, m[1], strings.Join(layers, ", ")))
 				case n > at:
-					faults = append(faults, fmt.Sprintf("%s: includes %q of the higher folder %s: move what it needs to %s or below, or call it through a table that a higher folder sets",
+					faults = append(faults, fmt.Sprintf("%s: includes %q of the higher directory %s: move what it needs to %s or below, or call it through a table that a higher directory sets",
 						rel, m[1], folder, layer))
 				}
 			}

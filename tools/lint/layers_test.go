@@ -25,8 +25,8 @@ func TestIncludes(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := includes(top)
-	if err != nil || len(got) != 3 || !strings.Contains(got[0], `fabric/ring/x.c: includes "ofi/open.h" of the higher folder ofi`) ||
-		!strings.Contains(got[1], `"ring.h": write FOLDER/FILE`) || !strings.Contains(got[2], "fabric/remote: there are no sources") {
+	if err != nil || len(got) != 3 || !strings.Contains(got[0], `fabric/ring/x.c: includes "ofi/open.h" of the higher directory ofi`) ||
+		!strings.Contains(got[1], `"ring.h": write DIR/FILE`) || !strings.Contains(got[2], "fabric/remote: there are no sources") {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
