@@ -65,26 +65,22 @@ func (c *Client) Usage(ctx context.Context, nodes bool) ([]load.VM, error) {
 
 // Restart ends a VM of the cluster and starts it again. It returns when the VM is ready.
 func (c *Client) Restart(ctx context.Context, vm string) error {
-	s, err := c.Mux().Open("restart", nil)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if err := s.Send(channel.Fields{{Key: "of", Value: vm}}); err != nil {
-		return err
-	}
-	_, err = s.Receive(ctx)
-	return err
+	return c.order(ctx, "restart", channel.Fields{{Key: "of", Value: vm}})
 }
 
 // Rename changes the name of the cluster. It returns when that is done.
 func (c *Client) Rename(ctx context.Context, name string) error {
-	s, err := c.Mux().Open("rename", nil)
+	return c.order(ctx, "rename", channel.Fields{{Key: "name", Value: name}})
+}
+
+// order asks the owner to do something, and returns when that is done.
+func (c *Client) order(ctx context.Context, kind string, h channel.Fields) error {
+	s, err := c.Mux().Open(kind, nil)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if err := s.Send(channel.Fields{{Key: "name", Value: name}}); err != nil {
+	if err := s.Send(h); err != nil {
 		return err
 	}
 	_, err = s.Receive(ctx)

@@ -13,6 +13,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/security/groups"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+	"github.com/gophercloud/gophercloud/v2/pagination"
 
 	"nearmetal/internal/backend"
 	"nearmetal/internal/lazyregexp"
@@ -76,66 +77,38 @@ func search(ctx context.Context, c *center, r backend.Ref) ([]string, error) {
 	if !markForm().MatchString(mark) || name == "" {
 		return nil, errNotOurs
 	}
-	var ids []string
 	switch r.ID[keyKind] {
 	case kindServer:
-		pages, err := servers.List(c.compute, servers.ListOpts{}).AllPages(ctx)
-		if err != nil {
-			return nil, explain("servers", err)
-		}
-		list, err := servers.ExtractServers(pages)
-		if err != nil {
-			return nil, explain("servers", err)
-		}
-		for _, s := range list {
-			if s.Name == name && s.Metadata[metaMark] == mark {
-				ids = append(ids, s.ID)
-			}
-		}
+		return found(ctx, "servers", servers.List(c.compute, servers.ListOpts{}), servers.ExtractServers,
+			func(s servers.Server) (string, bool) { return s.ID, s.Name == name && s.Metadata[metaMark] == mark })
 	case kindPort:
-		pages, err := ports.List(c.network, ports.ListOpts{Name: name}).AllPages(ctx)
-		if err != nil {
-			return nil, explain("ports", err)
-		}
-		list, err := ports.ExtractPorts(pages)
-		if err != nil {
-			return nil, explain("ports", err)
-		}
-		for _, p := range list {
-			if p.Name == name {
-				ids = append(ids, p.ID)
-			}
-		}
+		return found(ctx, "ports", ports.List(c.network, ports.ListOpts{Name: name}), ports.ExtractPorts,
+			func(p ports.Port) (string, bool) { return p.ID, p.Name == name })
 	case kindSecurity:
-		pages, err := groups.List(c.network, groups.ListOpts{Name: name}).AllPages(ctx)
-		if err != nil {
-			return nil, explain("security groups", err)
-		}
-		list, err := groups.ExtractGroups(pages)
-		if err != nil {
-			return nil, explain("security groups", err)
-		}
-		for _, g := range list {
-			if g.Name == name {
-				ids = append(ids, g.ID)
-			}
-		}
+		return found(ctx, "security groups", groups.List(c.network, groups.ListOpts{Name: name}), groups.ExtractGroups,
+			func(g groups.SecGroup) (string, bool) { return g.ID, g.Name == name })
 	case kindGroup:
-		pages, err := servergroups.List(c.compute, servergroups.ListOpts{}).AllPages(ctx)
-		if err != nil {
-			return nil, explain("server groups", err)
+		return found(ctx, "server groups", servergroups.List(c.compute, servergroups.ListOpts{}), servergroups.ExtractServerGroups,
+			func(g servergroups.ServerGroup) (string, bool) { return g.ID, g.Name == name })
+	}
+	return nil, errNotOurs
+}
+
+// found reads all pages of a list of things, of which what says what they are, and returns the IDs of those that ours chooses.
+func found[T any](ctx context.Context, what string, list pagination.Pager, extract func(pagination.Page) ([]T, error), ours func(T) (id string, is bool)) ([]string, error) {
+	pages, err := list.AllPages(ctx)
+	if err != nil {
+		return nil, explain(what, err)
+	}
+	all, err := extract(pages)
+	if err != nil {
+		return nil, explain(what, err)
+	}
+	var ids []string
+	for _, t := range all {
+		if id, is := ours(t); is {
+			ids = append(ids, id)
 		}
-		list, err := servergroups.ExtractServerGroups(pages)
-		if err != nil {
-			return nil, explain("server groups", err)
-		}
-		for _, g := range list {
-			if g.Name == name {
-				ids = append(ids, g.ID)
-			}
-		}
-	default:
-		return nil, errNotOurs
 	}
 	return ids, nil
 }
