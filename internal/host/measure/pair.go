@@ -17,7 +17,8 @@ const (
 )
 
 // measurePairs times a cache line between each two cores' first threads, and between the
-// threads of each core.
+// threads of each core. Its loop is like that of measureCPUs, with another budget and words: a common
+// one would take four functions as parameters.
 func measurePairs(ctx context.Context, o Options, cpus []*topology.CPU, r *Result) error {
 	pairs := choosePairs(cpus)
 	end := time.Now().Add(pairBudget)
