@@ -105,7 +105,7 @@ type Taken struct {
 }
 
 // AddRuns adds the variants of VMs that nearmetal did not make, of the runs in folders, to the run in dir, which is there. It
-// returns what it took from each, and changes nothing if it fails.
+// returns what it took from each. A refusal comes before anything is written.
 func AddRuns(dir string, folders []string) ([]Taken, error) {
 	into, err := record.LoadRun(dir)
 	if err != nil {
