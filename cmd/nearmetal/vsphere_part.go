@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// vspherePart is what nearmetal-vsphere does beside its back end. nearmetal itself has none.
+// vspherePart is what nearmetal-vsphere does beside its backend. nearmetal itself has none.
 type vspherePart interface {
 	// AskPassword asks for the password where it is nowhere, and keeps it for the processes that carry a cluster out.
 	AskPassword() error
