@@ -1,7 +1,7 @@
 /*
- * The host's virtiofsd holds a descriptor for each inode that this VM knows, those that are only
- * cached, too. At its limit all further files fail (ENFILE). The kernel here has memory left and
- * drops nothing by itself, so the agent has it drop its caches before.
+ * The host's virtiofsd holds a descriptor for each inode that this VM knows, including those that are
+ * only cached. At its limit all further files fail (ENFILE). The kernel here has memory left and drops
+ * nothing by itself, so the agent drops its caches before.
  */
 #include "inodes.h"
 #include "log.h"
@@ -11,17 +11,14 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
-enum { PER_SECOND = 50000 }; /* inodes: more than a VM can open */
-
-static const uint64_t second = 1000000000;
-
-static uint64_t bound, limit; /* drop at bound; 0: stopped */
-static bool dropped;	      /* the last time */
+static struct inodes known;
 static struct timer timer;
+static struct event dropped; /* end of file: the caches are dropped */
 
-/* The number of virtiofs inodes that the kernel has; false: it does not say. */
+/* Returns the number of virtiofs inodes that the kernel has in *n; false: it does not say. */
 static bool count(uint64_t *n)
 {
 	unsigned long long active = 0;
@@ -38,54 +35,67 @@ static bool count(uint64_t *n)
 	return found;
 }
 
-/* In a process of its own: it may take a second, and the channel must not wait. */
-static void drop(void)
+/*
+ * Drops the caches in a process of its own: it may take a second, and the channel must not wait. Returns
+ * false if there is no such process.
+ */
+static bool drop(void)
 {
-	int fd;
-	pid_t pid = fork();
+	int ends[2], fd;
+	pid_t pid;
 
-	if (pid < 0)
+	if (pipe2(ends, O_CLOEXEC)) {
+		say("pipe: %s", strerror(errno));
+		return false;
+	}
+	pid = fork();
+	if (!pid) {
+		fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
+		/* 2: names and inodes, which take their pages along. Pages of files in use stay (3 drops them, too). */
+		_exit(fd < 0 || write(fd, "2", 1) != 1);
+	}
+	close(ends[1]);
+	if (pid < 0) {
 		say("fork: %s", strerror(errno));
-	if (pid)
-		return;
-	fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
-	/* 3: an inode with cached pages is not dropped without them. */
-	_exit(fd < 0 || write(fd, "3", 1) != 1);
+		close(ends[0]);
+		return false;
+	}
+	event_init(&dropped, ends[0], dropped.ready);
+	event_watch(&dropped, EPOLLIN);
+	return true;
 }
 
-static void look(struct timer *t)
+static void check(struct timer *t)
 {
 	uint64_t n, wait;
 
 	if (!count(&n)) {
 		say("/proc/slabinfo does not say how many files this VM knows: a program that opens %llu may fail",
-		    (unsigned long long) limit);
+		    (unsigned long long) known.limit);
 		return;
 	}
-	if (dropped) {
-		/* What is left is in use. Do not drop again before there is much more. */
-		bound = n + limit / 8 > limit / 2 ? n + limit / 8 : limit / 2;
-		dropped = false;
-	}
-	if (n >= bound) {
-		drop();
-		dropped = true;
-		wait = second;
-	} else {
-		wait = (bound - n) * second / PER_SECOND;
-		if (wait < second / 10)
-			wait = second / 10;
-		if (wait > 10 * second)
-			wait = 10 * second;
-	}
-	timer_set(t, wait);
+	wait = inodes_count(&known, n);
+	if (wait)
+		timer_set(t, wait);
+	else if (!drop())
+		timer_set(t, INODES_LEAST);
+}
+
+static void drop_ended(struct event *e, uint32_t events)
+{
+	uint64_t n;
+
+	(void) events;
+	event_close(e);
+	if (count(&n))
+		timer_set(&timer, inodes_dropped(&known, n));
 }
 
 void inodes_bound(uint64_t max)
 {
-	limit = max;
-	bound = max / 2;
-	timer.fire = look;
+	inodes_init(&known, max);
+	timer.fire = check;
+	dropped.ready = drop_ended;
 	if (max)
-		look(&timer);
+		check(&timer);
 }

@@ -44,6 +44,7 @@ var clusterFlags = []clusterFlag{
 	{"root", "root", "host|DIR|backend", "root file system: this host's, read-only below an overlay; a directory or an image; or the backend's own disk"},
 	{"accel", "accel", "", "KVM or emulation (tcg); auto uses KVM where it works"},
 	{"kernel", "kernel", "FILE", "kernel of the VMs (default the newest in /boot with its modules)"},
+	{"kernel-modules", "kernelModules", "DIR", "modules of that kernel (default lib/modules/VERSION below the root that it is in, else this host's)"},
 	{"qemu", "qemu", "FILE", "QEMU program (default the one found)"},
 	{"region", "region.size", "SIZE", "memory that the VMs share, a power of two; 0 for none (default with several VMs: 16MiB per vCPU, at least 64MiB)"},
 	{"network", "network.type", "", "VM network; rxe adds a soft-RoCE RDMA device to each VM"},
@@ -145,6 +146,9 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notices []stri
 			}
 			if v.flag.name == "vms" && len(c.VMs) > 1 {
 				return nil, nil, usagef("--vms: %s has %d groups of VMs: write their counts there", file, len(c.VMs))
+			}
+			if v.flag.name == "kernel" {
+				c.KernelModules = "" // they are of another kernel
 			}
 			if err := spec.Set(c, v.flag.key, v.text); err != nil {
 				return nil, nil, usagef("--%s: %w", v.flag.name, err)
@@ -463,6 +467,7 @@ func completeClusterFlags(cmd *cobra.Command) {
 	complete("on", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return backend.Names(), cobra.ShellCompDirectiveNoFileComp
 	})
+	complete("kernel-modules", directories())
 	complete("share", directories())
 	complete("bind", directories())
 	complete("env", completeEnv)

@@ -162,6 +162,7 @@ func (c *Cluster) Resolve(cwd string) {
 		c.Root = absolute(c.Root)
 	}
 	c.Kernel = absolute(c.Kernel)
+	c.KernelModules = absolute(c.KernelModules)
 	if strings.Contains(c.QEMU, "/") {
 		c.QEMU = absolute(c.QEMU)
 	}

@@ -23,6 +23,8 @@ type Cluster struct {
 	Files string `yaml:"files" json:"files" default:"auto" enum:"auto,virtiofs,9p"`
 	// Kernel started in the guests. Unset: the newest readable one in /boot, or beside its modules (/lib/modules/VERSION/vmlinuz), that has its modules, the running one first.
 	Kernel string `yaml:"kernel" json:"kernel" format:"path"`
+	// KernelModules is the directory of the kernel's modules, which depmod has filled. Unset: lib/modules/VERSION below ROOT, if the kernel is ROOT/boot/FILE, else /lib/modules/VERSION of this host. A kernel without modules has to have all that VMs need built in. Requires `kernel`.
+	KernelModules string `yaml:"kernelModules" json:"kernelModules" format:"path"`
 	// KernelArgs are added to the guest's kernel command line.
 	KernelArgs []string `yaml:"kernelArgs" json:"kernelArgs" format:"kernel-arg"`
 	// QEMU is the program that runs the VMs. Unset: the first of qemu-system-x86_64 and /usr/libexec/qemu-kvm that is there.

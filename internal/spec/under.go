@@ -7,6 +7,9 @@ import "reflect"
 // and devices. Name, version and shares are c's own.
 func Under(c, d *Cluster) {
 	d = d.Clone()
+	if c.Kernel != "" {
+		d.KernelModules = "" // they are of d's kernel
+	}
 	name, version, shares, groups := c.Name, c.Version, c.Shares, c.VMs
 	under(reflect.ValueOf(c).Elem(), reflect.ValueOf(d).Elem())
 	c.Name, c.Version, c.Shares = name, version, shares

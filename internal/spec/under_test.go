@@ -97,3 +97,20 @@ func TestLosesHome(t *testing.T) {
 		}
 	}
 }
+
+// The modules that a default names are those of the default's own kernel.
+func TestUnderKernelModules(t *testing.T) {
+	site := &Cluster{Kernel: "/srv/root/boot/vmlinuz", KernelModules: "/srv/root/modules"}
+	for _, tt := range []struct {
+		c    Cluster
+		want string
+	}{
+		{Cluster{}, "/srv/root/modules"},
+		{Cluster{Kernel: "/boot/vmlinuz"}, ""},
+		{Cluster{Kernel: "/boot/vmlinuz", KernelModules: "/m"}, "/m"},
+	} {
+		if Under(&tt.c, site); tt.c.KernelModules != tt.want {
+			t.Errorf("%+v", tt.c)
+		}
+	}
+}

@@ -119,14 +119,20 @@ groups:
 	}
 }
 
-// rootConflicts finds what a VM that starts from a disk of its backend's cannot have.
+// rootConflicts finds modules without their kernel, and what a VM that starts from a disk of its backend's cannot have.
 func rootConflicts(c *Cluster, add adder) {
+	if c.KernelModules != "" && c.Kernel == "" {
+		add("kernelModules", "names the modules of a kernel that is not named: write kernel, too")
+	}
 	if c.Root != RootBackend {
 		return
 	}
 	const why = "is not used with root: backend, whose disk has a kernel of its own"
 	if c.Kernel != "" {
 		add("kernel", why)
+	}
+	if c.KernelModules != "" {
+		add("kernelModules", why)
 	}
 	if len(c.KernelArgs) > 0 {
 		add("kernelArgs", why)

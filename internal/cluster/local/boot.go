@@ -10,6 +10,7 @@ import (
 	"nearmetal/internal/backend"
 	"nearmetal/internal/cluster/start"
 	"nearmetal/internal/cluster/state"
+	"nearmetal/internal/guest/image"
 )
 
 // tooLate is the error of VMs that took longer to be ready than they may.
@@ -56,7 +57,7 @@ func (m *VMs) Boot(ctx context.Context) error {
 		}
 	}
 	if err := m.awaitAll(ctx, cancel, o.events); err != nil {
-		return err
+		return unready(err, p.kernel)
 	}
 	if err := m.notePromised(); err != nil {
 		return err
@@ -92,6 +93,15 @@ func (m *VMs) Boot(ctx context.Context) error {
 		m.again.close()
 	}
 	return context.Cause(ctx) // a VM may have ended after it was ready and before the last was
+}
+
+// unready adds to the error of VMs that are not ready what could not be checked of their kernel.
+func unready(err error, k image.Kernel) error {
+	var vm *state.VMError
+	if errors.As(err, &vm) {
+		return &state.VMError{Err: k.Explain(vm.Err), Console: vm.Console}
+	}
+	return k.Explain(err)
 }
 
 // notePromised writes into the record the region that the backend promises all VMs.

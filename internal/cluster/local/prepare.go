@@ -90,7 +90,7 @@ func (m *VMs) probe(ctx context.Context, o options, p *prepared, notice func(str
 	}
 	var kernelErr error
 	if found.Caps.DirectKernel && s.Root != spec.RootBackend {
-		if p.kernel, kernelErr = image.FindKernel(s.Kernel); kernelErr == nil {
+		if p.kernel, kernelErr = (image.Finder{Modules: s.KernelModules}).Find(s.Kernel); kernelErr == nil {
 			mountable(&found.Caps, p.kernel)
 		}
 	}

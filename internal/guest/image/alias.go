@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -29,11 +28,11 @@ const maxAlias = 200
 // drivers returns the modules that drive devices, with their companions. A device without a
 // driver in this kernel is an error: a VM could do nothing with it.
 func (ix *moduleIndex) drivers(aliases []string) ([]string, error) {
-	if len(aliases) == 0 {
+	if len(aliases) == 0 || ix.kernel.Modules == "" {
 		return nil, nil
 	}
 	p := filepath.Join(ix.kernel.Modules, "modules.alias")
-	f, err := os.Open(p)
+	f, err := openRegular(p)
 	if err != nil {
 		return nil, fmt.Errorf("kernel %s: %w", ix.kernel.Version, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -199,7 +198,7 @@ func noteIn(b []byte, name string, typ uint32) bool {
 
 // bzVersion reads the version that a bzImage states of itself, its first word ("6.1.0-56-amd64 (debian-kernel@…) …").
 func bzVersion(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return "", err
 	}

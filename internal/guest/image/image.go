@@ -91,7 +91,7 @@ func (r *Request) notice(line string) {
 
 // openKernel opens the ELF image of a kernel, or the bzImage where it has none with a PVH entry.
 func (i *Image) openKernel(k Kernel, s *store) error {
-	bz, err := os.Open(k.Path)
+	bz, err := openRegular(k.Path)
 	if err != nil {
 		if errors.Is(err, os.ErrPermission) {
 			return unreadableError(k.Path)

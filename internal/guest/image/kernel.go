@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"golang.org/x/sys/unix"
@@ -19,19 +20,31 @@ import (
 type Kernel struct {
 	Path    string // the bzImage, /boot/vmlinuz-VERSION or vmlinuz in Modules
 	Version string // 6.1.0-56-amd64
-	Modules string // /lib/modules/VERSION
+	Modules string // the directory of its modules, such as /lib/modules/VERSION; empty: all it needs is taken to be built in
+}
+
+// Explain adds to the error of a VM that did not start what could not be checked of k beforehand. It returns err itself
+// where there is nothing to add.
+func (k Kernel) Explain(err error) error {
+	if err == nil || k.Path == "" || k.Modules != "" {
+		return err
+	}
+	return fmt.Errorf("%w (kernel %s has no modules in /lib/modules/%s or below its own root: %s and 9p or virtiofs must be built into it, or name their directory by --kernel-modules)",
+		err, k.Path, k.Version, strings.Join(baseModules, ", "))
 }
 
 // Finder looks for kernels below Root; the zero value looks on this machine.
 type Finder struct {
 	Root    string // empty: /
 	Release string // the running kernel's version; empty: uname's
+	// Modules is the directory of a named kernel's modules; empty: it is looked for.
+	Modules string
 	// Cache is where kernels are that were fetched; nil: the user's, and with a Root none.
 	Cache *cache.Dir
 }
 
-// FindKernel returns the kernel that VMs are started with: want, a bzImage's path, or where it is
-// empty the running kernel's in /boot, else the newest there that has its modules. Where /boot's cannot be read,
+// FindKernel returns the kernel that VMs are started with: want, a bzImage's path, with the modules of the root that it is
+// in, else this host's, else none; or where it is empty the running kernel's in /boot, else the newest there that has its modules. Where /boot's cannot be read,
 // that beside the modules is taken, or the one that nearmetal kernel fetch has put into the user's cache.
 // Its errors say what to do: which package to install, how to make a kernel readable.
 func FindKernel(want string) (Kernel, error) { return Finder{}.Find(want) }
@@ -92,17 +105,68 @@ func (f Finder) named(path string) (Kernel, error) {
 		}
 		return Kernel{}, fmt.Errorf("kernel %w", err)
 	}
-	tried := []string{}
-	for _, v := range f.candidates(abs) {
+	versions := f.candidates(abs)
+	if len(versions) == 0 {
+		return Kernel{}, fmt.Errorf("kernel %s: not a Linux bzImage", abs)
+	}
+	if f.Modules != "" {
+		if err := readable(filepath.Join(f.Modules, modulesDep)); err != nil {
+			return Kernel{}, fmt.Errorf("kernel %s: no modules: %w (name their directory, which depmod has filled: /lib/modules/%s for example)", abs, err, versions[0])
+		}
+		return Kernel{Path: abs, Version: versions[0], Modules: f.Modules}, nil
+	}
+	for _, v := range versions {
+		if m := ownModules(abs, v); m != "" {
+			return Kernel{Path: abs, Version: v, Modules: m}, nil
+		}
 		if m := f.modules(v); m != "" {
 			return Kernel{Path: abs, Version: v, Modules: m}, nil
 		}
-		tried = append(tried, v)
 	}
-	if len(tried) == 0 {
-		return Kernel{}, fmt.Errorf("kernel %s: not a Linux bzImage", abs)
+	return Kernel{Path: abs, Version: versions[0]}, nil
+}
+
+// ownModules returns the directory of a kernel's modules in the root that it is in: below ROOT where the kernel is
+// ROOT/boot/FILE, or its own directory if they are there. "": there is none, or one of another user's, whose
+// modules would run in the VMs.
+func ownModules(path, version string) string {
+	paths := []string{path}
+	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
+		paths = append(paths, real)
 	}
-	return Kernel{}, fmt.Errorf("kernel %s: no modules in /lib/modules/%s: install the package of its modules, or take another kernel", abs, tried[0])
+	for _, p := range paths {
+		dir := filepath.Dir(p)
+		var list []string
+		if filepath.Base(dir) == version {
+			list = append(list, dir)
+		}
+		if root := filepath.Dir(dir); filepath.Base(dir) == "boot" {
+			list = append(list, filepath.Join(root, "lib/modules", version), filepath.Join(root, "usr/lib/modules", version))
+		}
+		for _, m := range list {
+			if st, err := os.Stat(filepath.Join(m, modulesDep)); err == nil && st.Mode().IsRegular() && sameOwner(st, p) {
+				return m
+			}
+		}
+	}
+	return ""
+}
+
+// sameOwner says whether a file is root's, the caller's, or that of the owner of the file at a path.
+func sameOwner(st os.FileInfo, path string) bool {
+	s, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return false
+	}
+	if s.Uid == 0 || int(s.Uid) == os.Geteuid() {
+		return true
+	}
+	of, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	o, ok := of.Sys().(*syscall.Stat_t)
+	return ok && o.Uid == s.Uid
 }
 
 // candidates are the versions that a bzImage may have, likeliest first: what its header says, then its name.
@@ -120,6 +184,9 @@ func (f Finder) candidates(path string) []string {
 	}
 	return list
 }
+
+// modulesDep is the file of depmod's by which a directory of modules is known.
+const modulesDep = "modules.dep"
 
 // besideModules is the name of a kernel in the folder of its modules.
 const besideModules = "vmlinuz"
@@ -163,7 +230,7 @@ func (f Finder) versions() ([]string, error) {
 func (f Finder) modules(version string) string {
 	for _, base := range []string{"/lib/modules/", "/usr/lib/modules/"} {
 		dir := f.path(base + version)
-		if st, err := os.Stat(filepath.Join(dir, "modules.dep")); err == nil && st.Mode().IsRegular() {
+		if st, err := os.Stat(filepath.Join(dir, modulesDep)); err == nil && st.Mode().IsRegular() {
 			return dir
 		}
 	}
@@ -179,16 +246,28 @@ func (f Finder) path(p string) string {
 
 // readable says why a file cannot be read.
 func readable(path string) error {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	return f.Close()
+}
+
+// openRegular opens a regular file. It does not wait for the other end of a pipe.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a regular file", path)
+		err = fmt.Errorf("%s: not a regular file", path)
 	}
-	return err
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // versionOK bounds what is taken for a kernel's version: it becomes part of paths.

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,10 +102,92 @@ func TestFindNamed(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+	// None at all: all that a VM needs has to be built in, and a VM that does not start says so.
 	os.RemoveAll(filepath.Join(root, "lib"))
-	if _, err := f.Find(filepath.Join(root, "boot/vmlinuz-6.9.0-test")); err == nil || !strings.Contains(err.Error(), "no modules in /lib/modules/6.9.0-test") {
-		t.Errorf("no modules: %v", err)
+	k, err = f.Find(filepath.Join(root, "boot/vmlinuz-6.9.0-test"))
+	if err != nil || k.Modules != "" || k.Version != "6.9.0-test" {
+		t.Errorf("no modules: %+v, %v", k, err)
 	}
+	if err := k.Mounts("9p"); err != nil {
+		t.Error(err)
+	}
+	late := k.Explain(os.ErrDeadlineExceeded)
+	if !errors.Is(late, os.ErrDeadlineExceeded) || !strings.Contains(late.Error(), "virtio_console") || strings.Contains(late.Error(), "\n") {
+		t.Error(late)
+	}
+	k.Modules = "/lib/modules/6.9.0-test"
+	if err := k.Explain(os.ErrDeadlineExceeded); err != os.ErrDeadlineExceeded {
+		t.Error(err)
+	}
+}
+
+// A kernel of another root has the modules of that root, not this host's of the same version, also by a link to it and from
+// beside its modules. Those of a third user are left alone.
+func TestFindInAnotherRoot(t *testing.T) {
+	const v = "6.9.0-test"
+	f := Finder{Root: boot(t, "+"+v)}
+	other := boot(t, "+"+v)
+	path, modules := filepath.Join(other, "boot/vmlinuz-"+v), filepath.Join(other, "lib/modules", v)
+	beside, link := filepath.Join(modules, "vmlinuz"), filepath.Join(t.TempDir(), "vmlinuz")
+	if err := errors.Join(os.WriteFile(beside, bzImageOf(nil), 0o644), os.Symlink(path, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{path, beside, link} {
+		if k, err := f.Find(p); err != nil || k.Modules != modules || k.Path != p {
+			t.Errorf("%s: %+v, %v", p, k, err)
+		}
+	}
+	if os.Geteuid() == 0 {
+		os.Chown(filepath.Join(modules, "modules.dep"), 65534, 65534)
+		if k, err := f.Find(path); err != nil || k.Modules != f.path("/lib/modules/"+v) {
+			t.Errorf("another user's modules: %+v, %v", k, err)
+		}
+	}
+	// Their directory by name, whatever it is called.
+	named := t.TempDir()
+	f.Modules = named
+	if _, err := f.Find(path); err == nil || !strings.Contains(err.Error(), "no modules: ") {
+		t.Errorf("an empty directory: %v", err)
+	}
+	os.WriteFile(filepath.Join(named, "modules.dep"), nil, 0o644)
+	if k, err := f.Find(path); err != nil || k.Modules != named || k.Version != v {
+		t.Errorf("%+v, %v", k, err)
+	}
+}
+
+// Files that are no kernel, or no modules, end in one line, and none is waited for.
+func TestHostileKernels(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	huge, err := os.Create(at("huge"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	huge.Write(bzImageOf(nil))
+	if err := errors.Join(huge.Truncate(1<<40), huge.Close(), syscall.Mkfifo(at("pipe"), 0o600), os.Symlink(at("loop"), at("loop")),
+		os.WriteFile(at("empty"), nil, 0o600), os.Mkdir(at("modules"), 0o700), syscall.Mkfifo(at("modules/modules.dep"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	one := func(what string, err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for name, want := range map[string]string{"pipe": "not a regular file", "loop": "too many levels", "empty": "not a Linux bzImage"} {
+		_, err := Finder{Root: dir}.Find(at(name))
+		one(name, err, want)
+	}
+	_, err = Finder{Root: dir}.Find("/dev/zero")
+	one("/dev/zero", err, "not a regular file")
+	k, err := Finder{Root: dir}.Find(at("huge"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(Request{Kernel: k, Agent: []byte("agent")})
+	one("huge", err, "bytes are more than")
+	_, err = Finder{Root: dir, Modules: at("modules")}.Find(at("huge"))
+	one("modules.dep is a pipe", err, "not a regular file")
 }
 
 // unreadableRoot is the environment variable by which TestUnreadable passes to its child what to read.

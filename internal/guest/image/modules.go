@@ -60,9 +60,12 @@ type moduleIndex struct {
 
 func readModuleIndex(k Kernel) (*moduleIndex, error) {
 	ix := &moduleIndex{kernel: k, files: map[string]string{}, deps: map[string][]string{}, builtin: map[string]bool{}}
-	for name, parse := range map[string]func(io.Reader) error{"modules.dep": ix.parseDep, "modules.builtin": ix.parseBuiltin} {
+	if k.Modules == "" {
+		return ix, nil
+	}
+	for name, parse := range map[string]func(io.Reader) error{modulesDep: ix.parseDep, "modules.builtin": ix.parseBuiltin} {
 		p := filepath.Join(k.Modules, name)
-		f, err := os.Open(p)
+		f, err := openRegular(p)
 		if errors.Is(err, os.ErrNotExist) && name == "modules.builtin" {
 			continue // a kernel with everything in modules
 		}
@@ -139,6 +142,9 @@ func moduleName(file string) (string, error) {
 
 // resolve returns the modules to load for the wanted ones, in the order to load them in: no module before what it needs.
 func (ix *moduleIndex) resolve(want []string) ([]module, error) {
+	if ix.kernel.Modules == "" {
+		return nil, nil // all that is wanted is taken to be built in
+	}
 	var order []module
 	done := map[string]bool{}
 	var add func(name, asked string) error
@@ -201,7 +207,7 @@ func (m module) read() ([]byte, error) {
 
 // readFile reads a regular file of at most limit bytes.
 func readFile(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -209,9 +215,6 @@ func readFile(path string, limit int64) ([]byte, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err
-	}
-	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", path)
 	}
 	if st.Size() > limit {
 		return nil, fmt.Errorf("%s: %d bytes are more than the %d that it may have", path, st.Size(), limit)

@@ -151,7 +151,7 @@ func checkHost(ctx context.Context, c *spec.Cluster, a Allocation) error {
 	} else if err != nil {
 		return blame(c.QEMU != "", faultParts, err)
 	}
-	if _, err := image.FindKernel(c.Kernel); err != nil {
+	if _, err := (image.Finder{Modules: c.KernelModules}).Find(c.Kernel); err != nil {
 		return blame(c.Kernel != "", faultParts, err)
 	}
 	return nil

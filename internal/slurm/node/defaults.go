@@ -17,7 +17,7 @@ func siteDefaults() ([]*spec.Cluster, error) {
 	var list []*spec.Cluster
 	for _, d := range all {
 		list = append(list, &spec.Cluster{
-			Root: d.Root, Kernel: d.Kernel, KernelArgs: d.KernelArgs, Home: d.Home, Shares: d.Shares,
+			Root: d.Root, Kernel: d.Kernel, KernelModules: d.KernelModules, KernelArgs: d.KernelArgs, Home: d.Home, Shares: d.Shares,
 			Env: d.Env, Fabric: d.Fabric, Isolation: d.Isolation,
 		})
 	}
