@@ -17,6 +17,8 @@ func TestPortFault(t *testing.T) {
 	for want, change := range map[string]func() guest.Device{
 		"no subnet manager":              func() guest.Device { d := ib; d.State = "INIT"; return d },
 		"its port is DOWN":               func() guest.Device { d := ib; d.State = "DOWN"; return d },
+		"device set VF --policy follow":  func() guest.Device { d := ib; d.State = "DOWN"; return d },
+		"ip link show":                   func() guest.Device { d := good; d.State = "DOWN"; return d },
 		"its port is in state ARMED":     func() guest.Device { d := ib; d.State = "ARMED"; return d },
 		"no GID for RoCE v2":             func() guest.Device { d := good; d.GID = ""; return d },
 		"has no link (eth2 is down)":     func() guest.Device { return guest.Device{Net: "eth2", State: "down"} },

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"encoding/json"
 	"fmt"
 	"sort"
 	"strconv"
@@ -127,6 +128,33 @@ var rdmaRows = []Row{
 				items = append(items, item)
 			}
 			return worst(items, noCard(f))
+		},
+	},
+	{
+		ID: "rdma.vf-policy", Own: true, Group: RDMA, Title: "links of InfiniBand VFs",
+		Reads: "sriov/N/policy of each InfiniBand card in /sys/bus/pci/devices, or ip -json link show dev IF", Wants: "Follow (auto) for each VF",
+		Why:    "A VF has the policy Down from the firmware: its port stays DOWN whatever the cable and the subnet manager do.",
+		Source: "vendors' SR-IOV guides (echo Follow > sriov/0/policy); the kernel's drivers/infiniband/hw/mlx5/ib_virt.c",
+		Costs:  "the VF's link never comes up",
+		Fix:    "nearmetal device set VF --policy follow, or ip link set PF vf N state auto",
+		Needs:  Nothing, Profiles: onVMHosts,
+		look: func(f *facts) finding {
+			var items []Item
+			for _, d := range f.cards() {
+				n, _ := f.number(d.dir() + "sriov_numvfs")
+				if n <= 0 || !f.onInfiniBand(d) {
+					continue
+				}
+				item := Item{d.label(), OK, words.Count(int(n), "VF follows the card", "VFs follow the card")}
+				switch down, known := f.downVFs(d, int(n)); {
+				case !known:
+					item.Status, item.Found = Unknown, "no policy to be seen (ip link show needs the card's IPoIB interface: modprobe ib_ipoib)"
+				case down > 0:
+					item.Status, item.Found = Fail, fmt.Sprintf("Down for %d of %s", down, words.Count(int(n), "VF", "VFs"))
+				}
+				items = append(items, item)
+			}
+			return worst(items, found(NotApplicable, "no VFs of an InfiniBand card"))
 		},
 	},
 	{
@@ -343,6 +371,49 @@ var rdmaRows = []Row{
 			return found(OK, "none is running")
 		},
 	},
+}
+
+// downVFs returns how many of the n VFs of an InfiniBand card have the policy Down; known is false where neither the
+// driver's files nor the kernel show any policy.
+func (f *facts) downVFs(d *pciDevice, n int) (down int, known bool) {
+	const most = 256 // VFs of a card
+	for i := range min(n, most) {
+		policy := f.line(fmt.Sprintf("%ssriov/%d/policy", d.dir(), i))
+		known = known || policy != ""
+		if strings.HasPrefix(policy, "Down") {
+			down++
+		}
+	}
+	if known || len(d.net) == 0 {
+		return down, known
+	}
+	out, err := f.ask("ip", "-json", "link", "show", "dev", d.net[0])
+	if err != nil {
+		return 0, false
+	}
+	return parseVFStates(out)
+}
+
+// parseVFStates reads ip -json link show of one interface: how many VFs have the link state "disable"; known is false
+// where it shows no VF.
+func parseVFStates(s string) (down int, known bool) {
+	var links []struct {
+		VFs []struct {
+			State string `json:"link_state"`
+		} `json:"vfinfo_list"`
+	}
+	if json.Unmarshal([]byte(s), &links) != nil {
+		return 0, false
+	}
+	for _, l := range links {
+		for _, vf := range l.VFs {
+			known = known || vf.State != ""
+			if vf.State == "disable" {
+				down++
+			}
+		}
+	}
+	return down, known
 }
 
 // parseRate reads a port's rate, such as "100 Gb/sec (4X EDR)": Gb/s (2.5 counts as 2) and lanes.

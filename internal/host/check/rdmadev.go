@@ -79,6 +79,16 @@ func (f *facts) rocePorts() []rdmaPort {
 	return list
 }
 
+// onInfiniBand reports whether a card's first port is on InfiniBand: by its RDMA device, else by its PCI class.
+func (f *facts) onInfiniBand(d *pciDevice) bool {
+	for _, r := range f.rdmaDevices() {
+		if r.pci == d.address && len(r.ports) > 0 {
+			return r.ports[0].layer == "InfiniBand"
+		}
+	}
+	return d.class>>8 == 0x0207 || d.class>>8 == 0x0c06
+}
+
 // cards returns the PCI functions that MPI's network may run over: those with an RDMA device,
 // and network cards that could have VFs. VFs themselves are not among them, but in a VM, where
 // nothing distinguishes a VF from a card.
