@@ -83,6 +83,26 @@ func PortFault(vm string, d guest.Device) string {
 	return ""
 }
 
+// NoRDMA returns an error if a VM has RDMA devices and none is ACTIVE: an MPI library would use TCP without a word.
+func NoRDMA(vm string, list []guest.Device) error {
+	why := ""
+	for _, d := range list {
+		if d.RDMA == "" {
+			continue
+		}
+		if d.State == "ACTIVE" {
+			return nil
+		}
+		if why == "" {
+			why = PortFault(vm, d)
+		}
+	}
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("%s has no RDMA device that is ACTIVE, so that MPI would use TCP: %s (--allow-tcp starts it nevertheless)", vm, why)
+}
+
 // Unreached is a pair of VMs of which the first does not reach the second.
 type Unreached struct {
 	From, To End

@@ -34,3 +34,23 @@ func TestPortFault(t *testing.T) {
 		}
 	}
 }
+
+// A VM whose RDMA devices are all down does not start over TCP without a word; one that is up is enough, and a VM
+// without RDMA devices uses TCP anyway.
+func TestNoRDMA(t *testing.T) {
+	up := guest.Device{Kind: "pci", PCI: "0000:00:05.0", RDMA: "mlx5_0", State: "ACTIVE", Layer: "InfiniBand"}
+	down, init := up, up
+	down.State, init.State = "DOWN", "INIT"
+	for _, list := range [][]guest.Device{nil, {up}, {down, up}, {{Net: "eth2", State: "down"}}} {
+		if err := NoRDMA("vm0", list); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, list := range [][]guest.Device{{down}, {init, down}, {{Net: "eth2", State: "up"}, down}} {
+		err := NoRDMA("vm0", list)
+		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "vm0 has no RDMA device that is ACTIVE") ||
+			!strings.Contains(err.Error(), "--allow-tcp") {
+			t.Errorf("%+v: %v", list, err)
+		}
+	}
+}

@@ -17,6 +17,7 @@ var companions = map[string][]string{
 	"mlx5_core": {"mlx5_ib", "ib_uverbs", "rdma_ucm", "ib_ipoib"},
 	"bnxt_en":   {"bnxt_re", "ib_uverbs", "rdma_ucm"},
 	"cxgb4":     {"iw_cxgb4", "ib_uverbs", "rdma_ucm"},
+	"ice":       {"irdma", "ib_uverbs", "rdma_ucm"},
 	"iavf":      {"irdma", "ib_uverbs", "rdma_ucm"},
 	"qede":      {"qedr", "ib_uverbs", "rdma_ucm"},
 	"hfi1":      {"ib_uverbs", "rdma_ucm", "ib_ipoib"},
