@@ -45,3 +45,23 @@ func TestAddressOnEachHost(t *testing.T) {
 		}
 	}
 }
+
+// The plan refuses a VM that is too wide for QEMU; ESXi's limits are others.
+func TestTooWide(t *testing.T) {
+	h := []topology.Host{machine(t, "uv16")}
+	if len(h[0].CPUs) < 289 {
+		t.Fatalf("%d CPUs", len(h[0].CPUs))
+	}
+	c := clusterOf(spec.Placement{}, spec.Group{Count: 1, VCPUs: 289, Memory: 16 << 30})
+	for backend, refused := range map[string]bool{"": true, "qemu": true, "libvirt": true, "libvirt:///session": true, "vsphere": false} {
+		c.Backend = backend
+		_, err := Make(c, h, Ledger{})
+		if got := err != nil && strings.Contains(err.Error(), "vm0 would have 289 vCPUs") && !strings.Contains(err.Error(), "\n"); got != refused || err != nil && !got {
+			t.Errorf("%q: %v", backend, err)
+		}
+	}
+	c.Backend, c.VMs[0].VCPUs = "qemu", 288
+	if _, err := Make(c, h, Ledger{}); err != nil {
+		t.Error(err)
+	}
+}
