@@ -69,7 +69,7 @@ func PortFault(vm string, d guest.Device) string {
 	switch {
 	case d.State == "ACTIVE":
 	case d.State == "INIT" && d.Layer == "InfiniBand":
-		return fmt.Sprintf("%s stays in state INIT: no subnet manager has brought its port up (is opensm running, does it serve virtual ports, and has the VF GUIDs?)", what)
+		return fmt.Sprintf("%s stays in state INIT: no subnet manager has brought its port up (is opensm running, does it serve virtual ports (virt_enabled 2 in opensm.conf), and has the VF GUIDs?)", what)
 	case d.State == "DOWN" && d.Layer == "InfiniBand":
 		return fmt.Sprintf("%s has no link (its port is DOWN): on the host look at the cable and, for a VF, at its policy, which is Down until it is set (nearmetal device set VF --policy follow)", what)
 	case d.State == "DOWN":

@@ -16,6 +16,7 @@ func TestPortFault(t *testing.T) {
 	}
 	for want, change := range map[string]func() guest.Device{
 		"no subnet manager":              func() guest.Device { d := ib; d.State = "INIT"; return d },
+		"virt_enabled 2":                 func() guest.Device { d := ib; d.State = "INIT"; return d },
 		"its port is DOWN":               func() guest.Device { d := ib; d.State = "DOWN"; return d },
 		"device set VF --policy follow":  func() guest.Device { d := ib; d.State = "DOWN"; return d },
 		"ip link show":                   func() guest.Device { d := good; d.State = "DOWN"; return d },

@@ -51,7 +51,7 @@ var rdmaRows = []Row{
 		Why:    "A port in INIT has a cable and no subnet manager, one in DOWN no cable, or a switch port that is off.",
 		Source: "InfiniBand Architecture Specification, volume 1, section 14.2.5.6 (PortState)",
 		Costs:  "the port",
-		Fix:    "INIT: start a subnet manager (opensm) on one host or the switch; DOWN: cable and switch port, ip link set IF up",
+		Fix:    "INIT: start a subnet manager (opensm) on one host or the switch, for VFs with virt_enabled 2 in opensm.conf; DOWN: cable and switch port, ip link set IF up",
 		Needs:  Other, Profiles: withRDMA,
 		look: perPort(func(_ *facts, p rdmaPort) Item {
 			_, word, ok := strings.Cut(p.state, ": ")
