@@ -73,3 +73,22 @@ func TestVFPolicy(t *testing.T) {
 		}
 	}
 }
+
+// Representors that no bridge has leave their VFs without a network.
+func TestRepresentors(t *testing.T) {
+	const card = infiniBandCard + "sys/bus/pci/devices/0000:3b:00.0/net/eth0/type = 1\nsys/class/net/ibp59s0/phys_port_name = p0\n"
+	const rep = "sys/class/net/eth0/phys_port_name = pf0vf1\n"
+	for _, tt := range []struct {
+		tree  string
+		want  Status
+		words string
+	}{
+		{card, NotApplicable, "no card in switchdev mode"},
+		{card + rep, Warn, "1 of 1 representor in no bridge"},
+		{card + rep + "sys/class/net/eth0/master/ifindex = 9\n", OK, "1 representor in a bridge"},
+	} {
+		if r := judge(t, "rdma.representors", tt.tree, nil); r.Status != tt.want || !strings.Contains(r.Found, tt.words) {
+			t.Errorf("%v, %q; want %v, %q", r.Status, r.Found, tt.want, tt.words)
+		}
+	}
+}

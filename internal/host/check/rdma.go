@@ -3,6 +3,7 @@ package check
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -156,6 +157,35 @@ var rdmaRows = []Row{
 			}
 			return worst(items, found(NotApplicable, "no VFs of an InfiniBand card"))
 		},
+	},
+	{
+		ID: "rdma.representors", Own: true, Group: RDMA, Title: "VFs of a card in switchdev mode",
+		Reads: "phys_port_name and master of the interfaces of each card in /sys/class/net", Wants: "each VF's representor in a bridge or Open vSwitch",
+		Why:    "In switchdev mode the card forwards a VF's frames only as the host says for its representor.",
+		Source: "kernel documentation: networking/switchdev, networking/representors",
+		Costs:  "the VF's frames go nowhere",
+		Fix:    "ip link set REPRESENTOR master BRIDGE up for each, and for the card's interface; or nearmetal device set PF --eswitch legacy",
+		Needs:  Nothing, Profiles: onVMHosts,
+		look: perCardOr(found(NotApplicable, "no card in switchdev mode"), func(f *facts, d *pciDevice) Item {
+			apart, all := 0, 0
+			for _, n := range d.net {
+				// pf0vf1, or c1pf0vf1 of a SmartNIC's host
+				if name := f.line("/sys/class/net/" + n + "/phys_port_name"); !strings.Contains(name, "pf") || !strings.Contains(name, "vf") {
+					continue
+				}
+				all++
+				if !slices.Contains(f.list("/sys/class/net/"+n), "master") {
+					apart++
+				}
+			}
+			switch {
+			case all == 0:
+				return Item{}
+			case apart > 0:
+				return Item{Status: Warn, Found: fmt.Sprintf("%d of %s in no bridge (rules of tc are not seen)", apart, words.Count(all, "representor", "representors"))}
+			}
+			return Item{Status: OK, Found: words.Count(all, "representor in a bridge", "representors in a bridge")}
+		}),
 	},
 	{
 		ID: "rdma.firmware", Group: RDMA, Title: "equal cards have equal firmware",

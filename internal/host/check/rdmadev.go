@@ -108,6 +108,11 @@ func (f *facts) cards() []*pciDevice {
 
 // perCard returns the finding of a row that looks at each card.
 func perCard(look func(*facts, *pciDevice) Item) func(*facts) finding {
+	return perCardOr(noCard(nil), look)
+}
+
+// perCardOr is perCard, with the finding none where no card has an item.
+func perCardOr(none finding, look func(*facts, *pciDevice) Item) func(*facts) finding {
 	return func(f *facts) finding {
 		var items []Item
 		for _, d := range f.cards() {
@@ -116,7 +121,7 @@ func perCard(look func(*facts, *pciDevice) Item) func(*facts) finding {
 				items = append(items, i)
 			}
 		}
-		return worst(items, noCard(f))
+		return worst(items, none)
 	}
 }
 
