@@ -265,7 +265,9 @@ static void function_up(const struct function_config *f, unsigned nth)
 		die("device %04x:%04x: the VM does not see it on its PCI bus", f->vendor, f->device);
 	if (!uevent_wait(there, &w, DRIVER_TIMEOUT))
 		die("device %s (%04x:%04x): its driver made no %s within %d s", s->pci, f->vendor, f->device,
-		    f->net && !strcmp(s->net, "-") ? "network interface" : "RDMA device", DRIVER_TIMEOUT / 1000);
+		    f->net && !strcmp(s->net, "-") ? "network interface"
+						   : "RDMA device (take a kernel whose driver does, or --allow-tcp)",
+		    DRIVER_TIMEOUT / 1000);
 	snprintf(link, sizeof(link), "%s/%s/driver", pci, s->pci);
 	n = readlink(link, target, sizeof(target) - 1);
 	if (n > 0) {
@@ -283,6 +285,11 @@ static void function_up(const struct function_config *f, unsigned nth)
 		/* An IPoIB interface is up only once its port is, which is waited for next. */
 		if (!f->ipoib)
 			poll_for(link_up, s, LINK_TIMEOUT);
+	}
+	/* An RDMA device that nobody waits for is shown if it is there by now. */
+	if (!f->rdma && !f->soft) {
+		snprintf(link, sizeof(link), "%s/%s/infiniband", pci, s->pci);
+		first_in(s->rdma, sizeof(s->rdma), link);
 	}
 	if (strcmp(s->rdma, "-"))
 		describe_rdma(s);

@@ -116,6 +116,7 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notices []stri
 	var env envList
 	flags.Var(&env, "env", "set a variable for the programs in the VMs, without VALUE to the caller's; repeatable")
 	hosts := flags.StringSlice("hosts", nil, "comma-separated ssh `HOST`s to run the VMs on (default this host)")
+	allowTCP := flags.Bool("allow-tcp", false, "start VMs whose RDMA devices cannot be used: MPI then uses TCP")
 	strict := flags.Bool("strict", false, "fail instead of warning: more vCPUs than CPUs, VMs that differ from their plan, and with --isolation strict what this host lacks")
 	rootWrites := flags.Bool("root-writes", os.Getenv(varRootWrites) == "1", "as root: let the VMs write to shares as root (also "+varRootWrites+"=1)")
 	completeClusterFlags(cmd)
@@ -165,6 +166,9 @@ func addClusterFlags(cmd *cobra.Command) func() (c *spec.Cluster, notices []stri
 				}
 				c.Placement.Hosts = append(c.Placement.Hosts, h)
 			}
+		}
+		if flags.Changed("allow-tcp") {
+			c.Network.AllowTCP = *allowTCP
 		}
 		if flags.Changed("strict") {
 			c.Placement.Strict = *strict

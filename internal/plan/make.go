@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"strings"
 	"strconv"
 
 	"nearmetal/internal/spec"
@@ -25,7 +26,30 @@ func Make(c *spec.Cluster, hosts []topology.Host, l Ledger) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.make()
+	p, err := m.make()
+	if err == nil {
+		err = tooWide(c.Backend, p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// mostVCPUs is how many vCPUs a VM of QEMU's machine q35 can have in every version that is used.
+const mostVCPUs = 288
+
+// tooWide fails for a VM with more vCPUs than QEMU starts, so that its plan is refused, and not its start.
+func tooWide(backend string, p *Plan) error {
+	if backend != "" && backend != "qemu" && backend != "libvirt" && !strings.HasPrefix(backend, "libvirt:") {
+		return nil
+	}
+	for i := range p.VMs {
+		if vm := &p.VMs[i]; vm.VCPUs > mostVCPUs {
+			return fmt.Errorf("%s would have %d vCPUs, and QEMU starts a VM with at most %d: write vcpus, or more VMs", vm.Name, vm.VCPUs, mostVCPUs)
+		}
+	}
+	return nil
 }
 
 // group is a group of equal VMs of the cluster file.

@@ -280,6 +280,9 @@ func (m *maker) devicesShort(a *attempt) string {
 			if dev.Address != "" {
 				s = fmt.Sprintf("%s: %d %s %s, and the host has it once or not at all, or a running VM holds it", g.name, g.count, words.Plural(g.count, "VM needs", "VMs need"), name)
 			}
+			if dev.Address != "" && len(m.hosts) > 1 {
+				s = fmt.Sprintf("%s: %d %s %s, which is free on %d of %d hosts: VMs of one host cannot share it", g.name, g.count, words.Plural(g.count, "VM needs", "VMs need"), name, free, len(m.hosts))
+			}
 			if possible > 0 && dev.Address == "" {
 				s += fmt.Sprintf("; the cards can have %d more: make VFs on the host", possible)
 			}

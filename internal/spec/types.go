@@ -96,6 +96,8 @@ type Network struct {
 	DeviceSubnet string `yaml:"deviceSubnet" json:"deviceSubnet" default:"10.78.0.0/16" format:"cidr"`
 	// DeviceMTU is that of the devices' network interfaces in bytes, set in the guests and read back; 0: as their drivers have it.
 	DeviceMTU int `yaml:"deviceMTU" json:"deviceMTU" default:"0" min:"0" max:"65520"`
+	// AllowTCP starts VMs whose RDMA devices cannot be used, so that MPI uses TCP. Otherwise that is an error.
+	AllowTCP bool `yaml:"allowTCP" json:"allowTCP" default:"false"`
 	// MTU of the network in bytes.
 	MTU int `yaml:"mtu" json:"mtu" default:"65521" min:"1280" max:"65521"`
 	// Uplink lets the guests open connections to other machines, as the user, and to an MPI launcher on this host (QEMU's user network, or passt where QEMU is built without it).

@@ -85,7 +85,7 @@ func conflicts(c *Cluster) []Problem {
 	networkConflicts(c, add)
 	for i, g := range c.VMs {
 		for j, d := range g.Devices {
-			deviceConflicts(fmt.Sprintf("vms[%d].devices[%d]", i, j), d, g.Count, add)
+			deviceConflicts(fmt.Sprintf("vms[%d].devices[%d]", i, j), d, add)
 		}
 	}
 	return problems
@@ -197,7 +197,9 @@ func hasDevices(c *Cluster) bool {
 	return false
 }
 
-func deviceConflicts(key string, d Device, vms int, add adder) {
+// deviceConflicts finds keys of a device that contradict each other. How many VMs have an address is no conflict: each of
+// several hosts may have a function there.
+func deviceConflicts(key string, d Device, add adder) {
 	switch d.Type {
 	case "pci":
 		if d.Address == "" {
@@ -206,8 +208,8 @@ func deviceConflicts(key string, d Device, vms int, add adder) {
 		if d.PF != "" || d.Class != "" {
 			add(key, "pf and class choose a card's virtual functions: use them with type: vf")
 		}
-		if d.Address != "" && d.Count*vms > 1 {
-			add(key, "%s is one function and cannot be in %d places: use count: 1 in a group of one VM", d.Address, d.Count*vms)
+		if d.Address != "" && d.Count > 1 {
+			add(key, "%s is one function and cannot be in a VM %d times: use count: 1", d.Address, d.Count)
 		}
 	default:
 		if d.Address != "" {

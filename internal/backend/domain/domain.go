@@ -57,7 +57,11 @@ func Make(name, region string, vm *plan.VM, s backend.Settings) (*libvirtxml.Dom
 	}
 	if low.IOMMU {
 		d.Features.IOAPIC = &libvirtxml.DomainFeatureIOAPIC{Driver: "qemu"}
-		d.Devices.IOMMU = &libvirtxml.DomainIOMMU{Model: "intel", Driver: &libvirtxml.DomainIOMMUDriver{IntRemap: "on", EIM: "on"}}
+		caching := "" // QEMU refuses functions of the host without it
+		if len(vm.Devices) > 0 {
+			caching = "on"
+		}
+		d.Devices.IOMMU = &libvirtxml.DomainIOMMU{Model: "intel", Driver: &libvirtxml.DomainIOMMUDriver{IntRemap: "on", CachingMode: caching, EIM: "on"}}
 	}
 	if err := AddDevices(d, vm, low); err != nil {
 		return nil, fmt.Errorf("VM %s: %w", vm.Name, err)

@@ -80,6 +80,8 @@ func TestShapes(t *testing.T) {
 	}
 	huge := vm(288)
 	huge.Sockets, huge.Cores, huge.Threads = 2, 72, 2
+	hugeWithVF := huge
+	hugeWithVF.Devices = []plan.Device{{Kind: "vfio", Address: "0000:41:10.0", Node: -1}}
 	for _, c := range []struct {
 		name string
 		vm   plan.VM
@@ -91,6 +93,7 @@ func TestShapes(t *testing.T) {
 		{"kvm-slow-strings", dies, backend.Settings{Accel: host.KVM, SlowStrings: true}},
 		{"kvm-expanders", wide, backend.Settings{Accel: host.KVM, Region: region}},
 		{"kvm-288", huge, backend.Settings{Accel: host.KVM}},
+		{"kvm-288-vf", hugeWithVF, backend.Settings{Accel: host.KVM}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			files, err := Files(&plan.Plan{Cluster: "c", VMs: []plan.VM{c.vm}}, c.set)

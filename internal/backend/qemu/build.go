@@ -192,7 +192,7 @@ func (m *Machine) assemble(vm plan.VM, low lower.Machine, s backend.Settings, ca
 		m.use(mmioWindow{low.MMIO})
 	}
 	if low.IOMMU {
-		m.use(iommu{}) // before the devices that are behind it
+		m.use(iommu{Devices: len(vm.Devices) > 0}) // before the devices that are behind it
 	}
 	m.use(agentPort{chardev{"agent", m.add(slotChannel, 0)}, backend.AgentPort})
 	m.use(kernel{

@@ -70,6 +70,8 @@ func goldenCases() []goldenCase {
 	seabios.PVH = false
 	huge := vm("vm0", 288)
 	huge.Sockets, huge.Cores, huge.Threads = 2, 72, 2
+	hugeWithVF := huge
+	hugeWithVF.Devices = []plan.Device{{Kind: "vfio", Address: "0000:41:10.0", Node: -1, HostNode: -1}}
 
 	virtiofs := func(s backend.Settings) backend.Settings {
 		s.Exports = slices.Clone(s.Exports)
@@ -122,6 +124,7 @@ func goldenCases() []goldenCase {
 		{"kvm-nodes", qemu72, nodes, kvm},
 		{"kvm-expanders", qemu10, expanders, kvm},
 		{"kvm-288", qemu10, huge, backend.Settings{Accel: host.KVM, PVH: true}},
+		{"kvm-288-vf", qemu10, hugeWithVF, backend.Settings{Accel: host.KVM, PVH: true}},
 		{"tcg-nodes", qemu72, nodes, twoVMs},
 		{"kvm-dies", qemu72, dies, kvm},
 		{"kvm-dies-qemu10", qemu10, dies, kvm},

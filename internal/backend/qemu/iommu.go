@@ -1,10 +1,18 @@
 package qemu
 
 // iommu is a virtual VT-d with interrupt remapping: more than 255 vCPUs cannot be interrupted without.
-type iommu struct{}
+type iommu struct {
+	// Devices says that functions of the host are behind it. QEMU refuses them unless the guest announces each change
+	// of its mappings (caching mode).
+	Devices bool
+}
 
 func (iommu) Valid() error { return nil }
 
-func (iommu) Args() []string {
-	return []string{"-device", "intel-iommu,intremap=on,eim=on"}
+func (u iommu) Args() []string {
+	words := []string{"intremap=on", "eim=on"}
+	if u.Devices {
+		words = append(words, "caching-mode=on")
+	}
+	return []string{"-device", option("intel-iommu", words...)}
 }

@@ -72,6 +72,53 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
+// Whatever driver makes an RDMA device on the host makes one in the VM, which is waited for. A card that was handed
+// over shows nothing: there its ID decides.
+func TestFunctionsWithRDMA(t *testing.T) {
+	h := &topology.Host{Devices: []topology.Device{
+		{Address: "0000:17:00.0", Class: 0x020000, VendorID: 0x8086, DeviceID: 0x1593, Driver: "ice", Net: []string{"ens1f0"}, RDMA: []string{"irdma0"}},
+		{Address: "0000:17:01.0", Class: 0x020000, VendorID: 0x8086, DeviceID: 0x1889, Driver: "vfio-pci", PF: "0000:17:00.0"},
+		{Address: "0000:18:00.0", Class: 0x020000, VendorID: 0x8086, DeviceID: 0x1592, Driver: "vfio-pci"},
+		{Address: "0000:31:00.0", Class: 0x020000, VendorID: 0x14e4, DeviceID: 0x1750, Driver: "bnxt_en", RDMA: []string{"bnxt_re0"}},
+		{Address: "0000:31:02.0", Class: 0x020000, VendorID: 0x14e4, DeviceID: 0x1806, PF: "0000:31:00.0"},
+		{Address: "0000:41:00.0", Class: 0x020000, VendorID: 0x8086, DeviceID: 0x10c9, Driver: "igb", RDMA: []string{"rxe0"}},
+		{Address: "0000:41:10.0", Class: 0x020000, VendorID: 0x8086, DeviceID: 0x10ca, PF: "0000:41:00.0"},
+		{Address: "0000:51:00.0", Class: 0x020000, VendorID: 0x1d0f, DeviceID: 0xefa1, Driver: "vfio-pci"},
+		{Address: "0000:61:00.0", Class: 0x020800, VendorID: 0x8086, DeviceID: 0x24f0, Driver: "vfio-pci"},
+		{Address: "0000:71:00.0", Class: 0x028000, VendorID: 0x15b3, DeviceID: 0x1003, Driver: "mlx4_core", RDMA: []string{"mlx4_0"}},
+		{Address: "0000:71:00.1", Class: 0x028000, VendorID: 0x15b3, DeviceID: 0x1004, PF: "0000:71:00.0"},
+		{Address: "0000:91:00.0", Class: 0x028000, VendorID: 0x8086, DeviceID: 0x2723},
+	}}
+	type makes struct{ net, rdma, ipoib bool }
+	for _, tt := range []struct {
+		at       string
+		allowTCP bool
+		want     makes
+	}{
+		{"0000:17:01.0", false, makes{net: true, rdma: true}}, // E810: irdma
+		{"0000:17:01.0", true, makes{net: true}},
+		{"0000:18:00.0", false, makes{net: true, rdma: true}},
+		{"0000:31:02.0", false, makes{net: true, rdma: true}},   // BCM57508: bnxt_re
+		{"0000:41:10.0", false, makes{net: true}},               // soft RoCE on the card is no driver's
+		{"0000:51:00.0", false, makes{rdma: true}},              // EFA has no network interface
+		{"0000:61:00.0", false, makes{rdma: true, ipoib: true}}, // Omni-Path
+		{"0000:71:00.1", false, makes{rdma: true, ipoib: true}}, // ConnectX-3
+		{"0000:71:00.1", true, makes{rdma: true, ipoib: true}},
+		{"0000:91:00.0", false, makes{}}, // a wireless card
+	} {
+		p := &plan.Plan{VMs: []plan.VM{{Devices: []plan.Device{{Address: tt.at}}}}}
+		s := &spec.Cluster{Network: spec.Network{DeviceSubnet: "10.78.0.0/16", AllowTCP: tt.allowTCP}}
+		got, err := (&VMs{net: &wiring.Net{}}).functions(h, s, p, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := got[0]
+		if (makes{f.Net, f.RDMA, f.IPoIB}) != tt.want || f.Address.IsValid() != (f.Net || f.IPoIB) {
+			t.Errorf("%s, TCP allowed %v: %+v, want %+v", tt.at, tt.allowTCP, f, tt.want)
+		}
+	}
+}
+
 // devicesOfTwo is the record of two VMs with two functions each, and their host.
 func devicesOfTwo() (state.Record, *topology.Host) {
 	h := &topology.Host{Devices: []topology.Device{

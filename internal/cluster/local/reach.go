@@ -34,7 +34,7 @@ func (m *VMs) ends() (all, first []wiring.End) {
 }
 
 // reachStart tries the devices of this host's VMs. What is wrong is reported and written down, or with strict
-// is an error.
+// is an error. A VM whose RDMA devices are all unusable is an error unless the spec allows TCP.
 func (m *VMs) reachStart(ctx context.Context, o options) error {
 	var faults []string
 	for _, v := range m.own.Record().VMs {
@@ -42,6 +42,9 @@ func (m *VMs) reachStart(ctx context.Context, o options) error {
 			if why := wiring.PortFault(v.Name, d); why != "" {
 				faults = append(faults, why)
 			}
+		}
+		if err := wiring.NoRDMA(v.Name, v.Devices); err != nil && !o.Spec.Network.AllowTCP {
+			return err
 		}
 	}
 	if len(faults) == 0 {

@@ -69,7 +69,9 @@ func PortFault(vm string, d guest.Device) string {
 	switch {
 	case d.State == "ACTIVE":
 	case d.State == "INIT" && d.Layer == "InfiniBand":
-		return fmt.Sprintf("%s stays in state INIT: no subnet manager has brought its port up (is opensm running, does it serve virtual ports, and has the VF GUIDs?)", what)
+		return fmt.Sprintf("%s stays in state INIT: no subnet manager has brought its port up (is opensm running, does it serve virtual ports (virt_enabled 2 in opensm.conf), and has the VF GUIDs?)", what)
+	case d.State == "DOWN" && d.Layer == "InfiniBand":
+		return fmt.Sprintf("%s has no link (its port is DOWN): on the host look at the cable and, for a VF, at its policy, which is Down until it is set (nearmetal device set VF --policy follow)", what)
 	case d.State == "DOWN":
 		return fmt.Sprintf("%s has no link (its port is DOWN): on the host look at the cable and, for a VF, at the state that its card has it in (ip link show)", what)
 	default:
@@ -79,6 +81,26 @@ func PortFault(vm string, d guest.Device) string {
 		return fmt.Sprintf("%s has no GID for RoCE v2 that follows from its address %s: on the host set the card's RoCE mode to 2", what, d.IP)
 	}
 	return ""
+}
+
+// NoRDMA returns an error if a VM has RDMA devices and none is ACTIVE: an MPI library would use TCP without a word.
+func NoRDMA(vm string, list []guest.Device) error {
+	why := ""
+	for _, d := range list {
+		if d.RDMA == "" {
+			continue
+		}
+		if d.State == "ACTIVE" {
+			return nil
+		}
+		if why == "" {
+			why = PortFault(vm, d)
+		}
+	}
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("%s has no RDMA device that is ACTIVE, so that MPI would use TCP: %s (--allow-tcp starts it nevertheless)", vm, why)
 }
 
 // Unreached is a pair of VMs of which the first does not reach the second.

@@ -16,7 +16,10 @@ func TestPortFault(t *testing.T) {
 	}
 	for want, change := range map[string]func() guest.Device{
 		"no subnet manager":              func() guest.Device { d := ib; d.State = "INIT"; return d },
+		"virt_enabled 2":                 func() guest.Device { d := ib; d.State = "INIT"; return d },
 		"its port is DOWN":               func() guest.Device { d := ib; d.State = "DOWN"; return d },
+		"device set VF --policy follow":  func() guest.Device { d := ib; d.State = "DOWN"; return d },
+		"ip link show":                   func() guest.Device { d := good; d.State = "DOWN"; return d },
 		"its port is in state ARMED":     func() guest.Device { d := ib; d.State = "ARMED"; return d },
 		"no GID for RoCE v2":             func() guest.Device { d := good; d.GID = ""; return d },
 		"has no link (eth2 is down)":     func() guest.Device { return guest.Device{Net: "eth2", State: "down"} },
@@ -29,6 +32,26 @@ func TestPortFault(t *testing.T) {
 		}
 		if !strings.Contains(got, want) || strings.Contains(got, "\n") {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// A VM whose RDMA devices are all down does not start over TCP without a word; one that is up is enough, and a VM
+// without RDMA devices uses TCP anyway.
+func TestNoRDMA(t *testing.T) {
+	up := guest.Device{Kind: "pci", PCI: "0000:00:05.0", RDMA: "mlx5_0", State: "ACTIVE", Layer: "InfiniBand"}
+	down, init := up, up
+	down.State, init.State = "DOWN", "INIT"
+	for _, list := range [][]guest.Device{nil, {up}, {down, up}, {{Net: "eth2", State: "down"}}} {
+		if err := NoRDMA("vm0", list); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, list := range [][]guest.Device{{down}, {init, down}, {{Net: "eth2", State: "up"}, down}} {
+		err := NoRDMA("vm0", list)
+		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "vm0 has no RDMA device that is ACTIVE") ||
+			!strings.Contains(err.Error(), "--allow-tcp") {
+			t.Errorf("%+v: %v", list, err)
 		}
 	}
 }

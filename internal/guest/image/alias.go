@@ -10,15 +10,16 @@ import (
 )
 
 // companions are modules that make an RDMA device, or a network interface, of what another
-// drives. They are taken where the kernel has them.
+// drives. They are taken where the kernel has them. By ib_umad tools such as ibstat and smpquery ask InfiniBand ports.
 var companions = map[string][]string{
-	"mlx4_core": {"mlx4_en", "mlx4_ib", "ib_uverbs", "rdma_ucm", "ib_ipoib"},
-	"mlx5_core": {"mlx5_ib", "ib_uverbs", "rdma_ucm", "ib_ipoib"},
+	"mlx4_core": {"mlx4_en", "mlx4_ib", "ib_uverbs", "rdma_ucm", "ib_ipoib", "ib_umad"},
+	"mlx5_core": {"mlx5_ib", "ib_uverbs", "rdma_ucm", "ib_ipoib", "ib_umad"},
 	"bnxt_en":   {"bnxt_re", "ib_uverbs", "rdma_ucm"},
 	"cxgb4":     {"iw_cxgb4", "ib_uverbs", "rdma_ucm"},
+	"ice":       {"irdma", "ib_uverbs", "rdma_ucm"},
 	"iavf":      {"irdma", "ib_uverbs", "rdma_ucm"},
 	"qede":      {"qedr", "ib_uverbs", "rdma_ucm"},
-	"hfi1":      {"ib_uverbs", "rdma_ucm", "ib_ipoib"},
+	"hfi1":      {"ib_uverbs", "rdma_ucm", "ib_ipoib", "ib_umad"},
 	"efa":       {"ib_uverbs", "rdma_ucm"},
 }
 

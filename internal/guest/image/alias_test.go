@@ -19,9 +19,11 @@ alias pci:[ broken
 func TestDrivers(t *testing.T) {
 	ix := fixtureIndex(t)
 	os.WriteFile(filepath.Join(ix.kernel.Modules, "modules.alias"), []byte(aliasFixture), 0o644)
-	ix.files["mlx5_ib"], ix.files["ib_uverbs"] = "kernel/mlx5_ib.ko", "kernel/ib_uverbs.ko"
+	for _, m := range []string{"mlx5_ib", "ib_uverbs", "ib_umad"} {
+		ix.files[m] = "kernel/" + m + ".ko"
+	}
 	got, err := ix.drivers([]string{"pci:v00008086d000010CAsv00001AF4sd00001100bc02sc00i00", "pci:v000015B3d0000101Asv000015B3sd00000000bc02sc07i00"})
-	if want := "igbvf mlx5_core mlx5_ib ib_uverbs"; err != nil || strings.Join(got, " ") != want {
+	if want := "igbvf mlx5_core mlx5_ib ib_uverbs ib_umad"; err != nil || strings.Join(got, " ") != want {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 	for _, bad := range []string{"pci:v00001234d00001111sv0sd0bc03sc00i00", "", strings.Repeat("x", 5000), "usb"} {

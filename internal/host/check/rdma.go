@@ -1,7 +1,9 @@
 package check
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -50,7 +52,7 @@ var rdmaRows = []Row{
 		Why:    "A port in INIT has a cable and no subnet manager, one in DOWN no cable, or a switch port that is off.",
 		Source: "InfiniBand Architecture Specification, volume 1, section 14.2.5.6 (PortState)",
 		Costs:  "the port",
-		Fix:    "INIT: start a subnet manager (opensm) on one host or the switch; DOWN: cable and switch port, ip link set IF up",
+		Fix:    "INIT: start a subnet manager (opensm) on one host or the switch, for VFs with virt_enabled 2 in opensm.conf; DOWN: cable and switch port, ip link set IF up",
 		Needs:  Other, Profiles: withRDMA,
 		look: perPort(func(_ *facts, p rdmaPort) Item {
 			_, word, ok := strings.Cut(p.state, ": ")
@@ -128,6 +130,62 @@ var rdmaRows = []Row{
 			}
 			return worst(items, noCard(f))
 		},
+	},
+	{
+		ID: "rdma.vf-policy", Own: true, Group: RDMA, Title: "links of InfiniBand VFs",
+		Reads: "sriov/N/policy of each InfiniBand card in /sys/bus/pci/devices, or ip -json link show dev IF", Wants: "Follow (auto) for each VF",
+		Why:    "A VF has the policy Down from the firmware: its port stays DOWN whatever the cable and the subnet manager do.",
+		Source: "vendors' SR-IOV guides (echo Follow > sriov/0/policy); the kernel's drivers/infiniband/hw/mlx5/ib_virt.c",
+		Costs:  "the VF's link never comes up",
+		Fix:    "nearmetal device set VF --policy follow, or ip link set PF vf N state auto",
+		Needs:  Nothing, Profiles: onVMHosts,
+		look: func(f *facts) finding {
+			var items []Item
+			for _, d := range f.cards() {
+				n, _ := f.number(d.dir() + "sriov_numvfs")
+				if n <= 0 || !f.onInfiniBand(d) {
+					continue
+				}
+				item := Item{d.label(), OK, words.Count(int(n), "VF follows the card", "VFs follow the card")}
+				switch down, known := f.downVFs(d, int(n)); {
+				case !known:
+					item.Status, item.Found = Unknown, "no policy to be seen (ip link show needs the card's IPoIB interface: modprobe ib_ipoib)"
+				case down > 0:
+					item.Status, item.Found = Fail, fmt.Sprintf("Down for %d of %s", down, words.Count(int(n), "VF", "VFs"))
+				}
+				items = append(items, item)
+			}
+			return worst(items, found(NotApplicable, "no VFs of an InfiniBand card"))
+		},
+	},
+	{
+		ID: "rdma.representors", Own: true, Group: RDMA, Title: "VFs of a card in switchdev mode",
+		Reads: "phys_port_name and master of the interfaces of each card in /sys/class/net", Wants: "each VF's representor in a bridge or Open vSwitch",
+		Why:    "In switchdev mode the card forwards a VF's frames only as the host says for its representor.",
+		Source: "kernel documentation: networking/switchdev, networking/representors",
+		Costs:  "the VF's frames go nowhere",
+		Fix:    "ip link set REPRESENTOR master BRIDGE up for each, and for the card's interface; or nearmetal device set PF --eswitch legacy",
+		Needs:  Nothing, Profiles: onVMHosts,
+		look: perCardOr(found(NotApplicable, "no card in switchdev mode"), func(f *facts, d *pciDevice) Item {
+			apart, all := 0, 0
+			for _, n := range d.net {
+				// pf0vf1, or c1pf0vf1 of a SmartNIC's host
+				if name := f.line("/sys/class/net/" + n + "/phys_port_name"); !strings.Contains(name, "pf") || !strings.Contains(name, "vf") {
+					continue
+				}
+				all++
+				if !slices.Contains(f.list("/sys/class/net/"+n), "master") {
+					apart++
+				}
+			}
+			switch {
+			case all == 0:
+				return Item{}
+			case apart > 0:
+				return Item{Status: Warn, Found: fmt.Sprintf("%d of %s in no bridge (rules of tc are not seen)", apart, words.Count(all, "representor", "representors"))}
+			}
+			return Item{Status: OK, Found: words.Count(all, "representor in a bridge", "representors in a bridge")}
+		}),
 	},
 	{
 		ID: "rdma.firmware", Group: RDMA, Title: "equal cards have equal firmware",
@@ -343,6 +401,49 @@ var rdmaRows = []Row{
 			return found(OK, "none is running")
 		},
 	},
+}
+
+// downVFs returns how many of the n VFs of an InfiniBand card have the policy Down; known is false where neither the
+// driver's files nor the kernel show any policy.
+func (f *facts) downVFs(d *pciDevice, n int) (down int, known bool) {
+	const most = 256 // VFs of a card
+	for i := range min(n, most) {
+		policy := f.line(fmt.Sprintf("%ssriov/%d/policy", d.dir(), i))
+		known = known || policy != ""
+		if strings.HasPrefix(policy, "Down") {
+			down++
+		}
+	}
+	if known || len(d.net) == 0 {
+		return down, known
+	}
+	out, err := f.ask("ip", "-json", "link", "show", "dev", d.net[0])
+	if err != nil {
+		return 0, false
+	}
+	return parseVFStates(out)
+}
+
+// parseVFStates reads ip -json link show of one interface: how many VFs have the link state "disable"; known is false
+// where it shows no VF.
+func parseVFStates(s string) (down int, known bool) {
+	var links []struct {
+		VFs []struct {
+			State string `json:"link_state"`
+		} `json:"vfinfo_list"`
+	}
+	if json.Unmarshal([]byte(s), &links) != nil {
+		return 0, false
+	}
+	for _, l := range links {
+		for _, vf := range l.VFs {
+			known = known || vf.State != ""
+			if vf.State == "disable" {
+				down++
+			}
+		}
+	}
+	return down, known
 }
 
 // parseRate reads a port's rate, such as "100 Gb/sec (4X EDR)": Gb/s (2.5 counts as 2) and lanes.

@@ -79,6 +79,16 @@ func (f *facts) rocePorts() []rdmaPort {
 	return list
 }
 
+// onInfiniBand reports whether a card's first port is on InfiniBand: by its RDMA device, else by its PCI class.
+func (f *facts) onInfiniBand(d *pciDevice) bool {
+	for _, r := range f.rdmaDevices() {
+		if r.pci == d.address && len(r.ports) > 0 {
+			return r.ports[0].layer == "InfiniBand"
+		}
+	}
+	return d.class>>8 == 0x0207 || d.class>>8 == 0x0c06
+}
+
 // cards returns the PCI functions that MPI's network may run over: those with an RDMA device,
 // and network cards that could have VFs. VFs themselves are not among them, but in a VM, where
 // nothing distinguishes a VF from a card.
@@ -98,6 +108,11 @@ func (f *facts) cards() []*pciDevice {
 
 // perCard returns the finding of a row that looks at each card.
 func perCard(look func(*facts, *pciDevice) Item) func(*facts) finding {
+	return perCardOr(noCard(nil), look)
+}
+
+// perCardOr is perCard, with the finding none where no card has an item.
+func perCardOr(none finding, look func(*facts, *pciDevice) Item) func(*facts) finding {
 	return func(f *facts) finding {
 		var items []Item
 		for _, d := range f.cards() {
@@ -106,7 +121,7 @@ func perCard(look func(*facts, *pciDevice) Item) func(*facts) finding {
 				items = append(items, i)
 			}
 		}
-		return worst(items, noCard(f))
+		return worst(items, none)
 	}
 }
 

@@ -1,12 +1,14 @@
 package device
 
 import (
-	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // hostID identifies this host: machine-id(5), or the host's name.
@@ -43,28 +45,44 @@ func (h *Host) digest(kind, pf string, index int) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "nearmetal %s\n%s\n%s %s\n%d\n", kind, h.hostID(), pf, card, index))
 }
 
-// nameVFs sets the addresses of a PF's n VFs, or their GUIDs on InfiniBand.
+// named is an attribute that nameVFs sets.
+type named struct{ key, value string }
+
+// namesOf returns what VF number index of a PF is called, in the order in which it is set. A VF of an InfiniBand card
+// has the policy Down until another is set: its port would stay DOWN whatever the cable and the subnet manager do.
+func (h *Host) namesOf(pf *Function, index int) []named {
+	if pf.Link != "infiniband" {
+		return []named{{"mac", h.StableMAC(pf.Address, index).String()}}
+	}
+	return []named{
+		{"node-guid", h.StableGUID("node", pf.Address, index).String()},
+		{"port-guid", h.StableGUID("port", pf.Address, index).String()},
+		{"policy", "follow"},
+	}
+}
+
+// nameVFs sets the addresses of a PF's n VFs; on InfiniBand their GUIDs, and that their links follow the card's. It
+// fails where an InfiniBand card has no way to set them: a VF without GUIDs never gets a link.
 func (h *Host) nameVFs(pf *Function, n int) error {
 	if !h.settable(pf) {
+		if pf.Link == "infiniband" {
+			return fmt.Errorf("device %s: its VFs would have no GUIDs, since the card has no IPoIB interface to set them by: modprobe mlx5_ib ib_ipoib, then again", pf.Address)
+		}
 		return nil
 	}
-	seen := [][]byte{}
+	seen := map[string]bool{}
 	for i := 0; i < n; i++ {
-		set := map[string]net.HardwareAddr{}
-		if pf.Link == "infiniband" {
-			set["node-guid"], set["port-guid"] = h.StableGUID("node", pf.Address, i), h.StableGUID("port", pf.Address, i)
-		} else {
-			set["mac"] = h.StableMAC(pf.Address, i)
-		}
-		for key, a := range set {
-			for _, s := range seen {
-				if bytes.Equal(s, a) { // one in 2^46 a pair; a second VF with it would be deaf
-					return fmt.Errorf("device %s: VF %d would have the %s of another: set it by hand", pf.Address, i, key)
-				}
+		for _, a := range h.namesOf(pf, i) {
+			if a.key != "policy" && seen[a.value] { // one in 2^46 a pair; a second VF with it would be deaf
+				return fmt.Errorf("device %s: VF %d would have the %s of another: set it by hand", pf.Address, i, a.key)
 			}
-			seen = append(seen, a)
-			if err := h.setVF(pf.Address, i, key, a.String()); err != nil {
-				return fmt.Errorf("device %s: VF %d: %w", pf.Address, i, err)
+			seen[a.value] = true
+			err := h.setVF(pf.Address, i, a.key, a.value)
+			if a.key == "policy" && errors.Is(err, unix.EOPNOTSUPP) {
+				continue // a driver without policies: its VFs' links follow the card's
+			}
+			if err != nil {
+				return fmt.Errorf("device %s: VF %d: %s: %w", pf.Address, i, a.key, err)
 			}
 		}
 	}

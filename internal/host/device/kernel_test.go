@@ -59,6 +59,7 @@ type kernel struct {
 	before func(n int, path, value string) // called before the nth write (from 1) takes effect; may be nil
 	delay  time.Duration                   // of each consequence
 	stolen string                          // a driver that takes functions before vfio-pci
+	ofed   bool                            // MLNX_OFED's driver: files for what VFs are called
 	lost   int                             // the number of a VF that never appears, -1: none
 }
 
@@ -291,6 +292,11 @@ func (k *kernel) vf(i int) {
 	os.MkdirAll(fmt.Sprint(k.root, "/sys/kernel/iommu_groups/", group, "/devices"), 0o755)
 	k.link("../../../../devices/pci0000:40/0000:40:00.0/"+a, fmt.Sprint("/sys/kernel/iommu_groups/", group, "/devices/", a))
 	k.link("../"+a, fmt.Sprint(slot, "/", thePF, "/virtfn", i))
+	if k.ofed {
+		for name, text := range map[string]string{"node": noGUID, "port": noGUID, "policy": "Down"} {
+			k.put(fmt.Sprint(slot, "/", thePF, "/sriov/", i, "/", name), text+"\n")
+		}
+	}
 	time.Sleep(k.delay)
 	k.link(fmt.Sprint("../../../../kernel/iommu_groups/", group), dir+"/iommu_group")
 	k.probe(a)

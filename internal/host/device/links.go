@@ -161,10 +161,16 @@ func (netlinkLinks) Set(pf string, index int, key, value string) error {
 		}
 	}
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("the driver of %s cannot set it", pf)
+		return &cannotSetError{pf}
 	}
 	return err
 }
+
+// cannotSetError says that the driver of an interface has no such attribute of VFs; it is an EOPNOTSUPP.
+type cannotSetError struct{ pf string }
+
+func (e *cannotSetError) Error() string { return "the driver of " + e.pf + " cannot set it" }
+func (e *cannotSetError) Unwrap() error { return unix.EOPNOTSUPP }
 
 // noLinks is a captured tree, which has no kernel to ask.
 type noLinks struct{}

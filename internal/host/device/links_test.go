@@ -40,6 +40,10 @@ func (l fileLinks) write(name, value string) error {
 		return unix.EOPNOTSUPP
 	}
 	defer f.Close()
+	if order, err := os.OpenFile(filepath.Join(l.root, "order"), os.O_WRONLY|os.O_APPEND, 0); err == nil {
+		fmt.Fprintln(order, name)
+		order.Close()
+	}
 	dieAt()
 	_, err = f.WriteString(value)
 	dieAt()
@@ -89,6 +93,7 @@ func (l fileLinks) SetEswitch(at, mode string) error { return l.write("eswitch",
 
 // putLinks makes the tree one with links, of which these are some.
 func putLinks(k *kernel, values map[string]string) {
+	os.MkdirAll(k.root+"/links", 0o755)
 	for n, v := range values {
 		k.put("/links/"+n, v)
 	}
@@ -130,6 +135,68 @@ func TestSetGUIDs(t *testing.T) {
 		if got := k.get("/links/" + n); got != v {
 			t.Errorf("%s is %s after release, want %s", n, got, v)
 		}
+	}
+}
+
+// The VFs of an InfiniBand card get their GUIDs, and then the policy by which their links follow the card's: the
+// firmware's is Down, with which no port comes up. The driver of MLNX_OFED has files for it, the kernel's own has
+// netlink on the IPoIB interface.
+func TestEnableInfiniBand(t *testing.T) {
+	for _, ofed := range []bool{false, true} {
+		root := capture(t, "s0")
+		k := emulate(t, root)
+		k.ofed = ofed
+		infiniband(k)
+		if !ofed {
+			k.put("/order", "")
+			putLinks(k, map[string]string{"node-guid.0": noGUID, "port-guid.0": noGUID, "policy.0": "down",
+				"node-guid.1": noGUID, "port-guid.1": noGUID, "policy.1": "down"})
+		}
+		h := open(t, root)
+		if err := h.EnableVFs(ctx, thePF, 2); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 {
+			for key, want := range map[string]string{"node-guid": h.StableGUID("node", thePF, i).String(),
+				"port-guid": h.StableGUID("port", thePF, i).String(), "policy": "follow"} {
+				if got, err := h.getVF(thePF, i, key); err != nil || got != want {
+					t.Errorf("ofed %v: VF %d has %s %q, %v; want %s", ofed, i, key, got, err, want)
+				}
+			}
+		}
+		if got, want := k.get("/order"), "node-guid.0\nport-guid.0\npolicy.0\nnode-guid.1\nport-guid.1\npolicy.1"; !ofed && got != want {
+			t.Errorf("set in the order %q", got)
+		}
+		if ofed && k.get(slot+"/"+thePF+"/sriov/1/policy") != "Follow" {
+			t.Errorf("policy is written as %q", k.get(slot+"/"+thePF+"/sriov/1/policy"))
+		}
+	}
+}
+
+// A driver without policies, such as mlx4's, refuses them: its VFs' links follow the card's.
+func TestEnableInfiniBandWithoutPolicy(t *testing.T) {
+	root := capture(t, "s0")
+	k := emulate(t, root)
+	infiniband(k)
+	putLinks(k, map[string]string{"node-guid.0": noGUID, "port-guid.0": noGUID})
+	if err := open(t, root).EnableVFs(ctx, thePF, 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// With the kernel's own driver and no IPoIB interface nothing can set GUIDs: no VFs are left that could never be used.
+func TestEnableInfiniBandWithoutInterface(t *testing.T) {
+	root := capture(t, "s0")
+	k := emulate(t, root)
+	infiniband(k)
+	putLinks(k, nil)
+	os.RemoveAll(root + slot + "/" + thePF + "/net")
+	k.put(slot+"/"+thePF+"/infiniband/mlx5_0/ports/1/link_layer", "InfiniBand\n")
+	before := k.state()
+	wantErr(t, open(t, root).EnableVFs(ctx, thePF, 2), thePF, "no GUIDs", "modprobe mlx5_ib ib_ipoib")
+	k.settle()
+	if after := k.state(); after != before {
+		t.Errorf("before\n%safter\n%s", before, after)
 	}
 }
 
