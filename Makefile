@@ -327,6 +327,9 @@ bench: go ## our suites natively over each MPI, and in VMs; their report
 	@test "$$(id -u)" != 0 || sh scripts/install.sh bench
 	@sh scripts/bench.sh
 
+bench-vm: go ## this machine's first figures, natively and in VMs: one report to publish (docs/bench.md)
+	@sh scripts/bench-vm.sh
+
 test-bench-install: go ## what bench install gets from PyPI, and from apt as a user, in a small run (270 MB, minutes)
 	go test -tags install -count=1 -run TestClients ./internal/bench/install
 

@@ -24,6 +24,7 @@ import (
 	"nearmetal/internal/report/paper"
 	"nearmetal/internal/spec"
 	"nearmetal/internal/terminal"
+	"nearmetal/internal/text"
 	"nearmetal/internal/topology"
 )
 
@@ -53,7 +54,8 @@ func newBenchRunCommand() *cobra.Command {
 		Long: `Runs benchmarks natively and in VMs and keeps the results in a folder, by
 default below nearmetal-bench in the working directory. The variants take turns
 (A B A B); warm-ups are thrown away; a repetition with a wrong answer is no
-result. VMs are stopped while a native program runs. A run that was cut short
+result. What is undecided is repeated, up to 28 times and for an hour.
+VMs are stopped while a native program runs. A run that was cut short
 goes on with --resume. What is measured in emulated VMs is marked and never
 enters a ratio.
 
@@ -80,7 +82,7 @@ The exit status is 1 if a repetition failed.`,
 	flags.IntSliceVar(&f.cores, "cores", nil, "also natively with `N` cores, the equal of VMs that leave some to the host; repeatable")
 	flags.StringSliceVar(&f.ablate, "ablate", nil, "also VMs without a `SWITCH`, each a variant: "+strings.Join(run.Switches, ", ")+"; several at once joined by +; untuned: without hugepages, pinning and vnuma")
 	flags.StringSliceVar(&f.mpis, "mpi", nil, "`MPI` libraries: "+strings.Join(mpi.Names, ", ")+", or a launcher's path, with +ivshmem behind it for the provider (default the first found)")
-	flags.IntVar(&f.repetitions, "repetitions", 0, "`N` repetitions of each point (default 5; fewer only with --quick)")
+	flags.IntVar(&f.repetitions, "repetitions", 0, "`N` repetitions of each point (default 7, 14 or 28, until variants are decided; 5 where nothing is compared, with --time and in jobs; fewer only with --quick)")
 	flags.IntVar(&f.warmup, "warmup", 1, "`N` repetitions before those, which are not counted")
 	flags.BoolVar(&f.quick, "quick", false, "smoke test: small sizes, 3 repetitions, no verdict")
 	flags.StringArrayVar(&f.set, "set", nil, "values in place of a suite's, `PARAMETER=VALUES`, for one experiment EXPERIMENT.PARAMETER=VALUES; repeatable")
@@ -379,6 +381,13 @@ func carryOut(ctx context.Context, cmd *cobra.Command, p *terminal.Progress, wai
 		st.Done()
 	}
 	p.Close()
+	if !interrupted && err == nil {
+		if d, e := reporting.Read(out.Dir); e == nil {
+			for _, line := range reporting.Analyse(d, reporting.Tolerance{}).Overall() {
+				fmt.Fprintln(cmd.ErrOrStderr(), text.Clean(line))
+			}
+		}
+	}
 	if out.Dir != "" {
 		fmt.Fprintln(cmd.OutOrStdout(), shown(out.Dir))
 	}

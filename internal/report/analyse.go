@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/bench/verdict"
 	"nearmetal/internal/stats"
 )
 
@@ -115,7 +116,7 @@ func (e *Experiment) row(p *PointValues, x string, seed int64, noise, drift *[]f
 	for v := range p.Sides {
 		side, cell := &p.Sides[v], &row.Cells[v]
 		cell.N, cell.Failed, cell.Errors = len(side.Values), side.Failed, side.Errors
-		cell.CI, cell.Ratio, cell.Equal = stats.BootstrapCI(side.Values, level, seed), noInterval, noInterval
+		cell.CI, cell.Ratio, cell.Equal, cell.Paired = stats.BootstrapCI(side.Values, level, seed), noInterval, noInterval, noInterval
 		e.Samples += cell.N
 		e.Failed += cell.Failed
 		if cell.N == 0 {
@@ -143,6 +144,7 @@ func (e *Experiment) row(p *PointValues, x string, seed int64, noise, drift *[]f
 		}
 		if v != e.Base {
 			cell.Ratio = e.performance(side.Values, p.Sides[e.Base].Values, seed)
+			cell.Paired, cell.Word = verdict.Judge(verdict.Ratios(side.Repetitions, p.Sides[e.Base].Repetitions, e.Case.Better == "up"))
 		}
 		if b := e.equal(v); b >= 0 {
 			cell.Equal = e.performance(side.Values, p.Sides[b].Values, seed)
@@ -213,51 +215,54 @@ func (e *Experiment) judge(given Tolerance) {
 			continue
 		}
 		variant := &e.Run.Run.Variants[v]
-		verdict := &Verdict{Variant: v, State: None, Tolerance: toleranceOf(given, &e.Run.Run.Host, variant), Mean: math.NaN(), Equal: math.NaN()}
-		e.Verdicts = append(e.Verdicts, verdict)
+		found := &Verdict{Variant: v, State: None, Tolerance: toleranceOf(given, &e.Run.Run.Host, variant), Mean: math.NaN(), Equal: math.NaN(), Words: map[verdict.Word]int{}}
+		e.Verdicts = append(e.Verdicts, found)
 		if variant.Emulated {
-			verdict.Why = Emulated
+			found.Why = Emulated
 			if e.Case.Smaller != "" {
-				verdict.Why += "; a smaller problem: " + e.Case.Smaller
+				found.Why += "; a smaller problem: " + e.Case.Smaller
 			}
 			continue
 		}
 		if e.Run.Run.Quick {
-			verdict.Why = Quick
+			found.Why = Quick
 			continue
 		}
 		if variant.Foreign {
-			verdict.Why = Foreign
+			found.Why = Foreign
 			continue
 		}
 		if e.Base < 0 {
-			verdict.Why = "nothing to compare it with"
+			found.Why = "nothing to compare it with"
 			continue
 		}
 		if o := e.equal(v); o >= 0 {
-			verdict.EqualTo = e.Run.Run.Variants[o].Label
+			found.EqualTo = e.Run.Run.Variants[o].Label
 		}
-		e.count(verdict)
+		e.count(found)
 	}
 }
 
 // Emulated is what stands wherever a time was measured under emulation.
 const Emulated = "emulated: timings are not meaningful"
 
-// Foreign is why VMs that nearmetal did not make have no verdict.
+// NotComparable is the headline of a report whose VMs were all emulated.
+const NotComparable = "Not comparable: VMs were emulated (no KVM)"
+
+// Foreign is why VMs that nearmetal did not make have no found.
 const Foreign = "a VM that nearmetal did not make, on another machine"
 
-// Quick is why a run with --quick has no verdict: with three repetitions an interval is their whole
+// Quick is why a run with --quick has no found: with three repetitions an interval is their whole
 // spread.
 const Quick = "a quick run, with too few repetitions for one"
 
-func (e *Experiment) count(verdict *Verdict) {
+func (e *Experiment) count(found *Verdict) {
 	var ratios, equals []float64
 	worst := math.Inf(1)
-	limit := 1 - verdict.Tolerance.Share
+	limit := 1 - found.Tolerance.Share
 	for _, p := range e.Panels {
 		for _, row := range p.Rows {
-			c := &row.Cells[verdict.Variant]
+			c := &row.Cells[found.Variant]
 			if !math.IsNaN(c.Equal.Median) {
 				equals = append(equals, c.Equal.Median)
 			}
@@ -265,35 +270,36 @@ func (e *Experiment) count(verdict *Verdict) {
 				continue
 			}
 			ratios = append(ratios, c.Ratio.Median)
+			found.Words[c.Word]++
 			switch judgeCell(c, limit) {
 			case Within:
-				verdict.Within++
+				found.Within++
 			case Outside:
-				verdict.Outside++
+				found.Outside++
 			}
 			if c.Ratio.Low < limit-hair && c.Ratio.High >= limit {
-				verdict.Across++
+				found.Across++
 			}
 			if c.Ratio.Median < worst {
-				worst, verdict.Worst = c.Ratio.Median, row
+				worst, found.Worst = c.Ratio.Median, row
 			}
 		}
 	}
-	verdict.Points = len(ratios)
+	found.Points = len(ratios)
 	switch {
 	case len(ratios) == 0:
-		verdict.Why = "no point was measured of both"
+		found.Why = "no point was measured of both"
 		return
-	case verdict.Outside > 0:
-		verdict.State = Outside
-	case verdict.Within == verdict.Points:
-		verdict.State = Within
+	case found.Outside > 0:
+		found.State = Outside
+	case found.Within == found.Points:
+		found.State = Within
 	default:
-		verdict.State = Unclear
+		found.State = Unclear
 	}
-	verdict.Mean = stats.GeoMean(ratios)
+	found.Mean = stats.GeoMean(ratios)
 	if len(equals) > 0 {
-		verdict.Equal = stats.GeoMean(equals)
+		found.Equal = stats.GeoMean(equals)
 	}
 }
 

@@ -47,6 +47,7 @@ type pageView struct {
 	Version, Title, Headline, Lead, Footer string
 	Terms                                  []term
 	CSS                                    template.CSS
+	Overall                                []string
 	Notes                                  []noteView
 	Glance                                 []glanceView
 	Sections                               []sectionView
@@ -154,6 +155,7 @@ func (r *Report) HTML(w io.Writer, version string) error {
 		v.Title = "nearmetal report: " + from
 	}
 	v.Headline, v.Lead = r.headline()
+	v.Overall = r.overall()
 	seen := map[term]bool{}
 	for _, run := range r.Runs {
 		for _, t := range run.terms() {
@@ -203,7 +205,7 @@ func (r *Report) headline() (string, string) {
 	case total == 0:
 		head = "Measured natively: nothing in VMs to compare"
 	case judged == 0 && r.allEmulated():
-		head = "No verdict: " + Emulated
+		head = NotComparable
 	case judged == 0 && r.anyQuick():
 		head = "No verdict: " + Quick + " (measure without --quick)"
 	case judged == 0:

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/bench/verdict"
 	"nearmetal/internal/stats"
 )
 
@@ -88,6 +89,7 @@ func (it *PaperItem) points() []PaperPointAt {
 // RunView is one run.
 type RunView struct {
 	ID          string            `json:"id"`
+	Overall     []string          `json:"overall"` // for each variant that was compared, what it was found to be, in words
 	Notes       []string          `json:"notes,omitempty"`
 	Experiments []ExperimentView  `json:"experiments"`
 	Traffic     []*record.Traffic `json:"traffic,omitempty"` // what ranks sent to each other, with bench run --traffic
@@ -120,6 +122,10 @@ type VerdictView struct {
 	Points    int       `json:"points"`
 	Within    int       `json:"within"`
 	Outside   int       `json:"outside"`
+	Faster    int       `json:"faster"` // points at which repetitions in turn found the variant faster than the baseline
+	Slower    int       `json:"slower"`
+	EqualAt   int       `json:"equal"` // within 2 %
+	Undecided int       `json:"undecided"`
 	Worst     *float64  `json:"worst,omitempty"`
 	Mean      *float64  `json:"mean,omitempty"`
 	Equal     *float64  `json:"equal_cores,omitempty"`
@@ -141,13 +147,17 @@ type CellView struct {
 	Interval *[2]float64 `json:"interval,omitempty"`
 	Ratio    *float64    `json:"ratio,omitempty"`
 	RatioOf  *[2]float64 `json:"ratio_interval,omitempty"`
+	// Paired is the median of the ratios of repetitions in turn, with its interval, and Word what follows from that.
+	Paired   *float64     `json:"paired,omitempty"`
+	PairedOf *[2]float64  `json:"paired_interval,omitempty"`
+	Word     verdict.Word `json:"word,omitempty"`
 }
 
 // View returns the report as data.
 func (r *Report) View() View {
 	v := View{Runs: []RunView{}}
 	for _, run := range r.Runs {
-		rv := RunView{ID: run.Run.ID, Notes: run.Notes, Experiments: []ExperimentView{}, Traffic: run.Traffic}
+		rv := RunView{ID: run.Run.ID, Overall: append([]string{}, run.Overall()...), Notes: run.Notes, Experiments: []ExperimentView{}, Traffic: run.Traffic}
 		for _, e := range run.Experiments {
 			rv.Experiments = append(rv.Experiments, e.view())
 		}
@@ -167,6 +177,7 @@ func (e *Experiment) view() ExperimentView {
 	}
 	for _, d := range e.Verdicts {
 		w := VerdictView{Variant: e.variant(d.Variant).Label, State: d.State, Tolerance: d.Tolerance, Gauge: d.Tolerance, Words: e.Words(d), Points: d.Points, Within: d.Within, Outside: d.Outside,
+			Faster: d.Words[verdict.Faster], Slower: d.Words[verdict.Slower], EqualAt: d.Words[verdict.Equal], Undecided: d.Words[verdict.Undecided],
 			Mean: number(d.Mean), Equal: number(d.Equal)}
 		if d.Worst != nil {
 			w.Worst = number(d.Worst.Cells[d.Variant].Ratio.Median)
@@ -181,6 +192,8 @@ func (e *Experiment) view() ExperimentView {
 				cell := CellView{N: c.N, Failed: c.Failed, Emulated: e.variant(i).Emulated}
 				cell.Median, cell.Interval = numbers(c.CI)
 				cell.Ratio, cell.RatioOf = numbers(c.Ratio)
+				cell.Paired, cell.PairedOf = numbers(c.Paired)
+				cell.Word = c.Word
 				pt.Values[e.variant(i).Label] = cell
 			}
 			v.Points = append(v.Points, pt)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/bench/verdict"
 	"nearmetal/internal/stats"
 )
 
@@ -62,6 +63,10 @@ type Cell struct {
 	Ratio stats.Interval
 	// Equal is the same against the native variant with as many cores, if there is one.
 	Equal stats.Interval
+	// Paired is the median of the ratios of single repetitions to the baseline's, made one after the other in one state of the
+	// cores, with its interval, and Word what follows from it (package verdict); "": there is nothing to compare.
+	Paired stats.Interval
+	Word   verdict.Word
 }
 
 // State is a verdict in one word.
@@ -88,5 +93,6 @@ type Verdict struct {
 	Mean      float64 // geometric mean of the ratios
 	Equal     float64 // the same against the native variant with as many cores; NaN: there is none
 	EqualTo   string
-	Why       string // why there is no verdict
+	Words     map[verdict.Word]int // points by what they were found to be
+	Why       string               // why there is no verdict
 }

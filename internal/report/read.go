@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/bench/verdict"
 	"nearmetal/internal/words"
 )
 
@@ -42,6 +43,8 @@ type SideValues struct {
 	Values []float64
 	Errors []string // why repetitions failed, at most a few
 	Failed int
+	// Repetitions are the same values with what pairs them (package verdict).
+	Repetitions []verdict.Value
 }
 
 // Read reads a run's folder. A folder that is none, and a run of a newer format, is an error; what
@@ -121,6 +124,7 @@ func (d *Data) add(c, v int, s *record.Sample) {
 		return
 	}
 	side.Values = append(side.Values, s.Value)
+	side.Repetitions = append(side.Repetitions, verdict.Value{Rep: s.Rep, Value: s.Value, PingPong: s.PingPong, Moved: s.Moved})
 }
 
 // pointKey writes a point so that equal ones are equal.

@@ -55,7 +55,7 @@ func htmlOf(t testing.TB, r *Report) string {
 	return b.String()
 }
 
-// A verdict at a single point begins with its number, whose minus is not a letter to be made a capital.
+// A verdict at a single point says that one repetition decides nothing, then its number.
 func TestOnePoint(t *testing.T) {
 	run := &record.Run{Version: 1, ID: "one", Unreached: []string{"t/a n=1", "t/a n=2"}, Host: record.Host{Cores: 48}, Cases: []record.Case{{Name: "c", Better: "down", Kind: "bar"}},
 		Variants: []record.Variant{{Label: "n", Kind: "native", Cores: 48}, {Label: "v", Kind: "vm", Cores: 44, KeptBack: 4}}}
@@ -64,7 +64,7 @@ func TestOnePoint(t *testing.T) {
 		samples = append(samples, record.Sample{Case: "c", Variant: v.Label, Value: 100 + 5*float64(i), OK: true})
 	}
 	page := htmlOf(t, reportOf(t, writeRun(t, run, samples), ""))
-	if !strings.Contains(page, "<span class=\"detail\">−4.8\u00a0% against n.") {
+	if !strings.Contains(page, "<span class=\"detail\">Undecided, with fewer than 7 repetitions; −4.8\u00a0% against n.") {
 		t.Error(page)
 	}
 	// What was not reached is one note.
@@ -237,7 +237,7 @@ func TestMeasured(t *testing.T) {
 		t.Errorf("the verdict is %+v", e.Verdicts)
 	}
 	page := htmlOf(t, r)
-	for _, want := range []string{"No verdict: " + Emulated, "The plan of the VMs", "data:image/svg&#43;xml;base64,", "Checks of the machine"} {
+	for _, want := range []string{NotComparable, "The plan of the VMs", "data:image/svg&#43;xml;base64,", "Checks of the machine"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not in the page", want)
 		}

@@ -12,6 +12,9 @@ func (r *RunReport) terms() []term {
 			break
 		}
 	}
+	if len(r.Overall()) > 0 {
+		list = append(list, wordsTerm)
+	}
 	for i := range r.Run.Variants {
 		v := &r.Run.Variants[i]
 		if v.Label != "" && v.Description != "" {

@@ -44,6 +44,9 @@ func (r *RunReport) text(out *strings.Builder, colour bool) {
 		head += ", " + run.Host.CPU
 	}
 	fmt.Fprintln(out, terminal.Paint(text.Clean(head), terminal.Bold, colour))
+	for _, line := range r.Overall() {
+		fmt.Fprintln(out, terminal.Paint(text.Clean(line), terminal.Bold, colour))
+	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(out, "  "+terminal.Paint("note: "+text.Clean(note), terminal.Yellow, colour))
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nearmetal/internal/bench/record"
+	"nearmetal/internal/bench/verdict"
 	"nearmetal/internal/words"
 )
 
@@ -41,6 +42,11 @@ func (e *Experiment) words(v *Verdict) (found, detail string) {
 	}
 	found = b.String()
 	b.Reset()
+	b.WriteString(tally(v.Words, e.noun()))
+	if e.MostReps < verdict.Looks[0] {
+		fmt.Fprintf(&b, ", with fewer than %d repetitions", verdict.Looks[0])
+	}
+	b.WriteString("; ")
 	c := &v.Worst.Cells[v.Variant]
 	if v.Points == 1 {
 		fmt.Fprintf(&b, "%s against %s", Delta(c.Ratio.Median), e.baseLabel())

@@ -5,6 +5,7 @@ package importer
 import (
 	"bytes"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sort"
 	"strconv"
@@ -27,7 +28,7 @@ const MaxFile = 64 << 20
 // maxValues of a file.
 const maxValues = 100_000
 
-// Read reads a file's text; name stands for it in errors. Which of the formats it is follows
+// Read reads a file's text; name stands for it in errors, and says which of the OSU programs with one title printed it. Which of the formats it is follows
 // from the text.
 func Read(name string, text []byte) (*Result, error) {
 	if len(text) > MaxFile {
@@ -39,7 +40,7 @@ func Read(name string, text []byte) (*Result, error) {
 	case specLine().Match(text):
 		r, err = spec(text)
 	case bytes.Contains(text, []byte("# OSU ")) || bytes.Contains(text, []byte("# OMB")):
-		r, err = osu(text)
+		r, err = osu(filepath.Base(name), text)
 	default:
 		return nil, fmt.Errorf("%s is neither an output of the OSU micro-benchmarks (a line \"# OSU MPI … Test\") nor a raw result file of SPEC MPI or OMP (.rsf)", name)
 	}

@@ -122,6 +122,7 @@ next:
 
 // osuReader reads outputs of OSU programs, one after another: a repetition each.
 type osuReader struct {
+	file     string // its name without the directory
 	r        *Result
 	reps     map[string]int // of each case
 	line     int
@@ -139,8 +140,8 @@ type osuReader struct {
 	tableRep int
 }
 
-func osu(text []byte) (*Result, error) {
-	o := &osuReader{r: &Result{}, reps: map[string]int{}}
+func osu(file string, text []byte) (*Result, error) {
+	o := &osuReader{file: file, r: &Result{}, reps: map[string]int{}}
 	for len(text) > 0 {
 		var line []byte
 		if at := bytes.IndexByte(text, '\n'); at < 0 {
@@ -289,9 +290,25 @@ func (o *osuReader) head(columns []osuColumn) error {
 	return o.fail("these are not the columns of this test")
 }
 
+// named returns the program after which a file is named, the longest where a name begins with another's; "": none.
+func named(file string, programs []string) string {
+	best := ""
+	for _, p := range programs {
+		_, rest, ok := strings.Cut(file, "osu_"+p)
+		letter := rest != "" && (rest[0] >= 'a' && rest[0] <= 'z' || rest[0] >= 'A' && rest[0] <= 'Z')
+		if ok && !letter && len(p) > len(best) {
+			best = p
+		}
+	}
+	return best
+}
+
 // begun makes the cases of a table, before its first row.
 func (o *osuReader) begun() {
 	t := o.tests[0]
+	if p := named(o.file, t.programs); p != "" {
+		t.programs = []string{p}
+	}
 	name, title := "osu/"+t.programs[0], "OSU osu_"+t.programs[0]
 	program := "OSU osu_" + strings.Join(t.programs, ", osu_")
 	if at := strings.LastIndex(program, ", "); at > 0 {

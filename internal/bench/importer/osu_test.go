@@ -360,3 +360,28 @@ func TestOSUBroken(t *testing.T) {
 		t.Errorf("%+v %v", r, err)
 	}
 }
+
+// Programs that print one title have cases of their own where the file is named after one of them. Where it is not, the first
+// has the values, and a note names all.
+func TestSharedTitle(t *testing.T) {
+	const table = "# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n1      2.5\n2      5.0\n"
+	for file, want := range map[string]string{
+		"results/osu_bw_fan_in.txt": "osu/bw_fan_in", "osu_bw_fan_out-3.log": "osu/bw_fan_out", "osu_bw.txt": "osu/bw",
+		"results of osu_bw_fan_in/out.txt": "osu/bw", "osu_bw_fan_inner.txt": "osu/bw", "osu_bwx.txt": "osu/bw", "mine.txt": "osu/bw",
+	} {
+		r, err := Read(file, []byte(table))
+		if err != nil {
+			t.Fatal(file, err)
+		}
+		if r.Cases[0].Name != want || r.Samples[0].Case != want {
+			t.Errorf("%s: %s, want %s", file, r.Cases[0].Name, want)
+		}
+		named := strings.HasPrefix(file, "results/") || strings.HasPrefix(file, "osu_bw.") || strings.HasPrefix(file, "osu_bw_fan_out") || strings.HasPrefix(file, "osu_bw_fan_inner")
+		if named != (len(r.Notes) == 0) {
+			t.Errorf("%s: notes %q", file, r.Notes)
+		}
+		if program := "OSU osu_" + strings.TrimPrefix(want, "osu/"); named != (r.Cases[0].Program == program) {
+			t.Errorf("%s: the program is %s", file, r.Cases[0].Program)
+		}
+	}
+}

@@ -131,4 +131,8 @@ type Sample struct {
 	At      time.Time         `json:"at"`              // when the repetition began, UTC
 	Seconds float64           `json:"seconds"`         // wall clock of the whole repetition
 	Log     string            `json:"log,omitempty"`   // the program's output, relative to the run's folder
+	// PingPong is the time that a cache line takes from one core to another and back, in us, around the repetition; Moved
+	// says that it changed so much meanwhile that the host has moved the cores. 0: not measured.
+	PingPong float64 `json:"ping_pong,omitempty"`
+	Moved    bool    `json:"moved,omitempty"`
 }

@@ -95,7 +95,8 @@ func New(ctx context.Context, o Options) (q Request, r *record.Run, notice strin
 	if q.Set, err = settings(o.Set); err != nil {
 		return q, nil, "", err
 	}
-	if q.Repetitions, err = o.repetitions(); err != nil {
+	q.Decide = o.Repetitions == 0 && !o.Quick && o.Time == 0 && !o.InJobs && Comparable(q.Variants)
+	if q.Repetitions, err = o.repetitions(q.Decide); err != nil {
 		return q, nil, "", err
 	}
 	q.Warmup, q.Time, q.Quick, q.Paper = o.Warmup, o.Time, o.Quick, o.Paper
@@ -147,11 +148,13 @@ func (o *Options) foreign() error {
 }
 
 // repetitions returns how many there are of each point, after a check of all that bounds a run's length.
-func (o *Options) repetitions() (int, error) {
+func (o *Options) repetitions(decide bool) (int, error) {
 	n := o.Repetitions
 	if n == 0 {
 		n = MinRepetitions
-		if o.Quick {
+		if decide {
+			n = FirstLook()
+		} else if o.Quick {
 			n = 3
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"sort"
@@ -496,14 +495,8 @@ func (r *runner) remember() {
 
 // recall takes up what a run that was cut short had measured of the points that it repeats.
 func (r *runner) recall(taken []slot) error {
-	if _, err := r.folder.samples.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	samples, _, err := record.ReadSamples(r.folder.samples.Name(), r.folder.samples)
+	samples, err := r.measuredSoFar()
 	if err != nil {
-		return err
-	}
-	if _, err := r.folder.samples.Seek(r.folder.end, io.SeekStart); err != nil {
 		return err
 	}
 	for i := range samples {

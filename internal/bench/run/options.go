@@ -45,11 +45,14 @@ type Request struct {
 	Suites      []*suite.Suite
 	Variants    []Variant
 	Repetitions int
-	Time        time.Duration // that the run may take, which chooses points and repetitions; 0: Repetitions are made
-	Warmup      int
-	Quick       bool
-	Paper       string              // whose sizes are run, like "002"; "": the suites' own
-	Set         map[string][]string // values of parameters, over those of the suites; "NAME" or "EXPERIMENT.NAME"
+	// Decide repeats points on from Repetitions until each value that two variants have is decided (package verdict), or the
+	// bounds of that are reached.
+	Decide bool
+	Time   time.Duration // that the run may take, which chooses points and repetitions; 0: Repetitions are made
+	Warmup int
+	Quick  bool
+	Paper  string              // whose sizes are run, like "002"; "": the suites' own
+	Set    map[string][]string // values of parameters, over those of the suites; "NAME" or "EXPERIMENT.NAME"
 	// Fitted are values in the place of those that need more memory than there is, "EXPERIMENT.NAME".
 	Fitted      map[string][]string
 	KernelDirs  []string

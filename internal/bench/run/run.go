@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
 
 	"nearmetal/internal/bench/record"
 	"nearmetal/internal/bench/suite"
+	"nearmetal/internal/bench/verdict"
+	"nearmetal/internal/stats"
 )
 
 // runner is a run under way.
@@ -34,14 +37,19 @@ type runner struct {
 	values map[[3]int]map[string][]float64
 	groups [][]int // of each experiment its sizes in exps, the one that was asked for first
 	// now and perform are time.Now and measure, but in tests of what a run does with its time.
-	now     func() time.Time
-	perform func(context.Context, step) (measured, error)
+	now      func() time.Time
+	perform  func(context.Context, step) (measured, error)
+	pingpong func() float64 // us; 0: not known
+	// Of a run that decides (decide.go): the values of each experiment, point and variant, by case and point; and what was
+	// spent on repetitions after the first look, in s.
+	compared map[[3]int]map[valueAt][]verdict.Value
+	repeated float64
 }
 
 // newRunner returns a runner of a request on this machine.
 func newRunner(q Request, r *record.Run, ev Events) *runner {
 	x := &runner{request: q, events: ev, record: r, now: time.Now}
-	x.perform = x.measure
+	x.perform, x.pingpong = x.measure, coresPingPong(q.Variants)
 	return x
 }
 
@@ -104,6 +112,9 @@ func (r *runner) resume(ctx context.Context, dir string) (Outcome, error) {
 		return Outcome{}, err
 	}
 	r.remember()
+	if err := r.recallDecided(); err != nil {
+		return Outcome{}, errors.Join(err, r.folder.close())
+	}
 	return r.all(ctx)
 }
 
@@ -237,6 +248,9 @@ func (r *runner) all(ctx context.Context) (out Outcome, err error) {
 			break
 		}
 	}
+	if err == nil && r.request.Decide {
+		err = r.decide(ctx)
+	}
 	out.Samples, out.Failed = r.count, r.failed
 	if err != nil {
 		return out, err
@@ -275,6 +289,7 @@ func (r *runner) one(ctx context.Context, s step) error {
 		return r.folder.add(s, nil, progressLine{Failed: true})
 	}
 	at := r.now().UTC()
+	before := r.pingpong()
 	res, err := r.perform(ctx, s)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -290,6 +305,10 @@ func (r *runner) one(ctx context.Context, s step) error {
 		}
 	}
 	sample := record.Sample{Case: x.names[0], Variant: v.Label, Rep: s.rep, At: at, Seconds: res.seconds, Log: log}
+	if after := r.pingpong(); before > 0 && after > 0 {
+		sample.PingPong = math.Sqrt(before * after)
+		sample.Moved = max(before, after) > stats.SameState*min(before, after)
+	}
 	if err != nil {
 		r.streak[tries]++
 		sample.Point, sample.Error = x.points[s.point], err.Error()
@@ -304,6 +323,7 @@ func (r *runner) one(ctx context.Context, s step) error {
 		sample.Point = merged(x.points[s.point], value.Point)
 		list = append(list, sample)
 		r.keep(s, valueKey(sample.Case, sample.Point), sample.Value)
+		r.compare(s, &sample)
 	}
 	if s.rep >= 0 {
 		r.count += len(list)
@@ -317,6 +337,8 @@ func (r *runner) spend(s step, took float64) {
 	r.spent += took
 	if s.rep < 0 {
 		r.tried += took
+	} else if n, _ := r.repetitions(s.exp); r.request.Decide && s.rep >= n {
+		r.repeated += took
 	}
 }
 

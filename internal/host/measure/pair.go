@@ -37,7 +37,7 @@ func measurePairs(ctx context.Context, o Options, cpus []*topology.CPU, r *Resul
 			o.Detail(fmt.Sprintf("pairs of CPUs, %d of %d", i, len(pairs)))
 		}
 		p := pairs[k]
-		ns, err := pingPong(p.A, p.B)
+		ns, err := PingPong(p.A, p.B)
 		if err != nil {
 			return err
 		}
@@ -108,8 +108,9 @@ type line struct {
 	_ [124]byte
 }
 
-// pingPong passes a cache line to and fro between two CPUs: nanoseconds one way.
-func pingPong(a, b int) (float64, error) {
+// PingPong passes a cache line to and fro between the CPUs of two numbers for some ms, and returns the nanoseconds of one way.
+// It fails where this process may not run on them.
+func PingPong(a, b int) (float64, error) {
 	var l line
 	const last = ^uint32(0)
 	errs := make(chan error, 2)

@@ -3,17 +3,13 @@ package main
 import (
 	"fmt"
 	"math"
-	"sort"
 	"strings"
+
+	"nearmetal/internal/stats"
 )
 
-// A virtual machine's two cores are two hyperthreads of one core at one time, and two
-// cores without a common cache at another: its host moves them, for seconds or minutes,
-// and figures differ by up to 4 times. Where they are shows in a cache line's ping-pong,
-// and only what was measured in one state of the machine is compared.
-
-// sameState is the factor within which two ping-pongs are of one state.
-const sameState = 1.5
+// The host moves the machine's cores, which shows in a cache line's ping-pong (stats.SameState). Only what was measured in one
+// state is compared.
 
 // tries is how often a way is run until the ping-pongs before and after it are of one state.
 const tries = 3
@@ -61,7 +57,7 @@ func (m *machine) run(way func() (map[key]float64, error)) (map[key]float64, flo
 			return nil, 0, lost
 		}
 		after := m.last
-		if before <= sameState*after && after <= sameState*before {
+		if before <= stats.SameState*after && after <= stats.SameState*before {
 			m.runs++
 			return figures, math.Sqrt(before * after), nil
 		}
@@ -75,9 +71,9 @@ func (m *machine) run(way func() (map[key]float64, error)) (map[key]float64, flo
 
 // String says which states the machine was in.
 func (m *machine) String() string {
-	all := states(m.all)
+	all := stats.States(m.all)
 	if len(all) == 1 {
-		return fmt.Sprintf("a cache line's ping-pong: %.2g to %.2g us in %d measurements", all[0].from, all[0].to, all[0].n)
+		return fmt.Sprintf("a cache line's ping-pong: %.2g to %.2g us in %d measurements", all[0].From, all[0].To, all[0].N)
 	}
 	var each []string
 	for i, s := range all {
@@ -85,38 +81,8 @@ func (m *machine) String() string {
 		if i == 0 {
 			word = " measurements"
 		}
-		each = append(each, fmt.Sprintf("%.2g us (%d%s)", s.middle, s.n, word))
+		each = append(each, fmt.Sprintf("%.2g us (%d%s)", s.Middle, s.N, word))
 	}
 	return fmt.Sprintf("a cache line's ping-pong: %s: the host moved the cores; ratios are only between figures of one state, and %d of %d runs were left out",
 		strings.Join(each, ", "), m.out, m.runs)
-}
-
-// state is a range of ping-pongs in us, of which no two differ by more than sameState.
-type state struct {
-	from, to, middle float64
-	n                int
-}
-
-// states groups ping-pongs: the range that holds the most of them, then the one that holds
-// the most of the rest, and so on. To cut where there is a gap would not do: two or three
-// that were taken while the cores moved would make one state of two.
-func states(pingpongs []float64) []state {
-	rest := append([]float64(nil), pingpongs...)
-	sort.Float64s(rest)
-	var all []state
-	for len(rest) > 0 {
-		at, n := 0, 0
-		for from, to := 0, 0; from < len(rest); from++ {
-			for to < len(rest) && rest[to] <= sameState*rest[from] {
-				to++
-			}
-			if to-from > n {
-				at, n = from, to-from
-			}
-		}
-		middle, _ := median(rest[at : at+n])
-		all = append(all, state{rest[at], rest[at+n-1], middle, n})
-		rest = append(rest[:at], rest[at+n:]...)
-	}
-	return all
 }

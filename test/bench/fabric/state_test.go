@@ -3,31 +3,11 @@ package main
 import (
 	"errors"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"text/tabwriter"
 )
-
-func TestStates(t *testing.T) {
-	for _, c := range []struct {
-		name      string
-		pingpongs []float64
-		want      []state
-	}{
-		{"none", nil, nil},
-		{"one", []float64{0.25, 0.22, 0.23}, []state{{0.22, 0.25, 0.23, 3}}},
-		{"most first", []float64{0.06, 0.23, 0.25, 0.065, 0.22}, []state{{0.22, 0.25, 0.23, 3}, {0.06, 0.065, 0.0625, 2}}},
-		// Two in between are near enough to the next each, and join nothing.
-		{"bridged", []float64{0.08, 0.08, 0.08, 0.11, 0.16, 0.23, 0.23, 0.23, 0.23},
-			[]state{{0.16, 0.23, 0.23, 5}, {0.08, 0.11, 0.08, 4}}},
-	} {
-		if got := states(c.pingpongs); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
-	}
-}
 
 // machineOf is a machine whose ping-pongs are these, in turn.
 func machineOf(pingpongs ...float64) *machine {

@@ -100,7 +100,7 @@ func median(v []float64) (float64, bool) {
 
 // states returns the states of the machine in which the table's figures were measured, the
 // one with most figures first.
-func (t *table) states() []state {
+func (t *table) states() []stats.State {
 	var pingpongs []float64
 	for _, figures := range t.samples {
 		for _, samples := range figures {
@@ -109,15 +109,15 @@ func (t *table) states() []state {
 			}
 		}
 	}
-	return states(pingpongs)
+	return stats.States(pingpongs)
 }
 
 // in returns what was measured in a state, by run, and the median of it, if there is any.
-func (t *table) in(s state, column string, k key) (map[int]float64, float64, bool) {
+func (t *table) in(s stats.State, column string, k key) (map[int]float64, float64, bool) {
 	values := map[int]float64{}
 	var all []float64
 	for _, e := range t.samples[column][k] {
-		if e.pingpong >= s.from && e.pingpong <= s.to {
+		if e.pingpong >= s.From && e.pingpong <= s.To {
 			values[e.run] = e.value
 			all = append(all, e.value)
 		}
