@@ -1,6 +1,6 @@
 /*
- * srun, sbatch and salloc: what is wrong is said here, where it was typed; what is right goes
- * into the job.
+ * The context of srun, sbatch and salloc: mistakes are reported where the command was typed; a valid request is
+ * stored in the job.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 
 extern char **environ;
 
-/* How long the check of a request may take, seconds. */
+/* The timeout of the check of a request, in seconds. */
 #define CHECK_TIMEOUT 20
 
 static const char *own_variable(const char *name, void *arg)
@@ -43,7 +43,7 @@ static bool has_multiprog(void)
 	return n > 0 && nm_multiprog(line, (size_t) n);
 }
 
-/* Let nearmetal itself check the request and the cluster file, where it is installed. */
+/* Have nearmetal check the request and the cluster file, if it is installed here. */
 static int check(const struct nm_settings *s, const char *request)
 {
 	char out[4096], accel[64];
@@ -79,16 +79,16 @@ static int draw_secret(char secret[NM_SECRET_LEN + 1])
 }
 
 /*
- * Salloc and srun put what is for the prologs into their own environment too (_set_spank_env), after the last of the
- * plugin's contexts, and what they start would have the secret. It goes before a fork: slurmctld has
- * it from elsewhere.
+ * Salloc and srun also put the prologs' variables into their own environment (_set_spank_env), after the last of the
+ * plugin's contexts, so that their child processes would have the secret. This handler removes it before a fork;
+ * slurmctld gets the secret in another way.
  */
 static void forget_secret(void)
 {
 	unsetenv("SLURM_SPANK_" NM_SECRET_NAME);
 }
 
-/* The request of the options; what a step of a job says for itself is not one. */
+/* Store the request of the options in the job. The options of a step within a job are not a request. */
 static int submit(spank_t sp, const struct nm_settings *s)
 {
 	char request[NM_REQUEST_MAX], secret[NM_SECRET_LEN + 1];
@@ -98,7 +98,7 @@ static int submit(spank_t sp, const struct nm_settings *s)
 		return -1;
 	}
 	if (nm_options.origin[NM_FILE] != NM_UNSET && nm_options.origin[NM_PAGES] == NM_FROM_SITE) {
-		nm_options.origin[NM_PAGES] = NM_UNSET; /* the file says what its VMs lie in */
+		nm_options.origin[NM_PAGES] = NM_UNSET; /* the cluster file determines the pages of its VMs */
 	} else if (nm_options.origin[NM_FILE] != NM_UNSET && nm_options.origin[NM_PAGES] != NM_UNSET &&
 		   strcmp(nm_options.text[NM_PAGES], "ordinary") &&
 		   (nm_options.origin[NM_VMS] == NM_UNSET || nm_options.origin[NM_MEMORY] == NM_UNSET)) {

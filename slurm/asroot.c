@@ -10,12 +10,15 @@
 #include "asroot.h"
 #include "child.h"
 
-/* How long the kernel and its drivers may take, seconds: igb takes 19 for two VFs when emulated. */
+/* The timeout for the kernel and its drivers, in seconds: igb needs 19 s for two VFs when emulated. */
 #define TIMEOUT 120
 
 #define WORDS_MAX 12
 
-/* Where programs are: those of Slurm beside the one that this process runs, PREFIX/sbin/slurmd. */
+/*
+ * The search path for programs: the usual directories, then that of the running program, PREFIX/sbin/slurmd, and
+ * PREFIX/bin, which have Slurm's programs.
+ */
 static void search_path(char *out, size_t size)
 {
 	char exe[1024];
@@ -49,7 +52,7 @@ int nm_asroot(const struct nm_settings *s, const char *command, char *const *wor
 	size_t n = 2, line;
 	int status;
 
-	/* The words of a command first, then its flags, then what it takes. */
+	/* The words of the command first, then its flags, then its arguments. */
 	argv[n++] = *words++;
 	if (s->sysroot) {
 		snprintf(root, sizeof(root), "--root=%.1000s", s->sysroot);

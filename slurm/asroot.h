@@ -1,4 +1,4 @@
-/* What nearmetal does for a job as root: leases VFs, keeps huge pages. */
+/* What nearmetal does for a job as root: it leases VFs and reserves huge pages. */
 #ifndef NM_ASROOT_H_
 #define NM_ASROOT_H_
 
@@ -10,20 +10,20 @@
 #include "values.h"
 
 /*
- * Run nearmetal COMMAND WORDS..., NULL behind the last, and read what it says into out. Returns 0, or
- * its exit status, or -1 where it has none, and a message: the first line of what it said.
+ * Run nearmetal COMMAND WORDS..., with NULL after the last word, and read its output into out. Returns 0, or its exit
+ * status, or -1 if it has none; on failure, message is the first line of the output.
  */
 int nm_asroot(const struct nm_settings *s, const char *command, char *const *words, char *out, size_t size,
 	      char message[NM_MESSAGE_MAX]);
 
 /*
- * Run nearmetal COMMAND return: take back what the job has of that kind, slurm-vf or slurm-pages, whatever its request says. Returns
- * as nm_asroot(), 0 also where it has none.
+ * Run nearmetal COMMAND return, COMMAND being slurm-vf or slurm-pages: return the job's resources of that kind,
+ * regardless of its request. Returns as nm_asroot(), and 0 if the job has none.
  */
 int nm_asroot_return(const struct nm_settings *s, const char *command, const struct nm_job *job,
 		     char message[NM_MESSAGE_MAX]);
 
-/* Whether this host may have journals of changes, from which VFs and huge pages are given back (internal/host/change). */
+/* Whether this host may have journals of changes, from which VFs and huge pages are returned (internal/host/change). */
 bool nm_asroot_journals(const struct nm_settings *s);
 
 #endif /* NM_ASROOT_H_ */

@@ -14,20 +14,20 @@
 #include "child.h"
 #include "node.h"
 
-/* Exit status of nearmetal slurm-boot and slurm-host where the host is at fault (cmd/nearmetal/slurmboot.go). */
+/* Exit status of nearmetal slurm-boot and slurm-host if the host is at fault (cmd/nearmetal/slurmboot.go). */
 #define HOST_FAULT 3
 
-/* More than nearmetal's own time limit, which says more, seconds. */
+/* Seconds added to nearmetal's own timeout, because its error message has more details. */
 #define SLACK 30
 
 #define GROUPS_MAX 1024
 
-/* Words of a command: they are kept in one place. */
+/* The words of a command, in one buffer. */
 struct words {
-	bool full; /* one did not fit: none is left out unsaid */
+	bool full; /* a word did not fit; the command is then not run */
 	char text[96 << 10];
 	size_t used;
-	char *list[128]; /* 64 VFs at the most (values.c) */
+	char *list[128]; /* up to 64 VFs (values.c) */
 	size_t n;
 };
 
@@ -61,7 +61,7 @@ static bool adopted_outlives(spank_t sp)
 		return false;
 	y = atoi(major);
 	m = atoi(minor);
-	/* Before 24.05 the extern step gets SIGTERM together with the application. */
+	/* Before 24.05 the extern step receives SIGTERM together with the application. */
 	return y > 24 || (y == 24 && m >= 5);
 }
 
@@ -75,7 +75,7 @@ static void first_line(const char *text, char *out, size_t size)
 
 #define CGROUP_TEXT_MAX 16384
 
-/* What /proc/PID/cgroup says; "" if it cannot be read. */
+/* Read /proc/PID/cgroup; text is "" if it cannot be read. */
 static void read_cgroup(pid_t pid, char text[CGROUP_TEXT_MAX])
 {
 	char path[64];
@@ -93,28 +93,28 @@ static void read_cgroup(pid_t pid, char text[CGROUP_TEXT_MAX])
 }
 
 /*
- * Slurm's own way into the cgroups of this step: of src/interfaces/cgroup.h, in what slurmstepd is
- * linked to. From 25.05 on the extern step has no process whose cgroups could be taken.
+ * Slurm's own function that moves processes to the cgroups of this step: from src/interfaces/cgroup.h, linked into
+ * slurmstepd. From 25.05 on the extern step has no process whose cgroups could be used instead.
  */
 extern int cgroup_g_step_addto(int controller, pid_t *pids, int npids) __attribute__((weak));
 
-/* The last of the controllers that Slurm counts from 0: freezer, cpuset, memory, devices, cpuacct. */
+/* The last of the controllers, which Slurm numbers from 0: freezer, cpuset, memory, devices, cpuacct. */
 #define LAST_CONTROLLER 4
 
 static void place(pid_t pid)
 {
-	/* It refuses those that this site does not use. */
+	/* Fails for controllers that this site does not use. */
 	for (int controller = 0; controller <= LAST_CONTROLLER; controller++)
 		cgroup_g_step_addto(controller, &pid, 1);
 }
 
 /*
- * Whether root finds this host at fault, too. What the user's own process says of it proves nothing: the user may
- * end it or what it starts, trace it, or be without a right to /dev/kvm, and a job's memory limit kills any.
+ * Whether root's own check also finds this host at fault. Failures of the user's process prove nothing: the user may
+ * end it or its children, trace it, or lack the right to /dev/kvm, and a job's memory limit kills any process.
  */
 static bool host_at_fault(const struct nm_settings *s)
 {
-	/* Out of the job's memory limit, which slurmstepd and its children are in. */
+	/* The root cgroups, outside of the job's memory limit, which applies to slurmstepd and its children. */
 	static char root[][512] = { "/sys/fs/cgroup/memory/cgroup.procs", "/sys/fs/cgroup/cgroup.procs" };
 	char accel[64], out[1024];
 	char *argv[] = { (char *) s->nearmetal, "slurm-host", accel, NULL };
@@ -168,7 +168,7 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 		snprintf(result, NM_RESULT_MAX, "failed host\nthe path of state=%.200s is too long\n", s->state);
 		return;
 	}
-	/* Without what the job has of the region's GRES its VMs would have no bound. */
+	/* Without the job's share of the region's GRES, the size of its VMs' region would be unlimited. */
 	if (nm_state_read_file(s->state, job, NM_FILE_REGION, region, NM_REGION_MAX) < 0 ||
 	    nm_state_read_file(s->state, job, NM_FILE_DEVICES, devices, NM_DEVICES_MAX) < 0 ||
 	    nm_state_read_file(s->state, job, NM_FILE_HOSTS, hosts, NM_HOSTS_MAX) < 0) {
@@ -216,7 +216,10 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	add(&envp, "LANG=C.UTF-8");
 	add(&envp, "NEARMETAL_RUNTIME_DIR=%s", run);
 	add(&envp, "NEARMETAL_SLURM_JOB=%s/%u.%s", s->state, job->id, job->node);
-	/* The secret goes by a pipe: an environment stands in /proc for all that the user runs, guests too. */
+	/*
+	 * The secret is passed through a pipe, because all programs of the user, and guests, can read an environment
+	 * in /proc.
+	 */
 	if (strlen(hosts) > NM_SECRET_LEN) {
 		add(&envp, "NEARMETAL_SLURM_HOSTS=%s", hosts + NM_SECRET_LEN + 1);
 		hosts[NM_SECRET_LEN] = 0;
@@ -229,7 +232,7 @@ void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, 
 	}
 	status = nm_child_run(&c, out, sizeof(out));
 	if (!status && strlen(out) + 1 == sizeof(out)) {
-		/* A variable in part would mislead a launcher. */
+		/* A truncated variable would mislead a launcher. */
 		snprintf(result, NM_RESULT_MAX,
 			 "failed user\nthe variables for launchers are longer than %zu bytes: use fewer VMs\n",
 			 sizeof(out) - 2);

@@ -8,8 +8,8 @@
 #include "state.h"
 
 /*
- * Start the job's VMs as its user and wait until they are ready, or until it is known that they
- * will not be. task is the extern step's own process, or -1. result gets the text of NM_FILE_RESULT.
+ * Start the job's VMs as its user, and wait until they are ready or have failed. task is the extern step's own
+ * process, or -1. result receives the text of NM_FILE_RESULT.
  */
 void nm_boot(spank_t sp, const struct nm_settings *s, const struct nm_job *job, pid_t task, char result[NM_RESULT_MAX]);
 

@@ -45,7 +45,7 @@ size_t nm_cgroup_files(const char *text, uint32_t job, bool signalled, char file
 	return n;
 }
 
-/* Does the text name the job's own cgroup, or one in it? */
+/* Whether the text names the job's own cgroup, or one in it. */
 static bool names_job(const char *text, uint32_t job)
 {
 	char mark[32];
@@ -58,11 +58,11 @@ static bool names_job(const char *text, uint32_t job)
 
 bool nm_cgroup_of_job(const char *text, uint32_t job)
 {
-	/* From 26.05 on the unified hierarchy has another name of the job's. */
+	/* From 26.05 on the unified hierarchy has another name for the job's cgroup. */
 	return strstr(text, "/step_extern") || names_job(text, job);
 }
 
-/* Is the process with this number the user's, and in a cgroup of the job? */
+/* Whether the process with this number belongs to the user and is in a cgroup of the job. */
 static bool is_jobs(int pid, const struct nm_job *job)
 {
 	char path[32], text[8192];
@@ -81,7 +81,10 @@ static bool is_jobs(int pid, const struct nm_job *job)
 	return names_job(text, job->id);
 }
 
-/* End the user's processes in a cgroup of the job: those of a step whose slurmstepd was killed are nobody's else. */
+/*
+ * Kill the user's processes in a cgroup of the job. Processes of a step whose slurmstepd was killed have no other
+ * owner.
+ */
 static void end_below(int cgroup, const struct nm_job *job)
 {
 	int fd = openat(cgroup, "cgroup.procs", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -91,7 +94,10 @@ static void end_below(int cgroup, const struct nm_job *job)
 	if (!f)
 		return;
 	while (fscanf(f, "%d", &pid) == 1) {
-		/* It may have ended since the list was read, and its number be another's: so the one that is opened is checked. */
+		/*
+		 * The process may have ended since the list was read, and another may have its number. Therefore the
+		 * check follows pidfd_open.
+		 */
 		int process = pid > 1 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1;
 
 		if (process >= 0 && is_jobs(pid, job))
@@ -102,7 +108,7 @@ static void end_below(int cgroup, const struct nm_job *job)
 	fclose(f);
 }
 
-/* Remove the cgroup called name and those in it; the kernel's files in them go with them. */
+/* Remove the cgroup called name and those in it; the kernel removes the files in them. */
 static void remove_below(int dir, const char *name, int depth, const struct nm_job *job, bool *busy)
 {
 	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -128,7 +134,7 @@ static void remove_below(int dir, const char *name, int depth, const struct nm_j
 bool nm_cgroup_remove(const char *root, const struct nm_job *job)
 {
 	static const char *const tops[] = { "slurm_%s/uid_%u", "slurm%.0s/uid_%u" };
-	/* The unified hierarchy; the former where several slurmds share a host. */
+	/* The unified hierarchy; the first name is used if several slurmds share a host. */
 	static const char *const scopes[] = { "system.slice/%s_slurmstepd.scope/job_%u",
 					      "system.slice/slurmstepd%.0s.scope/job_%u" };
 	bool busy = false;
@@ -154,7 +160,7 @@ bool nm_cgroup_remove(const char *root, const struct nm_job *job)
 			snprintf(dir, sizeof(dir), "%s/job_%u", user, job->id);
 			remove_below(dirfd(d), dir, DEPTH, job, &busy);
 			if (faccessat(dirfd(d), dir, F_OK, AT_SYMLINK_NOFOLLOW))
-				unlinkat(dirfd(d), user, AT_REMOVEDIR); /* refused where the user has other jobs */
+				unlinkat(dirfd(d), user, AT_REMOVEDIR); /* fails if the user has other jobs */
 		}
 	}
 	closedir(d);

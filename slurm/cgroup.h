@@ -1,4 +1,4 @@
-/* The cgroups of a job, in which its VMs are. */
+/* The cgroups of a job that contain its VMs. */
 #ifndef NM_CGROUP_H_
 #define NM_CGROUP_H_
 
@@ -11,21 +11,21 @@
 #define NM_CGROUPS_MAX 16
 
 /*
- * The cgroup.procs files of the cgroups that a job's VMs belong into, so that the job owns them, is
- * limited with them and pays for them: those of its extern step's own process, of which text is what
- * /proc/PID/cgroup says. signalled says that the VMs may be where Slurm signals the extern step: before
- * 24.05 that is together with the application, so that they go to the job's own cgroup there, of
- * the controller by which Slurm finds the processes (freezer). Returns their number.
+ * Find the cgroup.procs files of the cgroups for a job's VMs, so that the VMs belong to the job and count towards its
+ * limits and accounting: those of its extern step's own process. text is the content of that process's
+ * /proc/PID/cgroup. signalled: Slurm may signal the VMs together with the extern step. Otherwise (before 24.05, where
+ * it signals the extern step together with the application) the VMs use the job's own cgroup in the hierarchy of the
+ * controller by which Slurm finds processes (freezer). Returns the number of files.
  */
 size_t nm_cgroup_files(const char *text, uint32_t job, bool signalled, char files[][512], size_t max);
 
-/* Whether text, what /proc/PID/cgroup says of a slurmstepd of the job, has a cgroup of Slurm's. */
+/* Whether text, the content of /proc/PID/cgroup of a slurmstepd of the job, names a cgroup that Slurm made. */
 bool nm_cgroup_of_job(const char *text, uint32_t job);
 
 /*
- * Remove the job's cgroups of the old hierarchies, and of the unified one, below root (/sys/fs/cgroup): Slurm has tried to before the
- * VMs in them ended. What runs in them of the job's user gets SIGKILL first. One with processes stays, for rmdir
- * refuses. Returns whether one of them did.
+ * Remove the job's cgroups, of the old hierarchies and of the unified one, below root (/sys/fs/cgroup). Slurm has
+ * tried to remove them before the VMs in them ended. Processes of the job's user in them are first killed with
+ * SIGKILL. A cgroup with other processes remains, because rmdir fails. Returns whether any remains.
  */
 bool nm_cgroup_remove(const char *root, const struct nm_job *job);
 

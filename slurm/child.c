@@ -31,7 +31,7 @@ static void close_from(int fd)
 		close(fd);
 }
 
-/* In the child: only what is safe between fork and exec in a process with threads. */
+/* Runs in the child: only calls that are safe between fork and exec in a process with threads. */
 static void become(const struct nm_child *c, int in, int out, const int placed[2])
 {
 	sigset_t none;
@@ -50,7 +50,7 @@ static void become(const struct nm_child *c, int in, int out, const int placed[2
 		int fd = open(c->cgroups[i], O_WRONLY | O_CLOEXEC);
 
 		if (fd >= 0) {
-			/* A controller that refuses leaves it in the step's own group. */
+			/* If a controller refuses the process, it remains in the step's own cgroup. */
 			if (write(fd, "0", 1) < 0)
 				errno = 0;
 			close(fd);
@@ -74,7 +74,7 @@ static void become(const struct nm_child *c, int in, int out, const int placed[2
 	_exit(127);
 }
 
-/* A pipe that holds text and has no writer: its reading end, or -1 with errno. */
+/* Create a pipe that contains text and has no writer. Returns its read end, or -1 with errno. */
 static int pipe_of(const char *text)
 {
 	size_t n = strlen(text);
@@ -96,7 +96,7 @@ static int pipe_of(const char *text)
 	return -1;
 }
 
-/* Read fd until its end, and at most until the deadline. */
+/* Read fd until end of file, or until the deadline. */
 static int read_all(int fd, char *out, size_t size, long long deadline)
 {
 	char drop[4096];

@@ -1,6 +1,4 @@
-/*
- * What Slurm calls: each callback goes on to the file of the context it is called in.
- */
+/* The callbacks for Slurm: each calls the function of the context in which it runs. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -9,7 +7,7 @@
 
 SPANK_PLUGIN(nearmetal, 1)
 
-/* Step of a slurmstepd; an id that no step has where it is not known. */
+/* The step of a slurmstepd; an id that no step has if it is unknown. */
 static uint32_t step_id(spank_t sp)
 {
 	uint32_t id = UINT32_MAX;

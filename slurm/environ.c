@@ -6,7 +6,7 @@
 bool nm_environ_has(int fd, const char *variable)
 {
 	char buf[16384];
-	size_t at = 0, total = 0; /* at: bytes of variable that are the current one's so far */
+	size_t at = 0, total = 0; /* at: number of bytes of variable that match the current variable of fd */
 	bool same = true;
 	ssize_t n;
 

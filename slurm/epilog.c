@@ -1,6 +1,6 @@
 /*
- * After a job, on each of its hosts, as root, whatever became of it: nothing of its VMs
- * remains. Safe to run twice, and for jobs without VMs.
+ * After a job, on each of its hosts, as root, regardless of the job's end: removes everything of its VMs. Safe to run
+ * twice, and for jobs without VMs.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ int nm_epilog(spank_t sp, int ac, char **av)
 		return 0;
 	if (rc < 0) {
 		slurm_error("nearmetal: epilog: request of job %s: %s", id, strerror(errno));
-		/* Slurm says whose job it is; without a name of this host nothing was handed out. */
+		/* Slurm provides the job's user; without this host's node name nothing was leased. */
 		if (!uid || !*job.node)
 			return 0;
 		job.uid = (uid_t) strtoul(uid, NULL, 10);
@@ -48,7 +48,7 @@ int nm_epilog(spank_t sp, int ac, char **av)
 		slurm_error("nearmetal: epilog: VFs of job %u: %s", job.id, message);
 	if (nm_asroot_return(&s, "slurm-pages", &job, message))
 		slurm_error("nearmetal: epilog: huge pages of job %u: %s", job.id, message);
-	/* What stays is the next sweep's: an epilog that fails drains its host. */
+	/* The next sweep removes what remains, because a failed epilog would drain the host. */
 	if (nm_state_remove(s.state, job.id, job.node))
 		slurm_error("nearmetal: epilog: cannot remove what is kept of job %u: %s", job.id, strerror(errno));
 	return 0;

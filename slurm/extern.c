@@ -1,6 +1,6 @@
 /*
- * The extern step, as root, beside its one process: Slurm waits for this callback on each host
- * before any other step of the job starts.
+ * The extern step, as root, in addition to its one process: on each host, Slurm waits for this callback before any
+ * other step of the job starts.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ int nm_extern_task_post_fork(spank_t sp, int ac, char **av)
 	rc = nm_state_read(s.state, id, &job);
 	if (rc < 0)
 		slurm_error("nearmetal: request of job %u: %s", id, strerror(errno));
-	/* Slurm 22.05 has no task for the extern step, but it is this process's only child. */
+	/* Slurm 22.05 reports no task for the extern step; its task is the only child of this process. */
 	if (rc > 0 && (spank_get_item(sp, S_TASK_PID, &pid) != ESPANK_SUCCESS || pid <= 1))
 		pid = nm_node_child();
 	if (rc > 0 && pid > 1 && nm_state_write_extern(s.state, &job, pid, nm_node_started(pid)))

@@ -11,7 +11,7 @@ bool nm_multiprog(const char *cmdline, size_t len)
 
 		if (n == 2 && !memcmp(w, "--", 2))
 			return false;
-		/* getopt takes any start of the name that no other option has. */
+		/* getopt accepts any prefix of the name that is unique among the options. */
 		if (n >= 7 && n <= 12 && !memcmp(w, "--multi-prog", n))
 			return true;
 		w += n + 1;

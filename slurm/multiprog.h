@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 /*
- * Whether a command line (as in /proc/self/cmdline: words that end with a zero byte) has
- * srun's --multi-prog: before Slurm 23.11 a plugin cannot put its wrapper before the
- * programs of such a step, and they would run on the host without a word.
+ * Whether a command line (as in /proc/self/cmdline: words that end with a zero byte) contains srun's --multi-prog.
+ * Before Slurm 23.11 a plugin cannot run its wrapper before the programs of such a step, which would then run on the
+ * host without a warning.
  */
 bool nm_multiprog(const char *cmdline, size_t len);
 

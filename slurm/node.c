@@ -21,10 +21,10 @@
 #include "environ.h"
 #include "node.h"
 
-/* Of nodes' names: hostlist_t before Slurm 23.11, hostlist_t * from then on. */
+/* A list of node names: hostlist_t before Slurm 23.11, hostlist_t * from then on. */
 typedef __typeof__(slurm_hostlist_create(NULL)) node_list;
 
-/* How long supervisors may take to end their VMs in order, and the kernel to end what is killed, ms. */
+/* How long supervisors may take to end their VMs in order, and the kernel to end killed processes, in ms. */
 #define GRACE_MS  5000
 #define KILLED_MS 2000
 
@@ -58,7 +58,7 @@ uint64_t nm_node_gres_count(const char *text, const char *name)
 	return 0;
 }
 
-/* The number of this host among a job's, or -1. */
+/* The index of this host among a job's nodes, or -1. */
 static int node_index(const char *nodes, const char *node)
 {
 	node_list list = slurm_hostlist_create(nodes);
@@ -95,7 +95,7 @@ int nm_node_gres(const struct nm_job *job, char gres[NM_GRES_MAX], char message[
 	return fits ? 0 : -1;
 }
 
-/* The address of a node as slurmctld has it. */
+/* The address of a node, as configured in slurmctld. */
 static const char *address(const node_info_msg_t *m, const char *node)
 {
 	for (uint32_t i = 0; i < m->record_count; i++)
@@ -141,7 +141,7 @@ out:
 	return rc;
 }
 
-/* Whether the process called pid (a name in /proc) is the job's, and which of ours it is. */
+/* Whether the process called pid (a name in /proc) belongs to the job's VMs, and whether it is a supervisor. */
 static bool is_ours(int proc, const char *pid, uid_t uid, const char *mark, bool *supervisor)
 {
 	char path[64], buf[4096];
@@ -172,7 +172,7 @@ static bool is_ours(int proc, const char *pid, uid_t uid, const char *mark, bool
 	return true;
 }
 
-/* Send sig (0: none) to the job's processes, or to its supervisors only. Returns how many there are. */
+/* Send sig (0: none) to the job's processes, or only to its supervisors. Returns the number of such processes. */
 static int signal_job(uid_t uid, const char *mark, int sig, bool supervisors)
 {
 	struct dirent *e;
@@ -187,7 +187,10 @@ static int signal_job(uid_t uid, const char *mark, int sig, bool supervisors)
 
 		if (!isdigit((unsigned char) e->d_name[0]))
 			continue;
-		/* The descriptor first: it stays this process whatever becomes of its number. */
+		/*
+		 * The pidfd is opened before the checks, so that it refers to the checked process even if its number
+		 * is reused.
+		 */
 		fd = (int) syscall(SYS_pidfd_open, atoi(e->d_name), 0);
 		if (fd < 0 && errno != ENOSYS)
 			continue;
@@ -205,7 +208,7 @@ static int signal_job(uid_t uid, const char *mark, int sig, bool supervisors)
 	return found;
 }
 
-/* Wait until none is left, for at most ms. */
+/* Wait until none of these processes is left, for at most ms. */
 static bool wait_gone(uid_t uid, const char *mark, bool supervisors, int ms)
 {
 	const struct timespec step = { .tv_nsec = 20 * 1000000 };
@@ -229,7 +232,7 @@ static unsigned long long stat_field(pid_t pid, int wanted)
 	f = fopen(path, "re");
 	if (!f)
 		return 0;
-	/* The name, in parentheses, may hold anything; field 3 follows it. */
+	/* The name, in parentheses, may contain anything; field 3 follows it. */
 	if (fgets(line, sizeof(line), f) && (p = strrchr(line, ')')))
 		for (int field = 2; *p; p++)
 			if (*p == ' ' && ++field == wanted) {
@@ -276,7 +279,7 @@ pid_t nm_node_child(void)
 	return found;
 }
 
-/* End the extern step's own process: an orphan where its slurmstepd was killed. */
+/* Kill the extern step's own process, which is an orphan if its slurmstepd was killed. */
 static void end_extern(const struct nm_settings *s, const struct nm_job *job)
 {
 	unsigned long long start;
@@ -304,7 +307,7 @@ bool nm_node_end_job(const struct nm_settings *s, const struct nm_job *job)
 		if (wait_gone(job->uid, mark, false, KILLED_MS))
 			break;
 	end_extern(s, job);
-	/* A process that has ended leaves its cgroup a moment after it has left /proc. */
+	/* A process leaves its cgroup shortly after it has disappeared from /proc. */
 	for (int ms = 0; nm_cgroup_remove("/sys/fs/cgroup", job); ms += 20) {
 		if (ms >= KILLED_MS)
 			return true;
@@ -324,7 +327,7 @@ void nm_node_drain(const struct nm_job *job, const char *reason)
 	m.node_state = NODE_STATE_DRAIN;
 	m.reason = text;
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(26, 5, 0)
-	m.reason_uid = geteuid(); /* later slurmctld itself knows who asks */
+	m.reason_uid = geteuid(); /* later versions of slurmctld determine the caller themselves */
 #endif
 	if (slurm_update_node(&m))
 		slurm_error("nearmetal: cannot drain %s: %s", job->node, slurm_strerror(errno));

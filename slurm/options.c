@@ -13,10 +13,10 @@
 struct nm_values nm_options;
 char nm_options_mistake[NM_MESSAGE_MAX];
 
-/* The values of options that are not keys. */
+/* Numbers of the options that are not keys. */
 enum { NO_VM = NM_KEYS, TRAFFIC };
 
-/* has_arg of spank_option: none, one, or one that may be left out. */
+/* has_arg of spank_option: none, required, or optional. */
 enum { NO_ARGUMENT, ARGUMENT, MAY_HAVE_ARGUMENT };
 
 static int option_given(int val, const char *optarg, int remote);
@@ -77,15 +77,15 @@ static const struct spank_option *option_of(int val)
 }
 
 /*
- * A relative path of --vm or NEARMETAL_VM reaches the job's hosts as it was typed; its absolute form goes with the
- * environment. A slurmstepd, which is root, resolves none.
+ * A relative path of --vm or NEARMETAL_VM reaches the job's hosts unchanged; its absolute form is passed in the
+ * environment. A slurmstepd, which runs as root, does not resolve paths.
  */
 #define FILE_VARIABLE "NEARMETAL_VM_FILE"
 
-/* Where a relative path comes from, in a slurmstepd; NM_UNSET: there is none. */
+/* The origin of a relative path, in a slurmstepd; NM_UNSET: there is none. */
 static enum nm_origin relative_file;
 
-/* The argument of --vm: a relative path becomes an absolute one, where it was typed. */
+/* The argument of --vm: a relative path is made absolute where the command was typed. */
 static int vm_given(const char *arg, int remote, enum nm_origin from, char *why)
 {
 	char resolved[PATH_MAX];
@@ -110,11 +110,11 @@ static int vm_given(const char *arg, int remote, enum nm_origin from, char *why)
 }
 
 /*
- * The directory for counts of messages: the variable by which the provider knows it (fabric/proto/traffic.h) goes to the
- * ranks with their environment, so it is set where the option was typed.
+ * The directory for message counts: the variable from which the provider reads it (fabric/proto/traffic.h) reaches
+ * the ranks in their environment. Therefore it is set where the option was typed.
  */
 #define TRAFFIC_VARIABLE "NEARMETAL_TRAFFIC"
-#define TRAFFIC_MAX	 512 /* what the provider takes, its end included */
+#define TRAFFIC_MAX	 512 /* the provider's limit, including the final zero byte */
 
 static bool traffic_typed;
 
@@ -162,19 +162,19 @@ static int set(int val, const char *arg, int remote, enum nm_origin from, enum n
 	}
 }
 
-/* Slurm may call this twice for one option; it must come to the same. */
+/* Slurm may call this twice for one option; the result must be the same. */
 static int option_given(int val, const char *arg, int remote)
 {
 	static bool vm_said, no_vm_said;
 	char why[NM_MESSAGE_MAX];
 
-	/* What sbatch and salloc hand on to an inner srun of an option without an argument. */
+	/* The value that sbatch and salloc pass to an inner srun for an option without an argument. */
 	if (arg && !strcmp(arg, "(null)"))
 		arg = NULL;
 
 	vm_said |= val == NM_VM;
 	no_vm_said |= val == NO_VM;
-	/* A step inherits its job's --vm, and may say --no-vm. */
+	/* A step inherits its job's --vm, and may add --no-vm. */
 	if (vm_said && no_vm_said) {
 		if (!remote && !getenv("SLURM_JOB_ID") && !*nm_options_mistake)
 			snprintf(nm_options_mistake, NM_MESSAGE_MAX, "--vm and --no-vm cannot be given together");
@@ -182,10 +182,10 @@ static int option_given(int val, const char *arg, int remote)
 	}
 	if (set(val, arg, remote, NM_FROM_OPTION, NM_FROM_SPEC, why) && !*nm_options_mistake)
 		snprintf(nm_options_mistake, NM_MESSAGE_MAX, "--%s: %.440s", option_of(val)->name, why);
-	return 0; /* init_post_opt says so, in one line */
+	return 0; /* init_post_opt reports mistakes, in one line */
 }
 
-/* NEARMETAL_VM_MEMORY of vm-memory; the same in small letters for plugstack.conf. */
+/* The name NEARMETAL_VM_MEMORY for vm-memory; in lower case for plugstack.conf. */
 static void variable(const char *option, bool upper, char out[64])
 {
 	size_t n = 0;
@@ -197,7 +197,7 @@ static void variable(const char *option, bool upper, char out[64])
 	out[n] = 0;
 }
 
-/* Set one default; of those that are on or off, the text 0 or 1 is taken too. */
+/* Set one default; options that are on or off accept the text 0 or 1. */
 static int set_default(const struct spank_option *o, const char *name, const char *text, int remote,
 		       enum nm_origin from)
 {
@@ -214,7 +214,7 @@ static int set_default(const struct spank_option *o, const char *name, const cha
 			return -1;
 		}
 		if (nm_options.origin[NM_VM] > from)
-			return 0; /* what was typed stands, with what it says */
+			return 0; /* a value that was typed remains, with its mistakes */
 		if (!strcmp(text, "1"))
 			text = "";
 	}

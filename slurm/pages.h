@@ -1,4 +1,4 @@
-/* Keeping huge pages for a job: `nearmetal slurm-pages`, run as root. */
+/* Reserving huge pages for a job: `nearmetal slurm-pages`, run as root. */
 #ifndef NM_PAGES_H_
 #define NM_PAGES_H_
 
@@ -9,8 +9,8 @@
 bool nm_pages_wanted(const struct nm_values *v);
 
 /*
- * Keep the huge pages that the job's VMs take on this host, bounded by what Slurm has given to
- * the job. Returns 0, or -1 and a message for the user.
+ * Reserve the huge pages for the job's VMs on this host, bounded by the resources that Slurm has allocated to the
+ * job. Returns 0, or -1 and a message for the user.
  */
 int nm_pages_keep(const struct nm_settings *s, const struct nm_job *job, char message[NM_MESSAGE_MAX]);
 

@@ -1,8 +1,7 @@
 /*
- * Before a job, on each of its hosts, as root: the request that srun put into the job is checked
- * and written down for the extern step, which starts the VMs. It does nothing for the user
- * and follows no path of the user's. A prolog that fails drains its host: a bad
- * request is not the host's fault, so it becomes a result that fails the job.
+ * Before a job, on each of its hosts, as root: checks the request that srun put into the job, and stores it for the
+ * extern step, which starts the VMs. It does nothing on the user's behalf and follows no path from the user. A failed
+ * prolog drains its host; because a bad request is not the host's fault, it becomes a result that fails the job.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +20,7 @@
 #include "sweep.h"
 #include "vf.h"
 
-/* A number of the environment. Returns 0, or -1. */
+/* Read a number from the environment. Returns 0, or -1. */
 static int variable(const char *name, unsigned long *out)
 {
 	const char *text = getenv(name);
@@ -34,7 +33,7 @@ static int variable(const char *name, unsigned long *out)
 	return *end || errno || *out > UINT32_MAX ? -1 : 0;
 }
 
-/* The working directory, if it can be written down. */
+/* Store the working directory, if it fits the format. */
 static void working_dir(struct nm_job *job)
 {
 	const char *dir = getenv("SLURM_JOB_WORK_DIR");
@@ -44,8 +43,8 @@ static void working_dir(struct nm_job *job)
 }
 
 /*
- * What joins the job's nodes. Without it each node's VMs are alone, which is said where a step needs
- * them together.
+ * Store what joins the job's nodes. Without it, each node's VMs are separate, which is reported when a step needs
+ * them joined.
  */
 static void join(const struct nm_settings *s, const struct nm_job *job)
 {
@@ -96,11 +95,11 @@ int nm_prolog(spank_t sp, int ac, char **av)
 	}
 	ok = !nm_request_read(text, &v, message);
 	if (ok) {
-		strcpy(job.request, text); /* which is bounded, and in the one form of it */
+		strcpy(job.request, text); /* its length is bounded, and it has the canonical form */
 		if (v.origin[NM_VF] != NM_UNSET || s.region_gres)
 			ok = !nm_node_gres(&job, gres, message);
 	}
-	nm_node_end_job(&s, &job); /* of an earlier job of this number, after a loss of Slurm's state */
+	nm_node_end_job(&s, &job); /* processes of an earlier job with this number, after a loss of Slurm's state */
 	if (nm_state_create(s.state, &job)) {
 		slurm_error("nearmetal: prolog: %s: %s", s.state, strerror(errno));
 		return -1;
@@ -109,7 +108,10 @@ int nm_prolog(spank_t sp, int ac, char **av)
 		snprintf(result, sizeof(result), "failed user\n%s\n", message);
 		return nm_state_write_file(s.state, &job, NM_FILE_RESULT, result);
 	}
-	/* Who boots VMs, and knows their region's size, checks it: a cluster file may say it, or a step. */
+	/*
+	 * The boot compares this limit with the region's size, which may also come from a cluster file or from a
+	 * step.
+	 */
 	if (s.region_gres) {
 		snprintf(region, sizeof(region), "%.64s:%llu", s.region_gres,
 			 (unsigned long long) nm_node_gres_count(gres, s.region_gres));
@@ -124,7 +126,7 @@ int nm_prolog(spank_t sp, int ac, char **av)
 			nm_node_drain(&job, message);
 		return nm_state_write_file(s.state, &job, NM_FILE_RESULT, result);
 	}
-	/* Memory that is in pieces is no fault of a host that other jobs may use. */
+	/* Fragmented memory is not a fault of the host, which other jobs may still use. */
 	if (nm_pages_wanted(&v) && nm_pages_keep(&s, &job, message)) {
 		snprintf(result, sizeof(result), "failed user\n%s\n", message);
 		return nm_state_write_file(s.state, &job, NM_FILE_RESULT, result);

@@ -5,7 +5,7 @@
 
 #define FORMAT "1"
 
-/* The same whatever the locale. */
+/* Whether a byte is written as it is; independent of the locale. */
 static bool plain(char c)
 {
 	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
@@ -56,7 +56,7 @@ static int hex_digit(char c)
 	return -1;
 }
 
-/* Decode value[0..len). Returns 0, or -1 where it is not written as above. */
+/* Decode value[0..len). Returns 0, or -1 if it is not encoded in the form above. */
 static int decode(const char *value, size_t len, char out[NM_VALUE_MAX])
 {
 	size_t n = 0;

@@ -7,10 +7,10 @@
 
 #include "run.h"
 
-/* The most file systems that are taken off one upon another: ours, and a user's own by FUSE. */
+/* The maximum number of stacked file systems to unmount: nearmetal's own, and those of a user by FUSE. */
 #define LAYERS_MAX 64
 
-/* The folder as mount(2) wants it: by the job's own descriptor, which no rename changes. */
+/* The directory for mount(2): a path through the job's own descriptor, which is not affected by renames. */
 static void path_of(int job, char path[64])
 {
 	snprintf(path, 64, "/proc/self/fd/%d/run", job);
@@ -28,7 +28,10 @@ static int mount_run(int job, uid_t uid, gid_t gid)
 
 int nm_run_make(int job, uid_t uid, gid_t gid)
 {
-	/* Below the mount it is root's: who does not see the mount makes nothing in it. */
+	/*
+	 * The directory below the mount belongs to root, so that a process that does not see the mount cannot create
+	 * files in it.
+	 */
 	if (mkdirat(job, "run", 0700))
 		return -1;
 	return mount_run(job, uid, gid);

@@ -34,7 +34,10 @@ void nm_settings_read(struct nm_settings *s, int ac, char **av)
 			s->accel = value + 1;
 		else if (IS("isolation")) {
 			s->isolation = value[1] ? value + 1 : "(empty)";
-			/* What is not known stays: nearmetal refuses it, where a default would be weaker than meant. */
+			/*
+			 * An unknown value is kept, so that nearmetal rejects it; a default could be weaker than
+			 * intended.
+			 */
 			if (strcmp(s->isolation, "auto") && strcmp(s->isolation, "standard") &&
 			    strcmp(s->isolation, "strict"))
 				slurm_error("nearmetal: plugstack.conf: isolation=%s: auto, standard or strict; no VM "

@@ -25,7 +25,7 @@ int nm_state_node(char node[128])
 	return 0;
 }
 
-/* Root's directory; made if need be. Nobody else may write to it. */
+/* Open root's directory, and create it if make is set. No other user may write to it. */
 static int open_state(const char *state, int make)
 {
 	struct stat st;
@@ -94,7 +94,7 @@ static int write_file(int dir, const char *name, const char *text)
 	return close(fd);
 }
 
-/* A file that does not fit is an error: none is read in part. */
+/* A file that does not fit is an error: files are never read partly. */
 static ssize_t read_file(int dir, const char *name, char *text, size_t size)
 {
 	size_t len = 0;
@@ -119,9 +119,7 @@ static ssize_t read_file(int dir, const char *name, char *text, size_t size)
 	return (ssize_t) len;
 }
 
-/*
- * Remove a job's directory. All that is in it is root's own, but for what is mounted on run.
- */
+/* Remove a job's directory. Everything in it belongs to root, except the file system mounted on run. */
 static int remove_job(int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), bad = 0;
@@ -159,11 +157,11 @@ int nm_state_create(const char *state, const struct nm_job *job)
 	left_name(job->id, job->node, left);
 	snprintf(text, sizeof(text), "%s\n%u %u\n%s\n", job->request, (unsigned int) job->uid, (unsigned int) job->gid,
 		 job->dir);
-	/* No sweep decides over a job of this number meanwhile (internal/slurm/sweep.go). */
+	/* The lock keeps a sweep from judging a job of this number in the meantime (internal/slurm/sweep.go). */
 	while (flock(dir, LOCK_EX))
 		if (errno != EINTR)
 			goto out;
-	/* A requeued job has its number, and its cgroups, again. */
+	/* A requeued job has the same number and the same cgroups. */
 	if (remove_job(dir, name) || (unlinkat(dir, left, 0) && errno != ENOENT) || mkdirat(dir, name, 0711))
 		goto out;
 	fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -214,7 +212,7 @@ int nm_state_read(const char *state, uint32_t id, struct nm_job *job)
 	return 1;
 }
 
-/* Their names in the job's directory. */
+/* The names of these files in the job's directory. */
 static const char *const file_names[] = {
 	[NM_FILE_RESULT] = "result", [NM_FILE_DEVICES] = "devices", [NM_FILE_REGION] = "region",
 	[NM_FILE_HOSTS] = "hosts",   [NM_FILE_EXTERN] = "extern",

@@ -1,7 +1,7 @@
 /*
- * A step of a job: its slurmstepd learns as root whether the job has VMs here, then each task
- * becomes the wrapper that runs it in one of them. What went wrong when the VMs booted is raised
- * in task_init, which fails the step without draining the host.
+ * A step of a job: its slurmstepd checks as root whether the job has VMs here, then each task becomes the wrapper
+ * that runs it in one of them. A failed boot of the VMs is reported in task_init, which fails the step without
+ * draining the host.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,23 +15,23 @@
 #include "settings.h"
 #include "state.h"
 
-/* Starts a line of the result that the user has to see (cmd/nearmetal/slurmboot.go). */
+/* Prefix of a line of the result that is a warning for the user (cmd/nearmetal/slurmboot.go). */
 #define WARNING "! "
 
-/* What post_opt found out, for the tasks that are forked later. */
+/* Results of post_opt, for the tasks that are forked later. */
 static struct {
 	struct nm_settings settings;
 	struct nm_job job;
 	enum { ON_HOST, IN_VM, FAILED } where;
-	bool own; /* VMs of the step's own */
+	bool own; /* the step has VMs of its own */
 	bool batch;
-	bool first; /* of the job's steps */
+	bool first; /* it is the first of the job's steps */
 	char cluster[64];
-	char request[NM_REQUEST_MAX]; /* of the step's own VMs */
-	char devices[NM_DEVICES_MAX]; /* what they may have */
-	char region[NM_REGION_MAX];   /* what they may have of the GRES that counts regions */
-	char hosts[NM_HOSTS_MAX];     /* what joins them over the nodes */
-	char text[NM_RESULT_MAX];     /* FAILED: why; else NAME=VALUE lines */
+	char request[NM_REQUEST_MAX]; /* for the step's own VMs */
+	char devices[NM_DEVICES_MAX]; /* VFs available to them */
+	char region[NM_REGION_MAX];   /* their limit of the GRES that counts regions */
+	char hosts[NM_HOSTS_MAX];     /* the hosts and the secret that join them over the nodes */
+	char text[NM_RESULT_MAX];     /* FAILED: the reason; else NAME=VALUE lines */
 } step;
 
 static const char *job_variable(const char *name, void *arg)
@@ -49,7 +49,7 @@ static void fail(const char *text)
 	snprintf(step.text, sizeof(step.text), "%s", text);
 }
 
-/* The step boots VMs of its own: with the job's values below its own. */
+/* The step boots VMs of its own. Its values override the job's. */
 static void own_vms(const char *job_request)
 {
 	char message[NM_MESSAGE_MAX];
@@ -68,7 +68,7 @@ static void own_vms(const char *job_request)
 		fail("the options of the VMs are too long together: write a cluster file");
 		return;
 	}
-	/* Without what the job has of the region's GRES the step's VMs would have no bound. */
+	/* Without the job's share of the region's GRES, the size of the step's region would be unlimited. */
 	if (nm_state_read_file(step.settings.state, &step.job, NM_FILE_DEVICES, step.devices, NM_DEVICES_MAX) < 0 ||
 	    nm_state_read_file(step.settings.state, &step.job, NM_FILE_REGION, step.region, NM_REGION_MAX) < 0 ||
 	    nm_state_read_file(step.settings.state, &step.job, NM_FILE_HOSTS, step.hosts, NM_HOSTS_MAX) < 0) {
@@ -82,7 +82,7 @@ static void own_vms(const char *job_request)
 	step.own = true;
 }
 
-/* What the result of the prolog and the boot says; own: the step is to have VMs of its own, if none failed. */
+/* Read the result of the prolog and the boot; own: the step gets VMs of its own, unless an earlier boot failed. */
 static void read_result(bool own)
 {
 	static char text[NM_RESULT_MAX];
@@ -95,7 +95,7 @@ static void read_result(bool own)
 		return;
 	}
 	if (!n) {
-		/* No extern step (PrologFlags lacks Contain) has booted VMs: each step does. */
+		/* No extern step (PrologFlags lacks Contain) has booted VMs; therefore each step does. */
 		own_vms(step.job.request);
 		return;
 	}
@@ -113,10 +113,10 @@ static void read_result(bool own)
 }
 
 /*
- * Slurm's PMIx server, which starts in this slurmstepd later, calls the node what gethostname says (with
- * a domain, if it has one) and the ranks' node what Slurm does. PMIx's gds hash, which ranks in a VM have
- * to use, finds the node's values by the second name only: Open MPI 5 then does not know how many ranks
- * its node has, and from the third on they end in MPI_Init. So the server gets Slurm's name (PMIx 4 and 5:
+ * Slurm's PMIx server, which starts later in this slurmstepd, names the node as gethostname returns it (with a
+ * domain, if it has one), but names the ranks' node as Slurm does. PMIx's gds hash, which ranks in a VM have to use,
+ * finds the node's values only under the second name. Open MPI 5 then does not know how many ranks its node has, and
+ * ranks from the third on fail in MPI_Init. Therefore the server gets Slurm's name (PMIx 4 and 5:
  * src/runtime/pmix_init.c).
  */
 static void name_node(void)
@@ -126,10 +126,10 @@ static void name_node(void)
 }
 
 /*
- * By the tree, which Slurm's PMIx takes where there is no data, a fence waits for the ranks of its own node only,
- * if the step has fewer nodes than TreeWidth (Slurm 20.02 to 26.05: src/common/reverse_tree.c has no tree then).
- * Open MPI over UCX then waits in MPI_Finalize for ranks that have left. The ring waits for all nodes.
- * What the user's environment says stays.
+ * With the tree algorithm, which Slurm's PMIx uses for fences without data, a fence waits only for the ranks of its
+ * own node if the step has fewer nodes than TreeWidth (Slurm 20.02 to 26.05: src/common/reverse_tree.c builds no tree
+ * then). Open MPI over UCX then waits in MPI_Finalize for ranks that have exited. The ring algorithm waits for all
+ * nodes. A value in the user's environment is kept.
  */
 static void fence_all_nodes(spank_t sp)
 {
@@ -150,7 +150,7 @@ int nm_step_post_opt(spank_t sp, int ac, char **av)
 	step.batch = stepid == SLURM_BATCH_SCRIPT || stepid == SLURM_INTERACTIVE_STEP;
 	have = nm_state_read(step.settings.state, id, &step.job);
 	if (!have && nm_options.origin[NM_VM] == NM_UNSET)
-		return 0; /* nothing to do with VMs: this is all it costs */
+		return 0; /* no VMs: nothing else to do */
 	if (have < 0) {
 		fail("root's own directory for the job's VMs cannot be read");
 		slurm_error("nearmetal: request of job %u: %s", id, strerror(errno));
@@ -182,7 +182,7 @@ int nm_step_post_opt(spank_t sp, int ac, char **av)
 	return 0;
 }
 
-/* Put a variable into the step's environment: a step that lacks one fails, since a bound may be in it. */
+/* Put a variable into the step's environment. A failure fails the step, because the variable may be a limit. */
 static void put(spank_t sp, const char *name, const char *value)
 {
 	char why[128];
@@ -193,7 +193,7 @@ static void put(spank_t sp, const char *name, const char *value)
 	fail(why);
 }
 
-/* NAME=VALUE lines of the result, for launchers in a batch script. */
+/* Set the NAME=VALUE lines of the result, for launchers in a batch script. */
 static void set_lines(spank_t sp, char *text)
 {
 	for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
@@ -213,7 +213,7 @@ int nm_step_user_init(spank_t sp, int ac, char **av)
 
 	(void) ac;
 	(void) av;
-	/* What srun put into the job for the prologs comes back with the environment of its steps. */
+	/* The variables that srun stored in the job for the prologs are also in the environment of its steps. */
 	spank_unsetenv(sp, "SLURM_SPANK_" NM_SECRET_NAME);
 	if (step.where != IN_VM)
 		return 0;
@@ -268,7 +268,7 @@ static bool first_task(spank_t sp)
 	return spank_get_item(sp, S_TASK_ID, &task) == ESPANK_SUCCESS && !task;
 }
 
-/* What does not keep the VMs from running: said once a job on each host. */
+/* Report problems that do not prevent the VMs from running, once per job on each host. */
 static void raise_warnings(void)
 {
 	for (char *p = step.text; p && *p; p = (p = strchr(p, '\n')) ? p + 1 : NULL)
@@ -277,7 +277,7 @@ static void raise_warnings(void)
 					(int) strcspn(p, "\n") - (int) strlen(WARNING), p + strlen(WARNING));
 }
 
-/* Let program, an absolute path, run before the task's command or in its place. */
+/* Make program, an absolute path, run before the task's command or instead of it. */
 static int run_instead(spank_t sp, char *program)
 {
 	char **argv = NULL;
@@ -288,7 +288,7 @@ static int run_instead(spank_t sp, char *program)
 
 		return spank_prepend_task_argv(sp, 1, before) == ESPANK_SUCCESS ? 0 : -1;
 	}
-	/* Older ones: it takes the command's place and finds its name in a variable. */
+	/* Older versions: program replaces the command, whose name is in a variable. */
 	if (spank_get_item(sp, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1 ||
 	    spank_setenv(sp, "NEARMETAL_SLURM_COMMAND", argv[0], 1) != ESPANK_SUCCESS)
 		return -1;
@@ -297,8 +297,8 @@ static int run_instead(spank_t sp, char *program)
 }
 
 /*
- * Say why the VMs did not boot, once a host, and fail the task: by a program that fails, since
- * Slurm says two lines for each task whose plugin does.
+ * Report why the VMs did not boot, once per host, and fail the task with a program that fails, because Slurm prints
+ * two lines for each task whose plugin fails.
  */
 static int raise_failure(spank_t sp)
 {
@@ -320,8 +320,8 @@ static int raise_failure(spank_t sp)
 }
 
 /*
- * The secret that joins the step's own VMs over the nodes, in a pipe that the wrapper inherits and empties
- * at its start; its number is in a variable.
+ * Pass the secret that joins the step's own VMs over the nodes, in a pipe that the wrapper inherits and reads at its
+ * start. A variable contains the number of its descriptor.
  */
 static int hand_secret(spank_t sp)
 {

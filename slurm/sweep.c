@@ -27,7 +27,7 @@ static void run(const struct nm_settings *s, const char *node, uint32_t except)
 		slurm_info("%s", nm_child_said(out));
 }
 
-/* Whether a folder's job has its extern step here, with a slurmstepd that will end it. */
+/* Whether the job of a directory has its extern step here, with a slurmstepd that will end it. */
 static bool attended(const struct nm_settings *s, uint32_t id, const char *node)
 {
 	struct nm_job job = { .id = id };

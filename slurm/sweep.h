@@ -1,4 +1,4 @@
-/* What jobs have left whose epilog did not run, and cgroups that an epilog could not remove. */
+/* Remains of jobs whose epilog did not run, and cgroups that an epilog could not remove. */
 #ifndef NM_SWEEP_H_
 #define NM_SWEEP_H_
 
@@ -7,13 +7,15 @@
 #include "settings.h"
 
 /*
- * Before a job starts on node: if another's folder is there whose extern step no slurmstepd watches,
- * have nearmetal find out whether that job is over, and remove what is left of it. The same where an epilog
- * left a cgroup.
+ * Before a job starts on node: if there is a directory of another job whose extern step has no slurmstepd, let
+ * nearmetal determine whether that job is over, and remove what remains of it. The same if an epilog left a cgroup.
  */
 void nm_sweep_before(const struct nm_settings *s, const char *node, uint32_t job);
 
-/* At slurmd's start: the same for all nodes of this host, and for what a reboot left of VFs and huge pages. */
+/*
+ * At the start of slurmd: the same for all nodes of this host, and for VFs and huge pages that remain from before a
+ * reboot.
+ */
 void nm_sweep_all(const struct nm_settings *s);
 
 #endif /* NM_SWEEP_H_ */

@@ -1,4 +1,4 @@
-/* Tests of the readers of options and requests. */
+/* Tests of the parsers of options and requests. */
 #include <errno.h>
 #include <ftw.h>
 #include <sched.h>
@@ -107,7 +107,7 @@ static void test_request(void)
 	CHECK(nm_request_read("1 what=1", &w, message) == -1);
 }
 
-/* Undo the notation of testdata/requests.txt. */
+/* Expand the notation of testdata/requests.txt. */
 static void expand(const char *text, char *out, size_t size)
 {
 	size_t n = 0;
@@ -131,7 +131,7 @@ static void expand(const char *text, char *out, size_t size)
 	out[n] = 0;
 }
 
-/* The cases that the reader in Go is tested with, too. */
+/* Tests the cases that are also tested with the parser in Go. */
 static void test_cases(const char *file)
 {
 	static char line[1024], text[16384];
@@ -173,7 +173,7 @@ static void test_multiprog(void)
 	CHECK(!nm_multiprog("", 0));
 }
 
-/* A mount namespace of its own, in which this process may mount. */
+/* Enter a new mount namespace, in which this process may mount. Returns whether that worked. */
 static bool own_mounts(void)
 {
 	uid_t uid = getuid();
@@ -211,7 +211,7 @@ static void remove_all(const char *path)
 	CHECK(!nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS));
 }
 
-/* All that a user does to the folder of his job's clusters: its end is the same. */
+/* Everything that a user may do to the directory of a job's clusters; it must be removable all the same. */
 static void attack(const char *run)
 {
 	static char block[1 << 20];
@@ -219,7 +219,7 @@ static void attack(const char *run)
 	int fd, deep = 0, files = 0;
 	ssize_t n;
 
-	/* It takes some bytes and some files, and no more: the host's /run stays as it is. */
+	/* The directory accepts a limited number of bytes and files; the host's /run is not affected. */
 	snprintf(path, sizeof(path), "%s/full", run);
 	fd = open(path, O_CREAT | O_WRONLY, 0600);
 	CHECK(fd >= 0);
@@ -240,7 +240,7 @@ static void attack(const char *run)
 		snprintf(path, sizeof(path), "%s/f%d", run, files);
 		CHECK(!unlink(path));
 	}
-	/* Deeper than anybody would go down, and closed at the top. */
+	/* Deeper than any path, and closed at the top. */
 	fd = open(run, O_RDONLY | O_DIRECTORY);
 	for (; deep < 2000 && !mkdirat(fd, "d", 0700); deep++) {
 		int below = openat(fd, "d", O_RDONLY | O_DIRECTORY);
@@ -250,7 +250,7 @@ static void attack(const char *run)
 	}
 	CHECK(deep == 2000);
 	close(fd);
-	/* Another file system in it, as a user mounts one by FUSE. */
+	/* Another file system in it, as a user could mount by FUSE. */
 	snprintf(path, sizeof(path), "%s/other", run);
 	CHECK(!mkdir(path, 0700) && !mount("other", path, "tmpfs", 0, NULL));
 	CHECK(!mount("other", run, "tmpfs", 0, NULL));
@@ -262,7 +262,7 @@ static ssize_t read_region(const char *state, const struct nm_job *job, char *te
 	return nm_state_read_file(state, job, NM_FILE_REGION, text, NM_REGION_MAX);
 }
 
-/* What a user leaves in the job's directory is removed, and what it points to stays. */
+/* Tests that files that a user leaves in the job's directory are removed, but not the targets of links in it. */
 static void test_state(void)
 {
 	struct nm_job job = { .id = 7, .node = "n1", .request = "1 vm=1", .dir = "/home" }, got;
@@ -278,13 +278,13 @@ static void test_state(void)
 	setenv("SLURM_CONF", "/etc/slurm/slurm.conf", 1);
 	CHECK(nm_state_read(state, 7, &got) == 0);
 	CHECK(!nm_state_create(state, &job));
-	CHECK(!nm_state_create(state, &job)); /* twice */
+	CHECK(!nm_state_create(state, &job)); /* a second time */
 	CHECK(nm_state_read(state, 7, &got) == 1 && !strcmp(got.request, "1 vm=1") && !strcmp(got.dir, "/home") &&
 	      got.uid == getuid());
 	CHECK(nm_state_read_file(state, &job, NM_FILE_RESULT, text, NM_RESULT_MAX) == 0);
 	CHECK(!nm_state_write_file(state, &job, NM_FILE_RESULT, "ready job\n"));
 	CHECK(nm_state_read_file(state, &job, NM_FILE_RESULT, text, NM_RESULT_MAX) == 10);
-	/* None is read in part, and one that cannot be read is not one that is missing. */
+	/* Files are never read partly, and an unreadable file is not treated as missing. */
 	CHECK(read_region(state, &job, text) == 0 && !*text);
 	snprintf(text, sizeof(text), "region:%0100d", 1);
 	CHECK(!nm_state_write_file(state, &job, NM_FILE_REGION, text));
@@ -301,7 +301,7 @@ static void test_state(void)
 	CHECK(!stat(path, &st) && st.st_uid == getuid() && (st.st_mode & 07777) == 0700);
 	snprintf(path, sizeof(path), "%s/7.n1/run/link", state);
 	CHECK(!symlink(top, path));
-	/* Somebody who still writes. */
+	/* A process that still writes. */
 	snprintf(path, sizeof(path), "%s/7.n1/run/open", state);
 	writer = open(path, O_CREAT | O_WRONLY, 0600);
 	CHECK(writer >= 0);
@@ -315,27 +315,27 @@ static void test_state(void)
 	CHECK(access(path, F_OK) && errno == ENOENT);
 	snprintf(path, sizeof(path), "%s/keep", top);
 	CHECK(!access(path, F_OK));
-	/* One that is not mounted in this namespace is mounted in it. */
+	/* If it is not mounted in this namespace, it is mounted here. */
 	CHECK(!nm_state_create(state, &job));
 	snprintf(path, sizeof(path), "%s/7.n1/run", state);
 	CHECK(!nm_state_run_here(state, &job) && !umount(path) && umount(path) == -1);
 	CHECK(!nm_state_run_here(state, &job) && !umount(path));
 	CHECK(!nm_state_remove(state, 7, "n1"));
-	/* A cgroup that stays is written down, until the job runs anew. */
+	/* A remaining cgroup is recorded until the job runs again. */
 	snprintf(path, sizeof(path), "%s/cgroups-7.n1", state);
 	CHECK(!nm_state_write_left(state, &job) && !nm_state_write_left(state, &job));
 	CHECK(!stat(path, &st) && (st.st_mode & 07777) == 0600 &&
 	      st.st_size == snprintf(text, sizeof(text), "%u\n", getuid()));
 	CHECK(!nm_state_create(state, &job) && access(path, F_OK) && errno == ENOENT);
 	CHECK(!nm_state_remove(state, 7, "n1"));
-	/* A directory that others may write to is not root's. */
+	/* A directory that others may write to is not accepted as root's. */
 	CHECK(!chmod(state, 0777) && nm_state_create(state, &job) == -1);
 	setenv("SLURMD_NODENAME", "../n1", 1);
 	CHECK(nm_state_node(text) == -1);
 	remove_all(top);
 }
 
-/* What /proc/PID/cgroup says of the extern step's process: old hierarchies, the unified one, another job's. */
+/* Tests /proc/PID/cgroup of the extern step's process: old hierarchies, the unified one, another job's. */
 static void test_cgroups(void)
 {
 	static const char old[] = "11:memory:/slurm_n1/uid_1000/job_17/step_extern/task_0\n"
@@ -366,7 +366,7 @@ static void test_cgroups(void)
 	CHECK(nm_cgroup_files("8:freezer", 17, false, files, NM_CGROUPS_MAX) == 0);
 }
 
-/* A variable is found wherever it is in an environment; a similar one is not. */
+/* Tests that a variable is found anywhere in an environment, and that a similar one is not. */
 static void test_environ(void)
 {
 	static const char mark[] = "NEARMETAL_SLURM_JOB=/run/s/7.n1";
@@ -398,7 +398,7 @@ static void test_environ(void)
 			CHECK(nm_environ_has(fileno(f), mark) == cases[i].found);
 		}
 	}
-	/* The whole of a process's memory, without an end. */
+	/* All memory of a process, without an end. */
 	int zeros = open("/dev/zero", O_RDONLY);
 
 	CHECK(zeros >= 0 && !nm_environ_has(zeros, mark));
@@ -411,7 +411,10 @@ static int exists(int dir, const char *name)
 	return !faccessat(dir, name, F_OK, 0);
 }
 
-/* A job's cgroups go, with those of its steps; another job of the user's, and the user's own then, stay. */
+/*
+ * Tests that a job's cgroups are removed with those of its steps, and that another job's, and then the user's own,
+ * remain.
+ */
 static void test_cgroup_remove(void)
 {
 	static const char *const made[] = {
@@ -426,7 +429,7 @@ static void test_cgroup_remove(void)
 		"freezer/slurm",
 		"freezer/slurm/uid_1000",
 		"freezer/slurm/uid_1000/job_17",
-		/* As Slurm 22.05 makes them with cgroup/v2. */
+		/* As Slurm 22.05 creates them with cgroup/v2. */
 		"system.slice",
 		"system.slice/n1_slurmstepd.scope",
 		"system.slice/n1_slurmstepd.scope/system",

@@ -1,4 +1,4 @@
-/* Test of the reader of plugstack.conf's arguments. */
+/* Tests of the parser of plugstack.conf's arguments. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 static int failures;
 static char said[1024];
 
-/* slurm_error - Slurm's own, which logs: here what was said last is kept. */
+/* slurm_error replaces Slurm's own, which logs: it keeps the last message. */
 void slurm_error(const char *format, ...)
 {
 	va_list args;
@@ -36,7 +36,7 @@ static struct nm_settings reads(const char *argument)
 	snprintf(copy, sizeof(copy), "%s", argument);
 	*said = 0;
 	nm_settings_read(&s, *argument ? 1 : 0, av);
-	/* The strings are av's: keep what is asked for below. */
+	/* The strings belong to av: copy those that are returned. */
 	static char isolation[256], backend[256];
 
 	snprintf(isolation, sizeof(isolation), "%s", s.isolation);
@@ -52,7 +52,7 @@ int main(void)
 	CHECK(!strcmp(reads("isolation=auto").isolation, "auto") && !*said);
 	CHECK(!strcmp(reads("isolation=standard").isolation, "standard") && !*said);
 	CHECK(!strcmp(reads("isolation=strict").isolation, "strict") && !*said);
-	/* Never weaker than meant: what is not known is passed on, and refused by nearmetal. */
+	/* Never weaker than intended: unknown values are passed on, and nearmetal rejects them. */
 	CHECK(!strcmp(reads("isolation=strickt").isolation, "strickt") && strstr(said, "isolation=strickt"));
 	CHECK(!strcmp(reads("isolation=").isolation, "(empty)") && strstr(said, "no VM will start"));
 	CHECK(!strcmp(reads("isolate=strict").isolation, "auto") && strstr(said, "isolate=strict"));

@@ -11,7 +11,7 @@ static const char *const key_names[NM_KEYS] = {
 	[NM_POLICY] = "policy", [NM_PAGES] = "pages", [NM_KEEP] = "keep",
 };
 
-/* The largest VM, and the largest region: those of the cluster file (docs/reference/cluster.md). */
+/* The limits of a VM's memory and of a region: those of the cluster file (docs/reference/cluster.md). */
 #define MEMORY_MIN (UINT64_C(128) << 20)
 #define MEMORY_MAX (UINT64_C(64) << 40)
 #define REGION_MIN (UINT64_C(1) << 20)
@@ -30,10 +30,10 @@ enum nm_key nm_key_find(const char *name, size_t len)
 	return NM_KEYS;
 }
 
-/* At most this much of a user's text is shown back. */
+/* The maximum length of a user's text in a message. */
 #define SHOWN 40
 
-/* A copy of text for a message: printable, and not long. */
+/* Copy text for a message: printable, and at most SHOWN bytes. */
 static const char *shown(const char *text, char buf[SHOWN + 4])
 {
 	size_t n = 0;
@@ -61,7 +61,7 @@ static int number(const char *text, uint64_t min, uint64_t max, uint64_t *out)
 	return 0;
 }
 
-/* Bytes of a size: digits, and as Slurm writes units (K M G T, of 1024) or with iB or B behind. */
+/* Parse a size in bytes: digits, with a unit as in Slurm (K M G T, of 1024), optionally followed by iB or B. */
 static int size(const char *text, uint64_t *out)
 {
 	char digits[24];
@@ -113,7 +113,7 @@ static int path(const char *text, char out[NM_VALUE_MAX])
 	return 0;
 }
 
-/* [TYPE:]N */
+/* Parse [TYPE:]N. */
 static int vf(const char *text, char out[NM_VALUE_MAX])
 {
 	const char *colon = strrchr(text, ':');
@@ -229,7 +229,7 @@ int nm_values_spec(struct nm_values *v, const char *text, enum nm_origin from, c
 		snprintf(message, NM_MESSAGE_MAX, "is longer than %d bytes", NM_VALUE_MAX - 1);
 		return -1;
 	}
-	/* A path has a slash before any =, or no = at all. */
+	/* A path has a slash before any =, or contains no = at all. */
 	if (text[0] == '/' || !strchr(text, '='))
 		return nm_values_set(v, NM_FILE, text, from, message);
 	while (*text) {

@@ -8,7 +8,7 @@
 #include "node.h"
 #include "vf.h"
 
-/* Exit status of nearmetal slurm-vf lease where somebody still has a VF open (cmd/nearmetal/slurmvf.go). */
+/* Exit status of nearmetal slurm-vf lease if a process still has a VF open (cmd/nearmetal/slurmvf.go). */
 #define EXIT_HELD 4
 
 int nm_vf_lease(const struct nm_settings *s, const struct nm_job *job, const char *gres, char message[NM_MESSAGE_MAX])
@@ -27,7 +27,7 @@ int nm_vf_lease(const struct nm_settings *s, const struct nm_job *job, const cha
 	rc = nm_asroot(s, "slurm-vf", words, out, sizeof(out), message);
 	if (rc)
 		return rc == EXIT_HELD ? NM_VF_HELD : -1;
-	/* Each line has its end: one without was cut. */
+	/* Each line ends with a newline; one without was truncated. */
 	for (char *rest = out, *line; (line = strsep(&rest, "\n")) && rest;) {
 		size_t used = strlen(list);
 

@@ -12,9 +12,10 @@ import (
 	"nearmetal/internal/text"
 )
 
-// What clients ask the owner for, apart from programs in VMs: a stream each. The other end is in package client.
+// Answers to clients of the owner, except for programs in VMs: one stream per request. Package client has the other
+// end.
 
-// whileThere returns a context that ends with the client of s.
+// whileThere returns a context that is cancelled when the client of s closes the stream.
 func whileThere(s *channel.Stream) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -27,7 +28,7 @@ func whileThere(s *channel.Stream) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// reply answers a client that waits for something to be done, by a value that it has asked for.
+// reply answers a client that waits for an action to end: with one field, or by resetting the stream with err.
 func reply(s *channel.Stream, key, value string, err error) {
 	if err != nil {
 		s.Reset(err.Error())
@@ -37,7 +38,7 @@ func reply(s *channel.Stream, key, value string, err error) {
 	<-s.Gone()
 }
 
-// replyJSON answers a client by v as JSON.
+// replyJSON answers a client with v as JSON, or by resetting the stream with err.
 func replyJSON(s *channel.Stream, v any, err error) {
 	if err != nil {
 		s.Reset(text.CleanLines(err.Error()))
@@ -51,7 +52,7 @@ func replyJSON(s *channel.Stream, v any, err error) {
 	<-s.Gone() // the client has read it
 }
 
-// serveVerify answers nearmetal verify.
+// serveVerify serves nearmetal verify.
 func (c *Cluster) serveVerify(s *channel.Stream) {
 	if c.Record().State != state.Ready {
 		s.Reset("the cluster is not ready")
@@ -63,7 +64,7 @@ func (c *Cluster) serveVerify(s *channel.Stream) {
 	replyJSON(s, r, err)
 }
 
-// serveLoad answers nearmetal top.
+// serveLoad serves nearmetal top.
 func (c *Cluster) serveLoad(s *channel.Stream) {
 	ctx, cancel := whileThere(s)
 	defer cancel()
@@ -71,7 +72,7 @@ func (c *Cluster) serveLoad(s *channel.Stream) {
 	replyJSON(s, list, err)
 }
 
-// serveHold answers nearmetal pause and nearmetal resume: the hold stays when the client has gone.
+// serveHold serves nearmetal pause and nearmetal resume. The hold remains after the client has disconnected.
 func (c *Cluster) serveHold(s *channel.Stream) {
 	f, err := s.Receive(context.Background())
 	if err != nil {
@@ -81,7 +82,7 @@ func (c *Cluster) serveHold(s *channel.Stream) {
 	reply(s, "done", stop, c.vms.Hold(context.Background(), stop == "1"))
 }
 
-// serveRestart answers nearmetal restart. A client that goes does not end the restart.
+// serveRestart serves nearmetal restart. The restart continues if the client disconnects.
 func (c *Cluster) serveRestart(s *channel.Stream) {
 	f, err := s.Receive(context.Background())
 	if err != nil {
@@ -91,7 +92,7 @@ func (c *Cluster) serveRestart(s *channel.Stream) {
 	reply(s, "done", vm, c.vms.Restart(context.Background(), vm))
 }
 
-// serveRename answers nearmetal rename.
+// serveRename serves nearmetal rename.
 func (c *Cluster) serveRename(s *channel.Stream) {
 	f, err := s.Receive(context.Background())
 	if err != nil {
@@ -101,7 +102,7 @@ func (c *Cluster) serveRename(s *channel.Stream) {
 	reply(s, "name", c.Name(), err)
 }
 
-// rename changes the name of a cluster that is kept.
+// rename changes the name of a kept cluster. It fails for any other cluster.
 func (c *Cluster) rename(name string) error {
 	if err := spec.CheckName(name); err != nil {
 		return err
@@ -112,7 +113,7 @@ func (c *Cluster) rename(name string) error {
 	return c.vms.Rename(name)
 }
 
-// serveConsole answers a client that asks for a VM's console.
+// serveConsole sends a VM's console to a client.
 func (c *Cluster) serveConsole(s *channel.Stream) {
 	vm, follow := s.Header().Get("of"), s.Header().Get("follow") == "1"
 	ctx, cancel := whileThere(s)
@@ -127,7 +128,7 @@ func (c *Cluster) serveConsole(s *channel.Stream) {
 	<-s.Gone()
 }
 
-// serveAwait answers a client that waits for a condition of the record.
+// serveAwait answers a client when a condition of the record becomes true.
 func (c *Cluster) serveAwait(s *channel.Stream) {
 	what := s.Header().Get(client.KeyFor)
 	met := map[string]func(*state.Record) bool{
@@ -141,7 +142,7 @@ func (c *Cluster) serveAwait(s *channel.Stream) {
 	ctx, cancel := whileThere(s)
 	defer cancel()
 	if _, err := c.own.Await(ctx, met); err != nil {
-		return // the client has gone
+		return // the client has disconnected
 	}
 	reply(s, client.KeyFor, what, nil)
 }

@@ -13,22 +13,21 @@ import (
 	"nearmetal/internal/guest/channel"
 )
 
-// maxClients is how many connections the control socket serves at a time: an mpirun on
-// the host holds one for each VM.
+// maxClients bounds the simultaneous connections to the control socket: an mpirun on the host opens one per VM.
 const maxClients = 4096
 
-// serve opens the control socket. Clients run programs in VMs through it, have them
-// compared with the plan, and ask for the cluster's end.
+// serve opens the control socket. Clients use it to run programs in VMs, to compare the VMs with the plan, and to end
+// the cluster.
 func (c *Cluster) serve() error {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: c.own.Path(state.ControlFile), Net: "unix"})
 	if err != nil {
 		return fmt.Errorf("control socket: %w", err)
 	}
-	ln.SetUnlinkOnClose(false) // the directory goes as a whole
+	ln.SetUnlinkOnClose(false) // the cluster's directory is removed as a whole
 	c.ln = ln
 	c.board.Handle("down", func(s *channel.Stream) {
 		c.askOne.Do(func() { close(c.asked) })
-		<-s.Gone() // the client waits for the owner's end
+		<-s.Gone() // the client waits until the owner has exited
 	})
 	c.board.Handle("verify", c.serveVerify)
 	c.board.Handle("load", c.serveLoad)
@@ -65,8 +64,8 @@ func (c *Cluster) serve() error {
 	return nil
 }
 
-// checkPeer admits the owner's user and root. The directory's mode keeps others out
-// already; this is for a directory that was opened by mistake.
+// checkPeer admits only the owner's user and root. The directory's mode already excludes others; this check also
+// holds if the mode was changed by mistake.
 func checkPeer(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

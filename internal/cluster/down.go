@@ -8,19 +8,19 @@ import (
 	"nearmetal/internal/cluster/state"
 )
 
-// Down ends the cluster: the agents write back and power off, and what does not end
-// within the context, or at most 10 s, is killed. A ctx that is done kills at once.
-// Nothing is left afterwards.
+// Down ends the cluster: the agents write back and power off; VMs that have not ended when ctx is done, or after 10 s
+// at most, are killed. If ctx is already done, they are killed immediately. Nothing of the cluster is left
+// afterwards.
 func (c *Cluster) Down(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return c.end(ctx, true)
 }
 
-// Kill ends the cluster without the agents' help, at once.
+// Kill ends the cluster immediately, without the agents' help.
 func (c *Cluster) Kill(ctx context.Context) error { return c.end(ctx, false) }
 
-// end ends the cluster: with the agents' help while ctx lasts, or without it at once.
+// end ends the cluster: with the agents' help while ctx lasts, or immediately without it.
 func (c *Cluster) end(ctx context.Context, help bool) (err error) {
 	c.down.Do(func() {
 		if help {
@@ -33,7 +33,7 @@ func (c *Cluster) end(ctx context.Context, help bool) (err error) {
 		if c.ln != nil {
 			c.ln.Close()
 		}
-		// What could not be ended is tried once more by its Ref; what the journal says counts.
+		// Undo tries once more, by its Ref, to end each VM that Stop could not; only its result counts.
 		undone := c.own.Undo()
 		if c.here != nil {
 			c.here.Close()
@@ -42,7 +42,7 @@ func (c *Cluster) end(ctx context.Context, help bool) (err error) {
 		if undone == nil {
 			undone = c.own.Remove()
 		} else {
-			c.own.Leave() // the journal is kept for the next sweep
+			c.own.Leave() // keeps the journal for the next sweep
 		}
 		err = errors.Join(undone, stopped)
 	})

@@ -25,10 +25,10 @@ import (
 	"nearmetal/test/clustertest"
 )
 
-// These tests are of the life of a cluster, on VMs that are processes (backend/fake): real agents, a
-// real channel, control socket, record and journal.
+// These tests start and end clusters whose VMs are processes (backend/fake), with real agents, channel, control
+// socket, record and journal.
 
-// lab is one of clustertest, in which whole clusters start.
+// lab is a clustertest.Lab in which whole clusters start.
 type lab struct {
 	*clustertest.Lab
 	t *testing.T
@@ -39,7 +39,7 @@ func newLab(t *testing.T) *lab {
 	return &lab{clustertest.New(t), t}
 }
 
-// up starts a cluster; the test ends it if nothing else does.
+// up starts a cluster and has the test end it on cleanup.
 func (l *lab) up(s *spec.Cluster, o Start, ev ...Events) (*Cluster, error) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), clustertest.Patience)
@@ -53,7 +53,7 @@ func (l *lab) up(s *spec.Cluster, o Start, ev ...Events) (*Cluster, error) {
 	return c, err
 }
 
-// must is up without an error.
+// must is up of n VMs, and fails the test on an error.
 func (l *lab) must(n int) *Cluster {
 	l.t.Helper()
 	c, err := l.up(l.Spec(n), Start{})
@@ -70,7 +70,7 @@ func (l *lab) down(c *Cluster) {
 	}
 }
 
-// runTrue runs a program in a VM.
+// runTrue runs true in a VM.
 func runTrue(c *client.Client, vm string) error {
 	p, err := c.VM(vm).Start(guest.Exec{Args: []string{"true"}, NoStdin: true})
 	if err != nil {
@@ -96,7 +96,7 @@ func TestUpDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	// The backend has no Inspector: verify says so. What it asks of the guests is this host's answer.
+	// The backend has no Inspector, which verify reports. The guests' answers come from this host.
 	rep, err := cl.Verify(context.Background())
 	if err != nil || !rep.Guest || len(rep.Rows) < 6 || rep.Rows[0].Status != verify.Note || !strings.Contains(rep.Rows[0].Found, "no way to") {
 		t.Errorf("%+v, %v", rep, err)
@@ -117,7 +117,7 @@ func TestUpDown(t *testing.T) {
 	clustertest.Gone(t, clustertest.PIDs(r))
 }
 
-// A VM that dies is reported by its name; the others run on.
+// Checks that a dead VM is reported by its name and that the others keep running.
 func TestVMDies(t *testing.T) {
 	l := newLab(t)
 	c := l.must(2)
@@ -144,7 +144,7 @@ func TestVMDies(t *testing.T) {
 	}
 }
 
-// An agent that hangs does not keep its VM: it is ended when the time to power off is up.
+// Checks that a VM whose agent hangs is ended when its time to power off has passed.
 func TestDownHung(t *testing.T) {
 	l := newLab(t)
 	c := l.must(2)
@@ -158,7 +158,7 @@ func TestDownHung(t *testing.T) {
 	clustertest.Gone(t, list)
 }
 
-// An agent that never speaks ends the start when its time is up, with nothing left.
+// Checks that an agent which never connects ends the start after its timeout, with nothing left.
 func TestAgentHangs(t *testing.T) {
 	l := newLab(t)
 	l.O.Mute = "vm1"
@@ -169,12 +169,12 @@ func TestAgentHangs(t *testing.T) {
 	l.Empty()
 }
 
-// A VM that dies before its agent speaks ends the start at once, by name.
+// Checks that a VM which dies before its agent connects ends the start at once, with an error that names the VM.
 func TestVMDiesBooting(t *testing.T) {
 	l := newLab(t)
 	l.O.Mute = "vm1"
 	_, err := l.up(l.Spec(2), Start{BootTimeout: clustertest.Patience}, Events{Stage: func(name string, done, total int) {
-		if name == start.StageBoot && done == 1 { // vm0 is ready: vm1 is there
+		if name == start.StageBoot && done == 1 { // vm0 is ready, so vm1 exists
 			r, err := state.Find("life")
 			if err != nil {
 				t.Error(err)
@@ -189,7 +189,7 @@ func TestVMDiesBooting(t *testing.T) {
 	l.Empty()
 }
 
-// A start that fails half way leaves nothing, neither of the VM that failed nor of the others.
+// Checks that a failed start leaves nothing of the failed VM or of the others.
 func TestStartFails(t *testing.T) {
 	l := newLab(t)
 	l.O.Refuse = "vm1"
@@ -200,7 +200,7 @@ func TestStartFails(t *testing.T) {
 	l.Empty()
 }
 
-// A caller that cancels has its own reason as the error, and nothing is left.
+// Checks that a cancelled start returns the caller's cause and leaves nothing.
 func TestUpInterrupted(t *testing.T) {
 	l := newLab(t)
 	l.O.Mute = "vm0"
@@ -217,7 +217,7 @@ func TestUpInterrupted(t *testing.T) {
 	l.Empty()
 }
 
-// A VM stops when all that hold it ask for that, and goes on with the first that does not.
+// Checks that a VM stops only when all its holders ask for it, and resumes with the first that does not.
 func TestPause(t *testing.T) {
 	l := newLab(t)
 	c := l.must(1)
@@ -258,7 +258,7 @@ func TestPause(t *testing.T) {
 		t.Errorf("the owner never held it: %v, state %s", err, state())
 	}
 	pause(one, false, "S")
-	// The owner alone is not enough while a client keeps the VM running.
+	// The owner cannot pause a VM that a client keeps running.
 	if err := c.Pause(); err == nil || !strings.Contains(err.Error(), "cannot stop vm0: a client keeps it running") || state() == "T" {
 		t.Errorf("%v, state %s", err, state())
 	}
@@ -272,7 +272,8 @@ func TestPause(t *testing.T) {
 	pause(two, false, "S")
 }
 
-// What the file demands and the backend lacks is one error, before anything is made.
+// Checks that a capability which the cluster file requires and the backend lacks is one error, before anything is
+// made.
 func TestBackendLacks(t *testing.T) {
 	for _, x := range []struct {
 		lacks  []backend.Cap
@@ -299,8 +300,8 @@ func TestBackendLacks(t *testing.T) {
 	}
 }
 
-// A backend with disks of its own needs no files of this host's: root: backend starts VMs that get
-// none. Where either is missing, the error says which root there is.
+// Checks that a backend with disks of its own needs no files of this host: root: backend starts VMs that get none.
+// Where either is missing, the error names the root that is available.
 func TestOwnDisk(t *testing.T) {
 	l := newLab(t)
 	l.O.OwnDisk, l.O.Lacks = true, []backend.Cap{backend.CapHostFiles}
@@ -327,7 +328,7 @@ func TestOwnDisk(t *testing.T) {
 	}
 }
 
-// What the file leaves open is left out where the backend lacks it.
+// Checks that optional features of the cluster file are left out if the backend lacks them.
 func TestLeftOut(t *testing.T) {
 	l := newLab(t)
 	l.O.Lacks = []backend.Cap{backend.CapUserNetwork, backend.CapPins, backend.CapVFIO}
@@ -338,7 +339,7 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// A backend with a network of its own joins the VMs, and what it made for that goes with them.
+// Checks that a backend's own network joins the VMs and is removed with them.
 func TestOwnNetwork(t *testing.T) {
 	l := newLab(t)
 	l.O.Network = true
@@ -352,7 +353,7 @@ func TestOwnNetwork(t *testing.T) {
 	}
 }
 
-// VMs elsewhere are planned on the backend's machines.
+// Checks that VMs on other machines are planned with the backend's topology.
 func TestRemote(t *testing.T) {
 	l := newLab(t)
 	l.O.Hosts = "../../test/topology/igb-sriov.tar.gz"
@@ -374,7 +375,7 @@ func TestRemote(t *testing.T) {
 // ownerVar makes the test's program the owner of a cluster, see TestOwnerKilled.
 const ownerVar = "NEARMETAL_TEST_OWNER"
 
-// TestOwner is the owner that the tests kill: it starts a cluster, says so, and waits.
+// TestOwner is the owner that the tests kill: it starts a cluster, reports that it is ready, and waits.
 func TestOwner(t *testing.T) {
 	text := os.Getenv(ownerVar)
 	if text == "" {
@@ -414,7 +415,7 @@ func (l *lab) owned(n int) (*exec.Cmd, state.Record) {
 		l.t.Fatal(err)
 	}
 	theirs.Close()
-	ready.Read(make([]byte, 1)) // the end of the file: it is ready, or gone
+	ready.Read(make([]byte, 1)) // returns at the end of the file: the owner is ready, or has exited
 	r, err := state.Find("life")
 	if err != nil {
 		cmd.Wait()
@@ -428,7 +429,7 @@ func killed(cmd *exec.Cmd) {
 	cmd.Wait()
 }
 
-// The owner is killed, and its VMs die with it: the next sweep removes what they were.
+// Checks that the VMs die with their killed owner, and that the next sweep removes what they left.
 func TestOwnerKilled(t *testing.T) {
 	l := newLab(t)
 	cmd, r := l.owned(2)
@@ -440,8 +441,8 @@ func TestOwnerKilled(t *testing.T) {
 	}
 }
 
-// The owner is killed, and a VM runs on: its CPUs stay taken until the journal has led to it and it
-// is ended.
+// Checks that a VM which survives its killed owner keeps its CPUs until the sweep has found it through the journal
+// and ended it.
 func TestOwnerKilledVMsSurvive(t *testing.T) {
 	l := newLab(t)
 	l.O.Survives = true
@@ -449,12 +450,12 @@ func TestOwnerKilledVMsSurvive(t *testing.T) {
 	hung := r.VMs[1].PID
 	clustertest.Stop(t, hung) // its agent cannot power it off
 	killed(cmd)
-	clustertest.Gone(t, []int{r.VMs[0].PID}) // this one's did
+	clustertest.Gone(t, []int{r.VMs[0].PID}) // the agent of this VM did power it off
 	if len(l.Made()) != 2 {
 		t.Errorf("the hypervisor has %q", l.Made())
 	}
 
-	// While the hypervisor does not answer, the sweep says what it could not end, and keeps the journal.
+	// While the hypervisor does not answer, the sweep reports what it could not end, and keeps the journal.
 	deny := filepath.Join(l.O.Dir, fake.Deny)
 	if err := os.WriteFile(deny, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -498,7 +499,7 @@ func held(t *testing.T) int {
 	return len(ledger.Held)
 }
 
-// A down whose VMs cannot be ended says so, and keeps the journal for the next sweep.
+// Checks that Down reports VMs that cannot be ended, and keeps the journal for the next sweep.
 func TestDownFails(t *testing.T) {
 	l := newLab(t)
 	l.O.Survives = true
@@ -522,8 +523,8 @@ func TestDownFails(t *testing.T) {
 	clustertest.Gone(t, []int{pid})
 }
 
-// A Ref leads to what it was written for only: a number that another process has by now is not
-// touched, and neither is a file outside of the driver's.
+// Checks that a Ref affects only what it was recorded for: neither a process that has the same number by now, nor a
+// file outside of the driver's directory.
 func TestForgedRef(t *testing.T) {
 	l := newLab(t)
 	d, err := backend.Open(l.O.Name())

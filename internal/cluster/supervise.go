@@ -20,10 +20,9 @@ import (
 	"nearmetal/internal/sockpair"
 )
 
-// `nearmetal up` starts the supervisor: the same program in a session of its own, which
-// owns the cluster from then on. Until the cluster is ready the two are joined by a
-// socket pair: the supervisor reports how far it is, a JSON object a line; and when the
-// other end closes before (Ctrl-C, kill -9), the supervisor cancels the start and cleans up.
+// `nearmetal up` starts the supervisor: the same program in a session of its own, which owns the cluster from then
+// on. Until the cluster is ready, a socket pair joins the two: the supervisor reports its progress, one JSON object
+// per line. If the other end closes earlier (Ctrl-C, kill -9), the supervisor cancels the start and cleans up.
 
 // SupervisorFD is the descriptor of the supervisor's end of that socket pair.
 const SupervisorFD = 3
@@ -34,14 +33,14 @@ type message struct {
 	Ready string `json:"ready,omitempty"` // the cluster's name
 }
 
-// Supervised starts a cluster under a supervisor and waits until it is ready; it returns
-// its name. When it fails or ctx ends, nothing is left of the cluster.
+// Supervised starts a cluster under a supervisor, waits until it is ready, and returns its name. If the start fails
+// or ctx ends first, nothing is left of the cluster.
 func Supervised(ctx context.Context, r Start, ev Events) (name string, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	if filepath.Base(self) == "nearmetal-task" { // a rank's program, which nearmetal itself stands beside
+	if filepath.Base(self) == "nearmetal-task" { // a rank's program, which is installed next to nearmetal
 		self = filepath.Join(filepath.Dir(self), "nearmetal")
 	}
 	ours, theirs, err := sockpair.Conn("supervisor")
@@ -52,14 +51,14 @@ func Supervised(ctx context.Context, r Start, ev Events) (name string, err error
 	cmd := exec.Command(self, "supervise")
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Dir = "/" // it must not hold the caller's file system
+	cmd.Dir = "/" // so that the supervisor does not keep the caller's file system busy
 	err = cmd.Start()
 	theirs.Close()
 	if err != nil {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
-	r.Kept = !r.Limited && r.Until == 0 && r.Overlay == nil // else it is a job's
-	go cmd.Wait()                                           // it is not ours any more once the cluster is ready; until then no zombie
+	r.Kept = !r.Limited && r.Until == 0 && r.Overlay == nil // otherwise the cluster belongs to a job
+	go cmd.Wait()                                           // reaps the supervisor if it exits before the cluster is ready; later this process may have exited
 	if err := linejson.Write(ours, r); err != nil {
 		return "", fmt.Errorf("supervisor: %w", err)
 	}
@@ -92,8 +91,8 @@ func Supervised(ctx context.Context, r Start, ev Events) (name string, err error
 	}
 }
 
-// Supervise is the supervisor: it reads its request from SupervisorFD, owns the cluster, and
-// returns when the cluster has ended.
+// Supervise runs the supervisor: it reads its request from SupervisorFD, owns the cluster, and returns when the
+// cluster has ended.
 func Supervise() error {
 	const misuse = "supervise: this command is only for nearmetal up"
 	if err := unix.SetNonblock(SupervisorFD, true); err != nil {
@@ -101,8 +100,8 @@ func Supervise() error {
 	}
 	unix.CloseOnExec(SupervisorFD)
 	conn := os.NewFile(SupervisorFD, "nearmetal up")
-	// The request may hold the secret of a job's hosts: then no other process of the user, and no guest by
-	// the host's /proc, can read this one's memory and files.
+	// The request may contain the secret of a job's hosts. With dumpable off, no other process of the user, and no
+	// guest through the host's /proc, can read this process's memory and files.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
@@ -136,7 +135,7 @@ func Supervise() error {
 		}
 	}
 	ready := make(chan struct{})
-	go func() { // the end of input before we are ready: the caller is gone, or wants no cluster
+	go func() { // the input ends before the cluster is ready: the caller has exited, or has cancelled
 		io.Copy(io.Discard, in)
 		select {
 		case <-ready:
@@ -147,12 +146,12 @@ func Supervise() error {
 	c, err := Up(ctx, r, ev)
 	if err != nil {
 		linejson.Write(conn, message{Progress: start.Failed(err)})
-		return nil // it has been said
+		return nil // the error has been reported
 	}
 	close(ready)
 	detach(c)
 	if err := linejson.Write(conn, message{Ready: c.Name()}); err != nil {
-		cancel(err) // nobody has learnt the cluster's name
+		cancel(err) // nobody knows the cluster's name
 	}
 	conn.Close()
 	select {
@@ -182,7 +181,7 @@ func endWith(pid int, f func()) error {
 	return nil
 }
 
-// detach sends what is left to say (a panic, at worst) into the cluster's directory.
+// detach redirects further output (a panic, at worst) into the cluster's directory.
 func detach(c *Cluster) {
 	log, err := os.OpenFile(c.own.Path(state.SupervisorFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

@@ -12,11 +12,12 @@ import (
 	"nearmetal/internal/guest/channel"
 )
 
-// Up starts a cluster and waits until every VM is ready. When it fails, or ctx ends
-// first, nothing is left of it. The caller calls Down in the end.
+// Up starts a cluster and waits until every VM is ready. If it fails, or ctx ends first, nothing is left of the
+// cluster. The caller finally calls Down.
 func Up(ctx context.Context, s Start, ev Events) (*Cluster, error) { return up(ctx, s, ev, nil) }
 
-// HostPart runs the part on this host of a cluster over several, whose front speaks over in and out; see fleet.HostPart.
+// HostPart runs the part on this host of a cluster over several hosts, whose front communicates over in and out; see
+// fleet.HostPart.
 func HostPart(in io.Reader, out io.Writer) error {
 	return fleet.HostPart(in, out, func(ctx context.Context, s Start, ev Events, answer func(uint16) error) (fleet.Part, error) {
 		c, err := up(ctx, s, ev, answer)
@@ -27,7 +28,7 @@ func HostPart(in io.Reader, out io.Writer) error {
 	})
 }
 
-// up is Up; answer has a part listen on a launcher's port of its front, nil: the cluster is no part.
+// up is Up; answer makes a part listen on a launcher's port of its front; nil: the cluster is not a part.
 func up(ctx context.Context, s Start, ev Events, answer func(uint16) error) (*Cluster, error) {
 	if s.BootTimeout == 0 {
 		s.BootTimeout = 5 * time.Minute
@@ -49,7 +50,7 @@ func up(ctx context.Context, s Start, ev Events, answer func(uint16) error) (*Cl
 	if err != nil {
 		c.end(ctx, false)
 		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause // the failure is only what the interruption broke
+			return nil, cause // the failure is only a consequence of the interruption
 		}
 		return nil, err
 	}

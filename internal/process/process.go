@@ -1,4 +1,4 @@
-// Package process names a process so that it is never mistaken for a later one with its number.
+// Package process identifies a process so that it cannot be mistaken for a later one with the same number.
 package process
 
 import (
@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stat returns the fields of a process from the third one on (proc(5), stat), 20 at least. fs.ErrNotExist: there is none.
+// stat returns the fields of a process from the third one on (proc(5), stat), at least 20. It returns fs.ErrNotExist
+// if there is no such process.
 func stat(pid int) ([]string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return nil, err
 	}
-	// The command's name, in brackets, may itself hold blanks and brackets.
+	// The command's name, in parentheses, may itself contain blanks and parentheses.
 	i := strings.LastIndexByte(string(b), ')')
 	if i < 0 {
 		return nil, fmt.Errorf("/proc/%d/stat: no command", pid)
@@ -32,8 +33,8 @@ func stat(pid int) ([]string, error) {
 	return f, nil
 }
 
-// Start returns when a process began, in clock ticks since boot (field 22): with the number it names the
-// process. fs.ErrNotExist: there is none.
+// Start returns the start time of a process, in clock ticks since boot (field 22 of stat). Number and start time
+// together identify a process. It returns fs.ErrNotExist if there is no such process.
 func Start(pid int) (string, error) {
 	f, err := stat(pid)
 	if err != nil {
@@ -42,16 +43,16 @@ func Start(pid int) (string, error) {
 	return f[19], nil
 }
 
-// Process is a process that runs, or ran when it was found.
+// Process is a running process, or one that ran when it was found.
 type Process struct {
 	PID int
 	fd  int
 }
 
-// ErrGone is Find's error for a process that has ended.
+// ErrGone is the error for a process that has ended.
 var ErrGone = errors.New("the process no longer exists")
 
-// Open returns the process that has a number now; ErrGone if there is none. The caller closes it.
+// Open returns the process that has the number pid now; ErrGone if there is none. The caller closes it.
 func Open(pid int) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err == unix.ESRCH {
@@ -63,11 +64,10 @@ func Open(pid int) (*Process, error) {
 	return &Process{pid, fd}, nil
 }
 
-// Find returns the process with this number and start; ErrGone if it has ended, whoever has the
+// Find returns the process with this number and start time; ErrGone if it has ended, even if another process has the
 // number now. The caller closes it.
 func Find(pid int, start string) (*Process, error) {
-	// The pidfd is taken before the start time is read: a signal then goes to the process that was
-	// looked at, or to none.
+	// The pidfd is opened before the start time is read, so that a signal reaches the checked process or none.
 	p, err := Open(pid)
 	if err != nil {
 		return nil, err
@@ -82,14 +82,14 @@ func Find(pid int, start string) (*Process, error) {
 	return p, nil
 }
 
-// IDs are a process's real, effective, saved and file-system user or group.
+// IDs are a process's real, effective, saved and file-system user or group IDs.
 type IDs [4]int
 
-// Owner returns the users and groups of the process; ErrGone if it has ended.
+// Owner returns the user and group IDs of the process; ErrGone if it has ended.
 func (p *Process) Owner() (users, groups IDs, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
 	if ended, perr := p.poll(0); ended || perr != nil || errors.Is(err, fs.ErrNotExist) {
-		return users, groups, ErrGone // the number may be another's since
+		return users, groups, ErrGone // another process may have the number by now
 	}
 	if err != nil {
 		return users, groups, err
@@ -116,8 +116,9 @@ func (p *Process) Owner() (users, groups IDs, err error) {
 	return users, groups, nil
 }
 
-// Runs reports whether the process is root's in every way and runs a program whose file has a name. Command lines and
-// names of processes prove nothing: whoever starts a program chooses them, a set-user-ID one of root's too. It is for root.
+// Runs reports whether all user IDs of the process are root's and its program's file is called program. Command lines
+// and names of processes prove nothing, because the user who starts a program chooses them, even those of a
+// set-user-ID program of root. Runs needs root.
 func (p *Process) Runs(program string) bool {
 	users, _, err := p.Owner()
 	if err != nil || users != (IDs{}) {
@@ -127,13 +128,13 @@ func (p *Process) Runs(program string) bool {
 	if ended, perr := p.poll(0); ended || perr != nil || err != nil {
 		return false
 	}
-	// A program replaced since is "/usr/sbin/NAME (deleted)", one without a file "/memfd:NAME (deleted)".
+	// A replaced program is "/usr/sbin/NAME (deleted)", one without a file "/memfd:NAME (deleted)".
 	name := strings.TrimSuffix(filepath.Base(exe), " (deleted)")
 	return strings.TrimPrefix(name, "memfd:") == program
 }
 
-// Kill ends the process by SIGKILL and waits until it has ended, for the time given at most. did is
-// false for one that had ended before.
+// Kill ends the process with SIGKILL and waits until it has ended, at most for wait. did is false if the process had
+// ended before.
 func (p *Process) Kill(wait time.Duration) (did bool, err error) {
 	if err := unix.PidfdSendSignal(p.fd, unix.SIGKILL, nil, 0); err == unix.ESRCH {
 		return false, nil
@@ -149,7 +150,7 @@ func (p *Process) Kill(wait time.Duration) (did bool, err error) {
 	return false, fmt.Errorf("it did not end within %v of SIGKILL", wait)
 }
 
-// Wait returns when the process has ended.
+// Wait waits until the process has ended.
 func (p *Process) Wait() error {
 	for {
 		if ended, err := p.poll(-1); ended || err != nil {
@@ -158,15 +159,16 @@ func (p *Process) Wait() error {
 	}
 }
 
-// exiting is a flag of a process that the kernel takes apart (PF_EXITING in its sched.h; proc(5), stat field 9). It
-// is set before descriptors are closed.
+// exiting is the flag of a process that the kernel is ending (PF_EXITING in its sched.h; proc(5), stat field 9). The
+// kernel sets it before it closes the descriptors.
 const exiting = 0x4
 
-// Ending reports whether the process has ended, or is about to: whoever saw a socket of its close gets true.
+// Ending reports whether the process has ended or is ending. It returns true to any caller that has seen a socket of
+// the process close.
 func (p *Process) Ending() bool {
 	f, err := stat(p.PID)
 	if ended, perr := p.poll(0); ended || perr != nil {
-		return ended // the number may be another's since
+		return ended // another process may have the number by now
 	}
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)
@@ -175,7 +177,7 @@ func (p *Process) Ending() bool {
 	return err == nil && flags&exiting != 0
 }
 
-// poll waits for the process's end for some ms; -1: without a bound.
+// poll waits up to ms milliseconds for the process's end; -1: without a limit.
 func (p *Process) poll(ms int) (ended bool, err error) {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}, ms)
 	if err == unix.EINTR {
@@ -184,5 +186,5 @@ func (p *Process) poll(ms int) (ended bool, err error) {
 	return n == 1, err
 }
 
-// Close closes the process's descriptor; the process is left as it is.
+// Close closes the descriptor; the process is not affected.
 func (p *Process) Close() error { return unix.Close(p.fd) }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A process's users are its own or an error, never those of a later process with its number.
+// Checks that Owner returns a process's own users or an error, never those of a later process with its number.
 func TestOwner(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	uid := os.Geteuid()

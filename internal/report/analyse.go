@@ -13,12 +13,12 @@ import (
 	"nearmetal/internal/stats"
 )
 
-// level of the confidence intervals.
+// level is the level of the confidence intervals.
 const level = 0.95
 
 var noInterval = stats.Interval{Median: math.NaN(), Low: math.NaN(), High: math.NaN()}
 
-// Analyse computes what is shown of a run.
+// Analyse computes the results of a run for the report.
 func Analyse(d *Data, tolerance Tolerance) *RunReport {
 	r := &RunReport{Data: d}
 	for i := range d.Run.Cases {
@@ -79,7 +79,7 @@ func experiment(d *Data, index int) *Experiment {
 	return e
 }
 
-// onlyParameter returns the parameter that is swept if there is just one.
+// onlyParameter returns the swept parameter if there is exactly one, else "".
 func onlyParameter(points []*PointValues) string {
 	name := ""
 	for _, p := range points {
@@ -93,7 +93,7 @@ func onlyParameter(points []*PointValues) string {
 	return name
 }
 
-// others writes the parameters of a point but x: "grid=2x2 threads=4".
+// others formats the parameters of a point except x, such as "grid=2x2 threads=4".
 func others(p map[string]string, x string) string {
 	if _, ok := p[x]; len(p) == 0 || ok && len(p) == 1 {
 		return ""
@@ -128,7 +128,7 @@ func (e *Experiment) row(p *PointValues, x string, seed int64, noise, drift *[]f
 		e.MostReps = max(e.MostReps, cell.N)
 		variant := &e.Run.Run.Variants[v]
 		if variant.Emulated {
-			continue // not even its noise means anything
+			continue // even its noise has no meaning
 		}
 		e.Outliers += outliers(side.Values)
 		if cell.N >= 3 && cell.CI.Median != 0 {
@@ -153,8 +153,8 @@ func (e *Experiment) row(p *PointValues, x string, seed int64, noise, drift *[]f
 	return row
 }
 
-// performance returns how much better values are than base's: the ratio itself if more is
-// better, its inverse if less is. Values that are not positive have none.
+// performance returns the performance of values relative to base: the ratio itself if more is better, its inverse if
+// less is. It is NaN if a value is not positive.
 func (e *Experiment) performance(values, base []float64, seed int64) stats.Interval {
 	for _, list := range [][]float64{values, base} {
 		for _, v := range list {
@@ -175,8 +175,8 @@ func (e *Experiment) performance(values, base []float64, seed int64) stats.Inter
 	return r
 }
 
-// equal returns the native variant with as many cores as the VM variant v, if that is not
-// the baseline; -1: there is none.
+// equal returns the native variant with as many cores as the VM variant v, unless that is the baseline; -1: there is
+// none.
 func (e *Experiment) equal(v int) int {
 	variants := e.Run.Run.Variants
 	if variants[v].Kind != "vm" || variants[v].Cores == 0 {
@@ -208,7 +208,7 @@ func outliers(values []float64) int {
 	return n
 }
 
-// judge sets the verdict of each variant but the baseline.
+// judge sets the verdict of each variant except the baseline.
 func (e *Experiment) judge(given Tolerance) {
 	for _, v := range e.Sides {
 		if v == e.Base {
@@ -243,7 +243,7 @@ func (e *Experiment) judge(given Tolerance) {
 	}
 }
 
-// Emulated is what stands wherever a time was measured under emulation.
+// Emulated labels all times that were measured under emulation.
 const Emulated = "emulated: timings are not meaningful"
 
 // NotComparable is the headline of a report whose VMs were all emulated.
@@ -303,10 +303,10 @@ func (e *Experiment) count(found *Verdict) {
 	}
 }
 
-// hair makes a loss of exactly the tolerance be within it.
+// hair is a margin so that a loss of exactly the tolerance is within it.
 const hair = 1e-9
 
-// judgeCell compares a cell's ratio with the least that is accepted.
+// judgeCell compares a cell's ratio with limit, the smallest accepted one.
 func judgeCell(c *Cell, limit float64) State {
 	switch {
 	case math.IsNaN(c.Ratio.Median):

@@ -52,10 +52,10 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
-// Words of tables are not broken in the middle.
+// broken finds cells in which words may be broken in the middle.
 const broken = `[...document.querySelectorAll('td')].filter(c => c.offsetParent && getComputedStyle(c).overflowWrap == 'anywhere' && c.clientWidth < 200).map(c => c.textContent.slice(0, 40))`
 
-// look returns what is wrong with a page as it is shown now, one line each.
+// look returns the defects of a page as it is shown now, one per line.
 const look = `(() => {
 	const bad = [];
 	const root = document.documentElement;
@@ -129,7 +129,7 @@ func TestBrowser(t *testing.T) {
 			}
 		}
 	})
-	shots := os.Getenv("NEARMETAL_SHOTS") // a folder to look at the page in
+	shots := os.Getenv("NEARMETAL_SHOTS") // directory for screenshots
 	for _, width := range []int64{390, 800, 1400} {
 		for _, mode := range []string{"light", "dark"} {
 			var found struct {
@@ -143,7 +143,7 @@ func TestBrowser(t *testing.T) {
 				emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: mode}}),
 				chromedp.Navigate("file://" + file),
 				chromedp.Evaluate(look, &found),
-				// With every table open too.
+				// Also with every table open.
 				chromedp.Evaluate(`document.querySelectorAll('details').forEach(d => d.open = true)`, nil),
 			}
 			if err := chromedp.Run(ctx, actions); err != nil {
@@ -179,7 +179,7 @@ func TestBrowser(t *testing.T) {
 			}
 		}
 	}
-	// As it is printed, on the width of A4, and without colour.
+	// As printed, on the width of A4, and without colour.
 	var found struct{ Bad []string }
 	var print, grey []byte
 	if err := chromedp.Run(ctx, chromedp.EmulateViewport(690, 900), emulation.SetEmulatedMedia().WithMedia("print"),

@@ -1,4 +1,4 @@
-// Package report makes a report of runs of benchmarks: for each experiment what is compared,
-// the verdict, the plots and the tables; as one page of HTML that needs nothing else, as
-// pictures, and as text. It reads what internal/bench/record describes.
+// Package report makes reports of benchmark runs: for each experiment the comparison, the verdict, the plots and the
+// tables, as a single self-contained HTML page, as pictures, and as text. It reads the format of
+// internal/bench/record.
 package report

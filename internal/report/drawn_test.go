@@ -12,8 +12,8 @@ import (
 	"nearmetal/internal/report/paper"
 )
 
-// Whatever a suite repeats of a paper has a picture: of the run, and of the paper's numbers in the same frame where it
-// prints some.
+// Checks that each item that a suite repeats of a paper has a picture of the run, with the paper's numbers in the
+// same frame if the paper prints any.
 func TestEveryFigureIsDrawn(t *testing.T) {
 	list, err := suite.Shipped()
 	if err != nil {
@@ -66,15 +66,15 @@ func TestEveryFigureIsDrawn(t *testing.T) {
 	}
 }
 
-// prints reports whether a paper prints a number of what the item's figure draws.
+// prints reports whether a paper prints a number for an item's figure.
 func prints(it *paper.Item) bool {
 	return len(it.Series) > 0 || slices.ContainsFunc(it.Claims, func(c paper.Claim) bool {
 		return c.Measure != "none" && (len(c.Percent) > 0 && c.Of != "" || len(c.Values) > 0 || len(c.Times) > 0)
 	})
 }
 
-// repeating makes a run of all experiments that repeat an item, natively, in VMs without each of their switches, and
-// in a cloud's VM.
+// repeating returns a run of all experiments that repeat an item: natively, in VMs, in VMs without each of their
+// switches, and in a cloud's VM.
 func repeating(list []*suite.Suite, name string, item *paper.Item) (*record.Run, []record.Sample) {
 	run := &record.Run{Version: 1, Variants: []record.Variant{{Label: "native", Kind: "native"}, {Label: "VM", Kind: "vm"},
 		{Label: "EC2", Kind: "vm", Foreign: true, Host: &record.Host{}}}}
@@ -112,7 +112,7 @@ func repeating(list []*suite.Suite, name string, item *paper.Item) (*record.Run,
 	return run, samples
 }
 
-// places are points along a parameter, on as many hosts as an item's.
+// places returns points along a parameter, on as many hosts as those of an item.
 func places(x string, item *paper.Item) []map[string]string {
 	values := map[string][]string{"size": {"2", "8192"}, "threads": {"16", "64"}, "ranks": {"8", "64"}, "n": {"1000", "5000"}, "scale": {"20", "22"}, "nodes": {"1", "2", "4", "8", "16"}}[x]
 	if values == nil {

@@ -10,13 +10,13 @@ import (
 	"nearmetal/internal/report/chart"
 )
 
-// mostPanels is how many panels of an experiment are drawn; the tables hold all.
+// mostPanels is the maximum number of panels of an experiment that are drawn; the tables contain all.
 const mostPanels = 24
 
-// mostBars is how many bars a plot has; more values are drawn as points.
+// mostBars is the maximum number of bars of a plot; more values are drawn as points.
 const mostBars = 48
 
-// figures returns the plots of an experiment: the metric, then what follows of it.
+// figures returns the plots of an experiment: first those of the metric, then those derived from it.
 func (e *Experiment) figures() []*chart.Figure {
 	var metric, derived []*chart.Figure
 	for i, p := range e.Panels {
@@ -44,7 +44,7 @@ func (e *Experiment) figures() []*chart.Figure {
 
 var notInName = lazyregexp.New(`[^A-Za-z0-9._-]+`)
 
-// fileStem makes a file's name of what a data file calls something.
+// fileStem makes a file name of a name in a data file.
 func fileStem(s string) string {
 	s = strings.Trim(notInName().ReplaceAllString(s, "-"), "-.")
 	if len(s) > 100 {
@@ -74,7 +74,7 @@ func (e *Experiment) title() string {
 	return e.Case.Name
 }
 
-// unit writes a unit as people do.
+// unit formats a unit for a reader.
 func unit(u string) string {
 	switch u {
 	case "us":
@@ -92,7 +92,7 @@ func better(b string) string {
 	return "lower is better"
 }
 
-// yLabel is the title of the metric's axis.
+// yLabel returns the title of the metric's axis.
 func (e *Experiment) yLabel() string {
 	m := e.Case.Metric
 	if m == "" {
@@ -108,7 +108,7 @@ func capital(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// xAxis returns the axis of a panel's parameter and the places of the rows on it.
+// xAxis returns the axis of a panel's parameter and the positions of the rows on it.
 func (e *Experiment) xAxis(p *Panel, categories bool) (chart.Axis, []float64) {
 	at := make([]float64, len(p.Rows))
 	numbers := len(p.Rows) > 0 && !categories
@@ -183,7 +183,7 @@ func (e *Experiment) metricFigure(p *Panel) *chart.Figure {
 	return f
 }
 
-// sideName is a variant's name in legends.
+// sideName returns a variant's name in legends.
 func (e *Experiment) sideName(v int) string {
 	name := e.variant(v).Label
 	switch {
@@ -195,7 +195,7 @@ func (e *Experiment) sideName(v int) string {
 	return name
 }
 
-// tip is what is shown under the pointer.
+// tip returns the text that is shown under the pointer.
 func (e *Experiment) tip(r *Row, v int) string {
 	c := &r.Cells[v]
 	text := e.variant(v).Label
@@ -215,7 +215,7 @@ func (e *Experiment) tip(r *Row, v int) string {
 	return text
 }
 
-// xText writes a row's place.
+// xText formats a row's value on the x axis.
 func (e *Experiment) xText(r *Row) string {
 	if e.Case.Kind == "size" && r.Value >= 0 {
 		return chart.Bytes(r.Value)
@@ -226,7 +226,7 @@ func (e *Experiment) xText(r *Row) string {
 	return strings.ReplaceAll(e.Case.X, "_", " ") + " = " + r.X
 }
 
-// Delta writes a ratio of performances as the gain (+) or loss (−) in per cent.
+// Delta formats a ratio of performances as the gain (+) or loss (−) in per cent.
 func Delta(ratio float64) string {
 	d := (ratio - 1) * 100
 	switch {
@@ -240,7 +240,7 @@ func Delta(ratio float64) string {
 	return strings.Replace(fmt.Sprintf("%+.1f %%", d), "-", "−", 1)
 }
 
-// ratioFigure shows performance over the baseline's, with the line at 1.0 and the tolerance.
+// ratioFigure shows performance relative to the baseline's, with the line at 1.0 and the tolerance.
 func (e *Experiment) ratioFigure(p *Panel) *chart.Figure {
 	f := &chart.Figure{Title: e.panelTitle(p, "ratio to "+e.baseLabel()), Y: chart.Axis{Label: "Performance ÷ " + e.baseLabel() + " (1), higher is better", Show: []float64{0.95, 1.05}}}
 	var at []float64
@@ -279,7 +279,7 @@ func (e *Experiment) baseLabel() string {
 	return e.variant(e.Base).Label
 }
 
-// toleranceShown is the tolerance that a plot has as a band: that of the first VM that is judged.
+// toleranceShown returns the tolerance that a plot shows as a band: that of the first VM with a verdict.
 func (e *Experiment) toleranceShown() Tolerance {
 	for _, v := range e.Verdicts {
 		if v.State != None && e.variant(v.Variant).Kind == "vm" {
@@ -294,8 +294,7 @@ func (e *Experiment) toleranceShown() Tolerance {
 	return Tolerance{}
 }
 
-// efficiencyFigure shows how well a fixed problem scales: speed a node over that of the first
-// point.
+// efficiencyFigure shows the scaling of a fixed problem: speed per node relative to that of the first point.
 func (e *Experiment) efficiencyFigure(p *Panel) *chart.Figure {
 	f := &chart.Figure{Title: e.panelTitle(p, "strong scaling"), Y: chart.Axis{Label: "Efficiency of strong scaling (%), higher is better", Percent: true}}
 	var at []float64
@@ -325,8 +324,8 @@ func (e *Experiment) efficiencyFigure(p *Panel) *chart.Figure {
 	return f
 }
 
-// efficiency of a row: speed-up over the smallest measured point, over how much larger the row
-// is; NaN if it is not known.
+// efficiency returns the efficiency of a row: the speed-up over the smallest measured point, divided by the ratio of
+// their sizes; NaN if it is unknown.
 func (e *Experiment) efficiency(p *Panel, row, v int) float64 {
 	for _, first := range p.Rows {
 		if a := &first.Cells[v]; a.N > 0 {
@@ -345,7 +344,7 @@ func (e *Experiment) efficiency(p *Panel, row, v int) float64 {
 	return math.NaN()
 }
 
-// trim3 writes a ratio with three decimals.
+// trim3 formats a ratio with three decimals.
 func trim3(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return "—"

@@ -10,8 +10,8 @@ import (
 	"nearmetal/test/golden"
 )
 
-// A reader from outside finds the words of a report explained where they first stand: the tolerance, the names of
-// variants, and which paper is meant.
+// Checks that the terms of a report are explained where they first appear: the tolerance, the names of variants, and
+// the paper.
 func TestFirstWords(t *testing.T) {
 	run, samples := synthetic()
 	run.Variants[0].Description = "natively on 48 cores"

@@ -18,14 +18,14 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// pageTemplate escapes whatever comes from data files; only pictures and tables made here
-// are taken as they are.
+// pageTemplate escapes everything from data files; only pictures and tables that this package generates are inserted
+// unescaped.
 var pageTemplate = sync.OnceValue(func() *template.Template {
 	t := template.New("page.html").Funcs(template.FuncMap{"tie": together})
 	return template.Must(t.ParseFS(pageFiles, "page/page.html"))
 })
 
-// The page's own colours, beside the palettes of plots.
+// Colours of the page, in addition to the palettes of plots.
 const (
 	sans      = `--sans:system-ui,-apple-system,"Segoe UI","Helvetica Neue","Noto Sans","Liberation Sans","DejaVu Sans",Arial,sans-serif;`
 	lightPage = "--back:#f4f6f9;--line:#dfe4ec;--good:#0a6b45;--good-back:#e5f5ed;--good-line:#a5d6bf;--bad:#a8230f;--bad-back:#fdece8;--bad-line:#eeb2a6;--warn:#7a5200;--warn-back:#fdf4dd;--warn-line:#e2c26f;"
@@ -56,16 +56,16 @@ type pageView struct {
 	Machines                               []machineView
 }
 
-// noteView is a note, or several that begin alike.
+// noteView is a note, or several notes with the same beginning.
 type noteView struct {
 	Text string
 	List []string
 }
 
-// unreached begins the notes on what a run with a time did not reach.
+// unreached starts the notes on experiments that a run with a time limit did not reach.
 const unreached = "not reached in the time of the run: "
 
-// notes returns a run's notes; what was not reached is one of them.
+// notes returns a run's notes; those on unreached experiments are combined into one.
 func notes(id string, list []string) []noteView {
 	var out []noteView
 	at := -1
@@ -120,7 +120,7 @@ type sectionView struct {
 	How                                                []factView
 }
 
-// HTML writes the report as one page that needs nothing else. version is nearmetal's own.
+// HTML writes the report as one self-contained page. version is nearmetal's own.
 func (r *Report) HTML(w io.Writer, version string) error {
 	css, err := styleSheet()
 	if err != nil {
@@ -174,16 +174,16 @@ func (r *Report) HTML(w io.Writer, version string) error {
 	return pageTemplate().Execute(w, v)
 }
 
-// numberUnit is a number with its unit or sign behind it.
+// numberUnit matches a number followed by its unit or sign.
 var numberUnit = regexp.MustCompile(`(\d) (%|[KMGT]i?B\b|B\b|[GM]b/s|[num\x{b5}]?s\b|min\b|h\b|[GM]Hz\b|cores\b|nodes\b|ranks\b|processes\b)`)
 
-// together keeps a number and its unit in one line, and a parameter and its value.
+// together keeps a number and its unit, and a parameter and its value, on one line.
 func together(s string) string {
 	s = strings.ReplaceAll(s, " = ", "\u00a0=\u00a0")
 	return numberUnit.ReplaceAllString(s, "$1\u00a0$2")
 }
 
-// headline says in a line what was found, and in another on what.
+// headline returns a line with the result, and another with what was compared.
 func (r *Report) headline() (string, string) {
 	count := map[State]int{}
 	total := 0
@@ -251,7 +251,7 @@ func (r *Report) headline() (string, string) {
 	return head, strings.Join(on, " · ")
 }
 
-// anyQuick reports whether a run is one with --quick, which has no verdict.
+// anyQuick reports whether a run has --quick, and therefore no verdict.
 func (r *Report) anyQuick() bool {
 	for _, run := range r.Runs {
 		if run.Run.Quick {
@@ -380,7 +380,7 @@ func (e *Experiment) section(budget *int) (sectionView, error) {
 	return s, nil
 }
 
-// how says how the experiment was run.
+// how returns facts about how the experiment was run.
 func (e *Experiment) how() []factView {
 	c := &e.Case
 	out := []factView{{Name: "Experiment", Value: c.Name, Code: true}}

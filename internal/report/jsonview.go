@@ -8,13 +8,13 @@ import (
 	"nearmetal/internal/stats"
 )
 
-// View is the report as data: what --json prints. Times and rates are in each experiment's unit.
+// View is the report as data, the output of --json. Times and rates are in each experiment's unit.
 type View struct {
 	Runs  []RunView  `json:"runs"`
 	Paper *PaperData `json:"paper,omitempty"` // with --paper
 }
 
-// PaperData is a paper with what the runs have beside it.
+// PaperData is a paper with the corresponding results of the runs.
 type PaperData struct {
 	Name  string          `json:"name"`
 	Title string          `json:"title"`
@@ -23,17 +23,17 @@ type PaperData struct {
 
 // PaperItemData is one figure, table or page.
 type PaperItemData struct {
-	Key        string         `json:"key"` // as suites name it: "fig 17"
+	Key        string         `json:"key"` // as in suites: "fig 17"
 	Where      string         `json:"where"`
 	What       string         `json:"what"`
-	Hosts      []int          `json:"hosts,omitempty"`       // that the paper measured on
-	Drawn      string         `json:"drawn,omitempty"`       // what is a plot without numbers there, and not read off
+	Hosts      []int          `json:"hosts,omitempty"`       // number of hosts of the paper's measurement
+	Drawn      string         `json:"drawn,omitempty"`       // content of a plot without numbers, which are not extracted
 	RepeatedBy []string       `json:"repeated_by,omitempty"` // cases of the runs; none: not measured
-	Unlike     []string       `json:"unlike,omitempty"`      // what those have otherwise
+	Unlike     []string       `json:"unlike,omitempty"`      // differences of those cases from the paper
 	Ways       []string       `json:"ways,omitempty"`        // commands that measure it
 	Claims     []PaperClaim   `json:"claims"`
 	Series     []PaperSeries  `json:"series,omitempty"`
-	Points     []PaperPointAt `json:"points,omitempty"`  // of the series, with the runs' values there
+	Points     []PaperPointAt `json:"points,omitempty"`  // of the series, with the runs' values
 	Columns    []PaperColumn  `json:"columns,omitempty"` // further columns of the same listing
 }
 
@@ -44,7 +44,7 @@ type PaperColumn struct {
 	Points []PaperPointAt `json:"points"`
 }
 
-// PaperSeries names printed values over a parameter, in a unit.
+// PaperSeries describes printed values over a parameter, in a unit.
 type PaperSeries struct {
 	Label string `json:"label"`
 	X     string `json:"x"`
@@ -92,7 +92,7 @@ type RunView struct {
 	Overall     []string          `json:"overall"` // for each variant that was compared, what it was found to be, in words
 	Notes       []string          `json:"notes,omitempty"`
 	Experiments []ExperimentView  `json:"experiments"`
-	Traffic     []*record.Traffic `json:"traffic,omitempty"` // what ranks sent to each other, with bench run --traffic
+	Traffic     []*record.Traffic `json:"traffic,omitempty"` // traffic between ranks, with bench run --traffic
 }
 
 // ExperimentView is one experiment.
@@ -138,7 +138,7 @@ type PointView struct {
 	Values map[string]CellView `json:"values"`           // by variant
 }
 
-// CellView is a median with its interval, and the ratio to the baseline with its own.
+// CellView is a median with its interval, and the ratio to the baseline with its interval.
 type CellView struct {
 	N        int         `json:"n"`
 	Failed   int         `json:"failed,omitempty"`
@@ -202,7 +202,7 @@ func (e *Experiment) view() ExperimentView {
 	return v
 }
 
-// number returns nil for what JSON cannot write.
+// number returns a pointer to v, or nil if JSON cannot represent v.
 func number(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

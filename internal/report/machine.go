@@ -33,7 +33,7 @@ type checkView struct {
 	Wanted string `json:"wanted"`
 }
 
-// mostRaw is how much of checks of another form is shown, in bytes.
+// mostRaw is how much of checks in an unknown format is shown, in bytes.
 const mostRaw = 64 << 10
 
 func machine(run *RunReport, index int) machineView {
@@ -95,7 +95,7 @@ func machine(run *RunReport, index int) machineView {
 	return m
 }
 
-// svgURL makes a picture of data an image: as such it can run nothing and fetch nothing.
+// svgURL embeds a picture from data as an image, so that it cannot run scripts or load resources.
 func svgURL(svg string) template.URL {
 	return template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString([]byte(svg)))
 }
@@ -109,7 +109,7 @@ func sortedKeys(m map[string]string) []string {
 	return out
 }
 
-// checks reads what nearmetal check --json wrote; anything else is shown as it is.
+// checks parses the output of nearmetal check --json; other data is shown unchanged.
 func (m *machineView) checks(data json.RawMessage) {
 	if len(data) == 0 || string(data) == "null" {
 		return

@@ -13,7 +13,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// claim answers one printed number by what the runs have in its place.
+// claim compares one printed number with the corresponding results of the runs.
 func (it *PaperItem) claim(c *paper.Claim) PaperClaim {
 	u := it.claimUnit(c)
 	out := PaperClaim{Printed: printed(c, u), Says: c.Says}
@@ -47,7 +47,7 @@ func (it *PaperItem) claim(c *paper.Claim) PaperClaim {
 	return out
 }
 
-// about reports whether a case is the one that a claim is about: its word stands in the case's name, alone.
+// about reports whether a claim is about a case: whether word is a separate word in the case's name.
 func about(name, word string) bool {
 	letter := func(b byte) bool { return 'a' <= b && b <= 'z' }
 	name = strings.ToLower(name)
@@ -60,7 +60,7 @@ func about(name, word string) bool {
 	return word == ""
 }
 
-// printed writes the number of a claim.
+// printed formats the number of a claim.
 func printed(c *paper.Claim, u string) string {
 	number := func(list []float64, unit string, sign bool) string {
 		var parts []string
@@ -85,7 +85,7 @@ func printed(c *paper.Claim, u string) string {
 	return "—"
 }
 
-// ours returns what a run has for a claim, one line for each variant that it is about.
+// ours returns a run's results for a claim, one line for each variant that the claim is about.
 func (e *Experiment) ours(c *paper.Claim) []string {
 	var out []string
 	for _, v := range e.Sides {
@@ -125,8 +125,7 @@ func (e *Experiment) ours(c *paper.Claim) []string {
 	return out
 }
 
-// values returns what a run has for a claim of a value in a unit, one line for each variant
-// that it is about.
+// values returns a run's results for a claim of a value in a unit, one line for each variant that the claim is about.
 func (e *Experiment) values(c *paper.Claim, u string) []string {
 	factor, ok := paper.Factor(e.Case.Unit, u)
 	if !ok {
@@ -176,7 +175,7 @@ func (e *Experiment) values(c *paper.Claim, u string) []string {
 	return out
 }
 
-// percentOf writes a ratio of performances as a change of what a claim is about.
+// percentOf formats a ratio of performances as a change of a claim's quantity.
 func percentOf(of string, q float64) string {
 	if of == "time" {
 		return Delta(1/q) + " time"
@@ -184,7 +183,8 @@ func percentOf(of string, q float64) string {
 	return Delta(q)
 }
 
-// ratioAt returns a variant's ratio at a point, at worst if the point is empty; nil: it was not measured.
+// ratioAt returns a variant's ratio at a point, or the worst ratio if the point is empty; the row is nil if it was
+// not measured.
 func (e *Experiment) ratioAt(point map[string]string, v int) (float64, *Row) {
 	worst, at := math.Inf(1), (*Row)(nil)
 	for _, p := range e.Panels {
@@ -201,7 +201,7 @@ func (e *Experiment) ratioAt(point map[string]string, v int) (float64, *Row) {
 	return worst, at
 }
 
-// isAt reports whether a row lies at a point: of the parameters that it names.
+// isAt reports whether a row is at a point, by the parameters that the point names.
 func (e *Experiment) isAt(p *Panel, row *Row, point map[string]string) bool {
 	if point == nil {
 		return true
@@ -214,8 +214,8 @@ func (e *Experiment) isAt(p *Panel, row *Row, point map[string]string) bool {
 	return len(point) > 0
 }
 
-// parameter returns the value that a parameter has at a row; "": none. A run that was on one number of hosts had
-// that many nodes.
+// parameter returns the value of a parameter at a row; "": none. For a run on a single number of hosts, that number
+// is the value of nodes.
 func (e *Experiment) parameter(p *Panel, row *Row, name string) string {
 	if name == e.Case.X {
 		return row.X
@@ -231,7 +231,7 @@ func (e *Experiment) parameter(p *Panel, row *Row, name string) string {
 	return ""
 }
 
-// among reports whether a value is the one of a claim's point, or in its range, such as "8 to 64".
+// among reports whether a value equals that of a claim's point, or is in its range, such as "8 to 64".
 func among(value, want string) bool {
 	from, to, isRange := strings.Cut(want, " to ")
 	if !isRange {
@@ -243,7 +243,7 @@ func among(value, want string) bool {
 	return errors.Join(err, err1, err2) == nil && low <= v && v <= high
 }
 
-// better returns the highest ratio of one variant's performance over another's at a claim's point, and where.
+// better returns the highest ratio of one variant's performance to another's at a claim's point, and its row.
 func (e *Experiment) better(point map[string]string, v, o int) (float64, *Row) {
 	best, at := math.Inf(-1), (*Row)(nil)
 	for _, p := range e.Panels {
@@ -264,7 +264,7 @@ func (e *Experiment) better(point map[string]string, v, o int) (float64, *Row) {
 	return best, at
 }
 
-// without lists the variants that lack just one switch, to which v is compared.
+// without lists the variants that lack only the switch name, with which v is compared.
 func (e *Experiment) without(name string) []int {
 	var out []int
 	for _, o := range e.Sides {
@@ -275,7 +275,7 @@ func (e *Experiment) without(name string) []int {
 	return out
 }
 
-// gain compares a VM with the one that a switch is taken away from.
+// gain compares a VM with the VM that lacks a switch.
 func (e *Experiment) gain(c *paper.Claim, v int) []string {
 	var out []string
 	for _, o := range e.without(c.Switch) {
@@ -286,7 +286,7 @@ func (e *Experiment) gain(c *paper.Claim, v int) []string {
 	return out
 }
 
-// where writes a row's place behind a number; "": the row has none.
+// where formats a row's position after a number; "": the row has none.
 func (e *Experiment) where(row *Row) string {
 	if x := e.xText(row); x != "" {
 		return ", at " + x
@@ -294,7 +294,7 @@ func (e *Experiment) where(row *Row) string {
 	return ""
 }
 
-// times compares VMs of nearmetal with those of a cloud.
+// times compares nearmetal's VMs with those of a cloud.
 func (e *Experiment) times(c *paper.Claim) []string {
 	var out []string
 	for _, v := range e.Sides {
@@ -315,7 +315,7 @@ func (e *Experiment) times(c *paper.Claim) []string {
 	return out
 }
 
-// meanGain is the geometric mean, over the programs of a figure, of what a switch gains at a claim's point.
+// meanGain returns the geometric mean of a switch's gain at a claim's point, over the programs of a figure.
 func (it *PaperItem) meanGain(c *paper.Claim) []string {
 	gains := map[string][]float64{}
 	var pairs []string

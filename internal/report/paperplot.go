@@ -10,17 +10,17 @@ import (
 	"nearmetal/internal/report/paper"
 )
 
-// mostPaperPanels is how many panels of an experiment are drawn beside a figure; tables hold all.
+// mostPaperPanels is the maximum number of panels of an experiment that are drawn with a figure; tables contain all.
 const mostPaperPanels = 6
 
-// mostChange is up to how many times better or worse something is drawn as a change in per cent.
+// mostChange is the maximum ratio that is drawn as a change in per cent.
 const mostChange = 1000
 
-// paperStyle is that of what a paper prints, which differs from a run's by colour and marker.
+// paperStyle is the style of a paper's numbers, which differs from those of a run in colour and marker.
 const paperStyle = 5
 
-// plots returns the pictures of an item: the run's results with the paper's numbers in one frame, and where a paper
-// prints none, what its figure draws, of the run alone.
+// plots returns the pictures of an item: the run's results with the paper's numbers in one frame, or, if the paper
+// prints none, the quantity of its figure for the run only.
 func (it *PaperItem) plots() []*chart.Figure {
 	var out []*chart.Figure
 	if it.Figure != nil {
@@ -53,8 +53,8 @@ func (it *PaperItem) plots() []*chart.Figure {
 	return out
 }
 
-// alone is what a figure draws of the run: efficiency, speed-up, or the metric itself with the values that the paper
-// prints along the axis.
+// alone returns the figure's quantity for the run only: efficiency, speed-up, or the metric itself with the paper's
+// printed values along the axis.
 func (it *PaperItem) alone(e *Experiment, p *Panel) []*chart.Figure {
 	switch it.Plot {
 	case "efficiency":
@@ -74,7 +74,7 @@ func (it *PaperItem) alone(e *Experiment, p *Panel) []*chart.Figure {
 	return []*chart.Figure{f}
 }
 
-// changes draws changes in per cent, theirs and ours: one figure for what they are of.
+// changes draws the paper's and the run's changes in per cent: one figure per quantity that changes.
 func (it *PaperItem) changes(e *Experiment, p *Panel) []*chart.Figure {
 	var out []*chart.Figure
 	for _, of := range []string{"performance", "time", "gain"} {
@@ -108,8 +108,8 @@ func (it *PaperItem) changes(e *Experiment, p *Panel) []*chart.Figure {
 	return out
 }
 
-// addClaims draws what claims print into a figure: at their points, or along the axis where they are for the whole of
-// it or a part. value returns the lowest and highest number of a claim, in the figure's unit.
+// addClaims adds the printed numbers of claims to a figure: at their points, or along the axis if they apply to all
+// of it or a part. value returns the lowest and highest number of a claim, in the figure's unit.
 func (e *Experiment) addClaims(f *chart.Figure, at []float64, claims []*paper.Claim, unit string, value func(*paper.Claim) (low, high float64)) {
 	theirs := chart.Series{Name: "the paper", Style: paperStyle}
 	var throughout []chart.Series
@@ -148,7 +148,7 @@ func changeLabel(of string, claims []*paper.Claim) string {
 	return "Change of performance (%), higher is better"
 }
 
-// mayBeIn reports whether a claim's point can lie in a panel, by the parameters that the panel has one value of.
+// mayBeIn reports whether a claim's point can be in a panel, by the parameters that are constant in the panel.
 func (e *Experiment) mayBeIn(p *Panel, point map[string]string) bool {
 	for k, want := range point {
 		for _, f := range strings.Fields(p.Label) {
@@ -160,7 +160,7 @@ func (e *Experiment) mayBeIn(p *Panel, point map[string]string) bool {
 	return true
 }
 
-// placeOf returns where on a figure's x axis a claim's point lies; false: it is no one place there.
+// placeOf returns the position of a claim's point on a figure's x axis; false: it has no single position there.
 func (e *Experiment) placeOf(f *chart.Figure, point map[string]string) (float64, bool) {
 	want, ok := point[e.Case.X]
 	if !ok {
@@ -174,7 +174,7 @@ func (e *Experiment) placeOf(f *chart.Figure, point map[string]string) (float64,
 	return v, err == nil
 }
 
-// changeSeries are the changes of each variant against the baseline.
+// changeSeries returns the changes of each variant against the baseline.
 func (e *Experiment) changeSeries(p *Panel, at []float64, of string) []chart.Series {
 	var out []chart.Series
 	for i, v := range e.Sides {
@@ -201,7 +201,7 @@ func (e *Experiment) changeSeries(p *Panel, at []float64, of string) []chart.Ser
 	return out
 }
 
-// gainSeries are the gains of VMs over those that a claim's switch is taken away from, each point without an interval.
+// gainSeries returns the gains of VMs over those without a claim's switch, each point without an interval.
 func (e *Experiment) gainSeries(p *Panel, at []float64, claims []*paper.Claim) []chart.Series {
 	var out []chart.Series
 	one := *e

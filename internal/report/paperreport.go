@@ -14,7 +14,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// PaperReport is a paper beside what was measured.
+// PaperReport compares a paper with the measurements.
 type PaperReport struct {
 	Paper *paper.Paper
 	Items []*PaperItem
@@ -24,30 +24,30 @@ type PaperReport struct {
 type PaperItem struct {
 	*paper.Item
 	Experiments []*Experiment
-	Columns     []*PaperItem // further columns of a listing, each with what was measured of it
-	Unlike      []string     // what the runs have otherwise than the paper, a line for each experiment that does
-	Ways        []string     // how to measure it: commands; empty: nothing here measures it
+	Columns     []*PaperItem // further columns of a listing, each with its measurements
+	Unlike      []string     // differences of the runs from the paper, one line per experiment that has any
+	Ways        []string     // commands that measure it; empty: nearmetal does not measure it
 	Claims      []PaperClaim
 	Lines       []PaperLine
-	Figure      *chart.Figure // the paper's values and the run's, nil: there are none
+	Figure      *chart.Figure // the paper's values and the run's; nil: there are none
 	Plots       []*chart.Figure
 }
 
-// PaperClaim is a printed number with what the runs have in its place.
+// PaperClaim is a printed number with the corresponding results of the runs.
 type PaperClaim struct {
 	Printed string   `json:"printed"`
 	Says    string   `json:"says"`
-	Ours    []string `json:"ours,omitempty"` // one a variant; empty: not measured
+	Ours    []string `json:"ours,omitempty"` // one per variant; empty: not measured
 }
 
-// PaperLine is a point of a printed series with the run's values there.
+// PaperLine is a point of a printed series with the run's values.
 type PaperLine struct {
 	X       float64
 	Printed map[string]float64 // by the series' label
 	Ours    map[string]float64 // by the variant's name, in the paper's unit
 }
 
-// besides lays runs beside a paper. way returns the commands that repeat an item, nil: none is known.
+// besides compares runs with a paper. way returns the commands that repeat an item; nil: none is known.
 func besides(p *paper.Paper, runs []*RunReport, way func(paper.Key) []string) *PaperReport {
 	r := &PaperReport{Paper: p}
 	for i := range p.Items {
@@ -91,7 +91,7 @@ func besides(p *paper.Paper, runs []*RunReport, way func(paper.Key) []string) *P
 	return r
 }
 
-// secondary reports whether an experiment is a further output of a program whose main one is what the item is about.
+// secondary reports whether an experiment is a further output of a program whose main output is the item's metric.
 func (it *PaperItem) secondary(e *Experiment, run *RunReport) bool {
 	if it.Metric == "" || e.Case.Metric == it.Metric {
 		return false
@@ -109,8 +109,8 @@ func repeats(e *Experiment, name string, it *paper.Item) bool {
 	return slices.Contains(it.Cases, e.Case.Name)
 }
 
-// on returns the experiment with the rows alone that may stand beside a figure of these hosts: what goes between
-// hosts is never laid beside what stays on one. nil: there are none.
+// on returns the experiment with only the rows that are comparable with a figure of these numbers of hosts: results
+// between hosts are never compared with results on one host. nil: there are none.
 func (e *Experiment) on(hosts []int) *Experiment {
 	if len(hosts) == 0 {
 		return e
@@ -135,7 +135,7 @@ func (e *Experiment) on(hosts []int) *Experiment {
 	return &out
 }
 
-// unlike says what an experiment has otherwise than a paper: hosts, and parameters of its suite.
+// unlike returns the differences of an experiment from a paper: hosts, and parameters of its suite.
 func (e *Experiment) unlike(name string, hosts []int) string {
 	var list, found []string
 	for _, p := range e.Panels {
@@ -159,7 +159,7 @@ func (e *Experiment) unlike(name string, hosts []int) string {
 	return strings.Join(list, "; ")
 }
 
-// series puts the run's values beside the printed ones and draws both.
+// series combines the run's values with the printed ones and draws both.
 func (it *PaperItem) series() {
 	if len(it.Series) == 0 {
 		return
@@ -273,7 +273,7 @@ func (r *PaperReport) text(out *strings.Builder) {
 	}
 }
 
-// textClaims writes the printed numbers with the runs'.
+// textClaims writes the printed numbers with the runs' results.
 func (it *PaperItem) textClaims(out *strings.Builder) {
 	t := terminal.NewTable("paper", "says", "this run")
 	for _, c := range it.Claims {
@@ -292,7 +292,7 @@ func (it *PaperItem) textClaims(out *strings.Builder) {
 	printTable(out, t)
 }
 
-// textMissing writes an item that no run has: what it prints, and how to measure it.
+// textMissing writes an item that no run repeats: its printed numbers, and how to measure it.
 func (it *PaperItem) textMissing(out *strings.Builder) {
 	fmt.Fprintf(out, "  %s: %s\n", it.Where, it.What)
 	for _, c := range it.Claims {

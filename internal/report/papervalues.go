@@ -10,7 +10,7 @@ import (
 	"nearmetal/internal/report/paper"
 )
 
-// claimUnit is the unit of a claim's values.
+// claimUnit returns the unit of a claim's values.
 func (it *PaperItem) claimUnit(c *paper.Claim) string {
 	if c.In != "" {
 		return c.In
@@ -18,13 +18,13 @@ func (it *PaperItem) claimUnit(c *paper.Claim) string {
 	return it.Unit
 }
 
-// figureName is where an item stands, without the section: "Figure 1".
+// figureName returns the position of an item without the section: "Figure 1".
 func (it *PaperItem) figureName() string {
 	name, _, _ := strings.Cut(it.Where, ",")
 	return name
 }
 
-// levels draws the values that the paper prints along the axis of a figure of a unit, at being places on it.
+// levels draws the paper's printed values in a unit along the axis of a figure; at are positions on the axis.
 func (it *PaperItem) levels(f *chart.Figure, at []float64, name, unit string) {
 	if len(at) == 0 {
 		return
@@ -50,7 +50,7 @@ func (it *PaperItem) levels(f *chart.Figure, at []float64, name, unit string) {
 	}
 }
 
-// withLevels returns the figure of printed series with those values in it.
+// withLevels returns the figure of printed series with the values of levels.
 func (it *PaperItem) withLevels() *chart.Figure {
 	f := *it.Figure
 	f.Series = slices.Clone(f.Series)
@@ -64,7 +64,7 @@ func (it *PaperItem) withLevels() *chart.Figure {
 	return &f
 }
 
-// differences draws how much more than native a value is, theirs and ours.
+// differences draws the paper's and the run's differences of a value from native.
 func (it *PaperItem) differences(e *Experiment, p *Panel) []*chart.Figure {
 	var claims []*paper.Claim
 	unitOf := ""
@@ -105,7 +105,7 @@ func (it *PaperItem) differences(e *Experiment, p *Panel) []*chart.Figure {
 	return []*chart.Figure{f}
 }
 
-// clouds draws how many times the performance of a cloud's VMs ours have, theirs and ours.
+// clouds draws the paper's and the run's ratios of the performance of VMs to that of a cloud's VMs.
 func (it *PaperItem) clouds(e *Experiment, p *Panel) []*chart.Figure {
 	var claims []*paper.Claim
 	for i := range it.Item.Claims {
@@ -149,11 +149,11 @@ func (it *PaperItem) clouds(e *Experiment, p *Panel) []*chart.Figure {
 	return []*chart.Figure{f}
 }
 
-// leastPrograms is how many programs of an item are drawn in one picture of bars.
+// leastPrograms is the minimum number of an item's programs that are drawn in one picture of bars.
 const leastPrograms = 3
 
-// programs draws the changes of a figure that has a bar for each program: one picture for what they are of and where.
-// nil: it has few programs, or its claims name none.
+// programs draws the changes of a figure that has one bar per program: one picture per quantity and point. nil: the
+// item has few programs, or its claims name none.
 func (it *PaperItem) programs() []*chart.Figure {
 	if len(it.Experiments) < leastPrograms {
 		return nil
@@ -214,7 +214,7 @@ func (it *PaperItem) programs() []*chart.Figure {
 	return out
 }
 
-// pointText writes a claim's point: "threads = 16".
+// pointText formats a claim's point: "threads = 16".
 func pointText(point map[string]string) string {
 	var list []string
 	for k, v := range point {
@@ -224,7 +224,7 @@ func pointText(point map[string]string) string {
 	return strings.Join(list, ", ")
 }
 
-// shortName is a case's name without its suite, and without the number that SPEC puts before it.
+// shortName returns a case's name without its suite, and without the number that SPEC puts before it.
 func shortName(name string) string {
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	return strings.TrimLeft(name, "0123456789.-")
@@ -236,7 +236,8 @@ type bar struct {
 	change      float64
 }
 
-// changeAt returns what a run has for a claim of a change: one for each variant, or pair of variants, that it is about.
+// changeAt returns a run's results for a claim of a change: one for each variant, or pair of variants, that the claim
+// is about.
 func (e *Experiment) changeAt(c *paper.Claim) []bar {
 	var out []bar
 	for _, v := range e.Sides {
@@ -265,7 +266,7 @@ func (e *Experiment) changeAt(c *paper.Claim) []bar {
 	return out
 }
 
-// speedUpFigure shows the speed over that of the first point.
+// speedUpFigure shows the speed relative to that of the first point.
 func (e *Experiment) speedUpFigure(p *Panel) *chart.Figure {
 	f := e.efficiencyFigure(p)
 	if f == nil {

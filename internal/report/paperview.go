@@ -15,7 +15,7 @@ type paperView struct {
 	MissingTitle        string
 	Items               []paperItemView
 	Missing             []*PaperItem
-	MissingPlots        []paperPlotView // what papers print over a parameter
+	MissingPlots        []paperPlotView // printed values over a parameter
 }
 
 type paperItemView struct {
@@ -34,7 +34,7 @@ type columnView struct {
 	Table template.HTML
 }
 
-// paperPlotView is one picture with the names of what is in it.
+// paperPlotView is one picture with its legend.
 type paperPlotView struct {
 	Caption string
 	Legend  []keyView
@@ -55,7 +55,7 @@ func (r *PaperReport) view() (*paperView, error) {
 				return nil, err
 			}
 			for i := range plots {
-				where, _, _ := strings.Cut(it.Where, " (") // without the remark, which the table has
+				where, _, _ := strings.Cut(it.Where, " (") // without the remark, which is in the table
 				plots[i].Caption = heading(it.What) + ", " + where
 			}
 			v.MissingPlots = append(v.MissingPlots, plots...)
@@ -135,7 +135,7 @@ func (it *PaperItem) table() template.HTML {
 	return template.HTML(b.String())
 }
 
-// heading begins with a capital, but for the name of a program, such as ib_send_bw.
+// heading capitalizes the first letter, except in the name of a program such as ib_send_bw.
 func heading(s string) string {
 	if first, _, _ := strings.Cut(s, " "); strings.Contains(first, "_") {
 		return s

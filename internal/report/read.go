@@ -12,16 +12,16 @@ import (
 	"nearmetal/internal/words"
 )
 
-// mostVariants is how many variants a report compares: each has columns and a sign of its own.
+// mostVariants is the maximum number of variants in a report: each has columns and a marker of its own.
 const mostVariants = 64
 
-// Data is a run as read from its folder.
+// Data is a run, as read from its directory.
 type Data struct {
 	Folder string
 	Run    record.Run
 	// Values are the measured values by case (index in Run.Cases).
 	Values []CaseValues
-	// Notes say what of the folder could not be used, one line each.
+	// Notes are the parts of the directory that could not be used, one line each.
 	Notes []string
 }
 
@@ -47,8 +47,8 @@ type SideValues struct {
 	Repetitions []verdict.Value
 }
 
-// Read reads a run's folder. A folder that is none, and a run of a newer format, is an error; what
-// is whole of a file that was cut short is kept, and Notes say so.
+// Read reads a run's directory. It fails if there is no run, or if the run has a newer format. It keeps the complete
+// records of a truncated file, and reports the truncation in Notes.
 func Read(folder string) (*Data, error) {
 	run, samples, notes, err := record.Load(folder)
 	if err != nil {
@@ -57,7 +57,7 @@ func Read(folder string) (*Data, error) {
 	return Group(folder, run, samples, notes)
 }
 
-// Group sorts a run's samples by case, point and variant. notes are those of the reader.
+// Group groups a run's samples by case, point and variant. notes are those of the reader.
 func Group(folder string, run *record.Run, samples []record.Sample, notes []string) (*Data, error) {
 	if len(run.Variants) > mostVariants {
 		return nil, fmt.Errorf("%s has %d variants; a report compares at most %d", folder, len(run.Variants), mostVariants)
@@ -96,7 +96,7 @@ func Group(folder string, run *record.Run, samples []record.Sample, notes []stri
 	return d, nil
 }
 
-// mostErrors is how many reasons are kept of the failed repetitions of one point.
+// mostErrors is the maximum number of reasons that are kept for the failed repetitions of one point.
 const mostErrors = 3
 
 func (d *Data) add(c, v int, s *record.Sample) {
@@ -127,7 +127,7 @@ func (d *Data) add(c, v int, s *record.Sample) {
 	side.Repetitions = append(side.Repetitions, verdict.Value{Rep: s.Rep, Value: s.Value, PingPong: s.PingPong, Moved: s.Moved})
 }
 
-// pointKey writes a point so that equal ones are equal.
+// pointKey returns a string that is the same for equal points.
 func pointKey(p map[string]string) string {
 	switch len(p) {
 	case 0:

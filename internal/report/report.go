@@ -8,17 +8,16 @@ import (
 	"nearmetal/internal/report/paper"
 )
 
-// Options say what is made of runs.
+// Options select the content of a report.
 type Options struct {
 	Tolerance Tolerance
-	Paper     string // name of the paper to lay them beside; "": none
+	Paper     string // name of the paper to compare the runs with; "": none
 	// Ways returns the commands that repeat an item of a paper; nil: none are shown.
 	Ways func(paper.Key) []string
 	Now  time.Time
 }
 
-// Build makes the report of runs that were read. With a paper there may be none: it is then the page of what there is
-// to repeat.
+// Build makes the report of runs. With a paper, runs may be empty: the report then lists what can be repeated.
 func Build(runs []*Data, o Options) (*Report, error) {
 	r := &Report{Made: o.Now}
 	for _, d := range runs {
@@ -34,7 +33,7 @@ func Build(runs []*Data, o Options) (*Report, error) {
 	return r, nil
 }
 
-// Figures returns all plots of the report, each to stand alone; no two have the same name.
+// Figures returns all plots of the report as separate pictures; their names are unique.
 func (r *Report) Figures() []*chart.Figure {
 	var out []*chart.Figure
 	for _, run := range r.Runs {

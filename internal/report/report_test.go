@@ -42,7 +42,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// htmlOf returns the page of a run.
+// htmlOf returns the page of a report.
 func htmlOf(t testing.TB, r *Report) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -55,7 +55,7 @@ func htmlOf(t testing.TB, r *Report) string {
 	return b.String()
 }
 
-// A verdict at a single point says that one repetition decides nothing, then its number.
+// Checks that a verdict at a single point begins with its number, whose minus sign is not capitalized.
 func TestOnePoint(t *testing.T) {
 	run := &record.Run{Version: 1, ID: "one", Unreached: []string{"t/a n=1", "t/a n=2"}, Host: record.Host{Cores: 48}, Cases: []record.Case{{Name: "c", Better: "down", Kind: "bar"}},
 		Variants: []record.Variant{{Label: "n", Kind: "native", Cores: 48}, {Label: "v", Kind: "vm", Cores: 44, KeptBack: 4}}}
@@ -67,7 +67,7 @@ func TestOnePoint(t *testing.T) {
 	if !strings.Contains(page, "<span class=\"detail\">Undecided, with fewer than 7 repetitions; −4.8\u00a0% against n.") {
 		t.Error(page)
 	}
-	// What was not reached is one note.
+	// Unreached experiments are one note.
 	if !strings.Contains(page, "one: not reached in the time of the run:<ul><li>t/a n=1</li><li>t/a n=2</li></ul>") {
 		t.Error(page)
 	}
@@ -114,7 +114,7 @@ func TestVerdicts(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("no verdict of %v", want)
 	}
-	// A higher bandwidth is better as a lower latency is: the same factors give the same verdicts.
+	// A higher bandwidth is better, as is a lower latency: the same factors lead to the same verdicts.
 	for i, v := range r.Runs[0].Experiments[1].Verdicts {
 		if v.State != e.Verdicts[i].State || math.Abs(v.Mean-e.Verdicts[i].Mean) > 0.02 {
 			t.Errorf("bandwidth: %s %.3f, latency: %s %.3f", v.State, v.Mean, e.Verdicts[i].State, e.Verdicts[i].Mean)
@@ -122,7 +122,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// verdictOf returns the verdict of a VM whose values are those of a native variant times a factor.
+// verdictOf returns the verdict on a VM with the values vm, compared with a native variant with the values native.
 func verdictOf(t *testing.T, native, vm []float64, tolerance Tolerance) *Verdict {
 	t.Helper()
 	run := &record.Run{Version: 1, ID: "x", Ended: time.Now(), Host: record.Host{Cores: 48},
@@ -176,7 +176,7 @@ func TestTolerance(t *testing.T) {
 	}
 }
 
-// Emulated times enter no ratio, no interval of noise against a baseline, and no verdict.
+// Checks that emulated times are excluded from ratios, from noise relative to a baseline, and from verdicts.
 func TestEmulated(t *testing.T) {
 	run, samples := synthetic()
 	run.Variants[0].Emulated = true // not even as the baseline
@@ -197,7 +197,7 @@ func TestEmulated(t *testing.T) {
 	}
 }
 
-// A quick run has no verdict, and says so first; its numbers stay.
+// Checks that a quick run has no verdict, which is stated first, and that its numbers are shown.
 func TestQuick(t *testing.T) {
 	run, samples := synthetic()
 	run.Quick = true
@@ -221,7 +221,7 @@ func TestQuick(t *testing.T) {
 		t.Error("the page has another verdict")
 	}
 
-	// Beside a whole run it does not count.
+	// Next to a complete run it does not count.
 	run, samples = synthetic()
 	r.Runs = append(r.Runs, reportOf(t, writeRun(t, run, samples), "").Runs...)
 	if got, _ := r.headline(); !strings.HasSuffix(got, "quick runs not counted") || !strings.Contains(got, " comparisons are within the tolerance") {
@@ -229,7 +229,7 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// A run that was measured: natively, and in emulated VMs.
+// Checks a run that was measured natively and in emulated VMs.
 func TestMeasured(t *testing.T) {
 	r := reportOf(t, filepath.Join("..", "bench", "record", "testdata", "latency"), "000")
 	e := r.Runs[0].Experiments[0]
@@ -296,7 +296,7 @@ func TestPaper(t *testing.T) {
 	if !item.measured() || item.Experiments[0].Case.Name != "osu/bw" {
 		t.Fatal("figure 17 is not repeated by osu/bw")
 	}
-	// GB/s are laid beside Gb/s.
+	// GB/s are compared with Gb/s.
 	for _, l := range item.Lines {
 		for name, v := range l.Ours {
 			if want := 8 / (1/11.5 + 220/l.X); strings.HasPrefix(name, "osu/bw native.48") && math.Abs(v/want-1) > 0.1 {
@@ -304,13 +304,13 @@ func TestPaper(t *testing.T) {
 			}
 		}
 	}
-	// A claim at a point is answered at that point; gains compare with what lacks the switch.
+	// A claim at a point is compared at that point; gains are relative to the variant without the switch.
 	for _, it := range r.Paper.Items {
 		if it.Key == "fig 31" && !strings.Contains(strings.Join(it.Claims[0].Ours, ";"), "at nodes = 1") {
 			t.Errorf("figure 31: %v", it.Claims[0].Ours)
 		}
 	}
-	// A printed value has the run's best in that unit beside it, and a difference its difference.
+	// A printed value is compared with the run's best in that unit, and a difference with a difference.
 	if ours := strings.Join(item.Claims[0].Ours, ";"); !strings.Contains(ours, "VM.44: ") || !strings.Contains(ours, " Gb/s at most, at ") || !strings.Contains(ours, "VM.2: "+Emulated) {
 		t.Errorf("figure 17: %q", ours)
 	}
@@ -321,7 +321,7 @@ func TestPaper(t *testing.T) {
 	if ours := item.Experiments[0].values(one, "us"); len(ours) != 0 {
 		t.Errorf("a bandwidth as a time: %q", ours)
 	}
-	// What is otherwise than in the paper is said, and what is not measured is named.
+	// Differences from the paper are stated, and unmeasured items are named.
 	var text strings.Builder
 	if err := r.Text(&text, false); err != nil {
 		t.Fatal(err)
@@ -336,7 +336,7 @@ func TestPaper(t *testing.T) {
 	}
 }
 
-// What was measured on one host is never laid beside a figure between hosts, nor the other way round.
+// Checks that results on one host are never compared with a figure between hosts, nor the reverse.
 func TestPaperHosts(t *testing.T) {
 	for _, c := range []struct {
 		paper, item string
@@ -351,7 +351,7 @@ func TestPaperHosts(t *testing.T) {
 		{"003", "p 24", record.Case{Name: "osu/latency", Seed: "003 p 24", X: "size"}, "2", false},
 		{"003", "p 24", record.Case{Name: "osu/latency", Seed: "003 p 24", X: "size"}, "1", true},
 		{"003", "p 24", record.Case{Name: "osu/latency", X: "size"}, "", true},
-		{"000", "fig 5", record.Case{Name: "lammps/eam", Seed: "000 fig 5", X: "nodes"}, "4", true}, // with a word on the hosts
+		{"000", "fig 5", record.Case{Name: "lammps/eam", Seed: "000 fig 5", X: "nodes"}, "4", true}, // with a remark on the hosts
 	} {
 		run := &record.Run{Version: 1, Variants: []record.Variant{{Label: "native", Kind: "native"}}, Cases: []record.Case{c.cas}}
 		point := map[string]string{"size": "8"}
@@ -380,7 +380,7 @@ func TestPaperHosts(t *testing.T) {
 	}
 }
 
-// A run of SPEC's programs reaches each gain that paper 001 prints, by name and at its point.
+// Checks that a run of SPEC's programs is compared with each gain that paper 001 prints, by name and at its point.
 func TestPaperGains(t *testing.T) {
 	run := &record.Run{Version: 1, Variants: []record.Variant{{Label: "native.32", Kind: "native"}, {Label: "VM.32", Kind: "vm"}, {Label: "VM.32.no-vnuma", Kind: "vm", Ablated: []string{"vnuma"}}}}
 	var samples []record.Sample
@@ -432,7 +432,8 @@ func TestPaperGains(t *testing.T) {
 	}
 }
 
-// VMs of a cloud are beside ours: how many times better ours are, no verdict, and never the baseline.
+// Checks that a cloud's VMs are compared with nearmetal's by their ratio, without a verdict, and never as the
+// baseline.
 func TestPaperCloud(t *testing.T) {
 	run := &record.Run{Version: 1, Cases: []record.Case{{Name: "osu/bw", Unit: "MB/s", Metric: "bandwidth", Better: "up", Kind: "size", X: "size", Seed: "003 p 24"}},
 		Variants: []record.Variant{{Label: "EC2.c3", Kind: "vm", Foreign: true, Host: &record.Host{CPU: "a cloud's"}}, {Label: "native.8", Kind: "native"}, {Label: "VM.8", Kind: "vm"}}}
@@ -461,7 +462,7 @@ func TestPaperCloud(t *testing.T) {
 	}
 }
 
-// What a paper prints needs no run: the text and the page say what there is to repeat, and how.
+// Checks that a paper needs no run: the text and the page list what can be repeated, and how.
 func TestPaperAlone(t *testing.T) {
 	for _, name := range paper.Names() {
 		r, err := Build(nil, Options{Paper: name, Ways: func(k paper.Key) []string { return []string{"measure " + k.Item} }})
@@ -489,7 +490,7 @@ func TestPaperAlone(t *testing.T) {
 	}
 }
 
-// What suites say they repeat is in the papers, and what papers name is a suite's.
+// Checks that the items that suites name are in the papers, and that the cases that papers name are in a suite.
 func TestSuitesRepeat(t *testing.T) {
 	list, err := suite.Shipped()
 	if err != nil {
@@ -553,7 +554,7 @@ func TestBadRuns(t *testing.T) {
 	}
 }
 
-// What is whole of a file that was cut short is kept, and the page says so.
+// Checks that the complete records of a truncated file are kept, and that the page reports the truncation.
 func TestCutShort(t *testing.T) {
 	run, samples := synthetic()
 	dir := writeRun(t, run, samples)
@@ -578,7 +579,7 @@ func TestCutShort(t *testing.T) {
 	htmlOf(t, reportOf(t, dir, "002"))
 }
 
-// Whatever a data file calls something, it is text in the page.
+// Checks that all names from a data file are text in the page.
 func TestHostile(t *testing.T) {
 	run, samples := synthetic()
 	evil := `<script>alert(1)</script><img src=x onerror=alert(1)>"'&\u202e` + "\x1b[2J"
@@ -703,7 +704,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// A picture has the paper's numbers and the run's in one frame: at their points, or along the axis.
+// Checks that a picture has the paper's numbers and the run's in one frame: at their points, or along the axis.
 func TestPaperPlots(t *testing.T) {
 	run, samples := synthetic()
 	r := reportOf(t, writeRun(t, run, samples), "002")
@@ -727,7 +728,7 @@ func TestPaperPlots(t *testing.T) {
 	}
 }
 
-// plotsOf builds the pictures of an item beside a run of one case's values: those of a point by variant.
+// plotsOf builds the pictures of an item for a run with the values of one case: points by variant.
 func plotsOf(t *testing.T, name, key string, cases []record.Case, variants []record.Variant, x string, points map[string][]float64) []*chart.Figure {
 	t.Helper()
 	run := &record.Run{Version: 1, Cases: cases, Variants: variants}
@@ -756,7 +757,8 @@ func plotsOf(t *testing.T, name, key string, cases []record.Case, variants []rec
 	return nil
 }
 
-// Values, differences, times over a cloud and programs side by side: each has theirs and ours in one frame.
+// Checks values, differences, ratios to a cloud, and grouped programs: each has the paper's and the run's in one
+// frame.
 func TestPaperValuePlots(t *testing.T) {
 	native, vm := record.Variant{Label: "native", Kind: "native"}, record.Variant{Label: "VM", Kind: "vm"}
 	cloud := record.Variant{Label: "EC2", Kind: "vm", Foreign: true, Host: &record.Host{}}
@@ -772,7 +774,7 @@ func TestPaperValuePlots(t *testing.T) {
 		x          string
 		points     map[string][]float64
 		plots      int
-		series     string // name of one, and its y values
+		series     string // name of a series, and its y values
 		ys         []float64
 	}{
 		{"000", "fig 1", []record.Case{{Name: "perftest/read_lat", Unit: "us", Metric: "latency", Better: "down", Kind: "size", X: "size", Seed: "000 fig 1", Hosts: 2}},
@@ -827,8 +829,8 @@ func TestPaperValuePlots(t *testing.T) {
 	}
 }
 
-// Runs of our own that were recorded make these texts and pages: natively, one of them with a time that chose its size,
-// and in two VMs, with all suites whose programs apt, PyPI or a build bring.
+// Checks the texts and pages of nearmetal's recorded runs: native ones, one of them with a time limit that chose its
+// size, and one in two VMs, with all suites whose programs come from apt, PyPI or a build.
 func TestRecorded(t *testing.T) {
 	for _, c := range []struct {
 		name, paper string

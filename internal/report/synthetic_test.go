@@ -13,8 +13,7 @@ import (
 	"nearmetal/internal/bench/record"
 )
 
-// synthetic makes a run of made-up numbers with every kind of experiment. Nothing in it was
-// measured.
+// synthetic returns a run of invented numbers with every kind of experiment. None of them was measured.
 func synthetic() (*record.Run, []record.Sample) {
 	at := time.Date(2026, 11, 22, 0, 45, 0, 0, time.UTC)
 	run := &record.Run{Version: 1, ID: "20261122-004500-synthetic", Nearmetal: "synthetic", Started: at, Ended: at.Add(17 * time.Minute),
@@ -77,7 +76,7 @@ func synthetic() (*record.Run, []record.Sample) {
 	return run, samples
 }
 
-// writeRun writes a run's folder and returns its name.
+// writeRun writes a run's directory and returns its name.
 func writeRun(t testing.TB, run *record.Run, samples []record.Sample) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), run.ID)
@@ -105,7 +104,7 @@ func writeRun(t testing.TB, run *record.Run, samples []record.Sample) string {
 	return dir
 }
 
-// report reads a folder and builds its report.
+// reportOf reads a run's directory and builds its report.
 func reportOf(t testing.TB, dir, paper string) *Report {
 	t.Helper()
 	d, err := Read(dir)

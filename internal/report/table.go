@@ -11,12 +11,12 @@ import (
 	"nearmetal/internal/words"
 )
 
-// tableBudget is the size in bytes that all tables of a page have together, so that a page
-// stays below 10 MB. A hundred thousand points need about half of it.
+// tableBudget is the total size of all tables of a page, in bytes, so that a page is smaller than 10 MB. A hundred
+// thousand points need about half of it.
 const tableBudget = 8 << 20
 
-// table returns an experiment's table and its name. A row that budget has no room for is left out,
-// and the name says so. Cells have no closing tags, as HTML allows: that halves a large page.
+// table returns the name and the HTML of an experiment's table. Rows that exceed budget are omitted, which the name
+// states. Cells have no closing tags, as HTML allows, which halves the size of a large page.
 func (e *Experiment) table(budget *int) (string, template.HTML) {
 	if e.Samples+e.Failed == 0 {
 		return "", ""

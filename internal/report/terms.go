@@ -1,6 +1,6 @@
 package report
 
-// term is a word of a report, and what it stands for.
+// term is a word of a report, and its meaning.
 type term struct{ Name, Means string }
 
 // terms explains the words that a report uses from its headline on: its tolerance, and its variants.

@@ -11,11 +11,11 @@ import (
 	"nearmetal/internal/text"
 )
 
-// mostTextRows is how many points a table in the terminal has; longer ones are thinned evenly.
+// mostTextRows is the maximum number of points of a table in the terminal; longer tables are thinned evenly.
 const mostTextRows = 24
 
-// Text writes the report for a terminal: for each experiment the verdict, a table and a line
-// of ratios. colour decorates verdicts.
+// Text writes the report for a terminal: for each experiment the verdict, a table and a line of ratios. colour
+// decorates verdicts.
 func (r *Report) Text(w io.Writer, colour bool) error {
 	out := &strings.Builder{}
 	for i, run := range r.Runs {

@@ -8,18 +8,19 @@ import (
 	"nearmetal/internal/bench/record"
 )
 
-// Tolerance is the loss of performance against the baseline that is accepted, as a share of 1.
+// Tolerance is the accepted loss of performance against the baseline, as a fraction of 1.
 type Tolerance struct {
 	Share  float64 `json:"share"`
-	Reason string  `json:"reason"` // where it comes from
+	Reason string  `json:"reason"` // its origin
 	given  bool
 }
 
-// paperTolerance is that of "Using NVIDIA ConnectX adapter cards for HPC and machine learning
-// workloads on vSphere in DirectPath I/O mode" (2022), section 4: of 48 cores 4 are kept back.
+// paperTolerance is the tolerance of "Using NVIDIA ConnectX adapter cards for HPC and machine learning workloads on
+// vSphere in DirectPath I/O mode" (2022), section 4: 4 of 48 cores are kept back.
 const paperTolerance = 4.0 / 48
 
-// ParseTolerance reads a tolerance from a flag: "8.3%", "0.083", "4/48"; "" is one that is computed for the run.
+// ParseTolerance parses a tolerance from a flag: "8.3%", "0.083", "4/48"; "" stands for one that is computed for the
+// run.
 func ParseTolerance(s string) (Tolerance, error) {
 	if s == "" {
 		return Tolerance{}, nil
@@ -42,7 +43,7 @@ func ParseTolerance(s string) (Tolerance, error) {
 	return Tolerance{Share: v / divide, Reason: "as given by --tolerance " + s, given: true}, nil
 }
 
-// toleranceOf returns the tolerance by which v is judged: the one given, or cores kept back over cores.
+// toleranceOf returns the tolerance for v: the one given, or cores kept back over cores.
 func toleranceOf(given Tolerance, host *record.Host, v *record.Variant) Tolerance {
 	if given.given {
 		return given
@@ -58,5 +59,5 @@ func toleranceOf(given Tolerance, host *record.Host, v *record.Variant) Toleranc
 	return Tolerance{Share: paperTolerance, Reason: "no core is kept back for the host, so that of VMware's ConnectX study: 4 of 48 cores"}
 }
 
-// Percent writes the tolerance's share.
+// Percent formats the tolerance in per cent.
 func (g Tolerance) Percent() string { return strconv.FormatFloat(g.Share*100, 'f', 1, 64) + " %" }

@@ -31,7 +31,7 @@ func TrafficPicture(m *traffic.Matrix) *chart.Scene {
 	return h.Scene()
 }
 
-// mostDrawn is how many ranks a matrix in the page has at most: the picture has a cell for each pair.
+// mostDrawn is the maximum number of ranks of a matrix in the page, because the picture has a cell for each pair.
 const mostDrawn = 128
 
 type trafficView struct {
@@ -45,7 +45,7 @@ type tableRows struct {
 	Rows [][]string
 }
 
-// sound returns what ranks sent to each other in a run, as far as it can be shown, and what cannot.
+// sound returns the valid matrices of traffic between ranks in a run, and a note for each invalid one.
 func sound(list []record.Traffic) (out []*record.Traffic, notes []string) {
 	for i := range list {
 		if err := list[i].Check(); err != nil {
@@ -57,7 +57,7 @@ func sound(list []record.Traffic) (out []*record.Traffic, notes []string) {
 	return out, notes
 }
 
-// title names a case, a variant and a point of the run.
+// trafficTitle returns the title of a matrix: its case, variant and point of the run.
 func (r *RunReport) trafficTitle(t *record.Traffic) string {
 	name := t.Case
 	for _, c := range r.Run.Cases {

@@ -10,8 +10,8 @@ import (
 	"nearmetal/internal/traffic"
 )
 
-// What ranks sent to each other is a section of the page, with the matrix as a picture and as a table and the line of
-// advice; it is in the text and in the data, too. What is not a matrix is a note.
+// Checks that traffic between ranks is a section of the page, with the matrix as a picture and as a table and the
+// line of advice, and that it is in the text and in the data. An invalid matrix is a note.
 func TestTraffic(t *testing.T) {
 	run, samples := synthetic()
 	sent := record.Traffic{Case: run.Cases[0].Name, Variant: run.Variants[1].Label, Point: map[string]string{"ranks": "2"}, Matrix: traffic.Matrix{
@@ -45,7 +45,7 @@ func TestTraffic(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), `"traffic":[{"case":"`) {
 		t.Error(err)
 	}
-	// Where no rank counts, what the interfaces of the VMs carried stands in the matrix's place.
+	// If no rank counts, the counters of the VMs' interfaces replace the matrix.
 	sent.Matrix, sent.Carried = *traffic.Of(nil), []traffic.Carried{{VM: "<i>", Interface: "rxe0/1", Received: 2048, Sent: 3072}, {VM: "vm9", Interface: "eth0"}}
 	run.Traffic = []record.Traffic{sent}
 	r = reportOf(t, writeRun(t, run, samples), "")

@@ -10,7 +10,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Words writes the verdict as a sentence, what was found first.
+// Words returns the verdict as a sentence that begins with the result.
 func (e *Experiment) Words(v *Verdict) string {
 	found, detail := e.words(v)
 	if detail == "" {
@@ -19,7 +19,7 @@ func (e *Experiment) Words(v *Verdict) string {
 	return found + ": " + detail
 }
 
-// words returns what was found and the numbers behind it.
+// words returns the result and its numbers.
 func (e *Experiment) words(v *Verdict) (found, detail string) {
 	label := e.variant(v.Variant).Label
 	if v.State == None {
@@ -75,7 +75,7 @@ func (e *Experiment) words(v *Verdict) (found, detail string) {
 	return found, b.String()
 }
 
-// Badge is the verdict in a word or two.
+// Badge returns the verdict in one or two words.
 func (v *Verdict) Badge() string {
 	switch v.State {
 	case Within:
@@ -88,7 +88,7 @@ func (v *Verdict) Badge() string {
 	return "no verdict"
 }
 
-// Compared says what is compared, on what.
+// Compared returns what is compared, and on which machine.
 func (e *Experiment) Compared() string {
 	var labels []string
 	for _, v := range e.Sides {
@@ -111,7 +111,7 @@ func (e *Experiment) Compared() string {
 	return strings.Join(labels[:len(labels)-1], ", ") + " and " + labels[len(labels)-1] + ", on " + on + "."
 }
 
-// Method says how it was measured: repetitions, noise, drift, what failed.
+// Method describes the measurement: repetitions, noise, drift and failures.
 func (e *Experiment) Method() string {
 	if e.Samples == 0 && e.Failed == 0 {
 		return "No value: nothing but warm-ups was measured."
@@ -130,7 +130,7 @@ func (e *Experiment) Method() string {
 	} else if e.LeastReps < 5 {
 		parts[0] += " (fewer than five: wide)"
 	}
-	if e.Noise < 1e6 { // not where values are beyond measure, or NaN
+	if e.Noise < 1e6 { // not if values are beyond measure, or NaN
 		parts = append(parts, fmt.Sprintf("noise ±%.1f %%", e.Noise*100))
 	}
 	if math.Abs(e.Drift) < 1e6 {
@@ -145,7 +145,7 @@ func (e *Experiment) Method() string {
 	return capital(strings.Join(parts, "; ")) + "."
 }
 
-// describe says what a variant is.
+// describe describes a variant.
 func describe(v *record.Variant) string {
 	parts := []string{}
 	if v.Description != "" {

@@ -7,11 +7,11 @@ import (
 	"nearmetal/internal/wholefile"
 )
 
-// Formats are what a report can be written as.
+// Formats are the output formats of a report.
 var Formats = []string{"html", "svg", "png", "text"}
 
-// WritePlots writes each plot of the report as a picture of the format "svg" or "png" into a
-// folder, and returns how many. step is called with each file's name before it is written.
+// WritePlots writes each plot of the report as a picture of the format "svg" or "png" into a directory, and returns
+// their number. step is called with each file's name before it is written.
 func (r *Report) WritePlots(folder, format string, step func(name string)) (int, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return 0, err

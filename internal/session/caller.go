@@ -7,8 +7,8 @@ import (
 	"nearmetal/internal/guest"
 )
 
-// Caller is a command to run in a VM as the calling process would run it: its user and
-// groups, working directory, file mode mask and limits.
+// Caller returns a command for a VM that runs like a child of the calling process: with its user and groups, working
+// directory, file mode mask and limits.
 func Caller(args, env []string) guest.Exec {
 	e := guest.Exec{Args: args, Env: env, DirOptional: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	e.Dir, _ = os.Getwd()
@@ -23,7 +23,7 @@ func Caller(args, env []string) guest.Exec {
 	return e
 }
 
-// umask reads the mask, which there is no call for that does not also set it.
+// umask returns the file mode mask. No call reads it without setting it.
 func umask() int {
 	mask := syscall.Umask(0o077)
 	syscall.Umask(mask)

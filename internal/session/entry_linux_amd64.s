@@ -2,8 +2,9 @@
 
 // func entry()
 //
-// The program's first instructions (link -E). Go's runtime opens /dev/null where descriptor 0, 1 or 2 is closed, and
-// nothing tells that from a /dev/null of the caller's afterwards. So these are asked for before it.
+// The program's first instructions (link -E). Go's runtime opens /dev/null if descriptor 0, 1 or 2 is closed, which
+// later cannot be distinguished from a /dev/null of the caller. Therefore the descriptors are checked before the
+// runtime starts.
 TEXT ·entry(SB), NOSPLIT|NOFRAME, $0
 	XORL	BX, BX // the descriptor
 	XORL	R12, R12

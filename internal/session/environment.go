@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// notInVM are variables of a session on the host that mean nothing in a VM, or that name
-// files and sockets which are not there.
+// notInVM are variables of a session on the host that have no meaning in a VM, or that name files and sockets that do
+// not exist there.
 var notInVM = map[string]bool{
 	"TMPDIR": true, "TMP": true, "TEMP": true, "XDG_RUNTIME_DIR": true,
 	"DBUS_SESSION_BUS_ADDRESS": true, "DISPLAY": true, "WAYLAND_DISPLAY": true, "XAUTHORITY": true,
@@ -15,9 +15,8 @@ var notInVM = map[string]bool{
 	"TMUX": true, "STY": true, "NOTIFY_SOCKET": true, "INVOCATION_ID": true,
 }
 
-// Environment makes the environment of a command in a VM: the caller's, without what only
-// means something on the host, then each further list over it. Lists hold NAME=value. It
-// returns the variables in the order of their names.
+// Environment returns the environment of a command in a VM: the caller's, without variables that have a meaning only
+// on the host, overridden by each further list in turn. Lists contain NAME=value. The result is sorted by name.
 func Environment(caller []string, over ...[]string) []string {
 	m := map[string]string{}
 	for _, v := range caller {
@@ -40,7 +39,7 @@ func Environment(caller []string, over ...[]string) []string {
 	return env
 }
 
-// Pairs returns a map of variables as NAME=value, in the order of the names.
+// Pairs returns the variables of a map as NAME=value, sorted by name.
 func Pairs(m map[string]string) []string {
 	list := make([]string, 0, len(m))
 	for k, v := range m {

@@ -10,16 +10,15 @@ import (
 	"nearmetal/internal/guest"
 )
 
-// Result is how a command ended in one VM.
+// Result is the end of a command in one VM.
 type Result struct {
 	VM     string
 	Status guest.Status
 	Err    error
 }
 
-// Everywhere runs e once in every one of the VMs, side by side, and returns the results in
-// their order. Input goes to the first VM only, as mpirun passes it to rank 0; streams
-// returns each VM's outputs. A signal goes to all.
+// Everywhere runs e once in each of the VMs, concurrently, and returns the results in their order. Input is passed
+// only to the first VM, as mpirun passes it to rank 0; streams returns each VM's outputs. A signal is passed to all.
 func Everywhere(ctx context.Context, c *guest.Client, vms []string, e guest.Exec, in io.Reader, streams func(vm string) (out, err io.WriteCloser), sigs <-chan os.Signal) []Result {
 	res := make([]Result, len(vms))
 	each := make([]chan os.Signal, len(vms))
@@ -37,7 +36,7 @@ func Everywhere(ctx context.Context, c *guest.Client, vms []string, e guest.Exec
 			defer wg.Done()
 			st, err := Run(ctx, c.VM(vm), e, s, each[i])
 			if e := out.Close(); err == nil {
-				err = e // a last line without its end is written only now
+				err = e // the last line, if it has no newline, is written only now
 			}
 			errw.Close()
 			res[i] = Result{vm, st, err}
@@ -51,7 +50,7 @@ func Everywhere(ctx context.Context, c *guest.Client, vms []string, e guest.Exec
 			for _, c := range each {
 				select {
 				case c <- s:
-				default: // its command does not take signals any more
+				default: // its command no longer receives signals
 				}
 			}
 		case <-ended:
@@ -60,8 +59,8 @@ func Everywhere(ctx context.Context, c *guest.Client, vms []string, e guest.Exec
 	}
 }
 
-// Worst returns the exit status for several results: the highest, as srun does; the errors
-// of VMs that were lost are joined.
+// Worst returns the exit status for several results, which is the highest, as in srun. It joins the errors of VMs
+// that were lost.
 func Worst(res []Result) (code int, err error) {
 	var errs []error
 	for _, r := range res {

@@ -1,5 +1,5 @@
-// Package session runs a command in VMs as its user sees it: standard streams, signals,
-// a terminal, and the exit status.
+// Package session runs a command in VMs for its user: with standard streams, signals, a terminal, and the exit
+// status.
 package session
 
 import (
@@ -17,23 +17,22 @@ import (
 	"nearmetal/internal/guest"
 )
 
-// Streams are a command's standard streams on this side. A nil In is not an input.
+// Streams are a command's standard streams on this side. With a nil In the command has no input.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
 }
 
-// forwarded are the signals that go on to the command in the VM. SIGURG is none of them:
-// Go's runtime sends it to its own threads, to preempt goroutines, and it would be seen
-// here at any time.
+// forwarded are the signals that are forwarded to the command in the VM. SIGURG is excluded, because Go's runtime
+// sends it to its own threads at any time, to preempt goroutines.
 var forwarded = []os.Signal{
 	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
 	unix.SIGCONT, unix.SIGALRM, unix.SIGXCPU,
 }
 
-// Signals returns the signals that this process gets from now on, for Run to pass on, and
-// the function that ends that. SIGPIPE is taken too, so that a closed standard output is
-// an error of Run and not the sudden end of a process that owns a cluster.
+// Signals returns the signals that this process receives from now on, for Run to forward, and a function that stops
+// that. It also catches SIGPIPE, so that a closed standard output is an error of Run and does not kill a process that
+// owns a cluster.
 func Signals() (<-chan os.Signal, func()) {
 	c := make(chan os.Signal, 16)
 	signal.Notify(c, forwarded...)
@@ -42,11 +41,10 @@ func Signals() (<-chan os.Signal, func()) {
 	return c, func() { signal.Stop(c); signal.Stop(pipe) }
 }
 
-// Run runs e by way of c and waits until it has ended and its output is written. The
-// signals that come from sigs are passed on; when ctx ends, the command is killed. A VM that does not answer after a signal
-// which asks for the end is waited for no more: the status is that of the signal. Its
-// errors are a lost VM or output that could not be written; a command that fails is a
-// Status.
+// Run runs e through c and waits until it has ended and its output is written. It forwards the signals from sigs, and
+// kills the command when ctx ends. If a VM does not answer after a signal that asks for the end, Run stops waiting
+// and returns the status of that signal. Run fails if the VM is lost or output cannot be written; a command that
+// fails is a Status.
 func Run(ctx context.Context, c *guest.Client, e guest.Exec, s Streams, sigs <-chan os.Signal) (guest.Status, error) {
 	e.NoStdin = s.In == nil
 	p, err := c.Start(e)
@@ -56,8 +54,8 @@ func Run(ctx context.Context, c *guest.Client, e guest.Exec, s Streams, sigs <-c
 	defer p.Close()
 	if s.In != nil {
 		go func() {
-			// The end of input is passed on. A read that still waits when the command
-			// ends is left behind: nothing can interrupt it but the input's end.
+			// Forwards the end of input. A read that still waits when the command ends is abandoned, because only the
+			// end of input interrupts it.
 			io.Copy(p.Stdin, s.In)
 			p.Stdin.Close()
 		}()
@@ -70,11 +68,11 @@ func Run(ctx context.Context, c *guest.Client, e guest.Exec, s Streams, sigs <-c
 		k := &sink{Writer: w}
 		io.Copy(k, r)
 		if err == &errErr && k.err != nil && !errors.Is(k.err, unix.EPIPE) {
-			io.Copy(io.Discard, r) // as natively: messages that cannot be written are lost, and the command goes on
+			io.Copy(io.Discard, r) // as in a native run, messages that cannot be written are lost and the command continues
 			return
 		}
 		if *err = k.err; k.err != nil {
-			p.Close() // nobody reads any more: the command would wait for ever
+			p.Close() // nobody reads the output any more, so that the command would wait forever
 		}
 	}
 	go copyOut(s.Out, p.Stdout, &outErr)
@@ -108,7 +106,7 @@ func Run(ctx context.Context, c *guest.Client, e guest.Exec, s Streams, sigs <-c
 	}
 }
 
-// sink remembers why a write failed: io.Copy does not tell it from a failed read.
+// sink remembers why a write failed, because io.Copy does not distinguish it from a failed read.
 type sink struct {
 	io.Writer
 	err error
@@ -122,8 +120,8 @@ func (s *sink) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Terminal runs e in a terminal of its own in the VM, joined to the one that tty is: raw
-// mode here, and the size followed. The local terminal is as it was when it returns.
+// Terminal runs e in a terminal of its own in the VM, connected to the terminal tty. It sets tty to raw mode, follows
+// changes of its size, and restores tty before it returns.
 func Terminal(ctx context.Context, c *guest.Client, e guest.Exec, tty *os.File, sigs <-chan os.Signal) (guest.Status, error) {
 	fd := int(tty.Fd())
 	cols, rows, err := term.GetSize(fd)
@@ -160,8 +158,7 @@ func Terminal(ctx context.Context, c *guest.Client, e guest.Exec, tty *os.File, 
 				p.Resize(uint16(rows), uint16(cols))
 			}
 		case sig := <-sigs:
-			// In raw mode Ctrl-C is a byte, not a signal; what comes here was sent by
-			// somebody else.
+			// In raw mode Ctrl-C is a byte, not a signal; this signal was sent by another process.
 			p.Signal(sig.(syscall.Signal))
 			if q.ask(sig.(syscall.Signal)) {
 				return q.silent(), nil
@@ -176,5 +173,5 @@ func Terminal(ctx context.Context, c *guest.Client, e guest.Exec, tty *os.File, 
 	}
 }
 
-// Discard are streams without input whose output goes nowhere.
+// Discard are streams without input that discard the output.
 var Discard = Streams{Out: io.Discard, Err: io.Discard}

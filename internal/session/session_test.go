@@ -43,14 +43,14 @@ func TestUmaskIsOnlyRead(t *testing.T) {
 	}
 }
 
-// What Go's runtime sends to itself is not taken for a signal to pass on.
+// Checks that signals which Go's runtime sends to its own process are not forwarded.
 func TestRuntimeSignals(t *testing.T) {
 	sigs, stop := Signals()
 	defer stop()
 	for range 10 {
 		syscall.Kill(syscall.Getpid(), syscall.SIGURG)
 	}
-	syscall.Kill(syscall.Getpid(), syscall.SIGXCPU) // a higher number: of several that wait, the lowest comes first
+	syscall.Kill(syscall.Getpid(), syscall.SIGXCPU) // a higher number: of several pending signals, the lowest is delivered first
 	if s := <-sigs; s != syscall.SIGXCPU {
 		t.Errorf("got %v", s)
 	}

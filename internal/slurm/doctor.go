@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// The outcomes of a row.
+// Results of a row.
 const (
 	StatusOK      = "ok"
 	StatusWarn    = "warn"
@@ -14,13 +14,13 @@ const (
 	StatusUnknown = "unknown"
 )
 
-// Finding is what the doctor says about one row.
+// Finding is the doctor's result for one row.
 type Finding struct {
 	ID     string `json:"id"`
 	Status string `json:"status"`
-	Found  string `json:"found"`           // what there is, in one line
-	Where  string `json:"where,omitempty"` // file:line, if a line says it
-	Why    string `json:"why,omitempty"`   // what goes wrong without; not given when all is well
+	Found  string `json:"found"`           // the current state, in one line
+	Where  string `json:"where,omitempty"` // file:line of the setting, if there is one
+	Why    string `json:"why,omitempty"`   // what fails without it; empty if the row is ok
 	Fix    []Fix  `json:"fix,omitempty"`
 }
 
@@ -30,12 +30,12 @@ type Fix struct {
 	Line string `json:"line"`
 }
 
-// MarshalJSON writes the fix under its old name, mend, as well, until 0.2.0.
+// MarshalJSON also writes the fix under its old name, mend, until 0.2.0.
 func (f Finding) MarshalJSON() ([]byte, error) {
 	type plain Finding
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // the outer encoder's choice
+	e.SetEscapeHTML(false) // escaping is up to the outer encoder
 	err := e.Encode(struct {
 		plain
 		Mend []Fix `json:"mend,omitempty"`
@@ -43,13 +43,13 @@ func (f Finding) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// row is one thing that the doctor looks at.
+// row is one check of the doctor.
 type row struct {
 	id, why string
 	look    func(*Site) Finding
 }
 
-// rows are in the order in which they are shown: what nothing works without comes first.
+// rows are in the order of the output: essential requirements come first.
 var rows = []row{
 	{"version", "the plugin is made and tested for Slurm 22.05 and later", lookVersion},
 	{"plugin", "without the plugin there is no --vm", lookPlugin},
@@ -69,7 +69,7 @@ var rows = []row{
 	{"kvm", "without KVM the VMs are emulated: good for tests, useless for speed", lookKVM},
 }
 
-// Doctor looks at every row.
+// Doctor runs all checks.
 func (s *Site) Doctor() []Finding {
 	var out []Finding
 	for _, r := range rows {
@@ -83,7 +83,7 @@ func (s *Site) Doctor() []Finding {
 	return out
 }
 
-// Count returns how many findings have a status.
+// Count returns the number of findings with a status.
 func Count(findings []Finding, status string) int {
 	n := 0
 	for _, f := range findings {
@@ -110,10 +110,10 @@ func unknownf(format string, args ...any) Finding {
 	return Finding{Status: StatusUnknown, Found: fmt.Sprintf(format, args...)}
 }
 
-// at says where a finding was read.
+// at sets the position of a finding.
 func (f Finding) at(where string) Finding { f.Where = where; return f }
 
-// add adds the lines of a file that fix it.
+// add adds the lines of a file that fix the finding.
 func (f Finding) add(file string, lines ...string) Finding {
 	for _, l := range lines {
 		f.Fix = append(f.Fix, Fix{file, l})
@@ -121,5 +121,5 @@ func (f Finding) add(file string, lines ...string) Finding {
 	return f
 }
 
-// run adds the commands that fix it.
+// run adds the commands that fix the finding.
 func (f Finding) run(commands ...string) Finding { return f.add("", commands...) }

@@ -11,7 +11,7 @@ import (
 	"nearmetal/test/golden"
 )
 
-// text writes findings as a golden file holds them; dir, a temporary folder, is left out.
+// text formats findings as in a golden file, without dir, a temporary directory.
 func text(findings []Finding, dir string) string {
 	var b strings.Builder
 	for _, f := range findings {
@@ -27,7 +27,7 @@ func text(findings []Finding, dir string) string {
 	return strings.ReplaceAll(b.String(), dir, "DIR")
 }
 
-// tree writes files below a temporary folder that stands for a host.
+// tree writes files below a temporary directory that represents a host.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -39,7 +39,7 @@ func tree(t *testing.T, files map[string]string) string {
 		if err := os.WriteFile(name, []byte(content), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		// The mode counts (kvm), whatever the umask is.
+		// The mode matters (kvm), regardless of the umask.
 		if err := os.Chmod(name, 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func doctor(t *testing.T, root, host string) string {
 	return text(s.Doctor(), root)
 }
 
-// What distributions ship, more or less: everything that is ours is missing.
+// Checks a configuration close to those of distributions, without any of nearmetal's settings.
 func TestDoctorBare(t *testing.T) {
 	root := tree(t, map[string]string{
 		"etc/slurm/slurm.conf": "ClusterName=c\nSlurmctldHost=n1\nProctrackType=proctrack/linuxproc\nNodeName=n[1-4] CPUs=48 RealMemory=380000\nPartitionName=all Nodes=ALL\n",
@@ -67,7 +67,7 @@ func TestDoctorBare(t *testing.T) {
 	golden.Check(t, "testdata/doctor-bare.txt", doctor(t, root, "r740.machine"))
 }
 
-// Our own example has nothing that fails on the host that it was made for.
+// Checks that nearmetal's own example has no failures on the host that it was generated for.
 func TestDoctorExample(t *testing.T) {
 	host := machine(t, "r740.machine")
 	gres := NewGres(host, "n1", 8<<30)
@@ -88,7 +88,7 @@ func TestDoctorExample(t *testing.T) {
 	}
 }
 
-// Each break of the example is found, by the row that is about it.
+// Checks that each fault in the example is found by the row that checks it.
 func TestDoctorFinds(t *testing.T) {
 	host := machine(t, "r740.machine")
 	for id, edit := range map[string][2]string{
@@ -114,7 +114,7 @@ func TestDoctorFinds(t *testing.T) {
 	}
 }
 
-// What counts for every VM fails, and what counts for VMs with VFs fails where there are VFs.
+// Checks that requirements of every VM fail, and that requirements of VMs with VFs fail only where there are VFs.
 func TestDoctorWeighs(t *testing.T) {
 	files := func(plugin string) map[string]string {
 		return map[string]string{
@@ -142,7 +142,8 @@ func TestDoctorWeighs(t *testing.T) {
 	}
 }
 
-// Fences of PMIx wait for all nodes by the ring, or by a tree that is one for every number of nodes.
+// Checks that PMIx fences wait for all nodes with the ring algorithm, or with a tree width that builds a tree for
+// every number of nodes.
 func TestDoctorFences(t *testing.T) {
 	for _, c := range []struct{ slurm, mpi, want string }{
 		{"NodeName=n1\n", "", "ok fences: no PMIx over nodes"},
@@ -166,10 +167,10 @@ func TestDoctorFences(t *testing.T) {
 	}
 }
 
-// Of another host than this one nothing of this one is said: neither of a captured tree, which has some of a host's folders,
-// nor of a description, which has no files at all.
+// Checks that the doctor of another host reads nothing of this one: neither with a captured tree, which has some of a
+// host's directories, nor with a description, which has no files at all.
 func TestDoctorElsewhere(t *testing.T) {
-	// What this host has, and what of it is in a capture.
+	// Files of this host, and those of them that are in a capture.
 	t.Setenv("SLURM_CONF", filepath.Join(tree(t, map[string]string{"slurm.conf": "ClusterName=here\nNodeName=n1\n"}), "slurm.conf"))
 	included := filepath.Join(tree(t, map[string]string{"plugstack.conf": "required " + Plugin + " accel=tcg\n"}), "plugstack.conf")
 	files := map[string]string{

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killed bounds how long the kernel may take to end processes that it was asked to kill.
+// killed bounds how long the kernel may take to end killed processes.
 const killed = 10 * time.Second
 
-// end kills what runs of the job's VMs: processes of its user whose environment has the job's mark (slurm/boot.c).
+// end kills the processes of the job's VMs: those of its user whose environment has the job's mark (slurm/boot.c).
 func (j jobFolder) end() error {
 	if j.uid < 0 {
 		return nil
@@ -44,7 +44,8 @@ func (j jobFolder) end() error {
 	}
 }
 
-// readSome reads a file of a user's process, of which the user may make terabytes (NM_ENVIRON_MAX, slurm/environ.h).
+// readSome reads the start of a file of a user's process, because the user may make it terabytes long
+// (NM_ENVIRON_MAX, slurm/environ.h).
 func readSome(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -54,9 +55,9 @@ func readSome(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 8<<20))
 }
 
-// killIf kills a process of the job's user that is chosen, and returns whether it did.
+// killIf kills a process of the job's user if chosen returns true, and returns whether it did.
 func (j jobFolder) killIf(pid int, chosen func() bool) bool {
-	// The descriptor first: it stays this process whatever becomes of its number.
+	// The pidfd is opened before the checks, so that it refers to the checked process even if its number is reused.
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return false
@@ -69,8 +70,9 @@ func (j jobFolder) killIf(pid int, chosen func() bool) bool {
 	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
 }
 
-// removeCgroups removes the job's cgroups, which Slurm could not while VMs were in them. What still runs in
-// them of the job's user is killed first, and its end awaited for at most the time given. It returns one that stays, "" for none.
+// removeCgroups removes the job's cgroups, which Slurm could not remove while VMs were in them. It first kills
+// processes of the job's user in them, and waits for their end at most for wait. It returns a cgroup that remains; ""
+// if none does.
 func (j jobFolder) removeCgroups(wait time.Duration) (stays string) {
 	if j.uid < 0 {
 		return ""
@@ -91,7 +93,7 @@ func (j jobFolder) removeCgroups(wait time.Duration) (stays string) {
 	return stays
 }
 
-// removeCgroup removes a cgroup with those in it, and returns whether it did.
+// removeCgroup removes a cgroup and those in it, and returns whether it did.
 func (j jobFolder) removeCgroup(dir string, until time.Time) bool {
 	var all []string
 	filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
@@ -109,7 +111,7 @@ func (j jobFolder) removeCgroup(dir string, until time.Time) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// emptyCgroup kills the user's processes in a cgroup. It returns false where others are in it.
+// emptyCgroup kills the user's processes in a cgroup. It returns false if other processes are in it.
 func (j jobFolder) emptyCgroup(dir string) bool {
 	f, err := os.Open(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
@@ -119,7 +121,7 @@ func (j jobFolder) emptyCgroup(dir string) bool {
 	own := true
 	for scan := bufio.NewScanner(f); scan.Scan(); {
 		pid, _ := strconv.Atoi(scan.Text())
-		// It may have ended since the list was read, and its number be that of a process elsewhere.
+		// The process may have ended since the list was read, and another process elsewhere may have its number.
 		own = j.killIf(pid, func() bool {
 			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 			return inJob(text, j.id)
@@ -128,7 +130,8 @@ func (j jobFolder) emptyCgroup(dir string) bool {
 	return own
 }
 
-// inJob reports whether what /proc/PID/cgroup says names a job's own cgroup, or one in it (names_job, slurm/cgroup.c).
+// inJob reports whether the content of /proc/PID/cgroup names a job's own cgroup, or one in it (names_job,
+// slurm/cgroup.c).
 func inJob(cgroups []byte, job uint32) bool {
 	_, after, found := bytes.Cut(cgroups, fmt.Appendf(nil, "/job_%d", job))
 	return found && (len(after) == 0 || after[0] < '0' || after[0] > '9')

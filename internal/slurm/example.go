@@ -10,12 +10,12 @@ import (
 
 // File is one file of a configuration.
 type File struct {
-	Name string // without a folder: slurm.conf
+	Name string // without a directory: slurm.conf
 	Text string
 }
 
-// Example returns a set of files that work on a host as they are: one host that is controller and
-// node. gres is what it offers; hostname is its name.
+// Example returns a set of files that work unchanged on a single host, which is both controller and node. gres is the
+// host's offer; hostname is its name.
 func Example(host *topology.Host, gres *Gres, hostname string) []File {
 	return []File{
 		{"slurm.conf", slurmConf(host, gres, hostname)},
@@ -32,7 +32,7 @@ func slurmConf(host *topology.Host, gres *Gres, hostname string) string {
 	var memory uint64
 	for _, n := range host.Nodes {
 		if n.GPU != "" {
-			continue // slurmd counts it, jobs and VMs must not
+			continue // slurmd counts it, but jobs and VMs must not use it
 		}
 		memory += n.MemoryBytes
 	}
@@ -68,7 +68,7 @@ MpiDefault=pmix
 
 `, hostname, gres.Types())
 	fmt.Fprintf(&b, "NodeName=%s CPUs=%d", gres.Node, cpus)
-	// Slurm wants all sockets alike; where they are not, the number of CPUs has to do.
+	// Slurm requires that all sockets are equal; if they are not, only the number of CPUs is set.
 	if packages > 0 && cores%packages == 0 && cores > 0 && cpus%cores == 0 {
 		fmt.Fprintf(&b, " Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d", packages, cores/packages, cpus/cores)
 	}

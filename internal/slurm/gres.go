@@ -1,6 +1,5 @@
-// Package slurm is the administrator's side of nearmetal under Slurm: the GRES of a host, a
-// doctor that reads a site's configuration, and a working example. The job's side is the
-// plugin, in slurm/.
+// Package slurm is the administrator's side of nearmetal under Slurm: the GRES of a host, a doctor that checks a
+// site's configuration, and a working example. The plugin in slurm/ is the job's side.
 package slurm
 
 import (
@@ -11,33 +10,32 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// The names of our generic resources, as GresTypes has them.
+// Names of nearmetal's generic resources in GresTypes.
 const (
 	GresVF     = "vf"
 	GresRegion = "region"
 )
 
-// Gres is what a host offers to jobs beyond CPUs and memory.
+// Gres is a host's offer to jobs in addition to CPUs and memory.
 type Gres struct {
 	Node string // Slurm's name of the host (NodeName)
 	VFs  []VFs
-	// RegionBytes is how much memory regions may take altogether.
+	// RegionBytes is the total memory available to regions.
 	RegionBytes uint64
-	// Notes are what keeps VFs from being offered, and what to do: one line each.
+	// Notes are the reasons why VFs are not offered, with the remedy: one line each.
 	Notes []string
 }
 
 // VFs are virtual functions of one type on one node, each alone in its IOMMU group.
 type VFs struct {
-	Type   string // of GRES: the driver of the physical function, such as mlx5
+	Type   string // of the GRES: the driver of the physical function, such as mlx5
 	Groups []int  // IOMMU groups: /dev/vfio/N
-	Node   int    // NUMA node; -1: not said
+	Node   int    // NUMA node; -1: unknown
 	Cores  []int  // Slurm's numbers of the cores on that node; none: any
 }
 
-// NewGres returns what a host has to offer: every VF that is bound to vfio-pci and alone in its
-// IOMMU group, and regionBytes of region (0: a quarter of the memory). node is the host's
-// NodeName.
+// NewGres returns the offer of a host: every VF that is bound to vfio-pci and alone in its IOMMU group, and
+// regionBytes of region (0: a quarter of the memory). node is the host's NodeName.
 func NewGres(host *topology.Host, node string, regionBytes uint64) *Gres {
 	g := &Gres{Node: node, RegionBytes: regionBytes}
 	if regionBytes == 0 {
@@ -54,7 +52,7 @@ func NewGres(host *topology.Host, node string, regionBytes uint64) *Gres {
 	}
 	inGroup := map[int]int{}
 	for i := range host.Devices {
-		// A bridge in the group does no harm (vfio, Documentation/driver-api/vfio.rst).
+		// A bridge in the group is harmless (vfio, Documentation/driver-api/vfio.rst).
 		if d := &host.Devices[i]; d.Class>>16 != 6 {
 			inGroup[d.Group]++
 		}
@@ -101,7 +99,8 @@ func (g *Gres) add(kind string, vf *topology.Device, cores map[int][]int) {
 	g.VFs = append(g.VFs, v)
 }
 
-// typeOf names the type of a PF's VFs: its driver, without what says that it is one.
+// typeOf returns the type of a PF's VFs: its driver's name without the suffix _core, or its vendor if it has no
+// driver.
 func typeOf(pf *topology.Device) string {
 	name := strings.TrimSuffix(pf.Driver, "_core")
 	if name == "" {
@@ -110,8 +109,8 @@ func typeOf(pf *topology.Device) string {
 	return name
 }
 
-// coresOf returns Slurm's numbers of the cores on each node: cores are counted socket by socket
-// (gres.conf(5), Cores).
+// coresOf returns Slurm's numbers of the cores on each node: cores are numbered socket by socket (gres.conf(5),
+// Cores).
 func coresOf(host *topology.Host) map[int][]int {
 	type core struct{ pkg, cpu, node int }
 	first := map[int]core{}
@@ -158,7 +157,7 @@ func (g *Gres) Lines() []string {
 	return append(lines, fmt.Sprintf("NodeName=%s Name=%s Count=%s", g.Node, GresRegion, size(g.RegionBytes)))
 }
 
-// Value returns the host's Gres= of slurm.conf: vf:mlx5:4,region:8G.
+// Value returns the host's Gres= of slurm.conf, such as vf:mlx5:4,region:8G.
 func (g *Gres) Value() string {
 	count := map[string]int{}
 	var kinds, values []string
@@ -182,7 +181,7 @@ func (g *Gres) Types() string {
 	return GresRegion
 }
 
-// size writes bytes with the largest of Slurm's suffixes (1024 each) that leaves nothing over.
+// size formats bytes with the largest of Slurm's suffixes (1024 each) that represents them exactly.
 func size(bytes uint64) string {
 	suffix := ""
 	for _, s := range []string{"K", "M", "G", "T"} {

@@ -30,7 +30,7 @@ func TestGres(t *testing.T) {
 	}
 }
 
-// A VF whose group holds another device is never offered.
+// Checks that a VF whose group contains another device is never offered.
 func TestGresSharedGroup(t *testing.T) {
 	h := machine(t, "r740.machine")
 	vf := h.Device("0000:3b:00.2")

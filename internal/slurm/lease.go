@@ -16,23 +16,23 @@ import (
 	"nearmetal/internal/slurm/conf"
 )
 
-// LeaseRequest is what the prolog of a job asks for.
+// LeaseRequest is a prolog's request for the VFs of a job.
 type LeaseRequest struct {
-	Root     string // below which /sys, /dev, /run and /var are; "": this host
-	Conf     string // the folder of Slurm's files: gres.conf, cgroup.conf
-	Detail   string // Slurm's own words of the job's GRES on this node, see Indices
+	Root     string // parent of /sys, /dev, /run and /var; "": this host
+	Conf     string // directory of Slurm's gres.conf and cgroup.conf
+	Detail   string // Slurm's description of the job's GRES on this node, see Indices
 	Job      string // JOB.NODE
-	State    string // the plugin's folder of running jobs
+	State    string // the plugin's directory of running jobs
 	Node     string
 	UID, GID int
 }
 
-// Lease hands the VFs of a job to its user. It returns their PCI addresses, and notes for the administrator. When it
-// fails nothing of it is left.
+// Lease leases the VFs of a job to its user. It returns their PCI addresses, and notes for the administrator. If it
+// fails, no VF remains leased.
 //
-// A VF that somebody still has open is set aside, and the job gets another one of its type that is nobody's,
-// unless Slurm keeps jobs from devices that it did not choose (ConstrainDevices). Without one the error
-// has a *device.HeldError: it is no fault of the host.
+// If a process still has a VF open, Lease skips that VF and leases a free VF of the same type instead, unless Slurm
+// restricts jobs to the devices that it has chosen (ConstrainDevices). Without a substitute, the error contains a
+// *device.HeldError, because it is not a fault of the host.
 func Lease(ctx context.Context, l LeaseRequest) (leased, notes []string, err error) {
 	indices, err := Indices(l.Detail, GresVF)
 	if err != nil || len(indices) == 0 {
@@ -57,7 +57,7 @@ func Lease(ctx context.Context, l LeaseRequest) (leased, notes []string, err err
 	runs := func(name string) bool {
 		job, own := jobOf(name, l.State)
 		if !own {
-			return true // another Slurm's on this host
+			return true // a lease by another Slurm on this host
 		}
 		_, err := os.Lstat(filepath.Join(l.State, job))
 		return err == nil
@@ -72,7 +72,7 @@ func Lease(ctx context.Context, l LeaseRequest) (leased, notes []string, err err
 		}
 		return err
 	}
-	// Slurm's own choice first: what it chose for this job is no substitute.
+	// Slurm's choices for this job are leased first, so that none of them is used as a substitute.
 	var held []Slot
 	var why []error
 	for _, i := range indices {
@@ -102,7 +102,7 @@ func Lease(ctx context.Context, l LeaseRequest) (leased, notes []string, err err
 	return leased, notes, nil
 }
 
-// errNone says that there is no substitute.
+// errNone reports that there is no substitute.
 var errNone = errors.New("no other VF")
 
 // substitute leases another slot of the type of a held one, which Slurm did not choose for this job.
@@ -121,15 +121,15 @@ func (l LeaseRequest) substitute(held Slot, slots []Slot, chosen []int, lease fu
 	return errNone
 }
 
-// leaseName is the name under which a job has VFs: two Slurms on a host give the same names to their jobs, and have
-// folders of their own.
+// leaseName returns the name under which a job leases VFs. It includes the state directory, because two Slurms on a
+// host may use the same names for their jobs, but have separate directories.
 func leaseName(job, state string) string {
 	h := fnv.New32a()
 	h.Write([]byte(filepath.Clean(state)))
 	return fmt.Sprintf("%s.%08x", job, h.Sum32())
 }
 
-// jobOf is the job of a lease's name, and whether it is one of the Slurm whose folder state is.
+// jobOf returns the job in a lease's name, and whether the lease belongs to the Slurm whose directory state is.
 func jobOf(name, state string) (job string, own bool) {
 	dot := strings.LastIndexByte(name, '.')
 	if dot < 0 {
@@ -138,7 +138,7 @@ func jobOf(name, state string) (job string, own bool) {
 	return name[:dot], leaseName(name[:dot], state) == name
 }
 
-// inGroup returns the address of the only function in the group of a file.
+// inGroup returns the address of the only function in the IOMMU group of a file.
 func inGroup(all []*device.Function, file string) (string, error) {
 	group, err := groupOf(file)
 	if err != nil {
@@ -160,16 +160,16 @@ func inGroup(all []*device.Function, file string) (string, error) {
 	return at, nil
 }
 
-// Return takes a job's VFs back; with job "" those of all jobs that are not among the folders of
-// state, which is what a reboot leaves.
+// Return returns the VFs of a job to the host. With job "" it returns those of all jobs without a directory in state,
+// which remain after a reboot.
 func Return(root, job, state string) error {
 	_, err := giveBack(root, job, state)
 	return err
 }
 
-// giveBack is Return, with what it undid.
+// giveBack is Return, and also returns the changes that it undid.
 func giveBack(root, job, state string) ([]journal.Change, error) {
-	// A host without PCI has never leased anything.
+	// A host without PCI has never leased a VF.
 	if list, err := change.List(filepath.Join(root+"/", change.Dir)); err != nil || len(list) == 0 {
 		return nil, err
 	}

@@ -15,8 +15,8 @@ import (
 	"nearmetal/test/hosttree"
 )
 
-// A VF that somebody outside of the job keeps open is set aside: the job gets another of its type, or
-// fails by no fault of the host; a VF that went to another job so is not taken from it.
+// Checks that a VF that a process outside of the job keeps open is skipped: the job gets another one of its type, or
+// fails without blaming the host. A VF that another job got as a substitute is not taken from it.
 func TestLeaseHeld(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root hands devices over")
@@ -69,13 +69,13 @@ func TestLeaseHeld(t *testing.T) {
 	}
 	defer func() { holder.Process.Kill(); holder.Wait() }()
 
-	// The first VF is held, so the job has the second.
+	// The first VF is held, so that the job gets the second.
 	leased, notes, err := lease(1, 0)
 	if err != nil || fmt.Sprint(leased) != "["+second+"]" || len(notes) != 1 ||
 		!strings.Contains(notes[0], "device "+first+" is in use by sleep (process ") || !strings.HasSuffix(notes[0], "job 1.n1 has "+second+" instead") {
 		t.Fatalf("%v, %q, %v", leased, notes, err)
 	}
-	// Slurm assigns the second to the next job: it is the first job's still.
+	// Slurm assigns the second to the next job, but the first job still has it.
 	if leased, _, err := lease(2, 1); !errors.As(err, &held) || !strings.HasPrefix(held.Holder, "job 1.n1") {
 		t.Errorf("%v, %v", leased, err)
 	}
@@ -93,7 +93,7 @@ func TestLeaseHeld(t *testing.T) {
 	if err := errors.Join(end(2), end(1)); err != nil {
 		t.Error(err)
 	}
-	// Another Slurm on this host takes nothing that is not its own.
+	// Another Slurm on this host returns only its own leases.
 	if _, _, err := lease(5, 1); err != nil {
 		t.Error(err)
 	}
@@ -109,7 +109,7 @@ func TestLeaseHeld(t *testing.T) {
 	if err := errors.Join(end(5), end(6)); err != nil {
 		t.Error(err)
 	}
-	// Where Slurm keeps jobs from other devices there is no substitute.
+	// If Slurm restricts jobs to their own devices, there is no substitute.
 	write(etc+"/cgroup.conf", "ConstrainDevices=yes\n")
 	if leased, _, err := lease(3, 0); !errors.As(err, &held) || held.Address != first {
 		t.Errorf("%v, %v", leased, err)

@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// value returns a key of slurm.conf, what Slurm takes if it is not there, and where it stands.
+// value returns the value of a key of slurm.conf, or Slurm's default unset if it is missing, and its position.
 func (s *Site) value(key, unset string) (value, where string) {
 	if v, l, ok := s.Conf.Last(key); ok {
 		return v, l.Where()
@@ -19,7 +19,7 @@ func (s *Site) value(key, unset string) (value, where string) {
 	return unset, ""
 }
 
-// has says whether a comma-separated list has a word, whatever its case.
+// has reports whether a comma-separated list contains a word, ignoring case.
 func has(list, word string) bool {
 	for _, w := range strings.Split(list, ",") {
 		if strings.EqualFold(strings.TrimSpace(w), word) {
@@ -29,7 +29,7 @@ func has(list, word string) bool {
 	return false
 }
 
-// with returns a list and the words that it lacks.
+// with returns a list with the missing words appended.
 func with(list string, words ...string) string {
 	if strings.EqualFold(list, "none") {
 		list = ""
@@ -82,8 +82,8 @@ func lookPlugin(s *Site) Finding {
 	return failf("%s does not name %s", s.StackFile, Plugin).add(s.StackFile, "required "+Plugin+" region_gres="+GresRegion)
 }
 
-// pluginDir returns Slurm's folder of plugins: as slurm.conf says, else Debian's, RHEL's or upstream's,
-// whichever is there.
+// pluginDir returns Slurm's directory of plugins: that of slurm.conf, else the first existing one of Debian's and
+// RHEL's, else upstream's.
 func (s *Site) pluginDir() string {
 	if dir, _, ok := s.Conf.Last("PluginDir"); ok {
 		return dir
@@ -98,7 +98,7 @@ func (s *Site) pluginDir() string {
 
 func lookPrologFlags(s *Site) Finding {
 	v, where := s.value("PrologFlags", "")
-	// Contain implies Alloc (slurm.conf(5)), so Alloc is asked for only for the reader.
+	// Contain implies Alloc (slurm.conf(5)); the suggestion includes Alloc only to be explicit.
 	if has(v, "Contain") && has(v, "DeferBatch") {
 		return okf("%s", v).at(where)
 	}
@@ -121,7 +121,7 @@ func lookSelect(s *Site) Finding {
 	return okf("%s, %s", kind, params).at(where)
 }
 
-// wanted are the GRES that this site needs: VFs only where there are some, or gres.conf names them.
+// wanted returns the GRES that this site needs: VFs only if there are any, or if gres.conf names them.
 func (s *Site) wanted() []string {
 	if s.Offer != nil && len(s.Offer.VFs) > 0 {
 		return []string{GresVF, GresRegion}
@@ -201,8 +201,8 @@ func lookGresConf(s *Site) Finding {
 	return okf("%s", strings.Join(s.wanted(), ", ")).at(found[GresRegion])
 }
 
-// missing returns the first of the files of a File= that is not there, or nothing. Only a path
-// below /dev/vfio is looked at. Where the host's /dev cannot be seen the files are those of the VFs that it offers.
+// missing returns the first missing file of a File=, or "". It checks only paths below /dev/vfio. If the host's /dev
+// is not visible, the existing files are those of the offered VFs.
 func (s *Site) missing(files string) string {
 	list, ok := strings.CutPrefix(files, "/dev/vfio/")
 	if !ok {

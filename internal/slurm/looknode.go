@@ -11,9 +11,9 @@ import (
 	"nearmetal/internal/words"
 )
 
-// lookMemlock looks at what a job's processes may lock: slurmd's own limit, unless the limit of
-// the shell that submitted goes with the job (PropagateResourceLimits, slurm.conf(5)). Without VFs
-// no VM locks its memory, and a limit keeps none from booting.
+// lookMemlock checks how much memory a job's processes may lock: slurmd's own limit, unless the limit of the
+// submitting shell is propagated with the job (PropagateResourceLimits, slurm.conf(5)). Only VMs with VFs lock their
+// memory; without VFs a limit does not prevent booting.
 func lookMemlock(s *Site) Finding {
 	short := failf
 	if s.Offer == nil || len(s.Offer.VFs) == 0 {
@@ -44,7 +44,7 @@ func lookMemlock(s *Site) Finding {
 	return okf("slurmd's, unlimited").at(where)
 }
 
-// bytesOf writes a number of bytes for a person; another text stays.
+// bytesOf formats a number of bytes for a person; other text is returned unchanged.
 func bytesOf(text string) string {
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
 		return words.Bytes(n)
@@ -86,13 +86,13 @@ func lookMpi(s *Site) Finding {
 	return okf("%s", v).at(where)
 }
 
-// lookFences looks for PMIx's fences that wait for a node's own ranks only: those by the tree, in a step of fewer nodes than
-// TreeWidth (docs/slurm.md). Without PMIx's plugin slurmd would not know the key.
+// lookFences checks for PMIx fences that wait only for a node's own ranks: those with the tree algorithm, in a step
+// of fewer nodes than TreeWidth (docs/slurm.md). Without the PMIx plugin, slurmd would not know the key.
 func lookFences(s *Site) Finding {
 	nodes := 0
 	for _, l := range s.Conf.Records("NodeName") {
 		if list := l.Pairs[0].Value; !strings.EqualFold(list, "DEFAULT") {
-			names, _ := conf.Expand(list) // read before, by findNode
+			names, _ := conf.Expand(list) // findNode has expanded it before without an error
 			nodes += len(names)
 		}
 	}
@@ -106,7 +106,7 @@ func lookFences(s *Site) Finding {
 	if nodes == 1 || len(plugins) == 0 && s.shows(s.pluginDir()) {
 		return okf("no PMIx over nodes")
 	}
-	// No step over several nodes has fewer than these.
+	// No step over several nodes has fewer nodes than these.
 	if v, where := s.value("TreeWidth", ""); v == "1" || v == "2" {
 		return okf("TreeWidth=%s", v).at(where)
 	}
@@ -118,7 +118,7 @@ func lookFences(s *Site) Finding {
 
 func lookAccounting(s *Site) Finding {
 	v, where := s.value("JobAcctGatherType", "jobacct_gather/none")
-	// jobacct_gather/linux looks at what descends from the step's own process: VMs do not.
+	// jobacct_gather/linux counts only descendants of the step's own process, which VMs are not.
 	if !strings.HasSuffix(strings.ToLower(v), "/cgroup") {
 		return warnf("JobAcctGatherType=%s", v).at(where).add(s.Conf.File, "JobAcctGatherType=jobacct_gather/cgroup")
 	}
@@ -129,7 +129,7 @@ func lookKVM(s *Site) Finding {
 	missing := failf
 	for _, l := range s.Stack {
 		if filepath.Base(l.Path) == Plugin && slices.Contains(l.Args, "accel=tcg") {
-			missing = warnf // the site wants emulation
+			missing = warnf // the site has chosen emulation
 		}
 	}
 	st, err := os.Stat(s.path("/dev/kvm"))

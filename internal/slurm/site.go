@@ -19,21 +19,21 @@ import (
 // Plugin is the file name of nearmetal's SPANK plugin.
 const Plugin = "spank_nearmetal.so"
 
-// Site is what the doctor reads: the configuration of Slurm and what this host is.
+// Site is the doctor's input: the configuration of Slurm and the facts about this host.
 type Site struct {
 	Conf  *conf.Config // slurm.conf
 	Gres  *conf.Config // gres.conf; nil if there is none
 	Cgrp  *conf.Config // cgroup.conf; nil if there is none
 	MPI   *conf.Config // mpi.conf; nil if there is none
 	Stack []StackLine  // plugstack.conf and its includes
-	// StackFile is the plugstack.conf that holds; it may be missing.
+	// StackFile is the plugstack.conf in use; it may be missing.
 	StackFile string
-	// Version is Slurm's, such as 22.5; 0, 0 if no program of it could be asked.
+	// Major and Minor are Slurm's version, such as 22.5; 0, 0 if none of its programs could be queried.
 	Major, Minor int
 	VersionText  string
 	Node         string // NodeName of this host; empty if slurm.conf has none for it
 	NodeLine     *conf.Line
-	Offer        *Gres  // what this host could offer
+	Offer        *Gres  // resources that this host could offer
 	root         string // "/", or a captured tree; "": a description, which has no files
 	dir          string // of slurm.conf
 }
@@ -47,22 +47,22 @@ type StackLine struct {
 	Args     []string
 }
 
-// Options say where the doctor looks.
+// Options select the doctor's input.
 type Options struct {
-	Conf string // slurm.conf; empty: $SLURM_CONF, else where distributions have it
-	Root string // empty or "/": this host; a folder that stands for it; or a file that describes it, and then Conf is needed
-	Node string // NodeName to look at; empty: the one of this host's name
-	// Hostname is the host's name; empty: the kernel's of this one, none of another.
+	Conf string // slurm.conf; empty: $SLURM_CONF, else the paths of distributions
+	Root string // empty or "/": this host; a directory that represents it; or a file that describes it, which requires Conf
+	Node string // NodeName to check; empty: the one of this host's name
+	// Hostname is the host's name; empty: the kernel's for this host, none for another.
 	Hostname string
 	Offer    *Gres
 	// Ask runs Slurm's own programs for their version, unless Root is another host.
 	Ask bool
 }
 
-// confPlaces are where slurm.conf is looked for: upstream's and Debian's, RHEL's, Debian 10's.
+// confPlaces are the default paths of slurm.conf: upstream's and Debian's, RHEL's, Debian 10's.
 var confPlaces = []string{"/etc/slurm/slurm.conf", "/usr/local/etc/slurm.conf", "/etc/slurm-llnl/slurm.conf"}
 
-// NewSite reads a site's configuration. An error says what could not be read and where.
+// NewSite reads a site's configuration. An error names the file that could not be read.
 func NewSite(ctx context.Context, o Options) (*Site, error) {
 	s := &Site{root: o.Root, Offer: o.Offer}
 	if s.root == "" {
@@ -105,8 +105,8 @@ func NewSite(ctx context.Context, o Options) (*Site, error) {
 	return s, s.findNode(o)
 }
 
-// path returns the place of an absolute path of the host, never one of this host's if it is another: where a description
-// stands for it nothing is at that place.
+// path returns the path at which an absolute path of the host can be read. For another host it is never a path of
+// this one; for a description, no file exists at it.
 func (s *Site) path(name string) string {
 	switch s.root {
 	case "/":
@@ -117,8 +117,8 @@ func (s *Site) path(name string) string {
 	return filepath.Join(s.root, name)
 }
 
-// confFile returns the place of a file of Slurm's configuration that is named by an absolute path. Beside a description it is
-// with the slurm.conf that was given.
+// confFile returns the path of a file of Slurm's configuration that is named by an absolute path. For a description,
+// it is in the directory of the given slurm.conf.
 func (s *Site) confFile(name string) string {
 	if s.root != "" {
 		return s.path(name)
@@ -131,7 +131,7 @@ func (s *Site) confFile(name string) string {
 	return filepath.Join(s.dir, filepath.Base(name))
 }
 
-// shows reports whether it can be seen what is at an absolute path of the host: a capture has some of its folders only.
+// shows reports whether an absolute path of the host is visible: a capture has only some of the host's directories.
 func (s *Site) shows(name string) bool {
 	top, _, _ := strings.Cut(strings.TrimPrefix(name, "/"), "/")
 	st, err := os.Stat(s.path("/" + top))
@@ -156,7 +156,7 @@ func (s *Site) findConf(given string) (string, error) {
 	return "", fmt.Errorf("no slurm.conf in %s: name it by --conf FILE or SLURM_CONF, or write one by nearmetal slurm example", strings.Join(confPlaces, ", "))
 }
 
-// optional reads a file that need not be there.
+// optional reads a file that may be missing.
 func (s *Site) optional(name string) (*conf.Config, error) {
 	c, err := conf.ReadOf(s.confFile, name)
 	if errors.Is(err, os.ErrNotExist) && c != nil && len(c.Lines) == 0 {
@@ -165,8 +165,8 @@ func (s *Site) optional(name string) (*conf.Config, error) {
 	return c, err
 }
 
-// readStack reads plugstack.conf (spank(8), CONFIGURATION): required|optional PLUGIN [ARGS], or
-// include FILE, which may be a pattern.
+// readStack reads plugstack.conf (spank(8), CONFIGURATION): required|optional PLUGIN [ARGS], or include FILE, which
+// may be a pattern.
 func (s *Site) readStack(name string, depth int) ([]StackLine, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -223,7 +223,7 @@ func (s *Site) readStack(name string, depth int) ([]StackLine, error) {
 
 var versionNumber = regexp.MustCompile(`slurm(?:-wlm)? (\d+)\.(\d+)[.\d-]*`)
 
-// askVersion asks the first of Slurm's programs that is there.
+// askVersion queries the version of the first of Slurm's programs that runs.
 func (s *Site) askVersion(ctx context.Context) {
 	for _, program := range []string{"scontrol", "slurmd", "slurmctld", "srun"} {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -253,7 +253,7 @@ func (s *Site) findNode(o Options) error {
 			}
 		}
 		for i, name := range names {
-			// One NodeHostname may stand for all names: several slurmd on one host.
+			// One NodeHostname may apply to all names: several slurmd on one host.
 			host := hosts[min(i, len(hosts)-1)]
 			if name == o.Node || o.Node == "" && (host == o.Hostname || host == short) {
 				s.Node, s.NodeLine = name, l
@@ -267,14 +267,13 @@ func (s *Site) findNode(o Options) error {
 	return nil
 }
 
-// AtLeast says whether Slurm is of a version or a later one; a version that is not known is
-// taken to be old.
+// AtLeast reports whether Slurm is of this version or a later one; it returns false if the version is unknown.
 func (s *Site) AtLeast(major, minor int) bool {
 	return s.Major > major || s.Major == major && s.Minor >= minor
 }
 
-// StateFolder returns the plugin's folder of running jobs, as this host's plugstack.conf names it; "" on a host that
-// has neither the folder nor the plugin.
+// StateFolder returns the plugin's directory of running jobs, from this host's plugstack.conf; "" if the host has
+// neither the directory nor the plugin.
 func StateFolder() (string, error) {
 	state, loaded := DefaultState, false
 	s := &Site{root: "/"}

@@ -14,14 +14,14 @@ import (
 // maxSlots bounds the files of a GRES on a node.
 const maxSlots = 4096
 
-// Slot is one of a GRES on a node.
+// Slot is one instance of a GRES on a node.
 type Slot struct {
 	File string
 	Type string // "": none
 }
 
-// Slots returns the slots of a GRES on a node in the order in which Slurm numbers them: that of
-// the lines of gres.conf and of File= (gres.conf(5)). A line without NodeName is every node's.
+// Slots returns the slots of a GRES on a node in the order in which Slurm numbers them: that of the lines of
+// gres.conf and of File= (gres.conf(5)). A line without NodeName applies to every node.
 func Slots(gres *conf.Config, node, name string) ([]Slot, error) {
 	var slots []Slot
 	for _, l := range gres.Lines {
@@ -56,7 +56,7 @@ func Slots(gres *conf.Config, node, name string) ([]Slot, error) {
 	return slots, nil
 }
 
-// Indices returns the slots that a job has of a GRES on one node, of Slurm's own words:
+// Indices returns the slots of a GRES that a job has on one node, from Slurm's description:
 // "vf:mlx5:2(IDX:0,3),region(CNT:536870912)" (scontrol show job -d; src/common/gres.c).
 func Indices(detail, name string) ([]int, error) {
 	var list []int

@@ -32,7 +32,7 @@ func TestIndices(t *testing.T) {
 	}
 }
 
-// The number of a VF is its place among the files of all lines, in their order.
+// Checks that the number of a VF is its index among the files of all lines, in their order.
 func TestSlots(t *testing.T) {
 	c, err := conf.Parse(strings.NewReader(`NodeName=n[1-2] Name=vf Type=mlx5 File=/dev/vfio/[20-21] Cores=0-3
 Name=region Count=1G

@@ -22,28 +22,29 @@ import (
 	"nearmetal/internal/slurm/conf"
 )
 
-// Sweep removes what jobs have left whose epilog did not run on this host, or did not get to its end: Slurm
-// found plugstack.conf being rewritten, the epilog was killed, slurmd was. It removes cgroups, too, that an epilog
-// could not remove, for a process was in them.
+// Sweep removes the remains of jobs whose epilog did not run on this host, or did not finish: plugstack.conf was
+// being rewritten, or the epilog or slurmd was killed. It also removes cgroups that an epilog could not remove
+// because a process was in them.
 type Sweep struct {
-	Root   string // below which sys, dev, run and var are; "": this host
-	State  string // the plugin's folder of running jobs (state= in plugstack.conf)
-	Node   string // Slurm's name of a node on this host; "": all that have folders
-	Except uint32 // the number of a job that is left alone; 0: none
+	Root   string // parent of sys, dev, run and var; "": this host
+	State  string // the plugin's directory of running jobs (state= in plugstack.conf)
+	Node   string // Slurm's name of a node on this host; "": all that have directories
+	Except uint32 // the number of a job to skip; 0: none
 }
 
-// DefaultState is the plugin's folder of running jobs where plugstack.conf names no other.
+// DefaultState is the plugin's directory of running jobs unless plugstack.conf names another.
 const DefaultState = "/run/nearmetal-slurm"
 
-// askLimit bounds how long slurmctld may take to say what it knows of a job.
+// askLimit bounds a query to slurmctld about a job.
 const askLimit = time.Minute
 
-// folderName is that of a job's folder: JOB.NODE.
+// folderName matches the name of a job's directory: JOB.NODE.
 var folderName = lazyregexp.New(`^([1-9][0-9]{0,9})\.([A-Za-z0-9_.-]{1,127})$`)
 
-// Run ends what runs of such jobs, takes their VFs and huge pages back and removes their folders. It returns
-// a line for each job, and what it undid. A job is swept only if no slurmstepd of it runs here and slurmctld, asked
-// with the job's own slurm.conf, says that it is over on its node. Without an answer it stays, with an error.
+// Run ends the processes of such jobs, returns their VFs and huge pages, and removes their directories. It returns
+// one line per job, and the changes that it undid. A job is swept only if none of its slurmstepd runs here and if
+// slurmctld, queried with the job's own slurm.conf, reports that it is over on its node. Without an answer the job is
+// kept, and Run returns an error.
 func (s Sweep) Run(ctx context.Context) (jobs []string, undone []journal.Change, err error) {
 	jobs, err = s.folders(ctx)
 	changes, bad := giveBack(s.Root, "", s.State)
@@ -51,7 +52,7 @@ func (s Sweep) Run(ctx context.Context) (jobs []string, undone []journal.Change,
 	return jobs, append(changes, pages...), errors.Join(err, bad, worse)
 }
 
-// folders sweeps the folders of jobs. Meanwhile no prolog makes one.
+// folders sweeps the directories of jobs. It holds a lock, so that no prolog creates one in the meantime.
 func (s Sweep) folders(ctx context.Context) (jobs []string, err error) {
 	dir, err := os.OpenFile(s.State, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,7 +72,7 @@ func (s Sweep) folders(ctx context.Context) (jobs []string, err error) {
 		return nil, err
 	}
 	names, err := dir.Readdirnames(-1)
-	silent := map[string]bool{} // slurm.confs whose slurmctld did not answer: asking takes long then
+	silent := map[string]bool{} // slurm.confs whose slurmctld did not answer, because a further query would take long
 	for _, name := range names {
 		if j, ok := readLeft(s.State, name); ok {
 			if j.id == s.Except || s.Node != "" && j.node != s.Node || j.again() {
@@ -102,7 +103,7 @@ func (s Sweep) folders(ctx context.Context) (jobs []string, err error) {
 	return jobs, err
 }
 
-// ownFolder says why a folder is not one that only this user may write to.
+// ownFolder returns an error unless only this user may write to the directory.
 func ownFolder(dir *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
@@ -114,12 +115,12 @@ func ownFolder(dir *os.File) error {
 	return nil
 }
 
-// jobFolder is what root keeps of a job on a host (slurm/state.h).
+// jobFolder describes root's files for a job on a host (slurm/state.h).
 type jobFolder struct {
 	state, node string
 	id          uint32
-	uid         int    // -1: not known
-	conf        string // slurm.conf of its Slurm; "": not known
+	uid         int    // -1: unknown
+	conf        string // slurm.conf of its Slurm; "": unknown
 }
 
 func readJob(state, name string) (j jobFolder, ok bool) {
@@ -147,10 +148,10 @@ func readJob(state, name string) (j jobFolder, ok bool) {
 	return j, true
 }
 
-// leftPrefix begins the names of files that an epilog leaves where a job's cgroup stays (NM_LEFT, slurm/state.h).
+// leftPrefix starts the names of files that an epilog leaves if a job's cgroup remains (NM_LEFT, slurm/state.h).
 const leftPrefix = "cgroups-"
 
-// readLeft reads such a file. One that cannot be read names no user, and so no cgroup.
+// readLeft reads such a file. An unreadable one names no user, and therefore no cgroup.
 func readLeft(state, name string) (j jobFolder, ok bool) {
 	name, ok = strings.CutPrefix(name, leftPrefix)
 	if !ok {
@@ -171,13 +172,14 @@ func (j jobFolder) leftPath() string {
 	return filepath.Join(j.state, fmt.Sprintf("%s%d.%s", leftPrefix, j.id, j.node))
 }
 
-// again reports whether the job runs once more, requeued: it has its number, and its cgroups, again.
+// again reports whether the job runs again after it was requeued, with the same number and cgroups.
 func (j jobFolder) again() bool {
 	_, err := os.Lstat(j.path())
 	return err == nil || j.attended()
 }
 
-// removeLeft removes the cgroups that the job's epilog left, and the file that says so. It returns one that stays.
+// removeLeft removes the cgroups that the job's epilog left, and the file that records them. It returns one that
+// remains.
 func (j jobFolder) removeLeft() (stays string) {
 	if stays = j.removeCgroups(0); stays == "" {
 		os.Remove(j.leftPath())
@@ -187,8 +189,8 @@ func (j jobFolder) removeLeft() (stays string) {
 
 func (j jobFolder) path() string { return filepath.Join(j.state, fmt.Sprintf("%d.%s", j.id, j.node)) }
 
-// attended reports whether a slurmstepd of the job runs on this host, which writes the job over its command line. Only root's
-// that run this program count: whoever starts another one may choose its command line.
+// attended reports whether a slurmstepd of the job runs on this host. A slurmstepd writes the job over its command
+// line; because any user may choose a command line, only root's processes of that program count.
 func (j jobFolder) attended() bool {
 	name := fmt.Appendf(nil, "slurmstepd: [%d.", j.id)
 	for _, dir := range processes() {
@@ -209,16 +211,16 @@ func (j jobFolder) attended() bool {
 	return false
 }
 
-// processes are the folders of all in /proc.
+// processes returns the directories of all processes in /proc.
 func processes() []string {
 	list, _ := filepath.Glob("/proc/[0-9]*")
 	return list
 }
 
-// errNoSlurm says that nobody could be asked.
+// errNoSlurm reports that squeue is missing.
 var errNoSlurm = errors.New("squeue is not found: is Slurm's bin folder in PATH?")
 
-// over asks slurmctld whether the job is over on its node.
+// over queries slurmctld whether the job is over on its node.
 func (j jobFolder) over(ctx context.Context) (bool, error) {
 	squeue, err := exec.LookPath("squeue")
 	if err != nil {
@@ -226,7 +228,7 @@ func (j jobFolder) over(ctx context.Context) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	// No word of the user's is in these columns.
+	// These columns contain no text of the user.
 	cmd := exec.CommandContext(ctx, squeue, "--noheader", "--states=all", "--jobs="+strconv.FormatUint(uint64(j.id), 10), "--format=%A %T %N")
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LANG=C"}
 	file := j.conf
@@ -235,7 +237,7 @@ func (j jobFolder) over(ctx context.Context) (bool, error) {
 	}
 	if file != "" {
 		if _, err := os.Stat(file); err != nil {
-			return false, fmt.Errorf("whether it runs cannot be asked: %w", err) // squeue waits a minute for it
+			return false, fmt.Errorf("whether it runs cannot be asked: %w", err) // squeue waits a minute for slurmctld
 		}
 		cmd.Env = append(cmd.Env, "SLURM_CONF="+file)
 	}
@@ -245,7 +247,7 @@ func (j jobFolder) over(ctx context.Context) (bool, error) {
 	return judge(j.id, j.node, out.String(), said.String(), err)
 }
 
-// judge reads squeue's answer: whether job id is over on a node. Several jobs of an array may answer to one number.
+// judge parses squeue's answer: whether job id is over on a node. Several jobs of an array may match one number.
 func judge(id uint32, node, out, said string, failed error) (bool, error) {
 	if failed != nil {
 		// Slurm forgets a job some minutes after its end (MinJobAge).
@@ -268,7 +270,7 @@ func judge(id uint32, node, out, said string, failed error) (bool, error) {
 		if len(f) < 3 {
 			return true, nil // it has no node
 		}
-		// While it completes its list has the nodes whose epilogs have not ended.
+		// While the job completes, its list contains the nodes whose epilogs have not ended.
 		nodes, err := conf.Expand(f[2])
 		if err != nil {
 			return false, fmt.Errorf("squeue: its nodes: %w", err)
@@ -283,7 +285,7 @@ func judge(id uint32, node, out, said string, failed error) (bool, error) {
 	return true, nil
 }
 
-// remove ends what runs of the job and removes its cgroups and its folder.
+// remove ends the processes of the job and removes its cgroups and its directory.
 func (j jobFolder) remove() error {
 	if err := j.end(); err != nil {
 		return err
@@ -294,7 +296,8 @@ func (j jobFolder) remove() error {
 		}
 	}
 	run := filepath.Join(j.path(), "run")
-	// Ours, and what a user mounted over it by FUSE. It goes when the last who has it open does.
+	// nearmetal's own file system, and any that a user mounted over it by FUSE. They disappear when the last process
+	// has closed them.
 	for range 64 {
 		if unix.Unmount(run, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) != nil {
 			break
@@ -313,7 +316,7 @@ func (j jobFolder) remove() error {
 		err = os.Remove(j.path())
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // its epilog has been quicker
+		return nil // its epilog has removed it in the meantime
 	}
 	return err
 }

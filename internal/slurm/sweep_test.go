@@ -13,7 +13,7 @@ import (
 	"nearmetal/test/nobody"
 )
 
-// What squeue answers, as Slurm 22.05 and 24.11 print it, and what becomes of the job's folder.
+// Checks the verdict on a job's directory for squeue's answers, as printed by Slurm 22.05 and 24.11.
 func TestJudge(t *testing.T) {
 	failed := errors.New("exit status 1")
 	for _, c := range []struct {
@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Folders whose job nobody can be asked about stay, and what is not a folder of a job is not looked at.
+// Checks that directories of jobs whose state cannot be queried are kept, and that other directories are ignored.
 func TestSweepKeeps(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root has folders of jobs")
@@ -71,7 +71,7 @@ func TestSweepKeeps(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// A folder that others may write to says nothing of jobs.
+	// A directory that others may write to is not trusted.
 	if err := os.Chmod(state, 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +80,8 @@ func TestSweepKeeps(t *testing.T) {
 	}
 }
 
-// A cgroup that an epilog left stays while a process of another user is in it, and goes with the sweep after that; not
-// while the job runs anew.
+// Checks that a cgroup that an epilog left remains while a process of another user is in it, that a later sweep
+// removes it, and that it also remains while the job runs again.
 func TestSweepRemovesCgroups(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root has folders of jobs")
@@ -145,7 +145,7 @@ func TestSweepRemovesCgroups(t *testing.T) {
 	sweep(0, "cgroup of job 7 on "+node, "")
 }
 
-// A user's number may have all of 32 bits, as the plugin writes it (slurm/state.c).
+// Checks that a user's number may use all 32 bits, as written by the plugin (slurm/state.c).
 func TestReadJob(t *testing.T) {
 	state := t.TempDir()
 	for name, text := range map[string]string{"7.n1/request": "1 vm=1\n4294967293 100\n/home\n", "cgroups-8.n1": "4294967293\n"} {
@@ -165,7 +165,7 @@ func TestReadJob(t *testing.T) {
 	}
 }
 
-// Of the processes on a host those of the job's user with the job's mark end, and no other.
+// Checks that only the processes of the job's user with the job's mark are ended.
 func TestEndsTheJobsOwn(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root ends a job's processes")
@@ -211,8 +211,8 @@ func TestEndsTheJobsOwn(t *testing.T) {
 	}
 }
 
-// A job is attended by root's slurmstepd, not by any process that has its command line: users start such, with a
-// set-user-ID program as root's.
+// Checks that a job is attended by root's slurmstepd, and not by any process with its command line, which users can
+// start, even as root by a set-user-ID program.
 func TestAttended(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -234,7 +234,7 @@ func TestAttended(t *testing.T) {
 	}
 }
 
-// Processes that have left a job's cgroups, or whose number another one has got meanwhile, are not the job's.
+// Checks that processes that have left a job's cgroups, or whose number was reused, are not the job's.
 func TestInJob(t *testing.T) {
 	for text, want := range map[string]bool{
 		"8:freezer:/slurm_n1/uid_0/job_17\n0::/\n":                           true,

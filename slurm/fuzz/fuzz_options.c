@@ -16,9 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	nm_multiprog(text, size);
 	memset(&v, 0, sizeof(v));
 	if (nm_values_spec(&v, text, NM_FROM_SPEC, message) && !*message)
-		abort(); /* a refusal says why */
+		abort(); /* a rejection has a message */
 	if (!nm_request_read(text, &v, message)) {
-		/* What was read can be written and read again, to the same. */
+		/* Values that were read can be written, and read again with the same result. */
 		if (nm_request_write(&v, line) || nm_request_read(line, &again, message) ||
 		    memcmp(v.origin, again.origin, sizeof(v.origin)))
 			abort();

@@ -1,4 +1,5 @@
-// Package claim takes functions of this host's PCI devices for a cluster, so that no two clusters have the same.
+// Package claim reserves functions of this host's PCI devices for a cluster, so that no two clusters use the same
+// one.
 package claim
 
 import (
@@ -14,10 +15,10 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Taken are functions that the VMs cannot have, by address, and who has them or why.
+// Taken maps the address of each function that the VMs cannot use to its user, or to the reason.
 type Taken map[string]string
 
-// FindTaken returns the functions of this host that this user cannot have; nil where no VM of s wants one.
+// FindTaken returns the functions of this host that this user cannot use; nil if no VM of s requests a device.
 func FindTaken(s *spec.Cluster) (Taken, error) {
 	d, err := Find(s, nil)
 	if d == nil || err != nil {
@@ -26,14 +27,14 @@ func FindTaken(s *spec.Cluster) (Taken, error) {
 	return d.taken, nil
 }
 
-// Claims are the host's functions that a cluster may take, and those it has.
+// Claims are the host's functions that a cluster may claim, and those it has claimed.
 type Claims struct {
 	Host   *device.Host
 	taken  Taken
 	claims []*device.Claim
 }
 
-// Wanted reports whether any VM is to have a device.
+// Wanted reports whether any VM requests a device.
 func Wanted(s *spec.Cluster) bool {
 	for i := range s.VMs {
 		if len(s.VMs[i].Devices) > 0 {
@@ -43,8 +44,8 @@ func Wanted(s *spec.Cluster) bool {
 	return false
 }
 
-// Find looks at which functions this user may have, of those in only where it is not nil;
-// it returns nil where no VM wants one.
+// Find determines which functions this user may use, restricted to the addresses in only unless it is nil. It returns
+// nil if no VM of s requests a device.
 func Find(s *spec.Cluster, only []string) (*Claims, error) {
 	if !Wanted(s) {
 		return nil, nil
@@ -60,7 +61,7 @@ func Find(s *spec.Cluster, only []string) (*Claims, error) {
 	}
 	for _, f := range list {
 		if len(f.VFs) > 0 {
-			continue // a card that is held takes its VFs along in a plan; and Bind refuses it as a whole
+			continue // A plan that excludes a card excludes its VFs too, and Bind refuses the card as a whole.
 		}
 		if only != nil && !slices.Contains(only, f.Address) {
 			d.taken[f.Address] = "is not the job's"
@@ -73,7 +74,7 @@ func Find(s *spec.Cluster, only []string) (*Claims, error) {
 	return d, nil
 }
 
-// Hold puts the functions of h that cannot be had into the ledger.
+// Hold marks the functions of h that are unavailable as used in the ledger.
 func (t Taken) Hold(l *plan.Ledger, h *topology.Host) {
 	if len(t) == 0 {
 		return
@@ -86,7 +87,7 @@ func (t Taken) Hold(l *plan.Ledger, h *topology.Host) {
 	l.Held = append(l.Held, held)
 }
 
-// Explain adds to the error of a plan that failed why VFs and devices of h could not be had.
+// Explain adds the reasons why VFs and devices of h are unavailable to the error of a failed plan.
 func (t Taken) Explain(err error, h *topology.Host) error {
 	if err == nil {
 		return nil
@@ -108,7 +109,7 @@ func (t Taken) Explain(err error, h *topology.Host) error {
 	return fmt.Errorf("%w (%s)", err, strings.Join(why, ", "))
 }
 
-// held returns what cannot be had; d may be nil.
+// held returns the unavailable functions; d may be nil.
 func (d *Claims) held() Taken {
 	if d == nil {
 		return nil
@@ -116,8 +117,8 @@ func (d *Claims) held() Taken {
 	return d.taken
 }
 
-// Take takes the functions of a plan. A *device.ClaimedError says which one another cluster
-// was quicker with.
+// Take claims the functions of a plan. It returns a *device.ClaimedError if another cluster has claimed one of them
+// first.
 func (d *Claims) Take(p *plan.Plan) error {
 	if d == nil {
 		return nil
@@ -146,8 +147,8 @@ func (d *Claims) Close() {
 	d.claims = nil
 }
 
-// Plan makes the plan, and takes its devices: when another cluster takes one in the
-// meantime, the plan is made anew without it. Devices are those of the first host, which is this one.
+// Plan makes the plan and claims its devices. If another cluster claims one of them in the meantime, Plan replans
+// without that device. Only devices of the first of hosts, which is this host, are claimed.
 func (d *Claims) Plan(s *spec.Cluster, hosts []topology.Host, ledger plan.Ledger) (*plan.Plan, error) {
 	for {
 		l := ledger

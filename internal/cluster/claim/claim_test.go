@@ -29,7 +29,7 @@ func twoVFs(t *testing.T) (root string, h *topology.Host) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// What device bind leaves: the claims' files, the user's own.
+	// The files that nearmetal device bind creates: the claims, owned by the user.
 	dir := filepath.Join(root, "run/nearmetal/devices")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func twoVFs(t *testing.T) (root string, h *topology.Host) {
 	return root, h
 }
 
-// taker is a job that looked at the host before any other took something.
+// taker is a job that reads the host before any other job claims a device.
 func taker(t *testing.T, root string) *Claims {
 	t.Helper()
 	h, err := device.Open(root, 0)
@@ -58,8 +58,8 @@ func oneVF(name string) *spec.Cluster {
 	return &spec.Cluster{Name: name, VMs: []spec.Group{{Count: 1, VCPUs: 1, Memory: 256 << 20, Devices: []spec.Device{{PF: "eth0", Count: 1}}}}}
 }
 
-// A job that loses the VF that it planned with plans anew with what is left; the one for which
-// nothing is left learns who has what.
+// Checks that a job which loses its planned VF replans with the remaining ones, and that the job for which none
+// remains gets an error with the users of each.
 func TestPlanAfterLoss(t *testing.T) {
 	root, h := twoVFs(t)
 	got := map[string]bool{}
@@ -92,7 +92,7 @@ func TestPlanAfterLoss(t *testing.T) {
 	}
 }
 
-// Many jobs at once: each VF has one winner.
+// Checks that each VF has one winner when many jobs claim at once.
 func TestRaceForVFs(t *testing.T) {
 	root, h := twoVFs(t)
 	const jobs = 6

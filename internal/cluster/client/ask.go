@@ -13,10 +13,10 @@ import (
 	"nearmetal/internal/verify"
 )
 
-// maxReport bounds a report, in bytes: 1,024 VMs of 64 vCPUs come to some 20 MB.
+// maxReport bounds a report, in bytes: 1,024 VMs of 64 vCPUs produce about 20 MB.
 const maxReport = 256 << 20
 
-// Verify has the owner read the cluster's VMs and guests back.
+// Verify asks the owner to compare the cluster's VMs and guests with the plan, and returns its report.
 func (c *Client) Verify(ctx context.Context) (*verify.Report, error) {
 	s, err := c.Mux().Open("verify", nil)
 	if err != nil {
@@ -36,10 +36,10 @@ func (c *Client) Verify(ctx context.Context) (*verify.Report, error) {
 	return r, err
 }
 
-// maxLoadBytes bounds what an owner says of what its VMs take.
+// maxLoadBytes bounds the owner's answer to Usage, in bytes.
 const maxLoadBytes = 16 << 20
 
-// Usage asks the cluster's owner what its VMs take of their hosts.
+// Usage asks the cluster's owner for the VMs' use of their hosts; with nodes also for the NUMA nodes of their memory.
 func (c *Client) Usage(ctx context.Context, nodes bool) ([]load.VM, error) {
 	var h channel.Fields
 	if nodes {
@@ -68,7 +68,7 @@ func (c *Client) Restart(ctx context.Context, vm string) error {
 	return c.order(ctx, "restart", channel.Fields{{Key: "of", Value: vm}})
 }
 
-// Rename changes the name of the cluster. It returns when that is done.
+// Rename changes the name of the cluster. It returns when the owner has renamed it.
 func (c *Client) Rename(ctx context.Context, name string) error {
 	return c.order(ctx, "rename", channel.Fields{{Key: "name", Value: name}})
 }
@@ -87,7 +87,7 @@ func (c *Client) order(ctx context.Context, kind string, h channel.Fields) error
 	return err
 }
 
-// Console writes the console of a VM to w by way of the cluster's owner; see Logs.
+// Console copies the console of a VM from the cluster's owner to w; see Logs.
 func (c *Client) Console(ctx context.Context, vm string, follow bool, w io.Writer) error {
 	h := channel.Fields{{Key: "of", Value: vm}}
 	if follow {

@@ -7,8 +7,8 @@ import (
 	"nearmetal/internal/guest/channel"
 )
 
-// KindAwait is the kind of the streams by which clients wait until a condition of the record is true. The header's field
-// KeyFor names it: one of ForJoined and ForReached.
+// KindAwait is the kind of the streams on which clients wait until a condition of the record is true. The header's
+// field KeyFor names the condition: ForJoined or ForReached.
 const (
 	KindAwait  = "await"
 	KeyFor     = "for"
@@ -16,7 +16,7 @@ const (
 	ForReached = "reached"
 )
 
-// await waits until the owner says that a condition is true, or ctx ends.
+// await waits until the owner reports that a condition is true, or ctx ends.
 func (c *Client) await(ctx context.Context, what string) error {
 	s, err := c.Mux().Open(KindAwait, channel.Fields{{Key: KeyFor, Value: what}})
 	if err != nil {
@@ -27,8 +27,8 @@ func (c *Client) await(ctx context.Context, what string) error {
 	return err
 }
 
-// AwaitJoined waits until the VMs of all hosts of the cluster's overlay can be reached. When ctx ends before, the error says
-// which cannot.
+// AwaitJoined waits until the VMs of all hosts of the cluster's overlay are reachable. If ctx ends first, the error
+// names a host whose VMs are not.
 func (c *Client) AwaitJoined(ctx context.Context) error {
 	err := c.await(ctx, ForJoined)
 	if err != nil && ctx.Err() != nil {
@@ -41,8 +41,8 @@ func (c *Client) AwaitJoined(ctx context.Context) error {
 	return err
 }
 
-// AwaitReached waits until the devices of all hosts' VMs have answered, or ctx ends; then it returns in one line which
-// have not. "": all have, or there are none.
+// AwaitReached waits until the devices of all hosts' VMs have answered, or ctx ends. It then returns one line that
+// names those that have not; "" if all have, or if there are no devices.
 func (c *Client) AwaitReached(ctx context.Context) (string, error) {
 	err := c.await(ctx, ForReached)
 	if err != nil && ctx.Err() != nil {

@@ -1,5 +1,5 @@
-// Package client asks the owner of a cluster: through its control socket, or through the connection to a part on another
-// host.
+// Package client sends requests to the owner of a cluster: through its control socket, or through the connection to a
+// part on another host.
 package client
 
 import (
@@ -17,13 +17,13 @@ import (
 // Client is a connection to a cluster's owner.
 type Client struct {
 	*guest.Client
-	Record state.Record // as it stood when the connection was made
+	Record state.Record // as of the connection
 }
 
-// New returns the client of a connection that a cluster's owner, or a part of it, serves. rec is the cluster's record.
+// New returns a client for a connection that a cluster's owner, or a part of it, serves. rec is the cluster's record.
 func New(g *guest.Client, rec state.Record) *Client { return &Client{g, rec} }
 
-// Connect connects to the owner of the cluster called name (see state.Find for an empty one).
+// Connect connects to the owner of the cluster called name (see state.Find for an empty name).
 func Connect(ctx context.Context, name string) (*Client, error) {
 	r, err := state.Find(name)
 	if err != nil {
@@ -45,7 +45,7 @@ func Connect(ctx context.Context, name string) (*Client, error) {
 	return &Client{g, *r}, nil
 }
 
-// Running is an error where the user has paused the cluster: what is started in it would wait.
+// Running returns an error if the user has paused the cluster, because a program started in it would hang.
 func (c *Client) Running() error {
 	if c.Record.Paused {
 		return fmt.Errorf("cluster %s is paused: nearmetal resume %[1]s", c.Record.Name)
@@ -53,14 +53,13 @@ func (c *Client) Running() error {
 	return nil
 }
 
-// Runs reports whether the cluster is still meant to run: its owner lives and has not begun
-// to end it.
+// Runs reports whether the cluster still runs: its owner is alive and is not ending it.
 func (c *Client) Runs() bool {
 	r, err := state.Find(c.Record.Name)
 	return err == nil && r.State != state.Ending
 }
 
-// Down asks the owner to end the cluster and waits until it has.
+// Down asks the owner to end the cluster and waits until the cluster has ended.
 func (c *Client) Down(ctx context.Context) error {
 	s, err := c.Mux().Open("down", nil)
 	if err != nil {
@@ -69,9 +68,9 @@ func (c *Client) Down(ctx context.Context) error {
 	defer s.Close()
 	owner, err := unix.PidfdOpen(c.Record.Owner, 0)
 	if err != nil {
-		owner = -1 // it has ended already
+		owner = -1 // the owner has exited already
 	}
-	// The owner frees the lock when nothing of the cluster is left, and ends.
+	// The owner releases the lock after everything of the cluster is removed, and exits.
 	done := make(chan error, 1)
 	go func() {
 		err := state.AwaitEnd(c.Record.Name)

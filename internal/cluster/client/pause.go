@@ -10,7 +10,8 @@ import (
 // pauseTimeout bounds a command to the backend.
 const pauseTimeout = 10 * time.Second
 
-// Hold stops the cluster's VMs, or lets them go on, until somebody says otherwise. It returns when they have.
+// Hold stops the cluster's VMs, or resumes them, until the next call. It returns when all VMs have stopped or
+// resumed.
 func (c *Client) Hold(ctx context.Context, stop bool) error {
 	s, err := c.Mux().Open("hold", nil)
 	if err != nil {
@@ -28,10 +29,10 @@ func (c *Client) Hold(ctx context.Context, stop bool) error {
 	return err
 }
 
-// Pauser holds a VM's pauses for something that runs in it.
+// Pauser pauses and resumes a VM on behalf of a program that runs in it.
 type Pauser struct{ s *channel.Stream }
 
-// Pauser returns one for the VM; Close it when what it is for has ended.
+// Pauser returns a Pauser for the VM. The caller closes it when the program has ended.
 func (c *Client) Pauser(vm string) (*Pauser, error) {
 	s, err := c.Mux().Open("pause", nil)
 	if err != nil {
@@ -44,7 +45,7 @@ func (c *Client) Pauser(vm string) (*Pauser, error) {
 	return &Pauser{s}, nil
 }
 
-// Pause says whether the VM is to stop, and returns when the owner has taken note.
+// Pause states whether the VM should stop, and returns when the owner has recorded it.
 func (p *Pauser) Pause(stop bool) error {
 	value := "0"
 	if stop {

@@ -17,32 +17,34 @@ import (
 	"nearmetal/internal/text"
 )
 
-// An MPI launcher may run where a cluster's front is, and the VMs be on hosts that ssh reaches. Its daemons call back
-// to the address that their uplink has for the host that they are on. There the part listens on the launcher's port, and
-// passes each connection on to the front, over the connection that there is: a stream of kind "call".
+// An MPI launcher may run on the host of a cluster's front, while the VMs are on hosts reached by ssh. Its daemons
+// connect back to the address that their uplink has for the host of their VM. On that host, the part listens on the
+// launcher's port and passes each connection on to the front, as a stream of kind "call" over their existing
+// connection.
 
 const (
-	// kindCall is a stream by which a part passes a connection on to the front; its header has the launcher's port.
+	// kindCall is the kind of the streams by which a part passes connections on to the front; the header has the
+	// launcher's port.
 	kindCall = "call"
 	keyPort  = "port"
-	// maxCallPorts is how many ports of launchers a front has open, and a part listens on.
+	// maxCallPorts bounds the launchers' ports that a front opens, and those that a part listens on.
 	maxCallPorts = 1024
-	// maxCalls is how many connections a part passes on at a time.
+	// maxCalls bounds the connections that a part passes on at a time.
 	maxCalls = 4096
 )
 
-// calls are the ports of launchers at the front, which the VMs of its hosts may reach.
+// calls are the ports of launchers on the front's host that the VMs of its hosts may reach.
 type calls struct {
 	mu    sync.Mutex
 	ports map[uint16]bool
-	open  *network.HostPorts // who listens on them now is who did when they were opened
+	open  *network.HostPorts // valid as long as the same programs listen on them as when they were opened
 }
 
 func newCalls() *calls {
 	return &calls{ports: map[uint16]bool{}, open: network.NewHostPorts(nil)}
 }
 
-// allow lets the hosts' VMs reach the ports of a command's header, on which programs of the user's listen here.
+// allow lets the hosts' VMs reach the ports in a command's header, on which programs of the user listen on this host.
 func (k *calls) allow(list []string) error {
 	ports, err := local.ParsePorts(list)
 	if err != nil {
@@ -57,7 +59,7 @@ func (k *calls) allow(list []string) error {
 		k.ports[p.Number] = true
 	}
 	if len(k.ports) > maxCallPorts {
-		for p := range k.ports { // what nobody listens on any more
+		for p := range k.ports { // drop ports on which no program listens any more
 			if !k.open.Listens(p) {
 				delete(k.ports, p)
 			}
@@ -69,8 +71,8 @@ func (k *calls) allow(list []string) error {
 	return nil
 }
 
-// Admit returns the policy of the front's switchboard, over next, which decides who may ask for what: a client's command
-// has the VMs reach the ports of this host that its launcher listens on.
+// Admit returns the policy of the front's switchboard, which wraps next: a client's command lets the VMs reach the
+// ports of this host on which its launcher listens.
 func (f *Fleet) Admit(next local.Policy) local.Policy {
 	return func(from, to, kind string, h channel.Fields) (channel.Fields, error) {
 		h, err := next(from, to, kind, h)
@@ -81,7 +83,7 @@ func (f *Fleet) Admit(next local.Policy) local.Policy {
 	}
 }
 
-// allowCalls lets a VM reach the ports of a command's header, and returns the header for its host.
+// allowCalls lets a VM reach the ports in a command's header, and returns the header for the VM's host.
 func (f *Fleet) allowCalls(vm string, h channel.Fields) (channel.Fields, error) {
 	list := h.All(guest.KeyHostPort)
 	if len(list) == 0 {
@@ -89,7 +91,7 @@ func (f *Fleet) allowCalls(vm string, h channel.Fields) (channel.Fields, error) 
 	}
 	for _, x := range f.hosts {
 		if slices.Contains(x.vms, vm) && x.facts.Machine == f.machine {
-			return h, nil // its VMs reach this host as it is
+			return h, nil // its VMs can reach this host directly
 		}
 	}
 	if err := f.calls.allow(list); err != nil {
@@ -102,7 +104,7 @@ func (f *Fleet) allowCalls(vm string, h channel.Fields) (channel.Fields, error) 
 	return h, nil
 }
 
-// accept takes the streams that a part opens: its VMs' calls.
+// accept serves the streams that a part opens: connections from its VMs.
 func (k *calls) accept(kind string, h channel.Fields) (channel.Route, error) {
 	if kind != kindCall {
 		return channel.Route{}, fmt.Errorf("a host may not open streams of kind %s", text.CleanLines(kind))
@@ -129,7 +131,7 @@ func (k *calls) accept(kind string, h channel.Fields) (channel.Route, error) {
 
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// join passes bytes between a stream and a connection until both directions have ended, and closes the connection.
+// join copies bytes between a stream and a connection until both directions have ended, and closes the connection.
 func join(s *channel.Stream, conn net.Conn) {
 	defer conn.Close()
 	done := make(chan struct{})
@@ -142,35 +144,35 @@ func join(s *channel.Stream, conn net.Conn) {
 		s.CloseWrite(channel.LaneData)
 	}()
 	if _, err := io.Copy(conn, s); err != nil {
-		conn.Close() // so the other direction ends as well
+		conn.Close() // ends the other direction too
 	} else if t, ok := conn.(*net.TCPConn); ok {
 		t.CloseWrite()
 	}
 	<-done
 }
 
-// answering is what a part listens on for launchers at its front.
+// answering listens, in a part, on the ports of launchers at its front.
 type answering struct {
-	addr   netip.Addr // of the loopback
+	addr   netip.Addr // a loopback address
 	mu     sync.Mutex
-	mux    *channel.Mux // to the front; nil: not yet
+	mux    *channel.Mux // to the front; nil: not connected yet
 	places chan struct{}
 	ports  map[uint16]*net.TCPListener
-	order  []uint16 // of ports, the oldest first
+	order  []uint16 // the keys of ports, oldest first
 }
 
 func newAnswering() *answering {
 	return &answering{addr: loopback, places: make(chan struct{}, maxCalls), ports: map[uint16]*net.TCPListener{}}
 }
 
-// start makes m the connection to the front.
+// start sets the connection to the front.
 func (a *answering) start(m *channel.Mux) {
 	a.mu.Lock()
 	a.mux = m
 	a.mu.Unlock()
 }
 
-// listen listens on a port of the loopback, as long as the part lives. The VMs reach it by their uplinks.
+// listen listens on a port of the loopback until the part ends. The VMs reach it through their uplinks.
 func (a *answering) listen(port uint16) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -180,7 +182,7 @@ func (a *answering) listen(port uint16) error {
 	if a.mux == nil {
 		return errors.New("the host that started the cluster is not connected yet")
 	}
-	if len(a.order) >= maxCallPorts { // its launcher has ended long since
+	if len(a.order) >= maxCallPorts { // the launcher of the oldest port has ended long ago
 		a.ports[a.order[0]].Close()
 		delete(a.ports, a.order[0])
 		a.order = a.order[1:]
@@ -194,14 +196,15 @@ func (a *answering) listen(port uint16) error {
 	return nil
 }
 
-// serve passes connections on. Those of other users of the host are none of the VMs'.
+// serve passes connections on to the front. It closes those of other users of the host, which cannot come from the
+// VMs.
 func (a *answering) serve(l *net.TCPListener, port uint16, m *channel.Mux) {
 	for {
 		conn, err := l.AcceptTCP()
 		if err != nil {
 			return
 		}
-		if !network.OwnPeer(conn) { // it has no place among those that are passed on
+		if !network.OwnPeer(conn) { // closed without using one of the places for passed-on connections
 			conn.Close()
 			continue
 		}
@@ -224,7 +227,7 @@ func (a *answering) serve(l *net.TCPListener, port uint16, m *channel.Mux) {
 	}
 }
 
-// close ends the listening; connections end with the front's.
+// close stops listening; open connections end with that to the front.
 func (a *answering) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

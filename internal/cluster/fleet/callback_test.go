@@ -14,8 +14,8 @@ import (
 	"nearmetal/test/nobody"
 )
 
-// frontAndPart are a front with one host "n2", and what its part listens with, as on a host of its own; both are joined by a
-// connection.
+// frontAndPart returns a front with one host "n2", and the listener of its part as on a separate host; a connection
+// joins both.
 func frontAndPart(t *testing.T) (front *Fleet, part *answering) {
 	t.Helper()
 	front = newFleet([]string{"n2"})
@@ -35,7 +35,7 @@ func frontAndPart(t *testing.T) (front *Fleet, part *answering) {
 	return front, part
 }
 
-// listenOn has a part listen on the ports of a header.
+// listenOn makes a part listen on the ports of a header.
 func listenOn(part *answering, list []string) error {
 	ports, err := local.ParsePorts(list)
 	if err != nil {
@@ -49,7 +49,7 @@ func listenOn(part *answering, list []string) error {
 	return nil
 }
 
-// launcher listens on a port, and says to each that calls what it has heard, in capitals.
+// launcher listens on a port, and answers each connection with the received text in capitals.
 func launcher(t *testing.T) *net.TCPListener {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -65,7 +65,7 @@ func launcher(t *testing.T) *net.TCPListener {
 			}
 			go func() {
 				defer conn.Close()
-				all, _ := io.ReadAll(conn) // until the other side has sent its last
+				all, _ := io.ReadAll(conn) // until the peer has sent everything
 				conn.Write([]byte(strings.ToUpper(string(all))))
 			}()
 		}
@@ -73,7 +73,7 @@ func launcher(t *testing.T) *net.TCPListener {
 	return l.(*net.TCPListener)
 }
 
-// call says a text to a port of the part's, and returns what is answered.
+// call sends a text to a port of the part, and returns the answer.
 func call(t *testing.T, port, text string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp4", "127.0.0.9:"+port)
@@ -93,9 +93,9 @@ func port(l *net.TCPListener) string {
 	return p
 }
 
-// What a daemon says on a host that ssh reaches comes to the launcher at the front, and its answer back; both go
-// over the connection that there is. Another user's call, a port that was not asked for, and one whose launcher has ended
-// lead nowhere.
+// Checks that a daemon's message on a host reached by ssh arrives at the launcher at the front, and that the answer
+// returns, both over the existing connection. Another user's connection, a port that was not requested, and a port
+// whose launcher has ended are refused.
 func TestCallBack(t *testing.T) {
 	front, part := frontAndPart(t)
 	l := launcher(t)
@@ -110,7 +110,7 @@ func TestCallBack(t *testing.T) {
 	if err := listenOn(part, h.All(local.KeyFrontPort)); err == nil || !strings.Contains(err.Error(), "is not free here") {
 		t.Errorf("the launcher's own port: %v", err)
 	}
-	// Here both are one host, so the part has another address of its loopback.
+	// Front and part are on one host here, so the part gets another loopback address.
 	part.addr = netip.MustParseAddr("127.0.0.9")
 	if err := listenOn(part, h.All(local.KeyFrontPort)); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestCallBack(t *testing.T) {
 	if got := call(t, port(l), "still there"); got != "" {
 		t.Errorf("a launcher that has ended answered %q", got)
 	}
-	if _, err := front.allowCalls("vm1", h); err != nil { // it names no port any more
+	if _, err := front.allowCalls("vm1", h); err != nil { // the header has no ports any more
 		t.Error(err)
 	}
 	ended := launcher(t)
@@ -146,7 +146,7 @@ func TestCallBack(t *testing.T) {
 	}
 }
 
-// A part keeps no more ports than its bound: the oldest go first.
+// Checks that a part keeps at most maxCallPorts ports, and closes the oldest first.
 func TestCallBackBound(t *testing.T) {
 	_, part := frontAndPart(t)
 	part.addr = netip.MustParseAddr("127.0.0.9")

@@ -30,35 +30,37 @@ import (
 )
 
 const (
-	// leadEvery is how often the front says that it lives.
+	// leadEvery is the interval of the front's heartbeats.
 	leadEvery = 5 * time.Second
-	// leadBound is how long a part waits for it: a network that has failed ends no connection by itself.
+	// leadBound is how long a part waits for a heartbeat: a failed network alone does not end a connection.
 	leadBound = 2 * time.Minute
-	// joinBound is how long the VMs of all hosts may take to reach each other, once they are ready.
+	// joinBound is the time in which the VMs of all hosts must reach each other, once they are ready.
 	joinBound = 2 * time.Minute
 )
 
-// Part is a cluster on this host that is a part of one over several.
+// Part is a cluster on this host that is a part of one over several hosts.
 type Part interface {
-	// Owned returns the cluster as this process owns it, and Board what passes streams to its VMs.
+	// Owned returns this process's handle of the cluster, and Board the switchboard that passes streams to its VMs.
 	Owned() *state.Owned
 	Board() *channel.Switchboard
-	// Lost gets an error for each VM that ends by itself, and Asked is closed when a client asks for the part's end.
+	// Lost receives an error for each VM that ends unexpectedly; Asked is closed when a client asks for the part's
+	// end.
 	Lost() <-chan error
 	Asked() <-chan struct{}
-	// Down ends the part with the help of its VMs, and Kill without.
+	// Down ends the part with the help of its VMs' agents, and Kill without.
 	Down(ctx context.Context) error
 	Kill(ctx context.Context) error
 }
 
-// Starter starts a part and waits until its VMs are ready. answer has the part listen on a launcher's port of the front.
+// Starter starts a part and waits until its VMs are ready. answer makes the part listen on a launcher's port of the
+// front.
 type Starter func(ctx context.Context, s start.Request, ev start.Events, answer func(port uint16) error) (Part, error)
 
-// HostPart runs the part on this host of a cluster over several, which up starts: it speaks with the front over in and out,
-// and returns when nothing of the part is left. What went wrong has been reported to the front.
+// HostPart runs the part on this host of a cluster over several hosts; up starts its VMs. It communicates with the
+// front over in and out, and returns when nothing of the part is left. Errors have been reported to the front.
 func HostPart(in io.Reader, out io.Writer, up Starter) error {
-	// The request holds the secret that joins the hosts: no other process of the user, and no guest by the
-	// host's /proc, can read this one's memory and files.
+	// The request contains the secret that joins the hosts. With dumpable off, no other process of the user, and no
+	// guest through the host's /proc, can read this process's memory and files.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
@@ -68,7 +70,7 @@ func HostPart(in io.Reader, out io.Writer, up Starter) error {
 	if err := linejson.Read(r, &ask); err != nil || ask.Spec == nil {
 		return errors.New("host-part: this command is only for nearmetal run and up with --hosts")
 	}
-	swept, sweepErr := state.Sweep() // what cannot be removed does not keep this part from starting
+	swept, sweepErr := state.Sweep() // an error does not keep this part from starting
 	if sweepErr != nil {
 		swept = append(swept, strings.Split(sweepErr.Error(), "\n")...)
 	}
@@ -86,20 +88,20 @@ func HostPart(in io.Reader, out io.Writer, up Starter) error {
 	}
 	var start start.Request
 	if err := linejson.Read(r, &start); err != nil || start.Spec == nil || start.Plan == nil {
-		return nil // the front needs no VMs here, or has gone
+		return nil // the front needs no VMs here, or has disconnected
 	}
 	p := &part{in: r, out: out, start: start, answers: newAnswering()}
 	return p.run(up)
 }
 
-// factsOf returns what this host is.
+// factsOf returns the facts about this host that the front plans with.
 func factsOf(ask hostAsk) (*hostFacts, error) {
 	f := &hostFacts{Protocol: hostProtocol}
 	var err error
 	if f.Machine, err = machineID(); err != nil {
 		return nil, err
 	}
-	// SSH_CONNECTION: client's address and port, then this host's (ssh(1)).
+	// SSH_CONNECTION: the client's address and port, then this host's (ssh(1)).
 	if w := strings.Fields(os.Getenv("SSH_CONNECTION")); len(w) == 4 {
 		f.Addr = w[2]
 	}
@@ -120,7 +122,7 @@ func factsOf(ask hostAsk) (*hostFacts, error) {
 	return f, err
 }
 
-// thisCaller is the user who runs this process.
+// thisCaller returns the user who runs this process.
 func thisCaller() state.Caller {
 	k := state.Caller{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Home: os.Getenv("HOME")}
 	groups, _ := os.Getgroups()
@@ -133,7 +135,8 @@ func thisCaller() state.Caller {
 	return k
 }
 
-// machineID is the same for two names of one host: its boot, and the network that this process is in.
+// machineID returns an ID of this host's boot and this process's network namespace, so that two names of one host
+// have the same ID.
 func machineID() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -157,7 +160,7 @@ type part struct {
 	answers *answering
 }
 
-// say writes a line to the front, before the connection is a channel.
+// say writes a line to the front, before the connection becomes a channel.
 func (p *part) say(m any) {
 	p.outMu.Lock()
 	defer p.outMu.Unlock()
@@ -194,7 +197,7 @@ func (p *part) run(up Starter) error {
 	return p.serve(ctx, c)
 }
 
-// ready waits until the other hosts' VMs can be reached, and reports those of this host.
+// ready waits until the other hosts' VMs are reachable, and reports those of this host.
 func (p *part) ready(ctx context.Context, own *state.Owned) error {
 	var ready hostReady
 	if p.start.Overlay != nil {
@@ -218,8 +221,8 @@ func (p *part) ready(ctx context.Context, own *state.Owned) error {
 	return nil
 }
 
-// devicesReady waits until the devices of the other hosts' VMs answer those of this host's. What does not is a fault of
-// the devices, which are not used then, and with placement.strict an error. It is returned in words.
+// devicesReady waits until the devices of the other hosts' VMs answer those of this host's VMs. It returns the
+// devices that do not, in words. They are then not used; with placement.strict, their fault is an error.
 func (p *part) devicesReady(ctx context.Context, own *state.Owned) (string, error) {
 	reaching, cancel := context.WithTimeout(ctx, joinBound)
 	defer cancel()
@@ -236,7 +239,7 @@ func (p *part) devicesReady(ctx context.Context, own *state.Owned) (string, erro
 	return why, own.Write(func(r *state.Record) { r.DeviceFaults = append(r.DeviceFaults, why) })
 }
 
-// serve is the part's life from ready to its end.
+// serve serves the part from ready to its end.
 func (p *part) serve(ctx context.Context, c Part) error {
 	lead := make(chan *channel.Stream)
 	c.Board().Handle("lead", func(s *channel.Stream) {
@@ -261,7 +264,7 @@ func (p *part) serve(ctx context.Context, c Part) error {
 	case <-ctx.Done():
 	case <-time.After(leadBound):
 	}
-	down := make(chan bool, 1) // the front asks for the end; false: it has gone
+	down := make(chan bool, 1) // true: the front asks for the end; false: it has disconnected
 	if s == nil {
 		down <- false
 	} else {
@@ -290,7 +293,7 @@ func (p *part) serve(ctx context.Context, c Part) error {
 			}
 			if help {
 				linejson.Write(s, ev)
-				select { // the front has read it, and closes
+				select { // the front reads the event and closes the stream
 				case <-m.Done():
 				case <-time.After(leadEvery):
 				}
@@ -308,8 +311,8 @@ func (p *part) serve(ctx context.Context, c Part) error {
 	}
 }
 
-// follow reads what the front says: a dot now and then, and at the end a "d". It returns false when the front has
-// gone, or has said nothing for leadBound.
+// follow reads the front's heartbeats (dots) until its request to end ("d"). It returns false if the front has
+// disconnected, or if no heartbeat has arrived for leadBound.
 func follow(s *channel.Stream) bool {
 	said := make(chan byte)
 	go func() {
@@ -338,8 +341,8 @@ func follow(s *channel.Stream) bool {
 	}
 }
 
-// partConn is the connection to the front. Its end is seen before anything is read of it: while the VMs boot the front
-// says nothing.
+// partConn is the connection to the front. It detects the end of the connection even while nothing is read from it,
+// because the front sends nothing while the VMs boot.
 type partConn struct {
 	r     *io.PipeReader
 	w     io.Writer
@@ -350,7 +353,7 @@ func newPartConn(in io.Reader, out io.Writer) *partConn {
 	r, w := io.Pipe()
 	c := &partConn{r: r, w: out, ended: make(chan struct{})}
 	go func() {
-		// Not the WriterTo of bufio's: Go 1.22's writes nothing first, which a pipe takes when it is read.
+		// Hides the WriterTo of bufio: in Go 1.22 it first writes zero bytes, which blocks a pipe until it is read.
 		_, err := io.Copy(w, struct{ io.Reader }{in})
 		if err == nil {
 			err = io.EOF
@@ -365,7 +368,7 @@ func (c *partConn) Read(p []byte) (int, error)  { return c.r.Read(p) }
 func (c *partConn) Write(p []byte) (int, error) { return c.w.Write(p) }
 func (c *partConn) Close() error                { return c.r.Close() }
 
-// addressOf is the address of a host for the others: of what was said, only an IP address is taken.
+// addressOf parses the address by which other hosts reach a host: only an IP address is accepted; a zone is dropped.
 func addressOf(text string) (netip.Addr, error) {
 	text, _, _ = strings.Cut(text, "%")
 	return netip.ParseAddr(text)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The end of a front is seen while nobody reads of the connection: the VMs still boot.
+// Checks that the front's disconnection is detected while nobody reads from the connection, as while VMs boot.
 func TestPartConnEnds(t *testing.T) {
 	r, w := io.Pipe()
 	c := newPartConn(bufio.NewReader(r), io.Discard)

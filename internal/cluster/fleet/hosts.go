@@ -37,32 +37,32 @@ import (
 	"nearmetal/internal/words"
 )
 
-// MaxHosts is the largest number of hosts of a cluster without a batch system.
+// MaxHosts is the maximum number of hosts of a cluster without a batch system.
 const MaxHosts = 64
 
-// DefaultPorts are those that hosts listen on for each other: above those that Linux assigns
-// by itself (net.ipv4.ip_local_port_range).
+// DefaultPorts is the range of ports on which hosts listen for each other: above the range from which Linux assigns
+// ports (net.ipv4.ip_local_port_range).
 var DefaultPorts = [2]int{61000, 65535}
 
 // StageHosts is the first stage of a start over several hosts.
 const StageHosts = "reaching hosts"
 
-// Fleet are the hosts that have the VMs of a cluster, as its front reaches them.
+// Fleet are the hosts that run the VMs of a cluster, as seen by its front.
 type Fleet struct {
 	own     *state.Owned
 	board   *channel.Switchboard
 	hosts   []*farHost
 	user    state.Caller
-	machine string // this one; see hostFacts
+	machine string // ID of this host; see hostFacts
 	calls   *calls
-	lost    chan error    // gets an error for each VM and each host that ends by itself
+	lost    chan error    // receives an error for each VM and each host that ends unexpectedly
 	died    chan struct{} // closed when no VM runs any more
-	none    sync.Once     // of died
-	holding sync.Mutex    // Hold and Rename, one at a time
-	mu      sync.Mutex    // of the hosts' asked and end
+	none    sync.Once     // closes died
+	holding sync.Mutex    // serializes Hold and Rename
+	mu      sync.Mutex    // protects asked and end of the hosts
 }
 
-// New returns the hosts that s names, none of which is called yet, for the cluster own. Programs reach the VMs through board.
+// New returns the hosts that s names, not connected yet, for the cluster own. Programs reach the VMs through board.
 func New(own *state.Owned, board *channel.Switchboard, s *spec.Cluster) *Fleet {
 	f := newFleet(s.Placement.Hosts)
 	f.own, f.board, f.died = own, board, make(chan struct{})
@@ -78,20 +78,20 @@ type farHost struct {
 	vms     []string
 	client  *guest.Client
 	lead    *channel.Stream
-	gone    chan struct{} // closed when nothing is heard of the part any more
-	end     error         // of the part, once gone
+	gone    chan struct{} // closed when the connection to the part has ended
+	end     error         // the part's error, valid once gone is closed
 	asked   bool          // the front has asked for the part's end
 }
 
-// IsDescription reports whether one of placement.hosts is the description of a machine, and no host's name: a path, an
-// archive, a file of hwloc's, or a folder here that is a captured tree.
+// IsDescription reports whether an entry of placement.hosts is the description of a machine instead of a host's name:
+// a path, an archive, a file of hwloc, or a directory here that is a captured tree.
 func IsDescription(name string) bool {
 	_, err := os.Stat(filepath.Join(name, "sys"))
 	return err == nil || strings.ContainsRune(name, '/') || slices.Contains([]string{".xml", ".machine", ".tar", ".gz", ".tgz", ".bz2", ".tbz2"}, filepath.Ext(name))
 }
 
-// PlanHosts asks the hosts of s what they are and what runs on them, and returns the plan that Up would make, with
-// the topologies that it is for. It changes s.Accel to what the hosts have.
+// PlanHosts queries the hosts of s and their load, and returns the plan that Up would make, with the topologies and
+// the ledger that it is based on. It changes s.Accel to the accelerator of the hosts.
 func PlanHosts(ctx context.Context, s *spec.Cluster) (*plan.Plan, []topology.Host, plan.Ledger, error) {
 	var ledger plan.Ledger
 	if err := CheckHosts(s); err != nil {
@@ -119,14 +119,14 @@ func PlanHosts(ctx context.Context, s *spec.Cluster) (*plan.Plan, []topology.Hos
 
 func newFleet(names []string) *Fleet {
 	f := &Fleet{calls: newCalls()}
-	f.machine, _ = machineID() // unknown, it is none of the hosts
+	f.machine, _ = machineID() // if unknown, this machine is not one of the hosts
 	for _, n := range names {
 		f.hosts = append(f.hosts, &farHost{name: n, gone: make(chan struct{})})
 	}
 	return f
 }
 
-// reach asks all hosts what they are, and checks that they can have one cluster.
+// reach queries all hosts, and checks that they can run one cluster together.
 func (f *Fleet) reach(ctx context.Context, s *spec.Cluster) error {
 	files, err := ownFiles(s)
 	if err != nil {
@@ -140,7 +140,7 @@ func (f *Fleet) reach(ctx context.Context, s *spec.Cluster) error {
 	return f.check()
 }
 
-// CheckHosts says what is wrong with a list of hosts, before any is called. A description of a machine is
+// CheckHosts validates a list of hosts before any is connected. It rejects descriptions of machines, which are only
 // for plans.
 func CheckHosts(s *spec.Cluster) error {
 	names := s.Placement.Hosts
@@ -168,8 +168,8 @@ func CheckHosts(s *spec.Cluster) error {
 	return nil
 }
 
-// Up starts the cluster's VMs on its hosts, and joins them to this cluster. When it fails, or ctx ends first, the caller stops
-// the fleet.
+// Up starts the cluster's VMs on its hosts, and joins them to this cluster. If it fails, or ctx ends first, the
+// caller stops the fleet.
 func (f *Fleet) Up(ctx context.Context, o start.Request, ev start.Events) error {
 	if err := CheckHosts(o.Spec); err != nil {
 		return err
@@ -226,20 +226,22 @@ func (f *Fleet) Up(ctx context.Context, o start.Request, ev start.Events) error 
 	return f.boot(ctx, o, p, start.Events{Notice: notice, Stage: ev.Stage})
 }
 
-// partName is the name of a cluster's part on a host, which may be the front's own.
+// partName returns the name of a cluster's part on a host. It differs from the cluster's name, because the host may
+// be the front's own.
 func partName(name string) string {
 	const suffix = "-part"
 	return strings.TrimRight(name[:min(len(name), state.MaxName-len(suffix))], "-") + suffix
 }
 
-// ownFiles are this program, and the libfabric provider and the transport for UCX if the VMs are to have them.
+// ownFiles returns the files that a part needs: this program, and the libfabric provider and the UCX transport if
+// they are installed.
 func ownFiles(s *spec.Cluster) (*remote.Files, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	list := []remote.File{{Local: exe, Remote: "bin/nearmetal"}}
-	// A root that is not the host's is looked at there.
+	// Each host checks a root other than its own.
 	any := *s
 	any.Root = spec.RootBackend
 	if path, _ := provider.Find(&any, exe); path != "" {
@@ -251,7 +253,7 @@ func ownFiles(s *spec.Cluster) (*remote.Files, error) {
 	return remote.NewFiles(list...)
 }
 
-// all runs a function for each host, side by side, and returns the first error.
+// all runs a function for all hosts concurrently, and returns the first error.
 func (f *Fleet) all(do func(h *farHost) error) error {
 	var g errgroup.Group
 	for _, h := range f.hosts {
@@ -260,7 +262,7 @@ func (f *Fleet) all(do func(h *farHost) error) error {
 	return g.Wait()
 }
 
-// fault is an error of a host's, which names it.
+// fault adds the host's name to an error, unless the error has it already.
 func (h *farHost) fault(err error) error {
 	var un *remote.Unreached
 	if err == nil || errors.As(err, &un) {
@@ -269,7 +271,7 @@ func (h *farHost) fault(err error) error {
 	return fmt.Errorf("host %s: %w", h.name, err)
 }
 
-// ask starts the part on a host and asks what the host is.
+// ask starts the part on a host and reads the host's facts.
 func (h *farHost) ask(ctx context.Context, files *remote.Files, s *spec.Cluster) error {
 	var err error
 	if h.session, err = remote.Start(ctx, h.name, files, "host-part"); err != nil {
@@ -297,7 +299,7 @@ func (h *farHost) ask(ctx context.Context, files *remote.Files, s *spec.Cluster)
 	return nil
 }
 
-// line reads a line of the part's.
+// line reads a line from the part.
 func (h *farHost) line(v any) error {
 	text, err := h.session.Line(linejson.MaxBytes)
 	if err != nil {
@@ -309,7 +311,7 @@ func (h *farHost) line(v any) error {
 	return nil
 }
 
-// check says what keeps the hosts from having one cluster together.
+// check returns an error if the hosts cannot run one cluster together.
 func (f *Fleet) check() error {
 	first := f.hosts[0]
 	for i, h := range f.hosts {
@@ -341,7 +343,7 @@ func (f *Fleet) check() error {
 	return nil
 }
 
-// topologies are the hosts as a plan is made for them, and what runs on them.
+// topologies returns the hosts' topologies for the plan, and the resources that are in use on them.
 func (f *Fleet) topologies() (list []topology.Host, ledger plan.Ledger, err error) {
 	for _, h := range f.hosts {
 		t, err := topology.ReadTar(bytes.NewReader(h.facts.Topology), h.name)
@@ -359,7 +361,7 @@ func (f *Fleet) topologies() (list []topology.Host, ledger plan.Ledger, err erro
 	return list, ledger, nil
 }
 
-// explain adds to a plan that failed why VFs and devices of the hosts could not be had.
+// explain adds the reasons why VFs and devices of the hosts are unavailable to the error of a failed plan.
 func (f *Fleet) explain(err error, hosts []topology.Host) error {
 	for i, h := range f.hosts {
 		if err != nil && len(h.facts.Taken) > 0 {
@@ -369,7 +371,7 @@ func (f *Fleet) explain(err error, hosts []topology.Host) error {
 	return err
 }
 
-// divide assigns each host its VMs, and drops those that get none.
+// divide assigns each host its VMs, and drops hosts without any.
 func (f *Fleet) divide(p *plan.Plan) error {
 	var kept []*farHost
 	for _, h := range f.hosts {
@@ -389,7 +391,7 @@ func (f *Fleet) divide(p *plan.Plan) error {
 	return nil
 }
 
-// boot has every host boot its VMs of the plan p, and joins them to this cluster.
+// boot makes every host boot its VMs of the plan p, and joins them to this cluster.
 func (f *Fleet) boot(ctx context.Context, o start.Request, p *plan.Plan, ev start.Events) error {
 	overlay, err := f.overlay(p)
 	if err != nil {
@@ -403,7 +405,7 @@ func (f *Fleet) boot(ctx context.Context, o start.Request, p *plan.Plan, ev star
 	done := make([]int, len(f.hosts))
 	boot := func(i int, h *farHost) error {
 		q := o
-		q.Kept, q.Until, q.Devices = false, 0, nil // these are of this host
+		q.Kept, q.Until, q.Devices = false, 0, nil // these options are for this host
 		q.Part, q.Planned, q.Plan = f.own.Name(), h.facts.Ledger, p.On(h.name)
 		if overlay != nil {
 			own := *overlay
@@ -455,7 +457,7 @@ func (f *Fleet) boot(ctx context.Context, o start.Request, p *plan.Plan, ev star
 			if !errors.As(err, &vm) {
 				err = h.fault(err)
 			}
-			cancel(err) // one host less is not a cluster
+			cancel(err) // a cluster needs all its hosts
 			return err
 		})
 	}
@@ -485,7 +487,7 @@ func (f *Fleet) boot(ctx context.Context, o start.Request, p *plan.Plan, ev star
 	return nil
 }
 
-// overlay is what joins the VMs of the hosts; nil: there is one host.
+// overlay returns the overlay that joins the VMs of the hosts; nil: there is only one host.
 func (f *Fleet) overlay(p *plan.Plan) (*wiring.Overlay, error) {
 	if len(f.hosts) < 2 {
 		return nil, nil
@@ -509,12 +511,12 @@ func (f *Fleet) overlay(p *plan.Plan) (*wiring.Overlay, error) {
 	return t, nil
 }
 
-// given is what all hosts have put into their VMs for MPI libraries: Record's Fabric and UCX.
+// given are the libraries for MPI that all hosts have copied to their VMs: Fabric and UCX of the Record.
 type given struct{ fabric, ucx string }
 
 var errStrangeVMs = errors.New("started different VMs than requested: please report")
 
-// records are the VMs as the hosts say they are, of which only what can be is taken.
+// records returns the VMs as reported by the hosts, after checking them against the plan.
 func (f *Fleet) records(p *plan.Plan, readies []*hostReady) ([]state.VMRecord, given, error) {
 	var list []state.VMRecord
 	var have given
@@ -538,7 +540,7 @@ func (f *Fleet) records(p *plan.Plan, readies []*hostReady) ([]state.VMRecord, g
 		case has != (have.fabric != ""):
 			return nil, given{}, fmt.Errorf("only one of the hosts %s and %s has the libfabric provider for its VMs: write --fabric none, or the same MPI root everywhere", f.hosts[0].name, h.name)
 		}
-		// A library that is preloaded must be in every VM.
+		// A preloaded library must be in every VM.
 		if readies[i].UCX == "" {
 			have.ucx = ""
 		}
@@ -548,8 +550,9 @@ func (f *Fleet) records(p *plan.Plan, readies []*hostReady) ([]state.VMRecord, g
 	return list, have, nil
 }
 
-// unreached says in one line that VMs of different hosts do not reach each other by their devices: both hosts of such a
-// pair report it, and of one with a wrong VLAN all others do.
+// unreached returns one line about the VMs of different hosts that do not reach each other by their devices. It
+// summarizes the reports, because both hosts of such a pair report it, and all other hosts report a host with a wrong
+// VLAN.
 func (f *Fleet) unreached(readies []*hostReady) string {
 	line, more := "", 0
 	for i, r := range readies {
@@ -567,7 +570,7 @@ func (f *Fleet) unreached(readies []*hostReady) string {
 	return line
 }
 
-// faultsOf are the faults of all hosts' devices.
+// faultsOf returns the faults of all hosts' devices.
 func faultsOf(readies []*hostReady) []string {
 	var list []string
 	for _, r := range readies {
@@ -580,7 +583,7 @@ func faultsOf(readies []*hostReady) []string {
 	return list
 }
 
-// joinPart makes a host's VMs reachable here, and follows its part from now on.
+// joinPart makes a host's VMs reachable from here, and starts to follow its part.
 func (f *Fleet) joinPart(ctx context.Context, h *farHost) error {
 	var err error
 	if h.client, err = guest.DialAccept(ctx, h.session, "host "+h.name, f.calls.accept); err != nil {
@@ -597,7 +600,7 @@ func (f *Fleet) joinPart(ctx context.Context, h *farHost) error {
 	return nil
 }
 
-// beat says that the front lives.
+// beat sends the front's heartbeats.
 func (h *farHost) beat() {
 	t := time.NewTicker(leadEvery)
 	defer t.Stop()

@@ -12,7 +12,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// What cannot be a cluster's hosts is refused before any is called.
+// Checks that an invalid list of hosts is rejected before any host is connected.
 func TestCheckHosts(t *testing.T) {
 	enter(t, "tree/sys")
 	many := make([]string, MaxHosts+1)
@@ -45,7 +45,7 @@ func TestCheckHosts(t *testing.T) {
 	}
 }
 
-// enter goes into a new folder with a folder in it.
+// enter changes to a new directory with the subdirectory folder.
 func enter(t *testing.T, folder string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -62,7 +62,7 @@ func enter(t *testing.T, folder string) {
 	t.Cleanup(func() { os.Chdir(old) })
 }
 
-// Hosts that cannot have a cluster together are named.
+// Checks that hosts which cannot run one cluster together are named.
 func TestHostsCheck(t *testing.T) {
 	for want, change := range map[string]func(h *farHost){
 		"":                         func(h *farHost) {},
@@ -87,7 +87,7 @@ func TestHostsCheck(t *testing.T) {
 	}
 }
 
-// Of what a host says of its VMs only what was asked for is taken.
+// Checks that a host's report of its VMs is accepted only if it matches the request.
 func TestHostRecords(t *testing.T) {
 	p := &plan.Plan{VMs: []plan.VM{{Name: "vm0", Host: "a", VCPUs: 2, MemoryBytes: 5}, {Name: "vm1", Host: "b"}}}
 	f := &Fleet{hosts: []*farHost{{name: "a", vms: []string{"vm0"}}, {name: "b", vms: []string{"vm1"}}}}
@@ -116,7 +116,7 @@ func TestHostRecords(t *testing.T) {
 	}
 }
 
-// VMs that do not reach each other are reported once, although each of their hosts says so.
+// Checks that VMs which do not reach each other are reported once, although each of their hosts reports them.
 func TestHostsUnreached(t *testing.T) {
 	f := &Fleet{hosts: []*farHost{{name: "a"}, {name: "b"}, {name: "c"}}}
 	for _, c := range []struct {

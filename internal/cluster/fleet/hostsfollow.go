@@ -20,20 +20,20 @@ import (
 	"nearmetal/internal/verify"
 )
 
-// downBound is how long a host's part may take to end with its VMs' help, and over a slow network.
+// downBound is the time in which a host's part must end with its VMs' help, also over a slow network.
 const downBound = 30 * time.Second
 
-// devicesBound is how much longer it may take where devices are given back: the kernel's own work is awaited.
+// devicesBound is added to downBound if devices are returned to the host, because that waits for the kernel.
 const devicesBound = 2 * time.Minute
 
-// followPart hears what the part of a host says, until it ends.
+// followPart reads the events of a host's part until the part ends.
 func (f *Fleet) followPart(h *farHost) {
 	r := bufio.NewReaderSize(h.lead, 64<<10)
 	var end error
 	for {
 		var ev hostEvent
 		if err := linejson.Read(r, &ev); err != nil {
-			// What ssh says is more than what the channel does.
+			// The error of ssh has more details than that of the channel.
 			if end = h.client.Mux().Err(); end == nil {
 				end = err
 			}
@@ -57,7 +57,7 @@ func (f *Fleet) followPart(h *farHost) {
 					lost.Console = append(lost.Console, text.CleanLines(l))
 				}
 			}
-			// First, before the record is written: the VM's streams end at the same time.
+			// Reported before the record is written, because the VM's streams end at the same time.
 			select {
 			case f.lost <- lost:
 			default:
@@ -90,7 +90,7 @@ func (f *Fleet) followPart(h *farHost) {
 	}
 }
 
-// lostFar marks VMs of other hosts that have ended, and says so when no VM is left.
+// lostFar marks VMs of other hosts as ended, and closes died when no VM is left.
 func (f *Fleet) lostFar(why string, which func(name string) bool) {
 	left := 0
 	f.own.Write(func(r *state.Record) {
@@ -110,7 +110,7 @@ func (f *Fleet) lostFar(why string, which func(name string) bool) {
 	}
 }
 
-// Stop ends the parts on all hosts: with their VMs' help while ctx lasts, else at once.
+// Stop ends the parts on all hosts: with their VMs' help while ctx lasts, or immediately.
 func (f *Fleet) Stop(ctx context.Context, help bool) error {
 	bound := downBound
 	if claim.Wanted(f.own.Record().Spec) {
@@ -139,7 +139,7 @@ func (f *Fleet) Stop(ctx context.Context, help bool) error {
 	return errors.Join(errs...)
 }
 
-// endPart ends a host's part. Its error says what may be left.
+// endPart ends a host's part. Its error names what may be left.
 func (f *Fleet) endPart(ctx context.Context, h *farHost, help bool) error {
 	f.mu.Lock()
 	early := h.asked
@@ -147,7 +147,7 @@ func (f *Fleet) endPart(ctx context.Context, h *farHost, help bool) error {
 	f.mu.Unlock()
 	var err error
 	select {
-	case <-h.gone: // it has said so already
+	case <-h.gone: // the part has ended and reported its error already
 		early = true
 	default:
 	}
@@ -159,7 +159,7 @@ func (f *Fleet) endPart(ctx context.Context, h *farHost, help bool) error {
 			err = h.end
 			f.mu.Unlock()
 		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) { // not: somebody is in a hurry
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) { // a cancelled ctx is not an error: the user wants to end quickly
 				err = h.fault(errors.New("its part of the cluster takes long to end, and goes on with it there (nearmetal ps on that host)"))
 			}
 		}
@@ -171,7 +171,7 @@ func (f *Fleet) endPart(ctx context.Context, h *farHost, help bool) error {
 	return err
 }
 
-// onHosts runs a function for the client of each host that is there.
+// onHosts runs a function concurrently for each host that is still connected.
 func (f *Fleet) onHosts(do func(i int, h *farHost) error) error {
 	errs := make([]error, len(f.hosts))
 	var wg sync.WaitGroup
@@ -193,13 +193,13 @@ func (f *Fleet) onHosts(do func(i int, h *farHost) error) error {
 	return errors.Join(errs...)
 }
 
-// Lost gets an error for each VM and host that ends before Stop, after Up.
+// Lost returns a channel that receives an error for each VM and host that ends between Up and Stop.
 func (f *Fleet) Lost() <-chan error { return f.lost }
 
-// Died is closed when the last VM has ended.
+// Died returns a channel that is closed when the last VM has ended.
 func (f *Fleet) Died() <-chan struct{} { return f.died }
 
-// Verify has each host compare its VMs with the plan.
+// Verify makes each host compare its VMs with the plan, and returns the combined report.
 func (f *Fleet) Verify(ctx context.Context) (*verify.Report, error) {
 	r := f.own.Record()
 	parts := make([]*verify.Report, len(f.hosts))
@@ -223,10 +223,10 @@ func (f *Fleet) Verify(ctx context.Context) (*verify.Report, error) {
 	return all, err
 }
 
-// Usage has each host read what its VMs take; with nodes also where their memory lies.
+// Usage makes each host read its VMs' resource usage; with nodes also the NUMA nodes of their memory.
 func (f *Fleet) Usage(ctx context.Context, nodes bool) ([]load.VM, error) {
 	r := f.own.Record()
-	list := r.Usage(false) // names and states: the VMs have no process here
+	list := r.Usage(false) // names and states; the VMs have no process on this host
 	parts := make([][]load.VM, len(f.hosts))
 	err := f.onHosts(func(i int, h *farHost) (err error) {
 		parts[i], err = client.New(h.client, r).Usage(ctx, nodes)
@@ -244,7 +244,7 @@ func (f *Fleet) Usage(ctx context.Context, nodes bool) ([]load.VM, error) {
 	return list, err
 }
 
-// Hold stops the VMs for their user (nearmetal pause), or lets them go on.
+// Hold stops the VMs for their user (nearmetal pause), or resumes them.
 func (f *Fleet) Hold(ctx context.Context, stop bool) error {
 	f.holding.Lock()
 	defer f.holding.Unlock()
@@ -265,12 +265,12 @@ func (f *Fleet) Rename(name string) error {
 	return f.own.Rename(name)
 }
 
-// Restart is an error: the VMs of several hosts are not started again one by one.
+// Restart always fails: a VM of a cluster over several hosts cannot be restarted alone.
 func (f *Fleet) Restart(context.Context, string) error {
 	return fmt.Errorf("cluster %s has its VMs on several hosts: they cannot be restarted one by one", f.own.Name())
 }
 
-// Console writes the console of a VM to w; with follow it goes on until the cluster ends, or ctx does.
+// Console writes the console of a VM to w; with follow it continues until the cluster or ctx ends.
 func (f *Fleet) Console(ctx context.Context, vm string, follow bool, w io.Writer) error {
 	for _, h := range f.hosts {
 		if slices.Contains(h.vms, vm) {

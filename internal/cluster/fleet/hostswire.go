@@ -8,15 +8,15 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// A cluster over several hosts has an owner, the front, and on each host a part: the same program, which the front
-// has started over ssh (package remote), and which owns the VMs there as it would own a cluster's. They speak over
-// the part's standard input and output. First the front asks (hostAsk), the part answers (hostFacts), and the front
-// has it start its VMs (start.Request); the part says how far it is (message) until they are ready. All of these
-// are JSON objects, a line each. From then on the connection is a channel: the part serves the streams to its VMs,
-// as a control socket does, and one of kind "lead" by which the front says that it lives. The end of the connection,
-// or a front that says nothing for leadBound, ends the part.
+// A cluster over several hosts has an owner, the front, and a part on each host: the same program, which the front
+// starts over ssh (package remote), and which owns the VMs there like those of a cluster. Front and part communicate
+// over the part's standard input and output. First the front sends its query (hostAsk), the part answers (hostFacts),
+// and the front asks it to start its VMs (start.Request); the part reports its progress (message) until they are
+// ready. All of these are JSON objects, one per line. From then on the connection is a channel: the part serves
+// streams to its VMs, as a control socket does, and one stream of kind "lead" for the front's heartbeats. The part
+// ends if the connection ends, or if no heartbeat arrives for leadBound.
 
-// hostProtocol is the version of what follows. Both ends are one program: this is for mistakes.
+// hostProtocol is the version of the protocol. Both ends are the same program, so that a difference is a mistake.
 const hostProtocol = 1
 
 // hostAsk is the front's first line.
@@ -25,26 +25,26 @@ type hostAsk struct {
 	Spec     *spec.Cluster `json:"spec"`
 }
 
-// hostFacts are a host as the front plans for it.
+// hostFacts are the facts about a host that the front plans with.
 type hostFacts struct {
 	Protocol int          `json:"protocol"`
 	Error    string       `json:"error,omitempty"`
 	Machine  string       `json:"machine"` // the same for two names of one host
-	Addr     string       `json:"addr"`    // by which the front has reached it; "": not known
+	Addr     string       `json:"addr"`    // by which the front has reached it; "": unknown
 	User     state.Caller `json:"user"`
 	Accel    string       `json:"accel"`
-	Notice   string       `json:"notice,omitempty"` // of Accel
+	Notice   string       `json:"notice,omitempty"` // about Accel
 	Topology []byte       `json:"topology"`         // an archive of topology.Gather
 	Ledger   plan.Ledger  `json:"ledger"`
-	Swept    []string     `json:"swept,omitempty"` // what dead clusters had left there, a line each
-	// Taken are functions that the VMs cannot have, by address, and why; only where they want any.
+	Swept    []string     `json:"swept,omitempty"` // remains of dead clusters that were removed there, one line each
+	// Taken maps the functions that the VMs cannot use to the reason; only set if a VM requests a device.
 	Taken claim.Taken `json:"taken,omitempty"`
 }
 
-// message is a line of the part's until it is ready.
+// message is a line from the part until it is ready.
 type message struct {
 	start.Progress
-	// Host is the last.
+	// Host is set in the last line only.
 	Host *hostReady `json:"host,omitempty"`
 }
 
@@ -58,10 +58,10 @@ type hostReady struct {
 	VMs          []state.VMRecord `json:"vms"`
 }
 
-// hostEvent is what a part says on the stream "lead", a line each.
+// hostEvent is an event from a part on the stream "lead", one per line.
 type hostEvent struct {
-	Lost  string   `json:"lost,omitempty"` // a VM that has ended
+	Lost  string   `json:"lost,omitempty"` // name of a VM that has ended
 	Why   string   `json:"why,omitempty"`
 	Lines []string `json:"lines,omitempty"` // the end of its console
-	Down  bool     `json:"down,omitempty"`  // the part has ended, or Why says what is left
+	Down  bool     `json:"down,omitempty"`  // the part has ended, or Why names what is left
 }

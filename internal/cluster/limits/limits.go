@@ -1,4 +1,5 @@
-// Package limits makes the cgroups of isolation: strict: one for each VM's processes, where this process may make any.
+// Package limits creates the cgroups of isolation: strict, one for each VM's processes, if this process may create
+// any.
 package limits
 
 import (
@@ -19,7 +20,7 @@ func init() {
 	journal.Register(kind, validGroup, undoGroup, func(c journal.Change) string { return "cgroup " + c.Args["path"] })
 }
 
-// prefix is what the names of cgroups of ours start with: no others are ever removed.
+// prefix starts the names of nearmetal's cgroups. No others are ever removed.
 const prefix = "nearmetal-"
 
 func validGroup(c journal.Change) error {
@@ -32,10 +33,10 @@ func validGroup(c journal.Change) error {
 
 func undoGroup(c journal.Change) (did bool, err error) { return isolate.RemoveGroup(c.Args["path"]) }
 
-// besideBytes is what a VM's process and its user network may take beside the VM's memory, in bytes.
+// besideBytes is the memory allowed for a VM's process and its user network in addition to the VM's memory, in bytes.
 const besideBytes = 512 << 20
 
-// limitsOf are those of a VM: what its plan has, and what its process and its user network take beside.
+// limitsOf returns the limits of a VM: its share of the plan, plus an allowance for its process and its user network.
 func limitsOf(vm *plan.VM, region *plan.Region) isolate.Limits {
 	l := isolate.Limits{
 		MemoryBytes: vm.MemoryBytes + besideBytes,
@@ -44,18 +45,18 @@ func limitsOf(vm *plan.VM, region *plan.Region) isolate.Limits {
 		IOWeight:    50,
 	}
 	if region != nil {
-		l.MemoryBytes += region.SizeBytes // it counts where it is touched first
+		l.MemoryBytes += region.SizeBytes // the region counts for the VM that touches it first
 	}
 	return l
 }
 
-// Groups are the cgroups of a cluster's VMs. The zero value has none.
+// Groups creates the cgroups of a cluster's VMs. The zero value creates none.
 type Groups struct {
-	parent  string   // "": none can be made
-	missing []string // controllers that are not handed on
+	parent  string   // "": none can be created
+	missing []string // controllers that are not delegated
 }
 
-// Find finds where VMs' cgroups can be made. The error names what cannot be limited.
+// Find determines where VMs' cgroups can be created. The error names the resources that cannot be limited.
 func Find() (Groups, error) {
 	parent, missing, err := isolate.GroupParent()
 	if err == nil && len(missing) > 0 {
@@ -67,8 +68,8 @@ func Find() (Groups, error) {
 // Any reports whether VMs have cgroups.
 func (g Groups) Any() bool { return g.parent != "" }
 
-// Make makes the cgroup of a VM of the cluster called name, written down in j before; region is that of the VMs, or nil. The
-// file is the cgroup's directory; nil: the VM has none.
+// Make creates the cgroup of a VM of the cluster called name, after recording it in j. region is the VMs' shared
+// region, or nil. Make returns the open directory of the cgroup; nil if VMs have none.
 func (g Groups) Make(name string, vm *plan.VM, region *plan.Region, j *journal.Journal) (*os.File, error) {
 	if g.parent == "" {
 		return nil, nil
@@ -77,7 +78,7 @@ func (g Groups) Make(name string, vm *plan.VM, region *plan.Region, j *journal.J
 	if _, err := j.Record(journal.Change{Kind: kind, Args: map[string]string{"path": path}}); err != nil {
 		return nil, err
 	}
-	// One of that name was left by an owner whose directory is gone.
+	// An owner whose directory is gone may have left a cgroup of that name.
 	if _, err := isolate.RemoveGroup(path); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// What an owner that was killed leaves of a VM's cgroup, the next command ends and removes.
+// Checks that the next command ends the processes in a VM's cgroup that a killed owner left, and removes the cgroup.
 func TestGroupJournaled(t *testing.T) {
 	parent, missing, err := isolate.GroupParent()
 	if err != nil {
@@ -60,7 +60,7 @@ func TestGroupJournaled(t *testing.T) {
 	}
 }
 
-// A journal leads to cgroups of ours only.
+// Checks that a journal can remove only cgroups of nearmetal.
 func TestValidGroup(t *testing.T) {
 	for path, good := range map[string]bool{
 		"/sys/fs/cgroup/user.slice/nearmetal-1000-a-vm0": true,

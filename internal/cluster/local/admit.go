@@ -15,11 +15,11 @@ import (
 // listen on a launcher's port.
 const KeyFrontPort = "front-port"
 
-// Policy decides what a switchboard passes on; see channel.Switchboard.
+// Policy decides which streams a switchboard passes on; see channel.Switchboard.
 type Policy func(from, to, kind string, h channel.Fields) (channel.Fields, error)
 
-// Admit returns the policy of the switchboard, over next, which decides who may ask for what: a client's command has the
-// VMs see what the user has made since, and opens the ports of this host that its launcher listens on.
+// Admit returns the policy of the switchboard, which wraps next: a client's command makes files that the user has
+// created since visible in the VMs, and opens the ports of this host on which its launcher listens.
 func (m *VMs) Admit(next Policy) Policy {
 	return func(from, to, kind string, h channel.Fields) (channel.Fields, error) {
 		h, err := next(from, to, kind, h)
@@ -38,7 +38,7 @@ func (m *VMs) Admit(next Policy) Policy {
 	}
 }
 
-// answer has a part listen on the ports of launchers at its front, and opens them to its VMs.
+// answer makes a part listen on the ports of launchers at its front, and opens them to its VMs.
 func (m *VMs) answer(list []string) error {
 	ports, err := ParsePorts(list)
 	if err != nil {
@@ -65,10 +65,10 @@ func (m *VMs) Has(name string) bool {
 	return false
 }
 
-// maxHostPorts is how many ports one command may ask for.
+// maxHostPorts bounds the ports that one command may request.
 const maxHostPorts = 64
 
-// openPorts opens the ports of a command's header to the VMs.
+// openPorts opens the ports in a command's header to the VMs.
 func (m *VMs) openPorts(list []string) error {
 	ports, err := ParsePorts(list)
 	if err != nil {
@@ -76,7 +76,7 @@ func (m *VMs) openPorts(list []string) error {
 	}
 	for _, p := range ports {
 		if m.net == nil || m.net.Ports == nil {
-			continue // nothing is closed
+			continue // all ports are open
 		}
 		if err := m.net.Ports.Open(p.Number); err != nil && !p.Optional {
 			return err
@@ -85,13 +85,13 @@ func (m *VMs) openPorts(list []string) error {
 	return nil
 }
 
-// Port is a port that a command asks for.
+// Port is a port that a command requests.
 type Port struct {
 	Number   uint16
-	Optional bool // it is no error if nothing listens on it
+	Optional bool // no error if no program listens on it
 }
 
-// ParsePorts reads the values of guest.KeyHostPort in a header.
+// ParsePorts parses the values of guest.KeyHostPort in a header.
 func ParsePorts(list []string) ([]Port, error) {
 	if len(list) > maxHostPorts {
 		return nil, fmt.Errorf("%d ports of this host are more than a command can ask for", len(list))

@@ -13,9 +13,9 @@ import (
 	"nearmetal/internal/guest/image"
 )
 
-// tooLate is the error of VMs that took longer to be ready than they may.
+// tooLate is the error of VMs that were not ready within the boot timeout.
 type tooLate struct {
-	what string // "the VMs were"
+	what string // subject of the message, such as "the VMs were"
 	o    options
 }
 
@@ -27,11 +27,11 @@ func (e *tooLate) Error() string {
 	return fmt.Sprintf("%s not ready after %v (%s)", e.what, e.o.BootTimeout, by)
 }
 
-// Is says that it is the end of a time, for whoever asks whose fault that was.
+// Is makes the error match context.DeadlineExceeded, so that callers can tell a timeout from other failures.
 func (e *tooLate) Is(err error) bool { return err == context.DeadlineExceeded }
 
-// Boot starts the prepared VMs and waits until they are ready and as planned. When it fails, or ctx ends first, the caller
-// stops and closes them.
+// Boot starts the prepared VMs and waits until they are ready and match the plan. If it fails, or ctx ends first, the
+// caller stops and closes them.
 func (m *VMs) Boot(ctx context.Context) error {
 	p, o, reg := m.again.p, m.again.o, m.again.reg
 	o.events.At(start.StageBoot, 0, len(m.vms))
@@ -70,7 +70,7 @@ func (m *VMs) Boot(ctx context.Context) error {
 	if err := m.reachStart(ctx, o); err != nil {
 		return err
 	}
-	if o.Verbose && o.Part == "" { // a part's front says it
+	if o.Verbose && o.Part == "" { // a part's front reports it
 		r := m.own.Record()
 		if line := filesLine(o.Spec); line != "" {
 			o.events.Note(line)
@@ -88,11 +88,11 @@ func (m *VMs) Boot(ctx context.Context) error {
 		m.net.ReachHosts(m.dialFrom, from)
 	}
 	if again {
-		m.again.o.events = start.Events{} // who got them is gone by then
+		m.again.o.events = start.Events{} // their receiver is gone when a VM is restarted
 	} else {
 		m.again.close()
 	}
-	return context.Cause(ctx) // a VM may have ended after it was ready and before the last was
+	return context.Cause(ctx) // a VM may have ended between its ready and the last VM's
 }
 
 // unready adds to the error of VMs that are not ready what could not be checked of their kernel.
@@ -123,8 +123,8 @@ func (m *VMs) notePromised() error {
 	return m.own.Write(func(r *state.Record) { r.Promised = least })
 }
 
-// awaitAll waits for the agents of all VMs. The first that fails cancels the others: one VM less is
-// no cluster.
+// awaitAll waits for the agents of all VMs. The first failure cancels the other waits, because the cluster needs all
+// its VMs.
 func (m *VMs) awaitAll(ctx context.Context, cancel func(), ev start.Events) (err error) {
 	ready := make(chan error)
 	for _, v := range m.vms {
@@ -140,7 +140,7 @@ func (m *VMs) awaitAll(ctx context.Context, cancel func(), ev start.Events) (err
 	return err
 }
 
-// firstLine keeps the first of several joined errors: the others tend to follow from it.
+// firstLine returns the first of several joined errors, because the others are usually its consequences.
 func firstLine(err error) error {
 	var many interface{ Unwrap() []error }
 	if errors.As(err, &many) {

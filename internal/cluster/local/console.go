@@ -7,8 +7,8 @@ import (
 	"nearmetal/internal/backend"
 )
 
-// lastLines are the last n lines of a VM's console; of one whose kernel panicked, the n
-// lines from there on, for what follows it are only registers.
+// lastLines returns the last n lines of a VM's console. If the kernel panicked, it returns n lines from the panic on,
+// because later lines contain only registers.
 func lastLines(i backend.Instance, n int) []string {
 	return fromPanic(i.Console(100), n)
 }
@@ -27,9 +27,9 @@ func fromPanic(lines []string, n int) []string {
 // explainGrace bounds how long the error of a channel waits for its VM's end.
 const explainGrace = 3 * time.Second
 
-// explain returns the end of the console of a VM whose channel has ended, for the error that
-// ends its streams (which holds 1,024 bytes at most). The VM's own end is awaited for a moment, until it is
-// noted: what the VM said last may still be on the way, and whoever gets that error finds in Lost why the VM ended.
+// explain returns the end of the console of a VM whose channel has ended, for the error of the channel's streams (at
+// most 1,024 bytes). It waits until the VM's end is noted, for explainGrace at most: the VM's last output may still
+// arrive, and a caller that gets the error then finds in Lost why the VM ended.
 func explain(i backend.Instance, noted <-chan struct{}) string {
 	t := time.NewTimer(explainGrace)
 	defer t.Stop()

@@ -15,8 +15,8 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// bind hands the planned functions to this user where they are not yet, as root: each is
-// written down, and given back with the cluster's end.
+// bind assigns those planned functions to this user that are not assigned yet; it needs root. Each change is recorded
+// in the journal and undone at the cluster's end.
 func (m *VMs) bind(ctx context.Context, p *plan.Plan) error {
 	for i := range p.VMs {
 		for _, v := range p.VMs[i].Devices {
@@ -25,7 +25,7 @@ func (m *VMs) bind(ctx context.Context, p *plan.Plan) error {
 				return err
 			}
 			if f.VFIO != "" {
-				continue // handed over already, and to stay so
+				continue // assigned before, and remains so
 			}
 			if _, err := m.own.Journal.Record(device.Bound(v.Address)); err != nil {
 				return err
@@ -38,7 +38,7 @@ func (m *VMs) bind(ctx context.Context, p *plan.Plan) error {
 	return nil
 }
 
-// functions are what VM number vm of this host reads of its functions.
+// functions returns the configuration of the functions of this host's VM number vm.
 func (m *VMs) functions(h *topology.Host, s *spec.Cluster, p *plan.Plan, vm int) ([]guest.Function, error) {
 	subnet, err := netip.ParsePrefix(s.Network.DeviceSubnet)
 	if err != nil {

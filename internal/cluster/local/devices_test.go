@@ -41,7 +41,7 @@ func TestFunctions(t *testing.T) {
 	if f := got[2]; f.Net || f.RDMA || f.Address.IsValid() {
 		t.Errorf("%+v", f)
 	}
-	// Another host of the job: none of its addresses is the first's.
+	// On another host of the job, each address differs from the first host's.
 	m.net.Joined = &wiring.Joined{Overlay: &wiring.Overlay{Self: 2}}
 	seen := map[string]bool{"10.78.0.1/16": true, "10.78.0.2/16": true, "10.78.0.3/16": true}
 	for vm := range p.VMs {

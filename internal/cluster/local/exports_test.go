@@ -10,7 +10,7 @@ import (
 	"nearmetal/test/nobody"
 )
 
-// What cannot be shown to the VMs is refused with a way out.
+// Checks that directories which cannot be shown to the VMs are rejected with a remedy.
 func TestCheckExports(t *testing.T) {
 	file := filepath.Join(nobody.Dir(t), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -20,7 +20,7 @@ func TestCheckExports(t *testing.T) {
 	if err := os.Chmod(closed, 0o100); err != nil {
 		t.Fatal(err)
 	}
-	// Links that lead nowhere, in a circle, to a file and to a directory.
+	// Links to a missing target, in a loop, to a file and to a directory.
 	links := nobody.Dir(t)
 	for name, to := range map[string]string{"a": "b", "b": "a", "dangling": "nothing", "file": file, "dir": readOnly} {
 		if err := os.Symlink(to, filepath.Join(links, name)); err != nil {
@@ -51,7 +51,7 @@ func TestCheckExports(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return
 	}
-	// As root what is not there is named before what root's VMs could write to.
+	// As root, a missing directory is reported before one that root's VMs could write to.
 	for path, want := range map[string]string{"/no/such": "no such file or directory", readOnly: "--root-writes"} {
 		if err := checkExports(&spec.Cluster{Root: "host", Shares: []spec.Share{{Path: path, Mode: "rw"}}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("as root, %s: %v, want %q", path, err, want)

@@ -12,15 +12,14 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// vmFabricDir is the directory of what is pushed to the VMs.
+// vmFabricDir is the directory of the files that are pushed to the VMs.
 const vmFabricDir = "vm-libfabric"
 
-// prepareFabric decides whether the VMs get the provider, and puts what is pushed to them
-// into the cluster's directory.
+// prepareFabric decides whether the VMs get the provider, and copies the files to push into the cluster's directory.
 func (m *VMs) prepareFabric(o options, region *plan.Region, notice func(string)) error {
 	s := o.Spec
 	if s.Fabric == "none" || region == nil {
-		if o.Verbose && len(m.vms) > 1 && !m.caps.Remote { // a backend elsewhere may promise one: see Ways
+		if o.Verbose && len(m.vms) > 1 && !m.caps.Remote { // a remote backend may promise a region: see Ways
 			why := "fabric: none"
 			if region == nil {
 				why = "no region"
@@ -77,7 +76,7 @@ func (m *VMs) prepareFabric(o options, region *plan.Region, notice func(string))
 	return m.own.Write(func(r *state.Record) { r.Fabric, r.UCX = path, ucx })
 }
 
-// putFabric puts the provider into a VM, and the transport for UCX where it is asked for.
+// putFabric copies the provider to a VM, and the UCX transport if requested.
 func (m *VMs) putFabric(ctx context.Context, a *guest.Agent) error {
 	if m.own.Record().Fabric == "" {
 		return nil

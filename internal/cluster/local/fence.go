@@ -12,10 +12,10 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// A VM's process is the user's. What keeps a guest from what is the user's and the host's is
-// written in docs/security.md; here is what the cluster's owner does for it.
+// A VM's process runs as the user. docs/security.md describes how a guest is kept from the user's and the host's
+// resources; this file has the part of the cluster's owner.
 
-// fence makes what the VMs are fenced in with. With isolation: auto it says what cannot be had.
+// fence sets up the VMs' isolation. With isolation: auto it reports which mechanisms are unavailable.
 func (m *VMs) fence(o options, notice func(string)) error {
 	s := o.Spec
 	if len(m.caps.Exports) == 0 || m.caps.Remote {
@@ -67,8 +67,8 @@ func (m *VMs) fence(o options, notice func(string)) error {
 	return err
 }
 
-// unfenced are the lines on what the backend cannot fence VMs in with, each with its own reason. uplink: the VMs reach
-// this host's network.
+// unfenced returns one line for each isolation mechanism that the backend lacks, with the reason. uplink: the VMs
+// reach this host's network.
 func unfenced(c backend.Caps, uplink bool) (lines []string) {
 	add := func(what string, lacks backend.Cap) {
 		if why := c.Why[lacks]; why != "" {
@@ -85,8 +85,8 @@ func unfenced(c backend.Caps, uplink bool) (lines []string) {
 	return lines
 }
 
-// fenceStrict finds what isolation: strict takes where the host has it. What is missing is a notice, or an error where
-// the cluster file is strict about what it asks for.
+// fenceStrict sets up isolation: strict as far as the host supports it. Each missing mechanism is a notice, or an
+// error if placement.strict is set.
 func (m *VMs) fenceStrict(o options, notice func(string)) error {
 	demanded := o.Spec.Placement.Strict
 	var missing error
@@ -97,14 +97,14 @@ func (m *VMs) fenceStrict(o options, notice func(string)) error {
 		return err
 	}
 	if o.Limited || os.Getenv("SLURM_JOB_ID") != "" {
-		return nil // a job's limits hold
+		return nil // the job's limits apply
 	}
 	var err error
 	m.fences.groups, err = limits.Find()
 	return lack("the VMs' memory, processes, CPUs and I/O are not all limited", err, demanded, notice)
 }
 
-// lack is an error where what is missing is demanded, else a notice; err nil: nothing is missing.
+// lack returns an error if the missing mechanism is demanded, and else calls notice; err nil: nothing is missing.
 func lack(what string, err error, demanded bool, notice func(string)) error {
 	switch {
 	case err == nil:
@@ -124,7 +124,8 @@ func (m *VMs) veiled(list []backend.Export) []backend.Export {
 	return list
 }
 
-// veilFiles puts what a VM sees through into f, of the cluster file s. The caller calls done when the VM has started.
+// veilFiles adds the VM's filtered view of the file system to f, according to the cluster file s. The caller calls
+// done when the VM has started.
 func (m *VMs) veilFiles(f *backend.Files, s *spec.Cluster) (done func(), err error) {
 	if m.fences.veil == nil {
 		return func() {}, nil

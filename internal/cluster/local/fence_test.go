@@ -9,7 +9,8 @@ import (
 	"nearmetal/internal/backend"
 )
 
-// What VMs are not fenced in with is said in the backend's own words: no other's program is named.
+// Checks that missing isolation mechanisms are described in the backend's own words, without the names of another
+// backend's programs.
 func TestUnfenced(t *testing.T) {
 	why := map[backend.Cap]string{backend.CapSandbox: "it has no filter", backend.CapFilter: "it has no hub"}
 	const calls, loop, refused = "the VMs' system calls are not filtered", "the VMs reach this host's loopback", " (isolation: standard refuses that)"
@@ -29,7 +30,7 @@ func TestUnfenced(t *testing.T) {
 	}
 }
 
-// What a host lacks of isolation: strict is said once, or an error where that is demanded.
+// Checks that a missing mechanism of isolation: strict is reported once, or is an error if demanded.
 func TestLack(t *testing.T) {
 	var said []string
 	notice := func(line string) { said = append(said, line) }

@@ -13,7 +13,7 @@ import (
 // vmHostsDir is the directory of the host files that are pushed to the VMs.
 const vmHostsDir = "vm-hosts"
 
-// LinkLauncher puts the remote shell of MPI launchers into the directory of the cluster own.
+// LinkLauncher links the remote shell for MPI launchers into the directory of the cluster own.
 func LinkLauncher(own *state.Owned) error {
 	exe, err := os.Executable()
 	if err != nil {
@@ -23,18 +23,18 @@ func LinkLauncher(own *state.Owned) error {
 	return err
 }
 
-// WriteHostFiles writes the host files of MPI launchers, for the host and for the VMs of the cluster own.
+// WriteHostFiles writes the host files for MPI launchers, for the host and for the VMs of the cluster own.
 func WriteHostFiles(own *state.Owned) error {
 	r := own.Record()
 	hosts := r.Hosts()
-	// On the host the VMs' names are not known: hydra, which looks them up, gets addresses.
+	// The host cannot resolve the VMs' names, which hydra looks up; its file for MPICH has addresses.
 	if err := writeHostfiles(own.Path(state.HostsDir), hosts, launch.AddressHostfile); err != nil {
 		return err
 	}
 	return writeHostfiles(own.Path(vmHostsDir), hosts, launch.Hostfile)
 }
 
-// writeHostfiles makes dir with the two host files; mpich writes that of MPICH.
+// writeHostfiles creates dir with the two host files; mpich formats that of MPICH.
 func writeHostfiles(dir string, hosts []launch.Host, mpich func([]launch.Host, string) (string, error)) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -53,7 +53,7 @@ func writeHostfiles(dir string, hosts []launch.Host, mpich func([]launch.Host, s
 	return write(state.MPICHHosts, text, err)
 }
 
-// putHostfiles puts the host files into a VM, for launchers that are started there.
+// putHostfiles copies the host files to a VM, for launchers that are started there.
 func (m *VMs) putHostfiles(ctx context.Context, a *guest.Agent) error {
 	return a.Push(ctx, guest.Copy{Local: m.own.Path(vmHostsDir), Remote: state.VMDir + "/" + state.HostsDir})
 }

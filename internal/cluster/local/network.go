@@ -16,7 +16,7 @@ import (
 	"nearmetal/internal/region"
 )
 
-// network makes the VMs' network: the backend's own where it has one, else one of ours.
+// network makes the VMs' network: the backend's own if it has one, else one of nearmetal.
 func (m *VMs) network(ctx context.Context, p *prepared, o options, id [16]byte) (*wiring.Net, error) {
 	n, names := o.Spec.Network, p.names()
 	d, ok := m.driver.(backend.Networker)
@@ -41,7 +41,7 @@ func (m *VMs) network(ctx context.Context, p *prepared, o options, id [16]byte) 
 	return w, err
 }
 
-// awaitAddresses waits for the addresses that VMs get only when they run, and hands all of them to each.
+// awaitAddresses waits for the addresses that VMs get only when they run, and sends all of them to each VM.
 func (m *VMs) awaitAddresses(ctx context.Context, p *prepared, o options, reg *region.Region) error {
 	got := make([]netip.Prefix, len(m.vms))
 	asking, giveUp := context.WithCancelCause(ctx)
@@ -51,7 +51,7 @@ func (m *VMs) awaitAddresses(ctx context.Context, p *prepared, o options, reg *r
 		g.Go(func() (err error) {
 			defer func() {
 				if err != nil {
-					giveUp(err) // the first of all ends the others
+					giveUp(err) // the first error cancels the others
 				}
 			}()
 			l, ok := v.instance().(backend.Late)

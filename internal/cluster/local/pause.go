@@ -11,15 +11,14 @@ import (
 	"nearmetal/internal/guest/channel"
 )
 
-// A VM stops (its time stands still) while everything that runs in it is to be
-// stopped. Clients that run something in a VM and may be suspended hold a stream of kind
-// "pause" for as long as it runs; a VM stops when all that hold one for it have asked for
-// it, and goes on as soon as one asks for that, or ends.
+// A VM is stopped (its clock stands still) while every program in it should be stopped. A client that runs a program
+// in a VM and may be suspended holds a stream of kind "pause" as long as the program runs. The VM stops when all its
+// holders have asked for it, and resumes as soon as one asks for that, or ends.
 
 // pauses are the holders of one VM.
 type pauses struct {
 	mu      sync.Mutex
-	holders map[any]bool // wants it stopped; the keys are the holders
+	holders map[any]bool // holder to whether it wants the VM stopped
 	stopped bool
 }
 
@@ -57,7 +56,7 @@ func (m *VMs) ServePause(s *channel.Stream) {
 	}
 }
 
-// set notes whether a holder wants v stopped, and stops it if all do.
+// set notes whether a holder wants v stopped, and stops v if all do.
 func (p *pauses) set(v *vm, holder any, stop bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +67,8 @@ func (p *pauses) set(v *vm, holder any, stop bool) error {
 	return p.apply(v, p.all())
 }
 
-// drop forgets a holder. A VM that only it kept running stops with that, one that nobody holds goes on.
+// drop removes a holder. A stopped VM remains stopped if other holders remain, and else resumes. A running VM keeps
+// running.
 func (p *pauses) drop(v *vm, holder any) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +76,7 @@ func (p *pauses) drop(v *vm, holder any) error {
 	return p.apply(v, p.stopped && p.all())
 }
 
-// all says whether there are holders, and every one wants the VM stopped.
+// all reports whether there are holders, and all of them want the VM stopped.
 func (p *pauses) all() bool {
 	for _, stop := range p.holders {
 		if !stop {
@@ -86,7 +86,7 @@ func (p *pauses) all() bool {
 	return len(p.holders) > 0
 }
 
-// apply stops the VM or lets it go on.
+// apply stops or resumes the VM.
 func (p *pauses) apply(v *vm, stop bool) error {
 	i := v.instance()
 	if stop == p.stopped || i == nil {
@@ -105,14 +105,14 @@ func (p *pauses) apply(v *vm, stop bool) error {
 	return nil
 }
 
-// owner is the holder that stands for the process that owns the cluster, user the one that stands for its user.
+// owner represents the process that owns the cluster as a holder, user represents the cluster's user.
 type (
 	owner struct{}
 	user  struct{}
 )
 
-// Pause stops all VMs, so that they take nothing from what runs on the host, until Resume. It fails
-// where a VM cannot be stopped, or a client of the cluster keeps it running.
+// Pause stops all VMs, so that they use no CPU time of the host, until Resume. It fails if a VM cannot be stopped, or
+// if a client of the cluster keeps it running.
 func (m *VMs) Pause() error { return m.pause(owner{}) }
 
 // pause stops all VMs for a holder.
@@ -130,17 +130,17 @@ func (m *VMs) pause(holder any) error {
 	return nil
 }
 
-// held says whether the VM is stopped.
+// held reports whether the VM is stopped.
 func (p *pauses) held() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stopped
 }
 
-// Resume lets VMs that Pause has stopped go on.
+// Resume resumes the VMs that Pause has stopped.
 func (m *VMs) Resume() error { return m.resume(owner{}) }
 
-// resume lets VMs that are stopped for a holder go on.
+// resume resumes the VMs that are stopped for a holder.
 func (m *VMs) resume(holder any) error {
 	for _, v := range m.vms {
 		if err := v.pauses.drop(v, holder); err != nil {
@@ -150,7 +150,7 @@ func (m *VMs) resume(holder any) error {
 	return nil
 }
 
-// Hold stops the VMs for their user (nearmetal pause), or lets them go on. A VM that has ended neither stops nor goes on.
+// Hold stops the VMs for their user (nearmetal pause), or resumes them. VMs that have ended are skipped.
 func (m *VMs) Hold(_ context.Context, stop bool) error {
 	m.holding.Lock()
 	defer m.holding.Unlock()

@@ -6,8 +6,8 @@ import (
 	"nearmetal/internal/guest"
 )
 
-// OwnPolicy returns what the cluster's VMs may ask of each other: programs as the user who owns the
-// cluster, with this process's limits where no command of the user's said others.
+// OwnPolicy returns the policy for requests between the cluster's VMs: they may run programs as the user who owns the
+// cluster, with this process's limits unless a command of the user has set others.
 func OwnPolicy() *guest.PeerPolicy {
 	groups, _ := os.Getgroups()
 	var list []uint32

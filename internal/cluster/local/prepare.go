@@ -24,20 +24,20 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// prepared is what is known and made before the first VM starts.
+// prepared is the state that is collected and created before the first VM starts.
 type prepared struct {
 	accel       host.Accel
-	tsc         int    // kHz, 0 where it is not used
+	tsc         int    // kHz; 0: not used
 	slowStrings bool   // backend.Probed.SlowStrings
-	inodes      uint64 // that a VM may know by virtiofs; 0: any number
+	inodes      uint64 // that a VM may cache over virtiofs; 0: any number
 	kernel      image.Kernel
-	image       *image.Image    // made by openImage; nil where the VMs start no kernel of this host's
+	image       *image.Image    // set by openImage; nil if the VMs start no kernel from this host
 	hosts       []topology.Host // that the plan may use
-	plan        *plan.Plan      // made by place
+	plan        *plan.Plan      // set by place
 }
 
-// prepare finds out what the backend and the host have, and settles what the cluster file leaves
-// open. Its parts take some 0.1 s each when they are not cached: what can runs side by side.
+// prepare probes the backend and the host, and fills in what the cluster file leaves open. Its parts need about 0.1 s
+// each if they are not cached, so that independent parts run concurrently.
 func (m *VMs) prepare(ctx context.Context, o options, notice func(string)) (*prepared, error) {
 	p := &prepared{}
 	s := o.Spec
@@ -64,7 +64,7 @@ func (m *VMs) prepare(ctx context.Context, o options, notice func(string)) (*pre
 	return p, nil
 }
 
-// hostsFor are the machines that the VMs may run on: this host, or those of the backend.
+// hostsFor returns the machines that the VMs may run on: this host, or those of the backend.
 func (m *VMs) hostsFor(ctx context.Context, here *topology.Host) ([]topology.Host, error) {
 	if !m.caps.Remote {
 		return []topology.Host{*here}, nil
@@ -76,8 +76,7 @@ func (m *VMs) hostsFor(ctx context.Context, here *topology.Host) ([]topology.Hos
 	return d.Hosts(ctx)
 }
 
-// probe opens the backend, matches the cluster file with what it can do, and finds the kernel that the VMs
-// start.
+// probe opens the backend, matches the cluster file with its capabilities, and finds the kernel for the VMs.
 func (m *VMs) probe(ctx context.Context, o options, p *prepared, notice func(string)) error {
 	s := o.Spec
 	var err error
@@ -104,12 +103,12 @@ func (m *VMs) probe(ctx context.Context, o options, p *prepared, notice func(str
 	return m.fence(o, notice)
 }
 
-// openImage opens what the VMs start from, with the drivers of the planned functions of h; nil: there are none. It
-// comes after the plan: an initramfs that is not in the cache takes seconds, and a cluster for which there is no
-// room should be refused before.
+// openImage opens the kernel and initramfs of the VMs, with the drivers of the planned functions of h; nil: there are
+// none. It runs after the plan, because an initramfs that is not cached takes seconds to build, and a cluster without
+// enough resources should be rejected before.
 func (p *prepared) openImage(s *spec.Cluster, h *device.Host, notice func(string)) (err error) {
 	if p.kernel.Path == "" {
-		return nil // the guest has its own
+		return nil // the guest has its own kernel
 	}
 	r := image.Request{Kernel: p.kernel, Files: s.Files, Devdax: wantsDevdax(s), Modules: rdmaModules(s), Notice: notice}
 	if h != nil {
@@ -123,8 +122,7 @@ func (p *prepared) openImage(s *spec.Cluster, h *device.Host, notice func(string
 	return err
 }
 
-// mountable takes from the kinds by which a backend can show files of this host those that the guests' kernel
-// cannot mount.
+// mountable removes from c the kinds of exports that the guests' kernel cannot mount.
 func mountable(c *backend.Caps, k image.Kernel) {
 	var list []backend.ExportKind
 	var first error
@@ -148,8 +146,8 @@ func mountable(c *backend.Caps, k image.Kernel) {
 	c.Exports = list
 }
 
-// place makes the plan of the cluster and writes it into the record, where the planning of
-// the next cluster finds it: two that are planned at the same time wait for each other.
+// place makes the plan of the cluster and writes it into the record, where the plan of the next cluster finds it. The
+// lock of the base serializes clusters that are planned at the same time.
 func (m *VMs) place(p *prepared, o options, notice func(string)) error {
 	s := o.Spec
 	b, err := m.own.LockBase()
@@ -187,13 +185,14 @@ func (m *VMs) place(p *prepared, o options, notice func(string)) error {
 	}
 	return m.own.Write(func(r *state.Record) {
 		r.Plan, r.Survives = p.plan, !m.caps.DiesWithOwner
-		if !m.caps.Remote { // else the agents say it
+		if !m.caps.Remote { // otherwise the agents report it
 			r.Accel = string(p.accel)
 		}
 	})
 }
 
-// takePlan is the front's plan for this host, if nothing was planned here since the front asked.
+// takePlan returns the front's plan for this host. It fails if another cluster has started or ended here since the
+// front's query.
 func (m *VMs) takePlan(p *prepared, o options, ledger plan.Ledger) (*plan.Plan, error) {
 	now, err := json.Marshal(ledger)
 	if err != nil {
@@ -217,7 +216,8 @@ func (p *prepared) close() {
 	}
 }
 
-// rdmaModules are the modules of a guest with soft RoCE: the device, and what programs open.
+// rdmaModules returns the kernel modules of a guest with soft RoCE: the device, and the interfaces that programs
+// open.
 func rdmaModules(s *spec.Cluster) []string {
 	if s.Network.Type != "rxe" {
 		return nil
@@ -225,10 +225,10 @@ func rdmaModules(s *spec.Cluster) []string {
 	return []string{"rdma_rxe", "ib_uverbs", "rdma_ucm"}
 }
 
-// wantsDevdax says whether the guests need the modules of a devdax region.
+// wantsDevdax reports whether the guests need the modules of a devdax region.
 func wantsDevdax(s *spec.Cluster) bool { return s.Region.Device == "devdax" }
 
-// checkExports says which directory cannot be shown to the VMs, before anything is made.
+// checkExports returns an error that names a directory which cannot be shown to the VMs, before anything is created.
 func checkExports(s *spec.Cluster) error {
 	check := func(what, path string, mode uint32) error {
 		remedy := ""
@@ -275,17 +275,17 @@ func checkExports(s *spec.Cluster) error {
 	return nil
 }
 
-// checkMemory says by how much the ordinary memory that the host has free falls short of the plan. Huge pages
-// are no part of it: the plan counts those that are free itself.
+// checkMemory returns an error if the host's free ordinary memory is less than the plan needs. Huge pages do not
+// count, because the plan itself checks how many are free.
 func checkMemory(p *plan.Plan) error {
 	have, err := host.AvailableMemory()
 	if err != nil {
-		return nil // what cannot be read is not compared with the user
+		return nil // an unknown size is not the user's fault
 	}
 	return shortOf(p, have)
 }
 
-// shortOf says by how much have bytes of ordinary memory fall short of the plan.
+// shortOf returns an error with the difference if have bytes of ordinary memory are less than the plan needs.
 func shortOf(p *plan.Plan, have uint64) error {
 	var need uint64
 	for i := range p.VMs {
@@ -302,7 +302,7 @@ func shortOf(p *plan.Plan, have uint64) error {
 		len(p.VMs), spec.Size(need), roundSize(have), spec.Size(each))
 }
 
-// ordinaryBytes is what a VM takes of its host in ordinary pages.
+// ordinaryBytes returns a VM's use of its host's ordinary pages, in bytes.
 func ordinaryBytes(vm *plan.VM) uint64 {
 	n := vm.MemoryBytes
 	for i := range vm.Nodes {
@@ -313,10 +313,10 @@ func ordinaryBytes(vm *plan.VM) uint64 {
 	return n
 }
 
-// roundSize is n bytes in whole MiB, for messages.
+// roundSize rounds n bytes down to whole MiB, for messages.
 func roundSize(n uint64) spec.Size { return spec.Size(n / (1 << 20) * (1 << 20)) }
 
-// makeRegion makes the plan's region; nil where it has none.
+// makeRegion creates the plan's region; it returns nil if the plan has none.
 func makeRegion(r *plan.Region, id region.ID) (*region.Region, error) {
 	if r == nil {
 		return nil, nil

@@ -7,7 +7,7 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// What a plan takes is compared with the ordinary memory that is free: huge pages are not of it.
+// Checks that a plan is compared with the free ordinary memory, and that huge pages do not count.
 func TestShortOf(t *testing.T) {
 	const gib = 1 << 30
 	vm := func(pages ...uint64) plan.VM {

@@ -22,7 +22,7 @@ func (m *VMs) dialFrom(ctx context.Context, vm, addr string) error {
 	return fmt.Errorf("no VM %s", vm)
 }
 
-// ends are the devices of this host's VMs: all of them, and the first of each VM, from which the kernel opens
+// ends returns the devices of this host's VMs: all of them, and the first of each VM, which the kernel uses for
 // connections to the others.
 func (m *VMs) ends() (all, first []wiring.End) {
 	for _, v := range m.own.Record().VMs {
@@ -33,8 +33,8 @@ func (m *VMs) ends() (all, first []wiring.End) {
 	return all, first
 }
 
-// reachStart tries the devices of this host's VMs. What is wrong is reported and written down, or with strict
-// is an error. A VM whose RDMA devices are all unusable is an error unless the spec allows TCP.
+// reachStart tests the devices of this host's VMs. Faults are reported and recorded; with placement.strict they are
+// an error.
 func (m *VMs) reachStart(ctx context.Context, o options) error {
 	var faults []string
 	for _, v := range m.own.Record().VMs {

@@ -16,8 +16,8 @@ import (
 	"nearmetal/test/clustertest"
 )
 
-// Real agents open the connections: from one there is no way to an address that belongs to nobody, and a VM
-// that refuses has answered.
+// Checks with real agents that an address that belongs to no VM is unreachable, and that a VM which refuses a
+// connection has answered.
 func TestReach(t *testing.T) {
 	m := up(t, clustertest.New(t), 2)
 	at := func(vm, addr string) wiring.End {
@@ -46,7 +46,7 @@ func TestReach(t *testing.T) {
 		t.Error(line)
 	}
 
-	// On InfiniBand, whose IPoIB interfaces have the addresses, the partition is to be looked at.
+	// On InfiniBand, where IPoIB interfaces have the addresses, the message recommends to check the partition.
 	ib := func(vm, ip string) wiring.End {
 		return wiring.Ends(vm, []guest.Device{{Kind: "pci", RDMA: "mlx5_0", Net: "ib0", Port: "1", State: "ACTIVE", Layer: "InfiniBand", PKey: "0x8005", IP: ip}})[0]
 	}
@@ -60,13 +60,13 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// The devices of another host's VMs have the addresses that that host assigns.
+// Checks that a host predicts the device addresses that another host assigns to its VMs.
 func TestCounterparts(t *testing.T) {
 	r, host := devicesOfTwo()
 	for self := range 2 {
 		m := &VMs{net: &wiring.Net{Joined: &wiring.Joined{Overlay: &wiring.Overlay{Self: self,
 			Hosts: []wiring.OverlayHost{{Name: "n1", VMs: []string{"n1-vm0", "n1-vm1"}}, {Name: "n2", VMs: []string{"n2-vm0", "n2-vm1"}}}}}}}
-		same, err := m.net.EndsOf(r, self) // as the other host expects them
+		same, err := m.net.EndsOf(r, self) // as the other host predicts them
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,8 +89,8 @@ func TestCounterparts(t *testing.T) {
 	}
 }
 
-// Hosts that ssh reaches may have different numbers of VMs, and VMs without devices: every device has an address of its
-// own, which each host knows of the others'.
+// Checks hosts reached by ssh, which may have different numbers of VMs, and VMs without devices: every device has a
+// unique address, which each host can predict.
 func TestCounterpartsOfUnequalHosts(t *testing.T) {
 	r, host := devicesOfTwo()
 	two := func(n int) (list []plan.VM) {
@@ -110,7 +110,7 @@ func TestCounterpartsOfUnequalHosts(t *testing.T) {
 		}
 		overlay.Hosts = append(overlay.Hosts, h)
 	}
-	own := map[string][]string{} // VM -> addresses of its devices
+	own := map[string][]string{} // VM to addresses of its devices
 	seen := map[string]bool{}
 	clusters := make([]*VMs, len(plans))
 	records := make([]state.Record, len(plans))

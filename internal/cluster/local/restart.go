@@ -11,11 +11,12 @@ import (
 	"nearmetal/internal/region"
 )
 
-// A VM of a cluster that is kept can be started again, also after it has ended: with the same plan, so on the same
-// CPUs and memory nodes, with its devices, its place in the network, and the region. The journal names its process
-// before it starts, as at the first time; claims and bindings of its devices stay meanwhile, so nobody else takes them.
+// A VM of a kept cluster can be restarted, also after it has ended, with the same plan: on the same CPUs and memory
+// nodes, with its devices, its place in the network, and the region. The journal records its process before the
+// process starts, as in the first start. Claims and bindings of its devices remain during the restart, so that no
+// other cluster can use them.
 
-// again is what starting a VM once more needs.
+// again is the state that a restart of a VM needs.
 type again struct {
 	p   *prepared
 	o   options
@@ -35,8 +36,8 @@ func (a *again) close() {
 // restartGrace is how long a VM may take to write back and power off before it is killed.
 const restartGrace = 10 * time.Second
 
-// Restart ends the VM called name, if it runs, and starts it again; it returns when the VM is ready. One that does not
-// become ready stays ended.
+// Restart ends the VM called name, if it runs, and starts it again; it returns when the VM is ready. A VM that does
+// not become ready remains ended.
 func (m *VMs) Restart(ctx context.Context, name string) error {
 	m.holding.Lock()
 	defer m.holding.Unlock()
@@ -106,7 +107,7 @@ func (m *VMs) Restart(ctx context.Context, name string) error {
 	return m.verifyStart(ctx, m.again.o, m.again.p.accel)
 }
 
-// leave ends a VM that is to be started again, if it runs, and forgets what it was.
+// leave ends a VM that is about to be restarted, if it runs, and resets its state.
 func (m *VMs) leave(ctx context.Context, v *vm) error {
 	i := v.instance()
 	v.mu.Lock()
@@ -128,8 +129,8 @@ func (m *VMs) leave(ctx context.Context, v *vm) error {
 	return nil
 }
 
-// stopBy notes what ends a restart when the cluster is to end; false: it is ending already. (Interrupt comes after the
-// record has the cluster's end, so that one of the two sees the other.)
+// stopBy sets the function by which Interrupt cancels a restart; it returns false if the cluster is already ending.
+// Interrupt is called after the record has the cluster's end, so that one of the two always notices the other.
 func (m *VMs) stopBy(giveUp func()) bool {
 	m.mu.Lock()
 	m.giveUp = giveUp
@@ -137,7 +138,7 @@ func (m *VMs) stopBy(giveUp func()) bool {
 	return m.own.Record().State == state.Ready
 }
 
-// Interrupt ends a restart that is under way. The record has the cluster's end before.
+// Interrupt cancels a restart that is in progress. The record has the cluster's end before.
 func (m *VMs) Interrupt() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

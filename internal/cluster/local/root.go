@@ -14,7 +14,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// openRoot makes a folder of a root that is an image, and says what such a root lacks for the command: o.Launcher.
+// openRoot makes a directory of a root that is an image, and fails if the root lacks the launcher o.Launcher.
 func openRoot(ctx context.Context, o options, notice func(string)) error {
 	s, given := o.Spec, o.Spec.Root
 	if s.Root == "host" || s.Root == spec.RootBackend {
@@ -44,18 +44,18 @@ func openRoot(ctx context.Context, o options, notice func(string)) error {
 	return nil
 }
 
-// rootPath are the folders of a system's programs.
+// rootPath are the directories of a system's programs.
 var rootPath = []string{"/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"}
 
-// hasProgram looks for a program in a root, where a command's PATH finds it: the caller's or the cluster file's, and the
-// usual folders. A share may have it as well.
+// hasProgram reports whether a root, or a share, contains a program in one of the directories of a command's PATH:
+// the caller's, the cluster file's, and the usual ones.
 func hasProgram(s *spec.Cluster, name string) bool {
 	folders := append([]string{}, rootPath...)
 	folders = append(folders, filepath.SplitList(os.Getenv("PATH"))...)
 	folders = append(folders, filepath.SplitList(s.Env["PATH"])...)
 	for _, dir := range folders {
 		if !path.IsAbs(dir) {
-			return true // not to be known here
+			return true // unknown here
 		}
 		for _, sh := range s.Shares {
 			if dir == sh.Target || strings.HasPrefix(dir, strings.TrimSuffix(sh.Target, "/")+"/") {

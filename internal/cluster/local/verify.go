@@ -15,11 +15,11 @@ import (
 	"nearmetal/internal/verify"
 )
 
-// Verify reads the running VMs back and compares them with the plan; it asks the guests for their own view as well. The
-// cluster is ready.
+// Verify compares the running VMs with the plan, and also queries the guests for their own view. The cluster is
+// ready.
 func (m *VMs) Verify(ctx context.Context) (*verify.Report, error) { return m.check(ctx, true), nil }
 
-// Usage reads what the VMs take of this host; with nodes also where their memory lies.
+// Usage reads the VMs' resource usage on this host; with nodes also the NUMA nodes of their memory.
 func (m *VMs) Usage(_ context.Context, nodes bool) ([]load.VM, error) {
 	r := m.own.Record()
 	return r.Usage(nodes), nil
@@ -31,7 +31,7 @@ func (m *VMs) Console(ctx context.Context, vm string, follow bool, w io.Writer) 
 	return state.Logs(ctx, &r, vm, follow, w)
 }
 
-// check reads the running VMs back and compares them with the plan; with guests it asks the guests for their own view as well.
+// check compares the running VMs with the plan; with guests it also queries the guests for their own view.
 func (m *VMs) check(ctx context.Context, guests bool) *verify.Report {
 	var vms []verify.VM
 	for _, v := range m.vms {
@@ -47,7 +47,7 @@ func (m *VMs) check(ctx context.Context, guests bool) *verify.Report {
 			if p, ok := i.(backend.Promiser); ok {
 				look.Region, look.RegionLook = p.Promised()
 			}
-			if guests && agent != nil { // nil: it is being restarted
+			if guests && agent != nil { // nil: the VM is being restarted
 				look.Run = runIn(agent)
 			}
 		}
@@ -56,7 +56,7 @@ func (m *VMs) check(ctx context.Context, guests bool) *verify.Report {
 	return verify.Check(ctx, m.own.Name(), m.own.Record().Plan.Region, vms)
 }
 
-// runIn runs programs in a VM as the cluster's user.
+// runIn returns a function that runs programs in a VM as the cluster's user.
 func runIn(a *guest.Agent) verify.Run {
 	return func(ctx context.Context, args []string, w io.Writer) error {
 		p, err := a.Start(guest.Exec{
@@ -79,12 +79,12 @@ func runIn(a *guest.Agent) verify.Run {
 	}
 }
 
-// shownDifferences is how many differences a start reports one by one.
+// shownDifferences is how many differences a start reports individually.
 const shownDifferences = 8
 
-// verifyStart compares a cluster that has just become ready with its plan, and warns of
-// what differs; with placement.strict that is an error. Where instructions are emulated
-// the guests are not asked: that would cost more than it is worth.
+// verifyStart compares a cluster that has just become ready with its plan, and warns of differences; with
+// placement.strict they are an error. If instructions are emulated, the guests are not queried, because that would
+// cost more than it is worth.
 func (m *VMs) verifyStart(ctx context.Context, o options, accel host.Accel) error {
 	r := m.check(ctx, accel == host.KVM)
 	if err := context.Cause(ctx); err != nil {
@@ -93,7 +93,7 @@ func (m *VMs) verifyStart(ctx context.Context, o options, accel host.Accel) erro
 	return tell(r, o.Spec.Placement.Strict, o.events.Note)
 }
 
-// tell passes the differences found at a start to notice; strict makes an error of them.
+// tell passes the differences found at a start to notice; with strict they are an error.
 func tell(r *verify.Report, strict bool, notice func(string)) error {
 	diff := r.Differences()
 	if len(diff) == 0 {

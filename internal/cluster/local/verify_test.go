@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/verify"
 )
 
-// What differs at a start is reported line by line, up to a bound; strict makes an error of it.
+// Checks that differences at a start are reported line by line, up to a bound, and that strict makes them an error.
 func TestTell(t *testing.T) {
 	r := &verify.Report{Cluster: "c", Rows: []verify.Row{{VM: "vm0", What: "a", Planned: "1", Found: "1", Status: verify.OK},
 		{VM: "vm0", What: "b", Planned: "1", Found: "unread", Status: verify.Note}}}

@@ -26,30 +26,30 @@ type vm struct {
 	index   int
 	inst    backend.Instance
 	agent   *guest.Agent
-	began   time.Time // of the VM's start
+	began   time.Time // start of the VM
 	timings start.Timings
-	mu      sync.Mutex       // of inst, noted, agent, why and leaving
-	noted   chan struct{}    // closed when the end of inst is in the record, and said to Lost
-	why     error            // why we ended it, where its channel failed
-	leaving backend.Instance // that restart ends
+	mu      sync.Mutex       // protects inst, noted, agent, why and leaving
+	noted   chan struct{}    // closed when the end of inst is in the record and was sent to Lost
+	why     error            // the failure of its channel for which the owner killed the VM
+	leaving backend.Instance // the instance that a restart is ending
 	pauses  pauses
 }
 
-// instance is v's, nil before it has been started.
+// instance returns v's instance; nil before it is started.
 func (v *vm) instance() backend.Instance {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.inst
 }
 
-// current is v's instance with its noted.
+// current returns v's instance with its noted channel.
 func (v *vm) current() (backend.Instance, chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.inst, v.noted
 }
 
-// settings returns what the backend gets for v beside its plan.
+// settings returns the backend's settings for v, in addition to its plan.
 func (m *VMs) settings(v *vm, s *spec.Cluster, p *prepared) backend.Settings {
 	return backend.Settings{
 		Accel: p.accel, TSCKHz: p.tsc, SlowStrings: p.slowStrings, PVH: p.image != nil && p.image.PVH(), KernelArgs: s.KernelArgs,
@@ -107,7 +107,7 @@ func (m *VMs) startOne(ctx context.Context, v *vm, s *spec.Cluster, p *prepared,
 	return nil
 }
 
-// exports are the directories that every VM sees: its root, where that is this host's, and the shares.
+// exports returns the directories that every VM sees: its root, if that is this host's, and the shares.
 func exports(s *spec.Cluster) []backend.Export {
 	var list []backend.Export
 	switch s.Root {
@@ -126,7 +126,7 @@ func exports(s *spec.Cluster) []backend.Export {
 	return list
 }
 
-// filesLine says by what the VMs see this host's files; "": they see none.
+// filesLine returns a line on how the VMs see this host's files; "": they see none.
 func filesLine(s *spec.Cluster) string {
 	switch n := len(exports(s)); {
 	case n == 0:
@@ -141,7 +141,7 @@ func filesLine(s *spec.Cluster) string {
 // rootTag is the mount tag of the VMs' root.
 const rootTag = "root"
 
-// shareTag is the mount tag of a cluster file's share.
+// shareTag returns the mount tag of a cluster file's share.
 func shareTag(i int) string { return fmt.Sprintf("share%d", i) }
 
 // config returns the configuration of the VM's init.
@@ -202,7 +202,7 @@ func (m *VMs) await(ctx context.Context, v *vm) error {
 		v.timings.Phases = append(v.timings.Phases, start.PhaseAt{Name: ph.Name, At: ph.At})
 	}
 	if err := errors.Join(m.putHostfiles(ctx, a), m.putFabric(ctx, a)); err != nil {
-		// The verdict first: closing the channel is what the agent powers off at.
+		// unready runs before Close, because the agent powers off when its channel closes.
 		err = v.unready(ctx, fmt.Errorf("%s: %w", v.plan.Name, err))
 		a.Close()
 		return err
@@ -221,7 +221,7 @@ func (m *VMs) await(ctx context.Context, v *vm) error {
 	return nil
 }
 
-// slower is the accel of VMs that had accel a, and of one more with b: one that is emulated counts.
+// slower returns the accelerator for VMs with accelerator a and one more with b: TCG if either is emulated.
 func slower(a, b string) string {
 	if a == "" || b == string(host.TCG) {
 		return b
@@ -229,10 +229,10 @@ func slower(a, b string) string {
 	return a
 }
 
-// unready says why v did not become ready, given what its channel says of that.
+// unready returns the reason why v did not become ready, given the error of its channel.
 func (v *vm) unready(ctx context.Context, err error) error {
-	// A VM that ends takes the channel along, and watch says more of it: let that come
-	// first. What the agent itself says at its end says most.
+	// When a VM ends, its channel ends too, and watch has the better reason; wait for it first. An error that the
+	// agent itself reported is the best reason.
 	var breach *channel.ProtocolError
 	said := channel.IsReset(err) || errors.As(err, &breach)
 	if !said {
@@ -254,16 +254,16 @@ func (v *vm) unready(ctx context.Context, err error) error {
 	return &state.VMError{Err: err, Console: lastLines(v.inst, 12)}
 }
 
-// endGrace is how long a VM whose channel has ended may take to end itself.
+// endGrace is how long a VM may take to end after its channel has ended.
 const endGrace = 5 * time.Second
 
-// follow ends v when its channel fails: what is left could not be reached any more, and
-// an agent that lives powers its VM off then.
+// follow kills v when its channel fails, because its programs are unreachable then. A running agent powers its VM off
+// first.
 func (v *vm) follow(a *guest.Agent, i backend.Instance) {
 	<-a.Mux().Done()
 	err := a.Mux().Err()
 	if errors.Is(err, channel.ErrClosed) {
-		return // by us
+		return // closed by this process
 	}
 	t := time.NewTimer(endGrace)
 	defer t.Stop()
@@ -285,7 +285,7 @@ func (v *vm) follow(a *guest.Agent, i backend.Instance) {
 // killTimeout bounds the end of a VM by its backend.
 const killTimeout = time.Minute
 
-// kill ends v at once; the error says that it may still run.
+// kill ends v immediately; an error means that the VM may still run.
 func (v *vm) kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
 	defer cancel()
@@ -295,14 +295,14 @@ func (v *vm) kill() error {
 	return nil
 }
 
-// ended says that v has ended, and why.
+// ended returns an error with the reason why v has ended.
 func (v *vm) ended(when string) *state.VMError {
 	v.mu.Lock()
 	why, i := v.why, v.inst
 	v.mu.Unlock()
 	var broken *channel.CarrierError
 	switch {
-	case errors.As(why, &broken): // its text has the console's end already
+	case errors.As(why, &broken): // its text already contains the console's end
 		why = fmt.Errorf("its channel failed: %w", broken.Cause)
 	case why == nil:
 		why = i.Err()
@@ -317,7 +317,7 @@ func because(err error) string {
 	return ": " + err.Error()
 }
 
-// end ends one VM: with help by its agent while ctx lasts, else by its backend.
+// end ends one VM: with help through its agent while ctx lasts, then through its backend.
 func (v *vm) end(ctx context.Context, help bool) (err error) {
 	i := v.instance()
 	if i != nil && help && v.agent != nil {

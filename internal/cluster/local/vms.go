@@ -1,4 +1,5 @@
-// Package local is the VMs of a cluster that this host has: prepared, booted, fenced in, watched, stopped, restarted, ended.
+// Package local prepares, boots, isolates, watches, stops, restarts and ends the VMs of a cluster that run on this
+// host.
 package local
 
 import (
@@ -29,43 +30,44 @@ type VMs struct {
 	driver  backend.Driver
 	caps    backend.Caps
 	net     *wiring.Net
-	devices *claim.Claims // nil: none are wanted
+	devices *claim.Claims // nil: no VM requests a device
 	fences  fences
 	vms     []*vm
 	watched watched
-	calls   func(port uint16) error // of New
+	calls   func(port uint16) error // the argument calls of New
 	again   *again
 
-	holding sync.Mutex // Hold, Rename and Restart, one at a time
-	mu      sync.Mutex // of giveUp
-	giveUp  func()     // ends a restart that is under way; nil: none is
+	holding sync.Mutex // serializes Hold, Rename and Restart
+	mu      sync.Mutex // protects giveUp
+	giveUp  func()     // cancels a restart that is in progress; nil: none is
 }
 
-// options are a request with who hears of the start.
+// options are a request with the receiver of the start's events.
 type options struct {
 	start.Request
 	events start.Events
 }
 
-// fences are what keeps the VMs from what is the user's and the host's.
+// fences isolate the VMs from the user's and the host's resources.
 type fences struct {
-	veil   *isolate.Veil // what the VMs see through; nil: nothing
-	groups limits.Groups // of isolation: strict
+	veil   *isolate.Veil // filters the VMs' view of the host's files; nil: no filter
+	groups limits.Groups // for isolation: strict
 }
 
-// New returns the VMs of the cluster own, of which there are none yet. Programs reach them through board. calls has a part
-// listen on a launcher's port of its front; nil: the cluster is no part.
+// New returns the VMs of the cluster own, none of which exists yet. Programs reach them through board. calls makes a
+// part listen on a launcher's port of its front; nil: the cluster is not a part.
 func New(own *state.Owned, board *channel.Switchboard, calls func(port uint16) error) *VMs {
 	return &VMs{own: own, board: board, calls: calls, started: time.Now(), watched: watched{died: make(chan struct{})}}
 }
 
-// Lost gets an error for each VM that ends before Stop; it names the VM. VMs are prepared.
+// Lost returns a channel that receives an error for each VM that ends before Stop; the error names the VM. The VMs
+// must be prepared.
 func (m *VMs) Lost() <-chan error { return m.watched.lost }
 
-// Died is closed when the last VM has ended.
+// Died returns a channel that is closed when the last VM has ended.
 func (m *VMs) Died() <-chan struct{} { return m.watched.died }
 
-// start.Timings of the start, one per VM.
+// Timings returns the timings of the start, one per VM.
 func (m *VMs) Timings() []start.Timings {
 	var t []start.Timings
 	for _, v := range m.vms {
@@ -74,8 +76,9 @@ func (m *VMs) Timings() []start.Timings {
 	return t
 }
 
-// Prepare makes and reserves all that the VMs start from: their plan, devices, network, region and fences, and what
-// clients and launchers find in the cluster's directory. When it fails, or ctx ends first, the caller stops and closes the VMs.
+// Prepare creates and reserves everything that the VMs need to start: their plan, devices, network, region and
+// isolation, and the files in the cluster's directory for clients and launchers. If it fails, or ctx ends first, the
+// caller stops and closes the VMs.
 func (m *VMs) Prepare(ctx context.Context, s start.Request, ev start.Events) error {
 	o := options{s, ev}
 	var noticeMu sync.Mutex
@@ -107,7 +110,7 @@ func (m *VMs) Prepare(ctx context.Context, s start.Request, ev start.Events) err
 	return m.open(p, o, notice)
 }
 
-// open puts what clients and launchers need into the cluster's directory.
+// open creates the files in the cluster's directory that clients and launchers need.
 func (m *VMs) open(p *prepared, o options, notice func(string)) error {
 	if err := m.fill(p); err != nil {
 		return err
@@ -120,7 +123,7 @@ func (m *VMs) open(p *prepared, o options, notice func(string)) error {
 	if err := LinkLauncher(m.own); err != nil {
 		return err
 	}
-	if !m.net.Late { // else awaitAddresses writes them
+	if !m.net.Late { // otherwise awaitAddresses writes them
 		if err := WriteHostFiles(m.own); err != nil {
 			return err
 		}
@@ -128,10 +131,10 @@ func (m *VMs) open(p *prepared, o options, notice func(string)) error {
 	return m.prepareFabric(o, p.plan.Region, notice)
 }
 
-// Stop ends the VMs: with their agents' help while ctx lasts, or without it at once.
+// Stop ends the VMs: with their agents' help while ctx lasts, or immediately without it.
 func (m *VMs) Stop(ctx context.Context, help bool) error {
 	if help {
-		m.holding.Lock() // VMs that stand still could not end by themselves
+		m.holding.Lock() // stopped VMs could not power off
 		m.resume(user{})
 		m.holding.Unlock()
 	}
@@ -151,7 +154,8 @@ func (m *VMs) Stop(ctx context.Context, help bool) error {
 	return errors.Join(errs...)
 }
 
-// Close releases what the VMs were started from. They have ended, and the journal is undone.
+// Close releases the resources that the VMs were started with. It is called after the VMs have ended and the journal
+// is undone.
 func (m *VMs) Close() {
 	if m.driver != nil {
 		m.driver.Close()
@@ -163,13 +167,13 @@ func (m *VMs) Close() {
 	}
 }
 
-// restartable says whether VMs of the cluster may be started again one by one: then their links, their region and
-// what they start from stay open.
+// restartable reports whether single VMs of the cluster may be restarted. Their links, their region and their image
+// then remain open.
 func (m *VMs) restartable() bool {
 	return m.own.Record().Kept && m.caps.DiesWithOwner && m.net.Joined == nil
 }
 
-// reserve makes the plan, and takes what it needs of the host and the backend.
+// reserve makes the plan, and reserves the resources that it needs on the host and in the backend.
 func (m *VMs) reserve(ctx context.Context, p *prepared, o options, notice func(string)) error {
 	if err := m.place(p, o, notice); err != nil {
 		return err
@@ -189,8 +193,7 @@ func (m *VMs) reserve(ctx context.Context, p *prepared, o options, notice func(s
 	return p.openImage(o.Spec, m.devices.Host, notice)
 }
 
-// join makes what joins the VMs, their network and their region (nil: none), and has the backend
-// check every VM with it.
+// join creates the VMs' network and their region (nil: none), and makes the backend check the settings of every VM.
 func (m *VMs) join(ctx context.Context, p *prepared, o options) (*region.Region, error) {
 	var id region.ID
 	if _, err := rand.Read(id[:]); err != nil {
@@ -222,7 +225,7 @@ func (m *VMs) fill(p *prepared) error {
 	})
 }
 
-// host is the machine that the plan calls name.
+// host returns the machine that the plan calls name.
 func (p *prepared) host(name string) *topology.Host {
 	for i := range p.hosts {
 		if p.hosts[i].Name == name {
@@ -232,7 +235,7 @@ func (p *prepared) host(name string) *topology.Host {
 	return &p.hosts[0]
 }
 
-// names are those of the planned VMs.
+// names returns the names of the planned VMs.
 func (p *prepared) names() []string {
 	names := make([]string, len(p.plan.VMs))
 	for i, v := range p.plan.VMs {

@@ -42,7 +42,8 @@ func up(t *testing.T, l *clustertest.Lab, n int) *VMs {
 	return m
 }
 
-// Whoever loses a VM's channel finds in Lost why the VM ended, though the record takes its time.
+// Checks that a client that loses a VM's channel finds in Lost why the VM ended, even if the record is written
+// slowly.
 func TestLostBeforeChannel(t *testing.T) {
 	m := up(t, clustertest.New(t), 2)
 	v := m.vms[1]
@@ -61,7 +62,7 @@ func TestLostBeforeChannel(t *testing.T) {
 		<-v.inst.Done()
 		select {
 		case <-v.agent.Mux().Done():
-		case <-time.After(100 * time.Millisecond): // of a record that is written slowly
+		case <-time.After(100 * time.Millisecond): // simulates a record that is written slowly
 		}
 	})
 	if err := clustertest.Await(t, "the channel's end", found); err == nil || !strings.Contains(err.Error(), "vm1 ended") {
@@ -69,7 +70,7 @@ func TestLostBeforeChannel(t *testing.T) {
 	}
 }
 
-// Only a part of a cluster listens for a front.
+// Checks that a cluster that is not a part does not listen for a front.
 func TestNoFront(t *testing.T) {
 	if err := (&VMs{}).answer([]string{"80"}); err == nil {
 		t.Error("VMs that are no part listen for a front")

@@ -8,8 +8,8 @@ import (
 	"nearmetal/internal/cluster/state"
 )
 
-// watch marks VMs that end, and reports when the last has. One that ends before the cluster
-// is ready ends the start.
+// watch marks VMs that end, and closes died when the last has ended. A VM that ends before the cluster is ready ends
+// the start.
 func (m *VMs) watch(giveUp context.CancelCauseFunc) {
 	m.watched.start(len(m.vms))
 	for _, v := range m.vms {
@@ -18,8 +18,8 @@ func (m *VMs) watch(giveUp context.CancelCauseFunc) {
 	}
 }
 
-// watchOne marks one VM when it ends, unless that is for a restart, and closes noted. i may be v's no more by then: a
-// restart does not wait for this.
+// watchOne marks a VM when it ends, unless a restart ends it, and closes noted. v may have another instance than i by
+// then, because a restart does not wait for watchOne.
 func (m *VMs) watchOne(v *vm, i backend.Instance, noted chan<- struct{}, giveUp context.CancelCauseFunc) {
 	defer m.watched.less()
 	defer close(noted)
@@ -35,20 +35,20 @@ func (m *VMs) watchOne(v *vm, i backend.Instance, noted chan<- struct{}, giveUp 
 	m.own.Write(func(r *state.Record) {
 		r.VMs[v.index].State, r.VMs[v.index].PID, r.VMs[v.index].Ended = state.Dead, 0, end
 		switch r.State {
-		case state.Booting: // under the record's lock: Up looks after it has written Ready
+		case state.Booting: // the record's lock is held: Boot checks ctx after it has written Ready
 			giveUp(v.ended(" while the cluster booted"))
 		case state.Ready:
 			select {
 			case m.watched.lost <- v.ended(""):
-			default: // nobody asks, and restarted VMs have ended before
+			default: // nobody receives, and restarted VMs have ended before
 			}
 		}
 	})
 }
 
-// watched counts the VMs that run.
+// watched counts the running VMs.
 type watched struct {
-	lost chan error    // gets an error for each VM that ends by itself
+	lost chan error    // receives an error for each VM that ends unexpectedly
 	died chan struct{} // closed when no VM runs any more
 
 	mu     sync.Mutex
@@ -62,7 +62,7 @@ func (w *watched) start(n int) {
 	w.living = n
 }
 
-// more announces a VM that is to be watched; false: none is any more.
+// more adds a VM to watch; false: all VMs have ended.
 func (w *watched) more() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package provider finds the libfabric provider and the UCX transport that the VMs of a cluster get, and what their C library
-// must have for them.
+// Package provider finds the libfabric provider and the UCX transport that the VMs of a cluster get, and the
+// requirements of both on the VMs' C library.
 package provider
 
 import (
@@ -18,12 +18,12 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// maxLibraryBytes bounds a C library that is read.
+// maxLibraryBytes bounds the size of a C library that is read, in bytes.
 const maxLibraryBytes = 16 << 20
 
-// Find returns the provider for the VMs of s, beside the program exe: as `make
-// install` puts it, or as `make` leaves it. Where there is none that the VMs can use it
-// says why.
+// Find returns the provider for the VMs of s, relative to the program exe: at its path after `make install`, or at
+// its path in the build directory of `make`. If there is none that the VMs can use, path is empty and why is the
+// reason.
 func Find(s *spec.Cluster, exe string) (path, why string) {
 	if to, err := filepath.EvalSymlinks(exe); err == nil {
 		exe = to
@@ -44,7 +44,7 @@ func Find(s *spec.Cluster, exe string) (path, why string) {
 	if s.Root == "host" {
 		return path, ""
 	}
-	if s.Root == spec.RootBackend { // what is on that disk cannot be read here
+	if s.Root == spec.RootBackend { // the backend's disk cannot be read here
 		return path, ""
 	}
 	needs, err := libcVersions(path)
@@ -57,8 +57,8 @@ func Find(s *spec.Cluster, exe string) (path, why string) {
 	return path, ""
 }
 
-// FindUCX returns the transport for UCX, which is installed beside the provider at fabric. Where there is none that
-// the VMs of s can use it says why.
+// FindUCX returns the UCX transport, which is installed next to the provider at fabric. If there is none that the VMs
+// of s can use, path is empty and why is the reason.
 func FindUCX(s *spec.Cluster, fabric string) (path, why string) {
 	path = filepath.Join(filepath.Dir(fabric), "../ucx", state.UCXFile)
 	if fi, err := os.Stat(path); err != nil || !fi.Mode().IsRegular() {
@@ -74,8 +74,8 @@ func FindUCX(s *spec.Cluster, fabric string) (path, why string) {
 	return path, lacks(s.Root, needs)
 }
 
-// libcVersions returns the versions of the C library's interface that a program or library
-// needs: "GLIBC_2.34".
+// libcVersions returns the versions of the C library's interface that a program or library needs, such as
+// "GLIBC_2.34".
 func libcVersions(path string) ([]string, error) {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -98,7 +98,7 @@ func libcVersions(path string) ([]string, error) {
 	return list, nil
 }
 
-// lacks says what the C library below root has not of the versions needed; empty: it has all.
+// lacks returns why the C library below root does not satisfy needs; "" if it has all versions of needs.
 func lacks(root string, needs []string) string {
 	for _, p := range []string{
 		"lib/x86_64-linux-gnu/libc.so.6", "usr/lib/x86_64-linux-gnu/libc.so.6",
@@ -109,7 +109,7 @@ func lacks(root string, needs []string) string {
 			continue
 		}
 		for _, v := range needs {
-			// The names of an ELF file's versions stand in it as C strings.
+			// An ELF file contains the names of its versions as C strings.
 			if !bytes.Contains(libc, append([]byte(v), 0)) {
 				return fmt.Sprintf("root %s has a C library without %s, which %s needs", root, v, state.FabricFile)
 			}
@@ -119,7 +119,7 @@ func lacks(root string, needs []string) string {
 	return fmt.Sprintf("root %s has no glibc, which %s needs", root, state.FabricFile)
 }
 
-// readBelow reads a file below root, whose symbolic links are not followed out of it.
+// readBelow reads a file below root. Symbolic links do not lead out of root.
 func readBelow(root, path string) ([]byte, error) {
 	f, err := OpenBelow(root, path)
 	if err != nil {
@@ -129,8 +129,8 @@ func readBelow(root, path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxLibraryBytes))
 }
 
-// OpenBelow opens a file for reading; links in its path, absolute ones too, lead to what
-// they would where root is the root.
+// OpenBelow opens a file below root for reading. Symbolic links in its path, also absolute ones, are resolved as if
+// root were the root directory.
 func OpenBelow(root, path string) (*os.File, error) {
 	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// place makes the file path with the mode 0755 below dir.
+// place creates the file path with the mode 0755 below dir.
 func place(t *testing.T, dir, path, text string) string {
 	t.Helper()
 	path = filepath.Join(dir, path)
@@ -45,7 +45,7 @@ func TestFind(t *testing.T) {
 	if got, _ := Find(host, place(t, built, "nearmetal", "")); got != want {
 		t.Errorf("as make leaves it: %q", got)
 	}
-	// What cannot be read as a library is not given to a root that it may not suit.
+	// A file that is not a readable library is not used with another root, which may not suit it.
 	if got, why := Find(&spec.Cluster{Root: t.TempDir()}, exe); got != "" || why == "" {
 		t.Errorf("another root: %q %q", got, why)
 	}
@@ -80,7 +80,7 @@ func TestLacks(t *testing.T) {
 	if why := lacks(root, needs); why != "" {
 		t.Error(why)
 	}
-	// Links mean what they do in that root: /usr/lib64 here is not the host's.
+	// Links are resolved within that root: /usr/lib64 is not the host's here.
 	other := t.TempDir()
 	place(t, other, "usr/lib64/libc.so.6", "GLIBC_2.2.5\x00GLIBC_2.34\x00")
 	if err := os.Symlink("/usr/lib64", filepath.Join(other, "lib64")); err != nil {
@@ -91,8 +91,7 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// The C library's versions that this test itself needs, if it is linked to one, or of a
-// program of the host's.
+// Checks the C library versions that this test's program needs, or another program of the host if this one is static.
 func TestLibcVersions(t *testing.T) {
 	for _, p := range []string{"/bin/sh", "/usr/bin/env"} {
 		list, err := libcVersions(p)

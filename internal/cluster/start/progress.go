@@ -7,18 +7,18 @@ import (
 	"nearmetal/internal/terminal"
 )
 
-// Progress is how far a start is, as its owner reports it to the process that waits for it: a JSON object a line.
+// Progress is a step of a start, which the owner reports to the process that waits for it: one JSON object per line.
 type Progress struct {
 	Notice string `json:"notice,omitempty"`
 	Stage  string `json:"stage,omitempty"`
 	Done   int    `json:"done,omitempty"`
 	Total  int    `json:"total,omitempty"`
 	Error  string `json:"error,omitempty"`
-	// Console goes with Error: see state.VMError.
+	// Console goes with Error; see state.VMError.
 	Console []string `json:"console,omitempty"`
 }
 
-// Report returns events that are passed to send.
+// Report returns events that call send.
 func Report(send func(Progress)) Events {
 	return Events{
 		Notice: func(line string) { send(Progress{Notice: line}) },

@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// All of a Request arrives at the process that it is sent to: a field that JSON leaves out would be lost without a word.
+// Checks that each field of a Request survives JSON: a field that JSON leaves out would be lost silently.
 func TestRequestArrives(t *testing.T) {
 	var sent, got Request
 	fill(t, reflect.ValueOf(&sent).Elem(), "Request", 0)
@@ -31,7 +31,7 @@ func TestRequestArrives(t *testing.T) {
 	}
 }
 
-// fill sets v, and all that it is made of down to some depth, to a value that is not zero.
+// fill sets v and its parts, down to some depth, to values that are not zero.
 func fill(t *testing.T, v reflect.Value, name string, depth int) {
 	t.Helper()
 	switch v.Kind() {

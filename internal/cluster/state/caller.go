@@ -2,7 +2,7 @@ package state
 
 import "nearmetal/internal/guest"
 
-// Caller is who runs programs in the VMs.
+// Caller is the user who runs programs in the VMs.
 type Caller struct {
 	UID    uint32   `json:"uid"`
 	GID    uint32   `json:"gid"`
@@ -11,14 +11,14 @@ type Caller struct {
 	Home   string   `json:"home,omitempty"`
 }
 
-// Become makes e run as the user that k is, on the hosts that have the VMs; with k nil e stays as it is.
+// Become makes e run as the user k on the hosts of the VMs; if k is nil, e is unchanged.
 func (k *Caller) Become(e *guest.Exec) {
 	if k != nil {
 		e.UID, e.GID, e.Groups = k.UID, k.GID, k.Groups
 	}
 }
 
-// Identity are the variables that name the user that k is (NAME=value); none with k nil.
+// Identity returns the variables that name the user k (NAME=value); none if k is nil.
 func (k *Caller) Identity() []string {
 	if k == nil || k.Name == "" {
 		return nil

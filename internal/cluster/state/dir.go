@@ -11,10 +11,9 @@ import (
 	"syscall"
 )
 
-// Base returns the directory of the user's clusters and makes it if it is missing:
-// $NEARMETAL_RUNTIME_DIR, else $XDG_RUNTIME_DIR/nearmetal, else /tmp/nearmetal-UID.
-// It is the user's own and closed to others, or an error: another user could have made
-// it in /tmp before.
+// Base returns the directory of the user's clusters and creates it if it is missing: $NEARMETAL_RUNTIME_DIR, else
+// $XDG_RUNTIME_DIR/nearmetal, else /tmp/nearmetal-UID. It fails unless the directory belongs to the user and is
+// closed to others, because another user could have created it in /tmp before.
 func Base() (string, error) {
 	dir := os.Getenv("NEARMETAL_RUNTIME_DIR")
 	if dir == "" {
@@ -47,8 +46,8 @@ func Base() (string, error) {
 	return dir, nil
 }
 
-// runtimeDir returns $XDG_RUNTIME_DIR; "" where it is not set, names nothing (in a container), or names the private directory
-// of another user (after su). Any other directory that is not this user's own is an error.
+// runtimeDir returns $XDG_RUNTIME_DIR; "" if it is not set, does not exist (in a container), or is the private
+// directory of another user (after su). Any other directory that does not belong to this user is an error.
 func runtimeDir() (string, error) {
 	x := os.Getenv("XDG_RUNTIME_DIR")
 	if x == "" {
@@ -75,7 +74,7 @@ func runtimeDir() (string, error) {
 	return filepath.Clean(x), nil
 }
 
-// hideable says why VMs need what is in a directory, so that it cannot be hidden from them.
+// hideable returns an error if VMs need the contents of dir, so that dir cannot be hidden from them.
 func hideable(dir string) error {
 	dir = filepath.Clean(dir)
 	for _, tree := range []string{"/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot", "/proc", "/sys"} {
@@ -96,7 +95,7 @@ func within(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
-// HiddenDirs returns the directories that hold what belongs to clusters and to the user's session.
+// HiddenDirs returns the directories of the clusters and of the user's session, which VMs must not see.
 func HiddenDirs() ([]string, error) {
 	base, err := Base()
 	if err != nil {
@@ -113,7 +112,7 @@ func HiddenDirs() ([]string, error) {
 	return list, nil
 }
 
-// owned says why dir is not a directory that only this user can write to.
+// owned returns an error unless dir is a directory that only this user can write to.
 func owned(dir string) error {
 	fi, err := os.Lstat(dir)
 	if err != nil {
@@ -131,16 +130,16 @@ func owned(dir string) error {
 	return nil
 }
 
-// The files of a cluster, below its directory.
+// Files in a cluster's directory.
 const (
 	lockFile    = "lock"
 	recordFile  = "record.json"
 	journalFile = "journal"
 	// ControlFile is the socket of the owner.
 	ControlFile = "control.sock"
-	// SupervisorFile has the last words of a supervisor.
+	// SupervisorFile has the last output of a supervisor.
 	SupervisorFile = "supervisor.log"
 )
 
-// ConsoleFile is the log of a VM's console.
+// ConsoleFile returns the name of the log of a VM's console.
 func ConsoleFile(vm string) string { return "console-" + vm + ".log" }

@@ -12,8 +12,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// List returns the records of the user's clusters, by name. One whose owner is gone is
-// given with the state Dead.
+// List returns the records of the user's clusters, sorted by name. A cluster whose owner has died has the state Dead.
 func List() ([]Record, error) {
 	base, err := Base()
 	if err != nil {
@@ -31,13 +30,13 @@ func List() ([]Record, error) {
 		dir := filepath.Join(base, e.Name())
 		r, err := readRecord(dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // between its making and its first record, or between removal and its end
+			continue // the directory is between its creation and its first record, or is being removed
 		}
 		if err != nil {
 			r = &Record{}
 		}
-		r.Name = e.Name() // the record of one that is being renamed may have the other
-		// Where the lock does not say it the record is believed.
+		r.Name = e.Name() // the record of a cluster that is being renamed may have the other name
+		// If the lock cannot be read, the state in the record is kept.
 		if live, err := locked(dir); !live && err == nil {
 			r.State = Dead
 		}
@@ -46,8 +45,8 @@ func List() ([]Record, error) {
 	return list, nil
 }
 
-// Ledger returns what VMs of the user's clusters hold of the hosts, those included that may have
-// outlived their owner.
+// Ledger returns the resources that VMs of the user's clusters use on the hosts, including VMs that may have outlived
+// their owner.
 func Ledger() (plan.Ledger, error) {
 	var l plan.Ledger
 	list, err := List()
@@ -62,7 +61,7 @@ func Ledger() (plan.Ledger, error) {
 	return l, nil
 }
 
-// clusterNames are the names of clusters.
+// clusterNames returns the names of clusters.
 func clusterNames(list []Record) []string {
 	names := make([]string, len(list))
 	for i, r := range list {
@@ -71,8 +70,8 @@ func clusterNames(list []Record) []string {
 	return names
 }
 
-// Find returns the record of the cluster called name; with an empty name, of
-// $NEARMETAL_CLUSTER, else of the only cluster that runs.
+// Find returns the record of the cluster called name. If name is empty, it returns that of $NEARMETAL_CLUSTER, or
+// else that of the only running cluster.
 func Find(name string) (*Record, error) {
 	if name == "" {
 		name = os.Getenv("NEARMETAL_CLUSTER")
@@ -92,7 +91,7 @@ func Find(name string) (*Record, error) {
 			live = append(live, r)
 		}
 	}
-	// A part is named only by whoever means it.
+	// An empty name selects a part of a cluster only if no whole cluster runs.
 	if whole := slices.DeleteFunc(slices.Clone(live), func(r Record) bool { return r.Part != "" }); name == "" && len(whole) > 0 {
 		live = whole
 	}

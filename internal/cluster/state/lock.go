@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A cluster's lock is an open-file-description lock (fcntl(2), F_OFD_SETLK) on a file in
-// its directory. The kernel frees it when the owner dies, so that a lock that can be had
-// is the proof that nobody owns the cluster; and it can be looked at without taking it.
+// A cluster's lock is an open-file-description lock (fcntl(2), F_OFD_SETLK) on a file in its directory. The kernel
+// releases it when the owner dies, so that a free lock proves that nobody owns the cluster. The lock can be queried
+// without acquiring it.
 
-// errLocked says that a cluster has an owner.
+// errLocked reports that a cluster has an owner.
 var errLocked = errors.New("in use")
 
-// lock takes the lock of the cluster in dir; errLocked where somebody else has it.
+// lock acquires the lock of the cluster in dir; it returns errLocked if another process holds it.
 func lock(dir string) (*os.File, error) {
 	return lockPath(filepath.Join(dir, lockFile), unix.F_OFD_SETLK)
 }
@@ -42,8 +42,8 @@ func lockPath(path string, cmd int) (*os.File, error) {
 	return f, nil
 }
 
-// locked says whether the cluster in dir has an owner. A lock that cannot be asked about (a file system that
-// has none) says nothing: that is an error, and no proof that there is no owner.
+// locked reports whether the cluster in dir has an owner. If the lock cannot be queried (on a file system without
+// locks), locked returns an error, because that does not prove that there is no owner.
 func locked(dir string) (bool, error) {
 	f, err := os.Open(filepath.Join(dir, lockFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -63,17 +63,17 @@ func locked(dir string) (bool, error) {
 		filepath.Base(dir), err, os.Getuid())
 }
 
-// askLock is fcntl(2), but in tests.
+// askLock is fcntl(2), except in tests.
 var askLock = unix.FcntlFlock
 
-// lockBase waits for the lock under which clusters' directories are made and swept, so
-// that a sweep never meets a cluster that is half made.
+// lockBase waits for the lock under which clusters' directories are created and swept, so that a sweep never finds a
+// partly created cluster.
 func lockBase(base string) (*os.File, error) {
 	return lockPath(filepath.Join(base, ".lock"), unix.F_OFD_SETLKW)
 }
 
-// create makes the directory of the cluster called name and locks it. What a dead
-// cluster of that name left has been swept before.
+// create creates the directory of the cluster called name and locks it. The caller has already swept any dead cluster
+// of that name.
 func create(base, name string) (dir string, l *os.File, err error) {
 	b, err := lockBase(base)
 	if err != nil {
@@ -97,7 +97,7 @@ func create(base, name string) (dir string, l *os.File, err error) {
 	return dir, l, nil
 }
 
-// AwaitEnd waits until the cluster called name has no owner any more.
+// AwaitEnd waits until the cluster called name has no owner.
 func AwaitEnd(name string) error {
 	base, err := Base()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Logs writes the console of a VM to w, with control characters made harmless. With
-// follow it goes on until the cluster ends, or ctx does.
+// Logs writes the console of a VM to w, with control characters made harmless. With follow it continues until the
+// cluster or ctx ends.
 func Logs(ctx context.Context, r *Record, vm string, follow bool, w io.Writer) error {
 	base, err := Base()
 	if err != nil {
@@ -54,10 +54,10 @@ func Logs(ctx context.Context, r *Record, vm string, follow bool, w io.Writer) e
 	}
 }
 
-// Harmless returns a writer to w that leaves out the characters that can command a terminal.
+// Harmless returns a writer to w that drops the characters that can control a terminal.
 func Harmless(w io.Writer) io.Writer { return harmless{w} }
 
-// harmless writes text without the characters that can command a terminal.
+// harmless drops the characters that can control a terminal.
 type harmless struct{ w io.Writer }
 
 func (h harmless) Write(b []byte) (int, error) {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// MaxName is the longest name of a cluster, in characters (spec.Cluster.Name).
+// MaxName is the maximum length of a cluster's name, in characters (spec.Cluster.Name).
 const MaxName = 40
 
-// MakeName makes up a name: short enough to type, unlikely to be in use.
+// MakeName returns a random name that is short enough to type and unlikely to be in use.
 func MakeName() string {
 	metals := [...]string{"iron", "zinc", "tin", "lead", "gold", "cobalt", "nickel", "copper",
 		"silver", "chrome", "cerium", "indium", "osmium", "radium", "sodium", "barium"}

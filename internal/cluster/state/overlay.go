@@ -14,7 +14,7 @@ import (
 // UplinkHost is the address of the host on a VM's uplink, with the length of its subnet.
 var UplinkHost = netip.PrefixFrom(backend.UserHost, backend.UserGuest.Bits())
 
-// Everywhere are the VMs of the cluster and of the other hosts of its overlay, host by host.
+// Everywhere returns the VMs of the cluster and of the other hosts of its overlay, host by host.
 func (r *Record) Everywhere() []VMRecord {
 	if len(r.Overlay) == 0 {
 		return r.VMs
@@ -30,7 +30,7 @@ func (r *Record) Everywhere() []VMRecord {
 	return list
 }
 
-// Joined says which host of the overlay is not joined yet, nil for none.
+// Joined returns an error that names a host of the overlay that is not joined yet; nil if all are.
 func (r *Record) Joined() error {
 	for _, h := range r.Overlay {
 		if !h.Joined {
@@ -56,9 +56,9 @@ func (r *Record) Here(i int) bool {
 	return true
 }
 
-// HostAddress is the address of this host for VMs of the overlay's other hosts, in a subnet as long as
-// their uplink's: that by which the hosts themselves reach it. Where all of them are one machine that
-// is its loopback, which in a VM is the VM's own: there it is the uplink's.
+// HostAddress returns the address of this host for VMs of the overlay's other hosts, with the prefix length of their
+// uplink's subnet. It is the address by which the other hosts reach this one. If all hosts are one machine, that
+// address would be the loopback, which in a VM is the VM's own; HostAddress then returns the uplink's address.
 func (r *Record) HostAddress() netip.Prefix {
 	for _, h := range r.Overlay {
 		if !h.Self {
@@ -74,7 +74,7 @@ func (r *Record) HostAddress() netip.Prefix {
 	return UplinkHost
 }
 
-// DevicesUnreached says which host's devices have not answered yet.
+// DevicesUnreached returns a line that names the host whose devices have not answered yet.
 func (r *Record) DevicesUnreached() string {
 	any := slices.ContainsFunc(r.VMs, func(v VMRecord) bool {
 		return slices.ContainsFunc(v.Devices, func(d guest.Device) bool { _, err := netip.ParseAddr(d.IP); return err == nil })

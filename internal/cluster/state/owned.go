@@ -14,22 +14,22 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Owned is a cluster that this process owns: its directory, its lock, its journal and its record. All methods
-// may be called from several goroutines.
+// Owned is a cluster that this process owns: its directory, its lock, its journal and its record. All methods may be
+// called from several goroutines.
 type Owned struct {
-	// Journal has the changes that end with the cluster.
+	// Journal has the changes that are undone at the end of the cluster.
 	Journal *journal.Journal
 
 	lock *os.File
 
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex // protects the fields below
 	dir     string     // "": it is removed, or there is none
 	rec     Record
-	changed chan struct{} // closed and made anew when rec changes
+	changed chan struct{} // closed and replaced when rec changes
 }
 
-// Create makes the directory of the cluster that rec names, takes its lock, opens its journal and writes rec. What a dead
-// cluster of that name left is removed before. It fails where a cluster of the name runs.
+// Create creates the directory of the cluster that rec names, acquires its lock, opens its journal and writes rec. It
+// first removes what a dead cluster of that name left. It fails if a cluster of that name runs.
 func Create(rec Record) (*Owned, error) {
 	base, err := Base()
 	if err != nil {
@@ -69,7 +69,8 @@ func (o *Owned) Record() Record {
 	return o.copy()
 }
 
-// copy returns a copy of the record. The caller holds o.mu. What is not copied is replaced as a whole when it changes.
+// copy returns a copy of the record. The caller holds o.mu. Parts that are not copied are only ever replaced as a
+// whole.
 func (o *Owned) copy() Record {
 	r := o.rec
 	r.VMs = slices.Clone(r.VMs)
@@ -83,7 +84,7 @@ func (o *Owned) Path(name string) string {
 	return filepath.Join(o.dir, name)
 }
 
-// Write changes the record by f (nil: not at all) and writes it to the cluster's directory. f must not call o.
+// Write changes the record by f (nil: no change) and writes it to the cluster's directory. f must not call o.
 func (o *Owned) Write(f func(*Record)) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,8 +103,8 @@ func (o *Owned) WriteVM(i int, f func(*VMRecord)) {
 	o.Write(func(r *Record) { f(&r.VMs[i]) })
 }
 
-// Note changes the record by f in memory only; the next Write puts it on disk. f returns whether it has changed
-// anything, and Note returns that.
+// Note changes the record by f in memory only; the next Write stores it on disk. f returns whether it has changed
+// anything, and Note returns the same.
 func (o *Owned) Note(f func(*Record) bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,7 +115,7 @@ func (o *Owned) Note(f func(*Record) bool) bool {
 	return true
 }
 
-// tell wakes who waits for a change. The caller holds o.mu.
+// tell wakes the goroutines that wait for a change. The caller holds o.mu.
 func (o *Owned) tell() {
 	if o.changed != nil {
 		close(o.changed)
@@ -122,8 +123,8 @@ func (o *Owned) tell() {
 	}
 }
 
-// Await waits until f is true of the record, and returns the record then. When ctx ends first it returns the
-// last record with the cause.
+// Await waits until f returns true for the record, and returns that record. If ctx ends first, it returns the last
+// record and the cause.
 func (o *Owned) Await(ctx context.Context, f func(*Record) bool) (Record, error) {
 	for {
 		o.mu.Lock()
@@ -144,18 +145,18 @@ func (o *Owned) Await(ctx context.Context, f func(*Record) bool) (Record, error)
 	}
 }
 
-// Ref writes down what a backend is about to make; see backend.Request.
+// Ref records what a backend is about to create; see backend.Request.
 func (o *Owned) Ref(r backend.Ref) error {
 	_, err := o.Journal.Record(refChange(r))
 	return err
 }
 
-// LockBase waits for the lock under which the user's clusters are planned, made and swept. The caller closes it.
+// LockBase waits for the lock under which the user's clusters are planned, created and swept. The caller closes it.
 func (o *Owned) LockBase() (*os.File, error) { return lockBase(filepath.Dir(o.Path(""))) }
 
-// Rename changes the name of a cluster that is ready: its directory moves, and the record has the new name. Nothing in
-// a VM knows the name, and what is connected stays so. Paths into the old directory, which nearmetal env has
-// printed, lead nowhere afterwards.
+// Rename changes the name of a ready cluster: it moves the directory and updates the record. Nothing in a VM depends
+// on the name, and open connections remain. Paths into the old directory, which nearmetal env has printed, no longer
+// exist afterwards.
 func (o *Owned) Rename(name string) error {
 	if err := spec.CheckName(name); err != nil {
 		return err
@@ -164,7 +165,7 @@ func (o *Owned) Rename(name string) error {
 	if err != nil {
 		return err
 	}
-	b, err := lockBase(base) // no other cluster takes the name
+	b, err := lockBase(base) // so that no other cluster can use the name
 	if err != nil {
 		return err
 	}
@@ -197,7 +198,7 @@ func (o *Owned) Rename(name string) error {
 	return nil
 }
 
-// Undo undoes what the journal names, and closes it.
+// Undo undoes the changes in the journal, and closes it.
 func (o *Owned) Undo() error {
 	if o.Journal == nil {
 		return nil
@@ -207,7 +208,7 @@ func (o *Owned) Undo() error {
 	return err
 }
 
-// forget ends the writing of the record: what is still changed stays in memory. It returns the cluster's directory.
+// forget stops writing the record to disk: later changes remain in memory. It returns the cluster's directory.
 func (o *Owned) forget() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -216,14 +217,14 @@ func (o *Owned) forget() string {
 	return dir
 }
 
-// Remove removes the cluster's directory and frees its lock: the cluster has ended.
+// Remove removes the cluster's directory and releases its lock when the cluster has ended.
 func (o *Owned) Remove() error {
 	err := os.RemoveAll(o.forget())
 	o.lock.Close()
 	return err
 }
 
-// Leave frees the lock and leaves the directory, with a journal that could not be undone, for the next Sweep.
+// Leave releases the lock and keeps the directory, with a journal that could not be undone, for the next Sweep.
 func (o *Owned) Leave() {
 	o.forget()
 	o.lock.Close()

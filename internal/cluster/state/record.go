@@ -13,26 +13,27 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// State is where a cluster is in its life.
+// State is the stage of a cluster's life.
 type State string
 
-// The states, in their order.
+// States of a cluster, in their order.
 const (
 	Booting State = "booting"
 	Ready   State = "ready"
 	Ending  State = "ending"
-	Dead    State = "dead"   // its owner is gone; only List says so
-	Silent  State = "silent" // a VM that is ready and does not answer; only nearmetal ps says so
+	Dead    State = "dead"   // its owner has died; set only by List
+	Silent  State = "silent" // a VM is ready and does not answer; set only by nearmetal ps
 )
 
-// Record is what a cluster's directory says of it. Only the owner writes it.
+// Record is the description of a cluster in its directory. Only the owner writes it.
 type Record struct {
 	Name    string    `json:"name"`
 	State   State     `json:"state"`
 	Owner   int       `json:"owner"` // process id
 	Command string    `json:"command"`
 	Created time.Time `json:"created"`
-	// Accel is how the VMs' instructions run: "kvm" or "tcg", and of VMs elsewhere what their agents say, "" before.
+	// Accel is how the VMs' instructions run: "kvm" or "tcg". For VMs on other machines it comes from their agents,
+	// and is "" before.
 	Accel   string        `json:"accel"`
 	Backend string        `json:"backend,omitempty"` // that of Spec
 	Spec    *spec.Cluster `json:"spec"`
@@ -43,39 +44,41 @@ type Record struct {
 	Across
 }
 
-// Life is how long a cluster lasts, and what can be done to it.
+// Life states how long a cluster lasts, and which operations it supports.
 type Life struct {
 	// Survives: the VMs do not end with their owner.
 	Survives bool `json:"survives,omitempty"`
 	// Kept: the cluster outlives the command that started it.
 	Kept bool `json:"kept,omitempty"`
-	// Restartable: nearmetal restart can start a VM of it again.
+	// Restartable: nearmetal restart can restart a VM of the cluster.
 	Restartable bool `json:"restartable,omitempty"`
 	// Paused: the user has stopped the VMs (nearmetal pause).
 	Paused bool `json:"paused,omitempty"`
 }
 
-// Channels are what messages between VMs can go through.
+// Channels are the paths available to messages between VMs.
 type Channels struct {
-	// Fabric is the libfabric provider on this host of which the VMs have a copy; empty: none.
+	// Fabric is the libfabric provider on this host that is copied to the VMs; empty: none.
 	Fabric string `json:"fabric,omitempty"`
-	// UCX is the transport for UCX on this host of which the VMs have a copy; empty: none.
+	// UCX is the transport for UCX on this host that is copied to the VMs; empty: none.
 	UCX string `json:"ucx,omitempty"`
-	// Promised is the size in bytes of a region that the backend promises the VMs, besides the plan's; 0: none.
+	// Promised is the size in bytes of a region that the backend promises the VMs, in addition to the plan's; 0:
+	// none.
 	Promised uint64 `json:"promisedRegion,omitempty"`
-	// DeviceFaults are why the VMs' devices are not used, a line each; none: they are, where there are any.
+	// DeviceFaults are the reasons why the VMs' devices are not used, one line each; none: any devices are used.
 	DeviceFaults []string `json:"deviceFaults,omitempty"`
 }
 
-// Across are the hosts of a cluster's VMs, where this host does not have all of them.
+// Across describes the hosts of a cluster's VMs, if this host does not run all of them.
 type Across struct {
-	// Part is the cluster whose part this is on this host: one over several hosts, which another nearmetal owns.
+	// Part is the cluster that this one is the local part of: a cluster over several hosts, which another nearmetal
+	// owns.
 	Part string `json:"partOf,omitempty"`
-	// Remote are the hosts that have the VMs, reached by ssh; none: this host.
+	// Remote are the hosts that run the VMs, reached by ssh; none: this host.
 	Remote []RemoteHost `json:"remoteHosts,omitempty"`
-	// Caller is who runs programs in the VMs of Remote; nil: who calls.
+	// Caller is the user who runs programs in the VMs of Remote; nil: the calling user.
 	Caller *Caller `json:"caller,omitempty"`
-	// Overlay are the hosts whose VMs are one network with these; none: this host alone.
+	// Overlay are the hosts whose VMs share one network with these; none: only this host.
 	Overlay []RecordHost `json:"overlay,omitempty"`
 }
 
@@ -87,37 +90,37 @@ type VMRecord struct {
 	MemoryBytes uint64 `json:"memoryBytes"`
 	IP          string `json:"ip,omitempty"`
 	Subnet      string `json:"subnet,omitempty"` // of IP
-	Uplink      bool   `json:"uplink,omitempty"` // it reaches the host
-	PID         int    `json:"pid,omitempty"`    // of the VM on this host, 0: none
+	Uplink      bool   `json:"uplink,omitempty"` // the VM reaches the host
+	PID         int    `json:"pid,omitempty"`    // of the VM's process on this host; 0: none
 	State       State  `json:"state"`
 	ReadyNs     int64  `json:"readyNs,omitempty"` // from the VM's start to ready, ns
-	Ended       string `json:"ended,omitempty"`   // why it runs no more, one line
+	Ended       string `json:"ended,omitempty"`   // why it no longer runs, one line
 	// Devices as the VM's agent reported them when it was ready.
 	Devices []guest.Device `json:"devices,omitempty"`
 }
 
-// RemoteHost is a host of a cluster's, reached by ssh, in its record.
+// RemoteHost is a host of a cluster in its record, reached by ssh.
 type RemoteHost struct {
 	Name string   `json:"name"`           // as the user named it
 	Addr string   `json:"addr,omitempty"` // by which the other hosts reach it
 	VMs  []string `json:"vms"`
-	Lost string   `json:"lost,omitempty"` // why it is not reached any more
+	Lost string   `json:"lost,omitempty"` // why it is no longer reached
 }
 
-// RecordHost is another host of the cluster's overlay, in its record.
+// RecordHost is a host of the cluster's overlay, in its record.
 type RecordHost struct {
 	Name   string `json:"name"`
 	Addr   string `json:"addr"`
 	Self   bool   `json:"self,omitempty"` // it is this host
 	Joined bool   `json:"joined"`
-	Why    string `json:"why,omitempty"` // not joined: the last reason
-	// DevicesReached: the devices of its VMs have answered those of this host's. DeviceFault says why not.
+	Why    string `json:"why,omitempty"` // the last reason why it is not joined
+	// DevicesReached: the devices of its VMs have answered those of this host. Otherwise DeviceFault is the reason.
 	DevicesReached bool       `json:"devicesReached,omitempty"`
 	DeviceFault    string     `json:"deviceFault,omitempty"`
 	VMs            []VMRecord `json:"vms"`
 }
 
-// Running is how many of the record's VMs have not ended.
+// Running returns the number of the record's VMs that have not ended.
 func (r *Record) Running() int {
 	n := 0
 	for _, v := range r.VMs {
@@ -128,11 +131,12 @@ func (r *Record) Running() int {
 	return n
 }
 
-// MayRun says whether the cluster's VMs may be running: its owner lives, or they outlive it. (What
-// ended with its owner and is not swept yet is in the list too.)
+// MayRun reports whether the cluster's VMs may be running: its owner is alive, or they outlive it. A Dead cluster
+// whose VMs ended with the owner is also listed until the sweep removes it.
 func (r *Record) MayRun() bool { return r.State != Dead || r.Survives }
 
-// OutOfMemory returns the line that a VM's kernel has killed a process because memory ran out; option raises what a VM has.
+// OutOfMemory returns a line that reports that a VM's kernel killed a process because memory ran out; option
+// increases a VM's memory.
 func (r *Record) OutOfMemory(vm, option string) string {
 	for _, v := range r.VMs {
 		if v.Name == vm {
@@ -142,7 +146,7 @@ func (r *Record) OutOfMemory(vm, option string) string {
 	return vm + " ran out of memory, and its kernel killed a process"
 }
 
-// FindVM returns the name of the VM that a user named, or of the first where name is "".
+// FindVM returns the name of the VM that a user named, or of the first VM if name is "".
 func (r *Record) FindVM(name string) (string, error) {
 	var names []string
 	for _, v := range r.VMs {
@@ -163,7 +167,7 @@ func few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// write puts the record into dir, whole or not at all.
+// write replaces the record in dir atomically.
 func (r *Record) write(dir string) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -176,7 +180,7 @@ func (r *Record) write(dir string) error {
 	return os.Rename(tmp, filepath.Join(dir, recordFile))
 }
 
-// maxRecord bounds a record, in bytes: 1,024 VMs take about 200 KiB.
+// maxRecord bounds a record, in bytes: 1,024 VMs need about 200 KiB.
 const maxRecord = 8 << 20
 
 func readRecord(dir string) (*Record, error) {

@@ -10,20 +10,20 @@ import (
 	"nearmetal/internal/journal"
 )
 
-// A cluster's journal holds a Ref of each thing that its backend has made. Undoing it asks the
-// backend for the thing, and ends it if it is still there.
+// A cluster's journal holds a Ref of each object that its backend has created. Undoing the change asks the backend
+// for that object, and ends it if it still exists.
 
 // refKind is the kind of these changes.
 const refKind = "backend"
 
-// idPrefix stands before the keys of a Ref's ID in the arguments of a change.
+// idPrefix precedes the keys of a Ref's ID in the arguments of a change.
 const idPrefix = "id."
 
 func init() {
 	journal.Register(refKind, validRef, undoRef, func(c journal.Change) string { return c.Args["what"] })
 }
 
-// refChange is a Ref as the journal keeps it.
+// refChange returns the journal's form of a Ref.
 func refChange(r backend.Ref) journal.Change {
 	args := map[string]string{"driver": r.Driver, "what": r.What}
 	for k, v := range r.ID {
@@ -32,7 +32,7 @@ func refChange(r backend.Ref) journal.Change {
 	return journal.Change{Kind: refKind, Args: args}
 }
 
-// refOf is the Ref of a change.
+// refOf returns the Ref of a change.
 func refOf(c journal.Change) backend.Ref {
 	r := backend.Ref{Driver: c.Args["driver"], What: c.Args["what"], ID: map[string]string{}}
 	for k, v := range c.Args {
@@ -69,7 +69,7 @@ func undoRef(c journal.Change) (did bool, err error) {
 	return true, i.Kill(ctx)
 }
 
-// sweepRefs ends what drivers can end side by side; the caller undoes the changes, and calls what it returns then.
+// sweepRefs ends concurrently what drivers can end in that way. The caller then undoes the changes, and calls done.
 func sweepRefs(changes []journal.Change) (done func()) {
 	by := map[string][]backend.Ref{}
 	for _, c := range changes {
@@ -84,7 +84,7 @@ func sweepRefs(changes []journal.Change) (done func()) {
 	for name, refs := range by {
 		d, err := backend.Open(name)
 		if err != nil {
-			continue // undoing says it
+			continue // undoing reports the error
 		}
 		open = append(open, d)
 		if s, ok := d.(backend.Sweeper); ok {

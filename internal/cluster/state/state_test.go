@@ -119,7 +119,8 @@ func TestBaseOfOthers(t *testing.T) {
 	os.Remove("/" + strings.Repeat("x", 80))
 }
 
-// What clusters' directories and the user's runtime directory hold is hidden from VMs: no directory that they need may be either.
+// Checks that the directories of clusters and the user's runtime directory are hidden from VMs, and that neither may
+// be a directory that VMs need.
 func TestRuntimeDir(t *testing.T) {
 	home := t.TempDir()
 	own, open, file := filepath.Join(home, "own"), filepath.Join(home, "open"), filepath.Join(home, "file")
@@ -157,7 +158,7 @@ func TestRuntimeDir(t *testing.T) {
 	if got, err := HiddenDirs(); err != nil || !slices.Contains(got, own) {
 		t.Errorf("hidden are %q, %v", got, err)
 	}
-	// After su the variable may name another user's, and in a container one that is not there.
+	// The variable may name another user's directory after su, and a missing one in a container.
 	names := []string{filepath.Join(home, "none")}
 	if os.Getuid() == 0 {
 		if err := os.Chown(own, 65534, 65534); err != nil {
@@ -176,8 +177,8 @@ func TestRuntimeDir(t *testing.T) {
 	}
 }
 
-// A lock that the file system cannot be asked about (NFS) does not say that nobody owns a cluster: nothing of
-// it is removed.
+// Checks that a lock which the file system cannot query (NFS) is not taken for a free one: nothing of the cluster is
+// removed.
 func TestLockWithoutAnswer(t *testing.T) {
 	b := base(t)
 	live, l, err := create(b, "live")
@@ -212,7 +213,7 @@ func TestLockWithoutAnswer(t *testing.T) {
 	}
 }
 
-// A dead cluster whose journal cannot be read is reported, and the others are swept all the same.
+// Checks that a dead cluster with an unreadable journal is reported, and that the others are still swept.
 func TestSweepBadJournal(t *testing.T) {
 	b := base(t)
 	for _, name := range []string{"a", "b", "c"} {

@@ -11,9 +11,8 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Sweep removes what clusters without an owner left: it undoes their journals and
-// removes their directories. It returns a line a cluster that says what was removed.
-// Every command that starts a cluster or lists them calls it first.
+// Sweep removes what clusters without an owner left: it undoes their journals and removes their directories. It
+// returns one line per cluster with what was removed. Every command that starts or lists clusters calls it first.
 func Sweep() (lines []string, err error) {
 	base, err := Base()
 	if err != nil {
@@ -42,7 +41,7 @@ func Sweep() (lines []string, err error) {
 	return lines, errors.Join(errs...)
 }
 
-// sweepOne removes the cluster in dir if it has no owner. The base is locked.
+// sweepOne removes the cluster in dir if it has no owner. The caller holds the lock of the base.
 func sweepOne(dir, name string) (string, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return "", nil

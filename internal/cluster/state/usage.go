@@ -6,7 +6,7 @@ import (
 	"nearmetal/internal/load"
 )
 
-// Usage reads what the VMs of a cluster on this host take of it; with nodes also where their memory lies.
+// Usage reads the resource usage of the cluster's VMs on this host; with nodes also the NUMA nodes of their memory.
 func (r *Record) Usage(nodes bool) []load.VM {
 	list := []load.VM{}
 	for _, v := range r.VMs {
@@ -18,7 +18,7 @@ func (r *Record) Usage(nodes bool) []load.VM {
 			if nodes {
 				u.ReadNodes("/", v.PID)
 			}
-			// The region is one for all.
+			// All VMs share one region.
 			if k := slices.IndexFunc(list, func(x load.VM) bool { return x.Region != nil }); k >= 0 {
 				u.Region = list[k].Region
 			} else {

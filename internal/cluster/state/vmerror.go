@@ -1,6 +1,6 @@
 package state
 
-// VMError is the end of a VM that nobody asked for, or its failure to become ready.
+// VMError is the unexpected end of a VM, or its failure to become ready.
 type VMError struct {
 	Err     error
 	Console []string // the last lines of the VM's console
@@ -10,7 +10,7 @@ func (e *VMError) Error() string { return e.Err.Error() }
 
 func (e *VMError) Unwrap() error { return e.Err }
 
-// Lines are the error and the console's last lines, for a person.
+// Lines returns the error and the console's last lines, for a person.
 func (e *VMError) Lines() []string {
 	lines := []string{e.Err.Error()}
 	if len(e.Console) > 0 {

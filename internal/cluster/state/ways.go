@@ -12,8 +12,8 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Devices are those by which messages leave a host: of the first VM, where all VMs have the same, and none of
-// them is at fault; nil: there are none.
+// Devices returns the devices by which messages leave a host: those of the first VM, if all VMs have the same and
+// none of them has a fault; nil: there are none.
 func (r *Record) Devices() []launch.Device {
 	if len(r.VMs) == 0 || len(r.DeviceFaults) > 0 || r.Spec == nil {
 		return nil
@@ -27,7 +27,7 @@ func (r *Record) Devices() []launch.Device {
 	for _, d := range r.VMs[0].Devices {
 		ip, err := netip.ParseAddr(d.IP)
 		if d.RDMA == "" && err != nil {
-			continue // no device of a network
+			continue // not a network device
 		}
 		l := launch.Device{RDMA: d.RDMA, Port: d.Port, InfiniBand: d.Layer == "InfiniBand", GID: d.GID, PKey: d.PKey,
 			Net: d.Net, Soft: d.Kind == "rxe"}
@@ -42,7 +42,7 @@ func (r *Record) Devices() []launch.Device {
 	return list
 }
 
-// alike says whether two VMs have devices of the same names.
+// alike reports whether two VMs have devices of the same names.
 func alike(a, b []guest.Device) bool {
 	if len(a) != len(b) {
 		return false
@@ -55,16 +55,16 @@ func alike(a, b []guest.Device) bool {
 	return true
 }
 
-// Way is how messages go between the VMs of a pair.
+// Way is the path of messages between the VMs of a pair.
 type Way struct {
 	Between string // which pairs, in words
-	By      string // what carries them
+	By      string // the transport that carries them
 }
 
 func (w Way) String() string { return "messages between " + w.Between + " go by " + w.By }
 
-// Ways says how the messages of an MPI library on libfabric go between each pair of the cluster's VMs: pairs of
-// one host, and those of different ones.
+// Ways returns the path of messages of an MPI library on libfabric between each kind of pair of the cluster's VMs:
+// pairs on one host, and pairs on different hosts.
 func (r *Record) Ways() []Way {
 	var list []Way
 	between := "VMs"
@@ -102,7 +102,7 @@ func (r *Record) Ways() []Way {
 	return list
 }
 
-// env is a variable of the cluster file's; "": not set.
+// env returns a variable of the cluster file; "": not set.
 func (r *Record) env(name string) string {
 	if r.Spec == nil {
 		return ""
@@ -110,7 +110,7 @@ func (r *Record) env(name string) string {
 	return r.Spec.Env[name]
 }
 
-// neighbours says whether two VMs are on one host.
+// neighbours reports whether two VMs are on one host.
 func (r *Record) neighbours() bool {
 	if len(r.Remote) == 0 {
 		return len(r.VMs) > 1
@@ -118,7 +118,7 @@ func (r *Record) neighbours() bool {
 	return slices.ContainsFunc(r.Remote, func(h RemoteHost) bool { return len(h.VMs) > 1 })
 }
 
-// far is what carries messages that the region does not.
+// far returns the transport of messages that do not use the region.
 func (r *Record) far() string {
 	var verbs, tcp []string
 	for _, d := range r.Devices() {

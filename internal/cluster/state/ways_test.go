@@ -10,7 +10,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Which way messages take follows from what the agents reported, and a device at fault is not used.
+// Checks that the path of messages follows from the agents' reports, and that a faulty device is not used.
 func TestWays(t *testing.T) {
 	say := func(r Record) string {
 		var s []string
@@ -55,7 +55,7 @@ func TestWays(t *testing.T) {
 	if got := say(igb); got != "VMs: TCP over the VMs' network" {
 		t.Error(got)
 	}
-	// A region that is promised and not planned is for programs that ask for it.
+	// A region that is promised but not planned is only for programs that ask for it.
 	igb.Plan, igb.Promised, igb.Spec = nil, 64<<20, &spec.Cluster{}
 	if got := say(igb); !strings.Contains(got, "VMs' network; the backend promises a region of 64MiB, for programs with") {
 		t.Error(got)
@@ -66,7 +66,7 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// devicesOfTwo is the record of two VMs with two functions each.
+// devicesOfTwo returns the record of two VMs with two functions each.
 func devicesOfTwo() Record {
 	both := []plan.Device{{Address: "0000:41:10.0"}, {Address: "0000:41:10.2"}}
 	has := []guest.Device{{Kind: "pci", Net: "eth2", RDMA: "mlx5_0", IP: "10.78.0.1"}, {Kind: "pci", Net: "eth3", RDMA: "mlx5_1", IP: "10.78.0.2"}}

@@ -11,9 +11,10 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// All hosts of a job number the devices of all VMs alike, so each knows the addresses of the others' without asking.
+// All hosts of a job number the devices of all VMs in the same way, so that each knows the addresses of the others'
+// devices without asking.
 
-// Self returns the number of this host among those of the overlay, 0 where it is alone.
+// Self returns the number of this host in the overlay; 0 without an overlay.
 func (w *Net) Self() int {
 	if w.Joined != nil {
 		return w.Joined.Self
@@ -21,8 +22,8 @@ func (w *Net) Self() int {
 	return 0
 }
 
-// deviceCounts returns how many devices each VM of a host has. Hosts of a batch system's job have VMs of one cluster
-// file, so as many as the plan p of this host.
+// deviceCounts returns the number of devices of each VM of a host. Hosts of a batch system's job run VMs from one
+// cluster file; their numbers are then those of the plan p of this host.
 func (w *Net) deviceCounts(p *plan.Plan, host int) []int {
 	var list []int
 	if t := w.Joined; t != nil && host < len(t.Hosts) && len(t.Hosts[host].Sizes) > 0 {
@@ -37,8 +38,8 @@ func (w *Net) deviceCounts(p *plan.Plan, host int) []int {
 	return list
 }
 
-// DeviceAddress returns the address of device number i of VM number vm on a host, all counted from 0. p is the plan of
-// this host.
+// DeviceAddress returns the address of device number i of VM number vm on a host, all counted from 0. p is the plan
+// of this host.
 func (w *Net) DeviceAddress(subnet netip.Prefix, p *plan.Plan, host, vm, i int) (netip.Addr, error) {
 	number := i + 1
 	for h := 0; h <= host; h++ {
@@ -48,7 +49,7 @@ func (w *Net) DeviceAddress(subnet netip.Prefix, p *plan.Plan, host, vm, i int) 
 			}
 		}
 	}
-	// The last address is the subnet's broadcast.
+	// The last address is the subnet's broadcast address.
 	if last := 1<<(32-subnet.Bits()) - 1; number >= last {
 		return netip.Addr{}, fmt.Errorf("network.deviceSubnet: %s has too few addresses for the devices of all VMs: write a shorter prefix length", subnet)
 	}
@@ -58,7 +59,7 @@ func (w *Net) DeviceAddress(subnet netip.Prefix, p *plan.Plan, host, vm, i int) 
 	return netip.AddrFrom4(base), nil
 }
 
-// EndsOf returns the devices of a host's VMs, which are of the same kind as this host's, whose record r is.
+// EndsOf returns the devices of a host's VMs, which are of the same kind as those in this host's record r.
 func (w *Net) EndsOf(r state.Record, host int) ([]End, error) {
 	var list []End
 	counts := w.deviceCounts(r.Plan, host)
@@ -66,7 +67,7 @@ func (w *Net) EndsOf(r state.Record, host int) ([]End, error) {
 		if k >= len(counts) {
 			break
 		}
-		// A VM here with as many devices is like it.
+		// A VM of this host with as many devices serves as the model.
 		like := slices.IndexFunc(r.Plan.VMs, func(v plan.VM) bool { return len(v.Devices) == counts[k] })
 		if like < 0 {
 			continue
@@ -83,8 +84,8 @@ func (w *Net) EndsOf(r state.Record, host int) ([]End, error) {
 	return list, nil
 }
 
-// counterpart returns the address of the nth device with an address (from 0) of VM number k on a host, which is like VM
-// number like here.
+// counterpart returns the address of the nth device with an address (from 0) of VM number k on a host. VM number like
+// of this host is the model of that VM.
 func (w *Net) counterpart(r state.Record, like, host, k, nth int) (netip.Addr, error) {
 	seen := map[string]bool{}
 	for i, d := range r.VMs[like].Devices {
@@ -106,8 +107,8 @@ func (w *Net) counterpart(r state.Record, like, host, k, nth int) (netip.Addr, e
 	return w.Joined.addrs[host][k].IP, nil
 }
 
-// ReachHosts tries the devices of the other hosts' VMs from those of this host, which may boot earlier, until each
-// answers or the cluster ends. It returns at once; the record says which have answered.
+// ReachHosts connects from the devices of this host's VMs to those of the other hosts' VMs, which may boot later,
+// until each answers or the cluster ends. It returns immediately; the record states which have answered.
 func (w *Net) ReachHosts(dial Dial, from []End) {
 	t := w.Joined
 	if t == nil || len(from) == 0 {

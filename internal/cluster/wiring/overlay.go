@@ -15,17 +15,17 @@ import (
 	"nearmetal/internal/network"
 )
 
-// A job of a batch system may have a cluster on each of its hosts. An overlay makes one network of
-// theirs, whose VMs have addresses and names of their own over all hosts, and makes each VM
-// reachable from every host's control socket. All hosts know all of it beforehand, from
-// the job's list of hosts and its secret; nothing is exchanged but frames and streams.
+// A job of a batch system may have a cluster on each of its hosts. An overlay joins these clusters: their VMs share
+// one network with addresses and names that are unique over all hosts, and each VM is reachable from every host's
+// control socket. All hosts know the whole overlay in advance, from the job's list of hosts and its secret; they
+// exchange only frames and streams.
 
-// Overlay are the hosts of a job, as each of them knows them beforehand.
+// Overlay describes the hosts of a job, as each of them knows them in advance.
 type Overlay struct {
 	Secret []byte        `json:"secret"` // 32 bytes, the job's own
 	Hosts  []OverlayHost `json:"hosts"`
-	Self   int           `json:"self"`  // which of the hosts this is
-	Ports  [2]int        `json:"ports"` // lowest and highest to listen on
+	Self   int           `json:"self"`  // index of this host in Hosts
+	Ports  [2]int        `json:"ports"` // lowest and highest port to listen on
 }
 
 // OverlayHost is a host of an overlay.
@@ -33,11 +33,11 @@ type OverlayHost struct {
 	Name string   `json:"name"`
 	Addr string   `json:"addr"` // by which the other hosts reach it
 	VMs  []string `json:"vms"`  // names, in the order of their numbers
-	// Sizes are the VMs'; none: those of this host's.
+	// Sizes are the VMs' sizes; none: those of this host's VMs.
 	Sizes []VMSize `json:"sizes,omitempty"`
 }
 
-// VMSize is what a VM of an overlay's host has.
+// VMSize is the size of a VM of an overlay's host.
 type VMSize struct {
 	VCPUs       int    `json:"vcpus"`
 	MemoryBytes uint64 `json:"memoryBytes"`
@@ -50,7 +50,7 @@ const (
 	kindStreams = "streams"
 )
 
-// names are those of all VMs, host by host; first is the number of this host's first.
+// names returns the names of all VMs, host by host; first is the index of this host's first VM.
 func (t *Overlay) names() (all []string, first int) {
 	for i, h := range t.Hosts {
 		if i == t.Self {
@@ -61,7 +61,7 @@ func (t *Overlay) names() (all []string, first int) {
 	return all, first
 }
 
-// Joined is an overlay in force: this host's end of it.
+// Joined is this host's end of an overlay in use.
 type Joined struct {
 	*Overlay
 	own    *state.Owned
@@ -69,19 +69,19 @@ type Joined struct {
 	net    *network.Overlay
 	addrs  [][]network.Address  // of each host's VMs
 	ends   []*os.File           // of the switch, for each host; nil for this one
-	frames []chan *network.Link // for each host: those that it has made
+	frames []chan *network.Link // for each host: the connections that it has opened
 
-	news  sync.Mutex // of ready and down, and held until the record has a change of them
-	ready []bool     // for each host: it was joined, and is no longer given up
-	down  []int      // for each host: links that have lost their connection
+	news  sync.Mutex // protects ready and down; held until their change is in the record
+	ready []bool     // for each host: it is joined and not given up
+	down  []int      // for each host: number of links that have lost their connection
 
-	// changed holds a word while the record on disk is older than the one in memory.
+	// changed holds a value while the record on disk is older than the one in memory.
 	changed chan struct{}
 	ctx     context.Context
 	stop    context.CancelFunc
 }
 
-// wire makes the switch with its ends: those of this host's VMs, and the overlay's.
+// wire creates the switch with its ends: those of this host's VMs, and those of the overlay's other hosts.
 func (t *Joined) wire(w *Net, ends *[]*os.File) error {
 	var others [][]network.Address
 	for i, of := range t.addrs {
@@ -105,8 +105,8 @@ func (t *Joined) wire(w *Net, ends *[]*os.File) error {
 	return nil
 }
 
-// Start starts the overlay of the cluster own: it listens, and calls the other hosts, whose VMs board reaches then. It
-// returns at once.
+// Start starts the overlay of the cluster own: it listens, connects to the other hosts, and makes their VMs reachable
+// through board. It returns immediately.
 func (t *Joined) Start(own *state.Owned, board *channel.Switchboard) error {
 	t.own, t.board = own, board
 	o := network.OverlayOptions{Secret: t.Secret, Self: t.Self, LowPort: t.Ports[0], HighPort: t.Ports[1],
@@ -133,14 +133,14 @@ func (t *Joined) Start(own *state.Owned, board *channel.Switchboard) error {
 	return nil
 }
 
-// record is the overlay as the record has it.
+// record returns the overlay's entry in the record.
 func (t *Joined) record(r *state.Record) []state.RecordHost {
 	var list []state.RecordHost
 	for i, h := range t.Hosts {
 		rh := state.RecordHost{Name: h.Name, Addr: h.Addr, Self: i == t.Self, Joined: i == t.Self}
 		for k, name := range h.VMs {
 			a := t.addrs[i][k]
-			// The hosts of a batch system's job have VMs of one kind: as many, and as large.
+			// The hosts of a batch system's job run equally many VMs, of equal size.
 			own := r.VMs[min(k, len(r.VMs)-1)]
 			if k < len(h.Sizes) {
 				own.VCPUs, own.MemoryBytes = h.Sizes[k].VCPUs, h.Sizes[k].MemoryBytes
@@ -153,15 +153,15 @@ func (t *Joined) record(r *state.Record) []state.RecordHost {
 	return list
 }
 
-// serveHost takes a connection that another host has made.
+// serveHost serves a connection that another host has opened.
 func (t *Joined) serveHost(host int, kind string, conn *network.Link) {
 	switch kind {
 	case kindFrames:
 		select {
 		case t.frames[host] <- conn:
-			<-t.ctx.Done() // carry has it
+			<-t.ctx.Done() // carry uses conn until then
 		case <-t.ctx.Done():
-		case <-time.After(10 * time.Second): // it has one already
+		case <-time.After(10 * time.Second): // the host has a connection already
 		}
 	case kindStreams:
 		if m, err := t.board.Client(conn, channel.Fields{{Key: "cluster", Value: t.own.Name()}}); err == nil {
@@ -170,7 +170,7 @@ func (t *Joined) serveHost(host int, kind string, conn *network.Link) {
 	}
 }
 
-// carry joins the switch to a host: the host with the lower number calls.
+// carry joins the switch to a host. The host with the lower number connects.
 func (t *Joined) carry(host int) {
 	end, err := net.FileConn(t.ends[host])
 	t.ends[host].Close()
@@ -204,7 +204,7 @@ func (t *Joined) carry(host int) {
 	t.hostReady(host, false)
 }
 
-// hostReady says that a host was joined, or that it is given up.
+// hostReady records that a host is joined, or that it is given up.
 func (t *Joined) hostReady(host int, ready bool) {
 	t.news.Lock()
 	defer t.news.Unlock()
@@ -217,8 +217,8 @@ func (t *Joined) hostReady(host int, ready bool) {
 	}
 }
 
-// streams makes a host's VMs reachable until ctx ends. The connection for it is made with the first stream: a launcher
-// needs one to each host, and the hosts among each other none.
+// streams makes a host's VMs reachable until ctx ends. The connection is opened with the first stream, because a
+// launcher needs one to each host, but the hosts need none among each other.
 func (t *Joined) streams(ctx context.Context, host int) error {
 	m, err := channel.New(t.net.DialLater(ctx, host, kindStreams), channel.Options{Name: "host " + t.Hosts[host].Name, Initiator: true, Quiet: true})
 	if err != nil {
@@ -230,9 +230,9 @@ func (t *Joined) streams(ctx context.Context, host int) error {
 	return nil
 }
 
-// linkState hears of a link to a host that has lost its connection, and with nil that it has another. A host
-// without one is not joined: steps that need it wait. Of a link that the other host makes again at once the news
-// may come in the wrong order: what counts is how many links are down after each.
+// linkState is called with an error when a link to a host has lost its connection, and with nil when it has another.
+// A host with a lost link is not joined, and steps that need it wait. If the other host reconnects at once, the two
+// calls may come in the wrong order; therefore only the number of links that are down after each call counts.
 func (t *Joined) linkState(host int, kind string, err error) {
 	t.news.Lock()
 	defer t.news.Unlock()
@@ -258,7 +258,7 @@ func (t *Joined) hostState(host int, joined bool, why error) {
 	t.changeHost(host, func(h *state.RecordHost) { h.Joined, h.Why = joined, text })
 }
 
-// changeHost changes what the record has of a host. writeHosts puts it on disk.
+// changeHost changes a host's entry in the record, in memory. writeHosts writes it to disk.
 func (t *Joined) changeHost(host int, change func(*state.RecordHost)) {
 	if t.ctx.Err() != nil {
 		return
@@ -277,13 +277,13 @@ func (t *Joined) changeHost(host int, change func(*state.RecordHost)) {
 	if differs {
 		select {
 		case t.changed <- struct{}{}:
-		default: // it is to be written as it is
+		default: // a write is pending already
 		}
 	}
 }
 
-// writeHosts writes the record when hosts have changed, all that changed meanwhile at once: a record of 1,000 hosts is
-// large, and they join within seconds. It returns when the cluster ends.
+// writeHosts writes the record after hosts have changed, and combines changes that arrive during a write: a record of
+// 1,000 hosts is large, and the hosts join within seconds. It returns when the cluster ends.
 func (t *Joined) writeHosts() {
 	for {
 		select {

@@ -21,7 +21,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// echoVM is a VM's agent that sends back what it gets.
+// echoVM is a VM's agent that sends back what it receives.
 func echoVM(t *testing.T) *channel.Mux {
 	t.Helper()
 	near, far := net.Pipe()
@@ -43,7 +43,7 @@ func echoVM(t *testing.T) *channel.Mux {
 	return m
 }
 
-// resetTCP resets every TCP connection of this process, as the network between two hosts may.
+// resetTCP resets every TCP connection of this process, as the network between two hosts may do.
 func resetTCP(t testing.TB) (n int) {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
@@ -58,7 +58,7 @@ func resetTCP(t testing.TB) (n int) {
 			continue
 		}
 		if _, err := unix.Getpeername(fd); err != nil {
-			continue // it listens
+			continue // a listening socket
 		}
 		// connect(2): an address of AF_UNSPEC dissolves the association; TCP sends a reset.
 		unspec := [16]byte{}
@@ -69,8 +69,8 @@ func resetTCP(t testing.TB) (n int) {
 	return n
 }
 
-// Two hosts whose connections are reset again and again: their VMs' frames arrive, and a program's streams are
-// whole. Meanwhile the hosts are not joined, and then they are.
+// Checks that frames of the VMs arrive and that a program's streams are complete while the connections of two hosts
+// are reset repeatedly. The record shows the hosts as not joined in between, and as joined afterwards.
 func TestOverlayResets(t *testing.T) {
 	overlay := Overlay{Secret: bytes.Repeat([]byte{7}, 32), Ports: [2]int{61000, 65535}}
 	for i := range 2 {
@@ -165,7 +165,7 @@ func TestOverlayResets(t *testing.T) {
 	}
 }
 
-// A host whose link is made again before it was known to be lost is joined.
+// Checks that a host whose link reconnects before its loss is noticed is joined.
 func TestOverlayNews(t *testing.T) {
 	own := state.InMemory(state.Record{Across: state.Across{Overlay: []state.RecordHost{{Self: true, Joined: true}, {Joined: true}}}})
 	c := &Joined{Overlay: &Overlay{}, own: own, ctx: context.Background(), ready: []bool{false, true}, down: []int{0, 0}}

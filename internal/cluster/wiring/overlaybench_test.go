@@ -23,19 +23,19 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// BenchmarkOverlay is one host of a job of many: what its supervisor takes until the others are joined, and after all its
-// connections were reset. The others are real ends of the overlay in other processes, without VMs, and joined to this host
-// alone: so one machine has room for them. All share one address, so that their calls share one source's places.
-// `make bench-overlay`.
+// BenchmarkOverlay measures one host of a job of many: the cost to its supervisor until the others are joined, and
+// after a reset of all its connections. The others are real ends of the overlay in other processes, without VMs and
+// joined only to this host, so that they fit on one machine. All share one address, so that their connections share
+// the limit for one source. Run it with `make bench-overlay`.
 func BenchmarkOverlay(b *testing.B) {
 	for _, hosts := range []int{16, 64, 256, 1000} {
 		b.Run(fmt.Sprint(hosts, " hosts"), func(b *testing.B) { benchOverlay(b, hosts, 0) })
 	}
-	// The last two hosts are no good: one takes calls and never answers, one is not there.
+	// The last two hosts are faulty: one accepts connections and never answers, one does not exist.
 	b.Run("1000 hosts, one silent, one dead", func(b *testing.B) { benchOverlay(b, 1000, 2) })
 }
 
-// overlayOf is a job of that many hosts on this machine, of which self is one.
+// overlayOf returns a job of that many hosts on this machine, of which self is one.
 func overlayOf(hosts, self int) Overlay {
 	o := Overlay{Secret: bytes.Repeat([]byte{byte(hosts), 7}, 16), Self: self, Ports: [2]int{10000, 32000}}
 	for i := range hosts {
@@ -44,10 +44,10 @@ func overlayOf(hosts, self int) Overlay {
 	return o
 }
 
-// overlayPeers is the environment variable by which a process is the hosts FROM to TO of HOSTS, without those that are BAD.
+// overlayPeers is the environment variable that makes a process the hosts FROM to TO of HOSTS, except the last BAD.
 const overlayPeers = "NEARMETAL_TEST_OVERLAY_PEERS"
 
-// TestOverlayPeers is the other hosts of BenchmarkOverlay, until its input ends.
+// TestOverlayPeers runs the other hosts of BenchmarkOverlay, until its input ends.
 func TestOverlayPeers(t *testing.T) {
 	var from, to, hosts, bad int
 	if _, err := fmt.Sscan(os.Getenv(overlayPeers), &from, &to, &hosts, &bad); err != nil {
@@ -55,7 +55,7 @@ func TestOverlayPeers(t *testing.T) {
 	}
 	for self := from; self < to; self++ {
 		if self >= hosts-bad {
-			if self == hosts-bad { // the silent one
+			if self == hosts-bad { // the silent host
 				if err := silent(hosts, self); err != nil {
 					t.Fatal(err)
 				}
@@ -81,10 +81,10 @@ func TestOverlayPeers(t *testing.T) {
 	}
 	fmt.Println("overlay: ready")
 	io.Copy(io.Discard, os.Stdin)
-	os.Exit(0) // as hosts end that are killed
+	os.Exit(0) // without cleanup, like a killed host
 }
 
-// silent takes calls on the port that a host would listen on, as a host that hangs.
+// silent accepts connections on the port that a host would listen on and never answers, like a hung host.
 func silent(hosts, self int) error {
 	o := overlayOf(hosts, self)
 	options := network.OverlayOptions{Secret: o.Secret, Self: self, LowPort: o.Ports[0], HighPort: o.Ports[1]}
@@ -101,9 +101,9 @@ func silent(hosts, self int) error {
 	return err
 }
 
-var hanging net.Listener // kept, so that it stays open
+var hanging net.Listener // kept so that it stays open
 
-// startPeers starts the hosts from 1 on, in four processes.
+// startPeers starts the hosts from number 1 on, in four processes.
 func startPeers(b *testing.B, hosts, bad int) {
 	b.Helper()
 	const processes = 4
@@ -185,7 +185,7 @@ func benchOverlay(b *testing.B, hosts, bad int) {
 			return n
 		}
 		resetTCP(b)
-		for count() == 0 { // until the first is noticed
+		for count() == 0 { // until the first loss is noticed
 			time.Sleep(time.Millisecond)
 		}
 		for end := time.Now().Add(2 * time.Minute); count() > 0 || !whole(c, hosts-bad); time.Sleep(5 * time.Millisecond) {
@@ -206,8 +206,8 @@ func benchOverlay(b *testing.B, hosts, bad int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkOverlayAll is a job all of whose hosts are joined to each other, in this process: what a host takes of it, and how
-// that grows. A machine has descriptors for some dozens.
+// BenchmarkOverlayAll measures a job whose hosts are all joined to each other in this process: the cost per host, and
+// how it grows. A machine has enough descriptors for some dozens of hosts.
 func BenchmarkOverlayAll(b *testing.B) {
 	for _, hosts := range []int{8, 16, 32, 48} {
 		b.Run(fmt.Sprint(hosts, " hosts"), func(b *testing.B) { benchOverlayAll(b, hosts) })
@@ -267,7 +267,7 @@ func benchOverlayAll(b *testing.B, hosts int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// benchOwned is a cluster of one VM in a directory of its own.
+// benchOwned returns a cluster of one VM in a directory of its own.
 func benchOwned(b *testing.B, vm string) *state.Owned {
 	b.Helper()
 	b.Setenv("NEARMETAL_RUNTIME_DIR", b.TempDir())
@@ -279,10 +279,10 @@ func benchOwned(b *testing.B, vm string) *state.Owned {
 	return own
 }
 
-// joinedOf says which host is not joined.
+// joinedOf returns an error that names a host that is not joined.
 func joinedOf(o *state.Owned) error { r := o.Record(); return r.Joined() }
 
-// whole says whether that many hosts are joined.
+// whole reports whether that many hosts are joined.
 func whole(o *state.Owned, hosts int) bool {
 	for _, h := range o.Record().Overlay {
 		if h.Joined {
@@ -292,7 +292,7 @@ func whole(o *state.Owned, hosts int) bool {
 	return hosts == 0
 }
 
-// resident returns the bytes of memory that this process has.
+// resident returns the resident memory of this process, in bytes.
 func resident() int64 {
 	text, _ := os.ReadFile("/proc/self/statm")
 	var size, pages int64

@@ -12,8 +12,8 @@ import (
 	"nearmetal/internal/network"
 )
 
-// Own returns the network of VMs that have these cards. They come from a driver that has asked others:
-// each VM has one, and no two are alike.
+// Own returns the network of VMs with these cards. A driver has obtained them from another program; therefore Own
+// checks that each VM has a card and that no two cards are alike.
 func Own(names []string, cards []backend.Card) (*Net, error) {
 	if len(cards) != len(names) {
 		return nil, fmt.Errorf("the backend's network has %d cards for %d VMs", len(cards), len(names))
@@ -41,7 +41,7 @@ func Own(names []string, cards []backend.Card) (*Net, error) {
 	return w, nil
 }
 
-// Address notes the address of VM number i, which no other has.
+// Address sets the address of VM number i. It fails if the address is invalid or belongs to another VM.
 func (w *Net) Address(i int, a netip.Prefix) error {
 	name := w.addrs[i].Name
 	if !a.IsValid() || !a.Addr().Is4() {

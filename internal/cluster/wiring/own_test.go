@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/backend"
 )
 
-// What a backend says of its network is looked at.
+// Checks that Own validates the backend's description of its network.
 func TestOwnNetworkChecked(t *testing.T) {
 	at := netip.MustParsePrefix
 	good := backend.Card{MAC: "52:54:00:00:00:01", Address: at("192.0.2.1/24")}
@@ -29,7 +29,7 @@ func TestOwnNetworkChecked(t *testing.T) {
 	if _, err := Own([]string{"vm0", "vm1"}, []backend.Card{good}); err == nil {
 		t.Error("one card for two VMs")
 	}
-	// Addresses that come when the VMs run are looked at then.
+	// Addresses that arrive after the VMs have started are checked then.
 	w, err := Own([]string{"vm0", "vm1"}, []backend.Card{{MAC: "52:54:00:00:00:01"}, {MAC: "52:54:00:00:00:02"}})
 	if err != nil || !w.Late || w.Subnet(1) != "" || w.IP(1).IsValid() {
 		t.Fatalf("%v, %+v", err, w)

@@ -18,21 +18,21 @@ import (
 	"nearmetal/internal/guest"
 )
 
-// The VMs' devices are tried before the cluster is ready: a port that nobody has brought up, a VLAN or a
-// partition key that is not the others' would otherwise be seen by an MPI program only, which waits for ever.
+// The VMs' devices are tested before the cluster is ready. Otherwise a port that is down, or a different VLAN or
+// partition key, would be noticed only by an MPI program, which waits forever.
 
 const (
-	// ReachBound is how long the devices of this host's VMs have to reach each other.
+	// ReachBound is the time in which the devices of this host's VMs must reach each other.
 	ReachBound = 15 * time.Second
-	// reachTry is how long one of them is given to answer before it is tried again.
+	// reachTry is the timeout of one attempt.
 	reachTry = 5 * time.Second
-	// reachPause lies between two tries.
+	// reachPause is the pause between two attempts.
 	reachPause = 200 * time.Millisecond
-	// reachesAtOnce bounds the tries that are under way.
+	// reachesAtOnce bounds the concurrent attempts.
 	reachesAtOnce = 64
-	// closedPort is one on which nothing listens: that a VM refuses a connection is its answer.
+	// closedPort is a port on which nothing listens: a refused connection is the VM's answer.
 	closedPort = 1
-	// shownUnreached is how many pairs a message names.
+	// shownUnreached is the maximum number of pairs named in a message.
 	shownUnreached = 3
 )
 
@@ -40,11 +40,11 @@ const (
 type End struct {
 	VM         string
 	Addr       netip.Addr
-	Name       string // of the RDMA device, or the interface
+	Name       string // of the RDMA device, or of the interface
 	InfiniBand bool
 }
 
-// Ends returns the devices of a VM that have an address, each address once.
+// Ends returns the devices of a VM that have an address, one per address.
 func Ends(vm string, list []guest.Device) []End {
 	var ends []End
 	for _, d := range list {
@@ -57,7 +57,7 @@ func Ends(vm string, list []guest.Device) []End {
 	return ends
 }
 
-// PortFault says in a line why the port of a device of vm cannot be used; "" where it can.
+// PortFault returns a line that states why the port of a device of vm cannot be used; "" if it can.
 func PortFault(vm string, d guest.Device) string {
 	what := fmt.Sprintf("device %s of %s", cmp.Or(d.RDMA, d.Net, d.PCI), vm)
 	if d.RDMA == "" {
@@ -112,8 +112,8 @@ type Unreached struct {
 // Dial opens a connection from a VM of this host to an address with a port, and closes it.
 type Dial func(ctx context.Context, vm, addr string) error
 
-// Reach has every VM of from try to reach every VM of to over their devices, until ctx ends. It returns the
-// pairs of which the first got no answer.
+// Reach makes every VM of from connect to every VM of to over their devices, until ctx ends. It returns the pairs
+// without an answer.
 func Reach(ctx context.Context, dial Dial, from, to []End) []Unreached {
 	var mu sync.Mutex
 	var failed []Unreached
@@ -142,7 +142,7 @@ func Reach(ctx context.Context, dial Dial, from, to []End) []Unreached {
 	return failed
 }
 
-// reachOne tries until it is answered or ctx ends; the error is that of the last try.
+// reachOne connects repeatedly until it gets an answer or ctx ends; it returns the error of the last attempt.
 func reachOne(ctx context.Context, dial Dial, f, t End) error {
 	last := errors.New("no answer")
 	for {
@@ -163,7 +163,7 @@ func reachOne(ctx context.Context, dial Dial, f, t End) error {
 	}
 }
 
-// UnreachedLine says which pairs do not reach each other, in one line.
+// UnreachedLine returns one line that names the pairs that do not reach each other.
 func UnreachedLine(list []Unreached) string {
 	var pairs []string
 	for i, u := range list {

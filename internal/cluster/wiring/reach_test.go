@@ -7,7 +7,7 @@ import (
 	"nearmetal/internal/guest"
 )
 
-// What a port says of itself decides what a user reads; the words are those that the kernel writes.
+// Checks the user's message for each state of a port; the states are the kernel's words.
 func TestPortFault(t *testing.T) {
 	good := guest.Device{Kind: "pci", PCI: "0000:00:05.0", Net: "eth2", RDMA: "mlx5_0", State: "ACTIVE", Layer: "Ethernet", IP: "10.78.0.1", GID: "3"}
 	ib := guest.Device{Kind: "pci", PCI: "0000:00:05.0", RDMA: "mlx5_0", State: "ACTIVE", Layer: "InfiniBand", PKey: "0xffff"}

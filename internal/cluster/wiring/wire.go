@@ -1,5 +1,5 @@
-// Package wiring joins the VMs of a cluster: their cards and addresses, the switch of this host, and the overlay that joins
-// the hosts of a job. It also finds out whether VMs reach each other over their devices.
+// Package wiring joins the VMs of a cluster: it creates their cards and addresses, the switch of this host, and the
+// overlay between the hosts of a job. It also checks whether VMs reach each other over their devices.
 package wiring
 
 import (
@@ -14,43 +14,43 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Net is the VMs' network: for each VM its cards, and the open files that the backend gets for them.
+// Net is the VMs' network: the cards of each VM, and the open files behind them for the backend.
 type Net struct {
-	// Late: the VMs' addresses are known when they run (backend.Late).
+	// Late: the VMs' addresses are known only when they run (backend.Late).
 	Late bool
 	// Uplink: each VM has a card on the user network.
 	Uplink bool
-	// Ports are those of this host that the VMs reach there; nil: all.
+	// Ports are the ports of this host that the VMs can reach; nil: all.
 	Ports *network.HostPorts
-	// Joined is what joins the VMs to those of other hosts; nil: this host has all of them.
+	// Joined joins the VMs to those of other hosts; nil: this host runs all of them.
 	Joined *Joined
 
 	addrs   []network.Address
 	links   [][]backend.Link
-	filters []*network.Filter // before each VM's user network
+	filters []*network.Filter // one before each VM's user network
 	config  [][]guest.Link
 	files   [][]*os.File
 	sw      *network.Switch // nil: no switch
 }
 
-// Request is what a network is made of.
+// Request describes the network to make.
 type Request struct {
-	// Network is that part of the cluster file.
+	// Network is the network section of the cluster file.
 	Network spec.Network
-	// ID makes the names and MAC addresses of this cluster's network unlike others'.
+	// ID makes the names and MAC addresses of this cluster's network unique.
 	ID [16]byte
-	// Names are those of this host's VMs.
+	// Names are the names of this host's VMs.
 	Names []string
 	// Uplink: the VMs get a card on the user network, by which they reach Ports of this host (nil: all).
 	Uplink bool
 	Ports  *network.HostPorts
-	// Journal gets what has a name on the host.
+	// Journal records objects that have a name on the host.
 	Journal *journal.Journal
-	// Overlay are the hosts whose VMs are one network with these; nil: this host alone.
+	// Overlay are the hosts whose VMs share one network with these; nil: only this host.
 	Overlay *Overlay
 }
 
-// Make makes the network of VMs. The caller closes it.
+// Make makes the network of the VMs. The caller closes it.
 func Make(r Request) (*Net, error) {
 	n, names, overlay := r.Network, r.Names, r.Overlay
 	w := &Net{
@@ -60,7 +60,7 @@ func Make(r Request) (*Net, error) {
 		files:  make([][]*os.File, len(names)),
 	}
 	if n.Type == "none" || n.Type == "bridge" {
-		overlay = nil // the site's bridge is the way between the hosts
+		overlay = nil // the site's bridge joins the hosts
 	}
 	if n.Type != "none" && (len(names) > 1 || n.Type == "bridge" || overlay != nil) {
 		if err := w.number(r, overlay); err != nil {
@@ -80,7 +80,7 @@ func Make(r Request) (*Net, error) {
 	return w, nil
 }
 
-// number assigns the VMs, and those of the overlay's other hosts, their addresses.
+// number assigns addresses to the VMs, including those of the overlay's other hosts.
 func (w *Net) number(r Request, overlay *Overlay) error {
 	subnet, err := netip.ParsePrefix(r.Network.Subnet)
 	if err != nil {
@@ -107,7 +107,7 @@ func (w *Net) number(r Request, overlay *Overlay) error {
 	return nil
 }
 
-// addUplinks adds a card on the user network to each VM, behind a filter where not all ports are open.
+// addUplinks adds a card on the user network to each VM, behind a filter unless all ports are open.
 func (w *Net) addUplinks(r Request) error {
 	for i := range r.Names {
 		mac := fmt.Sprintf("56:%02x:%02x:%02x:%02x:%02x", r.ID[3], r.ID[4], r.ID[5], byte(i>>8), byte(i))
@@ -128,13 +128,13 @@ func (w *Net) addUplinks(r Request) error {
 // Links returns the cards of VM number i.
 func (w *Net) Links(i int) []backend.Link { return w.links[i] }
 
-// Files returns the open files behind the cards of VM number i, which stay the network's.
+// Files returns the open files behind the cards of VM number i. The network still owns them.
 func (w *Net) Files(i int) []*os.File { return w.files[i] }
 
-// Config returns what VM number i configures its cards by.
+// Config returns the configuration of the cards for VM number i.
 func (w *Net) Config(i int) []guest.Link { return w.config[i] }
 
-// join makes the way between the VMs: a direct link for two, a switch for more, or taps.
+// join connects the VMs: by a direct link for two, a switch for more, or taps.
 func (w *Net) join(n spec.Network, id [16]byte, j *journal.Journal) error {
 	var ends []*os.File
 	kind := backend.LinkStream
@@ -183,7 +183,7 @@ func (w *Net) join(n spec.Network, id [16]byte, j *journal.Journal) error {
 	return nil
 }
 
-// Subnet returns that of IP, "" for the loopback.
+// Subnet returns the subnet of IP(i); "" for the loopback.
 func (w *Net) Subnet(i int) string {
 	switch {
 	case i < len(w.addrs) && !w.addrs[i].IP.IsValid():
@@ -229,8 +229,8 @@ func (w *Net) Peers(names []string) []string {
 	return all
 }
 
-// IP returns the address of VM number i: on the VMs' network; of a VM that is alone, that on
-// its uplink, or its loopback.
+// IP returns the address of VM number i: on the VMs' network, or for a single VM its uplink's address or its
+// loopback.
 func (w *Net) IP(i int) netip.Addr {
 	switch {
 	case i < len(w.addrs):
@@ -241,7 +241,7 @@ func (w *Net) IP(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 }
 
-// HandedOver drops our copies of what the VMs have got.
+// HandedOver closes this process's copies of the files that the VMs have received.
 func (w *Net) HandedOver() {
 	for i := range w.files {
 		closeAll(w.files[i])
@@ -249,8 +249,8 @@ func (w *Net) HandedOver() {
 	}
 }
 
-// Again makes the links of VM number i ready for its next process: its user network anew, and without what was sent
-// to it meanwhile, of which its last process may have read a part.
+// Again prepares the links of VM number i for its next process: it replaces the user network and drops the data sent
+// to the VM in the meantime, because the last process may have read part of a frame.
 func (w *Net) Again(i int) error {
 	files := w.files[i]
 	if w.Ports != nil {
@@ -260,7 +260,7 @@ func (w *Net) Again(i int) error {
 		}
 		w.filters[i].Close()
 		w.filters[i] = f
-		n := len(files) - 2 // behind that of the VMs' network
+		n := len(files) - 2 // the user network's files follow that of the VMs' network
 		closeAll(files[n:])
 		files = append(files[:n:n], card, host)
 		w.files[i] = files

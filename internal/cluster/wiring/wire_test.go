@@ -13,7 +13,7 @@ func TestWire(t *testing.T) {
 		names  []string
 		typ    string
 		uplink bool
-		files  int // that QEMU inherits for each VM
+		files  int // files that QEMU inherits for each VM
 		cards  int
 		ip     string // of the first VM
 		subnet string

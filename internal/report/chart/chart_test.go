@@ -38,7 +38,7 @@ func bars() *Figure {
 	return f
 }
 
-// checkXML reads a picture as XML does, and counts its elements.
+// checkXML parses a picture as XML and counts its elements.
 func checkXML(t *testing.T, data []byte) map[string]int {
 	t.Helper()
 	count := map[string]int{}
@@ -81,7 +81,7 @@ func TestSVG(t *testing.T) {
 	}
 }
 
-// A message of 0 B has a place of its own, left of all others and of the break, with its label.
+// Checks that a message of 0 B is drawn at a labelled position of its own, left of all others and of the break.
 func TestZeroOnLogAxis(t *testing.T) {
 	f := example()
 	f.Legend = false
@@ -110,7 +110,7 @@ func TestZeroOnLogAxis(t *testing.T) {
 	if len(places) != 24 || places[0] > places[1]-20 {
 		t.Errorf("places %v: the first is no more than the second on a scale", places)
 	}
-	// Values that fit no logarithmic axis stay out where it is not broken.
+	// Values that do not fit a logarithmic axis are omitted if the axis is not broken.
 	f.X.Zero = false
 	b.Reset()
 	if err := f.Scene().SVG(&b); err != nil || checkXML(t, b.Bytes())["circle"] != 23 {
@@ -140,7 +140,7 @@ func TestPNG(t *testing.T) {
 	}
 }
 
-// Everything that is drawn lies in the picture, whatever the values are.
+// Checks that everything is drawn within the picture, for any values.
 func TestInside(t *testing.T) {
 	huge := example()
 	huge.Series[1].Points[3].Y = 1e300

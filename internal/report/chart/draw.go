@@ -45,14 +45,14 @@ func (f *Figure) lines(s *Scene, x, y *span) {
 	}
 }
 
-// whisker draws the confidence interval of p at px, its ends as wide as w on each side.
+// whisker draws the confidence interval of p at px; w is half the width of its ends.
 func (f *Figure) whisker(s *Scene, r Series, p Point, px float64, y *span, w float64) {
 	if p.Low == p.High || !f.Y.known(p.Low) || !f.Y.known(p.High) {
 		return
 	}
 	a, b := y.at(p.Low), y.at(p.High)
 	if math.Abs(a-b) < 1 {
-		return // not to be seen
+		return // too small to be visible
 	}
 	c := seriesPaint(r.Style)
 	if f.Bars {
@@ -66,7 +66,7 @@ func (f *Figure) whisker(s *Scene, r Series, p Point, px float64, y *span, w flo
 	s.line(c, 1.2, nil, point{px - w, b}, point{px + w, b})
 }
 
-// tube draws the intervals of many points as one surface.
+// tube draws the intervals of many points as one area.
 func (f *Figure) tube(s *Scene, r Series, points []Point, x, y *span) {
 	var upper, lower []point
 	for _, p := range points {
@@ -85,8 +85,7 @@ func (f *Figure) tube(s *Scene, r Series, points []Point, x, y *span) {
 	s.shapes = append(s.shapes, shape{kind: polygon, points: upper, fill: seriesPaint(r.Style), opacity: 0.2})
 }
 
-// thin keeps at most n of points: of each stretch the lowest and the highest, so that what
-// sticks out is still seen.
+// thin keeps at most n of points: the lowest and the highest of each section, so that outliers remain visible.
 func thin(points []Point, n int) []Point {
 	if len(points) <= n {
 		return points
@@ -147,7 +146,7 @@ func (f *Figure) bars(s *Scene, x, y *span) {
 	}
 }
 
-// over writes what stands on a bar of width w, upright where it does not fit across.
+// over writes the label of a bar of width w, vertically if it does not fit horizontally.
 func (f *Figure) over(s *Scene, label string, x, y, w float64) {
 	const size = fontSize - 1
 	if textWidth(label, size) <= w+8 {
@@ -155,7 +154,7 @@ func (f *Figure) over(s *Scene, label string, x, y, w float64) {
 		return
 	}
 	if w >= 10 {
-		// Its minus sign is not to look like the whisker going on.
+		// Keeps the label's minus sign from looking like a continuation of the whisker.
 		s.label(ink, size, x+4, y-4, "start", label).rotate = true
 	}
 }

@@ -1,18 +1,18 @@
-// Package chart draws the plots of a report: lines over logarithmic axes, grouped bars, both
-// with confidence intervals. A Figure says what is shown; Scene lays it out; a scene is
-// written as SVG, for a page or alone, or as PNG. Series are distinguished by colour, by marker and
-// by dashes or hatching, so that a grey print and every eye can read them.
+// Package chart draws the plots of a report: lines over logarithmic axes, and grouped bars, both with confidence
+// intervals. A Figure describes the content, and Scene lays it out. A scene is written as SVG, for a page or as a
+// file, or as PNG. Series differ in colour and marker, and in dashes or hatching, so that they are distinguishable in
+// greyscale and by colour-blind readers.
 package chart
 
 // Figure is one plot.
 type Figure struct {
 	Name   string // stem of its file's name
-	Title  string // what it shows; heading of the picture when it stands alone
+	Title  string // content; heading of the picture if it is a file of its own
 	X, Y   Axis
 	Bars   bool // grouped bars over X.Names; lines with markers otherwise
 	Series []Series
 	Rules  []Rule
-	// Legend draws the names of the series into the picture; a page has them beside it.
+	// Legend draws the names of the series into the picture; a page has a separate legend.
 	Legend bool
 	Small  bool // one of several multiples: fewer ticks
 }
@@ -23,34 +23,34 @@ type Axis struct {
 	Scale Scale
 	Bytes bool     // ticks are message sizes in bytes, at powers of two
 	Names []string // the axis has categories: tick i, at the value i, is called Names[i]
-	Whole bool     // ticks at the values that occur, no others
+	Whole bool     // ticks only at the values of the points
 	// Percent shows a tick of 1 as 100 %.
 	Percent bool
-	// Zero makes a place for the value 0 on a logarithmic x axis, before a break.
+	// Zero reserves a position for the value 0 on a logarithmic x axis, before a break.
 	Zero bool
-	// Show are values that the axis must reach.
+	// Show are values that the axis must include.
 	Show []float64
 }
 
-// Scale is how values lie on an axis.
+// Scale maps values to positions on an axis.
 type Scale int
 
-// The scales.
+// Scales of an axis.
 const (
 	Linear Scale = iota
 	Log          // to the base of 10
 	Log2         // to the base of 2
 )
 
-// Series is what is measured of one variant.
+// Series are the measured values of one variant.
 type Series struct {
 	Name   string
-	Style  int  // which colour, marker and dash; the baseline has 0
-	Faint  bool // drawn grey and without a line: not to be compared
+	Style  int  // index of colour, marker and dash; 0 for the baseline
+	Faint  bool // drawn grey and without a line: not comparable
 	Points []Point
 }
 
-// Point is one value with its confidence interval; without one, Low and High are equal to Y.
+// Point is one value with its confidence interval. Without an interval, Low and High are equal to Y.
 type Point struct {
 	X, Y, Low, High float64
 	Tip             string // shown under the pointer

@@ -2,26 +2,26 @@ package chart
 
 import "math"
 
-// Heat is a square of cells, darker the larger their value is.
+// Heat is a square of cells, which are darker for larger values.
 type Heat struct {
 	Title  string
-	Labels []string    // of rows and columns, as many as there are
-	Groups []string    // what each of them is part of, such as a VM; nil: nothing
+	Labels []string    // of rows and columns, one per row of Values
+	Groups []string    // group of each label, such as a VM; nil: no groups
 	Values [][]float64 // by row and column, 0 or more
-	Rows   string      // what rows are
-	Cols   string      // what columns are
+	Rows   string      // meaning of the rows
+	Cols   string      // meaning of the columns
 	Words  func(v float64) string
 }
 
 const (
-	heatMost  = 32 // labels at an axis
-	heatSteps = 60 // of the scale's shades
+	heatMost  = 32 // maximum number of labels of an axis
+	heatSteps = 60 // shades in the key
 )
 
-// shade is the opacity of a value. Shades follow the logarithm, since traffic differs by powers of ten.
+// shade returns the opacity for a value. It is logarithmic, because traffic differs by powers of ten.
 func shade(v, most float64) float64 { return 0.1 + 0.9*math.Log1p(v)/math.Log1p(most) }
 
-// Scene lays the square out, with lines between groups and a scale of its shades.
+// Scene lays the square out, with lines between groups and a key of its shades.
 func (h *Heat) Scene() *Scene {
 	const left, top, side = 100.0, 92.0, 480.0
 	n := len(h.Labels)
@@ -71,7 +71,7 @@ func (h *Heat) Scene() *Scene {
 	return s
 }
 
-// name is a row's label with its group.
+// name returns a row's label with its group.
 func (h *Heat) name(i int) string {
 	if i < len(h.Groups) && h.Groups[i] != "" {
 		return h.Labels[i] + " (" + h.Groups[i] + ")"
@@ -79,7 +79,7 @@ func (h *Heat) name(i int) string {
 	return h.Labels[i]
 }
 
-// groups draws a line before and behind each run of a group, and its name where that has room.
+// groups draws a line before and after each run of a group, and the group's name if there is room.
 func (h *Heat) groups(s *Scene, left, top, cell float64, line func(i int, stroke paint, width float64)) {
 	if len(h.Groups) != len(h.Labels) {
 		return
@@ -101,7 +101,7 @@ func (h *Heat) groups(s *Scene, left, top, cell float64, line func(i int, stroke
 	}
 }
 
-// scale draws the shades with the values at some of them.
+// scale draws the key: the shades with some of their values.
 func (h *Heat) scale(s *Scene, x, y, most float64) {
 	const width, height, labels = 300.0, 12.0, 4
 	for i := range heatSteps {

@@ -5,18 +5,17 @@ import (
 	"slices"
 )
 
-// Sizes of a picture, in CSS pixels. It is drawn for the width of a telephone and is
-// scaled up elsewhere.
+// Sizes of a picture, in CSS pixels. It is laid out for the width of a phone and scaled up elsewhere.
 const (
 	width      = 440
 	height     = 290
 	smallWidth = 330
 	fontSize   = 13
 	right      = 14
-	zeroPlace  = 14  // of the value 0 on a broken axis, from the axis's beginning
-	zeroRoom   = 46  // from the axis's beginning to its smallest value behind the break
-	mostMarked = 60  // points of a series that get a marker and a whisker each
-	mostDrawn  = 400 // points of a series' line
+	zeroPlace  = 14  // of the value 0 on a broken axis, from the start of the axis
+	zeroRoom   = 46  // from the start of the axis to its smallest value after the break
+	mostMarked = 60  // maximum number of points of a series with a marker and a whisker each
+	mostDrawn  = 400 // maximum number of points of a series' line
 )
 
 // Scene lays a figure out.
@@ -27,7 +26,7 @@ func (f *Figure) Scene() *Scene {
 	}
 	top := 12.0
 	if f.Legend {
-		s.rect(ground, 0, 0, 0, s.Width, s.Height) // made as high as it gets below
+		s.rect(ground, 0, 0, 0, s.Width, s.Height) // its height is set below
 		s.label(ink, fontSize+2, 10, top+8, "start", cutText(f.Title, fontSize+2, s.Width-20)).bold = true
 		top = f.legend(s, top+18) + 4
 		s.Height += top - 12
@@ -54,7 +53,7 @@ func (f *Figure) Scene() *Scene {
 		y.hi = math.Min(y.hi+(y.hi/2-y.low/2)*2*f.overhead(s.Width-60), math.MaxFloat64)
 	}
 
-	// The title of the y axis lies over it, where it needs no turned head.
+	// The title of the y axis is above the axis, so that it can be read horizontally.
 	s.label(muted, fontSize, 10, top+fontSize-3, "start", cutText(f.Y.Label, fontSize, s.Width-20))
 	yTicks := f.Y.ticks(y.low, y.hi, 6, nil)
 	left := 22.0
@@ -88,8 +87,8 @@ func (f *Figure) Scene() *Scene {
 	return s
 }
 
-// legend writes the names of the series from y on, in as many lines as they need, and returns the
-// next free line.
+// legend writes the names of the series from y on, in as many lines as they need, and returns the y position after
+// them.
 func (f *Figure) legend(s *Scene, y float64) float64 {
 	x := 10.0
 	for _, r := range f.Series {
@@ -105,7 +104,7 @@ func (f *Figure) legend(s *Scene, y float64) float64 {
 	return y + 17
 }
 
-// key draws the sign of a series.
+// key draws the legend key of a series.
 func (f *Figure) key(s *Scene, r Series, x, y float64) {
 	if f.Bars {
 		s.rect(barPaint(r), 0, x, y-6, 22, 12)
@@ -118,7 +117,7 @@ func (f *Figure) key(s *Scene, r Series, x, y float64) {
 	s.marker(r.Style, r.Faint, point{x + 11, y}, 4)
 }
 
-// Key returns the sign of a series alone, for a legend beside the plot.
+// Key returns the key of a series as a picture of its own, for a legend next to the plot.
 func Key(style int, faint, bars bool) *Scene {
 	s := &Scene{Width: 26, Height: 12}
 	(&Figure{Bars: bars}).key(s, Series{Style: style, Faint: faint}, 2, 6)
@@ -133,7 +132,7 @@ func barPaint(r Series) paint {
 }
 
 func (f *Figure) xAxis(s *Scene, x, y *span, ticks []tick) {
-	if f.X.broken() { // two slanted strokes, and nothing between them
+	if f.X.broken() { // two slanted strokes with a gap between them
 		const half, slant = 3.0, 2.5
 		gap := x.from - 12
 		s.line(muted, 1, nil, point{x.edge, y.from}, point{gap - half, y.from})
@@ -158,7 +157,7 @@ func (f *Figure) xAxis(s *Scene, x, y *span, ticks []tick) {
 		if p-w/2 < last+3 {
 			continue
 		}
-		// A label at the right end stays in the picture.
+		// Keeps a label at the right end within the picture.
 		anchor, at := "middle", p
 		if p+w/2 > s.Width-2 {
 			anchor, at = "end", s.Width-2
@@ -169,7 +168,7 @@ func (f *Figure) xAxis(s *Scene, x, y *span, ticks []tick) {
 	s.label(muted, fontSize, (x.from+x.to)/2, y.from+36, "middle", cutText(f.X.Label, fontSize, s.Width-20))
 }
 
-// rules draws the bands, or later the lines over them.
+// rules draws the bands, or with lines the lines, which are drawn later over them.
 func (f *Figure) rules(s *Scene, x, y *span, lines bool) {
 	for _, r := range f.Rules {
 		if !f.Y.known(r.Low) || !f.Y.known(r.High) {
@@ -188,7 +187,7 @@ func (f *Figure) rules(s *Scene, x, y *span, lines bool) {
 	}
 }
 
-// overhead is the share of the plot's height that what stands on its bars needs.
+// overhead returns the share of the plot's height that the labels over its bars need.
 func (f *Figure) overhead(plotWidth float64) float64 {
 	widest := 0.0
 	for _, r := range f.Series {

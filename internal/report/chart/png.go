@@ -14,13 +14,13 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 )
 
-// pngDPI returns a picture of 960 pixels for the usual width, sharp in a document.
+// pngDPI is the resolution: a picture of the usual width has 960 pixels, which is sharp in a document.
 const pngDPI = 150
 
 // pixel is a CSS pixel in points.
 const pixel = vg.Inch / 72
 
-// faces are read once: the fonts are in the program, so that a picture is the same everywhere.
+// faces parses the fonts once. They are part of the program, so that a picture is the same on every machine.
 var faces = sync.OnceValues(func() ([2]font.Face, error) {
 	var out [2]font.Face
 	for i, ttf := range [][]byte{liberationsansregular.TTF, liberationsansbold.TTF} {
@@ -33,7 +33,7 @@ var faces = sync.OnceValues(func() ([2]font.Face, error) {
 	return out, nil
 })
 
-// PNG writes the scene as a picture on white.
+// PNG writes the scene as a picture on a white background.
 func (s *Scene) PNG(w io.Writer) error {
 	both, err := faces()
 	if err != nil {

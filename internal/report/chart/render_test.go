@@ -26,7 +26,8 @@ func heat() *Heat {
 		Values: [][]float64{{0, 10, 1000, 0}, {5e6, 0, 0, 1}, {0, 77, 0, 1e9}, {3, 0, 1e9, 0}}, Words: func(v float64) string { return fmt.Sprintf("%.0f B", v) }}
 }
 
-// A picture in a file has its colours in every viewer: each role that it uses is seen, and next to nothing is black.
+// Checks that a picture in a file has its colours in every viewer: each role that it uses is visible, and almost
+// nothing is black.
 func TestRender(t *testing.T) {
 	for name, x := range map[string]struct {
 		scene *Scene
@@ -55,7 +56,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// The traffic picture has a scale, names of VMs and lines between them, and says what an empty cell is.
+// Checks that the traffic picture has a key, names of VMs, lines between them, and an explanation of empty cells.
 func TestHeatLegend(t *testing.T) {
 	var b bytes.Buffer
 	if err := heat().Scene().SVG(&b); err != nil {
@@ -79,7 +80,7 @@ func TestHeatLegend(t *testing.T) {
 	}
 }
 
-// The pictures of the documents have colours, too.
+// Checks that the pictures of the documents also have colours.
 func TestDocuments(t *testing.T) {
 	files, err := filepath.Glob("../../../docs/*.svg")
 	if err != nil || len(files) < 3 {

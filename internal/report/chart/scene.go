@@ -2,24 +2,24 @@ package chart
 
 import "math"
 
-// Scene is a plot laid out: shapes in the order in which they are painted, in units of a
-// CSS pixel, the origin at the top left.
+// Scene is the layout of a plot: shapes in the order in which they are painted, in CSS pixels, with the origin at the
+// top left.
 type Scene struct {
 	Width, Height float64
 	Title         string
 	shapes        []shape
 }
 
-// paint is a role that a shape's colour plays; a page's style sheet has the colour.
+// paint is the role of a shape's colour; a page's style sheet defines the colour.
 type paint string
 
-// The roles. A series' is "s0" to "s6".
+// Roles of colours. Those of series are "s0" to "s6".
 const (
 	noPaint paint = ""
 	ink     paint = "ink"   // text
 	muted   paint = "muted" // ticks and titles of axes
 	grid    paint = "grid"
-	ground  paint = "ground" // what is behind the plot
+	ground  paint = "ground" // background of the plot
 	band    paint = "band"   // the tolerance
 	ruled   paint = "ruled"  // the line at 1.0
 )
@@ -39,13 +39,13 @@ type point struct{ x, y float64 }
 
 type shape struct {
 	kind         shapeKind
-	points       []point // a circle's and a text's first one is its place
+	points       []point // the first is the centre of a circle, or the position of a text
 	stroke, fill paint
 	width        float64 // of the stroke
 	opacity      float64 // of the fill; 0: opaque
 	dash         []float64
 	radius       float64
-	text         string // or the tip of a group
+	text         string // of a text, or the tip of a group
 	size         float64
 	anchor       string // "start", "middle", "end"
 	bold, rotate bool   // rotate: by 90° to the left
@@ -77,7 +77,7 @@ func seriesPaint(style int) paint {
 // dashes distinguish lines without colour.
 var dashes = [styles][]float64{nil, {7, 3}, {2, 2.5}, {9, 3, 2, 3}, {4, 2}, {12, 4}, {1, 3}}
 
-// marker draws the sign of a style at p.
+// marker draws the marker of a style at p.
 func (s *Scene) marker(style int, faint bool, p point, r float64) {
 	fill, stroke := seriesPaint(style), ground
 	if faint {
@@ -117,7 +117,7 @@ func (s *Scene) marker(style int, faint bool, p point, r float64) {
 	s.shapes = append(s.shapes, sh)
 }
 
-// hatch draws the lines that tell a style's bars from others in grey: none for style 0.
+// hatch draws the lines that distinguish a style's bars in greyscale; style 0 has none.
 func (s *Scene) hatch(style int, x, y, w, h float64) {
 	kind := style % 4
 	if kind == 0 || w < 3 || h < 3 {
@@ -144,7 +144,7 @@ func (s *Scene) hatch(style int, x, y, w, h float64) {
 	}
 }
 
-// textWidth estimates the width of s in a sans-serif of the given size, rather more than less.
+// textWidth estimates the width of s in a sans-serif font of the given size, with a margin.
 func textWidth(s string, size float64) float64 {
 	w := 0.0
 	for _, r := range s {

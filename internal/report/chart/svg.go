@@ -13,9 +13,9 @@ import (
 // Colours are a palette: a CSS colour (#rrggbb) for each role.
 type Colours map[string]string
 
-// Light and Dark are the palettes of a page's two modes. Those of series are Okabe and Ito's
-// ("Color Universal Design", 2008), which the colour-blind tell apart, the baseline's a slate
-// that prints darkest.
+// Light and Dark are the palettes of a page's two modes. The colours of series are those of Okabe and Ito ("Color
+// Universal Design", 2008), which colour-blind readers can distinguish; the baseline has a slate grey, which is
+// darkest in print.
 var (
 	Light = Colours{
 		"ink": "#172033", "muted": "#566074", "grid": "#e3e7ee", "ground": "#ffffff", "band": "#e2f3ea", "ruled": "#172033",
@@ -41,7 +41,7 @@ func (c Colours) CSS() string {
 	return b.String()
 }
 
-// Style is the style sheet of the SVG that Inline returns: a class for each role.
+// Style returns the style sheet for the SVG of Inline: a class for each role.
 func Style() string {
 	var b strings.Builder
 	for _, role := range []string{"ink", "muted", "grid", "ground", "band", "ruled", "s0", "s1", "s2", "s3", "s4", "s5", "s6"} {
@@ -51,16 +51,16 @@ func Style() string {
 	return b.String()
 }
 
-// Inline writes the scene as an SVG element of a page that has the rules of Style and the
-// variables of a palette.
+// Inline writes the scene as an SVG element of a page that contains the rules of Style and the variables of a
+// palette.
 func (s *Scene) Inline(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	s.svg(b, `class="plot" `, nil)
 	return b.Flush()
 }
 
-// SVG writes the scene as a file of its own. Each shape has its colour as an attribute: programs that show files know no style
-// sheets with variables, and paint black.
+// SVG writes the scene as a file of its own. Each shape has its colour as an attribute, because image viewers do not
+// support style sheets with variables, and paint black instead.
 func (s *Scene) SVG(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	s.svg(b, `xmlns="http://www.w3.org/2000/svg" font-family="'Helvetica Neue',Arial,'Liberation Sans','DejaVu Sans',sans-serif" stroke-linejoin="round" `, Light)
@@ -83,7 +83,7 @@ func (s *Scene) svg(b *bufio.Writer, attributes string, c Colours) {
 	b.WriteString("</svg>")
 }
 
-// painted returns the attributes of a shape's colours and weight.
+// painted returns the attributes for a shape's colours and line width.
 func (s *shape) painted(c Colours) string {
 	if c == nil {
 		var class []string
@@ -166,7 +166,7 @@ func (s *shape) svg(b *bufio.Writer, c Colours) {
 	b.WriteString("/>")
 }
 
-// num writes a coordinate with one decimal.
+// num formats a coordinate with one decimal.
 func num(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return "0"
@@ -175,7 +175,7 @@ func num(v float64) string {
 	return strconv.FormatFloat(r, 'f', -1, 64)
 }
 
-// xmlText leaves out the characters that XML has no way to write.
+// xmlText removes the characters that XML cannot represent.
 func xmlText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 && r != '\n' && r != '\t' || r == 0xFFFE || r == 0xFFFF {

@@ -6,19 +6,19 @@ import (
 	"strconv"
 )
 
-// tick is a labelled place on an axis; one without a label has only a grid line.
+// tick is a labelled position on an axis; one without a label has only a grid line.
 type tick struct {
 	value float64
 	label string
 }
 
-// span is the part of an axis that is shown, and where it lies in the picture.
+// span is the visible part of an axis, and its position in the picture.
 type span struct {
 	axis     *Axis
 	low, hi  float64 // values
-	from, to float64 // their places
-	edge     float64 // where the axis begins: before from where it is broken
-	zero     float64 // place of the value 0 on a broken axis
+	from, to float64 // positions of low and hi
+	edge     float64 // start of the axis: before from if the axis is broken
+	zero     float64 // position of the value 0 on a broken axis
 }
 
 // known reports whether v can be drawn on a.
@@ -26,7 +26,7 @@ func (a *Axis) known(v float64) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0) && (a.Scale == Linear || v > 0 || v == 0 && a.broken())
 }
 
-// broken reports whether the value 0 has a place of its own before a break in the axis.
+// broken reports whether the value 0 has a position of its own, before a break in the axis.
 func (a *Axis) broken() bool { return a.Zero && a.Scale != Linear && len(a.Names) == 0 }
 
 func (p *span) at(v float64) float64 {
@@ -37,12 +37,12 @@ func (p *span) at(v float64) float64 {
 	if p.axis.Scale != Linear {
 		v, a, b = math.Log10(v), math.Log10(a), math.Log10(b)
 	}
-	// Halved, so that the difference of values near the largest is a number.
+	// Halved, so that the difference of values near the largest float does not overflow.
 	d := (v/2 - a/2) / (b/2 - a/2)
 	return p.from + math.Max(-0.5, math.Min(1.5, d))*(p.to-p.from)
 }
 
-// fit chooses what is shown of an axis so that all values are.
+// fit returns the range of an axis that includes all values.
 func (a *Axis) fit(values []float64, bars bool) (low, hi float64) {
 	low, hi = math.Inf(1), math.Inf(-1)
 	for _, v := range slices.Concat(values, a.Show) {
@@ -86,7 +86,7 @@ func (a *Axis) fit(values []float64, bars bool) (low, hi float64) {
 	return low, math.Min(hi+pad, math.MaxFloat64)
 }
 
-// ticks returns the ticks between low and hi, at most about n with a label.
+// ticks returns the ticks between low and hi, at most about n of them with a label.
 func (a *Axis) ticks(low, hi float64, n int, occur []float64) []tick {
 	switch {
 	case len(a.Names) > 0:
@@ -190,7 +190,7 @@ func (a *Axis) even(low, hi float64, n int) []tick {
 	return out
 }
 
-// name writes a tick's value.
+// name formats a tick's value.
 func (a *Axis) name(v float64) string {
 	switch {
 	case a.Bytes:
@@ -201,7 +201,7 @@ func (a *Axis) name(v float64) string {
 	return Number(v)
 }
 
-// Bytes writes a size in bytes in the largest binary unit that it reaches: "4 KiB".
+// Bytes formats a size in bytes in the largest binary unit that it reaches, such as "4 KiB".
 func Bytes(v float64) string {
 	if math.Abs(v) >= 1<<60 || math.IsNaN(v) {
 		return Number(v) + " B"
@@ -217,8 +217,7 @@ func Bytes(v float64) string {
 	return trim(v, 4) + " B"
 }
 
-// Number writes a value with four significant digits at most, large and small ones
-// with an exponent.
+// Number formats a value with at most four significant digits; very large and small ones have an exponent.
 func Number(v float64) string {
 	switch m := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -231,7 +230,7 @@ func Number(v float64) string {
 	return trim(v, 4)
 }
 
-// trim writes v with the given significant digits and no zeros at the end.
+// trim formats v with the given significant digits and without trailing zeros.
 func trim(v float64, digits int) string {
 	r, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64)
 	if err != nil {

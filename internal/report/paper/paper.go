@@ -1,7 +1,6 @@
-// Package paper holds the numbers that the papers print which nearmetal repeats, each with
-// the figure, table or page it stands on, so that a report can lay them beside a run's.
-// Only numbers that are printed in text, tables and listings are in it. No value is read off a plot: what a figure
-// only draws is named in Drawn.
+// Package paper contains the printed numbers of the papers that nearmetal repeats, each with its figure, table or
+// page, so that a report can compare them with a run. It contains only numbers printed in text, tables and listings.
+// No values are extracted from plots: Drawn describes the content of a figure without printed numbers.
 package paper
 
 import (
@@ -21,27 +20,27 @@ type Paper struct {
 	Name  string `yaml:"paper"` // "000" to "004"
 	Title string `yaml:"title"`
 	By    string `yaml:"by"` // authors or publisher, date
-	On    string `yaml:"on"` // machines, in a line
+	On    string `yaml:"on"` // machines, in one line
 	Items []Item `yaml:"items"`
 }
 
-// Item is a figure, table or page with what it prints.
+// Item is a figure, table or page with its printed numbers.
 type Item struct {
-	// Key is how a suite names it: "fig 17", "table 1", "p 24".
+	// Key is its name in suites: "fig 17", "table 1", "p 24".
 	Key   string   `yaml:"key"`
 	Where string   `yaml:"where"` // citation: figure, section, page
-	What  string   `yaml:"what"`  // what is measured, in our words
-	Cases []string `yaml:"cases"` // names of cases that repeat it, beside those that name its key
-	// Hosts are the numbers of hosts that it was measured on; empty: the paper does not tie it to any.
+	What  string   `yaml:"what"`  // what is measured, in nearmetal's words
+	Cases []string `yaml:"cases"` // names of cases that repeat it, in addition to those that name its key
+	// Hosts are the numbers of hosts of the measurement; empty: the paper does not specify them.
 	Hosts []int `yaml:"hosts"`
-	// Plot is what the figure plots where that does not follow from the claims: "efficiency" of strong scaling,
-	// or "speed-up".
+	// Plot is the quantity that the figure plots, if it does not follow from the claims: "efficiency" of strong
+	// scaling, or "speed-up".
 	Plot string `yaml:"plot"`
-	// Drawn says what the figure shows as a plot without numbers, which is why it is not here.
+	// Drawn describes what the figure plots without numbers, which are therefore missing here.
 	Drawn  string   `yaml:"drawn"`
 	X      string   `yaml:"x"` // the swept parameter of Series
 	Metric string   `yaml:"metric"`
-	Unit   string   `yaml:"unit"`   // of Series and of claims' values, but those that have one of their own
+	Unit   string   `yaml:"unit"`   // of Series and of claims' values, unless these have a unit of their own
 	Better string   `yaml:"better"` // "up" or "down"
 	Series []Series `yaml:"series"`
 	Claims []Claim  `yaml:"claims"`
@@ -58,23 +57,23 @@ type Series struct {
 
 // Claim is a number printed in the text.
 type Claim struct {
-	Says string `yaml:"says"` // in our words
-	// Percent is what is printed, one number or a range; signed as Of says.
+	Says string `yaml:"says"` // in nearmetal's words
+	// Percent is the printed number, or a range of two; Of defines the sign.
 	Percent []float64 `yaml:"percent"`
-	// Of says what the per cent are of: "performance" (change of performance against native),
-	// "time" (change of a time or latency against native), "gain" (of performance by a switch).
+	// Of is the quantity that changes by Percent: "performance" (change of performance against native), "time"
+	// (change of a time or latency against native), "gain" (of performance by a switch).
 	Of     string            `yaml:"of"`
-	Switch string            `yaml:"switch"` // for "gain": what is taken away in the variant compared with
+	Switch string            `yaml:"switch"` // for "gain": the switch that the variant compared with lacks
 	Kind   string            `yaml:"kind"`   // the variant's kind, default "vm"; "native" is the one with fewer cores
-	Point  map[string]string `yaml:"point"`  // where; empty: at worst, or the most for a gain
-	Case   string            `yaml:"case"`   // of several programs in one figure, the one meant
+	Point  map[string]string `yaml:"point"`  // the point; empty: the worst, or the largest gain
+	Case   string            `yaml:"case"`   // if a figure has several programs, the name of one
 	Values []float64         `yaml:"values"` // absolute, one number or a range, in the item's unit
-	// Times is how many times the performance of VMs of a cloud (record.Variant.Foreign) VMs of a run have, at most.
+	// Times is the maximum ratio of the performance of a run's VMs to that of a cloud's VMs (record.Variant.Foreign).
 	Times []float64 `yaml:"times"`
 	In    string    `yaml:"in"` // unit of Values; "": the item's
-	// Measure is what of a run is compared with the number: "" the best of a variant's points,
-	// "difference" the variant's value less the baseline's where that is smallest, "mean" the geometric mean over
-	// all programs of the figure (of gains), "peak" nothing, but it is drawn beside the run, "none" nothing.
+	// Measure selects the value of a run that is compared with the number: "" the best of a variant's points;
+	// "difference" the variant's value minus the baseline's, where that is smallest; "mean" the geometric mean over
+	// all programs of the figure (of gains); "peak" none, but it is drawn with the run; "none" none.
 	Measure string `yaml:"measure"`
 }
 
@@ -95,7 +94,7 @@ func Names() []string {
 	return out
 }
 
-// Open returns the paper of a name.
+// Open returns the paper with a name.
 func Open(name string) (*Paper, error) {
 	if !slices.Contains(Names(), name) {
 		return nil, fmt.Errorf("%q is not one of the papers %s", name, strings.Join(Names(), ", "))
@@ -107,7 +106,7 @@ func Open(name string) (*Paper, error) {
 	return Parse(data)
 }
 
-// Parse reads a paper's file and checks it.
+// Parse parses a paper's file and checks it.
 func Parse(data []byte) (*Paper, error) {
 	var p Paper
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -126,8 +125,8 @@ func Parse(data []byte) (*Paper, error) {
 	return &p, nil
 }
 
-// Columns splits an item whose series are columns of a listing: the item with its own metric alone, and one for each
-// further column, which has no claims.
+// Columns splits an item whose series are columns of a listing: into the item with only its own metric, and one item
+// for each further column, which has no claims.
 func (it *Item) Columns() (main Item, more []Item) {
 	main = *it
 	main.Series = nil
@@ -199,7 +198,7 @@ func (it *Item) check() error {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// Key is a place in a paper, as suites name it.
+// Key is an item of a paper, as named in suites.
 type Key struct{ Paper, Item string }
 
 var (
@@ -208,7 +207,7 @@ var (
 	place    = regexp.MustCompile(`^(\d+)[a-z()]*(?:\s*(?:-|–|to)\s*(\d+))?`)
 )
 
-// Keys reads what a case repeats: "002 fig 17, 19; 003 p 24" names three items.
+// Keys parses the list of items that a case repeats: "002 fig 17, 19; 003 p 24" names three items.
 func Keys(seed string) []Key {
 	var out []Key
 	for _, part := range strings.Split(seed, ";") {
@@ -242,8 +241,8 @@ func Keys(seed string) []Key {
 	return out
 }
 
-// scales are the units that can be turned into each other: of a kind, and how many of the
-// kind's base one is.
+// scales are the units that can be converted into each other: their kind, and their size in the base unit of that
+// kind.
 var scales = map[string]struct {
 	kind string
 	size float64
@@ -254,8 +253,7 @@ var scales = map[string]struct {
 	"Mflop/s": {"flops", 1e6}, "Gflop/s": {"flops", 1e9}, "GFLOPS": {"flops", 1e9}, "GFlops": {"flops", 1e9}, "GFlop/s": {"flops", 1e9}, "MFLOP/s": {"flops", 1e6}, "GFLOP/s": {"flops", 1e9}, "Tflop/s": {"flops", 1e12},
 }
 
-// Factor returns by how much values in a unit are multiplied to be in another; false if they
-// cannot.
+// Factor returns the factor that converts values from one unit to another; false if they cannot be converted.
 func Factor(from, to string) (float64, bool) {
 	if from == to {
 		return 1, true

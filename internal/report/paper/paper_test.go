@@ -30,8 +30,8 @@ func TestPapers(t *testing.T) {
 	}
 }
 
-// The listings of paper 002 agree with themselves, which finds typing errors: a bandwidth is the rate of messages times
-// their size, no peak is below the average, and no latency below the least or above the most.
+// Checks that the listings of paper 002 are consistent, which finds typing errors: a bandwidth is the message rate
+// times the size, no peak is below the average, and no latency is below the minimum or above the maximum.
 func TestListings(t *testing.T) {
 	p, err := Open("002")
 	if err != nil {
@@ -74,8 +74,8 @@ func TestListings(t *testing.T) {
 			}
 			checked++
 		}
-		// A row of latencies that was taken for another size shows here: a message takes as long as its bytes on the
-		// link, and from 256 KiB on little more.
+		// Finds rows of latencies that were assigned to another size: a message needs at least as long as its bytes
+		// on the link, and from 256 KiB on little more.
 		for size, v := range at["latency"] {
 			if us := size * 8 / bandwidth[size] / 1e3; bandwidth[size] > 0 {
 				checked++

@@ -1,6 +1,5 @@
-// Package conf reads Slurm's configuration files: slurm.conf, gres.conf, cgroup.conf and
-// plugstack.conf, with the file and line of everything that is read, so that what is
-// wrong can be pointed at.
+// Package conf reads Slurm's configuration files: slurm.conf, gres.conf, cgroup.conf and plugstack.conf. It keeps the
+// file and line of each entry for error messages.
 package conf
 
 import (
@@ -12,7 +11,7 @@ import (
 	"strings"
 )
 
-// Bounds of what is read: a configuration is a few hundred lines.
+// Limits of the input; a typical configuration has a few hundred lines.
 const (
 	maxLines    = 1 << 16
 	maxLine     = 64 << 10 // bytes, continuations joined
@@ -25,17 +24,17 @@ type Pair struct {
 	Key, Value string
 }
 
-// Line is one logical line: its continuations joined, its comment taken away.
+// Line is one logical line, with continuations joined and without its comment.
 type Line struct {
 	File   string
 	Number int // of its first physical line, from 1
 	Pairs  []Pair
 }
 
-// Where says where the line is, as file:line.
+// Where returns the position of the line as file:line.
 func (l *Line) Where() string { return fmt.Sprintf("%s:%d", l.File, l.Number) }
 
-// Get returns the value of a key in the line; keys are case-insensitive, as slurm.conf(5) says.
+// Get returns the value of a key in the line. Keys are case-insensitive (slurm.conf(5)).
 func (l *Line) Get(key string) (string, bool) {
 	for _, p := range l.Pairs {
 		if strings.EqualFold(p.Key, key) {
@@ -45,15 +44,15 @@ func (l *Line) Get(key string) (string, bool) {
 	return "", false
 }
 
-// Config is what a configuration file and its includes say.
+// Config is the content of a configuration file and its includes.
 type Config struct {
 	File  string
 	Lines []*Line
-	place func(string) string // where an absolute path of the host is
+	place func(string) string // maps an absolute path of the host to a readable path
 }
 
-// Last returns the line that sets a key and the value, the last one if there are several: it is
-// the one that holds. ok is false if no line does.
+// Last returns the value of a key and its line. If several lines set the key, the last one applies. ok is false if no
+// line sets it.
 func (c *Config) Last(key string) (value string, line *Line, ok bool) {
 	for _, l := range c.Lines {
 		if len(l.Pairs) > 0 && strings.EqualFold(l.Pairs[0].Key, key) {
@@ -74,13 +73,13 @@ func (c *Config) Records(key string) []*Line {
 	return out
 }
 
-// Read reads a file and what it includes (Include FILE, relative to the file's folder; a
-// pattern is not followed). An error names file and line.
+// Read reads a file and its includes (Include FILE, relative to the file's directory; patterns are not expanded). An
+// error names file and line.
 func Read(name string) (*Config, error) {
 	return ReadOf(func(path string) string { return path }, name)
 }
 
-// ReadOf is Read for another host, of which place returns where an absolute path that is included can be read.
+// ReadOf is Read for another host: place maps an absolute path of an include to the path at which it can be read.
 func ReadOf(place func(string) string, name string) (*Config, error) {
 	c := &Config{File: name, place: place}
 	includes := 0
@@ -99,8 +98,7 @@ func (c *Config) read(name string, depth int, includes *int) error {
 	return c.parse(f, name, depth, includes)
 }
 
-// Parse reads the text of a configuration; name is what errors call it. Its includes are
-// read from name's folder.
+// Parse parses the text of a configuration; name is its name in errors. Includes are relative to name's directory.
 func Parse(r io.Reader, name string) (*Config, error) {
 	c := &Config{File: name, place: func(path string) string { return path }}
 	includes := 0
@@ -141,7 +139,7 @@ func (c *Config) parse(r io.Reader, name string, depth int, includes *int) error
 	return nil
 }
 
-// line takes one logical line.
+// line parses one logical line.
 func (c *Config) line(text, name string, number, depth int, includes *int) error {
 	text = strings.TrimSpace(uncomment(text))
 	if text == "" {
@@ -174,7 +172,7 @@ func (c *Config) line(text, name string, number, depth int, includes *int) error
 	return nil
 }
 
-// uncomment takes away what follows a # that is not escaped.
+// uncomment removes the text after a # that is not escaped.
 func uncomment(text string) string {
 	for i := 0; i < len(text); i++ {
 		if text[i] == '#' && (i == 0 || text[i-1] != '\\') {
@@ -189,7 +187,7 @@ func pairsOf(text string) ([]Pair, error) {
 	var pairs []Pair
 	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
 		key, rest, ok := strings.Cut(text, "=")
-		// Slurm takes Key+=Value too.
+		// Slurm also accepts Key+=Value.
 		key = strings.TrimSpace(strings.TrimSuffix(key, "+"))
 		if !ok || key == "" || strings.ContainsAny(key, " \t\"") {
 			word, _, _ := strings.Cut(text, " ")

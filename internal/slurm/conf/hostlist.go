@@ -8,11 +8,11 @@ import (
 	"nearmetal/internal/text"
 )
 
-// maxHosts bounds what one expression may stand for.
+// maxHosts bounds the number of names in one expression.
 const maxHosts = 1 << 16
 
-// Expand returns the names that Slurm's host list stands for: "n[1-3,07],login" is n1 n2 n3 n07
-// login (slurm.conf(5), NodeName). Several brackets in a name multiply.
+// Expand returns the names in a Slurm host list: "n[1-3,07],login" is n1 n2 n3 n07 login (slurm.conf(5), NodeName).
+// Several brackets in a name multiply.
 func Expand(list string) ([]string, error) {
 	var out []string
 	for _, part := range SplitOutside(list, '[', ']') {
@@ -82,7 +82,7 @@ func expandOne(name string) ([]string, error) {
 		}
 		for n := a; n <= b; n++ {
 			for _, tail := range tails {
-				// The width of the first number is that of all: n[001-100].
+				// All numbers have the width of the first: n[001-100].
 				out = append(out, fmt.Sprintf("%s%0*d%s", name[:open], len(low), n, tail))
 			}
 		}

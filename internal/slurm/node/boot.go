@@ -21,25 +21,24 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Allocation is what Slurm allocated to a job, or to a step, on this node.
+// Allocation is Slurm's allocation to a job, or to a step, on this node.
 type Allocation struct {
 	Node      string        // Slurm's name of it
 	Cores     string        // list of Slurm's own core numbers, "0-3,8"; "": all that this process may use
 	Bytes     uint64        // of memory; 0: not limited
 	Dir       string        // working directory of the job
-	Isolation string        // the least that the site asks for: a value of that key; "": auto
+	Isolation string        // minimum isolation that the site requires: a value of that key; "": auto
 	Accel     string        // "auto", or the site's own choice
 	Name      string        // of the cluster
-	Until     int           // process id; the cluster ends when that process has; 0: it ends by itself
+	Until     int           // id of the process whose end ends the cluster; 0: the cluster ends only on request
 	Limit     time.Duration // for the VMs to be ready
 	Region    *RegionLimit  // nil: the site does not count regions
 	Devices   []string      // PCI addresses of the VFs that the job has on this node
 	Overlay   Overlay
-	Warn      func(line string) // what does not keep the VMs from booting, such as a fence that cannot be had; not nil
+	Warn      func(line string) // called with problems that do not prevent booting, such as an unavailable isolation mechanism; not nil
 }
 
-// HostFault is an error that is the host's and not the user's: one of Faults. The plugin drains
-// the host.
+// HostFault is an error caused by the host, not by the user: one of Faults. The plugin drains the host.
 type HostFault struct {
 	error
 	Fault
@@ -47,9 +46,8 @@ type HostFault struct {
 
 func (h *HostFault) Unwrap() error { return h.error }
 
-// Boot starts the VMs of a job, or of a step, on this node and leaves them to a supervisor; it
-// returns when they are ready, or with nothing left. Errors of the host are a
-// *HostFault.
+// Boot starts the VMs of a job, or of a step, on this node under a supervisor. It returns when they are ready, or on
+// failure, with nothing left. Errors caused by the host are a *HostFault.
 func Boot(ctx context.Context, r Request, a Allocation) (*state.Record, error) {
 	c, err := r.Cluster(a.Dir)
 	if err != nil {
@@ -87,7 +85,7 @@ func Boot(ctx context.Context, r Request, a Allocation) (*state.Record, error) {
 	}
 	c.Name = name
 	if c.Placement.Pages == "" || c.Placement.Pages == "auto" {
-		c.Placement.Pages = "ordinary" // huge pages that happen to be free are other jobs'
+		c.Placement.Pages = "ordinary" // free huge pages belong to other jobs
 	}
 	spec.Defaults(c)
 	if err := share(c, r.VF, a); err != nil {
@@ -103,7 +101,7 @@ func Boot(ctx context.Context, r Request, a Allocation) (*state.Record, error) {
 	if err := spec.Validate(c); err != nil {
 		return nil, err
 	}
-	// The VMs run on the cores of the allocation: those that this thread hands on.
+	// The VMs run on the cores of the allocation, because child processes inherit this thread's affinity.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := bind(cpus); err != nil {
@@ -120,9 +118,9 @@ func Boot(ctx context.Context, r Request, a Allocation) (*state.Record, error) {
 	return state.Find(got)
 }
 
-// CheckHost returns a *HostFault where this host lacks what any VM needs, with accel the site's choice of auto, kvm
-// or tcg. Root runs it after a boot that failed: only what root finds drains the host. What was killed
-// or took too long is no proof.
+// CheckHost returns a *HostFault if this host lacks a requirement of every VM; accel is the site's choice of auto,
+// kvm or tcg. Root runs it after a failed boot, because only root's own check drains the host. A check that was
+// killed or timed out proves nothing.
 func CheckHost(ctx context.Context, accel string) error {
 	err := checkHost(ctx, &spec.Cluster{Accel: accel}, Allocation{Accel: accel})
 	if errors.Is(err, backend.ErrKilled) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
@@ -131,8 +129,8 @@ func CheckHost(ctx context.Context, accel string) error {
 	return err
 }
 
-// checkHost looks at what a host must have for any VM; what it lacks may be its own fault, unless the
-// user's own choice is what is missing. The folder of clusters is the user's own.
+// checkHost checks the host's requirements for any VM. A missing requirement is a fault of the host, unless the user
+// has chosen it. The directory of clusters belongs to the user.
 func checkHost(ctx context.Context, c *spec.Cluster, a Allocation) error {
 	blame := func(own bool, f Fault, err error) error {
 		if err == nil || own {
@@ -157,8 +155,8 @@ func checkHost(ctx context.Context, c *spec.Cluster, a Allocation) error {
 	return nil
 }
 
-// region settles the size of the VMs' region, whoever said it: the request, a cluster file, a step's own option, or
-// nobody. It has to be among the job's GRES where the site counts regions. cpus are the job's CPUs here.
+// region sets the size of the VMs' region, which may come from the request, a cluster file, a step's own option, or
+// the default. If the site counts regions, it must fit the job's GRES. cpus is the number of the job's CPUs here.
 func region(c *spec.Cluster, a Allocation, cpus int) error {
 	byDefault := ""
 	if c.Region.Size == nil {
@@ -169,7 +167,7 @@ func region(c *spec.Cluster, a Allocation, cpus int) error {
 				vcpus += max(g.Count, 1) * g.VCPUs
 				open = open || g.VCPUs == 0
 			}
-			if open { // the job's CPUs are shared out
+			if open { // the VMs share the job's CPUs
 				vcpus = max(vcpus, cpus, count(c.VMs))
 			}
 			size = spec.Size(plan.DefaultRegion(vcpus))
@@ -185,13 +183,13 @@ func region(c *spec.Cluster, a Allocation, cpus int) error {
 		size>>20, byDefault, a.Region.Bytes>>20, a.Region.Gres, size>>20)
 }
 
-// RegionLimit is what a job has of the GRES that counts regions.
+// RegionLimit is a job's share of the GRES that counts regions.
 type RegionLimit struct {
-	Gres  string // its name
+	Gres  string // name of the GRES
 	Bytes uint64
 }
 
-// ParseRegionLimit reads NAME:BYTES; "" is nil: the site does not count regions.
+// ParseRegionLimit parses NAME:BYTES; for "" it returns nil: the site does not count regions.
 func ParseRegionLimit(text string) (*RegionLimit, error) {
 	if text == "" {
 		return nil, nil
@@ -204,7 +202,7 @@ func ParseRegionLimit(text string) (*RegionLimit, error) {
 	return &RegionLimit{name, bytes}, nil
 }
 
-// cpus are those of the allocation, by the kernel's numbers.
+// cpus returns the CPUs of the allocation, by the kernel's numbers.
 func (a Allocation) cpus() ([]int, error) {
 	if a.Cores != "" {
 		h, err := topology.Read("/")
@@ -226,16 +224,16 @@ func (a Allocation) cpus() ([]int, error) {
 	return list, nil
 }
 
-// What a QEMU takes besides its VM's memory, and the least that a VM gets where the job's memory is shared
-// out, bytes.
+// Memory of a QEMU process in addition to its VM's memory, and the minimum memory of a VM that gets a share of the
+// job's memory, both in bytes.
 const (
 	overhead  = 192 << 20
 	leastEach = 192 << 20
 	grain     = 32 << 20
 )
 
-// fit assigns the VMs the job's memory where the user does not say how much, and says by how much it
-// falls short otherwise.
+// fit divides the job's memory among the VMs if the user has not specified their memory; otherwise it returns an
+// error with the missing amount if the job's memory is too small.
 func fit(c *spec.Cluster, a Allocation) error {
 	said := len(c.VMs) > 0 && c.VMs[0].Memory != 0
 	for _, g := range c.VMs {
@@ -293,7 +291,7 @@ func count(groups []spec.Group) (n int) {
 	return n
 }
 
-// bind binds this thread, and what it starts, to CPUs.
+// bind binds this thread, and the processes that it starts, to CPUs.
 func bind(cpus []int) error {
 	var set unix.CPUSet
 	for _, c := range cpus {
@@ -305,9 +303,9 @@ func bind(cpus []int) error {
 	return nil
 }
 
-// coreCPUs returns the CPUs of a list of Slurm's core numbers: cores counted through the sockets, as
-// slurmd numbers them (Slurm, slurmd/common/xcpuinfo). A number that the host does not have is left out: slurmd
-// may be configured with more than there are (config_overrides).
+// coreCPUs returns the CPUs of a list of Slurm's core numbers: cores are numbered socket by socket, as slurmd does
+// (Slurm, slurmd/common/xcpuinfo). Numbers that the host does not have are ignored, because slurmd may be configured
+// with more cores than exist (config_overrides).
 func coreCPUs(h *topology.Host, list string) ([]int, error) {
 	want, err := topology.ParseList(list, topology.MaxCPUs)
 	if err != nil {

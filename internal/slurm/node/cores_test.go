@@ -7,8 +7,8 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Two sockets of two cores of two threads, numbered as Linux does: threads of a core are four
-// apart, and cores alternate between the sockets.
+// twoSockets returns a host with two sockets of two cores of two threads, numbered as in Linux: threads of a core are
+// four apart, and cores alternate between the sockets.
 func twoSockets() *topology.Host {
 	h := &topology.Host{}
 	for id := range 8 {
@@ -21,9 +21,9 @@ func twoSockets() *topology.Host {
 func TestCoreCPUs(t *testing.T) {
 	for list, want := range map[string]string{
 		"0":   "[0 4]",   // the first core of socket 0
-		"1":   "[2 6]",   // its second
+		"1":   "[2 6]",   // its second core
 		"2-3": "[1 3 5]", // socket 1, of whose last core one thread is not allowed
-		"0,9": "[0 4]",   // 9 is not there
+		"0,9": "[0 4]",   // core 9 does not exist
 		"0-3": "[0 1 2 3 4 5 6]",
 	} {
 		got, err := coreCPUs(twoSockets(), list)

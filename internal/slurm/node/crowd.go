@@ -6,13 +6,13 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// mostOnCPU is how many vCPUs a CPU of the job takes at most. With more the VMs do not boot in any
-// time a user waits for, and the node is busy ending them long after the job is cancelled.
+// mostOnCPU is the maximum number of vCPUs per CPU of the job. With more, the VMs do not boot within any time that a
+// user waits, and the node takes long to end them after the job is cancelled.
 const mostOnCPU = 8
 
-// crowd compares the vCPUs that the cluster file asks for on this node with the job's CPUs: a
-// warning where they take turns, "" where each has a CPU, an error beyond mostOnCPU. VMs
-// without a number of vCPUs get what the job has.
+// crowd compares the vCPUs of the cluster file on this node with the job's CPUs. It returns a warning if vCPUs have
+// to share CPUs, "" if each has its own, and an error beyond mostOnCPU. VMs without a number of vCPUs share the job's
+// CPUs.
 func crowd(c *spec.Cluster, node string, cpus int) (warning string, err error) {
 	vcpus := 0
 	for _, g := range c.VMs {

@@ -7,8 +7,9 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// siteDefaults returns what a job takes of the site's and the user's config.yaml on this node: what is in the VMs and
-// around them. How many there are, their size and place, their network, region and devices follow from the job.
+// siteDefaults returns the parts of the site's and the user's config.yaml that apply to a job on this node: the
+// contents and environment of the VMs. Their number, size, placement, network, region and devices follow from the
+// job.
 func siteDefaults() ([]*spec.Cluster, error) {
 	all, err := site.Defaults()
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// share divides the VFs that a request asks for, "[TYPE:]N", among the VMs, the same number to each.
-// A cluster file that says itself which devices its VMs have is left as it is: its VMs get
-// them of the job's.
+// share divides the requested VFs, "[TYPE:]N", equally among the VMs. A cluster file that defines devices of its VMs
+// is not changed: its VMs get them from the job's VFs.
 func share(c *spec.Cluster, vf string, a Allocation) error {
 	if vf == "" {
 		return nil

@@ -7,14 +7,14 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// The VFs of a node are shared out evenly, or it is said which number can be.
+// Checks that the VFs of a node are divided evenly, or that the error names a number that can be.
 func TestShare(t *testing.T) {
 	two := Allocation{Node: "n1", Devices: []string{"0000:41:10.0", "0000:41:10.2"}}
 	for _, c := range []struct {
 		vf   string
 		vms  int
 		a    Allocation
-		want int // of each VM
+		want int // per VM
 		err  string
 	}{
 		{"", 2, two, 0, ""},

@@ -1,4 +1,3 @@
-// Package node is what happens on one node of a Slurm job for its VMs: the request that
-// the SPANK plugin hands over becomes a cluster, on the cores and in the memory that Slurm
-// allocated to the job there.
+// Package node boots the VMs of a Slurm job on one of its nodes: it makes a cluster of the SPANK plugin's request, on
+// the cores and in the memory that Slurm has allocated to the job on that node.
 package node

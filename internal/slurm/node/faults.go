@@ -1,13 +1,13 @@
 package node
 
-// Fault is something that keeps a job's VMs from booting.
+// Fault is a reason why a job's VMs do not boot.
 type Fault struct {
-	What   string // as docs/slurm.md has it
+	What   string // text of docs/slurm.md
 	Drains bool   // the next job on the host would fail too
 }
 
-// Faults are all of them: the table of docs/slurm.md is compared with it by a test. Those that are said
-// in this package have names; the plugin itself says the others (slurm/boot.c, slurm/prolog.c).
+// Faults are all faults; a test compares them with the table of docs/slurm.md. Faults that this package reports have
+// names; the plugin itself reports the others (slurm/boot.c, slurm/prolog.c).
 var Faults = []Fault{
 	{"options, cluster file, or what they ask for does not fit the allocation", false},
 	{"a kernel, QEMU or root of the user's own choice is missing", false},

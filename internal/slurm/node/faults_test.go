@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// The page says what the code does.
+// Checks that the table of docs/slurm.md matches the code.
 func TestFaultTable(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/slurm.md")
 	if err != nil {
@@ -32,7 +32,7 @@ func TestFaultTable(t *testing.T) {
 	}
 }
 
-// What the user chose is the user's; what the site or the host lacks drains the host.
+// Checks that a missing choice of the user does not drain the host, and that one of the site or the host does.
 func TestWhoseFault(t *testing.T) {
 	for _, c := range []struct {
 		name  string

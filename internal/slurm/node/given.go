@@ -14,11 +14,11 @@ import (
 	"nearmetal/internal/slurm/conf"
 )
 
-// askTime bounds one question to slurmctld. Slurm's own bound for it is MessageTimeout, ten seconds.
+// askTime bounds one query to slurmctld. Slurm's own limit is MessageTimeout, ten seconds by default.
 const askTime = 60 * time.Second
 
-// Given asks slurmctld, through scontrol, what a job has on a host: its cores and its memory, in
-// bytes (0: not limited). The library of Slurm 24.11 no longer says it. The error is for the user.
+// Given queries slurmctld, through scontrol, for a job's allocation on a host: its cores and its memory in bytes (0:
+// not limited). The library of Slurm 24.11 no longer provides it. The error is for the user.
 func Given(job, host string) (cores string, memory uint64, err error) {
 	text, err := scontrol("--details", "show", "job", job)
 	if err != nil {
@@ -45,8 +45,8 @@ var (
 	givenOn        = regexp.MustCompile(`(?m)^ +Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d{1,15}) GRES=`)
 )
 
-// parseGiven finds a host's CPUs and memory, in bytes, in what scontrol shows of a job. Texts of the
-// user's, such as the job's name, stand in it as well: a second answer makes both worthless.
+// parseGiven returns a host's CPUs and memory, in bytes, from scontrol's output for a job. That output also contains
+// texts of the user, such as the job's name; therefore it is an error if two records match.
 func parseGiven(text, job, host string) (cpus string, memory uint64, err error) {
 	starts := recordOf.FindAllStringSubmatchIndex(text, -1)
 	found := 0
@@ -82,7 +82,7 @@ func parseGiven(text, job, host string) (cpus string, memory uint64, err error) 
 	return "", 0, fmt.Errorf("scontrol says %d times which CPUs of %s job %s has: take out what looks like its lines from the job's name and comments", found, host, job)
 }
 
-// scontrol returns what scontrol prints, from the folders of PATH.
+// scontrol returns the output of scontrol, which it finds in PATH.
 func scontrol(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What scontrol of Slurm 22.05 printed for a job of two nodes, shortened.
+// shown is the output of scontrol of Slurm 22.05 for a job of two nodes, shortened.
 const shown = `JobId=12 JobName=wrap
    UserId=nmtest1(4241) GroupId=nmtest1(4241) MCS_label=N/A
    NumNodes=2 NumCPUs=6 NumTasks=2 CPUs/Task=1 ReqB:S:C:T=0:0:*:*
@@ -34,7 +34,7 @@ func TestParseGiven(t *testing.T) {
 	}
 }
 
-// A job's name or comment that looks like scontrol's lines is of no use to a user.
+// Checks that a user gains nothing from a job name or comment that resembles scontrol's lines.
 func TestGivenForged(t *testing.T) {
 	line := "\n     Nodes=n1 CPU_IDs=0-63 Mem=900000 GRES=\n"
 	for what, text := range map[string]string{

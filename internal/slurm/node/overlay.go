@@ -15,17 +15,17 @@ import (
 
 // Variables of the plugin (slurm/boot.c, slurm/step.c).
 const (
-	VarHosts    = "NEARMETAL_SLURM_HOSTS"     // may be long for a command line
-	VarSecretFD = "NEARMETAL_SLURM_SECRET_FD" // number of a pipe that holds the job's secret
+	VarHosts    = "NEARMETAL_SLURM_HOSTS"     // may be too long for a command line
+	VarSecretFD = "NEARMETAL_SLURM_SECRET_FD" // descriptor of a pipe that contains the job's secret
 )
 
-// DefaultPorts are those of fleet.DefaultPorts, as plugstack.conf has them.
+// DefaultPorts are those of fleet.DefaultPorts, in the format of plugstack.conf.
 const DefaultPorts = "61000-65535"
 
-// Overlay is what joins a job's VMs over its nodes.
+// Overlay describes what joins a job's VMs over its nodes.
 type Overlay struct {
 	Secret string // 64 hexadecimal digits, the job's own
-	Hosts  string // NAME=ADDR of each node, blanks between, in the job's order; "": one node alone
+	Hosts  string // NAME=ADDR of each node, separated by blanks, in the job's order; "": a single node
 	Ports  string // LOW-HIGH; "": DefaultPorts
 	Use    string // of the secret: clusters of one job with the same use are joined
 }
@@ -35,7 +35,8 @@ var (
 	addrForm = lazyregexp.New(`^[A-Za-z0-9_.:-]{1,255}$`)
 )
 
-// overlay returns the job's other hosts, for the cluster on node; nil where it is alone.
+// overlay returns the overlay with the job's other hosts, for the cluster on node; nil if the cluster is not joined
+// to others.
 func (t Overlay) overlay(c *spec.Cluster, node string) (*wiring.Overlay, error) {
 	hosts := strings.Fields(t.Hosts)
 	if len(hosts) < 2 || c.Network.Type == "none" || c.Network.Type == "bridge" {

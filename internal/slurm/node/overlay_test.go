@@ -7,7 +7,7 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// All nodes of a job come to the same names and secret; steps have secrets of their own.
+// Checks that all nodes of a job derive the same names and secret, and that steps have secrets of their own.
 func TestOverlay(t *testing.T) {
 	c := &spec.Cluster{VMs: []spec.Group{{Count: 2}}}
 	job := Overlay{Secret: strings.Repeat("5a", 32), Hosts: "n1=10.0.0.1 N2.site=fe80::1", Use: "job"}

@@ -14,13 +14,12 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// pageSizes are what --vm-pages asks for, in bytes; 0: ordinary pages.
+// pageSizes are the page sizes of --vm-pages, in bytes; 0: ordinary pages.
 var pageSizes = map[string]uint64{"2MiB": 2 << 20, "1GiB": 1 << 30, "ordinary": 0}
 
-// Pages returns the huge pages that the VMs of a request lie in on the nodes of this host, by their
-// plan: as if each node could make all its memory into such pages. The VMs are bounded by
-// the allocation, whatever the request says. It is for root: it opens no file that the
-// request names.
+// Pages returns the huge pages that the VMs of a request need on the nodes of this host according to their plan,
+// which assumes that each node can make all its memory into such pages. The VMs are bounded by the allocation,
+// regardless of the request. Pages runs as root; it opens no file that the request names.
 func Pages(r Request, a Allocation) ([]hugepage.Need, error) {
 	size := pageSizes[r.Pages]
 	if size == 0 {
@@ -37,7 +36,7 @@ func Pages(r Request, a Allocation) ([]hugepage.Need, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The VMs are pinned or not as they will be: the plan differs.
+	// Pinning depends on the accelerator and changes the plan.
 	if accel, _, err := host.DetectAccel(a.Accel); err == nil {
 		c.Accel = string(accel)
 	}
@@ -64,7 +63,8 @@ func Pages(r Request, a Allocation) ([]hugepage.Need, error) {
 	return planned(c, h, size)
 }
 
-// planned returns the pages of a size in the plan of c on h, whose nodes may make them of all that is available.
+// planned returns the pages of a size in the plan of c on h, assuming that each node can make them of all its
+// available memory.
 func planned(c *spec.Cluster, h *topology.Host, size uint64) ([]hugepage.Need, error) {
 	own := *h
 	own.Nodes = append([]topology.Node(nil), h.Nodes...)
@@ -108,8 +108,8 @@ func planned(c *spec.Cluster, h *topology.Host, size uint64) ([]hugepage.Need, e
 	return needs, nil
 }
 
-// CoresOf returns the core numbers of a list of Slurm's CPU numbers, of which each core has threads
-// (slurm_job_cpus_allocated_str_on_node(3): the threads of a core follow each other).
+// CoresOf returns the core numbers for a list of Slurm's CPU numbers, with threads CPUs per core
+// (slurm_job_cpus_allocated_str_on_node(3): the threads of a core are consecutive).
 func CoresOf(cpus string, threads int) (string, error) {
 	list, err := topology.ParseList(cpus, topology.MaxCPUs)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"nearmetal/internal/topology/machine"
 )
 
-// The pages of a job are those of its plan on the nodes of its cores, bounded by its memory.
+// Checks that the pages of a job are those of its plan on the nodes of its cores, bounded by its memory.
 func TestPages(t *testing.T) {
 	r := Request{VMs: 2, VCPUs: 1, Memory: 256 << 20, Pages: "2MiB"}
 	needs, err := Pages(r, Allocation{Node: "n1", Bytes: 2 << 30, Accel: "tcg"})
@@ -51,7 +51,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// On a host of two nodes each VM's pages are on the node of its vCPUs; what no node can make is said.
+// Checks that on a host of two nodes each VM's pages are on the node of its vCPUs, and that a demand that no node can
+// satisfy is reported.
 func TestPagesOfNodes(t *testing.T) {
 	f, err := os.Open("../../../test/topology/dl380g8.machine")
 	if err != nil {

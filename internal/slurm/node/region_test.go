@@ -9,7 +9,8 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// The region's size is settled, budgeted and compared with the job's GRES in one place, whoever said it.
+// Checks that the region's size is set, included in the memory, and compared with the job's GRES in the same way for
+// each of its sources.
 func TestRegion(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	if err := os.WriteFile(file, []byte("version: 1\nvms: [{count: 2}]\nregion: {size: 256MiB}\n"), 0o644); err != nil {
@@ -59,7 +60,8 @@ func TestRegion(t *testing.T) {
 	}
 }
 
-// Memory that holds the VMs with the region that the plan makes of 64 vCPUs, and not with 64 MiB.
+// Checks that memory which suffices with a region of 64 MiB is too small with the region that the plan makes for 64
+// vCPUs.
 func TestFitLargeRegion(t *testing.T) {
 	c, err := (&Request{VMs: 2, VCPUs: 32, Memory: 1 << 30}).Cluster("/")
 	if err != nil {

@@ -13,20 +13,20 @@ import (
 	"nearmetal/internal/spec"
 )
 
-// Request is what a job wants of its VMs on each node: the plugin's format
-// (slurm/request.h), "1 KEY=VALUE …" with %XX for bytes that are not plain.
+// Request is a job's request for its VMs on each node, in the plugin's format (slurm/request.h): "1 KEY=VALUE …" with
+// %XX for bytes that are not plain.
 type Request struct {
 	File          string // cluster file, absolute; "": none
-	VMs, VCPUs    int    // of each node, of each VM; 0: not said
-	Memory        uint64 // of each VM, bytes; 0: not said
+	VMs, VCPUs    int    // per node, per VM; 0: not set
+	Memory        uint64 // per VM, bytes; 0: not set
 	Root          string
 	VF            string  // [TYPE:]N
-	Region        *uint64 // bytes; nil: not said
+	Region        *uint64 // bytes; nil: not set
 	Policy        string
-	Pages         string // "2MiB", "1GiB" or "ordinary"; "": not said
+	Pages         string // "2MiB", "1GiB" or "ordinary"; "": not set
 	KeepForStep   bool   // VMs end with their step, not with the job
-	WithoutValues bool   // nothing but --vm was said
-	RootWrites    bool   // the site lets VMs of root write to shares; no user's word
+	WithoutValues bool   // only --vm was given, without values
+	RootWrites    bool   // the site lets VMs of root write to shares; not set by the user
 }
 
 // Bounds of a request and of one value, in bytes: below NM_REQUEST_MAX and NM_VALUE_MAX.
@@ -37,8 +37,8 @@ const (
 
 var errRequest = errors.New("the job's request for VMs is broken: submit it again")
 
-// keys are those of a request, in the order in which they are written (enum nm_key, slurm/values.h). Each reads its value, in
-// the one form that there is of it: slurm/testdata/requests.txt has cases.
+// keys are the keys of a request, in their fixed order (enum nm_key, slurm/values.h). Each parses its value, which
+// has exactly one valid form: slurm/testdata/requests.txt has test cases.
 var keys = []struct {
 	name string
 	set  func(r *Request, value string) bool
@@ -63,14 +63,14 @@ var keys = []struct {
 	{"keep", func(r *Request, v string) bool { r.KeepForStep = v == "step"; return v == "step" || v == "job" }},
 }
 
-// ParseRequest reads a request.
+// ParseRequest parses a request.
 func ParseRequest(text string) (Request, error) {
 	r := Request{WithoutValues: true}
 	fields := strings.Split(text, " ")
 	if len(text) > maxRequest || fields[0] != "1" || len(fields) < 2 {
 		return Request{}, errRequest
 	}
-	next := 0 // of keys
+	next := 0 // index of the next allowed key in keys
 	for _, f := range fields[1:] {
 		name, raw, _ := strings.Cut(f, "=")
 		value, ok := unescape(raw)
@@ -88,7 +88,7 @@ func ParseRequest(text string) (Request, error) {
 	return r, nil
 }
 
-// number reads a decimal number without leading zeros.
+// number parses a decimal number without leading zeros.
 func number(text string, least, most uint64) (uint64, bool) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	return n, err == nil && n >= least && n <= most && strconv.FormatUint(n, 10) == text
@@ -114,7 +114,7 @@ func isAlphanumeric(c rune) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// unescape reads a value, in which bytes that are not plain are %XX, and no others are.
+// unescape decodes a value, in which exactly the bytes that are not plain are %XX.
 func unescape(s string) (string, bool) {
 	plain := func(c byte) bool { return isAlphanumeric(rune(c)) || strings.IndexByte("-_./:,+@", c) >= 0 }
 	var b strings.Builder
@@ -140,9 +140,9 @@ func unescape(s string) (string, bool) {
 	return b.String(), b.Len() <= maxValue
 }
 
-// Cluster is the cluster file that the request asks for, without what depends on the node. It
-// reads the request's own file as the user who calls it. dir is the job's working directory:
-// relative paths of the file are taken from it.
+// Cluster returns the cluster file for the request, without the parts that depend on the node. It reads the request's
+// own file with the rights of the calling user. dir is the job's working directory, to which paths in the file are
+// relative.
 func (r *Request) Cluster(dir string) (*spec.Cluster, error) {
 	c := &spec.Cluster{}
 	if r.File != "" {

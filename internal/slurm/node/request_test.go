@@ -26,7 +26,7 @@ func TestParseRequest(t *testing.T) {
 	}
 }
 
-// The cases that the reader in C is tested with, too. A case of "yes" is read to what it says, and to nothing else.
+// Tests the cases that are also tested with the parser in C. A case of "yes" is parsed into exactly what it states.
 func TestRequestCases(t *testing.T) {
 	table, err := os.ReadFile("../../../slurm/testdata/requests.txt")
 	if err != nil {
@@ -49,7 +49,7 @@ func TestRequestCases(t *testing.T) {
 	}
 }
 
-// expand undoes the notation of slurm/testdata/requests.txt.
+// expand expands the notation of slurm/testdata/requests.txt.
 func expand(t *testing.T, text string) string {
 	t.Helper()
 	return regexp.MustCompile(`\\x[0-9A-F]{2}|\{[^*]+\*[0-9]+\}`).ReplaceAllStringFunc(text, func(s string) string {
@@ -94,8 +94,8 @@ func TestRequestCluster(t *testing.T) {
 	}
 }
 
-// A job takes what is in its VMs from config.yaml where neither its file nor srun says it, and what follows from
-// the job never.
+// Checks that a job uses config.yaml for the contents of its VMs if neither its file nor srun sets them, and never
+// for what follows from the job.
 func TestRequestDefaults(t *testing.T) {
 	dir := t.TempDir()
 	old := site.Etc
@@ -146,8 +146,8 @@ func TestRequestDefaults(t *testing.T) {
 	}
 }
 
-// A job's VMs are processes of the job: the cluster file's word for another backend is an error, and
-// nothing of it is asked.
+// Checks that another backend in the cluster file is an error, because a job's VMs are processes of the job, and that
+// this backend is not contacted.
 func TestRequestBackend(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	for text, ok := range map[string]bool{"backend: qemu\n": true, "vms: [{count: 2}]\n": true, "backend: libvirt:///system\n": false} {

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The secret that joins a job's nodes never stands in an environment or on a command line, which
-// all programs of the user can read in /proc. The plugin hands it over in a pipe:
-// slurm-boot has it as its standard input, a task's wrapper as the descriptor that VarSecretFD says.
+// The secret that joins a job's nodes never appears in an environment or on a command line, which all programs of the
+// user can read in /proc. The plugin passes it in a pipe: as the standard input of slurm-boot, and as the descriptor
+// in VarSecretFD of a task's wrapper.
 
 const secretDigits = 64
 
-// ReadSecret returns the secret that the plugin put into the pipe f, and closes it: 64 hexadecimal
-// digits. From now on no other process of the user can read this one's memory or files in /proc.
+// ReadSecret reads the secret from the plugin's pipe f, and closes f: 64 hexadecimal digits. Afterwards no other
+// process of the user can read this process's memory or files in /proc.
 func ReadSecret(f *os.File) (string, error) {
 	defer f.Close()
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -33,8 +33,7 @@ func ReadSecret(f *os.File) (string, error) {
 	return string(b), nil
 }
 
-// InheritedSecret is ReadSecret for the descriptor that VarSecretFD names; "" without one. The
-// variable is gone when it returns.
+// InheritedSecret is ReadSecret for the descriptor in VarSecretFD; it returns "" without one. It unsets the variable.
 func InheritedSecret() (string, error) {
 	text, ok := os.LookupEnv(VarSecretFD)
 	if !ok {

@@ -14,8 +14,8 @@ import (
 
 const testSecret = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// roleVar says which part this test's program plays: the wrapper of a task, or another process of the
-// same user that looks for the secret.
+// roleVar selects the role of this test's program: the wrapper of a task, or another process of the same user that
+// searches for the secret.
 const roleVar = "NEARMETAL_TEST_SECRET"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// wrapper takes the secret as nearmetal-task does, starts a program as it starts a supervisor, and waits.
+// wrapper reads the secret as nearmetal-task does, starts a program as it starts a supervisor, and waits.
 func wrapper() {
 	s, err := InheritedSecret()
 	if err != nil || s != testSecret {
@@ -43,10 +43,10 @@ func wrapper() {
 		os.Exit(1)
 	}
 	fmt.Println(child.Process.Pid)
-	io.Copy(io.Discard, os.Stdin) // until the test has looked
+	io.Copy(io.Discard, os.Stdin) // until the test has searched
 	in.Close()
 	child.Wait()
-	fmt.Println(len(s)) // it is in memory until here
+	fmt.Println(len(s)) // keeps it in memory until here
 	os.Exit(0)
 }
 
@@ -87,8 +87,8 @@ func spy(pid string) {
 	os.Exit(0)
 }
 
-// A process of the same user finds the secret neither in the wrapper nor in what that starts: in no
-// environment, argument, open file or memory.
+// Checks that a process of the same user finds the secret neither in the wrapper nor in its child: in no environment,
+// argument, open file or memory.
 func TestSecretIsHidden(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to be another user")
@@ -97,7 +97,7 @@ func TestSecretIsHidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A copy that the user may run, which is how a program becomes readable in /proc at all.
+	// A copy that the user may read and execute: a process is readable in /proc only if its program is.
 	dir, err := os.MkdirTemp("", "nearmetal-secret")
 	if err != nil {
 		t.Fatal(err)

@@ -7,10 +7,10 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// vcpus are the vCPUs that the task may run on, so that --cpu-bind means in the VM what it
-// means outside: nil for all. Slurm has bound this process already (task/affinity,
-// task/cgroup); cpus is how many CPUs the step has on this node. Of vCPUs that are pinned those count
-// whose CPUs are in its set; else a task that is bound gets its share of the VM's.
+// vcpus returns the vCPUs that the task may run on, so that --cpu-bind has the same effect in the VM as natively;
+// nil: all. Slurm has already bound this process (task/affinity, task/cgroup); cpus is the number of CPUs of the step
+// on this node. If vCPUs are pinned, the result is those whose CPUs are in the process's set; otherwise a bound task
+// gets its share of the VM's vCPUs.
 func vcpus(r *state.Record, name string, t *task, cpus int) []int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil || r.Plan == nil {
@@ -22,7 +22,7 @@ func vcpus(r *state.Record, name string, t *task, cpus int) []int {
 				return boundVCPUs(v, set.IsSet)
 			}
 			if set.Count() >= cpus {
-				return nil // not bound to fewer than the job has
+				return nil // not bound to fewer CPUs than the step has
 			}
 			return shareVCPUs(t, i, len(r.Plan.VMs), v.VCPUs)
 		}
@@ -40,7 +40,7 @@ func pinned(v *plan.VM) bool {
 	return len(v.Pins) > 0
 }
 
-// boundVCPUs returns the vCPUs of v, which are pinned, for a task: those on CPUs for which bound holds.
+// boundVCPUs returns the vCPUs of v, which are pinned, for a task: those on CPUs for which bound returns true.
 func boundVCPUs(v *plan.VM, bound func(cpu int) bool) []int {
 	var list []int
 	for vcpu, cpus := range v.Pins {
@@ -54,8 +54,8 @@ func boundVCPUs(v *plan.VM, bound func(cpu int) bool) []int {
 	return nil
 }
 
-// shareVCPUs assigns a task its share of n vCPUs that are not pinned, in VM number vm of vms: the tasks of
-// a VM take them in their order, and in turns where they are more.
+// shareVCPUs returns a task's share of n vCPUs that are not pinned, in VM number vm of vms. The vCPUs are divided
+// among the VM's tasks in order; if there are more tasks than vCPUs, the tasks are assigned round-robin.
 func shareVCPUs(t *task, vm, vms, n int) []int {
 	tasks := t.tasks[t.node]
 	index, all := 0, 0

@@ -1,4 +1,3 @@
-// Package rank is the wrapper of a Slurm task: it stands in the task's place under
-// slurmstepd, runs the task's command in a VM of the job, and is to Slurm what the command would
-// be: its streams, signals, terminal and end, and its PMI.
+// Package rank is the wrapper of a Slurm task: it replaces the task's command under slurmstepd, runs that command in
+// a VM of the job, and behaves towards Slurm like the command: its streams, signals, terminal, exit status and PMI.
 package rank

@@ -9,19 +9,19 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// PMI_process_mapping says to MPICH which ranks share a node: "(vector,(first,nodes,ranks),…)",
-// blocks of ranks put onto nodes in turn, the whole repeated until all ranks have their node (MPICH,
-// src/pmi/src/pmi_util.c and Slurm's mpi/pmi2). With several VMs on a node MPICH would
-// take them for one, and share memory that they do not: the VMs are named instead.
+// PMI_process_mapping states for MPICH which ranks share a node: "(vector,(first,nodes,ranks),…)", blocks of ranks
+// assigned to consecutive nodes, repeated until all ranks have a node (MPICH, src/pmi/src/pmi_util.c and Slurm's
+// mpi/pmi2). With several VMs on a node, MPICH would treat them as one node and use shared memory between them, which
+// they do not have. Therefore the mapping is rewritten to have VMs as nodes.
 
 var mappingForm = lazyregexp.New(`\(vector((?:,\(\d+,\d+,\d+\))+)\)`)
 
-// errMapping is a mapping that is not understood.
+// errMapping reports a mapping that is not understood.
 var errMapping = errors.New("Slurm's PMI_process_mapping is not a vector")
 
 type block struct{ first, nodes, ranks int }
 
-// parseMapping reads the blocks of a mapping.
+// parseMapping parses the blocks of a mapping.
 func parseMapping(text string) ([]block, error) {
 	m := mappingForm().FindStringSubmatch(text)
 	if m == nil {
@@ -61,8 +61,8 @@ func nodesOf(blocks []block, size int) ([]int, error) {
 	return nodes, nil
 }
 
-// rewriteMapping replaces the mapping in a line by one whose nodes are VMs, vms on each node,
-// filled as task.vm fills them. size is the number of ranks.
+// rewriteMapping replaces the mapping in a line by one whose nodes are VMs, vms on each node, with ranks assigned as
+// by task.vm. size is the number of ranks.
 func rewriteMapping(line string, size, vms int) (string, error) {
 	at := mappingForm().FindStringIndex(line)
 	if at == nil {
@@ -89,7 +89,7 @@ func rewriteMapping(line string, size, vms int) (string, error) {
 	return line[:at[0]] + mappingText(where) + line[at[1]:], nil
 }
 
-// mappingText writes the mapping that puts rank r onto where[r]: runs of one length on VMs in a row are one
+// mappingText returns the mapping that assigns rank r to where[r]: runs of equal length on consecutive VMs form one
 // block.
 func mappingText(where []int) string {
 	var blocks []block

@@ -20,9 +20,8 @@ import (
 	"nearmetal/internal/text"
 )
 
-// ownCluster returns the name of the step's own cluster on this node. The first of the step's
-// tasks here to come boots it, under a supervisor that ends with the step's slurmstepd; the
-// others wait.
+// ownCluster returns the name of the step's own cluster on this node. The first task of the step on this node boots
+// it, under a supervisor that ends with the step's slurmstepd; the others wait.
 func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, secret string, w io.Writer) (string, error) {
 	name := "step-" + t.job + "-" + t.step
 	if err := spec.CheckName(name); err != nil {
@@ -84,7 +83,7 @@ func ownCluster(ctx context.Context, sigs <-chan os.Signal, t *task, secret stri
 	return name, nil
 }
 
-// fromPlugin reads what the plugin says in variables of the step's allocation and of the site's own choices.
+// fromPlugin reads the plugin's variables with the step's allocation and the site's choices.
 func fromPlugin(a *node.Allocation) (err error) {
 	var bytes spec.Size
 	if text := os.Getenv(varMemory); text != "" {
@@ -110,7 +109,7 @@ func fromPlugin(a *node.Allocation) (err error) {
 	return nil
 }
 
-// stepOverlay joins the step's nodes: those of the job that are the step's, under a secret of the step's.
+// stepOverlay returns the overlay of the step's nodes, with a secret that is specific to the step.
 func stepOverlay(t *task, secret string) (node.Overlay, error) {
 	all := node.Overlay{Secret: secret, Hosts: os.Getenv(varHosts), Ports: os.Getenv(varPorts), Use: "step " + t.step}
 	if all.Hosts == "" {
@@ -130,7 +129,7 @@ func stepOverlay(t *task, secret string) (node.Overlay, error) {
 	return all, nil
 }
 
-// flock takes the lock, and stops waiting when ctx ends.
+// flock acquires the lock, or returns an error when ctx ends.
 func flock(ctx context.Context, f *os.File) error {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

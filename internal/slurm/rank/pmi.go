@@ -20,11 +20,11 @@ import (
 	"nearmetal/internal/session"
 )
 
-// joinBound is how long the VMs of a step's nodes may take to reach each other once they run.
+// joinBound is the time in which the VMs of a step's nodes must reach each other once they run.
 const joinBound = 2 * time.Minute
 
-// joined waits until the ranks of an MPI step over several nodes can reach each other: by the job's
-// overlay, or by the site's bridge.
+// joined waits until the ranks of an MPI step over several nodes can reach each other, either by the job's overlay or
+// by the site's bridge.
 func (t *task) joined(ctx context.Context, r *state.Record, w io.Writer) error {
 	mpi := os.Getenv("PMI_FD") != "" || os.Getenv("PMIX_RANK") != ""
 	if !mpi || len(t.tasks) < 2 || r.Spec.Network.Type == "bridge" {
@@ -53,12 +53,12 @@ func (t *task) joined(ctx context.Context, r *state.Record, w io.Writer) error {
 	return err
 }
 
-// devicesBound is how long a step waits for the devices of its VMs to reach each other; then it starts
-// nevertheless, and says which do not.
+// devicesBound is how long a step waits for the devices of its VMs to reach each other. After that it starts
+// nevertheless, and reports which do not.
 const devicesBound = 20 * time.Second
 
-// relayPMI makes the process manager's end that Slurm passed to this task reachable in the VM, and
-// returns the environment, or the connection (guest.Exec), that leads a rank to it. close ends it.
+// relayPMI makes the process manager's end, which Slurm passed to this task, reachable in the VM. It returns the
+// environment, or the connection (guest.Exec), by which a rank reaches it. close ends the relay.
 func relayPMI(ctx context.Context, vm *guest.Client, t *task, vms int, env []string) (out []string, connect string, close func(), err error) {
 	switch {
 	case os.Getenv("PMI_FD") != "":
@@ -76,9 +76,9 @@ func relayPMI(ctx context.Context, vm *guest.Client, t *task, vms int, env []str
 	return env, "", func() {}, nil
 }
 
-// relayPMI1 relays PMI-1, which MPICH and what is made of it speak over srun's --mpi=pmi2. The
-// rank gets what it would have natively: an open descriptor (PMI_FD), of a connection to a port in the
-// VM whose other end is passed on to slurmstepd's descriptor. connect is for guest.Exec.
+// relayPMI1 relays PMI-1, which MPICH and its derivatives use with srun's --mpi=pmi2. As in a native run, the rank
+// gets an open descriptor (PMI_FD): a connection to a port in the VM, which is relayed to slurmstepd's descriptor.
+// connect is for guest.Exec.
 func relayPMI1(ctx context.Context, vm *guest.Client, t *task, vms int) (connect string, close func(), err error) {
 	fd, err := strconv.ParseUint(os.Getenv("PMI_FD"), 10, 16)
 	if err != nil {
@@ -90,7 +90,7 @@ func relayPMI1(ctx context.Context, vm *guest.Client, t *task, vms int) (connect
 	}
 	var once sync.Once
 	l, err := vm.ListenTCP(ctx, "", "127.0.0.1:0", func(c net.Conn) {
-		once.Do(func() { // a second connection is not the rank's
+		once.Do(func() { // a second connection is not from the rank
 			pmiSession(c, pm, t.size, vms)
 		})
 	})
@@ -99,11 +99,12 @@ func relayPMI1(ctx context.Context, vm *guest.Client, t *task, vms int) (connect
 	}
 	return "PMI_FD " + l.Addr, func() {
 		l.Close()
-		pm.Close() // whole: slurmd takes a half for an endless message
+		pm.Close() // closed fully, because slurmd treats a half-closed one as an endless message
 	}, nil
 }
 
-// maxPMILine bounds a line of PMI-1, in bytes: MPICH's own bound is 64 KiB (PMIU_MAXLINE and what a value may be).
+// maxPMILine bounds a line of PMI-1, in bytes: MPICH's own bound is 64 KiB (PMIU_MAXLINE and the maximum length of a
+// value).
 const maxPMILine = 128 << 10
 
 // pmiSession relays between a rank and its process manager until either side ends.
@@ -123,8 +124,8 @@ func pmiSession(rank net.Conn, pm io.ReadWriteCloser, size, vms int) {
 	<-done
 }
 
-// answers passes the lines of the process manager on to the rank, with the mapping of ranks
-// to nodes rewritten where a node has several VMs.
+// answers relays the lines of the process manager to the rank, and rewrites the mapping of ranks to nodes if a node
+// has several VMs.
 func answers(rank io.Writer, pm io.Reader, size, vms int) {
 	out := bufio.NewReaderSize(pm, maxPMILine)
 	for {
@@ -145,11 +146,11 @@ func answers(rank io.Writer, pm io.Reader, size, vms int) {
 	}
 }
 
-// pmixPort finds the port of a PMIx server in a URI, "NS.RANK;tcp4://127.0.0.1:PORT".
+// pmixPort matches the port of a PMIx server in a URI, "NS.RANK;tcp4://127.0.0.1:PORT".
 var pmixPort = lazyregexp.New(`tcp4://127\.0\.0\.1:(\d{1,5})`)
 
-// relayPMIx makes slurmstepd's PMIx server, which listens on the node's loopback, reachable on the
-// VM's: a port in the VM for each port of the server.
+// relayPMIx makes slurmstepd's PMIx server, which listens on the node's loopback, reachable on the VM's loopback: it
+// opens one port in the VM for each port of the server.
 func relayPMIx(ctx context.Context, vm *guest.Client, t *task, vms int, env []string) ([]string, func(), error) {
 	ports := map[string]*guest.Listener{}
 	stop := func() {
@@ -185,7 +186,7 @@ func relayPMIx(ctx context.Context, vm *guest.Client, t *task, vms int, env []st
 		stop()
 		return nil, nil, err
 	}
-	// The server's shared memory is not in the VM.
+	// The server's shared memory is not available in the VM.
 	over = append(over, "PMIX_GDS_MODULE=hash", "PMIX_MCA_gds=hash")
 	if vms > 1 {
 		over = append(over, separateVMs(env)...)
@@ -193,9 +194,10 @@ func relayPMIx(ctx context.Context, vm *guest.Client, t *task, vms int, env []st
 	return session.Environment(env, over), stop, nil
 }
 
-// separateVMs returns what Open MPI needs in env where a node has several VMs. The PMIx server takes them for one: what
-// shares memory between its ranks must not. The user's own OMPI_MCA_pml stays, since no pml shares memory by itself:
-// cm is the region and devices (internal/launch: fabric), ob1 uses what btl names, and UCX looks at the peer's kernel.
+// separateVMs returns the variables that Open MPI needs in env if a node has several VMs. The PMIx server treats the
+// VMs as one node, so that all transports over shared memory between ranks must be excluded. The user's OMPI_MCA_pml
+// is kept, because no pml uses shared memory directly: cm uses the region and devices (internal/launch: fabric), ob1
+// uses the transports of btl, and UCX compares the peers' kernels.
 func separateVMs(env []string) []string {
 	pml, osc := "cm,ob1", "^sm,ucx"
 	own := false
@@ -217,7 +219,7 @@ func separateVMs(env []string) []string {
 	return over
 }
 
-// forward joins a connection from the VM to one on this host.
+// forward relays a connection from the VM to an address on this host.
 func forward(c net.Conn, addr string) {
 	h, err := net.Dial("tcp", addr)
 	if err != nil {

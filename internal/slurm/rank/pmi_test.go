@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The user's own pml stays; what shares memory between VMs is left out whatever the user has.
+// Checks that the user's own pml is kept, and that shared memory between VMs is excluded in any case.
 func TestSeparateVMs(t *testing.T) {
 	for _, test := range []struct{ env, pml, osc string }{
 		{"HOME=/", "OMPI_MCA_pml=cm,ob1", "^sm,ucx"},

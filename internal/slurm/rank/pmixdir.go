@@ -13,16 +13,17 @@ import (
 	"nearmetal/internal/session"
 )
 
-// Open MPI makes its files in the directory that Slurm's PMIx server names, below slurm.conf's
-// TmpFS (Slurm, src/plugins/mpi/pmix: pmixp_info.c). In a VM it is missing, and its parents may be
-// another user's: it is made there as the VM's root, for the user.
+// Open MPI creates its files in the directory that Slurm's PMIx server names, below TmpFS of slurm.conf (Slurm,
+// src/plugins/mpi/pmix: pmixp_info.c). In a VM it does not exist, and its parents may belong to another user.
+// Therefore it is created there by the VM's root, for the user.
 
-// slurmConfs are where slurm.conf may be: of the daemons, installed, or fetched by slurmd.
+// slurmConfs returns the possible paths of slurm.conf: from the daemons' environment, installed, or fetched by
+// slurmd.
 func slurmConfs() []string {
 	return []string{os.Getenv("SLURM_CONF"), "/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf"}
 }
 
-// tmpFS reads TmpFS of a slurm.conf, with %h and %n for the host and the node; "/tmp" if it says nothing.
+// tmpFS returns TmpFS of a slurm.conf, with %h and %n replaced by the host and the node; "/tmp" if it is not set.
 func tmpFS(conf io.Reader, host, node string) string {
 	dir := "/tmp"
 	sc := bufio.NewScanner(io.LimitReader(conf, 8<<20))
@@ -36,7 +37,7 @@ func tmpFS(conf io.Reader, host, node string) string {
 	return strings.NewReplacer("%h", host, "%n", node).Replace(dir)
 }
 
-// makeSessionDir makes the step's directory of PMIx in the VM.
+// makeSessionDir creates the step's directory of PMIx in the VM.
 func makeSessionDir(ctx context.Context, vm *guest.Client, t *task) error {
 	top := "/tmp"
 	for _, path := range slurmConfs() {

@@ -21,27 +21,27 @@ import (
 	"nearmetal/internal/traffic"
 )
 
-// Variables by which the SPANK plugin speaks to the wrapper (slurm/step.c).
+// Variables that the SPANK plugin sets for the wrapper (slurm/step.c).
 const (
-	varCommand   = "NEARMETAL_SLURM_COMMAND" // the command, whose place the wrapper has taken (Slurm before 23.11)
-	varJob       = "NEARMETAL_SLURM_JOB"     // JOB.NODE, of a step with VMs of its own
+	varCommand   = "NEARMETAL_SLURM_COMMAND" // the command that the wrapper has replaced (Slurm before 23.11)
+	varJob       = "NEARMETAL_SLURM_JOB"     // JOB.NODE, for a step with VMs of its own
 	varRequest   = "NEARMETAL_SLURM_REQUEST" // the same step's request
 	varDir       = "NEARMETAL_SLURM_DIR"     // working directory of the job
 	varCores     = "NEARMETAL_SLURM_CORES"
 	varMemory    = "NEARMETAL_SLURM_MEMORY"
 	varHosts     = node.VarHosts
 	varPorts     = "NEARMETAL_SLURM_PORTS"
-	varRegion    = "NEARMETAL_SLURM_REGION"    // what the job has of the GRES that counts regions; missing: not counted
+	varRegion    = "NEARMETAL_SLURM_REGION"    // the job's limit of the GRES that counts regions; missing: not counted
 	varAccel     = "NEARMETAL_SLURM_ACCEL"     // the site's choice of auto, kvm or tcg; missing: auto
-	varIsolation = "NEARMETAL_SLURM_ISOLATION" // the least that the site fences VMs in; missing: auto
+	varIsolation = "NEARMETAL_SLURM_ISOLATION" // the minimum isolation of VMs on this site; missing: auto
 	varDevices   = "NEARMETAL_SLURM_DEVICES"   // PCI addresses of the job's VFs on this node
 
 	varRootWrites  = "NEARMETAL_SLURM_ROOT_WRITES"  // yes: the site lets VMs of root write to shares
-	varBootTimeout = "NEARMETAL_SLURM_BOOT_TIMEOUT" // how long the site lets VMs take to be ready, "300s"; missing: 5 min
+	varBootTimeout = "NEARMETAL_SLURM_BOOT_TIMEOUT" // the site's timeout for VMs to become ready, "300s"; missing: 5 min
 )
 
-// Run runs the task whose words are args: the wrapper's own path and what followed. It
-// returns how the command ended.
+// Run runs the task with the words args: the wrapper's own path and its arguments. It returns the command's exit
+// status.
 func Run(args []string, s session.Streams) (guest.Status, error) {
 	secret, err := node.InheritedSecret()
 	if err != nil {
@@ -93,17 +93,17 @@ func Run(args []string, s session.Streams) (guest.Status, error) {
 	} else {
 		st, err = session.Run(ctx, c.VM(vm), e, s, sigs)
 	}
-	if st.ExitCode() == killed { // of the other ranks there it is no news
+	if st.ExitCode() == killed { // only the killed rank reports it, not the other ranks in the VM
 		job.WarnMemory(&c.Record, vm, st, "--vm-memory", s.Err)
 	}
 	return st, err
 }
 
-// killed is the exit status of a rank that the kernel killed, or a shell's whose command it did: 128 and SIGKILL.
+// killed is the exit status of a rank that the kernel killed, or of a shell whose command it killed: 128 and SIGKILL.
 const killed = 128 + int(unix.SIGKILL)
 
-// command returns the task's words. Before Slurm 23.11 the wrapper's path stands where the
-// command's was, and the plugin has put that into a variable; later it is put before them.
+// command returns the task's words. Before Slurm 23.11 the plugin replaces the command by the wrapper's path and
+// stores the command in a variable; later versions prepend the wrapper's path.
 func command(args []string, first string) ([]string, error) {
 	if first != "" {
 		return append([]string{first}, args[1:]...), nil
@@ -114,7 +114,8 @@ func command(args []string, first string) ([]string, error) {
 	return args[1:], nil
 }
 
-// without leaves out variables that start with prefix, but for the directory of srun --vm-traffic, which is the ranks' own.
+// without removes the variables that start with prefix, except the directory of srun --vm-traffic, which is for the
+// ranks.
 func without(env []string, prefix string) []string {
 	var kept []string
 	for _, v := range env {
@@ -125,12 +126,12 @@ func without(env []string, prefix string) []string {
 	return kept
 }
 
-// suspend passes `scontrol suspend` on: on SIGTSTP the VM asks to stop, which it does
-// when all of its ranks have asked, and on SIGCONT to go on. Its function ends that.
+// suspend forwards `scontrol suspend`: on SIGTSTP it asks for the VM to be stopped, which happens when all of the
+// VM's ranks have asked, and on SIGCONT to be resumed. It returns a function that ends the forwarding.
 func suspend(c *client.Client, vm string) func() {
 	p, err := c.Pauser(vm)
 	if err != nil {
-		return func() {} // an owner that cannot: the VM runs on
+		return func() {} // the owner does not support it: the VM keeps running
 	}
 	sigs := make(chan os.Signal, 16)
 	signal.Notify(sigs, unix.SIGTSTP, unix.SIGCONT)
@@ -152,10 +153,10 @@ func suspend(c *client.Client, vm string) func() {
 	}
 }
 
-// Die ends this process by the signal that ended the command, without a core file, so
-// that Slurm sees what it would natively. It returns where that fails.
+// Die ends this process with the signal that ended the command, without a core file, so that Slurm sees the same
+// status as natively. It returns if that fails.
 func Die(sig syscall.Signal) {
 	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
-	// Go's runtime catches what a fault raises: another program in our place does not.
+	// Go's runtime handles fault signals itself; therefore another program replaces this one.
 	unix.Exec("/bin/sh", []string{"sh", "-c", `kill -s "$1" $$`, "sh", fmt.Sprint(int(sig))}, nil)
 }

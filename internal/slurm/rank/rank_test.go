@@ -65,7 +65,7 @@ func TestRewriteMapping(t *testing.T) {
 		want      string
 	}{
 		{"(vector,(0,2,4))", 8, 2, "(vector,(0,4,2))"},                                                         // blocks
-		{"(vector,(0,2,1))", 8, 2, "(vector,(0,1,1),(2,1,1),(0,1,1),(2,1,1),(1,1,1),(3,1,1),(1,1,1),(3,1,1))"}, // in turn
+		{"(vector,(0,2,1))", 8, 2, "(vector,(0,1,1),(2,1,1),(0,1,1),(2,1,1),(1,1,1),(3,1,1),(1,1,1),(3,1,1))"}, // round-robin
 		{"(vector,(0,1,3),(1,1,1))", 4, 2, "(vector,(0,1,2),(1,2,1))"},
 		{"cmd=get_result rc=0 value=(vector,(0,1,2))", 2, 2, "cmd=get_result rc=0 value=(vector,(0,2,1))"},
 		{"cmd=get_result rc=0 value=other", 2, 2, "cmd=get_result rc=0 value=other"},
@@ -86,7 +86,8 @@ func FuzzRewriteMapping(f *testing.F) {
 	})
 }
 
-// A rank speaks with the process manager, of whose node several VMs are nodes of their own.
+// Checks that a rank communicates with the process manager, and that several VMs of a node are separate nodes in the
+// mapping.
 func TestPMISession(t *testing.T) {
 	rank, ours := net.Pipe()
 	pmOurs, pm := net.Pipe()
@@ -138,7 +139,7 @@ func TestVCPUs(t *testing.T) {
 	}
 }
 
-// A step's own VMs run and are fenced in as the site says, as the job's are.
+// Checks that a step's own VMs run and are isolated according to the site's settings, like those of the job.
 func TestFromPlugin(t *testing.T) {
 	t.Setenv(varIsolation, "strict")
 	t.Setenv(varAccel, "tcg")
@@ -148,7 +149,7 @@ func TestFromPlugin(t *testing.T) {
 	if err := fromPlugin(&a); err != nil || a.Isolation != "strict" || a.Accel != "tcg" || a.Bytes != 2<<30 || len(a.Devices) != 2 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	// A plugin that does not say it has no choice of its own.
+	// If the plugin does not set it, the site has made no choice.
 	t.Setenv(varAccel, "")
 	if err := fromPlugin(&a); err != nil || a.Accel != "auto" || a.Limit != 5*time.Minute {
 		t.Errorf("%+v, %v", a, err)
@@ -164,7 +165,7 @@ func TestFromPlugin(t *testing.T) {
 		}
 	}
 	t.Setenv(varBootTimeout, "")
-	// A word that is not known starts no VM.
+	// An unknown value prevents all VMs from starting.
 	a.Isolation = "strickt"
 	r, err := node.ParseRequest("1 vms=1")
 	if err == nil {

@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// task is what Slurm's environment says of a task.
+// task is the description of a task in Slurm's environment.
 type task struct {
 	job, step string
 	rank      int   // SLURM_PROCID
 	size      int   // SLURM_NTASKS of the step
 	node      int   // SLURM_NODEID
 	local     int   // SLURM_LOCALID
-	tasks     []int // of each node of the step
+	tasks     []int // per node of the step
 	parent    int   // slurmstepd
 }
 
 // maxTasks bounds the tasks of a step.
 const maxTasks = 1 << 22
 
-// readTask reads the environment by get.
+// readTask reads the task from the environment; get returns the value of a variable.
 func readTask(get func(string) string) (*task, error) {
 	t := &task{job: get("SLURM_JOB_ID"), step: get("SLURM_STEP_ID"), parent: os.Getppid()}
 	var err error
@@ -48,7 +48,7 @@ func readTask(get func(string) string) (*task, error) {
 	return t, nil
 }
 
-// tasksPerNode reads "2(x3),1" as 2, 2, 2, 1.
+// tasksPerNode parses "2(x3),1" as 2, 2, 2, 1.
 func tasksPerNode(text string) ([]int, error) {
 	var list []int
 	for _, part := range strings.Split(text, ",") {
@@ -71,8 +71,8 @@ func tasksPerNode(text string) ([]int, error) {
 	return list, nil
 }
 
-// vm is the number of the VM, of vms on this node, that the task runs in: neighbours share a VM.
+// vm returns the number of the VM, of vms on this node, that the task runs in: consecutive tasks share a VM.
 func (t *task) vm(vms int) int { return vmOf(t.local, t.tasks[t.node], vms) }
 
-// vmOf spreads a node's tasks over its VMs in blocks whose sizes differ by at most one.
+// vmOf distributes a node's tasks over its VMs in blocks whose sizes differ by at most one.
 func vmOf(local, tasks, vms int) int { return local * vms / max(tasks, 1) }
