@@ -8,9 +8,8 @@ import (
 	"nearmetal/internal/text"
 )
 
-// ParseList reads the kernel's list format ("0-3,8,10-11"; empty is the empty
-// list) into ascending numbers below max. Strides ("0-7:2/4") as
-// Documentation/admin-guide/kernel-parameters.rst has them are accepted.
+// ParseList parses the kernel's list format ("0-3,8,10-11"; an empty string is the empty list) into ascending numbers
+// below max. It accepts strides ("0-7:2/4") as defined in Documentation/admin-guide/kernel-parameters.rst.
 func ParseList(s string, max int) ([]int, error) {
 	s = strings.TrimSpace(s)
 	if s == "" || s == "(null)" {
@@ -62,7 +61,7 @@ func ParseList(s string, max int) ([]int, error) {
 	return out, nil
 }
 
-// FormatList writes ascending numbers in the kernel's list format.
+// FormatList formats ascending numbers in the kernel's list format.
 func FormatList(n []int) string {
 	var b strings.Builder
 	for i := 0; i < len(n); {
@@ -83,5 +82,5 @@ func FormatList(n []int) string {
 	return b.String()
 }
 
-// clip returns text from a file for a message, at most 60 bytes of it.
+// clip shortens text from a file to at most 60 bytes, for a message.
 func clip(s string) string { return text.Clip(s, 60) }
