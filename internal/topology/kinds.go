@@ -63,8 +63,8 @@ func byCapacity(capacity map[int]int) (kinds map[string][]int, names []string) {
 	return kinds, names
 }
 
-// setKinds marks the CPUs' kinds; names are sorted, fastest first. It marks nothing if there is only one kind, or if
-// some CPU has none.
+// setKinds marks the CPUs' kinds; names are sorted, fastest first. It marks nothing if there is only one kind. An online
+// CPU without a kind counts with the slowest, as a repair.
 func (h *Host) setKinds(kinds map[string][]int, names []string) {
 	var found []string
 	at := make([]int, len(h.CPUs))
