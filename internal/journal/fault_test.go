@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk is a file whose bytes reach the disk when they are synced, or else in any order, block by block;
-// its operation number fail fails.
+// disk is a file whose bytes reach the disk when they are synced, or otherwise in any order, block by block. Its
+// operation number fail fails.
 type disk struct {
 	cached, durable []byte
 	at              int
@@ -24,12 +24,12 @@ type disk struct {
 	cutFails        bool
 }
 
-// fault is how an operation fails.
+// fault is the way in which an operation fails.
 type fault int
 
 const (
 	full       fault = iota // ENOSPC, nothing written
-	shortWrite              // ENOSPC behind a part
+	shortWrite              // ENOSPC after a part
 	broken                  // EIO, the whole written
 )
 
@@ -85,8 +85,8 @@ func (d *disk) Truncate(size int64) error {
 func (d *disk) Seek(off int64, _ int) (int64, error) { d.at = int(off); return off, nil }
 func (d *disk) Close() error                         { return nil }
 
-// powerCut is what stands on the disk after a power cut: of what was not synced some blocks, the others zero, and
-// the file as long as the last of them or less.
+// powerCut returns the content of the disk after a power cut. Of the unsynced blocks some are written and the others
+// are zero; the file ends with the last of them, or earlier.
 func (d *disk) powerCut(r *rand.Rand) []byte {
 	b := append([]byte(nil), d.durable...)
 	if len(d.cached) < len(b) && r.Intn(2) == 0 {
@@ -128,8 +128,8 @@ func paths(list []Change) string {
 	return strings.Join(s, " ")
 }
 
-// work records changes, undoes some and settles others; it returns what must be undone in the end, since
-// Record said it was written down, and what may be beside it: what failed, and what was undone.
+// work records changes, undoes some and settles others. must are the changes that have to be undone in the end, because
+// Record reported them as written; may are those that can also be there: failed ones, and undone ones.
 func work(t *testing.T, j *Journal) (must, may map[string]bool) {
 	t.Helper()
 	must, may = map[string]bool{}, map[string]bool{}
@@ -180,7 +180,7 @@ func check(t *testing.T, what string, j *Journal, must, may map[string]bool) {
 		}
 	}
 	for k, m := range must {
-		// A settling that was cut short may have come to disk as a whole.
+		// A settling that was cut short may have reached the disk completely.
 		settled := (k == "none-2" || k == "none-4") && have["none-7"] && have["none-8"]
 		if m && !have[k] && !settled {
 			t.Errorf("%s: %s is forgotten (left: %s)", what, k, paths(j.Changes()))
@@ -188,8 +188,8 @@ func check(t *testing.T, what string, j *Journal, must, may map[string]bool) {
 	}
 }
 
-// Whatever operation of the disk fails, and however: the journal that is opened next holds every change that
-// was said to be written down and not undone, and none that nobody wrote.
+// Regardless of which operation of the disk fails, and how, the journal that is opened next contains every change that
+// was reported as written and not undone, and no change that nobody wrote.
 func TestDiskFails(t *testing.T) {
 	for _, how := range []fault{full, shortWrite, broken} {
 		for _, cutFails := range []bool{false, true} {
@@ -214,12 +214,12 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
-// The same for a power cut at any operation, after which any blocks of what was not synced are there.
+// The same for a power cut at any operation, after which any of the unsynced blocks may be written.
 func TestPowerCut(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for n := 0; n < 24; n++ {
 		d := &disk{}
-		// The power is cut when operation n would run: all later ones do nothing.
+		// The power is cut before operation n: that one and all later ones have no effect.
 		c := &cutDisk{disk: d, left: n}
 		stop := OnOpen(func(f Disk) Disk { f.Close(); return c })
 		j, err := Open(filepath.Join(t.TempDir(), "journal"))
@@ -241,7 +241,7 @@ func TestPowerCut(t *testing.T) {
 
 var errPower = errors.New("no power")
 
-// cutDisk does nothing any more once its power is cut.
+// cutDisk ignores all operations once its power is cut.
 type cutDisk struct {
 	*disk
 	left int
@@ -283,7 +283,7 @@ func (n noted) Write(b []byte) (int, error) {
 	return n.Disk.Write(b)
 }
 
-// That a file was removed is noted once its name is gone from the disk: a power cut may bring it back before.
+// The removal of a file is noted once its name is gone from the disk, because a power cut before that may restore it.
 func TestNamesBeforeNotes(t *testing.T) {
 	dir, made := t.TempDir(), t.TempDir()
 	var order []string
@@ -312,7 +312,7 @@ func TestNamesBeforeNotes(t *testing.T) {
 	}
 }
 
-// A file system that is full: what did not fit is cut off again, and once there is room the journal goes on.
+// On a full file system an incomplete entry is cut off again, and the journal continues once there is room.
 func TestFullFileSystem(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to mount a tmpfs")
@@ -365,13 +365,14 @@ func TestFullFileSystem(t *testing.T) {
 	}
 }
 
-// FuzzReplay opens what was written in two sittings with anything between, as several processes of one host do.
+// FuzzReplay opens a journal written in two sessions with arbitrary bytes between them, as by several processes of one
+// host.
 func FuzzReplay(f *testing.F) {
 	f.Add([]byte{}, uint8(3))
 	f.Add([]byte(`{"do":{"ki`), uint8(200))
 	f.Add(make([]byte, 64), uint8(0))
 	f.Add([]byte(`{"undone":0}`+"\n"), uint8(9))
-	dir, err := os.MkdirTemp("/dev/shm", "nearmetal-fuzz") // a sync of a disk takes longer than all else
+	dir, err := os.MkdirTemp("/dev/shm", "nearmetal-fuzz") // syncing a disk would dominate the time
 	if err != nil {
 		dir = f.TempDir()
 	}

@@ -1,11 +1,9 @@
-// Package journal writes down every change to a host before it is made, so that
-// it can be undone: when the cluster ends, when it fails, or, after a kill -9 or a
-// power cut, by the next nearmetal that starts.
+// Package journal records every change to a host before it is made, so that it can be undone: when the cluster ends,
+// when it fails, or, after a kill -9 or a power cut, by the next nearmetal that starts.
 //
-// A journal is a file of JSON lines. A line is either a change ("do") or the note
-// that a change was undone ("undone"). A change is on disk before Record returns.
-// What is read back is the user's own file, but it is checked all the same: a change
-// is undone only if its kind is known and its arguments are sound.
+// A journal is a file of JSON lines. A line is either a change ("do") or the note that a change was undone ("undone").
+// A change is on disk before Record returns. The file belongs to the user, but its content is checked all the same: a
+// change is undone only if its kind is known and its arguments are sound.
 package journal
 
 import (
@@ -21,21 +19,19 @@ import (
 	"sync"
 )
 
-// maxLine and maxEntries bound what a journal may hold, in bytes and lines: one that
-// is larger was not written by nearmetal.
+// maxLine and maxEntries bound a journal, in bytes per line and in lines. A larger one was not written by nearmetal.
 const (
 	maxLine    = 16 << 10
-	maxEntries = 65536 // a host of 1,000 CPUs has some ten values a CPU
+	maxEntries = 65536 // a host of 1,000 CPUs has some ten values per CPU
 )
 
-// Change is one change to a host. Kind names its undo function; Args are that
-// function's arguments.
+// Change is one change to a host. Kind selects its undo function; Args are that function's arguments.
 type Change struct {
 	Kind string            `json:"kind"`
 	Args map[string]string `json:"args"`
 }
 
-// String is the change in words, for the line that says what was removed.
+// String describes the change, for the line that reports what was removed.
 func (c Change) String() string {
 	k, ok := kinds[c.Kind]
 	if !ok {
@@ -55,13 +51,13 @@ type Journal struct {
 	mu      sync.Mutex
 	f       Disk
 	end     int64 // bytes of whole lines
-	broken  error // why nothing more can be written; nil: it can
+	broken  error // why nothing more can be written; nil: writable
 	changes []Change
 	undone  []bool
-	unnoted []int // undone, which is not written down yet
+	unnoted []int // undone, but not yet noted in the file
 }
 
-// Disk is what a journal needs of its file.
+// Disk is the interface of a journal's file.
 type Disk interface {
 	io.ReadWriteCloser
 	io.Seeker
@@ -72,8 +68,8 @@ type Disk interface {
 // openFile opens the file of a journal.
 var openFile = func(path string) (Disk, error) { return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) }
 
-// OnOpen has the files of all journals that are opened from now on go through f, for tests that have disks
-// fail. Its function ends that.
+// OnOpen passes the file of each journal that is opened from now on through f, for tests of failing disks. stop reverts
+// that.
 func OnOpen(f func(Disk) Disk) (stop func()) {
 	before := openFile
 	openFile = func(path string) (Disk, error) {
@@ -86,9 +82,9 @@ func OnOpen(f func(Disk) Disk) (stop func()) {
 	return func() { openFile = before }
 }
 
-// Open opens the journal at path, made with mode 0600 if it is not there, and reads
-// what stands in it. What a power cut left behind the last whole line is dropped (a line cut short, blocks
-// of zeros that were never written): the change that it announces was never made.
+// Open opens the journal at path and reads its entries. It creates the file with mode 0600 if there is none. It drops
+// what a power cut left after the last whole line (a truncated line, blocks of zeros that were never written), because
+// the change announced there was never made.
 func Open(path string) (*Journal, error) {
 	f, err := openFile(path)
 	if err != nil {
@@ -99,7 +95,7 @@ func Open(path string) (*Journal, error) {
 		err = j.cut()
 	}
 	if err == nil && j.end == 0 {
-		// The name of a new file lasts through a power cut only if its directory is on disk.
+		// The name of a new file survives a power cut only if its directory is on disk.
 		err = SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
@@ -109,7 +105,7 @@ func Open(path string) (*Journal, error) {
 	return j, nil
 }
 
-// cut takes off what stands behind the last whole line.
+// cut removes everything after the last whole line.
 func (j *Journal) cut() error {
 	if err := j.f.Truncate(j.end); err != nil {
 		return err
@@ -121,14 +117,14 @@ func (j *Journal) cut() error {
 // synced is called with each directory that SyncDir has put on disk.
 var synced = func(path string) {}
 
-// OnSyncDir has f called with each directory that was put on disk, for tests of power cuts. Its function ends that.
+// OnSyncDir has f called with each directory that was put on disk, for tests of power cuts. stop reverts that.
 func OnSyncDir(f func(path string)) (stop func()) {
 	before := synced
 	synced = f
 	return func() { synced = before }
 }
 
-// SyncDir makes the names in a directory last through a power cut.
+// SyncDir syncs a directory, so that the names in it survive a power cut.
 func SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
@@ -142,14 +138,14 @@ func SyncDir(path string) error {
 	return nil
 }
 
-// load reads the entries and returns the offset behind the last whole one, in bytes.
+// load reads the entries and returns the offset after the last whole one, in bytes.
 func (j *Journal) load(r io.Reader) (int64, error) {
 	var end int64
 	br := bufio.NewReaderSize(r, maxLine)
 	for n := 1; ; n++ {
 		line, err := br.ReadSlice('\n')
 		if err == io.EOF || bytes.IndexByte(line, 0) >= 0 {
-			return end, nil // the end, or a block that never came to disk
+			return end, nil // the end, or a block that never reached the disk
 		}
 		if err == bufio.ErrBufferFull {
 			return 0, fmt.Errorf("line %d: longer than %d bytes", n, maxLine)
@@ -177,8 +173,8 @@ func (j *Journal) load(r io.Reader) (int64, error) {
 	}
 }
 
-// write appends entries. When it fails nothing of them stays; where that cannot be had, nothing more is ever
-// written by this Journal: what Open reads stays whole.
+// write appends entries. If it fails, nothing of them stays. If that is impossible, this Journal never writes again, so
+// that the entries that Open reads stay whole.
 func (j *Journal) write(sync bool, list ...entry) error {
 	if j.broken != nil {
 		return fmt.Errorf("journal: %w", j.broken)
@@ -200,7 +196,7 @@ func (j *Journal) write(sync bool, list ...entry) error {
 	}
 	if err == nil && sync {
 		if err = j.f.Sync(); err != nil {
-			j.broken = err // the kernel may have dropped what it could not write: no later sync would say so
+			j.broken = err // the kernel may have dropped what it could not write, and no later sync would report that
 		}
 	}
 	if err != nil {
@@ -213,12 +209,12 @@ func (j *Journal) write(sync bool, list ...entry) error {
 	return nil
 }
 
-// Record writes c down. It is called before the change is made; when it fails, the
-// change must not be made. The number it returns is the one that Undo takes.
+// Record records c. Call it before making the change; if it fails, the change must not be made. It returns the number
+// to pass to Undo.
 func (j *Journal) Record(c Change) (int, error) { return j.RecordAll([]Change{c}) }
 
-// RecordAll is Record for several changes at once, which are on disk together when it
-// returns. It returns the number of the first; the others follow it.
+// RecordAll is Record for several changes at once, which are all on disk when it returns. It returns the number of the
+// first change; the others follow consecutively.
 func (j *Journal) RecordAll(list []Change) (int, error) {
 	entries, err := checked(list)
 	if err != nil {
@@ -230,8 +226,8 @@ func (j *Journal) RecordAll(list []Change) (int, error) {
 	if first+len(list) > maxEntries {
 		return 0, fmt.Errorf("journal: more than %d changes", maxEntries)
 	}
-	// Reason for the sync: the change that follows may outlive a crash of the machine. That
-	// a change was undone needs none: undoing it again does nothing.
+	// The entry is synced because the change that follows may outlive a crash of the machine. The note that a change
+	// was undone needs no sync: undoing it again does nothing.
 	if err := j.write(true, entries...); err != nil {
 		return 0, err
 	}
@@ -240,7 +236,7 @@ func (j *Journal) RecordAll(list []Change) (int, error) {
 	return first, nil
 }
 
-// checked makes entries of changes that can be undone.
+// checked returns entries for the changes, or an error if one of them cannot be undone.
 func checked(list []Change) ([]entry, error) {
 	var entries []entry
 	for i := range list {
@@ -304,8 +300,9 @@ func (j *Journal) undo(n int) (did bool, err error) {
 	return did, nil
 }
 
-// note writes down what was undone. Names go first: a power cut may bring back a file, and its note must not be on disk
-// then. On a disk that is full the note is not taken: undoing the change again does nothing.
+// note notes in the file which changes were undone. Removed names are synced first, because a power cut may restore a
+// file, in which case its note must not be on disk. On a full disk the note is skipped: undoing the change again does
+// nothing.
 func (j *Journal) note() error {
 	var entries []entry
 	dirs := map[string]bool{}
@@ -327,8 +324,8 @@ func (j *Journal) note() error {
 	return nil
 }
 
-// UndoAll undoes, last first, what is not undone yet. It goes on after an error. It
-// returns the changes that were still in force and are now gone, and the joined errors.
+// UndoAll undoes, last first, all changes that are not undone yet, and continues after an error. It returns the changes
+// that were still in force and are now gone, and the joined errors.
 func (j *Journal) UndoAll() ([]Change, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -344,9 +341,8 @@ func (j *Journal) UndoAll() ([]Change, error) {
 	return did, errors.Join(append(errs, j.note())...)
 }
 
-// Settle takes the changes that match off the journal, since others take their place, and records those. It is
-// on disk as a whole when it returns. When it fails the journal is as it was, or where the disk
-// fails altogether may be found settled by the next Open.
+// Settle replaces the changes that match by those of instead. All of it is on disk when Settle returns. If it fails,
+// the journal is unchanged; if the disk fails altogether, the next Open may still find the replacement.
 func (j *Journal) Settle(match func(Change) bool, instead []Change) error {
 	entries, err := checked(instead)
 	if err != nil {
@@ -357,7 +353,7 @@ func (j *Journal) Settle(match func(Change) bool, instead []Change) error {
 	if len(j.changes)+len(instead) > maxEntries {
 		return fmt.Errorf("journal: more than %d changes", maxEntries)
 	}
-	// The new ones come first: of a batch that a power cut cuts short a beginning is left.
+	// The new ones come first, because a power cut may keep only the beginning of a batch.
 	var gone []int
 	for n := range j.changes {
 		if !j.undone[n] && match(j.changes[n]) {
@@ -379,8 +375,8 @@ func (j *Journal) Settle(match func(Change) bool, instead []Change) error {
 	return nil
 }
 
-// Close closes the file. The journal stays where it is.
+// Close closes the file. The journal stays on disk.
 func (j *Journal) Close() error { return j.f.Close() }
 
-// gone reports whether err says that there is nothing left to undo.
+// gone reports whether err means that there is nothing left to undo.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) }

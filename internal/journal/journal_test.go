@@ -29,7 +29,7 @@ func record(t *testing.T, j *Journal, c Change) int {
 	return n
 }
 
-// What one process recorded and did not undo, the next one that opens the file undoes.
+// The next process that opens the file undoes what the previous one recorded and did not undo.
 func TestUndoAfterCrash(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "journal")
@@ -40,7 +40,7 @@ func TestUndoAfterCrash(t *testing.T) {
 	os.WriteFile(a, nil, 0o600)
 	record(t, j, File(b))
 	os.WriteFile(b, nil, 0o600)
-	record(t, j, File(never)) // recorded, but the crash came before it was made
+	record(t, j, File(never)) // recorded, but the crash preceded the change
 	if err := j.Undo(na); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestBadJournals(t *testing.T) {
 	}
 }
 
-// A line cut short by a crash is dropped, and the journal can be written on.
+// A line truncated by a crash is dropped, and the journal can still be appended to.
 func TestCutShort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	os.WriteFile(path, []byte(`{"do":{"kind":"file","args":{"path":"/a"}}}`+"\n"+`{"do":{"ki`), 0o600)
@@ -165,13 +165,13 @@ func FuzzOpen(f *testing.F) {
 			t.Fatal(err)
 		}
 		if j, err := Open(path); err == nil {
-			j.Close() // never undone here: the fuzzer could name a real file
+			j.Close() // never undone here, because the fuzzer could name a real file
 		}
 	})
 }
 
-// A journal whose torn end cannot be cut off is refused: what is written next would stand
-// behind it. /dev/null is read as empty and cannot be truncated.
+// A journal whose torn end cannot be cut off is rejected, because the next entry would follow that end. /dev/null is
+// read as empty and cannot be truncated.
 func TestOpenThatCannotCut(t *testing.T) {
 	if j, err := Open("/dev/null"); err == nil {
 		j.Close()

@@ -14,8 +14,8 @@ import (
 	"nearmetal/internal/process"
 )
 
-// kind is a kind of change: how its arguments are checked, how it is undone (did is
-// false where there was nothing left to undo), and how it is said.
+// kind is a kind of change. It defines how its arguments are checked, how it is undone (did is false if there was
+// nothing left to undo), and how it is described.
 type kind struct {
 	valid func(Change) error
 	undo  func(Change) (did bool, err error)
@@ -35,14 +35,13 @@ func init() {
 	}
 }
 
-// Register adds a kind of change, for a package that can undo it: valid checks a change that
-// was read back, undo undoes it (did is false where there was nothing left to undo), and say
-// is it in words. It is called from init functions.
+// Register adds a kind of change, for a package that can undo it. valid checks a change that was read back, undo undoes
+// it (did is false if there was nothing left to undo), and say describes it. Register is called from init functions.
 func Register(name string, valid func(Change) error, undo func(Change) (did bool, err error), say func(Change) string) {
 	kinds[name] = kind{valid, undo, say}
 }
 
-// File is the making of a file at an absolute path.
+// File returns the change that creates a file at an absolute path.
 func File(path string) Change {
 	return Change{Kind: "file", Args: map[string]string{"path": path}}
 }
@@ -56,7 +55,7 @@ func validPath(c Change) error {
 }
 
 func undoFile(c Change) (bool, error) {
-	// unlink, never rmdir and never a whole tree: a journal names single files.
+	// unlink, never rmdir and never a whole tree, because a journal names single files.
 	err := unix.Unlink(c.Args["path"])
 	if err == unix.ENOENT {
 		return false, nil
@@ -64,8 +63,8 @@ func undoFile(c Change) (bool, error) {
 	return err == nil, err
 }
 
-// Process is the start of a process, distinguished from a later one with the same number by its
-// start time in clock ticks since boot (proc(5), stat field 22).
+// Process returns the change that starts a process. Its start time in clock ticks since boot (proc(5), stat field 22)
+// distinguishes it from a later process with the same number.
 func Process(name string, pid int) (Change, error) {
 	start, err := process.Start(pid)
 	if err != nil {
@@ -99,7 +98,7 @@ func undoProcess(c Change) (bool, error) {
 	return p.Kill(10 * time.Second)
 }
 
-// Link is the making of a network interface (a bridge or a tap) by name.
+// Link returns the change that creates a network interface (a bridge or a tap) by name.
 func Link(name string) Change {
 	return Change{Kind: "link", Args: map[string]string{"name": name}}
 }

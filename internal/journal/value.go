@@ -19,10 +19,10 @@ import (
 // valueMax bounds a value of a kernel attribute, in bytes.
 const valueMax = 4096
 
-// Value is the writing of a kernel attribute at a path below /sys or /proc/sys; before is what
-// stands there now (ReadValue). A value of the running kernel ends with it: after another
-// boot there is nothing to undo, unless lasting says that it is set at each boot. root is
-// the captured tree that the path is below, "" for this host.
+// Value returns the change that writes a kernel attribute at a path below /sys or /proc/sys. before is its present
+// value (ReadValue). A value of the running kernel ends with that kernel, so that after another boot there is nothing
+// to undo, unless lasting is set, which means that the value is set at each boot. root is the captured tree that
+// contains the path, "" for this host.
 func Value(root, path, before string, lasting bool) Change {
 	args := map[string]string{"path": path, "before": before}
 	if lasting {
@@ -36,7 +36,7 @@ func Value(root, path, before string, lasting bool) Change {
 	return Change{Kind: "value", Args: args}
 }
 
-// BootID is this boot's identity (proc(5), random/boot_id).
+// BootID returns this boot's identity (proc(5), random/boot_id).
 func BootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -75,7 +75,7 @@ func undoValue(c Change) (bool, error) {
 	if gone(err) || errors.Is(err, unix.ENODEV) || err == nil && now == before {
 		return false, nil
 	}
-	// An attribute that can be written but not read is written back unseen.
+	// An attribute that can be written but not read is written back without comparison.
 	if err := WriteValue(path, before); gone(err) || errors.Is(err, unix.ENODEV) {
 		return false, nil
 	} else if err != nil {
@@ -84,10 +84,9 @@ func undoValue(c Change) (bool, error) {
 	return true, nil
 }
 
-// ReadValue reads a kernel attribute: its first line, and of a choice such as
-// "always [madvise] never" the word that is chosen. The number of huge pages is the one that was
-// asked for: the kernel adds those on demand, which go by themselves (nr_hugepages and surplus_hugepages
-// in Documentation/admin-guide/mm/hugetlbpage.rst).
+// ReadValue reads a kernel attribute: its first line, or the selected word of a choice such as "always [madvise]
+// never". The number of huge pages is the one that was requested: the kernel adds surplus pages on demand, which it
+// frees again (nr_hugepages and surplus_hugepages in Documentation/admin-guide/mm/hugetlbpage.rst).
 func ReadValue(path string) (string, error) {
 	value, err := readLine(path)
 	if err != nil || filepath.Base(path) != "nr_hugepages" {
@@ -105,7 +104,7 @@ func ReadValue(path string) (string, error) {
 	return value, err
 }
 
-// readLine reads an attribute's first line, or the word in it that is chosen.
+// readLine reads an attribute's first line, or the selected word in it.
 func readLine(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -125,8 +124,8 @@ func readLine(path string) (string, error) {
 	return strings.TrimSpace(s), nil
 }
 
-// WriteValue writes a kernel attribute. The number of VFs goes from one to another by way of
-// none, as the kernel wants it (Documentation/ABI/testing/sysfs-bus-pci, sriov_numvfs).
+// WriteValue writes a kernel attribute. It changes the number of VFs by way of 0, as the kernel requires
+// (Documentation/ABI/testing/sysfs-bus-pci, sriov_numvfs).
 func WriteValue(path, value string) error {
 	if filepath.Base(path) == "sriov_numvfs" && value != "0" {
 		if now, err := ReadValue(path); err == nil && now != "0" {
@@ -150,8 +149,8 @@ func writeFile(path, value string) error {
 	return err
 }
 
-// Memlock is the raising of a process's limit on locked memory, distinguished from a later process
-// with the same number as Process does. soft and hard are the limits now, in bytes.
+// Memlock returns the change that raises a process's limit on locked memory. A later process with the same number is
+// distinguished as by Process. The change stores the present soft and hard limits, in bytes.
 func Memlock(name string, pid int) (Change, error) {
 	c, err := Process(name, pid)
 	if err != nil {
@@ -200,7 +199,7 @@ func undoMemlock(c Change) (bool, error) {
 	return err == nil, err
 }
 
-// Directory is the making of a directory at an absolute path; it is removed if it is empty.
+// Directory returns the change that creates a directory at an absolute path. Undoing it removes the directory if empty.
 func Directory(path string) Change {
 	return Change{Kind: "directory", Args: map[string]string{"path": path}}
 }

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// A value is put back in the boot in which it was written; after another boot only if
-// something sets it at each boot.
+// A value is restored in the boot in which it was written; after another boot only if it is set at each boot.
 func TestValueAndBoot(t *testing.T) {
 	root := t.TempDir()
 	path := filepath.Join(root, "/sys/kernel/mm/ksm/run")
@@ -73,7 +72,8 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
-// The pages that a program took on demand, and those that it still has of a pool that was lowered, are not asked for.
+// Pages that a program allocated on demand are not part of the requested number, nor those that it still uses of a
+// reduced pool.
 func TestReadHugePages(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "nr_hugepages")

@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// InsideCommand prints, in a VM, what ReadInside reads: its network interfaces, and the ports of its RDMA devices.
+// InsideCommand prints, in a VM, the input of ReadInside: the counters of its network interfaces and of the ports of
+// its RDMA devices.
 const InsideCommand = `cat /proc/net/dev; grep -s . /dev/null /sys/class/infiniband/*/ports/*/counters/port_*_data; true`
 
 // insideMost bounds the interfaces of a VM that are kept.
 const insideMost = 64
 
-// Interface is what went over a network interface of a VM, or a port of an RDMA device in it, as its kernel counts: of
-// a virtual function, too, where its driver counts.
+// Interface is the traffic of a network interface of a VM, or of a port of an RDMA device in it, as the VM's kernel
+// counts it. A virtual function is included if its driver counts.
 type Interface struct {
 	Name     string `json:"name"` // eth0, or mlx5_0/1
 	RDMA     bool   `json:"rdma,omitempty"`
@@ -23,8 +24,8 @@ type Interface struct {
 	Sent     uint64 `json:"sentBytes"`
 }
 
-// ReadInside fills in what InsideCommand printed. That is the VM's word: names are cut to what interfaces are called, and
-// what is not a number is left out. The loopback interface is left out, too.
+// ReadInside parses the output of InsideCommand into v.Interfaces. The VM may print anything: names that an interface
+// cannot have and values that are not numbers are ignored, as is the loopback interface.
 func (v *VM) ReadInside(out []byte) {
 	v.Interfaces = []Interface{}
 	add := func(name string, rdma bool) *Interface {
@@ -63,7 +64,7 @@ func (v *VM) ReadInside(out []byte) {
 			}
 			continue
 		}
-		if len(f) != 16 || name == "lo" || !interfaceName(name) { // 8 numbers of what was received, 8 of what was sent
+		if len(f) != 16 || name == "lo" || !interfaceName(name) { // 8 numbers for received data, 8 for sent data
 			continue
 		}
 		received, err := strconv.ParseUint(f[0], 10, 64)
@@ -74,7 +75,7 @@ func (v *VM) ReadInside(out []byte) {
 	}
 }
 
-// interfaceName reports whether a kernel may call a device so, and no terminal minds it.
+// interfaceName reports whether a kernel accepts s as the name of a device, and a terminal shows it safely.
 func interfaceName(s string) bool {
 	for _, c := range s {
 		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.') {
@@ -84,7 +85,8 @@ func interfaceName(s string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// Carried are the bytes that went over the interfaces of a VM, of RDMA devices or of the others, and whether it has any.
+// Carried returns the bytes received and sent by the VM's RDMA devices, or by its other interfaces, and whether it has
+// any of them.
 func (v *VM) Carried(rdma bool) (received, sent uint64, any bool) {
 	for _, i := range v.Interfaces {
 		if i.RDMA == rdma {

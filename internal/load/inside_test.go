@@ -27,7 +27,7 @@ func TestReadInside(t *testing.T) {
 	if got := fmt.Sprint(v.Interfaces); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	// A VM may say anything.
+	// A VM may print anything.
 	v.ReadInside([]byte("\x1b[2J: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\neth0: x\neth1: x 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n" +
 		"/sys/class/infiniband/../ports/1/counters/port_rcv_data:99999999999999999999999\n/sys/class/infiniband/m/x:1\n" + strings.Repeat("x", 100000)))
 	if got := fmt.Sprint(v.Interfaces); got != "[{eth1 false 0 0}]" {
@@ -60,7 +60,7 @@ func TestReadRegion(t *testing.T) {
 	if other.ReadRegion("/", os.Getpid()); other.Region != nil {
 		t.Errorf("it is closed: %+v", other.Region)
 	}
-	// Another file that is named like one.
+	// Another file with a similar name.
 	root := t.TempDir()
 	os.MkdirAll(filepath.Join(root, "proc/7/fd"), 0o755)
 	os.Symlink("/dev/shm/#1 (deleted)", filepath.Join(root, "proc/7/fd/3"))
@@ -77,7 +77,7 @@ func TestSinceOfChannels(t *testing.T) {
 	if r.Lines != 100 || r.NetIn != 10 || r.NetOut != 4 || r.RDMAIn != 2 || r.RDMAOut != 10 || r.FunctionsIn != 2 || r.FunctionsOut != 10 {
 		t.Errorf("%+v", r)
 	}
-	// Ranks that ended took their rings with them; and nothing is known without interfaces.
+	// Ranks that ended took their rings with them, and without interfaces no rate is known.
 	if r := then.Since(&now, time.Second); r.Lines != -1 || r.NetIn != -1 {
 		t.Errorf("%+v", r)
 	}

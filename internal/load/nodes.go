@@ -12,11 +12,12 @@ import (
 )
 
 // regionFile matches the files that package region makes: without a name (the kernel shows the inode's number), or
-// with one for a moment.
+// briefly with one.
 var regionFile = lazyregexp.New(` file=/\S*/(#[0-9]+|nearmetal-[0-9a-f]{32})\\040\(deleted\)`)
 
-// ReadNodes fills in where the memory of the process pid lies, as numa_maps below root ("/") says. The kernel walks all
-// of the process's pages for it, and holds up its faults meanwhile: it is no reading to take each second. What cannot be read stays unknown.
+// ReadNodes reads from numa_maps below root ("/") on which nodes the memory of process pid is. The kernel walks all of
+// the process's pages and blocks its page faults in the meantime, so do not call ReadNodes every second. Values that
+// cannot be read stay unknown.
 func (v *VM) ReadNodes(root string, pid int) {
 	f, err := os.Open(filepath.Join(root, "proc", strconv.Itoa(pid), "numa_maps"))
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// escape makes a text a label's value.
+// escape escapes a text for use as a label's value.
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// OpenMetrics writes readings as OpenMetrics text, which node_exporter's textfile collector takes.
+// OpenMetrics writes readings as OpenMetrics text, which node_exporter's textfile collector accepts.
 func OpenMetrics(w io.Writer, vms []VM) error {
 	var b strings.Builder
 	family := func(name, kind, unit, help string, rows func(row func(labels string, value any))) {

@@ -15,11 +15,11 @@ type Region struct {
 	region.Use
 }
 
-// regionLink matches the open file that a region is, as the kernel names it below /proc/PID/fd.
+// regionLink matches the name that the kernel shows below /proc/PID/fd for an open region.
 var regionLink = lazyregexp.New(`/(#[0-9]+|nearmetal-[0-9a-f]{32}) \(deleted\)$`)
 
-// ReadRegion fills in who uses the region that the process pid has open. What cannot be read stays unknown: the process
-// is gone, is another user's, or has no region.
+// ReadRegion reads which ranks use the region that process pid has open. The use stays unknown if the process has
+// ended, is another user's, or has no region.
 func (v *VM) ReadRegion(root string, pid int) {
 	dir := filepath.Join(root, "proc", strconv.Itoa(pid), "fd")
 	names, err := os.ReadDir(dir)
@@ -38,7 +38,7 @@ func (v *VM) ReadRegion(root string, pid int) {
 	}
 }
 
-// readRegion reads who uses the region in a file; nil where it is none.
+// readRegion reads which ranks use the region in a file. It returns nil if the file is not a region.
 func readRegion(path string) *Region {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package load reads what the VMs of clusters take of this host: from /proc, the region and the cards, without asking a
-// VM, and what a VM says of its own interfaces. A reading costs some tens of µs a thread.
+// Package load reads the resources that the VMs of clusters use on this host: from /proc, the region and the cards,
+// without involving the VM, and the counters that a VM reports of its own interfaces. A reading costs some tens of µs
+// per thread.
 package load
 
 import (
@@ -11,54 +12,54 @@ import (
 	"time"
 )
 
-// VM is what a VM has taken of its host since its start. Times are of all threads of a kind together.
+// VM is a VM's use of its host since its start. Times are sums over all threads of a kind.
 type VM struct {
 	Cluster string `json:"cluster"`
 	Name    string `json:"vm"`
 	State   string `json:"state"`
 	VCPUs   int    `json:"vcpus"`
-	// VCPU is how long its vCPUs ran, Wait how long they could have run and did not: other threads had their
+	// VCPU is how long its vCPUs ran, and Wait how long they were runnable but waited while other threads had their
 	// CPUs. Other is how long QEMU's other threads ran.
 	VCPU  time.Duration `json:"vcpuNs"`
 	Wait  time.Duration `json:"waitNs"`
 	Other time.Duration `json:"otherNs"`
-	// ResidentBytes is memory of ordinary pages that is in use, HugeBytes that of huge pages.
+	// ResidentBytes is the used memory in ordinary pages, HugeBytes that in huge pages.
 	ResidentBytes uint64 `json:"residentBytes"`
 	HugeBytes     uint64 `json:"hugeBytes"`
-	// Exits are those of its vCPUs from the guest, where KVM runs it and its statistics may be read; nil: not known.
+	// Exits counts its vCPUs' exits from the guest, if KVM runs it and its statistics are readable; nil: unknown.
 	Exits *uint64 `json:"exits,omitempty"`
-	// ReadBytes and WrittenBytes are what QEMU read and wrote by system calls: of the shared file systems above all,
-	// and of what of the network and the console goes through it. nil: not known.
+	// ReadBytes and WrittenBytes are the bytes that QEMU read and wrote by system calls: mainly those of shared file
+	// systems, and the part of network and console traffic that passes through QEMU. nil: unknown.
 	ReadBytes    *uint64 `json:"readBytes,omitempty"`
 	WrittenBytes *uint64 `json:"writtenBytes,omitempty"`
-	// Nodes is memory in use by NUMA node of the host, and RegionBytes what of the region the VM has touched, where
-	// ReadNodes was asked for them.
+	// Nodes is the used memory by NUMA node of the host, and RegionBytes the part of the region that the VM has
+	// touched. Only ReadNodes sets them.
 	Nodes       []Node  `json:"nodes,omitempty"`
 	RegionBytes *uint64 `json:"regionBytes,omitempty"`
-	// Region is who uses the region that the VM shares; nil: not known, or it has none.
+	// Region describes the users of the VM's region; nil: unknown, or it has none.
 	Region *Region `json:"region,omitempty"`
-	// Functions are the host's functions that the VM has, with what their card counted of each.
+	// Functions are the host's functions that the VM has, with the counters that their card keeps for each.
 	Functions []Function `json:"functions,omitempty"`
-	// Interfaces are those of the VM, where it was asked.
+	// Interfaces are the interfaces that the VM reported, if it was asked.
 	Interfaces []Interface `json:"interfaces,omitempty"`
 }
 
-// Function is a virtual function of a card on this host, and what went over it since it was made, as the card's driver
-// counts for the host. Drivers that count nothing leave zeros.
+// Function is a virtual function of a card on this host, with the bytes that it carried since it was made, as counted
+// by the card's driver on the host. Drivers that do not count leave zeros.
 type Function struct {
 	Address  string `json:"address"` // on the host: 0000:41:10.0
 	Received uint64 `json:"receivedBytes"`
 	Sent     uint64 `json:"sentBytes"`
 }
 
-// Node is memory of a NUMA node of the host.
+// Node is used memory on a NUMA node of the host.
 type Node struct {
 	Node  int    `json:"node"`
 	Bytes uint64 `json:"bytes"`
 }
 
-// Read fills in what the process pid takes, as proc and debugfs below root ("/") say. A process that has ended has
-// taken nothing: ok is false.
+// Read reads the resources that process pid uses from proc and debugfs below root ("/"). If the process has ended, ok
+// is false.
 func (v *VM) Read(root string, pid int) (ok bool) {
 	dir := filepath.Join(root, "proc", strconv.Itoa(pid))
 	tasks, err := os.ReadDir(filepath.Join(dir, "task"))
@@ -73,7 +74,7 @@ func (v *VM) Read(root string, pid int) (ok bool) {
 			continue
 		}
 		run, wait := time.Duration(number(f[0])), time.Duration(number(f[1]))
-		if bytes.HasPrefix(read(filepath.Join(task, "comm")), []byte("CPU ")) { // as QEMU calls vCPUs' threads
+		if bytes.HasPrefix(read(filepath.Join(task, "comm")), []byte("CPU ")) { // QEMU's name for vCPU threads
 			v.VCPU += run
 			v.Wait += wait
 		} else {
@@ -110,10 +111,10 @@ func (v *VM) Read(root string, pid int) (ok bool) {
 	return true
 }
 
-// fileMax bounds what is read of a file, in bytes.
+// fileMax bounds the bytes that are read of a file.
 const fileMax = 16 << 10
 
-// read returns the beginning of a file, nil where it cannot be read.
+// read returns the beginning of a file, or nil if it cannot be read.
 func read(path string) []byte {
 	f, err := os.Open(path)
 	if err != nil {
@@ -125,25 +126,25 @@ func read(path string) []byte {
 	return b[:n]
 }
 
-// number returns a decimal number, 0 where it is none.
+// number parses a decimal number, and returns 0 if b is not one.
 func number(b []byte) uint64 {
 	n, _ := strconv.ParseUint(string(b), 10, 64)
 	return n
 }
 
-// Rate is what a VM takes, between two readings.
+// Rate is a VM's use of resources between two readings.
 type Rate struct {
-	// VCPU, Wait and Other are CPUs: 2.0 is the time of two.
+	// VCPU, Wait and Other are in CPUs: 2.0 is the time of two.
 	VCPU, Wait, Other float64
-	Exits             float64 // a second; negative: not known
-	Read, Written     float64 // bytes a second; negative: not known
-	Lines             float64 // that ranks read from the region, a second; negative: not known
-	// Bytes a second over the VM's network interfaces, its RDMA devices, and its functions as the host counts them;
-	// negative: not known.
+	Exits             float64 // per second; negative: unknown
+	Read, Written     float64 // bytes per second; negative: unknown
+	Lines             float64 // that ranks read from the region, per second; negative: unknown
+	// Bytes per second over the VM's network interfaces, its RDMA devices, and its functions as the host counts them;
+	// negative: unknown.
 	NetIn, NetOut, RDMAIn, RDMAOut, FunctionsIn, FunctionsOut float64
 }
 
-// Since returns what v took between an earlier reading and now, of which passed lie between.
+// Since returns the rates between an earlier reading and v, which are passed apart.
 func (v *VM) Since(earlier *VM, passed time.Duration) Rate {
 	share := func(now, then time.Duration) float64 {
 		if passed <= 0 || now < then { // another process has the number since
@@ -179,7 +180,7 @@ func (v *VM) Since(earlier *VM, passed time.Duration) Rate {
 	return r
 }
 
-// overFunctions are the bytes that went over the VM's functions, and whether it has any.
+// overFunctions returns the bytes received and sent by the VM's functions, and whether it has any.
 func (v *VM) overFunctions() (received, sent uint64, any bool) {
 	for _, f := range v.Functions {
 		received, sent, any = received+f.Received, sent+f.Sent, true

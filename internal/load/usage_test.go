@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// tree lays out files as a kernel shows them.
+// tree writes files as a kernel shows them below a new directory.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

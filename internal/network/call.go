@@ -15,27 +15,27 @@ import (
 	"time"
 )
 
-// Bounds and waits of calls.
+// Bounds and delays of calls.
 const (
-	stagger    = 250 * time.Millisecond // until the next port of a host is called beside one that is silent
+	stagger    = 250 * time.Millisecond // time after which the next port of a host is called if one does not answer
 	firstWait  = 50 * time.Millisecond  // between two calls of a host
 	mostWait   = time.Second
-	giveUp     = time.Minute      // until a link that lost its connection has another
-	giveUpLate = 10 * time.Minute // the same, where the host accepts connections and does not answer: it is suspended
-	refusals   = 5                // in a row, by all its ports: nothing of the job's is on the host any more
+	giveUp     = time.Minute      // until a link that lost its connection is given up
+	giveUpLate = 10 * time.Minute // the same, if the host accepts connections and does not answer: suspended
+	refusals   = 5                // consecutive, by all ports: nothing of the job runs on the host any more
 )
 
 var (
-	// errNotIt says that what listens on a port is not the host that is meant.
+	// errNotIt reports that the program listening on a port is not the intended host.
 	errNotIt = errors.New("is not the job's host")
-	// errSilent says that something listens on a port, and does not answer.
+	// errSilent reports that a program listens on a port and does not answer.
 	errSilent = errors.New("accepts connections and does not answer")
-	// errGone says that the host knows nothing of a link any more.
+	// errGone reports that the host no longer knows a link.
 	errGone = errors.New("the other host has given this connection up")
 )
 
-// Dial makes a link to a host: it calls until the host answers or ctx ends; kind says what for, one
-// word of small letters. said, which may be nil, is called with the reason why the host has not answered yet.
+// Dial makes a link to a host. It calls until the host answers or ctx ends. kind is the link's purpose, one word of
+// lowercase letters. said, which may be nil, is called with the reason why the host has not answered yet.
 func (m *Overlay) Dial(ctx context.Context, host int, kind string, said func(error)) (*Link, error) {
 	id := make([]byte, 16)
 	if _, err := rand.Read(id); err != nil {
@@ -69,7 +69,7 @@ func (m *Overlay) Dial(ctx context.Context, host int, kind string, said func(err
 	}
 }
 
-// redial makes another connection for a link that has lost its own, or ends it.
+// redial makes another connection for a link that has lost its own, or ends the link.
 func (m *Overlay) redial(l *Link) {
 	w := watch{start: time.Now(), patience: m.patience}
 	for wait := firstWait; ; wait = min(2*wait, mostWait) {
@@ -90,8 +90,8 @@ func (m *Overlay) redial(l *Link) {
 	}
 }
 
-// expect waits until the host that made a link has made another connection for it, or ends it. It
-// calls the host itself to see whether it is still there.
+// expect waits until the host that made a link has made another connection for it, or ends the link. In the meantime it
+// calls the host to check whether it is still running.
 func (m *Overlay) expect(l *Link, gen int) {
 	w := watch{start: time.Now(), patience: m.patience}
 	for {
@@ -109,7 +109,7 @@ func (m *Overlay) expect(l *Link, gen int) {
 		c, err := m.call(m.ctx, l.host, m.ports(l.host))
 		if err == nil {
 			c.Close()
-			err = errSilent // it is there, and slow to call
+			err = errSilent // running, and slow to call
 		}
 		if w.lost(err) {
 			l.fail(fmt.Errorf("the connection was lost and the other host has made no other: %w", err))
@@ -125,7 +125,7 @@ type watch struct {
 	refused  int
 }
 
-// lost takes why a call failed.
+// lost records why a call failed, and reports whether to give up the link.
 func (w *watch) lost(err error) bool {
 	if w.refused++; !refusedBy(err) {
 		w.refused = 0
@@ -137,12 +137,12 @@ func (w *watch) lost(err error) bool {
 	return w.refused >= refusals || time.Since(w.start) > most
 }
 
-// connect calls the host of a link and joins the connection to it; fresh says that it is the first. What answers on
-// one of its ports may be another job's host, another of this job's on the same machine, or any program that speaks
-// first: then the host's other ports are called.
+// connect calls the host of a link and attaches the connection to the link; fresh means the link's first connection. A
+// port may be answered by another job's host, by another of this job's hosts on the same machine, or by any program
+// that speaks first: in these cases connect calls the host's other ports.
 func (m *Overlay) connect(ctx context.Context, l *Link, fresh bool) error {
 	ports := m.ports(l.host)
-	var other error // of the last port on which something else answered
+	var other error // the error of the last port on which another program answered
 	for {
 		raw, err := m.call(ctx, l.host, ports)
 		if err != nil {
@@ -162,7 +162,7 @@ func (m *Overlay) connect(ctx context.Context, l *Link, fresh bool) error {
 	}
 }
 
-// greet joins a connection to its link, if it leads to the link's host.
+// greet attaches a connection to its link, if the connection leads to the link's host.
 func (m *Overlay) greet(raw net.Conn, l *Link, fresh bool) error {
 	defer context.AfterFunc(m.ctx, func() { raw.Close() })()
 	got, gen, err := l.suspend()
@@ -191,9 +191,8 @@ func (m *Overlay) greet(raw net.Conn, l *Link, fresh bool) error {
 	return fmt.Errorf("%s %w", raw.RemoteAddr(), errNotIt)
 }
 
-// call calls ports of a host, one after another without waiting for those that are silent, and
-// returns the first connection whose other end has asked for the proof and been given it. Where
-// all ports refuse the error is ECONNREFUSED.
+// call calls ports of a host, one after another without waiting for those that are silent. It returns the first
+// connection whose other end has asked for the proof and received it. If all ports refuse, the error is ECONNREFUSED.
 func (m *Overlay) call(ctx context.Context, host int, ports []int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
@@ -223,7 +222,7 @@ func (m *Overlay) call(ctx context.Context, host int, ports []int) (net.Conn, er
 			next.Reset(stagger)
 		case a := <-answers:
 			if a.err == nil {
-				go func() { // what answers later is not needed
+				go func() { // later answers are not needed
 					for failed++; failed < called; failed++ {
 						if late := <-answers; late.c != nil {
 							late.c.Close()
@@ -246,7 +245,7 @@ func (m *Overlay) call(ctx context.Context, host int, ports []int) (net.Conn, er
 				next.Reset(0)
 			}
 		case <-over:
-			ports, over = ports[:called], nil // those that were called end now
+			ports, over = ports[:called], nil // ends the calls of those ports
 		}
 	}
 	if why == nil {
@@ -255,7 +254,7 @@ func (m *Overlay) call(ctx context.Context, host int, ports []int) (net.Conn, er
 	return nil, why
 }
 
-// callPort calls one port of a host, and proves to it what it asks for.
+// callPort calls one port of a host, and sends it the proof that it asks for.
 func (m *Overlay) callPort(ctx context.Context, host, port int) (net.Conn, error) {
 	addr := net.JoinHostPort(m.o.Hosts[host].Addr, strconv.Itoa(port))
 	var d net.Dialer

@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// Callers are the connections to a listener that have not proved yet that they have its secret: an overlay's, or the
-// agent's in a cloud. Any program of the network can make such connections. A source has places of its own; where they
-// are all taken, one of its own connections, drawn by lot, is closed to make room. So a source that connects without end
-// and never says anything keeps out no other source, and no honest program of its own host for long.
-// The zero value has no connections.
+// Callers are the connections to a listener that have not yet proved that they know its secret. The listener is an
+// overlay's, or the agent's in a cloud, and any program on the network can connect to it. Each source has a limited
+// number of places; when all are occupied, one of the source's own connections, drawn by lot, is closed to make room.
+// Therefore a source that connects without end and never speaks does not keep out other sources, nor honest programs of
+// its own host for long. The zero value has no connections.
 type Callers struct {
 	mu   sync.Mutex
 	from map[netip.Prefix][]net.Conn
@@ -24,7 +24,7 @@ const (
 	callersAtMost   = 512
 )
 
-// Add takes a connection in; another may be closed for it.
+// Add adds a connection, and may close another to make room.
 func (s *Callers) Add(c net.Conn) {
 	src := source(c)
 	s.mu.Lock()
@@ -47,7 +47,7 @@ func (s *Callers) Add(c net.Conn) {
 	s.n++
 }
 
-// drop closes a connection of a source; the lock is held.
+// drop closes a connection of a source. The lock must be held.
 func (s *Callers) drop(src netip.Prefix) {
 	if list := s.from[src]; len(list) > 0 {
 		c := list[rand.Intn(len(list))]
@@ -56,7 +56,8 @@ func (s *Callers) drop(src netip.Prefix) {
 	}
 }
 
-// Done takes a connection out, which no other makes room for then. It was added before, and may have been closed since.
+// Done removes a connection, so that it is no longer closed to make room. The connection was added before, and may have
+// been closed since.
 func (s *Callers) Done(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +80,8 @@ func (s *Callers) take(src netip.Prefix, c net.Conn) {
 	}
 }
 
-// source is where a connection comes from: an IPv4 address, or the 64 bits of an IPv6 one that a site assigns
-// to a network as a whole.
+// source returns the origin of a connection: an IPv4 address, or the first 64 bits of an IPv6 address, which a site
+// assigns to a network as a whole.
 func source(c net.Conn) netip.Prefix {
 	a, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {

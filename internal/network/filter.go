@@ -8,23 +8,23 @@ import (
 	"sync"
 )
 
-// Filter stands between a VM's card and QEMU's user network (slirp), which would take a frame to any
-// port of this host's loopback. It passes ARP and IPv4: to this host only TCP to open ports
-// and echo requests, to the user network's own name server only DNS, elsewhere TCP, UDP and
-// echo requests. It passes no fragments and no IP options: slirp would put together what this has
-// not seen. A connection that may not be is refused at once. What comes back is passed as it is.
+// Filter filters frames between a VM's card and QEMU's user network (slirp), which would forward a frame to any port of
+// this host's loopback. It passes ARP and IPv4: to this host only TCP to open ports and echo requests, to the user
+// network's own name server only DNS, to other addresses TCP, UDP and echo requests. It passes no fragments and no IP
+// options, because slirp would reassemble packets that the filter has not seen. It refuses a forbidden connection at
+// once. Frames from the user network pass unfiltered.
 type Filter struct {
 	ports      *HostPorts
 	subnet     netip.Prefix
 	dns        netip.Addr
 	card, host *os.File
-	mu         sync.Mutex // of what is written to card
+	mu         sync.Mutex // guards writes to card
 	wg         sync.WaitGroup
 }
 
-// NewFilter starts a filter and returns the ends of its links, for QEMU (see Pair): card's for
-// the VM's card, host's for the user network. subnet is the user network's, with address 2 the host and
-// 3 the name server. The caller closes both ends once QEMU has them.
+// NewFilter starts a filter and returns the ends of its links for QEMU (see Pair): card for the VM's card, host for the
+// user network. subnet is the user network's, in which address 2 is the host and 3 the name server. The caller closes
+// both ends once QEMU has them.
 func NewFilter(ports *HostPorts, subnet netip.Prefix) (f *Filter, card, host *os.File, err error) {
 	subnet = subnet.Masked()
 	f = &Filter{ports: ports, subnet: subnet, dns: subnet.Addr().Next().Next().Next()}
@@ -58,14 +58,14 @@ func NewFilter(ports *HostPorts, subnet netip.Prefix) (f *Filter, card, host *os
 	return f, ends[0], ends[1], nil
 }
 
-// Close ends the filter; it ends by itself with the VM.
+// Close ends the filter, which also ends when the VM does.
 func (f *Filter) Close() {
 	f.card.Close()
 	f.host.Close()
 	f.wg.Wait()
 }
 
-// carry passes frames on until an end closes. mu is held while one is written; nil: nobody else writes.
+// carry forwards frames until an end closes. It holds mu while it writes one; nil means that nothing else writes.
 func (f *Filter) carry(from, to *os.File, mu *sync.Mutex, pass func(frame []byte) bool) {
 	defer from.Close()
 	defer to.Close()
@@ -98,20 +98,21 @@ func (f *Filter) carry(from, to *os.File, mu *sync.Mutex, pass func(frame []byte
 	}
 }
 
-// passOrRefuse is pass, and answers the start of a connection that may not be.
+// passOrRefuse is pass, and also answers the start of a forbidden connection with a refusal.
 func (f *Filter) passOrRefuse(frame []byte) bool {
 	if f.pass(frame) {
 		return true
 	}
 	if r := refusal(frame); r != nil {
 		f.mu.Lock()
-		f.card.Write(r) // an error shows when the next frame is read
+		f.card.Write(r) // a later read reports the error
 		f.mu.Unlock()
 	}
 	return false
 }
 
-// refusal is the answer to a TCP packet that starts a connection: RST, behind its length. nil: it is none.
+// refusal returns the answer to a TCP packet that starts a connection: RST, preceded by its length. It returns nil for
+// any other frame.
 func refusal(frame []byte) []byte {
 	const ip, tcp = ethernetHeader, ethernetHeader + ipHeader
 	if len(frame) < tcp+tcpHeader || binary.BigEndian.Uint16(frame[12:]) != etherIPv4 || frame[ip] != 0x45 ||
@@ -132,13 +133,13 @@ func refusal(frame []byte) []byte {
 	copy(r[tcp+2:], frame[tcp:tcp+2])
 	binary.BigEndian.PutUint32(r[tcp+8:], binary.BigEndian.Uint32(frame[tcp+4:])+1)
 	r[tcp+12], r[tcp+13] = tcpHeader/4<<4, flagRST|flagACK
-	// The sum goes over addresses, protocol and length as well (RFC 9293).
+	// The sum also covers addresses, protocol and length (RFC 9293).
 	pseudo := ^internetSum(r[ip+12:tcp], protoTCP+tcpHeader)
 	binary.BigEndian.PutUint16(r[tcp+16:], internetSum(r[tcp:], uint32(pseudo)))
 	return out
 }
 
-// internetSum is the checksum of RFC 1071 over b, of even length, and over sum.
+// internetSum returns the checksum of RFC 1071 over b, of even length, added to sum.
 func internetSum(b []byte, sum uint32) uint16 {
 	for i := 0; i+1 < len(b); i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(b[i:]))
@@ -149,7 +150,7 @@ func internetSum(b []byte, sum uint32) uint16 {
 	return ^uint16(sum)
 }
 
-// Numbers of protocols: IEEE 802 and IANA.
+// Protocol numbers of IEEE 802 and IANA.
 const (
 	etherIPv4 = 0x0800
 	etherARP  = 0x0806
@@ -166,7 +167,7 @@ const (
 	flagACK     = 16
 )
 
-// pass says whether a frame of the guest may go to the user network.
+// pass reports whether a frame of the guest may be sent to the user network.
 func (f *Filter) pass(frame []byte) bool {
 	if len(frame) < ethernetHeader {
 		return false
@@ -190,7 +191,7 @@ func (f *Filter) pass(frame []byte) bool {
 	return f.passIP(p[9], dst, p[ipHeader:total])
 }
 
-// passIP says it of an IP packet's payload.
+// passIP reports whether an IP packet with payload p may be sent to the user network.
 func (f *Filter) passIP(proto byte, dst netip.Addr, p []byte) bool {
 	var port uint16
 	switch {
@@ -209,8 +210,8 @@ func (f *Filter) passIP(proto byte, dst netip.Addr, p []byte) bool {
 	return true
 }
 
-// isHost reports whether slirp takes an address for this host, or the host itself does. Addresses of no
-// single machine are taken for it too.
+// isHost reports whether slirp or the host itself treats an address as this host. Addresses that belong to no single
+// machine count as this host.
 func (f *Filter) isHost(a netip.Addr) bool {
 	first := a.As4()[0]
 	return f.subnet.Contains(a) || a.IsLoopback() || first == 0 || first >= 224 || a.IsLinkLocalUnicast() || f.ports.isOwn(a)

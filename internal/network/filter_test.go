@@ -22,7 +22,7 @@ import (
 
 var userNet = netip.MustParsePrefix("10.0.2.0/24")
 
-// startSlirp starts a real QEMU, with no machine, whose user network is joined to the link end.
+// startSlirp starts a real QEMU, without a machine, whose user network is connected to the link end.
 func startSlirp(t *testing.T, end *os.File) {
 	t.Helper()
 	qemu, err := exec.LookPath("qemu-system-x86_64")
@@ -54,7 +54,7 @@ func startSlirp(t *testing.T, end *os.File) {
 	})
 }
 
-// packet is an Ethernet frame with an IPv4 packet to dst, behind its length.
+// packet returns an Ethernet frame with an IPv4 packet to dst, preceded by its length.
 func packet(proto byte, dst netip.Addr, port uint16, change func(frame []byte) []byte) []byte {
 	body := make([]byte, 20)
 	binary.BigEndian.PutUint16(body, 40000+uint16(port%1000))
@@ -98,7 +98,7 @@ func listen(t *testing.T, addr string) (*net.TCPListener, uint16) {
 	return ln.(*net.TCPListener), uint16(ln.Addr().(*net.TCPAddr).Port)
 }
 
-// accepts waits for a connection, at most as long as within.
+// accepts waits for a connection, for at most within.
 func accepts(ln *net.TCPListener, within time.Duration) bool {
 	ln.SetDeadline(time.Now().Add(within))
 	c, err := ln.Accept()
@@ -108,7 +108,7 @@ func accepts(ln *net.TCPListener, within time.Duration) bool {
 	return err == nil
 }
 
-// aims are the addresses by which slirp, or the kernel, takes a packet to this host.
+// aims returns the addresses at which slirp, or the kernel, delivers a packet to this host.
 func aims() []netip.Addr {
 	list := []netip.Addr{
 		netip.MustParseAddr("10.0.2.2"), netip.MustParseAddr("10.0.2.77"), netip.MustParseAddr("10.0.2.3"),
@@ -123,8 +123,8 @@ func aims() []netip.Addr {
 	return list
 }
 
-// A guest aims at a service on the host's loopback in every way that slirp follows. Without the filter it
-// comes there, with it the first connection is that to the port which is open.
+// A guest addresses a service on the host's loopback in every way that slirp follows. Without the filter the guest
+// reaches it; with the filter the first connection is the one to the open port.
 func TestFilterLoopback(t *testing.T) {
 	ours, end, err := Pair()
 	if err != nil {
@@ -134,13 +134,13 @@ func TestFilterLoopback(t *testing.T) {
 	startSlirp(t, end)
 	reached := 0
 	for _, aim := range aims() {
-		ln, port := listen(t, "0.0.0.0") // some ways lead to another address of the loopback's
+		ln, port := listen(t, "0.0.0.0") // some ways lead to another loopback address
 		if _, err := ours.Write(packet(protoTCP, aim, port, nil)); err != nil {
 			t.Fatal(err)
 		}
 		wait := time.Second
 		if aim == userNet.Addr().Next().Next() {
-			wait = time.Minute // this one does work
+			wait = time.Minute // the connection that must succeed
 		}
 		if accepts(ln, wait) {
 			reached++
@@ -183,7 +183,7 @@ func TestFilterLoopback(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// slirp takes frames in their order: when this one has come, none of the others will.
+	// slirp keeps the order of frames: once this one has arrived, no earlier one is still on its way.
 	if _, err := card.Write(packet(protoTCP, userNet.Addr().Next().Next(), safePort, nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func withOptions(b []byte) []byte {
 	return out
 }
 
-// What a guest needs passes; what is not a frame ends the link.
+// The frames that a guest needs pass; malformed input ends the link.
 func TestFilterPasses(t *testing.T) {
 	f := &Filter{ports: NewHostPorts(nil), subnet: userNet, dns: netip.MustParseAddr("10.0.2.3")}
 	for _, c := range []struct {
@@ -248,7 +248,7 @@ func TestFilterPasses(t *testing.T) {
 	}
 	whole := packet(protoTCP, netip.MustParseAddr("192.0.2.1"), 22, nil)[lengthLen:]
 	for n := range len(whole) {
-		f.pass(whole[:n]) // no panic
+		f.pass(whole[:n]) // must not panic
 	}
 	real, card, host, err := NewFilter(NewHostPorts(nil), userNet)
 	if err != nil {
@@ -263,8 +263,8 @@ func TestFilterPasses(t *testing.T) {
 	real.Close()
 }
 
-// The start of a connection that may not be is answered with RST, which a guest's kernel takes: its sums,
-// ports and number are right.
+// The start of a forbidden connection is answered with an RST that a guest's kernel accepts: its checksums, ports and
+// number are right.
 func TestRefusal(t *testing.T) {
 	syn := packet(protoTCP, netip.MustParseAddr("10.0.2.2"), 22, func(b []byte) []byte {
 		binary.BigEndian.PutUint32(b[ethernetHeader+ipHeader+4:], 0xfffffffe)
@@ -294,7 +294,7 @@ func TestRefusal(t *testing.T) {
 		t.Errorf("%x", tcp)
 	}
 	for n := range len(syn) {
-		refusal(syn[:n]) // no panic
+		refusal(syn[:n]) // must not panic
 	}
 	if refusal(r) != nil {
 		t.Error("an answer to RST")
@@ -308,7 +308,7 @@ func FuzzFilter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { filter.pass(b); refusal(b) })
 }
 
-// A port is open for the socket that listens on it when it is opened, and for no later one.
+// A port is open for the socket that listens on it when it is opened, and not for a later one.
 func TestHostPorts(t *testing.T) {
 	h := NewHostPorts([]int{7})
 	if !h.isOpen(7, true) || h.isOpen(8, true) || h.isOpen(8, false) {
@@ -348,7 +348,7 @@ func TestHostPorts(t *testing.T) {
 	}
 }
 
-// Another user's listener is not opened.
+// Another user's listener cannot be opened.
 func TestHostPortsOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	line := "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n" +
@@ -365,8 +365,8 @@ func TestHostPortsOfOthers(t *testing.T) {
 	}
 }
 
-// A socket that a stranger has closed counts for nobody, though the kernel lists it as user 0's until its connection has
-// ended, and root may be this user. One of IPv6 that has called an IPv4 address has the user that it has.
+// A socket that a stranger has closed belongs to nobody, although the kernel lists it as user 0's until its connection
+// has ended, and this user may be root. An IPv6 socket connected to an IPv4 address belongs to its user.
 func TestOwnPeer(t *testing.T) {
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -374,7 +374,8 @@ func TestOwnPeer(t *testing.T) {
 	}
 	defer l.Close()
 	port := l.Addr().(*net.TCPAddr).Port
-	// connect makes a connection with data waiting. Plain system calls: the thread's user makes the socket.
+	// connect makes a connection with data waiting. It uses plain system calls, because the thread's user makes the
+	// socket.
 	connect := func(family int) int {
 		fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -400,7 +401,7 @@ func TestOwnPeer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		// The kernel forgets whose a closed socket was when its FIN is acknowledged: no event says so.
+		// The kernel forgets the owner of a closed socket when its FIN is acknowledged, and no event reports it.
 		own := fmt.Sprintf(":%04X ", c.RemoteAddr().(*net.TCPAddr).Port)
 		waits := func(line string) bool {
 			return strings.Contains(line, own) && strings.Contains(line, fmt.Sprintf("0100007F:%04X 04 ", port))

@@ -15,16 +15,16 @@ const (
 	answerGone     = "gone"
 )
 
-// hello is the greeting of a caller: "VERSION FROM TO KIND ID new|more RECEIVED". The answer is "yes
-// RECEIVED", "gone" (no such link any more), or "no" (another host was meant).
+// hello is the greeting of a caller: "VERSION FROM TO KIND ID new|more RECEIVED". The answer is "yes RECEIVED", "gone"
+// (the link no longer exists), or "no" (the greeting is for another host).
 type hello struct {
 	from, to int
 	kind, id string
-	fresh    bool   // the caller has never had an answer for this link
-	received uint64 // bytes of the link that it has
+	fresh    bool   // the caller has never received an answer for this link
+	received uint64 // bytes of the link that the caller has received
 }
 
-// String is the greeting's line, without its end.
+// String returns the greeting's line, without its end.
 func (h hello) String() string {
 	word := "more"
 	if h.fresh {
@@ -33,7 +33,7 @@ func (h hello) String() string {
 	return fmt.Sprintf("%s %d %d %s %s %s %d", overlayVersion, h.from, h.to, h.kind, h.id, word, h.received)
 }
 
-// parseHello reads a line of another host.
+// parseHello parses the line that another host sent. It fails if a field is malformed.
 func parseHello(line string) (hello, error) {
 	rest, ours := strings.CutPrefix(line, overlayVersion+" ")
 	f := strings.Split(rest, " ")
@@ -51,8 +51,8 @@ func parseHello(line string) (hello, error) {
 	return h, nil
 }
 
-// check says whether the greeting is for host self of n, and from another of them. Two hosts of a job
-// may be one machine: then the caller may have found the other of them.
+// check returns an error unless the greeting is for host self of n, and from another of them. Two hosts of a job may be
+// one machine, in which case the caller may have reached the other one.
 func (h hello) check(self, hosts int) error {
 	if h.from >= hosts || h.from == self || h.to != self {
 		return errors.New("network: connection from a host outside this job")
@@ -60,12 +60,12 @@ func (h hello) check(self, hosts int) error {
 	return nil
 }
 
-// only says whether s has 1 to most bytes, all of a set.
+// only reports whether s has 1 to most bytes, all of them in set.
 func only(s string, most int, set string) bool {
 	return s != "" && len(s) <= most && strings.Trim(s, set) == ""
 }
 
-// readLine reads a line byte by byte: what follows it is not ours.
+// readLine reads a line byte by byte, because the bytes that follow belong to the next reader.
 func readLine(c io.Reader) (string, error) {
 	var line [maxHello]byte
 	for n := range line {

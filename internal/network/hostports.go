@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// HostPorts is which TCP ports of this host the VMs of a cluster reach by their uplinks, and
-// which addresses are this host's.
+// HostPorts is the set of this host's TCP ports that the VMs of a cluster can reach through their uplinks. It also
+// knows which addresses are this host's.
 type HostPorts struct {
-	proc string // /proc/net, or a test's
+	proc string // /proc/net, or a test's directory
 
 	mu     sync.Mutex
 	fixed  map[uint16]bool
@@ -29,10 +29,10 @@ type HostPorts struct {
 type opened struct {
 	inode   uint64 // of its socket
 	checked time.Time
-	good    bool // what the check said
+	good    bool // result of the check
 }
 
-// How long an answer of the kernel's is good. Each costs some 0.1 ms, and a guest can ask for it.
+// How long an answer of the kernel is reused. Each costs some 0.1 ms, and a guest can cause it.
 const (
 	listenerFor  = 100 * time.Millisecond
 	addressesFor = time.Second
@@ -47,8 +47,8 @@ func NewHostPorts(ports []int) *HostPorts {
 	return h
 }
 
-// Open opens a port for as long as the program that listens on it now does. It is an error
-// when there is none, or when it is another user's.
+// Open opens a port for as long as the program that listens on it now keeps listening. It fails if no program listens
+// on the port, or another user's program.
 func (h *HostPorts) Open(port uint16) error {
 	inode, uid, err := h.listener(port)
 	if err != nil {
@@ -66,8 +66,8 @@ func (h *HostPorts) Open(port uint16) error {
 // Listens reports whether the program for which a port was opened still listens on it.
 func (h *HostPorts) Listens(port uint16) bool { return h.isOpen(port, true) }
 
-// isOpen reports whether a frame for a port of this host may go there. One that would make a
-// connection (start) is asked for anew: the listener must still be the one that the port was opened for.
+// isOpen reports whether a frame may be sent to a port of this host. For a frame that would make a connection (start)
+// the kernel is queried again, because the listener must still be the one for which the port was opened.
 func (h *HostPorts) isOpen(port uint16, start bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +86,7 @@ func (h *HostPorts) isOpen(port uint16, start bool) bool {
 	return o.good
 }
 
-// isOwn reports whether an address is one of this host's interfaces.
+// isOwn reports whether an address belongs to one of this host's interfaces.
 func (h *HostPorts) isOwn(a netip.Addr) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,8 +107,8 @@ func (h *HostPorts) isOwn(a netip.Addr) bool {
 
 var errNoListener = errors.New("no program listens on it")
 
-// OwnPeer reports whether the other end of a connection within this host's IPv4 loopback is a socket that a process of this
-// user has open now.
+// OwnPeer reports whether the other end of a connection within this host's IPv4 loopback is a socket that a process of
+// this user has open now.
 func OwnPeer(c *net.TCPConn) bool {
 	local, ok := c.LocalAddr().(*net.TCPAddr)
 	remote, ok2 := c.RemoteAddr().(*net.TCPAddr)
@@ -129,14 +129,14 @@ type tcpSocket struct {
 // States of a tcpSocket (the kernel's include/net/tcp_states.h).
 const (
 	stateEstablished = "01"
-	stateFinWait1    = "04" // its process has sent its last byte and still reads, if it has an inode
+	stateFinWait1    = "04" // with an inode, its process has sent its last byte and still reads
 	stateFinWait2    = "05"
 	stateListen      = "0A"
 )
 
-// eachSocket calls f with each TCP socket that a process has open, those of IPv6 first. proc is /proc/net. The kernel also
-// lists sockets that every process has closed (FIN_WAIT, TIME_WAIT) and connections that nobody has accepted yet: those
-// have inode 0 and mostly user 0, whoever made them, and are left out.
+// eachSocket calls f with each TCP socket that a process has open, the IPv6 sockets first. proc is /proc/net. The
+// kernel also lists sockets that every process has closed (FIN_WAIT, TIME_WAIT) and connections that nobody has
+// accepted yet. Those have inode 0 and mostly user 0, regardless of who made them, and are left out.
 func eachSocket(proc string, f func(tcpSocket)) {
 	for _, name := range []string{"tcp6", "tcp"} {
 		file, err := os.Open(proc + "/" + name)
@@ -159,7 +159,7 @@ func eachSocket(proc string, f func(tcpSocket)) {
 	}
 }
 
-// peerUser returns the user whose process has the connected socket with these addresses open, -1 where there is none.
+// peerUser returns the user whose process has the connected socket with these addresses open, or -1 if there is none.
 func peerUser(proc string, own, other netip.AddrPort) int {
 	uid := -1
 	eachSocket(proc, func(s tcpSocket) {
@@ -173,21 +173,21 @@ func peerUser(proc string, own, other netip.AddrPort) int {
 	return uid
 }
 
-// isAddr reports whether an address and port of /proc/net/tcp or tcp6 are these, which are IPv4. A socket of IPv6 that has
-// called an IPv4 address stands in tcp6.
+// isAddr reports whether an address and port of /proc/net/tcp or tcp6 equal a, which is IPv4. tcp6 lists an IPv6 socket
+// that is connected to an IPv4 address.
 func isAddr(text string, a netip.AddrPort) bool {
 	four := procAddr(a)
 	return text == four || text == "0000000000000000FFFF0000"+four
 }
 
-// procAddr is an IPv4 address and port as /proc/net/tcp has them, on a little-endian machine.
+// procAddr returns an IPv4 address and port in the format of /proc/net/tcp on a little-endian machine.
 func procAddr(a netip.AddrPort) string {
 	b := a.Addr().Unmap().As4()
 	return fmt.Sprintf("%02X%02X%02X%02X:%04X", b[3], b[2], b[1], b[0], a.Port())
 }
 
-// listener finds the socket that listens on a port of this host's, by its inode, and its user. One on
-// the loopback goes before one on any address: that is whom a connection there reaches.
+// listener returns the inode and the user of the socket that listens on a port of this host. A socket on the loopback
+// precedes one on any address, because a connection to the loopback reaches that one.
 func (h *HostPorts) listener(port uint16) (inode uint64, uid int, err error) {
 	err = fmt.Errorf("port %d of this host: %w", port, errNoListener)
 	eachSocket(h.proc, func(s tcpSocket) {

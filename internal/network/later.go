@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// DialLater returns a link to a host that is made by Dial when it is first written to. So hosts that have nothing to
-// say to each other need no connection for it. It ends with ctx.
+// DialLater returns a link to a host that Dial makes at the first write, so that hosts that never communicate need no
+// connection. The link ends with ctx.
 func (m *Overlay) DialLater(ctx context.Context, host int, kind string) io.ReadWriteCloser {
 	l := &laterLink{made: make(chan struct{})}
 	l.ctx, l.stop = context.WithCancel(ctx)
@@ -27,7 +27,7 @@ type laterLink struct {
 	err  error
 }
 
-// Read waits until the link was made.
+// Read waits until the link has been made.
 func (l *laterLink) Read(p []byte) (int, error) {
 	select {
 	case <-l.made:
@@ -40,7 +40,7 @@ func (l *laterLink) Read(p []byte) (int, error) {
 	return l.link.Read(p)
 }
 
-// Write makes the link, if it is the first.
+// Write makes the link if this is the first write.
 func (l *laterLink) Write(p []byte) (int, error) {
 	l.once.Do(func() {
 		if l.err = l.ctx.Err(); l.err == nil {
@@ -54,7 +54,7 @@ func (l *laterLink) Write(p []byte) (int, error) {
 	return l.link.Write(p)
 }
 
-// Close ends the link, or what makes it.
+// Close ends the link, or the attempt to make it.
 func (l *laterLink) Close() error {
 	l.stop()
 	l.once.Do(func() {

@@ -11,14 +11,17 @@ import (
 	"time"
 )
 
-// Link is a stream of bytes to another host of an overlay that outlives its TCP connections: when one is
-// reset the side that called makes another, and both go on where they were. It
-// is an io.ReadWriteCloser, for one reader and one writer.
+// Link is a stream of bytes to another host of an overlay that outlives its TCP connections: when one is reset, the
+// calling side makes another, and both sides continue where they were. It is an io.ReadWriteCloser, for one reader and
+// one writer.
 //
-// On a connection, behind the greeting, stand records of a header of 4 bytes, big endian: the
-// length of data that follows it (at most maxRecord); or recordAck, and 8 bytes: how many
-// bytes of the other side's have been read; or recordBye: the sender is done with the link. At most
-// linkWindow bytes are on the way and not read: so much each side keeps, to send it again.
+// On a connection, the greeting is followed by records. A record is one of
+//
+// - a header of 4 bytes, big endian, with the length of the data that follows it (at most maxRecord);
+// - recordAck, and 8 bytes with the number of the other side's bytes that have been read;
+// - recordBye: the sender has closed the link.
+//
+// At most linkWindow bytes are sent and not yet read. Each side keeps that many bytes, to send them again.
 type Link struct {
 	m      *Overlay
 	host   int
@@ -29,23 +32,23 @@ type Link struct {
 	mu   sync.Mutex
 	cond *sync.Cond
 
-	conn net.Conn // nil: there is none at present
-	gen  int      // counts the connections: what an earlier one still says is void
+	conn net.Conn // nil: no connection at present
+	gen  int      // counts the connections; input from earlier ones is ignored
 
 	out   bytes.Buffer // bytes that the other side has not read yet
-	acked uint64       // bytes that it has read: they stand before out
-	next  uint64       // bytes that were written to this connection, or that the other side has
+	acked uint64       // number of bytes before out, which the other side has read
+	next  uint64       // number of bytes that were written to this connection or that the other side has
 
 	in    bytes.Buffer // bytes that were received and not read yet
-	got   uint64       // bytes that were received
-	eaten uint64       // bytes that were read
-	told  uint64       // of eaten, what this connection has reported to the other side
+	got   uint64       // number of bytes that were received
+	eaten uint64       // number of bytes that were read
+	told  uint64       // part of eaten that this connection has reported to the other side
 
 	down     bool // a connection was lost, and no other made yet
-	closing  bool // Close was called, or the other side is done
+	closing  bool // Close was called, or the other side has closed the link
 	byeSent  bool
 	byeTaken bool
-	err      error // set once: the link has ended; io.EOF in good order
+	err      error // set once, when the link has ended; io.EOF after Close
 	done     chan struct{}
 }
 
@@ -62,7 +65,7 @@ func newLink(m *Overlay, host int, kind, id string, caller bool) *Link {
 	return l
 }
 
-// Read reads what the other side wrote; io.EOF when it has closed the link.
+// Read reads what the other side wrote. It returns io.EOF when the other side has closed the link.
 func (l *Link) Read(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +83,8 @@ func (l *Link) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write returns when all of p is kept for the other side: it waits while that reads nothing, or is not reached.
+// Write returns when all of p is stored for the other side. It waits while the other side does not read or cannot be
+// reached.
 func (l *Link) Write(p []byte) (n int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,13 +110,13 @@ func (l *Link) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Close ends the link; what was written before is sent first, if the other side takes it in time.
+// Close ends the link. Bytes written before are sent first, if the other side reads them in time.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	first := !l.closing
 	l.closing = true
 	if l.conn == nil {
-		l.end(io.EOF) // there is nobody to say it to
+		l.end(io.EOF) // no other side to notify
 	}
 	l.cond.Broadcast()
 	l.mu.Unlock()
@@ -122,7 +126,7 @@ func (l *Link) Close() error {
 	return nil
 }
 
-// fail ends the link for good.
+// fail ends the link with err.
 func (l *Link) fail(err error) {
 	l.mu.Lock()
 	l.end(err)
@@ -145,8 +149,8 @@ func (l *Link) end(err error) {
 	l.m.forget(l)
 }
 
-// suspend makes what the present connection still says void, and returns how many bytes came by it and those
-// before, and the number by which attach knows that nothing has happened since.
+// suspend invalidates the present connection. It returns how many bytes arrived through it and its predecessors, and
+// the number by which attach detects that nothing has happened since.
 func (l *Link) suspend() (got uint64, gen int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,7 +165,7 @@ func (l *Link) suspend() (got uint64, gen int, err error) {
 	return l.got, l.gen, nil
 }
 
-// attach goes on over a connection whose other side has received that many bytes.
+// attach continues the link over connection c, whose other side has received that many bytes.
 func (l *Link) attach(c net.Conn, gen int, received uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,7 +188,7 @@ func (l *Link) attach(c net.Conn, gen int, received uint64) error {
 	return nil
 }
 
-// up says that there is a connection again, where one was lost.
+// up reports that a lost connection has been replaced.
 func (l *Link) up() {
 	l.mu.Lock()
 	was := l.down
@@ -195,9 +199,9 @@ func (l *Link) up() {
 	}
 }
 
-// send writes records to a connection until it is not the link's any more.
+// send writes records to a connection until the link uses another one or ends.
 func (l *Link) send(c net.Conn, gen int) {
-	var buf []byte // as large as the largest record so far: most links carry little
+	var buf []byte // as large as the largest record until now, because most links carry little
 	for {
 		buf = buf[:0]
 		l.mu.Lock()
@@ -239,10 +243,10 @@ func (l *Link) send(c net.Conn, gen int) {
 	}
 }
 
-// receive takes records from a connection. It never waits for the link's reader: there is room for all
+// receive reads records from a connection. It never waits for the link's reader, because the buffer has room for all
 // that the other side may send.
 func (l *Link) receive(c net.Conn, gen int) {
-	buf := make([]byte, 512) // larger with the first record that is
+	buf := make([]byte, 512) // grows with the first larger record
 	for {
 		if _, err := io.ReadFull(c, buf[:4]); err != nil {
 			l.broken(gen, err)
@@ -300,8 +304,8 @@ func (l *Link) receive(c net.Conn, gen int) {
 	}
 }
 
-// take runs f under the lock for a record of connection gen. An error of f ends the link. It returns
-// whether the connection is still the link's.
+// take runs f under the lock for a record of connection gen. An error of f ends the link. It reports whether the link
+// still uses that connection.
 func (l *Link) take(gen int, f func() error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -315,7 +319,7 @@ func (l *Link) take(gen int, f func() error) bool {
 	return true
 }
 
-// broken says that connection gen has failed. The side that called makes another; the other waits for it.
+// broken reports that connection gen has failed. The calling side makes another; the other side waits for it.
 func (l *Link) broken(gen int, err error) {
 	l.mu.Lock()
 	if l.gen != gen {

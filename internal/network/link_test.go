@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// reset ends a link's connection as a reset of the network does: nothing more of it goes either way.
+// reset ends a link's connection as a reset of the network does: no more bytes pass in either direction.
 func reset(l *Link) bool {
 	l.mu.Lock()
 	c := l.conn
@@ -30,7 +30,7 @@ func reset(l *Link) bool {
 	return true
 }
 
-// pair is a link between two hosts of a job, and both its ends.
+// pair makes a link between two hosts of a job, and returns both its ends.
 func pair(t *testing.T, state func(self int, err error)) (list []*Overlay, a, b *Link) {
 	t.Helper()
 	ends := make(chan *Link)
@@ -49,15 +49,15 @@ func pair(t *testing.T, state func(self int, err error)) (list []*Overlay, a, b 
 	return list, a, <-ends
 }
 
-// noise is bytes that are not the same again soon.
+// noise returns n bytes without early repetition.
 func noise(seed int64, n int) []byte {
 	b := make([]byte, n)
 	rand.New(rand.NewSource(seed)).Read(b)
 	return b
 }
 
-// Bytes arrive whole and in order in both directions though the connection is reset again and again, by either
-// side, at any place.
+// Bytes arrive completely and in order in both directions although either side resets the connection again and again,
+// at any position.
 func TestLinkSurvivesResets(t *testing.T) {
 	var mu sync.Mutex
 	lost, found := 0, 0
@@ -116,7 +116,7 @@ func TestLinkSurvivesResets(t *testing.T) {
 	}
 }
 
-// What was written before Close arrives, and then the end; writing to a link that the other has closed fails.
+// Bytes written before Close arrive, followed by the end; writing to a link that the other side has closed fails.
 func TestLinkCloses(t *testing.T) {
 	list, a, b := pair(t, nil)
 	text := noise(3, 200000)
@@ -139,7 +139,7 @@ func TestLinkCloses(t *testing.T) {
 	}
 }
 
-// A writer whose other side reads nothing waits, and is woken by the link's end.
+// A writer whose other side does not read waits, and is woken by the link's end.
 func TestLinkIsBounded(t *testing.T) {
 	_, a, b := pair(t, nil)
 	ended := make(chan error)
@@ -147,7 +147,7 @@ func TestLinkIsBounded(t *testing.T) {
 		_, err := a.Write(make([]byte, 4<<20))
 		ended <- err
 	}()
-	for { // until all that may be on the way has come
+	for { // until all that may be in flight has arrived
 		b.mu.Lock()
 		n := b.in.Len()
 		b.mu.Unlock()
@@ -172,7 +172,7 @@ func TestLinkIsBounded(t *testing.T) {
 	}
 }
 
-// A host that is gone is given up, from both sides: nothing listens where it was.
+// A host that is gone is given up, from both sides, because nothing listens on its ports.
 func TestLinkGivesUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -184,7 +184,7 @@ func TestLinkGivesUp(t *testing.T) {
 			if !caller {
 				gone, l = list[0], b
 			}
-			// As the kernel ends a program that is killed: no word, and nobody listens any more.
+			// Like the kernel when it ends a killed program: no farewell, and nothing listens any more.
 			gone.ln.Close()
 			gone.mu.Lock()
 			gone.closed = true
@@ -201,7 +201,7 @@ func TestLinkGivesUp(t *testing.T) {
 	}
 }
 
-// A host that has started again knows nothing of the links it had: they end.
+// A restarted host does not know its earlier links, and they end.
 func TestLinkAfterRestart(t *testing.T) {
 	list, a, b := pair(t, nil)
 	list[1].forget(b)
@@ -211,7 +211,7 @@ func TestLinkAfterRestart(t *testing.T) {
 	}
 }
 
-// dialRaw proves to be a host of the job's and greets with h; it returns the answer and the connection.
+// dialRaw proves itself a host of the job and greets with h. It returns the answer and the connection.
 func dialRaw(t *testing.T, m *Overlay, host int, h string) (string, net.Conn) {
 	t.Helper()
 	raw, err := m.call(limited(t, time.Minute), host, m.ports(host))
@@ -225,8 +225,8 @@ func dialRaw(t *testing.T, m *Overlay, host int, h string) (string, net.Conn) {
 	return line, c
 }
 
-// Another host of the job does not get a link that is not its own, and what breaks the rules of a link ends
-// that one, with nothing kept.
+// Another host of the job cannot get a link that is not its own. A violation of a link's rules ends that link, and
+// nothing is kept of it.
 func TestLinkHostile(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef"
 	hold := make(chan struct{})
@@ -290,14 +290,14 @@ func TestLinkHostile(t *testing.T) {
 			t.Errorf("link %d of a host: %q", i, line)
 		}
 	}
-	// A claim to have received more than was sent ends the link as well.
+	// A claim to have received more than was sent also ends the link.
 	if line, _ := dialRaw(t, list[1], 0, hi(1, "test", id, false, 1)); line != "yes 0" {
 		t.Error(line)
 	}
 	<-mine.done
 }
 
-// A link whose host is stopped for a while, as a job that is suspended, is not given up.
+// A link to a host that is stopped for a while, as in a suspended job, is not given up.
 func TestLinkToSuspended(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -308,7 +308,7 @@ func TestLinkToSuspended(t *testing.T) {
 	if !w.lost(errNotIt) {
 		t.Error("a host that is not there is not given up")
 	}
-	// The listener of a stopped program takes calls, and nobody answers.
+	// The kernel accepts connections for a stopped program, and nobody answers.
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -340,7 +340,7 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// FuzzLink has a link take what another host sends over its connection.
+// FuzzLink feeds a link with data that another host sends over its connection.
 func FuzzLink(f *testing.F) {
 	u32, u64 := binary.BigEndian.AppendUint32, binary.BigEndian.AppendUint64
 	ack, bye := uint32(recordAck), uint32(recordBye)

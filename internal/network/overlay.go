@@ -18,13 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Overlay is one host's side of the connections between all hosts of a job: TCP with TLS 1.3, for
-// which both ends must hold the job's secret. The hosts find each other without knowing
-// ports: each listens on the first free one of a few that the secret names, and who calls it
-// tries them in turn.
+// Overlay is one host's side of the connections between all hosts of a job: TCP with TLS 1.3, for which both ends must
+// know the job's secret. The hosts find each other without knowing ports: each listens on the first free one of a few
+// ports that follow from the secret, and a caller tries them in order.
 //
-// A caller proves first, in 32 bytes, that it has the secret. To all others an overlay costs its
-// host a place among callers, for callBound, and nothing else.
+// A caller first proves, in 32 bytes, that it knows the secret. A connection without that proof costs the host one
+// place among callers, for callBound, and nothing else.
 type Overlay struct {
 	o       OverlayOptions
 	ln      net.Listener
@@ -33,19 +32,19 @@ type Overlay struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	callers Callers // that have proved nothing
-	proven  Callers // that have the secret, or somebody between who repeats what a host said
+	proven  Callers // that know the secret, or relay what a host sent
 
 	mu     sync.Mutex
 	closed bool
 	wg     sync.WaitGroup
 	links  map[*Link]bool
-	taken  map[session]*Link // those that other hosts made
-	of     map[int]int       // how many each host has made
+	taken  map[session]*Link // made by other hosts
+	of     map[int]int       // how many links each host has made
 
-	patience time.Duration // giveUp, but in tests
+	patience time.Duration // giveUp, except in tests
 }
 
-// session names a link that a host has made.
+// session identifies a link that a host has made.
 type session struct {
 	host int
 	id   string
@@ -57,15 +56,15 @@ type OverlayHost struct {
 	Addr string // IP address or name by which the other hosts reach it
 }
 
-// OverlayOptions are what all hosts of a job must agree on, and which of them this is.
+// OverlayOptions are the settings on which all hosts of a job must agree, and the index of this host.
 type OverlayOptions struct {
 	Secret []byte // 32 bytes, the job's own
 	Hosts  []OverlayHost
 	Self   int // index of this host
 	// LowPort and HighPort bound the ports to listen on.
 	LowPort, HighPort int
-	// Serve is called in a goroutine for each link that another host makes: which host, and
-	// for what. The link is closed when it returns.
+	// Serve is called in a goroutine for each link that another host makes, with that host and the link's kind. The
+	// link is closed when Serve returns.
 	Serve func(host int, kind string, l *Link)
 	// State, if set, is called when a link has lost its connection, and with nil when it has another.
 	State func(host int, kind string, err error)
@@ -74,17 +73,17 @@ type OverlayOptions struct {
 // Bounds.
 const (
 	candidates  = 16               // ports that a host may listen on
-	callBound   = 5 * time.Second  // until a caller has proved, and until a called host has answered
-	helloBound  = 10 * time.Second // of the greeting that follows
-	byeBound    = 2 * time.Second  // until a link that is closed has sent its last
-	maxLinks    = 16               // that one host makes
+	callBound   = 5 * time.Second  // until a caller has sent its proof, and until a called host has answered
+	helloBound  = 10 * time.Second // until the greeting that follows
+	byeBound    = 2 * time.Second  // until a closed link has sent its last bytes
+	maxLinks    = 16               // made by one host
 	ticketBytes = 16
 )
 
-// MaxOverlayHosts is the largest number of hosts of a job whose VMs are joined.
+// MaxOverlayHosts is the largest number of hosts of a job whose VMs are connected.
 const MaxOverlayHosts = 1024
 
-// NewOverlay listens for the other hosts. Close ends it.
+// NewOverlay listens for the other hosts until Close. It fails if none of the ports is free.
 func NewOverlay(o OverlayOptions) (*Overlay, error) {
 	if len(o.Secret) != 32 || o.Self < 0 || o.Self >= len(o.Hosts) {
 		return nil, errors.New("network: an overlay needs a secret of 32 bytes, and this host among its hosts")
@@ -114,10 +113,10 @@ func NewOverlay(o OverlayOptions) (*Overlay, error) {
 	return m, nil
 }
 
-// Addr is where it listens.
+// Addr returns the address on which the overlay listens.
 func (m *Overlay) Addr() net.Addr { return m.ln.Addr() }
 
-// spawn runs f in a goroutine that Close waits for; false once Close was called.
+// spawn runs f in a goroutine that Close waits for. It returns false once Close was called.
 func (m *Overlay) spawn(f func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,13 +128,13 @@ func (m *Overlay) spawn(f func()) bool {
 	return true
 }
 
-// Close ends all links, once the other hosts know or byeBound is over, and waits until nothing of
-// the overlay runs.
+// Close ends all links, after the other hosts have been notified or after byeBound, and waits until all goroutines of
+// the overlay have ended.
 func (m *Overlay) Close() error {
 	m.ln.Close()
 	links := m.all()
 	for _, l := range links {
-		l.Close() // within byeBound it is done
+		l.Close() // returns within byeBound
 	}
 	for _, l := range links {
 		<-l.done
@@ -161,7 +160,7 @@ func (m *Overlay) all() []*Link {
 	return list
 }
 
-// forget is called when a link has ended.
+// forget removes a link that has ended.
 func (m *Overlay) forget(l *Link) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -181,7 +180,7 @@ func (m *Overlay) state(l *Link, err error) {
 	}
 }
 
-// ports are those that a host may listen on, in the order in which it tries them.
+// ports returns the ports on which a host may listen, in the order in which it tries them.
 func (m *Overlay) ports(host int) []int {
 	n := m.o.HighPort - m.o.LowPort + 1
 	var list []int
@@ -204,7 +203,7 @@ func Derive(secret []byte, use string) []byte {
 	return h.Sum(nil)
 }
 
-// proof is what a caller of a host answers to its challenge.
+// proof returns a caller's answer to the challenge of a host.
 func (m *Overlay) proof(challenge []byte, host int) []byte {
 	h := hmac.New(sha256.New, m.ticket)
 	h.Write(challenge)
@@ -218,7 +217,7 @@ func (m *Overlay) listen() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // no descriptors or no memory: callers go, and what they hold with them
+		if err != nil { // out of descriptors or memory: ending callers frees what they use
 			select {
 			case <-time.After(50 * time.Millisecond):
 				continue
@@ -235,7 +234,7 @@ func (m *Overlay) listen() {
 	}
 }
 
-// answer takes a call of another host.
+// answer handles a call of another host.
 func (m *Overlay) answer(raw net.Conn) {
 	stop := context.AfterFunc(m.ctx, func() { raw.Close() })
 	l, fresh, err := m.admit(raw)
@@ -256,8 +255,8 @@ func (m *Overlay) answer(raw net.Conn) {
 	l.Close()
 }
 
-// admit has a caller prove that it has the secret, and joins its connection to its link; fresh says that
-// the link is new.
+// admit verifies that a caller knows the secret, and attaches its connection to its link; fresh reports that the link
+// is new.
 func (m *Overlay) admit(raw net.Conn) (l *Link, fresh bool, err error) {
 	raw.SetDeadline(time.Now().Add(callBound))
 	challenge, answer := make([]byte, ticketBytes), make([]byte, sha256.Size)
@@ -311,7 +310,8 @@ func (m *Overlay) admit(raw net.Conn) (l *Link, fresh bool, err error) {
 	return nil, false, err
 }
 
-// linkFor returns the link of a greeting; fresh says that it was made for it.
+// linkFor returns the link of a greeting; fresh reports that the link was made for it. It fails if the link does not
+// exist and cannot be made.
 func (m *Overlay) linkFor(h hello) (l *Link, fresh bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -328,8 +328,8 @@ func (m *Overlay) linkFor(h hello) (l *Link, fresh bool, err error) {
 	return l, true, nil
 }
 
-// Carry passes frames between a switch's end for another host (NewSwitch) and the link to
-// it until either ends, and closes both.
+// Carry forwards frames between a switch's end for another host (NewSwitch) and the link to that host until either
+// ends, and closes both.
 func Carry(end, link io.ReadWriteCloser) {
 	done := make(chan struct{}, 2)
 	copyAll := func(to, from io.ReadWriteCloser) {
@@ -344,5 +344,5 @@ func Carry(end, link io.ReadWriteCloser) {
 	<-done
 }
 
-// refusedBy says that nothing listens where a call went.
+// refusedBy reports whether a call failed because nothing listens on the port.
 func refusedBy(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }

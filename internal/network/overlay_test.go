@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// overlay is the hosts of a job, all on this machine, with one secret.
+// overlay returns the hosts of a job, all on this machine, with one secret.
 func overlay(t *testing.T, hosts int, secret byte, serve func(self, host int, kind string, c *Link)) []*Overlay {
 	t.Helper()
 	o := OverlayOptions{Secret: make([]byte, 32), LowPort: 61000, HighPort: 65535}
@@ -45,7 +45,7 @@ func limited(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// Each host finds each other one, though all have one address.
+// Each host finds every other one, although all have the same address.
 func TestOverlay(t *testing.T) {
 	list := overlay(t, 3, 1, func(self, host int, kind string, c *Link) { fmt.Fprintf(c, "%d %d %s", self, host, kind) })
 	for from := range list {
@@ -66,7 +66,7 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-// A link for later is made by its first byte, and ends without one.
+// The first byte makes a link for later, which ends without one if nothing is written.
 func TestDialLater(t *testing.T) {
 	list := overlay(t, 2, 5, func(_, _ int, kind string, c *Link) {
 		if kind == "later" {
@@ -77,7 +77,7 @@ func TestDialLater(t *testing.T) {
 	defer cancel()
 	links := func() int { return len(list[0].all()) }
 	l := list[0].DialLater(ctx, 1, "later")
-	time.AfterFunc(10*time.Millisecond, func() { // the reader waits meanwhile
+	time.AfterFunc(10*time.Millisecond, func() { // the reader waits in the meantime
 		if n := links(); n != 0 {
 			t.Errorf("%d links before the first byte", n)
 		}
@@ -100,7 +100,7 @@ func TestDialLater(t *testing.T) {
 		t.Errorf("a closed link reads and writes: %v, %v", err1, err2)
 	}
 
-	list[1].Close() // there is nobody: what makes the link ends with ctx
+	list[1].Close() // no such host, so making the link ends with ctx
 	never := list[0].DialLater(ctx, 1, "later")
 	ended := make(chan error)
 	go func() { _, err := never.Write(b); ended <- err }()
@@ -113,7 +113,7 @@ func TestDialLater(t *testing.T) {
 	}
 }
 
-// Hosts whose clocks are decades apart join all the same: what proves the secret has no date.
+// Hosts whose clocks are decades apart still connect, because the proof of the secret has no date.
 func TestOverlayClocks(t *testing.T) {
 	list := overlay(t, 2, 3, func(self, host int, kind string, c *Link) { fmt.Fprint(c, "here") })
 	for i, year := range []int{1971, 2199} {
@@ -131,8 +131,7 @@ func TestOverlayClocks(t *testing.T) {
 	}
 }
 
-// Who has not the secret gets in nowhere, and holds up nobody; nor does a port that another
-// program has.
+// A caller without the secret is rejected and delays nobody. A port occupied by another program delays nobody either.
 func TestOverlayStrangers(t *testing.T) {
 	served := make(chan string, 16)
 	list := overlay(t, 2, 1, func(_, _ int, kind string, _ *Link) { served <- kind })
@@ -161,15 +160,15 @@ func TestOverlayStrangers(t *testing.T) {
 	}
 }
 
-// Another program, or another job's host, that listens on the first port of a host and speaks first does not keep
-// the others from it.
+// Another program, or another job's host, that listens on a host's first port and speaks first does not keep the others
+// from that host.
 func TestOverlayPortTaken(t *testing.T) {
 	o := OverlayOptions{Secret: make([]byte, 32), LowPort: 61000, HighPort: 65535}
 	o.Secret[0] = 3
 	first := (&Overlay{o: o}).ports(1)[0]
 	ln, err := net.Listen("tcp", fmt.Sprint(":", first))
 	if err != nil {
-		t.Skip(err) // somebody has it: as well
+		t.Skip(err) // the port is occupied already
 	}
 	defer ln.Close()
 	go func() {
@@ -206,8 +205,8 @@ func TestOverlayOptions(t *testing.T) {
 	}
 }
 
-// Two switches joined as hosts: a frame to a VM of the other goes there, a broadcast to all, and
-// what says to be from another host's VM nowhere.
+// Two switches connected as hosts: a frame to a VM of the other host is sent there, a broadcast to all VMs, and a frame
+// that claims to be from another host's VM is dropped.
 func TestSwitchHosts(t *testing.T) {
 	all, err := Addresses([16]byte{9}, netip.MustParsePrefix("10.1.0.0/24"), []string{"a0", "a1", "b0", "b1"})
 	if err != nil {
@@ -251,7 +250,7 @@ func TestSwitchHosts(t *testing.T) {
 		return b[18]
 	}
 	everyone := []byte{255, 255, 255, 255, 255, 255}
-	as[0].Write(frame(all[3].MAC, all[2].MAC, 1)) // not its own
+	as[0].Write(frame(all[3].MAC, all[2].MAC, 1)) // not its own MAC
 	as[0].Write(frame(all[0].MAC, all[3].MAC, 2))
 	as[0].Write(frame(all[0].MAC, everyone, 3))
 	for _, want := range []byte{2, 3} {
@@ -271,8 +270,8 @@ func TestSwitchHosts(t *testing.T) {
 	}
 }
 
-// callers hold connections to an overlay from several addresses and say nothing, or what they like; as soon as one
-// is closed they make another.
+// flood keeps connections to an overlay open from several addresses that send text, or nothing. When one is closed it
+// makes another.
 func flood(t *testing.T, port int, text string, sources ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -295,10 +294,10 @@ func flood(t *testing.T, port int, text string, sources ...string) {
 				}
 				stop := context.AfterFunc(ctx, func() { c.Close() })
 				io.WriteString(c, text)
-				io.Copy(io.Discard, c) // until it is thrown out
+				io.Copy(io.Discard, c) // until the overlay closes it
 				stop()
 				c.Close()
-				select { // as often as a program can that does it on purpose, within reason
+				select { // as often as a hostile program can, within reason
 				case <-ctx.Done():
 				case <-time.After(10 * time.Millisecond):
 				}
@@ -308,8 +307,8 @@ func flood(t *testing.T, port int, text string, sources ...string) {
 	}
 }
 
-// Hundreds of connections that say nothing, made again as soon as they are closed, keep no host of the job
-// from joining: not from other addresses, and not from its own.
+// Hundreds of connections that send nothing, made again as soon as they are closed, do not keep a host of the job from
+// joining: neither from other addresses, nor from their own.
 func TestOverlayFlood(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
@@ -339,8 +338,8 @@ func TestOverlayFlood(t *testing.T) {
 	}
 }
 
-// A caller has a short while to prove that it has the secret, however it spends it, and then a while for its greeting. To a
-// proof that is wrong nothing is said, and no TLS is spoken with it.
+// A caller has a short time to prove that it knows the secret, however it uses that time, and then some time for its
+// greeting. A wrong proof gets no answer, and no TLS handshake.
 func TestOverlayCallerBounds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes the bounds of a caller")
@@ -348,7 +347,7 @@ func TestOverlayCallerBounds(t *testing.T) {
 	m := overlay(t, 2, 1, func(int, int, string, *Link) { t.Error("a caller without a greeting was served") })[1]
 	greeting := &written{}
 	tls.Client(greeting, m.tls).Handshake()
-	trickle := func(c net.Conn, text []byte) { // so slowly that a proof would take longer than the test
+	trickle := func(c net.Conn, text []byte) { // so slowly that a proof would outlast the test
 		for i := range text {
 			if _, err := c.Write(text[i : i+1]); err != nil {
 				return
@@ -372,7 +371,7 @@ func TestOverlayCallerBounds(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			c.SetReadDeadline(time.Now().Add(time.Minute)) // ends a test that hangs
+			c.SetReadDeadline(time.Now().Add(time.Minute)) // ends a hanging test
 			challenge := make([]byte, ticketBytes)
 			if _, err := io.ReadFull(c, challenge); err != nil {
 				t.Fatal(err)
@@ -389,7 +388,7 @@ func TestOverlayCallerBounds(t *testing.T) {
 	}
 }
 
-// written keeps what is written to it, and has nothing to read.
+// written keeps the bytes that are written to it, and has nothing to read.
 type written struct {
 	net.Conn
 	bytes.Buffer
@@ -400,7 +399,7 @@ func (*written) Read([]byte) (int, error)         { return 0, io.EOF }
 func (*written) Close() error                     { return nil }
 func (*written) SetWriteDeadline(time.Time) error { return nil }
 
-// A source has a share of the places of those that have not proved, and no more.
+// A source has a share of the places of callers without proof, and not more.
 func TestCallers(t *testing.T) {
 	var s Callers
 	from := func(ip string, n int) (list []*fakeCaller) {
@@ -438,7 +437,7 @@ func TestCallers(t *testing.T) {
 		if !c.closed {
 			s.Done(c)
 		}
-		s.Done(c) // twice: it was thrown out meanwhile
+		s.Done(c) // twice, as if it had been closed in the meantime
 	}
 	if got := len(s.from); got > 1 {
 		t.Errorf("%d sources are left", got)

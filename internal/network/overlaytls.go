@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// SecretTLS makes a TLS configuration of a secret, for both ends: the key pair of both follows from it, so
-// that whoever proves to have the key has the secret. Names and dates do not count.
+// SecretTLS returns a TLS configuration derived from a secret, for both ends. The key pair of both ends follows from
+// the secret, so that proof of the key is proof of the secret. Names and dates are not checked.
 func SecretTLS(secret []byte) (*tls.Config, error) {
 	key := ed25519.NewKeyFromSeed(Derive(secret, "tls"))
 	public := key.Public().(ed25519.PublicKey)
@@ -25,7 +25,7 @@ func SecretTLS(secret []byte) (*tls.Config, error) {
 		MinVersion:         tls.VersionTLS13,
 		Certificates:       []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
 		ClientAuth:         tls.RequireAnyClientCert,
-		InsecureSkipVerify: true, // of names; the key is looked at, below
+		InsecureSkipVerify: true, // of names; the key is verified below
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) != 1 {
 				return errors.New("network: no certificate")

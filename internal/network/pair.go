@@ -10,15 +10,15 @@ import (
 	"nearmetal/internal/sockpair"
 )
 
-// Pair returns the two ends of a link between two VMs, each for QEMU's
-// `-netdev stream,server=off,addr.type=fd,addr.str=N`. The caller closes both once the
-// QEMUs have them, and the link then lives as long as the VMs; or keeps an end for the next process of its VM (Drain).
+// Pair returns the two ends of a link between two VMs, each for QEMU's `-netdev
+// stream,server=off,addr.type=fd,addr.str=N`. The caller closes both once the QEMUs have them, after which the link
+// lives as long as the VMs; or it keeps an end for the next process of its VM (Drain).
 func Pair() (a, b *os.File, err error) {
 	if a, b, err = sockpair.Files("link"); err != nil {
 		return nil, nil, fmt.Errorf("network: cannot make a link: %w", err)
 	}
 	for _, f := range []*os.File{a, b} {
-		// Room for some of the largest frames; the kernel takes the size as a wish.
+		// Room for some of the largest frames; the kernel treats the size as a hint.
 		unix.SetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_SNDBUF, 1<<20)
 	}
 	return a, b, nil
@@ -30,8 +30,8 @@ const (
 	drainMost  = time.Second
 )
 
-// Drain reads what waits at an end of a link whose VM has ended, until nothing comes for a while: then whoever sends
-// is between two frames. It ends after a second of sending without a pause.
+// Drain discards the bytes waiting at an end of a link whose VM has ended, until none arrive for a while: then the
+// sender is between two frames. It fails after a second of bytes without a pause.
 func Drain(end *os.File) error {
 	buf := make([]byte, 256<<10)
 	raw, err := end.SyscallConn()
@@ -49,7 +49,7 @@ func Drain(end *os.File) error {
 			time.Sleep(drainQuiet / 10)
 		case err != nil:
 			return fmt.Errorf("network: a link cannot be emptied: %w", err)
-		case n == 0: // its other VM has ended too
+		case n == 0: // the other VM has ended too
 			return nil
 		default:
 			last = time.Now()

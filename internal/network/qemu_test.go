@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startHub starts a real QEMU, with no machine, that passes frames between the stream
-// link end and datagrams on the socket it returns: what a VM's card would send and get.
+// startHub starts a real QEMU, without a machine, that forwards frames between the stream link end and datagrams on the
+// socket it returns, which carries what a VM's card would send and receive.
 func startHub(t *testing.T, end *os.File) *os.File {
 	t.Helper()
 	if testing.Short() {
@@ -76,8 +76,7 @@ func recv(t *testing.T, f *os.File) []byte {
 	return b[:n]
 }
 
-// The framing is QEMU's: frames of every size pass through two QEMUs and the link
-// between them, a pair or the switch.
+// The framing is QEMU's: frames of every size pass through two QEMUs and the link between them, a pair or the switch.
 func TestQEMUFraming(t *testing.T) {
 	links := map[string]func(t *testing.T) (a, b *os.File, addrs []Address){
 		"pair": func(t *testing.T) (*os.File, *os.File, []Address) {
@@ -96,8 +95,8 @@ func TestQEMUFraming(t *testing.T) {
 	for name, link := range links {
 		t.Run(name, func(t *testing.T) {
 			a, b, addrs := link(t)
-			// A QEMU drops what it gets to send before its link is up. A frame that waits
-			// on the link for each of them shows when that is.
+			// A QEMU drops the frames it receives before its link is up. A frame that waits on the link for each QEMU
+			// shows when the link is up.
 			write(t, a, frame(addrs[1].MAC, addrs[0].MAC, 60, 0))
 			write(t, b, frame(addrs[0].MAC, addrs[1].MAC, 60, 0))
 			cardA, cardB := startHub(t, a), startHub(t, b)

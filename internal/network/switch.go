@@ -14,46 +14,45 @@ import (
 
 const (
 	ethernetHeader = 14 // bytes: two MACs and a type
-	// maxFrame is the largest frame in bytes: MaxMTU, the Ethernet header and a VLAN tag
-	// (IEEE 802.1Q). QEMU's stream netdev takes 69632 (NET_BUFSIZE in include/net/net.h)
-	// and puts no virtio-net header before a frame, so guests segment by the MTU.
+	// maxFrame is the largest frame in bytes: MaxMTU, the Ethernet header and a VLAN tag (IEEE 802.1Q). QEMU's stream
+	// netdev accepts 69632 (NET_BUFSIZE in include/net/net.h) and puts no virtio-net header before a frame, so that
+	// guests segment by the MTU.
 	maxFrame  = MaxMTU + ethernetHeader + 4
 	lengthLen = 4 // bytes before each frame: its length, big-endian
 
 	readBuffer = 128 << 10 // bytes of each port's reader: at least one frame
-	queueBytes = 1 << 20   // of frames waiting for each port
+	queueBytes = 1 << 20   // bytes of frames waiting for each port
 	writeChunk = 128 << 10 // bytes of one write from the queue
 )
 
-// ErrFrameLength says that a VM announced a frame that cannot be.
+// ErrFrameLength reports that a VM announced a frame of an invalid length.
 var ErrFrameLength = errors.New("announced a frame that is too long")
 
-// Switch passes Ethernet frames between the VMs of a cluster. Each VM has one port with
-// one MAC, fixed when the switch is made: there is nothing to learn, a frame from any
-// other MAC is refused, and so is one to a MAC that no port has. A VM that does not read
-// loses frames once its queue is full and holds up nobody else.
+// Switch forwards Ethernet frames between the VMs of a cluster. Each VM has one port with one MAC, fixed when the
+// switch is made. The switch does not learn addresses: it refuses frames from any other MAC, and frames to a MAC that
+// no port has. A VM that does not read loses frames once its queue is full and delays no other VM.
 //
-// A port may also lead to another host's switch, and be that of all VMs there. What comes
-// from such a host goes to this one's VMs only: the hosts of a job are all joined to each other.
+// A port may also lead to another host's switch, and represent all VMs there. Frames from such a host are forwarded to
+// this host's VMs only, because the hosts of a job are all connected to each other.
 type Switch struct {
 	ports []*port
 	byMAC map[[6]byte]*port
 	wg    sync.WaitGroup
 }
 
-// PortStats counts what went through one VM's port since the start.
+// PortStats counts the frames and bytes of one VM's port since the start.
 type PortStats struct {
 	Name                string
-	FramesIn, BytesIn   uint64 // from the VM, without what was refused
+	FramesIn, BytesIn   uint64 // from the VM, without refused ones
 	FramesOut, BytesOut uint64 // to the VM, queued ones included
-	Dropped             uint64 // frames to the VM for which there was no room
-	Refused             uint64 // frames from the VM: cut short, not from its MAC, or to nobody
-	Err                 error  // why the port ended: io.EOF when the VM closed it; nil: it has not
+	Dropped             uint64 // frames to the VM for which the queue had no room
+	Refused             uint64 // frames from the VM: truncated, not from its MAC, or to nobody
+	Err                 error  // why the port ended: io.EOF if the VM closed it, nil while it is open
 }
 
 type port struct {
 	name string
-	host bool // it leads to another host
+	host bool // leads to another host
 	file *os.File
 	raw  interface {
 		Write(f func(fd uintptr) bool) error
@@ -63,18 +62,18 @@ type port struct {
 	mu     sync.Mutex
 	wake   *sync.Cond // the queue is no longer empty, or the port ended
 	queue  []byte     // a ring
-	head   int        // of the oldest byte in queue
+	head   int        // index of the oldest byte in queue
 	used   int        // bytes in queue
 	err    error      // set once: the port ended
-	direct []byte     // what try is to write
-	wrote  int        // what try wrote
+	direct []byte     // the bytes that try is to write
+	wrote  int        // the number of bytes that try wrote
 
 	framesIn, bytesIn, framesOut, bytesOut, dropped, refused atomic.Uint64
 }
 
-// NewSwitch starts a switch with a port for each address and returns, in their order, the
-// ends that the QEMUs get (as with Pair); the caller closes them once they have them. Behind
-// them come the ends for the other hosts, of which each has the VMs of one list of addresses.
+// NewSwitch starts a switch with a port for each address and returns, in their order, the ends for the QEMUs (as with
+// Pair), which the caller closes once the QEMUs have them. They are followed by one end for each other host, which has
+// the VMs of one list of addresses.
 func NewSwitch(addrs []Address, hosts ...[]Address) (*Switch, []*os.File, error) {
 	s := &Switch{byMAC: make(map[[6]byte]*port, len(addrs))}
 	var ends []*os.File
@@ -146,13 +145,13 @@ func newPort(name string, f *os.File) (*port, error) {
 		if err == nil {
 			p.wrote = n
 		}
-		return true // never wait: the queue is for that
+		return true // never wait: the queue holds the rest
 	}
 	return p, nil
 }
 
-// pollable returns a copy of f that does not block, which the runtime can wait for, so that Close
-// wakes who reads it. f is closed where there is no error.
+// pollable returns a non-blocking copy of f for which the runtime can wait, so that Close wakes its readers. It closes
+// f unless it fails.
 func pollable(f *os.File) (*os.File, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err == nil {
@@ -166,7 +165,7 @@ func pollable(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Close ends all ports and waits until nothing of the switch runs.
+// Close ends all ports and waits until all goroutines of the switch have ended.
 func (s *Switch) Close() error {
 	for _, p := range s.ports {
 		p.end(os.ErrClosed)
@@ -188,7 +187,7 @@ func (s *Switch) Stats() []PortStats {
 	return out
 }
 
-// receive takes frames from one VM until its port ends.
+// receive reads frames from one VM until its port ends.
 func (s *Switch) receive(p *port) {
 	buf := make([]byte, readBuffer)
 	have := 0
@@ -208,10 +207,10 @@ func (s *Switch) receive(p *port) {
 	}
 }
 
-// forward passes on the whole frames in b and returns what is left. Frames in a row to the
-// same port go as one piece: they stand in b as they must be written.
+// forward forwards the whole frames in b and returns the rest. Consecutive frames to the same port are written as one
+// piece, because b already has the format in which they are written.
 func (s *Switch) forward(from *port, b []byte) ([]byte, error) {
-	var to *port // of the frames in run, 0 to runEnd of b
+	var to *port // destination of the frames in run, 0 to runEnd of b
 	run, runEnd := b, 0
 	flush := func() {
 		if runEnd > 0 {
@@ -269,8 +268,8 @@ func (s *Switch) forward(from *port, b []byte) ([]byte, error) {
 	}
 }
 
-// put writes frames, each behind its length, to the VM if nothing waits for it, and
-// queues what does not go at once. Frames for which the queue has no room are dropped.
+// put writes frames, each preceded by its length, to the VM if its queue is empty, and queues what cannot be written at
+// once. It drops frames for which the queue has no room.
 func (p *port) put(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,10 +277,10 @@ func (p *port) put(b []byte) {
 		return
 	}
 	empty := p.used == 0
-	skip := 0 // of the first frame: written already
+	skip := 0 // bytes of the first frame that are already written
 	if empty {
 		p.direct, p.wrote = b, 0
-		p.raw.Write(p.try) // an error shows when the reader or the writer meets it
+		p.raw.Write(p.try) // the reader or the writer reports the error
 		skip = p.wrote
 		p.direct = nil
 	}
@@ -302,7 +301,7 @@ func (p *port) put(b []byte) {
 	}
 }
 
-// enqueue puts b behind what waits, whole or not at all.
+// enqueue appends b to the queue, as a whole or not at all. It reports whether there was room.
 func (p *port) enqueue(b []byte) bool {
 	if len(b) > len(p.queue)-p.used {
 		return false
@@ -325,8 +324,7 @@ func (p *port) send() {
 		if p.err != nil {
 			return
 		}
-		// These bytes count as used until they are written: nobody overwrites them, and
-		// nobody writes past them.
+		// These bytes count as used until they are written, so that nothing overwrites them or writes past them.
 		b := p.queue[p.head:min(p.head+min(p.used, writeChunk), len(p.queue))]
 		p.mu.Unlock()
 		_, err := p.file.Write(b)
@@ -342,7 +340,7 @@ func (p *port) send() {
 	}
 }
 
-// end ends the port for the reason err; the first reason stays.
+// end ends the port for the reason err; the first reason is kept.
 func (p *port) end(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -354,7 +352,7 @@ func (p *port) endLocked(err error) {
 		return
 	}
 	if errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
-		err = io.EOF // a QEMU that was killed, with frames on the way to it
+		err = io.EOF // a QEMU that was killed while frames were on their way to it
 	}
 	p.err = err
 	p.queue, p.head, p.used = nil, 0, 0

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// testSwitch is a switch with n ports, and the ends that QEMUs would have.
+// testSwitch returns a switch with n ports, and the ends that the QEMUs would have.
 func testSwitch(t testing.TB, n int) (*Switch, []*os.File, []Address) {
 	t.Helper()
 	var vms []string
@@ -40,7 +40,7 @@ func testSwitch(t testing.TB, n int) (*Switch, []*os.File, []Address) {
 
 var broadcast = []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// frame is a frame of n bytes behind its length.
+// frame returns a frame of n bytes, preceded by its length.
 func frame(dst, src []byte, n int, fill byte) []byte {
 	b := make([]byte, lengthLen+n)
 	binary.BigEndian.PutUint32(b, uint32(n))
@@ -80,7 +80,7 @@ func TestSwitchUnicastAndBroadcast(t *testing.T) {
 	go ends[0].Write(bytes.Join([][]byte{small, small, large, all, to2, to2, small}, nil))
 	expect(t, ends[1], bytes.Join([][]byte{small, small, large, all, small}, nil))
 	expect(t, ends[2], bytes.Join([][]byte{all, to2, to2}, nil))
-	// What came in pieces is the same frame.
+	// A frame that arrives in pieces is forwarded unchanged.
 	back := frame(a[0].MAC, a[1].MAC, 1000, 5)
 	for _, b := range back {
 		write(t, ends[1], []byte{b})
@@ -91,12 +91,12 @@ func TestSwitchUnicastAndBroadcast(t *testing.T) {
 	}
 }
 
-// Nothing that a VM may not send reaches another one.
+// Frames that a VM may not send do not reach another VM.
 func TestSwitchRefuses(t *testing.T) {
 	s, ends, a := testSwitch(t, 3)
 	for _, b := range [][]byte{
 		frame(a[1].MAC, a[2].MAC, 60, 0),                    // another VM's MAC
-		frame(broadcast, a[2].MAC, 60, 0),                   // the same, to all
+		frame(broadcast, a[2].MAC, 60, 0),                   // another VM's MAC, to all
 		frame(a[1].MAC, broadcast, 60, 0),                   // from a multicast MAC
 		frame([]byte{0x52, 0, 0, 0, 0, 9}, a[0].MAC, 60, 0), // to nobody
 		frame(a[0].MAC, a[0].MAC, 60, 0),                    // to itself
@@ -125,14 +125,14 @@ func TestSwitchHostileLength(t *testing.T) {
 		if err := s.Stats()[0].Err; !errors.Is(err, ErrFrameLength) {
 			t.Errorf("length %d: the port ended with %v", n, err)
 		}
-		// The others go on.
+		// The other ports still work.
 		good := frame(a[2].MAC, a[1].MAC, 60, 8)
 		write(t, ends[1], good)
 		expect(t, ends[2], good)
 	}
 }
 
-// A VM that reads nothing loses its own frames; the others lose none and do not wait.
+// A VM that does not read loses its own frames; the others lose none and do not wait.
 func TestSwitchFullQueue(t *testing.T) {
 	s, ends, a := testSwitch(t, 3)
 	stuck := frame(a[1].MAC, a[0].MAC, 60000, 1)
@@ -148,7 +148,7 @@ func TestSwitchFullQueue(t *testing.T) {
 	if d := s.Stats()[2].Dropped; d != 0 {
 		t.Errorf("%d frames to a VM that reads were dropped", d)
 	}
-	// What it finds when it reads again are whole frames.
+	// When the VM reads again it finds whole frames.
 	out := s.Stats()[1].FramesOut
 	for range out {
 		expect(t, ends[1], stuck)
@@ -160,7 +160,7 @@ func TestSwitchFullQueue(t *testing.T) {
 func TestSwitchVMGone(t *testing.T) {
 	s, ends, a := testSwitch(t, 3)
 	ends[1].Close()
-	// The port's end is seen by its reader; until then frames to it may still be taken.
+	// The port's reader notices the port's end; until then frames to it may still be accepted.
 	good := frame(broadcast, a[0].MAC, 1000, 2)
 	for {
 		write(t, ends[0], good)
@@ -176,7 +176,7 @@ func TestSwitchVMGone(t *testing.T) {
 
 func TestSwitchClose(t *testing.T) {
 	s, ends, a := testSwitch(t, 2)
-	for range 100 { // some are still queued
+	for range 100 { // some frames are still queued
 		write(t, ends[0], frame(a[1].MAC, a[0].MAC, 9000, 1))
 	}
 	s.Close()
@@ -213,7 +213,7 @@ func TestSwitchAllocations(t *testing.T) {
 	}
 }
 
-// Whatever one VM writes, the others get whole frames from its MAC, and go on.
+// Regardless of what one VM writes, the others receive whole frames from its MAC, and keep working.
 func FuzzSwitch(f *testing.F) {
 	_, _, a := testSwitch(f, 3)
 	f.Add(frame(a[1].MAC, a[0].MAC, 60, 1))
@@ -227,7 +227,7 @@ func FuzzSwitch(f *testing.F) {
 		_, ends, a := testSwitch(t, 3)
 		write(t, ends[0], b)
 		unix.Shutdown(int(ends[0].Fd()), unix.SHUT_WR)
-		// The end of port 0 says that all of b was taken.
+		// The end of port 0 shows that all of b was read.
 		io.Copy(io.Discard, ends[0])
 		last := frame(a[1].MAC, a[2].MAC, 77, 1)
 		write(t, ends[2], last)
@@ -255,7 +255,7 @@ func FuzzSwitch(f *testing.F) {
 	})
 }
 
-// BenchmarkSwitchLatency is half a round trip between two ports, small frames.
+// BenchmarkSwitchLatency measures half a round trip between two ports with small frames.
 func BenchmarkSwitchLatency(b *testing.B) {
 	_, ends, a := testSwitch(b, 2)
 	there, back := frame(a[1].MAC, a[0].MAC, 60, 1), frame(a[0].MAC, a[1].MAC, 60, 1)
@@ -278,8 +278,7 @@ func BenchmarkSwitchLatency(b *testing.B) {
 	b.ReportMetric(float64(time.Since(start).Nanoseconds())/float64(b.N)/2, "ns/half-trip")
 }
 
-// BenchmarkSwitchThroughput is one way between two ports, without loss: at most 8
-// frames are under way.
+// BenchmarkSwitchThroughput measures one direction between two ports without loss: at most 8 frames are in flight.
 func BenchmarkSwitchThroughput(b *testing.B) {
 	for _, n := range []int{1514, 9014, MaxMTU + ethernetHeader} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

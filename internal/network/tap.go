@@ -15,16 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Recorder is where a change to the host is written down before it is made;
-// *journal.Journal is one.
+// Recorder records a change to the host before it is made; *journal.Journal is one.
 type Recorder interface {
 	Record(journal.Change) (int, error)
 }
 
-// CreateBridge makes a bridge for a cluster, up and with no address, and returns its name.
-// It is recorded as journal.Link(name) before: undoing that removes it. Needs root.
+// CreateBridge makes a bridge for a cluster, up and without an address, and returns its name. It first records
+// journal.Link(name), so that undoing the record removes the bridge. CreateBridge needs root.
 func CreateBridge(cluster [16]byte, rec Recorder) (string, error) {
-	// 48 random bits: the name is nobody else's. journal deletes only nm-… interfaces.
+	// 48 random bits make the name unique. journal deletes only nm-… interfaces.
 	name := "nm-" + hex.EncodeToString(cluster[:6])
 	if _, err := net.InterfaceByName(name); err == nil {
 		return "", fmt.Errorf("network: there is a bridge %s already", name)
@@ -47,9 +46,8 @@ func CreateBridge(cluster [16]byte, rec Recorder) (string, error) {
 	return name, up(s, name)
 }
 
-// OpenTap makes a tap device on a bridge and returns its descriptor, for QEMU's
-// `-netdev tap,fd=N`. The device lives as long as the descriptor is open somewhere, so
-// nothing is left behind. mtu is in bytes. Needs root.
+// OpenTap makes a tap device on a bridge and returns its descriptor, for QEMU's `-netdev tap,fd=N`. The kernel removes
+// the device when its last descriptor is closed, so that nothing is left behind. mtu is in bytes. OpenTap needs root.
 func OpenTap(bridge string, mtu int) (*os.File, error) {
 	if err := CheckMTU(mtu); err != nil {
 		return nil, err
@@ -73,11 +71,11 @@ func OpenTap(bridge string, mtu int) (*os.File, error) {
 }
 
 func addTap(fd int, bridge string, mtu int) (string, error) {
-	ifr, err := unix.NewIfreq("nm-tap%d") // the kernel puts the first free number
+	ifr, err := unix.NewIfreq("nm-tap%d") // the kernel inserts the first free number
 	if err != nil {
 		return "", err
 	}
-	// IFF_VNET_HDR lets QEMU pass the guest's segmentation and checksum offloads on.
+	// IFF_VNET_HDR lets QEMU pass on the guest's segmentation and checksum offloads.
 	ifr.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err != nil {
 		return "", fmt.Errorf("network: cannot make a tap device%s: %w", needsRoot(err), err)
@@ -109,12 +107,12 @@ func addTap(fd int, bridge string, mtu int) (string, error) {
 	return name, up(s, name)
 }
 
-// vnetHeader is what stands before each frame of a tap with IFF_VNET_HDR, in bytes (struct virtio_net_hdr). Zeros say
-// that the frame is whole, and its checksums are right.
+// vnetHeader is the size in bytes of the header before each frame of a tap with IFF_VNET_HDR (struct virtio_net_hdr).
+// Zeros mean that the frame is whole and its checksums are right.
 const vnetHeader = 10
 
-// CarryTap passes frames between a tap of OpenTap's and a stream (4 bytes of length, big-endian, then the frame) until
-// either ends, and closes both. The kernel passes whole frames only, since nobody asks it for more (TUNSETOFFLOAD).
+// CarryTap forwards frames between a tap made by OpenTap and a stream (4 bytes of length, big-endian, then the frame)
+// until either ends, and closes both. The kernel sends whole frames only, since no offload is enabled (TUNSETOFFLOAD).
 func CarryTap(end io.ReadWriteCloser, tap *os.File) error {
 	file, err := pollable(tap)
 	if err != nil {
@@ -131,7 +129,7 @@ func CarryTap(end io.ReadWriteCloser, tap *os.File) error {
 		done <- struct{}{}
 	}
 	go carry(func(buf []byte) error {
-		// The length goes where the end of the header was.
+		// The length is written over the end of the header.
 		n, err := file.Read(buf[lengthLen:])
 		if err != nil || n < vnetHeader {
 			return errors.Join(err, io.EOF)
@@ -153,7 +151,7 @@ func CarryTap(end io.ReadWriteCloser, tap *os.File) error {
 		if _, err := io.ReadFull(end, frame[vnetHeader:]); err != nil {
 			return err
 		}
-		// A bridge that is down, or a frame that it does not take, loses the frame, as a card does.
+		// A bridge that is down or rejects a frame loses the frame, as a card does.
 		if _, err := file.Write(frame); errors.Is(err, os.ErrClosed) {
 			return err
 		}
@@ -164,7 +162,7 @@ func CarryTap(end io.ReadWriteCloser, tap *os.File) error {
 	return nil
 }
 
-// CheckBridge says whether name is a bridge of this host.
+// CheckBridge returns an error unless name is a bridge of this host.
 func CheckBridge(name string) error {
 	if _, err := unix.NewIfreq(name); err != nil || name == "" || name != filepath.Base(name) {
 		return fmt.Errorf("network: %q is not the name of an interface", name)
@@ -178,7 +176,7 @@ func CheckBridge(name string) error {
 		return err
 	}
 	defer unix.Close(s)
-	// Asked of the kernel and not of /sys, which may show another network namespace.
+	// The kernel is queried, rather than /sys, which may show another network namespace.
 	if d, err := unix.IoctlGetEthtoolDrvinfo(s, ifi.Name); err != nil || unix.ByteSliceToString(d.Driver[:]) != "bridge" {
 		return fmt.Errorf("network: %s is not a bridge", name)
 	}

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inNetns runs f as root in a network namespace of its own, on one thread that is then
-// thrown away. Without the right to make one the test fails in CI and is skipped elsewhere.
+// inNetns runs f as root in a new network namespace, on one thread that is then thrown away. Without the right to make
+// a namespace the test fails in CI and is skipped elsewhere.
 func inNetns(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	done := make(chan struct{})
 	var skip error
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		if skip = unix.Unshare(unix.CLONE_NEWNET); skip == nil {
 			if _, err := os.Stat("/dev/net/tun"); err != nil {
 				skip = err
@@ -72,7 +72,7 @@ func TestBridgeAndTaps(t *testing.T) {
 				t.Errorf("%s: %+v, %v", taps[i].Name(), ifi, err)
 			}
 		}
-		// A frame into one comes out of the other, as large as the MTU allows.
+		// A frame written to one tap is read from the other, as large as the MTU allows.
 		const vnetHeader = 10 // struct virtio_net_hdr
 		for _, n := range []int{60, MaxMTU + ethernetHeader} {
 			sent := frame(broadcast, []byte{0x52, 1, 1, 1, 1, 1}, n, byte(n))[lengthLen:]
@@ -81,7 +81,7 @@ func TestBridgeAndTaps(t *testing.T) {
 				return
 			}
 			buf := make([]byte, 1<<17)
-			for { // the kernel's own IPv6 frames come out as well
+			for { // skips the kernel's own IPv6 frames
 				got, err := taps[1].Read(buf)
 				if err != nil {
 					t.Error(err)
@@ -92,7 +92,7 @@ func TestBridgeAndTaps(t *testing.T) {
 				}
 			}
 		}
-		// A tap goes with its descriptor, a bridge with the journal.
+		// A tap is removed with its descriptor, a bridge by the journal.
 		name := taps[1].Name()
 		taps[1].Close()
 		if _, err := net.InterfaceByName(name); err == nil {

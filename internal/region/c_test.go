@@ -34,7 +34,7 @@ func cProgram(t *testing.T, text string, args ...string) string {
 	return string(out)
 }
 
-// The two definitions of the header are one.
+// The C and the Go definition of the header are equal.
 func TestCHeader(t *testing.T) {
 	type row struct {
 		c    string
@@ -69,7 +69,7 @@ func TestCHeader(t *testing.T) {
 	}
 }
 
-// C takes the headers that Go takes, and refuses those that Go refuses.
+// C accepts the headers that Go accepts, and rejects those that Go rejects.
 func TestCReader(t *testing.T) {
 	dir := t.TempDir()
 	var files []string

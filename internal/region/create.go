@@ -20,11 +20,11 @@ import (
 // maxNode is the largest NUMA node number that Linux can have (NODES_SHIFT is 10 at most).
 const maxNode = 1023
 
-// allocStep is how much memory one fallocate takes, in bytes: a signal then undoes little.
+// allocStep is how many bytes one fallocate allocates. With small steps an interrupting signal undoes little.
 const allocStep = 64 << 20
 
-// Create makes a region: all its memory is taken and zeroed, on the node asked for, and
-// its header written. The error says what is short and what to do.
+// Create makes a region: it allocates and zeroes all the memory on the requested node, and writes the header. The error
+// names the resource that is short and a remedy.
 func Create(o Options) (*Region, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -77,8 +77,7 @@ func nameless(dir string) (*os.File, error) {
 	return named(dir)
 }
 
-// named does what nameless does on a file system without O_TMPFILE: the name, which
-// nobody can guess, stands for a moment only.
+// named does the same as nameless on a file system without O_TMPFILE: the file has an unguessable name for a moment.
 func named(dir string) (*os.File, error) {
 	var id ID
 	if _, err := rand.Read(id[:]); err != nil {
@@ -104,7 +103,7 @@ func (r *Region) fill(o Options, dir string) error {
 		return fmt.Errorf("region: %d bytes are more than the limit on file size, %d (ulimit -f)", o.SizeBytes, lim.Cur)
 	}
 	fd := int(r.File.Fd())
-	// Fd() makes the descriptor blocking, which a file in memory is anyway.
+	// Fd() makes the descriptor blocking, which has no effect on a file in memory.
 	if err := unix.Ftruncate(fd, int64(o.SizeBytes)); err != nil {
 		return fmt.Errorf("region: cannot make a file of %d bytes in %s: %w", o.SizeBytes, dir, err)
 	}
@@ -116,7 +115,7 @@ func (r *Region) fill(o Options, dir string) error {
 	for off := uint64(0); off < o.SizeBytes; {
 		n := min(allocStep, o.SizeBytes-off)
 		if o.Backing == "hugetlb" {
-			n = o.SizeBytes // whole pages, and the pool was looked at
+			n = o.SizeBytes // whole pages, and the pool was checked
 		}
 		err := unix.Fallocate(fd, 0, int64(off), int64(n))
 		switch {
@@ -154,8 +153,8 @@ func onNode(n int) string {
 	return fmt.Sprintf(" on NUMA node %d", n)
 }
 
-// bind puts the file's pages on one NUMA node. The policy of a shared mapping belongs
-// to the file (mbind(2)), so the mapping is only for the call.
+// bind puts the file's pages on one NUMA node. The policy of a shared mapping belongs to the file (mbind(2)), so the
+// mapping lasts only for the call.
 func bind(fd int, size uint64, node int) error {
 	mem, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -165,7 +164,7 @@ func bind(fd int, size uint64, node int) error {
 	const mpolBind = 2 // MPOL_BIND, linux/mempolicy.h
 	var mask [(maxNode + 1) / 64]uint64
 	mask[node/64] = 1 << (node % 64)
-	// maxnode counts one bit more than it uses.
+	// maxnode counts one bit more than the kernel uses.
 	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&mem[0])), uintptr(size), mpolBind,
 		uintptr(unsafe.Pointer(&mask[0])), maxNode+2, 0)
 	if errno == unix.ENOSYS && node == 0 {
@@ -177,8 +176,8 @@ func bind(fd int, size uint64, node int) error {
 	return nil
 }
 
-// checkMemory refuses a region for which there is no memory: the kernel would kill
-// some process to make room, where the caller can still choose another size.
+// checkMemory returns an error if there is not enough memory for a region. The kernel would kill a process to make
+// room, whereas the caller can still choose another size.
 func checkMemory(o Options) error {
 	file, key := "/proc/meminfo", "MemAvailable:"
 	if o.HostNode >= 0 {
@@ -189,11 +188,11 @@ func checkMemory(o Options) error {
 		if o.HostNode > 0 && os.IsNotExist(err) {
 			return fmt.Errorf("region: this host has no NUMA node %d", o.HostNode)
 		}
-		return nil // no such file: the kernel's own answer must do
+		return nil // no such file: fallocate will report a shortage
 	}
 	free := m[key]
 	if o.HostNode >= 0 {
-		free += m["Inactive(file):"] // can be given back at once
+		free += m["Inactive(file):"] // can be freed at once
 	}
 	if o.SizeBytes > free {
 		return fmt.Errorf("region: %d bytes of memory are asked for%s, but only %d are free", o.SizeBytes, onNode(o.HostNode), free)
@@ -201,7 +200,7 @@ func checkMemory(o Options) error {
 	return nil
 }
 
-// meminfo reads a meminfo file into bytes for each key; a node's lines start with "Node N".
+// meminfo reads a meminfo file and returns the bytes for each key. In a node's file the lines start with "Node N".
 func meminfo(path string) (map[string]uint64, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -222,7 +221,7 @@ func meminfo(path string) (map[string]uint64, error) {
 	return m, nil
 }
 
-// format writes what a region starts with.
+// format writes the beginning of a region: the header.
 func (r *Region) format(o Options, flags uint64) error {
 	h := Header{SizeBytes: o.SizeBytes, Flags: flags, Cluster: o.Cluster}
 	if o.Devdax {
@@ -257,7 +256,7 @@ func (r *Region) format(o Options, flags uint64) error {
 	return nil
 }
 
-// write puts b at off. hugetlbfs has no write(2), so it goes through a mapping.
+// write writes b at off. It uses a mapping, because hugetlbfs has no write(2).
 func (r *Region) write(b []byte, off int64) error { return writeMapped(r.File, b, off) }
 
 func writeMapped(f *os.File, b []byte, off int64) error {
@@ -273,8 +272,8 @@ func writeMapped(f *os.File, b []byte, off int64) error {
 	return unix.Munmap(mem)
 }
 
-// Scrub frees all the region's memory, header included: whoever still has the
-// file mapped, or maps it later, sees zeros. The file keeps its size.
+// Scrub frees all the region's memory, header included. Any process that has the file mapped, or maps it later, reads
+// zeros. The file keeps its size.
 func (r *Region) Scrub() error {
 	st, err := r.File.Stat()
 	if err != nil {
@@ -291,9 +290,9 @@ func (r *Region) Scrub() error {
 	}
 }
 
-// HostID is this host's id under a region's key: equal for all who run on one
-// installation, and no use for finding its machine-id out (machine-id(5) asks that it
-// is not shown, but hashed). Without a machine-id it is made from the boot's id.
+// HostID returns this host's id under a region's key. The id is equal for all processes on one installation, and does
+// not reveal the machine-id, which machine-id(5) requires to be hashed before it is shown. Without a machine-id it is
+// made from the boot's id.
 func HostID(key ID) (ID, error) {
 	for _, path := range []string{"/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/sys/kernel/random/boot_id"} {
 		f, err := os.Open(path)

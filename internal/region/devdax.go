@@ -7,9 +7,8 @@ import (
 	"os"
 )
 
-// The info block that makes a Linux guest offer a persistent-memory device as
-// /dev/dax0.0, as `ndctl create-namespace --mode=devdax --map=mem` would write it:
-// struct nd_pfn_sb of drivers/nvdimm/pfn.h.
+// The info block because of which a Linux guest offers a persistent-memory device as /dev/dax0.0, in the format that
+// `ndctl create-namespace --mode=devdax --map=mem` writes: struct nd_pfn_sb of drivers/nvdimm/pfn.h.
 const (
 	infoOffset = 4096 // of the info block in the device, bytes
 	infoBytes  = 4096
@@ -30,9 +29,8 @@ const (
 	modeRAM = 1 // PFN_MODE_RAM: struct pages are kept in the guest's ordinary memory
 )
 
-// FormatDevdax writes into f, of fileBytes, the info block that makes a guest show it
-// as /dev/dax0.0, from DevdaxOffset on, when it is the memory of an nvdimm or
-// virtio-pmem-pci device. Anything else in the file stays.
+// FormatDevdax writes an info block into f, of fileBytes. A guest that has the file as the memory of an nvdimm or
+// virtio-pmem-pci device then offers it as /dev/dax0.0, from DevdaxOffset on. The rest of the file is unchanged.
 func FormatDevdax(f *os.File, fileBytes uint64) error {
 	if fileBytes < 2*DevdaxOffset || fileBytes%DevdaxOffset != 0 {
 		return fmt.Errorf("region: %d bytes cannot be a devdax device: a multiple of %d, at least %d", fileBytes, DevdaxOffset, 2*DevdaxOffset)
@@ -64,8 +62,8 @@ func devdaxInfo(id ID, deviceBytes uint64) []byte {
 	return b
 }
 
-// fletcher64 is the checksum of an info block whose checksum field is zero: two
-// running sums over its little-endian 32-bit words (nd_fletcher64 in drivers/nvdimm).
+// fletcher64 returns the checksum of an info block whose checksum field is zero: two running sums over its
+// little-endian 32-bit words (nd_fletcher64 in drivers/nvdimm).
 func fletcher64(b []byte) uint64 {
 	var lo uint32
 	var hi uint64

@@ -7,18 +7,18 @@ import (
 	"hash/crc32"
 )
 
-// The header's constants; include/nearmetal/region.h has the same ones for C.
+// The header's constants. include/nearmetal/region.h defines the same ones for C.
 const (
 	Version     = 1
 	HeaderBytes = 4096
 	MinBytes    = 1 << 20 // smallest region, bytes
 	MaxBytes    = 1 << 46 // largest region, bytes
-	// DevdaxOffset is where a devdax region starts in its file, in bytes: a guest's
-	// /dev/dax0.0 shows the file from there on.
+	// DevdaxOffset is the offset in bytes at which a devdax region starts in its file: a guest's /dev/dax0.0 shows the
+	// file from there on.
 	DevdaxOffset = 2 << 20
 
 	FlagHugetlb uint64 = 1 << 0 // backed by a hugetlbfs file
-	FlagDevdax  uint64 = 1 << 1 // starts DevdaxOffset into its file
+	FlagDevdax  uint64 = 1 << 1 // starts at DevdaxOffset of its file
 	flagsKnown         = FlagHugetlb | FlagDevdax
 
 	LayoutNone = 0 // the layout area is all zeros
@@ -45,7 +45,7 @@ const (
 	offCRC           = HeaderBytes - 4
 )
 
-// ID is 16 bytes that name a cluster or a host.
+// ID is the 16-byte id of a cluster or a host.
 type ID [16]byte
 
 // Header is the first page of a region, described in docs/region.md.
@@ -87,9 +87,8 @@ func (h *Header) marshal() []byte {
 
 func crc32c(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// ParseHeader reads a header from b, its first HeaderBytes, of a region of which
-// availableBytes can be mapped. It takes b for hostile: what it returns is sound,
-// every area inside the region.
+// ParseHeader reads a header from b, the first HeaderBytes of a region of which availableBytes can be mapped. It treats
+// b as hostile: in a header that it returns without an error every area is inside the region.
 func ParseHeader(b []byte, availableBytes uint64) (Header, error) {
 	if len(b) < HeaderBytes || availableBytes < HeaderBytes {
 		return Header{}, fmt.Errorf("smaller than a region's header (%d bytes)", HeaderBytes)
@@ -141,11 +140,11 @@ func (h *Header) check(availableBytes uint64) error {
 	return nil
 }
 
-// areaOK reports whether [offset, offset+n) lies behind the header, inside a region of
-// size bytes, on page boundaries.
+// areaOK reports whether [offset, offset+n) starts after the header, ends inside a region of size bytes, and is aligned
+// to pages.
 func areaOK(offset, n, size uint64) bool {
 	return offset >= HeaderBytes && offset <= size && n <= size-offset && offset%4096 == 0 && n%4096 == 0
 }
 
-// scratchBytes is how much of a region of size bytes the test programs get.
+// scratchBytes returns the size in bytes of the test programs' area in a region of size bytes.
 func scratchBytes(size uint64) uint64 { return min(size/4, 4<<20) &^ 4095 }

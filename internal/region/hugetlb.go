@@ -15,7 +15,7 @@ type mount struct {
 	pageBytes uint64
 }
 
-// hugetlbMount finds where huge pages of the size asked for can be had.
+// hugetlbMount returns the hugetlbfs mount with pages of the requested size, or an error if there is none.
 func hugetlbMount(o Options) (mount, error) {
 	var dirs []string
 	if o.Dir != "" {
@@ -74,17 +74,17 @@ func hugetlbDirs(mounts string) []string {
 	return dirs
 }
 
-// unescape undoes the octal escapes of /proc/mounts (getmntent(3)).
+// unescape decodes the octal escapes of /proc/mounts (getmntent(3)).
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// checkFree says what to do where the pool has too few free pages.
+// checkFree returns an error with a remedy if the pool has too few free pages for size bytes.
 func (m mount) checkFree(size uint64) error {
 	base := fmt.Sprintf("/sys/kernel/mm/hugepages/hugepages-%dkB/", m.pageBytes>>10)
 	free, err := readCount(base + "free_hugepages")
 	if err != nil {
-		return nil // the pool's own answer must do
+		return nil // fallocate will report a shortage
 	}
 	reserved, _ := readCount(base + "resv_hugepages")
 	over, _ := readCount(base + "nr_overcommit_hugepages")

@@ -1,8 +1,8 @@
 package region
 
-// What the libfabric provider keeps in the layout area; include/nearmetal/layout.h has
-// the same constants for C, docs/fabric-design.md describes it. An area of zeros is a valid,
-// empty layout: scrubbing a region is all the formatting there is.
+// Constants of the libfabric provider's layout area. include/nearmetal/layout.h defines the same ones for C, and
+// docs/fabric-design.md describes the layout. An area of zeros is a valid, empty layout, so that scrubbing a region
+// formats it.
 const (
 	LayoutFabric      = 1 // a region that a provider made itself, for ranks outside VMs
 	LayoutVersion     = 7
@@ -10,8 +10,8 @@ const (
 	LayoutMinSlots    = 4
 	LayoutLineBytes   = 64
 	LayoutBounceBytes = 8192
-	LayoutPoolMost    = 3 << 20 // bytes of such buffers a rank
-	LayoutMRCount     = 63      // memory regions a rank shows
+	LayoutPoolMost    = 3 << 20 // bytes of such buffers per rank
+	LayoutMRCount     = 63      // memory regions that a rank exposes
 
 	layoutPage        = 4096
 	layoutSlotBytes   = 256
@@ -20,8 +20,8 @@ const (
 	layoutRingControl = 128
 )
 
-// LayoutSlots returns how many ranks find room in a layout area of n bytes; 0: none do.
-// It follows nm_layout_choose.
+// LayoutSlots returns how many ranks a layout area of n bytes has room for, or 0 if it is too small. It follows
+// nm_layout_choose.
 func LayoutSlots(n uint64) int {
 	for slots := uint64(LayoutMaxSlots); slots >= LayoutMinSlots; slots /= 2 {
 		fixed := layoutPage + slots*layoutSlotBytes + slots*slots*layoutConnBytes +

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The two definitions of the layout are one, and choose the same number of slots.
+// The C and the Go definition of the layout are equal, and choose the same number of slots.
 func TestCLayout(t *testing.T) {
 	rows := []struct {
 		c    string

@@ -1,6 +1,5 @@
-// Package region makes the memory that the VMs of one host share: a file in memory
-// that never has a name, filled and zeroed at once, with the header of docs/region.md
-// at its start. Backends hand it to the VMs by its descriptor.
+// Package region makes the memory that the VMs of one host share: a file in memory that never has a name, allocated and
+// zeroed at once, with the header of docs/region.md at its start. Backends pass its descriptor to the VMs.
 package region
 
 import (
@@ -10,29 +9,29 @@ import (
 	"os"
 )
 
-// Options say what region to make. The zero value of HostNode is node 0: -1 is any.
+// Options describe the region to make. The zero value of HostNode is node 0; -1 means any node.
 type Options struct {
-	SizeBytes     uint64 // of the file: a power of two, MinBytes or more (PCI wants it)
+	SizeBytes     uint64 // of the file: a power of two, as PCI requires, and at least MinBytes
 	Backing       string // "shm" (also ""), or "hugetlb"
-	HugePageBytes uint64 // page size with "hugetlb"; 0: the smallest for which there is a mount
+	HugePageBytes uint64 // page size with "hugetlb"; 0: the smallest that is mounted
 	HostNode      int    // NUMA node of the memory; -1: any
-	Dir           string // a tmpfs or hugetlbfs directory; "": /dev/shm, or the mount that is found
+	Dir           string // a tmpfs or hugetlbfs directory; "": /dev/shm, or the hugetlbfs mount found
 	Devdax        bool   // for a guest's /dev/dax0.0: the region starts at DevdaxOffset
-	Cluster       ID     // names the cluster; all zeros: a new random one
+	Cluster       ID     // id of the cluster; all zeros: a new random one
 }
 
-// Region is a region and the file that holds it.
+// Region is a region and the file that contains it.
 type Region struct {
-	File   *os.File // read and write; nameless; nothing is left when the last descriptor goes
+	File   *os.File // read and write; nameless, so that it is freed with its last descriptor
 	Header Header
 	Offset int64 // of the header in File, bytes: 0 or DevdaxOffset
 }
 
-// Close drops the descriptor. The memory goes when the last VM that has it ends.
+// Close closes the descriptor. The memory is freed when the last VM that has it ends.
 func (r *Region) Close() error { return r.File.Close() }
 
-// Read finds and checks the header in f, of fileBytes: at its start, or where a devdax
-// region has it. It returns the header and its offset in bytes.
+// Read finds and checks the header in f, of fileBytes: at the file's start, or at the offset of a devdax region. It
+// returns the header and its offset in bytes, and fails if there is no valid header.
 func Read(f io.ReaderAt, fileBytes uint64) (Header, int64, error) {
 	b := make([]byte, HeaderBytes)
 	var first error

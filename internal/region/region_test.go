@@ -48,7 +48,7 @@ func TestCreate(t *testing.T) {
 			t.Error("the raw machine-id stands in the region")
 		}
 	}
-	// The path by which QEMU opens it.
+	// The path by which QEMU opens the file.
 	if f, err := os.OpenFile("/proc/self/fd/"+itoa(r.File.Fd()), os.O_RDWR, 0); err != nil {
 		t.Error(err)
 	} else {
@@ -90,7 +90,7 @@ func TestScrub(t *testing.T) {
 	}
 }
 
-// Without O_TMPFILE the name is gone at once, too.
+// Without O_TMPFILE the name is also gone at once.
 func TestNamed(t *testing.T) {
 	dir := t.TempDir()
 	f, err := named(dir)
@@ -143,9 +143,8 @@ func TestHostNode(t *testing.T) {
 	}
 }
 
-// inNewMounts runs this test again as root in a mount namespace, after the shell
-// commands setup; without the right to do so it fails in CI and is skipped elsewhere.
-// It reports whether this is that run.
+// inNewMounts runs this test again as root in a mount namespace, after the shell commands setup. Without the right to
+// make one the test fails in CI and is skipped elsewhere. inNewMounts reports whether this is the second run.
 func inNewMounts(t *testing.T, setup string) bool {
 	t.Helper()
 	if os.Getenv("NEARMETAL_TEST_MOUNTS") == t.Name() {
@@ -167,7 +166,7 @@ func inNewMounts(t *testing.T, setup string) bool {
 	return false
 }
 
-// A full /dev/shm is an error at once, and nothing of the failed region stays.
+// A full /dev/shm is reported at once, and nothing of the failed region stays.
 func TestFullShm(t *testing.T) {
 	if !inNewMounts(t, "mount -t tmpfs -o size=6m none /dev/shm") {
 		return
@@ -224,7 +223,7 @@ func TestHugetlb(t *testing.T) {
 	}
 }
 
-// mapped is the region's memory as a reader: hugetlbfs cannot be read by read(2) everywhere.
+// mapped returns the region's memory as a reader, because read(2) does not work on every hugetlbfs.
 func mapped(t *testing.T, r *Region) *bytes.Reader {
 	t.Helper()
 	st, _ := r.File.Stat()
@@ -270,7 +269,7 @@ func TestDevdax(t *testing.T) {
 	}
 }
 
-// sound is a header that is read without an error.
+// sound returns a header that is parsed without an error.
 func sound() Header {
 	return Header{SizeBytes: 4 << 20, Key: ID{1}, Cluster: ID{2}, Host: ID{3}, LayoutOffset: 4096, LayoutBytes: 3 << 20,
 		LayoutType: 7, LayoutVersion: 8, ScratchOffset: 3<<20 + 4096, ScratchBytes: 1<<20 - 4096}
@@ -321,7 +320,7 @@ func FuzzParseHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, size uint64) {
 		page := make([]byte, HeaderBytes)
 		copy(page, b)
-		// With a right checksum, so that what lies behind it is reached.
+		// With a right checksum, so that the checks after it are reached.
 		binary.LittleEndian.PutUint32(page[offCRC:], crc32c(page[:offCRC]))
 		h, err := ParseHeader(page, size)
 		if err != nil {

@@ -6,27 +6,28 @@ import (
 	"io"
 )
 
-// Use is what ranks do with a region at a moment.
+// Use describes how ranks use a region at one moment.
 type Use struct {
-	// Ranks are those that send and receive by it.
+	// Ranks is the number of ranks that communicate through the region.
 	Ranks int `json:"ranks"`
-	// Lines are those of LayoutLineBytes bytes that these ranks have read from each other's rings: a short message
-	// is one, a piece of a large one, which lies beside the ring, another. nil: too many ranks to ask.
+	// Lines is the number of lines, of LayoutLineBytes bytes each, that these ranks have read from each other's rings.
+	// A short message counts as one line, as does a piece of a large message, which is stored outside the ring. nil:
+	// too many ranks to count.
 	Lines *uint64 `json:"lines,omitempty"`
 }
 
-// useRanks bounds the ranks of which lines are counted: there is a ring for each two.
+// useRanks bounds the ranks whose lines are counted, because each pair of ranks has a ring.
 const useRanks = 64
 
-// States of a slot, and where the fields are that Use reads (include/nearmetal/layout.h).
+// States of a slot, and offsets of the fields that Use reads (include/nearmetal/layout.h).
 const (
 	slotState = 3 // bits of the owner word
 	slotLive  = 2
 	headWord  = 8 // bytes of the geometry word
 )
 
-// ReadUse reads the use of the region whose header h starts at offset of f, in bytes. Ranks change it meanwhile, and may
-// write anything there: each word is read once and checked, and at worst the counts are wrong.
+// ReadUse reads the use of the region with header h, which starts at offset of f, in bytes. Ranks change it
+// concurrently, and may write anything there: each word is read once and checked, and at worst the counts are wrong.
 func (h *Header) ReadUse(f io.ReaderAt, offset int64) (Use, error) {
 	at := func(n, from uint64) ([]byte, error) {
 		if from > h.LayoutBytes || n > h.LayoutBytes-from {
@@ -43,7 +44,7 @@ func (h *Header) ReadUse(f io.ReaderAt, offset int64) (Use, error) {
 	}
 	word := le.Uint64(b)
 	if word == 0 {
-		return Use{Lines: new(uint64)}, nil // no rank was here yet
+		return Use{Lines: new(uint64)}, nil // no rank has attached yet
 	}
 	log2 := word >> 48 & 0xff
 	if word>>56 != LayoutVersion || log2 < 2 || log2 > 10 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// layout is a layout area of four slots, in a region of 1 MiB, as the provider would write it.
+// layout returns a layout area of four slots in a region of 1 MiB, as the provider would write it.
 func layout() (h Header, b []byte, area uint64) {
 	h = Header{LayoutOffset: HeaderBytes, LayoutBytes: 1<<20 - HeaderBytes}
 	b = make([]byte, 1<<20)
@@ -49,7 +49,7 @@ func TestReadUse(t *testing.T) {
 	}
 	ring(0, 1, 9, 8192, 100)
 	ring(1, 0, 7, 4096, 11)
-	ring(1, 1, 8, 4096, 5000) // of a rank that was there before
+	ring(1, 1, 8, 4096, 5000) // of an earlier rank
 	if u := read(); u.Ranks != 2 || u.Lines == nil || *u.Lines != 111 {
 		t.Errorf("%+v, lines %v", u, u.Lines)
 	}
@@ -72,7 +72,7 @@ func TestReadUse(t *testing.T) {
 	}
 }
 
-// Whatever ranks write there, reading it ends.
+// Reading ends regardless of what ranks write there.
 func TestReadUseOfAnything(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for i := 0; i < 200; i++ {

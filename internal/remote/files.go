@@ -12,25 +12,25 @@ import (
 
 // File is a file that the program needs on the other host.
 type File struct {
-	Local  string // path here
-	Remote string // below the folder of the copy there: plain words and slashes
+	Local  string // path on this host
+	Remote string // path below the directory of the copy there: plain words and slashes
 	Size   int64
 	sum    string // SHA-256, hexadecimal
 }
 
-// Files are what is copied: the first is the program.
+// Files are the files to copy, of which the first is the program.
 type Files struct{ list []File }
 
-// mark starts the lines that are for us: a shell's start may print others before them.
+// mark starts the lines that are meant for nearmetal, because a shell's startup files may print others before them.
 const mark = "nearmetal-remote-1 "
 
-// Bounds of what comes before the program: a line, and all lines that are not ours, in bytes.
+// Bounds of the output before the program's, in bytes: of a line, and of all lines without mark.
 const (
 	lineMost  = 1024
 	noiseMost = 64 << 10
 )
 
-// NewFiles reads and sums up the files of a copy. Each is of 1 byte to 256 MiB.
+// NewFiles reads and hashes the files of a copy. It fails unless each has 1 byte to 256 MiB.
 func NewFiles(list ...File) (*Files, error) {
 	f := &Files{}
 	for _, x := range list {
@@ -59,12 +59,12 @@ func NewFiles(list ...File) (*Files, error) {
 	return f, nil
 }
 
-// script is the command for the host's login shell, whichever it is: it has sh see to the files, each of which it
-// asks for where it is missing or another, and becomes the program. Its words need no quotes within the single
-// ones, and there is no character that a C shell expands in them.
+// script returns the command for the host's login shell, whichever it is. The command has sh request each file that is
+// missing or differs, and then becomes the program. Its words need no quotes within the single quotes, and it contains
+// no character that a C shell expands there.
 func (f *Files) script(args []string) string {
 	var b strings.Builder
-	// The folder is named by the program's sum: another version has another.
+	// The directory is named after the program's sum, so that each version has its own.
 	fmt.Fprintf(&b, `d="${XDG_CACHE_HOME:-$HOME/.cache}/nearmetal/programs/%s"; u=$(umask); umask 077; if test -d "$d"; then touch "$d"; fi; `, f.list[0].sum[:32])
 	b.WriteString(`same() { test -f "$1" && test "$(sha256sum <"$1" | cut -c1-64)" = "$2"; }; `)
 	fmt.Fprintf(&b, `put() { if same "$1" "$2"; then echo %[1]shave; return; fi; mkdir -p "${1%%/*}" || exit 91; echo %[1]sneed; `+
@@ -77,7 +77,7 @@ func (f *Files) script(args []string) string {
 	return "exec /bin/sh -c '" + b.String() + "'"
 }
 
-// install sends what the host asks for. It returns when the program is about to start there.
+// install sends the files that the host requests. It returns when the program is about to start there.
 func (s *Session) install(files *Files) error {
 	noise := 0
 	answer := func() (string, error) {

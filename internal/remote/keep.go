@@ -7,8 +7,8 @@ import (
 	"nearmetal/internal/host/cache"
 )
 
-// Keep removes copies of other versions of this program that were not used for long, where it is a copy that another host has
-// sent. No copy is removed while a program runs from it.
+// Keep removes copies of other versions of this program that have not been used for long. It does so only if this
+// program is itself a copy that another host has sent. It does not remove a copy from which a program runs.
 func Keep() {
 	if exe, err := os.Executable(); err == nil {
 		keep(exe)

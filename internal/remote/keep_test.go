@@ -9,7 +9,7 @@ import (
 	"nearmetal/internal/host/cache"
 )
 
-// A host keeps the copy that runs and those of late, and no others.
+// A host keeps the running copy and recently used ones, and no others.
 func TestKeep(t *testing.T) {
 	programs := filepath.Join(t.TempDir(), "nearmetal/programs")
 	for name, age := range map[string]time.Duration{"mine": 2 * cache.TreeAge, "late": cache.TreeAge / 2, "old": 2 * cache.TreeAge} {

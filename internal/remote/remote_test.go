@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// shell stands an ssh into PATH that has this machine's shell run the command, as sshd would there. The real ssh
-// is in test/e2e. start is what the shell's start prints.
+// shell puts into PATH an ssh that has this machine's shell run the command, as sshd would on another host. test/e2e
+// uses the real ssh. start is the output of the shell's startup files.
 func shell(t *testing.T, start string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -40,7 +40,7 @@ func program(t *testing.T, text string) *Files {
 
 const echo = "#!/bin/sh\necho \"$1 $(cat \"${0%/*}/../lib/x/lib\")\"\nexec cat\n"
 
-// The program and its files are copied where they are missing or changed, and only there.
+// The program and its files are copied only if they are missing or changed.
 func TestStart(t *testing.T) {
 	dir := shell(t, "echo Welcome; echo to this host")
 	files := program(t, echo)
@@ -81,7 +81,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// A host that is not reached is an error in ssh's own words; so is one whose program ends.
+// An unreachable host is an error in ssh's own words, as is a host whose program ends.
 func TestUnreached(t *testing.T) {
 	shell(t, "echo 'ssh: no route\033[31m' >&2; exit 255")
 	_, err := Start(context.Background(), "h", program(t, echo))

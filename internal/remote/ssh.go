@@ -21,11 +21,11 @@ import (
 	"nearmetal/internal/text"
 )
 
-// hostName is what may be handed to ssh: no option and no shell word. It may be an alias of the user's ssh
-// configuration, with a user before it.
+// hostName matches the names that may be passed to ssh, which contain no option and no shell syntax. A name may be an
+// alias of the user's ssh configuration, and may be preceded by a user.
 var hostName = lazyregexp.New(`^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}@)?[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$`)
 
-// CheckHost says why ssh is not called with a host's name; nil: it may be.
+// CheckHost returns an error if a host's name must not be passed to ssh.
 func CheckHost(name string) error {
 	if !hostName().MatchString(name) {
 		return fmt.Errorf("%.80q is not a host's name: write HOST or USER@HOST, as for ssh", name)
@@ -36,15 +36,15 @@ func CheckHost(name string) error {
 // Bounds.
 const (
 	connectBound = 15              // seconds, for ssh to reach a host
-	aliveEvery   = 5               // seconds between ssh's questions whether the host is there
-	aliveMost    = 4               // questions without an answer after which it is not
-	saidMost     = 4096            // bytes that are kept of what ssh says on standard error
+	aliveEvery   = 5               // seconds between ssh's keepalive messages to the host
+	aliveMost    = 4               // unanswered keepalive messages after which the host is considered lost
+	saidMost     = 4096            // bytes that are kept of ssh's standard error
 	closeBound   = 5 * time.Second // for ssh to end once its input has ended
-	goneBound    = 2 * time.Second // for ssh to say why its output has ended
+	goneBound    = 2 * time.Second // for ssh to print why its output has ended
 )
 
-// options are ssh's. The user's own configuration says the rest: names, keys, jumps, a connection that is shared
-// (ControlPath). A connection of ours is not shared: it ends with the cluster.
+// options are the options of every ssh. The user's own configuration provides the rest: names, keys, jumps, a shared
+// connection (ControlPath). A connection made by nearmetal is not shared, because it ends with the cluster.
 var options = []string{
 	"-T", "-x", "-a",
 	"-o", "BatchMode=yes", "-o", "LogLevel=INFO", "-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes",
@@ -53,8 +53,8 @@ var options = []string{
 	"-o", fmt.Sprintf("ServerAliveInterval=%d", aliveEvery), "-o", fmt.Sprintf("ServerAliveCountMax=%d", aliveMost),
 }
 
-// Session is a program that runs on another host. Reads and writes are of its standard output and input; when the
-// input ends, by Close or with this process, the program is expected to end.
+// Session is a program that runs on another host. Reads are from its standard output, writes are to its standard input.
+// When the input ends, by Close or with this process, the program is expected to end.
 type Session struct {
 	Host string
 	cmd  *exec.Cmd
@@ -65,20 +65,21 @@ type Session struct {
 	once sync.Once
 }
 
-// Start runs the program of files on a host with the arguments args, which are plain words. It returns when the
-// program has been started there. The error is one line with ssh's own words.
+// Start runs the program of files on a host with the arguments args, which are plain words. It returns when the program
+// has been started there. The error is one line with ssh's own words.
 func Start(ctx context.Context, host string, files *Files, args ...string) (*Session, error) {
 	return StartAs(ctx, Login{}, host, files, args...)
 }
 
-// Login is how ssh logs in where the user's own configuration does not say it. Its zero fields are left to that.
+// Login is how ssh logs in if the user's own configuration does not define it. Zero fields are left to that
+// configuration.
 type Login struct {
 	Key   string // file of the private key, the only one that is offered
-	Known string // file of the hosts' keys that are trusted, the only one
+	Known string // file of the trusted host keys, the only one
 	Alias string // name under which the host's key is known
 }
 
-// options are ssh's. They stand before the user's configuration.
+// options returns ssh's options for the login. They override the user's configuration.
 func (l Login) options() []string {
 	var list []string
 	if l.Key != "" {
@@ -96,7 +97,7 @@ func (l Login) options() []string {
 	return list
 }
 
-// StartAs is Start with a login of its own.
+// StartAs is Start with a given login.
 func StartAs(ctx context.Context, l Login, host string, files *Files, args ...string) (*Session, error) {
 	if err := CheckHost(host); err != nil {
 		return nil, err
@@ -105,10 +106,10 @@ func StartAs(ctx context.Context, l Login, host string, files *Files, args ...st
 	s := &Session{Host: host, said: &tail{}, done: make(chan struct{})}
 	s.cmd = exec.Command("ssh", append(append(append([]string{}, options...), l.options()...), "--", host, script)...)
 	s.cmd.Stderr = s.said
-	// A session of its own: Ctrl-C at the terminal is for us, and ssh has no terminal to ask at.
+	// A new session, because Ctrl-C at the terminal is meant for nearmetal, and ssh must not prompt on a terminal.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
 	s.cmd.WaitDelay = time.Second
-	// Not StdoutPipe and StdinPipe: Wait closes those before all is read.
+	// StdoutPipe and StdinPipe are not used, because Wait closes those before all is read.
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -138,7 +139,7 @@ func StartAs(ctx context.Context, l Login, host string, files *Files, args ...st
 		inW.Close()
 		return nil, fmt.Errorf("cannot start ssh: %w", err)
 	}
-	go func() { // a program that the host started may hold our pipe's other end no longer than ssh lives
+	go func() { // a program started by the host may keep the pipe's other end open only while ssh lives
 		<-s.done
 		time.Sleep(time.Second)
 		outR.SetReadDeadline(time.Now().Add(time.Second))
@@ -155,7 +156,7 @@ func StartAs(ctx context.Context, l Login, host string, files *Files, args ...st
 	return s, nil
 }
 
-// Read reads of the program's standard output. At its end the error says what ssh has said.
+// Read reads from the program's standard output. At its end the error contains ssh's own message.
 func (s *Session) Read(p []byte) (int, error) {
 	n, err := s.out.Read(p)
 	if err != nil {
@@ -164,7 +165,8 @@ func (s *Session) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Line reads a line of the program's standard output of at most most bytes with its end, which it leaves out.
+// Line reads a line of the program's standard output, and returns it without its end. It fails if the line with its end
+// is longer than most bytes.
 func (s *Session) Line(most int) (string, error) {
 	b, err := linejson.Line(s.out, most)
 	var long linejson.TooLongError
@@ -180,7 +182,7 @@ func (s *Session) Line(most int) (string, error) {
 // Write writes to the program's standard input.
 func (s *Session) Write(p []byte) (int, error) { return s.in.Write(p) }
 
-// Close ends the program's standard input, and waits for a while until ssh has ended.
+// Close ends the program's standard input, and waits for up to closeBound until ssh has ended; then it kills ssh.
 func (s *Session) Close() error {
 	s.once.Do(func() { s.in.Close() })
 	t := time.AfterFunc(closeBound, func() { s.Kill() })
@@ -189,10 +191,10 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// Done is closed when ssh has ended.
+// Done returns a channel that is closed when ssh has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Kill ends ssh at once; what runs on the host sees its input end.
+// Kill ends ssh at once. The program on the host then sees the end of its input.
 func (s *Session) Kill() {
 	s.once.Do(func() { s.in.Close() })
 	if s.cmd.Process != nil {
@@ -200,13 +202,13 @@ func (s *Session) Kill() {
 	}
 }
 
-// Unreached is the end of a session: the host was not reached, or is not any more. Why is in ssh's own words where
-// there are any.
+// Unreached is the error of a session whose host could not be reached, or no longer can. Why has ssh's own words, if
+// ssh printed any.
 type Unreached struct{ Host, Why string }
 
 func (u *Unreached) Error() string { return fmt.Sprintf("host %s: %s", u.Host, u.Why) }
 
-// why says why the output has ended.
+// why returns an error with the reason why the output has ended.
 func (s *Session) why(err error) error {
 	select {
 	case <-s.done:
@@ -223,7 +225,7 @@ func (s *Session) why(err error) error {
 	return &Unreached{s.Host, words}
 }
 
-// tail keeps the last bytes that were written.
+// tail keeps the last bytes that were written to it.
 type tail struct {
 	mu sync.Mutex
 	b  []byte
@@ -239,8 +241,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last is the last line that says something, made harmless. A banner that came before the program does not say why
-// the program ends.
+// last returns the last non-empty line, sanitized. Earlier lines, such as a banner, do not explain why the program
+// ended.
 func (t *tail) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// ErrorLines returns the lines in which an error is shown. Most have one; those of cluster files,
-// those with the end of a VM's console (a method Lines) and those that are several (errors.Join)
-// have more, each once.
+// ErrorLines returns the lines in which an error is shown. Most errors have one line. Those of cluster files, those
+// with the end of a VM's console (a method Lines) and joined ones (errors.Join) have more, each line once.
 func ErrorLines(err error) []string {
 	var several interface{ Lines() []string }
 	if errors.As(err, &several) {
@@ -29,18 +28,18 @@ func ErrorLines(err error) []string {
 				}
 			}
 		}
-		if err.Error() == strings.Join(parts, "\n") { // nothing was said around them
+		if err.Error() == strings.Join(parts, "\n") { // no text was added around them
 			return lines
 		}
 	}
 	return []string{PlainError(err)}
 }
 
-// PlainError returns the text of an error without the names of the system calls that failed: "nope: no such file or directory"
-// for "lstat nope: no such file or directory".
+// PlainError returns the text of an error without the names of the system calls that failed: "nope: no such file or
+// directory" for "lstat nope: no such file or directory".
 func PlainError(err error) string { return withoutCalls(err.Error(), err) }
 
-// withoutCalls is PlainError for a text that has err's in it.
+// withoutCalls is PlainError for a text that contains err's text.
 func withoutCalls(text string, err error) string {
 	switch e := err.(type) {
 	case *fs.PathError:
@@ -61,10 +60,10 @@ func withoutCalls(text string, err error) string {
 	return text
 }
 
-// longestWord bounds, in bytes, what a message shows of a word, such as a file's name.
+// longestWord bounds, in bytes, how much of a word, such as a file's name, a message shows.
 const longestWord = 255
 
-// Bounded returns a line in which no word is longer than a file's name may be: of one that is, the middle is left out.
+// Bounded shortens each word of a line that is longer than a file's name may be, by leaving out its middle.
 func Bounded(line string) string {
 	if len(line) <= longestWord {
 		return line

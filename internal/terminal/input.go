@@ -10,16 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Input returns a reader of what is typed at the terminal f. While this process is in the
-// background of its terminal (`nearmetal run … &`), a read waits: without it the process
-// would be stopped by SIGTTIN, and its VMs with it.
+// Input returns a reader of the input typed at the terminal f. While this process is in the background of its terminal
+// (`nearmetal run … &`), a read waits: otherwise SIGTTIN would stop the process, and its VMs with it.
 func Input(f *os.File) io.Reader {
-	signal.Ignore(unix.SIGTTIN) // the read fails with EIO then
+	signal.Ignore(unix.SIGTTIN) // the read then fails with EIO
 	return &input{f, func() { time.Sleep(foregroundPoll) }}
 }
 
-// foregroundPoll is how often a process in the background asks whether it is still there. The
-// kernel has no event for that.
+// foregroundPoll is how often a process in the background checks whether it is still there. The kernel has no event for
+// that.
 const foregroundPoll = 200 * time.Millisecond
 
 type input struct {

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A job in the background of a terminal that reads its input: it is not stopped, and gets what is
-// typed once it is in the foreground. The test's own process is the keyboard, a first child the
-// shell, whose terminal it is, and a second the job.
+// A job in the background of a terminal that reads its input is not stopped, and gets the typed input once it is in the
+// foreground. The test's own process is the keyboard, its first child the shell, whose terminal it is, and the second
+// child the job.
 func TestInputInBackground(t *testing.T) {
 	const role = "NEARMETAL_TEST_INPUT"
 	switch os.Getenv(role) {
@@ -46,8 +46,7 @@ func TestInputInBackground(t *testing.T) {
 	}
 }
 
-// inputShell starts the job in the background, waits until it waits there, and takes it to the
-// foreground.
+// inputShell starts the job in the background, waits until it blocks there, and brings it to the foreground.
 func inputShell(role string) int {
 	signal.Ignore(unix.SIGTTOU)
 	r, w, err := os.Pipe()

@@ -9,16 +9,16 @@ import (
 	"nearmetal/internal/text"
 )
 
-// maxLine is how much of a line, in bytes, is kept while its end is awaited. What is longer is written in pieces as it
-// comes, and no other VM's output until its end.
+// maxLine is how much of an unfinished line, in bytes, is kept until its end arrives. A longer line is written in
+// pieces as they arrive, and no other VM's output is written until its end.
 const maxLine = 64 << 10
 
-// holdBound is how long another VM's output waits for the end of such a line. Then the line is broken: a program may wait
-// in the middle of a line for one whose output waits here.
+// holdBound is how long another VM's output waits for the end of such a line. Then the line is broken, because its
+// program may wait in the middle of the line for the program whose output waits here.
 var holdBound = 10 * time.Second
 
-// Prefixer puts the output of several VMs on one writer, whole lines at a time,
-// each line with the name of its VM before it.
+// Prefixer writes the output of several VMs to one writer, whole lines at a time, each prefixed with the name of its
+// VM.
 type Prefixer struct {
 	mu       sync.Mutex
 	w        io.Writer
@@ -28,8 +28,8 @@ type Prefixer struct {
 	colour   bool
 }
 
-// NewPrefixer returns a Prefixer on w. names are the VMs in their order, which
-// decides their colours; colour reports whether there are any (see Coloured).
+// NewPrefixer returns a Prefixer on w. names are the VMs in their order, which decides their colours; colour enables
+// colours (see Coloured).
 func NewPrefixer(w io.Writer, names []string, colour bool) *Prefixer {
 	p := &Prefixer{w: w, prefixes: make(map[string]string, len(names)), colour: colour}
 	for i, name := range names {
@@ -38,9 +38,9 @@ func NewPrefixer(w io.Writer, names []string, colour bool) *Prefixer {
 	return p
 }
 
-// Writer returns a writer for the output of the VM name. Close writes a last line
-// that has no end. Writers of one Prefixer may be used at once, and one writer by
-// several goroutines. A write error stays: later writes give it again.
+// Writer returns a writer for the output of the VM name. Close writes a last line that has no end. The writers of one
+// Prefixer may be used concurrently, and one writer by several goroutines. A write error is permanent: later writes
+// return it again.
 func (p *Prefixer) Writer(name string) io.WriteCloser {
 	prefix, ok := p.prefixes[name]
 	if !ok {
@@ -54,17 +54,17 @@ type prefixWriter struct {
 	prefix []byte
 
 	mu   sync.Mutex
-	rest []byte // what is not written of the line that has not ended
+	rest []byte // the unwritten part of the line that has not ended
 	line state
 	err  error
 }
 
-// state is how a writer's last line, which has not ended, is written.
+// state is how a writer's last, unfinished line is written.
 type state int
 
 const (
 	whole  state = iota // at its end
-	long                // as it comes: all of it but for its end is written
+	long                // as it arrives: all of it but its end is written
 	broken              // in lines of maxLine
 )
 
@@ -73,7 +73,7 @@ func (w *prefixWriter) Write(data []byte) (int, error) {
 	defer w.mu.Unlock()
 	written := 0
 	for len(data) > 0 && w.err == nil {
-		// A bounded part at a time, so that a large write is not held twice.
+		// Bounded parts, so that a large write is not stored twice.
 		part := data[:min(len(data), maxLine)]
 		data = data[len(part):]
 		w.add(part)
@@ -84,7 +84,8 @@ func (w *prefixWriter) Write(data []byte) (int, error) {
 	return written, w.err
 }
 
-// add writes the lines that end in part, which has at most maxLine bytes, and what comes of a long one; it keeps the rest.
+// add writes the lines that end in part, which has at most maxLine bytes, and the available part of a long line. It
+// keeps the rest.
 func (w *prefixWriter) add(part []byte) {
 	var out bytes.Buffer
 	for len(part) > 0 && w.err == nil {
@@ -123,7 +124,7 @@ func (w *prefixWriter) add(part []byte) {
 	w.flush(out.Bytes())
 }
 
-// put adds what is kept, and more of the line, to out as a line.
+// put appends the kept bytes, and more of the line, to out as a line.
 func (w *prefixWriter) put(out *bytes.Buffer, more []byte) {
 	for _, b := range [][]byte{w.prefix, w.rest, more, {'\n'}} {
 		out.Write(b)
@@ -131,7 +132,7 @@ func (w *prefixWriter) put(out *bytes.Buffer, more []byte) {
 	w.rest = w.rest[:0]
 }
 
-// proceed writes more of a long line. It returns false where another VM's output has broken that.
+// proceed writes more of a long line. It returns false if another VM's output has broken that line.
 func (w *prefixWriter) proceed(line []byte, ended bool) bool {
 	w.p.lock(w)
 	defer w.p.mu.Unlock()
@@ -148,7 +149,7 @@ func (w *prefixWriter) proceed(line []byte, ended bool) bool {
 	return true
 }
 
-// flush writes whole lines in one call, and what there is of a long line after them.
+// flush writes whole lines in one call, followed by the available part of a long line.
 func (w *prefixWriter) flush(lines []byte) {
 	if len(lines) == 0 || w.err != nil {
 		return
@@ -161,14 +162,14 @@ func (w *prefixWriter) flush(lines []byte) {
 	w.write(lines)
 }
 
-// write writes, with p locked. Who cannot write keeps nobody waiting.
+// write writes b; p must be locked. A writer that fails does not make the others wait.
 func (w *prefixWriter) write(b []byte) {
 	if _, w.err = w.p.w.Write(b); w.err != nil && w.p.holder == w {
 		w.p.hold(nil)
 	}
 }
 
-// lock locks p for w when no other writer has begun a long line, or has had holdBound to end it.
+// lock locks p for w when no other writer has begun a long line, or when it has not ended one within holdBound.
 func (p *Prefixer) lock(w *prefixWriter) {
 	p.mu.Lock()
 	for p.holder != nil && p.holder != w {
@@ -189,7 +190,7 @@ func (p *Prefixer) lock(w *prefixWriter) {
 	}
 }
 
-// hold makes w the holder; nil: nobody is.
+// hold makes w the holder; nil: no holder.
 func (p *Prefixer) hold(w *prefixWriter) {
 	if p.holder != nil {
 		close(p.released)
@@ -199,7 +200,7 @@ func (p *Prefixer) hold(w *prefixWriter) {
 	}
 }
 
-// Close writes the end of a last line that has none.
+// Close ends a last line that has no end.
 func (w *prefixWriter) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -50,7 +50,7 @@ func TestPrefixColours(t *testing.T) {
 	}
 }
 
-// A line is one line with one prefix, however long it is; memory is bounded.
+// A line is one line with one prefix, regardless of its length, and memory is bounded.
 func TestLongLines(t *testing.T) {
 	for _, size := range []int{1, 999, maxLine - 1, maxLine, maxLine + 1, 3*maxLine + 5} {
 		var out bytes.Buffer
@@ -96,7 +96,7 @@ func TestLongLineIsOne(t *testing.T) {
 	}
 }
 
-// One whose long line does not end keeps no other waiting for ever, and loses no byte.
+// A VM whose long line does not end does not make others wait for ever, and loses no byte.
 func TestLongLineIsBroken(t *testing.T) {
 	defer func(d time.Duration) { holdBound = d }(holdBound)
 	holdBound = 0
@@ -113,7 +113,7 @@ func TestLongLineIsBroken(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("%d bytes, want %d: %.80q", out.Len(), len(want), strings.ReplaceAll(out.String(), "xxx", ""))
 	}
-	// It does not wait for a VM whose output cannot be written either.
+	// Other VMs do not wait for a VM whose output cannot be written either.
 	p = NewPrefixer(failing{}, nil, false)
 	a, b = p.Writer("a"), p.Writer("b")
 	holdBound = time.Hour

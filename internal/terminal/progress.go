@@ -10,19 +10,17 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Times of progress. What takes less than patience is not announced in a log.
+// Durations of progress. A log does not announce steps shorter than patience.
 const (
 	patience = 2 * time.Second
-	hold     = 300 * time.Millisecond // before a live line appears: it must not flicker
-	beat     = 120 * time.Millisecond // between two pictures of a live line
+	hold     = 300 * time.Millisecond // before a live line appears, so that it does not flicker
+	beat     = 120 * time.Millisecond // between two frames of a live line
 	maxLines = 8                      // live lines at once
 )
 
-// Progress reports on standard error what takes long. On a terminal each step has
-// a live line with the time that it has taken; elsewhere, and in the background of a
-// shell, a step that takes over two seconds is reported by a plain line when that is
-// clear, and another at its end.
-// Its methods may be called at once from several goroutines, and on nil, which is silent.
+// Progress reports long steps on standard error. On a terminal each step has a live line with its duration. Elsewhere,
+// and in the background of a shell, a plain line announces a step once it has lasted over two seconds, and another
+// reports its end. Its methods may be called concurrently from several goroutines, and on nil, which prints nothing.
 type Progress struct {
 	mu     sync.Mutex
 	w      io.Writer
@@ -35,12 +33,12 @@ type Progress struct {
 	wake   chan struct{}
 
 	columns    func() int
-	background func() bool // whether another process has the terminal: live lines stay away
+	background func() bool // reports whether another process has the terminal, in which case no live lines are drawn
 	now        func() time.Time
 	ticks      func() (<-chan time.Time, func()) // beats, and how to end them
 }
 
-// Step is one thing that takes time. Its methods may be called on nil.
+// Step is one operation that may last long. Its methods may be called on nil.
 type Step struct {
 	p      *Progress
 	name   string
@@ -50,8 +48,7 @@ type Step struct {
 	ended  bool
 }
 
-// NewProgress returns progress on w, which is standard error. quiet shows none of
-// it, and leaves only messages.
+// NewProgress returns progress on w, which is standard error. quiet shows only messages.
 func NewProgress(w io.Writer, quiet bool) *Progress {
 	return &Progress{
 		w: w, quiet: quiet, live: Live(w), colour: Coloured(w),
@@ -65,7 +62,7 @@ func NewProgress(w io.Writer, quiet bool) *Progress {
 	}
 }
 
-// Start begins a step; name says what is done, such as "booting 2 VMs".
+// Start begins a step; name describes it, such as "booting 2 VMs".
 func (p *Progress) Start(name string) *Step {
 	if p == nil {
 		return nil
@@ -81,7 +78,7 @@ func (p *Progress) Start(name string) *Step {
 	return s
 }
 
-// run draws until there are no steps any more.
+// run draws until there are no more steps.
 func (p *Progress) run(stop <-chan struct{}) {
 	ticks, end := p.ticks()
 	defer end()
@@ -113,7 +110,7 @@ func (p *Progress) tick() {
 	}
 }
 
-// Detail says how far the step is, such as "1 of 2 ready".
+// Detail sets how far the step is, such as "1 of 2 ready".
 func (s *Step) Detail(format string, args ...any) {
 	if s == nil {
 		return
@@ -123,12 +120,11 @@ func (s *Step) Detail(format string, args ...any) {
 	s.detail = text.Clean(fmt.Sprintf(format, args...))
 }
 
-// Done ends the step and takes its live line away. What was reported in a plain
-// line gets a second one with the time that it took. A second call does nothing.
+// Done ends the step and removes its live line. If a plain line announced the step, a second one reports its duration.
+// A second call does nothing.
 func (s *Step) Done() { s.end("done") }
 
-// Fail ends the step as Done does, for one that did not succeed. The error itself
-// is the caller's to show.
+// Fail ends the step as Done does, for one that did not succeed. The caller shows the error itself.
 func (s *Step) Fail() { s.end("failed") }
 
 // Interrupt ends the step as Done does, for one that the user interrupted.
@@ -167,7 +163,7 @@ func (s *Step) end(how string) {
 	}
 }
 
-// Close takes every live line away and ends all steps.
+// Close removes all live lines and ends all steps.
 func (p *Progress) Close() {
 	if p == nil {
 		return
@@ -185,8 +181,7 @@ func (p *Progress) Close() {
 	}
 }
 
-// Printf shows a message, one line, which --quiet does not silence: a warning,
-// or something that the user has to know.
+// Printf shows a one-line message that --quiet does not suppress: a warning, or something that the user has to know.
 func (p *Progress) Printf(format string, args ...any) {
 	if p == nil {
 		return
@@ -197,15 +192,15 @@ func (p *Progress) Printf(format string, args ...any) {
 	fmt.Fprintf(p.w, "nearmetal: %s\n", Bounded(text.Clean(fmt.Sprintf(format, args...))))
 }
 
-// Notef shows a message, one line, unless quiet.
+// Notef shows a one-line message, unless quiet.
 func (p *Progress) Notef(format string, args ...any) {
 	if p != nil && !p.quiet {
 		p.Printf(format, args...)
 	}
 }
 
-// Writer returns a writer to w, for output that may be shown on the same terminal:
-// live lines are taken away before it, and do not come back within a line of it.
+// Writer returns a writer to w, for output that may be shown on the same terminal. Live lines are removed before that
+// output, and do not return in the middle of one of its lines.
 func (p *Progress) Writer(w io.Writer) io.Writer {
 	if p == nil || p.quiet || !p.live {
 		return w
@@ -228,7 +223,7 @@ func (o *overWriter) Write(data []byte) (int, error) {
 	return o.w.Write(data)
 }
 
-// redraw draws the steps over the picture before.
+// redraw draws the steps over the previous frame.
 func (p *Progress) redraw() {
 	if p.open {
 		return
@@ -272,7 +267,7 @@ func (p *Progress) line(s *Step, now time.Time, columns int) string {
 	return Paint(sign, Bold, p.colour) + " " + words + " " + Paint(taken, Dim, p.colour)
 }
 
-// clear takes the live lines away. In the background it leaves them: the user may have written below them since.
+// clear removes the live lines. In the background it leaves them, because the user may have typed below them since.
 func (p *Progress) clear() {
 	if p.drawn > 0 && !p.background() {
 		io.WriteString(p.w, erase(p.drawn))
@@ -280,7 +275,7 @@ func (p *Progress) clear() {
 	p.drawn = 0
 }
 
-// erase returns what takes n lines above the cursor away.
+// erase returns the control sequence that removes n lines above the cursor.
 func erase(n int) string {
 	if n == 0 {
 		return ""
@@ -288,7 +283,7 @@ func erase(n int) string {
 	return fmt.Sprintf("\r\x1b[%dA\x1b[J", n)
 }
 
-// seconds returns a time as people read it: 3.4 s, 2 min 5 s.
+// seconds formats a duration for people: 3.4 s, 2 min 5 s.
 func seconds(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.1f s", d.Seconds())

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// screen interprets what progress writes, so that tests see what a person sees:
-// rows of text, cursor up, erase below.
+// screen interprets what progress writes, so that tests see what a person sees: rows of text, cursor up, erase below.
 type screen struct {
 	rows []string
 	row  int
@@ -169,7 +168,7 @@ func TestLiveProgress(t *testing.T) {
 	boot.Done()
 	see("nearmetal: a warning", `| joining the network 1.0 s`)
 
-	// Other output: the live line goes, and does not come back within a line.
+	// Other output removes the live line, which does not return in the middle of a line.
 	out := p.Writer(&sc)
 	fmt.Fprint(out, "half a ")
 	p.wait(time.Second)

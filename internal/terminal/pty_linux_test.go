@@ -59,7 +59,7 @@ func TestTerminalIsSeen(t *testing.T) {
 	}
 }
 
-// TestProgressOnATerminal waits for a live line on a real one, with real beats.
+// TestProgressOnATerminal waits for a live line on a real terminal, with real beats.
 func TestProgressOnATerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "1")

@@ -11,7 +11,7 @@ import (
 	"nearmetal/internal/text"
 )
 
-// Table is rows of text under a heading, in columns that are as wide as they need.
+// Table is rows of text under a heading, in columns as wide as their contents.
 type Table struct {
 	heading []string
 	rows    [][]string
@@ -52,7 +52,7 @@ func (t *Table) Print(w io.Writer) error {
 	return err
 }
 
-// PrintJSON writes v to w as indented JSON: what a table's --json shows.
+// PrintJSON writes v to w as indented JSON, the output of a table's --json.
 func PrintJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)

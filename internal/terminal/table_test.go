@@ -28,7 +28,7 @@ evil?[2J name  <nil>  -
 	}
 }
 
-// What is shown anew each second fits the screen, whatever that is.
+// Text that is redrawn each second fits the screen, regardless of the screen's size.
 func TestScreen(t *testing.T) {
 	text := "0123456789\nb\nc\nd\n"
 	for _, c := range []struct {
@@ -36,7 +36,7 @@ func TestScreen(t *testing.T) {
 		want          string
 	}{
 		{80, 24, text},
-		{80, 0, text}, // not known
+		{80, 0, text}, // unknown
 		{80, 5, text},
 		{6, 24, "012...\nb\nc\nd\n"},
 		{80, 4, "0123456789\nb\n... and 2 lines more\n"},

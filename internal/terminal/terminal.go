@@ -1,6 +1,5 @@
-// Package terminal is how nearmetal shows things to a person: progress and
-// colours on standard error, tables, and the output of several VMs side by side.
-// What goes to standard output is the programs' own and is never decorated.
+// Package terminal presents nearmetal's output to people: progress and colours on standard error, tables, and the
+// output of several VMs side by side. Standard output belongs to the programs and is never decorated.
 package terminal
 
 import (
@@ -18,23 +17,22 @@ func IsTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Live reports whether lines on w can be drawn over: it is a terminal that is not dumb.
+// Live reports whether lines on w can be redrawn: w is a terminal that is not dumb.
 func Live(w io.Writer) bool {
 	kind := os.Getenv("TERM")
 	return IsTerminal(w) && kind != "dumb" && kind != ""
 }
 
-// Coloured reports whether w shows colours and the user has not refused them
-// (NO_COLOR, see no-color.org).
+// Coloured reports whether w shows colours and the user has not disabled them (NO_COLOR, see no-color.org).
 func Coloured(w io.Writer) bool {
 	return Live(w) && os.Getenv("NO_COLOR") == ""
 }
 
-// Width returns the columns of the terminal w, 80 where they are not known.
+// Width returns the columns of the terminal w, or 80 if they are unknown.
 func Width(w io.Writer) int { return width(w) }
 
-// Screen returns text as it fits on the terminal w at once: lines are cut at its width, and those that do not fit below
-// each other are left out, with a last line that counts them.
+// Screen returns text that fits on the terminal w: lines are cut at its width, and surplus lines are left out, with a
+// last line that counts them.
 func Screen(w io.Writer, text string) string {
 	columns, rows := width(w), 0
 	if f, ok := w.(interface{ Fd() uintptr }); ok {
@@ -43,10 +41,10 @@ func Screen(w io.Writer, text string) string {
 	return fitted(text, columns, rows)
 }
 
-// fitted is Screen with the columns and rows of the terminal; 0 rows: not known.
+// fitted is Screen with the columns and rows of the terminal; 0 rows: unknown.
 func fitted(text string, columns, rows int) string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	// The last row stays free: the cursor stands there.
+	// The last row stays free for the cursor.
 	if most := rows - 1; rows > 2 && len(lines) > most {
 		left := len(lines) - (most - 1)
 		lines = append(lines[:most-1], fmt.Sprintf("... and %d lines more", left))
@@ -57,7 +55,7 @@ func fitted(text string, columns, rows int) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// width returns the columns of the terminal w, 80 where they are not known.
+// width returns the columns of the terminal w, or 80 if they are unknown.
 func width(w io.Writer) int {
 	if f, ok := w.(interface{ Fd() uintptr }); ok {
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
@@ -67,10 +65,10 @@ func width(w io.Writer) int {
 	return 80
 }
 
-// Colour is how text looks on a terminal: the digits of a select-graphic-rendition sequence.
+// Colour is a style of text on a terminal: the digits of a select-graphic-rendition sequence.
 type Colour string
 
-// The colours in use. Those of VMs can be distinguished on dark and on light ground.
+// The colours in use. Those of VMs are distinguishable on dark and on light backgrounds.
 const (
 	Plain  Colour = ""
 	Bold   Colour = "1"
@@ -82,7 +80,7 @@ const (
 
 var vmColours = []Colour{"36", "33", "35", "32", "34", "96", "93", "95", "92", "94"}
 
-// Paint returns s in a colour, or as it is if on is false.
+// Paint returns s in a colour, or unchanged if on is false.
 func Paint(s string, c Colour, on bool) string {
 	if !on || c == Plain {
 		return s
@@ -90,7 +88,8 @@ func Paint(s string, c Colour, on bool) string {
 	return "\x1b[" + string(c) + "m" + s + "\x1b[0m"
 }
 
-// cut shortens s to at most columns characters. It is not text.Clip, which counts bytes: this is about the width of a screen.
+// cut shortens s to at most columns characters. Unlike text.Clip, which counts bytes, it is about the width of a
+// screen.
 func cut(s string, columns int) string {
 	runes := []rune(s)
 	if len(runes) <= columns {

@@ -1,4 +1,4 @@
-// Package text makes text of others fit for a message: safe to show on a terminal, bounded, quoted.
+// Package text prepares foreign text for use in a message: safe to show on a terminal, bounded, quoted.
 package text
 
 import (
@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Clean returns s as one line that a terminal shows and does not obey: line ends and tabs become spaces; control characters,
+// Clean returns s as one line without effect on a terminal: line ends and tabs become spaces; control characters,
 // invisible format characters and broken UTF-8 become '?'.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
@@ -37,10 +37,11 @@ func harmless(r rune) rune {
 	return r
 }
 
-// OneLine is Clean for text of any layout: each run of white space becomes one space, at both ends none is left.
+// OneLine is Clean for text of any layout: each run of white space becomes one space, and none is left at the ends.
 func OneLine(s string) string { return Clean(strings.Join(strings.Fields(s), " ")) }
 
-// LastLine returns the last line of s that is not blank, Clean and without white space at its ends; "" if there is none.
+// LastLine returns the last line of s that is not blank, Clean and without white space at its ends; "" if there is
+// none.
 func LastLine(s string) string {
 	s = strings.TrimSpace(s)
 	return Clean(strings.TrimSpace(s[strings.LastIndexAny(s, "\n\r")+1:]))
@@ -56,7 +57,7 @@ func ASCII(s string) string {
 	}, s)
 }
 
-// Cut returns the first limit bytes of s, or fewer where a character would be cut in two, with '?' for broken UTF-8.
+// Cut returns the first limit bytes of s, or fewer to avoid cutting a character in two, with '?' for broken UTF-8.
 func Cut(s string, limit int) string {
 	if len(s) > limit {
 		end := limit
@@ -76,11 +77,11 @@ func Clip(s string, limit int) string {
 	return Cut(s, limit)
 }
 
-// quoteLimit bounds, in bytes, what Quote shows of a text.
+// quoteLimit bounds, in bytes, how much of a text Quote shows.
 const quoteLimit = 60
 
-// Quote returns s in double quotes and with Go's escapes, for a message about what a user wrote. Of a text longer than 60
-// bytes it shows the beginning, with "..." after the quotes.
+// Quote returns s in double quotes and with Go's escapes, for a message about the user's input. Of a text longer than
+// 60 bytes it shows the beginning, with "..." after the quotes.
 func Quote(s string) string {
 	if len(s) > quoteLimit {
 		return strconv.Quote(Cut(s, quoteLimit)) + "..."
@@ -88,10 +89,10 @@ func Quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// plain are the characters, beside letters and digits, that no POSIX shell takes as its own.
+// plain are the characters, in addition to letters and digits, that have no special meaning in any POSIX shell.
 const plain = "_@%+=:,./-"
 
-// Shell returns words as a line of a POSIX shell that has exactly these words, quoted where they need to be.
+// Shell returns a line that a POSIX shell splits into exactly these words, quoted where necessary.
 func Shell(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {

@@ -8,7 +8,7 @@ import (
 	"nearmetal/test/golden"
 )
 
-// A tree captured on a real kernel with an SR-IOV card, two VFs of it bound to vfio-pci.
+// A tree captured on a real kernel with an SR-IOV card, of which two VFs are bound to vfio-pci.
 func TestCaptured(t *testing.T) {
 	h, err := Open(machines + "/igb-sriov.tar.gz")
 	if err != nil {
@@ -29,7 +29,7 @@ func TestCaptured(t *testing.T) {
 	}
 }
 
-// The text of each machine, as people see it.
+// The text of each machine, as users see it.
 func TestText(t *testing.T) {
 	for _, name := range []string{"isolated", "tr2990wx", "xeonmax-hbm", "c6100", "slurm-job"} {
 		h, err := Open(machines + "/" + name + ".machine")

@@ -18,7 +18,7 @@ func open(t *testing.T, name string) *Host {
 	return h
 }
 
-// Values with a NUL behind them are read as without.
+// A NUL after a value is ignored.
 func TestNUL(t *testing.T) {
 	for _, name := range []string{"nul.tar.gz", "nul-cpulist.tar.gz"} {
 		h := open(t, name)
@@ -28,7 +28,7 @@ func TestNUL(t *testing.T) {
 	}
 }
 
-// Kinds of cores are known: by x86's sets, by Arm's capacities, from hwloc's XML.
+// Kinds of cores are recognized from x86's sets, from Arm's capacities, and from hwloc's XML.
 func TestHybrid(t *testing.T) {
 	h := open(t, "hybrid.tar.gz")
 	if strings.Join(h.Kinds, ", ") != "P-cores, E-cores" || FormatList(h.KindCPUs(0)) != "0-3" || FormatList(h.KindCPUs(1)) != "4-7" {
@@ -67,7 +67,7 @@ func mustTree(t *testing.T, change func(t *memTree)) *Host {
 	return h
 }
 
-// The default size of huge pages is the kernel's own, not taken to be 2 MiB.
+// The default size of huge pages is the kernel's, not assumed to be 2 MiB.
 func TestDefaultHugePage(t *testing.T) {
 	if h := open(t, "default-1g.tar.gz"); h.DefaultHugePage() != 1<<30 {
 		t.Errorf("%d", h.DefaultHugePage())
@@ -86,7 +86,7 @@ func TestDefaultHugePage(t *testing.T) {
 	}
 }
 
-// CPUs of a node that the XML leaves out stay on it: none is moved to another node.
+// CPUs of a node that the XML omits stay on it: none is moved to another node.
 func TestPartialXML(t *testing.T) {
 	h := open(t, "partial.xml")
 	if len(h.Nodes) != 2 || FormatList(h.Nodes[0].CPUs) != "0-1" || h.Nodes[0].Allowed || FormatList(h.Nodes[1].CPUs) != "2-3" || !h.Nodes[1].Allowed {
@@ -97,7 +97,7 @@ func TestPartialXML(t *testing.T) {
 	}
 }
 
-// Memory of a GPU is shown as such, from the driver's word and from hwloc's; a capture keeps it.
+// A GPU's memory is shown as such, according to the driver and to hwloc, and a capture preserves it.
 func TestGPUMemory(t *testing.T) {
 	gpu := func(t *memTree) {
 		t.add(nodeDir+"/node1/cpulist", "\n")
@@ -116,13 +116,13 @@ func TestGPUMemory(t *testing.T) {
 	if err != nil || x.Nodes[1].GPU != "0009:01:00.0" || len(x.Nodes[1].CPUs) > 0 {
 		t.Errorf("%v: %+v", err, x)
 	}
-	// A node with CPUs is not a GPU's, whatever a file says.
+	// A node with CPUs is not a GPU's, regardless of the driver's files.
 	if h := mustTree(t, func(t *memTree) { t.add("proc/driver/nvidia/gpus/0009:01:00.0/numa_status", "Node: 1\n") }); h.Nodes[1].GPU != "" {
 		t.Errorf("%+v", h.Nodes[1])
 	}
 }
 
-// Repairs of a kind are one line, however many CPUs it concerns.
+// Repairs of one kind are one line, regardless of the number of CPUs.
 func TestRepairsByKind(t *testing.T) {
 	m := &machine.Machine{Name: "x", Packages: 2, DiesPer: 1, NodesPer: 1, CoresPerNode: 100, Threads: 1, GroupPackages: 1, L3: "none", MemoryMiB: 1024}
 	tree := newMemTree()
@@ -147,7 +147,7 @@ func TestRepairsByKind(t *testing.T) {
 	}
 }
 
-// A hostile tree of nodes that all list CPUs which are not there is read in a moment.
+// A hostile tree of nodes that all list missing CPUs is read quickly.
 func TestManyRepairs(t *testing.T) {
 	h := mustTree(t, func(t *memTree) {
 		t.add(nodeDir+"/online", "0-1023\n")
@@ -160,7 +160,7 @@ func TestManyRepairs(t *testing.T) {
 	}
 }
 
-// An archive of hwloc-gather-topology is read; one that unpacks to more than any tree is refused.
+// An archive of hwloc-gather-topology is read; one that unpacks to more than any tree is rejected.
 func TestBzip2(t *testing.T) {
 	h := open(t, "cores-without-memory.tar.bz2")
 	if h.Name != "cores-without-memory" || len(h.Nodes) != 2 || FormatList(h.Nodes[1].CPUs) != "0-7" {

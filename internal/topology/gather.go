@@ -14,9 +14,8 @@ import (
 	"nearmetal/internal/lazyregexp"
 )
 
-// gathered are the attributes that a captured tree has, each with the folder
-// pattern that it is below. Nothing else is taken: no addresses of network
-// cards, no serial numbers, no command lines, no names of users or jobs.
+// gathered maps directory patterns to the attributes that a captured tree has below them. Nothing else is captured: no
+// addresses of network cards, no serial numbers, no command lines, no names of users or jobs.
 var gathered = map[string][]string{
 	cpuDir:                 {"online", "offline", "present", "possible", "isolated"},
 	cpuDir + "/cpu#":       {"online", "cpu_capacity"},
@@ -33,15 +32,14 @@ var gathered = map[string][]string{
 	"sys/kernel/mm/hugepages/*":           {"nr_hugepages", "free_hugepages"},
 }
 
-// gatheredPCI are the attributes of a PCI function; its links driver,
-// iommu_group, physfn and virtfn# are taken too, and names of interfaces.
+// gatheredPCI are the attributes of a PCI function. The links driver, iommu_group, physfn and virtfn# and the names of
+// interfaces are captured in addition.
 var gatheredPCI = []string{"class", "vendor", "device", "subsystem_vendor", "subsystem_device", "revision", "numa_node",
 	"local_cpus", "local_cpulist", "resource", "sriov_totalvfs", "sriov_numvfs", "current_link_speed",
 	"current_link_width", "max_link_speed", "max_link_width"}
 
-// Gather writes the files of the tree below root that describe its topology as
-// a tar archive: sorted, with no times, owners or host name (name stands in
-// it), so that the same machine makes the same bytes.
+// Gather writes the files of the tree below root that describe its topology as a tar archive. The archive is sorted and
+// has no times, owners or host name (its host name is name), so that the same machine always yields the same bytes.
 func Gather(root string, w io.Writer, name string) error {
 	t, err := openDir(root)
 	if err != nil {
@@ -86,7 +84,7 @@ func Gather(root string, w io.Writer, name string) error {
 	return nil
 }
 
-// ReadTar reads a host from an archive that Gather made; gzip is seen by itself.
+// ReadTar reads a host from an archive that Gather made. It detects gzip compression.
 func ReadTar(r io.Reader, name string) (*Host, error) {
 	t, err := readTar(r)
 	if err != nil {
@@ -95,7 +93,7 @@ func ReadTar(r io.Reader, name string) (*Host, error) {
 	return readTree(t, name)
 }
 
-// take reads the attributes that are there.
+// take reads those of the attributes that exist.
 func take(t tree, files map[string]string, dir string, names []string) {
 	for _, n := range names {
 		if s, err := t.read(dir+"/"+n, fileMax); err == nil {
@@ -104,7 +102,7 @@ func take(t tree, files map[string]string, dir string, names []string) {
 	}
 }
 
-// expand returns the folders that a pattern names: "#" stands for digits, a last "*" for any name.
+// expand returns the directories that match a pattern, in which "#" matches digits, and a last "*" any name.
 func expand(t tree, pattern string) []string {
 	i := strings.IndexAny(pattern, "#*")
 	if i < 0 {
@@ -137,7 +135,7 @@ func expand(t tree, pattern string) []string {
 
 var virtfn = lazyregexp.New(`^virtfn[0-9]+$`)
 
-// gatherPCI takes the PCI functions, at the places where sysfs has them.
+// gatherPCI captures the PCI functions, at their paths in sysfs.
 func gatherPCI(t tree, files, links map[string]string) {
 	const bus = "sys/bus/pci/devices"
 	names, _ := t.list(bus)
@@ -157,7 +155,7 @@ func gatherPCI(t tree, files, links map[string]string) {
 				if to, err := t.resolve(at + "/" + e); err == nil {
 					links[at+"/"+e] = relative(at, to)
 					if e == "driver" || e == "iommu_group" {
-						files[to+"/.keep"] = "" // tar without folders: something must be there
+						files[to+"/.keep"] = "" // the tar archive has no directories, so the directory needs a file
 					}
 				}
 			case e == "net" || e == "infiniband":
@@ -169,12 +167,12 @@ func gatherPCI(t tree, files, links map[string]string) {
 	}
 }
 
-// relative returns the link text from a folder to a path of the same tree.
+// relative returns the text of a link in directory dir to a path of the same tree.
 func relative(dir, to string) string {
 	return strings.Repeat("../", strings.Count(path.Clean(dir), "/")+1) + to
 }
 
-// allowed is what proc/self/status says of what the job may use.
+// allowed returns the lines of proc/self/status that list the CPUs and nodes the job may use.
 func (h *Host) allowed() string {
 	var cpus, nodes []int
 	for i := range h.CPUs {
@@ -190,7 +188,7 @@ func (h *Host) allowed() string {
 	return fmt.Sprintf("Cpus_allowed_list:\t%s\nMems_allowed_list:\t%s\n", FormatList(cpus), FormatList(nodes))
 }
 
-// gatherProc takes of proc what describes the machine and the job's limits.
+// gatherProc captures from proc the description of the machine and the job's limits.
 func gatherProc(t tree, files map[string]string, name string) {
 	files["proc/sys/kernel/hostname"] = name + "\n"
 	h := &Host{}
@@ -225,7 +223,7 @@ func gatherProc(t tree, files map[string]string, name string) {
 		files["proc/self/status"] = fmt.Sprintf("Cpus_allowed_list:\t%s\nMems_allowed_list:\t%s\n",
 			field(s, "Cpus_allowed_list"), field(s, "Mems_allowed_list"))
 	}
-	// The cgroup's name may be a user's or a job's: what it limits is kept as if it were the root group.
+	// The cgroup's name may be a user's or a job's, so its limits are captured as if it were the root group.
 	all := &Host{}
 	if readCPUs(t, all) != nil || readNodes(t, all) != nil {
 		return
@@ -240,7 +238,7 @@ func gatherProc(t tree, files map[string]string, name string) {
 	}
 	limitCPUs(own, field(files["proc/self/status"], "Cpus_allowed_list"), "")
 	limitNodes(own, field(files["proc/self/status"], "Mems_allowed_list"), "")
-	if a, b := all.allowed(), own.allowed(); a != b { // a capture's process was another than its cgroup's
+	if a, b := all.allowed(), own.allowed(); a != b { // a capture's process had other limits than its cgroup
 		files["proc/self/status"] = a
 	}
 	if all.Limits.MemoryBytes > 0 || all.Limits.CPUQuota > 0 {

@@ -12,16 +12,15 @@ import (
 	"strings"
 )
 
-// Bounds of an XML file: hwloc's for a machine with 1,000 CPUs has 3 MiB.
+// Bounds of an XML file. hwloc's file for a machine with 1,000 CPUs has 3 MiB.
 const (
 	xmlBytes = 64 << 20
 	xmlDepth = 64
 )
 
-// ReadHwloc reads a host from hwloc's XML, version 1 or 2 (`lstopo host.xml`).
-// Such a file does not say how much memory or how many huge pages are free,
-// which CPUs are isolated, nor IOMMU groups and virtual functions: all memory
-// counts as available, and VFs are known by their own entries only.
+// ReadHwloc reads a host from hwloc's XML, version 1 or 2 (`lstopo host.xml`). Such a file does not contain the free
+// memory and huge pages, isolated CPUs, IOMMU groups, or the parents of virtual functions. Therefore all memory counts
+// as available, and VFs are recognized by their own entries only.
 func ReadHwloc(name string) (*Host, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -40,12 +39,12 @@ func ReadHwloc(name string) (*Host, error) {
 	return h, nil
 }
 
-// xmlObject is what an open <object> says and what it inherits.
+// xmlObject is an open <object> with its own and its inherited attributes.
 type xmlObject struct {
 	kind           string
 	pkg, die, core int
 	cpus, nodes    []int // of the nearest object with a cpuset, a nodeset
-	complete       []int // nodes, with those that the job may not use
+	complete       []int // nodes, including those that the job may not use
 	node           int   // index in the nodes being built, for page_type; -1
 	device         int   // index in the devices, for OS devices; -1
 	root           string
@@ -59,9 +58,9 @@ type xmlReader struct {
 	pkgs, dies int
 	cores      int
 	nodeCPUs   map[int][]int // node ID → cpuset
-	home       map[int]int   // CPU → its only node, in the topology or not
+	home       map[int]int   // CPU → its only node, whether or not that node is in the topology
 	kinds      map[string][]int
-	capacity   map[int]int // CPU → what Linux's scheduler counts with
+	capacity   map[int]int // CPU → capacity in the units of Linux's scheduler
 	kind       xmlKind
 	allowed    []int
 	allowedN   []int
@@ -78,7 +77,7 @@ type xmlMatrix struct {
 	index   []int
 	values  []float64
 	base    float64
-	text    string // which child's text is being read
+	text    string // the child whose text is being read
 	version int
 }
 
@@ -106,7 +105,7 @@ func readXML(r io.Reader) (*Host, error) {
 		}
 		line, _ := d.InputPos()
 		if err != nil {
-			// It repeats a name of the file, however long that is.
+			// The error repeats a name of the file, of any length.
 			return nil, fmt.Errorf("line %d: not well-formed XML: %.200s", line, err)
 		}
 		switch t := tok.(type) {
@@ -152,7 +151,7 @@ func attrs(t xml.StartElement) map[string]string {
 	return m
 }
 
-// small reads a number of an attribute, 0 to max; missing is def.
+// small reads a number of an attribute, 0 to max. It returns def if the attribute is missing.
 func small(a map[string]string, key string, def, max int) (int, error) {
 	s, ok := a[key]
 	if !ok {
@@ -165,7 +164,7 @@ func small(a map[string]string, key string, def, max int) (int, error) {
 	return n, nil
 }
 
-// set reads hwloc's set format: "0x0000000f", "0xf...f,0x0,0x3"; highest word first.
+// xmlSet parses hwloc's set format: "0x0000000f", "0xf...f,0x0,0x3"; highest word first.
 func xmlSet(s string, max int) ([]int, error) {
 	if s == "" {
 		return nil, nil
@@ -177,7 +176,7 @@ func xmlSet(s string, max int) ([]int, error) {
 	for i, w := range words {
 		words[i] = strings.TrimPrefix(w, "0x")
 		if words[i] == "" {
-			words[i] = "0" // hwloc writes zero words as nothing
+			words[i] = "0" // hwloc writes a zero word as an empty string
 		}
 	}
 	return parseMask(strings.Join(words, ","), max)
@@ -209,7 +208,7 @@ func (x *xmlReader) start(t xml.StartElement) error {
 	case "indexes", "u64values":
 		x.matrix.text = t.Name.Local
 	case "distances":
-		// Version 1: a matrix of the objects at a depth; only one of all nodes is of use.
+		// In version 1 a matrix covers the objects at a depth. Only one that covers all nodes is useful.
 		n, err := small(a, "nbobjs", 0, MaxNodes)
 		base, _ := strconv.ParseFloat(a["latency_base"], 64)
 		x.matrix = xmlMatrix{open: true, n: n, version: 1, base: base}
@@ -322,7 +321,7 @@ func (x *xmlReader) object(a map[string]string) error {
 		x.nodeCPUs[id] = o.cpus
 		if a["subtype"] == "GPUMemory" {
 			x.h.Nodes[len(x.h.Nodes)-1].GPU = "of unknown address"
-			x.nodeCPUs[id] = nil // those near to the GPU
+			x.nodeCPUs[id] = nil // the CPUs near the GPU
 		}
 		o.node = len(x.h.Nodes) - 1
 	case "Bridge":
@@ -383,7 +382,7 @@ func (x *xmlReader) pci(a map[string]string, o *xmlObject) error {
 	return nil
 }
 
-// pages takes the pools of the node (or the machine) that is open.
+// pages reads the pools of the open node (or machine).
 func (x *xmlReader) pages(a map[string]string) error {
 	if len(x.stack) == 0 {
 		return nil
@@ -395,7 +394,7 @@ func (x *xmlReader) pages(a map[string]string) error {
 	size, err1 := strconv.ParseUint(a["size"], 10, 48)
 	n := &x.h.Nodes[o.node]
 	if err1 == nil && size > 0 && (size < 1<<20 || len(n.Pools) >= 16 || size&(size-1) != 0) {
-		return nil // ordinary pages: their count is memory less huge pages, which wraps where a node has less
+		return nil // ordinary pages: hwloc subtracts huge pages from memory, and the count wraps if a node has less
 	}
 	count, err2 := strconv.ParseUint(a["count"], 10, 48)
 	if err1 != nil || err2 != nil || size == 0 {
@@ -408,7 +407,7 @@ func (x *xmlReader) pages(a map[string]string) error {
 	return nil
 }
 
-// info takes what <info name= value=/> says of the machine.
+// info handles <info name= value=/>, which describes the machine.
 func (x *xmlReader) info(a map[string]string) {
 	v := printable(a["value"])
 	if x.kind.open {
@@ -492,7 +491,7 @@ func (x *xmlReader) end(name string) error {
 	return nil
 }
 
-// take keeps a whole matrix of latencies; a partial one is said to be missing later.
+// take keeps a complete matrix of latencies. A partial one is later reported as missing.
 func (x *xmlReader) take(m *xmlMatrix) {
 	if len(m.values) != m.n*m.n || m.version == 2 && len(m.index) != m.n {
 		x.h.note("a distance matrix has %d values for %d nodes: left out", len(m.values), m.n)
@@ -557,7 +556,7 @@ func (x *xmlReader) finish() (*Host, error) {
 		c := &h.CPUs[i]
 		key := c.Core
 		if key < 0 {
-			key = -2 - c.ID // a PU without a core is one
+			key = -2 - c.ID // a PU without a core counts as a core
 		}
 		c.Die = dense(dies, [2]int{c.Package, c.Die})
 		c.Package = dense(pkgs, c.Package)
@@ -592,8 +591,8 @@ func (x *xmlReader) finish() (*Host, error) {
 	return h, nil
 }
 
-// hiddenNodes adds the nodes of CPUs that the job may use although it may not use the node's memory: hwloc leaves
-// such nodes out, and nothing is known of them but their CPUs.
+// hiddenNodes adds the nodes of CPUs that the job may use although it may not use the node's memory. hwloc omits such
+// nodes, and only their CPUs are known.
 func (x *xmlReader) hiddenNodes() map[int]bool {
 	h, hidden := x.h, map[int]bool{}
 	for i := range h.CPUs {
@@ -629,16 +628,15 @@ func (x *xmlReader) setKinds() {
 	x.h.setKinds(kinds, names)
 }
 
-// cpusOfNodes assigns CPUs to their nodes. A memory-only node has the cpuset of what
-// it hangs on in hwloc's tree, so nodes that share a cpuset have it but once:
-// the first of them.
+// cpusOfNodes assigns CPUs to their nodes. A memory-only node has the cpuset of its parent in hwloc's tree. If several
+// nodes share a cpuset, the first of them gets the CPUs.
 func (x *xmlReader) cpusOfNodes() {
 	h := x.h
 	order := make([]int, len(h.Nodes))
 	for i := range order {
 		order[i] = i
 	}
-	// Smaller sets first: a node that hangs on the machine takes no CPU of a package's node.
+	// Smaller sets come first, so that a node attached to the machine gets no CPU of a package's node.
 	sort.SliceStable(order, func(a, b int) bool {
 		return len(x.nodeCPUs[h.Nodes[order[a]].ID]) < len(x.nodeCPUs[h.Nodes[order[b]].ID])
 	})
@@ -653,7 +651,7 @@ func (x *xmlReader) cpusOfNodes() {
 	}
 }
 
-// checkCaches leaves out caches whose CPUs are not there.
+// checkCaches removes caches whose CPUs do not exist.
 func (x *xmlReader) checkCaches() {
 	h := x.h
 	kept := h.Caches[:0]

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// kindNames are the names of the sets of cores that x86 kernels know, the fastest first.
+// kindNames are the names of the sets of cores that x86 kernels define, fastest first.
 var kindNames = []struct{ dir, coreType, name string }{
 	{"cpu_core", "IntelCore", "P-cores"},
 	{"cpu_atom", "IntelAtom", "E-cores"},
 	{"cpu_lowpower", "IntelLowPower", "low-power E-cores"},
 }
 
-// readKinds marks the kinds of cores of a hybrid machine: on x86 by the sets of its performance
-// counters, on Arm by the capacity that the scheduler counts with.
+// readKinds marks the kinds of cores of a hybrid machine: on x86 by the sets of its performance counters, on Arm by the
+// capacity in the scheduler's units.
 func readKinds(t tree, h *Host) {
 	kinds := map[string][]int{}
 	var names []string
@@ -37,8 +37,8 @@ func readKinds(t tree, h *Host) {
 	h.setKinds(kinds, names)
 }
 
-// byCapacity groups CPUs by capacity. Cores of one kind differ a little where some may run faster: what is
-// within a fifth of a group's fastest core belongs to the group.
+// byCapacity groups CPUs by capacity. Cores of one kind differ a little if some have higher clock rates, so a group
+// includes cores within a fifth of its fastest core.
 func byCapacity(capacity map[int]int) (kinds map[string][]int, names []string) {
 	ids := make([]int, 0, len(capacity))
 	for id := range capacity {
@@ -63,7 +63,8 @@ func byCapacity(capacity map[int]int) (kinds map[string][]int, names []string) {
 	return kinds, names
 }
 
-// setKinds marks the CPUs' kinds; names are the fastest first. One kind, or a kind that not every CPU has, is none.
+// setKinds marks the CPUs' kinds; names are sorted, fastest first. It marks nothing if there is only one kind. An online
+// CPU without a kind counts with the slowest, as a repair.
 func (h *Host) setKinds(kinds map[string][]int, names []string) {
 	var found []string
 	at := make([]int, len(h.CPUs))
@@ -104,7 +105,7 @@ func (h *Host) KindCPUs(kind int) []int {
 	return ids
 }
 
-// defaultHugePage reads the size of the huge pages that a program gets which names none, 0: not said.
+// defaultHugePage reads the default size of huge pages in bytes; 0: unknown.
 func defaultHugePage(t tree) uint64 {
 	s, _ := t.read("proc/meminfo", fileMax)
 	if n := meminfo(s)["Hugepagesize"]; n > 0 && n&(n-1) == 0 {

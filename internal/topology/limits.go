@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// readLimits marks what the job may use: the affinity of this process (which
-// the kernel keeps within the cgroup's cpuset), its allowed nodes, and the
-// cgroup's memory and CPU time, for cgroup v1 and v2. Nothing to read is no limit.
+// readLimits marks what the job may use: the affinity of this process (which the kernel keeps within the cgroup's
+// cpuset), its allowed nodes, and the cgroup's memory and CPU time, for cgroup v1 and v2. A missing file means no
+// limit.
 func readLimits(t tree, h *Host) {
 	status, _ := t.read("proc/self/status", fileMax)
 	limitCPUs(h, field(status, "Cpus_allowed_list"), "affinity")
@@ -41,7 +41,7 @@ func field(s, key string) string {
 	return ""
 }
 
-// limitCPUs takes from the job the CPUs that a list does not name.
+// limitCPUs disallows the CPUs that are not in a list.
 func limitCPUs(h *Host, list, from string) {
 	ids, err := ParseList(list, MaxCPUs)
 	if err != nil || len(ids) == 0 {
@@ -60,7 +60,7 @@ func limitCPUs(h *Host, list, from string) {
 	}
 }
 
-// limitNodes takes from the job the nodes that a list does not name.
+// limitNodes disallows the nodes that are not in a list.
 func limitNodes(h *Host, list, from string) {
 	ids, err := ParseList(list, MaxNodes)
 	if err != nil || len(ids) == 0 {
@@ -79,16 +79,16 @@ func limitNodes(h *Host, list, from string) {
 	}
 }
 
-// limitMemory lowers what more memory the job may take.
+// limitMemory lowers the job's remaining memory to limit minus used, in bytes.
 func limitMemory(h *Host, limit, used uint64, from string) {
 	var physical uint64
 	for _, n := range h.Nodes {
 		physical += n.MemoryBytes
 	}
-	if limit >= physical { // v1 says no limit with a very large number
+	if limit >= physical { // v1 represents no limit by a very large number
 		return
 	}
-	left := uint64(1) // 0 would be no limit
+	left := uint64(1) // 0 would mean no limit
 	if limit > used {
 		left = limit - used
 	}
@@ -98,9 +98,8 @@ func limitMemory(h *Host, limit, used uint64, from string) {
 	h.Limits.From = append(h.Limits.From, fmt.Sprintf("%s: memory %d MiB, %d MiB of it in use", from, limit>>20, used>>20))
 }
 
-// ancestors returns a cgroup's folder and those above it below mount, the deepest
-// first. In a cgroup namespace the path may lead above the mount: the mount
-// itself is then the group.
+// ancestors returns a cgroup's directory and its parents below mount, deepest first. In a cgroup namespace the path may
+// lead above the mount, in which case the mount itself is the group.
 func ancestors(mount, dir string) []string {
 	dir = strings.Trim(dir, "/")
 	if strings.Contains(dir, "..") {
@@ -127,7 +126,7 @@ func bytesOf(t tree, name string) (uint64, bool) {
 	return n, err == nil
 }
 
-// limitV2 reads the unified hierarchy, whole or beside v1.
+// limitV2 reads the unified hierarchy, used alone or together with v1.
 func limitV2(t tree, h *Host, dir string) {
 	mount := "sys/fs/cgroup"
 	if _, err := t.read(mount+"/cgroup.controllers", 256); err != nil {
@@ -143,7 +142,7 @@ func limitV2(t tree, h *Host, dir string) {
 				limitNodes(h, s, from)
 			}
 		}
-		if limit, ok := bytesOf(t, d+"/memory.max"); ok { // "max" is not a number: no limit
+		if limit, ok := bytesOf(t, d+"/memory.max"); ok { // "max" is not a number and means no limit
 			used, _ := bytesOf(t, d+"/memory.current")
 			limitMemory(h, limit, used, from)
 		}
@@ -155,7 +154,7 @@ func limitV2(t tree, h *Host, dir string) {
 	}
 }
 
-// limitV1 reads one controller of the old hierarchy.
+// limitV1 reads one controller of the v1 hierarchy.
 func limitV1(t tree, h *Host, controller, dir string) {
 	for i, d := range ancestors("sys/fs/cgroup/"+controller, dir) {
 		from := "cgroup v1 " + controller
@@ -191,7 +190,7 @@ func limitV1(t tree, h *Host, controller, dir string) {
 	}
 }
 
-// limitQuota lowers the CPU time of the job; "max" and -1 are no limit.
+// limitQuota lowers the CPU time of the job; "max" and -1 mean no limit.
 func limitQuota(h *Host, quota, period, from string) {
 	q, err1 := strconv.ParseFloat(strings.TrimSpace(quota), 64)
 	p, err2 := strconv.ParseFloat(strings.TrimSpace(period), 64)

@@ -9,9 +9,8 @@ import (
 	"nearmetal/internal/topology/machine"
 )
 
-// ParseList reads the kernel's list format ("0-3,8,10-11"; empty is the empty
-// list) into ascending numbers below max. Strides ("0-7:2/4") as
-// Documentation/admin-guide/kernel-parameters.rst has them are accepted.
+// ParseList parses the kernel's list format ("0-3,8,10-11"; an empty string is the empty list) into ascending numbers
+// below max. It accepts strides ("0-7:2/4") as defined in Documentation/admin-guide/kernel-parameters.rst.
 func ParseList(s string, max int) ([]int, error) {
 	s = strings.TrimSpace(s)
 	if s == "" || s == "(null)" {
@@ -66,5 +65,5 @@ func ParseList(s string, max int) ([]int, error) {
 // FormatList writes ascending numbers in the kernel's list format.
 func FormatList(n []int) string { return machine.FormatList(n) }
 
-// clip returns text from a file for a message, at most 60 bytes of it.
+// clip shortens text from a file to at most 60 bytes, for a message.
 func clip(s string) string { return text.Clip(s, 60) }

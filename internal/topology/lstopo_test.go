@@ -18,7 +18,7 @@ import (
 	"nearmetal/test/hosttree"
 )
 
-// lstopoObject is an object of hwloc's XML, read with nothing of the package's own reader.
+// lstopoObject is an object of hwloc's XML, parsed without the package's own reader.
 type lstopoObject struct {
 	Type    string         `xml:"type,attr"`
 	ID      int            `xml:"os_index,attr"`
@@ -31,10 +31,11 @@ type lstopoObject struct {
 	Objects []lstopoObject `xml:"object"`
 }
 
-// facts are what a reading of a tree and lstopo's must agree on, each as one line.
+// facts are the facts on which this package and lstopo must agree after reading a tree, each as one line.
 type facts map[string]bool
 
-// lstopoFacts returns what lstopo reads in the tree below dir, and writes to file. nodes are the CPUs of each node.
+// lstopoFacts returns the facts that lstopo reads in the tree below dir, and writes its XML to file. nodes are the CPUs
+// of each node.
 func lstopoFacts(t *testing.T, dir, file string) (facts, map[int][]int) {
 	t.Helper()
 	cmd := exec.Command("lstopo-no-graphics", "--input", dir, "--if", "fsroot", "--disallowed", file)
@@ -108,8 +109,8 @@ func (h *Host) facts() facts {
 	return f
 }
 
-// agree compares a reading of the tree below dir, and one of the XML that lstopo writes of it, with lstopo's, and
-// returns how they differ.
+// agree compares the host read from the tree below dir, and the one read from lstopo's XML of it, with lstopo's facts,
+// and returns the differences.
 func agree(t *testing.T, h *Host, dir string) []string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "h.xml")
@@ -139,7 +140,7 @@ func differ(h *Host, want facts, nodes map[int][]int) []string {
 			cpus++
 		}
 	}
-	if packages != cpus { // hwloc left out packages that contradict others
+	if packages != cpus { // hwloc omitted packages that contradict others
 		drop := func(s string, _ bool) bool { return strings.HasPrefix(s, "package ") }
 		maps.DeleteFunc(have, drop)
 		want = maps.Clone(want)
@@ -170,7 +171,7 @@ func differ(h *Host, want facts, nodes map[int][]int) []string {
 			}
 			continue
 		}
-		// hwloc shows a node without CPUs with those that it is near to: all of them have nodes of their own.
+		// hwloc shows a node without CPUs with the CPUs near to it, all of which have nodes of their own.
 		for _, id := range nodes[n.ID] {
 			if homeless[id] {
 				out = append(out, fmt.Sprintf("node %d has no CPUs, in lstopo cpu%d", n.ID, id))
@@ -181,7 +182,7 @@ func differ(h *Host, want facts, nodes map[int][]int) []string {
 	return out
 }
 
-// sameGathered reads what is gathered from a directory: it is the same host.
+// sameGathered reads what is gathered from a directory, and expects the same host.
 func sameGathered(t *testing.T, h *Host, dir string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -208,8 +209,8 @@ func needLstopo(t *testing.T) {
 	}
 }
 
-// Every captured tree here, and every archive (.tar, .tar.gz, .tar.bz2) in the directory NEARMETAL_TREES, is read as
-// lstopo reads it: CPUs, packages, cores, nodes with their memory and CPUs, caches.
+// Every captured tree of the test data, and every archive (.tar, .tar.gz, .tar.bz2) in the directory NEARMETAL_TREES,
+// is read as lstopo reads it: CPUs, packages, cores, nodes with their memory and CPUs, caches.
 func TestAsLstopo(t *testing.T) {
 	needLstopo(t)
 	var archives []string

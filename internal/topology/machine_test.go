@@ -60,8 +60,8 @@ func unpack(t *testing.T, m *machine.Machine) string {
 	return dir
 }
 
-// The same machine is read the same from a description, from a directory, and,
-// by way of hwloc, from XML: hwloc's reading of our tree is the judge.
+// A machine is read identically from a description, from a directory, and, by way of hwloc, from XML. hwloc's reading
+// of nearmetal's tree is the reference.
 func TestMachines(t *testing.T) {
 	lstopo, err := exec.LookPath("lstopo-no-graphics")
 	if err != nil && os.Getenv("CI") == "true" {
@@ -83,7 +83,7 @@ func TestMachines(t *testing.T) {
 			t.Skip("short: not compared with hwloc")
 		}
 		dir := unpack(t, m)
-		if len(h.CPUs) <= 64 { // larger trees take seconds to read where system calls are slow, and show nothing new
+		if len(h.CPUs) <= 64 { // larger trees need seconds if system calls are slow, and show nothing new
 			readBack(t, h, dir)
 		}
 		if lstopo == "" {
@@ -102,7 +102,7 @@ func TestMachines(t *testing.T) {
 	})
 }
 
-// readBack reads the directory, and what is gathered from it, and wants h.
+// readBack reads the directory, and what is gathered from it, and expects h.
 func readBack(t *testing.T, h *Host, dir string) {
 	t.Helper()
 	d, err := Read(dir)
@@ -128,7 +128,7 @@ func readBack(t *testing.T, h *Host, dir string) {
 	}
 }
 
-// compare compares what hwloc said with what we read.
+// compare compares h with w, the host that hwloc read.
 func compare(t *testing.T, h, w *Host) {
 	t.Helper()
 	p1, c1, n1 := h.Counts()

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// smallTree is a tree of two nodes with two CPUs each; change alters it.
+// smallTree returns a tree of two nodes with two CPUs each, altered by change.
 func smallTree(change func(t *memTree)) *memTree {
 	t := newMemTree()
 	t.add(cpuDir+"/online", "0-3\n")
@@ -41,7 +41,7 @@ func (t *memTree) remove(name string) {
 	delete(t.dirs[strings.TrimSuffix(dir, "/")], base)
 }
 
-// What is wrong in a tree is repaired and reported, or refused in one line.
+// A fault in a tree is repaired and reported, or rejected with a one-line error.
 func TestMalformed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -127,7 +127,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// sane compares a host with what the planner relies on.
+// sane checks the properties of a host on which the planner relies.
 func sane(t *testing.T, h *Host) {
 	t.Helper()
 	if len(h.CPUs) == 0 || len(h.Nodes) == 0 {
@@ -173,7 +173,7 @@ func sane(t *testing.T, h *Host) {
 	}
 }
 
-// The cgroup's and the affinity's limits, of both cgroup versions.
+// The cgroup's and the affinity's limits, for both cgroup versions.
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -233,7 +233,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A hostile folder: links out of it, a FIFO that would block, a huge file.
+// A hostile directory: links that lead out of it, a FIFO that would block, a huge file.
 func TestHostileFolder(t *testing.T) {
 	dir := t.TempDir()
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -254,7 +254,7 @@ func TestHostileFolder(t *testing.T) {
 	}
 }
 
-// A hostile archive: names out of the tree, endless entries.
+// A hostile archive: names outside the tree, endless entries.
 func TestHostileArchive(t *testing.T) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -296,7 +296,7 @@ func TestBadXML(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %q", clip(c.text), h, err, c.want)
 		}
 	}
-	// Version 1, with a machine that has no nodes, and a matrix that is too short.
+	// Version 1, with a machine without nodes, and a matrix that is too short.
 	h, err := readXML(strings.NewReader(`<?xml version="1.0"?><!DOCTYPE topology SYSTEM "hwloc.dtd"><topology><object type="Machine" os_index="0" cpuset="0x3">
 <distances nbobjs="2" relative_depth="1" latency_base="10"><latency value="1.0"/></distances>
 <object type="Socket" os_index="0" cpuset="0x3"><object type="Cache" depth="3" cache_size="1024" cache_type="0" cpuset="0x3">
@@ -322,7 +322,7 @@ func FuzzHwloc(f *testing.F) {
 	})
 }
 
-// FuzzSysfs puts a file's text, its name chosen by a number, into a tree.
+// FuzzSysfs replaces the text of a file of a tree; a number selects the file.
 func FuzzSysfs(f *testing.F) {
 	names := []string{cpuDir + "/online", cpuDir + "/present", cpuDir + "/isolated", cpuDir + "/cpu1/topology/core_cpus_list", cpuDir + "/cpu1/topology/thread_siblings",
 		cpuDir + "/cpu1/topology/physical_package_id", cpuDir + "/cpu1/topology/die_id", cpuDir + "/cpu0/cache/index0/level", cpuDir + "/cpu0/cache/index0/shared_cpu_list",

@@ -14,10 +14,10 @@ var (
 	pciRoot    = lazyregexp.New(`^pci[0-9a-f]{4,8}:[0-9a-f]{2}$`)
 )
 
-// ValidAddress says whether s is the address of a PCI function: 0000:41:00.0.
+// ValidAddress reports whether s is the address of a PCI function: 0000:41:00.0.
 func ValidAddress(s string) bool { return pciAddress().MatchString(s) }
 
-// readPCI reads the PCI functions. No PCI at all is no error.
+// readPCI reads the PCI functions. A host without PCI is not an error.
 func readPCI(t tree, h *Host) {
 	const dir = "sys/bus/pci/devices"
 	names, err := t.list(dir)
@@ -89,7 +89,7 @@ func readDevice(t tree, h *Host, dir, address string) Device {
 	return d
 }
 
-// children returns the names in a folder, bounded; none if it is not there.
+// children returns a bounded number of names in a directory, or none if it does not exist.
 func children(t tree, dir string) []string {
 	names, err := t.list(dir)
 	if err != nil {
@@ -104,8 +104,8 @@ func children(t tree, dir string) []string {
 	return out
 }
 
-// bars reads the sizes of the memory windows (BAR 0 to 5) from a "resource"
-// attribute: lines "start end flags", flags as in linux/ioport.h.
+// bars parses the sizes of the memory windows (BAR 0 to 5) in bytes from a "resource" attribute: lines "start end
+// flags", with flags as in linux/ioport.h.
 func bars(s string) []uint64 {
 	const ioresourceMem = 0x200
 	var out []uint64

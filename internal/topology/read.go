@@ -10,9 +10,8 @@ import (
 	"nearmetal/internal/topology/machine"
 )
 
-// Read reads a host from the sysfs and proc below root: "/" is this host, any
-// other directory a captured tree. What is missing or contradicts itself is
-// repaired where there is one sensible way (Host.Repairs says so), else an error.
+// Read reads a host from the sysfs and proc below root: "/" is this host, any other directory a captured tree. Missing
+// or contradictory data is repaired if there is one sensible way (Host.Repairs reports it), and is otherwise an error.
 func Read(root string) (*Host, error) {
 	t, err := openDir(root)
 	if err != nil {
@@ -21,16 +20,15 @@ func Read(root string) (*Host, error) {
 	return readTree(t, root)
 }
 
-// suffixes are those of files whose readers are in other packages.
+// suffixes maps suffixes of file names to readers in other packages.
 var suffixes = map[string]func(name string) (*Host, error){}
 
 // RegisterSuffix has Open read files whose names end with suffix by open. It is called from init functions.
 func RegisterSuffix(suffix string, open func(name string) (*Host, error)) { suffixes[suffix] = open }
 
-// Open reads a host from a directory (as Read), from an archive that `nearmetal
-// topology gather` or hwloc-gather-topology made (.tar, .tar.gz, .tgz, .tar.bz2, .tbz2; .vsphere.tar.gz in package vsphere),
-// from hwloc's XML (.xml), or from a description (.machine, package machine). A
-// host that does not say its name gets the file's.
+// Open reads a host from a directory (as Read), from an archive that `nearmetal topology gather` or
+// hwloc-gather-topology made (.tar, .tar.gz, .tgz, .tar.bz2, .tbz2; .vsphere.tar.gz in package vsphere), from hwloc's
+// XML (.xml), or from a description (.machine, package machine). A host without a name is named after the file.
 func Open(name string) (*Host, error) {
 	st, err := os.Stat(name)
 	if err != nil {
@@ -79,11 +77,10 @@ func Open(name string) (*Host, error) {
 	return nil, fmt.Errorf("topology: %s: not a directory, .tar, .tar.gz, .tar.bz2, .xml or .machine", name)
 }
 
-// archives are how names of archives end.
+// archives are the suffixes of archives' names.
 var archives = []string{".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar"}
 
-// FromMachine returns the host that a description stands for, read from the
-// files that it makes.
+// FromMachine returns the host of a description, read from the files that the description generates.
 func FromMachine(m *machine.Machine) (*Host, error) {
 	t := newMemTree()
 	for _, f := range m.Files() {
@@ -96,7 +93,7 @@ func FromMachine(m *machine.Machine) (*Host, error) {
 	return readTree(t, m.Name)
 }
 
-// readTree reads a host from a tree; name is said where the tree says none, and in errors.
+// readTree reads a host from a tree. name is used in errors, and as the host's name if the tree has none.
 func readTree(t tree, name string) (*Host, error) {
 	h := &Host{}
 	if s, err := t.read("proc/sys/kernel/hostname", 256); err == nil && validName(strings.TrimSpace(s)) {
@@ -122,7 +119,7 @@ func readTree(t tree, name string) (*Host, error) {
 	return h, nil
 }
 
-// validName says whether s can name a host in a plan and on a terminal.
+// validName reports whether s can be the name of a host in a plan and on a terminal.
 func validName(s string) bool {
 	if s == "" || len(s) > 253 {
 		return false

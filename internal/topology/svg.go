@@ -14,16 +14,16 @@ import (
 type Paint struct {
 	CPUs    map[int]Mark     // by CPU ID
 	Memory  map[int][]Share  // by node ID
-	Devices map[string][]int // by PCI address (a card's for its VFs): the owners that have it
+	Devices map[string][]int // by PCI address (a card's for its VFs): the owners that use it
 }
 
-// Mark is how a CPU is drawn.
+// Mark defines how a CPU is drawn.
 type Mark struct {
 	Owner int // index of the owner, -1: none
 	Kind  MarkKind
 }
 
-// MarkKind is what an owner does with a CPU.
+// MarkKind is how an owner uses a CPU.
 type MarkKind int
 
 // The kinds of marks.
@@ -31,16 +31,16 @@ const (
 	Used     MarkKind = iota // a vCPU runs on it
 	Idle                     // the sibling of a used one, left idle
 	Reserved                 // kept for the host
-	Held                     // another cluster's VM has it
+	Held                     // used by another cluster's VM
 )
 
-// Share is memory of a node that an owner has.
+// Share is the memory of a node that belongs to an owner.
 type Share struct {
 	Owner int
 	Bytes uint64
 }
 
-// Picture is one or more hosts to be drawn, with the owners' legend.
+// Picture is a drawing of one or more hosts, with the owners' legend.
 type Picture struct {
 	Title  string
 	Hosts  []*Host
@@ -59,13 +59,13 @@ const (
 	svgCharW   = 6.3 // of 11 px text, wide enough for any sans-serif
 )
 
-// palette are the owners' colours: light, so that black numbers are read on them.
+// palette are the owners' colours: light, so that black numbers are readable on them.
 var palette = []string{"#8ecae6", "#ffb703", "#90be6d", "#f4978e", "#cdb4db", "#e9c46a", "#76c7c0", "#f8a5c2", "#b5c99a", "#a3b3f7", "#d4a373", "#c9cba3"}
 
-// Colour returns an owner's colour.
+// colour returns an owner's colour.
 func colour(owner int) string { return palette[owner%len(palette)] }
 
-// box is a rectangle with what is in it, laid out from the inside.
+// box is a rectangle with its contents. Contents are laid out before the boxes around them.
 type box struct {
 	x, y, w, h int
 	fill, edge string
@@ -76,9 +76,8 @@ type box struct {
 	title      string // shown by a browser under the pointer
 }
 
-// SVG draws hosts as lstopo would: packages, nodes with their memory, last-level
-// caches, cores and threads, devices on their nodes; with the owners of a plan
-// in their colours.
+// SVG draws hosts in the style of lstopo: packages, nodes with their memory, last-level caches, cores and threads,
+// devices on their nodes, and the owners of a plan in their colours.
 func (p *Picture) SVG(w io.Writer) error {
 	const mostHosts = 16
 	var hosts []*box
@@ -160,13 +159,13 @@ func (b *box) draw(out *strings.Builder, x, y int) {
 	}
 }
 
-// textWidth is as wide as a text will be at most.
+// textWidth returns an upper bound of a text's width, in pixels.
 func textWidth(s string) int { return int(float64(len(s))*svgCharW) + 2*svgPad }
 
 // column stacks boxes below a heading.
 func column(text string, kids []*box) *box { return stack(text, kids, 1<<30, false) }
 
-// flow puts boxes beside each other below a heading, in lines of at most width.
+// flow arranges boxes in rows of at most width pixels, below a heading.
 func flow(text string, kids []*box, width int) *box { return stack(text, kids, width, true) }
 
 func stack(text string, kids []*box, width int, across bool) *box {
@@ -284,7 +283,7 @@ func nodeBox(h *Host, n *Node, p *Paint) *box {
 		}
 		core := c.Core
 		if !c.Online {
-			core = -1 - c.ID // shown by itself
+			core = -1 - c.ID // drawn as a core of its own
 		}
 		if cores[core] == nil {
 			if groups[c.L3] == nil {
@@ -449,7 +448,7 @@ func deviceBoxes(h *Host, node int, p *Paint) []*box {
 	return out
 }
 
-// strayBox draws the devices of which the firmware says no node.
+// strayBox draws the devices for which the firmware reports no node.
 func strayBox(h *Host, p *Paint) *box {
 	devs := deviceBoxes(h, -1, p)
 	if len(devs) == 0 {
@@ -460,7 +459,7 @@ func strayBox(h *Host, p *Paint) *box {
 	return b
 }
 
-// spread is a line with the distances between the nodes of a host that has several, "" where it has one.
+// spread returns a line with the distances between the nodes of a host, or "" if it has only one node.
 func (h *Host) spread() string {
 	low, high := 0, 0
 	for i := range h.Nodes {

@@ -26,7 +26,7 @@ func number(t tree, name string) (int, bool) {
 	return n, err == nil
 }
 
-// listOf reads an attribute in list format; ok is false if it is not there.
+// listOf reads an attribute in list format; ok is false if it does not exist.
 func listOf(t tree, name string, max int) (ids []int, ok bool, err error) {
 	s, err := t.read(name, fileMax)
 	if err != nil {
@@ -38,9 +38,8 @@ func listOf(t tree, name string, max int) (ids []int, ok bool, err error) {
 	return ids, true, nil
 }
 
-// cpuSet reads a set of CPUs from the first of the attributes that is there:
-// names that end in _list or list are lists, the others masks. Masks precede lists,
-// as in hwloc, for the two differ in some captured trees.
+// cpuSet reads a set of CPUs from the first of the attributes that exists. Attributes whose names end in _list or list
+// are lists, the others masks. Masks are read first, as in hwloc, because the two differ in some captured trees.
 func cpuSet(t tree, names ...string) ([]int, bool) {
 	for _, name := range names {
 		s, err := t.read(name, fileMax)
@@ -60,8 +59,7 @@ func cpuSet(t tree, names ...string) ([]int, bool) {
 	return nil, false
 }
 
-// parseMask reads the kernel's mask format: hexadecimal words of 32 bits,
-// highest first, separated by commas.
+// parseMask parses the kernel's mask format: hexadecimal words of 32 bits, highest first, separated by commas.
 func parseMask(s string, max int) ([]int, error) {
 	words := strings.Split(strings.TrimSpace(s), ",")
 	if len(words) > max/32+1 {
@@ -86,7 +84,7 @@ func parseMask(s string, max int) ([]int, error) {
 	return out, nil
 }
 
-// readModel takes the processor's names and address width from /proc/cpuinfo.
+// readModel reads the processor's names and address width from /proc/cpuinfo.
 func readModel(t tree, h *Host) {
 	s, _ := t.read("proc/cpuinfo", fileMax)
 	for _, line := range strings.Split(s, "\n") {
@@ -119,7 +117,7 @@ func readModel(t tree, h *Host) {
 // printable returns the name of a part of the host: the printable ASCII in s, clipped.
 func printable(s string) string { return clip(text.ASCII(s)) }
 
-// readCPUs reads which CPUs there are, and their packages, dies and cores.
+// readCPUs reads the CPUs, with their packages, dies and cores.
 func readCPUs(t tree, h *Host) error {
 	online, okOnline, err := listOf(t, cpuDir+"/online", MaxCPUs)
 	if err != nil {
@@ -130,7 +128,7 @@ func readCPUs(t tree, h *Host) error {
 		return err
 	}
 	if !ok {
-		// Old or partial captures: the folders say which CPUs there are.
+		// In old or partial captures the directories show which CPUs exist.
 		names, err := t.list(cpuDir)
 		if err != nil {
 			return fmt.Errorf("%s cannot be read (is this the root of a tree with sys/ in it?): %w", cpuDir, err)
@@ -170,7 +168,7 @@ func readCPUs(t tree, h *Host) error {
 			c.Online = !there || v == 1
 		}
 		if c.Online {
-			// Some Arm and POWER machines number their packages -1, and say which CPUs they have.
+			// Some Arm and POWER machines number their packages -1, and list the CPUs of each.
 			var pkg key
 			if set, ok := cpuSet(t, dir+"/topology/package_cpus", dir+"/topology/core_siblings",
 				dir+"/topology/package_cpus_list", dir+"/topology/core_siblings_list"); ok && contains(set, id) {
@@ -188,7 +186,8 @@ func readCPUs(t tree, h *Host) error {
 				dir+"/topology/core_cpus_list", dir+"/topology/thread_siblings_list")
 			first := id
 			if units && oks && len(sib) > 1 {
-				// Cores of a Bulldozer module are siblings with numbers of their own; threads share their core's.
+				// Cores of a Bulldozer module are siblings with different core numbers; threads share their core's
+				// number.
 				own, _ := number(t, dir+"/topology/core_id")
 				for _, s := range sib {
 					other, ok := number(t, fmt.Sprintf("%s/cpu%d/topology/core_id", cpuDir, s))
@@ -210,7 +209,7 @@ func readCPUs(t tree, h *Host) error {
 	return nil
 }
 
-// bulldozer says whether the processor has two cores in a module (AMD's families 15h and 16h).
+// bulldozer reports whether the processor has two cores per module (AMD's families 15h and 16h).
 func bulldozer(t tree) bool {
 	s, _ := t.read("proc/cpuinfo", 4096)
 	words := strings.Fields(strings.NewReplacer(":", " ", "\t", " ").Replace(s))
@@ -218,7 +217,7 @@ func bulldozer(t tree) bool {
 	return strings.Contains(text, "vendor_id AuthenticAMD ") && (strings.Contains(text, "cpu family 21 ") || strings.Contains(text, "cpu family 22 "))
 }
 
-// firstOn returns the lowest CPU of a set that is online, where that is known, which names the set.
+// firstOn returns the CPU that identifies a set: the lowest one that is online, if that is known.
 func firstOn(set []int, on map[int]bool, known bool) int {
 	for _, id := range set {
 		if on[id] || !known {
@@ -258,7 +257,7 @@ func readNodes(t tree, h *Host) error {
 		sort.Ints(ids)
 	}
 	if len(ids) == 0 {
-		// A kernel without NUMA has no such folder: everything is one node.
+		// A kernel without NUMA has no such directory: everything is one node.
 		ids = []int{0}
 	}
 	possible, _, err := listOf(t, nodeDir+"/possible", MaxNodes)
@@ -266,7 +265,7 @@ func readNodes(t tree, h *Host) error {
 		return err
 	}
 	only := len(ids) == 1 && len(possible) <= 1
-	var columns []int // places in ids of the nodes that are kept
+	var columns []int // indices in ids of the nodes that are kept
 	absent := make([]bool, MaxCPUs)
 	for i, id := range ids {
 		dir := fmt.Sprintf("%s/node%d", nodeDir, id)
@@ -338,7 +337,7 @@ func readNodes(t tree, h *Host) error {
 	return nil
 }
 
-// readGPUs marks the nodes whose memory is a GPU's (GH200, POWER9 with V100): the driver names them.
+// readGPUs marks the nodes whose memory is a GPU's (GH200, POWER9 with V100), as reported by the driver.
 func readGPUs(t tree, h *Host) {
 	const dir = "proc/driver/nvidia/gpus"
 	names, _ := t.list(dir)
@@ -357,7 +356,7 @@ func readGPUs(t tree, h *Host) {
 	}
 }
 
-// homeless says which online CPUs are on no node: none is guessed for them.
+// homeless reports the online CPUs that are on no node. It does not guess a node for them.
 func homeless(h *Host) {
 	for i := range h.CPUs {
 		if c := &h.CPUs[i]; c.Node < 0 && c.Online {
@@ -366,9 +365,8 @@ func homeless(h *Host) {
 	}
 }
 
-// setDistances checks the rows and puts them into the nodes. Missing rows get
-// the other direction's values, else 10 and 20; values out of range 10 to 254
-// likewise. Asymmetric distances are real on some machines and kept.
+// setDistances checks the rows and puts them into the nodes. Missing rows, and values outside 10 to 254, are replaced
+// by the other direction's values, or by 10 and 20. Asymmetric distances exist on some machines and are kept.
 func setDistances(h *Host, rows [][]int) {
 	n := len(h.Nodes)
 	for i, r := range rows {
@@ -412,8 +410,8 @@ func setDistances(h *Host, rows [][]int) {
 func readNodeMemory(t tree, h *Host, n *Node, dir string, only bool) {
 	s, err := t.read(dir+"/meminfo", fileMax)
 	if only {
-		// For the only node there can be, /proc reports the same, give or take a page, and more
-		// where memory was added while the machine ran (a VM's node0 reported 5.6 of 24 GiB).
+		// If there can be only one node, /proc reports the same, give or take a page, or more if memory was added while
+		// the machine ran (a VM's node0 reported 5.6 of 24 GiB).
 		if p, perr := t.read("proc/meminfo", fileMax); perr == nil && (err != nil || meminfo(p)["MemTotal"] > meminfo(s)["MemTotal"]/8*9) {
 			s, err = p, nil
 		}
@@ -423,9 +421,8 @@ func readNodeMemory(t tree, h *Host, n *Node, dir string, only bool) {
 	}
 	v := meminfo(s)
 	n.MemoryBytes = v["MemTotal"]
-	// The kernel's MemAvailable, which meminfo of a node does not have: free
-	// memory and what can be dropped (mm/page_alloc.c, si_mem_available, without
-	// its allowance for watermarks).
+	// An equivalent of the kernel's MemAvailable, which meminfo of a node lacks: free memory and what can be dropped
+	// (mm/page_alloc.c, si_mem_available, without its allowance for watermarks).
 	n.AvailableBytes = v["MemFree"] + v["Active(file)"] + v["Inactive(file)"] + v["SReclaimable"]
 	if n.AvailableBytes > n.MemoryBytes {
 		n.AvailableBytes = n.MemoryBytes
@@ -452,7 +449,7 @@ func readNodeMemory(t tree, h *Host, n *Node, dir string, only bool) {
 	sort.Slice(n.Pools, func(i, j int) bool { return n.Pools[i].PageBytes > n.Pools[j].PageBytes })
 }
 
-// meminfo reads "Key: number kB" lines, with or without "Node N " before them, into bytes.
+// meminfo parses "Key: number kB" lines, with or without a leading "Node N ", into bytes.
 func meminfo(s string) map[string]uint64 {
 	m := map[string]uint64{}
 	for _, line := range strings.Split(s, "\n") {
@@ -470,8 +467,8 @@ func meminfo(s string) map[string]uint64 {
 	return m
 }
 
-// readCaches reads the caches and numbers the last-level groups. A cache that
-// covers several nodes (sub-NUMA clustering) makes one group in each.
+// readCaches reads the caches and numbers the last-level groups. A cache that covers several nodes (sub-NUMA
+// clustering) makes one group in each.
 func readCaches(t tree, h *Host) {
 	type key struct {
 		level int
@@ -500,7 +497,7 @@ func readCaches(t tree, h *Host) {
 				kind = "Unified"
 			}
 			shared, ok := cpuSet(t, dir+"/shared_cpu_map", dir+"/shared_cpu_list")
-			if ok && len(shared) == 0 { // Itanium's kernels: the threads of the core share it
+			if ok && len(shared) == 0 { // on Itanium's kernels the threads of the core share it
 				for o := range h.CPUs {
 					if h.CPUs[o].Core == c.Core {
 						shared = append(shared, h.CPUs[o].ID)
@@ -528,7 +525,7 @@ func readCaches(t tree, h *Host) {
 	groupL3(h)
 }
 
-// cacheSize reads "32768K".
+// cacheSize parses a size such as "32768K" into bytes.
 func cacheSize(s string) uint64 {
 	s = strings.TrimSpace(s)
 	shift := 0
@@ -545,8 +542,7 @@ func cacheSize(s string) uint64 {
 	return n << shift
 }
 
-// groupL3 numbers the groups of CPUs that share their highest cache (level 3 or
-// above) and a node.
+// groupL3 numbers the groups of CPUs that share their highest cache (level 3 or above) and a node.
 func groupL3(h *Host) {
 	best := map[int]int{} // CPU → index of its highest cache
 	for i, c := range h.Caches {

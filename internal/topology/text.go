@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Text writes a host for people: ASCII, one line for each thing.
+// Text describes a host for people, in ASCII, with one line for each part.
 func (h *Host) Text() string {
 	var b strings.Builder
 	pkgs, cores, cpus := h.Counts()
@@ -153,7 +153,7 @@ func (h *Host) nodeText(b *strings.Builder, n *Node) {
 	}
 }
 
-// dies returns the most dies in one package.
+// dies returns the largest number of dies in one package.
 func (h *Host) dies() int {
 	per := map[int]map[int]bool{}
 	most := 0
@@ -171,7 +171,7 @@ func (h *Host) dies() int {
 	return most
 }
 
-// l3Size is the size of a CPU's last-level cache.
+// l3Size returns the size of a CPU's last-level cache.
 func (h *Host) l3Size(cpu int) uint64 {
 	if i := h.LastCache(cpu); i >= 0 {
 		return h.Caches[i].SizeBytes
@@ -179,8 +179,7 @@ func (h *Host) l3Size(cpu int) uint64 {
 	return 0
 }
 
-// LastCache returns the place in h.Caches of a CPU's last-level cache (level 3 or
-// above), or -1.
+// LastCache returns the index in h.Caches of a CPU's last-level cache (level 3 or above), or -1.
 func (h *Host) LastCache(cpu int) int {
 	best := -1
 	for i := range h.Caches {
@@ -192,7 +191,7 @@ func (h *Host) LastCache(cpu int) int {
 	return best
 }
 
-// l3Wide says whether a CPU's last-level cache covers several nodes.
+// l3Wide reports whether a CPU's last-level cache covers several nodes.
 func (h *Host) l3Wide(cpu int) bool {
 	i := h.LastCache(cpu)
 	if i < 0 {
@@ -206,8 +205,8 @@ func (h *Host) l3Wide(cpu int) bool {
 	return false
 }
 
-// shown returns the devices that people look for: those with a network or RDMA
-// name, with VFs, VFs that are free for VMs, accelerators.
+// shown returns the devices of interest: those with a network or RDMA name, those with VFs, VFs that are free for VMs,
+// and accelerators.
 func (h *Host) shown() []*Device {
 	var out []*Device
 	for i := range h.Devices {
@@ -220,7 +219,7 @@ func (h *Host) shown() []*Device {
 	return out
 }
 
-// Text writes a device on one line.
+// Text describes a device on one line.
 func (d *Device) Text() string {
 	s := d.Address
 	if d.IsVF() {

@@ -17,27 +17,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a file system that sysfs and proc are read from: a directory, or an
-// archive held in memory. Paths are relative to its root, without a leading
-// slash. Links are followed and never lead out of the tree.
+// tree is a file system with sysfs and proc: a directory, or an archive in memory. Paths are relative to its root,
+// without a leading slash. Links are followed and never lead out of the tree.
 type tree interface {
-	// read returns a regular file's text: at most its first max bytes, and up to the first NUL.
+	// read returns a regular file's text: at most its first max bytes, up to the first NUL.
 	read(name string, max int) (string, error)
 	// list returns the names in a directory, sorted.
 	list(name string) ([]string, error)
-	// resolve returns the path without links.
+	// resolve returns the path with all links resolved.
 	resolve(name string) (string, error)
 }
 
-// fileMax is as much of one attribute as is read: the longest are the lists of
-// CPUs of machines with thousands.
+// fileMax bounds the bytes read of one attribute. The longest are the CPU lists of machines with thousands of CPUs.
 const fileMax = 64 << 10
 
 // dirTree is a directory, "/" for the running host.
 type dirTree struct {
 	root string
-	dirs map[string]string // folders already resolved
-	fd   *os.File          // the root, for openat2; nil: the kernel does not have it
+	dirs map[string]string // directories already resolved
+	fd   *os.File          // the root, for openat2; nil: the kernel does not support it
 }
 
 func openDir(root string) (*dirTree, error) {
@@ -68,9 +66,8 @@ func openDir(root string) (*dirTree, error) {
 	return t, nil
 }
 
-// quick reads as read does, with four system calls: links are followed as if the root were
-// "/" (openat2(2), RESOLVE_IN_ROOT), so that none leads out. A machine with hundreds of CPUs
-// has tens of thousands of attributes.
+// quick is read with only four system calls: it follows links as if the root were "/" (openat2(2), RESOLVE_IN_ROOT), so
+// that none leads out. A machine with hundreds of CPUs has tens of thousands of attributes.
 func (t *dirTree) quick(name string, max int) (string, error) {
 	fd, err := unix.Openat2(int(t.fd.Fd()), name, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 	if err != nil {
@@ -116,7 +113,7 @@ func (t *dirTree) resolve(name string) (string, error) {
 	return rel, nil
 }
 
-// real returns the path to open: links cannot lead anywhere new from "/".
+// real returns the path to open. For the root "/" that is the path itself, because links cannot lead out of it.
 func (t *dirTree) real(name string) (string, error) {
 	if t.root == "/" {
 		return "/" + name, nil
@@ -141,7 +138,7 @@ func (t *dirTree) real(name string) (string, error) {
 	return filepath.Join(t.root, rel), err
 }
 
-// upToNUL ends text at its first NUL, as C does: old kernels, and captures that filled a page, have some behind a value.
+// upToNUL ends text at its first NUL, as C does. Old kernels, and captures that filled a page, have NULs after a value.
 func upToNUL(s string) string {
 	s, _, _ = strings.Cut(s, "\x00")
 	return s
@@ -161,7 +158,7 @@ func (t *dirTree) whole(name string, max int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A captured tree could hold a FIFO or a device: opening it would hang.
+	// A captured tree could contain a FIFO or a device, which would block when opened.
 	if st, err := os.Stat(p); err != nil {
 		return "", err
 	} else if !st.Mode().IsRegular() {
@@ -205,14 +202,14 @@ func newMemTree() *memTree {
 	return &memTree{map[string]string{}, map[string]string{}, map[string]map[string]bool{}}
 }
 
-// add puts a file in, and the directories above it.
+// add adds a file, and the directories above it.
 func (t *memTree) add(name, content string) {
 	name = path.Clean(name)
 	t.files[name] = content
 	t.parents(name)
 }
 
-// link puts a symbolic link in.
+// link adds a symbolic link.
 func (t *memTree) link(name, target string) {
 	name = path.Clean(name)
 	t.links[name] = target
@@ -233,7 +230,7 @@ func (t *memTree) parents(name string) {
 }
 
 func (t *memTree) resolve(name string) (string, error) {
-	const mostLinks = 40 // as Linux
+	const mostLinks = 40 // as in Linux
 	rest := strings.Split(path.Clean("/" + name)[1:], "/")
 	at := "."
 	for n := 0; len(rest) > 0; {
@@ -296,23 +293,22 @@ func (t *memTree) list(name string) ([]string, error) {
 	return names, nil
 }
 
-// inTree says whether a path is one of those that are read.
+// inTree reports whether a path is among those that are read.
 func inTree(name string) bool {
 	return strings.HasPrefix(name, "sys/") || strings.HasPrefix(name, "proc/")
 }
 
-// What an archive may hold: a tree of a machine with 1,000 CPUs has 60,000
-// small files.
+// Bounds of an archive. A tree of a machine with 1,000 CPUs has 60,000 small files.
 const (
 	tarEntries = 2 << 20
-	tarBytes   = 256 << 20 // of all of it, unpacked
+	tarBytes   = 256 << 20 // of all files, unpacked
 	tarFile    = 16 << 20  // of one file, kept or not
 )
 
 var errTarSize = errors.New("the archive is larger than any captured tree")
 
-// readTar takes a tar archive, compressed by gzip, by bzip2 or not at all, into memory,
-// bounded. Only the files below sys/ and proc/ are kept.
+// readTar reads a tar archive, compressed by gzip or bzip2 or not at all, into memory, within bounds. It keeps only the
+// files below sys/ and proc/.
 func readTar(r io.Reader) (*memTree, error) {
 	t := newMemTree()
 	var magic [2]byte
@@ -348,7 +344,7 @@ func readTar(r io.Reader) (*memTree, error) {
 		}
 		name := path.Clean("/" + h.Name)[1:]
 		if !inTree(name) {
-			// An archive may have one folder above the tree.
+			// An archive may have one directory above the tree.
 			if _, name, _ = strings.Cut(name, "/"); !inTree(name) {
 				continue
 			}

@@ -17,7 +17,7 @@ import (
 	"nearmetal/test/hosttree"
 )
 
-// edits change a tree as other kernels, captures and machines have it. Paths have no leading slash.
+// edits change a tree into the form that other kernels, captures and machines produce. Paths have no leading slash.
 var edits = map[string]func(r *rand.Rand, files map[string]string){
 	"NULs": func(r *rand.Rand, files map[string]string) {
 		for name := range files {
@@ -146,7 +146,7 @@ func someNode(r *rand.Rand, files map[string]string) string {
 	return fmt.Sprintf("%s/node%d", nodeDir, ids[r.Intn(len(ids))])
 }
 
-// renumber moves the directories that pattern matches, and changes the numbers in lists.
+// renumber moves the directories that match pattern, and changes the numbers in lists.
 func renumber(files map[string]string, pattern *regexp.Regexp, to func(int) int, lists ...string) {
 	moved := map[string]string{}
 	for name, s := range files {
@@ -169,7 +169,7 @@ func renumber(files map[string]string, pattern *regexp.Regexp, to func(int) int,
 	}
 }
 
-// Trees as other kernels and machines have them are read as lstopo reads them. NEARMETAL_TREE_CASES is how many.
+// Trees of other kernels and machines are read as lstopo reads them. NEARMETAL_TREE_CASES is their number.
 func TestVariedAsLstopo(t *testing.T) {
 	needLstopo(t)
 	n := 24
@@ -207,7 +207,7 @@ func TestVariedAsLstopo(t *testing.T) {
 			edits[names[k]](r, files)
 			done = append(done, names[k])
 		}
-		if r.Intn(3) == 0 { // the last: what edits parse has none
+		if r.Intn(3) == 0 { // the last edit, because it removes what other edits parse
 			edits["NULs"](r, files)
 			done = append(done, "NULs")
 		}

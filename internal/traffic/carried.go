@@ -8,8 +8,8 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Carried is what went over a network interface of a VM, or a port of an RDMA device in it, while a command ran, as the
-// VM's kernel counts it: of all programs in the VM.
+// Carried is the traffic of a network interface of a VM, or of a port of an RDMA device in it, while a command ran. The
+// VM's kernel counts it for all programs in the VM.
 type Carried struct {
 	VM        string `json:"vm"`
 	Interface string `json:"interface"`
@@ -17,10 +17,10 @@ type Carried struct {
 	Sent      uint64 `json:"sent"`     // bytes
 }
 
-// Uncounted says why there is no matrix.
+// Uncounted is the reason why there is no matrix.
 const Uncounted = "What each VM sent to each other is not counted: nearmetal's provider is in VMs only where several of one host share a region."
 
-// CarriedRows are what interfaces carried, a head first; nil where none carried anything.
+// CarriedRows returns a table of what the interfaces carried, with a header row, or nil if they carried nothing.
 func CarriedRows(list []Carried) [][]string {
 	rows := [][]string{{"vm", "interface", "received", "sent"}}
 	for _, c := range list {
@@ -34,8 +34,8 @@ func CarriedRows(list []Carried) [][]string {
 	return rows
 }
 
-// WriteCarried writes for a person what the VMs' interfaces carried, where ranks did not count their messages: nearmetal's
-// provider was not in the VMs.
+// WriteCarried writes for people what the VMs' interfaces carried. It is used if ranks did not count their messages
+// because nearmetal's provider was not in the VMs.
 func WriteCarried(w io.Writer, list []Carried) error {
 	var b strings.Builder
 	b.WriteString(Uncounted + "\n")

@@ -8,7 +8,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Matrix is what ranks exchanged. Ranks of several programs with the same number are added up.
+// Matrix contains what ranks exchanged. Ranks of several programs with the same number are added up.
 type Matrix struct {
 	ClassBytes []uint64 `json:"classBytes"` // the largest message of each size class but the last
 	Ranks      []Rank   `json:"ranks"`
@@ -16,13 +16,14 @@ type Matrix struct {
 	Advice     string   `json:"advice,omitempty"`
 }
 
-// Rank is a rank, or a process that has no number, which gets one behind the others.
+// Rank is a rank, or a process without a rank number, which gets a number after the last rank's.
 type Rank struct {
 	Rank int    `json:"rank"`
 	VM   string `json:"vm"` // or the host, without VMs
 }
 
-// Pair is what one rank started with another over one channel: messages, and one-sided and atomic operations.
+// Pair counts the operations that one rank started with another over one channel: messages, and one-sided and atomic
+// operations.
 type Pair struct {
 	From     int      `json:"from"`
 	To       int      `json:"to"` // -1: a rank that left no counts
@@ -32,7 +33,7 @@ type Pair struct {
 	Classes  []uint64 `json:"classes"` // messages by size class
 }
 
-// Of puts counts together.
+// Of combines counts to a matrix.
 func Of(list []Counts) *Matrix {
 	m := &Matrix{ClassBytes: Classes[:], Ranks: []Rank{}, Pairs: []Pair{}}
 	type process struct {
@@ -97,13 +98,13 @@ func Of(list []Counts) *Matrix {
 	return m
 }
 
-// The most that a matrix which is kept has.
+// Upper bounds of a stored matrix.
 const (
 	MaxRanks = 4096
 	MaxPairs = 1 << 16
 )
 
-// Check reports what is wrong with a matrix that was read from a file, nil: nothing that its methods stumble over.
+// Check returns an error if a matrix that was read from a file could make its methods fail.
 func (m *Matrix) Check() error {
 	if len(m.Ranks) > MaxRanks || len(m.Pairs) > MaxPairs {
 		return fmt.Errorf("counts of %d ranks and %d pairs: at most %d and %d are shown", len(m.Ranks), len(m.Pairs), MaxRanks, MaxPairs)
@@ -123,16 +124,16 @@ func (m *Matrix) Check() error {
 	return nil
 }
 
-// add adds counts, and stays at the most that there can be.
+// add returns the sum of two counts, limited to maxCount.
 func add(a, b uint64) uint64 { return min(a+b, maxCount) }
 
 // Place is where a VM is.
 type Place struct {
 	Host string
-	Far  bool // one of its devices is at a NUMA node that none of its memory is on
+	Far  bool // one of its devices is at a NUMA node without any of its memory
 }
 
-// Advise sets the line of advice; places are those of the VMs, as far as they are known.
+// Advise sets the line of advice; places are the VMs' places, as far as they are known.
 func (m *Matrix) Advise(places map[string]Place) {
 	var all, network uint64
 	between := map[[2]int]uint64{}

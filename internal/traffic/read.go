@@ -1,5 +1,5 @@
-// Package traffic reads what ranks over nearmetal's libfabric provider counted of their messages, and says who exchanged
-// how much with whom, by which channel (docs/fabric.md).
+// Package traffic reads the counts of messages that ranks over nearmetal's libfabric provider wrote, and computes how
+// much each rank exchanged with each other one over which channel (docs/fabric.md).
 package traffic
 
 import (
@@ -14,37 +14,37 @@ import (
 	"strings"
 )
 
-// Variable names the directory, absolute, that ranks write their counts into.
+// Variable is the environment variable with the absolute path of the directory to which ranks write their counts.
 const Variable = "NEARMETAL_TRAFFIC"
 
-// Limits on what is read: ranks write it, in VMs that may be hostile.
+// Limits of the input, which ranks write in VMs that may be hostile.
 const (
 	MaxBytes = 16 << 20 // of one file, or of all files of a VM
 	maxFiles = 65536
 	maxRank  = 1 << 20
-	maxCount = 1 << 53 // what JSON's readers take as a number
+	maxCount = 1 << 53 // the largest number that all readers of JSON represent exactly
 	maxKeys  = 2
 	maxLine  = 1024
 )
 
-// Classes are the size classes of messages: the largest of each in bytes; those of the last one are larger.
+// Classes are the size classes of messages: the largest size of each, in bytes; a last class has larger ones.
 var Classes = [...]uint64{64, 1 << 10, 16 << 10, 256 << 10, 4 << 20}
 
 const classes = len(Classes) + 1
 
-// Channels are the ways of messages.
+// Channels are the channels over which messages are sent.
 var Channels = [...]string{"region", "cma", "fabric"}
 
-// Counts are those of one endpoint of a rank.
+// Counts are the counts of one endpoint of a rank.
 type Counts struct {
-	Rank int // -1: its launcher did not say
+	Rank int // -1: its launcher did not define it
 	PID  int
-	VM   string // or the host, where it ran without VMs
+	VM   string // or the host, if it ran without VMs
 	keys []string
 	to   []sent
 }
 
-// sent is what it started with one peer over one channel.
+// sent is what the endpoint started with one peer over one channel.
 type sent struct {
 	key     string
 	channel int
@@ -52,7 +52,8 @@ type sent struct {
 	ops     [classes]uint64
 }
 
-// Read reads the counts of endpoints, one after another, at most MaxBytes. vm is where they ran; "": they say it.
+// Read reads the counts of endpoints, one after another, at most MaxBytes. vm is the VM in which they ran; "": the
+// counts name it. Read fails if the input is malformed.
 func Read(r io.Reader, vm string) ([]Counts, error) {
 	limited := &io.LimitedReader{R: r, N: MaxBytes + 1}
 	s := bufio.NewScanner(limited)
@@ -93,7 +94,7 @@ func Read(r io.Reader, vm string) ([]Counts, error) {
 	return list, nil
 }
 
-// ReadDir reads all counts in a directory that Variable named.
+// ReadDir reads all counts in a directory to which Variable was set.
 func ReadDir(dir string) ([]Counts, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -105,7 +106,7 @@ func ReadDir(dir string) ([]Counts, error) {
 			return list, fmt.Errorf("%s: more than %d counts", dir, maxFiles)
 		}
 		if e.Type() != 0 && e.Type()&fs.ModeType != 0 || strings.HasPrefix(e.Name(), ".") {
-			continue // none of theirs
+			continue // not written by a rank
 		}
 		c, err := readFile(filepath.Join(dir, e.Name()))
 		if err != nil {
@@ -142,7 +143,7 @@ func (c *Counts) self(f []string, vm string) (err error) {
 	return nil
 }
 
-// clean leaves the characters of a host's name.
+// clean keeps the characters that a host's name may have.
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r == '.' || r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {

@@ -10,7 +10,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// shown is how many ranks a matrix in text has at most; of more the pairs with most bytes are listed.
+// shown is the largest number of ranks for which text has a matrix; for more, the pairs with most bytes are listed.
 const shown = 12
 
 // sum is the bytes and messages of a pair over all channels.
@@ -32,7 +32,7 @@ func (m *Matrix) sums() []sum {
 	return list
 }
 
-// Bytes returns the matrix of bytes in the order of Ranks: of those that a row's rank started with a column's.
+// Bytes returns the matrix of bytes in the order of Ranks: the bytes that a row's rank started with a column's rank.
 func (m *Matrix) Bytes() [][]uint64 {
 	at := map[int]int{}
 	for i, r := range m.Ranks {
@@ -50,8 +50,8 @@ func (m *Matrix) Bytes() [][]uint64 {
 	return rows
 }
 
-// Between returns the table of bytes between ranks, its first row the titles, and what stands above it: the matrix, or of
-// many ranks the pairs with most bytes.
+// Between returns the table of bytes between ranks, of which the first row has the titles, and its heading. For many
+// ranks the table lists the pairs with most bytes instead of the matrix.
 func (m *Matrix) Between() (title string, rows [][]string) {
 	if len(m.Ranks) <= shown {
 		rows = [][]string{{"rank", "vm"}}
@@ -81,8 +81,8 @@ func (m *Matrix) Between() (title string, rows [][]string) {
 	return title, rows
 }
 
-// BetweenVMs returns the table of what VMs sent to VMs and over which channels, its first row the titles; nil where the
-// ranks are in one VM, or in too many to be shown.
+// BetweenVMs returns the table of what VMs sent to VMs and over which channels, of which the first row has the titles.
+// It returns nil if the ranks are in one VM, or in too many to be shown.
 func (m *Matrix) BetweenVMs() [][]string {
 	at := map[string]int{}
 	var vms []string
@@ -128,7 +128,7 @@ func (m *Matrix) BetweenVMs() [][]string {
 	return rows
 }
 
-// ByChannel returns the table of messages and bytes by channel and size class, its first row the titles.
+// ByChannel returns the table of messages and bytes by channel and size class, of which the first row has the titles.
 func (m *Matrix) ByChannel() [][]string {
 	rows := [][]string{{"channel", "messages", "bytes"}}
 	for _, c := range Classes {
@@ -156,10 +156,10 @@ func (m *Matrix) ByChannel() [][]string {
 	return rows
 }
 
-// silence is what stands for tables without a number.
+// silence replaces tables without any number.
 const silence = "The ranks sent each other no messages over nearmetal's provider.\n"
 
-// VMs writes the table of BetweenVMs, nothing where there is none.
+// VMs writes the table of BetweenVMs, or nothing if there is none.
 func (m *Matrix) VMs(w io.Writer) error {
 	rows := m.BetweenVMs()
 	if rows == nil {
@@ -176,7 +176,7 @@ func (m *Matrix) VMs(w io.Writer) error {
 	return err
 }
 
-// Text writes the matrix for a person.
+// Text writes the matrix for people.
 func (m *Matrix) Text(w io.Writer) error {
 	var b strings.Builder
 	if len(m.Ranks) == 0 {
@@ -200,7 +200,7 @@ func (m *Matrix) Text(w io.Writer) error {
 	return err
 }
 
-// columns writes rows with aligned columns: the first to the left, the others to the right.
+// columns writes rows with aligned columns: the first aligned left, the others right.
 func columns(b *strings.Builder, rows [][]string) {
 	width := make([]int, len(rows[0]))
 	for _, r := range rows {

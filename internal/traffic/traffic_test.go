@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// counts is what a rank writes.
+// counts returns the text that a rank writes.
 func counts(rank, pid int, self string, to ...string) string {
 	return fmt.Sprintf("nearmetal-traffic 1\nself %d %d host %s\n%send\n", rank, pid, self, strings.Join(to, ""))
 }
@@ -23,7 +23,7 @@ func read(t *testing.T, vm, text string) []Counts {
 	return c
 }
 
-// Two VMs on one host, and one elsewhere: peers are found by either of their addresses.
+// example returns the matrix of two VMs on one host, and one elsewhere. Peers are found by either of their addresses.
 func example(t *testing.T) *Matrix {
 	list := read(t, "vm0", counts(0, 10, "slot:aa:0:1 core:01",
 		"to slot:aa:1:1 region 1000 10 1 0 0 0 0\n", "to slot:aa:1:1 cma 2000000 0 0 0 0 1 0\n", "to core:02 fabric 3000000 0 0 0 0 1 0\n"))
@@ -102,7 +102,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// What a VM hands over is hostile.
+// Counts from a VM are hostile input.
 func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"x\n":                                                                           "line 1: expected: nearmetal-traffic 1",
@@ -146,7 +146,7 @@ func TestReadDir(t *testing.T) {
 	}
 }
 
-// Of many ranks the pairs with most bytes are listed.
+// For many ranks the pairs with most bytes are listed.
 func TestManyRanks(t *testing.T) {
 	var list []Counts
 	for i := range 20 {
@@ -162,7 +162,7 @@ func TestManyRanks(t *testing.T) {
 	}
 }
 
-// A matrix out of a file is looked at before it is shown.
+// A matrix from a file is checked before it is shown.
 func TestCheck(t *testing.T) {
 	if err := example(t).Check(); err != nil {
 		t.Error(err)
@@ -182,7 +182,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// What ranks wrote in VMs, which may be hostile: read or refused with one line; what is read adds up, and its text is clean.
+// Counts that ranks wrote in VMs, which may be hostile, are read or rejected with a one-line error. Accepted counts add
+// up, and their text is clean.
 func FuzzRead(f *testing.F) {
 	f.Add("nearmetal-traffic 1\nself 0 10 host slot:aa:0:1 core:01\nto slot:aa:1:1 region 1000 10 1 0 0 0 0\nend\n" +
 		counts(-1, 11, "slot:aa:1:1"))

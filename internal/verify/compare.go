@@ -11,9 +11,9 @@ import (
 	"nearmetal/internal/words"
 )
 
-// Compare compares the facts of a VM with its plan. region is the plan's (nil: none) and
-// shared the file that the cluster's VMs have mapped for it (see regionFile). A VM that its backend
-// cannot read (nil) has one row that says so.
+// Compare compares the facts of a VM with its plan. region is the plan's (nil: none) and shared the file that the
+// cluster's VMs have mapped for it (see regionFile). If the VM's backend cannot read it (nil facts), the only row
+// reports that.
 func Compare(p *plan.VM, region *plan.Region, f *backend.Facts, shared string) []Row {
 	r := &rows{vm: p.Name}
 	if f == nil {
@@ -53,7 +53,7 @@ func by(f *backend.Facts) string {
 	return f.By
 }
 
-// unread adds a row if a part could not be read, and says whether it did.
+// unread adds a row if a part could not be read, and reports whether it did.
 func (r *rows) unread(f *backend.Facts, p backend.Part, planned string) bool {
 	why, ok := f.Unread[p]
 	if ok {
@@ -62,7 +62,7 @@ func (r *rows) unread(f *backend.Facts, p backend.Part, planned string) bool {
 	return ok
 }
 
-// list writes numbers for people.
+// list formats numbers for people.
 func list(ids []int) string {
 	if len(ids) == 0 {
 		return "none"
@@ -83,8 +83,8 @@ func within(a, b []int) bool {
 	return !slices.ContainsFunc(a, func(n int) bool { return !slices.Contains(b, n) })
 }
 
-// cpus compares the vCPUs' threads with the pins. Without pins each may run wherever
-// nearmetal itself may: one row says so of all that do.
+// cpus compares the vCPUs' threads with the pins. Without pins a thread may run on any CPU that nearmetal itself may
+// use; a single row reports all such threads.
 func (r *rows) cpus(p *plan.VM, f *backend.Facts) {
 	if r.unread(f, backend.PartCPUs, words.Count(p.VCPUs, "vCPU", "vCPUs")) {
 		return
@@ -126,7 +126,8 @@ func (r *rows) threads(p *plan.VM, f *backend.Facts) {
 	ok, as := true, 0
 	var others []string
 	for _, t := range f.Threads {
-		// QEMU binds those of its thread-context objects to the node whose memory they take at the start. They do nothing after that.
+		// QEMU binds the threads of its thread-context objects to the node whose memory they allocate at the start.
+		// They are idle after that.
 		taker := len(p.EmulatorCPUs) == 0 && strings.HasPrefix(t.Name, "TC ") && within(t.CPUs, f.Own)
 		if taker || equal(t.CPUs, planned) {
 			as++
@@ -149,12 +150,12 @@ func (r *rows) threads(p *plan.VM, f *backend.Facts) {
 	r.add(ok && as > 0, what, text, found)
 }
 
-// shape writes a topology.
+// shape formats a topology.
 func shape(sockets, dies, cores, threads int) string {
 	return fmt.Sprintf("%s x %s x %s x %s", words.Count(sockets, "socket", "sockets"), words.Count(dies, "die", "dies"), words.Count(cores, "core", "cores"), words.Count(threads, "thread", "threads"))
 }
 
-// topology compares what the backend has of sockets and nodes with the plan.
+// topology compares the backend's sockets and nodes with the plan.
 func (r *rows) topology(p *plan.VM, f *backend.Facts) {
 	if _, bad := f.Unread[backend.PartCPUs]; bad {
 		return
@@ -211,7 +212,7 @@ func (r *rows) memory(p *plan.VM, f *backend.Facts) {
 	}
 }
 
-// memoryPolicy is the policy, as numa_maps writes it, of memory bound to host nodes.
+// memoryPolicy returns the policy, in the format of numa_maps, of memory bound to host nodes.
 func memoryPolicy(nodes []int) string {
 	switch len(nodes) {
 	case 0:
@@ -222,14 +223,14 @@ func memoryPolicy(nodes []int) string {
 	return "interleave:" + topology.FormatList(nodes)
 }
 
-// placed compares the policy and the pages of a mapping with the host nodes that they
-// belong on. What is not bound may lie anywhere.
+// placed compares the policy and the pages of a mapping with the host nodes where the plan places them. Unbound memory
+// may be anywhere.
 func (r *rows) placed(m *backend.Mapping, of string, nodes []int, policy string) {
 	if m.Policy == "" {
 		r.note("host nodes of the memory"+of, policy, "this kernel reports no nodes")
 		return
 	}
-	// Flags stand behind the mode: bind=static:0.
+	// Flags follow the mode: bind=static:0.
 	mode, at, _ := strings.Cut(m.Policy, ":")
 	mode, _, _ = strings.Cut(mode, "=")
 	found := mode
@@ -267,8 +268,8 @@ func nodeList(nodes []int) string {
 // ordinaryMax is the largest page that is not a huge page, in bytes: 64 KiB on some Arm kernels.
 const ordinaryMax = 64 << 10
 
-// pages compares the size of pages with the plan: 0 is ordinary ones. Huge pages are all
-// taken at the start (want bytes of them), or a job would end in the middle without one.
+// pages compares the size of pages with the plan: 0 means ordinary pages. Huge pages must all be allocated at the start
+// (want bytes of them), because otherwise a job would fail during its run for lack of one.
 func (r *rows) pages(m *backend.Mapping, of string, page, want uint64) {
 	found := words.Bytes(m.PageBytes)
 	if page == 0 || page <= ordinaryMax {
@@ -289,7 +290,7 @@ func (r *rows) pages(m *backend.Mapping, of string, page, want uint64) {
 	r.add(ok, "page size"+of, planned, found)
 }
 
-// devices compares the functions of the host, and where the guest sees them, with the plan.
+// devices compares the functions of the host, and their places in the guest, with the plan.
 func (r *rows) devices(p *plan.VM, f *backend.Facts) {
 	if len(p.Devices) == 0 || r.unread(f, backend.PartDevices, words.Count(len(p.Devices), "device", "devices")) {
 		return
@@ -298,7 +299,7 @@ func (r *rows) devices(p *plan.VM, f *backend.Facts) {
 		d := &p.Devices[i]
 		node := d.Node
 		if len(p.Nodes) < 2 {
-			node = -1 // one node: all is on it
+			node = -1 // with one node, everything is on it
 		}
 		what, planned := "device "+d.Address, place(node)
 		k := slices.IndexFunc(f.Devices, func(x backend.Device) bool { return x.Host == d.Address })
@@ -319,7 +320,7 @@ func (r *rows) devices(p *plan.VM, f *backend.Facts) {
 	}
 }
 
-// place says where a device is: on a guest node, or on the VM's own root.
+// place describes where a device is: on a guest node, or on the VM's own root.
 func place(node int) string {
 	if node < 0 {
 		return "the VM's own PCI root"
@@ -327,7 +328,7 @@ func place(node int) string {
 	return fmt.Sprintf("node %d", node)
 }
 
-// regionFile is the file that most VMs have mapped as their region.
+// regionFile returns the file that most VMs have mapped as their region.
 func regionFile(facts []*backend.Facts) string {
 	count := map[string]int{}
 	best := ""
@@ -343,7 +344,7 @@ func regionFile(facts []*backend.Facts) string {
 	return best
 }
 
-// region compares the mapping of the region against the plan, and with the other VMs'.
+// region compares the mapping of the region with the plan, and with the other VMs' mappings.
 func (r *rows) region(p *plan.VM, reg *plan.Region, f *backend.Facts, shared string) {
 	planned := words.Bytes(reg.SizeBytes) + ", shared, one file for all VMs"
 	if r.unread(f, backend.PartRegion, planned) {
@@ -364,7 +365,7 @@ func (r *rows) region(p *plan.VM, reg *plan.Region, f *backend.Facts, shared str
 		found += ", a file of its own"
 	}
 	r.add(found == planned, "region", planned, found)
-	// The region is made and bound before the VM has it: its pages say where it is, not the VM's policy.
+	// The region is made and bound before the VM gets it, so its pages show where it is, and the VM's policy does not.
 	node := reg.HostNode
 	for _, h := range reg.Hosts {
 		if h.Host == p.Host {
@@ -379,7 +380,7 @@ func (r *rows) region(p *plan.VM, reg *plan.Region, f *backend.Facts, shared str
 	r.placed(m, " of the region", nodes, policy)
 	if reg.Backing == "hugetlb" {
 		page := reg.PageBytes
-		if page == 0 { // any that is huge
+		if page == 0 { // any huge page size
 			page = max(m.PageBytes, 2<<20)
 		}
 		r.pages(m, " of the region", page, 0)

@@ -10,8 +10,8 @@ import (
 	"nearmetal/test/golden"
 )
 
-// captured returns the facts that TestRealQEMU gathered once, with a device as vfio-pci has it,
-// and the plan that they are as.
+// captured returns the facts that TestRealQEMU once gathered, with a device as vfio-pci shows it, and the matching
+// plan.
 func captured(t *testing.T) (*plan.VM, *plan.Region, *backend.Facts) {
 	t.Helper()
 	f := &backend.Facts{}
@@ -33,7 +33,7 @@ func TestCompare(t *testing.T) {
 	golden.Check(t, "testdata/real.rows", table(Compare(p, region, f, f.Region.File)))
 }
 
-// freeThreads lets QEMU's own threads run anywhere, in the plan and in what was found.
+// freeThreads lets QEMU's own threads run anywhere, in the plan and in the facts.
 func freeThreads(p *plan.VM, f *backend.Facts) {
 	p.EmulatorCPUs = nil
 	for i := range f.Threads {
@@ -41,7 +41,7 @@ func freeThreads(p *plan.VM, f *backend.Facts) {
 	}
 }
 
-// TestDiffers changes one fact, or the plan, and wants the one row that says so.
+// TestDiffers changes one fact, or the plan, and expects the one row that reports it.
 func TestDiffers(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -136,7 +136,7 @@ func TestDiffers(t *testing.T) {
 	}
 }
 
-// The region's file is the one that most have.
+// The region's file is the one that most VMs have.
 func TestRegionFile(t *testing.T) {
 	var facts []*backend.Facts
 	for _, s := range []string{"a", "b", "b", ""} {
@@ -151,7 +151,7 @@ func TestRegionFile(t *testing.T) {
 	}
 }
 
-// The status words are what programs read.
+// Programs parse the status words.
 func TestReport(t *testing.T) {
 	r := &Report{Rows: []Row{{"a", "b", "c", "d", OK}, {"a", "b", "c", "d", Differs}, {"a", "b", "c", "d", Note}}}
 	if r.Count(Differs) != 1 || len(r.Differences()) != 1 || !strings.HasPrefix(r.Differences()[0].String(), "a: b: planned c") {

@@ -10,8 +10,7 @@ import (
 	"nearmetal/internal/words"
 )
 
-// CompareGuest compares what a guest's kernel says of itself with the plan of its VM.
-// region is the plan's, nil: none.
+// CompareGuest compares what a guest's kernel reports with the plan of its VM. region is the plan's, nil: none.
 func CompareGuest(p *plan.VM, region *plan.Region, g *Guest) []Row {
 	r := &rows{vm: p.Name}
 	if g.Host == nil {
@@ -28,7 +27,7 @@ func CompareGuest(p *plan.VM, region *plan.Region, g *Guest) []Row {
 	return r.list
 }
 
-// comparePromise compares the region that a VM's backend has promised with what the guest has.
+// comparePromise compares the region that a VM's backend has promised with the guest's device.
 func comparePromise(v *VM, g *Guest) []Row {
 	if v.Region == 0 || g.Host == nil {
 		return nil
@@ -41,7 +40,7 @@ func comparePromise(v *VM, g *Guest) []Row {
 	return r.list
 }
 
-// online are the CPUs that run in the guest.
+// online returns the CPUs that run in the guest.
 func online(h *topology.Host) []topology.CPU {
 	var cpus []topology.CPU
 	for _, c := range h.CPUs {
@@ -52,8 +51,8 @@ func online(h *topology.Host) []topology.CPU {
 	return cpus
 }
 
-// guestTopology compares the guest's sockets, dies, cores and threads with the plan: their
-// number, and which vCPUs are in each.
+// guestTopology compares the guest's sockets, dies, cores and threads with the plan: their number, and which vCPUs are
+// in each.
 func (r *rows) guestTopology(p *plan.VM, h *topology.Host) {
 	cpus := online(h)
 	ids := func(of func(c *topology.CPU) int) (map[int][]int, int) {
@@ -73,7 +72,7 @@ func (r *rows) guestTopology(p *plan.VM, h *topology.Host) {
 		found = shape(s, d/s, c/d, len(cpus)/c)
 		ok = found == planned
 	}
-	// The vCPUs of a core, die or socket follow each other.
+	// The vCPUs of a core, die or socket have consecutive numbers.
 	per := p.Threads
 	for _, level := range []struct {
 		name   string
@@ -96,10 +95,10 @@ func (r *rows) guestTopology(p *plan.VM, h *topology.Host) {
 	r.add(ok, what, planned, found)
 }
 
-// kernelShare is how much less than its memory a node may show in the guest: the kernel
-// counts out the pages that hold its descriptions of pages (1/64 of the memory) and other
-// tables by the size of memory (as much again), and on the first node itself, the initramfs and
-// the firmware's tables. bounce: the kernel's bounce buffers are on the node, too (bounceNode).
+// kernelShare returns by how many bytes a node in the guest may be smaller than its memory. The kernel excludes the
+// pages that hold its descriptions of pages (1/64 of the memory), other tables proportional to the memory (as much
+// again) and, on the first node, itself, the initramfs and the firmware's tables. bounce means that the kernel's bounce
+// buffers are also on the node (bounceNode).
 func kernelShare(first, bounce bool, bytes uint64) uint64 {
 	share := bytes/32 + 8<<20
 	if first {
@@ -111,10 +110,10 @@ func kernelShare(first, bounce bool, bytes uint64) uint64 {
 	return share
 }
 
-// bounceNode returns the position of the node that has the 64 MiB of the kernel's bounce buffers, -1: there are none. It makes
-// them where there can be memory above 4 GiB: in a VM of more than 3 GiB, or one that has an NVDIMM. They are at the top of
-// what lies below 4 GiB, since memblock allocates from there downwards. QEMU's q35 keeps 2 GiB there, and all of a VM with
-// less than 2.75 GiB.
+// bounceNode returns the position of the node that has the 64 MiB of the kernel's bounce buffers, -1: there are none.
+// The kernel makes them if there can be memory above 4 GiB: in a VM of more than 3 GiB, or one that has an NVDIMM. They
+// are at the top of the memory below 4 GiB, since memblock allocates from there downwards. QEMU's q35 keeps 2 GiB
+// there, and all memory of a VM with less than 2.75 GiB.
 func bounceNode(p *plan.VM, nodes []plan.Node, region *plan.Region) int {
 	if p.MemoryBytes <= 3<<30 && (region == nil || region.Device != "devdax") {
 		return -1
@@ -152,7 +151,7 @@ func (r *rows) guestNodes(p *plan.VM, region *plan.Region, h *topology.Host) {
 	for i, n := range nodes {
 		k := h.NodeIndex(n.ID)
 		if k < 0 {
-			continue // said already
+			continue // reported already
 		}
 		has := &h.Nodes[k]
 		of := fmt.Sprintf("of node %d in the guest", n.ID)
@@ -170,7 +169,7 @@ func (r *rows) guestNodes(p *plan.VM, region *plan.Region, h *topology.Host) {
 		if len(want) == 0 {
 			want = make([]int, len(nodes))
 			for j := range want {
-				if want[j] = 20; j == i { // what ACPI says where nobody does
+				if want[j] = 20; j == i { // ACPI's default if no distance is defined
 					want[j] = 10
 				}
 			}
@@ -189,9 +188,9 @@ func seq(n int) []int {
 
 func numbers(n []int) string { return strings.Trim(fmt.Sprint(n), "[]") }
 
-// guestCaches compares the last-level caches that the guest sees with those below its
-// vCPUs. A hypervisor shows one for each die: a cache that the guest sees as smaller than it is does no
-// harm, and of vCPUs that the guest believes to share one and do not only a note can be made.
+// guestCaches compares the last-level caches that the guest sees with those below its vCPUs. A hypervisor shows one for
+// each die. A cache that appears smaller to the guest than it is does no harm. If the guest believes that vCPUs share a
+// cache which they do not share, the row is only a note.
 func (r *rows) guestCaches(p *plan.VM, h *topology.Host) {
 	if len(p.L3) == 0 {
 		return
@@ -243,8 +242,8 @@ func groupText(groups [][]int) string {
 	return strings.Join(parts, " | ")
 }
 
-// guestDevices compares the number of functions that the guest sees on each of its nodes, below a
-// root of that node's own, with the plan. A VM of one node has no such roots.
+// guestDevices compares the number of functions that the guest sees on each of its nodes, below a root of that node's
+// own, with the plan. A VM of one node has no such roots.
 func (r *rows) guestDevices(p *plan.VM, h *topology.Host) {
 	if len(p.Nodes) < 2 {
 		return
@@ -267,7 +266,7 @@ func (r *rows) guestDevices(p *plan.VM, h *topology.Host) {
 	}
 }
 
-// ownRoot is the root that the VM's own devices are below.
+// ownRoot is the root above the VM's own devices.
 const ownRoot = "pci0000:00"
 
 // The region's PCI device (docs/specs/ivshmem-spec.rst of QEMU).
@@ -276,7 +275,7 @@ const (
 	ivshmemDevice = 0x1110
 )
 
-// daxStart is what a dax device lacks of its region's file, at its start.
+// daxStart is the number of bytes at the start of its region's file that a dax device does not show.
 const daxStart = 2 << 20
 
 // guestRegion compares the device that shows the region with the plan.
@@ -302,7 +301,7 @@ func (r *rows) guestRegion(reg *plan.Region, g *Guest) {
 		}
 		found = "ivshmem, no memory"
 		for _, b := range d.BARs {
-			if b >= 1<<20 { // the others are registers
+			if b >= 1<<20 { // smaller ones are registers
 				found, ok = "ivshmem, "+words.Bytes(b), b == reg.SizeBytes
 			}
 		}

@@ -23,7 +23,7 @@ func readJSON(t *testing.T, path string, v any) {
 	}
 }
 
-// table writes rows as `nearmetal verify` shows them.
+// table formats rows as `nearmetal verify` shows them.
 func table(rows []Row) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -34,7 +34,7 @@ func table(rows []Row) string {
 	return b.String()
 }
 
-// differing are the rows that are not ok.
+// differing returns the rows that are not ok.
 func differing(rows []Row) string {
 	var b strings.Builder
 	for _, r := range rows {

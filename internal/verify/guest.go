@@ -16,33 +16,33 @@ import (
 	"nearmetal/internal/topology"
 )
 
-// Run runs a program in a VM and copies its standard output to w until it ends; what it
-// writes to standard error is dropped. An error of w ends it.
+// Run runs a program in a VM and copies its standard output to w until it ends. Its standard error is dropped. An error
+// of w ends the program.
 type Run func(ctx context.Context, args []string, w io.Writer) error
 
-// Guest is what a guest's kernel says of itself.
+// Guest is what a guest's kernel reports about the guest.
 type Guest struct {
 	Host *topology.Host `json:"host,omitempty"`
 	// Dax is the size of its first dax device in bytes, 0: none.
 	Dax uint64 `json:"dax,omitempty"`
-	// Error says why it could not be read.
+	// Error is the reason why the guest could not be read.
 	Error string `json:"error,omitempty"`
 }
 
-// gatherScript prints what readAnswer reads. It needs a POSIX shell and cat, and starts one
-// process: each costs up to 0.1 s where instructions are emulated.
+// gatherScript prints the input of readAnswer. It needs a POSIX shell and cat, and starts one process, because each
+// costs up to 0.1 s if instructions are emulated.
 //
 //go:embed gather.sh
 var gatherScript string
 
-// What a guest that is busy may take for its answer: guestQuiet until its next words, and guestMost until the last.
-// The answer takes minutes where an emulated VM runs in an emulated host.
+// Timeouts for the answer of a busy guest: guestQuiet until its next output, and guestMost until the last. The answer
+// needs minutes if an emulated VM runs in an emulated host.
 var (
 	guestQuiet = 60 * time.Second
 	guestMost  = 10 * time.Minute
 )
 
-// AskGuest reads a guest's sysfs. What comes is the guest's: it is bounded and checked.
+// AskGuest reads a guest's sysfs. The guest's answer is not trusted: it is bounded and checked.
 func AskGuest(ctx context.Context, name string, run Run) *Guest {
 	ctx, cancel := context.WithTimeoutCause(ctx, guestMost, fmt.Errorf("no whole answer within %v", guestMost))
 	defer cancel()
@@ -68,7 +68,7 @@ func AskGuest(ctx context.Context, name string, run Run) *Guest {
 	return g
 }
 
-// Bounds of a guest's answer: a VM of 4,096 vCPUs comes to 6 MB and 100,000 lines.
+// Bounds of a guest's answer: that of a VM of 4,096 vCPUs has 6 MB and 100,000 lines.
 const (
 	maxAnswer  = 16 << 20
 	maxEntries = 1 << 18
@@ -77,7 +77,7 @@ const (
 
 var errTooMuch = fmt.Errorf("it sent more than %d bytes", maxAnswer)
 
-// limited keeps at most maxAnswer bytes, and says when more have come.
+// limited keeps at most maxAnswer bytes, and fails if there are more.
 type limited struct {
 	buf  bytes.Buffer
 	full bool
@@ -93,8 +93,8 @@ func (l *limited) Write(b []byte) (int, error) {
 	return l.buf.Write(b)
 }
 
-// readAnswer reads the lines "f PATH VALUE" (an attribute; more lines of the same one
-// follow each other), "l PATH TARGET" (a link) and those of readLists, and has them read as a captured tree.
+// readAnswer parses the lines "f PATH VALUE" (an attribute; further lines of the same one follow directly), "l PATH
+// TARGET" (a link) and those of readLists, and has them read as a captured tree.
 func readAnswer(b []byte, name string) (*Guest, error) {
 	var archive bytes.Buffer
 	tw := tar.NewWriter(&archive)
@@ -177,7 +177,7 @@ func readAnswer(b []byte, name string) (*Guest, error) {
 	return g, nil
 }
 
-// readLists reads a number of paths, and then as many lines, which are their contents.
+// readLists reads a number of paths, followed by as many lines with their contents.
 func readLists(sc *bufio.Scanner, tw *tar.Writer, count string) error {
 	n, err := strconv.Atoi(count)
 	if err != nil || n < 1 || n > maxEntries {
@@ -202,10 +202,10 @@ func readLists(sc *bufio.Scanner, tw *tar.Writer, count string) error {
 			return err
 		}
 	}
-	return nil // one that is cut short lacks the end
+	return nil // a truncated answer lacks the end
 }
 
-// validPath says whether a path can be one below sys or proc.
+// validPath reports whether a path can be one below sys or proc.
 func validPath(p string) bool {
 	if len(p) > maxPath || !strings.HasPrefix(p, "sys/") && !strings.HasPrefix(p, "proc/") {
 		return false

@@ -17,7 +17,7 @@ import (
 
 const mib = 1 << 20
 
-// twoNodes is the plan of the VM that the captured two-nodes files are of.
+// twoNodes returns the plan of the VM from which the two-nodes files were captured.
 func twoNodes() (*plan.VM, *plan.Region) {
 	return &plan.VM{Name: "vm0", VCPUs: 2, Sockets: 2, Dies: 1, Cores: 1, Threads: 1, MemoryBytes: 512 * mib,
 			Nodes: []plan.Node{
@@ -54,7 +54,7 @@ func TestGuest(t *testing.T) {
 	golden.Check(t, "testdata/two-nodes.guest", table(CompareGuest(p, region, g)))
 }
 
-// TestGuestDiffers changes what a guest says, or the plan, and wants the row that says so.
+// TestGuestDiffers changes a guest's answer, or the plan, and expects the row that reports it.
 func TestGuestDiffers(t *testing.T) {
 	for _, c := range []struct {
 		name, from, to string // in the answer
@@ -93,7 +93,7 @@ func TestGuestDiffers(t *testing.T) {
 	}
 }
 
-// A guest that sees the planned dies, and one that is shown none: a note.
+// A guest that sees the planned dies gets ok, and one that sees none a note.
 func TestGuestDies(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -123,7 +123,7 @@ func TestGuestDies(t *testing.T) {
 	}
 }
 
-// A device behind an expander, and a dax device, in the form that sysfs has them.
+// A device below an expander, and a dax device, in the format of sysfs.
 func TestGuestDevices(t *testing.T) {
 	p, region := twoNodes()
 	p.Devices = []plan.Device{{Address: "0000:41:10.0", Node: 1}}
@@ -143,7 +143,7 @@ func TestGuestDevices(t *testing.T) {
 	}
 }
 
-// The kernel takes more of the first node, and of a large VM's.
+// The kernel uses more of the first node, and of a large VM's nodes.
 func TestKernelShare(t *testing.T) {
 	for _, c := range []struct {
 		first, bounce bool
@@ -157,7 +157,7 @@ func TestKernelShare(t *testing.T) {
 	}
 }
 
-// What a guest sends is its own: nothing of it is more than a row.
+// A guest may send anything: its answer becomes a row, and nothing worse.
 func TestHostileGuests(t *testing.T) {
 	p, region := twoNodes()
 	for _, c := range []struct {
@@ -206,7 +206,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// The kernel's bounce buffers are at the top of what lies below 4 GiB.
+// The kernel's bounce buffers are at the top of the memory below 4 GiB.
 func TestBounceNode(t *testing.T) {
 	nodes := func(gib ...uint64) (list []plan.Node) {
 		for i, n := range gib {
@@ -224,10 +224,10 @@ func TestBounceNode(t *testing.T) {
 		{nodes(1, 1), &plan.Region{Device: "ivshmem"}, -1},
 		{nodes(1, 1), devdax, 1},    // as seen: Linux 6.1 in a VM of two nodes with 256 MiB each
 		{nodes(2), devdax, 0},       // one node
-		{nodes(1, 1, 0), devdax, 1}, // the last has no memory
+		{nodes(1, 1, 0), devdax, 1}, // the last node has no memory
 		{nodes(8, 8), nil, 0},       // 2 GiB each: the second is above 4 GiB
 		{nodes(4, 4, 4, 4), nil, 1},
-		{nodes(6, 4), devdax, 1}, // 2.5 GiB, all of it below
+		{nodes(6, 4), devdax, 1}, // 2.5 GiB, all of it below 4 GiB
 	} {
 		p := &plan.VM{Nodes: c.nodes}
 		for _, n := range c.nodes {
@@ -239,7 +239,7 @@ func TestBounceNode(t *testing.T) {
 	}
 }
 
-// A region that a backend promises besides the plan is looked for in the guest alone, and where to look is said.
+// A region that a backend promises in addition to the plan is looked up only in the guest, and the row names its path.
 func TestPromise(t *testing.T) {
 	p, _ := twoNodes()
 	text := answer(t)
@@ -258,7 +258,7 @@ func TestPromise(t *testing.T) {
 	}
 }
 
-// A guest that is slow is waited for while it says something.
+// A slow guest does not time out while it still sends output.
 func TestSlowGuest(t *testing.T) {
 	defer func(quiet, most time.Duration) { guestQuiet, guestMost = quiet, most }(guestQuiet, guestMost)
 	guestQuiet = time.Second

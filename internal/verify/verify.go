@@ -1,6 +1,5 @@
-// Package verify reads running VMs back and compares what it finds with their plan,
-// row by row: threads on their CPUs, memory on its nodes and in its pages, the topology,
-// devices and region that QEMU shows, and what the guest's own kernel makes of them.
+// Package verify reads running VMs back and compares them with their plan, row by row: threads on their CPUs, memory on
+// its nodes and in its pages, the topology, devices and region that QEMU shows, and the guest kernel's view of them.
 package verify
 
 import (
@@ -13,19 +12,19 @@ import (
 	"nearmetal/internal/plan"
 )
 
-// Status is how a row came out.
+// Status is the result of a row.
 type Status string
 
 // The statuses of a row.
 const (
 	OK      Status = "ok"
 	Differs Status = "differs"
-	// Note marks what could not be read, or what no QEMU could have rendered: no fault of
-	// the running VM, and no difference.
+	// Note marks a row that could not be read, or that no QEMU could have rendered. It is neither a fault of the
+	// running VM nor a difference.
 	Note Status = "note"
 )
 
-// Row is one line of plan against fact.
+// Row compares one planned property with its actual value.
 type Row struct {
 	VM      string `json:"vm"`
 	What    string `json:"what"`
@@ -34,15 +33,15 @@ type Row struct {
 	Status  Status `json:"status"`
 }
 
-// String is the row as a sentence, for a warning.
+// String returns the row as a sentence, for a warning.
 func (r Row) String() string {
 	return fmt.Sprintf("%s: %s: planned %s, found %s", r.VM, r.What, r.Planned, r.Found)
 }
 
-// Report is what Check found.
+// Report is the result of Check.
 type Report struct {
 	Cluster string `json:"cluster"`
-	// Guest says whether the guests' own view was read too.
+	// Guest is set if the guests' own view was also read.
 	Guest bool  `json:"guest"`
 	Rows  []Row `json:"rows"`
 }
@@ -58,7 +57,7 @@ func (r *Report) Count(s Status) int {
 	return n
 }
 
-// Differences are the rows that differ.
+// Differences returns the rows that differ.
 func (r *Report) Differences() []Row {
 	var rows []Row
 	for _, row := range r.Rows {
@@ -69,22 +68,23 @@ func (r *Report) Differences() []Row {
 	return rows
 }
 
-// VM is a VM to be looked at.
+// VM is a VM to check.
 type VM struct {
 	Plan  plan.VM
-	Ended bool              // it does not run
+	Ended bool              // the VM does not run
 	Host  backend.Inspector // reads it from outside; nil: its backend cannot
 	Run   Run               // nil: the guest is not asked
-	// Region is what the VM's backend has promised besides the plan, in bytes (backend.Promiser).
+	// Region is the size of the region that the VM's backend has promised in addition to the plan, in bytes
+	// (backend.Promiser).
 	Region     uint64
 	RegionLook string
 }
 
-// together bounds how many VMs are looked at at a time: it is mostly waiting.
+// together bounds the number of VMs that are checked concurrently. Checking mostly waits.
 const together = 16
 
-// Check looks at the VMs of a cluster whose plan has the region (nil: none), and returns
-// their rows in the VMs' order. What cannot be read is a row of its own. ctx bounds it.
+// Check checks the VMs of a cluster whose plan has the region (nil: none), and returns their rows in the VMs' order. A
+// part that cannot be read has a row of its own. ctx bounds the check.
 func Check(ctx context.Context, cluster string, region *plan.Region, vms []VM) *Report {
 	r := &Report{Cluster: cluster}
 	facts := make([]*backend.Facts, len(vms))
@@ -137,7 +137,7 @@ type rows struct {
 	list []Row
 }
 
-// add adds a row; ok says whether what was found is as planned.
+// add adds a row; ok means that the value found equals the planned one.
 func (r *rows) add(ok bool, what, planned, found string) {
 	s := OK
 	if !ok {
@@ -146,7 +146,7 @@ func (r *rows) add(ok bool, what, planned, found string) {
 	r.list = append(r.list, Row{r.vm, what, planned, found, s})
 }
 
-// note adds a row that says why there is nothing to hold against the plan.
+// note adds a row with the reason why there is nothing to compare with the plan.
 func (r *rows) note(what, planned, found string) {
 	r.list = append(r.list, Row{r.vm, what, planned, found, Note})
 }

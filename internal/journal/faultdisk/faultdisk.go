@@ -1,4 +1,4 @@
-// Package faultdisk has the disk of journals fail, for tests.
+// Package faultdisk makes the disk of journals fail, for tests.
 package faultdisk
 
 import (
@@ -28,8 +28,8 @@ func (d disk) Sync() error {
 	return d.Disk.Sync()
 }
 
-// FailAt has operation number n, from 1, of the files of all journals opened from now on fail: a write
-// writes half and returns ENOSPC, a sync returns EIO. stop ends that and reports whether it failed.
+// FailAt makes operation number n, counted from 1, fail on the files of all journals opened from now on: a write writes
+// half and returns ENOSPC, a sync returns EIO. stop ends that and reports whether the operation failed.
 func FailAt(n int) (stop func() bool) {
 	left := n
 	end := journal.OnOpen(func(d journal.Disk) journal.Disk { return disk{d, &left} })

@@ -207,7 +207,7 @@ func (m *Machine) nodes(w *writer, width int, with func(func(cpu) bool) []int) {
 	}
 }
 
-// distance is one entry of the SLIT.
+// distance returns one entry of the SLIT.
 func (m *Machine) distance(i, j int) int {
 	if i < len(m.Distances) && j < len(m.Distances[i]) {
 		return m.Distances[i][j]
@@ -302,7 +302,7 @@ func (m *Machine) devices(w *writer, width int, with func(func(cpu) bool) []int)
 	}
 }
 
-// proc writes what is read below proc.
+// proc writes the files below proc.
 func (m *Machine) proc(w *writer, width int, online []int, all []cpu) {
 	w.put("proc/sys/kernel/hostname", "%s", m.Name)
 	w.put("proc/mounts", "sysfs /sys sysfs rw 0 0")

@@ -1,6 +1,5 @@
-// Package machine writes the sysfs and proc files of a machine from a short
-// description, so that a machine one does not have can be planned for and
-// tested against. The files are those that hwloc and nearmetal read.
+// Package machine writes the sysfs and proc files of a machine from a short description, so that plans and tests do not
+// need the machine. The files are those that hwloc and nearmetal read.
 package machine
 
 import (
@@ -13,12 +12,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Machine is a description. All packages are equal; a node's cores are
-// numbered one after the other. The zero value of a field is "none" or, where
-// it must be at least 1, 1.
+// Machine is a description. All packages are equal; a node's cores are numbered consecutively. The zero value of a
+// field means "none", or 1 if the field must be at least 1.
 type Machine struct {
 	Name     string `yaml:"name"`
-	Note     string `yaml:"note"` // what it stands for; for readers only
+	Note     string `yaml:"note"` // what the machine represents; for readers only
 	Arch     string `yaml:"arch"` // x86_64 (default) or aarch64
 	Vendor   string `yaml:"vendor"`
 	Model    string `yaml:"model"`
@@ -28,24 +26,23 @@ type Machine struct {
 	DiesPer      int `yaml:"diesPerPackage"`
 	NodesPer     int `yaml:"nodesPerPackage"`
 	CoresPerNode int `yaml:"coresPerNode"`
-	Threads      int `yaml:"threads"` // a core
-	// L3 is what shares a last-level cache: "package", "node", a number of
-	// groups in each node ("2"), or "none".
+	Threads      int `yaml:"threads"` // per core
+	// L3 is the scope of a last-level cache: "package", "node", a number of groups in each node ("2"), or "none".
 	L3 string `yaml:"l3"`
-	// L1, L2 (a core) and L3Size in KiB.
+	// Sizes of L1 and L2 (per core) and of L3, in KiB.
 	L1     int `yaml:"l1KiB"`
 	L2     int `yaml:"l2KiB"`
 	L3Size int `yaml:"l3KiB"`
-	// Numbering of CPUs: "threads-last" (first threads of all cores, then the
-	// second ones; default), "threads-first" (siblings are neighbours) or
-	// "round-robin" (packages in turn, as Dell's firmware does; threads last).
+	// Numbering is the numbering of CPUs: "threads-last" (first threads of all cores, then the second ones; default),
+	// "threads-first" (siblings are neighbours) or "round-robin" (alternating between packages, as Dell's firmware
+	// does; threads last).
 	Numbering string `yaml:"numbering"`
 
 	MemoryMiB int `yaml:"memoryMiB"` // of each node with CPUs
-	FreeMiB   int `yaml:"freeMiB"`   // 0: 96 % of it
+	FreeMiB   int `yaml:"freeMiB"`   // 0: 96 % of MemoryMiB
 	// NoMemory are nodes with CPUs and without memory.
 	NoMemory []int `yaml:"noMemory"`
-	// MemoryOnly are further nodes, without CPUs.
+	// MemoryOnly are additional nodes, without CPUs.
 	MemoryOnly []MemoryNode `yaml:"memoryOnly"`
 	// Distances are the rows of the SLIT; empty: 10, and 20 to others.
 	Distances [][]int `yaml:"distances"`
@@ -69,7 +66,7 @@ type MemoryNode struct {
 	LatencyNs     int `yaml:"latencyNs"`
 }
 
-// Pool is huge pages, the same on each of the nodes (all with memory if none is named).
+// Pool is a number of huge pages, the same on each of the nodes (on all with memory if none is named).
 type Pool struct {
 	PageKiB int   `yaml:"pageKiB"`
 	Pages   int   `yaml:"pages"`
@@ -150,7 +147,7 @@ func Parse(r io.Reader) (*Machine, error) {
 	return m, nil
 }
 
-// cpu is where one thread sits.
+// cpu is the position of one thread.
 type cpu struct{ id, pkg, die, node, l3, core, coreInPkg int }
 
 // cpus returns all threads by id.
