@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sort"
-	"strings"
 	"strconv"
+	"strings"
 
 	"nearmetal/internal/spec"
 	"nearmetal/internal/topology"
