@@ -36,7 +36,7 @@ func pages(top string, generated bool) ([]string, error) {
 }
 
 // longest is the most words that a sentence of a page may have.
-const longest = 24
+const longest = 30
 
 // longSentences is the name, in allowedFile, of a page's sentences of more than longest words.
 const longSentences = "long sentences"
