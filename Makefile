@@ -138,7 +138,7 @@ test: ## everything that CI runs
 	@sh scripts/test.sh
 
 # README's two commands on a bare Debian 12 and 13 with empty caches, as before each release.
-# Its last report is docs/rehearsal.md. An hour and more.
+# Its last report is measurements/rehearsal.md. An hour and more.
 REHEARSE ?= bookworm trixie
 rehearse: ## make demo and make test on a bare Debian 12 and 13 (root; an hour and more)
 	@sh scripts/rehearse.sh $(REHEARSE)

@@ -112,6 +112,7 @@ func find(top string, list []word) (map[use][]string, error) {
 		if d.IsDir() {
 			switch {
 			case rel == "build", rel == "docs/reference", rel == "docs/man", // generated
+				rel == "measurements", // data
 				rel == "tools/lint", d.Name() == "testdata", rel != "." && strings.HasPrefix(d.Name(), "."):
 				return fs.SkipDir
 			}
