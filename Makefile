@@ -77,7 +77,7 @@ install: go ## below PREFIX (/usr/local) and DESTDIR
 ucx: c ## the UCX transport, build/c/ucx/libnearmetal-ucx.so (docs/ucx.md)
 	@sed -n 's/^#define IVU_MINOR_FIRST[^0-9]*/build\/c\/ucx\/libnearmetal-ucx.so: for UCX 1./p; s/^#define IVU_MINOR_LAST[^0-9]*/to 1./p' ucx/abi/abi.h | paste -sd ' '
 
-recording: go ## docs/first-commands.cast and .svg: README's first commands, as they run here
+recording: go ## docs/first-commands.cast and .svg: the commands of docs/start.md, as they run here
 	@go run ./tools/record
 
 # The list is checked in, so that a change of it is seen; make lint compares it with go.mod.
@@ -138,7 +138,7 @@ test: ## everything that CI runs
 	@sh scripts/test.sh
 
 # README's two commands on a bare Debian 12 and 13 with empty caches, as before each release.
-# Its last report is docs/rehearsal.md. An hour and more.
+# Its last report is measurements/rehearsal.md. An hour and more.
 REHEARSE ?= bookworm trixie
 rehearse: ## make demo and make test on a bare Debian 12 and 13 (root; an hour and more)
 	@sh scripts/rehearse.sh $(REHEARSE)

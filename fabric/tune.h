@@ -1,6 +1,6 @@
 /*
  * What the provider is tuned by: every constant that changes its speed, but no format. Each has its unit and its meaning; how
- * they were chosen, and what half and twice a value measures, is in docs/fabric-measurements.md ("Tuning constants"). Those with
+ * they were chosen, and what half and twice a value measures, is in measurements/fabric.md ("Tuning constants"). Those with
  * a parameter's name are its default. `go run ./test/bench/fabric -only tune` reads this file: one constant a line, with a comment.
  */
 #ifndef IVS_TUNE_H

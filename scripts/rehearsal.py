@@ -1,4 +1,4 @@
-"""rehearsal.py DIR RELEASE...: the page docs/rehearsal.md from the logs of scripts/rehearse.sh."""
+"""rehearsal.py DIR RELEASE...: the page measurements/rehearsal.md from the logs of scripts/rehearse.sh."""
 
 import pathlib
 import sys

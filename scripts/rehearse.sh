@@ -3,7 +3,7 @@
 #
 # In a bare Debian for each RELEASE (bookworm trixie), with empty caches and a fresh clone of HEAD:
 # make demo, then make test. It writes what was fetched from which kind of registry, and how long
-# each step took, to docs/rehearsal.md. As root; up to an hour for each release.
+# each step took, to measurements/rehearsal.md. As root; up to an hour for each release.
 #
 # environment: REHEARSE_DIR   where the roots and logs are (build/rehearse)
 #              REHEARSE_RUN   the commands, one a line (make demo, make test)
@@ -54,6 +54,6 @@ for release; do
 	wait "$run_pid" || bad=1
 	trap - INT TERM HUP
 done
-python3 scripts/rehearsal.py "$dir" "$@" >docs/rehearsal.md
-echo "docs/rehearsal.md"
+python3 scripts/rehearsal.py "$dir" "$@" >measurements/rehearsal.md
+echo "measurements/rehearsal.md"
 exit $bad

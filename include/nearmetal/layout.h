@@ -24,7 +24,7 @@
 #define NM_LAYOUT_LINE		 64   /* bytes: a cache line, and a ring's slot */
 #define NM_LAYOUT_BOUNCE_BYTES	 8192 /* the smallest buffer for a piece of a large message */
 #define NM_LAYOUT_BOUNCE_LARGEST 32768
-#define NM_LAYOUT_POOL_MOST	 (3ULL << 20) /* bytes of such buffers a rank: docs/fabric-measurements.md */
+#define NM_LAYOUT_POOL_MOST	 (3ULL << 20) /* bytes of such buffers a rank: measurements/fabric.md */
 #define NM_LAYOUT_RING_MIN	 8	      /* lines in the smallest ring */
 #define NM_LAYOUT_RING_MAX	 256	      /* lines in the largest */
 #define NM_LAYOUT_RING_CTL	 128	      /* bytes before a ring's first line */

@@ -583,7 +583,7 @@ func (m *maker) solve(a *attempt) *solution {
 const (
 	regionLeast = 64 << 20
 	regionMost  = 4 << 30
-	// Twice as many ranks as vCPUs have the 8 MiB whose buffers are as fast as larger ones (docs/fabric-measurements.md).
+	// Twice as many ranks as vCPUs have the 8 MiB whose buffers are as fast as larger ones (measurements/fabric.md).
 	regionVCPU = 16 << 20
 )
 

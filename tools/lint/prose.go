@@ -16,19 +16,25 @@ import (
 	"strings"
 )
 
-// allowedFile has how often each room may still use each word, and how many long sentences each page
-// may have: lines "ROOM<tab>NUMBER<tab>WORD".
+// allowedFile has how often each room may still use each word, each kind of text each idiom, and how many long sentences
+// each page may have: lines "ROOM<tab>NUMBER<tab>WORD".
 const allowedFile = "tools/lint/allowed.txt"
 
 //go:embed words.txt
 var wordList string
 
-// onlyC comes before the pattern of a word that is looked for in C alone.
-const onlyC = "c:"
+// Prefixes of patterns in words.txt.
+const (
+	onlyC = "c:"     // the word is looked for only in C
+	idiom = "idiom:" // its uses are counted by kind of text instead of by room
+)
+
+// placesShown is the most places that a fault lists: an idiom may have hundreds.
+const placesShown = 20
 
 // word is one line of words.txt.
 type word struct {
-	pattern string // with c: before it where it counts in C alone
+	pattern string // with its prefix
 	re      *regexp.Regexp
 	instead string
 }
@@ -40,7 +46,7 @@ func words(list string) ([]word, error) {
 			continue
 		}
 		pattern, instead, ok := strings.Cut(line, "\t")
-		re, err := regexp.Compile(`(?i)\b(?:` + strings.TrimPrefix(pattern, onlyC) + `)\b`)
+		re, err := regexp.Compile(`(?i)\b(?:` + strings.TrimPrefix(strings.TrimPrefix(pattern, onlyC), idiom) + `)\b`)
 		if err != nil || !ok {
 			return nil, fmt.Errorf("words.txt: %q: not a pattern, a tab and a word", line)
 		}
@@ -75,8 +81,12 @@ func prose(top string, shrink bool) ([]string, error) {
 	for _, w := range list {
 		for u, at := range places {
 			if u.word == w.pattern && len(at) > allowed[u] {
+				shown := at
+				if len(at) > placesShown {
+					shown = append(slices.Clone(at[:placesShown]), "… (git diff shows yours)")
+				}
 				faults = append(faults, fmt.Sprintf("%s: %d uses of %q, %d allowed: write %s\n\t%s",
-					u.room, len(at), w.pattern, allowed[u], w.instead, strings.Join(at, "\n\t")))
+					u.room, len(at), w.pattern, allowed[u], w.instead, strings.Join(shown, "\n\t")))
 			}
 		}
 	}
@@ -102,6 +112,7 @@ func find(top string, list []word) (map[use][]string, error) {
 		if d.IsDir() {
 			switch {
 			case rel == "build", rel == "docs/reference", rel == "docs/man", // generated
+				rel == "measurements", // data
 				rel == "tools/lint", d.Name() == "testdata", rel != "." && strings.HasPrefix(d.Name(), "."):
 				return fs.SkipDir
 			}
@@ -134,6 +145,9 @@ func find(top string, list []word) (map[use][]string, error) {
 				}
 				for range w.re.FindAllIndex(lines.Bytes(), -1) {
 					u := use{room(rel), w.pattern}
+					if strings.HasPrefix(w.pattern, idiom) {
+						u.room = kind(rel)
+					}
 					places[u] = append(places[u], fmt.Sprintf("%s:%d: %.100s", rel, n, strings.TrimSpace(lines.Text())))
 				}
 			}
@@ -151,6 +165,19 @@ func room(rel string) string {
 		n = 2
 	}
 	return strings.Join(parts[:max(1, min(n, len(parts)-1))], "/")
+}
+
+// kind returns the kind of text in a file, for which idioms are counted.
+func kind(rel string) string {
+	switch filepath.Ext(rel) {
+	case ".md":
+		return "pages"
+	case ".go":
+		return "Go"
+	case ".c", ".h":
+		return "C"
+	}
+	return "scripts"
 }
 
 // goProse returns the source with all but comments and strings blank.
@@ -253,7 +280,7 @@ func writeAllowed(path string, allowed map[use]int, places map[use][]string) err
 		}
 	}
 	slices.Sort(lines)
-	head := "# How often each room still uses a word of words.txt, and how many sentences of a page are too\n" +
+	head := "# How often each room still uses a word of words.txt, each kind of text an idiom, and how many sentences of a page are too\n" +
 		"# long. No number may rise; after some were replaced, go run ./tools/lint -shrink lowers them.\n"
 	return os.WriteFile(path, []byte(head+strings.Join(lines, "\n")+"\n"), 0o644)
 }

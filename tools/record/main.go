@@ -1,4 +1,4 @@
-// Command record types the commands of README's section "Use it without root" into a shell on a terminal of its own, and
+// Command record types the commands of the section "A cluster that stays" of docs/start.md into a shell on a terminal of its own, and
 // keeps what happens there: docs/first-commands.cast (asciicast, version 2) and its picture, docs/first-commands.svg.
 // Run it from the repository's root after a build: `make recording`.
 package main
@@ -10,8 +10,8 @@ import (
 
 // The files, from the repository's root.
 const (
-	readme   = "README.md"
-	section  = "## Use it without root"
+	page     = "docs/start.md"
+	section  = "## A cluster that stays"
 	castFile = "docs/first-commands.cast"
 	picture  = "docs/first-commands.svg"
 )
@@ -24,7 +24,7 @@ func main() {
 }
 
 func record() error {
-	text, err := os.ReadFile(readme)
+	text, err := os.ReadFile(page)
 	if err != nil {
 		return err
 	}

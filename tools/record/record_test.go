@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// The recording has the commands that README has now, and the picture is that of the recording.
+// The recording has the commands that docs/start.md has now, and the picture is that of the recording.
 func TestRecordingIsTrue(t *testing.T) {
-	page, err := os.ReadFile("../../" + readme)
+	tutorial, err := os.ReadFile("../../" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands, err := commandsOf(string(page), section)
+	commands, err := commandsOf(string(tutorial), section)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestRecordingIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.commands(); !slices.Equal(got, commands) {
-		t.Errorf("recorded: %q\nREADME: %q\nrun make recording", got, commands)
+		t.Errorf("recorded: %q\ndocs/start.md: %q\nrun make recording", got, commands)
 	}
 	if again, err := c.encode(); err != nil || !bytes.Equal(again, text) {
 		t.Errorf("%s is not as it is written (%v)", castFile, err)

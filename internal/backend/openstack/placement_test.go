@@ -187,7 +187,7 @@ const (
 	placementRow  = "| file | plan | costs | Nova | costs | jumps |\n|---|---|---|---|---|---|\n"
 )
 
-// Where Nova's own code puts the servers of each golden plan, beside the plan: the rows of docs/openstack-placement.md.
+// Where Nova's own code puts the servers of each golden plan, beside the plan: the rows of measurements/openstack-placement.md.
 func TestNovaPlacement(t *testing.T) {
 	var asked []question
 	var rows []*compared
@@ -204,7 +204,7 @@ func TestNovaPlacement(t *testing.T) {
 	for i, novas := range place(t, asked) {
 		got = append(got, rows[i].row(novas))
 	}
-	text, err := os.ReadFile("../../../docs/openstack-placement.md")
+	text, err := os.ReadFile("../../../measurements/openstack-placement.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 # simulated.py: where Nova's scheduler and two simulated hosts put the VMs of cluster files, beside their plans: the rows of
-# docs/openstack-scheduler.md.
+# measurements/openstack-scheduler.md.
 import json
 import os
 import re
