@@ -56,7 +56,7 @@
 #define IVS_NT_PROBE  64   /* copies, of which two are timed after that, one in each way */
 #define IVS_NT_MARGIN 8	   /* the other way must be faster by one in this many, so that they do not alternate */
 
-/* The learner (object/adapt.h) */
+/* The learner (base/adapt.h) */
 #define IVS_COST_LAST	4 /* timings of which the least counts: one may be disturbed, and one new to the caches */
 #define IVS_ADAPT_LEARN (4 * IVS_COST_LAST) /* times at first, by turns: each way is timed twice as often as counts */
 

@@ -28,7 +28,7 @@ static ivu_status __attribute__((noinline)) ready(struct ivu_ep *e, uint32_t lin
 	/* What waits goes first. */
 	if (peer->blocked)
 		return IVU_ERR_NO_RESOURCE;
-	return ivs_ring_room(p, lines) ? IVU_OK : IVU_ERR_NO_RESOURCE;
+	return ivs_ring_room(&p->ring, lines) ? IVU_OK : IVU_ERR_NO_RESOURCE;
 }
 
 /* As that, but with little to do if it may. */
@@ -36,7 +36,8 @@ static inline ivu_status check(struct ivu_ep *e, uint32_t lines)
 {
 	const struct ivs_peer *p = &e->peer->ivs;
 
-	if (likely(!e->peer->blocked && !ivu_alien(e->iface) && p->tx_head + lines - p->tx_tail <= p->tx_mask + 1))
+	if (likely(!e->peer->blocked && !ivu_alien(e->iface) &&
+		   p->ring.tx_head + lines - p->ring.tx_tail <= p->ring.tx_mask + 1))
 		return IVU_OK;
 	return ready(e, lines);
 }
@@ -44,7 +45,7 @@ static inline ivu_status check(struct ivu_ep *e, uint32_t lines)
 /* Sends an active message of up to IVU_INLINE_MAX bytes, for which there is room. */
 static void send_inline(struct ivs_peer *p, uint8_t id, const uint8_t *data, size_t len)
 {
-	struct nm_line *l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	struct nm_line *l = ivs_line_at(p->ring.tx_ring, p->ring.tx_head, p->ring.tx_mask);
 	size_t head = len < 8 ? len : 8, more = len - head;
 	uint32_t lines = ivs_lines_for(more);
 	uint64_t tag = 0;
@@ -52,10 +53,10 @@ static void send_inline(struct ivs_peer *p, uint8_t id, const uint8_t *data, siz
 	memcpy(&tag, data, head);
 	data += head;
 	if (more > NM_LINE_FIRST_BYTES)
-		ivs_eager_send_more(p, data + NM_LINE_FIRST_BYTES, more - NM_LINE_FIRST_BYTES);
+		ivs_eager_send_more(&p->ring, data + NM_LINE_FIRST_BYTES, more - NM_LINE_FIRST_BYTES);
 	l->tag = tag;
 	ivs_copy_small(l->payload, data, more < NM_LINE_FIRST_BYTES ? more : NM_LINE_FIRST_BYTES);
-	ivs_ring_publish(p, l, lines, IVU_OP_AM | id, (uint8_t) ((8 - head) << IVU_MISSING_SHIFT), more);
+	ivs_ring_publish(&p->ring, l, lines, IVU_OP_AM | id, (uint8_t) ((8 - head) << IVU_MISSING_SHIFT), more);
 }
 
 /* Copies all that iov names to dst, which has most bytes. Returns how long it is; above most: it is too long. */
@@ -81,7 +82,7 @@ static uint8_t copy_to_bounce(struct ivu_iface *i, struct ivs_peer *p, uint32_t 
 			      size_t len)
 {
 	if (len >= IVS_NT_MIN)
-		return ivs_nt_copy(&p->nt, p->tx_ctl, to, data, len, ivs_bounce_fresh(&i->ep, bounce));
+		return ivs_nt_copy(&p->ring.nt, p->ring.tx_ctl, to, data, len, ivs_bounce_fresh(&i->ep.home, bounce));
 	ivs_copy(to, data, len);
 	return 0;
 }
@@ -93,14 +94,14 @@ static uint8_t copy_to_bounce(struct ivu_iface *i, struct ivs_peer *p, uint32_t 
  */
 static inline bool packs_there(struct ivu_peer *peer, uint8_t id)
 {
-	return id == IVU_AM_WHOLE && peer->packed >= IVS_NT_MIN && ivs_nt_plain(&peer->ivs.nt);
+	return id == IVU_AM_WHOLE && peer->packed >= IVS_NT_MIN && ivs_nt_plain(&peer->ivs.ring.nt);
 }
 
 /* Sends a message whose data is in a bounce buffer, from what begin says on, with a header in the ring. */
 static void send_bounce(struct ivs_peer *p, uint8_t op, uint8_t how, uint32_t bounce, uint32_t begin, size_t len,
 			const void *header, size_t header_len)
 {
-	struct nm_line *l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	struct nm_line *l = ivs_line_at(p->ring.tx_ring, p->ring.tx_head, p->ring.tx_mask);
 	/* As struct ivu_packed and struct ivs_bounce. */
 	struct {
 		uint32_t begin, len;
@@ -112,12 +113,13 @@ static void send_bounce(struct ivs_peer *p, uint8_t op, uint8_t how, uint32_t bo
 	if (header_len)
 		memcpy(all.header, header, header_len);
 	/* It comes back with the message's last line. */
-	ivs_ring_hold(p, lines, bounce);
+	ivs_ring_hold(&p->ring, lines, bounce);
 	if (bytes > NM_LINE_FIRST_BYTES)
-		ivs_eager_send_more(p, (const uint8_t *) &all + NM_LINE_FIRST_BYTES, bytes - NM_LINE_FIRST_BYTES);
+		ivs_eager_send_more(&p->ring, (const uint8_t *) &all + NM_LINE_FIRST_BYTES,
+				    bytes - NM_LINE_FIRST_BYTES);
 	l->tag = 0;
 	ivs_copy_small(l->payload, &all, bytes < NM_LINE_FIRST_BYTES ? bytes : NM_LINE_FIRST_BYTES);
-	ivs_ring_publish(p, l, lines, op, IVS_F_BOUNCE | how, bytes);
+	ivs_ring_publish(&p->ring, l, lines, op, IVS_F_BOUNCE | how, bytes);
 }
 
 static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, unsigned int flags)
@@ -137,10 +139,10 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 		return IVU_ERR_INVALID_PARAM;
 	if (unlikely(status != IVU_OK))
 		return status;
-	at = ivs_ring_seek(&i->ep, ivu_am_max(i->domain.region), ivs_in_row(p));
+	at = ivs_ring_seek(&i->ep.home, ivu_am_max(i->domain.region), ivs_in_row(&p->ring));
 	if (unlikely(at == IVS_NO_BOUNCE))
 		return IVU_ERR_NO_RESOURCE;
-	to = i->ep.area + at;
+	to = i->ep.home.area + at;
 	if (packs_there(peer, id))
 		packed = to - head;
 	len = pack(packed, arg);
@@ -150,7 +152,7 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 		send_inline(p, id, packed, len);
 		return (ssize_t) len;
 	}
-	bounce = ivs_bounce_pack(&i->ep, at, len - head);
+	bounce = ivs_bounce_pack(&i->ep.home, at, len - head);
 	if (packed == i->packed)
 		how = copy_to_bounce(i, p, bounce, to, packed + head, len - head);
 	send_bounce(p, IVU_OP_AM | id, how, bounce, at / NM_LAYOUT_LINE, len - head, packed, head);
@@ -172,11 +174,11 @@ static ivu_status __attribute__((noinline)) am_short_long(struct ivu_ep *e, uint
 	status = check(e, ivs_lines_for(sizeof(struct ivu_packed) + sizeof(header)));
 	if (unlikely(status != IVU_OK))
 		return status;
-	at = ivs_ring_seek(&i->ep, length, ivs_in_row(p));
+	at = ivs_ring_seek(&i->ep.home, length, ivs_in_row(&p->ring));
 	if (unlikely(at == IVS_NO_BOUNCE))
 		return IVU_ERR_NO_RESOURCE;
-	bounce = ivs_bounce_pack(&i->ep, at, length);
-	how = copy_to_bounce(i, p, bounce, i->ep.area + at, payload, length);
+	bounce = ivs_bounce_pack(&i->ep.home, at, length);
+	how = copy_to_bounce(i, p, bounce, i->ep.home.area + at, payload, length);
 	send_bounce(p, IVU_OP_AM | id, how, bounce, at / NM_LAYOUT_LINE, length, &header, sizeof(header));
 	return IVU_OK;
 }
@@ -192,7 +194,7 @@ static ivu_status am_short(struct ivu_ep *e, uint8_t id, uint64_t header, const 
 		return IVU_ERR_INVALID_PARAM;
 	status = check(e, lines);
 	if (likely(status == IVU_OK))
-		ivs_eager_send_lines(&e->peer->ivs, lines, IVU_OP_AM | id, header, NULL, payload, length);
+		ivs_eager_send_lines(&e->peer->ivs.ring, lines, IVU_OP_AM | id, header, NULL, payload, length);
 	return status;
 }
 
@@ -269,11 +271,11 @@ static ivu_status am_zcopy(struct ivu_ep *e, uint8_t id, const void *header, uns
 		send_inline(p, id, data, header_length + len);
 		return IVU_OK;
 	}
-	at = ivs_ring_seek(&i->ep, pkt.len, ivs_in_row(p));
+	at = ivs_ring_seek(&i->ep.home, pkt.len, ivs_in_row(&p->ring));
 	if (unlikely(at == IVS_NO_BOUNCE))
 		return IVU_ERR_NO_RESOURCE;
-	bounce = ivs_bounce_pack(&i->ep, at, pkt.len);
-	to = i->ep.area + at;
+	bounce = ivs_bounce_pack(&i->ep.home, at, pkt.len);
+	to = i->ep.home.area + at;
 	for (n = 0; n < pkt.count; to += pieces[n++].iov_len)
 		how = copy_to_bounce(i, p, bounce, to, pieces[n].iov_base, pieces[n].iov_len);
 	/* What was timed is one piece. */
@@ -318,19 +320,19 @@ static bool put_turn(struct ivu_peer *peer, uint32_t count)
 static bool send_pieces(struct ivu_iface *i, struct ivs_peer *p, struct ivu_put *put, const struct ivs_packet *pkt)
 {
 	size_t most = i->domain.region->geo.bounce_bytes, at = 0, len;
-	uint32_t bounce = ivs_ring_bounce(&i->ep, pkt->len), next;
+	uint32_t bounce = ivs_ring_bounce(&i->ep.home, pkt->len), next;
 	uint8_t how = 0;
 
 	if (unlikely(bounce == IVS_NO_BOUNCE))
 		return false;
 	for (; at < pkt->len; at += len, put->addr += len, bounce = next) {
 		len = pkt->len - at < most ? pkt->len - at : most;
-		next = at + len < pkt->len ? ivs_bounce_split(&i->ep, bounce, len) : IVS_NO_BOUNCE;
+		next = at + len < pkt->len ? ivs_bounce_split(&i->ep.home, bounce, len) : IVS_NO_BOUNCE;
 		if (pkt->count == 1)
-			how = copy_to_bounce(i, p, bounce, ivs_bounce_at(&i->ep, bounce),
+			how = copy_to_bounce(i, p, bounce, ivs_bounce_at(&i->ep.home, bounce),
 					     (const uint8_t *) pkt->iov->iov_base + at, len);
 		else
-			ivs_iov_gather(ivs_bounce_at(&i->ep, bounce), len, pkt->iov, pkt->count, at);
+			ivs_iov_gather(ivs_bounce_at(&i->ep.home, bounce), len, pkt->iov, pkt->count, at);
 		send_bounce(p, IVU_OP_PUT, how, bounce, bounce, len, put, sizeof(*put));
 	}
 	return true;
@@ -353,16 +355,16 @@ static ivu_status put_zcopy(struct ivu_ep *e, const struct ivu_iov *iov, size_t 
 		return IVU_ERR_INVALID_PARAM;
 	if (!pkt.len)
 		return IVU_OK;
-	if (unlikely(peer->ivs.slot == e->iface->ep.slot && peer->ivs.epoch == e->iface->ep.epoch))
+	if (unlikely(peer->ivs.slot == e->iface->ep.home.slot && peer->ivs.epoch == e->iface->ep.home.epoch))
 		return put_own(e->iface, pieces, pkt.count, remote, rkey);
 	n = (uint32_t) ((pkt.len + r->geo.bounce_bytes - 1) / r->geo.bounce_bytes);
 	status = check(e, n * ivs_lines_for(sizeof(struct ivs_bounce) + sizeof(put)));
 	if (status != IVU_OK)
 		return status;
 	if (!put_turn(peer, n) ||
-	    (n == 1 ? ivs_ring_send(&peer->ivs, &pkt) != 0 : !send_pieces(e->iface, &peer->ivs, &put, &pkt)))
+	    (n == 1 ? ivs_ring_send(&peer->ivs.ring, &pkt) != 0 : !send_pieces(e->iface, &peer->ivs, &put, &pkt)))
 		return IVU_ERR_NO_RESOURCE;
-	peer->put_mark = peer->ivs.tx_head;
+	peer->put_mark = peer->ivs.ring.tx_head;
 	if (!peer->put) {
 		peer->put = true;
 		e->iface->puts++;

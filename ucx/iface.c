@@ -112,7 +112,9 @@ static ivu_status get_device_address(struct ivu_iface *i, void *addr)
 
 static ivu_status get_address(struct ivu_iface *i, void *addr)
 {
-	struct ivu_iface_addr a = { .epoch = i->ep.epoch, .slot = (uint16_t) i->ep.slot, .format = IVU_FORMAT };
+	struct ivu_iface_addr a = { .epoch = i->ep.home.epoch,
+				    .slot = (uint16_t) i->ep.home.slot,
+				    .format = IVU_FORMAT };
 
 	memcpy(addr, &a, sizeof(a));
 	return IVU_OK;
@@ -164,20 +166,20 @@ static unsigned int iface_progress(struct ivu_iface *i)
 
 	if (unlikely(ivu_alien(i)))
 		return 0;
-	if (unlikely(ep->hot_count != 1 || p->quiet_until || !(tick % IVS_TURN_TICKS) || !ivs_list_empty(&ep->active) ||
-		     !p->rx_ring))
+	if (unlikely(ep->hot_count != 1 || p->ring.quiet_until || !(tick % IVS_TURN_TICKS) ||
+		     !ivs_list_empty(&ep->active) || !p->ring.rx_ring))
 		return progress_all(i);
-	if (!ivs_ring_pending(p)) {
+	if (!ivs_ring_pending(&p->ring)) {
 		if (unlikely(ivs_some_activity(ep->me, tick)))
 			return progress_all(i);
 		ep->ticks = tick;
-		ivs_ring_idle(p);
+		ivs_ring_idle(&p->ring);
 		return 0;
 	}
 	ep->ticks = tick;
 	n = ivs_ring_poll(ep, p);
-	p->used = tick;
-	ivs_pace(p, n);
+	ivs_ring_use(&p->ring, tick);
+	ivs_pace(&p->ring, n);
 	return (unsigned int) n;
 }
 
@@ -238,7 +240,7 @@ static ivu_status event_arm(struct ivu_iface *i, unsigned int events)
 	if (!ivs_list_empty(&i->ep.active) || (i->ep.me && ivs_any_activity(i->ep.me)))
 		return IVU_ERR_BUSY;
 	ivs_list_each(pos, &i->ep.peers_all)
-		if (ivs_ring_pending(ivs_entry(pos, struct ivs_peer, all)))
+		if (ivs_ring_pending(&ivs_entry(pos, struct ivs_peer, all)->ring))
 			return IVU_ERR_BUSY;
 	now = now_ns();
 	if (i->idle_came != i->came || !i->idle_since) {
@@ -264,16 +266,14 @@ static void leave(struct ivu_iface *i)
 		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
 
 		if (!ivu_alien(i))
-			ivs_ring_close(p);
+			ivs_ring_close(&p->ring);
 		ivu_peer_free(ivu_peer_of(p));
 	}
-	ivs_ring_free_all(ep);
-	ivs_bounce_pool_close(ep);
+	ivs_home_free(&ep->home);
 	free(i->buffers);
 	i->buffers = NULL;
 	free(ep->by_slot);
-	ivs_heap_close(ep->heap);
-	ep->heap = NULL;
+	ivs_home_leave(&ep->home);
 	ep->by_slot = NULL;
 	ep->enabled = false;
 }
@@ -340,24 +340,13 @@ static bool join(struct ivu_iface *i)
 	i->buffers = memory;
 	i->packed = i->buffers + IVU_PACKED_AT;
 	i->received = i->packed + IVU_PAGE + ivu_put_max(r);
-	if (!memory || !ep->by_slot || ivs_slot_claim(r, 0, &ep->slot, &ep->epoch))
+	if (!memory || !ep->by_slot || ivs_home_claim(&ep->home, r, 0))
 		goto failed;
-	if (ivs_heap_open(ep->slot, ep->epoch, &ep->heap)) {
-		ivs_slot_release(r, ep->slot, ep->epoch);
-		goto failed;
-	}
-	ep->area = ivs_area(r, ep->slot);
-	if (ivs_bounce_pool_open(ep)) {
-		ivs_bounce_pool_close(ep);
-		ivs_heap_close(ep->heap);
-		ep->heap = NULL;
-		goto failed;
-	}
-	ep->me = &r->slots[ep->slot];
+	ep->me = &r->slots[ep->home.slot];
 	ep->enabled = true;
 	i->addr.region = r->id;
 	i->addr.kernel = kernel_hash();
-	ivs_slot_live(r, ep->slot, ep->epoch);
+	ivs_slot_live(r, ep->home.slot, ep->home.epoch);
 	return true;
 failed:
 	free(i->buffers);
@@ -384,8 +373,7 @@ static ivu_status iface_open(struct ivu_md *md, void *worker, const void *params
 	i->domain.region = region;
 	i->domain.wake = -1;
 	i->ep.domain = &i->domain;
-	i->ep.doorbell = IVS_NO_DOORBELL;
-	i->ep.protocol = NM_PROTOCOL_UCX;
+	ivs_home_init(&i->ep.home, NM_PROTOCOL_UCX, NULL);
 	ivs_list_init(&i->ep.peers_all);
 	ivs_list_init(&i->ep.active);
 	/* UCX ends the program if an interface does not open. One that reaches nobody leaves it the old ways. */

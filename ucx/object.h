@@ -39,7 +39,7 @@ struct ivu_peer {
 /* Do the pieces of long messages to it take turns? */
 static inline bool ivu_puts_in_turns(const struct ivu_peer *peer)
 {
-	return !peer->ivs.nt.way.on;
+	return !peer->ivs.ring.nt.way.on;
 }
 
 /* Another row of pieces may be written. */

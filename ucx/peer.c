@@ -39,6 +39,7 @@ static struct ivu_peer *new_peer(struct ivs_ep *ep, uint32_t slot, uint32_t epoc
 	peer->ivs.ep = ep;
 	peer->ivs.slot = slot;
 	peer->ivs.epoch = epoch;
+	ivs_ring_init(&peer->ivs.ring, &ep->home, slot, epoch);
 	ivu_puts_begin(peer);
 	ivs_list_init(&peer->eps);
 	ivs_list_init(&peer->pending);
@@ -55,7 +56,7 @@ void ivu_peer_free(struct ivu_peer *peer)
 	ivs_peer_deactivate(&peer->ivs);
 	ivs_list_each_safe(pos, tmp, &peer->flushes)
 		free(ivs_entry(pos, struct ivu_flush, link));
-	free(peer->ivs.tx_bounce);
+	ivs_ring_forget(&peer->ivs.ring);
 	/* A child of fork has something else where its parent had the ledger. */
 	if (!ivu_alien(ivu_iface_of(peer->ivs.ep)))
 		ivs_slot_forget(&peer->ivs.alive);
@@ -115,7 +116,7 @@ ivu_status ivu_peer_connect(struct ivu_peer *peer)
 		return IVU_ERR_CONNECTION_RESET;
 	}
 	/* Another time there may be room: rings of peers that are gone are used again. */
-	if (ivs_ring_open(p))
+	if (ivs_ring_open(&p->ring))
 		return IVU_ERR_NO_RESOURCE;
 	p->channel = IVS_CHAN_RING;
 	ivu_peer_gate(peer);
@@ -126,7 +127,7 @@ ivu_status ivu_peer_connect(struct ivu_peer *peer)
 static void look(struct ivs_peer *p)
 {
 	if (p->channel == IVS_CHAN_RING)
-		ivs_ring_reap(p, 0);
+		ivs_ring_reap(&p->ring, 0);
 }
 
 bool ivu_peer_put_done(struct ivu_peer *peer)
@@ -134,7 +135,7 @@ bool ivu_peer_put_done(struct ivu_peer *peer)
 	if (!peer->put)
 		return true;
 	look(&peer->ivs);
-	if (peer->ivs.channel == IVS_CHAN_RING && (int64_t) (peer->ivs.tx_tail - peer->put_mark) < 0)
+	if (peer->ivs.channel == IVS_CHAN_RING && (int64_t) (peer->ivs.ring.tx_tail - peer->put_mark) < 0)
 		return false;
 	peer->put = false;
 	ivu_iface_of(peer->ivs.ep)->puts--;
@@ -159,7 +160,7 @@ static void end_flushes(struct ivu_peer *peer, bool all, ivu_status status)
 		struct ivu_flush *f = ivs_entry(pos, struct ivu_flush, link);
 		struct ivu_completion *comp = f->comp;
 
-		if (!all && (int64_t) (peer->ivs.tx_tail - f->mark) < 0)
+		if (!all && (int64_t) (peer->ivs.ring.tx_tail - f->mark) < 0)
 			break;
 		ivs_list_del(&f->link);
 		free(f);
@@ -222,7 +223,7 @@ void ivs_peer_reap(struct ivs_peer *p)
 	p->condemned = false;
 	ivu_log(IVU_LOG_INFO, "the rank in slot %u is gone", p->slot);
 	ivs_peer_unhot(p);
-	ivs_ring_close(p);
+	ivs_ring_close(&p->ring);
 	ivu_peer_gate(peer);
 	if (peer->put) {
 		peer->put = false;
@@ -239,7 +240,7 @@ static bool owes(struct ivu_peer *peer)
 {
 	look(&peer->ivs);
 	return waits(peer) || peer->put ||
-	       (peer->ivs.channel == IVS_CHAN_RING && peer->ivs.tx_tail != peer->ivs.tx_head);
+	       (peer->ivs.channel == IVS_CHAN_RING && peer->ivs.ring.tx_tail != peer->ivs.ring.tx_head);
 }
 
 /* What it sent before it left still counts. */
@@ -248,10 +249,10 @@ static void drain(struct ivs_peer *p)
 	struct ivs_ep *ep = p->ep;
 	uint64_t begin;
 
-	if (ep->by_slot[p->slot] == p && !p->rx_ring)
+	if (ep->by_slot[p->slot] == p && !p->ring.rx_ring)
 		ivs_peer_attach(ep, p->slot);
-	for (begin = p->rx_head;
-	     p->rx_ring && p->rx_head - begin <= p->rx_mask && p->channel != IVS_CHAN_DEAD && ivs_ring_poll(ep, p);)
+	for (begin = p->ring.rx_head; p->ring.rx_ring && p->ring.rx_head - begin <= p->ring.rx_mask &&
+				      p->channel != IVS_CHAN_DEAD && ivs_ring_poll(ep, p);)
 		;
 }
 

@@ -43,8 +43,8 @@ static inline void call(struct ivu_iface *i, uint8_t op, const void *data, size_
 /* Reports to the sender how long its data took to copy, if it asked for that. */
 static inline void report(struct ivs_peer *p, uint8_t flags, uint64_t begin, size_t bytes)
 {
-	if (flags & IVS_F_TIME && bytes >= IVS_NT_MIN && p->rx_ctl)
-		ivs_nt_report(&p->nt, p->rx_ctl, flags, ivs_cycles() - begin, bytes);
+	if (flags & IVS_F_TIME && bytes >= IVS_NT_MIN && p->ring.rx_ctl)
+		ivs_nt_report(&p->ring.nt, p->ring.rx_ctl, flags, ivs_cycles() - begin, bytes);
 }
 
 /* An active message that is not whole in its first line. Returns what is wrong with it, or NULL. */
@@ -57,11 +57,11 @@ static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, s
 
 	if (!flags) {
 		memcpy(message, &tag, 8);
-		ivs_ring_get(p, 0, message + 8, len);
+		ivs_ring_get(&p->ring, 0, message + 8, len);
 		call(i, op, message, 8 + len);
 		return NULL;
 	}
-	ivs_ring_get(p, 0, message + 8, len);
+	ivs_ring_get(&p->ring, 0, message + 8, len);
 	if (flags & IVS_F_BOUNCE) {
 		size_t header = len - sizeof(struct ivu_packed), most = ivu_am_max(i->domain.region);
 		uint8_t *to;
@@ -70,7 +70,7 @@ static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, s
 		payload = header <= IVU_HEADER_MAX ? packed(p, message + 8, most - header, &bytes) : NULL;
 		if (!payload || flags & ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME))
 			return "a message with a wrong bounce buffer";
-		p->came_long = bytes <= IVS_APART_MAX;
+		ivs_ring_bounced(&p->ring, bytes);
 		if (flags & IVS_F_TIME)
 			begin = ivs_cycles();
 		if (op == (IVU_OP_AM | IVU_AM_WHOLE) && header == IVU_WHOLE_HEADER) {
@@ -117,7 +117,7 @@ static const char *__attribute__((noinline)) put(struct ivu_iface *i, struct ivs
 	struct ivu_put where;
 	size_t skip = 0, bytes;
 
-	ivs_ring_get(p, 0, (uint8_t *) words, len);
+	ivs_ring_get(&p->ring, 0, (uint8_t *) words, len);
 	if (flags & IVS_F_BOUNCE)
 		skip = sizeof(struct ivs_bounce);
 	if (len < skip + sizeof(where) || flags & ~(IVS_F_BOUNCE | IVS_F_NT | IVS_F_TIME) || (flags && !skip))
@@ -151,14 +151,14 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 	if (unlikely(ivu_peer_of(p)->handling))
 		return 0;
 	while (done < IVS_EAGER_RECEIVE_MAX) {
-		struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
+		struct nm_line *l = ivs_line_at(p->ring.rx_ring, p->ring.rx_head, p->ring.rx_mask);
 		uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
 		const char *wrong = NULL;
 		uint8_t op, flags;
 		uint32_t lines;
 		uint16_t len;
 
-		if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0)) {
+		if ((uint32_t) word != ivs_lap_of(p->ring.rx_head, p->ring.rx_shift, p->ring.rx_lap0)) {
 			break;
 		}
 		op = (uint8_t) (word >> 32);
@@ -181,12 +181,10 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 			broken(p, wrong);
 		if (unlikely(p->channel == IVS_CHAN_DEAD))
 			break;
-		p->rx_head += lines;
 		done++;
 		/* Lines in batches. A bounce buffer at once, others wait for it; a put, too: its flush does. */
-		if (flags & IVS_F_BOUNCE || op == IVU_OP_PUT)
-			p->rx_shown = p->rx_head - p->rx_mask - 1;
-		ivs_ring_show(p);
+		ivs_ring_take(&p->ring, lines, flags & IVS_F_BOUNCE || op == IVU_OP_PUT);
+		ivs_ring_show(&p->ring);
 	}
 	return done;
 }

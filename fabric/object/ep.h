@@ -14,13 +14,11 @@
 #include "object/domain.h"
 #include "object/mr.h"
 #include "object/peer.h"
-#include "object/pool.h"
 #include "object/request.h"
 #include "region/numbers.h"
+#include "ring/home.h"
 #include "tune.h"
 
-struct ivs_heap;
-struct ivs_ring_free;
 struct ivs_traffic;
 
 /* Registered memory of a peer's in the region, as its table showed it (target.h). */
@@ -32,8 +30,6 @@ struct ivs_target {
 	uint8_t *base;		  /* where that is mapped here */
 	uint32_t access;	  /* NM_MR_* */
 };
-
-#define IVS_NO_DOORBELL (-2) /* it cannot be opened */
 
 struct ivs_ep {
 	struct fid_ep fid;
@@ -52,10 +48,8 @@ struct ivs_ep {
 	size_t min_multi_recv;
 	bool enabled;
 	bool passthrough; /* the core provider receives tagged messages */
-	uint8_t protocol; /* of the messages in its rings, NM_PROTOCOL_* */
 	struct ivs_addr addr;
 	struct ivs_addr want; /* address asked for, kind 0: any */
-	uint32_t slot, epoch;
 
 	struct ivs_peer **peers; /* by fi_addr; NULL: not found yet */
 	size_t peers_size;
@@ -66,9 +60,7 @@ struct ivs_ep {
 	int hot_count;
 	uint32_t turn; /* next slot to poll in turn */
 	uint32_t ticks;
-	uint32_t bounced; /* messages sent that had a bounce buffer */
 	uint64_t checked_ms;
-	uint64_t attached;  /* senders */
 	uint32_t newcomers; /* peers that were made since the last ivs_peer_check() */
 	struct nm_slot *me;
 
@@ -87,15 +79,11 @@ struct ivs_ep {
 	uint32_t tx_gen;
 	struct ivs_numbers shown; /* of messages (proto/shown.h) */
 
-	uint8_t *area;
-	struct ivs_bounce_pool pool;	 /* ring/bounce.c */
-	struct ivs_heap *heap;		 /* what is left of the area; NULL: there is no region */
-	struct ivs_ring_free *ring_free; /* rings of peers that are gone */
-	struct ivs_cq *sink;		 /* for what has no queue */
+	struct ivs_home home;
+	struct ivs_cq *sink; /* for what has no queue */
 	struct ivs_target targets[IVS_TARGETS];
 	void *core;		     /* struct core_ep (remote/core_ep.h) */
 	struct ivs_traffic *traffic; /* what is counted (proto/traffic.h), NULL: nothing */
-	int doorbell;		     /* what neighbours ring while we sleep, -1: not open yet */
 	uint64_t asked_ms;	     /* when peers on other hosts were asked whether they are there (remote/knock.h) */
 };
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "object/match.h"
-#include "object/message.h"
+#include "base/message.h"
 
 struct ivs_rx *ivs_rx_get(struct ivs_ep *ep)
 {

@@ -5,9 +5,10 @@
 #include "base/addr.h"
 #include "base/common.h"
 #include "base/list.h"
-#include "object/adapt.h"
+#include "base/adapt.h"
 #include "object/request.h"
 #include "region/region.h"
+#include "ring/ring.h"
 
 struct ivs_ep;
 struct ivs_traffic_to;
@@ -24,30 +25,12 @@ enum ivs_channel {
 struct ivs_peer {
 	/* first what every message needs */
 	enum ivs_channel channel;
-	uint32_t piece;	  /* bytes of payload in one message */
-	uint32_t tx_mask; /* lines - 1 */
-	uint32_t tx_shift;
-	uint32_t tx_lap0;
-	uint8_t *tx_ring;
-	struct nm_ring_ctl *tx_ctl;
-	uint64_t tx_head;
-	uint64_t tx_tail;    /* what we know of the receiver's */
-	uint16_t *tx_bounce; /* by line: bounce buffer + 1 that goes free with it, 0: none */
-	uint32_t tx_held;    /* lines that have one */
-	uint8_t *activity;   /* the receiver's byte for us */
+	uint32_t piece; /* bytes of payload in one message */
+	struct ivs_ring ring;
 
-	uint8_t *rx_ring;
-	struct nm_ring_ctl *rx_ctl;
-	uint64_t rx_head;
-	uint64_t rx_shown; /* tail as the sender knows it */
-	uint32_t rx_mask;
-	uint32_t rx_shift;
-	uint32_t rx_lap0;
-	uint64_t row_rx, row_tx; /* rx_head, and tx_head when it last changed */
 	bool hot;
 	bool broken;	/* sent nonsense */
 	bool condemned; /* to be ended by the next progress (object/peers.h) */
-	bool deaf;	/* we cannot wake it */
 
 	struct ivs_ep *ep;
 	fi_addr_t fi_addr; /* FI_ADDR_NOTAVAIL: not in the AV */
@@ -65,16 +48,6 @@ struct ivs_peer {
 	fi_addr_t core_addr; /* in the core provider's AV */
 	uint64_t core_uid;   /* what it calls itself there, 0: not heard of */
 	struct ivs_peer *core_next;
-	uint32_t used;		 /* ep->ticks when something came */
-	uint32_t run;		 /* messages in a row, with none from us in between */
-	uint64_t run_head;	 /* tx_head when it began */
-	uint32_t run_bounced;	 /* ep->bounced when a message with a bounce buffer last came in it, */
-	bool came_long;		 /* if one has since the last poll that waited */
-	uint64_t spin_head;	 /* tx_head when we began to wait for an answer (spin.h) */
-	uint8_t spin_polls;	 /* that are left for it */
-	uint8_t spin_misses;	 /* in a row that did not come meanwhile */
-	uint8_t spin_skipped;	 /* not waited for, modulo 256 */
-	uint64_t quiet_until;	 /* ivs_cycles() before which we do not poll */
 	struct ivs_list sending; /* struct ivs_tx with data to send */
 	struct ivs_list waiting; /* for the receiver's ACK or CTS */
 	struct ivs_list streams; /* struct ivs_msg under way to us */
@@ -89,7 +62,6 @@ struct ivs_peer {
 	bool is_active;
 	struct ivs_list all;	     /* in ep->peers_all */
 	int knock;		     /* a connection that shows whether it is there (remote/knock.h), -1: none */
-	struct ivs_nt nt;	     /* how pieces for it are copied */
 	struct ivs_cma_policy reads; /* when it reads messages directly */
 	uint32_t core_sent;	     /* messages to it */
 	uint32_t core_seen;	     /* messages from it */
@@ -103,23 +75,25 @@ struct ivs_peer {
 	struct ivs_traffic_to *traffic; /* what is counted (proto/traffic.h), NULL: nothing so far */
 };
 
-/* A message out needs the first line, and the second from tx_bounce on; one that comes, the second. */
+/* A message out needs the first line, and the second from tx_bounce on; one that comes, the second. Both pace the next by the third. */
 IVS_IN_LINE(struct ivs_peer, channel, 0);
-IVS_IN_LINE(struct ivs_peer, tx_ring, 0);
-IVS_IN_LINE(struct ivs_peer, tx_ctl, 0);
-IVS_IN_LINE(struct ivs_peer, tx_head, 0);
-IVS_IN_LINE(struct ivs_peer, tx_tail, 0);
-IVS_IN_LINE(struct ivs_peer, activity, 1);
-IVS_IN_LINE(struct ivs_peer, rx_ring, 1);
-IVS_IN_LINE(struct ivs_peer, rx_ctl, 1);
-IVS_IN_LINE(struct ivs_peer, rx_head, 1);
-IVS_IN_LINE(struct ivs_peer, rx_shown, 1);
-IVS_IN_LINE(struct ivs_peer, rx_lap0, 1);
-IVS_IN_LINE(struct ivs_peer, row_rx, 2);
-IVS_IN_LINE(struct ivs_peer, row_tx, 2);
-IVS_IN_LINE(struct ivs_peer, run, 5);
-IVS_IN_LINE(struct ivs_peer, run_head, 5);
-IVS_IN_LINE(struct ivs_peer, spin_head, 5);
-IVS_IN_LINE(struct ivs_peer, spin_polls, 5);
+IVS_IN_LINE(struct ivs_peer, ring.tx_ring, 0);
+IVS_IN_LINE(struct ivs_peer, ring.tx_ctl, 0);
+IVS_IN_LINE(struct ivs_peer, ring.tx_head, 0);
+IVS_IN_LINE(struct ivs_peer, ring.tx_tail, 0);
+IVS_IN_LINE(struct ivs_peer, ring.activity, 1);
+IVS_IN_LINE(struct ivs_peer, ring.rx_ring, 1);
+IVS_IN_LINE(struct ivs_peer, ring.rx_ctl, 1);
+IVS_IN_LINE(struct ivs_peer, ring.rx_head, 1);
+IVS_IN_LINE(struct ivs_peer, ring.rx_shown, 1);
+IVS_IN_LINE(struct ivs_peer, ring.rx_lap0, 1);
+IVS_IN_LINE(struct ivs_peer, ring.row_rx, 2);
+IVS_IN_LINE(struct ivs_peer, ring.row_tx, 2);
+IVS_IN_LINE(struct ivs_peer, ring.run, 2);
+IVS_IN_LINE(struct ivs_peer, ring.run_head, 2);
+IVS_IN_LINE(struct ivs_peer, ring.spin_head, 2);
+IVS_IN_LINE(struct ivs_peer, ring.spin_polls, 2);
+IVS_IN_LINE(struct ivs_peer, ring.home, 2);
+IVS_IN_LINE(struct ivs_peer, ring.used, 2);
 
 #endif /* IVS_PEER_H */

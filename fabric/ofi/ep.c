@@ -3,12 +3,9 @@
 #include "proto/proto.h"
 #include "proto/shown.h"
 #include "proto/traffic.h"
-#include "region/heap.h"
 #include "remote/core.h"
 #include "remote/passthrough.h"
-#include "ring/bounce.h"
-#include "ring/doorbell.h"
-#include "ring/ring.h"
+#include "ring/home.h"
 
 static ssize_t cancel_in(struct ivs_ep *ep, struct ivs_queue *q, bool tagged, void *context)
 {
@@ -356,24 +353,20 @@ static int enable(struct ivs_ep *ep)
 		return -FI_ENOMEM;
 	memset(&ep->addr, 0, sizeof(ep->addr));
 	if (r) {
-		ret = ivs_slot_claim(r, ep->want.kind == IVS_ADDR_NAME ? ep->want.id : 0, &ep->slot, &ep->epoch);
+		if (!ep->by_slot)
+			ep->by_slot = calloc(r->geo.slots, sizeof(*ep->by_slot));
+		if (!ep->held_by_slot)
+			ep->held_by_slot = calloc(r->geo.slots, sizeof(*ep->held_by_slot));
+		if (!ep->by_slot || !ep->held_by_slot)
+			return -FI_ENOMEM;
+		ret = ivs_home_claim(&ep->home, r, ep->want.kind == IVS_ADDR_NAME ? ep->want.id : 0);
 		if (ret)
 			return ret;
-		ep->by_slot = calloc(r->geo.slots, sizeof(*ep->by_slot));
-		ep->held_by_slot = calloc(r->geo.slots, sizeof(*ep->held_by_slot));
-		ret = ep->by_slot && ep->held_by_slot ? ivs_bounce_pool_open(ep) : -FI_ENOMEM;
-		if (!ret)
-			ret = ivs_heap_open(ep->slot, ep->epoch, &ep->heap);
-		if (ret) {
-			ivs_slot_release(r, ep->slot, ep->epoch);
-			return ret;
-		}
-		ep->area = ivs_area(r, ep->slot);
-		ep->me = &r->slots[ep->slot];
-		ep->turn = ep->slot;
+		ep->me = &r->slots[ep->home.slot];
+		ep->turn = ep->home.slot;
 		ep->addr.kind = IVS_ADDR_SLOT;
-		ep->addr.slot = (uint16_t) ep->slot;
-		ep->addr.epoch = ep->epoch;
+		ep->addr.slot = (uint16_t) ep->home.slot;
+		ep->addr.epoch = ep->home.epoch;
 		ep->addr.id = r->id;
 	} else {
 		ep->addr.kind = IVS_ADDR_CORE;
@@ -381,8 +374,8 @@ static int enable(struct ivs_ep *ep)
 	if (d->core) {
 		ret = ivs_core_enable(ep, &ivs_deliver);
 		if (ret) {
-			ivs_heap_close(ep->heap);
-			ep->heap = NULL;
+			ivs_home_leave(&ep->home);
+			ivs_home_free(&ep->home);
 			return ret;
 		}
 	}
@@ -393,7 +386,7 @@ static int enable(struct ivs_ep *ep)
 			ivs_passthrough_inserted(ep, i);
 	if (r) {
 		ivs_mr_show_all(ep);
-		ivs_slot_live(r, ep->slot, ep->epoch);
+		ivs_slot_live(r, ep->home.slot, ep->home.epoch);
 	}
 	return 0;
 }
@@ -477,9 +470,7 @@ static int ep_close(struct fid *fid)
 		ivs_report_use(ep);
 		ivs_traffic_close(ep, true);
 		ivs_shown_close(ep, false);
-		ivs_doorbell_close(ep);
-		ivs_heap_close(ep->heap);
-		ep->heap = NULL;
+		ivs_home_leave(&ep->home);
 		if (d->core)
 			ivs_core_disable(ep);
 	} else {
@@ -501,7 +492,6 @@ static int ep_close(struct fid *fid)
 	}
 	for (i = 0; i < ep->tx_table_size; i++)
 		free(ep->tx_table[i]);
-	ivs_ring_free_all(ep);
 	unbind(ep);
 	ivs_unref(&d->refs);
 	ivs_unlock(d);
@@ -510,7 +500,7 @@ static int ep_close(struct fid *fid)
 	free(ep->peers);
 	free(ep->by_slot);
 	free(ep->held_by_slot);
-	ivs_bounce_pool_close(ep);
+	ivs_home_free(&ep->home);
 	free(ep);
 	return 0;
 }
@@ -542,8 +532,7 @@ int ivs_ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **ou
 	ep->inject_max = IVS_INJECT_MAX;
 	ep->short_max = ivs_param.inline_max < 8 ? 0 : ivs_param.inline_max - 8;
 	ep->min_multi_recv = 1;
-	ep->doorbell = -1;
-	ep->protocol = NM_PROTOCOL_OFI;
+	ivs_home_init(&ep->home, NM_PROTOCOL_OFI, &d->wake);
 	if (info->src_addr && info->src_addrlen == sizeof(ep->want))
 		memcpy(&ep->want, info->src_addr, sizeof(ep->want));
 	ep->tagged.tail = &ep->tagged.head;

@@ -23,7 +23,7 @@ static struct ivs_ep *first_ep(struct ivs_domain *d)
 	if (ivs_list_empty(&d->eps))
 		return NULL;
 	ep = ivs_entry(d->eps.next, struct ivs_ep, domain_link);
-	return ep->heap ? ep : NULL;
+	return ep->home.heap ? ep : NULL;
 }
 
 /* From the top of the rank's area down; rings come from below. */
@@ -36,7 +36,7 @@ static void *alloc(struct fid_domain *fid, size_t len)
 	ivs_lock(d);
 	ep = first_ep(d);
 	if (ep)
-		p = ivs_heap_alloc(ep->heap, len);
+		p = ivs_heap_alloc(ep->home.heap, len);
 	ivs_unlock(d);
 	return p;
 }
@@ -49,7 +49,7 @@ static void give_back(struct fid_domain *fid, void *memory)
 	ivs_lock(d);
 	ep = first_ep(d);
 	if (ep)
-		ivs_heap_free(ep->heap, memory);
+		ivs_heap_free(ep->home.heap, memory);
 	ivs_unlock(d);
 }
 

@@ -25,8 +25,8 @@ static void end(struct nm_mr *m, uint64_t state)
 static void write_line(struct ivs_ep *ep, const struct ivs_mr *mr)
 {
 	struct ivs_region *r = ep->domain->region;
-	struct nm_mr *table = ivs_mrs(r, ep->slot), *m = &table[mr->shown], line;
-	struct ivs_ledger *ledger = ivs_slot_ledger(ep->slot);
+	struct nm_mr *table = ivs_mrs(r, ep->home.slot), *m = &table[mr->shown], line;
+	struct ivs_ledger *ledger = ivs_slot_ledger(ep->home.slot);
 	uint64_t *words = (uint64_t *) (void *) &line;
 	uintptr_t base = (uintptr_t) mr->iov[0].iov_base, start = (uintptr_t) r->base;
 	bool in_region = base >= start && base - start < r->header.size_bytes &&
@@ -42,7 +42,7 @@ static void write_line(struct ivs_ep *ep, const struct ivs_mr *mr)
 	line.access = (mr->access & FI_REMOTE_READ ? NM_MR_READ : 0) |
 		      (mr->access & FI_REMOTE_WRITE ? NM_MR_WRITE : 0) | (in_region ? NM_MR_REGION : 0);
 	line.valid = 1;
-	line.check = ivs_mr_check(ivs_slot_key(), &line, ep->slot, ep->epoch);
+	line.check = ivs_mr_check(ivs_slot_key(), &line, ep->home.slot, ep->home.epoch);
 	if (ledger)
 		__atomic_store_n(&ledger->check[mr->shown], line.check, __ATOMIC_RELEASE);
 	state = begin(m);
@@ -95,9 +95,9 @@ static void hide(struct ivs_mr *mr)
 		if (!ep->enabled)
 			continue;
 		/* If another VM puts the line back into the region, no ledger has it. */
-		if (ivs_slot_ledger(ep->slot))
-			__atomic_store_n(&ivs_slot_ledger(ep->slot)->check[mr->shown], 0, __ATOMIC_RELEASE);
-		m = &ivs_mrs(mr->domain->region, ep->slot)[mr->shown];
+		if (ivs_slot_ledger(ep->home.slot))
+			__atomic_store_n(&ivs_slot_ledger(ep->home.slot)->check[mr->shown], 0, __ATOMIC_RELEASE);
+		m = &ivs_mrs(mr->domain->region, ep->home.slot)[mr->shown];
 		state = begin(m);
 		__atomic_store_n(&m->valid, 0, __ATOMIC_RELAXED);
 		end(m, state);

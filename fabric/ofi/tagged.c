@@ -1,9 +1,9 @@
 /* The calls of fi_tagged. */
 #include "ofi/open.h"
+#include "proto/eager_send.h"
 #include "proto/proto.h"
 #include "proto/traffic.h"
 #include "remote/passthrough.h"
-#include "ring/eager_send.h"
 
 /* A receive that is to be posted, all but its buffers. NULL: *ret says why. */
 static inline struct ivs_rx *prepare(struct ivs_ep *ep, fi_addr_t src, uint64_t tag, uint64_t ignore, void *context,

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "object/adapt.h"
+#include "base/adapt.h"
 
 /*
  * Is a message of len bytes, less than IVS_CMA_POLICY_SURE, to be read directly? copies: cycles that it

@@ -88,7 +88,7 @@ bool ivs_coop_fits(const struct ivs_peer *peer, size_t len)
 int ivs_coop_read(struct ivs_msg *msg, size_t len)
 {
 	struct ivs_peer *peer = msg->peer;
-	struct ivs_ledger *ledger = ivs_slot_ledger(peer->ep->slot);
+	struct ivs_ledger *ledger = ivs_slot_ledger(peer->ep->home.slot);
 	const uint64_t *back = &ivs_shown_of(peer, msg->id)->back;
 	struct ivs_packet pkt = { .op = IVS_OP_COOP };
 	uint32_t count, gen, piece = piece_bytes(len), front = 0;
@@ -186,7 +186,7 @@ bool ivs_coop_write(struct ivs_ep *ep, struct ivs_peer *peer, uint64_t tag)
 	/* Of one that came late, and of one that another VM has made up, there is nothing to do. */
 	if (!pid || peer->self || !theirs)
 		return true;
-	front = &theirs->front[ep->slot];
+	front = &theirs->front[ep->home.slot];
 	if (!asked(front, gen, &said) || said.number != shown->number)
 		return true;
 	if (!said.piece || !said.len || said.len > tx->total || said.piece > IVS_MSG_MAX ||

@@ -4,6 +4,7 @@
  * the first receive posted, and is no longer than a ring takes. So do those after it.
  * All others take the long way (proto/progress.c), which polls all rings.
  */
+#include "object/ep.h"
 #include "proto/eager_receive.h"
 #include "ring/ring.h"
 #include "ring/spin.h"
@@ -32,13 +33,13 @@ static inline struct ivs_ep *only(struct ivs_cq *cq)
  */
 static inline int receive_one(struct ivs_ep *ep, struct ivs_peer *p, struct ivs_cq *cq, char *buf)
 {
-	struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
+	struct nm_line *l = ivs_line_at(p->ring.rx_ring, p->ring.rx_head, p->ring.rx_mask);
 	uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
 	uint64_t tag, data = 0;
 	struct ivs_rx *rx;
 	size_t skip, len;
 
-	if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0))
+	if ((uint32_t) word != ivs_lap_of(p->ring.rx_head, p->ring.rx_shift, p->ring.rx_lap0))
 		return 0;
 	len = word >> 48;
 	skip = word & WORD_DATA ? 8 : 0;
@@ -58,13 +59,13 @@ static inline int receive_one(struct ivs_ep *ep, struct ivs_peer *p, struct ivs_
 	if (likely(skip + len <= NM_LINE_FIRST_BYTES))
 		ivs_copy_small(rx->iov[0].iov_base, l->payload + skip, len);
 	else
-		ivs_ring_get(p, skip, rx->iov[0].iov_base, len);
+		ivs_ring_get(&p->ring, skip, rx->iov[0].iov_base, len);
 	ivs_cq_fill(cq, buf, rx->context, FI_RECV | FI_TAGGED | (skip ? FI_REMOTE_CQ_DATA : 0), len,
 		    rx->iov[0].iov_base, data, tag);
 	ivs_cntr_inc(ep->cntr[IVS_CNTR_RECV], len);
 	rx->next = ep->rx_free;
 	ep->rx_free = rx;
-	p->rx_head += ivs_lines_for(skip + len);
+	ivs_ring_take(&p->ring, ivs_lines_for(skip + len), false);
 	return 1;
 }
 
@@ -79,13 +80,10 @@ ssize_t ivs_eager_receive(struct ivs_cq *cq, char *buf, size_t count, fi_addr_t 
 	if (unlikely(!ep || !((ep->ticks + 1) % IVS_TURN_TICKS)))
 		return 0;
 	p = ep->hot[0];
-	if (p->quiet_until) {
-		if ((int64_t) (ivs_cycles() - p->quiet_until) < 0)
-			return 0;
-		p->quiet_until = 0;
-	}
+	if (ivs_ring_quiet(&p->ring))
+		return 0;
 	/* There is one reply to what we have just sent, and the caller waits for it: no poll for more. */
-	if (p->tx_head != p->run_head)
+	if (p->ring.tx_head != p->ring.run_head)
 		count = 1;
 	else if (count > IVS_EAGER_RECEIVE_MAX)
 		count = IVS_EAGER_RECEIVE_MAX;
@@ -93,27 +91,28 @@ again:
 	for (; n < count; n++) {
 		/* After some that were there others will be. */
 		if (n >= IVS_RUN_LENGTH - 1)
-			__builtin_prefetch(ivs_line_at(p->rx_ring, p->rx_head + IVS_AHEAD_LINES, p->rx_mask));
+			__builtin_prefetch(
+				ivs_line_at(p->ring.rx_ring, p->ring.rx_head + IVS_AHEAD_LINES, p->ring.rx_mask));
 		one = receive_one(ep, p, cq, buf);
 		if (one <= 0)
 			break;
 		if (src)
 			src[n] = p->fi_addr;
 		buf += cq->entry_bytes;
-		ivs_ring_show(p);
+		ivs_ring_show(&p->ring);
 	}
 	if (n) {
-		p->used = ++ep->ticks;
-		ivs_pace(p, (int) n);
+		ivs_ring_use(&p->ring, ++ep->ticks);
+		ivs_pace(&p->ring, (int) n);
 		return (ssize_t) n;
 	}
 	if (unlikely(one < 0 || ivs_any_activity(ep->me) || ep->domain->core))
 		return 0;
 	/* A caller that waits in a loop ends here most of the time: return soon, so that it polls again. */
 	ep->ticks++;
-	ivs_ring_idle(p);
+	ivs_ring_idle(&p->ring);
 	/* Other threads may wait for the domain. */
-	if (!cq->domain->locking && ivs_spin(p))
+	if (!cq->domain->locking && ivs_spin(&p->ring))
 		goto again;
 	return -FI_EAGAIN;
 }

@@ -8,7 +8,7 @@
 #include "remote/passthrough.h"
 #include "ring/ring.h"
 
-static struct ivs_peer *new_peer(struct ivs_ep *ep, const struct ivs_addr *addr)
+static struct ivs_peer *new_peer(struct ivs_ep *ep, const struct ivs_addr *addr, uint32_t slot, uint32_t epoch)
 {
 	struct ivs_peer *p;
 
@@ -17,7 +17,9 @@ static struct ivs_peer *new_peer(struct ivs_ep *ep, const struct ivs_addr *addr)
 	memset(p, 0, sizeof(*p));
 	p->ep = ep;
 	p->addr = *addr;
-	p->slot = IVS_NO_SLOT;
+	p->slot = slot;
+	p->epoch = epoch;
+	ivs_ring_init(&p->ring, &ep->home, slot, epoch);
 	p->piece = ep->domain->region ? ep->domain->region->geo.bounce_bytes : IVS_BOUNCE;
 	p->fi_addr = FI_ADDR_NOTAVAIL;
 	p->core_addr = FI_ADDR_NOTAVAIL;
@@ -76,11 +78,9 @@ struct ivs_peer *ivs_peer_by_slot(struct ivs_ep *ep, uint32_t slot, uint32_t epo
 	addr.slot = (uint16_t) slot;
 	addr.epoch = epoch;
 	addr.id = ep->domain->region->id;
-	p = new_peer(ep, &addr);
+	p = new_peer(ep, &addr, slot, epoch);
 	if (!p)
 		return NULL;
-	p->slot = slot;
-	p->epoch = epoch;
 	p->held = &ep->held_by_slot[slot];
 	p->fi_addr = find_slot_addr(ep, slot, epoch);
 	ep->by_slot[slot] = p;
@@ -100,7 +100,7 @@ struct ivs_peer *ivs_peer_by_addr(struct ivs_ep *ep, const struct ivs_addr *addr
 		if (p->slot == IVS_NO_SLOT && p->channel != IVS_CHAN_DEAD && !memcmp(&p->addr, addr, sizeof(*addr)))
 			return p;
 	}
-	p = new_peer(ep, addr);
+	p = new_peer(ep, addr, IVS_NO_SLOT, 0);
 	ep->core_peers += p != NULL;
 	for (i = 0; p && ep->av && i < ep->av->count; i++)
 		if (ep->av->used[i] && !memcmp(&ep->av->addr[i], addr, sizeof(*addr))) {
@@ -140,13 +140,13 @@ static bool drain(struct ivs_peer *p)
 	struct ivs_ep *ep = p->ep;
 	uint64_t begin;
 
-	if (ep->by_slot[p->slot] == p && !p->rx_ring)
+	if (ep->by_slot[p->slot] == p && !p->ring.rx_ring)
 		ivs_peer_attach(ep, p->slot);
 	/* No more than there was room for: it may not have left, and go on for ever. */
-	for (begin = p->rx_head;
-	     p->rx_ring && p->rx_head - begin <= p->rx_mask && p->channel != IVS_CHAN_DEAD && ivs_ring_poll(ep, p);)
+	for (begin = p->ring.rx_head; p->ring.rx_ring && p->ring.rx_head - begin <= p->ring.rx_mask &&
+				      p->channel != IVS_CHAN_DEAD && ivs_ring_poll(ep, p);)
 		;
-	return p->channel == IVS_CHAN_DEAD || !ivs_ring_pending(p);
+	return p->channel == IVS_CHAN_DEAD || !ivs_ring_pending(&p->ring);
 }
 
 struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err)
@@ -192,12 +192,9 @@ struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err)
 				if (p->channel != IVS_CHAN_DEAD)
 					ivs_peer_retire(p);
 			} else {
-				p = new_peer(ep, a);
-				if (p) {
-					p->slot = a->slot;
-					p->epoch = a->epoch;
+				p = new_peer(ep, a, a->slot, a->epoch);
+				if (p)
 					p->channel = IVS_CHAN_DEAD;
-				}
 			}
 		}
 	} else {
@@ -234,7 +231,7 @@ int ivs_peer_connect(struct ivs_peer *p)
 		ivs_peer_retire(p);
 		return -FI_EIO;
 	}
-	ret = ivs_ring_open(p);
+	ret = ivs_ring_open(&p->ring);
 	if (ret)
 		return ret;
 	p->channel = IVS_CHAN_RING;
@@ -301,7 +298,7 @@ static void end(struct ivs_peer *p)
 	p->ctl_tail = &p->ctl_head;
 	p->ctl_count = 0;
 	ivs_peer_deactivate(p);
-	ivs_ring_close(p);
+	ivs_ring_close(&p->ring);
 }
 
 void ivs_peer_reap(struct ivs_peer *p)
@@ -327,7 +324,7 @@ void ivs_peer_free(struct ivs_peer *p)
 		p->ctl_head = c->next;
 		free(c);
 	}
-	free(p->tx_bounce);
+	ivs_ring_forget(&p->ring);
 	/* A child of fork has something else where its parent had the ledger. */
 	if (!ivs_forked(p->ep->domain->pid))
 		ivs_slot_forget(&p->alive);
@@ -384,7 +381,7 @@ static bool owes(const struct ivs_peer *p)
 	const struct ivs_rx *rx;
 
 	if (!ivs_list_empty(&p->sending) || !ivs_list_empty(&p->waiting) || !ivs_list_empty(&p->streams) ||
-	    p->ctl_head || (p->tx_ring && p->tx_head != p->tx_tail))
+	    p->ctl_head || (p->ring.tx_ring && p->ring.tx_head != p->ring.tx_tail))
 		return true;
 	for (rx = p->ep->tagged.head; rx; rx = rx->next)
 		if (rx->peer == p)

@@ -10,7 +10,7 @@ static void cool(struct ivs_ep *ep, int i)
 	struct ivs_peer *p = ep->hot[i];
 
 	p->hot = false;
-	__atomic_store_n(&p->rx_ctl->polled, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&p->ring.rx_ctl->polled, 0, __ATOMIC_RELAXED);
 	/* Once more, in case its sender has just seen that it was polled. */
 	__atomic_store_n(&ep->me->activity[p->slot % 64], 1, __ATOMIC_RELAXED);
 	ep->hot[i] = ep->hot[--ep->hot_count];
@@ -21,7 +21,7 @@ static void heat(struct ivs_ep *ep, struct ivs_peer *p)
 {
 	int i, oldest = 0;
 
-	if (p->hot || !p->rx_ring)
+	if (p->hot || !p->ring.rx_ring)
 		return;
 	if (unlikely(ep->domain->sleepers)) {
 		/* Its sender goes on saying that it sends; there may be more already. */
@@ -30,14 +30,14 @@ static void heat(struct ivs_ep *ep, struct ivs_peer *p)
 	}
 	if (ep->hot_count == IVS_HOT_MAX) {
 		for (i = 1; i < IVS_HOT_MAX; i++)
-			if (ep->ticks - ep->hot[i]->used > ep->ticks - ep->hot[oldest]->used)
+			if (ep->ticks - ep->hot[i]->ring.used > ep->ticks - ep->hot[oldest]->ring.used)
 				oldest = i;
 		cool(ep, oldest);
 	}
 	ep->hot[ep->hot_count++] = p;
 	p->hot = true;
-	p->used = ep->ticks;
-	__atomic_store_n(&p->rx_ctl->polled, 1, __ATOMIC_RELAXED);
+	ivs_ring_use(&p->ring, ep->ticks);
+	__atomic_store_n(&p->ring.rx_ctl->polled, 1, __ATOMIC_RELAXED);
 }
 
 /* Rings that have become idle are not polled in each call any more; the last one stays. */
@@ -46,7 +46,7 @@ static void __attribute__((noinline)) cool_idle(struct ivs_ep *ep)
 	int i;
 
 	for (i = ep->hot_count - 1; i >= 0 && ep->hot_count > 1; i--)
-		if (ep->ticks - ep->hot[i]->used > IVS_IDLE_TICKS)
+		if (ep->ticks - ep->hot[i]->ring.used > IVS_IDLE_TICKS)
 			cool(ep, i);
 }
 
@@ -55,7 +55,7 @@ struct ivs_peer *ivs_peer_attach(struct ivs_ep *ep, uint32_t slot)
 	struct ivs_ring_found found;
 	struct ivs_peer *p;
 
-	if (likely(!ivs_ring_find(ep, slot, &found)))
+	if (likely(!ivs_ring_find(&ep->home, slot, &found)))
 		return NULL;
 	/* More than can have come at once: the others later. */
 	if (ep->newcomers > 2 * ep->domain->region->geo.slots)
@@ -63,7 +63,7 @@ struct ivs_peer *ivs_peer_attach(struct ivs_ep *ep, uint32_t slot)
 	p = ivs_peer_by_slot(ep, slot, found.epoch);
 	if (!p || p->broken || p->channel == IVS_CHAN_DEAD)
 		return NULL;
-	ivs_ring_attach(p, &found);
+	ivs_ring_attach(&p->ring, &found);
 	return p;
 }
 
@@ -71,10 +71,10 @@ static void poll_slot(struct ivs_ep *ep, uint32_t slot)
 {
 	struct ivs_peer *p = ep->by_slot[slot];
 
-	if (!p || !p->rx_ring || p->channel == IVS_CHAN_DEAD)
+	if (!p || !p->ring.rx_ring || p->channel == IVS_CHAN_DEAD)
 		p = ivs_peer_attach(ep, slot);
-	if (p && p->rx_ring && !p->hot && p->channel != IVS_CHAN_DEAD &&
-	    (ivs_ring_poll(ep, p) || ivs_ring_pending(p)) && p->channel != IVS_CHAN_DEAD)
+	if (p && p->ring.rx_ring && !p->hot && p->channel != IVS_CHAN_DEAD &&
+	    (ivs_ring_poll(ep, p) || ivs_ring_pending(&p->ring)) && p->channel != IVS_CHAN_DEAD)
 		heat(ep, p);
 }
 
@@ -93,7 +93,7 @@ static void __attribute__((noinline)) activity(struct ivs_ep *ep)
 			struct ivs_peer *p = ep->by_slot[slot];
 
 			/* The ring may be that of the slot's next owner. */
-			if (!p || !p->rx_ring || !p->hot)
+			if (!p || !p->ring.rx_ring || !p->hot)
 				poll_slot(ep, slot);
 		}
 	}
@@ -114,7 +114,7 @@ static void __attribute__((noinline)) turn(struct ivs_ep *ep)
 	}
 	p = ep->by_slot[(ep->turn + 1) & mask];
 	if (p)
-		ivs_ring_prefetch(p);
+		ivs_ring_prefetch(&p->ring);
 	poll_slot(ep, ep->turn);
 	ep->turn = (ep->turn + 1) & mask;
 }
@@ -143,16 +143,13 @@ void ivs_ep_progress(struct ivs_ep *ep)
 	for (i = 0; i < ep->hot_count; i++) {
 		struct ivs_peer *p = ep->hot[i];
 
-		if (unlikely(p->quiet_until)) {
-			if ((int64_t) (ivs_cycles() - p->quiet_until) < 0)
-				continue;
-			p->quiet_until = 0;
-		}
+		if (ivs_ring_quiet(&p->ring))
+			continue;
 		n = ivs_ring_poll(ep, p);
 		if (n) {
 			came += n;
-			p->used = ep->ticks;
-			ivs_pace(p, n);
+			ivs_ring_use(&p->ring, ep->ticks);
+			ivs_pace(&p->ring, n);
 		}
 	}
 	/* There is something to do now: the other slots are polled in a later call. */
@@ -192,7 +189,7 @@ void ivs_ep_poll_all(struct ivs_ep *ep)
 	ivs_list_each(pos, &ep->peers_all) {
 		struct ivs_peer *p = ivs_entry(pos, struct ivs_peer, all);
 
-		if (p->rx_ring && p->channel != IVS_CHAN_DEAD && ep->by_slot[p->slot] == p)
+		if (p->ring.rx_ring && p->channel != IVS_CHAN_DEAD && ep->by_slot[p->slot] == p)
 			poll_slot(ep, p->slot);
 	}
 	ivs_peer_check(ep);

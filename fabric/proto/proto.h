@@ -4,7 +4,7 @@
 
 #include "object/ep.h"
 #include "object/match.h"
-#include "object/message.h"
+#include "base/message.h"
 #include "object/peers.h"
 #include "proto/peer.h"
 #include "remote/core.h"

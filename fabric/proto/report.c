@@ -49,10 +49,10 @@ void ivs_report_use(struct ivs_ep *ep)
 		if (p->core_sent || p->core_seen || p->passthrough_sent) {
 			core.ranks++;
 			core.sent += p->core_sent + p->passthrough_sent;
-		} else if (p->tx_head || p->rx_head) {
+		} else if (p->ring.tx_head || p->ring.rx_head) {
 			u = p->pid ? &near : &region;
 			u->ranks++;
-			u->sent += p->tx_head;
+			u->sent += p->ring.tx_head;
 		}
 	}
 	if (!ivs_lib.log_enabled(&ivs_prov, FI_LOG_INFO, FI_LOG_EP_CTRL))

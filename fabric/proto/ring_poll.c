@@ -23,7 +23,7 @@ static bool __attribute__((noinline)) complex_message(struct ivs_ep *ep, struct 
 	uint64_t begin = 0;
 	bool done;
 
-	ivs_ring_get(p, 0, b, len);
+	ivs_ring_get(&p->ring, 0, b, len);
 	if (flags & IVS_F_BOUNCE)
 		skip = sizeof(ref);
 	if (!op || op >= IVS_OP_COUNT || len < skip + fixed ||
@@ -42,7 +42,7 @@ static bool __attribute__((noinline)) complex_message(struct ivs_ep *ep, struct 
 			return true;
 		}
 		len = ref.len;
-		p->came_long = len <= IVS_APART_MAX;
+		ivs_ring_bounced(&p->ring, len);
 	}
 	if (flags & IVS_F_TIME)
 		begin = ivs_cycles();
@@ -50,7 +50,7 @@ static bool __attribute__((noinline)) complex_message(struct ivs_ep *ep, struct 
 			   len);
 	/* What was refused, or has ended all with its sender, is no reading. */
 	if (flags & IVS_F_TIME && done && p->channel != IVS_CHAN_DEAD && len >= IVS_NT_MIN)
-		ivs_nt_report(&p->nt, p->rx_ctl, flags, ivs_cycles() - begin, len);
+		ivs_nt_report(&p->ring.nt, p->ring.rx_ctl, flags, ivs_cycles() - begin, len);
 	return done;
 }
 
@@ -59,7 +59,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 	int done = 0;
 
 	while (done < IVS_POLL_MAX) {
-		struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
+		struct nm_line *l = ivs_line_at(p->ring.rx_ring, p->ring.rx_head, p->ring.rx_mask);
 		uint64_t word = __atomic_load_n((uint64_t *) (void *) l, __ATOMIC_ACQUIRE);
 		uint8_t op, flags;
 		uint16_t len;
@@ -67,7 +67,7 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		uint32_t lines;
 		struct ivs_rx *rx;
 
-		if ((uint32_t) word != ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0)) {
+		if ((uint32_t) word != ivs_lap_of(p->ring.rx_head, p->ring.rx_shift, p->ring.rx_lap0)) {
 			break;
 		}
 		/* A program that does not read completions gets no more of them. */
@@ -98,11 +98,11 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 					if (likely(len <= NM_LINE_FIRST_BYTES))
 						ivs_copy_small(dst, l->payload + skip, bytes);
 					else
-						ivs_ring_get(p, skip, dst, bytes);
+						ivs_ring_get(&p->ring, skip, dst, bytes);
 				} else {
 					uint8_t tmp[IVS_INLINE_MAX];
 
-					ivs_ring_get(p, skip, tmp, bytes);
+					ivs_ring_get(&p->ring, skip, tmp, bytes);
 					ivs_iov_scatter(rx->iov, rx->count, 0, tmp, bytes);
 				}
 				ivs_rx_complete(ep, rx, tagged, p, bytes, tag, flags, data, 0);
@@ -114,12 +114,10 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		}
 		if (unlikely(p->channel == IVS_CHAN_DEAD))
 			break;
-		p->rx_head += lines;
 		done++;
 		/* Lines in batches; a bounce buffer at once, others wait for it. */
-		if (flags & IVS_F_BOUNCE)
-			p->rx_shown = p->rx_head - p->rx_mask - 1;
-		ivs_ring_show(p);
+		ivs_ring_take(&p->ring, lines, flags & IVS_F_BOUNCE);
+		ivs_ring_show(&p->ring);
 	}
 	return done;
 }

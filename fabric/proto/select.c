@@ -44,7 +44,8 @@ static bool readable(struct ivs_peer *peer, const struct iovec *iov, size_t coun
 		return false;
 	if (len < IVS_CMA_POLICY_SURE && ivs_param.cma_measure && peer->pid && ivs_nt_timed() &&
 	    !ivs_cma_policy_better(&peer->reads, len,
-				   ivs_nt_cycles(&peer->nt, peer->tx_ctl, len, ivs_select_piece(peer, len)), alone))
+				   ivs_nt_cycles(&peer->ring.nt, peer->ring.tx_ctl, len, ivs_select_piece(peer, len)),
+				   alone))
 		return false;
 	if (count == 1 && ivs_coop_fits(peer, len))
 		*rts = IVS_F_COOP;
@@ -75,7 +76,7 @@ enum ivs_read_way ivs_select_read(const struct ivs_peer *peer, uint8_t flags, si
 		return IVS_READ_REGION;
 	if (!niov)
 		return IVS_READ_CTS;
-	if (flags & IVS_F_COOP && rx->count == 1 && niov == 1 && peer->rx_ctl && ivs_coop_fits(peer, len))
+	if (flags & IVS_F_COOP && rx->count == 1 && niov == 1 && peer->ring.rx_ctl && ivs_coop_fits(peer, len))
 		return IVS_READ_COOP;
 	return IVS_READ_CMA;
 }

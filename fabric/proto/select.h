@@ -8,7 +8,7 @@
 
 #include "base/param.h"
 #include "object/ep.h"
-#include "object/message.h"
+#include "base/message.h"
 #include "tune.h"
 
 /* How a send goes to its peer. */

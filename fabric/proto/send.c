@@ -11,8 +11,13 @@
 
 int ivs_packet_send(struct ivs_peer *peer, const struct ivs_packet *pkt)
 {
+	struct ivs_ring *ring = &peer->ring;
+
 	switch (peer->channel) {
-	case IVS_CHAN_RING: return ivs_ring_send(peer, pkt);
+	case IVS_CHAN_RING:
+		/* What is inlined here needs the ring's address only. Without this GCC keeps the peer's as well, and spills. */
+		__asm__("" : "+r"(ring));
+		return ivs_ring_send(ring, pkt);
 	case IVS_CHAN_CORE: return ivs_core_send(peer, pkt);
 	case IVS_CHAN_NONE: return -FI_EAGAIN;
 	default: return -FI_EIO;
@@ -26,7 +31,7 @@ static int send_ctl(struct ivs_peer *peer, uint8_t op, uint64_t tag, const uint6
 	};
 
 	if (likely(peer->channel == IVS_CHAN_RING))
-		return ivs_ring_send_head(peer, op, 0, tag, len, pkt.fixed_len) ? 0 : -FI_EAGAIN;
+		return ivs_ring_send_head(&peer->ring, op, 0, tag, len, pkt.fixed_len) ? 0 : -FI_EAGAIN;
 	return ivs_packet_send(peer, &pkt);
 }
 
@@ -336,7 +341,8 @@ static ssize_t send_rts(struct ivs_ep *ep, struct ivs_peer *peer, uint8_t op, co
 	if (alone && !(rts & IVS_F_REGION) && len < IVS_CMA_POLICY_SURE)
 		tx->begun = ivs_cycles();
 	if (likely(!(rts & IVS_F_REGION)))
-		ret = ivs_ring_send_head(peer, pkt.op, pkt.flags, tag, &head, IVS_RTS_SHOWN_BYTES) ? 0 : -FI_EAGAIN;
+		ret = ivs_ring_send_head(&peer->ring, pkt.op, pkt.flags, tag, &head, IVS_RTS_SHOWN_BYTES) ? 0
+													  : -FI_EAGAIN;
 	else
 		ret = ivs_packet_send(peer, &pkt);
 	if (ret) {
@@ -502,8 +508,8 @@ ssize_t ivs_send(struct ivs_ep *ep, uint8_t op, const struct iovec *iov, size_t 
 		return ret;
 	flags |= FI_SEND | (op == IVS_OP_TAGGED ? FI_TAGGED : FI_MSG);
 	if (likely(count == 1 && ivs_select_eager(peer, iov->iov_len, flags))) {
-		if (unlikely(!ivs_eager_send(peer, op, tag, flags & FI_REMOTE_CQ_DATA ? &data : NULL, iov->iov_base,
-					     iov->iov_len)))
+		if (unlikely(!ivs_eager_send(&peer->ring, op, tag, flags & FI_REMOTE_CQ_DATA ? &data : NULL,
+					     iov->iov_base, iov->iov_len)))
 			return -FI_EAGAIN;
 		sent(ep, iov->iov_len, tag, context, flags);
 		return 0;

@@ -16,7 +16,7 @@ static uint64_t of_id(uint32_t id)
 
 struct ivs_shown *ivs_shown_entry(struct ivs_ep *ep, const struct ivs_tx *tx)
 {
-	return entry(ivs_slot_ledger(ep->slot), tx->id);
+	return entry(ivs_slot_ledger(ep->home.slot), tx->id);
 }
 
 bool ivs_shown_begin(struct ivs_ep *ep, struct ivs_peer *peer, struct ivs_tx *tx, const struct iovec *iov, size_t count)
@@ -101,7 +101,7 @@ struct ivs_tx *ivs_shown_answered(struct ivs_ep *ep, struct ivs_peer *peer, uint
 	if (!tx || tx->peer != peer || !tx->shown)
 		return NULL;
 	return tag == answer(ivs_shown_entry(ep, tx)->number, tx->id) ||
-			       tag == signed_answer(peer->alive.key, op, tx->id, ep->slot, ep->epoch)
+			       tag == signed_answer(peer->alive.key, op, tx->id, ep->home.slot, ep->home.epoch)
 		       ? tx
 		       : NULL;
 }
@@ -125,7 +125,8 @@ int ivs_shown_find(struct ivs_peer *peer, uint32_t id, size_t total, struct iove
 	if (!e)
 		return -FI_EACCES;
 	number = __atomic_load_n(&e->number, __ATOMIC_ACQUIRE);
-	if (!number || (number & 0xffff) != of_id(id) || e->slot != peer->ep->slot || e->epoch != peer->ep->epoch)
+	if (!number || (number & 0xffff) != of_id(id) || e->slot != peer->ep->home.slot ||
+	    e->epoch != peer->ep->home.epoch)
 		return -FI_EACCES;
 	for (count = 0; count < IVS_IOV_MAX; count++) {
 		iov[count].iov_len = e->iov[count].len;

@@ -37,8 +37,8 @@ static bool show(struct ivs_domain *d)
 		if (!ivs_list_empty(&ep->active))
 			all = false;
 		if (ep->me) {
-			if (ivs_doorbell_open(ep))
-				ivs_doorbell_drain(ep);
+			if (ivs_doorbell_open(&ep->home))
+				ivs_doorbell_drain(&ep->home);
 			else
 				all = false;
 			if (__atomic_load_n(&ep->me->unwoken, __ATOMIC_RELAXED))

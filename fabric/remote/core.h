@@ -6,7 +6,7 @@
 #define IVS_CORE_H
 
 #include "object/ep.h"
-#include "object/message.h"
+#include "base/message.h"
 
 struct ivs_core;
 

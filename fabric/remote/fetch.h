@@ -6,7 +6,7 @@
 #define IVS_FETCH_H
 
 #include "object/ep.h"
-#include "object/message.h"
+#include "base/message.h"
 
 struct core_ep;
 

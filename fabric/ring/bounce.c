@@ -5,6 +5,12 @@
  * times less bandwidth, and took one and a half times as long (Zen 4).
  * At first only a part of the pool is gone round, since a page that is new costs more than that. It grows with what is sent.
  */
+#include <stdlib.h>
+#include <string.h>
+
+#include <rdma/fi_errno.h>
+
+#include "base/common.h"
 #include "ring/bounce.h"
 #include "tune.h"
 
@@ -17,10 +23,10 @@
  */
 #define PACKED_FIRST (2048 + NM_LAYOUT_LINE)
 
-int ivs_bounce_pool_open(struct ivs_ep *ep)
+int ivs_bounce_pool_open(struct ivs_home *h)
 {
-	const struct nm_layout_geometry *g = &ep->domain->region->geo;
-	struct ivs_bounce_pool *q = &ep->pool;
+	const struct nm_layout_geometry *g = &h->region->geo;
+	struct ivs_bounce_pool *q = &h->pool;
 
 	memset(q, 0, sizeof(*q));
 	q->count = (uint32_t) (g->heap / NM_LAYOUT_PAGE);
@@ -28,14 +34,13 @@ int ivs_bounce_pool_open(struct ivs_ep *ep)
 	q->pages = calloc(q->count, sizeof(*q->pages));
 	if (!q->pages)
 		return -FI_ENOMEM;
-	return ivs_region_take(ep->domain->region, ivs_area(ep->domain->region, ep->slot),
-			       (size_t) q->turn * NM_LAYOUT_PAGE, true);
+	return ivs_region_take(h->region, h->area, (size_t) q->turn * NM_LAYOUT_PAGE, true);
 }
 
-void ivs_bounce_pool_close(struct ivs_ep *ep)
+void ivs_bounce_pool_close(struct ivs_home *h)
 {
-	free(ep->pool.pages);
-	ep->pool.pages = NULL;
+	free(h->pool.pages);
+	h->pool.pages = NULL;
 }
 
 static uint32_t pages_for(size_t bytes)
@@ -79,14 +84,13 @@ static uint32_t find(const struct ivs_bounce_pool *q, uint32_t at, uint32_t end,
 }
 
 /* More pages are gone round from now on. false: all are, or the others have no memory. */
-static bool grow(struct ivs_ep *ep)
+static bool grow(struct ivs_home *h)
 {
-	struct ivs_bounce_pool *q = &ep->pool;
+	struct ivs_bounce_pool *q = &h->pool;
 	uint32_t more = q->turn < q->count - q->turn ? q->turn : q->count - q->turn;
 
 	q->taken = 0;
-	if (!more ||
-	    ivs_region_take(ep->domain->region, ivs_bounce_at(ep, q->turn), (size_t) more * NM_LAYOUT_PAGE, false))
+	if (!more || ivs_region_take(h->region, ivs_bounce_at(h, q->turn), (size_t) more * NM_LAYOUT_PAGE, false))
 		return false;
 	q->turn += more;
 	return true;
@@ -102,26 +106,26 @@ static void take(struct ivs_bounce_pool *q, uint32_t bounce, uint32_t n)
 }
 
 /* The first of n free pages in a row, behind what was taken last if they are there. */
-static uint32_t search(struct ivs_ep *ep, uint32_t n)
+static uint32_t search(struct ivs_home *h, uint32_t n)
 {
-	struct ivs_bounce_pool *q = &ep->pool;
+	struct ivs_bounce_pool *q = &h->pool;
 	uint32_t bounce;
 
 	do {
 		bounce = find(q, q->next, q->turn, n);
 		if (unlikely(bounce == IVS_NO_BOUNCE)) {
 			if (q->taken / IVS_POOL_TURNS >= q->turn)
-				grow(ep);
+				grow(h);
 			bounce = find(q, 0, q->turn, n);
 		}
-	} while (unlikely(bounce == IVS_NO_BOUNCE) && grow(ep));
+	} while (unlikely(bounce == IVS_NO_BOUNCE) && grow(h));
 	return bounce;
 }
 
-uint32_t ivs_bounce_alloc(struct ivs_ep *ep, size_t bytes)
+uint32_t ivs_bounce_alloc(struct ivs_home *h, size_t bytes)
 {
-	struct ivs_bounce_pool *q = &ep->pool;
-	uint32_t n = pages_for(bytes), bounce = search(ep, n);
+	struct ivs_bounce_pool *q = &h->pool;
+	uint32_t n = pages_for(bytes), bounce = search(h, n);
 
 	if (unlikely(bounce == IVS_NO_BOUNCE))
 		return bounce;
@@ -144,20 +148,20 @@ static uint32_t behind(const struct ivs_bounce_pool *q, size_t bytes)
 	return free_pages(q, q->next, end - q->next) == end - q->next ? at : IVS_NO_BOUNCE;
 }
 
-uint32_t ivs_bounce_seek(struct ivs_ep *ep, size_t bytes, bool row)
+uint32_t ivs_bounce_seek(struct ivs_home *h, size_t bytes, bool row)
 {
-	struct ivs_bounce_pool *q = &ep->pool;
+	struct ivs_bounce_pool *q = &h->pool;
 	uint32_t at = row ? behind(q, bytes) : IVS_NO_BOUNCE, bounce;
 
 	if (at != IVS_NO_BOUNCE)
 		return at;
-	bounce = search(ep, pages_for(PACKED_FIRST + bytes));
+	bounce = search(h, pages_for(PACKED_FIRST + bytes));
 	return likely(bounce != IVS_NO_BOUNCE) ? bounce * NM_LAYOUT_PAGE + PACKED_FIRST : IVS_NO_BOUNCE;
 }
 
-uint32_t ivs_bounce_pack(struct ivs_ep *ep, uint32_t at, size_t bytes)
+uint32_t ivs_bounce_pack(struct ivs_home *h, uint32_t at, size_t bytes)
 {
-	struct ivs_bounce_pool *q = &ep->pool;
+	struct ivs_bounce_pool *q = &h->pool;
 	uint32_t bounce = at / NM_LAYOUT_PAGE;
 	uint8_t shared = q->pages[bounce] ? SHARED : 0;
 
@@ -167,9 +171,9 @@ uint32_t ivs_bounce_pack(struct ivs_ep *ep, uint32_t at, size_t bytes)
 	return bounce;
 }
 
-uint32_t ivs_bounce_split(struct ivs_ep *ep, uint32_t bounce, size_t bytes)
+uint32_t ivs_bounce_split(struct ivs_home *h, uint32_t bounce, size_t bytes)
 {
-	uint8_t *pages = ep->pool.pages + bounce;
+	uint8_t *pages = h->pool.pages + bounce;
 	uint32_t first = pages_for(bytes);
 
 	pages[first] = (uint8_t) (pages[0] - first);
@@ -177,9 +181,9 @@ uint32_t ivs_bounce_split(struct ivs_ep *ep, uint32_t bounce, size_t bytes)
 	return bounce + first;
 }
 
-bool ivs_bounce_fresh(struct ivs_ep *ep, uint32_t bounce)
+bool ivs_bounce_fresh(struct ivs_home *h, uint32_t bounce)
 {
-	struct ivs_bounce_pool *q = &ep->pool;
+	struct ivs_bounce_pool *q = &h->pool;
 	uint32_t end = bounce + pages_of(q, bounce);
 
 	if (likely(end <= q->touched))
@@ -188,9 +192,9 @@ bool ivs_bounce_fresh(struct ivs_ep *ep, uint32_t bounce)
 	return true;
 }
 
-void ivs_bounce_free(struct ivs_ep *ep, uint32_t bounce)
+void ivs_bounce_free(struct ivs_home *h, uint32_t bounce)
 {
-	struct ivs_bounce_pool *q = &ep->pool;
+	struct ivs_bounce_pool *q = &h->pool;
 	uint8_t shared = q->pages[bounce] & SHARED, *last;
 	uint32_t n = pages_of(q, bounce);
 

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/lib.h"
 #include "region/siphash.h"
 #include "ring/doorbell.h"
 #include "tune.h"
@@ -30,75 +31,74 @@ static socklen_t name(const struct ivs_region *r, uint32_t slot, uint32_t epoch,
 	return (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + (size_t) n);
 }
 
-bool ivs_doorbell_open(struct ivs_ep *ep)
+bool ivs_doorbell_open(struct ivs_home *h)
 {
-	struct ivs_domain *d = ep->domain;
 	struct epoll_event ev = { .events = EPOLLIN };
 	struct sockaddr_un addr;
 	socklen_t len;
 
-	if (ep->doorbell >= 0)
+	if (h->doorbell >= 0)
 		return true;
-	if (ep->doorbell == IVS_NO_DOORBELL || !ep->me)
+	if (h->doorbell == IVS_NO_DOORBELL || !h->region)
 		return false;
-	len = name(d->region, ep->slot, ep->epoch, &addr);
-	ep->doorbell = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (ep->doorbell >= 0 && !bind(ep->doorbell, (struct sockaddr *) &addr, len) &&
-	    (d->wake < 0 || !epoll_ctl(d->wake, EPOLL_CTL_ADD, ep->doorbell, &ev)))
+	len = name(h->region, h->slot, h->epoch, &addr);
+	h->doorbell = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (h->doorbell >= 0 && !bind(h->doorbell, (struct sockaddr *) &addr, len) &&
+	    (*h->wake < 0 || !epoll_ctl(*h->wake, EPOLL_CTL_ADD, h->doorbell, &ev)))
 		return true;
 	IVS_INFO(FI_LOG_EP_CTRL, "nobody can wake this rank: %s\n", ivs_lib.strerror(errno));
-	if (ep->doorbell >= 0)
-		close(ep->doorbell);
-	ep->doorbell = IVS_NO_DOORBELL;
+	if (h->doorbell >= 0)
+		close(h->doorbell);
+	h->doorbell = IVS_NO_DOORBELL;
 	return false;
 }
 
-void ivs_doorbell_close(struct ivs_ep *ep)
+void ivs_doorbell_close(struct ivs_home *h)
 {
-	if (ep->doorbell < 0)
+	if (h->doorbell < 0)
 		return;
 	/* By name: a child of fork may hold the socket, too. */
-	if (ep->domain->wake >= 0)
-		epoll_ctl(ep->domain->wake, EPOLL_CTL_DEL, ep->doorbell, NULL);
-	close(ep->doorbell);
-	ep->doorbell = IVS_NO_DOORBELL;
+	if (*h->wake >= 0)
+		epoll_ctl(*h->wake, EPOLL_CTL_DEL, h->doorbell, NULL);
+	close(h->doorbell);
+	h->doorbell = IVS_NO_DOORBELL;
 }
 
 /* Bytes taken off a doorbell at once. A socket holds some 10; who rings on and on is not followed. */
 #define DRAIN_MAX 16
 
-void ivs_doorbell_drain(struct ivs_ep *ep)
+void ivs_doorbell_drain(struct ivs_home *h)
 {
 	char byte;
 	int i;
 
-	for (i = 0; i < DRAIN_MAX && recv(ep->doorbell, &byte, 1, 0) >= 0; i++)
+	for (i = 0; i < DRAIN_MAX && recv(h->doorbell, &byte, 1, 0) >= 0; i++)
 		;
 }
 
 /* A full queue has been rung often enough. */
-static bool rung(struct ivs_peer *p)
+static bool rung(struct ivs_ring *r)
 {
-	struct ivs_ep *ep = p->ep;
+	struct ivs_home *h = r->home;
 	struct sockaddr_un addr;
 	socklen_t len;
 
-	if (!ivs_doorbell_open(ep))
+	if (!ivs_doorbell_open(h))
 		return false;
-	len = name(ep->domain->region, p->slot, p->epoch, &addr);
-	return sendto(ep->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *) &addr, len) == 1 ||
+	len = name(h->region, r->slot, r->epoch, &addr);
+	return sendto(h->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *) &addr, len) == 1 ||
 	       errno == EAGAIN || errno == ENOBUFS;
 }
 
-void __attribute__((noinline)) ivs_doorbell_ring(struct ivs_peer *p)
+void __attribute__((noinline)) ivs_doorbell_ring(struct ivs_ring *r)
 {
-	struct nm_slot *s = &p->ep->domain->region->slots[p->slot];
+	struct nm_slot *s = &r->home->region->slots[r->slot];
 
 	/* One of its senders is enough. */
 	if (!__atomic_exchange_n(&s->asleep, 0, __ATOMIC_ACQ_REL))
 		return;
-	if (p->deaf || !rung(p)) {
-		p->deaf = true;
+	if (r->deaf || !rung(r)) {
+		r->deaf = true;
 		__atomic_store_n(&s->unwoken, 1, __ATOMIC_RELAXED);
 	}
 }

@@ -2,23 +2,23 @@
 #ifndef IVS_DOORBELL_H
 #define IVS_DOORBELL_H
 
-#include "object/ep.h"
+#include "ring/ring.h"
 
 /* Opens what others ring, under the domain's lock. false: nobody can wake this rank. */
-bool ivs_doorbell_open(struct ivs_ep *ep);
-void ivs_doorbell_close(struct ivs_ep *ep);
+bool ivs_doorbell_open(struct ivs_home *h);
+void ivs_doorbell_close(struct ivs_home *h);
 /* Forgets the rings so far. */
-void ivs_doorbell_drain(struct ivs_ep *ep);
+void ivs_doorbell_drain(struct ivs_home *h);
 /* Wakes a peer that has shown that it sleeps, or sets the flag that says that we cannot. */
-void ivs_doorbell_ring(struct ivs_peer *peer);
+void ivs_doorbell_ring(struct ivs_ring *r);
 
 /* As that, if the peer does sleep. */
-static inline void ivs_doorbell_check(struct ivs_peer *peer)
+static inline void ivs_doorbell_check(struct ivs_ring *r)
 {
-	const struct nm_slot *s = &peer->ep->domain->region->slots[peer->slot];
+	const struct nm_slot *s = &r->home->region->slots[r->slot];
 
 	if (unlikely(__atomic_load_n(&s->asleep, __ATOMIC_RELAXED)))
-		ivs_doorbell_ring(peer);
+		ivs_doorbell_ring(r);
 }
 
 #endif /* IVS_DOORBELL_H */

@@ -14,56 +14,56 @@
  * the receiver, which polls the next message's first line. After a longer message the next one's other lines
  * are made ours while the reply is on its way.
  */
-static inline void ivs_own_ahead(struct ivs_peer *p, uint32_t lines, size_t len)
+static inline void ivs_own_ahead(struct ivs_ring *r, uint32_t lines, size_t len)
 {
 	uint32_t i;
 
-	if (p->rx_head != p->row_rx) {
-		p->row_rx = p->rx_head;
-		p->row_tx = p->tx_head;
+	if (r->rx_head != r->row_rx) {
+		r->row_rx = r->rx_head;
+		r->row_tx = r->tx_head;
 		if (len > NM_LINE_FIRST_BYTES)
 			for (i = 1; i < lines; i++)
-				ivs_prefetch_own(ivs_line_at(p->tx_ring, p->tx_head + i, p->tx_mask));
-	} else if (p->tx_head - p->row_tx >= IVS_OWN_LINES) {
+				ivs_prefetch_own(ivs_line_at(r->tx_ring, r->tx_head + i, r->tx_mask));
+	} else if (r->tx_head - r->row_tx >= IVS_OWN_LINES) {
 		for (i = 0; i < lines; i++)
-			ivs_prefetch_own(ivs_line_at(p->tx_ring, p->tx_head + IVS_OWN_LINES + i, p->tx_mask));
+			ivs_prefetch_own(ivs_line_at(r->tx_ring, r->tx_head + IVS_OWN_LINES + i, r->tx_mask));
 	}
 }
 
 /* Has nothing come from it since the last message to it? */
-static inline bool ivs_in_row(const struct ivs_peer *p)
+static inline bool ivs_in_row(const struct ivs_ring *r)
 {
-	return p->rx_head == p->row_rx;
+	return r->rx_head == r->row_rx;
 }
 
 /* Shows a complete message, of this many lines from l on, to its receiver. */
-static inline void ivs_ring_publish(struct ivs_peer *p, struct nm_line *l, uint32_t lines, uint8_t op, uint8_t flags,
+static inline void ivs_ring_publish(struct ivs_ring *r, struct nm_line *l, uint32_t lines, uint8_t op, uint8_t flags,
 				    size_t len)
 {
-	uint64_t word = (uint64_t) ivs_lap_of(p->tx_head, p->tx_shift, p->tx_lap0) | (uint64_t) op << 32 |
+	uint64_t word = (uint64_t) ivs_lap_of(r->tx_head, r->tx_shift, r->tx_lap0) | (uint64_t) op << 32 |
 			(uint64_t) flags << 40 | (uint64_t) len << 48;
 
 	__atomic_store_n((uint64_t *) (void *) l, word, __ATOMIC_RELEASE);
-	p->tx_head += lines;
-	ivs_own_ahead(p, lines, len);
+	r->tx_head += lines;
+	ivs_own_ahead(r, lines, len);
 	/*
 	 * A receiver that does not poll this ring in each call sees its activity
 	 * byte. No fence: what is missed between the two is found in turn.
 	 */
-	if (unlikely(!__atomic_load_n(&p->tx_ctl->polled, __ATOMIC_RELAXED)))
-		ivs_ring_notify(p);
+	if (unlikely(!__atomic_load_n(&r->tx_ctl->polled, __ATOMIC_RELAXED)))
+		ivs_ring_notify(r);
 }
 
 /* What of a message's payload does not fit its first line: len bytes, not 0. */
-static inline void ivs_eager_send_more(struct ivs_peer *p, const uint8_t *src, size_t len)
+static inline void ivs_eager_send_more(struct ivs_ring *r, const uint8_t *src, size_t len)
 {
-	uint64_t pos = p->tx_head + 1;
-	uint64_t *l = (uint64_t *) (void *) ivs_line_at(p->tx_ring, pos, p->tx_mask);
+	uint64_t pos = r->tx_head + 1;
+	uint64_t *l = (uint64_t *) (void *) ivs_line_at(r->tx_ring, pos, r->tx_mask);
 
 	for (; len > NM_LINE_MORE_BYTES; len -= NM_LINE_MORE_BYTES, src += NM_LINE_MORE_BYTES) {
 		__atomic_store_n(l, 0, __ATOMIC_RELAXED);
 		ivs_copy_small(l + 1, src, NM_LINE_MORE_BYTES);
-		l = (uint64_t *) (void *) ivs_line_at(p->tx_ring, ++pos, p->tx_mask);
+		l = (uint64_t *) (void *) ivs_line_at(r->tx_ring, ++pos, r->tx_mask);
 	}
 	__atomic_store_n(l, 0, __ATOMIC_RELAXED);
 	ivs_copy_small(l + 1, src, len);
@@ -73,39 +73,19 @@ static inline void ivs_eager_send_more(struct ivs_peer *p, const uint8_t *src, s
  * Writes a message into this many free lines and publishes it. The first line is written
  * last: its receiver polls it all the time, and would take it back in between.
  */
-static inline void ivs_eager_send_lines(struct ivs_peer *p, uint32_t lines, uint8_t op, uint64_t tag,
+static inline void ivs_eager_send_lines(struct ivs_ring *r, uint32_t lines, uint8_t op, uint64_t tag,
 					const uint64_t *data, const void *buf, size_t len)
 {
 	size_t at = data ? 8 : 0, first = NM_LINE_FIRST_BYTES - at;
-	struct nm_line *l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	struct nm_line *l = ivs_line_at(r->tx_ring, r->tx_head, r->tx_mask);
 
 	if (len > first)
-		ivs_eager_send_more(p, (const uint8_t *) buf + first, len - first);
+		ivs_eager_send_more(r, (const uint8_t *) buf + first, len - first);
 	l->tag = tag;
 	if (data)
 		memcpy(l->payload, data, 8);
 	ivs_copy_small(l->payload + at, buf, len < first ? len : first);
-	ivs_ring_publish(p, l, lines, op, data ? IVS_F_DATA : 0, len + at);
-}
-
-/*
- * A tagged message to dest; data: 8 bytes of remote CQ data, or NULL. false: it needs the long
- * way, and nothing was done.
- */
-static inline bool ivs_eager_send_tagged(struct ivs_ep *ep, fi_addr_t dest, uint64_t tag, const uint64_t *data,
-					 const void *buf, size_t len)
-{
-	uint32_t lines = ivs_lines_for((data ? 8 : 0) + len);
-	struct ivs_peer *p;
-
-	if (unlikely(dest >= ep->peers_size || len > ep->short_max))
-		return false;
-	p = ep->peers[dest];
-	if (unlikely(!p || p->channel != IVS_CHAN_RING || p->tx_head + lines - p->tx_tail > p->tx_mask + 1))
-		return false;
-	ivs_eager_send_lines(p, lines, IVS_OP_TAGGED, tag, data, buf, len);
-	ivs_cntr_inc(ep->cntr[IVS_CNTR_SEND], len);
-	return true;
+	ivs_ring_publish(r, l, lines, op, data ? IVS_F_DATA : 0, len + at);
 }
 
 #endif /* IVS_EAGER_SEND_H */

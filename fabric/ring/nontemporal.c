@@ -9,7 +9,7 @@
  */
 #include "base/cycles.h"
 #include "base/param.h"
-#include "object/message.h"
+#include "base/message.h"
 #include "ring/nontemporal.h"
 #include "tune.h"
 

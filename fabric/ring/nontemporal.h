@@ -7,9 +7,16 @@
 #include <stdint.h>
 
 #include "base/layout.h"
-#include "object/adapt.h"
+#include "base/adapt.h"
 #include "ring/copy.h"
 #include "tune.h"
+
+/* Pieces of messages to a peer and from it; way 0: in the caches, way 1: non-temporally. */
+struct ivs_nt {
+	struct ivs_cost write[2]; /* ours into our bounce buffers */
+	struct ivs_cost read[2];  /* the peer's out of its bounce buffers, by us */
+	struct ivs_adapt way;
+};
 
 /* Are copies timed? Not on a CPU that has one way only. */
 static inline bool ivs_nt_timed(void)

@@ -12,34 +12,34 @@
 #include "ring/ring.h"
 #include "tune.h"
 
-/* After a poll that found nothing: has a message come from p while we spun? */
-static inline bool ivs_spin(struct ivs_peer *p)
+/* After a poll that found nothing: has a message come from the other rank while we spun? */
+static inline bool ivs_spin(struct ivs_ring *r)
 {
-	const struct nm_line *l = ivs_line_at(p->rx_ring, p->rx_head, p->rx_mask);
+	const struct nm_line *l = ivs_line_at(r->rx_ring, r->rx_head, r->rx_mask);
 	const uint32_t *word = (const uint32_t *) (const void *) l;
-	uint32_t lap = ivs_lap_of(p->rx_head, p->rx_shift, p->rx_lap0);
+	uint32_t lap = ivs_lap_of(r->rx_head, r->rx_shift, r->rx_lap0);
 	int i;
 
 	/* It owes us nothing. */
-	if (p->tx_head == p->run_head)
+	if (r->tx_head == r->run_head)
 		return false;
-	if (p->spin_head != p->tx_head) {
-		p->spin_head = p->tx_head;
-		p->spin_polls =
-			p->spin_misses < IVS_SPIN_MISSES || !(++p->spin_skipped % IVS_SPIN_PROBE) ? IVS_SPIN_POLLS : 0;
+	if (r->spin_head != r->tx_head) {
+		r->spin_head = r->tx_head;
+		r->spin_polls =
+			r->spin_misses < IVS_SPIN_MISSES || !(++r->spin_skipped % IVS_SPIN_PROBE) ? IVS_SPIN_POLLS : 0;
 	}
-	if (!p->spin_polls)
+	if (!r->spin_polls)
 		return false;
 	for (i = 0; i < IVS_SPIN_CALL; i++) {
 		ivs_cpu_relax();
 		if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == lap) {
-			p->spin_misses = 0;
+			r->spin_misses = 0;
 			return true;
 		}
 	}
-	p->spin_polls -= IVS_SPIN_CALL;
-	if (!p->spin_polls && p->spin_misses < IVS_SPIN_MISSES)
-		p->spin_misses++;
+	r->spin_polls -= IVS_SPIN_CALL;
+	if (!r->spin_polls && r->spin_misses < IVS_SPIN_MISSES)
+		r->spin_misses++;
 	return false;
 }
 

@@ -6,12 +6,12 @@
 static const uint64_t ms = 1000000;
 static int failures;
 
-#define CHECK(c)                                                                                                       \
-	do {                                                                                                           \
-		if (!(c)) {                                                                                            \
-			fprintf(stderr, "line %d: not so: %s\n", __LINE__, #c);                                        \
-			failures++;                                                                                    \
-		}                                                                                                      \
+#define CHECK(c) \
+	do { \
+		if (!(c)) { \
+			fprintf(stderr, "line %d: not so: %s\n", __LINE__, #c); \
+			failures++; \
+		} \
 	} while (0)
 
 /* A small limit: the caches stay warm below half of it, and are dropped at half. */

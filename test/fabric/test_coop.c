@@ -7,7 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "../../fabric/object/message.h"
+#include "../../fabric/base/message.h"
 #include "forge.h"
 #include "lists.h"
 

@@ -4,7 +4,7 @@
  */
 #include <malloc.h>
 
-#include "../../fabric/object/message.h"
+#include "../../fabric/base/message.h"
 #include "forge.h"
 #include "lists.h"
 

@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include "../../fabric/object/message.h"
+#include "../../fabric/base/message.h"
 #include "../../fabric/region/siphash.h"
 #include "forge.h"
 #include "lists.h"

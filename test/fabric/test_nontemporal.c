@@ -2,7 +2,7 @@
 #include "../../fabric/ring/nontemporal.h"
 #include "../../fabric/base/cycles.h"
 #include "../../fabric/base/param.h"
-#include "../../fabric/object/message.h"
+#include "../../fabric/base/message.h"
 #include "check.h"
 
 #define SLOW   40000 /* cycles for 8 KiB */

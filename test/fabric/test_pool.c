@@ -2,9 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rdma/fi_errno.h>
+
 #include "check.h"
 #include "region/region.h"
 #include "ring/bounce.h"
+#include "tune.h"
 
 enum {
 	PAGE = NM_LAYOUT_PAGE,
@@ -28,20 +31,19 @@ int ivs_region_take(const struct ivs_region *r, const void *at, size_t len, bool
 }
 
 static struct ivs_region region;
-static struct ivs_domain domain = { .region = &region };
-static struct ivs_ep ep = { .domain = &domain };
+static struct ivs_home home = { .region = &region };
 static uint8_t owner[PAGES]; /* of each page: the buffer that has it */
 
 static void open_pool(size_t bytes)
 {
 	region.geo.heap = bytes;
-	CHECK(!ivs_bounce_pool_open(&ep));
+	CHECK(!ivs_bounce_pool_open(&home));
 	memset(owner, 0, sizeof(owner));
 }
 
 static void close_pool(void)
 {
-	ivs_bounce_pool_close(&ep);
+	ivs_bounce_pool_close(&home);
 }
 
 /* The pages that a buffer of that many bytes has, at least. */
@@ -79,7 +81,7 @@ static void goes_round(void)
 
 	open_pool(NM_LAYOUT_POOL_MOST);
 	for (long n = 0; n < 4L * IVS_POOL_TURNS * PAGES; n++) {
-		uint32_t bounce = ivs_bounce_alloc(&ep, 2 * PAGE);
+		uint32_t bounce = ivs_bounce_alloc(&home, 2 * PAGE);
 
 		if (bounce != end) {
 			CHECK(bounce == 0 && end == turn);
@@ -90,11 +92,11 @@ static void goes_round(void)
 				taken = 0;
 			}
 		}
-		fresh += ivs_bounce_fresh(&ep, bounce);
-		CHECK(!ivs_bounce_fresh(&ep, bounce));
+		fresh += ivs_bounce_fresh(&home, bounce);
+		CHECK(!ivs_bounce_fresh(&home, bounce));
 		end = bounce + 2;
 		taken += 2;
-		ivs_bounce_free(&ep, bounce);
+		ivs_bounce_free(&home, bounce);
 	}
 	CHECK(turn == PAGES && fresh == PAGES / 2);
 	close_pool();
@@ -108,15 +110,15 @@ static void fills(size_t bytes)
 	CHECK(all != NULL);
 	open_pool(bytes);
 	for (n = 0; n < count; n++) {
-		all[n] = ivs_bounce_alloc(&ep, 1);
+		all[n] = ivs_bounce_alloc(&home, 1);
 		mark(all[n], 1, 0, 1);
 	}
-	CHECK(ivs_bounce_alloc(&ep, 1) == IVS_NO_BOUNCE && ivs_bounce_alloc(&ep, LARGEST) == IVS_NO_BOUNCE);
+	CHECK(ivs_bounce_alloc(&home, 1) == IVS_NO_BOUNCE && ivs_bounce_alloc(&home, LARGEST) == IVS_NO_BOUNCE);
 	/* Each second page: none of two fits. */
 	for (n = 0; n < count; n += 2)
-		ivs_bounce_free(&ep, all[n]);
-	CHECK(ivs_bounce_alloc(&ep, PAGE + 1) == IVS_NO_BOUNCE);
-	CHECK(ivs_bounce_alloc(&ep, PAGE) != IVS_NO_BOUNCE);
+		ivs_bounce_free(&home, all[n]);
+	CHECK(ivs_bounce_alloc(&home, PAGE + 1) == IVS_NO_BOUNCE);
+	CHECK(ivs_bounce_alloc(&home, PAGE) != IVS_NO_BOUNCE);
 	close_pool();
 	free(all);
 }
@@ -148,7 +150,7 @@ static void set_owner(const struct buffer *b, uint16_t before, uint16_t who)
 /* Takes a packed buffer, mostly for less than it is taken with. false: there is no room. */
 static bool pack(struct buffer *b, size_t len, bool row)
 {
-	uint32_t at = ivs_bounce_seek(&ep, len, row), end;
+	uint32_t at = ivs_bounce_seek(&home, len, row), end;
 
 	if (at == IVS_NO_BOUNCE)
 		return false;
@@ -156,7 +158,7 @@ static bool pack(struct buffer *b, size_t len, bool row)
 	if (random() % 4)
 		len = 1 + (size_t) random() % len;
 	end = at + (uint32_t) len;
-	b->bounce = ivs_bounce_pack(&ep, at, len);
+	b->bounce = ivs_bounce_pack(&home, at, len);
 	CHECK(b->bounce == at / PAGE);
 	b->pages = (end - 1) / PAGE + 1 - b->bounce;
 	b->line = at / NM_LAYOUT_LINE - 1;
@@ -182,7 +184,7 @@ static void any_order(size_t bytes, unsigned int seed)
 
 		if (b->pages) {
 			set_owner(b, (uint16_t) (i + 1), 0);
-			ivs_bounce_free(&ep, b->bounce);
+			ivs_bounce_free(&home, b->bounce);
 			b->pages = 0;
 			continue;
 		}
@@ -195,7 +197,7 @@ static void any_order(size_t bytes, unsigned int seed)
 			set_owner(b, 0, (uint16_t) (i + 1));
 			continue;
 		}
-		b->bounce = ivs_bounce_alloc(&ep, len);
+		b->bounce = ivs_bounce_alloc(&home, len);
 		if (b->bounce == IVS_NO_BOUNCE) {
 			CHECK(!has_room(count, pages(len)));
 			continue;
@@ -208,7 +210,7 @@ static void any_order(size_t bytes, unsigned int seed)
 		if (random() % 2 && b->pages > 1 && !next->pages) {
 			uint32_t first = 1 + (uint32_t) random() % (b->pages - 1);
 
-			next->bounce = ivs_bounce_split(&ep, b->bounce, first * (size_t) PAGE);
+			next->bounce = ivs_bounce_split(&home, b->bounce, first * (size_t) PAGE);
 			CHECK(next->bounce == b->bounce + first);
 			next->pages = b->pages - first;
 			next->line = next->bounce * LINES;
@@ -230,15 +232,15 @@ static void no_memory(void)
 
 	room = IVS_POOL_FIRST - 1;
 	region.geo.heap = NM_LAYOUT_POOL_MOST;
-	CHECK(ivs_bounce_pool_open(&ep) == -FI_ENOSPC);
+	CHECK(ivs_bounce_pool_open(&home) == -FI_ENOSPC);
 	close_pool();
 	room = IVS_POOL_FIRST;
 	open_pool(NM_LAYOUT_POOL_MOST);
 	for (int i = 0; i < 4; i++)
-		CHECK(ivs_bounce_alloc(&ep, BUFFER) != IVS_NO_BOUNCE);
-	CHECK(ivs_bounce_alloc(&ep, BUFFER) == IVS_NO_BOUNCE);
+		CHECK(ivs_bounce_alloc(&home, BUFFER) != IVS_NO_BOUNCE);
+	CHECK(ivs_bounce_alloc(&home, BUFFER) == IVS_NO_BOUNCE);
 	room = SIZE_MAX;
-	CHECK(ivs_bounce_alloc(&ep, BUFFER) != IVS_NO_BOUNCE);
+	CHECK(ivs_bounce_alloc(&home, BUFFER) != IVS_NO_BOUNCE);
 	close_pool();
 }
 

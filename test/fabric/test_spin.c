@@ -5,7 +5,7 @@
 #define LINES 16
 
 static _Alignas(64) uint8_t lines[LINES * NM_LAYOUT_LINE];
-static struct ivs_peer peer = { .rx_ring = lines, .rx_mask = LINES - 1, .rx_shift = 4 };
+static struct ivs_ring peer = { .rx_ring = lines, .rx_mask = LINES - 1, .rx_shift = 4 };
 
 /* Sends something to it. Returns in how many calls, of as many as one may take, it was waited for. */
 static int waits(void)
@@ -42,8 +42,8 @@ static void answers(void)
 /* Messages with bounce buffers in a row: the ring is left alone for longer, but not by one who sends to others meanwhile. */
 static void paces(void)
 {
-	static struct ivs_ep ep;
-	struct ivs_peer from = { .ep = &ep };
+	static struct ivs_home home;
+	struct ivs_ring from = { .home = &home };
 	uint64_t begin;
 	int n;
 
@@ -56,7 +56,7 @@ static void paces(void)
 	ivs_pace(&from, 1);
 	CHECK(from.quiet_until >= begin + IVS_QUIET_LONG_CYCLES && !from.came_long);
 	CHECK(ivs_quiet_long(&from) == IVS_QUIET_LONG_CYCLES);
-	ep.bounced++;
+	home.bounced++;
 	CHECK(ivs_quiet_long(&from) == IVS_QUIET_CYCLES);
 	CHECK(ivs_quiet_long(&from) == IVS_QUIET_LONG_CYCLES);
 	/* A reply of ours ends the row. */

@@ -11,7 +11,7 @@ import (
 
 // layers are the directories of fabric/ from the lowest to the highest. A file includes headers of its own directory and of
 // lower ones only, so that no call climbs.
-var layers = []string{"base", "region", "object", "ring", "remote", "proto", "ofi"}
+var layers = []string{"base", "region", "ring", "object", "remote", "proto", "ofi"}
 
 var include = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
 

@@ -1,6 +1,6 @@
 // Command lint checks what gofmt, vet and staticcheck do not know of: the words and the
 // sentences of the prose, idioms, the links of the pages, the subjects of commits, the marks in go.mod, the
-// list of third parties, which package or folder of fabric/ may import which, the picture of the imports, how large
+// list of third parties, which package or folder of fabric/ may import which, who writes what of a peer, the picture of the imports, how large
 // the packages and types of a cluster may be, and how the files of cmd/nearmetal are named. make lint runs it
 // in the top folder. It needs git only for the subjects, and no network.
 //
@@ -41,6 +41,7 @@ func main() {
 		subjects, direct, thirdParty,
 		func() ([]string, error) { return includes(".") },
 		func() ([]string, error) { return includesUCX(".") },
+		func() ([]string, error) { return ownersOf(".") },
 		func() ([]string, error) { return packages(".") },
 		func() ([]string, error) { return picture(".") },
 		func() ([]string, error) { return sizes(".") },

@@ -216,7 +216,7 @@ static void forge(struct input *in, uint64_t key)
 					  : len % (IVS_INLINE_MAX + 1));
 	have = len < sizeof(payload) ? len : sizeof(payload);
 	lines = ivs_lines_for(have);
-	if (p->channel != IVS_CHAN_RING || !ivs_ring_room(p, lines))
+	if (p->channel != IVS_CHAN_RING || !ivs_ring_room(&p->ring, lines))
 		return;
 	/* What would be right, and then what the input has. */
 	i = 0;
@@ -228,10 +228,10 @@ static void forge(struct input *in, uint64_t key)
 		memcpy(payload + i, &put, sizeof(put));
 	for (i = what & 128 ? take(in, 1) % 16 : 0; i; i--)
 		payload[take(in, 2) % sizeof(payload)] ^= (uint8_t) take(in, 1);
-	l = ivs_line_at(p->tx_ring, p->tx_head, p->tx_mask);
+	l = ivs_line_at(p->ring.tx_ring, p->ring.tx_head, p->ring.tx_mask);
 	l->tag = take(in, 8);
 	memcpy(l->payload, payload, have < NM_LINE_FIRST_BYTES ? have : NM_LINE_FIRST_BYTES);
-	ivs_ring_publish(p, l, lines, op, flags, len);
+	ivs_ring_publish(&p->ring, l, lines, op, flags, len);
 }
 
 /* Changes a word: of the tables, the rings or the bounce buffers. */
@@ -239,7 +239,7 @@ static void spoil(struct input *in)
 {
 	struct ivs_region *r = receiver->ep.domain->region;
 	uint64_t where = take(in, 1), at = take(in, 2), *word;
-	uint8_t *base = where & 1 ? r->layout : where & 2 ? (uint8_t *) r->slots : ivs_area(r, sender->ep.slot);
+	uint8_t *base = where & 1 ? r->layout : where & 2 ? (uint8_t *) r->slots : ivs_area(r, sender->ep.home.slot);
 
 	/* The head of the layout is read once, when a rank comes. */
 	at = at * 8 % (r->geo.area_bytes - 8) + (base == r->layout ? PAGE : 0);

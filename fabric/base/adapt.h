@@ -69,13 +69,6 @@ static inline bool ivs_adapt_next(struct ivs_adapt *a, const struct ivs_adapt_ra
 	return a->on != (turn % rate->probe == 0);
 }
 
-/* Pieces of messages to a peer and from it; way 0: in the caches, way 1: non-temporally. */
-struct ivs_nt {
-	struct ivs_cost write[2]; /* ours into our bounce buffers */
-	struct ivs_cost read[2];  /* the peer's out of its bounce buffers, by us */
-	struct ivs_adapt way;
-};
-
 /* Messages to a peer; way 0: through bounce buffers, way 1: it reads them. */
 struct ivs_cma_policy {
 	struct ivs_cost cost[IVS_CMA_POLICY_CLASSES]; /* of way 1, from the RTS to the ACK */
