@@ -70,12 +70,12 @@ func TestBuildErrors(t *testing.T) {
 		{"accelerator", setEdit(func(s *backend.Settings) { s.Accel = "xen" }), "is built without xen"},
 		{"tag", setEdit(func(s *backend.Settings) { s.Exports = []backend.Export{{Tag: "a,b", Path: "/"}} }), "mount tag"},
 		{"tag twice", setEdit(func(s *backend.Settings) { s.Exports = []backend.Export{{Tag: "a", Path: "/"}, {Tag: "a", Path: "/x"}} }), "two exports"},
-		{"relative export", setEdit(func(s *backend.Settings) { s.Exports = []backend.Export{{Tag: "a", Path: "x"}} }), "no clean absolute path"},
-		{"unclean export", setEdit(func(s *backend.Settings) { s.Exports = []backend.Export{{Tag: "a", Path: "/x/../y"}} }), "no clean absolute path"},
-		{"MAC", setEdit(func(s *backend.Settings) { s.Links = []backend.Link{{Kind: backend.LinkUser, MAC: "52:54:00,x=y"}} }), "no unicast MAC"},
+		{"relative export", setEdit(func(s *backend.Settings) { s.Exports = []backend.Export{{Tag: "a", Path: "x"}} }), "not a clean absolute path"},
+		{"unclean export", setEdit(func(s *backend.Settings) { s.Exports = []backend.Export{{Tag: "a", Path: "/x/../y"}} }), "not a clean absolute path"},
+		{"MAC", setEdit(func(s *backend.Settings) { s.Links = []backend.Link{{Kind: backend.LinkUser, MAC: "52:54:00,x=y"}} }), "not a unicast MAC"},
 		{"multicast MAC", setEdit(func(s *backend.Settings) {
 			s.Links = []backend.Link{{Kind: backend.LinkUser, MAC: "01:54:00:00:00:01"}}
-		}), "no unicast MAC"},
+		}), "not a unicast MAC"},
 		{"MTU", setEdit(func(s *backend.Settings) {
 			s.Links = []backend.Link{{Kind: backend.LinkUser, MAC: "52:54:00:00:00:01", MTU: 70000}}
 		}), "MTU 70000"},

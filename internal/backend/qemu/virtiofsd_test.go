@@ -37,7 +37,7 @@ func TestAskVirtiofsd(t *testing.T) {
 		{"virtiofsd 1.4.0", "", "virtiofsd 1.4.0 ("},
 		// QEMU's own, in C.
 		{"virtiofsd version 7.2.22 (Debian 1:7.2+dfsg-7)", "", "virtiofsd 7.2.22 ("},
-		{"something else", "", "its version is not understood"},
+		{"something else", "", "cannot read its version"},
 	} {
 		d, err := askVirtiofsd(context.Background(), virtiofsdScript(t, x.version, x.help))
 		switch {

@@ -96,8 +96,8 @@ func TestBadHost(t *testing.T) {
 		change func()
 		want   string
 	}{
-		{func() { h.Hardware.CpuInfo.NumCpuThreads = 97 }, "no machine"},
-		{func() { h.Hardware.CpuInfo.NumCpuCores = 0 }, "no machine"},
+		{func() { h.Hardware.CpuInfo.NumCpuThreads = 97 }, "not a machine"},
+		{func() { h.Hardware.CpuInfo.NumCpuCores = 0 }, "not a machine"},
 		{func() { h.Hardware.CpuPkg = h.Hardware.CpuPkg[:1] }, "48 of 96 CPUs"},
 		{func() { h.Hardware.NumaInfo.NumaNode[1].CpuID = h.Hardware.NumaInfo.NumaNode[0].CpuID }, "in two NUMA nodes"},
 		{func() { h.Hardware.NumaInfo.NumaNode[1].TypeId = 0 }, "two NUMA nodes have number 0"},

@@ -84,7 +84,7 @@ func TestRefusedDevices(t *testing.T) {
 		{func() ([]esx.Function, []esx.Function, error) {
 			_, _, err := p.Power(ctx, s.Host, "fast")
 			return none, none, err
-		}, "no power policy"},
+		}, "not a power policy"},
 	} {
 		s.Fail(nil)
 		_, _, err := x.do()

@@ -245,7 +245,7 @@ func TestOwnSettings(t *testing.T) {
 		{"secureBoot: true", "and secure boot needs efi"},
 		{"vgpu: nothing", "offers no vGPU profile nothing: it has " + vcsim.VGPU},
 		{"pvrdma: nothing", "find port group"},
-		{"pvrdma: VM Network", "no port group of a distributed switch"},
+		{"pvrdma: VM Network", "not a port group of a distributed switch"},
 		{"dhcp: true, gateway: 10.77.0.1", "leave gateway out"},
 	} {
 		if _, err := begin(t, with(x.keys)); err == nil || !strings.Contains(err.Error(), x.want) || strings.Contains(err.Error(), "\n") {

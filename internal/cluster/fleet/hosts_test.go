@@ -29,7 +29,7 @@ func TestCheckHosts(t *testing.T) {
 		{"describes a machine", []string{"./n1"}, nil},
 		{"describes a machine", []string{"tree"}, nil},
 		{"twice", []string{"n1", "n1"}, nil},
-		{"no host's name", []string{"-x"}, nil},
+		{"not a host's name", []string{"-x"}, nil},
 		{"more than ssh is used for", many, nil},
 		{"network: none", []string{"n1"}, func(s *spec.Cluster) { s.Network.Type = "none" }},
 	} {

@@ -18,7 +18,7 @@ func TestOwnNetworkChecked(t *testing.T) {
 	}{
 		{backend.Card{MAC: "52:54:00:00:00:02"}, "is not an IPv4 address"},
 		{backend.Card{MAC: "52:54:00:00:00:02", Address: at("2001:db8::1/64")}, "is not an IPv4 address"},
-		{backend.Card{MAC: "53:54:00:00:00:02", Address: at("192.0.2.2/24")}, "no unicast MAC"},
+		{backend.Card{MAC: "53:54:00:00:00:02", Address: at("192.0.2.2/24")}, "not a unicast MAC"},
 		{backend.Card{MAC: "52:54:00:00:00:01", Address: at("192.0.2.2/24")}, "another VM's"},
 		{backend.Card{MAC: "52:54:00:00:00:02", Address: at("192.0.2.1/24")}, "another VM's"},
 	} {

@@ -154,8 +154,8 @@ func TestFetchRefused(t *testing.T) {
 	t.Run("no package's", func(t *testing.T) {
 		archive(t, version)
 		refused(t, "6.8.0-1", "kernel 6.8.0-1 is not from an installed package")
-		refused(t, "../x", "no version of a kernel")
-		refused(t, "-x", "no version of a kernel")
+		refused(t, "../x", "not a kernel version")
+		refused(t, "-x", "not a kernel version")
 	})
 	t.Run("gone", func(t *testing.T) {
 		os.Remove(archive(t, version))

@@ -188,7 +188,7 @@ func TestRefused(t *testing.T) {
 		{"policy", on + "&group=close", "none of affinity", nil},
 		{"security", on + "&security=all", "neither own nor none", nil},
 		{"security and from", on + "&security=none&from=10.0.0.0/8", "needs a security group", nil},
-		{"from", on + "&from=here", "no IPv4 network", nil},
+		{"from", on + "&from=here", "not an IPv4 network", nil},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c := newLab(t)
