@@ -325,8 +325,10 @@ func TestHosts(t *testing.T) {
 	if err := os.WriteFile(file, []byte("there and back"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.nm("cp", file, "two/vm1:/tmp/x").want(t, 0)
-	b.nm("cp", "two/vm1:/tmp/x", file+".back").want(t, 0)
+	// This host's /tmp is what VMs see: the name there is one that nothing else has.
+	there := "two/vm1:/tmp/" + filepath.Base(b.dir)
+	b.nm("cp", file, there).want(t, 0)
+	b.nm("cp", there, file+".back").want(t, 0)
 	if back, err := os.ReadFile(file + ".back"); err != nil || string(back) != "there and back" {
 		t.Errorf("%q, %v", back, err)
 	}
