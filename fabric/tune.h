@@ -58,7 +58,7 @@
 
 /* The learner (base/adapt.h) */
 #define IVS_COST_LAST	4 /* timings of which the least counts: one may be disturbed, and one new to the caches */
-#define IVS_ADAPT_LEARN (4 * IVS_COST_LAST) /* times at first, by turns: each way is timed twice as often as counts */
+#define IVS_ADAPT_LEARN (4 * IVS_COST_LAST) /* times at first, alternating: each is timed twice as often as counts */
 
 /* The rendezvous read: one copy by the kernel instead of two, behind a system call */
 #define IVS_CMA_MIN	       ((size_t) 8 << 10)   /* bytes from which it may be used: FI_IVSHMEM_CMA_MIN */

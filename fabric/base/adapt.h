@@ -44,7 +44,7 @@ struct ivs_adapt {
 
 /* How a choice is learned. */
 struct ivs_adapt_rate {
-	uint32_t learn;	  /* times at first, by turns in either way */
+	uint32_t learn;	  /* times at first, alternating between the ways */
 	uint32_t unknown; /* times by turns at most, while a cost is not known */
 	uint32_t probe;	  /* times, of which one goes the other way after that */
 	uint32_t margin;  /* the other way must be faster by one in this many */

@@ -158,7 +158,7 @@ static inline uint64_t ivs_quiet_long(struct ivs_ring *r)
 	return r->run_bounced == before ? IVS_QUIET_LONG_CYCLES : IVS_QUIET_CYCLES;
 }
 
-/* Notes that something has come, in the call of this number. */
+/* Notes that a message has arrived, in the call of this number. */
 static inline void ivs_ring_use(struct ivs_ring *r, uint32_t tick)
 {
 	r->used = tick;
