@@ -262,7 +262,7 @@ int ivs_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq *
 		ring *= 2;
 	cq->ring = malloc(ring * sizeof(*cq->ring));
 	cq->mask = ring - 1;
-	cq->patience = IVS_YIELD_AFTER;
+	cq->patience = ivs_param.overcommit ? IVS_YIELD_CROWDED : IVS_YIELD_AFTER;
 	cq->wait.epoll = -1;
 	if (!cq->ring) {
 		free(cq);

@@ -42,7 +42,9 @@ type Setup struct {
 	Devices      []Device     // of the VMs, which reach those of other hosts by them; none: over their network
 	Ranks        int          // that the VMs have vCPUs for
 	RegionRanks  int          // that there is to be room for in the region of a host's VMs; 0: the first rank in it decides
-	OtherHosts   bool         // the job has VMs on further hosts, which the provider's region does not reach
+	// Overcommitted: VMs wait for each other's CPUs, and ranks that wait must sleep for others to run.
+	Overcommitted bool
+	OtherHosts    bool // the job has VMs on further hosts, which the provider's region does not reach
 }
 
 // marker names the variables that nearmetal set, so that a cluster started from within
