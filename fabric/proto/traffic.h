@@ -1,6 +1,6 @@
 /*
  * What an endpoint started with each peer: operations, bytes and size classes, by channel. They are counted where
- * NEARMETAL_TRAFFIC names a directory (docs/fabric.md). Without it the calls of messages are the ones that they
+ * NEARMETAL_TRAFFIC names a directory (docs/run-mpi.md). Without it the calls of messages are the ones that they
  * always were: counting takes their place, it is not asked about in them.
  */
 #ifndef IVS_TRAFFIC_H

@@ -163,7 +163,7 @@ func testLauncher(t *testing.T, l *theLab, m mpi) {
 		}
 	})
 	t.Run("killed", func(t *testing.T) {
-		// Open MPI 5's mpirun stays now and then (docs/mpi.md): another one is given as long as it takes.
+		// Open MPI 5's mpirun stays now and then (docs/mpi-troubleshooting.md): another one is given as long as it takes.
 		if m.name == "openmpi5" {
 			if _, status, ended := l.within(t, time.Minute, OnHost, nil, m.launcher, "-n", "4", program, "kill", "3", "9"); ended && status != 0 {
 				return

@@ -94,7 +94,7 @@ func Find(ctx context.Context, name, provider, programs string) (Flavour, error)
 		map[string]string{"openmpi": "openmpi-bin", "mpich": "mpich"}[base])
 }
 
-// channel sets the variables that take messages over nearmetal's provider (docs/fabric.md).
+// channel sets the variables that take messages over nearmetal's provider (docs/environment.md).
 func (f *Flavour) channel(provider string) error {
 	if !strings.HasSuffix(f.Name, "ivshmem") {
 		return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // channelsLog makes each rank over nearmetal's provider say at its end which channels it used,
-// and nothing else (docs/fabric.md).
+// and nothing else (docs/mpi-troubleshooting.md).
 var channelsLog = []string{"FI_LOG_LEVEL=info", "FI_LOG_PROV=ivshmem", "FI_LOG_SUBSYS=ep_ctrl"}
 
 // channelsLine is what it says: peers in its own VM, in others, and over the network.

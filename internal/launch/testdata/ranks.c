@@ -17,7 +17,7 @@
 
 /*
  * Leaves with code. With RANKS_LEAVE set MPI_Finalize is left out: MPICH 4.0's over UCX
- * and TCP waits for ranks that wait for it, half of the time (docs/mpi.md).
+ * and TCP waits for ranks that wait for it, half of the time (docs/mpi-troubleshooting.md).
  */
 static int leave(int code)
 {
