@@ -7,6 +7,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "object/peers.h"
+#include "region/numbers.h"
 #include "remote/core.h"
 #include "ring/copy.h"
 #include "tune.h"
@@ -82,7 +83,7 @@ _Static_assert(sizeof(struct passthrough) == 128, "two lines");
 struct passthrough_to {
 	fi_addr_t addr;	       /* its address there */
 	struct ivs_peer *peer; /* NULL: not found yet, or removed */
-	uint64_t sent;	       /* messages to it that peer->passthrough_sent does not count */
+	uint64_t sent;	       /* messages to it that peer->core.passthrough_sent does not count */
 	bool ready;	       /* it knows of us: messages may be sent */
 };
 
@@ -98,7 +99,7 @@ struct buffer {
 	struct op op;
 	struct buffer *next;
 	struct ivs_peer *peer; /* its receiver */
-	uint32_t upto;	       /* OP_ASKED: peer->core_sent then */
+	uint32_t upto;	       /* OP_ASKED: peer->core.sent then */
 	uint32_t got;
 	uint8_t data[sizeof(struct wire) + IVS_INLINE_MAX + PIECE];
 };
@@ -136,6 +137,7 @@ struct core_ep {
 	uint32_t held_count; /* in held */
 	bool busy;
 	struct ivs_list fetches; /* fetch.c: under way */
+	struct ivs_numbers keys; /* of memory that peers may read (ivs_core_show()) */
 	/* passthrough.c */
 	struct passthrough *ops_all;
 	struct ivs_peer **known; /* by the core provider's address */
