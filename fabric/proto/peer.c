@@ -1,6 +1,7 @@
 /* Peers: who they are, how they are reached, and whether they live. */
 #include <unistd.h>
 
+#include "base/table.h"
 #include "base/times.h"
 #include "proto/proto.h"
 #include "remote/core.h"
@@ -109,24 +110,6 @@ struct ivs_peer *ivs_peer_by_addr(struct ivs_ep *ep, const struct ivs_addr *addr
 	return p;
 }
 
-static bool grow_peers(struct ivs_ep *ep, fi_addr_t addr)
-{
-	size_t size = ep->peers_size ? ep->peers_size : 64;
-	struct ivs_peer **peers;
-
-	if (addr < ep->peers_size)
-		return true;
-	while (size <= addr)
-		size *= 2;
-	peers = realloc(ep->peers, size * sizeof(*peers));
-	if (!peers)
-		return false;
-	memset(peers + ep->peers_size, 0, (size - ep->peers_size) * sizeof(*peers));
-	ep->peers = peers;
-	ep->peers_size = size;
-	return true;
-}
-
 static bool here(const struct ivs_ep *ep, const struct ivs_addr *a)
 {
 	return ep->domain->region && a->kind == IVS_ADDR_SLOT && a->id == ep->domain->region->id &&
@@ -152,8 +135,8 @@ struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err)
 {
 	struct ivs_region *r = ep->domain->region;
 	struct ivs_av *av = ep->av;
+	struct ivs_peer *p, **peers;
 	struct ivs_addr *a;
-	struct ivs_peer *p;
 	uint64_t owner;
 	uint32_t epoch;
 	int slot;
@@ -165,10 +148,12 @@ struct ivs_peer *ivs_peer_lookup(struct ivs_ep *ep, fi_addr_t addr, int *err)
 		*err = -FI_EINVAL;
 		return NULL;
 	}
-	if (!grow_peers(ep, addr)) {
+	peers = ivs_table_grow(ep->peers, &ep->peers_size, addr, sizeof(struct ivs_peer *));
+	if (!peers) {
 		*err = -FI_ENOMEM;
 		return NULL;
 	}
+	ep->peers = peers;
 	a = &av->addr[addr];
 	if (a->kind == IVS_ADDR_NAME) {
 		slot = r ? ivs_slot_find(r, a->id, &epoch) : -1;

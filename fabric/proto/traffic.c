@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/table.h"
 #include "proto/traffic.h"
 #include "ring/copy.h"
 
@@ -31,22 +32,15 @@ const uint8_t ivs_traffic_class[65] = {
 static struct ivs_traffic_to *find(struct ivs_ep *ep, fi_addr_t dest)
 {
 	struct ivs_traffic *t = ep->proto.traffic;
-	size_t size = t->size ? t->size : 64;
 	struct ivs_traffic_to *to, **table;
 
 	if (dest >= DESTS_MAX || !ep->av || dest >= ep->av->count || !ep->av->used[dest])
 		return NULL;
-	while (size <= dest)
-		size *= 2;
-	if (size > t->size) {
-		table = realloc(t->to, size * sizeof(*table));
-		if (!table)
-			return NULL;
-		memset(table + t->size, 0, (size - t->size) * sizeof(*table));
-		t->to = table;
-		t->size = size;
-	}
-	to = t->to[dest];
+	table = ivs_table_grow(t->to, &t->size, dest, sizeof(struct ivs_traffic_to *));
+	if (!table)
+		return NULL;
+	t->to = table;
+	to = table[dest];
 	/* An address may have been taken out, and another have its number now. */
 	if (to && !memcmp(&to->addr, &ep->av->addr[dest], sizeof(to->addr)))
 		return to;

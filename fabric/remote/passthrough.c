@@ -1,3 +1,4 @@
+#include "base/table.h"
 #include "remote/core_ep.h"
 #include "remote/passthrough.h"
 
@@ -37,23 +38,16 @@ void ivs_passthrough_free(struct core_ep *ce)
 /* The next message to or from addr, which is peer, may go the short way. */
 static void learn(struct core_ep *ce, fi_addr_t addr, struct ivs_peer *peer, bool ready)
 {
-	size_t size = ce->to_size ? ce->to_size : 64;
 	struct passthrough_to *to;
 
 	/* 2^20 are more than any job's. */
 	if (!peer->ep->passthrough || addr >= 1U << 20)
 		return;
-	while (size <= addr)
-		size *= 2;
-	if (size > ce->to_size) {
-		to = realloc(ce->to, size * sizeof(*to));
-		if (!to)
-			return;
-		memset(to + ce->to_size, 0, (size - ce->to_size) * sizeof(*to));
-		ce->to = to;
-		ce->to_size = size;
-	}
-	to = &ce->to[addr];
+	to = ivs_table_grow(ce->to, &ce->to_size, addr, sizeof(*to));
+	if (!to)
+		return;
+	ce->to = to;
+	to += addr;
 	to->addr = peer->core.addr;
 	to->peer = peer;
 	to->ready |= ready;
@@ -266,23 +260,16 @@ void ivs_passthrough_dead(struct ivs_peer *peer)
 
 void ivs_passthrough_known(struct core_ep *ce, struct ivs_peer *peer)
 {
-	size_t size = ce->known_size ? ce->known_size : 64;
 	struct ivs_peer **known;
 
 	/* An index, as we asked for; 2^20 of them are more than any job's. */
 	if (!ce->core->tagged || peer->core.addr >= 1U << 20)
 		return;
-	while (size <= peer->core.addr)
-		size *= 2;
-	if (size > ce->known_size) {
-		known = realloc(ce->known, size * sizeof(*known));
-		if (!known)
-			return;
-		memset(known + ce->known_size, 0, (size - ce->known_size) * sizeof(*known));
-		ce->known = known;
-		ce->known_size = size;
-	}
-	ce->known[peer->core.addr] = peer;
+	known = ivs_table_grow(ce->known, &ce->known_size, peer->core.addr, sizeof(struct ivs_peer *));
+	if (!known)
+		return;
+	ce->known = known;
+	known[peer->core.addr] = peer;
 }
 
 void ivs_passthrough_inserted(struct ivs_ep *ep, fi_addr_t addr)
