@@ -17,8 +17,6 @@
 #include "tune.h"
 
 #define PIECES_MAX 8192 /* of a message: a limit of the format */
-#define HALF_CYCLES_MAX \
-	((uint64_t) 1 << 20) /* of waiting for a sender that may have stopped: half a millisecond at 2 GHz */
 
 /*
  * ivs_front.word: which message it is of, another number for each between two ranks (gen); and the pieces that the
@@ -73,7 +71,7 @@ static int copy(struct ivs_peer *peer, bool write, const struct iovec *ours, con
 static void spin_half(const uint64_t *back, uint32_t half, uint64_t begun)
 {
 	uint64_t now = ivs_cycles(), ours = now - begun;
-	uint64_t end = now + (ours < HALF_CYCLES_MAX ? ours : HALF_CYCLES_MAX);
+	uint64_t end = now + (ours < IVS_COOP_WAIT_MAX ? ours : IVS_COOP_WAIT_MAX);
 
 	while (BACK_COUNT(__atomic_load_n(back, __ATOMIC_ACQUIRE)) < half && (int64_t) (ivs_cycles() - end) < 0)
 		ivs_pause();

@@ -7,7 +7,8 @@
 #include "remote/fetch.h"
 #include "ring/copy.h"
 
-#define HELD_MAX ((size_t) 1 << 20) /* bytes of one message before its receive */
+/* Bytes of one message before its receive: no constant of speed, but what a sender that ignores its window can take. */
+#define HELD_MAX ((size_t) 1 << 20)
 
 static struct ivs_msg *new_msg(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag)
 {

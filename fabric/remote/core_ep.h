@@ -13,7 +13,6 @@
 #include "tune.h"
 
 #define PIECE 32768 /* bytes of payload in one message */
-#define UIDS  1024  /* chains of peers, a power of two: 8 KiB, and one peer a chain up to about as many */
 
 struct ivs_core {
 	struct fi_info *info;
@@ -130,7 +129,7 @@ struct core_ep {
 	int wait_fd; /* readable when cq has something, -1: none */
 	struct buffer *buffers;
 	struct buffer *free; /* for sending */
-	struct ivs_peer *by_uid[UIDS];
+	struct ivs_peer *by_uid[IVS_CORE_CHAINS];
 	uint64_t uid;
 	uint32_t ticks;	     /* calls that might have polled it */
 	uint32_t came;	     /* ticks when a message came */

@@ -2,8 +2,9 @@
 #include "remote/core_ep.h"
 #include "remote/passthrough.h"
 
+/* Not constants of speed: requests are used again, and a peek that polled more often would wait, which it must not. */
 #define BLOCK	   32 /* requests allocated at once: some KiB, freed with the endpoint */
-#define PEEK_POLLS 4  /* before FI_PEEK reports that there is nothing: it must not wait */
+#define PEEK_POLLS 4  /* before FI_PEEK reports that there is nothing */
 
 bool ivs_passthrough_more(struct core_ep *ce, bool room)
 {

@@ -200,7 +200,7 @@ int ivs_core_connect(struct ivs_peer *peer)
 
 static struct ivs_peer *find_uid(struct core_ep *ce, uint64_t uid)
 {
-	struct ivs_peer *p = ce->by_uid[uid & (UIDS - 1)];
+	struct ivs_peer *p = ce->by_uid[uid & (IVS_CORE_CHAINS - 1)];
 
 	while (p && p->core.uid != uid)
 		p = p->core.next;
@@ -222,8 +222,8 @@ static void hello(struct ivs_ep *ep, uint64_t uid, const uint8_t *payload, size_
 	if (!p || p->core.uid)
 		return;
 	p->core.uid = uid;
-	p->core.next = ce->by_uid[uid & (UIDS - 1)];
-	ce->by_uid[uid & (UIDS - 1)] = p;
+	p->core.next = ce->by_uid[uid & (IVS_CORE_CHAINS - 1)];
+	ce->by_uid[uid & (IVS_CORE_CHAINS - 1)] = p;
 	/* A receive that takes its message could not be ended: no answer would reach it, and nothing can be read from it. */
 	if (!ivs_core_address(p))
 		p->broken = true;
