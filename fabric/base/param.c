@@ -152,4 +152,6 @@ void ivs_param_init(void)
 		ivs_param.timeout = 1000;
 	if (ivs_param.window < NM_LAYOUT_BOUNCE_BYTES)
 		ivs_param.window = NM_LAYOUT_BOUNCE_BYTES;
+	if (ivs_param.window > IVS_WINDOW_MAX)
+		ivs_param.window = IVS_WINDOW_MAX;
 }

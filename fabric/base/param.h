@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#define IVS_WINDOW_MAX ((size_t) 512 << 10) /* the largest FI_IVSHMEM_WINDOW */
+
 struct ivs_param {
 	char *region;	     /* path of the region, or NULL */
 	size_t region_size;  /* bytes of a region that we make ourselves */

@@ -9,6 +9,7 @@
 
 /* Bytes of one message before its receive: no constant of speed, but what a sender that ignores its window can take. */
 #define HELD_MAX ((size_t) 1 << 20)
+_Static_assert(IVS_WINDOW_MAX + NM_LAYOUT_BOUNCE_LARGEST <= HELD_MAX, "a sender within its window is believed");
 
 static struct ivs_msg *new_msg(struct ivs_peer *peer, uint8_t op, uint8_t flags, uint64_t tag)
 {

@@ -379,6 +379,26 @@ static void flood(struct ctx *c)
 	}
 }
 
+/* A long message is sent as far as the window goes before its receive is posted, whatever window the user sets. */
+static void window(struct ctx *c)
+{
+	static char buf[3 << 20];
+
+	if (c->rank) {
+		fill(buf, sizeof(buf), 3);
+		RETRY(c, fi_tsend(c->ep, buf, sizeof(buf), NULL, c->peer[0], 1, NULL));
+		wait_comp(c, c->txcq);
+		return;
+	}
+	/* What the sender may send has come long before the receive. */
+	for (int ms = 0; ms < 200; ms++) {
+		progress(c);
+		usleep(1000);
+	}
+	OK(fi_trecv(c->ep, buf, sizeof(buf), NULL, c->peer[1], 1, 0, NULL));
+	CHECK(filled(buf, wait_comp(c, c->rxcq).len, 3));
+}
+
 static void self(struct ctx *c)
 {
 	uint8_t *out = malloc(LARGEST), *in = malloc(LARGEST);
@@ -547,6 +567,8 @@ const struct test test_messages[] = {
 	{ "peek_claim", 2, peek_claim },
 	{ "peek_claim_no_cma", 2, peek_claim, .env = { "FI_IVSHMEM_CMA=0" } },
 	{ "multi_recv", 2, multi_recv },
+	{ "window", 2, window, .env = { "FI_IVSHMEM_CMA=0" } },
+	{ "window_large", 2, window, .env = { "FI_IVSHMEM_CMA=0", "FI_IVSHMEM_WINDOW=2097152" } },
 	{ "flood", 4, flood },
 	{ "flood_small_cq", 4, flood, .setup = { .cq_size = 16 } },
 	{ "self", 1, self },

@@ -36,8 +36,8 @@ var tuned = []struct {
 // parameters are the defaults of constants that a parameter of the provider's sets already, in bytes.
 var parameters = map[string]string{"FI_IVSHMEM_CMA_COOP": "IVS_COOP_MIN", "FI_IVSHMEM_WINDOW": "IVS_WINDOW"}
 
-// constant is a line of fabric/tune.h: its indentation, name, value and comment.
-var constant = regexp.MustCompile(`(?m)^#define (IVS_[A-Z_]+)\t+(.*?)\t*(/\*.*)$`)
+// constant is a definition of fabric/tune.h: its name, value and comment. clang-format puts long ones on two lines.
+var constant = regexp.MustCompile(`(?m)^#define (IVS_[A-Z_]+)(?:[ \t]|\\\n)+(.*?)[ \t]*(/\*.*)$`)
 
 // tune returns the table of what half and twice the value of each tuning constant give in place of it, in turns with the
 // provider as it is. Beside each group of figures stands the same provider once more: what differs there is noise.
