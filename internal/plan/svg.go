@@ -44,7 +44,7 @@ func (p *Plan) SVG(w io.Writer, hosts []topology.Host, l Ledger) error {
 	return pic.SVG(w)
 }
 
-// notes returns the facts that the picture cannot show: VMs without pins, and the CPUs on which the other threads of QEMU run.
+// notes returns the facts that the picture cannot show: VMs without pins, and the CPUs of the other threads of QEMU.
 func (p *Plan) notes() []string {
 	var free, names []string
 	threads := map[string][]string{}
