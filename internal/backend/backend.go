@@ -1,58 +1,56 @@
-// Package backend is the seam between the life of a cluster and what runs its VMs.
+// Package backend is the interface between the life of a cluster and the systems that run its VMs.
 //
-// A Driver starts the VMs of a plan in one place: QEMU processes of this host, domains of a
-// libvirtd, virtual machines of a vCenter, servers of a cloud. Package cluster knows this
-// package only; no package but the commands names a driver (see Register and Open).
+// A Driver starts the VMs of a plan in one place: QEMU processes of this host, domains of a libvirtd, virtual machines
+// of a vCenter, servers of a cloud. Package cluster uses only this package; no package except the commands names a
+// driver (see Register and Open).
 //
-// # The calls, in their order
+// # The order of calls
 //
-// Open makes a driver without touching anything. Then package cluster calls:
+// Open makes a driver without accessing anything. Then package cluster calls:
 //
-//	Probe        once: what can this driver do here? It may log in and ask.
+//	Probe        once: detects the driver's capabilities here. It may log in and send queries.
 //	Hosts        once, if the driver has it (Locator): the machines that a plan may use.
-//	Fit          once, in this package: the cluster file against Probe's Caps. The one place where
+//	Fit          once, in this package: compares the cluster file with Probe's Caps. Only here
 //	             a missing capability becomes an error.
-//	Prepare      once, if the driver has it (Preparer): what all VMs need together, after the plan.
-//	Network      once, if it has a network of its own (Networker).
+//	Prepare      once, if the driver has it (Preparer): the common needs of all VMs, after the plan.
+//	Network      once, if the driver has a network of its own (Networker).
 //	Check        for each VM, before any is started. Pure.
-//	Start        for each VM, side by side.
-//	Instance     …: each VM's life.
-//	Close        once, in the end.
+//	Start        for each VM, concurrently.
+//	Instance     …: the life of each VM.
+//	Close        once, at the end.
 //
-// A process that finds the journal of a dead owner calls Open, Attach and Kill only.
+// A process that finds the journal of a dead owner calls only Open, Attach and Kill.
 //
 // # Owner, journal and recovery
 //
-// Nothing may be left behind, by kill -9 of the owner at any moment. There are two ways, and
-// Caps.DiesWithOwner says which one a driver takes:
+// Nothing may be left behind if kill -9 ends the owner at any moment. There are two ways, and Caps.DiesWithOwner
+// states which one a driver uses:
 //
-//   - The kernel ends the VMs with their owner (QEMU: PDEATHSIG of a thread that lives as long as
-//     the owner). The journal is then the second line.
-//   - The VMs survive their owner (libvirt after a restart of its daemon, vSphere, OpenStack). The
-//     journal is the only line: a driver calls Request.Record with a Ref before the thing exists
-//     that the Ref leads to, where it can choose the identity (a domain's UUID, a VM's name and
-//     tag, a server's metadata); else at once when it learns it, and it leaves no window that a
-//     search by tag in Attach could not close. One start may record several Refs: a port, a disk, a
-//     VM. They are undone last first.
+//   - The kernel ends the VMs with their owner (QEMU: PDEATHSIG of a thread that lives as long as the owner). The
+//     journal is then the second line of defence.
+//   - The VMs survive their owner (libvirt after a restart of its daemon, vSphere, OpenStack). The journal is then the
+//     only line. If the driver can choose the identity of an object (a domain's UUID, a VM's name and tag, a server's
+//     metadata), it calls Request.Record with a Ref before the object exists. Otherwise it does so as soon as it
+//     learns the identity, and leaves no window that a search by tag in Attach could not close. One start may record
+//     several Refs: a port, a disk, a VM. They are undone last first.
 //
-// The next command that sweeps opens the driver by the Ref's name, calls Attach, and Kill on what
-// Attach returns. Attach returns ErrGone for what is not there, or is no longer what the Ref meant
-// (a process id or a name that others use by now): nothing of others is ever touched. A Ref holds
-// no secret: it is written to a file. What Attach needs to log in comes from where Open's caller has
-// it: the environment or the user's own configuration.
+// The next command that sweeps opens the driver by the Ref's name, calls Attach, and Kill on Attach's result. Attach
+// returns ErrGone for an object that does not exist, or is no longer the one that the Ref meant (a process ID or a name
+// that has been reused): objects of others are never changed. A Ref contains no secret, because it is written to a
+// file. Attach gets the credentials from the same sources as Open's caller: the environment or the user's own
+// configuration.
 //
-// While the journal of a dead owner is not undone, its VMs count as running: their CPUs, memory and
-// devices are not planned again.
+// While the journal of a dead owner is not undone, its VMs count as running: their CPUs, memory and devices are not
+// planned again.
 //
 // # The agent's carrier
 //
-// Everything that happens inside a VM goes through the guest's agent and one stream of bytes.
-// Instance.Agent returns it: a virtio-serial port (QEMU: a socket pair; libvirt: a socket in a
-// directory that only the owner can enter), or a TCP, TLS or ssh connection where the VM is elsewhere
-// (vSphere, OpenStack). The stream must be private to the owner and authenticated by the driver;
-// package cluster trusts its bytes no further than any guest's. Keys for it travel by the driver's
-// own means (a config drive), never on a command line or in a console. When the owner's end closes,
-// the agent powers its VM off.
+// All operations inside a VM use the guest's agent and one stream of bytes, which Instance.Agent returns: a
+// virtio-serial port (QEMU: a socket pair; libvirt: a socket in a directory that only the owner can enter), or a TCP,
+// TLS or ssh connection if the VM is on another machine (vSphere, OpenStack). The stream must be private to the owner
+// and authenticated by the driver; package cluster trusts its bytes no more than any guest's. Its keys are passed by
+// the driver's own means (a config drive), never on a command line or in a console. When the owner's end closes, the
+// agent powers its VM off.
 package backend
 
 import (
@@ -206,7 +204,7 @@ type Probed struct {
 	TSCKHz int
 	// SlowStrings: copies by string instructions are slow here (host.SlowStrings), and guests should not use them.
 	SlowStrings bool
-	// RegionDevice is the best device for a region here, used if the cluster file says auto.
+	// RegionDevice is the best device for a region here, used if the cluster file has auto.
 	RegionDevice string
 	// MaxInodes is how many files of a virtiofs export a VM may know at a time, each with an open descriptor of the
 	// process that serves it; 0: any number.

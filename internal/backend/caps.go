@@ -44,7 +44,7 @@ type Caps struct {
 	// Remote: the VMs do not run on this host. Its memory, limits and devices do not count, and the driver is a
 	// Locator.
 	Remote bool
-	// Why explains, for missing capabilities, what is missing and what to do, as a sentence without a full stop;
+	// Why explains, for missing capabilities, the cause and the remedy, as a sentence without a full stop;
 	// optional.
 	Why map[Cap]string
 }

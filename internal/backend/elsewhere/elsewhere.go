@@ -42,7 +42,7 @@ func Began() { os.Unsetenv(varBecame) }
 // consumed is the standard input read so far; nil: nothing.
 var consumed []byte
 
-// Consumed records what was read of standard input: the other program's input begins with it.
+// Consumed records the standard input read so far: the other program's input begins with it.
 func Consumed(stdin []byte) { consumed = stdin }
 
 // Needed executes the program of the backend called name, if it is in another program.

@@ -35,7 +35,7 @@ type element struct {
 	Parts []*element
 }
 
-// parse reads the call out of a SOAP envelope.
+// parseCall parses the call in a SOAP envelope.
 func parseCall(t *testing.T, text string) *element {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(text))

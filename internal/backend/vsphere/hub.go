@@ -47,10 +47,10 @@ var watchedProperties = []types.PropertySpec{
 // Bounds of the hub.
 const (
 	hubWait   = 300 * time.Second // bound of vCenter's wait for a change
-	hubTries  = 6                 // between attempts to reach a vCenter that is gone
+	hubTries  = 6                 // consecutive failures after which vCenter counts as gone
 	hubPause  = 500 * time.Millisecond
-	hubGone   = 15 * time.Second // objects per call
-	batchMost = 500              // objects of one call
+	hubGone   = 15 * time.Second // between attempts to reach a vCenter that is gone
+	batchMost = 500              // objects per call
 )
 
 func newHub(s *Session) *hub {

@@ -26,7 +26,7 @@ import (
 // varToolkit names a Python in which the toolkit is installed.
 const varToolkit = "NEARMETAL_VHPC_PYTHON"
 
-// The VM of the toolkit's commands, and their files.
+// toolkitVM is the VM of the toolkit's commands.
 const toolkitVM = "DC0_C0_RP0_VM1"
 
 // gap is a difference, with its reason. what is a prefix of lines.
