@@ -218,9 +218,9 @@ func (r *capacity) takeRemote() {
 	}
 }
 
-// takeHeld subtracts the memory of running VMs. Memory that they have touched is already missing from the measured
-// free memory. Therefore the larger of two amounts is subtracted: from the available memory, or from all memory the
-// amount promised to VMs.
+// takeHeld limits the free memory of each node by the memory of running VMs. Free memory is then the smaller of two
+// amounts: the measured free memory, from which memory that VMs have touched is already missing, and all memory less
+// what was promised to them.
 func (r *capacity) takeHeld(held []Held, pages []uint64) {
 	if len(held) == 0 {
 		return

@@ -72,7 +72,7 @@ type search struct {
 	near      [][]int64 // for each node the sums of its k smallest distances to others
 	devWorst  []int64
 	distWorst []int64
-	minApart  []int64 // for each group a lower bound of the distance between its VMs' nodes
+	minApart  []int64 // for each group a lower bound of the total distance between a VM's nodes
 	minReach  []int64 // for each group a lower bound of the distance from a node to the devices
 
 	zero       []int64 // never written
