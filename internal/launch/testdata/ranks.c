@@ -1,11 +1,11 @@
 /*
  * ranks: checks from within how a launcher started ranks on the hosts.
  *
- * 	ranks			every rank names its host; a ring and a sum over all ranks
- * 	ranks exit RANK CODE	rank RANK leaves with CODE after MPI_Finalize
- * 	ranks kill RANK SIGNAL	rank RANK dies by SIGNAL while the others wait for it
- * 	ranks wait FILE		all ranks wait; rank 0 makes FILE once they do
- * 	ranks env NAME...	every rank prints these variables
+ *	ranks			every rank names its host; a ring and a sum over all ranks
+ *	ranks exit RANK CODE	rank RANK leaves with CODE after MPI_Finalize
+ *	ranks kill RANK SIGNAL	rank RANK dies by SIGNAL while the others wait for it
+ *	ranks wait FILE		all ranks wait; rank 0 makes FILE once they do
+ *	ranks env NAME...	every rank prints these variables
  */
 #include <fcntl.h>
 #include <mpi.h>
