@@ -63,8 +63,10 @@ struct config {
 	size_t npeers;
 };
 
-/* Parses text of n bytes, which it changes and keeps using. Returns false after writing to why (of why_size bytes) a
- * line that names the fault and its place. */
+/*
+ * Parses text of n bytes, which it changes and keeps using. Returns false after writing to why (of why_size bytes) a
+ * line that names the fault and its place.
+ */
 bool config_parse(struct config *c, char *text, size_t n, char *why, size_t why_size);
 void config_free(struct config *c);
 /* Prints the configuration as lines to standard output. */

@@ -131,8 +131,10 @@ static bool roce_gid(struct shown *s)
 	return false;
 }
 
-/* Fills in the properties of the RDMA device s->rdma, once its interface has its address. Its first port is used,
- * because a VF has no other. */
+/*
+ * Fills in the properties of the RDMA device s->rdma, once its interface has its address. Its first port is used,
+ * because a VF has no other.
+ */
 static void describe_rdma(struct shown *s)
 {
 	strcpy(s->port, "1");
@@ -179,8 +181,10 @@ static struct shown *add(const char *kind)
 	return s;
 }
 
-/* Creates soft RoCE, an RDMA device called name, on a network interface of the VM with an address (network byte
- * order). */
+/*
+ * Creates soft RoCE, an RDMA device called name, on a network interface of the VM with an address (network byte
+ * order).
+ */
 static void soft_roce(const char *name, const char *net, uint32_t addr)
 {
 	struct shown *s = add("rxe");

@@ -91,8 +91,10 @@ static void exec_program(char **argv, char **envp)
 
 		if (snprintf(file, sizeof(file), "%.*s%s%s", (int) n, p, n ? "/" : "./", argv[0]) <
 		    (int) sizeof(file)) {
-			/* The check is cheaper: an execve that finds no file first copies all arguments and
-			 * variables. */
+			/*
+			 * The check is cheaper: an execve that finds no file first copies all arguments and
+			 * variables.
+			 */
 			if (!access(file, F_OK))
 				execve(file, argv, envp);
 			if (errno == ENOEXEC) {

@@ -198,8 +198,10 @@ static void mount_export(const struct mount_config *m, const char *at, bool is_r
 	const char *type = m->msize ? "9p" : "virtiofs";
 	char options[256] = "";
 
-	/* The root does not change while the VM runs; a share may, and mapped files must be written. For virtiofs the
-	 * host determines the caching (virtiofsd --cache). */
+	/*
+	 * The root does not change while the VM runs; a share may, and mapped files must be written. For virtiofs the
+	 * host determines the caching (virtiofsd --cache).
+	 */
 	if (m->msize)
 		snprintf(options, sizeof(options), "trans=virtio,version=9p2000.L,msize=%u,cache=%s", m->msize,
 			 is_root ? "loose" : "mmap");
@@ -220,8 +222,10 @@ static void hurry(bool on)
 	close(fd);
 }
 
-/* Makes directories of the new root that are mounted over opaque, so that the overlay need not query the host for
- * their hidden contents. */
+/*
+ * Makes directories of the new root that are mounted over opaque, so that the overlay need not query the host for
+ * their hidden contents.
+ */
 static void make_hidden(void)
 {
 	static const char *const hidden[] = { "dev", "proc", "sys", "run" };

@@ -15,8 +15,10 @@ struct stream_ops {
 	void (*data)(struct stream *s, int lane, const uint8_t *p, size_t n);
 	void (*credit)(struct stream *s, int lane, uint32_t n);
 	void (*eof)(struct stream *s, int lane);
-	/* The other side closed or reset the stream (text), or the carrier ended; the stream is gone when this
-	 * returns. */
+	/*
+	 * The other side closed or reset the stream (text), or the carrier ended; the stream is gone when this
+	 * returns.
+	 */
 	void (*end)(struct stream *s, bool reset, const char *text);
 };
 

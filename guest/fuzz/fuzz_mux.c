@@ -1,5 +1,7 @@
-/* libFuzzer target: a mux whose other side sends arbitrary bytes after its HELLO. Its streams are echoed, so that
- * received data is also sent. */
+/*
+ * libFuzzer target: a mux whose other side sends arbitrary bytes after its HELLO. Its streams are echoed, so that
+ * received data is also sent.
+ */
 #include "../log.h"
 #include "../mux.h"
 
