@@ -9,8 +9,10 @@
 #define POSTED	(1 << IVU_ATOMIC_ADD | 1 << IVU_ATOMIC_AND | 1 << IVU_ATOMIC_OR | 1 << IVU_ATOMIC_XOR)
 #define FETCHED (POSTED | 1 << IVU_ATOMIC_SWAP | 1 << IVU_ATOMIC_CSWAP)
 
-/* Returns the local address of a peer's word, or NULL. A word that straddles two lines would stop all cores; a
- * hostile key may refer to one. */
+/*
+ * Returns the local address of a peer's word, or NULL. A word that straddles two lines would stop all cores; a
+ * hostile key may refer to one.
+ */
 static inline void *word(uintptr_t rkey, uint64_t addr, size_t bytes)
 {
 	uint8_t *at = ivu_place(rkey, addr, bytes);

@@ -9,12 +9,14 @@ struct ivu_opened {
 	struct ivs_region *region;
 	uint8_t *at;	       /* local address of the memory */
 	uint64_t addr, len;    /* of the memory, at its owner */
-	const uint64_t *owner; /* of the slot: the current owner of the memory, */
-	uint64_t is;	       /* and the owner when the key was packed */
+	const uint64_t *owner; /* owner word of the slot: the memory's current owner */
+	uint64_t is;	       /* owner word when the key was packed */
 };
 
-/* Returns the local address of len bytes at a peer's address. NULL: they are not in that memory, or its owner has
- * left. */
+/*
+ * Returns the local address of len bytes at a peer's address. NULL: they are not in that memory, or its owner has
+ * left.
+ */
 static inline uint8_t *ivu_place(uintptr_t rkey, uint64_t addr, size_t len)
 {
 	const struct ivu_opened *o = (const struct ivu_opened *) rkey;

@@ -31,7 +31,7 @@ static ivu_status __attribute__((noinline)) ready(struct ivu_ep *e, uint32_t lin
 	return ivs_ring_room(&p->ring, lines) ? IVU_OK : IVU_ERR_NO_RESOURCE;
 }
 
-/* The same with a fast path. */
+/* Like ready(), with a fast path for a connected peer that has room. */
 static inline ivu_status check(struct ivu_ep *e, uint32_t lines)
 {
 	const struct ivs_peer *p = &e->peer->ivs;
@@ -159,8 +159,10 @@ static ssize_t am_bcopy(struct ivu_ep *e, uint8_t id, ivu_pack pack, void *arg, 
 	return (ssize_t) len;
 }
 
-/* Sends a short message whose payload does not fit into the ring. UCX makes no request for it, as it does for one of
- * am_zcopy(). */
+/*
+ * Sends a short message whose payload does not fit into the ring. UCX makes no request for it, as it does for one of
+ * am_zcopy().
+ */
 static ivu_status __attribute__((noinline)) am_short_long(struct ivu_ep *e, uint8_t id, uint64_t header,
 							  const void *payload, size_t length)
 {
@@ -318,8 +320,10 @@ static bool put_turn(struct ivu_peer *peer, uint32_t count)
 	return true;
 }
 
-/* Sends the data in pkt, following put, in fragments of a bounce buffer each, for whose messages the ring has room.
- * false: no buffers. */
+/*
+ * Sends the data in pkt, following put, in fragments of a bounce buffer each, for whose messages the ring has room.
+ * false: no buffers.
+ */
 static bool send_pieces(struct ivu_iface *i, struct ivs_peer *p, struct ivu_put *put, const struct ivs_packet *pkt)
 {
 	size_t most = i->domain.region->geo.bounce_bytes, at = 0, len;

@@ -377,8 +377,10 @@ static ivu_status iface_open(struct ivu_md *md, void *worker, const void *params
 	ivs_home_init(&i->ep.home, NM_PROTOCOL_UCX, NULL);
 	ivs_list_init(&i->ep.peers_all);
 	ivs_list_init(&i->ep.active);
-	/* UCX aborts the program if an interface does not open. With one that reaches nobody it uses its other
-	 * transports. */
+	/*
+	 * UCX aborts the program if an interface does not open. With one that reaches nobody it uses its other
+	 * transports.
+	 */
 	if (provider_goes_first())
 		ivu_log(IVU_LOG_INFO, "the libfabric provider is in this process: UCX leaves the region to it");
 	else if (!join(i))

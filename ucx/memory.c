@@ -88,8 +88,10 @@ void ivu_memory_query(struct ivu_md *md, uint8_t *attr, uint64_t flags, size_t k
 	if (flags & IVU_MD_FLAG_REG) {
 		put64(attr, a->attr_max_reg, SIZE_MAX);
 		put64(attr, a->attr_reg_mem_types, 1U << IVU_MEMORY_HOST);
-		/* UCX's message buffers may only be registered if this is set: a build with assertions aborts
-		 * otherwise. */
+		/*
+		 * UCX's message buffers may only be registered if this is set: a build with assertions aborts
+		 * otherwise.
+		 */
 		if (a->attr_cache_mem_types)
 			put64(attr, a->attr_cache_mem_types, 1U << IVU_MEMORY_HOST);
 	}
@@ -162,8 +164,10 @@ bool ivu_memory_put(struct ivu_memory *m, uint64_t key, uint64_t addr, const voi
 	struct ivu_mem *mem;
 	bool fits;
 
-	/* Locked while it is written, because it may be deregistered in the meantime, and then belong to another
-	 * user. */
+	/*
+	 * Locked while it is written, because it may be deregistered in the meantime, and then belong to another
+	 * user.
+	 */
 	pthread_mutex_lock(&m->lock);
 	for (mem = m->mem[key % IVU_MEM_BUCKETS]; mem && mem->key != key; mem = mem->next)
 		;

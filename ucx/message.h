@@ -21,8 +21,10 @@ struct ivu_put {
 	uint64_t key;
 };
 
-/* The number of bounce buffers (geo.bounce_bytes each) that are written to registered memory at once, because each
- * write costs UCX some time. */
+/*
+ * The number of bounce buffers (geo.bounce_bytes each) that are written to registered memory at once, because each
+ * write costs UCX some time.
+ */
 #define IVU_PIECES 4
 
 /* The data of an active message that has a packed bounce buffer: in the message, before its header. */

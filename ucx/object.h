@@ -27,10 +27,10 @@ struct ivu_peer {
 	uint32_t packed;    /* bytes of the last tagged message that UCX packed for it */
 	bool handling;	    /* one of its messages is being handled */
 	bool blocked;	    /* not connected, dead, or requests wait: the fast path is closed */
-	uint64_t put_mark;  /* tx_head after the last put, */
-	bool put;	    /* if one may still be incomplete */
-	uint32_t puts_left; /* fragments that may be written in this call to progress, */
-	uint32_t puts_tick; /* value of ep->ticks */
+	uint64_t put_mark;  /* tx_head after the last put */
+	bool put;	    /* a put may be incomplete */
+	uint32_t puts_left; /* fragments that may be written in this call to progress */
+	uint32_t puts_tick; /* ep->ticks in that call */
 	uint32_t ep_count;
 	struct ivs_list eps;
 	struct ivs_list pending; /* struct ivu_waiting */

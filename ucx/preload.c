@@ -83,8 +83,10 @@ static void *library_of(void *caller)
 	return dladdr(caller, &info) && info.dli_fname ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
-/* Returns UCX's own function that one of this library's, called at caller, hides. Sets the library that leads to it,
- * NULL: none known. */
+/*
+ * Returns UCX's own function that one of this library's, called at caller, hides. Sets the library that leads to it,
+ * NULL: none known.
+ */
 static void *behind(const char *name, const void *ours, void *caller, void **library)
 {
 	void *real;
@@ -202,8 +204,10 @@ __attribute__((destructor)) static void report_static(void)
 		dl_iterate_phdr(find_static, NULL);
 }
 
-/* Makes UCX allocate its programs' memory where ranks of other VMs can also reach it, if there is room, and otherwise
- * as usual. */
+/*
+ * Makes UCX allocate its programs' memory where ranks of other VMs can also reach it, if there is room, and otherwise
+ * as usual.
+ */
 static void name_allocator(void)
 {
 	region_there = true;
@@ -227,8 +231,10 @@ __attribute__((constructor)) static void name_device(void)
 		name_allocator();
 	if (!devices || !*devices || *devices == '^' || strstr(devices, "all") || strstr(devices, IVU_DEVICE))
 		return;
-	/* The region of a VM that nearmetal has not made. The check is last, because every program with the preload
-	 * executes this function. */
+	/*
+	 * The region of a VM that nearmetal has not made. The check is last, because every program with the preload
+	 * executes this function.
+	 */
 	if (!there) {
 		if (named || !ivs_region_find(found, sizeof(found)))
 			return;

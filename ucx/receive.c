@@ -82,8 +82,10 @@ static const char *__attribute__((noinline)) long_message(struct ivu_iface *i, s
 			report(p, flags, begin, bytes);
 			return NULL;
 		}
-		/* The data is placed as IVU_PACKED_AT states, after a header of any length. A message that UCX packed
-		 * has its own. */
+		/*
+		 * The data is placed as IVU_PACKED_AT states, after a header of any length. A message that UCX packed
+		 * has its own.
+		 */
 		to = header ? i->received + 8 - header : i->received;
 		/* UCX reads such a message more than once, and it must not change in the meantime. */
 		ivs_copy_small(to, message + 8 + sizeof(struct ivu_packed), header);
@@ -184,8 +186,10 @@ int ivs_ring_poll(struct ivs_ep *ep, struct ivs_peer *p)
 		if (unlikely(p->channel == IVS_CHAN_DEAD))
 			break;
 		done++;
-		/* Lines are released in batches. A bounce buffer is released at once, because others wait for it; so
-		 * is a put, because its flush waits. */
+		/*
+		 * Lines are released in batches. A bounce buffer is released at once, because others wait for it; so
+		 * is a put, because its flush waits.
+		 */
 		ivs_ring_take(&p->ring, lines, flags & IVS_F_BOUNCE || op == IVU_OP_PUT);
 		ivs_ring_show(&p->ring);
 	}

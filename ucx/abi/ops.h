@@ -1,5 +1,7 @@
-/* The part of a transport that UCX sees: its component, and lists of functions whose order differs between the
- * versions. */
+/*
+ * The part of a transport that UCX sees: its component, and lists of functions whose order differs between the
+ * versions.
+ */
 #ifndef IVU_OPS_H
 #define IVU_OPS_H
 
