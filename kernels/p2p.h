@@ -17,8 +17,10 @@
 /* The number of ranks of a program: two, an even number, or any number from two on. */
 enum p2p_ranks { P2P_TWO, P2P_PAIRS, P2P_MANY };
 
-/* help is complete in each program, although their options are similar, so that it can be read there as it is
- * printed. */
+/*
+ * help is complete in each program, although their options are similar, so that it can be read there as it is
+ * printed.
+ */
 struct p2p {
 	const char *program, *what, *unit, *help;
 	bool window_used;
@@ -49,8 +51,10 @@ int p2p_start(struct p2p *p);
 long p2p_iterations(const struct p2p *p, size_t bytes, long warmup, double seconds, int loops);
 long p2p_warmup(const struct p2p *p, size_t bytes);
 
-/* Fills the buffers for a size; p2p_received() afterwards returns, on all ranks, whether all received their peer's
- * data. */
+/*
+ * Fills the buffers for a size; p2p_received() afterwards returns, on all ranks, whether all received their peer's
+ * data.
+ */
 void p2p_fill(const struct p2p *p, size_t bytes);
 bool p2p_received(const struct p2p *p, size_t bytes, bool receives);
 
@@ -70,8 +74,10 @@ int p2p_main(struct p2p *p, int argc, char **argv, bool (*measure)(struct p2p *,
 /* Returns room for n samples; exits without memory. */
 double *p2p_samples(long n);
 
-/* Sends n windows of messages of a size. q and st have room for a window's requests. seconds: of each window; NULL:
- * not recorded. */
+/*
+ * Sends n windows of messages of a size. q and st have room for a window's requests. seconds: of each window; NULL:
+ * not recorded.
+ */
 typedef void p2p_windows(const struct p2p *p, int bytes, long n, MPI_Request *q, MPI_Status *st, double *seconds);
 
 /*
