@@ -26,9 +26,10 @@ struct nm_fabric_memory {
 };
 
 /*
- * The same for a library that has no domain, as symbols of the provider's file: in the part of any of the process's
- * ranks. Memory that is not freed stays valid until the process ends, regardless of what is closed. Room for full
- * rings to all ranks is reserved, though not more than half of a rank's part.
+ * nm_fabric_alloc() and nm_fabric_free() are alloc() and free() for a library that has no domain, as symbols of the
+ * provider's file. They use the part of any of the process's ranks. Memory that is not freed stays valid until the
+ * process ends, regardless of what is closed. Room for full rings to all ranks is reserved, though not more than half
+ * of a rank's part.
  */
 __attribute__((visibility("default"))) void *nm_fabric_alloc(size_t len);
 /* Returns 0, or -1 if memory is not from nm_fabric_alloc(). */

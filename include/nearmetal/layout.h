@@ -111,8 +111,10 @@ _Static_assert(sizeof(struct nm_conn) == 16, "two words");
  */
 struct nm_ring_ctl {
 	uint64_t tail; /* lines read so far */
-	/* cycles for reading 1 KiB of a bounce buffer, a hint: [0] if written cached, [1] if
-	 * non-temporally; 0: not known */
+	/*
+	 * cycles for reading 1 KiB of a bounce buffer, a hint: [0] if written cached, [1] if
+	 * non-temporally; 0: not known
+	 */
 	uint32_t cost[2];
 	uint64_t pad0[6];
 	uint32_t polled; /* 1: the receiver polls this ring in each call */
